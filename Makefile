@@ -1,0 +1,59 @@
+# Index of what can be done here; the work is in scripts/, each runnable alone.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## show this list
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: setup
+setup: ## install the Debian packages that everything below needs
+	@scripts/setup
+
+.PHONY: build
+build: ## build bin/longhorn-manager and bin/devcluster
+	@scripts/build.sh
+
+.PHONY: demo
+demo: setup build ## a cluster on this machine, a pod writing to a replicated volume
+	@scripts/demo.sh up
+
+.PHONY: demo-down
+demo-down: ## remove all that the demo started
+	@scripts/demo.sh down
+
+.PHONY: test
+test: setup build ## all tests of all modules, the cluster tests included
+	@scripts/test.sh
+
+.PHONY: unit
+unit: ## the tests that need no cluster
+	@scripts/test.sh unit
+
+.PHONY: e2e
+e2e: setup build ## the cluster tests alone
+	@scripts/test.sh e2e
+
+.PHONY: fuzz
+fuzz: ## every fuzz target for FUZZTIME (10s) each
+	@scripts/fuzz.sh
+
+.PHONY: image
+image: build ## dist/longhorn-manager.tar, the one image for all roles
+	@scripts/image.sh
+
+.PHONY: generate
+generate: ## make all generated code anew
+	@scripts/generate.sh
+
+.PHONY: verify
+verify: ## generated code, manifests and module files are what they should be; lint
+	@scripts/verify.sh
+
+.PHONY: lint
+lint: ## gofumpt, go vet and golangci-lint, every module
+	@scripts/lint.sh
+
+.PHONY: vendor
+vendor: ## vendor/ for builds without a network; not committed
+	go mod vendor

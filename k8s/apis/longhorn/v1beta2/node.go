@@ -1,0 +1,128 @@
+package v1beta2
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// DiskType is the kind of a disk; only directories on a file system exist.
+// +kubebuilder:validation:Enum=filesystem
+type DiskType string
+
+// DiskTypeFilesystem is a directory on a mounted file system.
+const DiskTypeFilesystem DiskType = "filesystem"
+
+// DiskSpec is a disk as the user describes it.
+// +kubebuilder:validation:XValidation:rule="!(self.evictionRequested && self.allowScheduling)",message="evictionRequested and allowScheduling exclude each other"
+type DiskSpec struct {
+	// +kubebuilder:default=filesystem
+	Type DiskType `json:"diskType,omitempty"`
+	// Path is an absolute directory on the node.
+	// +kubebuilder:validation:Pattern=`^/`
+	Path string `json:"path"`
+	// +optional
+	AllowScheduling bool `json:"allowScheduling"`
+	// +optional
+	EvictionRequested bool `json:"evictionRequested"`
+	// StorageReserved in bytes is left to others on the same file system.
+	// +kubebuilder:validation:Minimum=0
+	// +optional
+	StorageReserved int64 `json:"storageReserved"`
+	// +listType=atomic
+	// +optional
+	Tags []string `json:"tags"`
+}
+
+// DiskStatus is a disk as the node found it.
+type DiskStatus struct {
+	// +listType=map
+	// +listMapKey=type
+	// +optional
+	Conditions []Condition `json:"conditions"`
+	// StorageAvailable in bytes, free on the file system now.
+	// +optional
+	StorageAvailable int64 `json:"storageAvailable"`
+	// StorageScheduled in bytes, the full size of all replicas placed here.
+	// +optional
+	StorageScheduled int64 `json:"storageScheduled"`
+	// StorageMaximum in bytes, the size of the file system.
+	// +optional
+	StorageMaximum int64 `json:"storageMaximum"`
+	// ScheduledReplica gives the size in bytes of each replica placed here, by name.
+	// +optional
+	ScheduledReplica map[string]int64 `json:"scheduledReplica"`
+	// DiskUUID is the disk's identity; once recorded it never changes.
+	// +optional
+	DiskUUID string `json:"diskUUID"`
+	// +optional
+	DiskName string `json:"diskName"`
+	// +optional
+	DiskPath string `json:"diskPath"`
+	// +optional
+	Type DiskType `json:"diskType,omitempty"`
+	// FSType is the file system's type, such as ext4.
+	// +optional
+	FSType string `json:"filesystemType"`
+}
+
+// NodeSpec is what the user asks of a node.
+// +kubebuilder:validation:XValidation:rule="!(self.evictionRequested && self.allowScheduling)",message="evictionRequested and allowScheduling exclude each other"
+type NodeSpec struct {
+	// Name equals metadata.name.
+	// +optional
+	Name string `json:"name"`
+	// Disks by disk name.
+	// +kubebuilder:validation:MaxProperties=128
+	// +optional
+	Disks map[string]DiskSpec `json:"disks"`
+	// +optional
+	AllowScheduling bool `json:"allowScheduling"`
+	// +optional
+	EvictionRequested bool `json:"evictionRequested"`
+	// +listType=atomic
+	// +optional
+	Tags []string `json:"tags"`
+}
+
+// NodeStatus is what the node controllers observed.
+type NodeStatus struct {
+	// +listType=map
+	// +listMapKey=type
+	// +optional
+	Conditions []Condition `json:"conditions"`
+	// DiskStatus by disk name.
+	// +optional
+	DiskStatus map[string]DiskStatus `json:"diskStatus"`
+	// Region and Zone are copied from the Kubernetes node's topology labels.
+	// +optional
+	Region string `json:"region"`
+	// +optional
+	Zone string `json:"zone"`
+}
+
+// +genclient
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:shortName=lhn,scope=Namespaced
+// +kubebuilder:storageversion
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=='Ready')].status`
+// +kubebuilder:printcolumn:name="AllowScheduling",type=boolean,JSONPath=`.spec.allowScheduling`
+// +kubebuilder:printcolumn:name="Schedulable",type=string,JSONPath=`.status.conditions[?(@.type=='Schedulable')].status`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+
+// Node is a Kubernetes node that offers disks.
+type Node struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+	Spec              NodeSpec `json:"spec,omitempty"`
+	// +optional
+	Status NodeStatus `json:"status,omitempty"`
+}
+
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+// +kubebuilder:object:root=true
+
+// NodeList is a list of Nodes.
+type NodeList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata"`
+	Items           []Node `json:"items"`
+}

@@ -1,0 +1,76 @@
+package v1beta2
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// ReplicaSpec is what the volume controller wants of one copy.
+type ReplicaSpec struct {
+	InstanceSpec `json:",inline"`
+	// +optional
+	EngineName string `json:"engineName"`
+	// HealthyAt (RFC 3339) is when the copy was first seen as a member since it was made or rebuilt.
+	// +optional
+	HealthyAt string `json:"healthyAt"`
+	// LastHealthyAt is HealthyAt, never cleared.
+	// +optional
+	LastHealthyAt string `json:"lastHealthyAt"`
+	// FailedAt (RFC 3339) is when the copy was lost.
+	// +optional
+	FailedAt string `json:"failedAt"`
+	// LastFailedAt is FailedAt, never cleared.
+	// +optional
+	LastFailedAt string `json:"lastFailedAt"`
+	// DiskID is the UUID of the disk.
+	// +optional
+	DiskID string `json:"diskID"`
+	// DiskPath is where that disk was mounted when the copy was placed; the directory is
+	// <diskPath>/replicas/<dataDirectoryName>.
+	// +optional
+	DiskPath string `json:"diskPath"`
+	// +optional
+	DataDirectoryName string `json:"dataDirectoryName"`
+	// +kubebuilder:default=true
+	// +optional
+	Active bool `json:"active"`
+}
+
+// ReplicaStatus is what the replica controller observed.
+type ReplicaStatus struct {
+	InstanceStatus `json:",inline"`
+	// DirectoryCreated records that the data directory was made. From then on a missing
+	// directory is a lost copy and must never be made again.
+	// +optional
+	DirectoryCreated bool `json:"directoryCreated"`
+}
+
+// +genclient
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:shortName=lhr,scope=Namespaced
+// +kubebuilder:storageversion
+// +kubebuilder:selectablefield:JSONPath=`.spec.nodeID`
+// +kubebuilder:printcolumn:name="Data Engine",type=string,JSONPath=`.spec.dataEngine`
+// +kubebuilder:printcolumn:name="State",type=string,JSONPath=`.status.currentState`
+// +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.spec.nodeID`
+// +kubebuilder:printcolumn:name="Disk",type=string,JSONPath=`.spec.diskID`
+// +kubebuilder:printcolumn:name="InstanceManager",type=string,JSONPath=`.status.instanceManagerName`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+
+// Replica is one copy of a volume, a directory on one disk of one node.
+type Replica struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+	Spec              ReplicaSpec `json:"spec,omitempty"`
+	// +optional
+	Status ReplicaStatus `json:"status,omitempty"`
+}
+
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+// +kubebuilder:object:root=true
+
+// ReplicaList is a list of Replicas.
+type ReplicaList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata"`
+	Items           []Replica `json:"items"`
+}

@@ -1,0 +1,186 @@
+package v1beta2
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// VolumeState is where a volume is between being made and being attached.
+// +kubebuilder:validation:Enum="";creating;attached;detached;attaching;detaching;deleting
+type VolumeState string
+
+// The states of a volume.
+const (
+	VolumeStateCreating  VolumeState = "creating"
+	VolumeStateAttached  VolumeState = "attached"
+	VolumeStateDetached  VolumeState = "detached"
+	VolumeStateAttaching VolumeState = "attaching"
+	VolumeStateDetaching VolumeState = "detaching"
+	VolumeStateDeleting  VolumeState = "deleting"
+)
+
+// VolumeRobustness says how many good copies a volume has.
+// +kubebuilder:validation:Enum="";healthy;degraded;faulted;unknown
+type VolumeRobustness string
+
+// The robustness of a volume; Unknown while detached and not faulted.
+const (
+	VolumeRobustnessHealthy  VolumeRobustness = "healthy"
+	VolumeRobustnessDegraded VolumeRobustness = "degraded"
+	VolumeRobustnessFaulted  VolumeRobustness = "faulted"
+	VolumeRobustnessUnknown  VolumeRobustness = "unknown"
+)
+
+// VolumeFrontend is how a volume is offered on the node it is attached to.
+// +kubebuilder:validation:Enum=blockdev
+type VolumeFrontend string
+
+// FrontendBlockDevice offers /dev/longhorn/<volume>.
+const FrontendBlockDevice VolumeFrontend = "blockdev"
+
+// AccessMode says how many may use a volume at once.
+// +kubebuilder:validation:Enum=rwo;rwop
+type AccessMode string
+
+// The access modes; shared volumes (rwx) are not offered yet.
+const (
+	AccessModeReadWriteOnce    AccessMode = "rwo"
+	AccessModeReadWriteOncePod AccessMode = "rwop"
+)
+
+// DataLocality says whether a copy is kept on the node of the workload.
+// +kubebuilder:validation:Enum=disabled
+type DataLocality string
+
+// DataLocalityDisabled places replicas by capacity alone.
+const DataLocalityDisabled DataLocality = "disabled"
+
+// AntiAffinity overrides a scheduling setting for one volume.
+// +kubebuilder:validation:Enum=ignored;enabled;disabled
+type AntiAffinity string
+
+// The values of an AntiAffinity; Ignored follows the setting.
+const (
+	AntiAffinityIgnored  AntiAffinity = "ignored"
+	AntiAffinityEnabled  AntiAffinity = "enabled"
+	AntiAffinityDisabled AntiAffinity = "disabled"
+)
+
+// DataEngine is the generation of the data plane; only v1 exists.
+// +kubebuilder:validation:Enum=v1
+type DataEngine string
+
+// DataEngineV1 is the data plane of this project.
+const DataEngineV1 DataEngine = "v1"
+
+// VolumeSpec is what the user asks of a volume.
+type VolumeSpec struct {
+	// Size in bytes; the volume controller rounds it up to 2 MiB. An omitted size is 2 MiB.
+	// +kubebuilder:validation:XValidation:rule="int(self) > 0",message="size must be greater than zero"
+	// +kubebuilder:validation:XValidation:rule="int(self) >= int(oldSelf)",message="size must not shrink"
+	// +kubebuilder:validation:XValidation:rule="int(self) <= int(oldSelf) || int(oldSelf) % 2097152 != 0",message="size cannot grow: expansion is not offered yet"
+	// +kubebuilder:default="2097152"
+	Size Bytes `json:"size"`
+	// +kubebuilder:default=blockdev
+	Frontend VolumeFrontend `json:"frontend,omitempty"`
+	// NodeID is where the volume shall be attached. The attachment controller alone writes it.
+	// +optional
+	NodeID string `json:"nodeID"`
+	// DisableFrontend attaches without offering a device. The attachment controller alone writes it.
+	// +optional
+	DisableFrontend bool `json:"disableFrontend"`
+	// LastAttachedBy is copied from the ticket that attached the volume last.
+	// +optional
+	LastAttachedBy string `json:"lastAttachedBy"`
+	// +kubebuilder:default=disabled
+	DataLocality DataLocality `json:"dataLocality,omitempty"`
+	// +kubebuilder:default=rwo
+	AccessMode AccessMode `json:"accessMode,omitempty"`
+	// NumberOfReplicas is how many copies are kept; 0 means the setting default-replica-count.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=20
+	// +optional
+	NumberOfReplicas int `json:"numberOfReplicas"`
+	// +kubebuilder:default=ignored
+	ReplicaSoftAntiAffinity AntiAffinity `json:"replicaSoftAntiAffinity,omitempty"`
+	// StaleReplicaTimeout in minutes, after which a failed replica may be cleaned up; 0 or less: never by time.
+	// +kubebuilder:default=2880
+	// +optional
+	StaleReplicaTimeout int `json:"staleReplicaTimeout"`
+	// DiskSelector lists tags that a disk must all have.
+	// +listType=atomic
+	// +optional
+	DiskSelector []string `json:"diskSelector"`
+	// NodeSelector lists tags that a node must all have.
+	// +listType=atomic
+	// +optional
+	NodeSelector []string `json:"nodeSelector"`
+	// +kubebuilder:default=v1
+	DataEngine DataEngine `json:"dataEngine,omitempty"`
+	// RevisionCounterDisabled is accepted for Longhorn's users; there is no revision counter.
+	// +kubebuilder:default=true
+	// +optional
+	RevisionCounterDisabled bool `json:"revisionCounterDisabled"`
+}
+
+// VolumeStatus is what the volume controller observed.
+type VolumeStatus struct {
+	// OwnerID is the node whose daemon wrote this status.
+	// +optional
+	OwnerID string `json:"ownerID"`
+	// +optional
+	State VolumeState `json:"state"`
+	// +optional
+	Robustness VolumeRobustness `json:"robustness"`
+	// CurrentNodeID is where the volume is attached; empty while it is not.
+	// +optional
+	CurrentNodeID string `json:"currentNodeID"`
+	// +optional
+	FrontendDisabled bool `json:"frontendDisabled"`
+	// +listType=map
+	// +listMapKey=type
+	// +optional
+	Conditions []Condition `json:"conditions"`
+	// ActualSize is the bytes allocated by the largest replica.
+	// +optional
+	ActualSize int64 `json:"actualSize"`
+	// LastDegradedAt (RFC 3339) is when the volume last had fewer good copies than asked for.
+	// +optional
+	LastDegradedAt string `json:"lastDegradedAt"`
+	// RemountRequestedAt (RFC 3339): workloads that started earlier must mount again.
+	// +optional
+	RemountRequestedAt string `json:"remountRequestedAt"`
+}
+
+// +genclient
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:shortName=lhv,scope=Namespaced
+// +kubebuilder:storageversion
+// +kubebuilder:printcolumn:name="Data Engine",type=string,JSONPath=`.spec.dataEngine`
+// +kubebuilder:printcolumn:name="State",type=string,JSONPath=`.status.state`
+// +kubebuilder:printcolumn:name="Robustness",type=string,JSONPath=`.status.robustness`
+// +kubebuilder:printcolumn:name="Scheduled",type=string,JSONPath=`.status.conditions[?(@.type=='Scheduled')].status`
+// +kubebuilder:printcolumn:name="Size",type=string,JSONPath=`.spec.size`
+// +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.status.currentNodeID`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 40",message="metadata.name must be at most 40 characters"
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="metadata.name must be a DNS-1123 label"
+
+// Volume is a replicated block device that follows its workload from node to node.
+type Volume struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+	// +kubebuilder:default={}
+	Spec VolumeSpec `json:"spec,omitempty"`
+	// +optional
+	Status VolumeStatus `json:"status,omitempty"`
+}
+
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+// +kubebuilder:object:root=true
+
+// VolumeList is a list of Volumes.
+type VolumeList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata"`
+	Items           []Volume `json:"items"`
+}

@@ -1,0 +1,93 @@
+package membership
+
+import (
+	"errors"
+	"testing"
+)
+
+func TestPlanStart(t *testing.T) {
+	e := func(generation int64, members ...string) Epoch { return NewEpoch(generation, 1, members) }
+	at := func(epoch Epoch) Shown { return Shown{Epoch: epoch} }
+	for _, tc := range []struct {
+		name     string
+		recorded Epoch
+		wanted   []string
+		shown    map[string]Shown
+		want     Epoch
+		wantErr  error
+	}{
+		{
+			name:   "first start with all replicas new → all are members, sorted",
+			wanted: []string{"b", "a"},
+			shown:  map[string]Shown{"a": {}, "b": {}},
+			want:   e(7, "a", "b"),
+		},
+		{
+			name:   "first start with one replica away → refused, it could hold nothing yet but is a member by creation",
+			wanted: []string{"a", "b"}, shown: map[string]Shown{"a": {}}, wantErr: ErrMemberMissing,
+		},
+		{
+			name:   "first start but a replica shows an epoch → refused, it is not new",
+			wanted: []string{"a", "b"}, shown: map[string]Shown{"a": {}, "b": at(e(1, "b"))}, wantErr: ErrNotEmpty,
+		},
+		{name: "no replica at all → refused", wantErr: ErrNoMembers},
+		{
+			name:     "later start, every member there → the same members under the new generation",
+			recorded: e(4, "a", "b"), wanted: []string{"a", "b"},
+			shown: map[string]Shown{"a": at(e(4, "a", "b")), "b": at(e(4, "a", "b"))},
+			want:  e(7, "a", "b"),
+		},
+		{
+			name:     "a member that missed the record of its own epoch → still a member, the object is the truth",
+			recorded: e(4, "a", "b"), wanted: []string{"a", "b"},
+			shown: map[string]Shown{"a": at(e(3, "a", "b")), "b": {}},
+			want:  e(7, "a", "b"),
+		},
+		{
+			name:     "a replica outside the epoch → left out",
+			recorded: e(4, "a"), wanted: []string{"a", "b"},
+			shown: map[string]Shown{"a": at(e(4, "a")), "b": at(e(3, "a", "b"))},
+			want:  e(7, "a"),
+		},
+		{
+			name:     "a member away → refused",
+			recorded: e(4, "a", "b"), wanted: []string{"a", "b"},
+			shown: map[string]Shown{"a": at(e(4, "a", "b"))}, wantErr: ErrMemberMissing,
+		},
+		{
+			name:     "a member shows a newer epoch than the object → refused, the object was rolled back",
+			recorded: e(4, "a", "b"), wanted: []string{"a", "b"},
+			shown: map[string]Shown{"a": at(e(5, "a", "b")), "b": at(e(4, "a", "b"))}, wantErr: ErrRolledBack,
+		},
+		{
+			name:     "a replica outside the epoch shows a newer one → refused too",
+			recorded: e(4, "a"), wanted: []string{"a", "b"},
+			shown: map[string]Shown{"a": at(e(4, "a")), "b": at(e(6, "b"))}, wantErr: ErrRolledBack,
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			got, err := PlanStart(tc.recorded, 7, tc.wanted, tc.shown)
+			if !errors.Is(err, tc.wantErr) {
+				t.Fatalf("error %v, want %v", err, tc.wantErr)
+			}
+			if !got.Equal(tc.want) {
+				t.Errorf("epoch %s, want %s", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestEpochCompareOrdersByGenerationThenCounter(t *testing.T) {
+	for _, tc := range []struct {
+		a, b Epoch
+		want int
+	}{
+		{Epoch{}, Epoch{}, 0},
+		{Epoch{Generation: 1, Counter: 9}, Epoch{Generation: 2, Counter: 1}, -1},
+		{Epoch{Generation: 2, Counter: 2}, Epoch{Generation: 2, Counter: 1}, 1},
+	} {
+		if got := tc.a.Compare(tc.b); got != tc.want {
+			t.Errorf("%s.Compare(%s) = %d, want %d", tc.a, tc.b, got, tc.want)
+		}
+	}
+}

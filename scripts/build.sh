@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# Builds bin/longhorn-manager (static, all roles) and bin/devcluster.
+# Usage: scripts/build.sh [manager|devcluster]
+set -euo pipefail
+cd "$(dirname "$0")/.."
+what=${1:-all}
+mkdir -p bin
+
+version=$(git describe --tags --always --dirty 2>/dev/null || echo unknown)
+step() { # step NAME COMMAND...
+	local name=$1 start=$SECONDS
+	shift
+	echo "build: $name"
+	"$@"
+	echo "build: $name done in $((SECONDS - start)) s"
+}
+if [ "$what" != devcluster ]; then
+	step bin/longhorn-manager env CGO_ENABLED=0 go build -trimpath \
+		-ldflags "-s -w -X github.com/longhorn-lep/longhorn-manager/app.Version=$version" -o bin/longhorn-manager .
+fi
+if [ "$what" != manager ]; then
+	echo "build: bin/devcluster contains Kubernetes; the first time takes several minutes"
+	step bin/devcluster env CGO_ENABLED=0 go -C devcluster build -trimpath -ldflags "-s -w" -o ../bin/devcluster .
+fi

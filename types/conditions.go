@@ -1,0 +1,107 @@
+package types
+
+import (
+	"time"
+
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+)
+
+// Condition types.
+const (
+	// Node and disk.
+	ConditionReady       = "Ready"
+	ConditionSchedulable = "Schedulable"
+	// Node: the daemon's pod sees mounts that others make, and they see its.
+	ConditionMountPropagation = "MountPropagation"
+	// Volume: every replica has a place.
+	ConditionScheduled = "Scheduled"
+	// Volume: the data cannot be served as it is; the message says why and what helps.
+	ConditionFaulted = "Faulted"
+	// VolumeAttachment ticket.
+	ConditionSatisfied = "Satisfied"
+	// Engine and replica: the last attempt to start.
+	ConditionInstanceCreation = "InstanceCreation"
+	// InstanceManager.
+	ConditionPodReady = "PodReady"
+	// Setting.
+	ConditionValid = "Valid"
+)
+
+// Reasons of conditions. A reason of an engine's or replica's InstanceCreation is
+// passed on from the data plane and documented there.
+const (
+	// Node Ready.
+	ReasonManagerPodDown          = "ManagerPodDown"
+	ReasonManagerPodMissing       = "ManagerPodMissing"
+	ReasonKubernetesNodeGone      = "KubernetesNodeGone"
+	ReasonKubernetesNodeNotReady  = "KubernetesNodeNotReady"
+	ReasonKubernetesNodePressure  = "KubernetesNodePressure"
+	ReasonKubernetesNodeCordoned  = "KubernetesNodeCordoned"
+	ReasonNoMountPropagation      = "NoMountPropagationSupport"
+	ReasonInstanceManagerNotReady = "InstanceManagerNotReady"
+	// Disk Ready and Schedulable.
+	ReasonDiskNotReady = "DiskNotReady"
+	ReasonDiskPressure = "DiskPressure"
+	ReasonNodeNotReady = "NodeNotReady"
+	// Volume Scheduled.
+	ReasonReplicaSchedulingFailure = "ReplicaSchedulingFailure"
+	// Volume Faulted.
+	ReasonReplicaMissing = "ReplicaMissing"
+	ReasonReplicaFailed  = "ReplicaFailed"
+	ReasonEngineFailed   = "EngineFailed"
+	// Ticket Satisfied.
+	ReasonAttachedElsewhere            = "AttachedElsewhere"
+	ReasonAttachedIncompatibleFrontend = "AttachedWithIncompatibleParameters"
+	ReasonWaitingForVolume             = "WaitingForVolume"
+	// InstanceManager PodReady.
+	ReasonPodStarting = "Starting"
+	ReasonPodRunning  = "Running"
+	ReasonPodFailed   = "Failed"
+	ReasonPodNotFound = "NotFound"
+	ReasonPodDeleting = "Deleting"
+	// Setting Valid.
+	ReasonInvalidValue = "InvalidValue"
+	ReasonUnknownName  = "UnknownName"
+)
+
+// SetCondition puts c into list and returns the new list and whether anything
+// changed. LastTransitionTime becomes now only when Status changes; the fields
+// LastProbeTime and LastTransitionTime of c are ignored. The given list is not modified.
+func SetCondition(list []longhorn.Condition, c longhorn.Condition, now time.Time) ([]longhorn.Condition, bool) {
+	c.LastProbeTime = ""
+	for i, old := range list {
+		if old.Type != c.Type {
+			continue
+		}
+		c.LastTransitionTime = old.LastTransitionTime
+		if old.Status != c.Status {
+			c.LastTransitionTime = Timestamp(now)
+		}
+		if c == old {
+			return list, false
+		}
+		changed := append([]longhorn.Condition(nil), list...)
+		changed[i] = c
+		return changed, true
+	}
+	c.LastTransitionTime = Timestamp(now)
+	return append(append([]longhorn.Condition(nil), list...), c), true
+}
+
+// FindCondition returns the condition of a type; Status is Unknown where there is none.
+func FindCondition(list []longhorn.Condition, conditionType string) longhorn.Condition {
+	for _, c := range list {
+		if c.Type == conditionType {
+			return c
+		}
+	}
+	return longhorn.Condition{Type: conditionType, Status: longhorn.ConditionUnknown}
+}
+
+// IsConditionTrue tells whether the condition of a type is there and True.
+func IsConditionTrue(list []longhorn.Condition, conditionType string) bool {
+	return FindCondition(list, conditionType).Status == longhorn.ConditionTrue
+}
+
+// Timestamp is how times are written into objects: RFC 3339, UTC, whole seconds.
+func Timestamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }

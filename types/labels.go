@@ -1,0 +1,32 @@
+package types
+
+// Labels, as Longhorn's users select by them.
+const (
+	LabelVolume          = "longhornvolume"
+	LabelNode            = "longhornnode"
+	LabelDiskUUID        = "longhorndiskuuid"
+	LabelManagedBy       = "longhorn.io/managed-by"
+	LabelComponent       = "longhorn.io/component"
+	LabelInstanceManager = "longhorn.io/instance-manager-type"
+	LabelNodeName        = "longhorn.io/node"
+	LabelDataEngine      = "longhorn.io/data-engine"
+
+	// ManagedByManager is the value of LabelManagedBy on all that the daemon made.
+	ManagedByManager = "longhorn-manager"
+	// ComponentInstanceManager is the value of LabelComponent on instance managers.
+	ComponentInstanceManager = "instance-manager"
+
+	// LabelTopologyRegion and LabelTopologyZone are read from Kubernetes nodes.
+	LabelTopologyRegion = "topology.kubernetes.io/region"
+	LabelTopologyZone   = "topology.kubernetes.io/zone"
+)
+
+// AnnotationSchedulingError on a PersistentVolume tells why its volume has no place.
+const AnnotationSchedulingError = "longhorn.io/volume-scheduling-error"
+
+// InstallationLabel marks every CRD of this project, so that a daemon can tell
+// its own installation from another Longhorn's.
+const (
+	InstallationLabel = "longhorn.io/installation"
+	InstallationValue = "lep"
+)

@@ -1,0 +1,97 @@
+package types
+
+import (
+	"crypto/rand"
+	"crypto/sha512"
+	"encoding/hex"
+	"fmt"
+	"path"
+	"regexp"
+	"strings"
+)
+
+// The names that the outside knows this system by.
+const (
+	// Namespace is where everything is installed unless told otherwise.
+	Namespace = "longhorn-system"
+	// DriverName is the CSI driver's name.
+	DriverName = "driver.longhorn.io"
+	// Finalizer guards every object that stands for data or a running process.
+	Finalizer = "longhorn.io"
+	// DeviceDirectory holds one block device per attached volume.
+	DeviceDirectory = "/dev/longhorn"
+	// RuntimeDirectory, on every node, holds the sockets between the daemon and the instance manager.
+	RuntimeDirectory = "/run/longhorn"
+	// ReplicaDirectory is the directory of a disk that holds replicas.
+	ReplicaDirectory = "replicas"
+	// LeaderLease is the Lease of the daemon that runs the cluster-scoped controllers.
+	LeaderLease = "longhorn-manager-leader"
+	// APIPort is where every daemon serves the REST API.
+	APIPort = 9500
+	// ReplicaPort is where an instance manager serves replicas over NBD.
+	ReplicaPort = 8500
+	// APIService is the Service in front of all daemons.
+	APIService = "longhorn-backend"
+)
+
+// MaxVolumeNameLength is the longest volume name, in bytes: a replica's name adds 11 to it.
+const MaxVolumeNameLength = 40
+
+var volumeName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`)
+
+// VolumeName makes a valid volume name of any text, the same for the same text:
+// lower case, at most MaxVolumeNameLength bytes, longer ones cut and told apart by
+// a checksum (Longhorn's rule). An error means that no name can be made of it.
+func VolumeName(text string) (string, error) {
+	name := strings.ToLower(text)
+	if len(name) > MaxVolumeNameLength {
+		sum := sha512.Sum512([]byte(text))
+		name = strings.TrimRight(name[:31], "-") + "-" + hex.EncodeToString(sum[:])[:8]
+	}
+	if !volumeName.MatchString(name) {
+		return "", fmt.Errorf("name %q: a volume's name must consist of letters, digits and '-', and start and end with a letter or digit", text)
+	}
+	return name, nil
+}
+
+// EngineName is the name of a volume's engine.
+func EngineName(volume string) string { return volume + "-e-0" }
+
+// NewReplicaName makes a name for a new replica of a volume: <volume>-r-<8 hex>.
+func NewReplicaName(volume string) string { return volume + "-r-" + randomHex(4) }
+
+// NewDataDirectoryName makes a name for a new replica's directory: <volume>-<8 hex>.
+func NewDataDirectoryName(volume string) string { return volume + "-" + randomHex(4) }
+
+// ReplicaDataPath is a replica's directory on its node.
+func ReplicaDataPath(diskPath, dataDirectoryName string) string {
+	return path.Join(diskPath, ReplicaDirectory, dataDirectoryName)
+}
+
+// DevicePath is an attached volume's block device on its node.
+func DevicePath(volume string) string { return path.Join(DeviceDirectory, volume) }
+
+// InstanceManagerName is the name of a node's instance manager, and of its pod. It does
+// not depend on the image, so a changed image makes no second one.
+func InstanceManagerName(node string) string {
+	sum := sha512.Sum512([]byte(node + "/aio/v1"))
+	return "instance-manager-" + hex.EncodeToString(sum[:])[:32]
+}
+
+// InstanceManagerSocket is the gRPC socket of a node's instance manager.
+func InstanceManagerSocket() string { return path.Join(RuntimeDirectory, "instance-manager.sock") }
+
+// ToolSocket is the NBD socket on which a node's instance manager offers exports to tools.
+func ToolSocket() string { return path.Join(RuntimeDirectory, "nbd.sock") }
+
+// VolumeSecretName is the Secret that holds a volume's data-plane key.
+func VolumeSecretName(volume string) string { return volume + "-data-plane" }
+
+// VolumeSecretKey is the key in that Secret; its value is 32 random bytes.
+const VolumeSecretKey = "key"
+
+func randomHex(bytes int) string {
+	b := make([]byte, bytes)
+	_, _ = rand.Read(b) // never fails: crypto/rand ends the process instead
+	return hex.EncodeToString(b)
+}
