@@ -1,0 +1,173 @@
+package disk
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// ReplicasDirName is the directory, directly in a disk's directory, that holds
+// one directory per replica.
+const ReplicasDirName = "replicas"
+
+var (
+	// ErrConfigExists: Create found a UUID file, of whatever content.
+	ErrConfigExists = errors.New("a UUID file exists already")
+	// ErrDirectoryChanged: the path no longer leads to the scanned directory,
+	// because something was mounted, unmounted or renamed since.
+	ErrDirectoryChanged = errors.New("the directory is not the one that was scanned")
+)
+
+// readConfig reads the UUID file of an open disk directory. It does not follow
+// symbolic links, does not wait for the writer of a pipe, and reads no more than
+// MaxConfigBytes+1.
+func readConfig(dir *os.File) (Config, error) {
+	fd, err := unix.Openat(int(dir.Fd()), ConfigFileName,
+		unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC|unix.O_NOCTTY, 0)
+	switch {
+	case errors.Is(err, unix.ENOENT):
+		return Config{}, ErrConfigMissing
+	case errors.Is(err, unix.ELOOP), errors.Is(err, unix.ENXIO): // symbolic link; socket
+		return Config{}, fmt.Errorf("%w: %w", ErrConfigNotRegular, err)
+	case err != nil:
+		return Config{}, fmt.Errorf("open the UUID file: %w", err)
+	}
+	file := os.NewFile(uintptr(fd), ConfigFileName)
+	defer file.Close()
+
+	info, err := file.Stat()
+	if err != nil {
+		return Config{}, fmt.Errorf("stat the UUID file: %w", err)
+	}
+	if !info.Mode().IsRegular() {
+		return Config{}, fmt.Errorf("%w: %s", ErrConfigNotRegular, info.Mode().Type())
+	}
+	data, err := io.ReadAll(io.LimitReader(file, MaxConfigBytes+1))
+	if err != nil {
+		return Config{}, fmt.Errorf("read the UUID file: %w", err)
+	}
+	return ParseConfig(data)
+}
+
+// Create makes the UUID file of the disk that rec was scanned from, and the
+// directory for its replicas if there is none. It must be called only where Match
+// said CreateConfig.
+//
+// It fails with ErrDirectoryChanged when rec.Path has come to lead elsewhere
+// since the scan, and with ErrConfigExists when there is a UUID file, whatever
+// its content: of two creators one wins, and a torn file is never overwritten.
+// When it returns nil the file is durable; after a crash at any line there is
+// either no UUID file or a whole one (and perhaps a stray, harmless
+// ".longhorn-disk.cfg.*.tmp").
+func Create(root string, rec Record, cfg Config) error {
+	data, err := EncodeConfig(cfg)
+	if err != nil {
+		return err
+	}
+	dir, err := openDir(root, rec.Path)
+	if err != nil {
+		return fmt.Errorf("create UUID file of disk %s: %w", rec.Name, err)
+	}
+	defer dir.Close()
+
+	var st unix.Stat_t
+	if err := unix.Fstat(int(dir.Fd()), &st); err != nil {
+		return fmt.Errorf("create UUID file of disk %s: stat %s: %w", rec.Name, rec.Path, err)
+	}
+	if uint64(st.Dev) != rec.DeviceID || st.Ino != rec.Inode {
+		return fmt.Errorf("create UUID file of disk %s in %s: %w", rec.Name, rec.Path, ErrDirectoryChanged)
+	}
+	// The replicas directory first: a disk with a UUID file always has one, so its
+	// absence later stops replicas from starting beneath a mount point.
+	if err := makeReplicasDir(dir); err != nil {
+		return fmt.Errorf("create UUID file of disk %s: %w", rec.Name, err)
+	}
+	if err := writeNew(dir, data); err != nil {
+		return fmt.Errorf("create UUID file of disk %s in %s: %w", rec.Name, rec.Path, err)
+	}
+	return nil
+}
+
+// makeReplicasDir makes the replicas directory, for root only, unless something
+// of that name exists. The caller syncs dir.
+func makeReplicasDir(dir *os.File) error {
+	err := unix.Mkdirat(int(dir.Fd()), ReplicasDirName, 0o700)
+	if err != nil && !errors.Is(err, unix.EEXIST) {
+		return fmt.Errorf("make directory %s/%s: %w", dir.Name(), ReplicasDirName, err)
+	}
+	return nil
+}
+
+// writeNew writes data under a temporary name in the same directory, makes it
+// durable, gives it its name if that is free, and makes the name durable.
+func writeNew(dir *os.File, data []byte) (err error) {
+	var suffix [8]byte
+	if _, err := rand.Read(suffix[:]); err != nil {
+		return fmt.Errorf("draw a temporary name: %w", err)
+	}
+	temp := "." + ConfigFileName + "." + hex.EncodeToString(suffix[:]) + ".tmp"
+	if err := writeTemp(dir, temp, data); err != nil {
+		return err
+	}
+	if err := publish(int(dir.Fd()), temp); err != nil {
+		_ = unix.Unlinkat(int(dir.Fd()), temp, 0)
+		return err
+	}
+	if err := dir.Sync(); err != nil {
+		return fmt.Errorf("sync directory: %w", err)
+	}
+	return nil
+}
+
+func writeTemp(dir *os.File, temp string, data []byte) (err error) {
+	dirFD := int(dir.Fd())
+	fd, err := unix.Openat(dirFD, temp, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return fmt.Errorf("create temporary file: %w", err)
+	}
+	file := os.NewFile(uintptr(fd), temp)
+	defer func() {
+		closeErr := file.Close()
+		if err == nil && closeErr != nil {
+			err = fmt.Errorf("close temporary file: %w", closeErr)
+		}
+		if err != nil {
+			_ = unix.Unlinkat(dirFD, temp, 0)
+		}
+	}()
+	if _, err := file.Write(data); err != nil {
+		return fmt.Errorf("write temporary file: %w", err)
+	}
+	if err := file.Sync(); err != nil {
+		return fmt.Errorf("sync temporary file: %w", err)
+	}
+	return nil
+}
+
+// publish renames temp to the UUID file unless that exists. File systems that
+// cannot rename without replacing (EINVAL, rename(2)) can make a second name.
+func publish(dirFD int, temp string) error {
+	err := unix.Renameat2(dirFD, temp, dirFD, ConfigFileName, unix.RENAME_NOREPLACE)
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) {
+		err = publishByLink(dirFD, temp)
+	}
+	switch {
+	case errors.Is(err, unix.EEXIST):
+		return ErrConfigExists
+	case err != nil:
+		return fmt.Errorf("name the UUID file: %w", err)
+	}
+	return nil
+}
+
+func publishByLink(dirFD int, temp string) error {
+	if err := unix.Linkat(dirFD, temp, dirFD, ConfigFileName, 0); err != nil {
+		return err
+	}
+	return unix.Unlinkat(dirFD, temp, 0)
+}

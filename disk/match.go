@@ -1,0 +1,247 @@
+package disk
+
+import (
+	"errors"
+	"slices"
+	"strings"
+)
+
+// Reasons of a disk that is not ready, as they appear in its Ready condition.
+const (
+	// ReasonNoDiskInfo: the directory or its UUID file could not be read, or has
+	// not been scanned or made yet.
+	ReasonNoDiskInfo = "NoDiskInfo"
+	// ReasonDiskFilesystemChanged: what lies at the path is not the recorded disk,
+	// or is a file system that another disk uses.
+	ReasonDiskFilesystemChanged = "DiskFilesystemChanged"
+	// ReasonDuplicateUUID: another disk of the node has the same disk UUID.
+	ReasonDuplicateUUID = "DuplicateUUID"
+)
+
+// SpecDisk is what the user asked for.
+type SpecDisk struct {
+	Path string // absolute, in the host's view
+}
+
+// Known is what was recorded about a disk by an earlier pass. The zero value is
+// a new disk.
+type Known struct {
+	UUID  string // empty: never accepted
+	Ready bool   // it was accepted in the last pass
+}
+
+// Verdict is the judgement of one disk.
+type Verdict struct {
+	// Accept: the disk is ready and UUID is its disk UUID, to be recorded.
+	Accept bool
+	// UUID is the accepted or, while the disk is not accepted, the recorded one: a
+	// recorded UUID is never given up.
+	UUID string
+	// CreateConfig: the disk is new, alone on its file system, and lacks nothing
+	// but a UUID file. The caller must Create one, scan, and match again.
+	CreateConfig bool
+	Reason       string // empty when accepted
+	Message      string // a sentence for people, also when accepted
+}
+
+// candidate is one disk on its way through the rules.
+type candidate struct {
+	name     string
+	path     string
+	known    Known
+	record   Record
+	rejected *Verdict
+}
+
+func (c *candidate) isOld() bool { return c.known.UUID != "" }
+
+// fileUUID is the UUID in the disk's file, or empty.
+func (c *candidate) fileUUID() string {
+	if c.record.Config == nil {
+		return ""
+	}
+	return c.record.Config.UUID
+}
+
+// Match judges all disks of a node together. spec, prev and records go by disk
+// name; a disk without an entry in prev is new, one without a matching record
+// has not been scanned. Its result holds one Verdict for each disk of spec and
+// depends on nothing but its arguments.
+//
+// Three passes, each over the disks that the one before left:
+//
+//  1. Alone: the directory and its UUID file are readable, and the file agrees
+//     with the recorded UUID. A recorded UUID without a file is a missing mount.
+//  2. Per file system: the one disk that was recorded stays and all new ones are
+//     not ready; if all are new, none is ready. Should several recorded disks, each
+//     with its own valid file, have come to share a file system, the one that was
+//     ready stays, or the first by name.
+//  3. Per UUID: a new disk must not carry a UUID that another disk of spec has
+//     recorded or shows on another file system. Of several recorded with one UUID,
+//     the one that was ready stays, or the first by name.
+func Match(node string, spec map[string]SpecDisk, prev map[string]Known, records map[string]Record) map[string]Verdict {
+	all := candidates(spec, prev, records)
+	reject := func(c *candidate, reason, gist string) {
+		c.rejected = &Verdict{
+			UUID:    c.known.UUID,
+			Reason:  reason,
+			Message: notReadyMessage(node, c.name, c.path, gist),
+		}
+	}
+	for _, pass := range []func([]*candidate, rejectFunc){
+		checkAlone, checkFilesystems, checkUUIDs,
+	} {
+		pass(all, reject)
+	}
+
+	verdicts := make(map[string]Verdict, len(all))
+	for _, c := range all {
+		verdicts[c.name] = verdict(node, c)
+	}
+	return verdicts
+}
+
+type rejectFunc func(c *candidate, reason, gist string)
+
+// candidates lists the disks of spec by name, so that messages and ties repeat.
+func candidates(spec map[string]SpecDisk, prev map[string]Known, records map[string]Record) []*candidate {
+	all := make([]*candidate, 0, len(spec))
+	for name, s := range spec {
+		known := prev[name]
+		known.UUID = strings.ToLower(known.UUID)
+		c := &candidate{name: name, path: s.Path, known: known}
+		// A record of another path was scanned before the spec changed.
+		if rec, ok := records[name]; ok && rec.Path == s.Path {
+			c.record = rec
+		} else {
+			c.record = Record{Name: name, Path: s.Path, Err: errNotScanned}
+		}
+		all = append(all, c)
+	}
+	slices.SortFunc(all, func(a, b *candidate) int { return strings.Compare(a.name, b.name) })
+	return all
+}
+
+var errNotScanned = errors.New("it has not been scanned yet")
+
+func verdict(node string, c *candidate) Verdict {
+	switch {
+	case c.rejected != nil:
+		return *c.rejected
+	case c.fileUUID() == "": // pass 1 lets only new disks get here without
+		return Verdict{
+			CreateConfig: true,
+			Reason:       ReasonNoDiskInfo,
+			Message:      notReadyMessage(node, c.name, c.path, gistNoConfigYet),
+		}
+	default:
+		return Verdict{
+			Accept:  true,
+			UUID:    c.fileUUID(),
+			Message: readyMessage(node, c.name, c.path),
+		}
+	}
+}
+
+// checkAlone is pass 1.
+func checkAlone(all []*candidate, reject rejectFunc) {
+	for _, c := range all {
+		missing := errors.Is(c.record.ConfigErr, ErrConfigMissing)
+		switch {
+		case c.record.Err != nil:
+			reject(c, ReasonNoDiskInfo, c.record.Err.Error())
+		case missing && c.isOld():
+			reject(c, ReasonDiskFilesystemChanged, gistMissing(c))
+		case missing:
+			// A new disk: its file is made if the other passes find nothing.
+		case c.record.ConfigErr != nil:
+			reject(c, ReasonNoDiskInfo, gistBadConfig(c))
+		case c.isOld() && c.fileUUID() != c.known.UUID:
+			reject(c, ReasonDiskFilesystemChanged, gistMismatch(c))
+		}
+	}
+}
+
+// checkFilesystems is pass 2. Whom it rejects is decided before it rejects
+// anyone, so the order of disks plays no part.
+func checkFilesystems(all []*candidate, reject rejectFunc) {
+	left := remaining(all)
+	for _, c := range left {
+		sharing := filter(left, func(other *candidate) bool {
+			return other != c && sameFilesystem(c.record, other.record)
+		})
+		if len(sharing) == 0 {
+			continue
+		}
+		if c.isOld() && c == incumbent(append(filter(sharing, (*candidate).isOld), c)) {
+			continue
+		}
+		reject(c, ReasonDiskFilesystemChanged, gistShared(c, sharing))
+	}
+}
+
+// checkUUIDs is pass 3.
+func checkUUIDs(all []*candidate, reject rejectFunc) {
+	left := remaining(all)
+	for _, c := range left {
+		if c.fileUUID() == "" {
+			continue
+		}
+		var twins []*candidate
+		if c.isOld() {
+			twins = filter(left, func(other *candidate) bool {
+				return other != c && other.known.UUID == c.known.UUID
+			})
+			if c == incumbent(append(twins, c)) {
+				continue
+			}
+		} else {
+			// Rejected disks count here: a disk whose mount is missing still owns its
+			// UUID, and of two clones nobody can tell which is the original.
+			twins = filter(all, func(other *candidate) bool { return isTwin(c, other) })
+		}
+		if len(twins) > 0 {
+			reject(c, ReasonDuplicateUUID, gistDuplicate(c, twins))
+		}
+	}
+}
+
+// isTwin tells whether other has recorded the UUID that the new disk c shows, or
+// shows it too on another file system.
+func isTwin(c, other *candidate) bool {
+	if other == c {
+		return false
+	}
+	if other.known.UUID == c.fileUUID() {
+		return true
+	}
+	return other.fileUUID() == c.fileUUID() && !sameFilesystem(c.record, other.record)
+}
+
+// incumbent picks the disk that stays: one that was ready, else the first by
+// name. Preferring the ready one keeps disks from taking turns.
+func incumbent(old []*candidate) *candidate {
+	return slices.MinFunc(old, func(a, b *candidate) int {
+		if a.known.Ready != b.known.Ready {
+			if a.known.Ready {
+				return -1
+			}
+			return 1
+		}
+		return strings.Compare(a.name, b.name)
+	})
+}
+
+func remaining(all []*candidate) []*candidate {
+	return filter(all, func(c *candidate) bool { return c.rejected == nil })
+}
+
+func filter(in []*candidate, keep func(*candidate) bool) []*candidate {
+	var out []*candidate
+	for _, c := range in {
+		if keep(c) {
+			out = append(out, c)
+		}
+	}
+	return out
+}

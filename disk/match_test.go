@@ -1,0 +1,319 @@
+package disk
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+const uuidB = "b0b0b0b0-55d0-4a8b-9a0e-0c4f5a1d2b31"
+
+// fixture is one disk of a match: its place is the device it was scanned on.
+type fixture struct {
+	recorded string // UUID in the status
+	ready    bool
+	device   uint64
+	file     string // UUID in the file
+	fileErr  error  // instead of a file
+	scanErr  error  // instead of a record
+	noRecord bool
+	oldPath  bool // scanned before the path changed
+}
+
+func matchFixtures(disks map[string]fixture) map[string]Verdict {
+	spec, prev, records := map[string]SpecDisk{}, map[string]Known{}, map[string]Record{}
+	for name, f := range disks {
+		spec[name] = SpecDisk{Path: "/" + name}
+		if f.recorded != "" {
+			prev[name] = Known{UUID: f.recorded, Ready: f.ready}
+		}
+		if f.noRecord {
+			continue
+		}
+		rec := Record{Name: name, Path: "/" + name, Exists: true, DeviceID: f.device, FSID: "0000000000f5", ConfigErr: f.fileErr, Err: f.scanErr}
+		if f.file != "" {
+			rec.Config = &Config{UUID: f.file}
+		}
+		if f.oldPath {
+			rec.Path = "/before"
+		}
+		records[name] = rec
+	}
+	return Match("node-1", spec, prev, records)
+}
+
+// want is what a case expects of one disk; text must occur in the message.
+type want struct {
+	accept, create bool
+	uuid           string
+	reason, text   string
+}
+
+func accepted(uuid string) want { return want{accept: true, uuid: uuid, text: "is ready"} }
+
+func rejected(uuid, reason, text string) want {
+	return want{uuid: uuid, reason: reason, text: text}
+}
+
+var creating = want{create: true, reason: ReasonNoDiskInfo, text: "has not been made yet"}
+
+func TestMatchJudgesADiskAlone(t *testing.T) {
+	tests := map[string]struct {
+		disk fixture
+		want want
+	}{
+		"new, no file → make one":               {fixture{fileErr: ErrConfigMissing}, creating},
+		"new, valid file → accepted with it":    {fixture{file: uuidA}, accepted(uuidA)},
+		"known, file agrees → accepted":         {fixture{recorded: uuidA, ready: true, file: uuidA}, accepted(uuidA)},
+		"known, was not ready, agrees → ready":  {fixture{recorded: uuidA, file: uuidA}, accepted(uuidA)},
+		"known in upper case, agrees → ready":   {fixture{recorded: strings.ToUpper(uuidA), file: uuidA}, accepted(uuidA)},
+		"known, no file → mount suspected":      {fixture{recorded: uuidA, ready: true, fileErr: ErrConfigMissing}, rejected(uuidA, ReasonDiskFilesystemChanged, "probably not mounted")},
+		"known, other file → wrong mount":       {fixture{recorded: uuidA, ready: true, file: uuidB}, rejected(uuidA, ReasonDiskFilesystemChanged, "shows disk UUID "+uuidB+" although "+uuidA+" is recorded")},
+		"known, torn file → repair named":       {fixture{recorded: uuidA, fileErr: fmt.Errorf("x: %w", ErrConfigTorn)}, rejected(uuidA, ReasonNoDiskInfo, "torn or not JSON; if the right file system is mounted, restore")},
+		"known, file too large → repair named":  {fixture{recorded: uuidA, fileErr: ErrConfigTooLarge}, rejected(uuidA, ReasonNoDiskInfo, "too large; if the right file system is mounted, restore")},
+		"known, no UUID in file → repair named": {fixture{recorded: uuidA, fileErr: ErrConfigNoUUID}, rejected(uuidA, ReasonNoDiskInfo, `printf '%s\n' '{"diskName":"d","diskUUID":"`+uuidA+`"`)},
+		"new, torn file → never overwritten":    {fixture{fileErr: ErrConfigTorn}, rejected("", ReasonNoDiskInfo, "torn or not JSON; restore longhorn-disk.cfg from a copy")},
+		"new, malformed UUID → not accepted":    {fixture{fileErr: ErrConfigBadUUID}, rejected("", ReasonNoDiskInfo, "malformed")},
+		"new, file is no file → not accepted":   {fixture{fileErr: ErrConfigNotRegular}, rejected("", ReasonNoDiskInfo, "not a regular file")},
+		"new, file unreadable → not accepted":   {fixture{fileErr: errors.New("input/output error")}, rejected("", ReasonNoDiskInfo, "input/output error")},
+		"new, no directory → no info":           {fixture{scanErr: errors.New("no such directory")}, rejected("", ReasonNoDiskInfo, "no such directory")},
+		"known, no directory → UUID is kept":    {fixture{recorded: uuidA, scanErr: errors.New("no such directory")}, rejected(uuidA, ReasonNoDiskInfo, "no such directory")},
+		"not scanned → no info":                 {fixture{noRecord: true}, rejected("", ReasonNoDiskInfo, "not been scanned")},
+		"scanned at its former path → no info":  {fixture{file: uuidA, oldPath: true}, rejected("", ReasonNoDiskInfo, "not been scanned")},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := matchFixtures(map[string]fixture{"d": tt.disk})
+			assertVerdicts(t, got, map[string]want{"d": tt.want})
+		})
+	}
+}
+
+func TestMatchLetsOneDiskUseAFilesystem(t *testing.T) {
+	const shares = "it shares file system 0000000000f5 with disks "
+	tests := map[string]struct {
+		disks map[string]fixture
+		want  map[string]want
+	}{
+		"two new disks on two file systems → both": {
+			map[string]fixture{"a": {device: 1, file: uuidA}, "b": {device: 2, fileErr: ErrConfigMissing}},
+			map[string]want{"a": accepted(uuidA), "b": creating},
+		},
+		"two new disks on one file system → neither": {
+			map[string]fixture{"a": {fileErr: ErrConfigMissing}, "b": {fileErr: ErrConfigMissing}},
+			map[string]want{
+				"a": rejected("", ReasonDiskFilesystemChanged, shares+"[b]"),
+				"b": rejected("", ReasonDiskFilesystemChanged, shares+"[a]"),
+			},
+		},
+		"three new disks on one file system, some with files → none": {
+			map[string]fixture{"a": {file: uuidA}, "b": {file: uuidB}, "c": {fileErr: ErrConfigMissing}},
+			map[string]want{
+				"a": rejected("", ReasonDiskFilesystemChanged, shares+"[b, c]"),
+				"b": rejected("", ReasonDiskFilesystemChanged, shares+"[a, c]"),
+				"c": rejected("", ReasonDiskFilesystemChanged, shares+"[a, b]"),
+			},
+		},
+		"one old and two new → the old one stays": {
+			map[string]fixture{"a": {fileErr: ErrConfigMissing}, "b": {recorded: uuidB, ready: true, file: uuidB}, "c": {file: uuidA}},
+			map[string]want{
+				"a": rejected("", ReasonDiskFilesystemChanged, shares+"[b, c]"),
+				"b": accepted(uuidB),
+				"c": rejected("", ReasonDiskFilesystemChanged, shares+"[a, b]"),
+			},
+		},
+		"an old one that was not ready → stays all the same": {
+			map[string]fixture{"a": {file: uuidA}, "b": {recorded: uuidB, file: uuidB}},
+			map[string]want{"a": rejected("", ReasonDiskFilesystemChanged, shares+"[b]"), "b": accepted(uuidB)},
+		},
+		"two old in one directory → the UUID tells which is valid": {
+			map[string]fixture{"a": {recorded: uuidA, ready: true, file: uuidB}, "b": {recorded: uuidB, ready: true, file: uuidB}},
+			map[string]want{"a": rejected(uuidA, ReasonDiskFilesystemChanged, "shows disk UUID"), "b": accepted(uuidB)},
+		},
+		"an old one unmounted onto another's file system → only it suffers": {
+			map[string]fixture{"a": {recorded: uuidA, ready: true, fileErr: ErrConfigMissing}, "b": {recorded: uuidB, ready: true, file: uuidB}},
+			map[string]want{"a": rejected(uuidA, ReasonDiskFilesystemChanged, "probably not mounted"), "b": accepted(uuidB)},
+		},
+		"an old one unmounted beneath a new disk → the new one is judged alone": {
+			map[string]fixture{"a": {recorded: uuidA, fileErr: ErrConfigMissing}, "b": {fileErr: ErrConfigMissing}},
+			map[string]want{"a": rejected(uuidA, ReasonDiskFilesystemChanged, "probably not mounted"), "b": creating},
+		},
+		"two valid old ones, one was ready → it stays": {
+			map[string]fixture{"a": {recorded: uuidA, file: uuidA}, "b": {recorded: uuidB, ready: true, file: uuidB}},
+			map[string]want{"a": rejected(uuidA, ReasonDiskFilesystemChanged, shares+"[b]"), "b": accepted(uuidB)},
+		},
+		"two valid old ones, both were ready → the first by name": {
+			map[string]fixture{"a": {recorded: uuidA, ready: true, file: uuidA}, "b": {recorded: uuidB, ready: true, file: uuidB}},
+			map[string]want{"a": accepted(uuidA), "b": rejected(uuidB, ReasonDiskFilesystemChanged, shares+"[a]")},
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			assertVerdicts(t, matchFixtures(tt.disks), tt.want)
+		})
+	}
+}
+
+func TestMatchLetsOneDiskHaveAUUID(t *testing.T) {
+	const duplicate = "duplicate UUID: disk UUID " + uuidA + " also belongs to disks "
+	tests := map[string]struct {
+		disks map[string]fixture
+		want  map[string]want
+	}{
+		"a clone of an old disk is added → the old one stays": {
+			map[string]fixture{"a": {device: 1, file: uuidA}, "b": {device: 2, recorded: uuidA, ready: true, file: uuidA}},
+			map[string]want{"a": rejected("", ReasonDuplicateUUID, duplicate+"[b]"), "b": accepted(uuidA)},
+		},
+		"a clone is added while the old disk is not mounted → still refused": {
+			map[string]fixture{"a": {device: 1, file: uuidA}, "b": {device: 2, recorded: uuidA, fileErr: ErrConfigMissing}},
+			map[string]want{
+				"a": rejected("", ReasonDuplicateUUID, duplicate+"[b]"),
+				"b": rejected(uuidA, ReasonDiskFilesystemChanged, "probably not mounted"),
+			},
+		},
+		"two new clones → neither": {
+			map[string]fixture{"a": {device: 1, file: uuidA}, "b": {device: 2, file: uuidA}},
+			map[string]want{
+				"a": rejected("", ReasonDuplicateUUID, duplicate+"[b]"),
+				"b": rejected("", ReasonDuplicateUUID, duplicate+"[a]"),
+			},
+		},
+		"a new clone of a new disk that shares its file system → refused too": {
+			map[string]fixture{"a": {device: 1, file: uuidA}, "b": {device: 1, fileErr: ErrConfigMissing}, "c": {device: 2, file: uuidA}},
+			map[string]want{
+				"a": rejected("", ReasonDiskFilesystemChanged, "[b]"),
+				"b": rejected("", ReasonDiskFilesystemChanged, "[a]"),
+				"c": rejected("", ReasonDuplicateUUID, duplicate+"[a]"),
+			},
+		},
+		"the new disk's file system is also mounted over an old one → the new one is accepted": {
+			map[string]fixture{"a": {device: 1, file: uuidA}, "b": {device: 1, recorded: uuidB, file: uuidA}},
+			map[string]want{"a": accepted(uuidA), "b": rejected(uuidB, ReasonDiskFilesystemChanged, "shows disk UUID")},
+		},
+		"two old ones recorded with one UUID → the ready one stays": {
+			map[string]fixture{"a": {device: 1, recorded: uuidA, file: uuidA}, "b": {device: 2, recorded: uuidA, ready: true, file: uuidA}},
+			map[string]want{"a": rejected(uuidA, ReasonDuplicateUUID, duplicate+"[b]"), "b": accepted(uuidA)},
+		},
+		"two old ones recorded with one UUID, both ready → the first by name": {
+			map[string]fixture{"a": {device: 1, recorded: uuidA, ready: true, file: uuidA}, "b": {device: 2, recorded: uuidA, ready: true, file: uuidA}},
+			map[string]want{"a": accepted(uuidA), "b": rejected(uuidA, ReasonDuplicateUUID, duplicate+"[a]")},
+		},
+		"one directory under an old and a new name → shared, not duplicate": {
+			map[string]fixture{"a": {file: uuidA}, "b": {recorded: uuidA, ready: true, file: uuidA}},
+			map[string]want{"a": rejected("", ReasonDiskFilesystemChanged, "shares file system"), "b": accepted(uuidA)},
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			assertVerdicts(t, matchFixtures(tt.disks), tt.want)
+		})
+	}
+}
+
+func TestMatchMessagesNameDiskPathAndNode(t *testing.T) {
+	got := matchFixtures(map[string]fixture{"a": {device: 1, file: uuidA}, "b": {device: 2, scanErr: errors.New("boom")}})
+	if want := "Disk a(/a) on node node-1 is ready"; got["a"].Message != want {
+		t.Errorf("got %q, want %q", got["a"].Message, want)
+	}
+	if want := "Disk b(/b) on node node-1 is not ready: boom"; got["b"].Message != want {
+		t.Errorf("got %q, want %q", got["b"].Message, want)
+	}
+}
+
+func TestAFreshDiskIsAcceptedAfterItsFileWasCreated(t *testing.T) {
+	root := t.TempDir()
+	spec, paths := map[string]SpecDisk{"d": {Path: "/"}}, map[string]string{"d": "/"}
+
+	records := Scan(root, paths)
+	first := Match("n", spec, nil, records)["d"]
+	if !first.CreateConfig || first.Accept {
+		t.Fatalf("verdict %+v", first)
+	}
+	if err := Create(root, records["d"], NewConfig("d", uuidA)); err != nil {
+		t.Fatal(err)
+	}
+	second := Match("n", spec, nil, Scan(root, paths))["d"]
+	if !second.Accept || second.UUID != uuidA || second.CreateConfig {
+		t.Errorf("verdict %+v", second)
+	}
+}
+
+// Whatever the disks, accepted ones have distinct file systems and UUIDs, a
+// recorded UUID is kept, and the verdicts are a fixed point: recording them and
+// matching again changes nothing, so disks do not take turns.
+func TestMatchInvariants(t *testing.T) {
+	uuids := []string{uuidA, uuidB, "cccccccc-55d0-4a8b-9a0e-0c4f5a1d2b31"}
+	rapid.Check(t, func(t *rapid.T) {
+		disks := map[string]fixture{}
+		for _, name := range []string{"a", "b", "c", "d"}[:rapid.IntRange(1, 4).Draw(t, "disks")] {
+			f := fixture{device: rapid.Uint64Range(1, 3).Draw(t, "device")}
+			if i := rapid.IntRange(-1, 2).Draw(t, "recorded"); i >= 0 {
+				f.recorded, f.ready = uuids[i], rapid.Bool().Draw(t, "ready")
+			}
+			if i := rapid.IntRange(-2, 2).Draw(t, "file"); i >= 0 {
+				f.file = uuids[i]
+			} else {
+				f.fileErr = map[int]error{-1: ErrConfigMissing, -2: ErrConfigTorn}[i]
+			}
+			disks[name] = f
+		}
+		got := matchFixtures(disks)
+
+		usedDevice, usedUUID := map[uint64]string{}, map[string]string{}
+		for _, name := range slices.Sorted(maps.Keys(got)) {
+			v, f := got[name], disks[name]
+			if f.recorded != "" && v.UUID != f.recorded {
+				t.Fatalf("disk %s: recorded UUID %s became %s", name, f.recorded, v.UUID)
+			}
+			if v.CreateConfig && (f.recorded != "" || f.fileErr != ErrConfigMissing) {
+				t.Fatalf("disk %s %+v would get a file", name, f)
+			}
+			if !v.Accept && !v.CreateConfig {
+				continue
+			}
+			if other, ok := usedDevice[f.device]; ok {
+				t.Fatalf("disks %s and %s both use device %d", name, other, f.device)
+			}
+			usedDevice[f.device] = name
+			if !v.Accept {
+				continue
+			}
+			if other, ok := usedUUID[v.UUID]; ok || v.UUID != f.file {
+				t.Fatalf("disk %s accepted with %s (file %s), also used by %q", name, v.UUID, f.file, other)
+			}
+			usedUUID[v.UUID] = name
+		}
+
+		for name, v := range got {
+			f := disks[name]
+			f.recorded, f.ready = v.UUID, v.Accept
+			disks[name] = f
+		}
+		for name, again := range matchFixtures(disks) {
+			if got[name].Accept != again.Accept || got[name].UUID != again.UUID {
+				t.Fatalf("disk %s: %+v, then %+v", name, got[name], again)
+			}
+		}
+	})
+}
+
+func assertVerdicts(t *testing.T, got map[string]Verdict, wants map[string]want) {
+	t.Helper()
+	if len(got) != len(wants) {
+		t.Errorf("%d verdicts, want %d", len(got), len(wants))
+	}
+	for name, w := range wants {
+		g := got[name]
+		if g.Accept != w.accept || g.CreateConfig != w.create || g.UUID != w.uuid || g.Reason != w.reason {
+			t.Errorf("disk %s: got %+v, want %+v", name, g, w)
+		}
+		if !strings.Contains(g.Message, w.text) {
+			t.Errorf("disk %s: message %q lacks %q", name, g.Message, w.text)
+		}
+	}
+}

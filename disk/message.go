@@ -1,0 +1,73 @@
+package disk
+
+import (
+	"fmt"
+	"strings"
+)
+
+const gistNoConfigYet = "it is new and its UUID file " + ConfigFileName + " has not been made yet"
+
+func readyMessage(node, name, path string) string {
+	return fmt.Sprintf("Disk %s(%s) on node %s is ready", name, path, node)
+}
+
+func notReadyMessage(node, name, path, gist string) string {
+	return fmt.Sprintf("Disk %s(%s) on node %s is not ready: %s", name, path, node, gist)
+}
+
+func gistMissing(c *candidate) string {
+	return fmt.Sprintf("the UUID file %s is missing although disk UUID %s is recorded: "+
+		"its file system is probably not mounted; mount it. "+
+		"Only if it is mounted and the file alone was lost, restore it on the node: %s",
+		ConfigFileName, c.known.UUID, RepairCommand(c.path, c.name, c.known.UUID))
+}
+
+func gistMismatch(c *candidate) string {
+	return fmt.Sprintf("the UUID file %s shows disk UUID %s although %s is recorded: "+
+		"another file system is mounted there; mount the recorded one",
+		ConfigFileName, c.fileUUID(), c.known.UUID)
+}
+
+func gistBadConfig(c *candidate) string {
+	if !c.isOld() {
+		return fmt.Sprintf("%v; restore %s from a copy, or, if no volume has data on this disk, remove it",
+			c.record.ConfigErr, ConfigFileName)
+	}
+	return fmt.Sprintf("%v; if the right file system is mounted, restore the file on the node: %s",
+		c.record.ConfigErr, RepairCommand(c.path, c.name, c.known.UUID))
+}
+
+func gistShared(c *candidate, sharing []*candidate) string {
+	return fmt.Sprintf("it shares file system %s with disks %s; a file system can serve one disk only",
+		c.record.FSID, names(sharing))
+}
+
+func gistDuplicate(c *candidate, twins []*candidate) string {
+	return fmt.Sprintf("duplicate UUID: disk UUID %s also belongs to disks %s", c.fileUUID(), names(twins))
+}
+
+func names(list []*candidate) string {
+	texts := make([]string, len(list))
+	for i, c := range list {
+		texts[i] = c.name
+	}
+	return "[" + strings.Join(texts, ", ") + "]"
+}
+
+// RepairCommand is a line for a POSIX shell on the node that puts back the UUID
+// file of the disk in the directory path. It must be shown together with the
+// condition that the right file system is mounted there.
+func RepairCommand(path, name, uuid string) string {
+	data, err := EncodeConfig(NewConfig(name, uuid))
+	if err != nil {
+		// Recorded by hand, perhaps: let the person see what there is to write.
+		return fmt.Sprintf("write {\"diskUUID\":%q} to %s", uuid, strings.TrimRight(path, "/")+"/"+ConfigFileName)
+	}
+	return fmt.Sprintf("printf '%%s\\n' %s > %s",
+		shellQuote(strings.TrimRight(string(data), "\n")),
+		shellQuote(strings.TrimRight(path, "/")+"/"+ConfigFileName))
+}
+
+func shellQuote(s string) string {
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}

@@ -1,0 +1,71 @@
+package disk
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Prepare makes the directory of a default disk, below root, with missing
+// parents (mode 0755), and in it the replicas directory (mode 0700). What exists
+// is left as it is, so it may be repeated. It makes no UUID file: Create does,
+// after Match. It must be called only when a default disk is first added to a
+// node, never for a disk with a recorded UUID, whose missing directory means that
+// something is not mounted. A dangling symbolic link on the way is an error.
+func Prepare(root, path string) error {
+	dir, err := makeDirs(root, path)
+	if err != nil {
+		return fmt.Errorf("prepare disk directory %s: %w", path, err)
+	}
+	defer dir.Close()
+	if err := makeReplicasDir(dir); err != nil {
+		return fmt.Errorf("prepare disk directory %s: %w", path, err)
+	}
+	if err := dir.Sync(); err != nil {
+		return fmt.Errorf("prepare disk directory %s: sync: %w", path, err)
+	}
+	return nil
+}
+
+// makeDirs opens path, making one missing component after the other. Each prefix
+// is resolved from root anew, so symbolic links on the way stay beneath it.
+func makeDirs(root, path string) (*os.File, error) {
+	if !strings.HasPrefix(path, "/") {
+		return nil, errRelativePath
+	}
+	current, err := openDir(root, "/")
+	if err != nil {
+		return nil, err
+	}
+	prefix := ""
+	for _, part := range strings.Split(path, "/") {
+		if part == "" || part == "." {
+			continue
+		}
+		prefix += "/" + part
+		next, err := openOrMake(root, current, prefix, part)
+		current.Close()
+		if err != nil {
+			return nil, err
+		}
+		current = next
+	}
+	return current, nil
+}
+
+func openOrMake(root string, parent *os.File, prefix, part string) (*os.File, error) {
+	dir, err := openDir(root, prefix)
+	if !errors.Is(err, unix.ENOENT) {
+		return dir, err
+	}
+	if err := unix.Mkdirat(int(parent.Fd()), part, 0o755); err != nil && !errors.Is(err, unix.EEXIST) {
+		return nil, fmt.Errorf("make directory %s: %w", prefix, err)
+	}
+	if err := parent.Sync(); err != nil {
+		return nil, fmt.Errorf("sync directory above %s: %w", prefix, err)
+	}
+	return openDir(root, prefix)
+}

@@ -1,0 +1,199 @@
+package disk
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func testRoot(t *testing.T) string {
+	t.Helper()
+	root, err := filepath.Abs("testdata/host")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return root
+}
+
+func TestScanReadsTheUUIDFileOfEachDirectory(t *testing.T) {
+	ready := &Config{Name: "ready", UUID: uuidA, State: "ready"}
+	twin := &Config{Name: "twin-a", UUID: "33333333-55d0-4a8b-9a0e-0c4f5a1d2b31", State: "ready"}
+	tests := map[string]struct {
+		path    string
+		want    *Config
+		wantErr error
+	}{
+		"a whole file":     {path: "/disks/ready", want: ready},
+		"a trailing slash": {path: "/disks/ready/", want: ready},
+		"an absolute link stays beneath the root": {path: "/disks/absolute-link", want: ready},
+		"dots beyond the root stay beneath it":    {path: "/../../disks/ready", want: ready},
+		"a link beyond the root stays beneath it": {path: "/disks/escaping-link", want: ready},
+		"a legacy file":                               {path: "/disks/legacy", want: &Config{UUID: "11111111-55d0-4a8b-9a0e-0c4f5a1d2b31"}},
+		"a file of a later version":                   {path: "/disks/future", want: &Config{Name: "future", UUID: "22222222-55d0-4a8b-9a0e-0c4f5a1d2b31", State: "ready", Claim: 7}},
+		"the first of two with one UUID":              {path: "/disks/twin-a", want: twin},
+		"the second of two with one UUID":             {path: "/disks/twin-b", want: twin},
+		"no file":                                     {path: "/disks/missing", wantErr: ErrConfigMissing},
+		"a cut file":                                  {path: "/disks/torn", wantErr: ErrConfigTorn},
+		"an empty file":                               {path: "/disks/empty", wantErr: ErrConfigTorn},
+		"a file of zero bytes":                        {path: "/disks/zeros", wantErr: ErrConfigTorn},
+		"a file without UUID":                         {path: "/disks/no-uuid", wantErr: ErrConfigNoUUID},
+		"a file with a malformed UUID":                {path: "/disks/bad-uuid", wantErr: ErrConfigBadUUID},
+		"a link in place of the file is not followed": {path: "/disks/symlinked-file", wantErr: ErrConfigNotRegular},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			rec := Scan(testRoot(t), map[string]string{"d": tt.path})["d"]
+			if rec.Err != nil || !rec.Exists || rec.Name != "d" || rec.Path != tt.path {
+				t.Fatalf("record %+v", rec)
+			}
+			if !errors.Is(rec.ConfigErr, tt.wantErr) || (rec.ConfigErr == nil) != (tt.wantErr == nil) {
+				t.Fatalf("config error %v, want %v", rec.ConfigErr, tt.wantErr)
+			}
+			if (rec.Config == nil) != (tt.want == nil) || rec.Config != nil && *rec.Config != *tt.want {
+				t.Errorf("config %+v, want %+v", rec.Config, tt.want)
+			}
+		})
+	}
+}
+
+func TestScanSaysWhyADirectoryCannotBeExamined(t *testing.T) {
+	tests := map[string]struct {
+		root    string
+		path    string
+		wantErr error
+	}{
+		"no directory":                   {testRoot(t), "/disks/nowhere", fs.ErrNotExist},
+		"a file in place of a directory": {testRoot(t), "/disks/plain-file", unix.ENOTDIR},
+		"a relative path":                {testRoot(t), "disks/ready", errRelativePath},
+		"an empty path":                  {testRoot(t), "", errRelativePath},
+		"no root":                        {"/nonexistent-root", "/disks/ready", fs.ErrNotExist},
+		"a link made up by the kernel":   {"/", "/proc/self/cwd", unix.ELOOP},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			rec := Scan(tt.root, map[string]string{"d": tt.path})["d"]
+			if rec.Exists || rec.Config != nil || !errors.Is(rec.Err, tt.wantErr) {
+				t.Errorf("record %+v, want error %v", rec, tt.wantErr)
+			}
+		})
+	}
+}
+
+func TestScanRefusesOddUUIDFiles(t *testing.T) {
+	tests := map[string]struct {
+		make    func(path string) error
+		wantErr error
+	}{
+		"a pipe without writer does not block": {func(p string) error { return unix.Mkfifo(p, 0o600) }, ErrConfigNotRegular},
+		"a directory":                          {func(p string) error { return os.Mkdir(p, 0o700) }, ErrConfigNotRegular},
+		"a socket":                             {func(p string) error { return unix.Mknod(p, unix.S_IFSOCK|0o600, 0) }, ErrConfigNotRegular},
+		"a file beyond the limit": {func(p string) error {
+			return os.WriteFile(p, bytes.Repeat([]byte(" "), MaxConfigBytes+1), 0o600)
+		}, ErrConfigTooLarge},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			root := t.TempDir()
+			if err := tt.make(filepath.Join(root, ConfigFileName)); err != nil {
+				t.Fatal(err)
+			}
+			rec := Scan(root, map[string]string{"d": "/"})["d"]
+			if rec.Err != nil || !errors.Is(rec.ConfigErr, tt.wantErr) {
+				t.Errorf("record %+v, want %v", rec, tt.wantErr)
+			}
+		})
+	}
+}
+
+func TestScanTellsFilesystemsApart(t *testing.T) {
+	tempDir := t.TempDir()
+	records := Scan("/", map[string]string{"a": tempDir, "b": filepath.Dir(tempDir), "proc": "/proc"})
+	a, b, proc := records["a"], records["b"], records["proc"]
+	if a.Err != nil || b.Err != nil || proc.Err != nil {
+		t.Fatalf("records %+v", records)
+	}
+	if !sameFilesystem(a, b) || sameFilesystem(a, proc) {
+		t.Errorf("devices a %d/%d, b %d/%d, proc %d/%d", a.DeviceID, a.SuperBlockID,
+			b.DeviceID, b.SuperBlockID, proc.DeviceID, proc.SuperBlockID)
+	}
+	if proc.FSType != "proc" || proc.StorageMaximum != 0 {
+		t.Errorf("proc %+v", proc)
+	}
+	var sfs unix.Statfs_t
+	if err := unix.Statfs(tempDir, &sfs); err != nil {
+		t.Fatal(err)
+	}
+	if want := int64(sfs.Blocks) * sfs.Bsize; a.StorageMaximum != want || a.MountSource == "" || len(a.FSID) < 12 {
+		t.Errorf("record %+v, want maximum %d", a, want)
+	}
+	if a.StorageAvailable%(100<<20) != 0 || a.StorageAvailable > a.StorageMaximum {
+		t.Errorf("available %d of %d", a.StorageAvailable, a.StorageMaximum)
+	}
+}
+
+func TestSameFilesystem(t *testing.T) {
+	tests := map[string]struct {
+		a, b Record
+		want bool
+	}{
+		"one device":  {Record{DeviceID: 5}, Record{DeviceID: 5}, true},
+		"two devices": {Record{DeviceID: 5}, Record{DeviceID: 6}, false},
+		"two btrfs subvolumes of one super block":     {Record{DeviceID: 5, SuperBlockID: 4}, Record{DeviceID: 6, SuperBlockID: 4}, true},
+		"two super blocks with one f_fsid (clones)":   {Record{DeviceID: 5, SuperBlockID: 5, FSID: "1"}, Record{DeviceID: 6, SuperBlockID: 6, FSID: "1"}, false},
+		"a super block known for one only → st_dev":   {Record{DeviceID: 5, SuperBlockID: 4}, Record{DeviceID: 5}, true},
+		"a super block known for one only, elsewhere": {Record{DeviceID: 5, SuperBlockID: 4}, Record{DeviceID: 4}, false},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := sameFilesystem(tt.a, tt.b); got != tt.want {
+				t.Errorf("got %v", got)
+			}
+		})
+	}
+}
+
+func TestCapacityRoundsFreeSpaceDown(t *testing.T) {
+	const mib = 1 << 20
+	tests := map[string]struct {
+		sfs           unix.Statfs_t
+		maximum, free int64
+	}{
+		"just below a step":     {unix.Statfs_t{Bsize: 4096, Frsize: 4096, Blocks: 256 * 1000, Bfree: 256*200 - 1}, 1000 * mib, 100 * mib},
+		"on a step":             {unix.Statfs_t{Bsize: 4096, Frsize: 4096, Blocks: 256 * 1000, Bfree: 256 * 200}, 1000 * mib, 200 * mib},
+		"under 100 MiB":         {unix.Statfs_t{Bsize: 4096, Blocks: 256 * 1000, Bfree: 256 * 99}, 1000 * mib, 0},
+		"fragments are units":   {unix.Statfs_t{Bsize: mib, Frsize: 4096, Blocks: 256 * 1000, Bfree: 256 * 100}, 1000 * mib, 100 * mib},
+		"reserved blocks count": {unix.Statfs_t{Bsize: 4096, Blocks: 256 * 1000, Bfree: 256 * 300, Bavail: 256 * 100}, 1000 * mib, 300 * mib},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			maximum, free := capacity(tt.sfs)
+			if maximum != tt.maximum || free != tt.free {
+				t.Errorf("got %d, %d; want %d, %d", maximum, free, tt.maximum, tt.free)
+			}
+		})
+	}
+}
+
+func TestFSIDText(t *testing.T) {
+	tests := map[string]struct {
+		words [2]int32
+		want  string
+	}{
+		"small words are padded to 12 digits": {[2]int32{1, 2}, "000100000002"},
+		"negative words are bit patterns":     {[2]int32{-1, -2}, "fffffffffffffffe"},
+		"none":                                {[2]int32{0, 0}, strings.Repeat("0", 12)},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := fsidText(tt.words); got != tt.want {
+				t.Errorf("got %s, want %s", got, tt.want)
+			}
+		})
+	}
+}

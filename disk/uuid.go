@@ -1,0 +1,44 @@
+package disk
+
+import (
+	"fmt"
+	"io"
+	"strings"
+)
+
+// uuidAttempts bounds the search for a UUID with a fresh prefix.
+const uuidAttempts = 20
+
+// uuidPrefixLen characters of a disk UUID suffice to tell a node's disks apart
+// at a glance; NewUUID tries to keep them distinct.
+const uuidPrefixLen = 4
+
+// NewUUID draws a version 4 UUID from random, which must be cryptographically
+// strong (the uniqueness of disks in the whole cluster rests on it). It prefers
+// one whose first 4 characters differ from those of all known UUIDs, and settles
+// for any after 20 attempts. The only error is that of random.
+func NewUUID(random io.Reader, known []string) (string, error) {
+	var uuid string
+	for range uuidAttempts {
+		var b [16]byte
+		if _, err := io.ReadFull(random, b[:]); err != nil {
+			return "", fmt.Errorf("draw a disk UUID: %w", err)
+		}
+		b[6] = b[6]&0x0f | 0x40 // version 4, RFC 9562 section 5.4
+		b[8] = b[8]&0x3f | 0x80 // variant, RFC 9562 section 4.1
+		uuid = fmt.Sprintf("%x-%x-%x-%x-%x", b[0:4], b[4:6], b[6:8], b[8:10], b[10:16])
+		if !hasPrefixOf(known, uuid[:uuidPrefixLen]) {
+			return uuid, nil
+		}
+	}
+	return uuid, nil
+}
+
+func hasPrefixOf(known []string, prefix string) bool {
+	for _, k := range known {
+		if strings.HasPrefix(strings.ToLower(k), prefix) {
+			return true
+		}
+	}
+	return false
+}

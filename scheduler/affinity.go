@@ -1,0 +1,105 @@
+package scheduler
+
+// occupancy is how far a node or zone is taken by the volume's replicas.
+type occupancy int
+
+const (
+	unused       occupancy = iota // no replica
+	onlyEvicting                  // replicas, all of which are to leave
+	used                          // a replica that stays
+)
+
+// usage counts the volume's replicas by place.
+type usage struct {
+	nodes, zones map[string]tally
+	disks        map[string]int // by UUID
+}
+
+type tally struct{ all, staying int }
+
+func (t tally) occupancy() occupancy {
+	switch {
+	case t.all == 0:
+		return unused
+	case t.staying == 0:
+		return onlyEvicting
+	}
+	return used
+}
+
+func (t tally) add(r Replica) tally {
+	t.all++
+	if !r.Evicting {
+		t.staying++
+	}
+	return t
+}
+
+func usageOf(s Snapshot) usage {
+	u := usage{nodes: map[string]tally{}, zones: map[string]tally{}, disks: map[string]int{}}
+	zoneOf := make(map[string]string, len(s.Nodes))
+	for _, n := range s.Nodes {
+		zoneOf[n.Name] = n.Zone
+	}
+	for _, r := range s.Replicas {
+		u.nodes[r.Node] = u.nodes[r.Node].add(r)
+		u.disks[r.DiskUUID]++
+		if zone, ok := zoneOf[r.Node]; ok {
+			u.zones[zone] = u.zones[zone].add(r)
+		}
+	}
+	return u
+}
+
+// forbidden is the stage of a place that anti-affinity does not allow.
+const forbidden = -1
+
+// stage is the place of a candidate's node in the order in which anti-affinity
+// tries nodes: a lower stage is exhausted before the next one is looked at.
+//
+//	             stage 0            stage 1                    stage 2
+//	zone hard    both unused        node unused, zone only
+//	                                with evicting replicas
+//	zone soft,   both unused        node unused                node only with
+//	node hard                                                  evicting replicas
+//	both soft    both unused        node unused                any node
+func (u usage) stage(c candidate, s Settings) int {
+	node := u.nodes[c.node.Name].occupancy()
+	zone := u.zones[c.node.Zone].occupancy()
+	switch {
+	case node == unused && zone == unused:
+		return 0
+	case !s.ZoneSoftAntiAffinity:
+		if node == unused && zone == onlyEvicting {
+			return 1
+		}
+		return forbidden
+	case node == unused:
+		return 1
+	case s.NodeSoftAntiAffinity || node == onlyEvicting:
+		return 2
+	}
+	return forbidden
+}
+
+// antiAffinity returns why the volume's other replicas forbid a place, or two
+// empty strings.
+func (u usage) antiAffinity(c candidate, s Settings) (reason, message string) {
+	if u.stage(c, s) == forbidden {
+		if !s.ZoneSoftAntiAffinity && u.nodes[c.node.Name].occupancy() == unused {
+			return ReasonAntiAffinity, "a replica of the volume is in the node's zone " + zoneName(c.node.Zone)
+		}
+		return ReasonAntiAffinity, "a replica of the volume is on the node"
+	}
+	if !s.DiskSoftAntiAffinity && u.disks[c.disk.UUID] > 0 {
+		return ReasonAntiAffinity, "a replica of the volume is on the disk"
+	}
+	return "", ""
+}
+
+func zoneName(zone string) string {
+	if zone == "" {
+		return "(nodes without zone are one zone)"
+	}
+	return zone
+}

@@ -1,0 +1,84 @@
+package scheduler
+
+import (
+	"fmt"
+	"math"
+	"math/bits"
+)
+
+// Reasons of a disk whose Schedulable condition is False.
+const (
+	ConditionReasonDiskPressure = "DiskPressure"
+	ConditionReasonDiskNotReady = "DiskNotReady"
+)
+
+// DiskSchedulable tells whether the disk of that node has room for any replica at
+// all, for its Schedulable condition: the reason is empty when it has, and the
+// message shows the numbers when it has not. What the user allows, eviction and
+// tags play no part in it.
+func DiskSchedulable(node string, d Disk, s Settings) (schedulable bool, reason, message string) {
+	if !d.Ready {
+		return false, ConditionReasonDiskNotReady,
+			fmt.Sprintf("Disk %s(%s) on node %s is not ready", d.Name, d.Path, node)
+	}
+	if shortage := shortage(d, s, 0, 0); shortage != "" {
+		return false, ConditionReasonDiskPressure,
+			fmt.Sprintf("Disk %s(%s) on the node %s is not schedulable for more replica; %s", d.Name, d.Path, node, shortage)
+	}
+	return true, "", fmt.Sprintf("Disk %s(%s) on node %s is schedulable", d.Name, d.Path, node)
+}
+
+// shortage is empty when the disk can take a replica of the nominal size that
+// writes required bytes at once; otherwise it says what is lacking. The two rules:
+//
+//	physical: available - required  must stay above   maximum * minimal%
+//	virtual:  scheduled + size      must not exceed   (maximum - reserved) * overProvisioning%
+//
+// Equality blocks on the physical side only.
+func shortage(d Disk, s Settings, size, required int64) string {
+	if d.StorageMaximum <= 0 || d.StorageAvailable <= 0 {
+		return fmt.Sprintf("storageMaximum %d and storageAvailable %d must both be positive",
+			d.StorageMaximum, d.StorageAvailable)
+	}
+	floor := percentOf(d.StorageMaximum, s.MinimalAvailablePercent)
+	if d.StorageAvailable-required <= floor {
+		return fmt.Sprintf("storageAvailable %d - required %d must be more than %d (%d%% of storageMaximum %d)",
+			d.StorageAvailable, required, floor, s.MinimalAvailablePercent, d.StorageMaximum)
+	}
+	ceiling := virtualCeiling(d, s)
+	if d.StorageScheduled > ceiling-size { // not scheduled+size, which could overflow
+		return fmt.Sprintf("storageScheduled %d + size %d must not exceed %d (%d%% of storageMaximum %d - storageReserved %d)",
+			d.StorageScheduled, size, ceiling, s.OverProvisioningPercent, d.StorageMaximum, d.StorageReserved)
+	}
+	return ""
+}
+
+func virtualCeiling(d Disk, s Settings) int64 {
+	return percentOf(d.StorageMaximum-d.StorageReserved, s.OverProvisioningPercent)
+}
+
+// usable is the room that placing prefers: free space that is neither reserved
+// nor promised to replicas already there.
+func usable(d Disk) int64 {
+	return max(0, max(0, d.StorageAvailable-d.StorageReserved)-d.StorageScheduled)
+}
+
+// percentOf is v*percent/100, rounded toward zero, limited to the range of int64.
+// A percentage below zero counts as zero.
+func percentOf(v, percent int64) int64 {
+	negative := v < 0
+	if negative {
+		v = -v
+	}
+	hi, lo := bits.Mul64(uint64(v), uint64(max(0, percent)))
+	result := int64(math.MaxInt64)
+	if hi < 100 { // otherwise the quotient has more than 64 bits
+		if q, _ := bits.Div64(hi, lo, 100); q < math.MaxInt64 {
+			result = int64(q)
+		}
+	}
+	if negative {
+		return -result
+	}
+	return result
+}

@@ -1,0 +1,160 @@
+package scheduler
+
+import (
+	"math"
+	"testing"
+)
+
+func TestShortage(t *testing.T) {
+	tests := map[string]struct {
+		disk           Disk
+		settings       Settings
+		size, required int64
+		want           string
+	}{
+		"an empty disk takes anything that fits": {
+			disk: disk("d", 1000), settings: defaults, size: 1000,
+		},
+		"no size known": {
+			disk: Disk{StorageAvailable: 10}, settings: defaults,
+			want: "storageMaximum 0 and storageAvailable 10 must both be positive",
+		},
+		"nothing free": {
+			disk: disk("d", 0), settings: defaults,
+			want: "storageMaximum 1000 and storageAvailable 0 must both be positive",
+		},
+		"free space one above the minimum": {disk: disk("d", 251), settings: defaults},
+		"free space equal to the minimum → blocked": {
+			disk: disk("d", 250), settings: defaults,
+			want: "storageAvailable 250 - required 0 must be more than 250 (25% of storageMaximum 1000)",
+		},
+		"a copy leaves one above the minimum": {disk: disk("d", 500), settings: defaults, required: 249},
+		"a copy leaves just the minimum → blocked": {
+			disk: disk("d", 500), settings: defaults, required: 250,
+			want: "storageAvailable 500 - required 250 must be more than 250 (25% of storageMaximum 1000)",
+		},
+		"a minimum of 0% and one byte free": {disk: disk("d", 1), settings: Settings{OverProvisioningPercent: 100}},
+		"a minimum of 100% → always blocked": {
+			disk: disk("d", 1000), settings: Settings{MinimalAvailablePercent: 100, OverProvisioningPercent: 100},
+			want: "storageAvailable 1000 - required 0 must be more than 1000 (100% of storageMaximum 1000)",
+		},
+		"promises equal to the disk": {
+			disk: diskBut(disk("d", 1000), func(d *Disk) { d.StorageScheduled = 600 }), settings: defaults, size: 400,
+		},
+		"promises one beyond the disk → blocked": {
+			disk: diskBut(disk("d", 1000), func(d *Disk) { d.StorageScheduled = 600 }), settings: defaults, size: 401,
+			want: "storageScheduled 600 + size 401 must not exceed 1000 (100% of storageMaximum 1000 - storageReserved 0)",
+		},
+		"a reservation counts on the virtual side": {
+			disk: diskBut(disk("d", 1000), func(d *Disk) { d.StorageReserved = 300 }), settings: defaults, size: 701,
+			want: "storageScheduled 0 + size 701 must not exceed 700 (100% of storageMaximum 1000 - storageReserved 300)",
+		},
+		"a reservation does not count on the physical side": {
+			disk: diskBut(disk("d", 260), func(d *Disk) { d.StorageReserved = 300 }), settings: defaults, size: 700,
+		},
+		"over-provisioning of 200%": {
+			disk:     diskBut(disk("d", 1000), func(d *Disk) { d.StorageReserved = 300 }),
+			settings: with(defaults, func(s *Settings) { s.OverProvisioningPercent = 200 }), size: 1400,
+		},
+		"over-provisioning of 0% → nothing but an empty promise": {
+			disk:     disk("d", 1000),
+			settings: with(defaults, func(s *Settings) { s.OverProvisioningPercent = 0 }), size: 1,
+			want: "storageScheduled 0 + size 1 must not exceed 0 (0% of storageMaximum 1000 - storageReserved 0)",
+		},
+		"a reservation beyond the disk → blocked even without size": {
+			disk: diskBut(disk("d", 1000), func(d *Disk) { d.StorageReserved = 1200 }), settings: defaults,
+			want: "storageScheduled 0 + size 0 must not exceed -200 (100% of storageMaximum 1000 - storageReserved 1200)",
+		},
+		"percentages are rounded down": {
+			disk: diskBut(disk("d", 25), func(d *Disk) { d.StorageMaximum = 99 }), settings: defaults, // 24.75 → 24
+		},
+		"the greatest size does not overflow": {
+			disk: diskBut(disk("d", 1000), func(d *Disk) { d.StorageScheduled = 1 }), settings: defaults, size: math.MaxInt64,
+			want: "storageScheduled 1 + size 9223372036854775807 must not exceed 1000 (100% of storageMaximum 1000 - storageReserved 0)",
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := shortage(tt.disk, tt.settings, tt.size, tt.required); got != tt.want {
+				t.Errorf("got  %q\nwant %q", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestPercentOf(t *testing.T) {
+	tests := map[string]struct{ v, percent, want int64 }{
+		"a part":                     {1000, 25, 250},
+		"rounded toward zero":        {199, 50, 99},
+		"a negative value":           {-199, 50, -99},
+		"more than the whole":        {1000, 250, 2500},
+		"a negative percentage":      {1000, -5, 0},
+		"no overflow on the way":     {math.MaxInt64, 100, math.MaxInt64},
+		"a product beyond 64 bits":   {1 << 62, 50, 1 << 61},
+		"a result beyond int64":      {math.MaxInt64, 101, math.MaxInt64},
+		"a result beyond 64 bits":    {math.MaxInt64, math.MaxInt64, math.MaxInt64},
+		"the least negative at 100%": {math.MinInt64, 100, -math.MaxInt64},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := percentOf(tt.v, tt.percent); got != tt.want {
+				t.Errorf("got %d, want %d", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestUsable(t *testing.T) {
+	tests := map[string]struct {
+		available, reserved, scheduled, want int64
+	}{
+		"free, less reserved and promised": {900, 300, 200, 400},
+		"never below zero":                 {900, 300, 700, 0},
+		"reserved beyond free":             {100, 300, 0, 0},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			d := Disk{StorageAvailable: tt.available, StorageReserved: tt.reserved, StorageScheduled: tt.scheduled}
+			if got := usable(d); got != tt.want {
+				t.Errorf("got %d, want %d", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestDiskSchedulable(t *testing.T) {
+	tests := map[string]struct {
+		disk            Disk
+		ok              bool
+		reason, message string
+	}{
+		"a healthy disk": {
+			disk("d", 1000), true, "", "Disk d(/d) on node n is schedulable",
+		},
+		"a full disk": {
+			disk("d", 200), false, "DiskPressure",
+			"Disk d(/d) on the node n is not schedulable for more replica; storageAvailable 200 - required 0 must be more than 250 (25% of storageMaximum 1000)",
+		},
+		"promises beyond the disk": {
+			diskBut(disk("d", 900), func(d *Disk) { d.StorageScheduled = 1001 }), false, "DiskPressure",
+			"Disk d(/d) on the node n is not schedulable for more replica; storageScheduled 1001 + size 0 must not exceed 1000 (100% of storageMaximum 1000 - storageReserved 0)",
+		},
+		"a disk that is not ready": {
+			diskBut(disk("d", 1000), func(d *Disk) { d.Ready = false }), false, "DiskNotReady",
+			"Disk d(/d) on node n is not ready",
+		},
+		"a disk that the user closed, tagged or empties has room all the same": {
+			diskBut(disk("d", 1000), func(d *Disk) {
+				d.AllowScheduling, d.EvictionRequested, d.Schedulable, d.Tags = false, true, false, []string{"t"}
+			}), true, "", "Disk d(/d) on node n is schedulable",
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			ok, reason, message := DiskSchedulable("n", tt.disk, defaults)
+			if ok != tt.ok || reason != tt.reason || message != tt.message {
+				t.Errorf("got  %v %q %q\nwant %v %q %q", ok, reason, message, tt.ok, tt.reason, tt.message)
+			}
+		})
+	}
+}

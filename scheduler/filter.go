@@ -1,0 +1,115 @@
+package scheduler
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// candidate is a disk with its node.
+type candidate struct {
+	node Node
+	disk Disk
+}
+
+// filter returns why a disk is no place for the request, or two empty strings.
+// A filter looks at one disk alone; how replicas relate is anti-affinity's part.
+type filter func(c candidate, req Request, s Settings) (reason, message string)
+
+// filters run in this order; a disk is rejected by the first that objects.
+var filters = []filter{
+	nodeAvailable,
+	hardNodeAffinity,
+	instanceManagerRunning,
+	diskAvailable,
+	nodeTags,
+	diskTags,
+	enoughStorage,
+}
+
+func nodeAvailable(c candidate, _ Request, _ Settings) (reason, message string) {
+	switch n := c.node; {
+	case n.Deleting:
+		return ReasonNodesUnavailable, "the node is being deleted"
+	case !n.Ready:
+		return ReasonNodesUnavailable, "the node is not ready"
+	case !n.Schedulable:
+		return ReasonNodesUnavailable, "the node is not schedulable"
+	case !n.AllowScheduling:
+		return ReasonNodesUnavailable, "scheduling to the node is not allowed"
+	}
+	return "", ""
+}
+
+func hardNodeAffinity(c candidate, req Request, _ Settings) (reason, message string) {
+	if req.HardNodeAffinity != "" && req.HardNodeAffinity != c.node.Name {
+		return ReasonHardAffinity, "the replica must be on node " + req.HardNodeAffinity
+	}
+	return "", ""
+}
+
+func instanceManagerRunning(c candidate, _ Request, _ Settings) (reason, message string) {
+	if !c.node.InstanceManagerRunning {
+		return ReasonNodesUnavailable, "the node's instance manager is not running"
+	}
+	return "", ""
+}
+
+func diskAvailable(c candidate, _ Request, _ Settings) (reason, message string) {
+	switch d := c.disk; {
+	case !d.AllowScheduling:
+		return ReasonDisksUnavailable, "scheduling to the disk is not allowed"
+	case d.EvictionRequested:
+		return ReasonDisksUnavailable, "the disk is being evicted"
+	case !d.Ready:
+		return ReasonDisksUnavailable, "the disk is not ready"
+	case d.UUID == "":
+		return ReasonDisksUnavailable, "the disk has no UUID yet"
+	}
+	return "", ""
+}
+
+func nodeTags(c candidate, req Request, s Settings) (reason, message string) {
+	return tags("node", c.node.Tags, req.NodeSelector, s.AllowEmptyNodeSelector)
+}
+
+func diskTags(c candidate, req Request, s Settings) (reason, message string) {
+	return tags("disk", c.disk.Tags, req.DiskSelector, s.AllowEmptyDiskSelector)
+}
+
+func tags(kind string, have, selector []string, allowEmptySelector bool) (reason, message string) {
+	if len(selector) == 0 {
+		if len(have) > 0 && !allowEmptySelector {
+			return ReasonTagsNotFulfilled,
+				fmt.Sprintf("the volume has no %s selector and the %s has tags [%s]", kind, kind, join(have))
+		}
+		return "", ""
+	}
+	var lacking []string
+	for _, tag := range selector {
+		if !slices.Contains(have, tag) {
+			lacking = append(lacking, tag)
+		}
+	}
+	if len(lacking) > 0 {
+		return ReasonTagsNotFulfilled, fmt.Sprintf("the %s lacks tags [%s]", kind, join(lacking))
+	}
+	return "", ""
+}
+
+func join(list []string) string {
+	return strings.Join(slices.Sorted(slices.Values(list)), ", ")
+}
+
+// enoughStorage applies the rules of shortage anew, with the request's sizes and
+// what this pass has placed. The disk's Schedulable condition is asked last: it is
+// the same rule without sizes, seen earlier, so the numbers of now explain more.
+func enoughStorage(c candidate, req Request, s Settings) (reason, message string) {
+	if lack := shortage(c.disk, s, req.SizeBytes, req.ActualSizeBytes); lack != "" {
+		return ReasonInsufficientStorage, lack
+	}
+	if !c.disk.Schedulable {
+		return ReasonDisksUnavailable, "the disk is not schedulable"
+	}
+	return "", ""
+}

@@ -1,0 +1,129 @@
+package scheduler
+
+import (
+	"errors"
+	"slices"
+	"testing"
+)
+
+func TestScheduleGivesAReasonForARejectedDisk(t *testing.T) {
+	healthy := node("n", disk("d", 1000))
+	changedNode := func(change func(*Node)) Node { return nodeBut(healthy, change) }
+	changedDisk := func(change func(*Disk)) Node { return node("n", diskBut(disk("d", 1000), change)) }
+	strict := with(defaults, func(s *Settings) { s.AllowEmptyNodeSelector, s.AllowEmptyDiskSelector = false, false })
+	tests := map[string]struct {
+		node            Node
+		req             Request
+		settings        Settings
+		reason, message string // empty: it is placed
+	}{
+		"a healthy node and disk → placed": {node: healthy, settings: defaults, req: Request{SizeBytes: 1000}},
+
+		"node being deleted":                         {changedNode(func(n *Node) { n.Deleting = true }), Request{}, defaults, ReasonNodesUnavailable, "the node is being deleted"},
+		"node not ready":                             {changedNode(func(n *Node) { n.Ready = false }), Request{}, defaults, ReasonNodesUnavailable, "the node is not ready"},
+		"node cordoned":                              {changedNode(func(n *Node) { n.Schedulable = false }), Request{}, defaults, ReasonNodesUnavailable, "the node is not schedulable"},
+		"node closed by the user":                    {changedNode(func(n *Node) { n.AllowScheduling = false }), Request{}, defaults, ReasonNodesUnavailable, "scheduling to the node is not allowed"},
+		"node without instance manager":              {changedNode(func(n *Node) { n.InstanceManagerRunning = false }), Request{}, defaults, ReasonNodesUnavailable, "the node's instance manager is not running"},
+		"node is the required one":                   {node: healthy, settings: defaults, req: Request{HardNodeAffinity: "n"}},
+		"another node is required":                   {healthy, Request{HardNodeAffinity: "m"}, defaults, ReasonHardAffinity, "the replica must be on node m"},
+		"affinity comes before the instance manager": {changedNode(func(n *Node) { n.InstanceManagerRunning = false }), Request{HardNodeAffinity: "m"}, defaults, ReasonHardAffinity, "the replica must be on node m"},
+		"readiness comes before affinity":            {changedNode(func(n *Node) { n.Ready = false }), Request{HardNodeAffinity: "m"}, defaults, ReasonNodesUnavailable, "the node is not ready"},
+
+		"disk closed by the user":   {changedDisk(func(d *Disk) { d.AllowScheduling = false }), Request{}, defaults, ReasonDisksUnavailable, "scheduling to the disk is not allowed"},
+		"disk being evicted":        {changedDisk(func(d *Disk) { d.EvictionRequested = true }), Request{}, defaults, ReasonDisksUnavailable, "the disk is being evicted"},
+		"disk not ready":            {changedDisk(func(d *Disk) { d.Ready = false }), Request{}, defaults, ReasonDisksUnavailable, "the disk is not ready"},
+		"disk without UUID":         {changedDisk(func(d *Disk) { d.UUID = "" }), Request{}, defaults, ReasonDisksUnavailable, "the disk has no UUID yet"},
+		"disk marked unschedulable": {changedDisk(func(d *Disk) { d.Schedulable = false }), Request{}, defaults, ReasonDisksUnavailable, "the disk is not schedulable"},
+		"disk unschedulable and full → the numbers are told": {
+			changedDisk(func(d *Disk) { d.Schedulable, d.StorageAvailable = false, 250 }), Request{}, defaults,
+			ReasonInsufficientStorage, "storageAvailable 250 - required 0 must be more than 250 (25% of storageMaximum 1000)",
+		},
+		"node without disks": {node("n"), Request{}, defaults, ReasonDiskNotFound, "the node has no disks"},
+
+		"all selected node tags → placed":            {node: changedNode(func(n *Node) { n.Tags = []string{"a", "b", "c"} }), settings: defaults, req: Request{NodeSelector: []string{"c", "a"}}},
+		"node lacks selected tags":                   {changedNode(func(n *Node) { n.Tags = []string{"a"} }), Request{NodeSelector: []string{"c", "a", "b"}}, defaults, ReasonTagsNotFulfilled, "the node lacks tags [b, c]"},
+		"no selector, tagged node, allowed → placed": {node: changedNode(func(n *Node) { n.Tags = []string{"a"} }), settings: defaults},
+		"no selector, tagged node, not allowed":      {changedNode(func(n *Node) { n.Tags = []string{"b", "a"} }), Request{}, strict, ReasonTagsNotFulfilled, "the volume has no node selector and the node has tags [a, b]"},
+		"no selector, no tags, not allowed → placed": {node: healthy, settings: strict},
+		"all selected disk tags → placed":            {node: changedDisk(func(d *Disk) { d.Tags = []string{"ssd"} }), settings: strict, req: Request{DiskSelector: []string{"ssd"}}},
+		"disk lacks selected tags":                   {healthy, Request{DiskSelector: []string{"ssd"}}, defaults, ReasonTagsNotFulfilled, "the disk lacks tags [ssd]"},
+		"no selector, tagged disk, not allowed":      {changedDisk(func(d *Disk) { d.Tags = []string{"ssd"} }), Request{}, strict, ReasonTagsNotFulfilled, "the volume has no disk selector and the disk has tags [ssd]"},
+
+		"volume larger than the disk": {
+			healthy, Request{SizeBytes: 1001}, defaults, ReasonInsufficientStorage,
+			"storageScheduled 0 + size 1001 must not exceed 1000 (100% of storageMaximum 1000 - storageReserved 0)",
+		},
+		"copy larger than the free space": {
+			healthy, Request{SizeBytes: 1000, ActualSizeBytes: 750}, defaults, ReasonInsufficientStorage,
+			"storageAvailable 1000 - required 750 must be more than 250 (25% of storageMaximum 1000)",
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := Schedule(Snapshot{Nodes: []Node{tt.node}, Settings: tt.settings}, tt.req)
+			if tt.reason == "" {
+				want := Placement{Node: "n", Disk: "d", DiskUUID: "d", DiskPath: "/d", SizeBytes: tt.req.SizeBytes, ActualSizeBytes: tt.req.ActualSizeBytes}
+				if err != nil || got != want {
+					t.Fatalf("got %+v, %v; want %+v", got, err, want)
+				}
+				return
+			}
+			var unschedulable *Unschedulable
+			if !errors.As(err, &unschedulable) {
+				t.Fatalf("got %+v, %v; want a rejection", got, err)
+			}
+			want := Rejection{Node: "n", Disk: "d", Reason: tt.reason, Message: tt.message}
+			if tt.reason == ReasonDiskNotFound {
+				want.Disk = ""
+			}
+			if !slices.Equal(unschedulable.Rejections, []Rejection{want}) {
+				t.Errorf("got  %+v\nwant %+v", unschedulable.Rejections, want)
+			}
+		})
+	}
+}
+
+func TestUnschedulableNamesEveryDisk(t *testing.T) {
+	s := Snapshot{
+		Settings: defaults,
+		Nodes: []Node{
+			node("c"),
+			node("b", disk("b2", 100), disk("b1", 100)),
+			nodeBut(node("a", disk("a1", 1000)), func(n *Node) { n.Ready = false }),
+		},
+	}
+	_, err := Schedule(s, Request{SizeBytes: 10})
+	var unschedulable *Unschedulable
+	if !errors.As(err, &unschedulable) {
+		t.Fatal(err)
+	}
+	const full = "storageAvailable 100 - required 0 must be more than 250 (25% of storageMaximum 1000)"
+	want := []Rejection{
+		{"a", "a1", ReasonNodesUnavailable, "the node is not ready"},
+		{"b", "b1", ReasonInsufficientStorage, full},
+		{"b", "b2", ReasonInsufficientStorage, full},
+		{"c", "", ReasonDiskNotFound, "the node has no disks"},
+	}
+	if !slices.Equal(unschedulable.Rejections, want) {
+		t.Errorf("got %+v", unschedulable.Rejections)
+	}
+	const text = "replica scheduling failed: insufficient storage (2 disks), disk not found (1 node), nodes are unavailable (1 disk)"
+	if err.Error() != text {
+		t.Errorf("text %q\nwant %q", err.Error(), text)
+	}
+	const details = text + `
+node a disk a1: nodes are unavailable: the node is not ready
+node b disk b1: insufficient storage: ` + full + `
+node b disk b2: insufficient storage: ` + full + `
+node c: disk not found: the node has no disks`
+	if got := unschedulable.Details(); got != details {
+		t.Errorf("details %q\nwant %q", got, details)
+	}
+}
+
+func TestUnschedulableWithoutNodes(t *testing.T) {
+	_, err := Schedule(Snapshot{Settings: defaults}, Request{})
+	if want := "replica scheduling failed: node not found"; err == nil || err.Error() != want {
+		t.Errorf("error %v, want %q", err, want)
+	}
+}

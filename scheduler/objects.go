@@ -1,0 +1,94 @@
+package scheduler
+
+import (
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// Objects are the API objects of the cluster that a snapshot is made of.
+type Objects struct {
+	Nodes            []*longhorn.Node
+	InstanceManagers []*longhorn.InstanceManager
+	// Replicas of all volumes: what is promised on a disk is counted here, and not
+	// read from the disk's status, which lags behind the replicas just placed.
+	Replicas []*longhorn.Replica
+}
+
+// Snapshot returns the cluster as the scheduler sees it for a replica of the given
+// volume. An object that is being deleted still takes its room.
+func (o Objects) Snapshot(volume string, settings Settings) Snapshot {
+	running := map[string]bool{}
+	for _, im := range o.InstanceManagers {
+		if im.Status.CurrentState == longhorn.InstanceManagerStateRunning {
+			running[im.Spec.NodeID] = true
+		}
+	}
+	promised := map[string]int64{}
+	s := Snapshot{Settings: settings}
+	for _, r := range o.Replicas {
+		if r.Spec.DiskID == "" {
+			continue
+		}
+		promised[r.Spec.DiskID] += int64(r.Spec.VolumeSize)
+		if r.Spec.VolumeName == volume && r.DeletionTimestamp == nil {
+			s.Replicas = append(s.Replicas, Replica{Node: r.Spec.NodeID, DiskUUID: r.Spec.DiskID})
+		}
+	}
+	for _, n := range o.Nodes {
+		s.Nodes = append(s.Nodes, nodeOf(n, running[n.Name], promised))
+	}
+	return s
+}
+
+// SettingsOf reads the scheduler's settings; value returns a setting's text, ""
+// where there is none. soft is the volume's own choice for the node level.
+func SettingsOf(value func(types.SettingName) string, soft longhorn.AntiAffinity) Settings {
+	number := func(name types.SettingName) int64 { return types.SettingInt(name, value(name)) }
+	nodeSoft := types.SettingBool(types.SettingReplicaSoftAntiAffinity, value(types.SettingReplicaSoftAntiAffinity))
+	switch soft {
+	case longhorn.AntiAffinityEnabled:
+		nodeSoft = true
+	case longhorn.AntiAffinityDisabled:
+		nodeSoft = false
+	}
+	return Settings{
+		MinimalAvailablePercent: number(types.SettingMinimalAvailablePercentage),
+		OverProvisioningPercent: number(types.SettingOverProvisioningPercentage),
+		NodeSoftAntiAffinity:    nodeSoft,
+		ZoneSoftAntiAffinity:    true,
+		DiskSoftAntiAffinity:    true,
+		AllowEmptyNodeSelector:  true,
+		AllowEmptyDiskSelector:  true,
+	}
+}
+
+func nodeOf(n *longhorn.Node, instanceManager bool, promised map[string]int64) Node {
+	node := Node{
+		Name:                   n.Name,
+		Zone:                   n.Status.Zone,
+		Tags:                   n.Spec.Tags,
+		Ready:                  types.IsConditionTrue(n.Status.Conditions, types.ConditionReady),
+		Schedulable:            types.IsConditionTrue(n.Status.Conditions, types.ConditionSchedulable),
+		AllowScheduling:        n.Spec.AllowScheduling,
+		Deleting:               n.DeletionTimestamp != nil,
+		InstanceManagerRunning: instanceManager,
+	}
+	for name, spec := range n.Spec.Disks {
+		status := n.Status.DiskStatus[name]
+		node.Disks = append(node.Disks, Disk{
+			Name:              name,
+			UUID:              status.DiskUUID,
+			Path:              spec.Path,
+			Tags:              spec.Tags,
+			AllowScheduling:   spec.AllowScheduling,
+			EvictionRequested: spec.EvictionRequested || n.Spec.EvictionRequested,
+			Ready:             types.IsConditionTrue(status.Conditions, types.ConditionReady),
+			Schedulable:       types.IsConditionTrue(status.Conditions, types.ConditionSchedulable),
+			StorageMaximum:    status.StorageMaximum,
+			StorageAvailable:  status.StorageAvailable,
+			StorageReserved:   spec.StorageReserved,
+			StorageScheduled:  promised[status.DiskUUID],
+		})
+	}
+	return node
+}

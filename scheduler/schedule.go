@@ -1,0 +1,149 @@
+package scheduler
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// Schedule chooses the place for one more replica. It fails with *Unschedulable
+// and with nothing else.
+func Schedule(s Snapshot, req Request) (Placement, error) {
+	placements, err := ScheduleAll(s, req, 1)
+	if err != nil {
+		return Placement{}, err
+	}
+	return placements[0], nil
+}
+
+// ScheduleAll chooses places for n more replicas, one after the other, each
+// seeing those before it. It is all or nothing: if one finds no place it fails
+// with *Unschedulable, which tells how many did and why the next one did not.
+func ScheduleAll(s Snapshot, req Request, n int) ([]Placement, error) {
+	placements := make([]Placement, 0, max(0, n))
+	for len(placements) < n {
+		place, rejections, ok := choose(s, req)
+		if !ok {
+			return nil, &Unschedulable{Wanted: n, Placed: len(placements), Rejections: rejections}
+		}
+		placements = append(placements, place)
+		s = s.With(place)
+	}
+	return placements, nil
+}
+
+// choose returns the best place, or false and why each disk was rejected.
+func choose(s Snapshot, req Request) (Placement, []Rejection, bool) {
+	use := usageOf(s)
+	allowed, rejections := sift(s, req, use)
+	if len(allowed) == 0 {
+		return Placement{}, rejections, false
+	}
+	best := slices.MinFunc(allowed, func(a, b candidate) int { return compare(a, b, use, s.Settings) })
+	return Placement{
+		Node:            best.node.Name,
+		Disk:            best.disk.Name,
+		DiskUUID:        best.disk.UUID,
+		DiskPath:        best.disk.Path,
+		SizeBytes:       req.SizeBytes,
+		ActualSizeBytes: req.ActualSizeBytes,
+	}, nil, true
+}
+
+// sift parts the disks into allowed and rejected ones, the latter sorted.
+func sift(s Snapshot, req Request, use usage) ([]candidate, []Rejection) {
+	var allowed []candidate
+	var rejections []Rejection
+	for _, n := range s.Nodes {
+		if len(n.Disks) == 0 {
+			rejections = append(rejections, Rejection{
+				Node: n.Name, Reason: ReasonDiskNotFound, Message: "the node has no disks",
+			})
+		}
+		for _, d := range n.Disks {
+			c := candidate{node: n, disk: d}
+			reason, message := judge(c, req, s.Settings, use)
+			if reason == "" {
+				allowed = append(allowed, c)
+				continue
+			}
+			rejections = append(rejections, Rejection{Node: n.Name, Disk: d.Name, Reason: reason, Message: message})
+		}
+	}
+	slices.SortFunc(rejections, func(a, b Rejection) int {
+		return cmp.Or(strings.Compare(a.Node, b.Node), strings.Compare(a.Disk, b.Disk))
+	})
+	return allowed, rejections
+}
+
+func judge(c candidate, req Request, s Settings, use usage) (reason, message string) {
+	for _, f := range filters {
+		if reason, message := f(c, req, s); reason != "" {
+			return reason, message
+		}
+	}
+	return use.antiAffinity(c, s)
+}
+
+// scorer compares two allowed candidates: negative if a is the better place,
+// zero if it has no preference.
+type scorer func(a, b candidate, use usage, s Settings) int
+
+// scorers in order of weight; a later one decides only between what the earlier
+// ones find equal. The last two make the choice unique, whatever the input order.
+var scorers = []scorer{
+	earlierStage,
+	unusedDisk,
+	fewerReplicasInZone,
+	fewerReplicasOnNode,
+	moreUsableStorage,
+	moreVirtualRoom,
+	nodeName,
+	diskName,
+}
+
+func compare(a, b candidate, use usage, s Settings) int {
+	for _, score := range scorers {
+		if c := score(a, b, use, s); c != 0 {
+			return c
+		}
+	}
+	return 0
+}
+
+func earlierStage(a, b candidate, use usage, s Settings) int {
+	return cmp.Compare(use.stage(a, s), use.stage(b, s))
+}
+
+// unusedDisk comes before the counts: disk anti-affinity, where soft, is given up
+// only when every disk that may be had holds a replica of the volume.
+func unusedDisk(a, b candidate, use usage, _ Settings) int {
+	return cmp.Compare(min(1, use.disks[a.disk.UUID]), min(1, use.disks[b.disk.UUID]))
+}
+
+func fewerReplicasInZone(a, b candidate, use usage, _ Settings) int {
+	return cmp.Compare(use.zones[a.node.Zone].all, use.zones[b.node.Zone].all)
+}
+
+func fewerReplicasOnNode(a, b candidate, use usage, _ Settings) int {
+	return cmp.Compare(use.nodes[a.node.Name].all, use.nodes[b.node.Name].all)
+}
+
+func moreUsableStorage(a, b candidate, _ usage, _ Settings) int {
+	return cmp.Compare(usable(b.disk), usable(a.disk))
+}
+
+// moreVirtualRoom decides where over-provisioning has used up the real room
+// everywhere, so that volumes still spread instead of all following the names.
+func moreVirtualRoom(a, b candidate, _ usage, s Settings) int {
+	room := func(d Disk) int64 { return virtualCeiling(d, s) - d.StorageScheduled }
+	return cmp.Compare(room(b.disk), room(a.disk))
+}
+
+func nodeName(a, b candidate, _ usage, _ Settings) int {
+	return strings.Compare(a.node.Name, b.node.Name)
+}
+
+func diskName(a, b candidate, _ usage, _ Settings) int {
+	return strings.Compare(a.disk.Name, b.disk.Name)
+}
