@@ -105,3 +105,13 @@ func IsConditionTrue(list []longhorn.Condition, conditionType string) bool {
 
 // Timestamp is how times are written into objects: RFC 3339, UTC, whole seconds.
 func Timestamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+// Until is how long it is from now until d after the stored time; 0 when that has
+// passed or the stored time cannot be read.
+func Until(stored string, d time.Duration, now time.Time) time.Duration {
+	t, err := time.Parse(time.RFC3339, stored)
+	if err != nil {
+		return 0
+	}
+	return max(0, t.Add(d).Sub(now))
+}

@@ -1,0 +1,13 @@
+// Package attachment decides where a volume is attached. Whoever needs a volume
+// attached (a workload through CSI, a person through the API) holds a ticket in the
+// volume's VolumeAttachment; this controller picks among the tickets. It runs on the leader.
+//
+// It owns: Volume.spec.{nodeID,disableFrontend,lastAttachedBy}, which nobody else
+// writes, and VolumeAttachment.status.
+//
+//	tickets (holders)  --->  Volume.spec.nodeID  --->  Volume.status   (volume controller)
+//	        ^                                               |
+//	        +------------- ticket statuses <----------------+
+//
+// It must not know engines, replicas or disks.
+package attachment

@@ -1,0 +1,165 @@
+package attachment
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// priorities of ticket holders; the higher one is served first (Longhorn's order).
+var priorities = map[longhorn.AttacherType]int{
+	longhorn.AttacherTypeAPI: 1000,
+	longhorn.AttacherTypeCSI: 900,
+}
+
+// Input is all that a plan rests on. Nothing in it is modified.
+type Input struct {
+	Volume     *longhorn.Volume
+	Attachment *longhorn.VolumeAttachment
+	Now        time.Time
+}
+
+// Plan is what has to be done.
+type Plan struct {
+	// Volume has a changed spec; nil: it stays as it is.
+	Volume *longhorn.Volume
+	Status longhorn.VolumeAttachmentStatus
+}
+
+// plan picks the node and answers every ticket.
+func plan(in Input) Plan {
+	var p Plan
+	if spec := place(in.Volume, in.Attachment.Spec.AttachmentTickets); spec != in.target() {
+		p.Volume = in.Volume.DeepCopy()
+		p.Volume.Spec.NodeID = spec.node
+		p.Volume.Spec.DisableFrontend = spec.disableFrontend
+		if spec.node != "" {
+			p.Volume.Spec.LastAttachedBy = spec.by
+		}
+	}
+	p.Status = answer(in)
+	return p
+}
+
+// target is where a volume shall be and how.
+type target struct {
+	node            string
+	disableFrontend bool
+	by              string
+}
+
+func (in Input) target() target {
+	s := in.Volume.Spec
+	return target{s.NodeID, s.DisableFrontend, s.LastAttachedBy}
+}
+
+// place keeps a volume where some ticket still wants it, takes it off a node that no
+// ticket wants, and gives a volume at rest to the ticket of the highest priority, the
+// smallest id among equals. A volume is never moved from one node to another at once:
+// it has to be detached in between.
+func place(v *longhorn.Volume, tickets map[string]longhorn.AttachmentTicket) target {
+	current := target{v.Spec.NodeID, v.Spec.DisableFrontend, v.Spec.LastAttachedBy}
+	nowhere := target{by: current.by}
+	if v.DeletionTimestamp != nil {
+		return nowhere
+	}
+	if current.node != "" {
+		for _, t := range tickets {
+			if t.NodeID == current.node && accepts(t, current.disableFrontend) {
+				return current
+			}
+		}
+		return nowhere
+	}
+	if v.Status.State != longhorn.VolumeStateDetached {
+		return current
+	}
+	best, ok := first(tickets)
+	if !ok {
+		return current
+	}
+	return target{
+		node:            best.NodeID,
+		disableFrontend: best.Parameters[longhorn.AttachmentParameterDisableFrontend] == "true",
+		by:              best.Parameters[longhorn.AttachmentParameterLastAttachedBy],
+	}
+}
+
+func first(tickets map[string]longhorn.AttachmentTicket) (longhorn.AttachmentTicket, bool) {
+	ids := slices.Sorted(maps.Keys(tickets))
+	if len(ids) == 0 {
+		return longhorn.AttachmentTicket{}, false
+	}
+	best := ids[0]
+	for _, id := range ids[1:] {
+		if priorities[tickets[id].Type] > priorities[tickets[best].Type] {
+			best = id
+		}
+	}
+	return tickets[best], true
+}
+
+// accepts tells whether a ticket can live with the frontend being off or on.
+func accepts(t longhorn.AttachmentTicket, disabled bool) bool {
+	switch t.Parameters[longhorn.AttachmentParameterDisableFrontend] {
+	case "any":
+		return true
+	case "true":
+		return disabled
+	default:
+		return !disabled
+	}
+}
+
+// answer tells each ticket how far its wish has got; statuses of tickets that are gone go too.
+func answer(in Input) longhorn.VolumeAttachmentStatus {
+	var s longhorn.VolumeAttachmentStatus
+	for id, t := range in.Attachment.Spec.AttachmentTickets {
+		if s.AttachmentTicketStatuses == nil {
+			s.AttachmentTicketStatuses = map[string]longhorn.AttachmentTicketStatus{}
+		}
+		c := judge(in.Volume, t)
+		old := in.Attachment.Status.AttachmentTicketStatuses[id]
+		conditions, _ := types.SetCondition(old.Conditions, c, in.Now)
+		s.AttachmentTicketStatuses[id] = longhorn.AttachmentTicketStatus{
+			ID: id, Generation: t.Generation, Conditions: conditions,
+			Satisfied: c.Status == longhorn.ConditionTrue,
+		}
+	}
+	return s
+}
+
+func judge(v *longhorn.Volume, t longhorn.AttachmentTicket) longhorn.Condition {
+	no := func(reason, format string, args ...any) longhorn.Condition {
+		return longhorn.Condition{
+			Type: types.ConditionSatisfied, Status: longhorn.ConditionFalse,
+			Reason: reason, Message: fmt.Sprintf(format, args...),
+		}
+	}
+	faulted := types.FindCondition(v.Status.Conditions, types.ConditionFaulted)
+	attached := v.Status.State == longhorn.VolumeStateAttached
+	switch {
+	case attached && v.Status.CurrentNodeID == t.NodeID && !accepts(t, v.Status.FrontendDisabled):
+		return no(types.ReasonAttachedIncompatibleFrontend, "volume %s is attached to node %s with disableFrontend %v, and the ticket asks for the opposite",
+			v.Name, t.NodeID, v.Status.FrontendDisabled)
+	case attached && v.Status.CurrentNodeID == t.NodeID && v.Spec.NodeID == t.NodeID:
+		return longhorn.Condition{Type: types.ConditionSatisfied, Status: longhorn.ConditionTrue}
+	case v.Spec.NodeID != "" && v.Spec.NodeID != t.NodeID:
+		return no(types.ReasonAttachedElsewhere, "volume %s is attached to node %s; it can go to node %s when it is detached there",
+			v.Name, v.Spec.NodeID, t.NodeID)
+	case faulted.Status == longhorn.ConditionTrue:
+		return no(faulted.Reason, "volume %s cannot be attached: %s", v.Name, faulted.Message)
+	}
+	return no(types.ReasonWaitingForVolume, "volume %s is %s; waiting until it is attached to node %s", v.Name, stateText(v), t.NodeID)
+}
+
+func stateText(v *longhorn.Volume) string {
+	if v.Status.State == "" {
+		return "new"
+	}
+	return string(v.Status.State)
+}

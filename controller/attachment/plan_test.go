@@ -1,0 +1,148 @@
+package attachment
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+type tickets = map[string]longhorn.AttachmentTicket
+
+func ticket(id string, kind longhorn.AttacherType, node string) longhorn.AttachmentTicket {
+	return longhorn.AttachmentTicket{ID: id, Type: kind, NodeID: node, Generation: 1}
+}
+
+func maintenance(t longhorn.AttachmentTicket) longhorn.AttachmentTicket {
+	t.Parameters = map[string]string{longhorn.AttachmentParameterDisableFrontend: "true"}
+	return t
+}
+
+func volume(node string, state longhorn.VolumeState, current string) *longhorn.Volume {
+	v := &longhorn.Volume{}
+	v.Name = "vol"
+	v.Spec.NodeID = node
+	v.Status.State = state
+	v.Status.CurrentNodeID = current
+	return v
+}
+
+func TestPlaceOfVolume(t *testing.T) {
+	deleting := volume("a", longhorn.VolumeStateAttached, "a")
+	deleting.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+	for _, tc := range []struct {
+		name     string
+		volume   *longhorn.Volume
+		tickets  tickets
+		wantNode string
+		wantOff  bool
+	}{
+		{name: "detached, no ticket → stays", volume: volume("", longhorn.VolumeStateDetached, "")},
+		{
+			name: "detached, one ticket → goes there", volume: volume("", longhorn.VolumeStateDetached, ""),
+			tickets: tickets{"x": ticket("x", longhorn.AttacherTypeCSI, "a")}, wantNode: "a",
+		},
+		{
+			name: "detached, a maintenance ticket → goes there without a device", volume: volume("", longhorn.VolumeStateDetached, ""),
+			tickets: tickets{"x": maintenance(ticket("x", longhorn.AttacherTypeAPI, "a"))}, wantNode: "a", wantOff: true,
+		},
+		{
+			name: "detached, a person and a workload → the person first", volume: volume("", longhorn.VolumeStateDetached, ""),
+			tickets: tickets{
+				"a": ticket("a", longhorn.AttacherTypeCSI, "a"),
+				"z": ticket("z", longhorn.AttacherTypeAPI, "z"),
+			}, wantNode: "z",
+		},
+		{
+			name: "detached, two of a kind → the smallest id", volume: volume("", longhorn.VolumeStateDetached, ""),
+			tickets: tickets{
+				"2": ticket("2", longhorn.AttacherTypeCSI, "b"),
+				"1": ticket("1", longhorn.AttacherTypeCSI, "a"),
+			}, wantNode: "a",
+		},
+		{
+			name: "still detaching → not sent anywhere yet", volume: volume("", longhorn.VolumeStateDetaching, "a"),
+			tickets: tickets{"x": ticket("x", longhorn.AttacherTypeCSI, "b")},
+		},
+		{
+			name: "attached and wanted → stays, though a higher ticket wants it elsewhere", volume: volume("a", longhorn.VolumeStateAttached, "a"),
+			tickets: tickets{
+				"1": ticket("1", longhorn.AttacherTypeCSI, "a"),
+				"2": ticket("2", longhorn.AttacherTypeAPI, "b"),
+			}, wantNode: "a",
+		},
+		{
+			name: "attached and wanted only elsewhere → detached first", volume: volume("a", longhorn.VolumeStateAttached, "a"),
+			tickets: tickets{"2": ticket("2", longhorn.AttacherTypeCSI, "b")},
+		},
+		{name: "attached, no ticket (set by hand) → detached", volume: volume("a", longhorn.VolumeStateAttached, "a")},
+		{
+			name: "attached with a device, only a maintenance ticket there → detached", volume: volume("a", longhorn.VolumeStateAttached, "a"),
+			tickets: tickets{"x": maintenance(ticket("x", longhorn.AttacherTypeAPI, "a"))},
+		},
+		{name: "being deleted → detached, whatever tickets say", volume: deleting, tickets: tickets{"x": ticket("x", longhorn.AttacherTypeCSI, "a")}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			got := place(tc.volume, tc.tickets)
+			if got.node != tc.wantNode || got.disableFrontend != tc.wantOff {
+				t.Errorf("node %q without device %v, want %q %v", got.node, got.disableFrontend, tc.wantNode, tc.wantOff)
+			}
+		})
+	}
+}
+
+func TestAnswerToTicket(t *testing.T) {
+	faulted := volume("a", longhorn.VolumeStateAttaching, "")
+	faulted.Status.Conditions = []longhorn.Condition{{
+		Type: types.ConditionFaulted, Status: longhorn.ConditionTrue, Reason: types.ReasonReplicaFailed, Message: "replica r is lost",
+	}}
+	for _, tc := range []struct {
+		name       string
+		volume     *longhorn.Volume
+		ticket     longhorn.AttachmentTicket
+		satisfied  bool
+		wantReason string
+		wantText   string
+	}{
+		{name: "attached there → satisfied", volume: volume("a", longhorn.VolumeStateAttached, "a"), ticket: ticket("x", longhorn.AttacherTypeCSI, "a"), satisfied: true},
+		{
+			name: "attached there but already leaving → not satisfied", volume: volume("", longhorn.VolumeStateAttached, "a"),
+			ticket: ticket("x", longhorn.AttacherTypeCSI, "a"), wantReason: types.ReasonWaitingForVolume, wantText: "attached",
+		},
+		{
+			name: "attached elsewhere → says where", volume: volume("b", longhorn.VolumeStateAttached, "b"),
+			ticket: ticket("x", longhorn.AttacherTypeCSI, "a"), wantReason: types.ReasonAttachedElsewhere, wantText: "attached to node b",
+		},
+		{
+			name: "attached there with a device, maintenance asked for → incompatible", volume: volume("a", longhorn.VolumeStateAttached, "a"),
+			ticket: maintenance(ticket("x", longhorn.AttacherTypeAPI, "a")), wantReason: types.ReasonAttachedIncompatibleFrontend, wantText: "opposite",
+		},
+		{
+			name: "attaching → says so", volume: volume("a", longhorn.VolumeStateAttaching, ""),
+			ticket: ticket("x", longhorn.AttacherTypeCSI, "a"), wantReason: types.ReasonWaitingForVolume, wantText: "attaching",
+		},
+		{
+			name: "cannot start → passes the reason on", volume: faulted,
+			ticket: ticket("x", longhorn.AttacherTypeCSI, "a"), wantReason: types.ReasonReplicaFailed, wantText: "replica r is lost",
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			va := &longhorn.VolumeAttachment{}
+			va.Spec.AttachmentTickets = tickets{"x": tc.ticket}
+			va.Status.AttachmentTicketStatuses = map[string]longhorn.AttachmentTicketStatus{"gone": {ID: "gone", Satisfied: true}}
+			statuses := answer(Input{Volume: tc.volume, Attachment: va, Now: time.Unix(0, 0)}).AttachmentTicketStatuses
+			if len(statuses) != 1 {
+				t.Fatalf("%d statuses, want that of the one ticket", len(statuses))
+			}
+			got := statuses["x"]
+			c := types.FindCondition(got.Conditions, types.ConditionSatisfied)
+			if got.Satisfied != tc.satisfied || c.Reason != tc.wantReason || !strings.Contains(c.Message, tc.wantText) || got.Generation != 1 {
+				t.Errorf("got %+v", got)
+			}
+		})
+	}
+}

@@ -1,0 +1,69 @@
+package engine
+
+import (
+	"context"
+
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+)
+
+// Phase is what a node's instance manager says of an engine.
+type Phase string
+
+// The phases of an engine. PhaseUnknown: the instance manager did not answer yet, so
+// nothing may be concluded. PhaseAbsent: it answers and does not host the engine.
+const (
+	PhaseUnknown  Phase = "unknown"
+	PhaseAbsent   Phase = "absent"
+	PhaseStarting Phase = "starting"
+	PhaseRunning  Phase = "running"
+	PhaseStopping Phase = "stopping"
+	PhaseError    Phase = "error"
+)
+
+// Observed is an engine in the instance manager.
+type Observed struct {
+	Phase           Phase
+	Reason, Message string // when Phase is PhaseError
+	Generation      int64
+	Session         string
+	Endpoint        string
+	SizeBytes       int64
+	Modes           map[string]longhorn.ReplicaMode
+	// Proposed is an epoch that the engine wants recorded before it goes on; nil: none.
+	Proposed *longhorn.Epoch
+	// Process identifies the instance manager's process; empty while unknown.
+	Process string
+}
+
+// Spec is what the instance manager must know of an engine to start it.
+type Spec struct {
+	Name, Volume, Session string
+	Generation            int64
+	SizeBytes             int64
+	BlockDevice           bool
+	Epoch                 *longhorn.Epoch // as recorded; nil before the first start
+	Members               []Member
+	Secret                []byte
+}
+
+// Member is a replica that the engine shall connect to.
+type Member struct {
+	Name, UID string
+	Address   string // ip:port
+}
+
+// InUse is an error of StopEngine: somebody has the device open or mounted.
+type InUse struct{ Message string }
+
+// Error returns the message.
+func (e *InUse) Error() string { return e.Message }
+
+// DataPlane is the node's instance manager, as far as engines go. Every call is
+// idempotent. Implementations must call the controller's Notify when a state changes.
+type DataPlane interface {
+	ObserveEngine(name string) Observed
+	StartEngine(ctx context.Context, s Spec) error
+	// StopEngine fails with *InUse while the device is in use.
+	StopEngine(ctx context.Context, name string) error
+	RecordEpoch(ctx context.Context, name, session string, epoch longhorn.Epoch) error
+}

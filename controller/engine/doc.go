@@ -1,0 +1,19 @@
+// Package engine runs the engines of one node: it raises the generation before each
+// start, starts and stops the engine in the node's instance manager, records the
+// epochs that the engine proposes, and tells in Engine.status how it fares. The leader
+// runs it too, for engines without a node, which cannot be running.
+//
+// It owns: Engine.status, among it the truth about who may write (generation, session)
+// and who holds every acknowledged write (epoch); and the Engine's finalizer.
+//
+//	Engine.status                    instance manager
+//	-------------                    ----------------
+//	generation+1, new session  -->   start(generation, session, epoch)
+//	epoch                      <--   proposes an epoch
+//	epoch written              -->   record(epoch): from here on it serves
+//	running, endpoint          <--   running
+//
+// Each arrow to the right follows a write that the API server has confirmed.
+//
+// It must not know where a volume shall be attached, nor how data is written.
+package engine

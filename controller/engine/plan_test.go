@@ -1,0 +1,166 @@
+package engine
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+type state struct {
+	desire  longhorn.DesireState
+	current longhorn.InstanceState
+	session string
+	process string
+	deleted bool
+}
+
+func engine(s state) *longhorn.Engine {
+	e := &longhorn.Engine{}
+	e.Name = "vol-e-0"
+	e.Spec.NodeID = "n"
+	e.Spec.DesireState = s.desire
+	e.Status.CurrentState = s.current
+	e.Status.Generation = 4
+	e.Status.Session = s.session
+	e.Status.UUID = s.process
+	e.Status.Endpoint = "/dev/longhorn/vol"
+	e.Status.Epoch = &longhorn.Epoch{Generation: 4, Counter: 1, Members: []string{"r"}}
+	if s.deleted {
+		e.DeletionTimestamp = &metav1.Time{Time: now}
+	}
+	return e
+}
+
+func TestPlan(t *testing.T) {
+	run, stop := longhorn.DesireStateRunning, longhorn.DesireStateStopped
+	proposed := &longhorn.Epoch{Generation: 4, Counter: 2, Members: []string{"r", "s"}}
+	foreign := &longhorn.Epoch{Generation: 3, Counter: 9, Members: []string{"r"}}
+	for _, tc := range []struct {
+		name       string
+		engine     *longhorn.Engine
+		observed   Observed
+		wantAction Action
+		wantState  longhorn.InstanceState
+		wantGen    int64
+		wantSess   string
+		wantEpoch  int64 // counter
+	}{
+		{
+			name: "instance manager silent, running wanted → nothing is concluded", engine: engine(state{run, longhorn.InstanceStateRunning, "s", "p", false}),
+			observed: Observed{Phase: PhaseUnknown}, wantState: longhorn.InstanceStateRunning, wantGen: 4, wantSess: "s", wantEpoch: 1,
+		},
+		{
+			name: "instance manager silent, deleted → the finalizer stays", engine: engine(state{stop, longhorn.InstanceStateRunning, "s", "p", true}),
+			observed: Observed{Phase: PhaseUnknown}, wantState: longhorn.InstanceStateRunning, wantGen: 4, wantSess: "s", wantEpoch: 1,
+		},
+		{
+			name: "stopped, running wanted → generation raised, then started", engine: engine(state{run, longhorn.InstanceStateStopped, "", "", false}),
+			observed: Observed{Phase: PhaseAbsent, Process: "p"}, wantAction: ActionStart, wantState: longhorn.InstanceStateStarting, wantGen: 5, wantSess: "new", wantEpoch: 1,
+		},
+		{
+			name: "raised but not started before a crash → started under the same generation", engine: engine(state{run, longhorn.InstanceStateStarting, "s", "p", false}),
+			observed: Observed{Phase: PhaseAbsent, Process: "p"}, wantAction: ActionStart, wantState: longhorn.InstanceStateStarting, wantGen: 4, wantSess: "s", wantEpoch: 1,
+		},
+		{
+			name: "raised for a process that is gone → raised again", engine: engine(state{run, longhorn.InstanceStateStarting, "s", "old", false}),
+			observed: Observed{Phase: PhaseAbsent, Process: "p"}, wantAction: ActionStart, wantState: longhorn.InstanceStateStarting, wantGen: 5, wantSess: "new", wantEpoch: 1,
+		},
+		{
+			name: "was running, the instance manager has none → an error, not a silent restart", engine: engine(state{run, longhorn.InstanceStateRunning, "s", "p", false}),
+			observed: Observed{Phase: PhaseAbsent, Process: "p2"}, wantState: longhorn.InstanceStateError, wantGen: 4, wantSess: "s", wantEpoch: 1,
+		},
+		{
+			name: "proposes an epoch → recorded, then told", engine: engine(state{run, longhorn.InstanceStateStarting, "s", "p", false}),
+			observed:   Observed{Phase: PhaseStarting, Generation: 4, Session: "s", Proposed: proposed},
+			wantAction: ActionRecord, wantState: longhorn.InstanceStateStarting, wantGen: 4, wantSess: "s", wantEpoch: 2,
+		},
+		{
+			name: "proposes an epoch of another generation → not recorded", engine: engine(state{run, longhorn.InstanceStateStarting, "s", "p", false}),
+			observed:  Observed{Phase: PhaseStarting, Generation: 4, Session: "s", Proposed: foreign},
+			wantState: longhorn.InstanceStateStarting, wantGen: 4, wantSess: "s", wantEpoch: 1,
+		},
+		{
+			name: "an engine of an earlier session → stopped, its epoch not recorded", engine: engine(state{run, longhorn.InstanceStateStarting, "s", "p", false}),
+			observed:   Observed{Phase: PhaseRunning, Generation: 3, Session: "old", Proposed: proposed},
+			wantAction: ActionStop, wantState: longhorn.InstanceStateStarting, wantGen: 4, wantSess: "s", wantEpoch: 1,
+		},
+		{
+			name: "running → said so", engine: engine(state{run, longhorn.InstanceStateStarting, "s", "p", false}),
+			observed:  Observed{Phase: PhaseRunning, Generation: 4, Session: "s", Endpoint: "/dev/longhorn/vol"},
+			wantState: longhorn.InstanceStateRunning, wantGen: 4, wantSess: "s", wantEpoch: 1,
+		},
+		{
+			name: "failed → an error, and it is left there to be stopped", engine: engine(state{run, longhorn.InstanceStateRunning, "s", "p", false}),
+			observed:  Observed{Phase: PhaseError, Generation: 4, Session: "s", Reason: "MemberFailed", Message: "m"},
+			wantState: longhorn.InstanceStateError, wantGen: 4, wantSess: "s", wantEpoch: 1,
+		},
+		{
+			name: "stop wanted while it runs → stopped", engine: engine(state{stop, longhorn.InstanceStateRunning, "s", "p", false}),
+			observed:   Observed{Phase: PhaseRunning, Generation: 4, Session: "s"},
+			wantAction: ActionStop, wantState: longhorn.InstanceStateStopping, wantGen: 4, wantSess: "s", wantEpoch: 1,
+		},
+		{
+			name: "stop wanted and it is gone → stopped; generation and epoch stay", engine: engine(state{stop, longhorn.InstanceStateStopping, "s", "p", false}),
+			observed: Observed{Phase: PhaseAbsent}, wantState: longhorn.InstanceStateStopped, wantGen: 4, wantEpoch: 1,
+		},
+		{
+			name: "deleted while it runs → stopped first, the finalizer stays", engine: engine(state{run, longhorn.InstanceStateRunning, "s", "p", true}),
+			observed:   Observed{Phase: PhaseRunning, Generation: 4, Session: "s"},
+			wantAction: ActionStop, wantState: longhorn.InstanceStateStopping, wantGen: 4, wantSess: "s", wantEpoch: 1,
+		},
+		{
+			name: "deleted and gone → forgotten", engine: engine(state{stop, longhorn.InstanceStateStopped, "", "", true}),
+			observed: Observed{Phase: PhaseAbsent}, wantAction: ActionForget, wantState: longhorn.InstanceStateStopped, wantGen: 4, wantEpoch: 1,
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			p := plan(Input{Engine: tc.engine, Observed: tc.observed, NewSession: "new", Scope: "n", Owner: "n", Now: now})
+			s := p.Status
+			if p.Action != tc.wantAction || s.CurrentState != tc.wantState || s.Generation != tc.wantGen || s.Session != tc.wantSess || s.Epoch.Counter != tc.wantEpoch {
+				t.Errorf("action %q state %q generation %d session %q epoch %v", p.Action, s.CurrentState, s.Generation, s.Session, s.Epoch)
+			}
+			if (s.CurrentState == longhorn.InstanceStateStopped || s.CurrentState == longhorn.InstanceStateError) && s.Endpoint != "" {
+				t.Errorf("an engine that is %s still shows the device %s", s.CurrentState, s.Endpoint)
+			}
+		})
+	}
+}
+
+func TestPlanOfEngineWithoutNode(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		current longhorn.InstanceState
+		deleted bool
+		want    Action
+	}{
+		{"not deleted → left alone", longhorn.InstanceStateStopped, false, ActionNone},
+		{"deleted and stopped → forgotten", longhorn.InstanceStateStopped, true, ActionForget},
+		{"deleted but last seen running → the finalizer stays", longhorn.InstanceStateRunning, true, ActionNone},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			e := engine(state{longhorn.DesireStateStopped, tc.current, "", "", tc.deleted})
+			e.Spec.NodeID = ""
+			p := plan(Input{Engine: e, Observed: Observed{Phase: PhaseUnknown}, Now: now})
+			if p.Action != tc.want {
+				t.Errorf("action %q, want %q", p.Action, tc.want)
+			}
+		})
+	}
+}
+
+func TestFailureIsTimedOnce(t *testing.T) {
+	e := engine(state{longhorn.DesireStateRunning, longhorn.InstanceStateRunning, "s", "p", false})
+	in := Input{Engine: e, Observed: Observed{Phase: PhaseError, Generation: 4, Session: "s", Reason: "R", Message: "m"}, Scope: "n", Now: now}
+	e.Status = plan(in).Status
+	in.Now = now.Add(time.Hour)
+	c := types.FindCondition(plan(in).Status.Conditions, types.ConditionInstanceCreation)
+	if c.LastTransitionTime != "2026-01-02T03:04:05Z" {
+		t.Errorf("failure is said to be of %s", c.LastTransitionTime)
+	}
+}

@@ -1,0 +1,163 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/longhorn-lep/longhorn-manager/controller/queue"
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
+	"github.com/longhorn-lep/longhorn-manager/util/logfields"
+)
+
+// apply writes the status, then acts. The data plane's answer comes back as a new
+// state and so as a new sync; every action may be repeated.
+func (c *Controller) apply(ctx context.Context, in Input, p Plan) error {
+	r, err := c.writeStatus(ctx, in.Replica, p.Status)
+	if err != nil {
+		return err
+	}
+	log := queue.Log(ctx).WithField(logfields.Path, c.directory(in))
+	switch p.Action {
+	case ActionCreate:
+		log.Info("making the replica's directory")
+		return c.create(ctx, in, r)
+	case ActionStart:
+		spec, err := c.spec(ctx, in)
+		if err != nil {
+			return err
+		}
+		if err := c.DataPlane.StartReplica(ctx, spec); err != nil {
+			return fmt.Errorf("start replica: %w", err)
+		}
+	case ActionStop:
+		log.Info("stopping the replica")
+		if err := c.DataPlane.StopReplica(ctx, r.Name); err != nil {
+			return fmt.Errorf("stop replica: %w", err)
+		}
+	case ActionRemove:
+		return c.remove(ctx, in)
+	case ActionForget:
+		return c.dropFinalizer(ctx, r)
+	}
+	return nil
+}
+
+// create makes the directory only if the API server, too, knows of none: an old cache
+// must not lead to an empty directory in the place of a lost one.
+func (c *Controller) create(ctx context.Context, in Input, r *longhorn.Replica) error {
+	live, err := c.Store.Replicas.Live(ctx, r.Name)
+	if err != nil {
+		return err
+	}
+	if live.UID != r.UID || live.DeletionTimestamp != nil || live.Status.DirectoryCreated || live.Spec.NodeID != c.Scope {
+		return queue.ErrStale
+	}
+	spec, err := c.spec(ctx, in)
+	if err != nil {
+		return err
+	}
+	err = c.DataPlane.CreateReplica(ctx, spec)
+	if refusal := (*Refusal)(nil); errors.As(err, &refusal) {
+		_, err := c.writeStatus(ctx, live, planRefused(in, live.Status, refusal).Status)
+		return err
+	}
+	if err != nil {
+		return fmt.Errorf("make the directory: %w", err)
+	}
+	live.Status.DirectoryCreated = true
+	if _, err := c.Store.Replicas.UpdateStatus(ctx, live); err != nil {
+		return fmt.Errorf("record that the directory was made: %w", err)
+	}
+	return nil
+}
+
+// remove deletes the data after a live read that shows the deletion and this node,
+// then the finalizer.
+func (c *Controller) remove(ctx context.Context, in Input) error {
+	live, err := c.Store.Replicas.Live(ctx, in.Replica.Name)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if live.UID != in.Replica.UID || live.DeletionTimestamp == nil || live.Spec.NodeID != c.Scope ||
+		live.Spec.DataDirectoryName != in.Replica.Spec.DataDirectoryName {
+		return queue.ErrStale
+	}
+	spec := c.specWithoutSecret(in)
+	queue.Log(ctx).WithField(logfields.Path, spec.Directory).Info("removing the replica's data")
+	if err := c.DataPlane.RemoveReplica(ctx, spec); err != nil {
+		c.Recorder.Event(live, corev1.EventTypeWarning, types.EventFailedDeleting, err.Error())
+		return fmt.Errorf("remove the data in %s: %w", spec.Directory, err)
+	}
+	return c.dropFinalizer(ctx, live)
+}
+
+func (c *Controller) dropFinalizer(ctx context.Context, r *longhorn.Replica) error {
+	u := r.DeepCopy()
+	types.RemoveFinalizer(u)
+	_, err := c.Store.Replicas.Update(ctx, u)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+func (c *Controller) writeStatus(ctx context.Context, r *longhorn.Replica, status longhorn.ReplicaStatus) (*longhorn.Replica, error) {
+	if equality.Semantic.DeepEqual(r.Status, status) {
+		return r, nil
+	}
+	u := r.DeepCopy()
+	u.Status = status
+	written, err := c.Store.Replicas.UpdateStatus(ctx, u)
+	if err != nil {
+		return nil, err
+	}
+	tell(c, r, status)
+	return written, nil
+}
+
+// tell makes the Events about what changed.
+func tell(c *Controller, r *longhorn.Replica, next longhorn.ReplicaStatus) {
+	if r.Status.CurrentState == next.CurrentState {
+		return
+	}
+	switch next.CurrentState {
+	case longhorn.InstanceStateRunning:
+		c.Recorder.Eventf(r, corev1.EventTypeNormal, types.EventStart, "replica %s runs on node %s", r.Name, c.Scope)
+	case longhorn.InstanceStateStopped:
+		if r.Status.CurrentState != "" {
+			c.Recorder.Eventf(r, corev1.EventTypeNormal, types.EventStop, "replica %s stopped on node %s", r.Name, c.Scope)
+		}
+	case longhorn.InstanceStateError:
+		condition := types.FindCondition(next.Conditions, types.ConditionInstanceCreation)
+		c.Recorder.Eventf(r, corev1.EventTypeWarning, types.EventFailedStarting, "%s: %s", condition.Reason, condition.Message)
+	}
+}
+
+func (c *Controller) spec(ctx context.Context, in Input) (Spec, error) {
+	s := c.specWithoutSecret(in)
+	var err error
+	s.Secret, err = c.Store.VolumeKey(ctx, in.Replica.Spec.VolumeName)
+	return s, err
+}
+
+func (c *Controller) specWithoutSecret(in Input) Spec {
+	r := in.Replica
+	return Spec{
+		Name: r.Name, Volume: r.Spec.VolumeName, UID: string(r.UID),
+		Directory: c.directory(in), SizeBytes: int64(r.Spec.VolumeSize),
+	}
+}
+
+// directory is beneath the disk as it is mounted now, which may not be where it was.
+func (c *Controller) directory(in Input) string {
+	return types.ReplicaDataPath(in.Disk.Path, in.Replica.Spec.DataDirectoryName)
+}

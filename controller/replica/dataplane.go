@@ -1,0 +1,55 @@
+package replica
+
+import "context"
+
+// Phase is what a node's instance manager says of a replica.
+type Phase string
+
+// The phases of a replica. PhaseUnknown: the instance manager did not answer yet,
+// so nothing may be concluded. PhaseAbsent: it answers and does not host the replica.
+const (
+	PhaseUnknown  Phase = "unknown"
+	PhaseAbsent   Phase = "absent"
+	PhaseStarting Phase = "starting"
+	PhaseRunning  Phase = "running"
+	PhaseStopping Phase = "stopping"
+	PhaseError    Phase = "error"
+)
+
+// Observed is a replica in the instance manager.
+type Observed struct {
+	Phase           Phase
+	Reason, Message string // when Phase is PhaseError
+	// Process identifies the instance manager's process; empty while unknown.
+	Process string
+}
+
+// Spec is what the instance manager must know of a replica.
+type Spec struct {
+	Name, Volume, UID string
+	Directory         string // absolute, on the node
+	SizeBytes         int64
+	Secret            []byte
+}
+
+// Refusal is an error of CreateReplica or RemoveReplica that trying again will not mend:
+// what is found at the directory is not this replica's.
+type Refusal struct {
+	Reason  string // CamelCase, from the data plane
+	Message string
+}
+
+// Error returns the message.
+func (r *Refusal) Error() string { return r.Message }
+
+// DataPlane is the node's instance manager, as far as replicas go. Every call is
+// idempotent. Implementations must call the controller's Notify when a state changes.
+type DataPlane interface {
+	ObserveReplica(name string) Observed
+	// CreateReplica makes the directory, once; it succeeds again while nothing was written.
+	CreateReplica(ctx context.Context, s Spec) error
+	StartReplica(ctx context.Context, s Spec) error
+	StopReplica(ctx context.Context, name string) error
+	// RemoveReplica deletes the directory if it is this replica's (by UID); a missing one is success.
+	RemoveReplica(ctx context.Context, s Spec) error
+}

@@ -1,0 +1,174 @@
+package replica
+
+import (
+	"fmt"
+	"time"
+
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// retryOpen is how soon a replica that could not be opened is tried again when nothing else happens.
+const retryOpen = 30 * time.Second
+
+// Action is the one thing to do next.
+type Action string
+
+// The actions. None of them is taken while the instance manager does not answer.
+const (
+	ActionNone   Action = ""
+	ActionCreate Action = "create"
+	ActionStart  Action = "start"
+	ActionStop   Action = "stop"
+	// ActionRemove deletes the data and then drops the finalizer.
+	ActionRemove Action = "remove"
+	// ActionForget drops the finalizer of a replica that never had a place.
+	ActionForget Action = "forget"
+)
+
+// Disk is the disk that the replica was placed on, as the node knows it now.
+type Disk struct {
+	Known bool // the node has a disk with that UUID
+	Ready bool
+	Path  string
+	// Message says why it is not ready.
+	Message string
+}
+
+// Input is all that a plan rests on. Nothing in it is modified.
+type Input struct {
+	Replica  *longhorn.Replica
+	Observed Observed
+	Disk     Disk
+	Manager  *longhorn.InstanceManager // nil: there is none
+	// Owner is the node of this daemon.
+	Owner string
+	Now   time.Time
+}
+
+// Plan is the action, and the status that is true before it is taken.
+type Plan struct {
+	Action Action
+	Status longhorn.ReplicaStatus
+	// After is when to look again though nothing changed; 0: never.
+	After time.Duration
+}
+
+func plan(in Input) Plan {
+	p := Plan{Status: *in.Replica.Status.DeepCopy()}
+	r := in.Replica
+	deleting := r.DeletionTimestamp != nil
+	switch {
+	case deleting && (r.Spec.NodeID == "" || r.Spec.DataDirectoryName == ""):
+		p.Action = ActionForget
+	case in.Observed.Phase == PhaseUnknown:
+		// nothing is known, so nothing is done or said
+	case deleting || r.Spec.DesireState != longhorn.DesireStateRunning:
+		planStop(in, &p)
+	default:
+		planRun(in, &p)
+	}
+	return p
+}
+
+func planRun(in Input, p *Plan) {
+	p.Status.OwnerID = in.Owner
+	switch in.Observed.Phase {
+	case PhaseRunning:
+		if in.Manager == nil || in.Manager.Status.IP == "" {
+			return // where it is served is not known yet
+		}
+		p.Status.CurrentState = longhorn.InstanceStateRunning
+		p.Status.InstanceManagerName = in.Manager.Name
+		p.Status.IP = in.Manager.Status.IP
+		p.Status.Port = in.Manager.Status.Port
+		p.Status.UUID = in.Observed.Process
+		setCreation(p, in.Now, longhorn.ConditionTrue, "", "")
+	case PhaseStarting, PhaseStopping:
+		p.Status.CurrentState = longhorn.InstanceState(in.Observed.Phase)
+		clearAddress(p)
+	case PhaseError:
+		fail(p, in.Now, in.Observed.Reason, in.Observed.Message)
+		open(in, p)
+	case PhaseAbsent:
+		open(in, p)
+	}
+}
+
+// open opens a replica that is not open, if its disk is there and the last failure is
+// long enough ago.
+func open(in Input, p *Plan) {
+	if reason, ok := diskTrouble(in); !ok {
+		fail(p, in.Now, types.ReasonDiskNotReady, reason)
+		return
+	}
+	last := types.FindCondition(p.Status.Conditions, types.ConditionInstanceCreation)
+	if last.Status == longhorn.ConditionFalse && last.Reason != types.ReasonDiskNotReady {
+		if p.After = types.Until(last.LastTransitionTime, retryOpen, in.Now); p.After > 0 {
+			return
+		}
+	}
+	setCreation(p, in.Now, longhorn.ConditionUnknown, last.Reason, last.Message)
+	p.Status.CurrentState = longhorn.InstanceStateStarting
+	clearAddress(p)
+	p.Action = ActionStart
+	if !in.Replica.Status.DirectoryCreated {
+		p.Action = ActionCreate
+	}
+}
+
+// planRefused is the status of a replica whose directory the data plane refused to make.
+func planRefused(in Input, status longhorn.ReplicaStatus, refusal *Refusal) Plan {
+	p := Plan{Status: *status.DeepCopy()}
+	fail(&p, in.Now, refusal.Reason, refusal.Message)
+	return p
+}
+
+func planStop(in Input, p *Plan) {
+	p.Status.OwnerID = in.Owner
+	if in.Observed.Phase != PhaseAbsent {
+		p.Action = ActionStop
+		p.Status.CurrentState = longhorn.InstanceStateStopping
+		return
+	}
+	p.Status.CurrentState = longhorn.InstanceStateStopped
+	clearAddress(p)
+	if in.Replica.DeletionTimestamp == nil {
+		return
+	}
+	// A missing directory means that the data is gone only if the disk itself is there.
+	if reason, ok := diskTrouble(in); !ok {
+		setCreation(p, in.Now, longhorn.ConditionFalse, types.ReasonDiskNotReady, "the data cannot be removed: "+reason)
+		return
+	}
+	p.Action = ActionRemove
+}
+
+// diskTrouble tells why the replica's disk cannot be used, and whether it can.
+func diskTrouble(in Input) (reason string, ok bool) {
+	r := in.Replica
+	switch {
+	case !in.Disk.Known:
+		return fmt.Sprintf("node %s has no disk with UUID %s", r.Spec.NodeID, r.Spec.DiskID), false
+	case !in.Disk.Ready:
+		return in.Disk.Message, false
+	}
+	return "", true
+}
+
+func fail(p *Plan, now time.Time, reason, message string) {
+	p.Status.CurrentState = longhorn.InstanceStateError
+	clearAddress(p)
+	setCreation(p, now, longhorn.ConditionFalse, reason, message)
+	p.After = retryOpen
+}
+
+func clearAddress(p *Plan) {
+	p.Status.IP, p.Status.Port, p.Status.UUID, p.Status.InstanceManagerName = "", 0, "", ""
+}
+
+func setCreation(p *Plan, now time.Time, status longhorn.ConditionStatus, reason, message string) {
+	p.Status.Conditions, _ = types.SetCondition(p.Status.Conditions, longhorn.Condition{
+		Type: types.ConditionInstanceCreation, Status: status, Reason: reason, Message: message,
+	}, now)
+}

@@ -1,0 +1,140 @@
+package replica
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+var (
+	goodDisk   = Disk{Known: true, Ready: true, Path: "/data"}
+	brokenDisk = Disk{Known: true, Message: "disk d(/data) is not ready"}
+)
+
+type option func(*longhorn.Replica)
+
+func replica(options ...option) *longhorn.Replica {
+	r := &longhorn.Replica{}
+	r.Name = "vol-r-1"
+	r.Spec.NodeID, r.Spec.DiskID, r.Spec.DataDirectoryName = "n", "uuid", "vol-1"
+	r.Spec.DesireState = longhorn.DesireStateStopped
+	for _, o := range options {
+		o(r)
+	}
+	return r
+}
+
+func wanted(r *longhorn.Replica)  { r.Spec.DesireState = longhorn.DesireStateRunning }
+func created(r *longhorn.Replica) { r.Status.DirectoryCreated = true }
+func deleted(r *longhorn.Replica) { r.DeletionTimestamp = &metav1.Time{Time: now} }
+func placeless(r *longhorn.Replica) {
+	r.Spec.NodeID, r.Spec.DiskID, r.Spec.DataDirectoryName = "", "", ""
+}
+
+func failedAt(at time.Time, reason string) option {
+	return func(r *longhorn.Replica) {
+		r.Status.CurrentState = longhorn.InstanceStateError
+		r.Status.Conditions = []longhorn.Condition{{
+			Type: types.ConditionInstanceCreation, Status: longhorn.ConditionFalse, Reason: reason, Message: "m", LastTransitionTime: types.Timestamp(at),
+		}}
+	}
+}
+
+func TestPlan(t *testing.T) {
+	absent, silent := Observed{Phase: PhaseAbsent}, Observed{Phase: PhaseUnknown}
+	torn := Observed{Phase: PhaseError, Reason: "MetadataTorn", Message: "torn"}
+	for _, tc := range []struct {
+		name       string
+		replica    *longhorn.Replica
+		observed   Observed
+		disk       Disk
+		wantAction Action
+		wantState  longhorn.InstanceState
+		wantAfter  time.Duration
+		wantReason string
+	}{
+		{name: "new and not wanted → stopped, nothing made", replica: replica(), observed: absent, disk: goodDisk, wantState: longhorn.InstanceStateStopped},
+		{name: "wanted, never made → made", replica: replica(wanted), observed: absent, disk: goodDisk, wantAction: ActionCreate, wantState: longhorn.InstanceStateStarting},
+		{
+			name: "wanted, made before → opened, never made again", replica: replica(wanted, created), observed: absent, disk: goodDisk,
+			wantAction: ActionStart, wantState: longhorn.InstanceStateStarting,
+		},
+		{
+			name: "wanted but its disk is not ready → error with the disk's reason, nothing made", replica: replica(wanted), observed: absent, disk: brokenDisk,
+			wantState: longhorn.InstanceStateError, wantAfter: 30 * time.Second, wantReason: types.ReasonDiskNotReady,
+		},
+		{
+			name: "its disk came back → opened at once", replica: replica(wanted, created, failedAt(now, types.ReasonDiskNotReady)), observed: absent, disk: goodDisk,
+			wantAction: ActionStart, wantState: longhorn.InstanceStateStarting, wantReason: types.ReasonDiskNotReady,
+		},
+		{
+			name: "could not be opened → error with the reason", replica: replica(wanted, created), observed: torn, disk: goodDisk,
+			wantState: longhorn.InstanceStateError, wantAfter: 30 * time.Second, wantReason: "MetadataTorn",
+		},
+		{
+			name: "could not be opened a moment ago → not tried again yet", replica: replica(wanted, created, failedAt(now.Add(-10*time.Second), "MetadataTorn")), observed: torn, disk: goodDisk,
+			wantState: longhorn.InstanceStateError, wantAfter: 20 * time.Second, wantReason: "MetadataTorn",
+		},
+		{
+			name: "could not be opened long ago → tried again", replica: replica(wanted, created, failedAt(now.Add(-time.Minute), "MetadataTorn")), observed: torn, disk: goodDisk,
+			wantAction: ActionStart, wantState: longhorn.InstanceStateStarting, wantReason: "MetadataTorn",
+		},
+		{name: "instance manager silent → nothing is done or said", replica: replica(wanted), observed: silent, disk: goodDisk},
+		{name: "instance manager silent, deleted → the data and the finalizer stay", replica: replica(created, deleted), observed: silent, disk: goodDisk},
+		{name: "not wanted but open → stopped", replica: replica(created), observed: Observed{Phase: PhaseRunning}, disk: goodDisk, wantAction: ActionStop, wantState: longhorn.InstanceStateStopping},
+		{name: "deleted while open → stopped first", replica: replica(created, deleted, wanted), observed: Observed{Phase: PhaseRunning}, disk: goodDisk, wantAction: ActionStop, wantState: longhorn.InstanceStateStopping},
+		{name: "deleted and closed → removed", replica: replica(created, deleted), observed: absent, disk: goodDisk, wantAction: ActionRemove, wantState: longhorn.InstanceStateStopped},
+		{
+			name: "deleted, made but not recorded before a crash → removed all the same", replica: replica(deleted), observed: absent, disk: goodDisk,
+			wantAction: ActionRemove, wantState: longhorn.InstanceStateStopped,
+		},
+		{
+			name: "deleted while its disk is away → kept until the disk is back", replica: replica(created, deleted), observed: absent, disk: brokenDisk,
+			wantState: longhorn.InstanceStateStopped, wantReason: types.ReasonDiskNotReady,
+		},
+		{
+			name: "deleted while the node does not know its disk → kept", replica: replica(created, deleted), observed: absent,
+			wantState: longhorn.InstanceStateStopped, wantReason: types.ReasonDiskNotReady,
+		},
+		{name: "deleted without ever having a place → forgotten", replica: replica(placeless, deleted), observed: silent, wantAction: ActionForget},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			p := plan(Input{Replica: tc.replica, Observed: tc.observed, Disk: tc.disk, Owner: "n", Now: now})
+			c := types.FindCondition(p.Status.Conditions, types.ConditionInstanceCreation)
+			if p.Action != tc.wantAction || p.Status.CurrentState != tc.wantState || p.After != tc.wantAfter || c.Reason != tc.wantReason {
+				t.Errorf("action %q state %q after %s reason %q", p.Action, p.Status.CurrentState, p.After, c.Reason)
+			}
+		})
+	}
+}
+
+func TestRunningReplicaShowsWhereItIsServed(t *testing.T) {
+	im := &longhorn.InstanceManager{}
+	im.Name = "instance-manager-x"
+	in := Input{Replica: replica(wanted, created), Observed: Observed{Phase: PhaseRunning, Process: "p"}, Disk: goodDisk, Manager: im, Owner: "n", Now: now}
+
+	if s := plan(in).Status; s.CurrentState == longhorn.InstanceStateRunning {
+		t.Errorf("said to be running though its address is not known: %+v", s)
+	}
+	im.Status.IP, im.Status.Port = "10.0.0.7", 8500
+	s := plan(in).Status
+	if s.CurrentState != longhorn.InstanceStateRunning || s.IP != "10.0.0.7" || s.Port != 8500 || s.UUID != "p" || s.InstanceManagerName != im.Name {
+		t.Errorf("got %+v", s)
+	}
+}
+
+func TestRefusedDirectoryBecomesAnError(t *testing.T) {
+	in := Input{Replica: replica(wanted), Now: now}
+	p := planRefused(in, in.Replica.Status, &Refusal{Reason: "NotAReplica", Message: "/data/replicas/vol-1 holds no replica"})
+	c := types.FindCondition(p.Status.Conditions, types.ConditionInstanceCreation)
+	if p.Status.CurrentState != longhorn.InstanceStateError || c.Reason != "NotAReplica" || !strings.Contains(c.Message, "/data/replicas/vol-1") {
+		t.Errorf("got %+v", p.Status)
+	}
+}

@@ -1,0 +1,214 @@
+package volume
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+
+	"github.com/sirupsen/logrus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/longhorn-lep/longhorn-manager/controller/queue"
+	"github.com/longhorn-lep/longhorn-manager/datastore"
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
+	"github.com/longhorn-lep/longhorn-manager/util/logfields"
+)
+
+// apply carries out a plan. Every step may be repeated after a crash: what exists is
+// not made again, and updates carry the version that the plan was made from.
+func (c *Controller) apply(ctx context.Context, log *logrus.Entry, v *longhorn.Volume, p Plan) error {
+	if p.Volume != nil {
+		_, err := c.store.Volumes.Update(ctx, p.Volume)
+		return err
+	}
+	if err := c.makeChildren(ctx, log, v, p); err != nil {
+		return err
+	}
+	for _, r := range p.UpdateReplicas {
+		log.WithField(logfields.Replica, r.Name).WithField(logfields.State, r.Spec.DesireState).Info("changing what is wanted of a replica")
+		if _, err := c.store.Replicas.Update(ctx, r); err != nil {
+			return fmt.Errorf("update replica %s: %w", r.Name, err)
+		}
+	}
+	if e := p.UpdateEngine; e != nil {
+		log.WithField(logfields.Node, e.Spec.NodeID).WithField(logfields.State, e.Spec.DesireState).Info("changing what is wanted of the engine")
+		if _, err := c.store.Engines.Update(ctx, e); err != nil {
+			return fmt.Errorf("update engine %s: %w", e.Name, err)
+		}
+	}
+	if err := c.writeStatus(ctx, v, p.Status); err != nil {
+		return err
+	}
+	for _, e := range p.Events {
+		c.recorder.Event(v, e.Type, e.Reason, e.Message)
+	}
+	return nil
+}
+
+func (c *Controller) makeChildren(ctx context.Context, log *logrus.Entry, v *longhorn.Volume, p Plan) error {
+	if p.CreateAttachment != nil {
+		if _, err := c.store.VolumeAttachments.Create(ctx, p.CreateAttachment); err != nil {
+			return staleIfExists(fmt.Errorf("create the volume attachment: %w", err))
+		}
+	}
+	if p.EnsureSecret {
+		if err := c.ensureSecret(ctx, v); err != nil {
+			return err
+		}
+	}
+	if p.CreateEngine != nil {
+		log.Info("creating the engine")
+		if _, err := c.store.Engines.Create(ctx, p.CreateEngine); err != nil {
+			return staleIfExists(fmt.Errorf("create the engine: %w", err))
+		}
+	}
+	return c.makeReplicas(ctx, log, v, p.CreateReplicas)
+}
+
+// makeReplicas makes replicas only if the API server knows of none that the cache has
+// not shown yet: their names are random, so nothing else would stop a second set.
+func (c *Controller) makeReplicas(ctx context.Context, log *logrus.Entry, v *longhorn.Volume, replicas []*longhorn.Replica) error {
+	if len(replicas) == 0 {
+		return nil
+	}
+	selector := metav1.ListOptions{LabelSelector: types.LabelVolume + "=" + v.Name}
+	live, err := c.store.Replicas.ListLive(ctx, selector)
+	if err != nil {
+		return fmt.Errorf("list the volume's replicas: %w", err)
+	}
+	cached, err := c.store.Replicas.ByIndex(datastore.IndexVolume, v.Name)
+	if err != nil {
+		return err
+	}
+	if len(live) != len(cached) {
+		return queue.ErrStale
+	}
+	for _, r := range replicas {
+		log.WithField(logfields.Replica, r.Name).WithField(logfields.Node, r.Spec.NodeID).WithField(logfields.Disk, r.Spec.DiskPath).Info("creating a replica")
+		if _, err := c.store.Replicas.Create(ctx, r); err != nil {
+			return fmt.Errorf("create replica %s: %w", r.Name, err)
+		}
+	}
+	return nil
+}
+
+// ensureSecret makes the key that engines and replicas of this volume prove to each other.
+// It is never replaced: a running engine holds the old one.
+func (c *Controller) ensureSecret(ctx context.Context, v *longhorn.Volume) error {
+	key := make([]byte, 32)
+	_, _ = rand.Read(key) // never fails: crypto/rand ends the process instead
+	secret := &corev1.Secret{
+		ObjectMeta: childMeta(v, types.VolumeSecretName(v.Name), nil),
+		Data:       map[string][]byte{types.VolumeSecretKey: key},
+	}
+	_, err := c.store.Secrets.Create(ctx, secret)
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("create the data plane's key: %w", err)
+	}
+	if err == nil {
+		return nil
+	}
+	existing, err := c.store.Secrets.Live(ctx, secret.Name)
+	if err != nil {
+		return fmt.Errorf("read the data plane's key: %w", err)
+	}
+	if !ownedBy(existing, v) { // left by an earlier volume of this name: the collector is about to take it
+		return queue.ErrStale
+	}
+	return nil
+}
+
+func (c *Controller) applyDeletion(ctx context.Context, log *logrus.Entry, v *longhorn.Volume, d Deletion) error {
+	if err := c.writeStatus(ctx, v, d.Status); err != nil {
+		return err
+	}
+	if e := d.UpdateEngine; e != nil {
+		if _, err := c.store.Engines.Update(ctx, e); err != nil {
+			return fmt.Errorf("update engine %s: %w", e.Name, err)
+		}
+	}
+	if e := d.DeleteEngine; e != nil {
+		log.Info("deleting the engine")
+		p := datastore.Preconditions{UID: e.UID, ResourceVersion: e.ResourceVersion}
+		if err := c.store.Engines.Delete(ctx, e.Name, p); err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("delete engine %s: %w", e.Name, err)
+		}
+	}
+	if len(d.DeleteReplicas) == 0 && !d.DropFinalizer {
+		return nil
+	}
+	if gone, err := c.nothingWrites(ctx, v); err != nil || !gone {
+		return err
+	}
+	for _, r := range d.DeleteReplicas {
+		log.WithField(logfields.Replica, r.Name).Info("deleting a replica")
+		if err := c.store.Replicas.Delete(ctx, r.Name, datastore.Preconditions{UID: r.UID}); err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("delete replica %s: %w", r.Name, err)
+		}
+	}
+	if !d.DropFinalizer {
+		return nil
+	}
+	return c.dropFinalizer(ctx, log, v)
+}
+
+// nothingWrites asks the API server, not the cache, that the volume is being deleted
+// and that its engine is gone.
+func (c *Controller) nothingWrites(ctx context.Context, v *longhorn.Volume) (bool, error) {
+	live, err := c.store.Volumes.Live(ctx, v.Name)
+	switch {
+	case apierrors.IsNotFound(err):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("read the volume: %w", err)
+	case live.UID != v.UID || live.DeletionTimestamp == nil:
+		return false, queue.ErrStale
+	}
+	e, err := c.store.Engines.Live(ctx, types.EngineName(v.Name))
+	switch {
+	case apierrors.IsNotFound(err):
+		return true, nil
+	case err != nil:
+		return false, fmt.Errorf("read the engine: %w", err)
+	}
+	return !ownedBy(e, v), nil
+}
+
+func (c *Controller) dropFinalizer(ctx context.Context, log *logrus.Entry, v *longhorn.Volume) error {
+	live, err := c.store.Volumes.Live(ctx, v.Name)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read the volume: %w", err)
+	}
+	if live.UID != v.UID || live.DeletionTimestamp == nil {
+		return queue.ErrStale
+	}
+	log.Info("volume is gone; its replicas are removed by their nodes")
+	types.RemoveFinalizer(live)
+	_, err = c.store.Volumes.Update(ctx, live)
+	return err
+}
+
+func (c *Controller) writeStatus(ctx context.Context, v *longhorn.Volume, status longhorn.VolumeStatus) error {
+	if equality.Semantic.DeepEqual(v.Status, status) {
+		return nil
+	}
+	u := v.DeepCopy()
+	u.Status = status
+	_, err := c.store.Volumes.UpdateStatus(ctx, u)
+	return err
+}
+
+// staleIfExists: what exists already was made by an earlier sync that the cache has not shown yet.
+func staleIfExists(err error) error {
+	if apierrors.IsAlreadyExists(err) {
+		return queue.ErrStale
+	}
+	return err
+}

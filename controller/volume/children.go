@@ -1,0 +1,77 @@
+package volume
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/scheduler"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+func newAttachment(v *longhorn.Volume) *longhorn.VolumeAttachment {
+	return &longhorn.VolumeAttachment{
+		ObjectMeta: childMeta(v, v.Name, nil),
+		Spec:       longhorn.VolumeAttachmentSpec{Volume: v.Name},
+	}
+}
+
+func newEngine(v *longhorn.Volume) *longhorn.Engine {
+	e := &longhorn.Engine{
+		ObjectMeta: childMeta(v, types.EngineName(v.Name), map[string]string{types.LabelNode: ""}),
+		Spec: longhorn.EngineSpec{
+			InstanceSpec:    instanceSpec(v),
+			Frontend:        v.Spec.Frontend,
+			DisableFrontend: v.Spec.DisableFrontend,
+		},
+	}
+	types.AddFinalizer(e)
+	return e
+}
+
+func newReplica(v *longhorn.Volume, names ReplicaNames, place scheduler.Placement) *longhorn.Replica {
+	r := &longhorn.Replica{
+		ObjectMeta: childMeta(v, names.Replica, map[string]string{
+			types.LabelNode:     place.Node,
+			types.LabelDiskUUID: place.DiskUUID,
+		}),
+		Spec: longhorn.ReplicaSpec{
+			InstanceSpec:      instanceSpec(v),
+			EngineName:        types.EngineName(v.Name),
+			DiskID:            place.DiskUUID,
+			DiskPath:          place.DiskPath,
+			DataDirectoryName: names.Directory,
+			Active:            true,
+		},
+	}
+	r.Spec.NodeID = place.Node
+	types.AddFinalizer(r)
+	return r
+}
+
+func instanceSpec(v *longhorn.Volume) longhorn.InstanceSpec {
+	return longhorn.InstanceSpec{
+		VolumeName:  v.Name,
+		VolumeSize:  v.Spec.Size,
+		DesireState: longhorn.DesireStateStopped,
+		DataEngine:  v.Spec.DataEngine,
+	}
+}
+
+// childMeta ties a child to its volume by owner UID: a later volume of the same name adopts nothing.
+func childMeta(v *longhorn.Volume, name string, labels map[string]string) metav1.ObjectMeta {
+	m := metav1.ObjectMeta{
+		Name:      name,
+		Namespace: v.Namespace,
+		Labels:    map[string]string{types.LabelVolume: v.Name},
+		OwnerReferences: []metav1.OwnerReference{{
+			APIVersion: longhorn.SchemeGroupVersion.String(),
+			Kind:       "Volume",
+			Name:       v.Name,
+			UID:        v.UID,
+		}},
+	}
+	for k, value := range labels {
+		m.Labels[k] = value
+	}
+	return m
+}

@@ -1,0 +1,47 @@
+package volume
+
+import (
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+)
+
+// Deletion is what has to be done for a volume that is going away, in the order of its fields.
+type Deletion struct {
+	UpdateEngine   *longhorn.Engine
+	DeleteEngine   *longhorn.Engine
+	DeleteReplicas []*longhorn.Replica
+	// DropFinalizer: nothing of the volume can be written any more, and every replica
+	// is deleted or waits only for its own node.
+	DropFinalizer bool
+	Status        longhorn.VolumeStatus
+}
+
+// planDeletion stops the engine, deletes it, and only when it is gone deletes the
+// replicas: as long as an engine could still write, its replicas must stay. A replica
+// whose node is away keeps its own finalizer and does not hold up the volume.
+func planDeletion(in Input) Deletion {
+	d := Deletion{Status: *in.Volume.Status.DeepCopy()}
+	d.Status.OwnerID = in.Owner
+	d.Status.State = longhorn.VolumeStateDeleting
+	if e := in.Engine; e != nil {
+		switch {
+		case !atRest(e):
+			if isWanted(e) {
+				d.UpdateEngine = e.DeepCopy()
+				d.UpdateEngine.Spec.DesireState = longhorn.DesireStateStopped
+			}
+		case e.Spec.NodeID != "":
+			d.UpdateEngine = e.DeepCopy()
+			setEngineNode(d.UpdateEngine, "")
+		case e.DeletionTimestamp == nil:
+			d.DeleteEngine = e
+		}
+		return d
+	}
+	for _, r := range in.Replicas {
+		if r.DeletionTimestamp == nil {
+			d.DeleteReplicas = append(d.DeleteReplicas, r)
+		}
+	}
+	d.DropFinalizer = len(d.DeleteReplicas) == 0
+	return d
+}

@@ -1,0 +1,47 @@
+package volume
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// transitions tells what a person would want to know of the way from the volume's
+// present status to the next.
+func transitions(v *longhorn.Volume, next *longhorn.VolumeStatus) []Event {
+	var events []Event
+	add := func(kind, reason, format string, args ...any) {
+		events = append(events, Event{kind, reason, fmt.Sprintf(format, args...)})
+	}
+	old := &v.Status
+	if old.State != next.State {
+		switch next.State {
+		case longhorn.VolumeStateAttached:
+			add(corev1.EventTypeNormal, types.EventAttached, "volume %s is attached to node %s", v.Name, next.CurrentNodeID)
+		case longhorn.VolumeStateDetached:
+			if old.State == longhorn.VolumeStateDetaching {
+				add(corev1.EventTypeNormal, types.EventDetached, "volume %s is detached", v.Name)
+			}
+		}
+	}
+	was, is := types.FindCondition(old.Conditions, types.ConditionFaulted), types.FindCondition(next.Conditions, types.ConditionFaulted)
+	if is.Status == longhorn.ConditionTrue && (was.Status != is.Status || was.Message != is.Message) {
+		add(corev1.EventTypeWarning, types.EventFaulted, "%s", is.Message)
+	}
+	if old.Robustness != next.Robustness {
+		switch next.Robustness {
+		case longhorn.VolumeRobustnessHealthy:
+			add(corev1.EventTypeNormal, types.EventHealthy, "volume %s has all its %d replicas", v.Name, v.Spec.NumberOfReplicas)
+		case longhorn.VolumeRobustnessDegraded:
+			add(corev1.EventTypeWarning, types.EventDegraded, "volume %s has fewer replicas than the %d asked for", v.Name, v.Spec.NumberOfReplicas)
+		}
+	}
+	was, is = types.FindCondition(old.Conditions, types.ConditionScheduled), types.FindCondition(next.Conditions, types.ConditionScheduled)
+	if is.Status == longhorn.ConditionFalse && was.Message != is.Message {
+		add(corev1.EventTypeWarning, is.Reason, "%s", is.Message)
+	}
+	return events
+}

@@ -1,0 +1,32 @@
+package nbd
+
+import (
+	"math/bits"
+	"sync"
+)
+
+// buffer is a payload buffer borrowed from a pool of its size class. Classes are powers of two, so at most half is wasted.
+type buffer struct {
+	data  []byte // as long as was asked for
+	class int
+}
+
+const (
+	minClass = 12 // 4 KiB
+	maxClass = 25 // 32 MiB, MaxPayload
+)
+
+var bufferPools [maxClass + 1]sync.Pool
+
+// getBuffer returns a buffer of n bytes, 0 < n <= MaxPayload, with arbitrary content.
+func getBuffer(n int) *buffer {
+	class := max(minClass, bits.Len(uint(n-1)))
+	if b, ok := bufferPools[class].Get().(*buffer); ok {
+		b.data = b.data[:n]
+		return b
+	}
+	return &buffer{data: make([]byte, n, 1<<class), class: class}
+}
+
+// release gives the buffer back. It must not be used after.
+func (b *buffer) release() { bufferPools[b.class].Put(b) }

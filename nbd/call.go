@@ -1,0 +1,218 @@
+package nbd
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// call is one request of a Client. Three parties may hold it at once; all fields below `client` change under Client.mu.
+//
+//	caller   waits on done, or gives up
+//	writer   (queued)  the send queue may be writing head and data
+//	reader   (claimed) the reader may be filling data
+//
+// done is signalled once, when the reply is complete and the writer has let go: so the caller, once woken, owns data again and the
+// call may be used anew. A caller that gives up waits on idle instead, until both others have let go, and leaves the call in
+// Client.calls for the reader to recognise and skip.
+type call struct {
+	client *Client
+	req    request
+	head   [requestLen]byte
+	data   []byte // to send, or to fill
+	done   chan struct{}
+
+	queued, claimed, replied, abandoned bool
+	finished                            bool          // the reader is through with the call, so it may be used anew
+	idle                                chan struct{} // made by a caller that gives up, closed when nobody holds data
+	err                                 error
+	extents                             []Extent
+	covered                             coverage
+}
+
+var callPool = sync.Pool{New: func() any { return &call{done: make(chan struct{}, 1)} }}
+
+// do performs one request and waits for its reply. data is what to send for a write, what to fill for a read.
+func (c *Client) do(ctx context.Context, r request, data []byte) ([]Extent, error) {
+	if invalid := validate(r, c.limits); invalid != nil {
+		return nil, invalid
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("%s: %w: %w", r.Type, ErrNotSent, err)
+	}
+	k, err := c.register(r, data)
+	if err != nil {
+		return nil, err
+	}
+	f := frame{head: k.head[:], owner: k}
+	if r.Type == cmdWrite {
+		f.payload = data
+	}
+	if ctx.Done() == nil {
+		c.out.send(f) // nothing can call this goroutine back, so it may as well do the writing
+		c.writers.Done()
+		<-k.done
+		return k.result()
+	}
+	c.sendDetached(f)
+	select {
+	case <-k.done:
+		return k.result()
+	case <-ctx.Done():
+		return c.giveUp(ctx, k)
+	}
+}
+
+// sendDetached sends without blocking the caller in the socket. The caller has added itself to writers.
+func (c *Client) sendDetached(f frame) {
+	if c.out.push(f) {
+		go c.drainDetached()
+		return
+	}
+	c.writers.Done()
+}
+
+func (c *Client) drainDetached() {
+	defer c.writers.Done()
+	c.out.drain()
+}
+
+// register makes a call known to the reader, and its caller one of the writers.
+func (c *Client) register(r request, data []byte) (*call, error) {
+	k := callPool.Get().(*call)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err != nil || c.closed {
+		err := c.err
+		if err == nil {
+			err = ErrClosed
+		}
+		callPool.Put(k)
+		return nil, fmt.Errorf("%s: %w: %w", r.Type, ErrNotSent, err)
+	}
+	c.cookie++
+	r.Cookie = c.cookie
+	k.client, k.req, k.data, k.queued = c, r, data, true
+	r.encode(k.head[:])
+	c.calls[r.Cookie] = k
+	c.writers.Add(1)
+	return k, nil
+}
+
+// result takes the outcome out of a call whose done was received. The call is used anew only if the reader ended it: if a lost
+// connection did, the reader may still have it in its hands.
+func (k *call) result() ([]Extent, error) {
+	extents, err := k.extents, k.err
+	if k.finished {
+		*k = call{done: k.done}
+		callPool.Put(k)
+	}
+	return extents, err
+}
+
+// giveUp ends a call whose context has ended. See Client for what it promises.
+func (c *Client) giveUp(ctx context.Context, k *call) ([]Extent, error) {
+	op := k.req.Type
+	c.mu.Lock()
+	switch {
+	case k.replied && !k.queued: // it was answered after all, and done is signalled
+		c.mu.Unlock()
+		<-k.done
+		return k.result()
+	case k.queued && c.out.withdraw(k):
+		delete(c.calls, k.req.Cookie)
+		c.mu.Unlock()
+		return nil, fmt.Errorf("%s: %w: %w", op, ErrNotSent, ctx.Err())
+	}
+	k.abandoned = true
+	var idle chan struct{}
+	if k.queued || k.claimed {
+		idle = make(chan struct{})
+		k.idle = idle
+	} else {
+		k.data = nil
+	}
+	c.mu.Unlock()
+	if idle != nil {
+		c.awaitIdle(idle, op)
+	}
+	return nil, fmt.Errorf("%s: %w: %w", op, ErrUnknownOutcome, ctx.Err())
+}
+
+// awaitIdle waits until nobody holds a call's memory, by breaking the connection if need be.
+func (c *Client) awaitIdle(idle <-chan struct{}, op command) {
+	grace := time.NewTimer(c.opts.CancelGrace)
+	defer grace.Stop()
+	select {
+	case <-idle:
+	case <-grace.C:
+		c.fail(fmt.Errorf("the peer stalled in the middle of a cancelled %s", op))
+		<-idle
+	}
+}
+
+// settleLocked signals whoever waits for k, if what they wait for has come.
+func (k *call) settleLocked() {
+	switch {
+	case k.queued || k.claimed:
+	case k.abandoned:
+		k.data = nil
+		if k.idle != nil {
+			close(k.idle)
+			k.idle = nil
+		}
+	case k.replied:
+		k.done <- struct{}{}
+	}
+}
+
+// frameDone implements frameOwner.
+func (k *call) frameDone(f fate) {
+	c := k.client
+	c.mu.Lock()
+	if f == fateUnsent && !k.abandoned {
+		// The queue had failed, and so has the connection or is about to: the reader will find no such call.
+		delete(c.calls, k.req.Cookie)
+		k.replied = true
+		k.err = fmt.Errorf("%s: %w: %w", k.req.Type, ErrNotSent, c.lostLocked())
+	}
+	k.queued = false
+	k.settleLocked()
+	c.mu.Unlock()
+	if f == fateBroken {
+		c.fail(fmt.Errorf("send %s: connection broken", k.req.Type))
+	}
+}
+
+// fail makes the client unusable, once: calls that are under way end with ErrUnknownOutcome, later ones with ErrNotSent.
+func (c *Client) fail(cause error) {
+	c.mu.Lock()
+	if c.err != nil {
+		c.mu.Unlock()
+		return
+	}
+	c.err = cause
+	if c.closed {
+		c.err = ErrClosed
+	}
+	close(c.done)
+	for cookie, k := range c.calls {
+		delete(c.calls, cookie)
+		if !k.replied {
+			k.replied = true
+			k.err = fmt.Errorf("%s: %w: %w", k.req.Type, ErrUnknownOutcome, c.err)
+		}
+		k.settleLocked()
+	}
+	c.mu.Unlock()
+	c.opts.Log.WithField("export", c.info.Name).WithField("reason", cause).Debug("Connection to a server ended")
+	c.out.fail()
+}
+
+func (c *Client) lostLocked() error {
+	if c.err != nil {
+		return c.err
+	}
+	return fmt.Errorf("connection lost")
+}

@@ -1,0 +1,300 @@
+package nbd
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/sirupsen/logrus"
+)
+
+// DialOptions tune a Client. The zero value is good for an export that wants no authentication.
+type DialOptions struct {
+	// Secret, if not empty, is proved to the server before the export is opened. A server that does not offer authentication is
+	// then refused, for it is not the one that was meant.
+	Secret []byte
+	// Timeout bounds connecting and the handshake; 10 s if zero.
+	Timeout time.Duration
+	// CancelGrace bounds how long a cancelled request waits for the socket to finish with the caller's memory before the whole
+	// connection is given up; 1 s if zero. See Client.
+	CancelGrace time.Duration
+	// CloseTimeout bounds how long Close waits for the server to finish; 2 s if zero.
+	CloseTimeout time.Duration
+	// DialContext makes the connection; a net.Dialer's if nil.
+	DialContext func(ctx context.Context, network, addr string) (net.Conn, error)
+	// Log receives why a connection was given up; nil discards it.
+	Log *logrus.Entry
+}
+
+func (o DialOptions) withDefaults() DialOptions {
+	if o.Timeout <= 0 {
+		o.Timeout = 10 * time.Second
+	}
+	if o.CancelGrace <= 0 {
+		o.CancelGrace = time.Second
+	}
+	if o.CloseTimeout <= 0 {
+		o.CloseTimeout = 2 * time.Second
+	}
+	if o.DialContext == nil {
+		o.DialContext = (&net.Dialer{}).DialContext
+	}
+	if o.Log == nil {
+		o.Log = discardLog()
+	}
+	return o
+}
+
+// ExportInfo is what the server said of the export when it was opened.
+type ExportInfo struct {
+	Name, Description string
+	Size              int64 // bytes
+	ReadOnly          bool
+	MultiConn         bool
+	CanFlush          bool
+	CanFUA            bool
+	CanTrim           bool
+	CanZero           bool
+	Structured        bool      // replies are structured: errors have texts
+	CanExtents        bool      // Extents asks the server; without it everything is reported as data
+	BlockSize         BlockSize // Max never above MaxPayload
+}
+
+// Client is one connection to one export, and a Backend. Any number of requests may be under way at once; nothing bounds them
+// here, so callers should. A connection that failed stays failed: make another.
+//
+// The context of a request may end at any time. If no byte of the request was sent the error wraps ErrNotSent and the context's;
+// otherwise ErrUnknownOutcome and the context's, and the reply is dropped when it comes. Either way the caller's memory is not
+// touched after the return. If the socket is holding that memory at this moment, half written or half filled, the call waits for
+// it, for at most DialOptions.CancelGrace; then the peer counts as stalled and the whole connection is given up.
+type Client struct {
+	conn      net.Conn
+	in        *bufio.Reader
+	opts      DialOptions
+	info      ExportInfo
+	limits    limits
+	statusID  uint32 // the number the server gave base:allocation
+	out       sendQueue
+	done      chan struct{}  // closed when the connection is unusable
+	reading   chan struct{}  // closed when the reader has returned
+	writers   sync.WaitGroup // whoever may be writing; Add only under mu while err is nil
+	closeOnce sync.Once
+
+	mu     sync.Mutex
+	calls  map[uint64]*call // guarded by mu; requests not answered, abandoned ones included
+	cookie uint64           // guarded by mu; of the last request
+	closed bool             // guarded by mu; Close was called
+	err    error            // guarded by mu; set when done is closed
+}
+
+var _ Backend = (*Client)(nil)
+
+// Dial connects to addr and opens exportName. Nothing was asked of the export when it fails, but the server may have opened and
+// closed it. The error wraps ErrUnknownExport, a *PolicyError or an *OptionError where the server said so.
+func Dial(ctx context.Context, network, addr, exportName string, opts DialOptions) (*Client, error) {
+	opts = opts.withDefaults()
+	ctx, cancel := context.WithTimeout(ctx, opts.Timeout)
+	defer cancel()
+	conn, err := opts.DialContext(ctx, network, addr)
+	if err != nil {
+		return nil, fmt.Errorf("connect to nbd export %q: %w", exportName, err)
+	}
+	tuneTCP(conn)
+	return NewClient(ctx, conn, exportName, opts)
+}
+
+// NewClient is Dial on a connection that the caller made. It takes conn over, and closes it if it fails.
+func NewClient(ctx context.Context, conn net.Conn, exportName string, opts DialOptions) (*Client, error) {
+	opts = opts.withDefaults()
+	ctx, cancel := context.WithTimeout(ctx, opts.Timeout)
+	defer cancel()
+	interrupted := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		_ = conn.Close()
+		close(interrupted)
+	})
+	h := &clientHandshake{conn: conn, in: bufio.NewReaderSize(conn, readBuffer), name: exportName, secret: opts.Secret}
+	err := h.run()
+	if !stop() {
+		<-interrupted
+		err = errors.Join(ctx.Err(), err)
+	}
+	if err != nil {
+		_ = conn.Close()
+		return nil, fmt.Errorf("open nbd export %q: %w", exportName, err)
+	}
+	c := &Client{
+		conn: conn, in: h.in, opts: opts, info: h.exportInfo(), statusID: h.statusID,
+		out: sendQueue{conn: conn}, done: make(chan struct{}), reading: make(chan struct{}), calls: map[uint64]*call{},
+	}
+	c.limits = limits{
+		size: uint64(c.info.Size), readOnly: c.info.ReadOnly, blockMin: c.info.BlockSize.Min, maxPayload: c.info.BlockSize.Max,
+		structured: c.info.Structured, blockStatus: c.info.CanExtents,
+	}
+	go c.readReplies()
+	return c, nil
+}
+
+// Size returns the size of the export in bytes.
+func (c *Client) Size() int64 { return c.info.Size }
+
+// Info returns what the server said of the export.
+func (c *Client) Info() ExportInfo { return c.info }
+
+// Done is closed when the connection is unusable.
+func (c *Client) Done() <-chan struct{} { return c.done }
+
+// Err returns nil while the connection is usable, ErrClosed when Close ended it, and otherwise why it was lost.
+func (c *Client) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}
+
+// Close tells the server that no more requests come and waits, up to DialOptions.CloseTimeout, for it to answer those under way
+// and hang up; a server of this package has then released the export. What is still unanswered after that returns
+// ErrUnknownOutcome. Close always succeeds, and returns when every goroutine of the Client has ended.
+func (c *Client) Close() error {
+	c.closeOnce.Do(func() {
+		c.sayGoodbye()
+		patience := time.NewTimer(c.opts.CloseTimeout)
+		defer patience.Stop()
+		select {
+		case <-c.reading:
+		case <-patience.C:
+		}
+		c.fail(ErrClosed)
+	})
+	<-c.reading
+	c.writers.Wait()
+	return nil
+}
+
+// sayGoodbye refuses further requests and queues the DISC, unless the connection is lost already.
+func (c *Client) sayGoodbye() {
+	c.mu.Lock()
+	c.closed = true
+	lost := c.err != nil
+	if !lost {
+		c.writers.Add(1)
+	}
+	c.mu.Unlock()
+	if !lost {
+		head := make([]byte, requestLen)
+		request{Type: cmdDisc}.encode(head)
+		c.sendDetached(frame{head: head, owner: nobody{}})
+	}
+}
+
+// nobody owns a frame that has no reply.
+type nobody struct{}
+
+func (nobody) frameDone(fate) {}
+
+// maxRange is the longest range, in bytes, that one trim, zero or block status request names. Lengths have 32 bits on the wire.
+const maxRange = 1 << 30
+
+// ReadAt implements Backend. len(p) must be within Info().BlockSize.Max.
+func (c *Client) ReadAt(ctx context.Context, p []byte, off int64) error {
+	if len(p) > MaxPayload {
+		return errorf(EINVAL, "read of %d bytes, more than %d", len(p), MaxPayload)
+	}
+	_, err := c.do(ctx, request{Type: cmdRead, Offset: uint64(off), Length: uint32(len(p))}, p)
+	return err
+}
+
+// WriteAt implements Backend. len(p) must be within Info().BlockSize.Max.
+func (c *Client) WriteAt(ctx context.Context, p []byte, off int64, fua bool) error {
+	if len(p) > MaxPayload {
+		return errorf(EINVAL, "write of %d bytes, more than %d", len(p), MaxPayload)
+	}
+	return c.durable(ctx, fua, func(flags uint16) error {
+		_, err := c.do(ctx, request{Flags: flags, Type: cmdWrite, Offset: uint64(off), Length: uint32(len(p))}, p)
+		return err
+	})
+}
+
+// Flush implements Backend. On a read-only export that does not offer it, there is nothing to do.
+func (c *Client) Flush(ctx context.Context) error {
+	if !c.info.CanFlush {
+		if c.info.ReadOnly {
+			return nil
+		}
+		return errorf(ENOTSUP, "the server does not offer flush")
+	}
+	_, err := c.do(ctx, request{Type: cmdFlush}, nil)
+	return err
+}
+
+// Trim implements Backend.
+func (c *Client) Trim(ctx context.Context, off, length int64, fua bool) error {
+	if !c.info.CanTrim && !c.info.ReadOnly {
+		return errorf(ENOTSUP, "the server does not offer trim")
+	}
+	return c.durable(ctx, fua, func(flags uint16) error {
+		return c.pieces(ctx, request{Flags: flags, Type: cmdTrim}, off, length)
+	})
+}
+
+// Zero implements Backend.
+func (c *Client) Zero(ctx context.Context, off, length int64, zf ZeroFlags) error {
+	if !c.info.CanZero && !c.info.ReadOnly {
+		return errorf(ENOTSUP, "the server does not offer write zeroes")
+	}
+	return c.durable(ctx, zf&ZeroFUA != 0, func(flags uint16) error {
+		if zf&ZeroNoHole != 0 {
+			flags |= cmdFlagNoHole
+		}
+		return c.pieces(ctx, request{Flags: flags, Type: cmdWriteZeroes}, off, length)
+	})
+}
+
+// Extents implements Backend. One call is one request, so it may stop short of a long range.
+func (c *Client) Extents(ctx context.Context, off, length int64) ([]Extent, error) {
+	if off < 0 || length <= 0 || off > c.info.Size || length > c.info.Size-off {
+		return nil, errorf(EINVAL, "block status of %d bytes at %d, past the end at %d", length, off, c.info.Size)
+	}
+	if !c.info.CanExtents {
+		return []Extent{{Offset: off, Length: length}}, nil
+	}
+	return c.do(ctx, request{Type: cmdBlockStatus, Offset: uint64(off), Length: uint32(min(length, maxRange))}, nil)
+}
+
+// durable performs a change with the FUA flag, or with a flush after it where the server has no such flag.
+func (c *Client) durable(ctx context.Context, fua bool, change func(flags uint16) error) error {
+	var flags uint16
+	if fua && c.info.CanFUA {
+		flags = cmdFlagFUA
+	}
+	if err := change(flags); err != nil {
+		return err
+	}
+	if fua && !c.info.CanFUA {
+		return c.Flush(ctx)
+	}
+	return nil
+}
+
+// pieces performs r on a range of any length, one maxRange after another. The range is judged whole before the first is sent.
+func (c *Client) pieces(ctx context.Context, r request, off, length int64) error {
+	if off < 0 || length <= 0 || off > c.info.Size || length > c.info.Size-off {
+		no := EINVAL
+		if r.Type == cmdWriteZeroes {
+			no = ENOSPC
+		}
+		return errorf(no, "%s of %d bytes at %d, past the end at %d", r.Type, length, off, c.info.Size)
+	}
+	for length > 0 {
+		n := min(length, maxRange)
+		r.Offset, r.Length = uint64(off), uint32(n)
+		if _, err := c.do(ctx, r, nil); err != nil {
+			return err
+		}
+		off, length = off+n, length-n
+	}
+	return nil
+}

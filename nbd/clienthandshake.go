@@ -1,0 +1,171 @@
+package nbd
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net"
+)
+
+// clientHandshake is the client's side of negotiation. It needs a server that knows NBD_OPT_GO; every other option may be refused.
+type clientHandshake struct {
+	conn   net.Conn
+	in     *bufio.Reader
+	name   string
+	secret []byte
+
+	structured bool
+	hasStatus  bool
+	statusID   uint32
+	got        info
+}
+
+// maxReplies bounds the replies to one option, lest a server keep a client for ever.
+const maxReplies = 1024
+
+func (h *clientHandshake) run() error {
+	if len(h.name) > maxName {
+		return fmt.Errorf("export name of %d bytes, more than %d", len(h.name), maxName)
+	}
+	var greeting [18]byte
+	if _, err := io.ReadFull(h.in, greeting[:]); err != nil {
+		return fmt.Errorf("read greeting: %w", err)
+	}
+	flags := be.Uint16(greeting[16:])
+	if be.Uint64(greeting[:]) != magicServer || be.Uint64(greeting[8:]) != magicOption || flags&flagFixedNewstyle == 0 {
+		return fmt.Errorf("%w: not a fixed newstyle server", ErrProtocol)
+	}
+	answer := be.AppendUint32(nil, uint32(flags&(flagFixedNewstyle|flagNoZeroes)))
+	if _, err := h.conn.Write(answer); err != nil {
+		return fmt.Errorf("send client flags: %w", err)
+	}
+	for _, step := range []func() error{h.authenticate, h.askStructured, h.askStatus, h.open} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ask sends one option and gives every reply before the ACK to each.
+func (h *clientHandshake) ask(option uint32, data []byte, each func(reply uint32, data []byte) error) error {
+	if _, err := h.conn.Write(appendOption(nil, option, data)); err != nil {
+		return fmt.Errorf("send option %#x: %w", option, err)
+	}
+	for range maxReplies {
+		opt, reply, data, err := readOptionReply(h.in)
+		switch {
+		case err != nil:
+			return fmt.Errorf("read reply to option %#x: %w", option, err)
+		case opt != option:
+			return fmt.Errorf("%w: reply to option %#x while asking %#x", ErrProtocol, opt, option)
+		case reply == repAck:
+			return nil
+		case reply&repErrBit != 0:
+			return optionError(option, reply, truncate(string(data)))
+		}
+		if err := each(reply, data); err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("%w: more than %d replies to option %#x", ErrProtocol, maxReplies, option)
+}
+
+func noReply(reply uint32, _ []byte) error {
+	return fmt.Errorf("%w: unexpected option reply %#x", ErrProtocol, reply)
+}
+
+// isRefusal says whether the server merely does not offer an option, so that the handshake may go on without it.
+func isRefusal(err error) bool {
+	var o *OptionError
+	return errors.As(err, &o)
+}
+
+func (h *clientHandshake) authenticate() error {
+	if len(h.secret) == 0 {
+		return nil
+	}
+	if _, err := h.conn.Write(appendOption(nil, optAuth, nil)); err != nil {
+		return fmt.Errorf("ask for a nonce: %w", err)
+	}
+	opt, reply, nonce, err := readOptionReply(h.in)
+	if err != nil {
+		return fmt.Errorf("read nonce: %w", err)
+	}
+	if opt == optAuth && reply&repErrBit != 0 {
+		return fmt.Errorf("authenticate: %w", optionError(opt, reply, truncate(string(nonce))))
+	}
+	if opt != optAuth || reply != repAuthNonce || len(nonce) != nonceLen {
+		return fmt.Errorf("%w: not a nonce", ErrProtocol)
+	}
+	proof := append(authProof(h.secret, nonce, h.name), h.name...)
+	if err := h.ask(optAuth, proof, noReply); err != nil {
+		return fmt.Errorf("authenticate: %w", err)
+	}
+	return nil
+}
+
+func (h *clientHandshake) askStructured() error {
+	err := h.ask(optStructuredReply, nil, noReply)
+	h.structured = err == nil
+	if isRefusal(err) {
+		return nil
+	}
+	return err
+}
+
+func (h *clientHandshake) askStatus() error {
+	if !h.structured {
+		return nil
+	}
+	data := metaOption{Name: h.name, Queries: []string{contextAllocation}}.encode()
+	err := h.ask(optSetMetaContext, data, func(reply uint32, data []byte) error {
+		if reply != repMetaContext || len(data) < 4 {
+			return noReply(reply, data)
+		}
+		if string(data[4:]) == contextAllocation {
+			h.hasStatus, h.statusID = true, be.Uint32(data)
+		}
+		return nil
+	})
+	if isRefusal(err) {
+		return nil
+	}
+	return err
+}
+
+func (h *clientHandshake) open() error {
+	h.got.Name = h.name
+	data := goOption{Name: h.name, Infos: []uint16{infoName, infoDescription, infoBlockSize}}.encode()
+	err := h.ask(optGo, data, func(reply uint32, data []byte) error {
+		if reply != repInfo {
+			return noReply(reply, data)
+		}
+		return h.got.add(data)
+	})
+	if err != nil {
+		return err
+	}
+	bs := h.got.BlockSize.withDefaults()
+	switch {
+	case !h.got.HasExport:
+		return fmt.Errorf("%w: export opened without its size", ErrProtocol)
+	case h.got.Export.Size > math.MaxInt64:
+		return fmt.Errorf("%w: export of %d bytes", ErrProtocol, h.got.Export.Size)
+	case bs.Min&(bs.Min-1) != 0 || bs.Min > bs.Max:
+		return fmt.Errorf("%w: minimum block size %d, maximum %d", ErrProtocol, bs.Min, bs.Max)
+	}
+	return nil
+}
+
+func (h *clientHandshake) exportInfo() ExportInfo {
+	f := h.got.Export.Flags
+	return ExportInfo{
+		Name: h.got.Name, Description: h.got.Description, Size: int64(h.got.Export.Size),
+		ReadOnly: f&txReadOnly != 0, MultiConn: f&txMultiConn != 0, CanFlush: f&txFlush != 0, CanFUA: f&txFUA != 0,
+		CanTrim: f&txTrim != 0, CanZero: f&txWriteZeroes != 0,
+		Structured: h.structured, CanExtents: h.hasStatus, BlockSize: h.got.BlockSize.withDefaults(),
+	}
+}

@@ -1,0 +1,271 @@
+package nbd
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strings"
+
+	"github.com/sirupsen/logrus"
+)
+
+// errGoodbye ends a negotiation that came to no export, without anything being wrong.
+var errGoodbye = errors.New("client left")
+
+// negotiator is the server's side of one handshake. It runs in the connection's only goroutine.
+type negotiator struct {
+	exporter Exporter
+	conn     net.Conn
+	in       *bufio.Reader
+	out      []byte // replies of the current option, written at its end
+	log      *logrus.Entry
+	auth     authenticator
+	drop     func()
+
+	noZeroes   bool
+	structured bool
+	metaFor    string // the export for which base:allocation was selected, if metaSet
+	metaSet    bool
+	opened     string // the name under which the export was opened; Export.Name may be another
+}
+
+// run negotiates until the client has an export, which the caller must close, or leaves.
+func (n *negotiator) run(ctx context.Context) (*Export, error) {
+	greeting := be.AppendUint64(nil, magicServer)
+	greeting = be.AppendUint64(greeting, magicOption)
+	greeting = be.AppendUint16(greeting, flagFixedNewstyle|flagNoZeroes)
+	if _, err := n.conn.Write(greeting); err != nil {
+		return nil, fmt.Errorf("greet: %w", err)
+	}
+	var flags [4]byte
+	if _, err := io.ReadFull(n.in, flags[:]); err != nil {
+		return nil, fmt.Errorf("read client flags: %w", err)
+	}
+	got := be.Uint32(flags[:])
+	if got&^uint32(flagFixedNewstyle|flagNoZeroes) != 0 {
+		return nil, fmt.Errorf("%w: client flags %#x", ErrProtocol, got)
+	}
+	n.noZeroes = got&uint32(flagNoZeroes) != 0
+	for {
+		exp, err := n.option(ctx)
+		if err == nil {
+			err = n.flush()
+		}
+		if err != nil {
+			if exp != nil && exp.Closed != nil {
+				exp.Closed()
+			}
+			return nil, err
+		}
+		if exp != nil {
+			return exp, nil
+		}
+	}
+}
+
+// option reads and answers one option. A non-nil export ends the handshake.
+func (n *negotiator) option(ctx context.Context) (*Export, error) {
+	opt, data, err := readOption(n.in)
+	if errors.Is(err, errTooBig) {
+		n.reply(opt, repErrTooBig, "option too long")
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read option: %w", err)
+	}
+	switch opt {
+	case optExportName:
+		return n.exportName(ctx, string(data))
+	case optGo, optInfo:
+		return n.goOrInfo(ctx, opt, data)
+	case optAbort:
+		n.reply(opt, repAck, "")
+		return nil, errors.Join(n.flush(), errGoodbye)
+	case optList:
+		n.list(ctx, data)
+	case optStructuredReply:
+		n.structuredReply(data)
+	case optListMetaContext, optSetMetaContext:
+		n.metaContext(opt, data)
+	case optAuth:
+		return nil, n.authenticate(data)
+	case optStartTLS:
+		n.startTLS()
+	default:
+		n.reply(opt, repErrUnsup, "option not supported")
+	}
+	return nil, nil
+}
+
+func (n *negotiator) reply(opt, rep uint32, data string) {
+	n.out = appendOptionReply(n.out, opt, rep, []byte(data))
+}
+
+func (n *negotiator) flush() error {
+	if len(n.out) == 0 {
+		return nil
+	}
+	_, err := n.conn.Write(n.out)
+	n.out = n.out[:0]
+	return err
+}
+
+// startTLS refuses. An implementation would acknowledge, wrap n.conn and n.in in a TLS server connection, forget every other thing
+// that was negotiated or proved, and make all options but this one answer NBD_REP_ERR_TLS_REQD until then.
+func (n *negotiator) startTLS() {
+	n.reply(optStartTLS, repErrUnsup, "TLS is not supported")
+}
+
+func (n *negotiator) list(ctx context.Context, data []byte) {
+	if len(data) != 0 {
+		n.reply(optList, repErrInvalid, "list takes no data")
+		return
+	}
+	for _, name := range n.exporter.List(ctx) {
+		n.reply(optList, repServer, string(appendString(nil, name)))
+	}
+	n.reply(optList, repAck, "")
+}
+
+func (n *negotiator) structuredReply(data []byte) {
+	if len(data) != 0 {
+		n.reply(optStructuredReply, repErrInvalid, "structured reply takes no data")
+		return
+	}
+	n.structured = true
+	n.reply(optStructuredReply, repAck, "")
+}
+
+// metaContext answers for any name, known or not: the one context is the same for all, and a name is judged when it is opened.
+func (n *negotiator) metaContext(opt uint32, data []byte) {
+	o, err := decodeMetaOption(data)
+	if err != nil {
+		n.reply(opt, repErrInvalid, err.Error())
+		return
+	}
+	if !n.structured {
+		n.reply(opt, repErrInvalid, "structured replies come first")
+		return
+	}
+	found := slices.Contains(o.Queries, contextAllocation)
+	if opt == optListMetaContext {
+		found = found || len(o.Queries) == 0 || slices.Contains(o.Queries, "base:")
+	} else {
+		n.metaFor, n.metaSet = o.Name, found
+	}
+	if found {
+		id := be.AppendUint32(nil, contextID)
+		n.reply(opt, repMetaContext, string(append(id, contextAllocation...)))
+	}
+	n.reply(opt, repAck, "")
+}
+
+func (n *negotiator) authenticate(data []byte) error {
+	if n.auth.secret == nil {
+		n.reply(optAuth, repErrUnsup, "authentication is not offered")
+		return nil
+	}
+	if len(data) == 0 {
+		nonce, err := n.auth.challenge()
+		if err != nil {
+			return err
+		}
+		n.reply(optAuth, repAuthNonce, string(nonce))
+		return nil
+	}
+	if n.auth.verify(data) {
+		n.reply(optAuth, repAck, "")
+		return nil
+	}
+	n.log.Warn("Refused a wrong proof of an export's secret")
+	n.reply(optAuth, repErrPolicy, "authentication failed")
+	if n.auth.failures >= maxAuthFailures {
+		return errors.Join(n.flush(), errors.New("too many wrong proofs"))
+	}
+	return nil
+}
+
+// open resolves a name, and turns every refusal into a reply code and a text that may be told.
+func (n *negotiator) open(ctx context.Context, name string, infoOnly bool) (*Export, uint32, string) {
+	if !n.auth.admits(name) {
+		return nil, repErrPolicy, "authentication required"
+	}
+	exp, err := n.exporter.Open(ctx, name, ConnInfo{
+		LocalAddr: n.conn.LocalAddr(), RemoteAddr: n.conn.RemoteAddr(),
+		Authenticated: n.auth.proved[name], InfoOnly: infoOnly, Drop: n.drop,
+	})
+	if err == nil {
+		n.opened = name
+		return exp, 0, ""
+	}
+	log := n.log.WithField("export", name).WithError(err)
+	var policy *PolicyError
+	switch {
+	case errors.Is(err, ErrUnknownExport):
+		log.Debug("Refused an unknown export")
+		return nil, repErrUnknown, truncate(err.Error())
+	case errors.As(err, &policy):
+		log.Info("Refused to open an export")
+		return nil, repErrPolicy, truncate(policy.Text)
+	case errors.Is(err, ESHUTDOWN):
+		return nil, repErrShutdown, "shutting down"
+	}
+	log.Warn("Opening an export did not work")
+	return nil, repErrPlatform, "the export cannot be opened"
+}
+
+func (n *negotiator) goOrInfo(ctx context.Context, opt uint32, data []byte) (*Export, error) {
+	o, err := decodeGoOption(data)
+	if err != nil {
+		n.reply(opt, repErrInvalid, err.Error())
+		return nil, nil
+	}
+	exp, code, text := n.open(ctx, o.Name, opt == optInfo)
+	if exp == nil {
+		n.reply(opt, code, text)
+		return nil, nil
+	}
+	n.reply(opt, repInfo, string(exportInfo{Size: uint64(exp.Size), Flags: exp.txFlags(n.structured)}.encode()))
+	if slices.Contains(o.Infos, infoBlockSize) {
+		n.reply(opt, repInfo, string(encodeBlockSize(exp.BlockSize.withDefaults())))
+	}
+	if slices.Contains(o.Infos, infoName) {
+		n.reply(opt, repInfo, string(be.AppendUint16(nil, infoName))+exp.Name)
+	}
+	if slices.Contains(o.Infos, infoDescription) && exp.Description != "" {
+		n.reply(opt, repInfo, string(be.AppendUint16(nil, infoDescription))+truncate(exp.Description))
+	}
+	n.reply(opt, repAck, "")
+	if opt == optGo {
+		return exp, nil
+	}
+	if exp.Closed != nil {
+		exp.Closed()
+	}
+	return nil, nil
+}
+
+// exportName is the old way in. It has no way to say no but to hang up.
+func (n *negotiator) exportName(ctx context.Context, name string) (*Export, error) {
+	if len(name) > maxName {
+		return nil, fmt.Errorf("%w: export name of %d bytes", ErrProtocol, len(name))
+	}
+	exp, _, text := n.open(ctx, name, false)
+	if exp == nil {
+		return nil, fmt.Errorf("open export %q: %s", name, text)
+	}
+	n.out = be.AppendUint64(n.out, uint64(exp.Size))
+	n.out = be.AppendUint16(n.out, exp.txFlags(n.structured))
+	if !n.noZeroes {
+		n.out = append(n.out, make([]byte, 124)...)
+	}
+	return exp, nil
+}
+
+func truncate(s string) string {
+	return strings.ToValidUTF8(s[:min(len(s), maxErrorText)], "")
+}

@@ -1,0 +1,316 @@
+package nbd
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	"golang.org/x/sync/semaphore"
+)
+
+// serverConn is one connection of a Server. One goroutine reads; each request has one more until its reply is written.
+//
+//	reader:  header -> validate -> wait for room -> payload -> go handle
+//	handle:  Backend -> reply into the send queue -> (written) -> room given back
+type serverConn struct {
+	server *Server
+	conn   net.Conn
+	in     *bufio.Reader
+	log    *logrus.Entry
+
+	mu      sync.Mutex
+	stopped bool // guarded by mu; no read may be waited for any more
+
+	// Set once negotiation is over.
+	export     *Export
+	limits     limits
+	structured bool
+	out        sendQueue
+	slots      *semaphore.Weighted // requests
+	room       *semaphore.Weighted // payload bytes
+	tasks      sync.WaitGroup      // requests not yet answered
+}
+
+// readBuffer is the size in bytes of a connection's read buffer: all that an idle connection holds besides its goroutine.
+const readBuffer = 16 << 10
+
+func newServerConn(s *Server, conn net.Conn) *serverConn {
+	return &serverConn{
+		server: s, conn: conn, in: bufio.NewReaderSize(conn, readBuffer), out: sendQueue{conn: conn},
+		log:   s.opts.Log.WithField("remote", conn.RemoteAddr().String()),
+		slots: semaphore.NewWeighted(s.opts.MaxInFlight), room: semaphore.NewWeighted(s.opts.MaxInFlightBytes),
+	}
+}
+
+// stopReading makes the reader return as soon as it waits for the client.
+func (c *serverConn) stopReading() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stopped = true
+	_ = c.conn.SetReadDeadline(time.Unix(1, 0))
+}
+
+// setDeadline sets the deadline of reads and writes, unless reading was stopped.
+func (c *serverConn) setDeadline(t time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.stopped {
+		_ = c.conn.SetDeadline(t)
+	}
+}
+
+// serve runs the connection from greeting to end.
+func (c *serverConn) serve() {
+	defer c.server.forget(c)
+	defer c.conn.Close()
+	c.setDeadline(time.Now().Add(c.server.opts.HandshakeTimeout))
+	n := &negotiator{
+		exporter: c.server.exporter, conn: c.conn, in: c.in, log: c.log,
+		auth: authenticator{secret: c.server.opts.Secret}, drop: func() { _ = c.conn.Close() },
+	}
+	exp, err := n.run(c.server.base)
+	if err != nil {
+		if !errors.Is(err, errGoodbye) && !errors.Is(err, io.EOF) {
+			c.log.WithError(err).Debug("Handshake ended without an export")
+		}
+		return
+	}
+	c.setDeadline(time.Time{})
+	c.export, c.structured = exp, n.structured
+	c.limits = exp.limits(n.structured, n.metaSet && n.metaFor == n.opened)
+	c.log = c.log.WithField("export", exp.Name)
+	c.log.Debug("Connection opened an export")
+
+	err = c.readRequests()
+	c.tasks.Wait()
+	c.log.WithField("reason", err).Debug("Connection ended")
+	if exp.Closed != nil {
+		exp.Closed()
+	}
+}
+
+// readRequests reads until the client disconnects, breaks the protocol, or the server stops. It returns why.
+func (c *serverConn) readRequests() error {
+	var head [requestLen]byte
+	for {
+		if _, err := io.ReadFull(c.in, head[:]); err != nil {
+			return err
+		}
+		r, err := decodeRequest(head[:])
+		if err != nil {
+			return err
+		}
+		if r.Type == cmdDisc {
+			return errGoodbye
+		}
+		if err := c.accept(r); err != nil {
+			return err
+		}
+	}
+}
+
+// accept takes one request: it waits for room, reads the payload and starts the work. Nothing is allocated for a payload before
+// the request was found valid; what belongs to an invalid one is read past, or, if longer than any peer may send, ends the
+// connection after the reply.
+func (c *serverConn) accept(r request) error {
+	invalid := validate(r, c.limits)
+	t := taskPool.Get().(*task)
+	t.conn, t.request = c, r
+	if invalid != nil {
+		t.err = invalid
+	} else if r.Type == cmdRead || r.Type == cmdWrite {
+		t.weight = int64(r.Length)
+	}
+	if err := c.acquire(t.weight); err != nil {
+		return err
+	}
+	c.tasks.Add(1)
+	if t.weight > 0 {
+		t.buf = getBuffer(int(t.weight))
+	}
+	var err error
+	if r.Type == cmdWrite {
+		switch {
+		case invalid == nil:
+			_, err = io.ReadFull(c.in, t.buf.data)
+		case r.Length <= MaxPayload:
+			_, err = c.in.Discard(int(r.Length))
+		default:
+			err = fmt.Errorf("%w: write of %d bytes", ErrProtocol, r.Length)
+			t.handle()
+			return err
+		}
+	}
+	if err != nil { // cut in the middle of a payload: nothing was asked
+		t.frameDone(fateUnsent)
+		return fmt.Errorf("read payload: %w", err)
+	}
+	go t.handle()
+	return nil
+}
+
+// acquire waits for one slot and weight bytes. It ends early only when the server is cut: room is always given back by requests
+// that finish, and a reply that nobody reads ends with its connection.
+func (c *serverConn) acquire(weight int64) error {
+	if err := c.slots.Acquire(c.server.base, 1); err != nil {
+		return err
+	}
+	if weight == 0 {
+		return nil
+	}
+	if err := c.room.Acquire(c.server.base, weight); err != nil {
+		c.slots.Release(1)
+		return err
+	}
+	return nil
+}
+
+// task is one request being served, with all it holds.
+type task struct {
+	conn    *serverConn
+	request request
+	buf     *buffer // of a read or write, else nil
+	weight  int64   // payload bytes taken from room
+	err     error   // set before handle if the request is invalid
+	head    [offsetDataLen]byte
+	extra   []byte // payload of an error or block status chunk; its array is kept for the next use
+}
+
+var taskPool = sync.Pool{New: func() any { return new(task) }}
+
+// handle performs the request and sends its reply.
+func (t *task) handle() {
+	if t.err == nil {
+		t.err = t.perform(t.conn.server.base)
+	}
+	f := frame{owner: t}
+	switch {
+	case t.err != nil:
+		f.head, f.payload = t.errorReply()
+	case !t.conn.structured:
+		simpleReply{Cookie: t.request.Cookie}.encode(t.head[:])
+		f.head = t.head[:simpleLen]
+		if t.request.Type == cmdRead {
+			f.payload = t.buf.data
+		}
+	default:
+		f.head, f.payload = t.structuredReply()
+	}
+	t.conn.out.send(f)
+}
+
+func (t *task) perform(ctx context.Context) error {
+	r, b := t.request, t.conn.export.Backend
+	off, length, fua := int64(r.Offset), int64(r.Length), r.Flags&cmdFlagFUA != 0
+	switch r.Type {
+	case cmdRead:
+		return b.ReadAt(ctx, t.buf.data, off)
+	case cmdWrite:
+		return b.WriteAt(ctx, t.buf.data, off, fua)
+	case cmdFlush:
+		return b.Flush(ctx)
+	case cmdTrim:
+		return b.Trim(ctx, off, length, fua)
+	case cmdWriteZeroes:
+		var flags ZeroFlags
+		if fua {
+			flags |= ZeroFUA
+		}
+		if r.Flags&cmdFlagNoHole != 0 {
+			flags |= ZeroNoHole
+		}
+		return b.Zero(ctx, off, length, flags)
+	case cmdBlockStatus:
+		extents, err := b.Extents(ctx, off, length)
+		if err != nil {
+			return err
+		}
+		if extents, err = clipExtents(extents, off, length, r.Flags&cmdFlagReqOne != 0); err != nil {
+			t.conn.log.WithError(err).Error("BUG: a backend described an export wrongly")
+			return err
+		}
+		t.extra = appendStatusPayload(t.extra[:0], contextID, extents)
+		return nil
+	}
+	panic("BUG: a request of an unknown kind was found valid: " + r.Type.String())
+}
+
+func (t *task) structuredReply() (head, payload []byte) {
+	c := chunk{Flags: chunkFlagDone, Cookie: t.request.Cookie}
+	switch t.request.Type {
+	case cmdRead:
+		c.Type, c.Length = chunkOffsetData, 8+t.request.Length
+		be.PutUint64(t.head[chunkLen:], t.request.Offset)
+		c.encode(t.head[:])
+		return t.head[:offsetDataLen], t.buf.data
+	case cmdBlockStatus:
+		c.Type, payload = chunkBlockStatus, t.extra
+	default:
+		c.Type = chunkNone
+	}
+	c.Length = uint32(len(payload))
+	c.encode(t.head[:])
+	return t.head[:chunkLen], payload
+}
+
+func (t *task) errorReply() (head, payload []byte) {
+	errno, text := wireError(t.err)
+	if !t.conn.structured {
+		simpleReply{Errno: errno, Cookie: t.request.Cookie}.encode(t.head[:])
+		return t.head[:simpleLen], nil
+	}
+	t.extra = appendErrorPayload(t.extra[:0], errno, text)
+	c := chunk{Flags: chunkFlagDone, Type: chunkError, Cookie: t.request.Cookie, Length: uint32(len(t.extra))}
+	c.encode(t.head[:])
+	return t.head[:chunkLen], t.extra
+}
+
+// frameDone gives back all that the request held. Whether the reply got out no longer matters.
+func (t *task) frameDone(fate) {
+	c := t.conn
+	if t.buf != nil {
+		t.buf.release()
+	}
+	c.slots.Release(1)
+	if t.weight > 0 {
+		c.room.Release(t.weight)
+	}
+	extra := t.extra[:0]
+	if cap(extra) > maxName {
+		extra = nil
+	}
+	*t = task{extra: extra}
+	taskPool.Put(t)
+	c.tasks.Done()
+}
+
+// clipExtents checks what a Backend said of a range and cuts it to what may be sent about it.
+func clipExtents(extents []Extent, off, length int64, one bool) ([]Extent, error) {
+	if one && len(extents) > 1 {
+		extents = extents[:1]
+	}
+	extents = extents[:min(len(extents), maxExtents)]
+	end := off + length
+	out := make([]Extent, 0, len(extents))
+	for _, e := range extents {
+		if off == end {
+			break
+		}
+		if e.Offset != off || e.Length <= 0 {
+			return nil, fmt.Errorf("extent of %d bytes at %d where one at %d was expected: %w", e.Length, e.Offset, off, EIO)
+		}
+		e.Length = min(e.Length, end-off)
+		out = append(out, e)
+		off += e.Length
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("no extent at %d: %w", off, EIO)
+	}
+	return out, nil
+}

@@ -1,0 +1,78 @@
+package nbd
+
+// limits is what must be known of an export, and of what was negotiated, to judge a request.
+type limits struct {
+	size        uint64
+	readOnly    bool
+	blockMin    uint32 // bytes; a power of two
+	maxPayload  uint32 // bytes
+	structured  bool
+	blockStatus bool // base:allocation was selected for this export
+}
+
+func (e *Export) limits(structured, blockStatus bool) limits {
+	bs := e.BlockSize.withDefaults()
+	return limits{
+		size: uint64(e.Size), readOnly: e.ReadOnly, blockMin: bs.Min, maxPayload: bs.Max,
+		structured: structured, blockStatus: structured && blockStatus,
+	}
+}
+
+// validate judges a request before anything is allocated for it. Nil means that a Backend may be called with it. The numbers are
+// those that the specification gives: EPERM on a read-only export, ENOSPC for writing past the end, EINVAL for the rest.
+func validate(r request, l limits) *Error {
+	allowed := cmdFlagFUA // valid, if without meaning, on every command
+	switch r.Type {
+	case cmdRead:
+		if l.structured {
+			allowed |= cmdFlagDF
+		}
+	case cmdWriteZeroes:
+		if r.Flags&cmdFlagFastZero != 0 {
+			return errorf(ENOTSUP, "fast zero is not offered")
+		}
+		allowed |= cmdFlagNoHole
+	case cmdBlockStatus:
+		if !l.blockStatus {
+			return errorf(EINVAL, "block status without %s", contextAllocation)
+		}
+		allowed |= cmdFlagReqOne
+	case cmdWrite, cmdTrim, cmdFlush:
+	default:
+		return errorf(EINVAL, "%s is not offered", r.Type)
+	}
+	if r.Flags&^allowed != 0 {
+		return errorf(EINVAL, "%s with flags %#x", r.Type, r.Flags)
+	}
+	if r.Type == cmdFlush {
+		if r.Offset != 0 || r.Length != 0 {
+			return errorf(EINVAL, "flush with a range")
+		}
+		return nil
+	}
+	return validateRange(r, l)
+}
+
+func validateRange(r request, l limits) *Error {
+	changes := r.Type == cmdWrite || r.Type == cmdTrim || r.Type == cmdWriteZeroes
+	if changes && l.readOnly {
+		return errorf(EPERM, "%s on a read-only export", r.Type)
+	}
+	if r.Length == 0 {
+		return errorf(EINVAL, "%s of nothing", r.Type)
+	}
+	if (r.Type == cmdRead || r.Type == cmdWrite) && r.Length > l.maxPayload {
+		return errorf(EINVAL, "%s of %d bytes, more than %d", r.Type, r.Length, l.maxPayload)
+	}
+	if r.Offset > l.size || uint64(r.Length) > l.size-r.Offset {
+		no := EINVAL
+		if r.Type == cmdWrite || r.Type == cmdWriteZeroes {
+			no = ENOSPC
+		}
+		return errorf(no, "%s of %d bytes at %d, past the end at %d", r.Type, r.Length, r.Offset, l.size)
+	}
+	if mask := uint64(l.blockMin) - 1; (r.Offset|uint64(r.Length))&mask != 0 {
+		return errorf(EINVAL, "%s of %d bytes at %d, not aligned to %d", r.Type, r.Length, r.Offset, l.blockMin)
+	}
+	return nil
+}

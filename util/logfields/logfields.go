@@ -1,0 +1,18 @@
+// Package logfields holds the keys of log fields, so that one thing has one key.
+package logfields
+
+// The keys.
+const (
+	Controller = "controller"
+	Key        = "key"
+	Volume     = "volume"
+	Engine     = "engine"
+	Replica    = "replica"
+	Node       = "node"
+	Disk       = "disk"
+	Path       = "path"
+	Generation = "generation"
+	Epoch      = "epoch"
+	State      = "desireState"
+	Reason     = "reason"
+)
