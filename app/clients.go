@@ -1,0 +1,64 @@
+package app
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	kubescheme "k8s.io/client-go/kubernetes/scheme"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/record"
+
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/k8s/client/clientset/versioned"
+)
+
+// clients are the ways to the API server.
+type clients struct {
+	config   *rest.Config
+	kube     kubernetes.Interface
+	longhorn versioned.Interface
+	metadata metadata.Interface
+}
+
+// newClients uses the pod's service account, or a kubeconfig when one is named.
+func newClients(kubeconfig string) (*clients, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("configure the API client: %w", err)
+	}
+	config.QPS, config.Burst = 50, 100
+	config.Timeout = 30 * time.Second
+	c := &clients{config: config}
+	if c.kube, err = kubernetes.NewForConfig(config); err != nil {
+		return nil, fmt.Errorf("make the Kubernetes client: %w", err)
+	}
+	if c.longhorn, err = versioned.NewForConfig(config); err != nil {
+		return nil, fmt.Errorf("make the %s client: %w", longhorn.GroupName, err)
+	}
+	if c.metadata, err = metadata.NewForConfig(config); err != nil {
+		return nil, fmt.Errorf("make the metadata client: %w", err)
+	}
+	return c, nil
+}
+
+// newRecorder sends Events about Kubernetes' objects and ours. Call the returned
+// function to stop it.
+func newRecorder(c *clients, component, node string, log *logrus.Entry) (record.EventRecorder, func()) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{kubescheme.AddToScheme, longhorn.AddToScheme} {
+		if err := add(scheme); err != nil {
+			panic("BUG: add API types to a scheme: " + err.Error())
+		}
+	}
+	broadcaster := record.NewBroadcaster()
+	broadcaster.StartLogging(log.Debugf)
+	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: c.kube.CoreV1().Events("")})
+	return broadcaster.NewRecorder(scheme, corev1.EventSource{Component: component, Host: node}), broadcaster.Shutdown
+}

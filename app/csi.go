@@ -1,0 +1,90 @@
+package app
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/longhorn-lep/longhorn-manager/csi"
+	"github.com/longhorn-lep/longhorn-manager/csi/sidecar"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+func csiCommand() *cli.Command {
+	endpoint := &cli.StringFlag{Name: "endpoint", Value: "unix:///csi/csi.sock", Usage: "CSI socket to serve on"}
+	driver := &cli.StringFlag{Name: "driver-name", Value: types.DriverName, Usage: "name of the CSI driver"}
+	health := &cli.StringFlag{Name: "health-address", Usage: "host:port of the health check; none if empty"}
+	return &cli.Command{
+		Name:  "csi",
+		Usage: "the CSI driver",
+		Commands: []*cli.Command{
+			{
+				Name:   "node",
+				Usage:  "the node service, registered with the kubelet",
+				Action: runCSINode,
+				Flags: []cli.Flag{
+					nodeFlag(), endpoint, driver, health,
+					&cli.StringFlag{Name: "kubelet-dir", Value: "/var/lib/kubelet", Usage: "the kubelet's root directory"},
+				},
+			},
+			{
+				Name:   "controller",
+				Usage:  "the controller service, with provisioner and attacher",
+				Action: runCSIController,
+				Flags: []cli.Flag{
+					endpoint, driver, health,
+					&cli.StringFlag{Name: "manager-url", Value: fmt.Sprintf("http://%s:%d/v1", types.APIService, types.APIPort), Usage: "the manager's REST API"},
+					&cli.StringFlag{Name: "namespace", Value: types.Namespace, Sources: cli.EnvVars("POD_NAMESPACE"), Usage: "where the lease is"},
+					&cli.StringFlag{Name: "identity", Sources: cli.EnvVars("POD_NAME"), Required: true, Usage: "this process in the leader election"},
+					&cli.StringFlag{Name: "kubeconfig", Usage: "instead of the pod's service account"},
+				},
+			},
+		},
+	}
+}
+
+func runCSINode(ctx context.Context, c *cli.Command) error {
+	log, err := newLog(c)
+	if err != nil {
+		return err
+	}
+	return csi.RunNode(ctx, csi.NodeOptions{
+		NodeID:        c.String("node-id"),
+		Endpoint:      c.String("endpoint"),
+		DriverName:    c.String("driver-name"),
+		Version:       Version,
+		KubeletDir:    c.String("kubelet-dir"),
+		HealthAddress: c.String("health-address"),
+		Log:           log,
+	})
+}
+
+func runCSIController(ctx context.Context, c *cli.Command) error {
+	log, err := newLog(c)
+	if err != nil {
+		return err
+	}
+	clients, err := newClients(c.String("kubeconfig"))
+	if err != nil {
+		return err
+	}
+	volumes, err := csi.NewManager(c.String("manager-url"))
+	if err != nil {
+		return err
+	}
+	return csi.RunController(ctx, csi.ControllerOptions{
+		Endpoint:      c.String("endpoint"),
+		DriverName:    c.String("driver-name"),
+		Version:       Version,
+		Volumes:       volumes,
+		HealthAddress: c.String("health-address"),
+		Sidecar: sidecar.Options{
+			Kube:      clients.kube,
+			Namespace: c.String("namespace"),
+			Identity:  c.String("identity"),
+			Log:       log,
+		},
+		Log: log,
+	})
+}

@@ -1,0 +1,196 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/longhorn-lep/longhorn-manager/controller/engine"
+	"github.com/longhorn-lep/longhorn-manager/controller/replica"
+	"github.com/longhorn-lep/longhorn-manager/instance/proto"
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+)
+
+// dataPlane is this node's instance manager as the controllers see it: the last state
+// that its watch sent, and the calls. It is what satisfies the interfaces that the
+// engine, replica and instance manager controllers declare.
+type dataPlane struct {
+	rpc proto.InstanceManagerClient
+
+	mu    sync.RWMutex
+	state *proto.State // guarded by mu; nil while the instance manager does not answer
+	// changed is called after every change of state, in no particular order.
+	changed []func()
+}
+
+// update takes the state that the watch sent; nil: the instance manager does not answer.
+func (d *dataPlane) update(s *proto.State) {
+	d.mu.Lock()
+	d.state = s
+	d.mu.Unlock()
+	for _, changed := range d.changed {
+		changed()
+	}
+}
+
+func (d *dataPlane) snapshot() *proto.State {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	return d.state
+}
+
+// ObserveReplica implements replica.DataPlane.
+func (d *dataPlane) ObserveReplica(name string) replica.Observed {
+	s := d.snapshot()
+	if s == nil {
+		return replica.Observed{Phase: replica.PhaseUnknown}
+	}
+	for _, r := range s.GetReplicas() {
+		if r.GetName() == name {
+			return replica.Observed{
+				Phase: replicaPhases[r.GetPhase()], Reason: r.GetReason(), Message: r.GetMessage(),
+				Process: s.GetInfo().GetUuid(),
+			}
+		}
+	}
+	return replica.Observed{Phase: replica.PhaseAbsent, Process: s.GetInfo().GetUuid()}
+}
+
+// ObserveEngine implements engine.DataPlane.
+func (d *dataPlane) ObserveEngine(name string) engine.Observed {
+	s := d.snapshot()
+	if s == nil {
+		return engine.Observed{Phase: engine.PhaseUnknown}
+	}
+	for _, e := range s.GetEngines() {
+		if e.GetName() != name {
+			continue
+		}
+		o := engine.Observed{
+			Phase: enginePhases[e.GetPhase()], Reason: e.GetReason(), Message: e.GetMessage(),
+			Generation: e.GetGeneration(), Session: e.GetSession(),
+			Endpoint: e.GetEndpoint(), SizeBytes: e.GetSizeBytes(),
+			Proposed: epochFromWire(e.GetProposedEpoch()), Process: s.GetInfo().GetUuid(),
+		}
+		for _, m := range e.GetMembers() {
+			if o.Modes == nil {
+				o.Modes = map[string]longhorn.ReplicaMode{}
+			}
+			o.Modes[m.GetName()] = longhorn.ReplicaMode(m.GetMode())
+		}
+		return o
+	}
+	return engine.Observed{Phase: engine.PhaseAbsent, Process: s.GetInfo().GetUuid()}
+}
+
+var replicaPhases = map[proto.Phase]replica.Phase{
+	proto.Phase_PHASE_UNSPECIFIED: replica.PhaseUnknown,
+	proto.Phase_PHASE_STARTING:    replica.PhaseStarting,
+	proto.Phase_PHASE_RUNNING:     replica.PhaseRunning,
+	proto.Phase_PHASE_STOPPING:    replica.PhaseStopping,
+	proto.Phase_PHASE_ERROR:       replica.PhaseError,
+}
+
+var enginePhases = map[proto.Phase]engine.Phase{
+	proto.Phase_PHASE_UNSPECIFIED: engine.PhaseUnknown,
+	proto.Phase_PHASE_STARTING:    engine.PhaseStarting,
+	proto.Phase_PHASE_RUNNING:     engine.PhaseRunning,
+	proto.Phase_PHASE_STOPPING:    engine.PhaseStopping,
+	proto.Phase_PHASE_ERROR:       engine.PhaseError,
+}
+
+// CreateReplica implements replica.DataPlane.
+func (d *dataPlane) CreateReplica(ctx context.Context, s replica.Spec) error {
+	_, err := d.rpc.ReplicaCreate(ctx, replicaToWire(s))
+	return refusalFromWire(err)
+}
+
+// StartReplica implements replica.DataPlane.
+func (d *dataPlane) StartReplica(ctx context.Context, s replica.Spec) error {
+	_, err := d.rpc.ReplicaStart(ctx, replicaToWire(s))
+	return err
+}
+
+// StopReplica implements replica.DataPlane.
+func (d *dataPlane) StopReplica(ctx context.Context, name string) error {
+	_, err := d.rpc.ReplicaStop(ctx, &proto.ReplicaRef{Name: name})
+	return err
+}
+
+// RemoveReplica implements replica.DataPlane.
+func (d *dataPlane) RemoveReplica(ctx context.Context, s replica.Spec) error {
+	_, err := d.rpc.ReplicaRemove(ctx, replicaToWire(s))
+	return refusalFromWire(err)
+}
+
+// StartEngine implements engine.DataPlane.
+func (d *dataPlane) StartEngine(ctx context.Context, s engine.Spec) error {
+	w := &proto.EngineSpec{
+		Name: s.Name, Volume: s.Volume, Generation: s.Generation, Session: s.Session,
+		SizeBytes: s.SizeBytes, Epoch: epochToWire(s.Epoch), Secret: s.Secret,
+	}
+	if s.BlockDevice {
+		w.Frontend = proto.Frontend_FRONTEND_BLOCK
+	}
+	for _, m := range s.Members {
+		w.Members = append(w.Members, &proto.Member{Name: m.Name, Uid: m.UID, Address: m.Address})
+	}
+	_, err := d.rpc.EngineStart(ctx, w)
+	return err
+}
+
+// StopEngine implements engine.DataPlane.
+func (d *dataPlane) StopEngine(ctx context.Context, name string) error {
+	_, err := d.rpc.EngineStop(ctx, &proto.EngineRef{Name: name})
+	if status.Code(err) == codes.FailedPrecondition {
+		return &engine.InUse{Message: status.Convert(err).Message()}
+	}
+	return err
+}
+
+// RecordEpoch implements engine.DataPlane.
+func (d *dataPlane) RecordEpoch(ctx context.Context, name, session string, epoch longhorn.Epoch) error {
+	_, err := d.rpc.EngineRecordEpoch(ctx, &proto.EpochRecord{Name: name, Session: session, Epoch: epochToWire(&epoch)})
+	return err
+}
+
+func replicaToWire(s replica.Spec) *proto.ReplicaSpec {
+	return &proto.ReplicaSpec{
+		Name: s.Name, Volume: s.Volume, Uid: s.UID, Directory: s.Directory,
+		SizeBytes: s.SizeBytes, Secret: s.Secret,
+	}
+}
+
+func epochToWire(e *longhorn.Epoch) *proto.Epoch {
+	if e == nil {
+		return nil
+	}
+	return &proto.Epoch{Generation: e.Generation, Counter: e.Counter, Members: e.Members}
+}
+
+func epochFromWire(e *proto.Epoch) *longhorn.Epoch {
+	if e == nil {
+		return nil
+	}
+	return &longhorn.Epoch{Generation: e.GetGeneration(), Counter: e.GetCounter(), Members: e.GetMembers()}
+}
+
+// refusalFromWire turns FAILED_PRECONDITION into a refusal; its reason is in the
+// status's ErrorInfo detail.
+func refusalFromWire(err error) error {
+	if status.Code(err) != codes.FailedPrecondition {
+		return err
+	}
+	refusal := &replica.Refusal{Reason: "Refused", Message: status.Convert(err).Message()}
+	for _, detail := range status.Convert(err).Details() {
+		if info, ok := detail.(*errdetails.ErrorInfo); ok {
+			refusal.Reason = info.GetReason()
+		}
+	}
+	return fmt.Errorf("instance manager: %w", refusal)
+}
+

@@ -1,0 +1,12 @@
+// Package app is where everything meets: the subcommands, their flags, signals, leader
+// election, the real clock and clients, and all wiring. The control plane and the data
+// plane know nothing of each other; dataplane.go hands the one to the other.
+//
+//	longhorn-manager daemon             controllers and the REST API, one per node
+//	longhorn-manager instance-manager   the data plane of a node
+//	longhorn-manager csi node           the CSI node service, registered with the kubelet
+//	longhorn-manager csi controller     the CSI controller service with provisioner and attacher
+//
+// Nothing imports it but main. It must not decide anything: a rule that stands here has
+// lost its way.
+package app

@@ -1,0 +1,163 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/longhorn-lep/longhorn-manager/controller/queue"
+	"github.com/longhorn-lep/longhorn-manager/datastore"
+	"github.com/longhorn-lep/longhorn-manager/internal/testutil"
+	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// fakePlane records the calls to the data plane and answers with err.
+type fakePlane struct {
+	observed Observed
+	err      error
+	calls    []string
+}
+
+func (f *fakePlane) call(format string, args ...any) error {
+	f.calls = append(f.calls, fmt.Sprintf(format, args...))
+	return f.err
+}
+
+func (f *fakePlane) ObserveEngine(string) Observed { return f.observed }
+func (f *fakePlane) StartEngine(_ context.Context, s Spec) error {
+	return f.call("start %d %s", s.Generation, s.Members[0].UID)
+}
+func (f *fakePlane) StopEngine(_ context.Context, name string) error { return f.call("stop %s", name) }
+func (f *fakePlane) RecordEpoch(_ context.Context, _, _ string, e longhorn.Epoch) error {
+	return f.call("record %d.%d", e.Generation, e.Counter)
+}
+
+func begin(t *testing.T, plane *fakePlane, e *longhorn.Engine) (*testutil.Harness, *Controller) {
+	t.Helper()
+	objs := []runtime.Object{
+		e, build.PlacedReplica("vol-r-1", "vol", "m", "disk"),
+		&corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: types.Namespace, Name: types.VolumeSecretName("vol")},
+			Data:       map[string][]byte{types.VolumeSecretKey: []byte("secret")},
+		},
+	}
+	h := testutil.New(t, objs...)
+	c, err := New(Deps{
+		Store: h.Datastore(datastore.Options{Node: "n"}), DataPlane: plane,
+		Recorder: h.Recorder, Clock: h.Clock, Log: h.Log, Scope: "n", Owner: "n",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h, c
+}
+
+func wantedEngine(changes ...func(*longhorn.Engine)) *longhorn.Engine {
+	return build.Engine("vol", append([]func(*longhorn.Engine){func(e *longhorn.Engine) {
+		e.Spec.NodeID, e.Spec.DesireState = "n", longhorn.DesireStateRunning
+		e.Spec.ReplicaAddressMap = map[string]string{"vol-r-1": "10.0.0.8:8500"}
+		types.AddFinalizer(e)
+	}}, changes...)...)
+}
+
+func (f *fakePlane) expect(t *testing.T, want ...string) {
+	t.Helper()
+	if !slices.Equal(f.calls, want) {
+		t.Errorf("calls:\n got %q\nwant %q", f.calls, want)
+	}
+	f.calls = nil
+}
+
+func syncOf(t *testing.T, c *Controller, want error) {
+	t.Helper()
+	if _, err := c.sync(t.Context(), "vol-e-0"); !errors.Is(err, want) {
+		t.Fatalf("sync: %v, want %v", err, want)
+	}
+}
+
+func TestStartWritesBeforeItActs(t *testing.T) {
+	plane := &fakePlane{observed: Observed{Phase: PhaseAbsent, Process: "p"}}
+	h, c := begin(t, plane, wantedEngine())
+
+	conflict := apierrors.NewConflict(longhorn.Resource("engines"), "vol-e-0", errors.New("changed"))
+	h.Fail("update", "engines", conflict, conflict)
+	for range 2 {
+		if _, err := c.sync(t.Context(), "vol-e-0"); !apierrors.IsConflict(err) {
+			t.Fatalf("sync: %v, want the conflict", err)
+		}
+		plane.expect(t) // not recorded, so not started
+	}
+	syncOf(t, c, nil)
+	plane.expect(t, "start 1 uid-vol-r-1")
+	syncOf(t, c, queue.ErrStale)
+
+	h.CatchUp()
+	e, err := c.Store.Engines.GetRO("vol-e-0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	plane.observed = Observed{
+		Phase: PhaseStarting, Generation: 1, Session: e.Status.Session, Process: "p",
+		Proposed: &longhorn.Epoch{Generation: 1, Counter: 1, Members: []string{"vol-r-1"}},
+	}
+	h.Fail("update", "engines", errors.New("the API server is away"))
+	if _, err := c.sync(t.Context(), "vol-e-0"); err == nil {
+		t.Fatal("the failure was swallowed")
+	}
+	plane.expect(t) // not recorded, so the engine is not told
+	syncOf(t, c, nil)
+	plane.expect(t, "record 1.1")
+
+	h.CatchUp()
+	plane.observed.Phase, plane.observed.Proposed, plane.observed.Endpoint = PhaseRunning, nil, "/dev/longhorn/vol"
+	syncOf(t, c, nil)
+	h.CatchUp()
+	h.Writes()
+	syncOf(t, c, nil)
+	h.ExpectWrites() // at rest nothing is written
+	plane.expect(t)
+}
+
+func TestEngineInUseIsNotForgotten(t *testing.T) {
+	plane := &fakePlane{observed: Observed{Phase: PhaseRunning, Generation: 1, Session: "s"}, err: &InUse{Message: "/dev/longhorn/vol is mounted"}}
+	h, c := begin(t, plane, wantedEngine(func(e *longhorn.Engine) {
+		e.DeletionTimestamp = &metav1.Time{Time: testutil.Now}
+		e.Status.Generation, e.Status.Session, e.Status.CurrentState = 1, "s", longhorn.InstanceStateRunning
+	}))
+	var inUse *InUse
+	if _, err := c.sync(t.Context(), "vol-e-0"); !errors.As(err, &inUse) {
+		t.Errorf("sync: %v", err)
+	}
+	plane.expect(t, "stop vol-e-0")
+	h.ExpectWrites("update engines/vol-e-0/status")
+	h.ExpectEvents("Warning FailedStopping vol-e-0: /dev/longhorn/vol is mounted; it will be detached when nothing uses it")
+}
+
+func TestFinalizerStaysWhereTheServerShowsARunningEngine(t *testing.T) {
+	plane := &fakePlane{observed: Observed{Phase: PhaseAbsent}}
+	h, c := begin(t, plane, wantedEngine(func(e *longhorn.Engine) {
+		e.DeletionTimestamp = &metav1.Time{Time: testutil.Now}
+		e.Status.OwnerID, e.Status.CurrentState = "n", longhorn.InstanceStateStopped
+	}))
+	engines := h.Longhorn.LonghornV1beta2().Engines(types.Namespace)
+	live, err := engines.Get(t.Context(), "vol-e-0", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	live.Spec.NodeID = "another"
+	if _, err := engines.Update(t.Context(), live, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	h.Writes()
+	syncOf(t, c, queue.ErrStale)
+	h.ExpectWrites()
+}

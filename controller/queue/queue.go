@@ -1,0 +1,132 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+)
+
+// The bounds of the backoff of a key whose Sync fails again and again.
+const (
+	minBackoff = 5 * time.Millisecond
+	maxBackoff = 30 * time.Second
+)
+
+// The keys of log fields that every controller uses.
+const (
+	FieldController = "controller"
+	FieldKey        = "key"
+)
+
+// Result is the outcome of a Sync that succeeded.
+type Result struct {
+	// RequeueAfter, if positive, brings the key back after that time. It is how a
+	// Sync waits for something that announces itself by no event.
+	RequeueAfter time.Duration
+}
+
+// Options configure a Queue. Metrics may be nil; Workers below 1 counts as 1.
+type Options[K comparable] struct {
+	// Name is the controller's, in logs and metrics.
+	Name    string
+	Clock   clock.WithTicker
+	Log     *logrus.Entry
+	Workers int
+	Metrics *Metrics
+	// Sync brings the world nearer to what the object of the key wants. It must be
+	// repeatable, must not wait for anything but the API server or the data plane,
+	// and must return when ctx ends.
+	Sync func(ctx context.Context, key K) (Result, error)
+}
+
+// Queue is a set of keys that wait for their Sync. K is a small value.
+type Queue[K comparable] struct {
+	options Options[K]
+	log     *logrus.Entry
+	queue   workqueue.TypedRateLimitingInterface[K]
+}
+
+// New makes a Queue; nothing is synced before Run, and keys may be added already.
+func New[K comparable](o Options[K]) *Queue[K] {
+	if o.Workers < 1 {
+		o.Workers = 1
+	}
+	return &Queue[K]{
+		options: o,
+		log:     o.Log.WithField(FieldController, o.Name),
+		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
+			workqueue.NewTypedItemExponentialFailureRateLimiter[K](minBackoff, maxBackoff),
+			workqueue.TypedRateLimitingQueueConfig[K]{Clock: o.Clock}),
+	}
+}
+
+// Add has the key synced soon, and once more if it is being synced now.
+func (q *Queue[K]) Add(key K) { q.queue.Add(key) }
+
+// AddAfter has the key synced after d; an earlier time that was asked for stands.
+func (q *Queue[K]) AddAfter(key K, d time.Duration) { q.queue.AddAfter(key, d) }
+
+// Run works until ctx ends, then returns nil when the syncs under way have
+// returned; keys still waiting are dropped, as the next process starts from a full
+// list. It must be called once.
+func (q *Queue[K]) Run(ctx context.Context) error {
+	q.log.Info("Starting controller")
+	var workers sync.WaitGroup
+	for range q.options.Workers {
+		workers.Go(func() {
+			for q.next(ctx) {
+			}
+		})
+	}
+	<-ctx.Done()
+	q.queue.ShutDown()
+	workers.Wait()
+	q.log.Info("Stopped controller")
+	return nil
+}
+
+// next syncs one key; it returns false when the queue is shut down and empty.
+func (q *Queue[K]) next(ctx context.Context) bool {
+	key, shutdown := q.queue.Get()
+	if shutdown {
+		return false
+	}
+	defer q.queue.Done(key)
+	if ctx.Err() != nil {
+		return true
+	}
+	start := q.options.Clock.Now()
+	result, err := q.options.Sync(withLog(ctx, q.log.WithField(FieldKey, fmt.Sprint(key))), key)
+	c := classify(ctx, err)
+	q.options.Metrics.observe(q.options.Name, c, q.options.Clock.Since(start))
+	q.settle(key, c, result, err)
+	return true
+}
+
+// settle decides when the key comes back.
+func (q *Queue[K]) settle(key K, c class, result Result, err error) {
+	log := q.log.WithField(FieldKey, fmt.Sprint(key))
+	switch c {
+	case classDone:
+		q.queue.Forget(key)
+		if err == nil && result.RequeueAfter > 0 {
+			q.queue.AddAfter(key, result.RequeueAfter)
+		}
+	case classStale:
+		log.WithError(err).Debug("Cache or object changed meanwhile, syncing again")
+		q.queue.AddRateLimited(key)
+	case classPermanent:
+		log.WithError(err).Error("Sync cannot succeed until something changes")
+		q.queue.Forget(key)
+	case classStopped:
+		log.WithError(err).Debug("Sync was cut short by the shutdown")
+	case classFailed:
+		log.WithError(err).WithField("failures", q.queue.NumRequeues(key)+1).Error("Sync failed, trying again")
+		q.queue.AddRateLimited(key)
+	}
+}

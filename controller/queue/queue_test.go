@@ -1,0 +1,295 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/sirupsen/logrus"
+	logrustest "github.com/sirupsen/logrus/hooks/test"
+	"go.uber.org/goleak"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	testclock "k8s.io/utils/clock/testing"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var resource = schema.GroupResource{Group: "longhorn.io", Resource: "volumes"}
+
+func TestErrorsAreClassified(t *testing.T) {
+	cancelled, cancel := context.WithCancel(context.Background())
+	cancel()
+	alive := context.Background()
+	cases := []struct {
+		name string
+		ctx  context.Context
+		err  error
+		want class
+	}{
+		{"nil → done", alive, nil, classDone},
+		{"wrapped not found → done", alive, fmt.Errorf("get: %w", apierrors.NewNotFound(resource, "v")), classDone},
+		{"conflict → stale", alive, fmt.Errorf("update: %w", apierrors.NewConflict(resource, "v", nil)), classStale},
+		{"already exists → stale", alive, apierrors.NewAlreadyExists(resource, "v"), classStale},
+		{"wrapped ErrStale → stale", alive, fmt.Errorf("volume v: %w", ErrStale), classStale},
+		{"permanent → permanent", alive, fmt.Errorf("place: %w", Permanent(io.EOF)), classPermanent},
+		{"permanent not found → permanent", alive, Permanent(apierrors.NewNotFound(resource, "v")), classPermanent},
+		{"anything else → failed", alive, io.EOF, classFailed},
+		{"a deadline inside a living context → failed", alive, context.DeadlineExceeded, classFailed},
+		{"anything after the context ended → stopped", cancelled, io.EOF, classStopped},
+		{"not found after the context ended → done", cancelled, apierrors.NewNotFound(resource, "v"), classDone},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			if got := classify(c.ctx, c.err); got != c.want {
+				t.Errorf("classify = %s, want %s", got, c.want)
+			}
+		})
+	}
+	if Permanent(nil) != nil || IsPermanent(io.EOF) || !errors.Is(Permanent(io.EOF), io.EOF) {
+		t.Error("Permanent does not wrap, or invents an error")
+	}
+}
+
+// bench runs a queue whose syncs report here and return what the test says.
+type bench struct {
+	t       *testing.T
+	queue   *Queue[string]
+	clock   *testclock.FakeClock
+	synced  chan string
+	answers chan answer
+	logs    *logrustest.Hook
+	stop    func()
+}
+
+type answer struct {
+	result Result
+	err    error
+}
+
+func newBench(t *testing.T, metrics *Metrics) *bench {
+	logger, hook := logrustest.NewNullLogger()
+	b := &bench{
+		t: t, clock: testclock.NewFakeClock(time.Unix(0, 0)), logs: hook,
+		synced: make(chan string), answers: make(chan answer),
+	}
+	b.queue = New(Options[string]{
+		Name: "volume", Clock: b.clock, Log: logrus.NewEntry(logger), Metrics: metrics,
+		Sync: func(ctx context.Context, key string) (Result, error) {
+			b.synced <- key
+			a := <-b.answers
+			return a.result, a.err
+		},
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- b.queue.Run(ctx) }()
+	b.stop = func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Run = %v", err)
+		}
+		b.stop = func() {}
+	}
+	t.Cleanup(func() { b.stop() })
+	return b
+}
+
+// expect waits for the next sync and answers it.
+func (b *bench) expect(key string, result Result, err error) {
+	b.t.Helper()
+	select {
+	case got := <-b.synced:
+		if got != key {
+			b.t.Fatalf("synced %s, want %s", got, key)
+		}
+		b.answers <- answer{result, err}
+	case <-time.After(10 * time.Second):
+		b.t.Fatalf("%s was not synced", key)
+	}
+}
+
+// expectNoneBefore lets time pass up to just before d, then to d. The queue's own
+// timer must be the next waiter of the clock.
+func (b *bench) expectOnlyAfter(d time.Duration, key string, result Result, err error) {
+	b.t.Helper()
+	b.waitForTimer()
+	b.clock.Step(d - 1)
+	// A key added now is synced at once; had the other become ready, it would be first.
+	b.queue.Add("probe")
+	b.expect("probe", Result{}, nil)
+	b.clock.Step(1)
+	b.expect(key, result, err)
+}
+
+// waitForTimer waits until the delaying queue has set the timer of a waiting key:
+// it has a heartbeat ticker from the start, so there are two waiters then.
+func (b *bench) waitForTimer() {
+	b.t.Helper()
+	deadline := time.Now().Add(10 * time.Second)
+	for b.clock.Waiters() < 2 {
+		if time.Now().After(deadline) {
+			b.t.Fatal("no key is waiting for its time")
+		}
+		time.Sleep(time.Millisecond) // the fake clock offers nothing to wait for
+	}
+}
+
+func TestAFailingKeyIsNeverGivenUpAndItsBackoffIsCapped(t *testing.T) {
+	b := newBench(t, nil)
+	b.queue.Add("v")
+	b.expect("v", Result{}, io.EOF)
+	backoff := 5 * time.Millisecond
+	for range 16 {
+		b.expectOnlyAfter(backoff, "v", Result{}, io.EOF)
+		backoff = min(2*backoff, 30*time.Second)
+	}
+	if backoff != 30*time.Second {
+		t.Fatalf("the test ended before the cap, at %v", backoff)
+	}
+	b.expectOnlyAfter(30*time.Second, "v", Result{}, nil)
+	// Success forgets the failures: the next one starts anew.
+	b.queue.Add("v")
+	b.expect("v", Result{}, io.EOF)
+	b.expectOnlyAfter(5*time.Millisecond, "v", Result{}, nil)
+	b.stop()
+	if n := count(b.logs, logrus.ErrorLevel); n != 18 {
+		t.Errorf("%d errors logged, want 18, one per failure", n)
+	}
+}
+
+func TestStaleAndConflictComeBackQuietly(t *testing.T) {
+	b := newBench(t, nil)
+	b.queue.Add("v")
+	b.expect("v", Result{}, ErrStale)
+	b.expectOnlyAfter(5*time.Millisecond, "v", Result{}, apierrors.NewConflict(resource, "v", nil))
+	b.expectOnlyAfter(10*time.Millisecond, "v", Result{}, nil)
+	b.stop()
+	if n := count(b.logs, logrus.ErrorLevel) + count(b.logs, logrus.WarnLevel); n != 0 {
+		t.Errorf("%d errors and warnings logged, want none", n)
+	}
+}
+
+func TestAPermanentErrorRestsUntilTheNextEvent(t *testing.T) {
+	b := newBench(t, nil)
+	b.queue.Add("v")
+	b.expect("v", Result{}, Permanent(io.EOF))
+	b.queue.Add("after")
+	b.expect("after", Result{}, nil)
+	b.clock.Step(time.Hour)
+	b.queue.Add("v")
+	b.expect("v", Result{}, nil)
+	b.stop()
+	if n := count(b.logs, logrus.ErrorLevel); n != 1 {
+		t.Errorf("%d errors logged, want 1", n)
+	}
+}
+
+func TestAResultSetsTheNextVisit(t *testing.T) {
+	b := newBench(t, nil)
+	b.queue.Add("v")
+	b.expect("v", Result{RequeueAfter: time.Minute}, nil)
+	b.expectOnlyAfter(time.Minute, "v", Result{}, nil)
+	b.queue.AddAfter("w", time.Second)
+	b.expectOnlyAfter(time.Second, "w", Result{}, nil)
+}
+
+func TestAKeyAddedDuringItsSyncIsSyncedOnceMore(t *testing.T) {
+	b := newBench(t, nil)
+	b.queue.Add("v")
+	if got := <-b.synced; got != "v" {
+		t.Fatal(got)
+	}
+	b.queue.Add("v")
+	b.queue.Add("v")
+	b.answers <- answer{}
+	b.expect("v", Result{}, nil)
+	b.queue.Add("end")
+	b.expect("end", Result{}, nil)
+}
+
+func TestShutdownWaitsForTheSyncUnderWayAndDropsTheRest(t *testing.T) {
+	logger, _ := logrustest.NewNullLogger()
+	entered, synced := make(chan struct{}), []string{}
+	q := New(Options[string]{
+		Name: "volume", Clock: testclock.NewFakeClock(time.Unix(0, 0)), Log: logrus.NewEntry(logger),
+		Sync: func(ctx context.Context, key string) (Result, error) {
+			close(entered) // a second sync would panic
+			<-ctx.Done()
+			synced = append(synced, key)
+			return Result{}, ctx.Err()
+		},
+	})
+	q.Add("v")
+	q.Add("w")
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- q.Run(ctx) }()
+	<-entered
+	cancel()
+	if err := <-done; err != nil || !slices.Equal(synced, []string{"v"}) {
+		t.Errorf("Run = %v after syncing %v, want v alone", err, synced)
+	}
+}
+
+func TestSyncsAreCountedByOutcome(t *testing.T) {
+	registry := prometheus.NewPedanticRegistry()
+	metrics, err := NewMetrics(registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := NewMetrics(registry); err == nil {
+		t.Error("registering twice is no error")
+	}
+	b := newBench(t, metrics)
+	b.queue.Add("v")
+	b.expect("v", Result{}, Permanent(io.EOF))
+	b.queue.Add("v")
+	b.expect("v", Result{}, nil)
+	b.queue.Add("v")
+	b.expect("v", Result{}, nil)
+	b.stop()
+	for outcome, want := range map[string]float64{"done": 2, "permanent": 1, "failed": 0} {
+		if got := syncsCounted(t, registry, outcome); got != want {
+			t.Errorf("%v syncs with outcome %s, want %v", got, outcome, want)
+		}
+	}
+}
+
+func syncsCounted(t *testing.T, registry prometheus.Gatherer, outcome string) float64 {
+	t.Helper()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() != "longhorn_controller_syncs_total" {
+			continue
+		}
+		for _, metric := range family.GetMetric() {
+			labels := map[string]string{}
+			for _, pair := range metric.GetLabel() {
+				labels[pair.GetName()] = pair.GetValue()
+			}
+			if labels["controller"] == "volume" && labels["outcome"] == outcome {
+				return metric.GetCounter().GetValue()
+			}
+		}
+	}
+	return 0
+}
+
+func count(hook *logrustest.Hook, level logrus.Level) int {
+	n := 0
+	for _, entry := range hook.AllEntries() {
+		if entry.Level == level {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,190 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/longhorn-lep/longhorn-manager/controller/queue"
+	"github.com/longhorn-lep/longhorn-manager/datastore"
+	"github.com/longhorn-lep/longhorn-manager/internal/testutil"
+	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// fakePlane records the calls to the data plane and answers with err.
+type fakePlane struct {
+	observed Observed
+	err      error
+	calls    []string
+}
+
+func (f *fakePlane) call(what, name string) error {
+	f.calls = append(f.calls, what+" "+name)
+	return f.err
+}
+
+func (f *fakePlane) ObserveReplica(string) Observed { return f.observed }
+func (f *fakePlane) CreateReplica(_ context.Context, s Spec) error {
+	return f.call("create", s.Directory)
+}
+
+func (f *fakePlane) StartReplica(_ context.Context, s Spec) error {
+	return f.call("start", s.Directory+" "+string(s.Secret))
+}
+func (f *fakePlane) StopReplica(_ context.Context, name string) error { return f.call("stop", name) }
+func (f *fakePlane) RemoveReplica(_ context.Context, s Spec) error {
+	return f.call("remove", s.Directory+" "+s.UID)
+}
+
+func key() *corev1.Secret {
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: types.Namespace, Name: types.VolumeSecretName("vol")},
+		Data:       map[string][]byte{types.VolumeSecretKey: []byte("secret")},
+	}
+}
+
+func start(t *testing.T, plane *fakePlane, objs ...runtime.Object) (*testutil.Harness, *Controller) {
+	t.Helper()
+	h := testutil.New(t, append(objs, key(), build.ReadyNode("n", "disk"), build.RunningInstanceManager("n", "10.0.0.7", "p"))...)
+	c, err := New(Deps{
+		Store: h.Datastore(datastore.Options{Node: "n"}), DataPlane: plane,
+		Recorder: h.Recorder, Clock: h.Clock, Log: h.Log, Scope: "n", Owner: "n",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h, c
+}
+
+func (f *fakePlane) expect(t *testing.T, want ...string) {
+	t.Helper()
+	if !slices.Equal(f.calls, want) {
+		t.Errorf("calls:\n got %q\nwant %q", f.calls, want)
+	}
+	f.calls = nil
+}
+
+func placed(changes ...func(*longhorn.Replica)) *longhorn.Replica {
+	return build.PlacedReplica("r", "vol", "n", "disk", append(changes, func(r *longhorn.Replica) { types.AddFinalizer(r) })...)
+}
+
+func gone(r *longhorn.Replica) { r.DeletionTimestamp = &metav1.Time{Time: testutil.Now} }
+
+const directory = "/var/lib/longhorn/replicas/vol-r"
+
+func TestDirectoryIsMadeOnceAndThenOpened(t *testing.T) {
+	plane := &fakePlane{observed: Observed{Phase: PhaseAbsent, Process: "p"}}
+	h, c := start(t, plane, placed(wanted))
+
+	sync(t, c, nil)
+	plane.expect(t, "create "+directory)
+	h.ExpectWrites("update replicas/r/status", "update replicas/r/status")
+
+	// The cache is late: it does not show yet that the directory was made.
+	sync(t, c, queue.ErrStale)
+	plane.expect(t)
+
+	h.CatchUp()
+	sync(t, c, nil)
+	plane.expect(t, "start "+directory+" secret")
+
+	plane.observed.Phase = PhaseRunning
+	h.CatchUp()
+	h.Writes()
+	sync(t, c, nil)
+	h.ExpectWrites("update replicas/r/status")
+	h.CatchUp()
+	sync(t, c, nil)
+	h.ExpectWrites() // at rest nothing is written
+	plane.expect(t)
+}
+
+func TestNoDirectoryIsMadeWhereTheServerKnowsOfOne(t *testing.T) {
+	plane := &fakePlane{observed: Observed{Phase: PhaseAbsent, Process: "p"}}
+	h, c := start(t, plane, placed(wanted, func(r *longhorn.Replica) { r.Status.CurrentState = longhorn.InstanceStateStarting; r.Status.OwnerID = "n" }))
+	live, err := c.Store.Replicas.Live(t.Context(), "r")
+	if err != nil {
+		t.Fatal(err)
+	}
+	live.Status.DirectoryCreated = true
+	if _, err := h.Longhorn.LonghornV1beta2().Replicas(types.Namespace).UpdateStatus(t.Context(), live, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.sync(t.Context(), "r"); err == nil {
+		t.Error("an old cache was believed")
+	}
+	plane.expect(t)
+}
+
+func TestForeignDirectoryIsReportedAndLeft(t *testing.T) {
+	plane := &fakePlane{observed: Observed{Phase: PhaseAbsent}, err: &Refusal{Reason: "NotAReplica", Message: "no replica of ours"}}
+	h, c := start(t, plane, placed(wanted))
+	sync(t, c, nil)
+	plane.expect(t, "create "+directory)
+	h.CatchUp()
+	r, err := c.Store.Replicas.GetRO("r")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if condition := types.FindCondition(r.Status.Conditions, types.ConditionInstanceCreation); condition.Reason != "NotAReplica" || r.Status.DirectoryCreated {
+		t.Errorf("status %+v", r.Status)
+	}
+	sync(t, c, nil) // not tried again at once
+	plane.expect(t)
+}
+
+func TestDataIsRemovedOnlyWhenTheServerSaysSo(t *testing.T) {
+	absent := Observed{Phase: PhaseAbsent}
+	t.Run("deleted and closed → data removed, then the finalizer", func(t *testing.T) {
+		plane := &fakePlane{observed: absent}
+		h, c := start(t, plane, placed(created, gone))
+		sync(t, c, nil)
+		plane.expect(t, "remove "+directory+" uid-r")
+		h.ExpectWrites("update replicas/r/status", "update replicas/r")
+	})
+	t.Run("the data plane fails → the finalizer stays", func(t *testing.T) {
+		plane := &fakePlane{observed: absent, err: errors.New("disk is busy")}
+		h, c := start(t, plane, placed(created, gone))
+		if _, err := c.sync(t.Context(), "r"); err == nil {
+			t.Error("the failure was swallowed")
+		}
+		h.ExpectWrites("update replicas/r/status")
+	})
+	t.Run("the cache shows a deletion of an earlier replica of the name → nothing is removed", func(t *testing.T) {
+		plane := &fakePlane{observed: absent}
+		h, c := start(t, plane, placed(created, gone, func(r *longhorn.Replica) { r.Status.CurrentState = longhorn.InstanceStateStopped; r.Status.OwnerID = "n" }))
+		replicas := h.Longhorn.LonghornV1beta2().Replicas(types.Namespace)
+		old, err := replicas.Get(t.Context(), "r", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		old.Finalizers = nil
+		if _, err := replicas.Update(t.Context(), old, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		h.Seed(placed(created, func(r *longhorn.Replica) { r.UID = "another" }))
+		sync(t, c, queue.ErrStale)
+		plane.expect(t)
+	})
+	t.Run("its disk is away → nothing is removed, the finalizer stays", func(t *testing.T) {
+		plane := &fakePlane{observed: absent}
+		h, c := start(t, plane, placed(created, gone, func(r *longhorn.Replica) { r.Spec.DiskID = "another disk" }))
+		sync(t, c, nil)
+		plane.expect(t)
+		h.ExpectWrites("update replicas/r/status")
+	})
+}
+
+func sync(t *testing.T, c *Controller, want error) {
+	t.Helper()
+	if _, err := c.sync(t.Context(), "r"); !errors.Is(err, want) {
+		t.Fatalf("sync: %v, want %v", err, want)
+	}
+}

@@ -1,0 +1,115 @@
+package volume
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/longhorn-lep/longhorn-manager/controller/queue"
+	"github.com/longhorn-lep/longhorn-manager/datastore"
+	"github.com/longhorn-lep/longhorn-manager/internal/testutil"
+	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+func begin(t *testing.T, objs ...runtime.Object) (*testutil.Harness, *Controller) {
+	t.Helper()
+	for i, node := range []string{"a", "b", "c"} {
+		objs = append(objs, build.ReadyNode(node, "disk-"+node), build.RunningInstanceManager(node, "10.0.0."+string(rune('1'+i)), "p"))
+	}
+	h := testutil.New(t, objs...)
+	c, err := New(Deps{Store: h.Datastore(datastore.Options{}), Recorder: h.Recorder, Clock: h.Clock, Log: h.Log, Owner: "leader"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h, c
+}
+
+func syncOf(t *testing.T, h *testutil.Harness, c *Controller, want error) {
+	t.Helper()
+	if _, err := c.sync(t.Context(), "vol"); !errors.Is(err, want) {
+		t.Fatalf("sync: %v, want %v", err, want)
+	}
+}
+
+func TestVolumeFromClaimToReplicas(t *testing.T) {
+	h, c := begin(t, build.Volume("vol"))
+	syncOf(t, h, c, nil)
+	h.ExpectWrites("update volumes/vol") // finalizer
+	h.CatchUp()
+	syncOf(t, h, c, nil)
+	h.ExpectWrites("create volumeattachments/vol", "create secrets/vol-data-plane", "create engines/vol-e-0", "update volumes/vol/status")
+	h.CatchUp()
+	syncOf(t, h, c, nil)
+	writes := h.Writes()
+	if len(writes) != 4 || !strings.HasPrefix(writes[0], "create replicas/vol-r-") || writes[3] != "update volumes/vol/status" {
+		t.Fatalf("writes %q", writes)
+	}
+
+	// The cache is late: the second set of replicas must not be made.
+	syncOf(t, h, c, queue.ErrStale)
+	h.ExpectWrites()
+
+	h.CatchUp()
+	syncOf(t, h, c, nil)
+	h.CatchUp()
+	h.Writes()
+	syncOf(t, h, c, nil)
+	h.ExpectWrites() // at rest nothing is written
+}
+
+func TestNoRoomIsSaidOnceAndNothingIsMade(t *testing.T) {
+	engine := build.Engine("vol", owned)
+	h, c := begin(t, build.Volume("vol", finalized, func(v *longhorn.Volume) { v.Spec.Size = 1000 * build.GiB }),
+		engine, build.VolumeAttachment("vol", func(va *longhorn.VolumeAttachment) { va.OwnerReferences = owner() }))
+	syncOf(t, h, c, nil)
+	h.ExpectWrites("update volumes/vol/status")
+	if events := h.Recorder.Take(); len(events) != 1 || !strings.Contains(events[0], "insufficient storage") {
+		t.Errorf("events %q", events)
+	}
+	h.CatchUp()
+	syncOf(t, h, c, nil)
+	h.ExpectWrites()
+	h.ExpectEvents()
+}
+
+func owner() []metav1.OwnerReference {
+	return []metav1.OwnerReference{{APIVersion: "longhorn.io/v1beta2", Kind: "Volume", Name: "vol", UID: "uid-vol"}}
+}
+func owned(e *longhorn.Engine)           { e.OwnerReferences = owner() }
+func ownedReplica(r *longhorn.Replica)   { r.OwnerReferences = owner(); types.AddFinalizer(r) }
+func finalized(v *longhorn.Volume)       { types.AddFinalizer(v) }
+func deletedVolume(v *longhorn.Volume)   { v.DeletionTimestamp = &metav1.Time{Time: testutil.Now} }
+func deletedReplica(r *longhorn.Replica) { r.DeletionTimestamp = &metav1.Time{Time: testutil.Now} }
+
+func TestDeletionKeepsReplicasWhileAnEngineIsThere(t *testing.T) {
+	// The cache has lost sight of the engine, the API server has not.
+	h, c := begin(t, build.Volume("vol", finalized, deletedVolume), build.PlacedReplica("r", "vol", "a", "disk-a", ownedReplica))
+	h.Seed(build.Engine("vol", owned, func(e *longhorn.Engine) { e.Spec.NodeID = "a"; e.Status.CurrentState = longhorn.InstanceStateRunning }))
+	syncOf(t, h, c, nil)
+	h.ExpectWrites("update volumes/vol/status")
+}
+
+func TestDeletionOfReplicasThenOfTheVolume(t *testing.T) {
+	h, c := begin(t, build.Volume("vol", finalized, deletedVolume), build.PlacedReplica("r", "vol", "a", "disk-a", ownedReplica))
+	syncOf(t, h, c, nil)
+	h.ExpectWrites("update volumes/vol/status", "delete replicas/r")
+	h.CatchUp()
+	syncOf(t, h, c, nil)
+	h.ExpectWrites("update volumes/vol")
+}
+
+func TestReplicasOfAnEarlierVolumeAreNotTouched(t *testing.T) {
+	h, c := begin(t, build.Volume("vol", finalized, deletedVolume),
+		build.PlacedReplica("mine", "vol", "a", "disk-a", ownedReplica, deletedReplica),
+		build.PlacedReplica("old", "vol", "b", "disk-b", func(r *longhorn.Replica) {
+			r.OwnerReferences = owner()
+			r.OwnerReferences[0].UID = "an earlier one"
+		}))
+	syncOf(t, h, c, nil)
+	h.ExpectWrites("update volumes/vol/status", "update volumes/vol")
+}

@@ -1,0 +1,127 @@
+package datastore
+
+import (
+	"context"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+)
+
+var allKinds = []Kind{Volumes, VolumeAttachments, Engines, Replicas, Nodes, Settings, InstanceManagers, Pods, KubeNodes}
+
+// selection says which objects of a kind a watch shows.
+type selection struct {
+	field  string // compared with Options.Node; empty: the whole cluster, always
+	labels labels.Selector
+}
+
+var all = selection{labels: labels.Everything()}
+
+func byField(path string) selection { return selection{field: path, labels: labels.Everything()} }
+
+func (s selection) andLabels(text string) selection {
+	selector, err := labels.Parse(text)
+	if err != nil {
+		panic("BUG: label selector of pods: " + err.Error())
+	}
+	s.labels = selector
+	return s
+}
+
+// tweak puts the selection into the options of a list or watch.
+func (s selection) tweak(opts *metav1.ListOptions, node string) {
+	if s.field != "" && node != "" {
+		opts.FieldSelector = fields.OneTermEqualSelector(s.field, node).String()
+	}
+	if !s.labels.Empty() {
+		opts.LabelSelector = s.labels.String()
+	}
+}
+
+// matches is the same selection, decided here.
+func (s selection) matches(obj Object, node string) bool {
+	return (s.field == "" || node == "" || nodeOf(obj) == node) && s.labels.Matches(labels.Set(obj.GetLabels()))
+}
+
+type builder struct {
+	options   Options
+	datastore *Datastore
+}
+
+func (b *builder) isWatched(kind Kind) bool {
+	if len(b.options.Kinds) == 0 {
+		return slices.Contains(allKinds, kind)
+	}
+	return slices.Contains(b.options.Kinds, kind)
+}
+
+// newStore makes the Store of a kind. clientset is what c came from: a fake one
+// says through it that it cannot stream its lists.
+func newStore[T Object, L runtime.Object](b *builder, kind Kind, namespace string, c typedClient[T, L], clientset any, sel selection, example T, indexers cache.Indexers) *Store[T] {
+	node := b.options.Node
+	resource := resourceOf(kind)
+	s := &Store[T]{
+		resource:  resource,
+		namespace: namespace,
+		verbs:     adapter[T, L]{typedClient: c, resource: resource},
+		selects:   func(obj T) bool { return sel.matches(obj, node) },
+	}
+	if !b.isWatched(kind) {
+		return s
+	}
+	s.informer = newInformer(s.verbs, clientset, example, indexers, func(opts *metav1.ListOptions) { sel.tweak(opts, node) })
+	if _, err := s.informer.AddEventHandler(s.forgetSeen()); err != nil {
+		panic("BUG: handle events of an informer that was never started: " + err.Error())
+	}
+	b.datastore.informers[kind] = s.informer
+	return s
+}
+
+// newInformer makes an informer that never resyncs: controllers keep their own timers.
+func newInformer[T Object](v verbs[T], clientset any, example T, indexers cache.Indexers, tweak func(*metav1.ListOptions)) cache.SharedIndexInformer {
+	lw := &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
+			tweak(&opts)
+			return v.ListAny(ctx, opts)
+		},
+		WatchFuncWithContext: func(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+			tweak(&opts)
+			return v.Watch(ctx, opts)
+		},
+	}
+	informer := cache.NewSharedIndexInformerWithOptions(
+		cache.ToListWatcherWithWatchListSemantics(lw, clientset), example,
+		cache.SharedIndexInformerOptions{Indexers: indexers})
+	if err := informer.SetTransform(slim); err != nil {
+		panic("BUG: transform of an informer that was never started: " + err.Error())
+	}
+	return informer
+}
+
+// slim takes out of an object what no reader of a cache needs.
+func slim(obj any) (any, error) {
+	if node, ok := obj.(*corev1.Node); ok {
+		node.Status.Images = nil
+	}
+	return withoutManagedFields(obj)
+}
+
+// resourceOf is the kind's name in errors.
+func resourceOf(kind Kind) schema.GroupResource {
+	switch kind {
+	case KubeNodes:
+		return corev1.Resource("nodes")
+	case Pods, "secrets":
+		return corev1.Resource(string(kind))
+	}
+	return longhorn.Resource(string(kind))
+}

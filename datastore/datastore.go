@@ -1,0 +1,132 @@
+package datastore
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/k8s/client/clientset/versioned"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// Kind names a kind that a Datastore can watch.
+type Kind string
+
+// The kinds. Those marked + are watched for one node alone when Options.Node is set.
+const (
+	Volumes           Kind = "volumes"
+	VolumeAttachments Kind = "volumeattachments"
+	Engines           Kind = "engines"  // + spec.nodeID
+	Replicas          Kind = "replicas" // + spec.nodeID
+	Nodes             Kind = "nodes"    // + metadata.name
+	Settings          Kind = "settings"
+	InstanceManagers  Kind = "instancemanagers" // + spec.nodeID
+	Pods              Kind = "pods"             // + spec.nodeName
+	KubeNodes         Kind = "kubenodes"        // + metadata.name
+)
+
+// Options say what a Datastore sees.
+type Options struct {
+	Kube     kubernetes.Interface
+	Longhorn versioned.Interface
+	// Namespace holds all objects but the Kubernetes nodes.
+	Namespace string
+	// Node restricts the watches to what is that node's; empty: the whole cluster.
+	Node string
+	// Kinds are watched; empty: all. The others can be written and read live.
+	Kinds []Kind
+	// PodLabels selects pods by their labels ("app=longhorn-manager"); empty: all of the namespace.
+	PodLabels string
+}
+
+// Datastore holds one Store per kind.
+type Datastore struct {
+	Namespace string
+
+	Volumes           *Store[*longhorn.Volume]
+	VolumeAttachments *Store[*longhorn.VolumeAttachment]
+	Engines           *Store[*longhorn.Engine]
+	Replicas          *Store[*longhorn.Replica]
+	Nodes             *Store[*longhorn.Node]
+	Settings          *Store[*longhorn.Setting]
+	InstanceManagers  *Store[*longhorn.InstanceManager]
+	Pods              *Store[*corev1.Pod]
+	// KubeNodes are the cluster's own nodes; they must not be updated from the cache,
+	// which lacks their lists of images.
+	KubeNodes *Store[*corev1.Node]
+	// Secrets are never watched: read them with Live.
+	Secrets *Store[*corev1.Secret]
+
+	informers map[Kind]cache.SharedIndexInformer
+	running   sync.WaitGroup
+}
+
+// New makes the stores. It reads nothing and starts nothing; it panics on an
+// invalid PodLabels, which is a constant of the program.
+func New(o Options) *Datastore {
+	d := &Datastore{Namespace: o.Namespace, informers: map[Kind]cache.SharedIndexInformer{}}
+	api, core, ns := o.Longhorn.LonghornV1beta2(), o.Kube.CoreV1(), o.Namespace
+	b := &builder{options: o, datastore: d}
+
+	d.Volumes = newStore(b, Volumes, ns, api.Volumes(ns), o.Longhorn, all, &longhorn.Volume{}, volumeIndexers())
+	d.VolumeAttachments = newStore(b, VolumeAttachments, ns, api.VolumeAttachments(ns), o.Longhorn, all, &longhorn.VolumeAttachment{}, volumeIndexers())
+	d.Engines = newStore(b, Engines, ns, api.Engines(ns), o.Longhorn, byField("spec.nodeID"), &longhorn.Engine{}, engineIndexers())
+	d.Replicas = newStore(b, Replicas, ns, api.Replicas(ns), o.Longhorn, byField("spec.nodeID"), &longhorn.Replica{}, replicaIndexers())
+	d.Nodes = newStore(b, Nodes, ns, api.Nodes(ns), o.Longhorn, byField("metadata.name"), &longhorn.Node{}, nil)
+	d.Settings = newStore(b, Settings, ns, api.Settings(ns), o.Longhorn, all, &longhorn.Setting{}, nil)
+	d.InstanceManagers = newStore(b, InstanceManagers, ns, api.InstanceManagers(ns), o.Longhorn, byField("spec.nodeID"), &longhorn.InstanceManager{}, nodeIndexers())
+	d.Pods = newStore(b, Pods, ns, core.Pods(ns), o.Kube, byField("spec.nodeName").andLabels(o.PodLabels), &corev1.Pod{}, nodeIndexers())
+	d.KubeNodes = newStore(b, KubeNodes, "", core.Nodes(), o.Kube, byField("metadata.name"), &corev1.Node{}, nil)
+	d.Secrets = newStore(b, "secrets", ns, core.Secrets(ns), o.Kube, all, &corev1.Secret{}, nil)
+	return d
+}
+
+// Start begins to fill the caches and returns; they are kept up to date until ctx
+// ends. It must be called once.
+func (d *Datastore) Start(ctx context.Context) {
+	for _, informer := range d.informers {
+		d.running.Go(func() { informer.RunWithContext(ctx) })
+	}
+}
+
+// Wait returns when everything that Start began has ended, after its context did.
+func (d *Datastore) Wait() { d.running.Wait() }
+
+// WaitForSync returns nil when every cache was filled once, or an error that names
+// those that were not when ctx ended.
+func (d *Datastore) WaitForSync(ctx context.Context) error {
+	synced := make([]cache.InformerSynced, 0, len(d.informers))
+	for _, informer := range d.informers {
+		synced = append(synced, informer.HasSynced)
+	}
+	if cache.WaitForCacheSync(ctx.Done(), synced...) {
+		return nil
+	}
+	var missing []string
+	for _, kind := range allKinds {
+		if informer, ok := d.informers[kind]; ok && !informer.HasSynced() {
+			missing = append(missing, string(kind))
+		}
+	}
+	return fmt.Errorf("fill the caches of %s: %w", strings.Join(missing, ", "), context.Cause(ctx))
+}
+
+// Setting returns a setting's value, "" when there is no such object; package
+// types reads that, and any invalid value, as the default.
+func (d *Datastore) Setting(name types.SettingName) string {
+	setting, err := d.Settings.GetRO(string(name))
+	if apierrors.IsNotFound(err) {
+		return ""
+	}
+	if err != nil { // only of a datastore that does not watch settings
+		panic("BUG: " + err.Error())
+	}
+	return setting.Value
+}

@@ -1,0 +1,68 @@
+package datastore
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/cache"
+
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// The indexes of the caches; an object without the value is in none.
+const (
+	// IndexVolume goes by the label of the volume: Volumes, VolumeAttachments, Engines, Replicas.
+	IndexVolume = "volume"
+	// IndexNode goes by the node that runs the object, spec.nodeID (Engines,
+	// Replicas, InstanceManagers) or spec.nodeName (Pods).
+	IndexNode = "node"
+	// IndexDisk goes by spec.diskID: Replicas.
+	IndexDisk = "disk"
+)
+
+func byVolumeLabel(obj any) ([]string, error) {
+	return present(obj.(Object).GetLabels()[types.LabelVolume]), nil
+}
+
+func byNode(obj any) ([]string, error) { return present(nodeOf(obj)), nil }
+
+func byDisk(obj any) ([]string, error) {
+	return present(obj.(*longhorn.Replica).Spec.DiskID), nil
+}
+
+// nodeOf is the node that an object of an indexed or selected kind belongs to.
+func nodeOf(obj any) string {
+	switch o := obj.(type) {
+	case *longhorn.Engine:
+		return o.Spec.NodeID
+	case *longhorn.Replica:
+		return o.Spec.NodeID
+	case *longhorn.InstanceManager:
+		return o.Spec.NodeID
+	case *longhorn.Node:
+		return o.Name
+	case *corev1.Node:
+		return o.Name
+	case *corev1.Pod:
+		return o.Spec.NodeName
+	}
+	return ""
+}
+
+func present(value string) []string {
+	if value == "" {
+		return nil
+	}
+	return []string{value}
+}
+
+func volumeIndexers() cache.Indexers { return cache.Indexers{IndexVolume: byVolumeLabel} }
+
+func nodeIndexers() cache.Indexers { return cache.Indexers{IndexNode: byNode} }
+
+func engineIndexers() cache.Indexers {
+	return cache.Indexers{IndexVolume: byVolumeLabel, IndexNode: byNode}
+}
+
+func replicaIndexers() cache.Indexers {
+	return cache.Indexers{IndexVolume: byVolumeLabel, IndexNode: byNode, IndexDisk: byDisk}
+}

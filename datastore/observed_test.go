@@ -1,0 +1,180 @@
+package datastore_test
+
+import (
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/longhorn-lep/longhorn-manager/datastore"
+	"github.com/longhorn-lep/longhorn-manager/internal/testutil"
+	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+)
+
+func listReaction(f func(clienttesting.Action) (bool, error)) clienttesting.ReactionFunc {
+	return func(action clienttesting.Action) (bool, runtime.Object, error) {
+		handled, err := f(action)
+		return handled, nil, err
+	}
+}
+
+// Each case writes through the store of node-1 and then looks at the cache, first
+// late, then caught up.
+func TestTheStoreKnowsWhenTheCacheIsBehindItsWrites(t *testing.T) {
+	type store = *datastore.Store[*longhorn.Replica]
+	update := func(t *testing.T, s store, change func(*longhorn.Replica)) {
+		r, err := s.Get("r")
+		if err != nil {
+			t.Fatal(err)
+		}
+		change(r)
+		if _, err := s.Update(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cases := []struct {
+		name           string
+		seed           []runtime.Object
+		write          func(t *testing.T, s store)
+		staleObject    bool // IsStale of "r" in the late cache, where it is there
+		staleInLate    bool // IsStaleIn its volume, late
+		otherDeletesIt bool // before the cache catches up
+	}{
+		{
+			name:  "nothing written → not stale",
+			seed:  []runtime.Object{build.Replica("r", "vol", onNode("node-1"))},
+			write: func(*testing.T, store) {},
+		},
+		{
+			name: "updated → stale until the cache shows it",
+			seed: []runtime.Object{build.Replica("r", "vol", onNode("node-1"))},
+			write: func(t *testing.T, s store) {
+				update(t, s, func(r *longhorn.Replica) { r.Spec.FailedAt = "now" })
+			},
+			staleObject: true, staleInLate: true,
+		},
+		{
+			name: "updated without a change → not stale",
+			seed: []runtime.Object{build.Replica("r", "vol", onNode("node-1"))},
+			write: func(t *testing.T, s store) {
+				update(t, s, func(*longhorn.Replica) {})
+			},
+		},
+		{
+			name: "created → the volume is stale until the cache shows it",
+			write: func(t *testing.T, s store) {
+				if _, err := s.Create(t.Context(), build.Replica("new", "vol", onNode("node-1"))); err != nil {
+					t.Fatal(err)
+				}
+			},
+			staleInLate: true,
+		},
+		{
+			name: "created outside the selection → never waited for",
+			write: func(t *testing.T, s store) {
+				if _, err := s.Create(t.Context(), build.Replica("new", "vol", onNode("node-2"))); err != nil {
+					t.Fatal(err)
+				}
+			},
+		},
+		{
+			name: "moved out of the selection → stale until it leaves the cache",
+			seed: []runtime.Object{build.Replica("r", "vol", onNode("node-1"))},
+			write: func(t *testing.T, s store) {
+				update(t, s, func(r *longhorn.Replica) { r.Spec.NodeID = "node-2" })
+			},
+			staleObject: true, staleInLate: true,
+		},
+		{
+			name: "created and deleted by another before the cache saw it → not waited for",
+			write: func(t *testing.T, s store) {
+				if _, err := s.Create(t.Context(), build.Replica("new", "vol", onNode("node-1"))); err != nil {
+					t.Fatal(err)
+				}
+			},
+			staleInLate: true, otherDeletesIt: true,
+		},
+		{
+			name: "deleted → stale until it leaves the cache",
+			seed: []runtime.Object{build.Replica("r", "vol", onNode("node-1"))},
+			write: func(t *testing.T, s store) {
+				if err := s.Delete(t.Context(), "r", datastore.Preconditions{}); err != nil {
+					t.Fatal(err)
+				}
+			},
+			staleObject: true, staleInLate: true,
+		},
+		{
+			name: "deleted with a finalizer → stale until the cache shows the deletion timestamp",
+			seed: []runtime.Object{build.Replica("r", "vol", onNode("node-1"), func(r *longhorn.Replica) {
+				r.Finalizers = []string{"longhorn.io"}
+			})},
+			write: func(t *testing.T, s store) {
+				if err := s.Delete(t.Context(), "r", datastore.Preconditions{}); err != nil {
+					t.Fatal(err)
+				}
+			},
+			staleObject: true, staleInLate: true,
+		},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			h := testutil.New(t, c.seed...)
+			s := h.Datastore(datastore.Options{Node: "node-1"}).Replicas
+			c.write(t, s)
+
+			if r, err := s.GetRO("r"); err == nil && s.IsStale(r) != c.staleObject {
+				t.Errorf("late cache: IsStale = %v", !c.staleObject)
+			}
+			if got := s.IsStaleIn(datastore.IndexVolume, "vol"); got != c.staleInLate {
+				t.Errorf("late cache: IsStaleIn its volume = %v", got)
+			}
+			if s.IsStaleIn(datastore.IndexVolume, "other") {
+				t.Error("late cache: another volume is stale")
+			}
+			if c.otherDeletesIt {
+				other := h.Datastore(datastore.Options{}).Replicas
+				if err := other.Delete(t.Context(), "new", datastore.Preconditions{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			h.CatchUp()
+			if r, err := s.GetRO("r"); err == nil && s.IsStale(r) {
+				t.Error("caught up: still IsStale")
+			}
+			if s.IsStaleIn(datastore.IndexVolume, "vol") {
+				t.Error("caught up: still IsStaleIn its volume")
+			}
+		})
+	}
+}
+
+func TestAnObjectReadBeforeAWriteStaysStale(t *testing.T) {
+	h := testutil.New(t, build.Replica("r", "vol"))
+	s := h.Datastore(datastore.Options{}).Replicas
+	before, _ := s.Get("r")
+	changed := before.DeepCopy()
+	changed.Spec.FailedAt = "now"
+	if _, err := s.Update(t.Context(), changed); err != nil {
+		t.Fatal(err)
+	}
+	h.CatchUp()
+	now, _ := s.Get("r")
+	if !s.IsStale(before) || s.IsStale(now) {
+		t.Errorf("IsStale(before) = %v, IsStale(now) = %v", s.IsStale(before), s.IsStale(now))
+	}
+}
+
+func TestANewObjectOfADeletedOnesNameIsNotStale(t *testing.T) {
+	h := testutil.New(t, build.Replica("r", "vol"))
+	s := h.Datastore(datastore.Options{}).Replicas
+	if err := s.Delete(t.Context(), "r", datastore.Preconditions{}); err != nil {
+		t.Fatal(err)
+	}
+	h.Seed(build.Replica("r", "vol", func(r *longhorn.Replica) { r.UID = "another" }))
+	h.CatchUp()
+	if r, err := s.Get("r"); err != nil || s.IsStale(r) || s.IsStaleIn(datastore.IndexVolume, "vol") {
+		t.Errorf("%v, %v is stale", r, err)
+	}
+}

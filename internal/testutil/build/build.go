@@ -1,0 +1,178 @@
+// Package build makes API objects for tests: each as small as it may be and
+// valid, changed by the functions given.
+//
+//	build.Replica("vol-r-1", "vol", func(r *longhorn.Replica) { r.Spec.NodeID = "node-1" })
+//
+// Every object has the UID "uid-<name>", so that references can be written down.
+package build
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kubetypes "k8s.io/apimachinery/pkg/types"
+
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// GiB is a convenient size.
+const GiB = 1 << 30
+
+func apply[T any](obj *T, changes []func(*T)) *T {
+	for _, change := range changes {
+		change(obj)
+	}
+	return obj
+}
+
+func metadata(name string, labels map[string]string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{
+		Name: name, Namespace: types.Namespace, UID: kubetypes.UID("uid-" + name), Labels: labels,
+	}
+}
+
+// Volume is of 1 GiB with three replicas.
+func Volume(name string, changes ...func(*longhorn.Volume)) *longhorn.Volume {
+	return apply(&longhorn.Volume{
+		ObjectMeta: metadata(name, map[string]string{types.LabelVolume: name}),
+		Spec:       longhorn.VolumeSpec{Size: GiB, NumberOfReplicas: 3, Frontend: longhorn.FrontendBlockDevice},
+	}, changes)
+}
+
+// VolumeAttachment has no tickets.
+func VolumeAttachment(volume string, changes ...func(*longhorn.VolumeAttachment)) *longhorn.VolumeAttachment {
+	return apply(&longhorn.VolumeAttachment{
+		ObjectMeta: metadata(volume, map[string]string{types.LabelVolume: volume}),
+		Spec:       longhorn.VolumeAttachmentSpec{Volume: volume},
+	}, changes)
+}
+
+// Engine is a volume's, stopped, on no node.
+func Engine(volume string, changes ...func(*longhorn.Engine)) *longhorn.Engine {
+	return apply(&longhorn.Engine{
+		ObjectMeta: metadata(types.EngineName(volume), map[string]string{types.LabelVolume: volume}),
+		Spec: longhorn.EngineSpec{
+			InstanceSpec: longhorn.InstanceSpec{VolumeName: volume, VolumeSize: GiB, DesireState: longhorn.DesireStateStopped},
+			Frontend:     longhorn.FrontendBlockDevice,
+			Active:       true,
+		},
+	}, changes)
+}
+
+// Replica is a volume's, stopped, without a place.
+func Replica(name, volume string, changes ...func(*longhorn.Replica)) *longhorn.Replica {
+	return apply(&longhorn.Replica{
+		ObjectMeta: metadata(name, map[string]string{types.LabelVolume: volume}),
+		Spec: longhorn.ReplicaSpec{
+			InstanceSpec: longhorn.InstanceSpec{VolumeName: volume, VolumeSize: GiB, DesireState: longhorn.DesireStateStopped},
+			EngineName:   types.EngineName(volume),
+			Active:       true,
+		},
+	}, changes)
+}
+
+// PlacedReplica is a Replica on a disk of a node.
+func PlacedReplica(name, volume, node, diskUUID string, changes ...func(*longhorn.Replica)) *longhorn.Replica {
+	r := Replica(name, volume)
+	r.Labels[types.LabelNode], r.Labels[types.LabelDiskUUID] = node, diskUUID
+	r.Spec.NodeID, r.Spec.DiskID = node, diskUUID
+	r.Spec.DiskPath, r.Spec.DataDirectoryName = "/var/lib/longhorn", volume+"-"+name
+	return apply(r, changes)
+}
+
+// Node is allowed to be scheduled and has no disks and no status.
+func Node(name string, changes ...func(*longhorn.Node)) *longhorn.Node {
+	return apply(&longhorn.Node{
+		ObjectMeta: metadata(name, nil),
+		Spec:       longhorn.NodeSpec{Name: name, AllowScheduling: true},
+	}, changes)
+}
+
+// WithDisk gives a Node a disk in its spec that may be scheduled.
+func WithDisk(disk, path string, changes ...func(*longhorn.DiskSpec)) func(*longhorn.Node) {
+	return func(n *longhorn.Node) {
+		if n.Spec.Disks == nil {
+			n.Spec.Disks = map[string]longhorn.DiskSpec{}
+		}
+		spec := longhorn.DiskSpec{Type: longhorn.DiskTypeFilesystem, Path: path, AllowScheduling: true}
+		n.Spec.Disks[disk] = *apply(&spec, changes)
+	}
+}
+
+// WithDiskStatus gives a Node the status of a disk that is ready and schedulable,
+// of 100 GiB, all free.
+func WithDiskStatus(disk, uuid string, changes ...func(*longhorn.DiskStatus)) func(*longhorn.Node) {
+	return func(n *longhorn.Node) {
+		if n.Status.DiskStatus == nil {
+			n.Status.DiskStatus = map[string]longhorn.DiskStatus{}
+		}
+		status := longhorn.DiskStatus{
+			DiskName: disk, DiskPath: n.Spec.Disks[disk].Path, DiskUUID: uuid, Type: longhorn.DiskTypeFilesystem,
+			StorageMaximum: 100 * GiB, StorageAvailable: 100 * GiB,
+			Conditions: []longhorn.Condition{
+				{Type: types.ConditionReady, Status: longhorn.ConditionTrue},
+				{Type: types.ConditionSchedulable, Status: longhorn.ConditionTrue},
+			},
+		}
+		n.Status.DiskStatus[disk] = *apply(&status, changes)
+	}
+}
+
+// ReadyNode is a Node, ready and schedulable, with the disk "disk-1" at
+// /var/lib/longhorn whose UUID is given.
+func ReadyNode(name, diskUUID string, changes ...func(*longhorn.Node)) *longhorn.Node {
+	n := Node(name, WithDisk("disk-1", "/var/lib/longhorn"), WithDiskStatus("disk-1", diskUUID))
+	n.Status.Conditions = []longhorn.Condition{
+		{Type: types.ConditionReady, Status: longhorn.ConditionTrue},
+		{Type: types.ConditionSchedulable, Status: longhorn.ConditionTrue},
+	}
+	return apply(n, changes)
+}
+
+// Setting has the value given.
+func Setting(name types.SettingName, value string, changes ...func(*longhorn.Setting)) *longhorn.Setting {
+	return apply(&longhorn.Setting{ObjectMeta: metadata(string(name), nil), Value: value}, changes)
+}
+
+// InstanceManager is a node's, without status.
+func InstanceManager(node string, changes ...func(*longhorn.InstanceManager)) *longhorn.InstanceManager {
+	return apply(&longhorn.InstanceManager{
+		ObjectMeta: metadata(types.InstanceManagerName(node), nil),
+		Spec: longhorn.InstanceManagerSpec{
+			NodeID: node, Image: "example/longhorn:1", Type: longhorn.InstanceManagerTypeAllInOne,
+		},
+	}, changes)
+}
+
+// RunningInstanceManager is a node's at that address, of that process.
+func RunningInstanceManager(node, ip, uuid string, changes ...func(*longhorn.InstanceManager)) *longhorn.InstanceManager {
+	im := InstanceManager(node)
+	im.Status = longhorn.InstanceManagerStatus{
+		OwnerID: node, CurrentState: longhorn.InstanceManagerStateRunning, IP: ip, Port: types.ReplicaPort, UUID: uuid,
+	}
+	return apply(im, changes)
+}
+
+// KubeNode is ready, without pressure.
+func KubeNode(name string, changes ...func(*corev1.Node)) *corev1.Node {
+	return apply(&corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: kubetypes.UID("uid-" + name)},
+		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{
+			{Type: corev1.NodeReady, Status: corev1.ConditionTrue},
+		}},
+	}, changes)
+}
+
+// Pod runs on the node and is ready.
+func Pod(name, node string, changes ...func(*corev1.Pod)) *corev1.Pod {
+	return apply(&corev1.Pod{
+		ObjectMeta: metadata(name, map[string]string{}),
+		Spec:       corev1.PodSpec{NodeName: node},
+		Status: corev1.PodStatus{
+			Phase: corev1.PodRunning,
+			Conditions: []corev1.PodCondition{
+				{Type: corev1.PodReady, Status: corev1.ConditionTrue},
+			},
+		},
+	}, changes)
+}

@@ -1,0 +1,168 @@
+package testutil
+
+import (
+	"io"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	kubefake "k8s.io/client-go/kubernetes/fake"
+	kubescheme "k8s.io/client-go/kubernetes/scheme"
+	clienttesting "k8s.io/client-go/testing"
+	testclock "k8s.io/utils/clock/testing"
+
+	"github.com/longhorn-lep/longhorn-manager/datastore"
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	longhornfake "github.com/longhorn-lep/longhorn-manager/k8s/client/clientset/versioned/fake"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// Now is what every Harness's clock shows at first.
+var Now = time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// Harness is one test's cluster.
+type Harness struct {
+	T        testing.TB
+	Clock    *testclock.FakeClock
+	Kube     *kubefake.Clientset
+	Longhorn *longhornfake.Clientset
+	Recorder *Recorder
+	// Log goes nowhere.
+	Log *logrus.Entry
+
+	server     *server
+	datastores []*datastore.Datastore
+}
+
+// New makes a cluster whose API server holds objs; those without a namespace that
+// belong into one are put into types.Namespace by their builders.
+func New(t testing.TB, objs ...runtime.Object) *Harness {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	utilruntime.Must(kubescheme.AddToScheme(scheme))
+	utilruntime.Must(longhorn.AddToScheme(scheme))
+	clock := testclock.NewFakeClock(Now)
+	s := &server{
+		tracker:  clienttesting.NewObjectTracker(scheme, serializer.NewCodecFactory(scheme).UniversalDecoder()),
+		clock:    clock,
+		version:  100,
+		failures: map[string][]error{},
+	}
+	log := logrus.New()
+	log.SetOutput(io.Discard)
+	h := &Harness{
+		T: t, Clock: clock, Recorder: &Recorder{}, Log: logrus.NewEntry(log), server: s,
+		Kube: &kubefake.Clientset{}, Longhorn: &longhornfake.Clientset{},
+	}
+	h.Kube.AddReactor("*", "*", s.react)
+	h.Kube.AddWatchReactor("*", s.watch)
+	h.Longhorn.AddReactor("*", "*", s.react)
+	h.Longhorn.AddWatchReactor("*", s.watch)
+	h.Seed(objs...)
+	return h
+}
+
+// Seed puts objects into the API server, unrecorded; the caches do not show them yet.
+func (h *Harness) Seed(objs ...runtime.Object) {
+	h.T.Helper()
+	for _, obj := range objs {
+		if err := h.server.seed(obj); err != nil {
+			h.T.Fatalf("seed %T %s: %v", obj, objectName(obj), err)
+		}
+	}
+}
+
+// Datastore makes a datastore of this cluster whose caches show what is there now.
+// The clients and the namespace are filled in. It is not to be started: its caches
+// change in CatchUp only.
+func (h *Harness) Datastore(o datastore.Options) *datastore.Datastore {
+	h.T.Helper()
+	o.Kube, o.Longhorn = h.Kube, h.Longhorn
+	if o.Namespace == "" {
+		o.Namespace = types.Namespace
+	}
+	d := datastore.New(o)
+	h.datastores = append(h.datastores, d)
+	h.catchUp(d)
+	return d
+}
+
+// CatchUp has all caches show what the API server holds.
+func (h *Harness) CatchUp() {
+	h.T.Helper()
+	for _, d := range h.datastores {
+		h.catchUp(d)
+	}
+}
+
+func (h *Harness) catchUp(d *datastore.Datastore) {
+	h.T.Helper()
+	refill(h, d.Volumes)
+	refill(h, d.VolumeAttachments)
+	refill(h, d.Engines)
+	refill(h, d.Replicas)
+	refill(h, d.Nodes)
+	refill(h, d.Settings)
+	refill(h, d.InstanceManagers)
+	refill(h, d.Pods)
+	refill(h, d.KubeNodes)
+}
+
+func refill[T datastore.Object](h *Harness, s *datastore.Store[T]) {
+	h.T.Helper()
+	if !s.IsWatched() {
+		return
+	}
+	objs, err := s.ListLive(h.T.Context(), metav1.ListOptions{})
+	if err != nil {
+		h.T.Fatalf("list for the cache: %v", err)
+	}
+	h.server.mu.Lock()
+	version := strconv.FormatInt(h.server.version, 10)
+	h.server.mu.Unlock()
+	if err := s.Replace(objs, version); err != nil {
+		h.T.Fatalf("fill the cache: %v", err)
+	}
+}
+
+// Fail has the next requests of that verb and resource answered by these errors,
+// one each; then they succeed again. Resources are plural ("nodes"); a status
+// update is an update.
+func (h *Harness) Fail(verb, resource string, errs ...error) {
+	h.server.mu.Lock()
+	defer h.server.mu.Unlock()
+	h.server.failures[verb+" "+resource] = append(h.server.failures[verb+" "+resource], errs...)
+}
+
+// Writes returns the writes since the last call, in order, refused ones included:
+// "create pods/a", "update nodes/b/status", "delete replicas/c".
+func (h *Harness) Writes() []string {
+	h.server.mu.Lock()
+	defer h.server.mu.Unlock()
+	writes := h.server.writes
+	h.server.writes = nil
+	return writes
+}
+
+// ExpectWrites fails the test unless exactly these writes were made, in this
+// order, since the last time they were looked at.
+func (h *Harness) ExpectWrites(want ...string) {
+	h.T.Helper()
+	if got := h.Writes(); !slices.Equal(got, want) {
+		h.T.Errorf("writes:\n got %q\nwant %q", got, want)
+	}
+}
+
+// ExpectEvents is ExpectWrites for Events: "Warning Ready node-1: message".
+func (h *Harness) ExpectEvents(want ...string) {
+	h.T.Helper()
+	if got := h.Recorder.Take(); !slices.Equal(got, want) {
+		h.T.Errorf("events:\n got %q\nwant %q", got, want)
+	}
+}
