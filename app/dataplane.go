@@ -10,7 +10,9 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/longhorn-lep/longhorn-manager/controller/engine"
+	"github.com/longhorn-lep/longhorn-manager/controller/instancemanager"
 	"github.com/longhorn-lep/longhorn-manager/controller/replica"
+	"github.com/longhorn-lep/longhorn-manager/instance/client"
 	"github.com/longhorn-lep/longhorn-manager/instance/proto"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 )
@@ -19,13 +21,31 @@ import (
 // that its watch sent, and the calls. It is what satisfies the interfaces that the
 // engine, replica and instance manager controllers declare.
 type dataPlane struct {
-	rpc proto.InstanceManagerClient
+	rpc *client.Client
 
 	mu    sync.RWMutex
 	state *proto.State // guarded by mu; nil while the instance manager does not answer
 	// changed is called after every change of state, in no particular order.
 	changed []func()
 }
+
+// newDataPlane makes the client of the instance manager behind a socket; it need not run yet.
+func newDataPlane(socket string) (*dataPlane, error) {
+	rpc, err := client.New(socket)
+	if err != nil {
+		return nil, err
+	}
+	return &dataPlane{rpc: rpc}, nil
+}
+
+// watch keeps the state up to date until ctx ends.
+func (d *dataPlane) watch(ctx context.Context) error {
+	d.rpc.WatchStates(ctx, d.update)
+	return nil
+}
+
+// close ends all calls.
+func (d *dataPlane) close() { _ = d.rpc.Close() } // only ever fails when closed already
 
 // update takes the state that the watch sent; nil: the instance manager does not answer.
 func (d *dataPlane) update(s *proto.State) {
@@ -41,6 +61,17 @@ func (d *dataPlane) snapshot() *proto.State {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	return d.state
+}
+
+// Snapshot implements instancemanager.DataPlane.
+func (d *dataPlane) Snapshot() (instancemanager.Snapshot, bool) {
+	s := d.snapshot()
+	return instancemanager.Snapshot{
+		Process:  s.GetInfo().GetUuid(),
+		Port:     int(s.GetInfo().GetPort()),
+		Engines:  len(s.GetEngines()),
+		Replicas: len(s.GetReplicas()),
+	}, s != nil
 }
 
 // ObserveReplica implements replica.DataPlane.
@@ -193,4 +224,3 @@ func refusalFromWire(err error) error {
 	}
 	return fmt.Errorf("instance manager: %w", refusal)
 }
-

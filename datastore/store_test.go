@@ -138,9 +138,6 @@ func TestKindsThatAreNotWatchedAreWrittenAndReadLive(t *testing.T) {
 	if _, err := d.Secrets.Get("s"); err == nil || apierrors.IsNotFound(err) {
 		t.Errorf("Get from a cache that is not there = %v; want an error other than not found", err)
 	}
-	if _, err := d.Secrets.UpdateStatus(ctx, secret); !apierrors.IsMethodNotSupported(err) {
-		t.Errorf("UpdateStatus of a kind without status = %v", err)
-	}
 	if _, err := d.Replicas.AddHandler(cache.ResourceEventHandlerFuncs{}); err == nil {
 		t.Error("handling events of a kind that is not watched is no error")
 	}

@@ -1,5 +1,12 @@
 package membership
 
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"math/bits"
+)
+
 // The private NBD command by which an engine speaks to a replica of other things
 // than bytes. Payloads are JSON; unknown keys are ignored. A replica answers only
 // the connection that holds its gate.
@@ -28,9 +35,61 @@ type State struct {
 	BootID string `json:"bootID"`
 	// Clean is true when the replica was closed cleanly before this session.
 	Clean bool `json:"clean"`
+	// CacheKept is true when nothing that was written before this session can have been lost, synced or not: the replica
+	// was closed cleanly, or its machine has not been restarted and its disk has not failed since. Among equals such a
+	// replica is the better source.
+	CacheKept bool `json:"cacheKept"`
 }
 
-// Regions is a set of regions of RegionBytes each, by index, sorted.
+// Regions is a set of regions of RegionBytes each, by index, sorted. On the wire it is a bitmap, so that its length is bounded by
+// that of the intent map, however many regions are marked: first is the index of the lowest bit of the first byte.
 type Regions struct {
-	Indexes []int64 `json:"indexes"`
+	Indexes []int64
+}
+
+type wireRegions struct {
+	First int64  `json:"first"`
+	Bits  []byte `json:"bits"`
+}
+
+// maxRegions bounds what is decoded; no volume has as many regions.
+const maxRegions = 8 << 20
+
+// MarshalJSON implements json.Marshaler. Indexes must be sorted and not negative.
+func (r Regions) MarshalJSON() ([]byte, error) {
+	var w wireRegions
+	if n := len(r.Indexes); n > 0 {
+		w.First = r.Indexes[0] &^ 7
+		last := r.Indexes[n-1]
+		if w.First < 0 || last < w.First || last-w.First >= maxRegions {
+			return nil, fmt.Errorf("regions from %d to %d", r.Indexes[0], last)
+		}
+		w.Bits = make([]byte, (last-w.First)/8+1)
+	}
+	for _, i := range r.Indexes {
+		bit := i - w.First
+		if bit < 0 || bit >= int64(len(w.Bits))*8 {
+			return nil, fmt.Errorf("region %d is out of order", i)
+		}
+		w.Bits[bit/8] |= 1 << (bit % 8)
+	}
+	return json.Marshal(w)
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (r *Regions) UnmarshalJSON(b []byte) error {
+	var w wireRegions
+	if err := json.Unmarshal(b, &w); err != nil {
+		return fmt.Errorf("decode regions: %w", err)
+	}
+	if w.First < 0 || w.First > math.MaxInt64-maxRegions || len(w.Bits) > maxRegions/8 {
+		return fmt.Errorf("decode regions: %d bytes from region %d", len(w.Bits), w.First)
+	}
+	r.Indexes = nil
+	for i, b := range w.Bits {
+		for ; b != 0; b &= b - 1 {
+			r.Indexes = append(r.Indexes, w.First+int64(i)*8+int64(bits.TrailingZeros8(b)))
+		}
+	}
+	return nil
 }

@@ -27,28 +27,34 @@ type call struct {
 	finished                            bool          // the reader is through with the call, so it may be used anew
 	idle                                chan struct{} // made by a caller that gives up, closed when nobody holds data
 	err                                 error
-	extents                             []Extent
+	answer                              answer
 	covered                             coverage
+
+	notify func(error) // told the outcome in place of done, if set; without Client.mu held
+	next   *call       // in Client.told
+}
+
+// answer is what a reply brought besides success and the bytes of a read.
+type answer struct {
+	extents []Extent
+	control []byte
 }
 
 var callPool = sync.Pool{New: func() any { return &call{done: make(chan struct{}, 1)} }}
 
 // do performs one request and waits for its reply. data is what to send for a write, what to fill for a read.
-func (c *Client) do(ctx context.Context, r request, data []byte) ([]Extent, error) {
+func (c *Client) do(ctx context.Context, r request, data []byte) (answer, error) {
 	if invalid := validate(r, c.limits); invalid != nil {
-		return nil, invalid
+		return answer{}, invalid
 	}
 	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("%s: %w: %w", r.Type, ErrNotSent, err)
+		return answer{}, fmt.Errorf("%s: %w: %w", r.Type, ErrNotSent, err)
 	}
-	k, err := c.register(r, data)
+	k, err := c.register(r, data, nil)
 	if err != nil {
-		return nil, err
+		return answer{}, err
 	}
-	f := frame{head: k.head[:], owner: k}
-	if r.Type == cmdWrite {
-		f.payload = data
-	}
+	f := k.frame()
 	if ctx.Done() == nil {
 		c.out.send(f) // nothing can call this goroutine back, so it may as well do the writing
 		c.writers.Done()
@@ -78,8 +84,36 @@ func (c *Client) drainDetached() {
 	c.out.drain()
 }
 
+// doAsync performs one request without waiting: notify is told the outcome, once, by any goroutine, without a lock held. The caller
+// does the writing of its own request, if nobody else is writing.
+func (c *Client) doAsync(r request, data []byte, notify func(error)) {
+	if invalid := validate(r, c.limits); invalid != nil {
+		notify(invalid)
+		return
+	}
+	k, err := c.register(r, data, notify)
+	if err != nil {
+		notify(err)
+		return
+	}
+	if c.out.push(k.frame()) && c.out.drainOne() {
+		go c.drainDetached() // what others added; the caller has more to do than to write it
+		return
+	}
+	c.writers.Done()
+}
+
+// frame returns what to send for a call.
+func (k *call) frame() frame {
+	f := frame{head: k.head[:], owner: k}
+	if k.req.hasPayload() {
+		f.payload = k.data
+	}
+	return f
+}
+
 // register makes a call known to the reader, and its caller one of the writers.
-func (c *Client) register(r request, data []byte) (*call, error) {
+func (c *Client) register(r request, data []byte, notify func(error)) (*call, error) {
 	k := callPool.Get().(*call)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -93,7 +127,7 @@ func (c *Client) register(r request, data []byte) (*call, error) {
 	}
 	c.cookie++
 	r.Cookie = c.cookie
-	k.client, k.req, k.data, k.queued = c, r, data, true
+	k.client, k.req, k.data, k.queued, k.notify = c, r, data, true, notify
 	r.encode(k.head[:])
 	c.calls[r.Cookie] = k
 	c.writers.Add(1)
@@ -102,17 +136,17 @@ func (c *Client) register(r request, data []byte) (*call, error) {
 
 // result takes the outcome out of a call whose done was received. The call is used anew only if the reader ended it: if a lost
 // connection did, the reader may still have it in its hands.
-func (k *call) result() ([]Extent, error) {
-	extents, err := k.extents, k.err
+func (k *call) result() (answer, error) {
+	a, err := k.answer, k.err
 	if k.finished {
 		*k = call{done: k.done}
 		callPool.Put(k)
 	}
-	return extents, err
+	return a, err
 }
 
 // giveUp ends a call whose context has ended. See Client for what it promises.
-func (c *Client) giveUp(ctx context.Context, k *call) ([]Extent, error) {
+func (c *Client) giveUp(ctx context.Context, k *call) (answer, error) {
 	op := k.req.Type
 	c.mu.Lock()
 	switch {
@@ -123,7 +157,7 @@ func (c *Client) giveUp(ctx context.Context, k *call) ([]Extent, error) {
 	case k.queued && c.out.withdraw(k):
 		delete(c.calls, k.req.Cookie)
 		c.mu.Unlock()
-		return nil, fmt.Errorf("%s: %w: %w", op, ErrNotSent, ctx.Err())
+		return answer{}, fmt.Errorf("%s: %w: %w", op, ErrNotSent, ctx.Err())
 	}
 	k.abandoned = true
 	var idle chan struct{}
@@ -137,7 +171,7 @@ func (c *Client) giveUp(ctx context.Context, k *call) ([]Extent, error) {
 	if idle != nil {
 		c.awaitIdle(idle, op)
 	}
-	return nil, fmt.Errorf("%s: %w: %w", op, ErrUnknownOutcome, ctx.Err())
+	return answer{}, fmt.Errorf("%s: %w: %w", op, ErrUnknownOutcome, ctx.Err())
 }
 
 // awaitIdle waits until nobody holds a call's memory, by breaking the connection if need be.
@@ -162,8 +196,23 @@ func (k *call) settleLocked() {
 			close(k.idle)
 			k.idle = nil
 		}
+	case k.replied && k.notify != nil:
+		k.next, k.client.told = k.client.told, k
 	case k.replied:
 		k.done <- struct{}{}
+	}
+}
+
+// unlock gives mu back and then tells those whose calls were settled under it.
+func (c *Client) unlock() {
+	k := c.told
+	c.told = nil
+	c.mu.Unlock()
+	for k != nil {
+		next, notify := k.next, k.notify
+		_, err := k.result()
+		notify(err)
+		k = next
 	}
 }
 
@@ -179,7 +228,7 @@ func (k *call) frameDone(f fate) {
 	}
 	k.queued = false
 	k.settleLocked()
-	c.mu.Unlock()
+	c.unlock()
 	if f == fateBroken {
 		c.fail(fmt.Errorf("send %s: connection broken", k.req.Type))
 	}
@@ -205,7 +254,7 @@ func (c *Client) fail(cause error) {
 		}
 		k.settleLocked()
 	}
-	c.mu.Unlock()
+	c.unlock()
 	c.opts.Log.WithField("export", c.info.Name).WithField("reason", cause).Debug("Connection to a server ended")
 	c.out.fail()
 }

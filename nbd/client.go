@@ -89,6 +89,7 @@ type Client struct {
 	cookie uint64           // guarded by mu; of the last request
 	closed bool             // guarded by mu; Close was called
 	err    error            // guarded by mu; set when done is closed
+	told   *call            // guarded by mu; settled calls to notify when mu is given back, see unlock
 }
 
 var _ Backend = (*Client)(nil)
@@ -134,6 +135,7 @@ func NewClient(ctx context.Context, conn net.Conn, exportName string, opts DialO
 	c.limits = limits{
 		size: uint64(c.info.Size), readOnly: c.info.ReadOnly, blockMin: c.info.BlockSize.Min, maxPayload: c.info.BlockSize.Max,
 		structured: c.info.Structured, blockStatus: c.info.CanExtents,
+		control: c.info.Structured && !c.info.ReadOnly,
 	}
 	go c.readReplies()
 	return c, nil
@@ -218,6 +220,24 @@ func (c *Client) WriteAt(ctx context.Context, p []byte, off int64, fua bool) err
 	})
 }
 
+// WriteAsync is WriteAt without waiting: done is told the outcome, once, by any goroutine, this one included, and must not block.
+// p must stay as it is until then. The caller's goroutine may spend its time on sending, so it must be one that may block.
+func (c *Client) WriteAsync(p []byte, off int64, fua bool, done func(error)) {
+	if len(p) > MaxPayload {
+		done(errorf(EINVAL, "write of %d bytes, more than %d", len(p), MaxPayload))
+		return
+	}
+	r := request{Type: cmdWrite, Offset: uint64(off), Length: uint32(len(p))}
+	switch {
+	case fua && !c.info.CanFUA: // two requests, one after the other; no server that matters needs them
+		done(c.WriteAt(context.Background(), p, off, true))
+		return
+	case fua:
+		r.Flags = cmdFlagFUA
+	}
+	c.doAsync(r, p, done)
+}
+
 // Flush implements Backend. On a read-only export that does not offer it, there is nothing to do.
 func (c *Client) Flush(ctx context.Context) error {
 	if !c.info.CanFlush {
@@ -261,7 +281,8 @@ func (c *Client) Extents(ctx context.Context, off, length int64) ([]Extent, erro
 	if !c.info.CanExtents {
 		return []Extent{{Offset: off, Length: length}}, nil
 	}
-	return c.do(ctx, request{Type: cmdBlockStatus, Offset: uint64(off), Length: uint32(min(length, maxRange))}, nil)
+	a, err := c.do(ctx, request{Type: cmdBlockStatus, Offset: uint64(off), Length: uint32(min(length, maxRange))}, nil)
+	return a.extents, err
 }
 
 // durable performs a change with the FUA flag, or with a flush after it where the server has no such flag.

@@ -9,13 +9,14 @@ var be = binary.BigEndian
 
 // Messages of the transmission phase, big endian:
 //
-//	request     magic32 flags16 type16 cookie64 offset64 length32          28 bytes, then the payload of a write
+//	request     magic32 flags16 type16 cookie64 offset64 length32          28 bytes, then the payload of a write or control
 //	simple      magic32 errno32 cookie64                                   16 bytes, then the data of a read
 //	structured  magic32 flags16 type16 cookie64 length32                   20 bytes, then length bytes:
 //	              OFFSET_DATA   offset64 data
 //	              OFFSET_HOLE   offset64 length32
 //	              BLOCK_STATUS  context32 (length32 flags32)...
 //	              ERROR         errno32 textlen16 text [offset64]
+//	              control       the reply
 const (
 	requestLen    = 28
 	simpleLen     = 16
@@ -40,6 +41,9 @@ func (r request) encode(b []byte) {
 	be.PutUint64(b[16:], r.Offset)
 	be.PutUint32(b[24:], r.Length)
 }
+
+// hasPayload says whether bytes follow the header.
+func (r request) hasPayload() bool { return r.Type == cmdWrite || r.Type == cmdControl }
 
 func decodeRequest(b []byte) (request, error) {
 	if len(b) < requestLen {

@@ -172,7 +172,7 @@ func FuzzClientReplies(f *testing.F) {
 		}
 		var calls []*call
 		for _, r := range []request{{Type: cmdRead, Length: 8}, {Type: cmdBlockStatus, Length: 64}, {Type: cmdFlush}} {
-			k, err := c.register(r, make([]byte, 8))
+			k, err := c.register(r, make([]byte, 8), nil)
 			if err != nil {
 				t.Fatal(err)
 			}

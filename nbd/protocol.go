@@ -81,6 +81,7 @@ const (
 	cmdCache       command = 5
 	cmdWriteZeroes command = 6
 	cmdBlockStatus command = 7
+	cmdControl     command = 0x4c48 // private: "LH", see control.go
 )
 
 // String names the command as it appears in errors and logs.
@@ -102,6 +103,8 @@ func (c command) String() string {
 		return "write zeroes"
 	case cmdBlockStatus:
 		return "block status"
+	case cmdControl:
+		return "control"
 	}
 	return fmt.Sprintf("command %d", uint16(c))
 }
@@ -123,6 +126,7 @@ const (
 	chunkOffsetData  uint16 = 1
 	chunkOffsetHole  uint16 = 2
 	chunkBlockStatus uint16 = 5
+	chunkControl     uint16 = 0x4c48 // private: the reply to cmdControl
 	chunkErrBit      uint16 = 1 << 15
 	chunkError              = chunkErrBit | 1
 )

@@ -52,7 +52,7 @@ func (c *Client) readSimple() error {
 		return nil
 	}
 	switch {
-	case kind == cmdBlockStatus || kind == cmdRead && c.info.Structured:
+	case kind == cmdBlockStatus || kind == cmdControl || kind == cmdRead && c.info.Structured:
 		return fmt.Errorf("%w: simple reply to a %s", ErrProtocol, kind)
 	case kind == cmdRead:
 		if err := c.fill(k, k.req.Offset, uint64(k.req.Length), true); err != nil {
@@ -77,7 +77,7 @@ func (c *Client) find(cookie uint64) (*call, command, error) {
 // finish records the outcome of a call whose reply is complete.
 func (c *Client) finish(k *call, err error) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
+	defer c.unlock()
 	if k.replied { // the client failed meanwhile and has said so to the caller
 		return
 	}
@@ -118,7 +118,7 @@ func (c *Client) fill(k *call, off, n uint64, fromWire bool) error {
 	if k.abandoned || k.replied {
 		k.settleLocked()
 	}
-	c.mu.Unlock()
+	c.unlock()
 	return err
 }
 
@@ -142,11 +142,13 @@ func (c *Client) readChunk() error {
 	switch {
 	case h.Type&chunkErrBit != 0:
 		err = c.chunkError(k, h)
-	case h.Type == chunkNone && h.Length == 0 && h.Flags&chunkFlagDone != 0:
+	case h.Type == chunkNone && h.Length == 0 && h.Flags&chunkFlagDone != 0 && kind != cmdControl:
 	case h.Type == chunkOffsetData && kind == cmdRead && h.Length > 8:
 		err = c.chunkData(k, h)
 	case h.Type == chunkOffsetHole && kind == cmdRead && h.Length == 12:
 		err = c.chunkHole(k)
+	case h.Type == chunkControl && kind == cmdControl && h.Length <= MaxControl && h.Flags&chunkFlagDone != 0:
+		err = c.chunkControl(k, h)
 	case h.Type == chunkBlockStatus && kind == cmdBlockStatus && h.Length <= maxStatusChunk:
 		err = c.chunkStatus(k, h)
 	default:
@@ -172,7 +174,7 @@ func (c *Client) checkComplete(k *call) error {
 	switch {
 	case k.req.Type == cmdRead && !k.covered.whole(uint64(k.req.Length)):
 		return fmt.Errorf("%w: reply to a read of %d bytes with a gap", ErrProtocol, k.req.Length)
-	case k.req.Type == cmdBlockStatus && len(k.extents) == 0 && !k.abandoned:
+	case k.req.Type == cmdBlockStatus && len(k.answer.extents) == 0 && !k.abandoned:
 		return fmt.Errorf("%w: reply to a block status without one", ErrProtocol)
 	}
 	return nil
@@ -220,6 +222,18 @@ func (c *Client) chunkError(k *call, h chunk) error {
 	return nil
 }
 
+// chunkControl reads the whole reply to a control.
+func (c *Client) chunkControl(k *call, h chunk) error {
+	b := make([]byte, h.Length)
+	if _, err := io.ReadFull(c.in, b); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	k.answer.control = b
+	return nil
+}
+
 func (c *Client) chunkStatus(k *call, h chunk) error {
 	b := make([]byte, h.Length)
 	if _, err := io.ReadFull(c.in, b); err != nil {
@@ -238,7 +252,7 @@ func (c *Client) chunkStatus(k *call, h chunk) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !k.replied {
-		k.extents = extents
+		k.answer.extents = extents
 	}
 	return nil
 }

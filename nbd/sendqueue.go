@@ -69,14 +69,32 @@ func (q *sendQueue) send(f frame) {
 // drain writes batches until the queue is empty. Only the caller that push or an earlier drain made the writer may call it.
 func (q *sendQueue) drain() {
 	for q.takeBatch() {
-		f := fateSent
-		if err := q.writeBatch(); err != nil {
-			f = fateBroken
-			q.fail()
-		}
-		for i := range q.batch {
-			q.batch[i].owner.frameDone(f)
-		}
+		q.sendBatch()
+	}
+}
+
+// drainOne writes one batch, which holds the writer's own frame if push has just made it the writer. If it returns true there are
+// more, and somebody must call drain.
+func (q *sendQueue) drainOne() (more bool) {
+	if !q.takeBatch() {
+		return false
+	}
+	q.sendBatch()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.writing = len(q.pending) > 0
+	return q.writing
+}
+
+// sendBatch writes the batch and tells the owners.
+func (q *sendQueue) sendBatch() {
+	f := fateSent
+	if err := q.writeBatch(); err != nil {
+		f = fateBroken
+		q.fail()
+	}
+	for i := range q.batch {
+		q.batch[i].owner.frameDone(f)
 	}
 }
 

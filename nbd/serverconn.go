@@ -124,7 +124,7 @@ func (c *serverConn) accept(r request) error {
 	t.conn, t.request = c, r
 	if invalid != nil {
 		t.err = invalid
-	} else if r.Type == cmdRead || r.Type == cmdWrite {
+	} else if r.Type == cmdRead || r.hasPayload() {
 		t.weight = int64(r.Length)
 	}
 	if err := c.acquire(t.weight); err != nil {
@@ -135,14 +135,15 @@ func (c *serverConn) accept(r request) error {
 		t.buf = getBuffer(int(t.weight))
 	}
 	var err error
-	if r.Type == cmdWrite {
+	if r.hasPayload() {
 		switch {
+		case invalid == nil && t.buf == nil: // empty
 		case invalid == nil:
 			_, err = io.ReadFull(c.in, t.buf.data)
 		case r.Length <= MaxPayload:
 			_, err = c.in.Discard(int(r.Length))
 		default:
-			err = fmt.Errorf("%w: write of %d bytes", ErrProtocol, r.Length)
+			err = fmt.Errorf("%w: %s of %d bytes", ErrProtocol, r.Type, r.Length)
 			t.handle()
 			return err
 		}
@@ -179,7 +180,7 @@ type task struct {
 	weight  int64   // payload bytes taken from room
 	err     error   // set before handle if the request is invalid
 	head    [offsetDataLen]byte
-	extra   []byte // payload of an error or block status chunk; its array is kept for the next use
+	extra   []byte // payload of an error, block status or control chunk; its array is kept for the next use
 }
 
 var taskPool = sync.Pool{New: func() any { return new(task) }}
@@ -226,6 +227,8 @@ func (t *task) perform(ctx context.Context) error {
 			flags |= ZeroNoHole
 		}
 		return b.Zero(ctx, off, length, flags)
+	case cmdControl:
+		return t.control(ctx)
 	case cmdBlockStatus:
 		extents, err := b.Extents(ctx, off, length)
 		if err != nil {
@@ -251,6 +254,8 @@ func (t *task) structuredReply() (head, payload []byte) {
 		return t.head[:offsetDataLen], t.buf.data
 	case cmdBlockStatus:
 		c.Type, payload = chunkBlockStatus, t.extra
+	case cmdControl:
+		c.Type, payload = chunkControl, t.extra
 	default:
 		c.Type = chunkNone
 	}

@@ -8,13 +8,16 @@ type limits struct {
 	maxPayload  uint32 // bytes
 	structured  bool
 	blockStatus bool // base:allocation was selected for this export
+	control     bool // the private command is offered
 }
 
 func (e *Export) limits(structured, blockStatus bool) limits {
 	bs := e.BlockSize.withDefaults()
+	_, control := e.Backend.(Controller)
 	return limits{
 		size: uint64(e.Size), readOnly: e.ReadOnly, blockMin: bs.Min, maxPayload: bs.Max,
 		structured: structured, blockStatus: structured && blockStatus,
+		control: control && structured && !e.ReadOnly,
 	}
 }
 
@@ -37,6 +40,8 @@ func validate(r request, l limits) *Error {
 			return errorf(EINVAL, "block status without %s", contextAllocation)
 		}
 		allowed |= cmdFlagReqOne
+	case cmdControl:
+		return validateControl(r, l)
 	case cmdWrite, cmdTrim, cmdFlush:
 	default:
 		return errorf(EINVAL, "%s is not offered", r.Type)

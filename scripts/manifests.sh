@@ -25,7 +25,7 @@ part() { # part COMMAND FILE
 	for file in deploy/manifests/*.yaml; do
 		part cat "$file"
 	done
-	# Last: see 10-policy-adoption.yaml. The daemons wait for them.
+	# Last: see 10-policy-adoption.yaml. Daemons that start before them start again.
 	for file in k8s/crds/*.yaml; do
 		part crd "$file"
 	done

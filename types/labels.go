@@ -16,6 +16,10 @@ const (
 	// ComponentInstanceManager is the value of LabelComponent on instance managers.
 	ComponentInstanceManager = "instance-manager"
 
+	// LabelApp with the value AppManager is on the daemon's pods.
+	LabelApp   = "app"
+	AppManager = "longhorn-manager"
+
 	// LabelTopologyRegion and LabelTopologyZone are read from Kubernetes nodes.
 	LabelTopologyRegion = "topology.kubernetes.io/region"
 	LabelTopologyZone   = "topology.kubernetes.io/zone"

@@ -20,6 +20,8 @@ type Deps struct {
 	Store *datastore.Datastore
 	Clock clock.WithTicker
 	Log   *logrus.Entry
+	// Metrics of the queue; nil: none.
+	Metrics *queue.Metrics
 }
 
 // Controller attaches and detaches all volumes of the cluster. Make it with New, then Run it.
@@ -32,7 +34,7 @@ type Controller struct {
 // New registers the controller's handlers; nothing happens before Run.
 func New(d Deps) (*Controller, error) {
 	c := &Controller{store: d.Store, clock: d.Clock}
-	c.queue = queue.New(queue.Options[string]{Name: "attachment", Clock: d.Clock, Log: d.Log, Workers: 2, Sync: c.sync})
+	c.queue = queue.New(queue.Options[string]{Name: "attachment", Clock: d.Clock, Log: d.Log, Workers: 2, Sync: c.sync, Metrics: d.Metrics})
 	// A volume and its attachment have the same name.
 	byName := queue.Handler(c.queue, func(o metav1.Object) []string { return []string{o.GetName()} })
 	if _, err := d.Store.Volumes.AddHandler(byName); err != nil {

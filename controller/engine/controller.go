@@ -24,6 +24,8 @@ type Deps struct {
 	Recorder  record.EventRecorder
 	Clock     clock.WithTicker
 	Log       *logrus.Entry
+	// Metrics of the queue; nil: none.
+	Metrics *queue.Metrics
 	// Scope is the node whose engines are run; "" on the leader, for those without one.
 	Scope string
 	// Owner is the node of this daemon, for status.ownerID.
@@ -39,7 +41,7 @@ type Controller struct {
 // New registers the controller's handlers; nothing happens before Run.
 func New(d Deps) (*Controller, error) {
 	c := &Controller{Deps: d}
-	c.queue = queue.New(queue.Options[string]{Name: "engine", Clock: d.Clock, Log: d.Log, Workers: 4, Sync: c.sync})
+	c.queue = queue.New(queue.Options[string]{Name: "engine", Clock: d.Clock, Log: d.Log, Workers: 4, Sync: c.sync, Metrics: d.Metrics})
 	own := queue.Handler(c.queue, func(o metav1.Object) []string { return []string{o.GetName()} })
 	if _, err := d.Store.Engines.AddHandler(own); err != nil {
 		return nil, fmt.Errorf("watch engines: %w", err)

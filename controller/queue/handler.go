@@ -10,11 +10,15 @@ import (
 // Handler adds, for each event of a cache of T, the keys that keysOf finds: on an
 // update those of the old and of the new object, so that whoever the object has
 // left learns of it too; on a deletion those of the last object known. A resync
-// without change adds nothing. keysOf must neither block nor modify the object.
+// without change adds nothing, and a zero key is none. keysOf must neither block nor
+// modify the object.
 func Handler[T metav1.Object, K comparable](q *Queue[K], keysOf func(T) []K) cache.ResourceEventHandler {
+	var none K
 	add := func(obj any) {
 		for _, key := range keysOf(unwrap[T](obj)) {
-			q.Add(key)
+			if key != none {
+				q.Add(key)
+			}
 		}
 	}
 	return cache.ResourceEventHandlerFuncs{

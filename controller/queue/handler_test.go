@@ -32,16 +32,13 @@ func TestHandlerAddsTheKeysOfAnEvent(t *testing.T) {
 		{"deleted unseen → key of the tombstone", func(h cache.ResourceEventHandler) {
 			h.OnDelete(cache.DeletedFinalStateUnknown{Key: "p", Obj: pod("p", "1", "a")})
 		}, []string{"a"}},
-		{"no keys → nothing", func(h cache.ResourceEventHandler) { h.OnAdd(pod("p", "1", ""), false) }, nil},
+		{"an empty key → nothing", func(h cache.ResourceEventHandler) { h.OnAdd(pod("p", "1", ""), false) }, nil},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			q := New(Options[string]{Clock: testclock.NewFakeClock(time.Unix(0, 0)), Log: logrus.NewEntry(logrus.New())})
 			c.event(Handler(q, func(p *corev1.Pod) []string {
-				if v := p.Labels["volume"]; v != "" {
-					return []string{v}
-				}
-				return nil
+				return []string{p.Labels["volume"]}
 			}))
 			var got []string
 			for range q.queue.Len() {

@@ -9,18 +9,14 @@ import (
 	"github.com/sirupsen/logrus"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
+
+	"github.com/longhorn-lep/longhorn-manager/util/logfields"
 )
 
 // The bounds of the backoff of a key whose Sync fails again and again.
 const (
 	minBackoff = 5 * time.Millisecond
 	maxBackoff = 30 * time.Second
-)
-
-// The keys of log fields that every controller uses.
-const (
-	FieldController = "controller"
-	FieldKey        = "key"
 )
 
 // Result is the outcome of a Sync that succeeded.
@@ -58,7 +54,7 @@ func New[K comparable](o Options[K]) *Queue[K] {
 	}
 	return &Queue[K]{
 		options: o,
-		log:     o.Log.WithField(FieldController, o.Name),
+		log:     o.Log.WithField(logfields.Controller, o.Name),
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[K](minBackoff, maxBackoff),
 			workqueue.TypedRateLimitingQueueConfig[K]{Clock: o.Clock}),
@@ -101,7 +97,7 @@ func (q *Queue[K]) next(ctx context.Context) bool {
 		return true
 	}
 	start := q.options.Clock.Now()
-	result, err := q.options.Sync(withLog(ctx, q.log.WithField(FieldKey, fmt.Sprint(key))), key)
+	result, err := q.options.Sync(withLog(ctx, q.log.WithField(logfields.Key, fmt.Sprint(key))), key)
 	c := classify(ctx, err)
 	q.options.Metrics.observe(q.options.Name, c, q.options.Clock.Since(start))
 	q.settle(key, c, result, err)
@@ -110,7 +106,7 @@ func (q *Queue[K]) next(ctx context.Context) bool {
 
 // settle decides when the key comes back.
 func (q *Queue[K]) settle(key K, c class, result Result, err error) {
-	log := q.log.WithField(FieldKey, fmt.Sprint(key))
+	log := q.log.WithField(logfields.Key, fmt.Sprint(key))
 	switch c {
 	case classDone:
 		q.queue.Forget(key)

@@ -108,7 +108,10 @@ func TestDirectoryIsMadeOnceAndThenOpened(t *testing.T) {
 
 func TestNoDirectoryIsMadeWhereTheServerKnowsOfOne(t *testing.T) {
 	plane := &fakePlane{observed: Observed{Phase: PhaseAbsent, Process: "p"}}
-	h, c := start(t, plane, placed(wanted, func(r *longhorn.Replica) { r.Status.CurrentState = longhorn.InstanceStateStarting; r.Status.OwnerID = "n" }))
+	h, c := start(t, plane, placed(wanted, func(r *longhorn.Replica) {
+		r.Status.CurrentState = longhorn.InstanceStateStarting
+		r.Status.OwnerID = "n"
+	}))
 	live, err := c.Store.Replicas.Live(t.Context(), "r")
 	if err != nil {
 		t.Fatal(err)
@@ -159,7 +162,10 @@ func TestDataIsRemovedOnlyWhenTheServerSaysSo(t *testing.T) {
 	})
 	t.Run("the cache shows a deletion of an earlier replica of the name → nothing is removed", func(t *testing.T) {
 		plane := &fakePlane{observed: absent}
-		h, c := start(t, plane, placed(created, gone, func(r *longhorn.Replica) { r.Status.CurrentState = longhorn.InstanceStateStopped; r.Status.OwnerID = "n" }))
+		h, c := start(t, plane, placed(created, gone, func(r *longhorn.Replica) {
+			r.Status.CurrentState = longhorn.InstanceStateStopped
+			r.Status.OwnerID = "n"
+		}))
 		replicas := h.Longhorn.LonghornV1beta2().Replicas(types.Namespace)
 		old, err := replicas.Get(t.Context(), "r", metav1.GetOptions{})
 		if err != nil {

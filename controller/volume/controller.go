@@ -26,6 +26,8 @@ type Deps struct {
 	Recorder record.EventRecorder
 	Clock    clock.WithTicker
 	Log      *logrus.Entry
+	// Metrics of the queue; nil: none.
+	Metrics *queue.Metrics
 	// Owner is the node of this daemon, for status.ownerID.
 	Owner string
 }
@@ -42,7 +44,7 @@ type Controller struct {
 // New registers the controller's handlers; nothing happens before Run.
 func New(d Deps) (*Controller, error) {
 	c := &Controller{store: d.Store, recorder: d.Recorder, clock: d.Clock, owner: d.Owner}
-	c.queue = queue.New(queue.Options[string]{Name: "volume", Clock: d.Clock, Log: d.Log, Workers: 4, Sync: c.sync})
+	c.queue = queue.New(queue.Options[string]{Name: "volume", Clock: d.Clock, Log: d.Log, Workers: 4, Sync: c.sync, Metrics: d.Metrics})
 	return c, c.watch()
 }
 

@@ -1,6 +1,7 @@
 package testutil
 
 import (
+	"context"
 	"io"
 	"slices"
 	"strconv"
@@ -165,4 +166,16 @@ func (h *Harness) ExpectEvents(want ...string) {
 	if got := h.Recorder.Take(); !slices.Equal(got, want) {
 		h.T.Errorf("events:\n got %q\nwant %q", got, want)
 	}
+}
+
+// EndWithTest has a controller that the test never runs give back what its queue
+// holds: it is run at the end of the test, with a context that has ended.
+func (h *Harness) EndWithTest(run func(context.Context) error) {
+	h.T.Cleanup(func() {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		if err := run(ctx); err != nil {
+			h.T.Errorf("end the controller: %v", err)
+		}
+	})
 }

@@ -11,6 +11,8 @@ const (
 	Node       = "node"
 	Disk       = "disk"
 	Path       = "path"
+	Image      = "image"
+	UUID       = "uuid"
 	Generation = "generation"
 	Epoch      = "epoch"
 	State      = "desireState"

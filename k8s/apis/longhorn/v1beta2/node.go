@@ -10,7 +10,7 @@ type DiskType string
 const DiskTypeFilesystem DiskType = "filesystem"
 
 // DiskSpec is a disk as the user describes it.
-// +kubebuilder:validation:XValidation:rule="!(self.evictionRequested && self.allowScheduling)",message="evictionRequested and allowScheduling exclude each other"
+// +kubebuilder:validation:XValidation:rule="!(has(self.evictionRequested) && self.evictionRequested && has(self.allowScheduling) && self.allowScheduling)",message="evictionRequested and allowScheduling exclude each other"
 type DiskSpec struct {
 	// +kubebuilder:default=filesystem
 	Type DiskType `json:"diskType,omitempty"`
@@ -63,7 +63,7 @@ type DiskStatus struct {
 }
 
 // NodeSpec is what the user asks of a node.
-// +kubebuilder:validation:XValidation:rule="!(self.evictionRequested && self.allowScheduling)",message="evictionRequested and allowScheduling exclude each other"
+// +kubebuilder:validation:XValidation:rule="!(has(self.evictionRequested) && self.evictionRequested && has(self.allowScheduling) && self.allowScheduling)",message="evictionRequested and allowScheduling exclude each other"
 type NodeSpec struct {
 	// Name equals metadata.name.
 	// +optional

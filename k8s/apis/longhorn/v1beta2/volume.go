@@ -77,6 +77,7 @@ type VolumeSpec struct {
 	// +kubebuilder:validation:XValidation:rule="int(self) >= int(oldSelf)",message="size must not shrink"
 	// +kubebuilder:validation:XValidation:rule="int(self) <= int(oldSelf) || int(oldSelf) % 2097152 != 0",message="size cannot grow: expansion is not offered yet"
 	// +kubebuilder:default="2097152"
+	// +optional
 	Size Bytes `json:"size"`
 	// +kubebuilder:default=blockdev
 	Frontend VolumeFrontend `json:"frontend,omitempty"`

@@ -1,0 +1,79 @@
+package api
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/longhorn-lep/longhorn-manager/datastore"
+	"github.com/longhorn-lep/longhorn-manager/internal/testutil"
+	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/manager"
+)
+
+// bench is a server over a fake cluster.
+type bench struct {
+	*testutil.Harness
+	server *Server
+}
+
+func newBench(t *testing.T, objs ...runtime.Object) *bench {
+	t.Helper()
+	h := testutil.New(t, objs...)
+	m := manager.New(manager.DepsOf(h.Datastore(datastore.Options{}), h.Clock, h.Log))
+	metrics := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "longhorn_up 1\n") })
+	return &bench{Harness: h, server: NewServer(Deps{Manager: m, Metrics: metrics, Log: h.Log})}
+}
+
+// threeNodes are ready, with a disk of 100 GiB each.
+func threeNodes() []runtime.Object {
+	return []runtime.Object{
+		build.ReadyNode("node-1", "uuid-1"), build.ReadyNode("node-2", "uuid-2"), build.ReadyNode("node-3", "uuid-3"),
+		build.RunningInstanceManager("node-1", "10.0.0.1", "im-1"),
+		build.RunningInstanceManager("node-2", "10.0.0.2", "im-2"),
+		build.RunningInstanceManager("node-3", "10.0.0.3", "im-3"),
+	}
+}
+
+func detached(name string) *longhorn.Volume {
+	return build.Volume(name, func(v *longhorn.Volume) { v.Status.State = longhorn.VolumeStateDetached })
+}
+
+// do sends a request to a handler; headers are "Name: value".
+func do(t *testing.T, h http.Handler, method, path, body string, headers ...string) *httptest.ResponseRecorder {
+	t.Helper()
+	r := httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader(body))
+	for _, header := range headers {
+		name, value, _ := strings.Cut(header, ": ")
+		if name == "Host" {
+			r.Host = value
+			continue
+		}
+		r.Header.Add(name, value)
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+func decoded[T any](t *testing.T, w *httptest.ResponseRecorder) T {
+	t.Helper()
+	var v T
+	if err := json.Unmarshal(w.Body.Bytes(), &v); err != nil {
+		t.Fatalf("%v in %s", err, w.Body)
+	}
+	return v
+}
+
+var errBehindTheScenes = errors.New("secret: etcd at 10.9.8.7 is down")
+
+// ownedByVol ties an object to the volume "vol" of package build.
+var ownedByVol = []metav1.OwnerReference{{APIVersion: "longhorn.io/v1beta2", Kind: "Volume", Name: "vol", UID: "uid-vol"}}

@@ -1,0 +1,192 @@
+// Package client is the typed Go client of the REST API: volumes, nodes and
+// settings. It owns how requests are sent and how failures are told apart; it
+// must not know anything of the server but its wire structs.
+//
+// It does not retry: its callers are called again by their own callers, and know
+// better which call may be repeated.
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	v1 "github.com/longhorn-lep/longhorn-manager/api/v1"
+)
+
+// DefaultTimeout bounds a call whose context has no deadline.
+const DefaultTimeout = 60 * time.Second
+
+// maxBody is the longest response that is read, in bytes. A cluster's full list of
+// volumes is a few kilobytes for each.
+const maxBody = 256 << 20
+
+// Client calls one server. It may be used by several goroutines.
+type Client struct {
+	base string // without trailing slash
+	http *http.Client
+}
+
+// New returns a client of the API at base, such as http://longhorn-backend:9500/v1.
+// A nil httpClient means one of its own. It does not contact the server.
+func New(base string, httpClient *http.Client) (*Client, error) {
+	u, err := url.Parse(base)
+	if err != nil {
+		return nil, fmt.Errorf("parse the manager's URL: %w", err)
+	}
+	if (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
+		return nil, fmt.Errorf("the manager's URL %q must have the form http://host:port/v1", base)
+	}
+	if httpClient == nil {
+		httpClient = &http.Client{}
+	}
+	return &Client{base: strings.TrimRight(u.String(), "/"), http: httpClient}, nil
+}
+
+// Volumes lists all volumes, sorted by name.
+func (c *Client) Volumes(ctx context.Context) ([]v1.Volume, error) {
+	return list[v1.Volume](ctx, c, "/volumes")
+}
+
+// Volume returns a volume; ErrNotFound when there is none of that name.
+func (c *Client) Volume(ctx context.Context, name string) (*v1.Volume, error) {
+	return call[v1.Volume](ctx, c, http.MethodGet, item("volumes", name), nil)
+}
+
+// CreateVolume makes a volume. It answers as soon as the volume is recorded: the
+// state is empty or "creating" until its replicas have a place. ErrConflict: the
+// name is taken. ErrInsufficient: no disks can take it. ErrInvalid: a field is wrong.
+func (c *Client) CreateVolume(ctx context.Context, v v1.VolumeCreate) (*v1.Volume, error) {
+	return call[v1.Volume](ctx, c, http.MethodPost, "/volumes", v)
+}
+
+// DeleteVolume asks that a volume be removed and does not wait for it. ErrNotFound
+// when there is none.
+func (c *Client) DeleteVolume(ctx context.Context, name string) error {
+	_, err := call[v1.Empty](ctx, c, http.MethodDelete, item("volumes", name), nil)
+	return err
+}
+
+// AttachVolume puts in a ticket and does not wait until it is satisfied. It may be
+// repeated. ErrConflict: the volume is wanted elsewhere, or cannot be attached now.
+func (c *Client) AttachVolume(ctx context.Context, name string, in v1.AttachInput) (*v1.Volume, error) {
+	return call[v1.Volume](ctx, c, http.MethodPost, action("volumes", name, "attach"), in)
+}
+
+// DetachVolume drops a ticket and does not wait until the volume is detached. It
+// may be repeated: a ticket that is not there is no error.
+func (c *Client) DetachVolume(ctx context.Context, name string, in v1.DetachInput) (*v1.Volume, error) {
+	return call[v1.Volume](ctx, c, http.MethodPost, action("volumes", name, "detach"), in)
+}
+
+// Nodes lists all nodes, sorted by name.
+func (c *Client) Nodes(ctx context.Context) ([]v1.Node, error) {
+	return list[v1.Node](ctx, c, "/nodes")
+}
+
+// Node returns a node; ErrNotFound when there is none of that name.
+func (c *Client) Node(ctx context.Context, name string) (*v1.Node, error) {
+	return call[v1.Node](ctx, c, http.MethodGet, item("nodes", name), nil)
+}
+
+// Settings lists all settings, sorted by name.
+func (c *Client) Settings(ctx context.Context) ([]v1.Setting, error) {
+	return list[v1.Setting](ctx, c, "/settings")
+}
+
+// Setting returns a setting; ErrNotFound when there is none of that name.
+func (c *Client) Setting(ctx context.Context, name string) (*v1.Setting, error) {
+	return call[v1.Setting](ctx, c, http.MethodGet, item("settings", name), nil)
+}
+
+// UpdateSetting gives a setting a value; an empty one means the default.
+func (c *Client) UpdateSetting(ctx context.Context, name, value string) (*v1.Setting, error) {
+	return call[v1.Setting](ctx, c, http.MethodPut, item("settings", name), v1.SettingUpdate{Value: &value})
+}
+
+// item is the path of one resource; empty for a name that would make it the path
+// of something else.
+func item(plural, name string) string {
+	if name == "" || name == "." || name == ".." {
+		return ""
+	}
+	return "/" + plural + "/" + url.PathEscape(name)
+}
+
+func action(plural, name, action string) string {
+	if path := item(plural, name); path != "" {
+		return path + "?action=" + action
+	}
+	return ""
+}
+
+func list[T any](ctx context.Context, c *Client, path string) ([]T, error) {
+	collection, err := call[v1.Collection[T]](ctx, c, http.MethodGet, path, nil)
+	if err != nil {
+		return nil, err
+	}
+	return collection.Data, nil
+}
+
+// call sends one request. An empty response leaves the result empty.
+func call[T any](ctx context.Context, c *Client, method, path string, body any) (*T, error) {
+	if _, limited := ctx.Deadline(); !limited {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, DefaultTimeout)
+		defer cancel()
+	}
+	if path == "" {
+		return nil, &Error{Request: method, Status: http.StatusNotFound, Message: "nothing has this name"}
+	}
+	what := method + " " + c.base + path
+	request, err := newRequest(ctx, method, c.base+path, body)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", what, err)
+	}
+	response, err := c.http.Do(request)
+	if err != nil {
+		return nil, &Unreachable{Request: what, Err: err}
+	}
+	defer func() { _ = response.Body.Close() }()
+	data, err := io.ReadAll(io.LimitReader(response.Body, maxBody))
+	if err != nil {
+		return nil, &Unreachable{Request: what, Err: fmt.Errorf("read the response: %w", err)}
+	}
+	if response.StatusCode < 200 || response.StatusCode > 299 {
+		return nil, newError(what, response.StatusCode, data)
+	}
+	result := new(T)
+	if len(bytes.TrimSpace(data)) == 0 {
+		return result, nil
+	}
+	if err := json.Unmarshal(data, result); err != nil {
+		return nil, &Unreachable{Request: what, Err: fmt.Errorf("decode the response: %w", err)}
+	}
+	return result, nil
+}
+
+func newRequest(ctx context.Context, method, target string, body any) (*http.Request, error) {
+	var content io.Reader
+	if body != nil {
+		data, err := json.Marshal(body)
+		if err != nil {
+			return nil, fmt.Errorf("encode the request: %w", err)
+		}
+		content = bytes.NewReader(data)
+	}
+	request, err := http.NewRequestWithContext(ctx, method, target, content)
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Accept", "application/json")
+	if body != nil {
+		request.Header.Set("Content-Type", "application/json")
+	}
+	return request, nil
+}

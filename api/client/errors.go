@@ -1,0 +1,91 @@
+package client
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	v1 "github.com/longhorn-lep/longhorn-manager/api/v1"
+)
+
+// What a call may fail with, to be asked for with errors.Is. All but ErrUnknown
+// mean that nothing was changed.
+var (
+	// ErrNotFound (404): what the call names does not exist.
+	ErrNotFound = errors.New("not found")
+	// ErrConflict (409): the state of the object does not allow it now.
+	ErrConflict = errors.New("conflict")
+	// ErrInvalid (400, 422): the request breaks a rule, and will the next time.
+	ErrInvalid = errors.New("invalid request")
+	// ErrInsufficient (422): no disks can take what was asked for.
+	ErrInsufficient = errors.New("insufficient storage")
+	// ErrUnavailable (503): there is no leader just now; try again in a second.
+	ErrUnavailable = errors.New("no manager is ready to answer")
+	// ErrUnknown: it is not known whether the call was carried out. The caller must ask.
+	ErrUnknown = errors.New("the outcome is unknown")
+)
+
+// Error is a refusal by the server.
+type Error struct {
+	Request string // method and URL
+	Status  int    // HTTP status
+	Code    string
+	Message string
+	Detail  string
+}
+
+func newError(request string, status int, body []byte) error {
+	e := &Error{Request: request, Status: status, Code: http.StatusText(status)}
+	var wire v1.Error
+	if json.Unmarshal(body, &wire) == nil && wire.Type == v1.TypeError {
+		e.Code, e.Message, e.Detail = wire.Code, wire.Message, wire.Detail
+		return e
+	}
+	// Not of the server's making; perhaps a proxy in between. Its text may help a person.
+	e.Message = strings.ToValidUTF8(strings.TrimSpace(string(body[:min(len(body), 200)])), "?")
+	return e
+}
+
+// Error gives the server's message, which is written to be shown to people.
+func (e *Error) Error() string {
+	if e.Message == "" {
+		return fmt.Sprintf("%s: %d %s", e.Request, e.Status, e.Code)
+	}
+	return fmt.Sprintf("%s: %s (%d)", e.Request, e.Message, e.Status)
+}
+
+// Is tells which of the package's errors this one is.
+func (e *Error) Is(target error) bool { return target == e.class() }
+
+func (e *Error) class() error {
+	switch {
+	case e.Status == http.StatusNotFound:
+		return ErrNotFound
+	case e.Status == http.StatusConflict:
+		return ErrConflict
+	case e.Status == http.StatusUnprocessableEntity && e.Code == v1.CodeInsufficientStorage:
+		return ErrInsufficient
+	case e.Status == http.StatusServiceUnavailable:
+		return ErrUnavailable
+	case e.Status >= 400 && e.Status < 500:
+		return ErrInvalid
+	}
+	return ErrUnknown
+}
+
+// Unreachable is a call that got no answer, or one that could not be read.
+type Unreachable struct {
+	Request string // method and URL
+	Err     error
+}
+
+// Error says what was attempted.
+func (u *Unreachable) Error() string { return fmt.Sprintf("%s: %v", u.Request, u.Err) }
+
+// Unwrap leads to the cause, so that a deadline can be told from a refused connection.
+func (u *Unreachable) Unwrap() error { return u.Err }
+
+// Is tells that the outcome is unknown.
+func (u *Unreachable) Is(target error) bool { return target == ErrUnknown }

@@ -1,0 +1,163 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	v1 "github.com/longhorn-lep/longhorn-manager/api/v1"
+	"github.com/longhorn-lep/longhorn-manager/manager"
+)
+
+// What an error becomes. Only texts that were written for the client leave the
+// house; everything else is "500 Internal Server Error", and its cause is logged.
+//
+//	*refusal, *methodError     its own status
+//	*manager.Invalid           422
+//	manager.ErrInsufficient    422, code "Insufficient Storage"
+//	manager.ErrNotFound        404
+//	manager.ErrConflict        409
+//	context ended              503
+//	anything else              500
+
+// refusal is an error of this package with its own status; its text is for the client.
+type refusal struct {
+	status int
+	text   string
+}
+
+func (r *refusal) Error() string { return r.text }
+
+// methodError: the path exists, and the method is not among what it allows.
+type methodError struct {
+	method  string
+	allowed []string
+}
+
+func (m *methodError) Error() string {
+	return fmt.Sprintf("method %.20s is not allowed here; allowed: %s", m.method, m.allow())
+}
+
+func (m *methodError) allow() string { return strings.Join(m.allowed, ", ") }
+
+// errorOf is the body of the response that tells of err.
+func errorOf(err error) *v1.Error {
+	wire := func(status int, message string) *v1.Error {
+		return &v1.Error{
+			Resource: v1.Resource{Type: v1.TypeError, Links: map[string]string{}, Actions: map[string]string{}},
+			Status:   status, Code: http.StatusText(status), Message: message,
+		}
+	}
+	var refused *refusal
+	var wrong *methodError
+	var invalid *manager.Invalid
+	var problem *manager.Problem
+	switch {
+	case errors.As(err, &refused):
+		return wire(refused.status, refused.text)
+	case errors.As(err, &wrong):
+		return wire(http.StatusMethodNotAllowed, wrong.Error())
+	case errors.As(err, &invalid):
+		return wire(http.StatusUnprocessableEntity, invalid.Error())
+	case errors.As(err, &problem):
+		return problemOf(problem, wire)
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return wire(http.StatusServiceUnavailable, "the request ran out of time; whether it was carried out is not known")
+	}
+	return wire(http.StatusInternalServerError, "the manager could not answer; its log says why")
+}
+
+func problemOf(p *manager.Problem, wire func(int, string) *v1.Error) *v1.Error {
+	status, code := http.StatusInternalServerError, ""
+	switch {
+	case errors.Is(p.Class, manager.ErrNotFound):
+		status = http.StatusNotFound
+	case errors.Is(p.Class, manager.ErrConflict):
+		status = http.StatusConflict
+	case errors.Is(p.Class, manager.ErrInsufficient):
+		status, code = http.StatusUnprocessableEntity, v1.CodeInsufficientStorage
+	}
+	e := wire(status, p.Text)
+	e.Detail = p.Detail
+	if code != "" {
+		e.Code = code
+	}
+	return e
+}
+
+// decode reads a request's body. An empty body is an empty object; unknown keys
+// are ignored, as Longhorn's clients send back whole resources.
+func decode[T any](body []byte) (T, error) {
+	var value T
+	if len(strings.TrimSpace(string(body))) == 0 {
+		return value, nil
+	}
+	err := json.Unmarshal(body, &value)
+	var syntax *json.SyntaxError
+	var mismatch *json.UnmarshalTypeError
+	var quantity *v1.QuantityError
+	switch {
+	case err == nil:
+		return value, nil
+	case errors.As(err, &syntax):
+		return value, &refusal{http.StatusBadRequest, fmt.Sprintf("the body is not JSON: %s: %v", position(body, syntax.Offset), syntax)}
+	case errors.As(err, &mismatch) && mismatch.Field == "":
+		return value, &refusal{http.StatusBadRequest, fmt.Sprintf("the body must be a JSON object, not a JSON %s", mismatch.Value)}
+	case errors.As(err, &mismatch):
+		return value, &manager.Invalid{
+			Field: mismatch.Field,
+			Rule:  fmt.Sprintf("must be of type %s, not a JSON %s (%s)", describe(mismatch.Type), mismatch.Value, position(body, mismatch.Offset)),
+		}
+	case errors.As(err, &quantity):
+		return value, &manager.Invalid{Field: "size", Rule: quantity.Error()}
+	}
+	return value, &refusal{http.StatusBadRequest, fmt.Sprintf("the body cannot be read: %v", err)}
+}
+
+// position is where in the text the decoder stopped, for people: both count from 1,
+// the column in bytes.
+func position(text []byte, offset int64) string {
+	before := string(text[:min(max(offset-1, 0), int64(len(text)))])
+	line := 1 + strings.Count(before, "\n")
+	column := len(before) - strings.LastIndex(before, "\n")
+	return fmt.Sprintf("line %d column %d", line, column)
+}
+
+// unsupported are keys of Longhorn's volumes that ask for what is not offered,
+// with the values that ask for nothing. To ignore others would make, say, a volume
+// that its owner believes encrypted.
+var unsupported = []struct {
+	key      string
+	harmless []string // JSON
+}{
+	{"encrypted", []string{"false"}},
+	{"migratable", []string{"false"}},
+	{"standby", []string{"false"}},
+	{"fromBackup", []string{`""`}},
+	{"backingImage", []string{`""`}},
+	{"dataSource", []string{`""`}},
+	{"topologyRequirement", []string{"[]"}},
+	{"replicaAutoBalance", []string{`""`, `"ignored"`, `"disabled"`}},
+	{"replicaZoneSoftAntiAffinity", []string{`""`, `"ignored"`, `"enabled"`}},
+	{"replicaDiskSoftAntiAffinity", []string{`""`, `"ignored"`, `"enabled"`}},
+}
+
+// checkUnsupported refuses a new volume that asks for what is not offered.
+func checkUnsupported(body []byte) error {
+	keys, err := decode[map[string]json.RawMessage](body)
+	if err != nil {
+		return err
+	}
+	for _, u := range unsupported {
+		value := strings.TrimSpace(string(keys[u.key]))
+		if value == "" || value == "null" || slices.Contains(u.harmless, value) {
+			continue
+		}
+		return &manager.Invalid{Field: u.key, Value: value, Rule: "is not offered yet; leave it out, or give " + strings.Join(u.harmless, " or ")}
+	}
+	return nil
+}

@@ -1,0 +1,124 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/sirupsen/logrus"
+)
+
+// forwardedHeader marks a request that another daemon has passed on. Whoever gets
+// one without being the leader must not pass it on again: the daemons disagree on
+// who leads, and will not for long.
+const forwardedHeader = "X-Longhorn-Forwarded"
+
+// Time-outs of the way to the leader. A leader that died silently is noticed by the
+// first; the second leaves room for a use case that retries.
+const (
+	dialTimeout     = 3 * time.Second
+	responseTimeout = 60 * time.Second
+)
+
+// Forwarder has the leader answer what needs the view of the whole cluster.
+type Forwarder struct {
+	leaderURL func() (string, bool)
+	isLeader  func() bool
+	local     http.Handler
+	proxy     *httputil.ReverseProxy
+	transport *http.Transport
+}
+
+// NewForwarder returns a handler that answers with local on the leader, and passes
+// requests on to it on other daemons. leaderURL is the scheme, host and port of the
+// leader's API, such as http://10.1.2.3:9500, and false while there is none; then the
+// answer is 503 with Retry-After. /metrics and /healthz are always local. Both
+// functions must be quick; they are asked for each request.
+//
+// The leader sees the client's own Host and X-Forwarded-* headers, so that links
+// lead to where the client asked.
+func NewForwarder(leaderURL func() (string, bool), local http.Handler, isLeader func() bool, entry *logrus.Entry) *Forwarder {
+	f := &Forwarder{leaderURL: leaderURL, isLeader: isLeader, local: local}
+	f.transport = &http.Transport{
+		DialContext:           (&net.Dialer{Timeout: dialTimeout}).DialContext,
+		ResponseHeaderTimeout: responseTimeout,
+		IdleConnTimeout:       90 * time.Second,
+		MaxIdleConnsPerHost:   16,
+	}
+	f.proxy = &httputil.ReverseProxy{
+		Transport: f.transport,
+		Rewrite:   rewrite,
+		ErrorLog:  log.New(io.Discard, "", 0), // what matters comes to ErrorHandler
+		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
+			entry.WithError(err).WithFields(logrus.Fields{"method": r.Method, "path": r.URL.Path}).Warn("leader did not answer")
+			status, text := http.StatusBadGateway, "the leader did not answer; whether the request was carried out is not known"
+			var dial *net.OpError
+			if errors.As(err, &dial) && dial.Op == "dial" {
+				status, text = http.StatusServiceUnavailable, "the leader cannot be reached; try again"
+			}
+			_ = write(w, r, reply{status, errorOf(&refusal{status, text})})
+		},
+	}
+	return f
+}
+
+// Close ends the idle connections to leaders.
+func (f *Forwarder) Close() { f.transport.CloseIdleConnections() }
+
+// ServeHTTP answers a request here or has the leader do it.
+func (f *Forwarder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path == pathMetrics || r.URL.Path == pathHealthz || f.isLeader() {
+		f.local.ServeHTTP(w, r)
+		return
+	}
+	leader, err := f.leader(r)
+	if err != nil {
+		wire := errorOf(err)
+		_ = write(w, r, reply{wire.Status, wire})
+		return
+	}
+	f.proxy.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), leaderKey{}, leader)))
+}
+
+// leaderKey is the key of the leader's *url.URL in a request's context.
+type leaderKey struct{}
+
+func (f *Forwarder) leader(r *http.Request) (*url.URL, error) {
+	if r.Header.Get(forwardedHeader) != "" {
+		return nil, &refusal{http.StatusServiceUnavailable, "the leader is changing; try again"}
+	}
+	text, ok := f.leaderURL()
+	if !ok {
+		return nil, &refusal{http.StatusServiceUnavailable, "there is no leader just now; try again"}
+	}
+	leader, err := url.Parse(text)
+	if err != nil || leader.Host == "" {
+		return nil, fmt.Errorf("parse the leader's URL %q: %w", text, err)
+	}
+	return leader, nil
+}
+
+// rewrite makes the request to the leader. ReverseProxy takes the forwarding
+// headers off it; those of the client go back on.
+func rewrite(p *httputil.ProxyRequest) {
+	p.SetURL(p.In.Context().Value(leaderKey{}).(*url.URL))
+	p.Out.Host = p.In.Host
+	for _, header := range []string{"Forwarded", "X-Forwarded-Host", "X-Forwarded-Proto"} {
+		if values := p.In.Header.Values(header); len(values) > 0 {
+			p.Out.Header[header] = values
+		}
+	}
+	p.Out.Header["X-Forwarded-For"] = slices.Clone(p.In.Header["X-Forwarded-For"])
+	if client, _, err := net.SplitHostPort(p.In.RemoteAddr); err == nil {
+		p.Out.Header.Add("X-Forwarded-For", client)
+	}
+	p.Out.Header.Set(forwardedHeader, "true")
+}

@@ -1,0 +1,164 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+
+	v1 "github.com/longhorn-lep/longhorn-manager/api/v1"
+	"github.com/longhorn-lep/longhorn-manager/manager"
+)
+
+// kind is one type of resource, and all that can be done with it: what is nil
+// cannot be done, and is not advertised.
+type kind struct {
+	id     string
+	plural string
+	// wire is a value of the struct that stands for it; its fields are the schema's.
+	wire  any
+	hints map[string]hint
+
+	list   func(ctx context.Context) ([]v1.Object, error)
+	get    func(ctx context.Context, id string) (v1.Object, error)
+	create func(ctx context.Context, body []byte) (v1.Object, error)
+	update func(ctx context.Context, id string, body []byte) (v1.Object, error)
+	remove func(ctx context.Context, id string) error
+	// actions answer with the resource itself.
+	actions []action
+}
+
+// action is something to be done with a resource, by POST to <self>?action=<name>.
+type action struct {
+	name  string
+	input string // id of the schema of its body
+	do    func(ctx context.Context, id string, body []byte) (v1.Object, error)
+}
+
+// kindsOf is the table of all kinds, in the order of their ids.
+func kindsOf(m *manager.Manager) []kind {
+	return []kind{
+		instanceManagerKind(m),
+		nodeKind(m),
+		settingKind(m),
+		volumeKind(m),
+		volumeAttachmentKind(m),
+	}
+}
+
+// path is the collection's path below /v1.
+func (k *kind) path() string { return strings.ToLower(k.plural) }
+
+func (k *kind) collectionMethods() []string {
+	methods := []string{http.MethodGet}
+	if k.create != nil {
+		methods = append(methods, http.MethodPost)
+	}
+	return methods
+}
+
+func (k *kind) resourceMethods() []string {
+	methods := []string{http.MethodGet}
+	if k.update != nil {
+		methods = append(methods, http.MethodPut)
+	}
+	if k.remove != nil {
+		methods = append(methods, http.MethodDelete)
+	}
+	return methods
+}
+
+func (k *kind) serveCollection(r *http.Request) (reply, error) {
+	switch {
+	case isSafe(r.Method):
+		objects, err := k.list(r.Context())
+		if err != nil {
+			return reply{}, err
+		}
+		return reply{http.StatusOK, k.collection(baseURL(r), objects)}, nil
+	case r.Method == http.MethodPost && k.create != nil:
+		return k.answer(r, http.StatusCreated, func(body []byte) (v1.Object, error) { return k.create(r.Context(), body) })
+	}
+	return reply{}, &methodError{method: r.Method, allowed: k.collectionMethods()}
+}
+
+func (k *kind) serveResource(r *http.Request) (reply, error) {
+	ctx, id := r.Context(), r.PathValue("id")
+	switch {
+	case isSafe(r.Method):
+		return k.answer(r, http.StatusOK, func([]byte) (v1.Object, error) { return k.get(ctx, id) })
+	case r.Method == http.MethodPut && k.update != nil:
+		return k.answer(r, http.StatusOK, func(body []byte) (v1.Object, error) { return k.update(ctx, id, body) })
+	case r.Method == http.MethodDelete && k.remove != nil:
+		return reply{status: http.StatusNoContent}, k.remove(ctx, id)
+	case r.Method == http.MethodPost && len(k.actions) > 0:
+		return k.serveAction(r, id)
+	}
+	allowed := k.resourceMethods()
+	if len(k.actions) > 0 {
+		allowed = append(allowed, http.MethodPost)
+	}
+	return reply{}, &methodError{method: r.Method, allowed: allowed}
+}
+
+func (k *kind) serveAction(r *http.Request, id string) (reply, error) {
+	name := r.URL.Query().Get("action")
+	var names []string
+	for _, a := range k.actions {
+		if a.name == name {
+			return k.answer(r, http.StatusOK, func(body []byte) (v1.Object, error) { return a.do(r.Context(), id, body) })
+		}
+		names = append(names, a.name)
+	}
+	return reply{}, &manager.Invalid{Field: "action", Value: name, Rule: "must be one of " + strings.Join(names, ", ")}
+}
+
+// answer reads the body, has the work done and links the result.
+func (k *kind) answer(r *http.Request, status int, work func(body []byte) (v1.Object, error)) (reply, error) {
+	body, err := io.ReadAll(r.Body)
+	var tooLong *http.MaxBytesError
+	if errors.As(err, &tooLong) {
+		return reply{}, &refusal{http.StatusRequestEntityTooLarge, "the body must be at most 1 MiB long"}
+	}
+	if err != nil {
+		return reply{}, &refusal{http.StatusBadRequest, "the body was cut off"}
+	}
+	object, err := work(body)
+	if err != nil {
+		return reply{}, err
+	}
+	k.link(baseURL(r), object)
+	return reply{status, object}, nil
+}
+
+func (k *kind) collection(base string, objects []v1.Object) v1.Collection[v1.Object] {
+	self := base + "/" + k.path()
+	c := v1.Collection[v1.Object]{
+		Type: v1.TypeCollection, ResourceType: k.id,
+		Links: map[string]string{"self": self}, Actions: map[string]string{},
+		Data: objects,
+	}
+	if k.create != nil {
+		c.CreateTypes = map[string]string{k.id: self}
+	}
+	for _, object := range objects {
+		k.link(base, object)
+	}
+	return c
+}
+
+// link fills in what depends on the kind and on the request; the id must be set.
+func (k *kind) link(base string, object v1.Object) {
+	head := object.Head()
+	self := resourceURL(base, k.path(), head.ID)
+	head.Type = k.id
+	head.Links = map[string]string{"self": self}
+	head.Actions = map[string]string{}
+	for _, a := range k.actions {
+		head.Actions[a.name] = self + "?action=" + a.name
+	}
+	if v, ok := object.(*v1.Volume); ok {
+		v.VolumeAttachment.Links["self"] = resourceURL(base, "volumeattachments", v.ID)
+	}
+}

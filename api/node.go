@@ -1,0 +1,98 @@
+package api
+
+import (
+	"context"
+
+	v1 "github.com/longhorn-lep/longhorn-manager/api/v1"
+	"github.com/longhorn-lep/longhorn-manager/manager"
+)
+
+func nodeKind(m *manager.Manager) kind {
+	return kind{
+		id: v1.TypeNode, plural: "nodes", wire: v1.Node{},
+		hints: map[string]hint{
+			"allowScheduling":   {update: true},
+			"evictionRequested": {update: true},
+			"tags":              {update: true},
+			"conditions":        {typ: "map[nodeCondition]"},
+		},
+		list: func(context.Context) ([]v1.Object, error) {
+			views, err := m.ListNodes()
+			return objectsOf(views, nodeOf), err
+		},
+		get: func(_ context.Context, id string) (v1.Object, error) {
+			return objectOf(nodeOf)(m.Node(id))
+		},
+		update: func(ctx context.Context, id string, body []byte) (v1.Object, error) {
+			in, err := decode[v1.NodeUpdate](body)
+			if err != nil {
+				return nil, err
+			}
+			return objectOf(nodeOf)(m.UpdateNode(ctx, id, manager.NodeUpdate{
+				AllowScheduling: in.AllowScheduling, EvictionRequested: in.EvictionRequested, Tags: in.Tags,
+			}))
+		},
+		actions: []action{
+			{"diskUpdate", "diskUpdateInput", func(ctx context.Context, id string, body []byte) (v1.Object, error) {
+				disks, err := disksOf(body)
+				if err != nil {
+					return nil, err
+				}
+				return objectOf(nodeOf)(m.UpdateDisks(ctx, id, disks))
+			}},
+		},
+	}
+}
+
+// disksOf reads the disks of a diskUpdate. The key must be there: to take a body
+// without it for "no disks" would remove them all.
+func disksOf(body []byte) (map[string]manager.DiskSpec, error) {
+	in, err := decode[v1.DiskUpdateInput](body)
+	if err != nil {
+		return nil, err
+	}
+	if in.Disks == nil {
+		return nil, &manager.Invalid{Field: "disks", Rule: "must be given: a map of all disks of the node by name"}
+	}
+	disks := make(map[string]manager.DiskSpec, len(in.Disks))
+	for name, d := range in.Disks {
+		disks[name] = manager.DiskSpec{
+			Type: manager.DiskType(d.DiskType), Path: d.Path, AllowScheduling: d.AllowScheduling,
+			EvictionRequested: d.EvictionRequested, StorageReserved: d.StorageReserved, Tags: d.Tags,
+		}
+	}
+	return disks, nil
+}
+
+func nodeOf(view manager.NodeView) *v1.Node {
+	n := view.Node
+	wire := &v1.Node{
+		Resource:          v1.Resource{ID: n.Name},
+		Name:              n.Name,
+		Address:           view.Address,
+		AllowScheduling:   n.Spec.AllowScheduling,
+		EvictionRequested: n.Spec.EvictionRequested,
+		Tags:              notNil(n.Spec.Tags),
+		Region:            n.Status.Region,
+		Zone:              n.Status.Zone,
+		Conditions:        conditionsOf(n.Status.Conditions),
+		Disks:             make(map[string]v1.DiskInfo, len(n.Spec.Disks)),
+	}
+	for name, spec := range n.Spec.Disks {
+		status := n.Status.DiskStatus[name]
+		wire.Disks[name] = v1.DiskInfo{
+			DiskUpdate: v1.DiskUpdate{
+				Path: spec.Path, DiskType: string(spec.Type), AllowScheduling: spec.AllowScheduling,
+				EvictionRequested: spec.EvictionRequested, StorageReserved: spec.StorageReserved, Tags: notNil(spec.Tags),
+			},
+			Conditions:       conditionsOf(status.Conditions),
+			StorageAvailable: status.StorageAvailable,
+			StorageScheduled: status.StorageScheduled,
+			StorageMaximum:   status.StorageMaximum,
+			ScheduledReplica: notNilMap(status.ScheduledReplica),
+			DiskUUID:         status.DiskUUID,
+			FilesystemType:   status.FSType,
+		}
+	}
+	return wire
+}

@@ -1,0 +1,146 @@
+package api
+
+import (
+	"flag"
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	v1 "github.com/longhorn-lep/longhorn-manager/api/v1"
+)
+
+var update = flag.Bool("update", false, "write the golden file anew")
+
+const golden = "testdata/schemas.golden"
+
+// TestSchemasAreAsRecorded holds the schemas against a file, one line for each
+// thing that a client can see.
+func TestSchemasAreAsRecorded(t *testing.T) {
+	b := newBench(t)
+	c := decoded[v1.Collection[v1.Schema]](t, do(t, b.server, "GET", "/v1/schemas", ""))
+	var text strings.Builder
+	for _, s := range c.Data {
+		describeSchema(&text, s)
+	}
+	if *update {
+		if err := os.WriteFile(golden, []byte(text.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text.String() != string(want) {
+		t.Errorf("schemas differ from %s; if that is meant, run this test with -update and look at the difference.\n%s", golden, text.String())
+	}
+}
+
+func describeSchema(text *strings.Builder, s v1.Schema) {
+	fmt.Fprintf(text, "%s (%s) collection %v resource %v links", s.ID, s.PluralName, s.CollectionMethods, s.ResourceMethods)
+	for _, name := range sortedKeys(s.Links) {
+		fmt.Fprintf(text, " %s=%s", name, s.Links[name])
+	}
+	text.WriteString("\n")
+	for _, name := range sortedKeys(s.ResourceActions) {
+		fmt.Fprintf(text, "  action %s(%s) %s\n", name, s.ResourceActions[name].Input, s.ResourceActions[name].Output)
+	}
+	for _, name := range sortedKeys(s.ResourceFields) {
+		f := s.ResourceFields[name]
+		fmt.Fprintf(text, "  %s %s", name, f.Type)
+		for _, flag := range []struct {
+			name string
+			set  bool
+		}{{"create", f.Create}, {"update", f.Update}, {"required", f.Required}, {"unique", f.Unique}} {
+			if flag.set {
+				text.WriteString(" " + flag.name)
+			}
+		}
+		if f.Default != nil {
+			fmt.Fprintf(text, " default=%v", f.Default)
+		}
+		if f.Options != nil {
+			fmt.Fprintf(text, " options=%v", f.Options)
+		}
+		text.WriteString("\n")
+	}
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for key := range m {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// TestSchemasHoldTogether: a client that reads nothing else can rely on them.
+func TestSchemasHoldTogether(t *testing.T) {
+	b := newBench(t, threeNodes()...)
+	c := decoded[v1.Collection[v1.Schema]](t, do(t, b.server, "GET", "/v1/schemas", ""))
+	known := map[string]v1.Schema{}
+	for _, s := range c.Data {
+		known[s.ID] = s
+	}
+	for _, s := range c.Data {
+		_, listed := s.Links["collection"]
+		if listed != slices.Contains(s.CollectionMethods, http.MethodGet) {
+			t.Errorf("%s: link to its collection %v, methods %v", s.ID, listed, s.CollectionMethods)
+		}
+		if listed {
+			path := strings.TrimPrefix(s.Links["collection"], "http://example.com")
+			if w := do(t, b.server, "GET", path, ""); w.Code != 200 {
+				t.Errorf("%s: GET %s is %d", s.ID, path, w.Code)
+			}
+		}
+		path := strings.TrimPrefix(s.Links["self"], "http://example.com")
+		if got := decoded[v1.Schema](t, do(t, b.server, "GET", path, "")); got.ID != s.ID {
+			t.Errorf("%s: its self link leads to %q", s.ID, got.ID)
+		}
+		for name, f := range s.ResourceFields {
+			inner := f.Type
+			for _, prefix := range []string{"array[", "map["} {
+				inner = strings.TrimSuffix(strings.TrimPrefix(inner, prefix), "]")
+			}
+			if _, ok := known[inner]; !ok && !slices.Contains([]string{"string", "int", "bool"}, inner) {
+				t.Errorf("%s.%s is of type %s, which no schema describes", s.ID, name, f.Type)
+			}
+		}
+		for name, a := range s.ResourceActions {
+			for _, id := range []string{a.Input, a.Output} {
+				if _, ok := known[id]; !ok {
+					t.Errorf("%s: action %s names %q, which no schema describes", s.ID, name, id)
+				}
+			}
+		}
+	}
+}
+
+// TestAdvertisedMethodsAreAnswered: whatever a schema lists is not refused as unknown.
+func TestAdvertisedMethodsAreAnswered(t *testing.T) {
+	b := newBench(t)
+	for _, k := range b.server.kinds {
+		for _, method := range k.collectionMethods() {
+			if w := do(t, b.server, method, "/v1/"+k.path(), "{}"); w.Code == 405 {
+				t.Errorf("%s %s: %d", method, k.path(), w.Code)
+			}
+		}
+		for _, method := range k.resourceMethods() {
+			if w := do(t, b.server, method, "/v1/"+k.path()+"/nix", `{"value":"1"}`); w.Code != 404 {
+				t.Errorf("%s of a %s that is not there: %d %s", method, k.id, w.Code, w.Body)
+			}
+		}
+	}
+}
+
+func TestPlural(t *testing.T) {
+	for name, want := range map[string]string{"volume": "volumes", "alias": "aliases", "branch": "branches", "box": "boxes"} {
+		if got := plural(name); got != want {
+			t.Errorf("plural(%s) = %s, want %s", name, got, want)
+		}
+	}
+}

@@ -1,0 +1,57 @@
+package v1
+
+// Node is a node of the cluster with its disks.
+type Node struct {
+	Resource
+	Name string `json:"name"`
+	// Address is the IP of the node's manager pod; empty while it has none.
+	Address           string               `json:"address"`
+	AllowScheduling   bool                 `json:"allowScheduling"`
+	EvictionRequested bool                 `json:"evictionRequested"`
+	Tags              []string             `json:"tags"`
+	Region            string               `json:"region"`
+	Zone              string               `json:"zone"`
+	Conditions        map[string]Condition `json:"conditions"`
+	// Disks by disk name.
+	Disks map[string]DiskInfo `json:"disks"`
+}
+
+// DiskInfo is a disk as it was asked for and as the node found it. All sizes are in bytes.
+type DiskInfo struct {
+	DiskUpdate
+	Conditions       map[string]Condition `json:"conditions"`
+	StorageAvailable int64                `json:"storageAvailable"`
+	StorageScheduled int64                `json:"storageScheduled"`
+	StorageMaximum   int64                `json:"storageMaximum"`
+	// ScheduledReplica gives the size of each replica placed there, by name.
+	ScheduledReplica map[string]int64 `json:"scheduledReplica"`
+	DiskUUID         string           `json:"diskUUID"`
+	FilesystemType   string           `json:"filesystemType"`
+}
+
+// DiskUpdate is a disk as a user asks for it.
+type DiskUpdate struct {
+	// Path is an absolute directory on the node.
+	Path string `json:"path"`
+	// DiskType can only be filesystem (default).
+	DiskType          string `json:"diskType"`
+	AllowScheduling   bool   `json:"allowScheduling"`
+	EvictionRequested bool   `json:"evictionRequested"`
+	// StorageReserved in bytes is left to others on the same file system.
+	StorageReserved int64    `json:"storageReserved"`
+	Tags            []string `json:"tags"`
+}
+
+// DiskUpdateInput is the body of the action diskUpdate. It replaces all disks of
+// the node: one that is left out is removed.
+type DiskUpdateInput struct {
+	Disks map[string]DiskUpdate `json:"disks"`
+}
+
+// NodeUpdate is the body of PUT /v1/nodes/<name>. It overwrites all three fields:
+// one that is left out becomes false or empty.
+type NodeUpdate struct {
+	AllowScheduling   bool     `json:"allowScheduling"`
+	EvictionRequested bool     `json:"evictionRequested"`
+	Tags              []string `json:"tags"`
+}

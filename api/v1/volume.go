@@ -1,0 +1,189 @@
+package v1
+
+import (
+	"encoding/json"
+	"fmt"
+)
+
+// Quantity is a size as a client writes it: bytes ("10737418240"), or with a
+// suffix of Kubernetes quantities ("10Gi", "100G"). A JSON number is accepted too
+// and means bytes. Whether the text is a size is for the server to judge.
+type Quantity string
+
+// UnmarshalJSON accepts a string, a number or null, which is the empty text.
+func (q *Quantity) UnmarshalJSON(data []byte) error {
+	var value any
+	if err := json.Unmarshal(data, &value); err != nil {
+		return err
+	}
+	switch v := value.(type) {
+	case nil:
+		*q = ""
+	case string:
+		*q = Quantity(v)
+	case float64:
+		*q = Quantity(data) // the digits as they were sent, not as a float prints them
+	default:
+		return &QuantityError{JSON: string(data)}
+	}
+	return nil
+}
+
+// QuantityError tells that a size is neither a string nor a number.
+type QuantityError struct{ JSON string }
+
+// Error names what was found.
+func (e *QuantityError) Error() string {
+	return fmt.Sprintf("%.40s is neither a string nor a number", e.JSON)
+}
+
+// VolumeCreate is the body of POST /v1/volumes. A field left out gets the default
+// that its comment names; keys that are not here are ignored, unless they ask for
+// something that this system cannot do.
+type VolumeCreate struct {
+	// Name must be a DNS-1123 label of at most 40 characters.
+	Name string `json:"name"`
+	// Size is rounded up to a multiple of 2 MiB; left out, it is 2 MiB.
+	Size Quantity `json:"size,omitempty"`
+	// NumberOfReplicas: 0 or left out means the setting default-replica-count.
+	NumberOfReplicas int `json:"numberOfReplicas,omitempty"`
+	// StaleReplicaTimeout in minutes; left out, it is 2880. 0 or less: never by time.
+	StaleReplicaTimeout *int `json:"staleReplicaTimeout,omitempty"`
+	// AccessMode is rwo (default) or rwop.
+	AccessMode string `json:"accessMode,omitempty"`
+	// DataLocality can only be disabled (default).
+	DataLocality string `json:"dataLocality,omitempty"`
+	// Frontend can only be blockdev (default).
+	Frontend string `json:"frontend,omitempty"`
+	// DataEngine can only be v1 (default).
+	DataEngine string `json:"dataEngine,omitempty"`
+	// ReplicaSoftAntiAffinity is ignored (default: follow the setting), enabled or disabled.
+	ReplicaSoftAntiAffinity string `json:"replicaSoftAntiAffinity,omitempty"`
+	// DiskSelector and NodeSelector are tags that each disk or node must all have.
+	DiskSelector []string `json:"diskSelector,omitempty"`
+	NodeSelector []string `json:"nodeSelector,omitempty"`
+}
+
+// Volume is a volume with all that belongs to it.
+type Volume struct {
+	Resource
+	Name string `json:"name"`
+	// Size in bytes, decimal.
+	Size                    string   `json:"size"`
+	Frontend                string   `json:"frontend"`
+	DisableFrontend         bool     `json:"disableFrontend"`
+	DataLocality            string   `json:"dataLocality"`
+	AccessMode              string   `json:"accessMode"`
+	DataEngine              string   `json:"dataEngine"`
+	NumberOfReplicas        int      `json:"numberOfReplicas"`
+	ReplicaSoftAntiAffinity string   `json:"replicaSoftAntiAffinity"`
+	StaleReplicaTimeout     int      `json:"staleReplicaTimeout"`
+	DiskSelector            []string `json:"diskSelector"`
+	NodeSelector            []string `json:"nodeSelector"`
+	RevisionCounterDisabled bool     `json:"revisionCounterDisabled"`
+	// State is creating, attached, detached, attaching, detaching or deleting; empty
+	// right after the volume was made.
+	State string `json:"state"`
+	// Robustness is healthy, degraded, faulted or unknown.
+	Robustness string `json:"robustness"`
+	// Created is a time as Go prints it: 2026-08-14 12:00:00 +0000 UTC.
+	Created        string               `json:"created"`
+	LastAttachedBy string               `json:"lastAttachedBy"`
+	LastDegradedAt string               `json:"lastDegradedAt"`
+	Conditions     map[string]Condition `json:"conditions"`
+	// Ready tells whether a workload may have it attached; if not, NotReadyMessage says why.
+	Ready            bool             `json:"ready"`
+	NotReadyMessage  string           `json:"notReadyMessage"`
+	Replicas         []Replica        `json:"replicas"`
+	Controllers      []Controller     `json:"controllers"`
+	VolumeAttachment VolumeAttachment `json:"volumeAttachment"`
+}
+
+// Replica is one copy of a volume. HostID is the node.
+type Replica struct {
+	Name                string `json:"name"`
+	HostID              string `json:"hostId"`
+	Address             string `json:"address"`
+	Running             bool   `json:"running"`
+	InstanceManagerName string `json:"instanceManagerName"`
+	// DiskID is the disk's UUID.
+	DiskID   string `json:"diskID"`
+	DiskPath string `json:"diskPath"`
+	// DataPath is the replica's directory on its node; empty while it has no place.
+	DataPath string `json:"dataPath"`
+	// Mode is RW, WO or ERR as the engine sees it; empty while there is none.
+	Mode       string `json:"mode"`
+	FailedAt   string `json:"failedAt"`
+	DataEngine string `json:"dataEngine"`
+}
+
+// Controller is the engine of a volume. HostID is the node.
+type Controller struct {
+	Name                string `json:"name"`
+	HostID              string `json:"hostId"`
+	Address             string `json:"address"`
+	Running             bool   `json:"running"`
+	InstanceManagerName string `json:"instanceManagerName"`
+	// Size in bytes that the running engine offers, decimal.
+	Size string `json:"size"`
+	// ActualSize in bytes that the volume takes up in its largest replica, decimal.
+	ActualSize string `json:"actualSize"`
+	// Endpoint is the block device on the node; empty while there is none.
+	Endpoint string `json:"endpoint"`
+}
+
+// VolumeAttachment holds the tickets of a volume.
+type VolumeAttachment struct {
+	Resource
+	Volume string `json:"volume"`
+	// Attachments by ticket id.
+	Attachments map[string]Attachment `json:"attachments"`
+}
+
+// Attachment is a ticket: somebody's wish that the volume be attached to a node.
+type Attachment struct {
+	AttachmentID   string            `json:"attachmentID"`
+	AttachmentType string            `json:"attachmentType"`
+	NodeID         string            `json:"nodeID"`
+	Parameters     map[string]string `json:"parameters"`
+	// Satisfied: the volume is attached as the ticket, as it is now, asks.
+	Satisfied bool `json:"satisfied"`
+	// Conditions: the one of type Satisfied says what a ticket waits for.
+	Conditions []Condition `json:"conditions"`
+}
+
+// The keys of Attachment.Parameters.
+const (
+	ParameterDisableFrontend = "disableFrontend"
+	ParameterLastAttachedBy  = "lastAttachedBy"
+)
+
+// The values of AttachInput.AttacherType.
+const (
+	AttacherTypeAPI = "longhorn-api"
+	AttacherTypeCSI = "csi-attacher"
+)
+
+// AttachInput is the body of the action attach.
+type AttachInput struct {
+	// HostID is the node; it must exist and be ready.
+	HostID string `json:"hostId"`
+	// DisableFrontend attaches without a block device.
+	DisableFrontend bool `json:"disableFrontend,omitempty"`
+	// AttachedBy is shown to people.
+	AttachedBy string `json:"attachedBy,omitempty"`
+	// AttacherType is longhorn-api (default) or csi-attacher.
+	AttacherType string `json:"attacherType,omitempty"`
+	// AttachmentID is the ticket's id; "" is the ticket of people.
+	AttachmentID string `json:"attachmentID,omitempty"`
+}
+
+// DetachInput is the body of the action detach; it may be left out.
+type DetachInput struct {
+	// AttachmentID is the ticket to drop.
+	AttachmentID string `json:"attachmentID,omitempty"`
+	// HostID, if given, must be the node of that ticket.
+	HostID string `json:"hostId,omitempty"`
+	// ForceDetach drops all tickets.
+	ForceDetach bool `json:"forceDetach,omitempty"`
+}

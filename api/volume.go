@@ -1,0 +1,202 @@
+package api
+
+import (
+	"context"
+	"strconv"
+
+	v1 "github.com/longhorn-lep/longhorn-manager/api/v1"
+	"github.com/longhorn-lep/longhorn-manager/manager"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+func volumeKind(m *manager.Manager) kind {
+	return kind{
+		id: v1.TypeVolume, plural: "volumes", wire: v1.Volume{},
+		hints: map[string]hint{
+			"name":                    {create: true, required: true, unique: true},
+			"size":                    {create: true, required: true, def: "100G"},
+			"numberOfReplicas":        {create: true, required: true, def: 2},
+			"staleReplicaTimeout":     {create: true, def: 2880},
+			"accessMode":              {create: true, def: "rwo", options: []string{"rwo", "rwop"}},
+			"dataLocality":            {create: true, def: "disabled", options: []string{"disabled"}},
+			"frontend":                {create: true, options: []string{"blockdev"}},
+			"dataEngine":              {create: true, def: "v1", options: []string{"v1"}},
+			"replicaSoftAntiAffinity": {create: true, def: "ignored", options: []string{"ignored", "enabled", "disabled"}},
+			"diskSelector":            {create: true},
+			"nodeSelector":            {create: true},
+			"conditions":              {typ: "map[volumeCondition]"},
+		},
+		list: func(context.Context) ([]v1.Object, error) {
+			views, err := m.ListVolumes()
+			return objectsOf(views, volumeOf), err
+		},
+		get: func(ctx context.Context, id string) (v1.Object, error) {
+			return objectOf(volumeOf)(m.Volume(ctx, id))
+		},
+		create: func(ctx context.Context, body []byte) (v1.Object, error) {
+			if err := checkUnsupported(body); err != nil {
+				return nil, err
+			}
+			in, err := decode[v1.VolumeCreate](body)
+			if err != nil {
+				return nil, err
+			}
+			return objectOf(volumeOf)(m.CreateVolume(ctx, volumeRequest(in)))
+		},
+		remove: m.DeleteVolume,
+		actions: []action{
+			{"attach", "attachInput", func(ctx context.Context, id string, body []byte) (v1.Object, error) {
+				in, err := decode[v1.AttachInput](body)
+				if err != nil {
+					return nil, err
+				}
+				return objectOf(volumeOf)(m.AttachVolume(ctx, id, manager.AttachRequest{
+					NodeID: in.HostID, TicketID: in.AttachmentID, Attacher: in.AttacherType,
+					DisableFrontend: in.DisableFrontend, AttachedBy: in.AttachedBy,
+				}))
+			}},
+			{"detach", "detachInput", func(ctx context.Context, id string, body []byte) (v1.Object, error) {
+				in, err := decode[v1.DetachInput](body)
+				if err != nil {
+					return nil, err
+				}
+				return objectOf(volumeOf)(m.DetachVolume(ctx, id, manager.DetachRequest{
+					TicketID: in.AttachmentID, NodeID: in.HostID, Force: in.ForceDetach,
+				}))
+			}},
+		},
+	}
+}
+
+func volumeAttachmentKind(m *manager.Manager) kind {
+	return kind{
+		id: v1.TypeVolumeAttachment, plural: "volumeAttachments", wire: v1.VolumeAttachment{},
+		list: func(context.Context) ([]v1.Object, error) {
+			list, err := m.VolumeAttachments()
+			return objectsOf(list, attachmentsOf), err
+		},
+		get: func(_ context.Context, id string) (v1.Object, error) {
+			return objectOf(attachmentsOf)(m.VolumeAttachment(id))
+		},
+	}
+}
+
+func volumeRequest(in v1.VolumeCreate) manager.VolumeRequest {
+	return manager.VolumeRequest{
+		Name:                    in.Name,
+		Size:                    string(in.Size),
+		NumberOfReplicas:        in.NumberOfReplicas,
+		StaleReplicaTimeout:     in.StaleReplicaTimeout,
+		AccessMode:              in.AccessMode,
+		DataLocality:            in.DataLocality,
+		Frontend:                in.Frontend,
+		DataEngine:              in.DataEngine,
+		ReplicaSoftAntiAffinity: in.ReplicaSoftAntiAffinity,
+		DiskSelector:            in.DiskSelector,
+		NodeSelector:            in.NodeSelector,
+	}
+}
+
+func volumeOf(view manager.VolumeView) *v1.Volume {
+	v := view.Volume
+	wire := &v1.Volume{
+		Resource:                v1.Resource{ID: v.Name},
+		Name:                    v.Name,
+		Size:                    decimal(int64(v.Spec.Size)),
+		Frontend:                string(v.Spec.Frontend),
+		DisableFrontend:         v.Spec.DisableFrontend,
+		DataLocality:            string(v.Spec.DataLocality),
+		AccessMode:              string(v.Spec.AccessMode),
+		DataEngine:              string(v.Spec.DataEngine),
+		NumberOfReplicas:        v.Spec.NumberOfReplicas,
+		ReplicaSoftAntiAffinity: string(v.Spec.ReplicaSoftAntiAffinity),
+		StaleReplicaTimeout:     v.Spec.StaleReplicaTimeout,
+		DiskSelector:            notNil(v.Spec.DiskSelector),
+		NodeSelector:            notNil(v.Spec.NodeSelector),
+		RevisionCounterDisabled: v.Spec.RevisionCounterDisabled,
+		State:                   string(v.Status.State),
+		Robustness:              string(v.Status.Robustness),
+		Created:                 v.CreationTimestamp.UTC().String(),
+		LastAttachedBy:          v.Spec.LastAttachedBy,
+		LastDegradedAt:          v.Status.LastDegradedAt,
+		Conditions:              conditionsOf(v.Status.Conditions),
+		Ready:                   view.Ready,
+		NotReadyMessage:         view.NotReadyMessage,
+		Replicas:                make([]v1.Replica, 0, len(view.Replicas)),
+		Controllers:             make([]v1.Controller, 0, len(view.Engines)),
+		VolumeAttachment:        *attachmentsOf(view.Attachment),
+	}
+	if view.Attachment == nil {
+		wire.VolumeAttachment.ID, wire.VolumeAttachment.Volume = v.Name, v.Name
+	}
+	for _, r := range view.Replicas {
+		wire.Replicas = append(wire.Replicas, replicaOf(r))
+	}
+	for _, e := range view.Engines {
+		wire.Controllers = append(wire.Controllers, controllerOf(e, v.Status.ActualSize))
+	}
+	return wire
+}
+
+func replicaOf(r manager.ReplicaView) v1.Replica {
+	wire := v1.Replica{
+		Name:                r.Name,
+		HostID:              r.Spec.NodeID,
+		Address:             r.Status.IP,
+		Running:             isRunning(r.Status.InstanceStatus),
+		InstanceManagerName: r.Status.InstanceManagerName,
+		DiskID:              r.Spec.DiskID,
+		DiskPath:            r.Spec.DiskPath,
+		Mode:                r.Mode,
+		FailedAt:            r.Spec.FailedAt,
+		DataEngine:          string(r.Spec.DataEngine),
+	}
+	if r.Spec.DiskPath != "" && r.Spec.DataDirectoryName != "" {
+		wire.DataPath = types.ReplicaDataPath(r.Spec.DiskPath, r.Spec.DataDirectoryName)
+	}
+	return wire
+}
+
+func controllerOf(e *manager.Engine, actualSize int64) v1.Controller {
+	return v1.Controller{
+		Name:                e.Name,
+		HostID:              e.Spec.NodeID,
+		Address:             e.Status.IP,
+		Running:             isRunning(e.Status.InstanceStatus),
+		InstanceManagerName: e.Status.InstanceManagerName,
+		Size:                decimal(int64(e.Status.CurrentSize)),
+		ActualSize:          decimal(actualSize),
+		Endpoint:            e.Status.Endpoint,
+	}
+}
+
+// attachmentsOf shows no tickets where there is no VolumeAttachment.
+func attachmentsOf(va *manager.VolumeAttachment) *v1.VolumeAttachment {
+	wire := &v1.VolumeAttachment{
+		Resource:    v1.Resource{Type: v1.TypeVolumeAttachment, Links: map[string]string{}, Actions: map[string]string{}},
+		Attachments: map[string]v1.Attachment{},
+	}
+	if va == nil {
+		return wire
+	}
+	wire.ID, wire.Volume = va.Name, va.Spec.Volume
+	for id, ticket := range va.Spec.AttachmentTickets {
+		attachment := v1.Attachment{
+			AttachmentID:   ticket.ID,
+			AttachmentType: string(ticket.Type),
+			NodeID:         ticket.NodeID,
+			Parameters:     notNilMap(ticket.Parameters),
+			Satisfied:      manager.IsSatisfied(va, id),
+			Conditions:     []v1.Condition{},
+		}
+		for _, c := range va.Status.AttachmentTicketStatuses[id].Conditions {
+			attachment.Conditions = append(attachment.Conditions, conditionOf(c))
+		}
+		wire.Attachments[id] = attachment
+	}
+	return wire
+}
+
+func isRunning(s manager.InstanceStatus) bool { return s.CurrentState == "running" }
+
+func decimal(n int64) string { return strconv.FormatInt(n, 10) }

@@ -1,0 +1,117 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/sirupsen/logrus"
+	"github.com/urfave/cli/v3"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/clock"
+
+	"github.com/longhorn-lep/longhorn-manager/controller/queue"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+func daemonCommand() *cli.Command {
+	return &cli.Command{
+		Name:   "daemon",
+		Usage:  "controllers and the REST API, one per node",
+		Action: runDaemon,
+		Flags: []cli.Flag{
+			nodeFlag(),
+			&cli.StringFlag{Name: "namespace", Value: types.Namespace, Sources: cli.EnvVars("POD_NAMESPACE"), Usage: "where everything is installed"},
+			&cli.StringFlag{Name: "pod-ip", Sources: cli.EnvVars("POD_IP"), Required: true, Usage: "where other daemons reach this one's REST API"},
+			&cli.StringFlag{Name: "host-root", Value: "/host", Usage: "where the node's root directory is mounted"},
+			&cli.StringFlag{Name: "instance-manager-image", Required: true, Usage: "image of the data plane's pod"},
+			&cli.StringFlag{Name: "instance-manager-socket", Value: types.InstanceManagerSocket(), Usage: "gRPC socket of the data plane"},
+			&cli.StringFlag{Name: "listen", Value: fmt.Sprintf(":%d", types.APIPort), Usage: "host:port of the REST API"},
+			&cli.StringFlag{Name: "kubeconfig", Usage: "instead of the pod's service account"},
+		},
+	}
+}
+
+// daemon is what both scopes of controllers share.
+type daemon struct {
+	node, namespace string
+	hostRoot        string
+	image           string
+	clients         *clients
+	recorder        record.EventRecorder
+	clock           clock.WithTicker
+	log             *logrus.Entry
+	metrics         *queue.Metrics
+	plane           *dataPlane
+	leads           *leadership
+	rest            *restAPI
+}
+
+func runDaemon(ctx context.Context, c *cli.Command) error {
+	log, err := newLog(c)
+	if err != nil {
+		return err
+	}
+	clients, err := newClients(c.String("kubeconfig"))
+	if err != nil {
+		return err
+	}
+	d := &daemon{
+		node: c.String("node-id"), namespace: c.String("namespace"), hostRoot: c.String("host-root"),
+		image: c.String("instance-manager-image"), clients: clients, clock: clock.RealClock{}, log: log,
+		leads: newLeadership(c.String("node-id"), c.String("pod-ip")),
+	}
+	if err := checkForeign(ctx, clients.metadata, d.namespace); err != nil {
+		return err
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	if d.metrics, err = queue.NewMetrics(registry); err != nil {
+		return fmt.Errorf("register metrics: %w", err)
+	}
+	var stopEvents func()
+	d.recorder, stopEvents = newRecorder(clients, "longhorn-manager", d.node, log)
+	defer stopEvents()
+	if d.plane, err = newDataPlane(c.String("instance-manager-socket")); err != nil {
+		return err
+	}
+	defer d.plane.close()
+	return d.run(ctx, registry, c.String("listen"))
+}
+
+// run runs this node's part, and the cluster's part while this daemon leads. Whichever
+// ends first ends the others: a daemon does all of its work or none.
+func (d *daemon) run(ctx context.Context, registry *prometheus.Registry, listen string) error {
+	node, err := d.newNodeScope()
+	if err != nil {
+		return err
+	}
+	d.rest = newRESTAPI(d.leads, registry, node.healthy, d.log)
+
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.Go(func() error { return ended("node controllers", node.run(groupCtx)) })
+	group.Go(func() error { return ended("watch of the data plane", d.plane.watch(groupCtx)) })
+	group.Go(func() error { return ended("REST API", d.rest.run(groupCtx, listen)) })
+	group.Go(func() error {
+		return ended("leader election", d.leads.run(groupCtx, d.clients.kube, d.namespace, d.log, d.lead))
+	})
+	err = group.Wait()
+	if ctx.Err() != nil && errors.Is(err, errEnded) {
+		return nil
+	}
+	return err
+}
+
+// errEnded marks a part that came to its end without a fault of its own.
+var errEnded = errors.New("ended")
+
+// ended makes the end of a part an error, so that the others end too.
+func ended(part string, err error) error {
+	if err == nil {
+		err = errEnded
+	}
+	return fmt.Errorf("%s: %w", part, err)
+}

@@ -1,0 +1,168 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/longhorn-lep/longhorn-manager/api"
+	"github.com/longhorn-lep/longhorn-manager/controller/attachment"
+	"github.com/longhorn-lep/longhorn-manager/controller/engine"
+	"github.com/longhorn-lep/longhorn-manager/controller/instancemanager"
+	"github.com/longhorn-lep/longhorn-manager/controller/node"
+	"github.com/longhorn-lep/longhorn-manager/controller/replica"
+	"github.com/longhorn-lep/longhorn-manager/controller/setting"
+	"github.com/longhorn-lep/longhorn-manager/controller/volume"
+	"github.com/longhorn-lep/longhorn-manager/datastore"
+	"github.com/longhorn-lep/longhorn-manager/manager"
+)
+
+// runner is a controller.
+type runner interface{ Run(context.Context) error }
+
+// scope is a datastore and the controllers over it.
+type scope struct {
+	store   *datastore.Datastore
+	runners []runner
+}
+
+// run fills the caches, runs the controllers until ctx ends, and returns when all have
+// come to rest.
+func (s *scope) run(ctx context.Context, ready func()) error {
+	group, ctx := errgroup.WithContext(ctx)
+	s.store.Start(ctx)
+	defer s.store.Wait()
+	if err := s.store.WaitForSync(ctx); err != nil {
+		return err
+	}
+	ready()
+	for _, r := range s.runners {
+		group.Go(func() error { return r.Run(ctx) })
+	}
+	return group.Wait()
+}
+
+// nodeScope is what every daemon does for its own node.
+type nodeScope struct {
+	scope
+	synced chan struct{} // closed when the caches are filled
+}
+
+func (n *nodeScope) run(ctx context.Context) error {
+	return n.scope.run(ctx, func() { close(n.synced) })
+}
+
+func (n *nodeScope) healthy() error {
+	select {
+	case <-n.synced:
+		return nil
+	default:
+		return errors.New("the caches of this node's objects are not filled yet")
+	}
+}
+
+func (d *daemon) newNodeScope() (*nodeScope, error) {
+	store := datastore.New(datastore.Options{
+		Kube: d.clients.kube, Longhorn: d.clients.longhorn, Namespace: d.namespace, Node: d.node,
+		Kinds: []datastore.Kind{
+			datastore.Engines, datastore.Replicas, datastore.Nodes, datastore.Settings,
+			datastore.InstanceManagers, datastore.Pods, datastore.KubeNodes,
+		},
+	})
+	nodes, err := node.New(node.Deps{
+		Node: d.node, Namespace: d.namespace,
+		Nodes: store.Nodes, KubeNodes: store.KubeNodes, Replicas: store.Replicas,
+		Settings: store.Settings, Setting: store.Setting, Disks: node.HostDisks{Root: d.hostRoot},
+		Clock: d.clock, Recorder: d.recorder, Log: d.log, Metrics: d.metrics,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("node controller: %w", err)
+	}
+	managers, err := instancemanager.New(instancemanager.Deps{
+		Node: d.node, Pod: instancemanager.PodOptions{Image: d.image},
+		Nodes: store.Nodes, InstanceManagers: store.InstanceManagers, Pods: store.Pods,
+		Engines: store.Engines, Replicas: store.Replicas, DataPlane: d.plane,
+		Clock: d.clock, Recorder: d.recorder, Log: d.log, Metrics: d.metrics,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("instance manager controller: %w", err)
+	}
+	engines, err := d.newEngines(store, d.node)
+	if err != nil {
+		return nil, err
+	}
+	replicas, err := d.newReplicas(store, d.node)
+	if err != nil {
+		return nil, err
+	}
+	d.plane.changed = []func(){managers.Notify, engines.NotifyAll, replicas.NotifyAll}
+	return &nodeScope{
+		scope:  scope{store: store, runners: []runner{nodes, managers, engines, replicas}},
+		synced: make(chan struct{}),
+	}, nil
+}
+
+// lead is what the leader does for the whole cluster.
+func (d *daemon) lead(ctx context.Context) error {
+	store := datastore.New(datastore.Options{Kube: d.clients.kube, Longhorn: d.clients.longhorn, Namespace: d.namespace})
+	s := &scope{store: store}
+	for _, add := range []func(*datastore.Datastore) (runner, error){
+		func(store *datastore.Datastore) (runner, error) {
+			return volume.New(volume.Deps{Store: store, Recorder: d.recorder, Clock: d.clock, Log: d.log, Metrics: d.metrics, Owner: d.node})
+		},
+		func(store *datastore.Datastore) (runner, error) {
+			return attachment.New(attachment.Deps{Store: store, Clock: d.clock, Log: d.log, Metrics: d.metrics})
+		},
+		func(store *datastore.Datastore) (runner, error) {
+			return setting.New(setting.Deps{
+				Namespace: d.namespace, Settings: store.Settings,
+				Clock: d.clock, Recorder: d.recorder, Log: d.log, Metrics: d.metrics,
+			})
+		},
+		func(store *datastore.Datastore) (runner, error) {
+			return node.NewMonitor(node.MonitorDeps{
+				Nodes: store.Nodes, KubeNodes: store.KubeNodes, Pods: store.Pods,
+				Clock: d.clock, Recorder: d.recorder, Log: d.log, Metrics: d.metrics,
+			})
+		},
+		func(store *datastore.Datastore) (runner, error) { return d.newEngines(store, "") },
+		func(store *datastore.Datastore) (runner, error) { return d.newReplicas(store, "") },
+	} {
+		r, err := add(store)
+		if err != nil {
+			return fmt.Errorf("cluster controllers: %w", err)
+		}
+		s.runners = append(s.runners, r)
+	}
+	defer d.rest.server.Store(nil)
+	return s.run(ctx, func() { d.rest.server.Store(d.newServer(store)) })
+}
+
+func (d *daemon) newServer(store *datastore.Datastore) *api.Server {
+	m := manager.New(manager.DepsOf(store, d.clock, d.log))
+	return api.NewServer(api.Deps{Manager: m, Log: d.log})
+}
+
+func (d *daemon) newEngines(store *datastore.Datastore, node string) (*engine.Controller, error) {
+	c, err := engine.New(engine.Deps{
+		Store: store, DataPlane: d.plane, Recorder: d.recorder, Clock: d.clock, Log: d.log,
+		Metrics: d.metrics, Scope: node, Owner: d.node,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("engine controller: %w", err)
+	}
+	return c, nil
+}
+
+func (d *daemon) newReplicas(store *datastore.Datastore, node string) (*replica.Controller, error) {
+	c, err := replica.New(replica.Deps{
+		Store: store, DataPlane: d.plane, Recorder: d.recorder, Clock: d.clock, Log: d.log,
+		Metrics: d.metrics, Scope: node, Owner: d.node,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("replica controller: %w", err)
+	}
+	return c, nil
+}

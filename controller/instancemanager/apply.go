@@ -1,0 +1,77 @@
+package instancemanager
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	"github.com/longhorn-lep/longhorn-manager/controller/queue"
+	"github.com/longhorn-lep/longhorn-manager/datastore"
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
+	"github.com/longhorn-lep/longhorn-manager/util/logfields"
+)
+
+// Reasons of Events about an InstanceManager, besides its condition's type.
+const (
+	reasonCreate = "Create"
+	reasonDelete = "Delete"
+)
+
+func (c *Controller) createManager(ctx context.Context, node *longhorn.Node) error {
+	if _, err := c.deps.InstanceManagers.Create(ctx, newManager(node, c.deps.Pod.Image)); err != nil {
+		return err
+	}
+	queue.Log(ctx).Info("Made the instance manager of this node")
+	return nil
+}
+
+// apply writes the status first, so that nobody still trusts an address whose pod is
+// about to go, then acts on the pod. Losing the process in between is harmless: the
+// next sync finds the same pod and decides the same.
+func (c *Controller) apply(ctx context.Context, in Input, p Plan) error {
+	manager := in.Manager
+	before := manager.Status
+	if !equality.Semantic.DeepEqual(before, p.Status) {
+		manager.Status = p.Status
+		if _, err := c.deps.InstanceManagers.UpdateStatus(ctx, manager); err != nil {
+			return err
+		}
+		for _, flipped := range types.FlippedConditions(before.Conditions, p.Status.Conditions) {
+			eventType := corev1.EventTypeWarning
+			if flipped.Status == longhorn.ConditionTrue {
+				eventType = corev1.EventTypeNormal
+			}
+			c.deps.Recorder.Event(manager, eventType, flipped.Type, flipped.Message)
+		}
+	}
+	switch p.Action {
+	case ActionCreate:
+		return c.createPod(ctx, manager)
+	case ActionDelete:
+		return c.deletePod(ctx, in, p.Why)
+	}
+	return nil
+}
+
+func (c *Controller) createPod(ctx context.Context, manager *longhorn.InstanceManager) error {
+	if _, err := c.deps.Pods.Create(ctx, newPod(manager, c.deps.Pod)); err != nil {
+		return err
+	}
+	queue.Log(ctx).WithField(logfields.Image, manager.Spec.Image).Info("Made the instance manager's pod")
+	c.deps.Recorder.Eventf(manager, corev1.EventTypeNormal, reasonCreate, "Made pod %s with image %s", c.name, manager.Spec.Image)
+	return nil
+}
+
+// deletePod deletes the pod that was looked at and no other: one that changed since,
+// because it began to run for instance, is a conflict and is looked at again.
+func (c *Controller) deletePod(ctx context.Context, in Input, why string) error {
+	err := c.deps.Pods.Delete(ctx, in.Pod.Name, datastore.Preconditions{UID: in.Pod.UID, ResourceVersion: in.Pod.ResourceVersion})
+	if err != nil {
+		return err
+	}
+	queue.Log(ctx).WithField(logfields.Reason, why).Info("Deleted the instance manager's pod to replace it")
+	c.deps.Recorder.Eventf(in.Manager, corev1.EventTypeNormal, reasonDelete, "Deleted pod %s to replace it: %s", in.Pod.Name, why)
+	return nil
+}

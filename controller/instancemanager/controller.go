@@ -1,0 +1,222 @@
+package instancemanager
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/sirupsen/logrus"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/clock"
+
+	"github.com/longhorn-lep/longhorn-manager/controller/queue"
+	"github.com/longhorn-lep/longhorn-manager/datastore"
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// Events is the side of a store that tells of changes.
+type Events interface {
+	AddHandler(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error)
+}
+
+// ManagerStore holds the InstanceManager of this node.
+type ManagerStore interface {
+	Events
+	Get(name string) (*longhorn.InstanceManager, error)
+	Create(ctx context.Context, obj *longhorn.InstanceManager) (*longhorn.InstanceManager, error)
+	Update(ctx context.Context, obj *longhorn.InstanceManager) (*longhorn.InstanceManager, error)
+	UpdateStatus(ctx context.Context, obj *longhorn.InstanceManager) (*longhorn.InstanceManager, error)
+	IsStale(obj *longhorn.InstanceManager) bool
+	IsStaleIn(index, value string) bool
+}
+
+// PodStore holds at least this node's instance manager pod.
+type PodStore interface {
+	Events
+	GetRO(name string) (*corev1.Pod, error)
+	Create(ctx context.Context, obj *corev1.Pod) (*corev1.Pod, error)
+	Delete(ctx context.Context, name string, p datastore.Preconditions) error
+	IsStaleIn(index, value string) bool
+}
+
+// NodeStore holds the Node of this node, which owns the InstanceManager.
+type NodeStore interface {
+	Events
+	GetRO(name string) (*longhorn.Node, error)
+}
+
+// EngineStore holds the engines of this node.
+type EngineStore interface {
+	Events
+	ByIndex(index, value string) ([]*longhorn.Engine, error)
+}
+
+// ReplicaStore holds the replicas of this node.
+type ReplicaStore interface {
+	Events
+	ByIndex(index, value string) ([]*longhorn.Replica, error)
+}
+
+// DataPlane is this node's instance manager, as far as this controller needs it.
+// Implementations must call Notify when its answer changes.
+type DataPlane interface {
+	// Snapshot is what the process last said; false while it does not answer.
+	Snapshot() (Snapshot, bool)
+}
+
+// PodOptions say how pods are made.
+type PodOptions struct {
+	// Image is wanted for the data plane.
+	Image string
+	// ServiceAccount may be empty: the namespace's default. Its token is not mounted.
+	ServiceAccount string
+	PullSecrets    []corev1.LocalObjectReference
+}
+
+// Deps are what a Controller works with.
+type Deps struct {
+	Node string // this node's name
+	Pod  PodOptions
+
+	Nodes            NodeStore
+	InstanceManagers ManagerStore
+	Pods             PodStore
+	Engines          EngineStore
+	Replicas         ReplicaStore
+	DataPlane        DataPlane
+
+	Clock    clock.WithTicker
+	Recorder record.EventRecorder
+	Log      *logrus.Entry
+	Metrics  *queue.Metrics
+}
+
+// Controller keeps this node's data plane running. It runs in every daemon, for the
+// daemon's own node alone.
+type Controller struct {
+	deps  Deps
+	name  string               // of the InstanceManager and of its pod
+	queue *queue.Queue[string] // of one key, that name
+}
+
+// New makes a Controller; it works when Run is called.
+func New(deps Deps) (*Controller, error) {
+	c := &Controller{deps: deps, name: types.InstanceManagerName(deps.Node)}
+	c.queue = queue.New(queue.Options[string]{
+		Name: "instance-manager", Clock: deps.Clock, Log: deps.Log, Metrics: deps.Metrics, Sync: c.sync,
+	})
+	own := func(o metav1.Object) []string {
+		if o.GetName() == c.name {
+			return []string{c.name}
+		}
+		return nil
+	}
+	always := func(metav1.Object) []string { return []string{c.name} }
+	handlers := []struct {
+		events Events
+		keysOf func(metav1.Object) []string
+	}{
+		{deps.Nodes, always}, {deps.InstanceManagers, own}, {deps.Pods, own},
+		{deps.Engines, always}, {deps.Replicas, always},
+	}
+	for _, h := range handlers {
+		if _, err := h.events.AddHandler(queue.Handler(c.queue, h.keysOf)); err != nil {
+			return nil, fmt.Errorf("instance manager controller: %w", err)
+		}
+	}
+	c.queue.Add(c.name)
+	return c, nil
+}
+
+// Run works until ctx ends. The caches must be filled.
+func (c *Controller) Run(ctx context.Context) error { return c.queue.Run(ctx) }
+
+// Notify says that the data plane's answer changed.
+func (c *Controller) Notify() { c.queue.Add(c.name) }
+
+func (c *Controller) sync(ctx context.Context, name string) (queue.Result, error) {
+	node, err := c.deps.Nodes.GetRO(c.deps.Node)
+	if err != nil {
+		return queue.Result{}, err // not found: not registered yet; its event brings us back
+	}
+	if node.DeletionTimestamp != nil {
+		return queue.Result{}, nil
+	}
+	// What was made or deleted and does not show yet must not be made again.
+	if c.deps.InstanceManagers.IsStaleIn(datastore.IndexNode, c.deps.Node) ||
+		c.deps.Pods.IsStaleIn(datastore.IndexNode, c.deps.Node) {
+		return queue.Result{}, queue.ErrStale
+	}
+	manager, err := c.deps.InstanceManagers.Get(name)
+	if apierrors.IsNotFound(err) {
+		return queue.Result{}, c.createManager(ctx, node)
+	}
+	if err != nil {
+		return queue.Result{}, err
+	}
+	if manager.DeletionTimestamp != nil {
+		return queue.Result{}, nil
+	}
+	if manager.Spec.Image != c.deps.Pod.Image {
+		manager.Spec.Image = c.deps.Pod.Image
+		_, err := c.deps.InstanceManagers.Update(ctx, manager)
+		return queue.Result{}, err
+	}
+	in, err := c.gather(manager)
+	if err != nil {
+		return queue.Result{}, err
+	}
+	p := plan(in, c.deps.Clock.Now())
+	return queue.Result{RequeueAfter: p.After}, c.apply(ctx, in, p)
+}
+
+func (c *Controller) gather(manager *longhorn.InstanceManager) (Input, error) {
+	in := Input{Node: c.deps.Node, Manager: manager, Image: c.deps.Pod.Image}
+	pod, err := c.deps.Pods.GetRO(c.name)
+	switch {
+	case err == nil:
+		in.Pod = pod
+	case !apierrors.IsNotFound(err):
+		return in, err
+	}
+	if s, ok := c.deps.DataPlane.Snapshot(); ok {
+		in.Process = &s
+	}
+	in.Needed, err = c.isNeeded()
+	return in, err
+}
+
+// isNeeded tells whether an engine or replica of this node runs or shall run.
+func (c *Controller) isNeeded() (bool, error) {
+	engines, err := c.deps.Engines.ByIndex(datastore.IndexNode, c.deps.Node)
+	if err != nil {
+		return false, err
+	}
+	for _, e := range engines {
+		if runs(e.Spec.DesireState, e.Status.CurrentState) {
+			return true, nil
+		}
+	}
+	replicas, err := c.deps.Replicas.ByIndex(datastore.IndexNode, c.deps.Node)
+	if err != nil {
+		return false, err
+	}
+	for _, r := range replicas {
+		if runs(r.Spec.DesireState, r.Status.CurrentState) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+func runs(wanted longhorn.DesireState, current longhorn.InstanceState) bool {
+	switch current {
+	case longhorn.InstanceStateRunning, longhorn.InstanceStateStarting, longhorn.InstanceStateStopping:
+		return true
+	}
+	return wanted == longhorn.DesireStateRunning
+}

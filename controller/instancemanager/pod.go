@@ -1,0 +1,180 @@
+package instancemanager
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+const (
+	containerName = "instance-manager"
+	// hostRoot is where the pod sees the node's root, with what is mounted there later.
+	hostRoot = "/host"
+	// stopGrace is what a data plane gets to flush and close what it hosts.
+	stopGrace = 60 * time.Second
+)
+
+// newManager is the InstanceManager of a node.
+func newManager(node *longhorn.Node, image string) *longhorn.InstanceManager {
+	return &longhorn.InstanceManager{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: node.Namespace,
+			Name:      types.InstanceManagerName(node.Name),
+			Labels:    managerLabels(node.Name),
+			OwnerReferences: []metav1.OwnerReference{{
+				APIVersion: longhorn.SchemeGroupVersion.String(), Kind: "Node", Name: node.Name, UID: node.UID,
+				BlockOwnerDeletion: new(true),
+			}},
+		},
+		Spec: longhorn.InstanceManagerSpec{
+			NodeID: node.Name, Image: image,
+			Type: longhorn.InstanceManagerTypeAllInOne, DataEngine: longhorn.DataEngineV1,
+		},
+	}
+}
+
+func managerLabels(node string) map[string]string {
+	labels := map[string]string{
+		types.LabelManagedBy:       types.ManagedByManager,
+		types.LabelComponent:       types.ComponentInstanceManager,
+		types.LabelInstanceManager: string(longhorn.InstanceManagerTypeAllInOne),
+		types.LabelDataEngine:      string(longhorn.DataEngineV1),
+	}
+	// A node's name may be longer than a label's value.
+	if len(validation.IsValidLabelValue(node)) == 0 {
+		labels[types.LabelNodeName] = node
+	}
+	return labels
+}
+
+// newPod is the pod of an InstanceManager. It is bound to its node without the
+// scheduler and tolerates every taint: the node's data must be served where it lies.
+// It is not restarted in place, so that a pod is one process, and its end is seen.
+func newPod(m *longhorn.InstanceManager, o PodOptions) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:       m.Namespace,
+			Name:            m.Name,
+			Labels:          managerLabels(m.Spec.NodeID),
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(m, longhorn.SchemeGroupVersion.WithKind("InstanceManager"))},
+		},
+		Spec: corev1.PodSpec{
+			NodeName:                      m.Spec.NodeID,
+			RestartPolicy:                 corev1.RestartPolicyNever,
+			TerminationGracePeriodSeconds: new(int64(stopGrace / time.Second)),
+			Tolerations:                   []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
+			ServiceAccountName:            o.ServiceAccount,
+			ImagePullSecrets:              o.PullSecrets,
+			AutomountServiceAccountToken:  new(false), // it does not speak to the API server
+			EnableServiceLinks:            new(false),
+			Containers:                    []corev1.Container{container(m.Spec.Image)},
+			Volumes: []corev1.Volume{
+				hostPath("host", "/", corev1.HostPathDirectory),
+				hostPath("dev", "/dev", corev1.HostPathDirectory),
+				hostPath("run", types.RuntimeDirectory, corev1.HostPathDirectoryOrCreate),
+			},
+		},
+	}
+}
+
+func container(image string) corev1.Container {
+	return corev1.Container{
+		Name:            containerName,
+		Image:           image,
+		ImagePullPolicy: corev1.PullIfNotPresent,
+		Args: []string{
+			"instance-manager",
+			"--root", hostRoot,
+			"--data-listen", fmt.Sprintf(":%d", types.ReplicaPort),
+			"--grpc-socket", types.InstanceManagerSocket(),
+			"--tool-socket", types.ToolSocket(),
+		},
+		Env: []corev1.EnvVar{
+			fieldEnv("NODE_NAME", "spec.nodeName"),
+			fieldEnv("POD_IP", "status.podIP"),
+		},
+		Ports:           []corev1.ContainerPort{{Name: "replicas", ContainerPort: types.ReplicaPort, Protocol: corev1.ProtocolTCP}},
+		SecurityContext: &corev1.SecurityContext{Privileged: new(true)},
+		ReadinessProbe: &corev1.Probe{
+			ProbeHandler:  corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(types.ReplicaPort)}},
+			PeriodSeconds: 10,
+		},
+		VolumeMounts: []corev1.VolumeMount{
+			// What is mounted on the node after the pod's start is seen too: disks, and
+			// the tmpfs that may lie beneath /dev.
+			{Name: "host", MountPath: hostRoot, MountPropagation: new(corev1.MountPropagationHostToContainer)},
+			{Name: "dev", MountPath: "/dev", MountPropagation: new(corev1.MountPropagationHostToContainer)},
+			{Name: "run", MountPath: types.RuntimeDirectory},
+		},
+	}
+}
+
+func fieldEnv(name, path string) corev1.EnvVar {
+	return corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: path}}}
+}
+
+func hostPath(name, path string, kind corev1.HostPathType) corev1.Volume {
+	return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{
+		HostPath: &corev1.HostPathVolumeSource{Path: path, Type: &kind},
+	}}
+}
+
+func imageOf(pod *corev1.Pod) string {
+	for _, c := range pod.Spec.Containers {
+		if c.Name == containerName {
+			return c.Image
+		}
+	}
+	return ""
+}
+
+// statusOf is the status of the one container, nil before the kubelet reported it.
+func statusOf(pod *corev1.Pod) *corev1.ContainerStatus {
+	for i := range pod.Status.ContainerStatuses {
+		if pod.Status.ContainerStatuses[i].Name == containerName {
+			return &pod.Status.ContainerStatuses[i]
+		}
+	}
+	return nil
+}
+
+func hasEnded(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
+}
+
+// hasStarted tells whether the process ever ran.
+func hasStarted(pod *corev1.Pod) bool {
+	s := statusOf(pod)
+	return s != nil && (s.State.Running != nil || s.State.Terminated != nil)
+}
+
+// endOf is when a pod that ended did so; one that was refused by its kubelet never ran.
+func endOf(pod *corev1.Pod) time.Time {
+	if s := statusOf(pod); s != nil && s.State.Terminated != nil {
+		return s.State.Terminated.FinishedAt.Time
+	}
+	return pod.CreationTimestamp.Time
+}
+
+func endReason(pod *corev1.Pod) string {
+	if s := statusOf(pod); s != nil && s.State.Terminated != nil {
+		t := s.State.Terminated
+		return fmt.Sprintf("%s, exit code %d %s", t.Reason, t.ExitCode, t.Message)
+	}
+	return fmt.Sprintf("%s %s", pod.Status.Reason, pod.Status.Message)
+}
+
+// waitingFor says what a pod that does not run yet waits for.
+func waitingFor(pod *corev1.Pod) string {
+	if s := statusOf(pod); s != nil && s.State.Waiting != nil && s.State.Waiting.Reason != "" {
+		return fmt.Sprintf("its pod is starting: %s %s", s.State.Waiting.Reason, s.State.Waiting.Message)
+	}
+	return "its pod is starting"
+}

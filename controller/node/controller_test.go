@@ -1,0 +1,358 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/longhorn-lep/longhorn-manager/controller/queue"
+	"github.com/longhorn-lep/longhorn-manager/datastore"
+	"github.com/longhorn-lep/longhorn-manager/disk"
+	"github.com/longhorn-lep/longhorn-manager/internal/testutil"
+	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// fakeDisks are directories by path; all are their own file system.
+type fakeDisks struct {
+	records    map[string]disk.Record
+	prepareErr error
+	createErr  error
+	done       []string // what was changed on disk
+}
+
+func (f *fakeDisks) Scan(paths map[string]string) map[string]disk.Record {
+	records := map[string]disk.Record{}
+	for name, path := range paths {
+		r, ok := f.records[path]
+		if !ok {
+			r.Err = errors.New("no such directory")
+		}
+		r.Name, r.Path = name, path
+		records[name] = r
+	}
+	return records
+}
+
+func (f *fakeDisks) CreateConfig(r disk.Record, config disk.Config) error {
+	if f.createErr != nil {
+		return f.createErr
+	}
+	f.done = append(f.done, "create "+r.Path)
+	r.Config, r.ConfigErr = &config, nil
+	f.records[r.Path] = r
+	return nil
+}
+
+func (f *fakeDisks) Prepare(path string) error {
+	f.done = append(f.done, "prepare "+path)
+	return f.prepareErr
+}
+
+func (f *fakeDisks) NewUUID(known []string) (string, error) {
+	return fmt.Sprintf("%08d-0000-4000-8000-000000000000", len(known)), nil
+}
+
+// fixture is a daemon's node controller on node-1.
+type fixture struct {
+	*testutil.Harness
+	disks *fakeDisks
+	store *datastore.Datastore
+	*Controller
+}
+
+func newFixture(t *testing.T, objs ...runtime.Object) *fixture {
+	h := testutil.New(t, objs...)
+	f := &fixture{Harness: h, store: h.Datastore(datastore.Options{Node: "node-1"}), disks: &fakeDisks{
+		records: map[string]disk.Record{"/var/lib/longhorn": found()},
+	}}
+	f.Controller = f.newController(f.disks)
+	return f
+}
+
+func (f *fixture) newController(disks Disks) *Controller {
+	f.T.Helper()
+	d := f.store
+	c, err := New(Deps{
+		Node: "node-1", Namespace: types.Namespace,
+		Nodes: d.Nodes, KubeNodes: d.KubeNodes, Replicas: d.Replicas, Settings: d.Settings, Setting: d.Setting, Disks: disks,
+		Clock: f.Clock, Recorder: f.Recorder, Log: f.Log,
+	})
+	if err != nil {
+		f.T.Fatal(err)
+	}
+	f.EndWithTest(c.Run)
+	return c
+}
+
+func (f *fixture) mustSync() {
+	f.T.Helper()
+	if _, err := f.sync(f.T.Context(), "node-1"); err != nil {
+		f.T.Fatalf("sync: %v", err)
+	}
+}
+
+func (f *fixture) live() *longhorn.Node {
+	f.T.Helper()
+	n, err := f.store.Nodes.Live(f.T.Context(), "node-1")
+	if err != nil {
+		f.T.Fatal(err)
+	}
+	return n
+}
+
+func TestANodeIsRegisteredOnceWithItsDefaultDisk(t *testing.T) {
+	f := newFixture(t, build.KubeNode("node-1"),
+		build.Setting(types.SettingDefaultDataPath, "/data"), build.Setting(types.SettingReservedPercentage, "10"))
+	f.disks.records["/data"] = found(withoutFile, func(r *disk.Record) { r.FSID = "00ab" })
+
+	f.mustSync()
+	f.ExpectWrites("create nodes/node-1")
+	if want := []string{"prepare /data"}; !slices.Equal(f.disks.done, want) {
+		t.Errorf("on disk: %v, want %v", f.disks.done, want)
+	}
+	n := f.live()
+	d, ok := n.Spec.Disks["default-disk-00ab"]
+	if !ok || len(n.Spec.Disks) != 1 || !n.Spec.AllowScheduling || n.Spec.Name != "node-1" {
+		t.Fatalf("registered %+v", n.Spec)
+	}
+	if d.Path != "/data" || !d.AllowScheduling || d.StorageReserved != 10*gib || d.Type != longhorn.DiskTypeFilesystem {
+		t.Errorf("default disk %+v", d)
+	}
+
+	f.mustSync() // the cache is late: the node must not be made again
+	f.ExpectWrites()
+
+	f.CatchUp()
+	f.mustSync()
+	f.ExpectWrites("update nodes/node-1/status")
+	if got := f.live().Status.DiskStatus["default-disk-00ab"].DiskUUID; got != "00000000-0000-4000-8000-000000000000" {
+		t.Errorf("disk UUID %q", got)
+	}
+	f.ExpectEvents(
+		"Normal Schedulable node-1: Kubernetes node node-1 is not cordoned",
+		"Normal Ready node-1: Disk default-disk-00ab(/data) on node node-1 is ready",
+		"Normal Schedulable node-1: Disk default-disk-00ab(/data) on node node-1 is schedulable")
+
+	f.CatchUp()
+	f.mustSync()
+	f.ExpectWrites()
+
+	// The user removes the disk: it does not come back.
+	n = f.live()
+	n.Spec.Disks = nil
+	if _, err := f.store.Nodes.Update(t.Context(), n); err != nil {
+		t.Fatal(err)
+	}
+	f.Writes()
+	f.CatchUp()
+	f.mustSync()
+	f.ExpectWrites("update nodes/node-1/status")
+	if n := f.live(); len(n.Spec.Disks)+len(n.Status.DiskStatus) != 0 {
+		t.Errorf("disks came back: %+v", n)
+	}
+}
+
+func TestANodeWhoseDefaultDirectoryFailsIsRegisteredWithoutADisk(t *testing.T) {
+	f := newFixture(t)
+	f.disks.prepareErr = errors.New("read-only file system")
+	f.mustSync()
+	f.ExpectWrites("create nodes/node-1")
+	f.ExpectEvents("Warning DefaultDisk node-1: No default disk was made on node node-1: read-only file system; add a disk to the node when this is cured")
+	if n := f.live(); len(n.Spec.Disks) != 0 {
+		t.Errorf("disks: %+v", n.Spec.Disks)
+	}
+}
+
+func TestAnErrorOfTheAPIServerRegistersNothing(t *testing.T) {
+	f := newFixture(t)
+	f.Fail("get", "nodes", errors.New("unreachable"))
+	if _, err := f.sync(t.Context(), "node-1"); err == nil {
+		t.Error("no error")
+	}
+	f.ExpectWrites()
+	if len(f.disks.done) != 0 {
+		t.Errorf("on disk: %v", f.disks.done)
+	}
+}
+
+func TestAtRestNothingIsWrittenAndTheNextScanIsPlanned(t *testing.T) {
+	f := newFixture(t, build.KubeNode("node-1"), build.ReadyNode("node-1", uuid1))
+	f.mustSync()
+	f.Writes()
+	f.CatchUp()
+	for range 3 {
+		f.Clock.Step(scanInterval)
+		result, err := f.sync(t.Context(), "node-1")
+		if err != nil || result.RequeueAfter != 30*time.Second {
+			t.Fatalf("sync = %+v, %v", result, err)
+		}
+	}
+	f.ExpectWrites()
+	if len(f.disks.done) != 0 {
+		t.Errorf("on disk: %v", f.disks.done)
+	}
+}
+
+func TestAMountThatWentAwayIsToldAndNothingIsMadeInItsPlace(t *testing.T) {
+	f := newFixture(t, build.ReadyNode("node-1", uuid1))
+	f.disks.records["/var/lib/longhorn"] = found(withoutFile)
+	f.mustSync()
+	f.ExpectWrites("update nodes/node-1/status")
+	if len(f.disks.done) != 0 {
+		t.Errorf("on disk: %v", f.disks.done)
+	}
+	events := f.Recorder.Take()
+	if len(events) != 2 || !strings.HasPrefix(events[0], "Warning Ready node-1: Disk disk-1(/var/lib/longhorn) on node node-1 is not ready: ") {
+		t.Errorf("events: %q", events)
+	}
+	if got := f.live().Status.DiskStatus["disk-1"].DiskUUID; got != uuid1 {
+		t.Errorf("recorded UUID became %q", got)
+	}
+}
+
+func TestAUUIDFileThatCannotBeMadeIsTheDisksReason(t *testing.T) {
+	f := newFixture(t, build.Node("node-1", build.WithDisk("disk-1", "/var/lib/longhorn")))
+	f.disks.records["/var/lib/longhorn"] = found(withoutFile)
+	f.disks.createErr = errors.New("read-only file system")
+	f.mustSync()
+	c := types.FindCondition(f.live().Status.DiskStatus["disk-1"].Conditions, types.ConditionReady)
+	if c.Reason != "NoDiskInfo" || !strings.Contains(c.Message, "make the UUID file: read-only file system") {
+		t.Errorf("Ready = %+v", c)
+	}
+}
+
+func TestARefusedStatusIsTriedAgainAndTellsItsEventsOnce(t *testing.T) {
+	f := newFixture(t, build.KubeNode("node-1"), build.ReadyNode("node-1", uuid1, func(n *longhorn.Node) {
+		n.Status.Conditions = n.Status.Conditions[:1]
+	}))
+	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "nodes"}, "node-1", nil)
+	f.Fail("update", "nodes", conflict, errors.New("timeout"))
+	for range 2 {
+		if _, err := f.sync(t.Context(), "node-1"); err == nil {
+			t.Error("no error")
+		}
+	}
+	f.ExpectEvents()
+	f.mustSync()
+	f.ExpectWrites("update nodes/node-1/status", "update nodes/node-1/status", "update nodes/node-1/status")
+	f.ExpectEvents("Normal Schedulable node-1: Kubernetes node node-1 is not cordoned")
+
+	// Now the cache is behind that write: decide nothing on it.
+	if _, err := f.sync(t.Context(), "node-1"); !errors.Is(err, queue.ErrStale) {
+		t.Errorf("sync with a late cache = %v, want ErrStale", err)
+	}
+}
+
+func TestOnRealDirectoriesADefaultDiskGetsItsUUIDFile(t *testing.T) {
+	f := newFixture(t)
+	root := t.TempDir()
+	f.Controller = f.newController(HostDisks{Root: root})
+	f.mustSync()
+	f.CatchUp()
+	f.mustSync()
+	n := f.live()
+	if len(n.Status.DiskStatus) != 1 {
+		t.Fatalf("status %+v", n.Status)
+	}
+	data, err := os.ReadFile(filepath.Join(root, "var/lib/longhorn", disk.ConfigFileName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := disk.ParseConfig(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, d := range n.Status.DiskStatus {
+		if d.DiskUUID != config.UUID || config.Name != name || d.StorageMaximum == 0 || !types.IsConditionTrue(d.Conditions, types.ConditionReady) {
+			t.Errorf("disk %s is %+v, its file %+v", name, d, config)
+		}
+	}
+}
+
+func TestMonitorWritesReadyAlone(t *testing.T) {
+	other := build.Pod("instance-manager-y", "node-1")
+	h := testutil.New(t, build.KubeNode("node-1"), daemon(podNotReady), other,
+		build.Node("node-1", func(n *longhorn.Node) {
+			n.Status.Zone = "z"
+			n.Status.Conditions = []longhorn.Condition{{Type: "Schedulable", Status: "False", Reason: "KubernetesNodeCordoned"}}
+		}))
+	d := h.Datastore(datastore.Options{})
+	m, err := NewMonitor(MonitorDeps{
+		Nodes: d.Nodes, KubeNodes: d.KubeNodes, Pods: d.Pods, Clock: h.Clock, Recorder: h.Recorder, Log: h.Log,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.EndWithTest(m.Run)
+	sync := func() {
+		t.Helper()
+		if _, err := m.sync(t.Context(), "node-1"); err != nil {
+			t.Fatal(err)
+		}
+		h.CatchUp()
+	}
+	sync()
+	h.ExpectWrites("update nodes/node-1/status")
+	h.ExpectEvents("Warning Ready node-1: pod longhorn-manager-x of longhorn-manager on node node-1 is not ready")
+	n, _ := d.Nodes.Get("node-1")
+	if n.Status.Zone != "z" || types.FindCondition(n.Status.Conditions, "Schedulable").Reason != "KubernetesNodeCordoned" {
+		t.Errorf("the daemon's part was touched: %+v", n.Status)
+	}
+	sync()
+	h.ExpectWrites()
+
+	// Not in the cache, but there: nobody is told that the node is gone.
+	if err := d.KubeNodes.Replace(nil, "1000"); err != nil {
+		t.Fatal(err)
+	}
+	sync()
+	h.ExpectWrites()
+
+	if err := h.Kube.CoreV1().Nodes().Delete(t.Context(), "node-1", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	h.Writes()
+	h.CatchUp()
+	sync()
+	h.ExpectWrites("update nodes/node-1/status")
+	n, _ = d.Nodes.Get("node-1")
+	if c := types.FindCondition(n.Status.Conditions, "Ready"); c.Reason != "KubernetesNodeGone" {
+		t.Errorf("Ready = %+v", c)
+	}
+
+	if _, err := m.sync(t.Context(), "never-registered"); !apierrors.IsNotFound(err) {
+		t.Errorf("sync of a node that is not registered = %v", err)
+	}
+}
+
+func TestMonitorIsWokenByDaemonPodsOnly(t *testing.T) {
+	other := build.Pod("instance-manager-y", "node-1")
+	for _, c := range []struct {
+		pod  *corev1.Pod
+		want []string
+	}{
+		{daemon(), []string{"node-1"}},
+		{daemon(func(p *corev1.Pod) { p.Spec.NodeName = "" }), nil},
+		{other, nil},
+	} {
+		if got := nodeOfDaemon(c.pod); !slices.Equal(got, c.want) {
+			t.Errorf("nodeOfDaemon(%s on %q) = %v, want %v", c.pod.Name, c.pod.Spec.NodeName, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,115 @@
+package node
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/longhorn-lep/longhorn-manager/disk"
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/util/logfields"
+)
+
+// Disks is the node's own side of its disks.
+type Disks interface {
+	// Scan examines directories, by disk name. It may block as long as the kernel does.
+	Scan(paths map[string]string) map[string]disk.Record
+	// CreateConfig makes the UUID file of a disk where disk.Match said so.
+	CreateConfig(record disk.Record, config disk.Config) error
+	// Prepare makes the directory of a default disk.
+	Prepare(path string) error
+	// NewUUID draws a disk UUID, unlike the known ones.
+	NewUUID(known []string) (string, error)
+}
+
+// HostDisks are the real ones, below the directory where the host's root is mounted.
+type HostDisks struct{ Root string }
+
+// Scan is disk.Scan.
+func (h HostDisks) Scan(paths map[string]string) map[string]disk.Record {
+	return disk.Scan(h.Root, paths)
+}
+
+// CreateConfig is disk.Create.
+func (h HostDisks) CreateConfig(record disk.Record, config disk.Config) error {
+	return disk.Create(h.Root, record, config)
+}
+
+// Prepare is disk.Prepare.
+func (h HostDisks) Prepare(path string) error { return disk.Prepare(h.Root, path) }
+
+// NewUUID is disk.NewUUID, of the system's randomness.
+func (h HostDisks) NewUUID(known []string) (string, error) {
+	return disk.NewUUID(rand.Reader, known)
+}
+
+func sortedDisks(n *longhorn.Node) []string {
+	names := make([]string, 0, len(n.Spec.Disks))
+	for name := range n.Spec.Disks {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func (c *Controller) scan(n *longhorn.Node) map[string]disk.Record {
+	paths := make(map[string]string, len(n.Spec.Disks))
+	for name, d := range n.Spec.Disks {
+		paths[name] = d.Path
+	}
+	return c.deps.Disks.Scan(paths)
+}
+
+// createConfigs makes the UUID files of new disks and returns a new scan. A file
+// that could not be made is the disk's error there, so that its condition says why.
+func (c *Controller) createConfigs(n *longhorn.Node, names []string, records map[string]disk.Record, log *logrus.Entry) map[string]disk.Record {
+	failed := map[string]error{}
+	known := knownUUIDs(n, records)
+	for _, name := range names {
+		uuid, err := c.createConfig(records[name], known)
+		switch {
+		case errors.Is(err, disk.ErrConfigExists), errors.Is(err, disk.ErrDirectoryChanged):
+			// Somebody else was faster; the new scan shows what is there now.
+			log.WithError(err).WithField(logfields.Disk, name).Debug("Made no UUID file")
+		case err != nil:
+			failed[name] = err
+		default:
+			known = append(known, uuid)
+			log.WithFields(logrus.Fields{logfields.Disk: name, logfields.UUID: uuid}).Info("Made the UUID file of a new disk")
+		}
+	}
+	fresh := c.scan(n)
+	for name, err := range failed {
+		r := fresh[name]
+		r.Err = err
+		fresh[name] = r
+	}
+	return fresh
+}
+
+func (c *Controller) createConfig(record disk.Record, known []string) (string, error) {
+	uuid, err := c.deps.Disks.NewUUID(known)
+	if err != nil {
+		return "", err
+	}
+	if err := c.deps.Disks.CreateConfig(record, disk.NewConfig(record.Name, uuid)); err != nil {
+		return "", fmt.Errorf("make the UUID file: %w", err)
+	}
+	return uuid, nil
+}
+
+func knownUUIDs(n *longhorn.Node, records map[string]disk.Record) []string {
+	var known []string
+	for _, d := range n.Status.DiskStatus {
+		known = append(known, d.DiskUUID)
+	}
+	for _, r := range records {
+		if r.Config != nil {
+			known = append(known, r.Config.UUID)
+		}
+	}
+	return known
+}

@@ -1,0 +1,149 @@
+package node
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/sirupsen/logrus"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/clock"
+
+	"github.com/longhorn-lep/longhorn-manager/controller/queue"
+	"github.com/longhorn-lep/longhorn-manager/datastore"
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// MonitoredNodes holds the Node objects of the whole cluster.
+type MonitoredNodes interface {
+	Events
+	Get(name string) (*longhorn.Node, error)
+	UpdateStatus(ctx context.Context, obj *longhorn.Node) (*longhorn.Node, error)
+	IsStale(obj *longhorn.Node) bool
+}
+
+// MonitoredKubeNodes holds all Kubernetes nodes.
+type MonitoredKubeNodes interface {
+	Events
+	GetRO(name string) (*corev1.Node, error)
+	Live(ctx context.Context, name string) (*corev1.Node, error)
+}
+
+// MonitoredPods holds at least the daemon's pods.
+type MonitoredPods interface {
+	Events
+	ByIndex(index, value string) ([]*corev1.Pod, error)
+}
+
+// MonitorDeps are what a Monitor works with; the stores are of the whole cluster.
+type MonitorDeps struct {
+	Nodes     MonitoredNodes
+	KubeNodes MonitoredKubeNodes
+	Pods      MonitoredPods
+
+	Clock    clock.WithTicker
+	Recorder record.EventRecorder
+	Log      *logrus.Entry
+	Metrics  *queue.Metrics
+}
+
+// Monitor keeps the Ready condition of every node. It runs in the leader.
+type Monitor struct {
+	deps  MonitorDeps
+	queue *queue.Queue[string] // of nodes' names
+}
+
+// NewMonitor makes a Monitor; it works when Run is called.
+func NewMonitor(deps MonitorDeps) (*Monitor, error) {
+	m := &Monitor{deps: deps}
+	m.queue = queue.New(queue.Options[string]{
+		Name: "node-monitor", Clock: deps.Clock, Log: deps.Log, Metrics: deps.Metrics, Sync: m.sync,
+	})
+	handlers := []struct {
+		events  Events
+		handler cache.ResourceEventHandler
+	}{
+		{deps.Nodes, queue.Handler(m.queue, queue.Name[*longhorn.Node])},
+		{deps.KubeNodes, queue.Handler(m.queue, queue.Name[*corev1.Node])},
+		{deps.Pods, queue.Handler(m.queue, nodeOfDaemon)},
+	}
+	for _, h := range handlers {
+		if _, err := h.events.AddHandler(h.handler); err != nil {
+			return nil, fmt.Errorf("node monitor: %w", err)
+		}
+	}
+	return m, nil
+}
+
+// Run works until ctx ends. The caches must be filled.
+func (m *Monitor) Run(ctx context.Context) error { return m.queue.Run(ctx) }
+
+// nodeOfDaemon is the node of a pod of the daemon; of other pods none.
+func nodeOfDaemon(pod *corev1.Pod) []string {
+	if pod.Labels[types.LabelApp] != types.AppManager || pod.Spec.NodeName == "" {
+		return nil
+	}
+	return []string{pod.Spec.NodeName}
+}
+
+func (m *Monitor) sync(ctx context.Context, name string) (queue.Result, error) {
+	node, err := m.deps.Nodes.Get(name)
+	if err != nil {
+		return queue.Result{}, err // not found: not registered, nothing to say
+	}
+	if node.DeletionTimestamp != nil {
+		return queue.Result{}, nil
+	}
+	if m.deps.Nodes.IsStale(node) {
+		return queue.Result{}, queue.ErrStale
+	}
+	in, err := m.gather(ctx, name)
+	if err != nil {
+		return queue.Result{}, err
+	}
+	now := m.deps.Clock.Now()
+	condition, again := readiness(in, now)
+	result := queue.Result{RequeueAfter: again}
+
+	before := node.Status.Conditions
+	conditions, changed := types.SetCondition(before, condition, now)
+	if !changed {
+		return result, nil
+	}
+	node.Status.Conditions = conditions
+	if _, err := m.deps.Nodes.UpdateStatus(ctx, node); err != nil {
+		return queue.Result{}, err
+	}
+	recordFlips(m.deps.Recorder, node, types.FlippedConditions(before, conditions))
+	return result, nil
+}
+
+func (m *Monitor) gather(ctx context.Context, name string) (readyInput, error) {
+	in := readyInput{Node: name}
+	kubeNode, err := m.deps.KubeNodes.GetRO(name)
+	if apierrors.IsNotFound(err) {
+		// Others give up what is on a node that is gone: make sure.
+		kubeNode, err = m.deps.KubeNodes.Live(ctx, name)
+	}
+	switch {
+	case apierrors.IsNotFound(err):
+		kubeNode = nil
+	case err != nil:
+		return in, err
+	}
+	in.KubeNode = kubeNode
+
+	pods, err := m.deps.Pods.ByIndex(datastore.IndexNode, name)
+	if err != nil {
+		return in, err
+	}
+	for _, pod := range pods {
+		if len(nodeOfDaemon(pod)) > 0 {
+			in.Daemons = append(in.Daemons, pod)
+		}
+	}
+	return in, nil
+}

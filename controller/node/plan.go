@@ -1,0 +1,156 @@
+package node
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/longhorn-lep/longhorn-manager/disk"
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/scheduler"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// Input is what the daemon of a node knows about it.
+type Input struct {
+	Node     *longhorn.Node
+	KubeNode *corev1.Node           // nil: not known, which changes nothing
+	Records  map[string]disk.Record // of the disks of Node's spec
+	Replicas []*longhorn.Replica    // of this node
+	Settings scheduler.Settings
+}
+
+// Plan is what follows from it.
+type Plan struct {
+	// CreateConfigs names the new disks that lack nothing but a UUID file. After
+	// making them, the disks must be scanned and planned anew.
+	CreateConfigs []string
+	Status        longhorn.NodeStatus
+	// Flipped are the conditions whose status is not what it was.
+	Flipped []longhorn.Condition
+}
+
+// plan decides the part of the status that is the daemon's; the rest it hands on.
+func plan(in Input, now time.Time) Plan {
+	var p Plan
+	p.Status = *in.Node.Status.DeepCopy()
+	p.Status.DiskStatus = make(map[string]longhorn.DiskStatus, len(in.Node.Spec.Disks))
+	if in.KubeNode != nil {
+		p.Status.Region = in.KubeNode.Labels[types.LabelTopologyRegion]
+		p.Status.Zone = in.KubeNode.Labels[types.LabelTopologyZone]
+		p.Status.Conditions, _ = types.SetCondition(p.Status.Conditions, schedulable(in.KubeNode), now)
+	}
+	p.Flipped = types.FlippedConditions(in.Node.Status.Conditions, p.Status.Conditions)
+
+	verdicts := judge(in)
+	for _, name := range sortedDisks(in.Node) {
+		v, before := verdicts[name], in.Node.Status.DiskStatus[name]
+		if v.CreateConfig {
+			p.CreateConfigs = append(p.CreateConfigs, name)
+		}
+		status := diskStatus(in, name, v, now)
+		p.Flipped = append(p.Flipped, types.FlippedConditions(before.Conditions, status.Conditions)...)
+		p.Status.DiskStatus[name] = status
+	}
+	return p
+}
+
+// judge has package disk decide which directories are the disks they should be.
+func judge(in Input) map[string]disk.Verdict {
+	spec := make(map[string]disk.SpecDisk, len(in.Node.Spec.Disks))
+	known := make(map[string]disk.Known, len(in.Node.Spec.Disks))
+	for name, d := range in.Node.Spec.Disks {
+		spec[name] = disk.SpecDisk{Path: d.Path}
+		status := in.Node.Status.DiskStatus[name]
+		known[name] = disk.Known{
+			UUID:  status.DiskUUID,
+			Ready: types.IsConditionTrue(status.Conditions, types.ConditionReady),
+		}
+	}
+	return disk.Match(in.Node.Name, spec, known, in.Records)
+}
+
+// schedulable tells whether the Kubernetes node is cordoned.
+func schedulable(n *corev1.Node) longhorn.Condition {
+	if n.Spec.Unschedulable {
+		return longhorn.Condition{
+			Type: types.ConditionSchedulable, Status: longhorn.ConditionFalse,
+			Reason: types.ReasonKubernetesNodeCordoned, Message: "Kubernetes node " + n.Name + " is cordoned",
+		}
+	}
+	return longhorn.Condition{
+		Type: types.ConditionSchedulable, Status: longhorn.ConditionTrue,
+		Message: "Kubernetes node " + n.Name + " is not cordoned",
+	}
+}
+
+// diskStatus is the whole status of one disk. A disk that is not accepted keeps its
+// recorded UUID and shows no figures.
+func diskStatus(in Input, name string, v disk.Verdict, now time.Time) longhorn.DiskStatus {
+	spec, before := in.Node.Spec.Disks[name], in.Node.Status.DiskStatus[name]
+	after := longhorn.DiskStatus{
+		Conditions:       before.Conditions,
+		DiskUUID:         v.UUID,
+		DiskName:         name,
+		DiskPath:         spec.Path,
+		Type:             longhorn.DiskTypeFilesystem,
+		ScheduledReplica: map[string]int64{},
+	}
+	ready := longhorn.Condition{Type: types.ConditionReady, Status: longhorn.ConditionFalse, Reason: v.Reason, Message: v.Message}
+	if v.Accept {
+		ready.Status = longhorn.ConditionTrue
+		r := in.Records[name]
+		after.FSType, after.StorageMaximum = r.FSType, r.StorageMaximum
+		after.ScheduledReplica, after.StorageScheduled = scheduled(in.Replicas, v.UUID)
+		after.StorageAvailable = settle(in, name, before, after, r.StorageAvailable)
+	}
+	room := hasRoom(in, name, after, v.Accept)
+	after.Conditions, _ = types.SetCondition(after.Conditions, ready, now)
+	after.Conditions, _ = types.SetCondition(after.Conditions, room, now)
+	return after
+}
+
+// scheduled adds up the replicas that are placed on a disk, at their full size.
+func scheduled(replicas []*longhorn.Replica, diskUUID string) (byName map[string]int64, sum int64) {
+	byName = map[string]int64{}
+	for _, r := range replicas {
+		if r.Spec.DiskID == diskUUID {
+			byName[r.Name] = int64(r.Spec.VolumeSize)
+			sum += int64(r.Spec.VolumeSize)
+		}
+	}
+	return byName, sum
+}
+
+// settle keeps the recorded figure of free space while the new one differs by less
+// than 1 % of the disk and changes nothing for placement, so that a busy disk does
+// not have the status written at every scan.
+func settle(in Input, name string, before, after longhorn.DiskStatus, fresh int64) int64 {
+	difference := max(fresh-before.StorageAvailable, before.StorageAvailable-fresh)
+	if difference >= after.StorageMaximum/100 || before.StorageMaximum != after.StorageMaximum {
+		return fresh
+	}
+	after.StorageAvailable = fresh
+	byFresh := hasRoom(in, name, after, true)
+	after.StorageAvailable = before.StorageAvailable
+	if byFresh.Status != hasRoom(in, name, after, true).Status {
+		return fresh
+	}
+	return before.StorageAvailable
+}
+
+// hasRoom is the disk's Schedulable condition.
+func hasRoom(in Input, name string, status longhorn.DiskStatus, ready bool) longhorn.Condition {
+	ok, reason, message := scheduler.DiskSchedulable(in.Node.Name, scheduler.Disk{
+		Name: name, UUID: status.DiskUUID, Path: status.DiskPath, Ready: ready,
+		StorageMaximum:   status.StorageMaximum,
+		StorageAvailable: status.StorageAvailable,
+		StorageReserved:  in.Node.Spec.Disks[name].StorageReserved,
+		StorageScheduled: status.StorageScheduled,
+	}, in.Settings)
+	c := longhorn.Condition{Type: types.ConditionSchedulable, Status: longhorn.ConditionFalse, Reason: reason, Message: message}
+	if ok {
+		c.Status = longhorn.ConditionTrue
+	}
+	return c
+}

@@ -1,0 +1,294 @@
+package node
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	"github.com/longhorn-lep/longhorn-manager/disk"
+	"github.com/longhorn-lep/longhorn-manager/internal/testutil"
+	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/scheduler"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+const (
+	gib   = build.GiB
+	mib   = 1 << 20
+	uuid1 = "11111111-1111-4111-8111-111111111111"
+	uuid2 = "22222222-2222-4222-8222-222222222222"
+)
+
+// found is the record of a healthy disk of 100 GiB, as disk-1 of build.ReadyNode.
+func found(changes ...func(*disk.Record)) disk.Record {
+	config := disk.NewConfig("disk-1", uuid1)
+	r := disk.Record{
+		Name: "disk-1", Path: "/var/lib/longhorn", Exists: true, DeviceID: 1, FSType: "ext4", FSID: "abc",
+		StorageMaximum: 100 * gib, StorageAvailable: 100 * gib, Config: &config,
+	}
+	for _, change := range changes {
+		change(&r)
+	}
+	return r
+}
+
+func available(bytes int64) func(*disk.Record) {
+	return func(r *disk.Record) { r.StorageAvailable = bytes }
+}
+
+func withoutFile(r *disk.Record) { r.Config, r.ConfigErr = nil, disk.ErrConfigMissing }
+
+// input is a node that was ready with disk-1, and finds it again.
+func input(changes ...func(*Input)) Input {
+	in := Input{
+		Node:     build.ReadyNode("node-1", uuid1),
+		KubeNode: build.KubeNode("node-1"),
+		Records:  map[string]disk.Record{"disk-1": found()},
+		Settings: scheduler.Settings{MinimalAvailablePercent: 25, OverProvisioningPercent: 100},
+	}
+	for _, change := range changes {
+		change(&in)
+	}
+	return in
+}
+
+func recordOf(r disk.Record) func(*Input) { return func(in *Input) { in.Records[r.Name] = r } }
+
+// summary writes down what a case looks at: the disk's two conditions as
+// status/reason, its UUID and figures in GiB.
+type summary struct {
+	ready, schedulable             string
+	uuid                           string
+	maximum, available, scheduled_ float64
+	replicas                       map[string]int64
+}
+
+func summarize(d longhorn.DiskStatus) summary {
+	text := func(conditionType string) string {
+		c := types.FindCondition(d.Conditions, conditionType)
+		return strings.TrimSuffix(string(c.Status)+"/"+c.Reason, "/")
+	}
+	return summary{
+		ready: text(types.ConditionReady), schedulable: text(types.ConditionSchedulable), uuid: d.DiskUUID,
+		maximum: float64(d.StorageMaximum) / gib, available: float64(d.StorageAvailable) / gib,
+		scheduled_: float64(d.StorageScheduled) / gib, replicas: d.ScheduledReplica,
+	}
+}
+
+func TestThePlanOfOneDisk(t *testing.T) {
+	none := map[string]int64{}
+	cases := []struct {
+		name    string
+		in      Input
+		want    summary
+		create  []string
+		flipped []string
+	}{
+		{
+			name: "known disk found again → ready, with its figures",
+			in:   input(),
+			want: summary{ready: "True", schedulable: "True", uuid: uuid1, maximum: 100, available: 100, replicas: none},
+		},
+		{
+			name: "replicas on the disk → counted at full size, those of other disks not",
+			in: input(func(in *Input) {
+				in.Replicas = []*longhorn.Replica{
+					build.PlacedReplica("a", "vol", "node-1", uuid1),
+					build.PlacedReplica("b", "big", "node-1", uuid1, func(r *longhorn.Replica) { r.Spec.VolumeSize = 2 * gib }),
+					build.PlacedReplica("c", "vol", "node-1", uuid2),
+				}
+			}),
+			want: summary{ready: "True", schedulable: "True", uuid: uuid1, maximum: 100, available: 100, scheduled_: 3,
+				replicas: map[string]int64{"a": gib, "b": 2 * gib}},
+		},
+		{
+			name: "new disk without a UUID file → to be made, not ready yet",
+			in: input(func(in *Input) { in.Node.Status.DiskStatus = nil },
+				recordOf(found(withoutFile))),
+			want:   summary{ready: "False/NoDiskInfo", schedulable: "False/DiskNotReady", replicas: none},
+			create: []string{"disk-1"}, flipped: []string{"Ready", "Schedulable"},
+		},
+		{
+			name:    "new disk with a UUID file → accepted with that UUID",
+			in:      input(func(in *Input) { in.Node.Status.DiskStatus = nil }),
+			want:    summary{ready: "True", schedulable: "True", uuid: uuid1, maximum: 100, available: 100, replicas: none},
+			flipped: []string{"Ready", "Schedulable"},
+		},
+		{
+			name:    "known disk without its UUID file → not ready, UUID kept, nothing made",
+			in:      input(recordOf(found(withoutFile))),
+			want:    summary{ready: "False/DiskFilesystemChanged", schedulable: "False/DiskNotReady", uuid: uuid1, replicas: none},
+			flipped: []string{"Ready", "Schedulable"},
+		},
+		{
+			name:    "directory unreadable → not ready, UUID kept",
+			in:      input(recordOf(found(func(r *disk.Record) { r.Err = errors.New("i/o error") }))),
+			want:    summary{ready: "False/NoDiskInfo", schedulable: "False/DiskNotReady", uuid: uuid1, replicas: none},
+			flipped: []string{"Ready", "Schedulable"},
+		},
+		{
+			name:    "full up to the minimum → ready, not schedulable",
+			in:      input(recordOf(found(available(25 * gib)))),
+			want:    summary{ready: "True", schedulable: "False/DiskPressure", uuid: uuid1, maximum: 100, available: 25, replicas: none},
+			flipped: []string{"Schedulable"},
+		},
+		{
+			name: "promised beyond what is not reserved → not schedulable",
+			in: input(func(in *Input) {
+				spec := in.Node.Spec.Disks["disk-1"]
+				spec.StorageReserved = 99*gib + 1
+				in.Node.Spec.Disks["disk-1"] = spec
+				in.Replicas = []*longhorn.Replica{build.PlacedReplica("a", "vol", "node-1", uuid1)}
+			}),
+			want: summary{ready: "True", schedulable: "False/DiskPressure", uuid: uuid1, maximum: 100, available: 100, scheduled_: 1,
+				replicas: map[string]int64{"a": gib}},
+			flipped: []string{"Schedulable"},
+		},
+		{
+			name: "free space changed by less than 1 % → the old figure stays",
+			in:   input(recordOf(found(available(100*gib - 1000*mib)))),
+			want: summary{ready: "True", schedulable: "True", uuid: uuid1, maximum: 100, available: 100, replicas: none},
+		},
+		{
+			name: "free space changed by 1 % → the new figure",
+			in:   input(recordOf(found(available(99 * gib)))),
+			want: summary{ready: "True", schedulable: "True", uuid: uuid1, maximum: 100, available: 99, replicas: none},
+		},
+		{
+			name: "free space changed little, across the minimum → the new figure",
+			in: input(func(in *Input) {
+				d := in.Node.Status.DiskStatus["disk-1"]
+				d.StorageAvailable = 25*gib + 512*mib
+				in.Node.Status.DiskStatus["disk-1"] = d
+			}, recordOf(found(available(25*gib)))),
+			want:    summary{ready: "True", schedulable: "False/DiskPressure", uuid: uuid1, maximum: 100, available: 25, replicas: none},
+			flipped: []string{"Schedulable"},
+		},
+		{
+			name: "file system grown → the new figures, however little free space changed",
+			in:   input(recordOf(found(available(100*gib+512*mib), func(r *disk.Record) { r.StorageMaximum = 101 * gib }))),
+			want: summary{ready: "True", schedulable: "True", uuid: uuid1, maximum: 101, available: 100.5, replicas: none},
+		},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			before := c.in.Node.DeepCopy()
+			p := plan(c.in, testutil.Now)
+			if got := summarize(p.Status.DiskStatus["disk-1"]); !equality.Semantic.DeepEqual(got, c.want) {
+				t.Errorf("disk:\n got %+v\nwant %+v", got, c.want)
+			}
+			if !slices.Equal(p.CreateConfigs, c.create) {
+				t.Errorf("UUID files to make: %v, want %v", p.CreateConfigs, c.create)
+			}
+			var flipped []string
+			for _, f := range p.Flipped {
+				if f.Message != "Kubernetes node node-1 is not cordoned" { // the node's own, in TestThePlanOfTheNode
+					flipped = append(flipped, f.Type)
+				}
+			}
+			if !slices.Equal(flipped, c.flipped) {
+				t.Errorf("flipped: %v, want %v", flipped, c.flipped)
+			}
+			if !equality.Semantic.DeepEqual(before, c.in.Node) {
+				t.Error("the plan changed its input")
+			}
+			again := c.in
+			again.Node = c.in.Node.DeepCopy()
+			again.Node.Status = p.Status
+			if second := plan(again, testutil.Now.Add(60e9)); !equality.Semantic.DeepEqual(second.Status, p.Status) || len(second.Flipped) > 0 {
+				t.Error("planned again, at rest: the status changes")
+			}
+		})
+	}
+}
+
+func TestThePlanOfTheNode(t *testing.T) {
+	cases := []struct {
+		name         string
+		in           Input
+		schedulable  longhorn.ConditionStatus
+		reason       string
+		region, zone string
+		disks        []string
+	}{
+		{name: "Kubernetes node in order → schedulable", in: input(), schedulable: "True", disks: []string{"disk-1"}},
+		{
+			name:        "Kubernetes node cordoned → not schedulable",
+			in:          input(func(in *Input) { in.KubeNode.Spec.Unschedulable = true }),
+			schedulable: "False", reason: "KubernetesNodeCordoned", disks: []string{"disk-1"},
+		},
+		{
+			name: "labels of the place → region and zone",
+			in: input(func(in *Input) {
+				in.KubeNode.Labels = map[string]string{"topology.kubernetes.io/region": "r", "topology.kubernetes.io/zone": "z"}
+			}),
+			schedulable: "True", region: "r", zone: "z", disks: []string{"disk-1"},
+		},
+		{
+			name: "Kubernetes node not known → all stays as it was",
+			in: input(func(in *Input) {
+				in.KubeNode = nil
+				in.Node.Status.Region, in.Node.Status.Zone = "r", "z"
+				in.Node.Status.Conditions[1] = longhorn.Condition{Type: "Schedulable", Status: "False", Reason: "KubernetesNodeCordoned"}
+			}),
+			schedulable: "False", reason: "KubernetesNodeCordoned", region: "r", zone: "z", disks: []string{"disk-1"},
+		},
+		{
+			name: "disk removed from the spec → its status is gone, the other stays",
+			in: input(func(in *Input) {
+				in.Node.Status.DiskStatus["disk-0"] = longhorn.DiskStatus{DiskUUID: uuid2}
+			}),
+			schedulable: "True", disks: []string{"disk-1"},
+		},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			ready := types.FindCondition(c.in.Node.Status.Conditions, types.ConditionReady)
+			p := plan(c.in, testutil.Now)
+			got := types.FindCondition(p.Status.Conditions, types.ConditionSchedulable)
+			if got.Status != c.schedulable || got.Reason != c.reason {
+				t.Errorf("Schedulable = %+v, want %s %s", got, c.schedulable, c.reason)
+			}
+			if p.Status.Region != c.region || p.Status.Zone != c.zone {
+				t.Errorf("region %q zone %q, want %q %q", p.Status.Region, p.Status.Zone, c.region, c.zone)
+			}
+			var disks []string
+			for name := range p.Status.DiskStatus {
+				disks = append(disks, name)
+			}
+			if !slices.Equal(disks, c.disks) {
+				t.Errorf("disks %v, want %v", disks, c.disks)
+			}
+			if types.FindCondition(p.Status.Conditions, types.ConditionReady) != ready {
+				t.Error("the leader's condition Ready was touched")
+			}
+		})
+	}
+}
+
+func TestMessagesNameDiskPathAndNode(t *testing.T) {
+	p := plan(input(recordOf(found(available(25*gib)))), testutil.Now)
+	conditions := p.Status.DiskStatus["disk-1"].Conditions
+	want := "Disk disk-1(/var/lib/longhorn) on node node-1 is ready"
+	if got := types.FindCondition(conditions, types.ConditionReady).Message; got != want {
+		t.Errorf("Ready: %q, want %q", got, want)
+	}
+	want = "Disk disk-1(/var/lib/longhorn) on the node node-1 is not schedulable for more replica; "
+	if got := types.FindCondition(conditions, types.ConditionSchedulable).Message; !strings.HasPrefix(got, want) {
+		t.Errorf("Schedulable: %q, want it to begin with %q", got, want)
+	}
+}
+
+func TestACordonFlipsSchedulable(t *testing.T) {
+	p := plan(input(func(in *Input) {
+		in.KubeNode = build.KubeNode("node-1", func(n *corev1.Node) { n.Spec.Unschedulable = true })
+	}), testutil.Now)
+	if len(p.Flipped) != 1 || p.Flipped[0].Type != "Schedulable" || p.Flipped[0].LastTransitionTime != "2030-01-02T03:04:05Z" {
+		t.Errorf("flipped = %+v", p.Flipped)
+	}
+}

@@ -1,0 +1,105 @@
+package csi
+
+import (
+	"github.com/sirupsen/logrus"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/longhorn-lep/longhorn-manager/csi/mount"
+)
+
+// publication is a checked request to publish.
+type publication struct {
+	volume, staging, target string
+	block, readOnly         bool
+	// exclusive: no other pod may have the volume (ReadWriteOncePod).
+	exclusive bool
+}
+
+// publish binds what is staged to the pod's path. It may be repeated; a bind left over
+// from a staging that has been redone since is redone too.
+//
+// A read-only block volume is bound read-only, which keeps the file from being
+// replaced; what a container may do to the device itself is decided by the container
+// runtime, from the pod's own readOnly.
+func (n *node) publish(p publication) error {
+	source := p.staging
+	if p.block {
+		source = stagedDevice(p.staging, p.volume)
+	}
+	staged, err := n.mounts.Look(source)
+	if err != nil {
+		return status.Errorf(codes.Internal, "publishing volume %s: %v", p.volume, err)
+	}
+	if !staged.Mounted || staged.Broken || staged.Block != p.block {
+		return status.Errorf(codes.FailedPrecondition, "publishing volume %s: it is not staged at %s", p.volume, source)
+	}
+	done, err := n.isCurrent(p.target, staged.Device)
+	if err != nil {
+		return status.Errorf(codes.Internal, "publishing volume %s: %v", p.volume, err)
+	}
+	if done {
+		return nil
+	}
+	if err := n.checkExclusive(p, source); err != nil {
+		return err
+	}
+	var options []string
+	if p.readOnly {
+		options = []string{"ro"}
+	}
+	if p.block {
+		err = n.mounts.BindFile(source, p.target, options)
+	} else {
+		err = n.mounts.BindDirectory(source, p.target, options)
+	}
+	if err != nil {
+		return status.Errorf(codes.Internal, "publishing volume %s: %v", p.volume, err)
+	}
+	n.log.WithFields(logrus.Fields{"volume": p.volume, "path": p.target, "readOnly": p.readOnly}).Info("Published volume")
+	return nil
+}
+
+// checkExclusive refuses a second pod for a volume that one pod at most may have.
+func (n *node) checkExclusive(p publication, source string) error {
+	if !p.exclusive {
+		return nil
+	}
+	others, err := n.mounts.References(source)
+	if err != nil {
+		return status.Errorf(codes.Internal, "publishing volume %s: %v", p.volume, err)
+	}
+	for _, other := range others {
+		if other != source && other != p.target {
+			return status.Errorf(codes.FailedPrecondition, "publishing volume %s: one pod may have it, and it is published at %s", p.volume, other)
+		}
+	}
+	return nil
+}
+
+// unpublish takes the bind off and removes the path. It may be repeated.
+func (n *node) unpublish(target string) error {
+	if err := n.mounts.Remove(target); err != nil {
+		return status.Errorf(codes.Internal, "unpublishing %s: %v", target, err)
+	}
+	n.log.WithField("path", target).Info("Unpublished volume")
+	return nil
+}
+
+// statistics measures what is mounted at a path.
+func (n *node) statistics(path string) (mount.Statistics, error) {
+	point, err := n.mounts.Look(path)
+	switch {
+	case err != nil:
+		return mount.Statistics{}, status.Errorf(codes.Internal, "measuring %s: %v", path, err)
+	case !point.Mounted:
+		return mount.Statistics{}, status.Errorf(codes.NotFound, "measuring %s: nothing is mounted there", path)
+	case point.Broken:
+		return mount.Statistics{}, status.Errorf(codes.Internal, "measuring %s: the mount there is broken", path)
+	}
+	st, err := n.mounts.Statistics(path)
+	if err != nil {
+		return mount.Statistics{}, status.Errorf(codes.Internal, "measuring %s: %v", path, err)
+	}
+	return st, nil
+}

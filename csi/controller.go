@@ -1,0 +1,159 @@
+package csi
+
+import (
+	"context"
+
+	csipb "github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// controllerServer is the shell of the controller service: it checks that a request
+// has what it must have, takes the volume's lock and calls the core.
+type controllerServer struct {
+	csipb.UnimplementedControllerServer
+	core  *controller
+	locks volumeLocks
+}
+
+// controllerCapabilities are what works today; nothing else may be advertised.
+var controllerCapabilities = []csipb.ControllerServiceCapability_RPC_Type{
+	csipb.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME,
+	csipb.ControllerServiceCapability_RPC_PUBLISH_UNPUBLISH_VOLUME,
+	csipb.ControllerServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER,
+}
+
+func (s *controllerServer) ControllerGetCapabilities(context.Context, *csipb.ControllerGetCapabilitiesRequest) (*csipb.ControllerGetCapabilitiesResponse, error) {
+	response := &csipb.ControllerGetCapabilitiesResponse{}
+	for _, c := range controllerCapabilities {
+		response.Capabilities = append(response.Capabilities, &csipb.ControllerServiceCapability{
+			Type: &csipb.ControllerServiceCapability_Rpc{Rpc: &csipb.ControllerServiceCapability_RPC{Type: c}},
+		})
+	}
+	return response, nil
+}
+
+// CreateVolume makes a volume, or finds the one that an earlier call made.
+func (s *controllerServer) CreateVolume(ctx context.Context, req *csipb.CreateVolumeRequest) (*csipb.CreateVolumeResponse, error) {
+	r, err := volumeRequest(req)
+	if err != nil {
+		return nil, invalid(err)
+	}
+	unlock, ok := s.locks.tryLock(r.Name)
+	if !ok {
+		return nil, busy(r.Name)
+	}
+	defer unlock()
+	if err := s.core.create(ctx, r); err != nil {
+		return nil, toStatus(err)
+	}
+	return &csipb.CreateVolumeResponse{Volume: &csipb.Volume{
+		VolumeId:      r.Name,
+		CapacityBytes: r.SizeBytes,
+		VolumeContext: volumeContext(req.GetParameters(), r),
+	}}, nil
+}
+
+// DeleteVolume returns when the volume is gone; one that is not there is gone.
+func (s *controllerServer) DeleteVolume(ctx context.Context, req *csipb.DeleteVolumeRequest) (*csipb.DeleteVolumeResponse, error) {
+	volume := req.GetVolumeId()
+	if volume == "" {
+		return nil, missing("volume id")
+	}
+	if !isVolumeID(volume) {
+		return &csipb.DeleteVolumeResponse{}, nil
+	}
+	unlock, ok := s.locks.tryLock(volume)
+	if !ok {
+		return nil, busy(volume)
+	}
+	defer unlock()
+	if err := s.core.delete(ctx, volume); err != nil {
+		return nil, toStatus(err)
+	}
+	return &csipb.DeleteVolumeResponse{}, nil
+}
+
+// ControllerPublishVolume returns when the volume's device is on the node.
+func (s *controllerServer) ControllerPublishVolume(ctx context.Context, req *csipb.ControllerPublishVolumeRequest) (*csipb.ControllerPublishVolumeResponse, error) {
+	volume, node := req.GetVolumeId(), req.GetNodeId()
+	switch {
+	case volume == "":
+		return nil, missing("volume id")
+	case node == "":
+		return nil, missing("node id")
+	case req.GetVolumeCapability() == nil:
+		return nil, missing("volume capability")
+	case req.GetReadonly():
+		return nil, status.Error(codes.InvalidArgument, "readonly: publishing a volume read-only to a node is not offered")
+	}
+	if _, err := readCapability(req.GetVolumeCapability()); err != nil {
+		return nil, invalid(err)
+	}
+	if !isVolumeID(volume) {
+		return nil, status.Errorf(codes.NotFound, "volume %q: not found", volume)
+	}
+	unlock, ok := s.locks.tryLock(volume)
+	if !ok {
+		return nil, busy(volume)
+	}
+	defer unlock()
+	if err := s.core.publish(ctx, volume, node); err != nil {
+		return nil, toStatus(err)
+	}
+	return &csipb.ControllerPublishVolumeResponse{}, nil
+}
+
+// ControllerUnpublishVolume returns when the volume's device has left the node. An
+// empty node id means all nodes.
+func (s *controllerServer) ControllerUnpublishVolume(ctx context.Context, req *csipb.ControllerUnpublishVolumeRequest) (*csipb.ControllerUnpublishVolumeResponse, error) {
+	volume := req.GetVolumeId()
+	if volume == "" {
+		return nil, missing("volume id")
+	}
+	if !isVolumeID(volume) {
+		return &csipb.ControllerUnpublishVolumeResponse{}, nil
+	}
+	unlock, ok := s.locks.tryLock(volume)
+	if !ok {
+		return nil, busy(volume)
+	}
+	defer unlock()
+	if err := s.core.unpublish(ctx, volume, req.GetNodeId()); err != nil {
+		return nil, toStatus(err)
+	}
+	return &csipb.ControllerUnpublishVolumeResponse{}, nil
+}
+
+// ValidateVolumeCapabilities confirms the capabilities when all of them are supported.
+func (s *controllerServer) ValidateVolumeCapabilities(ctx context.Context, req *csipb.ValidateVolumeCapabilitiesRequest) (*csipb.ValidateVolumeCapabilitiesResponse, error) {
+	if req.GetVolumeId() == "" {
+		return nil, missing("volume id")
+	}
+	if len(req.GetVolumeCapabilities()) == 0 {
+		return nil, missing("volume capabilities")
+	}
+	if !isVolumeID(req.GetVolumeId()) {
+		return nil, status.Errorf(codes.NotFound, "volume %q: not found", req.GetVolumeId())
+	}
+	if _, err := s.core.volumes.Volume(ctx, req.GetVolumeId()); err != nil {
+		return nil, toStatus(err)
+	}
+	if _, err := readCapabilities(req.GetVolumeCapabilities()); err != nil {
+		return &csipb.ValidateVolumeCapabilitiesResponse{Message: err.Error()}, nil
+	}
+	return &csipb.ValidateVolumeCapabilitiesResponse{Confirmed: &csipb.ValidateVolumeCapabilitiesResponse_Confirmed{
+		VolumeContext:      req.GetVolumeContext(),
+		VolumeCapabilities: req.GetVolumeCapabilities(),
+		Parameters:         req.GetParameters(),
+	}}, nil
+}
+
+// isVolumeID tells whether a text can be the name of a volume. A text that cannot,
+// is not sent to the manager and never becomes part of a path.
+func isVolumeID(text string) bool {
+	name, err := types.VolumeName(text)
+	return err == nil && name == text
+}

@@ -1,0 +1,155 @@
+package csi
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"sync"
+
+	"github.com/sirupsen/logrus"
+
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+)
+
+// fakeService is a manager in memory. With instant set, what is asked for has happened
+// when the call returns; otherwise a test changes volumes through edit.
+type fakeService struct {
+	instant bool
+
+	mu      sync.Mutex
+	nodes   map[string]bool
+	volumes map[string]Volume
+	calls   []string
+	// fail answers a call ("create pvc-1") with an error.
+	fail map[string]error
+	// looked is called, unlocked, before each look at a volume.
+	looked func(f *fakeService, name string)
+}
+
+func newFakeService(nodes ...string) *fakeService {
+	f := &fakeService{nodes: map[string]bool{}, volumes: map[string]Volume{}, fail: map[string]error{}}
+	for _, n := range nodes {
+		f.nodes[n] = true
+	}
+	return f
+}
+
+func (f *fakeService) record(call string) error {
+	f.calls = append(f.calls, call)
+	return f.fail[call]
+}
+
+// edit changes a volume, or makes it.
+func (f *fakeService) edit(name string, change func(v *Volume)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	v := f.volumes[name]
+	if v.Tickets == nil {
+		v.Tickets = map[string]Ticket{}
+	}
+	v.Name = name
+	change(&v)
+	f.volumes[name] = v
+}
+
+func (f *fakeService) remove(name string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.volumes, name)
+}
+
+func (f *fakeService) made() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return append([]string(nil), f.calls...)
+}
+
+func (f *fakeService) Volume(_ context.Context, name string) (Volume, error) {
+	if f.looked != nil {
+		f.looked(f, name)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.fail["get "+name]; err != nil {
+		return Volume{}, err
+	}
+	v, ok := f.volumes[name]
+	if !ok {
+		return Volume{}, fmt.Errorf("volume %q: %w", name, ErrNotFound)
+	}
+	v.Tickets = maps.Clone(v.Tickets)
+	return v, nil
+}
+
+func (f *fakeService) CreateVolume(_ context.Context, r VolumeRequest) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.record("create " + r.Name); err != nil {
+		return err
+	}
+	v := Volume{Name: r.Name, SizeBytes: r.SizeBytes, State: string(longhorn.VolumeStateCreating), Tickets: map[string]Ticket{}}
+	if f.instant {
+		v.State, v.Ready = string(longhorn.VolumeStateDetached), true
+	}
+	f.volumes[r.Name] = v
+	return nil
+}
+
+func (f *fakeService) DeleteVolume(_ context.Context, name string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.record("delete " + name); err != nil {
+		return err
+	}
+	if f.instant {
+		delete(f.volumes, name)
+	}
+	return nil
+}
+
+func (f *fakeService) Attach(_ context.Context, volume string, t Ticket) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.record("attach " + volume + " " + t.NodeID); err != nil {
+		return err
+	}
+	v := f.volumes[volume]
+	if f.instant && (v.NodeID == "" || v.NodeID == t.NodeID) {
+		t.Satisfied = true
+		v.NodeID, v.State = t.NodeID, string(longhorn.VolumeStateAttached)
+	}
+	v.Tickets[t.ID] = t
+	f.volumes[volume] = v
+	return nil
+}
+
+func (f *fakeService) Detach(_ context.Context, volume, id string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	v, ok := f.volumes[volume]
+	if err := f.record("detach " + volume + " " + v.Tickets[id].NodeID); err != nil {
+		return err
+	}
+	if !ok {
+		return ErrNotFound
+	}
+	delete(v.Tickets, id)
+	if f.instant && len(v.Tickets) == 0 {
+		v.NodeID, v.State = "", string(longhorn.VolumeStateDetached)
+	}
+	f.volumes[volume] = v
+	return nil
+}
+
+func (f *fakeService) HasNode(_ context.Context, name string) (bool, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.nodes[name], f.fail["node "+name]
+}
+
+func quiet() *logrus.Entry {
+	log := logrus.New()
+	log.SetOutput(io.Discard)
+	return logrus.NewEntry(log)
+}

@@ -1,0 +1,33 @@
+package csi
+
+import (
+	"context"
+
+	csipb "github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+)
+
+// identity answers who the driver is. Both roles answer alike: a capability belongs
+// to the driver, not to the process that is asked.
+type identity struct {
+	csipb.UnimplementedIdentityServer
+	driver, version string
+}
+
+func (i *identity) GetPluginInfo(context.Context, *csipb.GetPluginInfoRequest) (*csipb.GetPluginInfoResponse, error) {
+	return &csipb.GetPluginInfoResponse{Name: i.driver, VendorVersion: i.version}, nil
+}
+
+func (i *identity) GetPluginCapabilities(context.Context, *csipb.GetPluginCapabilitiesRequest) (*csipb.GetPluginCapabilitiesResponse, error) {
+	return &csipb.GetPluginCapabilitiesResponse{Capabilities: []*csipb.PluginCapability{{
+		Type: &csipb.PluginCapability_Service_{Service: &csipb.PluginCapability_Service{
+			Type: csipb.PluginCapability_Service_CONTROLLER_SERVICE,
+		}},
+	}}}, nil
+}
+
+// Probe answers ready whenever it can be called: a manager that is away is waited for
+// by each call, and would not come back sooner if this process were restarted.
+func (i *identity) Probe(context.Context, *csipb.ProbeRequest) (*csipb.ProbeResponse, error) {
+	return &csipb.ProbeResponse{Ready: wrapperspb.Bool(true)}, nil
+}

@@ -1,0 +1,30 @@
+package csi
+
+import "sync"
+
+// volumeLocks lets one call at a time act on a volume. A second one is not queued but
+// told to come back (Aborted), as the interface asks of drivers: the caller's deadline
+// runs while it would wait, and it asks again anyway.
+type volumeLocks struct {
+	mu sync.Mutex
+	// held is guarded by mu.
+	held map[string]bool
+}
+
+// tryLock returns the function that releases the lock, or false where it is held.
+func (l *volumeLocks) tryLock(volume string) (unlock func(), ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.held[volume] {
+		return nil, false
+	}
+	if l.held == nil {
+		l.held = map[string]bool{}
+	}
+	l.held[volume] = true
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.held, volume)
+	}, true
+}

@@ -1,0 +1,165 @@
+package csi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/longhorn-lep/longhorn-manager/api/client"
+	v1 "github.com/longhorn-lep/longhorn-manager/api/v1"
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// managerAPI is what of the REST client is used.
+type managerAPI interface {
+	Volume(ctx context.Context, name string) (*v1.Volume, error)
+	CreateVolume(ctx context.Context, v v1.VolumeCreate) (*v1.Volume, error)
+	DeleteVolume(ctx context.Context, name string) error
+	AttachVolume(ctx context.Context, name string, in v1.AttachInput) (*v1.Volume, error)
+	DetachVolume(ctx context.Context, name string, in v1.DetachInput) (*v1.Volume, error)
+	Node(ctx context.Context, name string) (*v1.Node, error)
+}
+
+var _ managerAPI = (*client.Client)(nil)
+
+// manager is the VolumeService of a manager's REST API.
+type manager struct{ api managerAPI }
+
+// NewManager returns the VolumeService at a manager's URL, such as
+// http://longhorn-backend:9500/v1. It does not connect.
+func NewManager(url string) (VolumeService, error) {
+	api, err := client.New(url, nil)
+	if err != nil {
+		return nil, fmt.Errorf("manager at %s: %w", url, err)
+	}
+	return &manager{api: api}, nil
+}
+
+func (m *manager) Volume(ctx context.Context, name string) (Volume, error) {
+	wire, err := m.api.Volume(ctx, name)
+	if err != nil {
+		return Volume{}, classify(err)
+	}
+	return volumeOf(wire)
+}
+
+func volumeOf(wire *v1.Volume) (Volume, error) {
+	size, err := strconv.ParseInt(wire.Size, 10, 64)
+	if err != nil {
+		return Volume{}, fmt.Errorf("volume %s: size %q in the manager's answer: %w", wire.Name, wire.Size, err)
+	}
+	v := Volume{
+		Name: wire.Name, SizeBytes: size, State: wire.State,
+		Faulted:         wire.Robustness == string(longhorn.VolumeRobustnessFaulted),
+		Ready:           wire.Ready,
+		NotReadyMessage: wire.NotReadyMessage,
+		NodeID:          nodeOf(wire),
+		Tickets:         map[string]Ticket{},
+	}
+	for id, a := range wire.VolumeAttachment.Attachments {
+		v.Tickets[id] = Ticket{
+			ID: id, Type: a.AttachmentType, NodeID: a.NodeID,
+			Satisfied: a.Satisfied, Message: unsatisfied(a),
+		}
+	}
+	return v, nil
+}
+
+// nodeOf is where the volume's engine is. A volume that is detached has none running,
+// whatever node the engine was on last.
+func nodeOf(wire *v1.Volume) string {
+	if wire.State == string(longhorn.VolumeStateDetached) {
+		return ""
+	}
+	for _, c := range wire.Controllers {
+		if c.HostID != "" {
+			return c.HostID
+		}
+	}
+	return ""
+}
+
+func unsatisfied(a v1.Attachment) string {
+	for _, c := range a.Conditions {
+		if c.Type == types.ConditionSatisfied && c.Status != string(longhorn.ConditionTrue) {
+			return strings.TrimSpace(c.Reason + " " + c.Message)
+		}
+	}
+	return ""
+}
+
+func (m *manager) CreateVolume(ctx context.Context, r VolumeRequest) error {
+	stale := r.StaleReplicaTimeoutMinutes
+	_, err := m.api.CreateVolume(ctx, v1.VolumeCreate{
+		Name:                    r.Name,
+		Size:                    v1.Quantity(strconv.FormatInt(r.SizeBytes, 10)),
+		NumberOfReplicas:        r.NumberOfReplicas,
+		StaleReplicaTimeout:     &stale,
+		AccessMode:              r.AccessMode,
+		DataLocality:            r.DataLocality,
+		ReplicaSoftAntiAffinity: r.ReplicaSoftAntiAffinity,
+		DiskSelector:            r.DiskSelector,
+		NodeSelector:            r.NodeSelector,
+	})
+	return classify(err)
+}
+
+func (m *manager) DeleteVolume(ctx context.Context, name string) error {
+	return classify(m.api.DeleteVolume(ctx, name))
+}
+
+func (m *manager) Attach(ctx context.Context, volume string, t Ticket) error {
+	_, err := m.api.AttachVolume(ctx, volume, v1.AttachInput{HostID: t.NodeID, AttacherType: t.Type, AttachmentID: t.ID})
+	return classify(err)
+}
+
+func (m *manager) Detach(ctx context.Context, volume, ticketID string) error {
+	_, err := m.api.DetachVolume(ctx, volume, v1.DetachInput{AttachmentID: ticketID})
+	return classify(err)
+}
+
+func (m *manager) HasNode(ctx context.Context, name string) (bool, error) {
+	_, err := m.api.Node(ctx, name)
+	if errors.Is(err, client.ErrNotFound) {
+		return false, nil
+	}
+	return err == nil, classify(err)
+}
+
+// serviceError is a failure of the REST client under the name that VolumeService gives it.
+type serviceError struct {
+	class, cause error
+	text         string
+}
+
+func (e *serviceError) Error() string   { return e.text }
+func (e *serviceError) Unwrap() []error { return []error{e.class, e.cause} }
+
+// classify translates the client's errors. What it cannot tell stays as it is: unknown.
+func classify(err error) error {
+	if err == nil {
+		return nil
+	}
+	text := err.Error()
+	var refusal *client.Error
+	if errors.As(err, &refusal) && refusal.Message != "" {
+		text = refusal.Message
+		if refusal.Detail != "" {
+			text += ": " + strings.Join(strings.Split(strings.TrimSpace(refusal.Detail), "\n"), "; ")
+		}
+	}
+	for theirs, ours := range map[error]error{
+		client.ErrNotFound:     ErrNotFound,
+		client.ErrConflict:     ErrConflict,
+		client.ErrInvalid:      ErrInvalid,
+		client.ErrInsufficient: ErrInsufficientStorage,
+	} {
+		if errors.Is(err, theirs) {
+			return &serviceError{class: ours, cause: err, text: text}
+		}
+	}
+	return err
+}

@@ -1,0 +1,155 @@
+package csi
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+)
+
+// restServer answers each "METHOD path" with a status and a body, and keeps the bodies sent.
+type restServer struct {
+	answers map[string]restAnswer
+	sent    map[string]map[string]any
+}
+
+type restAnswer struct {
+	status int
+	body   string
+}
+
+func (r *restServer) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	key := req.Method + " " + req.URL.RequestURI()
+	data, _ := io.ReadAll(req.Body)
+	if len(data) > 0 {
+		var body map[string]any
+		if json.Unmarshal(data, &body) == nil {
+			r.sent[key] = body
+		}
+	}
+	a, ok := r.answers[key]
+	if !ok {
+		a = restAnswer{http.StatusNotFound, ""}
+	}
+	w.WriteHeader(a.status)
+	_, _ = io.WriteString(w, a.body)
+}
+
+func managerOver(t *testing.T, answers map[string]restAnswer) (VolumeService, *restServer) {
+	t.Helper()
+	r := &restServer{answers: answers, sent: map[string]map[string]any{}}
+	server := httptest.NewServer(r)
+	t.Cleanup(server.Close)
+	m, err := NewManager(server.URL + "/v1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m, r
+}
+
+const attachedVolume = `{"name":"pvc-1","size":"67108864","state":"attached","robustness":"healthy","ready":true,
+ "controllers":[{"hostId":"n1","endpoint":"/dev/longhorn/pvc-1"}],
+ "volumeAttachment":{"volume":"pvc-1","attachments":{
+  "csi-a":{"attachmentID":"csi-a","attachmentType":"csi-attacher","nodeID":"n1","satisfied":true},
+  "csi-b":{"attachmentID":"csi-b","attachmentType":"csi-attacher","nodeID":"n2","satisfied":false,
+   "conditions":[{"type":"Satisfied","status":"False","reason":"AttachedElsewhere","message":"on n1"}]}}}}`
+
+func TestManagerReadsAVolume(t *testing.T) {
+	m, _ := managerOver(t, map[string]restAnswer{
+		"GET /v1/volumes/pvc-1": {200, attachedVolume},
+		"GET /v1/volumes/pvc-2": {200, `{"name":"pvc-2","size":"2097152","state":"detached","robustness":"faulted","notReadyMessage":"volume is faulted","controllers":[{"hostId":"n1"}]}`},
+	})
+	got, err := m.Volume(t.Context(), "pvc-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Volume{
+		Name: "pvc-1", SizeBytes: 64 << 20, State: "attached", Ready: true, NodeID: "n1",
+		Tickets: map[string]Ticket{
+			"csi-a": {ID: "csi-a", Type: "csi-attacher", NodeID: "n1", Satisfied: true},
+			"csi-b": {ID: "csi-b", Type: "csi-attacher", NodeID: "n2", Message: "AttachedElsewhere on n1"},
+		},
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	got, err = m.Volume(t.Context(), "pvc-2")
+	if err != nil || !got.Faulted || got.NodeID != "" || got.NotReadyMessage != "volume is faulted" {
+		t.Errorf("a detached, faulted volume: %+v, %v", got, err)
+	}
+}
+
+func TestManagerSendsWhatIsAsked(t *testing.T) {
+	m, r := managerOver(t, map[string]restAnswer{
+		"POST /v1/volumes":                     {200, attachedVolume},
+		"POST /v1/volumes/pvc-1?action=attach": {200, attachedVolume},
+		"POST /v1/volumes/pvc-1?action=detach": {200, attachedVolume},
+		"DELETE /v1/volumes/pvc-1":             {204, ""},
+		"GET /v1/nodes/n1":                     {200, `{"name":"n1"}`},
+	})
+	err := errors.Join(
+		m.CreateVolume(t.Context(), VolumeRequest{
+			Name: "pvc-1", SizeBytes: 64 << 20, NumberOfReplicas: 3, StaleReplicaTimeoutMinutes: 30, DataLocality: "disabled",
+			AccessMode: "rwo", ReplicaSoftAntiAffinity: "ignored", DiskSelector: []string{"ssd"}, NodeSelector: []string{"storage"},
+		}),
+		m.Attach(t.Context(), "pvc-1", Ticket{ID: "csi-a", Type: "csi-attacher", NodeID: "n1"}),
+		m.Detach(t.Context(), "pvc-1", "csi-a"),
+		m.DeleteVolume(t.Context(), "pvc-1"),
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]map[string]any{
+		"POST /v1/volumes": {
+			"name": "pvc-1", "size": "67108864", "numberOfReplicas": 3.0, "staleReplicaTimeout": 30.0, "dataLocality": "disabled",
+			"accessMode": "rwo", "replicaSoftAntiAffinity": "ignored", "diskSelector": []any{"ssd"}, "nodeSelector": []any{"storage"},
+		},
+		"POST /v1/volumes/pvc-1?action=attach": {"hostId": "n1", "attacherType": "csi-attacher", "attachmentID": "csi-a"},
+		"POST /v1/volumes/pvc-1?action=detach": {"attachmentID": "csi-a"},
+	}
+	if !reflect.DeepEqual(r.sent, want) {
+		t.Errorf("sent %v, want %v", r.sent, want)
+	}
+	for node, want := range map[string]bool{"n1": true, "n2": false} {
+		if got, err := m.HasNode(t.Context(), node); err != nil || got != want {
+			t.Errorf("node %s: %t, %v, want %t", node, got, err, want)
+		}
+	}
+}
+
+func TestManagerErrorsGetTheCodesThatCallersActOn(t *testing.T) {
+	cases := []struct {
+		name   string
+		answer restAnswer
+		code   codes.Code
+		text   string
+	}{
+		{"not found with an empty body", restAnswer{404, ""}, codes.NotFound, ""},
+		{"conflict", restAnswer{409, `{"type":"error","status":409,"code":"Conflict","message":"volume is faulted"}`}, codes.Aborted, "volume is faulted"},
+		{"malformed", restAnswer{400, `{"type":"error","status":400,"code":"Bad Request","message":"no"}`}, codes.InvalidArgument, "no"},
+		{"invalid", restAnswer{422, `{"type":"error","status":422,"code":"Unprocessable Entity","message":"diskSelector: tag ssd does not exist"}`}, codes.InvalidArgument, "diskSelector: tag ssd does not exist"},
+		{
+			"no room", restAnswer{422, `{"type":"error","status":422,"code":"Insufficient Storage","message":"no place","detail":"n1: full\nn2: cordoned\n"}`},
+			codes.ResourceExhausted, "no place: n1: full; n2: cordoned",
+		},
+		{"no leader", restAnswer{503, ""}, codes.Unavailable, ""},
+		{"a failure of the server", restAnswer{500, `{"type":"error","status":500,"code":"Internal Server Error","message":"oops"}`}, codes.Unavailable, "oops"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			m, _ := managerOver(t, map[string]restAnswer{"POST /v1/volumes": c.answer})
+			err := m.CreateVolume(t.Context(), VolumeRequest{Name: "pvc-1"})
+			if got := codeOf(err); got != c.code {
+				t.Errorf("code %s, want %s (%v)", got, c.code, err)
+			}
+			if err != nil && c.text != "" {
+				checkError(t, err, c.text)
+			}
+		})
+	}
+}

@@ -1,0 +1,109 @@
+package mount
+
+import (
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// Inode is what stat tells of a path.
+type Inode struct {
+	// Block and Device are as in Point.
+	Block  bool
+	Device DeviceNumber
+}
+
+// Statistics of a file system, or of a block device (TotalBytes alone).
+type Statistics struct {
+	Block bool
+	// Bytes. Available is what an ordinary user may still write.
+	TotalBytes, UsedBytes, AvailableBytes int64
+	TotalInodes, UsedInodes, FreeInodes   int64
+}
+
+// Files is what a System asks of files and devices.
+type Files interface {
+	// Inspect follows symbolic links. The error keeps the errno.
+	Inspect(path string) (Inode, error)
+	// ReadEnds reads the first and the last block of a device.
+	ReadEnds(device string) error
+	// DeviceSize in bytes.
+	DeviceSize(device string) (int64, error)
+	Statfs(path string) (Statistics, error)
+}
+
+// HostFiles is Files of the host.
+type HostFiles struct{}
+
+// Inspect implements Files.
+func (HostFiles) Inspect(path string) (Inode, error) {
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil {
+		return Inode{}, &fs.PathError{Op: "stat", Path: path, Err: err}
+	}
+	if st.Mode&unix.S_IFMT == unix.S_IFBLK {
+		return Inode{Block: true, Device: DeviceNumber(st.Rdev)}, nil
+	}
+	return Inode{Device: DeviceNumber(st.Dev)}, nil
+}
+
+// ReadEnds implements Files.
+func (HostFiles) ReadEnds(device string) error {
+	f, size, err := openDevice(device)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }() // only read
+	block := make([]byte, min(size, 64<<10))
+	for _, offset := range []int64{0, size - int64(len(block))} {
+		if _, err := f.ReadAt(block, offset); err != nil {
+			return fmt.Errorf("at byte %d: %w", offset, err)
+		}
+	}
+	return nil
+}
+
+// DeviceSize implements Files.
+func (HostFiles) DeviceSize(device string) (int64, error) {
+	f, size, err := openDevice(device)
+	if err != nil {
+		return 0, err
+	}
+	return size, f.Close()
+}
+
+func openDevice(device string) (*os.File, int64, error) {
+	f, err := os.Open(device)
+	if err != nil {
+		return nil, 0, err
+	}
+	size, err := f.Seek(0, io.SeekEnd)
+	if err == nil && size == 0 {
+		err = fmt.Errorf("%s has no size", device)
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, 0, err
+	}
+	return f, size, nil
+}
+
+// Statfs implements Files.
+func (HostFiles) Statfs(path string) (Statistics, error) {
+	var st unix.Statfs_t
+	if err := unix.Statfs(path, &st); err != nil {
+		return Statistics{}, &fs.PathError{Op: "statfs", Path: path, Err: err}
+	}
+	unit := st.Bsize
+	return Statistics{
+		TotalBytes:     int64(st.Blocks) * unit,
+		UsedBytes:      int64(st.Blocks-st.Bfree) * unit,
+		AvailableBytes: int64(st.Bavail) * unit,
+		TotalInodes:    int64(st.Files),
+		UsedInodes:     int64(st.Files - st.Ffree),
+		FreeInodes:     int64(st.Ffree),
+	}, nil
+}

@@ -1,0 +1,215 @@
+package mount
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	mountutils "k8s.io/mount-utils"
+	utilexec "k8s.io/utils/exec"
+)
+
+// ErrNotBlockDevice: a path exists but is not a block device. It must not be written.
+var ErrNotBlockDevice = errors.New("not a block device")
+
+// ErrUnreadable: a device answers reads with errors, so nothing can be said of what is on it.
+var ErrUnreadable = errors.New("device cannot be read")
+
+// maxStacked bounds how many mounts on top of each other Unmount removes.
+const maxStacked = 16
+
+// DeviceNumber identifies a block device as long as somebody holds it open: the
+// kernel gives a loop device's number away again only after its last user is gone.
+type DeviceNumber uint64
+
+// Point is what is found at a path.
+type Point struct {
+	// Mounted: something is mounted exactly there.
+	Mounted bool
+	// Broken: it is mounted, and every access to it fails.
+	Broken bool
+	// Device is the device itself where the path is a block device, else the device
+	// that the file system there is on.
+	Device DeviceNumber
+	// Block: the path is a block device.
+	Block bool
+}
+
+// Filesystem is one to be mounted, and to be made first where the device is blank.
+type Filesystem struct {
+	Device, Target, Type string
+	// Options of the mount; MkfsOptions precede what mount-utils gives to mkfs.
+	Options, MkfsOptions []string
+}
+
+// System acts on a node.
+type System struct {
+	mounter *mountutils.SafeFormatAndMount
+	files   Files
+}
+
+// New makes a System for the node that this process sees: its mount namespace, and the
+// commands blkid, fsck, mkfs.ext4, mkfs.xfs, mount and umount on its path.
+func New() *System {
+	return NewWith(mountutils.NewWithoutSystemd(""), utilexec.New(), HostFiles{})
+}
+
+// NewWith makes a System of given parts.
+func NewWith(mounter mountutils.Interface, exec utilexec.Interface, files Files) *System {
+	return &System{mounter: mountutils.NewSafeFormatAndMount(mounter, exec), files: files}
+}
+
+// BlockDevice returns the number of the block device at a path. The error is
+// fs.ErrNotExist or ErrNotBlockDevice where that is why.
+func (s *System) BlockDevice(path string) (DeviceNumber, error) {
+	inode, err := s.files.Inspect(path)
+	if err != nil {
+		return 0, fmt.Errorf("looking at device %s: %w", path, err)
+	}
+	if !inode.Block {
+		return 0, fmt.Errorf("%s: %w", path, ErrNotBlockDevice)
+	}
+	return inode.Device, nil
+}
+
+// Look tells what is at a path. A path that does not exist has nothing mounted.
+func (s *System) Look(path string) (Point, error) {
+	inode, err := s.files.Inspect(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return Point{}, nil
+	case err != nil && mountutils.IsCorruptedMnt(err):
+		return Point{Mounted: true, Broken: true}, nil
+	case err != nil:
+		return Point{}, fmt.Errorf("looking at %s: %w", path, err)
+	}
+	mounted, err := s.mounter.IsMountPoint(path)
+	if err != nil {
+		return Point{}, fmt.Errorf("looking for a mount at %s: %w", path, err)
+	}
+	return Point{Mounted: mounted, Device: inode.Device, Block: inode.Block}, nil
+}
+
+// FormatAndMount mounts a file system, made first where the device is blank.
+//
+// Blank is decided by mount-utils: blkid, probing the device itself and not its cache,
+// finds neither a file system nor a partition table nor any other signature it knows.
+// Anything it does recognise is never formatted: the same type is checked by fsck and
+// mounted, another type is mounted as the wanted one, which the kernel refuses. blkid
+// has one exit code for "nothing found" and for "could not read", so the device must
+// answer reads at its start and its end before it is asked at all. mkfs killed halfway
+// leaves a device that is still blank by this rule, or has the signature of the type
+// wanted and fails fsck or mount.
+//
+// Nothing is cancelled here: a caller whose time runs out must keep the volume locked
+// until this returns, or a second mkfs would meet the first.
+func (s *System) FormatAndMount(f Filesystem) error {
+	if _, err := s.BlockDevice(f.Device); err != nil {
+		return err
+	}
+	if err := s.files.ReadEnds(f.Device); err != nil {
+		return fmt.Errorf("reading device %s before looking for data on it: %w: %w", f.Device, ErrUnreadable, err)
+	}
+	if err := os.MkdirAll(f.Target, 0o750); err != nil {
+		return fmt.Errorf("making mount point: %w", err)
+	}
+	err := s.mounter.FormatAndMountSensitiveWithFormatOptions(f.Device, f.Target, f.Type, f.Options, nil, f.MkfsOptions)
+	if err != nil {
+		return fmt.Errorf("mounting %s on %s as %s: %w", f.Device, f.Target, f.Type, err)
+	}
+	return nil
+}
+
+// BindDirectory makes a directory appear at target too, which is made if missing.
+func (s *System) BindDirectory(source, target string, options []string) error {
+	if err := os.MkdirAll(target, 0o750); err != nil {
+		return fmt.Errorf("making mount point: %w", err)
+	}
+	return s.bind(source, target, options)
+}
+
+// BindFile makes a file (a device among them) appear at target too, which is made, empty, if missing.
+func (s *System) BindFile(source, target string, options []string) error {
+	if err := os.MkdirAll(filepath.Dir(target), 0o750); err != nil {
+		return fmt.Errorf("making directory for mount point: %w", err)
+	}
+	f, err := os.OpenFile(target, os.O_CREATE|os.O_RDONLY, 0o640)
+	if err != nil {
+		return fmt.Errorf("making mount point: %w", err)
+	}
+	if err := f.Close(); err != nil {
+		return fmt.Errorf("making mount point: %w", err)
+	}
+	return s.bind(source, target, options)
+}
+
+func (s *System) bind(source, target string, options []string) error {
+	if err := s.mounter.Mount(source, target, "", append([]string{"bind"}, options...)); err != nil {
+		return fmt.Errorf("binding %s to %s: %w", source, target, err)
+	}
+	return nil
+}
+
+// Unmount removes whatever is mounted at a path, however often, and leaves the path.
+func (s *System) Unmount(path string) error {
+	for range maxStacked {
+		point, err := s.Look(path)
+		if err != nil {
+			return err
+		}
+		if !point.Mounted {
+			return nil
+		}
+		if err := s.mounter.Unmount(path); err != nil {
+			return fmt.Errorf("unmounting %s: %w", path, err)
+		}
+	}
+	return fmt.Errorf("unmounting %s: still mounted after %d times", path, maxStacked)
+}
+
+// Remove unmounts a path and removes the empty directory or empty file left there. A
+// missing path is removed. What is not empty is somebody's data and stays: an error.
+func (s *System) Remove(path string) error {
+	if err := s.Unmount(path); err != nil {
+		return err
+	}
+	info, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("removing mount point: %w", err)
+	}
+	if !info.IsDir() && (!info.Mode().IsRegular() || info.Size() > 0) {
+		return fmt.Errorf("removing mount point %s: it is neither a directory nor an empty file", path)
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("removing mount point: %w", err)
+	}
+	return nil
+}
+
+// References lists where else the very same thing is mounted as at a path. Mounts of a
+// directory below it (a pod's subPath) are not the same thing.
+func (s *System) References(path string) ([]string, error) {
+	refs, err := s.mounter.GetMountRefs(path)
+	if err != nil {
+		return nil, fmt.Errorf("looking for other mounts of %s: %w", path, err)
+	}
+	return refs, nil
+}
+
+// Statistics measures the file system or the block device at a path.
+func (s *System) Statistics(path string) (Statistics, error) {
+	point, err := s.Look(path)
+	if err != nil {
+		return Statistics{}, err
+	}
+	if point.Block {
+		size, err := s.files.DeviceSize(path)
+		return Statistics{Block: true, TotalBytes: size}, err
+	}
+	return s.files.Statfs(path)
+}

@@ -1,0 +1,226 @@
+package mount
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"syscall"
+	"testing"
+
+	mountutils "k8s.io/mount-utils"
+	utilexec "k8s.io/utils/exec"
+	testingexec "k8s.io/utils/exec/testing"
+)
+
+// fakeFiles is Files where paths are what a test says; others are stat'ed as they are.
+type fakeFiles struct {
+	HostFiles
+	inodes map[string]Inode
+	errs   map[string]error
+	unread error
+}
+
+func (f *fakeFiles) Inspect(path string) (Inode, error) {
+	if err := f.errs[path]; err != nil {
+		return Inode{}, err
+	}
+	if inode, ok := f.inodes[path]; ok {
+		return inode, nil
+	}
+	return f.HostFiles.Inspect(path)
+}
+
+func (f *fakeFiles) ReadEnds(string) error { return f.unread }
+
+// commands answers each command line in turn and keeps them.
+type commands struct {
+	lines []string
+	next  []answer
+}
+
+type answer struct {
+	output string
+	exit   int
+}
+
+func (c *commands) exec() utilexec.Interface {
+	fake := &testingexec.FakeExec{}
+	for range c.next {
+		fake.CommandScript = append(fake.CommandScript, func(cmd string, args ...string) utilexec.Cmd {
+			a := c.next[len(c.lines)]
+			c.lines = append(c.lines, strings.Join(append([]string{cmd}, args...), " "))
+			var err error
+			if a.exit != 0 {
+				err = &testingexec.FakeExitError{Status: a.exit}
+			}
+			return testingexec.InitFakeCmd(&testingexec.FakeCmd{
+				CombinedOutputScript: []testingexec.FakeAction{func() ([]byte, []byte, error) { return []byte(a.output), nil, err }},
+			}, cmd, args...)
+		})
+	}
+	return fake
+}
+
+func TestFormatAndMount(t *testing.T) {
+	const device = "/dev/longhorn/pvc-1"
+	const probe = "blkid -p -s TYPE -s PTTYPE -o export " + device
+	block := map[string]Inode{device: {Block: true, Device: 1792}}
+	cases := []struct {
+		name    string
+		files   *fakeFiles
+		fsType  string
+		mkfs    []string
+		answers []answer
+		want    []string // commands
+		mounted bool
+		err     error
+	}{
+		{
+			name: "a blank device → made and mounted", files: &fakeFiles{inodes: block}, fsType: "ext4", mkfs: []string{"-i", "8192"},
+			answers: []answer{{exit: 2}, {}},
+			want:    []string{probe, "mkfs.ext4 -i 8192 -F -m0 " + device}, mounted: true,
+		},
+		{
+			name: "the wanted file system → checked and mounted", files: &fakeFiles{inodes: block}, fsType: "ext4",
+			answers: []answer{{output: "DEVNAME=x\nTYPE=ext4\n"}, {}},
+			want:    []string{probe, "fsck -a " + device}, mounted: true,
+		},
+		{
+			name: "another file system → not formatted, the kernel decides", files: &fakeFiles{inodes: block}, fsType: "ext4",
+			answers: []answer{{output: "TYPE=xfs\n"}, {}},
+			want:    []string{probe, "fsck -a " + device}, mounted: true,
+		},
+		{
+			name: "a partition table → not formatted", files: &fakeFiles{inodes: block}, fsType: "ext4",
+			answers: []answer{{output: "PTTYPE=gpt\n"}, {}},
+			want:    []string{probe, "fsck -a " + device}, mounted: true,
+		},
+		{
+			name: "damage that fsck cannot repair → not mounted", files: &fakeFiles{inodes: block}, fsType: "ext4",
+			answers: []answer{{output: "TYPE=ext4\n"}, {exit: 4}},
+			want:    []string{probe, "fsck -a " + device},
+			err:     mountutils.NewMountError(mountutils.HasFilesystemErrors, "'fsck' found errors on device %s but could not correct them: ", device),
+		},
+		{
+			name: "a device that cannot be read → not even asked", files: &fakeFiles{inodes: block, unread: syscall.EIO}, fsType: "ext4",
+			err: ErrUnreadable,
+		},
+		{
+			name: "a plain file at the path → left alone", files: &fakeFiles{inodes: map[string]Inode{device: {Device: 1}}}, fsType: "ext4",
+			err: ErrNotBlockDevice,
+		},
+		{name: "nothing at the path → not there", files: &fakeFiles{errs: map[string]error{device: fs.ErrNotExist}}, fsType: "ext4", err: fs.ErrNotExist},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			target := filepath.Join(t.TempDir(), "staging")
+			cmds := &commands{next: c.answers}
+			mounter := mountutils.NewFakeMounter(nil)
+			err := NewWith(mounter, cmds.exec(), c.files).FormatAndMount(Filesystem{
+				Device: device, Target: target, Type: c.fsType, MkfsOptions: c.mkfs, Options: []string{"noatime"},
+			})
+			if !errors.Is(err, c.err) {
+				t.Fatalf("error %v, want %v", err, c.err)
+			}
+			if !reflect.DeepEqual(cmds.lines, c.want) {
+				t.Errorf("commands %q, want %q", cmds.lines, c.want)
+			}
+			points, _ := mounter.List()
+			if (len(points) == 1) != c.mounted {
+				t.Errorf("mounts %v, mounted want %t", points, c.mounted)
+			}
+			if c.mounted && !reflect.DeepEqual(points[0].Opts, []string{"noatime", "defaults"}) {
+				t.Errorf("options %v", points[0].Opts)
+			}
+		})
+	}
+}
+
+func TestLook(t *testing.T) {
+	dir := t.TempDir()
+	mounter := mountutils.NewFakeMounter([]mountutils.MountPoint{{Device: "/dev/loop1", Path: dir}})
+	broken := filepath.Join(dir, "broken")
+	files := &fakeFiles{
+		inodes: map[string]Inode{dir: {Device: 7}},
+		errs:   map[string]error{broken: &fs.PathError{Op: "stat", Path: broken, Err: syscall.EIO}},
+	}
+	s := NewWith(mounter, nil, files)
+	for path, want := range map[string]Point{
+		dir:                        {Mounted: true, Device: 7},
+		broken:                     {Mounted: true, Broken: true},
+		filepath.Join(dir, "none"): {},
+	} {
+		got, err := s.Look(path)
+		if err != nil || got != want {
+			t.Errorf("%s: got %+v, %v, want %+v", path, got, err, want)
+		}
+	}
+}
+
+func TestUnmountRemovesEveryLayer(t *testing.T) {
+	dir := t.TempDir()
+	mounter := mountutils.NewFakeMounter(nil)
+	s := NewWith(mounter, nil, HostFiles{})
+	for range 3 {
+		if err := s.BindDirectory("/source", dir, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Unmount(dir); err != nil {
+		t.Fatal(err)
+	}
+	if points, _ := mounter.List(); len(points) != 0 {
+		t.Errorf("left mounted: %v", points)
+	}
+}
+
+func TestRemove(t *testing.T) {
+	dir := t.TempDir()
+	s := NewWith(mountutils.NewFakeMounter(nil), nil, HostFiles{})
+	write := func(name, content string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	empty, full := write("empty", ""), write("full", "data")
+	subdir := filepath.Join(dir, "dir")
+	if err := s.BindDirectory("/source", subdir, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "keep"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name, path string
+		gone, fail bool
+	}{
+		{"a missing path is removed", filepath.Join(dir, "none"), true, false},
+		{"an empty file is removed", empty, true, false},
+		{"a mounted directory is unmounted and removed", subdir, true, false},
+		{"a file with data stays", full, false, true},
+		{"a directory with files stays", dir, false, true},
+	} {
+		err := s.Remove(c.path)
+		if (err != nil) != c.fail {
+			t.Errorf("%s: error %v", c.name, err)
+		}
+		if _, err := os.Lstat(c.path); errors.Is(err, fs.ErrNotExist) != c.gone {
+			t.Errorf("%s: afterwards %v", c.name, err)
+		}
+	}
+}
+
+func TestHostFilesMeasureAFileSystem(t *testing.T) {
+	st, err := NewWith(mountutils.NewFakeMounter(nil), nil, HostFiles{}).Statistics(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if st.Block || st.TotalBytes <= 0 || st.UsedBytes+st.AvailableBytes > st.TotalBytes {
+		t.Errorf("statistics make no sense: %+v", st)
+	}
+}

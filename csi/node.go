@@ -1,0 +1,208 @@
+package csi
+
+import (
+	"context"
+	"path/filepath"
+
+	csipb "github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/longhorn-lep/longhorn-manager/csi/mount"
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+)
+
+// nodeServer is the shell of the node service: it checks that a request has what it
+// must have, takes the volume's lock and calls the core.
+type nodeServer struct {
+	csipb.UnimplementedNodeServer
+	nodeID string
+	core   *node
+	locks  volumeLocks
+}
+
+// nodeCapabilities are what works today; nothing else may be advertised.
+var nodeCapabilities = []csipb.NodeServiceCapability_RPC_Type{
+	csipb.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME,
+	csipb.NodeServiceCapability_RPC_GET_VOLUME_STATS,
+	csipb.NodeServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER,
+}
+
+func (s *nodeServer) NodeGetCapabilities(context.Context, *csipb.NodeGetCapabilitiesRequest) (*csipb.NodeGetCapabilitiesResponse, error) {
+	response := &csipb.NodeGetCapabilitiesResponse{}
+	for _, c := range nodeCapabilities {
+		response.Capabilities = append(response.Capabilities, &csipb.NodeServiceCapability{
+			Type: &csipb.NodeServiceCapability_Rpc{Rpc: &csipb.NodeServiceCapability_RPC{Type: c}},
+		})
+	}
+	return response, nil
+}
+
+// NodeGetInfo names the node as the manager does. There is no topology yet, and no
+// limit to the number of volumes.
+func (s *nodeServer) NodeGetInfo(context.Context, *csipb.NodeGetInfoRequest) (*csipb.NodeGetInfoResponse, error) {
+	return &csipb.NodeGetInfoResponse{NodeId: s.nodeID}, nil
+}
+
+// NodeStageVolume prepares a volume for all pods of the node.
+func (s *nodeServer) NodeStageVolume(_ context.Context, req *csipb.NodeStageVolumeRequest) (*csipb.NodeStageVolumeResponse, error) {
+	r, err := stageRequest(req)
+	if err != nil {
+		return nil, err
+	}
+	err = s.locked(r.volume, func() error { return s.core.stage(r) })
+	if err != nil {
+		return nil, err
+	}
+	return &csipb.NodeStageVolumeResponse{}, nil
+}
+
+func stageRequest(req *csipb.NodeStageVolumeRequest) (staging, error) {
+	if err := checkNodeVolume(req.GetVolumeId()); err != nil {
+		return staging{}, err
+	}
+	if err := checkPath("staging target path", req.GetStagingTargetPath()); err != nil {
+		return staging{}, err
+	}
+	if req.GetVolumeCapability() == nil {
+		return staging{}, missing("volume capability")
+	}
+	c, err := readCapability(req.GetVolumeCapability())
+	if err != nil {
+		return staging{}, invalid(err)
+	}
+	if c.fsType == "" {
+		c.fsType = req.GetVolumeContext()[paramFSType]
+	}
+	if c.fsType == "" {
+		c.fsType = defaultFSType
+	}
+	if err := checkFSType(c.fsType); err != nil {
+		return staging{}, status.Errorf(codes.InvalidArgument, "file system type %q %v", c.fsType, err)
+	}
+	mkfs, err := parseMkfsParams(req.GetVolumeContext()[paramMkfsParams])
+	if err != nil {
+		return staging{}, status.Errorf(codes.InvalidArgument, "parameter %s: value %v", paramMkfsParams, err)
+	}
+	return staging{volume: req.GetVolumeId(), path: req.GetStagingTargetPath(), capability: c, mkfs: mkfs}, nil
+}
+
+// NodeUnstageVolume undoes NodeStageVolume; what is not staged is unstaged.
+func (s *nodeServer) NodeUnstageVolume(_ context.Context, req *csipb.NodeUnstageVolumeRequest) (*csipb.NodeUnstageVolumeResponse, error) {
+	if err := checkNodeVolume(req.GetVolumeId()); err != nil {
+		return nil, err
+	}
+	if err := checkPath("staging target path", req.GetStagingTargetPath()); err != nil {
+		return nil, err
+	}
+	err := s.locked(req.GetVolumeId(), func() error {
+		return s.core.unstage(req.GetVolumeId(), req.GetStagingTargetPath())
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &csipb.NodeUnstageVolumeResponse{}, nil
+}
+
+// NodePublishVolume gives a staged volume to one pod.
+func (s *nodeServer) NodePublishVolume(_ context.Context, req *csipb.NodePublishVolumeRequest) (*csipb.NodePublishVolumeResponse, error) {
+	if err := checkNodeVolume(req.GetVolumeId()); err != nil {
+		return nil, err
+	}
+	if err := checkPath("target path", req.GetTargetPath()); err != nil {
+		return nil, err
+	}
+	if err := checkPath("staging target path", req.GetStagingTargetPath()); err != nil {
+		return nil, err
+	}
+	if req.GetVolumeCapability() == nil {
+		return nil, missing("volume capability")
+	}
+	c, err := readCapability(req.GetVolumeCapability())
+	if err != nil {
+		return nil, invalid(err)
+	}
+	p := publication{
+		volume: req.GetVolumeId(), staging: req.GetStagingTargetPath(), target: req.GetTargetPath(),
+		block: c.block, readOnly: req.GetReadonly(), exclusive: c.accessMode == longhorn.AccessModeReadWriteOncePod,
+	}
+	if err := s.locked(p.volume, func() error { return s.core.publish(p) }); err != nil {
+		return nil, err
+	}
+	return &csipb.NodePublishVolumeResponse{}, nil
+}
+
+// NodeUnpublishVolume undoes NodePublishVolume; what is not published is unpublished.
+func (s *nodeServer) NodeUnpublishVolume(_ context.Context, req *csipb.NodeUnpublishVolumeRequest) (*csipb.NodeUnpublishVolumeResponse, error) {
+	if err := checkNodeVolume(req.GetVolumeId()); err != nil {
+		return nil, err
+	}
+	if err := checkPath("target path", req.GetTargetPath()); err != nil {
+		return nil, err
+	}
+	err := s.locked(req.GetVolumeId(), func() error { return s.core.unpublish(req.GetTargetPath()) })
+	if err != nil {
+		return nil, err
+	}
+	return &csipb.NodeUnpublishVolumeResponse{}, nil
+}
+
+// NodeGetVolumeStats measures a published or staged volume. It only looks, so it takes no lock.
+func (s *nodeServer) NodeGetVolumeStats(_ context.Context, req *csipb.NodeGetVolumeStatsRequest) (*csipb.NodeGetVolumeStatsResponse, error) {
+	if req.GetVolumeId() == "" {
+		return nil, missing("volume id")
+	}
+	if req.GetVolumePath() == "" {
+		return nil, missing("volume path")
+	}
+	if !filepath.IsAbs(req.GetVolumePath()) {
+		return nil, status.Errorf(codes.NotFound, "measuring %s: nothing is mounted there", req.GetVolumePath())
+	}
+	st, err := s.core.statistics(req.GetVolumePath())
+	if err != nil {
+		return nil, err
+	}
+	return &csipb.NodeGetVolumeStatsResponse{Usage: usage(st)}, nil
+}
+
+func usage(st mount.Statistics) []*csipb.VolumeUsage {
+	if st.Block {
+		return []*csipb.VolumeUsage{{Unit: csipb.VolumeUsage_BYTES, Total: st.TotalBytes}}
+	}
+	return []*csipb.VolumeUsage{
+		{Unit: csipb.VolumeUsage_BYTES, Total: st.TotalBytes, Used: st.UsedBytes, Available: st.AvailableBytes},
+		{Unit: csipb.VolumeUsage_INODES, Total: st.TotalInodes, Used: st.UsedInodes, Available: st.FreeInodes},
+	}
+}
+
+// locked runs act with the volume's lock. The lock is held until act returns, even
+// where the caller has gone: see mount.System.FormatAndMount.
+func (s *nodeServer) locked(volume string, act func() error) error {
+	unlock, ok := s.locks.tryLock(volume)
+	if !ok {
+		return busy(volume)
+	}
+	defer unlock()
+	return act()
+}
+
+// checkNodeVolume guards what becomes part of a path.
+func checkNodeVolume(volume string) error {
+	if volume == "" {
+		return missing("volume id")
+	}
+	if !isVolumeID(volume) {
+		return status.Errorf(codes.NotFound, "volume %q: not found", volume)
+	}
+	return nil
+}
+
+func checkPath(field, path string) error {
+	if path == "" {
+		return missing(field)
+	}
+	if !filepath.IsAbs(path) {
+		return status.Errorf(codes.InvalidArgument, "%s %q is not absolute", field, path)
+	}
+	return nil
+}

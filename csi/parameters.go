@@ -1,0 +1,211 @@
+package csi
+
+import (
+	"fmt"
+	"slices"
+	"sort"
+	"strconv"
+	"strings"
+
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+)
+
+// The keys of a StorageClass's parameters that have an effect.
+const (
+	paramNumberOfReplicas        = "numberOfReplicas"
+	paramStaleReplicaTimeout     = "staleReplicaTimeout"
+	paramFSType                  = "fsType"
+	paramMkfsParams              = "mkfsParams"
+	paramDataLocality            = "dataLocality"
+	paramDiskSelector            = "diskSelector"
+	paramNodeSelector            = "nodeSelector"
+	paramReplicaSoftAntiAffinity = "replicaSoftAntiAffinity"
+	paramShare                   = "share"
+	paramExclusive               = "exclusive"
+)
+
+// reservedPrefix begins the keys that belong to the side-cars, not to the driver.
+const reservedPrefix = "csi.storage.k8s.io/"
+
+const (
+	defaultFSType              = "ext4"
+	fsTypeXFS                  = "xfs"
+	defaultStaleReplicaMinutes = 2880
+	maxReplicas                = 20
+)
+
+// supportedFSTypes can be made and mounted by the node service.
+var supportedFSTypes = []string{defaultFSType, fsTypeXFS}
+
+// unsupported are Longhorn's parameters for what this driver cannot do, each with the
+// values that ask for nothing (the empty text is always one). Any other value is
+// refused: a volume that silently is not encrypted, or not restored from its backup,
+// is worse than none. A key that is neither here nor above is ignored.
+var unsupported = map[string][]string{
+	"fromBackup":                  nil,
+	"backingImage":                nil,
+	"backingImageDataSourceType":  nil,
+	"dataSource":                  nil,
+	"cloneMode":                   nil,
+	"recurringJobSelector":        {"[]"},
+	"volumeTopology":              nil,
+	"migratable":                  {"false"},
+	"encrypted":                   {"false"},
+	"standby":                     {"false"},
+	"strictTopology":              {"false"},
+	paramDataLocality:             {string(longhorn.DataLocalityDisabled)},
+	"dataEngine":                  {string(longhorn.DataEngineV1)},
+	"dataLayout":                  nil,
+	"replicaAutoBalance":          {"ignored", "disabled"},
+	"replicaZoneSoftAntiAffinity": {"ignored", "enabled"},
+	"replicaDiskSoftAntiAffinity": {"ignored", "enabled"},
+	"unmapMarkSnapChainRemoved":   {"ignored", "disabled"},
+	"snapshotDataIntegrity":       {"ignored", "disabled"},
+	"freezeFilesystemForSnapshot": {"ignored", "disabled"},
+	"backupCompressionMethod":     {"lz4"},
+	"backupTargetName":            {"default"},
+}
+
+// parameters is a StorageClass, read.
+type parameters struct {
+	replicas         int
+	staleMinutes     int
+	fsType           string
+	softAntiAffinity longhorn.AntiAffinity
+	diskSelector     []string
+	nodeSelector     []string
+	// exclusive asks for ReadWriteOncePod whatever the capability says.
+	exclusive bool
+}
+
+// parseParameters reads a StorageClass's parameters. An error names the key, the value
+// and the rule; keys are looked at in order of name, so it is always the same one.
+func parseParameters(params map[string]string) (parameters, error) {
+	p := parameters{
+		staleMinutes:     defaultStaleReplicaMinutes,
+		fsType:           defaultFSType,
+		softAntiAffinity: longhorn.AntiAffinityIgnored,
+	}
+	keys := make([]string, 0, len(params))
+	for key := range params {
+		keys = append(keys, key)
+	}
+	sort.Strings(keys)
+	for _, key := range keys {
+		value := strings.TrimSpace(params[key])
+		if value == "" {
+			continue
+		}
+		if err := p.set(key, value); err != nil {
+			return parameters{}, fmt.Errorf("parameter %s: value %q %w", key, value, err)
+		}
+	}
+	return p, nil
+}
+
+func (p *parameters) set(key, value string) (err error) {
+	switch key {
+	case paramNumberOfReplicas:
+		p.replicas, err = parseReplicas(value)
+	case paramStaleReplicaTimeout:
+		p.staleMinutes, err = parseMinutes(value)
+	case paramFSType:
+		p.fsType, err = value, checkFSType(value)
+	case paramMkfsParams:
+		_, err = parseMkfsParams(value)
+	case paramReplicaSoftAntiAffinity:
+		p.softAntiAffinity, err = parseAntiAffinity(value)
+	case paramDiskSelector:
+		p.diskSelector, err = parseTags(value)
+	case paramNodeSelector:
+		p.nodeSelector, err = parseTags(value)
+	case paramExclusive:
+		p.exclusive, err = parseBool(value)
+	case paramShare:
+		var share bool
+		if share, err = parseBool(value); share {
+			err = fmt.Errorf("asks for a volume that several nodes share, which is not offered")
+		}
+	default:
+		if neutral, known := unsupported[key]; known && !slices.Contains(neutral, value) {
+			err = fmt.Errorf("asks for something that is not offered; leave the parameter out%s", orOneOf(neutral))
+		}
+	}
+	return err
+}
+
+func orOneOf(values []string) string {
+	if len(values) == 0 {
+		return ""
+	}
+	return " or set it to " + strings.Join(values, " or ")
+}
+
+func parseReplicas(value string) (int, error) {
+	n, err := strconv.Atoi(value)
+	if err != nil || n < 1 || n > maxReplicas {
+		return 0, fmt.Errorf("is not a whole number from 1 to %d", maxReplicas)
+	}
+	return n, nil
+}
+
+// parseMinutes reads a timeout; zero and less mean the default, as Longhorn's users expect.
+func parseMinutes(value string) (int, error) {
+	n, err := strconv.Atoi(value)
+	if err != nil {
+		return 0, fmt.Errorf("is not a whole number of minutes")
+	}
+	if n <= 0 {
+		return defaultStaleReplicaMinutes, nil
+	}
+	return n, nil
+}
+
+func parseBool(value string) (bool, error) {
+	b, err := strconv.ParseBool(value)
+	if err != nil {
+		return false, fmt.Errorf("is neither true nor false")
+	}
+	return b, nil
+}
+
+func parseAntiAffinity(value string) (longhorn.AntiAffinity, error) {
+	a := longhorn.AntiAffinity(value)
+	switch a {
+	case longhorn.AntiAffinityIgnored, longhorn.AntiAffinityEnabled, longhorn.AntiAffinityDisabled:
+		return a, nil
+	}
+	return "", fmt.Errorf("is none of ignored, enabled, disabled")
+}
+
+func checkFSType(value string) error {
+	if !slices.Contains(supportedFSTypes, value) {
+		return fmt.Errorf("is none of %s", strings.Join(supportedFSTypes, ", "))
+	}
+	return nil
+}
+
+// parseTags reads a comma-separated list; spaces around a tag are not part of it.
+func parseTags(value string) ([]string, error) {
+	var tags []string
+	for _, tag := range strings.Split(value, ",") {
+		if tag = strings.TrimSpace(tag); tag == "" {
+			return nil, fmt.Errorf("has an empty tag")
+		}
+		tags = append(tags, tag)
+	}
+	return tags, nil
+}
+
+// parseMkfsParams splits further arguments of mkfs at spaces. An argument with a slash
+// is refused: mkfs takes its first free argument as the device to format, so a path
+// here could destroy something else than the volume.
+func parseMkfsParams(value string) ([]string, error) {
+	args := strings.Fields(value)
+	for _, arg := range args {
+		if strings.Contains(arg, "/") {
+			return nil, fmt.Errorf("has the argument %q with a slash: mkfs may be given no path", arg)
+		}
+	}
+	return args, nil
+}

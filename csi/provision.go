@@ -1,0 +1,153 @@
+package csi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+)
+
+// controller is the core of the controller service. Its methods must be called with
+// the volume's lock held.
+type controller struct {
+	volumes VolumeService
+	driver  string
+	// poll is the time between two looks at a volume; wait is how long a call looks at
+	// most. A caller's earlier deadline shortens it.
+	poll, wait time.Duration
+	log        *logrus.Entry
+}
+
+// create makes the volume unless it is there. A volume that is there must have the
+// same size; anything else that differs was decided when it was made.
+func (c *controller) create(ctx context.Context, r VolumeRequest) error {
+	v, err := c.volumes.Volume(ctx, r.Name)
+	if err == nil {
+		return checkExisting(v, r)
+	}
+	if !errors.Is(err, ErrNotFound) {
+		return fmt.Errorf("looking for volume %s: %w", r.Name, err)
+	}
+	err = c.volumes.CreateVolume(ctx, r)
+	if errors.Is(err, ErrConflict) { // made between the two calls: by another process of ours, or by a person
+		if v, getErr := c.volumes.Volume(ctx, r.Name); getErr == nil {
+			return checkExisting(v, r)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("creating volume %s: %w", r.Name, err)
+	}
+	c.log.WithFields(logrus.Fields{"volume": r.Name, "sizeBytes": r.SizeBytes}).Info("Created volume")
+	_, err = c.await(ctx, r.Name, func(v Volume) (bool, error) {
+		return v.State != "" && v.State != string(longhorn.VolumeStateCreating), nil
+	})
+	if errors.Is(err, errWaitOver) {
+		return status.Errorf(codes.DeadlineExceeded, "creating volume %s: it was not ready in time", r.Name)
+	}
+	return err
+}
+
+func checkExisting(v Volume, r VolumeRequest) error {
+	if v.State == string(longhorn.VolumeStateDeleting) {
+		return status.Errorf(codes.Aborted, "creating volume %s: one of that name is being deleted", r.Name)
+	}
+	if v.SizeBytes != r.SizeBytes {
+		return status.Errorf(codes.AlreadyExists, "creating volume %s: it exists with %d bytes, not %d", r.Name, v.SizeBytes, r.SizeBytes)
+	}
+	return nil
+}
+
+// delete removes the volume and waits until it is gone. A volume that a node holds
+// through this driver is refused: its pod may still be writing.
+func (c *controller) delete(ctx context.Context, name string) error {
+	v, err := c.volumes.Volume(ctx, name)
+	if errors.Is(err, ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("looking for volume %s: %w", name, err)
+	}
+	for _, t := range v.Tickets {
+		if t.Type == string(longhorn.AttacherTypeCSI) && t.Satisfied {
+			return status.Errorf(codes.FailedPrecondition, "deleting volume %s: it is published to node %s", name, t.NodeID)
+		}
+	}
+	if v.State != string(longhorn.VolumeStateDeleting) {
+		if err := c.volumes.DeleteVolume(ctx, name); err != nil && !errors.Is(err, ErrNotFound) {
+			return fmt.Errorf("deleting volume %s: %w", name, err)
+		}
+		c.log.WithField("volume", name).Info("Asked for the volume to be deleted")
+	}
+	_, err = c.await(ctx, name, func(Volume) (bool, error) { return false, nil })
+	if errors.Is(err, ErrNotFound) {
+		return nil
+	}
+	if errors.Is(err, errWaitOver) {
+		return status.Errorf(codes.DeadlineExceeded, "deleting volume %s: it is still there", name)
+	}
+	return err
+}
+
+// errWaitOver: the volume did not come to the awaited state in time.
+var errWaitOver = errors.New("the wait is over")
+
+// await looks at a volume until done answers true or an error, and returns what it saw
+// last. It ends with errWaitOver in time for the caller's own deadline to be met with
+// an answer that says more than "too late".
+func (c *controller) await(ctx context.Context, name string, done func(Volume) (bool, error)) (Volume, error) {
+	end := time.NewTimer(c.patience(ctx))
+	defer end.Stop()
+	next := time.NewTicker(c.poll)
+	defer next.Stop()
+	var last Volume
+	for {
+		v, err := c.volumes.Volume(ctx, name)
+		if err != nil {
+			return last, fmt.Errorf("waiting for volume %s: %w", name, err)
+		}
+		last = v
+		if ok, err := done(v); ok || err != nil {
+			return last, err
+		}
+		select {
+		case <-ctx.Done():
+			return last, fmt.Errorf("waiting for volume %s: %w", name, ctx.Err())
+		case <-end.C:
+			return last, errWaitOver
+		case <-next.C:
+		}
+	}
+}
+
+// patience is how long await may look: what is left of the deadline, less a tenth for
+// tidying up and answering, but never more than c.wait.
+func (c *controller) patience(ctx context.Context) time.Duration {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return c.wait
+	}
+	left := time.Until(deadline)
+	return min(c.wait, left-left/10)
+}
+
+// volumeContext is what the node service and people find in the PersistentVolume: the
+// parameters as they were given, and what became of the access mode.
+func volumeContext(params map[string]string, r VolumeRequest) map[string]string {
+	result := maps.Clone(params)
+	if result == nil {
+		result = map[string]string{}
+	}
+	maps.DeleteFunc(result, func(key, _ string) bool { return strings.HasPrefix(key, reservedPrefix) })
+	result[paramShare] = "false"
+	result[paramExclusive] = strconv.FormatBool(r.AccessMode == string(longhorn.AccessModeReadWriteOncePod))
+	return result
+}

@@ -1,0 +1,201 @@
+package csi
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+)
+
+// tidyUp bounds taking back a ticket after the call's own time has run out.
+const tidyUp = 10 * time.Second
+
+// ticketID is the id of this driver's ticket for a volume on a node; the same for ever,
+// so that a call after a restart finds what an earlier one left.
+func ticketID(volume, driver, node string) string {
+	sum := sha256.Sum256([]byte(volume + driver + node))
+	return "csi-" + hex.EncodeToString(sum[:])
+}
+
+// publish leaves a ticket and waits until it is satisfied.
+//
+// The attacher takes some answers as final (NotFound, FailedPrecondition, Internal, …):
+// the volume is then for certain not attached, and nobody will call unpublish. So the
+// ticket is taken back before such an answer is given, and where that does not work
+// the answer becomes Aborted, which is not final. After Aborted, Unavailable and
+// DeadlineExceeded the ticket stays: the next call finds the attachment further on.
+func (c *controller) publish(ctx context.Context, volume, node string) error {
+	id := ticketID(volume, c.driver, node)
+	err := toStatus(c.attach(ctx, volume, node, id))
+	if err == nil || !isFinal(status.Code(err)) {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tidyUp)
+	defer cancel()
+	if undo := c.volumes.Detach(ctx, volume, id); undo != nil && !errors.Is(undo, ErrNotFound) {
+		return status.Errorf(codes.Aborted, "%v; taking the ticket back: %v", err, undo)
+	}
+	return err
+}
+
+// isFinal tells whether the attacher takes a code to mean that nothing is under way.
+func isFinal(code codes.Code) bool {
+	switch code {
+	case codes.Canceled, codes.DeadlineExceeded, codes.Unavailable, codes.ResourceExhausted, codes.Aborted:
+		return false
+	}
+	return true
+}
+
+func (c *controller) attach(ctx context.Context, volume, node, id string) error {
+	known, err := c.volumes.HasNode(ctx, node)
+	if err != nil {
+		return fmt.Errorf("looking for node %s: %w", node, err)
+	}
+	if !known {
+		return status.Errorf(codes.NotFound, "publishing volume %s: node %s: not found", volume, node)
+	}
+	v, err := c.volumes.Volume(ctx, volume)
+	if err != nil {
+		return fmt.Errorf("looking for volume %s: %w", volume, err)
+	}
+	if isSatisfied(v, id, node) {
+		return nil
+	}
+	_, asked := v.Tickets[id]
+	if err := checkAttachable(v, node, asked); err != nil {
+		return err
+	}
+	if !asked {
+		ticket := Ticket{ID: id, Type: string(longhorn.AttacherTypeCSI), NodeID: node}
+		if err := c.volumes.Attach(ctx, volume, ticket); err != nil {
+			return fmt.Errorf("attaching volume %s to node %s: %w", volume, node, err)
+		}
+		c.log.WithFields(logrus.Fields{"volume": volume, "node": node}).Info("Asked for the volume to be attached")
+	}
+	v, err = c.await(ctx, volume, func(v Volume) (bool, error) {
+		if v.Faulted {
+			return false, notReady(v)
+		}
+		return isSatisfied(v, id, node), nil
+	})
+	if errors.Is(err, errWaitOver) {
+		return notSatisfied(v, id, node)
+	}
+	return err
+}
+
+func isSatisfied(v Volume, id, node string) bool {
+	t, ok := v.Tickets[id]
+	return ok && t.Satisfied && t.NodeID == node
+}
+
+// checkAttachable refuses to ask for what cannot be had soon. A volume that another
+// node holds is not "not ready": it may be let go at any moment, so that is waited for.
+func checkAttachable(v Volume, node string, asked bool) error {
+	if v.State == string(longhorn.VolumeStateDeleting) {
+		return status.Errorf(codes.NotFound, "volume %s: it is being deleted", v.Name)
+	}
+	elsewhere := v.NodeID != "" && v.NodeID != node
+	if v.Faulted || !v.Ready && !asked && !elsewhere {
+		return notReady(v)
+	}
+	return nil
+}
+
+func notReady(v Volume) error {
+	text := v.NotReadyMessage
+	if v.Faulted && text == "" {
+		text = "volume is faulted"
+	}
+	return status.Errorf(codes.Aborted, "volume %s is not ready for workloads: %s", v.Name, text)
+}
+
+// notSatisfied is the answer after waiting in vain.
+func notSatisfied(v Volume, id, node string) error {
+	if v.NodeID != "" && v.NodeID != node {
+		return status.Errorf(codes.FailedPrecondition, "publishing volume %s to node %s: it is attached to node %s", v.Name, node, v.NodeID)
+	}
+	reason := v.Tickets[id].Message
+	if reason == "" {
+		reason = "its state is " + v.State
+	}
+	return status.Errorf(codes.DeadlineExceeded, "publishing volume %s to node %s: not attached in time: %s", v.Name, node, reason)
+}
+
+// unpublish takes this driver's ticket for the node back (for all nodes when node is
+// empty) and waits until the tickets are gone and the volume has left the node, so that
+// whoever attaches it next finds nobody writing. A node that somebody else's ticket
+// still wants keeps the volume; that is not waited for. Missing volumes and nodes are
+// unpublished.
+func (c *controller) unpublish(ctx context.Context, volume, node string) error {
+	v, err := c.volumes.Volume(ctx, volume)
+	if errors.Is(err, ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("looking for volume %s: %w", volume, err)
+	}
+	ids := c.ticketsFor(v, node)
+	if node != "" && len(ids) == 0 {
+		// What was seen may be a moment old; taking back a ticket that is not there is harmless.
+		ids = []string{ticketID(volume, c.driver, node)}
+	}
+	for _, id := range ids {
+		if err := c.volumes.Detach(ctx, volume, id); err != nil && !errors.Is(err, ErrNotFound) {
+			return fmt.Errorf("detaching volume %s: %w", volume, err)
+		}
+		c.log.WithFields(logrus.Fields{"volume": volume, "node": node}).Info("Asked for the volume to be detached")
+	}
+	v, err = c.await(ctx, volume, func(v Volume) (bool, error) {
+		return len(c.ticketsFor(v, node)) == 0 && hasLeft(v, node), nil
+	})
+	if errors.Is(err, ErrNotFound) {
+		return nil
+	}
+	if errors.Is(err, errWaitOver) {
+		return status.Errorf(codes.DeadlineExceeded, "unpublishing volume %s: it is still %s on node %s", volume, v.State, v.NodeID)
+	}
+	return err
+}
+
+// ticketsFor lists this driver's tickets of a volume, for one node or for all.
+func (c *controller) ticketsFor(v Volume, node string) []string {
+	if node != "" {
+		id := ticketID(v.Name, c.driver, node)
+		if _, ok := v.Tickets[id]; ok {
+			return []string{id}
+		}
+		return nil
+	}
+	var ids []string
+	for id, t := range v.Tickets {
+		if t.Type == string(longhorn.AttacherTypeCSI) {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+func hasLeft(v Volume, node string) bool {
+	if v.State == string(longhorn.VolumeStateDetaching) {
+		return false // whatever NodeID says: the engine may still be stopping
+	}
+	if v.NodeID == "" || node != "" && v.NodeID != node {
+		return true
+	}
+	for _, t := range v.Tickets {
+		if t.NodeID == v.NodeID {
+			return true // somebody else's wish keeps it there
+		}
+	}
+	return false
+}

@@ -1,0 +1,158 @@
+package csi
+
+import (
+	"fmt"
+	"math"
+
+	csipb "github.com/container-storage-interface/spec/lib/go/csi"
+
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// Sizes in bytes.
+const (
+	mebibyte       = int64(1) << 20
+	sizeUnit       = 2 * mebibyte
+	minimumSize    = 10 * mebibyte
+	minimumXFSSize = 300 * mebibyte
+)
+
+// capability is what the driver wants to know of a volume capability.
+type capability struct {
+	block bool
+	// fsType is empty when the request leaves it open, and for block volumes.
+	fsType     string
+	mountFlags []string
+	accessMode longhorn.AccessMode
+}
+
+// readCapability checks one capability. The error names what is not supported.
+func readCapability(c *csipb.VolumeCapability) (capability, error) {
+	var result capability
+	switch mode := c.GetAccessMode().GetMode(); mode {
+	case csipb.VolumeCapability_AccessMode_SINGLE_NODE_WRITER, csipb.VolumeCapability_AccessMode_SINGLE_NODE_MULTI_WRITER:
+		result.accessMode = longhorn.AccessModeReadWriteOnce
+	case csipb.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER:
+		result.accessMode = longhorn.AccessModeReadWriteOncePod
+	default:
+		return capability{}, fmt.Errorf("access mode %s is not supported: a volume can be written on one node at a time", mode)
+	}
+	switch access := c.GetAccessType().(type) {
+	case *csipb.VolumeCapability_Block:
+		result.block = true
+	case *csipb.VolumeCapability_Mount:
+		result.fsType, result.mountFlags = access.Mount.GetFsType(), access.Mount.GetMountFlags()
+		if result.fsType == "" {
+			break
+		}
+		if err := checkFSType(result.fsType); err != nil {
+			return capability{}, fmt.Errorf("file system type %q %w", result.fsType, err)
+		}
+	default:
+		return capability{}, fmt.Errorf("the capability says neither block nor mount")
+	}
+	return result, nil
+}
+
+// readCapabilities checks them all; at least one is required. The volume gets the
+// strictest access mode of them and the file system that one of them names.
+func readCapabilities(list []*csipb.VolumeCapability) (capability, error) {
+	if len(list) == 0 {
+		return capability{}, fmt.Errorf("volume capabilities are missing")
+	}
+	result := capability{block: true, accessMode: longhorn.AccessModeReadWriteOnce}
+	for _, c := range list {
+		one, err := readCapability(c)
+		if err != nil {
+			return capability{}, err
+		}
+		if one.fsType != "" && result.fsType != "" && one.fsType != result.fsType {
+			return capability{}, fmt.Errorf("the capabilities name two file systems, %s and %s", result.fsType, one.fsType)
+		}
+		if one.fsType != "" {
+			result.fsType = one.fsType
+		}
+		if one.accessMode == longhorn.AccessModeReadWriteOncePod {
+			result.accessMode = one.accessMode
+		}
+		result.block = result.block && one.block
+	}
+	return result, nil
+}
+
+// errOutOfRange: no size satisfies the request.
+type errOutOfRange struct{ text string }
+
+func (e errOutOfRange) Error() string { return e.text }
+
+// volumeSize chooses the size: at least what is required, 10 MiB, and 300 MiB where xfs
+// will be made; a multiple of 2 MiB; at most the limit (0: none).
+func volumeSize(r *csipb.CapacityRange, fsType string) (int64, error) {
+	required, limit := r.GetRequiredBytes(), r.GetLimitBytes()
+	if required < 0 || limit < 0 {
+		return 0, fmt.Errorf("capacity range: required %d and limit %d must not be negative", required, limit)
+	}
+	if limit > 0 && limit < required {
+		return 0, fmt.Errorf("capacity range: limit %d is less than the required %d", limit, required)
+	}
+	size := max(required, minimumSize)
+	if fsType == fsTypeXFS {
+		size = max(size, minimumXFSSize)
+	}
+	if size > math.MaxInt64-sizeUnit {
+		return 0, errOutOfRange{fmt.Sprintf("capacity range: %d bytes is more than a volume can have", required)}
+	}
+	size = (size + sizeUnit - 1) / sizeUnit * sizeUnit
+	if limit > 0 && size > limit {
+		return 0, errOutOfRange{fmt.Sprintf("capacity range: the smallest possible size is %d bytes, which is more than the limit %d", size, limit)}
+	}
+	return size, nil
+}
+
+// volumeRequest turns a CreateVolumeRequest into the volume to make.
+func volumeRequest(req *csipb.CreateVolumeRequest) (VolumeRequest, error) {
+	if req.GetName() == "" {
+		return VolumeRequest{}, fmt.Errorf("name is missing")
+	}
+	name, err := types.VolumeName(req.GetName())
+	if err != nil {
+		return VolumeRequest{}, err
+	}
+	if req.GetVolumeContentSource() != nil {
+		return VolumeRequest{}, fmt.Errorf("volume content source: making a volume from a snapshot or another volume is not offered")
+	}
+	c, err := readCapabilities(req.GetVolumeCapabilities())
+	if err != nil {
+		return VolumeRequest{}, err
+	}
+	p, err := parseParameters(req.GetParameters())
+	if err != nil {
+		return VolumeRequest{}, err
+	}
+	fsType := p.fsType
+	if c.fsType != "" {
+		fsType = c.fsType
+	}
+	if c.block {
+		fsType = ""
+	}
+	size, err := volumeSize(req.GetCapacityRange(), fsType)
+	if err != nil {
+		return VolumeRequest{}, err
+	}
+	if p.exclusive {
+		c.accessMode = longhorn.AccessModeReadWriteOncePod
+	}
+	return VolumeRequest{
+		Name:                       name,
+		SizeBytes:                  size,
+		NumberOfReplicas:           p.replicas,
+		StaleReplicaTimeoutMinutes: p.staleMinutes,
+		DataLocality:               string(longhorn.DataLocalityDisabled),
+		AccessMode:                 string(c.accessMode),
+		ReplicaSoftAntiAffinity:    string(p.softAntiAffinity),
+		DiskSelector:               p.diskSelector,
+		NodeSelector:               p.nodeSelector,
+	}, nil
+}

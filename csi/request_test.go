@@ -1,0 +1,199 @@
+package csi
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+
+	csipb "github.com/container-storage-interface/spec/lib/go/csi"
+)
+
+func capabilityOf(mode csipb.VolumeCapability_AccessMode_Mode, fsType string) *csipb.VolumeCapability {
+	return &csipb.VolumeCapability{
+		AccessMode: &csipb.VolumeCapability_AccessMode{Mode: mode},
+		AccessType: &csipb.VolumeCapability_Mount{Mount: &csipb.VolumeCapability_MountVolume{FsType: fsType}},
+	}
+}
+
+func blockOf(mode csipb.VolumeCapability_AccessMode_Mode) *csipb.VolumeCapability {
+	return &csipb.VolumeCapability{
+		AccessMode: &csipb.VolumeCapability_AccessMode{Mode: mode},
+		AccessType: &csipb.VolumeCapability_Block{Block: &csipb.VolumeCapability_BlockVolume{}},
+	}
+}
+
+const (
+	writer       = csipb.VolumeCapability_AccessMode_SINGLE_NODE_WRITER
+	singleWriter = csipb.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER
+	multiWriter  = csipb.VolumeCapability_AccessMode_SINGLE_NODE_MULTI_WRITER
+	multiNode    = csipb.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER
+)
+
+func TestParseParameters(t *testing.T) {
+	cases := []struct {
+		name   string
+		params map[string]string
+		want   parameters
+		err    string // part of the error; empty: none
+	}{
+		{
+			name: "no parameters get the defaults",
+			want: parameters{staleMinutes: 2880, fsType: "ext4", softAntiAffinity: "ignored"},
+		},
+		{
+			name: "the StorageClass that Longhorn's chart ships is accepted",
+			params: map[string]string{
+				"numberOfReplicas": "3", "staleReplicaTimeout": "30", "fromBackup": "", "fsType": "ext4",
+				"dataLocality": "disabled", "unmapMarkSnapChainRemoved": "ignored", "disableRevisionCounter": "true",
+				"dataEngine": "v1", "backupTargetName": "default",
+			},
+			want: parameters{replicas: 3, staleMinutes: 30, fsType: "ext4", softAntiAffinity: "ignored"},
+		},
+		{
+			name: "everything that can be set is set",
+			params: map[string]string{
+				"numberOfReplicas": "2", "staleReplicaTimeout": "0", "fsType": "xfs", "mkfsParams": "-K -i size=512",
+				"diskSelector": "ssd, fast", "nodeSelector": "storage", "replicaSoftAntiAffinity": "enabled", "exclusive": "true",
+			},
+			want: parameters{
+				replicas: 2, staleMinutes: 2880, fsType: "xfs", softAntiAffinity: "enabled",
+				diskSelector: []string{"ssd", "fast"}, nodeSelector: []string{"storage"}, exclusive: true,
+			},
+		},
+		{
+			name:   "an unknown parameter is ignored",
+			params: map[string]string{"colour": "blue", "csi.storage.k8s.io/pvc/name": "data"},
+			want:   parameters{staleMinutes: 2880, fsType: "ext4", softAntiAffinity: "ignored"},
+		},
+		{name: "no replicas are refused", params: map[string]string{"numberOfReplicas": "0"}, err: `parameter numberOfReplicas: value "0" is not a whole number from 1 to 20`},
+		{name: "too many replicas are refused", params: map[string]string{"numberOfReplicas": "21"}, err: "numberOfReplicas"},
+		{name: "a timeout in words is refused", params: map[string]string{"staleReplicaTimeout": "soon"}, err: "staleReplicaTimeout"},
+		{name: "another file system is refused", params: map[string]string{"fsType": "btrfs"}, err: `parameter fsType: value "btrfs" is none of ext4, xfs`},
+		{name: "another locality is refused", params: map[string]string{"dataLocality": "best-effort"}, err: "parameter dataLocality"},
+		{name: "a restore is refused", params: map[string]string{"fromBackup": "s3://b@r/?volume=v"}, err: "parameter fromBackup"},
+		{name: "encryption is refused", params: map[string]string{"encrypted": "true"}, err: "leave the parameter out or set it to false"},
+		{name: "no encryption is accepted", params: map[string]string{"encrypted": "false"}, want: parameters{staleMinutes: 2880, fsType: "ext4", softAntiAffinity: "ignored"}},
+		{name: "migration is refused", params: map[string]string{"migratable": "true"}, err: "parameter migratable"},
+		{name: "the other data engine is refused", params: map[string]string{"dataEngine": "v2"}, err: "parameter dataEngine"},
+		{name: "sharing is refused", params: map[string]string{"share": "true"}, err: "parameter share"},
+		{name: "sharing and exclusive together are refused", params: map[string]string{"share": "true", "exclusive": "true"}, err: "parameter share"},
+		{name: "an empty tag is refused", params: map[string]string{"diskSelector": "ssd,,fast"}, err: "diskSelector"},
+		{name: "a device among the arguments of mkfs is refused", params: map[string]string{"mkfsParams": "/dev/sda -F"}, err: `argument "/dev/sda"`},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			got, err := parseParameters(c.params)
+			checkError(t, err, c.err)
+			if err == nil && !reflect.DeepEqual(got, c.want) {
+				t.Errorf("got %+v, want %+v", got, c.want)
+			}
+		})
+	}
+}
+
+func checkError(t *testing.T, err error, part string) {
+	t.Helper()
+	switch {
+	case part == "" && err != nil:
+		t.Fatalf("unexpected error: %v", err)
+	case part != "" && err == nil:
+		t.Fatalf("no error, want one with %q", part)
+	case part != "" && !strings.Contains(err.Error(), part):
+		t.Fatalf("error %q does not contain %q", err, part)
+	}
+}
+
+func TestVolumeSize(t *testing.T) {
+	const mib = int64(1 << 20)
+	cases := []struct {
+		name            string
+		required, limit int64
+		fsType          string
+		want            int64
+		err             string
+	}{
+		{name: "nothing asked gives the minimum", want: 10 * mib},
+		{name: "less than the minimum gives the minimum", required: 1, want: 10 * mib},
+		{name: "a multiple of the unit stays", required: 64 * mib, want: 64 * mib},
+		{name: "one byte more is rounded up", required: 64*mib + 1, want: 66 * mib},
+		{name: "xfs gets what it needs", required: 64 * mib, fsType: "xfs", want: 300 * mib},
+		{name: "a limit that is met is no matter", required: 64 * mib, limit: 64 * mib, want: 64 * mib},
+		{name: "rounding past the limit is out of range", required: 64*mib + 1, limit: 65 * mib, err: "smallest possible size is 69206016"},
+		{name: "xfs past the limit is out of range", required: 64 * mib, limit: 100 * mib, fsType: "xfs", err: "314572800"},
+		{name: "a limit below the requirement is refused", required: 64 * mib, limit: 32 * mib, err: "less than the required"},
+		{name: "a negative size is refused", required: -1, err: "must not be negative"},
+		{name: "the largest number is out of range", required: 1<<63 - 1, err: "more than a volume can have"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			got, err := volumeSize(&csipb.CapacityRange{RequiredBytes: c.required, LimitBytes: c.limit}, c.fsType)
+			checkError(t, err, c.err)
+			if got != c.want {
+				t.Errorf("got %d, want %d", got, c.want)
+			}
+		})
+	}
+}
+
+func TestVolumeRequest(t *testing.T) {
+	const uid = "pvc-0b5f2a5e-5d2c-4c1e-9d0c-3a1d2f4b6c7d"
+	mount := []*csipb.VolumeCapability{capabilityOf(multiWriter, "ext4")}
+	base := VolumeRequest{
+		Name: uid, SizeBytes: 64 << 20, StaleReplicaTimeoutMinutes: 2880,
+		DataLocality: "disabled", AccessMode: "rwo", ReplicaSoftAntiAffinity: "ignored",
+	}
+	with := func(change func(*VolumeRequest)) VolumeRequest { r := base; change(&r); return r }
+	size := &csipb.CapacityRange{RequiredBytes: 64 << 20}
+	cases := []struct {
+		name string
+		req  *csipb.CreateVolumeRequest
+		want VolumeRequest
+		err  string
+	}{
+		{name: "an ordinary claim", req: &csipb.CreateVolumeRequest{Name: uid, CapacityRange: size, VolumeCapabilities: mount}, want: base},
+		{
+			name: "a name of capitals and great length is shortened",
+			req:  &csipb.CreateVolumeRequest{Name: "My-Very-Long-Name-That-Nobody-Would-Want-To-Type", CapacityRange: size, VolumeCapabilities: mount},
+			want: with(func(r *VolumeRequest) { r.Name = "my-very-long-name-that-nobody-w-dbc15b11" }),
+		},
+		{
+			name: "ReadWriteOncePod becomes rwop",
+			req:  &csipb.CreateVolumeRequest{Name: uid, CapacityRange: size, VolumeCapabilities: []*csipb.VolumeCapability{capabilityOf(singleWriter, "")}},
+			want: with(func(r *VolumeRequest) { r.AccessMode = "rwop" }),
+		},
+		{
+			name: "the capability's file system wins over the parameter's",
+			req: &csipb.CreateVolumeRequest{
+				Name: uid, CapacityRange: size, VolumeCapabilities: []*csipb.VolumeCapability{capabilityOf(writer, "xfs")},
+				Parameters: map[string]string{"fsType": "ext4"},
+			},
+			want: with(func(r *VolumeRequest) { r.SizeBytes = 300 << 20 }),
+		},
+		{
+			name: "a block volume has no file system to make room for",
+			req: &csipb.CreateVolumeRequest{
+				Name: uid, CapacityRange: size, VolumeCapabilities: []*csipb.VolumeCapability{blockOf(writer)},
+				Parameters: map[string]string{"fsType": "xfs"},
+			},
+			want: base,
+		},
+		{name: "a nameless volume is refused", req: &csipb.CreateVolumeRequest{VolumeCapabilities: mount}, err: "name is missing"},
+		{name: "a name of dots is refused", req: &csipb.CreateVolumeRequest{Name: "..", VolumeCapabilities: mount}, err: "must consist of"},
+		{name: "no capability is refused", req: &csipb.CreateVolumeRequest{Name: uid}, err: "capabilities are missing"},
+		{name: "many nodes are refused", req: &csipb.CreateVolumeRequest{Name: uid, VolumeCapabilities: []*csipb.VolumeCapability{capabilityOf(multiNode, "")}}, err: "MULTI_NODE_MULTI_WRITER"},
+		{
+			name: "a content source is refused",
+			req:  &csipb.CreateVolumeRequest{Name: uid, VolumeCapabilities: mount, VolumeContentSource: &csipb.VolumeContentSource{}},
+			err:  "content source",
+		},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			got, err := volumeRequest(c.req)
+			checkError(t, err, c.err)
+			if !reflect.DeepEqual(got, c.want) {
+				t.Errorf("got %+v, want %+v", got, c.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,72 @@
+package csi
+
+import (
+	"context"
+	"path/filepath"
+	"testing"
+	"time"
+
+	csipb "github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/kubernetes-csi/csi-test/v5/pkg/sanity"
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+)
+
+// attachingService makes the device appear on the host when a volume is attached.
+type attachingService struct {
+	*fakeService
+	host *host
+}
+
+func (a *attachingService) Attach(ctx context.Context, volume string, t Ticket) error {
+	a.host.attach(volume, 7)
+	return a.fakeService.Attach(ctx, volume, t)
+}
+
+// serveForTest serves on a new unix socket and returns its path; the server is waited
+// for at the end of the test.
+func serveForTest(t *testing.T, name string, register func(*grpc.Server)) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	l, err := listenUnix(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var group errgroup.Group
+	group.Go(func() error { return serve(ctx, l, quiet(), register) })
+	t.Cleanup(func() {
+		cancel()
+		if err := group.Wait(); err != nil {
+			t.Error(err)
+		}
+	})
+	return path
+}
+
+// TestSanity runs the published conformance tests of CSI drivers over a unix socket.
+func TestSanity(t *testing.T) {
+	h := newHost(t)
+	f := newFakeService("n1")
+	f.instant = true
+	core := coreOver(f)
+	core.volumes, core.poll, core.wait = &attachingService{fakeService: f, host: h}, 5*time.Millisecond, time.Second
+	path := serveForTest(t, "csi.sock", func(s *grpc.Server) {
+		csipb.RegisterIdentityServer(s, &identity{driver: testDriver, version: "test"})
+		csipb.RegisterControllerServer(s, &controllerServer{core: core})
+		csipb.RegisterNodeServer(s, h.server())
+	})
+	config := sanity.NewTestConfig()
+	config.Address = "unix://" + path
+	config.TargetPath = h.path("sanity-target")
+	config.StagingPath = h.path("sanity-staging")
+	config.TestVolumeSize = 64 << 20
+	config.IdempotentCount = 3
+	sanity.Test(t, config)
+	if len(f.volumes) != 0 {
+		t.Errorf("volumes left: %v", f.volumes)
+	}
+	if got := h.mounts(); len(got) != 0 {
+		t.Errorf("left mounted: %v", got)
+	}
+}

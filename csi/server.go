@@ -1,0 +1,146 @@
+package csi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// stopPatience is how long calls under way may take to end when a server stops.
+const stopPatience = 10 * time.Second
+
+// socketPath reads an endpoint: unix:///path or a path.
+func socketPath(endpoint string) (string, error) {
+	path := strings.TrimPrefix(endpoint, "unix://")
+	if !filepath.IsAbs(path) {
+		return "", fmt.Errorf("endpoint %q: must be unix:// and an absolute path", endpoint)
+	}
+	return filepath.Clean(path), nil
+}
+
+// listenUnix listens on a socket that only root may use. A socket left by an earlier
+// process is removed; any other file at the path is not, and is an error.
+func listenUnix(path string) (net.Listener, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+		return nil, fmt.Errorf("making directory for socket: %w", err)
+	}
+	info, err := os.Lstat(path)
+	switch {
+	case err == nil && info.Mode().Type() != fs.ModeSocket:
+		return nil, fmt.Errorf("listening on %s: a file is in the way that is not a socket", path)
+	case err == nil:
+		if err := os.Remove(path); err != nil {
+			return nil, fmt.Errorf("removing stale socket: %w", err)
+		}
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("looking for a stale socket: %w", err)
+	}
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		return nil, fmt.Errorf("listening on %s: %w", path, err)
+	}
+	l.(*net.UnixListener).SetUnlinkOnClose(false)
+	owned, err := os.Lstat(path)
+	if err == nil {
+		err = os.Chmod(path, 0o600)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("preparing socket %s: %w", path, err), l.Close())
+	}
+	return &ownListener{Listener: l, path: path, owned: owned}, nil
+}
+
+// ownListener removes its socket when closed, unless another process has put its own
+// in its place meanwhile.
+type ownListener struct {
+	net.Listener
+	path  string
+	owned os.FileInfo
+}
+
+// Close implements net.Listener. It may be called several times.
+func (l *ownListener) Close() error {
+	if now, err := os.Lstat(l.path); err == nil && os.SameFile(now, l.owned) {
+		_ = os.Remove(l.path) // a stale socket is removed by the next process too
+	}
+	return l.Listener.Close()
+}
+
+// serve runs a gRPC server until ctx ends, then lets calls under way end.
+func serve(ctx context.Context, l net.Listener, log *logrus.Entry, register func(*grpc.Server)) error {
+	server := grpc.NewServer(grpc.UnaryInterceptor(logCalls(log)))
+	register(server)
+	done := make(chan error, 1)
+	go func() { done <- server.Serve(l) }()
+	select {
+	case err := <-done:
+		return fmt.Errorf("serving %s: %w", l.Addr(), err)
+	case <-ctx.Done():
+	}
+	hard := time.AfterFunc(stopPatience, server.Stop)
+	defer hard.Stop()
+	server.GracefulStop()
+	if err := <-done; err != nil && !errors.Is(err, grpc.ErrServerStopped) {
+		return fmt.Errorf("serving %s: %w", l.Addr(), err)
+	}
+	return nil
+}
+
+// logCalls logs every call with its code. Of the request only the fields named here
+// are logged, so secrets never are.
+func logCalls(log *logrus.Entry) grpc.UnaryServerInterceptor {
+	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+		start := time.Now()
+		response, err := handle(ctx, req)
+		entry := log.WithFields(requestFields(req)).WithFields(logrus.Fields{
+			"method":   info.FullMethod[strings.LastIndex(info.FullMethod, "/")+1:],
+			"code":     status.Code(err).String(),
+			"duration": time.Since(start).Round(time.Millisecond).String(),
+		})
+		switch status.Code(err) {
+		case codes.OK:
+			entry.Debug("Answered a call")
+		case codes.Unimplemented:
+			entry.WithError(err).Debug("Refused a call")
+		default:
+			entry.WithError(err).Warn("Refused a call")
+		}
+		return response, err
+	}
+}
+
+func requestFields(req any) logrus.Fields {
+	fields := logrus.Fields{}
+	add := func(key, value string) {
+		if value != "" {
+			fields[key] = value
+		}
+	}
+	if r, ok := req.(interface{ GetVolumeId() string }); ok {
+		add("volume", r.GetVolumeId())
+	}
+	if r, ok := req.(interface{ GetName() string }); ok {
+		add("volume", r.GetName())
+	}
+	if r, ok := req.(interface{ GetNodeId() string }); ok {
+		add("node", r.GetNodeId())
+	}
+	if r, ok := req.(interface{ GetStagingTargetPath() string }); ok {
+		add("staging", r.GetStagingTargetPath())
+	}
+	if r, ok := req.(interface{ GetTargetPath() string }); ok {
+		add("target", r.GetTargetPath())
+	}
+	return fields
+}

@@ -1,0 +1,114 @@
+package sidecar
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+)
+
+// The Lease is short, so that a dead leader costs seconds.
+const (
+	leaseDuration = 15 * time.Second
+	renewDeadline = 10 * time.Second
+	retryPeriod   = 2 * time.Second
+)
+
+// ErrLeadershipLost: the Lease could not be renewed in time. Another process may lead now.
+var ErrLeadershipLost = errors.New("leadership lost")
+
+// LeaseName is the Lease that a driver's controller processes campaign for.
+func LeaseName(driver string) string { return strings.ReplaceAll(driver, ".", "-") + "-controller" }
+
+// lead campaigns until it leads, then calls run once. When ctx ends, run is ended and
+// waited for before the Lease is given back, so that two never work at a time. When
+// the Lease is lost, run is ended and waited for, and the answer is ErrLeadershipLost.
+func lead(ctx context.Context, o Options, run func(context.Context) error) error {
+	// The election must outlive ctx by as long as run takes to end.
+	campaign, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	t := &term{stop: stop}
+	defer context.AfterFunc(ctx, t.giveUp)()
+
+	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+		Lock: &resourcelock.LeaseLock{
+			LeaseMeta:  metav1.ObjectMeta{Namespace: o.Namespace, Name: LeaseName(o.DriverName)},
+			Client:     o.Kube.CoordinationV1(),
+			LockConfig: resourcelock.ResourceLockConfig{Identity: o.Identity},
+		},
+		LeaseDuration: leaseDuration, RenewDeadline: renewDeadline, RetryPeriod: retryPeriod,
+		ReleaseOnCancel: true,
+		Callbacks: leaderelection.LeaderCallbacks{
+			OnStartedLeading: func(leading context.Context) { t.serve(ctx, leading, run) },
+			OnStoppedLeading: func() {},
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("campaigning for lease %s/%s: %w", o.Namespace, LeaseName(o.DriverName), err)
+	}
+	elector.Run(campaign)
+	return t.outcome(ctx)
+}
+
+// term is the one time that this process leads.
+type term struct {
+	stop context.CancelFunc // ends the election
+
+	mu sync.Mutex
+	// started, over and closed are guarded by mu. over is closed when run has returned;
+	// it is nil until started.
+	started, closed bool
+	over            chan struct{}
+	err             error // set before over is closed
+}
+
+// giveUp ends the election, unless run is at work: then run's end does.
+func (t *term) giveUp() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.closed = true
+	if !t.started {
+		t.stop()
+	}
+}
+
+// serve calls run until ctx or the leadership ends. It runs in a goroutine of the elector's.
+func (t *term) serve(ctx, leading context.Context, run func(context.Context) error) {
+	t.mu.Lock()
+	if t.closed {
+		t.mu.Unlock()
+		return
+	}
+	t.started, t.over = true, make(chan struct{})
+	t.mu.Unlock()
+	defer t.stop()
+	defer close(t.over)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(leading, cancel)()
+	t.err = run(ctx)
+}
+
+// outcome waits for run and tells how it went.
+func (t *term) outcome(ctx context.Context) error {
+	t.mu.Lock()
+	t.closed = true
+	over := t.over
+	t.mu.Unlock()
+	if over != nil {
+		<-over
+	}
+	switch {
+	case ctx.Err() != nil:
+		return nil
+	case t.err != nil:
+		return t.err
+	}
+	return ErrLeadershipLost
+}

@@ -1,0 +1,182 @@
+package sidecar
+
+import (
+	"context"
+	"fmt"
+
+	csipb "github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/kubernetes-csi/csi-lib-utils/accessmodes"
+	"github.com/sirupsen/logrus"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	storagelisters "k8s.io/client-go/listers/storage/v1"
+	provision "sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller"
+)
+
+// identityAttribute in a PersistentVolume names the provisioner that made it.
+const identityAttribute = "storage.kubernetes.io/csiProvisionerIdentity"
+
+// Provisioner makes volumes for claims and removes those of released
+// PersistentVolumes, by calls to the driver. Every call may be repeated.
+type Provisioner struct {
+	driver               csipb.ControllerClient
+	driverName, identity string
+	// multiWriter: the driver wants ReadWriteOnce as SINGLE_NODE_MULTI_WRITER.
+	multiWriter bool
+	attachments storagelisters.VolumeAttachmentLister
+	log         *logrus.Entry
+}
+
+var _ provision.BlockProvisioner = (*Provisioner)(nil)
+
+// SupportsBlock implements provision.BlockProvisioner.
+func (p *Provisioner) SupportsBlock(context.Context) bool { return true }
+
+// Provision makes the volume for a claim and describes the PersistentVolume of it.
+func (p *Provisioner) Provision(ctx context.Context, o provision.ProvisionOptions) (*corev1.PersistentVolume, provision.ProvisioningState, error) {
+	params, err := readParameters(o.StorageClass.Parameters)
+	if err != nil {
+		return nil, provision.ProvisioningFinished, fmt.Errorf("storage class %s: %w", o.StorageClass.Name, err)
+	}
+	req, err := p.request(o, params)
+	if err != nil {
+		return nil, provision.ProvisioningFinished, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	response, err := p.driver.CreateVolume(ctx, req)
+	if err != nil {
+		return nil, stateAfter(err), err
+	}
+	volume := response.GetVolume()
+	if got, want := volume.GetCapacityBytes(), req.CapacityRange.RequiredBytes; got != 0 && got < want {
+		return nil, provision.ProvisioningInBackground, fmt.Errorf(
+			"volume %s has %d bytes, less than the %d asked for", volume.GetVolumeId(), got, want)
+	}
+	p.log.WithFields(logrus.Fields{"volume": volume.GetVolumeId(), "claim": o.PVC.Namespace + "/" + o.PVC.Name}).Info("Provisioned volume")
+	return p.persistentVolume(o, params, volume), provision.ProvisioningFinished, nil
+}
+
+func (p *Provisioner) request(o provision.ProvisionOptions, params classParameters) (*csipb.CreateVolumeRequest, error) {
+	claim := o.PVC
+	switch {
+	case claim.Spec.Selector != nil:
+		return nil, fmt.Errorf("claim %s/%s: a selector cannot be honoured when a volume is made", claim.Namespace, claim.Name)
+	case claim.Spec.DataSource != nil || claim.Spec.DataSourceRef != nil:
+		return nil, fmt.Errorf("claim %s/%s: making a volume from a data source is not offered", claim.Namespace, claim.Name)
+	}
+	mode, err := accessmodes.ToCSIAccessMode(claim.Spec.AccessModes, p.multiWriter)
+	if err != nil {
+		return nil, fmt.Errorf("claim %s/%s: %w", claim.Namespace, claim.Name, err)
+	}
+	quantity := claim.Spec.Resources.Requests[corev1.ResourceStorage]
+	capacity := &csipb.CapacityRange{RequiredBytes: quantity.Value()}
+	if limit, ok := claim.Spec.Resources.Limits[corev1.ResourceStorage]; ok {
+		capacity.LimitBytes = limit.Value()
+	}
+	c := &csipb.VolumeCapability{AccessMode: &csipb.VolumeCapability_AccessMode{Mode: mode}}
+	if isBlock(claim) {
+		c.AccessType = &csipb.VolumeCapability_Block{Block: &csipb.VolumeCapability_BlockVolume{}}
+	} else {
+		c.AccessType = &csipb.VolumeCapability_Mount{Mount: &csipb.VolumeCapability_MountVolume{
+			FsType: params.fsType, MountFlags: o.StorageClass.MountOptions,
+		}}
+	}
+	return &csipb.CreateVolumeRequest{
+		Name:               o.PVName,
+		CapacityRange:      capacity,
+		VolumeCapabilities: []*csipb.VolumeCapability{c},
+		Parameters:         params.describe(claim, o.PVName),
+	}, nil
+}
+
+func isBlock(claim *corev1.PersistentVolumeClaim) bool {
+	return claim.Spec.VolumeMode != nil && *claim.Spec.VolumeMode == corev1.PersistentVolumeBlock
+}
+
+// persistentVolume describes the volume to Kubernetes. But for the name of the process
+// that made it, it depends on claim, class and the driver's answer alone.
+func (p *Provisioner) persistentVolume(o provision.ProvisionOptions, params classParameters, volume *csipb.Volume) *corev1.PersistentVolume {
+	attributes := map[string]string{identityAttribute: p.identity + "-" + p.driverName}
+	for key, value := range volume.GetVolumeContext() {
+		attributes[key] = value
+	}
+	capacity := o.PVC.Spec.Resources.Requests[corev1.ResourceStorage]
+	if bytes := volume.GetCapacityBytes(); bytes != 0 {
+		capacity = *resource.NewQuantity(bytes, resource.BinarySI)
+	}
+	mode := corev1.PersistentVolumeFilesystem
+	source := &corev1.CSIPersistentVolumeSource{
+		Driver: p.driverName, VolumeHandle: volume.GetVolumeId(), VolumeAttributes: attributes,
+	}
+	if isBlock(o.PVC) {
+		mode = corev1.PersistentVolumeBlock
+	} else {
+		source.FSType = params.fsType
+	}
+	reclaim := corev1.PersistentVolumeReclaimDelete
+	if o.StorageClass.ReclaimPolicy != nil {
+		reclaim = *o.StorageClass.ReclaimPolicy
+	}
+	return &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: o.PVName},
+		Spec: corev1.PersistentVolumeSpec{
+			AccessModes:                   o.PVC.Spec.AccessModes,
+			MountOptions:                  o.StorageClass.MountOptions,
+			PersistentVolumeReclaimPolicy: reclaim,
+			Capacity:                      corev1.ResourceList{corev1.ResourceStorage: capacity},
+			VolumeMode:                    &mode,
+			PersistentVolumeSource:        corev1.PersistentVolumeSource{CSI: source},
+		},
+	}
+}
+
+// stateAfter tells from the driver's answer whether a volume may have been made, or may
+// yet be. Then the loop asks again even when the claim is gone, so as to learn of the
+// volume and remove it.
+func stateAfter(err error) provision.ProvisioningState {
+	st, ok := status.FromError(err)
+	if !ok {
+		return provision.ProvisioningNoChange // it never came to a call
+	}
+	switch st.Code() {
+	case codes.Canceled, // this process is ending; the driver may have gone on
+		codes.DeadlineExceeded,
+		codes.Unavailable, // the manager or the driver is away; an earlier call may have got through
+		codes.Aborted,     // another call for the same volume is under way
+		codes.Internal, codes.Unknown:
+		return provision.ProvisioningInBackground
+	}
+	// InvalidArgument, ResourceExhausted, AlreadyExists, OutOfRange, …: nothing was made.
+	return provision.ProvisioningFinished
+}
+
+// Delete removes the volume of a released PersistentVolume, unless a VolumeAttachment
+// for it exists: a node may still have it mounted. The cache is good enough to ask: a
+// released PersistentVolume gets no new attachment, so the cache can only be late in
+// showing that one is gone, and then the deletion is tried again.
+func (p *Provisioner) Delete(ctx context.Context, pv *corev1.PersistentVolume) error {
+	if pv.Spec.CSI == nil || pv.Spec.CSI.Driver != p.driverName {
+		return &provision.IgnoredError{Reason: "the persistent volume is not of driver " + p.driverName}
+	}
+	attachments, err := p.attachments.List(labels.Everything())
+	if err != nil {
+		return fmt.Errorf("listing volume attachments: %w", err)
+	}
+	for _, a := range attachments {
+		if name := a.Spec.Source.PersistentVolumeName; name != nil && *name == pv.Name {
+			return fmt.Errorf("persistent volume %s is still attached to node %s", pv.Name, a.Spec.NodeName)
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	if _, err := p.driver.DeleteVolume(ctx, &csipb.DeleteVolumeRequest{VolumeId: pv.Spec.CSI.VolumeHandle}); err != nil {
+		return err
+	}
+	p.log.WithField("volume", pv.Spec.CSI.VolumeHandle).Info("Deleted volume")
+	return nil
+}

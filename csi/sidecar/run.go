@@ -1,0 +1,158 @@
+package sidecar
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	csipb "github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/kubernetes-csi/external-attacher/v4/pkg/attacher"
+	attach "github.com/kubernetes-csi/external-attacher/v4/pkg/controller"
+	"github.com/kubernetes-csi/external-attacher/v4/pkg/features"
+	"github.com/sirupsen/logrus"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/workqueue"
+	csitrans "k8s.io/csi-translation-lib"
+	"k8s.io/klog/v2"
+	provision "sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller"
+)
+
+// Limits of the loops. A call to the driver may take callTimeout; the driver itself
+// waits for at most 90 s, so that it is the one to say what was not in time.
+const (
+	callTimeout     = 2 * time.Minute
+	retryFirst      = time.Second
+	retryMax        = time.Minute
+	resync          = 10 * time.Minute
+	provisionerLoad = 10
+	attacherLoad    = 10
+	defaultFSType   = "ext4"
+)
+
+// Options configure Run.
+type Options struct {
+	// Kube reaches the Kubernetes API.
+	Kube kubernetes.Interface
+	// Endpoint is the path of the driver's CSI socket, with its controller service.
+	Endpoint string
+	// DriverName is the provisioner of StorageClasses and the attacher of VolumeAttachments.
+	DriverName string
+	// Namespace and Identity are where and by which name this process campaigns for the
+	// Lease <driver name, dots as dashes>-controller. Identity must differ between processes.
+	Namespace, Identity string
+	Log                 *logrus.Entry
+}
+
+// Run campaigns for the leadership and, while it is held, provisions and attaches. It
+// returns nil when ctx has ended and everything has come to rest, after which another
+// process may lead at once. Losing the leadership is an error: the process must end,
+// because the libraries' loops cannot be started twice.
+func Run(ctx context.Context, o Options) error {
+	// Without this gate the attacher would not wait for its workers.
+	err := utilfeature.DefaultMutableFeatureGate.SetFromMap(map[string]bool{string(features.ReleaseLeaderElectionOnExit): true})
+	if err != nil {
+		return fmt.Errorf("enabling the attacher's orderly end: %w", err)
+	}
+	conn, err := grpc.NewClient("unix://"+o.Endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return fmt.Errorf("connecting to driver at %s: %w", o.Endpoint, err)
+	}
+	defer func() { _ = conn.Close() }() // nothing is under way any more
+	return lead(ctx, o, func(ctx context.Context) error { return work(ctx, o, conn) })
+}
+
+// work runs provisioner and attacher until ctx ends.
+func work(ctx context.Context, o Options, conn *grpc.ClientConn) error {
+	multiWriter, err := supportsMultiWriter(ctx, conn)
+	if err != nil {
+		return err
+	}
+	ctx = klog.NewContext(ctx, klog.Background().WithValues("driver", o.DriverName))
+	factory := informers.NewSharedInformerFactory(o.Kube, resync)
+	provisioner := newProvisionController(ctx, o, factory, &Provisioner{
+		driver: csipb.NewControllerClient(conn), driverName: o.DriverName, identity: o.Identity,
+		multiWriter: multiWriter,
+		attachments: factory.Storage().V1().VolumeAttachments().Lister(),
+		log:         o.Log,
+	})
+	attachments := newAttachController(ctx, o, factory, conn, multiWriter)
+
+	var workers sync.WaitGroup
+	provisioner.ControllerWaitGroup(&workers)
+	factory.StartWithContext(ctx)
+	defer factory.Shutdown()
+	for kind, ok := range factory.WaitForCacheSync(ctx.Done()) {
+		if !ok {
+			return fmt.Errorf("reading all %s: %w", kind, context.Cause(ctx))
+		}
+	}
+	o.Log.Info("Leading: provisioning and attaching volumes")
+	var loops sync.WaitGroup
+	loops.Go(func() { provisioner.Run(ctx) })
+	loops.Go(func() { attachments.Run(ctx, attacherLoad, &workers) })
+	loops.Wait()
+	workers.Wait()
+	return nil
+}
+
+// supportsMultiWriter asks the driver, which decides how ReadWriteOnce is spelled to it.
+func supportsMultiWriter(ctx context.Context, conn *grpc.ClientConn) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	response, err := csipb.NewControllerClient(conn).ControllerGetCapabilities(ctx, &csipb.ControllerGetCapabilitiesRequest{}, grpc.WaitForReady(true))
+	if err != nil {
+		return false, fmt.Errorf("asking the driver for its capabilities: %w", err)
+	}
+	for _, c := range response.GetCapabilities() {
+		if c.GetRpc().GetType() == csipb.ControllerServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// newProvisionController keeps trying for ever, and keeps the record of a volume that
+// was made until the API server has taken it, so that none is forgotten or made twice.
+// Its finalizer on PersistentVolumes keeps a deleted one until its volume is gone.
+func newProvisionController(ctx context.Context, o Options, factory informers.SharedInformerFactory, p provision.Provisioner) *provision.ProvisionController {
+	return provision.NewProvisionController(ctx, o.Kube, o.DriverName, p,
+		provision.LeaderElection(false),
+		provision.FailedProvisionThreshold(0),
+		provision.FailedDeleteThreshold(0),
+		provision.RateLimiter(backoff()),
+		provision.CreateProvisionedPVLimiter(backoff()),
+		provision.Threadiness(provisionerLoad),
+		provision.ResyncPeriod(resync),
+		provision.AddFinalizer(true),
+		provision.ClaimsInformer(factory.Core().V1().PersistentVolumeClaims().Informer()),
+		provision.VolumesInformer(factory.Core().V1().PersistentVolumes().Informer()),
+		provision.ClassesInformer(factory.Storage().V1().StorageClasses().Informer()),
+	)
+}
+
+func newAttachController(ctx context.Context, o Options, factory informers.SharedInformerFactory, conn *grpc.ClientConn, multiWriter bool) *attach.CSIAttachController {
+	timeout := callTimeout
+	handler := attach.NewCSIHandler(o.Kube, o.DriverName,
+		attacher.NewAttacher(conn), attacher.NewVolumeLister(conn, 0),
+		factory.Core().V1().PersistentVolumes().Lister(),
+		factory.Storage().V1().CSINodes().Lister(),
+		factory.Storage().V1().VolumeAttachments().Lister(),
+		&timeout,
+		false, // publishing read-only is not advertised
+		multiWriter, csitrans.New(), defaultFSType,
+	)
+	return attach.NewCSIAttachController(klog.FromContext(ctx), o.Kube, o.DriverName, handler,
+		factory.Storage().V1().VolumeAttachments(), factory.Core().V1().PersistentVolumes(),
+		backoff(), backoff(),
+		false, 0, // the driver lists no volumes to compare with
+	)
+}
+
+func backoff() workqueue.TypedRateLimiter[string] {
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[string](retryFirst, retryMax)
+}

@@ -1,0 +1,236 @@
+package sidecar
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	csipb "github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+)
+
+func optionsFor(kube kubernetes.Interface) Options {
+	return Options{Kube: kube, DriverName: driverName, Namespace: "longhorn-system", Identity: "pod-1", Log: quiet()}
+}
+
+func TestLeadGivesTheLeaseBackOnlyAfterTheWorkHasEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		kube := fake.NewClientset()
+		holder := func() string {
+			lease, err := kube.CoordinationV1().Leases("longhorn-system").Get(t.Context(), "driver-longhorn-io-controller", metav1.GetOptions{})
+			if err != nil || lease.Spec.HolderIdentity == nil {
+				return ""
+			}
+			return *lease.Spec.HolderIdentity
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		err := lead(ctx, optionsFor(kube), func(work context.Context) error {
+			if holder() != "pod-1" {
+				t.Errorf("working while %q leads", holder())
+			}
+			cancel()
+			<-work.Done()
+			time.Sleep(time.Minute) // the bubble's time: longer than any lease
+			if holder() != "pod-1" {
+				t.Errorf("the lease went to %q before the work had ended", holder())
+			}
+			return nil
+		})
+		if err != nil {
+			t.Errorf("lead: %v", err)
+		}
+		if holder() != "" {
+			t.Errorf("the lease is still held by %q", holder())
+		}
+	})
+}
+
+func TestLeadEndsTheWorkWhenTheLeaseIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		kube := fake.NewClientset()
+		away := false
+		kube.PrependReactor("*", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return away, nil, errors.New("the API server is away")
+		})
+		ended := false
+		err := lead(t.Context(), optionsFor(kube), func(work context.Context) error {
+			away = true
+			<-work.Done()
+			ended = true
+			return nil
+		})
+		if !errors.Is(err, ErrLeadershipLost) || !ended {
+			t.Errorf("got %v, ended %t, want the leadership lost and the work ended", err, ended)
+		}
+	})
+}
+
+func TestLeadWaitsForAnotherLeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		holder, seconds, now := "pod-2", int32(15), metav1.NowMicro()
+		kube := fake.NewClientset(&coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "longhorn-system", Name: LeaseName(driverName)},
+			Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: &seconds, AcquireTime: &now, RenewTime: &now},
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		err := lead(ctx, optionsFor(kube), func(context.Context) error {
+			t.Error("working while another leads")
+			return nil
+		})
+		if err != nil {
+			t.Errorf("giving up at the end of the context: %v", err)
+		}
+	})
+}
+
+// controllerService is a driver that has what it is asked for at once.
+type controllerService struct {
+	csipb.UnimplementedControllerServer
+	mu        sync.Mutex
+	published map[string]string
+	deleted   []string
+}
+
+func (*controllerService) ControllerGetCapabilities(context.Context, *csipb.ControllerGetCapabilitiesRequest) (*csipb.ControllerGetCapabilitiesResponse, error) {
+	return &csipb.ControllerGetCapabilitiesResponse{}, nil
+}
+
+func (*controllerService) CreateVolume(_ context.Context, req *csipb.CreateVolumeRequest) (*csipb.CreateVolumeResponse, error) {
+	return &csipb.CreateVolumeResponse{Volume: &csipb.Volume{VolumeId: req.Name, CapacityBytes: req.CapacityRange.RequiredBytes}}, nil
+}
+
+func (s *controllerService) DeleteVolume(_ context.Context, req *csipb.DeleteVolumeRequest) (*csipb.DeleteVolumeResponse, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.deleted = append(s.deleted, req.VolumeId)
+	return &csipb.DeleteVolumeResponse{}, nil
+}
+
+func (s *controllerService) ControllerPublishVolume(_ context.Context, req *csipb.ControllerPublishVolumeRequest) (*csipb.ControllerPublishVolumeResponse, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.published[req.VolumeId] = req.NodeId
+	return &csipb.ControllerPublishVolumeResponse{}, nil
+}
+
+func startDriver(t *testing.T) (*controllerService, string) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "s")
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer()
+	service := &controllerService{published: map[string]string{}}
+	csipb.RegisterControllerServer(server, service)
+	done := make(chan error, 1)
+	go func() { done <- server.Serve(l) }()
+	t.Cleanup(func() {
+		server.Stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return service, path
+}
+
+// TestRunProvisionsAndAttaches runs both libraries over a real socket and a fake API server.
+func TestRunProvisionsAndAttaches(t *testing.T) {
+	service, path := startDriver(t)
+	class := class(nil)
+	deleted := corev1.PersistentVolumeReclaimDelete
+	class.ReclaimPolicy = &deleted
+	kube := fake.NewClientset(class,
+		&storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: "n1"}, Spec: storagev1.CSINodeSpec{
+			Drivers: []storagev1.CSINodeDriver{{Name: driverName, NodeID: "node-id-1"}},
+		}},
+		claim(func(c *corev1.PersistentVolumeClaim) {
+			c.Annotations = map[string]string{"volume.kubernetes.io/storage-provisioner": driverName}
+		}),
+	)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	volumes, err := kube.CoreV1().PersistentVolumes().Watch(ctx, metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer volumes.Stop()
+	o := optionsFor(kube)
+	o.Endpoint = path
+	run, stop := context.WithCancel(ctx)
+	done := make(chan error, 1)
+	go func() { done <- Run(run, o) }()
+
+	pv := next(ctx, t, volumes).(*corev1.PersistentVolume)
+	if pv.Name != "pvc-u1" || pv.Spec.CSI.VolumeHandle != "pvc-u1" || pv.Spec.ClaimRef.Name != "data" {
+		t.Errorf("persistent volume %+v", pv)
+	}
+	attached := askForAttachment(ctx, t, kube, pv.Name)
+	if !attached.Status.Attached || service.publishedTo("pvc-u1") != "node-id-1" {
+		t.Errorf("attachment %+v, published to %q", attached.Status, service.publishedTo("pvc-u1"))
+	}
+	stop()
+	if err := <-done; err != nil {
+		t.Errorf("Run: %v", err)
+	}
+	if _, err := os.Stat(path); err != nil {
+		t.Errorf("Run removed the driver's socket: %v", err)
+	}
+}
+
+func (s *controllerService) publishedTo(volume string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.published[volume]
+}
+
+// askForAttachment asks for an attachment and waits until the attacher says that it is there.
+func askForAttachment(ctx context.Context, t *testing.T, kube kubernetes.Interface, pv string) *storagev1.VolumeAttachment {
+	t.Helper()
+	attachments := kube.StorageV1().VolumeAttachments()
+	changes, err := attachments.Watch(ctx, metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer changes.Stop()
+	_, err = attachments.Create(ctx, &storagev1.VolumeAttachment{
+		ObjectMeta: metav1.ObjectMeta{Name: "a1"},
+		Spec:       storagev1.VolumeAttachmentSpec{Attacher: driverName, NodeName: "n1", Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &pv}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		a := next(ctx, t, changes).(*storagev1.VolumeAttachment)
+		if a.Status.Attached {
+			return a
+		}
+	}
+}
+
+func next(ctx context.Context, t *testing.T, w watch.Interface) runtime.Object {
+	t.Helper()
+	select {
+	case e := <-w.ResultChan():
+		return e.Object
+	case <-ctx.Done():
+		t.Fatal("nothing happened in time")
+		return nil
+	}
+}

@@ -1,0 +1,132 @@
+package csi
+
+import (
+	"errors"
+	"io/fs"
+	"path/filepath"
+
+	"github.com/sirupsen/logrus"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/longhorn-lep/longhorn-manager/csi/mount"
+)
+
+// mounter is what the node service does to the host. *mount.System satisfies it.
+type mounter interface {
+	BlockDevice(path string) (mount.DeviceNumber, error)
+	Look(path string) (mount.Point, error)
+	FormatAndMount(f mount.Filesystem) error
+	BindDirectory(source, target string, options []string) error
+	BindFile(source, target string, options []string) error
+	Unmount(path string) error
+	Remove(path string) error
+	References(path string) ([]string, error)
+	Statistics(path string) (mount.Statistics, error)
+}
+
+// node is the core of the node service. Its methods must be called with the volume's
+// lock held; the errors they return have codes.
+//
+//	/dev/longhorn/<volume>                block device, made by the instance manager
+//	      │ stage                         once per node
+//	      ├─ file system ► <staging>              mounted
+//	      └─ block       ► <staging>/<volume>     device bound to a file
+//	              │ publish               once per pod
+//	              └─► <target>            bound
+type node struct {
+	mounts mounter
+	// devices is the directory with one block device per attached volume.
+	devices string
+	log     *logrus.Entry
+}
+
+// staging is a checked request to stage.
+type staging struct {
+	volume, path string
+	capability   capability
+	mkfs         []string
+}
+
+// stage mounts the volume's file system at the staging path, or binds its device
+// there. It may be repeated. What is mounted there already counts only if it is on the
+// very device that the volume has now: a mount whose device went away (the data plane
+// ended, the volume was attached anew) is taken off and made again.
+func (n *node) stage(s staging) error {
+	device := filepath.Join(n.devices, s.volume)
+	number, err := n.mounts.BlockDevice(device)
+	if err != nil {
+		// A plain file or directory left at that path must not be mistaken for the
+		// volume: what a pod wrote there would be on this node's own disk.
+		return status.Errorf(codes.FailedPrecondition, "staging volume %s: %s", s.volume, deviceProblem(device, err))
+	}
+	target := s.path
+	if s.capability.block {
+		target = stagedDevice(s.path, s.volume)
+	}
+	done, err := n.isCurrent(target, number)
+	if err != nil {
+		return status.Errorf(codes.Internal, "staging volume %s: %v", s.volume, err)
+	}
+	if done {
+		return nil
+	}
+	if s.capability.block {
+		err = n.mounts.BindFile(device, target, nil)
+	} else {
+		err = n.mounts.FormatAndMount(mount.Filesystem{
+			Device: device, Target: target, Type: s.capability.fsType,
+			Options: s.capability.mountFlags, MkfsOptions: s.mkfs,
+		})
+	}
+	if err != nil {
+		return status.Errorf(codes.Internal, "staging volume %s: %v", s.volume, err)
+	}
+	n.log.WithFields(logrus.Fields{"volume": s.volume, "path": target}).Info("Staged volume")
+	return nil
+}
+
+func deviceProblem(device string, err error) string {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "its device " + device + " is not there: the volume is not attached to this node"
+	case errors.Is(err, mount.ErrNotBlockDevice):
+		return device + " is not a block device; it is left untouched, and someone must remove it"
+	}
+	return err.Error()
+}
+
+// stagedDevice is where the device of a block volume is bound while staged.
+func stagedDevice(stagingPath, volume string) string { return filepath.Join(stagingPath, volume) }
+
+// isCurrent tells whether a mount of the given device is at a path. Any other mount
+// there is removed.
+func (n *node) isCurrent(path string, number mount.DeviceNumber) (bool, error) {
+	point, err := n.mounts.Look(path)
+	if err != nil || !point.Mounted {
+		return false, err
+	}
+	if !point.Broken && point.Device == number {
+		return true, nil
+	}
+	n.log.WithField("path", path).Warn("Removing a mount whose device is gone or is another one")
+	return false, n.mounts.Unmount(path)
+}
+
+// unstage takes off what stage made and removes the staging directory. It may be
+// repeated. The name of the volume below the staging path is looked at only after any
+// file system there is gone: before, it would be a user's file.
+func (n *node) unstage(volume, path string) error {
+	err := n.mounts.Unmount(path)
+	if err == nil {
+		err = n.mounts.Remove(stagedDevice(path, volume))
+	}
+	if err == nil {
+		err = n.mounts.Remove(path)
+	}
+	if err != nil {
+		return status.Errorf(codes.Internal, "unstaging volume %s: %v", volume, err)
+	}
+	n.log.WithFields(logrus.Fields{"volume": volume, "path": path}).Info("Unstaged volume")
+	return nil
+}

@@ -1,0 +1,76 @@
+package csi
+
+import (
+	"context"
+	"errors"
+)
+
+// What a VolumeService answers when it refuses. Any other error means that the
+// outcome is unknown: the request may or may not have been carried out.
+var (
+	// ErrNotFound: there is no volume of that name.
+	ErrNotFound = errors.New("not found")
+	// ErrConflict: the request contradicts what is there, or was overtaken by another.
+	ErrConflict = errors.New("conflict")
+	// ErrInvalid: the request breaks a rule; it can never succeed as it is.
+	ErrInvalid = errors.New("invalid")
+	// ErrInsufficientStorage: no set of disks has room for all replicas. Nothing was made.
+	ErrInsufficientStorage = errors.New("insufficient storage")
+)
+
+// VolumeService is what the controller service needs of the manager. Errors must be
+// recognised by errors.Is with the values above.
+type VolumeService interface {
+	// Volume must answer with the state as stored, not older than this process's last write.
+	Volume(ctx context.Context, name string) (Volume, error)
+	// CreateVolume must not wait for the volume to be ready.
+	CreateVolume(ctx context.Context, r VolumeRequest) error
+	// DeleteVolume must not wait for the volume to be gone.
+	DeleteVolume(ctx context.Context, name string) error
+	// Attach leaves a ticket. The same ticket twice must succeed.
+	Attach(ctx context.Context, volume string, t Ticket) error
+	// Detach takes a ticket back. A missing ticket must succeed.
+	Detach(ctx context.Context, volume, ticketID string) error
+	// HasNode tells whether a node of that name is part of the system, in whatever condition.
+	HasNode(ctx context.Context, name string) (bool, error)
+}
+
+// VolumeRequest is a volume to be made.
+type VolumeRequest struct {
+	Name      string
+	SizeBytes int64
+	// NumberOfReplicas 0 means the setting default-replica-count.
+	NumberOfReplicas           int
+	StaleReplicaTimeoutMinutes int
+	DataLocality               string
+	AccessMode                 string
+	ReplicaSoftAntiAffinity    string
+	DiskSelector               []string
+	NodeSelector               []string
+}
+
+// Volume is what the controller service looks at.
+type Volume struct {
+	Name      string
+	SizeBytes int64
+	// State is a longhorn.VolumeState.
+	State string
+	// Faulted: its data cannot be served as it is.
+	Faulted bool
+	// Ready tells whether it may be attached; NotReadyMessage says why not.
+	Ready           bool
+	NotReadyMessage string
+	// NodeID is where its engine is or is wanted; empty when nowhere.
+	NodeID string
+	// Tickets by id.
+	Tickets map[string]Ticket
+}
+
+// Ticket is somebody's wish that a volume be attached to a node.
+type Ticket struct {
+	ID, Type, NodeID string
+	// Satisfied: the device is there. Set by the service.
+	Satisfied bool
+	// Message says why the ticket is not satisfied; may be empty. Set by the service.
+	Message string
+}

@@ -1,0 +1,187 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	"golang.org/x/sys/unix"
+
+	"github.com/longhorn-lep/longhorn-manager/nbd"
+)
+
+// BlockOptions say where a block frontend finds and makes its devices.
+type BlockOptions struct {
+	DeviceDir string // where users find the volumes; /dev/longhorn if empty
+	LoopDir   string // where loop-control and the loop devices are; /dev if empty
+	Log       *logrus.Entry
+}
+
+// BlockFrontend offers a volume as DeviceDir/<volume>: a FUSE file, a loop device with direct I/O on it, and a node with that
+// device's numbers. It needs root, a kernel of 5.8 or later, and /dev/fuse.
+type BlockFrontend struct {
+	opts BlockOptions
+
+	mu    sync.Mutex
+	node  string      // guarded by mu; path of the node, empty while there is none
+	loop  *loopDevice // guarded by mu
+	image *image      // guarded by mu
+}
+
+var _ Frontend = (*BlockFrontend)(nil)
+
+// NewBlockFrontend returns a frontend for one engine.
+func NewBlockFrontend(opts BlockOptions) *BlockFrontend {
+	if opts.DeviceDir == "" {
+		opts.DeviceDir = "/dev/longhorn"
+	}
+	if opts.LoopDir == "" {
+		opts.LoopDir = "/dev"
+	}
+	if opts.Log == nil {
+		opts.Log = Config{}.withDefaults().Log
+	}
+	return &BlockFrontend{opts: opts}
+}
+
+// detachPatience is how long Stop waits for those who open any new device for a moment, such as udev, and detachPause how often it
+// looks.
+const (
+	detachPatience = time.Second
+	detachPause    = 50 * time.Millisecond
+)
+
+// Start implements Frontend.
+func (f *BlockFrontend) Start(ctx context.Context, volume string, sizeBytes int64, b nbd.Backend) (string, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.image != nil {
+		return "", errors.New("the frontend was started before")
+	}
+	if volume == "" || volume != filepath.Base(volume) || strings.HasPrefix(volume, ".") {
+		return "", fmt.Errorf("%q cannot be the name of a device", volume)
+	}
+	if sizeBytes%logicalBlock != 0 {
+		return "", fmt.Errorf("a device of %d bytes, not a multiple of %d", sizeBytes, logicalBlock)
+	}
+	image, err := mountImage(sizeBytes, b)
+	if err != nil {
+		return "", err
+	}
+	loop, err := attachLoop(f.opts.LoopDir, image.file, "longhorn:"+volume)
+	image.closeFile() // the loop device has its own hold, or there is none
+	if err != nil {
+		return "", errors.Join(err, image.wait(ctx))
+	}
+	node := filepath.Join(f.opts.DeviceDir, volume)
+	if err := makeNode(node, loop.dev); err != nil {
+		_, undo := loop.detach()
+		if undo == nil {
+			undo = image.wait(ctx)
+		}
+		return "", errors.Join(err, undo)
+	}
+	f.image, f.loop, f.node = image, loop, node
+	f.opts.Log.WithFields(logrus.Fields{"device": node, "loop": loop.path}).Info("Device made")
+	return node, nil
+}
+
+// makeNode puts a block device node at path, in place of one that a dead process left there. Anything else there is not ours.
+func makeNode(path string, dev uint64) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return fmt.Errorf("make the device directory: %w", err)
+	}
+	var st unix.Stat_t
+	switch err := unix.Lstat(path, &st); {
+	case errors.Is(err, unix.ENOENT):
+	case err != nil:
+		return fmt.Errorf("look at %s: %w", path, err)
+	case st.Mode&unix.S_IFMT != unix.S_IFBLK:
+		return fmt.Errorf("%s exists and is not a block device", path)
+	case st.Rdev != dev && isLive(st.Rdev):
+		return fmt.Errorf("%s is the device of a running engine", path)
+	}
+	fresh := filepath.Join(filepath.Dir(path), fmt.Sprintf(".%s.new", filepath.Base(path)))
+	if err := unix.Unlink(fresh); err != nil && !errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("remove %s: %w", fresh, err)
+	}
+	if err := unix.Mknod(fresh, unix.S_IFBLK|0o660, int(dev)); err != nil {
+		return fmt.Errorf("make %s: %w", fresh, err)
+	}
+	if err := os.Rename(fresh, path); err != nil {
+		_ = unix.Unlink(fresh)
+		return fmt.Errorf("put the device in place: %w", err)
+	}
+	return nil
+}
+
+// removeNode removes the node if it is still that of dev.
+func removeNode(path string, dev uint64) error {
+	var st unix.Stat_t
+	err := unix.Lstat(path, &st)
+	if errors.Is(err, unix.ENOENT) || err == nil && (st.Mode&unix.S_IFMT != unix.S_IFBLK || st.Rdev != dev) {
+		return nil
+	}
+	if err == nil {
+		err = unix.Unlink(path)
+	}
+	if err != nil {
+		return fmt.Errorf("remove %s: %w", path, err)
+	}
+	return nil
+}
+
+// Stop implements Frontend. Whoever has the device mounted or open, under any of its names and in any mount namespace, makes it
+// return ErrInUse. What cannot be written back because the backend fails is lost with the device, and logged.
+func (f *BlockFrontend) Stop(ctx context.Context) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.loop != nil {
+		if err := f.detach(ctx); err != nil {
+			return err
+		}
+		node, dev := f.node, f.loop.dev
+		f.loop, f.node = nil, ""
+		if err := removeNode(node, dev); err != nil {
+			f.opts.Log.WithError(err).Warn("The node of a removed device stays")
+		}
+		f.opts.Log.WithField("device", node).Info("Device removed")
+	}
+	if f.image != nil {
+		if err := f.image.wait(ctx); err != nil {
+			return err
+		}
+		f.image = nil
+	}
+	return nil
+}
+
+// detach ends the loop device. Those who only look at it are waited for a moment.
+func (f *BlockFrontend) detach(ctx context.Context) error {
+	deadline := time.NewTimer(detachPatience)
+	defer deadline.Stop()
+	pause := time.NewTicker(detachPause)
+	defer pause.Stop()
+	for {
+		lost, err := f.loop.detach()
+		if err == nil && lost != nil {
+			f.opts.Log.WithError(lost).WithField("device", f.node).Error("The device's last data could not be written back")
+		}
+		if !errors.Is(err, ErrInUse) || errors.Is(err, errClaimed) {
+			return err
+		}
+		select {
+		case <-pause.C:
+		case <-deadline.C:
+			return err
+		case <-ctx.Done():
+			return err
+		}
+	}
+}

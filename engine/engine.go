@@ -1,0 +1,172 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+
+	"github.com/sirupsen/logrus"
+	"k8s.io/utils/clock"
+
+	"github.com/longhorn-lep/longhorn-manager/membership"
+	"github.com/longhorn-lep/longhorn-manager/nbd"
+)
+
+// Replica is one open replica: what passed the gate of its generation and session. *nbd.Client and a session by direct call are.
+type Replica interface {
+	nbd.Backend
+	nbd.Controller
+	// Size is in bytes.
+	Size() int64
+	// Done is closed when the replica serves this session no longer, for whatever reason.
+	Done() <-chan struct{}
+	// Close ends the session. Requests under way end, with an error if need be, within bounded time. It must be idempotent.
+	Close() error
+}
+
+// asyncWriter is what a Replica may offer so that a write to it costs no goroutine: done is called once, from any goroutine, and
+// must not block; p must stay as it is until then.
+type asyncWriter interface {
+	WriteAsync(p []byte, off int64, fua bool, done func(error))
+}
+
+// Member names one replica of the volume.
+type Member struct {
+	Name    string
+	UID     string // of the replica; one that shows another is refused. Empty: not checked
+	Address string // for Config.Connect only
+	Local   bool   // reached by direct call, so read from first
+}
+
+// Config is all that an Engine needs to know.
+type Config struct {
+	Name   string // of the engine, for messages
+	Volume string
+	// Generation and Session identify this start; the API object holds the generation before Start is called.
+	Generation int64
+	Session    string
+	SizeBytes  int64
+	// Recorded is the epoch that the API object holds; zero before the first start.
+	Recorded membership.Epoch
+	// Members are all replicas of the volume; at the first start they become the members of the epoch.
+	Members []Member
+	// Connect opens one replica under Generation and Session. It must return soon after ctx ends. An error that wraps ErrFenced
+	// says that the replica has admitted a higher generation.
+	Connect func(ctx context.Context, m Member) (Replica, error)
+	// Frontend offers the volume as a device; nil for none. It belongs to this engine alone.
+	Frontend Frontend
+	// OnChange is called after each change of the State, from the engine's goroutines; it must not block. May be nil.
+	OnChange func()
+	Log      *logrus.Entry // nil: nothing is logged
+	Clock    clock.Clock   // nil: the real one
+}
+
+func (c Config) withDefaults() Config {
+	if c.OnChange == nil {
+		c.OnChange = func() {}
+	}
+	if c.Clock == nil {
+		c.Clock = clock.RealClock{}
+	}
+	if c.Log == nil {
+		l := logrus.New()
+		l.SetOutput(io.Discard)
+		c.Log = logrus.NewEntry(l)
+	}
+	c.Log = c.Log.WithFields(logrus.Fields{"engine": c.Name, "volume": c.Volume, "generation": c.Generation})
+	c.Members = slices.Clone(c.Members)
+	slices.SortFunc(c.Members, func(a, b Member) int {
+		switch {
+		case a.Name < b.Name:
+			return -1
+		case a.Name > b.Name:
+			return 1
+		}
+		return 0
+	})
+	return c
+}
+
+var (
+	// ErrInUse says that the volume's device is open or mounted. Nothing was changed.
+	ErrInUse = errors.New("the device is in use")
+	// ErrUnclean is wrapped by what Stop returns when the engine has ended, but not all members have confirmed a last flush.
+	// The regions concerned stay marked and are made equal at the next start.
+	ErrUnclean = errors.New("stopped without a last flush on all members")
+	// ErrFenced says that a replica has admitted a higher generation: this engine's time is over.
+	ErrFenced = errors.New("a higher generation was admitted")
+	// ErrNotProposed refuses a RecordEpoch of another epoch or session than those the engine asked for.
+	ErrNotProposed = errors.New("the engine did not propose this")
+)
+
+// Engine runs one volume. It is made by Start and ended by Stop; all methods may be called from any goroutine.
+type Engine struct {
+	cfg    Config
+	log    *logrus.Entry
+	mirror *mirror
+
+	ctx      context.Context // ends when the engine has failed or is being stopped: connections are closed then
+	cancel   context.CancelFunc
+	tasks    sync.WaitGroup
+	recorded chan struct{} // closed when the API object holds the proposed epoch
+	quit     chan struct{} // closed to end the loop that clears intents
+	looped   chan struct{} // closed when the start and that loop have ended
+
+	stopMu sync.Mutex // one Stop at a time; taken before mu
+	ended  bool       // guarded by stopMu; nothing is left to stop
+
+	mu         sync.Mutex
+	state      State            // guarded by mu
+	accepted   membership.Epoch // guarded by mu; the epoch that RecordEpoch was called with
+	frontended bool             // guarded by mu; the frontend was started and not stopped
+}
+
+// Start begins to start an engine and returns at once; progress is in State. The caller must call Stop at the end, also after a
+// failure.
+func Start(cfg Config) *Engine {
+	cfg = cfg.withDefaults()
+	e := &Engine{
+		cfg: cfg, log: cfg.Log,
+		recorded: make(chan struct{}), quit: make(chan struct{}), looped: make(chan struct{}),
+		state: State{Phase: PhaseStarting},
+	}
+	e.ctx, e.cancel = context.WithCancel(context.Background())
+	e.mirror = newMirror(cfg.SizeBytes, e.memberFailed, e.log)
+	e.tasks.Go(e.run)
+	return e
+}
+
+// run starts the engine and then serves until it is told to quit.
+func (e *Engine) run() {
+	defer close(e.looped)
+	if f := e.start(); f != nil {
+		e.fail(*f)
+		return
+	}
+	e.clearIntents()
+}
+
+// Backend is the volume as frontends and tools use it. Its methods return ESHUTDOWN while the engine does not serve and EIO once
+// it has failed. Their contexts do not cut a request short: half a fan-out is worse than a late answer.
+func (e *Engine) Backend() nbd.Backend { return e.mirror }
+
+// RecordEpoch tells the engine that the API object now holds the epoch in State.ProposedEpoch. It is idempotent; another session
+// or epoch gives ErrNotProposed.
+func (e *Engine) RecordEpoch(session string, epoch membership.Epoch) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch {
+	case session != e.cfg.Session:
+		return fmt.Errorf("record epoch %s for session %q: %w", epoch, session, ErrNotProposed)
+	case !e.accepted.IsZero() && e.accepted.Equal(epoch):
+		return nil
+	case e.state.ProposedEpoch.IsZero() || !e.state.ProposedEpoch.Equal(epoch):
+		return fmt.Errorf("record epoch %s while %s is proposed: %w", epoch, e.state.ProposedEpoch, ErrNotProposed)
+	}
+	e.accepted, e.state.ProposedEpoch = e.state.ProposedEpoch, membership.Epoch{}
+	close(e.recorded)
+	return nil
+}

@@ -1,0 +1,560 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/longhorn-lep/longhorn-manager/membership"
+	"github.com/longhorn-lep/longhorn-manager/nbd"
+	"github.com/longhorn-lep/longhorn-manager/nbd/faulty"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func failing(err error, kinds ...faulty.Kind) faulty.Rule {
+	return faulty.Rule{Match: faulty.Of(kinds...), Err: err}
+}
+
+func TestChangesReachAllMembers(t *testing.T) {
+	r := newRig(t, "a", "b", "c")
+	r.local = "b"
+	e, _ := r.run(1)
+	b := e.Backend()
+	ctx := t.Context()
+	for _, step := range []error{
+		b.WriteAt(ctx, pattern(7, 10_000), 3_000, false),
+		b.WriteAt(ctx, pattern(8, 4096), testSize-4096, true),
+		b.Trim(ctx, 4_000, 2_000, false),
+		b.Zero(ctx, 7_000, 1_000, nbd.ZeroNoHole|nbd.ZeroFUA),
+		b.Flush(ctx),
+	} {
+		if step != nil {
+			t.Fatal(step)
+		}
+	}
+	want := make([]byte, testSize)
+	copy(want[3_000:], pattern(7, 10_000))
+	copy(want[testSize-4096:], pattern(8, 4096))
+	clear(want[4_000:6_000])
+	clear(want[7_000:8_000])
+	for _, d := range r.disks {
+		if got := d.bytes(t, 0, testSize); !slices.Equal(got, want) {
+			t.Errorf("%s holds other bytes", d.name)
+		}
+		var kinds []faulty.Kind
+		for _, op := range d.io.Ops() {
+			kinds = append(kinds, op.Kind)
+			if op.FUA != (op.Off == testSize-4096 || op.NoHole) {
+				t.Errorf("%s: %+v", d.name, op)
+			}
+		}
+		if !slices.Equal(kinds, []faulty.Kind{faulty.Write, faulty.Write, faulty.Zero, faulty.Zero, faulty.Flush}) {
+			t.Errorf("%s saw %v", d.name, kinds)
+		}
+	}
+	got := make([]byte, testSize)
+	if err := b.ReadAt(ctx, got, 0); err != nil || !slices.Equal(got, want) {
+		t.Errorf("read back other bytes, %v", err)
+	}
+	if n := len(r.disk("a").io.Ops()) + len(r.disk("c").io.Ops()); n != 10 {
+		t.Errorf("the read did not go to the local replica: %d requests elsewhere", n)
+	}
+}
+
+func TestRangesOutsideTheVolumeAreRefused(t *testing.T) {
+	r := newRig(t, "a")
+	e, _ := r.run(1)
+	b := e.Backend()
+	for _, tc := range []struct {
+		name        string
+		off, length int64
+		read, write error
+	}{
+		{"past the end", testSize, 512, nbd.EINVAL, nbd.ENOSPC},
+		{"across the end", testSize - 100, 512, nbd.EINVAL, nbd.ENOSPC},
+		{"before the beginning", -512, 512, nbd.EINVAL, nbd.EINVAL},
+		{"nothing", 0, 0, nbd.EINVAL, nbd.EINVAL},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			p := make([]byte, tc.length)
+			if err := b.ReadAt(t.Context(), p, tc.off); !errors.Is(err, tc.read) {
+				t.Errorf("read: %v", err)
+			}
+			if err := b.WriteAt(t.Context(), p, tc.off, false); !errors.Is(err, tc.write) {
+				t.Errorf("write: %v", err)
+			}
+		})
+	}
+	if err := b.Zero(t.Context(), 1, 1<<63-1, 0); !errors.Is(err, nbd.EINVAL) {
+		t.Errorf("a range whose end overflows: %v", err)
+	}
+	if ops := r.disk("a").io.Ops(); len(ops) != 0 {
+		t.Errorf("the replica saw %v", ops)
+	}
+}
+
+func TestAFailedMemberStopsTheEngine(t *testing.T) {
+	write := func(b nbd.Backend) error { return b.WriteAt(context.Background(), pattern(1, 4096), 0, false) }
+	flush := func(b nbd.Backend) error { return b.Flush(context.Background()) }
+	zero := func(b nbd.Backend) error { return b.Zero(context.Background(), 0, 4096, 0) }
+	for _, tc := range []struct {
+		name   string
+		rule   faulty.Rule
+		do     func(nbd.Backend) error
+		reason string
+	}{
+		{"write fails → EIO", failing(nbd.EIO, faulty.Write), write, ReasonMemberFailed},
+		{"write is done but not confirmed → EIO", faulty.Rule{Match: faulty.Of(faulty.Write), After: true, Err: nbd.ErrUnknownOutcome}, write, ReasonMemberFailed},
+		{"write is torn → EIO", faulty.Rule{Match: faulty.Of(faulty.Write), Tear: 100, Err: nbd.EIO}, write, ReasonMemberFailed},
+		{"one is full, the others are not → EIO", failing(nbd.ENOSPC, faulty.Write), write, ReasonMemberFailed},
+		{"fenced → EIO, and says so", failing(ErrFenced, faulty.Write), write, ReasonFenced},
+		{"flush fails → EIO", failing(nbd.EIO, faulty.Flush), flush, ReasonMemberFailed},
+		{"zero fails → EIO", failing(nbd.EIO, faulty.Zero), zero, ReasonMemberFailed},
+	} {
+		for _, victim := range []string{"a", "b", "c"} { // b is local
+			t.Run(tc.name+" on "+victim, func(t *testing.T) {
+				r := newRig(t, "a", "b", "c")
+				r.local = "b"
+				e, changed := r.run(1)
+				r.disk(victim).io.Inject(tc.rule)
+				if err := tc.do(e.Backend()); !errors.Is(err, nbd.EIO) {
+					t.Fatalf("got %v", err)
+				}
+				s := r.await(e, changed, "failure", broke)
+				if s.Phase != PhaseError || s.Reason != tc.reason {
+					t.Errorf("got %+v", s)
+				}
+				for _, m := range s.Members {
+					if (m.Mode == ModeERR) != (m.Name == victim) {
+						t.Errorf("member %+v", m)
+					}
+				}
+				r.expectDead(e)
+				if err := e.Stop(t.Context()); err != nil {
+					t.Errorf("stop: %v", err)
+				}
+			})
+		}
+	}
+}
+
+func broke(s State) bool { return s.Phase == PhaseError }
+
+// expectDead fails the test if the engine does anything but EIO.
+func (r *rig) expectDead(e *Engine) {
+	r.t.Helper()
+	ctx, b, p := r.t.Context(), e.Backend(), make([]byte, 512)
+	_, extents := b.Extents(ctx, 0, 512)
+	for what, err := range map[string]error{
+		"write": b.WriteAt(ctx, p, 0, false), "read": b.ReadAt(ctx, p, 0), "flush": b.Flush(ctx),
+		"trim": b.Trim(ctx, 0, 512, false), "zero": b.Zero(ctx, 0, 512, 0), "extents": extents,
+	} {
+		if !errors.Is(err, nbd.EIO) {
+			r.t.Errorf("%s of a failed engine: %v", what, err)
+		}
+	}
+}
+
+func TestAMemberWhoseConnectionEndsStopsTheEngine(t *testing.T) {
+	r := newRig(t, "a", "b")
+	e, changed := r.run(1)
+	_ = r.disk("b").current.Close()
+	s := r.await(e, changed, "failure", broke)
+	if s.Reason != ReasonMemberFailed || s.Members[1].Mode != ModeERR {
+		t.Errorf("got %+v", s)
+	}
+	r.expectDead(e)
+}
+
+func TestAWriteThatOneMemberHoldsIsNotAcknowledged(t *testing.T) {
+	r := newRig(t, "a", "b", "c")
+	e, changed := r.run(1)
+	g := faulty.NewGate()
+	r.disk("c").io.Inject(faulty.Rule{Match: faulty.Of(faulty.Write), Gate: g})
+	answered := make(chan error, 1)
+	go func() { answered <- e.Backend().WriteAt(context.Background(), pattern(1, 512), 0, false) }()
+	<-g.Arrived()
+	select {
+	case err := <-answered:
+		t.Fatalf("answered %v while one member had not", err)
+	default:
+	}
+	// Another member fails meanwhile: what waits must end, though c never answers by itself.
+	r.disk("a").io.Inject(failing(nbd.EIO, faulty.Flush))
+	if err := e.Backend().Flush(t.Context()); !errors.Is(err, nbd.EIO) {
+		t.Errorf("flush: %v", err)
+	}
+	if err := <-answered; !errors.Is(err, nbd.EIO) {
+		t.Errorf("write: %v", err)
+	}
+	r.await(e, changed, "failure", broke)
+}
+
+func TestAllMembersFullIsTheUsersError(t *testing.T) {
+	r := newRig(t, "a", "b")
+	e, _ := r.run(1)
+	b := e.Backend()
+	var undo []func()
+	for _, d := range r.disks {
+		undo = append(undo, d.io.Inject(faulty.Rule{Match: faulty.Touching(faulty.Write, testRegion, testRegion), Tear: 100, Err: nbd.ENOSPC}))
+	}
+	if err := b.WriteAt(t.Context(), pattern(1, 4096), testRegion, false); !errors.Is(err, nbd.ENOSPC) {
+		t.Fatalf("got %v", err)
+	}
+	for _, u := range undo {
+		u()
+	}
+	if err := b.WriteAt(t.Context(), pattern(2, 4096), 5*testRegion, false); err != nil {
+		t.Fatalf("a write elsewhere, after it: %v", err)
+	}
+	r.disk("a").io.Inject(failing(nbd.EIO, faulty.Read))
+	p := make([]byte, 4096)
+	if err := b.ReadAt(t.Context(), p, testRegion); !errors.Is(err, nbd.EIO) {
+		t.Errorf("a read that failed was tried where members may differ: %v", err)
+	}
+	if err := b.ReadAt(t.Context(), p, 5*testRegion); err != nil || p[0] != 2 {
+		t.Errorf("a read elsewhere: %v", err)
+	}
+	if err := e.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range r.disks {
+		if m := d.marked(); !slices.Equal(m, []int64{1}) {
+			t.Errorf("%s was left with marks %v, want those of the full region", d.name, m)
+		}
+	}
+}
+
+func TestReadsGoElsewhereWhenTheyFail(t *testing.T) {
+	r := newRig(t, "a", "b", "c")
+	e, _ := r.run(1)
+	b := e.Backend()
+	if err := b.WriteAt(t.Context(), pattern(5, 4096), 0, false); err != nil {
+		t.Fatal(err)
+	}
+	r.disk("a").io.Inject(failing(nbd.EIO, faulty.Read))
+	r.disk("b").io.Inject(failing(nbd.EIO, faulty.Read))
+	p := make([]byte, 4096)
+	if err := b.ReadAt(t.Context(), p, 0); err != nil || !slices.Equal(p, pattern(5, 4096)) {
+		t.Fatalf("read: %v", err)
+	}
+	r.disk("c").io.Inject(failing(nbd.EIO, faulty.Read))
+	if err := b.ReadAt(t.Context(), p, 0); !errors.Is(err, nbd.EIO) {
+		t.Errorf("read with no member left: %v", err)
+	}
+	if s := e.State(); s.Phase != PhaseRunning {
+		t.Errorf("a failed read ended the engine: %+v", s)
+	}
+	if err := b.WriteAt(t.Context(), p, 0, false); err != nil {
+		t.Errorf("write after failed reads: %v", err)
+	}
+}
+
+// A read answered by another member than usual waits for the changes under way, so that two reads never go from new to old.
+func TestAReadThatGoesElsewhereWaitsForChangesUnderWay(t *testing.T) {
+	r := newRig(t, "a", "b")
+	e, _ := r.run(1)
+	g := faulty.NewGate()
+	r.disk("b").io.Inject(faulty.Rule{Match: faulty.Of(faulty.Write), Gate: g})
+	wrote := make(chan error, 1)
+	go func() { wrote <- e.Backend().WriteAt(context.Background(), pattern(9, 4096), 0, false) }()
+	<-g.Arrived()
+	r.disk("a").io.Inject(failing(nbd.EIO, faulty.Read))
+	var got [4096]byte
+	read := make(chan error, 1)
+	go func() { read <- e.Backend().ReadAt(context.Background(), got[:], 1024) }() // overlaps
+	g.Open()
+	if err := errors.Join(<-wrote, <-read); err != nil {
+		t.Fatal(err)
+	}
+	if got[0] != 9 {
+		t.Error("the read saw the state before the write, which may have been seen already")
+	}
+}
+
+func TestOverlappingWritersLeaveEqualReplicas(t *testing.T) {
+	r := newRig(t, "a", "b", "c")
+	r.local = "a"
+	r.wrap = jittered
+	e, _ := r.run(1)
+	const writers, writes, span = 8, 150, 64 << 10
+	var wg sync.WaitGroup
+	for w := range writers {
+		wg.Go(func() {
+			rnd := rand.New(rand.NewPCG(2, uint64(w)))
+			for n := range writes {
+				off := rnd.Int64N(span)
+				length := 1 + rnd.Int64N(8192)
+				var err error
+				switch n % 10 {
+				case 0:
+					err = e.Backend().Zero(context.Background(), off, length, 0)
+				case 1:
+					err = e.Backend().Flush(context.Background())
+				default:
+					err = e.Backend().WriteAt(context.Background(), pattern(byte(1+w*writes+n), length), off, n%7 == 0)
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	r.sameBytes()
+	if err := e.Stop(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// jittered makes a session answer writes from goroutines of its own, in whatever order they happen to run.
+func jittered(_ *disk, s *session) Replica { return &asyncSession{session: s} }
+
+type asyncSession struct {
+	*session
+	wg sync.WaitGroup
+}
+
+func (a *asyncSession) WriteAsync(p []byte, off int64, fua bool, done func(error)) {
+	a.wg.Go(func() {
+		if rand.IntN(4) == 0 {
+			time.Sleep(time.Duration(rand.IntN(50)) * time.Microsecond) // disorder, not waiting
+		}
+		done(a.session.WriteAt(context.Background(), p, off, fua))
+	})
+}
+
+func (a *asyncSession) Close() error {
+	err := a.session.Close()
+	a.wg.Wait()
+	return err
+}
+
+// An engine overtaken by another acknowledges nothing that the other would not find.
+func TestTakeover(t *testing.T) {
+	r := newRig(t, "a", "b", "c")
+	e1, changed1 := r.run(1)
+	var acknowledged sync.Map
+	var wg sync.WaitGroup
+	for w := range 4 {
+		wg.Go(func() {
+			for n := 0; ; n++ {
+				off := int64(w*1000+n%1000) * 512
+				if err := e1.Backend().WriteAt(context.Background(), pattern(byte(n+1), 512), off, false); err != nil {
+					return
+				}
+				acknowledged.Store(off, byte(n+1))
+			}
+		})
+	}
+	e2, _ := r.run(2)
+	wg.Wait()
+	r.await(e1, changed1, "failure", broke)
+	acknowledged.Range(func(off, b any) bool {
+		p := make([]byte, 512)
+		if err := e2.Backend().ReadAt(t.Context(), p, off.(int64)); err != nil {
+			t.Fatal(err)
+		}
+		// The next write to this place may have been under way; it may be there or not.
+		if next := byte(int(b.(byte)) + 1000); p[0] != b && p[0] != next {
+			t.Errorf("at %d the successor finds %d, acknowledged was %d", off, p[0], b)
+		}
+		return true
+	})
+	r.sameBytes()
+	if err := e2.Stop(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestMarksAreClearedAfterAQuietTime(t *testing.T) {
+	r := newRig(t, "a", "b")
+	e, _ := r.run(1)
+	write := func(region int64) {
+		t.Helper()
+		if err := e.Backend().WriteAt(t.Context(), pattern(1, 512), region*testRegion, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if r.clock.HasWaiters() {
+		t.Fatal("a timer runs in an engine that was never written")
+	}
+	write(1)
+	write(2)
+	write(6)
+	r.tick(e)
+	write(2)
+	r.tick(e)
+	r.expectMarks([]int64{2})
+	r.tick(e)
+	r.expectMarks(nil)
+	for r.clock.HasWaiters() { // the loop is about to disarm it
+		time.Sleep(time.Millisecond)
+	}
+	cleared := r.disk("a").count(membership.OpClearIntents)
+	write(3)
+	r.expectMarks([]int64{3})
+	r.tick(e)
+	r.tick(e)
+	r.expectMarks(nil)
+	if n := r.disk("a").count(membership.OpClearIntents); n != cleared+1 {
+		t.Errorf("%d clears, want one more than %d", n, cleared)
+	}
+}
+
+// tick ends one period and waits until the engine has done what it does then.
+func (r *rig) tick(e *Engine) {
+	r.t.Helper()
+	deadline := time.Now().Add(10 * time.Second)
+	for !r.clock.HasWaiters() {
+		if time.Now().After(deadline) {
+			r.t.Fatal("no timer")
+		}
+		time.Sleep(100 * time.Microsecond)
+	}
+	periods := func() int {
+		e.mirror.regions.mu.Lock()
+		defer e.mirror.regions.mu.Unlock()
+		return e.mirror.regions.count
+	}
+	before := periods()
+	r.clock.Step(quietPeriod)
+	for periods() == before {
+		if time.Now().After(deadline) {
+			r.t.Fatal("the timer did nothing")
+		}
+		time.Sleep(100 * time.Microsecond)
+	}
+}
+
+func (r *rig) expectMarks(want []int64) {
+	r.t.Helper()
+	for _, d := range r.disks {
+		deadline := time.Now().Add(10 * time.Second)
+		for !slices.Equal(d.marked(), want) {
+			if time.Now().After(deadline) {
+				r.t.Fatalf("%s has marks %v, want %v", d.name, d.marked(), want)
+			}
+			time.Sleep(100 * time.Microsecond)
+		}
+	}
+}
+
+func TestStopClearsAllMarksAndLeavesNothing(t *testing.T) {
+	r := newRig(t, "a", "b")
+	e, _ := r.run(1)
+	if err := e.Backend().Zero(t.Context(), 0, testSize, 0); err != nil {
+		t.Fatal(err)
+	}
+	r.expectMarks([]int64{0, 1, 2, 3, 4, 5, 6, 7})
+	for range 2 {
+		if err := e.Stop(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.expectMarks(nil)
+	for _, d := range r.disks {
+		<-d.current.Done()
+	}
+	if s := e.State(); s.Phase != PhaseStopped {
+		t.Errorf("got %+v", s)
+	}
+	if err := e.Backend().ReadAt(t.Context(), make([]byte, 512), 0); !errors.Is(err, nbd.ESHUTDOWN) {
+		t.Errorf("read after the stop: %v", err)
+	}
+}
+
+func TestStopThatTakesTooLongCutsTheConnections(t *testing.T) {
+	r := newRig(t, "a", "b")
+	e, _ := r.run(1)
+	g := faulty.NewGate()
+	r.disk("b").io.Inject(faulty.Rule{Match: faulty.Of(faulty.Write), Gate: g})
+	wrote := make(chan error, 1)
+	go func() { wrote <- e.Backend().WriteAt(context.Background(), pattern(1, 512), 0, false) }()
+	<-g.Arrived()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := e.Stop(ctx); !errors.Is(err, ErrUnclean) {
+		t.Errorf("stop: %v", err)
+	}
+	if err := <-wrote; err == nil {
+		t.Error("the write was acknowledged")
+	}
+	r.expectMarks([]int64{0})
+}
+
+// frontendStub stands for a device.
+type frontendStub struct {
+	inUse, fail error
+	backend     nbd.Backend
+	stopped     int
+}
+
+func (f *frontendStub) Start(_ context.Context, volume string, _ int64, b nbd.Backend) (string, error) {
+	f.backend = b
+	return "/dev/test/" + volume, f.fail
+}
+
+func (f *frontendStub) Stop(context.Context) error {
+	f.stopped++
+	return f.inUse
+}
+
+func TestStopIsRefusedWhileTheDeviceIsInUse(t *testing.T) {
+	r := newRig(t, "a", "b")
+	f := &frontendStub{inUse: ErrInUse}
+	e, changed := r.run(1, func(c *Config) { c.Frontend = f })
+	if s := e.State(); s.Endpoint != "/dev/test/v" {
+		t.Errorf("got %+v", s)
+	}
+	if err := e.Stop(t.Context()); !errors.Is(err, ErrInUse) {
+		t.Fatalf("stop: %v", err)
+	}
+	if s := e.State(); s.Phase != PhaseRunning {
+		t.Errorf("got %+v", s)
+	}
+	if err := f.backend.WriteAt(t.Context(), pattern(1, 512), 0, false); err != nil {
+		t.Errorf("write after a refused stop: %v", err)
+	}
+	// Also a failed engine keeps its device while it is in use.
+	_ = r.disk("b").current.Close()
+	r.await(e, changed, "failure", broke)
+	if err := e.Stop(t.Context()); !errors.Is(err, ErrInUse) {
+		t.Fatalf("stop: %v", err)
+	}
+	if s := e.State(); s.Phase != PhaseError {
+		t.Errorf("got %+v", s)
+	}
+	f.inUse = nil
+	if err := e.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if s := e.State(); s.Phase != PhaseStopped || s.Endpoint != "" || f.stopped != 3 {
+		t.Errorf("got %+v, %d stops", s, f.stopped)
+	}
+}
+
+func TestAFrontendThatFailsIsAReason(t *testing.T) {
+	r := newRig(t, "a")
+	f := &frontendStub{fail: errors.New("no loop device")}
+	e, changed := r.start(1, func(c *Config) { c.Frontend = f })
+	s := r.await(e, changed, "proposal", proposed)
+	if err := e.RecordEpoch("s1", s.ProposedEpoch); err != nil {
+		t.Fatal(err)
+	}
+	s = r.await(e, changed, "end", settled)
+	if s.Phase != PhaseError || s.Reason != ReasonFrontendFailed {
+		t.Errorf("got %+v", s)
+	}
+	if err := e.Stop(t.Context()); err != nil || f.stopped != 0 {
+		t.Errorf("stop: %v, %d stops of a frontend that never was", err, f.stopped)
+	}
+}

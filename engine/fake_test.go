@@ -1,0 +1,344 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/longhorn-lep/longhorn-manager/membership"
+	"github.com/longhorn-lep/longhorn-manager/nbd"
+	"github.com/longhorn-lep/longhorn-manager/nbd/faulty"
+	"github.com/longhorn-lep/longhorn-manager/nbd/memory"
+)
+
+const (
+	testSize   = 8 << 20
+	testRegion = 1 << 20
+)
+
+// disk is one replica: what stays when its sessions end. It follows the rules that a replica must keep: the gate, and marks before
+// writes.
+type disk struct {
+	name string
+	size int64
+	data *memory.Backend
+	io   *faulty.Backend // faults between the gate and data
+
+	mu         sync.Mutex
+	uid        string           // guarded by mu, like all below
+	generation int64            //
+	session    string           //
+	epoch      membership.Epoch //
+	region     int64            // bytes
+	clean      bool             //
+	marks      map[int64]bool   //
+	current    *session         //
+	controls   map[uint16]int   // how often each operation came
+	refuse     error            // what admit answers, if set
+	controlErr map[uint16]error // what an operation answers, if set
+}
+
+func newDisk(name string) *disk {
+	data := memory.New(testSize)
+	return &disk{
+		name: name, uid: "uid-" + name, size: testSize, data: data, io: faulty.Wrap(data, clock.RealClock{}),
+		region: testRegion, marks: map[int64]bool{}, controls: map[uint16]int{}, controlErr: map[uint16]error{},
+	}
+}
+
+// admit passes the gate: a higher generation ends the session before it, requests under way included.
+func (d *disk) admit(generation int64, name string) (*session, error) {
+	d.mu.Lock()
+	old, refuse := d.current, d.refuse
+	switch {
+	case refuse != nil:
+	case generation < d.generation || generation == d.generation && name != d.session:
+		refuse = fmt.Errorf("%w: %d", ErrFenced, d.generation)
+	default:
+		d.generation, d.session = generation, name
+	}
+	d.mu.Unlock()
+	if refuse != nil {
+		return nil, refuse
+	}
+	if old != nil {
+		_ = old.Close()
+	}
+	s := &session{disk: d, done: make(chan struct{})}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.current = s
+	return s, nil
+}
+
+func (d *disk) marked() []int64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Sorted(maps.Keys(d.marks))
+}
+
+func (d *disk) mark(regions ...int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, r := range regions {
+		d.marks[r] = true
+	}
+}
+
+func (d *disk) count(op uint16) int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.controls[op]
+}
+
+func (d *disk) fill(t *testing.T, b byte, off, length int64) {
+	t.Helper()
+	if err := d.data.WriteAt(t.Context(), pattern(b, length), off, false); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (d *disk) bytes(t *testing.T, off, length int64) []byte {
+	t.Helper()
+	p := make([]byte, length)
+	if err := d.data.ReadAt(t.Context(), p, off); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func pattern(b byte, length int64) []byte { return slices.Repeat([]byte{b}, int(length)) }
+
+// session is one admission to a disk.
+type session struct {
+	disk   *disk
+	ctx    context.Context
+	cancel context.CancelFunc
+	done   chan struct{}
+	once   sync.Once
+
+	mu     sync.RWMutex // read-held by requests
+	closed bool         // guarded by mu
+}
+
+func (s *session) Size() int64           { return s.disk.size }
+func (s *session) Done() <-chan struct{} { return s.done }
+
+// Close waits for the requests under way; what the faults hold is let go with an error.
+func (s *session) Close() error {
+	s.cancel()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	s.once.Do(func() { close(s.done) })
+	return nil
+}
+
+func (s *session) do(f func() error) error {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.closed {
+		return fmt.Errorf("session closed: %w", nbd.ESHUTDOWN)
+	}
+	return f()
+}
+
+func (s *session) change(off, length int64, f func() error) error {
+	return s.do(func() error {
+		for r := off / s.disk.region; r*s.disk.region < off+length; r++ {
+			s.disk.mark(r)
+		}
+		return f()
+	})
+}
+
+func (s *session) ReadAt(_ context.Context, p []byte, off int64) error {
+	return s.do(func() error { return s.disk.io.ReadAt(s.ctx, p, off) })
+}
+
+func (s *session) WriteAt(_ context.Context, p []byte, off int64, fua bool) error {
+	return s.change(off, int64(len(p)), func() error { return s.disk.io.WriteAt(s.ctx, p, off, fua) })
+}
+
+func (s *session) Flush(context.Context) error {
+	return s.do(func() error { return s.disk.io.Flush(s.ctx) })
+}
+
+func (s *session) Trim(_ context.Context, off, length int64, fua bool) error {
+	return s.change(off, length, func() error { return s.disk.io.Trim(s.ctx, off, length, fua) })
+}
+
+func (s *session) Zero(_ context.Context, off, length int64, flags nbd.ZeroFlags) error {
+	return s.change(off, length, func() error { return s.disk.io.Zero(s.ctx, off, length, flags) })
+}
+
+func (s *session) Extents(_ context.Context, off, length int64) (e []nbd.Extent, err error) {
+	err = s.do(func() error { e, err = s.disk.io.Extents(s.ctx, off, length); return err })
+	return e, err
+}
+
+func (s *session) Control(_ context.Context, op uint16, payload []byte) (reply []byte, err error) {
+	err = s.do(func() error { reply, err = s.disk.control(op, payload); return err })
+	return reply, err
+}
+
+func (d *disk) control(op uint16, payload []byte) ([]byte, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.controls[op]++
+	if err := d.controlErr[op]; err != nil {
+		return nil, err
+	}
+	switch op {
+	case membership.OpState:
+		return json.Marshal(membership.State{
+			UID: d.uid, SizeBytes: d.size, Generation: d.generation, Epoch: d.epoch, RegionBytes: d.region, Clean: d.clean,
+		})
+	case membership.OpRecordEpoch:
+		return nil, json.Unmarshal(payload, &d.epoch)
+	case membership.OpIntents:
+		return json.Marshal(membership.Regions{Indexes: slices.Sorted(maps.Keys(d.marks))})
+	case membership.OpClearIntents:
+		var r membership.Regions
+		if err := json.Unmarshal(payload, &r); err != nil {
+			return nil, err
+		}
+		for _, i := range r.Indexes {
+			delete(d.marks, i)
+		}
+		return nil, nil
+	}
+	return nil, nbd.EINVAL
+}
+
+// rig is a volume with its disks, over several engines.
+type rig struct {
+	t        *testing.T
+	disks    []*disk
+	local    string // name of the disk reached by direct call
+	recorded membership.Epoch
+	clock    *clocktesting.FakeClock
+	// wrap, if set, stands between the engine and a session.
+	wrap func(d *disk, s *session) Replica
+}
+
+func newRig(t *testing.T, names ...string) *rig {
+	r := &rig{t: t, clock: clocktesting.NewFakeClock(time.Unix(1_000_000, 0))}
+	for _, n := range names {
+		r.disks = append(r.disks, newDisk(n))
+	}
+	return r
+}
+
+func (r *rig) disk(name string) *disk {
+	for _, d := range r.disks {
+		if d.name == name {
+			return d
+		}
+	}
+	return nil
+}
+
+// start begins an engine; the changes of its state are announced on the channel.
+func (r *rig) start(generation int64, adjust ...func(*Config)) (*Engine, chan struct{}) {
+	r.t.Helper()
+	changed := make(chan struct{}, 1)
+	cfg := Config{
+		Name: fmt.Sprintf("e%d", generation), Volume: "v", Generation: generation, Session: fmt.Sprintf("s%d", generation),
+		SizeBytes: testSize, Recorded: r.recorded, Clock: r.clock,
+		OnChange: func() {
+			select {
+			case changed <- struct{}{}:
+			default:
+			}
+		},
+	}
+	for _, d := range r.disks {
+		cfg.Members = append(cfg.Members, Member{Name: d.name, UID: "uid-" + d.name, Local: d.name == r.local})
+	}
+	cfg.Connect = func(_ context.Context, m Member) (Replica, error) {
+		s, err := r.disk(m.Name).admit(cfg.Generation, cfg.Session)
+		if err != nil {
+			return nil, err
+		}
+		if r.wrap != nil {
+			return r.wrap(r.disk(m.Name), s), nil
+		}
+		return s, nil
+	}
+	for _, a := range adjust {
+		a(&cfg)
+	}
+	e := Start(cfg)
+	r.t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if err := e.Stop(ctx); err != nil && !errors.Is(err, ErrUnclean) {
+			r.t.Errorf("stop at the end: %v", err)
+		}
+	})
+	return e, changed
+}
+
+// await returns the first state for which ok holds.
+func (r *rig) await(e *Engine, changed <-chan struct{}, what string, ok func(State) bool) State {
+	r.t.Helper()
+	deadline := time.After(10 * time.Second)
+	for {
+		s := e.State()
+		if ok(s) {
+			return s
+		}
+		select {
+		case <-changed:
+		case <-deadline:
+			r.t.Fatalf("no %s; the state is %+v", what, s)
+		}
+	}
+}
+
+func proposed(s State) bool { return !s.ProposedEpoch.IsZero() }
+func settled(s State) bool  { return s.Phase == PhaseRunning || s.Phase == PhaseError }
+
+// run starts an engine and plays the API object until it runs.
+func (r *rig) run(generation int64, adjust ...func(*Config)) (*Engine, chan struct{}) {
+	r.t.Helper()
+	e, changed := r.start(generation, adjust...)
+	s := r.await(e, changed, "proposal", func(s State) bool { return proposed(s) || settled(s) })
+	if s.Phase == PhaseError {
+		r.t.Fatalf("refused to start: %+v", s)
+	}
+	r.recorded = s.ProposedEpoch
+	if err := e.RecordEpoch(fmt.Sprintf("s%d", generation), r.recorded); err != nil {
+		r.t.Fatal(err)
+	}
+	if s = r.await(e, changed, "running engine", settled); s.Phase != PhaseRunning {
+		r.t.Fatalf("did not start: %+v", s)
+	}
+	return e, changed
+}
+
+// sameBytes fails the test unless all disks hold the same.
+func (r *rig) sameBytes() {
+	r.t.Helper()
+	want := r.disks[0].bytes(r.t, 0, testSize)
+	for _, d := range r.disks[1:] {
+		if got := d.bytes(r.t, 0, testSize); !slices.Equal(want, got) {
+			at := 0
+			for want[at] == got[at] {
+				at++
+			}
+			r.t.Errorf("%s and %s differ, first at %d", r.disks[0].name, d.name, at)
+		}
+	}
+}

@@ -1,0 +1,16 @@
+package engine
+
+import (
+	"context"
+
+	"github.com/longhorn-lep/longhorn-manager/nbd"
+)
+
+// Frontend offers one volume to its users. It belongs to one engine.
+type Frontend interface {
+	// Start makes the device and returns its path. It must leave nothing behind when it fails. The backend serves already.
+	Start(ctx context.Context, volume string, sizeBytes int64, b nbd.Backend) (endpoint string, err error)
+	// Stop removes the device. It returns ErrInUse, and changes nothing, while the device is open or mounted anywhere. All that
+	// was written to the device before has been given to the backend when it returns.
+	Stop(ctx context.Context) error
+}

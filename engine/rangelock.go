@@ -1,0 +1,72 @@
+package engine
+
+import (
+	"slices"
+	"sync"
+)
+
+// rangeLock orders requests that overlap: they run one after another, in the order in which they came, so all replicas see them in
+// the same order. Requests that do not overlap run side by side. The list is as long as there are requests under way, so looking
+// through it costs less than any cleverer structure would.
+type rangeLock struct {
+	mu sync.Mutex
+	// spans are held or waited for, in order of arrival; guarded by mu.
+	spans []*span
+}
+
+// span is one range, held or waited for.
+type span struct {
+	from, to int64 // bytes; to is not part of it
+	shared   bool
+	blockers int // earlier spans in conflict; guarded by rangeLock.mu
+	ready    chan struct{}
+}
+
+var spanPool = sync.Pool{New: func() any { return &span{ready: make(chan struct{}, 1)} }}
+
+func (s *span) conflicts(o *span) bool {
+	return s.from < o.to && o.from < s.to && !(s.shared && o.shared)
+}
+
+// lockMode says whether a range is shared with others of the same mode.
+type lockMode bool
+
+const (
+	exclusive lockMode = false
+	shared    lockMode = true
+)
+
+// lock waits until no earlier request that overlaps [off, off+length) is under way. It is fair: a later one never overtakes.
+func (r *rangeLock) lock(off, length int64, mode lockMode) *span {
+	s := spanPool.Get().(*span)
+	s.from, s.to, s.shared, s.blockers = off, off+length, bool(mode), 0
+	r.mu.Lock()
+	for _, o := range r.spans {
+		if o.conflicts(s) {
+			s.blockers++
+		}
+	}
+	r.spans = append(r.spans, s)
+	blocked := s.blockers > 0
+	r.mu.Unlock()
+	if blocked {
+		<-s.ready
+	}
+	return s
+}
+
+// unlock lets the next ones on. s must not be used after.
+func (r *rangeLock) unlock(s *span) {
+	r.mu.Lock()
+	i := slices.Index(r.spans, s)
+	for _, o := range r.spans[i+1:] {
+		if o.conflicts(s) {
+			if o.blockers--; o.blockers == 0 {
+				o.ready <- struct{}{}
+			}
+		}
+	}
+	r.spans = slices.Delete(r.spans, i, i+1)
+	r.mu.Unlock()
+	spanPool.Put(s)
+}

@@ -1,0 +1,121 @@
+package engine
+
+import (
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+// begun starts a lock and returns a channel that delivers it, after it has taken its place in the queue.
+func begun(r *rangeLock, off, length int64, mode lockMode) chan *span {
+	r.mu.Lock()
+	n := len(r.spans)
+	r.mu.Unlock()
+	got := make(chan *span, 1)
+	go func() { got <- r.lock(off, length, mode) }()
+	for {
+		r.mu.Lock()
+		queued := len(r.spans) > n
+		r.mu.Unlock()
+		if queued {
+			return got
+		}
+	}
+}
+
+func waiting(r *rangeLock, off int64) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range r.spans {
+		if s.from == off && s.blockers > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+func TestRangeLockLetsNeighboursPassAndOverlapsWait(t *testing.T) {
+	var r rangeLock
+	a := r.lock(0, 10, exclusive)
+	b := r.lock(10, 10, exclusive) // touches, does not overlap
+	c := begun(&r, 5, 10, exclusive)
+	if !waiting(&r, 5) {
+		t.Fatal("a range that overlaps two others does not wait")
+	}
+	r.unlock(a)
+	if !waiting(&r, 5) {
+		t.Fatal("it does not wait for the second")
+	}
+	r.unlock(b)
+	r.unlock(<-c)
+	if len(r.spans) != 0 {
+		t.Fatalf("%d spans left", len(r.spans))
+	}
+}
+
+func TestRangeLockIsFair(t *testing.T) {
+	var r rangeLock
+	a := r.lock(0, 10, exclusive)
+	large := begun(&r, 1, 100, exclusive)
+	late := begun(&r, 50, 1, exclusive) // overlaps nothing that is held, only what waits
+	if !waiting(&r, 50) {
+		t.Fatal("a later request overtook one that waits")
+	}
+	r.unlock(a)
+	l := <-large
+	if !waiting(&r, 50) {
+		t.Fatal("the later request runs beside the earlier")
+	}
+	r.unlock(l)
+	r.unlock(<-late)
+}
+
+func TestRangeLockSharesAmongReaders(t *testing.T) {
+	var r rangeLock
+	a, b := r.lock(0, 10, shared), r.lock(5, 10, shared)
+	w := begun(&r, 8, 1, exclusive)
+	if !waiting(&r, 8) {
+		t.Fatal("a writer runs beside readers")
+	}
+	r.unlock(a)
+	r.unlock(b)
+	r.unlock(<-w)
+}
+
+func TestRangeLockExcludesUnderLoad(t *testing.T) {
+	const cells, workers, rounds = 64, 8, 500
+	var r rangeLock
+	var owner [cells]atomic.Int32
+	var wg sync.WaitGroup
+	for w := range workers {
+		wg.Go(func() {
+			rnd := rand.New(rand.NewPCG(1, uint64(w)))
+			for range rounds {
+				from := rnd.Int64N(cells)
+				length := 1 + rnd.Int64N(cells-from)
+				s := r.lock(from, length, exclusive)
+				for i := from; i < from+length; i++ {
+					if !owner[i].CompareAndSwap(0, int32(w+1)) {
+						t.Errorf("cell %d is held twice", i)
+					}
+				}
+				for i := from; i < from+length; i++ {
+					owner[i].Store(0)
+				}
+				r.unlock(s)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func BenchmarkRangeLockAmong16(b *testing.B) {
+	var r rangeLock
+	for i := range int64(15) {
+		r.lock(i*4096, 4096, exclusive)
+	}
+	for b.Loop() {
+		r.unlock(r.lock(1<<30, 4096, exclusive))
+	}
+}

@@ -1,0 +1,198 @@
+package engine
+
+import (
+	"math/bits"
+	"sync"
+)
+
+// regions knows which regions of the volume the replicas have marked, and which of them have been quiet.
+//
+//	dirty     a change was sent since the mark was cleared: every member may have the region marked
+//	recent    a change began or ended since the period began
+//	uneven    a change left healthy members different: the mark must stay, and the region be made equal at the next start
+//
+// A period lasts as long as a region must be quiet, so one that is dirty and not recent at the end of a period has been quiet for
+// one to two periods. A change sets recent when it begins *and* when it ends, before it gives back its range lock: so whoever holds
+// the lock of a region that is not recent knows that no change of it has been under way since the period began.
+type regions struct {
+	regionBytes int64
+	// kick receives when there is something to clear and nobody has been told.
+	kick chan struct{}
+
+	mu     sync.Mutex
+	dirty  bitmap // guarded by mu
+	recent bitmap // guarded by mu
+	uneven bitmap // guarded by mu
+	count  int    // guarded by mu; periods that have ended
+	told   bool   // guarded by mu; kick was sent, and rest has not said that all is clear
+}
+
+func newRegions(size, regionBytes int64) *regions {
+	n := int((size + regionBytes - 1) / regionBytes)
+	return &regions{
+		regionBytes: regionBytes, kick: make(chan struct{}, 1),
+		dirty: newBitmap(n), recent: newBitmap(n), uneven: newBitmap(n),
+	}
+}
+
+// of returns the regions [from, to) that a range touches.
+func (r *regions) of(off, length int64) (from, to int) {
+	return int(off / r.regionBytes), int((off+length-1)/r.regionBytes) + 1
+}
+
+// begin notes a change that is about to be sent.
+func (r *regions) begin(off, length int64) {
+	from, to := r.of(off, length)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.dirty.set(from, to)
+	r.recent.set(from, to)
+	if !r.told {
+		r.told = true
+		r.kick <- struct{}{}
+	}
+}
+
+// end notes a change that all members have answered.
+func (r *regions) end(off, length int64, uneven bool) {
+	from, to := r.of(off, length)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.recent.set(from, to)
+	if uneven {
+		r.uneven.set(from, to)
+	}
+}
+
+// isUneven says whether healthy members may differ in a range.
+func (r *regions) isUneven(off, length int64) bool {
+	from, to := r.of(off, length)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := from; i < to; i++ {
+		if r.uneven.has(i) {
+			return true
+		}
+	}
+	return false
+}
+
+// newPeriod returns the runs of regions that were quiet in the period that ends, and begins the next. With all, it returns
+// everything that may be cleared.
+func (r *regions) newPeriod(all bool) []run {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.count++
+	if all {
+		clear(r.recent)
+	}
+	quiet := make(bitmap, len(r.dirty))
+	for i := range quiet {
+		quiet[i] = r.dirty[i] &^ r.recent[i] &^ r.uneven[i]
+	}
+	clear(r.recent)
+	return quiet.runs()
+}
+
+// stillQuiet returns the regions of a run in which nothing changed since the period began. The caller must hold the range lock of
+// the whole run.
+func (r *regions) stillQuiet(q run) []int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var quiet []int64
+	for i := q.from; i < q.to; i++ {
+		if !r.recent.has(i) {
+			quiet = append(quiet, int64(i))
+		}
+	}
+	return quiet
+}
+
+// cleared notes that no member has these regions marked. One in which a change waits for the range lock meanwhile stays dirty.
+func (r *regions) cleared(indexes []int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, i := range indexes {
+		if !r.recent.has(int(i)) {
+			r.dirty.unset(int(i))
+		}
+	}
+}
+
+// rest says whether there is nothing left to clear; the next change then kicks again.
+func (r *regions) rest() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := range r.dirty {
+		if r.dirty[i]&^r.uneven[i] != 0 {
+			return false
+		}
+	}
+	r.told = false
+	return true
+}
+
+// run is a row of neighbouring regions, to not included.
+type run struct{ from, to int }
+
+type bitmap []uint64
+
+func newBitmap(n int) bitmap { return make(bitmap, (n+63)/64) }
+
+func (b bitmap) has(i int) bool { return b[i/64]&(1<<(i%64)) != 0 }
+func (b bitmap) unset(i int)    { b[i/64] &^= 1 << (i % 64) }
+
+// set sets the bits [from, to).
+func (b bitmap) set(from, to int) {
+	for from < to {
+		if from%64 == 0 && to-from >= 64 {
+			b[from/64] = ^uint64(0)
+			from += 64
+			continue
+		}
+		b[from/64] |= 1 << (from % 64)
+		from++
+	}
+}
+
+// runs returns the rows of set bits.
+func (b bitmap) runs() []run {
+	var out []run
+	for w, word := range b {
+		for word != 0 {
+			i := bits.TrailingZeros64(word)
+			n := bits.TrailingZeros64(^(word >> i))
+			from := w*64 + i
+			if last := len(out) - 1; last >= 0 && out[last].to == from {
+				out[last].to = from + n
+			} else {
+				out = append(out, run{from: from, to: from + n})
+			}
+			if i+n == 64 {
+				break
+			}
+			word &= ^uint64(0) << (i + n)
+		}
+	}
+	return out
+}
+
+// indexes returns the set bits.
+func (b bitmap) indexes() []int64 {
+	var out []int64
+	for _, q := range b.runs() {
+		for i := q.from; i < q.to; i++ {
+			out = append(out, int64(i))
+		}
+	}
+	return out
+}
+
+// count returns how many bits are set.
+func (b bitmap) count() int {
+	n := 0
+	for _, word := range b {
+		n += bits.OnesCount64(word)
+	}
+	return n
+}

@@ -1,0 +1,279 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/longhorn-lep/longhorn-manager/membership"
+)
+
+// admitTimeout bounds opening all replicas and asking them for their state.
+const admitTimeout = 20 * time.Second
+
+// errMismatch says that what answered is not the replica that was meant.
+var errMismatch = errors.New("not the expected replica")
+
+// start takes the engine from nothing to running:
+//
+//  1. open every replica; from here on no older engine can write to those that admitted this one
+//  2. ask each what it recorded, refuse those that are not what was meant
+//  3. decide the members (membership.PlanStart)
+//  4. propose the epoch, wait until the API object holds it, make it durable on every member
+//  5. make marked regions equal, flush, clear the marks
+//  6. open the gate, start the frontend, run
+//
+// Step 5 comes after step 4 because it clears marks: were a member left out of the epoch, and the epoch not yet recorded, a crash in
+// between would bring that member back with other data and no mark that says so. Nothing is read or acknowledged before step 6,
+// so a crash at any line only means starting again.
+func (e *Engine) start() *failure {
+	opened, f := e.admit()
+	if f != nil {
+		return f
+	}
+	epoch, err := membership.PlanStart(e.cfg.Recorded, e.cfg.Generation, e.memberNames(), opened.shown())
+	if err != nil {
+		return opened.refusal(err)
+	}
+	members := opened.only(epoch)
+	e.tasks.Go(func() { opened.closeOthers(epoch) })
+	if f := e.layOut(members); f != nil {
+		return f
+	}
+	if f := e.record(epoch, members); f != nil {
+		return f
+	}
+	if err := e.mirror.equalize(e.ctx, members, e.log); err != nil {
+		return &failure{reason: ReasonResyncFailed, err: fmt.Errorf("make replicas equal: %w", err)}
+	}
+	return e.open()
+}
+
+func (e *Engine) memberNames() []string {
+	names := make([]string, 0, len(e.cfg.Members))
+	for _, m := range e.cfg.Members {
+		names = append(names, m.Name)
+	}
+	return names
+}
+
+// candidate is a replica of the volume and how opening it went.
+type candidate struct {
+	Member
+	replica Replica // nil if refused
+	state   membership.State
+	err     error // why refused
+}
+
+type candidates []*candidate
+
+// admit opens every replica and asks it for its state. Each connection is watched from the moment it is there.
+func (e *Engine) admit() (candidates, *failure) {
+	ctx, cancel := context.WithTimeout(e.ctx, admitTimeout)
+	defer cancel()
+	var wg sync.WaitGroup
+	all := make(candidates, len(e.cfg.Members))
+	for i, m := range e.cfg.Members {
+		c := &candidate{Member: m}
+		all[i] = c
+		wg.Go(func() {
+			if c.err = e.ask(ctx, c); c.err != nil && c.replica != nil {
+				_ = c.replica.Close()
+				c.replica = nil
+			}
+		})
+	}
+	wg.Wait()
+	if err := e.ctx.Err(); err != nil {
+		for _, c := range all {
+			if c.replica != nil {
+				_ = c.replica.Close()
+			}
+		}
+		return nil, &failure{reason: ReasonInterrupted, err: err}
+	}
+	return all, nil
+}
+
+// ask opens one replica and checks that it is the one that was meant.
+func (e *Engine) ask(ctx context.Context, c *candidate) (err error) {
+	if c.replica, err = e.cfg.Connect(ctx, c.Member); err != nil {
+		c.replica = nil
+		return fmt.Errorf("open: %w", err)
+	}
+	reply, err := c.replica.Control(ctx, membership.OpState, nil)
+	if err != nil {
+		return fmt.Errorf("ask for the state: %w", err)
+	}
+	if err := json.Unmarshal(reply, &c.state); err != nil {
+		return fmt.Errorf("read the state: %w", err)
+	}
+	s := c.state
+	switch {
+	case c.UID != "" && s.UID != c.UID:
+		return fmt.Errorf("%w: its uid is %s, not %s", errMismatch, s.UID, c.UID)
+	case s.SizeBytes != e.cfg.SizeBytes || c.replica.Size() != e.cfg.SizeBytes:
+		return fmt.Errorf("%w: its size is %d bytes, not %d", errMismatch, s.SizeBytes, e.cfg.SizeBytes)
+	case s.RegionBytes <= 0:
+		return fmt.Errorf("%w: its regions have %d bytes", errMismatch, s.RegionBytes)
+	case s.Generation > e.cfg.Generation:
+		return fmt.Errorf("%w: generation %d", ErrFenced, s.Generation)
+	case s.Generation < e.cfg.Generation:
+		return fmt.Errorf("%w: it admitted generation %d but shows %d", errMismatch, e.cfg.Generation, s.Generation)
+	}
+	return nil
+}
+
+func (cs candidates) shown() map[string]membership.Shown {
+	shown := map[string]membership.Shown{}
+	for _, c := range cs {
+		if c.replica != nil {
+			shown[c.Name] = membership.Shown{Epoch: c.state.Epoch}
+		}
+	}
+	return shown
+}
+
+// only returns the candidates that are members of the epoch, in order of names.
+func (cs candidates) only(epoch membership.Epoch) candidates {
+	return slices.DeleteFunc(slices.Clone(cs), func(c *candidate) bool { return !epoch.Has(c.Name) })
+}
+
+func (cs candidates) closeOthers(epoch membership.Epoch) {
+	for _, c := range cs {
+		if c.replica != nil && !epoch.Has(c.Name) {
+			_ = c.replica.Close()
+		}
+	}
+}
+
+// refusal says why PlanStart refused, with what is known of each replica, and closes those that were opened.
+func (cs candidates) refusal(err error) *failure {
+	f := &failure{reason: ReasonMemberMissing, err: err}
+	details := map[string]string{}
+	fenced, mismatch := false, false
+	for _, c := range cs {
+		if c.replica != nil {
+			_ = c.replica.Close()
+			continue
+		}
+		details[c.Name] = c.err.Error()
+		f.members = append(f.members, MemberState{Name: c.Name, Mode: ModeERR, Error: c.err.Error()})
+		fenced = fenced || errors.Is(c.err, ErrFenced)
+		mismatch = mismatch || errors.Is(c.err, errMismatch)
+	}
+	switch {
+	case errors.Is(err, membership.ErrRolledBack):
+		f.reason = ReasonRolledBack
+	case errors.Is(err, membership.ErrNotEmpty):
+		f.reason = ReasonNotEmpty
+	case errors.Is(err, membership.ErrNoMembers):
+		f.reason = ReasonNoMembers
+	case fenced:
+		f.reason = ReasonFenced
+	case mismatch:
+		f.reason = ReasonMemberMismatch
+	}
+	var text []string
+	for _, name := range slices.Sorted(maps.Keys(details)) {
+		text = append(text, name+": "+details[name])
+	}
+	if len(text) > 0 {
+		f.err = fmt.Errorf("%w (%s)", err, strings.Join(text, "; "))
+	}
+	return f
+}
+
+// layOut gives the members to the data path, which stays shut, and watches their connections.
+func (e *Engine) layOut(members candidates) *failure {
+	m := e.mirror
+	for i, c := range members {
+		if c.state.RegionBytes != members[0].state.RegionBytes {
+			for _, c := range members {
+				_ = c.replica.Close()
+			}
+			return &failure{
+				reason: ReasonMemberMismatch,
+				err: fmt.Errorf("%w: regions of %d bytes in %s, of %d in %s", errMismatch,
+					members[0].state.RegionBytes, members[0].Name, c.state.RegionBytes, c.Name),
+			}
+		}
+		if c.Local && !members[m.primary].Local {
+			m.primary = i
+		}
+		m.members = append(m.members, newMember(c.Name, c.replica))
+	}
+	m.regions = newRegions(m.size, members[0].state.RegionBytes)
+	for _, b := range m.members {
+		e.tasks.Go(func() { e.watch(b) })
+	}
+	return nil
+}
+
+// watch owns the connection to a member: it reports its end, and closes it when the engine ends.
+func (e *Engine) watch(b *member) {
+	select {
+	case <-b.Done():
+		e.memberFailed(b.name, errors.New("its connection has ended"))
+	case <-e.ctx.Done():
+	}
+	_ = b.Close()
+}
+
+// record has the epoch written to the API object, by the owner of the engine, and then to every member.
+func (e *Engine) record(epoch membership.Epoch, members candidates) *failure {
+	e.update(func(s *State) {
+		s.ProposedEpoch = epoch
+		s.Members = nil
+		for _, c := range members {
+			s.Members = append(s.Members, MemberState{Name: c.Name, Mode: ModeRW})
+		}
+	})
+	select {
+	case <-e.recorded:
+	case <-e.ctx.Done():
+		return &failure{reason: ReasonInterrupted, err: e.ctx.Err()}
+	}
+	payload, err := json.Marshal(epoch)
+	if err != nil {
+		return &failure{reason: ReasonMemberFailed, err: fmt.Errorf("encode epoch: %w", err)}
+	}
+	err = e.mirror.onAll(func(b *member) error {
+		_, err := b.Control(background, membership.OpRecordEpoch, payload)
+		return err
+	})
+	if err != nil {
+		return &failure{reason: ReasonMemberFailed, err: fmt.Errorf("record epoch: %w", err)}
+	}
+	e.inForce(epoch)
+	return nil
+}
+
+// open begins to serve.
+func (e *Engine) open() *failure {
+	e.mirror.gate.serve()
+	endpoint := ""
+	if fe := e.cfg.Frontend; fe != nil {
+		var err error
+		if endpoint, err = fe.Start(e.ctx, e.cfg.Volume, e.cfg.SizeBytes, e.mirror); err != nil {
+			return &failure{reason: ReasonFrontendFailed, err: fmt.Errorf("start the frontend: %w", err)}
+		}
+		e.mu.Lock()
+		e.frontended = true
+		e.mu.Unlock()
+	}
+	e.update(func(s *State) {
+		s.Endpoint = endpoint
+		if s.Phase == PhaseStarting {
+			s.Phase = PhaseRunning
+		}
+	})
+	e.log.WithField("endpoint", endpoint).Info("Engine running")
+	return nil
+}

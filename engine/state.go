@@ -1,0 +1,124 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/longhorn-lep/longhorn-manager/membership"
+)
+
+// Phase is where an engine is in its life.
+type Phase string
+
+// An engine goes from Starting to Running to Stopping to Stopped, or from any of the first three to Error, which it leaves only
+// by Stop.
+const (
+	PhaseStarting Phase = "Starting"
+	PhaseRunning  Phase = "Running" // the volume is served; the endpoint is there if there is a frontend
+	PhaseStopping Phase = "Stopping"
+	PhaseStopped  Phase = "Stopped"
+	PhaseError    Phase = "Error" // nothing is acknowledged any more; Reason says why
+)
+
+// Reasons of PhaseError.
+const (
+	ReasonNoMembers      = "NoMembers"      // the volume has no replica
+	ReasonMemberMissing  = "MemberMissing"  // a member of the epoch could not be opened
+	ReasonMemberMismatch = "MemberMismatch" // a replica has another uid, size or region size
+	ReasonRolledBack     = "RolledBack"     // a replica shows a newer epoch than the API object
+	ReasonNotEmpty       = "NotEmpty"       // a replica of a new volume shows an epoch
+	ReasonFenced         = "Fenced"         // a replica has admitted a higher generation
+	ReasonMemberFailed   = "MemberFailed"   // a member failed a request or its connection ended
+	ReasonResyncFailed   = "ResyncFailed"   // marked regions could not be made equal
+	ReasonFrontendFailed = "FrontendFailed" // the device could not be made
+	ReasonInterrupted    = "Interrupted"    // stopped while starting
+)
+
+// ModeRW and ModeERR are the modes of a member.
+const (
+	ModeRW  = "RW"
+	ModeERR = "ERR"
+)
+
+// MemberState is what the engine thinks of one replica.
+type MemberState struct {
+	Name  string
+	Mode  string // ModeRW, ModeERR
+	Error string // of ModeERR
+}
+
+// State is a snapshot.
+type State struct {
+	Phase    Phase
+	Reason   string // CamelCase, of PhaseError
+	Message  string // for people
+	Endpoint string // path of the device, if there is a frontend
+	// ProposedEpoch must be written to the API object, and RecordEpoch called, before the engine goes on; zero when there is none.
+	ProposedEpoch membership.Epoch
+	// Epoch is in force: the API object and all members hold it.
+	Epoch membership.Epoch
+	// Members are those of the epoch, and while there is none, or after a failed start, the replicas that were refused.
+	Members []MemberState
+}
+
+// State returns a snapshot.
+func (e *Engine) State() State {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s := e.state
+	s.Members = slices.Clone(s.Members)
+	return s
+}
+
+// update changes the state and tells the owner.
+func (e *Engine) update(change func(s *State)) {
+	e.mu.Lock()
+	change(&e.state)
+	e.mu.Unlock()
+	e.cfg.OnChange()
+}
+
+// failure is why an engine cannot go on.
+type failure struct {
+	reason  string
+	members []MemberState // those at fault, with ModeERR
+	err     error
+}
+
+// fail ends the engine's service, once: from here on nothing is acknowledged, and the connections are closed. A failure while
+// the connections are being closed anyway is none.
+func (e *Engine) fail(f failure) {
+	e.mu.Lock()
+	if e.ctx.Err() != nil {
+		e.mu.Unlock()
+		return
+	}
+	if errors.Is(f.err, ErrFenced) {
+		f.reason = ReasonFenced
+	}
+	e.state.Phase, e.state.Reason, e.state.Message = PhaseError, f.reason, f.err.Error()
+	e.state.ProposedEpoch = membership.Epoch{}
+	for _, m := range f.members {
+		i := slices.IndexFunc(e.state.Members, func(o MemberState) bool { return o.Name == m.Name })
+		if i < 0 {
+			e.state.Members = append(e.state.Members, m)
+		} else {
+			e.state.Members[i] = m
+		}
+	}
+	e.mirror.gate.fail()
+	e.cancel()
+	e.mu.Unlock()
+	e.log.WithError(f.err).WithField("reason", f.reason).Warn("Engine failed and serves nothing any more")
+	e.cfg.OnChange()
+}
+
+// memberFailed is fail for one member. It must not block: it is called from where replies are read.
+func (e *Engine) memberFailed(name string, err error) {
+	e.fail(failure{
+		reason:  ReasonMemberFailed,
+		members: []MemberState{{Name: name, Mode: ModeERR, Error: err.Error()}},
+		err:     fmt.Errorf("replica %s: %w", name, err),
+	})
+}

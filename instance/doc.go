@@ -1,0 +1,19 @@
+// Package instance is the data-plane process of one node: it hosts the node's replicas and engines, serves the replicas to
+// engines elsewhere, gives an engine here its local replica by direct call, and is told what to do over gRPC.
+//
+//	daemon ---- gRPC, unix socket --------> service ---> replicas (package replica)
+//	engines elsewhere ---- NBD, TCP ------> dataExporter --^   ^
+//	tools ---- NBD, unix socket ----------> toolExporter --^   | direct call, or NBD to another node
+//	                                             '-------> engines (package engine) ---> block devices
+//
+// Exports:
+//
+//	rw/<volume>/<replica>/<generation>/<session>   TCP, with the volume's secret; passes the replica's gate
+//	ro/<replica>                                   unix socket; while no engine is connected
+//	engine/<volume>                                unix socket; writable only when the engine has no device and wants that
+//
+// The process keeps nothing of its own on disk: what it hosts after a restart is what it is told to host. It outlives the
+// daemon; a client that comes or goes changes nothing.
+//
+// It must not know Kubernetes, the API objects or the controllers. Every decision about bytes is in replica and engine.
+package instance

@@ -1,0 +1,255 @@
+package instance
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/longhorn-lep/longhorn-manager/engine"
+	"github.com/longhorn-lep/longhorn-manager/instance/proto"
+	"github.com/longhorn-lep/longhorn-manager/nbd"
+	"github.com/longhorn-lep/longhorn-manager/replica"
+	"github.com/longhorn-lep/longhorn-manager/util/logfields"
+)
+
+// engineHost has the engines of this process by name.
+type engineHost struct {
+	replicas  *replicaHost
+	changes   *changes
+	deviceDir string
+	log       *logrus.Entry
+	names     nameLocks
+
+	mu     sync.Mutex
+	hosted map[string]*hostedEngine // guarded by mu
+}
+
+// hostedEngine does not change: an entry is replaced.
+type hostedEngine struct {
+	spec   *proto.EngineSpec
+	engine *engine.Engine
+	socket *socketFrontend
+}
+
+func newEngineHost(r *replicaHost, c *changes, deviceDir string, log *logrus.Entry) *engineHost {
+	return &engineHost{replicas: r, changes: c, deviceDir: deviceDir, log: log, hosted: map[string]*hostedEngine{}}
+}
+
+func (h *engineHost) find(name string) *hostedEngine {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.hosted[name]
+}
+
+func (h *engineHost) ofVolume(volume string) *hostedEngine {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, e := range h.hosted {
+		if e.spec.GetVolume() == volume {
+			return e
+		}
+	}
+	return nil
+}
+
+func validateEngine(s *proto.EngineSpec) error {
+	switch {
+	case !isElement(s.GetName()) || !isElement(s.GetVolume()) || !isElement(s.GetSession()):
+		return fmt.Errorf("%w: engine %q of volume %q with session %q", errInvalid, s.GetName(), s.GetVolume(), s.GetSession())
+	case s.GetGeneration() < 1:
+		return fmt.Errorf("%w: generation %d", errInvalid, s.GetGeneration())
+	case s.GetSizeBytes() <= 0 || s.GetSizeBytes()%replica.BlockBytes != 0:
+		return fmt.Errorf("%w: size of %d bytes", errInvalid, s.GetSizeBytes())
+	case len(s.GetSecret()) < minSecretBytes:
+		return fmt.Errorf("%w: an engine needs a secret of at least %d bytes", errInvalid, minSecretBytes)
+	case len(s.GetMembers()) == 0:
+		return fmt.Errorf("%w: an engine needs a replica", errInvalid)
+	}
+	for _, m := range s.GetMembers() {
+		if !isElement(m.GetName()) {
+			return fmt.Errorf("%w: replica %q", errInvalid, m.GetName())
+		}
+	}
+	return nil
+}
+
+// start starts an engine, in place of one of a lower generation that has ended.
+func (h *engineHost) start(ctx context.Context, s *proto.EngineSpec) (*proto.EngineState, error) {
+	if err := validateEngine(s); err != nil {
+		return nil, err
+	}
+	defer h.names.lock(s.GetVolume())() // by volume: two engines of one volume would share a device
+	if err := h.replicas.checkRunning(); err != nil {
+		return nil, err
+	}
+	if old := h.ofVolume(s.GetVolume()); old != nil {
+		replace, err := mayReplace(old, s)
+		if err != nil {
+			return nil, err
+		}
+		if !replace {
+			return old.state(), nil
+		}
+		if err := h.end(ctx, old); err != nil {
+			return nil, err
+		}
+	}
+	if old := h.find(s.GetName()); old != nil {
+		return nil, refuse(reasonRunning, "engine %s runs for volume %s", s.GetName(), old.spec.GetVolume())
+	}
+	e := h.launch(s)
+	h.mu.Lock()
+	h.hosted[s.GetName()] = e
+	h.mu.Unlock()
+	h.changes.notify()
+	return e.state(), nil
+}
+
+// mayReplace says whether the engine that is here gives way (true), is the one that is asked for (false), or stands in the way.
+func mayReplace(old *hostedEngine, s *proto.EngineSpec) (bool, error) {
+	generation, session := old.spec.GetGeneration(), old.spec.GetSession()
+	phase := old.engine.State().Phase
+	switch {
+	case s.GetGeneration() == generation && s.GetSession() == session && s.GetName() == old.spec.GetName():
+		return false, nil
+	case s.GetGeneration() <= generation:
+		return false, refuse(reasonFenced, "generation %d asked, an engine of generation %d is here", s.GetGeneration(), generation)
+	case phase != engine.PhaseError && phase != engine.PhaseStopped:
+		return false, refuse(reasonRunning, "the engine of generation %d is %s", generation, phase)
+	}
+	return true, nil
+}
+
+func (h *engineHost) launch(s *proto.EngineSpec) *hostedEngine {
+	log := h.log.WithFields(logrus.Fields{logfields.Engine: s.GetName(), logfields.Volume: s.GetVolume()})
+	e := &hostedEngine{spec: s, socket: newSocketFrontend(s.GetFrontend() == proto.Frontend_FRONTEND_SOCKET)}
+	cfg := engine.Config{
+		Name: s.GetName(), Volume: s.GetVolume(), Generation: s.GetGeneration(), Session: s.GetSession(),
+		SizeBytes: s.GetSizeBytes(), Recorded: epochFromWire(s.GetEpoch()), OnChange: h.changes.notify, Log: h.log,
+		Connect: func(ctx context.Context, m engine.Member) (engine.Replica, error) { return h.connect(ctx, s, m) },
+	}
+	for _, m := range s.GetMembers() {
+		_, local := h.replicas.local(m.GetName(), s.GetVolume(), s.GetSecret())
+		cfg.Members = append(cfg.Members, engine.Member{Name: m.GetName(), UID: m.GetUid(), Address: m.GetAddress(), Local: local})
+	}
+	switch s.GetFrontend() {
+	case proto.Frontend_FRONTEND_BLOCK:
+		cfg.Frontend = engine.NewBlockFrontend(engine.BlockOptions{DeviceDir: h.deviceDir, Log: log})
+	case proto.Frontend_FRONTEND_SOCKET:
+		cfg.Frontend = e.socket
+	}
+	e.engine = engine.Start(cfg)
+	return e
+}
+
+// connect opens a member: one that this process has by direct call, any other over the network. Both pass the same gate.
+func (h *engineHost) connect(ctx context.Context, s *proto.EngineSpec, m engine.Member) (engine.Replica, error) {
+	if r, ok := h.replicas.local(m.Name, s.GetVolume(), s.GetSecret()); ok {
+		session, err := r.Admit(ctx, s.GetGeneration(), s.GetSession())
+		if errors.Is(err, replica.ErrFenced) {
+			return nil, fmt.Errorf("%w: %w", engine.ErrFenced, err)
+		}
+		if err != nil {
+			return nil, err
+		}
+		return session, nil
+	}
+	name := dataExport{volume: s.GetVolume(), replica: m.Name, generation: s.GetGeneration(), session: s.GetSession()}
+	c, err := nbd.Dial(ctx, "tcp", m.Address, name.String(), nbd.DialOptions{Secret: s.GetSecret(), Timeout: admitTimeout, Log: h.log})
+	switch {
+	case isFenced(err):
+		return nil, fmt.Errorf("%w: %w", engine.ErrFenced, err)
+	case err != nil:
+		return nil, err
+	}
+	return c, nil
+}
+
+func (h *engineHost) recordEpoch(r *proto.EpochRecord) error {
+	e := h.find(r.GetName())
+	if e == nil {
+		return refuse(reasonNotProposed, "engine %s is not here", r.GetName())
+	}
+	return e.engine.RecordEpoch(r.GetSession(), epochFromWire(r.GetEpoch()))
+}
+
+// stop ends an engine, unless its device is in use.
+func (h *engineHost) stop(ctx context.Context, name string) error {
+	e := h.find(name)
+	if e == nil {
+		return nil
+	}
+	defer h.names.lock(e.spec.GetVolume())()
+	if h.find(name) != e {
+		return nil // ended while this waited
+	}
+	return h.end(ctx, e)
+}
+
+// end stops an engine and forgets it. It goes on when the caller goes away: a stop that began should end.
+func (h *engineHost) end(ctx context.Context, e *hostedEngine) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), engineStopTimeout)
+	defer cancel()
+	err := e.engine.Stop(ctx)
+	log := h.log.WithFields(logrus.Fields{logfields.Engine: e.spec.GetName(), logfields.Volume: e.spec.GetVolume()})
+	switch {
+	case errors.Is(err, engine.ErrUnclean):
+		log.WithError(err).Warn("Engine ended without a last flush; its replicas are compared at the next start")
+	case err != nil:
+		return err
+	}
+	e.socket.cut()
+	h.mu.Lock()
+	delete(h.hosted, e.spec.GetName())
+	h.mu.Unlock()
+	h.changes.notify()
+	return nil
+}
+
+// shutdown ends all engines at once. One whose device is in use is flushed, which is all that can be done for it.
+func (h *engineHost) shutdown(ctx context.Context) {
+	h.mu.Lock()
+	all := []*hostedEngine{}
+	for _, e := range h.hosted {
+		all = append(all, e)
+	}
+	h.mu.Unlock()
+	var ending sync.WaitGroup
+	for _, e := range all {
+		ending.Go(func() {
+			if e.spec.GetFrontend() != proto.Frontend_FRONTEND_BLOCK {
+				e.socket.cut() // tools do not hold the process up
+			}
+			err := h.stop(ctx, e.spec.GetName())
+			if err == nil {
+				return
+			}
+			log := h.log.WithFields(logrus.Fields{logfields.Engine: e.spec.GetName(), logfields.Volume: e.spec.GetVolume()})
+			flushing, cancel := context.WithTimeout(ctx, replicaCloseTimeout)
+			defer cancel()
+			log.WithError(errors.Join(err, e.engine.Backend().Flush(flushing))).Error("Engine left as it is: its users lose their device")
+		})
+	}
+	ending.Wait()
+}
+
+// states lists the engines by name.
+func (h *engineHost) states() []*proto.EngineState {
+	h.mu.Lock()
+	all := make([]*hostedEngine, 0, len(h.hosted))
+	for _, e := range h.hosted {
+		all = append(all, e)
+	}
+	h.mu.Unlock()
+	states := make([]*proto.EngineState, 0, len(all))
+	for _, e := range all {
+		states = append(states, e.state())
+	}
+	slices.SortFunc(states, func(a, b *proto.EngineState) int { return cmp.Compare(a.GetName(), b.GetName()) })
+	return states
+}

@@ -1,0 +1,273 @@
+package instance
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"google.golang.org/grpc/status"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+
+	"github.com/longhorn-lep/longhorn-manager/instance/client"
+	"github.com/longhorn-lep/longhorn-manager/instance/proto"
+	"github.com/longhorn-lep/longhorn-manager/nbd"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	mib      = 1 << 20
+	testSize = 64 * mib
+	volume   = "vol"
+	patience = 30 * time.Second
+)
+
+var (
+	secret = bytes.Repeat([]byte("s"), 32)
+	wrong  = bytes.Repeat([]byte("w"), 32)
+)
+
+// node is one data-plane process, in this one, with a root directory of its own.
+type node struct {
+	t      *testing.T
+	number int
+	root   string
+	*Instance
+	*client.Client
+	end func()
+
+	mu    sync.Mutex
+	state *proto.State  // guarded by mu; as the watch sent it
+	news  chan struct{} // guarded by mu; closed when state changes
+}
+
+// newNode starts a process. Its sockets are in a short path: the kernel takes no long ones.
+func newNode(t *testing.T, number int) *node {
+	t.Helper()
+	root, err := os.MkdirTemp("", "lh")
+	must(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(root) })
+	must(t, os.MkdirAll(filepath.Join(root, "disk/replicas"), 0o700))
+	n := &node{t: t, number: number, root: root, news: make(chan struct{})}
+	n.start()
+	t.Cleanup(func() { n.stop() })
+	return n
+}
+
+func (n *node) toolSocket() string { return filepath.Join(n.root, "run/nbd.sock") }
+
+func (n *node) options() Options {
+	return Options{
+		Root: n.root, DataListen: "127.0.0.1:0", ToolSocket: n.toolSocket(), GRPCSocket: filepath.Join(n.root, "run/grpc.sock"),
+		DeviceDir: filepath.Join(n.root, "dev"), Version: "test",
+	}
+}
+
+func (n *node) start() {
+	n.t.Helper()
+	var err error
+	n.Instance, err = New(n.options())
+	must(n.t, err)
+	n.Client, err = client.New(n.options().GRPCSocket)
+	must(n.t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	i, c := n.Instance, n.Client
+	running.Go(func() {
+		if err := i.Run(ctx); err != nil {
+			n.t.Errorf("node %d: %v", n.number, err)
+		}
+	})
+	watching, unwatch := context.WithCancel(context.Background())
+	running.Go(func() { c.WatchStates(watching, n.update) })
+	n.end = func() {
+		cancel()
+		unwatch()
+		running.Wait()
+		_ = c.Close()
+	}
+}
+
+// stop ends the process in order.
+func (n *node) stop() {
+	if n.end != nil {
+		n.end()
+		n.end = nil
+		n.update(nil)
+	}
+}
+
+func (n *node) update(s *proto.State) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.state = s
+	close(n.news)
+	n.news = make(chan struct{})
+}
+
+// until waits for a state that satisfies ready; nil is the state of a process that is not there.
+func (n *node) until(what string, ready func(*proto.State) bool) *proto.State {
+	n.t.Helper()
+	late := time.After(patience)
+	for {
+		n.mu.Lock()
+		s, news := n.state, n.news
+		n.mu.Unlock()
+		if ready(s) {
+			return s
+		}
+		select {
+		case <-news:
+		case <-late:
+			n.t.Fatalf("node %d never had %s; it has %v", n.number, what, s)
+		}
+	}
+}
+
+func (n *node) replicaName() string { return fmt.Sprintf("%s-r-%d", volume, n.number) }
+
+func (n *node) replicaSpec() *proto.ReplicaSpec {
+	return &proto.ReplicaSpec{
+		Name: n.replicaName(), Volume: volume, Uid: fmt.Sprintf("uid-%d", n.number),
+		Directory: "/disk/replicas/" + n.replicaName(), SizeBytes: testSize, Secret: secret,
+	}
+}
+
+func (n *node) createReplica() {
+	n.t.Helper()
+	_, err := n.ReplicaCreate(context.Background(), n.replicaSpec())
+	must(n.t, err)
+	n.startReplica()
+}
+
+func (n *node) startReplica() {
+	n.t.Helper()
+	s, err := n.ReplicaStart(context.Background(), n.replicaSpec())
+	must(n.t, err)
+	if s.GetPhase() != proto.Phase_PHASE_RUNNING {
+		n.t.Fatalf("replica %v", s)
+	}
+}
+
+// cluster is three nodes, each with a replica of one volume.
+type cluster []*node
+
+func newCluster(t *testing.T) cluster {
+	c := cluster{newNode(t, 1), newNode(t, 2), newNode(t, 3)}
+	for _, n := range c {
+		n.createReplica()
+	}
+	return c
+}
+
+func (c cluster) engineSpec(generation int64, epoch *proto.Epoch) *proto.EngineSpec {
+	s := &proto.EngineSpec{
+		Name: volume + "-e-0", Volume: volume, Generation: generation, Session: fmt.Sprint("session-", generation),
+		SizeBytes: testSize, Frontend: proto.Frontend_FRONTEND_SOCKET, Epoch: epoch, Secret: secret,
+	}
+	for _, n := range c {
+		s.Members = append(s.Members, &proto.Member{
+			Name: n.replicaName(), Uid: n.replicaSpec().GetUid(), Address: n.DataAddr().String(),
+		})
+	}
+	return s
+}
+
+// startEngine does what a controller does until the engine runs, and returns the epoch that it recorded.
+func (c cluster) startEngine(on *node, s *proto.EngineSpec) *proto.Epoch {
+	on.t.Helper()
+	_, err := on.EngineStart(context.Background(), s)
+	must(on.t, err)
+	got := on.until("a proposed epoch", func(st *proto.State) bool {
+		return len(st.GetEngines()) == 1 && st.GetEngines()[0].GetSession() == s.GetSession() && st.GetEngines()[0].GetProposedEpoch() != nil
+	})
+	epoch := got.GetEngines()[0].GetProposedEpoch()
+	_, err = on.EngineRecordEpoch(context.Background(), &proto.EpochRecord{Name: s.GetName(), Session: s.GetSession(), Epoch: epoch})
+	must(on.t, err)
+	on.untilEngine(proto.Phase_PHASE_RUNNING)
+	return epoch
+}
+
+func (n *node) untilEngine(phase proto.Phase) *proto.EngineState {
+	n.t.Helper()
+	s := n.until("an engine in "+phase.String(), func(st *proto.State) bool {
+		return len(st.GetEngines()) == 1 && st.GetEngines()[0].GetPhase() == phase
+	})
+	return s.GetEngines()[0]
+}
+
+func (n *node) stopEngine() {
+	n.t.Helper()
+	_, err := n.EngineStop(context.Background(), &proto.EngineRef{Name: volume + "-e-0"})
+	must(n.t, err)
+}
+
+// dialTool opens an export of the local socket.
+func (n *node) dialTool(export string) (*nbd.Client, error) {
+	return nbd.Dial(context.Background(), "unix", n.toolSocket(), export, nbd.DialOptions{})
+}
+
+// fill writes random bytes at random places of a volume, flushes, and returns the sha256 that the whole has then.
+func fill(t *testing.T, b nbd.Backend, seed uint64) string {
+	t.Helper()
+	ctx := context.Background()
+	rng := rand.New(rand.NewPCG(seed, 1))
+	for range 40 {
+		p := make([]byte, (1+rng.IntN(64))*4096)
+		for i := range p {
+			p[i] = byte(rng.Uint32())
+		}
+		must(t, b.WriteAt(ctx, p, rng.Int64N(testSize/4096-64)*4096, false))
+	}
+	must(t, b.Trim(ctx, 8*mib, 3*mib, false))
+	must(t, b.Zero(ctx, 20*mib, mib, 0))
+	must(t, b.Flush(ctx))
+	return hashOf(t, b)
+}
+
+func hashOf(t *testing.T, b nbd.Backend) string {
+	t.Helper()
+	h := sha256.New()
+	p := make([]byte, mib)
+	for off := int64(0); off < testSize; off += mib {
+		must(t, b.ReadAt(context.Background(), p, off))
+		h.Write(p)
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// replicaHash reads a replica through its read-only export.
+func (n *node) replicaHash() string {
+	n.t.Helper()
+	c, err := n.dialTool("ro/" + n.replicaName())
+	must(n.t, err)
+	defer c.Close()
+	return hashOf(n.t, c)
+}
+
+// reason is the word in a refusal that came over gRPC.
+func reason(err error) string {
+	for _, d := range status.Convert(err).Details() {
+		if info, ok := d.(*errdetails.ErrorInfo); ok {
+			return info.GetReason()
+		}
+	}
+	return ""
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,198 @@
+package instance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/sirupsen/logrus"
+	"google.golang.org/grpc"
+
+	"github.com/longhorn-lep/longhorn-manager/instance/proto"
+	"github.com/longhorn-lep/longhorn-manager/nbd"
+	"github.com/longhorn-lep/longhorn-manager/replica/fsys"
+)
+
+// Options configure an Instance. DataListen, ToolSocket and GRPCSocket must be set.
+type Options struct {
+	// Root is where the node's root directory is seen; the directories in requests are below it. "" is "/".
+	Root string
+	// DataListen is the TCP address at which replicas are served, "host:port"; port 0 chooses one.
+	DataListen string
+	// ToolSocket and GRPCSocket are paths of unix sockets, made for this user alone. A file GRPCSocket.lock beside it keeps a
+	// second process away.
+	ToolSocket, GRPCSocket string
+	// DeviceDir is where block devices are made; the engine's default if empty.
+	DeviceDir string
+	// Version is told to clients.
+	Version string
+	// Log receives what is worth knowing; nil discards it.
+	Log *logrus.Entry
+}
+
+const (
+	// admitTimeout bounds how long a connection waits for a replica's gate.
+	admitTimeout = 20 * time.Second
+	// engineStopTimeout bounds flush and teardown of one engine.
+	engineStopTimeout = 30 * time.Second
+	// replicaCloseTimeout bounds the last sync of one replica.
+	replicaCloseTimeout = 15 * time.Second
+	// releaseTimeout bounds how long the stop of a replica waits for its engine's connection to end.
+	releaseTimeout = 3 * time.Second
+	// drainTimeout bounds how long connections may finish when the process ends.
+	drainTimeout = 3 * time.Second
+)
+
+// Instance is one data-plane process. It is made by New and serves from Run.
+type Instance struct {
+	opts Options
+	log  *logrus.Entry
+	fs   fsys.FS
+	info *proto.InfoReply
+
+	changes  *changes
+	replicas *replicaHost
+	engines  *engineHost
+
+	lock                   *os.File
+	dataListener           net.Listener
+	toolListener           net.Listener
+	grpcListener           net.Listener
+	dataServer, toolServer *nbd.Server
+	grpcServer             *grpc.Server
+}
+
+// New takes the sockets, so that an address already in use is an error here. Whoever got an Instance must call Run.
+func New(opts Options) (*Instance, error) {
+	if opts.DataListen == "" || opts.ToolSocket == "" || opts.GRPCSocket == "" {
+		return nil, errors.New("data address, tool socket and gRPC socket must be given")
+	}
+	if opts.Log == nil {
+		l := logrus.New()
+		l.SetOutput(io.Discard)
+		opts.Log = logrus.NewEntry(l)
+	}
+	boot, err := bootID()
+	if err != nil {
+		opts.Log.WithError(err).Warn("The machine's boot cannot be told, so no unclean replica counts as complete")
+	}
+	i := &Instance{opts: opts, log: opts.Log, fs: fsys.Host{Root: opts.Root}, changes: newChanges()}
+	if err := i.listen(); err != nil {
+		i.closeListeners()
+		return nil, err
+	}
+	port := i.dataListener.Addr().(*net.TCPAddr).Port
+	i.info = &proto.InfoReply{Uuid: uuid.NewString(), BootId: boot, Port: uint32(port), Version: opts.Version}
+	i.replicas = newReplicaHost(i.fs, boot, i.changes, i.log)
+	i.engines = newEngineHost(i.replicas, i.changes, opts.DeviceDir, i.log)
+	i.dataServer = nbd.NewServer(&dataExporter{replicas: i.replicas}, nbd.ServerOptions{Secret: i.replicas.secretOf, Log: i.log})
+	i.toolServer = nbd.NewServer(&toolExporter{replicas: i.replicas, engines: i.engines}, nbd.ServerOptions{Log: i.log})
+	i.grpcServer = grpc.NewServer()
+	proto.RegisterInstanceManagerServer(i.grpcServer, &service{instance: i})
+	return i, nil
+}
+
+// listen takes the lock first: the sockets of a process that runs are not replaced.
+func (i *Instance) listen() (err error) {
+	if i.lock, err = lockFile(i.opts.GRPCSocket + ".lock"); err != nil {
+		return err
+	}
+	if i.dataListener, err = (&net.ListenConfig{}).Listen(context.Background(), "tcp", i.opts.DataListen); err != nil {
+		return fmt.Errorf("listen for engines: %w", err)
+	}
+	if i.toolListener, err = listenUnix(i.opts.ToolSocket); err != nil {
+		return fmt.Errorf("listen for tools: %w", err)
+	}
+	if i.grpcListener, err = listenUnix(i.opts.GRPCSocket); err != nil {
+		return fmt.Errorf("listen for the daemon: %w", err)
+	}
+	return nil
+}
+
+func (i *Instance) closeListeners() {
+	for _, l := range []net.Listener{i.dataListener, i.toolListener, i.grpcListener} {
+		if l != nil {
+			_ = l.Close()
+		}
+	}
+	if i.lock != nil {
+		_ = i.lock.Close()
+	}
+}
+
+// DataAddr is the address at which replicas are served.
+func (i *Instance) DataAddr() net.Addr { return i.dataListener.Addr() }
+
+// Run serves until ctx ends, then stops engines and closes replicas, in this order and within bounded time, and returns nil;
+// or until a listener fails, then does the same and returns why. An engine whose device is in use is flushed and left: its
+// users see errors when the process ends.
+func (i *Instance) Run(ctx context.Context) error {
+	defer i.closeListeners()
+	if err := setIOFlusher(); err != nil {
+		i.log.WithError(err).Warn("The process is no I/O flusher: under memory pressure its own writes may wait for it")
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var serving sync.WaitGroup
+	failures := make(chan error, 3)
+	serve := func(what string, run func() error) {
+		serving.Go(func() {
+			if err := run(); err != nil {
+				failures <- fmt.Errorf("serve %s: %w", what, err)
+				cancel()
+			}
+		})
+	}
+	base := context.WithoutCancel(ctx) // the servers end in shutdown, in its order
+	serve("engines", func() error { return i.dataServer.Serve(base, i.dataListener) })
+	serve("tools", func() error { return i.toolServer.Serve(base, i.toolListener) })
+	serve("the daemon", func() error { return i.grpcServer.Serve(i.grpcListener) })
+	i.log.WithFields(logrus.Fields{"address": i.DataAddr(), "uuid": i.info.GetUuid()}).Info("Data plane serves")
+
+	<-ctx.Done()
+	i.shutdown(base)
+	serving.Wait()
+	select {
+	case err := <-failures:
+		return err
+	default:
+		return nil
+	}
+}
+
+// shutdown ends everything in the order in which one uses the other: engines flush to replicas, local and remote, so they go
+// first; replicas then have nobody; the sockets go last, so that the daemon can watch.
+func (i *Instance) shutdown(ctx context.Context) {
+	i.log.Info("Data plane stops")
+	i.replicas.refuseNew()
+	i.engines.shutdown(ctx)
+	i.replicas.shutdown(ctx)
+	ctx, cancel := context.WithTimeout(ctx, drainTimeout)
+	defer cancel()
+	for _, s := range []*nbd.Server{i.toolServer, i.dataServer} {
+		if err := s.Shutdown(ctx); err != nil {
+			i.log.WithError(err).Warn("Cut connections that did not end")
+		}
+	}
+	i.grpcServer.Stop()
+}
+
+// snapshot is the whole state as the watch sends it.
+func (i *Instance) snapshot() *proto.State {
+	return &proto.State{Info: i.info, Replicas: i.replicas.states(), Engines: i.engines.states()}
+}
+
+func bootID() (string, error) {
+	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return "", fmt.Errorf("read boot id: %w", err)
+	}
+	return strings.TrimSpace(string(b)), nil
+}

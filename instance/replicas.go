@@ -1,0 +1,283 @@
+package instance
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/longhorn-lep/longhorn-manager/instance/proto"
+	"github.com/longhorn-lep/longhorn-manager/replica"
+	"github.com/longhorn-lep/longhorn-manager/replica/fsys"
+	"github.com/longhorn-lep/longhorn-manager/util/logfields"
+)
+
+// replicaHost has the replicas of this process by name.
+type replicaHost struct {
+	fs      fsys.FS
+	boot    string
+	changes *changes
+	log     *logrus.Entry
+	names   nameLocks
+	// decoy stands for the secret of replicas that are not here, so that one who guesses learns nothing.
+	decoy []byte
+
+	mu       sync.Mutex
+	hosted   map[string]*hosted // guarded by mu
+	stopping bool               // guarded by mu
+}
+
+// hosted is one replica that was started and not stopped. It does not change: an entry is replaced.
+type hosted struct {
+	spec    *proto.ReplicaSpec
+	replica *replica.Replica // nil when the directory was refused
+	refused error            // why
+}
+
+func newReplicaHost(fs fsys.FS, boot string, c *changes, log *logrus.Entry) *replicaHost {
+	h := &replicaHost{fs: fs, boot: boot, changes: c, log: log, decoy: make([]byte, 32), hosted: map[string]*hosted{}}
+	_, _ = rand.Read(h.decoy) // never fails
+	return h
+}
+
+func (h *replicaHost) find(name string) *hosted {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.hosted[name]
+}
+
+func (h *replicaHost) put(name string, e *hosted) {
+	h.mu.Lock()
+	if e == nil {
+		delete(h.hosted, name)
+	} else {
+		h.hosted[name] = e
+	}
+	h.mu.Unlock()
+	h.changes.notify()
+}
+
+func (h *replicaHost) refuseNew() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.stopping = true
+}
+
+func (h *replicaHost) checkRunning() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.stopping {
+		return refuse(reasonStopping, "the data plane is stopping")
+	}
+	return nil
+}
+
+func specOf(s *proto.ReplicaSpec) replica.Spec {
+	return replica.Spec{UID: s.GetUid(), Volume: s.GetVolume(), Name: s.GetName(), SizeBytes: s.GetSizeBytes()}
+}
+
+// create makes a replica's directory.
+func (h *replicaHost) create(s *proto.ReplicaSpec) (*proto.ReplicaState, error) {
+	defer h.names.lock(s.GetName())()
+	if err := h.checkRunning(); err != nil {
+		return nil, err
+	}
+	if err := replica.Create(h.fs, s.GetDirectory(), specOf(s)); err != nil {
+		return nil, err
+	}
+	h.logOf(s).Info("Replica directory made")
+	if e := h.find(s.GetName()); e != nil {
+		return e.state(), nil
+	}
+	return &proto.ReplicaState{Name: s.GetName(), Volume: s.GetVolume(), Uid: s.GetUid()}, nil
+}
+
+func (h *replicaHost) logOf(s *proto.ReplicaSpec) *logrus.Entry {
+	return h.log.WithFields(logrus.Fields{logfields.Replica: s.GetName(), logfields.Volume: s.GetVolume(), logfields.Path: s.GetDirectory()})
+}
+
+// minSecretBytes is the shortest secret that is taken for one.
+const minSecretBytes = 16
+
+// start opens a replica. One that was refused or has failed is opened anew.
+func (h *replicaHost) start(ctx context.Context, s *proto.ReplicaSpec) (*proto.ReplicaState, error) {
+	if len(s.GetSecret()) < minSecretBytes {
+		return nil, fmt.Errorf("%w: a replica needs a secret of at least %d bytes", errInvalid, minSecretBytes)
+	}
+	defer h.names.lock(s.GetName())()
+	if err := h.checkRunning(); err != nil {
+		return nil, err
+	}
+	if e := h.find(s.GetName()); e != nil && e.replica != nil {
+		if e.spec.GetUid() != s.GetUid() || e.spec.GetDirectory() != s.GetDirectory() {
+			return nil, refuse(reasonHosted, "replica %s is served from %s with uid %s", s.GetName(), e.spec.GetDirectory(), e.spec.GetUid())
+		}
+		if e.replica.State().Failure == nil {
+			h.put(s.GetName(), &hosted{spec: s, replica: e.replica}) // the secret may be another
+			return e.state(), nil
+		}
+		if err := h.close(ctx, e); err != nil {
+			return nil, err
+		}
+	}
+	log := h.logOf(s)
+	e := &hosted{spec: s}
+	e.replica, e.refused = replica.Open(h.fs, s.GetDirectory(), specOf(s), replica.Options{BootID: h.boot, OnChange: h.changes.notify, Log: log})
+	if e.refused != nil {
+		log.WithError(e.refused).Warn("Replica refused")
+	} else {
+		log.Info("Replica serves")
+	}
+	h.put(s.GetName(), e)
+	return e.state(), nil
+}
+
+// stop closes a replica. An engine that is connected has a moment to go.
+func (h *replicaHost) stop(ctx context.Context, name string) error {
+	defer h.names.lock(name)()
+	e := h.find(name)
+	switch {
+	case e == nil:
+		return nil
+	case e.replica == nil:
+		h.put(name, nil)
+		return nil
+	}
+	if err := h.awaitRelease(ctx, e.replica); err != nil {
+		return fmt.Errorf("stop replica %s: %w", name, err)
+	}
+	return h.close(ctx, e)
+}
+
+func (h *replicaHost) awaitRelease(ctx context.Context, r *replica.Replica) error {
+	ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
+	defer cancel()
+	for {
+		changed := h.changes.wait()
+		if !r.State().Connected {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return replica.ErrInUse
+		}
+	}
+}
+
+// close closes an open replica and forgets it.
+func (h *replicaHost) close(ctx context.Context, e *hosted) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), replicaCloseTimeout)
+	defer cancel()
+	err := e.replica.Close(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return err // it is open still
+	}
+	if err != nil {
+		h.logOf(e.spec).WithError(err).Warn("Replica closed, but not cleanly")
+	} else {
+		h.logOf(e.spec).Info("Replica closed")
+	}
+	h.put(e.spec.GetName(), nil)
+	return nil
+}
+
+// remove deletes the directory of a replica that is not hosted.
+func (h *replicaHost) remove(s *proto.ReplicaSpec) error {
+	defer h.names.lock(s.GetName())()
+	if h.find(s.GetName()) != nil {
+		return refuse(reasonHosted, "replica %s is not stopped", s.GetName())
+	}
+	if err := replica.Remove(h.fs, s.GetDirectory(), s.GetUid()); err != nil {
+		return err
+	}
+	h.logOf(s).Info("Replica directory removed")
+	return nil
+}
+
+// shutdown closes all replicas, each within its time.
+func (h *replicaHost) shutdown(ctx context.Context) {
+	h.mu.Lock()
+	all := []*hosted{}
+	for _, e := range h.hosted {
+		all = append(all, e)
+	}
+	h.mu.Unlock()
+	var closing sync.WaitGroup
+	for _, e := range all {
+		closing.Go(func() {
+			defer h.names.lock(e.spec.GetName())()
+			if now := h.find(e.spec.GetName()); now == nil || now.replica == nil {
+				return
+			}
+			if err := h.close(ctx, e); err != nil {
+				h.logOf(e.spec).WithError(err).Error("Replica left open")
+			}
+		})
+	}
+	closing.Wait()
+}
+
+// states lists the replicas by name.
+func (h *replicaHost) states() []*proto.ReplicaState {
+	h.mu.Lock()
+	all := make([]*hosted, 0, len(h.hosted))
+	for _, e := range h.hosted {
+		all = append(all, e)
+	}
+	h.mu.Unlock()
+	states := make([]*proto.ReplicaState, 0, len(all))
+	for _, e := range all {
+		states = append(states, e.state())
+	}
+	slices.SortFunc(states, func(a, b *proto.ReplicaState) int { return cmp.Compare(a.GetName(), b.GetName()) })
+	return states
+}
+
+func (e *hosted) state() *proto.ReplicaState {
+	s := &proto.ReplicaState{
+		Name: e.spec.GetName(), Volume: e.spec.GetVolume(), Uid: e.spec.GetUid(), Phase: proto.Phase_PHASE_RUNNING,
+	}
+	if e.replica == nil {
+		s.Phase, s.Reason, s.Message = proto.Phase_PHASE_ERROR, string(replica.ReasonOf(e.refused)), e.refused.Error()
+		return s
+	}
+	now := e.replica.State()
+	s.Generation, s.Connected = now.Generation, now.Connected
+	s.Epoch = epochToWire(now.Epoch)
+	if n, err := e.replica.AllocatedBytes(); err == nil {
+		s.AllocatedBytes = n
+	}
+	if now.Failure != nil {
+		s.Phase, s.Reason, s.Message = proto.Phase_PHASE_ERROR, string(replica.WriteFailed), now.Failure.Error()
+	}
+	return s
+}
+
+// secretOf is what a peer must know to open an export of the TCP port.
+func (h *replicaHost) secretOf(export string) ([]byte, bool) {
+	if name, err := parseDataExport(export); err == nil {
+		if e := h.find(name.replica); e != nil && e.spec.GetVolume() == name.volume {
+			return e.spec.GetSecret(), true
+		}
+	}
+	return h.decoy, true
+}
+
+// local returns a replica that is open here, for an engine that shows the volume's secret.
+func (h *replicaHost) local(name, volume string, secret []byte) (*replica.Replica, bool) {
+	e := h.find(name)
+	if e == nil || e.replica == nil || e.spec.GetVolume() != volume || subtle.ConstantTimeCompare(secret, e.spec.GetSecret()) != 1 {
+		return nil, false
+	}
+	return e.replica, true
+}
+
+func isElement(s string) bool { return s != "" && !strings.Contains(s, "/") }

@@ -1,0 +1,193 @@
+package manager
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// AttachRequest asks that a volume be attached to a node.
+type AttachRequest struct {
+	NodeID string
+	// TicketID names the wish; "" is the ticket of people.
+	TicketID string
+	// Attacher is longhorn-api (default) or csi-attacher.
+	Attacher string
+	// DisableFrontend attaches without a block device.
+	DisableFrontend bool
+	// AttachedBy is shown to people.
+	AttachedBy string
+}
+
+// DetachRequest takes a wish back.
+type DetachRequest struct {
+	TicketID string
+	// NodeID, if given, must be the node of the ticket.
+	NodeID string
+	// Force takes back the wishes of all.
+	Force bool
+}
+
+// VolumeAttachments returns the attachments of all volumes, sorted by name.
+func (m *Manager) VolumeAttachments() ([]*VolumeAttachment, error) {
+	list, err := m.deps.Attachments.List(labels.Everything())
+	if err != nil {
+		return nil, fmt.Errorf("list volume attachments: %w", err)
+	}
+	return list, nil
+}
+
+// VolumeAttachment returns the attachment of one volume.
+func (m *Manager) VolumeAttachment(name string) (*VolumeAttachment, error) {
+	va, err := m.deps.Attachments.GetRO(name)
+	if err != nil {
+		return nil, storeError("volumeAttachment", name, err)
+	}
+	return va, nil
+}
+
+// AttachVolume puts in a ticket and does not wait until it is satisfied. A ticket
+// that is there already, with the same content, is left alone whatever the state
+// of volume and node, so a call may be repeated. See putTicket for what is refused
+// with ErrConflict; a node that is not there is *Invalid.
+func (m *Manager) AttachVolume(ctx context.Context, name string, req AttachRequest) (VolumeView, error) {
+	ticket, err := newTicket(req)
+	if err != nil {
+		return VolumeView{}, err
+	}
+	v, err := m.deps.Volumes.Live(ctx, name)
+	if err != nil {
+		return VolumeView{}, storeError("volume", name, err)
+	}
+	va, err := m.changeTickets(ctx, v, func(va *VolumeAttachment) (bool, error) {
+		if held, err := holdsTicket(va, ticket); held || err != nil {
+			return false, err
+		}
+		if err := m.checkAttachNode(ctx, ticket.NodeID); err != nil {
+			return false, err
+		}
+		return true, putTicket(v, va, ticket)
+	})
+	if err != nil {
+		return VolumeView{}, err
+	}
+	return m.view(v, va)
+}
+
+// DetachVolume drops a ticket, or all of them, and does not wait until the volume
+// is detached. A ticket that is not there is no error.
+func (m *Manager) DetachVolume(ctx context.Context, name string, req DetachRequest) (VolumeView, error) {
+	v, err := m.deps.Volumes.Live(ctx, name)
+	if err != nil {
+		return VolumeView{}, storeError("volume", name, err)
+	}
+	va, err := m.changeTickets(ctx, v, func(va *VolumeAttachment) (bool, error) { return dropTickets(va, req) })
+	if err != nil {
+		return VolumeView{}, err
+	}
+	return m.view(v, va)
+}
+
+func newTicket(req AttachRequest) (longhorn.AttachmentTicket, error) {
+	var none longhorn.AttachmentTicket
+	if req.NodeID == "" {
+		return none, &Invalid{Field: "hostId", Rule: "must name a node"}
+	}
+	if len(req.TicketID) > 253 {
+		return none, &Invalid{Field: "attachmentID", Value: req.TicketID, Rule: "must be at most 253 bytes long"}
+	}
+	attacher := longhorn.AttacherType(req.Attacher)
+	switch attacher {
+	case "":
+		attacher = longhorn.AttacherTypeAPI
+	case longhorn.AttacherTypeAPI, longhorn.AttacherTypeCSI:
+	default:
+		return none, &Invalid{
+			Field: "attacherType", Value: req.Attacher,
+			Rule: fmt.Sprintf("must be %s or %s", longhorn.AttacherTypeAPI, longhorn.AttacherTypeCSI),
+		}
+	}
+	return longhorn.AttachmentTicket{
+		ID: req.TicketID, Type: attacher, NodeID: req.NodeID,
+		Parameters: map[string]string{
+			longhorn.AttachmentParameterDisableFrontend: strconv.FormatBool(req.DisableFrontend),
+			longhorn.AttachmentParameterLastAttachedBy:  req.AttachedBy,
+		},
+	}, nil
+}
+
+func (m *Manager) checkAttachNode(ctx context.Context, name string) error {
+	node, err := m.deps.Nodes.Live(ctx, name)
+	if apierrors.IsNotFound(err) {
+		return &Invalid{Field: "hostId", Value: name, Rule: "does not exist: no node has this name"}
+	}
+	if err != nil {
+		return fmt.Errorf("get node %s: %w", name, err)
+	}
+	if ready := types.FindCondition(node.Status.Conditions, types.ConditionReady); ready.Status != longhorn.ConditionTrue {
+		return conflict("node %q is not ready: %s %s", name, ready.Reason, ready.Message)
+	}
+	return nil
+}
+
+// changeTickets applies change to the volume's attachment, as it is now, and
+// writes it if change says so; it makes the object where there is none yet and
+// something is to be written.
+func (m *Manager) changeTickets(ctx context.Context, v *Volume, change func(*VolumeAttachment) (bool, error)) (*VolumeAttachment, error) {
+	var result *VolumeAttachment
+	err := m.retry(ctx, func() error {
+		va, err := m.deps.Attachments.Live(ctx, v.Name)
+		isNew := apierrors.IsNotFound(err)
+		switch {
+		case isNew:
+			va = newAttachment(v)
+		case err != nil:
+			return err
+		case va.DeletionTimestamp != nil || !belongs(va, v):
+			return errBusy // left by an earlier volume of the name, or by this one's end
+		}
+		result = va
+		changed, err := change(va)
+		if err != nil || !changed {
+			return err
+		}
+		if isNew {
+			result, err = m.deps.Attachments.Create(ctx, va)
+		} else if result, err = m.deps.Attachments.Update(ctx, va); apierrors.IsNotFound(err) {
+			return errBusy
+		}
+		return err
+	})
+	if isLostRace(err) {
+		return nil, &Problem{
+			Class: ErrConflict, Cause: err,
+			Text: fmt.Sprintf("the attachment of volume %q is being changed by others; try again", v.Name),
+		}
+	}
+	if err != nil {
+		return nil, storeError("volumeAttachment", v.Name, err)
+	}
+	return result, nil
+}
+
+// newAttachment is an attachment without tickets. The controller makes the same
+// one for a new volume; whoever comes first wins.
+func newAttachment(v *Volume) *VolumeAttachment {
+	return &VolumeAttachment{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: v.Name, Namespace: v.Namespace,
+			Labels: map[string]string{types.LabelVolume: v.Name},
+			OwnerReferences: []metav1.OwnerReference{{
+				APIVersion: longhorn.SchemeGroupVersion.String(), Kind: "Volume", Name: v.Name, UID: v.UID,
+			}},
+		},
+		Spec: longhorn.VolumeAttachmentSpec{Volume: v.Name},
+	}
+}

@@ -1,0 +1,209 @@
+package manager
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+)
+
+func (b *bench) tickets(t *testing.T, volume string) map[string]longhorn.AttachmentTicket {
+	t.Helper()
+	va, err := b.deps.Attachments.Live(t.Context(), volume)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return va.Spec.AttachmentTickets
+}
+
+func TestAttachWritesATicket(t *testing.T) {
+	b := newBench(t, append(threeNodes(), detachedVolume("vol"), owned(build.VolumeAttachment("vol"), "vol"))...)
+	req := AttachRequest{NodeID: "node-1", TicketID: "csi-1", Attacher: "csi-attacher", AttachedBy: "somebody"}
+	view, err := b.AttachVolume(t.Context(), "vol", req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.ExpectWrites("update volumeattachments/vol")
+	got := view.Attachment.Spec.AttachmentTickets["csi-1"]
+	if got.ID != "csi-1" || got.Type != csi || got.NodeID != "node-1" || got.Generation != 1 ||
+		got.Parameters["disableFrontend"] != "false" || got.Parameters["lastAttachedBy"] != "somebody" {
+		t.Errorf("ticket %+v", got)
+	}
+	if view.Volume.Spec.NodeID != "" {
+		t.Error("spec.nodeID was written; it is the attachment controller's")
+	}
+
+	if _, err := b.AttachVolume(t.Context(), "vol", req); err != nil {
+		t.Fatalf("the same again: %v", err)
+	}
+	b.ExpectWrites()
+}
+
+func TestAttachMakesAMissingAttachment(t *testing.T) {
+	b := newBench(t, append(threeNodes(), detachedVolume("vol"))...)
+	view, err := b.AttachVolume(t.Context(), "vol", AttachRequest{NodeID: "node-1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.ExpectWrites("create volumeattachments/vol")
+	va := view.Attachment
+	owner := va.OwnerReferences
+	if va.Spec.Volume != "vol" || va.Labels["longhornvolume"] != "vol" || len(va.Finalizers) != 0 ||
+		len(owner) != 1 || owner[0].UID != "uid-vol" || owner[0].Kind != "Volume" || owner[0].Controller != nil {
+		t.Errorf("attachment %+v", va.ObjectMeta)
+	}
+	if got := va.Spec.AttachmentTickets[""]; got.Type != people || got.NodeID != "node-1" {
+		t.Errorf("ticket %+v", got)
+	}
+}
+
+func TestAttachRefuses(t *testing.T) {
+	down := build.ReadyNode("node-4", "uuid-4", func(n *longhorn.Node) { n.Status.Conditions = []longhorn.Condition{notReady} })
+	cases := map[string]struct {
+		volume string
+		req    AttachRequest
+		class  error
+		field  string
+		text   string
+	}{
+		"a volume that is not there":   {volume: "nix", req: AttachRequest{NodeID: "node-1"}, class: ErrNotFound, text: `volume "nix" does not exist`},
+		"no node":                      {volume: "vol", field: "hostId", text: "hostId: must name a node"},
+		"a node that is not there":     {volume: "vol", req: AttachRequest{NodeID: "node-9"}, field: "hostId", text: `hostId: "node-9" does not exist: no node has this name`},
+		"a node that is not ready":     {volume: "vol", req: AttachRequest{NodeID: "node-4"}, class: ErrConflict, text: `node "node-4" is not ready: ManagerPodDown the pod is down`},
+		"an attacher nobody knows":     {volume: "vol", req: AttachRequest{NodeID: "node-1", Attacher: "me"}, field: "attacherType", text: `attacherType: "me" must be longhorn-api or csi-attacher`},
+		"a faulted volume":             {volume: "bad", req: AttachRequest{NodeID: "node-1"}, class: ErrConflict, text: `volume "bad" is faulted`},
+		"a second node for one ticket": {volume: "taken", req: AttachRequest{NodeID: "node-1"}, class: ErrConflict, text: `volume "taken" has attachment "" for node "node-2" already; detach that first`},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			taken := owned(withTickets(ticket("", people, "node-2")), "taken")
+			taken.Name, taken.Spec.Volume = "taken", "taken"
+			b := newBench(t, append(threeNodes(), down, detachedVolume("vol"), detachedVolume("taken"), taken,
+				detachedVolume("bad", func(v *longhorn.Volume) { v.Status.Robustness = "faulted" }))...)
+			_, err := b.AttachVolume(t.Context(), c.volume, c.req)
+			if c.field != "" {
+				wantInvalid(t, err, c.field, c.text)
+			} else {
+				wantProblem(t, err, c.class, c.text)
+			}
+			b.ExpectWrites()
+		})
+	}
+}
+
+func TestAttachLostRaces(t *testing.T) {
+	clash := apierrors.NewConflict(longhorn.Resource("volumeattachments"), "vol", errors.New("newer"))
+	exists := apierrors.NewAlreadyExists(longhorn.Resource("volumeattachments"), "vol")
+	many := func(err error, n int) []error {
+		errs := make([]error, n)
+		for i := range errs {
+			errs[i] = err
+		}
+		return errs
+	}
+	t.Run("two conflicts, then free → written on the third try after growing delays", func(t *testing.T) {
+		b := newBench(t, append(threeNodes(), detachedVolume("vol"), owned(build.VolumeAttachment("vol"), "vol"))...)
+		b.Fail("update", "volumeattachments", many(clash, 2)...)
+		if _, err := b.AttachVolume(t.Context(), "vol", AttachRequest{NodeID: "node-1"}); err != nil {
+			t.Fatal(err)
+		}
+		b.ExpectWrites("update volumeattachments/vol", "update volumeattachments/vol", "update volumeattachments/vol")
+		for i, want := range []time.Duration{50 * time.Millisecond, 100 * time.Millisecond} {
+			if got := b.hasty.delays[i]; got < want*3/4 || got > want*5/4 {
+				t.Errorf("delay %d is %s, want %s give or take a quarter", i, got, want)
+			}
+		}
+	})
+	t.Run("ten conflicts → a conflict for the caller", func(t *testing.T) {
+		b := newBench(t, append(threeNodes(), detachedVolume("vol"), owned(build.VolumeAttachment("vol"), "vol"))...)
+		b.Fail("update", "volumeattachments", many(clash, 11)...)
+		_, err := b.AttachVolume(t.Context(), "vol", AttachRequest{NodeID: "node-1"})
+		wantProblem(t, err, ErrConflict, `the attachment of volume "vol" is being changed by others; try again`)
+		if got := len(b.Writes()); got != 10 {
+			t.Errorf("%d tries, want 10", got)
+		}
+	})
+	t.Run("somebody else makes it first → the ticket goes into theirs", func(t *testing.T) {
+		b := newBench(t, append(threeNodes(), detachedVolume("vol"))...)
+		b.Fail("create", "volumeattachments", exists)
+		if _, err := b.AttachVolume(t.Context(), "vol", AttachRequest{NodeID: "node-1"}); err != nil {
+			t.Fatal(err)
+		}
+		b.ExpectWrites("create volumeattachments/vol", "create volumeattachments/vol")
+	})
+	t.Run("an earlier volume's attachment stays → it is not touched", func(t *testing.T) {
+		stranger := owned(build.VolumeAttachment("vol"), "earlier")
+		b := newBench(t, append(threeNodes(), detachedVolume("vol"), stranger)...)
+		_, err := b.AttachVolume(t.Context(), "vol", AttachRequest{NodeID: "node-1"})
+		wantProblem(t, err, ErrConflict, `the attachment of volume "vol" is being changed by others; try again`)
+		b.ExpectWrites()
+	})
+	t.Run("the caller gives up while waiting → its context's error", func(t *testing.T) {
+		b := newBench(t, append(threeNodes(), detachedVolume("vol"), owned(build.VolumeAttachment("vol"), "vol"))...)
+		b.deps.Clock = b.Clock // timers do not fire
+		b.Fail("update", "volumeattachments", many(clash, 10)...)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() {
+			_, err := b.AttachVolume(ctx, "vol", AttachRequest{NodeID: "node-1"})
+			done <- err
+		}()
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("error %v, want context.Canceled", err)
+		}
+	})
+}
+
+func TestDetach(t *testing.T) {
+	two := func() *longhorn.VolumeAttachment {
+		return owned(withTickets(ticket("", people, "node-1"), ticket("csi-1", csi, "node-1")), "vol")
+	}
+	t.Run("an id → that ticket goes", func(t *testing.T) {
+		b := newBench(t, detachedVolume("vol"), two())
+		view, err := b.DetachVolume(t.Context(), "vol", DetachRequest{TicketID: "csi-1"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.ExpectWrites("update volumeattachments/vol")
+		left := b.tickets(t, "vol")
+		if _, ok := left[""]; !ok || len(left) != 1 || len(view.Attachment.Spec.AttachmentTickets) != 1 {
+			t.Errorf("tickets %v", left)
+		}
+	})
+	t.Run("a ticket the cache does not show yet → it goes all the same", func(t *testing.T) {
+		b := newBench(t, detachedVolume("vol"))
+		b.Seed(two())
+		if _, err := b.DetachVolume(t.Context(), "vol", DetachRequest{TicketID: "csi-1"}); err != nil {
+			t.Fatal(err)
+		}
+		b.ExpectWrites("update volumeattachments/vol")
+	})
+	t.Run("by force → all go", func(t *testing.T) {
+		b := newBench(t, detachedVolume("vol"), two())
+		if _, err := b.DetachVolume(t.Context(), "vol", DetachRequest{Force: true}); err != nil {
+			t.Fatal(err)
+		}
+		if left := b.tickets(t, "vol"); len(left) != 0 {
+			t.Errorf("tickets %v", left)
+		}
+	})
+	t.Run("nothing to drop → nothing is written", func(t *testing.T) {
+		b := newBench(t, detachedVolume("vol"), detachedVolume("bare"), two())
+		for _, volume := range []string{"vol", "bare"} {
+			if _, err := b.DetachVolume(t.Context(), volume, DetachRequest{TicketID: "csi-9"}); err != nil {
+				t.Errorf("%s: %v", volume, err)
+			}
+		}
+		b.ExpectWrites()
+	})
+	t.Run("no such volume → not found", func(t *testing.T) {
+		_, err := newBench(t).DetachVolume(t.Context(), "vol", DetachRequest{})
+		wantProblem(t, err, ErrNotFound, `volume "vol" does not exist`)
+	})
+}

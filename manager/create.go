@@ -1,0 +1,235 @@
+package manager
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/scheduler"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+const (
+	// sizeUnit is what volume sizes are rounded up to, in bytes.
+	sizeUnit = 2 << 20
+	// maxReplicas is the most replicas that a volume may have.
+	maxReplicas = 20
+	// defaultStaleReplicaTimeout in minutes.
+	defaultStaleReplicaTimeout = 2880
+)
+
+// VolumeRequest asks for a volume. Empty texts, nil and 0 mean the default.
+type VolumeRequest struct {
+	Name string
+	// Size in bytes, or a quantity such as 10Gi; left out it is 2 MiB.
+	Size             string
+	NumberOfReplicas int
+	// StaleReplicaTimeout in minutes.
+	StaleReplicaTimeout     *int
+	AccessMode              string
+	DataLocality            string
+	Frontend                string
+	DataEngine              string
+	ReplicaSoftAntiAffinity string
+	DiskSelector            []string
+	NodeSelector            []string
+}
+
+// CreateVolume records a new volume. It fails with *Invalid where a field breaks a
+// rule, ErrConflict where the name is taken, and ErrInsufficient, naming the
+// reasons, where the cluster has no room for all its replicas now; then nothing is
+// made. That there is room is no promise: the volume controller places the
+// replicas, and the volume's condition Scheduled tells how that went.
+func (m *Manager) CreateVolume(ctx context.Context, req VolumeRequest) (VolumeView, error) {
+	v, err := m.newVolume(req)
+	if err != nil {
+		return VolumeView{}, err
+	}
+	if _, err := m.deps.Volumes.GetRO(v.Name); err == nil {
+		return VolumeView{}, conflict("volume %q exists already", v.Name)
+	} else if !apierrors.IsNotFound(err) {
+		return VolumeView{}, fmt.Errorf("look for volume %s: %w", v.Name, err)
+	}
+	if err := m.checkPlace(v); err != nil {
+		return VolumeView{}, err
+	}
+	created, err := m.deps.Volumes.Create(ctx, v)
+	if err != nil {
+		return VolumeView{}, storeError("volume", v.Name, err)
+	}
+	m.deps.Log.WithField("volume", v.Name).Info("volume created on request")
+	return m.view(created, nil)
+}
+
+// newVolume validates the request by itself.
+func (m *Manager) newVolume(req VolumeRequest) (*Volume, error) {
+	if name, err := types.VolumeName(req.Name); err != nil || name != req.Name {
+		return nil, &Invalid{Field: "name", Value: req.Name, Rule: fmt.Sprintf(
+			"must be a DNS label of at most %d characters: lower-case letters, digits and '-', with a letter or digit at both ends",
+			types.MaxVolumeNameLength)}
+	}
+	size, err := parseSize(req.Size)
+	if err != nil {
+		return nil, err
+	}
+	if req.NumberOfReplicas < 0 || req.NumberOfReplicas > maxReplicas {
+		return nil, &Invalid{
+			Field: "numberOfReplicas", Value: strconv.Itoa(req.NumberOfReplicas),
+			Rule: fmt.Sprintf("must be 1 to %d, or 0 for the setting %s", maxReplicas, types.SettingDefaultReplicaCount),
+		}
+	}
+	if err := checkChoices(&req); err != nil {
+		return nil, err
+	}
+	replicas := req.NumberOfReplicas
+	if replicas == 0 {
+		replicas = int(types.SettingInt(types.SettingDefaultReplicaCount, m.setting(types.SettingDefaultReplicaCount)))
+	}
+	stale := defaultStaleReplicaTimeout
+	if req.StaleReplicaTimeout != nil {
+		stale = *req.StaleReplicaTimeout
+	}
+	v := &Volume{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: req.Name, Namespace: m.deps.Namespace,
+			Labels: map[string]string{types.LabelVolume: req.Name},
+		},
+		Spec: longhorn.VolumeSpec{
+			Size:                    size,
+			Frontend:                longhorn.VolumeFrontend(req.Frontend),
+			DataLocality:            longhorn.DataLocality(req.DataLocality),
+			AccessMode:              longhorn.AccessMode(req.AccessMode),
+			NumberOfReplicas:        replicas,
+			ReplicaSoftAntiAffinity: longhorn.AntiAffinity(req.ReplicaSoftAntiAffinity),
+			StaleReplicaTimeout:     stale,
+			DiskSelector:            tidy(req.DiskSelector),
+			NodeSelector:            tidy(req.NodeSelector),
+			DataEngine:              longhorn.DataEngine(req.DataEngine),
+			RevisionCounterDisabled: true,
+		},
+	}
+	types.AddFinalizer(v)
+	return v, nil
+}
+
+// parseSize reads plain bytes or a Kubernetes quantity and rounds it up.
+func parseSize(text string) (longhorn.Bytes, error) {
+	if text == "" {
+		return sizeUnit, nil
+	}
+	refuse := func(rule string) (longhorn.Bytes, error) {
+		return 0, &Invalid{Field: "size", Value: text, Rule: rule}
+	}
+	quantity, err := resource.ParseQuantity(text)
+	if err != nil {
+		return refuse("must be a number of bytes, or a quantity such as 10Gi or 100G")
+	}
+	if quantity.Sign() <= 0 {
+		return refuse("must be greater than zero")
+	}
+	if _, whole := quantity.AsScale(0); !whole {
+		return refuse("must be a whole number of bytes")
+	}
+	const most = math.MaxInt64 / sizeUnit * sizeUnit
+	if quantity.CmpInt64(most) > 0 {
+		return refuse(fmt.Sprintf("must be at most %d bytes", int64(most)))
+	}
+	return longhorn.Bytes((quantity.Value() + sizeUnit - 1) / sizeUnit * sizeUnit), nil
+}
+
+// choice is a field with few allowed values; the first is the default.
+type choice struct {
+	field   string
+	value   *string
+	allowed []string
+	why     string
+}
+
+// checkChoices fills in defaults and refuses what is not offered.
+func checkChoices(req *VolumeRequest) error {
+	for _, c := range []choice{
+		{"accessMode", &req.AccessMode, []string{"rwo", "rwop"}, "; shared volumes (rwx) are not offered yet"},
+		{"dataLocality", &req.DataLocality, []string{"disabled"}, "; other localities are not offered yet"},
+		{"frontend", &req.Frontend, []string{"blockdev"}, ""},
+		{"dataEngine", &req.DataEngine, []string{"v1"}, ""},
+		{"replicaSoftAntiAffinity", &req.ReplicaSoftAntiAffinity, []string{"ignored", "enabled", "disabled"}, ""},
+	} {
+		if *c.value == "" {
+			*c.value = c.allowed[0]
+		}
+		if !slices.Contains(c.allowed, *c.value) {
+			return &Invalid{Field: c.field, Value: *c.value, Rule: "must be " + strings.Join(c.allowed, " or ") + c.why}
+		}
+	}
+	return nil
+}
+
+// checkPlace makes sure that the tags exist and that all replicas have a place.
+func (m *Manager) checkPlace(v *Volume) error {
+	objects, err := m.clusterObjects()
+	if err != nil {
+		return err
+	}
+	if err := checkTags(v, objects.Nodes); err != nil {
+		return err
+	}
+	snapshot := objects.Snapshot(v.Name, scheduler.SettingsOf(m.setting, v.Spec.ReplicaSoftAntiAffinity))
+	request := scheduler.Request{
+		SizeBytes:    int64(v.Spec.Size),
+		NodeSelector: v.Spec.NodeSelector,
+		DiskSelector: v.Spec.DiskSelector,
+	}
+	if _, err := scheduler.ScheduleAll(snapshot, request, v.Spec.NumberOfReplicas); err != nil {
+		return unplaceable(v.Name, err)
+	}
+	return nil
+}
+
+func (m *Manager) clusterObjects() (scheduler.Objects, error) {
+	var o scheduler.Objects
+	var err error
+	if o.Nodes, err = m.deps.Nodes.List(labels.Everything()); err != nil {
+		return o, fmt.Errorf("list nodes: %w", err)
+	}
+	if o.InstanceManagers, err = m.deps.InstanceManagers.List(labels.Everything()); err != nil {
+		return o, fmt.Errorf("list instance managers: %w", err)
+	}
+	if o.Replicas, err = m.deps.Replicas.List(labels.Everything()); err != nil {
+		return o, fmt.Errorf("list replicas: %w", err)
+	}
+	return o, nil
+}
+
+func checkTags(v *Volume, nodes []*Node) error {
+	onNodes, onDisks := map[string]bool{}, map[string]bool{}
+	for _, n := range nodes {
+		for _, tag := range n.Spec.Tags {
+			onNodes[tag] = true
+		}
+		for _, disk := range n.Spec.Disks {
+			for _, tag := range disk.Tags {
+				onDisks[tag] = true
+			}
+		}
+	}
+	for _, tag := range v.Spec.NodeSelector {
+		if !onNodes[tag] {
+			return &Invalid{Field: "nodeSelector", Value: tag, Rule: "does not exist: no node has this tag"}
+		}
+	}
+	for _, tag := range v.Spec.DiskSelector {
+		if !onDisks[tag] {
+			return &Invalid{Field: "diskSelector", Value: tag, Rule: "does not exist: no disk has this tag"}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,214 @@
+package manager
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+const nameRule = "must be a DNS label of at most 40 characters: lower-case letters, digits and '-', with a letter or digit at both ends"
+
+func TestCreateVolumeRefusesWhatBreaksARule(t *testing.T) {
+	cases := map[string]struct {
+		change func(*VolumeRequest)
+		field  string
+		text   string
+	}{
+		"no name":               {func(r *VolumeRequest) { r.Name = "" }, "name", "name: " + nameRule},
+		"a name in capitals":    {func(r *VolumeRequest) { r.Name = "Vol" }, "name", `name: "Vol" ` + nameRule},
+		"a name with a dot":     {func(r *VolumeRequest) { r.Name = "a.b" }, "name", `name: "a.b" ` + nameRule},
+		"a name with a slash":   {func(r *VolumeRequest) { r.Name = "../a" }, "name", `name: "../a" ` + nameRule},
+		"a name of 41 letters":  {func(r *VolumeRequest) { r.Name = strings.Repeat("a", 41) }, "name", `name: "` + strings.Repeat("a", 41) + `" ` + nameRule},
+		"a size that is a word": {func(r *VolumeRequest) { r.Size = "big" }, "size", `size: "big" must be a number of bytes, or a quantity such as 10Gi or 100G`},
+		"a size in MB":          {func(r *VolumeRequest) { r.Size = "20MB" }, "size", `size: "20MB" must be a number of bytes, or a quantity such as 10Gi or 100G`},
+		"a size of zero":        {func(r *VolumeRequest) { r.Size = "0" }, "size", `size: "0" must be greater than zero`},
+		"a negative size":       {func(r *VolumeRequest) { r.Size = "-1Gi" }, "size", `size: "-1Gi" must be greater than zero`},
+		"a size in millibytes":  {func(r *VolumeRequest) { r.Size = "100m" }, "size", `size: "100m" must be a whole number of bytes`},
+		"a size beyond 8 EiB":   {func(r *VolumeRequest) { r.Size = "9223372036854775807" }, "size", `size: "9223372036854775807" must be at most 9223372036852678656 bytes`},
+		"a size of exabytes":    {func(r *VolumeRequest) { r.Size = "100E" }, "size", `size: "100E" must be at most 9223372036852678656 bytes`},
+		"21 replicas":           {func(r *VolumeRequest) { r.NumberOfReplicas = 21 }, "numberOfReplicas", `numberOfReplicas: "21" must be 1 to 20, or 0 for the setting default-replica-count`},
+		"negative replicas":     {func(r *VolumeRequest) { r.NumberOfReplicas = -1 }, "numberOfReplicas", `numberOfReplicas: "-1" must be 1 to 20, or 0 for the setting default-replica-count`},
+		"a shared volume":       {func(r *VolumeRequest) { r.AccessMode = "rwx" }, "accessMode", `accessMode: "rwx" must be rwo or rwop; shared volumes (rwx) are not offered yet`},
+		"a locality":            {func(r *VolumeRequest) { r.DataLocality = "best-effort" }, "dataLocality", `dataLocality: "best-effort" must be disabled; other localities are not offered yet`},
+		"another frontend":      {func(r *VolumeRequest) { r.Frontend = "iscsi" }, "frontend", `frontend: "iscsi" must be blockdev`},
+		"another data engine":   {func(r *VolumeRequest) { r.DataEngine = "v2" }, "dataEngine", `dataEngine: "v2" must be v1`},
+		"an unknown affinity":   {func(r *VolumeRequest) { r.ReplicaSoftAntiAffinity = "yes" }, "replicaSoftAntiAffinity", `replicaSoftAntiAffinity: "yes" must be ignored or enabled or disabled`},
+		"a node tag of nobody":  {func(r *VolumeRequest) { r.NodeSelector = []string{"fast", "ssd"} }, "nodeSelector", `nodeSelector: "ssd" does not exist: no node has this tag`},
+		"a disk tag of nobody":  {func(r *VolumeRequest) { r.DiskSelector = []string{"fast"} }, "diskSelector", `diskSelector: "fast" does not exist: no disk has this tag`},
+	}
+	for name, c := range cases {
+		t.Run(name+" → refused, nothing is written", func(t *testing.T) {
+			b := newBench(t, threeNodes()...)
+			req := VolumeRequest{Name: "vol", Size: "1Gi"}
+			c.change(&req)
+			_, err := b.CreateVolume(t.Context(), req)
+			wantInvalid(t, err, c.field, c.text)
+			b.ExpectWrites()
+		})
+	}
+}
+
+func TestCreateVolumeReadsSizes(t *testing.T) {
+	cases := map[string]struct {
+		size string
+		want longhorn.Bytes
+	}{
+		"left out → 2 MiB":                       {"", 2097152},
+		"one byte → rounded up to 2 MiB":         {"1", 2097152},
+		"2 MiB → as it is":                       {"2097152", 2097152},
+		"2 MiB and a byte → 4 MiB":               {"2097153", 4194304},
+		"plain bytes → as they are":              {"10737418240", 10737418240},
+		"binary quantity → bytes":                {"10Gi", 10737418240},
+		"decimal quantity → rounded up":          {"1G", 1000341504},
+		"fraction that makes whole bytes → read": {"1.5Gi", 1610612736},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			got, err := parseSize(c.size)
+			if err != nil || got != c.want {
+				t.Errorf("parseSize(%q) = %d, %v; want %d", c.size, got, err, c.want)
+			}
+		})
+	}
+}
+
+func TestCreateVolumeWithDefaultsRecordsThemAll(t *testing.T) {
+	b := newBench(t, append(threeNodes(), build.Setting(types.SettingDefaultReplicaCount, "2"))...)
+	view, err := b.CreateVolume(t.Context(), VolumeRequest{Name: "vol"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.ExpectWrites("create volumes/vol")
+	want := longhorn.VolumeSpec{
+		Size: 2097152, Frontend: "blockdev", DataLocality: "disabled", AccessMode: "rwo", NumberOfReplicas: 2,
+		ReplicaSoftAntiAffinity: "ignored", StaleReplicaTimeout: 2880, DiskSelector: []string{}, NodeSelector: []string{},
+		DataEngine: "v1", RevisionCounterDisabled: true,
+	}
+	v := view.Volume
+	if !equality.Semantic.DeepEqual(v.Spec, want) {
+		t.Errorf("spec %+v\nwant %+v", v.Spec, want)
+	}
+	if v.Namespace != "longhorn-system" || v.Labels["longhornvolume"] != "vol" || len(v.Finalizers) != 1 || v.Finalizers[0] != "longhorn.io" {
+		t.Errorf("metadata %+v", v.ObjectMeta)
+	}
+	if view.Ready || view.NotReadyMessage != "volume is not detached but creating" {
+		t.Errorf("ready %v, %q", view.Ready, view.NotReadyMessage)
+	}
+}
+
+func TestCreateVolumeKeepsWhatWasAsked(t *testing.T) {
+	b := newBench(t, threeNodes()...)
+	never := 0
+	view, err := b.CreateVolume(t.Context(), VolumeRequest{
+		Name: "vol", Size: "3Mi", NumberOfReplicas: 1, StaleReplicaTimeout: &never, AccessMode: "rwop",
+		ReplicaSoftAntiAffinity: "enabled", DiskSelector: []string{" ssd", "ssd", ""},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := longhorn.VolumeSpec{
+		Size: 4194304, Frontend: "blockdev", DataLocality: "disabled", AccessMode: "rwop", NumberOfReplicas: 1,
+		ReplicaSoftAntiAffinity: "enabled", StaleReplicaTimeout: 0, DiskSelector: []string{"ssd"}, NodeSelector: []string{},
+		DataEngine: "v1", RevisionCounterDisabled: true,
+	}
+	if !equality.Semantic.DeepEqual(view.Volume.Spec, want) {
+		t.Errorf("spec %+v\nwant %+v", view.Volume.Spec, want)
+	}
+}
+
+func TestCreateVolumeWithoutRoomNamesTheReasonsAndWritesNothing(t *testing.T) {
+	cases := map[string]struct {
+		objs []runtime.Object
+		req  VolumeRequest
+		text string
+	}{
+		"larger than the disks": {
+			threeNodes(), VolumeRequest{Name: "vol", Size: "101Gi"},
+			`volume "vol": replica scheduling failed: 0 of 3 replicas fit: insufficient storage (3 disks)`,
+		},
+		"more replicas than nodes": {
+			threeNodes(), VolumeRequest{Name: "vol", Size: "1Gi", NumberOfReplicas: 4},
+			`volume "vol": replica scheduling failed: 3 of 4 replicas fit: anti-affinity cannot be satisfied (3 disks)`,
+		},
+		"no nodes": {
+			nil, VolumeRequest{Name: "vol", Size: "1Gi", NumberOfReplicas: 1},
+			`volume "vol": replica scheduling failed: node not found`,
+		},
+		"the room is promised to others": {
+			append(threeNodes(), build.PlacedReplica("other-r-1", "other", "node-1", "uuid-1", func(r *longhorn.Replica) { r.Spec.VolumeSize = 100 * build.GiB })),
+			VolumeRequest{Name: "vol", Size: "1Gi"},
+			`volume "vol": replica scheduling failed: 2 of 3 replicas fit: anti-affinity cannot be satisfied (2 disks), insufficient storage (1 disk)`,
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, c.objs...)
+			_, err := b.CreateVolume(t.Context(), c.req)
+			wantProblem(t, err, ErrInsufficient, c.text)
+			b.ExpectWrites()
+		})
+	}
+	t.Run("the details name each disk", func(t *testing.T) {
+		_, err := newBench(t, threeNodes()...).CreateVolume(t.Context(), VolumeRequest{Name: "vol", Size: "101Gi"})
+		var problem *Problem
+		if !errors.As(err, &problem) {
+			t.Fatal(err)
+		}
+		for _, node := range []string{"node node-1 disk disk-1", "node node-2 disk disk-1", "node node-3 disk disk-1"} {
+			if !strings.Contains(problem.Detail, node) {
+				t.Errorf("detail does not name %q:\n%s", node, problem.Detail)
+			}
+		}
+	})
+}
+
+func TestCreateVolumeOfATakenNameIsAConflict(t *testing.T) {
+	t.Run("the cache knows it → nothing is sent", func(t *testing.T) {
+		b := newBench(t, append(threeNodes(), build.Volume("vol"))...)
+		_, err := b.CreateVolume(t.Context(), VolumeRequest{Name: "vol", Size: "1Gi"})
+		wantProblem(t, err, ErrConflict, `volume "vol" exists already`)
+		b.ExpectWrites()
+	})
+	t.Run("the cache does not know it yet → the API server refuses", func(t *testing.T) {
+		b := newBench(t, threeNodes()...)
+		b.Seed(build.Volume("vol"))
+		_, err := b.CreateVolume(t.Context(), VolumeRequest{Name: "vol", Size: "1Gi"})
+		wantProblem(t, err, ErrConflict, `volume "vol" exists already`)
+	})
+}
+
+func TestCreateVolumePassesOnWhatTheSchemaRefuses(t *testing.T) {
+	b := newBench(t, threeNodes()...)
+	b.Fail("create", "volumes", schemaError("spec.size", "size must be greater than zero"))
+	_, err := b.CreateVolume(t.Context(), VolumeRequest{Name: "vol", Size: "1Gi"})
+	wantInvalid(t, err, "spec.size", "spec.size: size must be greater than zero")
+
+	b.Fail("create", "volumes", errors.New("etcd has a headache"))
+	_, err = b.CreateVolume(t.Context(), VolumeRequest{Name: "vol", Size: "1Gi"})
+	var invalid *Invalid
+	var problem *Problem
+	if err == nil || errors.As(err, &invalid) || errors.As(err, &problem) {
+		t.Errorf("error %v (%T), want one that is not for the client's eyes", err, err)
+	}
+}
+
+// schemaError is how an API server refuses what breaks a rule of the CRD.
+func schemaError(field, message string) error {
+	return &statusError{metav1.Status{
+		Status: metav1.StatusFailure, Code: 422, Reason: metav1.StatusReasonInvalid,
+		Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Field: field, Message: message}}},
+	}}
+}
+
+type statusError struct{ status metav1.Status }
+
+func (e *statusError) Error() string         { return e.status.Message }
+func (e *statusError) Status() metav1.Status { return e.status }

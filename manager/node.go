@@ -1,0 +1,228 @@
+package manager
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/longhorn-lep/longhorn-manager/datastore"
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+)
+
+// managerPodLabel and its value select the pods of the daemon.
+const (
+	managerPodLabel = "app"
+	managerPodValue = "longhorn-manager"
+)
+
+// NodeView is a node. Nothing in it may be modified.
+type NodeView struct {
+	Node *Node
+	// Address is the IP of the node's manager pod; empty while it has none.
+	Address string
+}
+
+// NodeUpdate replaces what a user may say of a node as a whole.
+type NodeUpdate struct {
+	AllowScheduling   bool
+	EvictionRequested bool
+	Tags              []string
+}
+
+// ListNodes returns all nodes, sorted by name.
+func (m *Manager) ListNodes() ([]NodeView, error) {
+	nodes, err := m.deps.Nodes.List(labels.Everything())
+	if err != nil {
+		return nil, fmt.Errorf("list nodes: %w", err)
+	}
+	views := make([]NodeView, 0, len(nodes))
+	for _, n := range nodes {
+		view, err := m.nodeView(n)
+		if err != nil {
+			return nil, err
+		}
+		views = append(views, view)
+	}
+	return views, nil
+}
+
+// Node returns one node.
+func (m *Manager) Node(name string) (NodeView, error) {
+	n, err := m.deps.Nodes.GetRO(name)
+	if err != nil {
+		return NodeView{}, storeError("node", name, err)
+	}
+	return m.nodeView(n)
+}
+
+// UpdateNode overwrites the fields of NodeUpdate.
+func (m *Manager) UpdateNode(ctx context.Context, name string, update NodeUpdate) (NodeView, error) {
+	if update.AllowScheduling && update.EvictionRequested {
+		return NodeView{}, &Invalid{Field: "evictionRequested", Rule: "and allowScheduling exclude each other"}
+	}
+	tags, err := checkedTags("tags", update.Tags)
+	if err != nil {
+		return NodeView{}, err
+	}
+	return m.changeNode(ctx, name, func(n *Node) error {
+		n.Spec.AllowScheduling = update.AllowScheduling
+		n.Spec.EvictionRequested = update.EvictionRequested
+		n.Spec.Tags = tags
+		return nil
+	})
+}
+
+// UpdateDisks replaces all disks of a node. A disk that is left out is removed,
+// which is refused with ErrConflict unless it has allowScheduling off and holds
+// no replica: the check is against what is recorded now.
+func (m *Manager) UpdateDisks(ctx context.Context, name string, disks map[string]DiskSpec) (NodeView, error) {
+	checked, err := checkedDisks(disks)
+	if err != nil {
+		return NodeView{}, err
+	}
+	return m.changeNode(ctx, name, func(n *Node) error {
+		for disk := range n.Spec.Disks {
+			if _, kept := checked[disk]; kept {
+				continue
+			}
+			if err := m.checkRemovable(n, disk); err != nil {
+				return err
+			}
+		}
+		n.Spec.Disks = checked
+		return nil
+	})
+}
+
+func (m *Manager) changeNode(ctx context.Context, name string, change func(*Node) error) (NodeView, error) {
+	var updated *Node
+	err := m.retry(ctx, func() error {
+		n, err := m.deps.Nodes.Live(ctx, name)
+		if err != nil {
+			return err
+		}
+		if err := change(n); err != nil {
+			return err
+		}
+		updated, err = m.deps.Nodes.Update(ctx, n)
+		return err
+	})
+	if err != nil {
+		return NodeView{}, storeError("node", name, err)
+	}
+	m.deps.Log.WithField("node", name).Info("node changed on request")
+	return m.nodeView(updated)
+}
+
+func (m *Manager) nodeView(n *Node) (NodeView, error) {
+	pods, err := m.deps.Pods.ByIndex(datastore.IndexNode, n.Name)
+	if err != nil {
+		return NodeView{}, fmt.Errorf("list pods of node %s: %w", n.Name, err)
+	}
+	view := NodeView{Node: n}
+	for _, pod := range pods {
+		if pod.Labels[managerPodLabel] == managerPodValue && pod.DeletionTimestamp == nil && pod.Status.PodIP != "" {
+			view.Address = pod.Status.PodIP
+		}
+	}
+	return view, nil
+}
+
+// checkRemovable asks the disk's status and the replicas themselves, for the
+// status follows them after a while.
+func (m *Manager) checkRemovable(n *Node, disk string) error {
+	status := n.Status.DiskStatus[disk]
+	if n.Spec.Disks[disk].AllowScheduling {
+		return conflict("disk %q of node %q cannot be removed while its allowScheduling is true", disk, n.Name)
+	}
+	if status.StorageScheduled > 0 {
+		return conflict("disk %q of node %q cannot be removed: replicas of %d bytes are scheduled to it", disk, n.Name, status.StorageScheduled)
+	}
+	if status.DiskUUID == "" {
+		return nil
+	}
+	replicas, err := m.deps.Replicas.ByIndex(datastore.IndexDisk, status.DiskUUID)
+	if err != nil {
+		return fmt.Errorf("list replicas on disk %s: %w", status.DiskUUID, err)
+	}
+	if len(replicas) > 0 {
+		return conflict("disk %q of node %q cannot be removed: it holds replica %q", disk, n.Name, replicas[0].Name)
+	}
+	return nil
+}
+
+// checkedDisks validates a whole set of disks and returns it in its stored form.
+func checkedDisks(disks map[string]DiskSpec) (map[string]DiskSpec, error) {
+	checked := make(map[string]DiskSpec, len(disks))
+	paths := map[string]string{}
+	names := make([]string, 0, len(disks))
+	for name := range disks {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		disk, err := checkedDisk(name, disks[name])
+		if err != nil {
+			return nil, err
+		}
+		if other, taken := paths[disk.Path]; taken {
+			return nil, &Invalid{Field: "disks." + name + ".path", Value: disk.Path, Rule: fmt.Sprintf("is the path of disk %q too", other)}
+		}
+		paths[disk.Path] = name
+		checked[name] = disk
+	}
+	return checked, nil
+}
+
+func checkedDisk(name string, disk DiskSpec) (DiskSpec, error) {
+	field := "disks." + name
+	if name == "" {
+		return disk, &Invalid{Field: "disks", Rule: "a disk must have a name"}
+	}
+	if disk.Type == "" {
+		disk.Type = longhorn.DiskTypeFilesystem
+	}
+	switch {
+	case disk.Type != longhorn.DiskTypeFilesystem:
+		return disk, &Invalid{Field: field + ".diskType", Value: string(disk.Type), Rule: "must be " + string(longhorn.DiskTypeFilesystem)}
+	case !path.IsAbs(disk.Path):
+		return disk, &Invalid{Field: field + ".path", Value: disk.Path, Rule: "must be an absolute path"}
+	case disk.StorageReserved < 0:
+		return disk, &Invalid{Field: field + ".storageReserved", Value: strconv.FormatInt(disk.StorageReserved, 10), Rule: "must not be negative"}
+	case disk.EvictionRequested && disk.AllowScheduling:
+		return disk, &Invalid{Field: field + ".evictionRequested", Rule: "and allowScheduling exclude each other"}
+	}
+	disk.Path = path.Clean(disk.Path)
+	tags, err := checkedTags(field+".tags", disk.Tags)
+	disk.Tags = tags
+	return disk, err
+}
+
+// checkedTags returns the tags sorted and without doubles.
+func checkedTags(field string, tags []string) ([]string, error) {
+	tags = tidy(tags)
+	for _, tag := range tags {
+		if problems := validation.IsQualifiedName(tag); len(problems) > 0 {
+			return nil, &Invalid{Field: field, Value: tag, Rule: "is no tag: " + strings.Join(problems, "; ")}
+		}
+	}
+	return tags, nil
+}
+
+// tidy sorts and drops doubles and empty texts; the result is never nil.
+func tidy(list []string) []string {
+	result := make([]string, 0, len(list))
+	for _, s := range list {
+		if s = strings.TrimSpace(s); s != "" {
+			result = append(result, s)
+		}
+	}
+	slices.Sort(result)
+	return slices.Compact(result)
+}

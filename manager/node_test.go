@@ -1,0 +1,133 @@
+package manager
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+)
+
+func TestNodeShowsTheAddressOfItsManagerPod(t *testing.T) {
+	pod := func(name, app, ip string) *corev1.Pod {
+		return build.Pod(name, "node-1", func(p *corev1.Pod) { p.Labels["app"] = app; p.Status.PodIP = ip })
+	}
+	b := newBench(t, build.Node("node-1"), build.Node("node-2"),
+		pod("a", "something", "10.0.0.8"), pod("b", "longhorn-manager", "10.0.0.9"))
+	views, err := b.ListNodes()
+	if err != nil || len(views) != 2 || views[0].Address != "10.0.0.9" || views[1].Address != "" {
+		t.Errorf("views %+v, %v", views, err)
+	}
+	_, err = b.Node("node-9")
+	wantProblem(t, err, ErrNotFound, `node "node-9" does not exist`)
+}
+
+func TestUpdateNode(t *testing.T) {
+	t.Run("the three fields → overwritten, tags sorted without doubles, disks kept", func(t *testing.T) {
+		b := newBench(t, threeNodes()...)
+		view, err := b.UpdateNode(t.Context(), "node-2", NodeUpdate{EvictionRequested: true, Tags: []string{"b", "a", "b"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		spec := view.Node.Spec
+		if spec.AllowScheduling || !spec.EvictionRequested || !equality.Semantic.DeepEqual(spec.Tags, []string{"a", "b"}) || len(spec.Disks) != 1 {
+			t.Errorf("spec %+v", spec)
+		}
+	})
+	t.Run("another wrote in between → tried again on the newer one", func(t *testing.T) {
+		b := newBench(t, threeNodes()...)
+		b.Fail("update", "nodes", apierrors.NewConflict(longhorn.Resource("nodes"), "node-1", nil))
+		if _, err := b.UpdateNode(t.Context(), "node-1", NodeUpdate{}); err != nil {
+			t.Fatal(err)
+		}
+		b.ExpectWrites("update nodes/node-1", "update nodes/node-1")
+	})
+	t.Run("scheduling and eviction at once → refused", func(t *testing.T) {
+		_, err := newBench(t, threeNodes()...).UpdateNode(t.Context(), "node-1", NodeUpdate{AllowScheduling: true, EvictionRequested: true})
+		wantInvalid(t, err, "evictionRequested", "evictionRequested: and allowScheduling exclude each other")
+	})
+	t.Run("no such node → not found", func(t *testing.T) {
+		_, err := newBench(t).UpdateNode(t.Context(), "node-1", NodeUpdate{})
+		wantProblem(t, err, ErrNotFound, `node "node-1" does not exist`)
+	})
+	t.Run("a tag with a blank → refused", func(t *testing.T) {
+		_, err := checkedTags("tags", []string{"very fast"})
+		if err == nil {
+			t.Error("no error")
+		}
+	})
+}
+
+func TestUpdateDisksRefusesWhatBreaksARule(t *testing.T) {
+	cases := map[string]struct {
+		disks map[string]DiskSpec
+		field string
+		text  string
+	}{
+		"a relative path":            {map[string]DiskSpec{"d": {Path: "data"}}, "disks.d.path", `disks.d.path: "data" must be an absolute path`},
+		"a block device":             {map[string]DiskSpec{"d": {Path: "/d", Type: "block"}}, "disks.d.diskType", `disks.d.diskType: "block" must be filesystem`},
+		"a negative reserve":         {map[string]DiskSpec{"d": {Path: "/d", StorageReserved: -1}}, "disks.d.storageReserved", `disks.d.storageReserved: "-1" must not be negative`},
+		"scheduling and eviction":    {map[string]DiskSpec{"d": {Path: "/d", AllowScheduling: true, EvictionRequested: true}}, "disks.d.evictionRequested", "disks.d.evictionRequested: and allowScheduling exclude each other"},
+		"no name":                    {map[string]DiskSpec{"": {Path: "/d"}}, "disks", "disks: a disk must have a name"},
+		"two disks at the same path": {map[string]DiskSpec{"a": {Path: "/d"}, "b": {Path: "/x/../d/"}}, "disks.b.path", `disks.b.path: "/d" is the path of disk "a" too`},
+	}
+	for name, c := range cases {
+		t.Run(name+" → refused", func(t *testing.T) {
+			b := newBench(t, threeNodes()...)
+			_, err := b.UpdateDisks(t.Context(), "node-1", c.disks)
+			wantInvalid(t, err, c.field, c.text)
+			b.ExpectWrites()
+		})
+	}
+}
+
+func TestUpdateDisksReplacesTheMap(t *testing.T) {
+	closed := func(d *longhorn.DiskSpec) { d.AllowScheduling = false }
+	kept := DiskSpec{Path: "/data//one/", AllowScheduling: true, StorageReserved: 7, Tags: []string{"ssd"}}
+	t.Run("an empty closed disk left out → removed; a new one → added in its stored form", func(t *testing.T) {
+		b := newBench(t, build.ReadyNode("node-1", "uuid-1", build.WithDisk("disk-1", "/var/lib/longhorn", closed)))
+		view, err := b.UpdateDisks(t.Context(), "node-1", map[string]DiskSpec{"disk-2": kept})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := map[string]DiskSpec{"disk-2": {Type: "filesystem", Path: "/data/one", AllowScheduling: true, StorageReserved: 7, Tags: []string{"ssd"}}}
+		if !equality.Semantic.DeepEqual(view.Node.Spec.Disks, want) {
+			t.Errorf("disks %+v\nwant %+v", view.Node.Spec.Disks, want)
+		}
+	})
+	refused := map[string]struct {
+		node    *longhorn.Node
+		replica *longhorn.Replica
+		text    string
+	}{
+		"left out while it may be scheduled": {
+			build.ReadyNode("node-1", "uuid-1"), nil,
+			`disk "disk-1" of node "node-1" cannot be removed while its allowScheduling is true`,
+		},
+		"left out while its status counts replicas": {
+			build.ReadyNode("node-1", "uuid-1", build.WithDisk("disk-1", "/d", closed),
+				build.WithDiskStatus("disk-1", "uuid-1", func(s *longhorn.DiskStatus) { s.StorageScheduled = 5 })), nil,
+			`disk "disk-1" of node "node-1" cannot be removed: replicas of 5 bytes are scheduled to it`,
+		},
+		"left out while a replica is there that its status does not count yet": {
+			build.ReadyNode("node-1", "uuid-1", build.WithDisk("disk-1", "/d", closed)),
+			build.PlacedReplica("vol-r-1", "vol", "node-1", "uuid-1"),
+			`disk "disk-1" of node "node-1" cannot be removed: it holds replica "vol-r-1"`,
+		},
+	}
+	for name, c := range refused {
+		t.Run(name+" → refused", func(t *testing.T) {
+			b := newBench(t, c.node)
+			if c.replica != nil {
+				b.Seed(c.replica)
+				b.CatchUp()
+			}
+			_, err := b.UpdateDisks(t.Context(), "node-1", map[string]DiskSpec{})
+			wantProblem(t, err, ErrConflict, c.text)
+			b.ExpectWrites()
+		})
+	}
+}

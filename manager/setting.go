@@ -1,0 +1,95 @@
+package manager
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// SettingView is a setting with its definition.
+type SettingView struct {
+	Name string
+	// Value that was given, or the default where none was.
+	Value string
+	// Applied is false while the value is refused or was not looked at yet.
+	Applied    bool
+	Definition types.SettingDefinition
+}
+
+// ListSettings returns all settings, sorted by name, whether or not an object stands for them.
+func (m *Manager) ListSettings() ([]SettingView, error) {
+	var views []SettingView
+	for _, name := range types.Settings() {
+		view, err := m.Setting(string(name))
+		if err != nil {
+			return nil, err
+		}
+		views = append(views, view)
+	}
+	return views, nil
+}
+
+// Setting returns one setting.
+func (m *Manager) Setting(name string) (SettingView, error) {
+	definition, ok := types.DefinitionOf(types.SettingName(name))
+	if !ok {
+		return SettingView{}, notFound("setting", name)
+	}
+	s, err := m.deps.Settings.GetRO(name)
+	if apierrors.IsNotFound(err) {
+		return SettingView{Name: name, Value: definition.Default, Applied: true, Definition: definition}, nil
+	}
+	if err != nil {
+		return SettingView{}, fmt.Errorf("get setting %s: %w", name, err)
+	}
+	return settingView(s, definition), nil
+}
+
+// UpdateSetting gives a setting a value; an empty one means the default.
+func (m *Manager) UpdateSetting(ctx context.Context, name, value string) (SettingView, error) {
+	definition, ok := types.DefinitionOf(types.SettingName(name))
+	if !ok {
+		return SettingView{}, notFound("setting", name)
+	}
+	if err := types.CheckSetting(types.SettingName(name), value); err != nil {
+		return SettingView{}, &Invalid{Field: "value", Rule: err.Error()}
+	}
+	var stored *longhorn.Setting
+	err := m.retry(ctx, func() error {
+		s, err := m.deps.Settings.Live(ctx, name)
+		if apierrors.IsNotFound(err) {
+			stored, err = m.deps.Settings.Create(ctx, &longhorn.Setting{
+				ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: m.deps.Namespace}, Value: value,
+			})
+			return err
+		}
+		if err != nil {
+			return err
+		}
+		if s.Value == value {
+			stored = s
+			return nil
+		}
+		s.Value = value
+		stored, err = m.deps.Settings.Update(ctx, s)
+		return err
+	})
+	if err != nil {
+		return SettingView{}, storeError("setting", name, err)
+	}
+	m.deps.Log.WithField("setting", name).Info("setting changed on request")
+	return settingView(stored, definition), nil
+}
+
+func settingView(s *longhorn.Setting, definition types.SettingDefinition) SettingView {
+	view := SettingView{Name: s.Name, Value: s.Value, Applied: s.Status.Applied, Definition: definition}
+	if view.Value == "" {
+		view.Value = definition.Default
+	}
+	return view
+}

@@ -1,0 +1,91 @@
+package manager
+
+import (
+	"maps"
+
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+)
+
+// holdsTicket tells whether the very ticket is there. One of the same id that
+// belongs to somebody else, or stands for another node, is a conflict: a ticket
+// does not move, it is dropped first.
+func holdsTicket(va *VolumeAttachment, want longhorn.AttachmentTicket) (bool, error) {
+	have, ok := va.Spec.AttachmentTickets[want.ID]
+	switch {
+	case !ok:
+		return false, nil
+	case have.Type != want.Type:
+		return false, conflict("attachment %q of volume %q belongs to a %s, not to a %s", want.ID, va.Name, have.Type, want.Type)
+	case have.NodeID != want.NodeID:
+		return false, conflict("volume %q has attachment %q for node %q already; detach that first", va.Name, want.ID, have.NodeID)
+	}
+	return maps.Equal(have.Parameters, want.Parameters), nil
+}
+
+// putTicket adds a ticket that is not there, or changes the parameters of one that
+// is. It refuses while the volume is being deleted or is faulted. A person's ticket
+// is refused, too, while the volume is attached to another node or anybody wants
+// it there: a person is told at once. A CSI attacher's ticket waits its turn, as
+// the attacher will.
+func putTicket(v *Volume, va *VolumeAttachment, want longhorn.AttachmentTicket) error {
+	if v.DeletionTimestamp != nil {
+		return conflict("volume %q is being deleted", v.Name)
+	}
+	if v.Status.Robustness == longhorn.VolumeRobustnessFaulted {
+		return conflict("volume %q is faulted", v.Name)
+	}
+	if want.Type == longhorn.AttacherTypeAPI {
+		if err := refuseElsewhere(v, va, want); err != nil {
+			return err
+		}
+	}
+	// The status of a dropped ticket of this id may still be there, and must not be
+	// taken for an answer to this one.
+	want.Generation = 1 + max(va.Spec.AttachmentTickets[want.ID].Generation,
+		va.Status.AttachmentTicketStatuses[want.ID].Generation)
+	if va.Spec.AttachmentTickets == nil {
+		va.Spec.AttachmentTickets = map[string]longhorn.AttachmentTicket{}
+	}
+	va.Spec.AttachmentTickets[want.ID] = want
+	return nil
+}
+
+func refuseElsewhere(v *Volume, va *VolumeAttachment, want longhorn.AttachmentTicket) error {
+	for _, node := range []string{v.Status.CurrentNodeID, v.Spec.NodeID} {
+		if node != "" && node != want.NodeID {
+			return conflict("volume %q is attached to node %q", v.Name, node)
+		}
+	}
+	for id, other := range va.Spec.AttachmentTickets {
+		if id != want.ID && other.NodeID != want.NodeID {
+			return conflict("volume %q is wanted on node %q by attachment %q (%s)", v.Name, other.NodeID, id, other.Type)
+		}
+	}
+	return nil
+}
+
+// dropTickets removes what the request names and tells whether anything was there.
+func dropTickets(va *VolumeAttachment, req DetachRequest) (bool, error) {
+	if req.Force {
+		had := len(va.Spec.AttachmentTickets) > 0
+		va.Spec.AttachmentTickets = nil
+		return had, nil
+	}
+	have, ok := va.Spec.AttachmentTickets[req.TicketID]
+	if !ok {
+		return false, nil
+	}
+	if req.NodeID != "" && req.NodeID != have.NodeID {
+		return false, conflict("attachment %q of volume %q is for node %q, not for node %q", req.TicketID, va.Name, have.NodeID, req.NodeID)
+	}
+	delete(va.Spec.AttachmentTickets, req.TicketID)
+	return true, nil
+}
+
+// IsSatisfied tells whether a ticket, as it is now, is satisfied: an answer to an
+// earlier version of it does not count.
+func IsSatisfied(va *VolumeAttachment, id string) bool {
+	ticket, ok := va.Spec.AttachmentTickets[id]
+	status, answered := va.Status.AttachmentTicketStatuses[id]
+	return ok && answered && status.Satisfied && status.Generation == ticket.Generation
+}

@@ -1,0 +1,173 @@
+package manager
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/longhorn-lep/longhorn-manager/datastore"
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/scheduler"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// VolumeView is a volume with all that belongs to it. Nothing in it may be modified.
+type VolumeView struct {
+	Volume   *Volume
+	Engines  []*Engine
+	Replicas []ReplicaView
+	// Attachment is nil while there is none.
+	Attachment *VolumeAttachment
+	// Ready tells whether a workload may have it attached; if not, NotReadyMessage says why.
+	Ready           bool
+	NotReadyMessage string
+}
+
+// ReplicaView is a replica as its volume's engine sees it.
+type ReplicaView struct {
+	*Replica
+	// Mode is RW, WO or ERR; empty while the volume has no engine running.
+	Mode string
+}
+
+// ListVolumes returns all volumes, sorted by name.
+func (m *Manager) ListVolumes() ([]VolumeView, error) {
+	volumes, err := m.deps.Volumes.List(labels.Everything())
+	if err != nil {
+		return nil, fmt.Errorf("list volumes: %w", err)
+	}
+	views := make([]VolumeView, 0, len(volumes))
+	for _, v := range volumes {
+		view, err := m.view(v, nil)
+		if err != nil {
+			return nil, err
+		}
+		views = append(views, view)
+	}
+	return views, nil
+}
+
+// Volume returns one volume. That the cache lacks it is confirmed by the API
+// server, so a volume just made is found and "not found" is the truth.
+func (m *Manager) Volume(ctx context.Context, name string) (VolumeView, error) {
+	v, err := m.deps.Volumes.GetRO(name)
+	if apierrors.IsNotFound(err) {
+		v, err = m.deps.Volumes.Live(ctx, name)
+	}
+	if err != nil {
+		return VolumeView{}, storeError("volume", name, err)
+	}
+	return m.view(v, nil)
+}
+
+// DeleteVolume asks for the deletion of a volume and its data, and does not wait
+// for it. Asking again is no error until the volume is gone.
+func (m *Manager) DeleteVolume(ctx context.Context, name string) error {
+	v, err := m.deps.Volumes.Live(ctx, name)
+	if err != nil {
+		return storeError("volume", name, err)
+	}
+	if v.DeletionTimestamp != nil {
+		return nil
+	}
+	// By UID: not one that took its name in between.
+	if err := m.deps.Volumes.Delete(ctx, name, datastore.Preconditions{UID: v.UID}); err != nil {
+		return storeError("volume", name, err)
+	}
+	m.deps.Log.WithField("volume", name).Info("volume deletion requested")
+	return nil
+}
+
+// view composes a volume's view from the caches; attachment, if not nil, is newer
+// than the cached one.
+func (m *Manager) view(v *Volume, attachment *VolumeAttachment) (VolumeView, error) {
+	view := VolumeView{Volume: v, Attachment: attachment}
+	engines, err := m.deps.Engines.ByIndex(datastore.IndexVolume, v.Name)
+	if err != nil {
+		return view, fmt.Errorf("list engines of volume %s: %w", v.Name, err)
+	}
+	replicas, err := m.deps.Replicas.ByIndex(datastore.IndexVolume, v.Name)
+	if err != nil {
+		return view, fmt.Errorf("list replicas of volume %s: %w", v.Name, err)
+	}
+	if attachment == nil {
+		cached, err := m.deps.Attachments.GetRO(v.Name)
+		if err != nil && !apierrors.IsNotFound(err) {
+			return view, fmt.Errorf("get attachment of volume %s: %w", v.Name, err)
+		}
+		if err == nil && belongs(cached, v) {
+			view.Attachment = cached
+		}
+	}
+	for _, e := range engines {
+		if belongs(e, v) {
+			view.Engines = append(view.Engines, e)
+		}
+	}
+	modes := modesOf(v, view.Engines)
+	for _, r := range replicas {
+		if belongs(r, v) {
+			view.Replicas = append(view.Replicas, ReplicaView{Replica: r, Mode: string(modes[r.Name])})
+		}
+	}
+	view.NotReadyMessage = notReadyMessage(v, view.Replicas)
+	view.Ready = view.NotReadyMessage == ""
+	return view, nil
+}
+
+// belongs tells whether an object is this very volume's, and not that of an
+// earlier volume of the same name.
+func belongs(o metav1.Object, v *Volume) bool {
+	return slices.ContainsFunc(o.GetOwnerReferences(), func(ref metav1.OwnerReference) bool { return ref.UID == v.UID })
+}
+
+// modesOf are the replicas' modes by the engine on the node where the volume is attached.
+func modesOf(v *Volume, engines []*Engine) map[string]longhorn.ReplicaMode {
+	for _, e := range engines {
+		if v.Status.CurrentNodeID != "" && e.Spec.NodeID == v.Status.CurrentNodeID {
+			return e.Status.ReplicaModeMap
+		}
+	}
+	return nil
+}
+
+// notReadyMessage says why a workload cannot have the volume attached; empty if it can.
+func notReadyMessage(v *Volume, replicas []ReplicaView) string {
+	detached := v.Status.State == longhorn.VolumeStateDetached
+	switch {
+	case v.DeletionTimestamp != nil:
+		return "volume is being deleted"
+	case v.Spec.NodeID == "" && !detached:
+		state := v.Status.State
+		if state == "" {
+			state = longhorn.VolumeStateCreating
+		}
+		return fmt.Sprintf("volume is not detached but %s", state)
+	case detached && !types.IsConditionTrue(v.Status.Conditions, types.ConditionScheduled) && hasUnplaced(v, replicas):
+		return "volume has replicas without a place: " +
+			types.FindCondition(v.Status.Conditions, types.ConditionScheduled).Message
+	case v.Status.Robustness == longhorn.VolumeRobustnessFaulted:
+		return "volume is faulted"
+	}
+	return ""
+}
+
+func hasUnplaced(v *Volume, replicas []ReplicaView) bool {
+	return len(replicas) < v.Spec.NumberOfReplicas ||
+		slices.ContainsFunc(replicas, func(r ReplicaView) bool { return r.Spec.NodeID == "" })
+}
+
+// unplaceable is the scheduler's refusal for whoever asked for the volume.
+func unplaceable(volume string, err error) error {
+	problem := &Problem{Class: ErrInsufficient, Text: fmt.Sprintf("volume %q: %v", volume, err), Cause: err}
+	var u *scheduler.Unschedulable
+	if errors.As(err, &u) {
+		problem.Detail = u.Details()
+	}
+	return problem
+}

@@ -1,0 +1,124 @@
+package manager
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+func TestNotReadyMessage(t *testing.T) {
+	scheduled := condition(types.ConditionScheduled, longhorn.ConditionTrue, "", "")
+	unscheduled := condition(types.ConditionScheduled, longhorn.ConditionFalse, types.ReasonReplicaSchedulingFailure, "insufficient storage")
+	placed := ReplicaView{Replica: build.PlacedReplica("r-1", "vol", "node-1", "uuid-1")}
+	homeless := ReplicaView{Replica: build.Replica("r-2", "vol")}
+	cases := map[string]struct {
+		change   func(*longhorn.Volume)
+		replicas []ReplicaView
+		want     string
+	}{
+		"detached, all placed → ready": {func(v *longhorn.Volume) {
+			v.Status.State = "detached"
+			v.Status.Conditions = []longhorn.Condition{scheduled}
+		}, []ReplicaView{placed}, ""},
+		"attached → ready": {func(v *longhorn.Volume) {
+			v.Spec.NodeID, v.Status.State, v.Status.Robustness = "node-1", "attached", "healthy"
+		}, []ReplicaView{placed}, ""},
+		"attached and degraded → ready": {func(v *longhorn.Volume) {
+			v.Spec.NodeID, v.Status.State, v.Status.Robustness = "node-1", "attached", "degraded"
+		}, nil, ""},
+		"just made → creating":  {func(v *longhorn.Volume) {}, nil, "volume is not detached but creating"},
+		"detaching → not ready": {func(v *longhorn.Volume) { v.Status.State = "detaching" }, nil, "volume is not detached but detaching"},
+		"detached, a replica without a place → the reason": {func(v *longhorn.Volume) {
+			v.Status.State = "detached"
+			v.Status.Conditions = []longhorn.Condition{unscheduled}
+		}, []ReplicaView{homeless}, "volume has replicas without a place: insufficient storage"},
+		"detached, a replica was never made → the reason": {func(v *longhorn.Volume) {
+			v.Status.State = "detached"
+			v.Status.Conditions = []longhorn.Condition{unscheduled}
+		}, nil, "volume has replicas without a place: insufficient storage"},
+		"detached, placed, condition late → ready":              {func(v *longhorn.Volume) { v.Status.State = "detached" }, []ReplicaView{placed}, ""},
+		"detached and faulted → faulted":                        {func(v *longhorn.Volume) { v.Status.State = "detached"; v.Status.Robustness = "faulted" }, []ReplicaView{placed}, "volume is faulted"},
+		"being deleted → says so before anything else":          {func(v *longhorn.Volume) { now := metav1.Now(); v.DeletionTimestamp = &now; v.Status.State = "detached" }, []ReplicaView{placed}, "volume is being deleted"},
+		"wanted on a node, attaching, all well → ready to wait": {func(v *longhorn.Volume) { v.Spec.NodeID, v.Status.State = "node-1", "attaching" }, []ReplicaView{placed}, ""},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			v := build.Volume("vol", func(v *longhorn.Volume) { v.Spec.NumberOfReplicas = 1 }, c.change)
+			if got := notReadyMessage(v, c.replicas); got != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+func TestVolumeShowsWhatIsItsOwn(t *testing.T) {
+	v := detachedVolume("vol", func(v *longhorn.Volume) { v.Status.CurrentNodeID = "node-1" })
+	engine := owned(build.Engine("vol", func(e *longhorn.Engine) {
+		e.Spec.NodeID = "node-1"
+		e.Status.ReplicaModeMap = map[string]longhorn.ReplicaMode{"vol-r-1": "RW", "vol-r-9": "RW"}
+	}), "vol")
+	b := newBench(t, v, engine,
+		owned(build.PlacedReplica("vol-r-1", "vol", "node-1", "uuid-1"), "vol"),
+		owned(build.PlacedReplica("vol-r-2", "vol", "node-2", "uuid-2"), "vol"),
+		owned(build.PlacedReplica("vol-r-9", "vol", "node-3", "uuid-3"), "earlier"),
+		owned(build.VolumeAttachment("vol"), "earlier"))
+	view, err := b.Volume(t.Context(), "vol")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(view.Engines) != 1 || len(view.Replicas) != 2 || view.Attachment != nil {
+		t.Fatalf("%d engines, %d replicas, attachment %v", len(view.Engines), len(view.Replicas), view.Attachment)
+	}
+	for i, want := range []struct{ name, mode string }{{"vol-r-1", "RW"}, {"vol-r-2", ""}} {
+		if got := view.Replicas[i]; got.Name != want.name || got.Mode != want.mode {
+			t.Errorf("replica %d is %s %q, want %s %q", i, got.Name, got.Mode, want.name, want.mode)
+		}
+	}
+}
+
+func TestModesOfADetachedVolumeAreEmpty(t *testing.T) {
+	v := detachedVolume("vol")
+	engine := build.Engine("vol", func(e *longhorn.Engine) {
+		e.Status.ReplicaModeMap = map[string]longhorn.ReplicaMode{"vol-r-1": "RW"}
+	})
+	if got := modesOf(v, []*longhorn.Engine{engine}); len(got) != 0 {
+		t.Errorf("modes %v, want none", got)
+	}
+}
+
+func TestVolumeThatTheCacheLacksIsReadLive(t *testing.T) {
+	b := newBench(t)
+	b.Seed(detachedVolume("vol"))
+	if _, err := b.Volume(t.Context(), "vol"); err != nil {
+		t.Errorf("a volume just made: %v", err)
+	}
+	_, err := b.Volume(t.Context(), "nix")
+	wantProblem(t, err, ErrNotFound, `volume "nix" does not exist`)
+}
+
+func TestListVolumesIsSorted(t *testing.T) {
+	views, err := newBench(t, detachedVolume("b"), detachedVolume("a")).ListVolumes()
+	if err != nil || len(views) != 2 || views[0].Volume.Name != "a" || views[1].Volume.Name != "b" {
+		t.Errorf("views %v, %v", views, err)
+	}
+}
+
+func TestDeleteVolume(t *testing.T) {
+	guarded := func(v *longhorn.Volume) { v.Finalizers = []string{"longhorn.io"} }
+	t.Run("there → its deletion is requested, once", func(t *testing.T) {
+		b := newBench(t, detachedVolume("vol", guarded))
+		for range 2 {
+			if err := b.DeleteVolume(t.Context(), "vol"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		b.ExpectWrites("delete volumes/vol")
+	})
+	t.Run("not there → not found", func(t *testing.T) {
+		wantProblem(t, newBench(t).DeleteVolume(t.Context(), "vol"), ErrNotFound, `volume "vol" does not exist`)
+	})
+}

@@ -1,0 +1,279 @@
+package replica
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/longhorn-lep/longhorn-manager/membership"
+	"github.com/longhorn-lep/longhorn-manager/replica/fsys"
+)
+
+func TestDecideAdmission(t *testing.T) {
+	for _, tc := range []struct {
+		name        string
+		held        int64
+		heldSession string
+		generation  int64
+		session     string
+		want        admission
+	}{
+		{"a new replica, the first engine → in", 0, "", 1, "a", admitTakeover},
+		{"a new replica, a late generation → in", 0, "", 9, "a", admitTakeover},
+		{"a higher generation → takes over", 3, "a", 4, "b", admitTakeover},
+		{"a higher generation by the same session → takes over", 3, "a", 4, "a", admitTakeover},
+		{"the engine that is in → again", 3, "a", 3, "a", admitAgain},
+		{"the same generation by another engine → never", 3, "a", 3, "b", admitNever},
+		{"a lower generation → never", 3, "a", 2, "a", admitNever},
+		{"generation zero → never", 0, "", 0, "a", admitNever},
+		{"a negative generation → never", 0, "", -1, "a", admitNever},
+		{"no session → never", 3, "a", 4, "", admitNever},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			got, err := decideAdmission(tc.held, tc.heldSession, tc.generation, tc.session)
+			if got != tc.want || (err != nil) != (tc.want == admitNever) || (err != nil && !errors.Is(err, ErrFenced)) {
+				t.Errorf("got %d, %v; want %d", got, err, tc.want)
+			}
+		})
+	}
+}
+
+func TestAdmissionIsDurable(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "r")
+	spec := testSpec("uid-1", mib)
+	must(t, Create(fsys.Host{}, dir, spec))
+	r := openReplica(t, fsys.Host{}, dir, spec, testBoot)
+	must(t, admit(t, r, 5, "five").Close())
+	must(t, r.Close(context.Background()))
+
+	r = openReplica(t, fsys.Host{}, dir, spec, testBoot)
+	if got := r.State(); got.Generation != 5 || got.Connected {
+		t.Errorf("state %+v", got)
+	}
+	for _, tc := range []struct {
+		generation int64
+		session    string
+		ok         bool
+	}{{4, "four", false}, {5, "other", false}, {5, "five", true}} {
+		s, err := r.Admit(context.Background(), tc.generation, tc.session)
+		if (err == nil) != tc.ok {
+			t.Errorf("admit %d %q: %v", tc.generation, tc.session, err)
+		}
+		if err == nil {
+			must(t, s.Close())
+		}
+	}
+}
+
+func TestTheSameSessionIsAdmittedAgainOnceItsEarlierConnectionIsClosed(t *testing.T) {
+	r := newHostReplica(t, mib)
+	first := admit(t, r, 1, "s")
+	canceled, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := r.Admit(canceled, 1, "s"); err == nil {
+		t.Fatal("admitted twice at once")
+	}
+	if err := first.Flush(context.Background()); err != nil {
+		t.Fatalf("the one who asked too early disturbed the session: %v", err)
+	}
+	admitted := make(chan *Session)
+	go func() {
+		s, err := r.Admit(context.Background(), 1, "s")
+		if err != nil {
+			t.Error(err)
+		}
+		admitted <- s
+	}()
+	must(t, first.Close())
+	second := <-admitted
+	must(t, second.Flush(context.Background()))
+	if err := first.Flush(context.Background()); !errors.Is(err, syscall.ESHUTDOWN) {
+		t.Errorf("closed session: %v", err)
+	}
+	must(t, second.Close())
+}
+
+// Eight writers of generation 1 stamp every block with 1 without end; generation 2 takes over and stamps with 2. From then on
+// no block may go back to 1.
+func TestAfterATakeoverNoWriteOfTheOlderEngineChangesData(t *testing.T) {
+	const writers, blocks = 8, 64
+	ctx := context.Background()
+	for round := range 20 {
+		r := newHostReplica(t, 16*mib)
+		old := admit(t, r, 1, "old")
+		var running sync.WaitGroup
+		var wrote atomic.Int64
+		started := make(chan struct{})
+		for w := range writers {
+			running.Go(func() {
+				stamp := stampBlock(1)
+				for i := w; ; i++ {
+					err := old.WriteAt(ctx, stamp, int64(i%blocks)*512, false)
+					if errors.Is(err, syscall.ESHUTDOWN) {
+						return
+					}
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if wrote.Add(1) == blocks {
+						close(started)
+					}
+				}
+			})
+		}
+		<-started
+		s := admit(t, r, 2, "new")
+		select {
+		case <-old.Done():
+		default:
+			t.Error("the older session does not know that it is over")
+		}
+		if !errors.Is(old.Err(), ErrFenced) {
+			t.Errorf("the older session ended with %v", old.Err())
+		}
+		for b := range blocks {
+			must(t, s.WriteAt(ctx, stampBlock(2), int64(b)*512, false))
+		}
+		running.Wait()
+		got := make([]byte, blocks*512)
+		must(t, s.ReadAt(ctx, got, 0))
+		for b := range blocks {
+			if got[b*512] != 2 {
+				t.Fatalf("round %d: block %d is of generation %d", round, b, got[b*512])
+			}
+		}
+		if err := old.WriteAt(ctx, stampBlock(1), 0, false); !errors.Is(err, syscall.ESHUTDOWN) {
+			t.Errorf("late write: %v", err)
+		}
+		must(t, old.Close())
+		must(t, s.Flush(ctx)) // the close of the older session does not end the newer
+		must(t, s.Close())
+		must(t, r.Close(ctx))
+	}
+}
+
+func TestATakeoverWaitsForTheRequestUnderWay(t *testing.T) {
+	r := newHostReplica(t, mib)
+	old := admit(t, r, 1, "old")
+	must(t, old.begin()) // a request that hangs in the disk
+	short, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := r.Admit(short, 2, "new"); err == nil {
+		t.Fatal("admitted beside a request of the older engine")
+	}
+	if got := r.State().Generation; got != 1 {
+		t.Errorf("generation %d before the older request ended", got)
+	}
+	if err := old.Flush(context.Background()); !errors.Is(err, syscall.ESHUTDOWN) {
+		t.Errorf("the older engine still gets in: %v", err)
+	}
+	old.gate.leave()
+	must(t, admit(t, r, 2, "new").Close())
+	must(t, old.Close())
+}
+
+func TestViewsReadUntilAnEngineComes(t *testing.T) {
+	ctx := context.Background()
+	r := newHostReplica(t, mib)
+	v, err := r.View()
+	must(t, err)
+	must(t, v.ReadAt(ctx, make([]byte, 512), 0))
+	if err := v.WriteAt(ctx, make([]byte, 512), 0, false); !errors.Is(err, syscall.EPERM) {
+		t.Errorf("write to a view: %v", err)
+	}
+	must(t, v.begin()) // a read that hangs holds nobody up
+	s := admit(t, r, 1, "s")
+	<-v.Done()
+	if err := v.ReadAt(ctx, make([]byte, 512), 0); !errors.Is(err, syscall.ESHUTDOWN) {
+		t.Errorf("read of a view beside an engine: %v", err)
+	}
+	v.gate.leave()
+	must(t, v.Close())
+	if _, err := r.View(); !errors.Is(err, ErrInUse) {
+		t.Errorf("view beside an engine: %v", err)
+	}
+	must(t, s.Close())
+	v, err = r.View()
+	must(t, err)
+	must(t, v.Close())
+}
+
+func TestControl(t *testing.T) {
+	ctx := context.Background()
+	r := newHostReplica(t, 16*mib)
+	s := admit(t, r, 4, "s")
+	e := membership.NewEpoch(4, 1, []string{"a", "b"})
+	for _, tc := range []struct {
+		name    string
+		op      uint16
+		payload string
+		want    error
+	}{
+		{"an epoch is recorded", membership.OpRecordEpoch, `{"generation":4,"counter":1,"members":["a","b"]}`, nil},
+		{"the same again is success", membership.OpRecordEpoch, `{"generation":4,"counter":1,"members":["a","b"]}`, nil},
+		{"the same with other members is refused", membership.OpRecordEpoch, `{"generation":4,"counter":1,"members":["a"]}`, syscall.EINVAL},
+		{"an older one is refused", membership.OpRecordEpoch, `{"generation":3,"counter":9,"members":["a"]}`, syscall.EINVAL},
+		{"one of a later generation is refused", membership.OpRecordEpoch, `{"generation":5,"counter":1,"members":["a"]}`, syscall.EINVAL},
+		{"none is refused", membership.OpRecordEpoch, `{}`, syscall.EINVAL},
+		{"a payload that is no JSON is refused", membership.OpRecordEpoch, `{`, syscall.EINVAL},
+		{"a region that does not exist is refused", membership.OpClearIntents, string(regionsPayload(t, 4)), syscall.EINVAL},
+		{"a set of regions that is none is refused", membership.OpClearIntents, `{"first":-8}`, syscall.EINVAL},
+		{"an operation that does not exist is refused", 99, ``, syscall.ENOTSUP},
+	} {
+		if _, err := s.Control(ctx, tc.op, []byte(tc.payload)); !errors.Is(err, tc.want) {
+			t.Errorf("%s: %v", tc.name, err)
+		}
+	}
+	got := askState(t, s)
+	if got.UID != "uid-1" || got.SizeBytes != 16*mib || got.Generation != 4 || !got.Epoch.Equal(e) || got.RegionBytes != 4*mib {
+		t.Errorf("state %+v", got)
+	}
+	if !r.State().Epoch.Equal(e) {
+		t.Errorf("replica's state %+v", r.State())
+	}
+}
+
+func stampBlock(generation byte) []byte {
+	b := make([]byte, 512)
+	for i := range b {
+		b[i] = generation
+	}
+	return b
+}
+
+func askState(t testing.TB, s *Session) membership.State {
+	t.Helper()
+	b, err := s.Control(context.Background(), membership.OpState, nil)
+	must(t, err)
+	var got membership.State
+	must(t, json.Unmarshal(b, &got))
+	return got
+}
+
+func marks(t testing.TB, s *Session) []int64 {
+	t.Helper()
+	b, err := s.Control(context.Background(), membership.OpIntents, nil)
+	must(t, err)
+	var got membership.Regions
+	must(t, json.Unmarshal(b, &got))
+	return got.Indexes
+}
+
+func clearMarks(t testing.TB, s *Session, regions ...int64) {
+	t.Helper()
+	_, err := s.Control(context.Background(), membership.OpClearIntents, regionsPayload(t, regions...))
+	must(t, err)
+}
+
+func regionsPayload(t testing.TB, regions ...int64) []byte {
+	t.Helper()
+	b, err := json.Marshal(membership.Regions{Indexes: regions})
+	must(t, err)
+	return b
+}

@@ -1,0 +1,29 @@
+package replica
+
+import (
+	"context"
+	"fmt"
+	"testing"
+)
+
+func BenchmarkWrite4K(b *testing.B) {
+	for _, parallel := range []int{1, 8} {
+		b.Run(fmt.Sprintf("depth %d", parallel), func(b *testing.B) {
+			const span = 512 * mib
+			ctx := context.Background()
+			s := admit(b, newHostReplica(b, span), 1, "s")
+			b.SetBytes(4096)
+			b.SetParallelism(parallel)
+			b.ReportAllocs()
+			b.RunParallel(func(pb *testing.PB) {
+				p := make([]byte, 4096)
+				for off := int64(0); pb.Next(); off = (off + 37*4096) % span {
+					if err := s.WriteAt(ctx, p, off, false); err != nil {
+						b.Error(err)
+						return
+					}
+				}
+			})
+		})
+	}
+}

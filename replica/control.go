@@ -1,0 +1,115 @@
+package replica
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/longhorn-lep/longhorn-manager/membership"
+	"github.com/longhorn-lep/longhorn-manager/nbd"
+)
+
+// Control answers the private command; package membership has its messages. What cannot be understood is EINVAL, an
+// operation that does not exist ENOTSUP.
+func (s *Session) Control(_ context.Context, op uint16, payload []byte) ([]byte, error) {
+	if err := s.begin(); err != nil {
+		return nil, err
+	}
+	defer s.gate.leave()
+	switch op {
+	case membership.OpState:
+		return marshal(s.state())
+	case membership.OpIntents:
+		return marshal(membership.Regions{Indexes: s.replica.intents.marked()})
+	case membership.OpRecordEpoch:
+		var e membership.Epoch
+		if err := unmarshal(payload, &e); err != nil {
+			return nil, err
+		}
+		return nil, s.recordEpoch(e)
+	case membership.OpClearIntents:
+		var regions membership.Regions
+		if err := unmarshal(payload, &regions); err != nil {
+			return nil, err
+		}
+		return nil, s.replica.clearIntents(regions.Indexes)
+	}
+	return nil, &nbd.Error{Errno: nbd.ENOTSUP, Msg: fmt.Sprintf("control operation %d", op)}
+}
+
+func (s *Session) state() membership.State {
+	r := s.replica
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return membership.State{
+		UID: r.meta.UID, SizeBytes: r.size, Generation: r.meta.Generation, Epoch: r.meta.Epoch, RegionBytes: r.regionBytes,
+		BootID: s.lastBootID, Clean: s.wasClean, CacheKept: r.cacheKept,
+	}
+}
+
+// recordEpoch makes an epoch durable. The same again is success; an older one, or the same with other members, cannot come
+// from an engine that follows the rules and is refused.
+func (s *Session) recordEpoch(e membership.Epoch) error {
+	r := s.replica
+	r.mu.Lock()
+	recorded := r.meta.Epoch
+	r.mu.Unlock()
+	if e.IsZero() {
+		return invalid("an epoch must not be zero")
+	}
+	if err := validateEpoch(e, s.generation); err != nil {
+		return invalid("%v", err)
+	}
+	switch order := e.Compare(recorded); {
+	case order == 0 && e.Equal(recorded):
+		return nil
+	case order <= 0:
+		return invalid("epoch %s after %s", e, recorded)
+	}
+	e.Members = slices.Clone(e.Members)
+	if err := r.update(func(m *Meta) { m.Epoch = e }); err != nil {
+		return fmt.Errorf("record epoch %s: %w", e, err)
+	}
+	r.changed()
+	return nil
+}
+
+func (r *Replica) clearIntents(regions []int64) error {
+	count := regionCount(r.size, r.regionBytes)
+	for _, i := range regions {
+		if i < 0 || i >= count {
+			return invalid("region %d of %d", i, count)
+		}
+	}
+	r.writing.Lock()
+	defer r.writing.Unlock()
+	if err := r.intents.clear(regions); err != nil {
+		return r.failUnlessNoSpace(err)
+	}
+	if len(r.intents.marked()) == 0 {
+		r.mu.Lock()
+		r.cacheKept = true // what an earlier boot may have lost has been made good
+		r.mu.Unlock()
+	}
+	return nil
+}
+
+func invalid(format string, args ...any) error {
+	return &nbd.Error{Errno: nbd.EINVAL, Msg: fmt.Sprintf(format, args...)}
+}
+
+func marshal(v any) ([]byte, error) {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return nil, fmt.Errorf("encode control reply: %w", err)
+	}
+	return b, nil
+}
+
+func unmarshal(payload []byte, v any) error {
+	if err := json.Unmarshal(payload, v); err != nil {
+		return invalid("control payload: %v", err)
+	}
+	return nil
+}

@@ -1,0 +1,25 @@
+// Package replica owns the bytes of one replica on disk: a directory made once, its metadata, its intent map, its data,
+// the gate that lets one engine at a time write, and what is left after a crash.
+//
+//	<disk>/replicas/
+//	    <name>/                     one replica; made by one rename, removed by one rename
+//	        replica.meta            who it is, who may write, what it is evidence of (meta.go); replaced atomically
+//	        intent.map              regions that may differ between replicas (intentmap.go); written in place
+//	        data.img                the bytes; sparse, exactly the volume's size
+//	        replica.meta.tmp        left by a crash between two lines of a replacement; ignored
+//	    .<name>.creating-<uid>/     left by a crash in Create; the next Create or Remove of that uid clears it
+//	    .<name>.deleting-<uid>/     left by a crash in Remove; the next Remove of that uid clears it
+//
+// What Open does after any stop, in order:
+//
+//  1. open the directory beneath the held parent and take its lock; nothing of this follows a symbolic link
+//  2. read the metadata: magic, version, checksum, then uid, volume, name and size against what the caller expects
+//  3. read the intent map: header, checksum, every sector's own mark
+//  4. open the data and compare its size
+//  5. nothing is repaired, for there is nothing to repair: a write that was under way is covered by a mark, and the engine
+//     makes marked regions equal
+//
+// The first of these that fails gives a Reason, and a directory that was refused has not been written to.
+//
+// It must not know engines, Kubernetes, sockets, or how an export is named. Times and limits are the caller's contexts.
+package replica

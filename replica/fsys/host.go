@@ -1,0 +1,194 @@
+package fsys
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Host is the file system as seen by a process whose root directory is Root; "" is "/". Absolute symbolic links and ".."
+// stay beneath Root, and links that the kernel makes up (/proc/*/fd) are refused. It needs openat2 (Linux 5.6).
+type Host struct{ Root string }
+
+// OpenDir opens an existing directory by absolute path.
+func (h Host) OpenDir(path string) (Dir, error) {
+	if !strings.HasPrefix(path, "/") {
+		return nil, fmt.Errorf("open directory %q: the path must be absolute: %w", path, unix.EINVAL)
+	}
+	root := h.Root
+	if root == "" {
+		root = "/"
+	}
+	rootFD, err := unix.Open(root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open root directory %s: %w", root, err)
+	}
+	defer unix.Close(rootFD)
+	below := strings.TrimLeft(path, "/")
+	if below == "" {
+		below = "."
+	}
+	fd, err := openat2(rootFD, below, &unix.OpenHow{
+		Flags:   unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("open directory %s: %w", path, err)
+	}
+	return &hostDir{file: os.NewFile(uintptr(fd), path)}, nil
+}
+
+// resolveRetries bounds how often a name is looked up again when the kernel saw a rename or mount race with it.
+const resolveRetries = 32
+
+// openat2 is openat2(2), repeated when interrupted or overtaken by a rename.
+func openat2(dir int, name string, how *unix.OpenHow) (int, error) {
+	for attempt := 0; ; attempt++ {
+		fd, err := unix.Openat2(dir, name, how)
+		if (err != unix.EINTR && err != unix.EAGAIN) || attempt == resolveRetries {
+			return fd, err
+		}
+	}
+}
+
+// beneath is how every name in an open directory is resolved: one element, no link, no other file system.
+const beneath = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV
+
+type hostDir struct{ file *os.File }
+
+func (d *hostDir) fd() int { return int(d.file.Fd()) }
+
+// fail wraps what a call on a name said.
+func (d *hostDir) fail(what, name string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if err == unix.ELOOP || err == unix.EXDEV || err == unix.ENOTDIR || err == unix.ENXIO {
+		err = fmt.Errorf("%w: %w", ErrNotRegular, err)
+	}
+	return fmt.Errorf("%s %s/%s: %w", what, d.file.Name(), name, err)
+}
+
+func isElement(name string) bool {
+	return name != "" && name != "." && name != ".." && !strings.Contains(name, "/")
+}
+
+func (d *hostDir) open(name string, flags uint64, perm uint64) (*os.File, error) {
+	if !isElement(name) {
+		return nil, d.fail("open", name, unix.EINVAL)
+	}
+	fd, err := openat2(d.fd(), name, &unix.OpenHow{Flags: flags | unix.O_CLOEXEC | unix.O_NOFOLLOW, Mode: perm, Resolve: beneath})
+	if err != nil {
+		return nil, d.fail("open", name, err)
+	}
+	return os.NewFile(uintptr(fd), d.file.Name()+"/"+name), nil
+}
+
+func (d *hostDir) OpenDir(name string) (Dir, error) {
+	f, err := d.open(name, unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return nil, err
+	}
+	return &hostDir{file: f}, nil
+}
+
+func (d *hostDir) OpenFile(name string, mode Mode) (File, error) {
+	flags, perm := uint64(unix.O_RDONLY), uint64(0)
+	switch mode {
+	case ReadWrite:
+		flags = unix.O_RDWR
+	case CreateNew:
+		flags, perm = unix.O_RDWR|unix.O_CREAT|unix.O_EXCL, 0o600
+	}
+	// O_NONBLOCK: a pipe by that name must not make the open wait.
+	f, err := d.open(name, flags|unix.O_NONBLOCK, perm)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = d.fail("open", name, ErrNotRegular)
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, err
+	}
+	return &hostFile{file: f}, nil
+}
+
+func (d *hostDir) Mkdir(name string) error {
+	return d.fail("make directory", name, unix.Mkdirat(d.fd(), name, 0o700))
+}
+
+func (d *hostDir) Rename(from, to string) error {
+	return d.fail("rename "+from+" to", to, unix.Renameat(d.fd(), from, d.fd(), to))
+}
+
+func (d *hostDir) RenameNew(from, to string) error {
+	return d.fail("rename "+from+" to", to, unix.Renameat2(d.fd(), from, d.fd(), to, unix.RENAME_NOREPLACE))
+}
+
+func (d *hostDir) Unlink(name string) error {
+	return d.fail("unlink", name, unix.Unlinkat(d.fd(), name, 0))
+}
+
+func (d *hostDir) Rmdir(name string) error {
+	return d.fail("remove directory", name, unix.Unlinkat(d.fd(), name, unix.AT_REMOVEDIR))
+}
+
+// Names reads through a descriptor of its own, for the held one has but one position.
+func (d *hostDir) Names() ([]string, error) {
+	fd, err := openat2(d.fd(), ".", &unix.OpenHow{Flags: unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC})
+	if err != nil {
+		return nil, d.fail("list", "", err)
+	}
+	f := os.NewFile(uintptr(fd), d.file.Name())
+	defer f.Close()
+	names, err := f.Readdirnames(-1)
+	if err != nil {
+		return nil, fmt.Errorf("list directory: %w", err)
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+func (d *hostDir) ID() (ID, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(d.fd(), &st); err != nil {
+		return ID{}, d.fail("stat", ".", err)
+	}
+	return ID{Device: st.Dev, Inode: st.Ino}, nil
+}
+
+func (d *hostDir) Lookup(name string) (ID, error) {
+	var st unix.Stat_t
+	if err := unix.Fstatat(d.fd(), name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return ID{}, d.fail("stat", name, err)
+	}
+	return ID{Device: st.Dev, Inode: st.Ino}, nil
+}
+
+func (d *hostDir) Sync() error {
+	if err := d.file.Sync(); err != nil {
+		return fmt.Errorf("sync directory: %w", err)
+	}
+	return nil
+}
+
+func (d *hostDir) TryLock() error {
+	for {
+		err := unix.Flock(d.fd(), unix.LOCK_EX|unix.LOCK_NB)
+		switch err {
+		case unix.EINTR:
+			continue
+		case unix.EWOULDBLOCK:
+			return fmt.Errorf("lock directory %s: %w", d.file.Name(), ErrLocked)
+		}
+		return d.fail("lock", ".", err)
+	}
+}
+
+func (d *hostDir) Close() error { return d.file.Close() }

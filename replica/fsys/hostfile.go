@@ -1,0 +1,97 @@
+package fsys
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+type hostFile struct{ file *os.File }
+
+func (f *hostFile) ReadAt(p []byte, off int64) error {
+	_, err := f.file.ReadAt(p, off)
+	return err
+}
+
+func (f *hostFile) WriteAt(p []byte, off int64) error {
+	_, err := f.file.WriteAt(p, off)
+	return err
+}
+
+func (f *hostFile) Truncate(size int64) error { return f.file.Truncate(size) }
+
+func (f *hostFile) PunchHole(off, length int64) error {
+	return f.fallocate("punch hole into", unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, off, length)
+}
+
+func (f *hostFile) ZeroRange(off, length int64) error {
+	return f.fallocate("zero range of", unix.FALLOC_FL_ZERO_RANGE|unix.FALLOC_FL_KEEP_SIZE, off, length)
+}
+
+func (f *hostFile) fallocate(what string, mode uint32, off, length int64) error {
+	return f.control(what, func(fd int) error { return unix.Fallocate(fd, mode, off, length) })
+}
+
+// control calls do with the descriptor, kept open meanwhile, again when interrupted.
+func (f *hostFile) control(what string, do func(fd int) error) error {
+	raw, err := f.file.SyscallConn()
+	if err != nil {
+		return fmt.Errorf("%s %s: %w", what, f.file.Name(), err)
+	}
+	var result error
+	err = raw.Control(func(fd uintptr) {
+		for {
+			if result = do(int(fd)); result != unix.EINTR {
+				return
+			}
+		}
+	})
+	if err == nil {
+		err = result
+	}
+	if err != nil {
+		return fmt.Errorf("%s %s: %w", what, f.file.Name(), err)
+	}
+	return nil
+}
+
+func (f *hostFile) NextData(off int64) (int64, error) { return f.seek(off, unix.SEEK_DATA) }
+
+func (f *hostFile) NextHole(off int64) (int64, error) { return f.seek(off, unix.SEEK_HOLE) }
+
+// seek moves the position of the descriptor, which nothing else uses.
+func (f *hostFile) seek(off int64, whence int) (int64, error) {
+	found := int64(0)
+	err := f.control("seek in", func(fd int) (err error) {
+		found, err = unix.Seek(fd, off, whence)
+		return err
+	})
+	if errors.Is(err, unix.ENXIO) { // nothing from off to the end
+		return f.Size()
+	}
+	return found, err
+}
+
+func (f *hostFile) Size() (int64, error) {
+	info, err := f.file.Stat()
+	if err != nil {
+		return 0, err
+	}
+	return info.Size(), nil
+}
+
+func (f *hostFile) AllocatedBytes() (int64, error) {
+	var st unix.Stat_t
+	err := f.control("stat", func(fd int) error { return unix.Fstat(fd, &st) })
+	return st.Blocks * 512, err
+}
+
+func (f *hostFile) Datasync() error {
+	return f.control("sync data of", unix.Fdatasync)
+}
+
+func (f *hostFile) Sync() error { return f.file.Sync() }
+
+func (f *hostFile) Close() error { return f.file.Close() }

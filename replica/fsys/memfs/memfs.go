@@ -1,0 +1,343 @@
+// Package memfs is an fsys.FS in memory for tests: it can fail any step, stop at any step as a machine without power does,
+// and then keeps of what was not synced an arbitrary part.
+//
+// What a Crash may lose:
+//
+//	file content    any 512-byte sector written since the file's last sync may be old or new, each for itself; inside a
+//	                sector any byte that changed may be old or new (a torn sector)
+//	file size       old or new
+//	directory       entries are journalled in order: a crash keeps any number of the first changes since the last sync
+//
+// It must not know what the files mean, and production code must not import it.
+package memfs
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/longhorn-lep/longhorn-manager/replica/fsys"
+)
+
+// ErrCrashed is what every call returns from the moment at which the machine lost power.
+var ErrCrashed = errors.New("the machine has no power")
+
+// Op is one step that changes something, or makes a change durable.
+type Op struct {
+	// N counts the steps from 1.
+	N int
+	// Kind is one of create mkdir rename unlink rmdir write truncate punch zero datasync sync syncdir.
+	Kind string
+	// Name is the last element of the name that it concerns.
+	Name string
+}
+
+// FS is an empty file system with the root directory. It is safe for concurrent use.
+type FS struct {
+	mu    sync.Mutex
+	root  *dirNode
+	inode uint64
+	ops   int
+	epoch int // counts crashes; a handle of an earlier epoch is dead
+	// dead is true from the crash to the restart.
+	dead bool
+	// before is asked before each step; an error makes the step fail with no effect.
+	before func(Op) error
+}
+
+// New makes an empty file system.
+func New() *FS {
+	f := &FS{}
+	f.root = f.newDir()
+	return f
+}
+
+// Before sets what is asked before each step from now on; nil allows all. An error makes the step fail without effect;
+// ErrCrashed also ends every later call until Restart. It is called with a lock held and must not call into the FS.
+func (f *FS) Before(hook func(Op) error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.before = hook
+}
+
+// Steps returns how many steps were taken so far.
+func (f *FS) Steps() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.ops
+}
+
+// MkdirAll makes a durable directory, for the preparation of a test.
+func (f *FS) MkdirAll(dir string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	at := f.root
+	for _, name := range strings.Split(strings.Trim(dir, "/"), "/") {
+		next, ok := at.entries[name].(*dirNode)
+		if !ok {
+			next = f.newDir()
+			at.entries[name], at.durable[name] = next, next
+		}
+		at = next
+	}
+}
+
+func (f *FS) stepLocked(kind, name string) error {
+	if f.dead {
+		return ErrCrashed
+	}
+	f.ops++
+	if f.before == nil {
+		return nil
+	}
+	err := f.before(Op{N: f.ops, Kind: kind, Name: name})
+	if errors.Is(err, ErrCrashed) {
+		f.dead = true
+	}
+	if err != nil {
+		return fmt.Errorf("%s %s: %w", kind, name, err)
+	}
+	return nil
+}
+
+// node is a *dirNode or a *fileNode.
+type node interface{ number() uint64 }
+
+type dirNode struct {
+	inode   uint64
+	entries map[string]node
+	durable map[string]node
+	journal []func(map[string]node) // changes since the last sync, in order
+	locked  *dir
+}
+
+func (d *dirNode) number() uint64 { return d.inode }
+
+// change applies a change of entries that a crash may lose.
+func (d *dirNode) change(c func(map[string]node)) {
+	c(d.entries)
+	d.journal = append(d.journal, c)
+}
+
+func (f *FS) newDir() *dirNode {
+	f.inode++
+	return &dirNode{inode: f.inode, entries: map[string]node{}, durable: map[string]node{}}
+}
+
+// OpenDir opens a directory by absolute path. There are no links.
+func (f *FS) OpenDir(name string) (fsys.Dir, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.dead {
+		return nil, ErrCrashed
+	}
+	at := f.root
+	for _, e := range strings.Split(strings.Trim(path.Clean(name), "/"), "/") {
+		if e == "" {
+			continue
+		}
+		next, err := lookupDir(at, e)
+		if err != nil {
+			return nil, fmt.Errorf("open directory %s: %w", name, err)
+		}
+		at = next
+	}
+	return &dir{fs: f, node: at, epoch: f.epoch}, nil
+}
+
+func lookupDir(in *dirNode, name string) (*dirNode, error) {
+	switch n := in.entries[name].(type) {
+	case nil:
+		return nil, syscall.ENOENT
+	case *dirNode:
+		return n, nil
+	}
+	return nil, fmt.Errorf("%w: %w", fsys.ErrNotRegular, syscall.ENOTDIR)
+}
+
+type dir struct {
+	fs    *FS
+	node  *dirNode
+	epoch int
+}
+
+// enter locks the file system for a call on d, or says why d is of no use.
+func (d *dir) enter() error {
+	d.fs.mu.Lock()
+	if d.fs.dead || d.epoch != d.fs.epoch {
+		d.fs.mu.Unlock()
+		return ErrCrashed
+	}
+	return nil
+}
+
+func (d *dir) OpenDir(name string) (fsys.Dir, error) {
+	if err := d.enter(); err != nil {
+		return nil, err
+	}
+	defer d.fs.mu.Unlock()
+	n, err := lookupDir(d.node, name)
+	if err != nil {
+		return nil, err
+	}
+	return &dir{fs: d.fs, node: n, epoch: d.epoch}, nil
+}
+
+func (d *dir) OpenFile(name string, mode fsys.Mode) (fsys.File, error) {
+	if err := d.enter(); err != nil {
+		return nil, err
+	}
+	defer d.fs.mu.Unlock()
+	n := d.node.entries[name]
+	if mode == fsys.CreateNew {
+		if n != nil {
+			return nil, syscall.EEXIST
+		}
+		if err := d.fs.stepLocked("create", name); err != nil {
+			return nil, err
+		}
+		d.fs.inode++
+		made := newFile(d.fs.inode)
+		d.node.change(func(m map[string]node) { m[name] = made })
+		n = made
+	}
+	switch n := n.(type) {
+	case nil:
+		return nil, syscall.ENOENT
+	case *fileNode:
+		return &file{fs: d.fs, node: n, name: name, epoch: d.epoch}, nil
+	}
+	return nil, fsys.ErrNotRegular
+}
+
+func (d *dir) Mkdir(name string) error {
+	if err := d.enter(); err != nil {
+		return err
+	}
+	defer d.fs.mu.Unlock()
+	if d.node.entries[name] != nil {
+		return syscall.EEXIST
+	}
+	if err := d.fs.stepLocked("mkdir", name); err != nil {
+		return err
+	}
+	made := d.fs.newDir()
+	d.node.change(func(m map[string]node) { m[name] = made })
+	return nil
+}
+
+func (d *dir) Rename(from, to string) error { return d.rename(from, to, true) }
+
+func (d *dir) RenameNew(from, to string) error { return d.rename(from, to, false) }
+
+func (d *dir) rename(from, to string, replace bool) error {
+	if err := d.enter(); err != nil {
+		return err
+	}
+	defer d.fs.mu.Unlock()
+	n := d.node.entries[from]
+	switch {
+	case n == nil:
+		return syscall.ENOENT
+	case !replace && d.node.entries[to] != nil:
+		return syscall.EEXIST
+	}
+	if err := d.fs.stepLocked("rename", to); err != nil {
+		return err
+	}
+	d.node.change(func(m map[string]node) { delete(m, from); m[to] = n })
+	return nil
+}
+
+func (d *dir) Unlink(name string) error { return d.remove("unlink", name) }
+
+func (d *dir) Rmdir(name string) error { return d.remove("rmdir", name) }
+
+func (d *dir) remove(kind, name string) error {
+	if err := d.enter(); err != nil {
+		return err
+	}
+	defer d.fs.mu.Unlock()
+	n := d.node.entries[name]
+	sub, isDir := n.(*dirNode)
+	switch {
+	case n == nil:
+		return syscall.ENOENT
+	case isDir != (kind == "rmdir"):
+		return syscall.EISDIR
+	case isDir && len(sub.entries) > 0:
+		return syscall.ENOTEMPTY
+	}
+	if err := d.fs.stepLocked(kind, name); err != nil {
+		return err
+	}
+	d.node.change(func(m map[string]node) { delete(m, name) })
+	return nil
+}
+
+func (d *dir) Names() ([]string, error) {
+	if err := d.enter(); err != nil {
+		return nil, err
+	}
+	defer d.fs.mu.Unlock()
+	names := []string{}
+	for name := range d.node.entries {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+func (d *dir) ID() (fsys.ID, error) { return fsys.ID{Inode: d.node.inode}, nil }
+
+func (d *dir) Lookup(name string) (fsys.ID, error) {
+	if err := d.enter(); err != nil {
+		return fsys.ID{}, err
+	}
+	defer d.fs.mu.Unlock()
+	n := d.node.entries[name]
+	if n == nil {
+		return fsys.ID{}, syscall.ENOENT
+	}
+	return fsys.ID{Inode: n.number()}, nil
+}
+
+func (d *dir) Sync() error {
+	if err := d.enter(); err != nil {
+		return err
+	}
+	defer d.fs.mu.Unlock()
+	if err := d.fs.stepLocked("syncdir", ""); err != nil {
+		return err
+	}
+	for _, c := range d.node.journal {
+		c(d.node.durable)
+	}
+	d.node.journal = nil
+	return nil
+}
+
+func (d *dir) TryLock() error {
+	if err := d.enter(); err != nil {
+		return err
+	}
+	defer d.fs.mu.Unlock()
+	if d.node.locked != nil && d.node.locked != d {
+		return fsys.ErrLocked
+	}
+	d.node.locked = d
+	return nil
+}
+
+func (d *dir) Close() error {
+	d.fs.mu.Lock()
+	defer d.fs.mu.Unlock()
+	if d.node.locked == d {
+		d.node.locked = nil
+	}
+	return nil
+}

@@ -1,0 +1,51 @@
+package replica
+
+import "sync"
+
+// group lets callers that come while a run is under way share the next one: any number of concurrent syncs cost two.
+type group struct {
+	run func() error
+
+	mu      sync.Mutex
+	running bool   // guarded by mu
+	next    *round // guarded by mu; those that the run under way does not cover
+}
+
+type round struct {
+	done chan struct{} // closed when err is set
+	lead chan struct{} // gives one of those who wait the next run
+	err  error
+}
+
+// do returns the result of a run that began after do was called.
+func (g *group) do() error {
+	g.mu.Lock()
+	r := g.next
+	if r == nil {
+		r = &round{done: make(chan struct{}), lead: make(chan struct{}, 1)}
+		g.next = r
+	}
+	if g.running {
+		g.mu.Unlock()
+		select {
+		case <-r.done:
+			return r.err
+		case <-r.lead:
+		}
+		g.mu.Lock()
+	}
+	g.running, g.next = true, nil
+	g.mu.Unlock()
+
+	r.err = g.run()
+	close(r.done)
+
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.next == nil {
+		g.running = false
+	} else {
+		g.next.lead <- struct{}{} // running stays true: the one who takes it goes on
+	}
+	return r.err
+}

@@ -1,0 +1,134 @@
+package replica
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/longhorn-lep/longhorn-manager/replica/fsys"
+)
+
+// intents is the live intent map. A write asks mark first; mark returns when every region is marked durably.
+type intents struct {
+	file        fsys.File
+	regionBytes int64
+	// durable has the bit of each region whose mark is known to be on disk: all that a write to a marked region looks at.
+	durable []atomic.Uint64
+	commits group
+
+	mu      sync.Mutex
+	image   intentImage        // guarded by mu; what the file is to hold
+	dirty   map[int64]struct{} // guarded by mu; sectors that the file may not hold yet
+	pending []int64            // guarded by mu; regions whose marks the next commit makes durable
+}
+
+func newIntents(file fsys.File, image intentImage, regionBytes int64) *intents {
+	m := &intents{
+		file: file, image: image, regionBytes: regionBytes,
+		durable: make([]atomic.Uint64, (image.regions+63)/64),
+		dirty:   map[int64]struct{}{},
+	}
+	m.commits.run = m.commit
+	for _, r := range image.marked() {
+		m.durable[r/64].Or(1 << (r % 64))
+	}
+	return m
+}
+
+// mark returns when the regions of a range are marked durably. An error means that some may not be; the range must not be
+// written. Callers hold the replica's write lock for reading.
+func (m *intents) mark(off, length int64) error {
+	first, last := off/m.regionBytes, (off+length-1)/m.regionBytes
+	missing := false
+	for r := first; r <= last && !missing; r++ {
+		missing = m.durable[r/64].Load()&(1<<(r%64)) == 0
+	}
+	if !missing {
+		return nil
+	}
+	m.mu.Lock()
+	for r := first; r <= last; r++ {
+		if m.durable[r/64].Load()&(1<<(r%64)) == 0 {
+			m.dirty[m.image.set(r, true)] = struct{}{}
+			m.pending = append(m.pending, r)
+		}
+	}
+	m.mu.Unlock()
+	return m.commits.do()
+}
+
+// commit writes the sectors that changed, syncs, and only then lets writes rely on the new marks. On an error the sectors
+// stay to be written; the marks in the image stay too, for the file may have them.
+func (m *intents) commit() error {
+	m.mu.Lock()
+	sectors := m.takeDirtyLocked()
+	regions := m.pending
+	m.pending = nil
+	m.mu.Unlock()
+	if len(sectors) == 0 {
+		return nil // the commit before this one took all that there was
+	}
+
+	err := m.write(sectors)
+	if err == nil {
+		err = m.file.Datasync()
+	}
+	if err != nil {
+		m.mu.Lock()
+		for n := range sectors {
+			m.dirty[n] = struct{}{}
+		}
+		m.mu.Unlock()
+		return fmt.Errorf("mark regions in the intent map: %w", err)
+	}
+	for _, r := range regions {
+		m.durable[r/64].Or(1 << (r % 64))
+	}
+	return nil
+}
+
+// clear unmarks regions. The caller holds the replica's write lock, so that no write relies on a mark meanwhile. It does not
+// sync: a mark that comes back after a crash costs only a comparison, and the next commit syncs the same file.
+func (m *intents) clear(regions []int64) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, r := range regions {
+		m.durable[r/64].And(^uint64(1 << (r % 64)))
+		m.dirty[m.image.set(r, false)] = struct{}{}
+	}
+	sectors := m.takeDirtyLocked()
+	if err := m.write(sectors); err != nil {
+		for n := range sectors {
+			m.dirty[n] = struct{}{}
+		}
+		return fmt.Errorf("clear marks in the intent map: %w", err)
+	}
+	return nil
+}
+
+// takeDirtyLocked returns copies of the sectors to be written, by number, and forgets that they are.
+func (m *intents) takeDirtyLocked() map[int64][]byte {
+	sectors := make(map[int64][]byte, len(m.dirty))
+	for n := range m.dirty {
+		sectors[n] = slices.Clone(m.image.b[n*intentSectorBytes : (n+1)*intentSectorBytes])
+	}
+	clear(m.dirty)
+	return sectors
+}
+
+func (m *intents) write(sectors map[int64][]byte) error {
+	for n, b := range sectors {
+		if err := m.file.WriteAt(b, n*intentSectorBytes); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// marked lists the marked regions, sorted.
+func (m *intents) marked() []int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.image.marked()
+}

@@ -1,0 +1,178 @@
+package replica
+
+import (
+	"errors"
+	"sync"
+	"syscall"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/longhorn-lep/longhorn-manager/replica/fsys"
+)
+
+// Options tune an open replica.
+type Options struct {
+	// BootID of this machine's boot, from the kernel. Empty means unknown: then no unclean replica is trusted to have kept
+	// what was not synced.
+	BootID string
+	// OnChange, if set, is called after State changed, with no lock held. It must not block.
+	OnChange func()
+	// Log receives what a person should know; nil discards it.
+	Log *logrus.Entry
+}
+
+// Replica is an open, locked replica directory. Whoever opens one must Close it.
+type Replica struct {
+	dirPath     string
+	name        string // of the Replica object
+	size        int64
+	regionBytes int64
+	opts        Options
+
+	dir  fsys.Dir // held for its lock and for replacing the metadata
+	data fsys.File
+	imap fsys.File
+
+	intents *intents
+	syncs   group // of data
+	// writing is held for reading from the moment a write relies on a mark until its data is in the file, and for writing
+	// while marks are cleared.
+	writing sync.RWMutex
+
+	// admitting holds a token: one admission or Close at a time.
+	admitting chan struct{}
+	// updating makes metadata replacements one after another.
+	updating sync.Mutex
+
+	mu        sync.Mutex
+	meta      Meta               // guarded by mu; changed under updating too
+	cacheKept bool               // guarded by mu; see State
+	current   *Session           // guarded by mu; the one admitted, until it is closed
+	views     map[*View]struct{} // guarded by mu
+	failure   error              // guarded by mu; the first write or sync that failed
+	closed    bool               // guarded by mu
+}
+
+// Open opens a replica that Create made, and takes its lock. It writes nothing. An error is a *RefusedError.
+func Open(fs fsys.FS, dir string, want Spec, opts Options) (*Replica, error) {
+	if err := want.validate(); err != nil {
+		return nil, refuse(dir, InvalidSpec, "%w", err)
+	}
+	parent, name, err := openParent(fs, dir)
+	if err != nil {
+		return nil, err
+	}
+	defer parent.Close()
+	d, m, err := identify(parent, dir, name, want)
+	if err != nil {
+		return nil, err
+	}
+	if err := lock(d, dir); err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
+	// Read again under the lock: its last holder may just have replaced it.
+	if m, err = readMeta(d); err != nil {
+		return nil, errors.Join(refuseFile(dir, err, NotAReplica, MetadataTorn), d.Close())
+	}
+	r := &Replica{
+		dirPath: dir, name: m.Name, size: m.SizeBytes, regionBytes: m.RegionBytes, opts: opts, dir: d, meta: m,
+		cacheKept: m.Clean || (opts.BootID != "" && m.BootID == opts.BootID),
+		admitting: make(chan struct{}, 1), views: map[*View]struct{}{},
+	}
+	r.syncs.run = r.syncData
+	if err := r.openFiles(); err != nil {
+		r.closeFiles()
+		return nil, err
+	}
+	return r, nil
+}
+
+// identify opens a directory and makes sure that it is the wanted replica.
+func identify(parent fsys.Dir, dir, name string, want Spec) (fsys.Dir, Meta, error) {
+	d, m, err := openIdentified(parent, dir, name)
+	if err != nil {
+		return nil, Meta{}, err
+	}
+	got := m.spec()
+	switch {
+	case got.UID != want.UID:
+		err = refuse(dir, OtherReplica, "it holds uid %s, not %s", got.UID, want.UID)
+	case got.Volume != want.Volume || got.Name != want.Name:
+		err = refuse(dir, OtherReplica, "it holds %s of volume %s, not %s of %s", got.Name, got.Volume, want.Name, want.Volume)
+	case got.SizeBytes != want.SizeBytes:
+		err = refuse(dir, SizeMismatch, "it has %d bytes, not %d", got.SizeBytes, want.SizeBytes)
+	}
+	if err != nil {
+		_ = d.Close()
+		return nil, Meta{}, err
+	}
+	return d, m, nil
+}
+
+// openIdentified opens a directory that has sound metadata.
+func openIdentified(parent fsys.Dir, dir, name string) (fsys.Dir, Meta, error) {
+	d, err := parent.OpenDir(name)
+	if err != nil {
+		return nil, Meta{}, refuseFile(dir, err, ReplicaMissing, NotAReplica)
+	}
+	m, err := readMeta(d)
+	if err != nil {
+		_ = d.Close()
+		return nil, Meta{}, refuseFile(dir, err, NotAReplica, MetadataTorn)
+	}
+	return d, m, nil
+}
+
+// refuseFile gives the refusal for an error in opening, reading or decoding something.
+func refuseFile(dir string, err error, missing, torn Reason) error {
+	switch {
+	case errors.Is(err, syscall.ENOENT):
+		return refuse(dir, missing, "%w", err)
+	case errors.Is(err, fsys.ErrNotRegular):
+		return refuse(dir, NotAReplica, "%w", err)
+	case errors.Is(err, errNewVersion):
+		return refuse(dir, UnknownVersion, "%w", err)
+	case errors.Is(err, errNotOurs) && torn == MetadataTorn:
+		return refuse(dir, NotAReplica, "%w", err)
+	case errors.Is(err, errNotOurs), errors.Is(err, errTorn):
+		return refuse(dir, torn, "%w", err)
+	}
+	return refuse(dir, IOError, "%w", err)
+}
+
+func (r *Replica) openFiles() (err error) {
+	regions := regionCount(r.size, r.regionBytes)
+	b, err := readFile(r.dir, intentName, intentFileBytes(regions))
+	if err != nil {
+		return refuseFile(r.dirPath, err, IntentMapMissing, IntentMapTorn)
+	}
+	image, err := decodeIntentImage(b, r.meta.UID, r.regionBytes, regions)
+	if err != nil {
+		return refuseFile(r.dirPath, err, IntentMapMissing, IntentMapTorn)
+	}
+	if r.data, err = r.dir.OpenFile(dataName, fsys.ReadWrite); err != nil {
+		return refuseFile(r.dirPath, err, DataMissing, NotAReplica)
+	}
+	size, err := r.data.Size()
+	switch {
+	case err != nil:
+		return refuse(r.dirPath, IOError, "%w", err)
+	case size != r.size:
+		return refuse(r.dirPath, DataWrongSize, "%s has %d bytes, the metadata says %d", dataName, size, r.size)
+	}
+	if r.imap, err = r.dir.OpenFile(intentName, fsys.ReadWrite); err != nil {
+		return refuseFile(r.dirPath, err, IntentMapMissing, IntentMapTorn)
+	}
+	r.intents = newIntents(r.imap, image, r.regionBytes)
+	return nil
+}
+
+// closeFiles closes what is open, the lock last.
+func (r *Replica) closeFiles() {
+	for _, f := range []fsys.File{r.data, r.imap} {
+		if f != nil {
+			_ = f.Close() // what matters was synced, and its error looked at
+		}
+	}
+	_ = r.dir.Close()
+}

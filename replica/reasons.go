@@ -1,0 +1,96 @@
+package replica
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Reason says in one CamelCase word why a directory was refused or a replica ended. It is shown to users.
+type Reason string
+
+const (
+	// DiskMissing: the directory that holds replicas is not there, so the disk is not mounted or not prepared.
+	DiskMissing Reason = "DiskMissing"
+	// ReplicaMissing: there is nothing by the replica's name.
+	ReplicaMissing Reason = "ReplicaMissing"
+	// NotAReplica: something is there without our metadata in it, or what should be a plain file or directory is not.
+	NotAReplica Reason = "NotAReplica"
+	// MetadataTorn: the metadata is ours but cut short, or its checksum or content is wrong.
+	MetadataTorn Reason = "MetadataTorn"
+	// UnknownVersion: a file was written in a format that this program does not know.
+	UnknownVersion Reason = "UnknownVersion"
+	// OtherReplica: a sound replica, but of another uid, volume or name.
+	OtherReplica Reason = "OtherReplica"
+	// ReplicaUsed: it is this replica, but an engine was admitted to it, so it cannot be made anew.
+	ReplicaUsed Reason = "ReplicaUsed"
+	// SizeMismatch: the replica was made for a volume of another size.
+	SizeMismatch Reason = "SizeMismatch"
+	// DataMissing: there is no data file.
+	DataMissing Reason = "DataMissing"
+	// DataWrongSize: the data file is not as long as the metadata says.
+	DataWrongSize Reason = "DataWrongSize"
+	// IntentMapMissing: there is no intent map.
+	IntentMapMissing Reason = "IntentMapMissing"
+	// IntentMapTorn: the intent map is cut short, damaged, or of other metadata.
+	IntentMapTorn Reason = "IntentMapTorn"
+	// Locked: another process, or this one, has the replica open.
+	Locked Reason = "Locked"
+	// IOError: the file system returned an error that says nothing of the replica.
+	IOError Reason = "IOError"
+	// InvalidSpec: what the caller asked for cannot be a replica.
+	InvalidSpec Reason = "InvalidSpec"
+	// WriteFailed: a write or sync failed on an open replica, which serves nothing from then on.
+	WriteFailed Reason = "WriteFailed"
+)
+
+// RefusedError is why a directory was not opened, made or removed. Nothing was written to it.
+type RefusedError struct {
+	Reason Reason
+	Dir    string
+	Err    error // the cause; may be nil
+}
+
+// Error names the directory, the reason and the cause.
+func (e *RefusedError) Error() string {
+	if e.Err == nil {
+		return fmt.Sprintf("replica directory %s: %s", e.Dir, e.Reason)
+	}
+	return fmt.Sprintf("replica directory %s: %s: %v", e.Dir, e.Reason, e.Err)
+}
+
+// Unwrap returns the cause.
+func (e *RefusedError) Unwrap() error { return e.Err }
+
+// ReasonOf finds the Reason in an error; "" when there is none.
+func ReasonOf(err error) Reason {
+	var refused *RefusedError
+	if errors.As(err, &refused) {
+		return refused.Reason
+	}
+	return ""
+}
+
+var (
+	// ErrForeign: something that is not this replica is in its place. It is left alone.
+	ErrForeign = errors.New("something else is in the replica's place")
+	// ErrExists: this replica exists and was written to, so it cannot be made anew.
+	ErrExists = errors.New("the replica exists and has been used")
+	// ErrFenced: the gate belongs to another generation or session.
+	ErrFenced = errors.New("fenced")
+	// ErrBusy: the same session is still connected.
+	ErrBusy = errors.New("the session is still connected")
+	// ErrInUse: an engine is connected.
+	ErrInUse = errors.New("an engine is connected")
+	// ErrFailed: a write failed earlier; the replica must be opened anew.
+	ErrFailed = errors.New("the replica failed")
+	// ErrClosed: the replica or session was closed.
+	ErrClosed = errors.New("closed")
+)
+
+func refuse(dir string, reason Reason, format string, args ...any) error {
+	var cause error
+	if format != "" {
+		cause = fmt.Errorf(format, args...)
+	}
+	return &RefusedError{Reason: reason, Dir: dir, Err: cause}
+}

@@ -1,0 +1,167 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/longhorn-lep/longhorn-manager/membership"
+)
+
+// State is what a replica tells its host.
+type State struct {
+	Generation int64            // of the last engine admitted
+	Epoch      membership.Epoch // as recorded here
+	Connected  bool             // an engine has the gate
+	Failure    error            // why the replica serves nothing any more; nil while it does
+}
+
+// State is cheap and never waits for the disk.
+func (r *Replica) State() State {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e := r.meta.Epoch
+	e.Members = slices.Clone(e.Members)
+	return State{Generation: r.meta.Generation, Epoch: e, Connected: r.current != nil, Failure: r.failure}
+}
+
+// Size is the replica's size in bytes.
+func (r *Replica) Size() int64 { return r.size }
+
+// AllocatedBytes asks the file system how much space the data takes.
+func (r *Replica) AllocatedBytes() (int64, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock() // keeps Close from closing the file meanwhile
+	if r.closed {
+		return 0, ErrClosed
+	}
+	return r.data.AllocatedBytes()
+}
+
+func (r *Replica) changed() {
+	if r.opts.OnChange != nil {
+		r.opts.OnChange()
+	}
+}
+
+// fail ends service after a write or sync that did not work: what the disk holds is no longer known, and the engine must
+// not be told otherwise. The first cause is kept. It does not wait.
+func (r *Replica) fail(cause error) {
+	r.mu.Lock()
+	first := r.failure == nil
+	if first {
+		r.failure = cause
+	}
+	if r.current != nil {
+		r.current.end(fmt.Errorf("%w: %w", ErrFailed, cause))
+	}
+	for v := range r.views {
+		v.end(fmt.Errorf("%w: %w", ErrFailed, cause))
+	}
+	r.mu.Unlock()
+	if !first {
+		return
+	}
+	if r.opts.Log != nil {
+		r.opts.Log.WithError(cause).Error("A write to the disk did not work, the replica serves nothing any more")
+	}
+	r.changed()
+}
+
+// Close ends sessions and views, waits for their requests, makes all durable, records that the replica was closed in order if
+// no region is marked, and gives up the lock. When ctx ends before the requests have, nothing is closed and Close may be
+// called again; sessions stay ended. An error of the disk is returned after all is closed; the replica is then unclean.
+func (r *Replica) Close(ctx context.Context) error {
+	select {
+	case r.admitting <- struct{}{}:
+		defer func() { <-r.admitting }()
+	case <-ctx.Done():
+		return fmt.Errorf("close replica %s: %w", r.name, ctx.Err())
+	}
+	wasClosed, err := r.drain(ctx)
+	if err != nil {
+		return fmt.Errorf("close replica %s: %w", r.name, err)
+	}
+	if wasClosed {
+		return nil
+	}
+	err = r.settle()
+	r.closeFiles()
+	r.changed()
+	if err != nil {
+		return fmt.Errorf("close replica %s: %w", r.name, err)
+	}
+	return nil
+}
+
+// drain ends sessions and views, waits until no request is under way, and then marks the replica closed. The caller holds the
+// token, so no session comes in; a view that does is cut by the next round.
+func (r *Replica) drain(ctx context.Context) (wasClosed bool, err error) {
+	for {
+		r.mu.Lock()
+		current, views := r.current, slices.Collect(maps.Keys(r.views))
+		if current == nil && len(views) == 0 {
+			wasClosed, r.closed = r.closed, true
+			r.mu.Unlock()
+			return wasClosed, nil
+		}
+		r.mu.Unlock()
+		gates := []*gate{}
+		if current != nil {
+			current.end(ErrClosed)
+			gates = append(gates, current.gate)
+		}
+		for _, v := range views {
+			v.end(ErrClosed)
+			gates = append(gates, v.gate)
+		}
+		for _, g := range gates {
+			select {
+			case <-g.drained:
+			case <-ctx.Done():
+				return false, ctx.Err()
+			}
+		}
+		r.mu.Lock()
+		r.current = nil
+		for _, v := range views {
+			delete(r.views, v)
+		}
+		r.mu.Unlock()
+	}
+}
+
+// settle makes all durable and records it.
+func (r *Replica) settle() error {
+	r.mu.Lock()
+	clean, failure := r.meta.Clean, r.failure
+	r.mu.Unlock()
+	if failure != nil {
+		r.forgetBoot(failure)
+		return nil
+	}
+	if clean {
+		return nil // nobody was admitted since
+	}
+	err := r.syncs.do()
+	if err == nil {
+		err = r.imap.Datasync()
+	}
+	if err != nil || len(r.intents.marked()) > 0 {
+		return err
+	}
+	return r.update(func(m *Meta) { m.Clean, m.BootID = true, r.opts.BootID })
+}
+
+// forgetBoot records that writes were lost although the machine ran on, so that the replica is not preferred as a source. The
+// disk may refuse that too; then the next opening does not know. When it is the metadata that is uncertain, nothing was lost.
+func (r *Replica) forgetBoot(failure error) {
+	if errors.Is(failure, errUncertain) {
+		return
+	}
+	if err := r.update(func(m *Meta) { m.BootID = "" }); err != nil && r.opts.Log != nil {
+		r.opts.Log.WithError(err).Warn("Could not record that the replica lost writes")
+	}
+}

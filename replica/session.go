@@ -1,0 +1,214 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"syscall"
+
+	"github.com/longhorn-lep/longhorn-manager/nbd"
+)
+
+// Session is an admitted engine's access to a replica. It is an nbd.Backend and answers the private command. Its methods may
+// be called concurrently. From the moment at which it is shut out, closed, or the replica fails, every call returns
+// ESHUTDOWN.
+type Session struct {
+	replica    *Replica
+	generation int64
+	name       string
+	gate       *gate
+	wasClean   bool   // the replica was closed in order before this session
+	lastBootID string // the boot of that closing
+
+	endOnce   sync.Once
+	done      chan struct{} // closed when ended; ending is set
+	ending    error
+	closeOnce sync.Once
+	closed    chan struct{} // closed when the owner has let go
+}
+
+var (
+	_ nbd.Backend = (*Session)(nil)
+	_ nbd.Backend = (*View)(nil)
+)
+
+// Size is the replica's size in bytes.
+func (s *Session) Size() int64 { return s.replica.size }
+
+// Done is closed when the session has ended for any reason; Err then says why.
+func (s *Session) Done() <-chan struct{} { return s.done }
+
+// Err is nil until Done is closed.
+func (s *Session) Err() error {
+	select {
+	case <-s.done:
+		return s.ending
+	default:
+		return nil
+	}
+}
+
+// Close ends the session and returns when none of its requests is under way. It makes nothing durable.
+func (s *Session) Close() error {
+	s.end(ErrClosed)
+	<-s.gate.drained
+	s.closeOnce.Do(func() {
+		r := s.replica
+		r.mu.Lock()
+		if r.current == s {
+			r.current = nil
+		}
+		r.mu.Unlock()
+		close(s.closed)
+		r.changed()
+	})
+	return nil
+}
+
+// end lets no further request in. It does not wait.
+func (s *Session) end(why error) {
+	s.endOnce.Do(func() {
+		s.ending = why
+		s.gate.shut()
+		close(s.done)
+	})
+}
+
+// begin admits one request, which must leave the gate.
+func (s *Session) begin() error {
+	if s.gate.enter() {
+		return nil
+	}
+	<-s.done
+	return shutdown(s.replica, s.ending)
+}
+
+// shutdown is what a request gets that came too late.
+func shutdown(r *Replica, why error) error {
+	return &nbd.Error{Errno: nbd.ESHUTDOWN, Msg: fmt.Sprintf("replica %s: %v", r.name, why)}
+}
+
+// ReadAt fills p. A read that fails says nothing of writes: the replica goes on.
+func (s *Session) ReadAt(_ context.Context, p []byte, off int64) error {
+	if err := s.begin(); err != nil {
+		return err
+	}
+	defer s.gate.leave()
+	return s.replica.read(p, off)
+}
+
+// WriteAt marks the regions of the range durably, unless they are, and writes.
+func (s *Session) WriteAt(_ context.Context, p []byte, off int64, fua bool) error {
+	return s.change(off, int64(len(p)), fua, func(data dataFile) error { return data.WriteAt(p, off) })
+}
+
+// Trim frees the range, which then reads as zeroes: what is read must be the same on every replica.
+func (s *Session) Trim(_ context.Context, off, length int64, fua bool) error {
+	return s.change(off, length, fua, func(data dataFile) error { return punch(data, off, length) })
+}
+
+// Zero makes the range read as zeroes, and allocated if the flags ask for that.
+func (s *Session) Zero(_ context.Context, off, length int64, flags nbd.ZeroFlags) error {
+	return s.change(off, length, flags&nbd.ZeroFUA != 0, func(data dataFile) error {
+		if flags&nbd.ZeroNoHole != 0 {
+			return allocateZeroes(data, off, length)
+		}
+		return punch(data, off, length)
+	})
+}
+
+// change does what all changes of data have in common.
+func (s *Session) change(off, length int64, fua bool, do func(dataFile) error) error {
+	if err := s.begin(); err != nil {
+		return err
+	}
+	defer s.gate.leave()
+	r := s.replica
+	if err := r.checkRange(off, length); err != nil || length == 0 {
+		return err
+	}
+	if err := r.changeData(off, length, do); err != nil {
+		return r.failUnlessNoSpace(err)
+	}
+	if fua {
+		return r.syncs.do()
+	}
+	return nil
+}
+
+// Flush makes every change durable that returned before Flush was called.
+func (s *Session) Flush(context.Context) error {
+	if err := s.begin(); err != nil {
+		return err
+	}
+	defer s.gate.leave()
+	return s.replica.syncs.do()
+}
+
+// Extents tells data from holes; holes read as zeroes.
+func (s *Session) Extents(_ context.Context, off, length int64) ([]nbd.Extent, error) {
+	if err := s.begin(); err != nil {
+		return nil, err
+	}
+	defer s.gate.leave()
+	return s.replica.extents(off, length)
+}
+
+func (r *Replica) checkRange(off, length int64) error {
+	if off < 0 || length < 0 || off > r.size || length > r.size-off {
+		return &nbd.Error{Errno: nbd.EINVAL, Msg: fmt.Sprintf("range of %d bytes at %d in a replica of %d", length, off, r.size)}
+	}
+	return nil
+}
+
+func (r *Replica) read(p []byte, off int64) error {
+	if err := r.checkRange(off, int64(len(p))); err != nil || len(p) == 0 {
+		return err
+	}
+	if err := r.data.ReadAt(p, off); err != nil {
+		return fmt.Errorf("read replica %s: %w", r.name, err)
+	}
+	return nil
+}
+
+func (r *Replica) changeData(off, length int64, do func(dataFile) error) error {
+	r.writing.RLock()
+	defer r.writing.RUnlock()
+	if err := r.intents.mark(off, length); err != nil {
+		return err
+	}
+	if err := do(r.data); err != nil {
+		return fmt.Errorf("write replica %s: %w", r.name, err)
+	}
+	return nil
+}
+
+// syncData is one run of r.syncs. After a failed sync no later one can be believed: the kernel reports an error once and may
+// have dropped what it could not write.
+func (r *Replica) syncData() error {
+	r.mu.Lock()
+	failure := r.failure
+	r.mu.Unlock()
+	if failure != nil {
+		return shutdown(r, failure)
+	}
+	if err := r.data.Datasync(); err != nil {
+		err = fmt.Errorf("sync replica %s: %w", r.name, err)
+		r.fail(err)
+		return err
+	}
+	return nil
+}
+
+// failUnlessNoSpace passes an error of a change on and ends the replica with it, unless it only wants space.
+func (r *Replica) failUnlessNoSpace(err error) error {
+	if !isNoSpace(err) {
+		r.fail(err)
+	}
+	return err
+}
+
+func isNoSpace(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG)
+}

@@ -1,0 +1,280 @@
+package replica
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/longhorn-lep/longhorn-manager/nbd"
+	"github.com/longhorn-lep/longhorn-manager/replica/fsys/memfs"
+)
+
+const data, hole = nbd.ExtentFlags(0), nbd.ExtentHole | nbd.ExtentZero
+
+func TestWritesTrimsAndZeroesReadBack(t *testing.T) {
+	ctx := context.Background()
+	r := newHostReplica(t, 32*mib)
+	s := admit(t, r, 1, "s")
+	want := make([]byte, 2*mib)
+	rng := rand.New(rand.NewPCG(1, 2))
+	for i := range 300 {
+		off := rng.Int64N(4000) * 512
+		length := (1 + rng.Int64N(min(200, 4096-off/512))) * 512
+		var err error
+		switch i % 4 {
+		case 0, 1:
+			p := bytes.Repeat([]byte{byte(1 + i%255)}, int(length))
+			copy(want[off:], p)
+			err = s.WriteAt(ctx, p, off, i%3 == 0)
+		case 2:
+			clear(want[off : off+length])
+			err = s.Trim(ctx, off, length, false)
+		case 3:
+			clear(want[off : off+length])
+			err = s.Zero(ctx, off, length, nbd.ZeroFlags(i%4))
+		}
+		must(t, err)
+	}
+	got := make([]byte, len(want))
+	must(t, s.ReadAt(ctx, got, 0))
+	if !bytes.Equal(got, want) {
+		t.Error("what is read is not what was written")
+	}
+}
+
+func TestExtentsTellDataFromHoles(t *testing.T) {
+	ctx := context.Background()
+	r := newHostReplica(t, 32*mib)
+	s := admit(t, r, 1, "s")
+	must(t, s.WriteAt(ctx, bytes.Repeat([]byte{1}, mib), 4*mib, false))
+	must(t, s.WriteAt(ctx, bytes.Repeat([]byte{1}, mib), 5*mib, false))
+	must(t, s.Flush(ctx))
+	for _, tc := range []struct {
+		off, length int64
+		want        []nbd.Extent
+	}{
+		{0, 32 * mib, []nbd.Extent{{Offset: 0, Length: 4 * mib, Flags: hole}, {Offset: 4 * mib, Length: 2 * mib, Flags: data}, {Offset: 6 * mib, Length: 26 * mib, Flags: hole}}},
+		{4*mib + 512, 512, []nbd.Extent{{Offset: 4*mib + 512, Length: 512, Flags: data}}},
+		{3 * mib, 2 * mib, []nbd.Extent{{Offset: 3 * mib, Length: mib, Flags: hole}, {Offset: 4 * mib, Length: mib, Flags: data}}},
+		{31 * mib, mib, []nbd.Extent{{Offset: 31 * mib, Length: mib, Flags: hole}}},
+	} {
+		got, err := s.Extents(ctx, tc.off, tc.length)
+		if err != nil || !reflect.DeepEqual(got, tc.want) {
+			t.Errorf("extents of %d at %d: %v, %v; want %v", tc.length, tc.off, got, err, tc.want)
+		}
+	}
+	if n, err := r.AllocatedBytes(); err != nil || n < 2*mib || n > 3*mib {
+		t.Errorf("allocated %d, %v", n, err)
+	}
+}
+
+func TestARangeOutsideOfTheReplicaIsInvalid(t *testing.T) {
+	ctx := context.Background()
+	s := admit(t, newHostReplica(t, mib), 1, "s")
+	for _, err := range []error{
+		s.WriteAt(ctx, make([]byte, 512), mib, false), s.WriteAt(ctx, make([]byte, 1024), mib-512, false),
+		s.ReadAt(ctx, make([]byte, 512), -512), s.Trim(ctx, 0, mib+512, false), s.Zero(ctx, 1<<62, 1<<62, 0),
+	} {
+		if !errors.Is(err, syscall.EINVAL) {
+			t.Errorf("error %v", err)
+		}
+	}
+	must(t, s.WriteAt(ctx, nil, mib, false))
+}
+
+func TestEveryChangeMarksItsRegions(t *testing.T) {
+	ctx := context.Background()
+	r := newHostReplica(t, 64*mib)
+	s := admit(t, r, 1, "s")
+	must(t, s.WriteAt(ctx, make([]byte, 1024), 4*mib-512, false))
+	must(t, s.Trim(ctx, 20*mib, 512, false))
+	must(t, s.Zero(ctx, 32*mib, 9*mib, 0))
+	if got := marks(t, s); !slices.Equal(got, []int64{0, 1, 5, 8, 9, 10}) {
+		t.Errorf("marks %v", got)
+	}
+	clearMarks(t, s, 0, 9)
+	if got := marks(t, s); !slices.Equal(got, []int64{1, 5, 8, 10}) {
+		t.Errorf("marks after clearing %v", got)
+	}
+	must(t, s.WriteAt(ctx, make([]byte, 512), 0, false))
+	if got := marks(t, s); !slices.Equal(got, []int64{0, 1, 5, 8, 10}) {
+		t.Errorf("marks after writing again %v", got)
+	}
+}
+
+// newMemReplica opens a replica on a file system in memory.
+func newMemReplica(t testing.TB, sizeBytes int64) (*memfs.FS, *Replica) {
+	t.Helper()
+	f := memfs.New()
+	f.MkdirAll("/disk/replicas")
+	must(t, Create(f, "/disk/replicas/r", testSpec("uid-1", sizeBytes)))
+	return f, openReplica(t, f, "/disk/replicas/r", testSpec("uid-1", sizeBytes), testBoot)
+}
+
+func TestConcurrentFirstWritesShareTheirMarks(t *testing.T) {
+	ctx := context.Background()
+	f, r := newMemReplica(t, 1<<30)
+	s := admit(t, r, 1, "s")
+	var syncs int
+	begun, release := make(chan struct{}), make(chan struct{})
+	f.Before(func(op memfs.Op) error {
+		if op.Kind == "datasync" && op.Name == intentName {
+			if syncs++; syncs == 1 {
+				close(begun)
+				<-release
+			}
+		}
+		return nil
+	})
+	var all sync.WaitGroup
+	write := func(region int64) {
+		all.Go(func() {
+			if err := s.WriteAt(ctx, make([]byte, 512), region*4*mib, false); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	write(0)
+	<-begun
+	for region := range int64(40) {
+		write(region + 1)
+	}
+	waitFor(t, func() bool { // all 40 have put their mark down and wait for the second sync
+		r.intents.mu.Lock()
+		defer r.intents.mu.Unlock()
+		return len(r.intents.pending) == 40
+	})
+	close(release)
+	all.Wait()
+	f.Before(nil)
+	if syncs != 2 {
+		t.Errorf("41 first writes took %d syncs of the map, want 2", syncs)
+	}
+}
+
+func TestWhenAStepFailsTheReplicaStopsUnlessItOnlyWantsSpace(t *testing.T) {
+	ctx := context.Background()
+	write := func(s *Session) error { return s.WriteAt(ctx, make([]byte, 512), 0, false) }
+	record := func(s *Session) error {
+		_, err := s.Control(ctx, 2, []byte(`{"generation":1,"counter":1,"members":["a"]}`))
+		return err
+	}
+	for _, tc := range []struct {
+		name, kind, file string
+		errno            syscall.Errno
+		do               func(s *Session) error
+		stops            bool
+	}{
+		{"a write to the data fails", "write", dataName, syscall.EIO, write, true},
+		{"no space for the data", "write", dataName, syscall.ENOSPC, write, false},
+		{"a quota on the data", "write", dataName, syscall.EDQUOT, write, false},
+		{"a write to the map fails", "write", intentName, syscall.EIO, write, true},
+		{"no space for the map", "write", intentName, syscall.ENOSPC, write, false},
+		{"a sync of the map fails", "datasync", intentName, syscall.EIO, write, true},
+		{"a punch fails", "punch", dataName, syscall.EIO, func(s *Session) error { return s.Trim(ctx, 0, 512, false) }, true},
+		{"a flush fails", "datasync", dataName, syscall.EIO, func(s *Session) error { return s.Flush(ctx) }, true},
+		{"a flush fails for space that was promised", "datasync", dataName, syscall.ENOSPC, func(s *Session) error { return s.Flush(ctx) }, true},
+		{"the sync of a write through fails", "datasync", dataName, syscall.EIO, func(s *Session) error {
+			return s.WriteAt(ctx, make([]byte, 512), 0, true)
+		}, true},
+		{"the metadata cannot be written", "write", metaTempName, syscall.EIO, record, true},
+		{"no space for the metadata", "create", metaTempName, syscall.ENOSPC, record, false},
+		{"the metadata cannot be renamed", "rename", metaName, syscall.EIO, record, true},
+		{"no space to rename the metadata, and none knows which is there", "rename", metaName, syscall.ENOSPC, record, true},
+		{"the directory cannot be synced", "syncdir", "", syscall.EIO, record, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			f, r := newMemReplica(t, 16*mib)
+			s := admit(t, r, 1, "s")
+			hit := false
+			f.Before(func(op memfs.Op) error {
+				if op.Kind == tc.kind && op.Name == tc.file && !hit {
+					hit = true
+					return tc.errno
+				}
+				return nil
+			})
+			if err := tc.do(s); !errors.Is(err, tc.errno) {
+				t.Fatalf("error %v, want %v as it is", err, tc.errno)
+			}
+			next := s.WriteAt(ctx, make([]byte, 512), 0, true)
+			if errors.Is(next, syscall.ESHUTDOWN) != tc.stops || (next == nil) == tc.stops {
+				t.Errorf("next write: %v", next)
+			}
+			if failed := r.State().Failure; errors.Is(failed, tc.errno) != tc.stops {
+				t.Errorf("failure %v", failed)
+			}
+			_, err := r.Admit(ctx, 2, "other")
+			if errors.Is(err, ErrFailed) != tc.stops {
+				t.Errorf("next engine: %v", err)
+			}
+			if tc.stops {
+				select {
+				case <-s.Done():
+				default:
+					t.Error("the session goes on")
+				}
+			}
+			must(t, r.Close(ctx))
+			r = openReplica(t, f, "/disk/replicas/r", testSpec("uid-1", 16*mib), testBoot)
+			if tc.stops && r.meta.Clean {
+				t.Error("a failed replica was closed as clean")
+			}
+			lost := tc.stops && tc.file != metaName && tc.file != ""
+			if r.cacheKept == lost {
+				t.Errorf("cache kept: %t", r.cacheKept)
+			}
+		})
+	}
+}
+
+func TestWhereHolesCannotBePunchedZeroesAreWritten(t *testing.T) {
+	ctx := context.Background()
+	f, r := newMemReplica(t, 16*mib)
+	s := admit(t, r, 1, "s")
+	must(t, s.WriteAt(ctx, bytes.Repeat([]byte{7}, mib), 0, false))
+	f.Before(func(op memfs.Op) error {
+		if op.Kind == "punch" || op.Kind == "zero" {
+			return syscall.EOPNOTSUPP
+		}
+		return nil
+	})
+	must(t, s.Trim(ctx, 512, 600*1024, false))
+	must(t, s.Zero(ctx, 800*1024, 1024, nbd.ZeroNoHole))
+	want := bytes.Repeat([]byte{7}, mib)
+	clear(want[512 : 512+600*1024])
+	clear(want[800*1024 : 801*1024])
+	got := make([]byte, mib)
+	must(t, s.ReadAt(ctx, got, 0))
+	if !bytes.Equal(got, want) {
+		t.Error("the range is not zeroes alone")
+	}
+}
+
+func TestAFailedReadStopsNothing(t *testing.T) {
+	ctx := context.Background()
+	r := newHostReplica(t, mib)
+	s := admit(t, r, 1, "s")
+	must(t, r.data.Truncate(512)) // stands for a bad sector: reads past it fail
+	if err := s.ReadAt(ctx, make([]byte, 512), 1024); err == nil {
+		t.Error("read past the end of the file succeeded")
+	}
+	must(t, r.data.Truncate(mib))
+	must(t, s.WriteAt(ctx, make([]byte, 512), 0, true))
+}
+
+func waitFor(t testing.TB, ready func() bool) {
+	t.Helper()
+	for !ready() {
+		if err := t.Context().Err(); err != nil {
+			t.Fatal(err)
+		}
+		yield()
+	}
+}

@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# Runs every fuzz target of the module for FUZZTIME each (default 10s). What a target
+# finds is kept by Go in testdata/fuzz beside it: commit that with the fix.
+# Usage: scripts/fuzz.sh [PACKAGE...]     (default: all)
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+time=${FUZZTIME:-10s}
+packages=("$@")
+[ $# -gt 0 ] || packages=(./...)
+count=0
+failed=()
+while read -r dir package; do
+	while read -r target; do
+		count=$((count + 1))
+		echo "fuzz: $package $target for $time"
+		go test -run '^$' -fuzz "^$target\$" -fuzztime "$time" "$package" || failed+=("$package $target")
+	done < <(grep -hoE '^func Fuzz[A-Za-z0-9_]+' "$dir"/*_test.go 2>/dev/null | sed 's/^func //')
+done < <(go list -f '{{.Dir}} {{.ImportPath}}' "${packages[@]}")
+
+[ "$count" -gt 0 ] || { echo "fuzz: no fuzz target in ${packages[*]}" >&2; exit 1; }
+if [ ${#failed[@]} -gt 0 ]; then
+	printf 'fuzz: failed: %s\n' "${failed[@]}" >&2
+	echo "fuzz: each failing input is named above; 'go test -run TARGET/INPUT PACKAGE' repeats it" >&2
+	exit 1
+fi
+echo "fuzz: $count targets, nothing found"

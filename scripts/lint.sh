@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# gofumpt, go vet and golangci-lint on every module. Builds the tools into bin/ when
+# they are missing or their versions changed; golangci-lint takes minutes, once.
+# Usage: scripts/lint.sh [--fix] [MODULE...]     (modules: . devcluster; default: both)
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+fix=
+if [ "${1:-}" = --fix ]; then
+	fix=1
+	shift
+fi
+modules=("$@")
+[ $# -gt 0 ] || modules=(. devcluster)
+mkdir -p bin
+
+# tool builds bin/NAME of PACKAGE as pinned in MODULE's go.mod, when that changed.
+tool() { # tool NAME MODULE PACKAGE
+	local sum
+	sum=$(cat "$2/go.sum" <(go version) | sha256sum)
+	[ -x "bin/$1" ] && [ "$(cat "bin/.$1.sum" 2>/dev/null)" = "$sum" ] && return
+	echo "lint: building bin/$1"
+	(cd "$2" && CGO_ENABLED=0 go build -o "$OLDPWD/bin/$1" "$3")
+	echo "$sum" >"bin/.$1.sum"
+}
+tool gofumpt tools mvdan.cc/gofumpt
+tool golangci-lint tools/lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+
+failed=
+note() {
+	echo "lint: $*" >&2
+	failed=1
+}
+for module in "${modules[@]}"; do
+	echo "lint: module $module"
+	# Generated files are as their generators made them.
+	files=$(git -C "$module" ls-files --cached --others --exclude-standard -- '*.go' |
+		grep -v -e '^k8s/client/' -e '\.pb\.go$' -e '/zz_' || true)
+	[ "$module" != . ] || files=$(grep -v '^devcluster/' <<<"$files" || true)
+	if [ -n "$fix" ]; then
+		(cd "$module" && xargs -r "$OLDPWD/bin/gofumpt" -w <<<"$files")
+	fi
+	unformatted=$(cd "$module" && xargs -r "$OLDPWD/bin/gofumpt" -l <<<"$files")
+	[ -z "$unformatted" ] || note "not formatted, run scripts/lint.sh --fix: $(tr '\n' ' ' <<<"$unformatted")"
+	(cd "$module" && go vet ./...) || note "go vet found the above in module $module"
+	(cd "$module" && "$OLDPWD/bin/golangci-lint" run ${fix:+--fix} --config "$OLDPWD/.golangci.yml" ./...) ||
+		note "golangci-lint found the above in module $module; scripts/lint.sh --fix mends what can be mended by machine"
+done
+[ -z "$failed" ]

@@ -1,0 +1,16 @@
+package types
+
+import longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+
+// FlippedConditions returns, in their order, the conditions of after whose status
+// is not the one they have in before (Unknown where they are missing): those of
+// which an Event tells, with the condition's type as its reason.
+func FlippedConditions(before, after []longhorn.Condition) []longhorn.Condition {
+	var flipped []longhorn.Condition
+	for _, c := range after {
+		if FindCondition(before, c.Type).Status != c.Status {
+			flipped = append(flipped, c)
+		}
+	}
+	return flipped
+}
