@@ -1,0 +1,36 @@
+package cgroup
+
+import (
+	"reflect"
+	"testing"
+
+	"github.com/longhorn-lep/longhorn-manager/devcluster/mountinfo"
+)
+
+func TestHierarchies(t *testing.T) {
+	cpu := mountinfo.Mount{FSType: "cgroup", Target: "/sys/fs/cgroup/cpu", Options: []string{"rw", "cpu"}}
+	named := mountinfo.Mount{FSType: "cgroup", Target: "/sys/fs/cgroup/systemd", Options: []string{"rw", "xattr", "release_agent=/x", "name=systemd"}}
+	unified := mountinfo.Mount{FSType: "cgroup2", Target: "/sys/fs/cgroup/unified", Options: []string{"rw"}}
+	other := mountinfo.Mount{FSType: "tmpfs", Target: "/run"}
+	for name, c := range map[string]struct {
+		mounts []mountinfo.Mount
+		want   []string
+	}{
+		"version 1 → each hierarchy":          {[]mountinfo.Mount{other, cpu, named}, []string{"/sys/fs/cgroup/cpu/a/b", "/sys/fs/cgroup/systemd/a/b"}},
+		"hybrid → version 1 only":             {[]mountinfo.Mount{unified, cpu}, []string{"/sys/fs/cgroup/cpu/a/b"}},
+		"version 2 alone → its one hierarchy": {[]mountinfo.Mount{other, unified}, []string{"/sys/fs/cgroup/unified/a/b"}},
+		"no cgroup at all → none":             {[]mountinfo.Mount{other}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := Find("a/b", c.mounts).dirs; !reflect.DeepEqual(got, c.want) {
+				t.Errorf("got %v, want %v", got, c.want)
+			}
+		})
+	}
+	if got := controllers(named.Options); got != "name=systemd" {
+		t.Errorf("controllers = %q, want name=systemd", got)
+	}
+	if got := controllers([]string{"rw", "cpu", "cpuacct"}); got != "cpu,cpuacct" {
+		t.Errorf("controllers = %q, want cpu,cpuacct", got)
+	}
+}

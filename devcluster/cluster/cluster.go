@@ -1,0 +1,254 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"time"
+
+	"github.com/longhorn-lep/longhorn-manager/devcluster/config"
+	"github.com/longhorn-lep/longhorn-manager/devcluster/image"
+	"github.com/longhorn-lep/longhorn-manager/devcluster/netns"
+)
+
+// Cluster is one cluster as one command works on it. Make it with Open.
+type Cluster struct {
+	Layout
+	state    *State
+	progress *Progress
+	unlock   func()
+}
+
+// UpOptions of Up.
+type UpOptions struct {
+	// Nodes to make, named node-1 and so on. None: only etcd, the API server and
+	// the controller manager run.
+	Nodes int
+	// ImageTars are loaded into every node.
+	ImageTars []string
+	// DiskSizeBytes and DiskFS are those of each node's data disk.
+	DiskSizeBytes int64
+	DiskFS        string
+}
+
+// Open locks an existing cluster for a command that changes it. Close must be
+// called. It returns ErrNoCluster when there is none.
+func Open(l Layout, out io.Writer) (*Cluster, error) {
+	if _, err := os.Stat(l.stateFile()); errors.Is(err, os.ErrNotExist) {
+		return nil, ErrNoCluster
+	}
+	unlock, err := l.lock()
+	if err != nil {
+		return nil, err
+	}
+	s, err := loadState(l.stateFile())
+	if err != nil {
+		unlock()
+		return nil, err
+	}
+	return &Cluster{Layout: l, state: s, progress: NewProgress(out), unlock: unlock}, nil
+}
+
+// Close lets other commands in.
+func (c *Cluster) Close() { c.unlock() }
+
+func (c *Cluster) save() error { return c.state.save(c.stateFile()) }
+
+// Up makes a cluster. One that runs is left as it is, apart from the images;
+// one that a crash left is cleared away first. A failure leaves what was made
+// for looking at; Down or the next Up clears it.
+func Up(ctx context.Context, l Layout, o UpOptions, out io.Writer) error {
+	if o.Nodes < 0 || o.Nodes > config.MaxNodes {
+		return fmt.Errorf("number of nodes %d: give 0 to %d", o.Nodes, config.MaxNodes)
+	}
+	if err := preflight(l.Dir, o.Nodes > 0); err != nil {
+		return err
+	}
+	unlock, err := l.lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	c := &Cluster{Layout: l, state: &State{}, progress: NewProgress(out)}
+	found, err := loadState(l.stateFile())
+	switch {
+	case err == nil:
+		c.state = found
+		if c.isHealthy() {
+			c.progress.note("The cluster is up already, with %d nodes.", len(c.state.Nodes))
+			return c.loadImages(ctx, o.ImageTars)
+		}
+		if err := c.progress.step("Clearing what an earlier cluster left", func() error { return c.clear(ctx) }); err != nil {
+			return err
+		}
+		c.state = &State{}
+	case !errors.Is(err, ErrNoCluster):
+		return err
+	}
+	if err := c.up(ctx, o); err != nil {
+		return err
+	}
+	c.progress.done("The cluster is up.")
+	return nil
+}
+
+func (c *Cluster) up(ctx context.Context, o UpOptions) error {
+	listener, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		return fmt.Errorf("listen for the API: %w", err)
+	}
+	defer listener.Close()
+	c.state.APIPort = listener.Addr().(*net.TCPAddr).Port
+	if err := c.save(); err != nil {
+		return err
+	}
+	for _, s := range []struct {
+		what string
+		do   func() error
+	}{
+		{"Preparing programs and certificates", c.prepare},
+		{"Making the network", c.makeNetwork},
+		{"Starting the control plane", func() error { return c.startPlane(listener, o.Nodes > 0) }},
+		{"Waiting for the API server", func() error { return c.awaitAPI(ctx) }},
+	} {
+		if err := c.progress.step(s.what, s.do); err != nil {
+			return err
+		}
+	}
+	if o.Nodes > 0 {
+		if err := c.upNodes(ctx, o); err != nil {
+			return err
+		}
+	}
+	c.state.Complete = true
+	return c.save()
+}
+
+func (c *Cluster) prepare() error {
+	for _, dir := range []string{"bin", "log", "images", "nodes"} {
+		if err := os.MkdirAll(c.path(dir), 0o755); err != nil {
+			return fmt.Errorf("make %s: %w", dir, err)
+		}
+	}
+	if err := copySelf(c.Binary()); err != nil {
+		return err
+	}
+	if err := c.raiseSettings(); err != nil {
+		return err
+	}
+	return c.makeCertificates()
+}
+
+// copySelf keeps the cluster apart from later builds of the program.
+func copySelf(to string) error {
+	from, err := os.Open("/proc/self/exe")
+	if err != nil {
+		return fmt.Errorf("open own program: %w", err)
+	}
+	defer from.Close()
+	f, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o755)
+	if err != nil {
+		return fmt.Errorf("copy own program: %w", err)
+	}
+	_, err = io.Copy(f, from)
+	if closeErr := f.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		return fmt.Errorf("copy own program: %w", err)
+	}
+	return nil
+}
+
+func (c *Cluster) upNodes(ctx context.Context, o UpOptions) error {
+	begin := time.Now()
+	err := c.progress.step("Creating the cluster's own objects", func() error {
+		if err := image.BuildPause(c.image("pause.tar")); err != nil {
+			return err
+		}
+		c.state.Images = append(c.state.Images, "pause.tar")
+		return c.createObjects(ctx)
+	})
+	if err != nil {
+		return err
+	}
+	var names []string
+	for i := 1; i <= o.Nodes; i++ {
+		name := fmt.Sprintf("node-%d", i)
+		names = append(names, name)
+		err := c.progress.step("Starting "+name, func() error { return c.makeNode(ctx, name, o) })
+		if err != nil {
+			return err
+		}
+	}
+	err = c.progress.step("Waiting for the nodes to be ready", func() error { return c.awaitNodes(ctx, begin, names...) })
+	if err != nil {
+		return err
+	}
+	return c.loadImages(ctx, o.ImageTars)
+}
+
+// makeNode adds a node and starts it with all images loaded so far. It does
+// not wait for it to be ready.
+func (c *Cluster) makeNode(ctx context.Context, name string, o UpOptions) error {
+	n, err := c.state.addNode(name, o.DiskFS)
+	if err != nil {
+		return err
+	}
+	if err := c.save(); err != nil {
+		return err
+	}
+	if err := c.createNode(*n, o.DiskSizeBytes); err != nil {
+		return err
+	}
+	if err := c.startNode(n); err != nil {
+		return err
+	}
+	for _, archive := range c.state.Images {
+		if err := c.importImage(ctx, *n, c.image(archive)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Down ends and removes all that Up made, and nothing else. No cluster is no
+// error.
+func Down(ctx context.Context, l Layout, out io.Writer) error {
+	c, err := Open(l, out)
+	if errors.Is(err, ErrNoCluster) {
+		fmt.Fprintln(out, "There is no cluster.")
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if err := c.progress.step("Clearing the cluster", func() error { return c.clear(ctx) }); err != nil {
+		return err
+	}
+	// Anything else in the directory is not ours, and keeps it.
+	_ = os.Remove(c.Dir)
+	return nil
+}
+
+// forEachRunning calls f for the running nodes.
+func (c *Cluster) forEachRunning(f func(Node) error) error {
+	for _, n := range c.state.Nodes {
+		if !n.Init.IsAlive() {
+			continue
+		}
+		if err := f(n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// inNode runs f on a thread in the node's network namespace.
+func (c *Cluster) inNode(name string, f func() error) error {
+	return netns.Do(c.nodeNetns(name), f)
+}

@@ -1,0 +1,68 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"syscall"
+
+	"github.com/longhorn-lep/longhorn-manager/devcluster/proc"
+)
+
+// Forward starts a process that accepts connections on a port of 127.0.0.1 and
+// passes them on to target (ADDRESS:PORT, or NAMESPACE/SERVICE:PORT) from
+// within the node named from, where service addresses work. It returns the
+// address to connect to. It runs until the node stops.
+func (c *Cluster) Forward(ctx context.Context, from, target string) (string, error) {
+	if from == "" {
+		for _, n := range c.state.Nodes {
+			if n.Init.IsAlive() {
+				from = n.Name
+				break
+			}
+		}
+	}
+	if from == "" {
+		return "", errors.New("no node runs to forward from")
+	}
+	if _, err := c.state.runningNode(from); err != nil {
+		return "", err
+	}
+	target, err := c.resolve(ctx, target)
+	if err != nil {
+		return "", err
+	}
+	if _, _, err := net.SplitHostPort(target); err != nil {
+		return "", fmt.Errorf("target to forward to: %w", err)
+	}
+	listener, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		return "", fmt.Errorf("listen: %w", err)
+	}
+	defer listener.Close()
+	file, err := listener.File()
+	if err != nil {
+		return "", fmt.Errorf("hand listener over: %w", err)
+	}
+	defer file.Close()
+	cmd := exec.Command(c.Binary(), "component", "forward", target)
+	cmd.ExtraFiles = []*os.File{file}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := c.inNode(from, cmd.Start); err != nil {
+		return "", fmt.Errorf("start forwarding: %w", err)
+	}
+	record, err := proc.Of(cmd.Process.Pid)
+	if err == nil {
+		c.state.Forwards = append(c.state.Forwards, Forward{Listen: listener.Addr().String(), Target: target, From: from, Proc: record})
+		err = c.save()
+	}
+	if err != nil {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		return "", err
+	}
+	return listener.Addr().String(), nil
+}

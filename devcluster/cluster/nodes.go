@@ -1,0 +1,123 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/longhorn-lep/longhorn-manager/devcluster/netns"
+)
+
+// AddNode adds a node and waits until it is ready.
+func (c *Cluster) AddNode(ctx context.Context, name string, o UpOptions) error {
+	begin := time.Now()
+	return c.progress.step("Adding "+name, func() error {
+		if err := c.makeNode(ctx, name, o); err != nil {
+			return err
+		}
+		return c.awaitNodes(ctx, begin, name)
+	})
+}
+
+// RemoveNode ends a node, makes the API server forget it, and removes its disk.
+func (c *Cluster) RemoveNode(ctx context.Context, name string) error {
+	n, err := c.state.node(name)
+	if err != nil {
+		return err
+	}
+	return c.progress.step("Removing "+name, func() error {
+		if err := c.stopNode(ctx, n, EndDiscard); err != nil {
+			return err
+		}
+		if err := c.deleteNodeObject(ctx, name); err != nil {
+			return err
+		}
+		if err := os.RemoveAll(c.node(name)); err != nil {
+			return fmt.Errorf("remove directory of node %s: %w", name, err)
+		}
+		c.state.removeNode(name)
+		return c.save()
+	})
+}
+
+// StopNode turns a node off as a whole.
+func (c *Cluster) StopNode(ctx context.Context, name string, how End) error {
+	n, err := c.state.node(name)
+	if err != nil {
+		return err
+	}
+	return c.progress.step("Stopping "+name, func() error { return c.stopNode(ctx, n, how) })
+}
+
+// StartNode turns a node on again, with the disk it had, and waits until it is
+// ready.
+func (c *Cluster) StartNode(ctx context.Context, name string) error {
+	n, err := c.state.node(name)
+	if err != nil {
+		return err
+	}
+	if n.Init.IsAlive() {
+		return fmt.Errorf("node %s runs already", name)
+	}
+	return c.progress.step("Starting "+name, func() error {
+		// A node that was not stopped by a command may have left something.
+		if err := c.stopNode(ctx, n, EndDiscard); err != nil {
+			return err
+		}
+		begin := time.Now()
+		if err := c.startNode(n); err != nil {
+			return err
+		}
+		for _, archive := range c.state.Images {
+			if err := c.importImage(ctx, *n, c.image(archive)); err != nil {
+				return err
+			}
+		}
+		return c.awaitNodes(ctx, begin, name)
+	})
+}
+
+// Cut makes the network drop every packet from and to the node, silently.
+func (c *Cluster) Cut(name string) error {
+	return c.setCut(name, true)
+}
+
+// Heal undoes Cut.
+func (c *Cluster) Heal(name string) error {
+	return c.setCut(name, false)
+}
+
+func (c *Cluster) setCut(name string, cut bool) error {
+	n, err := c.state.runningNode(name)
+	if err != nil {
+		return err
+	}
+	change := netns.Heal
+	if cut {
+		change = netns.Cut
+	}
+	if err := change(c.routerNetns(), port(n.Index)); err != nil {
+		return err
+	}
+	n.Cut = cut
+	return c.save()
+}
+
+// Enter returns the command line that runs a program inside the node: as it is
+// for a shell on the node. It does not lock, since it does not change anything.
+func Enter(l Layout, name string, command []string) ([]string, error) {
+	if len(command) == 0 {
+		return nil, errors.New("no command to run in the node")
+	}
+	s, err := loadState(l.stateFile())
+	if err != nil {
+		return nil, err
+	}
+	n, err := s.runningNode(name)
+	if err != nil {
+		return nil, err
+	}
+	return enterArgs(*n, command...), nil
+}

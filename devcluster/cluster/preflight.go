@@ -1,0 +1,124 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"sort"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/longhorn-lep/longhorn-manager/devcluster/config"
+)
+
+// needs is the one list of what the machine must have: programs and files, and
+// the Debian package that brings each.
+var needs = []struct{ path, debianPackage string }{
+	{"containerd", "containerd"},
+	{"ctr", "containerd"},
+	{"runc", "runc"},
+	{config.CNIPlugins + "/ptp", "containernetworking-plugins"},
+	{config.CNIPlugins + "/loopback", "containernetworking-plugins"},
+	{config.CNIPlugins + "/portmap", "containernetworking-plugins"},
+	{config.CNIPlugins + "/host-local", "containernetworking-plugins"},
+	{"iptables", "iptables"},
+	{"conntrack", "conntrack"},
+	{"mkfs.ext4", "e2fsprogs"},
+	{"nsenter", "util-linux"},
+	{"losetup", "mount"},
+	{"mount", "mount"},
+	{"busybox", "busybox-static"},
+	{"fio", "fio"},
+	{"curl", "curl"},
+}
+
+// Packages lists the Debian packages a cluster and its workload image need.
+func Packages() []string {
+	var names []string
+	seen := map[string]bool{}
+	for _, n := range needs {
+		if !seen[n.debianPackage] {
+			seen[n.debianPackage] = true
+			names = append(names, n.debianPackage)
+		}
+	}
+	sort.Strings(names)
+	return names
+}
+
+// minFreeBytes below the state directory: images of three nodes and logs.
+const minFreeBytes = 3 << 30
+
+// preflight finds out what would fail later, and says what to do about it. It
+// reports everything that is wrong at once.
+func preflight(dir string, withNodes bool) error {
+	var wrong []error
+	if os.Geteuid() != 0 {
+		wrong = append(wrong, errors.New("not root: a cluster makes namespaces and mounts; run it with sudo"))
+	}
+	if withNodes {
+		wrong = append(wrong, checkPackages(), checkKernel())
+		if runtime.GOARCH != "amd64" {
+			wrong = append(wrong, fmt.Errorf("architecture %s: nodes need amd64", runtime.GOARCH))
+		}
+	}
+	wrong = append(wrong, checkSpace(dir))
+	if err := errors.Join(wrong...); err != nil {
+		return fmt.Errorf("this machine is not ready:\n%w", err)
+	}
+	return nil
+}
+
+func checkPackages() error {
+	missing := map[string]bool{}
+	for _, n := range needs {
+		if _, err := exec.LookPath(n.path); err != nil {
+			missing[n.debianPackage] = true
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	names := make([]string, 0, len(missing))
+	for name := range missing {
+		names = append(names, name)
+	}
+	sort.Strings(names)
+	return fmt.Errorf("programs are missing: apt-get install -y %s", strings.Join(names, " "))
+}
+
+func checkKernel() error {
+	raw, err := os.ReadFile("/proc/filesystems")
+	if err != nil {
+		return fmt.Errorf("read file systems of the kernel: %w", err)
+	}
+	if !strings.Contains(string(raw), "\toverlay\n") {
+		return errors.New("the kernel has no overlay file system: modprobe overlay")
+	}
+	if _, err := os.Stat("/dev/loop-control"); err != nil {
+		return errors.New("the kernel has no loop devices: modprobe loop")
+	}
+	return nil
+}
+
+func checkSpace(dir string) error {
+	for {
+		var s unix.Statfs_t
+		err := unix.Statfs(dir, &s)
+		if errors.Is(err, unix.ENOENT) {
+			dir = filepath.Dir(dir)
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("find free space of %s: %w", dir, err)
+		}
+		if free := s.Bavail * uint64(s.Bsize); free < minFreeBytes {
+			return fmt.Errorf("%s has %d MiB free, %d are needed: free some, or choose another --dir", dir, free>>20, minFreeBytes>>20)
+		}
+		return nil
+	}
+}

@@ -1,0 +1,178 @@
+package cluster
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sort"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/longhorn-lep/longhorn-manager/devcluster/config"
+	"github.com/longhorn-lep/longhorn-manager/devcluster/proc"
+)
+
+// State is the record of what exists. It is saved before a thing is made, so
+// that what a crash leaves half made is found.
+type State struct {
+	// Complete is set when up has finished.
+	Complete bool        `json:"complete"`
+	APIPort  int         `json:"apiPort"`
+	Plane    proc.Record `json:"plane"`
+	Nodes    []Node      `json:"nodes"`
+	Forwards []Forward   `json:"forwards"`
+	// Images are archives below DIR/images, in the order they were loaded.
+	Images []string `json:"images"`
+	// Restore holds kernel settings that were raised: value before, by path.
+	Restore map[string]string `json:"restore,omitempty"`
+	// MadeDirs are directories outside DIR that did not exist before.
+	MadeDirs []string `json:"madeDirs,omitempty"`
+}
+
+// Node is one node of the cluster.
+type Node struct {
+	Name   string      `json:"name"`
+	Index  int         `json:"index"`
+	FSType string      `json:"fsType"`
+	Init   proc.Record `json:"init"`
+	// Stopped says that it is off because it was told so.
+	Stopped bool `json:"stopped"`
+	// Cut says that the router drops its packets.
+	Cut bool `json:"cut"`
+}
+
+func (n Node) config() config.Node {
+	return config.Node{Name: n.Name, Index: n.Index}
+}
+
+// Forward is a process that passes connections on from the real machine.
+type Forward struct {
+	Listen string      `json:"listen"`
+	Target string      `json:"target"`
+	From   string      `json:"from"`
+	Proc   proc.Record `json:"proc"`
+}
+
+// Errors about what a command names.
+var (
+	ErrNoCluster   = errors.New("there is no cluster; make one with: devcluster up")
+	ErrUnknownNode = errors.New("no such node")
+	ErrStopped     = errors.New("the node is stopped; start it with: devcluster start-node NAME")
+)
+
+func (s *State) node(name string) (*Node, error) {
+	for i := range s.Nodes {
+		if s.Nodes[i].Name == name {
+			return &s.Nodes[i], nil
+		}
+	}
+	names := make([]string, 0, len(s.Nodes))
+	for _, n := range s.Nodes {
+		names = append(names, n.Name)
+	}
+	return nil, fmt.Errorf("%w: %q; there are %v", ErrUnknownNode, name, names)
+}
+
+// runningNode is node for commands that need it to run.
+func (s *State) runningNode(name string) (*Node, error) {
+	n, err := s.node(name)
+	if err != nil {
+		return nil, err
+	}
+	if !n.Init.IsAlive() {
+		return nil, fmt.Errorf("node %s: %w", name, ErrStopped)
+	}
+	return n, nil
+}
+
+// freeIndex returns the lowest index that no node has.
+func (s *State) freeIndex() (int, error) {
+	used := map[int]bool{}
+	for _, n := range s.Nodes {
+		used[n.Index] = true
+	}
+	for i := 1; i <= config.MaxNodes; i++ {
+		if !used[i] {
+			return i, nil
+		}
+	}
+	return 0, fmt.Errorf("there are %d nodes already", config.MaxNodes)
+}
+
+// addNode enters a node by name, in the order of indexes.
+func (s *State) addNode(name, fsType string) (*Node, error) {
+	if err := checkName(name); err != nil {
+		return nil, err
+	}
+	if _, err := s.node(name); err == nil {
+		return nil, fmt.Errorf("there is a node %s already", name)
+	}
+	index, err := s.freeIndex()
+	if err != nil {
+		return nil, err
+	}
+	s.Nodes = append(s.Nodes, Node{Name: name, Index: index, FSType: fsType, Stopped: true})
+	sort.Slice(s.Nodes, func(i, j int) bool { return s.Nodes[i].Index < s.Nodes[j].Index })
+	return s.node(name)
+}
+
+func (s *State) removeNode(name string) {
+	kept := s.Nodes[:0]
+	for _, n := range s.Nodes {
+		if n.Name != name {
+			kept = append(kept, n)
+		}
+	}
+	s.Nodes = kept
+}
+
+// loadState returns ErrNoCluster when there is none.
+func loadState(file string) (*State, error) {
+	raw, err := os.ReadFile(file)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, ErrNoCluster
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read state: %w", err)
+	}
+	s := &State{}
+	if err := json.Unmarshal(raw, s); err != nil {
+		return nil, fmt.Errorf("parse state %s: %w", file, err)
+	}
+	return s, nil
+}
+
+// save replaces the file as a whole: a reader sees the old state or the new.
+func (s *State) save(file string) error {
+	raw, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode state: %w", err)
+	}
+	tmp := file + ".new"
+	if err := os.WriteFile(tmp, append(raw, '\n'), 0o600); err != nil {
+		return fmt.Errorf("write state: %w", err)
+	}
+	if err := os.Rename(tmp, file); err != nil {
+		return fmt.Errorf("write state: %w", err)
+	}
+	return nil
+}
+
+// lock keeps other commands that change the cluster out until the returned
+// function is called. The lock is on the directory itself and so leaves no file.
+func (l Layout) lock() (unlock func(), err error) {
+	if err := os.MkdirAll(l.Dir, 0o755); err != nil {
+		return nil, fmt.Errorf("make state directory: %w", err)
+	}
+	f, err := os.Open(l.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("open state directory: %w", err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		_ = f.Close()
+		return nil, fmt.Errorf("another devcluster command works on %s: %w", filepath.Clean(l.Dir), err)
+	}
+	return func() { _ = f.Close() }, nil
+}

@@ -1,0 +1,171 @@
+package cluster
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/longhorn-lep/longhorn-manager/devcluster/config"
+	"github.com/longhorn-lep/longhorn-manager/devcluster/proc"
+)
+
+func TestStateIsReadBackAsItWasSaved(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "state.json")
+	if _, err := loadState(file); !errors.Is(err, ErrNoCluster) {
+		t.Fatalf("no file: error %v, want ErrNoCluster", err)
+	}
+	want := &State{
+		Complete: true,
+		APIPort:  4321,
+		Plane:    proc.Record{PID: 7, StartTicks: 8, BootID: "b"},
+		Nodes:    []Node{{Name: "node-1", Index: 1, FSType: "xfs", Init: proc.Record{PID: 9, StartTicks: 10, BootID: "b"}, Stopped: true, Cut: true}},
+		Forwards: []Forward{{Listen: "127.0.0.1:1", Target: "10.96.0.1:2", From: "node-1", Proc: proc.Record{PID: 11, StartTicks: 12, BootID: "b"}}},
+		Images:   []string{"a.tar", "b.tar"},
+		Restore:  map[string]string{"/proc/x": "1\n"},
+		MadeDirs: []string{"/dev/longhorn"},
+	}
+	if err := want.save(file); err != nil {
+		t.Fatal(err)
+	}
+	got, err := loadState(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	if err := os.WriteFile(file, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := loadState(file); err == nil || errors.Is(err, ErrNoCluster) {
+		t.Errorf("torn file: error %v, want a parse error", err)
+	}
+}
+
+func TestAddNode(t *testing.T) {
+	full := State{}
+	for i := 1; i <= config.MaxNodes; i++ {
+		full.Nodes = append(full.Nodes, Node{Name: "n", Index: i})
+	}
+	for name, c := range map[string]struct {
+		state State
+		add   string
+		want  int
+		fails bool
+	}{
+		"no nodes → index 1":               {State{}, "node-1", 1, false},
+		"a gap → the gap is filled":        {State{Nodes: []Node{{Name: "a", Index: 1}, {Name: "c", Index: 3}}}, "b", 2, false},
+		"the name is taken → refused":      {State{Nodes: []Node{{Name: "a", Index: 1}}}, "a", 0, true},
+		"a name that is no name → refused": {State{}, "No/De", 0, true},
+		"every index is taken → refused":   {full, "one-more", 0, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n, err := c.state.addNode(c.add, "ext4")
+			if (err != nil) != c.fails {
+				t.Fatalf("error %v, want failure %v", err, c.fails)
+			}
+			if err == nil && (n.Index != c.want || n.Name != c.add || !n.Stopped) {
+				t.Errorf("got %+v, want index %d, not running yet", *n, c.want)
+			}
+		})
+	}
+}
+
+func TestRemoveNodeKeepsTheOthers(t *testing.T) {
+	s := State{Nodes: []Node{{Name: "a", Index: 1}, {Name: "b", Index: 2}, {Name: "c", Index: 3}}}
+	s.removeNode("b")
+	if want := []Node{{Name: "a", Index: 1}, {Name: "c", Index: 3}}; !reflect.DeepEqual(s.Nodes, want) {
+		t.Errorf("got %+v, want %+v", s.Nodes, want)
+	}
+	if _, err := s.node("b"); !errors.Is(err, ErrUnknownNode) {
+		t.Errorf("removed node: %v, want ErrUnknownNode", err)
+	}
+	if _, err := s.runningNode("a"); !errors.Is(err, ErrStopped) {
+		t.Errorf("node without process: %v, want ErrStopped", err)
+	}
+}
+
+func TestNewLayout(t *testing.T) {
+	for name, c := range map[string]struct {
+		dir, name string
+		ok        bool
+	}{
+		"absolute directory → accepted":    {"/var/lib/x", "longhorn", true},
+		"relative directory → refused":     {"x", "longhorn", false},
+		"root directory → refused":         {"/a/..", "longhorn", false},
+		"name with a slash → refused":      {"/var/lib/x", "a/b", false},
+		"no name → refused":                {"/var/lib/x", "", false},
+		"name that ends in dash → refused": {"/var/lib/x", "a-", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := NewLayout(c.dir, c.name); (err == nil) != c.ok {
+				t.Errorf("error %v, want ok %v", err, c.ok)
+			}
+		})
+	}
+}
+
+// Two clusters may exist side by side only if they share no path and no name.
+func TestLayoutsWithOtherDirAndNameShareNothing(t *testing.T) {
+	a, b := Layout{Dir: "/a", Name: "a"}, Layout{Dir: "/b", Name: "b"}
+	names := func(l Layout) []string {
+		return []string{l.Kubeconfig(), l.Binary(), l.stateFile(), l.node("n"), l.pki("x"), l.image("x"), l.routerNetns(), l.planeNetns(), l.nodeNetns("n"), l.cgroup("n"), l.cgroupRoot()}
+	}
+	seen := map[string]bool{}
+	for _, name := range append(names(a), names(b)...) {
+		if seen[name] {
+			t.Errorf("%s is used twice", name)
+		}
+		seen[name] = true
+	}
+}
+
+func TestLockKeepsASecondCommandOut(t *testing.T) {
+	l := Layout{Dir: t.TempDir(), Name: "x"}
+	unlock, err := l.lock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.lock(); err == nil {
+		t.Error("locked twice")
+	}
+	unlock()
+	again, err := l.lock()
+	if err != nil {
+		t.Fatalf("after unlock: %v", err)
+	}
+	again()
+}
+
+func TestIsReady(t *testing.T) {
+	reported := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	node := func(status corev1.ConditionStatus) corev1.Node {
+		return corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{
+			{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionTrue},
+			{Type: corev1.NodeReady, Status: status, LastHeartbeatTime: metav1.NewTime(reported)},
+		}}}
+	}
+	for name, c := range map[string]struct {
+		node  corev1.Node
+		since time.Time
+		want  bool
+	}{
+		"ready, reported since → ready":             {node(corev1.ConditionTrue), reported, true},
+		"ready, but by an older report → not ready": {node(corev1.ConditionTrue), reported.Add(time.Second), false},
+		"not ready → not ready":                     {node(corev1.ConditionFalse), reported, false},
+		"unknown, as when cut off → not ready":      {node(corev1.ConditionUnknown), reported, false},
+		"no report yet → not ready":                 {corev1.Node{}, time.Time{}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := isReady(c.node, c.since); got != c.want {
+				t.Errorf("got %v, want %v", got, c.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,177 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+
+	"github.com/urfave/cli/v3"
+	"golang.org/x/sys/unix"
+
+	"github.com/longhorn-lep/longhorn-manager/devcluster/cluster"
+)
+
+func rootCommand() *cli.Command {
+	return &cli.Command{
+		Name:           "devcluster",
+		Usage:          "a real Kubernetes cluster of several nodes on this machine",
+		ExitErrHandler: func(context.Context, *cli.Command, error) {}, // main prints and exits
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "dir", Value: "/var/lib/longhorn-devcluster", Usage: "state directory; a cluster has all it keeps below it"},
+			&cli.StringFlag{Name: "name", Value: "longhorn", Usage: "begins the names of network namespaces and control groups"},
+			&cli.StringFlag{Name: "cache", Value: "/var/cache/longhorn-devcluster", Usage: "directory for what outlives clusters"},
+		},
+		Commands: append([]*cli.Command{
+			upCommand(), downCommand(), statusCommand(), kubectlCommand(), kubeconfigCommand(),
+			loadImageCommand(), imageCommand(), workloadImageCommand(), packagesCommand(),
+		}, nodeCommands()...),
+	}
+}
+
+func layout(cmd *cli.Command) (cluster.Layout, error) {
+	return cluster.NewLayout(cmd.String("dir"), cmd.String("name"))
+}
+
+// withCluster makes an action of one that changes an existing cluster.
+func withCluster(f func(context.Context, *cli.Command, *cluster.Cluster) error) cli.ActionFunc {
+	return func(ctx context.Context, cmd *cli.Command) error {
+		l, err := layout(cmd)
+		if err != nil {
+			return err
+		}
+		c, err := cluster.Open(l, os.Stdout)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		return f(ctx, cmd, c)
+	}
+}
+
+func diskFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.IntFlag{Name: "disk-size", Value: 8, Usage: "size of a node's data disk, in GiB; it takes only what is written"},
+		&cli.StringFlag{Name: "disk-fs", Value: "ext4", Usage: "file system of a node's data disk: ext4 or xfs"},
+	}
+}
+
+func upOptions(cmd *cli.Command) cluster.UpOptions {
+	return cluster.UpOptions{
+		Nodes:         cmd.Int("nodes"),
+		ImageTars:     cmd.StringSlice("image-tar"),
+		DiskSizeBytes: int64(cmd.Int("disk-size")) << 30,
+		DiskFS:        cmd.String("disk-fs"),
+	}
+}
+
+func upCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "up",
+		Usage: "make the cluster; one that a crash left is cleared first",
+		Flags: append([]cli.Flag{
+			&cli.IntFlag{Name: "nodes", Value: 3, Usage: "number of nodes; 0 runs only the API server, for tests"},
+			&cli.StringSliceFlag{Name: "image-tar", Usage: "docker-archive to load into all nodes; may be repeated"},
+		}, diskFlags()...),
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			l, err := layout(cmd)
+			if err != nil {
+				return err
+			}
+			if err := cluster.Up(ctx, l, upOptions(cmd), os.Stdout); err != nil {
+				return err
+			}
+			fmt.Printf("Use it:  devcluster kubectl get nodes   or   export KUBECONFIG=%s\n", l.Kubeconfig())
+			return nil
+		},
+	}
+}
+
+func downCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "down",
+		Usage: "end the cluster and remove everything that up made",
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			l, err := layout(cmd)
+			if err != nil {
+				return err
+			}
+			return cluster.Down(ctx, l, os.Stdout)
+		},
+	}
+}
+
+func statusCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "status",
+		Usage: "show what runs",
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			l, err := layout(cmd)
+			if err != nil {
+				return err
+			}
+			return cluster.Status(ctx, l, os.Stdout)
+		},
+	}
+}
+
+func kubeconfigCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "kubeconfig",
+		Usage: "print the path of the administrator's kubeconfig",
+		Action: func(_ context.Context, cmd *cli.Command) error {
+			l, err := layout(cmd)
+			if err != nil {
+				return err
+			}
+			fmt.Println(l.Kubeconfig())
+			return nil
+		},
+	}
+}
+
+func kubectlCommand() *cli.Command {
+	return &cli.Command{
+		Name:            "kubectl",
+		Usage:           "run kubectl on the cluster",
+		SkipFlagParsing: true,
+		Action: func(_ context.Context, cmd *cli.Command) error {
+			l, err := layout(cmd)
+			if err != nil {
+				return err
+			}
+			if _, err := os.Stat(l.Kubeconfig()); errors.Is(err, os.ErrNotExist) {
+				return cluster.ErrNoCluster
+			}
+			args := append([]string{l.Binary(), "component", "kubectl"}, cmd.Args().Slice()...)
+			return become(args, append(os.Environ(), l.KubectlEnv()...))
+		},
+	}
+}
+
+// become replaces this program, so that signals, terminal and exit code are
+// the other's.
+func become(args, env []string) error {
+	path, err := exec.LookPath(args[0])
+	if err != nil {
+		return fmt.Errorf("find %s: %w", args[0], err)
+	}
+	if err := unix.Exec(path, args, env); err != nil {
+		return fmt.Errorf("run %s: %w", path, err)
+	}
+	return nil
+}
+
+func packagesCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "packages",
+		Usage: "print the Debian packages that a cluster needs",
+		Action: func(context.Context, *cli.Command) error {
+			for _, name := range cluster.Packages() {
+				fmt.Println(name)
+			}
+			return nil
+		},
+	}
+}

@@ -1,0 +1,52 @@
+// Package config renders everything that the programs of the cluster are told:
+// addresses, command lines and configuration files. It is pure: values in,
+// text out. It must not read or write a file, nor know where the cluster's
+// directory is.
+package config
+
+import (
+	"fmt"
+	"net"
+)
+
+// Addresses exist inside the cluster's own network namespaces only, so that
+// every cluster has the same ones.
+//
+//	172.30.0.1        control plane          172.30.1.N       node N
+//	10.96.0.0/16      services               10.244.N.0/24    pods of node N
+//	10.96.0.1         the API server's       10.96.0.10       DNS
+const (
+	PlaneIP      = "172.30.0.1"
+	APIPort      = 6443
+	ServiceCIDR  = "10.96.0.0/16"
+	APIServiceIP = "10.96.0.1"
+	DNSServiceIP = "10.96.0.10"
+	PodCIDR      = "10.244.0.0/16"
+	Domain       = "cluster.local"
+)
+
+// Members are the ranges that every address of a machine or pod lies in.
+func Members() []*net.IPNet {
+	return []*net.IPNet{
+		{IP: net.IPv4(172, 30, 0, 0), Mask: net.CIDRMask(16, 32)},
+		{IP: net.IPv4(10, 244, 0, 0), Mask: net.CIDRMask(16, 32)},
+	}
+}
+
+// MaxNodes is set by the third byte of the addresses.
+const MaxNodes = 250
+
+// NodeIP is the address of the node with the index, from 1 to MaxNodes.
+func NodeIP(index int) net.IP {
+	return net.IPv4(172, 30, 1, byte(index))
+}
+
+// NodePods is the range of the pods on the node.
+func NodePods(index int) *net.IPNet {
+	return &net.IPNet{IP: net.IPv4(10, 244, byte(index), 0), Mask: net.CIDRMask(24, 32)}
+}
+
+// APIURL is the API server's address inside the cluster's network.
+func APIURL() string {
+	return fmt.Sprintf("https://%s:%d", PlaneIP, APIPort)
+}

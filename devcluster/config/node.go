@@ -1,0 +1,150 @@
+package config
+
+import "fmt"
+
+// Paths inside a node.
+const (
+	NodeConf         = "/etc/devcluster"
+	NodeLogs         = "/var/log/devcluster"
+	NodeBinary       = "/usr/local/bin/devcluster"
+	NodeData         = "/var/lib/longhorn"
+	ContainerdSocket = "/run/containerd/containerd.sock"
+	CNIPlugins       = "/usr/lib/cni"
+)
+
+// Node is what its configuration depends on.
+type Node struct {
+	Name  string
+	Index int
+}
+
+// Kubelet is the kubelet's configuration file. Processes of pods are not held
+// in QoS groups, which works in either version of cgroups; eviction and image
+// collection are out of the way, since nodes share one disk.
+func (n Node) Kubelet() string {
+	return fmt.Sprintf(`apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+containerRuntimeEndpoint: unix://%[1]s
+tlsCertFile: %[2]s/kubelet-server.crt
+tlsPrivateKeyFile: %[2]s/kubelet-server.key
+authentication:
+  anonymous: {enabled: false}
+  webhook: {enabled: true}
+  x509: {clientCAFile: %[2]s/ca.crt}
+authorization: {mode: Webhook}
+clusterDomain: %[3]s
+clusterDNS: [%[4]s]
+resolvConf: /etc/resolv.conf
+cgroupDriver: cgroupfs
+cgroupsPerQOS: false
+enforceNodeAllocatable: []
+failSwapOn: false
+failCgroupV1: false
+nodeStatusUpdateFrequency: 2s
+nodeStatusReportFrequency: 30s
+nodeLeaseDurationSeconds: 10
+imageGCHighThresholdPercent: 100
+imageGCLowThresholdPercent: 99
+evictionHard:
+  memory.available: 50Mi
+  nodefs.available: 1%%
+  nodefs.inodesFree: 1%%
+  imagefs.available: 1%%
+`, ContainerdSocket, NodeConf, Domain, DNSServiceIP)
+}
+
+// KubeletArgs are the arguments of the kubelet.
+func (n Node) KubeletArgs() []string {
+	return []string{
+		"--config=" + NodeConf + "/kubelet.yaml",
+		"--kubeconfig=" + NodeConf + "/kubelet.kubeconfig",
+		"--hostname-override=" + n.Name,
+		"--node-ip=" + NodeIP(n.Index).String(),
+	}
+}
+
+// ProxyArgs are the arguments of kube-proxy. Connection tracking limits belong
+// to the real machine and stay as they are.
+func (n Node) ProxyArgs() []string {
+	return []string{
+		"--kubeconfig=" + NodeConf + "/kube-proxy.kubeconfig",
+		"--hostname-override=" + n.Name,
+		"--proxy-mode=iptables",
+		"--cluster-cidr=" + PodCIDR,
+		"--conntrack-max-per-core=0",
+		"--conntrack-min=0",
+	}
+}
+
+// Containerd is containerd's configuration file. Lowering oom_score_adj is
+// refused in some containers and virtual machines, so it is never tried.
+// Images come by import only; there is no way out to a registry.
+func (n Node) Containerd(sandboxImage string) string {
+	return fmt.Sprintf(`version = 2
+root = "/var/lib/containerd"
+state = "/run/containerd"
+disabled_plugins = [
+  "io.containerd.internal.v1.opt",
+  "io.containerd.snapshotter.v1.aufs",
+  "io.containerd.snapshotter.v1.btrfs",
+  "io.containerd.snapshotter.v1.devmapper",
+  "io.containerd.snapshotter.v1.zfs",
+  "io.containerd.tracing.processor.v1.otlp",
+]
+[grpc]
+  address = %q
+[plugins."io.containerd.grpc.v1.cri"]
+  sandbox_image = %q
+  restrict_oom_score_adj = true
+  [plugins."io.containerd.grpc.v1.cri".cni]
+    bin_dir = %q
+    conf_dir = "/etc/cni/net.d"
+  [plugins."io.containerd.grpc.v1.cri".containerd]
+    snapshotter = "overlayfs"
+    default_runtime_name = "runc"
+    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+      runtime_type = "io.containerd.runc.v2"
+`, ContainerdSocket, sandboxImage, CNIPlugins)
+}
+
+// PodNetwork is the CNI configuration. Pods hang on routed point-to-point
+// links and not on a bridge: then a service that leads to a pod of the same
+// node is translated back without the kernel's bridge netfilter.
+func (n Node) PodNetwork() string {
+	return fmt.Sprintf(`{
+  "cniVersion": "0.4.0",
+  "name": "pods",
+  "plugins": [
+    {"type": "ptp", "mtu": 1500, "ipMasq": false,
+     "ipam": {"type": "host-local", "dataDir": "/run/cni-addresses",
+              "ranges": [[{"subnet": %q}]], "routes": [{"dst": "0.0.0.0/0"}]}},
+    {"type": "portmap", "capabilities": {"portMappings": true}}
+  ]
+}
+`, NodePods(n.Index))
+}
+
+// Resolver is the node's /etc/resolv.conf, which pods without cluster DNS
+// policy get too.
+func (n Node) Resolver() string {
+	return fmt.Sprintf("nameserver %s\nsearch svc.%s %s\n", DNSServiceIP, Domain, Domain)
+}
+
+// Hosts is the node's /etc/hosts.
+func (n Node) Hosts() string {
+	return fmt.Sprintf("127.0.0.1 localhost\n::1 localhost\n%s %s\n", NodeIP(n.Index), n.Name)
+}
+
+// Tunables are settings of the whole real machine that the kubelet insists on
+// (its setupKernelTunables). Laying files with the wanted values over them
+// keeps it content and the machine as it was.
+func Tunables() map[string]string {
+	return map[string]string{
+		"/proc/sys/vm/overcommit_memory":      "1\n",
+		"/proc/sys/vm/panic_on_oom":           "0\n",
+		"/proc/sys/kernel/panic":              "10\n",
+		"/proc/sys/kernel/panic_on_oops":      "1\n",
+		"/proc/sys/kernel/keys/root_maxkeys":  "1000000\n",
+		"/proc/sys/kernel/keys/root_maxbytes": "25000000\n",
+	}
+}

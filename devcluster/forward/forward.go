@@ -1,0 +1,67 @@
+// Package forward passes TCP connections from a listener on to one address. A
+// process that runs it inside a network namespace, with a listener made
+// outside, is a door into that namespace. It must not know whose door it is.
+package forward
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+)
+
+// dialTimeout bounds how long a client waits for a target that does not answer.
+const dialTimeout = 10 * time.Second
+
+// Serve accepts until ctx ends, then closes everything and waits for its
+// goroutines. A target that cannot be reached costs only that connection.
+func Serve(ctx context.Context, l net.Listener, target string) error {
+	var connections sync.WaitGroup
+	defer connections.Wait()
+	stop := context.AfterFunc(ctx, func() { _ = l.Close() })
+	defer stop()
+	for {
+		client, err := l.Accept()
+		if err != nil {
+			if ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
+				return nil
+			}
+			return fmt.Errorf("accept connection: %w", err)
+		}
+		connections.Go(func() { pass(ctx, client, target) })
+	}
+}
+
+func pass(ctx context.Context, client net.Conn, target string) {
+	defer client.Close()
+	d := net.Dialer{Timeout: dialTimeout}
+	server, err := d.DialContext(ctx, "tcp", target)
+	if err != nil {
+		return
+	}
+	defer server.Close()
+	stop := context.AfterFunc(ctx, func() {
+		_ = client.Close()
+		_ = server.Close()
+	})
+	defer stop()
+	var directions sync.WaitGroup
+	directions.Go(func() { oneWay(server, client) })
+	directions.Go(func() { oneWay(client, server) })
+	directions.Wait()
+}
+
+// oneWay copies until the source ends and passes the end on, while the other
+// direction may go on.
+func oneWay(to, from net.Conn) {
+	_, err := io.Copy(to, from)
+	if half, ok := to.(*net.TCPConn); ok && err == nil {
+		_ = half.CloseWrite()
+		return
+	}
+	_ = to.Close()
+	_ = from.Close()
+}

@@ -1,0 +1,102 @@
+package machine
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+
+	"github.com/longhorn-lep/longhorn-manager/devcluster/cgroup"
+	"github.com/longhorn-lep/longhorn-manager/devcluster/netns"
+	"github.com/longhorn-lep/longhorn-manager/devcluster/proc"
+)
+
+// Options of Start.
+type Options struct {
+	// Command runs the inside: a program and arguments that end up in Run.
+	Command []string
+	// SpecFile is appended to Command.
+	SpecFile string
+	// Netns is the named network namespace to live in.
+	Netns string
+	// OwnMounts gives it a mount namespace; a spec with a Root needs one.
+	OwnMounts bool
+	// Cgroup is where the machine goes, or nil.
+	Cgroup *cgroup.Group
+	// Log gets the output of the first process, appended.
+	Log string
+	// Listener is handed to the process that asks for it, or nil.
+	Listener *net.TCPListener
+	// Record is called before the machine may do anything. When it fails the
+	// machine ends.
+	Record func(proc.Record) error
+}
+
+// Start starts a machine and returns as soon as it was told to go.
+func Start(o Options) error {
+	log, err := openLog(o.Log)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	goRead, goWrite, err := os.Pipe()
+	if err != nil {
+		return fmt.Errorf("make pipe for machine: %w", err)
+	}
+	defer goRead.Close()
+	defer goWrite.Close()
+
+	cmd := exec.Command(o.Command[0], append(append([]string{}, o.Command[1:]...), o.SpecFile)...)
+	cmd.Dir = "/"
+	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root"}
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.ExtraFiles = []*os.File{goRead}
+	if o.Listener != nil {
+		file, err := o.Listener.File()
+		if err != nil {
+			return fmt.Errorf("hand listener to machine: %w", err)
+		}
+		defer file.Close()
+		cmd.ExtraFiles = append(cmd.ExtraFiles, file)
+	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Setsid:     true,
+		Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC,
+	}
+	if o.OwnMounts {
+		cmd.SysProcAttr.Cloneflags |= syscall.CLONE_NEWNS
+	}
+	if err := netns.Do(o.Netns, cmd.Start); err != nil {
+		return fmt.Errorf("start machine %s: %w", o.Netns, err)
+	}
+	record, err := proc.Of(cmd.Process.Pid)
+	if err == nil && o.Cgroup != nil {
+		err = o.Cgroup.Add(cmd.Process.Pid)
+	}
+	if err == nil {
+		err = o.Record(record)
+	}
+	if err == nil {
+		_, err = goWrite.Write([]byte{1})
+	}
+	if err != nil {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		return fmt.Errorf("start machine %s: %w", o.Netns, err)
+	}
+	// It outlives this program, or is killed by its record.
+	return nil
+}
+
+func openLog(path string) (*os.File, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, fmt.Errorf("make log directory: %w", err)
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("open log: %w", err)
+	}
+	return f, nil
+}

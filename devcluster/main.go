@@ -1,0 +1,80 @@
+// Devcluster makes a real Kubernetes cluster of several nodes on one Linux
+// machine, without Docker and without a registry. See README.md.
+//
+// This file decides between the two lives of the program: a command that a
+// person gives, or one of the components that it starts itself as.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/signal"
+
+	"github.com/urfave/cli/v3"
+	"golang.org/x/sys/unix"
+
+	"github.com/longhorn-lep/longhorn-manager/devcluster/components"
+	"github.com/longhorn-lep/longhorn-manager/devcluster/forward"
+	"github.com/longhorn-lep/longhorn-manager/devcluster/machine"
+)
+
+func main() {
+	if len(os.Args) > 2 && os.Args[1] == "component" {
+		os.Exit(runComponent(os.Args[2], os.Args[3:]))
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
+	err := rootCommand().Run(ctx, os.Args)
+	stop()
+	if err == nil {
+		return
+	}
+	code := 1
+	var exit cli.ExitCoder
+	if errors.As(err, &exit) {
+		code = exit.ExitCode()
+	}
+	fmt.Fprintln(os.Stderr, "devcluster:", err)
+	os.Exit(code)
+}
+
+// runComponent is what the program does when it started itself. These are not
+// commands for people, and their flags are not this program's.
+func runComponent(name string, args []string) int {
+	var err error
+	switch name {
+	case "machine":
+		err = oneArgument(args, machine.Run)
+	case "forward":
+		err = oneArgument(args, runForward)
+	default:
+		return components.Run(name, args)
+	}
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
+		return 1
+	}
+	return 0
+}
+
+func oneArgument(args []string, run func(string) error) error {
+	if len(args) != 1 {
+		return fmt.Errorf("takes one argument, got %d", len(args))
+	}
+	return run(args[0])
+}
+
+// runForward serves on the listener it was given as descriptor 3.
+func runForward(target string) error {
+	file := os.NewFile(3, "listener")
+	listener, err := net.FileListener(file)
+	if err != nil {
+		return fmt.Errorf("take over listener: %w", err)
+	}
+	_ = file.Close()
+	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM)
+	defer stop()
+	return forward.Serve(ctx, listener, target)
+}

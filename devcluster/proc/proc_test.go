@@ -1,0 +1,114 @@
+package proc
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+)
+
+func TestParseStat(t *testing.T) {
+	const tail = " S 1 2 3 0 -1 4 5 6 7 8 9 10 11 12 20 0 1 0 98765 111 222"
+	for name, c := range map[string]struct {
+		line  string
+		ticks uint64
+		state byte
+		fails bool
+	}{
+		"plain command → fields 3 and 22":                  {line: "17 (sleep)" + tail, ticks: 98765, state: 'S'},
+		"command with space and parenthesis → same fields": {line: "17 (a) b (c)" + tail, ticks: 98765, state: 'S'},
+		"line without command → error":                     {line: "17 sleep S 1", fails: true},
+		"line cut off → error":                             {line: "17 (sleep) S 1 2", fails: true},
+		"start time that is no number → error":             {line: "17 (x) S 1 2 3 0 -1 4 5 6 7 8 9 10 11 12 20 0 1 0 later 1", fails: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ticks, state, err := parseStat(c.line)
+			if (err != nil) != c.fails {
+				t.Fatalf("error = %v, want failure %v", err, c.fails)
+			}
+			if ticks != c.ticks || state != c.state {
+				t.Errorf("got %d %q, want %d %q", ticks, state, c.ticks, c.state)
+			}
+		})
+	}
+}
+
+func startSleep(t *testing.T) (*exec.Cmd, Record) {
+	t.Helper()
+	cmd := exec.Command("sleep", "60")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	r, err := Of(cmd.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cmd, r
+}
+
+func TestKillEndsTheRecordedProcess(t *testing.T) {
+	_, r := startSleep(t)
+	if !r.IsAlive() {
+		t.Fatal("a started process is not alive")
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if err := r.Kill(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if r.IsAlive() {
+		t.Error("alive after kill")
+	}
+	if err := r.Kill(ctx); err != nil {
+		t.Errorf("second kill: %v", err)
+	}
+}
+
+func TestKillSparesAProcessThatDoesNotMatch(t *testing.T) {
+	cmd, r := startSleep(t)
+	ctx := context.Background()
+	for name, other := range map[string]Record{
+		"another start time → spared": {PID: r.PID, StartTicks: r.StartTicks + 1, BootID: r.BootID},
+		"another boot → spared":       {PID: r.PID, StartTicks: r.StartTicks, BootID: "before"},
+		"no process → nothing":        {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if other.IsAlive() {
+				t.Error("record of another process is alive")
+			}
+			if err := other.Kill(ctx); err != nil {
+				t.Error(err)
+			}
+			if !r.IsAlive() {
+				t.Error("killed a process that the record does not name")
+			}
+		})
+	}
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+}
+
+func TestKillOfAProcessThatDoesNotEnd(t *testing.T) {
+	r, err := Of(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	fdErr := waitGoneOfSelf(ctx, r)
+	if !errors.Is(fdErr, ErrStillRunning) {
+		t.Errorf("error = %v, want ErrStillRunning", fdErr)
+	}
+}
+
+func TestWaitForReturnsTheLastError(t *testing.T) {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+	defer cancel()
+	cause := errors.New("not yet")
+	err := WaitFor(ctx, time.Millisecond, "a thing", func() error { return cause })
+	if !errors.Is(err, cause) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("error = %v, want both the deadline and the cause", err)
+	}
+}

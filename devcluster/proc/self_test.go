@@ -1,0 +1,17 @@
+package proc
+
+import (
+	"context"
+
+	"golang.org/x/sys/unix"
+)
+
+// waitGoneOfSelf waits for this test's own process, which never ends.
+func waitGoneOfSelf(ctx context.Context, r Record) error {
+	fd, err := unix.PidfdOpen(r.PID, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	return waitGone(ctx, fd, r.PID)
+}
