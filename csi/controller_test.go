@@ -11,8 +11,6 @@ import (
 	csipb "github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-
-	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 )
 
 const (
@@ -29,9 +27,9 @@ func ticketOn(node string, satisfied bool) Ticket {
 }
 
 // volumeIn makes the test volume with tickets.
-func volumeIn(state longhorn.VolumeState, node string, tickets ...Ticket) func(*Volume) {
+func volumeIn(state string, node string, tickets ...Ticket) func(*Volume) {
 	return func(v *Volume) {
-		v.SizeBytes, v.State, v.NodeID, v.Ready = 64<<20, string(state), node, true
+		v.SizeBytes, v.State, v.NodeID, v.Ready = 64<<20, state, node, true
 		for _, t := range tickets {
 			v.Tickets[t.ID] = t
 		}

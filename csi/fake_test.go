@@ -8,8 +8,6 @@ import (
 	"sync"
 
 	"github.com/sirupsen/logrus"
-
-	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 )
 
 // fakeService is a manager in memory. With instant set, what is asked for has happened
@@ -88,9 +86,9 @@ func (f *fakeService) CreateVolume(_ context.Context, r VolumeRequest) error {
 	if err := f.record("create " + r.Name); err != nil {
 		return err
 	}
-	v := Volume{Name: r.Name, SizeBytes: r.SizeBytes, State: string(longhorn.VolumeStateCreating), Tickets: map[string]Ticket{}}
+	v := Volume{Name: r.Name, SizeBytes: r.SizeBytes, State: stateCreating, Tickets: map[string]Ticket{}}
 	if f.instant {
-		v.State, v.Ready = string(longhorn.VolumeStateDetached), true
+		v.State, v.Ready = stateDetached, true
 	}
 	f.volumes[r.Name] = v
 	return nil
@@ -117,7 +115,7 @@ func (f *fakeService) Attach(_ context.Context, volume string, t Ticket) error {
 	v := f.volumes[volume]
 	if f.instant && (v.NodeID == "" || v.NodeID == t.NodeID) {
 		t.Satisfied = true
-		v.NodeID, v.State = t.NodeID, string(longhorn.VolumeStateAttached)
+		v.NodeID, v.State = t.NodeID, stateAttached
 	}
 	v.Tickets[t.ID] = t
 	f.volumes[volume] = v
@@ -136,7 +134,7 @@ func (f *fakeService) Detach(_ context.Context, volume, id string) error {
 	}
 	delete(v.Tickets, id)
 	if f.instant && len(v.Tickets) == 0 {
-		v.NodeID, v.State = "", string(longhorn.VolumeStateDetached)
+		v.NodeID, v.State = "", stateDetached
 	}
 	f.volumes[volume] = v
 	return nil

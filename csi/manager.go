@@ -9,7 +9,6 @@ import (
 
 	"github.com/longhorn-lep/longhorn-manager/api/client"
 	v1 "github.com/longhorn-lep/longhorn-manager/api/v1"
-	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
@@ -53,7 +52,7 @@ func volumeOf(wire *v1.Volume) (Volume, error) {
 	}
 	v := Volume{
 		Name: wire.Name, SizeBytes: size, State: wire.State,
-		Faulted:         wire.Robustness == string(longhorn.VolumeRobustnessFaulted),
+		Faulted:         wire.Robustness == robustnessFaulted,
 		Ready:           wire.Ready,
 		NotReadyMessage: wire.NotReadyMessage,
 		NodeID:          nodeOf(wire),
@@ -71,7 +70,7 @@ func volumeOf(wire *v1.Volume) (Volume, error) {
 // nodeOf is where the volume's engine is. A volume that is detached has none running,
 // whatever node the engine was on last.
 func nodeOf(wire *v1.Volume) string {
-	if wire.State == string(longhorn.VolumeStateDetached) {
+	if wire.State == stateDetached {
 		return ""
 	}
 	for _, c := range wire.Controllers {
@@ -84,7 +83,7 @@ func nodeOf(wire *v1.Volume) string {
 
 func unsatisfied(a v1.Attachment) string {
 	for _, c := range a.Conditions {
-		if c.Type == types.ConditionSatisfied && c.Status != string(longhorn.ConditionTrue) {
+		if c.Type == types.ConditionSatisfied && c.Status != conditionTrue {
 			return strings.TrimSpace(c.Reason + " " + c.Message)
 		}
 	}

@@ -134,7 +134,8 @@ func TestManagerErrorsGetTheCodesThatCallersActOn(t *testing.T) {
 		{"malformed", restAnswer{400, `{"type":"error","status":400,"code":"Bad Request","message":"no"}`}, codes.InvalidArgument, "no"},
 		{"invalid", restAnswer{422, `{"type":"error","status":422,"code":"Unprocessable Entity","message":"diskSelector: tag ssd does not exist"}`}, codes.InvalidArgument, "diskSelector: tag ssd does not exist"},
 		{
-			"no room", restAnswer{422, `{"type":"error","status":422,"code":"Insufficient Storage","message":"no place","detail":"n1: full\nn2: cordoned\n"}`},
+			"no room",
+			restAnswer{422, `{"type":"error","status":422,"code":"Insufficient Storage","message":"no place","detail":"n1: full\nn2: cordoned\n"}`},
 			codes.ResourceExhausted, "no place: n1: full; n2: cordoned",
 		},
 		{"no leader", restAnswer{503, ""}, codes.Unavailable, ""},

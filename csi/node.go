@@ -9,7 +9,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/longhorn-lep/longhorn-manager/csi/mount"
-	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 )
 
 // nodeServer is the shell of the node service: it checks that a request has what it
@@ -124,7 +123,7 @@ func (s *nodeServer) NodePublishVolume(_ context.Context, req *csipb.NodePublish
 	}
 	p := publication{
 		volume: req.GetVolumeId(), staging: req.GetStagingTargetPath(), target: req.GetTargetPath(),
-		block: c.block, readOnly: req.GetReadonly(), exclusive: c.accessMode == longhorn.AccessModeReadWriteOncePod,
+		block: c.block, readOnly: req.GetReadonly(), exclusive: c.accessMode == accessModeRWOP,
 	}
 	if err := s.locked(p.volume, func() error { return s.core.publish(p) }); err != nil {
 		return nil, err

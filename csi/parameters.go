@@ -6,8 +6,6 @@ import (
 	"sort"
 	"strconv"
 	"strings"
-
-	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 )
 
 // The keys of a StorageClass's parameters that have an effect.
@@ -53,8 +51,8 @@ var unsupported = map[string][]string{
 	"encrypted":                   {"false"},
 	"standby":                     {"false"},
 	"strictTopology":              {"false"},
-	paramDataLocality:             {string(longhorn.DataLocalityDisabled)},
-	"dataEngine":                  {string(longhorn.DataEngineV1)},
+	paramDataLocality:             {localityDisabled},
+	"dataEngine":                  {dataEngineV1},
 	"dataLayout":                  nil,
 	"replicaAutoBalance":          {"ignored", "disabled"},
 	"replicaZoneSoftAntiAffinity": {"ignored", "enabled"},
@@ -71,7 +69,7 @@ type parameters struct {
 	replicas         int
 	staleMinutes     int
 	fsType           string
-	softAntiAffinity longhorn.AntiAffinity
+	softAntiAffinity string
 	diskSelector     []string
 	nodeSelector     []string
 	// exclusive asks for ReadWriteOncePod whatever the capability says.
@@ -84,7 +82,7 @@ func parseParameters(params map[string]string) (parameters, error) {
 	p := parameters{
 		staleMinutes:     defaultStaleReplicaMinutes,
 		fsType:           defaultFSType,
-		softAntiAffinity: longhorn.AntiAffinityIgnored,
+		softAntiAffinity: antiAffinityIgnored,
 	}
 	keys := make([]string, 0, len(params))
 	for key := range params {
@@ -169,11 +167,10 @@ func parseBool(value string) (bool, error) {
 	return b, nil
 }
 
-func parseAntiAffinity(value string) (longhorn.AntiAffinity, error) {
-	a := longhorn.AntiAffinity(value)
-	switch a {
-	case longhorn.AntiAffinityIgnored, longhorn.AntiAffinityEnabled, longhorn.AntiAffinityDisabled:
-		return a, nil
+func parseAntiAffinity(value string) (string, error) {
+	switch value {
+	case antiAffinityIgnored, antiAffinityEnabled, antiAffinityDisabled:
+		return value, nil
 	}
 	return "", fmt.Errorf("is none of ignored, enabled, disabled")
 }

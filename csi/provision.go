@@ -12,8 +12,6 @@ import (
 	"github.com/sirupsen/logrus"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-
-	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 )
 
 // controller is the core of the controller service. Its methods must be called with
@@ -48,7 +46,7 @@ func (c *controller) create(ctx context.Context, r VolumeRequest) error {
 	}
 	c.log.WithFields(logrus.Fields{"volume": r.Name, "sizeBytes": r.SizeBytes}).Info("Created volume")
 	_, err = c.await(ctx, r.Name, func(v Volume) (bool, error) {
-		return v.State != "" && v.State != string(longhorn.VolumeStateCreating), nil
+		return v.State != "" && v.State != stateCreating, nil
 	})
 	if errors.Is(err, errWaitOver) {
 		return status.Errorf(codes.DeadlineExceeded, "creating volume %s: it was not ready in time", r.Name)
@@ -57,7 +55,7 @@ func (c *controller) create(ctx context.Context, r VolumeRequest) error {
 }
 
 func checkExisting(v Volume, r VolumeRequest) error {
-	if v.State == string(longhorn.VolumeStateDeleting) {
+	if v.State == stateDeleting {
 		return status.Errorf(codes.Aborted, "creating volume %s: one of that name is being deleted", r.Name)
 	}
 	if v.SizeBytes != r.SizeBytes {
@@ -77,11 +75,11 @@ func (c *controller) delete(ctx context.Context, name string) error {
 		return fmt.Errorf("looking for volume %s: %w", name, err)
 	}
 	for _, t := range v.Tickets {
-		if t.Type == string(longhorn.AttacherTypeCSI) && t.Satisfied {
+		if t.Type == attacherType && t.Satisfied {
 			return status.Errorf(codes.FailedPrecondition, "deleting volume %s: it is published to node %s", name, t.NodeID)
 		}
 	}
-	if v.State != string(longhorn.VolumeStateDeleting) {
+	if v.State != stateDeleting {
 		if err := c.volumes.DeleteVolume(ctx, name); err != nil && !errors.Is(err, ErrNotFound) {
 			return fmt.Errorf("deleting volume %s: %w", name, err)
 		}
@@ -148,6 +146,6 @@ func volumeContext(params map[string]string, r VolumeRequest) map[string]string 
 	}
 	maps.DeleteFunc(result, func(key, _ string) bool { return strings.HasPrefix(key, reservedPrefix) })
 	result[paramShare] = "false"
-	result[paramExclusive] = strconv.FormatBool(r.AccessMode == string(longhorn.AccessModeReadWriteOncePod))
+	result[paramExclusive] = strconv.FormatBool(r.AccessMode == accessModeRWOP)
 	return result
 }

@@ -11,8 +11,6 @@ import (
 	"github.com/sirupsen/logrus"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-
-	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 )
 
 // tidyUp bounds taking back a ticket after the call's own time has run out.
@@ -75,7 +73,7 @@ func (c *controller) attach(ctx context.Context, volume, node, id string) error 
 		return err
 	}
 	if !asked {
-		ticket := Ticket{ID: id, Type: string(longhorn.AttacherTypeCSI), NodeID: node}
+		ticket := Ticket{ID: id, Type: attacherType, NodeID: node}
 		if err := c.volumes.Attach(ctx, volume, ticket); err != nil {
 			return fmt.Errorf("attaching volume %s to node %s: %w", volume, node, err)
 		}
@@ -101,7 +99,7 @@ func isSatisfied(v Volume, id, node string) bool {
 // checkAttachable refuses to ask for what cannot be had soon. A volume that another
 // node holds is not "not ready": it may be let go at any moment, so that is waited for.
 func checkAttachable(v Volume, node string, asked bool) error {
-	if v.State == string(longhorn.VolumeStateDeleting) {
+	if v.State == stateDeleting {
 		return status.Errorf(codes.NotFound, "volume %s: it is being deleted", v.Name)
 	}
 	elsewhere := v.NodeID != "" && v.NodeID != node
@@ -178,7 +176,7 @@ func (c *controller) ticketsFor(v Volume, node string) []string {
 	}
 	var ids []string
 	for id, t := range v.Tickets {
-		if t.Type == string(longhorn.AttacherTypeCSI) {
+		if t.Type == attacherType {
 			ids = append(ids, id)
 		}
 	}
@@ -186,7 +184,7 @@ func (c *controller) ticketsFor(v Volume, node string) []string {
 }
 
 func hasLeft(v Volume, node string) bool {
-	if v.State == string(longhorn.VolumeStateDetaching) {
+	if v.State == stateDetaching {
 		return false // whatever NodeID says: the engine may still be stopping
 	}
 	if v.NodeID == "" || node != "" && v.NodeID != node {

@@ -6,7 +6,6 @@ import (
 
 	csipb "github.com/container-storage-interface/spec/lib/go/csi"
 
-	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
@@ -24,7 +23,7 @@ type capability struct {
 	// fsType is empty when the request leaves it open, and for block volumes.
 	fsType     string
 	mountFlags []string
-	accessMode longhorn.AccessMode
+	accessMode string
 }
 
 // readCapability checks one capability. The error names what is not supported.
@@ -32,9 +31,9 @@ func readCapability(c *csipb.VolumeCapability) (capability, error) {
 	var result capability
 	switch mode := c.GetAccessMode().GetMode(); mode {
 	case csipb.VolumeCapability_AccessMode_SINGLE_NODE_WRITER, csipb.VolumeCapability_AccessMode_SINGLE_NODE_MULTI_WRITER:
-		result.accessMode = longhorn.AccessModeReadWriteOnce
+		result.accessMode = accessModeRWO
 	case csipb.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER:
-		result.accessMode = longhorn.AccessModeReadWriteOncePod
+		result.accessMode = accessModeRWOP
 	default:
 		return capability{}, fmt.Errorf("access mode %s is not supported: a volume can be written on one node at a time", mode)
 	}
@@ -61,7 +60,7 @@ func readCapabilities(list []*csipb.VolumeCapability) (capability, error) {
 	if len(list) == 0 {
 		return capability{}, fmt.Errorf("volume capabilities are missing")
 	}
-	result := capability{block: true, accessMode: longhorn.AccessModeReadWriteOnce}
+	result := capability{block: true, accessMode: accessModeRWO}
 	for _, c := range list {
 		one, err := readCapability(c)
 		if err != nil {
@@ -73,7 +72,7 @@ func readCapabilities(list []*csipb.VolumeCapability) (capability, error) {
 		if one.fsType != "" {
 			result.fsType = one.fsType
 		}
-		if one.accessMode == longhorn.AccessModeReadWriteOncePod {
+		if one.accessMode == accessModeRWOP {
 			result.accessMode = one.accessMode
 		}
 		result.block = result.block && one.block
@@ -142,16 +141,16 @@ func volumeRequest(req *csipb.CreateVolumeRequest) (VolumeRequest, error) {
 		return VolumeRequest{}, err
 	}
 	if p.exclusive {
-		c.accessMode = longhorn.AccessModeReadWriteOncePod
+		c.accessMode = accessModeRWOP
 	}
 	return VolumeRequest{
 		Name:                       name,
 		SizeBytes:                  size,
 		NumberOfReplicas:           p.replicas,
 		StaleReplicaTimeoutMinutes: p.staleMinutes,
-		DataLocality:               string(longhorn.DataLocalityDisabled),
-		AccessMode:                 string(c.accessMode),
-		ReplicaSoftAntiAffinity:    string(p.softAntiAffinity),
+		DataLocality:               localityDisabled,
+		AccessMode:                 c.accessMode,
+		ReplicaSoftAntiAffinity:    p.softAntiAffinity,
 		DiskSelector:               p.diskSelector,
 		NodeSelector:               p.nodeSelector,
 	}, nil

@@ -64,11 +64,11 @@ func RunNode(ctx context.Context, o NodeOptions) error {
 		return err
 	}
 	driver := &nodeServer{nodeID: o.NodeID, core: &node{mounts: mount.New(), devices: o.DeviceDirectory, log: o.Log}}
-	listener, err := listenUnix(path)
+	listener, err := listenUnix(ctx, path)
 	if err != nil {
 		return err
 	}
-	registry, err := listenUnix(registrationSocket(o.KubeletDir, o.DriverName))
+	registry, err := listenUnix(ctx, registrationSocket(o.KubeletDir, o.DriverName))
 	if err != nil {
 		_ = listener.Close()
 		return err
@@ -119,7 +119,7 @@ func RunController(ctx context.Context, o ControllerOptions) error {
 	if err != nil {
 		return err
 	}
-	listener, err := listenUnix(path)
+	listener, err := listenUnix(ctx, path)
 	if err != nil {
 		return err
 	}

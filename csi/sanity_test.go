@@ -28,7 +28,7 @@ func (a *attachingService) Attach(ctx context.Context, volume string, t Ticket) 
 func serveForTest(t *testing.T, name string, register func(*grpc.Server)) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
-	l, err := listenUnix(path)
+	l, err := listenUnix(t.Context(), path)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,7 +31,7 @@ func socketPath(endpoint string) (string, error) {
 
 // listenUnix listens on a socket that only root may use. A socket left by an earlier
 // process is removed; any other file at the path is not, and is an error.
-func listenUnix(path string) (net.Listener, error) {
+func listenUnix(ctx context.Context, path string) (net.Listener, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 		return nil, fmt.Errorf("making directory for socket: %w", err)
 	}
@@ -46,7 +46,8 @@ func listenUnix(path string) (net.Listener, error) {
 	case !errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf("looking for a stale socket: %w", err)
 	}
-	l, err := net.Listen("unix", path)
+	var config net.ListenConfig
+	l, err := config.Listen(ctx, "unix", path)
 	if err != nil {
 		return nil, fmt.Errorf("listening on %s: %w", path, err)
 	}

@@ -110,15 +110,15 @@ func TestListenUnix(t *testing.T) {
 	if err := os.WriteFile(file, []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := listenUnix(file); err == nil {
+	if _, err := listenUnix(t.Context(), file); err == nil {
 		t.Error("a plain file was taken for a stale socket")
 	}
 	path := filepath.Join(dir, "s.sock")
-	first, err := listenUnix(path)
+	first, err := listenUnix(t.Context(), path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := listenUnix(path) // a successor takes the path over
+	second, err := listenUnix(t.Context(), path) // a successor takes the path over
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -53,7 +53,7 @@ type VolumeRequest struct {
 type Volume struct {
 	Name      string
 	SizeBytes int64
-	// State is a longhorn.VolumeState.
+	// State is one of the states in words.go; empty right after the volume was made.
 	State string
 	// Faulted: its data cannot be served as it is.
 	Faulted bool

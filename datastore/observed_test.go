@@ -19,106 +19,109 @@ func listReaction(f func(clienttesting.Action) (bool, error)) clienttesting.Reac
 	}
 }
 
-// Each case writes through the store of node-1 and then looks at the cache, first
-// late, then caught up.
+type replicaStore = *datastore.Store[*longhorn.Replica]
+
+func update(t *testing.T, s replicaStore, change func(*longhorn.Replica)) {
+	r, err := s.Get("r")
+	if err != nil {
+		t.Fatal(err)
+	}
+	change(r)
+	if _, err := s.Update(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// writeCases write through the store of node-1.
+var writeCases = []struct {
+	name           string
+	seed           []runtime.Object
+	write          func(t *testing.T, s replicaStore)
+	staleObject    bool // IsStale of "r" in the late cache, where it is there
+	staleInLate    bool // IsStaleIn its volume, late
+	otherDeletesIt bool // before the cache catches up
+}{
+	{
+		name:  "nothing written → not stale",
+		seed:  []runtime.Object{build.Replica("r", "vol", onNode("node-1"))},
+		write: func(*testing.T, replicaStore) {},
+	},
+	{
+		name: "updated → stale until the cache shows it",
+		seed: []runtime.Object{build.Replica("r", "vol", onNode("node-1"))},
+		write: func(t *testing.T, s replicaStore) {
+			update(t, s, func(r *longhorn.Replica) { r.Spec.FailedAt = "now" })
+		},
+		staleObject: true, staleInLate: true,
+	},
+	{
+		name: "updated without a change → not stale",
+		seed: []runtime.Object{build.Replica("r", "vol", onNode("node-1"))},
+		write: func(t *testing.T, s replicaStore) {
+			update(t, s, func(*longhorn.Replica) {})
+		},
+	},
+	{
+		name: "created → the volume is stale until the cache shows it",
+		write: func(t *testing.T, s replicaStore) {
+			if _, err := s.Create(t.Context(), build.Replica("new", "vol", onNode("node-1"))); err != nil {
+				t.Fatal(err)
+			}
+		},
+		staleInLate: true,
+	},
+	{
+		name: "created outside the selection → never waited for",
+		write: func(t *testing.T, s replicaStore) {
+			if _, err := s.Create(t.Context(), build.Replica("new", "vol", onNode("node-2"))); err != nil {
+				t.Fatal(err)
+			}
+		},
+	},
+	{
+		name: "moved out of the selection → stale until it leaves the cache",
+		seed: []runtime.Object{build.Replica("r", "vol", onNode("node-1"))},
+		write: func(t *testing.T, s replicaStore) {
+			update(t, s, func(r *longhorn.Replica) { r.Spec.NodeID = "node-2" })
+		},
+		staleObject: true, staleInLate: true,
+	},
+	{
+		name: "created and deleted by another before the cache saw it → not waited for",
+		write: func(t *testing.T, s replicaStore) {
+			if _, err := s.Create(t.Context(), build.Replica("new", "vol", onNode("node-1"))); err != nil {
+				t.Fatal(err)
+			}
+		},
+		staleInLate: true, otherDeletesIt: true,
+	},
+	{
+		name: "deleted → stale until it leaves the cache",
+		seed: []runtime.Object{build.Replica("r", "vol", onNode("node-1"))},
+		write: func(t *testing.T, s replicaStore) {
+			if err := s.Delete(t.Context(), "r", datastore.Preconditions{}); err != nil {
+				t.Fatal(err)
+			}
+		},
+		staleObject: true, staleInLate: true,
+	},
+	{
+		name: "deleted with a finalizer → stale until the cache shows the deletion timestamp",
+		seed: []runtime.Object{build.Replica("r", "vol", onNode("node-1"), func(r *longhorn.Replica) {
+			r.Finalizers = []string{"longhorn.io"}
+		})},
+		write: func(t *testing.T, s replicaStore) {
+			if err := s.Delete(t.Context(), "r", datastore.Preconditions{}); err != nil {
+				t.Fatal(err)
+			}
+		},
+		staleObject: true, staleInLate: true,
+	},
+}
+
+// After the write the test looks at the cache, first late, then caught up.
 func TestTheStoreKnowsWhenTheCacheIsBehindItsWrites(t *testing.T) {
-	type store = *datastore.Store[*longhorn.Replica]
-	update := func(t *testing.T, s store, change func(*longhorn.Replica)) {
-		r, err := s.Get("r")
-		if err != nil {
-			t.Fatal(err)
-		}
-		change(r)
-		if _, err := s.Update(t.Context(), r); err != nil {
-			t.Fatal(err)
-		}
-	}
-	cases := []struct {
-		name           string
-		seed           []runtime.Object
-		write          func(t *testing.T, s store)
-		staleObject    bool // IsStale of "r" in the late cache, where it is there
-		staleInLate    bool // IsStaleIn its volume, late
-		otherDeletesIt bool // before the cache catches up
-	}{
-		{
-			name:  "nothing written → not stale",
-			seed:  []runtime.Object{build.Replica("r", "vol", onNode("node-1"))},
-			write: func(*testing.T, store) {},
-		},
-		{
-			name: "updated → stale until the cache shows it",
-			seed: []runtime.Object{build.Replica("r", "vol", onNode("node-1"))},
-			write: func(t *testing.T, s store) {
-				update(t, s, func(r *longhorn.Replica) { r.Spec.FailedAt = "now" })
-			},
-			staleObject: true, staleInLate: true,
-		},
-		{
-			name: "updated without a change → not stale",
-			seed: []runtime.Object{build.Replica("r", "vol", onNode("node-1"))},
-			write: func(t *testing.T, s store) {
-				update(t, s, func(*longhorn.Replica) {})
-			},
-		},
-		{
-			name: "created → the volume is stale until the cache shows it",
-			write: func(t *testing.T, s store) {
-				if _, err := s.Create(t.Context(), build.Replica("new", "vol", onNode("node-1"))); err != nil {
-					t.Fatal(err)
-				}
-			},
-			staleInLate: true,
-		},
-		{
-			name: "created outside the selection → never waited for",
-			write: func(t *testing.T, s store) {
-				if _, err := s.Create(t.Context(), build.Replica("new", "vol", onNode("node-2"))); err != nil {
-					t.Fatal(err)
-				}
-			},
-		},
-		{
-			name: "moved out of the selection → stale until it leaves the cache",
-			seed: []runtime.Object{build.Replica("r", "vol", onNode("node-1"))},
-			write: func(t *testing.T, s store) {
-				update(t, s, func(r *longhorn.Replica) { r.Spec.NodeID = "node-2" })
-			},
-			staleObject: true, staleInLate: true,
-		},
-		{
-			name: "created and deleted by another before the cache saw it → not waited for",
-			write: func(t *testing.T, s store) {
-				if _, err := s.Create(t.Context(), build.Replica("new", "vol", onNode("node-1"))); err != nil {
-					t.Fatal(err)
-				}
-			},
-			staleInLate: true, otherDeletesIt: true,
-		},
-		{
-			name: "deleted → stale until it leaves the cache",
-			seed: []runtime.Object{build.Replica("r", "vol", onNode("node-1"))},
-			write: func(t *testing.T, s store) {
-				if err := s.Delete(t.Context(), "r", datastore.Preconditions{}); err != nil {
-					t.Fatal(err)
-				}
-			},
-			staleObject: true, staleInLate: true,
-		},
-		{
-			name: "deleted with a finalizer → stale until the cache shows the deletion timestamp",
-			seed: []runtime.Object{build.Replica("r", "vol", onNode("node-1"), func(r *longhorn.Replica) {
-				r.Finalizers = []string{"longhorn.io"}
-			})},
-			write: func(t *testing.T, s store) {
-				if err := s.Delete(t.Context(), "r", datastore.Preconditions{}); err != nil {
-					t.Fatal(err)
-				}
-			},
-			staleObject: true, staleInLate: true,
-		},
-	}
-	for _, c := range cases {
+	for _, c := range writeCases {
 		t.Run(c.name, func(t *testing.T) {
 			h := testutil.New(t, c.seed...)
 			s := h.Datastore(datastore.Options{Node: "node-1"}).Replicas

@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/sirupsen/logrus"
-	"golang.org/x/sys/unix"
 
 	"github.com/longhorn-lep/longhorn-manager/nbd"
 )
@@ -70,70 +68,37 @@ func (f *BlockFrontend) Start(ctx context.Context, volume string, sizeBytes int6
 	if sizeBytes%logicalBlock != 0 {
 		return "", fmt.Errorf("a device of %d bytes, not a multiple of %d", sizeBytes, logicalBlock)
 	}
+	node := filepath.Join(f.opts.DeviceDir, volume)
+	if !nodes.claim(node) {
+		return "", fmt.Errorf("%s is the device of a running engine", node)
+	}
+	if err := f.makeDevice(ctx, volume, node, sizeBytes, b); err != nil {
+		nodes.release(node)
+		return "", err
+	}
+	f.opts.Log.WithFields(logrus.Fields{"device": node, "loop": f.loop.path}).Info("Device made")
+	return node, nil
+}
+
+// makeDevice makes all parts of the device, or none.
+func (f *BlockFrontend) makeDevice(ctx context.Context, volume, node string, sizeBytes int64, b nbd.Backend) error {
 	image, err := mountImage(sizeBytes, b)
 	if err != nil {
-		return "", err
+		return err
 	}
 	loop, err := attachLoop(f.opts.LoopDir, image.file, "longhorn:"+volume)
 	image.closeFile() // the loop device has its own hold, or there is none
 	if err != nil {
-		return "", errors.Join(err, image.wait(ctx))
+		return errors.Join(err, image.wait(ctx))
 	}
-	node := filepath.Join(f.opts.DeviceDir, volume)
 	if err := makeNode(node, loop.dev); err != nil {
 		_, undo := loop.detach()
 		if undo == nil {
 			undo = image.wait(ctx)
 		}
-		return "", errors.Join(err, undo)
+		return errors.Join(err, undo)
 	}
 	f.image, f.loop, f.node = image, loop, node
-	f.opts.Log.WithFields(logrus.Fields{"device": node, "loop": loop.path}).Info("Device made")
-	return node, nil
-}
-
-// makeNode puts a block device node at path, in place of one that a dead process left there. Anything else there is not ours.
-func makeNode(path string, dev uint64) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return fmt.Errorf("make the device directory: %w", err)
-	}
-	var st unix.Stat_t
-	switch err := unix.Lstat(path, &st); {
-	case errors.Is(err, unix.ENOENT):
-	case err != nil:
-		return fmt.Errorf("look at %s: %w", path, err)
-	case st.Mode&unix.S_IFMT != unix.S_IFBLK:
-		return fmt.Errorf("%s exists and is not a block device", path)
-	case st.Rdev != dev && isLive(st.Rdev):
-		return fmt.Errorf("%s is the device of a running engine", path)
-	}
-	fresh := filepath.Join(filepath.Dir(path), fmt.Sprintf(".%s.new", filepath.Base(path)))
-	if err := unix.Unlink(fresh); err != nil && !errors.Is(err, unix.ENOENT) {
-		return fmt.Errorf("remove %s: %w", fresh, err)
-	}
-	if err := unix.Mknod(fresh, unix.S_IFBLK|0o660, int(dev)); err != nil {
-		return fmt.Errorf("make %s: %w", fresh, err)
-	}
-	if err := os.Rename(fresh, path); err != nil {
-		_ = unix.Unlink(fresh)
-		return fmt.Errorf("put the device in place: %w", err)
-	}
-	return nil
-}
-
-// removeNode removes the node if it is still that of dev.
-func removeNode(path string, dev uint64) error {
-	var st unix.Stat_t
-	err := unix.Lstat(path, &st)
-	if errors.Is(err, unix.ENOENT) || err == nil && (st.Mode&unix.S_IFMT != unix.S_IFBLK || st.Rdev != dev) {
-		return nil
-	}
-	if err == nil {
-		err = unix.Unlink(path)
-	}
-	if err != nil {
-		return fmt.Errorf("remove %s: %w", path, err)
-	}
 	return nil
 }
 
@@ -151,6 +116,7 @@ func (f *BlockFrontend) Stop(ctx context.Context) error {
 		if err := removeNode(node, dev); err != nil {
 			f.opts.Log.WithError(err).Warn("The node of a removed device stays")
 		}
+		nodes.release(node)
 		f.opts.Log.WithField("device", node).Info("Device removed")
 	}
 	if f.image != nil {

@@ -71,9 +71,10 @@ func expectNothingLeft(t testing.TB, path string, loop *loopDevice) {
 	if err != nil || strings.Contains(string(mounts), path) {
 		t.Errorf("a mount is left (%v):\n%s", err, mounts)
 	}
-	if isLive(loop.dev) {
-		t.Error("the device still counts as live")
+	if !nodes.claim(path) {
+		t.Error("the node still counts as in use")
 	}
+	nodes.release(path)
 }
 
 func TestBlockDeviceHoldsAFileSystem(t *testing.T) {
@@ -225,6 +226,32 @@ func TestBlockDeviceNodeOfSomethingElseIsNotReplaced(t *testing.T) {
 		if _, err := NewBlockFrontend(BlockOptions{DeviceDir: dir}).Start(t.Context(), name, 1<<20, memory.New(1<<20)); err == nil {
 			t.Errorf("%q was taken for a name", name)
 		}
+	}
+}
+
+func TestStaleDevicesAreRemovedAndNothingElse(t *testing.T) {
+	needDevices(t)
+	dir := t.TempDir()
+	f := NewBlockFrontend(BlockOptions{DeviceDir: dir})
+	if _, err := f.Start(t.Context(), "live", 1<<20, memory.New(1<<20)); err != nil {
+		t.Fatal(err)
+	}
+	for name, mode := range map[string]uint32{"stale": unix.S_IFBLK, "char": unix.S_IFCHR, "file": unix.S_IFREG} {
+		if err := unix.Mknod(filepath.Join(dir, name), mode|0o600, int(f.loop.dev)); err != nil { // even with the numbers of a live one
+			t.Fatal(err)
+		}
+	}
+	if err := RemoveStaleDevices(dir); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := filepath.Glob(filepath.Join(dir, "*")); err != nil || len(got) != 3 || filepath.Base(got[2]) != "live" {
+		t.Errorf("left are %v, %v", got, err)
+	}
+	if err := f.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := RemoveStaleDevices(filepath.Join(dir, "missing")); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -156,6 +156,14 @@ func (e *Engine) Backend() nbd.Backend { return e.mirror }
 // RecordEpoch tells the engine that the API object now holds the epoch in State.ProposedEpoch. It is idempotent; another session
 // or epoch gives ErrNotProposed.
 func (e *Engine) RecordEpoch(session string, epoch membership.Epoch) error {
+	if err := e.accept(session, epoch); err != nil {
+		return err
+	}
+	e.cfg.OnChange()
+	return nil
+}
+
+func (e *Engine) accept(session string, epoch membership.Epoch) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	switch {

@@ -92,7 +92,7 @@ func (m *mirror) fan(r request) verdict {
 
 // answer takes what one member said. One that failed for sure is reported at once: others might never answer.
 func (f *fanout) answer(i int, err error) {
-	o := classify(err)
+	o := classify(f.request.kind, err)
 	f.outcomes[i] = o
 	if o == broken {
 		f.mirror.failed(f.mirror.members[i].name, err)

@@ -62,7 +62,19 @@ func mountImage(size int64, b nbd.Backend) (*image, error) {
 		_ = unix.Close(dev)
 		return nil, err
 	}
-	defer unix.Close(mount)
+	i, err := serveImage(dev, mount, size, b)
+	_ = unix.Close(mount)
+	if err != nil && i != nil {
+		<-i.served // with the mount, its last user is gone
+	}
+	if err != nil {
+		return nil, err
+	}
+	return i, nil
+}
+
+// serveImage serves a mount and opens its file. It takes dev over. When it fails after it began to serve it returns both.
+func serveImage(dev, mount int, size int64, b nbd.Backend) (*image, error) {
 	fs := &imageFS{RawFileSystem: fuse.NewDefaultRawFileSystem(), size: size, backend: b}
 	server, err := fuse.NewServer(fs, fmt.Sprintf("/dev/fd/%d", dev), &fuse.MountOptions{
 		MaxBackground: fuseBackground, MaxWrite: fuseMaxIO, DisableXAttrs: true, DisableSplice: true,
@@ -78,7 +90,8 @@ func mountImage(size int64, b nbd.Backend) (*image, error) {
 	}()
 	// Not os.OpenFile: its poller would ask the file system, from a thread that may be the last one free to answer.
 	if i.file, err = unix.Openat(mount, imageName, unix.O_RDWR|unix.O_DIRECT|unix.O_CLOEXEC, 0); err != nil {
-		return nil, fmt.Errorf("open %s: %w", imageName, err)
+		i.file = -1
+		return i, fmt.Errorf("open %s: %w", imageName, err)
 	}
 	return i, nil
 }
@@ -217,7 +230,7 @@ func (f *imageFS) Fallocate(_ <-chan struct{}, in *fuse.FallocateIn) fuse.Status
 	return fuse.Status(syscall.EOPNOTSUPP)
 }
 
-// Release and Flush have nothing to do: nothing is kept here.
+// Release has nothing to do, for nothing is kept here.
 func (f *imageFS) Release(<-chan struct{}, *fuse.ReleaseIn) {}
 
 // Flush is called when a descriptor is closed.

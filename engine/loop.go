@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -23,31 +22,6 @@ type loopDevice struct {
 	path string
 	dev  uint64 // major and minor
 	held int    // descriptor that keeps it; -1 when closed
-}
-
-// live holds the numbers of the loop devices of this process.
-var live struct {
-	sync.Mutex
-	devices map[uint64]bool
-}
-
-func setLive(dev uint64, alive bool) {
-	live.Lock()
-	defer live.Unlock()
-	if live.devices == nil {
-		live.devices = map[uint64]bool{}
-	}
-	if alive {
-		live.devices[dev] = true
-	} else {
-		delete(live.devices, dev)
-	}
-}
-
-func isLive(dev uint64) bool {
-	live.Lock()
-	defer live.Unlock()
-	return live.devices[dev]
 }
 
 // attachLoop makes a loop device on a file. dir is where the kernel's device nodes are; name is shown by losetup.
@@ -72,7 +46,6 @@ func attachLoop(dir string, file int, name string) (*loopDevice, error) {
 		}
 		switch err := unix.IoctlLoopConfigure(d.held, &config); {
 		case err == nil:
-			setLive(d.dev, true)
 			return d, nil
 		case errors.Is(err, unix.EBUSY):
 			_ = unix.Close(d.held)
@@ -132,8 +105,6 @@ func (d *loopDevice) detach() (syncErr, err error) {
 		if d.held, clearErr = unix.Open(d.path, unix.O_RDWR|unix.O_CLOEXEC, 0); clearErr != nil {
 			err = errors.Join(err, clearErr)
 		}
-	} else {
-		setLive(d.dev, false)
 	}
 	_ = unix.Close(claim)
 	return syncErr, err

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"sync/atomic"
@@ -42,6 +43,16 @@ func newMember(name string, r Replica) *member {
 	m := &member{Replica: r, name: name}
 	m.async, _ = r.(asyncWriter)
 	return m
+}
+
+// ending says why the connection has ended, as far as the replica tells.
+func (m *member) ending() error {
+	if r, ok := m.Replica.(interface{ Err() error }); ok {
+		if err := r.Err(); err != nil {
+			return fmt.Errorf("its connection has ended: %w", err)
+		}
+	}
+	return errors.New("its connection has ended")
 }
 
 var _ nbd.Backend = (*mirror)(nil)

@@ -33,11 +33,13 @@ func (o outcome) err() error {
 	return nbd.EIO
 }
 
-// classify reads a member's error.
-func classify(err error) outcome {
+// classify reads a member's error. A flush has no gentle failures: which earlier change could not be made durable is not known.
+func classify(k kind, err error) outcome {
 	switch {
 	case err == nil:
 		return stored
+	case k == kindFlush:
+		return broken
 	case errors.Is(err, nbd.ErrUnknownOutcome), errors.Is(err, nbd.ErrNotSent):
 		return broken
 	case errors.Is(err, nbd.ENOSPC):

@@ -16,22 +16,25 @@ func TestClassify(t *testing.T) {
 		name string
 		err  error
 		want outcome
+		kind kind
 	}{
-		{"no error → stored", nil, stored},
-		{"a full file system → no space", &nbd.Error{Errno: nbd.ENOSPC, Msg: "disk full"}, noSpace},
-		{"a wrapped errno → no space", fmt.Errorf("write: %w", syscall.ENOSPC), noSpace},
-		{"an operation that is not offered → unsupported", nbd.ENOTSUP, unsupported},
-		{"an I/O error → broken", nbd.EIO, broken},
-		{"shut down, perhaps fenced → broken", nbd.ESHUTDOWN, broken},
-		{"fate unknown → broken, for it may or may not have the change", nbd.ErrUnknownOutcome, broken},
-		{"fate unknown, though no space is mentioned → broken", fmt.Errorf("%w: %w", nbd.ErrUnknownOutcome, nbd.ENOSPC), broken},
-		{"never sent → broken, for others may have it", nbd.ErrNotSent, broken},
-		{"refused as invalid, which was checked before → broken", nbd.EINVAL, broken},
-		{"a context that ended → broken", context.Canceled, broken},
-		{"an error of no kind → broken", errors.New("?"), broken},
+		{"no error → stored", nil, stored, kindWrite},
+		{"a full file system → no space", &nbd.Error{Errno: nbd.ENOSPC, Msg: "disk full"}, noSpace, kindWrite},
+		{"a wrapped errno → no space", fmt.Errorf("write: %w", syscall.ENOSPC), noSpace, kindWrite},
+		{"an operation that is not offered → unsupported", nbd.ENOTSUP, unsupported, kindWrite},
+		{"an I/O error → broken", nbd.EIO, broken, kindWrite},
+		{"shut down, perhaps fenced → broken", nbd.ESHUTDOWN, broken, kindWrite},
+		{"fate unknown → broken, for it may or may not have the change", nbd.ErrUnknownOutcome, broken, kindWrite},
+		{"fate unknown, though no space is mentioned → broken", fmt.Errorf("%w: %w", nbd.ErrUnknownOutcome, nbd.ENOSPC), broken, kindWrite},
+		{"never sent → broken, for others may have it", nbd.ErrNotSent, broken, kindWrite},
+		{"refused as invalid, which was checked before → broken", nbd.EINVAL, broken, kindWrite},
+		{"a context that ended → broken", context.Canceled, broken, kindWrite},
+		{"an error of no kind → broken", errors.New("?"), broken, kindWrite},
+		{"a flush that lacks space → broken, for what it was about is not known", nbd.ENOSPC, broken, kindFlush},
+		{"a flush that is done → stored", nil, stored, kindFlush},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if got := classify(tc.err); got != tc.want {
+			if got := classify(tc.kind, tc.err); got != tc.want {
 				t.Errorf("got %d, want %d", got, tc.want)
 			}
 		})

@@ -13,10 +13,11 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/nbd"
 )
 
-// resyncChunk is how much is compared at once, and resyncWorkers how many chunks side by side; so memory stays below
-// members × workers × chunk.
+// resyncChunk is how much is compared at once, in bytes; resyncStep how much is asked about before; and resyncWorkers how many
+// steps run side by side. So memory stays below 2 × workers × chunk.
 const (
 	resyncChunk   = 1 << 20
+	resyncStep    = 64 << 20
 	resyncWorkers = 4
 )
 
@@ -34,8 +35,10 @@ func (m *mirror) equalize(ctx context.Context, members candidates, log *logrus.E
 	}
 	source := chooseSource(members)
 	log.WithFields(logrus.Fields{"regions": marked.count(), "source": m.members[source].name}).Info("Making replicas equal after an unclean stop")
-	if err := m.copyRuns(ctx, marked.runs(), source); err != nil {
-		return err
+	if len(m.members) > 1 {
+		if err := m.copyRuns(ctx, marked.runs(), source); err != nil {
+			return err
+		}
 	}
 	if err := m.onAll(func(b *member) error { return b.Flush(background) }); err != nil {
 		return fmt.Errorf("flush: %w", err)
@@ -96,18 +99,51 @@ func (m *mirror) copyRuns(ctx context.Context, runs []run, source int) error {
 	group.SetLimit(resyncWorkers)
 	for _, q := range runs {
 		end := min(int64(q.to)*m.regions.regionBytes, m.size)
-		for off := int64(q.from) * m.regions.regionBytes; off < end; off += resyncChunk {
+		for off := int64(q.from) * m.regions.regionBytes; off < end; off += resyncStep {
 			if failed.Err() != nil {
 				break
 			}
-			length := min(resyncChunk, end-off)
-			group.Go(func() error { return m.copyChunk(source, off, length) })
+			length := min(resyncStep, end-off)
+			group.Go(func() error { return m.copyStep(failed, source, off, length) })
 		}
 	}
 	if err := group.Wait(); err != nil {
 		return err
 	}
 	return ctx.Err()
+}
+
+// copyStep makes one step equal to the source. What no member has allocated is equal already: a discard of a whole volume marks all
+// of it, and need not make all of it read.
+func (m *mirror) copyStep(ctx context.Context, source int, off, length int64) error {
+	if m.isZeroEverywhere(off, length) {
+		return nil
+	}
+	for end := off + length; off < end && ctx.Err() == nil; off += resyncChunk {
+		if err := m.copyChunk(source, off, min(resyncChunk, end-off)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// isZeroEverywhere says whether all members are known to hold zeroes. It may miss that, also because of an error.
+func (m *mirror) isZeroEverywhere(off, length int64) bool {
+	for _, b := range m.members {
+		for at := off; at < off+length; {
+			extents, err := b.Extents(background, at, off+length-at)
+			if err != nil || len(extents) == 0 {
+				return false
+			}
+			for _, e := range extents {
+				if e.Flags&nbd.ExtentZero == 0 || e.Length <= 0 {
+					return false
+				}
+				at += e.Length
+			}
+		}
+	}
+	return true
 }
 
 // copyChunk makes one chunk equal to the source; only what differs is written.

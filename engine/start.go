@@ -220,7 +220,7 @@ func (e *Engine) layOut(members candidates) *failure {
 func (e *Engine) watch(b *member) {
 	select {
 	case <-b.Done():
-		e.memberFailed(b.name, errors.New("its connection has ended"))
+		e.memberFailed(b.name, b.ending())
 	case <-e.ctx.Done():
 	}
 	_ = b.Close()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/longhorn-lep/longhorn-manager/membership"
 	"github.com/longhorn-lep/longhorn-manager/nbd"
+	"github.com/longhorn-lep/longhorn-manager/nbd/faulty"
 )
 
 func TestStartRefusals(t *testing.T) {
@@ -95,15 +96,21 @@ func TestStartRefusals(t *testing.T) {
 			if err := e.Stop(t.Context()); err != nil {
 				t.Errorf("stop: %v", err)
 			}
-			for _, d := range r.disks {
-				if d.current != nil {
-					<-d.current.Done() // no connection is left
-				}
-				if len(d.io.Ops()) > 0 {
-					t.Errorf("%s was touched: %v", d.name, d.io.Ops())
-				}
-			}
+			r.expectUntouched()
 		})
+	}
+}
+
+// expectUntouched fails the test if a connection is left, or a byte of any replica was asked for.
+func (r *rig) expectUntouched() {
+	r.t.Helper()
+	for _, d := range r.disks {
+		if d.current != nil {
+			<-d.current.Done()
+		}
+		if len(d.io.Ops()) > 0 {
+			r.t.Errorf("%s was touched: %v", d.name, d.io.Ops())
+		}
 	}
 }
 
@@ -273,5 +280,22 @@ func TestResyncThatFailsLeavesTheMarks(t *testing.T) {
 	}
 	if m := r.disk("a").marked(); !slices.Equal(m, []int64{0, 3}) {
 		t.Errorf("marks %v", m)
+	}
+}
+
+func TestResyncReadsNothingWhereAllMembersHaveHoles(t *testing.T) {
+	r := newRig(t, "a", "b")
+	r.disk("a").mark(0, 1, 2, 3, 4, 5, 6, 7)
+	e, _ := r.run(1)
+	r.expectMarks(nil)
+	for _, d := range r.disks {
+		for _, op := range d.io.Ops() {
+			if op.Kind == faulty.Read || op.Kind == faulty.Write {
+				t.Errorf("%s saw %+v", d.name, op)
+			}
+		}
+	}
+	if err := e.Stop(t.Context()); err != nil {
+		t.Error(err)
 	}
 }

@@ -39,7 +39,7 @@ var (
 
 // node is one data-plane process, in this one, with a root directory of its own.
 type node struct {
-	t      *testing.T
+	t      testing.TB
 	number int
 	root   string
 	*Instance
@@ -52,7 +52,7 @@ type node struct {
 }
 
 // newNode starts a process. Its sockets are in a short path: the kernel takes no long ones.
-func newNode(t *testing.T, number int) *node {
+func newNode(t testing.TB, number int) *node {
 	t.Helper()
 	root, err := os.MkdirTemp("", "lh")
 	must(t, err)
@@ -162,7 +162,7 @@ func (n *node) startReplica() {
 // cluster is three nodes, each with a replica of one volume.
 type cluster []*node
 
-func newCluster(t *testing.T) cluster {
+func newCluster(t testing.TB) cluster {
 	c := cluster{newNode(t, 1), newNode(t, 2), newNode(t, 3)}
 	for _, n := range c {
 		n.createReplica()
@@ -218,7 +218,7 @@ func (n *node) dialTool(export string) (*nbd.Client, error) {
 }
 
 // fill writes random bytes at random places of a volume, flushes, and returns the sha256 that the whole has then.
-func fill(t *testing.T, b nbd.Backend, seed uint64) string {
+func fill(t testing.TB, b nbd.Backend, seed uint64) string {
 	t.Helper()
 	ctx := context.Background()
 	rng := rand.New(rand.NewPCG(seed, 1))
@@ -235,7 +235,7 @@ func fill(t *testing.T, b nbd.Backend, seed uint64) string {
 	return hashOf(t, b)
 }
 
-func hashOf(t *testing.T, b nbd.Backend) string {
+func hashOf(t testing.TB, b nbd.Backend) string {
 	t.Helper()
 	h := sha256.New()
 	p := make([]byte, mib)

@@ -20,6 +20,9 @@
 //	  |          <- replies in any order     |  the server bounds how many and how many bytes
 //	  |  DISC ->                             |  the server answers what it has, then closes
 //
+// Beside the protocol's own requests there is one private command, by which the two ends may speak of other things than bytes: see
+// Controller.
+//
 // What a caller of Client may conclude from an error:
 //
 //	*Error              the server answered. A failed write may have changed any part of its range.

@@ -80,6 +80,11 @@ func (zeroes) Extents(_ context.Context, off, n int64) ([]Extent, error) {
 	return []Extent{{Offset: off, Length: n, Flags: ExtentHole | ExtentZero}}, nil
 }
 
+// Control implements Controller: it answers with its payload.
+func (zeroes) Control(_ context.Context, _ uint16, p []byte) ([]byte, error) {
+	return bytes.Clone(p), nil
+}
+
 type zeroExporter struct{}
 
 func (zeroExporter) List(context.Context) []string { return []string{"zero"} }
@@ -105,7 +110,8 @@ func FuzzServerConnection(f *testing.F) {
 	meta := appendOption(structured, optSetMetaContext, metaOption{Name: "zero", Queries: []string{contextAllocation}}.encode())
 	open := appendOption(meta, optGo, goOption{Name: "zero", Infos: []uint16{infoBlockSize}}.encode())
 	f.Add(serverScript(open, request{Type: cmdRead, Length: 512}, request{Type: cmdBlockStatus, Length: 512},
-		request{Type: cmdWriteZeroes, Length: 512}, request{Type: cmdWrite, Length: 8}))
+		request{Type: cmdWriteZeroes, Length: 512}, request{Type: cmdControl, Offset: 3}, request{Type: cmdWrite, Length: 8}))
+	f.Add(serverScript(open, request{Type: cmdControl, Length: MaxControl + 1}))
 	f.Add(serverScript(appendOption(nil, optExportName, []byte("zero")), request{Type: cmdRead, Length: MaxPayload}))
 	f.Add(serverScript(appendOption(nil, optExportName, []byte("zero")), request{Type: cmdWrite, Length: 1<<32 - 1}))
 	f.Add(serverScript(appendOption(appendOption(nil, optAuth, nil), optAuth, make([]byte, 40))))
@@ -163,6 +169,9 @@ func FuzzClientReplies(f *testing.F) {
 	simpleReply{Cookie: 3, Errno: 5}.encode(simple[:])
 	f.Add(append(append(append(append([]byte{}, data...), hole...), status...), simple[:]...), true)
 	f.Add(append(simple[:], "abcdefgh"...), false)
+	control := make([]byte, chunkLen, 64)
+	chunk{Flags: chunkFlagDone, Type: chunkControl, Cookie: 4, Length: 3}.encode(control)
+	f.Add(append(control, "yes"...), true)
 	f.Fuzz(func(t *testing.T, in []byte, structured bool) {
 		conn := &scriptConn{in: bytes.NewReader(in)}
 		c := &Client{
@@ -171,7 +180,7 @@ func FuzzClientReplies(f *testing.F) {
 			calls: map[uint64]*call{},
 		}
 		var calls []*call
-		for _, r := range []request{{Type: cmdRead, Length: 8}, {Type: cmdBlockStatus, Length: 64}, {Type: cmdFlush}} {
+		for _, r := range []request{{Type: cmdRead, Length: 8}, {Type: cmdBlockStatus, Length: 64}, {Type: cmdFlush}, {Type: cmdControl}} {
 			k, err := c.register(r, make([]byte, 8), nil)
 			if err != nil {
 				t.Fatal(err)

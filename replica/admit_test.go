@@ -163,9 +163,15 @@ func TestATakeoverWaitsForTheRequestUnderWay(t *testing.T) {
 	old := admit(t, r, 1, "old")
 	must(t, old.begin()) // a request that hangs in the disk
 	short, cancel := context.WithCancel(context.Background())
+	refused := make(chan error)
+	go func() {
+		_, err := r.Admit(short, 2, "new")
+		refused <- err
+	}()
+	<-old.Done() // shut out; now the newer engine waits
 	cancel()
-	if _, err := r.Admit(short, 2, "new"); err == nil {
-		t.Fatal("admitted beside a request of the older engine")
+	if err := <-refused; !errors.Is(err, context.Canceled) {
+		t.Fatalf("admitted beside a request of the older engine: %v", err)
 	}
 	if got := r.State().Generation; got != 1 {
 		t.Errorf("generation %d before the older request ended", got)

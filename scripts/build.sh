@@ -20,5 +20,5 @@ if [ "$what" != devcluster ]; then
 fi
 if [ "$what" != manager ]; then
 	echo "build: bin/devcluster contains Kubernetes; the first time takes several minutes"
-	step bin/devcluster env CGO_ENABLED=0 go -C devcluster build -trimpath -ldflags "-s -w" -o ../bin/devcluster .
+	step bin/devcluster devcluster/build.sh bin/devcluster
 fi

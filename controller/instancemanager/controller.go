@@ -120,8 +120,11 @@ func New(deps Deps) (*Controller, error) {
 		events Events
 		keysOf func(metav1.Object) []string
 	}{
-		{deps.Nodes, always}, {deps.InstanceManagers, own}, {deps.Pods, own},
-		{deps.Engines, always}, {deps.Replicas, always},
+		{deps.Nodes, always},
+		{deps.InstanceManagers, own},
+		{deps.Pods, own},
+		{deps.Engines, always},
+		{deps.Replicas, always},
 	}
 	for _, h := range handlers {
 		if _, err := h.events.AddHandler(queue.Handler(c.queue, h.keysOf)); err != nil {

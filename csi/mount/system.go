@@ -11,10 +11,10 @@ import (
 	utilexec "k8s.io/utils/exec"
 )
 
-// ErrNotBlockDevice: a path exists but is not a block device. It must not be written.
+// ErrNotBlockDevice means that a path exists but is not a block device. It must not be written.
 var ErrNotBlockDevice = errors.New("not a block device")
 
-// ErrUnreadable: a device answers reads with errors, so nothing can be said of what is on it.
+// ErrUnreadable means that a device answers reads with errors, so nothing can be said of what is on it.
 var ErrUnreadable = errors.New("device cannot be read")
 
 // maxStacked bounds how many mounts on top of each other Unmount removes.

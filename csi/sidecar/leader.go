@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
@@ -20,7 +21,7 @@ const (
 	retryPeriod   = 2 * time.Second
 )
 
-// ErrLeadershipLost: the Lease could not be renewed in time. Another process may lead now.
+// ErrLeadershipLost means that the Lease could not be renewed in time. Another process may lead now.
 var ErrLeadershipLost = errors.New("leadership lost")
 
 // LeaseName is the Lease that a driver's controller processes campaign for.
@@ -33,6 +34,7 @@ func lead(ctx context.Context, o Options, run func(context.Context) error) error
 	// The election must outlive ctx by as long as run takes to end.
 	campaign, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
+	campaign = logr.NewContext(campaign, libraryLogger(o.Log))
 	t := &term{stop: stop}
 	defer context.AfterFunc(ctx, t.giveUp)()
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	csipb "github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/go-logr/logr"
 	"github.com/kubernetes-csi/external-attacher/v4/pkg/attacher"
 	attach "github.com/kubernetes-csi/external-attacher/v4/pkg/controller"
 	"github.com/kubernetes-csi/external-attacher/v4/pkg/features"
@@ -18,7 +19,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/workqueue"
 	csitrans "k8s.io/csi-translation-lib"
-	"k8s.io/klog/v2"
 	provision "sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller"
 )
 
@@ -72,7 +72,7 @@ func work(ctx context.Context, o Options, conn *grpc.ClientConn) error {
 	if err != nil {
 		return err
 	}
-	ctx = klog.NewContext(ctx, klog.Background().WithValues("driver", o.DriverName))
+	ctx = logr.NewContext(ctx, libraryLogger(o.Log))
 	factory := informers.NewSharedInformerFactory(o.Kube, resync)
 	provisioner := newProvisionController(ctx, o, factory, &Provisioner{
 		driver: csipb.NewControllerClient(conn), driverName: o.DriverName, identity: o.Identity,
@@ -80,7 +80,7 @@ func work(ctx context.Context, o Options, conn *grpc.ClientConn) error {
 		attachments: factory.Storage().V1().VolumeAttachments().Lister(),
 		log:         o.Log,
 	})
-	attachments := newAttachController(ctx, o, factory, conn, multiWriter)
+	attachments := newAttachController(o, factory, conn, multiWriter)
 
 	var workers sync.WaitGroup
 	provisioner.ControllerWaitGroup(&workers)
@@ -135,7 +135,7 @@ func newProvisionController(ctx context.Context, o Options, factory informers.Sh
 	)
 }
 
-func newAttachController(ctx context.Context, o Options, factory informers.SharedInformerFactory, conn *grpc.ClientConn, multiWriter bool) *attach.CSIAttachController {
+func newAttachController(o Options, factory informers.SharedInformerFactory, conn *grpc.ClientConn, multiWriter bool) *attach.CSIAttachController {
 	timeout := callTimeout
 	handler := attach.NewCSIHandler(o.Kube, o.DriverName,
 		attacher.NewAttacher(conn), attacher.NewVolumeLister(conn, 0),
@@ -146,7 +146,7 @@ func newAttachController(ctx context.Context, o Options, factory informers.Share
 		false, // publishing read-only is not advertised
 		multiWriter, csitrans.New(), defaultFSType,
 	)
-	return attach.NewCSIAttachController(klog.FromContext(ctx), o.Kube, o.DriverName, handler,
+	return attach.NewCSIAttachController(libraryLogger(o.Log), o.Kube, o.DriverName, handler,
 		factory.Storage().V1().VolumeAttachments(), factory.Core().V1().PersistentVolumes(),
 		backoff(), backoff(),
 		false, 0, // the driver lists no volumes to compare with

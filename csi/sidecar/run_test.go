@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -63,13 +64,13 @@ func TestLeadGivesTheLeaseBackOnlyAfterTheWorkHasEnded(t *testing.T) {
 func TestLeadEndsTheWorkWhenTheLeaseIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		kube := fake.NewClientset()
-		away := false
+		var away atomic.Bool
 		kube.PrependReactor("*", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
-			return away, nil, errors.New("the API server is away")
+			return away.Load(), nil, errors.New("the API server is away")
 		})
 		ended := false
 		err := lead(t.Context(), optionsFor(kube), func(work context.Context) error {
-			away = true
+			away.Store(true)
 			<-work.Done()
 			ended = true
 			return nil
@@ -150,12 +151,12 @@ func startDriver(t *testing.T) (*controllerService, string) {
 	return service, path
 }
 
-// TestRunProvisionsAndAttaches runs both libraries over a real socket and a fake API server.
-func TestRunProvisionsAndAttaches(t *testing.T) {
+// TestRunProvisionsAttachesAndDeletes runs both libraries over a real socket and a fake API server.
+func TestRunProvisionsAttachesAndDeletes(t *testing.T) {
 	service, path := startDriver(t)
 	class := class(nil)
-	deleted := corev1.PersistentVolumeReclaimDelete
-	class.ReclaimPolicy = &deleted
+	reclaim := corev1.PersistentVolumeReclaimDelete
+	class.ReclaimPolicy = &reclaim
 	kube := fake.NewClientset(class,
 		&storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: "n1"}, Spec: storagev1.CSINodeSpec{
 			Drivers: []storagev1.CSINodeDriver{{Name: driverName, NodeID: "node-id-1"}},
@@ -185,6 +186,19 @@ func TestRunProvisionsAndAttaches(t *testing.T) {
 	if !attached.Status.Attached || service.publishedTo("pvc-u1") != "node-id-1" {
 		t.Errorf("attachment %+v, published to %q", attached.Status, service.publishedTo("pvc-u1"))
 	}
+	release(ctx, t, kube, pv)
+	if err := kube.StorageV1().VolumeAttachments().Delete(ctx, attached.Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for e := range volumes.ResultChan() {
+		if e.Type == watch.Deleted {
+			break
+		}
+	}
+	if service.mu.Lock(); len(service.deleted) == 0 || service.deleted[0] != "pvc-u1" {
+		t.Errorf("the volume was not deleted before its persistent volume: %v", service.deleted)
+	}
+	service.mu.Unlock()
 	stop()
 	if err := <-done; err != nil {
 		t.Errorf("Run: %v", err)
@@ -198,6 +212,22 @@ func (s *controllerService) publishedTo(volume string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.published[volume]
+}
+
+// release does what Kubernetes does when the claim is deleted.
+func release(ctx context.Context, t *testing.T, kube kubernetes.Interface, pv *corev1.PersistentVolume) {
+	t.Helper()
+	if err := kube.CoreV1().PersistentVolumeClaims("default").Delete(ctx, "data", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	pv, err := kube.CoreV1().PersistentVolumes().Get(ctx, pv.Name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pv.Status.Phase = corev1.VolumeReleased
+	if _, err := kube.CoreV1().PersistentVolumes().UpdateStatus(ctx, pv, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // askForAttachment asks for an attachment and waits until the attacher says that it is there.

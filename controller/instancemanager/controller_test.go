@@ -1,0 +1,191 @@
+package instancemanager
+
+import (
+	"errors"
+	"testing"
+
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	kubetypes "k8s.io/apimachinery/pkg/types"
+
+	"github.com/longhorn-lep/longhorn-manager/controller/queue"
+	"github.com/longhorn-lep/longhorn-manager/datastore"
+	"github.com/longhorn-lep/longhorn-manager/internal/testutil"
+	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var name = types.InstanceManagerName("node-1")
+
+// fixture is a daemon's controller on node-1; process is what its data plane says.
+type fixture struct {
+	*testutil.Harness
+	*Controller
+	store   *datastore.Datastore
+	process *Snapshot
+}
+
+func (f *fixture) Snapshot() (Snapshot, bool) {
+	if f.process == nil {
+		return Snapshot{}, false
+	}
+	return *f.process, true
+}
+
+func newFixture(t *testing.T, objs ...runtime.Object) *fixture {
+	h := testutil.New(t, objs...)
+	d := h.Datastore(datastore.Options{Node: "node-1"})
+	f := &fixture{Harness: h, store: d}
+	c, err := New(Deps{
+		Node: "node-1", Pod: PodOptions{Image: image},
+		Nodes: d.Nodes, InstanceManagers: d.InstanceManagers, Pods: d.Pods, Engines: d.Engines, Replicas: d.Replicas,
+		DataPlane: f, Clock: h.Clock, Recorder: h.Recorder, Log: h.Log,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.EndWithTest(c.Run)
+	f.Controller = c
+	return f
+}
+
+func (f *fixture) mustSync() {
+	f.T.Helper()
+	if _, err := f.sync(f.T.Context(), name); err != nil {
+		f.T.Fatalf("sync: %v", err)
+	}
+}
+
+func TestFromNothingToRunning(t *testing.T) {
+	f := newFixture(t, build.Node("node-1"))
+	f.mustSync()
+	f.ExpectWrites("create instancemanagers/" + name)
+	if _, err := f.sync(t.Context(), name); !errors.Is(err, queue.ErrStale) {
+		t.Errorf("sync with a late cache = %v, want ErrStale", err)
+	}
+
+	f.CatchUp()
+	f.mustSync()
+	f.ExpectWrites("update instancemanagers/"+name+"/status", "create pods/"+name)
+	f.ExpectEvents(
+		"Warning PodReady "+name+": its pod does not exist",
+		"Normal Create "+name+": Made pod "+name+" with image example/longhorn:1")
+	if _, err := f.sync(t.Context(), name); !errors.Is(err, queue.ErrStale) {
+		t.Errorf("sync with a late cache = %v, want ErrStale", err)
+	}
+
+	f.CatchUp()
+	m, err := f.store.InstanceManagers.Get(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o := m.OwnerReferences[0]; o.Kind != "Node" || o.UID != kubetypes.UID("uid-node-1") || !*o.BlockOwnerDeletion || m.Spec.NodeID != "node-1" {
+		t.Errorf("made %+v", m)
+	}
+
+	// The kubelet starts it, and it answers.
+	p, err := f.Kube.CoreV1().Pods(types.Namespace).Get(t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Status = corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.0.0.1"}
+	if _, err := f.Kube.CoreV1().Pods(types.Namespace).UpdateStatus(t.Context(), p, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	f.process = serving(0, 0)
+	f.Writes()
+	f.CatchUp()
+	f.mustSync()
+	f.ExpectWrites("update instancemanagers/" + name + "/status")
+	f.ExpectEvents("Normal PodReady " + name + ": its pod runs and answers")
+
+	// At rest nothing is written, nor when the daemon is restarted and hears nothing yet.
+	f.CatchUp()
+	f.mustSync()
+	f.process = nil
+	f.mustSync()
+	f.ExpectWrites()
+	f.ExpectEvents()
+}
+
+func TestWithoutANodeNothingIsMade(t *testing.T) {
+	f := newFixture(t)
+	if _, err := f.sync(t.Context(), name); !apierrors.IsNotFound(err) {
+		t.Errorf("sync = %v", err)
+	}
+	f.ExpectWrites()
+}
+
+func TestANewImageReplacesAnIdlePodOnly(t *testing.T) {
+	old := pod(ofImage("old"))
+	manager := running("10.0.0.1", "process-1")
+	manager.Status.Conditions = []longhorn.Condition{{
+		Type: "PodReady", Status: "True", Reason: "Running", Message: "its pod runs and answers",
+	}}
+	manager.Spec.Image = "old"
+	replica := build.PlacedReplica("r", "vol", "node-1", "disk", func(r *longhorn.Replica) {
+		r.Spec.DesireState = longhorn.DesireStateRunning
+	})
+	f := newFixture(t, build.Node("node-1"), manager, old, replica)
+	f.process = serving(0, 0)
+	f.mustSync()
+	f.ExpectWrites("update instancemanagers/" + name)
+	f.CatchUp()
+	f.mustSync()
+	f.ExpectWrites() // a replica shall run here
+
+	replica, _ = f.store.Replicas.Get("r")
+	replica.Spec.DesireState = longhorn.DesireStateStopped
+	if _, err := f.store.Replicas.Update(t.Context(), replica); err != nil {
+		t.Fatal(err)
+	}
+	f.Writes()
+	f.CatchUp()
+	f.mustSync()
+	f.ExpectWrites("delete pods/" + name)
+	f.ExpectEvents("Normal Delete " + name + ": Deleted pod " + name + " to replace it: its image is old, not example/longhorn:1, and it serves nothing")
+	if _, err := f.sync(t.Context(), name); !errors.Is(err, queue.ErrStale) {
+		t.Errorf("sync with a late cache = %v, want ErrStale", err)
+	}
+	f.CatchUp()
+	f.mustSync()
+	f.ExpectWrites("update instancemanagers/"+name+"/status", "create pods/"+name)
+}
+
+func TestAPodThatChangedSinceIsNotDeleted(t *testing.T) {
+	f := newFixture(t, build.Node("node-1"), stopped(), pod(pending, ofImage("old")))
+	p, err := f.Kube.CoreV1().Pods(types.Namespace).Get(t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Status = corev1.PodStatus{Phase: corev1.PodRunning}
+	if _, err := f.Kube.CoreV1().Pods(types.Namespace).UpdateStatus(t.Context(), p, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.sync(t.Context(), name); !apierrors.IsConflict(err) {
+		t.Errorf("sync = %v, want a conflict", err)
+	}
+	if _, err := f.Kube.CoreV1().Pods(types.Namespace).Get(t.Context(), name, metav1.GetOptions{}); err != nil {
+		t.Errorf("the pod that began to run is gone: %v", err)
+	}
+}
+
+func TestAStatusThatCannotBeWrittenStopsTheRest(t *testing.T) {
+	f := newFixture(t, build.Node("node-1"), running("10.0.0.1", "process-1"))
+	f.Fail("update", "instancemanagers", errors.New("timeout"), errors.New("timeout"))
+	for range 2 {
+		if _, err := f.sync(t.Context(), name); err == nil {
+			t.Error("no error")
+		}
+	}
+	f.ExpectWrites("update instancemanagers/"+name+"/status", "update instancemanagers/"+name+"/status")
+	f.ExpectEvents()
+	f.mustSync()
+	f.ExpectWrites("update instancemanagers/"+name+"/status", "create pods/"+name)
+}

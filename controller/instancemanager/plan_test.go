@@ -1,0 +1,249 @@
+package instancemanager
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/longhorn-lep/longhorn-manager/internal/testutil"
+	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+const image = "example/longhorn:1"
+
+func stopped() *longhorn.InstanceManager { return build.InstanceManager("node-1") }
+
+func running(ip, process string) *longhorn.InstanceManager {
+	return build.RunningInstanceManager("node-1", ip, process)
+}
+
+// pod is the manager's pod, made an hour ago, running at 10.0.0.1.
+func pod(changes ...func(*corev1.Pod)) *corev1.Pod {
+	p := newPod(stopped(), PodOptions{})
+	p.UID = "pod-uid"
+	p.CreationTimestamp = metav1.NewTime(testutil.Now.Add(-time.Hour))
+	p.Status = corev1.PodStatus{
+		Phase: corev1.PodRunning, PodIP: "10.0.0.1",
+		ContainerStatuses: []corev1.ContainerStatus{{
+			Name: containerName, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
+		}},
+	}
+	for _, change := range changes {
+		change(p)
+	}
+	return p
+}
+
+func pending(p *corev1.Pod) {
+	p.Status = corev1.PodStatus{Phase: corev1.PodPending, ContainerStatuses: []corev1.ContainerStatus{{
+		Name: containerName, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "no such image"}},
+	}}}
+}
+
+// ended is a pod that lived so long and ended so long ago.
+func ended(lived, ago time.Duration) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		end := testutil.Now.Add(-ago)
+		p.CreationTimestamp = metav1.NewTime(end.Add(-lived))
+		p.Status.Phase = corev1.PodFailed
+		p.Status.ContainerStatuses[0].State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+			Reason: "Error", ExitCode: 2, FinishedAt: metav1.NewTime(end),
+		}}
+	}
+}
+
+func ofImage(name string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.Spec.Containers[0].Image = name }
+}
+
+func serving(engines, replicas int) *Snapshot {
+	return &Snapshot{Process: "process-1", Port: 8500, Engines: engines, Replicas: replicas}
+}
+
+var planCases = []struct {
+	name    string
+	manager *longhorn.InstanceManager
+	pod     *corev1.Pod
+	process *Snapshot
+	needed  bool
+
+	action  Action
+	after   time.Duration
+	state   longhorn.InstanceManagerState
+	reason  string
+	address string // ip and process
+}{
+	{name: "no pod → made", manager: stopped(), action: ActionCreate, state: "stopped", reason: "NotFound"},
+	{
+		name: "no pod any more → made, the old address is withdrawn", manager: running("10.0.0.1", "process-0"),
+		action: ActionCreate, state: "stopped", reason: "NotFound",
+	},
+	{
+		name: "pod of another owner → left alone", manager: stopped(),
+		pod: pod(func(p *corev1.Pod) { p.OwnerReferences[0].UID = "another" }), process: serving(0, 0), state: "error", reason: "Failed",
+	},
+	{
+		name: "pod without owner → left alone", manager: stopped(),
+		pod: pod(func(p *corev1.Pod) { p.OwnerReferences = nil }), state: "error", reason: "Failed",
+	},
+	{
+		name: "pod being deleted → waited for, though it still answers", manager: running("10.0.0.1", "process-1"),
+		pod: pod(func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: testutil.Now} }), process: serving(1, 1), needed: true,
+		state: "stopped", reason: "Deleting",
+	},
+	{name: "pod pending → starting", manager: stopped(), pod: pod(pending), state: "starting", reason: "Starting"},
+	{
+		name: "pod runs without an address → starting", manager: stopped(),
+		pod: pod(func(p *corev1.Pod) { p.Status.PodIP = "" }), process: serving(0, 0), state: "starting", reason: "Starting",
+	},
+	{name: "pod runs, never answered → starting", manager: stopped(), pod: pod(), state: "starting", reason: "Starting"},
+	{
+		name: "pod runs and answers → running, at its address", manager: stopped(), pod: pod(), process: serving(0, 0),
+		state: "running", reason: "Running", address: "10.0.0.1 process-1",
+	},
+	{
+		name: "pod answers as another process → running, as that one", manager: running("10.0.0.1", "process-0"), pod: pod(), process: serving(1, 2), needed: true,
+		state: "running", reason: "Running", address: "10.0.0.1 process-1",
+	},
+	{
+		name: "pod does not answer now, did at this address → as it was", manager: running("10.0.0.1", "process-1"), pod: pod(), needed: true,
+		state: "running", reason: "", address: "10.0.0.1 process-1",
+	},
+	{
+		name: "pod does not answer, another address is recorded → starting", manager: running("10.0.0.9", "process-0"), pod: pod(), needed: true,
+		state: "starting", reason: "Starting",
+	},
+
+	{
+		name: "pod ended after an hour → replaced at once", manager: running("10.0.0.1", "process-1"), pod: pod(ended(time.Hour, 0)), needed: true,
+		action: ActionDelete, state: "error", reason: "Failed",
+	},
+	{
+		name: "pod ended in its first minute → replaced 10 s after its end", manager: stopped(), pod: pod(ended(59*time.Second, 3*time.Second)),
+		after: 7 * time.Second, state: "error", reason: "Failed",
+	},
+	{
+		name: "pod ended in its first minute, 10 s ago → replaced", manager: stopped(), pod: pod(ended(time.Second, 10*time.Second)),
+		action: ActionDelete, state: "error", reason: "Failed",
+	},
+	{
+		name: "pod succeeded → replaced like any that ended", manager: stopped(),
+		pod:    pod(ended(time.Hour, 0), func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }),
+		action: ActionDelete, state: "error", reason: "Failed",
+	},
+	{
+		name: "pod refused by its kubelet just now → replaced in 10 s", manager: stopped(),
+		pod: pod(func(p *corev1.Pod) {
+			p.CreationTimestamp = metav1.NewTime(testutil.Now)
+			p.Status = corev1.PodStatus{Phase: corev1.PodFailed, Reason: "NodeAffinity"}
+		}), after: 10 * time.Second, state: "error", reason: "Failed",
+	},
+
+	{
+		name: "other image, serves nothing, nothing needed → replaced", manager: running("10.0.0.1", "process-1"), pod: pod(ofImage("old")), process: serving(0, 0),
+		action: ActionDelete, state: "running", reason: "Running", address: "10.0.0.1 process-1",
+	},
+	{
+		name: "other image, an engine → kept", manager: running("10.0.0.1", "process-1"), pod: pod(ofImage("old")), process: serving(1, 0),
+		state: "running", reason: "Running", address: "10.0.0.1 process-1",
+	},
+	{
+		name: "other image, a replica → kept", manager: running("10.0.0.1", "process-1"), pod: pod(ofImage("old")), process: serving(0, 1),
+		state: "running", reason: "Running", address: "10.0.0.1 process-1",
+	},
+	{
+		name: "other image, something shall run → kept", manager: running("10.0.0.1", "process-1"), pod: pod(ofImage("old")), process: serving(0, 0), needed: true,
+		state: "running", reason: "Running", address: "10.0.0.1 process-1",
+	},
+	{
+		name: "other image, does not answer → kept", manager: running("10.0.0.1", "process-1"), pod: pod(ofImage("old")),
+		state: "running", address: "10.0.0.1 process-1",
+	},
+	{
+		name: "other image that cannot be started → replaced, needed or not", manager: stopped(), pod: pod(pending, ofImage("wrong")), needed: true,
+		action: ActionDelete, state: "starting", reason: "Starting",
+	},
+}
+
+func TestPlan(t *testing.T) {
+	for _, c := range planCases {
+		t.Run(c.name, func(t *testing.T) {
+			in := Input{Node: "node-1", Manager: c.manager, Pod: c.pod, Image: image, Process: c.process, Needed: c.needed}
+			before := c.manager.DeepCopy()
+			p := plan(in, testutil.Now)
+			if p.Action != c.action || p.After != c.after {
+				t.Errorf("action %q after %v, want %q after %v", p.Action, p.After, c.action, c.after)
+			}
+			if (p.Action == ActionDelete) != (p.Why != "") {
+				t.Errorf("action %q because %q", p.Action, p.Why)
+			}
+			s := p.Status
+			condition := types.FindCondition(s.Conditions, "PodReady")
+			if s.OwnerID != "node-1" || s.CurrentState != c.state || condition.Reason != c.reason {
+				t.Errorf("owner %s, state %s, reason %s; want %s, %s", s.OwnerID, s.CurrentState, condition.Reason, c.state, c.reason)
+			}
+			address := ""
+			if s.IP != "" || s.UUID != "" || s.Port != 0 {
+				address = s.IP + " " + s.UUID
+			}
+			if address != c.address || (address != "" && s.Port != 8500) {
+				t.Errorf("at %q port %d, want %q", address, s.Port, c.address)
+			}
+			if !equality.Semantic.DeepEqual(before, c.manager) {
+				t.Error("the plan changed its input")
+			}
+		})
+	}
+}
+
+func TestThePodIsWhatTheDataPlaneNeeds(t *testing.T) {
+	p := newPod(stopped(), PodOptions{ServiceAccount: "longhorn"})
+	name := types.InstanceManagerName("node-1")
+	if p.Name != name || p.Spec.NodeName != "node-1" || p.Spec.RestartPolicy != "Never" || *p.Spec.TerminationGracePeriodSeconds != 60 {
+		t.Errorf("pod %s on %s, %s, %d s", p.Name, p.Spec.NodeName, p.Spec.RestartPolicy, *p.Spec.TerminationGracePeriodSeconds)
+	}
+	wantLabels := map[string]string{
+		"longhorn.io/managed-by": "longhorn-manager", "longhorn.io/component": "instance-manager",
+		"longhorn.io/instance-manager-type": "aio", "longhorn.io/node": "node-1", "longhorn.io/data-engine": "v1",
+	}
+	if !equality.Semantic.DeepEqual(p.Labels, wantLabels) {
+		t.Errorf("labels %v", p.Labels)
+	}
+	if !metav1.IsControlledBy(p, stopped()) || p.OwnerReferences[0].Kind != "InstanceManager" {
+		t.Errorf("owners %+v", p.OwnerReferences)
+	}
+	if len(p.Spec.Tolerations) != 1 || p.Spec.Tolerations[0].Operator != "Exists" || p.Spec.Tolerations[0].Key != "" {
+		t.Errorf("tolerations %+v", p.Spec.Tolerations)
+	}
+	c := p.Spec.Containers[0]
+	wantArgs := []string{
+		"instance-manager", "--root", "/host", "--data-listen", ":8500",
+		"--grpc-socket", "/run/longhorn/instance-manager.sock", "--tool-socket", "/run/longhorn/nbd.sock",
+	}
+	if !equality.Semantic.DeepEqual(c.Args, wantArgs) || !*c.SecurityContext.Privileged || c.Image != image {
+		t.Errorf("container %s %v", c.Image, c.Args)
+	}
+	paths := map[string]string{}
+	for i, v := range p.Spec.Volumes {
+		if c.VolumeMounts[i].Name != v.Name {
+			t.Errorf("mount %d is %s, volume %s", i, c.VolumeMounts[i].Name, v.Name)
+		}
+		paths[v.HostPath.Path] = c.VolumeMounts[i].MountPath
+	}
+	wantPaths := map[string]string{"/": "/host", "/dev": "/dev", "/run/longhorn": "/run/longhorn"}
+	if !equality.Semantic.DeepEqual(paths, wantPaths) {
+		t.Errorf("paths %v", paths)
+	}
+}
+
+func TestANodeNameThatFitsNoLabelIsLeftOut(t *testing.T) {
+	long := "a-very-long-node-name.of-a-very-long-zone.of-a-very-long-region.example.com"
+	if labels := managerLabels(long); len(labels) != 4 {
+		t.Errorf("labels %v", labels)
+	}
+}

@@ -1,0 +1,150 @@
+package mount
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// inNamespace marks the process in which the real mounts are made.
+const inNamespace = "LONGHORN_TEST_MOUNT_NAMESPACE"
+
+// TestRealDevice formats and mounts a loop device with the real commands, in a mount
+// namespace of its own that ends with it.
+func TestRealDevice(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root, to make a loop device and mount it")
+	}
+	for _, command := range []string{"losetup", "blkid", "fsck", "mkfs.ext4", "mount", "umount"} {
+		if _, err := exec.LookPath(command); err != nil {
+			t.Skipf("needs %s (util-linux, e2fsprogs)", command)
+		}
+	}
+	if os.Getenv(inNamespace) == "" {
+		runInNamespace(t)
+		return
+	}
+	device := loopDevice(t)
+	dir := t.TempDir()
+	s := New()
+	t.Run("a file system survives everything but being asked for", func(t *testing.T) { filesystemOnDevice(t, s, device, dir) })
+	t.Run("a device is bound and unbound", func(t *testing.T) { boundDevice(t, s, device, dir) })
+}
+
+func runInNamespace(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), self, "-test.run=^TestRealDevice$", "-test.v")
+	cmd.Env = append(os.Environ(), inNamespace+"=1")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if !bytes.Contains(out, []byte("--- PASS: TestRealDevice/")) {
+		t.Skipf("no loop device here:\n%s", out)
+	}
+}
+
+func loopDevice(t *testing.T) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "disk")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(file, 64<<20); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.CommandContext(t.Context(), "losetup", "--find", "--show", file).CombinedOutput()
+	if err != nil {
+		t.Skipf("losetup: %v: %s", err, out)
+	}
+	device := strings.TrimSpace(string(out))
+	t.Cleanup(func() {
+		if out, err := exec.CommandContext(context.Background(), "losetup", "--detach", device).CombinedOutput(); err != nil {
+			t.Errorf("detaching %s: %v: %s", device, err, out)
+		}
+	})
+	return device
+}
+
+func filesystemOnDevice(t *testing.T, s *System, device, dir string) {
+	staging, target := filepath.Join(dir, "staging"), filepath.Join(dir, "target")
+	fsys := Filesystem{Device: device, Target: staging, Type: "ext4", MkfsOptions: []string{"-i", "8192"}, Options: []string{"noatime"}}
+	number, err := s.BlockDevice(device)
+	must(t, err)
+	must(t, s.FormatAndMount(fsys))
+	must(t, os.WriteFile(filepath.Join(staging, "file"), []byte("data"), 0o600))
+	wantPoint(t, s, staging, Point{Mounted: true, Device: number})
+	must(t, s.BindDirectory(staging, target, []string{"ro"}))
+	wantPoint(t, s, target, Point{Mounted: true, Device: number})
+	if err := os.WriteFile(filepath.Join(target, "other"), nil, 0o600); !errors.Is(err, unix.EROFS) {
+		t.Errorf("writing to a read-only bind: %v", err)
+	}
+	refs, err := s.References(staging)
+	must(t, err)
+	if !reflect.DeepEqual(refs, []string{target}) {
+		t.Errorf("references %v, want %s", refs, target)
+	}
+	st, err := s.Statistics(target)
+	must(t, err)
+	if st.Block || st.TotalBytes < 32<<20 || st.TotalBytes > 64<<20 || st.UsedInodes < 11 {
+		t.Errorf("statistics %+v", st)
+	}
+	for _, path := range []string{target, staging} {
+		must(t, s.Remove(path))
+		wantPoint(t, s, path, Point{})
+	}
+	other := fsys
+	other.Type = "xfs"
+	if err := s.FormatAndMount(other); err == nil {
+		t.Error("a device with ext4 was mounted as xfs")
+	}
+	must(t, s.FormatAndMount(fsys))
+	if data, err := os.ReadFile(filepath.Join(staging, "file")); err != nil || string(data) != "data" {
+		t.Errorf("after mounting again the file holds %q, %v", data, err)
+	}
+	must(t, s.Remove(staging))
+}
+
+func boundDevice(t *testing.T, s *System, device, dir string) {
+	number, err := s.BlockDevice(device)
+	must(t, err)
+	bound := filepath.Join(dir, "volumes", "pvc-1")
+	must(t, s.BindFile(device, bound, nil))
+	wantPoint(t, s, bound, Point{Mounted: true, Block: true, Device: number})
+	st, err := s.Statistics(bound)
+	must(t, err)
+	if want := (Statistics{Block: true, TotalBytes: 64 << 20}); st != want {
+		t.Errorf("statistics %+v, want %+v", st, want)
+	}
+	must(t, s.Remove(bound))
+	if _, err := os.Lstat(bound); !os.IsNotExist(err) {
+		t.Errorf("the bound file is left: %v", err)
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func wantPoint(t *testing.T, s *System, path string, want Point) {
+	t.Helper()
+	if got, err := s.Look(path); err != nil || got != want {
+		t.Fatalf("%s: %+v, %v, want %+v", path, got, err, want)
+	}
+}

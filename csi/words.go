@@ -1,0 +1,29 @@
+package csi
+
+import v1 "github.com/longhorn-lep/longhorn-manager/api/v1"
+
+// Words of the manager's REST API, as they stand on the wire.
+const (
+	stateCreating  = "creating"
+	stateAttached  = "attached"
+	stateDetached  = "detached"
+	stateDetaching = "detaching"
+	stateDeleting  = "deleting"
+
+	robustnessFaulted = "faulted"
+
+	accessModeRWO  = "rwo"
+	accessModeRWOP = "rwop"
+
+	localityDisabled = "disabled"
+	dataEngineV1     = "v1"
+
+	antiAffinityIgnored  = "ignored"
+	antiAffinityEnabled  = "enabled"
+	antiAffinityDisabled = "disabled"
+
+	conditionTrue = "True"
+
+	// attacherType marks this driver's tickets.
+	attacherType = v1.AttacherTypeCSI
+)

@@ -1,0 +1,110 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// nodes are the device nodes of this process. One process of a machine owns a device directory, so a node there that is not among
+// them was left by a process that died. Its numbers mean nothing: another device may have them by now.
+var nodes pathSet
+
+// pathSet is a set of paths, each claimed by one owner.
+type pathSet struct {
+	mu    sync.Mutex
+	paths map[string]bool // guarded by mu
+}
+
+// claim adds a path, and returns false if it was there.
+func (s *pathSet) claim(path string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.paths[path] {
+		return false
+	}
+	if s.paths == nil {
+		s.paths = map[string]bool{}
+	}
+	s.paths[path] = true
+	return true
+}
+
+func (s *pathSet) release(path string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.paths, path)
+}
+
+// RemoveStaleDevices removes the block device nodes that dead processes left in a device directory, lest they show the device of
+// another volume. The process that owns the directory calls it once, before its first engine. Anything that is not a block device
+// stays. A missing directory is success.
+func RemoveStaleDevices(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("look for stale devices: %w", err)
+	}
+	for _, entry := range entries {
+		path := filepath.Join(dir, entry.Name())
+		if entry.Type()&(os.ModeDevice|os.ModeCharDevice) != os.ModeDevice || !nodes.claim(path) {
+			continue
+		}
+		err = errors.Join(err, unix.Unlink(path))
+		nodes.release(path)
+	}
+	if err != nil {
+		return fmt.Errorf("remove stale devices in %s: %w", dir, err)
+	}
+	return nil
+}
+
+// makeNode puts a block device node at path, in place of one that a dead process left there. Anything else there is not ours. The
+// caller must have claimed the path.
+func makeNode(path string, dev uint64) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return fmt.Errorf("make the device directory: %w", err)
+	}
+	var st unix.Stat_t
+	switch err := unix.Lstat(path, &st); {
+	case errors.Is(err, unix.ENOENT):
+	case err != nil:
+		return fmt.Errorf("look at %s: %w", path, err)
+	case st.Mode&unix.S_IFMT != unix.S_IFBLK:
+		return fmt.Errorf("%s exists and is not a block device", path)
+	}
+	fresh := filepath.Join(filepath.Dir(path), fmt.Sprintf(".%s.new", filepath.Base(path)))
+	if err := unix.Unlink(fresh); err != nil && !errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("remove %s: %w", fresh, err)
+	}
+	if err := unix.Mknod(fresh, unix.S_IFBLK|0o660, int(dev)); err != nil {
+		return fmt.Errorf("make %s: %w", fresh, err)
+	}
+	if err := os.Rename(fresh, path); err != nil {
+		_ = unix.Unlink(fresh)
+		return fmt.Errorf("put the device in place: %w", err)
+	}
+	return nil
+}
+
+// removeNode removes the node if it is still that of dev.
+func removeNode(path string, dev uint64) error {
+	var st unix.Stat_t
+	err := unix.Lstat(path, &st)
+	if errors.Is(err, unix.ENOENT) || err == nil && (st.Mode&unix.S_IFMT != unix.S_IFBLK || st.Rdev != dev) {
+		return nil
+	}
+	if err == nil {
+		err = unix.Unlink(path)
+	}
+	if err != nil {
+		return fmt.Errorf("remove %s: %w", path, err)
+	}
+	return nil
+}

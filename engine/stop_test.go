@@ -1,0 +1,121 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/longhorn-lep/longhorn-manager/nbd"
+	"github.com/longhorn-lep/longhorn-manager/nbd/faulty"
+)
+
+func TestStopClearsAllMarksAndLeavesNothing(t *testing.T) {
+	r := newRig(t, "a", "b")
+	e, _ := r.run(1)
+	if err := e.Backend().Zero(t.Context(), 0, testSize, 0); err != nil {
+		t.Fatal(err)
+	}
+	r.expectMarks([]int64{0, 1, 2, 3, 4, 5, 6, 7})
+	for range 2 {
+		if err := e.Stop(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.expectMarks(nil)
+	for _, d := range r.disks {
+		<-d.current.Done()
+	}
+	if s := e.State(); s.Phase != PhaseStopped {
+		t.Errorf("got %+v", s)
+	}
+	if err := e.Backend().ReadAt(t.Context(), make([]byte, 512), 0); !errors.Is(err, nbd.ESHUTDOWN) {
+		t.Errorf("read after the stop: %v", err)
+	}
+}
+
+func TestStopThatTakesTooLongCutsTheConnections(t *testing.T) {
+	r := newRig(t, "a", "b")
+	e, _ := r.run(1)
+	g := faulty.NewGate()
+	r.disk("b").io.Inject(faulty.Rule{Match: faulty.Of(faulty.Write), Gate: g})
+	wrote := make(chan error, 1)
+	go func() { wrote <- e.Backend().WriteAt(context.Background(), pattern(1, 512), 0, false) }()
+	<-g.Arrived()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := e.Stop(ctx); !errors.Is(err, ErrUnclean) {
+		t.Errorf("stop: %v", err)
+	}
+	if err := <-wrote; err == nil {
+		t.Error("the write was acknowledged")
+	}
+	r.expectMarks([]int64{0})
+}
+
+// frontendStub stands for a device.
+type frontendStub struct {
+	inUse, fail error
+	backend     nbd.Backend
+	stopped     int
+}
+
+func (f *frontendStub) Start(_ context.Context, volume string, _ int64, b nbd.Backend) (string, error) {
+	f.backend = b
+	return "/dev/test/" + volume, f.fail
+}
+
+func (f *frontendStub) Stop(context.Context) error {
+	f.stopped++
+	return f.inUse
+}
+
+func TestStopIsRefusedWhileTheDeviceIsInUse(t *testing.T) {
+	r := newRig(t, "a", "b")
+	f := &frontendStub{inUse: ErrInUse}
+	e, changed := r.run(1, func(c *Config) { c.Frontend = f })
+	if s := e.State(); s.Endpoint != "/dev/test/v" {
+		t.Errorf("got %+v", s)
+	}
+	if err := e.Stop(t.Context()); !errors.Is(err, ErrInUse) {
+		t.Fatalf("stop: %v", err)
+	}
+	if s := e.State(); s.Phase != PhaseRunning {
+		t.Errorf("got %+v", s)
+	}
+	if err := f.backend.WriteAt(t.Context(), pattern(1, 512), 0, false); err != nil {
+		t.Errorf("write after a refused stop: %v", err)
+	}
+	// Also a failed engine keeps its device while it is in use.
+	_ = r.disk("b").current.Close()
+	r.await(e, changed, "failure", broke)
+	if err := e.Stop(t.Context()); !errors.Is(err, ErrInUse) {
+		t.Fatalf("stop: %v", err)
+	}
+	if s := e.State(); s.Phase != PhaseError {
+		t.Errorf("got %+v", s)
+	}
+	f.inUse = nil
+	if err := e.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if s := e.State(); s.Phase != PhaseStopped || s.Endpoint != "" || f.stopped != 3 {
+		t.Errorf("got %+v, %d stops", s, f.stopped)
+	}
+}
+
+func TestAFrontendThatFailsIsAReason(t *testing.T) {
+	r := newRig(t, "a")
+	f := &frontendStub{fail: errors.New("no loop device")}
+	e, changed := r.start(1, func(c *Config) { c.Frontend = f })
+	s := r.await(e, changed, "proposal", proposed)
+	if err := e.RecordEpoch("s1", s.ProposedEpoch); err != nil {
+		t.Fatal(err)
+	}
+	s = r.await(e, changed, "end", settled)
+	if s.Phase != PhaseError || s.Reason != ReasonFrontendFailed {
+		t.Errorf("got %+v", s)
+	}
+	if err := e.Stop(t.Context()); err != nil || f.stopped != 0 {
+		t.Errorf("stop: %v, %d stops of a frontend that never was", err, f.stopped)
+	}
+}

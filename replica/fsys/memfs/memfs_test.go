@@ -1,0 +1,89 @@
+package memfs
+
+import (
+	"bytes"
+	"errors"
+	"math/rand/v2"
+	"syscall"
+	"testing"
+
+	"github.com/longhorn-lep/longhorn-manager/replica/fsys"
+)
+
+// After each crash: what was synced is there, and over all seeds what was not synced was at least once there and at least once
+// not.
+func TestACrashKeepsWhatWasSyncedAndLosesTheRestNowAndThen(t *testing.T) {
+	kept, lost, torn, renamed, notRenamed := 0, 0, 0, 0, 0
+	for seed := range uint64(60) {
+		f := New()
+		f.MkdirAll("/d")
+		d := must(f.OpenDir("/d"))(t)
+		file := must(d.OpenFile("a", fsys.CreateNew))(t)
+		no(t, file.WriteAt(bytes.Repeat([]byte{1}, 512), 0))
+		no(t, file.Sync())
+		no(t, d.Sync())
+		no(t, file.WriteAt(bytes.Repeat([]byte{2}, 512), 0))
+		no(t, d.Rename("a", "b"))
+		f.Crash(rand.New(rand.NewPCG(seed, 0)))
+
+		if err := d.Sync(); !errors.Is(err, ErrCrashed) {
+			t.Fatalf("a handle outlived the crash: %v", err)
+		}
+		d = must(f.OpenDir("/d"))(t)
+		after, err := d.OpenFile("b", fsys.ReadOnly)
+		if renamed++; errors.Is(err, syscall.ENOENT) {
+			renamed--
+			notRenamed++
+			after, err = d.OpenFile("a", fsys.ReadOnly)
+		}
+		no(t, err)
+		got := make([]byte, 512)
+		no(t, after.ReadAt(got, 0))
+		switch ones := bytes.Count(got, []byte{1}); ones {
+		case 512:
+			lost++
+		case 0:
+			kept++
+		default:
+			torn++
+		}
+	}
+	for name, n := range map[string]int{"kept": kept, "lost": lost, "torn": torn, "renamed": renamed, "not renamed": notRenamed} {
+		if n == 0 {
+			t.Errorf("no seed gives the outcome %q", name)
+		}
+	}
+}
+
+func TestAStepThatIsMadeToFailHasNoEffect(t *testing.T) {
+	f := New()
+	f.MkdirAll("/d")
+	d := must(f.OpenDir("/d"))(t)
+	f.Before(func(op Op) error {
+		if op.Kind == "mkdir" {
+			return syscall.EIO
+		}
+		return nil
+	})
+	if err := d.Mkdir("x"); !errors.Is(err, syscall.EIO) {
+		t.Errorf("error %v", err)
+	}
+	if names := must(d.Names())(t); len(names) != 0 {
+		t.Errorf("names %v", names)
+	}
+}
+
+func must[T any](v T, err error) func(*testing.T) T {
+	return func(t *testing.T) T {
+		t.Helper()
+		no(t, err)
+		return v
+	}
+}
+
+func no(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
