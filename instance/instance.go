@@ -29,7 +29,7 @@ type Options struct {
 	// ToolSocket and GRPCSocket are paths of unix sockets, made for this user alone. A file GRPCSocket.lock beside it keeps a
 	// second process away.
 	ToolSocket, GRPCSocket string
-	// DeviceDir is where block devices are made; the engine's default if empty.
+	// DeviceDir is where block devices are made; /dev/longhorn if empty.
 	DeviceDir string
 	// Version is told to clients.
 	Version string
@@ -38,6 +38,7 @@ type Options struct {
 }
 
 const (
+	defaultDeviceDir = "/dev/longhorn"
 	// admitTimeout bounds how long a connection waits for a replica's gate.
 	admitTimeout = 20 * time.Second
 	// engineStopTimeout bounds flush and teardown of one engine.
@@ -73,6 +74,9 @@ type Instance struct {
 func New(opts Options) (*Instance, error) {
 	if opts.DataListen == "" || opts.ToolSocket == "" || opts.GRPCSocket == "" {
 		return nil, errors.New("data address, tool socket and gRPC socket must be given")
+	}
+	if opts.DeviceDir == "" {
+		opts.DeviceDir = defaultDeviceDir
 	}
 	if opts.Log == nil {
 		l := logrus.New()
@@ -141,7 +145,7 @@ func (i *Instance) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var serving sync.WaitGroup
-	failures := make(chan error, 3)
+	failures := make(chan error, 4)
 	serve := func(what string, run func() error) {
 		serving.Go(func() {
 			if err := run(); err != nil {
@@ -154,6 +158,8 @@ func (i *Instance) Run(ctx context.Context) error {
 	serve("engines", func() error { return i.dataServer.Serve(base, i.dataListener) })
 	serve("tools", func() error { return i.toolServer.Serve(base, i.toolListener) })
 	serve("the daemon", func() error { return i.grpcServer.Serve(i.grpcListener) })
+	guard := &mountGuard{deviceDir: i.engines.deviceDir, log: i.log}
+	serve("the guard of mounts", func() error { return guard.run(ctx) })
 	i.log.WithFields(logrus.Fields{"address": i.DataAddr(), "uuid": i.info.GetUuid()}).Info("Data plane serves")
 
 	<-ctx.Done()

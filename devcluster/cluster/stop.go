@@ -119,6 +119,7 @@ func (c *Cluster) footprintOf(n Node, group *cgroup.Group, outside []mountinfo.M
 				continue
 			}
 			f.devices[m.Device] = true
+			f.addServer(m, loops)
 			f.add(m, fmt.Sprintf("/proc/%d/root%s", pid, m.Target))
 		}
 		for _, l := range loops {
@@ -143,6 +144,17 @@ func (f *footprint) add(m mountinfo.Mount, path string) {
 		}
 	case strings.HasPrefix(m.FSType, "fuse") && m.FSType != "fusectl":
 		f.fuses = append(f.fuses, unix.Minor(m.Device))
+	}
+}
+
+// addServer takes the FUSE connection behind a file system on a loop device whose file a
+// FUSE server offers; that server's mount may have no path and so stand in no list.
+func (f *footprint) addServer(m mountinfo.Mount, loops []disk.Loop) {
+	for _, l := range loops {
+		var s unix.Stat_t
+		if unix.Major(l.BackingDevice) == 0 && unix.Stat(l.Device, &s) == nil && s.Rdev == m.Device {
+			f.fuses = append(f.fuses, unix.Minor(l.BackingDevice))
+		}
 	}
 }
 
@@ -198,10 +210,34 @@ func kill(ctx context.Context, init proc.Record, f footprint) error {
 	if !errors.Is(err, proc.ErrStillRunning) {
 		return err
 	}
-	for _, connection := range f.fuses {
-		_ = os.WriteFile(fmt.Sprintf("/sys/fs/fuse/connections/%d/abort", connection), []byte("1"), 0o200)
+	if err := abort(f.fuses); err != nil {
+		return err
 	}
 	return init.Kill(ctx)
+}
+
+// abort has every request to these FUSE connections fail, now and later. It mounts the
+// kernel's control file system for itself: not every machine has it mounted.
+func abort(connections []uint32) error {
+	if len(connections) == 0 {
+		return nil
+	}
+	control, err := os.MkdirTemp("", "fusectl-")
+	if err != nil {
+		return fmt.Errorf("abort FUSE connections: %w", err)
+	}
+	defer func() { _ = os.Remove(control) }() // an empty directory
+	if err := unix.Mount("fusectl", control, "fusectl", 0, ""); err != nil {
+		return fmt.Errorf("mount fusectl: %w", err)
+	}
+	defer func() { _ = unix.Unmount(control, unix.MNT_DETACH) }()
+	for _, connection := range connections {
+		err := os.WriteFile(fmt.Sprintf("%s/%d/abort", control, connection), []byte("1"), 0o200)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("abort FUSE connection %d: %w", connection, err)
+		}
+	}
+	return nil
 }
 
 // releaseLoops waits until no loop device uses what was the node's. Those that

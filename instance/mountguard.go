@@ -1,0 +1,115 @@
+package instance
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/moby/sys/mountinfo"
+	"github.com/sirupsen/logrus"
+	"golang.org/x/sys/unix"
+
+	"github.com/longhorn-lep/longhorn-manager/util/logfields"
+)
+
+// mountGuard keeps this process's mount namespace free of file systems on the devices
+// that this process itself serves. The node's mounts propagate into the pod, and so do
+// those of volumes. If the process were killed while it held the last of them, the
+// kernel would write the file system out while it ends the process, through a device
+// whose server is that very process: neither would ever end, nor would the node's
+// shutdown.
+//
+// Only copies are detached: a mount whose parent is shared stays, for detaching it
+// would take it from the node too.
+type mountGuard struct {
+	deviceDir string
+	log       *logrus.Entry
+}
+
+// run looks whenever the kernel says that mounts have changed, until ctx ends.
+func (g *mountGuard) run(ctx context.Context) error {
+	table, err := os.Open("/proc/self/mountinfo")
+	if err != nil {
+		return fmt.Errorf("watch mounts: %w", err)
+	}
+	defer func() { _ = table.Close() }()
+	wake, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err != nil {
+		return fmt.Errorf("watch mounts: %w", err)
+	}
+	defer func() { _ = unix.Close(wake) }()
+	stop := context.AfterFunc(ctx, func() { _, _ = unix.Write(wake, []byte{1, 0, 0, 0, 0, 0, 0, 0}) })
+	defer stop()
+	for ctx.Err() == nil {
+		if err := g.sweep(); err != nil {
+			g.log.WithError(err).Warn("Mounts of served devices cannot be told")
+		}
+		fds := []unix.PollFd{
+			{Fd: int32(table.Fd()), Events: unix.POLLPRI | unix.POLLERR},
+			{Fd: int32(wake), Events: unix.POLLIN},
+		}
+		if _, err := unix.Poll(fds, -1); err != nil && err != unix.EINTR {
+			return fmt.Errorf("watch mounts: %w", err)
+		}
+	}
+	return nil
+}
+
+// sweep detaches what is there now.
+func (g *mountGuard) sweep() error {
+	served, err := g.served()
+	if err != nil || len(served) == 0 {
+		return err
+	}
+	mounts, err := mountinfo.GetMounts(nil)
+	if err != nil {
+		return fmt.Errorf("list mounts: %w", err)
+	}
+	for _, m := range copiesOf(served, mounts) {
+		log := g.log.WithField(logfields.Path, m.Mountpoint)
+		if err := unix.Unmount(m.Mountpoint, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil {
+			log.WithError(err).Warn("The copy of a volume's mount stays in this process")
+			continue
+		}
+		log.Debug("Detached the copy of a volume's mount")
+	}
+	return nil
+}
+
+// device is the number of a block device.
+type device struct{ major, minor int }
+
+// served lists the devices that are offered now.
+func (g *mountGuard) served() (map[device]bool, error) {
+	nodes, err := filepath.Glob(filepath.Join(g.deviceDir, "*"))
+	if err != nil {
+		return nil, fmt.Errorf("list devices: %w", err)
+	}
+	devices := map[device]bool{}
+	for _, node := range nodes {
+		var s unix.Stat_t
+		if unix.Stat(node, &s) == nil && s.Mode&unix.S_IFMT == unix.S_IFBLK {
+			devices[device{int(unix.Major(s.Rdev)), int(unix.Minor(s.Rdev))}] = true
+		}
+	}
+	return devices, nil
+}
+
+// copiesOf picks the mounts of these devices that can be detached here alone. The mounts
+// come in the order of /proc/self/mountinfo; what lies on top comes first in the result.
+func copiesOf(devices map[device]bool, mounts []*mountinfo.Info) []*mountinfo.Info {
+	shared := map[int]bool{}
+	for _, m := range mounts {
+		shared[m.ID] = strings.Contains(m.Optional, "shared:")
+	}
+	var copies []*mountinfo.Info
+	for i := len(mounts) - 1; i >= 0; i-- {
+		m := mounts[i]
+		if devices[device{m.Major, m.Minor}] && !shared[m.Parent] {
+			copies = append(copies, m)
+		}
+	}
+	return copies
+}

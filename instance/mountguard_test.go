@@ -1,0 +1,31 @@
+package instance
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/moby/sys/mountinfo"
+)
+
+func TestOnlyCopiesOfServedDevicesAreDetached(t *testing.T) {
+	volume, other := device{7, 3}, device{8, 1}
+	mounts := []*mountinfo.Info{
+		{ID: 1, Mountpoint: "/", Major: 0, Minor: 30},
+		{ID: 2, Parent: 1, Mountpoint: "/host", Major: 8, Minor: 1, Optional: "master:1"},
+		{ID: 3, Parent: 2, Mountpoint: "/host/kubelet/globalmount", Major: 7, Minor: 3, Optional: "master:9"},
+		{ID: 4, Parent: 2, Mountpoint: "/host/kubelet/pods/x/mount", Major: 7, Minor: 3, Optional: "master:9"},
+		{ID: 5, Parent: 2, Mountpoint: "/host/var/lib/longhorn", Major: other.major, Minor: other.minor, Optional: "master:4"},
+		{ID: 6, Parent: 1, Mountpoint: "/shared", Major: 0, Minor: 40, Optional: "shared:7"},
+		{ID: 7, Parent: 6, Mountpoint: "/shared/volume", Major: 7, Minor: 3, Optional: "shared:8"},
+		{ID: 8, Parent: 2, Mountpoint: "/host/another-loop", Major: 7, Minor: 4, Optional: "master:5"},
+	}
+	var got []string
+	for _, m := range copiesOf(map[device]bool{volume: true}, mounts) {
+		got = append(got, m.Mountpoint)
+	}
+	// Not the disks, not another loop device, and not where the node would lose its mount.
+	want := []string{"/host/kubelet/pods/x/mount", "/host/kubelet/globalmount"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
