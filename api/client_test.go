@@ -114,7 +114,7 @@ func TestTheClientTellsRefusalsApart(t *testing.T) {
 				t.Errorf("error %v\nwant ... %s", k.err, k.text)
 			}
 			for _, class := range all {
-				if errors.Is(k.err, class) != (class == k.want) {
+				if errors.Is(k.err, class) != (errors.Is(class, k.want)) {
 					t.Errorf("%v is %v: %v", k.err, class, errors.Is(k.err, class))
 				}
 			}
@@ -137,7 +137,7 @@ func TestACallWithoutAnswerHasAnUnknownOutcome(t *testing.T) {
 	if _, err := garbled.Volume(t.Context(), "vol"); !errors.Is(err, client.ErrUnknown) {
 		t.Errorf("garbled: %v", err)
 	}
-	gateway := newClient(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "bad gateway", 502) }))
+	gateway := newClient(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "bad gateway", http.StatusBadGateway) }))
 	if _, err := gateway.Volume(t.Context(), "vol"); !errors.Is(err, client.ErrUnknown) || !strings.Contains(err.Error(), "bad gateway (502)") {
 		t.Errorf("gateway: %v", err)
 	}

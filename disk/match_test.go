@@ -270,7 +270,7 @@ func TestMatchInvariants(t *testing.T) {
 			if f.recorded != "" && v.UUID != f.recorded {
 				t.Fatalf("disk %s: recorded UUID %s became %s", name, f.recorded, v.UUID)
 			}
-			if v.CreateConfig && (f.recorded != "" || f.fileErr != ErrConfigMissing) {
+			if v.CreateConfig && (f.recorded != "" || !errors.Is(f.fileErr, ErrConfigMissing)) {
 				t.Fatalf("disk %s %+v would get a file", name, f)
 			}
 			if !v.Accept && !v.CreateConfig {

@@ -104,8 +104,12 @@ func detachedMount(dev int) (int, error) {
 	}
 	defer unix.Close(fs)
 	for _, o := range [][2]string{
-		{"source", "longhorn"}, {"fd", fmt.Sprint(dev)}, {"rootmode", fmt.Sprintf("%o", unix.S_IFDIR)},
-		{"user_id", fmt.Sprint(os.Geteuid())}, {"group_id", fmt.Sprint(os.Getegid())}, {"max_read", fmt.Sprint(fuseMaxIO)},
+		{"source", "longhorn"},
+		{"fd", fmt.Sprint(dev)},
+		{"rootmode", fmt.Sprintf("%o", unix.S_IFDIR)},
+		{"user_id", fmt.Sprint(os.Geteuid())},
+		{"group_id", fmt.Sprint(os.Getegid())},
+		{"max_read", fmt.Sprint(fuseMaxIO)},
 	} {
 		if err := unix.FsconfigSetString(fs, o[0], o[1]); err != nil {
 			return -1, fmt.Errorf("set option %s of a fuse mount: %w", o[0], err)

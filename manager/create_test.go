@@ -131,15 +131,18 @@ func TestCreateVolumeWithoutRoomNamesTheReasonsAndWritesNothing(t *testing.T) {
 		text string
 	}{
 		"larger than the disks": {
-			threeNodes(), VolumeRequest{Name: "vol", Size: "101Gi"},
+			threeNodes(),
+			VolumeRequest{Name: "vol", Size: "101Gi"},
 			`volume "vol": replica scheduling failed: 0 of 3 replicas fit: insufficient storage (3 disks)`,
 		},
 		"more replicas than nodes": {
-			threeNodes(), VolumeRequest{Name: "vol", Size: "1Gi", NumberOfReplicas: 4},
+			threeNodes(),
+			VolumeRequest{Name: "vol", Size: "1Gi", NumberOfReplicas: 4},
 			`volume "vol": replica scheduling failed: 3 of 4 replicas fit: anti-affinity cannot be satisfied (3 disks)`,
 		},
 		"no nodes": {
-			nil, VolumeRequest{Name: "vol", Size: "1Gi", NumberOfReplicas: 1},
+			nil,
+			VolumeRequest{Name: "vol", Size: "1Gi", NumberOfReplicas: 1},
 			`volume "vol": replica scheduling failed: node not found`,
 		},
 		"the room is promised to others": {

@@ -76,7 +76,8 @@ func TestExtentsCrossTheWire(t *testing.T) {
 	_, path := listen(t, serving(m.Export("vol")), nbd.ServerOptions{})
 	got, err := dial(t, path, "vol", nbd.DialOptions{}).Extents(within(t), 4096, 1<<19)
 	want := []nbd.Extent{
-		{Offset: 4096, Length: 4096, Flags: nbd.ExtentHole | nbd.ExtentZero}, {Offset: 8192, Length: 4096},
+		{Offset: 4096, Length: 4096, Flags: nbd.ExtentHole | nbd.ExtentZero},
+		{Offset: 8192, Length: 4096},
 		{Offset: 12288, Length: 1<<19 - 8192, Flags: nbd.ExtentHole | nbd.ExtentZero},
 	}
 	if err != nil || !slices.Equal(got, want) {

@@ -180,14 +180,18 @@ func TestCancelInTheMiddleOfAPayloadGivesTheConnectionUp(t *testing.T) {
 		start func(ctx context.Context, s *stub) error
 		stall func(s *stub)
 	}{
-		{"half sent", func(ctx context.Context, s *stub) error { return s.client.WriteAt(ctx, make([]byte, 4096), 0, false) },
-			func(s *stub) { s.read(100) }},
-		{"half received", func(ctx context.Context, s *stub) error { return s.client.ReadAt(ctx, make([]byte, 4096), 0) },
+		{
+			"half sent", func(ctx context.Context, s *stub) error { return s.client.WriteAt(ctx, make([]byte, 4096), 0, false) },
+			func(s *stub) { s.read(100) },
+		},
+		{
+			"half received", func(ctx context.Context, s *stub) error { return s.client.ReadAt(ctx, make([]byte, 4096), 0) },
 			func(s *stub) {
 				_, cookie := s.request()
 				s.write(chunkMagic + u16(1) + u16(1) + cookie + u32(8+4096) + u64(0))
 				s.write("the rest of this never comes")
-			}},
+			},
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newStub(t, false, nbd.DialOptions{CancelGrace: time.Millisecond})

@@ -201,7 +201,7 @@ func checkGoesOn(f *memfs.FS, a *acknowledged) error {
 		return err
 	}
 	if names, err := d.Names(); err != nil || len(names) > 0 {
-		return fmt.Errorf("left after the removal: %v, %v", names, err)
+		return fmt.Errorf("left after the removal: %v, %w", names, err)
 	}
 	return nil
 }

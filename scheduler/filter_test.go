@@ -35,7 +35,9 @@ func TestScheduleGivesAReasonForARejectedDisk(t *testing.T) {
 		"disk without UUID":         {changedDisk(func(d *Disk) { d.UUID = "" }), Request{}, defaults, ReasonDisksUnavailable, "the disk has no UUID yet"},
 		"disk marked unschedulable": {changedDisk(func(d *Disk) { d.Schedulable = false }), Request{}, defaults, ReasonDisksUnavailable, "the disk is not schedulable"},
 		"disk unschedulable and full → the numbers are told": {
-			changedDisk(func(d *Disk) { d.Schedulable, d.StorageAvailable = false, 250 }), Request{}, defaults,
+			changedDisk(func(d *Disk) { d.Schedulable, d.StorageAvailable = false, 250 }),
+			Request{},
+			defaults,
 			ReasonInsufficientStorage, "storageAvailable 250 - required 0 must be more than 250 (25% of storageMaximum 1000)",
 		},
 		"node without disks": {node("n"), Request{}, defaults, ReasonDiskNotFound, "the node has no disks"},
@@ -50,11 +52,15 @@ func TestScheduleGivesAReasonForARejectedDisk(t *testing.T) {
 		"no selector, tagged disk, not allowed":      {changedDisk(func(d *Disk) { d.Tags = []string{"ssd"} }), Request{}, strict, ReasonTagsNotFulfilled, "the volume has no disk selector and the disk has tags [ssd]"},
 
 		"volume larger than the disk": {
-			healthy, Request{SizeBytes: 1001}, defaults, ReasonInsufficientStorage,
+			healthy,
+			Request{SizeBytes: 1001},
+			defaults, ReasonInsufficientStorage,
 			"storageScheduled 0 + size 1001 must not exceed 1000 (100% of storageMaximum 1000 - storageReserved 0)",
 		},
 		"copy larger than the free space": {
-			healthy, Request{SizeBytes: 1000, ActualSizeBytes: 750}, defaults, ReasonInsufficientStorage,
+			healthy,
+			Request{SizeBytes: 1000, ActualSizeBytes: 750},
+			defaults, ReasonInsufficientStorage,
 			"storageAvailable 1000 - required 750 must be more than 250 (25% of storageMaximum 1000)",
 		},
 	}

@@ -109,12 +109,14 @@ show() {
 	kubectl -n $ns get replicas.longhorn.io
 	echo
 	echo "The pod writes:  $(kubectl exec deployment/demo -- tail -n 1 /data/log)"
+	local node
+	node=$(kubectl -n $ns get volumes.longhorn.io "$volume" -o jsonpath='{.status.currentNodeID}')
 	cat <<END
 
 Try next:
   bin/devcluster kubectl exec deployment/demo -- tail /data/log      # what was written; kill the pod and it goes on:
   bin/devcluster kubectl delete pod -l app=demo
-  bin/devcluster exec ${nodes[0]} -- nbdinfo --list 'nbd+unix:///?socket=/run/longhorn/nbd.sock'
+  bin/devcluster exec $node -- nbdinfo 'nbd+unix:///engine/$volume?socket=/run/longhorn/nbd.sock'
 Remove all of it:  make demo-down
 END
 }

@@ -36,7 +36,9 @@ func (f *fakePlane) ObserveEngine(string) Observed { return f.observed }
 func (f *fakePlane) StartEngine(_ context.Context, s Spec) error {
 	return f.call("start %d %s", s.Generation, s.Members[0].UID)
 }
+
 func (f *fakePlane) StopEngine(_ context.Context, name string) error { return f.call("stop %s", name) }
+
 func (f *fakePlane) RecordEpoch(_ context.Context, _, _ string, e longhorn.Epoch) error {
 	return f.call("record %d.%d", e.Generation, e.Counter)
 }

@@ -38,7 +38,9 @@ func (f *fakePlane) CreateReplica(_ context.Context, s Spec) error {
 func (f *fakePlane) StartReplica(_ context.Context, s Spec) error {
 	return f.call("start", s.Directory+" "+string(s.Secret))
 }
+
 func (f *fakePlane) StopReplica(_ context.Context, name string) error { return f.call("stop", name) }
+
 func (f *fakePlane) RemoveReplica(_ context.Context, s Spec) error {
 	return f.call("remove", s.Directory+" "+s.UID)
 }

@@ -66,7 +66,7 @@ func (d *hostDir) fail(what, name string, err error) error {
 	if err == nil {
 		return nil
 	}
-	if err == unix.ELOOP || err == unix.EXDEV || err == unix.ENOTDIR || err == unix.ENXIO {
+	if errors.Is(err, unix.ELOOP) || errors.Is(err, unix.EXDEV) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ENXIO) {
 		err = fmt.Errorf("%w: %w", ErrNotRegular, err)
 	}
 	return fmt.Errorf("%s %s/%s: %w", what, d.file.Name(), name, err)

@@ -43,7 +43,7 @@ func (f *hostFile) control(what string, do func(fd int) error) error {
 	var result error
 	err = raw.Control(func(fd uintptr) {
 		for {
-			if result = do(int(fd)); result != unix.EINTR {
+			if result = do(int(fd)); !errors.Is(result, unix.EINTR) {
 				return
 			}
 		}

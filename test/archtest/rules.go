@@ -1,0 +1,150 @@
+package archtest
+
+// module is this module's path; all patterns below are relative to it.
+const module = "github.com/longhorn-lep/longhorn-manager"
+
+// rule says what the packages of a pattern may import of this module. A pattern is a
+// path, or a path with "/..." for the package and all below it. The first matching rule
+// holds, so narrow patterns stand first. A package may always import what is below it.
+type rule struct {
+	pattern string
+	may     []string
+	// because says what a package of this pattern must not know, and why.
+	because string
+}
+
+// rules is the table of the import directions, from the top of the program down.
+var rules = []rule{
+	{".", []string{"app"}, "the process entry only calls app; wiring is in one place"},
+	{"app/...", []string{"..."}, "app alone knows both halves"},
+
+	// Control plane.
+	{"controller/queue", []string{"types", "util/..."}, "the loop serves every kind and knows none"},
+	{
+		"controller/node",
+		[]string{"controller/queue", "datastore", "scheduler", "disk", "membership", "types", "k8s/apis/...", "util/..."},
+		"controllers meet in the API, not in each other's code; the data plane is reached through interfaces they declare",
+	},
+	{
+		"controller/...",
+		[]string{"controller/queue", "datastore", "scheduler", "membership", "types", "k8s/apis/...", "util/..."},
+		"controllers meet in the API, not in each other's code; the data plane is reached through interfaces they declare",
+	},
+	{
+		"manager/...",
+		[]string{"datastore", "scheduler", "types", "k8s/apis/...", "util/..."},
+		"use cases write intent; they know neither HTTP nor controllers nor the engines' wire",
+	},
+	{"api/v1", nil, "wire structs are shared with clients, who must need nothing else"},
+	{"api/client", []string{"api/v1"}, "a client must need nothing but the wire structs"},
+	{"api", []string{"manager", "types", "api/v1", "util/..."}, "handlers translate; objects and stores are behind manager"},
+	{"csi/mount", []string{"util/..."}, "mounting knows paths, not volumes"},
+	{"csi/sidecar", []string{"types", "util/..."}, "the loops speak CSI and Kubernetes; our own objects are the driver's business"},
+	{
+		"csi/...",
+		[]string{"api/client", "api/v1", "types", "k8s/apis/...", "util/..."},
+		"the driver talks to the REST API like any client: no datastore, no controllers, no clientset",
+	},
+	{
+		"datastore/...",
+		[]string{"k8s/apis/...", "k8s/client/...", "types", "util/..."},
+		"the store has verbs, no policy: whoever decides imports it, not the other way round",
+	},
+
+	// Data plane.
+	{
+		"instance/...",
+		[]string{"instance/...", "engine/...", "replica/...", "nbd/...", "membership", "disk", "util/..."},
+		"the data plane must run, be tested and be read without Kubernetes",
+	},
+	{
+		"engine/...",
+		[]string{"engine/...", "nbd/...", "membership", "util/..."},
+		"an engine reaches replicas through an interface it declares, local and remote alike",
+	},
+	{
+		"replica/...",
+		[]string{"replica/...", "nbd/...", "membership", "disk", "util/..."},
+		"a replica owns bytes on a disk and trusts no engine",
+	},
+	{"nbd/...", []string{"nbd/...", "util/..."}, "the protocol is published; nothing of ours belongs in it"},
+	{"share/...", []string{"types", "util/..."}, "the process in a share-manager pod has no API access"},
+
+	// What both halves stand on.
+	{"scheduler/...", []string{"k8s/apis/...", "types"}, "placement is values in, values out"},
+	{"disk/...", []string{"util/..."}, "the scanner knows kernel files, not Kubernetes"},
+	{"membership/...", nil, "the rules of who holds the data are explored alone, so they stand alone"},
+	{"types/...", []string{"k8s/apis/...", "util/..."}, "the vocabulary must not depend on those who speak it"},
+	{"util/...", nil, "leaf helpers have no domain words"},
+	{"k8s/apis/...", nil, "API types are imported by all"},
+	{"k8s/client/...", []string{"k8s/apis/...", "k8s/client/..."}, "generated"},
+
+	// Tests and tools.
+	{
+		"internal/testutil/...",
+		[]string{"internal/testutil/...", "datastore", "k8s/...", "types", "controller/queue", "util/..."},
+		"test helpers serve every controller and know none",
+	},
+	{"internal/deps", nil, "it only keeps modules in go.mod"},
+	{"test/archtest", nil, "it only reads files"},
+	{"deploy", []string{"types"}, "manifests are data; their test only compares names"},
+	{
+		"test/...",
+		[]string{"test/...", "types", "k8s/...", "api/v1", "api/client", "util/..."},
+		"cluster tests use what users use",
+	},
+}
+
+// planes are the two halves; no package of one may reach one of the other, by any
+// path. app alone imports both.
+var planes = [2][]string{
+	{"controller/...", "datastore/...", "manager/...", "api/...", "csi/..."},
+	{"nbd/...", "replica/...", "engine/...", "instance/..."},
+}
+
+// foreign lists the packages of others that only some may import.
+var foreign = []struct {
+	imports string
+	only    []string
+	because string
+}{
+	{
+		module + "/k8s/client/...",
+		[]string{"datastore/...", "app/...", "k8s/client/...", "internal/testutil/...", "test/..."},
+		"the datastore is the only user of clientset and informers",
+	},
+	{"k8s.io/client-go/...", []string{
+		"app/...", "datastore/...", "controller/...", "csi/...", "k8s/client/...", "internal/testutil/...", "internal/deps", "test/...",
+	}, "the API server is reached through datastore, or not at all"},
+	{"k8s.io/...", []string{
+		"app/...", "datastore/...", "controller/...", "manager/...", "csi/...", "types/...", "scheduler/...", "k8s/...", "internal/...", "test/...",
+		"api", "util/...", "share/...",
+	}, "the data plane and the disk scanner must run without Kubernetes (a clock is no Kubernetes)"},
+	{"github.com/urfave/cli/...", []string{"app/...", "internal/deps"}, "flags become config structs in app and nowhere else"},
+}
+
+// foreignExceptions may be imported everywhere.
+var foreignExceptions = []string{"k8s.io/utils/clock", "k8s.io/utils/clock/testing"}
+
+// pure lists the code that must give the same answer for the same values: whole
+// packages, and the files of this name in any package.
+var (
+	purePackages = []string{"scheduler", "membership"}
+	pureFiles    = []string{"plan.go"}
+)
+
+// impureImports and impureCalls must not be used by pure code; its tests may.
+var (
+	impureImports = []string{
+		"context", "os", "os/...", "net", "net/...", "io/fs", "syscall", "math/rand", "math/rand/...", "crypto/rand",
+		"k8s.io/client-go/...", "k8s.io/utils/clock", "k8s.io/utils/clock/...", "github.com/sirupsen/logrus", "golang.org/x/sys/...",
+		module + "/datastore", module + "/k8s/client/...", module + "/controller/queue",
+	}
+	impureCalls = map[string][]string{
+		"time": {"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "NewTimer", "NewTicker", "Tick"},
+	}
+)
+
+// clockless lists the packages that must be given a clock instead of reading the wall
+// clock. The data plane is not among them: it also waits for kernels and sockets.
+var clockless = []string{"controller/...", "datastore/...", "manager/...", "scheduler/...", "disk/...", "membership/...", "types/..."}

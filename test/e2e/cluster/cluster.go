@@ -1,0 +1,172 @@
+// Package cluster gives tests a real Kubernetes cluster: it runs the devcluster
+// program with a directory and name of its own, so that a demo on the same machine is
+// not disturbed, and wraps kubectl, commands on nodes, waiting, and a dump of what the
+// cluster last said.
+//
+// It must not know what a test is about; the names of the installed objects are all it
+// knows of the storage manager.
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/longhorn-lep/longhorn-manager/k8s/client/clientset/versioned"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// Options say which cluster to start.
+type Options struct {
+	// Root is the root of the repository, with bin/ and dist/ built.
+	Root string
+	// Dir and Name belong to this cluster alone.
+	Dir, Name string
+	// Nodes is how many; 0 runs the API server alone.
+	Nodes int
+	// Images are docker-archives for all nodes.
+	Images []string
+	// Reuse takes a cluster that is up as it is.
+	Reuse bool
+	// Out gets what the programs print.
+	Out io.Writer
+}
+
+// Cluster is one that runs.
+type Cluster struct {
+	o        Options
+	Kube     kubernetes.Interface
+	Longhorn versioned.Interface
+}
+
+// Up starts a cluster. The caller must call Down, also when it failed later.
+func Up(ctx context.Context, o Options) (*Cluster, error) {
+	c := &Cluster{o: o}
+	if !o.Reuse || !c.answers(ctx) {
+		args := []string{"up", "--nodes", fmt.Sprint(o.Nodes)}
+		for _, image := range o.Images {
+			args = append(args, "--image-tar", image)
+		}
+		cmd := c.command(ctx, args...)
+		cmd.Stdout, cmd.Stderr = o.Out, o.Out
+		if err := cmd.Run(); err != nil {
+			return nil, fmt.Errorf("start cluster %s: %w", o.Name, err)
+		}
+	}
+	path, err := c.run(ctx, "", "kubeconfig")
+	if err != nil {
+		return nil, err
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", path)
+	if err != nil {
+		return nil, fmt.Errorf("read the kubeconfig of cluster %s: %w", o.Name, err)
+	}
+	config.QPS, config.Burst = 50, 100
+	if c.Kube, err = kubernetes.NewForConfig(config); err != nil {
+		return nil, fmt.Errorf("make a client of cluster %s: %w", o.Name, err)
+	}
+	if c.Longhorn, err = versioned.NewForConfig(config); err != nil {
+		return nil, fmt.Errorf("make a client of cluster %s: %w", o.Name, err)
+	}
+	return c, nil
+}
+
+// Down ends the cluster and removes all of it.
+func (c *Cluster) Down(ctx context.Context) error {
+	cmd := c.command(ctx, "down")
+	cmd.Stdout, cmd.Stderr = c.o.Out, c.o.Out
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("end cluster %s: %w", c.o.Name, err)
+	}
+	return nil
+}
+
+// Install applies deploy/longhorn.yaml and waits until everything of it is ready.
+func (c *Cluster) Install(ctx context.Context) error {
+	if _, err := c.Kubectl(ctx, "apply", "-f", filepath.Join(c.o.Root, "deploy/longhorn.yaml")); err != nil {
+		return err
+	}
+	for _, object := range []string{"daemonset/longhorn-manager", "daemonset/longhorn-csi-plugin", "deployment/longhorn-csi-controller"} {
+		if _, err := c.Kubectl(ctx, "-n", types.Namespace, "rollout", "status", object, "--timeout=180s"); err != nil {
+			return err
+		}
+	}
+	nodes := make([]string, c.o.Nodes)
+	for i := range nodes {
+		nodes[i] = fmt.Sprintf("nodes.longhorn.io/node-%d", i+1)
+	}
+	for _, args := range [][]string{
+		append([]string{"wait", "--for=create", "--timeout=60s"}, nodes...),
+		append([]string{"wait", "--for=condition=Ready", "--timeout=180s"}, nodes...),
+		{"wait", "--for=jsonpath={.status.currentState}=running", "--timeout=120s", "instancemanagers.longhorn.io", "--all"},
+	} {
+		if _, err := c.Kubectl(ctx, append([]string{"-n", types.Namespace}, args...)...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Kubectl returns what kubectl printed, without the newline at the end. An error has
+// the arguments and what it printed to stderr.
+func (c *Cluster) Kubectl(ctx context.Context, args ...string) (string, error) {
+	return c.run(ctx, "", append([]string{"kubectl"}, args...)...)
+}
+
+// Apply applies a manifest.
+func (c *Cluster) Apply(ctx context.Context, manifest string) error {
+	_, err := c.run(ctx, manifest, "kubectl", "apply", "-f", "-")
+	return err
+}
+
+// OnNode runs a command in a node's namespaces and returns what it printed.
+func (c *Cluster) OnNode(ctx context.Context, node string, command ...string) (string, error) {
+	return c.run(ctx, "", append([]string{"exec", node, "--"}, command...)...)
+}
+
+// Devcluster gives the devcluster program another command, such as cut or stop-node.
+func (c *Cluster) Devcluster(ctx context.Context, args ...string) (string, error) {
+	return c.run(ctx, "", args...)
+}
+
+func (c *Cluster) answers(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	_, err := c.Kubectl(ctx, "get", "--raw", "/readyz")
+	return err == nil
+}
+
+func (c *Cluster) command(ctx context.Context, args ...string) *exec.Cmd {
+	args = append([]string{"--dir", c.o.Dir, "--name", c.o.Name}, args...)
+	cmd := exec.CommandContext(ctx, filepath.Join(c.o.Root, "bin/devcluster"), args...)
+	// An interrupt lets it put away what it began.
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = 20 * time.Second
+	return cmd
+}
+
+func (c *Cluster) run(ctx context.Context, stdin string, args ...string) (string, error) {
+	cmd := c.command(ctx, args...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		if ctx.Err() != nil {
+			err = errors.Join(err, context.Cause(ctx))
+		}
+		return "", fmt.Errorf("devcluster %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(stderr.String()+stdout.String()))
+	}
+	return strings.TrimRight(stdout.String(), "\n"), nil
+}
+
+// At is a handle on a cluster that may only be half up, good for Down alone.
+func At(o Options) *Cluster { return &Cluster{o: o} }

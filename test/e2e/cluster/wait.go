@@ -1,0 +1,86 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+)
+
+// Interval is how often Eventually asks. Where kubectl wait can wait for one field, it
+// is the better choice: it watches.
+const Interval = 500 * time.Millisecond
+
+// Eventually returns when check does, or fails the test with check's last error when
+// that took too long.
+func Eventually(ctx context.Context, t *testing.T, timeout time.Duration, what string, check func(context.Context) error) {
+	t.Helper()
+	last := errors.New("never asked")
+	err := wait.PollUntilContextTimeout(ctx, Interval, timeout, true, func(ctx context.Context) (bool, error) {
+		last = check(ctx)
+		return last == nil, nil
+	})
+	if err != nil {
+		t.Fatalf("waited %s until %s: %v", timeout, what, last)
+	}
+}
+
+// Must fails the test unless kubectl succeeds, and returns what it printed.
+func (c *Cluster) Must(ctx context.Context, t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := c.Kubectl(ctx, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// MustOnNode fails the test unless the command succeeds, and returns what it printed.
+func (c *Cluster) MustOnNode(ctx context.Context, t *testing.T, node string, command ...string) string {
+	t.Helper()
+	out, err := c.OnNode(ctx, node, command...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// DumpIfFailed prints at the end of a failed test what the cluster last said.
+func (c *Cluster) DumpIfFailed(t *testing.T) {
+	t.Cleanup(func() {
+		if !t.Failed() {
+			return
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		for _, what := range dumps {
+			out, err := c.Kubectl(ctx, what...)
+			if err != nil {
+				out = err.Error()
+			}
+			t.Logf("--- kubectl %s\n%s", fmt.Sprint(what), tail(out, 12000))
+		}
+	})
+}
+
+var dumps = [][]string{
+	{"get", "pods", "-A", "-o", "wide"},
+	{"get", "pvc,pv", "-A"},
+	{"-n", "longhorn-system", "get", "volumes.longhorn.io,engines.longhorn.io,replicas.longhorn.io,volumeattachments.longhorn.io,nodes.longhorn.io", "-o", "wide"},
+	{"-n", "longhorn-system", "get", "volumes.longhorn.io,engines.longhorn.io,replicas.longhorn.io", "-o", "jsonpath={range .items[*]}{.kind}/{.metadata.name} {.status}{\"\\n\"}{end}"},
+	{"get", "events", "-A", "--sort-by=.lastTimestamp"},
+	{"-n", "longhorn-system", "logs", "-l", "app=longhorn-manager", "--tail=60", "--prefix"},
+	{"-n", "longhorn-system", "logs", "-l", "longhorn.io/component=instance-manager", "--tail=40", "--prefix"},
+	{"-n", "longhorn-system", "logs", "-l", "app=longhorn-csi-controller", "--tail=40", "--prefix"},
+	{"-n", "longhorn-system", "logs", "-l", "app=longhorn-csi-plugin", "--tail=40", "--prefix"},
+}
+
+func tail(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return "…" + s[len(s)-n:]
+}

@@ -1,0 +1,202 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/longhorn-lep/longhorn-manager/test/e2e/cluster"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// foreignDefinition is a CRD as another Longhorn leaves it.
+func foreignDefinition(kind, plural string) string {
+	return fmt.Sprintf(`
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: %[2]s.longhorn.io, labels: {longhorn-manager: ""}}
+spec:
+  group: longhorn.io
+  scope: Namespaced
+  names: {kind: %[1]s, plural: %[2]s, singular: %[3]s}
+  versions:
+    - {name: v1beta2, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}
+`, kind, plural, strings.ToLower(kind))
+}
+
+// TestAnotherLonghornIsNotTakenOver: deploy/longhorn.yaml applied over the definitions
+// and the DaemonSet of another installation leaves them as they are and says so.
+// It has an API server of its own, for nothing may be installed there before.
+func TestAnotherLonghornIsNotTakenOver(t *testing.T) {
+	fresh := &shared{options: cluster.Options{Dir: "/var/lib/longhorn-devcluster-foreign", Name: "e2e-foreign"}}
+	ctx, c := fresh.get(t)
+	t.Cleanup(func() {
+		if err := fresh.down(); err != nil {
+			t.Error(err)
+		}
+	})
+	theirs := fmt.Sprintf("%s\n---\n%s\n---\n%s", foreignDefinition("Volume", "volumes"), foreignDefinition("EngineImage", "engineimages"), `
+apiVersion: v1
+kind: Namespace
+metadata: {name: longhorn-system}
+---
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: longhorn-manager, namespace: longhorn-system}
+spec:
+  selector: {matchLabels: {app: longhorn-manager}}
+  template:
+    metadata: {labels: {app: longhorn-manager}}
+    spec: {containers: [{name: longhorn-manager, image: example.com/another}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: longhorn-backend, namespace: longhorn-system}
+spec: {selector: {app: longhorn-manager}, ports: [{name: manager, port: 9500}]}
+`)
+	if err := c.Apply(ctx, theirs); err != nil {
+		t.Fatal(err)
+	}
+	root := fresh.options.Root
+	// A policy holds a moment after it was applied; what this test is about is what it holds.
+	c.Must(ctx, t, "apply", "-f", filepath.Join(root, "deploy/manifests/10-policy-adoption.yaml"))
+	cluster.Eventually(ctx, t, 20*time.Second, "the policy about adoption is known to the API server", func(ctx context.Context) error {
+		_, err := c.Kubectl(ctx, "label", "--dry-run=server", "crd", "volumes.longhorn.io", types.InstallationLabel+"="+types.InstallationValue)
+		if err == nil {
+			return fmt.Errorf("the label would have been accepted")
+		}
+		return nil
+	})
+	before := snapshotForeign(ctx, t, c)
+	_, err := c.Kubectl(ctx, "apply", "-f", filepath.Join(root, "deploy/longhorn.yaml"))
+	if err == nil {
+		t.Fatal("deploy/longhorn.yaml was applied over another Longhorn without a word")
+	}
+	for _, want := range []string{
+		"volumes.longhorn.io belongs to another Longhorn and was left as it is",
+		"longhorn-backend belongs to another Longhorn and was left as it is",
+		`DaemonSet.apps "longhorn-manager" is invalid`,
+	} {
+		// The DaemonSet is refused by its immutable selector, or by the policy, which may come first.
+		alternative := strings.ReplaceAll(want, `DaemonSet.apps "longhorn-manager" is invalid`, "longhorn-manager belongs to another Longhorn")
+		if !strings.Contains(err.Error(), want) && !strings.Contains(err.Error(), alternative) {
+			t.Errorf("the refusal does not say %q", want)
+		}
+	}
+	if after := snapshotForeign(ctx, t, c); after != before {
+		t.Errorf("objects of the other Longhorn changed:\nbefore %s\nafter  %s", before, after)
+	}
+}
+
+// snapshotForeign is what must not change: versions of the other installation's objects.
+func snapshotForeign(ctx context.Context, t *testing.T, c *cluster.Cluster) string {
+	t.Helper()
+	const version = "jsonpath={.metadata.uid} {.metadata.generation} {.metadata.labels}"
+	return strings.Join([]string{
+		c.Must(ctx, t, "get", "crd", "volumes.longhorn.io", "-o", version),
+		c.Must(ctx, t, "get", "crd", "engineimages.longhorn.io", "-o", version),
+		c.Must(ctx, t, "-n", types.Namespace, "get", "daemonset", "longhorn-manager", "-o", version),
+		c.Must(ctx, t, "-n", types.Namespace, "get", "service", "longhorn-backend", "-o", "jsonpath={.metadata.uid} {.metadata.labels} {.spec}"),
+	}, "\n")
+}
+
+// TestForeignDirectoryIsRefused: where a replica's directory should be there is one
+// that is not ours. The replica fails and says why; the directory is not touched, not
+// by starting and not by deleting the volume.
+func TestForeignDirectoryIsRefused(t *testing.T) {
+	ctx, c := threeNodes.get(t)
+	ns := namespace(ctx, t, c, "e2e-foreign")
+	volume := claim(ctx, t, c, ns, "data", "64Mi")
+	pod(ctx, t, c, ns, "first", "data", idle)
+	deletePod(ctx, t, c, ns, "first")
+	waitVolume(ctx, t, c, volume, ".status.state", "detached")
+
+	victim := replicasOf(ctx, t, c, volume)[0]
+	node, dir := victim.Spec.NodeID, types.ReplicaDataPath(victim.Spec.DiskPath, victim.Spec.DataDirectoryName)
+	aside := dataDirectory + "/aside-" + victim.Name
+	c.MustOnNode(ctx, t, node, "bash", "-ec", fmt.Sprintf("mv %[1]s %[2]s; mkdir %[1]s; echo precious >%[1]s/data.img; echo '{}' >%[1]s/volume.meta", dir, aside))
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		c.MustOnNode(ctx, t, node, "rm", "-rf", dir, aside)
+	})
+	before := fingerprint(ctx, t, c, node, dir)
+
+	startPod(ctx, t, c, ns, "second", "data", idle)
+	c.Must(ctx, t, "-n", types.Namespace, "wait", "replicas.longhorn.io/"+victim.Name, "--for=jsonpath={.status.currentState}=error", "--timeout=120s")
+	why := c.Must(ctx, t, "-n", types.Namespace, "get", "replicas.longhorn.io", victim.Name, "-o",
+		"jsonpath={.status.conditions[?(@.type==\"InstanceCreation\")].reason}: {.status.conditions[?(@.type==\"InstanceCreation\")].message}")
+	if !strings.HasPrefix(why, "NotAReplica: ") || !strings.Contains(why, victim.Spec.DataDirectoryName) {
+		t.Errorf("the replica says %q, want NotAReplica and the directory", why)
+	}
+	waitVolume(ctx, t, c, volume, ".status.conditions[?(@.type==\"Faulted\")].status", "True")
+	if after := fingerprint(ctx, t, c, node, dir); after != before {
+		t.Errorf("starting touched the foreign directory\nbefore:\n%s\nafter:\n%s", before, after)
+	}
+
+	c.Must(ctx, t, "-n", ns, "delete", "pod", "second", "--wait", "--timeout=90s")
+	c.Must(ctx, t, "-n", ns, "delete", "pvc", "data", "--wait=false")
+	cluster.Eventually(ctx, t, time.Minute, "the deletion says that the directory is not the replica's", func(ctx context.Context) error {
+		events, err := c.Kubectl(ctx, "-n", types.Namespace, "get", "events", "--field-selector", "involvedObject.name="+victim.Name+",reason=FailedDeleting", "-o", "jsonpath={.items[*].message}")
+		if err == nil && !strings.Contains(events, victim.Spec.DataDirectoryName) {
+			err = fmt.Errorf("events: %q", events)
+		}
+		return err
+	})
+	if after := fingerprint(ctx, t, c, node, dir); after != before {
+		t.Errorf("deleting touched the foreign directory\nbefore:\n%s\nafter:\n%s", before, after)
+	}
+	// Whoever put it there takes it away; then the deletion goes on.
+	c.MustOnNode(ctx, t, node, "rm", "-rf", dir)
+	waitVolumeGone(ctx, t, c, volume)
+}
+
+// fingerprint is the content, the owners and the times of everything in a directory.
+func fingerprint(ctx context.Context, t *testing.T, c *cluster.Cluster, node, dir string) string {
+	t.Helper()
+	return c.MustOnNode(ctx, t, node, "bash", "-c", fmt.Sprintf("cd %s && find . -printf '%%p %%y %%m %%U %%s %%T@\\n' | LC_ALL=C sort && find . -type f -exec sha256sum {} + | LC_ALL=C sort", dir))
+}
+
+// TestDaemonRefusesAnotherLonghornsCluster: a daemon that starts and finds a definition
+// which is not ours says so and stops; volumes go on; it starts when that is gone.
+func TestDaemonRefusesAnotherLonghornsCluster(t *testing.T) {
+	ctx, c := threeNodes.get(t)
+	if err := c.Apply(ctx, foreignDefinition("EngineImage", "engineimages")); err != nil {
+		t.Fatal(err)
+	}
+	remove := func(ctx context.Context) error {
+		_, err := c.Kubectl(ctx, "delete", "crd", "engineimages.longhorn.io", "--ignore-not-found", "--timeout=30s")
+		return err
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if err := remove(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	c.DumpIfFailed(t)
+	onFirst := []string{"-n", types.Namespace, "get", "pods", "-l", "app=longhorn-manager", "--field-selector", "spec.nodeName=" + nodes[0]}
+	old := c.Must(ctx, t, append(onFirst, "-o", "jsonpath={.items[0].metadata.name}")...)
+	c.Must(ctx, t, "-n", types.Namespace, "delete", "pod", old, "--wait", "--timeout=60s")
+	cluster.Eventually(ctx, t, time.Minute, "the daemon refuses to start", func(ctx context.Context) error {
+		name, err := c.Kubectl(ctx, append(onFirst, "-o", "jsonpath={.items[0].metadata.name}")...)
+		if err != nil {
+			return err
+		}
+		log, err := c.Kubectl(ctx, "-n", types.Namespace, "logs", name)
+		if err == nil && !(strings.Contains(log, "another Longhorn is installed in this cluster") && strings.Contains(log, "engineimages.longhorn.io")) {
+			err = fmt.Errorf("its log says %q", log)
+		}
+		return err
+	})
+	if err := remove(ctx); err != nil {
+		t.Fatal(err)
+	}
+	// A new pod does not wait for the back-off of the one that refused.
+	c.Must(ctx, t, "-n", types.Namespace, "delete", "pods", "-l", "app=longhorn-manager", "--field-selector", "spec.nodeName="+nodes[0], "--wait", "--timeout=60s")
+	c.Must(ctx, t, "-n", types.Namespace, "rollout", "status", "daemonset/longhorn-manager", "--timeout=120s")
+}

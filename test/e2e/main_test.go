@@ -1,0 +1,125 @@
+// Package e2e runs the whole on real Kubernetes clusters made on this machine and
+// checks what users were promised: bytes written are on all replicas, pods move, claims
+// go, daemons come and go under load, what is foreign is left alone.
+//
+// It needs root, bin/devcluster and dist/*.tar (scripts/test.sh e2e makes them); without
+// them, and with -short, it skips. Environment:
+//
+//	LONGHORN_E2E=required  missing parts fail instead of skip
+//	LONGHORN_E2E=keep      the clusters stay up, and the next run with keep takes them as they are
+package e2e
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/longhorn-lep/longhorn-manager/test/e2e/cluster"
+)
+
+var mode = os.Getenv("LONGHORN_E2E")
+
+// shared is a cluster that the first test which needs it starts.
+type shared struct {
+	options   cluster.Options
+	install   bool
+	once      sync.Once
+	cluster   *cluster.Cluster
+	attempted bool
+	missing   error // what it cannot be started without
+	err       error
+}
+
+var (
+	threeNodes = &shared{install: true, options: cluster.Options{
+		Dir: "/var/lib/longhorn-devcluster-e2e", Name: "e2e", Nodes: 3,
+		Images: []string{"dist/longhorn-manager.tar", "dist/workload.tar"},
+	}}
+	apiOnly = &shared{options: cluster.Options{Dir: "/var/lib/longhorn-devcluster-api", Name: "e2e-api"}}
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	code := m.Run()
+	for _, s := range []*shared{threeNodes, apiOnly} {
+		if !s.attempted || mode == "keep" {
+			continue
+		}
+		if err := s.down(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = max(code, 1)
+		}
+	}
+	os.Exit(code)
+}
+
+// get returns the cluster, or skips the test where none can be had, or fails it.
+func (s *shared) get(t *testing.T) (context.Context, *cluster.Cluster) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("a cluster takes a minute: not with -short")
+	}
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.once.Do(func() {
+		if s.missing = missing(root, s.options.Images); s.missing == nil {
+			s.up(root)
+		}
+	})
+	switch {
+	case s.missing != nil && mode != "required":
+		t.Skip(s.missing)
+	case s.missing != nil:
+		t.Fatal(s.missing)
+	case s.err != nil:
+		t.Fatalf("no cluster: %v", s.err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+	t.Cleanup(cancel)
+	return ctx, s.cluster
+}
+
+func missing(root string, images []string) error {
+	if os.Geteuid() != 0 {
+		return errors.New("not root: a cluster needs namespaces, mounts and loop devices")
+	}
+	for _, file := range append([]string{"bin/devcluster"}, images...) {
+		if _, err := os.Stat(filepath.Join(root, file)); err != nil {
+			return fmt.Errorf("%s is missing: run scripts/test.sh e2e, which makes it", file)
+		}
+	}
+	return nil
+}
+
+func (s *shared) up(root string) {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+	defer cancel()
+	o := s.options
+	o.Root, o.Out, o.Reuse = root, os.Stderr, mode == "keep"
+	o.Images = nil
+	for _, image := range s.options.Images {
+		o.Images = append(o.Images, filepath.Join(root, image))
+	}
+	s.attempted = true
+	s.options = o
+	if s.cluster, s.err = cluster.Up(ctx, o); s.err == nil && s.install {
+		s.err = s.cluster.Install(ctx)
+	}
+}
+
+func (s *shared) down() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	defer cancel()
+	if s.cluster == nil {
+		s.cluster = cluster.At(s.options)
+	}
+	return s.cluster.Down(ctx)
+}

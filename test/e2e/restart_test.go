@@ -1,0 +1,144 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/longhorn-lep/longhorn-manager/test/e2e/cluster"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// verifying writes at random for a minute and reads all of it back, checksums in every
+// block. fio ends with an error at the first that is wrong or fails.
+const verifying = `
+fio --name=load --filename=/data/fio --size=96M --rw=randwrite --bs=4k --ioengine=libaio --iodepth=8 --direct=1 \
+    --verify=crc32c --verify_fatal=1 --verify_backlog=4096 --do_verify=1 --time_based --runtime=60 \
+    --rate_iops=2000 --fallocate=none --group_reporting
+sync
+echo verified
+exec sleep infinity
+`
+
+// TestDaemonsComeAndGoUnderLoad: all daemons are restarted, then the leader is killed,
+// while a pod writes and verifies. No I/O error, no reattach, no instance manager's restart.
+func TestDaemonsComeAndGoUnderLoad(t *testing.T) {
+	ctx, c := threeNodes.get(t)
+	ns := namespace(ctx, t, c, "e2e-restart")
+	volume := claim(ctx, t, c, ns, "data", "256Mi")
+	pod(ctx, t, c, ns, "load", "data", verifying)
+	waitVolume(ctx, t, c, volume, ".status.robustness", "healthy")
+	before := observe(ctx, t, c, volume)
+
+	c.Must(ctx, t, "-n", types.Namespace, "rollout", "restart", "daemonset/longhorn-manager")
+	c.Must(ctx, t, "-n", types.Namespace, "rollout", "status", "daemonset/longhorn-manager", "--timeout=120s")
+	cluster.Eventually(ctx, t, 30*time.Second, "there is a leader again", func(ctx context.Context) error {
+		_, err := leader(ctx, c)
+		return err
+	})
+	killLeader(ctx, t, c)
+
+	if log := c.Must(ctx, t, "-n", ns, "logs", "load"); podPhase(ctx, t, c, ns, "load") != "Running" || strings.HasSuffix(log, "verified") {
+		t.Errorf("the load had ended when the daemons were back: too short to prove anything, or broken:\n%s", log)
+	}
+	var log string
+	cluster.Eventually(ctx, t, 3*time.Minute, "fio is done", func(context.Context) error {
+		log = c.Must(ctx, t, "-n", ns, "logs", "load")
+		if !strings.HasSuffix(log, "verified") && podPhase(ctx, t, c, ns, "load") == "Running" {
+			return errors.New("it still runs")
+		}
+		return nil
+	})
+	if !strings.HasSuffix(log, "verified") || strings.Contains(log, "verify:") || strings.Contains(log, "error=") {
+		t.Errorf("fio reports:\n%s", log)
+	}
+	if after := observe(ctx, t, c, volume); after != before {
+		t.Errorf("the volume did not just go on\nbefore %s\nafter  %s", before, after)
+	}
+}
+
+// observe is all that must not change while daemons come and go.
+func observe(ctx context.Context, t *testing.T, c *cluster.Cluster, volume string) string {
+	t.Helper()
+	e := theEngine(ctx, t, c, volume)
+	var b strings.Builder
+	fmt.Fprintf(&b, "generation %d session %s process %s epoch %v\n", e.Status.Generation, e.Status.Session, e.Status.UUID, *e.Status.Epoch)
+	b.WriteString("kubernetes' attachment: " + c.Must(ctx, t, "get", "volumeattachments.storage.k8s.io", "-o",
+		"jsonpath={range .items[?(@.spec.source.persistentVolumeName==\""+volume+"\")]}{.metadata.uid} {.spec.nodeName}{end}") + "\n")
+	b.WriteString("instance managers: " + c.Must(ctx, t, "-n", types.Namespace, "get", "pods", "-l", types.LabelComponent+"="+types.ComponentInstanceManager,
+		"-o", "jsonpath={range .items[*]}{.metadata.uid} {.status.containerStatuses[0].restartCount}; {end}") + "\n")
+	b.WriteString("their processes: " + c.Must(ctx, t, "-n", types.Namespace, "get", "instancemanagers.longhorn.io", "-o", "jsonpath={.items[*].status.uuid}") + "\n")
+	b.WriteString("events about attaching: " + c.Must(ctx, t, "-n", types.Namespace, "get", "events", "--field-selector",
+		"involvedObject.kind=Volume,involvedObject.name="+volume, "-o", "jsonpath={range .items[*]}{.reason}×{.count} {end}"))
+	return b.String()
+}
+
+// leader returns the node of the daemon that holds the Lease, whose identity is <node>/<IP>.
+func leader(ctx context.Context, c *cluster.Cluster) (string, error) {
+	lease, err := c.Kube.CoordinationV1().Leases(types.Namespace).Get(ctx, types.LeaderLease, metav1.GetOptions{})
+	if err != nil {
+		return "", err
+	}
+	if lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == "" {
+		return "", fmt.Errorf("nobody holds the lease %s", types.LeaderLease)
+	}
+	node, ip, _ := strings.Cut(*lease.Spec.HolderIdentity, "/")
+	pods, err := c.Kube.CoreV1().Pods(types.Namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=longhorn-manager", FieldSelector: "spec.nodeName=" + node})
+	if err != nil {
+		return "", err
+	}
+	for _, pod := range pods.Items {
+		if pod.Status.PodIP == ip && pod.DeletionTimestamp == nil {
+			return node, nil
+		}
+	}
+	return "", fmt.Errorf("the lease %s is still held by a daemon that is gone, %s", types.LeaderLease, *lease.Spec.HolderIdentity)
+}
+
+// killLeader ends the leading daemon's process without a word, and waits until there is
+// a leader and the killed daemon's pod is ready again.
+func killLeader(ctx context.Context, t *testing.T, c *cluster.Cluster) {
+	t.Helper()
+	node, err := leader(ctx, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	restarts := "jsonpath={.items[0].status.containerStatuses[0].restartCount}"
+	pods := []string{"-n", types.Namespace, "get", "pods", "-l", "app=longhorn-manager", "--field-selector", "spec.nodeName=" + node, "-o", restarts}
+	if was := c.Must(ctx, t, pods...); was != "0" {
+		t.Errorf("the daemon on %s had restarted %s times before it was killed", node, was)
+	}
+	c.MustOnNode(ctx, t, node, "bash", "-c", `
+		for p in /proc/[0-9]*; do
+			readarray -d '' -t args 2>/dev/null <"$p/cmdline" || continue
+			if [[ "${args[0]:-}" == */longhorn-manager && "${args[1]:-}" == daemon ]]; then kill -9 "${p#/proc/}" && exit 0; fi
+		done
+		exit 1`)
+	killed := time.Now()
+	// It may come back before its Lease ends and then leads on under the same name.
+	cluster.Eventually(ctx, t, 90*time.Second, "the killed leader's pod runs again and a leader renews the lease", func(ctx context.Context) error {
+		is, err := c.Kubectl(ctx, pods...)
+		if err == nil && is != "1" {
+			err = fmt.Errorf("restarted %s times", is)
+		}
+		if err != nil {
+			return err
+		}
+		lease, err := c.Kube.CoordinationV1().Leases(types.Namespace).Get(ctx, types.LeaderLease, metav1.GetOptions{})
+		if err == nil && !lease.Spec.RenewTime.After(killed) {
+			err = fmt.Errorf("last renewed at %s", lease.Spec.RenewTime)
+		}
+		return err
+	})
+	c.Must(ctx, t, "-n", types.Namespace, "rollout", "status", "daemonset/longhorn-manager", "--timeout=60s")
+}
+
+func podPhase(ctx context.Context, t *testing.T, c *cluster.Cluster, namespace, pod string) string {
+	t.Helper()
+	return c.Must(ctx, t, "-n", namespace, "get", "pod", pod, "-o", "jsonpath={.status.phase}")
+}

@@ -1,0 +1,172 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/longhorn-lep/longhorn-manager/test/e2e/cluster"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// definitions installs deploy/longhorn.yaml on the API server that has no nodes, and
+// waits until it knows all of it. It may be called by every test.
+func definitions(ctx context.Context, t *testing.T, c *cluster.Cluster) {
+	t.Helper()
+	c.Must(ctx, t, "apply", "-f", filepath.Join(apiOnly.options.Root, "deploy/longhorn.yaml"))
+	c.Must(ctx, t, "wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
+}
+
+// object is a manifest of one object of ours; the rest is YAML below the metadata.
+func object(kind, name, rest string) string {
+	return fmt.Sprintf("apiVersion: longhorn.io/v1beta2\nkind: %s\nmetadata: {name: %s, namespace: %s}\n%s\n", kind, name, types.Namespace, rest)
+}
+
+func TestAPIServerRefusesWhatMakesNoSense(t *testing.T) {
+	ctx, c := apiOnly.get(t)
+	definitions(ctx, t, c)
+	long := strings.Repeat("a", 41)
+	cases := []struct {
+		name     string
+		manifest string
+		refusal  string // part of the message; empty: accepted
+	}{
+		{"a volume with all that it may have → accepted", object("Volume", "v-full", `spec: {size: "10737418240", numberOfReplicas: 3, diskSelector: [ssd], nodeSelector: [storage], staleReplicaTimeout: 30, accessMode: rwop, dataLocality: disabled, replicaSoftAntiAffinity: enabled}`), ""},
+		{"a volume with nothing but a name → accepted, defaults filled in", object("Volume", "v-empty", ``), ""},
+		{"size as a number → refused: sizes are strings on the wire", object("Volume", "v-1", `spec: {size: 1073741824}`), "spec.size"},
+		{"size with a unit → refused", object("Volume", "v-1", `spec: {size: 10Gi}`), "spec.size"},
+		{"size zero → refused", object("Volume", "v-1", `spec: {size: "0"}`), "size must be greater than zero"},
+		{"negative size → refused", object("Volume", "v-1", `spec: {size: "-2097152"}`), "size must be greater than zero"},
+		{"size that overflows 64 bits → refused", object("Volume", "v-1", `spec: {size: "99999999999999999999"}`), "size"},
+		{"name of 40 characters → accepted", object("Volume", long[:40], `spec: {size: "2097152"}`), ""},
+		{"name of 41 characters → refused", object("Volume", long, `spec: {size: "2097152"}`), "metadata.name must be at most 40 characters"},
+		{"name with a dot → refused", object("Volume", "a.b", `spec: {size: "2097152"}`), "metadata.name must be a DNS-1123 label"},
+		{"21 replicas → refused", object("Volume", "v-1", `spec: {size: "2097152", numberOfReplicas: 21}`), "numberOfReplicas"},
+		{"-1 replicas → refused", object("Volume", "v-1", `spec: {size: "2097152", numberOfReplicas: -1}`), "numberOfReplicas"},
+		{"access mode that is not offered → refused", object("Volume", "v-1", `spec: {size: "2097152", accessMode: rwx}`), "accessMode"},
+		{"data locality that is not offered → refused", object("Volume", "v-1", `spec: {size: "2097152", dataLocality: strict-local}`), "dataLocality"},
+		{"data engine v2 → refused", object("Volume", "v-1", `spec: {size: "2097152", dataEngine: v2}`), "dataEngine"},
+		{"frontend that is not offered → refused", object("Volume", "v-1", `spec: {size: "2097152", frontend: iscsi}`), "frontend"},
+		{"a known setting → accepted", object("Setting", "default-replica-count", `value: "2"`), ""},
+		{"an unknown setting → refused with the names that exist", object("Setting", "priority-class", `value: high`), "must be the name of a known setting: default-replica-count, default-data-path"},
+		{"the setting that another Longhorn leaves behind → refused", object("Setting", "current-longhorn-version", `value: v1.9.0`), "must be the name of a known setting"},
+		{"a node with a disk → accepted", object("Node", "n-1", `spec: {name: n-1, allowScheduling: true, disks: {d: {path: /mnt/disk, allowScheduling: true, storageReserved: 1024}}}`), ""},
+		{"disk with a relative path → refused", object("Node", "n-2", `spec: {disks: {d: {path: mnt/disk}}}`), "spec.disks.d.path"},
+		{"disk type that is not offered → refused", object("Node", "n-2", `spec: {disks: {d: {path: /mnt/disk, diskType: block}}}`), "diskType"},
+		{"negative reserve → refused", object("Node", "n-2", `spec: {disks: {d: {path: /mnt/disk, storageReserved: -1}}}`), "storageReserved"},
+		{"a disk both evicted and scheduled to → refused", object("Node", "n-2", `spec: {disks: {d: {path: /mnt/disk, allowScheduling: true, evictionRequested: true}}}`), "evictionRequested and allowScheduling exclude each other"},
+		{"a node both evicted and scheduled to → refused", object("Node", "n-2", `spec: {allowScheduling: true, evictionRequested: true}`), "evictionRequested and allowScheduling exclude each other"},
+		{"a ticket → accepted", object("VolumeAttachment", "va-1", `spec: {volume: va-1, attachmentTickets: {a: {id: a, type: longhorn-api, nodeID: n-1}}}`), ""},
+		{"a ticket under another key than its id → refused", object("VolumeAttachment", "va-2", `spec: {volume: va-2, attachmentTickets: {a: {id: b, type: longhorn-api, nodeID: n-1}}}`), "a ticket's id must equal its key"},
+		{"a ticket of a holder that does not exist → refused", object("VolumeAttachment", "va-2", `spec: {volume: va-2, attachmentTickets: {a: {id: a, type: backup, nodeID: n-1}}}`), "type"},
+	}
+	for _, tc := range cases {
+		t.Run(tc.name, func(t *testing.T) {
+			check(t, c.Apply(ctx, tc.manifest), tc.refusal)
+		})
+	}
+}
+
+// TestAPIServerRefusesChanges: what may not change once it is made.
+func TestAPIServerRefusesChanges(t *testing.T) {
+	ctx, c := apiOnly.get(t)
+	definitions(ctx, t, c)
+	cases := []struct {
+		name, before, after, refusal string
+	}{
+		{"a volume shrinks → refused", object("Volume", "c-1", `spec: {size: "4194304"}`), object("Volume", "c-1", `spec: {size: "2097152"}`), "size must not shrink"},
+		{"a volume grows → refused until it can", object("Volume", "c-2", `spec: {size: "4194304"}`), object("Volume", "c-2", `spec: {size: "8388608"}`), "size cannot grow"},
+		{"an odd size is rounded up → accepted", object("Volume", "c-3", `spec: {size: "4194305"}`), object("Volume", "c-3", `spec: {size: "6291456"}`), ""},
+		{
+			"an attachment's volume changes → refused", object("VolumeAttachment", "c-4", `spec: {volume: c-4}`),
+			object("VolumeAttachment", "c-4", `spec: {volume: c-5}`), "volume is immutable",
+		},
+		{
+			"a replica's volume changes → refused", object("Replica", "c-5", `spec: {volumeName: c-5, volumeSize: "2097152"}`),
+			object("Replica", "c-5", `spec: {volumeName: c-6, volumeSize: "2097152"}`), "volumeName is immutable",
+		},
+	}
+	for _, tc := range cases {
+		t.Run(tc.name, func(t *testing.T) {
+			if err := c.Apply(ctx, tc.before); err != nil {
+				t.Fatal(err)
+			}
+			check(t, c.Apply(ctx, tc.after), tc.refusal)
+		})
+	}
+}
+
+func TestDefaultsAreFilledIn(t *testing.T) {
+	ctx, c := apiOnly.get(t)
+	definitions(ctx, t, c)
+	if err := c.Apply(ctx, object("Volume", "d-1", "")); err != nil {
+		t.Fatal(err)
+	}
+	v, err := c.Longhorn.LonghornV1beta2().Volumes(types.Namespace).Get(ctx, "d-1", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := fmt.Sprintf("%d %s %s %s %s %s %d", v.Spec.Size, v.Spec.Frontend, v.Spec.DataLocality, v.Spec.AccessMode,
+		v.Spec.ReplicaSoftAntiAffinity, v.Spec.DataEngine, v.Spec.StaleReplicaTimeout)
+	if want := "2097152 blockdev disabled rwo ignored v1 2880"; got != want {
+		t.Errorf("defaults: got %q, want %q", got, want)
+	}
+}
+
+// TestSelectableFields: a daemon can watch what is its node's and nothing else.
+func TestSelectableFields(t *testing.T) {
+	ctx, c := apiOnly.get(t)
+	definitions(ctx, t, c)
+	for _, node := range []string{"here", "there"} {
+		for _, manifest := range []string{
+			object("Replica", "s-r-"+node, fmt.Sprintf(`spec: {volumeName: s, volumeSize: "2097152", nodeID: %s}`, node)),
+			object("Engine", "s-e-"+node, fmt.Sprintf(`spec: {volumeName: s, volumeSize: "2097152", nodeID: %s}`, node)),
+			object("InstanceManager", "s-i-"+node, fmt.Sprintf(`spec: {nodeID: %s, image: x}`, node)),
+		} {
+			if err := c.Apply(ctx, manifest); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for kind, want := range map[string]string{"replicas": "s-r-here", "engines": "s-e-here", "instancemanagers": "s-i-here"} {
+		got := c.Must(ctx, t, "-n", types.Namespace, "get", kind+".longhorn.io", "--field-selector", "spec.nodeID=here", "-o", "jsonpath={.items[*].metadata.name}")
+		if got != want {
+			t.Errorf("%s of node here: got %q, want %q", kind, got, want)
+		}
+	}
+}
+
+func TestSettingsCannotBeDeleted(t *testing.T) {
+	ctx, c := apiOnly.get(t)
+	definitions(ctx, t, c)
+	if err := c.Apply(ctx, object("Setting", "default-data-path", `value: /var/lib/longhorn`)); err != nil {
+		t.Fatal(err)
+	}
+	cluster.Eventually(ctx, t, 10*time.Second, "the policy about settings is known to the API server", func(ctx context.Context) error {
+		_, err := c.Kubectl(ctx, "-n", types.Namespace, "delete", "settings.longhorn.io", "default-data-path", "--dry-run=server")
+		if err == nil {
+			return fmt.Errorf("the deletion would have been allowed")
+		}
+		return nil
+	})
+	_, err := c.Kubectl(ctx, "-n", types.Namespace, "delete", "settings.longhorn.io", "default-data-path")
+	check(t, err, `setting default-data-path must not be deleted; set its value to "" to get the default`)
+}
+
+// check fails the test unless err is as expected: nil, or with the refusal in it.
+func check(t *testing.T, err error, refusal string) {
+	t.Helper()
+	switch {
+	case refusal == "" && err != nil:
+		t.Errorf("refused: %v", err)
+	case refusal != "" && err == nil:
+		t.Errorf("accepted, want a refusal with %q", refusal)
+	case refusal != "" && !strings.Contains(err.Error(), refusal):
+		t.Errorf("refused without %q: %v", refusal, err)
+	}
+}

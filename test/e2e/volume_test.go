@@ -1,0 +1,245 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/longhorn-lep/longhorn-manager/api/client"
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/test/e2e/cluster"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// TestVolumeIsOnThreeNodes: a pod writes; the volume is attached and healthy with
+// three members on three nodes; after detaching each replica holds the same bytes.
+func TestVolumeIsOnThreeNodes(t *testing.T) {
+	ctx, c := threeNodes.get(t)
+	ns := namespace(ctx, t, c, "e2e-volume")
+	volume := claim(ctx, t, c, ns, "data", "256Mi")
+	pod(ctx, t, c, ns, "writer", "data", idle)
+	writeFile(ctx, t, c, ns, "writer", "/data/file", 64)
+
+	waitVolume(ctx, t, c, volume, ".status.state", "attached")
+	waitVolume(ctx, t, c, volume, ".status.robustness", "healthy")
+	v := theVolume(ctx, t, c, volume)
+	if node := nodeOf(ctx, t, c, ns, "writer"); v.Status.CurrentNodeID != node {
+		t.Errorf("the volume is attached to %q, the pod runs on %q", v.Status.CurrentNodeID, node)
+	}
+	replicas := replicasOf(ctx, t, c, volume)
+	checkPlaces(t, replicas)
+	checkModes(ctx, t, c, volume, replicas)
+	checkInstanceManagers(ctx, t, c)
+	checkREST(ctx, t, c, volume)
+
+	deletePod(ctx, t, c, ns, "writer")
+	waitVolume(ctx, t, c, volume, ".status.state", "detached")
+	checkSums(ctx, t, c, v, replicas)
+}
+
+func checkPlaces(t *testing.T, replicas []longhorn.Replica) {
+	t.Helper()
+	var on []string
+	for _, r := range replicas {
+		on = append(on, r.Spec.NodeID)
+		if r.Status.CurrentState != longhorn.InstanceStateRunning {
+			t.Errorf("replica %s is %q, want running", r.Name, r.Status.CurrentState)
+		}
+	}
+	slices.Sort(on)
+	if !slices.Equal(on, nodes) {
+		t.Errorf("replicas are on %v, want one on each of %v", on, nodes)
+	}
+}
+
+func checkModes(ctx context.Context, t *testing.T, c *cluster.Cluster, volume string, replicas []longhorn.Replica) {
+	t.Helper()
+	e := theEngine(ctx, t, c, volume)
+	want := map[string]longhorn.ReplicaMode{}
+	for _, r := range replicas {
+		want[r.Name] = longhorn.ReplicaModeRW
+	}
+	if fmt.Sprint(e.Status.ReplicaModeMap) != fmt.Sprint(want) {
+		t.Errorf("modes are %v, want %v", e.Status.ReplicaModeMap, want)
+	}
+	if e.Status.Epoch == nil || len(e.Status.Epoch.Members) != 3 {
+		t.Errorf("the recorded epoch is %v, want one with three members", e.Status.Epoch)
+	}
+}
+
+func checkInstanceManagers(ctx context.Context, t *testing.T, c *cluster.Cluster) {
+	t.Helper()
+	list, err := c.Longhorn.LonghornV1beta2().InstanceManagers(types.Namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var on []string
+	for _, im := range list.Items {
+		if im.Status.CurrentState == longhorn.InstanceManagerStateRunning {
+			on = append(on, im.Spec.NodeID)
+		}
+	}
+	slices.Sort(on)
+	if !slices.Equal(on, nodes) {
+		t.Errorf("instance managers run on %v, want one on each of %v", on, nodes)
+	}
+}
+
+// checkREST asks the API through its Service.
+func checkREST(ctx context.Context, t *testing.T, c *cluster.Cluster, volume string) {
+	t.Helper()
+	address, err := c.Devcluster(ctx, "forward", types.Namespace+"/"+types.APIService+":"+fmt.Sprint(types.APIPort))
+	if err != nil {
+		t.Fatal(err)
+	}
+	api, err := client.New("http://"+address+"/v1", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := api.Volume(ctx, volume)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.State != "attached" || got.Robustness != "healthy" || len(got.Replicas) != 3 {
+		t.Errorf("REST says %s, %s, %d replicas; want attached, healthy, 3", got.State, got.Robustness, len(got.Replicas))
+	}
+}
+
+// checkSums reads each replica of a detached volume on its node and compares.
+func checkSums(ctx context.Context, t *testing.T, c *cluster.Cluster, v *longhorn.Volume, replicas []longhorn.Replica) {
+	t.Helper()
+	sums := map[string][]string{}
+	for _, r := range replicas {
+		file := path.Join(types.ReplicaDataPath(r.Spec.DiskPath, r.Spec.DataDirectoryName), "data.img")
+		size := c.MustOnNode(ctx, t, r.Spec.NodeID, "stat", "-c", "%s", file)
+		if size != fmt.Sprint(int64(v.Spec.Size)) {
+			t.Errorf("replica %s has %s bytes, the volume %d", r.Name, size, v.Spec.Size)
+		}
+		sum := firstWord(t, c.MustOnNode(ctx, t, r.Spec.NodeID, "bash", "-c", "set -o pipefail; nbdcopy "+file+" - | sha256sum"))
+		sums[sum] = append(sums[sum], r.Name)
+	}
+	if len(sums) != 1 {
+		t.Errorf("replicas differ: %v", sums)
+	}
+	t.Logf("sha256 of %d replicas: %v", len(replicas), sums)
+}
+
+// TestPodMovesWithItsFile: the pod is deleted and comes up on another node, its file is
+// there byte for byte. Then its claim goes, and with it volume, replicas and
+// directories on all nodes, and nothing else.
+func TestPodMovesWithItsFile(t *testing.T) {
+	ctx, c := threeNodes.get(t)
+	ns := namespace(ctx, t, c, "e2e-move")
+	bystander := claim(ctx, t, c, ns, "bystander", "16Mi")
+	// Directories are made when a volume is first attached.
+	pod(ctx, t, c, ns, "bystander", "bystander", idle)
+	deletePod(ctx, t, c, ns, "bystander")
+	waitVolume(ctx, t, c, bystander, ".status.state", "detached")
+	for _, node := range nodes {
+		c.MustOnNode(ctx, t, node, "sh", "-c", "mkdir -p "+dataDirectory+"/replicas/stranger && echo precious >"+dataDirectory+"/replicas/stranger/file")
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		for _, node := range nodes {
+			c.MustOnNode(ctx, t, node, "rm", "-r", dataDirectory+"/replicas/stranger")
+		}
+	})
+	before := map[string]string{}
+	for _, node := range nodes {
+		before[node] = directories(ctx, t, c, node)
+	}
+
+	volume := claim(ctx, t, c, ns, "data", "256Mi")
+	pod(ctx, t, c, ns, "first", "data", idle)
+	sum := writeFile(ctx, t, c, ns, "first", "/data/file", 96)
+	from := nodeOf(ctx, t, c, ns, "first")
+	c.Must(ctx, t, "cordon", from)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		c.Must(ctx, t, "uncordon", from)
+	})
+	deletePod(ctx, t, c, ns, "first")
+	pod(ctx, t, c, ns, "second", "data", idle)
+	if to := nodeOf(ctx, t, c, ns, "second"); to == from {
+		t.Fatalf("the pod came up on %s again", from)
+	}
+	if got := sumInPod(ctx, t, c, ns, "second", "/data/file"); got != sum {
+		t.Errorf("the file has sha256 %s, written was %s", got, sum)
+	}
+
+	deletePod(ctx, t, c, ns, "second")
+	c.Must(ctx, t, "-n", ns, "delete", "pvc", "data", "--timeout=60s")
+	waitVolumeGone(ctx, t, c, volume)
+	for _, node := range nodes {
+		if after := directories(ctx, t, c, node); after != before[node] {
+			t.Errorf("%s: files differ from before the claim was made\nbefore:\n%s\nafter:\n%s", node, before[node], after)
+		}
+		if text := c.MustOnNode(ctx, t, node, "cat", dataDirectory+"/replicas/stranger/file"); text != "precious" {
+			t.Errorf("%s: a file that is not ours now says %q", node, text)
+		}
+	}
+	if left := replicasOf(ctx, t, c, bystander); len(left) != 3 {
+		t.Errorf("the other volume has %d replicas, want 3", len(left))
+	}
+}
+
+// waitVolumeGone waits until no object of a volume is left.
+func waitVolumeGone(ctx context.Context, t *testing.T, c *cluster.Cluster, volume string) {
+	t.Helper()
+	cluster.Eventually(ctx, t, 2*time.Minute, "nothing of volume "+volume+" is left", func(ctx context.Context) error {
+		left, err := c.Kubectl(ctx, "-n", types.Namespace, "get",
+			"volumes.longhorn.io,engines.longhorn.io,replicas.longhorn.io,volumeattachments.longhorn.io,secrets", "-o", "name")
+		if err != nil {
+			return err
+		}
+		var ours []string
+		for line := range strings.Lines(left) {
+			if strings.Contains(line, "/"+volume) {
+				ours = append(ours, strings.TrimSpace(line))
+			}
+		}
+		if len(ours) > 0 {
+			return fmt.Errorf("there are %v", ours)
+		}
+		pv, err := c.Kubectl(ctx, "get", "pv", volume, "--ignore-not-found", "-o", "name")
+		if err == nil && pv != "" {
+			err = fmt.Errorf("there is %s", pv)
+		}
+		return err
+	})
+}
+
+func theVolume(ctx context.Context, t *testing.T, c *cluster.Cluster, name string) *longhorn.Volume {
+	t.Helper()
+	v, err := c.Longhorn.LonghornV1beta2().Volumes(types.Namespace).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func theEngine(ctx context.Context, t *testing.T, c *cluster.Cluster, volume string) *longhorn.Engine {
+	t.Helper()
+	e, err := c.Longhorn.LonghornV1beta2().Engines(types.Namespace).Get(ctx, types.EngineName(volume), metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+func replicasOf(ctx context.Context, t *testing.T, c *cluster.Cluster, volume string) []longhorn.Replica {
+	t.Helper()
+	list, err := c.Longhorn.LonghornV1beta2().Replicas(types.Namespace).List(ctx, metav1.ListOptions{LabelSelector: types.LabelVolume + "=" + volume})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list.Items
+}
