@@ -54,7 +54,7 @@ func (r *restAPI) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 
 // run serves on an address until ctx ends.
 func (r *restAPI) run(ctx context.Context, address string) error {
-	listener, err := net.Listen("tcp", address)
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {
 		return fmt.Errorf("listen for the REST API: %w", err)
 	}
