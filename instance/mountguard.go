@@ -2,6 +2,7 @@ package instance
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -21,7 +22,8 @@ import (
 // whose server is that very process: neither would ever end, nor would the node's
 // shutdown.
 //
-// Only copies are detached: a mount whose parent is shared stays, for detaching it
+// Only copies are detached, which is what a mount that propagated here is: a slave. One
+// that was made here stays, and so does one whose parent is shared, for detaching it
 // would take it from the node too.
 type mountGuard struct {
 	deviceDir string
@@ -50,7 +52,7 @@ func (g *mountGuard) run(ctx context.Context) error {
 			{Fd: int32(table.Fd()), Events: unix.POLLPRI | unix.POLLERR},
 			{Fd: int32(wake), Events: unix.POLLIN},
 		}
-		if _, err := unix.Poll(fds, -1); err != nil && err != unix.EINTR {
+		if _, err := unix.Poll(fds, -1); err != nil && !errors.Is(err, unix.EINTR) {
 			return fmt.Errorf("watch mounts: %w", err)
 		}
 	}
@@ -107,7 +109,8 @@ func copiesOf(devices map[device]bool, mounts []*mountinfo.Info) []*mountinfo.In
 	var copies []*mountinfo.Info
 	for i := len(mounts) - 1; i >= 0; i-- {
 		m := mounts[i]
-		if devices[device{m.Major, m.Minor}] && !shared[m.Parent] {
+		isCopy := strings.Contains(m.Optional, "master:")
+		if devices[device{m.Major, m.Minor}] && isCopy && !shared[m.Parent] {
 			copies = append(copies, m)
 		}
 	}

@@ -17,13 +17,14 @@ func TestOnlyCopiesOfServedDevicesAreDetached(t *testing.T) {
 		{ID: 5, Parent: 2, Mountpoint: "/host/var/lib/longhorn", Major: other.major, Minor: other.minor, Optional: "master:4"},
 		{ID: 6, Parent: 1, Mountpoint: "/shared", Major: 0, Minor: 40, Optional: "shared:7"},
 		{ID: 7, Parent: 6, Mountpoint: "/shared/volume", Major: 7, Minor: 3, Optional: "shared:8"},
+		{ID: 9, Parent: 2, Mountpoint: "/host/made-here", Major: 7, Minor: 3},
 		{ID: 8, Parent: 2, Mountpoint: "/host/another-loop", Major: 7, Minor: 4, Optional: "master:5"},
 	}
 	var got []string
 	for _, m := range copiesOf(map[device]bool{volume: true}, mounts) {
 		got = append(got, m.Mountpoint)
 	}
-	// Not the disks, not another loop device, and not where the node would lose its mount.
+	// Not the disks, not another loop device, and not where the node or a user in this namespace would lose it.
 	want := []string{"/host/kubelet/pods/x/mount", "/host/kubelet/globalmount"}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
