@@ -76,7 +76,7 @@ func execCommand() *cli.Command {
 		Action: func(_ context.Context, cmd *cli.Command) error {
 			args := cmd.Args().Slice()
 			if len(args) < 2 {
-				return errors.New("exec takes a node and a command: exec NODE -- COMMAND...")
+				return errors.New("exec takes a node and a command: exec NODE -- COMMAND [ARGS]")
 			}
 			command := args[1:]
 			if command[0] == "--" {

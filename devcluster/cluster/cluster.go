@@ -100,7 +100,7 @@ func (c *Cluster) up(ctx context.Context, o UpOptions) error {
 	if err != nil {
 		return fmt.Errorf("listen for the API: %w", err)
 	}
-	defer listener.Close()
+	defer func() { _ = listener.Close() }()
 	c.state.APIPort = listener.Addr().(*net.TCPAddr).Port
 	if err := c.save(); err != nil {
 		return err

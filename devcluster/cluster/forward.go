@@ -42,7 +42,7 @@ func (c *Cluster) Forward(ctx context.Context, from, target string) (string, err
 	if err != nil {
 		return "", fmt.Errorf("listen: %w", err)
 	}
-	defer listener.Close()
+	defer func() { _ = listener.Close() }()
 	file, err := listener.File()
 	if err != nil {
 		return "", fmt.Errorf("hand listener over: %w", err)

@@ -63,7 +63,7 @@ func (c *Cluster) stopNode(ctx context.Context, n *Node, how End) error {
 	var left footprint
 	if n.Init.IsAlive() {
 		left = c.footprintOf(*n, group, mounts)
-		if err := endFileSystems(left, how); err != nil {
+		if err := endFileSystems(left, group, how); err != nil {
 			return fmt.Errorf("stop node %s: %w", n.Name, err)
 		}
 	}
@@ -158,18 +158,23 @@ func (f *footprint) addServer(m mountinfo.Mount, loops []disk.Loop) {
 	}
 }
 
-// endFileSystems prepares file systems for the end of their node. Power loss
-// takes the data disk first, so that nothing written later can reach it;
-// writing out takes it last, since other file systems may lie on top of it.
-func endFileSystems(f footprint, how End) error {
+// endFileSystems prepares file systems for the end of their node. Power loss stops all
+// programs first: one that still ran could be told by a dying file system that its data
+// is safe, which no program learns from a machine without power. Then the data disk loses
+// what it had not written, and the processes end without running again. Writing out takes
+// the data disk last, since other file systems may lie on top of it.
+func endFileSystems(f footprint, group *cgroup.Group, how End) error {
 	switch how {
 	case EndPowerLoss:
-		for i, path := range f.disks {
-			// Only the data disk, the first, is sure to be there.
-			if err := disk.CutPower(path); err != nil && i == 0 {
-				return err
+		if err := group.Freeze(); err != nil {
+			return err
+		}
+		for _, path := range f.disks[:min(1, len(f.disks))] { // the others lie on it, or on other nodes
+			if err := disk.CutPower(path); err != nil {
+				return errors.Join(err, group.KillFrozen())
 			}
 		}
+		return group.KillFrozen()
 	case EndSync:
 		for _, path := range slices.Backward(f.disks) {
 			syncFor(syncTimeout, path)

@@ -172,7 +172,7 @@ func Build(out string, c Config, baseTar string, top *Layer) error {
 	if err != nil {
 		return fmt.Errorf("build image %s: %w", c.Name, err)
 	}
-	defer os.Remove(f.Name())
+	defer func() { _ = os.Remove(f.Name()) }()
 	defer f.Close()
 	if _, err := top.WriteTo(f); err != nil {
 		return fmt.Errorf("build image %s: %w", c.Name, err)

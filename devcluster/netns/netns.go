@@ -109,7 +109,7 @@ func Do(name string, f func() error) error {
 		if err != nil {
 			return fmt.Errorf("open network namespace %s: %w", name, err)
 		}
-		defer handle.Close()
+		defer func() { _ = handle.Close() }()
 		if err := netns.Set(handle); err != nil {
 			return fmt.Errorf("enter network namespace %s: %w", name, err)
 		}
@@ -149,7 +149,7 @@ func Join(router string, m Member) error {
 	if err != nil {
 		return fmt.Errorf("open network namespace %s: %w", m.Name, err)
 	}
-	defer target.Close()
+	defer func() { _ = target.Close() }()
 	err = Do(router, func() error { return addPort(m, target) })
 	if err != nil {
 		return fmt.Errorf("join %s to %s: %w", m.Name, router, err)
