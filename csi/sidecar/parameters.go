@@ -2,6 +2,7 @@ package sidecar
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -68,4 +69,20 @@ func (p classParameters) describe(claim *corev1.PersistentVolumeClaim, pvName st
 		result[key] = value
 	}
 	return result
+}
+
+// unknown lists the keys, sorted, that neither the provisioner nor the driver acts on.
+// isKnown says which the driver does; nil: all.
+func (p classParameters) unknown(isKnown func(string) bool) []string {
+	if isKnown == nil {
+		return nil
+	}
+	var keys []string
+	for key := range p.driver {
+		if !isKnown(key) && !strings.EqualFold(key, plainFSType) {
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	return keys
 }

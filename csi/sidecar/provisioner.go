@@ -3,6 +3,7 @@ package sidecar
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	csipb "github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/kubernetes-csi/csi-lib-utils/accessmodes"
@@ -14,8 +15,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	storagelisters "k8s.io/client-go/listers/storage/v1"
+	"k8s.io/client-go/tools/record"
 	provision "sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller"
 )
+
+// eventIgnoredParameters is the reason of the Event about parameters without effect.
+const eventIgnoredParameters = "IgnoredParameters"
 
 // identityAttribute in a PersistentVolume names the provisioner that made it.
 const identityAttribute = "storage.kubernetes.io/csiProvisionerIdentity"
@@ -28,7 +33,10 @@ type Provisioner struct {
 	// multiWriter: the driver wants ReadWriteOnce as SINGLE_NODE_MULTI_WRITER.
 	multiWriter bool
 	attachments storagelisters.VolumeAttachmentLister
-	log         *logrus.Entry
+	// isKnown tells which keys of a StorageClass the driver knows; nil: all.
+	isKnown  func(parameter string) bool
+	recorder record.EventRecorder
+	log      *logrus.Entry
 }
 
 var _ provision.BlockProvisioner = (*Provisioner)(nil)
@@ -57,8 +65,20 @@ func (p *Provisioner) Provision(ctx context.Context, o provision.ProvisionOption
 		return nil, provision.ProvisioningInBackground, fmt.Errorf(
 			"volume %s has %d bytes, less than the %d asked for", volume.GetVolumeId(), got, want)
 	}
+	p.reportIgnored(o, params)
 	p.log.WithFields(logrus.Fields{"volume": volume.GetVolumeId(), "claim": o.PVC.Namespace + "/" + o.PVC.Name}).Info("Provisioned volume")
 	return p.persistentVolume(o, params, volume), provision.ProvisioningFinished, nil
+}
+
+// reportIgnored tells the claim's owner which parameters of the class had no effect:
+// perhaps a word was mistyped. It is called when the volume has been made, which
+// happens once for a claim, so a claim that is retried is not told again and again.
+func (p *Provisioner) reportIgnored(o provision.ProvisionOptions, params classParameters) {
+	if ignored := params.unknown(p.isKnown); len(ignored) > 0 {
+		p.recorder.Eventf(o.PVC, corev1.EventTypeWarning, eventIgnoredParameters,
+			"storage class %s: the driver does not know these parameters, and ignored them: %s",
+			o.StorageClass.Name, strings.Join(ignored, ", "))
+	}
 }
 
 func (p *Provisioner) request(o provision.ProvisionOptions, params classParameters) (*csipb.CreateVolumeRequest, error) {

@@ -3,6 +3,7 @@ package sidecar
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -14,12 +15,19 @@ import (
 	"github.com/sirupsen/logrus"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	corev1 "k8s.io/api/core/v1"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
 	csitrans "k8s.io/csi-translation-lib"
 	provision "sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller"
+
+	"github.com/longhorn-lep/longhorn-manager/util/election"
+	"github.com/longhorn-lep/longhorn-manager/util/liblog"
 )
 
 // Limits of the loops. A call to the driver may take callTimeout; the driver itself
@@ -32,6 +40,7 @@ const (
 	provisionerLoad = 10
 	attacherLoad    = 10
 	defaultFSType   = "ext4"
+	leaseDuration   = 15 * time.Second // what a leader that died costs
 )
 
 // Options configure Run.
@@ -45,8 +54,14 @@ type Options struct {
 	// Namespace and Identity are where and by which name this process campaigns for the
 	// Lease <driver name, dots as dashes>-controller. Identity must differ between processes.
 	Namespace, Identity string
-	Log                 *logrus.Entry
+	// IsKnownParameter tells which keys of a StorageClass the driver acts on; the others
+	// are reported on the claim. nil: all are known.
+	IsKnownParameter func(key string) bool
+	Log              *logrus.Entry
 }
+
+// LeaseName is the Lease that a driver's controller processes campaign for.
+func LeaseName(driver string) string { return strings.ReplaceAll(driver, ".", "-") + "-controller" }
 
 // Run campaigns for the leadership and, while it is held, provisions and attaches. It
 // returns nil when ctx has ended and everything has come to rest, after which another
@@ -63,7 +78,11 @@ func Run(ctx context.Context, o Options) error {
 		return fmt.Errorf("connecting to driver at %s: %w", o.Endpoint, err)
 	}
 	defer func() { _ = conn.Close() }() // nothing is under way any more
-	return lead(ctx, o, func(ctx context.Context) error { return work(ctx, o, conn) })
+	campaign := election.Options{
+		Kube: o.Kube, Namespace: o.Namespace, Name: LeaseName(o.DriverName), Identity: o.Identity,
+		Duration: leaseDuration, Log: o.Log,
+	}
+	return election.Run(ctx, campaign, func(ctx context.Context) error { return work(ctx, o, conn) })
 }
 
 // work runs provisioner and attacher until ctx ends.
@@ -72,12 +91,17 @@ func work(ctx context.Context, o Options, conn *grpc.ClientConn) error {
 	if err != nil {
 		return err
 	}
-	ctx = logr.NewContext(ctx, libraryLogger(o.Log))
+	ctx = logr.NewContext(ctx, liblog.New(o.Log))
 	factory := informers.NewSharedInformerFactory(o.Kube, resync)
+	events := record.NewBroadcaster(record.WithContext(ctx))
+	defer events.Shutdown()
+	events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: o.Kube.CoreV1().Events("")})
 	provisioner := newProvisionController(ctx, o, factory, &Provisioner{
 		driver: csipb.NewControllerClient(conn), driverName: o.DriverName, identity: o.Identity,
 		multiWriter: multiWriter,
 		attachments: factory.Storage().V1().VolumeAttachments().Lister(),
+		isKnown:     o.IsKnownParameter,
+		recorder:    events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: o.DriverName}),
 		log:         o.Log,
 	})
 	attachments := newAttachController(o, factory, conn, multiWriter)
@@ -146,7 +170,7 @@ func newAttachController(o Options, factory informers.SharedInformerFactory, con
 		false, // publishing read-only is not advertised
 		multiWriter, csitrans.New(), defaultFSType,
 	)
-	return attach.NewCSIAttachController(libraryLogger(o.Log), o.Kube, o.DriverName, handler,
+	return attach.NewCSIAttachController(liblog.New(o.Log), o.Kube, o.DriverName, handler,
 		factory.Storage().V1().VolumeAttachments(), factory.Core().V1().PersistentVolumes(),
 		backoff(), backoff(),
 		false, 0, // the driver lists no volumes to compare with

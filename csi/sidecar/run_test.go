@@ -2,19 +2,15 @@ package sidecar
 
 import (
 	"context"
-	"errors"
 	"net"
 	"os"
 	"path/filepath"
 	"sync"
-	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	csipb "github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,82 +18,10 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
-	clienttesting "k8s.io/client-go/testing"
 )
 
 func optionsFor(kube kubernetes.Interface) Options {
 	return Options{Kube: kube, DriverName: driverName, Namespace: "longhorn-system", Identity: "pod-1", Log: quiet()}
-}
-
-func TestLeadGivesTheLeaseBackOnlyAfterTheWorkHasEnded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		kube := fake.NewClientset()
-		holder := func() string {
-			lease, err := kube.CoordinationV1().Leases("longhorn-system").Get(t.Context(), "driver-longhorn-io-controller", metav1.GetOptions{})
-			if err != nil || lease.Spec.HolderIdentity == nil {
-				return ""
-			}
-			return *lease.Spec.HolderIdentity
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		err := lead(ctx, optionsFor(kube), func(work context.Context) error {
-			if holder() != "pod-1" {
-				t.Errorf("working while %q leads", holder())
-			}
-			cancel()
-			<-work.Done()
-			time.Sleep(time.Minute) // the bubble's time: longer than any lease
-			if holder() != "pod-1" {
-				t.Errorf("the lease went to %q before the work had ended", holder())
-			}
-			return nil
-		})
-		if err != nil {
-			t.Errorf("lead: %v", err)
-		}
-		if holder() != "" {
-			t.Errorf("the lease is still held by %q", holder())
-		}
-	})
-}
-
-func TestLeadEndsTheWorkWhenTheLeaseIsLost(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		kube := fake.NewClientset()
-		var away atomic.Bool
-		kube.PrependReactor("*", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
-			return away.Load(), nil, errors.New("the API server is away")
-		})
-		ended := false
-		err := lead(t.Context(), optionsFor(kube), func(work context.Context) error {
-			away.Store(true)
-			<-work.Done()
-			ended = true
-			return nil
-		})
-		if !errors.Is(err, ErrLeadershipLost) || !ended {
-			t.Errorf("got %v, ended %t, want the leadership lost and the work ended", err, ended)
-		}
-	})
-}
-
-func TestLeadWaitsForAnotherLeader(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		holder, seconds, now := "pod-2", int32(15), metav1.NowMicro()
-		kube := fake.NewClientset(&coordinationv1.Lease{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "longhorn-system", Name: LeaseName(driverName)},
-			Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: &seconds, AcquireTime: &now, RenewTime: &now},
-		})
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-		defer cancel()
-		err := lead(ctx, optionsFor(kube), func(context.Context) error {
-			t.Error("working while another leads")
-			return nil
-		})
-		if err != nil {
-			t.Errorf("giving up at the end of the context: %v", err)
-		}
-	})
 }
 
 // controllerService is a driver that has what it is asked for at once.

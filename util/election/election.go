@@ -1,58 +1,71 @@
-package sidecar
+// Package election runs something in one process of several, under a Lease of the API
+// server. It owns the hand-over: what was led has ended before the Lease is given back,
+// and a process that lost its Lease is told so. It must not know what is led.
+package election
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/sirupsen/logrus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+
+	"github.com/longhorn-lep/longhorn-manager/util/liblog"
 )
 
-// The Lease is short, so that a dead leader costs seconds.
-const (
-	leaseDuration = 15 * time.Second
-	renewDeadline = 10 * time.Second
-	retryPeriod   = 2 * time.Second
-)
+// Options say what is campaigned for. Every field but OnNewLeader must be given.
+type Options struct {
+	Kube            kubernetes.Interface
+	Namespace, Name string // of the Lease
+	// Identity must differ between processes.
+	Identity string
+	// Duration is how long a leader that died keeps others waiting. The leader renews
+	// the Lease every retryPeriod and gives up after two thirds of Duration.
+	Duration time.Duration
+	// OnNewLeader is told who leads, this process included.
+	OnNewLeader func(identity string)
+	Log         *logrus.Entry
+}
+
+const retryPeriod = 2 * time.Second
 
 // ErrLeadershipLost means that the Lease could not be renewed in time. Another process may lead now.
 var ErrLeadershipLost = errors.New("leadership lost")
 
-// LeaseName is the Lease that a driver's controller processes campaign for.
-func LeaseName(driver string) string { return strings.ReplaceAll(driver, ".", "-") + "-controller" }
-
-// lead campaigns until it leads, then calls run once. When ctx ends, run is ended and
+// Run campaigns until it leads, then calls run once. When ctx ends, run is ended and
 // waited for before the Lease is given back, so that two never work at a time. When
 // the Lease is lost, run is ended and waited for, and the answer is ErrLeadershipLost.
-func lead(ctx context.Context, o Options, run func(context.Context) error) error {
+func Run(ctx context.Context, o Options, run func(context.Context) error) error {
 	// The election must outlive ctx by as long as run takes to end.
 	campaign, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	campaign = logr.NewContext(campaign, libraryLogger(o.Log))
+	campaign = logr.NewContext(campaign, liblog.New(o.Log))
 	t := &term{stop: stop}
 	defer context.AfterFunc(ctx, t.giveUp)()
 
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock: &resourcelock.LeaseLock{
-			LeaseMeta:  metav1.ObjectMeta{Namespace: o.Namespace, Name: LeaseName(o.DriverName)},
+			LeaseMeta:  metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name},
 			Client:     o.Kube.CoordinationV1(),
 			LockConfig: resourcelock.ResourceLockConfig{Identity: o.Identity},
 		},
-		LeaseDuration: leaseDuration, RenewDeadline: renewDeadline, RetryPeriod: retryPeriod,
+		LeaseDuration: o.Duration, RenewDeadline: o.Duration * 2 / 3, RetryPeriod: retryPeriod,
 		ReleaseOnCancel: true,
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(leading context.Context) { t.serve(ctx, leading, run) },
 			OnStoppedLeading: func() {},
+			OnNewLeader:      o.OnNewLeader,
 		},
 	})
 	if err != nil {
-		return fmt.Errorf("campaigning for lease %s/%s: %w", o.Namespace, LeaseName(o.DriverName), err)
+		return fmt.Errorf("campaigning for lease %s/%s: %w", o.Namespace, o.Name, err)
 	}
 	elector.Run(campaign)
 	return t.outcome(ctx)

@@ -1,13 +1,14 @@
-package sidecar
+// Package liblog hands what libraries log through logr to logrus. It must not know who logs.
+package liblog
 
 import (
 	"github.com/go-logr/logr"
 	"github.com/sirupsen/logrus"
 )
 
-// libraryLogger hands what the libraries log to this process's log. Lines that they
+// New hands what the libraries log to this process's log. Lines that they
 // think worth reading by default are Info; all others are Debug.
-func libraryLogger(log *logrus.Entry) logr.Logger { return logr.New(&logSink{entry: log}) }
+func New(log *logrus.Entry) logr.Logger { return logr.New(&logSink{entry: log}) }
 
 type logSink struct{ entry *logrus.Entry }
 

@@ -1,4 +1,4 @@
-package sidecar
+package liblog
 
 import (
 	"errors"
@@ -8,15 +8,15 @@ import (
 	logtest "github.com/sirupsen/logrus/hooks/test"
 )
 
-func TestLibraryLogger(t *testing.T) {
+func TestLogger(t *testing.T) {
 	logger, hook := logtest.NewNullLogger()
-	log := libraryLogger(logrus.NewEntry(logger)).WithValues("driver", driverName)
+	log := New(logrus.NewEntry(logger)).WithValues("driver", "driver.example")
 	log.V(4).Info("detail")
 	if hook.LastEntry() != nil {
 		t.Errorf("detail was logged: %v", hook.LastEntry().Message)
 	}
 	log.Info("made", "volume", "pvc-1", "odd")
-	if e := hook.LastEntry(); e.Level != logrus.InfoLevel || e.Message != "made" || e.Data["volume"] != "pvc-1" || e.Data["driver"] != driverName {
+	if e := hook.LastEntry(); e.Level != logrus.InfoLevel || e.Message != "made" || e.Data["volume"] != "pvc-1" || e.Data["driver"] != "driver.example" {
 		t.Errorf("logged %v %q %v", e.Level, e.Message, e.Data)
 	}
 	cause := errors.New("away")
