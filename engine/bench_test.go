@@ -8,6 +8,8 @@ import (
 	"testing"
 	"unsafe"
 
+	"k8s.io/utils/clock"
+
 	"github.com/longhorn-lep/longhorn-manager/nbd"
 	"github.com/longhorn-lep/longhorn-manager/nbd/memory"
 )
@@ -40,10 +42,12 @@ func BenchmarkMirror(b *testing.B) {
 	for _, depth := range []int{1, 16} {
 		b.Run(fmt.Sprintf("write 4k at depth %d", depth), func(b *testing.B) {
 			const size = 64 << 20
-			m := newMirror(size, func(name string, err error) { b.Errorf("%s: %v", name, err) }, Config{}.withDefaults().Log)
+			m := newMirror(size, clock.RealClock{}, nil, func(m *member, err error) { b.Errorf("%s: %v", m.name, err) }, Config{}.withDefaults().Log)
+			var ro roster
 			for _, name := range []string{"a", "b", "c"} {
-				m.members = append(m.members, newMember(name, instant{memory.New(size)}))
+				ro.serving = append(ro.serving, newMember(name, name == "a", instant{memory.New(size)}))
 			}
+			m.roster.Store(newRoster(ro))
 			m.regions = newRegions(size, 1<<20)
 			m.gate.serve()
 			b.SetBytes(4096)

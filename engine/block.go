@@ -32,7 +32,10 @@ type BlockFrontend struct {
 	image *image      // guarded by mu
 }
 
-var _ Frontend = (*BlockFrontend)(nil)
+var (
+	_ Frontend = (*BlockFrontend)(nil)
+	_ Aborter  = (*BlockFrontend)(nil)
+)
 
 // NewBlockFrontend returns a frontend for one engine.
 func NewBlockFrontend(opts BlockOptions) *BlockFrontend {
@@ -124,6 +127,33 @@ func (f *BlockFrontend) Stop(ctx context.Context) error {
 			return err
 		}
 		f.image = nil
+	}
+	return nil
+}
+
+// Abort implements Aborter. The node goes, the file system is aborted, and the loop device clears itself with its last user.
+func (f *BlockFrontend) Abort(ctx context.Context) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var err error
+	if f.image != nil {
+		err = f.image.abort()
+	}
+	if f.loop != nil {
+		err = errors.Join(err, removeNode(f.node, f.loop.dev))
+		if _, inUse := f.loop.detach(); inUse != nil {
+			f.opts.Log.WithError(inUse).WithField("device", f.node).Warn("Device aborted while it was in use")
+		}
+		f.loop.release()
+		nodes.release(f.node)
+		f.loop, f.node = nil, ""
+	}
+	if f.image != nil && err == nil {
+		err = f.image.wait(ctx)
+		f.image = nil
+	}
+	if err != nil {
+		return fmt.Errorf("abort the device: %w", err)
 	}
 	return nil
 }

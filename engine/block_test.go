@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -270,7 +271,9 @@ func TestEngineWithABlockDevice(t *testing.T) {
 		t.Fatal(err)
 	}
 	e, changed := r.run(2, block)
-	_ = r.disk("b").current.Close()
+	for _, d := range r.disks {
+		_ = d.current.Close()
+	}
 	r.await(e, changed, "failure", broke)
 	file, err := os.OpenFile(device, os.O_RDWR|unix.O_DIRECT, 0)
 	if err == nil {
@@ -287,5 +290,53 @@ func TestEngineWithABlockDevice(t *testing.T) {
 	}
 	if _, err := os.Lstat(device); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the node is left: %v", err)
+	}
+}
+
+// By force: the device is mounted, or open, and its engine goes. When the user lets go nothing is left.
+func TestStopForceLeavesNothing(t *testing.T) {
+	needDevices(t)
+	for _, cut := range []bool{false, true} {
+		t.Run(fmt.Sprintf("all replicas are lost before: %t", cut), func(t *testing.T) {
+			r := newRig(t, "a", "b")
+			dir := t.TempDir()
+			f := NewBlockFrontend(BlockOptions{DeviceDir: dir})
+			e, changed := r.run(1, func(c *Config) { c.Frontend = f })
+			device, loop := e.State().Endpoint, f.loop
+			user, err := os.OpenFile(device, os.O_RDWR|unix.O_DIRECT|unix.O_EXCL, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := e.Stop(t.Context()); !errors.Is(err, ErrInUse) {
+				t.Fatalf("stop: %v", err)
+			}
+			if cut {
+				for _, d := range r.disks {
+					_ = d.current.Close()
+				}
+				r.await(e, changed, "failure", broke)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			for range 2 {
+				if err := e.StopForce(ctx); err != nil {
+					t.Fatalf("stop by force: %v", err)
+				}
+			}
+			if s := e.State(); s.Phase != PhaseStopped || s.Endpoint != "" {
+				t.Errorf("got %+v", s)
+			}
+			if _, err := os.Lstat(device); !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("the node is left: %v", err)
+			}
+			if _, err := user.WriteAt(alignedPage(), 0); err == nil {
+				t.Error("a write was acknowledged")
+			}
+			_ = user.Close()
+			expectNothingLeft(t, device, loop)
+			// The volume can have its device again.
+			again, _ := r.run(2, func(c *Config) { c.Frontend = NewBlockFrontend(BlockOptions{DeviceDir: dir}) })
+			execute(t, "dd", "if=/dev/zero", "of="+again.State().Endpoint, "bs=4096", "count=1", "conv=notrunc,fsync")
+		})
 	}
 }

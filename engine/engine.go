@@ -37,7 +37,7 @@ type asyncWriter interface {
 type Member struct {
 	Name    string
 	UID     string // of the replica; one that shows another is refused. Empty: not checked
-	Address string // for Config.Connect only
+	Address string // for Config.Connect; one that has none and is not local counts as missing at once
 	Local   bool   // reached by direct call, so read from first
 }
 
@@ -51,7 +51,7 @@ type Config struct {
 	SizeBytes  int64
 	// Recorded is the epoch that the API object holds; zero before the first start.
 	Recorded membership.Epoch
-	// Members are all replicas of the volume; at the first start they become the members of the epoch.
+	// Members are all replicas of the volume; at the first start those that can be opened become the members of the epoch.
 	Members []Member
 	// Connect opens one replica under Generation and Session. It must return soon after ctx ends. An error that wraps ErrFenced
 	// says that the replica has admitted a higher generation.
@@ -78,15 +78,7 @@ func (c Config) withDefaults() Config {
 	}
 	c.Log = c.Log.WithFields(logrus.Fields{"engine": c.Name, "volume": c.Volume, "generation": c.Generation})
 	c.Members = slices.Clone(c.Members)
-	slices.SortFunc(c.Members, func(a, b Member) int {
-		switch {
-		case a.Name < b.Name:
-			return -1
-		case a.Name > b.Name:
-			return 1
-		}
-		return 0
-	})
+	slices.SortFunc(c.Members, func(a, b Member) int { return compareNames(a.Name, b.Name) })
 	return c
 }
 
@@ -100,6 +92,14 @@ var (
 	ErrFenced = errors.New("a higher generation was admitted")
 	// ErrNotProposed refuses a RecordEpoch of another epoch or session than those the engine asked for.
 	ErrNotProposed = errors.New("the engine did not propose this")
+	// ErrOtherSession refuses what was meant for another start of the engine.
+	ErrOtherSession = errors.New("not the engine's session")
+	// ErrNotRunning refuses what only a running engine can do.
+	ErrNotRunning = errors.New("the engine is not running")
+	// ErrBusy refuses a rebuild while another one is under way.
+	ErrBusy = errors.New("another replica is being rebuilt")
+	// ErrLastMember refuses to expel the last member.
+	ErrLastMember = membership.ErrLastMember
 )
 
 // Engine runs one volume. It is made by Start and ended by Stop; all methods may be called from any goroutine.
@@ -108,19 +108,22 @@ type Engine struct {
 	log    *logrus.Entry
 	mirror *mirror
 
-	ctx      context.Context // ends when the engine has failed or is being stopped: connections are closed then
-	cancel   context.CancelFunc
-	tasks    sync.WaitGroup
-	recorded chan struct{} // closed when the API object holds the proposed epoch
-	quit     chan struct{} // closed to end the loop that clears intents
-	looped   chan struct{} // closed when the start and that loop have ended
+	ctx     context.Context // ends when the engine has failed or is being stopped: connections are closed then
+	cancel  context.CancelFunc
+	tasks   sync.WaitGroup
+	unstill chan struct{} // receives when the members are not what the epoch says
+	quit    chan struct{} // closed to end the loops
+	looped  chan struct{} // closed when the start and the loops have ended
 
 	stopMu sync.Mutex // one Stop at a time; taken before mu
 	ended  bool       // guarded by stopMu; nothing is left to stop
 
-	mu         sync.Mutex
+	mu         sync.Mutex       // also held to change mirror.roster
 	state      State            // guarded by mu
-	accepted   membership.Epoch // guarded by mu; the epoch that RecordEpoch was called with
+	accepted   membership.Epoch // guarded by mu; the last epoch that RecordEpoch was called with
+	recorded   chan struct{}    // guarded by mu; closed when the API object holds the proposed epoch
+	rebuild    *rebuild         // guarded by mu; the one under way, if any
+	stopping   bool             // guarded by mu; no rebuild may begin
 	frontended bool             // guarded by mu; the frontend was started and not stopped
 }
 
@@ -130,11 +133,11 @@ func Start(cfg Config) *Engine {
 	cfg = cfg.withDefaults()
 	e := &Engine{
 		cfg: cfg, log: cfg.Log,
-		recorded: make(chan struct{}), quit: make(chan struct{}), looped: make(chan struct{}),
+		unstill: make(chan struct{}, 1), quit: make(chan struct{}), looped: make(chan struct{}),
 		state: State{Phase: PhaseStarting},
 	}
 	e.ctx, e.cancel = context.WithCancel(context.Background())
-	e.mirror = newMirror(cfg.SizeBytes, e.memberFailed, e.log)
+	e.mirror = newMirror(cfg.SizeBytes, cfg.Clock, e.ctx.Done(), e.memberFailed, e.log)
 	e.tasks.Go(e.run)
 	return e
 }
@@ -142,11 +145,15 @@ func Start(cfg Config) *Engine {
 // run starts the engine and then serves until it is told to quit.
 func (e *Engine) run() {
 	defer close(e.looped)
+	e.tasks.Go(func() { e.mirror.watchdog.run(e.ctx, func(r *wait) { e.tasks.Go(func() { e.mirror.probe(r) }) }) })
 	if f := e.start(); f != nil {
 		e.fail(*f)
 		return
 	}
+	var loops sync.WaitGroup
+	loops.Go(e.changeMembers)
 	e.clearIntents()
+	loops.Wait()
 }
 
 // Backend is the volume as frontends and tools use it. Its methods return ESHUTDOWN while the engine does not serve and EIO once

@@ -40,6 +40,8 @@ type disk struct {
 	epoch      membership.Epoch //
 	region     int64            // bytes
 	clean      bool             //
+	cacheKept  bool             //
+	rebuilding bool             //
 	marks      map[int64]bool   //
 	current    *session         //
 	controls   map[uint16]int   // how often each operation came
@@ -203,9 +205,17 @@ func (d *disk) control(op uint16, payload []byte) ([]byte, error) {
 	case membership.OpState:
 		return json.Marshal(membership.State{
 			UID: d.uid, SizeBytes: d.size, Generation: d.generation, Epoch: d.epoch, RegionBytes: d.region, Clean: d.clean,
+			CacheKept: d.cacheKept, Rebuilding: d.rebuilding,
 		})
 	case membership.OpRecordEpoch:
-		return nil, json.Unmarshal(payload, &d.epoch)
+		if err := json.Unmarshal(payload, &d.epoch); err != nil {
+			return nil, err
+		}
+		d.rebuilding = d.rebuilding && !d.epoch.Has(d.name)
+		return nil, nil
+	case membership.OpBeginRebuild:
+		d.rebuilding = true
+		return nil, nil
 	case membership.OpIntents:
 		return json.Marshal(membership.Regions{Indexes: slices.Sorted(maps.Keys(d.marks))})
 	case membership.OpClearIntents:
@@ -230,10 +240,88 @@ type rig struct {
 	clock    *clocktesting.FakeClock
 	// wrap, if set, stands between the engine and a session.
 	wrap func(d *disk, s *session) Replica
+	api  api
+}
+
+// api plays the API object and its controllers.
+type api struct {
+	mu      sync.Mutex
+	object  membership.Object            // guarded by mu, like all below
+	away    bool                         //
+	kicks   map[*Engine]chan struct{}    // one for each engine that was started
+	history []membership.Epoch           // what was recorded
+	onWrite func(epoch membership.Epoch) // called under mu before the engine hears of a record
+}
+
+// cut takes the object away, or gives it back.
+func (a *api) cut(away bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.away = away
+	for _, kick := range a.kicks {
+		select {
+		case kick <- struct{}{}:
+		default:
+		}
+	}
+}
+
+func (a *api) epoch() membership.Epoch {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.object.Epoch
+}
+
+// record writes what an engine proposes, if the rules allow it, and tells the engine.
+func (a *api) record(e *Engine) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	s := e.State()
+	if a.away || s.ProposedEpoch.IsZero() {
+		return nil
+	}
+	if err := membership.CanRecord(a.object, e.cfg.Session, s.ProposedEpoch); err != nil {
+		if errors.Is(err, membership.ErrOvertaken) {
+			return nil
+		}
+		return err
+	}
+	a.object.Epoch = s.ProposedEpoch
+	a.history = append(a.history, s.ProposedEpoch)
+	if a.onWrite != nil {
+		a.onWrite(s.ProposedEpoch)
+	}
+	if err := e.RecordEpoch(e.cfg.Session, s.ProposedEpoch); err != nil && e.State().Phase != PhaseError {
+		return err
+	}
+	return nil
+}
+
+// serve records what the engine proposes from now on.
+func (r *rig) serve(e *Engine) {
+	r.api.mu.Lock()
+	kick := r.api.kicks[e]
+	r.api.mu.Unlock()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			if err := r.api.record(e); err != nil {
+				r.t.Error(err)
+			}
+			select {
+			case <-kick:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	r.t.Cleanup(func() { cancel(); <-done })
 }
 
 func newRig(t *testing.T, names ...string) *rig {
-	r := &rig{t: t, clock: clocktesting.NewFakeClock(time.Unix(1_000_000, 0))}
+	r := &rig{t: t, clock: clocktesting.NewFakeClock(time.Unix(1_000_000, 0)), api: api{kicks: map[*Engine]chan struct{}{}}}
 	for _, n := range names {
 		r.disks = append(r.disks, newDisk(n))
 	}
@@ -249,22 +337,24 @@ func (r *rig) disk(name string) *disk {
 	return nil
 }
 
-// start begins an engine; the changes of its state are announced on the channel.
+// start begins an engine; the changes of its state are announced on the channel. What it proposes is not recorded.
 func (r *rig) start(generation int64, adjust ...func(*Config)) (*Engine, chan struct{}) {
 	r.t.Helper()
-	changed := make(chan struct{}, 1)
+	changed, kick := make(chan struct{}, 1), make(chan struct{}, 1)
 	cfg := Config{
 		Name: fmt.Sprintf("e%d", generation), Volume: "v", Generation: generation, Session: fmt.Sprintf("s%d", generation),
 		SizeBytes: testSize, Recorded: r.recorded, Clock: r.clock,
 		OnChange: func() {
-			select {
-			case changed <- struct{}{}:
-			default:
+			for _, c := range []chan struct{}{changed, kick} {
+				select {
+				case c <- struct{}{}:
+				default:
+				}
 			}
 		},
 	}
 	for _, d := range r.disks {
-		cfg.Members = append(cfg.Members, Member{Name: d.name, UID: "uid-" + d.name, Local: d.name == r.local})
+		cfg.Members = append(cfg.Members, r.member(d.name))
 	}
 	cfg.Connect = func(_ context.Context, m Member) (Replica, error) {
 		s, err := r.disk(m.Name).admit(cfg.Generation, cfg.Session)
@@ -279,7 +369,13 @@ func (r *rig) start(generation int64, adjust ...func(*Config)) (*Engine, chan st
 	for _, a := range adjust {
 		a(&cfg)
 	}
+	r.api.mu.Lock()
+	r.api.object = membership.Object{Generation: generation, Session: cfg.Session, Epoch: r.recorded}
+	r.api.mu.Unlock()
 	e := Start(cfg)
+	r.api.mu.Lock()
+	r.api.kicks[e] = kick
+	r.api.mu.Unlock()
 	r.t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
@@ -288,6 +384,10 @@ func (r *rig) start(generation int64, adjust ...func(*Config)) (*Engine, chan st
 		}
 	})
 	return e, changed
+}
+
+func (r *rig) member(name string) Member {
+	return Member{Name: name, UID: "uid-" + name, Address: "at-" + name, Local: name == r.local}
 }
 
 // await returns the first state for which ok holds.
@@ -310,35 +410,46 @@ func (r *rig) await(e *Engine, changed <-chan struct{}, what string, ok func(Sta
 func proposed(s State) bool { return !s.ProposedEpoch.IsZero() }
 func settled(s State) bool  { return s.Phase == PhaseRunning || s.Phase == PhaseError }
 
-// run starts an engine and plays the API object until it runs.
+// run starts an engine, and plays the API object for it.
 func (r *rig) run(generation int64, adjust ...func(*Config)) (*Engine, chan struct{}) {
 	r.t.Helper()
+	r.recorded = r.api.latest(r.recorded)
 	e, changed := r.start(generation, adjust...)
-	s := r.await(e, changed, "proposal", func(s State) bool { return proposed(s) || settled(s) })
-	if s.Phase == PhaseError {
-		r.t.Fatalf("refused to start: %+v", s)
-	}
-	r.recorded = s.ProposedEpoch
-	if err := e.RecordEpoch(fmt.Sprintf("s%d", generation), r.recorded); err != nil {
-		r.t.Fatal(err)
-	}
-	if s = r.await(e, changed, "running engine", settled); s.Phase != PhaseRunning {
+	r.serve(e)
+	if s := r.await(e, changed, "running engine", settled); s.Phase != PhaseRunning {
 		r.t.Fatalf("did not start: %+v", s)
 	}
+	r.recorded = r.api.epoch()
 	return e, changed
 }
 
-// sameBytes fails the test unless all disks hold the same.
-func (r *rig) sameBytes() {
+// latest returns the newer of the object's epoch and another.
+func (a *api) latest(other membership.Epoch) membership.Epoch {
+	if mine := a.epoch(); mine.Compare(other) > 0 {
+		return mine
+	}
+	return other
+}
+
+// sameBytes fails the test unless all disks, or those named, hold the same.
+func (r *rig) sameBytes(names ...string) {
 	r.t.Helper()
-	want := r.disks[0].bytes(r.t, 0, testSize)
-	for _, d := range r.disks[1:] {
+	var first *disk
+	var want []byte
+	for _, d := range r.disks {
+		if len(names) > 0 && !slices.Contains(names, d.name) {
+			continue
+		}
+		if first == nil {
+			first, want = d, d.bytes(r.t, 0, testSize)
+			continue
+		}
 		if got := d.bytes(r.t, 0, testSize); !slices.Equal(want, got) {
 			at := 0
 			for want[at] == got[at] {
 				at++
 			}
-			r.t.Errorf("%s and %s differ, first at %d", r.disks[0].name, d.name, at)
+			r.t.Errorf("%s and %s differ, first at %d", first.name, d.name, at)
 		}
 	}
 }

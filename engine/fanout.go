@@ -1,9 +1,12 @@
 package engine
 
 import (
+	"errors"
 	"sync"
 	"sync/atomic"
+	"time"
 
+	"github.com/longhorn-lep/longhorn-manager/membership"
 	"github.com/longhorn-lep/longhorn-manager/nbd"
 )
 
@@ -43,81 +46,209 @@ func (r *request) perform(b nbd.Backend) error {
 	panic("BUG: a request of no kind")
 }
 
-// fanout is one request on its way to all members. It is reused, with all that hangs on it.
+// fanout is one request on its way to all members. It is reused, with all that hangs on it, unless one of its parts was abandoned:
+// that member's answer may come at any time.
 type fanout struct {
-	mirror   *mirror
-	request  request
-	parts    []func(error) // by member: tells the outcome; made once
-	outcomes []outcome     // by member; complete when done is signalled
-	missing  atomic.Int32  // answers to come
-	done     chan struct{}
+	mirror  *mirror
+	request request
+	targets []*member         // those that were sent the request
+	late    []*member         // those that were leaving when it was sent
+	parts   []part            // by target; as long as the longest targets so far
+	judging []membership.Part // scratch
+	missing atomic.Int32      // answers to come
+	done    chan struct{}
+
+	watched   atomic.Bool   // was given to the watchdog
+	abandoned bool          // guarded by watchdog.mu
+	slot      int           // guarded by watchdog.mu; index there, -1 if none
+	answered  time.Time     // guarded by watchdog.mu; when the first answer was seen
+	waited    time.Duration // guarded by watchdog.mu
 }
 
-var fanoutPool = sync.Pool{New: func() any { return &fanout{done: make(chan struct{}, 1)} }}
+// part is one member's part in a fanout.
+type part struct {
+	tell   func(error) // tells the outcome; made once
+	ended  atomic.Bool // the outcome was told, or is no longer waited for
+	result membership.Result
+}
 
-func (m *mirror) newFanout(r request) *fanout {
+var fanoutPool = sync.Pool{New: func() any { return &fanout{done: make(chan struct{}, 1), slot: -1} }}
+
+func (m *mirror) newFanout(r request, ro *roster) *fanout {
 	f := fanoutPool.Get().(*fanout)
-	for i := len(f.parts); i < len(m.members); i++ {
-		f.parts = append(f.parts, func(err error) { f.answer(i, err) })
-		f.outcomes = append(f.outcomes, broken)
+	f.targets = append(f.targets[:0], ro.serving...)
+	if ro.joining != nil && (r.kind != kindFlush || ro.flushJoining) {
+		f.targets = append(f.targets, ro.joining)
+	}
+	f.late = ro.leaving
+	if len(f.parts) < len(f.targets) {
+		f.parts = make([]part, len(f.targets))
+		for i := range f.parts {
+			f.parts[i].tell = func(err error) { f.answer(i, err) }
+		}
+	}
+	for i := range f.targets {
+		f.parts[i].ended.Store(false)
+		f.parts[i].result = membership.Missed
 	}
 	f.mirror, f.request = m, r
-	f.missing.Store(int32(len(m.members)))
+	f.watched.Store(false)
+	f.missing.Store(int32(len(f.targets)))
 	return f
 }
 
-// fan sends r to all members side by side and returns when all have answered. The primary is served by this goroutine, last; a
-// write to another goes out from here too if its replica can, so that the usual write starts no goroutine.
-func (m *mirror) fan(r request) verdict {
-	f := m.newFanout(r)
-	for i, b := range m.members {
-		switch {
-		case i == m.primary:
-		case r.kind == kindWrite && b.async != nil:
-			b.async.WriteAsync(r.data, r.off, r.fua, f.parts[i])
-		default:
-			go func() { f.answer(i, r.perform(b)) }()
+func (f *fanout) release() {
+	if f.abandoned { // nobody but the watchdog sets it, and it has let go of f
+		return
+	}
+	f.mirror, f.request, f.late = nil, request{}, nil
+	clear(f.targets)
+	fanoutPool.Put(f)
+}
+
+// fan sends r to all members side by side. It returns when all have answered and the change may be acknowledged, or may not be for
+// good. uneven says that members may differ in the range.
+func (m *mirror) fan(r request) (err error, uneven bool) {
+	ro := m.roster.Load()
+	f := m.newFanout(r, ro)
+	defer f.release()
+	f.send()
+	<-f.done
+	m.watchdog.forget(f)
+	j := f.judge()
+	if j.Answer == membership.WaitForEpoch {
+		return f.waitForEpoch(), j.Uneven
+	}
+	return answerError(j.Answer), j.Uneven
+}
+
+// send gives the request to each target. A write goes out from here if the replica can be told to go on by itself, so that the
+// usual write starts but one goroutine: a local disk may hang, and then this one must not. A single member is served here, for there
+// is nobody to go on with.
+func (f *fanout) send() {
+	r := &f.request
+	if len(f.targets) == 1 {
+		f.answer(0, r.perform(f.targets[0]))
+		return
+	}
+	for i, b := range f.targets {
+		if r.kind == kindWrite && b.async != nil {
+			continue
+		}
+		go func() { f.answer(i, r.perform(b)) }()
+	}
+	if r.kind != kindWrite {
+		return
+	}
+	for i, b := range f.targets {
+		if b.async != nil {
+			b.async.WriteAsync(r.data, r.off, r.fua, f.parts[i].tell)
 		}
 	}
-	f.answer(m.primary, r.perform(m.members[m.primary]))
-	<-f.done
-	v := judge(f.outcomes[:len(m.members)])
-	for _, i := range v.failed { // healthy ones too, if they did not do what another did
-		m.failed(m.members[i].name, f.outcomes[i].err())
-	}
-	f.mirror, f.request = nil, request{}
-	fanoutPool.Put(f)
-	return v
 }
 
 // answer takes what one member said. One that failed for sure is reported at once: others might never answer.
 func (f *fanout) answer(i int, err error) {
-	o := classify(f.request.kind, err)
-	f.outcomes[i] = o
-	if o == broken {
-		f.mirror.failed(f.mirror.members[i].name, err)
+	p := &f.parts[i]
+	if !p.ended.CompareAndSwap(false, true) {
+		return // it was abandoned
+	}
+	p.result = classify(f.request.kind, err)
+	if p.result == membership.Broken {
+		f.mirror.failed(f.targets[i], err)
+	} else if f.missing.Load() > 1 && f.watched.CompareAndSwap(false, true) {
+		f.mirror.watchdog.watch(f) // before the count: f is another's after it
 	}
 	if f.missing.Add(-1) == 0 {
 		f.done <- struct{}{}
 	}
 }
 
-// onAll runs do for every member side by side and returns when all are done. One that fails has failed as a member.
-func (m *mirror) onAll(do func(b *member) error) error {
-	errs := make([]error, len(m.members))
-	var wg sync.WaitGroup
-	for i, b := range m.members {
-		wg.Go(func() {
-			if errs[i] = do(b); errs[i] != nil {
-				m.failed(b.name, errs[i])
-			}
-		})
+// judge decides, and has those expelled that lack what others have. Members may fail for other reasons at the same time, also
+// those that stored this; so it looks again until nothing changes.
+func (f *fanout) judge() membership.Judgement {
+	for {
+		ro := f.mirror.roster.Load()
+		f.judging = f.judging[:0]
+		for i, t := range f.targets {
+			f.judging = append(f.judging, membership.Part{Standing: ro.standing(t), Result: f.parts[i].result})
+		}
+		for _, t := range f.late {
+			f.judging = append(f.judging, membership.Part{Standing: ro.standing(t), Result: membership.Missed})
+		}
+		j := membership.Judge(f.judging)
+		for _, i := range j.Expel {
+			f.mirror.failed(f.targets[i], lacks(f.parts[i].result))
+		}
+		if len(j.Expel) == 0 || f.mirror.roster.Load() == ro {
+			return j
+		}
 	}
-	wg.Wait()
-	for _, err := range errs {
-		if err != nil {
+}
+
+// errInterrupted is the answer to a change that waited for an epoch when the engine ended.
+var errInterrupted = errors.New("the engine ended before the change could be acknowledged")
+
+// waitForEpoch returns nil when an epoch is in force that lists none of those that lack the change.
+func (f *fanout) waitForEpoch() error {
+	wait := func(m *member) error {
+		select {
+		case <-m.gone:
+			return nil
+		case <-f.mirror.ended:
+			return &nbd.Error{Errno: nbd.EIO, Msg: errInterrupted.Error()}
+		}
+	}
+	for i, t := range f.targets {
+		if f.parts[i].result != membership.Stored {
+			if err := wait(t); err != nil {
+				return err
+			}
+		}
+	}
+	for _, t := range f.late {
+		if err := wait(t); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// onServing runs do for every serving member side by side and returns when all are done. One that fails has failed as a member, and
+// so has one that keeps the others waiting.
+func (m *mirror) onServing(ro *roster, do func(b *member) error) error {
+	errs := make([]error, len(ro.serving))
+	waits := make([]*wait, len(ro.serving))
+	for i, b := range ro.serving {
+		waits[i] = m.watchdog.watchOther(b)
+	}
+	var wg sync.WaitGroup
+	for i, b := range ro.serving {
+		wg.Go(func() {
+			if errs[i] = b.unlessStuck(func() error { return do(b) }); errs[i] != nil {
+				m.failed(b, errs[i])
+			} else {
+				m.watchdog.answered(waits...)
+			}
+			m.watchdog.forgetWait(waits[i])
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// unlessStuck does something on a member. What hangs in a local disk is left behind when the member has failed: nothing can end it.
+// A connection is closed then, and that ends it.
+func (m *member) unlessStuck(do func() error) error {
+	if !m.local {
+		return do()
+	}
+	done := make(chan error, 1)
+	go func() { done <- do() }()
+	select {
+	case err := <-done:
+		return err
+	case <-m.dropped:
+		return errDropped
+	}
 }

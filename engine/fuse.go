@@ -47,6 +47,8 @@ type imageFS struct {
 //	mount ── root directory ── volume.img   held open by: this process until the loop device has it, then the loop device alone
 type image struct {
 	file int // descriptor of volume.img, for direct I/O; -1 when closed
+	// connection is the kernel's number of the file system, by which it can be aborted.
+	connection uint32
 	// served is closed when the kernel has let go of the file system.
 	served chan struct{}
 }
@@ -93,7 +95,43 @@ func serveImage(dev, mount int, size int64, b nbd.Backend) (*image, error) {
 		i.file = -1
 		return i, fmt.Errorf("open %s: %w", imageName, err)
 	}
+	var st unix.Stat_t
+	if err := unix.Fstat(i.file, &st); err != nil {
+		i.closeFile()
+		return i, fmt.Errorf("look at %s: %w", imageName, err)
+	}
+	i.connection = unix.Minor(st.Dev)
 	return i, nil
+}
+
+// abort makes the kernel end the file system: what is under way and what comes later fails, and nothing asks this process any more.
+// The mount stays until its last user lets go of it. The control file system is mounted for this alone, without a path.
+func (i *image) abort() error {
+	fs, err := unix.Fsopen("fusectl", unix.FSOPEN_CLOEXEC)
+	if err != nil {
+		return fmt.Errorf("abort the file system: %w", err)
+	}
+	defer unix.Close(fs)
+	if err := unix.FsconfigCreate(fs); err != nil {
+		return fmt.Errorf("abort the file system: %w", err)
+	}
+	control, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, unix.MOUNT_ATTR_NODEV|unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NOEXEC)
+	if err != nil {
+		return fmt.Errorf("abort the file system: %w", err)
+	}
+	defer unix.Close(control)
+	file, err := unix.Openat(control, fmt.Sprintf("%d/abort", i.connection), unix.O_WRONLY|unix.O_CLOEXEC, 0)
+	if errors.Is(err, unix.ENOENT) {
+		return nil // it has ended
+	}
+	if err != nil {
+		return fmt.Errorf("abort the file system: %w", err)
+	}
+	defer unix.Close(file)
+	if _, err := unix.Write(file, []byte("1")); err != nil {
+		return fmt.Errorf("abort the file system: %w", err)
+	}
+	return nil
 }
 
 // detachedMount makes a FUSE mount that is served through dev and attached nowhere, and returns its descriptor.

@@ -80,3 +80,10 @@ func (g *gate) wait() {
 		g.empty.Wait()
 	}
 }
+
+// isBusy says whether a request is under way.
+func (g *gate) isBusy() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.inside > 0
+}

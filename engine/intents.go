@@ -2,6 +2,7 @@ package engine
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -43,7 +44,7 @@ func (e *Engine) clearUntilRest() bool {
 			return false
 		}
 		if err := e.mirror.clearQuiet(); err != nil {
-			return false // the members concerned have failed, and so has the engine
+			e.log.WithError(err).Debug("Marks stay for another period")
 		}
 		if e.mirror.regions.rest() {
 			return true
@@ -56,20 +57,33 @@ func (e *Engine) clearUntilRest() bool {
 func (m *mirror) clearQuiet() error { return m.flushAndClear(m.regions.newPeriod(false)) }
 
 // clearAll clears every mark that may be cleared. No change may be under way.
-func (m *mirror) clearAll() error { return m.flushAndClear(m.regions.newPeriod(true)) }
+func (m *mirror) clearAll() error {
+	if ro := m.roster.Load(); len(ro.leaving) > 0 {
+		return errors.Join(errUnsettled, m.onServing(ro, func(b *member) error { return b.Flush(background) }))
+	}
+	return m.flushAndClear(m.regions.newPeriod(true))
+}
+
+// errUnsettled says that marks may not be cleared now: an epoch lists a member that has failed, and lacks what is marked.
+var errUnsettled = errors.New("the members are about to change")
 
 // flushAndClear makes durable what was written to the runs and clears their marks. The runs were found quiet before the flush
-// begins; those that are no longer so after it, when new changes are held back, stay marked.
+// begins; those that are no longer so after it, when new changes are held back, stay marked. All stay marked if the members change
+// meanwhile, or are about to.
 func (m *mirror) flushAndClear(runs []run) error {
 	if len(runs) == 0 {
 		return nil
 	}
-	if err := m.onAll(func(b *member) error { return b.Flush(background) }); err != nil {
+	ro := m.roster.Load()
+	if len(ro.leaving) > 0 {
+		return errUnsettled
+	}
+	if err := m.onServing(ro, func(b *member) error { return b.Flush(background) }); err != nil {
 		return fmt.Errorf("flush before clearing marks: %w", err)
 	}
 	for len(runs) > 0 {
 		n := min(len(runs), clearBatch)
-		if err := m.clearLocked(runs[:n]); err != nil {
+		if err := m.clearLocked(ro, runs[:n]); err != nil {
 			return err
 		}
 		runs = runs[n:]
@@ -77,30 +91,41 @@ func (m *mirror) flushAndClear(runs []run) error {
 	return nil
 }
 
-// clearLocked clears the marks of a batch of runs that were flushed, and holds back new changes of them meanwhile. It is the only
-// holder of several range locks, so no two can wait for each other.
-func (m *mirror) clearLocked(runs []run) error {
+// clearLocked clears the marks of a batch of runs that were flushed, and holds back new changes of them meanwhile, though not reads.
+// It is the only one that waits for a range while it holds another, and those it waits for wait for no range; so none waits for ever.
+func (m *mirror) clearLocked(ro *roster, runs []run) error {
 	var quiet []int64
 	for _, q := range runs {
 		off := int64(q.from) * m.regions.regionBytes
-		s := m.locks.lock(off, int64(q.to-q.from)*m.regions.regionBytes, exclusive)
+		s := m.locks.lock(off, int64(q.to-q.from)*m.regions.regionBytes, shared)
 		defer m.locks.unlock(s)
 		quiet = append(quiet, m.regions.stillQuiet(q)...)
 	}
 	if len(quiet) == 0 {
 		return nil
 	}
-	payload, err := json.Marshal(membership.Regions{Indexes: quiet})
+	if m.roster.Load() != ro {
+		return errUnsettled
+	}
+	if err := m.clearOn(ro, quiet); err != nil {
+		return err
+	}
+	m.regions.cleared(quiet)
+	return nil
+}
+
+// clearOn clears marks on every serving member.
+func (m *mirror) clearOn(ro *roster, regions []int64) error {
+	payload, err := json.Marshal(membership.Regions{Indexes: regions})
 	if err != nil {
 		return fmt.Errorf("encode regions: %w", err)
 	}
-	err = m.onAll(func(b *member) error {
+	err = m.onServing(ro, func(b *member) error {
 		_, err := b.Control(background, membership.OpClearIntents, payload)
 		return err
 	})
 	if err != nil {
 		return fmt.Errorf("clear marks: %w", err)
 	}
-	m.regions.cleared(quiet)
 	return nil
 }

@@ -109,3 +109,11 @@ func (d *loopDevice) detach() (syncErr, err error) {
 	_ = unix.Close(claim)
 	return syncErr, err
 }
+
+// release lets go of the device, which clears itself when all have.
+func (d *loopDevice) release() {
+	if d.held >= 0 {
+		_ = unix.Close(d.held)
+		d.held = -1
+	}
+}

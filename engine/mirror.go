@@ -8,57 +8,36 @@ import (
 	"sync/atomic"
 
 	"github.com/sirupsen/logrus"
+	"k8s.io/utils/clock"
 
 	"github.com/longhorn-lep/longhorn-manager/nbd"
 )
 
 // mirror is the data path: it gives every change to all members and reads from one.
 //
-//	change   gate → mark regions → range lock → all members → judge → regions → unlock → gate → answer
-//	read     gate → the primary; if it fails: shared range lock → the others
+//	change   gate → mark regions → range lock → all members → judge → (epoch) → regions → unlock → gate → answer
+//	read     gate → shared range lock → the primary; if it fails: the others → unlock → gate → answer
 //
-// Reads take no lock, because they always go to the same member: what one read has seen of a change under way, a later one sees
-// too. Only a read that failed there goes elsewhere, and then under the lock, when no change of its range is under way and all
-// members are equal in it.
+// Changes are held under the lock until they may be acknowledged, and reads take it shared. So nothing is read that is not on all
+// members, and it does not matter to which of them a read goes.
 type mirror struct {
-	size    int64
-	log     *logrus.Entry
-	gate    *gate
-	locks   rangeLock
-	failed  func(name string, err error) // told of each member that failed; must not block
-	members []*member                    // in order of names; fixed before the gate opens
-	primary int                          // index of the member that is read and is served by the caller's goroutine
-	regions *regions                     // fixed before the gate opens
-}
-
-// member is an open replica.
-type member struct {
-	Replica
-	name       string
-	async      asyncWriter // nil if the replica has no such way
-	readErrors atomic.Int64
-}
-
-func newMember(name string, r Replica) *member {
-	m := &member{Replica: r, name: name}
-	m.async, _ = r.(asyncWriter)
-	return m
-}
-
-// ending says why the connection has ended, as far as the replica tells.
-func (m *member) ending() error {
-	if r, ok := m.Replica.(interface{ Err() error }); ok {
-		if err := r.Err(); err != nil {
-			return fmt.Errorf("its connection has ended: %w", err)
-		}
-	}
-	return errors.New("its connection has ended")
+	size     int64
+	log      *logrus.Entry
+	gate     *gate
+	locks    rangeLock
+	watchdog *watchdog
+	failed   func(m *member, err error) // told of each member that failed; must not block
+	ended    <-chan struct{}            // closed when the engine has ended
+	roster   atomic.Pointer[roster]
+	regions  *regions // fixed before the gate opens
 }
 
 var _ nbd.Backend = (*mirror)(nil)
 
-func newMirror(size int64, failed func(string, error), log *logrus.Entry) *mirror {
-	return &mirror{size: size, log: log, gate: newGate(), failed: failed}
+func newMirror(size int64, c clock.Clock, ended <-chan struct{}, failed func(*member, error), log *logrus.Entry) *mirror {
+	m := &mirror{size: size, log: log, gate: newGate(), watchdog: newWatchdog(c, failed), failed: failed, ended: ended}
+	m.roster.Store(newRoster(roster{}))
+	return m
 }
 
 // background is the context of every request to a member: nothing that happens to one user's request may leave a change half done.
@@ -69,60 +48,77 @@ func (m *mirror) ReadAt(_ context.Context, p []byte, off int64) error {
 	if err := m.check(off, int64(len(p)), nbd.EINVAL); err != nil {
 		return err
 	}
-	return m.read(off, int64(len(p)), func(r Replica) error { return r.ReadAt(background, p, off) })
-}
-
-// Extents implements nbd.Backend. What it says is as old as any answer under concurrent changes.
-func (m *mirror) Extents(_ context.Context, off, length int64) (extents []nbd.Extent, err error) {
-	if err := m.check(off, length, nbd.EINVAL); err != nil {
-		return nil, err
-	}
-	err = m.read(off, length, func(r Replica) (err error) {
-		extents, err = r.Extents(background, off, length)
-		return err
-	})
-	return extents, err
-}
-
-// read asks the primary and, if that fails, the others.
-func (m *mirror) read(off, length int64, ask func(Replica) error) error {
 	if err := m.gate.enter(); err != nil {
 		return err
 	}
-	err := ask(m.members[m.primary])
-	if err != nil {
-		err = m.readElsewhere(off, length, err, ask)
-	}
+	s := m.locks.lock(off, int64(len(p)), shared)
+	err := m.read(p, off)
+	m.locks.unlock(s)
 	if failed := m.gate.leave(); failed != nil {
 		return failed
 	}
 	return err
 }
 
-// readElsewhere asks the members other than the primary. Where healthy members may differ nobody else is asked: two reads could
-// answer differently.
-func (m *mirror) readElsewhere(off, length int64, err error, ask func(Replica) error) error {
-	m.members[m.primary].readErrors.Add(1)
-	s := m.locks.lock(off, length, shared)
-	defer m.locks.unlock(s)
-	if m.regions.isUneven(off, length) {
-		return fmt.Errorf("read from %s: %w", m.members[m.primary].name, nbd.EIO)
+// read asks the primary and, if that fails, the others. The caller holds the lock of the range.
+func (m *mirror) read(p []byte, off int64) error {
+	ro := m.roster.Load()
+	if len(ro.serving) == 1 {
+		return ro.serving[0].ReadAt(background, p, off)
 	}
-	for i, b := range m.members {
-		if i == m.primary {
+	b := ro.serving[ro.primary]
+	w := m.watchdog.watchRead(b, off, len(p))
+	err := b.ReadAt(background, p, off)
+	m.watchdog.forgetWait(w)
+	if err == nil {
+		return nil
+	}
+	return m.readElsewhere(p, off, ro, err)
+}
+
+// readElsewhere asks the members other than the primary. One that failed a read which another could answer has failed as a member;
+// if none can, it is the user's error. Where healthy members may differ nobody else is asked: two reads could answer differently.
+func (m *mirror) readElsewhere(p []byte, off int64, ro *roster, err error) error {
+	primary := ro.serving[ro.primary]
+	primary.readErrors.Add(1)
+	if m.regions.isUneven(off, int64(len(p))) && !primary.isLost() {
+		return fmt.Errorf("read from %s: %w", primary.name, nbd.EIO)
+	}
+	failed, reasons := []*member{primary}, []error{fmt.Errorf("read %d bytes at %d: %w", len(p), off, err)}
+	for i, b := range ro.serving {
+		if i == ro.primary {
 			continue
 		}
-		again := ask(b)
-		if again == nil {
-			m.log.WithError(err).WithFields(logrus.Fields{"replica": m.members[m.primary].name, "source": b.name, "offset": off}).
-				Warn("A read failed on one replica and was answered by another")
+		if err = b.ReadAt(background, p, off); err == nil {
+			for i, f := range failed {
+				m.failed(f, reasons[i])
+			}
 			return nil
 		}
 		b.readErrors.Add(1)
-		err = fmt.Errorf("%w; replica %s: %w", err, b.name, again)
+		failed, reasons = append(failed, b), append(reasons, fmt.Errorf("read %d bytes at %d: %w", len(p), off, err))
 	}
-	m.log.WithError(err).WithField("offset", off).Error("A read failed on every replica")
+	m.log.WithError(errors.Join(reasons...)).WithField("offset", off).Error("A read failed on every replica")
 	return fmt.Errorf("read from every replica: %w", nbd.EIO)
+}
+
+// Extents implements nbd.Backend. What it says is as old as any answer under concurrent changes. An error says nothing of a member.
+func (m *mirror) Extents(_ context.Context, off, length int64) ([]nbd.Extent, error) {
+	if err := m.check(off, length, nbd.EINVAL); err != nil {
+		return nil, err
+	}
+	if err := m.gate.enter(); err != nil {
+		return nil, err
+	}
+	ro := m.roster.Load()
+	extents, err := ro.serving[ro.primary].Extents(background, off, length)
+	for i := 0; err != nil && i < len(ro.serving); i++ {
+		extents, err = ro.serving[i].Extents(background, off, length)
+	}
+	if failed := m.gate.leave(); failed != nil {
+		return nil, failed
+	}
+	return extents, err
 }
 
 // WriteAt implements nbd.Backend.
@@ -142,6 +138,7 @@ func (m *mirror) Zero(_ context.Context, off, length int64, flags nbd.ZeroFlags)
 }
 
 // change gives r to all members. The regions are marked before the lock is taken and again before it is given back: see regions.
+// The members are chosen under the lock: whoever holds it later knows that those who take part now have the change.
 func (m *mirror) change(r request) error {
 	if err := m.check(r.off, r.length, nbd.ENOSPC); err != nil {
 		return err
@@ -151,13 +148,13 @@ func (m *mirror) change(r request) error {
 	}
 	m.regions.begin(r.off, r.length)
 	s := m.locks.lock(r.off, r.length, exclusive)
-	v := m.fan(r)
-	m.regions.end(r.off, r.length, v.uneven)
+	err, uneven := m.fan(r)
+	m.regions.end(r.off, r.length, uneven)
 	m.locks.unlock(s)
 	if failed := m.gate.leave(); failed != nil {
 		return failed
 	}
-	return v.err
+	return err
 }
 
 // Flush implements nbd.Backend.
@@ -165,11 +162,11 @@ func (m *mirror) Flush(context.Context) error {
 	if err := m.gate.enter(); err != nil {
 		return err
 	}
-	v := m.fan(request{kind: kindFlush})
+	err, _ := m.fan(request{kind: kindFlush})
 	if failed := m.gate.leave(); failed != nil {
 		return failed
 	}
-	return v.err
+	return err
 }
 
 // check refuses a range that is not in the volume.

@@ -16,6 +16,7 @@ import (
 // the lock of a region that is not recent knows that no change of it has been under way since the period began.
 type regions struct {
 	regionBytes int64
+	regions     int
 	// kick receives when there is something to clear and nobody has been told.
 	kick chan struct{}
 
@@ -23,14 +24,14 @@ type regions struct {
 	dirty  bitmap // guarded by mu
 	recent bitmap // guarded by mu
 	uneven bitmap // guarded by mu
-	count  int    // guarded by mu; periods that have ended
+	period int    // guarded by mu; periods that have ended
 	told   bool   // guarded by mu; kick was sent, and rest has not said that all is clear
 }
 
 func newRegions(size, regionBytes int64) *regions {
 	n := int((size + regionBytes - 1) / regionBytes)
 	return &regions{
-		regionBytes: regionBytes, kick: make(chan struct{}, 1),
+		regionBytes: regionBytes, regions: n, kick: make(chan struct{}, 1),
 		dirty: newBitmap(n), recent: newBitmap(n), uneven: newBitmap(n),
 	}
 }
@@ -64,6 +65,22 @@ func (r *regions) end(off, length int64, uneven bool) {
 	}
 }
 
+// joined notes regions that a new member has marked, beside those that were changed.
+func (r *regions) joined(indexes []int64) {
+	if len(indexes) == 0 {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, i := range indexes {
+		r.dirty.set(int(i), int(i)+1)
+	}
+	if !r.told {
+		r.told = true
+		r.kick <- struct{}{}
+	}
+}
+
 // isUneven says whether healthy members may differ in a range.
 func (r *regions) isUneven(off, length int64) bool {
 	from, to := r.of(off, length)
@@ -82,7 +99,7 @@ func (r *regions) isUneven(off, length int64) bool {
 func (r *regions) newPeriod(all bool) []run {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.count++
+	r.period++
 	if all {
 		clear(r.recent)
 	}

@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"sync"
 
 	"github.com/sirupsen/logrus"
 	"golang.org/x/sync/errgroup"
@@ -23,78 +25,112 @@ const (
 
 // equalize makes the members equal in every region that any of them has marked, and clears all marks. It runs before the gate
 // opens, so nothing else changes. It may be repeated after a crash at any line: marks are cleared last, when every member has
-// flushed.
+// flushed, and no epoch lists one that has not.
 //
 // Any member's content of a marked region is a right one: an acknowledged write is on all of them, and of the others any may be
-// kept, sector by sector. What a machine lost with its power may still be missing in its page cache only; so the source is a
-// replica that was closed cleanly, if there is one.
-func (m *mirror) equalize(ctx context.Context, members candidates, log *logrus.Entry) error {
-	marked, err := m.marked()
-	if err != nil || len(marked.runs()) == 0 {
+// kept, sector by sector. What a machine lost with its power may be missing in what it kept in memory only; so the source is a
+// replica that has lost nothing, if there is one. A member that fails is left behind, and the rest begins again.
+func (e *Engine) equalize(members candidates) *failure {
+	m := e.mirror
+	for {
+		if !e.settle(e.quit) {
+			return interrupted(e.ctx)
+		}
+		ro := m.roster.Load()
+		err := m.equalizeOnce(e.ctx, ro, members, e.log)
+		if err == nil {
+			return nil
+		}
+		if e.ctx.Err() != nil || m.roster.Load() == ro {
+			return &failure{reason: ReasonResyncFailed, err: fmt.Errorf("make replicas equal: %w", err)}
+		}
+	}
+}
+
+func (m *mirror) equalizeOnce(ctx context.Context, ro *roster, members candidates, log *logrus.Entry) error {
+	marked, err := m.marked(ro)
+	if err != nil || marked.count() == 0 {
 		return err
 	}
-	source := chooseSource(members)
-	log.WithFields(logrus.Fields{"regions": marked.count(), "source": m.members[source].name}).Info("Making replicas equal after an unclean stop")
-	if len(m.members) > 1 {
-		if err := m.copyRuns(ctx, marked.runs(), source); err != nil {
+	source := chooseSource(ro, members)
+	log.WithFields(logrus.Fields{"regions": marked.count(), "source": ro.serving[source].name}).Info("Making replicas equal after an unclean stop")
+	if len(ro.serving) > 1 {
+		if err := m.copyRuns(ctx, ro, marked.runs(), source); err != nil {
 			return err
 		}
 	}
-	if err := m.onAll(func(b *member) error { return b.Flush(background) }); err != nil {
+	if err := m.onServing(ro, func(b *member) error { return b.Flush(background) }); err != nil {
 		return fmt.Errorf("flush: %w", err)
 	}
-	payload, err := json.Marshal(membership.Regions{Indexes: marked.indexes()})
-	if err != nil {
-		return fmt.Errorf("encode regions: %w", err)
+	if m.roster.Load() != ro {
+		return errUnsettled
 	}
-	return m.onAll(func(b *member) error {
-		_, err := b.Control(background, membership.OpClearIntents, payload)
-		return err
-	})
+	return m.clearOn(ro, marked.indexes())
 }
 
-// chooseSource returns the member that the others are made equal to.
-func chooseSource(members candidates) int {
-	for i, c := range members {
-		if c.state.Clean {
-			return i
+// chooseSource returns the serving member that the others are made equal to: the first that was closed cleanly, else the first
+// whose machine has lost nothing, else the first.
+func chooseSource(ro *roster, members candidates) int {
+	best, rank := 0, 0
+	for i, b := range ro.serving {
+		at := slices.IndexFunc(members, func(c *candidate) bool { return c.Name == b.name })
+		if at < 0 {
+			continue
+		}
+		r := 0
+		switch s := members[at].state; {
+		case s.Clean:
+			r = 2
+		case s.CacheKept:
+			r = 1
+		}
+		if r > rank {
+			best, rank = i, r
 		}
 	}
-	return 0
+	return best
 }
 
 // marked returns the union of all members' marks.
-func (m *mirror) marked() (bitmap, error) {
-	replies := make([]membership.Regions, len(m.members))
-	index := map[*member]int{}
-	for i, b := range m.members {
-		index[b] = i
-	}
-	err := m.onAll(func(b *member) error {
-		reply, err := b.Control(background, membership.OpIntents, nil)
-		if err != nil {
-			return err
+func (m *mirror) marked(ro *roster) (bitmap, error) {
+	count := (m.size + m.regions.regionBytes - 1) / m.regions.regionBytes
+	union := newBitmap(int(count))
+	var mu sync.Mutex
+	err := m.onServing(ro, func(b *member) error {
+		indexes, err := b.marks(count)
+		mu.Lock()
+		defer mu.Unlock()
+		for _, n := range indexes {
+			union.set(int(n), int(n)+1)
 		}
-		return json.Unmarshal(reply, &replies[index[b]])
+		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("ask for marks: %w", err)
 	}
-	count := (m.size + m.regions.regionBytes - 1) / m.regions.regionBytes
-	union := newBitmap(int(count))
-	for i, r := range replies {
-		for _, n := range r.Indexes {
-			if n < 0 || n >= count {
-				return nil, fmt.Errorf("replica %s has marked region %d of %d", m.members[i].name, n, count)
-			}
-			union.set(int(n), int(n)+1)
-		}
-	}
 	return union, nil
 }
 
+// marks asks a replica for its marks, of which there can be count.
+func (m *member) marks(count int64) ([]int64, error) {
+	reply, err := m.Control(background, membership.OpIntents, nil)
+	if err != nil {
+		return nil, err
+	}
+	var r membership.Regions
+	if err := json.Unmarshal(reply, &r); err != nil {
+		return nil, err
+	}
+	for _, n := range r.Indexes {
+		if n < 0 || n >= count {
+			return nil, fmt.Errorf("replica %s has marked region %d of %d", m.name, n, count)
+		}
+	}
+	return r.Indexes, nil
+}
+
 // copyRuns makes the runs equal to the source.
-func (m *mirror) copyRuns(ctx context.Context, runs []run, source int) error {
+func (m *mirror) copyRuns(ctx context.Context, ro *roster, runs []run, source int) error {
 	group, failed := errgroup.WithContext(ctx)
 	group.SetLimit(resyncWorkers)
 	for _, q := range runs {
@@ -104,7 +140,7 @@ func (m *mirror) copyRuns(ctx context.Context, runs []run, source int) error {
 				break
 			}
 			length := min(resyncStep, end-off)
-			group.Go(func() error { return m.copyStep(failed, source, off, length) })
+			group.Go(func() error { return m.copyStep(failed, ro, source, off, length) })
 		}
 	}
 	if err := group.Wait(); err != nil {
@@ -115,12 +151,12 @@ func (m *mirror) copyRuns(ctx context.Context, runs []run, source int) error {
 
 // copyStep makes one step equal to the source. What no member has allocated is equal already: a discard of a whole volume marks all
 // of it, and need not make all of it read.
-func (m *mirror) copyStep(ctx context.Context, source int, off, length int64) error {
-	if m.isZeroEverywhere(off, length) {
+func (m *mirror) copyStep(ctx context.Context, ro *roster, source int, off, length int64) error {
+	if isZeroEverywhere(ro.serving, off, length) {
 		return nil
 	}
 	for end := off + length; off < end && ctx.Err() == nil; off += resyncChunk {
-		if err := m.copyChunk(source, off, min(resyncChunk, end-off)); err != nil {
+		if err := m.copyChunk(ro, source, off, min(resyncChunk, end-off)); err != nil {
 			return err
 		}
 	}
@@ -128,8 +164,8 @@ func (m *mirror) copyStep(ctx context.Context, source int, off, length int64) er
 }
 
 // isZeroEverywhere says whether all members are known to hold zeroes. It may miss that, also because of an error.
-func (m *mirror) isZeroEverywhere(off, length int64) bool {
-	for _, b := range m.members {
+func isZeroEverywhere(members []*member, off, length int64) bool {
+	for _, b := range members {
 		for at := off; at < off+length; {
 			extents, err := b.Extents(background, at, off+length-at)
 			if err != nil || len(extents) == 0 {
@@ -146,24 +182,28 @@ func (m *mirror) isZeroEverywhere(off, length int64) bool {
 	return true
 }
 
-// copyChunk makes one chunk equal to the source; only what differs is written.
-func (m *mirror) copyChunk(source int, off, length int64) error {
-	want, have := make([]byte, length), make([]byte, length)
-	if err := m.members[source].ReadAt(background, want, off); err != nil {
-		return fmt.Errorf("read %d bytes at %d from %s: %w", length, off, m.members[source].name, err)
+// copyChunk makes one chunk equal to the source; only what differs is written. Whoever returns an error has failed.
+func (m *mirror) copyChunk(ro *roster, source int, off, length int64) error {
+	fault := func(b *member, err error) error {
+		m.failed(b, err)
+		return fmt.Errorf("replica %s: %w", b.name, err)
 	}
-	for i, b := range m.members {
+	want, have := make([]byte, length), make([]byte, length)
+	if err := ro.serving[source].ReadAt(background, want, off); err != nil {
+		return fault(ro.serving[source], fmt.Errorf("read %d bytes at %d: %w", length, off, err))
+	}
+	for i, b := range ro.serving {
 		if i == source {
 			continue
 		}
-		if err := b.ReadAt(background, have, off); err != nil {
-			return fmt.Errorf("read %d bytes at %d from %s: %w", length, off, b.name, err)
+		if err := m.watchdog.whileOthersWait(b, func() error { return b.ReadAt(background, have, off) }); err != nil {
+			return fault(b, fmt.Errorf("read %d bytes at %d: %w", length, off, err))
 		}
 		if bytes.Equal(want, have) {
 			continue
 		}
-		if err := putChunk(b, want, off); err != nil {
-			return fmt.Errorf("write %d bytes at %d to %s: %w", length, off, b.name, err)
+		if err := m.watchdog.whileOthersWait(b, func() error { return putChunk(b, want, off) }); err != nil {
+			return fault(b, fmt.Errorf("write %d bytes at %d: %w", length, off, err))
 		}
 	}
 	return nil

@@ -14,8 +14,11 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/membership"
 )
 
-// admitTimeout bounds opening all replicas and asking them for their state.
-const admitTimeout = 20 * time.Second
+// admitTimeout bounds opening a replica and asking it for its state.
+const admitTimeout = 10 * time.Second
+
+// errNoAddress says that nobody knows where a replica is.
+var errNoAddress = errors.New("it has no address")
 
 // errMismatch says that what answered is not the replica that was meant.
 var errMismatch = errors.New("not the expected replica")
@@ -23,19 +26,23 @@ var errMismatch = errors.New("not the expected replica")
 // start takes the engine from nothing to running:
 //
 //  1. open every replica; from here on no older engine can write to those that admitted this one
-//  2. ask each what it recorded, refuse those that are not what was meant
-//  3. decide the members (membership.PlanStart)
+//  2. ask each what it recorded, leave those out that are not what was meant
+//  3. decide the members (membership.PlanStart): those of the recorded epoch that are there
 //  4. propose the epoch, wait until the API object holds it, make it durable on every member
 //  5. make marked regions equal, flush, clear the marks
 //  6. open the gate, start the frontend, run
 //
 // Step 5 comes after step 4 because it clears marks: were a member left out of the epoch, and the epoch not yet recorded, a crash in
 // between would bring that member back with other data and no mark that says so. Nothing is read or acknowledged before step 6,
-// so a crash at any line only means starting again.
+// so a crash at any line only means starting again. A member that fails in 4 or 5 is expelled by a further epoch, before marks are
+// cleared; the others go on.
 func (e *Engine) start() *failure {
 	opened, f := e.admit()
 	if f != nil {
 		return f
+	}
+	if slices.ContainsFunc(opened, func(c *candidate) bool { return errors.Is(c.err, ErrFenced) }) {
+		return opened.refusal(ErrFenced)
 	}
 	epoch, err := membership.PlanStart(e.cfg.Recorded, e.cfg.Generation, e.memberNames(), opened.shown())
 	if err != nil {
@@ -46,13 +53,33 @@ func (e *Engine) start() *failure {
 	if f := e.layOut(members); f != nil {
 		return f
 	}
-	if f := e.record(epoch, members); f != nil {
+	e.showMembers(epoch, opened)
+	if !e.enact(epoch, e.quit) {
+		return interrupted(e.ctx)
+	}
+	if f := e.equalize(members); f != nil {
 		return f
 	}
-	if err := e.mirror.equalize(e.ctx, members, e.log); err != nil {
-		return &failure{reason: ReasonResyncFailed, err: fmt.Errorf("make replicas equal: %w", err)}
-	}
 	return e.open()
+}
+
+func interrupted(ctx context.Context) *failure {
+	return &failure{reason: ReasonInterrupted, err: fmt.Errorf("start: %w", ctx.Err())}
+}
+
+// showMembers shows those of a new epoch, and those of the recorded one that it leaves out, with the reason.
+func (e *Engine) showMembers(epoch membership.Epoch, opened candidates) {
+	e.update(func(s *State) {
+		s.Members = nil
+		for _, c := range opened {
+			switch {
+			case epoch.Has(c.Name):
+				s.set(MemberState{Name: c.Name, Mode: ModeRW})
+			case c.err != nil && (e.cfg.Recorded.IsZero() || e.cfg.Recorded.Has(c.Name)):
+				s.set(MemberState{Name: c.Name, Mode: ModeERR, Error: c.err.Error()})
+			}
+		}
+	})
 }
 
 func (e *Engine) memberNames() []string {
@@ -103,6 +130,9 @@ func (e *Engine) admit() (candidates, *failure) {
 
 // ask opens one replica and checks that it is the one that was meant.
 func (e *Engine) ask(ctx context.Context, c *candidate) (err error) {
+	if c.Address == "" && !c.Local {
+		return errNoAddress
+	}
 	if c.replica, err = e.cfg.Connect(ctx, c.Member); err != nil {
 		c.replica = nil
 		return fmt.Errorf("open: %w", err)
@@ -134,7 +164,7 @@ func (cs candidates) shown() map[string]membership.Shown {
 	shown := map[string]membership.Shown{}
 	for _, c := range cs {
 		if c.replica != nil {
-			shown[c.Name] = membership.Shown{Epoch: c.state.Epoch}
+			shown[c.Name] = membership.Shown{Epoch: c.state.Epoch, Rebuilding: c.state.Rebuilding}
 		}
 	}
 	return shown
@@ -192,8 +222,8 @@ func (cs candidates) refusal(err error) *failure {
 
 // layOut gives the members to the data path, which stays shut, and watches their connections.
 func (e *Engine) layOut(members candidates) *failure {
-	m := e.mirror
-	for i, c := range members {
+	var ro roster
+	for _, c := range members {
 		if c.state.RegionBytes != members[0].state.RegionBytes {
 			for _, c := range members {
 				_ = c.replica.Close()
@@ -204,55 +234,27 @@ func (e *Engine) layOut(members candidates) *failure {
 					members[0].state.RegionBytes, members[0].Name, c.state.RegionBytes, c.Name),
 			}
 		}
-		if c.Local && !members[m.primary].Local {
-			m.primary = i
-		}
-		m.members = append(m.members, newMember(c.Name, c.replica))
+		ro.serving = append(ro.serving, newMember(c.Name, c.Local, c.replica))
 	}
-	m.regions = newRegions(m.size, members[0].state.RegionBytes)
-	for _, b := range m.members {
+	e.mirror.regions = newRegions(e.mirror.size, members[0].state.RegionBytes)
+	e.mu.Lock()
+	e.mirror.roster.Store(newRoster(ro))
+	e.mu.Unlock()
+	for _, b := range ro.serving {
 		e.tasks.Go(func() { e.watch(b) })
 	}
 	return nil
 }
 
-// watch owns the connection to a member: it reports its end, and closes it when the engine ends.
+// watch owns the connection to a member: it reports its end, and closes it when the member has failed or the engine ends.
 func (e *Engine) watch(b *member) {
 	select {
 	case <-b.Done():
-		e.memberFailed(b.name, b.ending())
+		e.memberFailed(b, b.ending())
+	case <-b.dropped:
 	case <-e.ctx.Done():
 	}
 	_ = b.Close()
-}
-
-// record has the epoch written to the API object, by the owner of the engine, and then to every member.
-func (e *Engine) record(epoch membership.Epoch, members candidates) *failure {
-	e.update(func(s *State) {
-		s.ProposedEpoch = epoch
-		s.Members = nil
-		for _, c := range members {
-			s.Members = append(s.Members, MemberState{Name: c.Name, Mode: ModeRW})
-		}
-	})
-	select {
-	case <-e.recorded:
-	case <-e.ctx.Done():
-		return &failure{reason: ReasonInterrupted, err: e.ctx.Err()}
-	}
-	payload, err := json.Marshal(epoch)
-	if err != nil {
-		return &failure{reason: ReasonMemberFailed, err: fmt.Errorf("encode epoch: %w", err)}
-	}
-	err = e.mirror.onAll(func(b *member) error {
-		_, err := b.Control(background, membership.OpRecordEpoch, payload)
-		return err
-	})
-	if err != nil {
-		return &failure{reason: ReasonMemberFailed, err: fmt.Errorf("record epoch: %w", err)}
-	}
-	e.inForce(epoch)
-	return nil
 }
 
 // open begins to serve.

@@ -24,12 +24,19 @@ func TestStartRefusals(t *testing.T) {
 		refused  []string // replicas shown as ERR
 	}{
 		{
-			name: "a member of a new volume is away", reason: ReasonMemberMissing, message: "b: open: nobody there", refused: []string{"b"},
+			name: "every replica of a new volume is away", reason: ReasonMemberMissing, message: "b: open: nobody there", refused: []string{"a", "b", "c"},
+			spoil: func(r *rig) { r.refuseAll() },
+		},
+		{
+			name: "every member of the epoch is away", recorded: epoch(1, 1, []string{"b"}), reason: ReasonMemberMissing, refused: []string{"b"},
 			spoil: func(r *rig) { r.disk("b").refuse = errors.New("nobody there") },
 		},
 		{
-			name: "a member of the epoch is away", recorded: epoch(1, 1, []string{"a", "b"}), reason: ReasonMemberMissing, refused: []string{"b"},
-			spoil: func(r *rig) { r.disk("b").refuse = errors.New("nobody there") },
+			name: "the only replica is being rebuilt", recorded: epoch(1, 1, []string{"b"}), reason: ReasonMemberMissing, refused: []string{"b"},
+			spoil: func(r *rig) {
+				r.disk("b").refuse = errors.New("nobody there")
+				r.disk("a").rebuilding, r.disk("a").epoch = true, epoch(1, 1, []string{"a", "b"})
+			},
 		},
 		{
 			name: "a replica shows a newer epoch", recorded: epoch(1, 1, []string{"a", "b"}), reason: ReasonRolledBack, message: "c shows 2.1",
@@ -41,12 +48,12 @@ func TestStartRefusals(t *testing.T) {
 		},
 		{name: "no replicas", reason: ReasonNoMembers, adjust: func(c *Config) { c.Members = nil }},
 		{
-			name: "a replica of another uid", reason: ReasonMemberMismatch, message: "its uid is other", refused: []string{"a"},
-			spoil: func(r *rig) { r.disk("a").uid = "other" },
+			name: "the only member has another uid", recorded: epoch(1, 1, []string{"a"}), reason: ReasonMemberMismatch, message: "its uid is other",
+			refused: []string{"a"}, spoil: func(r *rig) { r.disk("a").uid = "other" },
 		},
 		{
-			name: "a replica of another size", reason: ReasonMemberMismatch, message: "its size is 4096", refused: []string{"c"},
-			spoil: func(r *rig) { r.disk("c").size = 4096 },
+			name: "the only member has another size", recorded: epoch(1, 1, []string{"c"}), reason: ReasonMemberMismatch, message: "its size is 4096",
+			refused: []string{"c"}, spoil: func(r *rig) { r.disk("c").size = 4096 },
 		},
 		{
 			name: "replicas with regions of different size", reason: ReasonMemberMismatch, message: "regions of",
@@ -61,8 +68,8 @@ func TestStartRefusals(t *testing.T) {
 			spoil: func(r *rig) { r.disk("b").generation, r.disk("b").session = 5, "other" },
 		},
 		{
-			name: "a replica does not say its state", reason: ReasonMemberMissing, message: "ask for the state", refused: []string{"a"},
-			spoil: func(r *rig) { r.disk("a").controlErr[membership.OpState] = nbd.EIO },
+			name: "the only member does not say its state", recorded: epoch(1, 1, []string{"a"}), reason: ReasonMemberMissing,
+			message: "ask for the state", refused: []string{"a"}, spoil: func(r *rig) { r.disk("a").controlErr[membership.OpState] = nbd.EIO },
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -98,6 +105,12 @@ func TestStartRefusals(t *testing.T) {
 			}
 			r.expectUntouched()
 		})
+	}
+}
+
+func (r *rig) refuseAll() {
+	for _, d := range r.disks {
+		d.refuse = errors.New("nobody there")
 	}
 }
 
@@ -161,20 +174,6 @@ func TestStartAcknowledgesNothingBeforeTheEpochIsRecorded(t *testing.T) {
 	}
 }
 
-func TestStartWithAMemberThatCannotStoreTheEpoch(t *testing.T) {
-	r := newRig(t, "a", "b")
-	r.disk("b").controlErr[membership.OpRecordEpoch] = nbd.EIO
-	e, changed := r.start(1)
-	s := r.await(e, changed, "proposal", proposed)
-	if err := e.RecordEpoch("s1", s.ProposedEpoch); err != nil {
-		t.Fatal(err)
-	}
-	s = r.await(e, changed, "end", settled)
-	if s.Phase != PhaseError || s.Reason != ReasonMemberFailed || s.Members[0].Mode != ModeRW || s.Members[1].Mode != ModeERR {
-		t.Fatalf("got %+v", s)
-	}
-}
-
 func TestReplicaOutsideTheEpochIsLeftOutAndReleased(t *testing.T) {
 	r := newRig(t, "a", "b")
 	r.recorded = membership.NewEpoch(1, 1, []string{"a"})
@@ -226,10 +225,13 @@ func TestResyncAfterAnUncleanStop(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		clean  string // the member that was closed cleanly
+		kept   string // the member whose machine has lost nothing
 		source byte   // whose bytes win
 	}{
-		{"nobody was closed cleanly → the first member is the source", "", 'a'},
-		{"one was closed cleanly → it is the source", "b", 'b'},
+		{"nobody was closed cleanly → the first member is the source", "", "", 'a'},
+		{"one was closed cleanly → it is the source", "b", "", 'b'},
+		{"one lost nothing → it is the source", "", "c", 'c'},
+		{"one was closed cleanly, another lost nothing → the first of them in rank", "b", "c", 'b'},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r := newRig(t, "a", "b", "c")
@@ -237,7 +239,7 @@ func TestResyncAfterAnUncleanStop(t *testing.T) {
 			r.recorded = membership.NewEpoch(1, 1, []string{"a", "b", "c"})
 			for _, d := range r.disks {
 				d.fill(t, d.name[0], 0, testSize) // all of it differs, but only what is marked may be touched
-				d.clean = d.name == tc.clean
+				d.clean, d.cacheKept = d.name == tc.clean, d.name == tc.kept
 			}
 			r.disk("b").mark(1)
 			r.disk("c").mark(1, 2, 7)
@@ -265,10 +267,10 @@ func TestResyncAfterAnUncleanStop(t *testing.T) {
 
 func TestResyncThatFailsLeavesTheMarks(t *testing.T) {
 	r := newRig(t, "a", "b")
-	r.recorded = membership.NewEpoch(1, 1, []string{"a", "b"})
+	r.recorded = membership.NewEpoch(1, 1, []string{"a"})
 	r.disk("a").fill(t, 1, 0, testSize)
 	r.disk("a").mark(0, 3)
-	r.disk("b").io.Inject(failing(nbd.EIO, "write"))
+	r.disk("a").io.Inject(failing(nbd.EIO, faulty.Flush))
 	e, changed := r.start(2)
 	s := r.await(e, changed, "proposal", proposed)
 	if err := e.RecordEpoch("s2", s.ProposedEpoch); err != nil {
@@ -296,6 +298,30 @@ func TestResyncReadsNothingWhereAllMembersHaveHoles(t *testing.T) {
 		}
 	}
 	if err := e.Stop(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestStartWithSomeOfTheMembers(t *testing.T) {
+	r := newRig(t, "a", "b", "c", "d")
+	r.recorded = membership.NewEpoch(1, 4, []string{"a", "b", "c"})
+	for _, d := range r.disks {
+		d.epoch = r.recorded
+	}
+	r.disk("a").refuse = errors.New("nobody there")
+	e, _ := r.run(2, func(c *Config) {
+		for i := range c.Members {
+			if c.Members[i].Name == "b" {
+				c.Members[i].Address = ""
+			}
+		}
+	})
+	s := e.State()
+	if want := membership.NewEpoch(2, 1, []string{"c"}); !s.Epoch.Equal(want) {
+		t.Fatalf("got %+v", s)
+	}
+	r.expectModes(s, map[string]string{"a": ModeERR, "b": ModeERR, "c": ModeRW})
+	if err := writeOnes(e.Backend()); err != nil {
 		t.Error(err)
 	}
 }

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/longhorn-lep/longhorn-manager/membership"
@@ -24,28 +23,31 @@ const (
 // Reasons of PhaseError.
 const (
 	ReasonNoMembers      = "NoMembers"      // the volume has no replica
-	ReasonMemberMissing  = "MemberMissing"  // a member of the epoch could not be opened
+	ReasonMemberMissing  = "MemberMissing"  // no member of the epoch could be opened
 	ReasonMemberMismatch = "MemberMismatch" // a replica has another uid, size or region size
 	ReasonRolledBack     = "RolledBack"     // a replica shows a newer epoch than the API object
 	ReasonNotEmpty       = "NotEmpty"       // a replica of a new volume shows an epoch
 	ReasonFenced         = "Fenced"         // a replica has admitted a higher generation
-	ReasonMemberFailed   = "MemberFailed"   // a member failed a request or its connection ended
+	ReasonMemberFailed   = "MemberFailed"   // the connection to the last member ended
 	ReasonResyncFailed   = "ResyncFailed"   // marked regions could not be made equal
 	ReasonFrontendFailed = "FrontendFailed" // the device could not be made
-	ReasonInterrupted    = "Interrupted"    // stopped while starting
+	ReasonInterrupted    = "Interrupted"    // stopped while starting, or by force
 )
 
-// ModeRW and ModeERR are the modes of a member.
+// Modes of a member.
 const (
-	ModeRW  = "RW"
-	ModeERR = "ERR"
+	ModeRW  = "RW"  // serves
+	ModeWO  = "WO"  // is being rebuilt: written, never read
+	ModeERR = "ERR" // has failed in this session
 )
 
 // MemberState is what the engine thinks of one replica.
 type MemberState struct {
-	Name  string
-	Mode  string // ModeRW, ModeERR
-	Error string // of ModeERR
+	Name       string
+	Mode       string // ModeRW, ModeWO, ModeERR
+	Error      string // of ModeERR
+	Rebuilding bool   // a copy to it is under way; with ModeWO only
+	Progress   int    // of the rebuild in percent; 100 when it has become a member by it
 }
 
 // State is a snapshot.
@@ -56,9 +58,10 @@ type State struct {
 	Endpoint string // path of the device, if there is a frontend
 	// ProposedEpoch must be written to the API object, and RecordEpoch called, before the engine goes on; zero when there is none.
 	ProposedEpoch membership.Epoch
-	// Epoch is in force: the API object and all members hold it.
+	// Epoch is in force: the API object and all members hold it, but for those that have failed since.
 	Epoch membership.Epoch
-	// Members are those of the epoch, and while there is none, or after a failed start, the replicas that were refused.
+	// Members are, in order of names, those of the epoch, the replica that is being rebuilt, and those that failed in this session;
+	// after a failed start the replicas that were refused.
 	Members []MemberState
 }
 
@@ -100,12 +103,7 @@ func (e *Engine) fail(f failure) {
 	e.state.Phase, e.state.Reason, e.state.Message = PhaseError, f.reason, f.err.Error()
 	e.state.ProposedEpoch = membership.Epoch{}
 	for _, m := range f.members {
-		i := slices.IndexFunc(e.state.Members, func(o MemberState) bool { return o.Name == m.Name })
-		if i < 0 {
-			e.state.Members = append(e.state.Members, m)
-		} else {
-			e.state.Members[i] = m
-		}
+		e.state.set(m)
 	}
 	e.mirror.gate.fail()
 	e.cancel()
@@ -114,11 +112,12 @@ func (e *Engine) fail(f failure) {
 	e.cfg.OnChange()
 }
 
-// memberFailed is fail for one member. It must not block: it is called from where replies are read.
-func (e *Engine) memberFailed(name string, err error) {
-	e.fail(failure{
-		reason:  ReasonMemberFailed,
-		members: []MemberState{{Name: name, Mode: ModeERR, Error: err.Error()}},
-		err:     fmt.Errorf("replica %s: %w", name, err),
-	})
+// set puts a member into the list.
+func (s *State) set(m MemberState) {
+	i, found := slices.BinarySearchFunc(s.Members, m.Name, func(o MemberState, name string) int { return compareNames(o.Name, name) })
+	if found {
+		s.Members[i] = m
+	} else {
+		s.Members = slices.Insert(s.Members, i, m)
+	}
 }

@@ -86,7 +86,9 @@ func TestStopIsRefusedWhileTheDeviceIsInUse(t *testing.T) {
 		t.Errorf("write after a refused stop: %v", err)
 	}
 	// Also a failed engine keeps its device while it is in use.
-	_ = r.disk("b").current.Close()
+	for _, d := range r.disks {
+		_ = d.current.Close()
+	}
 	r.await(e, changed, "failure", broke)
 	if err := e.Stop(t.Context()); !errors.Is(err, ErrInUse) {
 		t.Fatalf("stop: %v", err)

@@ -89,21 +89,21 @@ func TestOverlappingWritersOverTheWire(t *testing.T) {
 	r.expectMarks(nil)
 }
 
-func TestALostConnectionStopsTheEngine(t *testing.T) {
+func TestALostConnectionExpelsTheMember(t *testing.T) {
 	r := newWireRig(t)
 	e, changed := r.run(1)
 	if err := e.Backend().WriteAt(t.Context(), pattern(1, 4096), 0, true); err != nil {
 		t.Fatal(err)
 	}
 	_ = r.disk("c").current.Close() // the server's end; the client learns it from the next request
-	if err := e.Backend().WriteAt(t.Context(), pattern(2, 4096), 0, false); !errors.Is(err, nbd.EIO) {
+	if err := e.Backend().WriteAt(t.Context(), pattern(2, 4096), 0, false); err != nil {
 		t.Errorf("write: %v", err)
 	}
-	s := r.await(e, changed, "failure", broke)
-	if s.Reason != ReasonMemberFailed || s.Members[2].Mode != ModeERR {
+	s := r.await(e, changed, "expulsion", inEpoch("a", "b"))
+	if s.Phase != PhaseRunning || s.Members[2].Mode != ModeERR {
 		t.Errorf("got %+v", s)
 	}
-	r.expectDead(e)
+	r.sameBytes("a", "b")
 }
 
 func TestResyncOverTheWire(t *testing.T) {

@@ -9,8 +9,10 @@
 // Exports:
 //
 //	rw/<volume>/<replica>/<generation>/<session>   TCP, with the volume's secret; passes the replica's gate
-//	ro/<replica>                                   unix socket; while no engine is connected
+//	ro/<replica>                                   unix socket; while no engine is connected, also when it was stopped here
 //	engine/<volume>                                unix socket; writable only when the engine has no device and wants that
+//
+// What a replica here answers to an engine here or elsewhere says alike when the engine was fenced: the error wraps engine.ErrFenced.
 //
 // The process keeps nothing of its own on disk: what it hosts after a restart is what it is told to host. It outlives the
 // daemon; a client that comes or goes changes nothing.

@@ -12,7 +12,6 @@ import (
 
 	"github.com/longhorn-lep/longhorn-manager/engine"
 	"github.com/longhorn-lep/longhorn-manager/instance/proto"
-	"github.com/longhorn-lep/longhorn-manager/nbd"
 	"github.com/longhorn-lep/longhorn-manager/replica"
 	"github.com/longhorn-lep/longhorn-manager/util/logfields"
 )
@@ -95,7 +94,7 @@ func (h *engineHost) start(ctx context.Context, s *proto.EngineSpec) (*proto.Eng
 		if !replace {
 			return old.state(), nil
 		}
-		if err := h.end(ctx, old); err != nil {
+		if err := h.end(ctx, old, old.engine.Stop); err != nil {
 			return nil, err
 		}
 	}
@@ -134,8 +133,7 @@ func (h *engineHost) launch(s *proto.EngineSpec) *hostedEngine {
 		Connect: func(ctx context.Context, m engine.Member) (engine.Replica, error) { return h.connect(ctx, s, m) },
 	}
 	for _, m := range s.GetMembers() {
-		_, local := h.replicas.local(m.GetName(), s.GetVolume(), s.GetSecret())
-		cfg.Members = append(cfg.Members, engine.Member{Name: m.GetName(), UID: m.GetUid(), Address: m.GetAddress(), Local: local})
+		cfg.Members = append(cfg.Members, h.member(s, m))
 	}
 	switch s.GetFrontend() {
 	case proto.Frontend_FRONTEND_BLOCK:
@@ -147,29 +145,6 @@ func (h *engineHost) launch(s *proto.EngineSpec) *hostedEngine {
 	return e
 }
 
-// connect opens a member: one that this process has by direct call, any other over the network. Both pass the same gate.
-func (h *engineHost) connect(ctx context.Context, s *proto.EngineSpec, m engine.Member) (engine.Replica, error) {
-	if r, ok := h.replicas.local(m.Name, s.GetVolume(), s.GetSecret()); ok {
-		session, err := r.Admit(ctx, s.GetGeneration(), s.GetSession())
-		if errors.Is(err, replica.ErrFenced) {
-			return nil, fmt.Errorf("%w: %w", engine.ErrFenced, err)
-		}
-		if err != nil {
-			return nil, err
-		}
-		return session, nil
-	}
-	name := dataExport{volume: s.GetVolume(), replica: m.Name, generation: s.GetGeneration(), session: s.GetSession()}
-	c, err := nbd.Dial(ctx, "tcp", m.Address, name.String(), nbd.DialOptions{Secret: s.GetSecret(), Timeout: admitTimeout, Log: h.log})
-	switch {
-	case isFenced(err):
-		return nil, fmt.Errorf("%w: %w", engine.ErrFenced, err)
-	case err != nil:
-		return nil, err
-	}
-	return c, nil
-}
-
 func (h *engineHost) recordEpoch(r *proto.EpochRecord) error {
 	e := h.find(r.GetName())
 	if e == nil {
@@ -178,8 +153,8 @@ func (h *engineHost) recordEpoch(r *proto.EpochRecord) error {
 	return e.engine.RecordEpoch(r.GetSession(), epochFromWire(r.GetEpoch()))
 }
 
-// stop ends an engine, unless its device is in use.
-func (h *engineHost) stop(ctx context.Context, name string) error {
+// stop ends an engine, unless its device is in use; with force, then too.
+func (h *engineHost) stop(ctx context.Context, name string, force bool) error {
 	e := h.find(name)
 	if e == nil {
 		return nil
@@ -188,14 +163,17 @@ func (h *engineHost) stop(ctx context.Context, name string) error {
 	if h.find(name) != e {
 		return nil // ended while this waited
 	}
-	return h.end(ctx, e)
+	if force {
+		return h.end(ctx, e, e.engine.StopForce)
+	}
+	return h.end(ctx, e, e.engine.Stop)
 }
 
 // end stops an engine and forgets it. It goes on when the caller goes away: a stop that began should end.
-func (h *engineHost) end(ctx context.Context, e *hostedEngine) error {
+func (h *engineHost) end(ctx context.Context, e *hostedEngine, stop func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), engineStopTimeout)
 	defer cancel()
-	err := e.engine.Stop(ctx)
+	err := stop(ctx)
 	log := h.log.WithFields(logrus.Fields{logfields.Engine: e.spec.GetName(), logfields.Volume: e.spec.GetVolume()})
 	switch {
 	case errors.Is(err, engine.ErrUnclean):
@@ -225,7 +203,7 @@ func (h *engineHost) shutdown(ctx context.Context) {
 			if e.spec.GetFrontend() != proto.Frontend_FRONTEND_BLOCK {
 				e.socket.cut() // tools do not hold the process up
 			}
-			err := h.stop(ctx, e.spec.GetName())
+			err := h.stop(ctx, e.spec.GetName(), false)
 			if err == nil {
 				return
 			}

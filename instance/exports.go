@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
-	"github.com/longhorn-lep/longhorn-manager/engine"
 	"github.com/longhorn-lep/longhorn-manager/nbd"
 	"github.com/longhorn-lep/longhorn-manager/replica"
 )
@@ -38,15 +38,6 @@ func parseDataExport(name string) (dataExport, error) {
 	return dataExport{volume: parts[1], replica: parts[2], generation: generation, session: parts[4]}, nil
 }
 
-// fencedText begins the refusal of an engine whose time is over; NBD has only texts to tell refusals apart.
-const fencedText = "fenced: "
-
-// isFenced tells whether a refusal by another process says that the engine's time is over.
-func isFenced(err error) bool {
-	var policy *nbd.PolicyError
-	return errors.As(err, &policy) && strings.HasPrefix(policy.Text, fencedText)
-}
-
 // dataExporter serves replicas to engines in other processes. The server has checked the secret.
 type dataExporter struct{ replicas *replicaHost }
 
@@ -74,95 +65,38 @@ func (x *dataExporter) Open(ctx context.Context, name string, c nbd.ConnInfo) (*
 	case err != nil:
 		return nil, nbd.ErrPolicy(err.Error())
 	}
-	export.Backend = session
-	export.Closed = cutWhenDone(session.Done(), c.Drop, session.Close)
+	export.Backend = tellsFenced(session)
+	export.Closed = cutWhenDone(session.Done(), func(gone <-chan struct{}) {
+		if errors.Is(session.Err(), replica.ErrFenced) {
+			select { // an engine that asks meanwhile learns that it was fenced, not only that nobody answers
+			case <-gone:
+			case <-time.After(fencedGrace):
+			}
+		}
+		c.Drop()
+	}, session.Close)
 	return export, nil
 }
 
-// cutWhenDone drops a connection when what it serves has ended, and returns its Closed, which ends what it serves.
-func cutWhenDone(done <-chan struct{}, drop func(), end func() error) (closed func()) {
-	watched := make(chan struct{})
+// fencedGrace is how long a connection stays whose engine was fenced.
+const fencedGrace = time.Second
+
+// cutWhenDone calls drop when what a connection serves has ended by itself; drop must return soon after gone is closed. It returns
+// the connection's Closed, which ends what it serves.
+func cutWhenDone(done <-chan struct{}, drop func(gone <-chan struct{}), end func() error) (closed func()) {
+	watched, gone := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(watched)
 		<-done
-		drop()
+		select {
+		case <-gone: // end has brought it about; the connection must not close before end has returned
+		default:
+			drop(gone)
+		}
 	}()
 	return func() {
+		close(gone)
 		_ = end() // closes done; there is nobody to tell of an error
 		<-watched
 	}
-}
-
-// toolExporter serves tools on this node: whoever may open the socket may read every volume.
-type toolExporter struct {
-	replicas *replicaHost
-	engines  *engineHost
-}
-
-func (x *toolExporter) List(context.Context) []string {
-	names := []string{}
-	for _, r := range x.replicas.states() {
-		names = append(names, "ro/"+r.GetName())
-	}
-	for _, e := range x.engines.states() {
-		names = append(names, "engine/"+e.GetVolume())
-	}
-	return names
-}
-
-func (x *toolExporter) Open(_ context.Context, name string, c nbd.ConnInfo) (*nbd.Export, error) {
-	kind, rest, _ := strings.Cut(name, "/")
-	switch {
-	case kind == "ro" && isElement(rest):
-		return x.openReplica(name, rest, c)
-	case kind == "engine" && isElement(rest):
-		return x.openEngine(name, rest, c)
-	}
-	return nil, fmt.Errorf("%w: the exports here are ro/<replica> and engine/<volume>", nbd.ErrUnknownExport)
-}
-
-func (x *toolExporter) openReplica(export, name string, c nbd.ConnInfo) (*nbd.Export, error) {
-	e := x.replicas.find(name)
-	switch {
-	case e == nil:
-		return nil, fmt.Errorf("%w: replica %s is not served here", nbd.ErrUnknownExport, name)
-	case e.replica == nil:
-		return nil, nbd.ErrPolicy(e.refused.Error())
-	}
-	v, err := e.replica.View()
-	if err != nil {
-		return nil, nbd.ErrPolicy(fmt.Sprintf("replica %s: %v", name, err))
-	}
-	described := &nbd.Export{
-		Name: export, Description: "replica of volume " + e.spec.GetVolume(), Size: v.Size(), ReadOnly: true, MultiConn: true,
-		BlockSize: blockSize, Backend: v,
-	}
-	if c.InfoOnly {
-		return described, v.Close()
-	}
-	described.Closed = cutWhenDone(v.Done(), c.Drop, v.Close)
-	return described, nil
-}
-
-func (x *toolExporter) openEngine(export, volume string, c nbd.ConnInfo) (*nbd.Export, error) {
-	e := x.engines.ofVolume(volume)
-	if e == nil {
-		return nil, fmt.Errorf("%w: no engine of volume %s runs here", nbd.ErrUnknownExport, volume)
-	}
-	if s := e.engine.State(); s.Phase != engine.PhaseRunning {
-		return nil, nbd.ErrPolicy(fmt.Sprintf("the engine of volume %s is %s", volume, s.Phase))
-	}
-	described := &nbd.Export{
-		Name: export, Description: "volume " + volume, Size: e.spec.GetSizeBytes(), ReadOnly: !e.socket.writable, MultiConn: true,
-		BlockSize: blockSize, Backend: e.engine.Backend(),
-	}
-	if c.InfoOnly {
-		return described, nil
-	}
-	closed, ok := e.socket.connect(c.Drop)
-	if !ok {
-		return nil, nbd.ErrPolicy(fmt.Sprintf("the engine of volume %s is stopping", volume))
-	}
-	described.Closed = closed
-	return described, nil
 }

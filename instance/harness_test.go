@@ -57,6 +57,12 @@ func newNode(t testing.TB, number int) *node {
 	root, err := os.MkdirTemp("", "lh")
 	must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(root) })
+	return nodeAt(t, number, root)
+}
+
+// nodeAt starts a process with a root directory that is there.
+func nodeAt(t testing.TB, number int, root string) *node {
+	t.Helper()
 	must(t, os.MkdirAll(filepath.Join(root, "disk/replicas"), 0o700))
 	n := &node{t: t, number: number, root: root, news: make(chan struct{})}
 	n.start()
@@ -204,6 +210,32 @@ func (n *node) untilEngine(phase proto.Phase) *proto.EngineState {
 		return len(st.GetEngines()) == 1 && st.GetEngines()[0].GetPhase() == phase
 	})
 	return s.GetEngines()[0]
+}
+
+// member is the replica of a node as the engine on another shows it; nil when it does not.
+func (n *node) member(s *proto.State) *proto.MemberState {
+	for _, e := range s.GetEngines() {
+		for _, m := range e.GetMembers() {
+			if m.GetName() == n.replicaName() {
+				return m
+			}
+		}
+	}
+	return nil
+}
+
+func (n *node) replicaState(s *proto.State) *proto.ReplicaState {
+	for _, r := range s.GetReplicas() {
+		if r.GetName() == n.replicaName() {
+			return r
+		}
+	}
+	return nil
+}
+
+func (n *node) stopReplica(fence int64) error {
+	_, err := n.ReplicaStop(context.Background(), &proto.ReplicaRef{Name: n.replicaName(), FenceGeneration: fence})
+	return err
 }
 
 func (n *node) stopEngine() {

@@ -15,6 +15,7 @@ import (
 	"github.com/sirupsen/logrus"
 	"google.golang.org/grpc"
 
+	"github.com/longhorn-lep/longhorn-manager/engine"
 	"github.com/longhorn-lep/longhorn-manager/instance/proto"
 	"github.com/longhorn-lep/longhorn-manager/nbd"
 	"github.com/longhorn-lep/longhorn-manager/replica/fsys"
@@ -29,7 +30,8 @@ type Options struct {
 	// ToolSocket and GRPCSocket are paths of unix sockets, made for this user alone. A file GRPCSocket.lock beside it keeps a
 	// second process away.
 	ToolSocket, GRPCSocket string
-	// DeviceDir is where block devices are made; /dev/longhorn if empty.
+	// DeviceDir is where block devices are made; /dev/longhorn if empty. It belongs to this process: what dead ones left there
+	// is removed.
 	DeviceDir string
 	// Version is told to clients.
 	Version string
@@ -39,6 +41,7 @@ type Options struct {
 
 const (
 	defaultDeviceDir = "/dev/longhorn"
+
 	// admitTimeout bounds how long a connection waits for a replica's gate.
 	admitTimeout = 20 * time.Second
 	// engineStopTimeout bounds flush and teardown of one engine.
@@ -83,6 +86,9 @@ func New(opts Options) (*Instance, error) {
 		l.SetOutput(io.Discard)
 		opts.Log = logrus.NewEntry(l)
 	}
+	if opts.DeviceDir == "" {
+		opts.DeviceDir = defaultDeviceDir
+	}
 	boot, err := bootID()
 	if err != nil {
 		opts.Log.WithError(err).Warn("The machine's boot cannot be told, so no unclean replica counts as complete")
@@ -91,6 +97,9 @@ func New(opts Options) (*Instance, error) {
 	if err := i.listen(); err != nil {
 		i.closeListeners()
 		return nil, err
+	}
+	if err := engine.RemoveStaleDevices(opts.DeviceDir); err != nil {
+		i.log.WithError(err).Warn("Device nodes of a process that died may be left")
 	}
 	port := i.dataListener.Addr().(*net.TCPAddr).Port
 	i.info = &proto.InfoReply{Uuid: uuid.NewString(), BootId: boot, Port: uint32(port), Version: opts.Version}

@@ -18,13 +18,18 @@ const refusalDomain = "longhorn.io"
 
 // Reasons of refusals that do not come from package replica.
 const (
-	reasonInUse       = "InUse"       // an engine is connected, or the device is open
-	reasonHosted      = "Hosted"      // the replica is not stopped
-	reasonForeign     = "Foreign"     // something else is in a directory's place
-	reasonFenced      = "Fenced"      // an engine of this or a higher generation was here
-	reasonRunning     = "Running"     // the volume's engine runs
-	reasonNotProposed = "NotProposed" // the epoch or session is not what the engine asked for
-	reasonStopping    = "Stopping"    // the process ends
+	reasonInUse       = "InUse"        // an engine is connected, or the device is open
+	reasonHosted      = "Hosted"       // the replica is not stopped
+	reasonForeign     = "Foreign"      // something else is in a directory's place
+	reasonFenced      = "Fenced"       // an engine of this or a higher generation was here
+	reasonRunning     = "Running"      // the volume's engine runs
+	reasonNotProposed = "NotProposed"  // the epoch or session is not what the engine asked for
+	reasonStopping    = "Stopping"     // the process ends
+	reasonNotHosted   = "NotHosted"    // what the request is about is not here
+	reasonSession     = "OtherSession" // the request is meant for another start of the engine
+	reasonNotRunning  = "NotRunning"   // the engine is starting, stopping or failed
+	reasonBusy        = "Busy"         // another rebuild is under way
+	reasonLastMember  = "LastMember"   // a volume keeps one member
 )
 
 // refusal is an error that will be the same until someone changes something.
@@ -80,6 +85,14 @@ func reasonOf(err error) string {
 		return reasonInUse
 	case errors.Is(err, engine.ErrNotProposed):
 		return reasonNotProposed
+	case errors.Is(err, engine.ErrOtherSession):
+		return reasonSession
+	case errors.Is(err, engine.ErrNotRunning):
+		return reasonNotRunning
+	case errors.Is(err, engine.ErrBusy):
+		return reasonBusy
+	case errors.Is(err, engine.ErrLastMember):
+		return reasonLastMember
 	}
 	return ""
 }

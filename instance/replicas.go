@@ -31,6 +31,7 @@ type replicaHost struct {
 
 	mu       sync.Mutex
 	hosted   map[string]*hosted // guarded by mu
+	parked   map[string]*parked // guarded by mu; never a name that is in hosted
 	stopping bool               // guarded by mu
 }
 
@@ -42,7 +43,7 @@ type hosted struct {
 }
 
 func newReplicaHost(fs fsys.FS, boot string, c *changes, log *logrus.Entry) *replicaHost {
-	h := &replicaHost{fs: fs, boot: boot, changes: c, log: log, decoy: make([]byte, 32), hosted: map[string]*hosted{}}
+	h := &replicaHost{fs: fs, boot: boot, changes: c, log: log, decoy: make([]byte, 32), hosted: map[string]*hosted{}, parked: map[string]*parked{}}
 	_, _ = rand.Read(h.decoy) // never fails
 	return h
 }
@@ -127,6 +128,9 @@ func (h *replicaHost) start(ctx context.Context, s *proto.ReplicaSpec) (*proto.R
 			return nil, err
 		}
 	}
+	if err := h.unpark(ctx, s.GetName()); err != nil {
+		return nil, err
+	}
 	log := h.logOf(s)
 	e := &hosted{spec: s}
 	e.replica, e.refused = replica.Open(h.fs, s.GetDirectory(), specOf(s), replica.Options{BootID: h.boot, OnChange: h.changes.notify, Log: log})
@@ -139,21 +143,39 @@ func (h *replicaHost) start(ctx context.Context, s *proto.ReplicaSpec) (*proto.R
 	return e.state(), nil
 }
 
-// stop closes a replica. An engine that is connected has a moment to go.
-func (h *replicaHost) stop(ctx context.Context, name string) error {
+// stop closes a replica. An engine that is connected has a moment to go. With a fence above 0, engines of older generations are
+// shut out for ever first, durably; only then is the answer success, and a replica that cannot be fenced here is refused.
+func (h *replicaHost) stop(ctx context.Context, name string, fence int64) error {
 	defer h.names.lock(name)()
 	e := h.find(name)
 	switch {
+	case e == nil && fence > 0:
+		return h.fenceParked(ctx, name, fence)
 	case e == nil:
 		return nil
+	case e.replica == nil && fence > 0:
+		return refuse(reasonNotHosted, "fence replica %s: %w", name, e.refused)
 	case e.replica == nil:
 		h.put(name, nil)
 		return nil
+	}
+	if err := fenceOpen(ctx, e.replica, fence); err != nil {
+		return err
 	}
 	if err := h.awaitRelease(ctx, e.replica); err != nil {
 		return fmt.Errorf("stop replica %s: %w", name, err)
 	}
 	return h.close(ctx, e)
+}
+
+// fenceOpen shuts engines below a generation out of an open replica; 0 is none.
+func fenceOpen(ctx context.Context, r *replica.Replica, fence int64) error {
+	if fence <= 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), replicaCloseTimeout)
+	defer cancel()
+	return r.Fence(ctx, fence)
 }
 
 func (h *replicaHost) awaitRelease(ctx context.Context, r *replica.Replica) error {
@@ -185,17 +207,23 @@ func (h *replicaHost) close(ctx context.Context, e *hosted) error {
 	} else {
 		h.logOf(e.spec).Info("Replica closed")
 	}
-	h.put(e.spec.GetName(), nil)
+	h.park(e)
 	return nil
 }
 
-// remove deletes the directory of a replica that is not hosted.
-func (h *replicaHost) remove(s *proto.ReplicaSpec) error {
+// remove deletes the directory of a replica that is not hosted. Tools that read it are cut.
+func (h *replicaHost) remove(ctx context.Context, s *proto.ReplicaSpec) error {
 	defer h.names.lock(s.GetName())()
 	if h.find(s.GetName()) != nil {
 		return refuse(reasonHosted, "replica %s is not stopped", s.GetName())
 	}
+	if err := h.cutReaders(ctx, s.GetName()); err != nil {
+		return err
+	}
 	if err := replica.Remove(h.fs, s.GetDirectory(), s.GetUid()); err != nil {
+		return err
+	}
+	if err := h.unpark(ctx, s.GetName()); err != nil {
 		return err
 	}
 	h.logOf(s).Info("Replica directory removed")
@@ -223,6 +251,13 @@ func (h *replicaHost) shutdown(ctx context.Context) {
 		})
 	}
 	closing.Wait()
+	for _, name := range h.parkedNames() {
+		unlock := h.names.lock(name)
+		if err := h.unpark(ctx, name); err != nil {
+			h.log.WithError(err).WithField(logfields.Replica, name).Error("Replica left open for reading")
+		}
+		unlock()
+	}
 }
 
 // states lists the replicas by name.

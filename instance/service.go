@@ -33,11 +33,11 @@ func (s *service) ReplicaStart(ctx context.Context, r *proto.ReplicaSpec) (*prot
 }
 
 func (s *service) ReplicaStop(ctx context.Context, r *proto.ReplicaRef) (*proto.Empty, error) {
-	return &proto.Empty{}, toStatus(s.instance.replicas.stop(ctx, r.GetName()))
+	return &proto.Empty{}, toStatus(s.instance.replicas.stop(ctx, r.GetName(), r.GetFenceGeneration()))
 }
 
-func (s *service) ReplicaRemove(_ context.Context, r *proto.ReplicaSpec) (*proto.Empty, error) {
-	return &proto.Empty{}, toStatus(s.instance.replicas.remove(r))
+func (s *service) ReplicaRemove(ctx context.Context, r *proto.ReplicaSpec) (*proto.Empty, error) {
+	return &proto.Empty{}, toStatus(s.instance.replicas.remove(ctx, r))
 }
 
 func (s *service) EngineStart(ctx context.Context, r *proto.EngineSpec) (*proto.EngineState, error) {
@@ -49,8 +49,16 @@ func (s *service) EngineRecordEpoch(_ context.Context, r *proto.EpochRecord) (*p
 	return &proto.Empty{}, toStatus(s.instance.engines.recordEpoch(r))
 }
 
+func (s *service) EngineAddReplica(_ context.Context, r *proto.EngineMemberRequest) (*proto.Empty, error) {
+	return &proto.Empty{}, toStatus(s.instance.engines.addReplica(r))
+}
+
+func (s *service) EngineRemoveReplica(_ context.Context, r *proto.EngineMemberRequest) (*proto.Empty, error) {
+	return &proto.Empty{}, toStatus(s.instance.engines.removeReplica(r))
+}
+
 func (s *service) EngineStop(ctx context.Context, r *proto.EngineRef) (*proto.Empty, error) {
-	return &proto.Empty{}, toStatus(s.instance.engines.stop(ctx, r.GetName()))
+	return &proto.Empty{}, toStatus(s.instance.engines.stop(ctx, r.GetName(), r.GetForce()))
 }
 
 // Watch sends the whole state at once and after every change; changes that come faster than they are sent count as one.
@@ -98,7 +106,9 @@ func (e *hostedEngine) state() *proto.EngineState {
 		ProposedEpoch: epochToWire(now.ProposedEpoch), Epoch: epochToWire(now.Epoch),
 	}
 	for _, m := range now.Members {
-		s.Members = append(s.Members, &proto.MemberState{Name: m.Name, Mode: m.Mode, Error: m.Error})
+		s.Members = append(s.Members, &proto.MemberState{
+			Name: m.Name, Mode: m.Mode, Error: m.Error, Rebuilding: m.Rebuilding, Progress: int32(m.Progress),
+		})
 	}
 	return s
 }

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"sync"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -55,15 +56,14 @@ func listenUnix(path string) (net.Listener, error) {
 // unixListener removes its socket when it is closed.
 type unixListener struct {
 	*net.UnixListener
-	path string
+	path   string
+	remove sync.Once
 }
 
+// Close removes the socket first: whoever waits for the listener to end finds it gone.
 func (l *unixListener) Close() error {
-	err := l.UnixListener.Close()
-	if err == nil {
-		_ = os.Remove(l.path) // a dead socket does no harm
-	}
-	return err
+	l.remove.Do(func() { _ = os.Remove(l.path) }) // a dead socket does no harm
+	return l.UnixListener.Close()
 }
 
 // setIOFlusher tells the kernel that this process does I/O on behalf of others' writeback, so that its own memory needs and

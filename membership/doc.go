@@ -13,6 +13,12 @@
 //	               -> record(epoch)             --> durable, as evidence
 //	                  serves from here on
 //
+// While it serves, an engine changes the members by further epochs of its generation,
+// each in the same order: proposed, recorded, stored, and only then relied upon.
+//
+//	member fails, is slow, is removed  --> PlanExpel   --> what it missed is acknowledged
+//	copy to a replica is flushed       --> PlanJoin    --> the replica is a member
+//
 // The order matters: the object holds an epoch before any replica does, so a replica
 // that shows a newer epoch than the object proves that the object was rolled back.
 //

@@ -9,8 +9,8 @@ import (
 
 // Why an engine may not start. Each is wrapped in an error that names the replicas.
 var (
-	// ErrMemberMissing: a member of the recorded epoch did not admit the engine.
-	ErrMemberMissing = errors.New("a member is missing")
+	// ErrMemberMissing: no member of the recorded epoch has admitted the engine.
+	ErrMemberMissing = errors.New("every member is missing")
 	// ErrRolledBack: a replica shows a newer epoch than the API object, so the object is older than the data.
 	ErrRolledBack = errors.New("the cluster's record is older than the data")
 	// ErrNotEmpty: the volume was never started, yet a replica shows an epoch.
@@ -22,18 +22,23 @@ var (
 // Shown is what a replica that admitted the engine says of itself.
 type Shown struct {
 	Epoch Epoch
+	// Rebuilding: a copy to it was begun and, as far as it knows, not finished.
+	Rebuilding bool
 }
 
 // PlanStart decides with which epoch an engine of the given generation starts.
 //
 // recorded is the epoch in the API object (zero before the first start), wanted names
 // all replicas of the volume, shown has an entry for each replica that admitted the
-// engine. At the first start all wanted replicas become members. Later starts need
-// every member of the recorded epoch; a replica outside of it is never a source and
-// is left out.
+// engine. Any members of the recorded epoch will do, at least one, for each holds every
+// acknowledged write; at the first start, when nothing was ever written, any of the
+// wanted replicas. Those that are absent are left out of the new epoch: it is recorded
+// before the first acknowledgement, so they cannot come back with less than the others.
 //
 // Rules: a replica with a newer epoch than the recorded one stops everything
-// (ErrRolledBack), whether it is a member or not.
+// (ErrRolledBack), whether it is a member or not. One outside the recorded epoch is
+// never taken. One that is being rebuilt is taken only if the record lists it: then
+// the copy was finished and flushed before that was recorded.
 func PlanStart(recorded Epoch, generation int64, wanted []string, shown map[string]Shown) (Epoch, error) {
 	var newer []string
 	for name, s := range shown {
@@ -49,22 +54,22 @@ func PlanStart(recorded Epoch, generation int64, wanted []string, shown map[stri
 		return Epoch{}, fmt.Errorf("%w: recorded %s, but %s", ErrRolledBack, recorded, strings.Join(newer, ", "))
 	}
 
-	members := recorded.Members
+	may := recorded.Members
 	if recorded.IsZero() {
-		members = wanted
+		may = wanted
 	}
-	if len(members) == 0 {
+	if len(may) == 0 {
 		return Epoch{}, ErrNoMembers
 	}
-	var missing []string
-	for _, name := range members {
-		if _, ok := shown[name]; !ok {
-			missing = append(missing, name)
+	var present []string
+	for _, name := range may {
+		if s, ok := shown[name]; ok && (!s.Rebuilding || !recorded.IsZero()) {
+			present = append(present, name)
 		}
 	}
-	if len(missing) > 0 {
-		slices.Sort(missing)
+	if len(present) == 0 {
+		missing := slices.Sorted(slices.Values(may))
 		return Epoch{}, fmt.Errorf("%w: %s", ErrMemberMissing, strings.Join(missing, ", "))
 	}
-	return NewEpoch(generation, 1, members), nil
+	return NewEpoch(generation, 1, present), nil
 }

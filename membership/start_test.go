@@ -23,8 +23,16 @@ func TestPlanStart(t *testing.T) {
 			want:   e(7, "a", "b"),
 		},
 		{
-			name:   "first start with one replica away → refused, it could hold nothing yet but is a member by creation",
-			wanted: []string{"a", "b"}, shown: map[string]Shown{"a": {}}, wantErr: ErrMemberMissing,
+			name:   "first start with one replica away → the other alone",
+			wanted: []string{"a", "b"}, shown: map[string]Shown{"a": {}}, want: e(7, "a"),
+		},
+		{
+			name:   "first start, a replica to which a copy was begun → it is left out",
+			wanted: []string{"a", "b"}, shown: map[string]Shown{"a": {Rebuilding: true}, "b": {}}, want: e(7, "b"),
+		},
+		{
+			name:   "first start with every replica away → refused",
+			wanted: []string{"a", "b"}, shown: map[string]Shown{}, wantErr: ErrMemberMissing,
 		},
 		{
 			name:   "first start but a replica shows an epoch → refused, it is not new",
@@ -50,9 +58,23 @@ func TestPlanStart(t *testing.T) {
 			want:  e(7, "a"),
 		},
 		{
-			name:     "a member away → refused",
-			recorded: e(4, "a", "b"), wanted: []string{"a", "b"},
-			shown: map[string]Shown{"a": at(e(4, "a", "b"))}, wantErr: ErrMemberMissing,
+			name:     "a member away → the others, for each holds every acknowledged write",
+			recorded: e(4, "a", "b", "c"), wanted: []string{"a", "b", "c"},
+			shown: map[string]Shown{"a": at(e(4, "a", "b", "c")), "c": at(e(4, "a", "b", "c"))},
+			want:  e(7, "a", "c"),
+		},
+		{
+			name:     "only replicas outside the epoch are there → refused",
+			recorded: e(4, "a"), wanted: []string{"a", "b"}, shown: map[string]Shown{"b": at(e(3, "a", "b"))}, wantErr: ErrMemberMissing,
+		},
+		{
+			name:     "a replica that is being rebuilt shows the recorded epoch but is not in it → left out",
+			recorded: e(4, "a"), wanted: []string{"a", "b"},
+			shown: map[string]Shown{"a": at(e(4, "a")), "b": {Epoch: e(4, "a"), Rebuilding: true}}, want: e(7, "a"),
+		},
+		{
+			name:     "the record lists a replica that has not heard that its copy was complete → it is a member",
+			recorded: e(4, "a", "b"), wanted: []string{"a", "b"}, shown: map[string]Shown{"b": {Epoch: e(3, "a"), Rebuilding: true}}, want: e(7, "b"),
 		},
 		{
 			name:     "a member shows a newer epoch than the object → refused, the object was rolled back",

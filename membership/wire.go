@@ -21,6 +21,10 @@ const (
 	// completed a flush on all members after the last write to each region, and must
 	// hold back new writes to them until every member has answered.
 	OpClearIntents uint16 = 4
+	// OpBeginRebuild marks the replica durably as being rebuilt, before the first byte of
+	// the copy. Request and reply empty. The mark goes when an epoch that lists the replica
+	// is stored (OpRecordEpoch), in the same write of its metadata. Idempotent.
+	OpBeginRebuild uint16 = 5
 )
 
 // State is what a replica knows of itself.
@@ -39,6 +43,9 @@ type State struct {
 	// was closed cleanly, or its machine has not been restarted and its disk has not failed since. Among equals such a
 	// replica is the better source.
 	CacheKept bool `json:"cacheKept"`
+	// Rebuilding is true from OpBeginRebuild until an epoch that lists the replica is stored: its content is worth nothing, unless
+	// the API object's epoch lists it.
+	Rebuilding bool `json:"rebuilding"`
 }
 
 // Regions is a set of regions of RegionBytes each, by index, sorted. On the wire it is a bitmap, so that its length is bounded by

@@ -62,7 +62,7 @@ type scriptConn struct {
 func (c *scriptConn) Read(p []byte) (int, error)  { return c.in.Read(p) }
 func (c *scriptConn) Write(p []byte) (int, error) { return len(p), nil }
 func (c *scriptConn) Close() error                { return nil }
-func (c *scriptConn) LocalAddr() net.Addr { return &net.UnixAddr{Name: "local", Net: "unix"} }
+func (c *scriptConn) LocalAddr() net.Addr         { return &net.UnixAddr{Name: "local", Net: "unix"} }
 
 func (c *scriptConn) RemoteAddr() net.Addr             { return &net.UnixAddr{Name: "remote", Net: "unix"} }
 func (c *scriptConn) SetDeadline(time.Time) error      { return nil }

@@ -31,7 +31,7 @@ const (
 //	lower             never
 func decideAdmission(heldGeneration int64, heldSession string, generation int64, session string) (admission, error) {
 	switch {
-	case generation < 1 || session == "" || len(session) > maxSessionBytes:
+	case generation < 1 || session == "" || session == fenceSession || len(session) > maxSessionBytes:
 		return admitNever, fmt.Errorf("%w: generation %d with session %q is not valid", ErrFenced, generation, session)
 	case generation > heldGeneration:
 		return admitTakeover, nil
@@ -52,6 +52,9 @@ func decideAdmission(heldGeneration int64, heldSession string, generation int64,
 //
 // Readers of a View are cut. Whoever is admitted must Close the Session.
 func (r *Replica) Admit(ctx context.Context, generation int64, session string) (*Session, error) {
+	if r.opts.ReadOnly {
+		return nil, fmt.Errorf("replica %s: admit generation %d: %w", r.name, generation, ErrReadOnly)
+	}
 	select {
 	case r.admitting <- struct{}{}:
 		defer func() { <-r.admitting }()

@@ -33,6 +33,7 @@ func TestDecideAdmission(t *testing.T) {
 		{"generation zero → never", 0, "", 0, "a", admitNever},
 		{"a negative generation → never", 0, "", -1, "a", admitNever},
 		{"no session → never", 3, "a", 4, "", admitNever},
+		{"the session of a fence → never", 3, "a", 4, fenceSession, admitNever},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			got, err := decideAdmission(tc.held, tc.heldSession, tc.generation, tc.session)

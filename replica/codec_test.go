@@ -13,7 +13,7 @@ import (
 func fullMeta() Meta {
 	return Meta{
 		UID: "6e4b3f0c-1b1d-4f3e-9d5d-0a1b2c3d4e5f", Volume: "vol", Name: "vol-r-0a1b2c3d", SizeBytes: 3 << 40, RegionBytes: 16 << 20,
-		Generation: 7, Session: "s-7", Epoch: membership.NewEpoch(6, 2, []string{"a", "b"}), BootID: "boot", Clean: true,
+		Generation: 7, Session: "s-7", Epoch: membership.NewEpoch(6, 2, []string{"a", "b"}), Rebuilding: true, BootID: "boot", Clean: true,
 	}
 }
 

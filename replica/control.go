@@ -28,6 +28,8 @@ func (s *Session) Control(_ context.Context, op uint16, payload []byte) ([]byte,
 			return nil, err
 		}
 		return nil, s.recordEpoch(e)
+	case membership.OpBeginRebuild:
+		return nil, s.beginRebuild()
 	case membership.OpClearIntents:
 		var regions membership.Regions
 		if err := unmarshal(payload, &regions); err != nil {
@@ -44,16 +46,35 @@ func (s *Session) state() membership.State {
 	defer r.mu.Unlock()
 	return membership.State{
 		UID: r.meta.UID, SizeBytes: r.size, Generation: r.meta.Generation, Epoch: r.meta.Epoch, RegionBytes: r.regionBytes,
-		BootID: s.lastBootID, Clean: s.wasClean, CacheKept: r.cacheKept,
+		BootID: s.lastBootID, Clean: s.wasClean, CacheKept: r.cacheKept, Rebuilding: r.meta.Rebuilding,
 	}
+}
+
+// beginRebuild makes it durable that the data is not to be believed. The same again is success.
+func (s *Session) beginRebuild() error {
+	r := s.replica
+	r.mu.Lock()
+	rebuilding := r.meta.Rebuilding
+	r.mu.Unlock()
+	if rebuilding {
+		return nil
+	}
+	if err := r.update(func(m *Meta) { m.Rebuilding = true }); err != nil {
+		return fmt.Errorf("begin a rebuild: %w", err)
+	}
+	r.changed()
+	return nil
 }
 
 // recordEpoch makes an epoch durable. The same again is success; an older one, or the same with other members, cannot come
 // from an engine that follows the rules and is refused.
+//
+// An epoch that lists a replica which is being rebuilt says that its data is complete and flushed, so the same replacement of
+// the metadata clears the mark. One that was recorded before the rebuild began says nothing of the kind and is refused.
 func (s *Session) recordEpoch(e membership.Epoch) error {
 	r := s.replica
 	r.mu.Lock()
-	recorded := r.meta.Epoch
+	recorded, rebuilding := r.meta.Epoch, r.meta.Rebuilding
 	r.mu.Unlock()
 	if e.IsZero() {
 		return invalid("an epoch must not be zero")
@@ -62,14 +83,28 @@ func (s *Session) recordEpoch(e membership.Epoch) error {
 		return invalid("%v", err)
 	}
 	switch order := e.Compare(recorded); {
+	case order == 0 && e.Equal(recorded) && rebuilding && e.Has(r.name):
+		return invalid("epoch %s was recorded before the rebuild began", e)
 	case order == 0 && e.Equal(recorded):
 		return nil
 	case order <= 0:
 		return invalid("epoch %s after %s", e, recorded)
 	}
 	e.Members = slices.Clone(e.Members)
-	if err := r.update(func(m *Meta) { m.Epoch = e }); err != nil {
+	rebuilt := rebuilding && e.Has(r.name)
+	err := r.update(func(m *Meta) {
+		m.Epoch = e
+		if rebuilt {
+			m.Rebuilding, m.BootID = false, r.opts.BootID
+		}
+	})
+	if err != nil {
 		return fmt.Errorf("record epoch %s: %w", e, err)
+	}
+	if rebuilt {
+		r.mu.Lock()
+		r.cacheKept = true // all that an earlier boot may have lost was written anew
+		r.mu.Unlock()
 	}
 	r.changed()
 	return nil

@@ -106,6 +106,8 @@ var corruptions = []struct {
 	{"a bit of the metadata's checksum flipped", edit(metaName, func(b []byte) []byte { return flip(len(b) - 2)(b) }), MetadataTorn},
 	{"the metadata has a key that is not known", edit(metaName, reseal(func(b []byte) { replaceIn(b, `"clean"`, `"cream"`) })), MetadataTorn},
 	{"the metadata is sound but senseless", edit(metaName, reseal(func(b []byte) { replaceIn(b, `"generation":0`, `"generation":5`) })), MetadataTorn},
+	{"the metadata's mark of a rebuild is no truth value", edit(metaName, reseal(func(b []byte) { replaceIn(b, `"rebuilding":false`, `"rebuilding":"yes"`) })), MetadataTorn},
+	{"the metadata is marked as being rebuilt", edit(metaName, reseal(func(b []byte) { replaceIn(b, `"rebuilding":false`, `"rebuilding": true`) })), ""},
 	{"the metadata is of a later version", edit(metaName, func(b []byte) []byte { b[8] = 2; return b }), UnknownVersion},
 	{"the metadata is of another uid", edit(metaName, reseal(func(b []byte) { replaceIn(b, "uid-1", "uid-2") })), OtherReplica},
 	{"the metadata is of another name", edit(metaName, reseal(func(b []byte) { replaceIn(b, "vol-r-1", "vol-r-2") })), OtherReplica},

@@ -31,11 +31,15 @@ type acknowledged struct {
 	created    bool
 	generation int64
 	epoch      membership.Epoch
+	rebuilding bool           // a rebuild was begun; rebuiltEpoch ends it
 	flushed    map[int64]byte // block offset → content that a flush covered
 	touched    map[int64]bool // regions that a change was begun in since they were last cleared
 	settled    map[int64]byte // block offset → content when its region was last cleared
 	removed    bool
 }
+
+// rebuiltEpoch is the first that lists the replica after its rebuild.
+var rebuiltEpoch = membership.NewEpoch(2, 2, []string{"a", "b", "vol-r-1"})
 
 func newAcknowledged() *acknowledged {
 	return &acknowledged{flushed: map[int64]byte{}, touched: map[int64]bool{}, settled: map[int64]byte{}}
@@ -75,6 +79,12 @@ func serve(ctx context.Context, r *Replica, generation int64, a *acknowledged) e
 		return err
 	}
 	a.epoch = e
+	if generation == 2 {
+		if err := s.beginRebuild(); err != nil {
+			return err
+		}
+		a.rebuilding = true
+	}
 	written := map[int64]byte{}
 	for i, off := range writtenBlocks {
 		stamp := byte(generation*16) + byte(i)
@@ -97,6 +107,12 @@ func serve(ctx context.Context, r *Replica, generation int64, a *acknowledged) e
 	}
 	for off, stamp := range written {
 		a.flushed[off] = stamp
+	}
+	if a.rebuilding {
+		if err := s.recordEpoch(rebuiltEpoch); err != nil {
+			return err
+		}
+		a.epoch = rebuiltEpoch
 	}
 	for _, region := range []int64{0, 2} {
 		delete(a.touched, region) // a mark may be there or not from here on
@@ -152,6 +168,9 @@ func checkPromises(f *memfs.FS, a *acknowledged) error {
 	defer r.Close(ctx)
 	if got := r.State(); got.Generation < a.generation || got.Epoch.Compare(a.epoch) < 0 {
 		return fmt.Errorf("generation %d, epoch %s, but %d and %s were promised", got.Generation, got.Epoch, a.generation, a.epoch)
+	}
+	if got := r.State(); a.rebuilding && got.Rebuilding == got.Epoch.Equal(rebuiltEpoch) {
+		return fmt.Errorf("rebuilding %t with epoch %s", got.Rebuilding, got.Epoch)
 	}
 	if marked := r.intents.marked(); r.meta.Clean && len(marked) > 0 {
 		return fmt.Errorf("clean with marks %v", marked)

@@ -32,6 +32,9 @@ type Meta struct {
 	Session    string `json:"session"`
 	// Epoch is evidence of who held every acknowledged write; the truth is the API object.
 	Epoch membership.Epoch `json:"epoch"`
+	// Rebuilding says that the data is being replaced from another replica, so that nothing is to be concluded from it. It is
+	// set before the first byte is, and cleared together with the record of an epoch that lists this replica.
+	Rebuilding bool `json:"rebuilding"`
 	// BootID is of the boot in which every write was made that is not known to be durable.
 	BootID string `json:"bootID"`
 	// Clean says that the replica was closed in order: all is durable and no region was marked.

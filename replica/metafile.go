@@ -67,7 +67,7 @@ func readFile(dir fsys.Dir, name string, limit int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }() // only read
 	size, err := f.Size()
 	if err != nil {
 		return nil, err

@@ -15,6 +15,9 @@ type Options struct {
 	// BootID of this machine's boot, from the kernel. Empty means unknown: then no unclean replica is trusted to have kept
 	// what was not synced.
 	BootID string
+	// ReadOnly opens for reading alone: nothing is ever written, no engine is admitted, and Views are all there is. The intent map
+	// is not needed.
+	ReadOnly bool
 	// OnChange, if set, is called after State changed, with no lock held. It must not block.
 	OnChange func()
 	// Log receives what a person should know; nil discards it.
@@ -140,17 +143,44 @@ func refuseFile(dir string, err error, missing, torn Reason) error {
 	return refuse(dir, IOError, "%w", err)
 }
 
-func (r *Replica) openFiles() (err error) {
+func (r *Replica) openFiles() error {
+	if r.opts.ReadOnly {
+		return r.openData()
+	}
+	image, err := r.readIntents()
+	if err != nil {
+		return err
+	}
+	if err := r.openData(); err != nil {
+		return err
+	}
+	if r.imap, err = r.dir.OpenFile(intentName, fsys.ReadWrite); err != nil {
+		return refuseFile(r.dirPath, err, IntentMapMissing, IntentMapTorn)
+	}
+	r.intents = newIntents(r.imap, image, r.regionBytes)
+	return nil
+}
+
+// readIntents reads the map as the file has it.
+func (r *Replica) readIntents() (intentImage, error) {
 	regions := regionCount(r.size, r.regionBytes)
 	b, err := readFile(r.dir, intentName, intentFileBytes(regions))
 	if err != nil {
-		return refuseFile(r.dirPath, err, IntentMapMissing, IntentMapTorn)
+		return intentImage{}, refuseFile(r.dirPath, err, IntentMapMissing, IntentMapTorn)
 	}
 	image, err := decodeIntentImage(b, r.meta.UID, r.regionBytes, regions)
 	if err != nil {
-		return refuseFile(r.dirPath, err, IntentMapMissing, IntentMapTorn)
+		return intentImage{}, refuseFile(r.dirPath, err, IntentMapMissing, IntentMapTorn)
 	}
-	if r.data, err = r.dir.OpenFile(dataName, fsys.ReadWrite); err != nil {
+	return image, nil
+}
+
+func (r *Replica) openData() (err error) {
+	mode := fsys.ReadWrite
+	if r.opts.ReadOnly {
+		mode = fsys.ReadOnly
+	}
+	if r.data, err = r.dir.OpenFile(dataName, mode); err != nil {
 		return refuseFile(r.dirPath, err, DataMissing, NotAReplica)
 	}
 	size, err := r.data.Size()
@@ -160,10 +190,6 @@ func (r *Replica) openFiles() (err error) {
 	case size != r.size:
 		return refuse(r.dirPath, DataWrongSize, "%s has %d bytes, the metadata says %d", dataName, size, r.size)
 	}
-	if r.imap, err = r.dir.OpenFile(intentName, fsys.ReadWrite); err != nil {
-		return refuseFile(r.dirPath, err, IntentMapMissing, IntentMapTorn)
-	}
-	r.intents = newIntents(r.imap, image, r.regionBytes)
 	return nil
 }
 

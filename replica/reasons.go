@@ -83,6 +83,8 @@ var (
 	ErrInUse = errors.New("an engine is connected")
 	// ErrFailed: a write failed earlier; the replica must be opened anew.
 	ErrFailed = errors.New("the replica failed")
+	// ErrReadOnly: the replica was opened for reading alone.
+	ErrReadOnly = errors.New("opened for reading alone")
 	// ErrClosed: the replica or session was closed.
 	ErrClosed = errors.New("closed")
 )

@@ -15,6 +15,7 @@ type State struct {
 	Generation int64            // of the last engine admitted
 	Epoch      membership.Epoch // as recorded here
 	Connected  bool             // an engine has the gate
+	Rebuilding bool             // the data is being replaced and not complete
 	Failure    error            // why the replica serves nothing any more; nil while it does
 }
 
@@ -24,7 +25,7 @@ func (r *Replica) State() State {
 	defer r.mu.Unlock()
 	e := r.meta.Epoch
 	e.Members = slices.Clone(e.Members)
-	return State{Generation: r.meta.Generation, Epoch: e, Connected: r.current != nil, Failure: r.failure}
+	return State{Generation: r.meta.Generation, Epoch: e, Connected: r.current != nil && r.current.Err() == nil, Rebuilding: r.meta.Rebuilding, Failure: r.failure}
 }
 
 // Size is the replica's size in bytes.
@@ -87,7 +88,9 @@ func (r *Replica) Close(ctx context.Context) error {
 	if wasClosed {
 		return nil
 	}
-	err = r.settle()
+	if !r.opts.ReadOnly {
+		err = r.settle()
+	}
 	r.closeFiles()
 	r.changed()
 	if err != nil {

@@ -84,9 +84,23 @@ func (s *Session) begin() error {
 	return shutdown(s.replica, s.ending)
 }
 
-// shutdown is what a request gets that came too late.
+// shutdown is what a request gets that came too late: ESHUTDOWN to all who look for a number, and ErrFenced, ErrFailed or
+// ErrClosed to those who can see it. The number of a disk error that ended the session does not show through: this request has
+// not met it.
 func shutdown(r *Replica, why error) error {
-	return &nbd.Error{Errno: nbd.ESHUTDOWN, Msg: fmt.Sprintf("replica %s: %v", r.name, why)}
+	return &endedError{wire: &nbd.Error{Errno: nbd.ESHUTDOWN, Msg: fmt.Sprintf("replica %s: %v", r.name, why)}, why: why}
+}
+
+type endedError struct {
+	wire *nbd.Error
+	why  error
+}
+
+func (e *endedError) Error() string { return e.wire.Error() }
+func (e *endedError) Unwrap() error { return e.wire }
+
+func (e *endedError) Is(target error) bool {
+	return (target == ErrFenced || target == ErrFailed || target == ErrClosed) && errors.Is(e.why, target)
 }
 
 // ReadAt fills p. A read that fails says nothing of writes: the replica goes on.

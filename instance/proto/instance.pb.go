@@ -389,10 +389,13 @@ func (x *ReplicaSpec) GetSecret() []byte {
 }
 
 type ReplicaRef struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// For ReplicaStop, above 0: this generation is admitted durably first, which ends every
+	// older session, so that no older engine can have a write acknowledged by this replica.
+	FenceGeneration int64 `protobuf:"varint,2,opt,name=fence_generation,json=fenceGeneration,proto3" json:"fence_generation,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *ReplicaRef) Reset() {
@@ -430,6 +433,13 @@ func (x *ReplicaRef) GetName() string {
 		return x.Name
 	}
 	return ""
+}
+
+func (x *ReplicaRef) GetFenceGeneration() int64 {
+	if x != nil {
+		return x.FenceGeneration
+	}
+	return 0
 }
 
 type ReplicaState struct {
@@ -839,8 +849,10 @@ func (x *EpochRecord) GetEpoch() *Epoch {
 }
 
 type EngineRef struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// For EngineStop: end it though its device is in use. It acknowledges nothing more.
+	Force         bool `protobuf:"varint,2,opt,name=force,proto3" json:"force,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -882,18 +894,95 @@ func (x *EngineRef) GetName() string {
 	return ""
 }
 
+func (x *EngineRef) GetForce() bool {
+	if x != nil {
+		return x.Force
+	}
+	return false
+}
+
+type EngineMemberRequest struct {
+	state                   protoimpl.MessageState `protogen:"open.v1"`
+	Name                    string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // of the engine
+	Session                 string                 `protobuf:"bytes,2,opt,name=session,proto3" json:"session,omitempty"`
+	Member                  *Member                `protobuf:"bytes,3,opt,name=member,proto3" json:"member,omitempty"`
+	BandwidthBytesPerSecond int64                  `protobuf:"varint,4,opt,name=bandwidth_bytes_per_second,json=bandwidthBytesPerSecond,proto3" json:"bandwidth_bytes_per_second,omitempty"` // of a rebuild; 0: no limit
+	unknownFields           protoimpl.UnknownFields
+	sizeCache               protoimpl.SizeCache
+}
+
+func (x *EngineMemberRequest) Reset() {
+	*x = EngineMemberRequest{}
+	mi := &file_instance_proto_instance_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EngineMemberRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EngineMemberRequest) ProtoMessage() {}
+
+func (x *EngineMemberRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_instance_proto_instance_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EngineMemberRequest.ProtoReflect.Descriptor instead.
+func (*EngineMemberRequest) Descriptor() ([]byte, []int) {
+	return file_instance_proto_instance_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *EngineMemberRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *EngineMemberRequest) GetSession() string {
+	if x != nil {
+		return x.Session
+	}
+	return ""
+}
+
+func (x *EngineMemberRequest) GetMember() *Member {
+	if x != nil {
+		return x.Member
+	}
+	return nil
+}
+
+func (x *EngineMemberRequest) GetBandwidthBytesPerSecond() int64 {
+	if x != nil {
+		return x.BandwidthBytesPerSecond
+	}
+	return 0
+}
+
 type MemberState struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Mode          string                 `protobuf:"bytes,2,opt,name=mode,proto3" json:"mode,omitempty"` // RW or ERR
+	Mode          string                 `protobuf:"bytes,2,opt,name=mode,proto3" json:"mode,omitempty"` // RW, WO (being rebuilt) or ERR
 	Error         string                 `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
+	Rebuilding    bool                   `protobuf:"varint,4,opt,name=rebuilding,proto3" json:"rebuilding,omitempty"`
+	Progress      int32                  `protobuf:"varint,5,opt,name=progress,proto3" json:"progress,omitempty"` // of the rebuild, in percent
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *MemberState) Reset() {
 	*x = MemberState{}
-	mi := &file_instance_proto_instance_proto_msgTypes[12]
+	mi := &file_instance_proto_instance_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -905,7 +994,7 @@ func (x *MemberState) String() string {
 func (*MemberState) ProtoMessage() {}
 
 func (x *MemberState) ProtoReflect() protoreflect.Message {
-	mi := &file_instance_proto_instance_proto_msgTypes[12]
+	mi := &file_instance_proto_instance_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -918,7 +1007,7 @@ func (x *MemberState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberState.ProtoReflect.Descriptor instead.
 func (*MemberState) Descriptor() ([]byte, []int) {
-	return file_instance_proto_instance_proto_rawDescGZIP(), []int{12}
+	return file_instance_proto_instance_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *MemberState) GetName() string {
@@ -942,6 +1031,20 @@ func (x *MemberState) GetError() string {
 	return ""
 }
 
+func (x *MemberState) GetRebuilding() bool {
+	if x != nil {
+		return x.Rebuilding
+	}
+	return false
+}
+
+func (x *MemberState) GetProgress() int32 {
+	if x != nil {
+		return x.Progress
+	}
+	return 0
+}
+
 type EngineState struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	Name       string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -953,7 +1056,8 @@ type EngineState struct {
 	Message    string                 `protobuf:"bytes,7,opt,name=message,proto3" json:"message,omitempty"`
 	Endpoint   string                 `protobuf:"bytes,8,opt,name=endpoint,proto3" json:"endpoint,omitempty"` // device path, empty without one
 	SizeBytes  int64                  `protobuf:"varint,9,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
-	Members    []*MemberState         `protobuf:"bytes,10,rep,name=members,proto3" json:"members,omitempty"`
+	// Members, the replica that is being rebuilt, and those that failed in this session.
+	Members []*MemberState `protobuf:"bytes,10,rep,name=members,proto3" json:"members,omitempty"`
 	// An epoch that the engine needs the API object to hold before it goes on; unset when there is none.
 	ProposedEpoch *Epoch `protobuf:"bytes,11,opt,name=proposed_epoch,json=proposedEpoch,proto3" json:"proposed_epoch,omitempty"`
 	// The epoch in force.
@@ -964,7 +1068,7 @@ type EngineState struct {
 
 func (x *EngineState) Reset() {
 	*x = EngineState{}
-	mi := &file_instance_proto_instance_proto_msgTypes[13]
+	mi := &file_instance_proto_instance_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -976,7 +1080,7 @@ func (x *EngineState) String() string {
 func (*EngineState) ProtoMessage() {}
 
 func (x *EngineState) ProtoReflect() protoreflect.Message {
-	mi := &file_instance_proto_instance_proto_msgTypes[13]
+	mi := &file_instance_proto_instance_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -989,7 +1093,7 @@ func (x *EngineState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EngineState.ProtoReflect.Descriptor instead.
 func (*EngineState) Descriptor() ([]byte, []int) {
-	return file_instance_proto_instance_proto_rawDescGZIP(), []int{13}
+	return file_instance_proto_instance_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *EngineState) GetName() string {
@@ -1087,7 +1191,7 @@ type State struct {
 
 func (x *State) Reset() {
 	*x = State{}
-	mi := &file_instance_proto_instance_proto_msgTypes[14]
+	mi := &file_instance_proto_instance_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1099,7 +1203,7 @@ func (x *State) String() string {
 func (*State) ProtoMessage() {}
 
 func (x *State) ProtoReflect() protoreflect.Message {
-	mi := &file_instance_proto_instance_proto_msgTypes[14]
+	mi := &file_instance_proto_instance_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1112,7 +1216,7 @@ func (x *State) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use State.ProtoReflect.Descriptor instead.
 func (*State) Descriptor() ([]byte, []int) {
-	return file_instance_proto_instance_proto_rawDescGZIP(), []int{14}
+	return file_instance_proto_instance_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *State) GetInfo() *InfoReply {
@@ -1156,10 +1260,11 @@ const file_instance_proto_instance_proto_rawDesc = "" +
 	"\tdirectory\x18\x04 \x01(\tR\tdirectory\x12\x1d\n" +
 	"\n" +
 	"size_bytes\x18\x05 \x01(\x03R\tsizeBytes\x12\x16\n" +
-	"\x06secret\x18\x06 \x01(\fR\x06secret\" \n" +
+	"\x06secret\x18\x06 \x01(\fR\x06secret\"K\n" +
 	"\n" +
 	"ReplicaRef\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\"\xcb\x02\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12)\n" +
+	"\x10fence_generation\x18\x02 \x01(\x03R\x0ffenceGeneration\"\xcb\x02\n" +
 	"\fReplicaState\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06volume\x18\x02 \x01(\tR\x06volume\x121\n" +
@@ -1201,13 +1306,23 @@ const file_instance_proto_instance_proto_rawDesc = "" +
 	"\vEpochRecord\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\asession\x18\x02 \x01(\tR\asession\x121\n" +
-	"\x05epoch\x18\x03 \x01(\v2\x1b.longhorn.instance.v1.EpochR\x05epoch\"\x1f\n" +
+	"\x05epoch\x18\x03 \x01(\v2\x1b.longhorn.instance.v1.EpochR\x05epoch\"5\n" +
 	"\tEngineRef\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\"K\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05force\x18\x02 \x01(\bR\x05force\"\xb6\x01\n" +
+	"\x13EngineMemberRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
+	"\asession\x18\x02 \x01(\tR\asession\x124\n" +
+	"\x06member\x18\x03 \x01(\v2\x1c.longhorn.instance.v1.MemberR\x06member\x12;\n" +
+	"\x1abandwidth_bytes_per_second\x18\x04 \x01(\x03R\x17bandwidthBytesPerSecond\"\x87\x01\n" +
 	"\vMemberState\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04mode\x18\x02 \x01(\tR\x04mode\x12\x14\n" +
-	"\x05error\x18\x03 \x01(\tR\x05error\"\xc7\x03\n" +
+	"\x05error\x18\x03 \x01(\tR\x05error\x12\x1e\n" +
+	"\n" +
+	"rebuilding\x18\x04 \x01(\bR\n" +
+	"rebuilding\x12\x1a\n" +
+	"\bprogress\x18\x05 \x01(\x05R\bprogress\"\xc7\x03\n" +
 	"\vEngineState\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06volume\x18\x02 \x01(\tR\x06volume\x12\x1e\n" +
@@ -1238,7 +1353,7 @@ const file_instance_proto_instance_proto_rawDesc = "" +
 	"\bFrontend\x12\x11\n" +
 	"\rFRONTEND_NONE\x10\x00\x12\x12\n" +
 	"\x0eFRONTEND_BLOCK\x10\x01\x12\x13\n" +
-	"\x0fFRONTEND_SOCKET\x10\x022\xec\x05\n" +
+	"\x0fFRONTEND_SOCKET\x10\x022\xa7\a\n" +
 	"\x0fInstanceManager\x12J\n" +
 	"\x04Info\x12!.longhorn.instance.v1.InfoRequest\x1a\x1f.longhorn.instance.v1.InfoReply\x12V\n" +
 	"\rReplicaCreate\x12!.longhorn.instance.v1.ReplicaSpec\x1a\".longhorn.instance.v1.ReplicaState\x12U\n" +
@@ -1246,7 +1361,9 @@ const file_instance_proto_instance_proto_rawDesc = "" +
 	"\vReplicaStop\x12 .longhorn.instance.v1.ReplicaRef\x1a\x1b.longhorn.instance.v1.Empty\x12O\n" +
 	"\rReplicaRemove\x12!.longhorn.instance.v1.ReplicaSpec\x1a\x1b.longhorn.instance.v1.Empty\x12R\n" +
 	"\vEngineStart\x12 .longhorn.instance.v1.EngineSpec\x1a!.longhorn.instance.v1.EngineState\x12S\n" +
-	"\x11EngineRecordEpoch\x12!.longhorn.instance.v1.EpochRecord\x1a\x1b.longhorn.instance.v1.Empty\x12J\n" +
+	"\x11EngineRecordEpoch\x12!.longhorn.instance.v1.EpochRecord\x1a\x1b.longhorn.instance.v1.Empty\x12Z\n" +
+	"\x10EngineAddReplica\x12).longhorn.instance.v1.EngineMemberRequest\x1a\x1b.longhorn.instance.v1.Empty\x12]\n" +
+	"\x13EngineRemoveReplica\x12).longhorn.instance.v1.EngineMemberRequest\x1a\x1b.longhorn.instance.v1.Empty\x12J\n" +
 	"\n" +
 	"EngineStop\x12\x1f.longhorn.instance.v1.EngineRef\x1a\x1b.longhorn.instance.v1.Empty\x12J\n" +
 	"\x05Watch\x12\".longhorn.instance.v1.WatchRequest\x1a\x1b.longhorn.instance.v1.State0\x01B?Z=github.com/longhorn-lep/longhorn-manager/instance/proto;protob\x06proto3"
@@ -1264,25 +1381,26 @@ func file_instance_proto_instance_proto_rawDescGZIP() []byte {
 }
 
 var file_instance_proto_instance_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_instance_proto_instance_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_instance_proto_instance_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_instance_proto_instance_proto_goTypes = []any{
-	(Phase)(0),           // 0: longhorn.instance.v1.Phase
-	(Frontend)(0),        // 1: longhorn.instance.v1.Frontend
-	(*Empty)(nil),        // 2: longhorn.instance.v1.Empty
-	(*InfoRequest)(nil),  // 3: longhorn.instance.v1.InfoRequest
-	(*WatchRequest)(nil), // 4: longhorn.instance.v1.WatchRequest
-	(*InfoReply)(nil),    // 5: longhorn.instance.v1.InfoReply
-	(*ReplicaSpec)(nil),  // 6: longhorn.instance.v1.ReplicaSpec
-	(*ReplicaRef)(nil),   // 7: longhorn.instance.v1.ReplicaRef
-	(*ReplicaState)(nil), // 8: longhorn.instance.v1.ReplicaState
-	(*Epoch)(nil),        // 9: longhorn.instance.v1.Epoch
-	(*Member)(nil),       // 10: longhorn.instance.v1.Member
-	(*EngineSpec)(nil),   // 11: longhorn.instance.v1.EngineSpec
-	(*EpochRecord)(nil),  // 12: longhorn.instance.v1.EpochRecord
-	(*EngineRef)(nil),    // 13: longhorn.instance.v1.EngineRef
-	(*MemberState)(nil),  // 14: longhorn.instance.v1.MemberState
-	(*EngineState)(nil),  // 15: longhorn.instance.v1.EngineState
-	(*State)(nil),        // 16: longhorn.instance.v1.State
+	(Phase)(0),                  // 0: longhorn.instance.v1.Phase
+	(Frontend)(0),               // 1: longhorn.instance.v1.Frontend
+	(*Empty)(nil),               // 2: longhorn.instance.v1.Empty
+	(*InfoRequest)(nil),         // 3: longhorn.instance.v1.InfoRequest
+	(*WatchRequest)(nil),        // 4: longhorn.instance.v1.WatchRequest
+	(*InfoReply)(nil),           // 5: longhorn.instance.v1.InfoReply
+	(*ReplicaSpec)(nil),         // 6: longhorn.instance.v1.ReplicaSpec
+	(*ReplicaRef)(nil),          // 7: longhorn.instance.v1.ReplicaRef
+	(*ReplicaState)(nil),        // 8: longhorn.instance.v1.ReplicaState
+	(*Epoch)(nil),               // 9: longhorn.instance.v1.Epoch
+	(*Member)(nil),              // 10: longhorn.instance.v1.Member
+	(*EngineSpec)(nil),          // 11: longhorn.instance.v1.EngineSpec
+	(*EpochRecord)(nil),         // 12: longhorn.instance.v1.EpochRecord
+	(*EngineRef)(nil),           // 13: longhorn.instance.v1.EngineRef
+	(*EngineMemberRequest)(nil), // 14: longhorn.instance.v1.EngineMemberRequest
+	(*MemberState)(nil),         // 15: longhorn.instance.v1.MemberState
+	(*EngineState)(nil),         // 16: longhorn.instance.v1.EngineState
+	(*State)(nil),               // 17: longhorn.instance.v1.State
 }
 var file_instance_proto_instance_proto_depIdxs = []int32{
 	0,  // 0: longhorn.instance.v1.ReplicaState.phase:type_name -> longhorn.instance.v1.Phase
@@ -1291,36 +1409,41 @@ var file_instance_proto_instance_proto_depIdxs = []int32{
 	9,  // 3: longhorn.instance.v1.EngineSpec.epoch:type_name -> longhorn.instance.v1.Epoch
 	10, // 4: longhorn.instance.v1.EngineSpec.members:type_name -> longhorn.instance.v1.Member
 	9,  // 5: longhorn.instance.v1.EpochRecord.epoch:type_name -> longhorn.instance.v1.Epoch
-	0,  // 6: longhorn.instance.v1.EngineState.phase:type_name -> longhorn.instance.v1.Phase
-	14, // 7: longhorn.instance.v1.EngineState.members:type_name -> longhorn.instance.v1.MemberState
-	9,  // 8: longhorn.instance.v1.EngineState.proposed_epoch:type_name -> longhorn.instance.v1.Epoch
-	9,  // 9: longhorn.instance.v1.EngineState.epoch:type_name -> longhorn.instance.v1.Epoch
-	5,  // 10: longhorn.instance.v1.State.info:type_name -> longhorn.instance.v1.InfoReply
-	8,  // 11: longhorn.instance.v1.State.replicas:type_name -> longhorn.instance.v1.ReplicaState
-	15, // 12: longhorn.instance.v1.State.engines:type_name -> longhorn.instance.v1.EngineState
-	3,  // 13: longhorn.instance.v1.InstanceManager.Info:input_type -> longhorn.instance.v1.InfoRequest
-	6,  // 14: longhorn.instance.v1.InstanceManager.ReplicaCreate:input_type -> longhorn.instance.v1.ReplicaSpec
-	6,  // 15: longhorn.instance.v1.InstanceManager.ReplicaStart:input_type -> longhorn.instance.v1.ReplicaSpec
-	7,  // 16: longhorn.instance.v1.InstanceManager.ReplicaStop:input_type -> longhorn.instance.v1.ReplicaRef
-	6,  // 17: longhorn.instance.v1.InstanceManager.ReplicaRemove:input_type -> longhorn.instance.v1.ReplicaSpec
-	11, // 18: longhorn.instance.v1.InstanceManager.EngineStart:input_type -> longhorn.instance.v1.EngineSpec
-	12, // 19: longhorn.instance.v1.InstanceManager.EngineRecordEpoch:input_type -> longhorn.instance.v1.EpochRecord
-	13, // 20: longhorn.instance.v1.InstanceManager.EngineStop:input_type -> longhorn.instance.v1.EngineRef
-	4,  // 21: longhorn.instance.v1.InstanceManager.Watch:input_type -> longhorn.instance.v1.WatchRequest
-	5,  // 22: longhorn.instance.v1.InstanceManager.Info:output_type -> longhorn.instance.v1.InfoReply
-	8,  // 23: longhorn.instance.v1.InstanceManager.ReplicaCreate:output_type -> longhorn.instance.v1.ReplicaState
-	8,  // 24: longhorn.instance.v1.InstanceManager.ReplicaStart:output_type -> longhorn.instance.v1.ReplicaState
-	2,  // 25: longhorn.instance.v1.InstanceManager.ReplicaStop:output_type -> longhorn.instance.v1.Empty
-	2,  // 26: longhorn.instance.v1.InstanceManager.ReplicaRemove:output_type -> longhorn.instance.v1.Empty
-	15, // 27: longhorn.instance.v1.InstanceManager.EngineStart:output_type -> longhorn.instance.v1.EngineState
-	2,  // 28: longhorn.instance.v1.InstanceManager.EngineRecordEpoch:output_type -> longhorn.instance.v1.Empty
-	2,  // 29: longhorn.instance.v1.InstanceManager.EngineStop:output_type -> longhorn.instance.v1.Empty
-	16, // 30: longhorn.instance.v1.InstanceManager.Watch:output_type -> longhorn.instance.v1.State
-	22, // [22:31] is the sub-list for method output_type
-	13, // [13:22] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	10, // 6: longhorn.instance.v1.EngineMemberRequest.member:type_name -> longhorn.instance.v1.Member
+	0,  // 7: longhorn.instance.v1.EngineState.phase:type_name -> longhorn.instance.v1.Phase
+	15, // 8: longhorn.instance.v1.EngineState.members:type_name -> longhorn.instance.v1.MemberState
+	9,  // 9: longhorn.instance.v1.EngineState.proposed_epoch:type_name -> longhorn.instance.v1.Epoch
+	9,  // 10: longhorn.instance.v1.EngineState.epoch:type_name -> longhorn.instance.v1.Epoch
+	5,  // 11: longhorn.instance.v1.State.info:type_name -> longhorn.instance.v1.InfoReply
+	8,  // 12: longhorn.instance.v1.State.replicas:type_name -> longhorn.instance.v1.ReplicaState
+	16, // 13: longhorn.instance.v1.State.engines:type_name -> longhorn.instance.v1.EngineState
+	3,  // 14: longhorn.instance.v1.InstanceManager.Info:input_type -> longhorn.instance.v1.InfoRequest
+	6,  // 15: longhorn.instance.v1.InstanceManager.ReplicaCreate:input_type -> longhorn.instance.v1.ReplicaSpec
+	6,  // 16: longhorn.instance.v1.InstanceManager.ReplicaStart:input_type -> longhorn.instance.v1.ReplicaSpec
+	7,  // 17: longhorn.instance.v1.InstanceManager.ReplicaStop:input_type -> longhorn.instance.v1.ReplicaRef
+	6,  // 18: longhorn.instance.v1.InstanceManager.ReplicaRemove:input_type -> longhorn.instance.v1.ReplicaSpec
+	11, // 19: longhorn.instance.v1.InstanceManager.EngineStart:input_type -> longhorn.instance.v1.EngineSpec
+	12, // 20: longhorn.instance.v1.InstanceManager.EngineRecordEpoch:input_type -> longhorn.instance.v1.EpochRecord
+	14, // 21: longhorn.instance.v1.InstanceManager.EngineAddReplica:input_type -> longhorn.instance.v1.EngineMemberRequest
+	14, // 22: longhorn.instance.v1.InstanceManager.EngineRemoveReplica:input_type -> longhorn.instance.v1.EngineMemberRequest
+	13, // 23: longhorn.instance.v1.InstanceManager.EngineStop:input_type -> longhorn.instance.v1.EngineRef
+	4,  // 24: longhorn.instance.v1.InstanceManager.Watch:input_type -> longhorn.instance.v1.WatchRequest
+	5,  // 25: longhorn.instance.v1.InstanceManager.Info:output_type -> longhorn.instance.v1.InfoReply
+	8,  // 26: longhorn.instance.v1.InstanceManager.ReplicaCreate:output_type -> longhorn.instance.v1.ReplicaState
+	8,  // 27: longhorn.instance.v1.InstanceManager.ReplicaStart:output_type -> longhorn.instance.v1.ReplicaState
+	2,  // 28: longhorn.instance.v1.InstanceManager.ReplicaStop:output_type -> longhorn.instance.v1.Empty
+	2,  // 29: longhorn.instance.v1.InstanceManager.ReplicaRemove:output_type -> longhorn.instance.v1.Empty
+	16, // 30: longhorn.instance.v1.InstanceManager.EngineStart:output_type -> longhorn.instance.v1.EngineState
+	2,  // 31: longhorn.instance.v1.InstanceManager.EngineRecordEpoch:output_type -> longhorn.instance.v1.Empty
+	2,  // 32: longhorn.instance.v1.InstanceManager.EngineAddReplica:output_type -> longhorn.instance.v1.Empty
+	2,  // 33: longhorn.instance.v1.InstanceManager.EngineRemoveReplica:output_type -> longhorn.instance.v1.Empty
+	2,  // 34: longhorn.instance.v1.InstanceManager.EngineStop:output_type -> longhorn.instance.v1.Empty
+	17, // 35: longhorn.instance.v1.InstanceManager.Watch:output_type -> longhorn.instance.v1.State
+	25, // [25:36] is the sub-list for method output_type
+	14, // [14:25] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_instance_proto_instance_proto_init() }
@@ -1334,7 +1457,7 @@ func file_instance_proto_instance_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_instance_proto_instance_proto_rawDesc), len(file_instance_proto_instance_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   15,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

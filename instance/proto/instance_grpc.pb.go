@@ -22,15 +22,17 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	InstanceManager_Info_FullMethodName              = "/longhorn.instance.v1.InstanceManager/Info"
-	InstanceManager_ReplicaCreate_FullMethodName     = "/longhorn.instance.v1.InstanceManager/ReplicaCreate"
-	InstanceManager_ReplicaStart_FullMethodName      = "/longhorn.instance.v1.InstanceManager/ReplicaStart"
-	InstanceManager_ReplicaStop_FullMethodName       = "/longhorn.instance.v1.InstanceManager/ReplicaStop"
-	InstanceManager_ReplicaRemove_FullMethodName     = "/longhorn.instance.v1.InstanceManager/ReplicaRemove"
-	InstanceManager_EngineStart_FullMethodName       = "/longhorn.instance.v1.InstanceManager/EngineStart"
-	InstanceManager_EngineRecordEpoch_FullMethodName = "/longhorn.instance.v1.InstanceManager/EngineRecordEpoch"
-	InstanceManager_EngineStop_FullMethodName        = "/longhorn.instance.v1.InstanceManager/EngineStop"
-	InstanceManager_Watch_FullMethodName             = "/longhorn.instance.v1.InstanceManager/Watch"
+	InstanceManager_Info_FullMethodName                = "/longhorn.instance.v1.InstanceManager/Info"
+	InstanceManager_ReplicaCreate_FullMethodName       = "/longhorn.instance.v1.InstanceManager/ReplicaCreate"
+	InstanceManager_ReplicaStart_FullMethodName        = "/longhorn.instance.v1.InstanceManager/ReplicaStart"
+	InstanceManager_ReplicaStop_FullMethodName         = "/longhorn.instance.v1.InstanceManager/ReplicaStop"
+	InstanceManager_ReplicaRemove_FullMethodName       = "/longhorn.instance.v1.InstanceManager/ReplicaRemove"
+	InstanceManager_EngineStart_FullMethodName         = "/longhorn.instance.v1.InstanceManager/EngineStart"
+	InstanceManager_EngineRecordEpoch_FullMethodName   = "/longhorn.instance.v1.InstanceManager/EngineRecordEpoch"
+	InstanceManager_EngineAddReplica_FullMethodName    = "/longhorn.instance.v1.InstanceManager/EngineAddReplica"
+	InstanceManager_EngineRemoveReplica_FullMethodName = "/longhorn.instance.v1.InstanceManager/EngineRemoveReplica"
+	InstanceManager_EngineStop_FullMethodName          = "/longhorn.instance.v1.InstanceManager/EngineStop"
+	InstanceManager_Watch_FullMethodName               = "/longhorn.instance.v1.InstanceManager/Watch"
 )
 
 // InstanceManagerClient is the client API for InstanceManager service.
@@ -63,6 +65,14 @@ type InstanceManagerClient interface {
 	// acknowledges nothing that depends on it. FAILED_PRECONDITION when the session
 	// is not the engine's or the epoch is not the one proposed. Idempotent.
 	EngineRecordEpoch(ctx context.Context, in *EpochRecord, opts ...grpc.CallOption) (*Empty, error)
+	// EngineAddReplica makes a replica a member again by a full copy. It returns at
+	// once; the progress is in the state. FAILED_PRECONDITION when another rebuild is
+	// under way (Busy), or the session is not the engine's. Idempotent for a replica
+	// that is being rebuilt or is a member.
+	EngineAddReplica(ctx context.Context, in *EngineMemberRequest, opts ...grpc.CallOption) (*Empty, error)
+	// EngineRemoveReplica ends a rebuild, or expels a member by a new epoch; never the
+	// last one (FAILED_PRECONDITION). Idempotent.
+	EngineRemoveReplica(ctx context.Context, in *EngineMemberRequest, opts ...grpc.CallOption) (*Empty, error)
 	// EngineStop flushes, removes the device and closes the engine. It fails
 	// with FAILED_PRECONDITION (and keeps serving) while the device is in use.
 	// Idempotent; an unknown engine is stopped.
@@ -149,6 +159,26 @@ func (c *instanceManagerClient) EngineRecordEpoch(ctx context.Context, in *Epoch
 	return out, nil
 }
 
+func (c *instanceManagerClient) EngineAddReplica(ctx context.Context, in *EngineMemberRequest, opts ...grpc.CallOption) (*Empty, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Empty)
+	err := c.cc.Invoke(ctx, InstanceManager_EngineAddReplica_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *instanceManagerClient) EngineRemoveReplica(ctx context.Context, in *EngineMemberRequest, opts ...grpc.CallOption) (*Empty, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Empty)
+	err := c.cc.Invoke(ctx, InstanceManager_EngineRemoveReplica_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *instanceManagerClient) EngineStop(ctx context.Context, in *EngineRef, opts ...grpc.CallOption) (*Empty, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(Empty)
@@ -208,6 +238,14 @@ type InstanceManagerServer interface {
 	// acknowledges nothing that depends on it. FAILED_PRECONDITION when the session
 	// is not the engine's or the epoch is not the one proposed. Idempotent.
 	EngineRecordEpoch(context.Context, *EpochRecord) (*Empty, error)
+	// EngineAddReplica makes a replica a member again by a full copy. It returns at
+	// once; the progress is in the state. FAILED_PRECONDITION when another rebuild is
+	// under way (Busy), or the session is not the engine's. Idempotent for a replica
+	// that is being rebuilt or is a member.
+	EngineAddReplica(context.Context, *EngineMemberRequest) (*Empty, error)
+	// EngineRemoveReplica ends a rebuild, or expels a member by a new epoch; never the
+	// last one (FAILED_PRECONDITION). Idempotent.
+	EngineRemoveReplica(context.Context, *EngineMemberRequest) (*Empty, error)
 	// EngineStop flushes, removes the device and closes the engine. It fails
 	// with FAILED_PRECONDITION (and keeps serving) while the device is in use.
 	// Idempotent; an unknown engine is stopped.
@@ -244,6 +282,12 @@ func (UnimplementedInstanceManagerServer) EngineStart(context.Context, *EngineSp
 }
 func (UnimplementedInstanceManagerServer) EngineRecordEpoch(context.Context, *EpochRecord) (*Empty, error) {
 	return nil, status.Error(codes.Unimplemented, "method EngineRecordEpoch not implemented")
+}
+func (UnimplementedInstanceManagerServer) EngineAddReplica(context.Context, *EngineMemberRequest) (*Empty, error) {
+	return nil, status.Error(codes.Unimplemented, "method EngineAddReplica not implemented")
+}
+func (UnimplementedInstanceManagerServer) EngineRemoveReplica(context.Context, *EngineMemberRequest) (*Empty, error) {
+	return nil, status.Error(codes.Unimplemented, "method EngineRemoveReplica not implemented")
 }
 func (UnimplementedInstanceManagerServer) EngineStop(context.Context, *EngineRef) (*Empty, error) {
 	return nil, status.Error(codes.Unimplemented, "method EngineStop not implemented")
@@ -398,6 +442,42 @@ func _InstanceManager_EngineRecordEpoch_Handler(srv interface{}, ctx context.Con
 	return interceptor(ctx, in, info, handler)
 }
 
+func _InstanceManager_EngineAddReplica_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(EngineMemberRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(InstanceManagerServer).EngineAddReplica(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: InstanceManager_EngineAddReplica_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(InstanceManagerServer).EngineAddReplica(ctx, req.(*EngineMemberRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _InstanceManager_EngineRemoveReplica_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(EngineMemberRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(InstanceManagerServer).EngineRemoveReplica(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: InstanceManager_EngineRemoveReplica_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(InstanceManagerServer).EngineRemoveReplica(ctx, req.(*EngineMemberRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _InstanceManager_EngineStop_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(EngineRef)
 	if err := dec(in); err != nil {
@@ -461,6 +541,14 @@ var InstanceManager_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "EngineRecordEpoch",
 			Handler:    _InstanceManager_EngineRecordEpoch_Handler,
+		},
+		{
+			MethodName: "EngineAddReplica",
+			Handler:    _InstanceManager_EngineAddReplica_Handler,
+		},
+		{
+			MethodName: "EngineRemoveReplica",
+			Handler:    _InstanceManager_EngineRemoveReplica_Handler,
 		},
 		{
 			MethodName: "EngineStop",

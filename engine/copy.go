@@ -1,0 +1,200 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/longhorn-lep/longhorn-manager/nbd"
+)
+
+// copyChunkBytes is how much of the data is copied at once, under the lock of its range; copyStepBytes how much is asked about
+// before, and how long a hole may be that is made at once.
+const (
+	copyChunkBytes = 1 << 20
+	copyStepBytes  = 64 << 20
+	copyFlushBytes = 4 * copyStepBytes
+)
+
+// copier makes a joining replica equal to the members.
+//
+//	for each step:   shared lock ── which parts of it are holes? ── unlock
+//	for each part:   pace ── shared lock ── read from a member, write to the target ── unlock
+//
+// A shared lock keeps changes out, not reads. A change before it is in the source; one after it goes to the target itself.
+type copier struct {
+	mirror *mirror
+	target *member
+	fresh  bool // the target was never written, so it has zeroes where nothing was sent
+	pace   *pace
+	buf    []byte
+	// unflushed is what was copied since the target's last flush; it is bounded so that users need not wait for the last one.
+	unflushed int64
+	report    func(done int64)
+}
+
+// piece is a part of the volume that is copied at once.
+type piece struct {
+	off, length int64
+	zero        bool // it was a hole when it was looked at
+}
+
+func (e *Engine) copyTo(b *rebuild, target *member, fresh bool) error {
+	m := e.mirror
+	c := &copier{
+		mirror: m, target: target, fresh: fresh, buf: make([]byte, copyChunkBytes),
+		pace:   &pace{clock: e.cfg.Clock, bytesPerSecond: b.bytesPerSecond, busy: m.gate.isBusy, stop: target.dropped},
+		report: func(done int64) { e.showProgress(b, int(done*100/m.size)) },
+	}
+	for off := int64(0); off < m.size; off += copyStepBytes {
+		if err := c.step(b.ctx, off, min(copyStepBytes, m.size-off)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *copier) step(ctx context.Context, off, length int64) error {
+	for _, p := range c.survey(off, length) {
+		if !p.zero || !c.fresh {
+			if err := c.pace.wait(ctx, p); err != nil {
+				return err
+			}
+			begun := c.pace.clock.Now()
+			if err := c.copy(p); err != nil {
+				return fmt.Errorf("copy %d bytes at %d: %w", p.length, p.off, err)
+			}
+			c.pace.took = c.pace.clock.Since(begun)
+		}
+		c.report(p.off + p.length)
+	}
+	if c.unflushed += length; c.unflushed >= copyFlushBytes {
+		c.unflushed = 0
+		return c.target.unlessStuck(func() error { return c.target.Flush(background) })
+	}
+	return nil
+}
+
+// survey cuts a step into holes and chunks of data. If it cannot be told, all is data.
+func (c *copier) survey(off, length int64) []piece {
+	s := c.mirror.locks.lock(off, length, shared)
+	defer c.mirror.locks.unlock(s)
+	var pieces []piece
+	ro := c.mirror.roster.Load()
+	source := ro.serving[ro.primary]
+	for at, end := off, off+length; at < end; {
+		extents, err := source.Extents(background, at, end-at)
+		if err != nil || len(extents) == 0 {
+			return addPiece(pieces, at, end-at, false)
+		}
+		for _, e := range extents {
+			n := min(e.Length, end-at)
+			if n <= 0 {
+				break
+			}
+			pieces = addPiece(pieces, at, n, e.Flags&nbd.ExtentZero != 0)
+			at += n
+		}
+	}
+	return pieces
+}
+
+// addPiece adds a range, to the last piece if it is of the same kind, in chunks if it is data.
+func addPiece(pieces []piece, off, length int64, zero bool) []piece {
+	for length > 0 {
+		room := length
+		if !zero {
+			room = copyChunkBytes
+		}
+		if last := len(pieces) - 1; last >= 0 && pieces[last].zero == zero && (zero || pieces[last].length < copyChunkBytes) {
+			if !zero {
+				room -= pieces[last].length
+			}
+			n := min(length, room)
+			pieces[last].length += n
+			off, length = off+n, length-n
+			continue
+		}
+		n := min(length, room)
+		pieces = append(pieces, piece{off: off, length: n, zero: zero})
+		off, length = off+n, length-n
+	}
+	return pieces
+}
+
+// copy makes one piece of the target equal to the members.
+func (c *copier) copy(p piece) error {
+	s := c.mirror.locks.lock(p.off, p.length, shared)
+	defer c.mirror.locks.unlock(s)
+	ro := c.mirror.roster.Load()
+	if p.zero && isZeroEverywhere(ro.serving[ro.primary:ro.primary+1], p.off, p.length) {
+		return c.onTarget(func() error { return c.target.Zero(background, p.off, p.length, 0) })
+	}
+	for off, end := p.off, p.off+p.length; off < end; off += copyChunkBytes {
+		buf := c.buf[:min(copyChunkBytes, end-off)]
+		if err := c.mirror.read(buf, off); err != nil {
+			return err
+		}
+		if c.fresh && isZero(buf) {
+			continue
+		}
+		if err := c.onTarget(func() error { return putChunk(c.target, buf, off) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// onTarget does something on the target. One that does not answer is given up as a member would be, lest the lock be held for long:
+// its source has just answered.
+func (c *copier) onTarget(do func() error) error {
+	return c.mirror.watchdog.whileOthersWait(c.target, do)
+}
+
+// pace holds a copy back: to a rate, and where users have requests under way, to half of the time at most.
+type pace struct {
+	clock          clock.Clock
+	bytesPerSecond int64 // 0: no limit
+	busy           func() bool
+	stop           <-chan struct{}
+	took           time.Duration // what the last piece took
+	due            time.Time     // when what was copied so far may have been copied
+}
+
+const (
+	// paceBurst is how much time may be made up for.
+	paceBurst = 100 * time.Millisecond
+	// maxYield bounds what one piece waits for users.
+	maxYield = 100 * time.Millisecond
+)
+
+// wait returns when a piece may be copied.
+func (p *pace) wait(ctx context.Context, next piece) error {
+	var pause time.Duration
+	if p.busy() {
+		pause = min(p.took, maxYield)
+	}
+	if p.bytesPerSecond > 0 && !next.zero {
+		now := p.clock.Now()
+		if earliest := now.Add(-paceBurst); p.due.Before(earliest) {
+			p.due = earliest
+		}
+		p.due = p.due.Add(time.Duration(float64(next.length) / float64(p.bytesPerSecond) * float64(time.Second)))
+		pause = max(pause, p.due.Sub(now))
+	}
+	if pause > 0 {
+		timer := p.clock.NewTimer(pause)
+		defer timer.Stop()
+		select {
+		case <-timer.C():
+		case <-ctx.Done():
+		case <-p.stop:
+		}
+	}
+	if isClosed(p.stop) {
+		return errDropped
+	}
+	return context.Cause(ctx)
+}

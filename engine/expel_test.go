@@ -1,0 +1,490 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/longhorn-lep/longhorn-manager/membership"
+	"github.com/longhorn-lep/longhorn-manager/nbd"
+	"github.com/longhorn-lep/longhorn-manager/nbd/faulty"
+)
+
+// inEpoch holds for a state whose epoch in force has exactly these members.
+func inEpoch(members ...string) func(State) bool {
+	return func(s State) bool { return slices.Equal(s.Epoch.Members, members) && s.ProposedEpoch.IsZero() }
+}
+
+func writeZeroes(b nbd.Backend) error { return b.Zero(context.Background(), 0, 4096, 0) }
+func writeOnes(b nbd.Backend) error {
+	return b.WriteAt(context.Background(), pattern(1, 4096), 0, false)
+}
+func flush(b nbd.Backend) error { return b.Flush(context.Background()) }
+
+// Every kind of failure, of every member, in every kind of change: the others go on, and what the member missed is acknowledged only
+// when the object and the others hold an epoch without it.
+func TestAMemberThatFailsIsExpelled(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		rule faulty.Rule
+		lose bool // the connection, while the member holds the change
+		do   func(nbd.Backend) error
+	}{
+		{"write fails", failing(nbd.EIO, faulty.Write), false, writeOnes},
+		{"write is done but not confirmed", faulty.Rule{Match: faulty.Of(faulty.Write), After: true, Err: nbd.ErrUnknownOutcome}, false, writeOnes},
+		{"write is torn", faulty.Rule{Match: faulty.Of(faulty.Write), Tear: 100, Err: nbd.EIO}, false, writeOnes},
+		{"it is full, the others are not", failing(nbd.ENOSPC, faulty.Write), false, writeOnes},
+		{"it refuses zeroes, the others do not", failing(nbd.ENOTSUP, faulty.Zero), false, writeZeroes},
+		{"flush fails", failing(nbd.EIO, faulty.Flush), false, flush},
+		{"flush lacks space", failing(nbd.ENOSPC, faulty.Flush), false, flush},
+		{"zero fails", failing(nbd.EIO, faulty.Zero), false, writeZeroes},
+		{"connection is lost during a write", faulty.Rule{Match: faulty.Of(faulty.Write), Gate: faulty.NewGate()}, true, writeOnes},
+		{"connection is lost during a flush", faulty.Rule{Match: faulty.Of(faulty.Flush), Gate: faulty.NewGate()}, true, flush},
+	} {
+		for _, victim := range []string{"a", "b", "c"} { // b is local
+			t.Run(tc.name+" on "+victim, func(t *testing.T) {
+				rest := slices.DeleteFunc([]string{"a", "b", "c"}, func(n string) bool { return n == victim })
+				r := newRig(t, "a", "b", "c")
+				r.local = "b"
+				e, changed := r.run(1)
+				r.api.cut(true)
+				rule := tc.rule
+				if tc.lose {
+					rule.Gate = faulty.NewGate()
+				}
+				r.disk(victim).io.Inject(rule)
+				answered := make(chan error, 1)
+				go func() { answered <- tc.do(e.Backend()) }()
+				if tc.lose {
+					<-rule.Gate.Arrived()
+					_ = r.disk(victim).current.Close()
+				}
+				s := r.await(e, changed, "proposal", proposed)
+				if want := membership.NewEpoch(1, 2, rest); !s.ProposedEpoch.Equal(want) || s.Phase != PhaseRunning {
+					t.Fatalf("got %+v", s)
+				}
+				r.expectUnanswered(answered)
+				for _, name := range rest {
+					if n := r.disk(name).count(membership.OpRecordEpoch); n != 1 {
+						t.Errorf("%s stored %d epochs before the object held the second", name, n)
+					}
+				}
+				if err := e.Backend().ReadAt(t.Context(), make([]byte, 512), testRegion); err != nil {
+					t.Errorf("read while the object is away: %v", err)
+				}
+				r.api.cut(false)
+				if err := <-answered; err != nil {
+					t.Fatalf("got %v", err)
+				}
+				for _, name := range rest {
+					if got := r.disk(name).shownEpoch(); !slices.Equal(got.Members, rest) {
+						t.Errorf("acknowledged while %s holds %s", name, got)
+					}
+				}
+				s = r.await(e, changed, "epoch", inEpoch(rest...))
+				r.expectModes(s, map[string]string{victim: ModeERR, rest[0]: ModeRW, rest[1]: ModeRW})
+				<-r.disk(victim).current.Done()
+				r.sameBytes(rest...)
+				if err := e.Stop(t.Context()); err != nil {
+					t.Errorf("stop: %v", err)
+				}
+			})
+		}
+	}
+}
+
+// expectUnanswered fails the test if an answer comes though nothing happens that could allow one.
+func (r *rig) expectUnanswered(answered <-chan error) {
+	r.t.Helper()
+	select {
+	case err := <-answered:
+		r.t.Fatalf("answered %v too early", err)
+	case <-time.After(5 * time.Millisecond): // it can only miss a fault, never find one that is not
+	}
+}
+
+func (r *rig) expectModes(s State, want map[string]string) {
+	r.t.Helper()
+	got := map[string]string{}
+	for _, m := range s.Members {
+		got[m.Name] = m.Mode
+		if (m.Mode == ModeERR) != (m.Error != "") {
+			r.t.Errorf("member %+v", m)
+		}
+	}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		r.t.Errorf("modes %v, want %v", got, want)
+	}
+}
+
+func (d *disk) shownEpoch() membership.Epoch {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.epoch
+}
+
+func TestAcknowledgedOnlyWhenTheRestHasStoredTheEpoch(t *testing.T) {
+	r := newRig(t, "a", "b", "c")
+	storing, stored := make(chan struct{}), make(chan struct{})
+	r.wrap = func(d *disk, s *session) Replica {
+		if d.name == "b" {
+			return &heldEpoch{session: s, counter: 2, arrived: storing, open: stored}
+		}
+		return s
+	}
+	e, _ := r.run(1)
+	r.disk("a").io.Inject(failing(nbd.EIO, faulty.Write))
+	answered := make(chan error, 1)
+	go func() { answered <- writeOnes(e.Backend()) }()
+	<-storing
+	r.expectUnanswered(answered)
+	close(stored)
+	if err := <-answered; err != nil {
+		t.Error(err)
+	}
+}
+
+// heldEpoch holds the storing of one epoch.
+type heldEpoch struct {
+	*session
+	counter       int64
+	arrived, open chan struct{}
+}
+
+func (h *heldEpoch) Control(ctx context.Context, op uint16, payload []byte) ([]byte, error) {
+	if op == membership.OpRecordEpoch && strings.Contains(string(payload), fmt.Sprintf(`"counter":%d,`, h.counter)) {
+		close(h.arrived)
+		<-h.open
+	}
+	return h.session.Control(ctx, op, payload)
+}
+
+func TestFailuresBeforeAProposalAreMerged(t *testing.T) {
+	r := newRig(t, "a", "b", "c", "d")
+	e, changed := r.run(1)
+	r.api.cut(true)
+	_ = r.disk("a").current.Close()
+	r.await(e, changed, "proposal", proposed)
+	_ = r.disk("b").current.Close()
+	_ = r.disk("d").current.Close()
+	r.await(e, changed, "failures", func(s State) bool { return countMode(s, ModeERR) == 3 })
+	answered := make(chan error, 1)
+	go func() { answered <- writeOnes(e.Backend()) }()
+	r.api.cut(false)
+	if err := <-answered; err != nil {
+		t.Fatal(err)
+	}
+	r.await(e, changed, "epoch", inEpoch("c"))
+	want := []membership.Epoch{
+		membership.NewEpoch(1, 1, []string{"a", "b", "c", "d"}), membership.NewEpoch(1, 2, []string{"b", "c", "d"}), membership.NewEpoch(1, 3, []string{"c"}),
+	}
+	if !slices.EqualFunc(r.api.history, want, membership.Epoch.Equal) {
+		t.Errorf("recorded %v, want %v", r.api.history, want)
+	}
+}
+
+func countMode(s State, mode string) int {
+	n := 0
+	for _, m := range s.Members {
+		if m.Mode == mode {
+			n++
+		}
+	}
+	return n
+}
+
+func TestTheLastMemberIsNeverExpelled(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		rule faulty.Rule
+		do   func(nbd.Backend) error
+		want error
+	}{
+		{"write fails → EIO", failing(nbd.EIO, faulty.Write), writeOnes, nbd.EIO},
+		{"it is full → ENOSPC", failing(nbd.ENOSPC, faulty.Write), writeOnes, nbd.ENOSPC},
+		{"flush fails → EIO", failing(nbd.EIO, faulty.Flush), flush, nbd.EIO},
+		{"zero is refused → ENOTSUP", failing(nbd.ENOTSUP, faulty.Zero), writeZeroes, nbd.ENOTSUP},
+		{"read fails → EIO", failing(nbd.EIO, faulty.Read), func(b nbd.Backend) error { return b.ReadAt(context.Background(), make([]byte, 512), 0) }, nbd.EIO},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r := newRig(t, "a", "b")
+			e, changed := r.run(1)
+			_ = r.disk("b").current.Close()
+			r.await(e, changed, "epoch", inEpoch("a"))
+			undo := r.disk("a").io.Inject(tc.rule)
+			if err := tc.do(e.Backend()); !errors.Is(err, tc.want) {
+				t.Fatalf("got %v", err)
+			}
+			undo()
+			if err := errors.Join(writeOnes(e.Backend()), flush(e.Backend()), e.Backend().ReadAt(t.Context(), make([]byte, 512), 0)); err != nil {
+				t.Errorf("after it: %v", err)
+			}
+			if s := e.State(); s.Phase != PhaseRunning || !inEpoch("a")(s) {
+				t.Errorf("got %+v", s)
+			}
+		})
+	}
+}
+
+func TestAllMembersFailTheSameWriteLeavesOneAndAnError(t *testing.T) {
+	r := newRig(t, "a", "b", "c")
+	e, changed := r.run(1)
+	for _, d := range r.disks {
+		d.io.Inject(failing(nbd.EIO, faulty.Write))
+	}
+	if err := writeOnes(e.Backend()); !errors.Is(err, nbd.EIO) {
+		t.Fatalf("got %v", err)
+	}
+	s := r.await(e, changed, "expulsion", func(s State) bool { return len(s.Epoch.Members) == 1 })
+	if s.Phase != PhaseRunning || countMode(s, ModeERR) != 2 {
+		t.Errorf("got %+v", s)
+	}
+}
+
+func TestTheLastConnectionLostEndsTheEngine(t *testing.T) {
+	r := newRig(t, "a", "b")
+	e, changed := r.run(1)
+	for _, d := range r.disks {
+		_ = d.current.Close()
+	}
+	s := r.await(e, changed, "failure", broke)
+	if s.Reason != ReasonMemberFailed || countMode(s, ModeERR) != 2 {
+		t.Errorf("got %+v", s)
+	}
+	r.expectDead(e)
+}
+
+func TestAFencedReplicaEndsTheEngine(t *testing.T) {
+	for name, err := range map[string]error{
+		"by direct call": ErrFenced, "over the wire": &nbd.Error{Errno: nbd.ESHUTDOWN, Msg: "replica a: fenced by generation 2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, "a", "b", "c")
+			e, changed := r.run(1)
+			r.disk("b").io.Inject(failing(err, faulty.Write))
+			if err := writeOnes(e.Backend()); !errors.Is(err, nbd.EIO) {
+				t.Fatalf("got %v", err)
+			}
+			if s := r.await(e, changed, "failure", broke); s.Reason != ReasonFenced {
+				t.Errorf("got %+v", s)
+			}
+			r.expectDead(e)
+		})
+	}
+}
+
+func TestReadsGoElsewhereAndTheMemberIsExpelled(t *testing.T) {
+	r := newRig(t, "a", "b", "c")
+	e, changed := r.run(1)
+	if err := e.Backend().WriteAt(t.Context(), pattern(5, 4096), 0, false); err != nil {
+		t.Fatal(err)
+	}
+	r.disk("a").io.Inject(failing(nbd.EIO, faulty.Read))
+	p := make([]byte, 4096)
+	if err := e.Backend().ReadAt(t.Context(), p, 0); err != nil || !slices.Equal(p, pattern(5, 4096)) {
+		t.Fatalf("read: %v", err)
+	}
+	r.await(e, changed, "expulsion", inEpoch("b", "c"))
+	r.disk("b").io.Inject(failing(nbd.EIO, faulty.Read))
+	r.disk("c").io.Inject(failing(nbd.EIO, faulty.Read))
+	if err := e.Backend().ReadAt(t.Context(), p, 0); !errors.Is(err, nbd.EIO) {
+		t.Errorf("read that all fail: %v", err)
+	}
+	if s := e.State(); s.Phase != PhaseRunning || !inEpoch("b", "c")(s) {
+		t.Errorf("got %+v", s)
+	}
+}
+
+// Nothing is read that is not on all members yet: a change under way may be on some only, and may never be acknowledged.
+func TestAReadWaitsForTheChangesUnderWay(t *testing.T) {
+	r := newRig(t, "a", "b")
+	e, _ := r.run(1)
+	g := faulty.NewGate()
+	r.disk("b").io.Inject(faulty.Rule{Match: faulty.Of(faulty.Write), Gate: g})
+	wrote := make(chan error, 1)
+	go func() { wrote <- e.Backend().WriteAt(context.Background(), pattern(9, 4096), 0, false) }()
+	<-g.Arrived()
+	var got [4096]byte
+	read := make(chan error, 1)
+	go func() { read <- e.Backend().ReadAt(context.Background(), got[:], 1024) }() // overlaps
+	r.expectUnanswered(read)
+	g.Open()
+	if err := errors.Join(<-wrote, <-read); err != nil {
+		t.Fatal(err)
+	}
+	if got[0] != 9 {
+		t.Error("the read saw the state before the write")
+	}
+}
+
+func TestStopWhileAnExpulsionIsProposed(t *testing.T) {
+	for _, waiting := range []bool{false, true} {
+		t.Run(fmt.Sprintf("a write waits for it: %t", waiting), func(t *testing.T) {
+			r := newRig(t, "a", "b")
+			e, changed := r.run(1)
+			r.api.cut(true)
+			answered := make(chan error, 1)
+			if waiting {
+				r.disk("b").io.Inject(failing(nbd.EIO, faulty.Write))
+				go func() { answered <- writeOnes(e.Backend()) }()
+			} else {
+				answered <- errors.New("there is no write")
+				_ = r.disk("b").current.Close()
+			}
+			r.await(e, changed, "proposal", proposed)
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+			defer cancel()
+			if err := e.Stop(ctx); !errors.Is(err, ErrUnclean) {
+				t.Errorf("stop: %v", err)
+			}
+			if err := <-answered; err == nil {
+				t.Error("the write was acknowledged")
+			}
+		})
+	}
+}
+
+// A member that failed is in the recorded epoch until another is in force. It lacks what is marked, so marks stay that long.
+func TestMarksStayWhileAnExpulsionIsProposed(t *testing.T) {
+	r := newRig(t, "a", "b", "c")
+	e, changed := r.run(1)
+	if err := writeOnes(e.Backend()); err != nil {
+		t.Fatal(err)
+	}
+	r.api.cut(true)
+	_ = r.disk("c").current.Close()
+	r.await(e, changed, "proposal", proposed)
+	r.tick(e)
+	r.tick(e)
+	r.expectMarks([]int64{0})
+	r.api.cut(false)
+	r.await(e, changed, "epoch", inEpoch("a", "b"))
+	r.tick(e)
+	r.disks = r.disks[:2]
+	r.expectMarks(nil)
+}
+
+func TestStartWithAMemberThatCannotStoreTheEpoch(t *testing.T) {
+	r := newRig(t, "a", "b")
+	r.disk("b").controlErr[membership.OpRecordEpoch] = nbd.EIO
+	e, changed := r.run(1)
+	s := r.await(e, changed, "epoch", inEpoch("a"))
+	r.expectModes(s, map[string]string{"a": ModeRW, "b": ModeERR})
+}
+
+func TestTheLastMemberIsAskedAgainToStoreAnEpoch(t *testing.T) {
+	r := newRig(t, "a", "b")
+	e, changed := r.run(1)
+	r.disk("a").setControlErr(membership.OpRecordEpoch, nbd.ENOSPC)
+	r.disk("b").io.Inject(failing(nbd.EIO, faulty.Write))
+	answered := make(chan error, 1)
+	go func() { answered <- writeOnes(e.Backend()) }()
+	for r.disk("a").count(membership.OpRecordEpoch) < 2 {
+		time.Sleep(100 * time.Microsecond)
+	}
+	r.expectUnanswered(answered)
+	r.disk("a").setControlErr(membership.OpRecordEpoch, nil)
+	r.stepUntil(func() bool { return inEpoch("a")(e.State()) })
+	if err := <-answered; err != nil {
+		t.Error(err)
+	}
+	r.await(e, changed, "epoch", inEpoch("a"))
+}
+
+func (d *disk) setControlErr(op uint16, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.controlErr[op] = err
+}
+
+// stepUntil lets time pass, a look of the watchdog at a time, until ok holds.
+func (r *rig) stepUntil(ok func() bool) {
+	r.t.Helper()
+	deadline := time.Now().Add(10 * time.Second)
+	for !ok() {
+		if time.Now().After(deadline) {
+			r.t.Fatal("time passes and nothing happens")
+		}
+		if r.clock.HasWaiters() {
+			r.clock.Step(membership.LookEvery)
+		}
+		time.Sleep(200 * time.Microsecond)
+	}
+}
+
+func TestResyncGoesOnWithoutAMemberThatFails(t *testing.T) {
+	for _, victim := range []string{"a", "b", "c"} { // a is the source
+		for _, kind := range []faulty.Kind{faulty.Read, faulty.Write, faulty.Flush} {
+			t.Run(fmt.Sprintf("%s of %s", kind, victim), func(t *testing.T) {
+				if victim == "a" && kind == faulty.Write {
+					t.Skip("the source is not written")
+				}
+				r := newRig(t, "a", "b", "c")
+				r.recorded = membership.NewEpoch(1, 1, []string{"a", "b", "c"})
+				for _, d := range r.disks {
+					d.fill(t, d.name[0], 0, testSize)
+					d.mark(2)
+				}
+				r.disk(victim).io.Inject(failing(nbd.EIO, kind))
+				rest := slices.DeleteFunc([]string{"a", "b", "c"}, func(n string) bool { return n == victim })
+				r.api.onWrite = func(epoch membership.Epoch) {
+					if epoch.Counter == 2 && len(r.disk(rest[0]).marked()) == 0 {
+						t.Error("marks were cleared while an epoch listed a member that was not made equal")
+					}
+				}
+				e, _ := r.run(2)
+				if s := e.State(); !inEpoch(rest...)(s) {
+					t.Fatalf("got %+v", s)
+				}
+				if !slices.Equal(r.disk(rest[0]).bytes(t, 2*testRegion, testRegion), r.disk(rest[1]).bytes(t, 2*testRegion, testRegion)) {
+					t.Error("the marked region was not made equal")
+				}
+			})
+		}
+	}
+}
+
+// Writers go on while members are lost one after the other; every acknowledged write is on those that are left.
+func TestWritersGoOnWhileMembersAreLost(t *testing.T) {
+	for _, wire := range []bool{false, true} {
+		t.Run(fmt.Sprintf("over the wire: %t", wire), func(t *testing.T) {
+			r := newRig(t, "a", "b", "c")
+			r.local = "a"
+			if wire {
+				r.wrap = r.overTheWire
+			}
+			e, changed := r.run(1)
+			var wg sync.WaitGroup
+			stop := make(chan struct{})
+			last := make([]byte, 8*64)
+			for w := range 8 {
+				wg.Go(func() {
+					for n := 0; !isClosed(stop); n++ {
+						i := w*64 + n%64
+						if err := e.Backend().WriteAt(context.Background(), pattern(byte(n), 512), int64(i)*512, false); err != nil {
+							t.Error(err)
+							return
+						}
+						last[i] = byte(n)
+					}
+				})
+			}
+			_ = r.disk("c").current.Close()
+			r.await(e, changed, "expulsion", inEpoch("a", "b"))
+			_ = r.disk("a").current.Close()
+			r.await(e, changed, "expulsion", inEpoch("b"))
+			close(stop)
+			wg.Wait()
+			for i, want := range last {
+				if got := r.disk("b").bytes(t, int64(i)*512, 512); got[0] != want || got[511] != want {
+					t.Errorf("block %d holds %d, acknowledged was %d", i, got[0], want)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,160 @@
+package instance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/longhorn-lep/longhorn-manager/engine"
+	"github.com/longhorn-lep/longhorn-manager/instance/proto"
+	"github.com/longhorn-lep/longhorn-manager/nbd"
+	"github.com/longhorn-lep/longhorn-manager/replica"
+)
+
+func (h *engineHost) member(s *proto.EngineSpec, m *proto.Member) engine.Member {
+	_, local := h.replicas.local(m.GetName(), s.GetVolume(), s.GetSecret())
+	return engine.Member{Name: m.GetName(), UID: m.GetUid(), Address: m.GetAddress(), Local: local}
+}
+
+// ofRequest finds the engine whose members a request is to change.
+func (h *engineHost) ofRequest(r *proto.EngineMemberRequest) (*hostedEngine, error) {
+	if !isElement(r.GetMember().GetName()) || r.GetBandwidthBytesPerSecond() < 0 {
+		return nil, fmt.Errorf("%w: replica %q with %d bytes a second", errInvalid, r.GetMember().GetName(), r.GetBandwidthBytesPerSecond())
+	}
+	e := h.find(r.GetName())
+	if e == nil {
+		return nil, refuse(reasonNotHosted, "engine %s is not here", r.GetName())
+	}
+	return e, nil
+}
+
+// addReplica begins to make a replica a member.
+func (h *engineHost) addReplica(r *proto.EngineMemberRequest) error {
+	e, err := h.ofRequest(r)
+	if err != nil {
+		return err
+	}
+	return e.engine.AddReplica(r.GetSession(), h.member(e.spec, r.GetMember()), r.GetBandwidthBytesPerSecond())
+}
+
+// removeReplica ends a rebuild or expels a member.
+func (h *engineHost) removeReplica(r *proto.EngineMemberRequest) error {
+	e, err := h.ofRequest(r)
+	if err != nil {
+		return err
+	}
+	return e.engine.RemoveReplica(r.GetSession(), r.GetMember().GetName())
+}
+
+// connect opens a member: one that this process has by direct call, any other over the network. Both pass the same gate, and both
+// tell alike when it is shut, at once or while the engine runs: the error wraps engine.ErrFenced.
+func (h *engineHost) connect(ctx context.Context, s *proto.EngineSpec, m engine.Member) (engine.Replica, error) {
+	if r, ok := h.replicas.local(m.Name, s.GetVolume(), s.GetSecret()); ok {
+		session, err := r.Admit(ctx, s.GetGeneration(), s.GetSession())
+		if err != nil {
+			return nil, asFenced(err)
+		}
+		return &localMember{translated{session, asFenced}, session}, nil
+	}
+	name := dataExport{volume: s.GetVolume(), replica: m.Name, generation: s.GetGeneration(), session: s.GetSession()}
+	c, err := nbd.Dial(ctx, "tcp", m.Address, name.String(), nbd.DialOptions{Secret: s.GetSecret(), Timeout: admitTimeout, Log: h.log})
+	if err != nil {
+		return nil, asFenced(err)
+	}
+	return &remoteMember{translated{c, asFenced}, c}, nil
+}
+
+// fencedText begins the text of every error that tells an engine elsewhere that its time is over; NBD has only texts to tell
+// refusals apart.
+const fencedText = "fenced: "
+
+// isFenced tells whether an error of a replica, here or elsewhere, says that the engine's time is over.
+func isFenced(err error) bool {
+	var policy *nbd.PolicyError
+	var sent *nbd.Error
+	switch {
+	case errors.Is(err, replica.ErrFenced):
+		return true
+	case errors.As(err, &policy):
+		return strings.HasPrefix(policy.Text, fencedText)
+	case errors.As(err, &sent):
+		return sent.Errno == nbd.ESHUTDOWN && strings.HasPrefix(sent.Msg, fencedText)
+	}
+	return false
+}
+
+// asFenced makes such an error wrap engine.ErrFenced.
+func asFenced(err error) error {
+	if err == nil || !isFenced(err) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", engine.ErrFenced, err)
+}
+
+// tellsFenced is a session as it is served over the network.
+func tellsFenced(s *replica.Session) nbd.Backend {
+	return translated{s, func(err error) error {
+		if errors.Is(err, replica.ErrFenced) {
+			return &nbd.Error{Errno: nbd.ESHUTDOWN, Msg: fencedText + err.Error()}
+		}
+		return err
+	}}
+}
+
+// translated is a replica whose errors go through a function.
+type translated struct {
+	engine.Replica
+	say func(error) error
+}
+
+func (t translated) ReadAt(ctx context.Context, p []byte, off int64) error {
+	return t.say(t.Replica.ReadAt(ctx, p, off))
+}
+
+func (t translated) WriteAt(ctx context.Context, p []byte, off int64, fua bool) error {
+	return t.say(t.Replica.WriteAt(ctx, p, off, fua))
+}
+
+func (t translated) Flush(ctx context.Context) error { return t.say(t.Replica.Flush(ctx)) }
+
+func (t translated) Trim(ctx context.Context, off, length int64, fua bool) error {
+	return t.say(t.Replica.Trim(ctx, off, length, fua))
+}
+
+func (t translated) Zero(ctx context.Context, off, length int64, flags nbd.ZeroFlags) error {
+	return t.say(t.Replica.Zero(ctx, off, length, flags))
+}
+
+func (t translated) Extents(ctx context.Context, off, length int64) ([]nbd.Extent, error) {
+	e, err := t.Replica.Extents(ctx, off, length)
+	return e, t.say(err)
+}
+
+func (t translated) Control(ctx context.Context, op uint16, payload []byte) ([]byte, error) {
+	reply, err := t.Replica.Control(ctx, op, payload)
+	return reply, t.say(err)
+}
+
+// localMember is a replica of this process as an engine sees it.
+type localMember struct {
+	translated
+	session *replica.Session
+}
+
+// Err says why the session has ended.
+func (m *localMember) Err() error { return m.say(m.session.Err()) }
+
+// remoteMember is a replica of another process as an engine sees it.
+type remoteMember struct {
+	translated
+	client *nbd.Client
+}
+
+// Err says why the connection has ended.
+func (m *remoteMember) Err() error { return m.say(m.client.Err()) }
+
+// WriteAsync is WriteAt without waiting: done is called once and must not block.
+func (m *remoteMember) WriteAsync(p []byte, off int64, fua bool, done func(error)) {
+	m.client.WriteAsync(p, off, fua, func(err error) { done(m.say(err)) })
+}

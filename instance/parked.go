@@ -1,0 +1,143 @@
+package instance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/longhorn-lep/longhorn-manager/instance/proto"
+	"github.com/longhorn-lep/longhorn-manager/nbd"
+	"github.com/longhorn-lep/longhorn-manager/replica"
+)
+
+// parked is a replica that was stopped here. It is closed; tools may read it still, for which it is opened without writing to it
+// while they do. They hold nobody up: whoever starts or removes it cuts them.
+type parked struct {
+	spec       *proto.ReplicaSpec
+	generation int64 // durable in the replica when it was closed; under the name's lock
+	reading    *reading
+}
+
+// reading is a parked replica that is open for tools. Its fields are used under the name's lock.
+type reading struct {
+	replica *replica.Replica
+	tools   int
+}
+
+// errHosted says that a replica is not parked any more.
+var errHosted = errors.New("the replica is hosted")
+
+// park forgets a replica that was closed, but for tools. The caller has the name's lock.
+func (h *replicaHost) park(e *hosted) {
+	name := e.spec.GetName()
+	h.mu.Lock()
+	delete(h.hosted, name)
+	h.parked[name] = &parked{spec: e.spec, generation: e.replica.State().Generation}
+	h.mu.Unlock()
+	h.changes.notify()
+}
+
+// unpark cuts those who read and forgets the replica. The caller has the name's lock.
+func (h *replicaHost) unpark(ctx context.Context, name string) error {
+	if err := h.cutReaders(ctx, name); err != nil {
+		return err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.parked, name)
+	return nil
+}
+
+func (h *replicaHost) findParked(name string) *parked {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.parked[name]
+}
+
+// parkedNames lists the parked replicas, sorted.
+func (h *replicaHost) parkedNames() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Sorted(maps.Keys(h.parked))
+}
+
+// cutReaders ends the reading of a parked replica. It waits only for what the disk is reading at this moment. The caller has the
+// name's lock.
+func (h *replicaHost) cutReaders(ctx context.Context, name string) error {
+	p := h.findParked(name)
+	if p == nil || p.reading == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), replicaCloseTimeout)
+	defer cancel()
+	if err := p.reading.replica.Close(ctx); err != nil {
+		return fmt.Errorf("cut those who read replica %s: %w", name, err)
+	}
+	p.reading = nil
+	return nil
+}
+
+// readParked opens a parked replica for one tool, which must call release. It fails with errHosted when the replica was started
+// meanwhile.
+func (h *replicaHost) readParked(name string) (r *replica.Replica, release func(), err error) {
+	defer h.names.lock(name)()
+	if err := h.checkRunning(); err != nil {
+		return nil, nil, nbd.ErrPolicy(err.Error())
+	}
+	p := h.findParked(name)
+	switch {
+	case h.find(name) != nil:
+		return nil, nil, errHosted
+	case p == nil:
+		return nil, nil, fmt.Errorf("%w: replica %s is not served here", nbd.ErrUnknownExport, name)
+	case p.reading == nil:
+		r, err := replica.Open(h.fs, p.spec.GetDirectory(), specOf(p.spec), replica.Options{ReadOnly: true, Log: h.logOf(p.spec)})
+		if err != nil {
+			return nil, nil, nbd.ErrPolicy(err.Error())
+		}
+		p.reading = &reading{replica: r}
+	}
+	open := p.reading
+	open.tools++
+	return open.replica, func() { h.releaseParked(p, open) }, nil
+}
+
+// releaseParked closes what the last tool read. Its view is closed, so nothing has to be waited for.
+func (h *replicaHost) releaseParked(p *parked, open *reading) {
+	defer h.names.lock(p.spec.GetName())()
+	if open.tools--; open.tools > 0 || p.reading != open {
+		return
+	}
+	if err := open.replica.Close(context.Background()); err != nil {
+		h.logOf(p.spec).WithError(err).Warn("Replica left open for reading")
+		return
+	}
+	p.reading = nil
+}
+
+// fenceParked shuts engines below a generation out of a replica that was stopped here. The caller has the name's lock.
+func (h *replicaHost) fenceParked(ctx context.Context, name string, fence int64) error {
+	p := h.findParked(name)
+	switch {
+	case p == nil:
+		return refuse(reasonNotHosted, "replica %s must be started before it can be fenced", name)
+	case p.generation >= fence:
+		return nil
+	}
+	if err := h.cutReaders(ctx, name); err != nil {
+		return err
+	}
+	r, err := replica.Open(h.fs, p.spec.GetDirectory(), specOf(p.spec), replica.Options{BootID: h.boot, Log: h.logOf(p.spec)})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), replicaCloseTimeout)
+	defer cancel()
+	err = r.Fence(ctx, fence)
+	if err == nil {
+		p.generation = r.State().Generation
+	}
+	return errors.Join(err, r.Close(ctx))
+}

@@ -1,0 +1,136 @@
+package explore
+
+// A state and the same state with replicas or engines renamed lead to the same violations: no rule and no event prefers a name (the
+// rules name a source nowhere; the model tries every one). So of each such class one state is searched, the one whose encoding is the
+// lowest. Sessions are not renamed: they order the starts.
+
+type renaming [replicas]int // of replica i to r[i]
+
+var renamings = []renaming{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}}
+
+var renamedSets = func() (t [6][8]set) {
+	for n, r := range renamings {
+		for s := range set(8) {
+			for i := range replicas {
+				if s.has(i) {
+					t[n][s] |= one(r[i])
+				}
+			}
+		}
+	}
+	return t
+}()
+
+func (s *state) rename(n int) state {
+	if n == 0 {
+		return *s
+	}
+	r, sets := renamings[n], &renamedSets[n]
+	ep := func(e epoch) epoch { return e&^7 | epoch(sets[e&7]) }
+	o := *s
+	o.object.epoch, o.backup.epoch, o.newest = ep(s.object.epoch), ep(s.backup.epoch), ep(s.newest)
+	for i := range s.replica {
+		t := &o.replica[r[i]]
+		*t = s.replica[i]
+		t.epoch = ep(t.epoch)
+	}
+	for k := range s.engine {
+		e := &o.engine[k]
+		e.recorded, e.inForce, e.proposed = ep(e.recorded), ep(e.inForce), ep(e.proposed)
+		e.stored, e.serving, e.leaving, e.applied = sets[e.stored], sets[e.serving], sets[e.leaving], sets[e.applied]
+		if e.target != nobody {
+			e.target = uint8(r[e.target-1]) + 1
+		}
+		for i, sh := range s.engine[k].shown {
+			sh.epoch = ep(sh.epoch)
+			e.shown[r[i]] = sh
+		}
+	}
+	return o
+}
+
+type encoding [120]byte
+
+func (s *state) encode() (out encoding) {
+	n := 0
+	put := func(bs ...uint8) { n += copy(out[n:], bs) }
+	word := func(e epoch) { put(uint8(e>>8), uint8(e)) }
+	for _, o := range [...]*object{&s.object, &s.backup} {
+		put(o.generation, o.session)
+		word(o.epoch)
+	}
+	put(bit(s.api)|bit(s.restored)<<1, s.begun, uint8(s.acked), s.fenced, uint8(s.late))
+	word(s.newest)
+	put(s.spent.starts, s.spent.raises, s.spent.fails, s.spent.crashes, s.spent.rebuilds, s.spent.cuts, s.spent.backups)
+	for i := range s.replica {
+		r := &s.replica[i]
+		put(r.generation, r.session, bit(r.rebuilding)|bit(r.up)<<1|bit(r.partial)<<2, uint8(r.held), uint8(r.marked), r.live)
+		word(r.epoch)
+	}
+	for k := range s.engine {
+		e := &s.engine[k]
+		put(uint8(e.phase), e.generation, e.session, uint8(e.stored), uint8(e.serving)|uint8(e.leaving)<<4, uint8(e.uneven), e.write, uint8(e.applied), e.target)
+		put(bit(e.told)<<1 | bit(e.synced)<<2 | bit(e.copied)<<3)
+		word(e.recorded)
+		word(e.inForce)
+		word(e.proposed)
+		for _, sh := range e.shown {
+			put(bit(sh.asked) | bit(sh.rebuilding)<<1 | bit(sh.partial)<<2)
+			word(sh.epoch)
+		}
+	}
+	if n > len(out) {
+		panic("BUG: a state does not fit its encoding")
+	}
+	return out
+}
+
+func bit(b bool) uint8 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// canonical returns the state of the class that is searched, and its encoding: engines in the order of their sessions, replicas in
+// that of what each is by itself; where that leaves a choice, the one with the lowest encoding.
+func (s *state) canonical() (best state, code encoding) {
+	in := *s
+	if in.engine[0].session > in.engine[1].session {
+		in.engine[0], in.engine[1] = in.engine[1], in.engine[0]
+	}
+	var nature [replicas]uint64
+	for i := range nature {
+		nature[i] = in.nature(i)
+	}
+	first := true
+	for n, r := range renamings {
+		var sorted [replicas]uint64
+		for i := range replicas {
+			sorted[r[i]] = nature[i]
+		}
+		if sorted[0] > sorted[1] || sorted[1] > sorted[2] {
+			continue
+		}
+		o := in.rename(n)
+		if c := o.encode(); first || string(c[:]) < string(code[:]) {
+			best, code, first = o, c, false
+		}
+	}
+	return best, code
+}
+
+// nature is what a replica is by itself, whatever the replicas are called.
+func (s *state) nature(i int) uint64 {
+	r := &s.replica[i]
+	n := uint64(r.epoch>>3)<<41 | uint64(r.generation)<<28 | uint64(r.session)<<24 | uint64(r.live)<<20 |
+		uint64(r.held)<<16 | uint64(r.marked)<<12 | uint64(bit(r.rebuilding))<<11 | uint64(bit(r.up))<<10 | uint64(bit(r.partial))<<40
+	if s.object.epoch.members().has(i) {
+		n |= 1 << 9
+	}
+	for k := range s.engine {
+		e := &s.engine[k]
+		n |= (uint64(e.serving>>i&1) | uint64(e.applied>>i&1)<<1 | uint64(e.stored>>i&1)<<2) << (3 * k)
+	}
+	return n
+}

@@ -1,0 +1,112 @@
+package explore
+
+import (
+	"fmt"
+	"os"
+	"testing"
+	"time"
+)
+
+const (
+	goalExpelled   = "a write acknowledged after an expulsion"
+	goalPending    = "a write acknowledged while an epoch is pending"
+	goalRebuilt    = "a write acknowledged with a rebuilt member"
+	goalPart       = "a start with a part of the members"
+	goalRolledBack = "a rolled-back object was refused"
+	goalUnprovable = "a rollback that no replica present could prove"
+)
+
+// scenario is one search: what may happen, and what must have been seen at least once for it to be worth anything.
+type scenario struct {
+	name   string
+	bounds bounds
+	long   bounds // with LONG=1
+	goals  []string
+}
+
+var scenarios = []scenario{
+	{
+		name:   "members fail, engines overlap",
+		bounds: bounds{writes: 2, starts: 2, fails: 2},
+		long:   bounds{writes: 3, starts: 3, fails: 2},
+		goals:  []string{goalExpelled, goalPart, goalPending},
+	},
+	{
+		name:   "replicas and engines stop anywhere",
+		bounds: bounds{writes: 1, starts: 2, fails: 1, crashes: 1},
+		long:   bounds{writes: 2, starts: 3, fails: 2, crashes: 2},
+		goals:  []string{goalExpelled, goalPart, goalPending},
+	},
+	{
+		name:   "a member is rebuilt while an engine is overtaken",
+		bounds: bounds{writes: 1, starts: 2, fails: 1, rebuilds: 1},
+		long:   bounds{writes: 2, starts: 3, fails: 2, crashes: 1, rebuilds: 2},
+		goals:  []string{goalExpelled, goalRebuilt, goalPending},
+	},
+	{
+		name:   "a rebuild ends with its source, its target or its engine",
+		bounds: bounds{writes: 2, starts: 2, fails: 1, crashes: 2, rebuilds: 1, alone: true},
+		long:   bounds{writes: 2, starts: 2, fails: 1, crashes: 2, rebuilds: 2},
+		goals:  []string{goalExpelled, goalRebuilt},
+	},
+	{
+		name:   "a node does not answer: the leader fences, another engine starts",
+		bounds: bounds{writes: 1, starts: 2, raises: 1, fails: 1},
+		long:   bounds{writes: 2, starts: 3, raises: 2, fails: 2, crashes: 1},
+		goals:  []string{goalPart},
+	},
+	{
+		name:   "the API server comes and goes",
+		bounds: bounds{writes: 1, starts: 2, fails: 1, crashes: 1, cuts: 1},
+		long:   bounds{writes: 2, starts: 2, fails: 2, crashes: 1, cuts: 2, rebuilds: 1},
+		goals:  []string{goalExpelled},
+	},
+	{
+		name:   "the API server is restored from a backup",
+		bounds: bounds{writes: 1, starts: 2, fails: 1, crashes: 1, rebuilds: 1, rollbacks: 1, alone: true},
+		long:   bounds{writes: 2, starts: 3, fails: 1, crashes: 1, rebuilds: 1, rollbacks: 1},
+		goals:  []string{goalRolledBack, goalUnprovable},
+	},
+}
+
+// The limits of a search that LONG makes too large for the machine; what was not reached is said, and no failure.
+const (
+	mostStates = 40_000_000
+	mostTime   = 15 * time.Minute
+)
+
+func TestEveryReachableStateKeepsTheInvariants(t *testing.T) {
+	long := os.Getenv("LONG") != ""
+	total := 0
+	for _, sc := range scenarios {
+		t.Run(sc.name, func(t *testing.T) {
+			b := sc.bounds
+			switch {
+			case long:
+				b = sc.long
+			case raceEnabled:
+				b.fails, b.crashes, b.alone = min(b.fails, 1), min(b.crashes, 1), true // twenty times slower, and nothing here runs side by side
+			}
+			began := time.Now()
+			r := explore(b, protocol(), mostStates, mostTime)
+			total += r.states
+			fmt.Printf("explored %d states in %d steps, %v: %s\n", r.states, r.depth, time.Since(began).Round(time.Millisecond), sc.name)
+			if r.violation != "" {
+				t.Fatal(r.violation)
+			}
+			if !r.complete {
+				t.Logf("the search was ended by its limits at depth %d: no violation up to there", r.depth)
+				if !long {
+					t.Error("the normal bounds must be searched to the end")
+				}
+			}
+			for _, g := range sc.goals {
+				if r.goals[g] == 0 && !raceEnabled {
+					t.Errorf("never seen: %s", g)
+				}
+			}
+			t.Logf("seen: %v", r.goals)
+		})
+	}
+	fmt.Printf("explored %d states\n", total)
+}

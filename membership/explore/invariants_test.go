@@ -1,0 +1,140 @@
+package explore
+
+import "fmt"
+
+// hold says whether every one of the members has all the writes.
+func (s *state) hold(members, writes set) bool {
+	for i := range replicas {
+		if members.has(i) && !writes.within(s.replica[i].held) {
+			return false
+		}
+	}
+	return true
+}
+
+// equal says whether the members have the same of some writes.
+func (s *state) equal(members, writes set) bool {
+	all, any := writes, set(0)
+	for i := range replicas {
+		if members.has(i) {
+			all &= s.replica[i].held
+			any |= s.replica[i].held & writes
+		}
+	}
+	return all == any
+}
+
+// marks is the union of the members' marks.
+func (s *state) marks(members set) (out set) {
+	for i := range replicas {
+		if members.has(i) {
+			out |= s.replica[i].marked
+		}
+	}
+	return out
+}
+
+// violation says which invariant the state breaks; empty if none.
+//
+//	I1  every acknowledged write is on every member of the recorded epoch
+//	I3  a recorded epoch has a member
+//	I6  members of a serving engine that nothing is under way to are equal, or the difference is marked on one of them
+//	I7  a write that an engine began after a member of the recorded epoch had confirmed a higher generation is never acknowledged
+//
+// I1 is about the object as it was written: of one that was rolled back, nothing of the kind can be said, and starts are looked at
+// instead (brokenStart).
+func (s *state) violation() string {
+	switch {
+	case s.object.epoch != 0 && s.object.epoch.members() == 0:
+		return "I3: the recorded epoch has no member"
+	case !s.restored && s.object.epoch != 0 && !s.hold(s.object.epoch.members(), s.acked):
+		return fmt.Sprintf("I1: a member of the recorded epoch %v lacks an acknowledged write (of %b)", s.object.epoch, s.acked)
+	case s.acked&s.late != 0:
+		return "I7: a write was acknowledged that was begun by an engine whose volume was detached"
+	}
+	for k := range s.engine {
+		if e := &s.engine[k]; e.phase == running && e.proposed == 0 && e.leaving == 0 {
+			if i, j := s.unequal(k); i >= 0 {
+				return fmt.Sprintf("I6: %s and %s differ unmarked while engine %d serves", names[i], names[j], k+1)
+			}
+		}
+	}
+	return ""
+}
+
+// unequal finds two members that a running engine can reach and that differ without a mark.
+func (s *state) unequal(k int) (int, int) {
+	e := &s.engine[k]
+	var under set
+	if e.write != nobody {
+		under = 1 << (e.write - 1)
+	}
+	under |= e.uneven | s.marks(e.serving)
+	for i := range replicas {
+		for j := range i {
+			if e.serving.has(i) && e.serving.has(j) && s.reaches(k, i) && s.reaches(k, j) && (s.replica[i].held^s.replica[j].held)&^under != 0 {
+				return i, j
+			}
+		}
+	}
+	return -1, -1
+}
+
+// brokenStart looks at the plan of a start.
+//
+//	I4  it takes only members of the recorded epoch, none whose copy was not complete
+//	I5  it is refused when a replica that answered has stored an epoch that the object has lost, and only then
+func (s *state) brokenStart(e *engineState, planned epoch) string {
+	members := planned.members()
+	if members == 0 {
+		return "I3: a start without a member"
+	}
+	if e.recorded != 0 && !members.within(e.recorded.members()) {
+		return fmt.Sprintf("I4: a start with %v from outside the recorded epoch %v", members.names(), e.recorded)
+	}
+	for i, sh := range e.shown {
+		switch {
+		case s.restored && sh.asked && sh.epoch > e.recorded:
+			return fmt.Sprintf("I5: a start from %v though %s shows %v", e.recorded, names[i], sh.epoch)
+		case members.has(i) && !sh.asked:
+			return "I4: a start with a replica that did not answer"
+		}
+	}
+	return ""
+}
+
+// takesPartial says whether a start takes a replica whose rebuild was begun and not finished.
+func (s *state) takesPartial(e *engineState, planned epoch) bool {
+	for i, sh := range e.shown {
+		if planned.members().has(i) && sh.partial {
+			return true
+		}
+	}
+	return false
+}
+
+// brokenAck looks at an acknowledgement by engine k.
+//
+//	I2  what an older engine acknowledges, every newer one that was planned, or serves, already has
+func (st *step) brokenAck(k int, w set) string {
+	s, e := st.from, &st.from.engine[k]
+	if e.leaving != 0 || e.proposed != 0 {
+		st.reach("a write acknowledged while an epoch is pending")
+	}
+	if e.inForce.members().len() < replicas && e.inForce>>3&31 > 1 {
+		st.reach("a write acknowledged after an expulsion")
+	}
+	if e.inForce>>3&31 > 2 && e.inForce.members().len() == replicas {
+		st.reach("a write acknowledged with a rebuilt member")
+	}
+	for o := range s.engine {
+		newer := &s.engine[o]
+		if !s.restored && newer.generation > e.generation && newer.phase == running && !s.hold(newer.serving, w) {
+			return fmt.Sprintf("I2: engine %d acknowledges a write that engine %d, which is newer, does not have", k+1, o+1)
+		}
+	}
+	return ""
+}
+
+// reach counts that something happened which must be possible, or the search proves little.
+func (s *search) reach(goal string) { s.goals[goal]++ }

@@ -1,0 +1,87 @@
+package membership
+
+import (
+	"slices"
+	"testing"
+)
+
+func TestJudge(t *testing.T) {
+	serves := func(r ...Result) (parts []Part) {
+		for _, r := range r {
+			parts = append(parts, Part{Serving, r})
+		}
+		return parts
+	}
+	with := func(parts []Part, s Standing, r Result) []Part { return append(parts, Part{s, r}) }
+	for _, tc := range []struct {
+		name  string
+		parts []Part
+		want  Judgement
+	}{
+		{"all stored → acknowledged", serves(Stored, Stored, Stored), Judgement{Answer: Acknowledge}},
+		{"the only one stored → acknowledged", serves(Stored), Judgement{Answer: Acknowledge}},
+		{"one broken → expelled, the answer waits", serves(Stored, Broken, Stored), Judgement{Answer: WaitForEpoch, Expel: []int{1}}},
+		{"one full while another stored → expelled, the answer waits", serves(NoSpace, Stored), Judgement{Answer: WaitForEpoch, Expel: []int{0}}},
+		{"one refuses what another stored → expelled, the answer waits", serves(Stored, Unsupported), Judgement{Answer: WaitForEpoch, Expel: []int{1}}},
+		{"a leaving one missed it → the answer waits", with(serves(Stored), Leaving, Missed), Judgement{Answer: WaitForEpoch}},
+		{"a leaving one stored it before it failed → acknowledged", with(serves(Stored), Leaving, Stored), Judgement{Answer: Acknowledge}},
+		{"one that has left missed it → acknowledged", with(serves(Stored), Left, Broken), Judgement{Answer: Acknowledge}},
+		{"all full → no space, nobody is expelled", serves(NoSpace, NoSpace), Judgement{Answer: RefuseNoSpace, Uneven: true}},
+		{"the only one full → no space, nothing is uneven", serves(NoSpace), Judgement{Answer: RefuseNoSpace}},
+		{"all refuse the kind → refused", serves(Unsupported, Unsupported), Judgement{Answer: RefuseUnsupported}},
+		{"full and refused → an error, nobody is expelled", serves(Unsupported, NoSpace), Judgement{Answer: RefuseBroken, Uneven: true}},
+		{"full and broken → the broken one is expelled", serves(NoSpace, Broken), Judgement{Answer: RefuseBroken, Uneven: true, Expel: []int{1}}},
+		{"all broken → the last stays", serves(Broken, Broken, Broken), Judgement{Answer: RefuseBroken, Uneven: true, Expel: []int{0, 1}}},
+		{"the only one broken → an error, it stays", serves(Broken), Judgement{Answer: RefuseBroken}},
+		{"stored only by one that is leaving → never acknowledged", with(serves(Broken), Leaving, Stored), Judgement{Answer: RefuseBroken}},
+		{"stored only by one that is joining → never acknowledged", with(serves(NoSpace), Joining, Stored), Judgement{Answer: RefuseNoSpace, Expel: []int{1}}},
+		{"a joining one failed → acknowledged, its rebuild ends", with(serves(Stored), Joining, Broken), Judgement{Answer: Acknowledge, Expel: []int{1}}},
+		{"a joining one stored it too → acknowledged", with(serves(Stored), Joining, Stored), Judgement{Answer: Acknowledge}},
+		{"all full, the joining one too → no space, its rebuild goes on", with(serves(NoSpace), Joining, NoSpace), Judgement{Answer: RefuseNoSpace}},
+		{"nobody asked → an error, never acknowledged", nil, Judgement{Answer: RefuseBroken}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			got := Judge(tc.parts)
+			if got.Answer != tc.want.Answer || got.Uneven != tc.want.Uneven || !slices.Equal(got.Expel, tc.want.Expel) {
+				t.Errorf("got %+v, want %+v", got, tc.want)
+			}
+		})
+	}
+}
+
+// Every combination of standing and result for up to three replicas: acknowledged at once only when each that an epoch may list has
+// it, and one serves; and the last that serves is never expelled.
+func TestJudgeOverAllCombinations(t *testing.T) {
+	var try func(prefix []Part)
+	try = func(prefix []Part) {
+		j := Judge(prefix)
+		serving, lacking, stored := 0, 0, 0
+		for i, p := range prefix {
+			listed := p.Standing == Serving || p.Standing == Leaving
+			if listed && p.Result != Stored {
+				lacking++
+			}
+			if p.Standing == Serving && p.Result == Stored {
+				stored++
+			}
+			if p.Standing == Serving && !slices.Contains(j.Expel, i) {
+				serving++
+			}
+		}
+		if (j.Answer == Acknowledge) != (lacking == 0 && stored > 0) || (j.Answer == WaitForEpoch) != (lacking > 0 && stored > 0) {
+			t.Errorf("%v: %+v", prefix, j)
+		}
+		if serving == 0 && slices.ContainsFunc(prefix, func(p Part) bool { return p.Standing == Serving }) {
+			t.Errorf("%v: the last is expelled", prefix)
+		}
+		if len(prefix) == 3 {
+			return
+		}
+		for s := Serving; s <= Left; s++ {
+			for r := Missed; r <= Broken; r++ {
+				try(append(slices.Clone(prefix), Part{s, r}))
+			}
+		}
+	}
+	try(nil)
+}

@@ -1,0 +1,231 @@
+package main
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	pb "github.com/longhorn-lep/longhorn-manager/instance/proto"
+)
+
+func TestParseFio(t *testing.T) {
+	const report = `fio: a note
+{"jobs": [{"jobname": "bench", "error": 0,
+  "read":  {"iops": 11.5, "bw_bytes": 47104, "clat_ns": {"percentile": {"50.000000": 1, "99.000000": 2000}}},
+  "write": {"iops": 22.5, "bw_bytes": 92160, "clat_ns": {"percentile": {"99.000000": 3000}}}}]}`
+	for _, c := range []struct {
+		name    string
+		out     string
+		write   bool
+		want    figures
+		failure string
+	}{
+		{"a read → the read side", report, false, figures{IOPS: 11.5, BytesPerSecond: 47104, P99: 2 * time.Microsecond}, ""},
+		{"a write → the write side", report, true, figures{IOPS: 22.5, BytesPerSecond: 92160, P99: 3 * time.Microsecond}, ""},
+		{"nothing written → refused", `{"jobs": [{"read": {"iops": 5}}]}`, true, figures{}, "did nothing"},
+		{"a job in error → refused", `{"jobs": [{"error": 5, "read": {"iops": 5}}]}`, false, figures{}, "error 5"},
+		{"two jobs → refused", `{"jobs": [{}, {}]}`, false, figures{}, "2 jobs"},
+		{"no JSON → refused", `fio: bad option`, false, figures{}, "read fio's report"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got, err := parseFio([]byte(c.out), c.write)
+			checkFailure(t, err, c.failure)
+			if got != c.want {
+				t.Errorf("got %+v, want %+v", got, c.want)
+			}
+		})
+	}
+}
+
+func TestMedian(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		values []float64
+		want   float64
+	}{
+		{"three in disorder → the middle one", []float64{9, 1, 5}, 5},
+		{"one → itself", []float64{7}, 7},
+		{"two → the lower", []float64{8, 3}, 3},
+		{"none → zero", nil, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var all []figures
+			for _, v := range c.values {
+				all = append(all, figures{IOPS: v})
+			}
+			if got := median(all, func(f figures) float64 { return f.IOPS }); got != c.want {
+				t.Errorf("got %v, want %v", got, c.want)
+			}
+		})
+	}
+}
+
+func TestThousands(t *testing.T) {
+	for value, want := range map[float64]string{0: "0", 999.6: "1,000", 5740: "5,740", 1234567: "1,234,567", -1234: "-1,234", -123: "-123"} {
+		if got := thousands(value); got != want {
+			t.Errorf("%v: got %q, want %q", value, got, want)
+		}
+	}
+}
+
+// Every cell of a volume that is not above the floor is told; those of the plain file are not judged.
+func TestLoadTable(t *testing.T) {
+	all := results{}
+	for _, name := range []string{socketName, plainName} {
+		all[name] = map[string][]figures{}
+		for _, p := range patterns {
+			all[name][p.name] = []figures{{IOPS: 6000, BytesPerSecond: 360e6, P99: 1500 * time.Nanosecond, CPU: 42 * time.Microsecond}}
+		}
+	}
+	var out strings.Builder
+	missed := writeLoadTable(&out, []target{{name: socketName}, {name: plainName}}, all)
+	want := []string{
+		"unix socket 4k read QD16: 6,000 of 16,735 IOPS",
+		"unix socket 1M write QD4: 360 of 360 MB/s",
+		"unix socket 1M read QD4: 360 of 570 MB/s",
+	}
+	if strings.Join(missed, "\n") != strings.Join(want, "\n") {
+		t.Errorf("missed %q, want %q", missed, want)
+	}
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	if len(lines) != 8 {
+		t.Fatalf("a table of %d lines, want 8:\n%s", len(lines), out.String())
+	}
+	for i, fragments := range map[int][]string{
+		2: {"| floor ", "| 3,042 IOPS ", "| 16,735 IOPS "},
+		3: {"| unix socket ", "| 6,000 IOPS, beaten ×2.0 ", "| **6,000 IOPS, NOT beaten ×0.36** "},
+		4: {"| unix socket, p99 ", "| 2µs "},
+		5: {"| unix socket, CPU per operation ", "| 42µs "},
+		6: {"| plain file ", "| 360 MB/s "},
+	} {
+		for _, f := range fragments {
+			if !strings.Contains(lines[i], f) {
+				t.Errorf("line %d is %q, without %q", i, lines[i], f)
+			}
+		}
+	}
+	if strings.Contains(lines[6], "beaten") {
+		t.Errorf("the plain file is judged: %q", lines[6])
+	}
+}
+
+func TestParseUsage(t *testing.T) {
+	const (
+		smaps  = "00400000-7ff [rollup]\nRss:               2000 kB\nPss:               1000 kB\nPss_Dirty:          500 kB\n"
+		status = "Name:\tx\nVmHWM:\t    3000 kB\nVmRSS:\t    2000 kB\n"
+		stat   = "42 (a) b) S 1 42 42 0 -1 4194560 100 0 0 0 150 25 7 7 20 0 9 0 100 0 0"
+	)
+	got, err := parseUsage(smaps, status, stat)
+	want := usage{pssBytes: 1024000, rssBytes: 2048000, peakBytes: 3072000, cpu: 1750 * time.Millisecond}
+	if err != nil || got != want {
+		t.Errorf("got %+v, %v, want %+v", got, err, want)
+	}
+	for _, c := range []struct{ name, smaps, status, stat string }{
+		{"no Pss → refused", "Rss: 1 kB\n", status, stat},
+		{"no peak → refused", smaps, "", stat},
+		{"short statistics → refused", smaps, status, "42 (a) S 1 2 3"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if u, err := parseUsage(c.smaps, c.status, c.stat); err == nil {
+				t.Errorf("got %+v", u)
+			}
+		})
+	}
+	if u, err := usageOf(os.Getpid()); err != nil || u.rssBytes < 1<<20 || u.peakBytes < u.rssBytes/2 {
+		t.Errorf("of this process: %+v, %v", u, err)
+	}
+}
+
+func TestIsStale(t *testing.T) {
+	for name, want := range map[string]bool{
+		"lhbench-4194999-node-1": true, // above pid_max, which is at most 2^22: no process has this id
+		"lhbench-4194999":        true,
+		"lhbench-":               false,
+		"lhbench-x":              false,
+		"lhbench--1":             false,
+		"other-4194999":          false,
+		"lhbench-1-router":       false,
+	} {
+		if got := isStale(name); got != want {
+			t.Errorf("%s: got %v, want %v", name, got, want)
+		}
+	}
+}
+
+func TestIsNewer(t *testing.T) {
+	epoch := func(generation, counter int64) *pb.Epoch { return &pb.Epoch{Generation: generation, Counter: counter} }
+	for _, c := range []struct {
+		name string
+		a, b *pb.Epoch
+		want bool
+	}{
+		{"any against none → newer", epoch(1, 1), nil, true},
+		{"higher counter → newer", epoch(1, 2), epoch(1, 1), true},
+		{"the same → not newer", epoch(1, 1), epoch(1, 1), false},
+		{"lower generation with a higher counter → not newer", epoch(1, 9), epoch(2, 1), false},
+		{"higher generation with a lower counter → newer", epoch(2, 1), epoch(1, 9), true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got := isNewer(c.a, c.b); got != c.want {
+				t.Errorf("got %v, want %v", got, c.want)
+			}
+		})
+	}
+}
+
+// A volume that lost a replica must not be measured as if it had three.
+func TestVolumeCheck(t *testing.T) {
+	v := &volume{name: "v"}
+	state := func(change func(*pb.EngineState)) *pb.State {
+		e := &pb.EngineState{Name: "v-e-0", Phase: pb.Phase_PHASE_RUNNING, Epoch: &pb.Epoch{Generation: 1, Counter: 1, Members: []string{"a", "b", "c"}}}
+		change(e)
+		return &pb.State{Engines: []*pb.EngineState{e}}
+	}
+	for _, c := range []struct {
+		name    string
+		state   *pb.State
+		failure string
+	}{
+		{"three members → good", state(func(*pb.EngineState) {}), ""},
+		{"two members → refused", state(func(e *pb.EngineState) { e.Epoch.Members = e.Epoch.Members[:2] }), "lost replicas"},
+		{"a member is being expelled → refused", state(func(e *pb.EngineState) { e.ProposedEpoch = &pb.Epoch{Generation: 1, Counter: 2} }), "lost replicas"},
+		{"in error → refused", state(func(e *pb.EngineState) { e.Phase, e.Reason = pb.Phase_PHASE_ERROR, "Fenced" }), "Fenced"},
+		{"not there → refused", &pb.State{}, "v-e-0"},
+		{"process away → refused", nil, "v-e-0"},
+	} {
+		t.Run(c.name, func(t *testing.T) { checkFailure(t, v.check(c.state), c.failure) })
+	}
+}
+
+func TestParse(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		args    []string
+		failure string
+	}{
+		{"nothing → good", nil, ""},
+		{"all options → good", []string{"-runtime", "2s", "-runs", "5", "-parts", "idle", "-volumes", "7", "-idle", "9s"}, ""},
+		{"half a second → refused, fio counts whole ones", []string{"-runtime", "1500ms"}, "whole seconds"},
+		{"no run → refused", []string{"-runs", "0"}, "at least 1"},
+		{"an unknown part → refused", []string{"-parts", "load,x"}, "-parts"},
+		{"a broken expression → refused", []string{"-match", "("}, "-match"},
+		{"a packet too large → refused", []string{"-mtu", "70000"}, "-mtu"},
+		{"a word → refused", []string{"fast"}, "unexpected"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := parse(c.args)
+			checkFailure(t, err, c.failure)
+		})
+	}
+}
+
+func checkFailure(t *testing.T, err error, want string) {
+	t.Helper()
+	switch {
+	case want == "" && err != nil:
+		t.Errorf("error %v, want none", err)
+	case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
+		t.Errorf("error %v, want one with %q", err, want)
+	}
+}

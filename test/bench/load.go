@@ -1,0 +1,130 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	pb "github.com/longhorn-lep/longhorn-manager/instance/proto"
+)
+
+// Names of what is loaded.
+const (
+	socketName = "unix socket"
+	deviceName = "block device"
+	plainName  = "plain file"
+)
+
+// measureLoad prints the table of figures under load, and what the processes weigh after it. It returns which cells are not above
+// the floor.
+func (b *bench) measureLoad(ctx context.Context) (missed []string, err error) {
+	if err := b.startNodes(ctx, "load"); err != nil {
+		return nil, err
+	}
+	socket := &volume{name: "bench-socket", sizeBytes: spanBytes, frontend: pb.Frontend_FRONTEND_SOCKET}
+	device := &volume{name: "bench-device", sizeBytes: spanBytes, frontend: pb.Frontend_FRONTEND_BLOCK}
+	for _, v := range []*volume{socket, device} {
+		if err := b.attach(ctx, v); err != nil {
+			return nil, err
+		}
+	}
+	plain := filepath.Join(b.dir, "plain")
+	targets := []target{
+		socketTarget(socketName, b.nodes[0].toolSocket(), "engine/"+socket.name),
+		fileTarget(deviceName, device.endpoint),
+		fileTarget(plainName, plain),
+	}
+	for _, t := range targets {
+		if err := fill(ctx, t); err != nil {
+			return nil, err
+		}
+	}
+	all, err := b.loadAll(ctx, targets)
+	if err != nil {
+		return nil, err
+	}
+	for _, v := range []*volume{socket, device} {
+		if err := b.checkNow(v); err != nil {
+			return nil, err
+		}
+	}
+	fmt.Printf("\n3 replicas, fio over %d MiB, median of %d runs of %v; 4 KiB at random, 1 MiB in a row; MB/s are 10^6 bytes; CPU is that of all instance managers; MTU %d\n\n",
+		spanBytes>>20, b.opts.runs, b.opts.runtime, b.opts.mtu)
+	missed = writeLoadTable(os.Stdout, targets, all)
+	if err := b.printWeights("after the load above", len([]*volume{socket, device})); err != nil {
+		return nil, err
+	}
+	for _, v := range []*volume{socket, device} {
+		if err := b.detach(ctx, v); err != nil {
+			return nil, err
+		}
+	}
+	if err := os.Remove(plain); err != nil {
+		return nil, err
+	}
+	return missed, b.stopNodes(ctx)
+}
+
+// results are the figures of all runs, by target and pattern.
+type results map[string]map[string][]figures
+
+// loadAll runs every pattern on every target. The targets take turns in each pattern, so that what else the machine does, and its
+// disk's moods, meet all alike.
+func (b *bench) loadAll(ctx context.Context, targets []target) (results, error) {
+	all := results{}
+	for _, t := range targets {
+		all[t.name] = map[string][]figures{}
+	}
+	for run := range b.opts.runs {
+		for _, p := range patterns {
+			for _, t := range targets {
+				if !b.opts.match.MatchString(t.name + ", " + p.name) {
+					continue
+				}
+				f, err := b.loadCounting(ctx, t, p)
+				if err != nil {
+					return nil, err
+				}
+				all[t.name][p.name] = append(all[t.name][p.name], f)
+				fmt.Fprintf(os.Stderr, "bench: run %d, %s, %s: %.0f %s, p99 %v, CPU %v per operation\n", run+1, p.name, t.name, f.rate(p), unitOf(p), f.P99, f.CPU)
+			}
+		}
+	}
+	return all, nil
+}
+
+// loadCounting is one run, with the processor time that it cost the instance managers.
+func (b *bench) loadCounting(ctx context.Context, t target, p pattern) (figures, error) {
+	if err := b.settleDisk(); err != nil {
+		return figures{}, err
+	}
+	before, err := b.cpu()
+	if err != nil {
+		return figures{}, err
+	}
+	f, err := load(ctx, t, p, b.opts.runtime)
+	if err != nil {
+		return figures{}, err
+	}
+	after, err := b.cpu()
+	if err != nil {
+		return figures{}, err
+	}
+	f.CPU = time.Duration(float64(after-before) / f.operations(b.opts.runtime)).Round(100 * time.Nanosecond)
+	return f, nil
+}
+
+// cpu is the processor time that the instance managers have used.
+func (b *bench) cpu() (time.Duration, error) {
+	var sum time.Duration
+	for _, n := range b.nodes {
+		u, err := usageOf(n.process.Process.Pid)
+		if err != nil {
+			return 0, err
+		}
+		sum += u.cpu
+	}
+	return sum, nil
+}

@@ -1,0 +1,287 @@
+package faults
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/longhorn-lep/longhorn-manager/instance/proto"
+	"github.com/longhorn-lep/longhorn-manager/membership"
+)
+
+const (
+	// callTimeout bounds one call; a paused process answers none.
+	callTimeout = 12 * time.Second
+	// again is how long after which everything is looked at once more, though nothing was told.
+	again = 10 * time.Millisecond
+)
+
+// control is what the controllers do for a volume, level-triggered, until ctx ends: replicas that run, one engine, epochs recorded,
+// replicas outside the epoch rebuilt.
+func (v *volume) control(ctx context.Context) {
+	tick := time.NewTicker(again)
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		v.reconcile()
+		select {
+		case <-v.news:
+		case <-tick.C:
+		case <-ctx.Done():
+		}
+	}
+	v.cancel()
+	v.calls.Wait()
+}
+
+// call does something on a node, unless the same is under way. Its outcome is seen in the state.
+func (v *volume) call(what string, n *node, do func(ctx context.Context, c *child) error) {
+	c, _ := n.now()
+	key := fmt.Sprintf("%s on %d", what, n.number)
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if c == nil || v.busy[key] {
+		return
+	}
+	v.busy[key] = true
+	v.calls.Go(func() {
+		ctx, cancel := context.WithTimeout(v.ctx, callTimeout)
+		defer cancel()
+		_ = do(ctx, c) // what failed is asked again, as long as the state shows the need
+		v.mu.Lock()
+		delete(v.busy, key)
+		v.mu.Unlock()
+	})
+}
+
+func (v *volume) reconcile() {
+	o, err := v.object.read()
+	if err != nil {
+		return
+	}
+	v.startReplicas()
+	r, _ := v.current()
+	want := v.wishes()
+	switch {
+	case r == nil, want == overtake:
+		v.startEngine(o)
+		return
+	}
+	e := v.engineOn(r.node)
+	if e.GetSession() != r.session {
+		e = nil
+	}
+	v.followStart(r, e)
+	v.record(r, e) // also when it is to stop: what waits for the epoch holds the stop up
+	if want != stay && (isClosed(r.served) || want == halt) {
+		v.stopEngine(r)
+		return
+	}
+	switch {
+	case e == nil && r.isGone(), e.GetPhase() == proto.Phase_PHASE_ERROR:
+		v.startEngine(o)
+		return
+	case e == nil:
+		v.askStart(r, o)
+		return
+	}
+	v.rebuild(r, e)
+	v.stopOlder(r)
+}
+
+// startReplicas has every replica served whose process lives.
+func (v *volume) startReplicas() {
+	for _, n := range v.nodes {
+		if s := v.replicaOn(n); s.GetPhase() != proto.Phase_PHASE_RUNNING {
+			v.call("start replica", n, func(ctx context.Context, c *child) error {
+				_, err := c.client.ReplicaStart(ctx, v.replicaSpec(n))
+				return err
+			})
+		}
+	}
+}
+
+// isServed says whether a node's replica can be opened by an engine.
+func (v *volume) isServed(n *node) bool {
+	return v.replicaOn(n).GetPhase() == proto.Phase_PHASE_RUNNING
+}
+
+// startEngine begins a new run, on another node than the last one's if there is one. It waits until a member of the recorded epoch is
+// served.
+func (v *volume) startEngine(o membership.Object) {
+	start := o.Epoch.IsZero()
+	var home *node
+	last, _ := v.current()
+	for _, n := range v.nodes {
+		c, _ := n.now()
+		start = start || v.isServed(n) && o.Epoch.Has(v.replicaName(n))
+		if c != nil && (home == nil || last != nil && home == last.node) {
+			home = n // elsewhere, if there is anywhere else
+		}
+	}
+	if !start || home == nil {
+		return
+	}
+	raised, err := v.object.raise()
+	if err != nil {
+		return
+	}
+	c, _ := home.now()
+	next := &run{
+		node: home, child: c, generation: raised.Generation, session: raised.Session, over: never,
+		served: make(chan struct{}), leave: make(chan struct{}), succeeded: make(chan struct{}),
+	}
+	v.mu.Lock()
+	if last != nil {
+		v.older = append(v.older, last)
+	}
+	v.run = next
+	if v.want != halt {
+		v.want = stay
+	}
+	v.seen.starts++
+	v.announceLocked()
+	v.mu.Unlock()
+	v.askStart(next, raised)
+}
+
+func (v *volume) askStart(r *run, o membership.Object) {
+	spec := &proto.EngineSpec{
+		Name: v.engineName(), Volume: v.name, Generation: r.generation, Session: r.session, SizeBytes: volumeBytes,
+		Frontend: proto.Frontend_FRONTEND_SOCKET, Epoch: epochToWire(o.Epoch), Secret: secret,
+	}
+	for _, n := range v.nodes {
+		spec.Members = append(spec.Members, v.member(n))
+	}
+	v.call("start engine "+r.session, r.node, func(ctx context.Context, c *child) error {
+		if older := v.engineOn(r.node); older != nil && older.GetGeneration() < r.generation && older.GetPhase() != proto.Phase_PHASE_ERROR {
+			if err := v.endEngine(ctx, c, true); err != nil {
+				return err
+			}
+		}
+		_, err := c.client.EngineStart(ctx, spec)
+		return err
+	})
+}
+
+// isGone says whether a run that its node does not show was there, or cannot come.
+func (r *run) isGone() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c, _ := r.node.now()
+	return r.shown || c != r.child
+}
+
+// followStart notices that a run is there, and that it serves, which ends the time of those before.
+func (v *volume) followStart(r *run, e *proto.EngineState) {
+	if e == nil {
+		return
+	}
+	r.mu.Lock()
+	r.shown = true
+	r.mu.Unlock()
+	if e.GetPhase() != proto.Phase_PHASE_RUNNING || isClosed(r.served) {
+		return
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, o := range v.older {
+		o.mu.Lock()
+		if o.over == never {
+			o.over = v.history.now()
+			close(o.succeeded)
+		}
+		o.mu.Unlock()
+	}
+	close(r.served)
+	v.announceLocked()
+}
+
+// record writes what the engine proposes to the object and tells it so.
+func (v *volume) record(r *run, e *proto.EngineState) {
+	proposed := epochFromWire(e.GetProposedEpoch())
+	if proposed.IsZero() || v.object.record(r.session, proposed) != nil {
+		return
+	}
+	v.call("record "+proposed.String(), r.node, func(ctx context.Context, c *child) error {
+		_, err := c.client.EngineRecordEpoch(ctx, &proto.EpochRecord{Name: v.engineName(), Session: r.session, Epoch: epochToWire(proposed)})
+		if err == nil {
+			v.mu.Lock()
+			v.seen.epochs++
+			v.mu.Unlock()
+		}
+		return err
+	})
+}
+
+// rebuild makes one replica that no epoch lists a member again.
+func (v *volume) rebuild(r *run, e *proto.EngineState) {
+	if e.GetPhase() != proto.Phase_PHASE_RUNNING || e.GetProposedEpoch() != nil ||
+		slices.ContainsFunc(e.GetMembers(), (*proto.MemberState).GetRebuilding) {
+		return
+	}
+	for _, n := range v.nodes {
+		if epochFromWire(e.GetEpoch()).Has(v.replicaName(n)) || !v.isServed(n) {
+			continue
+		}
+		v.call("rebuild", r.node, func(ctx context.Context, c *child) error {
+			_, err := c.client.EngineAddReplica(ctx, &proto.EngineMemberRequest{Name: v.engineName(), Session: r.session, Member: v.member(n)})
+			if err == nil {
+				v.mu.Lock()
+				v.seen.rebuilds++
+				v.mu.Unlock()
+			}
+			return err
+		})
+		return
+	}
+}
+
+// stopOlder ends engines that the object does not stand for any more, a while after their successor serves: what they acknowledge
+// meanwhile is looked at.
+func (v *volume) stopOlder(r *run) {
+	if !isClosed(r.served) {
+		return
+	}
+	for _, n := range v.nodes {
+		if e := v.engineOn(n); e != nil && e.GetGeneration() < r.generation {
+			v.call("stop older engine", n, func(ctx context.Context, c *child) error {
+				pause(ctx, 30*time.Millisecond)
+				return v.endEngine(ctx, c, true)
+			})
+		}
+	}
+}
+
+// stopEngine stops the present run in order: its clients leave, then it is asked to. One that is gone needs no stop.
+func (v *volume) stopEngine(r *run) {
+	v.mu.Lock()
+	if !isClosed(r.leave) {
+		close(r.leave)
+		v.announceLocked()
+	}
+	v.mu.Unlock()
+	if v.engineOn(r.node).GetSession() == r.session {
+		v.call("stop engine", r.node, func(ctx context.Context, c *child) error { return v.endEngine(ctx, c, false) })
+		return
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.want == move && r.isGone() {
+		v.want = overtake
+	}
+}
+
+func (v *volume) endEngine(ctx context.Context, c *child, force bool) error {
+	_, err := c.client.EngineStop(ctx, &proto.EngineRef{Name: v.engineName(), Force: force})
+	return err
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,109 @@
+package faults
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	imageBytes = 40 << 20
+	ballast    = "ballast"
+	// shutdownIoctl is EXT4_IOC_SHUTDOWN of the kernel: everything is written, then every access is an I/O error until it is mounted
+	// anew.
+	shutdownIoctl = 0x8004587d
+)
+
+// makeImage makes a small ext4 in a file, for a node to mount.
+func makeImage(path string) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(f.Truncate(imageBytes), f.Close()); err != nil {
+		return err
+	}
+	if out, err := exec.Command("mkfs.ext4", "-q", "-F", "-O", "^resize_inode", "-m", "0", path).CombinedOutput(); err != nil {
+		return fmt.Errorf("mkfs.ext4: %w: %s", err, out)
+	}
+	return nil
+}
+
+// mountImage mounts an image for this process alone: it is in a mount namespace of its own, with which the mount goes.
+func mountImage(image, dir string) error {
+	if out, err := exec.Command("mount", "-o", "loop", image, dir).CombinedOutput(); err != nil {
+		return fmt.Errorf("mount %s: %w: %s", image, err, out)
+	}
+	return nil
+}
+
+// awaitUnmounted waits until no loop device has the image: the kernel unmounts it some time after its process has ended.
+func awaitUnmounted(image string) error {
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		files, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
+		if err != nil {
+			return err
+		}
+		used := false
+		for _, name := range files {
+			b, err := os.ReadFile(name)
+			used = used || err == nil && strings.TrimSpace(string(b)) == image
+		}
+		switch {
+		case !used:
+			return nil
+		case time.Now().After(end):
+			return fmt.Errorf("%s is still mounted", image)
+		}
+	}
+}
+
+// fillDisk takes all the space of a file system.
+func fillDisk(dir string) error {
+	f, err := os.OpenFile(filepath.Join(dir, ballast), os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	var at int64
+	for chunk := int64(8 << 20); chunk >= 4096; {
+		switch err := unix.Fallocate(int(f.Fd()), 0, at, chunk); {
+		case err == nil:
+			at += chunk
+		case errors.Is(err, syscall.ENOSPC):
+			chunk /= 2
+		case !errors.Is(err, syscall.EINTR):
+			return fmt.Errorf("take all space: %w", err)
+		}
+	}
+	return nil
+}
+
+func emptyDisk(dir string) error {
+	if err := os.Remove(filepath.Join(dir, ballast)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// breakDisk makes every access to a file system fail until it is mounted anew. Nothing that was written to it before is lost.
+func breakDisk(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	var flags uint32 // 0: write everything first
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, d.Fd(), shutdownIoctl, uintptr(unsafe.Pointer(&flags))); errno != 0 {
+		return fmt.Errorf("shut a file system down: %w", errno)
+	}
+	return nil
+}

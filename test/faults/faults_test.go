@@ -1,0 +1,269 @@
+package faults
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+)
+
+const (
+	nodeCount   = 3
+	blockCount  = 4
+	blockBytes  = 4096
+	volumeBytes = 4 << 20
+	patience    = 40 * time.Second // an engine waits 10 s for a replica at its start, and 8 s for a slow one
+	slowHistory = 3 * time.Second  // worth a line
+)
+
+var secret = bytes.Repeat([]byte("s"), 32)
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(envDir); dir != "" {
+		if err := serveNode(dir, os.Getenv(envImage)); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// TestNoAcknowledgedWriteIsLostWhateverBreaks runs one history after the other on the same three processes.
+func TestNoAcknowledgedWriteIsLostWhateverBreaks(t *testing.T) {
+	seeds := seedsToRun(t)
+	nodes, news := startCluster(t)
+	var total tally
+	var acknowledged, unknown, reads int
+	for i, seed := range seeds {
+		began := time.Now()
+		v, plan, err := runHistory(fmt.Sprintf("v%d", i), seed, nodes, news)
+		if v != nil {
+			total.add(v.seen)
+			a, u, r := v.history.counts()
+			acknowledged, unknown, reads = acknowledged+a, unknown+u, reads+r
+		}
+		if took := time.Since(began); took > slowHistory {
+			t.Logf("history %d took %v, plan: %s, FAULT_SEED=%d", i, took.Round(time.Millisecond), describe(plan), seed)
+		}
+		if err != nil {
+			for _, n := range nodes {
+				t.Logf("node %d:\n%s", n.number, n.logTail())
+			}
+			t.Fatalf("history %d: %v\nplan: %s\nFAULT_SEED=%d repeats the plan", i, err, describe(plan), seed)
+		}
+	}
+	t.Logf("%d histories: %d writes acknowledged, %d not, %d reads; %d starts of an engine, %d epochs, %d rebuilds asked for",
+		len(seeds), acknowledged, unknown, reads, total.starts, total.epochs, total.rebuilds)
+	if n := len(seeds); n >= 20 && (total.starts < n+n/10 || total.rebuilds < n/4 || acknowledged < 20*n || unknown == 0) {
+		t.Error("too little happened for this to prove anything")
+	}
+}
+
+func seedsToRun(t *testing.T) []uint64 {
+	if s := os.Getenv("FAULT_SEED"); s != "" {
+		seed, err := strconv.ParseUint(s, 10, 64)
+		if err != nil {
+			t.Fatalf("FAULT_SEED: %v", err)
+		}
+		return []uint64{seed}
+	}
+	count := 200
+	switch {
+	case os.Getenv("LONG") != "":
+		count = 2000
+	case testing.Short():
+		count = 20
+	}
+	first := uint64(time.Now().UnixNano())
+	t.Logf("seeds from %d", first)
+	var seeds []uint64
+	for i := range count {
+		seeds = append(seeds, first+uint64(i))
+	}
+	return seeds
+}
+
+// startCluster starts the processes, with disks that can break where that is possible.
+func startCluster(t *testing.T) ([]*node, chan struct{}) {
+	base := "" // short, for the kernel takes no long socket names; in memory if there is such a place, for every write is synced
+	if s, err := os.Stat("/dev/shm"); err == nil && s.IsDir() {
+		base = "/dev/shm"
+	}
+	dir, err := os.MkdirTemp(base, "lhf")
+	must(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	disks := canMount()
+	if !disks {
+		t.Log("no loop devices here: disks are plain directories, which cannot be full or broken")
+	}
+	news := make(chan struct{}, 1)
+	var nodes []*node
+	for i := range nodeCount {
+		n, err := newNode(i+1, filepath.Join(dir, strconv.Itoa(i+1)), disks, news)
+		if n != nil {
+			t.Cleanup(func() {
+				if err := n.kill(); err != nil {
+					t.Errorf("end node %d: %v", n.number, err)
+				}
+				n.proxy.close()
+			})
+		}
+		must(t, err)
+		nodes = append(nodes, n)
+	}
+	return nodes, news
+}
+
+func canMount() bool {
+	_, noLoop := os.Stat("/dev/loop-control")
+	_, noMkfs := exec.LookPath("mkfs.ext4")
+	return os.Geteuid() == 0 && noLoop == nil && noMkfs == nil
+}
+
+// runHistory is one volume from its creation to its end. The error says what it proves.
+func runHistory(name string, seed uint64, nodes []*node, news chan struct{}) (v *volume, plan []fault, err error) {
+	rng := rand.New(rand.NewPCG(seed, 0))
+	plan = newPlan(rng)
+	if v, err = newVolume(name, nodes, news); err != nil {
+		return nil, plan, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var controlling sync.WaitGroup
+	controlling.Go(func() { v.control(ctx) })
+	err = v.live(seed, plan)
+	cancel()
+	controlling.Wait()
+	if broken := v.history.check(); broken != "" {
+		err = errors.Join(err, errors.New(broken))
+	}
+	if err == nil {
+		err = v.remove()
+	}
+	return v, plan, err
+}
+
+// live is the life of a volume while it is controlled.
+func (v *volume) live(seed uint64, plan []fault) error {
+	if err := v.await("is whole at first", v.isWhole); err != nil {
+		return err
+	}
+	c := startClients(v, seed)
+	err := inflict(v, plan)
+	if err == nil {
+		err = v.await("is whole again", v.isWhole)
+	}
+	if err != nil {
+		v.cancel() // or the clients would wait for ever too
+	}
+	c.end()
+	if err == nil {
+		err = v.await("is whole in the end", v.isWhole)
+	}
+	if err != nil {
+		return err
+	}
+	return v.compare()
+}
+
+// await waits until something holds.
+func (v *volume) await(what string, holds func() bool) error {
+	for end := time.Now().Add(patience); !holds(); pause(v.ctx, time.Millisecond) {
+		if time.Now().After(end) {
+			return fmt.Errorf("the volume never %s: %s", what, v.describe())
+		}
+	}
+	return nil
+}
+
+func (v *volume) describe() string {
+	o, err := v.object.read()
+	text := fmt.Sprintf("object %d/%s %s (%v)", o.Generation, o.Session, o.Epoch, err)
+	for _, n := range v.nodes {
+		text += fmt.Sprintf("\n  node %d: replica %v; engine %v", n.number, v.replicaOn(n), v.engineOn(n))
+	}
+	return text
+}
+
+// compare reads the volume through its engine, as the last operations of its history, then stops the engine and reads each replica.
+func (v *volume) compare() error {
+	ctx, cancel := context.WithTimeout(v.ctx, patience)
+	defer cancel()
+	r, _ := v.current()
+	served, err := v.finalReads(ctx, r)
+	if err != nil {
+		return fmt.Errorf("read the volume at the end: %w", err)
+	}
+	v.wish(halt)
+	if err := v.await("is stopped", v.isStopped); err != nil {
+		return err
+	}
+	for _, n := range v.nodes {
+		b, err := n.dial(ctx, "ro/"+v.replicaName(n))
+		if err != nil {
+			return fmt.Errorf("open the replica of node %d: %w", n.number, err)
+		}
+		content, err := readAll(ctx, b)
+		if err = errors.Join(err, b.Close()); err != nil {
+			return fmt.Errorf("read the replica of node %d: %w", n.number, err)
+		}
+		if !bytes.Equal(content, served) {
+			return fmt.Errorf("the replica of node %d differs from the volume: %s", n.number, difference(content, served))
+		}
+	}
+	return nil
+}
+
+func (v *volume) isStopped() bool {
+	for _, n := range v.nodes {
+		if v.engineOn(n) != nil || v.replicaOn(n).GetConnected() {
+			return false
+		}
+	}
+	return true
+}
+
+func (v *volume) finalReads(ctx context.Context, r *run) ([]byte, error) {
+	b, err := r.node.dial(ctx, "engine/"+v.name)
+	if err != nil {
+		return nil, err
+	}
+	defer b.Close()
+	call := v.history.now()
+	content, err := readAll(ctx, b)
+	if err != nil {
+		return nil, err
+	}
+	for block := range blockCount {
+		value, err := wholeBlock(content, block)
+		if err != nil {
+			return nil, err
+		}
+		v.history.add(2*blockCount, r, input{block: block}, call, output{value: value})
+	}
+	return content, nil
+}
+
+func difference(a, b []byte) string {
+	for i := range a {
+		if a[i] != b[i] {
+			return fmt.Sprintf("first at byte %d, %d and %d", i, a[i], b[i])
+		}
+	}
+	return "none"
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

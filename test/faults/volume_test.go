@@ -1,0 +1,189 @@
+package faults
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/longhorn-lep/longhorn-manager/instance/proto"
+)
+
+// volume is one volume on the three nodes, and what the controllers know of it. The object and the nodes are the truth; run is the
+// start of the engine that the object stands for.
+type volume struct {
+	name    string
+	nodes   []*node
+	object  *object
+	history *history
+	calls   sync.WaitGroup
+	ctx     context.Context
+	cancel  context.CancelFunc
+	news    chan struct{}
+
+	mu      sync.Mutex
+	run     *run            // guarded by mu; nil before the first start
+	older   []*run          // guarded by mu
+	changed chan struct{}   // guarded by mu; closed when run changes or serves
+	busy    map[string]bool // guarded by mu; calls under way
+	want    wish            // guarded by mu
+	seen    tally           // guarded by mu
+}
+
+// wish is what somebody wants of the engine beyond that it serves.
+type wish int
+
+const (
+	stay     wish = iota
+	overtake      // start another elsewhere, whatever the present one does
+	move          // stop it in order, then start it elsewhere
+	halt          // stop it in order
+)
+
+// tally counts what happened to a volume.
+type tally struct{ starts, epochs, rebuilds int }
+
+func (t *tally) add(o tally) {
+	t.starts += o.starts
+	t.epochs += o.epochs
+	t.rebuilds += o.rebuilds
+}
+
+// run is one start of the engine.
+type run struct {
+	node       *node
+	generation int64
+	session    string
+	child      *child        // the process that was asked
+	served     chan struct{} // closed when it serves
+	leave      chan struct{} // closed when its clients shall let it go
+	succeeded  chan struct{} // closed when a later run serves
+
+	mu    sync.Mutex
+	shown bool  // guarded by mu; the node has shown it
+	over  int64 // guarded by mu; when a later run served, in the time of the history
+}
+
+func (r *run) overAt() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.over
+}
+
+func (v *volume) replicaName(n *node) string { return fmt.Sprintf("%s-r-%d", v.name, n.number) }
+func (v *volume) engineName() string         { return v.name + "-e-0" }
+
+func (v *volume) replicaSpec(n *node) *proto.ReplicaSpec {
+	name := v.replicaName(n)
+	return &proto.ReplicaSpec{
+		Name: name, Volume: v.name, Uid: "uid-" + name, Directory: "/disk/replicas/" + name, SizeBytes: volumeBytes, Secret: secret,
+	}
+}
+
+func (v *volume) member(n *node) *proto.Member {
+	return &proto.Member{Name: v.replicaName(n), Uid: v.replicaSpec(n).GetUid(), Address: n.proxy.address()}
+}
+
+// newVolume makes the replicas.
+func newVolume(name string, nodes []*node, news chan struct{}) (*volume, error) {
+	v := &volume{
+		name: name, nodes: nodes, object: &object{}, news: news, history: &history{began: time.Now()},
+		changed: make(chan struct{}), busy: map[string]bool{},
+	}
+	v.ctx, v.cancel = context.WithCancel(context.Background())
+	for _, n := range nodes {
+		c, _ := n.now()
+		if _, err := c.client.ReplicaCreate(v.ctx, v.replicaSpec(n)); err != nil {
+			return nil, fmt.Errorf("create a replica on node %d: %w", n.number, err)
+		}
+		if _, err := c.client.ReplicaStart(v.ctx, v.replicaSpec(n)); err != nil {
+			return nil, fmt.Errorf("start a replica on node %d: %w", n.number, err)
+		}
+	}
+	return v, nil
+}
+
+// remove deletes the replicas; the engine has been stopped.
+func (v *volume) remove() error {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	for _, n := range v.nodes {
+		c, _ := n.now()
+		if _, err := c.client.ReplicaStop(ctx, &proto.ReplicaRef{Name: v.replicaName(n)}); err != nil {
+			return fmt.Errorf("stop the replica on node %d: %w", n.number, err)
+		}
+		if _, err := c.client.ReplicaRemove(ctx, v.replicaSpec(n)); err != nil {
+			return fmt.Errorf("remove the replica of node %d: %w", n.number, err)
+		}
+	}
+	return nil
+}
+
+// replicaOn returns what a node tells of its replica; nil for nothing.
+func (v *volume) replicaOn(n *node) *proto.ReplicaState {
+	_, s := n.now()
+	for _, r := range s.GetReplicas() {
+		if r.GetName() == v.replicaName(n) {
+			return r
+		}
+	}
+	return nil
+}
+
+// engineOn returns what a node tells of the volume's engine; nil for nothing.
+func (v *volume) engineOn(n *node) *proto.EngineState {
+	_, s := n.now()
+	for _, e := range s.GetEngines() {
+		if e.GetVolume() == v.name {
+			return e
+		}
+	}
+	return nil
+}
+
+// current returns the present run and a channel that is closed when that may have changed.
+func (v *volume) current() (*run, <-chan struct{}) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.run, v.changed
+}
+
+func (v *volume) announceLocked() {
+	close(v.changed)
+	v.changed = make(chan struct{})
+}
+
+func (v *volume) wishes() wish {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.want
+}
+
+// wish asks for something; it is done when the wish is back at stay, or the engine has stopped.
+func (v *volume) wish(w wish) {
+	v.mu.Lock()
+	v.want = w
+	v.mu.Unlock()
+	v.tell()
+}
+
+func (v *volume) tell() {
+	select {
+	case v.news <- struct{}{}:
+	default:
+	}
+}
+
+// isWhole says whether the engine serves with all replicas as members and nothing under way.
+func (v *volume) isWhole() bool {
+	r, _ := v.current()
+	if r == nil || !isClosed(r.served) || v.wishes() != stay {
+		return false
+	}
+	e := v.engineOn(r.node)
+	if e.GetSession() != r.session || e.GetPhase() != proto.Phase_PHASE_RUNNING || e.GetProposedEpoch() != nil {
+		return false
+	}
+	o, err := v.object.read()
+	return err == nil && len(o.Epoch.Members) == len(v.nodes) && epochFromWire(e.GetEpoch()).Equal(o.Epoch)
+}
