@@ -34,6 +34,14 @@ unit: ## the tests that need no cluster
 e2e: setup build ## the cluster tests alone
 	@scripts/test.sh e2e
 
+.PHONY: test-long
+test-long: setup build ## the long runs: 20 rounds of power loss, 2,000 checked histories, deep exploration
+	@scripts/test.sh long
+
+.PHONY: bench
+bench: setup build ## IOPS, throughput, memory and CPU of the data plane, as a table
+	@scripts/bench.sh
+
 .PHONY: fuzz
 fuzz: ## every fuzz target for FUZZTIME (10s) each
 	@scripts/fuzz.sh

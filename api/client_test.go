@@ -77,7 +77,7 @@ func TestTheClientReadsNodesAndSettings(t *testing.T) {
 		t.Errorf("node %+v, %v", node, err)
 	}
 	settings, err := c.Settings(ctx)
-	if err != nil || len(settings) != 7 {
+	if err != nil || len(settings) != 8 {
 		t.Errorf("%d settings, %v", len(settings), err)
 	}
 	setting, err := c.UpdateSetting(ctx, "default-replica-count", "3")
@@ -114,7 +114,7 @@ func TestTheClientTellsRefusalsApart(t *testing.T) {
 				t.Errorf("error %v\nwant ... %s", k.err, k.text)
 			}
 			for _, class := range all {
-				if errors.Is(k.err, class) != (errors.Is(class, k.want)) {
+				if errors.Is(k.err, class) != errors.Is(class, k.want) {
 					t.Errorf("%v is %v: %v", k.err, class, errors.Is(k.err, class))
 				}
 			}
@@ -166,6 +166,7 @@ func TestAVolumeInUseIsShownWhole(t *testing.T) {
 		e.Status.CurrentState, e.Status.InstanceManagerName, e.Status.IP = "running", "im-1", "10.0.0.1"
 		e.Status.CurrentSize, e.Status.Endpoint = build.GiB, "/dev/longhorn/vol"
 		e.Status.ReplicaModeMap = map[string]longhorn.ReplicaMode{"vol-r-1": "RW"}
+		e.Status.RebuildStatus = map[string]longhorn.RebuildStatus{"vol-r-2": {Error: "e", IsRebuilding: true, Progress: 7, State: "in_progress"}}
 	})
 	replica := build.PlacedReplica("vol-r-1", "vol", "node-2", "uuid-2", func(r *longhorn.Replica) {
 		r.OwnerReferences = ownedByVol
@@ -197,6 +198,10 @@ func TestAVolumeInUseIsShownWhole(t *testing.T) {
 		DiskPath: "/var/lib/longhorn", DataPath: "/var/lib/longhorn/replicas/vol-0badcafe", Mode: "RW", DataEngine: "v1",
 	}); len(got.Replicas) != 1 || got.Replicas[0] != want {
 		t.Errorf("replicas %+v\nwant %+v", got.Replicas, want)
+	}
+	rebuild := v1.RebuildStatus{Replica: "vol-r-2", Error: "e", IsRebuilding: true, Progress: 7, State: "in_progress"}
+	if len(got.RebuildStatus) != 1 || got.RebuildStatus[0] != rebuild {
+		t.Errorf("rebuilds %+v\nwant %+v", got.RebuildStatus, rebuild)
 	}
 	ticket := got.VolumeAttachment.Attachments["csi-1"]
 	if !ticket.Satisfied || len(ticket.Conditions) != 1 || ticket.Conditions[0].Status != "True" {

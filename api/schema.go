@@ -47,6 +47,7 @@ var plainTypes = []struct {
 	{id: "instanceProcessStatus", wire: v1.InstanceProcessStatus{}},
 	{id: "longhornCondition", wire: v1.Condition{}},
 	{id: "nodeCondition", wire: v1.Condition{}},
+	{id: "rebuildStatus", wire: v1.RebuildStatus{}},
 	{id: "replica", wire: v1.Replica{}},
 	{id: "settingDefinition", wire: v1.SettingDefinition{}},
 	{id: "volumeCondition", wire: v1.Condition{}},

@@ -43,7 +43,7 @@ func Serve(ctx context.Context, listener net.Listener, handler http.Handler) err
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = server.Close() // whoever is still there has had its time
 	}
-	<-ended // nothing but http.ErrServerClosed
+	_ = <-ended // nothing but http.ErrServerClosed
 	if err != nil {
 		return fmt.Errorf("shut down the REST API: %w", err)
 	}

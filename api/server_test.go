@@ -73,7 +73,7 @@ var refusals = map[string]struct {
 	},
 	"no room → its own code": {
 		"POST", volumes, `{"name":"vol","size":"1Ti"}`, 422, "Insufficient Storage",
-		`volume "vol": replica scheduling failed: 0 of 3 replicas fit: insufficient storage (3 disks)`,
+		`volume "vol": size 1099511627776 with numberOfReplicas 3 does not fit on the disks: replica scheduling failed: 0 of 3 replicas fit: insufficient storage (3 disks)`,
 	},
 	"a taken name → conflict": {
 		"POST", volumes, `{"name":"there","size":"1Gi"}`, 409, "Conflict", `volume "there" exists already`,
@@ -90,6 +90,13 @@ var refusals = map[string]struct {
 	},
 	"attach without a node → the field": {
 		"POST", volumes + "/there?action=attach", "", 422, "Unprocessable Entity", "hostId: must name a node",
+	},
+	"a second attach elsewhere → conflict": {
+		"POST", volumes + "/taken?action=attach", `{"hostId":"node-1"}`, 409, "Conflict",
+		`hostId: "node-1" cannot be served: volume "taken" is attached to node "node-2", and may be on one node at a time`,
+	},
+	"attach of a volume that is not there → not found": {
+		"POST", volumes + "/nix?action=attach", `{"hostId":"node-1"}`, 404, "Not Found", `volume "nix" does not exist`,
 	},
 	"attach to an unknown node → the field": {
 		"POST", volumes + "/there?action=attach", `{"hostId":"node-9"}`, 422, "Unprocessable Entity",
@@ -136,7 +143,11 @@ var refusals = map[string]struct {
 }
 
 func TestErrors(t *testing.T) {
-	b := newBench(t, append(threeNodes(), detached("there"))...)
+	taken := build.Volume("taken", func(v *longhorn.Volume) {
+		v.Spec.NodeID = "node-2"
+		v.Status.State, v.Status.CurrentNodeID, v.Status.Robustness = "attached", "node-2", "healthy"
+	})
+	b := newBench(t, append(threeNodes(), detached("there"), taken)...)
 	for name, c := range refusals {
 		t.Run(name, func(t *testing.T) {
 			w := do(t, b.server, c.method, c.path, c.body)

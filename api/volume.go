@@ -124,6 +124,7 @@ func volumeOf(view manager.VolumeView) *v1.Volume {
 		NotReadyMessage:         view.NotReadyMessage,
 		Replicas:                make([]v1.Replica, 0, len(view.Replicas)),
 		Controllers:             make([]v1.Controller, 0, len(view.Engines)),
+		RebuildStatus:           make([]v1.RebuildStatus, 0, len(view.Rebuilds)),
 		VolumeAttachment:        *attachmentsOf(view.Attachment),
 	}
 	if view.Attachment == nil {
@@ -134,6 +135,11 @@ func volumeOf(view manager.VolumeView) *v1.Volume {
 	}
 	for _, e := range view.Engines {
 		wire.Controllers = append(wire.Controllers, controllerOf(e, v.Status.ActualSize))
+	}
+	for _, r := range view.Rebuilds {
+		wire.RebuildStatus = append(wire.RebuildStatus, v1.RebuildStatus{
+			Replica: r.Replica, Error: r.Error, IsRebuilding: r.IsRebuilding, Progress: r.Progress, State: r.State,
+		})
 	}
 	return wire
 }

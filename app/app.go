@@ -37,6 +37,7 @@ func root() *cli.Command {
 			daemonCommand(),
 			instanceManagerCommand(),
 			csiCommand(),
+			replicaCommand(),
 		},
 	}
 }

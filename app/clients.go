@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -28,13 +29,14 @@ type clients struct {
 }
 
 // newClients uses the pod's service account, or a kubeconfig when one is named.
-func newClients(kubeconfig string) (*clients, error) {
+func newClients(kubeconfig string, log *logrus.Entry) (*clients, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
 		return nil, fmt.Errorf("configure the API client: %w", err)
 	}
 	config.QPS, config.Burst = 50, 100
 	config.Timeout = 30 * time.Second
+	config.WarningHandlerWithContext = warnings{log}
 	c := &clients{config: config}
 	if c.kube, err = kubernetes.NewForConfig(config); err != nil {
 		return nil, fmt.Errorf("make the Kubernetes client: %w", err)
@@ -47,6 +49,21 @@ func newClients(kubeconfig string) (*clients, error) {
 	}
 	return c, nil
 }
+
+// warnings logs what the API server remarks on our requests, such as that the
+// finalizer's name, which Longhorn's users know, should have a slash.
+type warnings struct{ log *logrus.Entry }
+
+// HandleWarningHeaderWithContext implements rest.WarningHandlerWithContext.
+func (w warnings) HandleWarningHeaderWithContext(_ context.Context, code int, _, text string) {
+	if code == warningCode && text != "" {
+		w.log.Debugf("the API server warns: %s", text)
+	}
+}
+
+// warningCode is what RFC 7234 section 5.5.7 gives to miscellaneous persistent warnings,
+// the only one that the API server sends.
+const warningCode = 299
 
 // newRecorder sends Events about Kubernetes' objects and ours. Call the returned
 // function to stop it.

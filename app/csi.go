@@ -65,7 +65,7 @@ func runCSIController(ctx context.Context, c *cli.Command) error {
 	if err != nil {
 		return err
 	}
-	clients, err := newClients(c.String("kubeconfig"))
+	clients, err := newClients(c.String("kubeconfig"), log)
 	if err != nil {
 		return err
 	}

@@ -84,7 +84,7 @@ func (d *dataPlane) ObserveReplica(name string) replica.Observed {
 		if r.GetName() == name {
 			return replica.Observed{
 				Phase: replicaPhases[r.GetPhase()], Reason: r.GetReason(), Message: r.GetMessage(),
-				Process: s.GetInfo().GetUuid(),
+				Generation: r.GetGeneration(), Process: s.GetInfo().GetUuid(),
 			}
 		}
 	}
@@ -107,15 +107,63 @@ func (d *dataPlane) ObserveEngine(name string) engine.Observed {
 			Endpoint: e.GetEndpoint(), SizeBytes: e.GetSizeBytes(),
 			Proposed: epochFromWire(e.GetProposedEpoch()), Process: s.GetInfo().GetUuid(),
 		}
-		for _, m := range e.GetMembers() {
-			if o.Modes == nil {
-				o.Modes = map[string]longhorn.ReplicaMode{}
-			}
-			o.Modes[m.GetName()] = longhorn.ReplicaMode(m.GetMode())
-		}
+		o.Modes, o.Rebuilds = membersFromWire(e.GetMembers())
 		return o
 	}
 	return engine.Observed{Phase: engine.PhaseAbsent, Process: s.GetInfo().GetUuid()}
+}
+
+// States of a rebuild, as users see them.
+const (
+	rebuildInProgress = "in_progress"
+	rebuildError      = "error"
+)
+
+// membersFromWire gives the mode of each replica that an engine shows, and how the copy to it stands of those that are no members:
+// under way, or ended by an error, which for one that was never rebuilt is why it was expelled.
+func membersFromWire(members []*proto.MemberState) (map[string]longhorn.ReplicaMode, map[string]longhorn.RebuildStatus) {
+	if len(members) == 0 {
+		return nil, nil
+	}
+	modes := make(map[string]longhorn.ReplicaMode, len(members))
+	var rebuilds map[string]longhorn.RebuildStatus
+	for _, m := range members {
+		modes[m.GetName()] = longhorn.ReplicaMode(m.GetMode())
+		r := longhorn.RebuildStatus{Error: m.GetError(), IsRebuilding: m.GetRebuilding(), Progress: int(m.GetProgress())}
+		switch {
+		case r.IsRebuilding:
+			r.State = rebuildInProgress
+		case r.Error != "":
+			r.State = rebuildError
+		default:
+			continue
+		}
+		if rebuilds == nil {
+			rebuilds = map[string]longhorn.RebuildStatus{}
+		}
+		rebuilds[m.GetName()] = r
+	}
+	return modes, rebuilds
+}
+
+// Replicas implements replica.DataPlane: the names of those that are hosted; false while that is not known.
+func (d *dataPlane) Replicas() ([]string, bool) {
+	s := d.snapshot()
+	names := make([]string, 0, len(s.GetReplicas()))
+	for _, r := range s.GetReplicas() {
+		names = append(names, r.GetName())
+	}
+	return names, s != nil
+}
+
+// Engines implements engine.DataPlane: the names of those that are hosted; false while that is not known.
+func (d *dataPlane) Engines() ([]string, bool) {
+	s := d.snapshot()
+	names := make([]string, 0, len(s.GetEngines()))
+	for _, e := range s.GetEngines() {
+		names = append(names, e.GetName())
+	}
+	return names, s != nil
 }
 
 var replicaPhases = map[proto.Phase]replica.Phase{
@@ -147,8 +195,8 @@ func (d *dataPlane) StartReplica(ctx context.Context, s replica.Spec) error {
 }
 
 // StopReplica implements replica.DataPlane.
-func (d *dataPlane) StopReplica(ctx context.Context, name string) error {
-	_, err := d.rpc.ReplicaStop(ctx, &proto.ReplicaRef{Name: name})
+func (d *dataPlane) StopReplica(ctx context.Context, name string, fence int64) error {
+	_, err := d.rpc.ReplicaStop(ctx, &proto.ReplicaRef{Name: name, FenceGeneration: fence})
 	return err
 }
 
@@ -175,11 +223,32 @@ func (d *dataPlane) StartEngine(ctx context.Context, s engine.Spec) error {
 }
 
 // StopEngine implements engine.DataPlane.
-func (d *dataPlane) StopEngine(ctx context.Context, name string) error {
-	_, err := d.rpc.EngineStop(ctx, &proto.EngineRef{Name: name})
+func (d *dataPlane) StopEngine(ctx context.Context, name string, force bool) error {
+	_, err := d.rpc.EngineStop(ctx, &proto.EngineRef{Name: name, Force: force})
 	if status.Code(err) == codes.FailedPrecondition {
 		return &engine.InUse{Message: status.Convert(err).Message()}
 	}
+	return err
+}
+
+// AddReplica implements engine.DataPlane.
+func (d *dataPlane) AddReplica(ctx context.Context, name, session string, m engine.Member, bytesPerSecond int64) error {
+	_, err := d.rpc.EngineAddReplica(ctx, &proto.EngineMemberRequest{
+		Name: name, Session: session, BandwidthBytesPerSecond: bytesPerSecond,
+		Member: &proto.Member{Name: m.Name, Uid: m.UID, Address: m.Address},
+	})
+	return err
+}
+
+// enginePlane is the data plane as the engine controller sees it: to it a replica is a member of an engine, and removing one expels
+// it, which deletes nothing.
+type enginePlane struct{ *dataPlane }
+
+// RemoveReplica implements engine.DataPlane.
+func (e enginePlane) RemoveReplica(ctx context.Context, name, session, replica string) error {
+	_, err := e.rpc.EngineRemoveReplica(ctx, &proto.EngineMemberRequest{
+		Name: name, Session: session, Member: &proto.Member{Name: replica},
+	})
 	return err
 }
 

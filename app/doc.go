@@ -6,6 +6,7 @@
 //	longhorn-manager instance-manager   the data plane of a node
 //	longhorn-manager csi node           the CSI node service, registered with the kubelet
 //	longhorn-manager csi controller     the CSI controller service with provisioner and attacher
+//	longhorn-manager replica serve      one replica read-only, by hand, when there is nobody to ask
 //
 // Nothing imports it but main. It must not decide anything: a rule that stands here has
 // lost its way.

@@ -9,22 +9,14 @@ import (
 	"time"
 
 	"github.com/sirupsen/logrus"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/leaderelection"
-	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
 	"github.com/longhorn-lep/longhorn-manager/types"
+	"github.com/longhorn-lep/longhorn-manager/util/election"
 )
 
-// A leader that died is replaced within leaseDuration + retryPeriod.
-const (
-	leaseDuration = 8 * time.Second
-	renewDeadline = 5 * time.Second
-	retryPeriod   = 2 * time.Second
-	// shutdownGrace is how long what was led may take to end after the Lease is gone.
-	shutdownGrace = 3 * time.Second
-)
+// leaseDuration is what a leader that died costs.
+const leaseDuration = 8 * time.Second
 
 // leadership is who runs the cluster-scoped part. The identity in the Lease is
 // <node>/<pod IP>, so that every daemon knows where to forward to.
@@ -50,51 +42,16 @@ func (l *leadership) url() (string, bool) {
 	return "http://" + net.JoinHostPort(ip, fmt.Sprint(types.APIPort)), true
 }
 
-// run stands for election until ctx ends, and runs lead while elected. It returns when
-// ctx ends, when lead returns, or when the Lease is lost: the process must then end, for
-// nothing else stops what lead had begun.
+// run stands for election until ctx ends, and runs lead while elected. An error means
+// that the Lease was lost or lead has failed: the process must then end, for nothing
+// else makes a new attempt.
 func (l *leadership) run(ctx context.Context, kube kubernetes.Interface, namespace string, log *logrus.Entry, lead func(context.Context) error) error {
-	electing, cancel := context.WithCancel(ctx)
-	defer cancel()
-	led := make(chan error, 1)
-	var leads atomic.Bool
-	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Lock: &resourcelock.LeaseLock{
-			LeaseMeta:  metav1.ObjectMeta{Namespace: namespace, Name: types.LeaderLease},
-			Client:     kube.CoordinationV1(),
-			LockConfig: resourcelock.ResourceLockConfig{Identity: l.identity},
+	defer l.leader.Store("")
+	return election.Run(ctx, election.Options{
+		Kube: kube, Namespace: namespace, Name: types.LeaderLease, Identity: l.identity, Duration: leaseDuration, Log: log,
+		OnNewLeader: func(identity string) {
+			l.leader.Store(identity)
+			log.WithField("leader", identity).Info("leader is known")
 		},
-		LeaseDuration: leaseDuration, RenewDeadline: renewDeadline, RetryPeriod: retryPeriod,
-		ReleaseOnCancel: true,
-		Callbacks: leaderelection.LeaderCallbacks{
-			OnStartedLeading: func(leading context.Context) {
-				leads.Store(true)
-				log.Info("elected leader")
-				led <- lead(leading)
-				cancel()
-			},
-			OnStoppedLeading: func() { l.leader.Store("") },
-			OnNewLeader: func(identity string) {
-				l.leader.Store(identity)
-				log.WithField("leader", identity).Info("leader is known")
-			},
-		},
-	})
-	if err != nil {
-		return fmt.Errorf("configure the leader election: %w", err)
-	}
-	elector.Run(electing)
-	if leads.Load() {
-		select {
-		case err := <-led:
-			if err != nil {
-				return fmt.Errorf("lead: %w", err)
-			}
-		case <-time.After(shutdownGrace):
-		}
-	}
-	if ctx.Err() == nil {
-		return fmt.Errorf("lost the lease %s", types.LeaderLease)
-	}
-	return nil
+	}, lead)
 }

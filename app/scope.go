@@ -12,6 +12,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/controller/engine"
 	"github.com/longhorn-lep/longhorn-manager/controller/instancemanager"
 	"github.com/longhorn-lep/longhorn-manager/controller/node"
+	"github.com/longhorn-lep/longhorn-manager/controller/remount"
 	"github.com/longhorn-lep/longhorn-manager/controller/replica"
 	"github.com/longhorn-lep/longhorn-manager/controller/setting"
 	"github.com/longhorn-lep/longhorn-manager/controller/volume"
@@ -24,8 +25,10 @@ type runner interface{ Run(context.Context) error }
 
 // scope is a datastore and the controllers over it.
 type scope struct {
-	store   *datastore.Datastore
-	runners []runner
+	store *datastore.Datastore
+	// workloads is nil where no controller looks at them.
+	workloads *datastore.Workloads
+	runners   []runner
 }
 
 // run fills the caches, runs the controllers until ctx ends, and returns when all have
@@ -36,6 +39,13 @@ func (s *scope) run(ctx context.Context, ready func()) error {
 	defer s.store.Wait()
 	if err := s.store.WaitForSync(ctx); err != nil {
 		return err
+	}
+	if s.workloads != nil {
+		s.workloads.Start(ctx)
+		defer s.workloads.Wait()
+		if err := s.workloads.WaitForSync(ctx); err != nil {
+			return err
+		}
 	}
 	ready()
 	for _, r := range s.runners {
@@ -107,13 +117,15 @@ func (d *daemon) newNodeScope() (*nodeScope, error) {
 // lead is what the leader does for the whole cluster.
 func (d *daemon) lead(ctx context.Context) error {
 	store := datastore.New(datastore.Options{Kube: d.clients.kube, Longhorn: d.clients.longhorn, Namespace: d.namespace})
-	s := &scope{store: store}
+	s := &scope{store: store, workloads: datastore.NewWorkloads(d.clients.kube)}
 	for _, add := range []func(*datastore.Datastore) (runner, error){
 		func(store *datastore.Datastore) (runner, error) {
-			return volume.New(volume.Deps{Store: store, Recorder: d.recorder, Clock: d.clock, Log: d.log, Metrics: d.metrics, Owner: d.node})
+			deps := volume.DepsOf(store)
+			deps.Recorder, deps.Clock, deps.Log, deps.Metrics, deps.Owner = d.recorder, d.clock, d.log, d.metrics, d.node
+			return volume.New(deps)
 		},
 		func(store *datastore.Datastore) (runner, error) {
-			return attachment.New(attachment.Deps{Store: store, Clock: d.clock, Log: d.log, Metrics: d.metrics})
+			return attachment.New(attachment.Deps{Volumes: store.Volumes, VolumeAttachments: store.VolumeAttachments, Clock: d.clock, Log: d.log, Metrics: d.metrics})
 		},
 		func(store *datastore.Datastore) (runner, error) {
 			return setting.New(setting.Deps{
@@ -124,6 +136,12 @@ func (d *daemon) lead(ctx context.Context) error {
 		func(store *datastore.Datastore) (runner, error) {
 			return node.NewMonitor(node.MonitorDeps{
 				Nodes: store.Nodes, KubeNodes: store.KubeNodes, Pods: store.Pods,
+				Clock: d.clock, Recorder: d.recorder, Log: d.log, Metrics: d.metrics,
+			})
+		},
+		func(store *datastore.Datastore) (runner, error) {
+			return remount.New(remount.Deps{
+				Volumes: store.Volumes, Workloads: s.workloads,
 				Clock: d.clock, Recorder: d.recorder, Log: d.log, Metrics: d.metrics,
 			})
 		},
@@ -147,7 +165,8 @@ func (d *daemon) newServer(store *datastore.Datastore) *api.Server {
 
 func (d *daemon) newEngines(store *datastore.Datastore, node string) (*engine.Controller, error) {
 	c, err := engine.New(engine.Deps{
-		Store: store, DataPlane: d.plane, Recorder: d.recorder, Clock: d.clock, Log: d.log,
+		Engines: store.Engines, Replicas: store.Replicas, Nodes: store.Nodes,
+		VolumeKey: store.VolumeKey, Setting: store.Setting, DataPlane: enginePlane{d.plane}, Recorder: d.recorder, Clock: d.clock, Log: d.log,
 		Metrics: d.metrics, Scope: node, Owner: d.node,
 	})
 	if err != nil {
@@ -158,7 +177,8 @@ func (d *daemon) newEngines(store *datastore.Datastore, node string) (*engine.Co
 
 func (d *daemon) newReplicas(store *datastore.Datastore, node string) (*replica.Controller, error) {
 	c, err := replica.New(replica.Deps{
-		Store: store, DataPlane: d.plane, Recorder: d.recorder, Clock: d.clock, Log: d.log,
+		Replicas: store.Replicas, Nodes: store.Nodes, InstanceManagers: store.InstanceManagers,
+		VolumeKey: store.VolumeKey, DataPlane: d.plane, Recorder: d.recorder, Clock: d.clock, Log: d.log,
 		Metrics: d.metrics, Scope: node, Owner: d.node,
 	})
 	if err != nil {

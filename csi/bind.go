@@ -10,33 +10,42 @@ import (
 
 // publication is a checked request to publish.
 type publication struct {
-	volume, staging, target string
-	block, readOnly         bool
+	// staged is how the volume is, or must again be, staged.
+	staged   staging
+	target   string
+	readOnly bool
 	// exclusive: no other pod may have the volume (ReadWriteOncePod).
 	exclusive bool
 }
 
-// publish binds what is staged to the pod's path. It may be repeated; a bind left over
-// from a staging that has been redone since is redone too.
+// publish binds what is staged to the pod's path. It may be repeated. A staging whose
+// device died since (the data plane ended, the volume was attached anew) is redone
+// first, and a bind left over from such a one is redone too.
 //
 // A read-only block volume is bound read-only, which keeps the file from being
 // replaced; what a container may do to the device itself is decided by the container
 // runtime, from the pod's own readOnly.
 func (n *node) publish(p publication) error {
-	source := p.staging
-	if p.block {
-		source = stagedDevice(p.staging, p.volume)
+	volume, source := p.staged.volume, p.staged.path
+	if p.staged.capability.block {
+		source = stagedDevice(source, volume)
 	}
 	staged, err := n.mounts.Look(source)
 	if err != nil {
-		return status.Errorf(codes.Internal, "publishing volume %s: %v", p.volume, err)
+		return status.Errorf(codes.Internal, "publishing volume %s: %v", volume, err)
 	}
-	if !staged.Mounted || staged.Broken || staged.Block != p.block {
-		return status.Errorf(codes.FailedPrecondition, "publishing volume %s: it is not staged at %s", p.volume, source)
+	if !staged.Mounted || !staged.Broken && staged.Block != p.staged.capability.block {
+		return status.Errorf(codes.FailedPrecondition, "publishing volume %s: it is not staged at %s", volume, source)
+	}
+	if err := n.stage(p.staged); err != nil {
+		return err
+	}
+	if staged, err = n.mounts.Look(source); err != nil {
+		return status.Errorf(codes.Internal, "publishing volume %s: %v", volume, err)
 	}
 	done, err := n.isCurrent(p.target, staged.Device)
 	if err != nil {
-		return status.Errorf(codes.Internal, "publishing volume %s: %v", p.volume, err)
+		return status.Errorf(codes.Internal, "publishing volume %s: %v", volume, err)
 	}
 	if done {
 		return nil
@@ -48,15 +57,15 @@ func (n *node) publish(p publication) error {
 	if p.readOnly {
 		options = []string{"ro"}
 	}
-	if p.block {
+	if p.staged.capability.block {
 		err = n.mounts.BindFile(source, p.target, options)
 	} else {
 		err = n.mounts.BindDirectory(source, p.target, options)
 	}
 	if err != nil {
-		return status.Errorf(codes.Internal, "publishing volume %s: %v", p.volume, err)
+		return status.Errorf(codes.Internal, "publishing volume %s: %v", volume, err)
 	}
-	n.log.WithFields(logrus.Fields{"volume": p.volume, "path": p.target, "readOnly": p.readOnly}).Info("Published volume")
+	n.log.WithFields(logrus.Fields{"volume": volume, "path": p.target, "readOnly": p.readOnly}).Info("Published volume")
 	return nil
 }
 
@@ -67,20 +76,24 @@ func (n *node) checkExclusive(p publication, source string) error {
 	}
 	others, err := n.mounts.References(source)
 	if err != nil {
-		return status.Errorf(codes.Internal, "publishing volume %s: %v", p.volume, err)
+		return status.Errorf(codes.Internal, "publishing volume %s: %v", p.staged.volume, err)
 	}
 	for _, other := range others {
 		if other != source && other != p.target {
-			return status.Errorf(codes.FailedPrecondition, "publishing volume %s: one pod may have it, and it is published at %s", p.volume, other)
+			return status.Errorf(codes.FailedPrecondition, "publishing volume %s: one pod may have it, and it is published at %s", p.staged.volume, other)
 		}
 	}
 	return nil
 }
 
 // unpublish takes the bind off and removes the path. It may be repeated.
-func (n *node) unpublish(target string) error {
-	if err := n.mounts.Remove(target); err != nil {
-		return status.Errorf(codes.Internal, "unpublishing %s: %v", target, err)
+func (n *node) unpublish(volume, target string) error {
+	err := n.takeOff(volume, target)
+	if err == nil {
+		err = n.mounts.Remove(target)
+	}
+	if err != nil {
+		return unmountProblem("unpublishing "+target, err)
 	}
 	n.log.WithField("path", target).Info("Unpublished volume")
 	return nil

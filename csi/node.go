@@ -45,7 +45,13 @@ func (s *nodeServer) NodeGetInfo(context.Context, *csipb.NodeGetInfoRequest) (*c
 
 // NodeStageVolume prepares a volume for all pods of the node.
 func (s *nodeServer) NodeStageVolume(_ context.Context, req *csipb.NodeStageVolumeRequest) (*csipb.NodeStageVolumeResponse, error) {
-	r, err := stageRequest(req)
+	if err := checkNodeVolume(req.GetVolumeId()); err != nil {
+		return nil, err
+	}
+	if err := checkPath("staging target path", req.GetStagingTargetPath()); err != nil {
+		return nil, err
+	}
+	r, err := stagingOf(req)
 	if err != nil {
 		return nil, err
 	}
@@ -56,13 +62,17 @@ func (s *nodeServer) NodeStageVolume(_ context.Context, req *csipb.NodeStageVolu
 	return &csipb.NodeStageVolumeResponse{}, nil
 }
 
-func stageRequest(req *csipb.NodeStageVolumeRequest) (staging, error) {
-	if err := checkNodeVolume(req.GetVolumeId()); err != nil {
-		return staging{}, err
-	}
-	if err := checkPath("staging target path", req.GetStagingTargetPath()); err != nil {
-		return staging{}, err
-	}
+// stagingRequest is what the requests to stage and to publish say alike of how a volume
+// is staged.
+type stagingRequest interface {
+	GetVolumeId() string
+	GetStagingTargetPath() string
+	GetVolumeCapability() *csipb.VolumeCapability
+	GetVolumeContext() map[string]string
+}
+
+// stagingOf reads a request whose volume and path were checked.
+func stagingOf(req stagingRequest) (staging, error) {
 	if req.GetVolumeCapability() == nil {
 		return staging{}, missing("volume capability")
 	}
@@ -114,18 +124,15 @@ func (s *nodeServer) NodePublishVolume(_ context.Context, req *csipb.NodePublish
 	if err := checkPath("staging target path", req.GetStagingTargetPath()); err != nil {
 		return nil, err
 	}
-	if req.GetVolumeCapability() == nil {
-		return nil, missing("volume capability")
-	}
-	c, err := readCapability(req.GetVolumeCapability())
+	staged, err := stagingOf(req)
 	if err != nil {
-		return nil, invalid(err)
+		return nil, err
 	}
 	p := publication{
-		volume: req.GetVolumeId(), staging: req.GetStagingTargetPath(), target: req.GetTargetPath(),
-		block: c.block, readOnly: req.GetReadonly(), exclusive: c.accessMode == accessModeRWOP,
+		staged: staged, target: req.GetTargetPath(),
+		readOnly: req.GetReadonly(), exclusive: staged.capability.accessMode == accessModeRWOP,
 	}
-	if err := s.locked(p.volume, func() error { return s.core.publish(p) }); err != nil {
+	if err := s.locked(staged.volume, func() error { return s.core.publish(p) }); err != nil {
 		return nil, err
 	}
 	return &csipb.NodePublishVolumeResponse{}, nil
@@ -139,7 +146,7 @@ func (s *nodeServer) NodeUnpublishVolume(_ context.Context, req *csipb.NodeUnpub
 	if err := checkPath("target path", req.GetTargetPath()); err != nil {
 		return nil, err
 	}
-	err := s.locked(req.GetVolumeId(), func() error { return s.core.unpublish(req.GetTargetPath()) })
+	err := s.locked(req.GetVolumeId(), func() error { return s.core.unpublish(req.GetVolumeId(), req.GetTargetPath()) })
 	if err != nil {
 		return nil, err
 	}

@@ -27,6 +27,10 @@ type host struct {
 	mu sync.Mutex
 	// numbers of block devices by path, guarded by mu.
 	numbers map[string]mount.DeviceNumber
+	// dead answers a probe of a device with an error, guarded by mu.
+	dead map[string]error
+	// detached paths, guarded by mu.
+	detached []string
 }
 
 func newHost(t *testing.T) *host {
@@ -85,7 +89,26 @@ func (h *host) Inspect(path string) (mount.Inode, error) {
 	return inode, err
 }
 
-func (h *host) ReadEnds(string) error            { return nil }
+func (h *host) ReadEnds(string) error { return nil }
+
+// Probe implements mount.Files.
+func (h *host) Probe(device string) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.dead[device]
+}
+
+// Detach implements mount.Files; unlike the mounter's Unmount it is never refused.
+func (h *host) Detach(path string) error {
+	h.mu.Lock()
+	h.detached = append(h.detached, path)
+	h.mu.Unlock()
+	refuse := h.mounter.UnmountFunc
+	h.mounter.UnmountFunc = nil
+	defer func() { h.mounter.UnmountFunc = refuse }()
+	return h.mounter.Unmount(path)
+}
+
 func (h *host) DeviceSize(string) (int64, error) { return 64 << 20, nil }
 func (h *host) Statfs(string) (mount.Statistics, error) {
 	return mount.Statistics{TotalBytes: 100, UsedBytes: 30, AvailableBytes: 60, TotalInodes: 10, UsedInodes: 4, FreeInodes: 6}, nil

@@ -22,6 +22,12 @@ const (
 	paramExclusive               = "exclusive"
 )
 
+// supported are all of the above.
+var supported = []string{
+	paramNumberOfReplicas, paramStaleReplicaTimeout, paramFSType, paramMkfsParams, paramDataLocality,
+	paramDiskSelector, paramNodeSelector, paramReplicaSoftAntiAffinity, paramShare, paramExclusive,
+}
+
 // reservedPrefix begins the keys that belong to the side-cars, not to the driver.
 const reservedPrefix = "csi.storage.k8s.io/"
 
@@ -130,6 +136,16 @@ func (p *parameters) set(key, value string) (err error) {
 		}
 	}
 	return err
+}
+
+// isKnownParameter tells whether a key means something to this driver, be it that it is
+// refused. What is not known is ignored.
+func isKnownParameter(key string) bool {
+	if slices.Contains(supported, key) {
+		return true
+	}
+	_, known := unsupported[key]
+	return known
 }
 
 func orOneOf(values []string) string {

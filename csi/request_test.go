@@ -197,3 +197,16 @@ func TestVolumeRequest(t *testing.T) {
 		})
 	}
 }
+
+func TestIsKnownParameter(t *testing.T) {
+	for key, want := range map[string]bool{
+		"numberOfReplicas": true, "staleReplicaTimeout": true, "fsType": true, "mkfsParams": true, "dataLocality": true,
+		"diskSelector": true, "nodeSelector": true, "replicaSoftAntiAffinity": true, "share": true, "exclusive": true,
+		"encrypted": true, "fromBackup": true,
+		"numberofreplicas": false, "flavour": false, "": false,
+	} {
+		if got := isKnownParameter(key); got != want {
+			t.Errorf("%q: %t, want %t", key, got, want)
+		}
+	}
+}

@@ -104,7 +104,8 @@ type ControllerOptions struct {
 	Volumes VolumeService
 	// HealthAddress is host:port of the health check over HTTP; empty means none.
 	HealthAddress string
-	// Sidecar configures provisioner and attacher; its Endpoint and DriverName are filled in.
+	// Sidecar configures provisioner and attacher; its Endpoint, DriverName and
+	// IsKnownParameter are filled in.
 	Sidecar sidecar.Options
 	Log     *logrus.Entry
 }
@@ -123,7 +124,7 @@ func RunController(ctx context.Context, o ControllerOptions) error {
 	if err != nil {
 		return err
 	}
-	o.Sidecar.Endpoint, o.Sidecar.DriverName = path, o.DriverName
+	o.Sidecar.Endpoint, o.Sidecar.DriverName, o.Sidecar.IsKnownParameter = path, o.DriverName, isKnownParameter
 	group, groupCtx := errgroup.WithContext(ctx)
 	// The side-cars stop first: a call of theirs that is cut off would have to be asked about again.
 	serverCtx, stopServer := context.WithCancel(context.WithoutCancel(ctx))

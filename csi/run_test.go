@@ -11,6 +11,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/longhorn-lep/longhorn-manager/csi/sidecar"
@@ -23,7 +24,7 @@ func TestRunControllerMakesAVolumeForAClaim(t *testing.T) {
 	kube := fake.NewClientset(
 		&storagev1.StorageClass{
 			ObjectMeta: metav1.ObjectMeta{Name: className}, Provisioner: testDriver,
-			Parameters: map[string]string{"numberOfReplicas": "2", "fsType": "xfs"},
+			Parameters: map[string]string{"numberOfReplicas": "2", "fsType": "xfs", "numberOfReplica": "2", "flavour": "vanilla"},
 		},
 		&corev1.PersistentVolumeClaim{
 			ObjectMeta: metav1.ObjectMeta{
@@ -48,6 +49,11 @@ func TestRunControllerMakesAVolumeForAClaim(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer volumes.Stop()
+	events, err := kube.CoreV1().Events("default").Watch(ctx, metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer events.Stop()
 	socket := filepath.Join(t.TempDir(), "s")
 	run, stop := context.WithCancel(ctx)
 	done := make(chan error, 1)
@@ -71,11 +77,33 @@ func TestRunControllerMakesAVolumeForAClaim(t *testing.T) {
 	if v, err := f.Volume(ctx, "pvc-u1"); err != nil || v.SizeBytes != 400<<20 {
 		t.Errorf("volume %+v, %v", v, err)
 	}
+	wantIgnoredParameters(ctx, t, events)
 	stop()
 	if err := <-done; err != nil {
 		t.Errorf("RunController: %v", err)
 	}
 	if _, err := os.Lstat(socket); !os.IsNotExist(err) {
 		t.Errorf("the socket is left: %v", err)
+	}
+}
+
+// wantIgnoredParameters waits for the Event that names the keys of the class that mean nothing.
+func wantIgnoredParameters(ctx context.Context, t *testing.T, events watch.Interface) {
+	t.Helper()
+	const text = "storage class longhorn: the driver does not know these parameters, and ignored them: flavour, numberOfReplica"
+	for {
+		select {
+		case e := <-events.ResultChan():
+			event := e.Object.(*corev1.Event)
+			if event.Reason != "IgnoredParameters" {
+				continue
+			}
+			if event.InvolvedObject.Kind != "PersistentVolumeClaim" || event.InvolvedObject.Name != "data" || event.Message != text {
+				t.Errorf("event on %s %s: %s", event.InvolvedObject.Kind, event.InvolvedObject.Name, event.Message)
+			}
+			return
+		case <-ctx.Done():
+			t.Fatal("no Event about the ignored parameters")
+		}
 	}
 }

@@ -20,6 +20,8 @@ type mounter interface {
 	BindDirectory(source, target string, options []string) error
 	BindFile(source, target string, options []string) error
 	Unmount(path string) error
+	Detach(path string) error
+	IsDead(device string) bool
 	Remove(path string) error
 	References(path string) ([]string, error)
 	Statistics(path string) (mount.Statistics, error)
@@ -51,7 +53,8 @@ type staging struct {
 // stage mounts the volume's file system at the staging path, or binds its device
 // there. It may be repeated. What is mounted there already counts only if it is on the
 // very device that the volume has now: a mount whose device went away (the data plane
-// ended, the volume was attached anew) is taken off and made again.
+// ended, the volume was attached anew) is taken off and made again. Where the device
+// itself is dead, the answer is Unavailable until the volume is attached anew.
 func (n *node) stage(s staging) error {
 	device := filepath.Join(n.devices, s.volume)
 	number, err := n.mounts.BlockDevice(device)
@@ -68,12 +71,14 @@ func (n *node) stage(s staging) error {
 	if err != nil {
 		return status.Errorf(codes.Internal, "staging volume %s: %v", s.volume, err)
 	}
-	if done {
+	switch {
+	case done && n.mounts.IsDead(device):
+		return status.Errorf(codes.Unavailable, "staging volume %s: its device %s answers reads with errors", s.volume, device)
+	case done:
 		return nil
-	}
-	if s.capability.block {
+	case s.capability.block:
 		err = n.mounts.BindFile(device, target, nil)
-	} else {
+	default:
 		err = n.mounts.FormatAndMount(mount.Filesystem{
 			Device: device, Target: target, Type: s.capability.fsType,
 			Options: s.capability.mountFlags, MkfsOptions: s.mkfs,
@@ -110,22 +115,77 @@ func (n *node) isCurrent(path string, number mount.DeviceNumber) (bool, error) {
 		return true, nil
 	}
 	n.log.WithField("path", path).Warn("Removing a mount whose device is gone or is another one")
-	return false, n.mounts.Unmount(path)
+	return false, n.mounts.Detach(path)
+}
+
+// takeOff unmounts a path. A live file system is flushed first, and stays mounted where
+// that fails or somebody still uses it; what is on a dead device goes at once, whoever
+// still has a file open there.
+func (n *node) takeOff(volume, path string) error {
+	dead, err := n.isDead(volume, path)
+	if err != nil {
+		return err
+	}
+	if !dead {
+		return n.mounts.Unmount(path)
+	}
+	n.log.WithFields(logrus.Fields{"volume": volume, "path": path}).Warn("Detaching a mount whose device is dead")
+	return n.mounts.Detach(path)
+}
+
+// isDead tells whether something is mounted at a path that can never be flushed: the
+// volume's device is gone, is another one now, or answers with errors.
+//
+//	mount ──on──► loop device 7  ──► (its process has ended)
+//	              loop device 9  ◄── /dev/longhorn/<volume>, attached anew
+func (n *node) isDead(volume, path string) (bool, error) {
+	point, err := n.mounts.Look(path)
+	switch {
+	case errors.Is(err, mount.ErrStuck):
+		// Not even its root can be looked at. It is dead if the device is.
+	case err != nil:
+		return false, err
+	case !point.Mounted:
+		return false, nil
+	case point.Broken:
+		return true, nil
+	}
+	device := filepath.Join(n.devices, volume)
+	number, deviceErr := n.mounts.BlockDevice(device)
+	switch {
+	case errors.Is(deviceErr, fs.ErrNotExist), errors.Is(deviceErr, mount.ErrNotBlockDevice):
+		return true, nil
+	case deviceErr != nil:
+		return false, deviceErr
+	case err == nil && point.Device != number:
+		return true, nil
+	}
+	return n.mounts.IsDead(device), nil
+}
+
+// unmountProblem gives a failure to unmount its code: one that came to no end is asked
+// about again.
+func unmountProblem(what string, err error) error {
+	code := codes.Internal
+	if errors.Is(err, mount.ErrStuck) {
+		code = codes.DeadlineExceeded
+	}
+	return status.Errorf(code, "%s: %v", what, err)
 }
 
 // unstage takes off what stage made and removes the staging directory. It may be
 // repeated. The name of the volume below the staging path is looked at only after any
 // file system there is gone: before, it would be a user's file.
 func (n *node) unstage(volume, path string) error {
-	err := n.mounts.Unmount(path)
-	if err == nil {
-		err = n.mounts.Remove(stagedDevice(path, volume))
-	}
-	if err == nil {
-		err = n.mounts.Remove(path)
-	}
-	if err != nil {
-		return status.Errorf(codes.Internal, "unstaging volume %s: %v", volume, err)
+	for _, step := range []func() error{
+		func() error { return n.takeOff(volume, path) },
+		func() error { return n.takeOff(volume, stagedDevice(path, volume)) },
+		func() error { return n.mounts.Remove(stagedDevice(path, volume)) },
+		func() error { return n.mounts.Remove(path) },
+	} {
+		if err := step(); err != nil {
+			return unmountProblem("unstaging volume "+volume, err)
+		}
 	}
 	n.log.WithFields(logrus.Fields{"volume": volume, "path": path}).Info("Unstaged volume")
 	return nil

@@ -123,6 +123,8 @@ func newTicket(req AttachRequest) (longhorn.AttachmentTicket, error) {
 	}, nil
 }
 
+// checkAttachNode refuses a node that is not there or cannot be reached. One whose
+// daemon alone is missing for a moment is not refused: its data plane goes on without.
 func (m *Manager) checkAttachNode(ctx context.Context, name string) error {
 	node, err := m.deps.Nodes.Live(ctx, name)
 	if apierrors.IsNotFound(err) {
@@ -131,7 +133,9 @@ func (m *Manager) checkAttachNode(ctx context.Context, name string) error {
 	if err != nil {
 		return fmt.Errorf("get node %s: %w", name, err)
 	}
-	if ready := types.FindCondition(node.Status.Conditions, types.ConditionReady); ready.Status != longhorn.ConditionTrue {
+	ready := types.FindCondition(node.Status.Conditions, types.ConditionReady)
+	isDown := ready.Reason == types.ReasonKubernetesNodeNotReady || ready.Reason == types.ReasonKubernetesNodeGone
+	if ready.Status == longhorn.ConditionFalse && isDown {
 		return conflict("node %q is not ready: %s %s", name, ready.Reason, ready.Message)
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
 func (b *bench) tickets(t *testing.T, volume string) map[string]longhorn.AttachmentTicket {
@@ -63,7 +64,11 @@ func TestAttachMakesAMissingAttachment(t *testing.T) {
 }
 
 func TestAttachRefuses(t *testing.T) {
-	down := build.ReadyNode("node-4", "uuid-4", func(n *longhorn.Node) { n.Status.Conditions = []longhorn.Condition{notReady} })
+	unready := func(name, reason string) *longhorn.Node {
+		return build.ReadyNode(name, "uuid-"+name, func(n *longhorn.Node) {
+			n.Status.Conditions = []longhorn.Condition{condition(types.ConditionReady, longhorn.ConditionFalse, reason, "it does not answer")}
+		})
+	}
 	cases := map[string]struct {
 		volume string
 		req    AttachRequest
@@ -74,7 +79,8 @@ func TestAttachRefuses(t *testing.T) {
 		"a volume that is not there":   {volume: "nix", req: AttachRequest{NodeID: "node-1"}, class: ErrNotFound, text: `volume "nix" does not exist`},
 		"no node":                      {volume: "vol", field: "hostId", text: "hostId: must name a node"},
 		"a node that is not there":     {volume: "vol", req: AttachRequest{NodeID: "node-9"}, field: "hostId", text: `hostId: "node-9" does not exist: no node has this name`},
-		"a node that is not ready":     {volume: "vol", req: AttachRequest{NodeID: "node-4"}, class: ErrConflict, text: `node "node-4" is not ready: ManagerPodDown the pod is down`},
+		"a node that does not answer":  {volume: "vol", req: AttachRequest{NodeID: "node-4"}, class: ErrConflict, text: `node "node-4" is not ready: KubernetesNodeNotReady it does not answer`},
+		"a node that left the cluster": {volume: "vol", req: AttachRequest{NodeID: "node-5"}, class: ErrConflict, text: `node "node-5" is not ready: KubernetesNodeGone it does not answer`},
 		"an attacher nobody knows":     {volume: "vol", req: AttachRequest{NodeID: "node-1", Attacher: "me"}, field: "attacherType", text: `attacherType: "me" must be longhorn-api or csi-attacher`},
 		"a faulted volume":             {volume: "bad", req: AttachRequest{NodeID: "node-1"}, class: ErrConflict, text: `volume "bad" is faulted`},
 		"a second node for one ticket": {volume: "taken", req: AttachRequest{NodeID: "node-1"}, class: ErrConflict, text: `volume "taken" has attachment "" for node "node-2" already; detach that first`},
@@ -83,7 +89,7 @@ func TestAttachRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			taken := owned(withTickets(ticket("", people, "node-2")), "taken")
 			taken.Name, taken.Spec.Volume = "taken", "taken"
-			b := newBench(t, append(threeNodes(), down, detachedVolume("vol"), detachedVolume("taken"), taken,
+			b := newBench(t, append(threeNodes(), unready("node-4", "KubernetesNodeNotReady"), unready("node-5", "KubernetesNodeGone"), detachedVolume("vol"), detachedVolume("taken"), taken,
 				detachedVolume("bad", func(v *longhorn.Volume) { v.Status.Robustness = "faulted" }))...)
 			_, err := b.AttachVolume(t.Context(), c.volume, c.req)
 			if c.field != "" {
@@ -92,6 +98,21 @@ func TestAttachRefuses(t *testing.T) {
 				wantProblem(t, err, c.class, c.text)
 			}
 			b.ExpectWrites()
+		})
+	}
+}
+
+func TestAttachGoesOnWhileADaemonIsAway(t *testing.T) {
+	for _, reason := range []string{"ManagerPodDown", "ManagerPodMissing", "InstanceManagerNotReady", "KubernetesNodePressure"} {
+		t.Run(reason, func(t *testing.T) {
+			node := build.ReadyNode("node-4", "uuid-4", func(n *longhorn.Node) {
+				n.Status.Conditions = []longhorn.Condition{condition(types.ConditionReady, longhorn.ConditionFalse, reason, "")}
+			})
+			b := newBench(t, node, detachedVolume("vol"), owned(build.VolumeAttachment("vol"), "vol"))
+			if _, err := b.AttachVolume(t.Context(), "vol", AttachRequest{NodeID: "node-4"}); err != nil {
+				t.Fatal(err)
+			}
+			b.ExpectWrites("update volumeattachments/vol")
 		})
 	}
 }

@@ -189,7 +189,7 @@ func (m *Manager) checkPlace(v *Volume) error {
 		DiskSelector: v.Spec.DiskSelector,
 	}
 	if _, err := scheduler.ScheduleAll(snapshot, request, v.Spec.NumberOfReplicas); err != nil {
-		return unplaceable(v.Name, err)
+		return unplaceable(v, err)
 	}
 	return nil
 }

@@ -133,22 +133,22 @@ func TestCreateVolumeWithoutRoomNamesTheReasonsAndWritesNothing(t *testing.T) {
 		"larger than the disks": {
 			threeNodes(),
 			VolumeRequest{Name: "vol", Size: "101Gi"},
-			`volume "vol": replica scheduling failed: 0 of 3 replicas fit: insufficient storage (3 disks)`,
+			`volume "vol": size 108447924224 with numberOfReplicas 3 does not fit on the disks: replica scheduling failed: 0 of 3 replicas fit: insufficient storage (3 disks)`,
 		},
 		"more replicas than nodes": {
 			threeNodes(),
 			VolumeRequest{Name: "vol", Size: "1Gi", NumberOfReplicas: 4},
-			`volume "vol": replica scheduling failed: 3 of 4 replicas fit: anti-affinity cannot be satisfied (3 disks)`,
+			`volume "vol": size 1073741824 with numberOfReplicas 4 does not fit on the disks: replica scheduling failed: 3 of 4 replicas fit: anti-affinity cannot be satisfied (3 disks)`,
 		},
 		"no nodes": {
 			nil,
 			VolumeRequest{Name: "vol", Size: "1Gi", NumberOfReplicas: 1},
-			`volume "vol": replica scheduling failed: node not found`,
+			`volume "vol": size 1073741824 with numberOfReplicas 1 does not fit on the disks: replica scheduling failed: node not found`,
 		},
 		"the room is promised to others": {
 			append(threeNodes(), build.PlacedReplica("other-r-1", "other", "node-1", "uuid-1", func(r *longhorn.Replica) { r.Spec.VolumeSize = 100 * build.GiB })),
 			VolumeRequest{Name: "vol", Size: "1Gi"},
-			`volume "vol": replica scheduling failed: 2 of 3 replicas fit: anti-affinity cannot be satisfied (2 disks), insufficient storage (1 disk)`,
+			`volume "vol": size 1073741824 with numberOfReplicas 3 does not fit on the disks: replica scheduling failed: 2 of 3 replicas fit: anti-affinity cannot be satisfied (2 disks), insufficient storage (1 disk)`,
 		},
 	}
 	for name, c := range cases {

@@ -39,6 +39,8 @@ type (
 	InstanceStatus = longhorn.InstanceStatus
 	// Node is a node with its disks.
 	Node = longhorn.Node
+	// RebuildStatus is how far a rebuild has got.
+	RebuildStatus = longhorn.RebuildStatus
 	// Replica is one copy of a volume.
 	Replica = longhorn.Replica
 	// Volume is a volume alone, without what belongs to it.

@@ -14,7 +14,6 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil"
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
-	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
 // hastyClock lets every timer fire as soon as it is set, and remembers the delay.
@@ -98,5 +97,3 @@ func wantProblem(t *testing.T, err, class error, text string) {
 func condition(conditionType string, status longhorn.ConditionStatus, reason, message string) longhorn.Condition {
 	return longhorn.Condition{Type: conditionType, Status: status, Reason: reason, Message: message}
 }
-
-var notReady = condition(types.ConditionReady, longhorn.ConditionFalse, types.ReasonManagerPodDown, "the pod is down")

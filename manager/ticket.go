@@ -53,12 +53,13 @@ func putTicket(v *Volume, va *VolumeAttachment, want longhorn.AttachmentTicket) 
 func refuseElsewhere(v *Volume, va *VolumeAttachment, want longhorn.AttachmentTicket) error {
 	for _, node := range []string{v.Status.CurrentNodeID, v.Spec.NodeID} {
 		if node != "" && node != want.NodeID {
-			return conflict("volume %q is attached to node %q", v.Name, node)
+			return conflict("hostId: %q cannot be served: volume %q is attached to node %q, and may be on one node at a time", want.NodeID, v.Name, node)
 		}
 	}
 	for id, other := range va.Spec.AttachmentTickets {
 		if id != want.ID && other.NodeID != want.NodeID {
-			return conflict("volume %q is wanted on node %q by attachment %q (%s)", v.Name, other.NodeID, id, other.Type)
+			return conflict("hostId: %q cannot be served: volume %q is wanted on node %q by attachment %q (%s), and may be on one node at a time",
+				want.NodeID, v.Name, other.NodeID, id, other.Type)
 		}
 	}
 	return nil

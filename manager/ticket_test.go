@@ -92,9 +92,9 @@ func TestPutTicket(t *testing.T) {
 		"csi, attached elsewhere → waits":                                   {volume: on("node-2"), va: withTickets(ticket("csi-2", csi, "node-2")), want: ticket("csi-1", csi, "node-1"), generation: 1},
 		"the volume is deleting → refused":                                  {volume: deleting, va: withTickets(), want: ticket("c", csi, "node-1"), conflict: `volume "vol" is being deleted`},
 		"the volume is faulted → refused":                                   {volume: func(v *longhorn.Volume) { v.Status.Robustness = "faulted" }, va: withTickets(), want: ticket("c", csi, "node-1"), conflict: `volume "vol" is faulted`},
-		"people, attached elsewhere → refused":                              {volume: on("node-2"), va: withTickets(), want: ticket("", people, "node-1"), conflict: `volume "vol" is attached to node "node-2"`},
-		"people, about to be attached elsewhere → refused":                  {volume: func(v *longhorn.Volume) { v.Spec.NodeID = "node-2" }, va: withTickets(), want: ticket("", people, "node-1"), conflict: `volume "vol" is attached to node "node-2"`},
-		"people, wanted elsewhere by another → refused":                     {va: withTickets(ticket("csi-2", csi, "node-2")), want: ticket("", people, "node-1"), conflict: `volume "vol" is wanted on node "node-2" by attachment "csi-2" (csi-attacher)`},
+		"people, attached elsewhere → refused":                              {volume: on("node-2"), va: withTickets(), want: ticket("", people, "node-1"), conflict: `hostId: "node-1" cannot be served: volume "vol" is attached to node "node-2", and may be on one node at a time`},
+		"people, about to be attached elsewhere → refused":                  {volume: func(v *longhorn.Volume) { v.Spec.NodeID = "node-2" }, va: withTickets(), want: ticket("", people, "node-1"), conflict: `hostId: "node-1" cannot be served: volume "vol" is attached to node "node-2", and may be on one node at a time`},
+		"people, wanted elsewhere by another → refused":                     {va: withTickets(ticket("csi-2", csi, "node-2")), want: ticket("", people, "node-1"), conflict: `hostId: "node-1" cannot be served: volume "vol" is wanted on node "node-2" by attachment "csi-2" (csi-attacher), and may be on one node at a time`},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -21,6 +22,9 @@ type VolumeView struct {
 	Volume   *Volume
 	Engines  []*Engine
 	Replicas []ReplicaView
+	// Rebuilds are those under way and those that failed, by the engine on the node where
+	// the volume is attached, sorted by replica.
+	Rebuilds []RebuildView
 	// Attachment is nil while there is none.
 	Attachment *VolumeAttachment
 	// Ready tells whether a workload may have it attached; if not, NotReadyMessage says why.
@@ -33,6 +37,12 @@ type ReplicaView struct {
 	*Replica
 	// Mode is RW, WO or ERR; empty while the volume has no engine running.
 	Mode string
+}
+
+// RebuildView tells how far the rebuild of a replica has got.
+type RebuildView struct {
+	Replica string
+	RebuildStatus
 }
 
 // ListVolumes returns all volumes, sorted by name.
@@ -109,7 +119,10 @@ func (m *Manager) view(v *Volume, attachment *VolumeAttachment) (VolumeView, err
 			view.Engines = append(view.Engines, e)
 		}
 	}
-	modes := modesOf(v, view.Engines)
+	modes := map[string]longhorn.ReplicaMode{}
+	if e := servingEngine(v, view.Engines); e != nil {
+		modes, view.Rebuilds = e.Status.ReplicaModeMap, rebuildsOf(e)
+	}
 	for _, r := range replicas {
 		if belongs(r, v) {
 			view.Replicas = append(view.Replicas, ReplicaView{Replica: r, Mode: string(modes[r.Name])})
@@ -126,17 +139,27 @@ func belongs(o metav1.Object, v *Volume) bool {
 	return slices.ContainsFunc(o.GetOwnerReferences(), func(ref metav1.OwnerReference) bool { return ref.UID == v.UID })
 }
 
-// modesOf are the replicas' modes by the engine on the node where the volume is attached.
-func modesOf(v *Volume, engines []*Engine) map[string]longhorn.ReplicaMode {
+// servingEngine is the engine on the node where the volume is attached; nil if there is none.
+func servingEngine(v *Volume, engines []*Engine) *Engine {
 	for _, e := range engines {
 		if v.Status.CurrentNodeID != "" && e.Spec.NodeID == v.Status.CurrentNodeID {
-			return e.Status.ReplicaModeMap
+			return e
 		}
 	}
 	return nil
 }
 
+func rebuildsOf(e *Engine) []RebuildView {
+	var views []RebuildView
+	for _, replica := range slices.Sorted(maps.Keys(e.Status.RebuildStatus)) {
+		views = append(views, RebuildView{Replica: replica, RebuildStatus: e.Status.RebuildStatus[replica]})
+	}
+	return views
+}
+
 // notReadyMessage says why a workload cannot have the volume attached; empty if it can.
+// A volume that has data is not held back by a replica that has no place: it is degraded,
+// and can be served.
 func notReadyMessage(v *Volume, replicas []ReplicaView) string {
 	detached := v.Status.State == longhorn.VolumeStateDetached
 	switch {
@@ -148,7 +171,7 @@ func notReadyMessage(v *Volume, replicas []ReplicaView) string {
 			state = longhorn.VolumeStateCreating
 		}
 		return fmt.Sprintf("volume is not detached but %s", state)
-	case detached && !types.IsConditionTrue(v.Status.Conditions, types.ConditionScheduled) && hasUnplaced(v, replicas):
+	case detached && !types.IsConditionTrue(v.Status.Conditions, types.ConditionScheduled) && !hasData(replicas) && hasUnplaced(v, replicas):
 		return "volume has replicas without a place: " +
 			types.FindCondition(v.Status.Conditions, types.ConditionScheduled).Message
 	case v.Status.Robustness == longhorn.VolumeRobustnessFaulted:
@@ -157,14 +180,23 @@ func notReadyMessage(v *Volume, replicas []ReplicaView) string {
 	return ""
 }
 
+// hasData tells whether a copy is there that was good once and is not known to have failed.
+func hasData(replicas []ReplicaView) bool {
+	return slices.ContainsFunc(replicas, func(r ReplicaView) bool {
+		return r.Spec.LastHealthyAt != "" && r.Spec.FailedAt == "" && r.DeletionTimestamp == nil
+	})
+}
+
 func hasUnplaced(v *Volume, replicas []ReplicaView) bool {
 	return len(replicas) < v.Spec.NumberOfReplicas ||
 		slices.ContainsFunc(replicas, func(r ReplicaView) bool { return r.Spec.NodeID == "" })
 }
 
 // unplaceable is the scheduler's refusal for whoever asked for the volume.
-func unplaceable(volume string, err error) error {
-	problem := &Problem{Class: ErrInsufficient, Text: fmt.Sprintf("volume %q: %v", volume, err), Cause: err}
+func unplaceable(v *Volume, err error) error {
+	problem := &Problem{Class: ErrInsufficient, Cause: err, Text: fmt.Sprintf(
+		"volume %q: size %d with numberOfReplicas %d does not fit on the disks: %v",
+		v.Name, v.Spec.Size, v.Spec.NumberOfReplicas, err)}
 	var u *scheduler.Unschedulable
 	if errors.As(err, &u) {
 		problem.Detail = u.Details()

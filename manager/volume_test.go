@@ -1,6 +1,7 @@
 package manager
 
 import (
+	"slices"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,6 +15,15 @@ func TestNotReadyMessage(t *testing.T) {
 	scheduled := condition(types.ConditionScheduled, longhorn.ConditionTrue, "", "")
 	unscheduled := condition(types.ConditionScheduled, longhorn.ConditionFalse, types.ReasonReplicaSchedulingFailure, "insufficient storage")
 	placed := ReplicaView{Replica: build.PlacedReplica("r-1", "vol", "node-1", "uuid-1")}
+	withData := func(changes ...func(*longhorn.Replica)) ReplicaView {
+		r := build.PlacedReplica("r-1", "vol", "node-1", "uuid-1", changes...)
+		r.Spec.LastHealthyAt = "2030-01-02T03:04:05Z"
+		return ReplicaView{Replica: r}
+	}
+	detachedUnscheduled := func(v *longhorn.Volume) {
+		v.Status.State = "detached"
+		v.Status.Conditions = []longhorn.Condition{unscheduled}
+	}
 	homeless := ReplicaView{Replica: build.Replica("r-2", "vol")}
 	cases := map[string]struct {
 		change   func(*longhorn.Volume)
@@ -40,6 +50,12 @@ func TestNotReadyMessage(t *testing.T) {
 			v.Status.State = "detached"
 			v.Status.Conditions = []longhorn.Condition{unscheduled}
 		}, nil, "volume has replicas without a place: insufficient storage"},
+		"detached, a replica without a place beside one with data → ready": {detachedUnscheduled, []ReplicaView{withData(), homeless}, ""},
+		"detached, a replica without a place beside one that failed → the reason": {
+			detachedUnscheduled,
+			[]ReplicaView{withData(func(r *longhorn.Replica) { r.Spec.FailedAt = "2030-01-02T04:00:00Z" }), homeless},
+			"volume has replicas without a place: insufficient storage",
+		},
 		"detached, placed, condition late → ready":              {func(v *longhorn.Volume) { v.Status.State = "detached" }, []ReplicaView{placed}, ""},
 		"detached and faulted → faulted":                        {func(v *longhorn.Volume) { v.Status.State = "detached"; v.Status.Robustness = "faulted" }, []ReplicaView{placed}, "volume is faulted"},
 		"being deleted → says so before anything else":          {func(v *longhorn.Volume) { now := metav1.Now(); v.DeletionTimestamp = &now; v.Status.State = "detached" }, []ReplicaView{placed}, "volume is being deleted"},
@@ -80,13 +96,46 @@ func TestVolumeShowsWhatIsItsOwn(t *testing.T) {
 	}
 }
 
-func TestModesOfADetachedVolumeAreEmpty(t *testing.T) {
-	v := detachedVolume("vol")
-	engine := build.Engine("vol", func(e *longhorn.Engine) {
-		e.Status.ReplicaModeMap = map[string]longhorn.ReplicaMode{"vol-r-1": "RW"}
-	})
-	if got := modesOf(v, []*longhorn.Engine{engine}); len(got) != 0 {
-		t.Errorf("modes %v, want none", got)
+func TestAVolumeShowsItsRebuilds(t *testing.T) {
+	status := map[string]longhorn.RebuildStatus{
+		"vol-r-2": {IsRebuilding: true, Progress: 40, State: "in_progress"},
+		"vol-r-1": {Error: "disk full", State: "error"},
+	}
+	for name, c := range map[string]struct {
+		node string
+		want []RebuildView
+	}{
+		"attached → sorted by replica": {"node-1", []RebuildView{
+			{"vol-r-1", longhorn.RebuildStatus{Error: "disk full", State: "error"}},
+			{"vol-r-2", longhorn.RebuildStatus{IsRebuilding: true, Progress: 40, State: "in_progress"}},
+		}},
+		"attached elsewhere than that engine → none": {"node-2", nil},
+		"detached → none":                            {"", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t,
+				detachedVolume("vol", func(v *longhorn.Volume) { v.Status.CurrentNodeID = c.node }),
+				owned(build.Engine("vol", func(e *longhorn.Engine) {
+					e.Spec.NodeID = "node-1"
+					e.Status.ReplicaModeMap = map[string]longhorn.ReplicaMode{"vol-r-2": "WO"}
+					e.Status.RebuildStatus = status
+				}), "vol"),
+				owned(build.PlacedReplica("vol-r-2", "vol", "node-2", "uuid-2"), "vol"))
+			view, err := b.Volume(t.Context(), "vol")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Equal(view.Rebuilds, c.want) {
+				t.Errorf("rebuilds %+v, want %+v", view.Rebuilds, c.want)
+			}
+			wantMode := ""
+			if c.want != nil {
+				wantMode = "WO"
+			}
+			if got := view.Replicas[0].Mode; got != wantMode {
+				t.Errorf("mode %q, want %q", got, wantMode)
+			}
+		})
 	}
 }
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs the tests of every module with the race detector, then the cluster tests.
-# Usage: scripts/test.sh [unit|e2e]     (default: both)
+# Usage: scripts/test.sh [unit|e2e|long]     (default: unit and e2e)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 what=${1:-all}
@@ -8,6 +8,8 @@ what=${1:-all}
 unit() {
 	echo "test: unit tests of the main module"
 	go test -race -timeout 15m $(go list ./... | grep -v '/test/e2e$')
+	echo "test: the whole search of the membership rules, which the race detector makes too slow"
+	go test -count=1 -v -run TestEveryReachableState ./membership/explore
 	echo "test: unit tests of devcluster"
 	go -C devcluster test -timeout 15m ./...
 }
@@ -21,9 +23,20 @@ e2e() {
 	LONGHORN_E2E=required go test -count=1 -timeout 40m -v ./test/e2e/...
 }
 
+# long repeats by the dozen what the others do once; it takes hours.
+long() {
+	echo "test: deep exploration of the membership rules, 2,000 histories under faults"
+	LONG=1 go test -count=1 -timeout 3h -v ./membership/explore ./test/faults
+	scripts/image.sh
+	bin/devcluster workload-image -o dist/workload.tar >/dev/null
+	echo "test: 20 rounds of each power loss"
+	LONG_ROUNDS=20 LONGHORN_E2E=required go test -count=1 -timeout 3h -v -run TestPowerIsLost ./test/e2e/...
+}
+
 case $what in
 unit) unit ;;
 e2e) e2e ;;
+long) long ;;
 all) unit && e2e ;;
-*) echo "usage: scripts/test.sh [unit|e2e]" >&2 && exit 2 ;;
+*) echo "usage: scripts/test.sh [unit|e2e|long]" >&2 && exit 2 ;;
 esac

@@ -17,6 +17,8 @@ const (
 	ConditionScheduled = "Scheduled"
 	// Volume: the data cannot be served as it is; the message says why and what helps.
 	ConditionFaulted = "Faulted"
+	// Volume: it is on its way to being attached; its LastTransitionTime is since when.
+	ConditionAttaching = "Attaching"
 	// VolumeAttachment ticket.
 	ConditionSatisfied = "Satisfied"
 	// Engine and replica: the last attempt to start.
@@ -49,6 +51,17 @@ const (
 	ReasonReplicaMissing = "ReplicaMissing"
 	ReasonReplicaFailed  = "ReplicaFailed"
 	ReasonEngineFailed   = "EngineFailed"
+	ReasonNotFenced      = "NotFenced"
+	// Volume Attaching.
+	ReasonWaitingForReplicas = "WaitingForReplicas"
+	ReasonWaitingForEngine   = "WaitingForEngine"
+	ReasonWaitingForNode     = "WaitingForNode"
+	// Engine InstanceCreation. EngineGone: the instance manager that ran the engine lives
+	// no more, or lost it. EngineNodeDown: the engine is treated as stopped though its
+	// node did not answer, so it may not be gone but can have nothing acknowledged once
+	// its generation is fenced off.
+	ReasonEngineGone     = "EngineGone"
+	ReasonEngineNodeDown = "EngineNodeDown"
 	// Ticket Satisfied.
 	ReasonAttachedElsewhere            = "AttachedElsewhere"
 	ReasonAttachedIncompatibleFrontend = "AttachedWithIncompatibleParameters"

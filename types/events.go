@@ -14,4 +14,11 @@ const (
 	EventFailedStopping = "FailedStopping"
 	EventDelete         = "Delete"
 	EventFailedDeleting = "FailedDeleting"
+	EventRemount        = "Remount"
+
+	// About a replica, told of its engine.
+	EventRebuilding       = "Rebuilding"
+	EventRebuilt          = "Rebuilt"
+	EventFailedRebuilding = "FailedRebuilding"
+	EventFailed           = "Failed"
 )

@@ -19,6 +19,7 @@ const (
 	SettingReservedPercentage         SettingName = "storage-reserved-percentage-for-default-disk"
 	SettingReplicaSoftAntiAffinity    SettingName = "replica-soft-anti-affinity"
 	SettingReplenishmentWaitIntervalS SettingName = "replica-replenishment-wait-interval"
+	SettingRebuildingBandwidthMiBps   SettingName = "replica-rebuilding-bandwidth-limit"
 )
 
 // SettingType says how a setting's text is read.
@@ -73,6 +74,11 @@ var settingDefinitions = map[SettingName]SettingDefinition{
 	SettingReplicaSoftAntiAffinity: {
 		DisplayName: "Replica Node Level Soft Anti-Affinity", Category: "scheduling", Type: SettingTypeBool, Default: "false",
 		Description: "Allow two replicas of a volume on one node when there is no other.",
+	},
+	SettingRebuildingBandwidthMiBps: {
+		DisplayName: "Replica Rebuilding Bandwidth Limit", Category: "general", Type: SettingTypeInt, Default: "0",
+		Minimum:     bound(0),
+		Description: "How fast a replica may be rebuilt, in MiB per second; 0: as fast as foreground writes allow.",
 	},
 	SettingReplenishmentWaitIntervalS: {
 		DisplayName: "Replica Replenishment Wait Interval", Category: "general", Type: SettingTypeInt, Default: "600",

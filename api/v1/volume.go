@@ -92,10 +92,12 @@ type Volume struct {
 	LastDegradedAt string               `json:"lastDegradedAt"`
 	Conditions     map[string]Condition `json:"conditions"`
 	// Ready tells whether a workload may have it attached; if not, NotReadyMessage says why.
-	Ready            bool             `json:"ready"`
-	NotReadyMessage  string           `json:"notReadyMessage"`
-	Replicas         []Replica        `json:"replicas"`
-	Controllers      []Controller     `json:"controllers"`
+	Ready           bool         `json:"ready"`
+	NotReadyMessage string       `json:"notReadyMessage"`
+	Replicas        []Replica    `json:"replicas"`
+	Controllers     []Controller `json:"controllers"`
+	// RebuildStatus has the rebuilds under way and those that failed.
+	RebuildStatus    []RebuildStatus  `json:"rebuildStatus"`
 	VolumeAttachment VolumeAttachment `json:"volumeAttachment"`
 }
 
@@ -115,6 +117,18 @@ type Replica struct {
 	Mode       string `json:"mode"`
 	FailedAt   string `json:"failedAt"`
 	DataEngine string `json:"dataEngine"`
+}
+
+// RebuildStatus tells how far the rebuild of a replica has got.
+type RebuildStatus struct {
+	Replica string `json:"replica"`
+	// Error of the last attempt; empty while it goes on.
+	Error        string `json:"error"`
+	IsRebuilding bool   `json:"isRebuilding"`
+	// Progress in percent.
+	Progress int `json:"progress"`
+	// State is in_progress, complete or error.
+	State string `json:"state"`
 }
 
 // Controller is the engine of a volume. HostID is the node.

@@ -8,16 +8,40 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
-	"github.com/longhorn-lep/longhorn-manager/datastore"
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/util/logfields"
 )
 
+// Events is the side of a store that tells of changes.
+type Events interface {
+	AddHandler(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error)
+}
+
+// VolumeStore holds all volumes.
+type VolumeStore interface {
+	GetRO(name string) (*longhorn.Volume, error)
+	Update(ctx context.Context, v *longhorn.Volume) (*longhorn.Volume, error)
+	IsStale(v *longhorn.Volume) bool
+	Events
+}
+
+// Store holds all volume attachments.
+type Store interface {
+	GetRO(name string) (*longhorn.VolumeAttachment, error)
+	UpdateStatus(ctx context.Context, va *longhorn.VolumeAttachment) (*longhorn.VolumeAttachment, error)
+	IsStale(va *longhorn.VolumeAttachment) bool
+	Events
+}
+
 // Deps are what the controller needs.
 type Deps struct {
-	Store *datastore.Datastore
+	Volumes           VolumeStore
+	VolumeAttachments Store
+
 	Clock clock.WithTicker
 	Log   *logrus.Entry
 	// Metrics of the queue; nil: none.
@@ -26,22 +50,20 @@ type Deps struct {
 
 // Controller attaches and detaches all volumes of the cluster. Make it with New, then Run it.
 type Controller struct {
-	store *datastore.Datastore
-	clock clock.WithTicker
+	deps  Deps
 	queue *queue.Queue[string]
 }
 
 // New registers the controller's handlers; nothing happens before Run.
 func New(d Deps) (*Controller, error) {
-	c := &Controller{store: d.Store, clock: d.Clock}
+	c := &Controller{deps: d}
 	c.queue = queue.New(queue.Options[string]{Name: "attachment", Clock: d.Clock, Log: d.Log, Workers: 2, Sync: c.sync, Metrics: d.Metrics})
 	// A volume and its attachment have the same name.
 	byName := queue.Handler(c.queue, func(o metav1.Object) []string { return []string{o.GetName()} })
-	if _, err := d.Store.Volumes.AddHandler(byName); err != nil {
-		return nil, fmt.Errorf("watch volumes: %w", err)
-	}
-	if _, err := d.Store.VolumeAttachments.AddHandler(byName); err != nil {
-		return nil, fmt.Errorf("watch volume attachments: %w", err)
+	for _, events := range []Events{d.Volumes, d.VolumeAttachments} {
+		if _, err := events.AddHandler(byName); err != nil {
+			return nil, fmt.Errorf("watch volumes and their attachments: %w", err)
+		}
 	}
 	return c, nil
 }
@@ -50,27 +72,27 @@ func New(d Deps) (*Controller, error) {
 func (c *Controller) Run(ctx context.Context) error { return c.queue.Run(ctx) }
 
 func (c *Controller) sync(ctx context.Context, name string) (queue.Result, error) {
-	va, err := c.store.VolumeAttachments.GetRO(name)
+	va, err := c.deps.VolumeAttachments.GetRO(name)
 	if apierrors.IsNotFound(err) {
 		return queue.Result{}, nil
 	}
 	if err != nil {
 		return queue.Result{}, err
 	}
-	v, err := c.store.Volumes.GetRO(name)
+	v, err := c.deps.Volumes.GetRO(name)
 	if apierrors.IsNotFound(err) {
 		return queue.Result{}, nil
 	}
 	if err != nil {
 		return queue.Result{}, err
 	}
-	if c.store.Volumes.IsStale(v) || c.store.VolumeAttachments.IsStale(va) {
+	if c.deps.Volumes.IsStale(v) || c.deps.VolumeAttachments.IsStale(va) {
 		return queue.Result{}, queue.ErrStale
 	}
-	p := plan(Input{Volume: v, Attachment: va, Now: c.clock.Now()})
+	p := plan(Input{Volume: v, Attachment: va, Now: c.deps.Clock.Now()})
 	if p.Volume != nil {
 		queue.Log(ctx).WithField(logfields.Node, p.Volume.Spec.NodeID).Info("changing where the volume shall be attached")
-		if _, err := c.store.Volumes.Update(ctx, p.Volume); err != nil {
+		if _, err := c.deps.Volumes.Update(ctx, p.Volume); err != nil {
 			return queue.Result{}, fmt.Errorf("update volume %s: %w", name, err)
 		}
 	}
@@ -79,6 +101,6 @@ func (c *Controller) sync(ctx context.Context, name string) (queue.Result, error
 	}
 	u := va.DeepCopy()
 	u.Status = p.Status
-	_, err = c.store.VolumeAttachments.UpdateStatus(ctx, u)
+	_, err = c.deps.VolumeAttachments.UpdateStatus(ctx, u)
 	return queue.Result{}, err
 }

@@ -100,6 +100,12 @@ func TestAnswerToTicket(t *testing.T) {
 	faulted.Status.Conditions = []longhorn.Condition{{
 		Type: types.ConditionFaulted, Status: longhorn.ConditionTrue, Reason: types.ReasonReplicaFailed, Message: "replica r is lost",
 	}}
+	degraded := volume("a", longhorn.VolumeStateAttached, "a")
+	degraded.Status.Robustness = longhorn.VolumeRobustnessDegraded
+	unfenced := volume("", longhorn.VolumeStateDetaching, "")
+	unfenced.Status.Conditions = []longhorn.Condition{{
+		Type: types.ConditionFaulted, Status: longhorn.ConditionTrue, Reason: types.ReasonNotFenced, Message: "node a does not answer",
+	}}
 	for _, tc := range []struct {
 		name       string
 		volume     *longhorn.Volume
@@ -109,6 +115,11 @@ func TestAnswerToTicket(t *testing.T) {
 		wantText   string
 	}{
 		{name: "attached there → satisfied", volume: volume("a", longhorn.VolumeStateAttached, "a"), ticket: ticket("x", longhorn.AttacherTypeCSI, "a"), satisfied: true},
+		{name: "attached there with a replica less → satisfied", volume: degraded, ticket: ticket("x", longhorn.AttacherTypeCSI, "a"), satisfied: true},
+		{
+			name: "its old node holds it up → passes the reason on", volume: unfenced,
+			ticket: ticket("x", longhorn.AttacherTypeCSI, "b"), wantReason: types.ReasonNotFenced, wantText: "node a does not answer",
+		},
 		{
 			name: "attached there but already leaving → not satisfied", volume: volume("", longhorn.VolumeStateAttached, "a"),
 			ticket: ticket("x", longhorn.AttacherTypeCSI, "a"), wantReason: types.ReasonWaitingForVolume, wantText: "attached",

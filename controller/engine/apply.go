@@ -22,11 +22,19 @@ import (
 // written with the version that the plan was made from: that is the compare-and-swap
 // by which a generation is raised and an epoch recorded. Every action may be repeated.
 func (c *Controller) apply(ctx context.Context, in Input, p Plan) error {
+	if p.Action == ActionAbandon {
+		if err := c.mustBeDown(ctx, in.Engine.Spec.NodeID); err != nil {
+			return err
+		}
+	}
 	e, err := c.writeStatus(ctx, in.Engine, p.Status)
 	if err != nil {
 		return err
 	}
 	log := queue.Log(ctx).WithField(logfields.Generation, e.Status.Generation)
+	if p.Refused != nil {
+		log.WithError(p.Refused).Warn("not recording the epoch that the engine proposes")
+	}
 	switch p.Action {
 	case ActionStart:
 		log.Info("starting the engine")
@@ -44,6 +52,12 @@ func (c *Controller) apply(ctx context.Context, in Input, p Plan) error {
 		}
 	case ActionStop:
 		return c.stop(ctx, e)
+	case ActionEvict:
+		return c.evict(ctx, e.Name, in.Observed.Session)
+	case ActionAdd:
+		return c.addReplica(ctx, e, p.Replica)
+	case ActionRemove:
+		return c.removeReplica(ctx, e, p.Replica)
 	case ActionForget:
 		return c.forget(ctx, e)
 	}
@@ -52,7 +66,7 @@ func (c *Controller) apply(ctx context.Context, in Input, p Plan) error {
 
 func (c *Controller) stop(ctx context.Context, e *longhorn.Engine) error {
 	queue.Log(ctx).Info("stopping the engine")
-	err := c.DataPlane.StopEngine(ctx, e.Name)
+	err := c.DataPlane.StopEngine(ctx, e.Name, false)
 	if inUse := (*InUse)(nil); errors.As(err, &inUse) {
 		c.Recorder.Eventf(e, corev1.EventTypeWarning, types.EventFailedStopping,
 			"%s; it will be detached when nothing uses it", inUse.Message)
@@ -66,7 +80,7 @@ func (c *Controller) stop(ctx context.Context, e *longhorn.Engine) error {
 // forget drops the finalizer after a live read that shows the deletion, and an engine
 // that is stopped and still of this scope.
 func (c *Controller) forget(ctx context.Context, e *longhorn.Engine) error {
-	live, err := c.Store.Engines.Live(ctx, e.Name)
+	live, err := c.Engines.Live(ctx, e.Name)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -77,7 +91,7 @@ func (c *Controller) forget(ctx context.Context, e *longhorn.Engine) error {
 		return queue.ErrStale
 	}
 	types.RemoveFinalizer(live)
-	_, err = c.Store.Engines.Update(ctx, live)
+	_, err = c.Engines.Update(ctx, live)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -90,30 +104,12 @@ func (c *Controller) writeStatus(ctx context.Context, e *longhorn.Engine, status
 	}
 	u := e.DeepCopy()
 	u.Status = status
-	written, err := c.Store.Engines.UpdateStatus(ctx, u)
+	written, err := c.Engines.UpdateStatus(ctx, u)
 	if err != nil {
 		return nil, err
 	}
 	c.tell(e, status)
 	return written, nil
-}
-
-// tell makes the Events about what changed.
-func (c *Controller) tell(e *longhorn.Engine, next longhorn.EngineStatus) {
-	if e.Status.CurrentState == next.CurrentState {
-		return
-	}
-	switch next.CurrentState {
-	case longhorn.InstanceStateRunning:
-		c.Recorder.Eventf(e, corev1.EventTypeNormal, types.EventStart, "engine %s runs on node %s, generation %d", e.Name, c.Scope, next.Generation)
-	case longhorn.InstanceStateStopped:
-		if e.Status.CurrentState != "" {
-			c.Recorder.Eventf(e, corev1.EventTypeNormal, types.EventStop, "engine %s stopped on node %s", e.Name, c.Scope)
-		}
-	case longhorn.InstanceStateError:
-		condition := types.FindCondition(next.Conditions, types.ConditionInstanceCreation)
-		c.Recorder.Eventf(e, corev1.EventTypeWarning, types.EventFailedStarting, "%s: %s", condition.Reason, condition.Message)
-	}
 }
 
 // spec is what the engine is started with. The replicas' UIDs come from the API server:
@@ -125,15 +121,63 @@ func (c *Controller) spec(ctx context.Context, e *longhorn.Engine) (Spec, error)
 		BlockDevice: !e.Spec.DisableFrontend && e.Spec.Frontend == longhorn.FrontendBlockDevice,
 	}
 	var err error
-	if s.Secret, err = c.Store.VolumeKey(ctx, e.Spec.VolumeName); err != nil {
+	if s.Secret, err = c.VolumeKey(ctx, e.Spec.VolumeName); err != nil {
 		return s, err
 	}
 	for _, name := range slices.Sorted(maps.Keys(e.Spec.ReplicaAddressMap)) {
-		r, err := c.Store.Replicas.Live(ctx, name)
+		m, err := c.member(ctx, e, name)
 		if err != nil {
-			return s, fmt.Errorf("read replica %s: %w", name, datastore.Needed(err))
+			return s, err
 		}
-		s.Members = append(s.Members, Member{Name: name, UID: string(r.UID), Address: e.Spec.ReplicaAddressMap[name]})
+		s.Members = append(s.Members, m)
 	}
 	return s, nil
+}
+
+func (c *Controller) member(ctx context.Context, e *longhorn.Engine, name string) (Member, error) {
+	r, err := c.Replicas.Live(ctx, name)
+	if err != nil {
+		return Member{}, fmt.Errorf("read replica %s: %w", name, datastore.Needed(err))
+	}
+	return Member{Name: name, UID: string(r.UID), Address: e.Spec.ReplicaAddressMap[name]}, nil
+}
+
+// addReplica begins a rebuild, and then writes down that it was tried: a rebuild that
+// fails at once must not be begun again before somebody asks for it again. A crash in
+// between costs one more try.
+func (c *Controller) addReplica(ctx context.Context, e *longhorn.Engine, name string) error {
+	m, err := c.member(ctx, e, name)
+	if err != nil {
+		return err
+	}
+	bandwidth := types.SettingInt(types.SettingRebuildingBandwidthMiBps, c.Setting(types.SettingRebuildingBandwidthMiBps)) << 20
+	queue.Log(ctx).WithField(logfields.Replica, name).Info("rebuilding a replica")
+	if err := c.DataPlane.AddReplica(ctx, e.Name, e.Status.Session, m, bandwidth); err != nil {
+		return fmt.Errorf("add replica %s: %w", name, err)
+	}
+	u := e.DeepCopy()
+	if u.Status.CurrentReplicaAddressMap == nil {
+		u.Status.CurrentReplicaAddressMap = map[string]string{}
+	}
+	u.Status.CurrentReplicaAddressMap[name] = m.Address
+	_, err = c.Engines.UpdateStatus(ctx, u)
+	return err
+}
+
+// removeReplica takes a replica out of the engine after a live read that shows that it is
+// not asked for: an old cache must not expel the replica that just became a member.
+func (c *Controller) removeReplica(ctx context.Context, e *longhorn.Engine, name string) error {
+	live, err := c.Engines.Live(ctx, e.Name)
+	if err != nil {
+		return fmt.Errorf("read the engine that a replica is to be removed from: %w", err)
+	}
+	_, asked := live.Spec.ReplicaAddressMap[name]
+	if asked || live.UID != e.UID || live.Status.Session != e.Status.Session || shallStop(live) {
+		return queue.ErrStale
+	}
+	queue.Log(ctx).WithField(logfields.Replica, name).Info("removing a replica from the engine")
+	if err := c.DataPlane.RemoveReplica(ctx, e.Name, e.Status.Session, name); err != nil {
+		return fmt.Errorf("remove replica %s: %w", name, err)
+	}
+	return nil
 }

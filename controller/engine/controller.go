@@ -7,26 +7,57 @@ import (
 	"github.com/google/uuid"
 	"github.com/sirupsen/logrus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
 	"github.com/longhorn-lep/longhorn-manager/datastore"
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
+// Store holds the engines: those of one node, or all for the leader.
+type Store interface {
+	GetRO(name string) (*longhorn.Engine, error)
+	List(selector labels.Selector) ([]*longhorn.Engine, error)
+	ByIndex(index, value string) ([]*longhorn.Engine, error)
+	Live(ctx context.Context, name string) (*longhorn.Engine, error)
+	Update(ctx context.Context, e *longhorn.Engine) (*longhorn.Engine, error)
+	UpdateStatus(ctx context.Context, e *longhorn.Engine) (*longhorn.Engine, error)
+	IsStale(e *longhorn.Engine) bool
+	AddHandler(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error)
+}
+
+// ReplicaStore reads replicas of any node from the API server.
+type ReplicaStore interface {
+	Live(ctx context.Context, name string) (*longhorn.Replica, error)
+}
+
+// NodeStore holds the nodes of the whole cluster.
+type NodeStore interface {
+	GetRO(name string) (*longhorn.Node, error)
+	Live(ctx context.Context, name string) (*longhorn.Node, error)
+	AddHandler(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error)
+}
+
 // Deps are what the controller needs.
 type Deps struct {
-	Store     *datastore.Datastore
+	Engines  Store
+	Replicas ReplicaStore
+	// Nodes are needed by the leader alone.
+	Nodes NodeStore
+	// VolumeKey reads the key of a volume's data plane; that there is none is an error.
+	VolumeKey func(ctx context.Context, volume string) ([]byte, error)
+	Setting   func(types.SettingName) string // a setting's value as it stands, or ""
 	DataPlane DataPlane
 	Recorder  record.EventRecorder
 	Clock     clock.WithTicker
 	Log       *logrus.Entry
 	// Metrics of the queue; nil: none.
 	Metrics *queue.Metrics
-	// Scope is the node whose engines are run; "" on the leader, for those without one.
+	// Scope is the node whose engines are run; "" on the leader, for those whose node cannot.
 	Scope string
 	// Owner is the node of this daemon, for status.ownerID.
 	Owner string
@@ -42,9 +73,14 @@ type Controller struct {
 func New(d Deps) (*Controller, error) {
 	c := &Controller{Deps: d}
 	c.queue = queue.New(queue.Options[string]{Name: "engine", Clock: d.Clock, Log: d.Log, Workers: 4, Sync: c.sync, Metrics: d.Metrics})
-	own := queue.Handler(c.queue, func(o metav1.Object) []string { return []string{o.GetName()} })
-	if _, err := d.Store.Engines.AddHandler(own); err != nil {
+	if _, err := d.Engines.AddHandler(queue.Handler(c.queue, queue.Name[*longhorn.Engine])); err != nil {
 		return nil, fmt.Errorf("watch engines: %w", err)
+	}
+	if d.Scope != "" {
+		return c, nil
+	}
+	if _, err := d.Nodes.AddHandler(queue.Handler(c.queue, c.ofNode)); err != nil {
+		return nil, fmt.Errorf("watch the nodes of engines: %w", err)
 	}
 	return c, nil
 }
@@ -52,9 +88,10 @@ func New(d Deps) (*Controller, error) {
 // Run syncs until ctx ends, and returns when the last sync is done.
 func (c *Controller) Run(ctx context.Context) error { return c.queue.Run(ctx) }
 
-// NotifyAll tells the controller that the data plane's state of any engine may have changed.
+// NotifyAll tells the controller that the data plane's state of any engine may have
+// changed, and which engines it hosts.
 func (c *Controller) NotifyAll() {
-	engines, err := c.Store.Engines.List(labels.Everything())
+	engines, err := c.Engines.List(labels.Everything())
 	if err != nil {
 		return
 	}
@@ -63,20 +100,40 @@ func (c *Controller) NotifyAll() {
 			c.queue.Add(e.Name)
 		}
 	}
+	hosted, _ := c.DataPlane.Engines()
+	for _, name := range hosted {
+		c.queue.Add(name)
+	}
+}
+
+// ofNode names the engines of a node, if it is down: of others the leader has nothing to see to.
+func (c *Controller) ofNode(n *longhorn.Node) []string {
+	if !types.IsNodeDown(n) {
+		return nil
+	}
+	engines, err := c.Engines.ByIndex(datastore.IndexNode, n.Name)
+	if err != nil {
+		return nil
+	}
+	names := make([]string, 0, len(engines))
+	for _, e := range engines {
+		names = append(names, e.Name)
+	}
+	return names
 }
 
 func (c *Controller) sync(ctx context.Context, name string) (queue.Result, error) {
-	e, err := c.Store.Engines.GetRO(name)
-	if apierrors.IsNotFound(err) || err == nil && e.Spec.NodeID != c.Scope {
-		return queue.Result{}, nil
-	}
-	if err != nil {
+	e, err := c.Engines.GetRO(name)
+	switch {
+	case err != nil && !apierrors.IsNotFound(err):
 		return queue.Result{}, err
-	}
-	if c.Store.Engines.IsStale(e) {
+	case c.Scope != "" && (err != nil || e.Spec.NodeID != c.Scope):
+		return queue.Result{}, c.evictStray(ctx, name)
+	case err != nil:
+		return queue.Result{}, nil
+	case c.Engines.IsStale(e):
 		return queue.Result{}, queue.ErrStale
-	}
-	if e.DeletionTimestamp != nil && !types.HasFinalizer(e) {
+	case e.DeletionTimestamp != nil && !types.HasFinalizer(e):
 		return queue.Result{}, nil
 	}
 	in := Input{
@@ -86,6 +143,19 @@ func (c *Controller) sync(ctx context.Context, name string) (queue.Result, error
 	if c.Scope != "" {
 		in.Manager = types.InstanceManagerName(c.Scope)
 		in.Observed = c.DataPlane.ObserveEngine(name)
+	} else if in.NodeDown, err = c.isNodeDown(e.Spec.NodeID); err != nil {
+		return queue.Result{}, err
 	}
 	return queue.Result{}, c.apply(ctx, in, plan(in))
+}
+
+func (c *Controller) isNodeDown(name string) (bool, error) {
+	if name == "" {
+		return false, nil
+	}
+	n, err := c.Nodes.GetRO(name)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return false, err
+	}
+	return types.IsNodeDown(n), nil
 }

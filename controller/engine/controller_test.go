@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,9 +21,12 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
 // fakePlane records the calls to the data plane and answers with err.
 type fakePlane struct {
 	observed Observed
+	hosted   []string
 	err      error
 	calls    []string
 }
@@ -36,30 +40,49 @@ func (f *fakePlane) ObserveEngine(string) Observed { return f.observed }
 func (f *fakePlane) StartEngine(_ context.Context, s Spec) error {
 	return f.call("start %d %s", s.Generation, s.Members[0].UID)
 }
+func (f *fakePlane) Engines() ([]string, bool) { return f.hosted, f.observed.Phase != PhaseUnknown }
+func (f *fakePlane) StopEngine(_ context.Context, name string, force bool) error {
+	if force {
+		return f.call("stop %s by force", name)
+	}
+	return f.call("stop %s", name)
+}
 
-func (f *fakePlane) StopEngine(_ context.Context, name string) error { return f.call("stop %s", name) }
+func (f *fakePlane) AddReplica(_ context.Context, _, session string, m Member, bytesPerSecond int64) error {
+	return f.call("add %s %s %s %d", session, m.UID, m.Address, bytesPerSecond)
+}
+
+func (f *fakePlane) RemoveReplica(_ context.Context, _, session, replica string) error {
+	return f.call("remove %s %s", session, replica)
+}
 
 func (f *fakePlane) RecordEpoch(_ context.Context, _, _ string, e longhorn.Epoch) error {
 	return f.call("record %d.%d", e.Generation, e.Counter)
 }
 
-func begin(t *testing.T, plane *fakePlane, e *longhorn.Engine) (*testutil.Harness, *Controller) {
+func begin(t *testing.T, plane *fakePlane, objs ...runtime.Object) (*testutil.Harness, *Controller) {
 	t.Helper()
-	objs := []runtime.Object{
-		e, build.PlacedReplica("vol-r-1", "vol", "m", "disk"),
+	return beginAt(t, "n", plane, objs...)
+}
+
+// beginAt makes the controller of a node, or the leader's ("").
+func beginAt(t *testing.T, scope string, plane *fakePlane, objs ...runtime.Object) (*testutil.Harness, *Controller) {
+	t.Helper()
+	h := testutil.New(t, append(objs, build.PlacedReplica("vol-r-1", "vol", "m", "disk"), build.PlacedReplica("vol-r-2", "vol", "n", "disk-n"),
+		build.Setting(types.SettingRebuildingBandwidthMiBps, "3"),
 		&corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{Namespace: types.Namespace, Name: types.VolumeSecretName("vol")},
 			Data:       map[string][]byte{types.VolumeSecretKey: []byte("secret")},
-		},
-	}
-	h := testutil.New(t, objs...)
+		})...)
+	store := h.Datastore(datastore.Options{Node: scope})
 	c, err := New(Deps{
-		Store: h.Datastore(datastore.Options{Node: "n"}), DataPlane: plane,
-		Recorder: h.Recorder, Clock: h.Clock, Log: h.Log, Scope: "n", Owner: "n",
+		Engines: store.Engines, Replicas: store.Replicas, Nodes: store.Nodes, VolumeKey: store.VolumeKey, Setting: store.Setting,
+		DataPlane: plane, Recorder: h.Recorder, Clock: h.Clock, Log: h.Log, Scope: scope, Owner: "n",
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+	h.EndWithTest(c.Run)
 	return h, c
 }
 
@@ -103,7 +126,7 @@ func TestStartWritesBeforeItActs(t *testing.T) {
 	syncOf(t, c, queue.ErrStale)
 
 	h.CatchUp()
-	e, err := c.Store.Engines.GetRO("vol-e-0")
+	e, err := c.Engines.GetRO("vol-e-0")
 	if err != nil {
 		t.Fatal(err)
 	}

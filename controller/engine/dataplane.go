@@ -29,6 +29,9 @@ type Observed struct {
 	Endpoint        string
 	SizeBytes       int64
 	Modes           map[string]longhorn.ReplicaMode
+	// Rebuilds of replicas that are no members: under way, or ended by an error, which for
+	// one that was a member is why it was expelled.
+	Rebuilds map[string]longhorn.RebuildStatus
 	// Proposed is an epoch that the engine wants recorded before it goes on; nil: none.
 	Proposed *longhorn.Epoch
 	// Process identifies the instance manager's process; empty while unknown.
@@ -59,11 +62,19 @@ type InUse struct{ Message string }
 func (e *InUse) Error() string { return e.Message }
 
 // DataPlane is the node's instance manager, as far as engines go. Every call is
-// idempotent. Implementations must call the controller's Notify when a state changes.
+// idempotent. Implementations must call the controller's NotifyAll when a state changes.
 type DataPlane interface {
 	ObserveEngine(name string) Observed
+	// Engines names those that are hosted; false: the instance manager did not answer yet.
+	Engines() (names []string, known bool)
 	StartEngine(ctx context.Context, s Spec) error
-	// StopEngine fails with *InUse while the device is in use.
-	StopEngine(ctx context.Context, name string) error
+	// StopEngine fails with *InUse while the device is in use. With force it ends the engine
+	// all the same: nothing more is acknowledged, and its users get errors.
+	StopEngine(ctx context.Context, name string, force bool) error
 	RecordEpoch(ctx context.Context, name, session string, epoch longhorn.Epoch) error
+	// AddReplica begins to make a replica a member by a full copy, and returns at once. It does
+	// nothing for one that is a member or on the way. A bytesPerSecond of 0 is no bound.
+	AddReplica(ctx context.Context, name, session string, m Member, bytesPerSecond int64) error
+	// RemoveReplica ends a rebuild or expels a member, never the last; it returns at once.
+	RemoveReplica(ctx context.Context, name, session, replica string) error
 }

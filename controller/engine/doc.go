@@ -1,7 +1,9 @@
 // Package engine runs the engines of one node: it raises the generation before each
 // start, starts and stops the engine in the node's instance manager, records the
-// epochs that the engine proposes, and tells in Engine.status how it fares. The leader
-// runs it too, for engines without a node, which cannot be running.
+// epochs that the engine proposes, has replicas rebuilt that the spec asks for, and tells
+// in Engine.status how all that fares. The leader runs it too, for engines without a node,
+// which cannot be running, and for those whose node is down and that shall stop: they are
+// abandoned, and ended by force when their node is back.
 //
 // It owns: Engine.status, among it the truth about who may write (generation, session)
 // and who holds every acknowledged write (epoch); and the Engine's finalizer.

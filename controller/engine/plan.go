@@ -1,14 +1,13 @@
 package engine
 
 import (
+	"maps"
 	"time"
 
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/membership"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
-
-// ReasonEngineGone: the instance manager that ran the engine lives no more, or lost it.
-const ReasonEngineGone = "EngineGone"
 
 // Action is the one thing to do once the status is written.
 type Action string
@@ -21,6 +20,13 @@ const (
 	// ActionRecord tells the engine that its proposed epoch is in the status.
 	ActionRecord Action = "record"
 	ActionStop   Action = "stop"
+	// ActionEvict ends, by force, an engine of a session that the object knows no more.
+	ActionEvict Action = "evict"
+	// ActionAdd begins the rebuild of Plan.Replica, ActionRemove ends it or expels the member.
+	ActionAdd    Action = "add replica"
+	ActionRemove Action = "remove replica"
+	// ActionAbandon writes the status of an engine whose node is down, after a live read of that.
+	ActionAbandon Action = "abandon"
 	// ActionForget drops the finalizer.
 	ActionForget Action = "forget"
 )
@@ -32,34 +38,41 @@ type Input struct {
 	Manager  string // name of the node's instance manager
 	// NewSession is a fresh random identity, used if a generation is raised.
 	NewSession string
-	// Scope is the node whose engines are run; "": those without a node.
+	// Scope is the node whose engines are run; "": the leader, for those whose node cannot.
 	Scope string
-	Owner string
-	Now   time.Time
+	// NodeDown: the engine's node is down. It is known to the leader alone.
+	NodeDown bool
+	Owner    string
+	Now      time.Time
 }
 
 // Plan is the status to be written, and what to do once the API server has it.
 type Plan struct {
 	Status longhorn.EngineStatus
 	Action Action
+	// Replica is the one to be added or removed.
+	Replica string
+	// Refused is why a proposed epoch is not recorded.
+	Refused error
 }
 
 func plan(in Input) Plan {
 	p := Plan{Status: *in.Engine.Status.DeepCopy()}
-	deleting := in.Engine.DeletionTimestamp != nil
 	switch {
 	case in.Scope == "":
-		if deleting && stopped(p.Status.CurrentState) {
-			p.Action = ActionForget
-		}
+		planWithoutNode(in, &p)
 	case in.Observed.Phase == PhaseUnknown:
 		// nothing is known, so nothing is done or said
-	case deleting || in.Engine.Spec.DesireState != longhorn.DesireStateRunning:
+	case shallStop(in.Engine):
 		planStop(in, &p)
 	default:
 		planRun(in, &p)
 	}
 	return p
+}
+
+func shallStop(e *longhorn.Engine) bool {
+	return e.DeletionTimestamp != nil || e.Spec.DesireState != longhorn.DesireStateRunning
 }
 
 func planRun(in Input, p *Plan) {
@@ -69,7 +82,7 @@ func planRun(in Input, p *Plan) {
 	case in.Observed.Phase == PhaseAbsent:
 		planAbsent(in, p)
 	case in.Observed.Session != s.Session || in.Observed.Generation != s.Generation:
-		p.Action = ActionStop // a leftover of an earlier session
+		p.Action = ActionEvict // a leftover of an earlier session
 	default:
 		mirror(in, p)
 	}
@@ -85,20 +98,23 @@ func planAbsent(in Input, p *Plan) {
 		s.UUID = in.Observed.Process
 		s.InstanceManagerName = in.Manager
 		s.CurrentState = longhorn.InstanceStateStarting
+		s.CurrentReplicaAddressMap = maps.Clone(in.Engine.Spec.ReplicaAddressMap)
 		setCreation(p, in.Now, longhorn.ConditionUnknown, "Starting", "")
 		p.Action = ActionStart
 	case s.CurrentState == longhorn.InstanceStateStarting:
+		s.CurrentReplicaAddressMap = maps.Clone(in.Engine.Spec.ReplicaAddressMap)
 		p.Action = ActionStart // raised, but not started before a crash of this daemon
 	case s.CurrentState != longhorn.InstanceStateError:
-		fail(p, in.Now, ReasonEngineGone, "the instance manager on this node does not run the engine any more")
+		fail(p, in.Now, types.ReasonEngineGone, "the instance manager on this node does not run the engine any more")
 	}
 }
 
-// mirror takes over what the engine of this very session says.
+// mirror takes over what the engine of this very session says, and has its members follow the spec.
 func mirror(in Input, p *Plan) {
 	s, o := &p.Status, in.Observed
 	s.ReplicaModeMap = o.Modes
-	s.CurrentReplicaAddressMap = in.Engine.Spec.ReplicaAddressMap
+	s.RebuildStatus = o.Rebuilds
+	s.CurrentReplicaAddressMap = stillAsked(s.CurrentReplicaAddressMap, in.Engine.Spec.ReplicaAddressMap)
 	switch o.Phase {
 	case PhaseRunning:
 		s.CurrentState = longhorn.InstanceStateRunning
@@ -110,21 +126,53 @@ func mirror(in Input, p *Plan) {
 	case PhaseError:
 		fail(p, in.Now, o.Reason, o.Message)
 	}
-	if o.Proposed != nil && o.Proposed.Generation == s.Generation {
-		s.Epoch = o.Proposed
-		p.Action = ActionRecord
+	switch {
+	case o.Proposed != nil:
+		recordEpoch(in, p)
+	case o.Phase == PhaseRunning:
+		planMembers(in, p)
 	}
 }
 
-func planStop(in Input, p *Plan) {
-	p.Status.OwnerID = in.Owner
-	if in.Observed.Phase != PhaseAbsent {
-		p.Action = ActionStop
-		p.Status.CurrentState = longhorn.InstanceStateStopping
+// recordEpoch takes a proposed epoch into the status if the rules of membership allow it.
+func recordEpoch(in Input, p *Plan) {
+	s := &p.Status
+	object := membership.Object{Generation: s.Generation, Session: s.Session}
+	if s.Epoch != nil {
+		object.Epoch = membership.NewEpoch(s.Epoch.Generation, s.Epoch.Counter, s.Epoch.Members)
+	}
+	o := in.Observed.Proposed
+	p.Refused = membership.CanRecord(object, in.Observed.Session, membership.NewEpoch(o.Generation, o.Counter, o.Members))
+	if p.Refused != nil {
 		return
 	}
-	forgetRun(&p.Status)
-	p.Status.CurrentState = longhorn.InstanceStateStopped
+	s.Epoch = o
+	p.Action = ActionRecord
+}
+
+func planStop(in Input, p *Plan) {
+	switch {
+	case in.Observed.Phase == PhaseAbsent:
+		planStopped(in, p)
+	case in.Observed.Session != p.Status.Session:
+		// The object has moved on without this engine, and what it says of the volume stays.
+		p.Action = ActionEvict
+	default:
+		p.Status.OwnerID = in.Owner
+		p.Status.CurrentState = longhorn.InstanceStateStopping
+		p.Action = ActionStop
+	}
+}
+
+// planStopped says that an engine is stopped, known from the only one who can know it.
+func planStopped(in Input, p *Plan) {
+	s := &p.Status
+	s.OwnerID = in.Owner
+	forgetRun(s)
+	s.CurrentState = longhorn.InstanceStateStopped
+	if types.FindCondition(s.Conditions, types.ConditionInstanceCreation).Reason == types.ReasonEngineNodeDown {
+		setCreation(p, in.Now, longhorn.ConditionUnknown, "Stopped", "")
+	}
 	if in.Engine.DeletionTimestamp != nil {
 		p.Action = ActionForget
 	}
@@ -140,7 +188,7 @@ func fail(p *Plan, now time.Time, reason, message string) {
 func forgetRun(s *longhorn.EngineStatus) {
 	s.Session, s.UUID, s.InstanceManagerName, s.Endpoint = "", "", "", ""
 	s.CurrentSize = 0
-	s.CurrentReplicaAddressMap, s.ReplicaModeMap = nil, nil
+	s.CurrentReplicaAddressMap, s.ReplicaModeMap, s.RebuildStatus = nil, nil, nil
 }
 
 func stopped(s longhorn.InstanceState) bool { return s == longhorn.InstanceStateStopped || s == "" }

@@ -29,7 +29,9 @@ func engine(s state) *longhorn.Engine {
 	e.Status.Generation = 4
 	e.Status.Session = s.session
 	e.Status.UUID = s.process
-	e.Status.Endpoint = "/dev/longhorn/vol"
+	if s.session != "" {
+		e.Status.Endpoint = "/dev/longhorn/vol"
+	}
 	e.Status.Epoch = &longhorn.Epoch{Generation: 4, Counter: 1, Members: []string{"r"}}
 	if s.deleted {
 		e.DeletionTimestamp = &metav1.Time{Time: now}
@@ -86,9 +88,9 @@ func TestPlan(t *testing.T) {
 			wantState: longhorn.InstanceStateStarting, wantGen: 4, wantSess: "s", wantEpoch: 1,
 		},
 		{
-			name: "an engine of an earlier session → stopped, its epoch not recorded", engine: engine(state{run, longhorn.InstanceStateStarting, "s", "p", false}),
+			name: "an engine of an earlier session → ended by force, its epoch not recorded", engine: engine(state{run, longhorn.InstanceStateStarting, "s", "p", false}),
 			observed:   Observed{Phase: PhaseRunning, Generation: 3, Session: "old", Proposed: proposed},
-			wantAction: ActionStop, wantState: longhorn.InstanceStateStarting, wantGen: 4, wantSess: "s", wantEpoch: 1,
+			wantAction: ActionEvict, wantState: longhorn.InstanceStateStarting, wantGen: 4, wantSess: "s", wantEpoch: 1,
 		},
 		{
 			name: "running → said so", engine: engine(state{run, longhorn.InstanceStateStarting, "s", "p", false}),
@@ -104,6 +106,21 @@ func TestPlan(t *testing.T) {
 			name: "stop wanted while it runs → stopped", engine: engine(state{stop, longhorn.InstanceStateRunning, "s", "p", false}),
 			observed:   Observed{Phase: PhaseRunning, Generation: 4, Session: "s"},
 			wantAction: ActionStop, wantState: longhorn.InstanceStateStopping, wantGen: 4, wantSess: "s", wantEpoch: 1,
+		},
+		{
+			name: "stop wanted, an engine of an earlier session runs → ended by force, the object stays stopped", engine: engine(state{stop, longhorn.InstanceStateStopped, "", "", false}),
+			observed:   Observed{Phase: PhaseRunning, Generation: 3, Session: "old"},
+			wantAction: ActionEvict, wantState: longhorn.InstanceStateStopped, wantGen: 4, wantEpoch: 1,
+		},
+		{
+			name: "skips an epoch → not recorded", engine: engine(state{run, longhorn.InstanceStateRunning, "s", "p", false}),
+			observed:  Observed{Phase: PhaseRunning, Generation: 4, Session: "s", Proposed: &longhorn.Epoch{Generation: 4, Counter: 3, Members: []string{"r"}}},
+			wantState: longhorn.InstanceStateRunning, wantGen: 4, wantSess: "s", wantEpoch: 1,
+		},
+		{
+			name: "proposes none of those who hold the data → not recorded", engine: engine(state{run, longhorn.InstanceStateRunning, "s", "p", false}),
+			observed:  Observed{Phase: PhaseRunning, Generation: 4, Session: "s", Proposed: &longhorn.Epoch{Generation: 4, Counter: 2, Members: []string{"x"}}},
+			wantState: longhorn.InstanceStateRunning, wantGen: 4, wantSess: "s", wantEpoch: 1,
 		},
 		{
 			name: "stop wanted and it is gone → stopped; generation and epoch stay", engine: engine(state{stop, longhorn.InstanceStateStopping, "s", "p", false}),

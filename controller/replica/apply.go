@@ -36,22 +36,42 @@ func (c *Controller) apply(ctx context.Context, in Input, p Plan) error {
 			return fmt.Errorf("start replica: %w", err)
 		}
 	case ActionStop:
-		log.Info("stopping the replica")
-		if err := c.DataPlane.StopReplica(ctx, r.Name); err != nil {
-			return fmt.Errorf("stop replica: %w", err)
+		fence := int64(0)
+		if in.Observed.Phase != PhaseError && r.Spec.FenceGeneration > r.Status.Generation {
+			fence = r.Spec.FenceGeneration
 		}
+		log.WithField(logfields.Generation, fence).Info("stopping the replica")
+		return c.stop(ctx, r, fence)
 	case ActionRemove:
 		return c.remove(ctx, in)
 	case ActionForget:
 		return c.dropFinalizer(ctx, r)
+	case ActionLeave:
+		return c.leave(ctx, r)
 	}
 	return nil
+}
+
+// stop closes the replica and writes down the fence that it holds then. After a crash in
+// between it is opened and fenced once more. One that could not be opened has no engine
+// and cannot be fenced; what is left of it is closed without.
+func (c *Controller) stop(ctx context.Context, r *longhorn.Replica, fence int64) error {
+	if err := c.DataPlane.StopReplica(ctx, r.Name, fence); err != nil {
+		return fmt.Errorf("stop replica: %w", err)
+	}
+	if fence == 0 {
+		return nil
+	}
+	u := r.DeepCopy()
+	u.Status.Generation = fence
+	_, err := c.Replicas.UpdateStatus(ctx, u)
+	return err
 }
 
 // create makes the directory only if the API server, too, knows of none: an old cache
 // must not lead to an empty directory in the place of a lost one.
 func (c *Controller) create(ctx context.Context, in Input, r *longhorn.Replica) error {
-	live, err := c.Store.Replicas.Live(ctx, r.Name)
+	live, err := c.Replicas.Live(ctx, r.Name)
 	if err != nil {
 		return err
 	}
@@ -71,7 +91,7 @@ func (c *Controller) create(ctx context.Context, in Input, r *longhorn.Replica) 
 		return fmt.Errorf("make the directory: %w", err)
 	}
 	live.Status.DirectoryCreated = true
-	if _, err := c.Store.Replicas.UpdateStatus(ctx, live); err != nil {
+	if _, err := c.Replicas.UpdateStatus(ctx, live); err != nil {
 		return fmt.Errorf("record that the directory was made: %w", err)
 	}
 	return nil
@@ -80,7 +100,7 @@ func (c *Controller) create(ctx context.Context, in Input, r *longhorn.Replica) 
 // remove deletes the data after a live read that shows the deletion and this node,
 // then the finalizer.
 func (c *Controller) remove(ctx context.Context, in Input) error {
-	live, err := c.Store.Replicas.Live(ctx, in.Replica.Name)
+	live, err := c.Replicas.Live(ctx, in.Replica.Name)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -103,7 +123,7 @@ func (c *Controller) remove(ctx context.Context, in Input) error {
 func (c *Controller) dropFinalizer(ctx context.Context, r *longhorn.Replica) error {
 	u := r.DeepCopy()
 	types.RemoveFinalizer(u)
-	_, err := c.Store.Replicas.Update(ctx, u)
+	_, err := c.Replicas.Update(ctx, u)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -116,7 +136,7 @@ func (c *Controller) writeStatus(ctx context.Context, r *longhorn.Replica, statu
 	}
 	u := r.DeepCopy()
 	u.Status = status
-	written, err := c.Store.Replicas.UpdateStatus(ctx, u)
+	written, err := c.Replicas.UpdateStatus(ctx, u)
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +165,7 @@ func tell(c *Controller, r *longhorn.Replica, next longhorn.ReplicaStatus) {
 func (c *Controller) spec(ctx context.Context, in Input) (Spec, error) {
 	s := c.specWithoutSecret(in)
 	var err error
-	s.Secret, err = c.Store.VolumeKey(ctx, in.Replica.Spec.VolumeName)
+	s.Secret, err = c.VolumeKey(ctx, in.Replica.Spec.VolumeName)
 	return s, err
 }
 

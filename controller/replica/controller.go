@@ -18,16 +18,51 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
+// Store holds the replicas: those of one node, or all for the leader.
+type Store interface {
+	GetRO(name string) (*longhorn.Replica, error)
+	List(selector labels.Selector) ([]*longhorn.Replica, error)
+	ByIndex(index, value string) ([]*longhorn.Replica, error)
+	Live(ctx context.Context, name string) (*longhorn.Replica, error)
+	Update(ctx context.Context, r *longhorn.Replica) (*longhorn.Replica, error)
+	UpdateStatus(ctx context.Context, r *longhorn.Replica) (*longhorn.Replica, error)
+	IsStale(r *longhorn.Replica) bool
+	Events
+}
+
+// Events is the side of a store that tells of changes.
+type Events interface {
+	AddHandler(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error)
+}
+
+// NodeStore holds this node, or all nodes for the leader.
+type NodeStore interface {
+	GetRO(name string) (*longhorn.Node, error)
+	Live(ctx context.Context, name string) (*longhorn.Node, error)
+	Events
+}
+
+// InstanceManagerStore holds this node's instance manager.
+type InstanceManagerStore interface {
+	GetRO(name string) (*longhorn.InstanceManager, error)
+	Events
+}
+
 // Deps are what the controller needs.
 type Deps struct {
-	Store     *datastore.Datastore
+	Replicas Store
+	Nodes    NodeStore
+	// InstanceManagers are not needed by the leader.
+	InstanceManagers InstanceManagerStore
+	// VolumeKey reads the key of a volume's data plane; that there is none is an error.
+	VolumeKey func(ctx context.Context, volume string) ([]byte, error)
 	DataPlane DataPlane
 	Recorder  record.EventRecorder
 	Clock     clock.WithTicker
 	Log       *logrus.Entry
 	// Metrics of the queue; nil: none.
 	Metrics *queue.Metrics
-	// Scope is the node whose replicas are run; "" on the leader, for those without one.
+	// Scope is the node whose replicas are run; "" on the leader, for those whose node cannot.
 	Scope string
 	// Owner is the node of this daemon, for status.ownerID.
 	Owner string
@@ -43,20 +78,21 @@ type Controller struct {
 func New(d Deps) (*Controller, error) {
 	c := &Controller{Deps: d}
 	c.queue = queue.New(queue.Options[string]{Name: "replica", Clock: d.Clock, Log: d.Log, Workers: 4, Sync: c.sync, Metrics: d.Metrics})
-	own := queue.Handler(c.queue, func(o metav1.Object) []string { return []string{o.GetName()} })
-	if _, err := d.Store.Replicas.AddHandler(own); err != nil {
-		return nil, fmt.Errorf("watch replicas: %w", err)
+	type watch struct {
+		events  Events
+		handler cache.ResourceEventHandler
 	}
+	watches := []watch{{d.Replicas, queue.Handler(c.queue, queue.Name[*longhorn.Replica])}}
 	if d.Scope == "" {
-		return c, nil
+		watches = append(watches, watch{d.Nodes, queue.Handler(c.queue, c.ofGoneNode)})
+	} else {
+		// A disk or the instance manager of this node changed: any replica here may care.
+		all := queue.Handler(c.queue, func(metav1.Object) []string { return c.names() })
+		watches = append(watches, watch{d.Nodes, all}, watch{d.InstanceManagers, all})
 	}
-	// A disk or the instance manager of this node changed: any replica here may care.
-	all := queue.Handler(c.queue, func(metav1.Object) []string { return c.names() })
-	for _, add := range []func(cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error){
-		d.Store.Nodes.AddHandler, d.Store.InstanceManagers.AddHandler,
-	} {
-		if _, err := add(all); err != nil {
-			return nil, fmt.Errorf("watch what replicas stand on: %w", err)
+	for _, h := range watches {
+		if _, err := h.events.AddHandler(h.handler); err != nil {
+			return nil, fmt.Errorf("watch replicas and what they stand on: %w", err)
 		}
 	}
 	return c, nil
@@ -72,11 +108,31 @@ func (c *Controller) Notify(names ...string) {
 	}
 }
 
-// NotifyAll tells the controller that the state of any replica may have changed.
-func (c *Controller) NotifyAll() { c.Notify(c.names()...) }
+// NotifyAll tells the controller that the state of any replica may have changed, and
+// which replicas the data plane hosts.
+func (c *Controller) NotifyAll() {
+	hosted, _ := c.DataPlane.Replicas()
+	c.Notify(append(c.names(), hosted...)...)
+}
+
+// ofGoneNode names the replicas of a node that will not come back.
+func (c *Controller) ofGoneNode(n *longhorn.Node) []string {
+	if !types.IsNodeGone(n) && n.DeletionTimestamp == nil {
+		return nil
+	}
+	replicas, err := c.Replicas.ByIndex(datastore.IndexNode, n.Name)
+	if err != nil {
+		return nil
+	}
+	names := make([]string, 0, len(replicas))
+	for _, r := range replicas {
+		names = append(names, r.Name)
+	}
+	return names
+}
 
 func (c *Controller) names() []string {
-	replicas, err := c.Store.Replicas.List(labels.Everything())
+	replicas, err := c.Replicas.List(labels.Everything())
 	if err != nil {
 		return nil
 	}
@@ -90,14 +146,15 @@ func (c *Controller) names() []string {
 }
 
 func (c *Controller) sync(ctx context.Context, name string) (queue.Result, error) {
-	r, err := c.Store.Replicas.GetRO(name)
-	if apierrors.IsNotFound(err) || err == nil && r.Spec.NodeID != c.Scope {
-		return queue.Result{}, nil
-	}
-	if err != nil {
+	r, err := c.Replicas.GetRO(name)
+	switch {
+	case err != nil && !apierrors.IsNotFound(err):
 		return queue.Result{}, err
-	}
-	if c.Store.Replicas.IsStale(r) {
+	case c.Scope != "" && (err != nil || r.Spec.NodeID != c.Scope):
+		return queue.Result{}, c.stopStray(ctx, name)
+	case err != nil:
+		return queue.Result{}, nil
+	case c.Replicas.IsStale(r):
 		return queue.Result{}, queue.ErrStale
 	}
 	if r.DeletionTimestamp != nil && !types.HasFinalizer(r) {
@@ -111,13 +168,16 @@ func (c *Controller) sync(ctx context.Context, name string) (queue.Result, error
 func (c *Controller) gather(r *longhorn.Replica) Input {
 	in := Input{Replica: r, Owner: c.Owner, Now: c.Clock.Now(), Observed: Observed{Phase: PhaseUnknown}}
 	if c.Scope == "" {
+		if n, err := c.Nodes.GetRO(r.Spec.NodeID); err == nil || apierrors.IsNotFound(err) {
+			in.NodeGone = types.IsNodeGone(n)
+		}
 		return in
 	}
 	in.Observed = c.DataPlane.ObserveReplica(r.Name)
-	if im, err := c.Store.InstanceManagers.GetRO(types.InstanceManagerName(c.Scope)); err == nil {
+	if im, err := c.InstanceManagers.GetRO(types.InstanceManagerName(c.Scope)); err == nil {
 		in.Manager = im
 	}
-	if n, err := c.Store.Nodes.GetRO(c.Scope); err == nil {
+	if n, err := c.Nodes.GetRO(c.Scope); err == nil {
 		in.Disk = diskOf(n, r.Spec.DiskID)
 	}
 	return in

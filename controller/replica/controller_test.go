@@ -3,9 +3,11 @@ package replica
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 
+	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -18,9 +20,12 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
 // fakePlane records the calls to the data plane and answers with err.
 type fakePlane struct {
 	observed Observed
+	hosted   []string
 	err      error
 	calls    []string
 }
@@ -39,7 +44,14 @@ func (f *fakePlane) StartReplica(_ context.Context, s Spec) error {
 	return f.call("start", s.Directory+" "+string(s.Secret))
 }
 
-func (f *fakePlane) StopReplica(_ context.Context, name string) error { return f.call("stop", name) }
+func (f *fakePlane) StopReplica(_ context.Context, name string, fence int64) error {
+	if fence > 0 {
+		return f.call("stop", fmt.Sprintf("%s behind %d", name, fence))
+	}
+	return f.call("stop", name)
+}
+
+func (f *fakePlane) Replicas() ([]string, bool) { return f.hosted, f.observed.Phase != PhaseUnknown }
 
 func (f *fakePlane) RemoveReplica(_ context.Context, s Spec) error {
 	return f.call("remove", s.Directory+" "+s.UID)
@@ -54,14 +66,22 @@ func key() *corev1.Secret {
 
 func start(t *testing.T, plane *fakePlane, objs ...runtime.Object) (*testutil.Harness, *Controller) {
 	t.Helper()
+	return startAt(t, "n", plane, objs...)
+}
+
+// startAt makes the controller of a node, or the leader's ("").
+func startAt(t *testing.T, scope string, plane *fakePlane, objs ...runtime.Object) (*testutil.Harness, *Controller) {
+	t.Helper()
 	h := testutil.New(t, append(objs, key(), build.ReadyNode("n", "disk"), build.RunningInstanceManager("n", "10.0.0.7", "p"))...)
+	store := h.Datastore(datastore.Options{Node: scope})
 	c, err := New(Deps{
-		Store: h.Datastore(datastore.Options{Node: "n"}), DataPlane: plane,
-		Recorder: h.Recorder, Clock: h.Clock, Log: h.Log, Scope: "n", Owner: "n",
+		Replicas: store.Replicas, Nodes: store.Nodes, InstanceManagers: store.InstanceManagers, VolumeKey: store.VolumeKey,
+		DataPlane: plane, Recorder: h.Recorder, Clock: h.Clock, Log: h.Log, Scope: scope, Owner: "n",
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+	h.EndWithTest(c.Run)
 	return h, c
 }
 
@@ -114,7 +134,7 @@ func TestNoDirectoryIsMadeWhereTheServerKnowsOfOne(t *testing.T) {
 		r.Status.CurrentState = longhorn.InstanceStateStarting
 		r.Status.OwnerID = "n"
 	}))
-	live, err := c.Store.Replicas.Live(t.Context(), "r")
+	live, err := c.Replicas.Live(t.Context(), "r")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +154,7 @@ func TestForeignDirectoryIsReportedAndLeft(t *testing.T) {
 	sync(t, c, nil)
 	plane.expect(t, "create "+directory)
 	h.CatchUp()
-	r, err := c.Store.Replicas.GetRO("r")
+	r, err := c.Replicas.GetRO("r")
 	if err != nil {
 		t.Fatal(err)
 	}

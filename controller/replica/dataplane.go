@@ -20,6 +20,8 @@ const (
 type Observed struct {
 	Phase           Phase
 	Reason, Message string // when Phase is PhaseError
+	// Generation is the highest that the replica holds durably; 0 while it is not open.
+	Generation int64
 	// Process identifies the instance manager's process; empty while unknown.
 	Process string
 }
@@ -43,13 +45,17 @@ type Refusal struct {
 func (r *Refusal) Error() string { return r.Message }
 
 // DataPlane is the node's instance manager, as far as replicas go. Every call is
-// idempotent. Implementations must call the controller's Notify when a state changes.
+// idempotent. Implementations must call the controller's NotifyAll when a state changes.
 type DataPlane interface {
 	ObserveReplica(name string) Observed
+	// Replicas names those that are hosted; false: the instance manager did not answer yet.
+	Replicas() (names []string, known bool)
 	// CreateReplica makes the directory, once; it succeeds again while nothing was written.
 	CreateReplica(ctx context.Context, s Spec) error
 	StartReplica(ctx context.Context, s Spec) error
-	StopReplica(ctx context.Context, name string) error
+	// StopReplica closes a replica. With a fence above 0 the replica durably refuses every
+	// engine of a lower generation before this succeeds, and the older session is ended.
+	StopReplica(ctx context.Context, name string, fence int64) error
 	// RemoveReplica deletes the directory if it is this replica's (by UID); a missing one is success.
 	RemoveReplica(ctx context.Context, s Spec) error
 }

@@ -1,7 +1,8 @@
 // Package replica runs the replicas of one node: it makes a replica's directory once,
 // opens and closes it in the node's instance manager, tells in Replica.status how it
-// fares, and removes the data when the Replica is deleted. The leader runs it too, for
-// replicas without a node, which have no data.
+// fares, fences it off from engines whose time is over, and removes the data when the
+// Replica is deleted. The leader runs it too, for replicas without a node, which have no
+// data, and for deleted ones whose node is gone for good.
 //
 // It owns: Replica.status, and the removal of a replica's data and finalizer.
 //

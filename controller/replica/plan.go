@@ -24,6 +24,8 @@ const (
 	ActionRemove Action = "remove"
 	// ActionForget drops the finalizer of a replica that never had a place.
 	ActionForget Action = "forget"
+	// ActionLeave drops the finalizer of a replica whose node is gone, and says what is left there.
+	ActionLeave Action = "leave"
 )
 
 // Disk is the disk that the replica was placed on, as the node knows it now.
@@ -41,6 +43,8 @@ type Input struct {
 	Observed Observed
 	Disk     Disk
 	Manager  *longhorn.InstanceManager // nil: there is none
+	// NodeGone: the replica's node will not come back. It is known to the leader alone.
+	NodeGone bool
 	// Owner is the node of this daemon.
 	Owner string
 	Now   time.Time
@@ -61,6 +65,8 @@ func plan(in Input) Plan {
 	switch {
 	case deleting && (r.Spec.NodeID == "" || r.Spec.DataDirectoryName == ""):
 		p.Action = ActionForget
+	case deleting && in.NodeGone:
+		p.Action = ActionLeave
 	case in.Observed.Phase == PhaseUnknown:
 		// nothing is known, so nothing is done or said
 	case deleting || r.Spec.DesireState != longhorn.DesireStateRunning:
@@ -83,6 +89,7 @@ func planRun(in Input, p *Plan) {
 		p.Status.IP = in.Manager.Status.IP
 		p.Status.Port = in.Manager.Status.Port
 		p.Status.UUID = in.Observed.Process
+		p.Status.Generation = in.Observed.Generation
 		setCreation(p, in.Now, longhorn.ConditionTrue, "", "")
 	case PhaseStarting, PhaseStopping:
 		p.Status.CurrentState = longhorn.InstanceState(in.Observed.Phase)
@@ -124,9 +131,26 @@ func planRefused(in Input, status longhorn.ReplicaStatus, refusal *Refusal) Plan
 	return p
 }
 
+// planStop closes a replica, and before that fences it if it is asked to: one that is
+// not open is opened for that, for only an open replica can be made to refuse an engine.
+//
+//	phase             fence wanted and not held   what is done
+//	absent, error     yes                         opened
+//	absent            no                          stopped
+//	any other         -                           stopped, with the fence
 func planStop(in Input, p *Plan) {
 	p.Status.OwnerID = in.Owner
-	if in.Observed.Phase != PhaseAbsent {
+	p.Status.Generation = max(p.Status.Generation, in.Observed.Generation)
+	phase, fence := in.Observed.Phase, mustFence(in.Replica, p.Status.Generation)
+	switch {
+	case fence && phase == PhaseError:
+		fail(p, in.Now, in.Observed.Reason, in.Observed.Message)
+		open(in, p)
+		return
+	case fence && phase == PhaseAbsent:
+		open(in, p)
+		return
+	case phase != PhaseAbsent:
 		p.Action = ActionStop
 		p.Status.CurrentState = longhorn.InstanceStateStopping
 		return
@@ -142,6 +166,12 @@ func planStop(in Input, p *Plan) {
 		return
 	}
 	p.Action = ActionRemove
+}
+
+// mustFence tells whether a replica has to take up a generation before it is stopped. One
+// that was never made, or is about to be removed, has nothing to be kept from an engine.
+func mustFence(r *longhorn.Replica, held int64) bool {
+	return r.Spec.FenceGeneration > held && r.Status.DirectoryCreated && r.DeletionTimestamp == nil
 }
 
 // diskTrouble tells why the replica's disk cannot be used, and whether it can.

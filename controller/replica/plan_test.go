@@ -38,6 +38,14 @@ func placeless(r *longhorn.Replica) {
 	r.Spec.NodeID, r.Spec.DiskID, r.Spec.DataDirectoryName = "", "", ""
 }
 
+func fence(generation int64) option {
+	return func(r *longhorn.Replica) { r.Spec.FenceGeneration = generation }
+}
+
+func holds(generation int64) option {
+	return func(r *longhorn.Replica) { r.Status.Generation = generation }
+}
+
 func failedAt(at time.Time, reason string) option {
 	return func(r *longhorn.Replica) {
 		r.Status.CurrentState = longhorn.InstanceStateError
@@ -102,6 +110,19 @@ func TestPlan(t *testing.T) {
 		{
 			name: "deleted while the node does not know its disk → kept", replica: replica(created, deleted), observed: absent,
 			wantState: longhorn.InstanceStateStopped, wantReason: types.ReasonDiskNotReady,
+		},
+		{name: "to be fenced and open → stopped", replica: replica(created, fence(7)), observed: Observed{Phase: PhaseRunning, Generation: 6}, disk: goodDisk, wantAction: ActionStop, wantState: longhorn.InstanceStateStopping},
+		{name: "to be fenced and closed → opened for it", replica: replica(created, fence(7)), observed: absent, disk: goodDisk, wantAction: ActionStart, wantState: longhorn.InstanceStateStarting},
+		{name: "fenced and closed → stopped", replica: replica(created, fence(7), holds(7)), observed: absent, disk: goodDisk, wantState: longhorn.InstanceStateStopped},
+		{name: "to be fenced, never made → stopped, nothing is made", replica: replica(fence(7)), observed: absent, disk: goodDisk, wantState: longhorn.InstanceStateStopped},
+		{name: "to be fenced, deleted → removed without", replica: replica(created, fence(7), deleted), observed: absent, disk: goodDisk, wantAction: ActionRemove, wantState: longhorn.InstanceStateStopped},
+		{
+			name: "to be fenced, its disk is away → an error, not stopped", replica: replica(created, fence(7)), observed: absent, disk: brokenDisk,
+			wantState: longhorn.InstanceStateError, wantAfter: 30 * time.Second, wantReason: types.ReasonDiskNotReady,
+		},
+		{
+			name: "to be fenced, cannot be opened → an error", replica: replica(created, fence(7)), observed: torn, disk: goodDisk,
+			wantState: longhorn.InstanceStateError, wantAfter: 30 * time.Second, wantReason: "MetadataTorn",
 		},
 		{name: "deleted without ever having a place → forgotten", replica: replica(placeless, deleted), observed: silent, wantAction: ActionForget},
 	} {

@@ -88,7 +88,7 @@ func TestMissingSettingsAreMadeAndExistingOnesLeftAlone(t *testing.T) {
 	h.ExpectWrites(
 		"create settings/default-data-path",
 		"update settings/default-replica-count/status",
-		"create settings/replica-replenishment-wait-interval",
+		"create settings/replica-rebuilding-bandwidth-limit", "create settings/replica-replenishment-wait-interval",
 		"create settings/replica-soft-anti-affinity",
 		"create settings/storage-minimal-available-percentage",
 		"create settings/storage-over-provisioning-percentage",

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"slices"
 
 	"github.com/sirupsen/logrus"
 	corev1 "k8s.io/api/core/v1"
@@ -22,7 +23,7 @@ import (
 // not made again, and updates carry the version that the plan was made from.
 func (c *Controller) apply(ctx context.Context, log *logrus.Entry, v *longhorn.Volume, p Plan) error {
 	if p.Volume != nil {
-		_, err := c.store.Volumes.Update(ctx, p.Volume)
+		_, err := c.deps.Volumes.Update(ctx, p.Volume)
 		return err
 	}
 	if err := c.makeChildren(ctx, log, v, p); err != nil {
@@ -30,13 +31,13 @@ func (c *Controller) apply(ctx context.Context, log *logrus.Entry, v *longhorn.V
 	}
 	for _, r := range p.UpdateReplicas {
 		log.WithField(logfields.Replica, r.Name).WithField(logfields.State, r.Spec.DesireState).Info("changing what is wanted of a replica")
-		if _, err := c.store.Replicas.Update(ctx, r); err != nil {
+		if _, err := c.deps.Replicas.Update(ctx, r); err != nil {
 			return fmt.Errorf("update replica %s: %w", r.Name, err)
 		}
 	}
 	if e := p.UpdateEngine; e != nil {
 		log.WithField(logfields.Node, e.Spec.NodeID).WithField(logfields.State, e.Spec.DesireState).Info("changing what is wanted of the engine")
-		if _, err := c.store.Engines.Update(ctx, e); err != nil {
+		if _, err := c.deps.Engines.Update(ctx, e); err != nil {
 			return fmt.Errorf("update engine %s: %w", e.Name, err)
 		}
 	}
@@ -44,14 +45,52 @@ func (c *Controller) apply(ctx context.Context, log *logrus.Entry, v *longhorn.V
 		return err
 	}
 	for _, e := range p.Events {
-		c.recorder.Event(v, e.Type, e.Reason, e.Message)
+		c.deps.Recorder.Event(v, e.Type, e.Reason, e.Message)
+	}
+	if p.Surplus != nil {
+		return c.giveUp(ctx, log, v, *p.Surplus)
 	}
 	return nil
 }
 
+// giveUp deletes a replica only where the API server, too, shows a volume that is served
+// without it, by the members that the plan was made from.
+func (c *Controller) giveUp(ctx context.Context, log *logrus.Entry, v *longhorn.Volume, s Surplus) error {
+	r := s.Replica
+	live, err := c.deps.Volumes.Live(ctx, v.Name)
+	if err != nil {
+		return fmt.Errorf("read the volume: %w", datastore.Needed(err))
+	}
+	if live.UID != v.UID || live.DeletionTimestamp != nil || !equality.Semantic.DeepEqual(live.Spec, v.Spec) {
+		return queue.ErrStale
+	}
+	e, err := c.deps.Engines.Live(ctx, s.Engine.Name)
+	if err != nil {
+		return fmt.Errorf("read the engine: %w", datastore.Needed(err))
+	}
+	if !sameMembers(s.Engine, e) || slices.Contains(e.Status.Epoch.Members, r.Name) || e.Spec.ReplicaAddressMap[r.Name] != "" {
+		return queue.ErrStale
+	}
+	log.WithField(logfields.Replica, r.Name).WithField(logfields.Node, r.Spec.NodeID).Info("giving up a replica that is not needed any more")
+	err = c.deps.Replicas.Delete(ctx, r.Name, datastore.Preconditions{UID: r.UID, ResourceVersion: r.ResourceVersion})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("delete replica %s: %w", r.Name, err)
+	}
+	c.deps.Recorder.Eventf(v, corev1.EventTypeNormal, types.EventDelete, "replica %s on node %s is given up: volume %s does without it", r.Name, r.Spec.NodeID, v.Name)
+	return nil
+}
+
+// sameMembers tells whether the engine is in the run, and has the members, of the plan.
+func sameMembers(planned, live *longhorn.Engine) bool {
+	return live.UID == planned.UID && live.Spec.DesireState == longhorn.DesireStateRunning &&
+		live.Status.CurrentState == longhorn.InstanceStateRunning && live.Status.Session == planned.Status.Session &&
+		live.Status.Epoch != nil && equality.Semantic.DeepEqual(live.Status.Epoch, planned.Status.Epoch) &&
+		equality.Semantic.DeepEqual(live.Status.ReplicaModeMap, planned.Status.ReplicaModeMap)
+}
+
 func (c *Controller) makeChildren(ctx context.Context, log *logrus.Entry, v *longhorn.Volume, p Plan) error {
 	if p.CreateAttachment != nil {
-		if _, err := c.store.VolumeAttachments.Create(ctx, p.CreateAttachment); err != nil {
+		if _, err := c.deps.Attachments.Create(ctx, p.CreateAttachment); err != nil {
 			return staleIfExists(fmt.Errorf("create the volume attachment: %w", err))
 		}
 	}
@@ -62,7 +101,7 @@ func (c *Controller) makeChildren(ctx context.Context, log *logrus.Entry, v *lon
 	}
 	if p.CreateEngine != nil {
 		log.Info("creating the engine")
-		if _, err := c.store.Engines.Create(ctx, p.CreateEngine); err != nil {
+		if _, err := c.deps.Engines.Create(ctx, p.CreateEngine); err != nil {
 			return staleIfExists(fmt.Errorf("create the engine: %w", err))
 		}
 	}
@@ -76,11 +115,11 @@ func (c *Controller) makeReplicas(ctx context.Context, log *logrus.Entry, v *lon
 		return nil
 	}
 	selector := metav1.ListOptions{LabelSelector: types.LabelVolume + "=" + v.Name}
-	live, err := c.store.Replicas.ListLive(ctx, selector)
+	live, err := c.deps.Replicas.ListLive(ctx, selector)
 	if err != nil {
 		return fmt.Errorf("list the volume's replicas: %w", err)
 	}
-	cached, err := c.store.Replicas.ByIndex(datastore.IndexVolume, v.Name)
+	cached, err := c.deps.Replicas.ByIndex(datastore.IndexVolume, v.Name)
 	if err != nil {
 		return err
 	}
@@ -89,7 +128,7 @@ func (c *Controller) makeReplicas(ctx context.Context, log *logrus.Entry, v *lon
 	}
 	for _, r := range replicas {
 		log.WithField(logfields.Replica, r.Name).WithField(logfields.Node, r.Spec.NodeID).WithField(logfields.Disk, r.Spec.DiskPath).Info("creating a replica")
-		if _, err := c.store.Replicas.Create(ctx, r); err != nil {
+		if _, err := c.deps.Replicas.Create(ctx, r); err != nil {
 			return fmt.Errorf("create replica %s: %w", r.Name, err)
 		}
 	}
@@ -105,14 +144,14 @@ func (c *Controller) ensureSecret(ctx context.Context, v *longhorn.Volume) error
 		ObjectMeta: childMeta(v, types.VolumeSecretName(v.Name), nil),
 		Data:       map[string][]byte{types.VolumeSecretKey: key},
 	}
-	_, err := c.store.Secrets.Create(ctx, secret)
+	_, err := c.deps.Secrets.Create(ctx, secret)
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("create the data plane's key: %w", err)
 	}
 	if err == nil {
 		return nil
 	}
-	existing, err := c.store.Secrets.Live(ctx, secret.Name)
+	existing, err := c.deps.Secrets.Live(ctx, secret.Name)
 	if err != nil {
 		return fmt.Errorf("read the data plane's key: %w", err)
 	}
@@ -126,15 +165,20 @@ func (c *Controller) applyDeletion(ctx context.Context, log *logrus.Entry, v *lo
 	if err := c.writeStatus(ctx, v, d.Status); err != nil {
 		return err
 	}
+	for _, r := range d.UpdateReplicas {
+		if _, err := c.deps.Replicas.Update(ctx, r); err != nil {
+			return fmt.Errorf("update replica %s: %w", r.Name, err)
+		}
+	}
 	if e := d.UpdateEngine; e != nil {
-		if _, err := c.store.Engines.Update(ctx, e); err != nil {
+		if _, err := c.deps.Engines.Update(ctx, e); err != nil {
 			return fmt.Errorf("update engine %s: %w", e.Name, err)
 		}
 	}
 	if e := d.DeleteEngine; e != nil {
 		log.Info("deleting the engine")
 		p := datastore.Preconditions{UID: e.UID, ResourceVersion: e.ResourceVersion}
-		if err := c.store.Engines.Delete(ctx, e.Name, p); err != nil && !apierrors.IsNotFound(err) {
+		if err := c.deps.Engines.Delete(ctx, e.Name, p); err != nil && !apierrors.IsNotFound(err) {
 			return fmt.Errorf("delete engine %s: %w", e.Name, err)
 		}
 	}
@@ -146,7 +190,7 @@ func (c *Controller) applyDeletion(ctx context.Context, log *logrus.Entry, v *lo
 	}
 	for _, r := range d.DeleteReplicas {
 		log.WithField(logfields.Replica, r.Name).Info("deleting a replica")
-		if err := c.store.Replicas.Delete(ctx, r.Name, datastore.Preconditions{UID: r.UID}); err != nil && !apierrors.IsNotFound(err) {
+		if err := c.deps.Replicas.Delete(ctx, r.Name, datastore.Preconditions{UID: r.UID}); err != nil && !apierrors.IsNotFound(err) {
 			return fmt.Errorf("delete replica %s: %w", r.Name, err)
 		}
 	}
@@ -159,7 +203,7 @@ func (c *Controller) applyDeletion(ctx context.Context, log *logrus.Entry, v *lo
 // nothingWrites asks the API server, not the cache, that the volume is being deleted
 // and that its engine is gone.
 func (c *Controller) nothingWrites(ctx context.Context, v *longhorn.Volume) (bool, error) {
-	live, err := c.store.Volumes.Live(ctx, v.Name)
+	live, err := c.deps.Volumes.Live(ctx, v.Name)
 	switch {
 	case apierrors.IsNotFound(err):
 		return false, nil
@@ -168,7 +212,7 @@ func (c *Controller) nothingWrites(ctx context.Context, v *longhorn.Volume) (boo
 	case live.UID != v.UID || live.DeletionTimestamp == nil:
 		return false, queue.ErrStale
 	}
-	e, err := c.store.Engines.Live(ctx, types.EngineName(v.Name))
+	e, err := c.deps.Engines.Live(ctx, types.EngineName(v.Name))
 	switch {
 	case apierrors.IsNotFound(err):
 		return true, nil
@@ -179,7 +223,7 @@ func (c *Controller) nothingWrites(ctx context.Context, v *longhorn.Volume) (boo
 }
 
 func (c *Controller) dropFinalizer(ctx context.Context, log *logrus.Entry, v *longhorn.Volume) error {
-	live, err := c.store.Volumes.Live(ctx, v.Name)
+	live, err := c.deps.Volumes.Live(ctx, v.Name)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -191,7 +235,7 @@ func (c *Controller) dropFinalizer(ctx context.Context, log *logrus.Entry, v *lo
 	}
 	log.Info("volume is gone; its replicas are removed by their nodes")
 	types.RemoveFinalizer(live)
-	_, err = c.store.Volumes.Update(ctx, live)
+	_, err = c.deps.Volumes.Update(ctx, live)
 	return err
 }
 
@@ -201,7 +245,7 @@ func (c *Controller) writeStatus(ctx context.Context, v *longhorn.Volume, status
 	}
 	u := v.DeepCopy()
 	u.Status = status
-	_, err := c.store.Volumes.UpdateStatus(ctx, u)
+	_, err := c.deps.Volumes.UpdateStatus(ctx, u)
 	return err
 }
 

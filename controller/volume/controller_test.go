@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"go.uber.org/goleak"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -16,16 +17,21 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
 func begin(t *testing.T, objs ...runtime.Object) (*testutil.Harness, *Controller) {
 	t.Helper()
 	for i, node := range []string{"a", "b", "c"} {
 		objs = append(objs, build.ReadyNode(node, "disk-"+node), build.RunningInstanceManager(node, "10.0.0."+string(rune('1'+i)), "p"))
 	}
 	h := testutil.New(t, objs...)
-	c, err := New(Deps{Store: h.Datastore(datastore.Options{}), Recorder: h.Recorder, Clock: h.Clock, Log: h.Log, Owner: "leader"})
+	d := DepsOf(h.Datastore(datastore.Options{}))
+	d.Recorder, d.Clock, d.Log, d.Owner = h.Recorder, h.Clock, h.Log, "leader"
+	c, err := New(d)
 	if err != nil {
 		t.Fatal(err)
 	}
+	h.EndWithTest(c.Run)
 	return h, c
 }
 

@@ -6,6 +6,7 @@ import (
 
 // Deletion is what has to be done for a volume that is going away, in the order of its fields.
 type Deletion struct {
+	UpdateReplicas []*longhorn.Replica
 	UpdateEngine   *longhorn.Engine
 	DeleteEngine   *longhorn.Engine
 	DeleteReplicas []*longhorn.Replica
@@ -30,6 +31,7 @@ func planDeletion(in Input) Deletion {
 				d.UpdateEngine.Spec.DesireState = longhorn.DesireStateStopped
 			}
 		case e.Spec.NodeID != "":
+			d.UpdateReplicas = behindFence(in)
 			d.UpdateEngine = e.DeepCopy()
 			setEngineNode(d.UpdateEngine, "")
 		case e.DeletionTimestamp == nil:
@@ -44,4 +46,19 @@ func planDeletion(in Input) Deletion {
 	}
 	d.DropFinalizer = len(d.DeleteReplicas) == 0
 	return d
+}
+
+// behindFence has the replicas shut out an engine that may be left on a node that does
+// not answer, or they could not be closed when their data is to be removed.
+func behindFence(in Input) []*longhorn.Replica {
+	var fenced []*longhorn.Replica
+	fence := fenceOf(in.Engine)
+	for _, r := range in.Replicas {
+		if r.DeletionTimestamp == nil && r.Spec.FenceGeneration < fence {
+			u := r.DeepCopy()
+			u.Spec.DesireState, u.Spec.FenceGeneration = longhorn.DesireStateStopped, fence
+			fenced = append(fenced, u)
+		}
+	}
+	return fenced
 }

@@ -1,12 +1,6 @@
 package volume
 
 import (
-	"fmt"
-	"net"
-	"strconv"
-	"strings"
-	"time"
-
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
@@ -26,6 +20,14 @@ func drive(in Input, p *Plan) {
 	default:
 		stopReplicas(in, p)
 	}
+	attachingEnds(in, p)
+}
+
+// attachingEnds takes the condition back that says since when a volume is on its way.
+func attachingEnds(in Input, p *Plan) {
+	if p.Status.State != longhorn.VolumeStateAttaching && types.IsConditionTrue(p.Status.Conditions, types.ConditionAttaching) {
+		setCondition(p, in.Now, types.ConditionAttaching, longhorn.ConditionFalse, "", "")
+	}
 }
 
 // await reports on an engine that is starting or running where it is wanted.
@@ -35,107 +37,23 @@ func await(in Input, p *Plan) {
 		p.Status.State = longhorn.VolumeStateAttached
 		p.Status.CurrentNodeID = in.Engine.Spec.NodeID
 		p.Status.FrontendDisabled = in.Engine.Spec.DisableFrontend
-	}
-}
-
-// start starts the replicas, then the engine with all of them.
-func start(in Input, p *Plan) {
-	p.Status.State = longhorn.VolumeStateAttaching
-	if p.After = startDelay(in.Engine, in.Now); p.After > 0 {
 		return
 	}
-	addresses := map[string]string{}
-	for _, r := range in.Replicas {
-		if r.Spec.DesireState != longhorn.DesireStateRunning {
-			p.UpdateReplicas = append(p.UpdateReplicas, withDesire(r, longhorn.DesireStateRunning))
-		} else if r.Status.CurrentState == longhorn.InstanceStateRunning {
-			addresses[r.Name] = net.JoinHostPort(r.Status.IP, strconv.Itoa(r.Status.Port))
-		}
-	}
-	if len(addresses) < len(in.Replicas) {
-		return // every replica has to be there
-	}
-	e := in.Engine.DeepCopy()
-	setEngineNode(e, in.Volume.Spec.NodeID)
-	e.Spec.DesireState = longhorn.DesireStateRunning
-	e.Spec.ReplicaAddressMap = addresses
-	e.Spec.Frontend = in.Volume.Spec.Frontend
-	e.Spec.DisableFrontend = in.Volume.Spec.DisableFrontend
-	e.Spec.Active = true
-	p.UpdateEngine = e
+	attaching(in, p, types.ReasonWaitingForEngine, "the engine starts on node "+in.Engine.Spec.NodeID)
 }
 
-// stopEngine asks the engine to stop; it stays where it is until it has.
+// stopEngine asks the engine to stop; it stays where it is until it has. An engine that
+// ended under its users takes their device with it: they are to mount the next one.
 func stopEngine(in Input, p *Plan) {
 	p.Status.State = longhorn.VolumeStateDetaching
+	if failed(in.Engine) && in.Volume.Status.State == longhorn.VolumeStateAttached && in.Volume.Spec.NodeID == in.Engine.Spec.NodeID {
+		p.Status.RemountRequestedAt = types.Timestamp(in.Now)
+	}
 	if isWanted(in.Engine) {
 		e := in.Engine.DeepCopy()
 		e.Spec.DesireState = longhorn.DesireStateStopped
 		p.UpdateEngine = e
 	}
-}
-
-// stopReplicas stops the replicas of an engine at rest, and takes the engine off its
-// node, so that nothing about it waits for that node any more.
-func stopReplicas(in Input, p *Plan) {
-	if in.Engine.Spec.NodeID != "" {
-		e := in.Engine.DeepCopy()
-		setEngineNode(e, "")
-		e.Spec.ReplicaAddressMap = nil
-		e.Spec.Active = false
-		p.UpdateEngine = e
-	}
-	stopped := true
-	for _, r := range in.Replicas {
-		if r.Spec.DesireState != longhorn.DesireStateStopped {
-			p.UpdateReplicas = append(p.UpdateReplicas, withDesire(r, longhorn.DesireStateStopped))
-		}
-		stopped = stopped && r.Spec.DesireState == longhorn.DesireStateStopped && isStopped(r.Status.CurrentState)
-	}
-	if !stopped {
-		p.Status.State = longhorn.VolumeStateDetaching
-		return
-	}
-	p.Status.State = longhorn.VolumeStateDetached
-	p.Status.CurrentNodeID = ""
-	p.Status.FrontendDisabled = false
-}
-
-// judge says how good the copies are, and why a volume cannot be served.
-func judge(in Input, p *Plan) {
-	var broken []string
-	for _, r := range in.Replicas {
-		if r.Status.CurrentState == longhorn.InstanceStateError {
-			c := types.FindCondition(r.Status.Conditions, types.ConditionInstanceCreation)
-			broken = append(broken, fmt.Sprintf("replica %s on node %s: %s: %s", r.Name, r.Spec.NodeID, c.Reason, c.Message))
-		}
-	}
-	switch {
-	case failed(in.Engine):
-		c := types.FindCondition(in.Engine.Status.Conditions, types.ConditionInstanceCreation)
-		message := fmt.Sprintf("the engine on node %s stopped: %s: %s", in.Engine.Spec.NodeID, c.Reason, c.Message)
-		setCondition(p, in.Now, types.ConditionFaulted, longhorn.ConditionTrue, types.ReasonEngineFailed, message)
-		p.Status.Robustness = longhorn.VolumeRobustnessFaulted
-	case len(broken) > 0:
-		setCondition(p, in.Now, types.ConditionFaulted, longhorn.ConditionTrue, types.ReasonReplicaFailed, strings.Join(broken, "; "))
-		p.Status.Robustness = longhorn.VolumeRobustnessFaulted
-	case p.Status.State != longhorn.VolumeStateAttached:
-		p.Status.Robustness = longhorn.VolumeRobustnessUnknown
-	case members(in.Engine) < in.Volume.Spec.NumberOfReplicas:
-		p.Status.Robustness = longhorn.VolumeRobustnessDegraded
-	default:
-		setCondition(p, in.Now, types.ConditionFaulted, longhorn.ConditionFalse, "", "")
-		p.Status.Robustness = longhorn.VolumeRobustnessHealthy
-	}
-}
-
-// startDelay is how long an engine at rest must wait after it failed.
-func startDelay(e *longhorn.Engine, now time.Time) time.Duration {
-	c := types.FindCondition(e.Status.Conditions, types.ConditionInstanceCreation)
-	if c.Status != longhorn.ConditionFalse {
-		return 0
-	}
-	return types.Until(c.LastTransitionTime, retryFailedStart, now)
 }
 
 // atRest tells whether an engine is stopped for certain and nobody wants it to start.
@@ -155,20 +73,4 @@ func setEngineNode(e *longhorn.Engine, node string) {
 		e.Labels = map[string]string{}
 	}
 	e.Labels[types.LabelNode] = node
-}
-
-func members(e *longhorn.Engine) int {
-	n := 0
-	for _, mode := range e.Status.ReplicaModeMap {
-		if mode == longhorn.ReplicaModeRW {
-			n++
-		}
-	}
-	return n
-}
-
-func withDesire(r *longhorn.Replica, desire longhorn.DesireState) *longhorn.Replica {
-	c := r.DeepCopy()
-	c.Spec.DesireState = desire
-	return c
 }

@@ -27,6 +27,10 @@ func transitions(v *longhorn.Volume, next *longhorn.VolumeStatus) []Event {
 			}
 		}
 	}
+	if next.RemountRequestedAt != old.RemountRequestedAt {
+		add(corev1.EventTypeWarning, types.EventRemount, "the engine of volume %s ended on node %s while in use; the volume is attached again, and what mounted it before must mount it again",
+			v.Name, old.CurrentNodeID)
+	}
 	was, is := types.FindCondition(old.Conditions, types.ConditionFaulted), types.FindCondition(next.Conditions, types.ConditionFaulted)
 	if is.Status == longhorn.ConditionTrue && (was.Status != is.Status || was.Message != is.Message) {
 		add(corev1.EventTypeWarning, types.EventFaulted, "%s", is.Message)

@@ -11,10 +11,6 @@ import (
 // SizeUnit is what volume sizes are multiples of, in bytes.
 const SizeUnit = 2 << 20
 
-// retryFailedStart is how long a volume waits after its engine failed before it
-// starts it again, counted from the stored time of the failure.
-const retryFailedStart = 10 * time.Second
-
 // Input is all that a plan for one volume rests on. Nothing in it is modified.
 type Input struct {
 	Volume     *longhorn.Volume
@@ -26,11 +22,23 @@ type Input struct {
 	Owner string
 	// DefaultReplicaCount is the setting's value.
 	DefaultReplicaCount int
+	// ReplenishmentWait is how long a lost replica may come back before another one is made.
+	ReplenishmentWait time.Duration
+	// Nodes that hold the engine or a replica, by name.
+	Nodes map[string]NodeFact
 	// Cluster is where replicas may be placed.
 	Cluster scheduler.Snapshot
 	// Names has a fresh name and directory for each replica that may be made.
 	Names []ReplicaNames
 	Now   time.Time
+}
+
+// NodeFact is what is known of a node, apart from room for replicas.
+type NodeFact struct {
+	Down bool // types.IsNodeDown
+	Gone bool // types.IsNodeGone
+	// Process identifies its instance manager's process; empty while that does not run.
+	Process string
 }
 
 // ReplicaNames are the names of a replica to be made.
@@ -48,11 +56,61 @@ type Plan struct {
 	CreateReplicas   []*longhorn.Replica
 	UpdateReplicas   []*longhorn.Replica
 	UpdateEngine     *longhorn.Engine
+	// Surplus is a replica that is not needed any more.
+	Surplus *Surplus
 
 	Status longhorn.VolumeStatus
 	Events []Event
 	// After is when to look again though nothing changed; 0: never.
 	After time.Duration
+
+	fault *fault // why the volume cannot go on; nil: it can, or that is not known
+}
+
+// Surplus is a replica to be deleted, and the engine that does without it as the plan saw
+// it. It must be deleted only if the API server shows the same of volume, engine and replica.
+type Surplus struct {
+	Replica *longhorn.Replica
+	Engine  *longhorn.Engine
+}
+
+// fault is why a volume cannot be attached, or cannot be detached.
+type fault struct{ reason, message string }
+
+// again has the volume looked at after d at the latest; 0 asks for nothing.
+func (p *Plan) again(d time.Duration) {
+	if d > 0 && (p.After == 0 || d < p.After) {
+		p.After = d
+	}
+}
+
+// spec is a replica's as it will be written.
+func (p *Plan) spec(r *longhorn.Replica) *longhorn.ReplicaSpec {
+	for _, u := range p.UpdateReplicas {
+		if u.Name == r.Name {
+			return &u.Spec
+		}
+	}
+	return &r.Spec
+}
+
+// edit returns the copy of a replica that will be written.
+func (p *Plan) edit(r *longhorn.Replica) *longhorn.ReplicaSpec {
+	for _, u := range p.UpdateReplicas {
+		if u.Name == r.Name {
+			return &u.Spec
+		}
+	}
+	u := r.DeepCopy()
+	p.UpdateReplicas = append(p.UpdateReplicas, u)
+	return &u.Spec
+}
+
+// want has a replica run or stop.
+func (p *Plan) want(r *longhorn.Replica, desire longhorn.DesireState) {
+	if r.Spec.DesireState != desire {
+		p.edit(r).DesireState = desire
+	}
 }
 
 // Event is told about the volume once the status that it speaks of is written.
@@ -80,9 +138,14 @@ func plan(in Input) Plan {
 	case missing > 0:
 		placeReplicas(in, missing, &p)
 	default:
-		setCondition(&p, in.Now, types.ConditionScheduled, longhorn.ConditionTrue, "", "")
 		drive(in, &p)
-		judge(in, &p)
+		copies := copiesOf(in)
+		judge(in, copies, &p)
+		if copies.known {
+			tend(in, copies, &p)
+		} else if len(in.Replicas) >= in.Volume.Spec.NumberOfReplicas {
+			setCondition(&p, in.Now, types.ConditionScheduled, longhorn.ConditionTrue, "", "")
+		}
 	}
 	p.Events = append(p.Events, transitions(in.Volume, &p.Status)...)
 	return p
@@ -116,34 +179,6 @@ func fill(v *longhorn.Volume, defaultReplicas int) *longhorn.Volume {
 		return nil
 	}
 	return c
-}
-
-// missingReplicas is how many replicas are still to be made. They are only made while
-// the engine never started: a later one would be empty and would have to be rebuilt.
-func missingReplicas(in Input) int {
-	if in.Engine.Status.Epoch != nil || isWanted(in.Engine) {
-		return 0
-	}
-	return max(0, in.Volume.Spec.NumberOfReplicas-len(in.Replicas))
-}
-
-// placeReplicas makes the missing replicas of a new volume, all or none.
-func placeReplicas(in Input, missing int, p *Plan) {
-	p.Status.State = longhorn.VolumeStateDetached
-	p.Status.Robustness = longhorn.VolumeRobustnessUnknown
-	placements, err := scheduler.ScheduleAll(in.Cluster, scheduler.Request{
-		SizeBytes:    int64(in.Volume.Spec.Size),
-		NodeSelector: in.Volume.Spec.NodeSelector,
-		DiskSelector: in.Volume.Spec.DiskSelector,
-	}, missing)
-	if err != nil {
-		setCondition(p, in.Now, types.ConditionScheduled, longhorn.ConditionFalse, types.ReasonReplicaSchedulingFailure, err.Error())
-		return
-	}
-	setCondition(p, in.Now, types.ConditionScheduled, longhorn.ConditionTrue, "", "")
-	for i, place := range placements {
-		p.CreateReplicas = append(p.CreateReplicas, newReplica(in.Volume, in.Names[i], place))
-	}
 }
 
 func setCondition(p *Plan, now time.Time, kind string, status longhorn.ConditionStatus, reason, message string) {

@@ -37,6 +37,7 @@ func (w world) input() Input {
 	}
 	e := newEngine(v)
 	e.Spec.NodeID, e.Spec.DesireState, e.Status.CurrentState = w.engineNode, w.engineDesire, w.engineState
+	e.Status.Generation = 1
 	e.Status.Epoch = &longhorn.Epoch{Generation: 1, Counter: 1, Members: []string{"vol-r-1", "vol-r-2"}}
 	if w.engineState == longhorn.InstanceStateRunning {
 		e.Status.ReplicaModeMap = map[string]longhorn.ReplicaMode{"vol-r-1": longhorn.ReplicaModeRW, "vol-r-2": longhorn.ReplicaModeRW}
@@ -52,9 +53,22 @@ func (w world) input() Input {
 		r := newReplica(v, ReplicaNames{name, name + "-dir"}, scheduler.Placement{Node: []string{"a", "b"}[i], DiskUUID: name, DiskPath: "/d"})
 		r.Spec.DesireState, r.Status.CurrentState = w.replicaDesire, w.replicaState
 		r.Status.IP, r.Status.Port = "10.0.0.1", 8500+i
+		if w.engineState == longhorn.InstanceStateRunning {
+			r.Spec.HealthyAt, r.Spec.LastHealthyAt = types.Timestamp(now), types.Timestamp(now)
+			e.Spec.ReplicaAddressMap = put(e.Spec.ReplicaAddressMap, name, address(r))
+			e.Status.CurrentReplicaAddressMap = put(e.Status.CurrentReplicaAddressMap, name, address(r))
+		}
 		in.Replicas = append(in.Replicas, r)
 	}
 	return in
+}
+
+func put(m map[string]string, key, value string) map[string]string {
+	if m == nil {
+		m = map[string]string{}
+	}
+	m[key] = value
+	return m
 }
 
 func TestDrive(t *testing.T) {
@@ -76,8 +90,8 @@ func TestDrive(t *testing.T) {
 		wantAddresses int
 	}{
 		{name: "at rest, nobody wants it → detached", world: world{"", "", stop, stopped, stop, stopped, 0, false}, wantState: longhorn.VolumeStateDetached, wantRobust: longhorn.VolumeRobustnessUnknown},
-		{name: "wanted, all stopped → replicas first", world: world{"a", "", stop, stopped, stop, stopped, 0, false}, wantState: longhorn.VolumeStateAttaching, wantReplicas: run, wantRobust: longhorn.VolumeRobustnessUnknown},
-		{name: "wanted, replicas starting → the engine waits", world: world{"a", "", stop, stopped, run, starting, 0, false}, wantState: longhorn.VolumeStateAttaching, wantRobust: longhorn.VolumeRobustnessUnknown},
+		{name: "wanted, all stopped → replicas first", world: world{"a", "", stop, stopped, stop, stopped, 0, false}, wantState: longhorn.VolumeStateAttaching, wantReplicas: run, wantAfter: 30 * time.Second, wantRobust: longhorn.VolumeRobustnessUnknown},
+		{name: "wanted, replicas starting → the engine waits", world: world{"a", "", stop, stopped, run, starting, 0, false}, wantState: longhorn.VolumeStateAttaching, wantAfter: 30 * time.Second, wantRobust: longhorn.VolumeRobustnessUnknown},
 		{
 			name: "wanted, replicas running → the engine starts with all of them", world: world{"a", "", stop, stopped, run, running, 0, false},
 			wantState: longhorn.VolumeStateAttaching, wantEngine: run, wantEngineOn: "a", wantAddresses: 2, wantRobust: longhorn.VolumeRobustnessUnknown,
@@ -85,11 +99,11 @@ func TestDrive(t *testing.T) {
 		{name: "engine starting → attaching", world: world{"a", "a", run, starting, run, running, 0, false}, wantState: longhorn.VolumeStateAttaching, wantRobust: longhorn.VolumeRobustnessUnknown},
 		{name: "engine running → attached and healthy", world: world{"a", "a", run, running, run, running, 0, false}, wantState: longhorn.VolumeStateAttached, wantRobust: longhorn.VolumeRobustnessHealthy},
 		{name: "engine unknown → nothing is stopped", world: world{"a", "a", run, unknown, run, running, 0, false}, wantState: longhorn.VolumeStateAttaching, wantRobust: longhorn.VolumeRobustnessUnknown},
-		{name: "not wanted any more → the engine stops first, replicas stay", world: world{"", "a", run, running, run, running, 0, false}, wantState: longhorn.VolumeStateDetaching, wantEngine: stop, wantEngineOn: "a", wantRobust: longhorn.VolumeRobustnessUnknown},
+		{name: "not wanted any more → the engine stops first, replicas stay", world: world{"", "a", run, running, run, running, 0, false}, wantState: longhorn.VolumeStateDetaching, wantEngine: stop, wantEngineOn: "a", wantAddresses: 2, wantRobust: longhorn.VolumeRobustnessUnknown},
 		{name: "engine still stopping → replicas stay", world: world{"", "a", stop, longhorn.InstanceStateStopping, run, running, 0, false}, wantState: longhorn.VolumeStateDetaching, wantRobust: longhorn.VolumeRobustnessUnknown},
 		{name: "engine unknown and not wanted → replicas stay", world: world{"", "a", stop, unknown, run, running, 0, false}, wantState: longhorn.VolumeStateDetaching, wantRobust: longhorn.VolumeRobustnessUnknown},
 		{name: "engine stopped → replicas stop, the engine leaves its node", world: world{"", "a", stop, stopped, run, running, 0, false}, wantState: longhorn.VolumeStateDetaching, wantReplicas: stop, wantEngine: stop, wantRobust: longhorn.VolumeRobustnessUnknown},
-		{name: "wanted on another node → stopped here first", world: world{"b", "a", run, running, run, running, 0, false}, wantState: longhorn.VolumeStateDetaching, wantEngine: stop, wantEngineOn: "a", wantRobust: longhorn.VolumeRobustnessUnknown},
+		{name: "wanted on another node → stopped here first", world: world{"b", "a", run, running, run, running, 0, false}, wantState: longhorn.VolumeStateDetaching, wantEngine: stop, wantEngineOn: "a", wantAddresses: 2, wantRobust: longhorn.VolumeRobustnessUnknown},
 		{
 			name: "wanted on another node, stopped here → started there", world: world{"b", "a", stop, stopped, run, running, 0, false},
 			wantState: longhorn.VolumeStateAttaching, wantEngine: run, wantEngineOn: "b", wantAddresses: 2, wantRobust: longhorn.VolumeRobustnessUnknown,

@@ -38,6 +38,8 @@ func TestRealDevice(t *testing.T) {
 	s := New()
 	t.Run("a file system survives everything but being asked for", func(t *testing.T) { filesystemOnDevice(t, s, device, dir) })
 	t.Run("a device is bound and unbound", func(t *testing.T) { boundDevice(t, s, device, dir) })
+	t.Run("a mount in use is detached, and refused to be unmounted", func(t *testing.T) { detachedInUse(t, s, device, dir) })
+	t.Run("a device whose backing went away is dead", func(t *testing.T) { deadDevice(t, s, device) })
 }
 
 func runInNamespace(t *testing.T) {
@@ -133,6 +135,39 @@ func boundDevice(t *testing.T, s *System, device, dir string) {
 	if _, err := os.Lstat(bound); !os.IsNotExist(err) {
 		t.Errorf("the bound file is left: %v", err)
 	}
+}
+
+func detachedInUse(t *testing.T, s *System, device, dir string) {
+	staging := filepath.Join(dir, "in-use")
+	must(t, s.FormatAndMount(Filesystem{Device: device, Target: staging, Type: "ext4"}))
+	f, err := os.Create(filepath.Join(staging, "open"))
+	must(t, err)
+	if err := s.Unmount(staging); err == nil {
+		t.Error("unmounted while a file is open")
+	}
+	must(t, s.Detach(staging))
+	wantPoint(t, s, staging, Point{Device: pointOf(t, s, dir).Device})
+	must(t, s.Remove(staging))
+	must(t, f.Close())
+}
+
+func deadDevice(t *testing.T, s *System, device string) {
+	if s.IsDead(device) {
+		t.Error("a device that answers is called dead")
+	}
+	backing, err := os.ReadFile(filepath.Join("/sys/block", filepath.Base(device), "loop/backing_file"))
+	must(t, err)
+	must(t, os.Truncate(strings.TrimSpace(string(backing)), 0))
+	if !s.IsDead(device) {
+		t.Error("a device whose reads fail is called alive")
+	}
+}
+
+func pointOf(t *testing.T, s *System, path string) Point {
+	t.Helper()
+	point, err := s.Look(path)
+	must(t, err)
+	return point
 }
 
 func must(t *testing.T, err error) {

@@ -33,6 +33,12 @@ type Files interface {
 	// DeviceSize in bytes.
 	DeviceSize(device string) (int64, error)
 	Statfs(path string) (Statistics, error)
+	// Probe reads one block of a device from the device itself, not from the page cache.
+	// The error keeps the errno.
+	Probe(device string) error
+	// Detach takes a mount out of the mount table at once, whoever uses it; the kernel
+	// ends it when the last user has gone.
+	Detach(path string) error
 }
 
 // HostFiles is Files of the host.
@@ -106,4 +112,31 @@ func (HostFiles) Statfs(path string) (Statistics, error) {
 		UsedInodes:     int64(st.Files - st.Ffree),
 		FreeInodes:     int64(st.Ffree),
 	}, nil
+}
+
+// Probe implements Files.
+func (HostFiles) Probe(device string) error {
+	fd, err := unix.Open(device, unix.O_RDONLY|unix.O_DIRECT|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return &fs.PathError{Op: "open", Path: device, Err: err}
+	}
+	defer func() { _ = unix.Close(fd) }() // only read
+	// Direct reads want memory that is aligned as the device's blocks are; a page is.
+	page, err := unix.Mmap(-1, 0, os.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+	if err != nil {
+		return fmt.Errorf("allocating a page: %w", err)
+	}
+	defer func() { _ = unix.Munmap(page) }() // nothing depends on it
+	if _, err := unix.Pread(fd, page, 0); err != nil {
+		return &fs.PathError{Op: "read", Path: device, Err: err}
+	}
+	return nil
+}
+
+// Detach implements Files.
+func (HostFiles) Detach(path string) error {
+	if err := unix.Unmount(path, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil {
+		return &fs.PathError{Op: "detach", Path: path, Err: err}
+	}
+	return nil
 }

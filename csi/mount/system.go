@@ -48,6 +48,8 @@ type Filesystem struct {
 type System struct {
 	mounter *mountutils.SafeFormatAndMount
 	files   Files
+	limits  limits
+	stuck   stuckActs
 }
 
 // New makes a System for the node that this process sees: its mount namespace, and the
@@ -58,7 +60,7 @@ func New() *System {
 
 // NewWith makes a System of given parts.
 func NewWith(mounter mountutils.Interface, exec utilexec.Interface, files Files) *System {
-	return &System{mounter: mountutils.NewSafeFormatAndMount(mounter, exec), files: files}
+	return &System{mounter: mountutils.NewSafeFormatAndMount(mounter, exec), files: files, limits: defaultLimits}
 }
 
 // BlockDevice returns the number of the block device at a path. The error is
@@ -74,8 +76,13 @@ func (s *System) BlockDevice(path string) (DeviceNumber, error) {
 	return inode.Device, nil
 }
 
-// Look tells what is at a path. A path that does not exist has nothing mounted.
+// Look tells what is at a path. A path that does not exist has nothing mounted. The
+// error is ErrStuck where what is mounted there gives no answer at all.
 func (s *System) Look(path string) (Point, error) {
+	return bounded(&s.stuck, "looking at "+path, s.limits.look, func() (Point, error) { return s.look(path) })
+}
+
+func (s *System) look(path string) (Point, error) {
 	inode, err := s.files.Inspect(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -153,6 +160,8 @@ func (s *System) bind(source, target string, options []string) error {
 }
 
 // Unmount removes whatever is mounted at a path, however often, and leaves the path.
+// What was written is flushed first; the error is ErrStuck where that takes too long,
+// and the flushing goes on.
 func (s *System) Unmount(path string) error {
 	for range maxStacked {
 		point, err := s.Look(path)
@@ -162,8 +171,8 @@ func (s *System) Unmount(path string) error {
 		if !point.Mounted {
 			return nil
 		}
-		if err := s.mounter.Unmount(path); err != nil {
-			return fmt.Errorf("unmounting %s: %w", path, err)
+		if err := s.unmountOnce(path, s.limits.unmount); err != nil {
+			return err
 		}
 	}
 	return fmt.Errorf("unmounting %s: still mounted after %d times", path, maxStacked)
@@ -203,13 +212,15 @@ func (s *System) References(path string) ([]string, error) {
 
 // Statistics measures the file system or the block device at a path.
 func (s *System) Statistics(path string) (Statistics, error) {
-	point, err := s.Look(path)
-	if err != nil {
-		return Statistics{}, err
-	}
-	if point.Block {
-		size, err := s.files.DeviceSize(path)
-		return Statistics{Block: true, TotalBytes: size}, err
-	}
-	return s.files.Statfs(path)
+	return bounded(&s.stuck, "measuring "+path, s.limits.look, func() (Statistics, error) {
+		point, err := s.look(path)
+		if err != nil {
+			return Statistics{}, err
+		}
+		if point.Block {
+			size, err := s.files.DeviceSize(path)
+			return Statistics{Block: true, TotalBytes: size}, err
+		}
+		return s.files.Statfs(path)
+	})
 }

@@ -50,6 +50,7 @@ func New(t testing.TB, objs ...runtime.Object) *Harness {
 	utilruntime.Must(longhorn.AddToScheme(scheme))
 	clock := testclock.NewFakeClock(Now)
 	s := &server{
+		scheme:   scheme,
 		tracker:  clienttesting.NewObjectTracker(scheme, serializer.NewCodecFactory(scheme).UniversalDecoder()),
 		clock:    clock,
 		version:  100,
@@ -75,6 +76,17 @@ func (h *Harness) Seed(objs ...runtime.Object) {
 	for _, obj := range objs {
 		if err := h.server.seed(obj); err != nil {
 			h.T.Fatalf("seed %T %s: %v", obj, objectName(obj), err)
+		}
+	}
+}
+
+// Overwrite has the API server hold objs in place of what it held of their names, as if
+// somebody else had written them; unrecorded, and the caches do not show it yet.
+func (h *Harness) Overwrite(objs ...runtime.Object) {
+	h.T.Helper()
+	for _, obj := range objs {
+		if err := h.server.overwrite(obj); err != nil {
+			h.T.Fatalf("overwrite %T %s: %v", obj, objectName(obj), err)
 		}
 	}
 }

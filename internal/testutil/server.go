@@ -21,6 +21,7 @@ import (
 // server answers the requests of fake clients from one tracker of objects. It does
 // not default, validate, select by field or collect garbage.
 type server struct {
+	scheme  *runtime.Scheme
 	tracker clienttesting.ObjectTracker
 	clock   clock.PassiveClock
 
@@ -175,6 +176,21 @@ func (s *server) seed(obj runtime.Object) error {
 	}
 	s.stamp(m)
 	return s.tracker.Add(obj)
+}
+
+// overwrite puts an object in the place of the one of its name.
+func (s *server) overwrite(obj runtime.Object) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	obj = obj.DeepCopyObject()
+	m := accessor(obj)
+	s.stamp(m)
+	gvks, _, err := s.scheme.ObjectKinds(obj)
+	if err != nil {
+		return err
+	}
+	gvr, _ := meta.UnsafeGuessKindToResource(gvks[0])
+	return s.tracker.Update(gvr, obj, m.GetNamespace())
 }
 
 func (s *server) stamp(m metav1.Object) {

@@ -31,7 +31,7 @@ spec:
 // and the DaemonSet of another installation leaves them as they are and says so.
 // It has an API server of its own, for nothing may be installed there before.
 func TestAnotherLonghornIsNotTakenOver(t *testing.T) {
-	fresh := &shared{options: cluster.Options{Dir: "/var/lib/longhorn-devcluster-foreign", Name: "e2e-foreign"}}
+	fresh := &shared{options: named("-foreign", cluster.Options{})}
 	ctx, c := fresh.get(t)
 	t.Cleanup(func() {
 		if err := fresh.down(); err != nil {
@@ -104,8 +104,8 @@ func snapshotForeign(ctx context.Context, t *testing.T, c *cluster.Cluster) stri
 }
 
 // TestForeignDirectoryIsRefused: where a replica's directory should be there is one
-// that is not ours. The replica fails and says why; the directory is not touched, not
-// by starting and not by deleting the volume.
+// that is not ours. The replica fails and says why, and the volume starts without it; the
+// directory is not touched, not by starting and not by deleting the volume.
 func TestForeignDirectoryIsRefused(t *testing.T) {
 	ctx, c := threeNodes.get(t)
 	ns := namespace(ctx, t, c, "e2e-foreign")
@@ -132,7 +132,8 @@ func TestForeignDirectoryIsRefused(t *testing.T) {
 	if !strings.HasPrefix(why, "NotAReplica: ") || !strings.Contains(why, victim.Spec.DataDirectoryName) {
 		t.Errorf("the replica says %q, want NotAReplica and the directory", why)
 	}
-	waitVolume(ctx, t, c, volume, ".status.conditions[?(@.type==\"Faulted\")].status", "True")
+	c.Must(ctx, t, "-n", ns, "wait", "--for=condition=Ready", "pod/second", "--timeout=120s")
+	waitVolume(ctx, t, c, volume, ".status.robustness", "degraded")
 	if after := fingerprint(ctx, t, c, node, dir); after != before {
 		t.Errorf("starting touched the foreign directory\nbefore:\n%s\nafter:\n%s", before, after)
 	}

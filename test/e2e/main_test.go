@@ -7,9 +7,12 @@
 //
 //	LONGHORN_E2E=required  missing parts fail instead of skip
 //	LONGHORN_E2E=keep      the clusters stay up, and the next run with keep takes them as they are
+//	LONGHORN_E2E_NAME=e2e  begins the names of the clusters, so that two runs can go on side by side
+//	LONG_ROUNDS=1          how often the power is lost in each way
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -23,7 +26,17 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/test/e2e/cluster"
 )
 
-var mode = os.Getenv("LONGHORN_E2E")
+var (
+	mode = os.Getenv("LONGHORN_E2E")
+	name = cmp.Or(os.Getenv("LONGHORN_E2E_NAME"), "e2e")
+)
+
+// named is a cluster of this run; kind tells it from the others.
+func named(kind string, o cluster.Options) cluster.Options {
+	o.Name = name + kind
+	o.Dir = "/var/lib/longhorn-devcluster-" + o.Name
+	return o
+}
 
 // shared is a cluster that the first test which needs it starts.
 type shared struct {
@@ -37,11 +50,11 @@ type shared struct {
 }
 
 var (
-	threeNodes = &shared{install: true, options: cluster.Options{
-		Dir: "/var/lib/longhorn-devcluster-e2e", Name: "e2e", Nodes: 3,
+	threeNodes = &shared{install: true, options: named("", cluster.Options{
+		Nodes:  3,
 		Images: []string{"dist/longhorn-manager.tar", "dist/workload.tar"},
-	}}
-	apiOnly = &shared{options: cluster.Options{Dir: "/var/lib/longhorn-devcluster-api", Name: "e2e-api"}}
+	})}
+	apiOnly = &shared{options: named("-api", cluster.Options{})}
 )
 
 func TestMain(m *testing.M) {

@@ -113,12 +113,7 @@ func killLeader(ctx context.Context, t *testing.T, c *cluster.Cluster) {
 	if was := c.Must(ctx, t, pods...); was != "0" {
 		t.Errorf("the daemon on %s had restarted %s times before it was killed", node, was)
 	}
-	c.MustOnNode(ctx, t, node, "bash", "-c", `
-		for p in /proc/[0-9]*; do
-			readarray -d '' -t args 2>/dev/null <"$p/cmdline" || continue
-			if [[ "${args[0]:-}" == */longhorn-manager && "${args[1]:-}" == daemon ]]; then kill -9 "${p#/proc/}" && exit 0; fi
-		done
-		exit 1`)
+	killProcess(ctx, t, c, node, "daemon")
 	killed := time.Now()
 	// It may come back before its Lease ends and then leads on under the same name.
 	cluster.Eventually(ctx, t, 90*time.Second, "the killed leader's pod runs again and a leader renews the lease", func(ctx context.Context) error {

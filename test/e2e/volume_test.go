@@ -3,7 +3,6 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"path"
 	"slices"
 	"strings"
 	"testing"
@@ -111,17 +110,18 @@ func checkREST(ctx context.Context, t *testing.T, c *cluster.Cluster, volume str
 	}
 }
 
-// checkSums reads each replica of a detached volume on its node and compares.
+// checkSums reads each replica of a detached volume on its node, through the socket for
+// tools, and compares.
 func checkSums(ctx context.Context, t *testing.T, c *cluster.Cluster, v *longhorn.Volume, replicas []longhorn.Replica) {
 	t.Helper()
 	sums := map[string][]string{}
 	for _, r := range replicas {
-		file := path.Join(types.ReplicaDataPath(r.Spec.DiskPath, r.Spec.DataDirectoryName), "data.img")
-		size := c.MustOnNode(ctx, t, r.Spec.NodeID, "stat", "-c", "%s", file)
+		uri := "nbd+unix:///ro/" + r.Name + "?socket=" + types.ToolSocket()
+		size := c.MustOnNode(ctx, t, r.Spec.NodeID, "nbdinfo", "--size", uri)
 		if size != fmt.Sprint(int64(v.Spec.Size)) {
 			t.Errorf("replica %s has %s bytes, the volume %d", r.Name, size, v.Spec.Size)
 		}
-		sum := firstWord(t, c.MustOnNode(ctx, t, r.Spec.NodeID, "bash", "-c", "set -o pipefail; nbdcopy "+file+" - | sha256sum"))
+		sum := firstWord(t, c.MustOnNode(ctx, t, r.Spec.NodeID, "bash", "-c", "set -o pipefail; nbdcopy '"+uri+"' - | sha256sum"))
 		sums[sum] = append(sums[sum], r.Name)
 	}
 	if len(sums) != 1 {

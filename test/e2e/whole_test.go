@@ -31,8 +31,8 @@ func TestNothingIsForbidden(t *testing.T) {
 }
 
 // rest is how long the cluster is watched while nothing happens. Longer than the
-// periods of all that runs by the clock: the scan of the disks takes 30 s.
-const rest = 45 * time.Second
+// periods of all that runs by the clock: the disks are scanned every 30 s.
+const rest = 60 * time.Second
 
 // TestNothingIsWrittenAtRest: with a volume attached and idle, nothing of ours writes
 // to the API server but the holders of leases, who must.

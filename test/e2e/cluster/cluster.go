@@ -134,6 +134,20 @@ func (c *Cluster) OnNode(ctx context.Context, node string, command ...string) (s
 	return c.run(ctx, "", append([]string{"exec", node, "--"}, command...)...)
 }
 
+// CopyToNode puts a file of this machine on a node, with its mode.
+func (c *Cluster) CopyToNode(ctx context.Context, node, file, target string) error {
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return fmt.Errorf("copy to %s: %w", node, err)
+	}
+	info, err := os.Stat(file)
+	if err != nil {
+		return fmt.Errorf("copy to %s: %w", node, err)
+	}
+	_, err = c.run(ctx, string(content), "exec", node, "--", "install", "-m", fmt.Sprintf("%o", info.Mode().Perm()), "/dev/stdin", target)
+	return err
+}
+
 // Devcluster gives the devcluster program another command, such as cut or stop-node.
 func (c *Cluster) Devcluster(ctx context.Context, args ...string) (string, error) {
 	return c.run(ctx, "", args...)

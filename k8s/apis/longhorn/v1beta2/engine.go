@@ -24,6 +24,21 @@ type Epoch struct {
 	Members []string `json:"members"`
 }
 
+// RebuildStatus tells how far the rebuild of a replica has got.
+type RebuildStatus struct {
+	// Error of the last attempt; empty while it goes on.
+	// +optional
+	Error string `json:"error"`
+	// +optional
+	IsRebuilding bool `json:"isRebuilding"`
+	// Progress in percent.
+	// +optional
+	Progress int `json:"progress"`
+	// State is in_progress, complete or error.
+	// +optional
+	State string `json:"state"`
+}
+
 // EngineSpec is what the volume controller wants of an engine.
 type EngineSpec struct {
 	InstanceSpec `json:",inline"`
@@ -58,6 +73,9 @@ type EngineStatus struct {
 	CurrentReplicaAddressMap map[string]string `json:"currentReplicaAddressMap"`
 	// +optional
 	ReplicaModeMap map[string]ReplicaMode `json:"replicaModeMap"`
+	// RebuildStatus by replica name, of the rebuild under way and of those that failed.
+	// +optional
+	RebuildStatus map[string]RebuildStatus `json:"rebuildStatus,omitempty"`
 	// Endpoint is the device on the engine's node, empty when the frontend is off.
 	// +optional
 	Endpoint string `json:"endpoint"`

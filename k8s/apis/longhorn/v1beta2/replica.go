@@ -28,6 +28,13 @@ type ReplicaSpec struct {
 	DiskPath string `json:"diskPath"`
 	// +optional
 	DataDirectoryName string `json:"dataDirectoryName"`
+	// FenceGeneration, above 0: before it stops, the replica must durably refuse every engine
+	// of a lower generation.
+	// +optional
+	FenceGeneration int64 `json:"fenceGeneration,omitempty"`
+	// RebuildRetryCount counts the rebuilds in a row that failed, or whose copy did not last.
+	// +optional
+	RebuildRetryCount int `json:"rebuildRetryCount"`
 	// +kubebuilder:default=true
 	// +optional
 	Active bool `json:"active"`
@@ -40,6 +47,9 @@ type ReplicaStatus struct {
 	// directory is a lost copy and must never be made again.
 	// +optional
 	DirectoryCreated bool `json:"directoryCreated"`
+	// Generation is the highest generation that the replica holds durably, as last seen.
+	// +optional
+	Generation int64 `json:"generation,omitempty"`
 }
 
 // +genclient

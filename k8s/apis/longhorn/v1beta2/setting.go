@@ -22,7 +22,7 @@ type SettingStatus struct {
 // +kubebuilder:printcolumn:name="Value",type=string,JSONPath=`.value`
 // +kubebuilder:printcolumn:name="Applied",type=boolean,JSONPath=`.status.applied`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
-// +kubebuilder:validation:XValidation:rule="self.metadata.name in ['default-replica-count','default-data-path','storage-over-provisioning-percentage','storage-minimal-available-percentage','storage-reserved-percentage-for-default-disk','replica-soft-anti-affinity','replica-replenishment-wait-interval']",message="metadata.name must be the name of a known setting: default-replica-count, default-data-path, storage-over-provisioning-percentage, storage-minimal-available-percentage, storage-reserved-percentage-for-default-disk, replica-soft-anti-affinity, replica-replenishment-wait-interval"
+// +kubebuilder:validation:XValidation:rule="self.metadata.name in ['default-replica-count','default-data-path','storage-over-provisioning-percentage','storage-minimal-available-percentage','storage-reserved-percentage-for-default-disk','replica-soft-anti-affinity','replica-replenishment-wait-interval','replica-rebuilding-bandwidth-limit']",message="metadata.name must be the name of a known setting: default-replica-count, default-data-path, storage-over-provisioning-percentage, storage-minimal-available-percentage, storage-reserved-percentage-for-default-disk, replica-soft-anti-affinity, replica-replenishment-wait-interval, replica-rebuilding-bandwidth-limit"
 
 // Setting is one global setting; definitions and defaults are in package types.
 type Setting struct {

@@ -142,7 +142,7 @@ type VolumeStatus struct {
 	// ActualSize is the bytes allocated by the largest replica.
 	// +optional
 	ActualSize int64 `json:"actualSize"`
-	// LastDegradedAt (RFC 3339) is when the volume last had fewer good copies than asked for.
+	// LastDegradedAt (RFC 3339) is since when the volume has had fewer good copies than asked for; empty while healthy.
 	// +optional
 	LastDegradedAt string `json:"lastDegradedAt"`
 	// RemountRequestedAt (RFC 3339): workloads that started earlier must mount again.

@@ -1,0 +1,121 @@
+package app
+
+import (
+	"errors"
+	"reflect"
+	"slices"
+	"testing"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/longhorn-lep/longhorn-manager/controller/engine"
+	"github.com/longhorn-lep/longhorn-manager/controller/replica"
+	"github.com/longhorn-lep/longhorn-manager/instance/proto"
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+)
+
+// What the controllers ask for is there.
+var (
+	_ engine.DataPlane  = enginePlane{}
+	_ replica.DataPlane = (*dataPlane)(nil)
+)
+
+func TestNothingIsConcludedWhileTheInstanceManagerDoesNotAnswer(t *testing.T) {
+	d := &dataPlane{}
+	if _, known := d.Engines(); known {
+		t.Error("the engines are said to be known")
+	}
+	if _, known := d.Replicas(); known {
+		t.Error("the replicas are said to be known")
+	}
+	if _, known := d.Snapshot(); known {
+		t.Error("the process is said to be known")
+	}
+	if got := d.ObserveEngine("e").Phase; got != engine.PhaseUnknown {
+		t.Errorf("engine %s", got)
+	}
+	if got := d.ObserveReplica("r").Phase; got != replica.PhaseUnknown {
+		t.Errorf("replica %s", got)
+	}
+}
+
+func TestWhatTheInstanceManagerShowsIsHandedOn(t *testing.T) {
+	d := &dataPlane{}
+	told := 0
+	d.changed = []func(){func() { told++ }}
+	d.update(&proto.State{
+		Info: &proto.InfoReply{Uuid: "process", Port: 10809},
+		Replicas: []*proto.ReplicaState{
+			{Name: "r-1", Phase: proto.Phase_PHASE_RUNNING, Generation: 7},
+			{Name: "r-2", Phase: proto.Phase_PHASE_ERROR, Reason: "MetadataTorn", Message: "torn"},
+		},
+		Engines: []*proto.EngineState{{
+			Name: "e-0", Phase: proto.Phase_PHASE_RUNNING, Generation: 7, Session: "s", Endpoint: "/dev/longhorn/vol", SizeBytes: 512,
+			ProposedEpoch: &proto.Epoch{Generation: 7, Counter: 2, Members: []string{"r-1"}},
+			Members: []*proto.MemberState{
+				{Name: "r-1", Mode: "RW", Progress: 100},
+				{Name: "r-2", Mode: "WO", Rebuilding: true, Progress: 40},
+				{Name: "r-3", Mode: "ERR", Error: "its connection has ended", Progress: 12},
+			},
+		}},
+	})
+	if told != 1 {
+		t.Errorf("told %d times", told)
+	}
+	if names, known := d.Engines(); !known || !slices.Equal(names, []string{"e-0"}) {
+		t.Errorf("engines %v, %t", names, known)
+	}
+	if names, known := d.Replicas(); !known || !slices.Equal(names, []string{"r-1", "r-2"}) {
+		t.Errorf("replicas %v, %t", names, known)
+	}
+	for name, want := range map[string]replica.Observed{
+		"r-1": {Phase: replica.PhaseRunning, Generation: 7, Process: "process"},
+		"r-2": {Phase: replica.PhaseError, Reason: "MetadataTorn", Message: "torn", Process: "process"},
+		"r-9": {Phase: replica.PhaseAbsent, Process: "process"},
+	} {
+		if got := d.ObserveReplica(name); !reflect.DeepEqual(got, want) {
+			t.Errorf("replica %s: %+v, want %+v", name, got, want)
+		}
+	}
+	want := engine.Observed{
+		Phase: engine.PhaseRunning, Generation: 7, Session: "s", Endpoint: "/dev/longhorn/vol", SizeBytes: 512, Process: "process",
+		Proposed: &longhorn.Epoch{Generation: 7, Counter: 2, Members: []string{"r-1"}},
+		Modes:    map[string]longhorn.ReplicaMode{"r-1": "RW", "r-2": "WO", "r-3": "ERR"},
+		Rebuilds: map[string]longhorn.RebuildStatus{
+			"r-2": {IsRebuilding: true, Progress: 40, State: "in_progress"},
+			"r-3": {Error: "its connection has ended", Progress: 12, State: "error"},
+		},
+	}
+	if got := d.ObserveEngine("e-0"); !reflect.DeepEqual(got, want) {
+		t.Errorf("engine %+v, want %+v", got, want)
+	}
+	d.update(nil)
+	if _, known := d.Engines(); known || told != 2 {
+		t.Errorf("after the process has gone: known %t, told %d times", known, told)
+	}
+}
+
+func TestARefusalKeepsItsReason(t *testing.T) {
+	detailed, err := status.New(codes.FailedPrecondition, "text").WithDetails(&errdetails.ErrorInfo{Reason: "OtherReplica"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		name string
+		err  error
+		want string // "" is no refusal
+	}{
+		{"success stays success", nil, ""},
+		{"an error that may go away is no refusal", status.Error(codes.Unavailable, "away"), ""},
+		{"a refusal with a reason", detailed.Err(), "OtherReplica"},
+		{"a refusal without one", status.Error(codes.FailedPrecondition, "text"), "Refused"},
+	} {
+		got := refusalFromWire(tc.err)
+		var refusal *replica.Refusal
+		if errors.As(got, &refusal) != (tc.want != "") || (refusal != nil && refusal.Reason != tc.want) || (got == nil) != (tc.err == nil) {
+			t.Errorf("%s: %v", tc.name, got)
+		}
+	}
+}

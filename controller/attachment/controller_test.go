@@ -1,0 +1,55 @@
+package attachment
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/longhorn-lep/longhorn-manager/datastore"
+	"github.com/longhorn-lep/longhorn-manager/internal/testutil"
+	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestTicketIsServedAndAnsweredOnce(t *testing.T) {
+	h := testutil.New(t,
+		build.Volume("vol", func(v *longhorn.Volume) { v.Status.State = longhorn.VolumeStateDetached }),
+		build.VolumeAttachment("vol", func(va *longhorn.VolumeAttachment) {
+			va.Spec.AttachmentTickets = tickets{"x": ticket("x", longhorn.AttacherTypeCSI, "a")}
+		}))
+	store := h.Datastore(datastore.Options{})
+	c, err := New(Deps{Volumes: store.Volumes, VolumeAttachments: store.VolumeAttachments, Clock: h.Clock, Log: h.Log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.EndWithTest(c.Run)
+	sync := func() {
+		t.Helper()
+		if _, err := c.sync(t.Context(), "vol"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sync()
+	h.ExpectWrites("update volumes/vol", "update volumeattachments/vol/status")
+	h.CatchUp()
+	v, err := store.Volumes.GetRO("vol")
+	if err != nil || v.Spec.NodeID != "a" {
+		t.Fatalf("wanted on %q, %v", v.Spec.NodeID, err)
+	}
+	h.Overwrite(build.Volume("vol", func(v *longhorn.Volume) {
+		v.Spec.NodeID = "a"
+		v.Status.State, v.Status.CurrentNodeID, v.Status.Robustness = longhorn.VolumeStateAttached, "a", longhorn.VolumeRobustnessDegraded
+	}))
+	h.CatchUp()
+	sync()
+	h.ExpectWrites("update volumeattachments/vol/status")
+	h.CatchUp()
+	va, err := store.VolumeAttachments.GetRO("vol")
+	if err != nil || !va.Status.AttachmentTicketStatuses["x"].Satisfied {
+		t.Errorf("a degraded volume does not satisfy: %+v, %v", va.Status, err)
+	}
+	sync()
+	h.ExpectWrites() // at rest nothing is written
+}

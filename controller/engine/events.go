@@ -1,0 +1,51 @@
+package engine
+
+import (
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// tell makes the Events about what changed.
+func (c *Controller) tell(e *longhorn.Engine, next longhorn.EngineStatus) {
+	c.tellMembers(e, next)
+	if e.Status.CurrentState == next.CurrentState {
+		return
+	}
+	condition := types.FindCondition(next.Conditions, types.ConditionInstanceCreation)
+	switch next.CurrentState {
+	case longhorn.InstanceStateRunning:
+		c.Recorder.Eventf(e, corev1.EventTypeNormal, types.EventStart, "engine %s runs on node %s, generation %d", e.Name, c.Scope, next.Generation)
+	case longhorn.InstanceStateStopped:
+		switch {
+		case condition.Reason == types.ReasonEngineNodeDown:
+			c.Recorder.Eventf(e, corev1.EventTypeWarning, types.EventStop, "engine %s is taken for stopped: %s", e.Name, condition.Message)
+		case e.Status.CurrentState != "":
+			c.Recorder.Eventf(e, corev1.EventTypeNormal, types.EventStop, "engine %s stopped on node %s", e.Name, c.Scope)
+		}
+	case longhorn.InstanceStateError:
+		c.Recorder.Eventf(e, corev1.EventTypeWarning, types.EventFailedStarting, "%s: %s", condition.Reason, condition.Message)
+	}
+}
+
+// tellMembers tells how replicas came to be members and ceased to be.
+func (c *Controller) tellMembers(e *longhorn.Engine, next longhorn.EngineStatus) {
+	for _, name := range slices.Sorted(maps.Keys(next.ReplicaModeMap)) {
+		was, is := e.Status.ReplicaModeMap[name], next.ReplicaModeMap[name]
+		before, after := e.Status.RebuildStatus[name].Error, next.RebuildStatus[name].Error
+		switch {
+		case is == longhorn.ReplicaModeERR && was == longhorn.ReplicaModeRW:
+			c.Recorder.Eventf(e, corev1.EventTypeWarning, types.EventFailed, "replica %s failed: %s", name, after)
+		case is == longhorn.ReplicaModeERR && after != before && len(e.Status.ReplicaModeMap) > 0:
+			c.Recorder.Eventf(e, corev1.EventTypeWarning, types.EventFailedRebuilding, "replica %s could not be rebuilt: %s", name, after)
+		case is == longhorn.ReplicaModeWO && was != is:
+			c.Recorder.Eventf(e, corev1.EventTypeNormal, types.EventRebuilding, "replica %s is being rebuilt", name)
+		case is == longhorn.ReplicaModeRW && was == longhorn.ReplicaModeWO:
+			c.Recorder.Eventf(e, corev1.EventTypeNormal, types.EventRebuilt, "replica %s is rebuilt and a member again", name)
+		}
+	}
+}

@@ -1,0 +1,51 @@
+package engine
+
+import (
+	"maps"
+	"slices"
+
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+)
+
+// planMembers has a running engine follow spec.replicaAddressMap, one replica at a time:
+// one that is not asked for any more is removed, one that is newly asked for is added.
+//
+//	spec        status.currentReplicaAddressMap   mode      what is done
+//	asked for   as asked for                      any       nothing: it was tried, and the mode says how that went
+//	asked for   lacks it, or has another address  RW, WO    nothing
+//	asked for   lacks it, or has another address  ERR, none added, unless another one is being rebuilt
+//	not         -                                 RW        removed, if another member is asked for
+//	not         -                                 WO        its rebuild is ended
+//
+// A replica is tried once for each time that it is asked for: whoever wants another try
+// takes it out of the spec, waits until it has left the status, and asks again.
+func planMembers(in Input, p *Plan) {
+	spec, modes := in.Engine.Spec.ReplicaAddressMap, in.Observed.Modes
+	rebuilding, keeps := false, false
+	for name, mode := range modes {
+		rebuilding = rebuilding || mode == longhorn.ReplicaModeWO
+		keeps = keeps || mode == longhorn.ReplicaModeRW && spec[name] != ""
+	}
+	for _, name := range slices.Sorted(maps.Keys(modes)) {
+		if spec[name] == "" && (modes[name] == longhorn.ReplicaModeWO || modes[name] == longhorn.ReplicaModeRW && keeps) {
+			p.Action, p.Replica = ActionRemove, name
+			return
+		}
+	}
+	if rebuilding {
+		return
+	}
+	for _, name := range slices.Sorted(maps.Keys(spec)) {
+		if modes[name] != longhorn.ReplicaModeRW && p.Status.CurrentReplicaAddressMap[name] != spec[name] {
+			p.Action, p.Replica = ActionAdd, name
+			return
+		}
+	}
+}
+
+// stillAsked is what was tried and is asked for still, at the same address.
+func stillAsked(tried, spec map[string]string) map[string]string {
+	kept := maps.Clone(tried)
+	maps.DeleteFunc(kept, func(name, address string) bool { return spec[name] != address })
+	return kept
+}

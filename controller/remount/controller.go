@@ -1,0 +1,195 @@
+package remount
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/sirupsen/logrus"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kubetypes "k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/clock"
+
+	"github.com/longhorn-lep/longhorn-manager/controller/queue"
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/util/logfields"
+)
+
+const (
+	// graceSeconds is how long a pod may take to end.
+	graceSeconds = 30
+	// eventRemount is the reason of the Events about remounting.
+	eventRemount = "Remount"
+)
+
+// VolumeStore holds all volumes.
+type VolumeStore interface {
+	GetRO(name string) (*longhorn.Volume, error)
+	AddHandler(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error)
+}
+
+// Workloads finds pods. *datastore.Workloads satisfies it.
+type Workloads interface {
+	// Claims returns the bound PersistentVolumes of a volume.
+	Claims(volume string) ([]*corev1.PersistentVolume, error)
+	// Pods must be read from the API server.
+	Pods(ctx context.Context, namespace, node string) ([]corev1.Pod, error)
+	// DeletePod must delete the pod of that UID and no other.
+	DeletePod(ctx context.Context, namespace, name string, uid kubetypes.UID, graceSeconds int64) error
+}
+
+// Deps are what a Controller works with; its caches must be filled before Run.
+type Deps struct {
+	Volumes   VolumeStore
+	Workloads Workloads
+	Clock     clock.WithTicker
+	Recorder  record.EventRecorder
+	Log       *logrus.Entry
+	// Metrics of the queue; nil: none.
+	Metrics *queue.Metrics
+}
+
+// request is one wish for a remount.
+type request struct {
+	volume kubetypes.UID
+	at     string
+}
+
+// Controller restarts workloads. Make it with New, then Run it.
+type Controller struct {
+	deps  Deps
+	queue *queue.Queue[string]
+
+	mu sync.Mutex // guards done
+	// done are the requests that were seen to, by name of the volume, so that a volume
+	// whose status changes often does not have pods listed each time. A new leader
+	// looks once more, and finds only pods that started later.
+	done map[string]request
+}
+
+// New registers the controller's handlers; nothing happens before Run.
+func New(deps Deps) (*Controller, error) {
+	c := &Controller{deps: deps, done: map[string]request{}}
+	c.queue = queue.New(queue.Options[string]{
+		Name: "remount", Clock: deps.Clock, Log: deps.Log, Metrics: deps.Metrics, Sync: c.sync,
+	})
+	if _, err := deps.Volumes.AddHandler(queue.Handler(c.queue, c.keysOf)); err != nil {
+		return nil, fmt.Errorf("watch volumes: %w", err)
+	}
+	return c, nil
+}
+
+// Run syncs until ctx ends, and returns when the last sync is done.
+func (c *Controller) Run(ctx context.Context) error { return c.queue.Run(ctx) }
+
+// keysOf leaves out the volumes that never asked, which are nearly all.
+func (c *Controller) keysOf(v *longhorn.Volume) []string {
+	if v.Status.RemountRequestedAt == "" {
+		return nil
+	}
+	return []string{v.Name}
+}
+
+func (c *Controller) sync(ctx context.Context, name string) (queue.Result, error) {
+	v, err := c.deps.Volumes.GetRO(name)
+	if apierrors.IsNotFound(err) {
+		c.forget(name)
+		return queue.Result{}, nil
+	}
+	if err != nil {
+		return queue.Result{}, err
+	}
+	r := request{volume: v.UID, at: v.Status.RemountRequestedAt}
+	if c.isDone(name, r) {
+		return queue.Result{}, nil
+	}
+	after, ok := due(v, c.deps.Clock.Now())
+	if !ok {
+		return queue.Result{RequeueAfter: after}, nil
+	}
+	in, err := c.gather(ctx, v)
+	if err != nil {
+		return queue.Result{}, err
+	}
+	if err := c.apply(ctx, v, plan(in)); err != nil {
+		return queue.Result{}, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.done[name] = r
+	return queue.Result{}, nil
+}
+
+func (c *Controller) gather(ctx context.Context, v *longhorn.Volume) (Input, error) {
+	in := Input{Volume: v}
+	var err error
+	if in.Claims, err = c.deps.Workloads.Claims(v.Name); err != nil {
+		return in, err
+	}
+	read := map[string]bool{}
+	for _, pv := range in.Claims {
+		namespace := pv.Spec.ClaimRef.Namespace
+		if read[namespace] {
+			continue
+		}
+		read[namespace] = true
+		pods, err := c.deps.Workloads.Pods(ctx, namespace, v.Status.CurrentNodeID)
+		if err != nil {
+			return in, err
+		}
+		in.Pods = append(in.Pods, pods...)
+	}
+	return in, nil
+}
+
+// apply deletes the pods. Where it breaks off it is planned anew, and then leaves out
+// the pods that are gone or going, so no pod is deleted twice. An Event follows what
+// was done.
+func (c *Controller) apply(ctx context.Context, v *longhorn.Volume, p Plan) error {
+	for i := range p.Delete {
+		pod := &p.Delete[i]
+		err := c.deps.Workloads.DeletePod(ctx, pod.Namespace, pod.Name, pod.UID, graceSeconds)
+		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+			continue // gone, or its name is another pod's already
+		}
+		if err != nil {
+			return err
+		}
+		queue.Log(ctx).WithFields(logrus.Fields{logfields.Volume: v.Name, "pod": pod.Namespace + "/" + pod.Name}).
+			Info("Deleted a pod so that its volume is mounted again")
+		c.deps.Recorder.Eventf(v, corev1.EventTypeNormal, eventRemount,
+			"deleted pod %s/%s: the volume was attached again after the pod had mounted it", pod.Namespace, pod.Name)
+		c.deps.Recorder.Eventf(ownerOf(pod), corev1.EventTypeNormal, eventRemount,
+			"deleted pod %s: its volume %s was attached again after the pod had mounted it", pod.Name, v.Name)
+	}
+	for i := range p.Stranded {
+		c.deps.Recorder.Eventf(v, corev1.EventTypeWarning, eventRemount,
+			"pod %s/%s must be restarted: the volume was attached again after the pod had mounted it, and no controller would make the pod anew",
+			p.Stranded[i].Namespace, p.Stranded[i].Name)
+	}
+	return nil
+}
+
+// ownerOf refers to the controller of a pod that has one.
+func ownerOf(pod *corev1.Pod) *corev1.ObjectReference {
+	owner := metav1.GetControllerOf(pod)
+	return &corev1.ObjectReference{
+		APIVersion: owner.APIVersion, Kind: owner.Kind, Namespace: pod.Namespace, Name: owner.Name, UID: owner.UID,
+	}
+}
+
+func (c *Controller) isDone(name string, r request) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.done[name] == r
+}
+
+func (c *Controller) forget(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.done, name)
+}

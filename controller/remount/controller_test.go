@@ -1,0 +1,166 @@
+package remount
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/record"
+
+	"github.com/longhorn-lep/longhorn-manager/controller/queue"
+	"github.com/longhorn-lep/longhorn-manager/datastore"
+	"github.com/longhorn-lep/longhorn-manager/internal/testutil"
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// events keeps the kind and name that an Event is about, which may be a reference, and its type.
+type events struct {
+	record.EventRecorder
+	lines []string
+}
+
+func (e *events) Eventf(obj runtime.Object, eventType, reason, _ string, _ ...any) {
+	about := "Volume"
+	if ref, ok := obj.(*corev1.ObjectReference); ok {
+		about = ref.Kind + " " + ref.Namespace + "/" + ref.Name
+	}
+	e.lines = append(e.lines, fmt.Sprintf("%s %s %s", eventType, reason, about))
+}
+
+type fixture struct {
+	*testutil.Harness
+	*Controller
+	events *events
+}
+
+func newFixture(t *testing.T, v *longhorn.Volume, pods ...*corev1.Pod) *fixture {
+	t.Helper()
+	h := testutil.New(t, v)
+	for _, p := range pods {
+		h.Seed(p)
+	}
+	h.Clock.SetTime(requested.Add(time.Minute))
+	workloads := datastore.NewWorkloads(h.Kube)
+	if err := workloads.Replace([]*corev1.PersistentVolume{bound()}); err != nil {
+		t.Fatal(err)
+	}
+	f := &fixture{Harness: h, events: &events{}}
+	c, err := New(Deps{
+		Volumes: h.Datastore(datastore.Options{}).Volumes, Workloads: workloads,
+		Clock: h.Clock, Recorder: f.events, Log: h.Log,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Controller = c
+	h.EndWithTest(c.Run)
+	return f
+}
+
+func (f *fixture) mustSync(want queue.Result) {
+	f.T.Helper()
+	if got, err := f.sync(f.T.Context(), "vol"); err != nil || got != want {
+		f.T.Fatalf("sync: %+v, %v, want %+v", got, err, want)
+	}
+}
+
+func (f *fixture) expectEvents(want ...string) {
+	f.T.Helper()
+	if !slices.Equal(f.events.lines, want) {
+		f.T.Errorf("events %q, want %q", f.events.lines, want)
+	}
+	f.events.lines = nil
+}
+
+func bare(p *corev1.Pod) { p.OwnerReferences = nil }
+
+func TestPodsAreDeletedOnceAndTheirOwnersTold(t *testing.T) {
+	f := newFixture(t, remounted(), pod("a"), pod("b", bare))
+	f.mustSync(queue.Result{})
+	f.ExpectWrites("delete pods/a")
+	f.expectEvents("Normal Remount Volume", "Normal Remount ReplicaSet default/web", "Warning Remount Volume")
+	// A pod of that name comes back, and the volume's status changes again.
+	f.Seed(pod("a", func(p *corev1.Pod) { p.UID = "uid-a-2" }))
+	f.mustSync(queue.Result{})
+	f.ExpectWrites()
+	f.expectEvents()
+}
+
+func TestANewRequestIsSeenTo(t *testing.T) {
+	f := newFixture(t, remounted())
+	f.mustSync(queue.Result{})
+	f.Seed(pod("a", func(p *corev1.Pod) { p.Status.StartTime = &metav1.Time{Time: requested.Add(time.Second)} }))
+	v, err := f.Longhorn.LonghornV1beta2().Volumes("longhorn-system").Get(t.Context(), "vol", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v.Status.RemountRequestedAt = "2030-01-02T03:05:00Z"
+	if _, err := f.Longhorn.LonghornV1beta2().Volumes("longhorn-system").UpdateStatus(t.Context(), v, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	f.CatchUp()
+	f.Writes()
+	f.mustSync(queue.Result{})
+	f.ExpectWrites("delete pods/a")
+}
+
+func TestNothingIsDeletedTooEarly(t *testing.T) {
+	f := newFixture(t, remounted(), pod("a"))
+	f.Clock.SetTime(requested.Add(time.Second))
+	f.mustSync(queue.Result{RequeueAfter: 4 * time.Second})
+	f.ExpectWrites()
+}
+
+func TestAVolumeThatIsGoneNeedsNothing(t *testing.T) {
+	f := newFixture(t, remounted(func(v *longhorn.Volume) { v.Name = "other" }), pod("a"))
+	f.mustSync(queue.Result{})
+	f.ExpectWrites()
+}
+
+func TestAFailedDeletionIsTriedAgainAndToldOnce(t *testing.T) {
+	f := newFixture(t, remounted(), pod("a"), pod("b"))
+	away := errors.New("the API server is away")
+	f.Fail("delete", "pods", away, away)
+	for range 2 {
+		if _, err := f.sync(t.Context(), "vol"); !errors.Is(err, away) {
+			t.Fatalf("sync: %v, want it to fail", err)
+		}
+	}
+	f.expectEvents()
+	f.mustSync(queue.Result{})
+	f.ExpectWrites("delete pods/a", "delete pods/a", "delete pods/a", "delete pods/b")
+	f.expectEvents("Normal Remount Volume", "Normal Remount ReplicaSet default/web", "Normal Remount Volume", "Normal Remount ReplicaSet default/web")
+}
+
+func TestAPodReplacedMeanwhileIsLeftAlone(t *testing.T) {
+	for name, err := range map[string]error{
+		"gone":                apierrors.NewNotFound(corev1.Resource("pods"), "a"),
+		"another of its name": apierrors.NewConflict(corev1.Resource("pods"), "a", errors.New("uid differs")),
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, remounted(), pod("a"))
+			f.Fail("delete", "pods", err)
+			f.mustSync(queue.Result{})
+			f.expectEvents()
+		})
+	}
+}
+
+func TestOnlyVolumesThatAskAreSynced(t *testing.T) {
+	f := newFixture(t, remounted())
+	if got := f.keysOf(remounted(func(v *longhorn.Volume) { v.Status.RemountRequestedAt = "" })); got != nil {
+		t.Errorf("keys %v, want none", got)
+	}
+	if got := f.keysOf(remounted()); !slices.Equal(got, []string{"vol"}) {
+		t.Errorf("keys %v, want vol", got)
+	}
+}

@@ -1,0 +1,131 @@
+package remount
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// delay is how long after the request pods are deleted: the node's part is given time
+// to have the new device in place.
+const delay = 5 * time.Second
+
+// due tells whether a volume's pods are to be looked at now, or else after how long; 0
+// and false: not before the volume changes.
+//
+// A volume that is not attached, or is faulted, has nothing that could be mounted:
+// pods deleted now would only wait in another place.
+func due(v *longhorn.Volume, now time.Time) (after time.Duration, ok bool) {
+	requested, err := time.Parse(time.RFC3339, v.Status.RemountRequestedAt)
+	switch {
+	case err != nil: // never requested, or nothing that can be compared
+		return 0, false
+	case v.DeletionTimestamp != nil, v.Status.State != longhorn.VolumeStateAttached, v.Status.CurrentNodeID == "":
+		return 0, false
+	case v.Status.Robustness != longhorn.VolumeRobustnessHealthy && v.Status.Robustness != longhorn.VolumeRobustnessDegraded:
+		return 0, false
+	}
+	if left := requested.Add(delay).Sub(now); left > 0 {
+		return left, false
+	}
+	return 0, true
+}
+
+// Input is what a decision rests on.
+type Input struct {
+	Volume *longhorn.Volume
+	// Claims are the PersistentVolumes of that volume that are bound.
+	Claims []*corev1.PersistentVolume
+	// Pods are candidates: at least those on the volume's node in the claims' namespaces.
+	Pods []corev1.Pod
+}
+
+// Plan is what is to be done, each list in the order of namespace and name.
+type Plan struct {
+	// Delete are pods that are to be made again by their controllers.
+	Delete []corev1.Pod
+	// Stranded are pods in the same position that nobody would make again.
+	Stranded []corev1.Pod
+}
+
+// plan finds the pods whose mount of the volume is dead: on the volume's node, using it,
+// started before the remount was requested, and neither ended nor about to.
+func plan(in Input) Plan {
+	var p Plan
+	requested, err := time.Parse(time.RFC3339, in.Volume.Status.RemountRequestedAt)
+	if err != nil {
+		return p
+	}
+	for _, pod := range in.Pods {
+		if pod.Spec.NodeName != in.Volume.Status.CurrentNodeID || !usesAny(&pod, in.Claims, in.Volume.Name) || !holdsOldMount(&pod, requested) {
+			continue
+		}
+		if isMadeAgain(&pod) {
+			p.Delete = append(p.Delete, pod)
+		} else {
+			p.Stranded = append(p.Stranded, pod)
+		}
+	}
+	for _, list := range [][]corev1.Pod{p.Delete, p.Stranded} {
+		slices.SortFunc(list, func(a, b corev1.Pod) int {
+			return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)
+		})
+	}
+	return p
+}
+
+// usesAny tells whether a pod names one of the claims that stand for the volume. What
+// else has that handle, or another driver, is not asked for its claim.
+func usesAny(pod *corev1.Pod, claims []*corev1.PersistentVolume, volume string) bool {
+	for _, pv := range claims {
+		csi, claim := pv.Spec.CSI, pv.Spec.ClaimRef
+		if csi == nil || csi.Driver != types.DriverName || csi.VolumeHandle != volume || claim == nil || claim.Namespace != pod.Namespace {
+			continue
+		}
+		for i := range pod.Spec.Volumes {
+			if claimName(pod, &pod.Spec.Volumes[i]) == claim.Name {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// claimName is the claim behind a pod's volume; empty where there is none. The claim of
+// a generic ephemeral volume is named after pod and volume.
+func claimName(pod *corev1.Pod, v *corev1.Volume) string {
+	switch {
+	case v.PersistentVolumeClaim != nil:
+		return v.PersistentVolumeClaim.ClaimName
+	case v.Ephemeral != nil:
+		return pod.Name + "-" + v.Name
+	}
+	return ""
+}
+
+// holdsOldMount: a pod's start is when its node took it on, before it mounts anything,
+// in whole seconds, as the request is. One that started in the second of the request
+// may be the one that replaces the first, and is left alone. The two times are of two
+// machines, whose clocks must agree to the second or so.
+func holdsOldMount(pod *corev1.Pod, requested time.Time) bool {
+	switch {
+	case pod.DeletionTimestamp != nil, pod.Status.StartTime == nil:
+		return false
+	case pod.Status.Phase == corev1.PodSucceeded, pod.Status.Phase == corev1.PodFailed:
+		return false
+	}
+	return pod.Status.StartTime.Time.Before(requested)
+}
+
+// isMadeAgain: the owner of a static pod's image in the API is its node, which makes it
+// from a file and does not look at deletions.
+func isMadeAgain(pod *corev1.Pod) bool {
+	owner := metav1.GetControllerOf(pod)
+	return owner != nil && owner.Kind != "Node"
+}

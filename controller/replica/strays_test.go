@@ -1,0 +1,148 @@
+package replica
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/longhorn-lep/longhorn-manager/controller/queue"
+	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+func TestFenceIsWrittenDownOnlyWhenTheReplicaHoldsIt(t *testing.T) {
+	stale := Observed{Phase: PhaseRunning, Generation: 6, Process: "p"}
+	held := func(t *testing.T, c *Controller) int64 {
+		t.Helper()
+		r, err := c.Replicas.Live(t.Context(), "r")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.Status.Generation
+	}
+	t.Run("the data plane confirms → written down", func(t *testing.T) {
+		plane := &fakePlane{observed: stale}
+		h, c := start(t, plane, placed(created, fence(7)))
+		sync(t, c, nil)
+		plane.expect(t, "stop r behind 7")
+		if g := held(t, c); g != 7 {
+			t.Errorf("the object says %d", g)
+		}
+		// What the data plane shows may be late; the fence stands all the same.
+		h.CatchUp()
+		sync(t, c, nil)
+		if g := held(t, c); g != 7 {
+			t.Errorf("the object says %d", g)
+		}
+		plane.calls, plane.observed = nil, Observed{Phase: PhaseAbsent}
+		h.CatchUp()
+		sync(t, c, nil)
+		h.CatchUp()
+		h.Writes()
+		sync(t, c, nil)
+		h.ExpectWrites() // at rest nothing is written
+		plane.expect(t)
+	})
+	t.Run("it cannot be opened and is deleted → closed without", func(t *testing.T) {
+		plane := &fakePlane{observed: Observed{Phase: PhaseError, Reason: "MetadataTorn"}}
+		_, c := start(t, plane, placed(created, gone, fence(7)))
+		sync(t, c, nil)
+		plane.expect(t, "stop r")
+	})
+	t.Run("it holds the fence already → closed without", func(t *testing.T) {
+		plane := &fakePlane{observed: Observed{Phase: PhaseRunning, Generation: 8, Process: "p"}}
+		_, c := start(t, plane, placed(created, fence(7)))
+		sync(t, c, nil)
+		plane.expect(t, "stop r")
+	})
+	t.Run("the data plane fails → not written down", func(t *testing.T) {
+		plane := &fakePlane{observed: stale, err: errors.New("busy")}
+		_, c := start(t, plane, placed(created, fence(7)))
+		if _, err := c.sync(t.Context(), "r"); err == nil {
+			t.Error("the failure was swallowed")
+		}
+		if g := held(t, c); g != 6 {
+			t.Errorf("the object says %d", g)
+		}
+	})
+}
+
+func TestReplicaThatIsNotThisNodes(t *testing.T) {
+	open := Observed{Phase: PhaseRunning}
+	elsewhere := func(r *longhorn.Replica) { r.Spec.NodeID = "another" }
+	for _, tc := range []struct {
+		name     string
+		replica  *longhorn.Replica // nil: there is none
+		late     bool              // the cache does not show it
+		observed Observed
+		fail     error
+		want     []string
+		wantErr  bool
+	}{
+		{name: "there is no such replica → closed, its data stays", observed: open, want: []string{"stop r"}},
+		{name: "it is another node's → closed", replica: placed(elsewhere), observed: open, want: []string{"stop r"}},
+		{name: "the server does not answer → left open", observed: open, fail: errors.New("away"), wantErr: true},
+		{name: "it is this node's, the cache is late → left open", replica: placed(wanted), late: true, observed: open, wantErr: true},
+		{name: "the instance manager is silent → nothing", observed: Observed{Phase: PhaseUnknown}},
+		{name: "it is not hosted → nothing", observed: Observed{Phase: PhaseAbsent}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			plane := &fakePlane{observed: tc.observed, hosted: []string{"r"}}
+			h, c := start(t, plane)
+			if tc.replica != nil {
+				h.Seed(tc.replica)
+			}
+			if !tc.late {
+				h.CatchUp()
+			}
+			if tc.fail != nil {
+				h.Fail("get", "replicas", tc.fail)
+			}
+			if _, err := c.sync(t.Context(), "r"); (err != nil) != tc.wantErr {
+				t.Errorf("sync: %v", err)
+			}
+			plane.expect(t, tc.want...)
+			h.ExpectWrites()
+		})
+	}
+}
+
+func TestDeletedReplicaOfANode(t *testing.T) {
+	readiness := func(status longhorn.ConditionStatus, reason string) *longhorn.Node {
+		return build.Node("m", func(n *longhorn.Node) {
+			n.Status.Conditions = []longhorn.Condition{{Type: types.ConditionReady, Status: status, Reason: reason}}
+		})
+	}
+	onM := func(r *longhorn.Replica) { r.Spec.NodeID = "m" }
+	away, lost := readiness(longhorn.ConditionFalse, types.ReasonKubernetesNodeNotReady), readiness(longhorn.ConditionFalse, types.ReasonKubernetesNodeGone)
+	t.Run("its node is away → waits for the node", func(t *testing.T) {
+		h, c := startAt(t, "", &fakePlane{}, placed(created, gone, onM), away)
+		sync(t, c, nil)
+		h.ExpectWrites()
+	})
+	t.Run("its node is gone → forgotten, and what is left behind is told", func(t *testing.T) {
+		h, c := startAt(t, "", &fakePlane{}, placed(created, gone, onM), lost)
+		sync(t, c, nil)
+		h.ExpectWrites("update replicas/r")
+		h.ExpectEvents("Warning Delete r: node m is gone: the data of replica r is left behind in /var/lib/longhorn/replicas/vol-r on its disk disk")
+	})
+	t.Run("its node is gone, it is not deleted → left alone", func(t *testing.T) {
+		h, c := startAt(t, "", &fakePlane{}, placed(created, onM), lost)
+		sync(t, c, nil)
+		h.ExpectWrites()
+	})
+	t.Run("the cache says gone, the server says away → waits", func(t *testing.T) {
+		h, c := startAt(t, "", &fakePlane{}, placed(created, gone, onM), lost)
+		h.Overwrite(away)
+		sync(t, c, queue.ErrStale)
+		h.ExpectWrites()
+	})
+	t.Run("the server does not answer → waits", func(t *testing.T) {
+		h, c := startAt(t, "", &fakePlane{}, placed(created, gone, onM), lost)
+		h.Fail("get", "nodes", errors.New("away"))
+		if _, err := c.sync(t.Context(), "r"); err == nil {
+			t.Error("the failure was swallowed")
+		}
+		h.ExpectWrites()
+	})
+}

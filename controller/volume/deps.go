@@ -1,0 +1,112 @@
+package volume
+
+import (
+	"context"
+
+	"github.com/sirupsen/logrus"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/clock"
+
+	"github.com/longhorn-lep/longhorn-manager/controller/queue"
+	"github.com/longhorn-lep/longhorn-manager/datastore"
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// Events is the side of a store that tells of changes.
+type Events interface {
+	AddHandler(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error)
+}
+
+// VolumeStore holds all volumes.
+type VolumeStore interface {
+	Get(name string) (*longhorn.Volume, error)
+	List(selector labels.Selector) ([]*longhorn.Volume, error)
+	Live(ctx context.Context, name string) (*longhorn.Volume, error)
+	Update(ctx context.Context, v *longhorn.Volume) (*longhorn.Volume, error)
+	UpdateStatus(ctx context.Context, v *longhorn.Volume) (*longhorn.Volume, error)
+	IsStale(v *longhorn.Volume) bool
+	Events
+}
+
+// AttachmentStore holds all volume attachments.
+type AttachmentStore interface {
+	GetRO(name string) (*longhorn.VolumeAttachment, error)
+	Create(ctx context.Context, va *longhorn.VolumeAttachment) (*longhorn.VolumeAttachment, error)
+	Events
+}
+
+// EngineStore holds all engines.
+type EngineStore interface {
+	ByIndex(index, value string) ([]*longhorn.Engine, error)
+	Live(ctx context.Context, name string) (*longhorn.Engine, error)
+	Create(ctx context.Context, e *longhorn.Engine) (*longhorn.Engine, error)
+	Update(ctx context.Context, e *longhorn.Engine) (*longhorn.Engine, error)
+	Delete(ctx context.Context, name string, p datastore.Preconditions) error
+	IsStale(e *longhorn.Engine) bool
+	Events
+}
+
+// ReplicaStore holds all replicas.
+type ReplicaStore interface {
+	List(selector labels.Selector) ([]*longhorn.Replica, error)
+	ByIndex(index, value string) ([]*longhorn.Replica, error)
+	ListLive(ctx context.Context, opts metav1.ListOptions) ([]*longhorn.Replica, error)
+	Create(ctx context.Context, r *longhorn.Replica) (*longhorn.Replica, error)
+	Update(ctx context.Context, r *longhorn.Replica) (*longhorn.Replica, error)
+	Delete(ctx context.Context, name string, p datastore.Preconditions) error
+	IsStaleIn(index, value string) bool
+	Events
+}
+
+// NodeStore holds all nodes.
+type NodeStore interface {
+	List(selector labels.Selector) ([]*longhorn.Node, error)
+	Events
+}
+
+// InstanceManagerStore holds all instance managers.
+type InstanceManagerStore interface {
+	List(selector labels.Selector) ([]*longhorn.InstanceManager, error)
+	Events
+}
+
+// SecretStore reaches the keys of volumes, which are not cached.
+type SecretStore interface {
+	Live(ctx context.Context, name string) (*corev1.Secret, error)
+	Create(ctx context.Context, s *corev1.Secret) (*corev1.Secret, error)
+}
+
+// Deps are what the controller needs; the stores are of the whole cluster.
+type Deps struct {
+	Volumes          VolumeStore
+	Attachments      AttachmentStore
+	Engines          EngineStore
+	Replicas         ReplicaStore
+	Nodes            NodeStore
+	InstanceManagers InstanceManagerStore
+	Secrets          SecretStore
+	Settings         Events
+	Setting          func(types.SettingName) string // a setting's value as it stands, or ""
+
+	Recorder record.EventRecorder
+	Clock    clock.WithTicker
+	Log      *logrus.Entry
+	// Metrics of the queue; nil: none.
+	Metrics *queue.Metrics
+	// Owner is the node of this daemon, for status.ownerID.
+	Owner string
+}
+
+// DepsOf takes the stores out of a datastore of the whole cluster.
+func DepsOf(d *datastore.Datastore) Deps {
+	return Deps{
+		Volumes: d.Volumes, Attachments: d.VolumeAttachments, Engines: d.Engines, Replicas: d.Replicas,
+		Nodes: d.Nodes, InstanceManagers: d.InstanceManagers, Secrets: d.Secrets,
+		Settings: d.Settings, Setting: d.Setting,
+	}
+}

@@ -1,0 +1,135 @@
+package volume
+
+import (
+	"strings"
+	"testing"
+
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// abandoned is the served volume whose engine's node "a" went down and which nobody
+// wants there: the leader took the engine for stopped, at generation 2.
+func abandoned(in Input) Input {
+	in.Nodes["a"] = NodeFact{Down: true}
+	in.Volume.Spec.NodeID = ""
+	in.Volume.Status.State = longhorn.VolumeStateDetaching
+	e := in.Engine
+	e.Spec.DesireState, e.Status.CurrentState, e.Status.Session, e.Status.Generation = longhorn.DesireStateStopped, longhorn.InstanceStateStopped, "", 2
+	e.Status.Conditions = []longhorn.Condition{{Type: types.ConditionInstanceCreation, Status: longhorn.ConditionFalse, Reason: types.ReasonEngineNodeDown, Message: "m", LastTransitionTime: ago(0)}}
+	return in
+}
+
+func stopWanted(generation int64, state longhorn.InstanceState, held int64) option {
+	return func(_ *Input, r *longhorn.Replica) {
+		r.Spec.DesireState, r.Spec.FenceGeneration = longhorn.DesireStateStopped, generation
+		r.Status.CurrentState, r.Status.Generation = state, held
+	}
+}
+
+func TestDetachFromADeadNode(t *testing.T) {
+	const stopped, running, failing = longhorn.InstanceStateStopped, longhorn.InstanceStateRunning, longhorn.InstanceStateError
+	for _, tc := range []struct {
+		name      string
+		in        Input
+		want      longhorn.VolumeState
+		fenced    []string // replicas that are newly asked to stop behind the fence
+		wantFault string
+	}{
+		{name: "replicas run → all are asked to stop behind the fence, those of the dead node for its return", in: abandoned(served(3, member, member, member)), want: longhorn.VolumeStateDetaching, fenced: []string{"r1", "r2", "r3"}},
+		{
+			name: "one member holds the fence, another live one has not stopped yet → detached, nothing depends on it", want: longhorn.VolumeStateDetached,
+			in: abandoned(served(3, member, all(member, stopWanted(2, stopped, 2)), all(member, stopWanted(2, running, 1)))), fenced: []string{"r1"},
+		},
+		{
+			name: "every live one has stopped and holds the fence → detached", want: longhorn.VolumeStateDetached,
+			in: abandoned(served(3, all(member, stopWanted(2, running, 1)), all(member, stopWanted(2, stopped, 2)), all(member, stopWanted(2, stopped, 2)))),
+		},
+		{
+			name: "stopped, but none holds the fence yet → waits", want: longhorn.VolumeStateDetaching,
+			in: abandoned(served(2, all(member, stopWanted(2, running, 1)), all(member, stopWanted(2, stopped, 1)))),
+		},
+		{
+			name: "only one outside the epoch holds the fence → not enough", want: longhorn.VolumeStateDetaching, wantFault: "replica r1 on node a: the node does not answer",
+			in: abandoned(served(2, all(member, stopWanted(2, running, 1)), all(fresh, stopWanted(2, stopped, 2)))),
+		},
+		{
+			name: "a live member is broken, another one holds the fence → detached", want: longhorn.VolumeStateDetached,
+			in: abandoned(served(3, all(member, stopWanted(2, running, 1)), all(member, stopWanted(2, failing, 1)), all(member, stopWanted(2, stopped, 2)))),
+		},
+		{
+			name: "no member can take up the fence → faulted, each named", want: longhorn.VolumeStateDetaching,
+			wantFault: "replica r1 on node a: the node does not answer; replica r2 on node b: MetadataTorn: m",
+			in:        abandoned(served(2, all(member, stopWanted(2, running, 1)), all(member, stopWanted(2, failing, 1), broken("MetadataTorn")))),
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			p := plan(tc.in)
+			if p.Status.State != tc.want {
+				t.Errorf("%s, want %s", p.Status.State, tc.want)
+			}
+			var fenced []string
+			for _, r := range p.UpdateReplicas {
+				if r.Spec.FenceGeneration != 2 || r.Spec.DesireState != longhorn.DesireStateStopped {
+					t.Errorf("replica %s: %+v", r.Name, r.Spec)
+				}
+				fenced = append(fenced, r.Name)
+			}
+			if strings.Join(fenced, " ") != strings.Join(tc.fenced, " ") {
+				t.Errorf("fenced %v, want %v", fenced, tc.fenced)
+			}
+			c := types.FindCondition(p.Status.Conditions, types.ConditionFaulted)
+			if (c.Status == longhorn.ConditionTrue) != (tc.wantFault != "") || !strings.Contains(c.Message, tc.wantFault) {
+				t.Errorf("faulted: %+v", c)
+			}
+			if p.Surplus != nil || len(p.CreateReplicas) != 0 {
+				t.Errorf("surplus %v, %d made", p.Surplus, len(p.CreateReplicas))
+			}
+		})
+	}
+}
+
+func TestVolumeDetachedBehindAFenceStaysDetached(t *testing.T) {
+	in := abandoned(served(2, all(member, stopWanted(2, longhorn.InstanceStateRunning, 1)), all(member, stopWanted(2, longhorn.InstanceStateStopped, 2))))
+	in.Engine.Spec.NodeID, in.Engine.Spec.ReplicaAddressMap = "", nil
+	for range 2 {
+		p := plan(in)
+		if p.Status.State != longhorn.VolumeStateDetached || p.UpdateEngine != nil || len(p.UpdateReplicas) != 0 {
+			t.Fatalf("%s, engine %v, %d replicas updated", p.Status.State, p.UpdateEngine, len(p.UpdateReplicas))
+		}
+		in.Volume.Status = p.Status
+		in.Replicas[1].Status.Generation = 1 // as if the node's report were late
+	}
+}
+
+func TestEngineOfADeadNodeIsNotStartedElsewhereBeforeItIsTakenForStopped(t *testing.T) {
+	in := served(2, member, member)
+	in.Nodes["a"] = NodeFact{Down: true}
+	in.Volume.Spec.NodeID = ""
+	p := plan(in)
+	if p.UpdateEngine == nil || p.UpdateEngine.Spec.DesireState != longhorn.DesireStateStopped || p.UpdateEngine.Spec.NodeID != "a" || len(p.UpdateReplicas) != 0 || p.Status.State != longhorn.VolumeStateDetaching {
+		t.Errorf("engine %+v, %d replicas updated, %s", p.UpdateEngine, len(p.UpdateReplicas), p.Status.State)
+	}
+}
+
+func TestOrderlyStopNeedsNoFence(t *testing.T) {
+	in := abandoned(served(2, member, all(member, stopWanted(0, longhorn.InstanceStateStopped, 1))))
+	in.Engine.Status.Conditions = nil // its node said that it stopped, and then went down
+	p := plan(in)
+	if p.Status.State != longhorn.VolumeStateDetached {
+		t.Errorf("%s: a replica of a dead node holds it up", p.Status.State)
+	}
+	for _, r := range p.UpdateReplicas {
+		if r.Spec.FenceGeneration != 0 {
+			t.Errorf("replica %s is fenced at %d", r.Name, r.Spec.FenceGeneration)
+		}
+	}
+}
+
+func TestDeletionAfterItsNodeDied(t *testing.T) {
+	in := abandoned(served(2, member, member))
+	d := planDeletion(in)
+	if len(d.UpdateReplicas) != 2 || d.UpdateReplicas[1].Spec.FenceGeneration != 2 || d.UpdateEngine == nil || d.UpdateEngine.Spec.NodeID != "" || len(d.DeleteReplicas) != 0 {
+		t.Errorf("got %+v", d)
+	}
+}

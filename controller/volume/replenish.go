@@ -1,0 +1,112 @@
+package volume
+
+import (
+	"slices"
+
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/scheduler"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// maxRetries is how many failed rebuilds in a row make a copy that was good once count
+// like one that is away: it is tried on, but not relied on.
+const maxRetries = 5
+
+// prospect is what may be expected of a copy that is no member.
+type prospect int
+
+const (
+	expected  prospect = iota // it is being rebuilt, or will be as soon as it can
+	mayReturn                 // it is away, or fails again and again
+	lost                      // it can never come back
+)
+
+func (v copyView) prospect(in Input) prospect {
+	c := types.FindCondition(v.Status.Conditions, types.ConditionInstanceCreation)
+	isError := v.Status.CurrentState == longhorn.InstanceStateError
+	switch {
+	case v.isUnderway(in):
+		return expected
+	case in.Nodes[v.Spec.NodeID].Gone, isError && c.Reason == types.ReasonReplicaMissing:
+		return lost
+	case isDown(in, v.Replica), v.Spec.RebuildRetryCount >= maxRetries && v.Spec.LastHealthyAt != "":
+		return mayReturn
+	}
+	return expected
+}
+
+// replenish makes a new replica, one at a time, in the place of one that is lost, or that
+// has not come back within the time that the setting gives it. The new one is empty, and
+// rebuilt like any other.
+func replenish(in Input, c copies, p *Plan) {
+	request := scheduler.Request{
+		SizeBytes: int64(in.Volume.Spec.Size), ActualSizeBytes: in.Volume.Status.ActualSize,
+		NodeSelector: in.Volume.Spec.NodeSelector, DiskSelector: in.Volume.Spec.DiskSelector,
+	}
+	cluster, needed := in.Cluster, c.healthy() < in.Volume.Spec.NumberOfReplicas
+	for _, v := range c.list {
+		if v.member || v.DeletionTimestamp != nil || !needed {
+			continue
+		}
+		switch v.prospect(in) {
+		case expected:
+			needed = false
+		case mayReturn:
+			if left := types.Until(p.Status.LastDegradedAt, in.ReplenishmentWait, in.Now); left > 0 {
+				p.again(left)
+				needed = false
+			}
+		}
+		if isDown(in, v.Replica) { // one that runs keeps its place
+			cluster.Replicas = without(cluster.Replicas, v.Replica)
+		}
+	}
+	if !needed {
+		setCondition(p, in.Now, types.ConditionScheduled, longhorn.ConditionTrue, "", "")
+		return
+	}
+	place, err := scheduler.Schedule(cluster, request)
+	if err != nil {
+		setCondition(p, in.Now, types.ConditionScheduled, longhorn.ConditionFalse, types.ReasonReplicaSchedulingFailure, err.Error())
+		return
+	}
+	setCondition(p, in.Now, types.ConditionScheduled, longhorn.ConditionTrue, "", "")
+	p.CreateReplicas = append(p.CreateReplicas, newReplica(in.Volume, in.Names[0], place))
+}
+
+// without takes a copy that is given up from those that keep others off their node.
+func without(placed []scheduler.Replica, r *longhorn.Replica) []scheduler.Replica {
+	i := slices.Index(placed, scheduler.Replica{Node: r.Spec.NodeID, DiskUUID: r.Spec.DiskID})
+	if i < 0 {
+		return placed
+	}
+	return slices.Delete(slices.Clone(placed), i, i+1)
+}
+
+// missingReplicas is how many replicas of a volume that never started are still to be
+// made: they are all alike, and made at once. Later ones are made by replenish.
+func missingReplicas(in Input) int {
+	if in.Engine.Status.Epoch != nil || isWanted(in.Engine) {
+		return 0
+	}
+	return max(0, in.Volume.Spec.NumberOfReplicas-len(in.Replicas))
+}
+
+// placeReplicas makes the missing replicas of a new volume, all or none.
+func placeReplicas(in Input, missing int, p *Plan) {
+	p.Status.State = longhorn.VolumeStateDetached
+	p.Status.Robustness = longhorn.VolumeRobustnessUnknown
+	placements, err := scheduler.ScheduleAll(in.Cluster, scheduler.Request{
+		SizeBytes:    int64(in.Volume.Spec.Size),
+		NodeSelector: in.Volume.Spec.NodeSelector,
+		DiskSelector: in.Volume.Spec.DiskSelector,
+	}, missing)
+	if err != nil {
+		setCondition(p, in.Now, types.ConditionScheduled, longhorn.ConditionFalse, types.ReasonReplicaSchedulingFailure, err.Error())
+		return
+	}
+	setCondition(p, in.Now, types.ConditionScheduled, longhorn.ConditionTrue, "", "")
+	for i, place := range placements {
+		p.CreateReplicas = append(p.CreateReplicas, newReplica(in.Volume, in.Names[i], place))
+	}
+}

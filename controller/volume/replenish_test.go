@@ -1,0 +1,108 @@
+package volume
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+func degradedFor(d time.Duration, in Input) Input {
+	in.Volume.Status.LastDegradedAt = ago(d)
+	in.Volume.Status.Robustness = longhorn.VolumeRobustnessDegraded
+	return in
+}
+
+func TestReplenishment(t *testing.T) {
+	const wo = longhorn.ReplicaModeWO
+	for _, tc := range []struct {
+		name      string
+		in        Input
+		wantNode  string // of the new replica; "": none is made
+		wantAfter time.Duration
+		noRoom    bool // it is said that there is no room
+	}{
+		{name: "all are there → none", in: served(2, member, member)},
+		{name: "more are asked for → one at once", in: degradedFor(0, served(3, member, member)), wantNode: "c"},
+		{name: "two more are asked for → one at a time", in: degradedFor(0, served(3, member)), wantNode: "b"},
+		{name: "the new one is not rebuilt yet → no second one", in: degradedFor(0, served(3, member, all(fresh, notStarted)))},
+		{name: "one failed and runs → rebuilt instead", in: degradedFor(time.Hour, served(2, member, once(time.Minute)))},
+		{name: "one failed and waits for its next rebuild → waited for", in: degradedFor(time.Hour, served(2, member, all(once(time.Second), retried(3)))), wantAfter: 79 * time.Second},
+		{name: "one is being rebuilt → none", in: degradedFor(time.Hour, served(2, member, all(once(time.Hour), asked, tried, shows(wo))))},
+		{name: "a node is away, the wait not over → waited for", in: degradedFor(4*time.Minute, served(2, member, all(once(4*time.Minute), away))), wantAfter: 6 * time.Minute},
+		{name: "a node is away, the wait over → another one", in: degradedFor(10*time.Minute, served(2, member, all(once(10*time.Minute), away))), wantNode: "c"},
+		{name: "a node is gone → another one at once", in: degradedFor(0, served(2, member, all(once(0), nodeGone))), wantNode: "c"},
+		{name: "a copy's directory is lost → another one at once, on the same node if need be", in: onNodes(2, degradedFor(0, served(2, member, all(once(0), broken(types.ReasonReplicaMissing))))), wantNode: "b"},
+		{name: "a copy's disk is broken, the wait not over → waited for", in: degradedFor(4*time.Minute, served(2, member, all(once(4*time.Minute), broken(types.ReasonDiskNotReady)))), wantAfter: 6 * time.Minute},
+		{name: "a good copy fails its rebuilds again and again, the wait over → another one", in: degradedFor(time.Hour, served(2, member, all(once(0), retried(5)))), wantNode: "c"},
+		{name: "a new copy fails its rebuilds again and again → no second one", in: degradedFor(time.Hour, served(2, member, all(fresh, retried(9))))},
+		{name: "one is gone for good, another one is expected → none yet", in: degradedFor(time.Hour, served(3, member, all(once(0), nodeGone), once(time.Minute)))},
+		{name: "no room → said", in: onNodes(2, degradedFor(time.Hour, served(2, member, all(once(time.Hour), away)))), noRoom: true},
+		{name: "a failed one is being deleted → another one at once", in: degradedFor(0, served(2, member, all(once(0), beingDeleted))), wantNode: "b"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			p := plan(tc.in)
+			if (len(p.CreateReplicas) == 1) != (tc.wantNode != "") || len(p.CreateReplicas) > 1 {
+				t.Fatalf("%d made", len(p.CreateReplicas))
+			}
+			if tc.wantNode != "" && (p.CreateReplicas[0].Spec.NodeID != tc.wantNode || p.CreateReplicas[0].Name != "new") {
+				t.Errorf("made %s on %s", p.CreateReplicas[0].Name, p.CreateReplicas[0].Spec.NodeID)
+			}
+			if tc.wantAfter != 0 && p.After != tc.wantAfter {
+				t.Errorf("looks again after %s", p.After)
+			}
+			c := types.FindCondition(p.Status.Conditions, types.ConditionScheduled)
+			if (c.Status == longhorn.ConditionFalse) != tc.noRoom {
+				t.Errorf("scheduled: %+v", c)
+			}
+		})
+	}
+}
+
+func TestNoRoomIsTimedOnce(t *testing.T) {
+	in := onNodes(2, degradedFor(time.Hour, served(2, member, all(once(time.Hour), away))))
+	in.Volume.Status = plan(in).Status
+	first := types.FindCondition(in.Volume.Status.Conditions, types.ConditionScheduled)
+	in.Now = now.Add(time.Minute)
+	if c := types.FindCondition(plan(in).Status.Conditions, types.ConditionScheduled); c != first {
+		t.Errorf("first %+v, then %+v", first, c)
+	}
+}
+
+func TestRobustness(t *testing.T) {
+	const failed = longhorn.ReplicaModeERR
+	for _, tc := range []struct {
+		name         string
+		in           Input
+		was          longhorn.VolumeRobustness
+		degradedAt   string
+		want         longhorn.VolumeRobustness
+		wantDegraded string
+		wantEvent    string
+	}{
+		{name: "all members serve → healthy", in: served(2, member, member), degradedAt: ago(long), want: longhorn.VolumeRobustnessHealthy, wantEvent: types.EventHealthy},
+		{name: "more than asked for → healthy", in: served(1, member, member), want: longhorn.VolumeRobustnessHealthy, wantEvent: types.EventHealthy},
+		{name: "one failed → degraded from now on", in: served(2, member, once(0)), was: longhorn.VolumeRobustnessHealthy, want: longhorn.VolumeRobustnessDegraded, wantDegraded: ago(0), wantEvent: types.EventDegraded},
+		{name: "one is about to be expelled → degraded", in: served(2, member, all(member, shows(failed))), want: longhorn.VolumeRobustnessDegraded, wantDegraded: ago(0), wantEvent: types.EventDegraded},
+		{name: "still degraded → since then", in: served(2, member, once(0)), was: longhorn.VolumeRobustnessDegraded, degradedAt: ago(long), want: longhorn.VolumeRobustnessDegraded, wantDegraded: ago(long)},
+		{name: "attached anew, still degraded → since then", in: served(2, member, once(0)), was: longhorn.VolumeRobustnessUnknown, degradedAt: ago(long), want: longhorn.VolumeRobustnessDegraded, wantDegraded: ago(long), wantEvent: types.EventDegraded},
+		{name: "the engine's node does not answer → unknown", in: served(1, all(member, away)), was: longhorn.VolumeRobustnessHealthy, want: longhorn.VolumeRobustnessUnknown},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			tc.in.Volume.Status.Robustness, tc.in.Volume.Status.LastDegradedAt = tc.was, tc.degradedAt
+			p := plan(tc.in)
+			if s := p.Status; s.Robustness != tc.want || s.LastDegradedAt != tc.wantDegraded || s.State != longhorn.VolumeStateAttached {
+				t.Errorf("%s %s since %q", s.State, s.Robustness, s.LastDegradedAt)
+			}
+			var reasons []string
+			for _, e := range p.Events {
+				reasons = append(reasons, e.Reason)
+			}
+			if got := strings.Join(reasons, " "); got != tc.wantEvent {
+				t.Errorf("events %q", got)
+			}
+		})
+	}
+}

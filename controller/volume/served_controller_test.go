@@ -1,0 +1,220 @@
+package volume
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/longhorn-lep/longhorn-manager/controller/queue"
+	"github.com/longhorn-lep/longhorn-manager/internal/testutil"
+	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// cluster has the volume served on node a by the members r1 and r2, and the copy r3,
+// which failed a minute ago, on node c; n copies are asked for.
+func cluster(n int, changes ...func(e *longhorn.Engine, failed *longhorn.Replica)) []runtime.Object {
+	at := types.Timestamp(testutil.Now.Add(-time.Hour))
+	running := func(ip string) func(*longhorn.Replica) {
+		return func(r *longhorn.Replica) {
+			ownedReplica(r)
+			r.Spec.DesireState, r.Status.CurrentState = longhorn.DesireStateRunning, longhorn.InstanceStateRunning
+			r.Status.IP, r.Status.Port, r.Status.UUID, r.Status.DirectoryCreated = ip, 8500, "p", true
+			r.Spec.HealthyAt, r.Spec.LastHealthyAt = at, at
+		}
+	}
+	addresses := map[string]string{"r1": "10.0.0.1:8500", "r2": "10.0.0.2:8500"}
+	e := build.Engine("vol", owned, func(e *longhorn.Engine) {
+		e.Spec.NodeID, e.Spec.DesireState, e.Spec.ReplicaAddressMap = "a", longhorn.DesireStateRunning, addresses
+		e.Status.CurrentState, e.Status.Generation, e.Status.Session = longhorn.InstanceStateRunning, 1, "s"
+		e.Status.Epoch = &longhorn.Epoch{Generation: 1, Counter: 2, Members: []string{"r1", "r2"}}
+		e.Status.ReplicaModeMap = map[string]longhorn.ReplicaMode{"r1": longhorn.ReplicaModeRW, "r2": longhorn.ReplicaModeRW}
+		e.Status.CurrentReplicaAddressMap = addresses
+	})
+	failed := build.PlacedReplica("r3", "vol", "c", "disk-c", running("10.0.0.3"), func(r *longhorn.Replica) {
+		r.Spec.FailedAt = types.Timestamp(testutil.Now.Add(-time.Minute))
+		r.Spec.LastFailedAt = r.Spec.FailedAt
+	})
+	for _, change := range changes {
+		change(e, failed)
+	}
+	return []runtime.Object{
+		e, failed,
+		build.PlacedReplica("r1", "vol", "a", "disk-a", running("10.0.0.1")),
+		build.PlacedReplica("r2", "vol", "b", "disk-b", running("10.0.0.2")),
+		build.VolumeAttachment("vol", func(va *longhorn.VolumeAttachment) { va.OwnerReferences = owner() }),
+		attachedVolume(n),
+	}
+}
+
+func attachedVolume(n int, changes ...func(*longhorn.Volume)) *longhorn.Volume {
+	return build.Volume("vol", append([]func(*longhorn.Volume){finalized, func(v *longhorn.Volume) {
+		v.Spec.NumberOfReplicas, v.Spec.NodeID = n, "a"
+		v.Status = longhorn.VolumeStatus{
+			OwnerID: "leader", State: longhorn.VolumeStateAttached, CurrentNodeID: "a", Robustness: longhorn.VolumeRobustnessHealthy,
+			Conditions: []longhorn.Condition{
+				{Type: types.ConditionScheduled, Status: longhorn.ConditionTrue},
+				{Type: types.ConditionFaulted, Status: longhorn.ConditionFalse},
+			},
+		}
+	}}, changes...)...)
+}
+
+func TestServedVolumeAtRest(t *testing.T) {
+	away := build.ReadyNode("z", "disk-z", func(n *longhorn.Node) {
+		n.Status.Conditions = []longhorn.Condition{{Type: types.ConditionReady, Status: longhorn.ConditionFalse, Reason: types.ReasonKubernetesNodeNotReady}}
+	})
+	for _, tc := range []struct {
+		name string
+		objs []runtime.Object
+		want longhorn.VolumeRobustness
+	}{
+		{"healthy", cluster(2, func(_ *longhorn.Engine, failed *longhorn.Replica) { failed.OwnerReferences = nil }), longhorn.VolumeRobustnessHealthy},
+		{"degraded, the lost copy's node is away", append(cluster(3, func(_ *longhorn.Engine, failed *longhorn.Replica) { failed.Spec.NodeID = "z" }), away), longhorn.VolumeRobustnessDegraded},
+		{"degraded, a copy is being rebuilt", cluster(3, func(e *longhorn.Engine, failed *longhorn.Replica) {
+			failed.Spec.HealthyAt = ""
+			e.Spec.ReplicaAddressMap["r3"] = "10.0.0.3:8500"
+			e.Status.CurrentReplicaAddressMap["r3"] = "10.0.0.3:8500"
+			e.Status.ReplicaModeMap["r3"] = longhorn.ReplicaModeWO
+		}), longhorn.VolumeRobustnessDegraded},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			h, c := begin(t, tc.objs...)
+			syncOf(t, h, c, nil)
+			h.CatchUp()
+			h.Writes()
+			h.Recorder.Take()
+			for range 3 {
+				h.Clock.Step(20 * time.Second)
+				syncOf(t, h, c, nil)
+			}
+			h.ExpectWrites()
+			h.ExpectEvents()
+			if v, _ := c.deps.Volumes.Get("vol"); v.Status.Robustness != tc.want {
+				t.Errorf("%s", v.Status.Robustness)
+			}
+		})
+	}
+}
+
+func TestFailedCopyIsRebuiltOnceItCanBe(t *testing.T) {
+	h, c := begin(t, cluster(3)...)
+	syncOf(t, h, c, nil)
+	h.ExpectWrites("update replicas/r3", "update engines/vol-e-0", "update volumes/vol/status")
+	syncOf(t, h, c, queue.ErrStale) // the cache is late: nothing is counted or asked for twice
+	h.CatchUp()
+	e, err := c.deps.Engines.Live(t.Context(), "vol-e-0")
+	if err != nil || e.Spec.ReplicaAddressMap["r3"] != "10.0.0.3:8500" {
+		t.Errorf("asked for %v, %v", e.Spec.ReplicaAddressMap, err)
+	}
+}
+
+func TestNothingIsDecidedOnReplicasOlderThanWhatWasWrittenOfThem(t *testing.T) {
+	h, c := begin(t, cluster(2, func(_ *longhorn.Engine, failed *longhorn.Replica) { failed.OwnerReferences = nil })...)
+	syncOf(t, h, c, nil)
+	h.CatchUp()
+	r1, err := c.deps.Replicas.List(labels.Everything())
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := r1[0].DeepCopy()
+	first.Spec.HealthyAt = ""
+	h.Overwrite(first)
+	h.CatchUp()
+	h.Writes()
+	syncOf(t, h, c, nil)
+	h.ExpectWrites("update replicas/r1")
+	syncOf(t, h, c, queue.ErrStale)
+	h.ExpectWrites()
+}
+
+func TestSurplusCopyIsGivenUpOnlyWhereTheServerSaysTheSame(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		behind func(h *testutil.Harness) // what the API server knows and the cache does not
+		want   []string
+		err    error // nil with want nil: any error
+	}{
+		{name: "the server says the same → given up", behind: func(*testutil.Harness) {}, want: []string{"delete replicas/r3"}},
+		{
+			name: "more copies are asked for by now → kept", err: queue.ErrStale,
+			behind: func(h *testutil.Harness) { h.Overwrite(attachedVolume(3)) },
+		},
+		{
+			name: "the volume is wanted elsewhere by now → kept", err: queue.ErrStale,
+			behind: func(h *testutil.Harness) {
+				h.Overwrite(attachedVolume(2, func(v *longhorn.Volume) { v.Spec.NodeID = "b" }))
+			},
+		},
+		{
+			name: "it is a member by now → kept", err: queue.ErrStale,
+			behind: func(h *testutil.Harness) {
+				h.Overwrite(cluster(2, func(e *longhorn.Engine, _ *longhorn.Replica) {
+					e.Status.Epoch = &longhorn.Epoch{Generation: 1, Counter: 3, Members: []string{"r1", "r2", "r3"}}
+				})[0])
+			},
+		},
+		{
+			name: "another copy was lost by now → kept", err: queue.ErrStale,
+			behind: func(h *testutil.Harness) {
+				h.Overwrite(cluster(2, func(e *longhorn.Engine, _ *longhorn.Replica) {
+					e.Status.Epoch = &longhorn.Epoch{Generation: 1, Counter: 3, Members: []string{"r1"}}
+				})[0])
+			},
+		},
+		{
+			name: "another copy fails, which is not recorded yet → kept", err: queue.ErrStale,
+			behind: func(h *testutil.Harness) {
+				h.Overwrite(cluster(2, func(e *longhorn.Engine, _ *longhorn.Replica) { e.Status.ReplicaModeMap["r2"] = longhorn.ReplicaModeERR })[0])
+			},
+		},
+		{
+			name: "the engine has ended by now → kept", err: queue.ErrStale,
+			behind: func(h *testutil.Harness) {
+				h.Overwrite(cluster(2, func(e *longhorn.Engine, _ *longhorn.Replica) { e.Status.CurrentState = longhorn.InstanceStateError })[0])
+			},
+		},
+		{
+			name: "the engine is of another run by now → kept", err: queue.ErrStale,
+			behind: func(h *testutil.Harness) {
+				h.Overwrite(cluster(2, func(e *longhorn.Engine, _ *longhorn.Replica) { e.Status.Session = "t" })[0])
+			},
+		},
+		{name: "the server does not answer for the volume → kept", behind: func(h *testutil.Harness) { h.Fail("get", "volumes", errors.New("away")) }},
+		{name: "the server does not answer for the engine → kept", behind: func(h *testutil.Harness) { h.Fail("get", "engines", errors.New("away")) }},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			h, c := begin(t, cluster(2)...)
+			tc.behind(h)
+			_, err := c.sync(t.Context(), "vol")
+			if tc.want != nil && err != nil || tc.want == nil && err == nil || tc.err != nil && !errors.Is(err, tc.err) {
+				t.Errorf("sync: %v", err)
+			}
+			h.ExpectWrites(tc.want...)
+		})
+	}
+	t.Run("the copy itself changed by now → kept", func(t *testing.T) {
+		h, c := begin(t, cluster(2)...)
+		h.Overwrite(cluster(2)[1])
+		if _, err := c.sync(t.Context(), "vol"); err == nil {
+			t.Error("deleted all the same")
+		}
+		if _, err := h.Longhorn.LonghornV1beta2().Replicas(types.Namespace).Get(t.Context(), "r3", metav1.GetOptions{}); err != nil {
+			t.Errorf("the copy is gone: %v", err)
+		}
+	})
+}
+
+func TestVolumesOfANodeAreLookedAtWhenItTurns(t *testing.T) {
+	_, c := begin(t, cluster(2)...)
+	for node, want := range map[string]int{"a": 2, "c": 1, "z": 0} {
+		if got := c.onNode(node); len(got) != want {
+			t.Errorf("node %s: %v", node, got)
+		}
+	}
+}

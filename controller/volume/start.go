@@ -1,0 +1,164 @@
+package volume
+
+import (
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+const (
+	// retryFailedStart is how long a volume waits after its engine failed before it
+	// starts it again, counted from the stored time of the failure.
+	retryFailedStart = 10 * time.Second
+	// startWithout is how long a volume waits for a member that is not down but does not
+	// run either, counted from when it began to be attached, before it starts without.
+	startWithout = 30 * time.Second
+)
+
+// start starts the replicas, then the engine with those that run:
+//
+//	members of the recorded epoch            the engine
+//	all that are not down run, at least one  starts
+//	some are on their way                    waits, 30 s at most, then starts if one runs
+//	none runs, none is on its way            does not start: the volume is faulted
+//
+// The engine itself decides which of them hold the data, and leaves the others out.
+func start(in Input, p *Plan) {
+	p.Status.State = longhorn.VolumeStateAttaching
+	if p.again(startDelay(in.Engine, in.Now)); p.After > 0 {
+		return
+	}
+	for _, r := range in.Replicas {
+		if r.DeletionTimestamp == nil {
+			p.want(r, longhorn.DesireStateRunning)
+		}
+	}
+	left := attachingLeft(in)
+	awaited, missing, ready := roll(in)
+	switch node := in.Volume.Spec.NodeID; {
+	case in.Nodes[node].Down:
+		attaching(in, p, types.ReasonWaitingForNode, fmt.Sprintf("node %s does not answer", node))
+	case len(awaited) > 0 && left > 0:
+		attaching(in, p, types.ReasonWaitingForReplicas, "waiting for "+strings.Join(awaited, "; "))
+		p.again(left)
+	case !ready:
+		attaching(in, p, types.ReasonWaitingForReplicas, "no copy of the data can be had")
+		p.fault = &fault{types.ReasonReplicaMissing, "no replica that holds all data runs: " + strings.Join(slices.Concat(missing, awaited), "; ")}
+	default:
+		attaching(in, p, types.ReasonWaitingForEngine, "the engine starts on node "+node)
+		p.UpdateEngine = startedEngine(in)
+	}
+}
+
+func startedEngine(in Input) *longhorn.Engine {
+	e := in.Engine.DeepCopy()
+	setEngineNode(e, in.Volume.Spec.NodeID)
+	e.Spec.DesireState = longhorn.DesireStateRunning
+	e.Spec.ReplicaAddressMap = map[string]string{}
+	for _, r := range in.Replicas {
+		if r.DeletionTimestamp == nil && r.Spec.DesireState == longhorn.DesireStateRunning && serves(in, r) {
+			e.Spec.ReplicaAddressMap[r.Name] = address(r)
+		}
+	}
+	e.Spec.Frontend = in.Volume.Spec.Frontend
+	e.Spec.DisableFrontend = in.Volume.Spec.DisableFrontend
+	e.Spec.Active = true
+	return e
+}
+
+// roll calls the replicas that may hold all data: those on their way and those that are
+// down, each with what is known of it, and whether one runs. Before the first start that
+// is any replica, afterwards a member of the recorded epoch.
+func roll(in Input) (awaited, missing []string, ready bool) {
+	names := map[string]bool{}
+	if in.Engine.Status.Epoch != nil {
+		for _, name := range in.Engine.Status.Epoch.Members {
+			names[name] = true
+		}
+	}
+	isNew := len(names) == 0
+	for _, r := range in.Replicas {
+		if !isNew && !names[r.Name] {
+			continue
+		}
+		delete(names, r.Name)
+		switch {
+		case r.DeletionTimestamp != nil, isDown(in, r):
+			missing = append(missing, describe(in, r))
+		case r.Spec.DesireState == longhorn.DesireStateRunning && serves(in, r):
+			ready = true
+		default:
+			awaited = append(awaited, describe(in, r))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		missing = append(missing, fmt.Sprintf("replica %s does not exist any more", name))
+	}
+	return awaited, missing, ready
+}
+
+// attaching notes that, and why, the volume is on its way. The condition's time is when
+// that began, so a new leader waits no longer than the old one would have.
+func attaching(in Input, p *Plan, reason, message string) {
+	setCondition(p, in.Now, types.ConditionAttaching, longhorn.ConditionTrue, reason, message)
+}
+
+// attachingLeft is how long a replica may still be waited for.
+func attachingLeft(in Input) time.Duration {
+	c := types.FindCondition(in.Volume.Status.Conditions, types.ConditionAttaching)
+	if c.Status != longhorn.ConditionTrue {
+		return startWithout
+	}
+	return types.Until(c.LastTransitionTime, startWithout, in.Now)
+}
+
+// startDelay is how long an engine at rest must wait after it failed. One that was lost
+// with its process or its node did not fail, and waits for nothing.
+func startDelay(e *longhorn.Engine, now time.Time) time.Duration {
+	c := types.FindCondition(e.Status.Conditions, types.ConditionInstanceCreation)
+	if c.Status != longhorn.ConditionFalse || c.Reason == types.ReasonEngineGone || c.Reason == types.ReasonEngineNodeDown {
+		return 0
+	}
+	return types.Until(c.LastTransitionTime, retryFailedStart, now)
+}
+
+// serves tells whether a replica can be reached: it runs, in the process that its node
+// has now. A process that was replaced leaves the old address behind for a while.
+func serves(in Input, r *longhorn.Replica) bool {
+	return r.Status.CurrentState == longhorn.InstanceStateRunning && !isDown(in, r) && in.Nodes[r.Spec.NodeID].Process == r.Status.UUID
+}
+
+// isDown tells whether a replica is not to be waited for.
+func isDown(in Input, r *longhorn.Replica) bool {
+	return in.Nodes[r.Spec.NodeID].Down || r.Status.CurrentState == longhorn.InstanceStateError
+}
+
+func address(r *longhorn.Replica) string {
+	return net.JoinHostPort(r.Status.IP, strconv.Itoa(r.Status.Port))
+}
+
+// describe says for people why a replica does not serve.
+func describe(in Input, r *longhorn.Replica) string {
+	where := fmt.Sprintf("replica %s on node %s", r.Name, r.Spec.NodeID)
+	c := types.FindCondition(r.Status.Conditions, types.ConditionInstanceCreation)
+	switch {
+	case r.DeletionTimestamp != nil:
+		return where + ": it is being deleted"
+	case in.Nodes[r.Spec.NodeID].Down:
+		return where + ": the node does not answer"
+	case r.Status.CurrentState == longhorn.InstanceStateError:
+		return fmt.Sprintf("%s: %s: %s", where, c.Reason, c.Message)
+	case isStopped(r.Status.CurrentState):
+		return where + ": it is not started yet"
+	case r.Status.CurrentState == longhorn.InstanceStateRunning:
+		return where + ": its instance manager is being replaced"
+	}
+	return fmt.Sprintf("%s: it is %s", where, r.Status.CurrentState)
+}

@@ -1,0 +1,137 @@
+package mount
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	mountutils "k8s.io/mount-utils"
+)
+
+// kernel is a fake mounter whose unmount waits, and Files whose detach is remembered.
+type kernel struct {
+	*mountutils.FakeMounter
+	fakeFiles
+	release chan struct{} // nil: unmounting does not wait
+	probe   func() error
+	detach  error
+	lazily  []string
+}
+
+func (k *kernel) Unmount(path string) error {
+	if k.release != nil {
+		<-k.release
+	}
+	return k.FakeMounter.Unmount(path)
+}
+
+func (k *kernel) Probe(string) error { return k.probe() }
+
+func (k *kernel) Detach(path string) error {
+	k.lazily = append(k.lazily, path)
+	if k.detach != nil {
+		return k.detach
+	}
+	return k.FakeMounter.Unmount(path)
+}
+
+func TestIsDead(t *testing.T) {
+	never := make(chan struct{})
+	for _, c := range []struct {
+		name  string
+		probe func() error
+		want  bool
+	}{
+		{"a read succeeds → alive", func() error { return nil }, false},
+		{"an I/O error → dead", func() error { return &os.PathError{Op: "read", Err: syscall.EIO} }, true},
+		{"no process behind it → dead", func() error { return syscall.ENOTCONN }, true},
+		{"gone meanwhile → dead", func() error { return syscall.ENOENT }, true},
+		{"the read itself is refused → not known to be dead", func() error { return syscall.EINVAL }, false},
+		{"no answer → not known to be dead", func() error { <-never; return nil }, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				never = make(chan struct{})
+				defer close(never)
+				s := NewWith(nil, nil, &kernel{probe: c.probe})
+				if got := s.IsDead("/dev/longhorn/pvc-1"); got != c.want {
+					t.Errorf("got %t, want %t", got, c.want)
+				}
+			})
+		})
+	}
+}
+
+func TestUnmountOfALiveDeviceThatFlushesForLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		k := &kernel{FakeMounter: mountutils.NewFakeMounter([]mountutils.MountPoint{{Device: "/dev/loop7", Path: dir}}), release: make(chan struct{})}
+		s := NewWith(k, nil, k)
+		start := time.Now()
+		if err := s.Unmount(dir); !errors.Is(err, ErrStuck) || time.Since(start) != 80*time.Second {
+			t.Errorf("after %s: %v, want ErrStuck after 80 s", time.Since(start), err)
+		}
+		start = time.Now()
+		if err := s.Unmount(dir); !errors.Is(err, ErrStuck) || time.Since(start) != 0 {
+			t.Errorf("a second try: %v after %s, want ErrStuck at once", err, time.Since(start))
+		}
+		if len(k.lazily) != 0 {
+			t.Errorf("a live device's mount was detached: %v", k.lazily)
+		}
+		close(k.release)
+		synctest.Wait()
+		if err := s.Unmount(dir); err != nil {
+			t.Errorf("after the flush ended: %v", err)
+		}
+	})
+}
+
+func TestDetach(t *testing.T) {
+	hung := func(k *kernel) { k.release = make(chan struct{}) }
+	refused := func(k *kernel) { k.UnmountFunc = func(string) error { return syscall.EBUSY } }
+	for _, c := range []struct {
+		name   string
+		layers int
+		change func(k *kernel)
+		lazily int
+		fail   bool
+	}{
+		{"nothing mounted → nothing done", 0, func(*kernel) {}, 0, false},
+		{"an unmount that works → not by force", 2, func(*kernel) {}, 0, false},
+		{"an unmount that hangs → by force", 1, hung, 1, false},
+		{"the kernel refuses even that → an error", 1, func(k *kernel) { refused(k); k.detach = syscall.EPERM }, 16, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				dir := t.TempDir()
+				path, err := filepath.EvalSymlinks(dir)
+				must(t, err)
+				k := &kernel{FakeMounter: mountutils.NewFakeMounter(nil)}
+				// Looking at the path would hang, so it must not be looked at.
+				k.errs = map[string]error{path: errors.New("was looked at")}
+				for range c.layers {
+					must(t, k.Mount("/dev/loop7", path, "ext4", nil))
+				}
+				c.change(k)
+				s := NewWith(k, nil, k)
+				start := time.Now()
+				if err := s.Detach(path); (err != nil) != c.fail {
+					t.Errorf("error %v", err)
+				}
+				if took := time.Since(start); took > 30*time.Second {
+					t.Errorf("took %s", took)
+				}
+				if points, _ := k.List(); (len(points) != 0) != c.fail || len(k.lazily) != c.lazily {
+					t.Errorf("mounted %v, detached %v", points, k.lazily)
+				}
+				if k.release != nil {
+					close(k.release)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,141 @@
+package datastore
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	kubetypes "k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// Workloads finds the pods that use volumes. The only cache is of PersistentVolumes,
+// cut down to a name, a driver, a handle and a claim: they change seldom. Pods, which
+// change all the time, are not watched but listed live when somebody needs to know, one
+// namespace and node at a time.
+//
+//	volume ──► PersistentVolume (driver, handle) ──► its claim ──► pods that name the claim
+type Workloads struct {
+	kube     kubernetes.Interface
+	informer cache.SharedIndexInformer
+	running  sync.WaitGroup
+}
+
+// indexHandle goes by the volume of a PersistentVolume of our driver.
+const indexHandle = "handle"
+
+// NewWorkloads makes one; it reads nothing and starts nothing.
+func NewWorkloads(kube kubernetes.Interface) *Workloads {
+	client := adapter[*corev1.PersistentVolume, *corev1.PersistentVolumeList]{
+		typedClient: kube.CoreV1().PersistentVolumes(), resource: corev1.Resource("persistentvolumes"),
+	}
+	informer := newInformer[*corev1.PersistentVolume](client, kube, &corev1.PersistentVolume{},
+		cache.Indexers{indexHandle: byHandle}, func(*metav1.ListOptions) {})
+	if err := informer.SetTransform(slimVolume); err != nil {
+		panic("BUG: transform of an informer that was never started: " + err.Error())
+	}
+	return &Workloads{kube: kube, informer: informer}
+}
+
+// Start begins to fill the cache and returns; it is kept up to date until ctx ends. It
+// must be called once.
+func (w *Workloads) Start(ctx context.Context) {
+	w.running.Go(func() { w.informer.RunWithContext(ctx) })
+}
+
+// Wait returns when everything that Start began has ended, after its context did.
+func (w *Workloads) Wait() { w.running.Wait() }
+
+// WaitForSync returns nil when the cache was filled once, or an error when ctx ended first.
+func (w *Workloads) WaitForSync(ctx context.Context) error {
+	if cache.WaitForCacheSync(ctx.Done(), w.informer.HasSynced) {
+		return nil
+	}
+	return fmt.Errorf("fill the cache of persistent volumes: %w", context.Cause(ctx))
+}
+
+// Claims returns the PersistentVolumes of a volume that are bound to a claim
+// (spec.claimRef); they must not be modified, and have no fields but those.
+func (w *Workloads) Claims(volume string) ([]*corev1.PersistentVolume, error) {
+	objs, err := w.informer.GetIndexer().ByIndex(indexHandle, volume)
+	if err != nil {
+		return nil, fmt.Errorf("look up persistent volumes of volume %s: %w", volume, err)
+	}
+	var bound []*corev1.PersistentVolume
+	for _, obj := range objs {
+		if pv := obj.(*corev1.PersistentVolume); pv.Spec.ClaimRef != nil && pv.Status.Phase == corev1.VolumeBound {
+			bound = append(bound, pv)
+		}
+	}
+	return bound, nil
+}
+
+// Pods returns the pods of a namespace on a node, as the API server has them now.
+func (w *Workloads) Pods(ctx context.Context, namespace, node string) ([]corev1.Pod, error) {
+	list, err := w.kube.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{
+		FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node).String(),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list pods of namespace %s on node %s: %w", namespace, node, err)
+	}
+	return list.Items, nil
+}
+
+// DeletePod asks for the deletion of the very pod, which gets so many seconds to end. A
+// pod that is gone is not found; another one of its name is a conflict.
+func (w *Workloads) DeletePod(ctx context.Context, namespace, name string, uid kubetypes.UID, graceSeconds int64) error {
+	err := w.kube.CoreV1().Pods(namespace).Delete(ctx, name, metav1.DeleteOptions{
+		GracePeriodSeconds: &graceSeconds,
+		Preconditions:      &metav1.Preconditions{UID: &uid},
+	})
+	if err != nil {
+		return fmt.Errorf("delete pod %s/%s: %w", namespace, name, err)
+	}
+	return nil
+}
+
+// Replace sets the content of the cache; it is for tests.
+func (w *Workloads) Replace(volumes []*corev1.PersistentVolume) error {
+	list := make([]any, 0, len(volumes))
+	for _, pv := range volumes {
+		slimmed, err := slimVolume(pv.DeepCopy())
+		if err != nil {
+			return err
+		}
+		list = append(list, slimmed)
+	}
+	return w.informer.GetIndexer().Replace(list, "1")
+}
+
+func byHandle(obj any) ([]string, error) {
+	pv := obj.(*corev1.PersistentVolume)
+	if pv.Spec.CSI == nil {
+		return nil, nil
+	}
+	return present(pv.Spec.CSI.VolumeHandle), nil
+}
+
+// slimVolume keeps what Claims needs. Of another driver's volumes only the name is left.
+func slimVolume(obj any) (any, error) {
+	pv, ok := obj.(*corev1.PersistentVolume)
+	if !ok {
+		return obj, nil
+	}
+	slim := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{
+		Name: pv.Name, UID: pv.UID, ResourceVersion: pv.ResourceVersion,
+	}}
+	if csi := pv.Spec.CSI; csi != nil && csi.Driver == types.DriverName {
+		slim.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: csi.Driver, VolumeHandle: csi.VolumeHandle}
+		slim.Status.Phase = pv.Status.Phase
+		if claim := pv.Spec.ClaimRef; claim != nil {
+			slim.Spec.ClaimRef = &corev1.ObjectReference{Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID}
+		}
+	}
+	return slim, nil
+}

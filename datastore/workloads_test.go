@@ -1,0 +1,80 @@
+package datastore
+
+import (
+	"context"
+	"reflect"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+)
+
+func persistentVolume(name, driver, handle string, phase corev1.PersistentVolumePhase) *corev1.PersistentVolume {
+	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{"long": "text"}}}
+	pv.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: driver, VolumeHandle: handle, VolumeAttributes: map[string]string{"a": "b"}}
+	pv.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "default", Name: "data", ResourceVersion: "7"}
+	pv.Status.Phase = phase
+	return pv
+}
+
+func TestWorkloadsFindClaimsOfAVolume(t *testing.T) {
+	kube := fake.NewClientset(
+		persistentVolume("pv-1", "driver.longhorn.io", "vol", corev1.VolumeBound),
+		persistentVolume("pv-2", "driver.longhorn.io", "vol", corev1.VolumeReleased),
+		persistentVolume("pv-3", "other.example", "vol", corev1.VolumeBound),
+		persistentVolume("pv-4", "driver.longhorn.io", "vol-2", corev1.VolumeBound),
+		&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv-5"}},
+	)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	w := NewWorkloads(kube)
+	w.Start(ctx)
+	defer w.Wait()
+	defer cancel()
+	if err := w.WaitForSync(ctx); err != nil {
+		t.Fatal(err)
+	}
+	got, err := w.Claims("vol")
+	if err != nil || len(got) != 1 {
+		t.Fatalf("%d claims, %v, want that of pv-1", len(got), err)
+	}
+	want := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv-1"}}
+	want.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: "driver.longhorn.io", VolumeHandle: "vol"}
+	want.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "default", Name: "data"}
+	want.Status.Phase = corev1.VolumeBound
+	got[0].ResourceVersion = ""
+	if !reflect.DeepEqual(got[0], want) {
+		t.Errorf("cached %+v, want %+v", got[0], want)
+	}
+}
+
+func TestWorkloadsListAndDeletePods(t *testing.T) {
+	kube := fake.NewClientset(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a", UID: "1"}})
+	var selector string
+	kube.PrependReactor("list", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		selector = a.(clienttesting.ListActionImpl).ListOptions.FieldSelector
+		return false, nil, nil
+	})
+	var deletion metav1.DeleteOptions
+	kube.PrependReactor("delete", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		deletion = a.(clienttesting.DeleteActionImpl).DeleteOptions
+		return false, nil, nil
+	})
+	w := NewWorkloads(kube)
+	if pods, err := w.Pods(t.Context(), "default", "node-1"); err != nil || len(pods) != 1 || selector != "spec.nodeName=node-1" {
+		t.Errorf("%d pods by %q, %v", len(pods), selector, err)
+	}
+	if err := w.DeletePod(t.Context(), "default", "a", "1", 30); err != nil {
+		t.Fatal(err)
+	}
+	if *deletion.GracePeriodSeconds != 30 || *deletion.Preconditions.UID != "1" {
+		t.Errorf("deletion %+v", deletion)
+	}
+	if err := w.DeletePod(t.Context(), "default", "a", "1", 30); !apierrors.IsNotFound(err) {
+		t.Errorf("deleting it again: %v, want not found", err)
+	}
+}

@@ -1,0 +1,109 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/test/e2e/cluster"
+)
+
+// outOfService is the taint by which an administrator says that a node is off.
+const outOfService = "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"
+
+// TestNodeIsCutOff: the node of the engine is cut off, with the engine and a replica
+// running on there, and is declared out of service. The pod goes on elsewhere. Nothing
+// was acknowledged on the old node once the new engine had started; what was, is there.
+// When the node is back its replica is rebuilt, and nothing of the old device stays.
+func TestNodeIsCutOff(t *testing.T) {
+	ctx, c := threeNodes.get(t)
+	ns := namespace(ctx, t, c, "e2e-cut")
+	w := startWriter(ctx, t, c, ns, writing)
+	h := follow(ctx, t, c, w.volume)
+	old := w.node(ctx, t)
+	others := without(nodes, old)
+	was := theEngine(ctx, t, c, w.volume).Status.Generation
+	local := replicaOn(ctx, t, c, w.volume, old)
+
+	began := time.Now()
+	t.Cleanup(func() { heal(t, c, old) })
+	if _, err := c.Devcluster(ctx, "cut", old); err != nil {
+		t.Fatal(err)
+	}
+	c.Must(ctx, t, "wait", "node/"+old, "--for=condition=Ready=Unknown", "--timeout=90s")
+	c.Must(ctx, t, "taint", "node", old, outOfService)
+	w.waitAckedOn(ctx, t, others, began, 3*time.Minute)
+	t.Logf("records are acknowledged elsewhere after %s", time.Since(began).Round(time.Second))
+	if at := w.node(ctx, t); at == old {
+		t.Errorf("the volume is said to be attached to %s still", at)
+	}
+	started, ok := h.generationAbove(was)
+	if !ok {
+		t.Fatalf("records were acknowledged elsewhere under the old generation %d", was)
+	}
+	w.checkOldAcks(ctx, t, old, began, started)
+
+	heal(t, c, old)
+	back := time.Now()
+	w.waitHealthy(ctx, t, 3*time.Minute)
+	t.Logf("healthy %s after the node was back", time.Since(back).Round(time.Second))
+	h.checkRebuilt(t, local.Name)
+	cluster.Eventually(ctx, t, time.Minute, "nothing of the old device is left on "+old, func(ctx context.Context) error {
+		left, err := leftovers(ctx, c, old, w.volume)
+		if err == nil && left != "" {
+			err = errors.New(left)
+		}
+		return err
+	})
+	w.checkOldAcks(ctx, t, old, began, started)
+	w.finish(ctx, t)
+}
+
+// checkOldAcks: on the node that was cut off, nothing was acknowledged after the new
+// engine's generation. The node may answer exec, which does not go through the network.
+func (w *writer) checkOldAcks(ctx context.Context, t *testing.T, old string, cut, started time.Time) {
+	t.Helper()
+	acks, err := w.acked(ctx, old)
+	if err != nil || len(acks) == 0 {
+		t.Fatalf("what was acknowledged on %s: %d records, %v", old, len(acks), err)
+	}
+	last := acks[len(acks)-1]
+	if !last.at.Before(started) {
+		t.Errorf("%s acknowledged %q at %s; another engine had its generation since %s", old, last.record, last.at.Format(time.StampMicro), started.Format(time.StampMicro))
+	}
+	t.Logf("the last acknowledgement on %s was %s after it was cut off; the new generation was seen after %s", old,
+		last.at.Sub(cut).Round(time.Millisecond), started.Sub(cut).Round(time.Millisecond))
+}
+
+// heal joins a node again and takes the taint off. It may be called twice.
+func heal(t *testing.T, c *cluster.Cluster, node string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	if _, err := c.Devcluster(ctx, "heal", node); err != nil {
+		t.Error(err)
+	}
+	taints, err := c.Kubectl(ctx, "get", "node", node, "-o", "jsonpath={.spec.taints[?(@.key==\"node.kubernetes.io/out-of-service\")].key}")
+	if err == nil && taints != "" {
+		_, err = c.Kubectl(ctx, "taint", "node", node, outOfService+"-")
+	}
+	if err == nil {
+		_, err = c.Kubectl(ctx, "wait", "node/"+node, "--for=condition=Ready", "--timeout=90s")
+	}
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func replicaOn(ctx context.Context, t *testing.T, c *cluster.Cluster, volume, node string) longhorn.Replica {
+	t.Helper()
+	for _, r := range replicasOf(ctx, t, c, volume) {
+		if r.Spec.NodeID == node {
+			return r
+		}
+	}
+	t.Fatalf("volume %s has no replica on %s", volume, node)
+	return longhorn.Replica{}
+}

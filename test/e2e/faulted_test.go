@@ -1,0 +1,83 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/test/e2e/cluster"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// TestNoReplicaIsThere: all directories of a volume's replicas are gone. The volume is
+// faulted and names what is missing and where; nothing is made in place of them. When
+// they are put back, it starts by itself, and the file is there.
+func TestNoReplicaIsThere(t *testing.T) {
+	ctx, c := threeNodes.get(t)
+	ns := namespace(ctx, t, c, "e2e-faulted")
+	volume := claim(ctx, t, c, ns, "data", "64Mi")
+	pod(ctx, t, c, ns, "first", "data", idle)
+	sum := writeFile(ctx, t, c, ns, "first", "/data/file", 8)
+	deletePod(ctx, t, c, ns, "first")
+	waitVolume(ctx, t, c, volume, ".status.state", "detached")
+	replicas := replicasOf(ctx, t, c, volume)
+	for _, r := range replicas {
+		moveAside(ctx, t, c, r)
+	}
+
+	startPod(ctx, t, c, ns, "second", "data", idle)
+	waitVolume(ctx, t, c, volume, ".status.conditions[?(@.type==\"Faulted\")].status", "True")
+	waitVolume(ctx, t, c, volume, ".status.robustness", "faulted")
+	cluster.Eventually(ctx, t, 30*time.Second, "the condition names all that is missing", func(ctx context.Context) error {
+		message, err := c.Kubectl(ctx, "-n", types.Namespace, "get", "volumes.longhorn.io", volume, "-o", "jsonpath={.status.conditions[?(@.type==\"Faulted\")].message}")
+		for _, r := range replicas {
+			if err == nil && (!strings.Contains(message, r.Name) || !strings.Contains(message, r.Spec.NodeID)) {
+				err = fmt.Errorf("%s on %s is not in %q", r.Name, r.Spec.NodeID, message)
+			}
+		}
+		return err
+	})
+	if now := replicasOf(ctx, t, c, volume); len(now) != len(replicas) {
+		t.Errorf("there are %d replicas, were %d", len(now), len(replicas))
+	}
+	for _, r := range replicas {
+		putBack(ctx, t, c, r)
+	}
+	c.Must(ctx, t, "-n", ns, "wait", "--for=condition=Ready", "pod/second", "--timeout=180s")
+	if got := sumInPod(ctx, t, c, ns, "second", "/data/file"); got != sum {
+		t.Errorf("the file has sha256 %s, written was %s", got, sum)
+	}
+	waitHealthy(ctx, t, c, volume, 2*time.Minute)
+	deletePod(ctx, t, c, ns, "second")
+	waitVolume(ctx, t, c, volume, ".status.state", "detached")
+	checkSums(ctx, t, c, theVolume(ctx, t, c, volume), replicas)
+}
+
+func asideOf(r longhorn.Replica) (dir, aside string) {
+	return types.ReplicaDataPath(r.Spec.DiskPath, r.Spec.DataDirectoryName), dataDirectory + "/aside-" + r.Name
+}
+
+// moveAside takes a replica's directory away, and puts it back at the end of the test at
+// the latest, so that the volume can be deleted.
+func moveAside(ctx context.Context, t *testing.T, c *cluster.Cluster, r longhorn.Replica) {
+	t.Helper()
+	dir, aside := asideOf(r)
+	c.MustOnNode(ctx, t, r.Spec.NodeID, "mv", dir, aside)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		c.MustOnNode(ctx, t, r.Spec.NodeID, "bash", "-c", fmt.Sprintf("[ ! -e %[2]s ] || mv -T %[2]s %[1]s", dir, aside))
+	})
+}
+
+func putBack(ctx context.Context, t *testing.T, c *cluster.Cluster, r longhorn.Replica) {
+	t.Helper()
+	dir, aside := asideOf(r)
+	if out, err := c.OnNode(ctx, r.Spec.NodeID, "ls", "-d", dir); err == nil {
+		t.Fatalf("something was made in place of a missing replica: %s", out)
+	}
+	c.MustOnNode(ctx, t, r.Spec.NodeID, "mv", "-T", aside, dir)
+}

@@ -1,0 +1,161 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/test/e2e/cluster"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// history is every state of a volume and its engine that the API server told, for what
+// must never have been, or must have been for a moment.
+type history struct {
+	mu      sync.Mutex
+	volumes []seen[longhorn.VolumeStatus]
+	engines []seen[longhorn.EngineStatus]
+}
+
+type seen[T any] struct {
+	at     time.Time
+	status T
+}
+
+// follow begins a history; it ends with the test.
+func follow(ctx context.Context, t *testing.T, c *cluster.Cluster, volume string) *history {
+	t.Helper()
+	h := &history{}
+	ctx, cancel := context.WithCancel(ctx)
+	var watchers sync.WaitGroup
+	t.Cleanup(func() {
+		cancel()
+		watchers.Wait()
+		if t.Failed() {
+			t.Log(h)
+		}
+	})
+	api := c.Longhorn.LonghornV1beta2()
+	for name, start := range map[string]func(context.Context, metav1.ListOptions) (watch.Interface, error){
+		volume:                   api.Volumes(types.Namespace).Watch,
+		types.EngineName(volume): api.Engines(types.Namespace).Watch,
+	} {
+		watchers.Go(func() { h.record(ctx, name, start) })
+	}
+	return h
+}
+
+// record watches one object, anew when a watch ends, which begins with the state of then.
+func (h *history) record(ctx context.Context, name string, start func(context.Context, metav1.ListOptions) (watch.Interface, error)) {
+	for ctx.Err() == nil {
+		w, err := start(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + name})
+		if err != nil {
+			select {
+			case <-ctx.Done():
+			case <-time.After(cluster.Interval):
+			}
+			continue
+		}
+		for event := range w.ResultChan() {
+			h.add(event.Object)
+		}
+	}
+}
+
+func (h *history) add(object any) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch o := object.(type) {
+	case *longhorn.Volume:
+		h.volumes = append(h.volumes, seen[longhorn.VolumeStatus]{time.Now(), o.Status})
+	case *longhorn.Engine:
+		h.engines = append(h.engines, seen[longhorn.EngineStatus]{time.Now(), o.Status})
+	}
+}
+
+// was tells whether the volume had a robustness at or after a time.
+func (h *history) was(robustness longhorn.VolumeRobustness, after time.Time) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.ContainsFunc(h.volumes, func(s seen[longhorn.VolumeStatus]) bool {
+		return s.at.After(after) && s.status.Robustness == robustness
+	})
+}
+
+// generationAbove is when a generation higher than one given was first seen; false if never.
+func (h *history) generationAbove(generation int64) (time.Time, bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, s := range h.engines {
+		if s.status.Generation > generation {
+			return s.at, true
+		}
+	}
+	return time.Time{}, false
+}
+
+// modes is what a replica was to its engine, one after another without repetitions: RW,
+// WO, ERR, or - while the engine had none for it; with "not a member" where the recorded
+// epoch did not list it though the mode is RW.
+func (h *history) modes(replica string) []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var modes []string
+	for _, s := range h.engines {
+		mode := string(s.status.ReplicaModeMap[replica])
+		if mode == "" {
+			mode = "-"
+		}
+		if mode == "RW" && (s.status.Epoch == nil || !slices.Contains(s.status.Epoch.Members, replica)) {
+			mode = "RW but not a member"
+		}
+		if len(modes) == 0 || modes[len(modes)-1] != mode {
+			modes = append(modes, mode)
+		}
+	}
+	return modes
+}
+
+// checkRebuilt fails the test unless a replica was lost, and was RW again only after it
+// had been rebuilt, that is directly after it was WO.
+func (h *history) checkRebuilt(t *testing.T, replica string) {
+	t.Helper()
+	modes := h.modes(replica)
+	lost, rebuilt := false, false
+	for i, mode := range modes {
+		switch {
+		case mode != "RW":
+			lost = true
+		case lost && modes[i-1] == "WO":
+			rebuilt = true
+		case lost:
+			t.Errorf("replica %s became RW after %s, without a rebuild; it was %v", replica, modes[i-1], modes)
+		}
+	}
+	if !rebuilt || modes[len(modes)-1] != "RW" {
+		t.Errorf("replica %s was not lost, rebuilt and then a member: it was %v", replica, modes)
+	}
+}
+
+func (h *history) String() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var lines []string
+	for _, s := range h.volumes {
+		lines = append(lines, fmt.Sprintf("%s volume %s %s on %q remount %q", s.at.Format(time.StampMilli), s.status.State, s.status.Robustness, s.status.CurrentNodeID, s.status.RemountRequestedAt))
+	}
+	for _, s := range h.engines {
+		lines = append(lines, fmt.Sprintf("%s engine %s generation %d session %.8s epoch %v modes %v rebuilds %v", s.at.Format(time.StampMilli), s.status.CurrentState,
+			s.status.Generation, s.status.Session, s.status.Epoch, s.status.ReplicaModeMap, s.status.RebuildStatus))
+	}
+	slices.SortStableFunc(lines, func(a, b string) int { return strings.Compare(a[:len(time.StampMilli)], b[:len(time.StampMilli)]) })
+	return "what the API server told:\n" + strings.Join(lines, "\n")
+}

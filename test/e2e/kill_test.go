@@ -1,0 +1,134 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/test/e2e/cluster"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// verifyingUntilStopped is verifying in short rounds, until /tmp/stop is there.
+const verifyingUntilStopped = `
+while [ ! -e /tmp/stop ]; do
+  fio --name=load --filename=/data/fio --size=64M --rw=randwrite --bs=4k --ioengine=libaio --iodepth=8 --direct=1 \
+      --verify=crc32c --verify_fatal=1 --verify_backlog=4096 --do_verify=1 --time_based --runtime=8 \
+      --rate_iops=800 --fallocate=none --group_reporting
+done
+sync
+echo verified
+exec sleep infinity
+`
+
+// TestReplicaIsLostUnderLoad: an instance manager that serves only a replica goes away
+// while a pod writes and verifies. The pod sees no error; the volume is degraded; the
+// replica is a member again only when it was rebuilt; in the end all replicas are equal.
+func TestReplicaIsLostUnderLoad(t *testing.T) {
+	ctx, c := threeNodes.get(t)
+	ns := namespace(ctx, t, c, "e2e-kill-replica")
+	volume := claim(ctx, t, c, ns, "data", "512Mi")
+	pod(ctx, t, c, ns, "load", "data", verifyingUntilStopped)
+	waitVolume(ctx, t, c, volume, ".status.robustness", "healthy")
+	sum := writeFile(ctx, t, c, ns, "load", "/data/file", 192) // so that there is something to rebuild
+	h := follow(ctx, t, c, volume)
+	var victims []longhorn.Replica
+	for _, r := range replicasOf(ctx, t, c, volume) {
+		if r.Spec.NodeID != nodeOf(ctx, t, c, ns, "load") {
+			victims = append(victims, r)
+		}
+	}
+	if len(victims) != 2 {
+		t.Fatalf("%d replicas are on other nodes than the engine, want 2", len(victims))
+	}
+	for i, loss := range []struct {
+		name string
+		of   func(node string)
+	}{
+		{"its pod is deleted by force → rebuilt", func(node string) {
+			c.Must(ctx, t, "-n", types.Namespace, "delete", "pod", types.InstanceManagerName(node), "--grace-period=0", "--force")
+		}},
+		{"its process is killed → rebuilt", func(node string) { killProcess(ctx, t, c, node, "instance-manager") }},
+	} {
+		t.Run(loss.name, func(t *testing.T) {
+			began := time.Now()
+			loss.of(victims[i].Spec.NodeID)
+			cluster.Eventually(ctx, t, time.Minute, "the volume was degraded", func(context.Context) error {
+				if !h.was(longhorn.VolumeRobustnessDegraded, began) {
+					return errors.New("it was not")
+				}
+				return nil
+			})
+			waitHealthy(ctx, t, c, volume, 2*time.Minute)
+			t.Logf("healthy again after %s", time.Since(began).Round(time.Second))
+			h.checkRebuilt(t, victims[i].Name)
+			if podPhase(ctx, t, c, ns, "load") != "Running" {
+				t.Fatalf("fio reports:\n%s", c.Must(ctx, t, "-n", ns, "logs", "load", "--tail=50"))
+			}
+		})
+	}
+	c.Must(ctx, t, "-n", ns, "exec", "load", "--", "touch", "/tmp/stop")
+	var log string
+	cluster.Eventually(ctx, t, time.Minute, "fio is done", func(context.Context) error {
+		log = c.Must(ctx, t, "-n", ns, "logs", "load")
+		if !strings.HasSuffix(log, "verified") && podPhase(ctx, t, c, ns, "load") == "Running" {
+			return errors.New("it still runs")
+		}
+		return nil
+	})
+	if !strings.HasSuffix(log, "verified") || strings.Contains(log, "verify:") || strings.Contains(log, "error=") {
+		t.Errorf("fio reports:\n%s", log)
+	}
+	if got := sumInPod(ctx, t, c, ns, "load", "/data/file"); got != sum {
+		t.Errorf("the file has sha256 %s, written was %s", got, sum)
+	}
+	deletePod(ctx, t, c, ns, "load")
+	waitVolume(ctx, t, c, volume, ".status.state", "detached")
+	checkSums(ctx, t, c, theVolume(ctx, t, c, volume), replicasOf(ctx, t, c, volume))
+}
+
+// TestEngineIsLostUnderLoad: the instance manager that runs a volume's engine is killed
+// under load. The volume is attached again, the workload works again without anybody's
+// help, nothing of the old device stays, and every record that was made durable is there.
+func TestEngineIsLostUnderLoad(t *testing.T) {
+	ctx, c := threeNodes.get(t)
+	ns := namespace(ctx, t, c, "e2e-kill-engine")
+	w := startWriter(ctx, t, c, ns, loading+writing)
+	h := follow(ctx, t, c, w.volume)
+	node := w.node(ctx, t)
+	was := theEngine(ctx, t, c, w.volume).Status
+
+	killed := time.Now()
+	killProcess(ctx, t, c, node, "instance-manager")
+	cluster.Eventually(ctx, t, time.Minute, "another engine was started", func(context.Context) error {
+		if _, ok := h.generationAbove(was.Generation); !ok {
+			return errors.New("it was not")
+		}
+		return nil
+	})
+	w.waitHealthy(ctx, t, 2*time.Minute)
+	again, _ := h.generationAbove(was.Generation)
+	w.waitAcked(ctx, t, again, 2*time.Minute)
+	t.Logf("records are acknowledged again after %s", time.Since(killed).Round(time.Second))
+	requested, err := time.Parse(time.RFC3339, theVolume(ctx, t, c, w.volume).Status.RemountRequestedAt)
+	if err != nil || requested.Before(killed.Truncate(time.Second)) {
+		t.Errorf("remountRequestedAt is %v (%v), killed was at %v", requested, err, killed)
+	}
+	checkOneDevice(ctx, t, c, w.node(ctx, t), w.volume)
+	w.finish(ctx, t)
+}
+
+// killProcess ends the process of one of our roles on a node without a word.
+func killProcess(ctx context.Context, t *testing.T, c *cluster.Cluster, node, role string) {
+	t.Helper()
+	c.MustOnNode(ctx, t, node, "bash", "-c", fmt.Sprintf(`
+		for p in /proc/[0-9]*; do
+			readarray -d '' -t args 2>/dev/null <"$p/cmdline" || continue
+			if [[ "${args[0]:-}" == */longhorn-manager && "${args[1]:-}" == %s ]]; then kill -9 "${p#/proc/}" && exit 0; fi
+		done
+		exit 1`, role))
+}

@@ -1,0 +1,126 @@
+// Package sanity runs the published conformance tests of CSI drivers against a driver
+// that is installed on a cluster: the sockets of its node plugin and of its controller,
+// real volumes, real devices, real mounts. Compiled by "go test -c", it is run on a node
+// as root, in the node's own mount namespace:
+//
+//	sanity.test -test.v -controller /var/lib/kubelet/pods/…/csi.sock
+//
+//	sanity.test ──► controller's socket: identity, controller ──► REST API ──► volumes
+//	          └───► node's socket: identity, node ──► devices and mounts of this node
+//
+// It must not know how the driver works; the sockets and the StorageClass parameters are
+// all it is told.
+package sanity
+
+import (
+	"context"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	csipb "github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/kubernetes-csi/csi-test/v5/pkg/sanity"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+var (
+	controllerSocket = flag.String("controller", "", "path of the controller's socket, as this node's files show it; without it nothing is tested")
+	nodeSocket       = flag.String("node", "/var/lib/kubelet/plugins/"+types.DriverName+"/csi.sock", "path of the node plugin's socket")
+	replicas         = flag.String("replicas", "2", "numberOfReplicas of the volumes that are made")
+	directory        = flag.String("directory", "/var/lib/kubelet/plugins/"+types.DriverName, "where mounts are made; the node plugin must see it at the same path")
+)
+
+// volumeSize in bytes: small, for every test makes a volume or two.
+const volumeSize = 64 << 20
+
+// TestDriver runs the whole suite; what a driver does not advertise, the suite skips. A
+// test that fails leaves its volumes behind, as the suite says in its log.
+func TestDriver(t *testing.T) {
+	if *controllerSocket == "" {
+		t.Skip("runs on a node of a cluster with the driver installed: give -controller")
+	}
+	work, err := os.MkdirTemp(*directory, "sanity-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.Remove(work); err != nil { // and no more: what is still mounted below must not be emptied
+			t.Errorf("the suite left something behind: %v", err)
+		}
+	})
+	config := sanity.NewTestConfig()
+	config.Address = "unix://" + short(t, *nodeSocket)
+	config.ControllerAddress = "unix://" + short(t, *controllerSocket)
+	config.TargetPath = filepath.Join(work, "target")
+	config.StagingPath = filepath.Join(work, "staging")
+	config.TestVolumeSize = volumeSize
+	config.TestVolumeParameters = map[string]string{"numberOfReplicas": *replicas}
+	config.IdempotentCount = 3
+	wantDriver(t, config.Address)
+	wantDriver(t, config.ControllerAddress)
+	sanity.Test(t, config)
+	wantNoMounts(t, work)
+}
+
+// short is a link to a socket whose own path may be longer than the 107 bytes that the
+// address of a socket can have: those of a pod's volumes nearly are.
+func short(t *testing.T, socket string) string {
+	t.Helper()
+	info, err := os.Stat(socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info.Mode().Type() != os.ModeSocket {
+		t.Fatalf("%s is not a socket", socket)
+	}
+	directory, err := os.MkdirTemp("", "csi-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	link := filepath.Join(directory, "s")
+	t.Cleanup(func() { _ = os.RemoveAll(directory) }) // only the link is in it
+	if err := os.Symlink(socket, link); err != nil {
+		t.Fatal(err)
+	}
+	return link
+}
+
+// wantDriver makes sure that it is our driver that answers, before volumes are made and
+// mounts taken off.
+func wantDriver(t *testing.T, address string) {
+	t.Helper()
+	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }() // nothing is under way
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	info, err := csipb.NewIdentityClient(conn).GetPluginInfo(ctx, &csipb.GetPluginInfoRequest{}, grpc.WaitForReady(true))
+	if err != nil {
+		t.Fatalf("asking %s who it is: %v", address, err)
+	}
+	if info.GetName() != types.DriverName {
+		t.Fatalf("%s is the driver %q, not %q", address, info.GetName(), types.DriverName)
+	}
+}
+
+// wantNoMounts fails the test where anything below a directory is still mounted.
+func wantNoMounts(t *testing.T, directory string) {
+	t.Helper()
+	table, err := os.ReadFile("/proc/self/mounts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(table)) {
+		if fields := strings.Fields(line); len(fields) > 1 && strings.HasPrefix(fields[1], directory+"/") {
+			t.Errorf("still mounted: %s", strings.TrimSpace(line))
+		}
+	}
+}
