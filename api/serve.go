@@ -43,7 +43,9 @@ func Serve(ctx context.Context, listener net.Listener, handler http.Handler) err
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = server.Close() // whoever is still there has had its time
 	}
-	_ = <-ended // nothing but http.ErrServerClosed
+	if served := <-ended; !errors.Is(served, http.ErrServerClosed) {
+		err = errors.Join(err, served)
+	}
 	if err != nil {
 		return fmt.Errorf("shut down the REST API: %w", err)
 	}
