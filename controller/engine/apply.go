@@ -155,13 +155,25 @@ func (c *Controller) addReplica(ctx context.Context, e *longhorn.Engine, name st
 	if err := c.DataPlane.AddReplica(ctx, e.Name, e.Status.Session, m, bandwidth); err != nil {
 		return fmt.Errorf("add replica %s: %w", name, err)
 	}
-	u := e.DeepCopy()
-	if u.Status.CurrentReplicaAddressMap == nil {
-		u.Status.CurrentReplicaAddressMap = map[string]string{}
-	}
-	u.Status.CurrentReplicaAddressMap[name] = m.Address
-	_, err = c.Engines.UpdateStatus(ctx, u)
+	status := e.Status.DeepCopy()
+	noteRebuild(status, name, m.Address)
+	_, err = c.writeStatus(ctx, e, *status)
 	return err
+}
+
+// noteRebuild writes down that a replica's rebuild was begun. Its mode changes in the same
+// write: tried and still ERR would be read as a rebuild that has failed.
+func noteRebuild(s *longhorn.EngineStatus, name, address string) {
+	put(&s.CurrentReplicaAddressMap, name, address)
+	put(&s.ReplicaModeMap, name, longhorn.ReplicaModeWO)
+	put(&s.RebuildStatus, name, longhorn.RebuildStatus{IsRebuilding: true, State: "in_progress"})
+}
+
+func put[V any](m *map[string]V, key string, value V) {
+	if *m == nil {
+		*m = map[string]V{}
+	}
+	(*m)[key] = value
 }
 
 // removeReplica takes a replica out of the engine after a live read that shows that it is

@@ -76,13 +76,14 @@ func TestRebuildFromBeginningToEnd(t *testing.T) {
 	h, c := begin(t, plane, running())
 	syncOf(t, c, nil)
 	plane.expect(t, "add s uid-vol-r-2 10.0.0.9:8500 3145728")
-	h.Recorder.Take()
-
+	h.ExpectEvents("Normal Rebuilding vol-e-0: replica vol-r-2 is being rebuilt")
 	h.CatchUp()
+	if e, _ := c.Engines.GetRO("vol-e-0"); e.Status.ReplicaModeMap["vol-r-2"] != longhorn.ReplicaModeWO || e.Status.CurrentReplicaAddressMap["vol-r-2"] == "" {
+		t.Errorf("a try that just began is not told from one that failed: %+v", e.Status)
+	}
 	plane.observed.Modes = modes{"vol-r-1": longhorn.ReplicaModeRW, "vol-r-2": longhorn.ReplicaModeWO}
 	plane.observed.Rebuilds = map[string]longhorn.RebuildStatus{"vol-r-2": {IsRebuilding: true, Progress: 40, State: "in_progress"}}
 	syncOf(t, c, nil)
-	h.ExpectEvents("Normal Rebuilding vol-e-0: replica vol-r-2 is being rebuilt")
 	h.CatchUp()
 	if e, _ := c.Engines.GetRO("vol-e-0"); e.Status.RebuildStatus["vol-r-2"].Progress != 40 {
 		t.Errorf("the object says %+v", e.Status.RebuildStatus)

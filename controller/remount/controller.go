@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	// graceSeconds is how long a pod may take to end.
-	graceSeconds = 30
+	// maxGraceSeconds is how long a pod may take to end, whatever it asks for: its volume is dead.
+	maxGraceSeconds = 30
 	// eventRemount is the reason of the Events about remounting.
 	eventRemount = "Remount"
 )
@@ -146,13 +146,21 @@ func (c *Controller) gather(ctx context.Context, v *longhorn.Volume) (Input, err
 	return in, nil
 }
 
+// grace is how long a pod may take to end, in seconds: what it asks for, within bounds.
+func grace(pod *corev1.Pod) int64 {
+	if own := pod.Spec.TerminationGracePeriodSeconds; own != nil {
+		return min(*own, maxGraceSeconds)
+	}
+	return maxGraceSeconds
+}
+
 // apply deletes the pods. Where it breaks off it is planned anew, and then leaves out
 // the pods that are gone or going, so no pod is deleted twice. An Event follows what
 // was done.
 func (c *Controller) apply(ctx context.Context, v *longhorn.Volume, p Plan) error {
 	for i := range p.Delete {
 		pod := &p.Delete[i]
-		err := c.deps.Workloads.DeletePod(ctx, pod.Namespace, pod.Name, pod.UID, graceSeconds)
+		err := c.deps.Workloads.DeletePod(ctx, pod.Namespace, pod.Name, pod.UID, grace(pod))
 		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 			continue // gone, or its name is another pod's already
 		}
