@@ -34,6 +34,10 @@ unit: ## the tests that need no cluster
 e2e: setup build ## the cluster tests alone
 	@scripts/test.sh e2e
 
+.PHONY: test-failures
+test-failures: setup build ## cluster tests that kill nodes, processes and networks; a quarter of an hour
+	@scripts/test.sh failures
+
 .PHONY: test-long
 test-long: setup build ## the long runs: 20 rounds of power loss, 2,000 checked histories, deep exploration
 	@scripts/test.sh long
