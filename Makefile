@@ -23,7 +23,7 @@ demo-down: ## remove all that the demo started
 	@scripts/demo.sh down
 
 .PHONY: test
-test: setup build ## all tests of all modules, the cluster tests included
+test: setup build ## all tests of all modules, on a cluster too; all but test-failures
 	@scripts/test.sh
 
 .PHONY: unit
