@@ -45,7 +45,12 @@ func replenish(in Input, c copies, p *Plan) {
 	}
 	cluster, needed := in.Cluster, c.healthy() < in.Volume.Spec.NumberOfReplicas
 	for _, v := range c.list {
-		if v.member || v.DeletionTimestamp != nil || !needed {
+		if v.DeletionTimestamp != nil || !needed {
+			continue
+		}
+		if v.member {
+			// One that does not serve is about to be left out, and then has its own prospects.
+			needed = v.isHealthy()
 			continue
 		}
 		switch v.prospect(in) {

@@ -30,6 +30,8 @@ func TestReplenishment(t *testing.T) {
 		{name: "the new one is not rebuilt yet → no second one", in: degradedFor(0, served(3, member, all(fresh, notStarted)))},
 		{name: "one failed and runs → rebuilt instead", in: degradedFor(time.Hour, served(2, member, once(time.Minute)))},
 		{name: "one failed and waits for its next rebuild → waited for", in: degradedFor(time.Hour, served(2, member, all(once(time.Second), retried(3)))), wantAfter: 79 * time.Second},
+		{name: "a member has just failed and is not left out yet → none", in: degradedFor(0, served(2, member, all(member, shows(longhorn.ReplicaModeERR))))},
+		{name: "a rebuilt one is recorded as a member and not served yet → none", in: degradedFor(time.Hour, served(2, member, all(member, shows(wo))))},
 		{name: "one is being rebuilt → none", in: degradedFor(time.Hour, served(2, member, all(once(time.Hour), asked, tried, shows(wo))))},
 		{name: "a node is away, the wait not over → waited for", in: degradedFor(4*time.Minute, served(2, member, all(once(4*time.Minute), away))), wantAfter: 6 * time.Minute},
 		{name: "a node is away, the wait over → another one", in: degradedFor(10*time.Minute, served(2, member, all(once(10*time.Minute), away))), wantNode: "c"},
