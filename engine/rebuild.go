@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
@@ -144,9 +145,7 @@ func (e *Engine) openForRebuild(b *rebuild) (*candidate, error) {
 		err = fmt.Errorf("%w: its regions have %d bytes, not %d", errMismatch, c.state.RegionBytes, e.mirror.regions.regionBytes)
 	}
 	if err == nil {
-		if _, err = c.replica.Control(ctx, membership.OpBeginRebuild, nil); err != nil {
-			err = fmt.Errorf("mark it as being rebuilt: %w", err)
-		}
+		err = e.markRebuilding(ctx, c)
 	}
 	if err != nil && c.replica != nil {
 		_ = c.replica.Close()
@@ -155,6 +154,26 @@ func (e *Engine) openForRebuild(b *rebuild) (*candidate, error) {
 		err = cause
 	}
 	return c, err
+}
+
+// markRebuilding tells a replica the epoch in force, which does not list it, and then that it is being rebuilt. In this order: should
+// the copy be interrupted, and the API object be restored to an epoch that lists the replica, then the replica shows a newer one and
+// proves the rollback.
+func (e *Engine) markRebuilding(ctx context.Context, c *candidate) error {
+	inForce := e.State().Epoch
+	if c.state.Epoch.Compare(inForce) < 0 {
+		payload, err := json.Marshal(inForce)
+		if err != nil {
+			return fmt.Errorf("encode epoch %s: %w", inForce, err)
+		}
+		if _, err := c.replica.Control(ctx, membership.OpRecordEpoch, payload); err != nil {
+			return fmt.Errorf("tell it epoch %s: %w", inForce, err)
+		}
+	}
+	if _, err := c.replica.Control(ctx, membership.OpBeginRebuild, nil); err != nil {
+		return fmt.Errorf("mark it as being rebuilt: %w", err)
+	}
+	return nil
 }
 
 // join makes every change from now on go to the replica too. Those under way do not; but they hold the locks of their ranges, so

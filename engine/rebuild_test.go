@@ -317,6 +317,35 @@ func TestTheMarkComesBeforeTheFirstByte(t *testing.T) {
 	r.await(e, changed, "member", rebuilt("b"))
 }
 
+// A replica that was told the epoch in force knows, should the API object be restored to one that lists it, that it is no such member.
+func TestAReplicaIsToldTheEpochBeforeItsRebuild(t *testing.T) {
+	r := newRig(t, "a", "b")
+	r.recorded = membership.NewEpoch(1, 1, []string{"a", "b"})
+	r.disk("b").refuse = errors.New("nobody there")
+	e, changed := r.run(2)
+	r.await(e, changed, "start without b", inEpoch("a"))
+	r.disk("b").mu.Lock()
+	r.disk("b").refuse = nil
+	r.disk("b").mu.Unlock()
+	g := faulty.NewGate()
+	r.disk("b").io.Inject(faulty.Rule{Match: func(faulty.Op) bool { return true }, Gate: g})
+	r.disk("a").fill(t, 1, 0, testSize)
+	r.add(e, "b")
+	<-g.Arrived()
+	if got, want := r.disk("b").shownEpoch(), membership.NewEpoch(2, 1, []string{"a"}); !got.Equal(want) {
+		t.Errorf("in the middle of its rebuild it shows %s, want %s", got, want)
+	}
+	if err := e.StopForce(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r.disk("a").refuse = errors.New("nobody there")
+	r.recorded = membership.NewEpoch(1, 1, []string{"a", "b"}) // the restored object
+	alone, changed := r.start(3)
+	if s := r.await(alone, changed, "refusal", broke); s.Reason != ReasonRolledBack {
+		t.Errorf("got %+v", s)
+	}
+}
+
 // The engine dies in the middle: the half copy is nobody's source. It dies when the object had recorded the member, but the member
 // did not know: it is one.
 func TestCrashDuringARebuild(t *testing.T) {
@@ -328,10 +357,10 @@ func TestCrashDuringARebuild(t *testing.T) {
 			e, changed := r.run(2)
 			g := faulty.NewGate()
 			if recorded {
-				r.disk("b").controlErr[membership.OpRecordEpoch] = nbd.EIO
 				r.api.onWrite = func(epoch membership.Epoch) {
 					if epoch.Has("b") {
 						r.api.away = true
+						r.disk("b").setControlErr(membership.OpRecordEpoch, nbd.EIO)
 					}
 				}
 			} else {
@@ -351,7 +380,7 @@ func TestCrashDuringARebuild(t *testing.T) {
 			}
 			r.api.cut(false)
 			r.api.onWrite = nil
-			delete(r.disk("b").controlErr, membership.OpRecordEpoch)
+			r.disk("b").setControlErr(membership.OpRecordEpoch, nil)
 			next, _ := r.run(3)
 			want := []string{"a"}
 			if recorded {

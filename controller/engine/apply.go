@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -64,9 +65,18 @@ func (c *Controller) apply(ctx context.Context, in Input, p Plan) error {
 	return nil
 }
 
+// stopPatience bounds the wait for an engine's stop. It goes on in the instance manager, but
+// the epochs for which it may have to wait are recorded here.
+const stopPatience = 2 * time.Second
+
 func (c *Controller) stop(ctx context.Context, e *longhorn.Engine) error {
 	queue.Log(ctx).Info("stopping the engine")
-	err := c.DataPlane.StopEngine(ctx, e.Name, false)
+	waiting, cancel := context.WithTimeout(ctx, stopPatience)
+	defer cancel()
+	err := c.DataPlane.StopEngine(waiting, e.Name, false)
+	if err != nil && waiting.Err() != nil && ctx.Err() == nil {
+		return nil // its end, or that it runs on, is a change that the instance manager tells
+	}
 	if inUse := (*InUse)(nil); errors.As(err, &inUse) {
 		c.Recorder.Eventf(e, corev1.EventTypeWarning, types.EventFailedStopping,
 			"%s; it will be detached when nothing uses it", inUse.Message)

@@ -160,6 +160,16 @@ func planStop(in Input, p *Plan) {
 	default:
 		p.Status.OwnerID = in.Owner
 		p.Status.CurrentState = longhorn.InstanceStateStopping
+		planEnding(in, p)
+	}
+}
+
+// planEnding sees a stop through. Writes that wait for an epoch hold it up, so epochs are recorded until the end.
+func planEnding(in Input, p *Plan) {
+	switch {
+	case in.Observed.Proposed != nil:
+		recordEpoch(in, p)
+	case in.Observed.Phase != PhaseStopping: // else it is under way, and the instance manager tells how it ended
 		p.Action = ActionStop
 	}
 }

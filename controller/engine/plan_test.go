@@ -108,6 +108,16 @@ func TestPlan(t *testing.T) {
 			wantAction: ActionStop, wantState: longhorn.InstanceStateStopping, wantGen: 4, wantSess: "s", wantEpoch: 1,
 		},
 		{
+			name: "stop wanted, an epoch is proposed → recorded first, for writes may wait for it", engine: engine(state{stop, longhorn.InstanceStateStopping, "s", "p", false}),
+			observed:   Observed{Phase: PhaseStopping, Generation: 4, Session: "s", Proposed: proposed},
+			wantAction: ActionRecord, wantState: longhorn.InstanceStateStopping, wantGen: 4, wantSess: "s", wantEpoch: 2,
+		},
+		{
+			name: "stop is under way → awaited", engine: engine(state{stop, longhorn.InstanceStateStopping, "s", "p", false}),
+			observed:  Observed{Phase: PhaseStopping, Generation: 4, Session: "s"},
+			wantState: longhorn.InstanceStateStopping, wantGen: 4, wantSess: "s", wantEpoch: 1,
+		},
+		{
 			name: "stop wanted, an engine of an earlier session runs → ended by force, the object stays stopped", engine: engine(state{stop, longhorn.InstanceStateStopped, "", "", false}),
 			observed:   Observed{Phase: PhaseRunning, Generation: 3, Session: "old"},
 			wantAction: ActionEvict, wantState: longhorn.InstanceStateStopped, wantGen: 4, wantEpoch: 1,

@@ -41,12 +41,7 @@ func (st *step) plan(k int) {
 	}
 	broken := s.brokenStart(&e, proposed)
 	if broken == "" && s.takesPartial(&e, proposed) {
-		if !s.restored || st.rules.strict {
-			broken = "I4: a start with a replica whose copy is not complete"
-		} else {
-			st.reach("a rollback that the replica under rebuild could not prove")
-			return
-		}
+		broken = "I4: a start with a replica whose copy is not complete"
 	}
 	if broken == "" && s.restored && !s.hold(proposed.members(), s.acked) {
 		st.reach("a rollback that no replica present could prove")
@@ -347,8 +342,8 @@ func (st *step) rebuilding(k int) {
 			st.to(event{evRebuild, uint8(k), uint8(i)}, func(s *state) {
 				r, e := &s.replica[i], &s.engine[k]
 				r.generation, r.session, r.live = e.generation, e.session, e.session
-				r.rebuilding, r.partial = !st.rules.forgetsMark, true
-				if st.rules.tellsRebuilt {
+				r.rebuilding, r.partial = true, true
+				if !st.rules.rebuildsUntold {
 					r.epoch = max(r.epoch, e.inForce)
 				}
 				e.target = uint8(i) + 1

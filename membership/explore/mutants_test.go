@@ -8,25 +8,6 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/membership"
 )
 
-// A replica that is alone, under rebuild, and listed by the object either holds everything (the object is newer than the copy) or next
-// to nothing (the object is older than the rebuild, and was restored). If it stored the epoch in force before its rebuild began, it can
-// tell: then what it shows is newer than any such older object.
-func TestAReplicaThatWasToldTheEpochBeforeItsRebuildProvesARollback(t *testing.T) {
-	b := bounds{writes: 1, starts: 2, fails: 1, crashes: 1, rebuilds: 1, rollbacks: 1, alone: true}
-	if raceEnabled {
-		t.Skip("too slow with the race detector")
-	}
-	r := protocol()
-	r.strict = true
-	if found := explore(b, r, 2_000_000, time.Minute); !strings.HasPrefix(found.violation, "I4") {
-		t.Errorf("untold: %q after %d states, want a start with a partial copy", firstLine(found.violation), found.states)
-	}
-	r.tellsRebuilt = true
-	if found := explore(b, r, 2_000_000, time.Minute); found.violation != "" || !found.complete {
-		t.Errorf("told: complete %v after %d states: %s", found.complete, found.states, found.violation)
-	}
-}
-
 // Each mutant breaks one rule, or the order of two steps. The search must find what that allows: this shows that the invariants and
 // the bounds are sharp enough to see it, and why the rule is there.
 func TestABrokenRuleIsFound(t *testing.T) {
@@ -134,8 +115,8 @@ func TestABrokenRuleIsFound(t *testing.T) {
 			change: func(r *rules) { r.fencesOutsiders = true },
 		},
 		{
-			name: "a rebuild leaves no mark, and the object is restored", bounds: rebuild.with(func(b *bounds) { b.rollbacks = 1 }), want: "I4",
-			change: func(r *rules) { r.forgetsMark, r.strict = true, true },
+			name: "a replica is not told the epoch before its rebuild, and the object is restored", bounds: rebuild.with(func(b *bounds) { b.rollbacks = 1 }), want: "I4",
+			change: func(r *rules) { r.rebuildsUntold = true },
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -20,15 +20,10 @@ type rules struct {
 	// The order of things, which no function decides; false in the protocol.
 	storesBeforeRecord  bool // replicas store an epoch before the object holds it
 	joinsBeforeCopy     bool // a replica is proposed as a member before it has everything
-	forgetsMark         bool // a copy begins without the mark on the replica
 	unmarksWhileLeaving bool // marks are cleared though a failed member is still listed
 	fencesOutsiders     bool // a fence counts when any replica has confirmed it
 	servesUnsynced      bool // marked writes are not made equal at a start
-
-	// tellsRebuilt: a replica stores the epoch in force, which does not list it, before its rebuild begins. Without it, a replica whose
-	// rebuild was interrupted, and that is alone, cannot tell a restored object that lists it from one that was written after the
-	// copy was complete. strict says that this is what is looked for.
-	tellsRebuilt, strict bool
+	rebuildsUntold      bool // a replica does not store the epoch in force, which does not list it, before its rebuild
 }
 
 func protocol() rules {
