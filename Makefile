@@ -23,7 +23,7 @@ demo-down: ## remove all that the demo started
 	@scripts/demo.sh down
 
 .PHONY: test
-test: setup build ## all tests of all modules, on a cluster too; all but test-failures
+test: setup build ## all tests of all modules, and on a cluster that is made to fail
 	@scripts/test.sh
 
 .PHONY: unit
@@ -33,10 +33,6 @@ unit: ## the tests that need no cluster
 .PHONY: e2e
 e2e: setup build ## the cluster tests alone
 	@scripts/test.sh e2e
-
-.PHONY: test-failures
-test-failures: setup build ## cluster tests that kill nodes, processes and networks; a quarter of an hour
-	@scripts/test.sh failures
 
 .PHONY: test-long
 test-long: setup build ## the long runs: 20 rounds of power loss, 2,000 checked histories, deep exploration

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs the tests of every module with the race detector, then the cluster tests.
-# Usage: scripts/test.sh [unit|e2e|failures|long]     (default: unit and e2e)
+# Usage: scripts/test.sh [unit|e2e|long]     (default: unit and e2e)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 what=${1:-all}
@@ -14,9 +14,6 @@ unit() {
 	go -C devcluster test -timeout 15m ./...
 }
 
-# Tests that kill, cut off and starve parts of the cluster; they wait for it to notice.
-failures='^(TestReplicaIsLostUnderLoad|TestEngineIsLostUnderLoad|TestPowerIsLost|TestNodeIsCutOff|TestNoReplicaIsThere|TestDriverIsConformant)$'
-
 images() {
 	scripts/image.sh
 	echo "test: the image for workloads"
@@ -28,21 +25,15 @@ cluster() { LONGHORN_E2E=required go test -count=1 -v "$@" ./test/e2e; }
 
 e2e() {
 	images
-	echo "test: the whole on a cluster"
-	cluster -timeout 40m -skip "$failures"
-}
-
-failures() {
-	images
-	echo "test: failures on a cluster"
-	cluster -timeout 60m -run "$failures"
+	echo "test: the whole on a cluster, and its failures"
+	cluster -timeout 60m
 }
 
 # long repeats by the dozen what the others do once; it takes hours.
 long() {
 	echo "test: deep exploration of the membership rules, 2,000 histories under faults"
 	LONG=1 go test -count=1 -timeout 3h -v ./membership/explore ./test/faults
-	failures
+	images
 	echo "test: 20 rounds of each power loss"
 	LONG_ROUNDS=20 cluster -timeout 3h -run TestPowerIsLost
 }
@@ -50,8 +41,7 @@ long() {
 case $what in
 unit) unit ;;
 e2e) e2e ;;
-failures) failures ;;
 long) long ;;
 all) unit && e2e ;;
-*) echo "usage: scripts/test.sh [unit|e2e|failures|long]" >&2 && exit 2 ;;
+*) echo "usage: scripts/test.sh [unit|e2e|long]" >&2 && exit 2 ;;
 esac

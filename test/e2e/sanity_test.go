@@ -36,10 +36,15 @@ func TestDriverIsConformant(t *testing.T) {
 	if ran == nil || !strings.Contains(out, "SUCCESS!") {
 		t.Fatalf("the suite ended without success:\n%s", out)
 	}
-	if n, err := strconv.Atoi(ran[1]); err != nil || n < 50 {
-		t.Errorf("the suite ran %s tests (%v), want at least 50 of those that fit the driver", ran[1], err)
+	if n, err := strconv.Atoi(ran[1]); err != nil || n < 40 {
+		t.Errorf("the suite ran %s tests (%v), want at least 40 of those that fit the driver", ran[1], err)
 	}
 	t.Log(ran[0])
+	for _, line := range strings.Split(out, "\n") {
+		if strings.Contains(line, "[SKIPPED]") { // what the driver does not advertise
+			t.Log(strings.TrimSpace(line))
+		}
+	}
 	if after := volumeNames(ctx, t, c); after != before {
 		t.Errorf("volumes are %q, were %q before", after, before)
 	}

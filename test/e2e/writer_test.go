@@ -27,11 +27,7 @@ import (
 type writer struct {
 	c                 *cluster.Cluster
 	namespace, volume string
-	// void are times in which what a node acknowledges counts for nothing.
-	void map[string][]span
 }
-
-type span struct{ from, to time.Time }
 
 const writing = `
 start=$EPOCHSECONDS
@@ -58,13 +54,13 @@ while true; do
 done &
 `
 
-// acksDirectory is on a node, where a node keeps it when it is turned off.
+// acksDirectory is on a node, on a file system that does not lose its power with the node.
 const acksDirectory = "/var/lib/kubelet/e2e-acks"
 
 // startWriter makes a claim and a writer on it, and waits until that has written some.
 func startWriter(ctx context.Context, t *testing.T, c *cluster.Cluster, namespace, script string) *writer {
 	t.Helper()
-	w := &writer{c: c, namespace: namespace, volume: claim(ctx, t, c, namespace, "data", "256Mi"), void: map[string][]span{}}
+	w := &writer{c: c, namespace: namespace, volume: claim(ctx, t, c, namespace, "data", "256Mi")}
 	indented := "              " + strings.ReplaceAll(strings.TrimSpace(script), "\n", "\n              ")
 	manifest := fmt.Sprintf(`
 apiVersion: apps/v1
@@ -222,10 +218,6 @@ func (w *writer) finish(ctx context.Context, t *testing.T) {
 	waitVolume(ctx, t, w.c, w.volume, ".status.state", "detached")
 }
 
-func (w *writer) isVoid(node string, a ack) bool {
-	return slices.ContainsFunc(w.void[node], func(s span) bool { return !a.at.Before(s.from) && !a.at.After(s.to) })
-}
-
 // check compares the file with what was acknowledged on any node.
 func (w *writer) check(ctx context.Context, t *testing.T, file string) {
 	t.Helper()
@@ -240,7 +232,7 @@ func (w *writer) check(ctx context.Context, t *testing.T, file string) {
 		}
 		var lost []ack
 		for _, a := range acks {
-			if !there[a.record] && !w.isVoid(node, a) {
+			if !there[a.record] {
 				lost = append(lost, a)
 			}
 		}
