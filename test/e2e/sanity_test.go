@@ -27,7 +27,7 @@ func TestDriverIsConformant(t *testing.T) {
 	}
 	node, program := controller[0], "/tmp/sanity.test"
 	copyTests(ctx, t, c, "./test/sanity", node, program)
-	out, err := c.OnNode(ctx, node, program, "-test.v", "-test.timeout=9m",
+	out, err := c.OnNode(ctx, node, program, "-test.v", "-test.timeout=9m", "-ginkgo.v", "-ginkgo.no-color",
 		"-controller", "/var/lib/kubelet/pods/"+controller[1]+"/volumes/kubernetes.io~empty-dir/socket/csi.sock")
 	if err != nil {
 		t.Fatal(err)
@@ -40,13 +40,27 @@ func TestDriverIsConformant(t *testing.T) {
 		t.Errorf("the suite ran %s tests (%v), want at least 40 of those that fit the driver", ran[1], err)
 	}
 	t.Log(ran[0])
-	for _, line := range strings.Split(out, "\n") {
-		if strings.Contains(line, "[SKIPPED]") { // what the driver does not advertise
-			t.Log(strings.TrimSpace(line))
-		}
-	}
+	checkSkips(t, out)
 	if after := volumeNames(ctx, t, c); after != before {
 		t.Errorf("volumes are %q, were %q before", after, before)
+	}
+}
+
+// checkSkips shows why the suite left tests out, which may only be that the driver does not advertise what they test.
+func checkSkips(t *testing.T, out string) {
+	t.Helper()
+	reasons := map[string]int{}
+	for _, match := range regexp.MustCompile(`(?m)^\s*\[SKIPPED\] ([A-Z].*)$`).FindAllStringSubmatch(out, -1) {
+		reasons[strings.TrimSpace(match[1])]++
+	}
+	if len(reasons) == 0 {
+		t.Error("the suite does not say what it left out")
+	}
+	for reason, count := range reasons {
+		t.Logf("left out %d: %s", count, reason)
+		if !strings.HasSuffix(reason, "not supported") && !strings.HasSuffix(reason, "not enabled") {
+			t.Errorf("%d tests were left out: %s", count, reason)
+		}
 	}
 }
 
