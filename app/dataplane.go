@@ -223,8 +223,8 @@ func (d *dataPlane) StartEngine(ctx context.Context, s engine.Spec) error {
 }
 
 // StopEngine implements engine.DataPlane.
-func (d *dataPlane) StopEngine(ctx context.Context, name string, force bool) error {
-	_, err := d.rpc.EngineStop(ctx, &proto.EngineRef{Name: name, Force: force})
+func (d *dataPlane) StopEngine(ctx context.Context, name, session string, force bool) error {
+	_, err := d.rpc.EngineStop(ctx, &proto.EngineRef{Name: name, Session: session, Force: force})
 	if status.Code(err) == codes.FailedPrecondition {
 		return &engine.InUse{Message: status.Convert(err).Message()}
 	}

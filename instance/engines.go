@@ -153,10 +153,10 @@ func (h *engineHost) recordEpoch(r *proto.EpochRecord) error {
 	return e.engine.RecordEpoch(r.GetSession(), epochFromWire(r.GetEpoch()))
 }
 
-// stop ends an engine, unless its device is in use; with force, then too.
-func (h *engineHost) stop(ctx context.Context, name string, force bool) error {
+// stop ends an engine, unless its device is in use; with force, then too. With a session, an engine of another one is not meant.
+func (h *engineHost) stop(ctx context.Context, name, session string, force bool) error {
 	e := h.find(name)
-	if e == nil {
+	if e == nil || session != "" && session != e.spec.GetSession() {
 		return nil
 	}
 	defer h.names.lock(e.spec.GetVolume())()
@@ -169,7 +169,8 @@ func (h *engineHost) stop(ctx context.Context, name string, force bool) error {
 	return h.end(ctx, e, e.engine.Stop)
 }
 
-// end stops an engine and forgets it. It goes on when the caller goes away: a stop that began should end.
+// end stops an engine and forgets it, unless it goes on because its device is in use. It goes on when the caller goes away: a stop
+// that began should end.
 func (h *engineHost) end(ctx context.Context, e *hostedEngine, stop func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), engineStopTimeout)
 	defer cancel()
@@ -178,8 +179,10 @@ func (h *engineHost) end(ctx context.Context, e *hostedEngine, stop func(context
 	switch {
 	case errors.Is(err, engine.ErrUnclean):
 		log.WithError(err).Warn("Engine ended without a last flush; its replicas are compared at the next start")
-	case err != nil:
+	case err != nil && e.engine.State().Phase != engine.PhaseStopped:
 		return err
+	case err != nil:
+		log.WithError(err).Warn("Engine ended, but something of its device is left")
 	}
 	e.socket.cut()
 	h.mu.Lock()
@@ -203,7 +206,7 @@ func (h *engineHost) shutdown(ctx context.Context) {
 			if e.spec.GetFrontend() != proto.Frontend_FRONTEND_BLOCK {
 				e.socket.cut() // tools do not hold the process up
 			}
-			err := h.stop(ctx, e.spec.GetName(), false)
+			err := h.stop(ctx, e.spec.GetName(), e.spec.GetSession(), false)
 			if err == nil {
 				return
 			}

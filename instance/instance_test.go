@@ -196,6 +196,29 @@ func TestAnotherDaemonDisturbsNothing(t *testing.T) {
 	home.stopEngine() // one that is not there is stopped
 }
 
+// A forced end that comes late must not hit the engine that was started since, and one that hits leaves the way free for the next
+// engine though tools were connected.
+func TestAForcedEndIsOfOneSession(t *testing.T) {
+	ctx := context.Background()
+	c := newCluster(t)
+	home := c[0]
+	first := c.engineSpec(1, nil)
+	epoch := c.startEngine(home, first)
+	v, err := home.dialTool("engine/" + volume)
+	must(t, err)
+	_, err = home.EngineStop(ctx, &proto.EngineRef{Name: first.GetName(), Session: "another", Force: true})
+	must(t, err)
+	must(t, v.WriteAt(ctx, make([]byte, 4096), 0, true))
+	_, err = home.EngineStop(ctx, &proto.EngineRef{Name: first.GetName(), Session: first.GetSession(), Force: true})
+	must(t, err)
+	if err := v.WriteAt(ctx, make([]byte, 4096), 0, true); err == nil {
+		t.Error("an engine that was ended acknowledged a write")
+	}
+	home.until("no engine", func(s *proto.State) bool { return len(s.GetEngines()) == 0 })
+	c.startEngine(home, c.engineSpec(2, epoch))
+	home.stopEngine()
+}
+
 func TestTheLifeOfAReplicaOverGRPC(t *testing.T) {
 	ctx := context.Background()
 	n := newNode(t, 1)

@@ -58,7 +58,7 @@ func (s *service) EngineRemoveReplica(_ context.Context, r *proto.EngineMemberRe
 }
 
 func (s *service) EngineStop(ctx context.Context, r *proto.EngineRef) (*proto.Empty, error) {
-	return &proto.Empty{}, toStatus(s.instance.engines.stop(ctx, r.GetName(), r.GetForce()))
+	return &proto.Empty{}, toStatus(s.instance.engines.stop(ctx, r.GetName(), r.GetSession(), r.GetForce()))
 }
 
 // Watch sends the whole state at once and after every change; changes that come faster than they are sent count as one.

@@ -18,7 +18,7 @@ type socketFrontend struct {
 	shut  bool                 // guarded by mu
 }
 
-var _ engine.Frontend = (*socketFrontend)(nil)
+var _ engine.Aborter = (*socketFrontend)(nil)
 
 func newSocketFrontend(writable bool) *socketFrontend {
 	return &socketFrontend{writable: writable, conns: map[*func()]struct{}{}}
@@ -62,5 +62,11 @@ func (f *socketFrontend) Stop(context.Context) error {
 		return engine.ErrInUse
 	}
 	f.shut = true
+	return nil
+}
+
+// Abort implements engine.Aborter.
+func (f *socketFrontend) Abort(context.Context) error {
+	f.cut()
 	return nil
 }

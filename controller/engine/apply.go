@@ -73,7 +73,7 @@ func (c *Controller) stop(ctx context.Context, e *longhorn.Engine) error {
 	queue.Log(ctx).Info("stopping the engine")
 	waiting, cancel := context.WithTimeout(ctx, stopPatience)
 	defer cancel()
-	err := c.DataPlane.StopEngine(waiting, e.Name, false)
+	err := c.DataPlane.StopEngine(waiting, e.Name, e.Status.Session, false)
 	if err != nil && waiting.Err() != nil && ctx.Err() == nil {
 		return nil // its end, or that it runs on, is a change that the instance manager tells
 	}

@@ -41,11 +41,11 @@ func (f *fakePlane) StartEngine(_ context.Context, s Spec) error {
 	return f.call("start %d %s", s.Generation, s.Members[0].UID)
 }
 func (f *fakePlane) Engines() ([]string, bool) { return f.hosted, f.observed.Phase != PhaseUnknown }
-func (f *fakePlane) StopEngine(_ context.Context, name string, force bool) error {
+func (f *fakePlane) StopEngine(_ context.Context, name, session string, force bool) error {
 	if force {
-		return f.call("stop %s by force", name)
+		return f.call("stop %s of %s by force", name, session)
 	}
-	return f.call("stop %s", name)
+	return f.call("stop %s of %s", name, session)
 }
 
 func (f *fakePlane) AddReplica(_ context.Context, _, session string, m Member, bytesPerSecond int64) error {
@@ -162,7 +162,7 @@ func TestEngineInUseIsNotForgotten(t *testing.T) {
 	if _, err := c.sync(t.Context(), "vol-e-0"); !errors.As(err, &inUse) {
 		t.Errorf("sync: %v", err)
 	}
-	plane.expect(t, "stop vol-e-0")
+	plane.expect(t, "stop vol-e-0 of s")
 	h.ExpectWrites("update engines/vol-e-0/status")
 	h.ExpectEvents("Warning FailedStopping vol-e-0: /dev/longhorn/vol is mounted; it will be detached when nothing uses it")
 }

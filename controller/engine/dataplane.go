@@ -68,9 +68,10 @@ type DataPlane interface {
 	// Engines names those that are hosted; false: the instance manager did not answer yet.
 	Engines() (names []string, known bool)
 	StartEngine(ctx context.Context, s Spec) error
-	// StopEngine fails with *InUse while the device is in use. With force it ends the engine
-	// all the same: nothing more is acknowledged, and its users get errors.
-	StopEngine(ctx context.Context, name string, force bool) error
+	// StopEngine ends the engine of that session, if it is there. It fails with *InUse while the
+	// device is in use; with force it ends the engine all the same: nothing more is acknowledged,
+	// and its users get errors.
+	StopEngine(ctx context.Context, name, session string, force bool) error
 	RecordEpoch(ctx context.Context, name, session string, epoch longhorn.Epoch) error
 	// AddReplica begins to make a replica a member by a full copy, and returns at once. It does
 	// nothing for one that is a member or on the way. A bytesPerSecond of 0 is no bound.

@@ -38,7 +38,7 @@ func (c *Controller) evict(ctx context.Context, name, session string) error {
 		return queue.ErrStale
 	}
 	queue.Log(ctx).WithField(logfields.Engine, name).Warn("Ending an engine that the cluster has moved on from")
-	if err := c.DataPlane.StopEngine(ctx, name, true); err != nil {
+	if err := c.DataPlane.StopEngine(ctx, name, session, true); err != nil {
 		return fmt.Errorf("end the engine of an earlier session: %w", err)
 	}
 	return nil

@@ -113,9 +113,9 @@ func TestEngineThatTheClusterMovedOnFrom(t *testing.T) {
 		want     []string
 		wantErr  bool
 	}{
-		{name: "the object is on another node → ended by force", engine: wantedEngine(elsewhere), observed: left, want: []string{"stop vol-e-0 by force"}},
-		{name: "the object is gone → ended by force", observed: left, want: []string{"stop vol-e-0 by force"}},
-		{name: "the object is here and was abandoned → ended by force", engine: wantedEngine(abandoned), observed: left, want: []string{"stop vol-e-0 by force"}},
+		{name: "the object is on another node → ended by force", engine: wantedEngine(elsewhere), observed: left, want: []string{"stop vol-e-0 of s by force"}},
+		{name: "the object is gone → ended by force", observed: left, want: []string{"stop vol-e-0 of s by force"}},
+		{name: "the object is here and was abandoned → ended by force", engine: wantedEngine(abandoned), observed: left, want: []string{"stop vol-e-0 of s by force"}},
 		{name: "the object is elsewhere, the server does not answer → left alone", engine: wantedEngine(elsewhere), observed: left, fail: errors.New("away"), wantErr: true},
 		{name: "it was abandoned, the server does not answer → left alone", engine: wantedEngine(abandoned), observed: left, fail: errors.New("away"), wantErr: true},
 		{name: "the object is here with this session, the cache is late → left alone", engine: running().(*longhorn.Engine), late: true, observed: left, wantErr: true},
@@ -155,7 +155,7 @@ func TestHostedEnginesAreLookedAtThoughNoObjectIsHere(t *testing.T) {
 	<-stopped
 	cancel()
 	<-done
-	plane.expect(t, "stop lost-e-0 by force")
+	plane.expect(t, "stop lost-e-0 of old by force")
 }
 
 // notifying tells when an engine was stopped.
@@ -164,7 +164,7 @@ type notifying struct {
 	stopped chan struct{}
 }
 
-func (n notifying) StopEngine(ctx context.Context, name string, force bool) error {
+func (n notifying) StopEngine(ctx context.Context, name, session string, force bool) error {
 	defer close(n.stopped)
-	return n.fakePlane.StopEngine(ctx, name, force)
+	return n.fakePlane.StopEngine(ctx, name, session, force)
 }

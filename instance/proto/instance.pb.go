@@ -852,7 +852,9 @@ type EngineRef struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// For EngineStop: end it though its device is in use. It acknowledges nothing more.
-	Force         bool `protobuf:"varint,2,opt,name=force,proto3" json:"force,omitempty"`
+	Force bool `protobuf:"varint,2,opt,name=force,proto3" json:"force,omitempty"`
+	// Which start of the engine is meant; another one is left alone, and that is success. "" is any.
+	Session       string `protobuf:"bytes,3,opt,name=session,proto3" json:"session,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -899,6 +901,13 @@ func (x *EngineRef) GetForce() bool {
 		return x.Force
 	}
 	return false
+}
+
+func (x *EngineRef) GetSession() string {
+	if x != nil {
+		return x.Session
+	}
+	return ""
 }
 
 type EngineMemberRequest struct {
@@ -1306,10 +1315,11 @@ const file_instance_proto_instance_proto_rawDesc = "" +
 	"\vEpochRecord\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\asession\x18\x02 \x01(\tR\asession\x121\n" +
-	"\x05epoch\x18\x03 \x01(\v2\x1b.longhorn.instance.v1.EpochR\x05epoch\"5\n" +
+	"\x05epoch\x18\x03 \x01(\v2\x1b.longhorn.instance.v1.EpochR\x05epoch\"O\n" +
 	"\tEngineRef\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
-	"\x05force\x18\x02 \x01(\bR\x05force\"\xb6\x01\n" +
+	"\x05force\x18\x02 \x01(\bR\x05force\x12\x18\n" +
+	"\asession\x18\x03 \x01(\tR\asession\"\xb6\x01\n" +
 	"\x13EngineMemberRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\asession\x18\x02 \x01(\tR\asession\x124\n" +

@@ -21,9 +21,24 @@ func TestNodeIsCutOff(t *testing.T) {
 	ctx, c := threeNodes.get(t)
 	ns := namespace(ctx, t, c, "e2e-cut")
 	w := startWriter(ctx, t, c, ns, writing)
+	t.Run("another node's daemon leads", func(t *testing.T) {
+		w.cutOff(ctx, t, func(old string) string { return without(nodes, old)[0] })
+	})
+	w.scale(ctx, t, 1)
+	t.Run("its own daemon leads → another takes over", func(t *testing.T) {
+		w.cutOff(ctx, t, func(old string) string { return old })
+	})
+}
+
+// cutOff cuts the writer's node off while the daemon of a node of one's choice leads.
+func (w *writer) cutOff(ctx context.Context, t *testing.T, leading func(old string) string) {
+	t.Helper()
+	c := w.c
+	c.DumpIfFailed(t)
 	h := follow(ctx, t, c, w.volume)
 	old := w.node(ctx, t)
 	others := without(nodes, old)
+	lead(ctx, t, c, leading(old))
 	was := theEngine(ctx, t, c, w.volume).Status.Generation
 	local := replicaOn(ctx, t, c, w.volume, old)
 

@@ -100,6 +100,24 @@ func leader(ctx context.Context, c *cluster.Cluster) (string, error) {
 	return "", fmt.Errorf("the lease %s is still held by a daemon that is gone, %s", types.LeaderLease, *lease.Spec.HolderIdentity)
 }
 
+// lead makes the daemon of a node the leader: those who lead before it are restarted.
+func lead(ctx context.Context, t *testing.T, c *cluster.Cluster, node string) {
+	t.Helper()
+	for range 20 {
+		var now string
+		cluster.Eventually(ctx, t, time.Minute, "there is a leader", func(ctx context.Context) (err error) {
+			now, err = leader(ctx, c)
+			return err
+		})
+		if now == node {
+			c.Must(ctx, t, "-n", types.Namespace, "rollout", "status", "daemonset/longhorn-manager", "--timeout=60s")
+			return
+		}
+		c.Must(ctx, t, "-n", types.Namespace, "delete", "pod", "-l", "app=longhorn-manager", "--field-selector", "spec.nodeName="+now)
+	}
+	t.Fatalf("the daemon of %s never led", node)
+}
+
 // killLeader ends the leading daemon's process without a word, and waits until there is
 // a leader and the killed daemon's pod is ready again.
 func killLeader(ctx context.Context, t *testing.T, c *cluster.Cluster) {

@@ -155,7 +155,7 @@ func (v *volume) askStart(r *run, o membership.Object) {
 	}
 	v.call("start engine "+r.session, r.node, func(ctx context.Context, c *child) error {
 		if older := v.engineOn(r.node); older != nil && older.GetGeneration() < r.generation && older.GetPhase() != proto.Phase_PHASE_ERROR {
-			if err := v.endEngine(ctx, c, true); err != nil {
+			if err := v.endEngine(ctx, c, older.GetSession(), true); err != nil {
 				return err
 			}
 		}
@@ -247,7 +247,7 @@ func (v *volume) stopOlder(r *run) {
 		if e := v.engineOn(n); e != nil && e.GetGeneration() < r.generation {
 			v.call("stop older engine", n, func(ctx context.Context, c *child) error {
 				pause(ctx, 30*time.Millisecond)
-				return v.endEngine(ctx, c, true)
+				return v.endEngine(ctx, c, e.GetSession(), true)
 			})
 		}
 	}
@@ -262,7 +262,7 @@ func (v *volume) stopEngine(r *run) {
 	}
 	v.mu.Unlock()
 	if v.engineOn(r.node).GetSession() == r.session {
-		v.call("stop engine", r.node, func(ctx context.Context, c *child) error { return v.endEngine(ctx, c, false) })
+		v.call("stop engine", r.node, func(ctx context.Context, c *child) error { return v.endEngine(ctx, c, r.session, false) })
 		return
 	}
 	v.mu.Lock()
@@ -272,8 +272,8 @@ func (v *volume) stopEngine(r *run) {
 	}
 }
 
-func (v *volume) endEngine(ctx context.Context, c *child, force bool) error {
-	_, err := c.client.EngineStop(ctx, &proto.EngineRef{Name: v.engineName(), Force: force})
+func (v *volume) endEngine(ctx context.Context, c *child, session string, force bool) error {
+	_, err := c.client.EngineStop(ctx, &proto.EngineRef{Name: v.engineName(), Session: session, Force: force})
 	return err
 }
 
