@@ -16,6 +16,9 @@ const (
 	// settle: that is how long a process that died takes to be seen dead.
 	firstBackoff = 10 * time.Second
 	maxBackoff   = 5 * time.Minute
+	// A copy whose process was replaced since, as by a restart of its node, may well be sound
+	// now. It waits all the same: a rebuild may be what ends the process.
+	restartBackoff = 30 * time.Second
 	settle       = 3 * time.Second
 	// A rebuilt copy that fails again sooner than steadyAfter has failed in a row.
 	steadyAfter = 10 * time.Minute
@@ -60,15 +63,15 @@ func note(in Input, v copyView, p *Plan) {
 	case v.member || v.DeletionTimestamp != nil || v.isUnderway(in):
 	case was.HealthyAt != "" && was.FailedAt == "":
 		s := p.edit(v.Replica)
-		s.FailedAt, s.LastFailedAt = now, now
+		s.FailedAt, s.LastFailedAt, s.FailedUUID = now, now, v.Status.UUID
 		s.RebuildRetryCount = 0
 		if was.LastFailedAt != "" && types.Until(was.HealthyAt, steadyAfter, in.Now) > 0 {
 			s.RebuildRetryCount = was.RebuildRetryCount + 1
 		}
-	case v.asked && v.tried && v.mode == longhorn.ReplicaModeERR && rebuildDelay(&was, in.Now) == 0:
+	case v.asked && v.tried && v.mode == longhorn.ReplicaModeERR && rebuildDelay(&was, v.Status.UUID, in.Now) == 0:
 		// A rebuild begins when the delay is over: within the delay this one was counted.
 		s := p.edit(v.Replica)
-		s.FailedAt, s.LastFailedAt, s.HealthyAt = now, now, ""
+		s.FailedAt, s.LastFailedAt, s.FailedUUID, s.HealthyAt = now, now, v.Status.UUID, ""
 		s.RebuildRetryCount++
 	case was.FailedAt == "" && isDown(in, v.Replica):
 		s := p.edit(v.Replica)
@@ -118,7 +121,7 @@ func nextRebuild(in Input, c copies, p *Plan) *longhorn.Replica {
 		if v.tried {
 			continue // the engine's next status brings us back
 		}
-		if left := rebuildDelay(p.spec(v.Replica), in.Now); left > 0 {
+		if left := rebuildDelay(p.spec(v.Replica), v.Status.UUID, in.Now); left > 0 {
 			p.again(left)
 			continue
 		}
@@ -129,11 +132,15 @@ func nextRebuild(in Input, c copies, p *Plan) *longhorn.Replica {
 	return best
 }
 
-// rebuildDelay is how long a copy has to wait until it is rebuilt, from the stored time of its failure.
-func rebuildDelay(s *longhorn.ReplicaSpec, now time.Time) time.Duration {
-	delay := settle
+// rebuildDelay is how long a copy that is served by a process has to wait until it is rebuilt,
+// from the stored time of its failure.
+func rebuildDelay(s *longhorn.ReplicaSpec, process string, now time.Time) time.Duration {
+	delay, most := settle, maxBackoff
+	if s.FailedUUID != "" && process != s.FailedUUID {
+		most = restartBackoff
+	}
 	if n := s.RebuildRetryCount; n > 0 {
-		delay = min(firstBackoff<<min(n, 8), maxBackoff)
+		delay = min(firstBackoff<<min(n, 8), most)
 	}
 	return types.Until(s.FailedAt, delay, now)
 }

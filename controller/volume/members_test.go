@@ -34,6 +34,8 @@ func TestWhatTheEngineIsAskedToHave(t *testing.T) {
 		{name: "about to be expelled, not recorded yet → stays asked for", in: served(2, member, all(member, shows(failed)))},
 		{name: "failed twice, ten seconds ago → waits until forty have passed", in: served(2, member, all(once(10*time.Second), retried(2))), after: 30 * time.Second},
 		{name: "failed very often → waits five minutes", in: served(2, member, all(once(10*time.Second), retried(60))), after: 290 * time.Second},
+		{name: "failed very often, in a process that was replaced since → waits half a minute", in: served(2, member, all(once(10*time.Second), retried(60), restarted)), after: 20 * time.Second},
+		{name: "failed once, in a process that was replaced since → waits no longer than others", in: served(2, member, all(once(10*time.Second), restarted)), want: []string{"r1", "r2"}},
 		{name: "enough members → one that failed is not rebuilt", in: served(2, member, member, once(time.Minute))},
 		{name: "enough members → a rebuild under way is ended", in: served(2, member, member, all(once(time.Minute), asked, tried, shows(wo))), want: []string{"r1", "r2"}},
 		{name: "one too many → the one away from the engine leaves", in: served(1, member, member), want: []string{"r1"}},

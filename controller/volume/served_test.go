@@ -79,6 +79,9 @@ func healthyFor(d time.Duration) option {
 
 func failedBefore(_ *Input, r *longhorn.Replica) { r.Spec.LastFailedAt = ago(2 * long) }
 
+// restarted: it is served by another process than the one in which it failed.
+func restarted(_ *Input, r *longhorn.Replica) { r.Spec.FailedUUID = "earlier" }
+
 func replaced(in *Input, r *longhorn.Replica) { in.Nodes[r.Spec.NodeID] = NodeFact{Process: "another"} }
 
 func onNode(node string) option { return func(_ *Input, r *longhorn.Replica) { r.Spec.NodeID = node } }

@@ -19,6 +19,9 @@ type ReplicaSpec struct {
 	// LastFailedAt is FailedAt, never cleared.
 	// +optional
 	LastFailedAt string `json:"lastFailedAt"`
+	// FailedUUID is the process (status.uuid) that served the copy when it was lost.
+	// +optional
+	FailedUUID string `json:"failedUUID,omitempty"`
 	// DiskID is the UUID of the disk.
 	// +optional
 	DiskID string `json:"diskID"`
