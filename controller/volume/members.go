@@ -60,10 +60,13 @@ func note(in Input, v copyView, p *Plan) {
 			s := p.edit(v.Replica)
 			s.FailedAt, s.HealthyAt, s.LastHealthyAt = "", now, now
 		}
+		if was.ServedUUID != v.Status.UUID {
+			p.edit(v.Replica).ServedUUID = v.Status.UUID
+		}
 	case v.member || v.DeletionTimestamp != nil || v.isUnderway(in):
 	case was.HealthyAt != "" && was.FailedAt == "":
 		s := p.edit(v.Replica)
-		s.FailedAt, s.LastFailedAt, s.FailedUUID = now, now, v.Status.UUID
+		s.FailedAt, s.LastFailedAt = now, now
 		s.RebuildRetryCount = 0
 		if was.LastFailedAt != "" && types.Until(was.HealthyAt, steadyAfter, in.Now) > 0 {
 			s.RebuildRetryCount = was.RebuildRetryCount + 1
@@ -71,7 +74,7 @@ func note(in Input, v copyView, p *Plan) {
 	case v.asked && v.tried && v.mode == longhorn.ReplicaModeERR && rebuildDelay(&was, v.Status.UUID, in.Now) == 0:
 		// A rebuild begins when the delay is over: within the delay this one was counted.
 		s := p.edit(v.Replica)
-		s.FailedAt, s.LastFailedAt, s.FailedUUID, s.HealthyAt = now, now, v.Status.UUID, ""
+		s.FailedAt, s.LastFailedAt, s.ServedUUID, s.HealthyAt = now, now, v.Status.UUID, ""
 		s.RebuildRetryCount++
 	case was.FailedAt == "" && isDown(in, v.Replica):
 		s := p.edit(v.Replica)
@@ -136,7 +139,7 @@ func nextRebuild(in Input, c copies, p *Plan) *longhorn.Replica {
 // from the stored time of its failure.
 func rebuildDelay(s *longhorn.ReplicaSpec, process string, now time.Time) time.Duration {
 	delay, most := settle, maxBackoff
-	if s.FailedUUID != "" && process != s.FailedUUID {
+	if s.ServedUUID != "" && process != s.ServedUUID {
 		most = restartBackoff
 	}
 	if n := s.RebuildRetryCount; n > 0 {

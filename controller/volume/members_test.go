@@ -91,6 +91,7 @@ func TestWhatIsNotedOfACopy(t *testing.T) {
 	}{
 		{name: "a member for long → nothing", copy: member, healthyAt: ago(long), lastGood: ago(long)},
 		{name: "a member for the first time → healthy", copy: all(member, func(_ *Input, r *longhorn.Replica) { r.Spec.HealthyAt, r.Spec.LastHealthyAt = "", "" }), changed: true, healthyAt: at, lastGood: at},
+		{name: "a member still, in a new process → that is noted", copy: all(member, restarted), changed: true, healthyAt: ago(long), lastGood: ago(long)},
 		{name: "rebuilt → healthy, the count stays until it has lasted", copy: all(once(long), retried(3), member, healthyFor(0), func(_ *Input, r *longhorn.Replica) { r.Spec.HealthyAt = "" }), changed: true, healthyAt: at, lastGood: at, retries: 3},
 		{name: "failed after long service → failed, nothing counted", copy: all(healthyFor(long), retried(4), failedBefore), changed: true, failedAt: at, healthyAt: ago(long)},
 		{name: "failed for the first time, soon → nothing counted", copy: healthyFor(time.Minute), changed: true, failedAt: at, healthyAt: ago(time.Minute)},

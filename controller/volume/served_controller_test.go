@@ -25,6 +25,7 @@ func cluster(n int, changes ...func(e *longhorn.Engine, failed *longhorn.Replica
 			ownedReplica(r)
 			r.Spec.DesireState, r.Status.CurrentState = longhorn.DesireStateRunning, longhorn.InstanceStateRunning
 			r.Status.IP, r.Status.Port, r.Status.UUID, r.Status.DirectoryCreated = ip, 8500, "p", true
+			r.Spec.ServedUUID = "p"
 			r.Spec.HealthyAt, r.Spec.LastHealthyAt = at, at
 		}
 	}

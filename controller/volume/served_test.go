@@ -79,8 +79,8 @@ func healthyFor(d time.Duration) option {
 
 func failedBefore(_ *Input, r *longhorn.Replica) { r.Spec.LastFailedAt = ago(2 * long) }
 
-// restarted: it is served by another process than the one in which it failed.
-func restarted(_ *Input, r *longhorn.Replica) { r.Spec.FailedUUID = "earlier" }
+// restarted: it is served by another process than the one in which it was a member.
+func restarted(_ *Input, r *longhorn.Replica) { r.Spec.ServedUUID = "earlier" }
 
 func replaced(in *Input, r *longhorn.Replica) { in.Nodes[r.Spec.NodeID] = NodeFact{Process: "another"} }
 

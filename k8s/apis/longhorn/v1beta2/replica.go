@@ -19,9 +19,10 @@ type ReplicaSpec struct {
 	// LastFailedAt is FailedAt, never cleared.
 	// +optional
 	LastFailedAt string `json:"lastFailedAt"`
-	// FailedUUID is the process (status.uuid) that served the copy when it was lost.
+	// ServedUUID is the process (status.uuid) in which the copy was last a member, or last
+	// failed to become one.
 	// +optional
-	FailedUUID string `json:"failedUUID,omitempty"`
+	ServedUUID string `json:"servedUUID,omitempty"`
 	// DiskID is the UUID of the disk.
 	// +optional
 	DiskID string `json:"diskID"`
