@@ -77,7 +77,7 @@ func TestTheClientReadsNodesAndSettings(t *testing.T) {
 		t.Errorf("node %+v, %v", node, err)
 	}
 	settings, err := c.Settings(ctx)
-	if err != nil || len(settings) != 8 {
+	if err != nil || len(settings) != 9 {
 		t.Errorf("%d settings, %v", len(settings), err)
 	}
 	setting, err := c.UpdateSetting(ctx, "default-replica-count", "3")

@@ -32,6 +32,7 @@ func nodeKind(m *manager.Manager) kind {
 				AllowScheduling: in.AllowScheduling, EvictionRequested: in.EvictionRequested, Tags: in.Tags,
 			}))
 		},
+		remove: m.DeleteNode,
 		actions: []action{
 			{"diskUpdate", "diskUpdateInput", func(ctx context.Context, id string, body []byte) (v1.Object, error) {
 				disks, err := disksOf(body)
@@ -57,7 +58,7 @@ func disksOf(body []byte) (map[string]manager.DiskSpec, error) {
 	disks := make(map[string]manager.DiskSpec, len(in.Disks))
 	for name, d := range in.Disks {
 		disks[name] = manager.DiskSpec{
-			Type: manager.DiskType(d.DiskType), Path: d.Path, AllowScheduling: d.AllowScheduling,
+			Type: manager.DiskType(d.DiskType), Driver: d.DiskDriver, Path: d.Path, AllowScheduling: d.AllowScheduling,
 			EvictionRequested: d.EvictionRequested, StorageReserved: d.StorageReserved, Tags: d.Tags,
 		}
 	}
@@ -82,7 +83,7 @@ func nodeOf(view manager.NodeView) *v1.Node {
 		status := n.Status.DiskStatus[name]
 		wire.Disks[name] = v1.DiskInfo{
 			DiskUpdate: v1.DiskUpdate{
-				Path: spec.Path, DiskType: string(spec.Type), AllowScheduling: spec.AllowScheduling,
+				Path: spec.Path, DiskType: string(spec.Type), DiskDriver: spec.Driver, AllowScheduling: spec.AllowScheduling,
 				EvictionRequested: spec.EvictionRequested, StorageReserved: spec.StorageReserved, Tags: notNil(spec.Tags),
 			},
 			Conditions:       conditionsOf(status.Conditions),

@@ -221,6 +221,18 @@ func TestDeletingAnswersWithNothing(t *testing.T) {
 	b.ExpectWrites("delete volumes/vol")
 }
 
+func TestANodeIsDeletedOnlyWithoutItsKubernetesNode(t *testing.T) {
+	b := newBench(t, build.ReadyNode("node-1", "uuid-1"), build.KubeNode("node-1"), build.ReadyNode("node-2", "uuid-2"))
+	if w := do(t, b.server, "DELETE", "/v1/nodes/node-1", ""); w.Code != http.StatusConflict || !strings.Contains(w.Body.String(), "while its Kubernetes node is there") {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	b.ExpectWrites()
+	if w := do(t, b.server, "DELETE", "/v1/nodes/node-2", ""); w.Code != http.StatusNoContent || w.Body.Len() != 0 {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	b.ExpectWrites("delete nodes/node-2")
+}
+
 func TestUpdatesReachTheObjects(t *testing.T) {
 	b := newBench(t, append(threeNodes(), build.Setting(types.SettingDefaultReplicaCount, "3"))...)
 	w := do(t, b.server, "PUT", "/v1/nodes/node-1", `{"allowScheduling":false,"tags":["b","a"],"name":"ignored"}`)

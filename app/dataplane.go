@@ -261,7 +261,7 @@ func (d *dataPlane) RecordEpoch(ctx context.Context, name, session string, epoch
 func replicaToWire(s replica.Spec) *proto.ReplicaSpec {
 	return &proto.ReplicaSpec{
 		Name: s.Name, Volume: s.Volume, Uid: s.UID, Directory: s.Directory,
-		SizeBytes: s.SizeBytes, Secret: s.Secret,
+		DiskPath: s.DiskPath, DiskUuid: s.DiskUUID, SizeBytes: s.SizeBytes, Secret: s.Secret,
 	}
 }
 

@@ -14,6 +14,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/controller/replica"
 	"github.com/longhorn-lep/longhorn-manager/instance/proto"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	dataplane "github.com/longhorn-lep/longhorn-manager/replica"
+	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
 // What the controllers ask for is there.
@@ -117,5 +119,29 @@ func TestARefusalKeepsItsReason(t *testing.T) {
 		if errors.As(got, &refusal) != (tc.want != "") || (refusal != nil && refusal.Reason != tc.want) || (got == nil) != (tc.err == nil) {
 			t.Errorf("%s: %v", tc.name, got)
 		}
+	}
+}
+
+// The controllers have words for some reasons of the data plane.
+func TestTheReasonsOfALostDiskAreTheDataPlanes(t *testing.T) {
+	for is, want := range map[string]dataplane.Reason{
+		types.ReasonDiskUnmounted: dataplane.DiskUnmounted,
+		types.ReasonDiskReplaced:  dataplane.DiskReplaced,
+	} {
+		if is != string(want) {
+			t.Errorf("%q is %q in the data plane", is, want)
+		}
+	}
+}
+
+func TestAReplicaIsAskedForWithItsDisk(t *testing.T) {
+	got := replicaToWire(replica.Spec{
+		Name: "r", Volume: "v", UID: "u", Directory: "/d/replicas/r", DiskPath: "/d", DiskUUID: "disk", SizeBytes: 512, Secret: []byte("s"),
+	})
+	want := &proto.ReplicaSpec{
+		Name: "r", Volume: "v", Uid: "u", Directory: "/d/replicas/r", DiskPath: "/d", DiskUuid: "disk", SizeBytes: 512, Secret: []byte("s"),
+	}
+	if got.String() != want.String() {
+		t.Errorf("%v, want %v", got, want)
 	}
 }

@@ -3,10 +3,13 @@ package app
 import (
 	"bytes"
 	"context"
+	"errors"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/longhorn-lep/longhorn-manager/disk"
 	"github.com/longhorn-lep/longhorn-manager/nbd"
 	"github.com/longhorn-lep/longhorn-manager/replica"
 	"github.com/longhorn-lep/longhorn-manager/replica/fsys"
@@ -36,9 +39,18 @@ func (f firstLine) Write(p []byte) (int, error) {
 
 func TestAReplicaIsServedByHandUntilInterrupted(t *testing.T) {
 	dir := t.TempDir()
-	copyDir, socket := filepath.Join(dir, "vol-r-1"), filepath.Join(dir, "s")
+	copyDir, socket := filepath.Join(dir, "replicas", "vol-r-1"), filepath.Join(dir, "s")
 	spec := replica.Spec{UID: "uid-1", Volume: "vol", Name: "vol-r-1", SizeBytes: 1 << 20}
-	if err := replica.Create(fsys.Host{}, copyDir, spec); err != nil {
+	const uuid = "d15c0000-0000-4000-8000-000000000001"
+	err := errors.Join(os.Mkdir(filepath.Dir(copyDir), 0o700), os.WriteFile(filepath.Join(dir, disk.ConfigFileName), []byte(`{"diskUUID":"`+uuid+`"}`), 0o600))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := replica.OpenDisk(fsys.Host{}, dir, uuid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(d.Create(copyDir, spec), d.Close()); err != nil {
 		t.Fatal(err)
 	}
 	ctx, interrupt := context.WithCancel(t.Context())

@@ -12,12 +12,14 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/controller/engine"
 	"github.com/longhorn-lep/longhorn-manager/controller/instancemanager"
 	"github.com/longhorn-lep/longhorn-manager/controller/node"
+	"github.com/longhorn-lep/longhorn-manager/controller/relocation"
 	"github.com/longhorn-lep/longhorn-manager/controller/remount"
 	"github.com/longhorn-lep/longhorn-manager/controller/replica"
 	"github.com/longhorn-lep/longhorn-manager/controller/setting"
 	"github.com/longhorn-lep/longhorn-manager/controller/volume"
 	"github.com/longhorn-lep/longhorn-manager/datastore"
 	"github.com/longhorn-lep/longhorn-manager/manager"
+	"github.com/longhorn-lep/longhorn-manager/util/mountwatch"
 )
 
 // runner is a controller.
@@ -81,10 +83,12 @@ func (d *daemon) newNodeScope() (*nodeScope, error) {
 			datastore.InstanceManagers, datastore.Pods, datastore.KubeNodes,
 		},
 	})
+	hostDisks := node.HostDisks{Root: d.hostRoot}
 	nodes, err := node.New(node.Deps{
 		Node: d.node, Namespace: d.namespace,
 		Nodes: store.Nodes, KubeNodes: store.KubeNodes, Replicas: store.Replicas,
-		Settings: store.Settings, Setting: store.Setting, Disks: node.HostDisks{Root: d.hostRoot},
+		Settings: store.Settings, Setting: store.Setting, Disks: hostDisks,
+		Claims: store.Leases, WatchMounts: mountwatch.Watch, Environment: hostDisks.Environment,
 		Clock: d.clock, Recorder: d.recorder, Log: d.log, Metrics: d.metrics,
 	})
 	if err != nil {
@@ -140,6 +144,18 @@ func (d *daemon) lead(ctx context.Context) error {
 			})
 		},
 		func(store *datastore.Datastore) (runner, error) {
+			return node.NewDeparture(node.DepartureDeps{
+				Nodes: store.Nodes, KubeNodes: store.KubeNodes, InstanceManagers: store.InstanceManagers,
+				Clock: d.clock, Recorder: d.recorder, Log: d.log, Metrics: d.metrics,
+			})
+		},
+		func(store *datastore.Datastore) (runner, error) {
+			return relocation.New(relocation.Deps{
+				Replicas: store.Replicas, Nodes: store.Nodes, Engines: store.Engines,
+				Clock: d.clock, Recorder: d.recorder, Log: d.log, Metrics: d.metrics,
+			})
+		},
+		func(store *datastore.Datastore) (runner, error) {
 			return remount.New(remount.Deps{
 				Volumes: store.Volumes, Workloads: s.workloads,
 				Clock: d.clock, Recorder: d.recorder, Log: d.log, Metrics: d.metrics,
@@ -177,7 +193,7 @@ func (d *daemon) newEngines(store *datastore.Datastore, node string) (*engine.Co
 
 func (d *daemon) newReplicas(store *datastore.Datastore, node string) (*replica.Controller, error) {
 	c, err := replica.New(replica.Deps{
-		Replicas: store.Replicas, Nodes: store.Nodes, InstanceManagers: store.InstanceManagers,
+		Replicas: store.Replicas, Nodes: store.Nodes, KubeNodes: store.KubeNodes, InstanceManagers: store.InstanceManagers,
 		VolumeKey: store.VolumeKey, DataPlane: d.plane, Recorder: d.recorder, Clock: d.clock, Log: d.log,
 		Metrics: d.metrics, Scope: node, Owner: d.node,
 	})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -122,6 +123,8 @@ func resourceOf(kind Kind) schema.GroupResource {
 		return corev1.Resource("nodes")
 	case Pods, "secrets":
 		return corev1.Resource(string(kind))
+	case "leases":
+		return coordinationv1.Resource(string(kind))
 	}
 	return longhorn.Resource(string(kind))
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/kubernetes"
@@ -63,6 +64,8 @@ type Datastore struct {
 	KubeNodes *Store[*corev1.Node]
 	// Secrets are never watched: read them with Live.
 	Secrets *Store[*corev1.Secret]
+	// Leases are never watched either; types.DiskLeaseName names those of disks.
+	Leases *Store[*coordinationv1.Lease]
 
 	informers map[Kind]cache.SharedIndexInformer
 	running   sync.WaitGroup
@@ -84,6 +87,7 @@ func New(o Options) *Datastore {
 	d.InstanceManagers = newStore(b, InstanceManagers, ns, api.InstanceManagers(ns), o.Longhorn, byField("spec.nodeID"), &longhorn.InstanceManager{}, nodeIndexers())
 	d.Pods = newStore(b, Pods, ns, core.Pods(ns), o.Kube, byField("spec.nodeName").andLabels(o.PodLabels), &corev1.Pod{}, nodeIndexers())
 	d.KubeNodes = newStore(b, KubeNodes, "", core.Nodes(), o.Kube, byField("metadata.name"), &corev1.Node{}, nil)
+	d.Leases = newStore(b, "leases", ns, o.Kube.CoordinationV1().Leases(ns), o.Kube, all, &coordinationv1.Lease{}, nil)
 	d.Secrets = newStore(b, "secrets", ns, core.Secrets(ns), o.Kube, all, &corev1.Secret{}, nil)
 	return d
 }

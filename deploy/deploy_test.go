@@ -125,7 +125,7 @@ func TestNamesAgree(t *testing.T) {
 	}
 	for _, want := range []string{
 		"namespace: " + types.Namespace + "\n", "name: " + types.DriverName + "\n", "name: " + types.APIService + "\n",
-		"resourceNames: [" + types.LeaderLease + "]", "path: " + types.RuntimeDirectory + "\n", "--instance-manager-socket=" + types.InstanceManagerSocket() + "\n",
+		"path: " + types.RuntimeDirectory + "\n", "--instance-manager-socket=" + types.InstanceManagerSocket() + "\n",
 	} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("longhorn.yaml does not say %q", want)

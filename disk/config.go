@@ -46,7 +46,8 @@ type Config struct {
 	UUID   string `json:"diskUUID"` // lower case
 	Driver string `json:"diskDriver"`
 	State  string `json:"state"`
-	// Claim is reserved for telling which installation uses the disk; 0: none.
+	// Claim is the number of the last claim, between 0 (none yet) and MaxClaim; see
+	// DecideClaim.
 	Claim int64 `json:"claim,omitempty"`
 }
 
@@ -55,15 +56,17 @@ func NewConfig(name, uuid string) Config {
 	return Config{Name: name, UUID: uuid, State: StateReady}
 }
 
-// EncodeConfig returns the bytes of a UUID file. It refuses, with
-// ErrConfigNoUUID, ErrConfigBadUUID or ErrConfigTooLarge, what ParseConfig
-// would refuse to read.
+// EncodeConfig returns the bytes of a UUID file. It refuses, with the errors of
+// ParseConfig, what that would refuse to read.
 func EncodeConfig(c Config) ([]byte, error) {
 	uuid, err := canonicalUUID(c.UUID)
 	if err != nil {
 		return nil, fmt.Errorf("encode UUID file: %w", err)
 	}
 	c.UUID = uuid
+	if err := checkClaim(c.Claim); err != nil {
+		return nil, fmt.Errorf("encode UUID file: %w", err)
+	}
 
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
@@ -111,12 +114,22 @@ func ParseConfig(data []byte) (Config, error) {
 		}
 	}
 
+	if err := checkClaim(c.Claim); err != nil {
+		return Config{}, err
+	}
 	uuid, err := parseUUIDKey(keys["diskUUID"])
 	if err != nil {
 		return Config{}, err
 	}
 	c.UUID = uuid
 	return c, nil
+}
+
+func checkClaim(claim int64) error {
+	if claim < 0 || claim > MaxClaim {
+		return fmt.Errorf("%w: claim %d is not between 0 and %d", ErrConfigTorn, claim, MaxClaim)
+	}
+	return nil
 }
 
 func parseUUIDKey(raw json.RawMessage) (string, error) {

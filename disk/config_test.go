@@ -44,6 +44,8 @@ func TestParseConfig(t *testing.T) {
 		"a list is torn":                 {data: `[]`, wantErr: ErrConfigTorn},
 		"a name of wrong type is torn":   {data: `{"diskName":1,"diskUUID":"` + uuidA + `"}`, wantErr: ErrConfigTorn},
 		"a fractional claim is torn":     {data: `{"claim":1.5,"diskUUID":"` + uuidA + `"}`, wantErr: ErrConfigTorn},
+		"a claim below zero is torn":     {data: `{"claim":-1,"diskUUID":"` + uuidA + `"}`, wantErr: ErrConfigTorn},
+		"a claim beyond a Lease is torn": {data: `{"claim":2147483648,"diskUUID":"` + uuidA + `"}`, wantErr: ErrConfigTorn},
 		"no UUID key":                    {data: `{"diskName":"d"}`, wantErr: ErrConfigNoUUID},
 		"an empty UUID is none":          {data: `{"diskUUID":""}`, wantErr: ErrConfigNoUUID},
 		"a null UUID is none":            {data: `{"diskUUID":null}`, wantErr: ErrConfigNoUUID},
@@ -100,9 +102,10 @@ func TestEncodeConfigRefusesWhatCouldNotBeRead(t *testing.T) {
 		config  Config
 		wantErr error
 	}{
-		"no UUID":          {NewConfig("d", ""), ErrConfigNoUUID},
-		"a malformed UUID": {NewConfig("d", "abc"), ErrConfigBadUUID},
-		"an endless name":  {NewConfig(strings.Repeat("x", MaxConfigBytes), uuidA), ErrConfigTooLarge},
+		"no UUID":                {NewConfig("d", ""), ErrConfigNoUUID},
+		"a malformed UUID":       {NewConfig("d", "abc"), ErrConfigBadUUID},
+		"a claim beyond a Lease": {Config{UUID: uuidA, Claim: MaxClaim + 1}, ErrConfigTorn},
+		"an endless name":        {NewConfig(strings.Repeat("x", MaxConfigBytes), uuidA), ErrConfigTooLarge},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

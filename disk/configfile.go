@@ -1,8 +1,6 @@
 package disk
 
 import (
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -18,6 +16,8 @@ const ReplicasDirName = "replicas"
 var (
 	// ErrConfigExists: Create found a UUID file, of whatever content.
 	ErrConfigExists = errors.New("a UUID file exists already")
+	// ErrConfigChanged: the UUID file is not any more the one that was scanned.
+	ErrConfigChanged = errors.New("the UUID file is not the one that was scanned")
 	// ErrDirectoryChanged: the path no longer leads to the scanned directory,
 	// because something was mounted, unmounted or renamed since.
 	ErrDirectoryChanged = errors.New("the directory is not the one that was scanned")
@@ -64,33 +64,45 @@ func readConfig(dir *os.File) (Config, error) {
 // When it returns nil the file is durable; after a crash at any line there is
 // either no UUID file or a whole one (and perhaps a stray, harmless
 // ".longhorn-disk.cfg.*.tmp").
-func Create(root string, rec Record, cfg Config) error {
+func Create(root string, rec Record, cfg Config) error { return create(root, rec, cfg, nil) }
+
+func create(root string, rec Record, cfg Config, before func(step) error) error {
 	data, err := EncodeConfig(cfg)
 	if err != nil {
 		return err
 	}
-	dir, err := openDir(root, rec.Path)
+	dir, err := openScanned(root, rec)
 	if err != nil {
 		return fmt.Errorf("create UUID file of disk %s: %w", rec.Name, err)
 	}
 	defer dir.Close()
-
-	var st unix.Stat_t
-	if err := unix.Fstat(int(dir.Fd()), &st); err != nil {
-		return fmt.Errorf("create UUID file of disk %s: stat %s: %w", rec.Name, rec.Path, err)
-	}
-	if uint64(st.Dev) != rec.DeviceID || st.Ino != rec.Inode {
-		return fmt.Errorf("create UUID file of disk %s in %s: %w", rec.Name, rec.Path, ErrDirectoryChanged)
-	}
 	// The replicas directory first: a disk with a UUID file always has one, so its
 	// absence later stops replicas from starting beneath a mount point.
 	if err := makeReplicasDir(dir); err != nil {
 		return fmt.Errorf("create UUID file of disk %s: %w", rec.Name, err)
 	}
-	if err := writeNew(dir, data); err != nil {
+	if err := (writer{dir: dir, before: before}).writeNew(data); err != nil {
 		return fmt.Errorf("create UUID file of disk %s in %s: %w", rec.Name, rec.Path, err)
 	}
 	return nil
+}
+
+// openScanned opens the directory that rec was scanned from and no other.
+func openScanned(root string, rec Record) (*os.File, error) {
+	dir, err := openDir(root, rec.Path)
+	if err != nil {
+		return nil, err
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(int(dir.Fd()), &st); err != nil {
+		dir.Close()
+		return nil, fmt.Errorf("stat %s: %w", rec.Path, err)
+	}
+	if uint64(st.Dev) != rec.DeviceID || st.Ino != rec.Inode {
+		dir.Close()
+		return nil, fmt.Errorf("%s: %w", rec.Path, ErrDirectoryChanged)
+	}
+	return dir, nil
 }
 
 // makeReplicasDir makes the replicas directory, for root only, unless something
@@ -101,73 +113,4 @@ func makeReplicasDir(dir *os.File) error {
 		return fmt.Errorf("make directory %s/%s: %w", dir.Name(), ReplicasDirName, err)
 	}
 	return nil
-}
-
-// writeNew writes data under a temporary name in the same directory, makes it
-// durable, gives it its name if that is free, and makes the name durable.
-func writeNew(dir *os.File, data []byte) (err error) {
-	var suffix [8]byte
-	if _, err := rand.Read(suffix[:]); err != nil {
-		return fmt.Errorf("draw a temporary name: %w", err)
-	}
-	temp := "." + ConfigFileName + "." + hex.EncodeToString(suffix[:]) + ".tmp"
-	if err := writeTemp(dir, temp, data); err != nil {
-		return err
-	}
-	if err := publish(int(dir.Fd()), temp); err != nil {
-		_ = unix.Unlinkat(int(dir.Fd()), temp, 0)
-		return err
-	}
-	if err := dir.Sync(); err != nil {
-		return fmt.Errorf("sync directory: %w", err)
-	}
-	return nil
-}
-
-func writeTemp(dir *os.File, temp string, data []byte) (err error) {
-	dirFD := int(dir.Fd())
-	fd, err := unix.Openat(dirFD, temp, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
-	if err != nil {
-		return fmt.Errorf("create temporary file: %w", err)
-	}
-	file := os.NewFile(uintptr(fd), temp)
-	defer func() {
-		closeErr := file.Close()
-		if err == nil && closeErr != nil {
-			err = fmt.Errorf("close temporary file: %w", closeErr)
-		}
-		if err != nil {
-			_ = unix.Unlinkat(dirFD, temp, 0)
-		}
-	}()
-	if _, err := file.Write(data); err != nil {
-		return fmt.Errorf("write temporary file: %w", err)
-	}
-	if err := file.Sync(); err != nil {
-		return fmt.Errorf("sync temporary file: %w", err)
-	}
-	return nil
-}
-
-// publish renames temp to the UUID file unless that exists. File systems that
-// cannot rename without replacing (EINVAL, rename(2)) can make a second name.
-func publish(dirFD int, temp string) error {
-	err := unix.Renameat2(dirFD, temp, dirFD, ConfigFileName, unix.RENAME_NOREPLACE)
-	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) {
-		err = publishByLink(dirFD, temp)
-	}
-	switch {
-	case errors.Is(err, unix.EEXIST):
-		return ErrConfigExists
-	case err != nil:
-		return fmt.Errorf("name the UUID file: %w", err)
-	}
-	return nil
-}
-
-func publishByLink(dirFD int, temp string) error {
-	if err := unix.Linkat(dirFD, temp, dirFD, ConfigFileName, 0); err != nil {
-		return err
-	}
-	return unix.Unlinkat(dirFD, temp, 0)
 }

@@ -125,10 +125,10 @@ func TestPublishByLinkDoesNotReplace(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer dir.Close()
-	if err := writeTemp(dir, "first", []byte("1")); err != nil {
+	if err := (writer{dir: dir}).writeTemp("first", []byte("1")); err != nil {
 		t.Fatal(err)
 	}
-	if err := writeTemp(dir, "second", []byte("2")); err != nil {
+	if err := (writer{dir: dir}).writeTemp("second", []byte("2")); err != nil {
 		t.Fatal(err)
 	}
 	if err := publishByLink(int(dir.Fd()), "first"); err != nil {

@@ -67,24 +67,28 @@ func TestMatchJudgesADiskAlone(t *testing.T) {
 		disk fixture
 		want want
 	}{
-		"new, no file → make one":               {fixture{fileErr: ErrConfigMissing}, creating},
-		"new, valid file → accepted with it":    {fixture{file: uuidA}, accepted(uuidA)},
-		"known, file agrees → accepted":         {fixture{recorded: uuidA, ready: true, file: uuidA}, accepted(uuidA)},
-		"known, was not ready, agrees → ready":  {fixture{recorded: uuidA, file: uuidA}, accepted(uuidA)},
-		"known in upper case, agrees → ready":   {fixture{recorded: strings.ToUpper(uuidA), file: uuidA}, accepted(uuidA)},
-		"known, no file → mount suspected":      {fixture{recorded: uuidA, ready: true, fileErr: ErrConfigMissing}, rejected(uuidA, ReasonDiskFilesystemChanged, "probably not mounted")},
-		"known, other file → wrong mount":       {fixture{recorded: uuidA, ready: true, file: uuidB}, rejected(uuidA, ReasonDiskFilesystemChanged, "shows disk UUID "+uuidB+" although "+uuidA+" is recorded")},
-		"known, torn file → repair named":       {fixture{recorded: uuidA, fileErr: fmt.Errorf("x: %w", ErrConfigTorn)}, rejected(uuidA, ReasonNoDiskInfo, "torn or not JSON; if the right file system is mounted, restore")},
-		"known, file too large → repair named":  {fixture{recorded: uuidA, fileErr: ErrConfigTooLarge}, rejected(uuidA, ReasonNoDiskInfo, "too large; if the right file system is mounted, restore")},
-		"known, no UUID in file → repair named": {fixture{recorded: uuidA, fileErr: ErrConfigNoUUID}, rejected(uuidA, ReasonNoDiskInfo, `printf '%s\n' '{"diskName":"d","diskUUID":"`+uuidA+`"`)},
-		"new, torn file → never overwritten":    {fixture{fileErr: ErrConfigTorn}, rejected("", ReasonNoDiskInfo, "torn or not JSON; restore longhorn-disk.cfg from a copy")},
-		"new, malformed UUID → not accepted":    {fixture{fileErr: ErrConfigBadUUID}, rejected("", ReasonNoDiskInfo, "malformed")},
-		"new, file is no file → not accepted":   {fixture{fileErr: ErrConfigNotRegular}, rejected("", ReasonNoDiskInfo, "not a regular file")},
-		"new, file unreadable → not accepted":   {fixture{fileErr: errors.New("input/output error")}, rejected("", ReasonNoDiskInfo, "input/output error")},
-		"new, no directory → no info":           {fixture{scanErr: errors.New("no such directory")}, rejected("", ReasonNoDiskInfo, "no such directory")},
-		"known, no directory → UUID is kept":    {fixture{recorded: uuidA, scanErr: errors.New("no such directory")}, rejected(uuidA, ReasonNoDiskInfo, "no such directory")},
-		"not scanned → no info":                 {fixture{noRecord: true}, rejected("", ReasonNoDiskInfo, "not been scanned")},
-		"scanned at its former path → no info":  {fixture{file: uuidA, oldPath: true}, rejected("", ReasonNoDiskInfo, "not been scanned")},
+		"new, no file → make one":                {fixture{fileErr: ErrConfigMissing}, creating},
+		"new, valid file → accepted with it":     {fixture{file: uuidA}, accepted(uuidA)},
+		"known, file agrees → accepted":          {fixture{recorded: uuidA, ready: true, file: uuidA}, accepted(uuidA)},
+		"known, was not ready, agrees → ready":   {fixture{recorded: uuidA, file: uuidA}, accepted(uuidA)},
+		"known in upper case, agrees → ready":    {fixture{recorded: strings.ToUpper(uuidA), file: uuidA}, accepted(uuidA)},
+		"known, no file → mount suspected":       {fixture{recorded: uuidA, ready: true, fileErr: ErrConfigMissing}, rejected(uuidA, ReasonDiskFilesystemChanged, "probably not mounted")},
+		"known, other file → wrong mount":        {fixture{recorded: uuidA, ready: true, file: uuidB}, rejected(uuidA, ReasonDiskFilesystemChanged, "shows disk UUID "+uuidB+" although "+uuidA+" is recorded")},
+		"known, torn file → repair named":        {fixture{recorded: uuidA, fileErr: fmt.Errorf("x: %w", ErrConfigTorn)}, rejected(uuidA, ReasonNoDiskInfo, "torn or not JSON; if the right file system is mounted, restore")},
+		"known, file too large → repair named":   {fixture{recorded: uuidA, fileErr: ErrConfigTooLarge}, rejected(uuidA, ReasonNoDiskInfo, "too large; if the right file system is mounted, restore")},
+		"known, no UUID in file → repair named":  {fixture{recorded: uuidA, fileErr: ErrConfigNoUUID}, rejected(uuidA, ReasonNoDiskInfo, `printf '%s\n' '{"diskName":"d","diskUUID":"`+uuidA+`"`)},
+		"new, torn file → never overwritten":     {fixture{fileErr: ErrConfigTorn}, rejected("", ReasonNoDiskInfo, "torn or not JSON; restore longhorn-disk.cfg from a copy")},
+		"new, malformed UUID → not accepted":     {fixture{fileErr: ErrConfigBadUUID}, rejected("", ReasonNoDiskInfo, "malformed")},
+		"new, file is no file → not accepted":    {fixture{fileErr: ErrConfigNotRegular}, rejected("", ReasonNoDiskInfo, "not a regular file")},
+		"new, file unreadable → not accepted":    {fixture{fileErr: errors.New("input/output error")}, rejected("", ReasonNoDiskInfo, "input/output error")},
+		"new, no directory → no info":            {fixture{scanErr: errors.New("no such directory")}, rejected("", ReasonNoDiskInfo, "no such directory")},
+		"known, no directory → UUID is kept":     {fixture{recorded: uuidA, scanErr: errors.New("no such directory")}, rejected(uuidA, ReasonNoDiskInfo, "no such directory")},
+		"known, file unreadable → UUID is kept":  {fixture{recorded: uuidA, ready: true, fileErr: errors.New("input/output error")}, rejected(uuidA, ReasonNoDiskInfo, "input/output error; if the right file system is mounted, restore")},
+		"known, file is no file → repair named":  {fixture{recorded: uuidA, fileErr: ErrConfigNotRegular}, rejected(uuidA, ReasonNoDiskInfo, "not a regular file; if the right file system is mounted, restore")},
+		"known, bad UUID in file → repair named": {fixture{recorded: uuidA, fileErr: ErrConfigBadUUID}, rejected(uuidA, ReasonNoDiskInfo, "malformed; if the right file system is mounted, restore")},
+		"known, on another device → ready":       {fixture{recorded: uuidA, ready: true, device: 77, file: uuidA}, accepted(uuidA)},
+		"not scanned → no info":                  {fixture{noRecord: true}, rejected("", ReasonNoDiskInfo, "not been scanned")},
+		"scanned at its former path → no info":   {fixture{file: uuidA, oldPath: true}, rejected("", ReasonNoDiskInfo, "not been scanned")},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -211,6 +215,40 @@ func TestMatchLetsOneDiskHaveAUUID(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			assertVerdicts(t, matchFixtures(tt.disks), tt.want)
+		})
+	}
+}
+
+// XFS may show another f_fsid after each mount, and a clone shows that of the original.
+func TestMatchIsIndifferentToFilesystemIDs(t *testing.T) {
+	spec := map[string]SpecDisk{"a": {Path: "/a"}, "b": {Path: "/b"}}
+	record := func(name string, device uint64, fsid, uuid string) Record {
+		return Record{Name: name, Path: "/" + name, Exists: true, DeviceID: device, SuperBlockID: device, FSID: fsid, Config: &Config{UUID: uuid}}
+	}
+	known := map[string]Known{"a": {UUID: uuidA, Ready: true}, "b": {UUID: uuidB, Ready: true}}
+	tests := map[string]struct {
+		known map[string]Known
+		a, b  Record
+		want  map[string]want
+	}{
+		"remounted, with another f_fsid and device number → ready": {
+			known, record("a", 5, "0000000000aa", uuidA), record("b", 6, "0000000000bb", uuidB),
+			map[string]want{"a": accepted(uuidA), "b": accepted(uuidB)},
+		},
+		"the f_fsid of the other disk after a remount → both ready": {
+			known, record("a", 1, "0000000000bb", uuidA), record("b", 2, "0000000000bb", uuidB),
+			map[string]want{"a": accepted(uuidA), "b": accepted(uuidB)},
+		},
+		"a clone with the f_fsid of the original, on its own device → duplicate UUID": {
+			map[string]Known{"a": {UUID: uuidA, Ready: true}},
+			record("a", 1, "0000000000aa", uuidA), record("b", 2, "0000000000aa", uuidA),
+			map[string]want{"a": accepted(uuidA), "b": rejected("", ReasonDuplicateUUID, "duplicate UUID: disk UUID "+uuidA+" also belongs to disks [a]")},
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := Match("node-1", spec, tt.known, map[string]Record{"a": tt.a, "b": tt.b})
+			assertVerdicts(t, got, tt.want)
 		})
 	}
 }

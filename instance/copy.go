@@ -39,7 +39,7 @@ func ServeCopy(ctx context.Context, opts CopyOptions) (err error) {
 	if err != nil {
 		return fmt.Errorf("look at the copy: %w", err)
 	}
-	r, err := replica.Open(fsys.Host{}, opts.Directory, spec, replica.Options{ReadOnly: true, Log: opts.Log})
+	r, err := replica.OpenCopy(fsys.Host{}, opts.Directory, spec, replica.Options{Log: opts.Log})
 	if err != nil {
 		return fmt.Errorf("open the copy: %w", err)
 	}

@@ -14,6 +14,9 @@
 //
 // What a replica here answers to an engine here or elsewhere says alike when the engine was fenced: the error wraps engine.ErrFenced.
 //
+// A guard watches the disks of all open replicas (diskguard.go): one whose path does not lead to it any more is lost, and so are its
+// replicas, at once. A second one keeps copies of the node's mounts of volumes out of this process (mountguard.go).
+//
 // The process keeps nothing of its own on disk: what it hosts after a restart is what it is told to host. It outlives the
 // daemon; a client that comes or goes changes nothing.
 //

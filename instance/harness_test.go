@@ -18,6 +18,7 @@ import (
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 
+	"github.com/longhorn-lep/longhorn-manager/disk"
 	"github.com/longhorn-lep/longhorn-manager/instance/client"
 	"github.com/longhorn-lep/longhorn-manager/instance/proto"
 	"github.com/longhorn-lep/longhorn-manager/nbd"
@@ -60,10 +61,22 @@ func newNode(t testing.TB, number int) *node {
 	return nodeAt(t, number, root)
 }
 
+// diskUUID is of the disk that each node has.
+const diskUUID = "d15c0000-0000-4000-8000-000000000001"
+
+// makeDisk makes a directory a disk, unless it is that one.
+func makeDisk(t testing.TB, dir, uuid string) {
+	t.Helper()
+	must(t, os.MkdirAll(filepath.Join(dir, disk.ReplicasDirName), 0o700))
+	text, err := disk.EncodeConfig(disk.NewConfig("disk", uuid))
+	must(t, err)
+	must(t, os.WriteFile(filepath.Join(dir, disk.ConfigFileName), text, 0o600))
+}
+
 // nodeAt starts a process with a root directory that is there.
 func nodeAt(t testing.TB, number int, root string) *node {
 	t.Helper()
-	must(t, os.MkdirAll(filepath.Join(root, "disk/replicas"), 0o700))
+	makeDisk(t, filepath.Join(root, "disk"), diskUUID)
 	n := &node{t: t, number: number, root: root, news: make(chan struct{})}
 	n.start()
 	t.Cleanup(func() { n.stop() })
@@ -145,7 +158,7 @@ func (n *node) replicaName() string { return fmt.Sprintf("%s-r-%d", volume, n.nu
 func (n *node) replicaSpec() *proto.ReplicaSpec {
 	return &proto.ReplicaSpec{
 		Name: n.replicaName(), Volume: volume, Uid: fmt.Sprintf("uid-%d", n.number),
-		Directory: "/disk/replicas/" + n.replicaName(), SizeBytes: testSize, Secret: secret,
+		Directory: "/disk/replicas/" + n.replicaName(), DiskPath: "/disk", DiskUuid: diskUUID, SizeBytes: testSize, Secret: secret,
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/instance/proto"
 	"github.com/longhorn-lep/longhorn-manager/nbd"
 	"github.com/longhorn-lep/longhorn-manager/replica/fsys"
+	"github.com/longhorn-lep/longhorn-manager/util/mountwatch"
 )
 
 // Options configure an Instance. DataListen, ToolSocket and GRPCSocket must be set.
@@ -58,10 +59,10 @@ const (
 type Instance struct {
 	opts Options
 	log  *logrus.Entry
-	fs   fsys.FS
 	info *proto.InfoReply
 
 	changes  *changes
+	disks    *diskGuard
 	replicas *replicaHost
 	engines  *engineHost
 
@@ -93,7 +94,7 @@ func New(opts Options) (*Instance, error) {
 	if err != nil {
 		opts.Log.WithError(err).Warn("The machine's boot cannot be told, so no unclean replica counts as complete")
 	}
-	i := &Instance{opts: opts, log: opts.Log, fs: fsys.Host{Root: opts.Root}, changes: newChanges()}
+	i := &Instance{opts: opts, log: opts.Log, changes: newChanges(), disks: newDiskGuard(fsys.Host{Root: opts.Root}, opts.Log)}
 	if err := i.listen(); err != nil {
 		i.closeListeners()
 		return nil, err
@@ -103,7 +104,7 @@ func New(opts Options) (*Instance, error) {
 	}
 	port := i.dataListener.Addr().(*net.TCPAddr).Port
 	i.info = &proto.InfoReply{Uuid: uuid.NewString(), BootId: boot, Port: uint32(port), Version: opts.Version}
-	i.replicas = newReplicaHost(i.fs, boot, i.changes, i.log)
+	i.replicas = newReplicaHost(i.disks, boot, i.changes, i.log)
 	i.engines = newEngineHost(i.replicas, i.changes, opts.DeviceDir, i.log)
 	i.dataServer = nbd.NewServer(&dataExporter{replicas: i.replicas}, nbd.ServerOptions{Secret: i.replicas.secretOf, Log: i.log})
 	i.toolServer = nbd.NewServer(&toolExporter{replicas: i.replicas, engines: i.engines}, nbd.ServerOptions{Log: i.log})
@@ -168,12 +169,18 @@ func (i *Instance) Run(ctx context.Context) error {
 	serve("tools", func() error { return i.toolServer.Serve(base, i.toolListener) })
 	serve("the daemon", func() error { return i.grpcServer.Serve(i.grpcListener) })
 	guard := &mountGuard{deviceDir: i.engines.deviceDir, log: i.log}
-	serve("the guard of mounts", func() error { return guard.run(ctx) })
+	serve("the watch of mounts", func() error {
+		return mountwatch.Watch(ctx, func() {
+			i.disks.lookAll()
+			guard.look()
+		})
+	})
 	i.log.WithFields(logrus.Fields{"address": i.DataAddr(), "uuid": i.info.GetUuid()}).Info("Data plane serves")
 
 	<-ctx.Done()
 	i.shutdown(base)
 	serving.Wait()
+	i.disks.await(drainTimeout)
 	select {
 	case err := <-failures:
 		return err

@@ -1,10 +1,7 @@
 package instance
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -30,33 +27,11 @@ type mountGuard struct {
 	log       *logrus.Entry
 }
 
-// run looks whenever the kernel says that mounts have changed, until ctx ends.
-func (g *mountGuard) run(ctx context.Context) error {
-	table, err := os.Open("/proc/self/mountinfo")
-	if err != nil {
-		return fmt.Errorf("watch mounts: %w", err)
+// look is called when mounts have changed.
+func (g *mountGuard) look() {
+	if err := g.sweep(); err != nil {
+		g.log.WithError(err).Warn("Mounts of served devices cannot be told")
 	}
-	defer func() { _ = table.Close() }()
-	wake, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
-	if err != nil {
-		return fmt.Errorf("watch mounts: %w", err)
-	}
-	defer func() { _ = unix.Close(wake) }()
-	stop := context.AfterFunc(ctx, func() { _, _ = unix.Write(wake, []byte{1, 0, 0, 0, 0, 0, 0, 0}) })
-	defer stop()
-	for ctx.Err() == nil {
-		if err := g.sweep(); err != nil {
-			g.log.WithError(err).Warn("Mounts of served devices cannot be told")
-		}
-		fds := []unix.PollFd{
-			{Fd: int32(table.Fd()), Events: unix.POLLPRI | unix.POLLERR},
-			{Fd: int32(wake), Events: unix.POLLIN},
-		}
-		if _, err := unix.Poll(fds, -1); err != nil && !errors.Is(err, unix.EINTR) {
-			return fmt.Errorf("watch mounts: %w", err)
-		}
-	}
-	return nil
 }
 
 // sweep detaches what is there now.

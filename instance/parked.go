@@ -23,6 +23,7 @@ type parked struct {
 // reading is a parked replica that is open for tools. Its fields are used under the name's lock.
 type reading struct {
 	replica *replica.Replica
+	tenancy *tenancy
 	tools   int
 }
 
@@ -75,6 +76,7 @@ func (h *replicaHost) cutReaders(ctx context.Context, name string) error {
 	if err := p.reading.replica.Close(ctx); err != nil {
 		return fmt.Errorf("cut those who read replica %s: %w", name, err)
 	}
+	p.reading.tenancy.release()
 	p.reading = nil
 	return nil
 }
@@ -93,11 +95,11 @@ func (h *replicaHost) readParked(name string) (r *replica.Replica, release func(
 	case p == nil:
 		return nil, nil, fmt.Errorf("%w: replica %s is not served here", nbd.ErrUnknownExport, name)
 	case p.reading == nil:
-		r, err := replica.Open(h.fs, p.spec.GetDirectory(), specOf(p.spec), replica.Options{ReadOnly: true, Log: h.logOf(p.spec)})
+		t, err := h.disks.open(p.spec, replica.Options{ReadOnly: true, Log: h.logOf(p.spec)}, h.evictReaders)
 		if err != nil {
 			return nil, nil, nbd.ErrPolicy(err.Error())
 		}
-		p.reading = &reading{replica: r}
+		p.reading = &reading{replica: t.replica, tenancy: t}
 	}
 	open := p.reading
 	open.tools++
@@ -114,7 +116,21 @@ func (h *replicaHost) releaseParked(p *parked, open *reading) {
 		h.logOf(p.spec).WithError(err).Warn("Replica left open for reading")
 		return
 	}
+	open.tenancy.release()
 	p.reading = nil
+}
+
+// evictReaders closes what tools read when its disk is gone.
+func (h *replicaHost) evictReaders(t *tenancy, _ *replica.DiskLostError) {
+	name := t.replica.Name()
+	defer h.names.lock(name)()
+	p := h.findParked(name)
+	if p == nil || p.reading == nil || p.reading.tenancy != t {
+		return // it is closed
+	}
+	if err := h.cutReaders(context.Background(), name); err != nil {
+		h.logOf(p.spec).WithError(err).Warn("Replica left open for reading on a disk that is gone")
+	}
 }
 
 // fenceParked shuts engines below a generation out of a replica that was stopped here. The caller has the name's lock.
@@ -129,15 +145,17 @@ func (h *replicaHost) fenceParked(ctx context.Context, name string, fence int64)
 	if err := h.cutReaders(ctx, name); err != nil {
 		return err
 	}
-	r, err := replica.Open(h.fs, p.spec.GetDirectory(), specOf(p.spec), replica.Options{BootID: h.boot, Log: h.logOf(p.spec)})
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), replicaCloseTimeout)
-	defer cancel()
-	err = r.Fence(ctx, fence)
-	if err == nil {
-		p.generation = r.State().Generation
-	}
-	return errors.Join(err, r.Close(ctx))
+	return h.disks.onDisk(p.spec, func(d *replica.Disk) error {
+		r, err := d.Open(p.spec.GetDirectory(), specOf(p.spec), replica.Options{BootID: h.boot, Log: h.logOf(p.spec)})
+		if err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), replicaCloseTimeout)
+		defer cancel()
+		err = r.Fence(ctx, fence)
+		if err == nil {
+			p.generation = r.State().Generation
+		}
+		return errors.Join(err, r.Close(ctx))
+	})
 }

@@ -32,7 +32,7 @@ func (n *node) directory() string { return filepath.Join(n.root, n.replicaSpec()
 // isLocked tells whether anybody has the replica open.
 func (n *node) isLocked() bool {
 	n.t.Helper()
-	r, err := replica.Open(fsys.Host{Root: n.root}, n.replicaSpec().GetDirectory(), specOf(n.replicaSpec()), replica.Options{ReadOnly: true})
+	r, err := replica.OpenCopy(fsys.Host{Root: n.root}, n.replicaSpec().GetDirectory(), specOf(n.replicaSpec()), replica.Options{})
 	if replica.ReasonOf(err) == replica.Locked {
 		return true
 	}

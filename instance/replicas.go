@@ -15,13 +15,12 @@ import (
 
 	"github.com/longhorn-lep/longhorn-manager/instance/proto"
 	"github.com/longhorn-lep/longhorn-manager/replica"
-	"github.com/longhorn-lep/longhorn-manager/replica/fsys"
 	"github.com/longhorn-lep/longhorn-manager/util/logfields"
 )
 
 // replicaHost has the replicas of this process by name.
 type replicaHost struct {
-	fs      fsys.FS
+	disks   *diskGuard
 	boot    string
 	changes *changes
 	log     *logrus.Entry
@@ -38,12 +37,13 @@ type replicaHost struct {
 // hosted is one replica that was started and not stopped. It does not change: an entry is replaced.
 type hosted struct {
 	spec    *proto.ReplicaSpec
-	replica *replica.Replica // nil when the directory was refused
-	refused error            // why
+	replica *replica.Replica // nil when the directory was refused, or was closed because its disk is gone
+	tenancy *tenancy         // of replica
+	refused error            // why there is none
 }
 
-func newReplicaHost(fs fsys.FS, boot string, c *changes, log *logrus.Entry) *replicaHost {
-	h := &replicaHost{fs: fs, boot: boot, changes: c, log: log, decoy: make([]byte, 32), hosted: map[string]*hosted{}, parked: map[string]*parked{}}
+func newReplicaHost(disks *diskGuard, boot string, c *changes, log *logrus.Entry) *replicaHost {
+	h := &replicaHost{disks: disks, boot: boot, changes: c, log: log, decoy: make([]byte, 32), hosted: map[string]*hosted{}, parked: map[string]*parked{}}
 	_, _ = rand.Read(h.decoy) // never fails
 	return h
 }
@@ -90,7 +90,8 @@ func (h *replicaHost) create(s *proto.ReplicaSpec) (*proto.ReplicaState, error) 
 	if err := h.checkRunning(); err != nil {
 		return nil, err
 	}
-	if err := replica.Create(h.fs, s.GetDirectory(), specOf(s)); err != nil {
+	err := h.disks.onDisk(s, func(d *replica.Disk) error { return d.Create(s.GetDirectory(), specOf(s)) })
+	if err != nil {
 		return nil, err
 	}
 	h.logOf(s).Info("Replica directory made")
@@ -116,31 +117,76 @@ func (h *replicaHost) start(ctx context.Context, s *proto.ReplicaSpec) (*proto.R
 	if err := h.checkRunning(); err != nil {
 		return nil, err
 	}
-	if e := h.find(s.GetName()); e != nil && e.replica != nil {
-		if e.spec.GetUid() != s.GetUid() || e.spec.GetDirectory() != s.GetDirectory() {
-			return nil, refuse(reasonHosted, "replica %s is served from %s with uid %s", s.GetName(), e.spec.GetDirectory(), e.spec.GetUid())
+	old := h.find(s.GetName())
+	if old != nil && old.replica != nil {
+		if !isSamePlace(old.spec, s) {
+			return nil, refuse(reasonHosted, "replica %s is served from %s of disk %s with uid %s", s.GetName(), old.spec.GetDirectory(), old.spec.GetDiskUuid(), old.spec.GetUid())
 		}
-		if e.replica.State().Failure == nil {
-			h.put(s.GetName(), &hosted{spec: s, replica: e.replica}) // the secret may be another
-			return e.state(), nil
+		if old.replica.State().Failure == nil {
+			h.put(s.GetName(), &hosted{spec: s, replica: old.replica, tenancy: old.tenancy}) // the secret may be another
+			return old.state(), nil
 		}
-		if err := h.close(ctx, e); err != nil {
+		if err := h.close(ctx, old); err != nil {
 			return nil, err
 		}
 	}
 	if err := h.unpark(ctx, s.GetName()); err != nil {
 		return nil, err
 	}
-	log := h.logOf(s)
-	e := &hosted{spec: s}
-	e.replica, e.refused = replica.Open(h.fs, s.GetDirectory(), specOf(s), replica.Options{BootID: h.boot, OnChange: h.changes.notify, Log: log})
-	if e.refused != nil {
-		log.WithError(e.refused).Warn("Replica refused")
-	} else {
-		log.Info("Replica serves")
-	}
+	e := h.open(s, old.lostDisk())
 	h.put(s.GetName(), e)
 	return e.state(), nil
+}
+
+func isSamePlace(a, b *proto.ReplicaSpec) bool {
+	return a.GetUid() == b.GetUid() && a.GetDirectory() == b.GetDirectory() && a.GetDiskPath() == b.GetDiskPath() && a.GetDiskUuid() == b.GetDiskUuid()
+}
+
+// open opens a replica for engines. One that lost its disk before is not trusted to have kept what was not synced: the device may
+// have gone with the mount, and then the kernel dropped it and told nobody.
+func (h *replicaHost) open(s *proto.ReplicaSpec, lostBefore bool) *hosted {
+	opts := replica.Options{BootID: h.boot, OnChange: h.changes.notify, Log: h.logOf(s)}
+	if lostBefore {
+		opts.BootID = ""
+	}
+	t, err := h.disks.open(s, opts, h.evict)
+	if err != nil {
+		opts.Log.WithError(err).Warn("Replica refused")
+		return &hosted{spec: s, refused: err}
+	}
+	opts.Log.Info("Replica serves")
+	return &hosted{spec: s, replica: t.replica, tenancy: t}
+}
+
+// lostDisk tells whether the disk went away while the replica was open. e may be nil.
+func (e *hosted) lostDisk() bool {
+	if e == nil {
+		return false
+	}
+	err := e.refused
+	if e.replica != nil {
+		err = e.replica.State().Failure
+	}
+	return errors.As(err, new(*replica.DiskLostError))
+}
+
+// evict closes a replica that has lost its disk, which lets the file system go, and leaves why. When requests to that disk do not end
+// it stays open; whoever starts or stops the replica tries again.
+func (h *replicaHost) evict(t *tenancy, lost *replica.DiskLostError) {
+	name := t.replica.Name()
+	defer h.names.lock(name)()
+	e := h.find(name)
+	if e == nil || e.tenancy != t {
+		return // whoever closes or has closed it releases the tenancy
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), replicaCloseTimeout)
+	defer cancel()
+	if err := t.replica.Close(ctx); err != nil {
+		h.logOf(e.spec).WithError(err).Warn("Replica left open on a disk that is gone")
+		return
+	}
+	t.release()
+	h.put(name, &hosted{spec: e.spec, refused: lost})
 }
 
 // stop closes a replica. An engine that is connected has a moment to go. With a fence above 0, engines of older generations are
@@ -202,6 +248,7 @@ func (h *replicaHost) close(ctx context.Context, e *hosted) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return err // it is open still
 	}
+	e.tenancy.release()
 	if err != nil {
 		h.logOf(e.spec).WithError(err).Warn("Replica closed, but not cleanly")
 	} else {
@@ -220,7 +267,8 @@ func (h *replicaHost) remove(ctx context.Context, s *proto.ReplicaSpec) error {
 	if err := h.cutReaders(ctx, s.GetName()); err != nil {
 		return err
 	}
-	if err := replica.Remove(h.fs, s.GetDirectory(), s.GetUid()); err != nil {
+	err := h.disks.onDisk(s, func(d *replica.Disk) error { return d.Remove(s.GetDirectory(), s.GetUid()) })
+	if err != nil {
 		return err
 	}
 	if err := h.unpark(ctx, s.GetName()); err != nil {
@@ -292,6 +340,9 @@ func (e *hosted) state() *proto.ReplicaState {
 	}
 	if now.Failure != nil {
 		s.Phase, s.Reason, s.Message = proto.Phase_PHASE_ERROR, string(replica.WriteFailed), now.Failure.Error()
+		if e.lostDisk() {
+			s.Reason = string(replica.ReasonOf(now.Failure))
+		}
 	}
 	return s
 }

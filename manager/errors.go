@@ -82,6 +82,20 @@ func storeError(kind, name string, err error) error {
 		}
 	case apierrors.IsInvalid(err):
 		return invalidOf(err)
+	case apierrors.IsForbidden(err):
+		return forbiddenOf(err)
+	}
+	return err
+}
+
+// forbiddenOf passes on what a policy of the cluster has against a write. A write that
+// this program lacks the right to is no refusal of the request, and names no cause.
+func forbiddenOf(err error) error {
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
+		if details := status.Status().Details; details != nil && len(details.Causes) > 0 {
+			return &Problem{Class: ErrConflict, Text: details.Causes[0].Message, Cause: err}
+		}
 	}
 	return err
 }

@@ -97,6 +97,7 @@ type NodeStore interface {
 	Cached[*Node]
 	Live[*Node]
 	Updater[*Node]
+	Delete(ctx context.Context, name string, p datastore.Preconditions) error
 }
 
 // SettingStore is what is needed of settings.
@@ -115,6 +116,7 @@ type Deps struct {
 	Engines          Indexed[*Engine]
 	Replicas         Indexed[*Replica]
 	Nodes            NodeStore
+	KubeNodes        Live[*corev1.Node]
 	Settings         SettingStore
 	InstanceManagers Cached[*longhorn.InstanceManager]
 	Pods             Indexed[*corev1.Pod]
@@ -152,6 +154,7 @@ func DepsOf(d *datastore.Datastore, c clock.Clock, log *logrus.Entry) Deps {
 		Engines:          d.Engines,
 		Replicas:         d.Replicas,
 		Nodes:            d.Nodes,
+		KubeNodes:        d.KubeNodes,
 		Settings:         d.Settings,
 		InstanceManagers: d.InstanceManagers,
 		Pods:             d.Pods,

@@ -3,16 +3,19 @@ package manager
 import (
 	"context"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strconv"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/longhorn-lep/longhorn-manager/datastore"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
 // managerPodLabel and its value select the pods of the daemon.
@@ -78,20 +81,53 @@ func (m *Manager) UpdateNode(ctx context.Context, name string, update NodeUpdate
 	})
 }
 
-// UpdateDisks replaces all disks of a node. A disk that is left out is removed,
-// which is refused with ErrConflict unless it has allowScheduling off and holds
-// no replica: the check is against what is recorded now.
+// DeleteNode removes a node whose Kubernetes node was removed; while that is there, as
+// the API server has it now, it is refused with ErrConflict. The leader does the same
+// unasked: this is for whoever does not want to rely on that.
+func (m *Manager) DeleteNode(ctx context.Context, name string) error {
+	err := m.retry(ctx, func() error {
+		n, err := m.deps.Nodes.Live(ctx, name)
+		if err != nil {
+			return err
+		}
+		switch _, err := m.deps.KubeNodes.Live(ctx, name); {
+		case err == nil:
+			return conflict("node %q cannot be removed while its Kubernetes node is there; it goes by itself when that is removed", name)
+		case !apierrors.IsNotFound(err):
+			return fmt.Errorf("read Kubernetes node %s: %w", name, err)
+		}
+		return m.deps.Nodes.Delete(ctx, name, datastore.Preconditions{UID: n.UID, ResourceVersion: n.ResourceVersion})
+	})
+	if err != nil {
+		return storeError("node", name, err)
+	}
+	m.deps.Log.WithField("node", name).Info("node removed on request")
+	return nil
+}
+
+// UpdateDisks replaces all disks of a node. The check is against what is recorded now;
+// what it refuses is refused with ErrConflict:
+//
+//	disk left out                                     refused
+//	allowScheduling on                                yes
+//	ready, and holds a replica                        yes
+//	not ready: unmounted, gone, its node is down      no: its replicas stay, and are found with the disk
+//
+// A ready disk that holds a replica keeps its path, too: to move it, unmount it first.
 func (m *Manager) UpdateDisks(ctx context.Context, name string, disks map[string]DiskSpec) (NodeView, error) {
 	checked, err := checkedDisks(disks)
 	if err != nil {
 		return NodeView{}, err
 	}
 	return m.changeNode(ctx, name, func(n *Node) error {
-		for disk := range n.Spec.Disks {
-			if _, kept := checked[disk]; kept {
+		for _, disk := range slices.Sorted(maps.Keys(n.Spec.Disks)) {
+			after, kept := checked[disk]
+			if before := n.Spec.Disks[disk].Path; kept && after.Path == path.Clean(before) {
+				after.Path = before // however it is spelled: it does not change
+				checked[disk] = after
 				continue
 			}
-			if err := m.checkRemovable(n, disk); err != nil {
+			if err := m.checkMovable(n, disk, kept); err != nil {
 				return err
 			}
 		}
@@ -134,25 +170,30 @@ func (m *Manager) nodeView(n *Node) (NodeView, error) {
 	return view, nil
 }
 
-// checkRemovable asks the disk's status and the replicas themselves, for the
-// status follows them after a while.
-func (m *Manager) checkRemovable(n *Node, disk string) error {
-	status := n.Status.DiskStatus[disk]
-	if n.Spec.Disks[disk].AllowScheduling {
+// checkMovable tells why a disk may not be removed, or, if it is kept, have its path
+// changed. It asks the disk's status and the replicas themselves, for the status follows
+// them after a while.
+func (m *Manager) checkMovable(n *Node, disk string, kept bool) error {
+	status, what := n.Status.DiskStatus[disk], "be removed"
+	if kept {
+		what = "change its path"
+	}
+	switch {
+	case !kept && n.Spec.Disks[disk].AllowScheduling:
 		return conflict("disk %q of node %q cannot be removed while its allowScheduling is true", disk, n.Name)
-	}
-	if status.StorageScheduled > 0 {
-		return conflict("disk %q of node %q cannot be removed: replicas of %d bytes are scheduled to it", disk, n.Name, status.StorageScheduled)
-	}
-	if status.DiskUUID == "" {
+	case !types.IsConditionTrue(status.Conditions, types.ConditionReady):
 		return nil
+	case status.StorageScheduled > 0:
+		return conflict("disk %q of node %q cannot %s: replicas of %d bytes are scheduled to it, and it is ready; delete them, or unmount the disk to move it with them",
+			disk, n.Name, what, status.StorageScheduled)
 	}
 	replicas, err := m.deps.Replicas.ByIndex(datastore.IndexDisk, status.DiskUUID)
 	if err != nil {
 		return fmt.Errorf("list replicas on disk %s: %w", status.DiskUUID, err)
 	}
-	if len(replicas) > 0 {
-		return conflict("disk %q of node %q cannot be removed: it holds replica %q", disk, n.Name, replicas[0].Name)
+	if status.DiskUUID != "" && len(replicas) > 0 {
+		return conflict("disk %q of node %q cannot %s: it holds replica %q, and it is ready; delete it, or unmount the disk to move it with it",
+			disk, n.Name, what, replicas[0].Name)
 	}
 	return nil
 }
@@ -191,6 +232,8 @@ func checkedDisk(name string, disk DiskSpec) (DiskSpec, error) {
 	switch {
 	case disk.Type != longhorn.DiskTypeFilesystem:
 		return disk, &Invalid{Field: field + ".diskType", Value: string(disk.Type), Rule: "must be " + string(longhorn.DiskTypeFilesystem)}
+	case disk.Driver != "":
+		return disk, &Invalid{Field: field + ".diskDriver", Value: disk.Driver, Rule: "must be empty: only block disks have a driver"}
 	case !path.IsAbs(disk.Path):
 		return disk, &Invalid{Field: field + ".path", Value: disk.Path, Rule: "must be an absolute path"}
 	case disk.StorageReserved < 0:

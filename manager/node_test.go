@@ -1,11 +1,13 @@
 package manager
 
 import (
+	"errors"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
@@ -69,6 +71,7 @@ func TestUpdateDisksRefusesWhatBreaksARule(t *testing.T) {
 	}{
 		"a relative path":            {map[string]DiskSpec{"d": {Path: "data"}}, "disks.d.path", `disks.d.path: "data" must be an absolute path`},
 		"a block device":             {map[string]DiskSpec{"d": {Path: "/d", Type: "block"}}, "disks.d.diskType", `disks.d.diskType: "block" must be filesystem`},
+		"a driver":                   {map[string]DiskSpec{"d": {Path: "/d", Driver: "aio"}}, "disks.d.diskDriver", `disks.d.diskDriver: "aio" must be empty: only block disks have a driver`},
 		"a negative reserve":         {map[string]DiskSpec{"d": {Path: "/d", StorageReserved: -1}}, "disks.d.storageReserved", `disks.d.storageReserved: "-1" must not be negative`},
 		"scheduling and eviction":    {map[string]DiskSpec{"d": {Path: "/d", AllowScheduling: true, EvictionRequested: true}}, "disks.d.evictionRequested", "disks.d.evictionRequested: and allowScheduling exclude each other"},
 		"no name":                    {map[string]DiskSpec{"": {Path: "/d"}}, "disks", "disks: a disk must have a name"},
@@ -102,20 +105,31 @@ func TestUpdateDisksReplacesTheMap(t *testing.T) {
 		node    *longhorn.Node
 		replica *longhorn.Replica
 		text    string
+		disks   map[string]DiskSpec
 	}{
 		"left out while it may be scheduled": {
 			build.ReadyNode("node-1", "uuid-1"), nil,
-			`disk "disk-1" of node "node-1" cannot be removed while its allowScheduling is true`,
+			`disk "disk-1" of node "node-1" cannot be removed while its allowScheduling is true`, nil,
 		},
 		"left out while its status counts replicas": {
 			build.ReadyNode("node-1", "uuid-1", build.WithDisk("disk-1", "/d", closed),
 				build.WithDiskStatus("disk-1", "uuid-1", func(s *longhorn.DiskStatus) { s.StorageScheduled = 5 })), nil,
-			`disk "disk-1" of node "node-1" cannot be removed: replicas of 5 bytes are scheduled to it`,
+			`disk "disk-1" of node "node-1" cannot be removed: replicas of 5 bytes are scheduled to it, and it is ready; delete them, or unmount the disk to move it with them`, nil,
 		},
 		"left out while a replica is there that its status does not count yet": {
 			build.ReadyNode("node-1", "uuid-1", build.WithDisk("disk-1", "/d", closed)),
 			build.PlacedReplica("vol-r-1", "vol", "node-1", "uuid-1"),
-			`disk "disk-1" of node "node-1" cannot be removed: it holds replica "vol-r-1"`,
+			`disk "disk-1" of node "node-1" cannot be removed: it holds replica "vol-r-1", and it is ready; delete it, or unmount the disk to move it with it`, nil,
+		},
+		"given another path while it is ready and holds a replica": {
+			build.ReadyNode("node-1", "uuid-1"),
+			build.PlacedReplica("vol-r-1", "vol", "node-1", "uuid-1"),
+			`disk "disk-1" of node "node-1" cannot change its path: it holds replica "vol-r-1", and it is ready; delete it, or unmount the disk to move it with it`,
+			map[string]DiskSpec{"disk-1": {Path: "/elsewhere"}},
+		},
+		"left out while it is not ready but may be scheduled": {
+			build.ReadyNode("node-1", "uuid-1", unmounted), nil,
+			`disk "disk-1" of node "node-1" cannot be removed while its allowScheduling is true`, nil,
 		},
 	}
 	for name, c := range refused {
@@ -125,9 +139,94 @@ func TestUpdateDisksReplacesTheMap(t *testing.T) {
 				b.Seed(c.replica)
 				b.CatchUp()
 			}
-			_, err := b.UpdateDisks(t.Context(), "node-1", map[string]DiskSpec{})
+			_, err := b.UpdateDisks(t.Context(), "node-1", c.disks)
 			wantProblem(t, err, ErrConflict, c.text)
 			b.ExpectWrites()
 		})
 	}
+}
+
+// unmounted: the node's disk is not ready; its status shows no replicas then.
+func unmounted(n *longhorn.Node) {
+	s := n.Status.DiskStatus["disk-1"]
+	s.Conditions = []longhorn.Condition{condition("Ready", longhorn.ConditionFalse, "DiskFilesystemChanged", "unmounted")}
+	n.Status.DiskStatus["disk-1"] = s
+}
+
+func TestADiskThatIsNotReadyIsTakenAwayFromUnderItsReplicas(t *testing.T) {
+	closed := func(d *longhorn.DiskSpec) { d.AllowScheduling = false }
+	node := build.ReadyNode("node-1", "uuid-1", unmounted, build.WithDisk("disk-1", "/mnt//d", closed))
+	replica := build.PlacedReplica("vol-r-1", "vol", "node-1", "uuid-1")
+	t.Run("left out → removed, its replica stays", func(t *testing.T) {
+		b := newBench(t, node, replica)
+		view, err := b.UpdateDisks(t.Context(), "node-1", map[string]DiskSpec{})
+		if err != nil || len(view.Node.Spec.Disks) != 0 {
+			t.Errorf("disks %+v, %v", view.Node, err)
+		}
+		b.ExpectWrites("update nodes/node-1")
+	})
+	t.Run("given another path → moved", func(t *testing.T) {
+		b := newBench(t, node, replica)
+		view, err := b.UpdateDisks(t.Context(), "node-1", map[string]DiskSpec{"disk-1": {Path: "/mnt/e"}})
+		if err != nil || view.Node.Spec.Disks["disk-1"].Path != "/mnt/e" {
+			t.Errorf("disks %+v, %v", view.Node, err)
+		}
+	})
+	t.Run("given the same path in another spelling → keeps the one it has", func(t *testing.T) {
+		b := newBench(t, build.ReadyNode("node-1", "uuid-1", build.WithDisk("disk-1", "/mnt//d")), replica)
+		view, err := b.UpdateDisks(t.Context(), "node-1", map[string]DiskSpec{"disk-1": {Path: "/mnt/d", AllowScheduling: true}})
+		if err != nil || view.Node.Spec.Disks["disk-1"].Path != "/mnt//d" {
+			t.Errorf("disks %+v, %v", view.Node, err)
+		}
+	})
+}
+
+func TestDeleteNode(t *testing.T) {
+	t.Run("its Kubernetes node is gone → deleted, its replicas are not", func(t *testing.T) {
+		b := newBench(t, build.ReadyNode("node-1", "uuid-1"), build.PlacedReplica("vol-r-1", "vol", "node-1", "uuid-1"))
+		if err := b.DeleteNode(t.Context(), "node-1"); err != nil {
+			t.Fatal(err)
+		}
+		b.ExpectWrites("delete nodes/node-1")
+	})
+	t.Run("its Kubernetes node is there, though it does not answer → refused", func(t *testing.T) {
+		b := newBench(t, build.ReadyNode("node-1", "uuid-1"), build.KubeNode("node-1", func(n *corev1.Node) { n.Status.Conditions = nil }))
+		err := b.DeleteNode(t.Context(), "node-1")
+		wantProblem(t, err, ErrConflict, `node "node-1" cannot be removed while its Kubernetes node is there; it goes by itself when that is removed`)
+		b.ExpectWrites()
+	})
+	t.Run("the server does not answer about the Kubernetes node → nothing is deleted", func(t *testing.T) {
+		b := newBench(t, build.ReadyNode("node-1", "uuid-1"))
+		b.Fail("get", "nodes", nil, errors.New("away"))
+		if err := b.DeleteNode(t.Context(), "node-1"); err == nil {
+			t.Error("no error")
+		}
+		b.ExpectWrites()
+	})
+	t.Run("changed in between → looked at again", func(t *testing.T) {
+		b := newBench(t, build.ReadyNode("node-1", "uuid-1"))
+		b.Fail("delete", "nodes", apierrors.NewConflict(longhorn.Resource("nodes"), "node-1", nil))
+		if err := b.DeleteNode(t.Context(), "node-1"); err != nil {
+			t.Fatal(err)
+		}
+		b.ExpectWrites("delete nodes/node-1", "delete nodes/node-1")
+	})
+	t.Run("a policy of the cluster is against it → its words", func(t *testing.T) {
+		b := newBench(t, build.ReadyNode("node-1", "uuid-1"))
+		denied := apierrors.NewForbidden(longhorn.Resource("nodes"), "node-1", errors.New("denied"))
+		denied.ErrStatus.Details.Causes = []metav1.StatusCause{{Message: "it holds replicas"}}
+		b.Fail("delete", "nodes", denied)
+		wantProblem(t, b.DeleteNode(t.Context(), "node-1"), ErrConflict, "it holds replicas")
+	})
+	t.Run("this program lacks the right → an error behind the scenes", func(t *testing.T) {
+		b := newBench(t, build.ReadyNode("node-1", "uuid-1"))
+		b.Fail("delete", "nodes", apierrors.NewForbidden(longhorn.Resource("nodes"), "node-1", errors.New("no rule")))
+		var problem *Problem
+		if err := b.DeleteNode(t.Context(), "node-1"); err == nil || errors.As(err, &problem) {
+			t.Errorf("error %v", err)
+		}
+	})
+	t.Run("no such node → not found", func(t *testing.T) {
+		wantProblem(t, newBench(t).DeleteNode(t.Context(), "node-1"), ErrNotFound, `node "node-1" does not exist`)
+	})
 }

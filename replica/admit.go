@@ -150,9 +150,12 @@ func (r *Replica) update(change func(*Meta)) error {
 	r.updating.Lock()
 	defer r.updating.Unlock()
 	r.mu.Lock()
-	m := r.meta
+	m, lost, failure := r.meta, r.lost, r.failure
 	change(&m)
 	r.mu.Unlock()
+	if lost {
+		return fmt.Errorf("%w: %w", ErrFailed, failure)
+	}
 	if err := writeMeta(r.dir, m); err != nil {
 		if errors.Is(err, errUncertain) || !isNoSpace(err) {
 			r.fail(err)

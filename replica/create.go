@@ -9,7 +9,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/replica/fsys"
 )
 
-// Create makes a replica's directory. The directory that is to hold it must exist; Create makes no other.
+// Create makes a replica's directory on the disk, and no other. All of it lands in the file system that holds the disk's directory,
+// whatever becomes of the path meanwhile.
 //
 //  1. clear what an interrupted Create of the same uid left
 //  2. make .<name>.creating-<uid> with all files in it, and sync each of them and it
@@ -18,15 +19,18 @@ import (
 //
 // It succeeds again for the same Spec while no engine was ever admitted. When <name> is anything else the error is a
 // *RefusedError that wraps ErrForeign or ErrExists, and what is there is untouched.
-func Create(fs fsys.FS, dir string, spec Spec) error {
-	if err := spec.validate(); err != nil {
-		return refuse(dir, InvalidSpec, "%w", err)
-	}
-	parent, name, err := openParent(fs, dir)
+func (d *Disk) Create(dir string, spec Spec) error {
+	name, err := d.place(dir)
 	if err != nil {
 		return err
 	}
-	defer parent.Close()
+	return createIn(d.replicas, dir, name, spec)
+}
+
+func createIn(parent fsys.Dir, dir, name string, spec Spec) error {
+	if err := spec.validate(); err != nil {
+		return refuse(dir, InvalidSpec, "%w", err)
+	}
 	if done, err := confirmCreated(parent, dir, name, spec); done || err != nil {
 		return err
 	}
@@ -37,7 +41,7 @@ func Create(fs fsys.FS, dir string, spec Spec) error {
 	if err := fill(parent, temp, spec); err != nil {
 		return errors.Join(fmt.Errorf("create replica directory %s: %w", dir, err), clearLeftover(parent, temp, spec.UID))
 	}
-	err = parent.RenameNew(temp, name)
+	err := parent.RenameNew(temp, name)
 	if errors.Is(err, syscall.EEXIST) { // someone came in between
 		if err := clearLeftover(parent, temp, spec.UID); err != nil {
 			return err
@@ -54,22 +58,6 @@ func Create(fs fsys.FS, dir string, spec Spec) error {
 		return fmt.Errorf("create replica directory %s: %w", dir, err)
 	}
 	return nil
-}
-
-// openParent opens the directory that holds replicas and returns the name in it.
-func openParent(fs fsys.FS, dir string) (fsys.Dir, string, error) {
-	path, name, err := place(dir)
-	if err != nil {
-		return nil, "", err
-	}
-	parent, err := fs.OpenDir(path)
-	switch {
-	case errors.Is(err, syscall.ENOENT), errors.Is(err, syscall.ENOTDIR):
-		return nil, "", refuse(dir, DiskMissing, "%w", err)
-	case err != nil:
-		return nil, "", refuse(dir, IOError, "%w", err)
-	}
-	return parent, name, nil
 }
 
 // confirmCreated tells whether the replica is there as Create made it. Then it makes sure that it stays: the Create that made

@@ -1,6 +1,7 @@
 // Package replica owns the bytes of one replica on disk: a directory made once, its metadata, its intent map, its data,
 // the gate that lets one engine at a time write, and what is left after a crash.
 //
+//	<disk>/longhorn-disk.cfg        says which disk it is (package disk); read, never written
 //	<disk>/replicas/
 //	    <name>/                     one replica; made by one rename, removed by one rename
 //	        replica.meta            who it is, who may write, what it is evidence of (meta.go); replaced atomically
@@ -12,11 +13,13 @@
 //
 // What Open does after any stop, in order:
 //
-//  1. open the directory beneath the held parent and take its lock; nothing of this follows a symbolic link
-//  2. read the metadata: magic, version, checksum, then uid, volume, name and size against what the caller expects
-//  3. read the intent map: header, checksum, every sector's own mark
-//  4. open the data and compare its size
-//  5. nothing is repaired, for there is nothing to repair: a write that was under way is covered by a mark, and the engine
+//  1. open the disk's directory, compare its UUID file with the UUID that is asked for, hold it and its replicas directory (disk.go);
+//     the path is not looked up again, so what is mounted or unmounted from here on changes nothing of where this goes
+//  2. open the directory beneath the held parent and take its lock; nothing of this follows a symbolic link
+//  3. read the metadata: magic, version, checksum, then uid, volume, name and size against what the caller expects
+//  4. read the intent map: header, checksum, every sector's own mark
+//  5. open the data and compare its size
+//  6. nothing is repaired, for there is nothing to repair: a write that was under way is covered by a mark, and the engine
 //     makes marked regions equal
 //
 // The first of these that fails gives a Reason, and a directory that was refused has not been written to.

@@ -1,7 +1,9 @@
 package replica
 
 import (
+	"errors"
 	"fmt"
+	"syscall"
 
 	"github.com/longhorn-lep/longhorn-manager/replica/fsys"
 )
@@ -21,6 +23,34 @@ func Inspect(fs fsys.FS, dir string) (Spec, error) {
 	return m.spec(), nil
 }
 
+// OpenCopy opens a replica's directory for reading alone, wherever it lies: a copy need not be on a disk, and nothing is written to
+// it. An error is a *RefusedError.
+func OpenCopy(fs fsys.FS, dir string, want Spec, opts Options) (*Replica, error) {
+	parent, name, err := openParent(fs, dir)
+	if err != nil {
+		return nil, err
+	}
+	defer parent.Close()
+	opts.ReadOnly = true
+	return openIn(parent, dir, name, want, opts)
+}
+
+// openParent opens the directory that holds replicas, of whatever disk, and returns the name in it.
+func openParent(fs fsys.FS, dir string) (fsys.Dir, string, error) {
+	path, name, err := place(dir)
+	if err != nil {
+		return nil, "", err
+	}
+	parent, err := fs.OpenDir(path)
+	switch {
+	case errors.Is(err, syscall.ENOENT), errors.Is(err, syscall.ENOTDIR):
+		return nil, "", refuse(dir, DiskMissing, "%w", err)
+	case err != nil:
+		return nil, "", refuse(dir, IOError, "%w", err)
+	}
+	return parent, name, nil
+}
+
 // Caution says in a few words why a person who reads this replica should not take it for the volume; "" when nothing here speaks
 // against that. Only the volume's record knows whether the replica is a member still.
 func (r *Replica) Caution() string {
@@ -32,6 +62,8 @@ func (r *Replica) Caution() string {
 		return ""
 	case m.Rebuilding:
 		return "incomplete, for its rebuild did not end"
+	case errors.As(failure, new(*DiskLostError)):
+		return "not current, for its disk went away while it was open"
 	case failure != nil:
 		return "incomplete, for a write to its disk did not work"
 	case m.Clean:

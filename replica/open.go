@@ -52,20 +52,25 @@ type Replica struct {
 	cacheKept bool               // guarded by mu; see State
 	current   *Session           // guarded by mu; the one admitted, until it is closed
 	views     map[*View]struct{} // guarded by mu
-	failure   error              // guarded by mu; the first write or sync that failed
+	failure   error              // guarded by mu; the first write or sync that failed, or how the disk was lost
+	lost      bool               // guarded by mu; the disk is gone: nothing is written any more, the metadata included
 	closed    bool               // guarded by mu
 }
 
-// Open opens a replica that Create made, and takes its lock. It writes nothing. An error is a *RefusedError.
-func Open(fs fsys.FS, dir string, want Spec, opts Options) (*Replica, error) {
-	if err := want.validate(); err != nil {
-		return nil, refuse(dir, InvalidSpec, "%w", err)
-	}
-	parent, name, err := openParent(fs, dir)
+// Open opens a replica that Create made, and takes its lock. It writes nothing. The replica does not need the Disk any more, but
+// does not watch it either: whoever learns that the disk is gone must call Lose. An error is a *RefusedError.
+func (d *Disk) Open(dir string, want Spec, opts Options) (*Replica, error) {
+	name, err := d.place(dir)
 	if err != nil {
 		return nil, err
 	}
-	defer parent.Close()
+	return openIn(d.replicas, dir, name, want, opts)
+}
+
+func openIn(parent fsys.Dir, dir, name string, want Spec, opts Options) (*Replica, error) {
+	if err := want.validate(); err != nil {
+		return nil, refuse(dir, InvalidSpec, "%w", err)
+	}
 	d, m, err := identify(parent, dir, name, want)
 	if err != nil {
 		return nil, err

@@ -9,8 +9,16 @@ import (
 type Reason string
 
 const (
-	// DiskMissing: the directory that holds replicas is not there, so the disk is not mounted or not prepared.
+	// DiskMissing: the disk's directory, its UUID file or its directory for replicas is not there, so the disk is not mounted or
+	// not prepared.
 	DiskMissing Reason = "DiskMissing"
+	// DiskMismatch: the UUID file names another disk or cannot be understood, or something else than a plain directory of the disk
+	// is in the place of its replicas.
+	DiskMismatch Reason = "DiskMismatch"
+	// DiskUnmounted: the disk's path does not lead to it any more, while a replica on it is open; nothing else is mounted there.
+	DiskUnmounted Reason = "DiskUnmounted"
+	// DiskReplaced: the disk's path leads to something else, while a replica on it is open.
+	DiskReplaced Reason = "DiskReplaced"
 	// ReplicaMissing: there is nothing by the replica's name.
 	ReplicaMissing Reason = "ReplicaMissing"
 	// NotAReplica: something is there without our metadata in it, or what should be a plain file or directory is not.
@@ -43,6 +51,25 @@ const (
 	WriteFailed Reason = "WriteFailed"
 )
 
+// DiskLostError is why an open replica was taken from its disk.
+type DiskLostError struct {
+	// Reason is DiskUnmounted or DiskReplaced.
+	Reason Reason
+	// Path is the disk's.
+	Path string
+	// Now tells what the path leads to now.
+	Now string
+}
+
+// Error names the path, the reason and what is there now.
+func (e *DiskLostError) Error() string {
+	what := "was unmounted"
+	if e.Reason == DiskReplaced {
+		what = "was replaced"
+	}
+	return fmt.Sprintf("its disk %s %s: %s", e.Path, what, e.Now)
+}
+
 // RefusedError is why a directory was not opened, made or removed. Nothing was written to it.
 type RefusedError struct {
 	Reason Reason
@@ -64,8 +91,12 @@ func (e *RefusedError) Unwrap() error { return e.Err }
 // ReasonOf finds the Reason in an error; "" when there is none.
 func ReasonOf(err error) Reason {
 	var refused *RefusedError
-	if errors.As(err, &refused) {
+	var lost *DiskLostError
+	switch {
+	case errors.As(err, &refused):
 		return refused.Reason
+	case errors.As(err, &lost):
+		return lost.Reason
 	}
 	return ""
 }

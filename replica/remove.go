@@ -17,18 +17,19 @@ import (
 //  4. unlink data, map and metadata, in this order, then the directory
 //  5. sync the parent
 //
-// A directory that is not there is success. When the one that should hold it is not there either, the disk may be away with
-// everything on it: the error is a *RefusedError with DiskMissing. Other refusals have the reasons of Open; what is there
-// stays.
-func Remove(fs fsys.FS, dir, uid string) error {
-	if !uidForm.MatchString(uid) {
-		return refuse(dir, InvalidSpec, "uid %q is not valid", uid)
-	}
-	parent, name, err := openParent(fs, dir)
+// A directory that is not there is success: the disk is, with its UUID. Refusals have the reasons of Open; what is there stays.
+func (d *Disk) Remove(dir, uid string) error {
+	name, err := d.place(dir)
 	if err != nil {
 		return err
 	}
-	defer parent.Close()
+	return removeIn(d.replicas, dir, name, uid)
+}
+
+func removeIn(parent fsys.Dir, dir, name, uid string) error {
+	if !uidForm.MatchString(uid) {
+		return refuse(dir, InvalidSpec, "uid %q is not valid", uid)
+	}
 	for _, leftover := range []string{deletingName(name, uid), creatingName(name, uid)} {
 		if err := clearLeftover(parent, leftover, uid); err != nil {
 			return fmt.Errorf("clear what an interrupted step left: %w", err)

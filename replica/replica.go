@@ -28,6 +28,9 @@ func (r *Replica) State() State {
 	return State{Generation: r.meta.Generation, Epoch: e, Connected: r.current != nil && r.current.Err() == nil, Rebuilding: r.meta.Rebuilding, Failure: r.failure}
 }
 
+// Name is the name of the Replica object.
+func (r *Replica) Name() string { return r.name }
+
 // Size is the replica's size in bytes.
 func (r *Replica) Size() int64 { return r.size }
 
@@ -50,10 +53,27 @@ func (r *Replica) changed() {
 // fail ends service after a write or sync that did not work: what the disk holds is no longer known, and the engine must
 // not be told otherwise. The first cause is kept. It does not wait.
 func (r *Replica) fail(cause error) {
+	if r.end(cause, false) && r.opts.Log != nil {
+		r.opts.Log.WithError(cause).Error("A write to the disk did not work, the replica serves nothing any more")
+	}
+}
+
+// Lose ends service because the disk's path does not lead any more to the disk that the replica is on. From its return on no request
+// begins; those under way finish on the disk that the replica holds, wherever that is mounted now, if it is. Nothing else is written
+// there, neither metadata nor marks, so the replica stays as after a crash. It does not wait; whoever opened the replica must Close it
+// still, which gives the disk free.
+func (r *Replica) Lose(cause *DiskLostError) {
+	if r.end(cause, true) && r.opts.Log != nil {
+		r.opts.Log.WithError(cause).Error("The disk is gone, the replica serves nothing any more")
+	}
+}
+
+// end ends sessions and views, and tells whether the cause is the one that counts: the first, or the loss of the disk.
+func (r *Replica) end(cause error, lost bool) bool {
 	r.mu.Lock()
-	first := r.failure == nil
-	if first {
-		r.failure = cause
+	counts := r.failure == nil || lost && !r.lost
+	if counts {
+		r.failure, r.lost = cause, lost
 	}
 	if r.current != nil {
 		r.current.end(fmt.Errorf("%w: %w", ErrFailed, cause))
@@ -62,13 +82,10 @@ func (r *Replica) fail(cause error) {
 		v.end(fmt.Errorf("%w: %w", ErrFailed, cause))
 	}
 	r.mu.Unlock()
-	if !first {
-		return
+	if counts {
+		r.changed()
 	}
-	if r.opts.Log != nil {
-		r.opts.Log.WithError(cause).Error("A write to the disk did not work, the replica serves nothing any more")
-	}
-	r.changed()
+	return counts
 }
 
 // Close ends sessions and views, waits for their requests, makes all durable, records that the replica was closed in order if
@@ -139,8 +156,11 @@ func (r *Replica) drain(ctx context.Context) (wasClosed bool, err error) {
 // settle makes all durable and records it.
 func (r *Replica) settle() error {
 	r.mu.Lock()
-	clean, failure := r.meta.Clean, r.failure
+	clean, failure, lost := r.meta.Clean, r.failure, r.lost
 	r.mu.Unlock()
+	if lost {
+		return nil // what it wrote the kernel writes out, to the disk it was written to
+	}
 	if failure != nil {
 		r.forgetBoot(failure)
 		return nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -25,6 +26,32 @@ const (
 
 func testSpec(uid string, sizeBytes int64) Spec {
 	return Spec{UID: uid, Volume: "vol", Name: "vol-r-1", SizeBytes: sizeBytes}
+}
+
+// Create, Open and Remove do what the methods of a Disk do, in whatever directory: most tests are not about the disk.
+func Create(f fsys.FS, dir string, spec Spec) error {
+	parent, name, err := openParent(f, dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(createIn(parent, dir, name, spec), parent.Close())
+}
+
+func Open(f fsys.FS, dir string, want Spec, opts Options) (*Replica, error) {
+	parent, name, err := openParent(f, dir)
+	if err != nil {
+		return nil, err
+	}
+	r, err := openIn(parent, dir, name, want, opts)
+	return r, errors.Join(err, parent.Close())
+}
+
+func Remove(f fsys.FS, dir, uid string) error {
+	parent, name, err := openParent(f, dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(removeIn(parent, dir, name, uid), parent.Close())
 }
 
 // newHostReplica makes and opens a replica on the real file system.

@@ -10,6 +10,8 @@ unit() {
 	go test -race -timeout 15m $(go list ./... | grep -v '/test/e2e$')
 	echo "test: the whole search of the membership rules, which the race detector makes too slow"
 	go test -count=1 -v -run TestEveryReachableState ./membership/explore
+	echo "test: what users write by hand, and what a disk may hold, fuzzed for a minute each"
+	FUZZTIME=60s scripts/fuzz.sh ./disk ./controller/node/defaults
 	echo "test: unit tests of devcluster"
 	go -C devcluster test -timeout 15m ./...
 }
@@ -31,8 +33,8 @@ e2e() {
 
 # long repeats by the dozen what the others do once; it takes hours.
 long() {
-	echo "test: deep exploration of the membership rules, 2,000 histories under faults"
-	LONG=1 go test -count=1 -timeout 3h -v ./membership/explore ./test/faults
+	echo "test: deep exploration of the membership rules, 2,000 histories under faults, 190 disks taken away"
+	LONG=1 go test -count=1 -timeout 3h -v ./membership/explore ./test/faults ./test/mounts
 	images
 	echo "test: 20 rounds of each power loss"
 	LONG_ROUNDS=20 cluster -timeout 3h -run TestPowerIsLost

@@ -13,6 +13,16 @@ const (
 	ConditionSchedulable = "Schedulable"
 	// Node: the daemon's pod sees mounts that others make, and they see its.
 	ConditionMountPropagation = "MountPropagation"
+	// Node: what the Kubernetes node's label and annotations ask for cannot be applied
+	// to a node that has no disk, or no tag. Either is False while that is so, and
+	// absent otherwise: when it was applied, nothing is asked for, or the node has disks,
+	// or tags, already.
+	ConditionDefaultDisksConfig = "DefaultDisksConfig"
+	ConditionDefaultNodeTags    = "DefaultNodeTags"
+	// Node: the kernel offers what volumes are served with; and what shared ones are
+	// mounted with. The latter is for information: nothing waits for it.
+	ConditionKernelModulesLoaded = "KernelModulesLoaded"
+	ConditionNFSClientInstalled  = "NFSClientInstalled"
 	// Volume: every replica has a place.
 	ConditionScheduled = "Scheduled"
 	// Volume: the data cannot be served as it is; the message says why and what helps.
@@ -41,6 +51,16 @@ const (
 	ReasonKubernetesNodeCordoned  = "KubernetesNodeCordoned"
 	ReasonNoMountPropagation      = "NoMountPropagationSupport"
 	ReasonInstanceManagerNotReady = "InstanceManagerNotReady"
+	ReasonKernelModulesNotLoaded  = "KernelModulesNotLoaded"
+	ReasonNFSClientNotFound       = "NFSClientIsNotFound"
+	ReasonKernelCheckFailed       = "CheckKernelConfigFailed"
+	// Node DefaultDisksConfig: the annotation breaks a rule, the label has a value that
+	// means nothing, or the default disk could not be made. They are the Events' reasons too.
+	ReasonDefaultDisksConfigInvalid     = "DefaultDisksConfigInvalid"
+	ReasonCreateDefaultDiskLabelInvalid = "CreateDefaultDiskLabelInvalid"
+	ReasonDefaultDiskFailed             = "DefaultDiskFailed"
+	// Node DefaultNodeTags: the annotation breaks a rule. It is the Event's reason too.
+	ReasonDefaultNodeTagsInvalid = "DefaultNodeTagsInvalid"
 	// Disk Ready and Schedulable.
 	ReasonDiskNotReady = "DiskNotReady"
 	ReasonDiskPressure = "DiskPressure"
@@ -62,6 +82,19 @@ const (
 	// its generation is fenced off.
 	ReasonEngineGone     = "EngineGone"
 	ReasonEngineNodeDown = "EngineNodeDown"
+	// Replica InstanceCreation. NodeGone: its Kubernetes node was removed; said by the
+	// leader, for nobody else is left to. DiskNotFound: its node knows no disk of its UUID.
+	ReasonNodeGone     = "NodeGone"
+	ReasonDiskNotFound = "DiskNotFound"
+	// Replica InstanceCreation, from the data plane: the disk of a replica that ran is
+	// not mounted any more, or something else is in its place. They are the Events'
+	// reasons too.
+	ReasonDiskUnmounted = "DiskUnmounted"
+	ReasonDiskReplaced  = "DiskReplaced"
+	// Replica InstanceCreation, from the data plane: what the path of the disk of a replica
+	// that was to be opened leads to has no UUID file, or that of another disk.
+	ReasonDiskMissing  = "DiskMissing"
+	ReasonDiskMismatch = "DiskMismatch"
 	// Ticket Satisfied.
 	ReasonAttachedElsewhere            = "AttachedElsewhere"
 	ReasonAttachedIncompatibleFrontend = "AttachedWithIncompatibleParameters"

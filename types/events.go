@@ -16,6 +16,11 @@ const (
 	EventFailedDeleting = "FailedDeleting"
 	EventRemount        = "Remount"
 
+	// EventNodeGone is about a node whose Kubernetes node was removed, and about its replicas.
+	EventNodeGone = "NodeGone"
+	// EventReplicaMoved is about a replica whose disk was found at another place.
+	EventReplicaMoved = "ReplicaMoved"
+
 	// About a replica, told of its engine.
 	EventRebuilding       = "Rebuilding"
 	EventRebuilt          = "Rebuilt"

@@ -95,3 +95,6 @@ func randomHex(bytes int) string {
 	_, _ = rand.Read(b) // never fails: crypto/rand ends the process instead
 	return hex.EncodeToString(b)
 }
+
+// DiskLeaseName is the name of the Lease by which a disk UUID is claimed.
+func DiskLeaseName(uuid string) string { return "disk-" + strings.ToLower(uuid) }

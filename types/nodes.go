@@ -22,3 +22,19 @@ func nodeReadyReason(n *longhorn.Node) string {
 	}
 	return c.Reason
 }
+
+// LacksDisk tells whether a node has come back without the disk of a replica: the Node
+// was registered after the replica was made, each disk of it is known by its UUID, and
+// none of them is the replica's. Of a Node that is not there (nil) it says nothing.
+func LacksDisk(n *longhorn.Node, r *longhorn.Replica) bool {
+	if n == nil || !r.CreationTimestamp.Before(&n.CreationTimestamp) {
+		return false
+	}
+	for name, spec := range n.Spec.Disks {
+		status := n.Status.DiskStatus[name]
+		if status.DiskUUID == "" || status.DiskPath != spec.Path || status.DiskUUID == r.Spec.DiskID {
+			return false
+		}
+	}
+	return true
+}

@@ -20,6 +20,7 @@ const (
 	SettingReplicaSoftAntiAffinity    SettingName = "replica-soft-anti-affinity"
 	SettingReplenishmentWaitIntervalS SettingName = "replica-replenishment-wait-interval"
 	SettingRebuildingBandwidthMiBps   SettingName = "replica-rebuilding-bandwidth-limit"
+	SettingCreateDefaultDiskLabeled   SettingName = "create-default-disk-labeled-nodes"
 )
 
 // SettingType says how a setting's text is read.
@@ -55,6 +56,11 @@ var settingDefinitions = map[SettingName]SettingDefinition{
 		DisplayName: "Default Data Path", Category: "general", Type: SettingTypeString, Default: "/var/lib/longhorn",
 		Description: "The directory on a new node that becomes its default disk. Existing disks are not touched.",
 		check:       checkDataPath,
+	},
+	SettingCreateDefaultDiskLabeled: {
+		DisplayName: "Create Default Disk on Labeled Nodes", Category: "general", Type: SettingTypeBool, Default: "false",
+		Description: "Let the label node.longhorn.io/create-default-disk of a Kubernetes node say which disks the node gets whenever it has none. " +
+			"Otherwise every node gets one default disk when it is first seen, and never again.",
 	},
 	SettingOverProvisioningPercentage: {
 		DisplayName: "Storage Over Provisioning Percentage", Category: "scheduling", Type: SettingTypeInt, Default: "100",

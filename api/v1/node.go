@@ -34,7 +34,9 @@ type DiskUpdate struct {
 	// Path is an absolute directory on the node.
 	Path string `json:"path"`
 	// DiskType can only be filesystem (default).
-	DiskType          string `json:"diskType"`
+	DiskType string `json:"diskType"`
+	// DiskDriver can only be empty.
+	DiskDriver        string `json:"diskDriver"`
 	AllowScheduling   bool   `json:"allowScheduling"`
 	EvictionRequested bool   `json:"evictionRequested"`
 	// StorageReserved in bytes is left to others on the same file system.

@@ -8,7 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
@@ -16,17 +15,12 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/logfields"
 )
 
-// Events is the side of a store that tells of changes.
-type Events interface {
-	AddHandler(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error)
-}
-
 // VolumeStore holds all volumes.
 type VolumeStore interface {
 	GetRO(name string) (*longhorn.Volume, error)
 	Update(ctx context.Context, v *longhorn.Volume) (*longhorn.Volume, error)
 	IsStale(v *longhorn.Volume) bool
-	Events
+	queue.Events
 }
 
 // Store holds all volume attachments.
@@ -34,7 +28,7 @@ type Store interface {
 	GetRO(name string) (*longhorn.VolumeAttachment, error)
 	UpdateStatus(ctx context.Context, va *longhorn.VolumeAttachment) (*longhorn.VolumeAttachment, error)
 	IsStale(va *longhorn.VolumeAttachment) bool
-	Events
+	queue.Events
 }
 
 // Deps are what the controller needs.
@@ -60,10 +54,12 @@ func New(d Deps) (*Controller, error) {
 	c.queue = queue.New(queue.Options[string]{Name: "attachment", Clock: d.Clock, Log: d.Log, Workers: 2, Sync: c.sync, Metrics: d.Metrics})
 	// A volume and its attachment have the same name.
 	byName := queue.Handler(c.queue, func(o metav1.Object) []string { return []string{o.GetName()} })
-	for _, events := range []Events{d.Volumes, d.VolumeAttachments} {
-		if _, err := events.AddHandler(byName); err != nil {
-			return nil, fmt.Errorf("watch volumes and their attachments: %w", err)
-		}
+	err := c.queue.Watch(
+		queue.Watch{Events: d.Volumes, Handler: byName},
+		queue.Watch{Events: d.VolumeAttachments, Handler: byName},
+	)
+	if err != nil {
+		return nil, err
 	}
 	return c, nil
 }

@@ -2,13 +2,11 @@ package engine
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/google/uuid"
 	"github.com/sirupsen/logrus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 
@@ -27,7 +25,7 @@ type Store interface {
 	Update(ctx context.Context, e *longhorn.Engine) (*longhorn.Engine, error)
 	UpdateStatus(ctx context.Context, e *longhorn.Engine) (*longhorn.Engine, error)
 	IsStale(e *longhorn.Engine) bool
-	AddHandler(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error)
+	queue.Events
 }
 
 // ReplicaStore reads replicas of any node from the API server.
@@ -39,7 +37,7 @@ type ReplicaStore interface {
 type NodeStore interface {
 	GetRO(name string) (*longhorn.Node, error)
 	Live(ctx context.Context, name string) (*longhorn.Node, error)
-	AddHandler(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error)
+	queue.Events
 }
 
 // Deps are what the controller needs.
@@ -73,14 +71,12 @@ type Controller struct {
 func New(d Deps) (*Controller, error) {
 	c := &Controller{Deps: d}
 	c.queue = queue.New(queue.Options[string]{Name: "engine", Clock: d.Clock, Log: d.Log, Workers: 4, Sync: c.sync, Metrics: d.Metrics})
-	if _, err := d.Engines.AddHandler(queue.Handler(c.queue, queue.Name[*longhorn.Engine])); err != nil {
-		return nil, fmt.Errorf("watch engines: %w", err)
+	watches := []queue.Watch{{Events: d.Engines, Handler: queue.Handler(c.queue, queue.Name[*longhorn.Engine])}}
+	if d.Scope == "" {
+		watches = append(watches, queue.Watch{Events: d.Nodes, Handler: queue.Handler(c.queue, c.ofNode)})
 	}
-	if d.Scope != "" {
-		return c, nil
-	}
-	if _, err := d.Nodes.AddHandler(queue.Handler(c.queue, c.ofNode)); err != nil {
-		return nil, fmt.Errorf("watch the nodes of engines: %w", err)
+	if err := c.queue.Watch(watches...); err != nil {
+		return nil, err
 	}
 	return c, nil
 }

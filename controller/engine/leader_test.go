@@ -168,3 +168,21 @@ func (n notifying) StopEngine(ctx context.Context, name, session string, force b
 	defer close(n.stopped)
 	return n.fakePlane.StopEngine(ctx, name, session, force)
 }
+
+// The Node goes with its Kubernetes node; what was left of the engine there is fenced off
+// as from a node that does not answer.
+func TestEngineOfARemovedNodeIsAbandoned(t *testing.T) {
+	plane := &fakePlane{}
+	h, c := beginAt(t, "", plane, running(func(e *longhorn.Engine) { e.Spec.DesireState = longhorn.DesireStateStopped }))
+	h.Seed(build.Node("n")) // registered again, the cache is late
+	syncOf(t, c, queue.ErrStale)
+	h.ExpectWrites()
+
+	h, c = beginAt(t, "", plane, running(func(e *longhorn.Engine) { e.Spec.DesireState = longhorn.DesireStateStopped }))
+	syncOf(t, c, nil)
+	h.ExpectWrites("update engines/vol-e-0/status")
+	h.CatchUp()
+	syncOf(t, c, nil)
+	h.ExpectWrites()
+	plane.expect(t)
+}

@@ -2,13 +2,11 @@ package instancemanager
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/sirupsen/logrus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 
@@ -18,14 +16,9 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// Events is the side of a store that tells of changes.
-type Events interface {
-	AddHandler(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error)
-}
-
 // ManagerStore holds the InstanceManager of this node.
 type ManagerStore interface {
-	Events
+	queue.Events
 	Get(name string) (*longhorn.InstanceManager, error)
 	Create(ctx context.Context, obj *longhorn.InstanceManager) (*longhorn.InstanceManager, error)
 	Update(ctx context.Context, obj *longhorn.InstanceManager) (*longhorn.InstanceManager, error)
@@ -36,28 +29,28 @@ type ManagerStore interface {
 
 // PodStore holds at least this node's instance manager pod.
 type PodStore interface {
-	Events
+	queue.Events
 	GetRO(name string) (*corev1.Pod, error)
 	Create(ctx context.Context, obj *corev1.Pod) (*corev1.Pod, error)
 	Delete(ctx context.Context, name string, p datastore.Preconditions) error
 	IsStaleIn(index, value string) bool
 }
 
-// NodeStore holds the Node of this node, which owns the InstanceManager.
+// NodeStore holds the Node of this node: without one there is no instance manager.
 type NodeStore interface {
-	Events
+	queue.Events
 	GetRO(name string) (*longhorn.Node, error)
 }
 
 // EngineStore holds the engines of this node.
 type EngineStore interface {
-	Events
+	queue.Events
 	ByIndex(index, value string) ([]*longhorn.Engine, error)
 }
 
 // ReplicaStore holds the replicas of this node.
 type ReplicaStore interface {
-	Events
+	queue.Events
 	ByIndex(index, value string) ([]*longhorn.Replica, error)
 }
 
@@ -109,27 +102,22 @@ func New(deps Deps) (*Controller, error) {
 	c.queue = queue.New(queue.Options[string]{
 		Name: "instance-manager", Clock: deps.Clock, Log: deps.Log, Metrics: deps.Metrics, Sync: c.sync,
 	})
-	own := func(o metav1.Object) []string {
+	own := queue.Handler(c.queue, func(o metav1.Object) []string {
 		if o.GetName() == c.name {
 			return []string{c.name}
 		}
 		return nil
-	}
-	always := func(metav1.Object) []string { return []string{c.name} }
-	handlers := []struct {
-		events Events
-		keysOf func(metav1.Object) []string
-	}{
-		{deps.Nodes, always},
-		{deps.InstanceManagers, own},
-		{deps.Pods, own},
-		{deps.Engines, always},
-		{deps.Replicas, always},
-	}
-	for _, h := range handlers {
-		if _, err := h.events.AddHandler(queue.Handler(c.queue, h.keysOf)); err != nil {
-			return nil, fmt.Errorf("instance manager controller: %w", err)
-		}
+	})
+	always := queue.Handler(c.queue, func(metav1.Object) []string { return []string{c.name} })
+	err := c.queue.Watch(
+		queue.Watch{Events: deps.Nodes, Handler: always},
+		queue.Watch{Events: deps.InstanceManagers, Handler: own},
+		queue.Watch{Events: deps.Pods, Handler: own},
+		queue.Watch{Events: deps.Engines, Handler: always},
+		queue.Watch{Events: deps.Replicas, Handler: always},
+	)
+	if err != nil {
+		return nil, err
 	}
 	c.queue.Add(c.name)
 	return c, nil
@@ -164,8 +152,9 @@ func (c *Controller) sync(ctx context.Context, name string) (queue.Result, error
 	if manager.DeletionTimestamp != nil {
 		return queue.Result{}, nil
 	}
-	if manager.Spec.Image != c.deps.Pod.Image {
+	if manager.Spec.Image != c.deps.Pod.Image || len(manager.OwnerReferences) > 0 {
 		manager.Spec.Image = c.deps.Pod.Image
+		manager.OwnerReferences = nil // of an earlier version
 		_, err := c.deps.InstanceManagers.Update(ctx, manager)
 		return queue.Result{}, err
 	}

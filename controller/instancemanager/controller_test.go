@@ -9,7 +9,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	kubetypes "k8s.io/apimachinery/pkg/types"
 
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
 	"github.com/longhorn-lep/longhorn-manager/datastore"
@@ -85,7 +84,8 @@ func TestFromNothingToRunning(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if o := m.OwnerReferences[0]; o.Kind != "Node" || o.UID != kubetypes.UID("uid-node-1") || !*o.BlockOwnerDeletion || m.Spec.NodeID != "node-1" {
+	// A Node that a user deletes must not take a data plane in use with it.
+	if len(m.OwnerReferences) != 0 || m.Spec.NodeID != "node-1" {
 		t.Errorf("made %+v", m)
 	}
 
@@ -112,6 +112,20 @@ func TestFromNothingToRunning(t *testing.T) {
 	f.mustSync()
 	f.ExpectWrites()
 	f.ExpectEvents()
+}
+
+// A Node that is deleted by mistake must not have the data plane collected with it.
+func TestAnOwnerFromAnEarlierVersionIsTakenAway(t *testing.T) {
+	manager := running("10.0.0.1", "process-1")
+	manager.OwnerReferences = []metav1.OwnerReference{{APIVersion: "longhorn.io/v1beta2", Kind: "Node", Name: "node-1", UID: "uid-node-1"}}
+	f := newFixture(t, build.Node("node-1"), manager, pod())
+	f.process = serving(0, 0)
+	f.mustSync()
+	f.ExpectWrites("update instancemanagers/" + name)
+	f.CatchUp()
+	if m, err := f.store.InstanceManagers.Get(name); err != nil || len(m.OwnerReferences) != 0 || m.Status.UUID != "process-1" {
+		t.Errorf("left %+v, %v", m, err)
+	}
 }
 
 func TestWithoutANodeNothingIsMade(t *testing.T) {

@@ -2,8 +2,11 @@
 // is the node's data plane: it makes both, replaces a pod that ended, and tells
 // others where the data plane is and which process it is.
 //
-//	Node ◄──owner── InstanceManager ◄──controller── Pod, of the same name
-//	                  status: state, ip, port, uuid of the process
+//	InstanceManager ◄──controller── Pod, of the same name
+//	  status: state, ip, port, uuid of the process
+//
+// The Node does not own it, or a Node that a user deletes would take a data plane in use
+// with it. It goes when the Kubernetes node has gone, by the leader.
 //
 // The pod outlives the daemon. A pod that serves anything, or is about to, is never
 // replaced: not for a new image, not for anything. It is replaced when it has ended,

@@ -28,10 +28,6 @@ func newManager(node *longhorn.Node, image string) *longhorn.InstanceManager {
 			Namespace: node.Namespace,
 			Name:      types.InstanceManagerName(node.Name),
 			Labels:    managerLabels(node.Name),
-			OwnerReferences: []metav1.OwnerReference{{
-				APIVersion: longhorn.SchemeGroupVersion.String(), Kind: "Node", Name: node.Name, UID: node.UID,
-				BlockOwnerDeletion: new(true),
-			}},
 		},
 		Spec: longhorn.InstanceManagerSpec{
 			NodeID: node.Name, Image: image,

@@ -2,14 +2,13 @@ package node
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"time"
 
 	"github.com/sirupsen/logrus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 
@@ -24,30 +23,26 @@ import (
 // and go, and space fills, without an event. Nothing is written when nothing changed.
 const scanInterval = 30 * time.Second
 
-// Events is the side of a store that tells of changes.
-type Events interface {
-	AddHandler(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error)
-}
-
 // NodeStore holds the Node object of this node.
 type NodeStore interface {
-	Events
+	queue.Events
 	Get(name string) (*longhorn.Node, error)
 	Live(ctx context.Context, name string) (*longhorn.Node, error)
 	Create(ctx context.Context, obj *longhorn.Node) (*longhorn.Node, error)
+	Update(ctx context.Context, obj *longhorn.Node) (*longhorn.Node, error)
 	UpdateStatus(ctx context.Context, obj *longhorn.Node) (*longhorn.Node, error)
 	IsStale(obj *longhorn.Node) bool
 }
 
 // KubeNodeStore holds the Kubernetes node.
 type KubeNodeStore interface {
-	Events
+	queue.Events
 	GetRO(name string) (*corev1.Node, error)
 }
 
 // ReplicaStore holds the replicas of this node.
 type ReplicaStore interface {
-	Events
+	queue.Events
 	ByIndex(index, value string) ([]*longhorn.Replica, error)
 }
 
@@ -59,9 +54,16 @@ type Deps struct {
 	Nodes     NodeStore
 	KubeNodes KubeNodeStore
 	Replicas  ReplicaStore
-	Settings  Events
+	Settings  queue.Events
 	Setting   func(types.SettingName) string // a setting's value as it stands, or ""
 	Disks     Disks
+	Claims    ClaimStore
+
+	// WatchMounts calls changed after every change of the mounts that the daemon sees,
+	// until ctx ends, as mountwatch.Watch does. nil: disks are scanned by the clock alone.
+	WatchMounts func(ctx context.Context, changed func()) error
+	// Environment looks at the node's mounts and kernel. nil: nobody does.
+	Environment func() Environment
 
 	Clock    clock.WithTicker
 	Recorder record.EventRecorder
@@ -72,36 +74,32 @@ type Deps struct {
 // Controller registers this node and keeps its disks' status. It runs in every
 // daemon, for the daemon's own node alone.
 type Controller struct {
-	deps  Deps
-	queue *queue.Queue[string] // of one key, the node's name
+	deps    Deps
+	queue   *queue.Queue[string] // of one key, the node's name
+	scanner *scanner
+	claims  map[string]settled // by disk name; only sync uses it, of which one runs at a time
 }
 
 // New makes a Controller; it works when Run is called.
 func New(deps Deps) (*Controller, error) {
-	c := &Controller{deps: deps}
+	c := &Controller{deps: deps, claims: map[string]settled{}}
+	c.scanner = newScanner(deps.Disks.Scan, deps.Clock, func() { c.queue.Add(deps.Node) })
+	c.deps.Disks = patientDisks{Disks: deps.Disks, scanner: c.scanner}
 	c.queue = queue.New(queue.Options[string]{
 		Name: "node", Clock: deps.Clock, Log: deps.Log, Metrics: deps.Metrics, Sync: c.sync,
 	})
-	handlers := []struct {
-		events  Events
-		handler cache.ResourceEventHandler
-	}{
-		{deps.Nodes, queue.Handler(c.queue, c.ifOwn)},
-		{deps.KubeNodes, queue.Handler(c.queue, c.ifOwnKubeNode)},
-		{deps.Replicas, queue.Handler(c.queue, func(*longhorn.Replica) []string { return []string{deps.Node} })},
-		{deps.Settings, queue.Handler(c.queue, func(*longhorn.Setting) []string { return []string{deps.Node} })},
-	}
-	for _, h := range handlers {
-		if _, err := h.events.AddHandler(h.handler); err != nil {
-			return nil, fmt.Errorf("node controller: %w", err)
-		}
+	err := c.queue.Watch(
+		queue.Watch{Events: deps.Nodes, Handler: queue.Handler(c.queue, c.ifOwn)},
+		queue.Watch{Events: deps.KubeNodes, Handler: queue.Handler(c.queue, c.ifOwnKubeNode)},
+		queue.Watch{Events: deps.Replicas, Handler: queue.Handler(c.queue, func(*longhorn.Replica) []string { return []string{deps.Node} })},
+		queue.Watch{Events: deps.Settings, Handler: queue.Handler(c.queue, func(*longhorn.Setting) []string { return []string{deps.Node} })},
+	)
+	if err != nil {
+		return nil, err
 	}
 	c.queue.Add(deps.Node) // there may be no object yet to send an event
 	return c, nil
 }
-
-// Run works until ctx ends. The caches must be filled.
-func (c *Controller) Run(ctx context.Context) error { return c.queue.Run(ctx) }
 
 func (c *Controller) ifOwn(n *longhorn.Node) []string {
 	if n.Name == c.deps.Node {
@@ -121,6 +119,9 @@ func (c *Controller) sync(ctx context.Context, name string) (queue.Result, error
 	log := queue.Log(ctx)
 	node, err := c.deps.Nodes.Get(name)
 	if apierrors.IsNotFound(err) {
+		if _, err := c.deps.KubeNodes.GetRO(name); err != nil {
+			return queue.Result{}, err // not found: removed from the cluster; its event brings us back
+		}
 		return queue.Result{RequeueAfter: scanInterval}, c.register(ctx, log)
 	}
 	if err != nil {
@@ -132,18 +133,49 @@ func (c *Controller) sync(ctx context.Context, name string) (queue.Result, error
 	if c.deps.Nodes.IsStale(node) {
 		return queue.Result{}, queue.ErrStale
 	}
+	given, err := c.setDefaults(ctx, node, log)
+	if err != nil || given.written {
+		return queue.Result{RequeueAfter: scanInterval}, err
+	}
 	in, err := c.gather(node)
 	if err != nil {
 		return queue.Result{}, err
 	}
-	p := plan(in, c.deps.Clock.Now())
-	if len(p.CreateConfigs) > 0 {
+	found := c.scan(node)
+	in.Records = found.Records
+	if names := plan(in, c.deps.Clock.Now()).CreateConfigs; len(names) > 0 {
 		// The UUID becomes ours by being written to the disk; losing the process here
 		// leaves a file that the next scan accepts like any other.
-		in.Records = c.createConfigs(node, p.CreateConfigs, in.Records, log)
-		p = plan(in, c.deps.Clock.Now())
+		found = c.createConfigs(node, names, in.Records, log)
+		in.Records = found.Records
 	}
-	return queue.Result{RequeueAfter: scanInterval}, c.apply(ctx, node, p)
+	claimErr := c.claimDisks(ctx, &in, found.Late, log)
+	if isOvertaken(claimErr) {
+		return queue.Result{}, claimErr
+	}
+	p := plan(in, c.deps.Clock.Now())
+	news := c.recordDefaults(given, &p.Status)
+	if err := c.apply(ctx, node, p); err != nil {
+		return queue.Result{}, err
+	}
+	c.tellDefaults(given, node, news)
+	return queue.Result{RequeueAfter: soonest(given.again, found.Again)}, claimErr
+}
+
+// isOvertaken tells whether somebody else was faster, so that all must be looked at anew.
+func isOvertaken(err error) bool {
+	return errors.Is(err, queue.ErrStale) || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err)
+}
+
+// soonest is the least of those that are positive.
+func soonest(times ...time.Duration) time.Duration {
+	var least time.Duration
+	for _, t := range times {
+		if t > 0 && (least == 0 || t < least) {
+			least = t
+		}
+	}
+	return least
 }
 
 func (c *Controller) gather(node *longhorn.Node) (Input, error) {
@@ -155,13 +187,17 @@ func (c *Controller) gather(node *longhorn.Node) (Input, error) {
 	if err != nil {
 		return Input{}, err
 	}
-	return Input{
+	in := Input{
 		Node:     node,
 		KubeNode: kubeNode,
-		Records:  c.scan(node),
 		Replicas: replicas,
 		Settings: scheduler.SettingsOf(c.deps.Setting, ""),
-	}, nil
+	}
+	if c.deps.Environment != nil {
+		e := c.deps.Environment()
+		in.Environment = &e
+	}
+	return in, nil
 }
 
 // apply writes the status if it changed, then tells what flipped.

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -30,13 +32,18 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // fakeDisks are directories by path; all are their own file system.
 type fakeDisks struct {
+	mu         sync.Mutex // several paths are scanned at once
 	records    map[string]disk.Record
 	prepareErr error
 	createErr  error
-	done       []string // what was changed on disk
+	done       []string // what was changed on disk, but for claims
+	claimErr   error
+	claimed    []string // the claims written
 }
 
 func (f *fakeDisks) Scan(paths map[string]string) map[string]disk.Record {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	records := map[string]disk.Record{}
 	for name, path := range paths {
 		r, ok := f.records[path]
@@ -59,6 +66,21 @@ func (f *fakeDisks) CreateConfig(r disk.Record, config disk.Config) error {
 	return nil
 }
 
+func (f *fakeDisks) WriteClaim(r disk.Record, claim int64) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.claimErr != nil {
+		return f.claimErr
+	}
+	f.claimed = append(f.claimed, fmt.Sprintf("%s %d", r.Path, claim))
+	now := f.records[r.Path]
+	config := *now.Config
+	config.Claim = claim
+	now.Config = &config
+	f.records[r.Path] = now
+	return nil
+}
+
 func (f *fakeDisks) Prepare(path string) error {
 	f.done = append(f.done, "prepare "+path)
 	return f.prepareErr
@@ -71,16 +93,19 @@ func (f *fakeDisks) NewUUID(known []string) (string, error) {
 // fixture is a daemon's node controller on node-1.
 type fixture struct {
 	*testutil.Harness
-	disks *fakeDisks
-	store *datastore.Datastore
+	disks  *fakeDisks
+	claims *fakeClaims
+	store  *datastore.Datastore
 	*Controller
 }
 
 func newFixture(t *testing.T, objs ...runtime.Object) *fixture {
 	h := testutil.New(t, objs...)
-	f := &fixture{Harness: h, store: h.Datastore(datastore.Options{Node: "node-1"}), disks: &fakeDisks{
-		records: map[string]disk.Record{"/var/lib/longhorn": found()},
-	}}
+	f := &fixture{
+		Harness: h, store: h.Datastore(datastore.Options{Node: "node-1"}),
+		disks:  &fakeDisks{records: map[string]disk.Record{"/var/lib/longhorn": found()}},
+		claims: newFakeClaims(lease("node-1/disk-1", 1)),
+	}
 	f.Controller = f.newController(f.disks)
 	return f
 }
@@ -90,7 +115,7 @@ func (f *fixture) newController(disks Disks) *Controller {
 	d := f.store
 	c, err := New(Deps{
 		Node: "node-1", Namespace: types.Namespace,
-		Nodes: d.Nodes, KubeNodes: d.KubeNodes, Replicas: d.Replicas, Settings: d.Settings, Setting: d.Setting, Disks: disks,
+		Nodes: d.Nodes, KubeNodes: d.KubeNodes, Replicas: d.Replicas, Settings: d.Settings, Setting: d.Setting, Disks: disks, Claims: f.claims,
 		Clock: f.Clock, Recorder: f.Recorder, Log: f.Log,
 	})
 	if err != nil {
@@ -169,7 +194,7 @@ func TestANodeIsRegisteredOnceWithItsDefaultDisk(t *testing.T) {
 }
 
 func TestANodeWhoseDefaultDirectoryFailsIsRegisteredWithoutADisk(t *testing.T) {
-	f := newFixture(t)
+	f := newFixture(t, build.KubeNode("node-1"))
 	f.disks.prepareErr = errors.New("read-only file system")
 	f.mustSync()
 	f.ExpectWrites("create nodes/node-1")
@@ -260,7 +285,7 @@ func TestARefusedStatusIsTriedAgainAndTellsItsEventsOnce(t *testing.T) {
 }
 
 func TestOnRealDirectoriesADefaultDiskGetsItsUUIDFile(t *testing.T) {
-	f := newFixture(t)
+	f := newFixture(t, build.KubeNode("node-1"))
 	root := t.TempDir()
 	f.Controller = f.newController(HostDisks{Root: root})
 	f.mustSync()
@@ -339,6 +364,99 @@ func TestMonitorWritesReadyAlone(t *testing.T) {
 	if _, err := m.sync(t.Context(), "never-registered"); !apierrors.IsNotFound(err) {
 		t.Errorf("sync of a node that is not registered = %v", err)
 	}
+}
+
+func TestMonitorMarksTheDisksOfANodeThatIsAway(t *testing.T) {
+	down := func(n *corev1.Node) {
+		n.Status.Conditions[0] = corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Reason: "R", Message: "m"}
+	}
+	kubeNode := build.KubeNode("node-1")
+	h := testutil.New(t, kubeNode.DeepCopy(), daemon(), build.ReadyNode("node-1", uuid1))
+	d := h.Datastore(datastore.Options{})
+	m, err := NewMonitor(MonitorDeps{
+		Nodes: d.Nodes, KubeNodes: d.KubeNodes, Pods: d.Pods, Clock: h.Clock, Recorder: h.Recorder, Log: h.Log,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.EndWithTest(m.Run)
+	sync := func() time.Duration {
+		t.Helper()
+		h.CatchUp()
+		result, err := m.sync(t.Context(), "node-1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.CatchUp()
+		return result.RequeueAfter
+	}
+	diskNow := func() summary {
+		n, _ := d.Nodes.Get("node-1")
+		return summarize(n.Status.DiskStatus["disk-1"])
+	}
+	sync() // the message only
+	h.Writes()
+	h.Recorder.Take()
+
+	// The daemon restarts: nobody's disk changes, and the leader looks again.
+	h.Overwrite(daemon(podNotReady))
+	if again := sync(); again != daemonGrace {
+		t.Errorf("looks again in %v", again)
+	}
+	h.ExpectWrites("update nodes/node-1/status")
+	if got := diskNow(); got.ready != "True" || got.schedulable != "True" {
+		t.Errorf("after a moment without the daemon: %+v", got)
+	}
+	h.Recorder.Take()
+	h.Clock.Step(daemonGrace - time.Second)
+	if again := sync(); again != time.Second {
+		t.Errorf("looks again in %v", again)
+	}
+	h.ExpectWrites()
+	h.Overwrite(daemon())
+	sync()
+	h.ExpectWrites("update nodes/node-1/status")
+	h.ExpectEvents("Normal Ready node-1: Node node-1 is ready")
+
+	// The kubelet does not answer: at once, in one write, with Events, once.
+	h.Overwrite(build.KubeNode("node-1", down))
+	sync()
+	h.ExpectWrites("update nodes/node-1/status")
+	h.ExpectEvents("Warning Ready node-1: Kubernetes node node-1 is not ready: m (R)",
+		"Warning Ready node-1: Disk disk-1(/var/lib/longhorn) on node node-1 is not ready: the node is not ready",
+		"Warning Schedulable node-1: Disk disk-1(/var/lib/longhorn) on the node node-1 is not schedulable for more replica; the node is not ready")
+	want := summary{ready: "False/NodeNotReady", schedulable: "False/NodeNotReady", uuid: uuid1, maximum: 100, available: 100}
+	if got := diskNow(); !reflect.DeepEqual(got, want) {
+		t.Errorf("disk %+v, want %+v", got, want)
+	}
+	sync()
+	h.ExpectWrites()
+
+	// Back, first without and then with its daemon: the disks are the daemon's again.
+	h.Overwrite(kubeNode.DeepCopy(), daemon(podNotReady))
+	sync()
+	h.ExpectWrites("update nodes/node-1/status")
+	if got := diskNow(); got.ready != "False/NodeNotReady" {
+		t.Errorf("disk %+v", got)
+	}
+	h.Overwrite(daemon())
+	sync()
+	h.ExpectWrites("update nodes/node-1/status")
+	if got := diskNow(); got.ready != "False/NodeNotReady" {
+		t.Errorf("the leader judged a disk: %+v", got)
+	}
+	h.Recorder.Take()
+	f := &fixture{
+		Harness: h, store: h.Datastore(datastore.Options{Node: "node-1"}),
+		disks: &fakeDisks{records: map[string]disk.Record{"/var/lib/longhorn": found()}}, claims: newFakeClaims(lease("node-1/disk-1", 1)),
+	}
+	f.Controller = f.newController(f.disks)
+	f.mustSync()
+	h.ExpectEvents("Normal Ready node-1: Disk disk-1(/var/lib/longhorn) on node node-1 is ready",
+		"Normal Schedulable node-1: Disk disk-1(/var/lib/longhorn) on node node-1 is schedulable")
+	h.Writes()
+	sync()
+	h.ExpectWrites()
 }
 
 func TestMonitorIsWokenByDaemonPodsOnly(t *testing.T) {

@@ -19,6 +19,8 @@ type Disks interface {
 	Scan(paths map[string]string) map[string]disk.Record
 	// CreateConfig makes the UUID file of a disk where disk.Match said so.
 	CreateConfig(record disk.Record, config disk.Config) error
+	// WriteClaim puts a claim's number into the UUID file, where disk.DecideClaim said so.
+	WriteClaim(record disk.Record, claim int64) error
 	// Prepare makes the directory of a default disk.
 	Prepare(path string) error
 	// NewUUID draws a disk UUID, unlike the known ones.
@@ -38,6 +40,11 @@ func (h HostDisks) CreateConfig(record disk.Record, config disk.Config) error {
 	return disk.Create(h.Root, record, config)
 }
 
+// WriteClaim is disk.WriteClaim.
+func (h HostDisks) WriteClaim(record disk.Record, claim int64) error {
+	return disk.WriteClaim(h.Root, record, claim)
+}
+
 // Prepare is disk.Prepare.
 func (h HostDisks) Prepare(path string) error { return disk.Prepare(h.Root, path) }
 
@@ -55,17 +62,18 @@ func sortedDisks(n *longhorn.Node) []string {
 	return names
 }
 
-func (c *Controller) scan(n *longhorn.Node) map[string]disk.Record {
+func (c *Controller) scan(n *longhorn.Node) scanned {
 	paths := make(map[string]string, len(n.Spec.Disks))
 	for name, d := range n.Spec.Disks {
 		paths[name] = d.Path
 	}
-	return c.deps.Disks.Scan(paths)
+	return c.scanner.Scan(paths)
 }
 
 // createConfigs makes the UUID files of new disks and returns a new scan. A file
-// that could not be made is the disk's error there, so that its condition says why.
-func (c *Controller) createConfigs(n *longhorn.Node, names []string, records map[string]disk.Record, log *logrus.Entry) map[string]disk.Record {
+// that could not be made is the disk's error there, so that its condition says why. The
+// file has no claim yet: that is the next step, for a new disk as for one that was moved.
+func (c *Controller) createConfigs(n *longhorn.Node, names []string, records map[string]disk.Record, log *logrus.Entry) scanned {
 	failed := map[string]error{}
 	known := knownUUIDs(n, records)
 	for _, name := range names {
@@ -83,9 +91,9 @@ func (c *Controller) createConfigs(n *longhorn.Node, names []string, records map
 	}
 	fresh := c.scan(n)
 	for name, err := range failed {
-		r := fresh[name]
+		r := fresh.Records[name]
 		r.Err = err
-		fresh[name] = r
+		fresh.Records[name] = r
 	}
 	return fresh
 }

@@ -2,12 +2,11 @@ package node
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/sirupsen/logrus"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 
@@ -19,7 +18,7 @@ import (
 
 // MonitoredNodes holds the Node objects of the whole cluster.
 type MonitoredNodes interface {
-	Events
+	queue.Events
 	Get(name string) (*longhorn.Node, error)
 	UpdateStatus(ctx context.Context, obj *longhorn.Node) (*longhorn.Node, error)
 	IsStale(obj *longhorn.Node) bool
@@ -27,14 +26,14 @@ type MonitoredNodes interface {
 
 // MonitoredKubeNodes holds all Kubernetes nodes.
 type MonitoredKubeNodes interface {
-	Events
+	queue.Events
 	GetRO(name string) (*corev1.Node, error)
 	Live(ctx context.Context, name string) (*corev1.Node, error)
 }
 
 // MonitoredPods holds at least the daemon's pods.
 type MonitoredPods interface {
-	Events
+	queue.Events
 	ByIndex(index, value string) ([]*corev1.Pod, error)
 }
 
@@ -50,7 +49,8 @@ type MonitorDeps struct {
 	Metrics  *queue.Metrics
 }
 
-// Monitor keeps the Ready condition of every node. It runs in the leader.
+// Monitor keeps the Ready condition of every node, and the conditions of the disks of a
+// node that is away. It runs in the leader.
 type Monitor struct {
 	deps  MonitorDeps
 	queue *queue.Queue[string] // of nodes' names
@@ -62,18 +62,13 @@ func NewMonitor(deps MonitorDeps) (*Monitor, error) {
 	m.queue = queue.New(queue.Options[string]{
 		Name: "node-monitor", Clock: deps.Clock, Log: deps.Log, Metrics: deps.Metrics, Sync: m.sync,
 	})
-	handlers := []struct {
-		events  Events
-		handler cache.ResourceEventHandler
-	}{
-		{deps.Nodes, queue.Handler(m.queue, queue.Name[*longhorn.Node])},
-		{deps.KubeNodes, queue.Handler(m.queue, queue.Name[*corev1.Node])},
-		{deps.Pods, queue.Handler(m.queue, nodeOfDaemon)},
-	}
-	for _, h := range handlers {
-		if _, err := h.events.AddHandler(h.handler); err != nil {
-			return nil, fmt.Errorf("node monitor: %w", err)
-		}
+	err := m.queue.Watch(
+		queue.Watch{Events: deps.Nodes, Handler: queue.Handler(m.queue, queue.Name[*longhorn.Node])},
+		queue.Watch{Events: deps.KubeNodes, Handler: queue.Handler(m.queue, queue.Name[*corev1.Node])},
+		queue.Watch{Events: deps.Pods, Handler: queue.Handler(m.queue, nodeOfDaemon)},
+	)
+	if err != nil {
+		return nil, err
 	}
 	return m, nil
 }
@@ -108,16 +103,23 @@ func (m *Monitor) sync(ctx context.Context, name string) (queue.Result, error) {
 	condition, again := readiness(in, now)
 	result := queue.Result{RequeueAfter: again}
 
-	before := node.Status.Conditions
-	conditions, changed := types.SetCondition(before, condition, now)
-	if !changed {
+	before := node.Status.DeepCopy()
+	node.Status.Conditions, _ = types.SetCondition(before.Conditions, condition, now)
+	flipped := types.FlippedConditions(before.Conditions, node.Status.Conditions)
+	away, again := nodeAway(types.FindCondition(node.Status.Conditions, types.ConditionReady), now)
+	result.RequeueAfter = soonest(result.RequeueAfter, again)
+	if away {
+		var disks []longhorn.Condition
+		node.Status.DiskStatus, disks = markAway(name, before.DiskStatus, now)
+		flipped = append(flipped, disks...)
+	}
+	if equality.Semantic.DeepEqual(*before, node.Status) {
 		return result, nil
 	}
-	node.Status.Conditions = conditions
 	if _, err := m.deps.Nodes.UpdateStatus(ctx, node); err != nil {
 		return queue.Result{}, err
 	}
-	recordFlips(m.deps.Recorder, node, types.FlippedConditions(before, conditions))
+	recordFlips(m.deps.Recorder, node, flipped)
 	return result, nil
 }
 

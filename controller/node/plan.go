@@ -1,6 +1,7 @@
 package node
 
 import (
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,6 +19,17 @@ type Input struct {
 	Records  map[string]disk.Record // of the disks of Node's spec
 	Replicas []*longhorn.Replica    // of this node
 	Settings scheduler.Settings
+	// Claims are those of the disks that judge accepts; one that is missing is not held.
+	Claims map[string]Claim
+	// Environment is nil where nobody looked: then its conditions stay.
+	Environment *Environment
+}
+
+// Claim tells whether an accepted disk is this node's in the whole cluster too.
+type Claim struct {
+	Held   bool
+	Reason string // of a disk that is not
+	Gist   string // a clause for people
 }
 
 // Plan is what follows from it.
@@ -40,6 +52,11 @@ func plan(in Input, now time.Time) Plan {
 		p.Status.Zone = in.KubeNode.Labels[types.LabelTopologyZone]
 		p.Status.Conditions, _ = types.SetCondition(p.Status.Conditions, schedulable(in.KubeNode), now)
 	}
+	if in.Environment != nil {
+		for _, c := range environmentConditions(in.Node.Name, *in.Environment) {
+			p.Status.Conditions, _ = types.SetCondition(p.Status.Conditions, c, now)
+		}
+	}
 	p.Flipped = types.FlippedConditions(in.Node.Status.Conditions, p.Status.Conditions)
 
 	verdicts := judge(in)
@@ -48,7 +65,7 @@ func plan(in Input, now time.Time) Plan {
 		if v.CreateConfig {
 			p.CreateConfigs = append(p.CreateConfigs, name)
 		}
-		status := diskStatus(in, name, v, now)
+		status := diskStatus(in, name, claimed(in, name, v), now)
 		p.Flipped = append(p.Flipped, types.FlippedConditions(before.Conditions, status.Conditions)...)
 		p.Status.DiskStatus[name] = status
 	}
@@ -68,6 +85,36 @@ func judge(in Input) map[string]disk.Verdict {
 		}
 	}
 	return disk.Match(in.Node.Name, spec, known, in.Records)
+}
+
+// claimed is the further step for a disk that this node accepts: it must be this node's
+// in the whole cluster. A refused disk keeps its UUID if it had one recorded.
+func claimed(in Input, name string, v disk.Verdict) disk.Verdict {
+	if !v.Accept {
+		return v
+	}
+	c, ok := in.Claims[name]
+	if !ok {
+		c = Claim{Reason: disk.ReasonNoDiskInfo, Gist: "its claim has not been asked for yet"}
+	}
+	if c.Held {
+		return v
+	}
+	return disk.Refused(in.Node.Name, name, in.Node.Spec.Disks[name].Path, in.Node.Status.DiskStatus[name].DiskUUID, c.Reason, c.Gist)
+}
+
+// holderGone tells whether the disk that claimed a UUID exists no more: there is no such
+// node (nil), the node's spec has no disk of that name, or that disk has become another.
+// A node that is not ready, or being deleted, is still there.
+func holderGone(n *longhorn.Node, name, uuid string) bool {
+	if n == nil {
+		return true
+	}
+	if _, ok := n.Spec.Disks[name]; !ok {
+		return true
+	}
+	recorded := n.Status.DiskStatus[name].DiskUUID
+	return recorded != "" && !strings.EqualFold(recorded, uuid)
 }
 
 // schedulable tells whether the Kubernetes node is cordoned.
@@ -103,6 +150,9 @@ func diskStatus(in Input, name string, v disk.Verdict, now time.Time) longhorn.D
 		after.FSType, after.StorageMaximum = r.FSType, r.StorageMaximum
 		after.ScheduledReplica, after.StorageScheduled = scheduled(in.Replicas, v.UUID)
 		after.StorageAvailable = settle(in, name, before, after, r.StorageAvailable)
+	}
+	if leadersWord(in.Node.Status.Conditions, before.Conditions) {
+		return after
 	}
 	room := hasRoom(in, name, after, v.Accept)
 	after.Conditions, _ = types.SetCondition(after.Conditions, ready, now)

@@ -28,6 +28,7 @@ const (
 // found is the record of a healthy disk of 100 GiB, as disk-1 of build.ReadyNode.
 func found(changes ...func(*disk.Record)) disk.Record {
 	config := disk.NewConfig("disk-1", uuid1)
+	config.Claim = 1
 	r := disk.Record{
 		Name: "disk-1", Path: "/var/lib/longhorn", Exists: true, DeviceID: 1, FSType: "ext4", FSID: "abc",
 		StorageMaximum: 100 * gib, StorageAvailable: 100 * gib, Config: &config,
@@ -51,6 +52,7 @@ func input(changes ...func(*Input)) Input {
 		KubeNode: build.KubeNode("node-1"),
 		Records:  map[string]disk.Record{"disk-1": found()},
 		Settings: scheduler.Settings{MinimalAvailablePercent: 25, OverProvisioningPercent: 100},
+		Claims:   map[string]Claim{"disk-1": {Held: true}},
 	}
 	for _, change := range changes {
 		change(&in)
@@ -59,6 +61,19 @@ func input(changes ...func(*Input)) Input {
 }
 
 func recordOf(r disk.Record) func(*Input) { return func(in *Input) { in.Records[r.Name] = r } }
+
+// markedAway is a node that is not ready for the reason given, or ready again, and whose
+// disk the leader has marked.
+func markedAway(reason string) func(*Input) {
+	return func(in *Input) {
+		ready := longhorn.Condition{Type: "Ready", Status: "True"}
+		if reason != "" {
+			ready = longhorn.Condition{Type: "Ready", Status: "False", Reason: reason}
+		}
+		in.Node.Status.Conditions[0] = ready
+		in.Node.Status.DiskStatus, _ = markAway("node-1", in.Node.Status.DiskStatus, testutil.Now)
+	}
+}
 
 // summary writes down what a case looks at: the disk's two conditions as
 // status/reason, its UUID and figures in GiB.
@@ -125,6 +140,64 @@ var diskCases = []struct {
 		in:      input(recordOf(found(withoutFile))),
 		want:    summary{ready: "False/DiskFilesystemChanged", schedulable: "False/DiskNotReady", uuid: uuid1, replicas: map[string]int64{}},
 		flipped: []string{"Ready", "Schedulable"},
+	},
+	{
+		name: "known disk, its claim refused → not ready for that reason, UUID kept",
+		in: input(func(in *Input) {
+			in.Claims = map[string]Claim{"disk-1": {Reason: "DuplicateUUID", Gist: "another has it"}}
+		}),
+		want:    summary{ready: "False/DuplicateUUID", schedulable: "False/DiskNotReady", uuid: uuid1, replicas: map[string]int64{}},
+		flipped: []string{"Ready", "Schedulable"},
+	},
+	{
+		name: "new disk, its claim refused → not ready, no UUID recorded",
+		in: input(func(in *Input) {
+			in.Node.Status.DiskStatus = nil
+			in.Claims = map[string]Claim{"disk-1": {Reason: "DuplicateUUID", Gist: "another has it"}}
+		}),
+		want:    summary{ready: "False/DuplicateUUID", schedulable: "False/DiskNotReady", replicas: map[string]int64{}},
+		flipped: []string{"Ready", "Schedulable"},
+	},
+	{
+		name:    "claim not asked for → not ready",
+		in:      input(func(in *Input) { in.Claims = nil }),
+		want:    summary{ready: "False/NoDiskInfo", schedulable: "False/DiskNotReady", uuid: uuid1, replicas: map[string]int64{}},
+		flipped: []string{"Ready", "Schedulable"},
+	},
+	{
+		name:    "claim held, but the directory is not the disk → the directory's reason",
+		in:      input(recordOf(found(withoutFile))),
+		want:    summary{ready: "False/DiskFilesystemChanged", schedulable: "False/DiskNotReady", uuid: uuid1, replicas: map[string]int64{}},
+		flipped: []string{"Ready", "Schedulable"},
+	},
+	{
+		name: "marked by the leader, node not ready → the conditions are left alone, not the figures",
+		in:   input(markedAway("KubernetesNodeNotReady"), recordOf(found(available(50*gib)))),
+		want: summary{ready: "False/NodeNotReady", schedulable: "False/NodeNotReady", uuid: uuid1, maximum: 100, available: 50, replicas: map[string]int64{}},
+	},
+	{
+		name: "marked by the leader, the kubelet back but not the daemon's pod → left alone",
+		in:   input(markedAway("ManagerPodDown")),
+		want: summary{ready: "False/NodeNotReady", schedulable: "False/NodeNotReady", uuid: uuid1, maximum: 100, available: 100, replicas: map[string]int64{}},
+	},
+	{
+		name:    "marked by the leader, node ready again → judged again",
+		in:      input(markedAway("")),
+		want:    summary{ready: "True", schedulable: "True", uuid: uuid1, maximum: 100, available: 100, replicas: map[string]int64{}},
+		flipped: []string{"Ready", "Schedulable"},
+	},
+	{
+		name:    "marked by the leader, now only under pressure → judged again",
+		in:      input(markedAway("KubernetesNodePressure")),
+		want:    summary{ready: "True", schedulable: "True", uuid: uuid1, maximum: 100, available: 100, replicas: map[string]int64{}},
+		flipped: []string{"Ready", "Schedulable"},
+	},
+	{
+		name: "node not ready, not marked by the leader → judged",
+		in: input(func(in *Input) {
+			in.Node.Status.Conditions[0] = longhorn.Condition{Type: "Ready", Status: "False", Reason: "KubernetesNodeNotReady"}
+		}),
+		want: summary{ready: "True", schedulable: "True", uuid: uuid1, maximum: 100, available: 100, replicas: map[string]int64{}},
 	},
 	{
 		name:    "directory unreadable → not ready, UUID kept",
@@ -271,6 +344,39 @@ func TestThePlanOfTheNode(t *testing.T) {
 			}
 			if types.FindCondition(p.Status.Conditions, types.ConditionReady) != ready {
 				t.Error("the leader's condition Ready was touched")
+			}
+		})
+	}
+}
+
+func TestHolderGone(t *testing.T) {
+	cases := []struct {
+		name string
+		node *longhorn.Node
+		disk string
+		gone bool
+	}{
+		{"no such node → gone", nil, "disk-1", true},
+		{"its disk of that name, with that UUID → there", build.ReadyNode("node-2", uuid1), "disk-1", false},
+		{"the UUID recorded in upper case → there", build.ReadyNode("node-2", strings.ToUpper(uuid1)), "disk-1", false},
+		{"no disk of that name in the spec → gone", build.ReadyNode("node-2", uuid1), "disk-2", true},
+		{"removed from the spec, its status still there → gone", build.ReadyNode("node-2", uuid1, func(n *longhorn.Node) { n.Spec.Disks = nil }), "disk-1", true},
+		{"another UUID recorded → gone", build.ReadyNode("node-2", uuid2), "disk-1", true},
+		{"no UUID recorded yet → there", build.Node("node-2", build.WithDisk("disk-1", "/x")), "disk-1", false},
+		{"node down → there", build.ReadyNode("node-2", uuid1, func(n *longhorn.Node) {
+			n.Status.Conditions[0] = longhorn.Condition{Type: "Ready", Status: "False", Reason: "KubernetesNodeNotReady"}
+		}), "disk-1", false},
+		{"Kubernetes node gone, the Longhorn node not yet → there", build.ReadyNode("node-2", uuid1, func(n *longhorn.Node) {
+			n.Status.Conditions[0] = longhorn.Condition{Type: "Ready", Status: "False", Reason: "KubernetesNodeGone"}
+		}), "disk-1", false},
+		{"disk not ready → there", build.ReadyNode("node-2", uuid1, func(n *longhorn.Node) {
+			n.Status.DiskStatus["disk-1"].Conditions[0].Status = "False"
+		}), "disk-1", false},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			if got := holderGone(c.node, c.disk, uuid1); got != c.gone {
+				t.Errorf("gone = %v, want %v", got, c.gone)
 			}
 		})
 	}

@@ -2,7 +2,6 @@ package remount
 
 import (
 	"context"
-	"fmt"
 	"sync"
 
 	"github.com/sirupsen/logrus"
@@ -10,7 +9,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kubetypes "k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 
@@ -29,7 +27,7 @@ const (
 // VolumeStore holds all volumes.
 type VolumeStore interface {
 	GetRO(name string) (*longhorn.Volume, error)
-	AddHandler(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error)
+	queue.Events
 }
 
 // Workloads finds pods. *datastore.Workloads satisfies it.
@@ -77,8 +75,8 @@ func New(deps Deps) (*Controller, error) {
 	c.queue = queue.New(queue.Options[string]{
 		Name: "remount", Clock: deps.Clock, Log: deps.Log, Metrics: deps.Metrics, Sync: c.sync,
 	})
-	if _, err := deps.Volumes.AddHandler(queue.Handler(c.queue, c.keysOf)); err != nil {
-		return nil, fmt.Errorf("watch volumes: %w", err)
+	if err := c.queue.Watch(queue.Watch{Events: deps.Volumes, Handler: queue.Handler(c.queue, c.keysOf)}); err != nil {
+		return nil, err
 	}
 	return c, nil
 }

@@ -18,6 +18,11 @@ import (
 // apply writes the status, then acts. The data plane's answer comes back as a new
 // state and so as a new sync; every action may be repeated.
 func (c *Controller) apply(ctx context.Context, in Input, p Plan) error {
+	if p.Action == ActionMark {
+		if err := c.mustBeGone(ctx, in.Replica.Spec.NodeID); err != nil {
+			return err
+		}
+	}
 	r, err := c.writeStatus(ctx, in.Replica, p.Status)
 	if err != nil {
 		return err
@@ -47,7 +52,7 @@ func (c *Controller) apply(ctx context.Context, in Input, p Plan) error {
 	case ActionForget:
 		return c.dropFinalizer(ctx, r)
 	case ActionLeave:
-		return c.leave(ctx, r)
+		return c.leave(ctx, in)
 	}
 	return nil
 }
@@ -146,7 +151,12 @@ func (c *Controller) writeStatus(ctx context.Context, r *longhorn.Replica, statu
 
 // tell makes the Events about what changed.
 func tell(c *Controller, r *longhorn.Replica, next longhorn.ReplicaStatus) {
-	if r.Status.CurrentState == next.CurrentState {
+	was, is := types.FindCondition(r.Status.Conditions, types.ConditionInstanceCreation), types.FindCondition(next.Conditions, types.ConditionInstanceCreation)
+	switch gone := is.Reason == types.ReasonNodeGone; {
+	case gone && was.Reason != is.Reason:
+		c.Recorder.Event(r, corev1.EventTypeWarning, types.EventNodeGone, is.Message)
+		return
+	case r.Status.CurrentState == next.CurrentState:
 		return
 	}
 	switch next.CurrentState {
@@ -157,8 +167,11 @@ func tell(c *Controller, r *longhorn.Replica, next longhorn.ReplicaStatus) {
 			c.Recorder.Eventf(r, corev1.EventTypeNormal, types.EventStop, "replica %s stopped on node %s", r.Name, c.Scope)
 		}
 	case longhorn.InstanceStateError:
-		condition := types.FindCondition(next.Conditions, types.ConditionInstanceCreation)
-		c.Recorder.Eventf(r, corev1.EventTypeWarning, types.EventFailedStarting, "%s: %s", condition.Reason, condition.Message)
+		if isDiskLost(is.Reason) {
+			c.Recorder.Eventf(r, corev1.EventTypeWarning, is.Reason, "replica %s serves nothing any more: %s", r.Name, is.Message)
+			return
+		}
+		c.Recorder.Eventf(r, corev1.EventTypeWarning, types.EventFailedStarting, "%s: %s", is.Reason, is.Message)
 	}
 }
 
@@ -173,7 +186,7 @@ func (c *Controller) specWithoutSecret(in Input) Spec {
 	r := in.Replica
 	return Spec{
 		Name: r.Name, Volume: r.Spec.VolumeName, UID: string(r.UID),
-		Directory: c.directory(in), SizeBytes: int64(r.Spec.VolumeSize),
+		Directory: c.directory(in), DiskPath: in.Disk.Path, DiskUUID: r.Spec.DiskID, SizeBytes: int64(r.Spec.VolumeSize),
 	}
 }
 

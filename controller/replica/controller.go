@@ -2,9 +2,9 @@ package replica
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/sirupsen/logrus"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -27,31 +27,37 @@ type Store interface {
 	Update(ctx context.Context, r *longhorn.Replica) (*longhorn.Replica, error)
 	UpdateStatus(ctx context.Context, r *longhorn.Replica) (*longhorn.Replica, error)
 	IsStale(r *longhorn.Replica) bool
-	Events
-}
-
-// Events is the side of a store that tells of changes.
-type Events interface {
-	AddHandler(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error)
+	queue.Events
 }
 
 // NodeStore holds this node, or all nodes for the leader.
 type NodeStore interface {
 	GetRO(name string) (*longhorn.Node, error)
+	List(selector labels.Selector) ([]*longhorn.Node, error)
 	Live(ctx context.Context, name string) (*longhorn.Node, error)
-	Events
+	ListLive(ctx context.Context, opts metav1.ListOptions) ([]*longhorn.Node, error)
+	queue.Events
+}
+
+// KubeNodeStore holds all Kubernetes nodes.
+type KubeNodeStore interface {
+	GetRO(name string) (*corev1.Node, error)
+	Live(ctx context.Context, name string) (*corev1.Node, error)
+	queue.Events
 }
 
 // InstanceManagerStore holds this node's instance manager.
 type InstanceManagerStore interface {
 	GetRO(name string) (*longhorn.InstanceManager, error)
-	Events
+	queue.Events
 }
 
 // Deps are what the controller needs.
 type Deps struct {
 	Replicas Store
 	Nodes    NodeStore
+	// KubeNodes are needed by the leader alone.
+	KubeNodes KubeNodeStore
 	// InstanceManagers are not needed by the leader.
 	InstanceManagers InstanceManagerStore
 	// VolumeKey reads the key of a volume's data plane; that there is none is an error.
@@ -78,22 +84,18 @@ type Controller struct {
 func New(d Deps) (*Controller, error) {
 	c := &Controller{Deps: d}
 	c.queue = queue.New(queue.Options[string]{Name: "replica", Clock: d.Clock, Log: d.Log, Workers: 4, Sync: c.sync, Metrics: d.Metrics})
-	type watch struct {
-		events  Events
-		handler cache.ResourceEventHandler
-	}
-	watches := []watch{{d.Replicas, queue.Handler(c.queue, queue.Name[*longhorn.Replica])}}
+	watches := []queue.Watch{{Events: d.Replicas, Handler: queue.Handler(c.queue, queue.Name[*longhorn.Replica])}}
 	if d.Scope == "" {
-		watches = append(watches, watch{d.Nodes, queue.Handler(c.queue, c.ofGoneNode)})
+		gone := queue.Handler(c.queue, func(n *corev1.Node) []string { return c.onNode(n.Name) })
+		watches = append(watches, queue.Watch{Events: d.Nodes, Handler: queue.Handler(c.queue, c.ofGoneNode)},
+			queue.Watch{Events: d.KubeNodes, Handler: cache.ResourceEventHandlerFuncs{DeleteFunc: gone.OnDelete}})
 	} else {
 		// A disk or the instance manager of this node changed: any replica here may care.
 		all := queue.Handler(c.queue, func(metav1.Object) []string { return c.names() })
-		watches = append(watches, watch{d.Nodes, all}, watch{d.InstanceManagers, all})
+		watches = append(watches, queue.Watch{Events: d.Nodes, Handler: all}, queue.Watch{Events: d.InstanceManagers, Handler: all})
 	}
-	for _, h := range watches {
-		if _, err := h.events.AddHandler(h.handler); err != nil {
-			return nil, fmt.Errorf("watch replicas and what they stand on: %w", err)
-		}
+	if err := c.queue.Watch(watches...); err != nil {
+		return nil, err
 	}
 	return c, nil
 }
@@ -120,7 +122,11 @@ func (c *Controller) ofGoneNode(n *longhorn.Node) []string {
 	if !types.IsNodeGone(n) && n.DeletionTimestamp == nil {
 		return nil
 	}
-	replicas, err := c.Replicas.ByIndex(datastore.IndexNode, n.Name)
+	return c.onNode(n.Name)
+}
+
+func (c *Controller) onNode(node string) []string {
+	replicas, err := c.Replicas.ByIndex(datastore.IndexNode, node)
 	if err != nil {
 		return nil
 	}
@@ -160,27 +166,31 @@ func (c *Controller) sync(ctx context.Context, name string) (queue.Result, error
 	if r.DeletionTimestamp != nil && !types.HasFinalizer(r) {
 		return queue.Result{}, nil
 	}
-	in := c.gather(r)
+	in, err := c.gather(r)
+	if err != nil {
+		return queue.Result{}, err
+	}
 	p := plan(in)
 	return queue.Result{RequeueAfter: p.After}, c.apply(ctx, in, p)
 }
 
-func (c *Controller) gather(r *longhorn.Replica) Input {
+func (c *Controller) gather(r *longhorn.Replica) (Input, error) {
 	in := Input{Replica: r, Owner: c.Owner, Now: c.Clock.Now(), Observed: Observed{Phase: PhaseUnknown}}
 	if c.Scope == "" {
-		if n, err := c.Nodes.GetRO(r.Spec.NodeID); err == nil || apierrors.IsNotFound(err) {
-			in.NodeGone = types.IsNodeGone(n)
-		}
-		return in
+		return in, c.gatherCluster(&in)
 	}
 	in.Observed = c.DataPlane.ObserveReplica(r.Name)
 	if im, err := c.InstanceManagers.GetRO(types.InstanceManagerName(c.Scope)); err == nil {
 		in.Manager = im
 	}
-	if n, err := c.Nodes.GetRO(c.Scope); err == nil {
+	n, err := c.Nodes.GetRO(c.Scope)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return in, err
+	}
+	if in.Silent = types.IsNodeGone(n); n != nil {
 		in.Disk = diskOf(n, r.Spec.DiskID)
 	}
-	return in
+	return in, nil
 }
 
 // diskOf finds a disk by its UUID: a path is not a disk.

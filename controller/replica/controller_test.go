@@ -25,6 +25,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // fakePlane records the calls to the data plane and answers with err.
 type fakePlane struct {
 	observed Observed
+	disks    []string // of the calls that name one
 	hosted   []string
 	err      error
 	calls    []string
@@ -37,10 +38,12 @@ func (f *fakePlane) call(what, name string) error {
 
 func (f *fakePlane) ObserveReplica(string) Observed { return f.observed }
 func (f *fakePlane) CreateReplica(_ context.Context, s Spec) error {
+	f.disks = append(f.disks, s.DiskPath+" "+s.DiskUUID)
 	return f.call("create", s.Directory)
 }
 
 func (f *fakePlane) StartReplica(_ context.Context, s Spec) error {
+	f.disks = append(f.disks, s.DiskPath+" "+s.DiskUUID)
 	return f.call("start", s.Directory+" "+string(s.Secret))
 }
 
@@ -54,6 +57,7 @@ func (f *fakePlane) StopReplica(_ context.Context, name string, fence int64) err
 func (f *fakePlane) Replicas() ([]string, bool) { return f.hosted, f.observed.Phase != PhaseUnknown }
 
 func (f *fakePlane) RemoveReplica(_ context.Context, s Spec) error {
+	f.disks = append(f.disks, s.DiskPath+" "+s.DiskUUID)
 	return f.call("remove", s.Directory+" "+s.UID)
 }
 
@@ -75,7 +79,7 @@ func startAt(t *testing.T, scope string, plane *fakePlane, objs ...runtime.Objec
 	h := testutil.New(t, append(objs, key(), build.ReadyNode("n", "disk"), build.RunningInstanceManager("n", "10.0.0.7", "p"))...)
 	store := h.Datastore(datastore.Options{Node: scope})
 	c, err := New(Deps{
-		Replicas: store.Replicas, Nodes: store.Nodes, InstanceManagers: store.InstanceManagers, VolumeKey: store.VolumeKey,
+		Replicas: store.Replicas, Nodes: store.Nodes, KubeNodes: store.KubeNodes, InstanceManagers: store.InstanceManagers, VolumeKey: store.VolumeKey,
 		DataPlane: plane, Recorder: h.Recorder, Clock: h.Clock, Log: h.Log, Scope: scope, Owner: "n",
 	})
 	if err != nil {
@@ -126,6 +130,37 @@ func TestDirectoryIsMadeOnceAndThenOpened(t *testing.T) {
 	sync(t, c, nil)
 	h.ExpectWrites() // at rest nothing is written
 	plane.expect(t)
+}
+
+func TestEveryCallNamesTheDiskThatItIsMeantFor(t *testing.T) {
+	plane := &fakePlane{observed: Observed{Phase: PhaseAbsent}}
+	for _, r := range []*longhorn.Replica{placed(wanted), placed(wanted, created), placed(created, gone)} {
+		_, c := start(t, plane, r)
+		sync(t, c, nil)
+	}
+	want := "/var/lib/longhorn disk"
+	if !slices.Equal(plane.disks, []string{want, want, want}) {
+		t.Errorf("disks %q, want three times %q", plane.disks, want)
+	}
+}
+
+func TestALostDiskIsToldOnceAndShown(t *testing.T) {
+	plane := &fakePlane{observed: Observed{Phase: PhaseError, Reason: "DiskUnmounted", Message: "its disk /mnt/d1 was unmounted: there is nothing at the path"}}
+	h, c := start(t, plane, placed(wanted, created, func(r *longhorn.Replica) { r.Status.CurrentState = longhorn.InstanceStateRunning }))
+	for range 2 {
+		sync(t, c, nil)
+		h.CatchUp()
+	}
+	plane.expect(t)
+	r, err := c.Replicas.GetRO("r")
+	if err != nil {
+		t.Fatal(err)
+	}
+	condition := types.FindCondition(r.Status.Conditions, types.ConditionInstanceCreation)
+	if r.Status.CurrentState != longhorn.InstanceStateError || condition.Reason != "DiskUnmounted" || condition.Message != plane.observed.Message {
+		t.Errorf("status %+v", r.Status)
+	}
+	h.ExpectEvents("Warning DiskUnmounted r: replica r serves nothing any more: its disk /mnt/d1 was unmounted: there is nothing at the path")
 }
 
 func TestNoDirectoryIsMadeWhereTheServerKnowsOfOne(t *testing.T) {

@@ -29,9 +29,12 @@ type Observed struct {
 // Spec is what the instance manager must know of a replica.
 type Spec struct {
 	Name, Volume, UID string
-	Directory         string // absolute, on the node
-	SizeBytes         int64
-	Secret            []byte
+	Directory         string // absolute, on the node, beneath DiskPath
+	// DiskPath is where the disk with DiskUUID is mounted now. Nothing is made, opened or
+	// removed where the data plane finds another UUID, or none.
+	DiskPath, DiskUUID string
+	SizeBytes          int64
+	Secret             []byte
 }
 
 // Refusal is an error of CreateReplica or RemoveReplica that trying again will not mend:

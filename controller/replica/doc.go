@@ -2,7 +2,8 @@
 // opens and closes it in the node's instance manager, tells in Replica.status how it
 // fares, fences it off from engines whose time is over, and removes the data when the
 // Replica is deleted. The leader runs it too, for replicas without a node, which have no
-// data, and for deleted ones whose node is gone for good.
+// data, for those whose Kubernetes node was removed, which it says have failed, and for
+// deleted ones that nobody can reach any more.
 //
 // It owns: Replica.status, and the removal of a replica's data and finalizer.
 //

@@ -11,6 +11,14 @@ import (
 // retryOpen is how soon a replica that could not be opened is tried again when nothing else happens.
 const retryOpen = 30 * time.Second
 
+// retryDisk is how soon one is that lost its disk: the data plane and the node, whose word
+// opens it again, each learn of mounts by themselves, and for a moment may disagree.
+const retryDisk = 2 * time.Second
+
+// leaveAfter is how long a deleted replica whose disk no node has any more waits for the
+// disk to come back, so that its data can be removed.
+const leaveAfter = 10 * time.Minute
+
 // Action is the one thing to do next.
 type Action string
 
@@ -24,8 +32,10 @@ const (
 	ActionRemove Action = "remove"
 	// ActionForget drops the finalizer of a replica that never had a place.
 	ActionForget Action = "forget"
-	// ActionLeave drops the finalizer of a replica whose node is gone, and says what is left there.
+	// ActionLeave drops the finalizer of a replica that nobody can reach, and says what is left there.
 	ActionLeave Action = "leave"
+	// ActionMark writes the status of a replica whose node is gone, after a live read of that.
+	ActionMark Action = "mark"
 )
 
 // Disk is the disk that the replica was placed on, as the node knows it now.
@@ -43,8 +53,19 @@ type Input struct {
 	Observed Observed
 	Disk     Disk
 	Manager  *longhorn.InstanceManager // nil: there is none
-	// NodeGone: the replica's node will not come back. It is known to the leader alone.
+	// Leader: for the whole cluster; else for one node.
+	Leader bool
+	// Silent: this daemon's node is not registered, or is gone for Kubernetes; what is to be
+	// said about its replicas is then the leader's, and a daemon that still runs does nothing.
+	Silent bool
+	// NodeGone: the replica's Kubernetes node was removed. It is known to the leader alone.
 	NodeGone bool
+	// Stranded: the node is back without the replica's disk (types.LacksDisk). It is known
+	// to the leader alone.
+	Stranded bool
+	// DiskRecorded: some node has a disk of the replica's UUID, ready or not. It is known
+	// to the leader alone, and of replicas that are being deleted.
+	DiskRecorded bool
 	// Owner is the node of this daemon.
 	Owner string
 	Now   time.Time
@@ -65,8 +86,11 @@ func plan(in Input) Plan {
 	switch {
 	case deleting && (r.Spec.NodeID == "" || r.Spec.DataDirectoryName == ""):
 		p.Action = ActionForget
-	case deleting && in.NodeGone:
-		p.Action = ActionLeave
+	case in.Silent:
+	case in.NodeGone:
+		planGone(in, &p)
+	case deleting && in.Leader && !in.DiskRecorded:
+		planLost(in, &p)
 	case in.Observed.Phase == PhaseUnknown:
 		// nothing is known, so nothing is done or said
 	case deleting || r.Spec.DesireState != longhorn.DesireStateRunning:
@@ -105,13 +129,20 @@ func planRun(in Input, p *Plan) {
 // open opens a replica that is not open, if its disk is there and the last failure is
 // long enough ago.
 func open(in Input, p *Plan) {
-	if reason, ok := diskTrouble(in); !ok {
-		fail(p, in.Now, types.ReasonDiskNotReady, reason)
+	if reason, message := diskTrouble(in); reason != "" {
+		if in.Observed.Phase == PhaseError && isDiskLost(in.Observed.Reason) {
+			reason, message = in.Observed.Reason, in.Observed.Message // how it was lost says more
+		}
+		fail(p, in.Now, reason, message)
 		return
 	}
 	last := types.FindCondition(p.Status.Conditions, types.ConditionInstanceCreation)
-	if last.Status == longhorn.ConditionFalse && last.Reason != types.ReasonDiskNotReady {
-		if p.After = types.Until(last.LastTransitionTime, retryOpen, in.Now); p.After > 0 {
+	if last.Status == longhorn.ConditionFalse && !isOfPlace(last.Reason) {
+		delay := retryOpen
+		if isOfDisk(last.Reason) {
+			delay = retryDisk
+		}
+		if p.After = types.Until(last.LastTransitionTime, delay, in.Now); p.After > 0 {
 			return
 		}
 	}
@@ -157,12 +188,15 @@ func planStop(in Input, p *Plan) {
 	}
 	p.Status.CurrentState = longhorn.InstanceStateStopped
 	clearAddress(p)
+	if types.FindCondition(p.Status.Conditions, types.ConditionInstanceCreation).Reason == types.ReasonNodeGone {
+		setCreation(p, in.Now, longhorn.ConditionUnknown, "", "") // it is back
+	}
 	if in.Replica.DeletionTimestamp == nil {
 		return
 	}
 	// A missing directory means that the data is gone only if the disk itself is there.
-	if reason, ok := diskTrouble(in); !ok {
-		setCreation(p, in.Now, longhorn.ConditionFalse, types.ReasonDiskNotReady, "the data cannot be removed: "+reason)
+	if reason, message := diskTrouble(in); reason != "" {
+		setCreation(p, in.Now, longhorn.ConditionFalse, reason, "the data cannot be removed: "+message)
 		return
 	}
 	p.Action = ActionRemove
@@ -174,16 +208,26 @@ func mustFence(r *longhorn.Replica, held int64) bool {
 	return r.Spec.FenceGeneration > held && r.Status.DirectoryCreated && r.DeletionTimestamp == nil
 }
 
-// diskTrouble tells why the replica's disk cannot be used, and whether it can.
-func diskTrouble(in Input) (reason string, ok bool) {
+// diskTrouble tells why the replica's disk cannot be used; no reason: it can.
+func diskTrouble(in Input) (reason, message string) {
 	r := in.Replica
 	switch {
 	case !in.Disk.Known:
-		return fmt.Sprintf("node %s has no disk with UUID %s", r.Spec.NodeID, r.Spec.DiskID), false
+		return types.ReasonDiskNotFound, fmt.Sprintf("node %s has no disk with UUID %s", r.Spec.NodeID, r.Spec.DiskID)
 	case !in.Disk.Ready:
-		return in.Disk.Message, false
+		return types.ReasonDiskNotReady, in.Disk.Message
 	}
-	return "", true
+	return "", ""
+}
+
+// isDiskLost tells whether the data plane took an open replica from a disk that went away.
+func isDiskLost(reason string) bool {
+	return reason == types.ReasonDiskUnmounted || reason == types.ReasonDiskReplaced
+}
+
+// isOfDisk tells whether the data plane found that the disk at the path is not the replica's.
+func isOfDisk(reason string) bool {
+	return isDiskLost(reason) || reason == types.ReasonDiskMissing || reason == types.ReasonDiskMismatch
 }
 
 func fail(p *Plan, now time.Time, reason, message string) {

@@ -58,6 +58,8 @@ func failedAt(at time.Time, reason string) option {
 func TestPlan(t *testing.T) {
 	absent, silent := Observed{Phase: PhaseAbsent}, Observed{Phase: PhaseUnknown}
 	torn := Observed{Phase: PhaseError, Reason: "MetadataTorn", Message: "torn"}
+	unmounted := Observed{Phase: PhaseError, Reason: "DiskUnmounted", Message: "its disk /data was unmounted"}
+	missing := Observed{Phase: PhaseError, Reason: "DiskMissing", Message: "no UUID file"}
 	for _, tc := range []struct {
 		name       string
 		replica    *longhorn.Replica
@@ -94,6 +96,22 @@ func TestPlan(t *testing.T) {
 			name: "could not be opened long ago → tried again", replica: replica(wanted, created, failedAt(now.Add(-time.Minute), "MetadataTorn")), observed: torn, disk: goodDisk,
 			wantAction: ActionStart, wantState: longhorn.InstanceStateStarting, wantReason: "MetadataTorn",
 		},
+		{
+			name: "its disk was unmounted, the node has not seen it yet → an error that says so", replica: replica(wanted, created), observed: unmounted, disk: goodDisk,
+			wantState: longhorn.InstanceStateError, wantAfter: 2 * time.Second, wantReason: "DiskUnmounted",
+		},
+		{
+			name: "its disk was unmounted and is not ready → it still says how it was lost", replica: replica(wanted, created, failedAt(now, "DiskUnmounted")), observed: unmounted, disk: brokenDisk,
+			wantState: longhorn.InstanceStateError, wantAfter: 30 * time.Second, wantReason: "DiskUnmounted",
+		},
+		{
+			name: "its disk was unmounted and is back after a while → opened", replica: replica(wanted, created, failedAt(now.Add(-2*time.Second), "DiskUnmounted")), observed: unmounted, disk: goodDisk,
+			wantAction: ActionStart, wantState: longhorn.InstanceStateStarting, wantReason: "DiskUnmounted",
+		},
+		{
+			name: "could not be opened for its disk is away → what the node says of the disk", replica: replica(wanted, created), observed: missing, disk: brokenDisk,
+			wantState: longhorn.InstanceStateError, wantAfter: 30 * time.Second, wantReason: types.ReasonDiskNotReady,
+		},
 		{name: "instance manager silent → nothing is done or said", replica: replica(wanted), observed: silent, disk: goodDisk},
 		{name: "instance manager silent, deleted → the data and the finalizer stay", replica: replica(created, deleted), observed: silent, disk: goodDisk},
 		{name: "not wanted but open → stopped", replica: replica(created), observed: Observed{Phase: PhaseRunning}, disk: goodDisk, wantAction: ActionStop, wantState: longhorn.InstanceStateStopping},
@@ -109,8 +127,21 @@ func TestPlan(t *testing.T) {
 		},
 		{
 			name: "deleted while the node does not know its disk → kept", replica: replica(created, deleted), observed: absent,
-			wantState: longhorn.InstanceStateStopped, wantReason: types.ReasonDiskNotReady,
+			wantState: longhorn.InstanceStateStopped, wantReason: types.ReasonDiskNotFound,
 		},
+		{
+			name: "wanted but the node does not know its disk → an error that says so, tried seldom", replica: replica(wanted, created), observed: absent,
+			wantState: longhorn.InstanceStateError, wantAfter: 30 * time.Second, wantReason: types.ReasonDiskNotFound,
+		},
+		{
+			name: "the node has got to know its disk → opened at once", replica: replica(wanted, created, failedAt(now, types.ReasonDiskNotFound)), observed: absent, disk: goodDisk,
+			wantAction: ActionStart, wantState: longhorn.InstanceStateStarting, wantReason: types.ReasonDiskNotFound,
+		},
+		{
+			name: "its node was gone and is back with the disk → opened at once", replica: replica(wanted, created, failedAt(now, types.ReasonNodeGone)), observed: absent, disk: goodDisk,
+			wantAction: ActionStart, wantState: longhorn.InstanceStateStarting, wantReason: types.ReasonNodeGone,
+		},
+		{name: "its node was gone and is back, not wanted → stopped, and that is over", replica: replica(created, failedAt(now, types.ReasonNodeGone)), observed: absent, disk: goodDisk, wantState: longhorn.InstanceStateStopped},
 		{name: "to be fenced and open → stopped", replica: replica(created, fence(7)), observed: Observed{Phase: PhaseRunning, Generation: 6}, disk: goodDisk, wantAction: ActionStop, wantState: longhorn.InstanceStateStopping},
 		{name: "to be fenced and closed → opened for it", replica: replica(created, fence(7)), observed: absent, disk: goodDisk, wantAction: ActionStart, wantState: longhorn.InstanceStateStarting},
 		{name: "fenced and closed → stopped", replica: replica(created, fence(7), holds(7)), observed: absent, disk: goodDisk, wantState: longhorn.InstanceStateStopped},

@@ -4,10 +4,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/longhorn-lep/longhorn-manager/controller/queue"
-	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
-	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
 func TestFenceIsWrittenDownOnlyWhenTheReplicaHoldsIt(t *testing.T) {
@@ -81,6 +78,7 @@ func TestReplicaThatIsNotThisNodes(t *testing.T) {
 	}{
 		{name: "there is no such replica → closed, its data stays", observed: open, want: []string{"stop r"}},
 		{name: "it is another node's → closed", replica: placed(elsewhere), observed: open, want: []string{"stop r"}},
+		{name: "it moved to another node with its disk, and failed here → what is left of it is closed", replica: placed(elsewhere, wanted), observed: Observed{Phase: PhaseError, Reason: "DiskUnmounted"}, want: []string{"stop r"}},
 		{name: "the server does not answer → left open", observed: open, fail: errors.New("away"), wantErr: true},
 		{name: "it is this node's, the cache is late → left open", replica: placed(wanted), late: true, observed: open, wantErr: true},
 		{name: "the instance manager is silent → nothing", observed: Observed{Phase: PhaseUnknown}},
@@ -105,44 +103,4 @@ func TestReplicaThatIsNotThisNodes(t *testing.T) {
 			h.ExpectWrites()
 		})
 	}
-}
-
-func TestDeletedReplicaOfANode(t *testing.T) {
-	readiness := func(status longhorn.ConditionStatus, reason string) *longhorn.Node {
-		return build.Node("m", func(n *longhorn.Node) {
-			n.Status.Conditions = []longhorn.Condition{{Type: types.ConditionReady, Status: status, Reason: reason}}
-		})
-	}
-	onM := func(r *longhorn.Replica) { r.Spec.NodeID = "m" }
-	away, lost := readiness(longhorn.ConditionFalse, types.ReasonKubernetesNodeNotReady), readiness(longhorn.ConditionFalse, types.ReasonKubernetesNodeGone)
-	t.Run("its node is away → waits for the node", func(t *testing.T) {
-		h, c := startAt(t, "", &fakePlane{}, placed(created, gone, onM), away)
-		sync(t, c, nil)
-		h.ExpectWrites()
-	})
-	t.Run("its node is gone → forgotten, and what is left behind is told", func(t *testing.T) {
-		h, c := startAt(t, "", &fakePlane{}, placed(created, gone, onM), lost)
-		sync(t, c, nil)
-		h.ExpectWrites("update replicas/r")
-		h.ExpectEvents("Warning Delete r: node m is gone: the data of replica r is left behind in /var/lib/longhorn/replicas/vol-r on its disk disk")
-	})
-	t.Run("its node is gone, it is not deleted → left alone", func(t *testing.T) {
-		h, c := startAt(t, "", &fakePlane{}, placed(created, onM), lost)
-		sync(t, c, nil)
-		h.ExpectWrites()
-	})
-	t.Run("the cache says gone, the server says away → waits", func(t *testing.T) {
-		h, c := startAt(t, "", &fakePlane{}, placed(created, gone, onM), lost)
-		h.Overwrite(away)
-		sync(t, c, queue.ErrStale)
-		h.ExpectWrites()
-	})
-	t.Run("the server does not answer → waits", func(t *testing.T) {
-		h, c := startAt(t, "", &fakePlane{}, placed(created, gone, onM), lost)
-		h.Fail("get", "nodes", errors.New("away"))
-		if _, err := c.sync(t.Context(), "r"); err == nil {
-			t.Error("the failure was swallowed")
-		}
-		h.ExpectWrites()
-	})
 }

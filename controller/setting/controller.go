@@ -2,14 +2,12 @@ package setting
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/sirupsen/logrus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 
@@ -24,7 +22,7 @@ type Store interface {
 	Create(ctx context.Context, obj *longhorn.Setting) (*longhorn.Setting, error)
 	UpdateStatus(ctx context.Context, obj *longhorn.Setting) (*longhorn.Setting, error)
 	IsStale(obj *longhorn.Setting) bool
-	AddHandler(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error)
+	queue.Events
 }
 
 // Deps are what a Controller works with.
@@ -50,8 +48,8 @@ func New(deps Deps) (*Controller, error) {
 	c.queue = queue.New(queue.Options[string]{
 		Name: "setting", Clock: deps.Clock, Log: deps.Log, Metrics: deps.Metrics, Sync: c.sync,
 	})
-	if _, err := deps.Settings.AddHandler(queue.Handler(c.queue, queue.Name[*longhorn.Setting])); err != nil {
-		return nil, fmt.Errorf("setting controller: %w", err)
+	if err := c.queue.Watch(queue.Watch{Events: deps.Settings, Handler: queue.Handler(c.queue, queue.Name[*longhorn.Setting])}); err != nil {
+		return nil, err
 	}
 	for _, name := range types.Settings() {
 		c.queue.Add(string(name)) // what is missing sends no event

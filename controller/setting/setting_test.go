@@ -86,7 +86,7 @@ func TestMissingSettingsAreMadeAndExistingOnesLeftAlone(t *testing.T) {
 		}
 	}
 	h.ExpectWrites(
-		"create settings/default-data-path",
+		"create settings/create-default-disk-labeled-nodes", "create settings/default-data-path",
 		"update settings/default-replica-count/status",
 		"create settings/replica-rebuilding-bandwidth-limit", "create settings/replica-replenishment-wait-interval",
 		"create settings/replica-soft-anti-affinity",

@@ -2,7 +2,7 @@ package volume
 
 import (
 	"context"
-	"fmt"
+	"maps"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -37,29 +37,20 @@ func (c *Controller) watch() error {
 	child := queue.Handler(c.queue, func(o metav1.Object) []string { return []string{o.GetLabels()[types.LabelVolume]} })
 	room := queue.Handler(c.queue, func(metav1.Object) []string { return c.unscheduled() })
 	process := queue.Handler(c.queue, func(im *longhorn.InstanceManager) []string { return c.onNode(im.Spec.NodeID) })
-	for _, w := range []struct {
-		events  Events
-		handler cache.ResourceEventHandler
-	}{
-		{c.deps.Volumes, own},
-		{c.deps.Attachments, child},
-		{c.deps.Engines, child},
-		{c.deps.Replicas, child},
-		{c.deps.Nodes, room},
-		{c.deps.Nodes, c.whenNodeTurns()},
-		{c.deps.InstanceManagers, room},
-		{c.deps.InstanceManagers, process},
-		{c.deps.Settings, room},
-	} {
-		if _, err := w.events.AddHandler(w.handler); err != nil {
-			return fmt.Errorf("watch for volumes: %w", err)
-		}
-	}
-	return nil
+	return c.queue.Watch(
+		queue.Watch{Events: c.deps.Volumes, Handler: own},
+		queue.Watch{Events: c.deps.Attachments, Handler: child},
+		queue.Watch{Events: c.deps.Engines, Handler: child},
+		queue.Watch{Events: c.deps.Replicas, Handler: child},
+		queue.Watch{Events: c.deps.Nodes, Handler: room},
+		queue.Watch{Events: c.deps.Nodes, Handler: c.whenNodeTurns()},
+		queue.Watch{Events: c.deps.InstanceManagers, Handler: room},
+		queue.Watch{Events: c.deps.InstanceManagers, Handler: process},
+		queue.Watch{Events: c.deps.Settings, Handler: room},
+	)
 }
 
-// whenNodeTurns wakes the volumes of a node that went down, came back or was removed. The
-// many other changes of a node, of its disks' free space above all, concern none of them.
+// whenNodeTurns wakes the volumes of a node that turned, was registered or was removed.
 func (c *Controller) whenNodeTurns() cache.ResourceEventHandler {
 	wake := func(n *longhorn.Node) {
 		for _, name := range c.onNode(n.Name) {
@@ -69,7 +60,7 @@ func (c *Controller) whenNodeTurns() cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
 		UpdateFunc: func(before, after any) {
 			was, is := before.(*longhorn.Node), after.(*longhorn.Node)
-			if types.IsNodeDown(was) != types.IsNodeDown(is) || types.IsNodeGone(was) != types.IsNodeGone(is) {
+			if hasTurned(was, is) {
 				wake(is)
 			}
 		},
@@ -81,6 +72,13 @@ func (c *Controller) whenNodeTurns() cache.ResourceEventHandler {
 			wake(obj.(*longhorn.Node))
 		},
 	}
+}
+
+// hasTurned tells whether a node went down, came back, or has other disks than before. The
+// many other changes of a node, of its disks' free space above all, concern no volume.
+func hasTurned(was, is *longhorn.Node) bool {
+	sameDisks := maps.EqualFunc(was.Status.DiskStatus, is.Status.DiskStatus, func(a, b longhorn.DiskStatus) bool { return a.DiskUUID == b.DiskUUID })
+	return types.IsNodeDown(was) != types.IsNodeDown(is) || types.IsNodeGone(was) != types.IsNodeGone(is) || !sameDisks
 }
 
 // onNode lists the volumes whose engine or a replica of which is on a node.

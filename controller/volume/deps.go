@@ -7,7 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 
@@ -17,11 +16,6 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// Events is the side of a store that tells of changes.
-type Events interface {
-	AddHandler(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error)
-}
-
 // VolumeStore holds all volumes.
 type VolumeStore interface {
 	Get(name string) (*longhorn.Volume, error)
@@ -30,14 +24,14 @@ type VolumeStore interface {
 	Update(ctx context.Context, v *longhorn.Volume) (*longhorn.Volume, error)
 	UpdateStatus(ctx context.Context, v *longhorn.Volume) (*longhorn.Volume, error)
 	IsStale(v *longhorn.Volume) bool
-	Events
+	queue.Events
 }
 
 // AttachmentStore holds all volume attachments.
 type AttachmentStore interface {
 	GetRO(name string) (*longhorn.VolumeAttachment, error)
 	Create(ctx context.Context, va *longhorn.VolumeAttachment) (*longhorn.VolumeAttachment, error)
-	Events
+	queue.Events
 }
 
 // EngineStore holds all engines.
@@ -48,7 +42,7 @@ type EngineStore interface {
 	Update(ctx context.Context, e *longhorn.Engine) (*longhorn.Engine, error)
 	Delete(ctx context.Context, name string, p datastore.Preconditions) error
 	IsStale(e *longhorn.Engine) bool
-	Events
+	queue.Events
 }
 
 // ReplicaStore holds all replicas.
@@ -60,19 +54,19 @@ type ReplicaStore interface {
 	Update(ctx context.Context, r *longhorn.Replica) (*longhorn.Replica, error)
 	Delete(ctx context.Context, name string, p datastore.Preconditions) error
 	IsStaleIn(index, value string) bool
-	Events
+	queue.Events
 }
 
 // NodeStore holds all nodes.
 type NodeStore interface {
 	List(selector labels.Selector) ([]*longhorn.Node, error)
-	Events
+	queue.Events
 }
 
 // InstanceManagerStore holds all instance managers.
 type InstanceManagerStore interface {
 	List(selector labels.Selector) ([]*longhorn.InstanceManager, error)
-	Events
+	queue.Events
 }
 
 // SecretStore reaches the keys of volumes, which are not cached.
@@ -90,7 +84,7 @@ type Deps struct {
 	Nodes            NodeStore
 	InstanceManagers InstanceManagerStore
 	Secrets          SecretStore
-	Settings         Events
+	Settings         queue.Events
 	Setting          func(types.SettingName) string // a setting's value as it stands, or ""
 
 	Recorder record.EventRecorder

@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -61,6 +62,7 @@ func (c *Controller) gatherCluster(in *Input) error {
 	}
 	in.Cluster = o.Snapshot(in.Volume.Name, scheduler.SettingsOf(c.deps.Setting, in.Volume.Spec.ReplicaSoftAntiAffinity))
 
+	in.Stranded = map[string]bool{}
 	nodes := []string{in.Volume.Spec.NodeID}
 	if in.Engine != nil {
 		nodes = append(nodes, in.Engine.Spec.NodeID)
@@ -68,11 +70,16 @@ func (c *Controller) gatherCluster(in *Input) error {
 	for _, r := range o.Replicas {
 		if r.Spec.VolumeName == in.Volume.Name && ownedBy(r, in.Volume) {
 			in.Replicas = append(in.Replicas, r)
+			in.Stranded[r.Name] = isStranded(o.Nodes, r)
 			nodes = append(nodes, r.Spec.NodeID)
 		}
 	}
 	in.Nodes = facts(nodes, o)
 	return nil
+}
+
+func isStranded(nodes []*longhorn.Node, r *longhorn.Replica) bool {
+	return slices.ContainsFunc(nodes, func(n *longhorn.Node) bool { return n.Name == r.Spec.NodeID && types.LacksDisk(n, r) })
 }
 
 func facts(names []string, o scheduler.Objects) map[string]NodeFact {

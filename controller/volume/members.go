@@ -19,7 +19,7 @@ const (
 	// A copy whose process was replaced since, as by a restart of its node, may well be sound
 	// now. It waits all the same: a rebuild may be what ends the process.
 	restartBackoff = 30 * time.Second
-	settle       = 3 * time.Second
+	settle         = 3 * time.Second
 	// A rebuilt copy that fails again sooner than steadyAfter has failed in a row.
 	steadyAfter = 10 * time.Minute
 )
@@ -149,7 +149,8 @@ func rebuildDelay(s *longhorn.ReplicaSpec, process string, now time.Time) time.D
 }
 
 // leaves picks the member that the engine shall do without; "" when none may go. A copy
-// whose object is being deleted goes as soon as another one serves; a surplus one goes
+// whose object is being deleted, or whose node was removed, goes as soon as another one
+// serves; a surplus one goes
 // when the others are as many as asked for, one at a time.
 func leaves(in Input, c copies) string {
 	healthy := c.healthy()
@@ -157,7 +158,7 @@ func leaves(in Input, c copies) string {
 	for _, v := range c.list {
 		switch {
 		case !v.member:
-		case v.DeletionTimestamp != nil && healthy > 0:
+		case (v.DeletionTimestamp != nil || v.gone) && healthy > 0:
 			return v.Name
 		case v.isHealthy():
 			surplus = append(surplus, v)

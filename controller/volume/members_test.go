@@ -46,6 +46,10 @@ func TestWhatTheEngineIsAskedToHave(t *testing.T) {
 		{name: "a member's object is deleted, another serves → it leaves", in: served(2, member, all(member, beingDeleted)), want: []string{"r1"}},
 		{name: "the last member's object is deleted → it stays", in: served(1, all(member, beingDeleted))},
 		{name: "the only other member fails → the deleted one stays", in: served(2, all(member, shows(failed)), all(member, beingDeleted))},
+		{name: "a member's node was removed, another serves → it leaves, though the engine still has it", in: served(2, member, all(member, nodeLeft)), want: []string{"r1"}},
+		{name: "a member's node was removed, it is the last → it stays", in: served(1, all(member, onNode("b"), nodeLeft))},
+		{name: "a member's Node is not there, which is all that is known → it stays", in: served(2, member, all(member, nodeGone))},
+		{name: "its node was removed after it had failed → not rebuilt", in: served(2, member, all(once(time.Minute), nodeLeft))},
 		{
 			name: "a member's object is not to be seen → it is not expelled for that", in: served(2, member, member),
 			change: func(in *Input) { in.Replicas = in.Replicas[:1] },
@@ -101,6 +105,8 @@ func TestWhatIsNotedOfACopy(t *testing.T) {
 		{name: "being rebuilt → nothing", copy: all(once(long), asked, tried, shows(wo)), failedAt: ago(long), healthyAt: ago(2 * long), lastGood: ago(2 * long)},
 		{name: "new and about to be rebuilt → nothing but that", copy: all(fresh, asked)},
 		{name: "new and its node goes away → failed", copy: all(fresh, away), changed: true, failedAt: at},
+		{name: "its node was removed while the engine has it → nothing before it is left out", copy: all(member, nodeLeft), healthyAt: ago(long), lastGood: ago(long)},
+		{name: "left out after its node was removed → failed", copy: all(healthyFor(long), nodeLeft), changed: true, failedAt: at, healthyAt: ago(long)},
 		{name: "about to be expelled → nothing before that is recorded", copy: all(member, shows(failed)), healthyAt: ago(long), lastGood: ago(long)},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -26,6 +26,8 @@ type Input struct {
 	ReplenishmentWait time.Duration
 	// Nodes that hold the engine or a replica, by name.
 	Nodes map[string]NodeFact
+	// Stranded are the replicas whose node is back without their disk (types.LacksDisk).
+	Stranded map[string]bool
 	// Cluster is where replicas may be placed.
 	Cluster scheduler.Snapshot
 	// Names has a fresh name and directory for each replica that may be made.

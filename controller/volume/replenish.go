@@ -27,7 +27,7 @@ func (v copyView) prospect(in Input) prospect {
 	switch {
 	case v.isUnderway(in):
 		return expected
-	case in.Nodes[v.Spec.NodeID].Gone, isError && c.Reason == types.ReasonReplicaMissing:
+	case v.gone, in.Nodes[v.Spec.NodeID].Gone, isError && (c.Reason == types.ReasonReplicaMissing || in.Stranded[v.Name]):
 		return lost
 	case isDown(in, v.Replica), v.Spec.RebuildRetryCount >= maxRetries && v.Spec.LastHealthyAt != "":
 		return mayReturn
@@ -50,7 +50,8 @@ func replenish(in Input, c copies, p *Plan) {
 		}
 		if v.member {
 			// One that does not serve is about to be left out, and then has its own prospects.
-			needed = v.isHealthy()
+			// One whose node was removed may serve on, as the last: the new one is made of it.
+			needed = v.isHealthy() || v.gone
 			continue
 		}
 		switch v.prospect(in) {

@@ -24,6 +24,9 @@ type copyView struct {
 	member bool
 	// asked: the engine is asked to have it; tried: the engine has taken that up.
 	asked, tried bool
+	// gone: its node was removed from Kubernetes. An engine may still reach it, for the
+	// machine may go on for a while, but nothing must be built on that.
+	gone bool
 }
 
 func copiesOf(in Input) copies {
@@ -33,6 +36,7 @@ func copiesOf(in Input) copies {
 		e.Status.Epoch != nil && e.Status.Epoch.Generation == e.Status.Generation}
 	for _, r := range in.Replicas {
 		v := copyView{Replica: r, mode: e.Status.ReplicaModeMap[r.Name]}
+		v.gone = isGone(r)
 		v.member = e.Status.Epoch != nil && slices.Contains(e.Status.Epoch.Members, r.Name)
 		at, asked := e.Spec.ReplicaAddressMap[r.Name]
 		tried, isTried := e.Status.CurrentReplicaAddressMap[r.Name]
@@ -44,7 +48,14 @@ func copiesOf(in Input) copies {
 
 // isHealthy: a member that serves, and is to stay.
 func (v copyView) isHealthy() bool {
-	return v.member && v.mode == longhorn.ReplicaModeRW && v.DeletionTimestamp == nil
+	return v.member && v.mode == longhorn.ReplicaModeRW && v.DeletionTimestamp == nil && !v.gone
+}
+
+// isGone tells whether the leader has found that the node of a replica was removed: that
+// there is no Node says less, for it may be about to be registered.
+func isGone(r *longhorn.Replica) bool {
+	return r.Status.CurrentState == longhorn.InstanceStateError &&
+		types.FindCondition(r.Status.Conditions, types.ConditionInstanceCreation).Reason == types.ReasonNodeGone
 }
 
 // isUnderway: on its way to membership, or about to be taken up by the engine.

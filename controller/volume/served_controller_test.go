@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
+	"github.com/longhorn-lep/longhorn-manager/datastore"
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil"
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
@@ -217,5 +218,74 @@ func TestVolumesOfANodeAreLookedAtWhenItTurns(t *testing.T) {
 		if got := c.onNode(node); len(got) != want {
 			t.Errorf("node %s: %v", node, got)
 		}
+	}
+}
+
+func TestWhichChangesOfANodeConcernItsVolumes(t *testing.T) {
+	disk := func(change func(*longhorn.DiskStatus)) *longhorn.Node {
+		return build.ReadyNode("a", "u", func(n *longhorn.Node) {
+			s := n.Status.DiskStatus["disk-1"]
+			change(&s)
+			n.Status.DiskStatus["disk-1"] = s
+		})
+	}
+	notReady := func(reason string) *longhorn.Node {
+		return build.ReadyNode("a", "u", func(n *longhorn.Node) {
+			n.Status.Conditions = []longhorn.Condition{{Type: types.ConditionReady, Status: longhorn.ConditionFalse, Reason: reason}}
+		})
+	}
+	for _, tc := range []struct {
+		name string
+		is   *longhorn.Node
+		want bool
+	}{
+		{"nothing changed → no", build.ReadyNode("a", "u"), false},
+		{"a disk has less room → no", disk(func(s *longhorn.DiskStatus) { s.StorageAvailable-- }), false},
+		{"the daemon is away → no", notReady(types.ReasonManagerPodDown), false},
+		{"it does not answer → yes", notReady(types.ReasonKubernetesNodeNotReady), true},
+		{"it is gone → yes", notReady(types.ReasonKubernetesNodeGone), true},
+		{"a disk got its UUID → yes", disk(func(s *longhorn.DiskStatus) { s.DiskUUID = "v" }), true},
+		{"a disk was taken out → yes", build.ReadyNode("a", "u", func(n *longhorn.Node) { n.Status.DiskStatus = nil }), true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if got := hasTurned(build.ReadyNode("a", "u"), tc.is); got != tc.want {
+				t.Errorf("%v", got)
+			}
+		})
+	}
+}
+
+func TestACopyWhoseNodeCameBackEmptyIsReplacedThereAtOnce(t *testing.T) {
+	for name, tc := range map[string]struct {
+		registered time.Time
+		want       int // replicas in the end
+	}{
+		"the node was registered after the copy was made → another one": {testutil.Now, 4},
+		"the disk was taken out of the node → waited for":               {testutil.Now.Add(-2 * time.Hour), 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, c := begin(t, cluster(3, func(_ *longhorn.Engine, failed *longhorn.Replica) {
+				failed.CreationTimestamp = metav1.NewTime(testutil.Now.Add(-time.Hour))
+				failed.Status.CurrentState = longhorn.InstanceStateError
+				failed.Status.Conditions = []longhorn.Condition{{Type: types.ConditionInstanceCreation, Status: longhorn.ConditionFalse, Reason: types.ReasonDiskNotFound}}
+			})...)
+			h.Overwrite(build.ReadyNode("c", "new", func(n *longhorn.Node) { n.CreationTimestamp = metav1.NewTime(tc.registered) }))
+			h.CatchUp()
+			syncOf(t, h, c, nil)
+			h.CatchUp()
+			replicas, err := c.deps.Replicas.ByIndex(datastore.IndexVolume, "vol")
+			if err != nil || len(replicas) != tc.want {
+				t.Fatalf("%d replicas, %v", len(replicas), err)
+			}
+			made := 0
+			for _, r := range replicas {
+				if r.Spec.NodeID == "c" && r.Spec.DiskID == "new" {
+					made++
+				}
+			}
+			if made != tc.want-3 {
+				t.Errorf("%d made on the new disk", made)
+			}
+		})
 	}
 }

@@ -62,6 +62,18 @@ func nodeGone(in *Input, r *longhorn.Replica) {
 	in.Nodes[r.Spec.NodeID] = NodeFact{Down: true, Gone: true}
 }
 
+// nodeLeft: the leader found its node removed; an engine may reach it all the same.
+func nodeLeft(in *Input, r *longhorn.Replica) {
+	nodeGone(in, r)
+	broken(types.ReasonNodeGone)(in, r)
+}
+
+// stranded: its node is back, without its disk.
+func stranded(in *Input, r *longhorn.Replica) {
+	broken(types.ReasonDiskNotFound)(in, r)
+	in.Stranded = map[string]bool{r.Name: true}
+}
+
 func broken(reason string) option {
 	return func(_ *Input, r *longhorn.Replica) {
 		r.Status.CurrentState = longhorn.InstanceStateError

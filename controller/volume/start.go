@@ -151,6 +151,8 @@ func describe(in Input, r *longhorn.Replica) string {
 	switch {
 	case r.DeletionTimestamp != nil:
 		return where + ": it is being deleted"
+	case isGone(r):
+		return where + ": " + c.Message
 	case in.Nodes[r.Spec.NodeID].Down:
 		return where + ": the node does not answer"
 	case r.Status.CurrentState == longhorn.InstanceStateError:

@@ -309,9 +309,11 @@ type ReplicaSpec struct {
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Volume        string                 `protobuf:"bytes,2,opt,name=volume,proto3" json:"volume,omitempty"`
 	Uid           string                 `protobuf:"bytes,3,opt,name=uid,proto3" json:"uid,omitempty"`             // UID of the Replica object
-	Directory     string                 `protobuf:"bytes,4,opt,name=directory,proto3" json:"directory,omitempty"` // absolute path on the node
+	Directory     string                 `protobuf:"bytes,4,opt,name=directory,proto3" json:"directory,omitempty"` // absolute path on the node: <disk_path>/replicas/<name>
 	SizeBytes     int64                  `protobuf:"varint,5,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
-	Secret        []byte                 `protobuf:"bytes,6,opt,name=secret,proto3" json:"secret,omitempty"` // of the volume; connections must prove it
+	Secret        []byte                 `protobuf:"bytes,6,opt,name=secret,proto3" json:"secret,omitempty"`                     // of the volume; connections must prove it
+	DiskPath      string                 `protobuf:"bytes,7,opt,name=disk_path,json=diskPath,proto3" json:"disk_path,omitempty"` // absolute path on the node
+	DiskUuid      string                 `protobuf:"bytes,8,opt,name=disk_uuid,json=diskUuid,proto3" json:"disk_uuid,omitempty"` // what the UUID file in disk_path must say
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -386,6 +388,20 @@ func (x *ReplicaSpec) GetSecret() []byte {
 		return x.Secret
 	}
 	return nil
+}
+
+func (x *ReplicaSpec) GetDiskPath() string {
+	if x != nil {
+		return x.DiskPath
+	}
+	return ""
+}
+
+func (x *ReplicaSpec) GetDiskUuid() string {
+	if x != nil {
+		return x.DiskUuid
+	}
+	return ""
 }
 
 type ReplicaRef struct {
@@ -1261,7 +1277,7 @@ const file_instance_proto_instance_proto_rawDesc = "" +
 	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x17\n" +
 	"\aboot_id\x18\x02 \x01(\tR\x06bootId\x12\x12\n" +
 	"\x04port\x18\x03 \x01(\rR\x04port\x12\x18\n" +
-	"\aversion\x18\x04 \x01(\tR\aversion\"\xa0\x01\n" +
+	"\aversion\x18\x04 \x01(\tR\aversion\"\xda\x01\n" +
 	"\vReplicaSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06volume\x18\x02 \x01(\tR\x06volume\x12\x10\n" +
@@ -1269,7 +1285,9 @@ const file_instance_proto_instance_proto_rawDesc = "" +
 	"\tdirectory\x18\x04 \x01(\tR\tdirectory\x12\x1d\n" +
 	"\n" +
 	"size_bytes\x18\x05 \x01(\x03R\tsizeBytes\x12\x16\n" +
-	"\x06secret\x18\x06 \x01(\fR\x06secret\"K\n" +
+	"\x06secret\x18\x06 \x01(\fR\x06secret\x12\x1b\n" +
+	"\tdisk_path\x18\a \x01(\tR\bdiskPath\x12\x1b\n" +
+	"\tdisk_uuid\x18\b \x01(\tR\bdiskUuid\"K\n" +
 	"\n" +
 	"ReplicaRef\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12)\n" +

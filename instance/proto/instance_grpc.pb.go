@@ -44,10 +44,13 @@ type InstanceManagerClient interface {
 	// ReplicaCreate makes a replica's directory, once. It succeeds again for the
 	// same uid while nothing was ever written; FAILED_PRECONDITION when the
 	// directory holds anything else. It touches nothing that it did not make.
+	// Of all calls with a ReplicaSpec: unless the UUID file in disk_path names
+	// disk_uuid, nothing is touched and the reason is DiskMissing or DiskMismatch.
 	ReplicaCreate(ctx context.Context, in *ReplicaSpec, opts ...grpc.CallOption) (*ReplicaState, error)
 	// ReplicaStart opens an existing directory and serves it. Idempotent.
 	// A directory that is missing, foreign, torn or of another uid is refused
-	// (the reply's state is ERROR with the reason) and never written.
+	// (the reply's state is ERROR with the reason) and never written. So ends a
+	// replica whose disk goes away later: DiskUnmounted or DiskReplaced.
 	ReplicaStart(ctx context.Context, in *ReplicaSpec, opts ...grpc.CallOption) (*ReplicaState, error)
 	// ReplicaStop closes a replica cleanly, after its connections have ended.
 	// Idempotent; an unknown replica is stopped.
@@ -217,10 +220,13 @@ type InstanceManagerServer interface {
 	// ReplicaCreate makes a replica's directory, once. It succeeds again for the
 	// same uid while nothing was ever written; FAILED_PRECONDITION when the
 	// directory holds anything else. It touches nothing that it did not make.
+	// Of all calls with a ReplicaSpec: unless the UUID file in disk_path names
+	// disk_uuid, nothing is touched and the reason is DiskMissing or DiskMismatch.
 	ReplicaCreate(context.Context, *ReplicaSpec) (*ReplicaState, error)
 	// ReplicaStart opens an existing directory and serves it. Idempotent.
 	// A directory that is missing, foreign, torn or of another uid is refused
-	// (the reply's state is ERROR with the reason) and never written.
+	// (the reply's state is ERROR with the reason) and never written. So ends a
+	// replica whose disk goes away later: DiskUnmounted or DiskReplaced.
 	ReplicaStart(context.Context, *ReplicaSpec) (*ReplicaState, error)
 	// ReplicaStop closes a replica cleanly, after its connections have ended.
 	// Idempotent; an unknown replica is stopped.

@@ -164,6 +164,13 @@ func (d *hostDir) ID() (ID, error) {
 	return ID{Device: st.Dev, Inode: st.Ino}, nil
 }
 
+// IsMountPoint tells whether the directory is the root of a mount. Where the kernel does not say (before Linux 5.8), it is false.
+func (d *hostDir) IsMountPoint() bool {
+	var stx unix.Statx_t
+	err := unix.Statx(d.fd(), "", unix.AT_EMPTY_PATH, 0, &stx)
+	return err == nil && stx.Attributes&stx.Attributes_mask&unix.STATX_ATTR_MOUNT_ROOT != 0
+}
+
 func (d *hostDir) Lookup(name string) (ID, error) {
 	var st unix.Stat_t
 	if err := unix.Fstatat(d.fd(), name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {

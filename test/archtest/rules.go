@@ -94,6 +94,11 @@ var rules = []rule{
 		"faults are injected into the data plane alone",
 	},
 	{
+		"test/mounts",
+		[]string{"instance/...", "nbd"},
+		"disks are taken from the program as it is installed; nothing of it is called but its client",
+	},
+	{
 		"test/bench",
 		[]string{"instance/...", "membership"},
 		"figures are of the data plane alone",

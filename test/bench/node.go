@@ -21,6 +21,8 @@ import (
 
 const (
 	replicaPort = 9600
+	// diskUUID is of every node's disk, which is its root directory.
+	diskUUID = "d15c0000-0000-4000-8000-000000000001"
 	// startTimeout bounds how long a process or an engine may take until it serves.
 	startTimeout = 60 * time.Second
 	// stopTimeout bounds how long a process may take to end by itself.
@@ -55,6 +57,9 @@ func (n *node) start(ctx context.Context, root string) error {
 	n.root = root
 	if err := os.MkdirAll(filepath.Join(root, "replicas"), 0o700); err != nil {
 		return fmt.Errorf("make a root directory: %w", err)
+	}
+	if err := os.WriteFile(filepath.Join(root, "longhorn-disk.cfg"), []byte(`{"diskUUID":"`+diskUUID+`"}`), 0o600); err != nil {
+		return fmt.Errorf("make a disk of the root directory: %w", err)
 	}
 	log, err := os.Create(filepath.Join(root, "log"))
 	if err != nil {

@@ -34,6 +34,7 @@ func (b *bench) attach(ctx context.Context, v *volume) error {
 	for _, n := range b.nodes {
 		r := &pb.ReplicaSpec{
 			Name: v.replica(n.number), Volume: v.name, Uid: v.uid(n.number), Directory: "/replicas/" + v.replica(n.number),
+			DiskPath: "/", DiskUuid: diskUUID,
 			SizeBytes: v.sizeBytes, Secret: v.secret(),
 		}
 		if _, err := n.ReplicaCreate(ctx, r); err != nil {

@@ -27,6 +27,9 @@ const (
 	envImage = "FAULTS_NODE_IMAGE" // empty: its disk is a plain directory
 )
 
+// diskUUID is of every node's disk.
+const diskUUID = "d15c0000-0000-4000-8000-000000000001"
+
 // serveNode is the child process: a data plane, until its standard input ends.
 func serveNode(dir, image string) error {
 	signal.Ignore(syscall.SIGINT) // of the terminal: the parent decides
@@ -36,6 +39,9 @@ func serveNode(dir, image string) error {
 		}
 	}
 	if err := os.MkdirAll(filepath.Join(dir, "disk/replicas"), 0o700); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "disk/longhorn-disk.cfg"), []byte(`{"diskUUID":"`+diskUUID+`"}`), 0o600); err != nil {
 		return err
 	}
 	log := logrus.New()

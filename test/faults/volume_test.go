@@ -76,7 +76,8 @@ func (v *volume) engineName() string         { return v.name + "-e-0" }
 func (v *volume) replicaSpec(n *node) *proto.ReplicaSpec {
 	name := v.replicaName(n)
 	return &proto.ReplicaSpec{
-		Name: name, Volume: v.name, Uid: "uid-" + name, Directory: "/disk/replicas/" + name, SizeBytes: volumeBytes, Secret: secret,
+		Name: name, Volume: v.name, Uid: "uid-" + name, Directory: "/disk/replicas/" + name,
+		DiskPath: "/disk", DiskUuid: diskUUID, SizeBytes: volumeBytes, Secret: secret,
 	}
 }
 

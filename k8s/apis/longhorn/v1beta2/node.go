@@ -14,6 +14,10 @@ const DiskTypeFilesystem DiskType = "filesystem"
 type DiskSpec struct {
 	// +kubebuilder:default=filesystem
 	Type DiskType `json:"diskType,omitempty"`
+	// Driver is kept for Longhorn's YAML; a disk that is a file system has none.
+	// +kubebuilder:validation:Enum=""
+	// +optional
+	Driver string `json:"diskDriver,omitempty"`
 	// Path is an absolute directory on the node.
 	// +kubebuilder:validation:Pattern=`^/`
 	Path string `json:"path"`

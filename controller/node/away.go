@@ -1,0 +1,75 @@
+package node
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// daemonGrace is how long a node may lack its daemon before its disks are called not
+// ready. An update of all daemons takes less, and changes nothing about the disks.
+const daemonGrace = time.Minute
+
+// nodeAway tells whether nobody can vouch for the disks of a node any more, by the node's
+// Ready condition, and if positive, when to ask again:
+//
+//	reason                             away
+//	KubernetesNodeGone, ...NotReady    at once: what is on the node may be lost
+//	ManagerPodMissing, ...Down         after daemonGrace: nobody looks at the disks
+//	KubernetesNodePressure             never: the daemon lives, and sees its disks
+//
+// The scheduler needs none of this: it takes no disk of a node that is not ready,
+// whatever the reason.
+func nodeAway(ready longhorn.Condition, now time.Time) (away bool, again time.Duration) {
+	if ready.Status != longhorn.ConditionFalse {
+		return false, 0
+	}
+	switch ready.Reason {
+	case types.ReasonKubernetesNodeGone, types.ReasonKubernetesNodeNotReady:
+		return true, 0
+	case types.ReasonManagerPodMissing, types.ReasonManagerPodDown:
+		left := types.Until(ready.LastTransitionTime, daemonGrace, now)
+		return left == 0, left
+	}
+	return false, 0
+}
+
+// markAway returns the disks' status with both conditions False, by the leader, and what
+// flipped by it. Identity and figures stay what the daemon saw last. The given map is not
+// modified; where nothing changes it is returned.
+func markAway(node string, disks map[string]longhorn.DiskStatus, now time.Time) (map[string]longhorn.DiskStatus, []longhorn.Condition) {
+	marked, any := maps.Clone(disks), false
+	var flipped []longhorn.Condition
+	for _, name := range slices.Sorted(maps.Keys(disks)) {
+		status := disks[name]
+		for _, c := range []longhorn.Condition{
+			{Type: types.ConditionReady, Message: "Disk " + name + "(" + status.DiskPath + ") on node " + node + " is not ready: the node is not ready"},
+			{Type: types.ConditionSchedulable, Message: "Disk " + name + "(" + status.DiskPath + ") on the node " + node + " is not schedulable for more replica; the node is not ready"},
+		} {
+			c.Status, c.Reason = longhorn.ConditionFalse, types.ReasonNodeNotReady
+			var changed bool
+			status.Conditions, changed = types.SetCondition(status.Conditions, c, now)
+			any = any || changed
+		}
+		flipped = append(flipped, types.FlippedConditions(disks[name].Conditions, status.Conditions)...)
+		marked[name] = status
+	}
+	if !any {
+		return disks, nil
+	}
+	return marked, flipped
+}
+
+// leadersWord tells whether the conditions of a disk are the leader's for now, and not
+// the daemon's: the leader has marked it, and has not called the node ready since. No time
+// plays a part in it, so that two clocks cannot make the two take turns.
+func leadersWord(node, conditions []longhorn.Condition) bool {
+	if types.FindCondition(conditions, types.ConditionReady).Reason != types.ReasonNodeNotReady {
+		return false
+	}
+	ready := types.FindCondition(node, types.ConditionReady)
+	return ready.Status == longhorn.ConditionFalse && ready.Reason != types.ReasonKubernetesNodePressure
+}

@@ -1,0 +1,225 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apitypes "k8s.io/apimachinery/pkg/types"
+
+	"github.com/longhorn-lep/longhorn-manager/controller/queue"
+	"github.com/longhorn-lep/longhorn-manager/datastore"
+	"github.com/longhorn-lep/longhorn-manager/disk"
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
+	"github.com/longhorn-lep/longhorn-manager/util/logfields"
+)
+
+// claimAgain is how long a refused claim is not asked for again.
+const claimAgain = 10 * time.Second
+
+// ClaimStore holds the Leases by which disk UUIDs are claimed.
+type ClaimStore interface {
+	Live(ctx context.Context, name string) (*coordinationv1.Lease, error)
+	Create(ctx context.Context, obj *coordinationv1.Lease) (*coordinationv1.Lease, error)
+	Update(ctx context.Context, obj *coordinationv1.Lease) (*coordinationv1.Lease, error)
+}
+
+// claimKey is what a claim was settled for. The node's generation grows with each edit of
+// its spec: only by such an edit can another node have come to see this disk as gone.
+type claimKey struct {
+	node       apitypes.UID
+	generation int64
+	uuid       string
+	number     int64 // in the UUID file
+}
+
+type settled struct {
+	key   claimKey
+	claim Claim
+	at    time.Time
+}
+
+// claimDisks settles the claims of the disks that are accepted on this node and puts the
+// outcome into in.Claims. A claim that is held is asked for once in the life of this
+// process and after each edit of the node's spec, so at rest nothing is read or written;
+// a refused one again and again, for nothing tells when its holder goes. The rules are
+// disk.DecideClaim's.
+//
+// What this does not catch: a disk that is removed from a node's spec and added again
+// within the moment between another node's look at that spec and its write of the Lease
+// may be held by both until the first asks again. And a Lease that a person deletes is no
+// longer anybody's: the holder that is at work does not notice before it asks again.
+//
+// The error is for a repetition; every disk has its outcome all the same. An object or
+// file that changed meanwhile is queue.ErrStale, and then the outcome is worth nothing.
+func (c *Controller) claimDisks(ctx context.Context, in *Input, late map[string]bool, log *logrus.Entry) error {
+	in.Claims = make(map[string]Claim, len(in.Node.Spec.Disks))
+	verdicts := judge(*in)
+	var failures []error
+	for _, name := range sortedDisks(in.Node) {
+		if !verdicts[name].Accept {
+			continue
+		}
+		claim, err := c.claimDisk(ctx, in, name, late[name], log.WithField(logfields.Disk, name))
+		in.Claims[name] = claim
+		failures = append(failures, err)
+	}
+	for name := range c.claims {
+		if _, ok := in.Node.Spec.Disks[name]; !ok {
+			delete(c.claims, name)
+		}
+	}
+	return errors.Join(failures...)
+}
+
+func (c *Controller) claimDisk(ctx context.Context, in *Input, name string, late bool, log *logrus.Entry) (Claim, error) {
+	record := in.Records[name]
+	key := claimKey{in.Node.UID, in.Node.Generation, record.Config.UUID, record.Config.Claim}
+	now := c.deps.Clock.Now()
+	if s, ok := c.claims[name]; ok && s.key == key && (s.claim.Held || now.Sub(s.at) < claimAgain) {
+		return s.claim, nil
+	}
+	if late { // that is what the file said before
+		return unsettled(in.Node, name, record.Config.UUID, errNotAnswered), nil
+	}
+	claim, number, err := c.settleClaim(ctx, in.Node, name, record, log)
+	if err != nil {
+		return unsettled(in.Node, name, record.Config.UUID, err), fmt.Errorf("claim disk %s: %w", name, err)
+	}
+	if claim.Held {
+		key.number = number
+		config := *record.Config
+		config.Claim = number
+		record.Config = &config
+		in.Records[name] = record
+	}
+	c.claims[name] = settled{key, claim, now}
+	return claim, nil
+}
+
+// unsettled is the claim of a disk of which nothing could be learned. One that was ready
+// stays so: it was held, and the API server, or a full disk, makes no difference to that.
+func unsettled(n *longhorn.Node, name, uuid string, err error) Claim {
+	before := n.Status.DiskStatus[name]
+	if strings.EqualFold(before.DiskUUID, uuid) && types.IsConditionTrue(before.Conditions, types.ConditionReady) {
+		return Claim{Held: true}
+	}
+	return Claim{Reason: disk.ReasonNoDiskInfo, Gist: "its claim could not be settled: " + err.Error()}
+}
+
+// settleClaim asks the API server and does what disk.DecideClaim says. The number is the
+// claim's that is held.
+func (c *Controller) settleClaim(ctx context.Context, n *longhorn.Node, name string, record disk.Record, log *logrus.Entry) (Claim, int64, error) {
+	uuid := record.Config.UUID
+	lease, err := orNil(c.deps.Claims.Live(ctx, types.DiskLeaseName(uuid)))
+	if err != nil {
+		return Claim{}, 0, err
+	}
+	in := disk.ClaimInput{
+		UUID: uuid, Me: n.Name + "/" + name, File: record.Config.Claim, Lease: leaseOf(lease),
+		Discard: fmt.Sprintf("kubectl -n %s delete lease %s", c.deps.Namespace, types.DiskLeaseName(uuid)),
+	}
+	if in.Lease.Holder != "" && in.Lease.Holder != in.Me {
+		if in.HolderGone, err = c.isHolderGone(ctx, in.Lease.Holder, uuid); err != nil {
+			return Claim{}, 0, err
+		}
+	}
+	switch d := disk.DecideClaim(in); d.Action {
+	case disk.ClaimHold:
+		return Claim{Held: true}, d.Number, nil
+	case disk.ClaimTake:
+		if err := c.takeClaim(ctx, lease, in, d.Number, record); err != nil {
+			return Claim{}, 0, err
+		}
+		log.WithFields(logrus.Fields{logfields.UUID: uuid, logfields.Generation: d.Number}).Info("Claimed the disk")
+		return Claim{Held: true}, d.Number, nil
+	default:
+		return Claim{Reason: d.Reason, Gist: d.Gist}, 0, nil
+	}
+}
+
+// takeClaim makes the three writes of disk.DecideClaim, less those that an earlier pass
+// made before it was cut short.
+func (c *Controller) takeClaim(ctx context.Context, lease *coordinationv1.Lease, in disk.ClaimInput, number int64, record disk.Record) error {
+	var err error
+	l := in.Lease
+	if !l.Pending || l.Holder != in.Me || l.Number != number {
+		from := in.File
+		if lease, err = c.writeLease(ctx, lease, in, number, &from); err != nil {
+			return err
+		}
+	}
+	if in.File != number {
+		err := c.deps.Disks.WriteClaim(record, number)
+		if errors.Is(err, disk.ErrDirectoryChanged) || errors.Is(err, disk.ErrConfigChanged) {
+			return fmt.Errorf("%w: %w", queue.ErrStale, err)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	_, err = c.writeLease(ctx, lease, in, number, nil)
+	return err
+}
+
+// writeLease writes the Lease, under the version read; nil is one to be made. from is the
+// number in the file while that is not known to be the claim's.
+func (c *Controller) writeLease(ctx context.Context, lease *coordinationv1.Lease, in disk.ClaimInput, number int64, from *int64) (*coordinationv1.Lease, error) {
+	write := c.deps.Claims.Update
+	if lease == nil {
+		write = c.deps.Claims.Create
+		lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: types.DiskLeaseName(in.UUID), Namespace: c.deps.Namespace}}
+	}
+	lease = lease.DeepCopy()
+	holder, transitions := in.Me, int32(number)
+	lease.Spec.HolderIdentity, lease.Spec.LeaseTransitions = &holder, &transitions
+	if from == nil {
+		delete(lease.Annotations, types.AnnotationClaimFrom)
+	} else {
+		now := metav1.NewMicroTime(c.deps.Clock.Now())
+		lease.Spec.AcquireTime = &now
+		metav1.SetMetaDataAnnotation(&lease.ObjectMeta, types.AnnotationClaimFrom, strconv.FormatInt(*from, 10))
+	}
+	stored, err := write(ctx, lease)
+	// That it was deleted meanwhile does not mean that there is nothing left to do.
+	return stored, datastore.Needed(err)
+}
+
+// leaseOf reads a Lease; nil is none. What is not a number in it counts as absent.
+func leaseOf(l *coordinationv1.Lease) disk.Lease {
+	if l == nil {
+		return disk.Lease{}
+	}
+	out := disk.Lease{Exists: true}
+	if l.Spec.HolderIdentity != nil {
+		out.Holder = *l.Spec.HolderIdentity
+	}
+	if l.Spec.LeaseTransitions != nil {
+		out.Number = int64(*l.Spec.LeaseTransitions)
+	}
+	if text, ok := l.Annotations[types.AnnotationClaimFrom]; ok {
+		from, err := strconv.ParseInt(text, 10, 64)
+		out.From, out.Pending = from, err == nil
+	}
+	return out
+}
+
+// isHolderGone asks the API server whether the disk that a Lease names exists.
+func (c *Controller) isHolderGone(ctx context.Context, holder, uuid string) (bool, error) {
+	node, name, ok := strings.Cut(holder, "/")
+	if !ok {
+		return false, nil // not written by us: nobody knows what it means
+	}
+	n, err := orNil(c.deps.Nodes.Live(ctx, node))
+	if err != nil {
+		return false, err
+	}
+	return holderGone(n, name, uuid), nil
+}

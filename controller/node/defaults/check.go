@@ -1,0 +1,103 @@
+package defaults
+
+import (
+	"fmt"
+	"math/big"
+
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+)
+
+// Found is what a scan of a disk's path found. The zero value: there is nothing.
+type Found struct {
+	// Exists tells whether there is a directory at the path.
+	Exists bool
+	// Err is why the directory could not be examined.
+	Err error
+	// Filesystem is the same for paths on one file system, and for no others.
+	Filesystem uint64
+	// FSID names the disk, and identifies nothing: a byte-for-byte clone has the same.
+	FSID string
+	// MaximumBytes is the size of the file system.
+	MaximumBytes int64
+}
+
+// Check holds disks against what was found at their paths (by path), and returns them
+// by name as they are to be added to the node. An error is an *Error: a path that does
+// not exist or cannot be examined, two paths on one file system, or a reserve above the
+// size. reservedPercent of the size is reserved where a disk does not say.
+func Check(disks []Disk, found map[string]Found, reservedPercent int64) (map[string]longhorn.DiskSpec, error) {
+	filesystems := make(map[uint64]Disk, len(disks))
+	for _, d := range disks {
+		f := found[d.Path]
+		switch {
+		case f.Err != nil:
+			return nil, d.broken(keyPath, quoted(d.Path)+" cannot be used: "+limited(f.Err.Error()))
+		case !f.Exists:
+			return nil, d.broken(keyPath, quoted(d.Path)+" does not exist on the node")
+		}
+		if other, taken := filesystems[f.Filesystem]; taken {
+			return nil, d.broken(keyPath, fmt.Sprintf("%s is on the same file system as %s, %s", quoted(d.Path), other.element, quoted(other.Path)))
+		}
+		filesystems[f.Filesystem] = d
+		if r := d.StorageReserved; r != nil && *r > f.MaximumBytes {
+			return nil, d.broken(keyStorageReserved, fmt.Sprintf("must be at most the %d bytes of the file system, got %d", f.MaximumBytes, *r))
+		}
+	}
+	return specs(disks, found, reservedPercent), nil
+}
+
+// limited cuts what another package has to say, so that it fits an Event.
+func limited(text string) string {
+	const most = 400
+	if runes := []rune(text); len(runes) > most {
+		return string(runes[:most]) + "…"
+	}
+	return text
+}
+
+func specs(disks []Disk, found map[string]Found, reservedPercent int64) map[string]longhorn.DiskSpec {
+	names := make(map[string]bool, len(disks))
+	for _, d := range disks {
+		names[d.Name] = true // "" too, which is no name either
+	}
+	byName := make(map[string]longhorn.DiskSpec, len(disks))
+	for _, d := range disks {
+		f := found[d.Path]
+		name := d.Name
+		if name == "" {
+			name = freeName(f.FSID, names)
+			names[name] = true
+		}
+		spec := longhorn.DiskSpec{
+			Type: longhorn.DiskTypeFilesystem, Path: d.Path, AllowScheduling: d.AllowScheduling,
+			EvictionRequested: d.EvictionRequested, Tags: d.Tags,
+		}
+		if d.StorageReserved != nil {
+			spec.StorageReserved = *d.StorageReserved
+		} else {
+			spec.StorageReserved = PercentOf(f.MaximumBytes, reservedPercent)
+		}
+		byName[name] = spec
+	}
+	return byName
+}
+
+// DiskName is the name of a disk that was given none, on a file system of that id.
+func DiskName(fsid string) string { return "default-disk-" + fsid }
+
+// freeName is DiskName, with the first free number behind it where the user has given
+// that name to another disk, or a clone of the file system came before.
+func freeName(fsid string, taken map[string]bool) string {
+	name := DiskName(fsid)
+	for n := 2; taken[name]; n++ {
+		name = fmt.Sprintf("%s-%d", DiskName(fsid), n)
+	}
+	return name
+}
+
+// PercentOf is a part of a size, rounded down. It takes the detour by big numbers, for
+// size × percent may not fit.
+func PercentOf(size, percent int64) int64 {
+	product := new(big.Int).Mul(big.NewInt(size), big.NewInt(percent))
+	return product.Div(product, big.NewInt(100)).Int64()
+}

@@ -1,0 +1,144 @@
+package defaults
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+)
+
+func bytes(n int64) *int64 { return &n }
+
+// plain drops what is there for errors only.
+func plain(disks []Disk) []Disk {
+	var result []Disk
+	for _, d := range disks {
+		d.element, d.at = "", nil
+		result = append(result, d)
+	}
+	return result
+}
+
+func TestAnnotationsOfDisksAreRead(t *testing.T) {
+	for name, c := range map[string]struct {
+		text string
+		want []Disk
+	}{
+		"an empty list → no disk":          {`[]`, nil},
+		"an empty list with blanks around": {" [ ]\n", nil},
+		"a path alone → not schedulable, reserve by the setting": {
+			`[{"path":"/mnt/a"}]`,
+			[]Disk{{Path: "/mnt/a", Tags: []string{}}},
+		},
+		"every key": {
+			`[{"path":"/mnt/a","allowScheduling":false,"evictionRequested":true,"storageReserved":1024,"tags":["ssd"],"name":"fast.1_x-2","diskType":"filesystem","diskDriver":""}]`,
+			[]Disk{{Path: "/mnt/a", EvictionRequested: true, StorageReserved: bytes(1024), Tags: []string{"ssd"}, Name: "fast.1_x-2"}},
+		},
+		"every key empty that may be": {
+			`[{"path":"/mnt/a","tags":[],"name":"","diskType":"","diskDriver":""}]`,
+			[]Disk{{Path: "/mnt/a", Tags: []string{}}},
+		},
+		"a reserve of 0 → zero, not the setting": {
+			`[{"path":"/mnt/a","storageReserved":0},{"path":"/mnt/b","storageReserved":-0}]`,
+			[]Disk{{Path: "/mnt/a", StorageReserved: bytes(0), Tags: []string{}}, {Path: "/mnt/b", StorageReserved: bytes(0), Tags: []string{}}},
+		},
+		"the largest reserve": {
+			`[{"path":"/mnt/a","storageReserved":9223372036854775807}]`,
+			[]Disk{{Path: "/mnt/a", StorageReserved: bytes(9223372036854775807), Tags: []string{}}},
+		},
+		"a path that is not clean → cleaned": {
+			`[{"path":"//mnt/x/../a/./"}]`,
+			[]Disk{{Path: "/mnt/a", Tags: []string{}}},
+		},
+		"tags → sorted, without doubles": {
+			`[{"path":"/mnt/a","tags":["ssd","example.com/fast","Big","ssd"]}]`,
+			[]Disk{{Path: "/mnt/a", Tags: []string{"Big", "example.com/fast", "ssd"}}},
+		},
+		"disks without names and escapes → the order is kept": {
+			"[{\"path\":\"/mnt/b\"},\n{\"path\":\"\\/mnt\\/\\u00e4\"}]",
+			[]Disk{{Path: "/mnt/b", Tags: []string{}}, {Path: "/mnt/ä", Tags: []string{}}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := ParseDisks(c.text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := plain(got); !reflect.DeepEqual(got, c.want) {
+				t.Errorf("disks:\n got %+v\nwant %+v", got, c.want)
+			}
+		})
+	}
+}
+
+func TestAnnotationsOfTagsAreRead(t *testing.T) {
+	for name, c := range map[string]struct {
+		text string
+		want []string
+	}{
+		"an empty list → no tag":           {`[]`, []string{}},
+		"two tags → sorted":                {`["storage","fast"]`, []string{"fast", "storage"}},
+		"doubles → once":                   {` ["fast" , "fast"] `, []string{"fast"}},
+		"a prefix, and 63 characters → ok": {`["example.com/a","` + strings.Repeat("t", 63) + `"]`, []string{"example.com/a", strings.Repeat("t", 63)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := ParseTags(c.text)
+			if err != nil || !reflect.DeepEqual(got, c.want) {
+				t.Errorf("tags %q, %v; want %q", got, err, c.want)
+			}
+		})
+	}
+}
+
+// The examples are those of the documented test plan, its paths filled in.
+func TestTheDocumentedExamplesAreRead(t *testing.T) {
+	for name, c := range map[string]struct {
+		disks, tags string
+		want        []Disk
+		wantTags    []string
+	}{
+		"the example of the design": {
+			disks: `[{"path":"/mnt/disk1","allowScheduling":false},
+  {"path":"/mnt/disk2","allowScheduling":false,"storageReserved":1024,"tags":["ssd","fast"]}]`,
+			tags: `["fast","storage"]`,
+			want: []Disk{
+				{Path: "/mnt/disk1", Tags: []string{}},
+				{Path: "/mnt/disk2", StorageReserved: bytes(1024), Tags: []string{"fast", "ssd"}},
+			},
+			wantTags: []string{"fast", "storage"},
+		},
+		"step 4": {
+			disks: `[{"path":"/mnt/a","allowScheduling":false},
+          {"path":"/mnt/b","allowScheduling":true,"storageReserved":1024,"tags":["ssd","fast"]}]`,
+			tags: `["fast","storage"]`,
+			want: []Disk{
+				{Path: "/mnt/a", Tags: []string{}},
+				{Path: "/mnt/b", AllowScheduling: true, StorageReserved: bytes(1024), Tags: []string{"fast", "ssd"}},
+			},
+			wantTags: []string{"fast", "storage"},
+		},
+		"step 8, its bracket restored": {
+			disks:    `[{"path":"/mnt/a","allowScheduling":false}]`,
+			tags:     `["slow","storage"]`,
+			want:     []Disk{{Path: "/mnt/a", Tags: []string{}}},
+			wantTags: []string{"slow", "storage"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			disks, err := ParseDisks(c.disks)
+			if got := plain(disks); err != nil || !reflect.DeepEqual(got, c.want) {
+				t.Errorf("disks:\n got %+v, %v\nwant %+v", got, err, c.want)
+			}
+			tags, err := ParseTags(c.tags)
+			if err != nil || !reflect.DeepEqual(tags, c.wantTags) {
+				t.Errorf("tags %q, %v; want %q", tags, err, c.wantTags)
+			}
+		})
+	}
+	// Step 7 with its bracket restored is refused for its path and its tag alone.
+	disks, err := ParseDisks(`[{"path":"/mnt/none","allowScheduling":false}]`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = Check(disks, scan, 30)
+	expectError(t, err, `default-disks-config: disk 1, key "path", line 1 column 10: "/mnt/none" does not exist on the node`)
+}

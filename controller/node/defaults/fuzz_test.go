@@ -1,0 +1,107 @@
+package defaults
+
+import (
+	"encoding/json"
+	"errors"
+	"path"
+	"reflect"
+	"slices"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// encode is the annotation that a Disk would be read from.
+func encode(t *testing.T, disks []Disk) string {
+	t.Helper()
+	list := []map[string]any{}
+	for _, d := range disks {
+		m := map[string]any{
+			"path": d.Path, "allowScheduling": d.AllowScheduling, "evictionRequested": d.EvictionRequested,
+			"tags": d.Tags, "name": d.Name, "diskType": "filesystem",
+		}
+		if d.StorageReserved != nil {
+			m["storageReserved"] = *d.StorageReserved
+		}
+		list = append(list, m)
+	}
+	text, err := json.Marshal(list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func FuzzParseDisks(f *testing.F) {
+	for _, c := range badCases(f) {
+		if c.Disks != nil {
+			f.Add(*c.Disks)
+		}
+	}
+	f.Add(goodDisks)
+	f.Fuzz(func(t *testing.T, text string) {
+		disks, err := ParseDisks(text)
+		if err != nil {
+			refused(t, err, disks == nil)
+			return
+		}
+		if !json.Valid([]byte(text)) || len(disks) > 128 {
+			t.Fatalf("%d disks of %q", len(disks), text)
+		}
+		for _, d := range disks {
+			fit := path.IsAbs(d.Path) && path.Clean(d.Path) == d.Path && (d.StorageReserved == nil || *d.StorageReserved >= 0) &&
+				!(d.AllowScheduling && d.EvictionRequested)
+			if !fit || slices.ContainsFunc(d.Tags, isNoTag) || !slices.IsSorted(d.Tags) {
+				t.Fatalf("disk %+v", d)
+			}
+		}
+		again, err := ParseDisks(encode(t, disks))
+		if len(encode(t, disks)) > maxBytes {
+			return // keys that were left out are written now
+		}
+		if err != nil || !reflect.DeepEqual(plain(again), plain(disks)) {
+			t.Fatalf("read again: %+v, %v; at first: %+v", plain(again), err, plain(disks))
+		}
+	})
+}
+
+func FuzzParseTags(f *testing.F) {
+	for _, c := range badCases(f) {
+		if c.Tags != nil {
+			f.Add(*c.Tags)
+		}
+	}
+	f.Add(goodTags)
+	f.Fuzz(func(t *testing.T, text string) {
+		tags, err := ParseTags(text)
+		if err != nil {
+			refused(t, err, tags == nil)
+			return
+		}
+		if slices.ContainsFunc(tags, isNoTag) || !slices.IsSorted(tags) {
+			t.Fatalf("tags %q", tags)
+		}
+		encoded, err := json.Marshal(tags)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := ParseTags(string(encoded))
+		if err != nil || !reflect.DeepEqual(again, tags) {
+			t.Fatalf("read again: %q, %v; at first: %q", again, err, tags)
+		}
+	})
+}
+
+func isNoTag(tag string) bool { return len(validation.IsQualifiedName(tag)) > 0 }
+
+// refused checks what every error must be: typed, with a place, short, and all there is.
+func refused(t *testing.T, err error, nothing bool) {
+	t.Helper()
+	var typed *Error
+	if !errors.As(err, &typed) || typed.Position.Line < 1 || typed.Position.Column < 1 || typed.Rule == "" {
+		t.Fatalf("error %#v", err)
+	}
+	if len(err.Error()) > 1024 || !nothing {
+		t.Fatalf("error of %d bytes; nothing with it: %v", len(err.Error()), nothing)
+	}
+}

@@ -1,0 +1,249 @@
+package defaults
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+)
+
+const (
+	goodDisks = `[{"path":"/mnt/a"},{"path":"/mnt/b"}]`
+	goodTags  = `["storage","fast"]`
+	badDisks  = `[{"path":"mnt/a"}]`
+	badTags   = `[".*invalid-tag"]`
+	none      = "-" // no such label or annotation
+)
+
+// request is an Input in short; "-" is absent.
+func request(setting bool, label, disks, tags, has string) Input {
+	in := Input{
+		LabeledOnly: setting, Labels: map[string]string{}, Annotations: map[string]string{},
+		HasDisks: strings.Contains(has, "disks"), HasTags: strings.Contains(has, "tags"),
+	}
+	for _, entry := range []struct {
+		into       map[string]string
+		key, value string
+	}{
+		{in.Labels, "node.longhorn.io/create-default-disk", label},
+		{in.Annotations, "node.longhorn.io/default-disks-config", disks},
+		{in.Annotations, "node.longhorn.io/default-node-tags", tags},
+	} {
+		if entry.value != none {
+			entry.into[entry.key] = entry.value
+		}
+	}
+	return in
+}
+
+// outcome is a Decision in short.
+func outcome(d Decision) string {
+	parts := []string{"disks:"}
+	switch {
+	case d.Problems.Disks != nil:
+		parts = append(parts, d.Problems.Disks.Reason)
+	case d.Source != FromNowhere:
+		parts = append(parts, string(d.Source))
+	default:
+		parts = append(parts, "none")
+	}
+	for _, disk := range d.Disks {
+		parts = append(parts, disk.Path)
+	}
+	parts = append(parts, "tags:")
+	if d.Problems.Tags != nil {
+		parts = append(parts, d.Problems.Tags.Reason)
+	}
+	if len(d.Tags) == 0 && d.Problems.Tags == nil {
+		parts = append(parts, "none")
+	}
+	return strings.Join(append(parts, d.Tags...), " ")
+}
+
+func TestWhatANodeGets(t *testing.T) {
+	const (
+		off = false
+		on  = true
+	)
+	for name, c := range map[string]struct {
+		in   Input
+		want string
+	}{
+		"setting off, nothing said → nothing":                  {request(off, none, none, none, ""), "disks: none tags: none"},
+		"setting off, label true → nothing":                    {request(off, "true", none, none, ""), "disks: none tags: none"},
+		"setting off, label config, disks → nothing":           {request(off, "config", goodDisks, none, ""), "disks: none tags: none"},
+		"setting off, label config, bad disks → not even told": {request(off, "config", badDisks, none, ""), "disks: none tags: none"},
+		"setting off, bad label → not even told":               {request(off, "yes", none, none, ""), "disks: none tags: none"},
+		"setting off, tags → tags":                             {request(off, none, none, goodTags, ""), "disks: none tags: fast storage"},
+		"setting on, nothing said → nothing":                   {request(on, none, none, none, ""), "disks: none tags: none"},
+		"setting on, disks without label → nothing":            {request(on, none, goodDisks, none, ""), "disks: none tags: none"},
+		"setting on, label true → default disk":                {request(on, "true", none, none, ""), "disks: default-data-path tags: none"},
+		"setting on, label TRUE → default disk":                {request(on, "TRUE", none, none, ""), "disks: default-data-path tags: none"},
+		"setting on, label true, disks → default disk":         {request(on, "true", goodDisks, none, ""), "disks: default-data-path tags: none"},
+		"setting on, label true, bad disks → default disk":     {request(on, "true", badDisks, none, ""), "disks: default-data-path tags: none"},
+		"setting on, label config, disks → its disks":          {request(on, "config", goodDisks, none, ""), "disks: default-disks-config /mnt/a /mnt/b tags: none"},
+		"setting on, label Config, disks → its disks":          {request(on, "Config", goodDisks, none, ""), "disks: default-disks-config /mnt/a /mnt/b tags: none"},
+		"setting on, label config without annotation → waits":  {request(on, "config", none, none, ""), "disks: none tags: none"},
+		"setting on, label config, empty list → nothing":       {request(on, "config", "[]", none, ""), "disks: none tags: none"},
+		"setting on, label config, bad disks → told":           {request(on, "config", badDisks, none, ""), "disks: DefaultDisksConfigInvalid tags: none"},
+		"setting on, label false → nothing":                    {request(on, "False", goodDisks, none, ""), "disks: none tags: none"},
+		"setting on, label of no meaning → told":               {request(on, "yes", goodDisks, none, ""), "disks: CreateDefaultDiskLabelInvalid tags: none"},
+		"setting on, empty label → told":                       {request(on, "", goodDisks, none, ""), "disks: CreateDefaultDiskLabelInvalid tags: none"},
+		"has disks, label true → nothing":                      {request(on, "true", none, none, "disks"), "disks: none tags: none"},
+		"has disks, label config → nothing":                    {request(on, "config", goodDisks, none, "disks"), "disks: none tags: none"},
+		"has disks, bad disks → not in use, not told":          {request(on, "config", badDisks, none, "disks"), "disks: none tags: none"},
+		"has disks, bad label → not in use, not told":          {request(on, "yes", none, none, "disks"), "disks: none tags: none"},
+		"has disks, no tags, tags → tags":                      {request(on, "config", goodDisks, goodTags, "disks"), "disks: none tags: fast storage"},
+		"has tags, tags → nothing":                             {request(off, none, none, goodTags, "tags"), "disks: none tags: none"},
+		"has tags, bad tags → not in use, not told":            {request(off, none, none, badTags, "tags"), "disks: none tags: none"},
+		"has tags, no disks, disks → disks":                    {request(on, "config", goodDisks, goodTags, "tags"), "disks: default-disks-config /mnt/a /mnt/b tags: none"},
+		"has both → nothing":                                   {request(on, "config", goodDisks, goodTags, "disks tags"), "disks: none tags: none"},
+		"both asked for → both":                                {request(on, "config", goodDisks, goodTags, ""), "disks: default-disks-config /mnt/a /mnt/b tags: fast storage"},
+		"bad disks, good tags → tags":                          {request(on, "config", badDisks, goodTags, ""), "disks: DefaultDisksConfigInvalid tags: fast storage"},
+		"good disks, bad tags → disks":                         {request(on, "config", goodDisks, badTags, ""), "disks: default-disks-config /mnt/a /mnt/b tags: DefaultNodeTagsInvalid"},
+		"both bad → both told":                                 {request(on, "config", badDisks, badTags, ""), "disks: DefaultDisksConfigInvalid tags: DefaultNodeTagsInvalid"},
+		"setting off, bad tags → told":                         {request(off, none, none, badTags, ""), "disks: none tags: DefaultNodeTagsInvalid"},
+		"tags an empty list → nothing":                         {request(off, none, none, "[]", ""), "disks: none tags: none"},
+		"bad label, good tags → tags":                          {request(on, "2", none, goodTags, ""), "disks: CreateDefaultDiskLabelInvalid tags: fast storage"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := outcome(Decide(c.in)); got != c.want {
+				t.Errorf("got  %s\nwant %s", got, c.want)
+			}
+		})
+	}
+}
+
+// TestTheLabelsMessage: an Event alone must say what is wrong with what.
+func TestTheLabelsMessage(t *testing.T) {
+	d := Decide(request(true, "yes", none, none, ""))
+	want := `label node.longhorn.io/create-default-disk: must be true, config or false, got "yes"; the node gets no disk`
+	if d.Problems.Disks.Message != want {
+		t.Errorf("message %q", d.Problems.Disks.Message)
+	}
+}
+
+// TestTheOrderOfArrivalDoesNotMatter lets setting, label, annotations and node come in
+// all 120 orders. Before the last one of what the disks need is there, there are none;
+// after all are there, there is what the last decision gave.
+func TestTheOrderOfArrivalDoesNotMatter(t *testing.T) {
+	arrivals := []string{"setting", "label", "disks", "tags", "node"}
+	var permute func(done, left []string)
+	orders := 0
+	permute = func(done, left []string) {
+		if len(left) == 0 {
+			orders++
+			arrive(t, done)
+		}
+		for i := range left {
+			rest := append(append([]string{}, left[:i]...), left[i+1:]...)
+			permute(append(append([]string{}, done...), left[i]), rest)
+		}
+	}
+	permute(nil, arrivals)
+	if orders != 120 {
+		t.Errorf("%d orders", orders)
+	}
+}
+
+func arrive(t *testing.T, order []string) {
+	t.Helper()
+	there := map[string]bool{}
+	var gotDisks []string
+	var gotTags []string
+	value := func(name, v string) string {
+		if there[name] {
+			return v
+		}
+		return none
+	}
+	for _, next := range order {
+		there[next] = true
+		if !there["node"] {
+			continue
+		}
+		in := request(there["setting"], value("label", "config"), value("disks", goodDisks), value("tags", goodTags), "")
+		in.HasDisks, in.HasTags = gotDisks != nil, gotTags != nil
+		d := Decide(in)
+		if d.Problems != (Problems{}) {
+			t.Errorf("%v at %s: problems %+v", order, next, d.Problems)
+		}
+		for _, disk := range d.Disks {
+			if !there["setting"] || !there["label"] || !there["disks"] {
+				t.Errorf("%v at %s: disk %s", order, next, disk.Path)
+			}
+			gotDisks = append(gotDisks, disk.Path)
+		}
+		gotTags = append(gotTags, d.Tags...)
+	}
+	if got := fmt.Sprint(gotDisks, gotTags); got != "[/mnt/a /mnt/b] [fast storage]" {
+		t.Errorf("%v: %s", order, got)
+	}
+}
+
+func TestProblemsBecomeConditionsAndNewsOnce(t *testing.T) {
+	now := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
+	old := "2029-12-31T00:00:00Z"
+	ready := longhorn.Condition{Type: "Ready", Status: "True"}
+	condition := func(conditionType, reason, message, since string) longhorn.Condition {
+		return longhorn.Condition{Type: conditionType, Status: "False", Reason: reason, Message: message, LastTransitionTime: since}
+	}
+	for name, c := range map[string]struct {
+		before      []longhorn.Condition
+		problems    Problems
+		after, news []longhorn.Condition
+	}{
+		"no problem, none before → nothing": {
+			before: []longhorn.Condition{ready}, after: []longhorn.Condition{ready},
+		},
+		"a new problem → told": {
+			before: []longhorn.Condition{ready}, problems: Problems{Disks: &Problem{"R", "m"}},
+			after: []longhorn.Condition{ready, condition("DefaultDisksConfig", "R", "m", "2030-01-02T03:04:05Z")},
+			news:  []longhorn.Condition{condition("DefaultDisksConfig", "R", "m", "2030-01-02T03:04:05Z")},
+		},
+		"two new problems → both told": {
+			problems: Problems{Disks: &Problem{"R", "m"}, Tags: &Problem{"S", "n"}},
+			after: []longhorn.Condition{
+				condition("DefaultDisksConfig", "R", "m", "2030-01-02T03:04:05Z"), condition("DefaultNodeTags", "S", "n", "2030-01-02T03:04:05Z"),
+			},
+			news: []longhorn.Condition{
+				condition("DefaultDisksConfig", "R", "m", "2030-01-02T03:04:05Z"), condition("DefaultNodeTags", "S", "n", "2030-01-02T03:04:05Z"),
+			},
+		},
+		"a problem that is there already → not told": {
+			before:   []longhorn.Condition{condition("DefaultDisksConfig", "R", "m", old), ready},
+			problems: Problems{Disks: &Problem{"R", "m"}},
+			after:    []longhorn.Condition{condition("DefaultDisksConfig", "R", "m", old), ready},
+		},
+		"the annotation is wrong otherwise → told, since before": {
+			before:   []longhorn.Condition{condition("DefaultDisksConfig", "R", "m", old), ready},
+			problems: Problems{Disks: &Problem{"R", "other"}},
+			after:    []longhorn.Condition{condition("DefaultDisksConfig", "R", "other", old), ready},
+			news:     []longhorn.Condition{condition("DefaultDisksConfig", "R", "other", old)},
+		},
+		"mended → taken out, the other stays": {
+			before: []longhorn.Condition{
+				condition("DefaultDisksConfig", "R", "m", old), ready, condition("DefaultNodeTags", "S", "n", old),
+			},
+			problems: Problems{Tags: &Problem{"S", "n"}},
+			after:    []longhorn.Condition{ready, condition("DefaultNodeTags", "S", "n", old)},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := append([]longhorn.Condition{}, c.before...)
+			after, news := Record(before, c.problems, now)
+			if !reflect.DeepEqual(after, c.after) && len(after)+len(c.after) > 0 {
+				t.Errorf("after:\n got %+v\nwant %+v", after, c.after)
+			}
+			if !reflect.DeepEqual(news, c.news) {
+				t.Errorf("news:\n got %+v\nwant %+v", news, c.news)
+			}
+			if !reflect.DeepEqual(before, append([]longhorn.Condition{}, c.before...)) {
+				t.Error("the list given was modified")
+			}
+		})
+	}
+}

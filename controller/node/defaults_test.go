@@ -1,0 +1,521 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/yaml"
+
+	"github.com/longhorn-lep/longhorn-manager/controller/queue"
+	"github.com/longhorn-lep/longhorn-manager/disk"
+	"github.com/longhorn-lep/longhorn-manager/internal/testutil"
+	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// asked is the Kubernetes node with these labels and annotations; "-" is absent.
+func asked(label, disks, tags string) *corev1.Node {
+	n := build.KubeNode("node-1")
+	n.Labels, n.Annotations = map[string]string{}, map[string]string{}
+	for _, entry := range []struct {
+		into       map[string]string
+		key, value string
+	}{
+		{n.Labels, types.LabelCreateDefaultDisk, label},
+		{n.Annotations, types.AnnotationDefaultDisksConfig, disks},
+		{n.Annotations, types.AnnotationDefaultNodeTags, tags},
+	} {
+		if entry.value != "-" {
+			entry.into[entry.key] = entry.value
+		}
+	}
+	return n
+}
+
+func labeledNodes() *longhorn.Setting {
+	return build.Setting(types.SettingCreateDefaultDiskLabeled, "true")
+}
+
+// newDefaultsFixture has a node without disk, and two file systems of 100 GiB.
+func newDefaultsFixture(t *testing.T, kubeNode *corev1.Node, objs ...runtime.Object) *fixture {
+	f := newFixture(t, append([]runtime.Object{kubeNode}, objs...)...)
+	on := func(device uint64, fsid string) disk.Record {
+		return found(withoutFile, func(r *disk.Record) { r.DeviceID, r.FSID = device, fsid })
+	}
+	f.disks.records = map[string]disk.Record{
+		"/var/lib/longhorn": on(9, "root"), "/mnt/a": on(1, "aa"), "/mnt/a/below": on(1, "aa"), "/mnt/b": on(2, "bb"),
+		"/mnt/none":   {Err: fmt.Errorf("open directory /mnt/none: %w", fs.ErrNotExist)},
+		"/mnt/broken": {Err: errors.New("open directory /mnt/broken: input/output error")},
+	}
+	return f
+}
+
+func (f *fixture) change(mutate func(*longhorn.Node)) {
+	f.T.Helper()
+	n := f.live()
+	mutate(n)
+	f.Overwrite(n)
+	f.CatchUp()
+}
+
+func (f *fixture) setKubeNode(n *corev1.Node) {
+	f.T.Helper()
+	f.Overwrite(n)
+	f.CatchUp()
+}
+
+// settle syncs until nothing is written any more.
+func (f *fixture) settle() {
+	f.T.Helper()
+	for range 8 {
+		f.Writes()
+		f.CatchUp()
+		f.mustSync()
+		if writes := f.Writes(); len(writes) == 0 {
+			return
+		}
+	}
+	f.T.Fatal("the node does not come to rest")
+}
+
+func paths(n *longhorn.Node) []string {
+	var list []string
+	for name, d := range n.Spec.Disks {
+		list = append(list, name+"="+d.Path)
+	}
+	slices.Sort(list)
+	return list
+}
+
+func (f *fixture) expectSpec(disks, tags []string) {
+	f.T.Helper()
+	n := f.live()
+	if got := paths(n); !slices.Equal(got, disks) {
+		f.T.Errorf("disks %q, want %q", got, disks)
+	}
+	if !slices.Equal(n.Spec.Tags, tags) {
+		f.T.Errorf("tags %q, want %q", n.Spec.Tags, tags)
+	}
+}
+
+func (f *fixture) expectCondition(conditionType, reason, message string) {
+	f.T.Helper()
+	c := types.FindCondition(f.live().Status.Conditions, conditionType)
+	if reason == "" {
+		if c.Status != longhorn.ConditionUnknown {
+			f.T.Errorf("%s = %+v, want none", conditionType, c)
+		}
+		return
+	}
+	if c.Status != longhorn.ConditionFalse || c.Reason != reason || c.Message != message {
+		f.T.Errorf("%s = %+v, want %s: %s", conditionType, c, reason, message)
+	}
+}
+
+// TestEveryBadAnnotationLeavesTheNodeAsItWasAndIsToldOnce: nothing of it is applied,
+// the reason is in two Events and a condition, and the next sync says nothing again.
+func TestEveryBadAnnotationLeavesTheNodeAsItWasAndIsToldOnce(t *testing.T) {
+	data, err := os.ReadFile("defaults/testdata/bad.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cases []struct {
+		Case, Error string
+		Disks, Tags *string
+	}
+	if err := yaml.UnmarshalStrict(data, &cases); err != nil {
+		t.Fatal(err)
+	}
+	if len(cases) < 40 {
+		t.Fatalf("%d cases", len(cases))
+	}
+	for _, c := range cases {
+		t.Run(c.Case, func(t *testing.T) {
+			kubeNode, conditionType, reason := asked("config", "-", "-"), "DefaultDisksConfig", "DefaultDisksConfigInvalid"
+			if c.Disks != nil {
+				kubeNode.Annotations["node.longhorn.io/default-disks-config"] = *c.Disks
+			} else {
+				kubeNode.Annotations["node.longhorn.io/default-node-tags"] = *c.Tags
+				conditionType, reason = "DefaultNodeTags", "DefaultNodeTagsInvalid"
+			}
+			f := newDefaultsFixture(t, kubeNode, labeledNodes(), build.Node("node-1", cordonChecked))
+			before := f.live().Spec
+
+			f.mustSync()
+			f.ExpectWrites("update nodes/node-1/status")
+			warning := "Warning " + reason + " node-1: " + c.Error
+			f.expectTold(warning, warning)
+			f.expectCondition(conditionType, reason, c.Error)
+
+			f.CatchUp()
+			for range 3 {
+				f.mustSync()
+			}
+			f.ExpectWrites()
+			f.expectTold()
+			if after := f.live().Spec; !reflect.DeepEqual(before, after) {
+				t.Errorf("spec was %+v, is %+v", before, after)
+			}
+			if len(f.disks.done) != 0 {
+				t.Errorf("on disk: %v", f.disks.done)
+			}
+		})
+	}
+}
+
+// expectTold looks at the Events that are about defaults; others do not matter here.
+func (f *fixture) expectTold(want ...string) {
+	f.T.Helper()
+	got := slices.DeleteFunc(f.Recorder.Take(), func(line string) bool {
+		return !strings.Contains(line, "Invalid ") && !strings.Contains(line, "DefaultDiskFailed ")
+	})
+	if !slices.Equal(got, want) {
+		f.T.Errorf("events:\n got %q\nwant %q", got, want)
+	}
+}
+
+// cordonChecked has the condition that every first sync writes.
+func cordonChecked(n *longhorn.Node) {
+	n.Status.Conditions = []longhorn.Condition{{
+		Type: "Schedulable", Status: "True", Message: "Kubernetes node node-1 is not cordoned", LastTransitionTime: "2029-01-01T00:00:00Z",
+	}}
+	n.Status.DiskStatus = map[string]longhorn.DiskStatus{}
+}
+
+// objects keeps the kind of what Events are about.
+type objects struct {
+	testutil.Recorder
+	kinds []string
+}
+
+func (o *objects) Event(obj runtime.Object, eventType, reason, message string) {
+	if strings.HasSuffix(reason, "Invalid") {
+		o.kinds = append(o.kinds, fmt.Sprintf("%T", obj))
+	}
+	o.Recorder.Event(obj, eventType, reason, message)
+}
+
+func TestABadAnnotationIsToldOfBothNodes(t *testing.T) {
+	f := newDefaultsFixture(t, asked("-", "-", "fast"), build.Node("node-1", cordonChecked))
+	recorder := &objects{}
+	f.deps.Recorder = recorder
+	f.mustSync()
+	if want := []string{"*v1.Node", "*v1beta2.Node"}; !slices.Equal(recorder.kinds, want) {
+		t.Errorf("Events of %q, want %q", recorder.kinds, want)
+	}
+}
+
+// TestTheDocumentedScenario goes through the documented test plan from its third step.
+func TestTheDocumentedScenario(t *testing.T) {
+	f := newDefaultsFixture(t, build.KubeNode("node-1"), labeledNodes())
+	f.settle() // 3: a new node has no disk and no tag
+	f.expectSpec(nil, nil)
+	if len(f.disks.done) != 0 {
+		t.Errorf("on disk: %v", f.disks.done)
+	}
+
+	step4 := asked("config",
+		`[{"path":"/mnt/a","allowScheduling":false}, {"path":"/mnt/b","allowScheduling":true,"storageReserved":1024,"tags":["ssd","fast"]}]`,
+		`["fast","storage"]`)
+	f.setKubeNode(step4)
+	f.mustSync()
+	f.ExpectWrites("update nodes/node-1") // both at once
+	f.settle()
+	f.expectSpec([]string{"default-disk-aa=/mnt/a", "default-disk-bb=/mnt/b"}, []string{"fast", "storage"})
+	want := map[string]longhorn.DiskSpec{
+		"default-disk-aa": {Type: "filesystem", Path: "/mnt/a", StorageReserved: 30 * gib, Tags: []string{}},
+		"default-disk-bb": {Type: "filesystem", Path: "/mnt/b", AllowScheduling: true, StorageReserved: 1024, Tags: []string{"fast", "ssd"}},
+	}
+	if got := f.live().Spec.Disks; !reflect.DeepEqual(got, want) {
+		t.Errorf("disks:\n got %+v\nwant %+v", got, want)
+	}
+
+	f.change(func(n *longhorn.Node) { // 5: edits stay, and the annotations too
+		n.Spec.Tags = []string{"mine"}
+		delete(n.Spec.Disks, "default-disk-aa")
+	})
+	f.settle()
+	f.expectSpec([]string{"default-disk-bb=/mnt/b"}, []string{"mine"})
+	kubeNode, err := f.store.KubeNodes.Live(t.Context(), "node-1")
+	if err != nil || !maps.Equal(kubeNode.Annotations, step4.Annotations) {
+		t.Errorf("annotations %v, %v", kubeNode.Annotations, err)
+	}
+
+	f.change(func(n *longhorn.Node) { n.Spec.Disks, n.Spec.Tags = nil, nil }) // 6
+	f.settle()
+	f.expectSpec([]string{"default-disk-aa=/mnt/a", "default-disk-bb=/mnt/b"}, []string{"fast", "storage"})
+	f.Recorder.Take()
+
+	f.change(func(n *longhorn.Node) { n.Spec.Disks, n.Spec.Tags = nil, nil }) // 7, on the same node
+	f.setKubeNode(asked("config", `[{"path":"/mnt/none","allowScheduling":false}]`, `["slow",".*invalid-tag"]`))
+	f.settle()
+	f.expectSpec(nil, nil)
+	noPath := `Warning DefaultDisksConfigInvalid node-1: default-disks-config: disk 1, key "path", line 1 column 10: "/mnt/none" does not exist on the node`
+	noTag := `Warning DefaultNodeTagsInvalid node-1: default-node-tags: tag 2, line 1 column 9: must be a tag: up to 63 letters, digits, '-', '_' or '.', ` +
+		`with a letter or digit at both ends, and perhaps a DNS name and '/' before them, got ".*invalid-tag"`
+	f.expectTold(noTag, noTag, noPath, noPath) // the disks when the status of the old ones is gone
+
+	f.disks.records["/mnt/none"] = f.disks.records["/mnt/a"] // 8
+	f.setKubeNode(asked("config", `[{"path":"/mnt/none","allowScheduling":false}]`, `["slow","storage"]`))
+	f.settle()
+	f.expectSpec([]string{"default-disk-aa=/mnt/none"}, []string{"slow", "storage"})
+	f.expectCondition("DefaultDisksConfig", "", "")
+	f.expectCondition("DefaultNodeTags", "", "")
+}
+
+func TestADirectoryThatIsMadeLaterIsFoundWithoutAnEvent(t *testing.T) {
+	f := newDefaultsFixture(t, asked("config", `[{"path":"/mnt/none"}]`, "-"), labeledNodes(), build.Node("node-1", cordonChecked))
+	f.mustSync()
+	f.Writes()
+	f.CatchUp()
+	result, err := f.sync(t.Context(), "node-1")
+	if err != nil || result.RequeueAfter.Seconds() != 3 {
+		t.Fatalf("sync = %+v, %v", result, err)
+	}
+	f.ExpectWrites()
+	f.disks.records["/mnt/none"] = f.disks.records["/mnt/b"]
+	f.mustSync()
+	f.ExpectWrites("update nodes/node-1")
+	f.expectSpec([]string{"default-disk-bb=/mnt/none"}, nil)
+	f.settle()
+	f.expectCondition("DefaultDisksConfig", "", "")
+}
+
+func TestADaemonThatStartsAgainTellsNothingAgain(t *testing.T) {
+	f := newDefaultsFixture(t, asked("config", `[{"path":"mnt"}]`, `["*"]`), labeledNodes(), build.Node("node-1", cordonChecked))
+	f.mustSync()
+	relative := `Warning DefaultDisksConfigInvalid node-1: default-disks-config: disk 1, key "path", line 1 column 10: must be absolute, got "mnt"`
+	noTag := `Warning DefaultNodeTagsInvalid node-1: default-node-tags: tag 1, line 1 column 2: must be a tag: up to 63 letters, digits, '-', '_' or '.', ` +
+		`with a letter or digit at both ends, and perhaps a DNS name and '/' before them, got "*"`
+	f.expectTold(relative, relative, noTag, noTag)
+	f.Writes()
+	f.CatchUp()
+	f.Controller = f.newController(f.disks)
+	f.mustSync()
+	f.ExpectWrites()
+	f.expectTold()
+
+	// Wrong in another way: that is news, but of the disks alone.
+	f.setKubeNode(asked("config", `[{"path":""}]`, `["*"]`))
+	f.mustSync()
+	f.ExpectWrites("update nodes/node-1/status")
+	warning := `Warning DefaultDisksConfigInvalid node-1: default-disks-config: disk 1, key "path", line 1 column 10: must not be empty`
+	f.expectTold(warning, warning)
+
+	// Not in use any more: nothing is wrong.
+	f.change(func(n *longhorn.Node) { build.WithDisk("d", "/mnt/a")(n) })
+	f.settle()
+	f.expectCondition("DefaultDisksConfig", "", "")
+}
+
+func TestAnEventIsToldOnlyWhenTheConditionWasWritten(t *testing.T) {
+	f := newDefaultsFixture(t, asked("-", "-", "null"), build.Node("node-1", cordonChecked))
+	f.Fail("update", "nodes", errors.New("timeout"))
+	if _, err := f.sync(t.Context(), "node-1"); err == nil {
+		t.Error("no error")
+	}
+	f.expectTold()
+	f.mustSync()
+	warning := "Warning DefaultNodeTagsInvalid node-1: default-node-tags: line 1 column 1: must be a list of tags, got null"
+	f.expectTold(warning, warning)
+}
+
+func TestADiskThatTheUserAddsMeanwhileIsNotReplaced(t *testing.T) {
+	for name, label := range map[string]string{"label config": "config", "label true": "true"} {
+		t.Run(name, func(t *testing.T) {
+			f := newDefaultsFixture(t, asked(label, `[{"path":"/mnt/a"}]`, "-"), labeledNodes(), build.Node("node-1", cordonChecked))
+			n := f.live()
+			build.WithDisk("mine", "/mnt/b")(n)
+			f.Overwrite(n) // and the cache does not know
+
+			if _, err := f.sync(t.Context(), "node-1"); !errors.Is(err, queue.ErrStale) {
+				t.Errorf("sync = %v, want ErrStale", err)
+			}
+			f.ExpectWrites()
+			if len(f.disks.done) != 0 {
+				t.Errorf("on disk: %v", f.disks.done)
+			}
+			f.expectSpec([]string{"mine=/mnt/b"}, nil)
+			f.settle()
+			f.expectSpec([]string{"mine=/mnt/b"}, nil)
+		})
+	}
+}
+
+func TestANodeThatWasMadeAnewMeanwhileIsLeftToTheNextSync(t *testing.T) {
+	f := newDefaultsFixture(t, asked("config", `[{"path":"/mnt/a"}]`, "-"), labeledNodes(), build.Node("node-1", cordonChecked))
+	n := f.live()
+	n.UID = "another"
+	f.Overwrite(n)
+	if _, err := f.sync(t.Context(), "node-1"); !errors.Is(err, queue.ErrStale) {
+		t.Errorf("sync = %v, want ErrStale", err)
+	}
+	f.ExpectWrites()
+}
+
+func TestAConflictIsTriedAgain(t *testing.T) {
+	f := newDefaultsFixture(t, asked("config", `[{"path":"/mnt/a"}]`, `["fast"]`), labeledNodes(), build.Node("node-1", cordonChecked))
+	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "nodes"}, "node-1", nil)
+	f.Fail("update", "nodes", conflict, conflict)
+	for range 2 {
+		if _, err := f.sync(t.Context(), "node-1"); !apierrors.IsConflict(err) {
+			t.Errorf("sync = %v, want a conflict", err)
+		}
+		f.expectSpec(nil, nil)
+	}
+	f.mustSync()
+	f.ExpectWrites("update nodes/node-1", "update nodes/node-1", "update nodes/node-1")
+	f.expectSpec([]string{"default-disk-aa=/mnt/a"}, []string{"fast"})
+	if _, err := f.sync(t.Context(), "node-1"); !errors.Is(err, queue.ErrStale) {
+		t.Errorf("sync with a late cache = %v, want ErrStale", err)
+	}
+}
+
+func TestASpecThatTheAPIServerRefusesIsToldAndHoldsUpNothing(t *testing.T) {
+	f := newDefaultsFixture(t, asked("config", `[{"path":"/mnt/a"}]`, `["fast"]`), labeledNodes(), build.Node("node-1"))
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, "node-1", errors.New("a policy says no"))
+	f.Fail("update", "nodes", forbidden)
+	f.mustSync()
+	f.ExpectWrites("update nodes/node-1", "update nodes/node-1/status")
+	disks := `Warning DefaultDisksConfigInvalid node-1: the API server refuses the disks: update nodes.longhorn.io node-1: nodes "node-1" is forbidden: a policy says no`
+	tags := `Warning DefaultNodeTagsInvalid node-1: the API server refuses the tags: update nodes.longhorn.io node-1: nodes "node-1" is forbidden: a policy says no`
+	f.expectTold(disks, disks, tags, tags)
+	if !types.IsConditionTrue(f.live().Status.Conditions, "Schedulable") {
+		t.Error("the rest of the status was not written")
+	}
+	f.settle()
+	f.expectSpec([]string{"default-disk-aa=/mnt/a"}, []string{"fast"})
+	f.expectCondition("DefaultDisksConfig", "", "")
+	f.expectCondition("DefaultNodeTags", "", "")
+}
+
+// TestANewDiskInheritsNoIdentity: the status of what was removed goes first.
+func TestANewDiskInheritsNoIdentity(t *testing.T) {
+	f := newDefaultsFixture(t, asked("config", `[{"path":"/mnt/a","name":"disk-1"}]`, "-"), labeledNodes(),
+		build.ReadyNode("node-1", uuid1, func(n *longhorn.Node) { n.Spec.Disks = nil }))
+	f.mustSync()
+	f.ExpectWrites("update nodes/node-1/status")
+	if n := f.live(); len(n.Status.DiskStatus) != 0 || len(n.Spec.Disks) != 0 {
+		t.Errorf("node %+v", n)
+	}
+	f.settle()
+	f.expectSpec([]string{"disk-1=/mnt/a"}, nil)
+	if got := f.live().Status.DiskStatus["disk-1"].DiskUUID; got == uuid1 || got == "" {
+		t.Errorf("the new disk has UUID %q", got)
+	}
+}
+
+func TestTheDefaultDiskIsMadeWheneverTheLabelAsksAndThereIsNone(t *testing.T) {
+	f := newDefaultsFixture(t, asked("TRUE", badDisksOf(), "-"), labeledNodes())
+	f.settle()
+	f.expectSpec([]string{"default-disk-root=/var/lib/longhorn"}, nil)
+	d := f.live().Spec.Disks["default-disk-root"]
+	if !d.AllowScheduling || d.StorageReserved != 30*gib || d.Type != "filesystem" {
+		t.Errorf("disk %+v", d)
+	}
+	f.change(func(n *longhorn.Node) { n.Spec.Disks = nil })
+	f.settle()
+	f.expectSpec([]string{"default-disk-root=/var/lib/longhorn"}, nil)
+	prepares := slices.DeleteFunc(slices.Clone(f.disks.done), func(s string) bool { return s != "prepare /var/lib/longhorn" })
+	if len(prepares) != 2 {
+		t.Errorf("on disk: %v", f.disks.done)
+	}
+}
+
+// badDisksOf is an annotation that nobody reads while the label says true.
+func badDisksOf() string { return `[{"path":"relative"}]` }
+
+func TestADefaultDiskThatCannotBeMadeIsToldAndTheTagsAreSetAllTheSame(t *testing.T) {
+	f := newDefaultsFixture(t, asked("true", "-", `["fast"]`), labeledNodes(), build.Node("node-1", cordonChecked))
+	f.disks.prepareErr = errors.New("read-only file system")
+	f.settle()
+	f.expectSpec(nil, []string{"fast"})
+	message := "the default disk could not be made: read-only file system"
+	f.expectCondition("DefaultDisksConfig", "DefaultDiskFailed", message)
+	f.expectTold("Warning DefaultDiskFailed node-1: "+message, "Warning DefaultDiskFailed node-1: "+message)
+
+	f.disks.prepareErr = nil
+	f.settle()
+	f.expectSpec([]string{"default-disk-root=/var/lib/longhorn"}, []string{"fast"})
+	f.expectCondition("DefaultDisksConfig", "", "")
+}
+
+func TestALabelOfNoMeaningIsTold(t *testing.T) {
+	f := newDefaultsFixture(t, asked("yes", "-", "-"), labeledNodes(), build.Node("node-1", cordonChecked))
+	f.settle()
+	f.expectSpec(nil, nil)
+	f.expectCondition("DefaultDisksConfig", "CreateDefaultDiskLabelInvalid",
+		`label node.longhorn.io/create-default-disk: must be true, config or false, got "yes"; the node gets no disk`)
+}
+
+func TestWithTheSettingOffDisksAreNobodysBusinessButTagsAreSet(t *testing.T) {
+	f := newDefaultsFixture(t, asked("config", `[{"path":"/mnt/a"}]`, `["fast"]`), build.Node("node-1", cordonChecked))
+	f.settle()
+	f.expectSpec(nil, []string{"fast"})
+	if len(f.disks.done) != 0 {
+		t.Errorf("on disk: %v", f.disks.done)
+	}
+
+	setting := labeledNodes()
+	f.Seed(setting) // now it is turned on
+	f.settle()
+	f.expectSpec([]string{"default-disk-aa=/mnt/a"}, []string{"fast"})
+}
+
+// TestAKubernetesNodeThatIsNotSeenChangesNothing: absence from a cache proves nothing.
+func TestAKubernetesNodeThatIsNotSeenChangesNothing(t *testing.T) {
+	f := newDefaultsFixture(t, asked("config", `[{"path":"mnt"}]`, "-"), labeledNodes(), build.Node("node-1", cordonChecked))
+	f.mustSync()
+	f.Writes()
+	f.CatchUp()
+	if err := f.store.KubeNodes.Replace(nil, "1000"); err != nil {
+		t.Fatal(err)
+	}
+	f.mustSync()
+	f.ExpectWrites()
+}
+
+func TestOnRealDirectoriesNothingIsMadeForTheAnnotation(t *testing.T) {
+	f := newDefaultsFixture(t, asked("config", `[{"path":"/a"},{"path":"/b"}]`, "-"), labeledNodes(), build.Node("node-1", cordonChecked))
+	root := t.TempDir()
+	f.Controller = f.newController(HostDisks{Root: root})
+	f.settle()
+	f.expectCondition("DefaultDisksConfig", "DefaultDisksConfigInvalid",
+		`default-disks-config: disk 1, key "path", line 1 column 10: "/a" does not exist on the node`)
+	if entries, err := os.ReadDir(root); err != nil || len(entries) != 0 {
+		t.Errorf("made: %v, %v", entries, err)
+	}
+
+	for _, dir := range []string{"a", "b"} {
+		if err := os.Mkdir(filepath.Join(root, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.settle()
+	f.expectSpec(nil, nil)
+	f.expectCondition("DefaultDisksConfig", "DefaultDisksConfigInvalid",
+		`default-disks-config: disk 2, key "path", line 1 column 24: "/b" is on the same file system as disk 1, "/a"`)
+	if entries, err := os.ReadDir(filepath.Join(root, "a")); err != nil || len(entries) != 0 {
+		t.Errorf("made: %v, %v", entries, err)
+	}
+
+	f.setKubeNode(asked("config", `[{"path":"/b","name":"mine"}]`, "-"))
+	f.settle()
+	f.expectSpec([]string{"mine=/b"}, nil)
+	if _, err := os.Stat(filepath.Join(root, "b", disk.ConfigFileName)); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,53 @@
+package node
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/longhorn-lep/longhorn-manager/internal/testutil"
+	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// because makes a Node not ready for that reason.
+func because(reason string) func(*longhorn.Node) {
+	return func(n *longhorn.Node) {
+		n.Status.Conditions = []longhorn.Condition{{Type: types.ConditionReady, Status: longhorn.ConditionFalse, Reason: reason}}
+	}
+}
+
+func TestWhatGoesAfterAKubernetesNode(t *testing.T) {
+	kube := build.KubeNode("n")
+	healthy, gone := build.ReadyNode("n", "u"), build.Node("n", because(types.ReasonKubernetesNodeGone))
+	down := build.Node("n", because(types.ReasonKubernetesNodeNotReady))
+	deleted := metav1.NewTime(testutil.Now)
+	leaving := build.Node("n", because(types.ReasonKubernetesNodeGone), func(n *longhorn.Node) { n.DeletionTimestamp = &deleted })
+	manager := build.InstanceManager("n")
+	ending := build.InstanceManager("n", func(im *longhorn.InstanceManager) { im.DeletionTimestamp = &deleted })
+	for _, tc := range []struct {
+		name string
+		in   traces
+		want farewell
+	}{
+		{"all is there → nothing", traces{kube, healthy, manager}, farewellNone},
+		{"the node does not answer → nothing", traces{kube, down, manager}, farewellNone},
+		{"the Kubernetes node is back, its condition is old → nothing", traces{kube, gone, manager}, farewellNone},
+		{"the user deleted the Node of a Kubernetes node that is there → its data plane stays", traces{kube, nil, manager}, farewellNone},
+		{"gone, not said by the Monitor yet → nothing", traces{nil, healthy, manager}, farewellNone},
+		{"gone, last said not to answer → nothing until it is said to be gone", traces{nil, down, manager}, farewellNone},
+		{"gone and said so → the Node first", traces{nil, gone, manager}, farewellNode},
+		{"gone, without an instance manager → the Node", traces{nil, gone, nil}, farewellNode},
+		{"gone, its Node is being deleted → nothing", traces{nil, leaving, manager}, farewellNone},
+		{"gone with its Node → the instance manager", traces{nil, nil, manager}, farewellManager},
+		{"gone with its Node, the instance manager is going → nothing", traces{nil, nil, ending}, farewellNone},
+		{"nothing is left → nothing", traces{}, farewellNone},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if got := departing(tc.in); got != tc.want {
+				t.Errorf("removed next: %q, want %q", got, tc.want)
+			}
+		})
+	}
+}

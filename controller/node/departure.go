@@ -1,0 +1,171 @@
+package node
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/sirupsen/logrus"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/clock"
+
+	"github.com/longhorn-lep/longhorn-manager/controller/queue"
+	"github.com/longhorn-lep/longhorn-manager/datastore"
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// DepartingNodes holds the Node objects of the whole cluster.
+type DepartingNodes interface {
+	queue.Events
+	GetRO(name string) (*longhorn.Node, error)
+	Live(ctx context.Context, name string) (*longhorn.Node, error)
+	Delete(ctx context.Context, name string, p datastore.Preconditions) error
+}
+
+// DepartingManagers holds the instance managers of the whole cluster.
+type DepartingManagers interface {
+	queue.Events
+	GetRO(name string) (*longhorn.InstanceManager, error)
+	Delete(ctx context.Context, name string, p datastore.Preconditions) error
+}
+
+// DepartureDeps are what a Departure works with; the stores are of the whole cluster.
+type DepartureDeps struct {
+	Nodes            DepartingNodes
+	KubeNodes        MonitoredKubeNodes
+	InstanceManagers DepartingManagers
+
+	Clock    clock.WithTicker
+	Recorder record.EventRecorder
+	Log      *logrus.Entry
+	Metrics  *queue.Metrics
+}
+
+// Departure removes the Node of a Kubernetes node that was removed, and then its
+// InstanceManager. It runs in the leader, after the Monitor has found out.
+//
+// Replicas and engines are not its business: they are kept for a return, and their
+// controllers see to them. The Node has no finalizer: nothing of it is lost that a
+// return would need, for the identity of a disk and the data are on the disk.
+type Departure struct {
+	deps  DepartureDeps
+	queue *queue.Queue[string] // of nodes' names
+}
+
+// NewDeparture makes a Departure; it works when Run is called.
+func NewDeparture(deps DepartureDeps) (*Departure, error) {
+	d := &Departure{deps: deps}
+	d.queue = queue.New(queue.Options[string]{
+		Name: "node-departure", Clock: deps.Clock, Log: deps.Log, Metrics: deps.Metrics, Sync: d.sync,
+	})
+	err := d.queue.Watch(
+		queue.Watch{Events: deps.Nodes, Handler: queue.Handler(d.queue, queue.Name[*longhorn.Node])},
+		// A Kubernetes node that is there is a reason for nothing, so only its end is heard.
+		queue.Watch{Events: deps.KubeNodes, Handler: onlyDeletions(queue.Handler(d.queue, queue.Name[*corev1.Node]))},
+		queue.Watch{Events: deps.InstanceManagers, Handler: queue.Handler(d.queue, func(im *longhorn.InstanceManager) []string { return []string{im.Spec.NodeID} })},
+	)
+	if err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+func onlyDeletions(h cache.ResourceEventHandler) cache.ResourceEventHandler {
+	return cache.ResourceEventHandlerFuncs{DeleteFunc: h.OnDelete}
+}
+
+// Run works until ctx ends. The caches must be filled.
+func (d *Departure) Run(ctx context.Context) error { return d.queue.Run(ctx) }
+
+func (d *Departure) sync(ctx context.Context, name string) (queue.Result, error) {
+	t, err := d.gather(name)
+	if err != nil {
+		return queue.Result{}, err
+	}
+	switch departing(t) {
+	case farewellNode:
+		return queue.Result{}, d.removeNode(ctx, t.Node)
+	case farewellManager:
+		return queue.Result{}, d.removeManager(ctx, name, t.Manager)
+	}
+	return queue.Result{}, nil
+}
+
+func (d *Departure) gather(name string) (t traces, err error) {
+	if t.KubeNode, err = orNil(d.deps.KubeNodes.GetRO(name)); err != nil {
+		return t, err
+	}
+	if t.Node, err = orNil(d.deps.Nodes.GetRO(name)); err != nil {
+		return t, err
+	}
+	t.Manager, err = orNil(d.deps.InstanceManagers.GetRO(types.InstanceManagerName(name)))
+	return t, err
+}
+
+// orNil makes nil of what was not found.
+func orNil[T any](obj *T, err error) (*T, error) {
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	return obj, err
+}
+
+// removeNode deletes the Node that is known to be gone and no other: the Kubernetes node
+// must be missing in the API server too, and the Node be as it was looked at there. One
+// that has registered again meanwhile has another UID, and one that somebody changed,
+// as a daemon or the Monitor of a node that is back would, another version.
+func (d *Departure) removeNode(ctx context.Context, node *longhorn.Node) error {
+	if err := d.mustBeGone(ctx, node.Name); err != nil {
+		return err
+	}
+	live, err := d.deps.Nodes.Live(ctx, node.Name)
+	if err != nil {
+		return err // not found: done
+	}
+	if live.UID != node.UID || live.DeletionTimestamp != nil || !types.IsNodeGone(live) {
+		return queue.ErrStale
+	}
+	p := datastore.Preconditions{UID: live.UID, ResourceVersion: live.ResourceVersion}
+	if err := d.deps.Nodes.Delete(ctx, node.Name, p); err != nil {
+		return err
+	}
+	queue.Log(ctx).Warn("Removed the node of a Kubernetes node that is gone")
+	d.deps.Recorder.Eventf(live, corev1.EventTypeWarning, types.EventNodeGone,
+		"Kubernetes node %s was removed, and its Longhorn node with it; replicas on its disks are kept for the return of the disks", node.Name)
+	return nil
+}
+
+// removeManager deletes the InstanceManager, and with it by ownership its pod, of a node
+// that is neither in Kubernetes nor registered.
+func (d *Departure) removeManager(ctx context.Context, name string, manager *longhorn.InstanceManager) error {
+	if err := d.mustBeGone(ctx, name); err != nil {
+		return err
+	}
+	switch _, err := d.deps.Nodes.Live(ctx, name); {
+	case err == nil:
+		return queue.ErrStale
+	case !apierrors.IsNotFound(err):
+		return fmt.Errorf("read node %s: %w", name, err)
+	}
+	p := datastore.Preconditions{UID: manager.UID, ResourceVersion: manager.ResourceVersion}
+	if err := d.deps.InstanceManagers.Delete(ctx, manager.Name, p); err != nil {
+		return err
+	}
+	queue.Log(ctx).Info("Removed the instance manager of a node that is gone")
+	return nil
+}
+
+// mustBeGone asks the API server, not the cache.
+func (d *Departure) mustBeGone(ctx context.Context, name string) error {
+	_, err := d.deps.KubeNodes.Live(ctx, name)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("read Kubernetes node %s: %w", name, err)
+	}
+	return queue.ErrStale
+}

@@ -1,0 +1,150 @@
+package node
+
+import (
+	"errors"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/longhorn-lep/longhorn-manager/controller/queue"
+	"github.com/longhorn-lep/longhorn-manager/datastore"
+	"github.com/longhorn-lep/longhorn-manager/internal/testutil"
+	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+func newDeparture(t *testing.T, objs ...runtime.Object) (*testutil.Harness, *datastore.Datastore, func(want error)) {
+	t.Helper()
+	h := testutil.New(t, objs...)
+	d := h.Datastore(datastore.Options{})
+	c, err := NewDeparture(DepartureDeps{
+		Nodes: d.Nodes, KubeNodes: d.KubeNodes, InstanceManagers: d.InstanceManagers,
+		Clock: h.Clock, Recorder: h.Recorder, Log: h.Log,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.EndWithTest(c.Run)
+	return h, d, func(want error) {
+		t.Helper()
+		_, err := c.sync(t.Context(), "n")
+		if apierrors.IsNotFound(err) {
+			err = nil // which is what the queue makes of it
+		}
+		if !errors.Is(err, want) {
+			t.Fatalf("sync: %v, want %v", err, want)
+		}
+	}
+}
+
+func goneNode() *longhorn.Node {
+	return build.ReadyNode("n", "u", because(types.ReasonKubernetesNodeGone))
+}
+
+func TestANodeGoesWithItsKubernetesNode(t *testing.T) {
+	im := types.InstanceManagerName("n")
+	h, _, sync := newDeparture(t, goneNode(), build.InstanceManager("n"), build.PlacedReplica("r", "vol", "n", "u"))
+	sync(nil)
+	h.ExpectWrites("delete nodes/n")
+	h.ExpectEvents("Warning NodeGone n: Kubernetes node n was removed, and its Longhorn node with it; replicas on its disks are kept for the return of the disks")
+	sync(nil) // the cache is late: deleting it again finds nothing
+	h.ExpectWrites()
+	h.CatchUp()
+	sync(nil)
+	h.ExpectWrites("delete instancemanagers/" + im)
+	h.CatchUp()
+	sync(nil)
+	h.ExpectWrites()
+	h.ExpectEvents()
+	if _, err := h.Longhorn.LonghornV1beta2().Replicas(types.Namespace).Get(t.Context(), "r", metav1.GetOptions{}); err != nil {
+		t.Errorf("the replica was not kept: %v", err)
+	}
+}
+
+func TestANodeStaysUnlessTheServerSaysThatItIsGone(t *testing.T) {
+	t.Run("the cache lacks the Kubernetes node, the server has it → nothing is deleted", func(t *testing.T) {
+		h, d, sync := newDeparture(t, build.KubeNode("n"), goneNode())
+		if err := d.KubeNodes.Replace(nil, "1000"); err != nil {
+			t.Fatal(err)
+		}
+		sync(queue.ErrStale)
+		h.ExpectWrites()
+	})
+	t.Run("a Kubernetes node of that name with another UID has joined meanwhile → nothing is deleted", func(t *testing.T) {
+		h, _, sync := newDeparture(t, goneNode(), build.InstanceManager("n"))
+		another := build.KubeNode("n")
+		another.UID = "another"
+		h.Seed(another)
+		sync(queue.ErrStale)
+		h.ExpectWrites()
+		h.CatchUp()
+		sync(nil)
+		h.ExpectWrites()
+	})
+	t.Run("the Node has registered again meanwhile → nothing is deleted", func(t *testing.T) {
+		h, _, sync := newDeparture(t, goneNode())
+		another := goneNode()
+		another.UID = "another"
+		h.Overwrite(another)
+		sync(queue.ErrStale)
+		h.ExpectWrites()
+	})
+	t.Run("the server does not say that the Node is gone → nothing is deleted", func(t *testing.T) {
+		h, _, sync := newDeparture(t, goneNode())
+		h.Overwrite(build.ReadyNode("n", "u"))
+		sync(queue.ErrStale)
+		h.ExpectWrites()
+	})
+	t.Run("the Node is being changed at this moment → left for the next time", func(t *testing.T) {
+		h, _, sync := newDeparture(t, goneNode())
+		conflict := apierrors.NewConflict(longhorn.Resource("nodes"), "n", errors.New("precondition failed"))
+		h.Fail("delete", "nodes", conflict)
+		sync(conflict)
+		h.ExpectEvents()
+	})
+	t.Run("the server does not answer → nothing is deleted", func(t *testing.T) {
+		h, _, sync := newDeparture(t, goneNode())
+		away := errors.New("away")
+		h.Fail("get", "nodes", away)
+		sync(away)
+		h.ExpectWrites()
+	})
+}
+
+func TestAnInstanceManagerStaysWhereThereIsANodeOfEitherKind(t *testing.T) {
+	t.Run("the server has the Kubernetes node → kept", func(t *testing.T) {
+		h, d, sync := newDeparture(t, build.KubeNode("n"), build.InstanceManager("n"))
+		if err := d.KubeNodes.Replace(nil, "1000"); err != nil {
+			t.Fatal(err)
+		}
+		sync(queue.ErrStale)
+		h.ExpectWrites()
+	})
+	t.Run("the server has the Node → kept", func(t *testing.T) {
+		h, _, sync := newDeparture(t, build.InstanceManager("n"))
+		h.Seed(build.Node("n"))
+		sync(queue.ErrStale)
+		h.ExpectWrites()
+	})
+	t.Run("the user deleted the Node, the Kubernetes node is there → kept", func(t *testing.T) {
+		h, _, sync := newDeparture(t, build.KubeNode("n"), build.InstanceManager("n"))
+		sync(nil)
+		h.ExpectWrites()
+	})
+}
+
+// A daemon that still runs on a node that was removed must not bring its Node back.
+func TestANodeIsNotRegisteredWithoutItsKubernetesNode(t *testing.T) {
+	f := newFixture(t)
+	f.disks.records["/var/lib/longhorn"] = found(withoutFile)
+	if _, err := f.sync(t.Context(), "node-1"); err != nil && !apierrors.IsNotFound(err) {
+		t.Fatal(err)
+	}
+	f.ExpectWrites()
+	if len(f.disks.done) != 0 {
+		t.Errorf("on disk: %v", f.disks.done)
+	}
+}

@@ -1,0 +1,85 @@
+package node
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// Environment is what the daemon sees of its node's mounts and kernel.
+type Environment struct {
+	// RootMount holds the optional fields (proc_pid_mountinfo(5)) of the mount by which
+	// the daemon sees the node's root directory: "master:1" where it receives what is
+	// mounted on the node, "shared:1" where that goes both ways.
+	RootMount string
+	// Devices are those of NeededDevices that the kernel offers, or would upon use.
+	Devices []string
+	// Filesystems are the types that the kernel can mount now.
+	Filesystems []string
+	// Err is why the kernel could not be asked.
+	Err error
+}
+
+// NeededDevices are the devices, below /dev, that a volume is served with.
+var NeededDevices = []string{"fuse", "loop-control"}
+
+// environmentConditions are the node's conditions that follow. They are told to the
+// user; none of them keeps a node from being used, for a disk that is there can be served
+// without mounts that arrive later, and where the kernel lacks something a volume fails
+// with its own reason.
+func environmentConditions(node string, e Environment) []longhorn.Condition {
+	return []longhorn.Condition{mountPropagation(node, e), kernelModules(node, e), nfsClient(node, e)}
+}
+
+func mountPropagation(node string, e Environment) longhorn.Condition {
+	c := longhorn.Condition{
+		Type: types.ConditionMountPropagation, Status: longhorn.ConditionTrue,
+		Message: fmt.Sprintf("longhorn-manager sees what is mounted on node %s", node),
+	}
+	for _, field := range strings.Fields(e.RootMount) {
+		if strings.HasPrefix(field, "master:") || strings.HasPrefix(field, "shared:") {
+			return c
+		}
+	}
+	c.Status, c.Reason = longhorn.ConditionFalse, types.ReasonNoMountPropagation
+	c.Message = fmt.Sprintf("longhorn-manager does not see what is mounted on node %s after it was started: "+
+		"the node's root directory must be a shared mount (mount --make-rshared /) and be mounted into its pod with mountPropagation HostToContainer", node)
+	return c
+}
+
+func kernelModules(node string, e Environment) longhorn.Condition {
+	c := longhorn.Condition{Type: types.ConditionKernelModulesLoaded, Status: longhorn.ConditionFalse}
+	var missing []string
+	for _, device := range NeededDevices {
+		if !slices.Contains(e.Devices, device) {
+			missing = append(missing, "/dev/"+device)
+		}
+	}
+	switch {
+	case e.Err != nil:
+		c.Reason, c.Message = types.ReasonKernelCheckFailed, fmt.Sprintf("the kernel of node %s could not be asked: %v", node, e.Err)
+	case len(missing) > 0:
+		c.Reason = types.ReasonKernelModulesNotLoaded
+		c.Message = fmt.Sprintf("the kernel of node %s lacks %s, by which volumes are attached: load the modules fuse and loop", node, strings.Join(missing, " and "))
+	default:
+		c.Status, c.Message = longhorn.ConditionTrue, fmt.Sprintf("the kernel of node %s offers what volumes are attached by", node)
+	}
+	return c
+}
+
+func nfsClient(node string, e Environment) longhorn.Condition {
+	c := longhorn.Condition{Type: types.ConditionNFSClientInstalled, Status: longhorn.ConditionFalse}
+	switch {
+	case e.Err != nil:
+		c.Reason, c.Message = types.ReasonKernelCheckFailed, fmt.Sprintf("the kernel of node %s could not be asked: %v", node, e.Err)
+	case !slices.Contains(e.Filesystems, "nfs4"):
+		c.Reason = types.ReasonNFSClientNotFound
+		c.Message = fmt.Sprintf("the kernel of node %s has no NFSv4 client loaded; only volumes with access mode ReadWriteMany need it (modprobe nfsv4)", node)
+	default:
+		c.Status, c.Message = longhorn.ConditionTrue, fmt.Sprintf("the kernel of node %s has an NFSv4 client", node)
+	}
+	return c
+}

@@ -1,0 +1,100 @@
+package node
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/moby/sys/mountinfo"
+
+	"github.com/longhorn-lep/longhorn-manager/internal/testutil"
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+)
+
+func TestEnvironmentConditions(t *testing.T) {
+	whole := Environment{RootMount: "master:1", Devices: []string{"fuse", "loop-control"}, Filesystems: []string{"ext4", "nfs4"}}
+	with := func(change func(*Environment)) Environment {
+		e := whole
+		change(&e)
+		return e
+	}
+	cases := []struct {
+		name string
+		e    Environment
+		want [3]string // MountPropagation, KernelModulesLoaded, NFSClientInstalled
+		text string
+	}{
+		{"all there → all True", whole, [3]string{"True", "True", "True"}, ""},
+		{"mounts go both ways → True", with(func(e *Environment) { e.RootMount = "shared:7" }), [3]string{"True", "True", "True"}, ""},
+		{"a slave that hands on → True", with(func(e *Environment) { e.RootMount = "shared:7 master:1" }), [3]string{"True", "True", "True"}, ""},
+		{"a private mount → no propagation", with(func(e *Environment) { e.RootMount = "" }), [3]string{"False NoMountPropagationSupport", "True", "True"}, "HostToContainer"},
+		{"an unbindable mount → no propagation", with(func(e *Environment) { e.RootMount = "unbindable" }), [3]string{"False NoMountPropagationSupport", "True", "True"}, ""},
+		{"no loop devices → named", with(func(e *Environment) { e.Devices = []string{"fuse"} }), [3]string{"True", "False KernelModulesNotLoaded", "True"}, "lacks /dev/loop-control, "},
+		{"neither fuse nor loop → both named", with(func(e *Environment) { e.Devices = nil }), [3]string{"True", "False KernelModulesNotLoaded", "True"}, "lacks /dev/fuse and /dev/loop-control, "},
+		{"no NFS client → told", with(func(e *Environment) { e.Filesystems = []string{"nfs", "ext4"} }), [3]string{"True", "True", "False NFSClientIsNotFound"}, "ReadWriteMany"},
+		{"the kernel cannot be asked → told", with(func(e *Environment) { e.Err = errors.New("boom") }), [3]string{"True", "False CheckKernelConfigFailed", "False CheckKernelConfigFailed"}, "boom"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			in := input(func(in *Input) { in.Environment = &c.e })
+			p := plan(in, testutil.Now)
+			text := ""
+			for i, conditionType := range []string{"MountPropagation", "KernelModulesLoaded", "NFSClientInstalled"} {
+				got := conditionOf(p.Status.Conditions, conditionType)
+				if strings.TrimSpace(string(got.Status)+" "+got.Reason) != c.want[i] {
+					t.Errorf("%s = %+v, want %s", conditionType, got, c.want[i])
+				}
+				text += got.Message
+			}
+			if !strings.Contains(text, c.text) {
+				t.Errorf("messages %q lack %q", text, c.text)
+			}
+			if len(p.Flipped) != 3 {
+				t.Errorf("flipped %+v, want the three", p.Flipped)
+			}
+			again := in
+			again.Node = in.Node.DeepCopy()
+			again.Node.Status = p.Status
+			if second := plan(again, testutil.Now); len(second.Flipped) > 0 {
+				t.Errorf("at rest, flipped %+v", second.Flipped)
+			}
+		})
+	}
+}
+
+func conditionOf(list []longhorn.Condition, conditionType string) longhorn.Condition {
+	for _, c := range list {
+		if c.Type == conditionType {
+			return c
+		}
+	}
+	return longhorn.Condition{}
+}
+
+func TestMountOfIsTheOneOnTop(t *testing.T) {
+	mounts := []*mountinfo.Info{
+		{Mountpoint: "/", Optional: "shared:1"},
+		{Mountpoint: "/host", Optional: "master:2"},
+		{Mountpoint: "/host", Optional: "master:3"},
+		{Mountpoint: "/", Optional: "shared:9"},
+	}
+	if got := mountOf(mounts); got != "master:3" {
+		t.Errorf("got %q", got)
+	}
+	if got := mountOf(nil); got != "" {
+		t.Errorf("got %q of nothing", got)
+	}
+}
+
+func TestTheEnvironmentOfThisMachineIsRead(t *testing.T) {
+	e := HostDisks{Root: "/"}.Environment()
+	if e.Err != nil || !slices.Contains(e.Filesystems, "tmpfs") {
+		t.Errorf("%+v", e)
+	}
+	for _, d := range e.Devices {
+		if !slices.Contains(NeededDevices, d) {
+			t.Errorf("device %s was not asked about", d)
+		}
+	}
+}

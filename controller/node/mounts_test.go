@@ -1,0 +1,152 @@
+package node
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"k8s.io/utils/clock"
+
+	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
+	"github.com/longhorn-lep/longhorn-manager/util/mountwatch"
+)
+
+// inNamespace is set in the environment of this test's own process in a mount namespace
+// of its own.
+const inNamespace = "NODE_TEST_NAMESPACE"
+
+// inOwnNamespace runs the calling test again in a process with a mount namespace of its
+// own, where it may mount what it likes. It returns true there.
+func inOwnNamespace(t *testing.T) bool {
+	t.Helper()
+	if os.Getenv(inNamespace) != "" {
+		return true
+	}
+	if os.Getuid() != 0 {
+		t.Skip("needs root for a mount namespace of its own")
+	}
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
+	cmd.Env = append(os.Environ(), inNamespace+"=1")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
+		t.Fatalf("in its own mount namespace: %v\n%s", err, out)
+	}
+	return false
+}
+
+// tellingNodes shows each status as it is written, and lets the caches follow.
+type tellingNodes struct {
+	NodeStore
+	f     *fixture
+	wrote chan *longhorn.Node
+}
+
+func (n tellingNodes) UpdateStatus(ctx context.Context, obj *longhorn.Node) (*longhorn.Node, error) {
+	stored, err := n.NodeStore.UpdateStatus(ctx, obj)
+	if err == nil {
+		n.f.CatchUp()
+		n.wrote <- stored
+	}
+	return stored, err
+}
+
+// With real mounts: each change is in the disk's condition within 5 s, nothing is written
+// to what lies beneath, and the disk is ready again when it is back.
+func TestALostMountShowsWithinFiveSeconds(t *testing.T) {
+	if !inOwnNamespace(t) {
+		return
+	}
+	root := t.TempDir()
+	dir, beneath := filepath.Join(root, "disk"), filepath.Join(root, "beneath")
+	for _, d := range []string{dir, beneath} {
+		if err := os.Mkdir(d, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	do := func(what string, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+	}
+	do("keep what is beneath in sight", unix.Mount(dir, beneath, "", unix.MS_BIND, ""))
+	do("mount", unix.Mount("one", dir, "tmpfs", 0, "size=1m"))
+
+	f := newFixture(t, build.KubeNode("node-1"), build.Node("node-1", build.WithDisk("disk-1", "/disk")))
+	nodes := tellingNodes{NodeStore: f.store.Nodes, f: f, wrote: make(chan *longhorn.Node, 100)}
+	c, err := New(Deps{
+		Node: "node-1", Namespace: types.Namespace, Nodes: nodes, KubeNodes: f.store.KubeNodes, Replicas: f.store.Replicas,
+		Settings: f.store.Settings, Setting: f.store.Setting, Disks: HostDisks{Root: root}, Claims: f.claims,
+		WatchMounts: mountwatch.Watch, Clock: clock.RealClock{}, Recorder: f.Recorder, Log: f.Log,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- c.Run(ctx) }()
+	defer func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		_ = unix.Unmount(dir, unix.MNT_DETACH)
+		_ = unix.Unmount(beneath, unix.MNT_DETACH)
+	}()
+	expect := func(what, status, reason string) {
+		t.Helper()
+		late := time.After(5 * time.Second)
+		var got longhorn.Condition
+		for {
+			select {
+			case n := <-nodes.wrote:
+				got = types.FindCondition(n.Status.DiskStatus["disk-1"].Conditions, types.ConditionReady)
+				if string(got.Status) == status && got.Reason == reason {
+					return
+				}
+			case <-late:
+				t.Fatalf("%s: Ready = %+v after 5 s, want %s %s", what, got, status, reason)
+			}
+		}
+	}
+
+	expect("a new disk", "True", "")
+	do("unmount lazily", unix.Unmount(dir, unix.MNT_DETACH))
+	expect("unmounted lazily, for good", "False", "DiskFilesystemChanged")
+	if left, err := os.ReadDir(beneath); err != nil || len(left) > 0 {
+		t.Errorf("written beneath: %v, %v", left, err)
+	}
+
+	second := filepath.Join(root, "second")
+	do("make a place", os.Mkdir(second, 0o700))
+	do("mount", unix.Mount("two", second, "tmpfs", 0, "size=1m"))
+	defer func() { _ = unix.Unmount(second, unix.MNT_DETACH) }()
+	uuid := f.live().Status.DiskStatus["disk-1"].DiskUUID
+	put := func(text string) {
+		t.Helper()
+		do("write a UUID file", os.WriteFile(filepath.Join(second, "longhorn-disk.cfg"), []byte(text), 0o600))
+	}
+	put(`{"diskUUID":"` + uuid + `","claim":1}`)
+	do("bind", unix.Mount(second, dir, "", unix.MS_BIND, ""))
+	expect("its file system is mounted", "True", "")
+	do("mount over it", unix.Mount("three", dir, "tmpfs", 0, "size=1m"))
+	expect("something was mounted over it", "False", "DiskFilesystemChanged")
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("written to what was mounted over it: %v, %v", left, err)
+	}
+	do("unmount what is over it", unix.Unmount(dir, 0))
+	expect("it is in sight again", "True", "")
+	do("swap", unix.Unmount(dir, unix.MNT_DETACH))
+	put(`{"diskUUID":"` + uuid2 + `","claim":1}`)
+	do("swap", unix.Mount(second, dir, "", unix.MS_BIND, ""))
+	expect("another disk is in its place", "False", "DiskFilesystemChanged")
+}

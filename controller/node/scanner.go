@@ -1,0 +1,173 @@
+package node
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/longhorn-lep/longhorn-manager/disk"
+)
+
+const (
+	// scanWait is how long a sync waits for directories to answer; nearly all do at once.
+	scanWait = time.Second
+	// scanPatience is how long a directory may take to answer before it counts as one
+	// that does not.
+	scanPatience = 5 * time.Second
+	// scanMemory is how old an answer may be that stands in for one that is awaited.
+	scanMemory = scanInterval + scanPatience
+)
+
+var (
+	errSilent      = errors.New("its directory does not answer; is the device or server behind it gone?")
+	errNotAnswered = errors.New("its directory has not answered yet")
+)
+
+// scanner examines directories, each in a goroutine of its own, for the kernel may keep
+// one that asks about a dead mount for ever. There is at most one such goroutine for a
+// path, however often it is asked about:
+//
+//	asked about   the path's goroutine        what is told
+//	              answers within scanWait     the answer
+//	              takes longer                the last answer; ask again in a while
+//	              takes over scanPatience     that it does not answer
+//	              answers at last             (late is called; ask again)
+//
+// No owner waits for a goroutine that hangs in the kernel: nothing can end it. It holds
+// one thread, writes nothing but its answer here, and goes with the process.
+type scanner struct {
+	scan  func(paths map[string]string) map[string]disk.Record
+	clock clock.WithTicker
+	late  func() // called when an answer came that a scan did not wait for
+
+	mu      sync.Mutex // guards all below
+	probes  map[string]*probe
+	answers map[string]answer
+}
+
+// probe is one path being examined.
+type probe struct {
+	since time.Time
+	done  chan struct{}
+	given bool // a scan has gone on without it
+}
+
+type answer struct {
+	record disk.Record
+	at     time.Time
+	slow   bool // it took longer than scanPatience
+}
+
+// scanned is what a scan found.
+type scanned struct {
+	Records map[string]disk.Record // by disk name
+	// Late names the disks whose record is none, or an earlier one.
+	Late map[string]bool
+	// Again, if positive, is when a late disk must be looked at again.
+	Again time.Duration
+}
+
+func newScanner(scan func(map[string]string) map[string]disk.Record, c clock.WithTicker, late func()) *scanner {
+	return &scanner{scan: scan, clock: c, late: late, probes: map[string]*probe{}, answers: map[string]answer{}}
+}
+
+// Scan examines directories, by disk name. It blocks for scanWait at the most.
+func (s *scanner) Scan(paths map[string]string) scanned {
+	probes := make(map[string]*probe, len(paths))
+	for _, path := range paths {
+		if probes[path] == nil {
+			probes[path] = s.ask(path)
+		}
+	}
+	timer := s.clock.NewTimer(scanWait)
+	defer timer.Stop()
+	for _, p := range probes {
+		select {
+		case <-p.done:
+			continue
+		case <-timer.C():
+		}
+		break // the others are seen below, answered or not
+	}
+
+	found := scanned{Records: make(map[string]disk.Record, len(paths)), Late: map[string]bool{}}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.clock.Now()
+	for path, a := range s.answers {
+		if now.Sub(a.at) > scanMemory {
+			delete(s.answers, path)
+		}
+	}
+	for name, path := range paths {
+		record, again := s.recordLocked(path, probes[path], now)
+		record.Name, record.Path = name, path
+		found.Records[name] = record
+		if s.probes[path] != nil {
+			found.Late[name] = true
+		}
+		if again > 0 && (found.Again == 0 || again < found.Again) {
+			found.Again = again
+		}
+	}
+	return found
+}
+
+// recordLocked is what is known of a path now, and when to ask again if that may change
+// without an answer.
+func (s *scanner) recordLocked(path string, p *probe, now time.Time) (disk.Record, time.Duration) {
+	last, known := s.answers[path]
+	if s.probes[path] == nil {
+		return last.record, 0
+	}
+	p.given = true
+	left := scanPatience - now.Sub(p.since)
+	switch {
+	case left <= 0:
+		return disk.Record{Err: errSilent}, 0
+	case known && last.slow: // otherwise a disk that is always slow would come and go
+		return disk.Record{Err: errSilent}, left
+	case known:
+		return last.record, left
+	}
+	return disk.Record{Err: errNotAnswered}, left
+}
+
+// ask returns the probe of a path that is under way, or starts one.
+func (s *scanner) ask(path string) *probe {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p := s.probes[path]; p != nil {
+		return p
+	}
+	p := &probe{since: s.clock.Now(), done: make(chan struct{})}
+	s.probes[path] = p
+	go s.examine(path, p)
+	return p
+}
+
+func (s *scanner) examine(path string, p *probe) {
+	record := s.scan(map[string]string{path: path})[path]
+	s.mu.Lock()
+	now := s.clock.Now()
+	s.answers[path] = answer{record, now, now.Sub(p.since) > scanPatience}
+	delete(s.probes, path)
+	given := p.given
+	s.mu.Unlock()
+	close(p.done)
+	if given {
+		s.late()
+	}
+}
+
+// patientDisks are Disks whose Scan does not hang.
+type patientDisks struct {
+	Disks
+	scanner *scanner
+}
+
+func (d patientDisks) Scan(paths map[string]string) map[string]disk.Record {
+	return d.scanner.Scan(paths).Records
+}

@@ -1,0 +1,84 @@
+package queue
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	"k8s.io/client-go/tools/cache"
+	testclock "k8s.io/utils/clock/testing"
+)
+
+var errNotWatched = errors.New("pods are not watched")
+
+// telling keeps the handlers that it was given, or refuses them with err.
+type telling struct {
+	handlers []cache.ResourceEventHandler
+	err      error
+}
+
+func (e *telling) AddHandler(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
+	if e.err != nil {
+		return nil, e.err
+	}
+	e.handlers = append(e.handlers, h)
+	return nil, nil
+}
+
+// heard names, in order, what each handler of e does with an added object.
+func (e *telling) heard(said *[]string) []string {
+	*said = nil
+	for _, h := range e.handlers {
+		h.OnAdd(nil, false)
+	}
+	return *said
+}
+
+func TestWatchRegistersHandlers(t *testing.T) {
+	cases := []struct {
+		name                string
+		secondErr           error
+		first, second, last []string
+		err                 string
+	}{
+		{
+			name:  "all can be watched → each has its own handlers, in order",
+			first: []string{"a", "b"}, second: []string{"c"}, last: []string{"d"},
+		},
+		{
+			name: "one cannot be watched → the error names the controller, those after it are not registered", secondErr: errNotWatched,
+			first: []string{"a", "b"}, err: "watch for controller pod-keeper: pods are not watched",
+		},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			q := New(Options[string]{Name: "pod-keeper", Clock: testclock.NewFakeClock(time.Unix(0, 0)), Log: logrus.NewEntry(logrus.New())})
+			defer q.queue.ShutDown()
+			var said []string
+			saying := func(word string) cache.ResourceEventHandler {
+				return cache.ResourceEventHandlerFuncs{AddFunc: func(any) { said = append(said, word) }}
+			}
+			first, second, last := &telling{}, &telling{err: c.secondErr}, &telling{}
+			err := q.Watch(
+				Watch{Events: first, Handler: saying("a")},
+				Watch{Events: first, Handler: saying("b")},
+				Watch{Events: second, Handler: saying("c")},
+				Watch{Events: last, Handler: saying("d")},
+			)
+			if !errors.Is(err, c.secondErr) || (err != nil && err.Error() != c.err) {
+				t.Errorf("error %v, want %q around %v", err, c.err, c.secondErr)
+			}
+			for _, e := range []struct {
+				name   string
+				events *telling
+				want   []string
+			}{{"first", first, c.first}, {"second", second, c.second}, {"last", last, c.last}} {
+				if got := e.events.heard(&said); !slices.Equal(got, e.want) {
+					t.Errorf("handlers of the %s: %v, want %v", e.name, got, e.want)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,112 @@
+package relocation
+
+import (
+	"slices"
+
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// Place is where a disk is.
+type Place struct{ Node, Path string }
+
+// Copy is a replica on the disk.
+type Copy struct {
+	*longhorn.Replica
+	// Served: a running engine counts the replica among its own now.
+	Served bool
+}
+
+// Input is what is known of one disk. Nothing in it is modified.
+type Input struct {
+	// Places are all at which the disk is ready; see placesOf.
+	Places []Place
+	Copies []Copy
+}
+
+// Move is a replica as it shall be, and where it was said to be.
+type Move struct {
+	Replica *longhorn.Replica
+	From    Place
+}
+
+// plan moves the replicas that are said to be elsewhere and do not run.
+//
+//	the disk is ready at   replica                            moved
+//	no place               any                                no
+//	two places             any                                no: one is wrong, and which is not known yet
+//	one place              said to be there                   –
+//	one place              runs, starts or stops elsewhere    no
+//	one place              failed with its node, and an       no: the node may still serve
+//	                       engine has it                      it, though Kubernetes knows it no more
+//	one place              stopped, failed, or never started  yes
+//
+// A running replica of a node that does not answer is not moved either: it is when the
+// node is back and says that the replica stopped, or is removed from Kubernetes and the
+// leader says that it failed.
+func plan(in Input) []Move {
+	if len(in.Places) != 1 {
+		return nil
+	}
+	to := in.Places[0]
+	var moves []Move
+	for _, c := range in.Copies {
+		from := Place{c.Spec.NodeID, c.Spec.DiskPath}
+		if from == to || from.Node == "" || !isDown(c) {
+			continue
+		}
+		moved := c.DeepCopy()
+		moved.Spec.NodeID, moved.Spec.DiskPath = to.Node, to.Path
+		if moved.Labels == nil {
+			moved.Labels = map[string]string{}
+		}
+		moved.Labels[types.LabelNode], moved.Labels[types.LabelDiskUUID] = to.Node, c.Spec.DiskID
+		moves = append(moves, Move{Replica: moved, From: from})
+	}
+	return moves
+}
+
+// isDown tells whether nobody runs the replica, as its status has it. Being failed is the
+// node's own word, but for a node that is gone: then the leader has said it without
+// having been able to look, so an engine that has the replica is believed more.
+func isDown(c Copy) bool {
+	switch c.Status.CurrentState {
+	case "", longhorn.InstanceStateStopped:
+		return true
+	case longhorn.InstanceStateError:
+		return !isNodeGone(c.Replica) || !c.Served
+	}
+	return false
+}
+
+func isNodeGone(r *longhorn.Replica) bool {
+	return types.FindCondition(r.Status.Conditions, types.ConditionInstanceCreation).Reason == types.ReasonNodeGone
+}
+
+// serves tells whether an engine counts on a replica: it runs, and has it as a member or
+// is rebuilding it.
+func serves(e *longhorn.Engine, replica string) bool {
+	mode := e.Status.ReplicaModeMap[replica]
+	return e.Status.CurrentState == longhorn.InstanceStateRunning && (mode == longhorn.ReplicaModeRW || mode == longhorn.ReplicaModeWO)
+}
+
+// placesOf lists where a disk is ready, sorted: it is a disk of a node that answers, its
+// UUID was found there, and the status is of the path that the spec names now.
+func placesOf(nodes []*longhorn.Node, uuid string) []Place {
+	var places []Place
+	for _, n := range nodes {
+		if n.DeletionTimestamp != nil || types.IsNodeDown(n) {
+			continue
+		}
+		for name, status := range n.Status.DiskStatus {
+			spec, ok := n.Spec.Disks[name]
+			if ok && status.DiskUUID == uuid && status.DiskPath == spec.Path && types.IsConditionTrue(status.Conditions, types.ConditionReady) {
+				places = append(places, Place{n.Name, spec.Path})
+			}
+		}
+	}
+	slices.SortFunc(places, func(a, b Place) int {
+		return slices.Compare([]string{a.Node, a.Path}, []string{b.Node, b.Path})
+	})
+	return places
+}

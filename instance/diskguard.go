@@ -1,0 +1,203 @@
+package instance
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/longhorn-lep/longhorn-manager/instance/proto"
+	"github.com/longhorn-lep/longhorn-manager/replica"
+	"github.com/longhorn-lep/longhorn-manager/replica/fsys"
+	"github.com/longhorn-lep/longhorn-manager/util/logfields"
+)
+
+// diskLookInterval is how often a disk is looked at when no mount changes: for a directory that was renamed or a UUID file that was
+// exchanged no event comes. A look is a dozen system calls on what the kernel has in memory.
+const diskLookInterval = 3 * time.Second
+
+// diskGuard opens replicas on their disks and takes them away when a disk's path does not lead to it any more.
+//
+//	replica --- holds its files and directory ------------+
+//	tenancy --- holds the disk's directory (guardedDisk) -+--> a file system, wherever it is mounted now, if it is
+//	path ------ leads to ----------------------------------?
+//
+// What an open replica writes goes to the file system it holds, never to what a path leads to, so nothing is ever written beneath a
+// mount point. The guard is there so that a disk which is gone is known as gone at once, its replicas are expelled while the volume's
+// others go on, and the file system is let go.
+type diskGuard struct {
+	fs    fsys.FS
+	every time.Duration
+	log   *logrus.Entry
+
+	watchers sync.WaitGroup
+
+	mu    sync.Mutex
+	disks map[*guardedDisk]struct{} // guarded by mu; those with tenants, and not lost
+}
+
+// guardedDisk is one disk that is held open, with a goroutine that looks at its path. A look that hangs holds up nothing else.
+type guardedDisk struct {
+	disk   *replica.Disk
+	due    chan struct{}         // has an entry when a look is due
+	vacant chan struct{}         // closed when the last tenant has gone
+	tenant map[*tenancy]struct{} // guarded by the guard's mu
+}
+
+func (d *guardedDisk) held() heldDisk {
+	return heldDisk{path: d.disk.Path(), uuid: d.disk.UUID(), id: d.disk.ID()}
+}
+
+// tenancy is one open replica on a guarded disk. Whoever has it must close the replica, then release.
+type tenancy struct {
+	replica *replica.Replica
+	guard   *diskGuard
+	disk    *guardedDisk
+	// evict is called once, in a goroutine of the guard, after the replica has lost its disk. It closes the replica and releases the
+	// tenancy, unless someone else does.
+	evict func(*tenancy, *replica.DiskLostError)
+}
+
+func newDiskGuard(fs fsys.FS, log *logrus.Entry) *diskGuard {
+	return &diskGuard{fs: fs, every: diskLookInterval, log: log, disks: map[*guardedDisk]struct{}{}}
+}
+
+// onDisk does something with a replica's disk, which is opened for it: the UUID file is read, and must name the disk.
+func (g *diskGuard) onDisk(s *proto.ReplicaSpec, do func(*replica.Disk) error) error {
+	d, err := replica.OpenDisk(g.fs, s.GetDiskPath(), s.GetDiskUuid())
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(d), d.Close())
+}
+
+// open opens a replica and guards it.
+func (g *diskGuard) open(s *proto.ReplicaSpec, opts replica.Options, evict func(*tenancy, *replica.DiskLostError)) (*tenancy, error) {
+	d, err := replica.OpenDisk(g.fs, s.GetDiskPath(), s.GetDiskUuid())
+	if err != nil {
+		return nil, err
+	}
+	r, err := d.Open(s.GetDirectory(), specOf(s), opts)
+	if err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
+	t := &tenancy{replica: r, guard: g, evict: evict}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if t.disk = g.findLocked(d); t.disk != nil {
+		_ = d.Close() // the same directories are held already
+	} else {
+		t.disk = g.guardLocked(d)
+	}
+	t.disk.tenant[t] = struct{}{}
+	return t, nil
+}
+
+func (g *diskGuard) findLocked(d *replica.Disk) *guardedDisk {
+	for other := range g.disks {
+		if other.held() == (heldDisk{path: d.Path(), uuid: d.UUID(), id: d.ID()}) {
+			return other
+		}
+	}
+	return nil
+}
+
+// guardLocked begins to look at a disk; the first look is at once, for its path may have changed since it was opened.
+func (g *diskGuard) guardLocked(d *replica.Disk) *guardedDisk {
+	guarded := &guardedDisk{disk: d, due: make(chan struct{}, 1), vacant: make(chan struct{}), tenant: map[*tenancy]struct{}{}}
+	g.disks[guarded] = struct{}{}
+	g.watchers.Go(func() { g.watch(guarded) })
+	return guarded
+}
+
+// release ends a tenancy, once its replica is closed. The last one lets go of the disk.
+func (t *tenancy) release() {
+	g, d := t.guard, t.disk
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if _, in := d.tenant[t]; !in {
+		return
+	}
+	delete(d.tenant, t)
+	if len(d.tenant) > 0 {
+		return
+	}
+	delete(g.disks, d)
+	close(d.vacant)
+	if err := d.disk.Close(); err != nil {
+		g.log.WithError(err).WithField(logfields.Path, d.disk.Path()).Warn("The disk's directory was not closed in order")
+	}
+}
+
+// lookAll makes a look due at every disk, for mounts have changed. It does not wait.
+func (g *diskGuard) lookAll() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for d := range g.disks {
+		select {
+		case d.due <- struct{}{}:
+		default: // one is due already, and has not begun
+		}
+	}
+}
+
+// watch looks at a disk until it is lost or nobody needs it.
+func (g *diskGuard) watch(d *guardedDisk) {
+	log := g.log.WithField(logfields.Path, d.disk.Path())
+	ticker := time.NewTicker(g.every)
+	defer ticker.Stop()
+	doubtful := false
+	for {
+		now := replica.LookAtDisk(g.fs, d.disk.Path())
+		if lost := judgeDisk(d.held(), now); lost != nil {
+			log.WithError(lost).Error("A disk is gone, its replicas serve nothing any more")
+			g.lose(d, lost)
+			return
+		}
+		if now.Reason != "" && !doubtful {
+			log.WithError(now.Err).Warn("A disk cannot be examined, its replicas go on")
+		}
+		doubtful = now.Reason != ""
+		select {
+		case <-d.vacant:
+			return
+		case <-d.due:
+		case <-ticker.C:
+		}
+	}
+}
+
+// lose ends the service of all replicas on a disk at once, then closes them, each for itself: what the old disk still has to finish
+// holds up only the replica that asked for it.
+func (g *diskGuard) lose(d *guardedDisk, lost *replica.DiskLostError) {
+	g.mu.Lock()
+	delete(g.disks, d) // nobody joins any more
+	tenants := make([]*tenancy, 0, len(d.tenant))
+	for t := range d.tenant {
+		tenants = append(tenants, t)
+	}
+	g.mu.Unlock()
+	for _, t := range tenants {
+		t.replica.Lose(lost)
+	}
+	var evicting sync.WaitGroup
+	for _, t := range tenants {
+		evicting.Go(func() { t.evict(t, lost) })
+	}
+	evicting.Wait()
+}
+
+// await returns when no disk is looked at any more, or when a look has hung for too long. All replicas must be closed.
+func (g *diskGuard) await(limit time.Duration) {
+	ended := make(chan struct{})
+	go func() { // outlives await only when the kernel does not answer
+		defer close(ended)
+		g.watchers.Wait()
+	}()
+	select {
+	case <-ended:
+	case <-time.After(limit):
+		g.log.Warn("A look at a disk hangs")
+	}
+}

@@ -1,0 +1,355 @@
+package instance
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	logtest "github.com/sirupsen/logrus/hooks/test"
+
+	"github.com/longhorn-lep/longhorn-manager/instance/proto"
+	"github.com/longhorn-lep/longhorn-manager/nbd"
+	"github.com/longhorn-lep/longhorn-manager/replica"
+	"github.com/longhorn-lep/longhorn-manager/replica/fsys"
+)
+
+func (n *node) diskDir() string { return filepath.Join(n.root, "disk") }
+
+// hideDisk does what an unmount does to the path, as far as a process without rights can: the disk is elsewhere, and what was
+// beneath it comes to light, ready to be written to by mistake.
+func (n *node) hideDisk() (restore func()) {
+	n.t.Helper()
+	away := filepath.Join(n.root, "away")
+	must(n.t, os.Rename(n.diskDir(), away))
+	must(n.t, os.MkdirAll(filepath.Join(n.diskDir(), "replicas"), 0o700))
+	n.disks.lookAll() // for a rename there is no event; a mount brings one
+	return func() {
+		n.t.Helper()
+		must(n.t, os.RemoveAll(n.diskDir()))
+		must(n.t, os.Rename(away, n.diskDir()))
+		n.disks.lookAll()
+	}
+}
+
+// beneath lists what is where the disk was.
+func (n *node) beneath() []string {
+	n.t.Helper()
+	var found []string
+	must(n.t, filepath.WalkDir(n.diskDir(), func(path string, _ os.DirEntry, err error) error {
+		found = append(found, strings.TrimPrefix(path, n.diskDir()))
+		return err
+	}))
+	return found
+}
+
+func (n *node) untilReplica(phase proto.Phase, reason replica.Reason) *proto.ReplicaState {
+	n.t.Helper()
+	s := n.until("a replica in "+phase.String()+" with reason "+string(reason), func(s *proto.State) bool {
+		r := n.replicaState(s)
+		return r != nil && r.GetPhase() == phase && r.GetReason() == string(reason)
+	})
+	return n.replicaState(s)
+}
+
+// openFiles lists what the process has open below a directory.
+func openFiles(t *testing.T, dir string) []string {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/self/fd")
+	must(t, err)
+	var open []string
+	for _, e := range entries {
+		if to, err := os.Readlink("/proc/self/fd/" + e.Name()); err == nil && (to == dir || strings.HasPrefix(to, dir+"/")) {
+			open = append(open, to)
+		}
+	}
+	return open
+}
+
+// untilClosed waits until an evicted replica is closed.
+func (n *node) untilClosed() {
+	n.t.Helper()
+	n.until("a closed replica", func(*proto.State) bool {
+		e := n.replicas.find(n.replicaName())
+		return e != nil && e.replica == nil
+	})
+}
+
+func (n *node) dialEngine(generation string) (*nbd.Client, error) {
+	return nbd.Dial(n.t.Context(), "tcp", n.DataAddr().String(), "rw/vol/vol-r-1/"+generation, nbd.DialOptions{Secret: secret})
+}
+
+func TestAReplicaWhoseDiskGoesAwayFailsAtOnceAndIsUsedAgainWhenItIsBack(t *testing.T) {
+	ctx := t.Context()
+	n := newNode(t, 1)
+	n.createReplica()
+	c, err := n.dialEngine("1/one")
+	must(t, err)
+	want := fill(t, c, 5)
+
+	restore := n.hideDisk()
+	state := n.untilReplica(proto.Phase_PHASE_ERROR, replica.DiskUnmounted)
+	if !strings.HasPrefix(state.GetMessage(), "its disk /disk was unmounted: the path leads to a directory without a UUID file, on device ") {
+		t.Errorf("message %q", state.GetMessage())
+	}
+	<-c.Done()
+	if err := c.WriteAt(ctx, make([]byte, 512), 0, false); err == nil {
+		t.Error("a write was acknowledged by a replica without a disk")
+	}
+	_ = c.Close()
+	n.untilClosed()
+	if open := openFiles(t, filepath.Join(n.root, "away")); len(open) > 0 {
+		t.Errorf("the disk is held still: %q", open)
+	}
+
+	// Nothing brings it back while the disk is away, and nothing is made in its place.
+	for range 2 {
+		s, err := n.ReplicaStart(ctx, n.replicaSpec())
+		must(t, err)
+		if s.GetPhase() != proto.Phase_PHASE_ERROR || s.GetReason() != string(replica.DiskMissing) {
+			t.Errorf("started without its disk: %v", s)
+		}
+		if _, err := n.ReplicaCreate(ctx, n.replicaSpec()); reason(err) != string(replica.DiskMissing) {
+			t.Errorf("created without its disk: %v", err)
+		}
+	}
+	must(t, n.stopReplica(0))
+	if _, err := n.ReplicaRemove(ctx, n.replicaSpec()); reason(err) != string(replica.DiskMissing) {
+		t.Errorf("removed without its disk: %v", err)
+	}
+	if got := n.beneath(); len(got) != 2 {
+		t.Errorf("beneath the disk is %q, want it and replicas alone", got)
+	}
+
+	restore()
+	n.startReplica()
+	if got := n.replicaHash(); got != want {
+		t.Errorf("read %s, want %s", got, want)
+	}
+	if c, err = n.dialEngine("2/two"); err != nil {
+		t.Fatal(err)
+	}
+	must(t, c.WriteAt(ctx, make([]byte, 512), 0, true))
+	must(t, c.Close())
+}
+
+func TestADiskThatIsReplacedFailsItsReplica(t *testing.T) {
+	const other = "d15c0000-0000-4000-8000-00000000000f"
+	for _, tc := range []struct {
+		name    string
+		replace func(t *testing.T, n *node)
+	}{
+		{"another disk is there", func(t *testing.T, n *node) {
+			must(t, os.Rename(n.diskDir(), filepath.Join(n.root, "away")))
+			makeDisk(t, n.diskDir(), other)
+		}},
+		{"a copy with the same UUID is there", func(t *testing.T, n *node) {
+			must(t, os.Rename(n.diskDir(), filepath.Join(n.root, "away")))
+			makeDisk(t, n.diskDir(), diskUUID)
+		}},
+		{"the UUID file names another disk", func(t *testing.T, n *node) { makeDisk(t, n.diskDir(), other) }},
+		{"its replicas were moved aside", func(t *testing.T, n *node) {
+			must(t, os.Rename(filepath.Join(n.diskDir(), "replicas"), filepath.Join(n.diskDir(), "old")))
+			makeDisk(t, n.diskDir(), diskUUID)
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			n := newNode(t, 1)
+			n.createReplica()
+			c, err := n.dialEngine("1/one")
+			must(t, err)
+			tc.replace(t, n)
+			n.disks.lookAll()
+			n.untilReplica(proto.Phase_PHASE_ERROR, replica.DiskReplaced)
+			<-c.Done()
+			_ = c.Close()
+		})
+	}
+}
+
+// No event comes for what is not a mount.
+func TestADiskThatGoesAwayWithoutAnEventIsNoticedInTime(t *testing.T) {
+	n := newNode(t, 1)
+	n.createReplica()
+	began := time.Now()
+	must(t, os.Rename(n.diskDir(), filepath.Join(n.root, "away")))
+	n.untilReplica(proto.Phase_PHASE_ERROR, replica.DiskUnmounted)
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("noticed after %v", took)
+	}
+}
+
+func TestAnEngineExpelsTheReplicaWhoseDiskWentAway(t *testing.T) {
+	c := newCluster(t)
+	c.startEngine(c[0], c.engineSpec(1, nil))
+	for _, n := range c[:2] { // the local one by direct call, another over the network
+		tool, err := c[0].dialTool("engine/" + volume)
+		must(t, err)
+		n.hideDisk()
+		written := make(chan error, 1)
+		go func() { written <- tool.WriteAt(t.Context(), make([]byte, 4096), 0, false) }()
+		got := c[0].until("an epoch without the replica", func(s *proto.State) bool {
+			e := s.GetEngines()[0]
+			return e.GetProposedEpoch() != nil && !slices.Contains(e.GetProposedEpoch().GetMembers(), n.replicaName())
+		})
+		e := got.GetEngines()[0]
+		_, err = c[0].EngineRecordEpoch(t.Context(), &proto.EpochRecord{Name: e.GetName(), Session: e.GetSession(), Epoch: e.GetProposedEpoch()})
+		must(t, err)
+		must(t, <-written)
+		must(t, tool.Close())
+		c[0].until("the replica expelled", func(s *proto.State) bool { return n.member(s).GetMode() == "ERR" })
+	}
+	c[0].stopEngine()
+}
+
+func TestToolsThatReadAStoppedReplicaAreCutWhenItsDiskGoesAway(t *testing.T) {
+	n, want := parkedNode(t)
+	tool, err := n.dialTool("ro/vol-r-1")
+	must(t, err)
+	restore := n.hideDisk()
+	<-tool.Done()
+	_ = tool.Close()
+	if _, err := n.dialTool("ro/vol-r-1"); err == nil || !strings.Contains(err.Error(), "DiskMissing") {
+		t.Errorf("read without its disk: %v", err)
+	}
+	if err := n.stopReplica(7); reason(err) != string(replica.DiskMissing) {
+		t.Errorf("fenced without its disk: %v", err)
+	}
+	if open := openFiles(t, filepath.Join(n.root, "away")); len(open) > 0 {
+		t.Errorf("the disk is held still: %q", open)
+	}
+	restore()
+	if got := n.replicaHash(); got != want {
+		t.Errorf("read %s, want %s", got, want)
+	}
+}
+
+// A device that was pulled out may have lost what was not synced, and nobody is told.
+func TestAReplicaThatLostItsDiskIsNotTrustedToHaveKeptEverything(t *testing.T) {
+	n := newNode(t, 1)
+	n.createReplica()
+	c, err := n.dialEngine("1/one")
+	must(t, err)
+	must(t, c.WriteAt(t.Context(), make([]byte, 4096), 0, false))
+	restore := n.hideDisk()
+	n.untilReplica(proto.Phase_PHASE_ERROR, replica.DiskUnmounted)
+	<-c.Done()
+	_ = c.Close()
+	n.untilClosed()
+	restore()
+	n.startReplica()
+	session, err := n.replicas.find(n.replicaName()).replica.Admit(t.Context(), 2, "two")
+	must(t, err)
+	defer func() { must(t, session.Close()) }()
+	state, err := session.Control(t.Context(), 1, nil)
+	must(t, err)
+	if !strings.Contains(string(state), `"cacheKept":false`) {
+		t.Errorf("state %s", state)
+	}
+}
+
+func TestReplicasOfOneDiskShareWhatIsHeldOfIt(t *testing.T) {
+	n := newNode(t, 1)
+	n.createReplica()
+	second := n.replicaSpec()
+	second.Name, second.Uid, second.Directory = "vol-r-9", "uid-9", "/disk/replicas/vol-r-9"
+	_, err := n.ReplicaCreate(t.Context(), second)
+	must(t, err)
+	_, err = n.ReplicaStart(t.Context(), second)
+	must(t, err)
+	count := func(path string) (found int) {
+		for _, open := range openFiles(t, n.diskDir()) {
+			if open == path {
+				found++
+			}
+		}
+		return found
+	}
+	if got := count(n.diskDir()); got != 1 {
+		t.Errorf("the disk is held %d times, want once", got)
+	}
+	must(t, n.stopReplica(0))
+	if got := count(n.diskDir()); got != 1 {
+		t.Errorf("the disk is held %d times with one replica left, want once", got)
+	}
+	_, err = n.ReplicaStop(t.Context(), &proto.ReplicaRef{Name: "vol-r-9"})
+	must(t, err)
+	if open := openFiles(t, n.diskDir()); len(open) > 0 {
+		t.Errorf("held with no replica left: %q", open)
+	}
+}
+
+// hangingFS does not answer for one path, as a network file system whose server is gone.
+type hangingFS struct {
+	fsys.FS
+	mu      sync.Mutex
+	path    string        // guarded by mu
+	asked   chan struct{} // has an entry for each call that hangs
+	release chan struct{}
+}
+
+func (h *hangingFS) hang(path string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.path = path
+}
+
+func (h *hangingFS) OpenDir(path string) (fsys.Dir, error) {
+	h.mu.Lock()
+	hangs := path == h.path
+	h.mu.Unlock()
+	if hangs {
+		h.asked <- struct{}{}
+		<-h.release
+	}
+	return h.FS.OpenDir(path)
+}
+
+func TestADiskThatHangsHoldsUpNoOther(t *testing.T) {
+	root := t.TempDir()
+	h := &hangingFS{FS: fsys.Host{Root: root}, asked: make(chan struct{}, 8), release: make(chan struct{})}
+	log, _ := logtest.NewNullLogger()
+	g := newDiskGuard(h, logrus.NewEntry(log))
+	evicted := make(chan string, 2)
+	opened := map[string]*tenancy{}
+	for _, name := range []string{"slow", "fast"} {
+		makeDisk(t, filepath.Join(root, name), diskUUID)
+		s := &proto.ReplicaSpec{Name: name, Volume: "vol", Uid: "u", SizeBytes: mib, Directory: "/" + name + "/replicas/r", DiskPath: "/" + name, DiskUuid: diskUUID}
+		must(t, g.onDisk(s, func(d *replica.Disk) error { return d.Create(s.GetDirectory(), specOf(s)) }))
+		var err error
+		opened[name], err = g.open(s, replica.Options{}, func(gone *tenancy, _ *replica.DiskLostError) { evicted <- gone.replica.Name() })
+		must(t, err)
+	}
+	h.hang("/slow")
+	g.lookAll()
+	<-h.asked
+	for range 3 {
+		g.lookAll()
+	}
+	must(t, os.Rename(filepath.Join(root, "fast"), filepath.Join(root, "away")))
+	g.lookAll()
+	if got := <-evicted; got != "fast" {
+		t.Errorf("evicted %s", got)
+	}
+	if len(h.asked) > 0 {
+		t.Error("asked again while a look hangs")
+	}
+	if err := opened["slow"].replica.State().Failure; err != nil {
+		t.Errorf("a disk that does not answer was given up: %v", err)
+	}
+	close(h.release)
+	for _, o := range opened {
+		must(t, o.replica.Close(context.Background()))
+		o.release()
+	}
+	g.await(time.Minute)
+	if lost := opened["fast"].replica.State().Failure; !errors.As(lost, new(*replica.DiskLostError)) {
+		t.Errorf("failure %v", lost)
+	}
+}

@@ -1,0 +1,75 @@
+// Package mountwatch tells when this process's mount table changes: something was
+// mounted, unmounted, moved or remounted in its mount namespace, by anybody, or arrived
+// there by propagation. It owns the waiting alone; what the table says, and what is to
+// be done about it, is its callers'. It must not know disks, volumes or Kubernetes.
+//
+//	kernel: any change of the mount namespace
+//	   |  poll(2): POLLPRI on /proc/self/mountinfo (proc_pid_mountinfo(5))
+//	   v
+//	Watch: changed(), and back to poll; what changes meanwhile is not lost
+package mountwatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+const mountTable = "/proc/self/mountinfo"
+
+// Watch calls changed once at the start and then after every change of this process's
+// mount table, until ctx ends, when it returns nil. It blocks; its caller owns the
+// goroutine. Calls follow one another. Changes that happen while changed runs, or close
+// together, are told by one call. Its errors are the kernel's refusals to be asked.
+func Watch(ctx context.Context, changed func()) error {
+	// Not with os.Open: that would hand the file to the runtime's poller too, and the
+	// kernel tells each change of an open file to the first who asks, only.
+	table, err := unix.Open(mountTable, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("watch mounts: open %s: %w", mountTable, err)
+	}
+	defer func() { _ = unix.Close(table) }()
+	wake, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err != nil {
+		return fmt.Errorf("watch mounts: make an event: %w", err)
+	}
+	// The number is freed only when nobody writes to it any more: it could be another
+	// file's by then.
+	woken := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(woken)
+		_, _ = unix.Write(wake, []byte{1, 0, 0, 0, 0, 0, 0, 0})
+	})
+	defer func() {
+		if !stop() {
+			<-woken
+		}
+		_ = unix.Close(wake)
+	}()
+
+	for ctx.Err() == nil {
+		// A poll of the file takes note of the table as it is, and the opening did: what
+		// changes from here on, while changed looks, ends the next poll at once.
+		changed()
+		if err := waitForEither(int32(table), int32(wake)); err != nil {
+			return fmt.Errorf("watch mounts: %w", err)
+		}
+	}
+	return nil
+}
+
+// waitForEither returns when the mount table has changed or the event was raised.
+func waitForEither(table, event int32) error {
+	fds := []unix.PollFd{
+		{Fd: table, Events: unix.POLLPRI},
+		{Fd: event, Events: unix.POLLIN},
+	}
+	for {
+		_, err := unix.Poll(fds, -1)
+		if !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}
