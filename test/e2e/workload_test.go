@@ -34,15 +34,21 @@ func namespace(ctx context.Context, t *testing.T, c *cluster.Cluster, name strin
 // claim makes a claim of StorageClass longhorn and returns the name of its volume.
 func claim(ctx context.Context, t *testing.T, c *cluster.Cluster, namespace, name, size string) string {
 	t.Helper()
+	return claimOf(ctx, t, c, namespace, name, size, "longhorn")
+}
+
+// claimOf makes a claim of a StorageClass and returns the name of its volume.
+func claimOf(ctx context.Context, t *testing.T, c *cluster.Cluster, namespace, name, size, class string) string {
+	t.Helper()
 	manifest := fmt.Sprintf(`
 apiVersion: v1
 kind: PersistentVolumeClaim
 metadata: {name: %s, namespace: %s}
 spec:
-  storageClassName: longhorn
+  storageClassName: %s
   accessModes: [ReadWriteOnce]
   resources: {requests: {storage: %s}}
-`, name, namespace, size)
+`, name, namespace, class, size)
 	if err := c.Apply(ctx, manifest); err != nil {
 		t.Fatal(err)
 	}

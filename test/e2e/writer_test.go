@@ -60,7 +60,13 @@ const acksDirectory = "/var/lib/kubelet/e2e-acks"
 // startWriter makes a claim and a writer on it, and waits until that has written some.
 func startWriter(ctx context.Context, t *testing.T, c *cluster.Cluster, namespace, script string) *writer {
 	t.Helper()
-	w := &writer{c: c, namespace: namespace, volume: claim(ctx, t, c, namespace, "data", "256Mi")}
+	return startWriterOn(ctx, t, c, namespace, script, "longhorn")
+}
+
+// startWriterOn is startWriter with a StorageClass of one's choice.
+func startWriterOn(ctx context.Context, t *testing.T, c *cluster.Cluster, namespace, script, class string) *writer {
+	t.Helper()
+	w := &writer{c: c, namespace: namespace, volume: claimOf(ctx, t, c, namespace, "data", "256Mi", class)}
 	indented := "              " + strings.ReplaceAll(strings.TrimSpace(script), "\n", "\n              ")
 	manifest := fmt.Sprintf(`
 apiVersion: apps/v1

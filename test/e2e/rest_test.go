@@ -1,0 +1,123 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"testing"
+
+	v1 "github.com/longhorn-lep/longhorn-manager/api/v1"
+	"github.com/longhorn-lep/longhorn-manager/test/e2e/cluster"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// restAPI is the REST API as a program of a user reaches it, through its Service.
+type restAPI string
+
+func restOf(ctx context.Context, t *testing.T, c *cluster.Cluster) restAPI {
+	t.Helper()
+	address, err := c.Devcluster(ctx, "forward", fmt.Sprintf("%s/%s:%d", types.Namespace, types.APIService, types.APIPort))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return restAPI("http://" + address + "/v1")
+}
+
+// do sends a request, wants a status, and decodes the answer into out, if that is given.
+func (r restAPI) do(ctx context.Context, t *testing.T, method, path string, body any, want int, out any) string {
+	t.Helper()
+	text, err := json.Marshal(body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request, err := http.NewRequestWithContext(ctx, method, string(r)+path, bytes.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	answer, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if response.StatusCode != want {
+		t.Fatalf("%s %s answers %d, want %d: %s", method, path, response.StatusCode, want, answer)
+	}
+	if out != nil {
+		if err := json.Unmarshal(answer, out); err != nil {
+			t.Fatalf("%s %s answers %q: %v", method, path, answer, err)
+		}
+	}
+	return string(answer)
+}
+
+func (r restAPI) node(ctx context.Context, t *testing.T, name string) (n v1.Node) {
+	t.Helper()
+	r.do(ctx, t, http.MethodGet, "/nodes/"+name, nil, http.StatusOK, &n)
+	return n
+}
+
+// setDisks replaces all disks of a node.
+func (r restAPI) setDisks(ctx context.Context, t *testing.T, node string, disks map[string]v1.DiskUpdate) {
+	t.Helper()
+	r.do(ctx, t, http.MethodPost, "/nodes/"+node+"?action=diskUpdate", v1.DiskUpdateInput{Disks: disks}, http.StatusOK, nil)
+}
+
+// addDisk adds one to the disks of a node.
+func (r restAPI) addDisk(ctx context.Context, t *testing.T, node, name string, disk v1.DiskUpdate) {
+	t.Helper()
+	disks := r.disks(ctx, t, node)
+	disks[name] = disk
+	r.setDisks(ctx, t, node, disks)
+}
+
+// removeDisk takes one away, as users have to: first nothing more may be placed on it.
+func (r restAPI) removeDisk(ctx context.Context, t *testing.T, node, name string) {
+	t.Helper()
+	disks := r.disks(ctx, t, node)
+	disk, there := disks[name]
+	if !there {
+		return
+	}
+	disk.AllowScheduling = false
+	disks[name] = disk
+	r.setDisks(ctx, t, node, disks)
+	delete(disks, name)
+	r.setDisks(ctx, t, node, disks)
+}
+
+func (r restAPI) disks(ctx context.Context, t *testing.T, node string) map[string]v1.DiskUpdate {
+	t.Helper()
+	disks := map[string]v1.DiskUpdate{}
+	for name, d := range r.node(ctx, t, node).Disks {
+		disks[name] = d.DiskUpdate
+	}
+	return disks
+}
+
+func (r restAPI) setTags(ctx context.Context, t *testing.T, node string, tags ...string) {
+	t.Helper()
+	n := r.node(ctx, t, node)
+	r.do(ctx, t, http.MethodPut, "/nodes/"+node, v1.NodeUpdate{
+		AllowScheduling: n.AllowScheduling, EvictionRequested: n.EvictionRequested, Tags: append([]string{}, tags...),
+	}, http.StatusOK, nil)
+}
+
+// set gives a setting a value until the test ends.
+func (r restAPI) set(ctx context.Context, t *testing.T, setting types.SettingName, value string) {
+	t.Helper()
+	var before v1.Setting
+	path := "/settings/" + string(setting)
+	r.do(ctx, t, http.MethodGet, path, nil, http.StatusOK, &before)
+	r.do(ctx, t, http.MethodPut, path, map[string]string{"value": value}, http.StatusOK, nil)
+	t.Cleanup(func() {
+		r.do(context.WithoutCancel(ctx), t, http.MethodPut, path, map[string]string{"value": before.Value}, http.StatusOK, nil)
+	})
+}

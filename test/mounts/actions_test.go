@@ -1,0 +1,170 @@
+package mounts
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// action is one way to take a disk away.
+type action struct {
+	name string
+	take func(s *scene, l *live)
+	// undo ends what restoring the mount does not end; nil: nothing.
+	undo func(s *scene, l *live)
+	// mayBeRefused: the kernel may say that the disk is in use.
+	mayBeRefused bool
+	// both disks go.
+	both bool
+	// isDisk: what is there then cannot be told from the disk by one who comes new.
+	isDisk bool
+	// kills the process too, so there is nobody to notice.
+	kills bool
+}
+
+const (
+	elsewhere = "/mnt/elsewhere" // a mount point
+	other     = "/mnt/other"     // a directory that looks like a disk's, but for the UUID file
+)
+
+var actions = []action{
+	{name: "unmount", mayBeRefused: true, take: func(s *scene, l *live) {
+		if err := unix.Unmount(l.at(l.path), 0); !errors.Is(err, unix.EBUSY) {
+			must(s.t, err)
+			return
+		}
+		s.refused = true
+	}},
+	{name: "lazy unmount", take: func(s *scene, l *live) { s.detach(l) }},
+	{name: "lazy unmount with a mount inside", take: func(s *scene, l *live) {
+		inside := filepath.Join(l.at(l.path), "inside")
+		must(s.t, os.MkdirAll(inside, 0o700))
+		must(s.t, unix.Mount("inside", inside, "tmpfs", 0, ""))
+		s.detach(l)
+	}},
+	{name: "recursive lazy unmount of what lies over it and of it", take: func(s *scene, l *live) {
+		s.cover(l, "", s.tmpfs)
+		s.detach(l)
+		s.detach(l)
+	}},
+	{name: "a tmpfs over it", take: func(s *scene, l *live) { s.cover(l, "", s.tmpfs) }},
+	{name: "an empty file system over it", take: func(s *scene, l *live) { s.cover(l, "", s.device(s.empty)) }},
+	{name: "another disk over it", take: func(s *scene, l *live) { s.cover(l, "", s.device(s.foreign)) }},
+	{name: "a clone over it", isDisk: true, take: func(s *scene, l *live) {
+		l.churn.stop() // it would find the disk that it asks for, and write to it
+		s.cover(l, "", s.clone(l))
+	}},
+	{name: "a tmpfs over its replicas", take: func(s *scene, l *live) { s.cover(l, "replicas", s.tmpfs) }, undo: func(s *scene, l *live) {
+		s.h.clear(l.path + "/replicas")
+	}},
+	{name: "a bind of another directory over it", take: func(s *scene, l *live) {
+		must(s.t, unix.Mount(s.h.at(other), l.at(l.path), "", unix.MS_BIND, ""))
+	}},
+	{name: "a bind of the other disk over it", take: func(s *scene, l *live) {
+		o := s.other(l)
+		must(s.t, unix.Mount(o.at(o.path), l.at(l.path), "", unix.MS_BIND, ""))
+	}},
+	{name: "move to another path", take: func(s *scene, l *live) {
+		must(s.t, unix.Mount(l.at(l.path), s.h.at(elsewhere), "", unix.MS_BIND, ""))
+		s.detach(l)
+	}, undo: func(s *scene, _ *live) { s.h.clear(elsewhere) }},
+	{name: "the two disks swapped", both: true, take: func(s *scene, l *live) {
+		o := s.other(l)
+		s.detach(l)
+		s.detach(o)
+		o.mountOn(o.device, l.path)
+		l.mountOn(l.device, o.path)
+	}},
+	{name: "another directory renamed into the place of the one above it", take: func(s *scene, l *live) {
+		above := filepath.Dir(l.path)
+		must(s.t, os.Rename(s.h.at(above), s.h.at(above)+".away"))
+		must(s.t, os.Rename(s.h.at(above)+".new", s.h.at(above)))
+	}, undo: func(s *scene, l *live) {
+		above := filepath.Dir(l.path)
+		must(s.t, os.Rename(s.h.at(above), s.h.at(above)+".new"))
+		must(s.t, os.Rename(s.h.at(above)+".away", s.h.at(above)))
+	}},
+	{name: "another UUID file", take: func(s *scene, l *live) {
+		name := filepath.Join(l.at(l.path), "longhorn-disk.cfg")
+		must(s.t, os.WriteFile(name+".new", []byte(`{"diskUUID":"`+strings.Repeat("1", 8)+l.uuid[8:]+`"}`), 0o600))
+		must(s.t, os.Rename(name+".new", name))
+	}, undo: func(_ *scene, l *live) { l.prepare() }},
+	{name: "a new file system made and mounted", take: func(s *scene, l *live) {
+		s.detach(l)
+		s.lost(l)
+		l.isFree() // else it could not be made
+		l.h().mkfs(l.device, l.fsType)
+		l.mount()
+		l.content = newContent(l.content.mark)
+	}, undo: func(s *scene, l *live) {
+		l.prepare()
+		s.remakes = true
+	}},
+	{name: "unmounted while the process was dead", kills: true, take: func(s *scene, l *live) {
+		s.manager.kill()
+		must(s.t, poll("the disk is in use", func() error { return unix.Unmount(l.at(l.path), 0) }))
+		s.manager.start()
+	}},
+}
+
+// detach unmounts a disk, whoever uses it.
+func (s *scene) detach(l *live) {
+	s.t.Helper()
+	must(s.t, unix.Unmount(l.at(l.path), unix.MNT_DETACH))
+}
+
+// cover mounts something over a disk or a directory of it, and remembers what was in it before.
+func (s *scene) cover(l *live, below string, mount func(point string)) {
+	s.t.Helper()
+	point := s.h.coverPoint()
+	mount(point)
+	s.covering, s.covered = point, usageOf(s.t, point)
+	must(s.t, unix.Mount(point, filepath.Join(l.at(l.path), below), "", unix.MS_BIND, ""))
+}
+
+// coverPoint is where the test itself sees what is mounted over a disk.
+func (h *host) coverPoint() string { return filepath.Join(h.top, "cover") }
+
+// uncover checks that nothing came to what lay over a disk.
+func (s *scene) uncover(what string) {
+	s.t.Helper()
+	if s.covering == "" {
+		return
+	}
+	if d := s.covered.differs(usageOf(s.t, s.covering)); d != "" {
+		s.t.Errorf("%s: in what was mounted over the disk: %s", what, d)
+	}
+	must(s.t, unix.Unmount(s.covering, unix.MNT_DETACH))
+	s.covering = ""
+}
+
+func (s *scene) tmpfs(point string) {
+	must(s.t, unix.Mount("over", point, "tmpfs", 0, "size=16m"))
+	must(s.t, os.Mkdir(filepath.Join(point, "replicas"), 0o700))
+}
+
+// device mounts an ext4.
+func (s *scene) device(device string) func(point string) {
+	return func(point string) { must(s.t, unix.Mount(device, point, "ext4", 0, "")) }
+}
+
+// clone mounts a byte-for-byte copy of a disk as it is at this moment.
+func (s *scene) clone(l *live) func(point string) {
+	return func(point string) {
+		dir, err := os.Open(l.at(l.path))
+		must(s.t, err)
+		must(s.t, errors.Join(unix.Syncfs(int(dir.Fd())), dir.Close()))
+		image := l.image + ".clone"
+		run(s.t, "cp", "--sparse=always", l.image, image)
+		device := run(s.t, "losetup", "--find", "--show", image)
+		options := ""
+		if l.fsType == "xfs" {
+			options = "nouuid"
+		}
+		must(s.t, unix.Mount(device, point, l.fsType, 0, options))
+		run(s.t, "losetup", "--detach", device) // when it is unmounted
+	}
+}

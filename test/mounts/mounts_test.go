@@ -1,0 +1,287 @@
+package mounts
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/longhorn-lep/longhorn-manager/instance/proto"
+)
+
+// noticeLimit is how soon a disk that is gone must be known as gone.
+const noticeLimit = 5 * time.Second
+
+// live is a disk with a replica that is written to.
+type live struct {
+	*volatileDisk
+	content    *content
+	writer     *writer
+	churn      *churn
+	generation int64
+	lostAfter  time.Duration // in this round; 0: it is not lost
+}
+
+func (l *live) h() *host { return l.host }
+
+// scene is two disks and an instance manager.
+type scene struct {
+	t       testing.TB
+	h       *host
+	manager *manager
+	disks   []*live
+	empty   string // device of a file system that is no disk
+	foreign string // device of a disk that is none of these
+
+	// Of one round.
+	began    time.Time
+	refused  bool // the kernel did not let the disk go
+	remakes  bool // the replica was lost with its file system
+	covering string
+	covered  usage
+
+	slowest time.Duration
+	writes  int64
+	made    int64
+}
+
+func newScene(t testing.TB) *scene {
+	s := &scene{t: t, h: newHost(t)}
+	s.h.point(elsewhere)
+	s.h.point(other)
+	for number, fsType := range []string{"ext4", "xfs"} {
+		s.disks = append(s.disks, &live{volatileDisk: s.h.newDisk(number+1, fsType), content: newContent(uint64(number + 1))})
+		s.h.point(fmt.Sprintf("/mnt/p%d.new/disk", number+1))
+	}
+	_, s.empty = s.h.newImage("empty", "ext4")
+	_, s.foreign = s.h.newImage("foreign", "ext4")
+	f := &volatileDisk{host: s.h, path: elsewhere, fsType: "ext4", device: s.foreign, uuid: "d15c0000-0000-4000-8000-0000000000ff"}
+	f.mount()
+	f.prepare()
+	s.h.clear(elsewhere)
+	s.manager = newManager(s.h)
+	for _, l := range s.disks {
+		s.manager.create(l.spec())
+		s.resume(l)
+	}
+	t.Cleanup(func() {
+		for _, l := range s.disks {
+			_ = s.pause(l)
+		}
+	})
+	return s
+}
+
+func (s *scene) other(l *live) *live { return s.disks[1-slices.Index(s.disks, l)] }
+
+// resume serves a disk's replica, checks it, and begins to write to it.
+func (s *scene) resume(l *live) {
+	s.t.Helper()
+	s.manager.serve(l.spec())
+	l.generation++
+	c, err := s.manager.dial(l.spec(), l.generation)
+	must(s.t, err)
+	if err := l.content.check(c); err != nil {
+		s.t.Errorf("%s: %v", l.path, err)
+	}
+	l.writer = startWriter(c, l.content, uint64(l.generation))
+	l.churn = startChurn(s.manager, l.extra())
+	must(s.t, l.writer.goesOn(20))
+}
+
+// pause ends the writers of a disk, and tells why they had ended.
+func (s *scene) pause(l *live) error {
+	if l.writer == nil {
+		return nil
+	}
+	l.churn.stop()
+	err := l.writer.stop()
+	s.writes += l.writer.acked.Load()
+	s.made += l.churn.made.Load()
+	l.writer = nil
+	return err
+}
+
+// lost waits until a replica is shown as failed and its writer has ended.
+func (s *scene) lost(l *live) {
+	s.t.Helper()
+	if l.lostAfter > 0 {
+		return
+	}
+	_, err := s.manager.until("loss of disk "+l.path, noticeLimit, func(st *proto.State) bool {
+		r := replicaOf(st, l.name)
+		return r.GetPhase() == proto.Phase_PHASE_ERROR && (r.GetReason() == "DiskUnmounted" || r.GetReason() == "DiskReplaced") &&
+			strings.Contains(r.GetMessage(), l.path)
+	})
+	must(s.t, err)
+	l.lostAfter = time.Since(s.began)
+	s.slowest = max(s.slowest, l.lostAfter)
+	select {
+	case <-l.writer.done:
+	case <-time.After(noticeLimit):
+		s.t.Fatalf("%s: its writer was not told", l.path)
+	}
+}
+
+// isRefused tries all that could bring a byte to where the disk was.
+func (s *scene) isRefused(l *live) {
+	s.t.Helper()
+	ctx := context.Background()
+	r, err := s.manager.ReplicaStart(ctx, l.spec())
+	if err != nil || r.GetPhase() != proto.Phase_PHASE_ERROR || !isRefusal(r.GetReason()) {
+		s.t.Errorf("%s: started without its disk: %v, %v", l.path, r, err)
+	}
+	if _, err := s.manager.ReplicaCreate(ctx, l.spec()); !isRefusal(reason(err)) {
+		s.t.Errorf("%s: made without its disk: %v", l.path, err)
+	}
+	if _, err := s.manager.ReplicaStop(ctx, &proto.ReplicaRef{Name: l.name}); err != nil {
+		s.t.Errorf("%s: stop: %v", l.path, err)
+	}
+	if _, err := s.manager.ReplicaRemove(ctx, l.spec()); !isRefusal(reason(err)) {
+		s.t.Errorf("%s: removed without its disk: %v", l.path, err)
+	}
+}
+
+func isRefusal(reason string) bool { return reason == "DiskMissing" || reason == "DiskMismatch" }
+
+// isUndisturbed makes sure that the other disk's replica goes on and that nothing of the first came to it.
+func (s *scene) isUndisturbed(l *live, what string) {
+	s.t.Helper()
+	if err := l.writer.goesOn(5); err != nil {
+		s.t.Errorf("%s: the other disk: %v", what, err)
+	}
+	s.hasOnlyItsOwn(l, what)
+}
+
+func (s *scene) hasOnlyItsOwn(l *live, what string) {
+	s.t.Helper()
+	names, err := os.ReadDir(filepath.Join(l.at(l.path), "replicas"))
+	must(s.t, err)
+	for _, n := range names {
+		if !strings.Contains(n.Name(), l.name) {
+			s.t.Errorf("%s: on %s is %s", what, l.path, n.Name())
+		}
+	}
+}
+
+// round takes a disk away and gives it back.
+func (s *scene) round(a action, l *live) {
+	s.t.Helper()
+	s.refused, s.remakes = false, false
+	for _, d := range s.disks {
+		d.lostAfter = 0
+	}
+	beneath := filepath.Join(s.h.base, "mnt")
+	before := usageOf(s.t, beneath)
+	gone, rest := []*live{l}, []*live{s.other(l)}
+	if a.both {
+		gone, rest = s.disks, nil
+	}
+	s.began = time.Now()
+	a.take(s, l)
+	if s.refused && !a.mayBeRefused {
+		s.t.Fatalf("%s: refused", a.name)
+	}
+	switch {
+	case s.refused:
+		must(s.t, l.writer.goesOn(20))
+	case a.kills:
+		rest = nil
+		for _, d := range s.disks {
+			_ = s.pause(d)
+		}
+		s.isRefused(l)
+	default:
+		for _, d := range gone {
+			s.lost(d)
+			if !a.isDisk {
+				s.isRefused(d)
+			}
+		}
+	}
+	for _, d := range rest {
+		s.isUndisturbed(d, a.name)
+	}
+	if !s.refused {
+		s.giveBack(a, l, gone)
+	}
+	if d := before.differs(usageOf(s.t, beneath)); d != "" {
+		s.t.Errorf("%s of %s: beneath it: %s", a.name, l.path, d)
+	}
+}
+
+// giveBack mounts disks where they belong, and serves them again.
+func (s *scene) giveBack(a action, l *live, gone []*live) {
+	s.t.Helper()
+	for _, d := range gone {
+		_ = s.pause(d)
+	}
+	s.uncover(a.name)
+	if a.undo != nil {
+		a.undo(s, l)
+	}
+	for _, d := range gone {
+		s.h.clear(d.path)
+	}
+	for _, d := range gone {
+		d.isFree()
+		d.mount()
+		if s.remakes {
+			s.manager.create(d.spec())
+		}
+	}
+	if a.kills {
+		gone = s.disks
+	}
+	for _, d := range gone {
+		s.hasOnlyItsOwn(d, a.name)
+		s.resume(d)
+	}
+}
+
+func TestNothingIsEverWrittenBeneathADiskThatIsGone(t *testing.T) {
+	need(t)
+	runs := int64(20)
+	if os.Getenv("LONG") != "" {
+		runs = 190
+	}
+	runs = number(t, "MOUNTS_RUNS", runs)
+	seed := uint64(number(t, "MOUNTS_SEED", time.Now().UnixNano()))
+	t.Logf("MOUNTS_SEED=%d", seed)
+	rng := rand.New(rand.NewPCG(seed, 1))
+	s := newScene(t)
+	var order []action
+	refusals := 0
+	for i := range runs {
+		if len(order) == 0 { // every action once before any comes again
+			order = slices.Clone(actions)
+			rng.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
+		}
+		a, l := order[0], s.disks[rng.IntN(len(s.disks))]
+		order = order[1:]
+		began := time.Now()
+		s.round(a, l)
+		t.Logf("run %d: %s, %s: refused %t, noticed after %v, took %v", i, l.fsType, a.name, s.refused, l.lostAfter, time.Since(began).Round(time.Millisecond))
+		if s.refused {
+			refusals++
+		}
+		if t.Failed() {
+			t.FailNow()
+		}
+	}
+	for _, l := range s.disks {
+		if err := s.pause(l); err != nil {
+			t.Errorf("%s: its writer ended: %v", l.path, err)
+		}
+	}
+	t.Logf("%d runs, %d of them refused by the kernel; noticed after %v at most; %d writes acknowledged, %d replicas made meanwhile",
+		runs, refusals, s.slowest, s.writes, s.made)
+	if s.writes < 50*runs || s.made < runs {
+		t.Error("too little happened for this to prove anything")
+	}
+}
