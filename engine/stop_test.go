@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/longhorn-lep/longhorn-manager/nbd"
 	"github.com/longhorn-lep/longhorn-manager/nbd/faulty"
@@ -41,6 +42,9 @@ func TestStopThatTakesTooLongCutsTheConnections(t *testing.T) {
 	wrote := make(chan error, 1)
 	go func() { wrote <- e.Backend().WriteAt(context.Background(), pattern(1, 512), 0, false) }()
 	<-g.Arrived()
+	for len(r.disk("a").marked()) == 0 { // until the write has reached both
+		time.Sleep(200 * time.Microsecond)
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := e.Stop(ctx); !errors.Is(err, ErrUnclean) {

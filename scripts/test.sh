@@ -44,6 +44,9 @@ case $what in
 unit) unit ;;
 e2e) e2e ;;
 long) long ;;
-all) unit && e2e ;;
+all)
+	unit # not "unit && e2e": that would switch "set -e" off inside
+	e2e
+	;;
 *) echo "usage: scripts/test.sh [unit|e2e|long]" >&2 && exit 2 ;;
 esac
