@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"testing"
+	"time"
 
 	v1 "github.com/longhorn-lep/longhorn-manager/api/v1"
 	"github.com/longhorn-lep/longhorn-manager/test/e2e/cluster"
@@ -33,22 +34,16 @@ func (r restAPI) do(ctx context.Context, t *testing.T, method, path string, body
 	if err != nil {
 		t.Fatal(err)
 	}
-	request, err := http.NewRequestWithContext(ctx, method, string(r)+path, bytes.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	request.Header.Set("Content-Type", "application/json")
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = response.Body.Close() }()
-	answer, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if response.StatusCode != want {
-		t.Fatalf("%s %s answers %d, want %d: %s", method, path, response.StatusCode, want, answer)
+	var status int
+	var answer []byte
+	// A Service leads to the pods of a node that is gone until Kubernetes has noticed. All
+	// that is asked here may be asked twice.
+	cluster.Eventually(ctx, t, 30*time.Second, method+" "+path+" is answered", func(ctx context.Context) (err error) {
+		status, answer, err = r.once(ctx, method, path, text)
+		return err
+	})
+	if status != want {
+		t.Fatalf("%s %s answers %d, want %d: %s", method, path, status, want, answer)
 	}
 	if out != nil {
 		if err := json.Unmarshal(answer, out); err != nil {
@@ -56,6 +51,24 @@ func (r restAPI) do(ctx context.Context, t *testing.T, method, path string, body
 		}
 	}
 	return string(answer)
+}
+
+// once sends a request; an error means that no answer came.
+func (r restAPI) once(ctx context.Context, method, path string, body []byte) (status int, answer []byte, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, method, string(r)+path, bytes.NewReader(body))
+	if err != nil {
+		return 0, nil, err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	answer, err = io.ReadAll(response.Body)
+	return response.StatusCode, answer, err
 }
 
 func (r restAPI) node(ctx context.Context, t *testing.T, name string) (n v1.Node) {
