@@ -37,7 +37,9 @@ func runInNamespace() (code int, err error) {
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	program := filepath.Join(dir, "longhorn-manager")
-	if out, err := exec.Command("go", "build", "-o", program, "../..").CombinedOutput(); err != nil {
+	build := exec.Command("go", "build", "-trimpath", "-o", program, "../..") // as scripts/build.sh has it, so that little is compiled twice
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
 		return 0, fmt.Errorf("build the program: %w: %s", err, out)
 	}
 	c := exec.Command("/proc/self/exe", os.Args[1:]...)
