@@ -152,6 +152,29 @@ func TestStartWritesBeforeItActs(t *testing.T) {
 	plane.expect(t)
 }
 
+// stopsSlowly is a data plane whose engine ends long after nobody waits for it any more.
+type stopsSlowly struct{ *fakePlane }
+
+func (s stopsSlowly) StopEngine(ctx context.Context, name, session string, force bool) error {
+	_ = s.fakePlane.StopEngine(ctx, name, session, force)
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// A stop may wait for epochs, which nobody but this controller records: it must not wait for the stop.
+func TestASlowStopIsNotWaitedFor(t *testing.T) {
+	plane := &fakePlane{observed: Observed{Phase: PhaseRunning, Generation: 1, Session: "s"}}
+	_, c := begin(t, plane, wantedEngine(func(e *longhorn.Engine) {
+		e.Spec.DesireState = longhorn.DesireStateStopped
+		e.Status.Generation, e.Status.Session, e.Status.CurrentState = 1, "s", longhorn.InstanceStateRunning
+	}))
+	c.DataPlane = stopsSlowly{plane}
+	if _, err := c.sync(t.Context(), "vol-e-0"); err != nil {
+		t.Errorf("sync: %v", err)
+	}
+	plane.expect(t, "stop vol-e-0 of s")
+}
+
 func TestEngineInUseIsNotForgotten(t *testing.T) {
 	plane := &fakePlane{observed: Observed{Phase: PhaseRunning, Generation: 1, Session: "s"}, err: &InUse{Message: "/dev/longhorn/vol is mounted"}}
 	h, c := begin(t, plane, wantedEngine(func(e *longhorn.Engine) {

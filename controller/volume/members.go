@@ -49,6 +49,9 @@ func tend(in Input, c copies, p *Plan) {
 //	its rebuild failed                            now       ""         +1
 //	never was a member, and is down               now
 //
+// Of a member, and of one whose rebuild failed, the process that serves it is noted too: the
+// delay of a copy that was restarted since is shorter (rebuildDelay).
+//
 // The count stays when a rebuild succeeds, and goes only when the copy has lasted: a disk
 // that is too slow to be a member for long is not rebuilt for ever.
 func note(in Input, v copyView, p *Plan) {

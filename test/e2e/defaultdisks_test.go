@@ -23,7 +23,7 @@ import (
 // soon is how long the node controller may take to follow what a user does.
 const soon = 5 * time.Second
 
-// customized is a Kubernetes node with the labels and annotations of the test plan.
+// customize gives a Kubernetes node the label and the annotations of the test plan.
 func customize(ctx context.Context, t *testing.T, c *cluster.Cluster, node, disks, tags string) {
 	t.Helper()
 	patch := fmt.Sprintf(`{"metadata":{"labels":{"node.longhorn.io/create-default-disk":"config"},"annotations":{`+

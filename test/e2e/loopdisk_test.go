@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/longhorn-lep/longhorn-manager/test/e2e/cluster"
+	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
 // loopDisk is a disk of a node as a user would build one in: a block device with a file
@@ -78,11 +79,11 @@ func addNode(ctx context.Context, t *testing.T, c *cluster.Cluster, node string)
 			t.Error(err)
 		}
 		c.Must(ctx, t, "delete", "node", node, "--ignore-not-found")
-		c.Must(ctx, t, "-n", "longhorn-system", "wait", "--for=delete", "nodes.longhorn.io/"+node, "--timeout=90s")
+		c.Must(ctx, t, "-n", types.Namespace, "wait", "--for=delete", "nodes.longhorn.io/"+node, "--timeout=90s")
 	})
 	if _, err := c.Devcluster(ctx, "add-node", node); err != nil {
 		t.Fatal(err)
 	}
-	c.Must(ctx, t, "-n", "longhorn-system", "wait", "--for=create", "nodes.longhorn.io/"+node, "--timeout=120s")
-	c.Must(ctx, t, "-n", "longhorn-system", "wait", "--for=condition=Ready", "nodes.longhorn.io/"+node, "--timeout=120s")
+	c.Must(ctx, t, "-n", types.Namespace, "wait", "--for=create", "nodes.longhorn.io/"+node, "--timeout=120s")
+	c.Must(ctx, t, "-n", types.Namespace, "wait", "--for=condition=Ready", "nodes.longhorn.io/"+node, "--timeout=120s")
 }
