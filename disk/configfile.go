@@ -7,6 +7,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/longhorn-lep/longhorn-manager/util/openat"
 )
 
 // ReplicasDirName is the directory, directly in a disk's directory, that holds
@@ -89,7 +91,7 @@ func create(root string, rec Record, cfg Config, before func(step) error) error 
 
 // openScanned opens the directory that rec was scanned from and no other.
 func openScanned(root string, rec Record) (*os.File, error) {
-	dir, err := openDir(root, rec.Path)
+	dir, err := openat.Dir(root, rec.Path)
 	if err != nil {
 		return nil, err
 	}

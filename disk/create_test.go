@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/longhorn-lep/longhorn-manager/util/openat"
 )
 
 func scanOne(root, path string) Record {
@@ -120,7 +122,7 @@ func TestCreateRefusesAMalformedUUIDBeforeTouchingTheDisk(t *testing.T) {
 
 func TestPublishByLinkDoesNotReplace(t *testing.T) {
 	root := t.TempDir()
-	dir, err := openDir(root, "/")
+	dir, err := openat.Dir(root, "/")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,7 +171,7 @@ func TestPrepare(t *testing.T) {
 			path:    "/var/longhorn",
 			wantErr: unix.ENOTDIR,
 		},
-		"a relative path is refused": {path: "var", wantErr: errRelativePath},
+		"a relative path is refused": {path: "var", wantErr: openat.ErrRelative},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/longhorn-lep/longhorn-manager/util/openat"
 )
 
 // Prepare makes the directory of a default disk, below root, with missing
@@ -34,9 +36,9 @@ func Prepare(root, path string) error {
 // is resolved from root anew, so symbolic links on the way stay beneath it.
 func makeDirs(root, path string) (*os.File, error) {
 	if !strings.HasPrefix(path, "/") {
-		return nil, errRelativePath
+		return nil, openat.ErrRelative
 	}
-	current, err := openDir(root, "/")
+	current, err := openat.Dir(root, "/")
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +59,7 @@ func makeDirs(root, path string) (*os.File, error) {
 }
 
 func openOrMake(root string, parent *os.File, prefix, part string) (*os.File, error) {
-	dir, err := openDir(root, prefix)
+	dir, err := openat.Dir(root, prefix)
 	if !errors.Is(err, unix.ENOENT) {
 		return dir, err
 	}
@@ -67,5 +69,5 @@ func openOrMake(root string, parent *os.File, prefix, part string) (*os.File, er
 	if err := parent.Sync(); err != nil {
 		return nil, fmt.Errorf("sync directory above %s: %w", prefix, err)
 	}
-	return openDir(root, prefix)
+	return openat.Dir(root, prefix)
 }

@@ -6,6 +6,8 @@ import (
 
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
+
+	"github.com/longhorn-lep/longhorn-manager/util/openat"
 )
 
 // availableGranularity is what StorageAvailable is rounded down to, in bytes, so
@@ -58,7 +60,7 @@ func Scan(root string, paths map[string]string) map[string]Record {
 	records := make(map[string]Record, len(paths))
 	opened := make(map[string]*os.File, len(paths))
 	for name, path := range paths {
-		dir, err := openDir(root, path)
+		dir, err := openat.Dir(root, path)
 		if err != nil {
 			records[name] = Record{Name: name, Path: path, Err: err}
 			continue

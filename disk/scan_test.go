@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/longhorn-lep/longhorn-manager/util/openat"
 )
 
 func testRoot(t *testing.T) string {
@@ -70,8 +72,8 @@ func TestScanSaysWhyADirectoryCannotBeExamined(t *testing.T) {
 	}{
 		"no directory":                   {testRoot(t), "/disks/nowhere", fs.ErrNotExist},
 		"a file in place of a directory": {testRoot(t), "/disks/plain-file", unix.ENOTDIR},
-		"a relative path":                {testRoot(t), "disks/ready", errRelativePath},
-		"an empty path":                  {testRoot(t), "", errRelativePath},
+		"a relative path":                {testRoot(t), "disks/ready", openat.ErrRelative},
+		"an empty path":                  {testRoot(t), "", openat.ErrRelative},
 		"no root":                        {"/nonexistent-root", "/disks/ready", fs.ErrNotExist},
 		"a link made up by the kernel":   {"/", "/proc/self/cwd", unix.ELOOP},
 	}

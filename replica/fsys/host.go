@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/longhorn-lep/longhorn-manager/util/openat"
 )
 
 // Host is the file system as seen by a process whose root directory is Root; "" is "/". Absolute symbolic links and ".."
@@ -16,43 +18,15 @@ type Host struct{ Root string }
 
 // OpenDir opens an existing directory by absolute path.
 func (h Host) OpenDir(path string) (Dir, error) {
-	if !strings.HasPrefix(path, "/") {
-		return nil, fmt.Errorf("open directory %q: the path must be absolute: %w", path, unix.EINVAL)
-	}
 	root := h.Root
 	if root == "" {
 		root = "/"
 	}
-	rootFD, err := unix.Open(root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	dir, err := openat.Dir(root, path)
 	if err != nil {
-		return nil, fmt.Errorf("open root directory %s: %w", root, err)
+		return nil, err
 	}
-	defer unix.Close(rootFD)
-	below := strings.TrimLeft(path, "/")
-	if below == "" {
-		below = "."
-	}
-	fd, err := openat2(rootFD, below, &unix.OpenHow{
-		Flags:   unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC,
-		Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("open directory %s: %w", path, err)
-	}
-	return &hostDir{file: os.NewFile(uintptr(fd), path)}, nil
-}
-
-// resolveRetries bounds how often a name is looked up again when the kernel saw a rename or mount race with it.
-const resolveRetries = 32
-
-// openat2 is openat2(2), repeated when interrupted or overtaken by a rename.
-func openat2(dir int, name string, how *unix.OpenHow) (int, error) {
-	for attempt := 0; ; attempt++ {
-		fd, err := unix.Openat2(dir, name, how)
-		if (err != unix.EINTR && err != unix.EAGAIN) || attempt == resolveRetries {
-			return fd, err
-		}
-	}
+	return &hostDir{file: dir}, nil
 }
 
 // beneath is how every name in an open directory is resolved: one element, no link, no other file system.
@@ -81,7 +55,7 @@ func (d *hostDir) open(name string, flags uint64, perm uint64) (*os.File, error)
 	if !isElement(name) {
 		return nil, d.fail("open", name, unix.EINVAL)
 	}
-	fd, err := openat2(d.fd(), name, &unix.OpenHow{Flags: flags | unix.O_CLOEXEC | unix.O_NOFOLLOW, Mode: perm, Resolve: beneath})
+	fd, err := openat.Open(d.fd(), name, &unix.OpenHow{Flags: flags | unix.O_CLOEXEC | unix.O_NOFOLLOW, Mode: perm, Resolve: beneath})
 	if err != nil {
 		return nil, d.fail("open", name, err)
 	}
@@ -142,7 +116,7 @@ func (d *hostDir) Rmdir(name string) error {
 
 // Names reads through a descriptor of its own, for the held one has but one position.
 func (d *hostDir) Names() ([]string, error) {
-	fd, err := openat2(d.fd(), ".", &unix.OpenHow{Flags: unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC})
+	fd, err := openat.Open(d.fd(), ".", &unix.OpenHow{Flags: unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC})
 	if err != nil {
 		return nil, d.fail("list", "", err)
 	}

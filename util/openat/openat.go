@@ -1,0 +1,57 @@
+// Package openat opens files by openat2(2) (Linux 5.6), so that what a path may lead to is decided by the kernel in one step: no
+// link, rename or mount that comes between a look and an open can lead elsewhere.
+//
+// It knows paths, not disks: what may be opened, and what is made of a refusal, is the caller's business.
+package openat
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// attempts bounds how often a name is looked up again when the kernel saw a rename or mount race with it (EAGAIN, openat2(2)).
+const attempts = 32
+
+// ErrRelative is returned for a path that does not start with a slash.
+var ErrRelative = errors.New("the path must be absolute")
+
+// Dir opens the directory path as seen by a process whose root directory is root: absolute symbolic links and ".." stay beneath
+// root, and links that the kernel makes up (/proc/*/fd) are refused. A mount or rename that happens afterwards cannot redirect the
+// returned file, which the caller must close. Errors wrap ErrRelative or the errno.
+func Dir(root, path string) (*os.File, error) {
+	if !strings.HasPrefix(path, "/") {
+		return nil, fmt.Errorf("open directory %q: %w", path, ErrRelative)
+	}
+	rootFD, err := unix.Open(root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open root directory %s: %w", root, err)
+	}
+	defer unix.Close(rootFD)
+
+	below := strings.TrimLeft(path, "/")
+	if below == "" {
+		below = "."
+	}
+	fd, err := Open(rootFD, below, &unix.OpenHow{
+		Flags:   unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("open directory %s: %w", path, err)
+	}
+	return os.NewFile(uintptr(fd), path), nil
+}
+
+// Open is openat2(2), repeated when a signal interrupted it or a rename or mount overtook it. The error is the errno.
+func Open(dirFD int, name string, how *unix.OpenHow) (int, error) {
+	for attempt := 1; ; attempt++ {
+		fd, err := unix.Openat2(dirFD, name, how)
+		if (err != unix.EINTR && err != unix.EAGAIN) || attempt == attempts {
+			return fd, err
+		}
+	}
+}

@@ -1,0 +1,90 @@
+package openat
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestDirStaysBeneathTheRoot: whatever a path is made of, it leads nowhere outside of the root.
+func TestDirStaysBeneathTheRoot(t *testing.T) {
+	root, outside := t.TempDir(), t.TempDir()
+	for _, dir := range []string{"data/disk", "etc"} {
+		if err := os.MkdirAll(filepath.Join(root, dir), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(root, "file"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, target := range map[string]string{
+		"absolute": "/data", "relative": "data/disk", "up": "../../../../etc", "out": outside, "self": "self",
+	} {
+		if err := os.Symlink(target, filepath.Join(root, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cases := []struct {
+		path string
+		want string // beneath root; "" with an error
+		err  error
+	}{
+		{path: "/", want: "."},
+		{path: "//data//disk/", want: "data/disk"},
+		{path: "/../..", want: "."},
+		{path: "/absolute/disk", want: "data/disk"},
+		{path: "/relative", want: "data/disk"},
+		{path: "/up", want: "etc"},
+		{path: "/out", err: unix.ENOENT},
+		{path: "/self", err: unix.ELOOP},
+		{path: "/file", err: unix.ENOTDIR},
+		{path: "/missing", err: unix.ENOENT},
+		{path: "data", err: ErrRelative},
+		{path: "", err: ErrRelative},
+	}
+	for _, c := range cases {
+		t.Run(c.path, func(t *testing.T) {
+			dir, err := Dir(root, c.path)
+			if c.err != nil {
+				if !errors.Is(err, c.err) {
+					t.Fatalf("error = %v, want %v", err, c.err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer dir.Close()
+			got, err := dir.Stat()
+			if err != nil {
+				t.Fatal(err)
+			}
+			want, err := os.Stat(filepath.Join(root, c.want))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !os.SameFile(got, want) {
+				t.Errorf("%s led elsewhere than to %s", c.path, c.want)
+			}
+		})
+	}
+}
+
+// TestDirRefusesLinksOfTheKernel: a link below /proc leads to what a process has open, wherever that is.
+func TestDirRefusesLinksOfTheKernel(t *testing.T) {
+	dir, err := os.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	if got, err := Dir("/", filepath.Join("/proc/self/fd", strconv.Itoa(int(dir.Fd())))); !errors.Is(err, unix.ELOOP) {
+		if err == nil {
+			got.Close()
+		}
+		t.Errorf("error = %v, want ELOOP", err)
+	}
+}
