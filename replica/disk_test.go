@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -13,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/longhorn-lep/longhorn-manager/disk"
+	"github.com/longhorn-lep/longhorn-manager/internal/testutil/mountns"
 	"github.com/longhorn-lep/longhorn-manager/membership"
 	"github.com/longhorn-lep/longhorn-manager/replica/fsys"
 )
@@ -201,32 +201,6 @@ func TestTheLossOfTheDiskCountsMoreThanAnEarlierFailure(t *testing.T) {
 	}
 }
 
-// inNamespace is set in the environment of this test's own process in a mount namespace of its own.
-const inNamespace = "REPLICA_TEST_NAMESPACE"
-
-// inOwnNamespace runs the calling test again where it may mount what it likes, and returns true there.
-func inOwnNamespace(t *testing.T) bool {
-	t.Helper()
-	if os.Getenv(inNamespace) != "" {
-		must(t, unix.Mount("", "/", "", unix.MS_PRIVATE|unix.MS_REC, ""))
-		return true
-	}
-	if os.Getuid() != 0 {
-		if os.Getenv("CI") == "true" {
-			t.Fatal("needs root for a mount namespace of its own")
-		}
-		t.Skip("needs root for a mount namespace of its own")
-	}
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
-	cmd.Env = append(os.Environ(), inNamespace+"=1")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
-	out, err := cmd.CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
-		t.Fatalf("in its own mount namespace: %v\n%s", err, out)
-	}
-	return false
-}
-
 // before calls a function once, before a step of a replica's creation or removal.
 type before struct {
 	fsys.FS
@@ -278,7 +252,7 @@ func (d beforeDir) RenameNew(from, to string) error {
 
 // The disk goes away between two steps of making a replica: all that is still made is made on the disk, beneath is nothing.
 func TestADiskThatGoesAwayBetweenTwoStepsIsWrittenToAndNotWhatIsBeneath(t *testing.T) {
-	if !inOwnNamespace(t) {
+	if !mountns.Own(t) {
 		return
 	}
 	for _, step := range []string{"opendir replicas", "mkdir", "openfile " + metaName, "openfile " + dataName, "rename"} {
@@ -330,7 +304,7 @@ func TestADiskThatGoesAwayBetweenTwoStepsIsWrittenToAndNotWhatIsBeneath(t *testi
 }
 
 func TestASightingTellsWhatAPathLeadsTo(t *testing.T) {
-	if !inOwnNamespace(t) {
+	if !mountns.Own(t) {
 		return
 	}
 	dir := filepath.Join(t.TempDir(), "disk")

@@ -1,36 +1,30 @@
 package mount
 
 import (
-	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"reflect"
 	"strings"
-	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
-)
 
-// inNamespace marks the process in which the real mounts are made.
-const inNamespace = "LONGHORN_TEST_MOUNT_NAMESPACE"
+	"github.com/longhorn-lep/longhorn-manager/internal/testutil/mountns"
+)
 
 // TestRealDevice formats and mounts a loop device with the real commands, in a mount
 // namespace of its own that ends with it.
 func TestRealDevice(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("needs root, to make a loop device and mount it")
-	}
 	for _, command := range []string{"losetup", "blkid", "fsck", "mkfs.ext4", "mount", "umount"} {
 		if _, err := exec.LookPath(command); err != nil {
-			t.Skipf("needs %s (util-linux, e2fsprogs)", command)
+			mountns.Missing(t, command+" (util-linux, e2fsprogs)")
 		}
 	}
-	if os.Getenv(inNamespace) == "" {
-		runInNamespace(t)
+	if !mountns.Own(t) {
 		return
 	}
 	device := loopDevice(t)
@@ -40,23 +34,6 @@ func TestRealDevice(t *testing.T) {
 	t.Run("a device is bound and unbound", func(t *testing.T) { boundDevice(t, s, device, dir) })
 	t.Run("a mount in use is detached, and refused to be unmounted", func(t *testing.T) { detachedInUse(t, s, device, dir) })
 	t.Run("a device whose backing went away is dead", func(t *testing.T) { deadDevice(t, s, device) })
-}
-
-func runInNamespace(t *testing.T) {
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(t.Context(), self, "-test.run=^TestRealDevice$", "-test.v")
-	cmd.Env = append(os.Environ(), inNamespace+"=1")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	if !bytes.Contains(out, []byte("--- PASS: TestRealDevice/")) {
-		t.Skipf("no loop device here:\n%s", out)
-	}
 }
 
 func loopDevice(t *testing.T) string {
@@ -70,7 +47,7 @@ func loopDevice(t *testing.T) string {
 	}
 	out, err := exec.CommandContext(t.Context(), "losetup", "--find", "--show", file).CombinedOutput()
 	if err != nil {
-		t.Skipf("losetup: %v: %s", err, out)
+		mountns.Missing(t, fmt.Sprintf("a loop device: losetup: %v: %s", err, out))
 	}
 	device := strings.TrimSpace(string(out))
 	t.Cleanup(func() {

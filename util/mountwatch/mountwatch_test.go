@@ -2,45 +2,19 @@ package mountwatch
 
 import (
 	"context"
-	"os"
-	"os/exec"
-	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
-)
 
-// inNamespace is set in the environment of this test's own process in a mount namespace
-// of its own.
-const inNamespace = "MOUNTWATCH_TEST_NAMESPACE"
+	"github.com/longhorn-lep/longhorn-manager/internal/testutil/mountns"
+)
 
 const patience = 10 * time.Second
 
-// inOwnNamespace runs the calling test again in a process with a mount namespace of its
-// own, where it may mount what it likes. It returns true there.
-func inOwnNamespace(t *testing.T) bool {
-	t.Helper()
-	if os.Getenv(inNamespace) != "" {
-		return true
-	}
-	if os.Getuid() != 0 {
-		t.Skip("needs root for a mount namespace of its own")
-	}
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
-	cmd.Env = append(os.Environ(), inNamespace+"=1")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
-	out, err := cmd.CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
-		t.Fatalf("in its own mount namespace: %v\n%s", err, out)
-	}
-	return false
-}
-
 func TestEveryChangeOfTheMountTableIsTold(t *testing.T) {
-	if !inOwnNamespace(t) {
+	if !mountns.Own(t) {
 		return
 	}
 	defer goleak.VerifyNone(t)
@@ -91,7 +65,7 @@ func TestEveryChangeOfTheMountTableIsTold(t *testing.T) {
 }
 
 func TestAChangeDuringTheCallIsToldByAnother(t *testing.T) {
-	if !inOwnNamespace(t) {
+	if !mountns.Own(t) {
 		return
 	}
 	dir := t.TempDir()

@@ -1,0 +1,54 @@
+// Package mountns lets a test mount what it likes: the test runs again in a process of its own whose mount namespace ends with it.
+// It knows no package under test.
+//
+//	func TestX(t *testing.T) {
+//		if !mountns.Own(t) {
+//			return // it has run, and passed
+//		}
+//		…
+package mountns
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// marker is in the environment of the process with the namespace.
+const marker = "LONGHORN_TEST_MOUNT_NAMESPACE"
+
+// Own runs the calling test, which must be a top-level one, again in a mount namespace of its own, where no mount is shared with the
+// machine. It returns true there, and false where the test was called, once the other process has passed; its failure or skip is
+// handed on. Without root the test is skipped, but in CI (CI=true) it fails.
+func Own(t *testing.T) bool {
+	t.Helper()
+	if os.Getenv(marker) != "" {
+		return true
+	}
+	if os.Getuid() != 0 {
+		Missing(t, "root, for a mount namespace of its own")
+	}
+	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^"+t.Name()+"$", "-test.v")
+	cmd.Env = append(os.Environ(), marker+"=1")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
+	out, err := cmd.CombinedOutput()
+	switch text := string(out); {
+	case err == nil && strings.Contains(text, "--- PASS: "+t.Name()+" "):
+	case err == nil && strings.Contains(text, "--- SKIP: "+t.Name()+" "):
+		t.Skipf("in its own mount namespace:\n%s", out)
+	default:
+		t.Fatalf("in its own mount namespace: %v\n%s", err, out)
+	}
+	return false
+}
+
+// Missing skips a test for want of what, but in CI (CI=true), which has all that is needed, it fails the test.
+func Missing(t *testing.T, what string) {
+	t.Helper()
+	if os.Getenv("CI") == "true" {
+		t.Fatalf("needs %s, and must run here", what)
+	}
+	t.Skipf("needs %s", what)
+}
