@@ -7,10 +7,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/sirupsen/logrus"
 	"github.com/urfave/cli/v3"
 	"golang.org/x/sync/errgroup"
-	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
@@ -41,10 +39,7 @@ type daemon struct {
 	hostRoot        string
 	image           string
 	clients         *clients
-	recorder        record.EventRecorder
-	clock           clock.WithTicker
-	log             *logrus.Entry
-	metrics         *queue.Metrics
+	env             queue.Env
 	plane           *dataPlane
 	leads           *leadership
 	rest            *restAPI
@@ -61,7 +56,7 @@ func runDaemon(ctx context.Context, c *cli.Command) error {
 	}
 	d := &daemon{
 		node: c.String("node-id"), namespace: c.String("namespace"), hostRoot: c.String("host-root"),
-		image: c.String("instance-manager-image"), clients: clients, clock: clock.RealClock{}, log: log,
+		image: c.String("instance-manager-image"), clients: clients, env: queue.Env{Clock: clock.RealClock{}, Log: log},
 		leads: newLeadership(c.String("node-id"), c.String("pod-ip")),
 	}
 	if err := checkForeign(ctx, clients.metadata, d.namespace); err != nil {
@@ -69,11 +64,11 @@ func runDaemon(ctx context.Context, c *cli.Command) error {
 	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	if d.metrics, err = queue.NewMetrics(registry); err != nil {
+	if d.env.Metrics, err = queue.NewMetrics(registry); err != nil {
 		return fmt.Errorf("register metrics: %w", err)
 	}
 	var stopEvents func()
-	d.recorder, stopEvents = newRecorder(clients, "longhorn-manager", d.node, log)
+	d.env.Recorder, stopEvents = newRecorder(clients, "longhorn-manager", d.node, log)
 	defer stopEvents()
 	if d.plane, err = newDataPlane(c.String("instance-manager-socket")); err != nil {
 		return err
@@ -89,14 +84,14 @@ func (d *daemon) run(ctx context.Context, registry *prometheus.Registry, listen 
 	if err != nil {
 		return err
 	}
-	d.rest = newRESTAPI(d.leads, registry, node.healthy, d.log)
+	d.rest = newRESTAPI(d.leads, registry, node.healthy, d.env.Log)
 
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.Go(func() error { return ended("node controllers", node.run(groupCtx)) })
 	group.Go(func() error { return ended("watch of the data plane", d.plane.watch(groupCtx)) })
 	group.Go(func() error { return ended("REST API", d.rest.run(groupCtx, listen)) })
 	group.Go(func() error {
-		return ended("leader election", d.leads.run(groupCtx, d.clients.kube, d.namespace, d.log, d.lead))
+		return ended("leader election", d.leads.run(groupCtx, d.clients.kube, d.namespace, d.env.Log, d.lead))
 	})
 	err = group.Wait()
 	if ctx.Err() != nil && errors.Is(err, errEnded) {

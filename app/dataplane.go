@@ -15,6 +15,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/instance/client"
 	"github.com/longhorn-lep/longhorn-manager/instance/proto"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
 // dataPlane is this node's instance manager as the controllers see it: the last state
@@ -78,31 +79,31 @@ func (d *dataPlane) Snapshot() (instancemanager.Snapshot, bool) {
 func (d *dataPlane) ObserveReplica(name string) replica.Observed {
 	s := d.snapshot()
 	if s == nil {
-		return replica.Observed{Phase: replica.PhaseUnknown}
+		return replica.Observed{Phase: types.PhaseUnknown}
 	}
 	for _, r := range s.GetReplicas() {
 		if r.GetName() == name {
 			return replica.Observed{
-				Phase: replicaPhases[r.GetPhase()], Reason: r.GetReason(), Message: r.GetMessage(),
+				Phase: phases[r.GetPhase()], Reason: r.GetReason(), Message: r.GetMessage(),
 				Generation: r.GetGeneration(), Process: s.GetInfo().GetUuid(),
 			}
 		}
 	}
-	return replica.Observed{Phase: replica.PhaseAbsent, Process: s.GetInfo().GetUuid()}
+	return replica.Observed{Phase: types.PhaseAbsent, Process: s.GetInfo().GetUuid()}
 }
 
 // ObserveEngine implements engine.DataPlane.
 func (d *dataPlane) ObserveEngine(name string) engine.Observed {
 	s := d.snapshot()
 	if s == nil {
-		return engine.Observed{Phase: engine.PhaseUnknown}
+		return engine.Observed{Phase: types.PhaseUnknown}
 	}
 	for _, e := range s.GetEngines() {
 		if e.GetName() != name {
 			continue
 		}
 		o := engine.Observed{
-			Phase: enginePhases[e.GetPhase()], Reason: e.GetReason(), Message: e.GetMessage(),
+			Phase: phases[e.GetPhase()], Reason: e.GetReason(), Message: e.GetMessage(),
 			Generation: e.GetGeneration(), Session: e.GetSession(),
 			Endpoint: e.GetEndpoint(), SizeBytes: e.GetSizeBytes(),
 			Proposed: epochFromWire(e.GetProposedEpoch()), Process: s.GetInfo().GetUuid(),
@@ -110,7 +111,7 @@ func (d *dataPlane) ObserveEngine(name string) engine.Observed {
 		o.Modes, o.Rebuilds = membersFromWire(e.GetMembers())
 		return o
 	}
-	return engine.Observed{Phase: engine.PhaseAbsent, Process: s.GetInfo().GetUuid()}
+	return engine.Observed{Phase: types.PhaseAbsent, Process: s.GetInfo().GetUuid()}
 }
 
 // States of a rebuild, as users see them.
@@ -166,20 +167,12 @@ func (d *dataPlane) Engines() ([]string, bool) {
 	return names, s != nil
 }
 
-var replicaPhases = map[proto.Phase]replica.Phase{
-	proto.Phase_PHASE_UNSPECIFIED: replica.PhaseUnknown,
-	proto.Phase_PHASE_STARTING:    replica.PhaseStarting,
-	proto.Phase_PHASE_RUNNING:     replica.PhaseRunning,
-	proto.Phase_PHASE_STOPPING:    replica.PhaseStopping,
-	proto.Phase_PHASE_ERROR:       replica.PhaseError,
-}
-
-var enginePhases = map[proto.Phase]engine.Phase{
-	proto.Phase_PHASE_UNSPECIFIED: engine.PhaseUnknown,
-	proto.Phase_PHASE_STARTING:    engine.PhaseStarting,
-	proto.Phase_PHASE_RUNNING:     engine.PhaseRunning,
-	proto.Phase_PHASE_STOPPING:    engine.PhaseStopping,
-	proto.Phase_PHASE_ERROR:       engine.PhaseError,
+var phases = map[proto.Phase]types.Phase{
+	proto.Phase_PHASE_UNSPECIFIED: types.PhaseUnknown,
+	proto.Phase_PHASE_STARTING:    types.PhaseStarting,
+	proto.Phase_PHASE_RUNNING:     types.PhaseRunning,
+	proto.Phase_PHASE_STOPPING:    types.PhaseStopping,
+	proto.Phase_PHASE_ERROR:       types.PhaseError,
 }
 
 // CreateReplica implements replica.DataPlane.

@@ -35,10 +35,10 @@ func TestNothingIsConcludedWhileTheInstanceManagerDoesNotAnswer(t *testing.T) {
 	if _, known := d.Snapshot(); known {
 		t.Error("the process is said to be known")
 	}
-	if got := d.ObserveEngine("e").Phase; got != engine.PhaseUnknown {
+	if got := d.ObserveEngine("e").Phase; got != types.PhaseUnknown {
 		t.Errorf("engine %s", got)
 	}
-	if got := d.ObserveReplica("r").Phase; got != replica.PhaseUnknown {
+	if got := d.ObserveReplica("r").Phase; got != types.PhaseUnknown {
 		t.Errorf("replica %s", got)
 	}
 }
@@ -73,16 +73,16 @@ func TestWhatTheInstanceManagerShowsIsHandedOn(t *testing.T) {
 		t.Errorf("replicas %v, %t", names, known)
 	}
 	for name, want := range map[string]replica.Observed{
-		"r-1": {Phase: replica.PhaseRunning, Generation: 7, Process: "process"},
-		"r-2": {Phase: replica.PhaseError, Reason: "MetadataTorn", Message: "torn", Process: "process"},
-		"r-9": {Phase: replica.PhaseAbsent, Process: "process"},
+		"r-1": {Phase: types.PhaseRunning, Generation: 7, Process: "process"},
+		"r-2": {Phase: types.PhaseError, Reason: "MetadataTorn", Message: "torn", Process: "process"},
+		"r-9": {Phase: types.PhaseAbsent, Process: "process"},
 	} {
 		if got := d.ObserveReplica(name); !reflect.DeepEqual(got, want) {
 			t.Errorf("replica %s: %+v, want %+v", name, got, want)
 		}
 	}
 	want := engine.Observed{
-		Phase: engine.PhaseRunning, Generation: 7, Session: "s", Endpoint: "/dev/longhorn/vol", SizeBytes: 512, Process: "process",
+		Phase: types.PhaseRunning, Generation: 7, Session: "s", Endpoint: "/dev/longhorn/vol", SizeBytes: 512, Process: "process",
 		Proposed: &longhorn.Epoch{Generation: 7, Counter: 2, Members: []string{"r-1"}},
 		Modes:    map[string]longhorn.ReplicaMode{"r-1": "RW", "r-2": "WO", "r-3": "ERR"},
 		Rebuilds: map[string]longhorn.RebuildStatus{

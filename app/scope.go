@@ -85,11 +85,11 @@ func (d *daemon) newNodeScope() (*nodeScope, error) {
 	})
 	hostDisks := node.HostDisks{Root: d.hostRoot}
 	nodes, err := node.New(node.Deps{
+		Env:  d.env,
 		Node: d.node, Namespace: d.namespace,
 		Nodes: store.Nodes, KubeNodes: store.KubeNodes, Replicas: store.Replicas,
 		Settings: store.Settings, Setting: store.Setting, Disks: hostDisks,
 		Claims: store.Leases, WatchMounts: mountwatch.Watch, Environment: hostDisks.Environment,
-		Clock: d.clock, Recorder: d.recorder, Log: d.log, Metrics: d.metrics,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("node controller: %w", err)
@@ -98,7 +98,7 @@ func (d *daemon) newNodeScope() (*nodeScope, error) {
 		Node: d.node, Pod: instancemanager.PodOptions{Image: d.image},
 		Nodes: store.Nodes, InstanceManagers: store.InstanceManagers, Pods: store.Pods,
 		Engines: store.Engines, Replicas: store.Replicas, DataPlane: d.plane,
-		Clock: d.clock, Recorder: d.recorder, Log: d.log, Metrics: d.metrics,
+		Env: d.env,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("instance manager controller: %w", err)
@@ -125,41 +125,26 @@ func (d *daemon) lead(ctx context.Context) error {
 	for _, add := range []func(*datastore.Datastore) (runner, error){
 		func(store *datastore.Datastore) (runner, error) {
 			deps := volume.DepsOf(store)
-			deps.Recorder, deps.Clock, deps.Log, deps.Metrics, deps.Owner = d.recorder, d.clock, d.log, d.metrics, d.node
+			deps.Env, deps.Owner = d.env, d.node
 			return volume.New(deps)
 		},
 		func(store *datastore.Datastore) (runner, error) {
-			return attachment.New(attachment.Deps{Volumes: store.Volumes, VolumeAttachments: store.VolumeAttachments, Clock: d.clock, Log: d.log, Metrics: d.metrics})
+			return attachment.New(attachment.Deps{Env: d.env, Volumes: store.Volumes, VolumeAttachments: store.VolumeAttachments})
 		},
 		func(store *datastore.Datastore) (runner, error) {
-			return setting.New(setting.Deps{
-				Namespace: d.namespace, Settings: store.Settings,
-				Clock: d.clock, Recorder: d.recorder, Log: d.log, Metrics: d.metrics,
-			})
+			return setting.New(setting.Deps{Env: d.env, Namespace: d.namespace, Settings: store.Settings})
 		},
 		func(store *datastore.Datastore) (runner, error) {
-			return node.NewMonitor(node.MonitorDeps{
-				Nodes: store.Nodes, KubeNodes: store.KubeNodes, Pods: store.Pods,
-				Clock: d.clock, Recorder: d.recorder, Log: d.log, Metrics: d.metrics,
-			})
+			return node.NewMonitor(node.MonitorDeps{Env: d.env, Nodes: store.Nodes, KubeNodes: store.KubeNodes, Pods: store.Pods})
 		},
 		func(store *datastore.Datastore) (runner, error) {
-			return node.NewDeparture(node.DepartureDeps{
-				Nodes: store.Nodes, KubeNodes: store.KubeNodes, InstanceManagers: store.InstanceManagers,
-				Clock: d.clock, Recorder: d.recorder, Log: d.log, Metrics: d.metrics,
-			})
+			return node.NewDeparture(node.DepartureDeps{Env: d.env, Nodes: store.Nodes, KubeNodes: store.KubeNodes, InstanceManagers: store.InstanceManagers})
 		},
 		func(store *datastore.Datastore) (runner, error) {
-			return relocation.New(relocation.Deps{
-				Replicas: store.Replicas, Nodes: store.Nodes, Engines: store.Engines,
-				Clock: d.clock, Recorder: d.recorder, Log: d.log, Metrics: d.metrics,
-			})
+			return relocation.New(relocation.Deps{Env: d.env, Replicas: store.Replicas, Nodes: store.Nodes, Engines: store.Engines})
 		},
 		func(store *datastore.Datastore) (runner, error) {
-			return remount.New(remount.Deps{
-				Volumes: store.Volumes, Workloads: s.workloads,
-				Clock: d.clock, Recorder: d.recorder, Log: d.log, Metrics: d.metrics,
-			})
+			return remount.New(remount.Deps{Env: d.env, Volumes: store.Volumes, Workloads: s.workloads})
 		},
 		func(store *datastore.Datastore) (runner, error) { return d.newEngines(store, "") },
 		func(store *datastore.Datastore) (runner, error) { return d.newReplicas(store, "") },
@@ -175,15 +160,14 @@ func (d *daemon) lead(ctx context.Context) error {
 }
 
 func (d *daemon) newServer(store *datastore.Datastore) *api.Server {
-	m := manager.New(manager.DepsOf(store, d.clock, d.log))
-	return api.NewServer(api.Deps{Manager: m, Log: d.log})
+	m := manager.New(manager.DepsOf(store, d.env.Clock, d.env.Log))
+	return api.NewServer(api.Deps{Manager: m, Log: d.env.Log})
 }
 
 func (d *daemon) newEngines(store *datastore.Datastore, node string) (*engine.Controller, error) {
 	c, err := engine.New(engine.Deps{
-		Engines: store.Engines, Replicas: store.Replicas, Nodes: store.Nodes,
-		VolumeKey: store.VolumeKey, Setting: store.Setting, DataPlane: enginePlane{d.plane}, Recorder: d.recorder, Clock: d.clock, Log: d.log,
-		Metrics: d.metrics, Scope: node, Owner: d.node,
+		Env: d.env, Engines: store.Engines, Replicas: store.Replicas, Nodes: store.Nodes,
+		VolumeKey: store.VolumeKey, Setting: store.Setting, DataPlane: enginePlane{d.plane}, Scope: node, Owner: d.node,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("engine controller: %w", err)
@@ -193,9 +177,8 @@ func (d *daemon) newEngines(store *datastore.Datastore, node string) (*engine.Co
 
 func (d *daemon) newReplicas(store *datastore.Datastore, node string) (*replica.Controller, error) {
 	c, err := replica.New(replica.Deps{
-		Replicas: store.Replicas, Nodes: store.Nodes, KubeNodes: store.KubeNodes, InstanceManagers: store.InstanceManagers,
-		VolumeKey: store.VolumeKey, DataPlane: d.plane, Recorder: d.recorder, Clock: d.clock, Log: d.log,
-		Metrics: d.metrics, Scope: node, Owner: d.node,
+		Env: d.env, Replicas: store.Replicas, Nodes: store.Nodes, KubeNodes: store.KubeNodes, InstanceManagers: store.InstanceManagers,
+		VolumeKey: store.VolumeKey, DataPlane: d.plane, Scope: node, Owner: d.node,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("replica controller: %w", err)

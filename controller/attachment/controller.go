@@ -4,11 +4,9 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/sirupsen/logrus"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/clock"
 
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
@@ -33,13 +31,10 @@ type Store interface {
 
 // Deps are what the controller needs.
 type Deps struct {
+	queue.Env
+
 	Volumes           VolumeStore
 	VolumeAttachments Store
-
-	Clock clock.WithTicker
-	Log   *logrus.Entry
-	// Metrics of the queue; nil: none.
-	Metrics *queue.Metrics
 }
 
 // Controller attaches and detaches all volumes of the cluster. Make it with New, then Run it.
@@ -51,7 +46,7 @@ type Controller struct {
 // New registers the controller's handlers; nothing happens before Run.
 func New(d Deps) (*Controller, error) {
 	c := &Controller{deps: d}
-	c.queue = queue.New(queue.Options[string]{Name: "attachment", Clock: d.Clock, Log: d.Log, Workers: 2, Sync: c.sync, Metrics: d.Metrics})
+	c.queue = queue.New(queue.Options[string]{Name: "attachment", Env: d.Env, Workers: 2, Sync: c.sync})
 	// A volume and its attachment have the same name.
 	byName := queue.Handler(c.queue, func(o metav1.Object) []string { return []string{o.GetName()} })
 	err := c.queue.Watch(

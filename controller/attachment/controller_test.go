@@ -20,7 +20,7 @@ func TestTicketIsServedAndAnsweredOnce(t *testing.T) {
 			va.Spec.AttachmentTickets = tickets{"x": ticket("x", longhorn.AttacherTypeCSI, "a")}
 		}))
 	store := h.Datastore(datastore.Options{})
-	c, err := New(Deps{Volumes: store.Volumes, VolumeAttachments: store.VolumeAttachments, Clock: h.Clock, Log: h.Log})
+	c, err := New(Deps{Volumes: store.Volumes, VolumeAttachments: store.VolumeAttachments, Env: h.Env()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,11 +4,8 @@ import (
 	"context"
 
 	"github.com/google/uuid"
-	"github.com/sirupsen/logrus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/client-go/tools/record"
-	"k8s.io/utils/clock"
 
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
 	"github.com/longhorn-lep/longhorn-manager/datastore"
@@ -42,6 +39,8 @@ type NodeStore interface {
 
 // Deps are what the controller needs.
 type Deps struct {
+	queue.Env
+
 	Engines  Store
 	Replicas ReplicaStore
 	// Nodes are needed by the leader alone.
@@ -50,11 +49,6 @@ type Deps struct {
 	VolumeKey func(ctx context.Context, volume string) ([]byte, error)
 	Setting   func(types.SettingName) string // a setting's value as it stands, or ""
 	DataPlane DataPlane
-	Recorder  record.EventRecorder
-	Clock     clock.WithTicker
-	Log       *logrus.Entry
-	// Metrics of the queue; nil: none.
-	Metrics *queue.Metrics
 	// Scope is the node whose engines are run; "" on the leader, for those whose node cannot.
 	Scope string
 	// Owner is the node of this daemon, for status.ownerID.
@@ -70,7 +64,7 @@ type Controller struct {
 // New registers the controller's handlers; nothing happens before Run.
 func New(d Deps) (*Controller, error) {
 	c := &Controller{Deps: d}
-	c.queue = queue.New(queue.Options[string]{Name: "engine", Clock: d.Clock, Log: d.Log, Workers: 4, Sync: c.sync, Metrics: d.Metrics})
+	c.queue = queue.New(queue.Options[string]{Name: "engine", Env: d.Env, Workers: 4, Sync: c.sync})
 	watches := []queue.Watch{{Events: d.Engines, Handler: queue.Handler(c.queue, queue.Name[*longhorn.Engine])}}
 	if d.Scope == "" {
 		watches = append(watches, queue.Watch{Events: d.Nodes, Handler: queue.Handler(c.queue, c.ofNode)})
@@ -134,7 +128,7 @@ func (c *Controller) sync(ctx context.Context, name string) (queue.Result, error
 	}
 	in := Input{
 		Engine: e, Scope: c.Scope, Owner: c.Owner, Now: c.Clock.Now(),
-		NewSession: uuid.NewString(), Observed: Observed{Phase: PhaseUnknown},
+		NewSession: uuid.NewString(), Observed: Observed{Phase: types.PhaseUnknown},
 	}
 	if c.Scope != "" {
 		in.Manager = types.InstanceManagerName(c.Scope)

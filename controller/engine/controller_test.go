@@ -40,7 +40,11 @@ func (f *fakePlane) ObserveEngine(string) Observed { return f.observed }
 func (f *fakePlane) StartEngine(_ context.Context, s Spec) error {
 	return f.call("start %d %s", s.Generation, s.Members[0].UID)
 }
-func (f *fakePlane) Engines() ([]string, bool) { return f.hosted, f.observed.Phase != PhaseUnknown }
+
+func (f *fakePlane) Engines() ([]string, bool) {
+	return f.hosted, f.observed.Phase != types.PhaseUnknown
+}
+
 func (f *fakePlane) StopEngine(_ context.Context, name, session string, force bool) error {
 	if force {
 		return f.call("stop %s of %s by force", name, session)
@@ -77,7 +81,7 @@ func beginAt(t *testing.T, scope string, plane *fakePlane, objs ...runtime.Objec
 	store := h.Datastore(datastore.Options{Node: scope})
 	c, err := New(Deps{
 		Engines: store.Engines, Replicas: store.Replicas, Nodes: store.Nodes, VolumeKey: store.VolumeKey, Setting: store.Setting,
-		DataPlane: plane, Recorder: h.Recorder, Clock: h.Clock, Log: h.Log, Scope: scope, Owner: "n",
+		DataPlane: plane, Env: h.Env(), Scope: scope, Owner: "n",
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -110,7 +114,7 @@ func syncOf(t *testing.T, c *Controller, want error) {
 }
 
 func TestStartWritesBeforeItActs(t *testing.T) {
-	plane := &fakePlane{observed: Observed{Phase: PhaseAbsent, Process: "p"}}
+	plane := &fakePlane{observed: Observed{Phase: types.PhaseAbsent, Process: "p"}}
 	h, c := begin(t, plane, wantedEngine())
 
 	conflict := apierrors.NewConflict(longhorn.Resource("engines"), "vol-e-0", errors.New("changed"))
@@ -131,7 +135,7 @@ func TestStartWritesBeforeItActs(t *testing.T) {
 		t.Fatal(err)
 	}
 	plane.observed = Observed{
-		Phase: PhaseStarting, Generation: 1, Session: e.Status.Session, Process: "p",
+		Phase: types.PhaseStarting, Generation: 1, Session: e.Status.Session, Process: "p",
 		Proposed: &longhorn.Epoch{Generation: 1, Counter: 1, Members: []string{"vol-r-1"}},
 	}
 	h.Fail("update", "engines", errors.New("the API server is away"))
@@ -143,7 +147,7 @@ func TestStartWritesBeforeItActs(t *testing.T) {
 	plane.expect(t, "record 1.1")
 
 	h.CatchUp()
-	plane.observed.Phase, plane.observed.Proposed, plane.observed.Endpoint = PhaseRunning, nil, "/dev/longhorn/vol"
+	plane.observed.Phase, plane.observed.Proposed, plane.observed.Endpoint = types.PhaseRunning, nil, "/dev/longhorn/vol"
 	syncOf(t, c, nil)
 	h.CatchUp()
 	h.Writes()
@@ -163,7 +167,7 @@ func (s stopsSlowly) StopEngine(ctx context.Context, name, session string, force
 
 // A stop may wait for epochs, which nobody but this controller records: it must not wait for the stop.
 func TestASlowStopIsNotWaitedFor(t *testing.T) {
-	plane := &fakePlane{observed: Observed{Phase: PhaseRunning, Generation: 1, Session: "s"}}
+	plane := &fakePlane{observed: Observed{Phase: types.PhaseRunning, Generation: 1, Session: "s"}}
 	_, c := begin(t, plane, wantedEngine(func(e *longhorn.Engine) {
 		e.Spec.DesireState = longhorn.DesireStateStopped
 		e.Status.Generation, e.Status.Session, e.Status.CurrentState = 1, "s", longhorn.InstanceStateRunning
@@ -176,7 +180,7 @@ func TestASlowStopIsNotWaitedFor(t *testing.T) {
 }
 
 func TestEngineInUseIsNotForgotten(t *testing.T) {
-	plane := &fakePlane{observed: Observed{Phase: PhaseRunning, Generation: 1, Session: "s"}, err: &InUse{Message: "/dev/longhorn/vol is mounted"}}
+	plane := &fakePlane{observed: Observed{Phase: types.PhaseRunning, Generation: 1, Session: "s"}, err: &InUse{Message: "/dev/longhorn/vol is mounted"}}
 	h, c := begin(t, plane, wantedEngine(func(e *longhorn.Engine) {
 		e.DeletionTimestamp = &metav1.Time{Time: testutil.Now}
 		e.Status.Generation, e.Status.Session, e.Status.CurrentState = 1, "s", longhorn.InstanceStateRunning
@@ -191,7 +195,7 @@ func TestEngineInUseIsNotForgotten(t *testing.T) {
 }
 
 func TestFinalizerStaysWhereTheServerShowsARunningEngine(t *testing.T) {
-	plane := &fakePlane{observed: Observed{Phase: PhaseAbsent}}
+	plane := &fakePlane{observed: Observed{Phase: types.PhaseAbsent}}
 	h, c := begin(t, plane, wantedEngine(func(e *longhorn.Engine) {
 		e.DeletionTimestamp = &metav1.Time{Time: testutil.Now}
 		e.Status.OwnerID, e.Status.CurrentState = "n", longhorn.InstanceStateStopped

@@ -4,25 +4,12 @@ import (
 	"context"
 
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
-)
-
-// Phase is what a node's instance manager says of an engine.
-type Phase string
-
-// The phases of an engine. PhaseUnknown: the instance manager did not answer yet, so
-// nothing may be concluded. PhaseAbsent: it answers and does not host the engine.
-const (
-	PhaseUnknown  Phase = "unknown"
-	PhaseAbsent   Phase = "absent"
-	PhaseStarting Phase = "starting"
-	PhaseRunning  Phase = "running"
-	PhaseStopping Phase = "stopping"
-	PhaseError    Phase = "error"
+	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
 // Observed is an engine in the instance manager.
 type Observed struct {
-	Phase           Phase
+	Phase           types.Phase
 	Reason, Message string // when Phase is PhaseError
 	Generation      int64
 	Session         string

@@ -17,7 +17,7 @@ import (
 // volume went elsewhere.
 func (c *Controller) evictStray(ctx context.Context, name string) error {
 	switch o := c.DataPlane.ObserveEngine(name); o.Phase {
-	case PhaseUnknown, PhaseAbsent:
+	case types.PhaseUnknown, types.PhaseAbsent:
 		return nil
 	default:
 		return c.evict(ctx, name, o.Session)

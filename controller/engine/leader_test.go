@@ -35,7 +35,7 @@ func TestPlanOfTheLeader(t *testing.T) {
 		{"its node is down, stopped already → nothing", state{stop, longhorn.InstanceStateStopped, "", "", false}, true, ActionNone},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			p := plan(Input{Engine: engine(tc.engine), Observed: Observed{Phase: PhaseUnknown}, NodeDown: tc.down, Owner: "leader", Now: now})
+			p := plan(Input{Engine: engine(tc.engine), Observed: Observed{Phase: types.PhaseUnknown}, NodeDown: tc.down, Owner: "leader", Now: now})
 			if p.Action != tc.want {
 				t.Fatalf("action %q, want %q", p.Action, tc.want)
 			}
@@ -80,7 +80,7 @@ func TestEngineOfADeadNodeIsAbandonedOnlyWhileTheServerSaysSo(t *testing.T) {
 }
 
 func TestNodeThatComesBackConfirmsThatTheEngineIsGone(t *testing.T) {
-	plane := &fakePlane{observed: Observed{Phase: PhaseAbsent}}
+	plane := &fakePlane{observed: Observed{Phase: types.PhaseAbsent}}
 	h, c := begin(t, plane, wantedEngine(func(e *longhorn.Engine) {
 		e.Spec.DesireState = longhorn.DesireStateStopped
 		e.Status.Generation, e.Status.CurrentState = 2, longhorn.InstanceStateStopped
@@ -98,7 +98,7 @@ func TestNodeThatComesBackConfirmsThatTheEngineIsGone(t *testing.T) {
 }
 
 func TestEngineThatTheClusterMovedOnFrom(t *testing.T) {
-	left := Observed{Phase: PhaseRunning, Generation: 1, Session: "s"}
+	left := Observed{Phase: types.PhaseRunning, Generation: 1, Session: "s"}
 	elsewhere := func(e *longhorn.Engine) { e.Spec.NodeID = "another" }
 	abandoned := func(e *longhorn.Engine) {
 		e.Spec.DesireState = longhorn.DesireStateStopped
@@ -119,8 +119,8 @@ func TestEngineThatTheClusterMovedOnFrom(t *testing.T) {
 		{name: "the object is elsewhere, the server does not answer → left alone", engine: wantedEngine(elsewhere), observed: left, fail: errors.New("away"), wantErr: true},
 		{name: "it was abandoned, the server does not answer → left alone", engine: wantedEngine(abandoned), observed: left, fail: errors.New("away"), wantErr: true},
 		{name: "the object is here with this session, the cache is late → left alone", engine: running().(*longhorn.Engine), late: true, observed: left, wantErr: true},
-		{name: "the instance manager is silent → left alone", engine: wantedEngine(elsewhere), observed: Observed{Phase: PhaseUnknown}},
-		{name: "it is not hosted → nothing", engine: wantedEngine(elsewhere), observed: Observed{Phase: PhaseAbsent}},
+		{name: "the instance manager is silent → left alone", engine: wantedEngine(elsewhere), observed: Observed{Phase: types.PhaseUnknown}},
+		{name: "it is not hosted → nothing", engine: wantedEngine(elsewhere), observed: Observed{Phase: types.PhaseAbsent}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			plane := &fakePlane{observed: tc.observed, hosted: []string{"vol-e-0"}}
@@ -144,7 +144,7 @@ func TestEngineThatTheClusterMovedOnFrom(t *testing.T) {
 }
 
 func TestHostedEnginesAreLookedAtThoughNoObjectIsHere(t *testing.T) {
-	plane := &fakePlane{observed: Observed{Phase: PhaseRunning, Session: "old"}, hosted: []string{"lost-e-0"}}
+	plane := &fakePlane{observed: Observed{Phase: types.PhaseRunning, Session: "old"}, hosted: []string{"lost-e-0"}}
 	_, c := begin(t, plane)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})

@@ -8,6 +8,7 @@ import (
 
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
 type modes = map[string]longhorn.ReplicaMode
@@ -21,7 +22,7 @@ func TestMembersFollowTheSpec(t *testing.T) {
 		spec, tried addresses
 		modes       modes
 		proposed    *longhorn.Epoch
-		phase       Phase
+		phase       types.Phase
 		want        Action
 		wantReplica string
 	}{
@@ -43,12 +44,12 @@ func TestMembersFollowTheSpec(t *testing.T) {
 			name: "an epoch is proposed → recorded before anything else", spec: addresses{"a": "1", "b": "2"}, modes: modes{"a": rw},
 			proposed: &longhorn.Epoch{Generation: 4, Counter: 2, Members: []string{"r"}}, want: ActionRecord,
 		},
-		{name: "starting → nothing", spec: addresses{"a": "1", "b": "2"}, modes: modes{"a": rw}, phase: PhaseStarting},
+		{name: "starting → nothing", spec: addresses{"a": "1", "b": "2"}, modes: modes{"a": rw}, phase: types.PhaseStarting},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			e := engine(state{longhorn.DesireStateRunning, longhorn.InstanceStateRunning, "s", "p", false})
 			e.Spec.ReplicaAddressMap, e.Status.CurrentReplicaAddressMap = tc.spec, tc.tried
-			o := Observed{Phase: PhaseRunning, Generation: 4, Session: "s", Modes: tc.modes, Proposed: tc.proposed}
+			o := Observed{Phase: types.PhaseRunning, Generation: 4, Session: "s", Modes: tc.modes, Proposed: tc.proposed}
 			if tc.phase != "" {
 				o.Phase = tc.phase
 			}
@@ -72,7 +73,7 @@ func running(changes ...func(*longhorn.Engine)) runtime.Object {
 }
 
 func TestRebuildFromBeginningToEnd(t *testing.T) {
-	plane := &fakePlane{observed: Observed{Phase: PhaseRunning, Generation: 1, Session: "s", Modes: modes{"vol-r-1": longhorn.ReplicaModeRW}}}
+	plane := &fakePlane{observed: Observed{Phase: types.PhaseRunning, Generation: 1, Session: "s", Modes: modes{"vol-r-1": longhorn.ReplicaModeRW}}}
 	h, c := begin(t, plane, running())
 	syncOf(t, c, nil)
 	plane.expect(t, "add s uid-vol-r-2 10.0.0.9:8500 3145728")
@@ -105,7 +106,7 @@ func TestRebuildFromBeginningToEnd(t *testing.T) {
 }
 
 func TestRebuildThatFailsAtOnceIsTriedOnce(t *testing.T) {
-	plane := &fakePlane{observed: Observed{Phase: PhaseRunning, Generation: 1, Session: "s", Modes: modes{"vol-r-1": longhorn.ReplicaModeRW}}}
+	plane := &fakePlane{observed: Observed{Phase: types.PhaseRunning, Generation: 1, Session: "s", Modes: modes{"vol-r-1": longhorn.ReplicaModeRW}}}
 	h, c := begin(t, plane, running())
 	syncOf(t, c, nil)
 	plane.expect(t, "add s uid-vol-r-2 10.0.0.9:8500 3145728")
@@ -121,7 +122,7 @@ func TestRebuildThatFailsAtOnceIsTriedOnce(t *testing.T) {
 }
 
 func TestMemberIsExpelledOnlyWhereTheServerSaysSo(t *testing.T) {
-	both := Observed{Phase: PhaseRunning, Generation: 1, Session: "s", Modes: modes{"vol-r-1": longhorn.ReplicaModeRW, "vol-r-2": longhorn.ReplicaModeRW}}
+	both := Observed{Phase: types.PhaseRunning, Generation: 1, Session: "s", Modes: modes{"vol-r-1": longhorn.ReplicaModeRW, "vol-r-2": longhorn.ReplicaModeRW}}
 	onlyFirst := func(e *longhorn.Engine) { delete(e.Spec.ReplicaAddressMap, "vol-r-2") }
 	t.Run("not asked for → expelled", func(t *testing.T) {
 		plane := &fakePlane{observed: both}

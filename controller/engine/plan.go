@@ -61,7 +61,7 @@ func plan(in Input) Plan {
 	switch {
 	case in.Scope == "":
 		planWithoutNode(in, &p)
-	case in.Observed.Phase == PhaseUnknown:
+	case in.Observed.Phase == types.PhaseUnknown:
 		// nothing is known, so nothing is done or said
 	case shallStop(in.Engine):
 		planStop(in, &p)
@@ -79,7 +79,7 @@ func planRun(in Input, p *Plan) {
 	s := &p.Status
 	s.OwnerID = in.Owner
 	switch {
-	case in.Observed.Phase == PhaseAbsent:
+	case in.Observed.Phase == types.PhaseAbsent:
 		planAbsent(in, p)
 	case in.Observed.Session != s.Session || in.Observed.Generation != s.Generation:
 		p.Action = ActionEvict // a leftover of an earlier session
@@ -116,20 +116,20 @@ func mirror(in Input, p *Plan) {
 	s.RebuildStatus = o.Rebuilds
 	s.CurrentReplicaAddressMap = stillAsked(s.CurrentReplicaAddressMap, in.Engine.Spec.ReplicaAddressMap)
 	switch o.Phase {
-	case PhaseRunning:
+	case types.PhaseRunning:
 		s.CurrentState = longhorn.InstanceStateRunning
 		s.Endpoint = o.Endpoint
 		s.CurrentSize = longhorn.Bytes(o.SizeBytes)
 		setCreation(p, in.Now, longhorn.ConditionTrue, "", "")
-	case PhaseStarting, PhaseStopping:
+	case types.PhaseStarting, types.PhaseStopping:
 		s.CurrentState = longhorn.InstanceState(o.Phase)
-	case PhaseError:
+	case types.PhaseError:
 		fail(p, in.Now, o.Reason, o.Message)
 	}
 	switch {
 	case o.Proposed != nil:
 		recordEpoch(in, p)
-	case o.Phase == PhaseRunning:
+	case o.Phase == types.PhaseRunning:
 		planMembers(in, p)
 	}
 }
@@ -152,7 +152,7 @@ func recordEpoch(in Input, p *Plan) {
 
 func planStop(in Input, p *Plan) {
 	switch {
-	case in.Observed.Phase == PhaseAbsent:
+	case in.Observed.Phase == types.PhaseAbsent:
 		planStopped(in, p)
 	case in.Observed.Session != p.Status.Session:
 		// The object has moved on without this engine, and what it says of the volume stays.
@@ -169,7 +169,7 @@ func planEnding(in Input, p *Plan) {
 	switch {
 	case in.Observed.Proposed != nil:
 		recordEpoch(in, p)
-	case in.Observed.Phase != PhaseStopping: // else it is under way, and the instance manager tells how it ended
+	case in.Observed.Phase != types.PhaseStopping: // else it is under way, and the instance manager tells how it ended
 		p.Action = ActionStop
 	}
 }

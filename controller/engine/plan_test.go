@@ -55,95 +55,95 @@ func TestPlan(t *testing.T) {
 	}{
 		{
 			name: "instance manager silent, running wanted → nothing is concluded", engine: engine(state{run, longhorn.InstanceStateRunning, "s", "p", false}),
-			observed: Observed{Phase: PhaseUnknown}, wantState: longhorn.InstanceStateRunning, wantGen: 4, wantSess: "s", wantEpoch: 1,
+			observed: Observed{Phase: types.PhaseUnknown}, wantState: longhorn.InstanceStateRunning, wantGen: 4, wantSess: "s", wantEpoch: 1,
 		},
 		{
 			name: "instance manager silent, deleted → the finalizer stays", engine: engine(state{stop, longhorn.InstanceStateRunning, "s", "p", true}),
-			observed: Observed{Phase: PhaseUnknown}, wantState: longhorn.InstanceStateRunning, wantGen: 4, wantSess: "s", wantEpoch: 1,
+			observed: Observed{Phase: types.PhaseUnknown}, wantState: longhorn.InstanceStateRunning, wantGen: 4, wantSess: "s", wantEpoch: 1,
 		},
 		{
 			name: "stopped, running wanted → generation raised, then started", engine: engine(state{run, longhorn.InstanceStateStopped, "", "", false}),
-			observed: Observed{Phase: PhaseAbsent, Process: "p"}, wantAction: ActionStart, wantState: longhorn.InstanceStateStarting, wantGen: 5, wantSess: "new", wantEpoch: 1,
+			observed: Observed{Phase: types.PhaseAbsent, Process: "p"}, wantAction: ActionStart, wantState: longhorn.InstanceStateStarting, wantGen: 5, wantSess: "new", wantEpoch: 1,
 		},
 		{
 			name: "raised but not started before a crash → started under the same generation", engine: engine(state{run, longhorn.InstanceStateStarting, "s", "p", false}),
-			observed: Observed{Phase: PhaseAbsent, Process: "p"}, wantAction: ActionStart, wantState: longhorn.InstanceStateStarting, wantGen: 4, wantSess: "s", wantEpoch: 1,
+			observed: Observed{Phase: types.PhaseAbsent, Process: "p"}, wantAction: ActionStart, wantState: longhorn.InstanceStateStarting, wantGen: 4, wantSess: "s", wantEpoch: 1,
 		},
 		{
 			name: "raised for a process that is gone → raised again", engine: engine(state{run, longhorn.InstanceStateStarting, "s", "old", false}),
-			observed: Observed{Phase: PhaseAbsent, Process: "p"}, wantAction: ActionStart, wantState: longhorn.InstanceStateStarting, wantGen: 5, wantSess: "new", wantEpoch: 1,
+			observed: Observed{Phase: types.PhaseAbsent, Process: "p"}, wantAction: ActionStart, wantState: longhorn.InstanceStateStarting, wantGen: 5, wantSess: "new", wantEpoch: 1,
 		},
 		{
 			name: "was running, the instance manager has none → an error, not a silent restart", engine: engine(state{run, longhorn.InstanceStateRunning, "s", "p", false}),
-			observed: Observed{Phase: PhaseAbsent, Process: "p2"}, wantState: longhorn.InstanceStateError, wantGen: 4, wantSess: "s", wantEpoch: 1,
+			observed: Observed{Phase: types.PhaseAbsent, Process: "p2"}, wantState: longhorn.InstanceStateError, wantGen: 4, wantSess: "s", wantEpoch: 1,
 		},
 		{
 			name: "proposes an epoch → recorded, then told", engine: engine(state{run, longhorn.InstanceStateStarting, "s", "p", false}),
-			observed:   Observed{Phase: PhaseStarting, Generation: 4, Session: "s", Proposed: proposed},
+			observed:   Observed{Phase: types.PhaseStarting, Generation: 4, Session: "s", Proposed: proposed},
 			wantAction: ActionRecord, wantState: longhorn.InstanceStateStarting, wantGen: 4, wantSess: "s", wantEpoch: 2,
 		},
 		{
 			name: "proposes an epoch of another generation → not recorded", engine: engine(state{run, longhorn.InstanceStateStarting, "s", "p", false}),
-			observed:  Observed{Phase: PhaseStarting, Generation: 4, Session: "s", Proposed: foreign},
+			observed:  Observed{Phase: types.PhaseStarting, Generation: 4, Session: "s", Proposed: foreign},
 			wantState: longhorn.InstanceStateStarting, wantGen: 4, wantSess: "s", wantEpoch: 1,
 		},
 		{
 			name: "an engine of an earlier session → ended by force, its epoch not recorded", engine: engine(state{run, longhorn.InstanceStateStarting, "s", "p", false}),
-			observed:   Observed{Phase: PhaseRunning, Generation: 3, Session: "old", Proposed: proposed},
+			observed:   Observed{Phase: types.PhaseRunning, Generation: 3, Session: "old", Proposed: proposed},
 			wantAction: ActionEvict, wantState: longhorn.InstanceStateStarting, wantGen: 4, wantSess: "s", wantEpoch: 1,
 		},
 		{
 			name: "running → said so", engine: engine(state{run, longhorn.InstanceStateStarting, "s", "p", false}),
-			observed:  Observed{Phase: PhaseRunning, Generation: 4, Session: "s", Endpoint: "/dev/longhorn/vol"},
+			observed:  Observed{Phase: types.PhaseRunning, Generation: 4, Session: "s", Endpoint: "/dev/longhorn/vol"},
 			wantState: longhorn.InstanceStateRunning, wantGen: 4, wantSess: "s", wantEpoch: 1,
 		},
 		{
 			name: "failed → an error, and it is left there to be stopped", engine: engine(state{run, longhorn.InstanceStateRunning, "s", "p", false}),
-			observed:  Observed{Phase: PhaseError, Generation: 4, Session: "s", Reason: "MemberFailed", Message: "m"},
+			observed:  Observed{Phase: types.PhaseError, Generation: 4, Session: "s", Reason: "MemberFailed", Message: "m"},
 			wantState: longhorn.InstanceStateError, wantGen: 4, wantSess: "s", wantEpoch: 1,
 		},
 		{
 			name: "stop wanted while it runs → stopped", engine: engine(state{stop, longhorn.InstanceStateRunning, "s", "p", false}),
-			observed:   Observed{Phase: PhaseRunning, Generation: 4, Session: "s"},
+			observed:   Observed{Phase: types.PhaseRunning, Generation: 4, Session: "s"},
 			wantAction: ActionStop, wantState: longhorn.InstanceStateStopping, wantGen: 4, wantSess: "s", wantEpoch: 1,
 		},
 		{
 			name: "stop wanted, an epoch is proposed → recorded first, for writes may wait for it", engine: engine(state{stop, longhorn.InstanceStateStopping, "s", "p", false}),
-			observed:   Observed{Phase: PhaseStopping, Generation: 4, Session: "s", Proposed: proposed},
+			observed:   Observed{Phase: types.PhaseStopping, Generation: 4, Session: "s", Proposed: proposed},
 			wantAction: ActionRecord, wantState: longhorn.InstanceStateStopping, wantGen: 4, wantSess: "s", wantEpoch: 2,
 		},
 		{
 			name: "stop is under way → awaited", engine: engine(state{stop, longhorn.InstanceStateStopping, "s", "p", false}),
-			observed:  Observed{Phase: PhaseStopping, Generation: 4, Session: "s"},
+			observed:  Observed{Phase: types.PhaseStopping, Generation: 4, Session: "s"},
 			wantState: longhorn.InstanceStateStopping, wantGen: 4, wantSess: "s", wantEpoch: 1,
 		},
 		{
 			name: "stop wanted, an engine of an earlier session runs → ended by force, the object stays stopped", engine: engine(state{stop, longhorn.InstanceStateStopped, "", "", false}),
-			observed:   Observed{Phase: PhaseRunning, Generation: 3, Session: "old"},
+			observed:   Observed{Phase: types.PhaseRunning, Generation: 3, Session: "old"},
 			wantAction: ActionEvict, wantState: longhorn.InstanceStateStopped, wantGen: 4, wantEpoch: 1,
 		},
 		{
 			name: "skips an epoch → not recorded", engine: engine(state{run, longhorn.InstanceStateRunning, "s", "p", false}),
-			observed:  Observed{Phase: PhaseRunning, Generation: 4, Session: "s", Proposed: &longhorn.Epoch{Generation: 4, Counter: 3, Members: []string{"r"}}},
+			observed:  Observed{Phase: types.PhaseRunning, Generation: 4, Session: "s", Proposed: &longhorn.Epoch{Generation: 4, Counter: 3, Members: []string{"r"}}},
 			wantState: longhorn.InstanceStateRunning, wantGen: 4, wantSess: "s", wantEpoch: 1,
 		},
 		{
 			name: "proposes none of those who hold the data → not recorded", engine: engine(state{run, longhorn.InstanceStateRunning, "s", "p", false}),
-			observed:  Observed{Phase: PhaseRunning, Generation: 4, Session: "s", Proposed: &longhorn.Epoch{Generation: 4, Counter: 2, Members: []string{"x"}}},
+			observed:  Observed{Phase: types.PhaseRunning, Generation: 4, Session: "s", Proposed: &longhorn.Epoch{Generation: 4, Counter: 2, Members: []string{"x"}}},
 			wantState: longhorn.InstanceStateRunning, wantGen: 4, wantSess: "s", wantEpoch: 1,
 		},
 		{
 			name: "stop wanted and it is gone → stopped; generation and epoch stay", engine: engine(state{stop, longhorn.InstanceStateStopping, "s", "p", false}),
-			observed: Observed{Phase: PhaseAbsent}, wantState: longhorn.InstanceStateStopped, wantGen: 4, wantEpoch: 1,
+			observed: Observed{Phase: types.PhaseAbsent}, wantState: longhorn.InstanceStateStopped, wantGen: 4, wantEpoch: 1,
 		},
 		{
 			name: "deleted while it runs → stopped first, the finalizer stays", engine: engine(state{run, longhorn.InstanceStateRunning, "s", "p", true}),
-			observed:   Observed{Phase: PhaseRunning, Generation: 4, Session: "s"},
+			observed:   Observed{Phase: types.PhaseRunning, Generation: 4, Session: "s"},
 			wantAction: ActionStop, wantState: longhorn.InstanceStateStopping, wantGen: 4, wantSess: "s", wantEpoch: 1,
 		},
 		{
 			name: "deleted and gone → forgotten", engine: engine(state{stop, longhorn.InstanceStateStopped, "", "", true}),
-			observed: Observed{Phase: PhaseAbsent}, wantAction: ActionForget, wantState: longhorn.InstanceStateStopped, wantGen: 4, wantEpoch: 1,
+			observed: Observed{Phase: types.PhaseAbsent}, wantAction: ActionForget, wantState: longhorn.InstanceStateStopped, wantGen: 4, wantEpoch: 1,
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -173,7 +173,7 @@ func TestPlanOfEngineWithoutNode(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			e := engine(state{longhorn.DesireStateStopped, tc.current, "", "", tc.deleted})
 			e.Spec.NodeID = ""
-			p := plan(Input{Engine: e, Observed: Observed{Phase: PhaseUnknown}, Now: now})
+			p := plan(Input{Engine: e, Observed: Observed{Phase: types.PhaseUnknown}, Now: now})
 			if p.Action != tc.want {
 				t.Errorf("action %q, want %q", p.Action, tc.want)
 			}
@@ -183,7 +183,7 @@ func TestPlanOfEngineWithoutNode(t *testing.T) {
 
 func TestFailureIsTimedOnce(t *testing.T) {
 	e := engine(state{longhorn.DesireStateRunning, longhorn.InstanceStateRunning, "s", "p", false})
-	in := Input{Engine: e, Observed: Observed{Phase: PhaseError, Generation: 4, Session: "s", Reason: "R", Message: "m"}, Scope: "n", Now: now}
+	in := Input{Engine: e, Observed: Observed{Phase: types.PhaseError, Generation: 4, Session: "s", Reason: "R", Message: "m"}, Scope: "n", Now: now}
 	e.Status = plan(in).Status
 	in.Now = now.Add(time.Hour)
 	c := types.FindCondition(plan(in).Status.Conditions, types.ConditionInstanceCreation)

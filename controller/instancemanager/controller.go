@@ -3,12 +3,9 @@ package instancemanager
 import (
 	"context"
 
-	"github.com/sirupsen/logrus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/record"
-	"k8s.io/utils/clock"
 
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
 	"github.com/longhorn-lep/longhorn-manager/datastore"
@@ -72,6 +69,8 @@ type PodOptions struct {
 
 // Deps are what a Controller works with.
 type Deps struct {
+	queue.Env
+
 	Node string // this node's name
 	Pod  PodOptions
 
@@ -81,11 +80,6 @@ type Deps struct {
 	Engines          EngineStore
 	Replicas         ReplicaStore
 	DataPlane        DataPlane
-
-	Clock    clock.WithTicker
-	Recorder record.EventRecorder
-	Log      *logrus.Entry
-	Metrics  *queue.Metrics
 }
 
 // Controller keeps this node's data plane running. It runs in every daemon, for the
@@ -99,9 +93,7 @@ type Controller struct {
 // New makes a Controller; it works when Run is called.
 func New(deps Deps) (*Controller, error) {
 	c := &Controller{deps: deps, name: types.InstanceManagerName(deps.Node)}
-	c.queue = queue.New(queue.Options[string]{
-		Name: "instance-manager", Clock: deps.Clock, Log: deps.Log, Metrics: deps.Metrics, Sync: c.sync,
-	})
+	c.queue = queue.New(queue.Options[string]{Name: "instance-manager", Env: deps.Env, Sync: c.sync})
 	own := queue.Handler(c.queue, func(o metav1.Object) []string {
 		if o.GetName() == c.name {
 			return []string{c.name}

@@ -44,7 +44,7 @@ func newFixture(t *testing.T, objs ...runtime.Object) *fixture {
 	c, err := New(Deps{
 		Node: "node-1", Pod: PodOptions{Image: image},
 		Nodes: d.Nodes, InstanceManagers: d.InstanceManagers, Pods: d.Pods, Engines: d.Engines, Replicas: d.Replicas,
-		DataPlane: f, Clock: h.Clock, Recorder: h.Recorder, Log: h.Log,
+		DataPlane: f, Env: h.Env(),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -451,7 +451,7 @@ func TestClaimsAreLeasesOfTheAPIServer(t *testing.T) {
 	c, err := New(Deps{
 		Node: "node-1", Namespace: types.Namespace, Nodes: f.store.Nodes, KubeNodes: f.store.KubeNodes, Replicas: f.store.Replicas,
 		Settings: f.store.Settings, Setting: f.store.Setting, Disks: f.disks, Claims: f.store.Leases,
-		Clock: f.Clock, Recorder: f.Recorder, Log: f.Log,
+		Env: f.Env(),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -5,12 +5,10 @@ import (
 	"errors"
 	"time"
 
-	"github.com/sirupsen/logrus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/record"
-	"k8s.io/utils/clock"
 
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
 	"github.com/longhorn-lep/longhorn-manager/datastore"
@@ -48,6 +46,8 @@ type ReplicaStore interface {
 
 // Deps are what a Controller works with.
 type Deps struct {
+	queue.Env
+
 	Node      string // this node's name
 	Namespace string
 
@@ -64,11 +64,6 @@ type Deps struct {
 	WatchMounts func(ctx context.Context, changed func()) error
 	// Environment looks at the node's mounts and kernel. nil: nobody does.
 	Environment func() Environment
-
-	Clock    clock.WithTicker
-	Recorder record.EventRecorder
-	Log      *logrus.Entry
-	Metrics  *queue.Metrics
 }
 
 // Controller registers this node and keeps its disks' status. It runs in every
@@ -85,9 +80,7 @@ func New(deps Deps) (*Controller, error) {
 	c := &Controller{deps: deps, claims: map[string]settled{}}
 	c.scanner = newScanner(deps.Disks.Scan, deps.Clock, func() { c.queue.Add(deps.Node) })
 	c.deps.Disks = patientDisks{Disks: deps.Disks, scanner: c.scanner}
-	c.queue = queue.New(queue.Options[string]{
-		Name: "node", Clock: deps.Clock, Log: deps.Log, Metrics: deps.Metrics, Sync: c.sync,
-	})
+	c.queue = queue.New(queue.Options[string]{Name: "node", Env: deps.Env, Sync: c.sync})
 	err := c.queue.Watch(
 		queue.Watch{Events: deps.Nodes, Handler: queue.Handler(c.queue, c.ifOwn)},
 		queue.Watch{Events: deps.KubeNodes, Handler: queue.Handler(c.queue, c.ifOwnKubeNode)},

@@ -116,7 +116,7 @@ func (f *fixture) newController(disks Disks) *Controller {
 	c, err := New(Deps{
 		Node: "node-1", Namespace: types.Namespace,
 		Nodes: d.Nodes, KubeNodes: d.KubeNodes, Replicas: d.Replicas, Settings: d.Settings, Setting: d.Setting, Disks: disks, Claims: f.claims,
-		Clock: f.Clock, Recorder: f.Recorder, Log: f.Log,
+		Env: f.Env(),
 	})
 	if err != nil {
 		f.T.Fatal(err)
@@ -319,7 +319,7 @@ func TestMonitorWritesReadyAlone(t *testing.T) {
 		}))
 	d := h.Datastore(datastore.Options{})
 	m, err := NewMonitor(MonitorDeps{
-		Nodes: d.Nodes, KubeNodes: d.KubeNodes, Pods: d.Pods, Clock: h.Clock, Recorder: h.Recorder, Log: h.Log,
+		Nodes: d.Nodes, KubeNodes: d.KubeNodes, Pods: d.Pods, Env: h.Env(),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -374,7 +374,7 @@ func TestMonitorMarksTheDisksOfANodeThatIsAway(t *testing.T) {
 	h := testutil.New(t, kubeNode.DeepCopy(), daemon(), build.ReadyNode("node-1", uuid1))
 	d := h.Datastore(datastore.Options{})
 	m, err := NewMonitor(MonitorDeps{
-		Nodes: d.Nodes, KubeNodes: d.KubeNodes, Pods: d.Pods, Clock: h.Clock, Recorder: h.Recorder, Log: h.Log,
+		Nodes: d.Nodes, KubeNodes: d.KubeNodes, Pods: d.Pods, Env: h.Env(),
 	})
 	if err != nil {
 		t.Fatal(err)

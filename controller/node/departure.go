@@ -4,12 +4,9 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/sirupsen/logrus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/tools/record"
-	"k8s.io/utils/clock"
 
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
 	"github.com/longhorn-lep/longhorn-manager/datastore"
@@ -34,14 +31,11 @@ type DepartingManagers interface {
 
 // DepartureDeps are what a Departure works with; the stores are of the whole cluster.
 type DepartureDeps struct {
+	queue.Env
+
 	Nodes            DepartingNodes
 	KubeNodes        MonitoredKubeNodes
 	InstanceManagers DepartingManagers
-
-	Clock    clock.WithTicker
-	Recorder record.EventRecorder
-	Log      *logrus.Entry
-	Metrics  *queue.Metrics
 }
 
 // Departure removes the Node of a Kubernetes node that was removed, and then its
@@ -58,9 +52,7 @@ type Departure struct {
 // NewDeparture makes a Departure; it works when Run is called.
 func NewDeparture(deps DepartureDeps) (*Departure, error) {
 	d := &Departure{deps: deps}
-	d.queue = queue.New(queue.Options[string]{
-		Name: "node-departure", Clock: deps.Clock, Log: deps.Log, Metrics: deps.Metrics, Sync: d.sync,
-	})
+	d.queue = queue.New(queue.Options[string]{Name: "node-departure", Env: deps.Env, Sync: d.sync})
 	err := d.queue.Watch(
 		queue.Watch{Events: deps.Nodes, Handler: queue.Handler(d.queue, queue.Name[*longhorn.Node])},
 		// A Kubernetes node that is there is a reason for nothing, so only its end is heard.

@@ -22,7 +22,7 @@ func newDeparture(t *testing.T, objs ...runtime.Object) (*testutil.Harness, *dat
 	d := h.Datastore(datastore.Options{})
 	c, err := NewDeparture(DepartureDeps{
 		Nodes: d.Nodes, KubeNodes: d.KubeNodes, InstanceManagers: d.InstanceManagers,
-		Clock: h.Clock, Recorder: h.Recorder, Log: h.Log,
+		Env: h.Env(),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -3,12 +3,9 @@ package node
 import (
 	"context"
 
-	"github.com/sirupsen/logrus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/client-go/tools/record"
-	"k8s.io/utils/clock"
 
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
 	"github.com/longhorn-lep/longhorn-manager/datastore"
@@ -39,14 +36,11 @@ type MonitoredPods interface {
 
 // MonitorDeps are what a Monitor works with; the stores are of the whole cluster.
 type MonitorDeps struct {
+	queue.Env
+
 	Nodes     MonitoredNodes
 	KubeNodes MonitoredKubeNodes
 	Pods      MonitoredPods
-
-	Clock    clock.WithTicker
-	Recorder record.EventRecorder
-	Log      *logrus.Entry
-	Metrics  *queue.Metrics
 }
 
 // Monitor keeps the Ready condition of every node, and the conditions of the disks of a
@@ -59,9 +53,7 @@ type Monitor struct {
 // NewMonitor makes a Monitor; it works when Run is called.
 func NewMonitor(deps MonitorDeps) (*Monitor, error) {
 	m := &Monitor{deps: deps}
-	m.queue = queue.New(queue.Options[string]{
-		Name: "node-monitor", Clock: deps.Clock, Log: deps.Log, Metrics: deps.Metrics, Sync: m.sync,
-	})
+	m.queue = queue.New(queue.Options[string]{Name: "node-monitor", Env: deps.Env, Sync: m.sync})
 	err := m.queue.Watch(
 		queue.Watch{Events: deps.Nodes, Handler: queue.Handler(m.queue, queue.Name[*longhorn.Node])},
 		queue.Watch{Events: deps.KubeNodes, Handler: queue.Handler(m.queue, queue.Name[*corev1.Node])},

@@ -3,45 +3,20 @@ package node
 import (
 	"context"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 	"k8s.io/utils/clock"
 
+	"github.com/longhorn-lep/longhorn-manager/controller/queue"
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
+	"github.com/longhorn-lep/longhorn-manager/internal/testutil/mountns"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/types"
 	"github.com/longhorn-lep/longhorn-manager/util/mountwatch"
 )
-
-// inNamespace is set in the environment of this test's own process in a mount namespace
-// of its own.
-const inNamespace = "NODE_TEST_NAMESPACE"
-
-// inOwnNamespace runs the calling test again in a process with a mount namespace of its
-// own, where it may mount what it likes. It returns true there.
-func inOwnNamespace(t *testing.T) bool {
-	t.Helper()
-	if os.Getenv(inNamespace) != "" {
-		return true
-	}
-	if os.Getuid() != 0 {
-		t.Skip("needs root for a mount namespace of its own")
-	}
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
-	cmd.Env = append(os.Environ(), inNamespace+"=1")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
-	out, err := cmd.CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
-		t.Fatalf("in its own mount namespace: %v\n%s", err, out)
-	}
-	return false
-}
 
 // tellingNodes shows each status as it is written, and lets the caches follow.
 type tellingNodes struct {
@@ -62,7 +37,7 @@ func (n tellingNodes) UpdateStatus(ctx context.Context, obj *longhorn.Node) (*lo
 // With real mounts: each change is in the disk's condition within 5 s, nothing is written
 // to what lies beneath, and the disk is ready again when it is back.
 func TestALostMountShowsWithinFiveSeconds(t *testing.T) {
-	if !inOwnNamespace(t) {
+	if !mountns.Own(t) {
 		return
 	}
 	root := t.TempDir()
@@ -86,7 +61,7 @@ func TestALostMountShowsWithinFiveSeconds(t *testing.T) {
 	c, err := New(Deps{
 		Node: "node-1", Namespace: types.Namespace, Nodes: nodes, KubeNodes: f.store.KubeNodes, Replicas: f.store.Replicas,
 		Settings: f.store.Settings, Setting: f.store.Setting, Disks: HostDisks{Root: root}, Claims: f.claims,
-		WatchMounts: mountwatch.Watch, Clock: clock.RealClock{}, Recorder: f.Recorder, Log: f.Log,
+		WatchMounts: mountwatch.Watch, Env: queue.Env{Clock: clock.RealClock{}, Recorder: f.Recorder, Log: f.Log},
 	})
 	if err != nil {
 		t.Fatal(err)

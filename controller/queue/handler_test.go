@@ -36,7 +36,7 @@ func TestHandlerAddsTheKeysOfAnEvent(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			q := New(Options[string]{Clock: testclock.NewFakeClock(time.Unix(0, 0)), Log: logrus.NewEntry(logrus.New())})
+			q := New(Options[string]{Env: Env{Clock: testclock.NewFakeClock(time.Unix(0, 0)), Log: logrus.NewEntry(logrus.New())}})
 			c.event(Handler(q, func(p *corev1.Pod) []string {
 				return []string{p.Labels["volume"]}
 			}))

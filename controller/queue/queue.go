@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sirupsen/logrus"
+	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 
@@ -26,14 +27,20 @@ type Result struct {
 	RequeueAfter time.Duration
 }
 
-// Options configure a Queue. Metrics may be nil; Workers below 1 counts as 1.
+// Env is what every controller has from its process.
+type Env struct {
+	Clock    clock.WithTicker
+	Recorder record.EventRecorder // of Events; the queue itself sends none
+	Log      *logrus.Entry
+	Metrics  *Metrics // nil: nothing is counted
+}
+
+// Options configure a Queue. Workers below 1 counts as 1.
 type Options[K comparable] struct {
+	Env
 	// Name is the controller's, in logs and metrics.
 	Name    string
-	Clock   clock.WithTicker
-	Log     *logrus.Entry
 	Workers int
-	Metrics *Metrics
 	// Sync brings the world nearer to what the object of the key wants. It must be
 	// repeatable, must not wait for anything but the API server or the data plane,
 	// and must return when ctx ends.

@@ -79,7 +79,7 @@ func newBench(t *testing.T, metrics *Metrics) *bench {
 		synced: make(chan string), answers: make(chan answer),
 	}
 	b.queue = New(Options[string]{
-		Name: "volume", Clock: b.clock, Log: logrus.NewEntry(logger), Metrics: metrics,
+		Name: "volume", Env: Env{Clock: b.clock, Log: logrus.NewEntry(logger), Metrics: metrics},
 		Sync: func(ctx context.Context, key string) (Result, error) {
 			b.synced <- key
 			a := <-b.answers
@@ -231,7 +231,7 @@ func TestShutdownWaitsForTheSyncUnderWayAndDropsTheRest(t *testing.T) {
 	logger, _ := logrustest.NewNullLogger()
 	entered, synced := make(chan struct{}), []string{}
 	q := New(Options[string]{
-		Name: "volume", Clock: testclock.NewFakeClock(time.Unix(0, 0)), Log: logrus.NewEntry(logger),
+		Name: "volume", Env: Env{Clock: testclock.NewFakeClock(time.Unix(0, 0)), Log: logrus.NewEntry(logger)},
 		Sync: func(ctx context.Context, key string) (Result, error) {
 			close(entered) // a second sync would panic
 			<-ctx.Done()

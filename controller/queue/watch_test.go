@@ -54,7 +54,7 @@ func TestWatchRegistersHandlers(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			q := New(Options[string]{Name: "pod-keeper", Clock: testclock.NewFakeClock(time.Unix(0, 0)), Log: logrus.NewEntry(logrus.New())})
+			q := New(Options[string]{Name: "pod-keeper", Env: Env{Clock: testclock.NewFakeClock(time.Unix(0, 0)), Log: logrus.NewEntry(logrus.New())}})
 			defer q.queue.ShutDown()
 			var said []string
 			saying := func(word string) cache.ResourceEventHandler {

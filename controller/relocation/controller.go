@@ -7,8 +7,6 @@ import (
 	"github.com/sirupsen/logrus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/client-go/tools/record"
-	"k8s.io/utils/clock"
 
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
 	"github.com/longhorn-lep/longhorn-manager/datastore"
@@ -39,15 +37,11 @@ type EngineStore interface {
 
 // Deps are what a Controller works with; the stores are of the whole cluster.
 type Deps struct {
+	queue.Env
+
 	Replicas ReplicaStore
 	Nodes    NodeStore
 	Engines  EngineStore
-
-	Clock    clock.WithTicker
-	Recorder record.EventRecorder
-	Log      *logrus.Entry
-	// Metrics of the queue; nil: none.
-	Metrics *queue.Metrics
 }
 
 // Controller moves replicas after their disks. Make it with New, then Run it.
@@ -59,9 +53,7 @@ type Controller struct {
 // New registers the controller's handlers; nothing happens before Run.
 func New(deps Deps) (*Controller, error) {
 	c := &Controller{deps: deps}
-	c.queue = queue.New(queue.Options[string]{
-		Name: "relocation", Clock: deps.Clock, Log: deps.Log, Metrics: deps.Metrics, Sync: c.sync,
-	})
+	c.queue = queue.New(queue.Options[string]{Name: "relocation", Env: deps.Env, Sync: c.sync})
 	err := c.queue.Watch(
 		queue.Watch{Events: deps.Nodes, Handler: queue.Handler(c.queue, disksOf)},
 		queue.Watch{Events: deps.Replicas, Handler: queue.Handler(c.queue, func(r *longhorn.Replica) []string { return []string{r.Spec.DiskID} })},

@@ -23,7 +23,7 @@ func begin(t *testing.T, objs ...runtime.Object) (*testutil.Harness, *Controller
 	t.Helper()
 	h := testutil.New(t, objs...)
 	d := h.Datastore(datastore.Options{})
-	c, err := New(Deps{Replicas: d.Replicas, Nodes: d.Nodes, Engines: d.Engines, Clock: h.Clock, Recorder: h.Recorder, Log: h.Log})
+	c, err := New(Deps{Replicas: d.Replicas, Nodes: d.Nodes, Engines: d.Engines, Env: h.Env()})
 	if err != nil {
 		t.Fatal(err)
 	}

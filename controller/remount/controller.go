@@ -9,8 +9,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kubetypes "k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/record"
-	"k8s.io/utils/clock"
 
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
@@ -42,13 +40,10 @@ type Workloads interface {
 
 // Deps are what a Controller works with; its caches must be filled before Run.
 type Deps struct {
+	queue.Env
+
 	Volumes   VolumeStore
 	Workloads Workloads
-	Clock     clock.WithTicker
-	Recorder  record.EventRecorder
-	Log       *logrus.Entry
-	// Metrics of the queue; nil: none.
-	Metrics *queue.Metrics
 }
 
 // request is one wish for a remount.
@@ -72,9 +67,7 @@ type Controller struct {
 // New registers the controller's handlers; nothing happens before Run.
 func New(deps Deps) (*Controller, error) {
 	c := &Controller{deps: deps, done: map[string]request{}}
-	c.queue = queue.New(queue.Options[string]{
-		Name: "remount", Clock: deps.Clock, Log: deps.Log, Metrics: deps.Metrics, Sync: c.sync,
-	})
+	c.queue = queue.New(queue.Options[string]{Name: "remount", Env: deps.Env, Sync: c.sync})
 	if err := c.queue.Watch(queue.Watch{Events: deps.Volumes, Handler: queue.Handler(c.queue, c.keysOf)}); err != nil {
 		return nil, err
 	}

@@ -56,7 +56,7 @@ func newFixture(t *testing.T, v *longhorn.Volume, pods ...*corev1.Pod) *fixture 
 	f := &fixture{Harness: h, events: &events{}}
 	c, err := New(Deps{
 		Volumes: h.Datastore(datastore.Options{}).Volumes, Workloads: workloads,
-		Clock: h.Clock, Recorder: f.events, Log: h.Log,
+		Env: queue.Env{Clock: h.Clock, Recorder: f.events, Log: h.Log},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -42,7 +42,7 @@ func (c *Controller) apply(ctx context.Context, in Input, p Plan) error {
 		}
 	case ActionStop:
 		fence := int64(0)
-		if in.Observed.Phase != PhaseError && r.Spec.FenceGeneration > r.Status.Generation {
+		if in.Observed.Phase != types.PhaseError && r.Spec.FenceGeneration > r.Status.Generation {
 			fence = r.Spec.FenceGeneration
 		}
 		log.WithField(logfields.Generation, fence).Info("stopping the replica")

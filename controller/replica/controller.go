@@ -3,14 +3,11 @@ package replica
 import (
 	"context"
 
-	"github.com/sirupsen/logrus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/tools/record"
-	"k8s.io/utils/clock"
 
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
 	"github.com/longhorn-lep/longhorn-manager/datastore"
@@ -54,6 +51,8 @@ type InstanceManagerStore interface {
 
 // Deps are what the controller needs.
 type Deps struct {
+	queue.Env
+
 	Replicas Store
 	Nodes    NodeStore
 	// KubeNodes are needed by the leader alone.
@@ -63,11 +62,6 @@ type Deps struct {
 	// VolumeKey reads the key of a volume's data plane; that there is none is an error.
 	VolumeKey func(ctx context.Context, volume string) ([]byte, error)
 	DataPlane DataPlane
-	Recorder  record.EventRecorder
-	Clock     clock.WithTicker
-	Log       *logrus.Entry
-	// Metrics of the queue; nil: none.
-	Metrics *queue.Metrics
 	// Scope is the node whose replicas are run; "" on the leader, for those whose node cannot.
 	Scope string
 	// Owner is the node of this daemon, for status.ownerID.
@@ -83,7 +77,7 @@ type Controller struct {
 // New registers the controller's handlers; nothing happens before Run.
 func New(d Deps) (*Controller, error) {
 	c := &Controller{Deps: d}
-	c.queue = queue.New(queue.Options[string]{Name: "replica", Clock: d.Clock, Log: d.Log, Workers: 4, Sync: c.sync, Metrics: d.Metrics})
+	c.queue = queue.New(queue.Options[string]{Name: "replica", Env: d.Env, Workers: 4, Sync: c.sync})
 	watches := []queue.Watch{{Events: d.Replicas, Handler: queue.Handler(c.queue, queue.Name[*longhorn.Replica])}}
 	if d.Scope == "" {
 		gone := queue.Handler(c.queue, func(n *corev1.Node) []string { return c.onNode(n.Name) })
@@ -175,7 +169,7 @@ func (c *Controller) sync(ctx context.Context, name string) (queue.Result, error
 }
 
 func (c *Controller) gather(r *longhorn.Replica) (Input, error) {
-	in := Input{Replica: r, Owner: c.Owner, Now: c.Clock.Now(), Observed: Observed{Phase: PhaseUnknown}}
+	in := Input{Replica: r, Owner: c.Owner, Now: c.Clock.Now(), Observed: Observed{Phase: types.PhaseUnknown}}
 	if c.Scope == "" {
 		return in, c.gatherCluster(&in)
 	}

@@ -54,7 +54,9 @@ func (f *fakePlane) StopReplica(_ context.Context, name string, fence int64) err
 	return f.call("stop", name)
 }
 
-func (f *fakePlane) Replicas() ([]string, bool) { return f.hosted, f.observed.Phase != PhaseUnknown }
+func (f *fakePlane) Replicas() ([]string, bool) {
+	return f.hosted, f.observed.Phase != types.PhaseUnknown
+}
 
 func (f *fakePlane) RemoveReplica(_ context.Context, s Spec) error {
 	f.disks = append(f.disks, s.DiskPath+" "+s.DiskUUID)
@@ -80,7 +82,7 @@ func startAt(t *testing.T, scope string, plane *fakePlane, objs ...runtime.Objec
 	store := h.Datastore(datastore.Options{Node: scope})
 	c, err := New(Deps{
 		Replicas: store.Replicas, Nodes: store.Nodes, KubeNodes: store.KubeNodes, InstanceManagers: store.InstanceManagers, VolumeKey: store.VolumeKey,
-		DataPlane: plane, Recorder: h.Recorder, Clock: h.Clock, Log: h.Log, Scope: scope, Owner: "n",
+		DataPlane: plane, Env: h.Env(), Scope: scope, Owner: "n",
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -106,7 +108,7 @@ func gone(r *longhorn.Replica) { r.DeletionTimestamp = &metav1.Time{Time: testut
 const directory = "/var/lib/longhorn/replicas/vol-r"
 
 func TestDirectoryIsMadeOnceAndThenOpened(t *testing.T) {
-	plane := &fakePlane{observed: Observed{Phase: PhaseAbsent, Process: "p"}}
+	plane := &fakePlane{observed: Observed{Phase: types.PhaseAbsent, Process: "p"}}
 	h, c := start(t, plane, placed(wanted))
 
 	sync(t, c, nil)
@@ -121,7 +123,7 @@ func TestDirectoryIsMadeOnceAndThenOpened(t *testing.T) {
 	sync(t, c, nil)
 	plane.expect(t, "start "+directory+" secret")
 
-	plane.observed.Phase = PhaseRunning
+	plane.observed.Phase = types.PhaseRunning
 	h.CatchUp()
 	h.Writes()
 	sync(t, c, nil)
@@ -133,7 +135,7 @@ func TestDirectoryIsMadeOnceAndThenOpened(t *testing.T) {
 }
 
 func TestEveryCallNamesTheDiskThatItIsMeantFor(t *testing.T) {
-	plane := &fakePlane{observed: Observed{Phase: PhaseAbsent}}
+	plane := &fakePlane{observed: Observed{Phase: types.PhaseAbsent}}
 	for _, r := range []*longhorn.Replica{placed(wanted), placed(wanted, created), placed(created, gone)} {
 		_, c := start(t, plane, r)
 		sync(t, c, nil)
@@ -145,7 +147,7 @@ func TestEveryCallNamesTheDiskThatItIsMeantFor(t *testing.T) {
 }
 
 func TestALostDiskIsToldOnceAndShown(t *testing.T) {
-	plane := &fakePlane{observed: Observed{Phase: PhaseError, Reason: "DiskUnmounted", Message: "its disk /mnt/d1 was unmounted: there is nothing at the path"}}
+	plane := &fakePlane{observed: Observed{Phase: types.PhaseError, Reason: "DiskUnmounted", Message: "its disk /mnt/d1 was unmounted: there is nothing at the path"}}
 	h, c := start(t, plane, placed(wanted, created, func(r *longhorn.Replica) { r.Status.CurrentState = longhorn.InstanceStateRunning }))
 	for range 2 {
 		sync(t, c, nil)
@@ -164,7 +166,7 @@ func TestALostDiskIsToldOnceAndShown(t *testing.T) {
 }
 
 func TestNoDirectoryIsMadeWhereTheServerKnowsOfOne(t *testing.T) {
-	plane := &fakePlane{observed: Observed{Phase: PhaseAbsent, Process: "p"}}
+	plane := &fakePlane{observed: Observed{Phase: types.PhaseAbsent, Process: "p"}}
 	h, c := start(t, plane, placed(wanted, func(r *longhorn.Replica) {
 		r.Status.CurrentState = longhorn.InstanceStateStarting
 		r.Status.OwnerID = "n"
@@ -184,7 +186,7 @@ func TestNoDirectoryIsMadeWhereTheServerKnowsOfOne(t *testing.T) {
 }
 
 func TestForeignDirectoryIsReportedAndLeft(t *testing.T) {
-	plane := &fakePlane{observed: Observed{Phase: PhaseAbsent}, err: &Refusal{Reason: "NotAReplica", Message: "no replica of ours"}}
+	plane := &fakePlane{observed: Observed{Phase: types.PhaseAbsent}, err: &Refusal{Reason: "NotAReplica", Message: "no replica of ours"}}
 	h, c := start(t, plane, placed(wanted))
 	sync(t, c, nil)
 	plane.expect(t, "create "+directory)
@@ -201,7 +203,7 @@ func TestForeignDirectoryIsReportedAndLeft(t *testing.T) {
 }
 
 func TestDataIsRemovedOnlyWhenTheServerSaysSo(t *testing.T) {
-	absent := Observed{Phase: PhaseAbsent}
+	absent := Observed{Phase: types.PhaseAbsent}
 	t.Run("deleted and closed → data removed, then the finalizer", func(t *testing.T) {
 		plane := &fakePlane{observed: absent}
 		h, c := start(t, plane, placed(created, gone))

@@ -1,24 +1,14 @@
 package replica
 
-import "context"
+import (
+	"context"
 
-// Phase is what a node's instance manager says of a replica.
-type Phase string
-
-// The phases of a replica. PhaseUnknown: the instance manager did not answer yet,
-// so nothing may be concluded. PhaseAbsent: it answers and does not host the replica.
-const (
-	PhaseUnknown  Phase = "unknown"
-	PhaseAbsent   Phase = "absent"
-	PhaseStarting Phase = "starting"
-	PhaseRunning  Phase = "running"
-	PhaseStopping Phase = "stopping"
-	PhaseError    Phase = "error"
+	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
 // Observed is a replica in the instance manager.
 type Observed struct {
-	Phase           Phase
+	Phase           types.Phase
 	Reason, Message string // when Phase is PhaseError
 	// Generation is the highest that the replica holds durably; 0 while it is not open.
 	Generation int64

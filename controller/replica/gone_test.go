@@ -24,7 +24,7 @@ func TestPlanOfAReplicaWhoseNodeOrDiskIsGone(t *testing.T) {
 	deletedFor := func(d time.Duration) option {
 		return func(r *longhorn.Replica) { r.DeletionTimestamp = &metav1.Time{Time: now.Add(-d)} }
 	}
-	open := Observed{Phase: PhaseRunning, Process: "p"}
+	open := Observed{Phase: types.PhaseRunning, Process: "p"}
 	for _, tc := range []struct {
 		name       string
 		in         Input
@@ -38,18 +38,18 @@ func TestPlanOfAReplicaWhoseNodeOrDiskIsGone(t *testing.T) {
 		{name: "its node is gone and that was said → nothing", in: Input{Leader: true, NodeGone: true, Replica: replica(created, failedAt(now, types.ReasonNodeGone))}, wantState: failed, wantReason: types.ReasonNodeGone},
 		{name: "its node is gone, it had failed otherwise → that its node is gone is said", in: Input{Leader: true, NodeGone: true, Replica: replica(created, failedAt(now, "MetadataTorn"))}, wantAction: ActionMark, wantState: failed, wantReason: types.ReasonNodeGone},
 		{name: "it has no node → nothing", in: Input{Leader: true, NodeGone: true, Replica: replica(placeless)}},
-		{name: "its node is there → nothing by the leader", in: Input{Leader: true, Observed: Observed{Phase: PhaseUnknown}, Replica: replica(created, running)}, wantState: longhorn.InstanceStateRunning},
+		{name: "its node is there → nothing by the leader", in: Input{Leader: true, Observed: Observed{Phase: types.PhaseUnknown}, Replica: replica(created, running)}, wantState: longhorn.InstanceStateRunning},
 		{name: "deleted, its node and its disk are gone → left", in: Input{Leader: true, NodeGone: true, Replica: replica(created, deleted)}, wantAction: ActionLeave},
 		{name: "deleted, its node is gone, its disk is on another → waits to be moved", in: Input{Leader: true, NodeGone: true, DiskRecorded: true, Replica: replica(created, deleted)}, wantAction: ActionMark, wantState: failed, wantReason: types.ReasonNodeGone},
 		{name: "deleted, no node has its disk, for less than 10 minutes → waits for the disk", in: Input{Leader: true, Replica: replica(created, deletedFor(4*time.Minute))}, wantAfter: 6 * time.Minute},
 		{name: "deleted, no node has its disk, for 10 minutes → left", in: Input{Leader: true, Replica: replica(created, deletedFor(10*time.Minute))}, wantAction: ActionLeave},
 		{name: "deleted, its node is back without its disk → left at once", in: Input{Leader: true, Stranded: true, Replica: replica(created, deletedFor(time.Second))}, wantAction: ActionLeave},
-		{name: "not deleted, its node is back without its disk → kept", in: Input{Leader: true, Stranded: true, Observed: Observed{Phase: PhaseUnknown}, Replica: replica(created)}},
-		{name: "deleted, a node has its disk → kept for that node, however long", in: Input{Leader: true, DiskRecorded: true, Observed: Observed{Phase: PhaseUnknown}, Replica: replica(created, deletedFor(time.Hour))}},
-		{name: "not deleted, no node has its disk → kept", in: Input{Leader: true, Observed: Observed{Phase: PhaseUnknown}, Replica: replica(created)}},
+		{name: "not deleted, its node is back without its disk → kept", in: Input{Leader: true, Stranded: true, Observed: Observed{Phase: types.PhaseUnknown}, Replica: replica(created)}},
+		{name: "deleted, a node has its disk → kept for that node, however long", in: Input{Leader: true, DiskRecorded: true, Observed: Observed{Phase: types.PhaseUnknown}, Replica: replica(created, deletedFor(time.Hour))}},
+		{name: "not deleted, no node has its disk → kept", in: Input{Leader: true, Observed: Observed{Phase: types.PhaseUnknown}, Replica: replica(created)}},
 		{name: "the daemon's node is not registered, open → nothing is done or said", in: Input{Silent: true, Observed: open, Disk: goodDisk, Replica: replica(created, wanted, failedAt(now, types.ReasonNodeGone))}, wantState: failed, wantReason: types.ReasonNodeGone},
-		{name: "the daemon's node is not registered, deleted → the data and the finalizer stay", in: Input{Silent: true, Observed: Observed{Phase: PhaseAbsent}, Disk: goodDisk, Replica: replica(created, deleted)}},
-		{name: "a daemon, deleted, its disk unknown for hours → not its to leave", in: Input{Observed: Observed{Phase: PhaseAbsent}, Replica: replica(created, deletedFor(5*time.Hour))}, wantState: longhorn.InstanceStateStopped, wantReason: types.ReasonDiskNotFound},
+		{name: "the daemon's node is not registered, deleted → the data and the finalizer stay", in: Input{Silent: true, Observed: Observed{Phase: types.PhaseAbsent}, Disk: goodDisk, Replica: replica(created, deleted)}},
+		{name: "a daemon, deleted, its disk unknown for hours → not its to leave", in: Input{Observed: Observed{Phase: types.PhaseAbsent}, Replica: replica(created, deletedFor(5*time.Hour))}, wantState: longhorn.InstanceStateStopped, wantReason: types.ReasonDiskNotFound},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			tc.in.Owner, tc.in.Now = "n", now
@@ -125,7 +125,7 @@ func TestAReplicaFailsWithItsNode(t *testing.T) {
 
 // A daemon that still runs on a node that was removed must not argue with the leader.
 func TestADaemonWithoutANodeSaysNothing(t *testing.T) {
-	plane := &fakePlane{observed: Observed{Phase: PhaseRunning, Process: "p"}}
+	plane := &fakePlane{observed: Observed{Phase: types.PhaseRunning, Process: "p"}}
 	h, c := start(t, plane, placed(created, wanted, failedAt(testutil.Now, types.ReasonNodeGone)))
 	h.Overwrite(build.ReadyNode("n", "disk", func(n *longhorn.Node) {
 		n.Status.Conditions = []longhorn.Condition{{Type: types.ConditionReady, Status: longhorn.ConditionFalse, Reason: types.ReasonKubernetesNodeGone}}
@@ -145,7 +145,7 @@ func TestADaemonWithoutANodeSaysNothing(t *testing.T) {
 
 // A node that is back under its name with an empty disk: nothing is made, and nothing loops.
 func TestANodeIsBackWithoutTheDisk(t *testing.T) {
-	plane := &fakePlane{observed: Observed{Phase: PhaseAbsent, Process: "p"}}
+	plane := &fakePlane{observed: Observed{Phase: types.PhaseAbsent, Process: "p"}}
 	h, c := start(t, plane, placed(created, wanted, failedAt(testutil.Now, types.ReasonNodeGone), func(r *longhorn.Replica) { r.Spec.DiskID = "old" }))
 	sync(t, c, nil)
 	h.ExpectWrites("update replicas/r/status")

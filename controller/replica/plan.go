@@ -91,7 +91,7 @@ func plan(in Input) Plan {
 		planGone(in, &p)
 	case deleting && in.Leader && !in.DiskRecorded:
 		planLost(in, &p)
-	case in.Observed.Phase == PhaseUnknown:
+	case in.Observed.Phase == types.PhaseUnknown:
 		// nothing is known, so nothing is done or said
 	case deleting || r.Spec.DesireState != longhorn.DesireStateRunning:
 		planStop(in, &p)
@@ -104,7 +104,7 @@ func plan(in Input) Plan {
 func planRun(in Input, p *Plan) {
 	p.Status.OwnerID = in.Owner
 	switch in.Observed.Phase {
-	case PhaseRunning:
+	case types.PhaseRunning:
 		if in.Manager == nil || in.Manager.Status.IP == "" {
 			return // where it is served is not known yet
 		}
@@ -115,13 +115,13 @@ func planRun(in Input, p *Plan) {
 		p.Status.UUID = in.Observed.Process
 		p.Status.Generation = in.Observed.Generation
 		setCreation(p, in.Now, longhorn.ConditionTrue, "", "")
-	case PhaseStarting, PhaseStopping:
+	case types.PhaseStarting, types.PhaseStopping:
 		p.Status.CurrentState = longhorn.InstanceState(in.Observed.Phase)
 		clearAddress(p)
-	case PhaseError:
+	case types.PhaseError:
 		fail(p, in.Now, in.Observed.Reason, in.Observed.Message)
 		open(in, p)
-	case PhaseAbsent:
+	case types.PhaseAbsent:
 		open(in, p)
 	}
 }
@@ -130,7 +130,7 @@ func planRun(in Input, p *Plan) {
 // long enough ago.
 func open(in Input, p *Plan) {
 	if reason, message := diskTrouble(in); reason != "" {
-		if in.Observed.Phase == PhaseError && isDiskLost(in.Observed.Reason) {
+		if in.Observed.Phase == types.PhaseError && isDiskLost(in.Observed.Reason) {
 			reason, message = in.Observed.Reason, in.Observed.Message // how it was lost says more
 		}
 		fail(p, in.Now, reason, message)
@@ -174,14 +174,14 @@ func planStop(in Input, p *Plan) {
 	p.Status.Generation = max(p.Status.Generation, in.Observed.Generation)
 	phase, fence := in.Observed.Phase, mustFence(in.Replica, p.Status.Generation)
 	switch {
-	case fence && phase == PhaseError:
+	case fence && phase == types.PhaseError:
 		fail(p, in.Now, in.Observed.Reason, in.Observed.Message)
 		open(in, p)
 		return
-	case fence && phase == PhaseAbsent:
+	case fence && phase == types.PhaseAbsent:
 		open(in, p)
 		return
-	case phase != PhaseAbsent:
+	case phase != types.PhaseAbsent:
 		p.Action = ActionStop
 		p.Status.CurrentState = longhorn.InstanceStateStopping
 		return

@@ -56,10 +56,10 @@ func failedAt(at time.Time, reason string) option {
 }
 
 func TestPlan(t *testing.T) {
-	absent, silent := Observed{Phase: PhaseAbsent}, Observed{Phase: PhaseUnknown}
-	torn := Observed{Phase: PhaseError, Reason: "MetadataTorn", Message: "torn"}
-	unmounted := Observed{Phase: PhaseError, Reason: "DiskUnmounted", Message: "its disk /data was unmounted"}
-	missing := Observed{Phase: PhaseError, Reason: "DiskMissing", Message: "no UUID file"}
+	absent, silent := Observed{Phase: types.PhaseAbsent}, Observed{Phase: types.PhaseUnknown}
+	torn := Observed{Phase: types.PhaseError, Reason: "MetadataTorn", Message: "torn"}
+	unmounted := Observed{Phase: types.PhaseError, Reason: "DiskUnmounted", Message: "its disk /data was unmounted"}
+	missing := Observed{Phase: types.PhaseError, Reason: "DiskMissing", Message: "no UUID file"}
 	for _, tc := range []struct {
 		name       string
 		replica    *longhorn.Replica
@@ -114,8 +114,8 @@ func TestPlan(t *testing.T) {
 		},
 		{name: "instance manager silent → nothing is done or said", replica: replica(wanted), observed: silent, disk: goodDisk},
 		{name: "instance manager silent, deleted → the data and the finalizer stay", replica: replica(created, deleted), observed: silent, disk: goodDisk},
-		{name: "not wanted but open → stopped", replica: replica(created), observed: Observed{Phase: PhaseRunning}, disk: goodDisk, wantAction: ActionStop, wantState: longhorn.InstanceStateStopping},
-		{name: "deleted while open → stopped first", replica: replica(created, deleted, wanted), observed: Observed{Phase: PhaseRunning}, disk: goodDisk, wantAction: ActionStop, wantState: longhorn.InstanceStateStopping},
+		{name: "not wanted but open → stopped", replica: replica(created), observed: Observed{Phase: types.PhaseRunning}, disk: goodDisk, wantAction: ActionStop, wantState: longhorn.InstanceStateStopping},
+		{name: "deleted while open → stopped first", replica: replica(created, deleted, wanted), observed: Observed{Phase: types.PhaseRunning}, disk: goodDisk, wantAction: ActionStop, wantState: longhorn.InstanceStateStopping},
 		{name: "deleted and closed → removed", replica: replica(created, deleted), observed: absent, disk: goodDisk, wantAction: ActionRemove, wantState: longhorn.InstanceStateStopped},
 		{
 			name: "deleted, made but not recorded before a crash → removed all the same", replica: replica(deleted), observed: absent, disk: goodDisk,
@@ -142,7 +142,7 @@ func TestPlan(t *testing.T) {
 			wantAction: ActionStart, wantState: longhorn.InstanceStateStarting, wantReason: types.ReasonNodeGone,
 		},
 		{name: "its node was gone and is back, not wanted → stopped, and that is over", replica: replica(created, failedAt(now, types.ReasonNodeGone)), observed: absent, disk: goodDisk, wantState: longhorn.InstanceStateStopped},
-		{name: "to be fenced and open → stopped", replica: replica(created, fence(7)), observed: Observed{Phase: PhaseRunning, Generation: 6}, disk: goodDisk, wantAction: ActionStop, wantState: longhorn.InstanceStateStopping},
+		{name: "to be fenced and open → stopped", replica: replica(created, fence(7)), observed: Observed{Phase: types.PhaseRunning, Generation: 6}, disk: goodDisk, wantAction: ActionStop, wantState: longhorn.InstanceStateStopping},
 		{name: "to be fenced and closed → opened for it", replica: replica(created, fence(7)), observed: absent, disk: goodDisk, wantAction: ActionStart, wantState: longhorn.InstanceStateStarting},
 		{name: "fenced and closed → stopped", replica: replica(created, fence(7), holds(7)), observed: absent, disk: goodDisk, wantState: longhorn.InstanceStateStopped},
 		{name: "to be fenced, never made → stopped, nothing is made", replica: replica(fence(7)), observed: absent, disk: goodDisk, wantState: longhorn.InstanceStateStopped},
@@ -170,7 +170,7 @@ func TestPlan(t *testing.T) {
 func TestRunningReplicaShowsWhereItIsServed(t *testing.T) {
 	im := &longhorn.InstanceManager{}
 	im.Name = "instance-manager-x"
-	in := Input{Replica: replica(wanted, created), Observed: Observed{Phase: PhaseRunning, Process: "p"}, Disk: goodDisk, Manager: im, Owner: "n", Now: now}
+	in := Input{Replica: replica(wanted, created), Observed: Observed{Phase: types.PhaseRunning, Process: "p"}, Disk: goodDisk, Manager: im, Owner: "n", Now: now}
 
 	if s := plan(in).Status; s.CurrentState == longhorn.InstanceStateRunning {
 		t.Errorf("said to be running though its address is not known: %+v", s)

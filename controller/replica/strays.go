@@ -7,6 +7,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
+	"github.com/longhorn-lep/longhorn-manager/types"
 	"github.com/longhorn-lep/longhorn-manager/util/logfields"
 )
 
@@ -14,7 +15,7 @@ import (
 // node stands for, after a live read that shows the same. Its data stays.
 func (c *Controller) stopStray(ctx context.Context, name string) error {
 	switch c.DataPlane.ObserveReplica(name).Phase {
-	case PhaseUnknown, PhaseAbsent:
+	case types.PhaseUnknown, types.PhaseAbsent:
 		return nil
 	}
 	live, err := c.Replicas.Live(ctx, name)

@@ -5,10 +5,11 @@ import (
 	"testing"
 
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
 func TestFenceIsWrittenDownOnlyWhenTheReplicaHoldsIt(t *testing.T) {
-	stale := Observed{Phase: PhaseRunning, Generation: 6, Process: "p"}
+	stale := Observed{Phase: types.PhaseRunning, Generation: 6, Process: "p"}
 	held := func(t *testing.T, c *Controller) int64 {
 		t.Helper()
 		r, err := c.Replicas.Live(t.Context(), "r")
@@ -31,7 +32,7 @@ func TestFenceIsWrittenDownOnlyWhenTheReplicaHoldsIt(t *testing.T) {
 		if g := held(t, c); g != 7 {
 			t.Errorf("the object says %d", g)
 		}
-		plane.calls, plane.observed = nil, Observed{Phase: PhaseAbsent}
+		plane.calls, plane.observed = nil, Observed{Phase: types.PhaseAbsent}
 		h.CatchUp()
 		sync(t, c, nil)
 		h.CatchUp()
@@ -41,13 +42,13 @@ func TestFenceIsWrittenDownOnlyWhenTheReplicaHoldsIt(t *testing.T) {
 		plane.expect(t)
 	})
 	t.Run("it cannot be opened and is deleted → closed without", func(t *testing.T) {
-		plane := &fakePlane{observed: Observed{Phase: PhaseError, Reason: "MetadataTorn"}}
+		plane := &fakePlane{observed: Observed{Phase: types.PhaseError, Reason: "MetadataTorn"}}
 		_, c := start(t, plane, placed(created, gone, fence(7)))
 		sync(t, c, nil)
 		plane.expect(t, "stop r")
 	})
 	t.Run("it holds the fence already → closed without", func(t *testing.T) {
-		plane := &fakePlane{observed: Observed{Phase: PhaseRunning, Generation: 8, Process: "p"}}
+		plane := &fakePlane{observed: Observed{Phase: types.PhaseRunning, Generation: 8, Process: "p"}}
 		_, c := start(t, plane, placed(created, fence(7)))
 		sync(t, c, nil)
 		plane.expect(t, "stop r")
@@ -65,7 +66,7 @@ func TestFenceIsWrittenDownOnlyWhenTheReplicaHoldsIt(t *testing.T) {
 }
 
 func TestReplicaThatIsNotThisNodes(t *testing.T) {
-	open := Observed{Phase: PhaseRunning}
+	open := Observed{Phase: types.PhaseRunning}
 	elsewhere := func(r *longhorn.Replica) { r.Spec.NodeID = "another" }
 	for _, tc := range []struct {
 		name     string
@@ -78,11 +79,11 @@ func TestReplicaThatIsNotThisNodes(t *testing.T) {
 	}{
 		{name: "there is no such replica → closed, its data stays", observed: open, want: []string{"stop r"}},
 		{name: "it is another node's → closed", replica: placed(elsewhere), observed: open, want: []string{"stop r"}},
-		{name: "it moved to another node with its disk, and failed here → what is left of it is closed", replica: placed(elsewhere, wanted), observed: Observed{Phase: PhaseError, Reason: "DiskUnmounted"}, want: []string{"stop r"}},
+		{name: "it moved to another node with its disk, and failed here → what is left of it is closed", replica: placed(elsewhere, wanted), observed: Observed{Phase: types.PhaseError, Reason: "DiskUnmounted"}, want: []string{"stop r"}},
 		{name: "the server does not answer → left open", observed: open, fail: errors.New("away"), wantErr: true},
 		{name: "it is this node's, the cache is late → left open", replica: placed(wanted), late: true, observed: open, wantErr: true},
-		{name: "the instance manager is silent → nothing", observed: Observed{Phase: PhaseUnknown}},
-		{name: "it is not hosted → nothing", observed: Observed{Phase: PhaseAbsent}},
+		{name: "the instance manager is silent → nothing", observed: Observed{Phase: types.PhaseUnknown}},
+		{name: "it is not hosted → nothing", observed: Observed{Phase: types.PhaseAbsent}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			plane := &fakePlane{observed: tc.observed, hosted: []string{"r"}}

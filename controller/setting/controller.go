@@ -3,13 +3,10 @@ package setting
 import (
 	"context"
 
-	"github.com/sirupsen/logrus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/record"
-	"k8s.io/utils/clock"
 
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
@@ -27,13 +24,10 @@ type Store interface {
 
 // Deps are what a Controller works with.
 type Deps struct {
+	queue.Env
+
 	Namespace string
 	Settings  Store
-
-	Clock    clock.WithTicker
-	Recorder record.EventRecorder
-	Log      *logrus.Entry
-	Metrics  *queue.Metrics
 }
 
 // Controller keeps the settings. It runs in the leader.
@@ -45,9 +39,7 @@ type Controller struct {
 // New makes a Controller; it works when Run is called.
 func New(deps Deps) (*Controller, error) {
 	c := &Controller{deps: deps}
-	c.queue = queue.New(queue.Options[string]{
-		Name: "setting", Clock: deps.Clock, Log: deps.Log, Metrics: deps.Metrics, Sync: c.sync,
-	})
+	c.queue = queue.New(queue.Options[string]{Name: "setting", Env: deps.Env, Sync: c.sync})
 	if err := c.queue.Watch(queue.Watch{Events: deps.Settings, Handler: queue.Handler(c.queue, queue.Name[*longhorn.Setting])}); err != nil {
 		return nil, err
 	}

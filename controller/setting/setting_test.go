@@ -70,7 +70,7 @@ func TestPlan(t *testing.T) {
 func newController(t *testing.T, objs ...runtime.Object) (*testutil.Harness, *datastore.Datastore, *Controller) {
 	h := testutil.New(t, objs...)
 	d := h.Datastore(datastore.Options{})
-	c, err := New(Deps{Namespace: types.Namespace, Settings: d.Settings, Clock: h.Clock, Recorder: h.Recorder, Log: h.Log})
+	c, err := New(Deps{Namespace: types.Namespace, Settings: d.Settings, Env: h.Env()})
 	if err != nil {
 		t.Fatal(err)
 	}

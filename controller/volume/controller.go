@@ -25,7 +25,7 @@ type Controller struct {
 // New registers the controller's handlers; nothing happens before Run.
 func New(d Deps) (*Controller, error) {
 	c := &Controller{deps: d}
-	c.queue = queue.New(queue.Options[string]{Name: "volume", Clock: d.Clock, Log: d.Log, Workers: 4, Sync: c.sync, Metrics: d.Metrics})
+	c.queue = queue.New(queue.Options[string]{Name: "volume", Env: d.Env, Workers: 4, Sync: c.sync})
 	return c, c.watch()
 }
 

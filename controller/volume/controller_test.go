@@ -26,7 +26,7 @@ func begin(t *testing.T, objs ...runtime.Object) (*testutil.Harness, *Controller
 	}
 	h := testutil.New(t, objs...)
 	d := DepsOf(h.Datastore(datastore.Options{}))
-	d.Recorder, d.Clock, d.Log, d.Owner = h.Recorder, h.Clock, h.Log, "leader"
+	d.Env, d.Owner = h.Env(), "leader"
 	c, err := New(d)
 	if err != nil {
 		t.Fatal(err)

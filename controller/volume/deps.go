@@ -3,12 +3,9 @@ package volume
 import (
 	"context"
 
-	"github.com/sirupsen/logrus"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/client-go/tools/record"
-	"k8s.io/utils/clock"
 
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
 	"github.com/longhorn-lep/longhorn-manager/datastore"
@@ -77,6 +74,8 @@ type SecretStore interface {
 
 // Deps are what the controller needs; the stores are of the whole cluster.
 type Deps struct {
+	queue.Env
+
 	Volumes          VolumeStore
 	Attachments      AttachmentStore
 	Engines          EngineStore
@@ -86,12 +85,6 @@ type Deps struct {
 	Secrets          SecretStore
 	Settings         queue.Events
 	Setting          func(types.SettingName) string // a setting's value as it stands, or ""
-
-	Recorder record.EventRecorder
-	Clock    clock.WithTicker
-	Log      *logrus.Entry
-	// Metrics of the queue; nil: none.
-	Metrics *queue.Metrics
 	// Owner is the node of this daemon, for status.ownerID.
 	Owner string
 }

@@ -18,6 +18,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	testclock "k8s.io/utils/clock/testing"
 
+	"github.com/longhorn-lep/longhorn-manager/controller/queue"
 	"github.com/longhorn-lep/longhorn-manager/datastore"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	longhornfake "github.com/longhorn-lep/longhorn-manager/k8s/client/clientset/versioned/fake"
@@ -68,6 +69,11 @@ func New(t testing.TB, objs ...runtime.Object) *Harness {
 	h.Longhorn.AddWatchReactor("*", s.watch)
 	h.Seed(objs...)
 	return h
+}
+
+// Env is what a controller under test has from its process.
+func (h *Harness) Env() queue.Env {
+	return queue.Env{Clock: h.Clock, Recorder: h.Recorder, Log: h.Log}
 }
 
 // Seed puts objects into the API server, unrecorded; the caches do not show them yet.
