@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -12,18 +11,6 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/test/e2e/cluster"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
-
-// verifyingUntilStopped is verifying in short rounds, until /tmp/stop is there.
-const verifyingUntilStopped = `
-while [ ! -e /tmp/stop ]; do
-  fio --name=load --filename=/data/fio --size=64M --rw=randwrite --bs=4k --ioengine=libaio --iodepth=8 --direct=1 \
-      --verify=crc32c --verify_fatal=1 --verify_backlog=4096 --do_verify=1 --time_based --runtime=8 \
-      --rate_iops=800 --fallocate=none --group_reporting
-done
-sync
-echo verified
-exec sleep infinity
-`
 
 // TestReplicaIsLostUnderLoad: an instance manager that serves only a replica goes away
 // while a pod writes and verifies. The pod sees no error; the volume is degraded; the
@@ -72,17 +59,7 @@ func TestReplicaIsLostUnderLoad(t *testing.T) {
 		})
 	}
 	c.Must(ctx, t, "-n", ns, "exec", "load", "--", "touch", "/tmp/stop")
-	var log string
-	cluster.Eventually(ctx, t, time.Minute, "fio is done", func(context.Context) error {
-		log = c.Must(ctx, t, "-n", ns, "logs", "load")
-		if !strings.HasSuffix(log, "verified") && podPhase(ctx, t, c, ns, "load") == "Running" {
-			return errors.New("it still runs")
-		}
-		return nil
-	})
-	if !strings.HasSuffix(log, "verified") || strings.Contains(log, "verify:") || strings.Contains(log, "error=") {
-		t.Errorf("fio reports:\n%s", log)
-	}
+	waitVerified(ctx, t, c, ns, time.Minute)
 	if got := sumInPod(ctx, t, c, ns, "load", "/data/file"); got != sum {
 		t.Errorf("the file has sha256 %s, written was %s", got, sum)
 	}
@@ -118,7 +95,7 @@ func TestEngineIsLostUnderLoad(t *testing.T) {
 	if err != nil || requested.Before(killed.Truncate(time.Second)) {
 		t.Errorf("remountRequestedAt is %v (%v), killed was at %v", requested, err, killed)
 	}
-	checkOneDevice(ctx, t, c, w.node(ctx, t), w.volume)
+	waitOneDevice(ctx, t, c, w.node(ctx, t), w.volume)
 	w.finish(ctx, t)
 }
 

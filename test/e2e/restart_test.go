@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -13,17 +12,6 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/test/e2e/cluster"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
-
-// verifying writes at random for a minute and reads all of it back, checksums in every
-// block. fio ends with an error at the first that is wrong or fails.
-const verifying = `
-fio --name=load --filename=/data/fio --size=96M --rw=randwrite --bs=4k --ioengine=libaio --iodepth=8 --direct=1 \
-    --verify=crc32c --verify_fatal=1 --verify_backlog=4096 --do_verify=1 --time_based --runtime=60 \
-    --rate_iops=2000 --fallocate=none --group_reporting
-sync
-echo verified
-exec sleep infinity
-`
 
 // TestDaemonsComeAndGoUnderLoad: all daemons are restarted, then the leader is killed,
 // while a pod writes and verifies. No I/O error, no reattach, no instance manager's restart.
@@ -46,17 +34,7 @@ func TestDaemonsComeAndGoUnderLoad(t *testing.T) {
 	if log := c.Must(ctx, t, "-n", ns, "logs", "load"); podPhase(ctx, t, c, ns, "load") != "Running" || strings.HasSuffix(log, "verified") {
 		t.Errorf("the load had ended when the daemons were back: too short to prove anything, or broken:\n%s", log)
 	}
-	var log string
-	cluster.Eventually(ctx, t, 3*time.Minute, "fio is done", func(context.Context) error {
-		log = c.Must(ctx, t, "-n", ns, "logs", "load")
-		if !strings.HasSuffix(log, "verified") && podPhase(ctx, t, c, ns, "load") == "Running" {
-			return errors.New("it still runs")
-		}
-		return nil
-	})
-	if !strings.HasSuffix(log, "verified") || strings.Contains(log, "verify:") || strings.Contains(log, "error=") {
-		t.Errorf("fio reports:\n%s", log)
-	}
+	waitVerified(ctx, t, c, ns, 3*time.Minute)
 	if after := observe(ctx, t, c, volume); after != before {
 		t.Errorf("the volume did not just go on\nbefore %s\nafter  %s", before, after)
 	}

@@ -2,8 +2,10 @@ package e2e
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/longhorn-lep/longhorn-manager/test/e2e/cluster"
 	"github.com/longhorn-lep/longhorn-manager/types"
@@ -50,14 +52,25 @@ func devicesOf(ctx context.Context, c *cluster.Cluster, node, volume string) ([]
 	return strings.Split(out, "\n"), nil
 }
 
-// checkOneDevice fails the test unless a node has one device of a volume, and all that is
-// mounted of the volume is on it.
-func checkOneDevice(ctx context.Context, t *testing.T, c *cluster.Cluster, node, volume string) {
+// waitOneDevice waits until a node has one device of a volume, and all that is mounted of the volume is on it: a pod
+// that is being ended keeps its mount until its containers are gone, and its successor may run by then.
+func waitOneDevice(ctx context.Context, t *testing.T, c *cluster.Cluster, node, volume string) {
 	t.Helper()
-	lines, err := devicesOf(ctx, c, node, volume)
-	if err != nil {
-		t.Fatal(err)
-	}
+	what := fmt.Sprintf("%s has one device of %s, mounted for staging and for the pod", node, volume)
+	cluster.Eventually(ctx, t, time.Minute, what, func(ctx context.Context) error {
+		lines, err := devicesOf(ctx, c, node, volume)
+		if err != nil {
+			return err
+		}
+		if !isOneDevice(lines) {
+			return fmt.Errorf("it has\n%s", strings.Join(lines, "\n"))
+		}
+		return nil
+	})
+}
+
+// isOneDevice tells whether what devicesOf lists is one device, its node, and at least two mounts of it.
+func isOneDevice(lines []string) bool {
 	kinds := map[string]int{}
 	numbers := map[string]bool{}
 	for _, line := range lines {
@@ -72,9 +85,7 @@ func checkOneDevice(ctx context.Context, t *testing.T, c *cluster.Cluster, node,
 			numbers[fields[1]] = true
 		}
 	}
-	if kinds["loop"] != 1 || kinds["node"] != 1 || kinds["mount"] < 2 || len(numbers) != 1 {
-		t.Errorf("%s should have one device of %s, mounted for staging and for the pod; it has\n%s", node, volume, strings.Join(lines, "\n"))
-	}
+	return kinds["loop"] == 1 && kinds["node"] == 1 && kinds["mount"] >= 2 && len(numbers) == 1
 }
 
 // leftovers is what a node has of a volume that is not attached there; empty if nothing.

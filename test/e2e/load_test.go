@@ -1,0 +1,50 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/longhorn-lep/longhorn-manager/test/e2e/cluster"
+)
+
+// fioVerify writes at random and reads back what it wrote, checksums in every block; it ends with an error at the first that is
+// wrong or fails.
+const fioVerify = `fio --name=load --filename=/data/fio --rw=randwrite --bs=4k --ioengine=libaio --iodepth=8 --direct=1 ` +
+	`--verify=crc32c --verify_fatal=1 --verify_backlog=4096 --do_verify=1 --time_based --fallocate=none --group_reporting`
+
+// The scripts of a pod "load" that verifies what it writes: for a minute, or in short rounds until /tmp/stop is there.
+const (
+	verifying = `
+` + fioVerify + ` --size=96M --runtime=60 --rate_iops=2000
+sync
+echo verified
+exec sleep infinity
+`
+	verifyingUntilStopped = `
+while [ ! -e /tmp/stop ]; do
+  ` + fioVerify + ` --size=64M --runtime=8 --rate_iops=800
+done
+sync
+echo verified
+exec sleep infinity
+`
+)
+
+// waitVerified waits until the pod "load" has written and verified all that it should, and fails if it has seen an error.
+func waitVerified(ctx context.Context, t *testing.T, c *cluster.Cluster, ns string, timeout time.Duration) {
+	t.Helper()
+	var log string
+	cluster.Eventually(ctx, t, timeout, "fio is done", func(context.Context) error {
+		log = c.Must(ctx, t, "-n", ns, "logs", "load")
+		if !strings.HasSuffix(log, "verified") && podPhase(ctx, t, c, ns, "load") == "Running" {
+			return errors.New("it still runs")
+		}
+		return nil
+	})
+	if !strings.HasSuffix(log, "verified") || strings.Contains(log, "verify:") || strings.Contains(log, "error=") {
+		t.Errorf("fio reports:\n%s", log)
+	}
+}
