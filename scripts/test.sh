@@ -5,11 +5,14 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 what=${1:-all}
 
+# plain tests without the race detector, built as scripts/build.sh builds, so that nothing is compiled twice.
+plain() { CGO_ENABLED=0 go test -trimpath -count=1 "$@"; }
+
 unit() {
 	echo "test: unit tests of the main module"
 	go test -race -timeout 15m $(go list ./... | grep -v '/test/e2e$')
 	echo "test: the whole search of the membership rules, which the race detector makes too slow"
-	go test -count=1 -v -run TestEveryReachableState ./membership/explore
+	plain -v -run TestEveryReachableState ./membership/explore
 	echo "test: what users write by hand, and what a disk may hold, fuzzed for a minute each"
 	FUZZTIME=60s scripts/fuzz.sh ./disk ./controller/node/defaults
 	echo "test: unit tests of devcluster"
@@ -23,7 +26,7 @@ images() {
 }
 
 # cluster runs cluster tests. "required": a missing part fails instead of skipping.
-cluster() { LONGHORN_E2E=required go test -count=1 -v "$@" ./test/e2e; }
+cluster() { LONGHORN_E2E=required plain -v "$@" ./test/e2e; }
 
 e2e() {
 	images
@@ -34,7 +37,7 @@ e2e() {
 # long repeats by the dozen what the others do once; it takes hours.
 long() {
 	echo "test: deep exploration of the membership rules, 2,000 histories under faults, 190 disks taken away"
-	LONG=1 go test -count=1 -timeout 3h -v ./membership/explore ./test/faults ./test/mounts
+	LONG=1 plain -timeout 3h -v ./membership/explore ./test/faults ./test/mounts
 	images
 	echo "test: 20 rounds of each power loss"
 	LONG_ROUNDS=20 cluster -timeout 3h -run TestPowerIsLost
