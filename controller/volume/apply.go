@@ -153,7 +153,7 @@ func (c *Controller) ensureSecret(ctx context.Context, v *longhorn.Volume) error
 	}
 	existing, err := c.deps.Secrets.Live(ctx, secret.Name)
 	if err != nil {
-		return fmt.Errorf("read the data plane's key: %w", err)
+		return fmt.Errorf("read the data plane's key: %w", datastore.Needed(err))
 	}
 	if !ownedBy(existing, v) { // left by an earlier volume of this name: the collector is about to take it
 		return queue.ErrStale

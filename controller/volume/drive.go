@@ -16,6 +16,7 @@ func drive(in Input, p *Plan) {
 	case !atRest(e):
 		stopEngine(in, p)
 	case want != "":
+		requestRemount(in, p)
 		start(in, p)
 	default:
 		stopReplicas(in, p)
@@ -46,13 +47,23 @@ func await(in Input, p *Plan) {
 // ended under its users takes their device with it: they are to mount the next one.
 func stopEngine(in Input, p *Plan) {
 	p.Status.State = longhorn.VolumeStateDetaching
-	if failed(in.Engine) && in.Volume.Status.State == longhorn.VolumeStateAttached && in.Volume.Spec.NodeID == in.Engine.Spec.NodeID {
-		p.Status.RemountRequestedAt = types.Timestamp(in.Now)
+	if failed(in.Engine) {
+		requestRemount(in, p)
 	}
 	if isWanted(in.Engine) {
 		e := in.Engine.DeepCopy()
 		e.Spec.DesireState = longhorn.DesireStateStopped
 		p.UpdateEngine = e
+	}
+}
+
+// requestRemount has whoever mounted the device of an engine that ended mount the next one,
+// if the volume is still said to be attached where it is wanted: one that was detached in
+// order is not. It is asked for when the engine is seen to have failed, and once more when it
+// is already at rest, for it may have come to rest before the first was written down.
+func requestRemount(in Input, p *Plan) {
+	if s := in.Volume.Status; s.State == longhorn.VolumeStateAttached && s.CurrentNodeID == in.Volume.Spec.NodeID {
+		p.Status.RemountRequestedAt = types.Timestamp(in.Now)
 	}
 }
 

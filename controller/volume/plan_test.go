@@ -167,6 +167,18 @@ func TestNewVolume(t *testing.T) {
 			t.Errorf("filled in: %+v", v)
 		}
 	})
+	t.Run("nearly the largest size that its definition takes → rounded up to that, and left so", func(t *testing.T) {
+		const largest = 9223372036852678656 // in VolumeSpec's rule for size
+		in := bare()
+		in.Volume.Spec.Size = largest - 1
+		if p := plan(in); p.Volume == nil || p.Volume.Spec.Size != largest {
+			t.Fatalf("got %+v", p.Volume)
+		}
+		in.Volume.Spec.Size = largest
+		if p := plan(in); p.Volume != nil {
+			t.Errorf("filled in again: %+v", p.Volume.Spec)
+		}
+	})
 	t.Run("no engine yet → the engine and its key first", func(t *testing.T) {
 		in := bare()
 		in.Engine = nil

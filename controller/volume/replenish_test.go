@@ -94,6 +94,7 @@ func TestRobustness(t *testing.T) {
 		{name: "one is about to be expelled → degraded", in: served(2, member, all(member, shows(failed))), want: longhorn.VolumeRobustnessDegraded, wantDegraded: ago(0), wantEvent: types.EventDegraded},
 		{name: "still degraded → since then", in: served(2, member, once(0)), was: longhorn.VolumeRobustnessDegraded, degradedAt: ago(long), want: longhorn.VolumeRobustnessDegraded, wantDegraded: ago(long)},
 		{name: "attached anew, still degraded → since then", in: served(2, member, once(0)), was: longhorn.VolumeRobustnessUnknown, degradedAt: ago(long), want: longhorn.VolumeRobustnessDegraded, wantDegraded: ago(long), wantEvent: types.EventDegraded},
+		{name: "the engine's process is gone, which its node has not said yet → unknown", in: served(1, all(member, replaced)), was: longhorn.VolumeRobustnessHealthy, want: longhorn.VolumeRobustnessUnknown},
 		{name: "the engine's node does not answer → unknown", in: served(1, all(member, away)), was: longhorn.VolumeRobustnessHealthy, want: longhorn.VolumeRobustnessUnknown},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

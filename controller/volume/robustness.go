@@ -32,7 +32,7 @@ type copyView struct {
 func copiesOf(in Input) copies {
 	e := in.Engine
 	c := copies{known: e.Status.CurrentState == longhorn.InstanceStateRunning && isWanted(e) &&
-		e.Spec.NodeID == in.Volume.Spec.NodeID && !in.Nodes[e.Spec.NodeID].Down &&
+		e.Spec.NodeID == in.Volume.Spec.NodeID && !in.Nodes[e.Spec.NodeID].Down && in.Nodes[e.Spec.NodeID].Process == e.Status.UUID &&
 		e.Status.Epoch != nil && e.Status.Epoch.Generation == e.Status.Generation}
 	for _, r := range in.Replicas {
 		v := copyView{Replica: r, mode: e.Status.ReplicaModeMap[r.Name]}

@@ -33,7 +33,7 @@ func cluster(n int, changes ...func(e *longhorn.Engine, failed *longhorn.Replica
 	addresses := map[string]string{"r1": "10.0.0.1:8500", "r2": "10.0.0.2:8500"}
 	e := build.Engine("vol", owned, func(e *longhorn.Engine) {
 		e.Spec.NodeID, e.Spec.DesireState, e.Spec.ReplicaAddressMap = "a", longhorn.DesireStateRunning, addresses
-		e.Status.CurrentState, e.Status.Generation, e.Status.Session = longhorn.InstanceStateRunning, 1, "s"
+		e.Status.CurrentState, e.Status.Generation, e.Status.Session, e.Status.UUID = longhorn.InstanceStateRunning, 1, "s", "p"
 		e.Status.Epoch = &longhorn.Epoch{Generation: 1, Counter: 2, Members: []string{"r1", "r2"}}
 		e.Status.ReplicaModeMap = map[string]longhorn.ReplicaMode{"r1": longhorn.ReplicaModeRW, "r2": longhorn.ReplicaModeRW}
 		e.Status.CurrentReplicaAddressMap = addresses

@@ -136,6 +136,27 @@ func TestEngineThatEndedUnderItsUsers(t *testing.T) {
 			t.Errorf("engine %+v after %s, %s", p.UpdateEngine, p.After, p.Status.Robustness)
 		}
 	})
+	t.Run("its node has stopped it before that was written down → a remount is requested all the same", func(t *testing.T) {
+		in := ended(types.ReasonEngineGone, longhorn.VolumeStateAttached)
+		in.Engine.Status.CurrentState, in.Engine.Spec.DesireState = longhorn.InstanceStateStopped, longhorn.DesireStateStopped
+		p := plan(in)
+		if p.Status.RemountRequestedAt != ago(0) || p.UpdateEngine == nil || p.UpdateEngine.Spec.DesireState != longhorn.DesireStateRunning {
+			t.Fatalf("got %+v", p.Status)
+		}
+		in.Volume.Status, in.Now = p.Status, now.Add(time.Second)
+		if p = plan(in); p.Status.RemountRequestedAt != ago(0) {
+			t.Errorf("requested again: %+v", p.Status)
+		}
+	})
+	t.Run("it was detached in order and is wanted again → no remount", func(t *testing.T) {
+		for _, state := range []longhorn.VolumeState{longhorn.VolumeStateDetached, longhorn.VolumeStateDetaching, longhorn.VolumeStateAttaching} {
+			in := resting(0, served(2, member, member))
+			in.Volume.Status.State = state
+			if p := plan(in); p.Status.RemountRequestedAt != "" {
+				t.Errorf("%s: requested at %s", state, p.Status.RemountRequestedAt)
+			}
+		}
+	})
 	t.Run("it ended before anybody could use it → no remount", func(t *testing.T) {
 		if p := plan(ended(types.ReasonEngineGone, longhorn.VolumeStateAttaching)); p.Status.RemountRequestedAt != "" {
 			t.Errorf("requested at %s", p.Status.RemountRequestedAt)
