@@ -15,6 +15,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/instance/client"
 	"github.com/longhorn-lep/longhorn-manager/instance/proto"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	dataplane "github.com/longhorn-lep/longhorn-manager/replica"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
@@ -106,7 +107,7 @@ func (d *dataPlane) ObserveEngine(name string) engine.Observed {
 			Phase: phases[e.GetPhase()], Reason: e.GetReason(), Message: e.GetMessage(),
 			Generation: e.GetGeneration(), Session: e.GetSession(),
 			Endpoint: e.GetEndpoint(), SizeBytes: e.GetSizeBytes(),
-			Proposed: epochFromWire(e.GetProposedEpoch()), Process: s.GetInfo().GetUuid(),
+			Proposed: epochFromWire(e.GetProposedEpoch()), Shown: epochFromWire(e.GetShownEpoch()), Process: s.GetInfo().GetUuid(),
 		}
 		o.Modes, o.Rebuilds = membersFromWire(e.GetMembers())
 		return o
@@ -184,7 +185,7 @@ func (d *dataPlane) CreateReplica(ctx context.Context, s replica.Spec) error {
 // StartReplica implements replica.DataPlane.
 func (d *dataPlane) StartReplica(ctx context.Context, s replica.Spec) error {
 	_, err := d.rpc.ReplicaStart(ctx, replicaToWire(s))
-	return err
+	return refusalFromWire(err)
 }
 
 // StopReplica implements replica.DataPlane.
@@ -212,7 +213,7 @@ func (d *dataPlane) StartEngine(ctx context.Context, s engine.Spec) error {
 		w.Members = append(w.Members, &proto.Member{Name: m.Name, Uid: m.UID, Address: m.Address})
 	}
 	_, err := d.rpc.EngineStart(ctx, w)
-	return err
+	return refusalFromWire(err)
 }
 
 // StopEngine implements engine.DataPlane.
@@ -272,13 +273,21 @@ func epochFromWire(e *proto.Epoch) *longhorn.Epoch {
 	return &longhorn.Epoch{Generation: e.GetGeneration(), Counter: e.GetCounter(), Members: e.GetMembers()}
 }
 
-// refusalFromWire turns FAILED_PRECONDITION into a refusal; its reason is in the
-// status's ErrorInfo detail.
+// refusalFromWire turns what will not be mended by asking again at once into a refusal: FAILED_PRECONDITION, whose reason is in the
+// status's ErrorInfo detail, and INVALID_ARGUMENT and INTERNAL, which is what a disk says that fails. The rest, as a process that does
+// not answer, stays an error like any other.
 func refusalFromWire(err error) error {
-	if status.Code(err) != codes.FailedPrecondition {
+	refusal := &types.Refusal{Message: status.Convert(err).Message()}
+	switch status.Code(err) {
+	case codes.FailedPrecondition:
+		refusal.Reason = "Refused"
+	case codes.InvalidArgument:
+		refusal.Reason = string(dataplane.InvalidSpec)
+	case codes.Internal:
+		refusal.Reason = string(dataplane.IOError)
+	default:
 		return err
 	}
-	refusal := &replica.Refusal{Reason: "Refused", Message: status.Convert(err).Message()}
 	for _, detail := range status.Convert(err).Details() {
 		if info, ok := detail.(*errdetails.ErrorInfo); ok {
 			refusal.Reason = info.GetReason()

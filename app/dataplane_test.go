@@ -113,9 +113,12 @@ func TestARefusalKeepsItsReason(t *testing.T) {
 		{"an error that may go away is no refusal", status.Error(codes.Unavailable, "away"), ""},
 		{"a refusal with a reason", detailed.Err(), "OtherReplica"},
 		{"a refusal without one", status.Error(codes.FailedPrecondition, "text"), "Refused"},
+		{"a disk that fails is a refusal", status.Error(codes.Internal, "read-only file system"), "IOError"},
+		{"a request that makes no sense is one", status.Error(codes.InvalidArgument, "no size"), "InvalidSpec"},
+		{"a call that took too long is none", status.Error(codes.DeadlineExceeded, "late"), ""},
 	} {
 		got := refusalFromWire(tc.err)
-		var refusal *replica.Refusal
+		var refusal *types.Refusal
 		if errors.As(got, &refusal) != (tc.want != "") || (refusal != nil && refusal.Reason != tc.want) || (got == nil) != (tc.err == nil) {
 			t.Errorf("%s: %v", tc.name, got)
 		}

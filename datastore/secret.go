@@ -10,17 +10,22 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// VolumeKey reads the key of a volume's data plane from its Secret. That it is not
-// there is an error like any other, not "done": see Needed.
+// VolumeKey reads the key of a volume's data plane from its Secret. That there is none is a
+// *types.Refusal with types.ReasonKeyMissing: nothing but a person brings it back.
 func (d *Datastore) VolumeKey(ctx context.Context, volume string) ([]byte, error) {
 	name := types.VolumeSecretName(volume)
 	secret, err := d.Secrets.Live(ctx, name)
+	if apierrors.IsNotFound(err) {
+		return nil, &types.Refusal{Reason: types.ReasonKeyMissing, Message: fmt.Sprintf(
+			"Secret %s with the key of volume %s is gone; make it again with any 32 random bytes as %q while the volume is detached", name, volume, types.VolumeSecretKey,
+		)}
+	}
 	if err != nil {
-		return nil, fmt.Errorf("read the key of volume %s: %w", volume, Needed(err))
+		return nil, fmt.Errorf("read the key of volume %s: %w", volume, err)
 	}
 	key := secret.Data[types.VolumeSecretKey]
 	if len(key) == 0 {
-		return nil, fmt.Errorf("secret %s has no %q", name, types.VolumeSecretKey)
+		return nil, &types.Refusal{Reason: types.ReasonKeyMissing, Message: fmt.Sprintf("Secret %s of volume %s has no %q", name, volume, types.VolumeSecretKey)}
 	}
 	return key, nil
 }

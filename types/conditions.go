@@ -76,6 +76,8 @@ const (
 	ReasonWaitingForReplicas = "WaitingForReplicas"
 	ReasonWaitingForEngine   = "WaitingForEngine"
 	ReasonWaitingForNode     = "WaitingForNode"
+	// InstanceCreation of replicas and engines. KeyMissing: the volume's Secret is gone.
+	ReasonKeyMissing = "KeyMissing"
 	// Engine InstanceCreation. EngineGone: the instance manager that ran the engine lives
 	// no more, or lost it. EngineNodeDown: the engine is treated as stopped though its
 	// node did not answer, so it may not be gone but can have nothing acknowledged once

@@ -39,13 +39,7 @@ func (c *Controller) apply(ctx context.Context, in Input, p Plan) error {
 	switch p.Action {
 	case ActionStart:
 		log.Info("starting the engine")
-		spec, err := c.spec(ctx, e)
-		if err != nil {
-			return err
-		}
-		if err := c.DataPlane.StartEngine(ctx, spec); err != nil {
-			return fmt.Errorf("start engine: %w", err)
-		}
+		return c.start(ctx, in, e)
 	case ActionRecord:
 		log.WithField(logfields.Epoch, *e.Status.Epoch).Info("the epoch is recorded")
 		if err := c.DataPlane.RecordEpoch(ctx, e.Name, e.Status.Session, *e.Status.Epoch); err != nil {
@@ -53,6 +47,8 @@ func (c *Controller) apply(ctx context.Context, in Input, p Plan) error {
 		}
 	case ActionStop:
 		return c.stop(ctx, e)
+	case ActionAbort:
+		return c.abort(ctx, e)
 	case ActionEvict:
 		return c.evict(ctx, e.Name, in.Observed.Session)
 	case ActionAdd:
@@ -61,6 +57,31 @@ func (c *Controller) apply(ctx context.Context, in Input, p Plan) error {
 		return c.removeReplica(ctx, e, p.Replica)
 	case ActionForget:
 		return c.forget(ctx, e)
+	}
+	return nil
+}
+
+// start starts the engine, or shows why that is refused.
+func (c *Controller) start(ctx context.Context, in Input, e *longhorn.Engine) error {
+	spec, err := c.spec(ctx, e)
+	if err == nil {
+		err = c.DataPlane.StartEngine(ctx, spec)
+	}
+	if refusal := (*types.Refusal)(nil); errors.As(err, &refusal) {
+		_, err := c.writeStatus(ctx, e, planRefused(in, e.Status, refusal))
+		return err
+	}
+	if err != nil {
+		return fmt.Errorf("start engine: %w", err)
+	}
+	return nil
+}
+
+// abort ends an engine that has failed, its device and all.
+func (c *Controller) abort(ctx context.Context, e *longhorn.Engine) error {
+	queue.Log(ctx).Info("ending an engine that has failed")
+	if err := c.DataPlane.StopEngine(ctx, e.Name, e.Status.Session, true); err != nil {
+		return fmt.Errorf("end the failed engine: %w", err)
 	}
 	return nil
 }
@@ -80,6 +101,9 @@ func (c *Controller) stop(ctx context.Context, e *longhorn.Engine) error {
 	if inUse := (*InUse)(nil); errors.As(err, &inUse) {
 		c.Recorder.Eventf(e, corev1.EventTypeWarning, types.EventFailedStopping,
 			"%s; it will be detached when nothing uses it", inUse.Message)
+		c.refusals.note(e.Name, e.Status.Session, c.Clock.Now())
+		c.queue.AddAfter(e.Name, retryStop)
+		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("stop engine: %w", err)

@@ -58,7 +58,8 @@ type Deps struct {
 // Controller runs the engines of one node. Make it with New, then Run it.
 type Controller struct {
 	Deps
-	queue *queue.Queue[string]
+	queue    *queue.Queue[string]
+	refusals refusals
 }
 
 // New registers the controller's handlers; nothing happens before Run.
@@ -133,10 +134,12 @@ func (c *Controller) sync(ctx context.Context, name string) (queue.Result, error
 	if c.Scope != "" {
 		in.Manager = types.InstanceManagerName(c.Scope)
 		in.Observed = c.DataPlane.ObserveEngine(name)
+		in.RefusedAt = c.refusals.last(name, in.Observed)
 	} else if in.NodeDown, err = c.isNodeDown(e.Spec.NodeID); err != nil {
 		return queue.Result{}, err
 	}
-	return queue.Result{}, c.apply(ctx, in, plan(in))
+	p := plan(in)
+	return queue.Result{RequeueAfter: p.After}, c.apply(ctx, in, p)
 }
 
 func (c *Controller) isNodeDown(name string) (bool, error) {

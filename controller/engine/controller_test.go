@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
@@ -185,13 +187,76 @@ func TestEngineInUseIsNotForgotten(t *testing.T) {
 		e.DeletionTimestamp = &metav1.Time{Time: testutil.Now}
 		e.Status.Generation, e.Status.Session, e.Status.CurrentState = 1, "s", longhorn.InstanceStateRunning
 	}))
-	var inUse *InUse
-	if _, err := c.sync(t.Context(), "vol-e-0"); !errors.As(err, &inUse) {
-		t.Errorf("sync: %v", err)
-	}
+	syncOf(t, c, nil)
 	plane.expect(t, "stop vol-e-0 of s")
 	h.ExpectWrites("update engines/vol-e-0/status")
 	h.ExpectEvents("Warning FailedStopping vol-e-0: /dev/longhorn/vol is mounted; it will be detached when nothing uses it")
+}
+
+// A refused stop changes the engine's state twice, and the controller hears of both.
+func TestAStopThatWasRefusedIsNotAskedForAgainAtOnce(t *testing.T) {
+	plane := &fakePlane{observed: Observed{Phase: types.PhaseRunning, Generation: 1, Session: "s"}, err: &InUse{Message: "it is mounted"}}
+	h, c := begin(t, plane, wantedEngine(func(e *longhorn.Engine) {
+		e.Spec.DesireState = longhorn.DesireStateStopped
+		e.Status.Generation, e.Status.Session, e.Status.CurrentState = 1, "s", longhorn.InstanceStateRunning
+	}))
+	asked := func(name string, want ...string) {
+		t.Helper()
+		h.CatchUp()
+		result, err := c.sync(t.Context(), "vol-e-0")
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if len(want) == 0 && (result.RequeueAfter <= 0 || result.RequeueAfter > retryStop) {
+			t.Errorf("%s: looks again after %s", name, result.RequeueAfter)
+		}
+		plane.expect(t, want...)
+	}
+	asked("at first", "stop vol-e-0 of s")
+	asked("its state has changed")
+	asked("and back")
+	h.Clock.Step(retryStop - time.Second)
+	asked("not yet")
+	h.Clock.Step(time.Second)
+	asked("in due time", "stop vol-e-0 of s")
+	plane.observed.Phase = types.PhaseError
+	plane.err = nil
+	asked("it has failed: its users are not waited for", "stop vol-e-0 of s by force")
+	plane.observed = Observed{Phase: types.PhaseRunning, Generation: 1, Session: "another"}
+	asked("a leftover of another session", "stop vol-e-0 of another by force")
+}
+
+func TestARefusedStartIsShown(t *testing.T) {
+	plane := &fakePlane{observed: Observed{Phase: types.PhaseAbsent, Process: "p"}, err: &types.Refusal{Reason: "IOError", Message: "no memory for a device"}}
+	h, c := begin(t, plane, wantedEngine())
+	syncOf(t, c, nil)
+	h.CatchUp()
+	e, err := c.Engines.GetRO("vol-e-0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	why := types.FindCondition(e.Status.Conditions, types.ConditionInstanceCreation)
+	if e.Status.CurrentState != longhorn.InstanceStateError || why.Reason != "IOError" || why.Message != "no memory for a device" || e.Status.Generation != 1 {
+		t.Errorf("status %+v", e.Status)
+	}
+}
+
+func TestAVolumeWithoutItsKeySaysSo(t *testing.T) {
+	plane := &fakePlane{observed: Observed{Phase: types.PhaseAbsent, Process: "p"}}
+	h, c := begin(t, plane, wantedEngine())
+	if err := h.Kube.CoreV1().Secrets(types.Namespace).Delete(t.Context(), types.VolumeSecretName("vol"), metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	syncOf(t, c, nil)
+	plane.expect(t)
+	h.CatchUp()
+	e, err := c.Engines.GetRO("vol-e-0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if why := types.FindCondition(e.Status.Conditions, types.ConditionInstanceCreation); why.Reason != types.ReasonKeyMissing || !strings.Contains(why.Message, types.VolumeSecretName("vol")) {
+		t.Errorf("condition %+v", why)
+	}
 }
 
 func TestFinalizerStaysWhereTheServerShowsARunningEngine(t *testing.T) {

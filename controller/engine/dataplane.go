@@ -21,6 +21,9 @@ type Observed struct {
 	Rebuilds map[string]longhorn.RebuildStatus
 	// Proposed is an epoch that the engine wants recorded before it goes on; nil: none.
 	Proposed *longhorn.Epoch
+	// Shown is the newest epoch that a replica showed, of an engine that failed because it is
+	// newer than the one that it was started with; nil: none was.
+	Shown *longhorn.Epoch
 	// Process identifies the instance manager's process; empty while unknown.
 	Process string
 }
@@ -54,6 +57,7 @@ type DataPlane interface {
 	ObserveEngine(name string) Observed
 	// Engines names those that are hosted; false: the instance manager did not answer yet.
 	Engines() (names []string, known bool)
+	// StartEngine fails with *types.Refusal where repeating the call at once is of no use.
 	StartEngine(ctx context.Context, s Spec) error
 	// StopEngine ends the engine of that session, if it is there. It fails with *InUse while the
 	// device is in use; with force it ends the engine all the same: nothing more is acknowledged,

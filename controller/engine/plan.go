@@ -20,6 +20,8 @@ const (
 	// ActionRecord tells the engine that its proposed epoch is in the status.
 	ActionRecord Action = "record"
 	ActionStop   Action = "stop"
+	// ActionAbort ends an engine that has failed, whoever uses its device: all that they get are errors.
+	ActionAbort Action = "abort"
 	// ActionEvict ends, by force, an engine of a session that the object knows no more.
 	ActionEvict Action = "evict"
 	// ActionAdd begins the rebuild of Plan.Replica, ActionRemove ends it or expels the member.
@@ -42,8 +44,10 @@ type Input struct {
 	Scope string
 	// NodeDown: the engine's node is down. It is known to the leader alone.
 	NodeDown bool
-	Owner    string
-	Now      time.Time
+	// RefusedAt is when this session of the engine was last not stopped, its device being in use; zero: never.
+	RefusedAt time.Time
+	Owner     string
+	Now       time.Time
 }
 
 // Plan is the status to be written, and what to do once the API server has it.
@@ -54,6 +58,8 @@ type Plan struct {
 	Replica string
 	// Refused is why a proposed epoch is not recorded.
 	Refused error
+	// After is when to look again though nothing changed; 0: never.
+	After time.Duration
 }
 
 func plan(in Input) Plan {
@@ -124,7 +130,7 @@ func mirror(in Input, p *Plan) {
 	case types.PhaseStarting, types.PhaseStopping:
 		s.CurrentState = longhorn.InstanceState(o.Phase)
 	case types.PhaseError:
-		fail(p, in.Now, o.Reason, o.Message)
+		fail(p, in.Now, o.Reason, o.Message+wayOut(in.Engine, o))
 	}
 	switch {
 	case o.Proposed != nil:
@@ -164,12 +170,25 @@ func planStop(in Input, p *Plan) {
 	}
 }
 
-// planEnding sees a stop through. Writes that wait for an epoch hold it up, so epochs are recorded until the end.
+// retryStop is how soon an engine is asked again to stop whose device was in use: that its users let go of it makes no event.
+const retryStop = 5 * time.Second
+
+// planEnding sees a stop through. Writes that wait for an epoch hold it up, so epochs are recorded until the end. An engine that has
+// failed is not waited for: its users hold a device that will never serve again, and the volume can be started anew without them.
 func planEnding(in Input, p *Plan) {
+	wait := time.Duration(0)
+	if !in.RefusedAt.IsZero() {
+		wait = in.RefusedAt.Add(retryStop).Sub(in.Now)
+	}
 	switch {
+	case in.Observed.Phase == types.PhaseError:
+		p.Action = ActionAbort
 	case in.Observed.Proposed != nil:
 		recordEpoch(in, p)
-	case in.Observed.Phase != types.PhaseStopping: // else it is under way, and the instance manager tells how it ended
+	case in.Observed.Phase == types.PhaseStopping: // it is under way, and the instance manager tells how it ended
+	case wait > 0:
+		p.After = wait
+	default:
 		p.Action = ActionStop
 	}
 }
@@ -186,6 +205,13 @@ func planStopped(in Input, p *Plan) {
 	if in.Engine.DeletionTimestamp != nil {
 		p.Action = ActionForget
 	}
+}
+
+// planRefused is the status of an engine that the instance manager would not start.
+func planRefused(in Input, status longhorn.EngineStatus, refusal *types.Refusal) longhorn.EngineStatus {
+	p := Plan{Status: *status.DeepCopy()}
+	fail(&p, in.Now, refusal.Reason, refusal.Message)
+	return p.Status
 }
 
 func fail(p *Plan, now time.Time, reason, message string) {

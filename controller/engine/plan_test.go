@@ -108,6 +108,16 @@ func TestPlan(t *testing.T) {
 			wantAction: ActionStop, wantState: longhorn.InstanceStateStopping, wantGen: 4, wantSess: "s", wantEpoch: 1,
 		},
 		{
+			name: "stop wanted, it has failed → ended by force, whoever uses its device", engine: engine(state{stop, longhorn.InstanceStateError, "s", "p", false}),
+			observed:   Observed{Phase: types.PhaseError, Generation: 4, Session: "s", Reason: "MemberFailed", Message: "m"},
+			wantAction: ActionAbort, wantState: longhorn.InstanceStateStopping, wantGen: 4, wantSess: "s", wantEpoch: 1,
+		},
+		{
+			name: "stop wanted, another session has failed → not this one's to abort", engine: engine(state{stop, longhorn.InstanceStateStopped, "", "", false}),
+			observed:   Observed{Phase: types.PhaseError, Generation: 3, Session: "old"},
+			wantAction: ActionEvict, wantState: longhorn.InstanceStateStopped, wantGen: 4, wantEpoch: 1,
+		},
+		{
 			name: "stop wanted, an epoch is proposed → recorded first, for writes may wait for it", engine: engine(state{stop, longhorn.InstanceStateStopping, "s", "p", false}),
 			observed:   Observed{Phase: types.PhaseStopping, Generation: 4, Session: "s", Proposed: proposed},
 			wantAction: ActionRecord, wantState: longhorn.InstanceStateStopping, wantGen: 4, wantSess: "s", wantEpoch: 2,

@@ -35,10 +35,10 @@ func (c *Controller) apply(ctx context.Context, in Input, p Plan) error {
 	case ActionStart:
 		spec, err := c.spec(ctx, in)
 		if err != nil {
-			return err
+			return c.refused(ctx, in, r, err)
 		}
 		if err := c.DataPlane.StartReplica(ctx, spec); err != nil {
-			return fmt.Errorf("start replica: %w", err)
+			return c.refused(ctx, in, r, fmt.Errorf("start replica: %w", err))
 		}
 	case ActionStop:
 		fence := int64(0)
@@ -59,9 +59,16 @@ func (c *Controller) apply(ctx context.Context, in Input, p Plan) error {
 
 // stop closes the replica and writes down the fence that it holds then. After a crash in
 // between it is opened and fenced once more. One that could not be opened has no engine
-// and cannot be fenced; what is left of it is closed without.
+// and cannot be fenced; what is left of it is closed without. So is one that is about to be
+// removed and cannot be fenced, as on a disk that is full to the last block: the attempt has
+// shut the engine out, and of what the fence would keep nothing stays.
 func (c *Controller) stop(ctx context.Context, r *longhorn.Replica, fence int64) error {
-	if err := c.DataPlane.StopReplica(ctx, r.Name, fence); err != nil {
+	err := c.DataPlane.StopReplica(ctx, r.Name, fence)
+	if err != nil && fence > 0 && r.DeletionTimestamp != nil {
+		queue.Log(ctx).WithError(err).Warn("Cannot fence a replica that is to be removed; closing it without")
+		err, fence = c.DataPlane.StopReplica(ctx, r.Name, 0), 0
+	}
+	if err != nil {
 		return fmt.Errorf("stop replica: %w", err)
 	}
 	if fence == 0 {
@@ -69,7 +76,7 @@ func (c *Controller) stop(ctx context.Context, r *longhorn.Replica, fence int64)
 	}
 	u := r.DeepCopy()
 	u.Status.Generation = fence
-	_, err := c.Replicas.UpdateStatus(ctx, u)
+	_, err = c.Replicas.UpdateStatus(ctx, u)
 	return err
 }
 
@@ -85,21 +92,27 @@ func (c *Controller) create(ctx context.Context, in Input, r *longhorn.Replica) 
 	}
 	spec, err := c.spec(ctx, in)
 	if err != nil {
-		return err
+		return c.refused(ctx, in, live, err)
 	}
-	err = c.DataPlane.CreateReplica(ctx, spec)
-	if refusal := (*Refusal)(nil); errors.As(err, &refusal) {
-		_, err := c.writeStatus(ctx, live, planRefused(in, live.Status, refusal).Status)
-		return err
-	}
-	if err != nil {
-		return fmt.Errorf("make the directory: %w", err)
+	if err := c.DataPlane.CreateReplica(ctx, spec); err != nil {
+		return c.refused(ctx, in, live, fmt.Errorf("make the directory: %w", err))
 	}
 	live.Status.DirectoryCreated = true
 	if _, err := c.Replicas.UpdateStatus(ctx, live); err != nil {
 		return fmt.Errorf("record that the directory was made: %w", err)
 	}
 	return nil
+}
+
+// refused shows why a replica could not be made or opened, if that is a refusal; any other
+// error is handed on, to be tried again soon.
+func (c *Controller) refused(ctx context.Context, in Input, r *longhorn.Replica, err error) error {
+	refusal := (*types.Refusal)(nil)
+	if !errors.As(err, &refusal) {
+		return err
+	}
+	_, err = c.writeStatus(ctx, r, planRefused(in, r.Status, refusal).Status)
+	return err
 }
 
 // remove deletes the data after a live read that shows the deletion and this node,

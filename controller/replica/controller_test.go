@@ -186,7 +186,7 @@ func TestNoDirectoryIsMadeWhereTheServerKnowsOfOne(t *testing.T) {
 }
 
 func TestForeignDirectoryIsReportedAndLeft(t *testing.T) {
-	plane := &fakePlane{observed: Observed{Phase: types.PhaseAbsent}, err: &Refusal{Reason: "NotAReplica", Message: "no replica of ours"}}
+	plane := &fakePlane{observed: Observed{Phase: types.PhaseAbsent}, err: &types.Refusal{Reason: "NotAReplica", Message: "no replica of ours"}}
 	h, c := start(t, plane, placed(wanted))
 	sync(t, c, nil)
 	plane.expect(t, "create "+directory)
@@ -200,6 +200,62 @@ func TestForeignDirectoryIsReportedAndLeft(t *testing.T) {
 	}
 	sync(t, c, nil) // not tried again at once
 	plane.expect(t)
+}
+
+// A disk that fails makes a replica that nobody waits for, and says so.
+func TestADirectoryThatCannotBeMadeIsReported(t *testing.T) {
+	plane := &fakePlane{observed: Observed{Phase: types.PhaseAbsent}, err: &types.Refusal{Reason: "IOError", Message: "mkdir: read-only file system"}}
+	h, c := start(t, plane, placed(wanted))
+	sync(t, c, nil)
+	plane.expect(t, "create "+directory)
+	h.CatchUp()
+	r, err := c.Replicas.GetRO("r")
+	if err != nil {
+		t.Fatal(err)
+	}
+	why := types.FindCondition(r.Status.Conditions, types.ConditionInstanceCreation)
+	if r.Status.CurrentState != longhorn.InstanceStateError || why.Reason != "IOError" || r.Status.DirectoryCreated {
+		t.Errorf("status %+v", r.Status)
+	}
+	h.ExpectEvents("Warning FailedStarting r: IOError: mkdir: read-only file system")
+	h.Clock.Step(retryOpen)
+	sync(t, c, nil)
+	plane.expect(t, "create "+directory) // and it is tried again
+}
+
+// fullPlane cannot write a fence.
+type fullPlane struct{ *fakePlane }
+
+func (f fullPlane) StopReplica(ctx context.Context, name string, fence int64) error {
+	if err := f.fakePlane.StopReplica(ctx, name, fence); err != nil || fence == 0 {
+		return err
+	}
+	return errors.New("write the metadata: no space left on device")
+}
+
+func TestAReplicaThatCannotBeFencedIsClosedOnlyToBeRemoved(t *testing.T) {
+	fenced := func(r *longhorn.Replica) { r.Spec.FenceGeneration = 9; r.Status.Generation = 3 }
+	running := Observed{Phase: types.PhaseRunning, Generation: 3}
+	t.Run("it is to be removed → closed without the fence, which has nothing to keep", func(t *testing.T) {
+		plane := &fakePlane{observed: running}
+		_, c := start(t, plane, placed(created, gone, fenced))
+		c.DataPlane = fullPlane{plane}
+		sync(t, c, nil)
+		plane.expect(t, "stop r behind 9", "stop r")
+	})
+	t.Run("it stays → an error, and it is not said to be fenced", func(t *testing.T) {
+		plane := &fakePlane{observed: running}
+		h, c := start(t, plane, placed(created, fenced))
+		c.DataPlane = fullPlane{plane}
+		if _, err := c.sync(t.Context(), "r"); err == nil {
+			t.Error("a fence that was not written counts as one")
+		}
+		plane.expect(t, "stop r behind 9")
+		h.CatchUp()
+		if r, err := c.Replicas.GetRO("r"); err != nil || r.Status.Generation != 3 {
+			t.Errorf("generation %d, %v", r.Status.Generation, err)
+		}
+	})
 }
 
 func TestDataIsRemovedOnlyWhenTheServerSaysSo(t *testing.T) {

@@ -27,18 +27,9 @@ type Spec struct {
 	Secret             []byte
 }
 
-// Refusal is an error of CreateReplica or RemoveReplica that trying again will not mend:
-// what is found at the directory is not this replica's.
-type Refusal struct {
-	Reason  string // CamelCase, from the data plane
-	Message string
-}
-
-// Error returns the message.
-func (r *Refusal) Error() string { return r.Message }
-
 // DataPlane is the node's instance manager, as far as replicas go. Every call is
-// idempotent. Implementations must call the controller's NotifyAll when a state changes.
+// idempotent. Implementations must call the controller's NotifyAll when a state changes,
+// and return a *types.Refusal where repeating the call at once is of no use.
 type DataPlane interface {
 	ObserveReplica(name string) Observed
 	// Replicas names those that are hosted; false: the instance manager did not answer yet.

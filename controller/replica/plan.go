@@ -155,8 +155,9 @@ func open(in Input, p *Plan) {
 	}
 }
 
-// planRefused is the status of a replica whose directory the data plane refused to make.
-func planRefused(in Input, status longhorn.ReplicaStatus, refusal *Refusal) Plan {
+// planRefused is the status of a replica that could not be made or opened. It is down by that,
+// so that nobody waits for it, and is tried again after retryOpen.
+func planRefused(in Input, status longhorn.ReplicaStatus, refusal *types.Refusal) Plan {
 	p := Plan{Status: *status.DeepCopy()}
 	fail(&p, in.Now, refusal.Reason, refusal.Message)
 	return p

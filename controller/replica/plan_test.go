@@ -184,7 +184,7 @@ func TestRunningReplicaShowsWhereItIsServed(t *testing.T) {
 
 func TestRefusedDirectoryBecomesAnError(t *testing.T) {
 	in := Input{Replica: replica(wanted), Now: now}
-	p := planRefused(in, in.Replica.Status, &Refusal{Reason: "NotAReplica", Message: "/data/replicas/vol-1 holds no replica"})
+	p := planRefused(in, in.Replica.Status, &types.Refusal{Reason: "NotAReplica", Message: "/data/replicas/vol-1 holds no replica"})
 	c := types.FindCondition(p.Status.Conditions, types.ConditionInstanceCreation)
 	if p.Status.CurrentState != longhorn.InstanceStateError || c.Reason != "NotAReplica" || !strings.Contains(c.Message, "/data/replicas/vol-1") {
 		t.Errorf("got %+v", p.Status)

@@ -1086,7 +1086,9 @@ type EngineState struct {
 	// An epoch that the engine needs the API object to hold before it goes on; unset when there is none.
 	ProposedEpoch *Epoch `protobuf:"bytes,11,opt,name=proposed_epoch,json=proposedEpoch,proto3" json:"proposed_epoch,omitempty"`
 	// The epoch in force.
-	Epoch         *Epoch `protobuf:"bytes,12,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Epoch *Epoch `protobuf:"bytes,12,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	// The newest epoch that a replica showed, when the engine failed because it is newer than the one that it was started with.
+	ShownEpoch    *Epoch `protobuf:"bytes,13,opt,name=shown_epoch,json=shownEpoch,proto3" json:"shown_epoch,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1201,6 +1203,13 @@ func (x *EngineState) GetProposedEpoch() *Epoch {
 func (x *EngineState) GetEpoch() *Epoch {
 	if x != nil {
 		return x.Epoch
+	}
+	return nil
+}
+
+func (x *EngineState) GetShownEpoch() *Epoch {
+	if x != nil {
+		return x.ShownEpoch
 	}
 	return nil
 }
@@ -1350,7 +1359,7 @@ const file_instance_proto_instance_proto_rawDesc = "" +
 	"\n" +
 	"rebuilding\x18\x04 \x01(\bR\n" +
 	"rebuilding\x12\x1a\n" +
-	"\bprogress\x18\x05 \x01(\x05R\bprogress\"\xc7\x03\n" +
+	"\bprogress\x18\x05 \x01(\x05R\bprogress\"\x85\x04\n" +
 	"\vEngineState\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06volume\x18\x02 \x01(\tR\x06volume\x12\x1e\n" +
@@ -1367,7 +1376,9 @@ const file_instance_proto_instance_proto_rawDesc = "" +
 	"\amembers\x18\n" +
 	" \x03(\v2!.longhorn.instance.v1.MemberStateR\amembers\x12B\n" +
 	"\x0eproposed_epoch\x18\v \x01(\v2\x1b.longhorn.instance.v1.EpochR\rproposedEpoch\x121\n" +
-	"\x05epoch\x18\f \x01(\v2\x1b.longhorn.instance.v1.EpochR\x05epoch\"\xb9\x01\n" +
+	"\x05epoch\x18\f \x01(\v2\x1b.longhorn.instance.v1.EpochR\x05epoch\x12<\n" +
+	"\vshown_epoch\x18\r \x01(\v2\x1b.longhorn.instance.v1.EpochR\n" +
+	"shownEpoch\"\xb9\x01\n" +
 	"\x05State\x123\n" +
 	"\x04info\x18\x01 \x01(\v2\x1f.longhorn.instance.v1.InfoReplyR\x04info\x12>\n" +
 	"\breplicas\x18\x02 \x03(\v2\".longhorn.instance.v1.ReplicaStateR\breplicas\x12;\n" +
@@ -1442,36 +1453,37 @@ var file_instance_proto_instance_proto_depIdxs = []int32{
 	15, // 8: longhorn.instance.v1.EngineState.members:type_name -> longhorn.instance.v1.MemberState
 	9,  // 9: longhorn.instance.v1.EngineState.proposed_epoch:type_name -> longhorn.instance.v1.Epoch
 	9,  // 10: longhorn.instance.v1.EngineState.epoch:type_name -> longhorn.instance.v1.Epoch
-	5,  // 11: longhorn.instance.v1.State.info:type_name -> longhorn.instance.v1.InfoReply
-	8,  // 12: longhorn.instance.v1.State.replicas:type_name -> longhorn.instance.v1.ReplicaState
-	16, // 13: longhorn.instance.v1.State.engines:type_name -> longhorn.instance.v1.EngineState
-	3,  // 14: longhorn.instance.v1.InstanceManager.Info:input_type -> longhorn.instance.v1.InfoRequest
-	6,  // 15: longhorn.instance.v1.InstanceManager.ReplicaCreate:input_type -> longhorn.instance.v1.ReplicaSpec
-	6,  // 16: longhorn.instance.v1.InstanceManager.ReplicaStart:input_type -> longhorn.instance.v1.ReplicaSpec
-	7,  // 17: longhorn.instance.v1.InstanceManager.ReplicaStop:input_type -> longhorn.instance.v1.ReplicaRef
-	6,  // 18: longhorn.instance.v1.InstanceManager.ReplicaRemove:input_type -> longhorn.instance.v1.ReplicaSpec
-	11, // 19: longhorn.instance.v1.InstanceManager.EngineStart:input_type -> longhorn.instance.v1.EngineSpec
-	12, // 20: longhorn.instance.v1.InstanceManager.EngineRecordEpoch:input_type -> longhorn.instance.v1.EpochRecord
-	14, // 21: longhorn.instance.v1.InstanceManager.EngineAddReplica:input_type -> longhorn.instance.v1.EngineMemberRequest
-	14, // 22: longhorn.instance.v1.InstanceManager.EngineRemoveReplica:input_type -> longhorn.instance.v1.EngineMemberRequest
-	13, // 23: longhorn.instance.v1.InstanceManager.EngineStop:input_type -> longhorn.instance.v1.EngineRef
-	4,  // 24: longhorn.instance.v1.InstanceManager.Watch:input_type -> longhorn.instance.v1.WatchRequest
-	5,  // 25: longhorn.instance.v1.InstanceManager.Info:output_type -> longhorn.instance.v1.InfoReply
-	8,  // 26: longhorn.instance.v1.InstanceManager.ReplicaCreate:output_type -> longhorn.instance.v1.ReplicaState
-	8,  // 27: longhorn.instance.v1.InstanceManager.ReplicaStart:output_type -> longhorn.instance.v1.ReplicaState
-	2,  // 28: longhorn.instance.v1.InstanceManager.ReplicaStop:output_type -> longhorn.instance.v1.Empty
-	2,  // 29: longhorn.instance.v1.InstanceManager.ReplicaRemove:output_type -> longhorn.instance.v1.Empty
-	16, // 30: longhorn.instance.v1.InstanceManager.EngineStart:output_type -> longhorn.instance.v1.EngineState
-	2,  // 31: longhorn.instance.v1.InstanceManager.EngineRecordEpoch:output_type -> longhorn.instance.v1.Empty
-	2,  // 32: longhorn.instance.v1.InstanceManager.EngineAddReplica:output_type -> longhorn.instance.v1.Empty
-	2,  // 33: longhorn.instance.v1.InstanceManager.EngineRemoveReplica:output_type -> longhorn.instance.v1.Empty
-	2,  // 34: longhorn.instance.v1.InstanceManager.EngineStop:output_type -> longhorn.instance.v1.Empty
-	17, // 35: longhorn.instance.v1.InstanceManager.Watch:output_type -> longhorn.instance.v1.State
-	25, // [25:36] is the sub-list for method output_type
-	14, // [14:25] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	9,  // 11: longhorn.instance.v1.EngineState.shown_epoch:type_name -> longhorn.instance.v1.Epoch
+	5,  // 12: longhorn.instance.v1.State.info:type_name -> longhorn.instance.v1.InfoReply
+	8,  // 13: longhorn.instance.v1.State.replicas:type_name -> longhorn.instance.v1.ReplicaState
+	16, // 14: longhorn.instance.v1.State.engines:type_name -> longhorn.instance.v1.EngineState
+	3,  // 15: longhorn.instance.v1.InstanceManager.Info:input_type -> longhorn.instance.v1.InfoRequest
+	6,  // 16: longhorn.instance.v1.InstanceManager.ReplicaCreate:input_type -> longhorn.instance.v1.ReplicaSpec
+	6,  // 17: longhorn.instance.v1.InstanceManager.ReplicaStart:input_type -> longhorn.instance.v1.ReplicaSpec
+	7,  // 18: longhorn.instance.v1.InstanceManager.ReplicaStop:input_type -> longhorn.instance.v1.ReplicaRef
+	6,  // 19: longhorn.instance.v1.InstanceManager.ReplicaRemove:input_type -> longhorn.instance.v1.ReplicaSpec
+	11, // 20: longhorn.instance.v1.InstanceManager.EngineStart:input_type -> longhorn.instance.v1.EngineSpec
+	12, // 21: longhorn.instance.v1.InstanceManager.EngineRecordEpoch:input_type -> longhorn.instance.v1.EpochRecord
+	14, // 22: longhorn.instance.v1.InstanceManager.EngineAddReplica:input_type -> longhorn.instance.v1.EngineMemberRequest
+	14, // 23: longhorn.instance.v1.InstanceManager.EngineRemoveReplica:input_type -> longhorn.instance.v1.EngineMemberRequest
+	13, // 24: longhorn.instance.v1.InstanceManager.EngineStop:input_type -> longhorn.instance.v1.EngineRef
+	4,  // 25: longhorn.instance.v1.InstanceManager.Watch:input_type -> longhorn.instance.v1.WatchRequest
+	5,  // 26: longhorn.instance.v1.InstanceManager.Info:output_type -> longhorn.instance.v1.InfoReply
+	8,  // 27: longhorn.instance.v1.InstanceManager.ReplicaCreate:output_type -> longhorn.instance.v1.ReplicaState
+	8,  // 28: longhorn.instance.v1.InstanceManager.ReplicaStart:output_type -> longhorn.instance.v1.ReplicaState
+	2,  // 29: longhorn.instance.v1.InstanceManager.ReplicaStop:output_type -> longhorn.instance.v1.Empty
+	2,  // 30: longhorn.instance.v1.InstanceManager.ReplicaRemove:output_type -> longhorn.instance.v1.Empty
+	16, // 31: longhorn.instance.v1.InstanceManager.EngineStart:output_type -> longhorn.instance.v1.EngineState
+	2,  // 32: longhorn.instance.v1.InstanceManager.EngineRecordEpoch:output_type -> longhorn.instance.v1.Empty
+	2,  // 33: longhorn.instance.v1.InstanceManager.EngineAddReplica:output_type -> longhorn.instance.v1.Empty
+	2,  // 34: longhorn.instance.v1.InstanceManager.EngineRemoveReplica:output_type -> longhorn.instance.v1.Empty
+	2,  // 35: longhorn.instance.v1.InstanceManager.EngineStop:output_type -> longhorn.instance.v1.Empty
+	17, // 36: longhorn.instance.v1.InstanceManager.Watch:output_type -> longhorn.instance.v1.State
+	26, // [26:37] is the sub-list for method output_type
+	15, // [15:26] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_instance_proto_instance_proto_init() }

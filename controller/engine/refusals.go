@@ -1,0 +1,47 @@
+package engine
+
+import (
+	"sync"
+	"time"
+
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// refusals remember which engines were not stopped because their devices are in use. A refused stop
+// changes the engine's state twice, and each change leads back here: without this memory the next stop
+// would be asked for at once, and so on without end. It is lost with the process, which costs one more try.
+type refusals struct {
+	mu sync.Mutex
+	at map[string]refusal // by engine; guarded by mu
+}
+
+type refusal struct {
+	session string
+	at      time.Time
+}
+
+// note remembers that a session of an engine was not stopped.
+func (r *refusals) note(engine, session string, now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.at == nil {
+		r.at = map[string]refusal{}
+	}
+	r.at[engine] = refusal{session, now}
+}
+
+// last is when the engine that is observed was last not stopped; zero: never. What is known of an
+// engine that is not there, or of another session, is forgotten.
+func (r *refusals) last(engine string, o Observed) time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	known, ok := r.at[engine]
+	switch {
+	case !ok || o.Phase == types.PhaseUnknown:
+		return time.Time{}
+	case o.Phase == types.PhaseAbsent || o.Session != known.session:
+		delete(r.at, engine)
+		return time.Time{}
+	}
+	return known.at
+}
