@@ -217,6 +217,9 @@ func TestThePodIsWhatTheDataPlaneNeeds(t *testing.T) {
 	if !metav1.IsControlledBy(p, stopped()) || p.OwnerReferences[0].Kind != "InstanceManager" {
 		t.Errorf("owners %+v", p.OwnerReferences)
 	}
+	if p.Spec.PriorityClassName != "system-node-critical" {
+		t.Errorf("priority class %q: it would be evicted before those whose data it serves", p.Spec.PriorityClassName)
+	}
 	if len(p.Spec.Tolerations) != 1 || p.Spec.Tolerations[0].Operator != "Exists" || p.Spec.Tolerations[0].Key != "" {
 		t.Errorf("tolerations %+v", p.Spec.Tolerations)
 	}

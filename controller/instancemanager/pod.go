@@ -19,6 +19,8 @@ const (
 	hostRoot = "/host"
 	// stopGrace is what a data plane gets to flush and close what it hosts.
 	stopGrace = 60 * time.Second
+	// priorityClass keeps the pod from being evicted or preempted before the workloads whose data it serves.
+	priorityClass = "system-node-critical"
 )
 
 // newManager is the InstanceManager of a node.
@@ -65,6 +67,7 @@ func newPod(m *longhorn.InstanceManager, o PodOptions) *corev1.Pod {
 			NodeName:                      m.Spec.NodeID,
 			RestartPolicy:                 corev1.RestartPolicyNever,
 			TerminationGracePeriodSeconds: new(int64(stopGrace / time.Second)),
+			PriorityClassName:             priorityClass,
 			Tolerations:                   []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
 			ServiceAccountName:            o.ServiceAccount,
 			ImagePullSecrets:              o.PullSecrets,
