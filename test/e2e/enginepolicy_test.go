@@ -1,0 +1,50 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/test/e2e/cluster"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// TestEnginesAreNotDeletedByHand: what kubectl may do to the object that records which replicas hold a volume's data.
+func TestEnginesAreNotDeletedByHand(t *testing.T) {
+	ctx, c := apiOnly.get(t)
+	definitions(ctx, t, c)
+	engines := c.Longhorn.LonghornV1beta2().Engines(types.Namespace)
+	makeEngine := func(name string, epoch *longhorn.Epoch) {
+		t.Helper()
+		e := &longhorn.Engine{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: types.Namespace}}
+		e.Spec.VolumeName, e.Spec.VolumeSize = "p", 2<<20
+		e, err := engines.Create(ctx, e, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		e.Status.Epoch = epoch
+		if _, err := engines.UpdateStatus(ctx, e, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	makeEngine("p-e-0", &longhorn.Epoch{Generation: 1, Counter: 1, Members: []string{"p-r-1"}})
+	makeEngine("p-e-1", nil)
+
+	cluster.Eventually(ctx, t, 20*time.Second, "the policy about engines is known to the API server", func(ctx context.Context) error {
+		if err := engines.Delete(ctx, "p-e-0", metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}}); err == nil {
+			return errors.New("the deletion would have been allowed")
+		}
+		return nil
+	})
+	check(t, engines.Delete(ctx, "p-e-0", metav1.DeleteOptions{}),
+		"engine p-e-0 records which replicas hold the data of its volume: it cannot be deleted; delete the volume, and it goes with it")
+	if _, err := engines.Get(ctx, "p-e-0", metav1.GetOptions{}); err != nil {
+		t.Errorf("after the refusal: %v", err)
+	}
+	check(t, engines.Delete(ctx, "p-e-1", metav1.DeleteOptions{}), "") // it was never started, so it records nothing
+	c.Must(ctx, t, "-n", types.Namespace, "delete", "engines.longhorn.io", "p-e-0", "--as=system:serviceaccount:"+types.Namespace+":longhorn-manager")
+}
