@@ -14,7 +14,7 @@ unit() {
 	echo "test: the whole search of the membership rules, which the race detector makes too slow"
 	plain -v -run TestEveryReachableState ./membership/explore
 	echo "test: what users write by hand, and what a disk may hold, fuzzed for a minute each"
-	FUZZTIME=60s scripts/fuzz.sh ./disk ./controller/node/defaults
+	FUZZTIME=60s FUZZJOBS=3 scripts/fuzz.sh ./disk ./controller/node/defaults
 	echo "test: unit tests of devcluster"
 	go -C devcluster test -timeout 15m ./...
 }
