@@ -15,6 +15,7 @@ const (
 	sizeUnit       = 2 * mebibyte
 	minimumSize    = 10 * mebibyte
 	minimumXFSSize = 300 * mebibyte
+	maximumSize    = math.MaxInt64 / sizeUnit * sizeUnit
 )
 
 // capability is what the driver wants to know of a volume capability.
@@ -85,8 +86,8 @@ type errOutOfRange struct{ text string }
 
 func (e errOutOfRange) Error() string { return e.text }
 
-// volumeSize chooses the size: at least what is required, 10 MiB, and 300 MiB where xfs
-// will be made; a multiple of 2 MiB; at most the limit (0: none).
+// volumeSize chooses the size in bytes: at least what is required, 10 MiB, and 300 MiB
+// where xfs will be made; a multiple of 2 MiB; at most the limit (0: none).
 func volumeSize(r *csipb.CapacityRange, fsType string) (int64, error) {
 	required, limit := r.GetRequiredBytes(), r.GetLimitBytes()
 	if required < 0 || limit < 0 {
@@ -99,8 +100,8 @@ func volumeSize(r *csipb.CapacityRange, fsType string) (int64, error) {
 	if fsType == fsTypeXFS {
 		size = max(size, minimumXFSSize)
 	}
-	if size > math.MaxInt64-sizeUnit {
-		return 0, errOutOfRange{fmt.Sprintf("capacity range: %d bytes is more than a volume can have", required)}
+	if size > maximumSize {
+		return 0, errOutOfRange{fmt.Sprintf("capacity range: required %d must be at most %d bytes", required, maximumSize)}
 	}
 	size = (size + sizeUnit - 1) / sizeUnit * sizeUnit
 	if limit > 0 && size > limit {

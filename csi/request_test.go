@@ -122,7 +122,9 @@ func TestVolumeSize(t *testing.T) {
 		{name: "xfs past the limit is out of range", required: 64 * mib, limit: 100 * mib, fsType: "xfs", err: "314572800"},
 		{name: "a limit below the requirement is refused", required: 64 * mib, limit: 32 * mib, err: "less than the required"},
 		{name: "a negative size is refused", required: -1, err: "must not be negative"},
-		{name: "the largest number is out of range", required: 1<<63 - 1, err: "more than a volume can have"},
+		{name: "the largest multiple of the unit stays", required: 9223372036852678656, want: 9223372036852678656},
+		{name: "one byte more is out of range", required: 9223372036852678657, err: "capacity range: required 9223372036852678657 must be at most 9223372036852678656 bytes"},
+		{name: "the largest number is out of range", required: 1<<63 - 1, err: "capacity range: required 9223372036854775807 must be at most 9223372036852678656 bytes"},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -17,15 +18,11 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/csi/sidecar"
 )
 
-// TestRunControllerMakesAVolumeForAClaim goes from a claim to the manager: provisioner,
-// unix socket, controller service.
-func TestRunControllerMakesAVolumeForAClaim(t *testing.T) {
+// clusterWith is an API server with a StorageClass and a claim of it that waits for a volume.
+func clusterWith(size string, parameters map[string]string) *fake.Clientset {
 	className := "longhorn"
-	kube := fake.NewClientset(
-		&storagev1.StorageClass{
-			ObjectMeta: metav1.ObjectMeta{Name: className}, Provisioner: testDriver,
-			Parameters: map[string]string{"numberOfReplicas": "2", "fsType": "xfs", "numberOfReplica": "2", "flavour": "vanilla"},
-		},
+	return fake.NewClientset(
+		&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: className}, Provisioner: testDriver, Parameters: parameters},
 		&corev1.PersistentVolumeClaim{
 			ObjectMeta: metav1.ObjectMeta{
 				Namespace: "default", Name: "data", UID: "u1",
@@ -35,11 +32,40 @@ func TestRunControllerMakesAVolumeForAClaim(t *testing.T) {
 				StorageClassName: &className,
 				AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 				Resources: corev1.VolumeResourceRequirements{
-					Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("400Mi")},
+					Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(size)},
 				},
 			},
 		},
 	)
+}
+
+// runController runs the controller role; stop ends it and waits for that.
+func runController(ctx context.Context, t *testing.T, kube *fake.Clientset, f *fakeService) (stop func()) {
+	t.Helper()
+	socket := filepath.Join(t.TempDir(), "s")
+	run, cancel := context.WithCancel(ctx)
+	done := make(chan error, 1)
+	go func() {
+		done <- RunController(run, ControllerOptions{
+			Endpoint: "unix://" + socket, Volumes: f, Log: quiet(),
+			Sidecar: sidecar.Options{Kube: kube, Namespace: "longhorn-system", Identity: "pod-1", Log: quiet()},
+		})
+	}()
+	return func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("RunController: %v", err)
+		}
+		if _, err := os.Lstat(socket); !os.IsNotExist(err) {
+			t.Errorf("the socket is left: %v", err)
+		}
+	}
+}
+
+// TestRunControllerMakesAVolumeForAClaim goes from a claim to the manager: provisioner,
+// unix socket, controller service.
+func TestRunControllerMakesAVolumeForAClaim(t *testing.T) {
+	kube := clusterWith("400Mi", map[string]string{"numberOfReplicas": "2", "fsType": "xfs", "numberOfReplica": "2", "flavour": "vanilla"})
 	f := newFakeService()
 	f.instant = true
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -49,61 +75,71 @@ func TestRunControllerMakesAVolumeForAClaim(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer volumes.Stop()
-	events, err := kube.CoreV1().Events("default").Watch(ctx, metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer events.Stop()
-	socket := filepath.Join(t.TempDir(), "s")
-	run, stop := context.WithCancel(ctx)
-	done := make(chan error, 1)
-	go func() {
-		done <- RunController(run, ControllerOptions{
-			Endpoint: "unix://" + socket, Volumes: f, Log: quiet(),
-			Sidecar: sidecar.Options{Kube: kube, Namespace: "longhorn-system", Identity: "pod-1", Log: quiet()},
-		})
-	}()
+	events := eventsOf(ctx, t, kube)
+	defer runController(ctx, t, kube, f)()
 	select {
 	case e := <-volumes.ResultChan():
 		pv := e.Object.(*corev1.PersistentVolume)
 		if c := pv.Spec.CSI; c.Driver != testDriver || c.VolumeHandle != "pvc-u1" || c.FSType != "xfs" || c.VolumeAttributes["numberOfReplicas"] != "2" {
 			t.Errorf("persistent volume %+v", c)
 		}
-	case err := <-done:
-		t.Fatalf("RunController ended: %v", err)
 	case <-ctx.Done():
 		t.Fatal("no persistent volume was made in time")
 	}
 	if v, err := f.Volume(ctx, "pvc-u1"); err != nil || v.SizeBytes != 400<<20 {
 		t.Errorf("volume %+v, %v", v, err)
 	}
-	wantIgnoredParameters(ctx, t, events)
+	wantEvent(ctx, t, events, "IgnoredParameters",
+		"storage class longhorn: the driver does not know these parameters, and ignored them: flavour, numberOfReplica")
+}
+
+// TestRunControllerRefusesAClaimThatNoVolumeCanMeet: its owner reads why, and nothing is made.
+func TestRunControllerRefusesAClaimThatNoVolumeCanMeet(t *testing.T) {
+	kube := clusterWith("10E", nil)
+	f := newFakeService()
+	f.instant = true
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	events := eventsOf(ctx, t, kube)
+	stop := runController(ctx, t, kube, f)
+	wantEvent(ctx, t, events, "ProvisioningFailed",
+		"rpc error: code = OutOfRange desc = capacity range: required 9223372036854775807 must be at most 9223372036852678656 bytes")
 	stop()
-	if err := <-done; err != nil {
-		t.Errorf("RunController: %v", err)
+	if calls := f.made(); len(calls) != 0 {
+		t.Errorf("calls %q, want none", calls)
 	}
-	if _, err := os.Lstat(socket); !os.IsNotExist(err) {
-		t.Errorf("the socket is left: %v", err)
+	if list, err := kube.CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{}); err != nil || len(list.Items) != 0 {
+		t.Errorf("persistent volumes %+v, %v, want none", list, err)
 	}
 }
 
-// wantIgnoredParameters waits for the Event that names the keys of the class that mean nothing.
-func wantIgnoredParameters(ctx context.Context, t *testing.T, events watch.Interface) {
+func eventsOf(ctx context.Context, t *testing.T, kube *fake.Clientset) watch.Interface {
 	t.Helper()
-	const text = "storage class longhorn: the driver does not know these parameters, and ignored them: flavour, numberOfReplica"
+	events, err := kube.CoreV1().Events("default").Watch(ctx, metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(events.Stop)
+	return events
+}
+
+// wantEvent waits for the claim's Event of a reason and compares its text, of which a
+// library may have put something in front.
+func wantEvent(ctx context.Context, t *testing.T, events watch.Interface, reason, text string) {
+	t.Helper()
 	for {
 		select {
 		case e := <-events.ResultChan():
 			event := e.Object.(*corev1.Event)
-			if event.Reason != "IgnoredParameters" {
+			if event.Reason != reason {
 				continue
 			}
-			if event.InvolvedObject.Kind != "PersistentVolumeClaim" || event.InvolvedObject.Name != "data" || event.Message != text {
-				t.Errorf("event on %s %s: %s", event.InvolvedObject.Kind, event.InvolvedObject.Name, event.Message)
+			if event.InvolvedObject.Kind != "PersistentVolumeClaim" || event.InvolvedObject.Name != "data" || !strings.HasSuffix(event.Message, text) {
+				t.Errorf("event on %s %s: %s, want %s", event.InvolvedObject.Kind, event.InvolvedObject.Name, event.Message, text)
 			}
 			return
 		case <-ctx.Done():
-			t.Fatal("no Event about the ignored parameters")
+			t.Fatalf("no Event %s", reason)
 		}
 	}
 }

@@ -19,32 +19,36 @@ import (
 // TestRealDevice formats and mounts a loop device with the real commands, in a mount
 // namespace of its own that ends with it.
 func TestRealDevice(t *testing.T) {
-	for _, command := range []string{"losetup", "blkid", "fsck", "mkfs.ext4", "mount", "umount"} {
+	for _, command := range []string{"losetup", "blkid", "fsck", "mkfs.ext4", "mkfs.xfs", "mount", "umount", "cp"} {
 		if _, err := exec.LookPath(command); err != nil {
-			mountns.Missing(t, command+" (util-linux, e2fsprogs)")
+			mountns.Missing(t, command+" (util-linux, e2fsprogs, xfsprogs, coreutils)")
 		}
 	}
 	if !mountns.Own(t) {
 		return
 	}
-	device := loopDevice(t)
+	device := loopDevice(t, newImage(t, 64<<20))
 	dir := t.TempDir()
 	s := New()
 	t.Run("a file system survives everything but being asked for", func(t *testing.T) { filesystemOnDevice(t, s, device, dir) })
 	t.Run("a device is bound and unbound", func(t *testing.T) { boundDevice(t, s, device, dir) })
 	t.Run("a mount in use is detached, and refused to be unmounted", func(t *testing.T) { detachedInUse(t, s, device, dir) })
+	t.Run("xfs is mounted anew while its mount of a former device lives", func(t *testing.T) { xfsOnAnotherDevice(t, s, dir) })
 	t.Run("a device whose backing went away is dead", func(t *testing.T) { deadDevice(t, s, device) })
 }
 
-func loopDevice(t *testing.T) string {
+// newImage makes a sparse file for a loop device.
+func newImage(t *testing.T, sizeBytes int64) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "disk")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Truncate(file, 64<<20); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, nil, 0o600))
+	must(t, os.Truncate(file, sizeBytes))
+	return file
+}
+
+// loopDevice puts a device in front of a file until the test ends.
+func loopDevice(t *testing.T, file string) string {
+	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "losetup", "--find", "--show", file).CombinedOutput()
 	if err != nil {
 		mountns.Missing(t, fmt.Sprintf("a loop device: losetup: %v: %s", err, out))
@@ -126,6 +130,38 @@ func detachedInUse(t *testing.T, s *System, device, dir string) {
 	wantPoint(t, s, staging, Point{Device: pointOf(t, s, dir).Device})
 	must(t, s.Remove(staging))
 	must(t, f.Close())
+}
+
+// xfsOnAnotherDevice is a volume whose device was replaced while a pod had a file open:
+// the old mount is detached, its superblock lives on, and the same file system is on
+// another device.
+func xfsOnAnotherDevice(t *testing.T, s *System, dir string) {
+	image := newImage(t, 320<<20) // xfs wants at least 300 MiB
+	old := Filesystem{Device: loopDevice(t, image), Target: filepath.Join(dir, "xfs"), Type: "xfs", Options: []string{"noatime"}}
+	must(t, s.FormatAndMount(old))
+	must(t, os.WriteFile(filepath.Join(old.Target, "file"), []byte("data"), 0o600))
+	must(t, s.Unmount(old.Target))
+	replica := image + ".copy"
+	out, err := exec.CommandContext(t.Context(), "cp", "--sparse=always", image, replica).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	must(t, s.FormatAndMount(old))
+	held, err := os.Open(filepath.Join(old.Target, "file"))
+	must(t, err)
+	defer func() { _ = held.Close() }() // else the old device would stay mounted
+	must(t, s.Detach(old.Target))
+
+	anew := old
+	anew.Device = loopDevice(t, replica)
+	must(t, s.FormatAndMount(anew))
+	number, err := s.BlockDevice(anew.Device)
+	must(t, err)
+	wantPoint(t, s, anew.Target, Point{Mounted: true, Device: number})
+	if data, err := os.ReadFile(filepath.Join(anew.Target, "file")); err != nil || string(data) != "data" {
+		t.Errorf("on the new device the file holds %q, %v", data, err)
+	}
+	must(t, s.Remove(anew.Target))
 }
 
 func deadDevice(t *testing.T, s *System, device string) {

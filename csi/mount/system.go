@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	mountutils "k8s.io/mount-utils"
 	utilexec "k8s.io/utils/exec"
@@ -19,6 +20,11 @@ var ErrUnreadable = errors.New("device cannot be read")
 
 // maxStacked bounds how many mounts on top of each other Unmount removes.
 const maxStacked = 16
+
+const (
+	typeXFS      = "xfs"
+	optionNoUUID = "nouuid"
+)
 
 // DeviceNumber identifies a block device as long as somebody holds it open: the
 // kernel gives a loop device's number away again only after its last user is gone.
@@ -122,11 +128,25 @@ func (s *System) FormatAndMount(f Filesystem) error {
 	if err := os.MkdirAll(f.Target, 0o750); err != nil {
 		return fmt.Errorf("making mount point: %w", err)
 	}
-	err := s.mounter.FormatAndMountSensitiveWithFormatOptions(f.Device, f.Target, f.Type, f.Options, nil, f.MkfsOptions)
+	err := s.mounter.FormatAndMountSensitiveWithFormatOptions(f.Device, f.Target, f.Type, mountOptions(f), nil, f.MkfsOptions)
 	if err != nil {
 		return fmt.Errorf("mounting %s on %s as %s: %w", f.Device, f.Target, f.Type, err)
 	}
 	return nil
+}
+
+// mountOptions are the file system's, and for xfs "nouuid". Without it the kernel
+// refuses a file system whose UUID it sees on another device that is mounted. That is
+// so for a volume that was attached anew, as another device, for as long as anybody has
+// the mount of its dead device: a pod that has not ended, a container with a mount
+// namespace of its own. It is so, too, for two volumes of which one is a copy of the
+// other. The kernel's test is of no use here: one device alone leads to the volume, and
+// a device that was replaced can change nothing any more.
+func mountOptions(f Filesystem) []string {
+	if f.Type != typeXFS || slices.Contains(f.Options, optionNoUUID) {
+		return f.Options
+	}
+	return append(slices.Clone(f.Options), optionNoUUID)
 }
 
 // BindDirectory makes a directory appear at target too, which is made if missing.

@@ -73,30 +73,41 @@ func TestFormatAndMount(t *testing.T) {
 		files   *fakeFiles
 		fsType  string
 		mkfs    []string
+		options []string
 		answers []answer
 		want    []string // commands
-		mounted bool
+		mounted []string // options of the mount; nil: not mounted
 		err     error
 	}{
 		{
 			name: "a blank device → made and mounted", files: &fakeFiles{inodes: block}, fsType: "ext4", mkfs: []string{"-i", "8192"},
 			answers: []answer{{exit: 2}, {}},
-			want:    []string{probe, "mkfs.ext4 -i 8192 -F -m0 " + device}, mounted: true,
+			want:    []string{probe, "mkfs.ext4 -i 8192 -F -m0 " + device}, mounted: []string{"noatime", "defaults"},
 		},
 		{
 			name: "the wanted file system → checked and mounted", files: &fakeFiles{inodes: block}, fsType: "ext4",
 			answers: []answer{{output: "DEVNAME=x\nTYPE=ext4\n"}, {}},
-			want:    []string{probe, "fsck -a " + device}, mounted: true,
+			want:    []string{probe, "fsck -a " + device}, mounted: []string{"noatime", "defaults"},
+		},
+		{
+			name: "xfs → mounted although its UUID may be seen on a dead device", files: &fakeFiles{inodes: block}, fsType: "xfs",
+			answers: []answer{{output: "TYPE=xfs\n"}, {}},
+			want:    []string{probe, "fsck -a " + device}, mounted: []string{"noatime", "nouuid", "defaults"},
+		},
+		{
+			name: "xfs with that option given → given once", files: &fakeFiles{inodes: block}, fsType: "xfs", options: []string{"nouuid", "ro"},
+			answers: []answer{{output: "TYPE=xfs\n"}},
+			want:    []string{probe}, mounted: []string{"nouuid", "ro", "defaults"},
 		},
 		{
 			name: "another file system → not formatted, the kernel decides", files: &fakeFiles{inodes: block}, fsType: "ext4",
 			answers: []answer{{output: "TYPE=xfs\n"}, {}},
-			want:    []string{probe, "fsck -a " + device}, mounted: true,
+			want:    []string{probe, "fsck -a " + device}, mounted: []string{"noatime", "defaults"},
 		},
 		{
 			name: "a partition table → not formatted", files: &fakeFiles{inodes: block}, fsType: "ext4",
 			answers: []answer{{output: "PTTYPE=gpt\n"}, {}},
-			want:    []string{probe, "fsck -a " + device}, mounted: true,
+			want:    []string{probe, "fsck -a " + device}, mounted: []string{"noatime", "defaults"},
 		},
 		{
 			name: "damage that fsck cannot repair → not mounted", files: &fakeFiles{inodes: block}, fsType: "ext4",
@@ -119,8 +130,12 @@ func TestFormatAndMount(t *testing.T) {
 			target := filepath.Join(t.TempDir(), "staging")
 			cmds := &commands{next: c.answers}
 			mounter := mountutils.NewFakeMounter(nil)
+			options := c.options
+			if options == nil {
+				options = []string{"noatime"}
+			}
 			err := NewWith(mounter, cmds.exec(), c.files).FormatAndMount(Filesystem{
-				Device: device, Target: target, Type: c.fsType, MkfsOptions: c.mkfs, Options: []string{"noatime"},
+				Device: device, Target: target, Type: c.fsType, MkfsOptions: c.mkfs, Options: options,
 			})
 			if !errors.Is(err, c.err) {
 				t.Fatalf("error %v, want %v", err, c.err)
@@ -128,12 +143,12 @@ func TestFormatAndMount(t *testing.T) {
 			if !reflect.DeepEqual(cmds.lines, c.want) {
 				t.Errorf("commands %q, want %q", cmds.lines, c.want)
 			}
-			points, _ := mounter.List()
-			if (len(points) == 1) != c.mounted {
-				t.Errorf("mounts %v, mounted want %t", points, c.mounted)
+			var mounted []string
+			if points, _ := mounter.List(); len(points) == 1 {
+				mounted = points[0].Opts
 			}
-			if c.mounted && !reflect.DeepEqual(points[0].Opts, []string{"noatime", "defaults"}) {
-				t.Errorf("options %v", points[0].Opts)
+			if !reflect.DeepEqual(mounted, c.mounted) {
+				t.Errorf("mounted with options %q, want %q", mounted, c.mounted)
 			}
 		})
 	}

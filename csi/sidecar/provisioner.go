@@ -3,6 +3,7 @@ package sidecar
 import (
 	"context"
 	"fmt"
+	"math"
 	"strings"
 
 	csipb "github.com/container-storage-interface/spec/lib/go/csi"
@@ -93,10 +94,9 @@ func (p *Provisioner) request(o provision.ProvisionOptions, params classParamete
 	if err != nil {
 		return nil, fmt.Errorf("claim %s/%s: %w", claim.Namespace, claim.Name, err)
 	}
-	quantity := claim.Spec.Resources.Requests[corev1.ResourceStorage]
-	capacity := &csipb.CapacityRange{RequiredBytes: quantity.Value()}
+	capacity := &csipb.CapacityRange{RequiredBytes: bytesOf(claim.Spec.Resources.Requests[corev1.ResourceStorage])}
 	if limit, ok := claim.Spec.Resources.Limits[corev1.ResourceStorage]; ok {
-		capacity.LimitBytes = limit.Value()
+		capacity.LimitBytes = bytesOf(limit)
 	}
 	c := &csipb.VolumeCapability{AccessMode: &csipb.VolumeCapability_AccessMode{Mode: mode}}
 	if isBlock(claim) {
@@ -112,6 +112,16 @@ func (p *Provisioner) request(o provision.ProvisionOptions, params classParamete
 		VolumeCapabilities: []*csipb.VolumeCapability{c},
 		Parameters:         params.describe(claim, o.PVName),
 	}, nil
+}
+
+// bytesOf is a quantity in bytes. One beyond what an int64 holds, such as 10E, becomes
+// the largest: no volume can have that, and the driver says so. (Value would make it 0,
+// which asks for nothing.)
+func bytesOf(quantity resource.Quantity) int64 {
+	if quantity.CmpInt64(math.MaxInt64) > 0 {
+		return math.MaxInt64
+	}
+	return quantity.Value()
 }
 
 func isBlock(claim *corev1.PersistentVolumeClaim) bool {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"reflect"
 	"strings"
 	"testing"
@@ -208,6 +209,41 @@ func TestProvisionRefusesBeforeItAsksTheDriver(t *testing.T) {
 			}
 			if len(d.created) != 0 {
 				t.Errorf("the driver was asked: %v", d.created)
+			}
+		})
+	}
+}
+
+func TestProvisionAsksForWhatTheClaimSays(t *testing.T) {
+	for _, c := range []struct {
+		name, request, limit string
+		wantRequired         int64
+		wantLimit            int64
+	}{
+		{name: "bytes → as they are", request: "67108864", wantRequired: 64 << 20},
+		{name: "a limit → passed on", request: "64Mi", limit: "1Gi", wantRequired: 64 << 20, wantLimit: 1 << 30},
+		{name: "parts of a byte → rounded up", request: "1500m", wantRequired: 2},
+		{name: "the most that 64 bits hold → as it is", request: "9223372036854775807", wantRequired: math.MaxInt64},
+		{name: "one more → the most, never nothing", request: "9223372036854775808", wantRequired: math.MaxInt64},
+		{name: "10E → the most, never nothing", request: "10E", wantRequired: math.MaxInt64},
+		{name: "8Ei → the most", request: "8Ei", wantRequired: math.MaxInt64},
+		{name: "1e30 → the most", request: "1e30", wantRequired: math.MaxInt64},
+		{name: "a limit of 10E → the most, not none", request: "64Mi", limit: "10E", wantRequired: 64 << 20, wantLimit: math.MaxInt64},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			d := &fakeDriver{err: status.Error(codes.OutOfRange, "x")}
+			asked := claim(func(pvc *corev1.PersistentVolumeClaim) {
+				pvc.Spec.Resources.Requests[corev1.ResourceStorage] = resource.MustParse(c.request)
+				if c.limit != "" {
+					pvc.Spec.Resources.Limits = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(c.limit)}
+				}
+			})
+			_, state, err := provisionerOver(t, d).Provision(t.Context(), provision.ProvisionOptions{StorageClass: class(nil), PVName: "pvc-u1", PVC: asked})
+			if status.Code(err) != codes.OutOfRange || state != provision.ProvisioningFinished {
+				t.Errorf("got %s, %v, want the driver's refusal", state, err)
+			}
+			if got := d.created[0].CapacityRange; got.RequiredBytes != c.wantRequired || got.LimitBytes != c.wantLimit {
+				t.Errorf("asked for %d, limit %d; want %d, limit %d", got.RequiredBytes, got.LimitBytes, c.wantRequired, c.wantLimit)
 			}
 		})
 	}
