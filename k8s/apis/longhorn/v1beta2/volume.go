@@ -74,6 +74,7 @@ const DataEngineV1 DataEngine = "v1"
 type VolumeSpec struct {
 	// Size in bytes; the volume controller rounds it up to 2 MiB. An omitted size is 2 MiB.
 	// +kubebuilder:validation:XValidation:rule="int(self) > 0",message="size must be greater than zero"
+	// +kubebuilder:validation:XValidation:rule="int(self) <= 9223372036852678656",message="size must be at most 9223372036852678656 bytes"
 	// +kubebuilder:validation:XValidation:rule="int(self) >= int(oldSelf)",message="size must not shrink"
 	// +kubebuilder:validation:XValidation:rule="int(self) <= int(oldSelf) || int(oldSelf) % 2097152 != 0",message="size cannot grow: expansion is not offered yet"
 	// +kubebuilder:default="2097152"
