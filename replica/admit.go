@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"time"
+	"unicode/utf8"
 )
 
 // readmitWait bounds how long an engine that comes back waits for its own earlier connection to end.
@@ -31,7 +32,7 @@ const (
 //	lower             never
 func decideAdmission(heldGeneration int64, heldSession string, generation int64, session string) (admission, error) {
 	switch {
-	case generation < 1 || session == "" || session == fenceSession || len(session) > maxSessionBytes:
+	case generation < 1 || session == "" || session == fenceSession || len(session) > maxSessionBytes || !utf8.ValidString(session):
 		return admitNever, fmt.Errorf("%w: generation %d with session %q is not valid", ErrFenced, generation, session)
 	case generation > heldGeneration:
 		return admitTakeover, nil
@@ -90,12 +91,12 @@ func (r *Replica) admit(ctx context.Context, generation int64, session string) (
 		}
 	}
 	clean := held.Clean
-	if how == admitTakeover || clean {
+	r.mu.Lock()
+	due := how == admitTakeover || clean || r.meta.BootID != r.bootLocked()
+	r.mu.Unlock()
+	if due {
 		err := r.update(func(m *Meta) {
-			m.Generation, m.Session, m.Clean = generation, session, false
-			if r.cacheKept || len(r.intents.marked()) == 0 {
-				m.BootID = r.opts.BootID
-			}
+			m.Generation, m.Session, m.Clean, m.BootID = generation, session, false, r.bootLocked()
 		})
 		if err != nil {
 			return nil, err
@@ -146,6 +147,7 @@ func (s *Session) await(ctx context.Context, how admission) error {
 }
 
 // update replaces the metadata on disk, then in memory. When it is not known which of the two the disk has, the replica fails.
+// What cannot be metadata is EINVAL, and nothing has happened. change is called with mu held.
 func (r *Replica) update(change func(*Meta)) error {
 	r.updating.Lock()
 	defer r.updating.Unlock()
@@ -156,11 +158,12 @@ func (r *Replica) update(change func(*Meta)) error {
 	if lost {
 		return fmt.Errorf("%w: %w", ErrFailed, failure)
 	}
-	if err := writeMeta(r.dir, m); err != nil {
-		if errors.Is(err, errUncertain) || !isNoSpace(err) {
-			r.fail(err)
-		}
-		return err
+	b, err := m.encode()
+	if err != nil {
+		return invalid("%v", err)
+	}
+	if err := writeMeta(r.dir, b); err != nil {
+		return r.failUnlessNoSpace(err)
 	}
 	r.mu.Lock()
 	r.meta = m

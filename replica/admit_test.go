@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -34,6 +35,9 @@ func TestDecideAdmission(t *testing.T) {
 		{"a negative generation → never", 0, "", -1, "a", admitNever},
 		{"no session → never", 3, "a", 4, "", admitNever},
 		{"the session of a fence → never", 3, "a", 4, fenceSession, admitNever},
+		{"a session of as many bytes as the metadata takes → in", 3, "a", 4, strings.Repeat("s", maxSessionBytes), admitTakeover},
+		{"a longer session → never", 3, "a", 4, strings.Repeat("s", maxSessionBytes+1), admitNever},
+		{"a session that is no text, which the metadata would hold as another → never", 3, "a", 4, strings.Repeat("\xff", 100), admitNever},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			got, err := decideAdmission(tc.held, tc.heldSession, tc.generation, tc.session)
@@ -244,6 +248,21 @@ func TestControl(t *testing.T) {
 	if !r.State().Epoch.Equal(e) {
 		t.Errorf("replica's state %+v", r.State())
 	}
+}
+
+// An epoch that the metadata cannot hold is the fault of who sent it, not of the disk.
+func TestAnEpochThatIsTooLargeIsRefusedAndTheReplicaGoesOn(t *testing.T) {
+	r := newHostReplica(t, mib)
+	s := admit(t, r, 1, "s")
+	before := membership.NewEpoch(1, 1, []string{"a"})
+	must(t, record(s, before))
+	if err := record(s, membership.NewEpoch(1, 2, []string{strings.Repeat("a", maxMetaPayload)})); !errors.Is(err, syscall.EINVAL) {
+		t.Errorf("error %v", err)
+	}
+	if got := r.State(); got.Failure != nil || !got.Epoch.Equal(before) {
+		t.Errorf("state %+v", got)
+	}
+	must(t, s.WriteAt(context.Background(), make([]byte, 512), 0, true))
 }
 
 func stampBlock(generation byte) []byte {

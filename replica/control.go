@@ -56,13 +56,15 @@ func (s *Session) beginRebuild() error {
 	r.mu.Lock()
 	rebuilding := r.meta.Rebuilding
 	r.mu.Unlock()
-	if rebuilding {
-		return nil
+	if !rebuilding {
+		if err := r.update(func(m *Meta) { m.Rebuilding = true }); err != nil {
+			return fmt.Errorf("begin a rebuild: %w", err)
+		}
+		r.changed()
 	}
-	if err := r.update(func(m *Meta) { m.Rebuilding = true }); err != nil {
-		return fmt.Errorf("begin a rebuild: %w", err)
-	}
-	r.changed()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.renewing = true
 	return nil
 }
 
@@ -70,7 +72,8 @@ func (s *Session) beginRebuild() error {
 // from an engine that follows the rules and is refused.
 //
 // An epoch that lists a replica which is being rebuilt says that its data is complete and flushed, so the same replacement of
-// the metadata clears the mark. One that was recorded before the rebuild began says nothing of the kind and is refused.
+// the metadata clears the mark. One that was recorded before the rebuild began says nothing of the kind and is refused. When the
+// rebuild began before this opening, what was written between its end and now may be lost, and the replica is trusted no more than it was.
 func (s *Session) recordEpoch(e membership.Epoch) error {
 	r := s.replica
 	r.mu.Lock()
@@ -91,20 +94,21 @@ func (s *Session) recordEpoch(e membership.Epoch) error {
 		return invalid("epoch %s after %s", e, recorded)
 	}
 	e.Members = slices.Clone(e.Members)
-	rebuilt := rebuilding && e.Has(r.name)
+	rebuilt, renewed := rebuilding && e.Has(r.name), false
 	err := r.update(func(m *Meta) {
 		m.Epoch = e
 		if rebuilt {
-			m.Rebuilding, m.BootID = false, r.opts.BootID
+			m.Rebuilding = false
+		}
+		if renewed = rebuilt && r.renewing; renewed {
+			m.BootID = r.opts.BootID
 		}
 	})
 	if err != nil {
 		return fmt.Errorf("record epoch %s: %w", e, err)
 	}
-	if rebuilt {
-		r.mu.Lock()
-		r.cacheKept = true // all that an earlier boot may have lost was written anew
-		r.mu.Unlock()
+	if renewed {
+		r.keep() // all that may have been lost was written anew
 	}
 	r.changed()
 	return nil
@@ -118,14 +122,14 @@ func (r *Replica) clearIntents(regions []int64) error {
 		}
 	}
 	r.writing.Lock()
-	defer r.writing.Unlock()
-	if err := r.intents.clear(regions); err != nil {
+	err := r.intents.clear(regions)
+	left := len(r.intents.marked())
+	r.writing.Unlock()
+	switch {
+	case err != nil:
 		return r.failUnlessNoSpace(err)
-	}
-	if len(r.intents.marked()) == 0 {
-		r.mu.Lock()
-		r.cacheKept = true // what an earlier boot may have lost has been made good
-		r.mu.Unlock()
+	case left == 0:
+		return r.trust() // what may have been lost has been made good
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"runtime"
 	"slices"
@@ -28,13 +29,16 @@ var writtenBlocks = []int64{0, 512, 9 * mib, 30 * mib}
 
 // acknowledged is what the replica has promised by the time of the crash.
 type acknowledged struct {
+	boot       string // of the opening that is under way
 	created    bool
 	generation int64
 	epoch      membership.Epoch
 	rebuilding bool           // a rebuild was begun; rebuiltEpoch ends it
+	written    map[int64]byte // block offset → content of the last change that was begun
 	flushed    map[int64]byte // block offset → content that a flush covered
 	touched    map[int64]bool // regions that a change was begun in since they were last cleared
 	settled    map[int64]byte // block offset → content when its region was last cleared
+	clean      bool           // closed in order, and nobody was admitted since
 	removed    bool
 }
 
@@ -42,32 +46,68 @@ type acknowledged struct {
 var rebuiltEpoch = membership.NewEpoch(2, 2, []string{"a", "b", "vol-r-1"})
 
 func newAcknowledged() *acknowledged {
-	return &acknowledged{flushed: map[int64]byte{}, touched: map[int64]bool{}, settled: map[int64]byte{}}
+	return &acknowledged{written: map[int64]byte{}, flushed: map[int64]byte{}, touched: map[int64]bool{}, settled: map[int64]byte{}}
+}
+
+// write writes a block. Until the next flush it may be old or new.
+func (a *acknowledged) write(s *Session, off int64, stamp byte, fua bool) error {
+	a.touched[off/(4*mib)], a.written[off] = true, stamp
+	delete(a.flushed, off)
+	if err := s.WriteAt(context.Background(), bytes.Repeat([]byte{stamp}, 512), off, fua); err != nil {
+		return err
+	}
+	if fua {
+		a.flushed[off] = stamp
+	}
+	return nil
+}
+
+// clear clears marks. From here on they may be there or not.
+func (a *acknowledged) clear(r *Replica, regions ...int64) error {
+	for _, region := range regions {
+		delete(a.touched, region)
+	}
+	for off, stamp := range a.written {
+		if slices.Contains(regions, off/(4*mib)) {
+			a.settled[off] = stamp
+		}
+	}
+	return r.clearIntents(regions)
 }
 
 // life takes a replica through everything, and notes each promise when it is given. It ends at the first error.
 func life(f *memfs.FS, a *acknowledged) error {
-	ctx := context.Background()
 	spec := testSpec("uid-1", crashSize)
 	if err := Create(f, crashDir, spec); err != nil {
 		return err
 	}
 	a.created = true
-	for generation := int64(1); generation <= 2; generation++ {
-		r, err := Open(f, crashDir, spec, Options{BootID: testBoot})
+	for _, chapter := range []struct {
+		boot string
+		use  func(r *Replica, a *acknowledged) error
+	}{
+		{testBoot, func(r *Replica, a *acknowledged) error { return serve(r, 1, a) }},  // closed with marks
+		{otherBoot, func(r *Replica, a *acknowledged) error { return serve(r, 2, a) }}, // closed in order
+		{otherBoot, fenceTwice},
+	} {
+		a.boot = chapter.boot
+		r, err := Open(f, crashDir, spec, Options{BootID: a.boot})
 		if err != nil {
 			return err
 		}
-		err = errors.Join(serve(ctx, r, generation, a), r.Close(ctx))
-		if err != nil {
+		if err := errors.Join(chapter.use(r, a), r.Close(context.Background())); err != nil {
 			return err
 		}
+		maps.Copy(a.flushed, a.written)
+		a.clean = len(a.touched) == 0
 	}
 	a.removed = true // from here on it may be gone
 	return Remove(f, crashDir, spec.UID)
 }
 
-func serve(ctx context.Context, r *Replica, generation int64, a *acknowledged) error {
+func serve(r *Replica, generation int64, a *acknowledged) error {
+	ctx := context.Background()
+	a.clean = false
 	s, err := r.Admit(ctx, generation, fmt.Sprint("s", generation))
 	if err != nil {
 		return err
@@ -85,17 +125,9 @@ func serve(ctx context.Context, r *Replica, generation int64, a *acknowledged) e
 		}
 		a.rebuilding = true
 	}
-	written := map[int64]byte{}
 	for i, off := range writtenBlocks {
-		stamp := byte(generation*16) + byte(i)
-		a.touched[off/(4*mib)] = true
-		delete(a.flushed, off) // may be old or new until the next flush
-		if err := s.WriteAt(ctx, bytes.Repeat([]byte{stamp}, 512), off, i == 1); err != nil {
+		if err := a.write(s, off, byte(generation*16)+byte(i), i == 1); err != nil {
 			return err
-		}
-		written[off] = stamp
-		if i == 1 {
-			a.flushed[off] = stamp
 		}
 	}
 	a.touched[5] = true
@@ -105,44 +137,76 @@ func serve(ctx context.Context, r *Replica, generation int64, a *acknowledged) e
 	if err := s.Flush(ctx); err != nil {
 		return err
 	}
-	for off, stamp := range written {
-		a.flushed[off] = stamp
-	}
-	if a.rebuilding {
-		if err := s.recordEpoch(rebuiltEpoch); err != nil {
+	maps.Copy(a.flushed, a.written)
+	if generation == 1 {
+		if err := a.clear(r, 0, 2); err != nil {
 			return err
 		}
-		a.epoch = rebuiltEpoch
+		return a.write(s, 9*mib, 0x18, false) // left to the close
 	}
-	for _, region := range []int64{0, 2} {
-		delete(a.touched, region) // a mark may be there or not from here on
+	if err := s.recordEpoch(rebuiltEpoch); err != nil {
+		return err
 	}
-	a.settled[0], a.settled[512], a.settled[9*mib] = written[0], written[512], written[9*mib]
-	return r.clearIntents([]int64{0, 2})
+	a.epoch = rebuiltEpoch
+	return a.clear(r, 0, 2, 5, 7)
 }
 
-// After a crash at any step, with any part of what was not synced lost, the replica opens and has kept all its promises.
-func TestACrashAtAnyStepKeepsEveryPromise(t *testing.T) {
+// fenceTwice shuts engines out, of a replica that nobody has and of one with an engine inside.
+func fenceTwice(r *Replica, a *acknowledged) error {
+	ctx := context.Background()
+	if err := r.Fence(ctx, 3); err != nil {
+		return err
+	}
+	a.generation, a.clean = 3, false
+	s, err := r.Admit(ctx, 4, "s4")
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	a.generation = 4
+	if err := a.write(s, 0, 0x40, false); err != nil {
+		return err
+	}
+	if err := r.Fence(ctx, 5); err != nil {
+		return err
+	}
+	a.generation = 5
+	return nil
+}
+
+// stopAt runs life until a step, at which the machine or the process ends.
+func stopAt(t *testing.T, at int) (*memfs.FS, *acknowledged) {
+	t.Helper()
+	f := memfs.New()
+	f.MkdirAll("/disk/replicas")
+	f.Before(func(op memfs.Op) error {
+		if op.N == at {
+			return memfs.ErrCrashed
+		}
+		return nil
+	})
+	a := newAcknowledged()
+	if err := life(f, a); !errors.Is(err, memfs.ErrCrashed) {
+		t.Fatalf("step %d: %v", at, err)
+	}
+	return f, a
+}
+
+// atAnyStep does something after a life that ended at a step, then takes the power away in several ways and looks at the promises.
+func atAnyStep(t *testing.T, then func(f *memfs.FS, a *acknowledged) error) {
+	t.Helper()
 	f := memfs.New()
 	f.MkdirAll("/disk/replicas")
 	must(t, life(f, newAcknowledged()))
 	steps := f.Steps()
-	if steps < 60 {
+	if steps < 100 {
 		t.Fatalf("only %d steps: the life is not what it was", steps)
 	}
 	for at := 1; at <= steps; at++ {
 		for seed := range uint64(crashSeeds) {
 			name := fmt.Sprintf("step %d, seed %d", at, seed)
-			f := memfs.New()
-			f.MkdirAll("/disk/replicas")
-			a := newAcknowledged()
-			f.Before(func(op memfs.Op) error {
-				if op.N == at {
-					return memfs.ErrCrashed
-				}
-				return nil
-			})
-			if err := life(f, a); !errors.Is(err, memfs.ErrCrashed) {
+			f, a := stopAt(t, at)
+			if err := then(f, a); err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
 			f.Crash(rand.New(rand.NewPCG(uint64(at), seed)))
@@ -156,9 +220,74 @@ func TestACrashAtAnyStepKeepsEveryPromise(t *testing.T) {
 	}
 }
 
+// After a crash at any step, with any part of what was not synced lost, the replica opens and has kept all its promises.
+func TestACrashAtAnyStepKeepsEveryPromise(t *testing.T) {
+	atAnyStep(t, func(*memfs.FS, *acknowledged) error { return nil })
+}
+
+// A process that is killed at any step leaves to the next one what the kernel has, durable or not. What that one relies on is there
+// after a loss of power too.
+func TestWhatAKilledProcessLeftIsDurableBeforeItIsReliedOn(t *testing.T) {
+	atAnyStep(t, func(f *memfs.FS, a *acknowledged) error {
+		f.Kill()
+		r, err := Open(f, crashDir, testSpec("uid-1", crashSize), Options{BootID: a.boot})
+		switch {
+		case ReasonOf(err) == ReplicaMissing && (!a.created || a.removed):
+			return nil
+		case err != nil:
+			return err
+		}
+		return relyOn(r, a)
+	})
+}
+
+// relyOn asks for all that is granted without writing it down, for it is there already: it has become a promise.
+func relyOn(r *Replica, a *acknowledged) error {
+	ctx := context.Background()
+	found := r.meta
+	a.created, a.removed = true, false
+	if found.Generation == 0 {
+		return nil
+	}
+	if err := r.Fence(ctx, found.Generation); err != nil {
+		return err
+	}
+	a.generation = found.Generation
+	if found.Session == fenceSession {
+		return nil
+	}
+	a.clean = false
+	s, err := r.Admit(ctx, found.Generation, found.Session)
+	if err != nil {
+		return err
+	}
+	if !found.Epoch.IsZero() && !(found.Rebuilding && found.Epoch.Has(r.name)) {
+		if err := s.recordEpoch(found.Epoch); err != nil {
+			return err
+		}
+		a.epoch = found.Epoch
+	}
+	if found.Rebuilding {
+		if err := s.beginRebuild(); err != nil {
+			return err
+		}
+		a.rebuilding = true
+	}
+	marked := r.intents.marked()
+	for _, off := range writtenBlocks {
+		if !slices.Contains(marked, off/(4*mib)) {
+			continue
+		}
+		if err := a.write(s, off, 0xee, true); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func checkPromises(f *memfs.FS, a *acknowledged) error {
 	ctx := context.Background()
-	r, err := Open(f, crashDir, testSpec("uid-1", crashSize), Options{BootID: otherBoot})
+	r, err := Open(f, crashDir, testSpec("uid-1", crashSize), Options{BootID: "boot-3"})
 	switch {
 	case ReasonOf(err) == ReplicaMissing && (!a.created || a.removed):
 		return nil
@@ -172,11 +301,19 @@ func checkPromises(f *memfs.FS, a *acknowledged) error {
 	if got := r.State(); a.rebuilding && got.Rebuilding == got.Epoch.Equal(rebuiltEpoch) {
 		return fmt.Errorf("rebuilding %t with epoch %s", got.Rebuilding, got.Epoch)
 	}
-	if marked := r.intents.marked(); r.meta.Clean && len(marked) > 0 {
-		return fmt.Errorf("clean with marks %v", marked)
+	marked := r.intents.marked()
+	if r.meta.Clean {
+		if len(marked) > 0 {
+			return fmt.Errorf("clean with marks %v", marked)
+		}
+		if err := checkBlocks(r, a.written); err != nil {
+			return fmt.Errorf("clean, but not all is there: %w", err)
+		}
+	} else if a.clean {
+		return errors.New("closed in order, but not clean")
 	}
 	for region := range a.touched {
-		if slices.Contains(r.intents.marked(), region) {
+		if slices.Contains(marked, region) {
 			continue
 		}
 		for _, off := range writtenBlocks { // no mark is right only if nothing has changed since it was cleared
@@ -185,9 +322,16 @@ func checkPromises(f *memfs.FS, a *acknowledged) error {
 			}
 		}
 	}
-	for off, want := range a.flushed {
-		if err := checkBlock(r, off, want); err != nil {
-			return fmt.Errorf("what was flushed is lost: %w", err)
+	if err := checkBlocks(r, a.flushed); err != nil {
+		return fmt.Errorf("what was flushed is lost: %w", err)
+	}
+	return nil
+}
+
+func checkBlocks(r *Replica, want map[int64]byte) error {
+	for off, stamp := range want {
+		if err := checkBlock(r, off, stamp); err != nil {
+			return err
 		}
 	}
 	return nil

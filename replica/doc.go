@@ -19,7 +19,9 @@
 //  3. read the metadata: magic, version, checksum, then uid, volume, name and size against what the caller expects
 //  4. read the intent map: header, checksum, every sector's own mark
 //  5. open the data and compare its size
-//  6. nothing is repaired, for there is nothing to repair: a write that was under way is covered by a mark, and the engine
+//  6. sync the parent, the directory and the intent map: a process that was killed may have left what is to be seen and not yet
+//     durable (not when it is opened for reading alone)
+//  7. nothing is repaired, for there is nothing to repair: a write that was under way is covered by a mark, and the engine
 //     makes marked regions equal
 //
 // The first of these that fails gives a Reason, and a directory that was refused has not been written to.

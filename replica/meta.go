@@ -35,7 +35,8 @@ type Meta struct {
 	// Rebuilding says that the data is being replaced from another replica, so that nothing is to be concluded from it. It is
 	// set before the first byte is, and cleared together with the record of an epoch that lists this replica.
 	Rebuilding bool `json:"rebuilding"`
-	// BootID is of the boot in which every write was made that is not known to be durable.
+	// BootID is of the boot in which every write was made that is not known to be durable; "" while some of them may be missing, as
+	// after an error of the disk or a loss of power.
 	BootID string `json:"bootID"`
 	// Clean says that the replica was closed in order: all is durable and no region was marked.
 	Clean bool `json:"clean"`

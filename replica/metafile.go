@@ -11,18 +11,14 @@ import (
 // errUncertain is wrapped when it is not known which of two metadata the disk holds. The replica must stop.
 var errUncertain = errors.New("not known whether it happened")
 
-// writeMeta replaces the metadata of a replica, all or nothing:
+// writeMeta replaces the metadata of a replica by what Meta.encode made, all or nothing:
 //
 //  1. write and sync replica.meta.tmp
 //  2. rename it to replica.meta: the commit point
 //  3. sync the directory
 //
 // An error before the commit point leaves the old metadata in force. One after it wraps errUncertain.
-func writeMeta(dir fsys.Dir, m Meta) error {
-	b, err := m.encode()
-	if err != nil {
-		return err
-	}
+func writeMeta(dir fsys.Dir, b []byte) error {
 	if err := dir.Unlink(metaTempName); err != nil && !errors.Is(err, syscall.ENOENT) {
 		return fmt.Errorf("remove old temporary metadata: %w", err)
 	}

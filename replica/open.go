@@ -15,6 +15,9 @@ type Options struct {
 	// BootID of this machine's boot, from the kernel. Empty means unknown: then no unclean replica is trusted to have kept
 	// what was not synced.
 	BootID string
+	// Distrust says that writes of this boot may have been lost as well: the caller saw an error of the disk, or its loss, in an
+	// earlier opening. Then no unclean replica with marks is trusted, until its marks are cleared or it is rebuilt.
+	Distrust bool
 	// ReadOnly opens for reading alone: nothing is ever written, no engine is admitted, and Views are all there is. The intent map
 	// is not needed.
 	ReadOnly bool
@@ -50,6 +53,7 @@ type Replica struct {
 	mu        sync.Mutex
 	meta      Meta               // guarded by mu; changed under updating too
 	cacheKept bool               // guarded by mu; see State
+	renewing  bool               // guarded by mu; a rebuild was begun in this opening, so when it ends all of the data is of this boot
 	current   *Session           // guarded by mu; the one admitted, until it is closed
 	views     map[*View]struct{} // guarded by mu
 	failure   error              // guarded by mu; the first write or sync that failed, or how the disk was lost
@@ -57,8 +61,9 @@ type Replica struct {
 	closed    bool               // guarded by mu
 }
 
-// Open opens a replica that Create made, and takes its lock. It writes nothing. The replica does not need the Disk any more, but
-// does not watch it either: whoever learns that the disk is gone must call Lose. An error is a *RefusedError.
+// Open opens a replica that Create made, and takes its lock. It writes nothing, but makes durable what it has read. The replica does
+// not need the Disk any more, but does not watch it either: whoever learns that the disk is gone must call Lose. An error is a
+// *RefusedError.
 func (d *Disk) Open(dir string, want Spec, opts Options) (*Replica, error) {
 	name, err := d.place(dir)
 	if err != nil {
@@ -84,15 +89,29 @@ func openIn(parent fsys.Dir, dir, name string, want Spec, opts Options) (*Replic
 	}
 	r := &Replica{
 		dirPath: dir, name: m.Name, size: m.SizeBytes, regionBytes: m.RegionBytes, opts: opts, dir: d, meta: m,
-		cacheKept: m.Clean || (opts.BootID != "" && m.BootID == opts.BootID),
 		admitting: make(chan struct{}, 1), views: map[*View]struct{}{},
 	}
 	r.syncs.run = r.syncData
-	if err := r.openFiles(); err != nil {
+	err = r.openFiles()
+	if err == nil && !opts.ReadOnly {
+		err = r.confirm(parent)
+	}
+	if err != nil {
 		r.closeFiles()
 		return nil, err
 	}
 	return r, nil
+}
+
+// confirm makes durable what was read, before anything relies on it. The process that had the replica before may have been killed
+// between a step and its sync: then the kernel shows what a loss of power takes back.
+func (r *Replica) confirm(parent fsys.Dir) error {
+	for _, sync := range []func() error{parent.Sync, r.dir.Sync, r.imap.Datasync} {
+		if err := sync(); err != nil {
+			return refuse(r.dirPath, IOError, "%w", err)
+		}
+	}
+	return nil
 }
 
 // identify opens a directory and makes sure that it is the wanted replica.
@@ -163,6 +182,7 @@ func (r *Replica) openFiles() error {
 		return refuseFile(r.dirPath, err, IntentMapMissing, IntentMapTorn)
 	}
 	r.intents = newIntents(r.imap, image, r.regionBytes)
+	r.cacheKept = hasKept(r.meta, len(image.marked()) > 0, r.opts)
 	return nil
 }
 

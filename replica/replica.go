@@ -16,6 +16,7 @@ type State struct {
 	Epoch      membership.Epoch // as recorded here
 	Connected  bool             // an engine has the gate
 	Rebuilding bool             // the data is being replaced and not complete
+	CacheKept  bool             // nothing that was written can be missing, synced or not; false after a failure that may have lost writes
 	Failure    error            // why the replica serves nothing any more; nil while it does
 }
 
@@ -25,7 +26,10 @@ func (r *Replica) State() State {
 	defer r.mu.Unlock()
 	e := r.meta.Epoch
 	e.Members = slices.Clone(e.Members)
-	return State{Generation: r.meta.Generation, Epoch: e, Connected: r.current != nil && r.current.Err() == nil, Rebuilding: r.meta.Rebuilding, Failure: r.failure}
+	return State{
+		Generation: r.meta.Generation, Epoch: e, Connected: r.current != nil && r.current.Err() == nil,
+		Rebuilding: r.meta.Rebuilding, CacheKept: r.cacheKept, Failure: r.failure,
+	}
 }
 
 // Name is the name of the Replica object.
@@ -74,6 +78,9 @@ func (r *Replica) end(cause error, lost bool) bool {
 	counts := r.failure == nil || lost && !r.lost
 	if counts {
 		r.failure, r.lost = cause, lost
+	}
+	if !errors.Is(cause, errUncertain) { // when it is the metadata that is uncertain, no write was lost
+		r.cacheKept = false
 	}
 	if r.current != nil {
 		r.current.end(fmt.Errorf("%w: %w", ErrFailed, cause))
@@ -172,19 +179,13 @@ func (r *Replica) settle() error {
 	if err == nil {
 		err = r.imap.Datasync()
 	}
-	if err != nil || len(r.intents.marked()) > 0 {
+	switch {
+	case err != nil:
+		r.fail(err)
+		r.forgetBoot(err)
 		return err
+	case len(r.intents.marked()) > 0:
+		return nil
 	}
 	return r.update(func(m *Meta) { m.Clean, m.BootID = true, r.opts.BootID })
-}
-
-// forgetBoot records that writes were lost although the machine ran on, so that the replica is not preferred as a source. The
-// disk may refuse that too; then the next opening does not know. When it is the metadata that is uncertain, nothing was lost.
-func (r *Replica) forgetBoot(failure error) {
-	if errors.Is(failure, errUncertain) {
-		return
-	}
-	if err := r.update(func(m *Meta) { m.BootID = "" }); err != nil && r.opts.Log != nil {
-		r.opts.Log.WithError(err).Warn("Could not record that the replica lost writes")
-	}
 }

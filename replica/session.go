@@ -215,10 +215,14 @@ func (r *Replica) syncData() error {
 	return nil
 }
 
-// failUnlessNoSpace passes an error of a change on and ends the replica with it, unless it only wants space.
+// failUnlessNoSpace passes an error of a change on and ends the replica with it, unless it only wants space: that is ENOSPC, also
+// where a quota or the limit of a file's size says so, for an engine must hear the same of a replica beside it as over the wire.
 func (r *Replica) failUnlessNoSpace(err error) error {
-	if !isNoSpace(err) {
+	switch {
+	case errors.Is(err, errUncertain) || !isNoSpace(err):
 		r.fail(err)
+	case !errors.Is(err, syscall.ENOSPC):
+		return &nbd.Error{Errno: nbd.ENOSPC, Msg: err.Error()}
 	}
 	return err
 }

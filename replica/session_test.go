@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -173,7 +174,6 @@ func TestWhenAStepFailsTheReplicaStopsUnlessItOnlyWantsSpace(t *testing.T) {
 	}{
 		{"a write to the data fails", "write", dataName, syscall.EIO, write, true},
 		{"no space for the data", "write", dataName, syscall.ENOSPC, write, false},
-		{"a quota on the data", "write", dataName, syscall.EDQUOT, write, false},
 		{"a write to the map fails", "write", intentName, syscall.EIO, write, true},
 		{"no space for the map", "write", intentName, syscall.ENOSPC, write, false},
 		{"a sync of the map fails", "datasync", intentName, syscall.EIO, write, true},
@@ -192,6 +192,7 @@ func TestWhenAStepFailsTheReplicaStopsUnlessItOnlyWantsSpace(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			f, r := newMemReplica(t, 16*mib)
 			s := admit(t, r, 1, "s")
+			must(t, s.WriteAt(ctx, make([]byte, 512), 8*mib, false)) // so that there is something to lose
 			hit := false
 			f.Before(func(op memfs.Op) error {
 				if op.Kind == tc.kind && op.Name == tc.file && !hit {
@@ -231,6 +232,36 @@ func TestWhenAStepFailsTheReplicaStopsUnlessItOnlyWantsSpace(t *testing.T) {
 				t.Errorf("cache kept: %t", r.cacheKept)
 			}
 		})
+	}
+}
+
+// An engine beside the replica gets the error itself, not its number on the wire, and must come to the same conclusion.
+func TestAQuotaIsNoSpace(t *testing.T) {
+	ctx := context.Background()
+	for _, errno := range []syscall.Errno{syscall.EDQUOT, syscall.EFBIG} {
+		for _, step := range []struct {
+			kind, file string
+			do         func(s *Session) error
+		}{
+			{"write", dataName, func(s *Session) error { return s.WriteAt(ctx, make([]byte, 512), 0, false) }},
+			{"write", intentName, func(s *Session) error { return s.WriteAt(ctx, make([]byte, 512), 0, false) }},
+			{"write", metaTempName, func(s *Session) error { return s.beginRebuild() }},
+		} {
+			f, r := newMemReplica(t, 16*mib)
+			s := admit(t, r, 1, "s")
+			f.Before(func(op memfs.Op) error {
+				if op.Kind == step.kind && op.Name == step.file {
+					return errno
+				}
+				return nil
+			})
+			err := step.do(s)
+			if wire := (*nbd.Error)(nil); !errors.As(err, &wire) || wire.Errno != nbd.ENOSPC || !strings.Contains(wire.Msg, errno.Error()) {
+				t.Errorf("%v of %s: %v", errno, step.file, err)
+			}
+			f.Before(nil)
+			must(t, s.WriteAt(ctx, make([]byte, 512), 0, true))
+		}
 	}
 }
 

@@ -1,5 +1,5 @@
-// Package memfs is an fsys.FS in memory for tests: it can fail any step, stop at any step as a machine without power does,
-// and then keeps of what was not synced an arbitrary part.
+// Package memfs is an fsys.FS in memory for tests: it can fail any step, and stop at any step, either as a process that is killed,
+// of which all is left that it wrote, or as a machine without power, of which an arbitrary part is left of what was not synced.
 //
 // What a Crash may lose:
 //
@@ -23,7 +23,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/replica/fsys"
 )
 
-// ErrCrashed is what every call returns from the moment at which the machine lost power.
+// ErrCrashed is what every call returns from the moment at which the machine lost power, or the process was killed.
 var ErrCrashed = errors.New("the machine has no power")
 
 // Op is one step that changes something, or makes a change durable.
@@ -42,7 +42,7 @@ type FS struct {
 	root  *dirNode
 	inode uint64
 	ops   int
-	epoch int // counts crashes; a handle of an earlier epoch is dead
+	epoch int // counts crashes and kills; a handle of an earlier epoch is dead
 	// dead is true from the crash to the restart.
 	dead bool
 	// before is asked before each step; an error makes the step fail with no effect.
@@ -57,7 +57,7 @@ func New() *FS {
 }
 
 // Before sets what is asked before each step from now on; nil allows all. An error makes the step fail without effect;
-// ErrCrashed also ends every later call until Restart. It is called with a lock held and must not call into the FS.
+// ErrCrashed also ends every later call until Crash or Kill. It is called with a lock held and must not call into the FS.
 func (f *FS) Before(hook func(Op) error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

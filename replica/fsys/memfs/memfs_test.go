@@ -55,6 +55,43 @@ func TestACrashKeepsWhatWasSyncedAndLosesTheRestNowAndThen(t *testing.T) {
 	}
 }
 
+// What a killed process wrote is there for the next one, synced or not, and no more durable than it was.
+func TestAKillLosesHandlesAndLocksAlone(t *testing.T) {
+	kept, lost := 0, 0
+	for seed := range uint64(60) {
+		f := New()
+		f.MkdirAll("/d")
+		d := must(f.OpenDir("/d"))(t)
+		no(t, d.TryLock())
+		no(t, must(d.OpenFile("a", fsys.CreateNew))(t).WriteAt([]byte{1}, 0))
+		f.Before(func(Op) error { return ErrCrashed })
+		if err := d.Sync(); !errors.Is(err, ErrCrashed) {
+			t.Fatalf("error %v", err)
+		}
+		f.Kill()
+
+		if _, err := d.Names(); !errors.Is(err, ErrCrashed) {
+			t.Fatalf("a handle outlived its process: %v", err)
+		}
+		d = must(f.OpenDir("/d"))(t)
+		no(t, d.TryLock())
+		got := make([]byte, 1)
+		no(t, must(d.OpenFile("a", fsys.ReadOnly))(t).ReadAt(got, 0))
+		if got[0] != 1 {
+			t.Fatalf("read %d", got[0])
+		}
+		f.Crash(rand.New(rand.NewPCG(seed, 0)))
+		if names := must(must(f.OpenDir("/d"))(t).Names())(t); len(names) == 0 {
+			lost++
+		} else {
+			kept++
+		}
+	}
+	if kept == 0 || lost == 0 {
+		t.Errorf("the file was kept %d times and lost %d times", kept, lost)
+	}
+}
+
 func TestAStepThatIsMadeToFailHasNoEffect(t *testing.T) {
 	f := New()
 	f.MkdirAll("/d")
