@@ -8,8 +8,6 @@ import (
 	"testing"
 	"unsafe"
 
-	"k8s.io/utils/clock"
-
 	"github.com/longhorn-lep/longhorn-manager/nbd"
 	"github.com/longhorn-lep/longhorn-manager/nbd/memory"
 )
@@ -42,7 +40,8 @@ func BenchmarkMirror(b *testing.B) {
 	for _, depth := range []int{1, 16} {
 		b.Run(fmt.Sprintf("write 4k at depth %d", depth), func(b *testing.B) {
 			const size = 64 << 20
-			m := newMirror(size, clock.RealClock{}, nil, func(m *member, err error) { b.Errorf("%s: %v", m.name, err) }, Config{}.withDefaults().Log)
+			cfg := Config{SizeBytes: size}.withDefaults()
+			m := newMirror(cfg, nil, func(m *member, err error) { b.Errorf("%s: %v", m.name, err) })
 			var ro roster
 			for _, name := range []string{"a", "b", "c"} {
 				ro.serving = append(ro.serving, newMember(name, name == "a", instant{memory.New(size)}))

@@ -95,11 +95,11 @@ func (f *BlockFrontend) makeDevice(ctx context.Context, volume, node string, siz
 		return errors.Join(err, image.wait(ctx))
 	}
 	if err := makeNode(node, loop.dev); err != nil {
-		_, undo := loop.detach()
-		if undo == nil {
-			undo = image.wait(ctx)
+		if _, inUse := loop.detach(); inUse != nil {
+			loop.release() // somebody looks at the new device: all of it frees itself when they let go
+			return err
 		}
-		return errors.Join(err, undo)
+		return errors.Join(err, image.wait(ctx))
 	}
 	f.image, f.loop, f.node = image, loop, node
 	return nil

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/longhorn-lep/longhorn-manager/internal/testutil/mountns"
 	"github.com/longhorn-lep/longhorn-manager/nbd"
 	"github.com/longhorn-lep/longhorn-manager/nbd/memory"
 )
@@ -79,6 +80,9 @@ func expectNothingLeft(t testing.TB, path string, loop *loopDevice) {
 }
 
 func TestBlockDeviceHoldsAFileSystem(t *testing.T) {
+	if !mountns.Own(t) { // whoever makes a namespace of the machine's mounts in the meantime would hold the device
+		return
+	}
 	const size = 128 << 20
 	m := memory.New(size)
 	f, path := blockDevice(t, size, m)
@@ -228,6 +232,46 @@ func TestBlockDeviceNodeOfSomethingElseIsNotReplaced(t *testing.T) {
 			t.Errorf("%q was taken for a name", name)
 		}
 	}
+}
+
+// The node cannot be made, and somebody looks at the loop device already, as udev does.
+func TestADeviceThatCannotBeMadeLeavesNoLoopDevice(t *testing.T) {
+	needDevices(t)
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "looked-at"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	control, err := unix.Open("/dev/loop-control", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(control)
+	next, err := unix.IoctlRetInt(control, unix.LOOP_CTL_GET_FREE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	looker, err := openLoop("/dev", next) // before it is bound: nothing has to be raced for
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer looker.release()
+	f := NewBlockFrontend(BlockOptions{DeviceDir: dir})
+	if _, err := f.Start(t.Context(), "looked-at", 1<<20, memory.New(1<<20)); err == nil {
+		t.Fatal("a file was replaced")
+	}
+	status, err := unix.IoctlLoopGetStatus64(looker.held)
+	if err != nil || !bytes.HasPrefix(status.File_name[:], []byte("longhorn:looked-at\x00")) {
+		t.Skip("another process was faster to take the loop device") // nothing was tried then
+	}
+	looker.release()
+	bound := filepath.Join("/sys/block", filepath.Base(looker.path), "loop")
+	for range 200 {
+		if _, err = os.Lstat(bound); errors.Is(err, os.ErrNotExist) {
+			return
+		}
+		time.Sleep(10 * time.Millisecond) // the kernel has nothing to wait on
+	}
+	t.Errorf("%s is left", looker.path)
 }
 
 func TestStaleDevicesAreRemovedAndNothingElse(t *testing.T) {

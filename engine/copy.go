@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -23,7 +24,8 @@ const (
 //	for each step:   shared lock ── which parts of it are holes? ── unlock
 //	for each part:   pace ── shared lock ── read from a member, write to the target ── unlock
 //
-// A shared lock keeps changes out, not reads. A change before it is in the source; one after it goes to the target itself.
+// A shared lock keeps changes out, not reads. A change before it is in the source; one after it goes to the target itself. No lock is
+// held for longer than it takes to expel a source or to give up a target that hangs.
 type copier struct {
 	mirror *mirror
 	target *member
@@ -85,7 +87,11 @@ func (c *copier) survey(off, length int64) []piece {
 	ro := c.mirror.roster.Load()
 	source := ro.serving[ro.primary]
 	for at, end := off, off+length; at < end; {
-		extents, err := source.Extents(background, at, end-at)
+		var extents []nbd.Extent
+		err := c.onSource(source, at, end-at, func() (err error) {
+			extents, err = source.Extents(background, at, end-at)
+			return err
+		})
 		if err != nil || len(extents) == 0 {
 			return addPiece(pieces, at, end-at, false)
 		}
@@ -128,13 +134,12 @@ func addPiece(pieces []piece, off, length int64, zero bool) []piece {
 func (c *copier) copy(p piece) error {
 	s := c.mirror.locks.lock(p.off, p.length, shared)
 	defer c.mirror.locks.unlock(s)
-	ro := c.mirror.roster.Load()
-	if p.zero && isZeroEverywhere(ro.serving[ro.primary:ro.primary+1], p.off, p.length) {
+	if p.zero && c.isHole(p) {
 		return c.onTarget(func() error { return c.target.Zero(background, p.off, p.length, 0) })
 	}
 	for off, end := p.off, p.off+p.length; off < end; off += copyChunkBytes {
-		buf := c.buf[:min(copyChunkBytes, end-off)]
-		if err := c.mirror.read(buf, off); err != nil {
+		buf, err := c.read(off, min(copyChunkBytes, end-off))
+		if err != nil {
 			return err
 		}
 		if c.fresh && isZero(buf) {
@@ -145,6 +150,39 @@ func (c *copier) copy(p piece) error {
 		}
 	}
 	return nil
+}
+
+// isHole says whether a piece is a hole in the source still. It may miss that.
+func (c *copier) isHole(p piece) bool {
+	ro := c.mirror.roster.Load()
+	source, zero := ro.serving[ro.primary], false
+	err := c.onSource(source, p.off, p.length, func() error {
+		zero = isZeroEverywhere([]*member{source}, p.off, p.length)
+		return nil
+	})
+	return err == nil && zero
+}
+
+// read reads a chunk as a user would, but for a read that hangs in a local disk: that is left behind, with the buffer, when the
+// replica was expelled for it, and another is read. What it returns is valid until the next call.
+func (c *copier) read(off, length int64) ([]byte, error) {
+	for {
+		ro := c.mirror.roster.Load()
+		buf := c.buf[:length]
+		err := ro.serving[ro.primary].unlessStuck(func() error { return c.mirror.read(buf, off) })
+		if !errors.Is(err, errDropped) {
+			return buf, err
+		}
+		c.buf = make([]byte, copyChunkBytes)
+	}
+}
+
+// onSource asks a source about a range. One that hangs while another can read there is expelled, and left behind; what do was given
+// or gives must not be used then.
+func (c *copier) onSource(source *member, off, length int64, do func() error) error {
+	w := c.mirror.watchdog.watchRead(source, off, int(length))
+	defer c.mirror.watchdog.forgetWait(w)
+	return source.unlessStuck(do)
 }
 
 // onTarget does something on the target. One that does not answer is given up as a member would be, lest the lock be held for long:

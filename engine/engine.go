@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/sirupsen/logrus"
 	"k8s.io/utils/clock"
@@ -62,6 +63,11 @@ type Config struct {
 	OnChange func()
 	Log      *logrus.Entry // nil: nothing is logged
 	Clock    clock.Clock   // nil: the real one
+	// QuietPeriod is how long a region must be without changes before its mark is cleared; 0 is 5 s. SlowAfter is how long after
+	// another's answer a member that has not answered counts as slow; 0 is 8 s, and how often the engine looks, what a look counts
+	// for at most and when another member is asked for a read keep their relation to it. Both are for tests and tools that have no
+	// patience.
+	QuietPeriod, SlowAfter time.Duration
 }
 
 func (c Config) withDefaults() Config {
@@ -70,6 +76,12 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Clock == nil {
 		c.Clock = clock.RealClock{}
+	}
+	if c.QuietPeriod <= 0 {
+		c.QuietPeriod = quietPeriod
+	}
+	if c.SlowAfter <= 0 {
+		c.SlowAfter = membership.SlowAfter
 	}
 	if c.Log == nil {
 		l := logrus.New()
@@ -137,7 +149,7 @@ func Start(cfg Config) *Engine {
 		state: State{Phase: PhaseStarting},
 	}
 	e.ctx, e.cancel = context.WithCancel(context.Background())
-	e.mirror = newMirror(cfg.SizeBytes, cfg.Clock, e.ctx.Done(), e.memberFailed, e.log)
+	e.mirror = newMirror(cfg, e.ctx.Done(), e.memberFailed)
 	e.tasks.Go(e.run)
 	return e
 }

@@ -58,7 +58,7 @@ func newDisk(name string) *disk {
 }
 
 // admit passes the gate: a higher generation ends the session before it, requests under way included.
-func (d *disk) admit(generation int64, name string) (*session, error) {
+func (d *disk) admit(generation int64, name string, local bool) (*session, error) {
 	d.mu.Lock()
 	old, refuse := d.current, d.refuse
 	switch {
@@ -75,7 +75,7 @@ func (d *disk) admit(generation int64, name string) (*session, error) {
 	if old != nil {
 		_ = old.Close()
 	}
-	s := &session{disk: d, done: make(chan struct{})}
+	s := &session{disk: d, local: local, done: make(chan struct{})}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -124,34 +124,51 @@ func pattern(b byte, length int64) []byte { return slices.Repeat([]byte{b}, int(
 // session is one admission to a disk.
 type session struct {
 	disk   *disk
+	local  bool // by direct call: nothing ends a request that hangs
 	ctx    context.Context
 	cancel context.CancelFunc
 	done   chan struct{}
 	once   sync.Once
 
-	mu     sync.RWMutex // read-held by requests
-	closed bool         // guarded by mu
+	mu     sync.RWMutex   // read-held while a request begins
+	closed bool           // guarded by mu
+	inside sync.WaitGroup // requests under way
 }
 
 func (s *session) Size() int64           { return s.disk.size }
 func (s *session) Done() <-chan struct{} { return s.done }
 
-// Close waits for the requests under way; what the faults hold is let go with an error.
-func (s *session) Close() error {
-	s.cancel()
+// end lets no further request in. What the faults hold is let go with an error, as with a connection; in a local disk it stays.
+func (s *session) end() {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.closed = true
+	s.mu.Unlock()
+	if !s.local {
+		s.cancel()
+		s.inside.Wait()
+	}
 	s.once.Do(func() { close(s.done) })
+}
+
+// Close ends the session and waits for the requests under way.
+func (s *session) Close() error {
+	s.end()
+	s.inside.Wait()
+	s.cancel()
 	return nil
 }
 
 func (s *session) do(f func() error) error {
 	s.mu.RLock()
-	defer s.mu.RUnlock()
-	if s.closed {
+	closed := s.closed
+	if !closed {
+		s.inside.Add(1)
+	}
+	s.mu.RUnlock()
+	if closed {
 		return fmt.Errorf("session closed: %w", nbd.ESHUTDOWN)
 	}
+	defer s.inside.Done()
 	return f()
 }
 
@@ -357,7 +374,7 @@ func (r *rig) start(generation int64, adjust ...func(*Config)) (*Engine, chan st
 		cfg.Members = append(cfg.Members, r.member(d.name))
 	}
 	cfg.Connect = func(_ context.Context, m Member) (Replica, error) {
-		s, err := r.disk(m.Name).admit(cfg.Generation, cfg.Session)
+		s, err := r.disk(m.Name).admit(cfg.Generation, cfg.Session, m.Local)
 		if err != nil {
 			return nil, err
 		}

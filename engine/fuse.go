@@ -171,12 +171,20 @@ func (i *image) closeFile() {
 	}
 }
 
-// wait returns when the kernel has let go of the file system.
+// wait returns when the kernel has let go of the file system. That is soon after its last user has, so it waits for a moment also when
+// ctx has ended.
 func (i *image) wait(ctx context.Context) error {
 	select {
 	case <-i.served:
 		return nil
 	case <-ctx.Done():
+	}
+	moment := time.NewTimer(detachPatience)
+	defer moment.Stop()
+	select {
+	case <-i.served:
+		return nil
+	case <-moment.C:
 		return fmt.Errorf("wait for the end of the file system: %w", ctx.Err())
 	}
 }

@@ -9,7 +9,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/membership"
 )
 
-// quietPeriod is how long a region must be without changes before its mark is cleared; between one and two of these pass.
+// quietPeriod is how long a region must be without changes before its mark is cleared, unless Config says otherwise; between one and
+// two of these pass.
 const quietPeriod = 5 * time.Second
 
 // clearBatch bounds the runs of regions that are locked at once while their marks are cleared.
@@ -33,7 +34,7 @@ func (e *Engine) clearIntents() {
 
 // clearUntilRest returns false when the engine stops.
 func (e *Engine) clearUntilRest() bool {
-	timer := e.cfg.Clock.NewTimer(quietPeriod)
+	timer := e.cfg.Clock.NewTimer(e.cfg.QuietPeriod)
 	defer timer.Stop()
 	for {
 		select {
@@ -49,7 +50,7 @@ func (e *Engine) clearUntilRest() bool {
 		if e.mirror.regions.rest() {
 			return true
 		}
-		timer.Reset(quietPeriod)
+		timer.Reset(e.cfg.QuietPeriod)
 	}
 }
 
@@ -92,14 +93,21 @@ func (m *mirror) flushAndClear(runs []run) error {
 }
 
 // clearLocked clears the marks of a batch of runs that were flushed, and holds back new changes of them meanwhile, though not reads.
-// It is the only one that waits for a range while it holds another, and those it waits for wait for no range; so none waits for ever.
+// Where a change is under way, or waits, the marks stay for another period: it may wait for long, and nobody may wait for it who holds
+// back others.
 func (m *mirror) clearLocked(ro *roster, runs []run) error {
+	var spans []*span
+	defer func() {
+		for _, s := range spans {
+			m.locks.unlock(s)
+		}
+	}()
 	var quiet []int64
 	for _, q := range runs {
-		off := int64(q.from) * m.regions.regionBytes
-		s := m.locks.lock(off, int64(q.to-q.from)*m.regions.regionBytes, shared)
-		defer m.locks.unlock(s)
-		quiet = append(quiet, m.regions.stillQuiet(q)...)
+		m.lockFree(q, func(s *span, free run) {
+			spans = append(spans, s)
+			quiet = append(quiet, m.regions.stillQuiet(free)...)
+		})
 	}
 	if len(quiet) == 0 {
 		return nil
@@ -112,6 +120,18 @@ func (m *mirror) clearLocked(ro *roster, runs []run) error {
 	}
 	m.regions.cleared(quiet)
 	return nil
+}
+
+// lockFree takes the lock of a run as far as it is free at once, in as many parts as it must, and tells each.
+func (m *mirror) lockFree(q run, locked func(*span, run)) {
+	if s := m.locks.tryLock(int64(q.from)*m.regions.regionBytes, int64(q.to-q.from)*m.regions.regionBytes, shared); s != nil {
+		locked(s, q)
+		return
+	}
+	if middle := (q.from + q.to) / 2; middle > q.from {
+		m.lockFree(run{from: q.from, to: middle}, locked)
+		m.lockFree(run{from: middle, to: q.to}, locked)
+	}
 }
 
 // clearOn clears marks on every serving member.

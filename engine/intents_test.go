@@ -67,7 +67,7 @@ func (r *rig) tick(e *Engine) {
 		return e.mirror.regions.period
 	}
 	before := periods()
-	r.clock.Step(quietPeriod)
+	r.clock.Step(e.cfg.QuietPeriod)
 	for periods() == before {
 		if time.Now().After(deadline) {
 			r.t.Fatal("the timer did nothing")

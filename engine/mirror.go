@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 
 	"github.com/sirupsen/logrus"
-	"k8s.io/utils/clock"
 
+	"github.com/longhorn-lep/longhorn-manager/membership"
 	"github.com/longhorn-lep/longhorn-manager/nbd"
 )
 
@@ -34,8 +34,9 @@ type mirror struct {
 
 var _ nbd.Backend = (*mirror)(nil)
 
-func newMirror(size int64, c clock.Clock, ended <-chan struct{}, failed func(*member, error), log *logrus.Entry) *mirror {
-	m := &mirror{size: size, log: log, gate: newGate(), watchdog: newWatchdog(c, failed), failed: failed, ended: ended}
+func newMirror(cfg Config, ended <-chan struct{}, failed func(*member, error)) *mirror {
+	w := newWatchdog(cfg.Clock, membership.SlowRule{After: cfg.SlowAfter}, failed)
+	m := &mirror{size: cfg.SizeBytes, log: cfg.Log, gate: newGate(), watchdog: w, failed: failed, ended: ended}
 	m.roster.Store(newRoster(roster{}))
 	return m
 }

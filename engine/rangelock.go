@@ -55,6 +55,20 @@ func (r *rangeLock) lock(off, length int64, mode lockMode) *span {
 	return s
 }
 
+// tryLock takes the range if no earlier request that overlaps it is under way or waits; nil if one does.
+func (r *rangeLock) tryLock(off, length int64, mode lockMode) *span {
+	s := spanPool.Get().(*span)
+	s.from, s.to, s.shared, s.blockers = off, off+length, bool(mode), 0
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if slices.ContainsFunc(r.spans, s.conflicts) {
+		spanPool.Put(s)
+		return nil
+	}
+	r.spans = append(r.spans, s)
+	return s
+}
+
 // unlock lets the next ones on. s must not be used after.
 func (r *rangeLock) unlock(s *span) {
 	r.mu.Lock()

@@ -83,6 +83,38 @@ func TestRangeLockSharesAmongReaders(t *testing.T) {
 	r.unlock(<-w)
 }
 
+func TestRangeLockTriesWithoutWaiting(t *testing.T) {
+	var r rangeLock
+	a := r.lock(0, 10, shared)
+	for _, tc := range []struct {
+		name        string
+		off, length int64
+		mode        lockMode
+		free        bool
+	}{
+		{"another reader of what is read → free", 0, 10, shared, true},
+		{"a writer beside what is read → free", 10, 10, exclusive, true},
+		{"a writer of what is read → not free", 9, 10, exclusive, false},
+	} {
+		s := r.tryLock(tc.off, tc.length, tc.mode)
+		if (s != nil) != tc.free {
+			t.Errorf("%s: got %v", tc.name, s)
+		}
+		if s != nil {
+			r.unlock(s)
+		}
+	}
+	w := begun(&r, 5, 10, exclusive)
+	if s := r.tryLock(0, 6, shared); s != nil {
+		t.Error("a reader overtook a writer that waits")
+	}
+	r.unlock(a)
+	r.unlock(<-w)
+	if len(r.spans) != 0 {
+		t.Errorf("%d spans left", len(r.spans))
+	}
+}
+
 func TestRangeLockExcludesUnderLoad(t *testing.T) {
 	const cells, workers, rounds = 64, 8, 500
 	var r rangeLock

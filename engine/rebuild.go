@@ -223,7 +223,11 @@ func (e *Engine) finishRebuild(b *rebuild, target *member) error {
 		return context.Cause(b.ctx)
 	}
 	// The copy marked what it wrote. Now that it is flushed, those marks are cleared with the others'.
-	marks, err := target.marks(int64(e.mirror.regions.regions))
+	var marks []int64
+	err := target.unlessStuck(func() (err error) {
+		marks, err = target.marks(int64(e.mirror.regions.regions))
+		return err
+	})
 	if err != nil {
 		return fmt.Errorf("ask for marks: %w", err)
 	}

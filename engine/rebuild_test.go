@@ -285,12 +285,13 @@ func TestATargetThatHangsIsGivenUp(t *testing.T) {
 			g := faulty.NewGate()
 			r.disk("b").io.Inject(faulty.Rule{Match: faulty.Of(faulty.Write), Gate: g})
 			e, changed := r.run(2)
+			t.Cleanup(g.Open)
 			r.add(e, "b")
 			<-g.Arrived()
 			answered := make(chan error, 1)
 			go func() { answered <- writeOnes(e.Backend()) }() // waits for the range
 			r.stepUntil(func() bool { return failedWith("b")(e.State()) })
-			if err := <-answered; err != nil {
+			if err := r.answer(answered); err != nil {
 				t.Error(err)
 			}
 			r.await(e, changed, "members", inEpoch("a"))

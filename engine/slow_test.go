@@ -20,6 +20,7 @@ func TestASlowMemberIsExpelled(t *testing.T) {
 				r.local = "b"
 				e, changed := r.run(1)
 				g := faulty.NewGate()
+				t.Cleanup(g.Open)
 				r.disk(victim).io.Inject(faulty.Rule{Match: faulty.Of(kind), Gate: g})
 				do := map[faulty.Kind]func(nbd.Backend) error{faulty.Write: writeOnes, faulty.Flush: flush, faulty.Zero: writeZeroes}[kind]
 				answered := make(chan error, 1)
@@ -31,7 +32,7 @@ func TestASlowMemberIsExpelled(t *testing.T) {
 				if waited := r.clock.Since(began); waited < membership.SlowAfter {
 					t.Errorf("expelled after %s", waited)
 				}
-				if err := <-answered; err != nil {
+				if err := r.answer(answered); err != nil {
 					t.Error(err)
 				}
 				s := r.await(e, changed, "epoch", inEpoch(rest...))
@@ -52,11 +53,13 @@ func TestAMemberThatHangsWhileMarksAreClearedIsExpelled(t *testing.T) {
 				t.Fatal(err)
 			}
 			g := faulty.NewGate()
+			t.Cleanup(g.Open)
 			r.disk("b").io.Inject(faulty.Rule{Match: faulty.Of(faulty.Flush), Gate: g})
 			r.tick(e)
 			r.tick(e)
 			<-g.Arrived()
 			r.stepUntil(func() bool { return inEpoch("a")(e.State()) })
+			r.stepUntil(func() bool { return len(r.disk("a").marked()) == 0 }) // marks are cleared again
 			if err := writeOnes(e.Backend()); err != nil {
 				t.Error(err)
 			}
@@ -78,6 +81,34 @@ func TestAMemberThatIsSlowToReadIsExpelled(t *testing.T) {
 	}
 }
 
+func TestTheTimesCanBeSet(t *testing.T) {
+	r := newRig(t, "a", "b")
+	e, _ := r.run(1, func(c *Config) { c.QuietPeriod, c.SlowAfter = time.Second, 400*time.Millisecond })
+	if err := writeOnes(e.Backend()); err != nil {
+		t.Fatal(err)
+	}
+	began := r.clock.Now()
+	r.tick(e)
+	r.tick(e)
+	r.expectMarks(nil)
+	if took := r.clock.Since(began); took != 2*time.Second {
+		t.Errorf("two periods took %s", took)
+	}
+	g := faulty.NewGate()
+	r.disk("b").io.Inject(faulty.Rule{Match: faulty.Of(faulty.Write), Gate: g})
+	answered := make(chan error, 1)
+	go func() { answered <- writeOnes(e.Backend()) }()
+	<-g.Arrived()
+	began = r.clock.Now()
+	r.stepBy(25*time.Millisecond, func() bool { return inEpoch("a")(e.State()) })
+	if waited := r.clock.Since(began); waited < 400*time.Millisecond || waited >= membership.SlowAfter {
+		t.Errorf("expelled after %s", waited)
+	}
+	if err := r.answer(answered); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestMembersThatAreAllSlowStay(t *testing.T) {
 	r := newRig(t, "a", "b")
 	e, _ := r.run(1)
@@ -90,7 +121,7 @@ func TestMembersThatAreAllSlowStay(t *testing.T) {
 	<-g.Arrived()
 	<-g.Arrived()
 	for range 40 {
-		r.clock.Step(membership.LookEvery)
+		r.look(e)
 	}
 	g.Open()
 	if err := <-answered; err != nil {
@@ -99,6 +130,27 @@ func TestMembersThatAreAllSlowStay(t *testing.T) {
 	if s := e.State(); !inEpoch("a", "b")(s) || countMode(s, ModeERR) != 0 {
 		t.Errorf("got %+v", s)
 	}
+}
+
+// look lets the time of one look pass and waits until the engine has looked, if it has anything to look at. The timer of the marks must
+// run.
+func (r *rig) look(e *Engine) {
+	r.t.Helper()
+	deadline := time.Now().Add(10 * time.Second)
+	until := func(ok func(w *watchdog) bool) {
+		w := e.mirror.watchdog
+		for done := false; !done; time.Sleep(100 * time.Microsecond) {
+			if time.Now().After(deadline) {
+				r.t.Fatal("the engine does not look")
+			}
+			w.mu.Lock()
+			done = !w.told || ok(w)
+			w.mu.Unlock()
+		}
+	}
+	until(func(*watchdog) bool { return r.clock.Waiters() == 2 })
+	r.clock.Step(membership.LookEvery)
+	until(func(w *watchdog) bool { return w.lastLook.Equal(r.clock.Now()) })
 }
 
 // The engine's process stands still for a long time, between the answers of two members. The second is there to be read afterwards.

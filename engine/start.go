@@ -50,10 +50,9 @@ func (e *Engine) start() *failure {
 	}
 	members := opened.only(epoch)
 	e.tasks.Go(func() { opened.closeOthers(epoch) })
-	if f := e.layOut(members); f != nil {
+	if f := e.layOut(members, func() { e.showMembers(epoch, opened) }); f != nil {
 		return f
 	}
-	e.showMembers(epoch, opened)
 	if !e.enact(epoch, e.quit) {
 		return interrupted(e.ctx)
 	}
@@ -200,9 +199,9 @@ func (cs candidates) refusal(err error) *failure {
 	}
 	switch {
 	case errors.Is(err, membership.ErrRolledBack):
-		f.reason = ReasonRolledBack
+		f.reason, f.shown = ReasonRolledBack, cs.newest()
 	case errors.Is(err, membership.ErrNotEmpty):
-		f.reason = ReasonNotEmpty
+		f.reason, f.shown = ReasonNotEmpty, cs.newest()
 	case errors.Is(err, membership.ErrNoMembers):
 		f.reason = ReasonNoMembers
 	case fenced:
@@ -220,8 +219,20 @@ func (cs candidates) refusal(err error) *failure {
 	return f
 }
 
-// layOut gives the members to the data path, which stays shut, and watches their connections.
-func (e *Engine) layOut(members candidates) *failure {
+// newest is the highest epoch that a replica shows.
+func (cs candidates) newest() membership.Epoch {
+	var newest membership.Epoch
+	for _, c := range cs {
+		if c.replica != nil && c.state.Epoch.Compare(newest) > 0 {
+			newest = c.state.Epoch
+		}
+	}
+	return newest
+}
+
+// layOut gives the members to the data path, which stays shut, shows them, and then watches their connections: one may be lost
+// already, and what is shown of it from then on is the failure.
+func (e *Engine) layOut(members candidates, show func()) *failure {
 	var ro roster
 	for _, c := range members {
 		if c.state.RegionBytes != members[0].state.RegionBytes {
@@ -240,6 +251,7 @@ func (e *Engine) layOut(members candidates) *failure {
 	e.mu.Lock()
 	e.mirror.roster.Store(newRoster(ro))
 	e.mu.Unlock()
+	show()
 	for _, b := range ro.serving {
 		e.tasks.Go(func() { e.watch(b) })
 	}

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -22,6 +23,7 @@ func TestStartRefusals(t *testing.T) {
 		reason   string
 		message  string
 		refused  []string // replicas shown as ERR
+		shown    membership.Epoch
 	}{
 		{
 			name: "every replica of a new volume is away", reason: ReasonMemberMissing, message: "b: open: nobody there", refused: []string{"a", "b", "c"},
@@ -40,11 +42,13 @@ func TestStartRefusals(t *testing.T) {
 		},
 		{
 			name: "a replica shows a newer epoch", recorded: epoch(1, 1, []string{"a", "b"}), reason: ReasonRolledBack, message: "c shows 2.1",
-			spoil: func(r *rig) { r.disk("c").epoch = epoch(2, 1, []string{"c"}) },
+			spoil: func(r *rig) {
+				r.disk("b").epoch, r.disk("c").epoch = epoch(1, 2, []string{"b", "c"}), epoch(2, 1, []string{"c"})
+			}, shown: epoch(2, 1, []string{"c"}),
 		},
 		{
 			name: "a replica of a new volume shows an epoch", reason: ReasonNotEmpty, message: "a shows 1.1",
-			spoil: func(r *rig) { r.disk("a").epoch = epoch(1, 1, []string{"a"}) },
+			spoil: func(r *rig) { r.disk("a").epoch = epoch(1, 1, []string{"a"}) }, shown: epoch(1, 1, []string{"a"}),
 		},
 		{name: "no replicas", reason: ReasonNoMembers, adjust: func(c *Config) { c.Members = nil }},
 		{
@@ -86,6 +90,9 @@ func TestStartRefusals(t *testing.T) {
 			s := r.await(e, changed, "end of the start", func(s State) bool { return proposed(s) || settled(s) })
 			if s.Phase != PhaseError || s.Reason != tc.reason || !strings.Contains(s.Message, tc.message) {
 				t.Fatalf("got %+v", s)
+			}
+			if !s.Shown.Equal(tc.shown) {
+				t.Errorf("shown %s, want %s", s.Shown, tc.shown)
 			}
 			var refused []string
 			for _, m := range s.Members {
@@ -323,5 +330,31 @@ func TestStartWithSomeOfTheMembers(t *testing.T) {
 	r.expectModes(s, map[string]string{"a": ModeERR, "b": ModeERR, "c": ModeRW})
 	if err := writeOnes(e.Backend()); err != nil {
 		t.Error(err)
+	}
+}
+
+// lostReplica is a replica whose connection has ended when its members are decided.
+type lostReplica struct{ *session }
+
+func (lostReplica) Done() <-chan struct{} {
+	lost := make(chan struct{})
+	close(lost)
+	return lost
+}
+
+func TestAMemberThatIsLostDuringTheStartIsShownSo(t *testing.T) {
+	for n := range 200 {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			r := newRig(t, "a", "b", "c", "d", "e", "f")
+			r.wrap = func(d *disk, s *session) Replica {
+				if d.name != "f" {
+					return lostReplica{s}
+				}
+				return s
+			}
+			e, changed := r.run(1)
+			s := r.await(e, changed, "epoch", inEpoch("f"))
+			r.expectModes(s, map[string]string{"a": ModeERR, "b": ModeERR, "c": ModeERR, "d": ModeERR, "e": ModeERR, "f": ModeRW})
+		})
 	}
 }

@@ -60,6 +60,8 @@ type State struct {
 	ProposedEpoch membership.Epoch
 	// Epoch is in force: the API object and all members hold it, but for those that have failed since.
 	Epoch membership.Epoch
+	// Shown is the newest epoch of a replica, when the engine failed because it is newer than Config.Recorded; else zero.
+	Shown membership.Epoch
 	// Members are, in order of names, those of the epoch, the replica that is being rebuilt, and those that failed in this session;
 	// after a failed start the replicas that were refused.
 	Members []MemberState
@@ -86,6 +88,7 @@ func (e *Engine) update(change func(s *State)) {
 type failure struct {
 	reason  string
 	members []MemberState // those at fault, with ModeERR
+	shown   membership.Epoch
 	err     error
 }
 
@@ -101,7 +104,7 @@ func (e *Engine) fail(f failure) {
 		f.reason = ReasonFenced
 	}
 	e.state.Phase, e.state.Reason, e.state.Message = PhaseError, f.reason, f.err.Error()
-	e.state.ProposedEpoch = membership.Epoch{}
+	e.state.ProposedEpoch, e.state.Shown = membership.Epoch{}, f.shown
 	for _, m := range f.members {
 		e.state.set(m)
 	}

@@ -4,13 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/longhorn-lep/longhorn-manager/nbd"
 )
 
-// hangGrace is how long after the connections were closed the engine waits for requests to end. What hangs longer hangs in a disk
-// of this machine; it is left behind, and ends with the disk.
+// hangGrace is how long after the end of its time the engine waits for a frontend to stop, and how long after the connections were
+// closed for requests to end. What hangs longer hangs in a disk of this machine; it is left behind, and ends with the disk.
 const hangGrace = 5 * time.Second
 
 // Stop removes the device, waits for what is under way, flushes, clears the intent marks and closes all connections.
@@ -18,7 +19,7 @@ const hangGrace = 5 * time.Second
 // While the device is in use it returns ErrInUse and the engine goes on as before. With any other result except a failing
 // frontend the engine has ended: nil after a clean end or after a failure that State told of before, ErrUnclean when the last
 // flush could not be had, or a member that failed is still in the recorded epoch. When ctx ends first, connections are cut and the
-// end is unclean. It may be repeated.
+// end is unclean; what the device had not written back by then, and a moment later, is lost with it. It may be repeated.
 func (e *Engine) Stop(ctx context.Context) error {
 	e.stopMu.Lock()
 	defer e.stopMu.Unlock()
@@ -30,7 +31,7 @@ func (e *Engine) Stop(ctx context.Context) error {
 		e.fail(failure{reason: ReasonInterrupted, err: errors.New("stopped while starting")})
 		e.await(ctx, e.looped)
 	}
-	if err := e.stopFrontend(ctx); err != nil {
+	if err := e.stopFrontendInTime(ctx); err != nil {
 		e.resume(before)
 		return fmt.Errorf("stop the frontend of %s: %w", e.cfg.Volume, err)
 	}
@@ -47,11 +48,17 @@ func (e *Engine) Stop(ctx context.Context) error {
 	return nil
 }
 
-// StopForce ends the engine at once, though its device is in use: nothing is acknowledged any more, the device is aborted and freed
-// as far as its users let go of it, and the marks stay. It does not wait for users, and ends a Stop that does. The engine has ended
-// when it returns, also with an error, which then says what was left of the device.
-func (e *Engine) StopForce(ctx context.Context) error {
+// Interrupt ends the engine's service at once: nothing is acknowledged any more, all that is under way fails, a Stop that waits for
+// it goes on, and the marks stay. Stop or StopForce must follow.
+func (e *Engine) Interrupt() {
 	e.fail(failure{reason: ReasonInterrupted, err: errors.New("stopped by force")})
+}
+
+// StopForce ends the engine at once, though its device is in use: after Interrupt the device is aborted and freed as far as its users
+// let go of it. It does not wait for users, and ends a Stop that does. The engine has ended when it returns, also with an error, which
+// then says what was left of the device.
+func (e *Engine) StopForce(ctx context.Context) error {
+	e.Interrupt()
 	e.stopMu.Lock()
 	defer e.stopMu.Unlock()
 	if e.ended {
@@ -119,6 +126,23 @@ func (e *Engine) resume(before State) {
 			s.Phase = before.Phase
 		}
 	})
+}
+
+// stopFrontendInTime stops the frontend. It gives its last data to the engine first, and a change may wait for an epoch without bound:
+// when ctx has ended and hangGrace has not brought the end either, the engine fails, and with it what is waited for. A frontend that is
+// in use says so soon, and then the engine goes on.
+func (e *Engine) stopFrontendInTime(ctx context.Context) error {
+	stopped := make(chan struct{})
+	var limit sync.WaitGroup
+	limit.Go(func() {
+		if !e.await(ctx, stopped) {
+			e.fail(failure{reason: ReasonInterrupted, err: errors.New("the device's last data could not be written back in time")})
+		}
+	})
+	err := e.stopFrontend(ctx)
+	close(stopped)
+	limit.Wait()
+	return err
 }
 
 func (e *Engine) stopFrontend(ctx context.Context) error {

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -80,11 +81,15 @@ func TestStopIsRefusedWhileTheDeviceIsInUse(t *testing.T) {
 	if s := e.State(); s.Endpoint != "/dev/test/v" {
 		t.Errorf("got %+v", s)
 	}
-	if err := e.Stop(t.Context()); !errors.Is(err, ErrInUse) {
-		t.Fatalf("stop: %v", err)
-	}
-	if s := e.State(); s.Phase != PhaseRunning {
-		t.Errorf("got %+v", s)
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, ctx := range []context.Context{t.Context(), over} {
+		if err := e.Stop(ctx); !errors.Is(err, ErrInUse) {
+			t.Fatalf("stop: %v", err)
+		}
+		if s := e.State(); s.Phase != PhaseRunning {
+			t.Errorf("got %+v", s)
+		}
 	}
 	if err := f.backend.WriteAt(t.Context(), pattern(1, 512), 0, false); err != nil {
 		t.Errorf("write after a refused stop: %v", err)
@@ -104,8 +109,58 @@ func TestStopIsRefusedWhileTheDeviceIsInUse(t *testing.T) {
 	if err := e.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if s := e.State(); s.Phase != PhaseStopped || s.Endpoint != "" || f.stopped != 3 {
+	if s := e.State(); s.Phase != PhaseStopped || s.Endpoint != "" || f.stopped != 4 {
 		t.Errorf("got %+v, %d stops", s, f.stopped)
+	}
+}
+
+// dirtyFrontend stands for a device with data that was not written back: it is given to the engine before the end.
+type dirtyFrontend struct {
+	frontendStub
+	written chan error // what became of the data
+}
+
+func (f *dirtyFrontend) Stop(ctx context.Context) error {
+	f.written <- f.backend.WriteAt(context.Background(), pattern(1, 4096), 0, false)
+	return f.frontendStub.Stop(ctx)
+}
+
+// The device's last data waits for an epoch that nobody records. When the time is over, or by force, it is lost, and the engine ends.
+func TestStopWhoseDeviceCannotWriteBackEnds(t *testing.T) {
+	for _, byForce := range []bool{false, true} {
+		t.Run(fmt.Sprintf("by force: %t", byForce), func(t *testing.T) {
+			r := newRig(t, "a", "b")
+			f := &dirtyFrontend{written: make(chan error, 1)}
+			e, changed := r.run(1, func(c *Config) { c.Frontend = f })
+			r.api.cut(true)
+			_ = r.disk("b").current.Close()
+			r.await(e, changed, "proposal", proposed)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			stopped := make(chan error, 1)
+			go func() { stopped <- e.Stop(ctx) }()
+			for len(r.disk("a").marked()) == 0 { // until the write has reached the other
+				time.Sleep(100 * time.Microsecond)
+			}
+			r.expectUnanswered(stopped)
+			if byForce {
+				e.Interrupt()
+			} else {
+				cancel()
+				r.stepUntil(func() bool { return len(stopped) > 0 })
+			}
+			if err := r.answer(stopped); !errors.Is(err, ErrUnclean) {
+				t.Errorf("stop: %v", err)
+			}
+			if err := <-f.written; err == nil {
+				t.Error("the data was acknowledged")
+			}
+			if s := e.State(); s.Phase != PhaseStopped {
+				t.Errorf("got %+v", s)
+			}
+			r.disks = r.disks[:1]
+			r.expectMarks([]int64{0})
+		})
 	}
 }
 

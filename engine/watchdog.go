@@ -14,19 +14,16 @@ import (
 // errSlow is why a member failed that another one was faster than.
 var errSlow = errors.New("it has not answered a request that another replica answered long ago")
 
-const (
-	// probeAfter is how long a read may take before another member is asked the like, to see whether it is the member or all of them.
-	probeAfter = 2 * time.Second
-	// probeBytes bounds what is read for that.
-	probeBytes = 4096
-)
+// probeBytes bounds what is read of another member to see whether a slow read is the member's fault or all members'.
+const probeBytes = 4096
 
-// watchdog applies the slow rule (membership.IsSlow) to what is under way. Its timer runs only while there is something that one
+// watchdog applies the slow rule (membership.SlowRule) to what is under way. Its timer runs only while there is something that one
 // member has answered and another has not, or a read, and for one look after.
 //
-// A change goes to all members, so the first answer begins the wait for the others. A read goes to one: after probeAfter another
+// A change goes to all members, so the first answer begins the wait for the others. A read goes to one: after SlowRule.ProbeAfter another
 // member is asked for a little of the same, and its answer begins the wait.
 type watchdog struct {
+	rule   membership.SlowRule
 	failed func(*member, error)
 	clock  clock.Clock
 	kick   chan struct{} // receives when there is something to watch and nobody has been told
@@ -52,8 +49,8 @@ type wait struct {
 
 var waitPool = sync.Pool{New: func() any { return new(wait) }}
 
-func newWatchdog(c clock.Clock, failed func(*member, error)) *watchdog {
-	return &watchdog{failed: failed, clock: c, kick: make(chan struct{}, 1)}
+func newWatchdog(c clock.Clock, rule membership.SlowRule, failed func(*member, error)) *watchdog {
+	return &watchdog{rule: rule, failed: failed, clock: c, kick: make(chan struct{}, 1)}
 }
 
 func (w *watchdog) tellLocked() {
@@ -148,7 +145,7 @@ func (w *watchdog) run(ctx context.Context, probe func(*wait)) {
 		case <-ctx.Done():
 			return
 		}
-		timer := w.clock.NewTimer(membership.LookEvery)
+		timer := w.clock.NewTimer(w.rule.LookEvery())
 		for rest := false; !rest; {
 			select {
 			case <-timer.C():
@@ -160,7 +157,7 @@ func (w *watchdog) run(ctx context.Context, probe func(*wait)) {
 				probe(r)
 			}
 			if rest = w.rest(); !rest {
-				timer.Reset(membership.LookEvery)
+				timer.Reset(w.rule.LookEvery())
 			}
 		}
 		timer.Stop()
@@ -185,12 +182,12 @@ func (w *watchdog) look() (probes []*wait) {
 	defer w.mu.Unlock()
 	now := w.clock.Now()
 	for _, f := range w.fanouts {
-		f.waited = membership.Waited(f.waited, f.answered, w.lastLook, now)
+		f.waited = w.rule.Waited(f.waited, f.answered, w.lastLook, now)
 		for i, t := range f.targets {
 			if f.parts[i].ended.Load() {
 				continue
 			}
-			if membership.IsSlow(f.waited) {
+			if w.rule.IsSlow(f.waited) {
 				w.failed(t, errSlow)
 			}
 			if t.local && t.isDropped() {
@@ -201,15 +198,15 @@ func (w *watchdog) look() (probes []*wait) {
 	}
 	for _, r := range w.waits {
 		if r.answered.IsZero() {
-			r.waited = membership.Waited(r.waited, r.began, w.lastLook, now)
-			if r.waited >= probeAfter && !r.noProbe {
+			r.waited = w.rule.Waited(r.waited, r.began, w.lastLook, now)
+			if r.waited >= w.rule.ProbeAfter() && !r.noProbe {
 				r.noProbe, r.held = true, true
 				probes = append(probes, r)
 			}
 			continue
 		}
-		r.waited = membership.Waited(r.waited, r.answered, w.lastLook, now)
-		if membership.IsSlow(r.waited) {
+		r.waited = w.rule.Waited(r.waited, r.answered, w.lastLook, now)
+		if w.rule.IsSlow(r.waited) {
 			w.failed(r.member, errSlow)
 		}
 	}

@@ -72,23 +72,36 @@ const (
 	// SlowAfter is how long after another member's answer to the same request a member that has not answered counts as slow.
 	SlowAfter = 8 * time.Second
 	// LookEvery is how often an engine looks at the requests that some members have answered and others have not.
-	LookEvery = time.Second
-	// maxLook is what one look may add to a wait. An engine that looks later than that was not running itself, and answers that
-	// came meanwhile are still to be read.
-	maxLook = 2 * LookEvery
+	LookEvery = SlowAfter / 8
 )
+
+// SlowRule is the slow rule. It is relative: without another member's answer there is no wait, so an engine that was paused, or
+// whose members are all slow alike, expels nobody.
+type SlowRule struct {
+	// After is SlowAfter, but for those that have no patience; the other times keep their relation to it.
+	After time.Duration
+}
+
+// LookEvery is how often an engine looks: LookEvery when After is SlowAfter.
+func (r SlowRule) LookEvery() time.Duration { return r.After / (SlowAfter / LookEvery) }
+
+// ProbeAfter is how long a read may take before another member is asked the like, to see whether it is the member or all of them.
+func (r SlowRule) ProbeAfter() time.Duration { return 2 * r.LookEvery() }
+
+// maxLook is what one look may add to a wait. An engine that looks later than that was not running itself, and answers that came
+// meanwhile are still to be read.
+func (r SlowRule) maxLook() time.Duration { return 2 * r.LookEvery() }
 
 // Waited returns for how long a member has kept a request waiting since another one answered it, as far as the engine was running
 // to see: before is what the last look gave (zero at the first), answered when the other's answer was seen, lastLook when the
 // engine looked last.
-func Waited(before time.Duration, answered, lastLook, now time.Time) time.Duration {
+func (r SlowRule) Waited(before time.Duration, answered, lastLook, now time.Time) time.Duration {
 	since := lastLook
 	if answered.After(lastLook) {
 		since = answered
 	}
-	return before + max(0, min(now.Sub(since), maxLook))
+	return before + max(0, min(now.Sub(since), r.maxLook()))
 }
 
-// IsSlow is the slow rule. It is relative: without another member's answer there is no wait, so an engine that was paused, or
-// whose members are all slow alike, expels nobody.
-func IsSlow(waited time.Duration) bool { return waited >= SlowAfter }
+// IsSlow says whether a member that has kept a request waiting for so long is slow.
+func (r SlowRule) IsSlow(waited time.Duration) bool { return waited >= r.After }

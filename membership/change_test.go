@@ -97,13 +97,28 @@ func TestSlowRule(t *testing.T) {
 		{"the clock went back → nothing", 0.5, []float64{0, -100}, 0, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			var waited time.Duration
+			rule, waited := SlowRule{After: SlowAfter}, time.Duration(0)
 			for i := 1; i < len(tc.looks); i++ {
-				waited = Waited(waited, at(tc.answered), at(tc.looks[i-1]), at(tc.looks[i]))
+				waited = rule.Waited(waited, at(tc.answered), at(tc.looks[i-1]), at(tc.looks[i]))
 			}
-			if waited != tc.want || IsSlow(waited) != tc.slow {
-				t.Errorf("waited %s, slow %t; want %s, %t", waited, IsSlow(waited), tc.want, tc.slow)
+			if waited != tc.want || rule.IsSlow(waited) != tc.slow {
+				t.Errorf("waited %s, slow %t; want %s, %t", waited, rule.IsSlow(waited), tc.want, tc.slow)
 			}
 		})
+	}
+}
+
+func TestTheTimesOfTheSlowRuleKeepTheirRelation(t *testing.T) {
+	for _, tc := range []struct{ after, look, probe, most time.Duration }{
+		{SlowAfter, time.Second, 2 * time.Second, 2 * time.Second},
+		{80 * time.Millisecond, 10 * time.Millisecond, 20 * time.Millisecond, 20 * time.Millisecond},
+	} {
+		rule := SlowRule{After: tc.after}
+		if rule.LookEvery() != tc.look || rule.ProbeAfter() != tc.probe || rule.maxLook() != tc.most {
+			t.Errorf("%s: looks every %s, probes after %s, a look counts for %s", tc.after, rule.LookEvery(), rule.ProbeAfter(), rule.maxLook())
+		}
+		if rule.IsSlow(tc.after-1) || !rule.IsSlow(tc.after) {
+			t.Errorf("%s: is not where a member counts as slow", tc.after)
+		}
 	}
 }

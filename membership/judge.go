@@ -1,5 +1,7 @@
 package membership
 
+import "slices"
+
 // Standing is how a replica stands to the volume at the moment of a judgement.
 type Standing int
 
@@ -71,11 +73,12 @@ type Judgement struct {
 //	all stored                all stored          Acknowledge
 //	all stored                some did not        WaitForEpoch
 //	some stored, some not     any                 WaitForEpoch; those that did not are expelled
-//	all full                  any                 RefuseNoSpace, all go on
+//	all full                  any                 RefuseNoSpace, all go on; a rebuild ends
 //	all refuse the kind       any                 RefuseUnsupported, all go on
 //	anything else             any                 RefuseBroken; the broken ones are expelled, but for the last
 //
-// A joining replica never changes the answer; one that did other than the members ends its rebuild.
+// A joining replica never changes the answer; one that did other than the members ends its rebuild. So does one that was full like
+// them: each may hold another part of the change, and where it was copied before nobody would copy again.
 func Judge(parts []Part) Judgement {
 	var serving [Broken + 1]int
 	total := 0
@@ -89,11 +92,11 @@ func Judge(parts []Part) Judgement {
 	case serving[Stored] > 0:
 		return judgeStored(parts)
 	case total > 0 && serving[NoSpace] == total:
-		return Judgement{Answer: RefuseNoSpace, Uneven: total > 1, Expel: joiningOtherThan(parts, NoSpace)}
+		return Judgement{Answer: RefuseNoSpace, Uneven: total > 1, Expel: joining(parts)}
 	case total > 0 && serving[Unsupported] == total:
-		return Judgement{Answer: RefuseUnsupported, Expel: joiningOtherThan(parts, Unsupported)}
+		return Judgement{Answer: RefuseUnsupported, Expel: joining(parts, Unsupported)}
 	}
-	j := Judgement{Answer: RefuseBroken, Uneven: total > 1, Expel: joiningOtherThan(parts, -1)}
+	j := Judgement{Answer: RefuseBroken, Uneven: total > 1, Expel: joining(parts)}
 	left := total
 	for i, p := range parts {
 		if p.Standing == Serving && (p.Result == Broken || p.Result == Missed) && left > 1 {
@@ -121,11 +124,11 @@ func judgeStored(parts []Part) Judgement {
 	return j
 }
 
-// joiningOtherThan returns the joining replicas whose result is another.
-func joiningOtherThan(parts []Part, r Result) []int {
+// joining returns the joining replicas but those with one of these results.
+func joining(parts []Part, but ...Result) []int {
 	var out []int
 	for i, p := range parts {
-		if p.Standing == Joining && p.Result != r {
+		if p.Standing == Joining && !slices.Contains(but, p.Result) {
 			out = append(out, i)
 		}
 	}

@@ -37,7 +37,11 @@ func TestJudge(t *testing.T) {
 		{"stored only by one that is joining → never acknowledged", with(serves(NoSpace), Joining, Stored), Judgement{Answer: RefuseNoSpace, Expel: []int{1}}},
 		{"a joining one failed → acknowledged, its rebuild ends", with(serves(Stored), Joining, Broken), Judgement{Answer: Acknowledge, Expel: []int{1}}},
 		{"a joining one stored it too → acknowledged", with(serves(Stored), Joining, Stored), Judgement{Answer: Acknowledge}},
-		{"all full, the joining one too → no space, its rebuild goes on", with(serves(NoSpace), Joining, NoSpace), Judgement{Answer: RefuseNoSpace}},
+		{"all full, the joining one too → no space, its rebuild ends", with(serves(NoSpace), Joining, NoSpace), Judgement{Answer: RefuseNoSpace, Expel: []int{1}}},
+		{"all full, the joining one refuses → no space, its rebuild ends", with(serves(NoSpace), Joining, Unsupported), Judgement{Answer: RefuseNoSpace, Expel: []int{1}}},
+		{"all refuse the kind, the joining one too → refused, its rebuild goes on", with(serves(Unsupported), Joining, Unsupported), Judgement{Answer: RefuseUnsupported}},
+		{"all refuse the kind, the joining one is full → refused, its rebuild ends", with(serves(Unsupported), Joining, NoSpace), Judgement{Answer: RefuseUnsupported, Expel: []int{1}}},
+		{"all broken, the joining one too → an error, its rebuild ends", with(serves(Broken), Joining, Broken), Judgement{Answer: RefuseBroken, Expel: []int{1}}},
 		{"nobody asked → an error, never acknowledged", nil, Judgement{Answer: RefuseBroken}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -50,7 +54,8 @@ func TestJudge(t *testing.T) {
 }
 
 // Every combination of standing and result for up to three replicas: acknowledged at once only when each that an epoch may list has
-// it, and one serves; and the last that serves is never expelled.
+// it, and one serves; the last that serves is never expelled; and a rebuild goes on only if the joining replica has all of the change
+// like those that serve, or nothing of it like them.
 func TestJudgeOverAllCombinations(t *testing.T) {
 	var try func(prefix []Part)
 	try = func(prefix []Part) {
@@ -66,6 +71,10 @@ func TestJudgeOverAllCombinations(t *testing.T) {
 			}
 			if p.Standing == Serving && !slices.Contains(j.Expel, i) {
 				serving++
+			}
+			same := p.Result == Stored && (j.Answer == Acknowledge || j.Answer == WaitForEpoch) || p.Result == Unsupported && j.Answer == RefuseUnsupported
+			if p.Standing == Joining && slices.Contains(j.Expel, i) == same {
+				t.Errorf("%v: the rebuild of %d: %+v", prefix, i, j)
 			}
 		}
 		if (j.Answer == Acknowledge) != (lacking == 0 && stored > 0) || (j.Answer == WaitForEpoch) != (lacking > 0 && stored > 0) {

@@ -40,8 +40,8 @@ type State struct {
 	// Clean is true when the replica was closed cleanly before this session.
 	Clean bool `json:"clean"`
 	// CacheKept is true when nothing that was written before this session can have been lost, synced or not: the replica
-	// was closed cleanly, or its machine has not been restarted and its disk has not failed since. Among equals such a
-	// replica is the better source.
+	// was closed cleanly, or has no mark, or its machine has not been restarted and its disk has neither failed nor gone
+	// away since. Among equals such a replica is the better source.
 	CacheKept bool `json:"cacheKept"`
 	// Rebuilding is true from OpBeginRebuild until an epoch that lists the replica is stored: its content is worth nothing, unless
 	// the API object's epoch lists it.

@@ -1,0 +1,132 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/longhorn-lep/longhorn-manager/membership"
+	"github.com/longhorn-lep/longhorn-manager/nbd/faulty"
+)
+
+// awaitQueued waits until so many requests hold or wait for a range.
+func (r *rig) awaitQueued(e *Engine, n int) {
+	r.t.Helper()
+	deadline := time.Now().Add(10 * time.Second)
+	for queued := 0; queued != n; time.Sleep(100 * time.Microsecond) {
+		if time.Now().After(deadline) {
+			r.t.Fatalf("%d requests hold or wait for a range, want %d", queued, n)
+		}
+		e.mirror.locks.mu.Lock()
+		queued = len(e.mirror.locks.spans)
+		e.mirror.locks.mu.Unlock()
+	}
+}
+
+// A read hangs in the local disk for ever, and a write of the same range waits for it. That replica is expelled; nobody else waits.
+func TestAReadThatHangsHoldsUpItsRangeOnly(t *testing.T) {
+	r := newRig(t, "a", "b")
+	r.local = "a"
+	e, _ := r.run(1)
+	b := e.Backend()
+	if err := b.WriteAt(t.Context(), pattern(1, 4*testRegion), 0, false); err != nil {
+		t.Fatal(err)
+	}
+	g := faulty.NewGate()
+	t.Cleanup(g.Open)
+	r.disk("a").io.Inject(faulty.Rule{Match: faulty.Of(faulty.Read), Gate: g})
+	var got [512]byte
+	read, wrote := make(chan error, 1), make(chan error, 1)
+	go func() { read <- b.ReadAt(context.Background(), got[:], 2*testRegion) }()
+	<-g.Arrived()
+	go func() { wrote <- b.WriteAt(context.Background(), pattern(2, 4096), 2*testRegion, false) }()
+	r.awaitQueued(e, 2)
+	r.stepUntil(func() bool { return inEpoch("b")(e.State()) })
+	r.disks = r.disks[1:]
+	for range 3 {
+		r.tick(e)
+	}
+	r.expectMarks([]int64{2})
+	elsewhere := make(chan error, 1)
+	go func() {
+		elsewhere <- errors.Join(b.WriteAt(context.Background(), pattern(3, 512), testRegion, false), b.ReadAt(context.Background(), make([]byte, 512), testRegion))
+	}()
+	if err := r.answer(elsewhere); err != nil {
+		t.Error(err)
+	}
+	r.expectUnanswered(wrote)
+	g.Open()
+	if err := errors.Join(r.answer(read), r.answer(wrote)); err != nil {
+		t.Error(err)
+	}
+	if got[0] != 1 {
+		t.Errorf("read %d", got[0])
+	}
+	r.stepUntil(func() bool { return len(r.disk("b").marked()) == 0 })
+}
+
+// The source of a rebuild is a local disk that hangs. It is expelled, the copy goes on from another, and its ranges are free.
+func TestARebuildLeavesASourceThatHangs(t *testing.T) {
+	const hole = 4 * testRegion
+	for name, hangs := range map[string]func(faulty.Op) bool{
+		"while it is read":                          faulty.Of(faulty.Read),
+		"while it is asked for holes":               faulty.Of(faulty.Extents),
+		"while it is asked whether a hole is still": func(op faulty.Op) bool { return op.Kind == faulty.Extents && op.Off == hole },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, "a", "b", "c")
+			r.local = "a"
+			r.recorded = membership.NewEpoch(1, 2, []string{"a", "b"})
+			for _, d := range r.disks {
+				d.fill(t, 1, 0, hole)
+			}
+			r.disk("c").fill(t, 9, 0, testSize)
+			r.disk("c").rebuilding = true
+			e, changed := r.run(2)
+			g := faulty.NewGate()
+			t.Cleanup(g.Open)
+			r.disk("a").io.Inject(faulty.Rule{Match: hangs, Gate: g})
+			r.add(e, "c")
+			held := <-g.Arrived()
+			answered := make(chan error, 1)
+			go func() { answered <- e.Backend().WriteAt(context.Background(), pattern(2, 4096), held.Off, false) }()
+			r.stepUntil(func() bool { return len(answered) > 0 && rebuilt("c")(e.State()) })
+			if err := <-answered; err != nil {
+				t.Error(err)
+			}
+			r.await(e, changed, "members", inEpoch("b", "c"))
+			r.sameBytes("b", "c")
+			if got := r.disk("c").bytes(t, held.Off, 4096); !slices.Equal(got, pattern(2, 4096)) {
+				t.Error("the write is missing in the copy")
+			}
+		})
+	}
+}
+
+// A read that was left behind ends after all, while the copy is about something else.
+func TestARebuildDoesNotUseTheBufferOfAReadThatHangs(t *testing.T) {
+	r := newRig(t, "a", "b", "c")
+	r.local = "a"
+	r.recorded = membership.NewEpoch(1, 2, []string{"a", "b"})
+	for _, name := range []string{"a", "b"} {
+		for region := range int64(8) {
+			r.disk(name).fill(t, byte(1+region), region*testRegion, testRegion)
+		}
+	}
+	e, changed := r.run(2)
+	reads, writes := faulty.NewGate(), faulty.NewGate()
+	t.Cleanup(reads.Open)
+	r.disk("a").io.Inject(faulty.Rule{Match: faulty.Of(faulty.Read), Gate: reads})
+	r.disk("c").io.Inject(faulty.Rule{Match: faulty.Touching(faulty.Write, 3*testRegion, 1), Gate: writes})
+	r.add(e, "c")
+	<-reads.Arrived()
+	r.stepUntil(func() bool { return inEpoch("b")(e.State()) })
+	<-writes.Arrived()
+	reads.Open()
+	r.disk("a").currentSession().inside.Wait()
+	writes.Open()
+	r.await(e, changed, "member", rebuilt("c"))
+	r.sameBytes("b", "c")
+}
