@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/sirupsen/logrus"
 
@@ -21,8 +22,13 @@ type engineHost struct {
 	replicas  *replicaHost
 	changes   *changes
 	deviceDir string
-	log       *logrus.Entry
-	names     nameLocks
+	// quietPeriod and slowAfter are those of engine.Config.
+	quietPeriod, slowAfter time.Duration
+	// stopTimeout bounds the stop of one engine, flushTimeout the last flush of one that is left as it is.
+	stopTimeout, flushTimeout time.Duration
+
+	log   *logrus.Entry
+	names nameLocks
 
 	mu     sync.Mutex
 	hosted map[string]*hostedEngine // guarded by mu
@@ -35,8 +41,11 @@ type hostedEngine struct {
 	socket *socketFrontend
 }
 
-func newEngineHost(r *replicaHost, c *changes, deviceDir string, log *logrus.Entry) *engineHost {
-	return &engineHost{replicas: r, changes: c, deviceDir: deviceDir, log: log, hosted: map[string]*hostedEngine{}}
+func newEngineHost(r *replicaHost, c *changes, opts Options, log *logrus.Entry) *engineHost {
+	return &engineHost{
+		replicas: r, changes: c, deviceDir: opts.DeviceDir, quietPeriod: opts.QuietPeriod, slowAfter: opts.SlowAfter,
+		stopTimeout: engineStopTimeout, flushTimeout: replicaCloseTimeout, log: log, hosted: map[string]*hostedEngine{},
+	}
 }
 
 func (h *engineHost) find(name string) *hostedEngine {
@@ -130,6 +139,7 @@ func (h *engineHost) launch(s *proto.EngineSpec) *hostedEngine {
 	cfg := engine.Config{
 		Name: s.GetName(), Volume: s.GetVolume(), Generation: s.GetGeneration(), Session: s.GetSession(),
 		SizeBytes: s.GetSizeBytes(), Recorded: epochFromWire(s.GetEpoch()), OnChange: h.changes.notify, Log: h.log,
+		QuietPeriod: h.quietPeriod, SlowAfter: h.slowAfter,
 		Connect: func(ctx context.Context, m engine.Member) (engine.Replica, error) { return h.connect(ctx, s, m) },
 	}
 	for _, m := range s.GetMembers() {
@@ -159,6 +169,9 @@ func (h *engineHost) stop(ctx context.Context, name, session string, force bool)
 	if e == nil || session != "" && session != e.spec.GetSession() {
 		return nil
 	}
+	if force {
+		e.engine.Interrupt() // a stop that waits for users' data has the lock
+	}
 	defer h.names.lock(e.spec.GetVolume())()
 	if h.find(name) != e {
 		return nil // ended while this waited
@@ -172,7 +185,7 @@ func (h *engineHost) stop(ctx context.Context, name, session string, force bool)
 // end stops an engine and forgets it, unless it goes on because its device is in use. It goes on when the caller goes away: a stop
 // that began should end.
 func (h *engineHost) end(ctx context.Context, e *hostedEngine, stop func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), engineStopTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), h.stopTimeout)
 	defer cancel()
 	err := stop(ctx)
 	log := h.log.WithFields(logrus.Fields{logfields.Engine: e.spec.GetName(), logfields.Volume: e.spec.GetVolume()})
@@ -211,12 +224,26 @@ func (h *engineHost) shutdown(ctx context.Context) {
 				return
 			}
 			log := h.log.WithFields(logrus.Fields{logfields.Engine: e.spec.GetName(), logfields.Volume: e.spec.GetVolume()})
-			flushing, cancel := context.WithTimeout(ctx, replicaCloseTimeout)
-			defer cancel()
-			log.WithError(errors.Join(err, e.engine.Backend().Flush(flushing))).Error("Engine left as it is: its users lose their device")
+			err = errors.Join(err, h.flush(ctx, e))
+			log.WithError(err).Error("Engine left as it is: its users lose their device")
 		})
 	}
 	ending.Wait()
+}
+
+// flush gives an engine that is left as it is a while to flush. Its backend does not look at contexts, and may wait for an epoch that
+// nobody records any more: then the flush is left behind too, and ends with the engine.
+func (h *engineHost) flush(ctx context.Context, e *hostedEngine) error {
+	ctx, cancel := context.WithTimeout(ctx, h.flushTimeout)
+	defer cancel()
+	flushed := make(chan error, 1)
+	go func() { flushed <- e.engine.Backend().Flush(ctx) }()
+	select {
+	case err := <-flushed:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("flush before the end: %w", ctx.Err())
+	}
 }
 
 // states lists the engines by name.

@@ -46,6 +46,8 @@ type node struct {
 	*Instance
 	*client.Client
 	end func()
+	// quietPeriod is of the process that is started next; 0 is the usual one.
+	quietPeriod time.Duration
 
 	mu    sync.Mutex
 	state *proto.State  // guarded by mu; as the watch sent it
@@ -88,7 +90,7 @@ func (n *node) toolSocket() string { return filepath.Join(n.root, "run/nbd.sock"
 func (n *node) options() Options {
 	return Options{
 		Root: n.root, DataListen: "127.0.0.1:0", ToolSocket: n.toolSocket(), GRPCSocket: filepath.Join(n.root, "run/grpc.sock"),
-		DeviceDir: filepath.Join(n.root, "dev"), Version: "test",
+		DeviceDir: filepath.Join(n.root, "dev"), QuietPeriod: n.quietPeriod, Version: "test",
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -34,6 +35,9 @@ type Options struct {
 	// DeviceDir is where block devices are made; /dev/longhorn if empty. It belongs to this process: what dead ones left there
 	// is removed.
 	DeviceDir string
+	// QuietPeriod and SlowAfter are those of engine.Config for the engines here; 0 is what engines do by themselves. They are for
+	// tests and tools that have no patience.
+	QuietPeriod, SlowAfter time.Duration
 	// Version is told to clients.
 	Version string
 	// Log receives what is worth knowing; nil discards it.
@@ -87,10 +91,7 @@ func New(opts Options) (*Instance, error) {
 		l.SetOutput(io.Discard)
 		opts.Log = logrus.NewEntry(l)
 	}
-	if opts.DeviceDir == "" {
-		opts.DeviceDir = defaultDeviceDir
-	}
-	boot, err := bootID()
+	boot, err := bootID(opts.Root)
 	if err != nil {
 		opts.Log.WithError(err).Warn("The machine's boot cannot be told, so no unclean replica counts as complete")
 	}
@@ -105,7 +106,7 @@ func New(opts Options) (*Instance, error) {
 	port := i.dataListener.Addr().(*net.TCPAddr).Port
 	i.info = &proto.InfoReply{Uuid: uuid.NewString(), BootId: boot, Port: uint32(port), Version: opts.Version}
 	i.replicas = newReplicaHost(i.disks, boot, i.changes, i.log)
-	i.engines = newEngineHost(i.replicas, i.changes, opts.DeviceDir, i.log)
+	i.engines = newEngineHost(i.replicas, i.changes, opts, i.log)
 	i.dataServer = nbd.NewServer(&dataExporter{replicas: i.replicas}, nbd.ServerOptions{Secret: i.replicas.secretOf, Log: i.log})
 	i.toolServer = nbd.NewServer(&toolExporter{replicas: i.replicas, engines: i.engines}, nbd.ServerOptions{Log: i.log})
 	i.grpcServer = grpc.NewServer()
@@ -167,7 +168,13 @@ func (i *Instance) Run(ctx context.Context) error {
 	base := context.WithoutCancel(ctx) // the servers end in shutdown, in its order
 	serve("engines", func() error { return i.dataServer.Serve(base, i.dataListener) })
 	serve("tools", func() error { return i.toolServer.Serve(base, i.toolListener) })
-	serve("the daemon", func() error { return i.grpcServer.Serve(i.grpcListener) })
+	serve("the daemon", func() error {
+		err := i.grpcServer.Serve(i.grpcListener)
+		if errors.Is(err, grpc.ErrServerStopped) {
+			return nil // the end came before the beginning
+		}
+		return err
+	})
 	guard := &mountGuard{deviceDir: i.engines.deviceDir, log: i.log}
 	serve("the watch of mounts", func() error {
 		return mountwatch.Watch(ctx, func() {
@@ -175,7 +182,7 @@ func (i *Instance) Run(ctx context.Context) error {
 			guard.look()
 		})
 	})
-	i.log.WithFields(logrus.Fields{"address": i.DataAddr(), "uuid": i.info.GetUuid()}).Info("Data plane serves")
+	i.log.WithFields(logrus.Fields{"address": i.DataAddr(), "uuid": i.info.GetUuid(), "boot": i.info.GetBootId()}).Info("Data plane serves")
 
 	<-ctx.Done()
 	i.shutdown(base)
@@ -211,8 +218,14 @@ func (i *Instance) snapshot() *proto.State {
 	return &proto.State{Info: i.info, Replicas: i.replicas.states(), Engines: i.engines.states()}
 }
 
-func bootID() (string, error) {
-	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+// bootID is of the node's boot, as its own root shows it: a node may be less than a machine, and start anew while the kernel, which is
+// what a container's own /proc tells of, runs on. Where the root has no /proc the kernel's is taken.
+func bootID(root string) (string, error) {
+	const file = "/proc/sys/kernel/random/boot_id"
+	b, err := os.ReadFile(filepath.Join(root, file))
+	if errors.Is(err, os.ErrNotExist) {
+		b, err = os.ReadFile(file)
+	}
 	if err != nil {
 		return "", fmt.Errorf("read boot id: %w", err)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"google.golang.org/grpc/codes"
@@ -300,6 +301,38 @@ func TestTheWatchTellsOfAProcessThatGoesAndComesBack(t *testing.T) {
 	cancel()
 	<-ended
 	must(t, watcher.Close())
+}
+
+// A node that starts anew has another boot, whatever the kernel beneath it says.
+func TestTheBootIsTheOneThatTheNodesRootShows(t *testing.T) {
+	n := newNode(t, 1)
+	kernel, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	must(t, err)
+	if got, want := n.info.GetBootId(), strings.TrimSpace(string(kernel)); got != want {
+		t.Errorf("boot %q where the root has no /proc, want the kernel's %q", got, want)
+	}
+	n.stop()
+	dir := filepath.Join(n.root, "proc/sys/kernel/random")
+	must(t, os.MkdirAll(dir, 0o700))
+	must(t, os.WriteFile(filepath.Join(dir, "boot_id"), []byte("of-the-node\n"), 0o600))
+	n.start()
+	if got := n.info.GetBootId(); got != "of-the-node" || n.replicas.boot != got {
+		t.Errorf("boot %q, of replicas %q", got, n.replicas.boot)
+	}
+}
+
+func TestAProcessThatIsEndedAtOnceEndsInOrder(t *testing.T) {
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	n := newNode(t, 1)
+	n.stop()
+	for range 20 {
+		i, err := New(n.options())
+		must(t, err)
+		if err := i.Run(ended); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 func TestASecondProcessOnTheSameSocketsIsRefused(t *testing.T) {

@@ -146,7 +146,7 @@ func (h *replicaHost) fenceParked(ctx context.Context, name string, fence int64)
 		return err
 	}
 	return h.disks.onDisk(p.spec, func(d *replica.Disk) error {
-		r, err := d.Open(p.spec.GetDirectory(), specOf(p.spec), replica.Options{BootID: h.boot, Log: h.logOf(p.spec)})
+		r, err := d.Open(p.spec.GetDirectory(), specOf(p.spec), h.options(p.spec))
 		if err != nil {
 			return err
 		}
@@ -156,6 +156,8 @@ func (h *replicaHost) fenceParked(ctx context.Context, name string, fence int64)
 		if err == nil {
 			p.generation = r.State().Generation
 		}
-		return errors.Join(err, r.Close(ctx))
+		err = errors.Join(err, r.Close(ctx))
+		h.distrust(&hosted{spec: p.spec, replica: r})
+		return err
 	})
 }

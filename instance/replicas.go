@@ -28,10 +28,11 @@ type replicaHost struct {
 	// decoy stands for the secret of replicas that are not here, so that one who guesses learns nothing.
 	decoy []byte
 
-	mu       sync.Mutex
-	hosted   map[string]*hosted // guarded by mu
-	parked   map[string]*parked // guarded by mu; never a name that is in hosted
-	stopping bool               // guarded by mu
+	mu         sync.Mutex
+	hosted     map[string]*hosted  // guarded by mu
+	parked     map[string]*parked  // guarded by mu; never a name that is in hosted
+	distrusted map[string]struct{} // guarded by mu; uids, see distrust
+	stopping   bool                // guarded by mu
 }
 
 // hosted is one replica that was started and not stopped. It does not change: an entry is replaced.
@@ -43,7 +44,10 @@ type hosted struct {
 }
 
 func newReplicaHost(disks *diskGuard, boot string, c *changes, log *logrus.Entry) *replicaHost {
-	h := &replicaHost{disks: disks, boot: boot, changes: c, log: log, decoy: make([]byte, 32), hosted: map[string]*hosted{}, parked: map[string]*parked{}}
+	h := &replicaHost{
+		disks: disks, boot: boot, changes: c, log: log, decoy: make([]byte, 32),
+		hosted: map[string]*hosted{}, parked: map[string]*parked{}, distrusted: map[string]struct{}{},
+	}
 	_, _ = rand.Read(h.decoy) // never fails
 	return h
 }
@@ -133,7 +137,7 @@ func (h *replicaHost) start(ctx context.Context, s *proto.ReplicaSpec) (*proto.R
 	if err := h.unpark(ctx, s.GetName()); err != nil {
 		return nil, err
 	}
-	e := h.open(s, old.lostDisk())
+	e := h.open(s)
 	h.put(s.GetName(), e)
 	return e.state(), nil
 }
@@ -142,13 +146,9 @@ func isSamePlace(a, b *proto.ReplicaSpec) bool {
 	return a.GetUid() == b.GetUid() && a.GetDirectory() == b.GetDirectory() && a.GetDiskPath() == b.GetDiskPath() && a.GetDiskUuid() == b.GetDiskUuid()
 }
 
-// open opens a replica for engines. One that lost its disk before is not trusted to have kept what was not synced: the device may
-// have gone with the mount, and then the kernel dropped it and told nobody.
-func (h *replicaHost) open(s *proto.ReplicaSpec, lostBefore bool) *hosted {
-	opts := replica.Options{BootID: h.boot, OnChange: h.changes.notify, Log: h.logOf(s)}
-	if lostBefore {
-		opts.BootID = ""
-	}
+// open opens a replica for engines.
+func (h *replicaHost) open(s *proto.ReplicaSpec) *hosted {
+	opts := h.options(s)
 	t, err := h.disks.open(s, opts, h.evict)
 	if err != nil {
 		opts.Log.WithError(err).Warn("Replica refused")
@@ -158,16 +158,27 @@ func (h *replicaHost) open(s *proto.ReplicaSpec, lostBefore bool) *hosted {
 	return &hosted{spec: s, replica: t.replica, tenancy: t}
 }
 
-// lostDisk tells whether the disk went away while the replica was open. e may be nil.
-func (e *hosted) lostDisk() bool {
-	if e == nil {
-		return false
+// options are those with which a replica is opened that may be written to.
+func (h *replicaHost) options(s *proto.ReplicaSpec) replica.Options {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	_, distrusted := h.distrusted[s.GetUid()]
+	return replica.Options{BootID: h.boot, Distrust: distrusted, OnChange: h.changes.notify, Log: h.logOf(s)}
+}
+
+// distrust remembers of a replica that was closed whether it may have lost writes although the machine runs on. A disk that fails may
+// refuse to record that; one that goes away takes its device along perhaps, and the kernel drops what was not synced and tells nobody.
+// It counts for each opening in this process, whatever starts and stops come between, until the replica is closed with nothing missing
+// any more, or removed.
+func (h *replicaHost) distrust(e *hosted) {
+	kept := e.replica.State().CacheKept
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if kept {
+		delete(h.distrusted, e.spec.GetUid())
+	} else {
+		h.distrusted[e.spec.GetUid()] = struct{}{}
 	}
-	err := e.refused
-	if e.replica != nil {
-		err = e.replica.State().Failure
-	}
-	return errors.As(err, new(*replica.DiskLostError))
 }
 
 // evict closes a replica that has lost its disk, which lets the file system go, and leaves why. When requests to that disk do not end
@@ -185,6 +196,7 @@ func (h *replicaHost) evict(t *tenancy, lost *replica.DiskLostError) {
 		h.logOf(e.spec).WithError(err).Warn("Replica left open on a disk that is gone")
 		return
 	}
+	h.distrust(e)
 	t.release()
 	h.put(name, &hosted{spec: e.spec, refused: lost})
 }
@@ -248,6 +260,7 @@ func (h *replicaHost) close(ctx context.Context, e *hosted) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return err // it is open still
 	}
+	h.distrust(e)
 	e.tenancy.release()
 	if err != nil {
 		h.logOf(e.spec).WithError(err).Warn("Replica closed, but not cleanly")
@@ -274,6 +287,9 @@ func (h *replicaHost) remove(ctx context.Context, s *proto.ReplicaSpec) error {
 	if err := h.unpark(ctx, s.GetName()); err != nil {
 		return err
 	}
+	h.mu.Lock()
+	delete(h.distrusted, s.GetUid())
+	h.mu.Unlock()
 	h.logOf(s).Info("Replica directory removed")
 	return nil
 }
@@ -340,8 +356,8 @@ func (e *hosted) state() *proto.ReplicaState {
 	}
 	if now.Failure != nil {
 		s.Phase, s.Reason, s.Message = proto.Phase_PHASE_ERROR, string(replica.WriteFailed), now.Failure.Error()
-		if e.lostDisk() {
-			s.Reason = string(replica.ReasonOf(now.Failure))
+		if lost := replica.ReasonOf(now.Failure); lost != "" { // its disk went away
+			s.Reason = string(lost)
 		}
 	}
 	return s

@@ -103,7 +103,7 @@ func (e *hostedEngine) state() *proto.EngineState {
 	s := &proto.EngineState{
 		Name: e.spec.GetName(), Volume: e.spec.GetVolume(), Generation: e.spec.GetGeneration(), Session: e.spec.GetSession(),
 		Phase: phases[now.Phase], Reason: now.Reason, Message: now.Message, Endpoint: now.Endpoint, SizeBytes: e.spec.GetSizeBytes(),
-		ProposedEpoch: epochToWire(now.ProposedEpoch), Epoch: epochToWire(now.Epoch),
+		ProposedEpoch: epochToWire(now.ProposedEpoch), Epoch: epochToWire(now.Epoch), ShownEpoch: epochToWire(now.Shown),
 	}
 	for _, m := range now.Members {
 		s.Members = append(s.Members, &proto.MemberState{
