@@ -26,7 +26,7 @@ images() {
 }
 
 # cluster runs cluster tests. "required": a missing part fails instead of skipping.
-cluster() { LONGHORN_E2E=required plain -v "$@" ./test/e2e; }
+cluster() { LONGHORN_E2E=required plain -v -parallel 3 "$@" ./test/e2e; }
 
 e2e() {
 	images

@@ -20,17 +20,7 @@ import (
 // classOn makes a StorageClass whose volumes go to disks with a tag, until the test ends.
 func classOn(ctx context.Context, t *testing.T, c *cluster.Cluster, tag string, replicas int) {
 	t.Helper()
-	manifest := fmt.Sprintf(`
-apiVersion: storage.k8s.io/v1
-kind: StorageClass
-metadata: {name: %s}
-provisioner: driver.longhorn.io
-parameters: {numberOfReplicas: "%d", diskSelector: %s}
-`, tag, replicas, tag)
-	if err := c.Apply(ctx, manifest); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.Must(context.WithoutCancel(ctx), t, "delete", "storageclass", tag, "--ignore-not-found") })
+	class(ctx, t, c, tag, fmt.Sprintf(`{numberOfReplicas: "%d", diskSelector: %s}`, replicas, tag))
 }
 
 // addTagged mounts a new disk on a node and gives it to the node.

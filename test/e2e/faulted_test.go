@@ -16,6 +16,7 @@ import (
 // faulted and names what is missing and where; nothing is made in place of them. When
 // they are put back, it starts by itself, and the file is there.
 func TestNoReplicaIsThere(t *testing.T) {
+	t.Parallel() // with others that break nothing of the cluster, when those that do are over
 	ctx, c := threeNodes.get(t)
 	ns := namespace(ctx, t, c, "e2e-faulted")
 	volume := claim(ctx, t, c, ns, "data", "64Mi")

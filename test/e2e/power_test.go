@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/test/e2e/cluster"
+	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
 // rounds is how often the power is lost in each way: LONG_ROUNDS, or once.
@@ -68,6 +70,10 @@ func TestPowerIsLost(t *testing.T) {
 func (w *writer) losePower(ctx context.Context, t *testing.T, h *history, lost []string) {
 	t.Helper()
 	servedOn := w.node(ctx, t) != lost[0] && len(lost) == 1
+	before := map[string]string{}
+	for _, node := range lost {
+		before[node] = awaitBoot(ctx, t, w.c, node)
+	}
 	began := time.Now()
 	for _, node := range lost {
 		t.Cleanup(func() { startNode(t, w.c, node) })
@@ -94,6 +100,37 @@ func (w *writer) losePower(ctx context.Context, t *testing.T, h *history, lost [
 	t.Logf("records are acknowledged %s after the loss, %s after the nodes' start", time.Since(began).Round(time.Second), time.Since(on).Round(time.Second))
 	w.waitHealthy(ctx, t, 3*time.Minute)
 	t.Logf("healthy %s after the nodes' start", time.Since(on).Round(time.Second))
+	for _, node := range lost {
+		if again := awaitBoot(ctx, t, w.c, node); again == before[node] {
+			t.Errorf("the instance manager on %s takes the boot for the one before the loss, %s, and so its page cache for kept", node, again)
+		}
+	}
+}
+
+// awaitBoot waits until a node's instance manager says of which boot it is, the node's own, and returns that.
+func awaitBoot(ctx context.Context, t *testing.T, c *cluster.Cluster, node string) string {
+	t.Helper()
+	var boot string
+	cluster.Eventually(ctx, t, time.Minute, "the instance manager on "+node+" tells the node's boot", func(ctx context.Context) error {
+		own, err := c.OnNode(ctx, node, "cat", "/proc/sys/kernel/random/boot_id")
+		if err != nil {
+			return err
+		}
+		log, err := c.Kubectl(ctx, "-n", types.Namespace, "logs", types.InstanceManagerName(node))
+		if err != nil {
+			return err
+		}
+		_, line, found := strings.Cut(log, "Data plane serves")
+		if !found {
+			return errors.New("its log does not say that it serves")
+		}
+		line, _, _ = strings.Cut(line, "\n")
+		if boot = strings.TrimSpace(own); boot == "" || !strings.Contains(line, " boot="+boot) {
+			return fmt.Errorf("its log says %q, the node's boot is %q", line, boot)
+		}
+		return nil
+	})
+	return boot
 }
 
 // startNode turns a node on if it is off, so that a failed test leaves the cluster whole.

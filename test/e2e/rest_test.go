@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"testing"
 	"time"
 
@@ -36,10 +37,14 @@ func (r restAPI) do(ctx context.Context, t *testing.T, method, path string, body
 	}
 	var status int
 	var answer []byte
-	// A Service leads to the pods of a node that is gone until Kubernetes has noticed. All
-	// that is asked here may be asked twice.
+	// A Service leads to the pods of a node that is gone until Kubernetes has noticed, and
+	// a daemon has nobody to pass requests on to while the leader changes. All that is asked
+	// here may be asked twice.
 	cluster.Eventually(ctx, t, 30*time.Second, method+" "+path+" is answered", func(ctx context.Context) (err error) {
 		status, answer, err = r.once(ctx, method, path, text)
+		if err == nil && isPassing(status) && status != want {
+			err = fmt.Errorf("the answer is %d: %s", status, answer)
+		}
 		return err
 	})
 	if status != want {
@@ -69,6 +74,39 @@ func (r restAPI) once(ctx context.Context, method, path string, body []byte) (st
 	defer func() { _ = response.Body.Close() }()
 	answer, err = io.ReadAll(response.Body)
 	return response.StatusCode, answer, err
+}
+
+// isPassing tells whether a status says that there is no leader just now (503), or that it
+// did not answer (502).
+func isPassing(status int) bool {
+	return status == http.StatusServiceUnavailable || status == http.StatusBadGateway
+}
+
+// TestRESTIsAskedAgain: while the leader changes, a test's request is repeated; a refusal is not.
+func TestRESTIsAskedAgain(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		answers []int // in turn
+		want    int   // the status that the caller wants
+	}{
+		{"no leader, then one that does not answer, then one that does → its answer", []int{503, 502, 200}, 200},
+		{"no leader, as the caller wants → that answer", []int{503}, 503},
+		{"a refusal that the caller wants → not asked again", []int{422}, 422},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			asked := 0
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				w.WriteHeader(tc.answers[asked])
+				fmt.Fprintf(w, "answer %d to %s", asked, r.URL.Path)
+				asked++
+			}))
+			defer server.Close()
+			got := restAPI(server.URL+"/v1").do(t.Context(), t, http.MethodGet, "/volumes", nil, tc.want, nil)
+			if want := fmt.Sprintf("answer %d to /v1/volumes", len(tc.answers)-1); got != want {
+				t.Errorf("got %q, want %q", got, want)
+			}
+		})
+	}
 }
 
 func (r restAPI) node(ctx context.Context, t *testing.T, name string) (n v1.Node) {

@@ -40,6 +40,14 @@ func claim(ctx context.Context, t *testing.T, c *cluster.Cluster, namespace, nam
 // claimOf makes a claim of a StorageClass and returns the name of its volume.
 func claimOf(ctx context.Context, t *testing.T, c *cluster.Cluster, namespace, name, size, class string) string {
 	t.Helper()
+	startClaim(ctx, t, c, namespace, name, size, class)
+	c.Must(ctx, t, "-n", namespace, "wait", "--for=jsonpath={.status.phase}=Bound", "pvc/"+name, "--timeout=120s")
+	return c.Must(ctx, t, "-n", namespace, "get", "pvc", name, "-o", "jsonpath={.spec.volumeName}")
+}
+
+// startClaim is claimOf without the wait.
+func startClaim(ctx context.Context, t *testing.T, c *cluster.Cluster, namespace, name, size, class string) {
+	t.Helper()
 	manifest := fmt.Sprintf(`
 apiVersion: v1
 kind: PersistentVolumeClaim
@@ -52,8 +60,6 @@ spec:
 	if err := c.Apply(ctx, manifest); err != nil {
 		t.Fatal(err)
 	}
-	c.Must(ctx, t, "-n", namespace, "wait", "--for=jsonpath={.status.phase}=Bound", "pvc/"+name, "--timeout=120s")
-	return c.Must(ctx, t, "-n", namespace, "get", "pvc", name, "-o", "jsonpath={.spec.volumeName}")
 }
 
 // pod runs a shell script in a pod with the claim at /data, and waits until it is

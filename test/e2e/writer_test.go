@@ -216,7 +216,7 @@ func (w *writer) finish(ctx context.Context, t *testing.T) {
 	w.scale(ctx, t, 0)
 	checkSums(ctx, t, w.c, theVolume(ctx, t, w.c, w.volume), replicasOf(ctx, t, w.c, w.volume))
 	for _, node := range nodes {
-		checkNothingLeft(ctx, t, w.c, node, w.volume)
+		waitNothingLeft(ctx, t, w.c, node, w.volume)
 	}
 	pod(ctx, t, w.c, w.namespace, "reader", "data", idle)
 	w.check(ctx, t, w.c.Must(ctx, t, "-n", w.namespace, "exec", "reader", "--", "cat", "/data/records"))
