@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -17,24 +16,35 @@ const (
 	// lingering is how long clients go on with a run after its successor serves.
 	lingering = 20 * time.Millisecond
 	// think is between two operations of a client, at most.
-	think = 2 * time.Millisecond
+	think = 3 * time.Millisecond
 )
 
 // clients are a writer and a reader of each block. They follow the engine wherever it serves.
 type clients struct {
-	v       *volume
-	running sync.WaitGroup
-	quit    chan struct{}
-	values  atomic.Uint64
+	v         *volume
+	syncEvery int // see plan
+	running   sync.WaitGroup
+	quit      chan struct{}
+	values    atomic.Uint64
 }
 
-func startClients(v *volume, seed uint64) *clients {
-	c := &clients{v: v, quit: make(chan struct{})}
+// worker is one of them. A writer writes for a while and then rests, so that regions become quiet and are written anew.
+type worker struct {
+	*clients
+	id    int
+	rng   *rand.Rand
+	tires time.Time // a writer's time to rest; zero: at once
+	fresh bool      // its next write fills its whole block
+}
+
+func startClients(v *volume, seed uint64, syncEvery int) *clients {
+	cs := &clients{v: v, syncEvery: syncEvery, quit: make(chan struct{})}
 	for i := range 2 * blockCount {
-		rng := rand.New(rand.NewPCG(seed, uint64(i)))
-		c.running.Go(func() { c.follow(i, rng) })
+		c := &worker{clients: cs, id: i, rng: rand.New(rand.NewPCG(seed, uint64(i))), fresh: true}
+		c.tires = time.Now().Add(c.stamina())
+		cs.running.Go(c.follow)
 	}
-	return c
+	return cs
 }
 
 // end lets every client finish what it does.
@@ -43,8 +53,8 @@ func (c *clients) end() {
 	c.running.Wait()
 }
 
-// follow is one client: it works on one run of the engine after the other.
-func (c *clients) follow(id int, rng *rand.Rand) {
+// follow works on one run of the engine after the other.
+func (c *worker) follow() {
 	var last *run
 	for !isClosed(c.quit) {
 		r, changed := c.v.current()
@@ -59,12 +69,12 @@ func (c *clients) follow(id int, rng *rand.Rand) {
 			pause(c.v.ctx, think)
 		}
 		last = r
-		c.use(id, r, rng)
+		c.use(r)
 	}
 }
 
 // use works on one run until it fails, was succeeded a while ago, or is to be left.
-func (c *clients) use(id int, r *run, rng *rand.Rand) {
+func (c *worker) use(r *run) {
 	ctx, cancel := context.WithCancel(c.v.ctx)
 	var watching sync.WaitGroup
 	defer watching.Wait()
@@ -83,56 +93,108 @@ func (c *clients) use(id int, r *run, rng *rand.Rand) {
 	}
 	defer b.Close()
 	for ctx.Err() == nil && !isClosed(c.quit) && !isClosed(r.leave) {
-		if !c.operate(ctx, id, r, b, rng) {
+		if !c.operate(ctx, r, b) {
 			return
 		}
-		pause(ctx, time.Duration(rng.Int64N(int64(think))))
+		pause(ctx, time.Duration(c.rng.Int64N(int64(think))))
 	}
 }
 
 // operate does one operation; false when this connection is good for nothing more.
-func (c *clients) operate(ctx context.Context, id int, r *run, b *nbd.Client, rng *rand.Rand) bool {
-	block, isWriter := id/2, id%2 == 0
-	h := c.v.history
-	call := h.now()
-	if !isWriter {
-		v, err := readBlock(ctx, b, block)
-		if err == nil {
-			h.add(id, r, input{block: block}, call, output{value: v})
-		}
-		return !isOver(b, err)
+func (c *worker) operate(ctx context.Context, r *run, b *nbd.Client) bool {
+	block := c.id / 2
+	if c.id%2 == 0 {
+		return c.write(ctx, r, b, block)
 	}
-	value := c.values.Add(1)
-	err := writeBlock(ctx, b, block, value, rng.IntN(8) == 0)
-	if errors.Is(err, nbd.ErrNotSent) {
-		return false
-	}
-	h.add(id, r, input{block: block, isWrite: true, value: value}, call, output{unknown: err != nil})
-	if err == nil && rng.IntN(8) == 0 {
-		err = b.Flush(ctx)
+	call := c.v.history.now()
+	v, err := readBlock(ctx, b, block)
+	if err == nil {
+		c.v.history.add(c.id, r, input{block: block}, call, output{value: v})
 	}
 	return !isOver(b, err)
 }
+
+// write writes a block, whole or only its beginning, and flushes it now and then. It rests when its time has come, or there is no space.
+func (c *worker) write(ctx context.Context, r *run, b *nbd.Client, block int) bool {
+	if time.Now().After(c.tires) && !c.rest(ctx, r, b, block) {
+		return false
+	}
+	in := input{block: block, kind: opWrite, value: c.values.Add(1), durable: c.rng.IntN(c.syncEvery) == 0}
+	length := fsBlockBytes
+	if c.fresh || c.rng.IntN(4) == 0 {
+		length = blockBytes
+	}
+	c.fresh = false
+	call := c.v.history.now()
+	err := writeBlock(ctx, b, in, length)
+	if errors.Is(err, nbd.ErrNotSent) {
+		return false
+	}
+	c.v.history.add(c.id, r, in, call, output{unknown: err != nil})
+	switch {
+	case errors.Is(err, nbd.ENOSPC):
+		c.tires = time.Time{}
+		c.v.mu.Lock()
+		c.v.seen.refused++
+		c.v.mu.Unlock()
+	case err == nil && c.rng.IntN(c.syncEvery) == 0:
+		call = c.v.history.now()
+		if err = b.Flush(ctx); err == nil {
+			c.v.history.add(c.id, r, input{block: block, kind: opFlush}, call, output{})
+		}
+	}
+	return !isOver(b, err)
+}
+
+// rest lets the region of a block become quiet. The end of the block is a hole meanwhile, often: it then takes space to write it. It
+// returns false when the run is not to be used any more.
+func (c *worker) rest(ctx context.Context, r *run, b *nbd.Client, block int) bool {
+	if !c.tires.IsZero() && c.rng.IntN(2) == 0 {
+		if err := b.Trim(ctx, offset(block)+fsBlockBytes, blockBytes-fsBlockBytes, false); isOver(b, err) {
+			return false
+		}
+	}
+	t := time.NewTimer(between(c.rng, 2*quietPeriod, 8*quietPeriod))
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-r.leave:
+		return false
+	case <-c.quit:
+		return false
+	case <-ctx.Done():
+		return false
+	}
+	c.tires, c.fresh = time.Now().Add(c.stamina()), true
+	return true
+}
+
+// stamina is how long a writer goes on.
+func (c *worker) stamina() time.Duration { return between(c.rng, 0, 3*quietPeriod) }
 
 // isOver says whether a client should look for the engine anew.
 func isOver(b *nbd.Client, err error) bool {
 	return isClosed(b.Done()) || err != nil && !errors.Is(err, nbd.ENOSPC)
 }
 
-// offset spreads the blocks: two in one page-sized neighbourhood, the others over all regions.
+// offset spreads the blocks: two are neighbours, one lies across the border of two regions, the others begin one region each.
 func offset(block int) int64 {
-	if block == 0 {
+	switch block {
+	case 0:
 		return blockBytes
+	case 4:
+		return 3*regionBytes - blockBytes/2
 	}
-	return int64(block-1) * (volumeBytes / blockCount)
+	return int64(block-1) * regionBytes
 }
 
-func writeBlock(ctx context.Context, b nbd.Backend, block int, value uint64, fua bool) error {
-	p := make([]byte, blockBytes)
+// writeBlock writes the beginning of a block, at least what has its value.
+func writeBlock(ctx context.Context, b nbd.Backend, in input, length int) error {
+	p := make([]byte, length)
 	for i := 0; i < len(p); i += 8 {
-		binary.LittleEndian.PutUint64(p[i:], value)
+		binary.LittleEndian.PutUint64(p[i:], in.value)
 	}
-	return b.WriteAt(ctx, p, offset(block), fua)
+	return b.WriteAt(ctx, p, offset(in.block), in.durable)
 }
 
 // readBlock returns the value at the beginning of a block. The rest is looked at only when nobody writes: file systems do not promise
@@ -145,28 +207,4 @@ func readBlock(ctx context.Context, b nbd.Backend, block int) (uint64, error) {
 	}
 	copy(p, at)
 	return binary.LittleEndian.Uint64(p), nil
-}
-
-// wholeBlock returns the value of a block that nobody writes.
-func wholeBlock(content []byte, block int) (uint64, error) {
-	p := content[offset(block) : offset(block)+blockBytes]
-	first := binary.LittleEndian.Uint64(p)
-	for i := 8; i < len(p); i += 8 {
-		if v := binary.LittleEndian.Uint64(p[i:]); v != first {
-			return 0, fmt.Errorf("block %d is torn: %d at its beginning, %d at byte %d", block, first, v, i)
-		}
-	}
-	return first, nil
-}
-
-// readAll returns the content of an export.
-func readAll(ctx context.Context, b nbd.Backend) ([]byte, error) {
-	content := make([]byte, volumeBytes)
-	const step = 1 << 20
-	for off := 0; off < volumeBytes; off += step {
-		if err := b.ReadAt(ctx, content[off:min(off+step, volumeBytes)], int64(off)); err != nil {
-			return nil, err
-		}
-	}
-	return content, nil
 }

@@ -107,28 +107,35 @@ func (v *volume) isServed(n *node) bool {
 }
 
 // startEngine begins a new run, on another node than the last one's if there is one. It waits until a member of the recorded epoch is
-// served.
+// served, and for the others as long as the plan says.
 func (v *volume) startEngine(o membership.Object) {
-	start := o.Epoch.IsZero()
-	var home *node
+	var homeNode *node
+	served := 0
 	last, _ := v.current()
 	for _, n := range v.nodes {
 		c, _ := n.now()
-		start = start || v.isServed(n) && o.Epoch.Has(v.replicaName(n))
-		if c != nil && (home == nil || last != nil && home == last.node) {
-			home = n // elsewhere, if there is anywhere else
+		if v.isServed(n) && o.Epoch.Has(v.replicaName(n)) {
+			served++
+		}
+		if c != nil && (homeNode == nil || last != nil && homeNode == last.node) {
+			homeNode = n // elsewhere, if there is anywhere else
 		}
 	}
-	if !start || home == nil {
+	if v.waiting.IsZero() {
+		v.waiting = time.Now()
+	}
+	complete := served == len(o.Epoch.Members) // also before the first start
+	if homeNode == nil || !complete && (served == 0 || time.Since(v.waiting) < v.gather) {
 		return
 	}
 	raised, err := v.object.raise()
 	if err != nil {
 		return
 	}
-	c, _ := home.now()
+	v.waiting = time.Time{}
+	c, _ := homeNode.now()
 	next := &run{
-		node: home, child: c, generation: raised.Generation, session: raised.Session, over: never,
+		node: homeNode, child: c, generation: raised.Generation, session: raised.Session, over: never,
 		served: make(chan struct{}), leave: make(chan struct{}), succeeded: make(chan struct{}),
 	}
 	v.mu.Lock()
@@ -179,6 +186,9 @@ func (v *volume) followStart(r *run, e *proto.EngineState) {
 	}
 	r.mu.Lock()
 	r.shown = true
+	if r.members == 0 {
+		r.members = len(e.GetEpoch().GetMembers())
+	}
 	r.mu.Unlock()
 	if e.GetPhase() != proto.Phase_PHASE_RUNNING || isClosed(r.served) {
 		return

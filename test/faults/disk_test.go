@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -17,9 +18,15 @@ import (
 const (
 	imageBytes = 40 << 20
 	ballast    = "ballast"
-	// shutdownIoctl is EXT4_IOC_SHUTDOWN of the kernel: everything is written, then every access is an I/O error until it is mounted
-	// anew.
+	// fsBlockBytes is a block of it: a client's write is whole in its first block, whatever happens in the others.
+	fsBlockBytes = 4096
+	// shutdownIoctl is EXT4_IOC_SHUTDOWN of the kernel: every access is an I/O error until it is mounted anew.
 	shutdownIoctl = 0x8004587d
+	// everythingWritten and nothingWritten are its flags: what is in memory is written first, or is lost with all of the journal that
+	// was not committed.
+	everythingWritten, nothingWritten uint32 = 0, 2
+	// bootIDFile is where the kernel tells of which boot a machine is.
+	bootIDFile = "/proc/sys/kernel/random/boot_id"
 )
 
 // makeImage makes a small ext4 in a file, for a node to mount.
@@ -31,16 +38,21 @@ func makeImage(path string) error {
 	if err := errors.Join(f.Truncate(imageBytes), f.Close()); err != nil {
 		return err
 	}
-	if out, err := exec.Command("mkfs.ext4", "-q", "-F", "-O", "^resize_inode", "-m", "0", path).CombinedOutput(); err != nil {
+	mkfs := exec.Command("mkfs.ext4", "-q", "-F", "-b", strconv.Itoa(fsBlockBytes), "-O", "^resize_inode", "-m", "0", path)
+	if out, err := mkfs.CombinedOutput(); err != nil {
 		return fmt.Errorf("mkfs.ext4: %w: %s", err, out)
 	}
 	return nil
 }
 
-// mountImage mounts an image for this process alone: it is in a mount namespace of its own, with which the mount goes.
-func mountImage(image, dir string) error {
+// mountImage mounts an image for this process alone: it is in a mount namespace of its own, with which the mount goes. The same for
+// the id of the boot, which changes when the node is said to have lost its power.
+func mountImage(image, dir, boot string) error {
 	if out, err := exec.Command("mount", "-o", "loop", image, dir).CombinedOutput(); err != nil {
 		return fmt.Errorf("mount %s: %w: %s", image, err, out)
+	}
+	if err := unix.Mount(boot, bootIDFile, "", unix.MS_BIND, ""); err != nil {
+		return fmt.Errorf("mount %s over %s: %w", boot, bootIDFile, err)
 	}
 	return nil
 }
@@ -66,15 +78,15 @@ func awaitUnmounted(image string) error {
 	}
 }
 
-// fillDisk takes all the space of a file system.
-func fillDisk(dir string) error {
+// fillDisk takes all the space of a file system but for some blocks.
+func fillDisk(dir string, spareBlocks int) error {
 	f, err := os.OpenFile(filepath.Join(dir, ballast), os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
 	var at int64
-	for chunk := int64(8 << 20); chunk >= 4096; {
+	for chunk := int64(8 << 20); chunk >= fsBlockBytes; {
 		switch err := unix.Fallocate(int(f.Fd()), 0, at, chunk); {
 		case err == nil:
 			at += chunk
@@ -83,6 +95,9 @@ func fillDisk(dir string) error {
 		case !errors.Is(err, syscall.EINTR):
 			return fmt.Errorf("take all space: %w", err)
 		}
+	}
+	if err := f.Truncate(max(0, at-int64(spareBlocks)*fsBlockBytes)); err != nil {
+		return fmt.Errorf("leave some space: %w", err)
 	}
 	return nil
 }
@@ -101,7 +116,11 @@ func breakDisk(dir string) error {
 		return err
 	}
 	defer d.Close()
-	var flags uint32 // 0: write everything first
+	return shutDown(d, everythingWritten)
+}
+
+// shutDown ends a file system of which d is a directory.
+func shutDown(d *os.File, flags uint32) error {
 	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, d.Fd(), shutdownIoctl, uintptr(unsafe.Pointer(&flags))); errno != 0 {
 		return fmt.Errorf("shut a file system down: %w", errno)
 	}

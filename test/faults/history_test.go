@@ -12,11 +12,22 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
+// kind is what happened to a block.
+type kind int
+
+const (
+	opRead kind = iota
+	opWrite
+	opFlush     // answered with success
+	opPowerLoss // a node lost its power, and with it what was not synced there
+)
+
 // input is what a client asked of one block, output what it was told.
 type input struct {
 	block   int
-	isWrite bool
+	kind    kind
 	value   uint64 // of a write; 0 is never written
+	durable bool   // of a write: it is to be synced before it is answered
 }
 
 type output struct {
@@ -24,7 +35,7 @@ type output struct {
 	unknown bool   // of a write that was not acknowledged: it may or may not have been done
 }
 
-// operation is an operation with the run of the engine that was asked.
+// operation is an operation with the run of the engine that was asked; nil if none was.
 type operation struct {
 	porcupine.Operation
 	run *run
@@ -47,9 +58,22 @@ func (h *history) add(client int, r *run, in input, call int64, out output) {
 	h.ops = append(h.ops, operation{op, r})
 }
 
+// losePower notes that a node lost its power, at some time from call to now.
+func (h *history) losePower(call int64) {
+	for block := range blockCount {
+		h.add(2*blockCount+1, nil, input{block: block, kind: opPowerLoss}, call, output{})
+	}
+}
+
+// holds is what a block may hold, and what it may hold if power is lost now.
+type holds struct{ now, kept string }
+
 // register is a block: the set of what it may hold. A write that was acknowledged leaves its value alone; one that was not adds its
 // value, for good until the next acknowledged one: which of the members it reached is decided anew when the engine starts again, so it
 // may be seen and then not. This is what a disk does with a write that it did not confirm.
+//
+// What was acknowledged and not flushed may be gone when a node has lost its power, for the volume may begin anew from that one. That
+// the members then agree, whatever they hold, is looked at when they are compared.
 var register = porcupine.Model{
 	Partition: func(ops []porcupine.Operation) [][]porcupine.Operation {
 		blocks := make([][]porcupine.Operation, blockCount)
@@ -59,30 +83,51 @@ var register = porcupine.Model{
 		}
 		return blocks
 	},
-	Init: func() any { return setOf(0) },
+	Init: func() any { return holds{setOf(0), setOf(0)} },
 	Step: func(state, in, out any) (bool, any) {
-		s, i, o := state.(string), in.(input), out.(output)
+		s, i, o := state.(holds), in.(input), out.(output)
+		v := setOf(i.value)
 		switch {
-		case !i.isWrite:
-			return strings.Contains(s, setOf(o.value)), s
+		case i.kind == opRead:
+			return strings.Contains(s.now, setOf(o.value)), s
+		case i.kind == opFlush:
+			return true, holds{s.now, s.now}
+		case i.kind == opPowerLoss:
+			either := union(s.now, s.kept)
+			return true, holds{either, either}
 		case o.unknown:
-			if strings.Contains(s, setOf(i.value)) {
-				return true, s
-			}
-			return true, s + setOf(i.value)
+			return true, holds{union(s.now, v), union(s.kept, v)}
+		case i.durable:
+			return true, holds{v, v}
 		}
-		return true, setOf(i.value)
+		return true, holds{v, union(s.kept, v)}
 	},
 	DescribeOperation: func(in, out any) string {
 		i, o := in.(input), out.(output)
 		switch {
-		case !i.isWrite:
+		case i.kind == opRead:
 			return fmt.Sprintf("read block %d: %d", i.block, o.value)
+		case i.kind == opFlush:
+			return "flush"
+		case i.kind == opPowerLoss:
+			return "power lost"
 		case o.unknown:
 			return fmt.Sprintf("write block %d: %d, unknown", i.block, i.value)
+		case i.durable:
+			return fmt.Sprintf("write block %d: %d, synced", i.block, i.value)
 		}
 		return fmt.Sprintf("write block %d: %d", i.block, i.value)
 	},
+}
+
+// union adds a set to a set; the order of the values has no meaning.
+func union(s, t string) string {
+	for _, v := range strings.SplitAfter(t, ">") {
+		if !strings.Contains(s, v) {
+			s += v
+		}
+	}
+	return s
 }
 
 func setOf(v uint64) string { return "<" + strconv.FormatUint(v, 10) + ">" }
@@ -90,24 +135,24 @@ func setOf(v uint64) string { return "<" + strconv.FormatUint(v, 10) + ">" }
 // check says what is wrong with the history; empty if nothing.
 //
 // When a run of the engine was succeeded by another that serves, its time is over: what it read after that is nobody's business (it
-// may be cut off and not know), what it did not acknowledge by then either happened before or never does, and what it acknowledges
-// though it was asked only after that is a violation by itself.
+// may be cut off and not know), nor is what it flushed. What it did not acknowledge by then either happened before or never does, and
+// what it acknowledges though it was asked only after that is a violation by itself.
 func (h *history) check() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var ops []porcupine.Operation
 	for _, op := range h.ops {
 		in, out := op.Input.(input), op.Output.(output)
-		over := op.run.overAt()
+		over, write := op.run.overAt(), in.kind == opWrite
 		switch {
-		case !in.isWrite && op.Return > over, in.isWrite && out.unknown && op.Call > over:
+		case !write && op.Return > over, write && out.unknown && op.Call > over:
 			continue
-		case in.isWrite && !out.unknown && op.Call > over:
+		case write && !out.unknown && op.Call > over:
 			return fmt.Sprintf("generation %d acknowledged a write of block %d that began %v after its successor served",
 				op.run.generation, in.block, time.Duration(op.Call-over))
-		case in.isWrite && out.unknown && !h.wentOnLocked(op):
+		case write && out.unknown && !h.wentOnLocked(op):
 			op.Return = over // its requests may still have been on their way
-		case in.isWrite && out.unknown:
+		case write && out.unknown:
 			op.Return = min(op.Return, over)
 		}
 		ops = append(ops, op.Operation)
@@ -149,13 +194,15 @@ func (h *history) counts() (acknowledged, unknown, reads int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, op := range h.ops {
-		switch {
-		case !op.Input.(input).isWrite:
+		switch op.Input.(input).kind {
+		case opRead:
 			reads++
-		case op.Output.(output).unknown:
-			unknown++
-		default:
-			acknowledged++
+		case opWrite:
+			if op.Output.(output).unknown {
+				unknown++
+			} else {
+				acknowledged++
+			}
 		}
 	}
 	return acknowledged, unknown, reads

@@ -12,13 +12,24 @@ func TestTheJudgeOfHistories(t *testing.T) {
 	first := &run{generation: 1, over: 100}
 	second := &run{generation: 2, over: never}
 	write := func(r *run, value uint64, from, to int64) operation {
-		return operation{porcupine.Operation{Input: input{isWrite: true, value: value}, Call: from, Output: output{}, Return: to}, r}
+		return operation{porcupine.Operation{Input: input{kind: opWrite, value: value}, Call: from, Output: output{}, Return: to}, r}
 	}
 	lost := func(r *run, value uint64, from, to int64) operation {
-		return operation{porcupine.Operation{Input: input{isWrite: true, value: value}, Call: from, Output: output{unknown: true}, Return: to}, r}
+		return operation{porcupine.Operation{Input: input{kind: opWrite, value: value}, Call: from, Output: output{unknown: true}, Return: to}, r}
 	}
 	read := func(r *run, value uint64, from, to int64) operation {
 		return operation{porcupine.Operation{ClientId: 1, Input: input{}, Call: from, Output: output{value: value}, Return: to}, r}
+	}
+	synced := func(r *run, value uint64, from, to int64) operation {
+		op := write(r, value, from, to)
+		op.Input = input{kind: opWrite, value: value, durable: true}
+		return op
+	}
+	flush := func(r *run, from, to int64) operation {
+		return operation{porcupine.Operation{Input: input{kind: opFlush}, Call: from, Output: output{}, Return: to}, r}
+	}
+	powerLost := func(from, to int64) operation {
+		return operation{porcupine.Operation{ClientId: 2, Input: input{kind: opPowerLoss}, Call: from, Output: output{}, Return: to}, nil}
 	}
 	for _, tc := range []struct {
 		name string
@@ -57,6 +68,31 @@ func TestTheJudgeOfHistories(t *testing.T) {
 		{
 			name: "a read of an engine whose time is over is stale → not looked at, it may be cut off",
 			ops:  []operation{write(second, 7, 101, 110), read(first, 0, 120, 130)},
+		},
+		{
+			name: "power is lost after a write that was not flushed → the older value is right too",
+			ops:  []operation{synced(first, 7, 0, 5), write(first, 8, 10, 20), powerLost(30, 40), read(second, 7, 120, 130)},
+		},
+		{
+			name: "power is lost after a write that was not flushed → what was there before the last flush is wrong",
+			ops:  []operation{synced(first, 7, 0, 5), write(first, 8, 10, 20), powerLost(30, 40), read(second, 0, 120, 130)},
+			want: "no order",
+		},
+		{
+			name: "power is lost after a write that was flushed → the older value is wrong",
+			ops:  []operation{write(first, 8, 10, 20), flush(first, 22, 25), powerLost(30, 40), read(second, 0, 120, 130)}, want: "no order",
+		},
+		{
+			name: "power is lost after a synced write → the older value is wrong",
+			ops:  []operation{synced(first, 8, 10, 20), powerLost(30, 40), read(second, 0, 120, 130)}, want: "no order",
+		},
+		{
+			name: "a flush that began after its engine was succeeded → says nothing",
+			ops:  []operation{write(first, 8, 10, 20), flush(first, 110, 115), powerLost(120, 125), read(second, 0, 130, 140)},
+		},
+		{
+			name: "power is lost before a write → the older value is wrong",
+			ops:  []operation{powerLost(1, 2), write(first, 8, 10, 20), read(first, 0, 30, 40)}, want: "no order",
 		},
 		{name: "a value is read that nobody wrote → wrong", ops: []operation{read(first, 3, 0, 10)}, want: "no order"},
 	} {

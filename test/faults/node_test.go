@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/sirupsen/logrus"
+	"golang.org/x/sys/unix"
 
 	"github.com/longhorn-lep/longhorn-manager/instance"
 	"github.com/longhorn-lep/longhorn-manager/instance/client"
@@ -27,21 +28,30 @@ const (
 	envImage = "FAULTS_NODE_IMAGE" // empty: its disk is a plain directory
 )
 
-// diskUUID is of every node's disk.
-const diskUUID = "d15c0000-0000-4000-8000-000000000001"
+const (
+	// diskUUID is of every node's disk.
+	diskUUID = "d15c0000-0000-4000-8000-000000000001"
+	// bootName is the file in a node's directory with the id of its boot.
+	bootName = "boot_id"
+)
+
+const (
+	// quietPeriod is short beside the rests of a writer, so that most of these end with a cleared mark.
+	quietPeriod = 20 * time.Millisecond
+	// slowAfter is long beside an answer on a busy machine, and short beside longest. An engine looks every eighth of it and counts
+	// two of these at most, so one that is itself paused, for however long, blames nobody for that.
+	slowAfter = 60 * time.Millisecond
+)
 
 // serveNode is the child process: a data plane, until its standard input ends.
 func serveNode(dir, image string) error {
 	signal.Ignore(syscall.SIGINT) // of the terminal: the parent decides
 	if image != "" {
-		if err := mountImage(image, filepath.Join(dir, "disk")); err != nil {
+		if err := mountImage(image, filepath.Join(dir, "disk"), filepath.Join(dir, bootName)); err != nil {
 			return err
 		}
 	}
-	if err := os.MkdirAll(filepath.Join(dir, "disk/replicas"), 0o700); err != nil {
-		return err
-	}
-	if err := os.WriteFile(filepath.Join(dir, "disk/longhorn-disk.cfg"), []byte(`{"diskUUID":"`+diskUUID+`"}`), 0o600); err != nil {
+	if err := prepareDisk(filepath.Join(dir, "disk")); err != nil {
 		return err
 	}
 	log := logrus.New()
@@ -50,6 +60,7 @@ func serveNode(dir, image string) error {
 	i, err := instance.New(instance.Options{
 		Root: dir, DataListen: "127.0.0.1:0", ToolSocket: filepath.Join(dir, "nbd.sock"), GRPCSocket: filepath.Join(dir, "grpc.sock"),
 		DeviceDir: filepath.Join(dir, "dev"), Version: "test", Log: logrus.NewEntry(log),
+		QuietPeriod: quietPeriod, SlowAfter: slowAfter,
 	})
 	if err != nil {
 		return err
@@ -63,6 +74,25 @@ func serveNode(dir, image string) error {
 	return i.Run(ctx)
 }
 
+// prepareDisk makes a disk ready for replicas, durably. One that is already may be full.
+func prepareDisk(disk string) error {
+	config := filepath.Join(disk, "longhorn-disk.cfg")
+	if _, err := os.Stat(config); !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Join(disk, "replicas"), 0o700); err != nil {
+		return err
+	}
+	if err := os.WriteFile(config, []byte(`{"diskUUID":"`+diskUUID+`"}`), 0o600); err != nil {
+		return err
+	}
+	d, err := os.Open(disk)
+	if err != nil {
+		return err
+	}
+	return errors.Join(unix.Syncfs(int(d.Fd())), d.Close())
+}
+
 // node is one child process after another, with one disk.
 type node struct {
 	number int
@@ -72,6 +102,8 @@ type node struct {
 	news   chan struct{} // of the cluster: has an entry after each change, if there is room
 
 	process sync.Mutex // held by who kills, pauses or starts it
+	boots   int        // guarded by process
+	logRead int64      // bytes of the log that were gone through
 
 	mu    sync.Mutex
 	child *child // guarded by mu; nil while there is none
@@ -93,7 +125,7 @@ func newNode(number int, dir string, disks bool, news chan struct{}) (*node, err
 	}
 	if disks {
 		n.image = filepath.Join(dir, "disk.img")
-		if err := makeImage(n.image); err != nil {
+		if err := errors.Join(makeImage(n.image), n.boot()); err != nil {
 			return nil, err
 		}
 	}
@@ -164,16 +196,42 @@ func (n *node) watch(c *child) (err error) {
 	}
 }
 
-// kill ends the process at once, wherever it is, and returns when nothing of it is left.
+// boot gives the node's machine the id of another boot.
+func (n *node) boot() error {
+	n.boots++
+	id := fmt.Sprintf("b0070000-0000-4000-8000-%012d\n", n.boots)
+	return os.WriteFile(filepath.Join(n.dir, bootName), []byte(id), 0o600)
+}
+
+// kill ends the process at once, wherever it is, and returns when nothing of it is left. What it wrote stays.
 func (n *node) kill() error {
+	return n.end(func() error { return nil })
+}
+
+// losePower is kill, but what was not synced is lost, and the machine is booted anew. As long as the directory is held nothing is
+// written, though the mount went with the process. The node must have a disk of its own.
+func (n *node) losePower() error {
+	dir, ok := n.diskDir()
+	if !ok {
+		return n.kill()
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return n.end(func() error { return errors.Join(shutDown(d, nothingWritten), d.Close(), n.boot()) })
+}
+
+// end ends the process; then is done when it has ended and its disk may still be there.
+func (n *node) end(then func() error) error {
 	n.mu.Lock()
 	c := n.child
 	n.child, n.state = nil, nil
 	n.mu.Unlock()
 	if c == nil {
-		return nil
+		return then()
 	}
-	err := errors.Join(c.cmd.Process.Kill(), ignoreExit(c.cmd.Wait()))
+	err := errors.Join(c.cmd.Process.Kill(), ignoreExit(c.cmd.Wait()), then())
 	c.end()
 	n.mu.Lock()
 	n.child, n.state = nil, nil // the watch may have told of a last state
@@ -223,7 +281,7 @@ func (n *node) address() string {
 	return fmt.Sprintf("127.0.0.1:%d", s.GetInfo().GetPort())
 }
 
-// diskDir is the disk as seen from here, while the process lives.
+// diskDir is the disk as seen from here, while the process lives; false if it is a plain directory.
 func (n *node) diskDir() (string, bool) {
 	c, _ := n.now()
 	if c == nil || n.image == "" {

@@ -2,168 +2,181 @@ package faults
 
 import (
 	"cmp"
-	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
-	"sync"
-	"syscall"
 	"time"
-
-	"github.com/longhorn-lep/longhorn-manager/instance/proto"
 )
 
-// fault is one thing that breaks at a time, on a node if it is of that kind, and is mended after a while.
+// plan is all that is drawn for a history.
+type plan struct {
+	story  string // empty: the faults have nothing to do with each other
+	faults []fault
+	// gather is how long the start of an engine waits for members that are not served. Who waits begins with several after a crash of
+	// all, and makes them equal; who does not begins with the first, and rebuilds the others.
+	gather time.Duration
+	// syncEvery is how many writes of a client come on one flush, and on one that is durable by itself.
+	syncEvery int
+}
+
+// fault is one thing that breaks at a time, somewhere if it is of that kind, and is mended after a while.
 type fault struct {
 	kind string
-	node int
+	on   place
 	at   time.Duration // after the beginning of the plan
 	last time.Duration
+	// detail is of "blackout" a bit for each node that loses its power, and of "full" and "choke" two bits for each node: the blocks
+	// that are left free.
+	detail int
+}
+
+// place is a node, counted from 0, or what is known only when the fault happens.
+type place int
+
+const (
+	home       place = -1 // the engine's node
+	elsewhere  place = -2 // all others
+	everywhere place = -3
+)
+
+func (p place) String() string {
+	switch p {
+	case home:
+		return "home"
+	case elsewhere:
+		return "elsewhere"
+	case everywhere:
+		return "everywhere"
+	}
+	return fmt.Sprintf("node %d", int(p)+1)
 }
 
 func (f fault) String() string {
-	return fmt.Sprintf("%v %s node %d for %v", f.at, f.kind, f.node+1, f.last)
+	return fmt.Sprintf("%v %s %v for %v (%o)", f.at, f.kind, f.on, f.last, f.detail)
 }
 
-// How likely each kind is, as parts of their sum.
-var kinds = []struct {
-	kind  string
-	parts int
-}{
-	{"kill", 4}, {"cut", 4}, {"pause", 2}, {"stall", 2}, {"full", 2}, {"break", 2}, {"api", 3}, {"overtake", 3}, {"move", 2}, {"remove", 2},
-}
-
-const planTime = 150 * time.Millisecond
-
-// newPlan draws one to five faults, which may overlap.
-func newPlan(rng *rand.Rand) []fault {
-	total := 0
-	for _, k := range kinds {
-		total += k.parts
-	}
-	ms := func(n int64) time.Duration { return time.Duration(rng.Int64N(n)) * time.Millisecond }
-	plan := make([]fault, 1+rng.IntN(5))
-	for i := range plan {
-		draw := rng.IntN(total)
-		for _, k := range kinds {
-			if draw -= k.parts; draw < 0 {
-				plan[i] = fault{kind: k.kind, node: rng.IntN(nodeCount), at: ms(planTime.Milliseconds()), last: 5*time.Millisecond + ms(100)}
-				break
-			}
-		}
-	}
-	slices.SortFunc(plan, func(a, b fault) int { return cmp.Compare(a.at, b.at) })
-	return plan
-}
-
-func describe(plan []fault) string {
+func (p plan) String() string {
 	var out []string
-	for _, f := range plan {
+	for _, f := range p.faults {
 		out = append(out, f.String())
 	}
-	return strings.Join(out, "; ")
+	return fmt.Sprintf("%q; %s; a start waits %v; 1 write in %d is synced", p.story, strings.Join(out, "; "), p.gather, p.syncEvery)
 }
 
-// inflict lets a plan happen to a volume and returns when all of it is mended.
-func inflict(v *volume, plan []fault) error {
-	var breaking sync.WaitGroup
-	errs := make([]error, len(plan))
-	for i, f := range plan {
-		breaking.Go(func() {
-			pause(v.ctx, f.at)
-			if err := f.happen(v); err != nil {
-				errs[i] = fmt.Errorf("%v: %w", f, err)
-			}
+// chance is how likely something is, as parts of the sum.
+type chance[T any] struct {
+	what  T
+	parts int
+}
+
+func pick[T any](rng *rand.Rand, from []chance[T]) T {
+	total := 0
+	for _, c := range from {
+		total += c.parts
+	}
+	draw := rng.IntN(total)
+	for _, c := range from {
+		if draw -= c.parts; draw < 0 {
+			return c.what
+		}
+	}
+	panic("BUG: drew more than there is")
+}
+
+var kinds = []chance[string]{
+	{"kill", 4},
+	{"power", 2},
+	{"cut", 4},
+	{"pause", 3},
+	{"stall", 5},
+	{"full", 2},
+	{"break", 2},
+	{"api", 3},
+	{"overtake", 3},
+	{"move", 2},
+	{"remove", 2},
+}
+
+const (
+	planTime = 150 * time.Millisecond
+	// longest is what a fault lasts at most; several times slowAfter, so that many a stalled or paused member is expelled, and others
+	// come back in time.
+	longest = 160 * time.Millisecond
+)
+
+// stories are faults that come together: what they lead to asks for more than chance would bring.
+var stories = []chance[func(rng *rand.Rand) plan]{
+	{func(*rand.Rand) plan { return plan{} }, 8},
+	{blackout, 4},
+	{tornEverywhere, 2},
+	{lastOneFull, 3},
+}
+
+// newPlan draws a story and up to five other faults, which may overlap.
+func newPlan(rng *rand.Rand) plan {
+	p := pick(rng, stories)(rng)
+	others := 1 + rng.IntN(5)
+	if p.story != "" {
+		others = rng.IntN(2)
+	}
+	for range others {
+		p.faults = append(p.faults, fault{
+			kind: pick(rng, kinds), on: place(rng.IntN(nodeCount)), at: between(rng, 0, planTime), last: between(rng, 5*time.Millisecond, longest),
+			detail: spare(rng),
 		})
 	}
-	breaking.Wait()
-	return errors.Join(append(errs, mend(v))...)
+	slices.SortStableFunc(p.faults, func(a, b fault) int { return cmp.Compare(a.at, b.at) })
+	if p.story != "" || rng.IntN(2) == 0 {
+		p.gather = 400 * time.Millisecond
+	}
+	p.syncEvery = 8
+	if rng.IntN(2) == 0 {
+		p.syncEvery = 400
+	}
+	return p
 }
 
-// happen breaks something and mends it.
-func (f fault) happen(v *volume) error {
-	n := v.nodes[f.node]
-	switch f.kind {
-	case "api":
-		v.object.setAway(true)
-		pause(v.ctx, f.last)
-		v.object.setAway(false)
-	case "overtake":
-		v.wish(overtake)
-	case "move":
-		v.wish(move)
-	case "remove":
-		return v.removeMember(n)
-	case "cut":
-		n.proxy.cut()
-		pause(v.ctx, f.last)
-		n.proxy.heal()
-	case "stall":
-		n.proxy.stall()
-		pause(v.ctx, f.last)
-		n.proxy.heal()
-	default:
-		return f.hitProcess(v.ctx, n)
-	}
-	return nil
+// between draws whole milliseconds, lest plans be hard to read.
+func between(rng *rand.Rand, from, to time.Duration) time.Duration {
+	return from + time.Duration(rng.Int64N((to-from).Milliseconds()))*time.Millisecond
 }
 
-// hitProcess has the faults of a node's process and disk, one at a time per node: what comes while another lasts does not happen.
-func (f fault) hitProcess(ctx context.Context, n *node) error {
-	if !n.process.TryLock() {
-		return nil
+// spare draws for each node that 0 to 2 blocks of its disk stay free, less than the part of a block that clients make a hole.
+func spare(rng *rand.Rand) (blocks int) {
+	for n := range nodeCount {
+		blocks |= rng.IntN(3) << (2 * n)
 	}
-	defer n.process.Unlock()
-	disk, ok := n.diskDir()
-	switch {
-	case f.kind == "kill":
-		if err := n.kill(); err != nil {
-			return err
-		}
-		pause(ctx, f.last)
-		return n.start()
-	case f.kind == "pause":
-		if err := n.signal(syscall.SIGSTOP); err != nil {
-			return err
-		}
-		pause(ctx, f.last)
-		return n.signal(syscall.SIGCONT)
-	case f.kind == "full" && ok:
-		err := fillDisk(disk)
-		pause(ctx, f.last)
-		return errors.Join(err, emptyDisk(disk))
-	case f.kind == "break" && ok:
-		if err := breakDisk(disk); err != nil {
-			return err
-		}
-		pause(ctx, f.last)
-		return errors.Join(n.kill(), n.start())
-	}
-	return nil
+	return blocks
 }
 
-// removeMember has a replica expelled that did nothing wrong. It may be refused.
-func (v *volume) removeMember(n *node) error {
-	if r, _ := v.current(); r != nil {
-		v.call("remove member", r.node, func(ctx context.Context, c *child) error {
-			_, err := c.client.EngineRemoveReplica(ctx, &proto.EngineMemberRequest{Name: v.engineName(), Session: r.session, Member: v.member(n)})
-			return err
-		})
-	}
-	return nil
+// blackout ends all processes at once; some nodes keep what was not synced and others lose it.
+func blackout(rng *rand.Rand) plan {
+	return plan{story: "blackout", faults: []fault{{
+		kind: "blackout", on: everywhere, at: between(rng, 80*time.Millisecond, planTime), last: 5 * time.Millisecond,
+		detail: 1 + rng.IntN(1<<nodeCount-1),
+	}}}
 }
 
-// mend undoes what may still be broken when faults overlapped.
-func mend(v *volume) error {
-	v.object.setAway(false)
-	var errs []error
-	for _, n := range v.nodes {
-		n.proxy.heal()
-		if c, _ := n.now(); c == nil {
-			errs = append(errs, n.start())
-		}
-	}
-	return errors.Join(errs...)
+// tornEverywhere fills all disks, each leaving something else free, so that writes are refused of which each member has another part.
+// Then the engine dies.
+func tornEverywhere(rng *rand.Rand) plan {
+	at, left := between(rng, 50*time.Millisecond, 100*time.Millisecond), spare(rng)
+	last := between(rng, 80*time.Millisecond, 130*time.Millisecond)
+	return plan{story: "torn everywhere", faults: []fault{
+		{kind: "full", on: elsewhere, at: at, last: last + 10*time.Millisecond, detail: left},
+		{kind: "choke", on: home, at: at, last: last, detail: left},
+	}}
+}
+
+// lastOneFull fills the engine's own disk when the other members are gone, but cannot be expelled: a write that is refused then has
+// changed a part of the one, and nothing of the others. Then the engine dies.
+func lastOneFull(rng *rand.Rand) plan {
+	at := between(rng, 50*time.Millisecond, 100*time.Millisecond)
+	last := between(rng, 90*time.Millisecond, 130*time.Millisecond)
+	return plan{story: "the last one full", faults: []fault{
+		{kind: "api", at: at, last: last + 50*time.Millisecond},
+		{kind: "cut", on: elsewhere, at: at, last: last + 20*time.Millisecond},
+		{kind: "choke", on: home, at: at, last: last, detail: spare(rng)},
+	}}
 }

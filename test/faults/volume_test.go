@@ -20,6 +20,8 @@ type volume struct {
 	ctx     context.Context
 	cancel  context.CancelFunc
 	news    chan struct{}
+	gather  time.Duration // see plan
+	waiting time.Time     // since when the start of an engine waits for members; zero if none does; of control alone
 
 	mu      sync.Mutex
 	run     *run            // guarded by mu; nil before the first start
@@ -41,12 +43,32 @@ const (
 )
 
 // tally counts what happened to a volume.
-type tally struct{ starts, epochs, rebuilds int }
+type tally struct {
+	starts, epochs, rebuilds int
+	cleared                  int // marks cleared while the volume was served
+	slow                     int // replicas given up for being slow
+	partial                  int // starts with several members that made some regions equal, not all
+	refused                  int // writes for which there was no space
+	leftMarks                int // ends in order that left marks
+	powerLosses              int
+}
 
 func (t *tally) add(o tally) {
 	t.starts += o.starts
 	t.epochs += o.epochs
 	t.rebuilds += o.rebuilds
+	t.cleared += o.cleared
+	t.slow += o.slow
+	t.partial += o.partial
+	t.refused += o.refused
+	t.leftMarks += o.leftMarks
+	t.powerLosses += o.powerLosses
+}
+
+func (t tally) String() string {
+	return fmt.Sprintf("%d starts of an engine, %d of them copied a part of the regions, %d epochs, %d rebuilds asked for, %d marks cleared, "+
+		"%d replicas too slow, %d power losses, %d writes without space, %d ends in order that left marks",
+		t.starts, t.partial, t.epochs, t.rebuilds, t.cleared, t.slow, t.powerLosses, t.refused, t.leftMarks)
 }
 
 // run is one start of the engine.
@@ -59,12 +81,16 @@ type run struct {
 	leave      chan struct{} // closed when its clients shall let it go
 	succeeded  chan struct{} // closed when a later run serves
 
-	mu    sync.Mutex
-	shown bool  // guarded by mu; the node has shown it
-	over  int64 // guarded by mu; when a later run served, in the time of the history
+	mu      sync.Mutex
+	shown   bool  // guarded by mu; the node has shown it
+	members int   // guarded by mu; how many it began to serve with
+	over    int64 // guarded by mu; when a later run served, in the time of the history
 }
 
 func (r *run) overAt() int64 {
+	if r == nil {
+		return never
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.over
@@ -86,10 +112,10 @@ func (v *volume) member(n *node) *proto.Member {
 }
 
 // newVolume makes the replicas.
-func newVolume(name string, nodes []*node, news chan struct{}) (*volume, error) {
+func newVolume(name string, nodes []*node, news chan struct{}, gather time.Duration) (*volume, error) {
 	v := &volume{
 		name: name, nodes: nodes, object: &object{}, news: news, history: &history{began: time.Now()},
-		changed: make(chan struct{}), busy: map[string]bool{},
+		changed: make(chan struct{}), busy: map[string]bool{}, gather: gather,
 	}
 	v.ctx, v.cancel = context.WithCancel(context.Background())
 	for _, n := range nodes {

@@ -1,0 +1,71 @@
+package faults
+
+import (
+	"bufio"
+	"io"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// What the processes say of what cannot be seen from outside. Should they say it in other words, nothing is counted, and the test fails
+// at its end.
+var (
+	saidEqual = regexp.MustCompile(`msg="Making replicas equal after an unclean stop".* generation=(\d+) .*regions=(\d+) `)
+	saidSlow  = regexp.MustCompile(`msg="Replica failed" .*has not answered a request that another replica answered`)
+)
+
+// countLogged adds to the tally what the nodes have said of the volume.
+func (v *volume) countLogged() error {
+	members := map[string]int{} // that an engine began to serve with, by its generation
+	v.mu.Lock()
+	for _, r := range append(slices.Clone(v.older), v.run) {
+		if r != nil {
+			r.mu.Lock()
+			members[strconv.FormatInt(r.generation, 10)] = r.members
+			r.mu.Unlock()
+		}
+	}
+	v.mu.Unlock()
+	for _, n := range v.nodes {
+		err := n.readLog(func(line string) {
+			if !strings.HasSuffix(line, " volume="+v.name+"\n") {
+				return
+			}
+			v.mu.Lock()
+			defer v.mu.Unlock()
+			if saidSlow.MatchString(line) {
+				v.seen.slow++
+			}
+			if said := saidEqual.FindStringSubmatch(line); said != nil && members[said[1]] > 1 && said[2] != strconv.Itoa(regionCount) {
+				v.seen.partial++
+			}
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readLog goes through the whole lines that were not gone through before.
+func (n *node) readLog(each func(line string)) error {
+	f, err := os.Open(n.logFile())
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if _, err := f.Seek(n.logRead, io.SeekStart); err != nil {
+		return err
+	}
+	for r := bufio.NewReader(f); ; {
+		line, err := r.ReadString('\n')
+		if err != nil { // what has no end yet is read the next time
+			return nil
+		}
+		n.logRead += int64(len(line))
+		each(line)
+	}
+}
