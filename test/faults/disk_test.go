@@ -102,11 +102,17 @@ func fillDisk(dir string, spareBlocks int) error {
 	return nil
 }
 
+// emptyDisk gives the space back for good: a loss of power must not bring the ballast back, for nobody would take it away then.
 func emptyDisk(dir string) error {
 	if err := os.Remove(filepath.Join(dir, ballast)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	return nil
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
 }
 
 // breakDisk makes every access to a file system fail until it is mounted anew. Nothing that was written to it before is lost.
