@@ -10,12 +10,12 @@ import (
 // call is one request of a Client. Three parties may hold it at once; all fields below `client` change under Client.mu.
 //
 //	caller   waits on done, or gives up
-//	writer   (queued)  the send queue may be writing head and data
+//	queue    (queued)  the send queue holds head and data, and may be sending them
 //	reader   (claimed) the reader may be filling data
 //
-// done is signalled once, when the reply is complete and the writer has let go: so the caller, once woken, owns data again and the
-// call may be used anew. A caller that gives up waits on idle instead, until both others have let go, and leaves the call in
-// Client.calls for the reader to recognise and skip.
+// done is signalled once, when the reply is complete and the queue has let go: so the caller, once woken, owns data again and the
+// call may be used anew. A caller that gives up while one of the others may be using data waits on idle instead, until both have
+// let go, and leaves the call in Client.calls for the reader to recognise and skip.
 type call struct {
 	client *Client
 	req    request
@@ -54,14 +54,7 @@ func (c *Client) do(ctx context.Context, r request, data []byte) (answer, error)
 	if err != nil {
 		return answer{}, err
 	}
-	f := k.frame()
-	if ctx.Done() == nil {
-		c.out.send(f) // nothing can call this goroutine back, so it may as well do the writing
-		c.writers.Done()
-		<-k.done
-		return k.result()
-	}
-	c.sendDetached(f)
+	c.out.send(k.frame())
 	select {
 	case <-k.done:
 		return k.result()
@@ -70,22 +63,7 @@ func (c *Client) do(ctx context.Context, r request, data []byte) (answer, error)
 	}
 }
 
-// sendDetached sends without blocking the caller in the socket. The caller has added itself to writers.
-func (c *Client) sendDetached(f frame) {
-	if c.out.push(f) {
-		go c.drainDetached()
-		return
-	}
-	c.writers.Done()
-}
-
-func (c *Client) drainDetached() {
-	defer c.writers.Done()
-	c.out.drain()
-}
-
-// doAsync performs one request without waiting: notify is told the outcome, once, by any goroutine, without a lock held. The caller
-// does the writing of its own request, if nobody else is writing.
+// doAsync performs one request without waiting: notify is told the outcome, once, by any goroutine, without a lock held.
 func (c *Client) doAsync(r request, data []byte, notify func(error)) {
 	if invalid := validate(r, c.limits); invalid != nil {
 		notify(invalid)
@@ -96,11 +74,7 @@ func (c *Client) doAsync(r request, data []byte, notify func(error)) {
 		notify(err)
 		return
 	}
-	if c.out.push(k.frame()) && c.out.drainOne() {
-		go c.drainDetached() // what others added; the caller has more to do than to write it
-		return
-	}
-	c.writers.Done()
+	c.out.send(k.frame())
 }
 
 // frame returns what to send for a call.
@@ -112,7 +86,7 @@ func (k *call) frame() frame {
 	return f
 }
 
-// register makes a call known to the reader, and its caller one of the writers.
+// register makes a call known to the reader.
 func (c *Client) register(r request, data []byte, notify func(error)) (*call, error) {
 	k := callPool.Get().(*call)
 	c.mu.Lock()
@@ -130,7 +104,6 @@ func (c *Client) register(r request, data []byte, notify func(error)) (*call, er
 	k.client, k.req, k.data, k.queued, k.notify = c, r, data, true, notify
 	r.encode(k.head[:])
 	c.calls[r.Cookie] = k
-	c.writers.Add(1)
 	return k, nil
 }
 
@@ -161,7 +134,7 @@ func (c *Client) giveUp(ctx context.Context, k *call) (answer, error) {
 	}
 	k.abandoned = true
 	var idle chan struct{}
-	if k.queued || k.claimed {
+	if k.queued && k.req.hasPayload() || k.claimed { // a header alone is no memory of the caller's
 		idle = make(chan struct{})
 		k.idle = idle
 	} else {
@@ -256,7 +229,7 @@ func (c *Client) fail(cause error) {
 	}
 	c.unlock()
 	c.opts.Log.WithField("export", c.info.Name).WithField("reason", cause).Debug("Connection to a server ended")
-	c.out.fail()
+	c.out.fail(cause)
 }
 
 func (c *Client) lostLocked() error {

@@ -78,10 +78,9 @@ type Client struct {
 	info      ExportInfo
 	limits    limits
 	statusID  uint32 // the number the server gave base:allocation
-	out       sendQueue
-	done      chan struct{}  // closed when the connection is unusable
-	reading   chan struct{}  // closed when the reader has returned
-	writers   sync.WaitGroup // whoever may be writing; Add only under mu while err is nil
+	out       *sendQueue
+	done      chan struct{} // closed when the connection is unusable
+	reading   chan struct{} // closed when the reader has returned
 	closeOnce sync.Once
 
 	mu     sync.Mutex
@@ -130,7 +129,7 @@ func NewClient(ctx context.Context, conn net.Conn, exportName string, opts DialO
 	}
 	c := &Client{
 		conn: conn, in: h.in, opts: opts, info: h.exportInfo(), statusID: h.statusID,
-		out: sendQueue{conn: conn}, done: make(chan struct{}), reading: make(chan struct{}), calls: map[uint64]*call{},
+		out: newSendQueue(conn), done: make(chan struct{}), reading: make(chan struct{}), calls: map[uint64]*call{},
 	}
 	c.limits = limits{
 		size: uint64(c.info.Size), readOnly: c.info.ReadOnly, blockMin: c.info.BlockSize.Min, maxPayload: c.info.BlockSize.Max,
@@ -159,7 +158,8 @@ func (c *Client) Err() error {
 
 // Close tells the server that no more requests come and waits, up to DialOptions.CloseTimeout, for it to answer those under way
 // and hang up; a server of this package has then released the export. What is still unanswered after that returns
-// ErrUnknownOutcome. Close always succeeds, and returns when every goroutine of the Client has ended.
+// ErrUnknownOutcome. Close always succeeds, and returns when every goroutine of the Client has ended: closing the socket ends them,
+// whatever the peer does.
 func (c *Client) Close() error {
 	c.closeOnce.Do(func() {
 		c.sayGoodbye()
@@ -172,23 +172,29 @@ func (c *Client) Close() error {
 		c.fail(ErrClosed)
 	})
 	<-c.reading
-	c.writers.Wait()
+	c.out.fail(ErrClosed) // whoever failed the client may not have come to this yet
+	c.out.wait()
 	return nil
 }
+
+// Cut gives the connection up at once, for the reason given, and tells the server nothing. Calls under way fail with
+// ErrUnknownOutcome (those of which no byte was sent with ErrNotSent), later ones with ErrNotSent. It never blocks: a call whose
+// memory the socket is using at this moment is told as soon as the socket has let go, which Cut brings about.
+//
+// The done of a WriteAsync may be told by Cut itself, so the caller must not hold a lock that done takes. Close must be called as
+// well; after Cut it does not wait for the server.
+func (c *Client) Cut(cause error) { c.fail(cause) }
 
 // sayGoodbye refuses further requests and queues the DISC, unless the connection is lost already.
 func (c *Client) sayGoodbye() {
 	c.mu.Lock()
 	c.closed = true
 	lost := c.err != nil
-	if !lost {
-		c.writers.Add(1)
-	}
 	c.mu.Unlock()
 	if !lost {
 		head := make([]byte, requestLen)
 		request{Type: cmdDisc}.encode(head)
-		c.sendDetached(frame{head: head, owner: nobody{}})
+		c.out.send(frame{head: head, owner: nobody{}})
 	}
 }
 
@@ -221,7 +227,8 @@ func (c *Client) WriteAt(ctx context.Context, p []byte, off int64, fua bool) err
 }
 
 // WriteAsync is WriteAt without waiting: done is told the outcome, once, by any goroutine, this one included, and must not block.
-// p must stay as it is until then. The caller's goroutine may spend its time on sending, so it must be one that may block.
+// p must stay as it is until then. WriteAsync never blocks in the socket, whatever the peer does, so the same goroutine may send to
+// several peers one after another and none of them holds the others up.
 func (c *Client) WriteAsync(p []byte, off int64, fua bool, done func(error)) {
 	if len(p) > MaxPayload {
 		done(errorf(EINVAL, "write of %d bytes, more than %d", len(p), MaxPayload))
@@ -229,8 +236,14 @@ func (c *Client) WriteAsync(p []byte, off int64, fua bool, done func(error)) {
 	}
 	r := request{Type: cmdWrite, Offset: uint64(off), Length: uint32(len(p))}
 	switch {
-	case fua && !c.info.CanFUA: // two requests, one after the other; no server that matters needs them
-		done(c.WriteAt(context.Background(), p, off, true))
+	case fua && !c.info.CanFUA:
+		c.doAsync(r, p, func(err error) {
+			if err != nil {
+				done(err)
+				return
+			}
+			c.flushAsync(done)
+		})
 		return
 	case fua:
 		r.Flags = cmdFlagFUA
@@ -248,6 +261,15 @@ func (c *Client) Flush(ctx context.Context) error {
 	}
 	_, err := c.do(ctx, request{Type: cmdFlush}, nil)
 	return err
+}
+
+// flushAsync is Flush as WriteAsync needs it.
+func (c *Client) flushAsync(done func(error)) {
+	if !c.info.CanFlush {
+		done(errorf(ENOTSUP, "the server does not offer flush"))
+		return
+	}
+	c.doAsync(request{Type: cmdFlush}, nil, done)
 }
 
 // Trim implements Backend.

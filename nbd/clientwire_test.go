@@ -12,7 +12,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/nbd"
 )
 
-// stub is a server that a test plays by hand, on the other end of a pipe.
+// stub is a server that a test plays by hand, on the other end of a pipe or socket.
 type stub struct {
 	*rawClient
 	client *nbd.Client
@@ -22,6 +22,12 @@ type stub struct {
 func newStub(t *testing.T, plain bool, opts nbd.DialOptions) *stub {
 	t.Helper()
 	ours, theirs := net.Pipe()
+	return newStubOn(t, ours, theirs, plain, opts)
+}
+
+// newStubOn is newStub on the two ends of a connection.
+func newStubOn(t *testing.T, ours, theirs net.Conn, plain bool, opts nbd.DialOptions) *stub {
+	t.Helper()
 	_ = ours.SetDeadline(time.Now().Add(patience))
 	s := &stub{rawClient: &rawClient{t, ours}}
 	type dialed struct {

@@ -176,7 +176,7 @@ func FuzzClientReplies(f *testing.F) {
 	f.Fuzz(func(t *testing.T, in []byte, structured bool) {
 		conn := &scriptConn{in: bytes.NewReader(in)}
 		c := &Client{
-			conn: conn, in: bufio.NewReader(conn), opts: DialOptions{}.withDefaults(), statusID: 7, out: sendQueue{conn: conn},
+			conn: conn, in: bufio.NewReader(conn), opts: DialOptions{}.withDefaults(), statusID: 7, out: newSendQueue(conn),
 			info: ExportInfo{Size: 1 << 20, Structured: structured}, done: make(chan struct{}), reading: make(chan struct{}),
 			calls: map[uint64]*call{},
 		}
@@ -186,7 +186,6 @@ func FuzzClientReplies(f *testing.F) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			c.writers.Done()
 			k.frameDone(fateSent)
 			calls = append(calls, k)
 		}

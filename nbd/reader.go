@@ -11,7 +11,7 @@ func (c *Client) readReplies() {
 	defer close(c.reading)
 	for {
 		if err := c.readReply(); err != nil {
-			c.fail(fmt.Errorf("read reply: %w", err))
+			c.fail(fmt.Errorf("read reply: %w", c.out.explain(err)))
 			return
 		}
 	}

@@ -1,14 +1,30 @@
 package nbd
 
 import (
+	"fmt"
 	"net"
 	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // frame is one message to send: a header and, for some, a payload that is not copied.
 type frame struct {
 	head, payload []byte
 	owner         frameOwner
+}
+
+// size is the length of what is left to send, in bytes.
+func (f frame) size() int { return len(f.head) + len(f.payload) }
+
+// after returns what is left of f once n bytes of it were sent.
+func (f frame) after(n int) frame {
+	fromHead := min(n, len(f.head))
+	f.head, f.payload = f.head[fromHead:], f.payload[n-fromHead:]
+	return f
 }
 
 // frameOwner is told what became of its frame, once, without any lock held. After that the frame's bytes are no longer used.
@@ -25,90 +41,179 @@ const (
 	fateUnsent             // the connection had failed before its first byte
 )
 
-// sendQueue writes frames to a connection, whole and one after another. There is no writer goroutine: the first to send while
-// nobody writes becomes the writer, and what others add meanwhile goes out with its next system call. So an idle connection costs
-// nothing and a busy one few calls per frame.
+// sendQueue writes frames to a connection, whole and one after another. No sender blocks in the socket, and none writes what
+// another one queued:
+//
+//	send, nobody writes    the sender offers its own frame to the kernel, in one system call that does not block
+//	  taken whole          the frame is done
+//	  taken in part        the writer sends the rest first
+//	  not taken            the frame is the first that waits
+//	send, somebody writes  the frame waits
+//	frames wait, and the sender that wrote is through with its own   the writer starts
+//
+// The writer is a goroutine that may block. It sends what waits, many frames with one system call, and ends when nothing does. So
+// an idle connection costs nothing, a lone small request no switch of goroutines, and a busy connection few calls per frame.
 type sendQueue struct {
-	conn net.Conn
+	conn    net.Conn
+	raw     syscall.RawConn // nil if conn cannot be written without blocking; then the writer sends everything
+	watch   *peerWatch      // nil if the kernel cannot tell whether the peer is alive
+	writers sync.WaitGroup  // the writer; Add only under mu while not failed
 
 	mu      sync.Mutex
-	pending []frame // guarded by mu
-	writing bool    // guarded by mu; whoever set it owns the fields below
+	pending []frame // guarded by mu; of none was a byte sent
+	writing bool    // guarded by mu; a sender or the writer has the socket, and owns the fields at the end
 	failed  bool    // guarded by mu
+	cause   error   // guarded by mu; why it failed
 
-	batch []frame
-	vec   [][]byte
-	bufs  net.Buffers
+	patience atomic.Int64 // nanoseconds that one write may take, see hurry; 0: no bound
+
+	batch   []frame // being sent; the first may have been sent in part
+	vec     [][]byte
+	bufs    net.Buffers
+	own     [2][]byte // what a sender offers
+	offered func(fd uintptr) bool
+	n       int
+	err     error
 }
 
 // maxBatch is the payload, in bytes, after which a batch is closed: a frame's owner hears of it only when its batch is out.
 const maxBatch = 256 << 10
 
-// push queues f and says whether the caller has become the writer and must now call drain.
-func (q *sendQueue) push(f frame) (mustDrain bool) {
+func newSendQueue(conn net.Conn) *sendQueue {
+	q := &sendQueue{conn: conn}
+	var sc syscall.Conn
+	switch c := conn.(type) { // these types and no others: what embeds one of them may have a Write of its own
+	case *net.TCPConn:
+		sc = c
+	case *net.UnixConn:
+		sc = c
+	default:
+		return q
+	}
+	raw, err := sc.SyscallConn()
+	if err != nil {
+		return q // closed already: the first write says so
+	}
+	q.raw, q.offered = raw, q.writeOwn
+	if _, ok := conn.(*net.TCPConn); ok {
+		q.watch = newPeerWatch(raw, q.isWriting, q.fail)
+	}
+	return q
+}
+
+// send sends f, or leaves it to the writer. It never blocks in the socket.
+func (q *sendQueue) send(f frame) {
 	q.mu.Lock()
-	if q.failed {
+	switch {
+	case q.failed:
 		q.mu.Unlock()
 		f.owner.frameDone(fateUnsent)
-		return false
+		return
+	case q.writing || q.raw == nil:
+		q.pending = append(q.pending, f)
+		q.startWriterLocked()
+		q.mu.Unlock()
+		return
 	}
-	q.pending = append(q.pending, f)
-	mustDrain = !q.writing
 	q.writing = true
 	q.mu.Unlock()
-	return mustDrain
+	n, err := q.offer(f)
+	q.offeredOwn(f, n, err)
 }
 
-// send queues f and, if nobody else is writing, writes until the queue is empty.
-func (q *sendQueue) send(f frame) {
-	if q.push(f) {
-		q.drain()
+// offer offers a frame to the kernel once. It returns how many bytes the kernel took, which may be none.
+func (q *sendQueue) offer(f frame) (int, error) {
+	q.extend()
+	q.own = [2][]byte{f.head, f.payload}
+	q.n, q.err = 0, nil
+	err := q.raw.Write(q.offered)
+	q.own = [2][]byte{}
+	if err == nil {
+		err = q.err
+	}
+	n := q.n
+	if q.watch != nil {
+		q.watch.arm()
+	}
+	return n, err
+}
+
+// writeOwn is what offer has the connection do with its descriptor, which is a non-blocking one as all of package net are. It
+// returns true whatever happened: false would wait for the socket.
+func (q *sendQueue) writeOwn(fd uintptr) bool {
+	parts := q.own[:]
+	if len(parts[1]) == 0 {
+		parts = parts[:1]
+	}
+	n, err := unix.Writev(int(fd), parts)
+	switch err {
+	case nil:
+		q.n = n
+	case unix.EAGAIN, unix.EINTR:
+	default:
+		q.err = err
+	}
+	return true
+}
+
+// offeredOwn ends a sender's turn, of whose frame the kernel took n bytes.
+func (q *sendQueue) offeredOwn(f frame, n int, err error) {
+	whole := n == f.size()
+	q.mu.Lock()
+	q.writing = false
+	switch {
+	case err == nil && !q.failed && !whole && n == 0:
+		q.pending = append(q.pending, frame{})
+		copy(q.pending[1:], q.pending)
+		q.pending[0] = f
+	case err == nil && !q.failed && !whole:
+		q.batch = append(q.batch[:0], f.after(n))
+	}
+	if len(q.pending) > 0 || len(q.batch) > 0 {
+		q.startWriterLocked()
+	}
+	failed := q.failed
+	q.mu.Unlock()
+	if err != nil {
+		q.fail(fmt.Errorf("send: %w", err))
+		failed = true
+	}
+	switch {
+	case whole:
+		f.owner.frameDone(fateSent)
+	case failed && n > 0:
+		f.owner.frameDone(fateBroken)
+	case failed:
+		f.owner.frameDone(fateUnsent)
 	}
 }
 
-// drain writes batches until the queue is empty. Only the caller that push or an earlier drain made the writer may call it.
-func (q *sendQueue) drain() {
+// startWriterLocked starts the writer unless somebody has the socket: then whoever does will.
+func (q *sendQueue) startWriterLocked() {
+	if q.writing || q.failed {
+		return
+	}
+	q.writing = true
+	q.writers.Add(1)
+	go q.write()
+}
+
+// write is the writer.
+func (q *sendQueue) write() {
+	defer q.writers.Done()
 	for q.takeBatch() {
 		q.sendBatch()
 	}
 }
 
-// drainOne writes one batch, which holds the writer's own frame if push has just made it the writer. If it returns true there are
-// more, and somebody must call drain.
-func (q *sendQueue) drainOne() (more bool) {
-	if !q.takeBatch() {
-		return false
-	}
-	q.sendBatch()
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.writing = len(q.pending) > 0
-	return q.writing
-}
-
-// sendBatch writes the batch and tells the owners.
-func (q *sendQueue) sendBatch() {
-	f := fateSent
-	if err := q.writeBatch(); err != nil {
-		f = fateBroken
-		q.fail()
-	}
-	for i := range q.batch {
-		q.batch[i].owner.frameDone(f)
-	}
-}
-
-// takeBatch moves frames from pending to batch, or ends the caller's time as the writer if there are none.
+// takeBatch moves frames from pending to batch, or ends the writer's time if there is nothing to send.
 func (q *sendQueue) takeBatch() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	clear(q.batch)
-	q.batch = q.batch[:0]
-	if len(q.pending) == 0 {
-		q.writing = false
-		return false
-	}
 	n, size := 0, 0
+	for i := range q.batch { // the rest of a frame that its sender began
+		size += len(q.batch[i].payload)
+	}
 	for n < len(q.pending) && size < maxBatch {
 		size += len(q.pending[n].payload)
 		n++
@@ -117,36 +222,94 @@ func (q *sendQueue) takeBatch() bool {
 	rest := copy(q.pending, q.pending[n:])
 	clear(q.pending[rest:])
 	q.pending = q.pending[:rest]
-	return true
+	q.writing = len(q.batch) > 0
+	return q.writing
+}
+
+// sendBatch writes the batch and tells the owners.
+func (q *sendQueue) sendBatch() {
+	f := fateSent
+	if err := q.writeBatch(); err != nil {
+		f = fateBroken
+		q.fail(fmt.Errorf("send: %w", err))
+	}
+	for i := range q.batch {
+		q.batch[i].owner.frameDone(f)
+	}
+	clear(q.batch)
+	q.batch = q.batch[:0]
 }
 
 func (q *sendQueue) writeBatch() error {
 	v := q.vec[:0]
 	for i := range q.batch {
-		v = append(v, q.batch[i].head)
+		if len(q.batch[i].head) > 0 {
+			v = append(v, q.batch[i].head)
+		}
 		if len(q.batch[i].payload) > 0 {
 			v = append(v, q.batch[i].payload)
 		}
 	}
 	q.vec, q.bufs = v, v
+	q.extend()
+	if q.watch != nil {
+		q.watch.arm()
+	}
 	_, err := q.bufs.WriteTo(q.conn) // one writev where the connection can
 	clear(q.vec)
 	return err
 }
 
-// fail ends the queue: frames not begun are returned to their owners, later ones at once. It closes the connection, for a frame
-// cut short leaves the stream without meaning.
-func (q *sendQueue) fail() {
+// hurry bounds every write from now on, the one under way included: for a peer that has nothing more to ask and must only take its
+// replies.
+func (q *sendQueue) hurry(patience time.Duration) {
+	q.patience.Store(int64(patience))
+	q.extend()
+}
+
+func (q *sendQueue) extend() {
+	if p := time.Duration(q.patience.Load()); p > 0 {
+		_ = q.conn.SetWriteDeadline(time.Now().Add(p))
+	}
+}
+
+func (q *sendQueue) isWriting() bool {
 	q.mu.Lock()
-	q.failed = true
+	defer q.mu.Unlock()
+	return q.writing
+}
+
+// fail ends the queue: frames not begun are returned to their owners, later ones at once. It closes the connection, for a frame
+// cut short leaves the stream without meaning; that also wakes a writer that is blocked in it.
+func (q *sendQueue) fail(cause error) {
+	q.mu.Lock()
+	if !q.failed {
+		q.failed, q.cause = true, cause
+	}
 	unsent := q.pending
 	q.pending = nil
 	q.mu.Unlock()
+	if q.watch != nil {
+		q.watch.stop()
+	}
 	_ = q.conn.Close()
 	for i := range unsent {
 		unsent[i].owner.frameDone(fateUnsent)
 	}
 }
+
+// explain returns why the connection ended, for a reader that has found it closed with err.
+func (q *sendQueue) explain(err error) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.cause != nil {
+		return q.cause
+	}
+	return err
+}
+
+// wait returns when the writer has ended. Nothing may be sent any more, or the queue must have failed.
+func (q *sendQueue) wait() { q.writers.Wait() }
 
 // withdraw removes the frame of owner if its first byte has not been written. The owner is not told.
 func (q *sendQueue) withdraw(owner frameOwner) bool {

@@ -2,20 +2,33 @@ package nbd
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
+	"io"
+	"math/rand/v2"
 	"net"
 	"slices"
+	"sync"
+	"syscall"
 	"testing"
+	"time"
 )
 
-// valve is a connection whose writes go through, wait or fail as the test says.
+// valve is a connection whose writes go through, wait or fail as the test says. Closing it does not end a write.
 type valve struct {
 	net.Conn // nil: only the methods below are used
 	entered  chan struct{}
 	result   chan error
 	wrote    bytes.Buffer
-	closed   bool
+	shut     sync.Once
+	closed   chan struct{}
 }
+
+func newValve() *valve {
+	return &valve{entered: make(chan struct{}), result: make(chan error), closed: make(chan struct{})}
+}
+
+func (v *valve) Read([]byte) (int, error) { <-v.closed; return 0, net.ErrClosed }
 
 func (v *valve) Write(p []byte) (int, error) {
 	v.entered <- struct{}{}
@@ -25,10 +38,28 @@ func (v *valve) Write(p []byte) (int, error) {
 	return v.wrote.Write(p)
 }
 
-func (v *valve) Close() error { v.closed = true; return nil }
+func (v *valve) Close() error {
+	v.shut.Do(func() { close(v.closed) })
+	return nil
+}
+
+func (v *valve) isClosed() bool {
+	select {
+	case <-v.closed:
+		return true
+	default:
+		return false
+	}
+}
 
 // fates records what owners are told.
-type fates struct{ told []string }
+type fates struct {
+	mu   sync.Mutex
+	told []string // guarded by mu
+	n    chan struct{}
+}
+
+func newFates() *fates { return &fates{n: make(chan struct{}, 1000)} }
 
 type owner struct {
 	name string
@@ -36,7 +67,20 @@ type owner struct {
 }
 
 func (o owner) frameDone(f fate) {
+	o.to.mu.Lock()
+	defer o.to.mu.Unlock()
 	o.to.told = append(o.to.told, o.name+[]string{" sent", " broken", " unsent"}[f])
+	o.to.n <- struct{}{}
+}
+
+func (f *fates) all() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.told)
+}
+
+func (f *fates) frame(name, payload string) frame {
+	return frame{head: []byte(name), payload: []byte(payload), owner: owner{name, f}}
 }
 
 func TestSendQueue(t *testing.T) {
@@ -53,24 +97,18 @@ func TestSendQueue(t *testing.T) {
 		{"the first write fails → what waited was not sent", errors.New("cut"), "", []string{"b unsent", "c unsent", "a broken"}, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			v, to := &valve{entered: make(chan struct{}), result: make(chan error)}, &fates{}
-			q := &sendQueue{conn: v}
-			add := func(name, payload string) bool {
-				return q.push(frame{head: []byte(name), payload: []byte(payload), owner: owner{name, to}})
-			}
-			if !add("a", "A") {
-				t.Fatal("the first to send is not the writer")
-			}
-			drained := make(chan struct{})
-			go func() { q.drain(); close(drained) }()
+			v, to := newValve(), newFates()
+			q := newSendQueue(v)
+			q.send(to.frame("a", "A"))
 			<-v.entered // the writer is in its first write
-			if add("b", "B") || add("c", "C") {
-				t.Fatal("two writers")
-			}
+			q.send(to.frame("b", "B"))
+			q.send(to.frame("c", "C"))
 			if c.withdraw != "" && q.withdraw(owner{c.withdraw, to}) != (c.withdraw == "b") {
 				t.Error("withdraw told the wrong thing")
 			}
 			v.result <- c.err
+			drained := make(chan struct{})
+			go func() { q.wait(); close(drained) }()
 			for open := true; open; {
 				select {
 				case <-v.entered:
@@ -79,12 +117,224 @@ func TestSendQueue(t *testing.T) {
 					open = false
 				}
 			}
-			if !slices.Equal(to.told, c.told) || v.wrote.String() != c.wire {
-				t.Errorf("told %v, wrote %q", to.told, v.wrote.String())
+			if told := to.all(); !slices.Equal(told, c.told) || v.wrote.String() != c.wire {
+				t.Errorf("told %v, wrote %q", told, v.wrote.String())
 			}
-			if failed := c.err != nil; v.closed != failed || failed && add("d", "D") {
-				t.Errorf("closed %v after %v", v.closed, c.err)
+			if failed := c.err != nil; v.isClosed() != failed {
+				t.Errorf("closed %v after %v", v.isClosed(), c.err)
 			}
+			if c.err != nil {
+				q.send(to.frame("d", "D"))
+				if told := to.all(); told[len(told)-1] != "d unsent" {
+					t.Errorf("told %v of a frame after the failure", told)
+				}
+			}
+		})
+	}
+}
+
+func TestWhatIsLeftOfAFrame(t *testing.T) {
+	for n, want := range []string{"head|load", "ead|load", "ad|load", "d|load", "|load", "|oad", "|ad", "|d", "|"} {
+		f := frame{head: []byte("head"), payload: []byte("load")}.after(n)
+		if got := string(f.head) + "|" + string(f.payload); got != want || f.size() != 8-n {
+			t.Errorf("after %d bytes %q is left, want %q", n, got, want)
+		}
+	}
+}
+
+// tcpPair returns the two ends of a TCP connection.
+func tcpPair(t *testing.T) (ours, theirs net.Conn) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if ours, err = net.Dial("tcp", l.Addr().String()); err != nil {
+		t.Fatal(err)
+	}
+	if theirs, err = l.Accept(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = ours.Close(); _ = theirs.Close() })
+	_ = theirs.SetDeadline(time.Now().Add(20 * time.Second))
+	return ours, theirs
+}
+
+// random returns n bytes of which any two parts differ.
+func random(n int) string {
+	p := make([]byte, n)
+	r := rand.New(rand.NewPCG(1, uint64(n)))
+	for i := 0; i+8 <= n; i += 8 {
+		binary.LittleEndian.PutUint64(p[i:], r.Uint64())
+	}
+	return string(p)
+}
+
+// large is more than the kernel takes for a peer that does not read.
+const large = 24 << 20
+
+func TestNoSenderWaitsForThePeer(t *testing.T) {
+	ours, theirs := tcpPair(t)
+	q, to := newSendQueue(ours), newFates()
+	big := random(large)
+	q.send(to.frame("a", big)) // the peer reads nothing, so this would not end if it waited
+	q.send(to.frame("b", "B"))
+	q.send(to.frame("c", "C"))
+	if told := to.all(); len(told) != 0 {
+		t.Fatalf("told %v before the peer has read anything", told)
+	}
+	if q.withdraw(owner{"a", to}) || !q.withdraw(owner{"b", to}) {
+		t.Error("a frame half sent was withdrawn, or one that waits was not")
+	}
+	want := "a" + big + "cC"
+	got := make([]byte, len(want))
+	if _, err := io.ReadFull(theirs, got); err != nil {
+		t.Fatal(err)
+	}
+	q.wait()
+	if told := to.all(); !slices.Equal(told, []string{"a sent", "c sent"}) || string(got) != want {
+		t.Errorf("told %v, the bytes are right: %v", told, string(got) == want)
+	}
+	q.fail(errors.New("the end"))
+}
+
+// fillSocket writes to a connection until the kernel takes no more, and returns how much it took.
+func fillSocket(t *testing.T, conn net.Conn) (n int) {
+	t.Helper()
+	raw, err := conn.(syscall.Conn).SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for p := make([]byte, 1<<20); ; {
+		var m int
+		if werr := raw.Write(func(fd uintptr) bool { m, err = syscall.Write(int(fd), p); return true }); werr != nil {
+			t.Fatal(werr)
+		}
+		switch {
+		case err == nil:
+			n += m
+		case len(p) > 1:
+			p = p[:1]
+		default:
+			return n
+		}
+	}
+}
+
+func TestAFrameOfWhichNothingWasTakenIsTheFirstThatWaits(t *testing.T) {
+	ours, theirs := unixPair(t)
+	filler := fillSocket(t, ours)
+	q, to := newSendQueue(ours), newFates()
+	q.mu.Lock()
+	q.writing = true // as a sender that offers a
+	q.mu.Unlock()
+	f := to.frame("a", "A")
+	n, err := q.offer(f)
+	if n != 0 || err != nil {
+		t.Fatalf("a full socket took %d bytes: %v", n, err)
+	}
+	q.send(to.frame("b", "B")) // meanwhile
+	q.offeredOwn(f, n, err)
+	got := make([]byte, filler+4)
+	if _, err := io.ReadFull(theirs, got); err != nil {
+		t.Fatal(err)
+	}
+	q.wait()
+	if want := "aAbB"; string(got[filler:]) != want {
+		t.Errorf("after the filling came %q, want %q", got[filler:], want)
+	}
+}
+
+func unixPair(t *testing.T) (ours, theirs net.Conn) {
+	t.Helper()
+	l, err := net.Listen("unix", t.TempDir()+"/s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if ours, err = net.Dial("unix", l.Addr().String()); err != nil {
+		t.Fatal(err)
+	}
+	if theirs, err = l.Accept(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = ours.Close(); _ = theirs.Close() })
+	_ = theirs.SetDeadline(time.Now().Add(20 * time.Second))
+	return ours, theirs
+}
+
+func TestAQueueThatFailsTellsEachOwnerOnce(t *testing.T) {
+	ours, _ := tcpPair(t)
+	q, to := newSendQueue(ours), newFates()
+	q.send(to.frame("a", random(large)))
+	q.send(to.frame("b", "B"))
+	q.fail(errors.New("the first reason"))
+	q.fail(errors.New("another"))
+	q.wait()
+	told := to.all()
+	slices.Sort(told)
+	if !slices.Equal(told, []string{"a broken", "b unsent"}) {
+		t.Errorf("told %v", told)
+	}
+	if err := q.explain(io.EOF); err.Error() != "the first reason" {
+		t.Errorf("explained by %v", err)
+	}
+}
+
+// TestFramesOfManySendersStayWhole has senders of small and large frames at once, on sockets that are full now and then.
+func TestFramesOfManySendersStayWhole(t *testing.T) {
+	for name, pair := range map[string]func(*testing.T) (net.Conn, net.Conn){"tcp": tcpPair, "unix": unixPair, "pipe": func(*testing.T) (net.Conn, net.Conn) { return net.Pipe() }} {
+		t.Run(name, func(t *testing.T) {
+			const senders, frames = 8, 60
+			ours, theirs := pair(t)
+			q, to := newSendQueue(ours), newFates()
+			to.n = make(chan struct{}, senders*frames)
+			var wg sync.WaitGroup
+			for s := range senders {
+				wg.Go(func() {
+					rng := rand.New(rand.NewPCG(7, uint64(s)))
+					for i := range frames {
+						n := rng.IntN(64)
+						if rng.IntN(4) == 0 {
+							n = rng.IntN(512 << 10)
+						}
+						head := binary.BigEndian.AppendUint32(nil, uint32(s))
+						head = binary.BigEndian.AppendUint32(head, uint32(i))
+						head = binary.BigEndian.AppendUint32(head, uint32(n))
+						q.send(frame{head: head, payload: bytes.Repeat([]byte{byte(s*31 + i)}, n), owner: owner{"", to}})
+					}
+				})
+			}
+			next := make([]uint32, senders)
+			head, payload := make([]byte, 12), make([]byte, 512<<10)
+			for range senders * frames {
+				if _, err := io.ReadFull(theirs, head); err != nil {
+					t.Fatal(err)
+				}
+				s, i, n := binary.BigEndian.Uint32(head), binary.BigEndian.Uint32(head[4:]), binary.BigEndian.Uint32(head[8:])
+				if s >= senders || i != next[s] || n > uint32(len(payload)) {
+					t.Fatalf("frame %d of sender %d with %d bytes", i, s, n)
+				}
+				next[s]++
+				if _, err := io.ReadFull(theirs, payload[:n]); err != nil {
+					t.Fatal(err)
+				}
+				if bytes.Count(payload[:n], []byte{byte(s*31 + i)}) != int(n) {
+					t.Fatalf("frame %d of sender %d is mixed with others", i, s)
+				}
+			}
+			wg.Wait()
+			q.wait()
+			for _, f := range to.all() {
+				if f != " sent" {
+					t.Fatalf("a frame was told %q", f)
+				}
+			}
+			if len(to.all()) != senders*frames {
+				t.Errorf("%d of %d owners were told", len(to.all()), senders*frames)
+			}
+			q.fail(errors.New("the end"))
 		})
 	}
 }

@@ -31,7 +31,7 @@ type serverConn struct {
 	export     *Export
 	limits     limits
 	structured bool
-	out        sendQueue
+	out        *sendQueue
 	slots      *semaphore.Weighted // requests
 	room       *semaphore.Weighted // payload bytes
 	tasks      sync.WaitGroup      // requests not yet answered
@@ -42,7 +42,7 @@ const readBuffer = 16 << 10
 
 func newServerConn(s *Server, conn net.Conn) *serverConn {
 	return &serverConn{
-		server: s, conn: conn, in: bufio.NewReaderSize(conn, readBuffer), out: sendQueue{conn: conn},
+		server: s, conn: conn, in: bufio.NewReaderSize(conn, readBuffer), out: newSendQueue(conn),
 		log:   s.opts.Log.WithField("remote", conn.RemoteAddr().String()),
 		slots: semaphore.NewWeighted(s.opts.MaxInFlight), room: semaphore.NewWeighted(s.opts.MaxInFlightBytes),
 	}

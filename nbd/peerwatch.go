@@ -1,0 +1,113 @@
+package nbd
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// peerWatch tells a dead peer from a slow one while something sent to it is unanswered by its kernel. The kernel's own means do not:
+// keepalive rests while anything is unsent or unacknowledged, and TCP_USER_TIMEOUT also ends a connection whose peer answers every
+// probe of its closed window, as the kernel of a process does that is frozen or slow.
+//
+//	the last transmission was answered       alive, however long its window has been closed
+//	it was not, and nothing else came since  dead after deadAfter
+//
+// It costs nothing while the connection is idle: sending arms a timer, and the timer stops once the peer has taken everything.
+type peerWatch struct {
+	raw  syscall.RawConn
+	busy func() bool // whether a write is under way, so that more may enter the kernel at any time
+	dead func(error)
+
+	armed atomic.Bool // the timer runs
+
+	mu      sync.Mutex
+	timer   *time.Timer // guarded by mu; nil before the first arm
+	stopped bool        // guarded by mu
+	suspect suspicion   // guarded by mu
+}
+
+const (
+	// watchEvery is the pause between two looks at a connection with something unanswered.
+	watchEvery = 5 * time.Second
+	// deadAfter is how long a peer's kernel may leave transmissions unanswered.
+	deadAfter = 20 * time.Second
+)
+
+var errPeerDead = errors.New("the peer's machine does not answer")
+
+func newPeerWatch(raw syscall.RawConn, busy func() bool, dead func(error)) *peerWatch {
+	return &peerWatch{raw: raw, busy: busy, dead: dead}
+}
+
+// arm has the connection looked at. It is called after bytes were given to the kernel.
+func (w *peerWatch) arm() {
+	if !w.armed.CompareAndSwap(false, true) {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case w.stopped:
+	case w.timer == nil:
+		w.timer = time.AfterFunc(watchEvery, w.look)
+	default:
+		w.timer.Reset(watchEvery)
+	}
+}
+
+// stop ends the watch. A look that is under way finds the connection closed.
+func (w *peerWatch) stop() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.stopped = true
+	if w.timer != nil {
+		w.timer.Stop()
+	}
+}
+
+// look examines the connection once.
+func (w *peerWatch) look() {
+	// Before the kernel is asked: what is sent after it arms the timer again, what was sent before the kernel tells of.
+	w.armed.Store(false)
+	var info *unix.TCPInfo
+	var err error
+	if closed := w.raw.Control(func(fd uintptr) { info, err = unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO) }); closed != nil || err != nil {
+		return
+	}
+	w.mu.Lock()
+	dead := w.suspect.judge(time.Now(), info)
+	stopped := w.stopped
+	w.mu.Unlock()
+	switch {
+	case stopped:
+	case dead:
+		w.dead(errPeerDead)
+	case info.Unacked > 0 || info.Notsent_bytes > 0 || w.busy():
+		w.arm()
+	}
+}
+
+// suspicion remembers since when a peer's kernel has answered nothing. The zero value suspects nothing.
+type suspicion struct{ since time.Time }
+
+// judge takes what the kernel knows at a moment and says whether the peer is dead.
+func (s *suspicion) judge(now time.Time, info *unix.TCPInfo) (dead bool) {
+	// Times since the last segment with data was sent and since the last acknowledgement came, in milliseconds. A probe of a closed
+	// window has no data, but is counted until anything comes.
+	unanswered := info.Unacked > 0 && info.Last_ack_recv > info.Last_data_sent || info.Probes > 0
+	lastAnswer := now.Add(-time.Duration(info.Last_ack_recv) * time.Millisecond)
+	switch {
+	case !unanswered:
+		s.since = time.Time{}
+	case s.since.IsZero() || lastAnswer.After(s.since):
+		s.since = now
+	default:
+		return now.Sub(s.since) >= deadAfter
+	}
+	return false
+}
