@@ -3,17 +3,16 @@ package nbd
 import (
 	"net"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
-// How long a peer that fell silent without closing its connection keeps it: idle, 10 s + 3 probes of 5 s; with data unanswered by
-// its kernel, unackedTimeout. Both are about dead machines and cut cables; a peer that is merely slow is never cut by them.
+// How long a peer that fell silent without closing its connection keeps it while nothing is sent to it: 10 s + 3 probes of 5 s.
+// While something is, keepalive rests and peerWatch takes its place. Both are about dead machines and cut cables; a peer that is
+// merely slow, or does not read at all, answers with its kernel and is never cut by them. So TCP_USER_TIMEOUT is not used: it also
+// counts the time in which the peer's window is closed.
 const (
 	keepAliveIdle     = 10 * time.Second
 	keepAliveInterval = 5 * time.Second
 	keepAliveCount    = 3
-	unackedTimeout    = 25 * time.Second
 )
 
 // tuneTCP sets what both sides want of a TCP connection: no delay, and notice of a dead peer. Other connections are left alone.
@@ -26,12 +25,5 @@ func tuneTCP(conn net.Conn) {
 	_ = c.SetNoDelay(true)
 	_ = c.SetKeepAliveConfig(net.KeepAliveConfig{
 		Enable: true, Idle: keepAliveIdle, Interval: keepAliveInterval, Count: keepAliveCount,
-	})
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return
-	}
-	_ = raw.Control(func(fd uintptr) {
-		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(unackedTimeout.Milliseconds()))
 	})
 }
