@@ -9,6 +9,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/sirupsen/logrus"
 )
@@ -23,14 +24,17 @@ type negotiator struct {
 	in       *bufio.Reader
 	out      []byte // replies of the current option, written at its end
 	log      *logrus.Entry
+	sparse   *sparseLog
 	auth     authenticator
 	drop     func()
+	proved   func()                   // told when the peer has proved a secret
+	opened   func(took time.Duration) // told when the exporter has answered
 
 	noZeroes   bool
 	structured bool
 	metaFor    string // the export for which base:allocation was selected, if metaSet
 	metaSet    bool
-	opened     string // the name under which the export was opened; Export.Name may be another
+	openedName string // the name under which the export was opened; Export.Name may be another
 }
 
 // run negotiates until the client has an export, which the caller must close, or leaves.
@@ -50,7 +54,7 @@ func (n *negotiator) run(ctx context.Context) (*Export, error) {
 		return nil, fmt.Errorf("%w: client flags %#x", ErrProtocol, got)
 	}
 	n.noZeroes = got&uint32(flagNoZeroes) != 0
-	for {
+	for range maxOptions {
 		exp, err := n.option(ctx)
 		if err == nil {
 			err = n.flush()
@@ -65,7 +69,11 @@ func (n *negotiator) run(ctx context.Context) (*Export, error) {
 			return exp, nil
 		}
 	}
+	return nil, fmt.Errorf("%w: more than %d options", ErrProtocol, maxOptions)
 }
+
+// maxOptions bounds the options of one handshake.
+const maxOptions = 256
 
 // option reads and answers one option. A non-nil export ends the handshake.
 func (n *negotiator) option(ctx context.Context) (*Export, error) {
@@ -178,10 +186,11 @@ func (n *negotiator) authenticate(data []byte) error {
 		return nil
 	}
 	if n.auth.verify(data) {
+		n.proved()
 		n.reply(optAuth, repAck, "")
 		return nil
 	}
-	n.log.Warn("Refused a wrong proof of an export's secret")
+	n.sparse.log(n.log, logrus.WarnLevel, "Refused a wrong proof of an export's secret")
 	n.reply(optAuth, repErrPolicy, "authentication failed")
 	if n.auth.failures >= maxAuthFailures {
 		return errors.Join(n.flush(), errors.New("too many wrong proofs"))
@@ -194,28 +203,39 @@ func (n *negotiator) open(ctx context.Context, name string, infoOnly bool) (*Exp
 	if !n.auth.admits(name) {
 		return nil, repErrPolicy, "authentication required"
 	}
+	began := time.Now()
 	exp, err := n.exporter.Open(ctx, name, ConnInfo{
 		LocalAddr: n.conn.LocalAddr(), RemoteAddr: n.conn.RemoteAddr(),
 		Authenticated: n.auth.proved[name], InfoOnly: infoOnly, Drop: n.drop,
 	})
+	n.opened(time.Since(began))
 	if err == nil {
-		n.opened = name
+		n.openedName = name
 		return exp, 0, ""
 	}
 	log := n.log.WithField("export", name).WithError(err)
 	var policy *PolicyError
 	switch {
 	case errors.Is(err, ErrUnknownExport):
-		log.Debug("Refused an unknown export")
+		n.note(name, log, logrus.DebugLevel, "Refused an unknown export")
 		return nil, repErrUnknown, truncate(err.Error())
 	case errors.As(err, &policy):
-		log.Info("Refused to open an export")
+		n.note(name, log, logrus.InfoLevel, "Refused to open an export")
 		return nil, repErrPolicy, truncate(policy.Text)
 	case errors.Is(err, ESHUTDOWN):
 		return nil, repErrShutdown, "shutting down"
 	}
-	log.Warn("Opening an export did not work")
+	n.note(name, log, logrus.WarnLevel, "Opening an export did not work")
 	return nil, repErrPlatform, "the export cannot be opened"
+}
+
+// note logs what became of an Open: always if the peer has proved itself, else sparsely.
+func (n *negotiator) note(name string, log *logrus.Entry, level logrus.Level, message string) {
+	if n.auth.proved[name] {
+		log.Log(level, message)
+		return
+	}
+	n.sparse.log(log, level, message)
 }
 
 func (n *negotiator) goOrInfo(ctx context.Context, opt uint32, data []byte) (*Export, error) {

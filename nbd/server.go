@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -24,8 +25,11 @@ type ServerOptions struct {
 	MaxInFlight int64
 	// MaxInFlightBytes bounds the payload bytes held for one connection; 64 MiB if zero, and never under MaxPayload.
 	MaxInFlightBytes int64
-	// HandshakeTimeout bounds the time from accept to the end of negotiation; 30 s if zero.
+	// HandshakeTimeout bounds the time from accept to the end of negotiation, less the time that the Exporter takes to open; 5 s if
+	// zero.
 	HandshakeTimeout time.Duration
+	// CutGrace is how long Shutdown waits for Backends to return once it has run out of patience; 1 s if zero.
+	CutGrace time.Duration
 }
 
 func (o ServerOptions) withDefaults() ServerOptions {
@@ -40,7 +44,10 @@ func (o ServerOptions) withDefaults() ServerOptions {
 	}
 	o.MaxInFlightBytes = max(o.MaxInFlightBytes, MaxPayload)
 	if o.HandshakeTimeout <= 0 {
-		o.HandshakeTimeout = 30 * time.Second
+		o.HandshakeTimeout = 5 * time.Second
+	}
+	if o.CutGrace <= 0 {
+		o.CutGrace = time.Second
 	}
 	return o
 }
@@ -60,18 +67,25 @@ type Server struct {
 	base  context.Context
 	abort context.CancelFunc
 
+	lobby  lobby        // of those in conns, who has proved nothing
+	sparse *sparseLog   // for what a peer can have logged before it has an export
+	inside atomic.Int64 // requests in their Backend
+
+	farewell time.Duration // the constant, but for tests
+
 	mu        sync.Mutex
 	stopping  bool                      // guarded by mu
 	listeners map[net.Listener]struct{} // guarded by mu
 	conns     map[*serverConn]struct{}  // guarded by mu
-	work      sync.WaitGroup            // one for each entry of conns; Add only under mu while not stopping
+	empty     chan struct{}             // closed when stopping and conns is empty
 }
 
 // NewServer makes a Server that serves nothing yet.
 func NewServer(e Exporter, opts ServerOptions) *Server {
 	s := &Server{
 		exporter: e, opts: opts.withDefaults(),
-		listeners: map[net.Listener]struct{}{}, conns: map[*serverConn]struct{}{},
+		lobby: lobby{places: maxUnproved}, sparse: newSparseLog(), farewell: farewell,
+		listeners: map[net.Listener]struct{}{}, conns: map[*serverConn]struct{}{}, empty: make(chan struct{}),
 	}
 	s.base, s.abort = context.WithCancel(context.Background())
 	return s
@@ -99,7 +113,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 			if !isTransientAccept(err) {
 				return fmt.Errorf("accept nbd connections on %s: %w", l.Addr(), err)
 			}
-			s.opts.Log.WithError(err).Warn("Accepting a connection did not work, trying again")
+			s.sparse.log(s.opts.Log.WithError(err), logrus.WarnLevel, "Accepting a connection did not work, trying again")
 			select {
 			case <-time.After(acceptRetry):
 			case <-ctx.Done():
@@ -120,10 +134,17 @@ func (s *Server) ServeConn(conn net.Conn) {
 }
 
 // Shutdown stops accepting, lets every request that was read finish and be answered, closes all connections and returns when the
-// last one's Closed has been called. When ctx ends first, it closes the connections as they are, cancels the contexts given to
-// Backends, and still waits for the Backends to return; then it returns the error of ctx.
+// last one's Closed has been called.
+//
+// When ctx ends first, it closes the connections as they are and cancels the contexts given to Backends. It returns when they have
+// returned, or after ServerOptions.CutGrace, with an error that wraps ctx's and counts what is left behind. What is left behind
+// belongs to the goroutines that are inside the Backend, or the Exporter, and to nobody else: their answers go nowhere, and when the
+// last call of a connection returns its Closed is called. One that never returns keeps its goroutine, its buffer and its export.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.mu.Lock()
+	if !s.stopping && len(s.conns) == 0 {
+		close(s.empty)
+	}
 	s.stopping = true
 	for l := range s.listeners {
 		_ = l.Close()
@@ -132,15 +153,29 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		c.stopReading()
 	}
 	s.mu.Unlock()
-
-	var gaveUp error
-	stop := context.AfterFunc(ctx, s.cut)
-	s.work.Wait()
-	if !stop() {
-		gaveUp = ctx.Err()
+	defer s.abort()
+	select {
+	case <-s.empty:
+		return nil
+	default:
 	}
-	s.abort()
-	return gaveUp
+	select {
+	case <-s.empty:
+		return nil
+	case <-ctx.Done():
+	}
+	s.cut()
+	grace := time.NewTimer(s.opts.CutGrace)
+	defer grace.Stop()
+	select {
+	case <-s.empty:
+		return ctx.Err()
+	case <-grace.C:
+	}
+	s.mu.Lock()
+	left := len(s.conns)
+	s.mu.Unlock()
+	return fmt.Errorf("%w: left %d connections behind, with %d requests inside their backends", ctx.Err(), left, s.inside.Load())
 }
 
 // cut ends all connections without waiting for anything.
@@ -158,21 +193,26 @@ func (s *Server) admit(conn net.Conn) *serverConn {
 	tuneTCP(conn)
 	c := newServerConn(s, conn)
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	if s.stopping {
+		s.mu.Unlock()
 		_ = conn.Close()
 		return nil
 	}
 	s.conns[c] = struct{}{}
-	s.work.Add(1)
+	s.mu.Unlock()
+	if s.lobby.enter(&c.guest) {
+		s.sparse.log(s.opts.Log, logrus.WarnLevel, "Cut a connection that had proved nothing, for there were too many")
+	}
 	return c
 }
 
 func (s *Server) forget(c *serverConn) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	delete(s.conns, c)
-	s.mu.Unlock()
-	s.work.Done()
+	if s.stopping && len(s.conns) == 0 {
+		close(s.empty)
+	}
 }
 
 func (s *Server) track(l net.Listener) bool {

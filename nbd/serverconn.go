@@ -23,6 +23,9 @@ type serverConn struct {
 	conn   net.Conn
 	in     *bufio.Reader
 	log    *logrus.Entry
+	guest  guest // until the peer has proved a secret or has an export
+
+	deadline time.Time // of the handshake
 
 	mu      sync.Mutex
 	stopped bool // guarded by mu; no read may be waited for any more
@@ -42,6 +45,7 @@ const readBuffer = 16 << 10
 
 func newServerConn(s *Server, conn net.Conn) *serverConn {
 	return &serverConn{
+		guest:  guest{from: lobbyAddress(conn.RemoteAddr()), cut: func() { _ = conn.Close() }},
 		server: s, conn: conn, in: bufio.NewReaderSize(conn, readBuffer), out: newSendQueue(conn),
 		log:   s.opts.Log.WithField("remote", conn.RemoteAddr().String()),
 		slots: semaphore.NewWeighted(s.opts.MaxInFlight), room: semaphore.NewWeighted(s.opts.MaxInFlightBytes),
@@ -69,30 +73,49 @@ func (c *serverConn) setDeadline(t time.Time) {
 func (c *serverConn) serve() {
 	defer c.server.forget(c)
 	defer c.conn.Close()
-	c.setDeadline(time.Now().Add(c.server.opts.HandshakeTimeout))
-	n := &negotiator{
-		exporter: c.server.exporter, conn: c.conn, in: c.in, log: c.log,
-		auth: authenticator{secret: c.server.opts.Secret}, drop: func() { _ = c.conn.Close() },
-	}
-	exp, err := n.run(c.server.base)
-	if err != nil {
-		if !errors.Is(err, errGoodbye) && !errors.Is(err, io.EOF) {
-			c.log.WithError(err).Debug("Handshake ended without an export")
-		}
+	n, exp := c.negotiate()
+	if exp == nil {
 		return
 	}
 	c.setDeadline(time.Time{})
 	c.export, c.structured = exp, n.structured
-	c.limits = exp.limits(n.structured, n.metaSet && n.metaFor == n.opened)
+	c.limits = exp.limits(n.structured, n.metaSet && n.metaFor == n.openedName)
 	c.log = c.log.WithField("export", exp.Name)
 	c.log.Debug("Connection opened an export")
 
-	err = c.readRequests()
+	err := c.readRequests()
+	c.out.hurry(c.server.farewell)
 	c.tasks.Wait()
-	c.log.WithField("reason", err).Debug("Connection ended")
+	c.out.wait()
+	c.log.WithField("reason", c.out.explain(err)).Debug("Connection ended")
 	if exp.Closed != nil {
 		exp.Closed()
 	}
+}
+
+// farewell bounds how long a peer from which nothing more can come may take over each write of the replies it has still to get. One
+// that may ask more is waited for without bound: it may be slow, and what it can make the server hold is bounded.
+const farewell = 10 * time.Second
+
+// negotiate runs the handshake. The export is nil if the peer came to none.
+func (c *serverConn) negotiate() (*negotiator, *Export) {
+	defer c.server.lobby.leave(&c.guest)
+	c.deadline = time.Now().Add(c.server.opts.HandshakeTimeout)
+	c.setDeadline(c.deadline)
+	n := &negotiator{
+		exporter: c.server.exporter, conn: c.conn, in: c.in, log: c.log, sparse: c.server.sparse,
+		auth: authenticator{secret: c.server.opts.Secret}, drop: func() { _ = c.conn.Close() },
+		proved: func() { c.server.lobby.leave(&c.guest) },
+		opened: func(took time.Duration) { // the peer can do nothing about how long it took
+			c.deadline = c.deadline.Add(took)
+			c.setDeadline(c.deadline)
+		},
+	}
+	exp, err := n.run(c.server.base)
+	if err != nil && !errors.Is(err, errGoodbye) && !errors.Is(err, io.EOF) {
+		c.server.sparse.log(c.log.WithError(err), logrus.DebugLevel, "Handshake ended without an export")
+	}
+	return n, exp
 }
 
 // readRequests reads until the client disconnects, breaks the protocol, or the server stops. It returns why.
@@ -188,7 +211,10 @@ var taskPool = sync.Pool{New: func() any { return new(task) }}
 // handle performs the request and sends its reply.
 func (t *task) handle() {
 	if t.err == nil {
-		t.err = t.perform(t.conn.server.base)
+		s := t.conn.server
+		s.inside.Add(1)
+		t.err = t.perform(s.base)
+		s.inside.Add(-1)
 	}
 	f := frame{owner: t}
 	switch {

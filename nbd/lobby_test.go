@@ -1,0 +1,195 @@
+package nbd
+
+import (
+	"context"
+	"io"
+	"net"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	logrustest "github.com/sirupsen/logrus/hooks/test"
+)
+
+func TestALobbyThatIsFullCutsTheOldestOfTheAddressWithTheMost(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		arrive []string // address and name; "-name" leaves
+		cut    []string
+	}{
+		{"places enough → nobody", []string{"a1", "b1", "a2"}, nil},
+		{"a flood → its own oldest, one for each newcomer", []string{"b1", "a1", "a2", "a3", "a4", "a5"}, []string{"a1", "a2", "a3"}},
+		{"a newcomer from elsewhere in a flood → stays", []string{"a1", "a2", "a3", "b1", "a4"}, []string{"a1", "a2"}},
+		{"all from different addresses → the oldest", []string{"a1", "b1", "c1", "d1", "e1"}, []string{"a1", "b1"}},
+		{"who proved itself → takes no place and is not cut", []string{"a1", "-a1", "a2", "a3", "a4", "a5"}, []string{"a2"}},
+		{"one that was cut leaves → no place is free that was not", []string{"a1", "a2", "a3", "a4", "-a1", "a5"}, []string{"a1", "a2"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l := lobby{places: 3}
+			var cut []string
+			guests := map[string]*guest{}
+			for _, name := range c.arrive {
+				if name[0] == '-' {
+					l.leave(guests[name[1:]])
+					l.leave(guests[name[1:]]) // as often as one likes
+					continue
+				}
+				g := &guest{from: name[:1], cut: func() { cut = append(cut, name) }}
+				guests[name] = g
+				before := len(cut)
+				if told := l.enter(g); told != (len(cut) > before) {
+					t.Errorf("said %v of a cut", told)
+				}
+			}
+			if !slices.Equal(cut, c.cut) {
+				t.Errorf("cut %v, want %v", cut, c.cut)
+			}
+		})
+	}
+}
+
+func TestGuestsAreCountedByHost(t *testing.T) {
+	for want, a := range map[string]net.Addr{
+		"10.1.2.3": &net.TCPAddr{IP: net.IPv4(10, 1, 2, 3), Port: 4711},
+		"fd00::1":  &net.TCPAddr{IP: net.ParseIP("fd00::1"), Port: 4711},
+		"unix":     &net.UnixAddr{Net: "unix"},
+		"pipe":     pipeAddr(),
+	} {
+		if got := lobbyAddress(a); got != want {
+			t.Errorf("%v counts as %q", a, got)
+		}
+	}
+}
+
+func pipeAddr() net.Addr {
+	a, b := net.Pipe()
+	_, _ = a.Close(), b.Close()
+	return a.RemoteAddr()
+}
+
+func TestSparseLog(t *testing.T) {
+	now := time.Unix(0, 0)
+	l := newSparseLog()
+	l.now = func() time.Time { return now }
+	logger, hook := logrustest.NewNullLogger()
+	logger.SetLevel(logrus.InfoLevel)
+	e := logrus.NewEntry(logger)
+	for range 1000 {
+		l.log(e, logrus.WarnLevel, "one")
+		l.log(e, logrus.InfoLevel, "another")
+		l.log(e, logrus.DebugLevel, "a third, which nobody wants to see")
+	}
+	if n := len(hook.AllEntries()); n != 2 {
+		t.Fatalf("%d lines", n)
+	}
+	now = now.Add(sparseEvery)
+	l.log(e, logrus.WarnLevel, "one")
+	if last := hook.LastEntry(); last.Message != "one" || last.Level != logrus.WarnLevel || last.Data["leftOut"] != 999 {
+		t.Errorf("the next line is %v", last)
+	}
+	now = now.Add(sparseEvery)
+	l.log(e, logrus.WarnLevel, "one")
+	if last := hook.LastEntry(); last.Data["leftOut"] != nil {
+		t.Errorf("lines counted again: %v", last)
+	}
+}
+
+// slowExporter takes its time.
+type slowExporter struct {
+	zeroExporter
+	took time.Duration
+}
+
+func (x *slowExporter) Open(ctx context.Context, name string, c ConnInfo) (*Export, error) {
+	began := time.Now()
+	for x.took < time.Millisecond {
+		x.took = time.Since(began)
+	}
+	return x.zeroExporter.Open(ctx, name, c)
+}
+
+// deadlines is a scriptConn that remembers its deadlines.
+type deadlines struct {
+	scriptConn
+	set []time.Time
+}
+
+func (d *deadlines) SetDeadline(t time.Time) error { d.set = append(d.set, t); return nil }
+
+func TestTheTimeOfTheExporterIsNotThePeers(t *testing.T) {
+	x := &slowExporter{}
+	s := NewServer(x, ServerOptions{HandshakeTimeout: time.Hour})
+	conn := &deadlines{scriptConn: scriptConn{in: &script{serverScript(appendOption(nil, optGo, goOption{Name: "zero"}.encode()))}}}
+	began := time.Now()
+	s.ServeConn(conn)
+	if len(conn.set) != 3 || conn.set[0].Before(began.Add(time.Hour)) || conn.set[1].Sub(conn.set[0]) < x.took || !conn.set[2].IsZero() {
+		t.Errorf("deadlines %v, the exporter took %v", conn.set, x.took)
+	}
+	if err := s.Shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// script is a reader of bytes.
+type script struct{ rest []byte }
+
+func (s *script) Read(p []byte) (int, error) {
+	if len(s.rest) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(p, s.rest)
+	s.rest = s.rest[n:]
+	return n, nil
+}
+
+func TestOptionsOfOneHandshakeAreBounded(t *testing.T) {
+	var options []byte
+	for range maxOptions + 1 {
+		options = appendOption(options, optList, nil)
+	}
+	in := &script{serverScript(options)}
+	s := NewServer(zeroExporter{}, ServerOptions{})
+	c := newServerConn(s, &scriptConn{in: in})
+	if _, exp := c.negotiate(); exp != nil || len(in.rest)+c.in.Buffered() != optionLen {
+		t.Errorf("%d bytes of options are left", len(in.rest)+c.in.Buffered())
+	}
+}
+
+// TestAPeerThatTakesNoRepliesAfterItsGoodbyeIsCut has a peer ask for more than the kernel holds, say goodbye, and read nothing.
+func TestAPeerThatTakesNoRepliesAfterItsGoodbyeIsCut(t *testing.T) {
+	ours, theirs := unixPair(t)
+	closed := make(chan struct{})
+	s := NewServer(closing{closed}, ServerOptions{})
+	s.farewell = time.Millisecond
+	served := make(chan struct{})
+	go func() { s.ServeConn(theirs); close(served) }()
+	requests := make([]request, 32)
+	for i := range requests {
+		requests[i] = request{Type: cmdRead, Length: 1 << 20, Cookie: uint64(i)}
+	}
+	if _, err := ours.Write(serverScript(appendOption(nil, optGo, goOption{Name: "zero"}.encode()), append(requests, request{Type: cmdDisc})...)); err != nil {
+		t.Fatal(err)
+	}
+	for _, ended := range []<-chan struct{}{closed, served} {
+		select {
+		case <-ended:
+		case <-time.After(20 * time.Second):
+			t.Fatal("the export is held by a peer that takes no replies")
+		}
+	}
+	if err := s.Shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// closing tells when its export was closed.
+type closing struct{ closed chan struct{} }
+
+func (x closing) List(context.Context) []string { return nil }
+
+func (x closing) Open(ctx context.Context, name string, c ConnInfo) (*Export, error) {
+	e, err := zeroExporter{}.Open(ctx, name, c)
+	e.Closed = func() { close(x.closed) }
+	return e, err
+}

@@ -1,0 +1,189 @@
+package nbd_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	logrustest "github.com/sirupsen/logrus/hooks/test"
+
+	"github.com/longhorn-lep/longhorn-manager/nbd"
+	"github.com/longhorn-lep/longhorn-manager/nbd/memory"
+)
+
+// TestPeersThatProveNothingAreBounded floods a server with silent peers. They cost a bounded number of goroutines and log lines, and
+// an engine with the secret gets in, from the flood's own address as from another.
+func TestPeersThatProveNothingAreBounded(t *testing.T) {
+	const flood, bound = 1500, 300
+	secret := []byte("0123456789abcdef")
+	logger, hook := logrustest.NewNullLogger()
+	logger.SetLevel(logrus.DebugLevel)
+	s := nbd.NewServer(serving(memory.New(1<<20).Export("vol")), nbd.ServerOptions{
+		Secret: func(string) ([]byte, bool) { return secret, true }, HandshakeTimeout: time.Hour, Log: logrus.NewEntry(logger),
+	})
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(context.Background(), l) }()
+	before := runtime.NumGoroutine()
+	for range flood {
+		c, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		_ = c.SetDeadline(time.Now().Add(patience))
+		if _, err := io.ReadFull(c, make([]byte, 18)); err != nil {
+			t.Fatal(err) // each is greeted: a newcomer is not the one that is cut
+		}
+	}
+	for end := time.Now().Add(patience); runtime.NumGoroutine() > before+bound; runtime.Gosched() {
+		if time.Now().After(end) {
+			t.Fatalf("%d silent peers cost %d goroutines", flood, runtime.NumGoroutine()-before)
+		}
+	}
+	for _, from := range []string{"127.0.0.1", "127.0.0.2"} {
+		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+		c, err := nbd.Dial(within(t), "tcp", l.Addr().String(), "vol", nbd.DialOptions{Secret: secret, DialContext: d.DialContext})
+		if err != nil {
+			t.Fatalf("an engine at %s is kept out: %v", from, err)
+		}
+		if err := c.Flush(within(t)); err != nil {
+			t.Error(err)
+		}
+		_ = c.Close()
+	}
+	failed := 0
+	for _, e := range hook.AllEntries() {
+		if strings.Contains(e.Message, "Cut a connection") || strings.Contains(e.Message, "Handshake ended") {
+			failed++
+		}
+	}
+	if failed == 0 || failed > 20 { // a few kinds, each once in ten seconds
+		t.Errorf("%d log lines", failed)
+	}
+	if err := errors.Join(s.Shutdown(within(t)), <-served); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAPeerThatDoesNotFinishItsHandshakeIsCut(t *testing.T) {
+	_, path := listen(t, serving(memory.New(1<<20).Export("vol")), nbd.ServerOptions{HandshakeTimeout: 50 * time.Millisecond})
+	conn, err := net.Dial("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(patience))
+	if _, err := io.Copy(io.Discard, conn); err != nil {
+		t.Errorf("the connection ended with %v", err)
+	}
+}
+
+// stuck is a backend whose writes hang, whatever their context says.
+type stuck struct {
+	nbd.Backend
+	arrived chan struct{}
+	answer  chan struct{}
+}
+
+func newStuck() *stuck {
+	return &stuck{memory.New(1 << 20), make(chan struct{}, 10), make(chan struct{})}
+}
+
+func (s *stuck) WriteAt(context.Context, []byte, int64, bool) error {
+	s.arrived <- struct{}{}
+	<-s.answer
+	return nil
+}
+
+func TestShutdownLeavesABackendThatHangsBehind(t *testing.T) {
+	hung := newStuck()
+	x := serving(&nbd.Export{Name: "vol", Size: 1 << 20, Backend: hung})
+	s := nbd.NewServer(x, nbd.ServerOptions{CutGrace: time.Millisecond})
+	ours, theirs := net.Pipe()
+	ended := make(chan struct{})
+	go func() { s.ServeConn(theirs); close(ended) }()
+	c, err := nbd.NewClient(within(t), ours, "vol", nbd.DialOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wrote := make(chan error, 2)
+	for range cap(wrote) {
+		c.WriteAsync(make([]byte, 512), 0, false, func(err error) { wrote <- err })
+		receive(t, hung.arrived, "a write")
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	down := make(chan error, 1)
+	go func() { down <- s.Shutdown(ctx) }()
+	err = receive(t, down, "the shutdown")
+	if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "1 connections") || !strings.Contains(err.Error(), "2 requests") {
+		t.Errorf("shutdown: %v", err)
+	}
+	for range cap(wrote) {
+		if err := receive(t, wrote, "a write"); !errors.Is(err, nbd.ErrUnknownOutcome) {
+			t.Errorf("write: %v", err)
+		}
+	}
+	if x.stillOpen("vol") != 1 {
+		t.Error("an export was closed under a request")
+	}
+	close(hung.answer) // the disk comes back; nobody hears of it, and the export is released
+	receive(t, ended, "the end of the connection")
+	if n := x.stillOpen("vol"); n != 0 {
+		t.Errorf("%d opens after the last request", n)
+	}
+	if err := s.Shutdown(ctx); err != nil {
+		t.Errorf("shutdown with nothing left: %v", err)
+	}
+	_ = c.Close()
+}
+
+// slowToOpen is an exporter that hangs.
+type slowToOpen struct {
+	*exports
+	arrived, answer chan struct{}
+}
+
+func (x slowToOpen) Open(ctx context.Context, name string, c nbd.ConnInfo) (*nbd.Export, error) {
+	x.arrived <- struct{}{}
+	<-x.answer
+	return x.exports.Open(ctx, name, c)
+}
+
+func TestShutdownLeavesAnExporterThatHangsBehind(t *testing.T) {
+	x := slowToOpen{serving(memory.New(1 << 20).Export("vol")), make(chan struct{}, 1), make(chan struct{})}
+	s := nbd.NewServer(x, nbd.ServerOptions{CutGrace: time.Millisecond})
+	ours, theirs := net.Pipe()
+	ended, dialed := make(chan struct{}), make(chan error, 1)
+	go func() { s.ServeConn(theirs); close(ended) }()
+	go func() {
+		_, err := nbd.NewClient(within(t), ours, "vol", nbd.DialOptions{})
+		dialed <- err
+	}()
+	receive(t, x.arrived, "the open")
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	down := make(chan error, 1)
+	go func() { down <- s.Shutdown(ctx) }()
+	if err := receive(t, down, "the shutdown"); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "1 connections") {
+		t.Errorf("shutdown: %v", err)
+	}
+	if err := receive(t, dialed, "the client"); err == nil {
+		t.Error("the client got in")
+	}
+	close(x.answer)
+	receive(t, ended, "the end of the connection")
+	if n := x.stillOpen("vol"); n != 0 {
+		t.Errorf("%d opens after the end", n)
+	}
+}
