@@ -51,67 +51,106 @@ func decideAdmission(heldGeneration int64, heldSession string, generation int64,
 // the data. The older session stays shut out even when Admit then fails. For the generation and session that the replica
 // already has: the earlier Session must be closed within a few seconds, or the error is ErrBusy. All else is ErrFenced.
 //
+// When ctx ends first the error is a *HangError, and nobody is inside. If it says that the admission had begun, the generation may be
+// durable by now or become so later, before any admission that is asked for after it; the same engine may ask again.
+//
 // Readers of a View are cut. Whoever is admitted must Close the Session.
 func (r *Replica) Admit(ctx context.Context, generation int64, session string) (*Session, error) {
 	if r.opts.ReadOnly {
 		return nil, fmt.Errorf("replica %s: admit generation %d: %w", r.name, generation, ErrReadOnly)
 	}
-	select {
-	case r.admitting <- struct{}{}:
-		defer func() { <-r.admitting }()
-	case <-ctx.Done():
-		return nil, fmt.Errorf("admit generation %d: %w", generation, ctx.Err())
-	}
 	s, err := r.admit(ctx, generation, session)
 	if err != nil {
 		return nil, fmt.Errorf("replica %s: admit generation %d: %w", r.name, generation, err)
 	}
-	r.changed()
 	return s, nil
 }
 
-// admit is Admit under the token.
+// takeTurn waits until no other admission, fence or Close is under way, one included whose caller has left. Whoever has the turn must
+// give it back.
+func (r *Replica) takeTurn(ctx context.Context, asked string) error {
+	select {
+	case r.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return r.gaveUp(asked, ctx.Err())
+	}
+}
+
+func (r *Replica) giveTurn() { <-r.turn }
+
+// admit shuts the older session out with the caller waiting, then has the lane make the new generation durable. The turn goes along:
+// should the caller leave, the metadata is replaced nevertheless, nobody is let in, and only then does the next admission look at it.
 func (r *Replica) admit(ctx context.Context, generation int64, session string) (*Session, error) {
+	if err := r.takeTurn(ctx, "admit"); err != nil {
+		return nil, err
+	}
+	before, how, err := r.clearTheWay(ctx, generation, session)
+	if err != nil {
+		r.giveTurn()
+		return nil, err
+	}
+	var s *Session
+	var refused error
+	err = r.lane.run(ctx, call{
+		what:    "record the generation",
+		work:    func() error { return r.recordAdmission(generation, session, how) },
+		deliver: func() { s, refused = r.install(generation, session, before) },
+		over:    r.giveTurn,
+	})
+	r.changed()
+	if err == nil {
+		err = refused
+	}
+	return s, err
+}
+
+// clearTheWay decides on an admission and waits until the session before is out of its way. The caller has the turn.
+func (r *Replica) clearTheWay(ctx context.Context, generation int64, session string) (Meta, admission, error) {
 	r.mu.Lock()
 	held, current, err := r.meta, r.current, r.unusableLocked()
 	r.mu.Unlock()
 	if err != nil {
-		return nil, err
+		return Meta{}, admitNever, err
 	}
 	how, err := decideAdmission(held.Generation, held.Session, generation, session)
 	if err != nil {
-		return nil, err
+		return Meta{}, admitNever, err
 	}
 	if current != nil {
 		if how == admitTakeover {
 			current.end(fmt.Errorf("%w by generation %d", ErrFenced, generation))
 		}
-		if err := current.await(ctx, how); err != nil {
-			return nil, err
+		if err := current.await(ctx, generation); err != nil {
+			return Meta{}, admitNever, err
 		}
 	}
-	clean := held.Clean
-	r.mu.Lock()
-	due := how == admitTakeover || clean || r.meta.BootID != r.bootLocked()
-	r.mu.Unlock()
-	if due {
-		err := r.update(func(m *Meta) {
-			m.Generation, m.Session, m.Clean, m.BootID = generation, session, false, r.bootLocked()
-		})
-		if err != nil {
-			return nil, err
-		}
-	}
-	return r.install(generation, session, held, clean)
+	return held, how, nil
 }
 
-// install makes the new session the current one.
-func (r *Replica) install(generation int64, session string, before Meta, clean bool) (*Session, error) {
+// recordAdmission makes an admission durable, unless the metadata says it already.
+func (r *Replica) recordAdmission(generation int64, session string, how admission) error {
+	r.mu.Lock()
+	due := how == admitTakeover || r.meta.Clean || r.meta.BootID != r.bootLocked()
+	r.mu.Unlock()
+	if !due {
+		return nil
+	}
+	err := r.update(func(m *Meta) {
+		m.Generation, m.Session, m.Clean, m.BootID = generation, session, false, r.bootLocked()
+	})
+	r.changed()
+	return err
+}
+
+// install makes the new session the current one. before is the metadata as it was when the session asked.
+func (r *Replica) install(generation int64, session string, before Meta) (*Session, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err := r.unusableLocked(); err != nil {
 		return nil, err
 	}
+	clean := before.Clean
 	s := &Session{
 		replica: r, generation: generation, name: session, gate: newGate(),
 		done: make(chan struct{}), closed: make(chan struct{}), wasClean: clean,
@@ -126,31 +165,30 @@ func (r *Replica) install(generation int64, session string, before Meta, clean b
 	return s, nil
 }
 
-// await waits until nothing of the session is under way, for a takeover, or until its owner has closed it.
-func (s *Session) await(ctx context.Context, how admission) error {
-	over := s.gate.drained
-	if how == admitAgain {
-		over = s.closed
+// await waits until nothing of the session is under way; for one of the same generation, which must be the same engine, also until
+// its owner has closed it.
+func (s *Session) await(ctx context.Context, generation int64) error {
+	if s.generation == generation {
 		limited, cancel := context.WithTimeout(ctx, readmitWait)
 		defer cancel()
 		ctx = limited
-	}
-	select {
-	case <-over:
-		return nil
-	case <-ctx.Done():
-		if how == admitAgain {
+		select {
+		case <-s.closed:
+		case <-ctx.Done():
 			return errors.Join(ErrBusy, ctx.Err())
 		}
-		return fmt.Errorf("wait for requests of generation %d: %w", s.generation, ctx.Err())
+	}
+	select {
+	case <-s.gate.drained:
+		return nil
+	case <-ctx.Done():
+		return s.replica.gaveUp(fmt.Sprintf("wait for requests of generation %d", s.generation), ctx.Err())
 	}
 }
 
 // update replaces the metadata on disk, then in memory. When it is not known which of the two the disk has, the replica fails.
-// What cannot be metadata is EINVAL, and nothing has happened. change is called with mu held.
+// What cannot be metadata is EINVAL, and nothing has happened. change is called with mu held. The caller is in the replica's lane.
 func (r *Replica) update(change func(*Meta)) error {
-	r.updating.Lock()
-	defer r.updating.Unlock()
 	r.mu.Lock()
 	m, lost, failure := r.meta, r.lost, r.failure
 	change(&m)

@@ -166,7 +166,8 @@ func TestAfterATakeoverNoWriteOfTheOlderEngineChangesData(t *testing.T) {
 func TestATakeoverWaitsForTheRequestUnderWay(t *testing.T) {
 	r := newHostReplica(t, mib)
 	old := admit(t, r, 1, "old")
-	must(t, old.begin()) // a request that hangs in the disk
+	inside, err := old.begin() // a request that hangs in the disk
+	must(t, err)
 	short, cancel := context.WithCancel(context.Background())
 	refused := make(chan error)
 	go func() {
@@ -184,7 +185,7 @@ func TestATakeoverWaitsForTheRequestUnderWay(t *testing.T) {
 	if err := old.Flush(context.Background()); !errors.Is(err, syscall.ESHUTDOWN) {
 		t.Errorf("the older engine still gets in: %v", err)
 	}
-	old.gate.leave()
+	old.gate.leave(inside)
 	must(t, admit(t, r, 2, "new").Close())
 	must(t, old.Close())
 }
@@ -198,13 +199,14 @@ func TestViewsReadUntilAnEngineComes(t *testing.T) {
 	if err := v.WriteAt(ctx, make([]byte, 512), 0, false); !errors.Is(err, syscall.EPERM) {
 		t.Errorf("write to a view: %v", err)
 	}
-	must(t, v.begin()) // a read that hangs holds nobody up
+	inside, err := v.begin() // a read that hangs holds nobody up
+	must(t, err)
 	s := admit(t, r, 1, "s")
 	<-v.Done()
 	if err := v.ReadAt(ctx, make([]byte, 512), 0); !errors.Is(err, syscall.ESHUTDOWN) {
 		t.Errorf("read of a view beside an engine: %v", err)
 	}
-	v.gate.leave()
+	v.gate.leave(inside)
 	must(t, v.Close())
 	if _, err := r.View(); !errors.Is(err, ErrInUse) {
 		t.Errorf("view beside an engine: %v", err)

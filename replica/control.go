@@ -12,32 +12,47 @@ import (
 
 // Control answers the private command; package membership has its messages. What cannot be understood is EINVAL, an
 // operation that does not exist ENOTSUP.
-func (s *Session) Control(_ context.Context, op uint16, payload []byte) ([]byte, error) {
-	if err := s.begin(); err != nil {
+//
+// What changes something on the disk is done in the replica's lane, with the gate held until it has ended: when ctx ends first the error
+// is a *HangError, what is under way may still happen, and the next engine waits for it.
+func (s *Session) Control(ctx context.Context, op uint16, payload []byte) ([]byte, error) {
+	t, err := s.begin()
+	if err != nil {
 		return nil, err
 	}
-	defer s.gate.leave()
+	leave := func() { s.gate.leave(t) }
 	switch op {
 	case membership.OpState:
+		defer leave()
 		return marshal(s.state())
 	case membership.OpIntents:
+		defer leave()
 		return marshal(membership.Regions{Indexes: s.replica.intents.marked()})
+	}
+	c, err := s.asked(op, payload)
+	if err != nil {
+		leave()
+		return nil, err
+	}
+	c.over = leave
+	return nil, s.replica.lane.run(ctx, c)
+}
+
+// asked decodes an operation that changes something on the disk.
+func (s *Session) asked(op uint16, payload []byte) (call, error) {
+	switch op {
 	case membership.OpRecordEpoch:
 		var e membership.Epoch
-		if err := unmarshal(payload, &e); err != nil {
-			return nil, err
-		}
-		return nil, s.recordEpoch(e)
+		err := unmarshal(payload, &e)
+		return call{what: "record the epoch", work: func() error { return s.recordEpoch(e) }}, err
 	case membership.OpBeginRebuild:
-		return nil, s.beginRebuild()
+		return call{what: "begin a rebuild", work: s.beginRebuild}, nil
 	case membership.OpClearIntents:
 		var regions membership.Regions
-		if err := unmarshal(payload, &regions); err != nil {
-			return nil, err
-		}
-		return nil, s.replica.clearIntents(regions.Indexes)
+		err := unmarshal(payload, &regions)
+		return call{what: "clear marks", work: func() error { return s.replica.clearIntents(regions.Indexes) }}, err
 	}
-	return nil, &nbd.Error{Errno: nbd.ENOTSUP, Msg: fmt.Sprintf("control operation %d", op)}
+	return call{}, &nbd.Error{Errno: nbd.ENOTSUP, Msg: fmt.Sprintf("control operation %d", op)}
 }
 
 func (s *Session) state() membership.State {
@@ -50,7 +65,7 @@ func (s *Session) state() membership.State {
 	}
 }
 
-// beginRebuild makes it durable that the data is not to be believed. The same again is success.
+// beginRebuild makes it durable that the data is not to be believed. The same again is success. The caller is in the lane.
 func (s *Session) beginRebuild() error {
 	r := s.replica
 	r.mu.Lock()
@@ -69,7 +84,7 @@ func (s *Session) beginRebuild() error {
 }
 
 // recordEpoch makes an epoch durable. The same again is success; an older one, or the same with other members, cannot come
-// from an engine that follows the rules and is refused.
+// from an engine that follows the rules and is refused. The caller is in the lane, so what is compared here is what is replaced.
 //
 // An epoch that lists a replica which is being rebuilt says that its data is complete and flushed, so the same replacement of
 // the metadata clears the mark. One that was recorded before the rebuild began says nothing of the kind and is refused. When the

@@ -12,41 +12,52 @@ const fenceSession = "fence"
 // way finish, then the generation is made durable. No engine gets in by it. A replica that has admitted this generation or a higher
 // one is left as it is, with whoever is connected.
 //
-// A replica that failed can be fenced as long as its disk takes the metadata. When ctx ends first, or the disk refuses, the older
-// session is shut out all the same, but may not be so after a restart: the caller must not rely on it.
+// A replica that failed can be fenced as long as its disk takes the metadata. When ctx ends first (a *HangError), or the disk refuses,
+// the older session is shut out all the same, but may not be so after a restart: the caller must not rely on it.
 func (r *Replica) Fence(ctx context.Context, generation int64) error {
 	if r.opts.ReadOnly {
 		return fmt.Errorf("replica %s: fence: %w", r.name, ErrReadOnly)
 	}
-	select {
-	case r.admitting <- struct{}{}:
-		defer func() { <-r.admitting }()
-	case <-ctx.Done():
-		return fmt.Errorf("replica %s: fence: %w", r.name, ctx.Err())
-	}
-	if err := r.fence(ctx, generation); err != nil {
+	if err := r.takeTurn(ctx, "fence"); err != nil {
 		return fmt.Errorf("replica %s: fence with generation %d: %w", r.name, generation, err)
 	}
-	r.changed()
+	due, err := r.shutOut(ctx, generation)
+	if err != nil || !due {
+		r.giveTurn()
+	} else {
+		err = r.lane.run(ctx, call{
+			what: "record the fence",
+			work: func() error {
+				err := r.update(func(m *Meta) { m.Generation, m.Session = generation, fenceSession })
+				r.changed()
+				return err
+			},
+			over: r.giveTurn,
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("replica %s: fence with generation %d: %w", r.name, generation, err)
+	}
 	return nil
 }
 
-// fence is Fence under the token.
-func (r *Replica) fence(ctx context.Context, generation int64) error {
+// shutOut ends the session of an older generation and waits for its requests; due is false when there is nothing to record. The caller
+// has the turn.
+func (r *Replica) shutOut(ctx context.Context, generation int64) (due bool, err error) {
 	r.mu.Lock()
 	held, current, closed := r.meta, r.current, r.closed
 	r.mu.Unlock()
 	switch {
 	case closed:
-		return ErrClosed
+		return false, ErrClosed
 	case held.Generation >= generation:
-		return nil
+		return false, nil
 	}
 	if current != nil {
 		current.end(fmt.Errorf("%w by generation %d", ErrFenced, generation))
-		if err := current.await(ctx, admitTakeover); err != nil {
-			return err
+		if err := current.await(ctx, generation); err != nil {
+			return false, err
 		}
 	}
-	return r.update(func(m *Meta) { m.Generation, m.Session = generation, fenceSession })
+	return true, nil
 }

@@ -3,30 +3,49 @@ package replica
 import (
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // gate counts the requests inside and can be shut: then none gets in any more, and drained is closed when the last is out.
+//
+// The count has two halves, so that look can tell requests that have been inside for long from those that come and go, at no cost
+// to them: those that enter are counted in one half, and look changes the half whenever the other is empty.
 type gate struct {
-	state   atomic.Int64 // the number inside, plus shutBit once it is shut
+	state   atomic.Int64 // the numbers inside, in two halves, plus shutBit once it is shut
+	half    atomic.Int64 // what one who enters adds to state: 1, or otherHalf
 	once    sync.Once
 	drained chan struct{}
+
+	mu      sync.Mutex
+	changed time.Time // guarded by mu; when half was changed
 }
 
-const shutBit = 1 << 62
+const (
+	shutBit   = 1 << 62
+	otherHalf = 1 << 31
+)
 
-func newGate() *gate { return &gate{drained: make(chan struct{})} }
+// ticket is what one who is inside must give back.
+type ticket int64
+
+func newGate() *gate {
+	g := &gate{drained: make(chan struct{})}
+	g.half.Store(1)
+	return g
+}
 
 // enter tells whether the caller is in; then it must leave.
-func (g *gate) enter() bool {
-	if g.state.Add(1)&shutBit == 0 {
-		return true
+func (g *gate) enter() (ticket, bool) {
+	t := g.half.Load()
+	if g.state.Add(t)&shutBit == 0 {
+		return ticket(t), true
 	}
-	g.leave()
-	return false
+	g.leave(ticket(t))
+	return 0, false
 }
 
-func (g *gate) leave() {
-	if g.state.Add(-1) == shutBit {
+func (g *gate) leave(t ticket) {
+	if g.state.Add(-int64(t)) == shutBit {
 		g.once.Do(func() { close(g.drained) })
 	}
 }
@@ -36,4 +55,33 @@ func (g *gate) shut() {
 	if g.state.Or(shutBit) == 0 {
 		g.once.Do(func() { close(g.drained) })
 	}
+}
+
+func (g *gate) isDrained() bool {
+	select {
+	case <-g.drained:
+		return true
+	default:
+		return false
+	}
+}
+
+// look returns the time of an earlier look, before which a request entered that is inside still; the zero time when it knows of none.
+// A request that was held up between reading the half and adding to it may be counted in the older one, until it leaves.
+func (g *gate) look(now time.Time) time.Time {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	other := otherHalf + 1 - g.half.Load()
+	inside := g.state.Load() &^ shutBit
+	if other == 1 {
+		inside %= otherHalf
+	} else {
+		inside /= otherHalf
+	}
+	if inside > 0 {
+		return g.changed
+	}
+	g.half.Store(other)
+	g.changed = now
+	return time.Time{}
 }

@@ -89,19 +89,22 @@ func (m *intents) commit() error {
 }
 
 // clear unmarks regions. The caller holds the replica's write lock, so that no write relies on a mark meanwhile. It does not
-// sync: a mark that comes back after a crash costs only a comparison, and the next commit syncs the same file.
+// sync: a mark that comes back after a crash costs only a comparison, and the next commit syncs the same file. No commit is under way
+// meanwhile, for those are made by writes.
 func (m *intents) clear(regions []int64) error {
 	m.mu.Lock()
-	defer m.mu.Unlock()
 	for _, r := range regions {
 		m.durable[r/64].And(^uint64(1 << (r % 64)))
 		m.dirty[m.image.set(r, false)] = struct{}{}
 	}
 	sectors := m.takeDirtyLocked()
+	m.mu.Unlock() // the disk may hang, and those who only look at the marks need not
 	if err := m.write(sectors); err != nil {
+		m.mu.Lock()
 		for n := range sectors {
 			m.dirty[n] = struct{}{}
 		}
+		m.mu.Unlock()
 		return fmt.Errorf("clear marks in the intent map: %w", err)
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 	"syscall"
 
 	"github.com/sirupsen/logrus"
+	"k8s.io/utils/clock"
 
 	"github.com/longhorn-lep/longhorn-manager/replica/fsys"
 )
@@ -25,6 +26,8 @@ type Options struct {
 	OnChange func()
 	// Log receives what a person should know; nil discards it.
 	Log *logrus.Entry
+	// Clock tells since when the disk has not answered; nil is the real one.
+	Clock clock.Clock
 }
 
 // Replica is an open, locked replica directory. Whoever opens one must Close it.
@@ -45,10 +48,11 @@ type Replica struct {
 	// while marks are cleared.
 	writing sync.RWMutex
 
-	// admitting holds a token: one admission or Close at a time.
-	admitting chan struct{}
-	// updating makes metadata replacements one after another.
-	updating sync.Mutex
+	// turn has an entry while an admission, a fence or a Close is under way. It passes from their callers to the lane.
+	turn chan struct{}
+	// lane has one place: all that replaces metadata or clears marks is done there, one after another.
+	lane     *lane
+	released bool // the files are closed; only the lane's calls look at it
 
 	mu        sync.Mutex
 	meta      Meta               // guarded by mu; changed under updating too
@@ -76,6 +80,9 @@ func openIn(parent fsys.Dir, dir, name string, want Spec, opts Options) (*Replic
 	if err := want.validate(); err != nil {
 		return nil, refuse(dir, InvalidSpec, "%w", err)
 	}
+	if opts.Clock == nil {
+		opts.Clock = clock.RealClock{}
+	}
 	d, m, err := identify(parent, dir, name, want)
 	if err != nil {
 		return nil, err
@@ -89,7 +96,7 @@ func openIn(parent fsys.Dir, dir, name string, want Spec, opts Options) (*Replic
 	}
 	r := &Replica{
 		dirPath: dir, name: m.Name, size: m.SizeBytes, regionBytes: m.RegionBytes, opts: opts, dir: d, meta: m,
-		admitting: make(chan struct{}, 1), views: map[*View]struct{}{},
+		turn: make(chan struct{}, 1), lane: newLane(1, opts.Clock), views: map[*View]struct{}{},
 	}
 	r.syncs.run = r.syncData
 	err = r.openFiles()

@@ -47,6 +47,8 @@ const (
 	IOError Reason = "IOError"
 	// InvalidSpec: what the caller asked for cannot be a replica.
 	InvalidSpec Reason = "InvalidSpec"
+	// DiskNotResponding: the disk has not answered for so long that the caller gave up.
+	DiskNotResponding Reason = "DiskNotResponding"
 	// WriteFailed: a write or sync failed on an open replica, which serves nothing from then on.
 	WriteFailed Reason = "WriteFailed"
 )
@@ -92,11 +94,14 @@ func (e *RefusedError) Unwrap() error { return e.Err }
 func ReasonOf(err error) Reason {
 	var refused *RefusedError
 	var lost *DiskLostError
+	var hang *HangError
 	switch {
 	case errors.As(err, &refused):
 		return refused.Reason
 	case errors.As(err, &lost):
 		return lost.Reason
+	case errors.As(err, &hang) && !hang.Since.IsZero():
+		return DiskNotResponding
 	}
 	return ""
 }

@@ -160,7 +160,8 @@ func TestFence(t *testing.T) {
 func TestAFenceWaitsForTheRequestUnderWay(t *testing.T) {
 	r := newHostReplica(t, mib)
 	old := admit(t, r, 1, "old")
-	must(t, old.begin()) // a request that hangs in the disk
+	inside, err := old.begin() // a request that hangs in the disk
+	must(t, err)
 	short, cancel := context.WithCancel(context.Background())
 	fenced := make(chan error)
 	go func() { fenced <- r.Fence(short, 2) }()
@@ -172,7 +173,7 @@ func TestAFenceWaitsForTheRequestUnderWay(t *testing.T) {
 	if got := r.State().Generation; got != 1 {
 		t.Errorf("generation %d before the older request ended", got)
 	}
-	old.gate.leave()
+	old.gate.leave(inside)
 	must(t, r.Fence(context.Background(), 2))
 	must(t, old.Close())
 }

@@ -41,11 +41,12 @@ func (r *Replica) Size() int64 { return r.size }
 // AllocatedBytes asks the file system how much space the data takes.
 func (r *Replica) AllocatedBytes() (int64, error) {
 	r.mu.Lock()
-	defer r.mu.Unlock() // keeps Close from closing the file meanwhile
-	if r.closed {
+	closed := r.closed
+	r.mu.Unlock()
+	if closed {
 		return 0, ErrClosed
 	}
-	return r.data.AllocatedBytes()
+	return r.data.AllocatedBytes() // which may hang, so without mu; of a file that is closed meanwhile it is an error
 }
 
 func (r *Replica) changed() {
@@ -96,43 +97,51 @@ func (r *Replica) end(cause error, lost bool) bool {
 }
 
 // Close ends sessions and views, waits for their requests, makes all durable, records that the replica was closed in order if
-// no region is marked, and gives up the lock. When ctx ends before the requests have, nothing is closed and Close may be
-// called again; sessions stay ended. An error of the disk is returned after all is closed; the replica is then unclean.
+// no region is marked, and gives up the lock. When ctx ends first the error is a *HangError; sessions stay ended. If it says that the
+// closing had not begun, nothing is closed; otherwise it goes on. In both cases Close may be called again, and returns nil once all is
+// closed. An error of the disk is returned after all is closed; the replica is then unclean.
 func (r *Replica) Close(ctx context.Context) error {
-	select {
-	case r.admitting <- struct{}{}:
-		defer func() { <-r.admitting }()
-	case <-ctx.Done():
-		return fmt.Errorf("close replica %s: %w", r.name, ctx.Err())
-	}
-	wasClosed, err := r.drain(ctx)
-	if err != nil {
-		return fmt.Errorf("close replica %s: %w", r.name, err)
-	}
-	if wasClosed {
-		return nil
-	}
-	if !r.opts.ReadOnly {
-		err = r.settle()
-	}
-	r.closeFiles()
-	r.changed()
-	if err != nil {
+	if err := r.close(ctx); err != nil {
 		return fmt.Errorf("close replica %s: %w", r.name, err)
 	}
 	return nil
 }
 
-// drain ends sessions and views, waits until no request is under way, and then marks the replica closed. The caller holds the
-// token, so no session comes in; a view that does is cut by the next round.
-func (r *Replica) drain(ctx context.Context) (wasClosed bool, err error) {
+func (r *Replica) close(ctx context.Context) error {
+	if err := r.takeTurn(ctx, "close"); err != nil {
+		return err
+	}
+	if err := r.drain(ctx); err != nil {
+		r.giveTurn()
+		return err
+	}
+	return r.lane.run(ctx, call{what: "close", work: r.letGo, over: r.giveTurn})
+}
+
+// letGo is the disk's part of Close. The caller is in the lane.
+func (r *Replica) letGo() (err error) {
+	if r.released {
+		return nil
+	}
+	r.released = true
+	if !r.opts.ReadOnly {
+		err = r.settle()
+	}
+	r.closeFiles()
+	r.changed()
+	return err
+}
+
+// drain ends sessions and views, waits until no request is under way, and then marks the replica closed. The caller has the turn, so
+// no session comes in; a view that does is cut by the next round.
+func (r *Replica) drain(ctx context.Context) error {
 	for {
 		r.mu.Lock()
 		current, views := r.current, slices.Collect(maps.Keys(r.views))
 		if current == nil && len(views) == 0 {
-			wasClosed, r.closed = r.closed, true
+			r.closed = true
 			r.mu.Unlock()
-			return wasClosed, nil
+			return nil
 		}
 		r.mu.Unlock()
 		gates := []*gate{}
@@ -148,7 +157,7 @@ func (r *Replica) drain(ctx context.Context) (wasClosed bool, err error) {
 			select {
 			case <-g.drained:
 			case <-ctx.Done():
-				return false, ctx.Err()
+				return r.gaveUp("wait for requests", ctx.Err())
 			}
 		}
 		r.mu.Lock()

@@ -25,7 +25,7 @@ type Session struct {
 	done      chan struct{} // closed when ended; ending is set
 	ending    error
 	closeOnce sync.Once
-	closed    chan struct{} // closed when the owner has let go
+	closed    chan struct{} // closed when the owner has let go; requests may still be under way
 }
 
 var (
@@ -49,21 +49,44 @@ func (s *Session) Err() error {
 	}
 }
 
-// Close ends the session and returns when none of its requests is under way. It makes nothing durable.
+// Close ends the session and returns when none of its requests is under way. It makes nothing durable. When the disk does not answer a
+// request for closeWait, Close returns a *HangError; until that request has ended nobody else is let in.
 func (s *Session) Close() error {
 	s.end(ErrClosed)
-	<-s.gate.drained
-	s.closeOnce.Do(func() {
-		r := s.replica
-		r.mu.Lock()
-		if r.current == s {
-			r.current = nil
-		}
-		r.mu.Unlock()
-		close(s.closed)
-		r.changed()
-	})
-	return nil
+	s.closeOnce.Do(func() { close(s.closed) })
+	err := s.replica.awaitDrained(s.gate)
+	s.replica.mu.Lock()
+	if s.replica.current == s && s.isOver() {
+		s.replica.current = nil
+	}
+	s.replica.mu.Unlock()
+	s.replica.changed()
+	return err
+}
+
+// isOver tells whether the owner has let go and no request is under way.
+func (s *Session) isOver() bool {
+	select {
+	case <-s.closed:
+		return s.gate.isDrained()
+	default:
+		return false
+	}
+}
+
+// awaitDrained waits for the requests in a gate that is shut, but not for ever.
+func (r *Replica) awaitDrained(g *gate) error {
+	if g.isDrained() {
+		return nil
+	}
+	limit := r.opts.Clock.NewTimer(closeWait)
+	defer limit.Stop()
+	select {
+	case <-g.drained:
+		return nil
+	case <-limit.C():
+		return r.gaveUp("wait for requests", ErrBusy)
+	}
 }
 
 // end lets no further request in. It does not wait.
@@ -76,12 +99,12 @@ func (s *Session) end(why error) {
 }
 
 // begin admits one request, which must leave the gate.
-func (s *Session) begin() error {
-	if s.gate.enter() {
-		return nil
+func (s *Session) begin() (ticket, error) {
+	if t, in := s.gate.enter(); in {
+		return t, nil
 	}
 	<-s.done
-	return shutdown(s.replica, s.ending)
+	return 0, shutdown(s.replica, s.ending)
 }
 
 // shutdown is what a request gets that came too late: ESHUTDOWN to all who look for a number, and ErrFenced, ErrFailed or
@@ -105,10 +128,11 @@ func (e *endedError) Is(target error) bool {
 
 // ReadAt fills p. A read that fails says nothing of writes: the replica goes on.
 func (s *Session) ReadAt(_ context.Context, p []byte, off int64) error {
-	if err := s.begin(); err != nil {
+	t, err := s.begin()
+	if err != nil {
 		return err
 	}
-	defer s.gate.leave()
+	defer s.gate.leave(t)
 	return s.replica.read(p, off)
 }
 
@@ -134,10 +158,11 @@ func (s *Session) Zero(_ context.Context, off, length int64, flags nbd.ZeroFlags
 
 // change does what all changes of data have in common.
 func (s *Session) change(off, length int64, fua bool, do func(dataFile) error) error {
-	if err := s.begin(); err != nil {
+	t, err := s.begin()
+	if err != nil {
 		return err
 	}
-	defer s.gate.leave()
+	defer s.gate.leave(t)
 	r := s.replica
 	if err := r.checkRange(off, length); err != nil || length == 0 {
 		return err
@@ -153,19 +178,21 @@ func (s *Session) change(off, length int64, fua bool, do func(dataFile) error) e
 
 // Flush makes every change durable that returned before Flush was called.
 func (s *Session) Flush(context.Context) error {
-	if err := s.begin(); err != nil {
+	t, err := s.begin()
+	if err != nil {
 		return err
 	}
-	defer s.gate.leave()
+	defer s.gate.leave(t)
 	return s.replica.syncs.do()
 }
 
 // Extents tells data from holes; holes read as zeroes.
 func (s *Session) Extents(_ context.Context, off, length int64) ([]nbd.Extent, error) {
-	if err := s.begin(); err != nil {
+	t, err := s.begin()
+	if err != nil {
 		return nil, err
 	}
-	defer s.gate.leave()
+	defer s.gate.leave(t)
 	return s.replica.extents(off, length)
 }
 

@@ -23,7 +23,7 @@ func (r *Replica) View() (*View, error) {
 	if err := r.unusableLocked(); err != nil {
 		return nil, err
 	}
-	if r.current != nil {
+	if r.current != nil && !r.current.isOver() {
 		return nil, ErrInUse
 	}
 	v := &View{replica: r, gate: newGate(), done: make(chan struct{})}
@@ -37,10 +37,12 @@ func (v *View) Size() int64 { return v.replica.size }
 // Done is closed when the view has ended.
 func (v *View) Done() <-chan struct{} { return v.done }
 
-// Close ends the view and returns when no read is under way.
+// Close ends the view and returns when no read is under way, or with a *HangError when one hangs.
 func (v *View) Close() error {
 	v.end(ErrClosed)
-	<-v.gate.drained
+	if err := v.replica.awaitDrained(v.gate); err != nil {
+		return err // Replica.Close waits for it still
+	}
 	v.replica.mu.Lock()
 	defer v.replica.mu.Unlock()
 	delete(v.replica.views, v)
@@ -56,29 +58,31 @@ func (v *View) end(why error) {
 	})
 }
 
-func (v *View) begin() error {
-	if v.gate.enter() {
-		return nil
+func (v *View) begin() (ticket, error) {
+	if t, in := v.gate.enter(); in {
+		return t, nil
 	}
 	<-v.done
-	return shutdown(v.replica, v.ending)
+	return 0, shutdown(v.replica, v.ending)
 }
 
 // ReadAt fills p.
 func (v *View) ReadAt(_ context.Context, p []byte, off int64) error {
-	if err := v.begin(); err != nil {
+	t, err := v.begin()
+	if err != nil {
 		return err
 	}
-	defer v.gate.leave()
+	defer v.gate.leave(t)
 	return v.replica.read(p, off)
 }
 
 // Extents tells data from holes.
 func (v *View) Extents(_ context.Context, off, length int64) ([]nbd.Extent, error) {
-	if err := v.begin(); err != nil {
+	t, err := v.begin()
+	if err != nil {
 		return nil, err
 	}
-	defer v.gate.leave()
+	defer v.gate.leave(t)
 	return v.replica.extents(off, length)
 }
 

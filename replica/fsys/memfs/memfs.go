@@ -57,7 +57,8 @@ func New() *FS {
 }
 
 // Before sets what is asked before each step from now on; nil allows all. An error makes the step fail without effect;
-// ErrCrashed also ends every later call until Crash or Kill. It is called with a lock held and must not call into the FS.
+// ErrCrashed also ends every later call until Crash or Kill. A hook that does not return is a call that the disk does not answer: it
+// holds up that step alone. Steps are counted in the order in which they ask.
 func (f *FS) Before(hook func(Op) error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -86,15 +87,23 @@ func (f *FS) MkdirAll(dir string) {
 	}
 }
 
+// stepLocked counts a step and asks the hook. It gives the lock up meanwhile.
 func (f *FS) stepLocked(kind, name string) error {
 	if f.dead {
 		return ErrCrashed
 	}
 	f.ops++
-	if f.before == nil {
+	hook, op := f.before, Op{N: f.ops, Kind: kind, Name: name}
+	if hook == nil {
 		return nil
 	}
-	err := f.before(Op{N: f.ops, Kind: kind, Name: name})
+	epoch := f.epoch
+	f.mu.Unlock()
+	err := hook(op)
+	f.mu.Lock()
+	if f.dead || f.epoch != epoch {
+		return ErrCrashed // the machine ended while the disk did not answer
+	}
 	if errors.Is(err, ErrCrashed) {
 		f.dead = true
 	}

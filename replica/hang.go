@@ -1,0 +1,129 @@
+package replica
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/longhorn-lep/longhorn-manager/nbd"
+)
+
+// A disk may never answer, and nothing can end a call that waits for it in the kernel. Who waits for such a call is told apart:
+//
+//	Admit, Fence, Control, Close   a caller whose context ends leaves with a *HangError; the call goes on in the replica's lane
+//	Session.Close, View.Close      return after closeWait; the gate stays occupied until the request has ended
+//	Lose, State                    never wait
+//	ReadAt, WriteAt, Flush …       wait with their caller, who has the buffer; they hold the gate
+//	open, create, remove, look     have no replica yet: Call bounds them for each disk
+
+// closeWait is how long the Close of a session or view waits for requests that hang.
+const closeWait = 5 * time.Second
+
+// HangError is what a caller gets who gave up on a disk that has not answered.
+type HangError struct {
+	// Asked is what the caller asked for.
+	Asked string
+	// Begun: what was asked for is with the disk and may still happen; the error wraps nbd.ErrUnknownOutcome. Otherwise nothing of it
+	// has happened, and nothing will.
+	Begun bool
+	// Call is the one that the disk has not answered, Since when it began; "" and the zero time when it has answered by now.
+	Call  string
+	Since time.Time
+	// Err is why the caller gave up: the error of a context, or ErrBusy.
+	Err error
+}
+
+// Error names what was asked for, whether it may still happen, and since when the disk has not answered.
+func (e *HangError) Error() string {
+	state := "not begun"
+	if e.Begun {
+		state = "not known whether it happened"
+	}
+	if e.Since.IsZero() {
+		return fmt.Sprintf("%s: %s: %v", e.Asked, state, e.Err)
+	}
+	return fmt.Sprintf("%s: %s: the disk has not answered since %s (%s): %v", e.Asked, state, e.Since.UTC().Format(time.RFC3339), e.Call, e.Err)
+}
+
+// Unwrap returns the cause, and nbd.ErrUnknownOutcome if it is not known whether it happened.
+func (e *HangError) Unwrap() []error {
+	if e.Begun {
+		return []error{nbd.ErrUnknownOutcome, e.Err}
+	}
+	return []error{e.Err}
+}
+
+// StuckSince tells of the call to the disk that has not returned for the longest time, of this replica: the zero time when there is
+// none. For reads, writes and flushes it compares with the call before: such a request is found by the second of two calls after it
+// began, and its time is that of the first. So it must be called every few seconds. It does not wait.
+func (r *Replica) StuckSince() (since time.Time, what string) {
+	since, what = r.lane.oldest()
+	r.mu.Lock()
+	gates := []*gate{}
+	if r.current != nil {
+		gates = append(gates, r.current.gate)
+	}
+	for v := range r.views {
+		gates = append(gates, v.gate)
+	}
+	r.mu.Unlock()
+	now := r.opts.Clock.Now()
+	for _, g := range gates {
+		if t := g.look(now); !t.IsZero() && (since.IsZero() || t.Before(since)) {
+			since, what = t, "read, write or flush"
+		}
+	}
+	return since, what
+}
+
+// gaveUp is the error of a caller who has left before what was asked for began.
+func (r *Replica) gaveUp(asked string, cause error) error {
+	since, what := r.StuckSince()
+	return &HangError{Asked: asked, Since: since, Call: what, Err: cause}
+}
+
+// Calls bounds what is under way at disks without a replica to own it: opening, making, removing, looking. It is safe for concurrent use.
+type Calls struct {
+	perDisk int
+	clock   clock.PassiveClock
+
+	mu    sync.Mutex
+	disks map[string]*lane // guarded by mu; by path
+}
+
+// NewCalls allows so many calls at each disk at the same time.
+func NewCalls(perDisk int, c clock.PassiveClock) *Calls {
+	return &Calls{perDisk: perDisk, clock: c, disks: map[string]*lane{}}
+}
+
+func (c *Calls) of(diskPath string) *lane {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l := c.disks[diskPath]
+	if l == nil {
+		l = newLane(c.perDisk, c.clock)
+		c.disks[diskPath] = l
+	}
+	return l
+}
+
+// StuckSince tells of the call that is under way at a disk for the longest time; the zero time when there is none.
+func (c *Calls) StuckSince(diskPath string) (since time.Time, what string) {
+	return c.of(diskPath).oldest()
+}
+
+// Call does work that asks a disk, and returns its result, or a *HangError when ctx ends first: before there was a place, or while
+// the disk has not answered. In the second case the work goes on, keeps its place until it ends, and late gets what it made.
+func Call[T any](ctx context.Context, c *Calls, diskPath, what string, work func() (T, error), late func(T)) (T, error) {
+	var made, delivered T
+	err := c.of(diskPath).run(ctx, call{
+		what:    what,
+		work:    func() (err error) { made, err = work(); return err },
+		deliver: func() { delivered = made },
+		discard: func() { late(made) },
+	})
+	return delivered, err
+}
