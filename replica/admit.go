@@ -134,6 +134,7 @@ func (r *Replica) recordAdmission(generation int64, session string, how admissio
 	due := how == admitTakeover || r.meta.Clean || r.meta.BootID != r.bootLocked()
 	r.mu.Unlock()
 	if !due {
+		r.metas.keepSpare() // a replica that the first release left has none
 		return nil
 	}
 	err := r.update(func(m *Meta) {
@@ -200,7 +201,7 @@ func (r *Replica) update(change func(*Meta)) error {
 	if err != nil {
 		return invalid("%v", err)
 	}
-	if err := writeMeta(r.dir, b); err != nil {
+	if err := r.metas.replace(b); err != nil {
 		return r.failUnlessNoSpace(err)
 	}
 	r.mu.Lock()

@@ -3,16 +3,20 @@ package replica
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"maps"
 	"math/rand/v2"
 	"runtime"
 	"slices"
+	"syscall"
 	"testing"
 
 	"github.com/longhorn-lep/longhorn-manager/membership"
 	"github.com/longhorn-lep/longhorn-manager/nbd"
+	"github.com/longhorn-lep/longhorn-manager/replica/fsys"
 	"github.com/longhorn-lep/longhorn-manager/replica/fsys/memfs"
 )
 
@@ -21,8 +25,75 @@ func yield() { runtime.Gosched() }
 const (
 	crashDir   = "/disk/replicas/r"
 	crashSize  = 32 * mib // 8 regions
-	crashSeeds = 12       // ways to lose what was not synced, for each step
+	crashSeeds = 8        // ways to lose what was not synced, for each step
 )
+
+// worlds are what a life may begin with, after the creation.
+var worlds = map[string]func(f *memfs.FS) error{
+	"with space":                      func(*memfs.FS) error { return nil },
+	"on a full disk":                  takeAllSpace,
+	"as the first release left it":    asFirstRelease,
+	"where names are never exchanged": func(f *memfs.FS) error { f.RefuseExchange(); return nil },
+}
+
+// takeAllSpace leaves the replica its data blocks and no more.
+func takeAllSpace(f *memfs.FS) error {
+	d, err := f.OpenDir(crashDir)
+	if err != nil {
+		return err
+	}
+	data, err := d.OpenFile(dataName, fsys.ReadWrite)
+	if err != nil {
+		return err
+	}
+	for _, off := range writtenBlocks {
+		if err := data.WriteAt(make([]byte, 512), off); err != nil {
+			return err
+		}
+	}
+	if err := errors.Join(data.Sync(), d.Close()); err != nil {
+		return err
+	}
+	f.Fill()
+	return nil
+}
+
+// asFirstRelease replaces the metadata as the first release did: without blanks, by way of a new file, so that no spare is left.
+func asFirstRelease(f *memfs.FS) error {
+	d, err := f.OpenDir(crashDir)
+	if err != nil {
+		return err
+	}
+	m, err := readMeta(d)
+	if err != nil {
+		return err
+	}
+	if err := replaceAsFirstRelease(d, m); err != nil {
+		return err
+	}
+	return d.Close()
+}
+
+func replaceAsFirstRelease(d fsys.Dir, m Meta) error {
+	b, err := m.encode()
+	if err != nil {
+		return err
+	}
+	payload := bytes.TrimRight(b[metaHeaderBytes:len(b)-4], " ")
+	b = append(b[:metaHeaderBytes:metaHeaderBytes], payload...)
+	binary.LittleEndian.PutUint32(b[12:], uint32(len(payload)))
+	b = binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
+	if err := d.Unlink(metaTempName); err != nil && !errors.Is(err, syscall.ENOENT) {
+		return err
+	}
+	if err := writeNew(d, metaTempName, b); err != nil {
+		return err
+	}
+	if err := d.Rename(metaTempName, metaName); err != nil {
+		return err
+	}
+	return d.Sync()
+}
 
 // writtenBlocks are the offsets that life writes.
 var writtenBlocks = []int64{0, 512, 9 * mib, 30 * mib}
@@ -76,12 +147,15 @@ func (a *acknowledged) clear(r *Replica, regions ...int64) error {
 }
 
 // life takes a replica through everything, and notes each promise when it is given. It ends at the first error.
-func life(f *memfs.FS, a *acknowledged) error {
+func life(f *memfs.FS, world string, a *acknowledged) error {
 	spec := testSpec("uid-1", crashSize)
 	if err := Create(f, crashDir, spec); err != nil {
 		return err
 	}
-	a.created = true
+	a.created, a.clean = true, true
+	if err := worlds[world](f); err != nil {
+		return err
+	}
 	for _, chapter := range []struct {
 		boot string
 		use  func(r *Replica, a *acknowledged) error
@@ -175,7 +249,7 @@ func fenceTwice(r *Replica, a *acknowledged) error {
 }
 
 // stopAt runs life until a step, at which the machine or the process ends.
-func stopAt(t *testing.T, at int) (*memfs.FS, *acknowledged) {
+func stopAt(t *testing.T, world string, at int) (*memfs.FS, *acknowledged) {
 	t.Helper()
 	f := memfs.New()
 	f.MkdirAll("/disk/replicas")
@@ -186,7 +260,7 @@ func stopAt(t *testing.T, at int) (*memfs.FS, *acknowledged) {
 		return nil
 	})
 	a := newAcknowledged()
-	if err := life(f, a); !errors.Is(err, memfs.ErrCrashed) {
+	if err := life(f, world, a); !errors.Is(err, memfs.ErrCrashed) {
 		t.Fatalf("step %d: %v", at, err)
 	}
 	return f, a
@@ -195,27 +269,36 @@ func stopAt(t *testing.T, at int) (*memfs.FS, *acknowledged) {
 // atAnyStep does something after a life that ended at a step, then takes the power away in several ways and looks at the promises.
 func atAnyStep(t *testing.T, then func(f *memfs.FS, a *acknowledged) error) {
 	t.Helper()
-	f := memfs.New()
-	f.MkdirAll("/disk/replicas")
-	must(t, life(f, newAcknowledged()))
-	steps := f.Steps()
-	if steps < 100 {
-		t.Fatalf("only %d steps: the life is not what it was", steps)
+	for world := range worlds {
+		t.Run(world, func(t *testing.T) {
+			f := memfs.New()
+			f.MkdirAll("/disk/replicas")
+			must(t, life(f, world, newAcknowledged()))
+			steps := f.Steps()
+			if steps < 100 {
+				t.Fatalf("only %d steps: the life is not what it was", steps)
+			}
+			for at := 1; at <= steps; at++ {
+				atStep(t, world, at, then)
+			}
+		})
 	}
-	for at := 1; at <= steps; at++ {
-		for seed := range uint64(crashSeeds) {
-			name := fmt.Sprintf("step %d, seed %d", at, seed)
-			f, a := stopAt(t, at)
-			if err := then(f, a); err != nil {
-				t.Fatalf("%s: %v", name, err)
-			}
-			f.Crash(rand.New(rand.NewPCG(uint64(at), seed)))
-			if err := checkPromises(f, a); err != nil {
-				t.Fatalf("%s: %v", name, err)
-			}
-			if err := checkGoesOn(f, a); err != nil {
-				t.Fatalf("%s: afterwards: %v", name, err)
-			}
+}
+
+func atStep(t *testing.T, world string, at int, then func(f *memfs.FS, a *acknowledged) error) {
+	t.Helper()
+	for seed := range uint64(crashSeeds) {
+		name := fmt.Sprintf("step %d, seed %d", at, seed)
+		f, a := stopAt(t, world, at)
+		if err := then(f, a); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		f.Crash(rand.New(rand.NewPCG(uint64(at), seed)))
+		if err := checkPromises(f, a); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if err := checkGoesOn(f, a); err != nil {
+			t.Fatalf("%s: afterwards: %v", name, err)
 		}
 	}
 }

@@ -108,6 +108,9 @@ func fill(parent fsys.Dir, temp string, spec Spec) error {
 	if err := writeNew(d, metaName, meta); err != nil {
 		return err
 	}
+	if err := writeNew(d, metaTempName, make([]byte, metaBlockBytes)); err != nil {
+		return err
+	}
 	// The map is written whole, not left as a hole, so that a later mark needs no new space.
 	image := newIntentImage(spec.UID, m.RegionBytes, regionCount(m.SizeBytes, m.RegionBytes))
 	if err := writeNew(d, intentName, image.b); err != nil {

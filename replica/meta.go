@@ -18,7 +18,8 @@ import (
 //	0       8      magic "LHREPLIC"
 //	8       4      format version, 1
 //	12      4      n, length of the payload, at most 64 KiB
-//	16      n      payload: this struct as JSON, keys as below, no others
+//	16      n      payload: this struct as JSON, keys as below, no others; then blanks, so that the file has 4096 bytes as long as
+//	               that is enough, else a multiple of it
 //	16+n    4      CRC32C of everything before
 //	20+n           end of the file
 type Meta struct {
@@ -48,6 +49,9 @@ const (
 	metaHeaderBytes = 16
 	maxMetaPayload  = 64 << 10
 	maxMetaBytes    = metaHeaderBytes + maxMetaPayload + 4
+	// metaBlockBytes is what the file's size is a multiple of. With three members some 700 bytes are used, so all metadata of a replica
+	// has one size, and the spare file fits.
+	metaBlockBytes = 4096
 	maxSessionBytes = 256
 	maxBootIDBytes  = 128
 )
@@ -104,12 +108,22 @@ func (m Meta) encode() ([]byte, error) {
 	if len(payload) > maxMetaPayload {
 		return nil, fmt.Errorf("encode metadata: %d bytes are more than %d", len(payload), maxMetaPayload)
 	}
+	payload = padMeta(payload)
 	b := make([]byte, 0, metaHeaderBytes+len(payload)+4)
 	b = append(b, metaMagic...)
 	b = binary.LittleEndian.AppendUint32(b, metaVersion)
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(payload)))
 	b = append(b, payload...)
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli)), nil
+}
+
+// padMeta adds the blanks, which every release of the format reads over.
+func padMeta(payload []byte) []byte {
+	used := (metaHeaderBytes + len(payload) + 4) % metaBlockBytes
+	if used == 0 || len(payload)+metaBlockBytes-used > maxMetaPayload {
+		return payload
+	}
+	return append(payload, bytes.Repeat([]byte{' '}, metaBlockBytes-used)...)
 }
 
 // decodeMeta reads the content of replica.meta. Errors wrap errNotOurs, errTorn or errNewVersion. The version is looked at

@@ -52,6 +52,7 @@ type Replica struct {
 	turn chan struct{}
 	// lane has one place: all that replaces metadata or clears marks is done there, one after another.
 	lane     *lane
+	metas    metaStore // used in the lane
 	released bool // the files are closed; only the lane's calls look at it
 
 	mu        sync.Mutex
@@ -96,7 +97,7 @@ func openIn(parent fsys.Dir, dir, name string, want Spec, opts Options) (*Replic
 	}
 	r := &Replica{
 		dirPath: dir, name: m.Name, size: m.SizeBytes, regionBytes: m.RegionBytes, opts: opts, dir: d, meta: m,
-		turn: make(chan struct{}, 1), lane: newLane(1, opts.Clock), views: map[*View]struct{}{},
+		turn: make(chan struct{}, 1), metas: metaStore{dir: d}, lane: newLane(1, opts.Clock), views: map[*View]struct{}{},
 	}
 	r.syncs.run = r.syncData
 	err = r.openFiles()

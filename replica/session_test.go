@@ -184,9 +184,9 @@ func TestWhenAStepFailsTheReplicaStopsUnlessItOnlyWantsSpace(t *testing.T) {
 			return s.WriteAt(ctx, make([]byte, 512), 0, true)
 		}, true},
 		{"the metadata cannot be written", "write", metaTempName, syscall.EIO, record, true},
-		{"no space for the metadata", "create", metaTempName, syscall.ENOSPC, record, false},
-		{"the metadata cannot be renamed", "rename", metaName, syscall.EIO, record, true},
-		{"no space to rename the metadata, and none knows which is there", "rename", metaName, syscall.ENOSPC, record, true},
+		{"no space for the metadata", "write", metaTempName, syscall.ENOSPC, record, false},
+		{"the metadata cannot be renamed", "exchange", metaName, syscall.EIO, record, true},
+		{"no space to rename the metadata, and none knows which is there", "exchange", metaName, syscall.ENOSPC, record, true},
 		{"the directory cannot be synced", "syncdir", "", syscall.EIO, record, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -79,7 +79,7 @@ func place(dir string) (parent, name string, err error) {
 // Names inside a replica's directory, and of what Create and Remove leave when they are interrupted.
 const (
 	metaName     = "replica.meta"
-	metaTempName = "replica.meta.tmp"
+	metaTempName = "replica.meta.tmp" // the spare; see metaStore
 	intentName   = "intent.map"
 	dataName     = "data.img"
 )

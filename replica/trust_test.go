@@ -188,7 +188,7 @@ func TestWithoutSpaceForTheMetadataTrustWaitsForTheNextClearing(t *testing.T) {
 	mark(t, o.open(Options{BootID: otherBoot}))
 	s := o.open(Options{BootID: testBoot})
 	f.Before(func(op memfs.Op) error {
-		if op.Kind == "create" && op.Name == metaTempName {
+		if op.Kind == "write" && op.Name == metaTempName {
 			return syscall.ENOSPC
 		}
 		return nil

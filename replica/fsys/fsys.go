@@ -48,6 +48,8 @@ type Dir interface {
 	Rename(from, to string) error
 	// RenameNew is Rename that fails with EEXIST when the new name is taken.
 	RenameNew(from, to string) error
+	// Exchange makes each of two files of this directory have the other's name, atomically; EOPNOTSUPP where it cannot.
+	Exchange(one, other string) error
 	// Unlink removes a name that is not a directory.
 	Unlink(name string) error
 	// Rmdir removes an empty directory.
@@ -80,6 +82,8 @@ type File interface {
 	NextData(off int64) (int64, error)
 	NextHole(off int64) (int64, error)
 	Size() (int64, error)
+	// ID identifies this file.
+	ID() (ID, error)
 	// AllocatedBytes is the space that the file takes.
 	AllocatedBytes() (int64, error)
 	// Datasync makes the content durable, Sync also all there is to know of the file.

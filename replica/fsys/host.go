@@ -106,6 +106,14 @@ func (d *hostDir) RenameNew(from, to string) error {
 	return d.fail("rename "+from+" to", to, unix.Renameat2(d.fd(), from, d.fd(), to, unix.RENAME_NOREPLACE))
 }
 
+func (d *hostDir) Exchange(one, other string) error {
+	err := unix.Renameat2(d.fd(), one, d.fd(), other, unix.RENAME_EXCHANGE)
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) { // what file systems say that do not know the flag
+		err = fmt.Errorf("%w: %w", unix.EOPNOTSUPP, err)
+	}
+	return d.fail("exchange "+one+" and", other, err)
+}
+
 func (d *hostDir) Unlink(name string) error {
 	return d.fail("unlink", name, unix.Unlinkat(d.fd(), name, 0))
 }

@@ -92,6 +92,12 @@ func (f *hostFile) Size() (int64, error) {
 	return info.Size(), nil
 }
 
+func (f *hostFile) ID() (ID, error) {
+	var st unix.Stat_t
+	err := f.control("stat", func(fd int) error { return unix.Fstat(fd, &st) })
+	return ID{Device: st.Dev, Inode: st.Ino}, err
+}
+
 func (f *hostFile) AllocatedBytes() (int64, error) {
 	var st unix.Stat_t
 	err := f.control("stat", func(fd int) error { return unix.Fstat(fd, &st) })

@@ -5,6 +5,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"slices"
+	"syscall"
 
 	"github.com/longhorn-lep/longhorn-manager/replica/fsys"
 )
@@ -73,9 +74,22 @@ func (f *file) WriteAt(p []byte, off int64) error {
 		return err
 	}
 	defer f.fs.mu.Unlock()
+	if f.fs.full && !f.node.has(off, int64(len(p))) {
+		return syscall.ENOSPC
+	}
 	f.node.size = max(f.node.size, off+int64(len(p)))
 	f.node.put(p, off)
 	return nil
+}
+
+// has tells whether every sector of a range has its place.
+func (n *fileNode) has(off, length int64) bool {
+	for i := off / sectorBytes; i*sectorBytes < off+length; i++ {
+		if n.content[i] == nil {
+			return false
+		}
+	}
+	return true
 }
 
 func (n *fileNode) put(p []byte, off int64) {
@@ -138,6 +152,8 @@ func (f *file) Size() (int64, error) {
 	defer f.fs.mu.Unlock()
 	return f.node.size, nil
 }
+
+func (f *file) ID() (fsys.ID, error) { return fsys.ID{Inode: f.node.inode}, nil }
 
 func (f *file) AllocatedBytes() (int64, error) {
 	if err := f.enter(""); err != nil {

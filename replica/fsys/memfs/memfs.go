@@ -30,7 +30,7 @@ var ErrCrashed = errors.New("the machine has no power")
 type Op struct {
 	// N counts the steps from 1.
 	N int
-	// Kind is one of create mkdir rename unlink rmdir write truncate punch zero datasync sync syncdir.
+	// Kind is one of create mkdir rename exchange unlink rmdir write truncate punch zero datasync sync syncdir.
 	Kind string
 	// Name is the last element of the name that it concerns.
 	Name string
@@ -45,6 +45,10 @@ type FS struct {
 	epoch int // counts crashes and kills; a handle of an earlier epoch is dead
 	// dead is true from the crash to the restart.
 	dead bool
+	// full is true when no file gets a sector more.
+	full bool
+	// noExchange is true when names cannot be exchanged.
+	noExchange bool
 	// before is asked before each step; an error makes the step fail with no effect.
 	before func(Op) error
 }
@@ -63,6 +67,21 @@ func (f *FS) Before(hook func(Op) error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.before = hook
+}
+
+// Fill takes all space: from now on a write that needs a sector which the file does not have fails with ENOSPC, whatever else is freed.
+// What a file has can be overwritten, and names need no space.
+func (f *FS) Fill() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.full = true
+}
+
+// RefuseExchange makes Exchange say that it is not supported.
+func (f *FS) RefuseExchange() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.noExchange = true
 }
 
 // Steps returns how many steps were taken so far.
@@ -259,6 +278,25 @@ func (d *dir) rename(from, to string, replace bool) error {
 		return err
 	}
 	d.node.change(func(m map[string]node) { delete(m, from); m[to] = n })
+	return nil
+}
+
+func (d *dir) Exchange(one, other string) error {
+	if err := d.enter(); err != nil {
+		return err
+	}
+	defer d.fs.mu.Unlock()
+	a, b := d.node.entries[one], d.node.entries[other]
+	switch {
+	case d.fs.noExchange:
+		return syscall.EOPNOTSUPP
+	case a == nil || b == nil:
+		return syscall.ENOENT
+	}
+	if err := d.fs.stepLocked("exchange", other); err != nil {
+		return err
+	}
+	d.node.change(func(m map[string]node) { m[one], m[other] = b, a })
 	return nil
 }
 
