@@ -27,3 +27,27 @@ func BenchmarkWrite4K(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkRead4K reads while something is not settled, as between two flushes, and when all is.
+func BenchmarkRead4K(b *testing.B) {
+	for _, flushed := range []bool{true, false} {
+		b.Run(fmt.Sprintf("flushed %t", flushed), func(b *testing.B) {
+			const span = 16 * mib
+			ctx := context.Background()
+			s := admit(b, newHostReplica(b, span), 1, "s")
+			must(b, s.WriteAt(ctx, make([]byte, span), 0, flushed))
+			b.SetBytes(4096)
+			b.SetParallelism(8)
+			b.ReportAllocs()
+			b.RunParallel(func(pb *testing.PB) {
+				p := make([]byte, 4096)
+				for off := int64(0); pb.Next(); off = (off + 37*4096) % span {
+					if err := s.ReadAt(ctx, p, off); err != nil {
+						b.Error(err)
+						return
+					}
+				}
+			})
+		})
+	}
+}

@@ -16,6 +16,9 @@ type dataFile interface {
 	ZeroRange(off, length int64) error
 }
 
+// zeroPiece bounds the range of one call that makes zeroes.
+const zeroPiece = 64 << 20
+
 // zeroChunk is written again and again where a file system cannot zero a range itself.
 var zeroChunk = make([]byte, 256<<10)
 

@@ -18,7 +18,7 @@ import (
 )
 
 // mountImage makes a file system of a type in a file and mounts it. The caller is in a mount namespace of its own.
-func mountImage(t *testing.T, fstype, image string, sizeBytes int64) string {
+func mountImage(t *testing.T, fstype, image string, sizeBytes int64, options ...string) string {
 	t.Helper()
 	for _, tool := range []string{"mkfs." + fstype, "mount"} {
 		if _, err := exec.LookPath(tool); err != nil {
@@ -27,7 +27,7 @@ func mountImage(t *testing.T, fstype, image string, sizeBytes int64) string {
 	}
 	must(t, os.WriteFile(image, nil, 0o600))
 	must(t, os.Truncate(image, sizeBytes))
-	if out, err := exec.CommandContext(t.Context(), "mkfs."+fstype, "-q", image).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "mkfs."+fstype, append(options, "-q", image)...).CombinedOutput(); err != nil {
 		t.Fatalf("make a file system: %v: %s", err, out)
 	}
 	point := filepath.Join(t.TempDir(), "mnt")

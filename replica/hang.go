@@ -61,6 +61,11 @@ func (e *HangError) Unwrap() []error {
 // began, and its time is that of the first. So it must be called every few seconds. It does not wait.
 func (r *Replica) StuckSince() (since time.Time, what string) {
 	since, what = r.lane.oldest()
+	if r.out != nil {
+		if t := r.out.stuckSince(); !t.IsZero() && (since.IsZero() || t.Before(since)) {
+			since, what = t, "write out"
+		}
+	}
 	r.mu.Lock()
 	gates := []*gate{}
 	if r.current != nil {

@@ -51,7 +51,7 @@ const (
 	maxMetaBytes    = metaHeaderBytes + maxMetaPayload + 4
 	// metaBlockBytes is what the file's size is a multiple of. With three members some 700 bytes are used, so all metadata of a replica
 	// has one size, and the spare file fits.
-	metaBlockBytes = 4096
+	metaBlockBytes  = 4096
 	maxSessionBytes = 256
 	maxBootIDBytes  = 128
 )

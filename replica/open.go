@@ -2,7 +2,9 @@ package replica
 
 import (
 	"errors"
+	"fmt"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/sirupsen/logrus"
@@ -38,9 +40,13 @@ type Replica struct {
 	regionBytes int64
 	opts        Options
 
-	dir  fsys.Dir // held for its lock and for replacing the metadata
-	data fsys.File
-	imap fsys.File
+	dir  fsys.Dir  // held for its lock and for replacing the metadata
+	data fsys.File // open for writing it is out as well
+	out  *writeback
+	// errors is another opening of the data, which nothing is written through: it hears of what could not be written out.
+	errors   fsys.File
+	checking sync.Mutex // held while errors is asked, until the replica has failed if there is one
+	imap     fsys.File
 
 	intents *intents
 	syncs   group // of data
@@ -53,7 +59,7 @@ type Replica struct {
 	// lane has one place: all that replaces metadata or clears marks is done there, one after another.
 	lane     *lane
 	metas    metaStore // used in the lane
-	released bool // the files are closed; only the lane's calls look at it
+	released bool      // the files are closed; only the lane's calls look at it
 
 	mu        sync.Mutex
 	meta      Meta               // guarded by mu; changed under updating too
@@ -61,6 +67,7 @@ type Replica struct {
 	renewing  bool               // guarded by mu; a rebuild was begun in this opening, so when it ends all of the data is of this boot
 	current   *Session           // guarded by mu; the one admitted, until it is closed
 	views     map[*View]struct{} // guarded by mu
+	hasFailed atomic.Bool        // failure is about to be set, or is
 	failure   error              // guarded by mu; the first write or sync that failed, or how the disk was lost
 	lost      bool               // guarded by mu; the disk is gone: nothing is written any more, the metadata included
 	closed    bool               // guarded by mu
@@ -222,13 +229,20 @@ func (r *Replica) openData() (err error) {
 		return refuse(r.dirPath, IOError, "%w", err)
 	case size != r.size:
 		return refuse(r.dirPath, DataWrongSize, "%s has %d bytes, the metadata says %d", dataName, size, r.size)
+	case r.opts.ReadOnly:
+		return nil
 	}
+	if r.errors, err = r.dir.OpenFile(dataName, fsys.ReadOnly); err != nil {
+		return refuseFile(r.dirPath, err, DataMissing, NotAReplica)
+	}
+	r.out = newWriteback(r.data, r.opts.Clock, func(err error) { r.fail(fmt.Errorf("write out replica %s: %w", r.name, err)) })
+	r.data = r.out
 	return nil
 }
 
 // closeFiles closes what is open, the lock last.
 func (r *Replica) closeFiles() {
-	for _, f := range []fsys.File{r.data, r.imap} {
+	for _, f := range []fsys.File{r.data, r.errors, r.imap} {
 		if f != nil {
 			_ = f.Close() // what matters was synced, and its error looked at
 		}

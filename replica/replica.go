@@ -76,6 +76,7 @@ func (r *Replica) Lose(cause *DiskLostError) {
 // end ends sessions and views, and tells whether the cause is the one that counts: the first, or the loss of the disk.
 func (r *Replica) end(cause error, lost bool) bool {
 	r.mu.Lock()
+	r.hasFailed.Store(true)
 	counts := r.failure == nil || lost && !r.lost
 	if counts {
 		r.failure, r.lost = cause, lost

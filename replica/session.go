@@ -136,28 +136,45 @@ func (s *Session) ReadAt(_ context.Context, p []byte, off int64) error {
 	return s.replica.read(p, off)
 }
 
-// WriteAt marks the regions of the range durably, unless they are, and writes.
-func (s *Session) WriteAt(_ context.Context, p []byte, off int64, fua bool) error {
-	return s.change(off, int64(len(p)), fua, func(data dataFile) error { return data.WriteAt(p, off) })
+// WriteAt marks the regions of the range durably, unless they are, and writes. It waits while there is much to be written out.
+func (s *Session) WriteAt(ctx context.Context, p []byte, off int64, fua bool) error {
+	return s.change(ctx, off, int64(len(p)), fua, func(data dataFile, _, _ int64) error { return data.WriteAt(p, off) })
 }
 
 // Trim frees the range, which then reads as zeroes: what is read must be the same on every replica.
-func (s *Session) Trim(_ context.Context, off, length int64, fua bool) error {
-	return s.change(off, length, fua, func(data dataFile) error { return punch(data, off, length) })
+func (s *Session) Trim(ctx context.Context, off, length int64, fua bool) error {
+	return s.changeInPieces(ctx, off, length, fua, punch)
 }
 
 // Zero makes the range read as zeroes, and allocated if the flags ask for that.
-func (s *Session) Zero(_ context.Context, off, length int64, flags nbd.ZeroFlags) error {
-	return s.change(off, length, flags&nbd.ZeroFUA != 0, func(data dataFile) error {
-		if flags&nbd.ZeroNoHole != 0 {
-			return allocateZeroes(data, off, length)
-		}
-		return punch(data, off, length)
-	})
+func (s *Session) Zero(ctx context.Context, off, length int64, flags nbd.ZeroFlags) error {
+	do := punch
+	if flags&nbd.ZeroNoHole != 0 {
+		do = allocateZeroes
+	}
+	return s.changeInPieces(ctx, off, length, flags&nbd.ZeroFUA != 0, do)
 }
 
-// change does what all changes of data have in common.
-func (s *Session) change(off, length int64, fua bool, do func(dataFile) error) error {
+// changeInPieces makes a change that can be long as several: a disk may take its time for each, and who is shut out, or gave up, need not
+// wait for all of them.
+func (s *Session) changeInPieces(ctx context.Context, off, length int64, fua bool, do func(data dataFile, off, length int64) error) error {
+	if err := s.replica.checkRange(off, length); err != nil {
+		return err
+	}
+	for length > zeroPiece {
+		if err := s.change(ctx, off, zeroPiece, false, do); err != nil {
+			return err
+		}
+		off, length = off+zeroPiece, length-zeroPiece
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+	return s.change(ctx, off, length, fua, do)
+}
+
+// change marks, changes, and syncs if that is asked for.
+func (s *Session) change(ctx context.Context, off, length int64, fua bool, do func(data dataFile, off, length int64) error) error {
 	t, err := s.begin()
 	if err != nil {
 		return err
@@ -167,11 +184,27 @@ func (s *Session) change(off, length int64, fua bool, do func(dataFile) error) e
 	if err := r.checkRange(off, length); err != nil || length == 0 {
 		return err
 	}
+	if !r.out.hasRoom() {
+		if err := s.awaitRoom(ctx); err != nil {
+			return err
+		}
+	}
 	if err := r.changeData(off, length, do); err != nil {
 		return r.failUnlessNoSpace(err)
 	}
 	if fua {
 		return r.syncs.do()
+	}
+	return nil
+}
+
+// awaitRoom waits inside the gate, so it ends with the session: nothing has been written, and nothing will be.
+func (s *Session) awaitRoom(ctx context.Context) error {
+	if err := s.replica.out.awaitRoom(ctx, s.done); err != nil {
+		return fmt.Errorf("wait until more can be written: %w", err)
+	}
+	if err := s.Err(); err != nil {
+		return shutdown(s.replica, err)
 	}
 	return nil
 }
@@ -210,16 +243,50 @@ func (r *Replica) read(p []byte, off int64) error {
 	if err := r.data.ReadAt(p, off); err != nil {
 		return fmt.Errorf("read replica %s: %w", r.name, err)
 	}
+	return r.believe()
+}
+
+// believe tells whether what was just read may be answered. When the kernel could not write something out it may drop that, and read
+// what the disk has: the bytes from before. It tells so in each opening of the file, before it can drop anything; so as long as
+// something is unsettled, that is asked after each read. A read that was with the disk when the replica failed is refused as well.
+func (r *Replica) believe() error {
+	if r.out == nil {
+		return nil // nothing is written in an opening for reading alone
+	}
+	if r.out.unsettled() > 0 && !r.hasFailed.Load() {
+		r.checking.Lock()
+		defer r.checking.Unlock()
+		if err := r.writeError(); err != nil {
+			return err
+		}
+	}
+	if r.hasFailed.Load() {
+		return shutdown(r, fmt.Errorf("%w: %w", ErrFailed, r.State().Failure))
+	}
 	return nil
 }
 
-func (r *Replica) changeData(off, length int64, do func(dataFile) error) error {
+// writeError ends the replica when something could not be written out. The caller holds checking, so those who ask next find it ended:
+// the error is told but once.
+func (r *Replica) writeError() error {
+	if r.hasFailed.Load() {
+		return nil
+	}
+	err := r.errors.WriteError()
+	if err != nil {
+		err = fmt.Errorf("write out replica %s: %w", r.name, err)
+		r.fail(err)
+	}
+	return err
+}
+
+func (r *Replica) changeData(off, length int64, do func(data dataFile, off, length int64) error) error {
 	r.writing.RLock()
 	defer r.writing.RUnlock()
 	if err := r.intents.mark(off, length); err != nil {
 		return err
 	}
-	if err := do(r.data); err != nil {
+	if err := do(r.data, off, length); err != nil {
 		return fmt.Errorf("write replica %s: %w", r.name, err)
 	}
 	return nil

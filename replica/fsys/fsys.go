@@ -86,6 +86,13 @@ type File interface {
 	ID() (ID, error)
 	// AllocatedBytes is the space that the file takes.
 	AllocatedBytes() (int64, error)
+	// WriteBack has all that was written by now written out, and waits for that. It makes nothing durable, and does not wait for what
+	// is written meanwhile.
+	WriteBack() error
+	// WriteError tells whether, since the file was opened or this was asked the last time, something could not be written out, by
+	// whomever it was written; then the file may read as before that write. It does not wait. The syncs and WriteBack tell the same of
+	// their opening: each error is told once by each opening, so one who asks from several goroutines must see to it that all hear it.
+	WriteError() error
 	// Datasync makes the content durable, Sync also all there is to know of the file.
 	Datasync() error
 	Sync() error

@@ -20,6 +20,7 @@ type fileNode struct {
 	size, durableSize     int64
 	content, durableBytes map[int64]*sector
 	unsynced              map[int64]bool
+	lost                  int // counts what could not be written out
 }
 
 func newFile(inode uint64) *fileNode {
@@ -33,6 +34,7 @@ type file struct {
 	node  *fileNode
 	name  string
 	epoch int
+	told  int // of lost
 }
 
 func (f *file) enter(kind string) error {
@@ -173,11 +175,64 @@ func (f *file) sync(kind string) error {
 	}
 	defer f.fs.mu.Unlock()
 	n := f.node
+	if err := f.writeErrorLocked(); err != nil {
+		return err
+	}
 	for i := range n.unsynced {
 		keep(n.durableBytes, i, n.content[i])
 	}
 	n.durableSize, n.unsynced = n.size, map[int64]bool{}
 	return nil
+}
+
+func (f *file) WriteBack() error {
+	if err := f.enter("writeback"); err != nil {
+		return err
+	}
+	defer f.fs.mu.Unlock()
+	return f.writeErrorLocked()
+}
+
+func (f *file) WriteError() error {
+	if err := f.enter(""); err != nil {
+		return err
+	}
+	defer f.fs.mu.Unlock()
+	return f.writeErrorLocked()
+}
+
+// writeErrorLocked tells each opening once that something could not be written out.
+func (f *file) writeErrorLocked() error {
+	if f.told == f.node.lost {
+		return nil
+	}
+	f.told = f.node.lost
+	return syscall.EIO
+}
+
+// LoseUnsynced fails to write out what was written to files of a name and not synced, as a kernel does in the background: they read as
+// before, and each opening that there is hears of it once.
+func (f *FS) LoseUnsynced(name string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.root.loseUnsynced(name)
+}
+
+func (d *dirNode) loseUnsynced(name string) {
+	for n, e := range d.entries {
+		switch e := e.(type) {
+		case *dirNode:
+			e.loseUnsynced(name)
+		case *fileNode:
+			if n == name {
+				for i := range e.unsynced {
+					keep(e.content, i, e.durableBytes[i])
+				}
+				e.unsynced = map[int64]bool{}
+				e.lost++
+			}
+		}
+	}
 }
 
 func (f *file) Close() error { return nil }

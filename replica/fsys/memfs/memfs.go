@@ -30,7 +30,7 @@ var ErrCrashed = errors.New("the machine has no power")
 type Op struct {
 	// N counts the steps from 1.
 	N int
-	// Kind is one of create mkdir rename exchange unlink rmdir write truncate punch zero datasync sync syncdir.
+	// Kind is one of create mkdir rename exchange unlink rmdir write truncate punch zero writeback datasync sync syncdir.
 	Kind string
 	// Name is the last element of the name that it concerns.
 	Name string
@@ -237,7 +237,7 @@ func (d *dir) OpenFile(name string, mode fsys.Mode) (fsys.File, error) {
 	case nil:
 		return nil, syscall.ENOENT
 	case *fileNode:
-		return &file{fs: d.fs, node: n, name: name, epoch: d.epoch}, nil
+		return &file{fs: d.fs, node: n, name: name, epoch: d.epoch, told: n.lost}, nil
 	}
 	return nil, fsys.ErrNotRegular
 }
