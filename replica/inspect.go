@@ -62,6 +62,8 @@ func (r *Replica) Caution() string {
 		return ""
 	case m.Rebuilding:
 		return "incomplete, for its rebuild did not end"
+	case ReasonOf(failure) == DataDeleted:
+		return "about to be lost, for its files were deleted while it was open"
 	case errors.As(failure, new(*DiskLostError)):
 		return "not current, for its disk went away while it was open"
 	case failure != nil:

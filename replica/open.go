@@ -48,6 +48,8 @@ type Replica struct {
 	checking sync.Mutex // held while errors is asked, until the replica has failed if there is one
 	imap     fsys.File
 
+	held heldFiles
+
 	intents *intents
 	syncs   group // of data
 	// writing is held for reading from the moment a write relies on a mark until its data is in the file, and for writing
@@ -108,6 +110,9 @@ func openIn(parent fsys.Dir, dir, name string, want Spec, opts Options) (*Replic
 	}
 	r.syncs.run = r.syncData
 	err = r.openFiles()
+	if err == nil {
+		err = r.identifyHeld()
+	}
 	if err == nil && !opts.ReadOnly {
 		err = r.confirm(parent)
 	}

@@ -19,6 +19,8 @@ const (
 	DiskUnmounted Reason = "DiskUnmounted"
 	// DiskReplaced: the disk's path leads to something else, while a replica on it is open.
 	DiskReplaced Reason = "DiskReplaced"
+	// DataDeleted: files or the directory of an open replica were deleted, moved or replaced under it.
+	DataDeleted Reason = "DataDeleted"
 	// ReplicaMissing: there is nothing by the replica's name.
 	ReplicaMissing Reason = "ReplicaMissing"
 	// NotAReplica: something is there without our metadata in it, or what should be a plain file or directory is not.
@@ -55,21 +57,23 @@ const (
 
 // DiskLostError is why an open replica was taken from its disk.
 type DiskLostError struct {
-	// Reason is DiskUnmounted or DiskReplaced.
+	// Reason is DiskUnmounted, DiskReplaced or DataDeleted.
 	Reason Reason
 	// Path is the disk's.
 	Path string
-	// Now tells what the path leads to now.
+	// Now tells what the path leads to now, or what of the replica is gone.
 	Now string
 }
 
 // Error names the path, the reason and what is there now.
 func (e *DiskLostError) Error() string {
-	what := "was unmounted"
-	if e.Reason == DiskReplaced {
-		what = "was replaced"
+	switch e.Reason {
+	case DataDeleted:
+		return fmt.Sprintf("its data on disk %s was deleted: %s", e.Path, e.Now)
+	case DiskReplaced:
+		return fmt.Sprintf("its disk %s was replaced: %s", e.Path, e.Now)
 	}
-	return fmt.Sprintf("its disk %s %s: %s", e.Path, what, e.Now)
+	return fmt.Sprintf("its disk %s was unmounted: %s", e.Path, e.Now)
 }
 
 // RefusedError is why a directory was not opened, made or removed. Nothing was written to it.

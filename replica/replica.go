@@ -63,7 +63,8 @@ func (r *Replica) fail(cause error) {
 	}
 }
 
-// Lose ends service because the disk's path does not lead any more to the disk that the replica is on. From its return on no request
+// Lose ends service because the disk's path does not lead any more to the disk that the replica is on, or because its files are not there
+// any more (Disk.Check). From its return on no request
 // begins; those under way finish on the disk that the replica holds, wherever that is mounted now, if it is. Nothing else is written
 // there, neither metadata nor marks, so the replica stays as after a crash. It does not wait; whoever opened the replica must Close it
 // still, which gives the disk free.

@@ -146,6 +146,9 @@ func (d *hostDir) ID() (ID, error) {
 	return ID{Device: st.Dev, Inode: st.Ino}, nil
 }
 
+// Descriptor is the directory's, as long as it is open.
+func (d *hostDir) Descriptor() int { return d.fd() }
+
 // IsMountPoint tells whether the directory is the root of a mount. Where the kernel does not say (before Linux 5.8), it is false.
 func (d *hostDir) IsMountPoint() bool {
 	var stx unix.Statx_t
