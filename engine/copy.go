@@ -74,7 +74,7 @@ func (c *copier) step(ctx context.Context, off, length int64) error {
 	}
 	if c.unflushed += length; c.unflushed >= copyFlushBytes {
 		c.unflushed = 0
-		return c.target.unlessStuck(func() error { return c.target.Flush(background) })
+		return c.mirror.watchdog.whileAlone(c.target, func() error { return c.target.Flush(background) })
 	}
 	return nil
 }
@@ -87,11 +87,7 @@ func (c *copier) survey(off, length int64) []piece {
 	ro := c.mirror.roster.Load()
 	source := ro.serving[ro.primary]
 	for at, end := off, off+length; at < end; {
-		var extents []nbd.Extent
-		err := c.onSource(source, at, end-at, func() (err error) {
-			extents, err = source.Extents(background, at, end-at)
-			return err
-		})
+		extents, err := c.mirror.extents(source, at, end-at)
 		if err != nil || len(extents) == 0 {
 			return addPiece(pieces, at, end-at, false)
 		}
@@ -155,12 +151,7 @@ func (c *copier) copy(p piece) error {
 // isHole says whether a piece is a hole in the source still. It may miss that.
 func (c *copier) isHole(p piece) bool {
 	ro := c.mirror.roster.Load()
-	source, zero := ro.serving[ro.primary], false
-	err := c.onSource(source, p.off, p.length, func() error {
-		zero = isZeroEverywhere([]*member{source}, p.off, p.length)
-		return nil
-	})
-	return err == nil && zero
+	return c.mirror.isZeroEverywhere(ro.serving[ro.primary:ro.primary+1], p.off, p.length)
 }
 
 // read reads a chunk as a user would, but for a read that hangs in a local disk: that is left behind, with the buffer, when the
@@ -169,20 +160,12 @@ func (c *copier) read(off, length int64) ([]byte, error) {
 	for {
 		ro := c.mirror.roster.Load()
 		buf := c.buf[:length]
-		err := ro.serving[ro.primary].unlessStuck(func() error { return c.mirror.read(buf, off) })
+		err := ro.serving[ro.primary].unlessStuck(func() error { return c.mirror.read(buf, off, nil) })
 		if !errors.Is(err, errDropped) {
 			return buf, err
 		}
 		c.buf = make([]byte, copyChunkBytes)
 	}
-}
-
-// onSource asks a source about a range. One that hangs while another can read there is expelled, and left behind; what do was given
-// or gives must not be used then.
-func (c *copier) onSource(source *member, off, length int64, do func() error) error {
-	w := c.mirror.watchdog.watchRead(source, off, int(length))
-	defer c.mirror.watchdog.forgetWait(w)
-	return source.unlessStuck(do)
 }
 
 // onTarget does something on the target. One that does not answer is given up as a member would be, lest the lock be held for long:

@@ -34,6 +34,12 @@ type asyncWriter interface {
 	WriteAsync(p []byte, off int64, fua bool, done func(error))
 }
 
+// cutter is what a Replica over the network may offer so that nothing waits for a peer that hangs: every call ends at once, its outcome
+// unknown, and Close does not wait. It must not block.
+type cutter interface {
+	Cut(cause error)
+}
+
 // Member names one replica of the volume.
 type Member struct {
 	Name    string

@@ -57,6 +57,11 @@ func newDisk(name string) *disk {
 	}
 }
 
+func (d *disk) resize(size int64) {
+	d.size, d.data = size, memory.New(size)
+	d.io = faulty.Wrap(d.data, clock.RealClock{})
+}
+
 // admit passes the gate: a higher generation ends the session before it, requests under way included.
 func (d *disk) admit(generation int64, name string, local bool) (*session, error) {
 	d.mu.Lock()

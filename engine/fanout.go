@@ -58,18 +58,20 @@ type fanout struct {
 	missing atomic.Int32      // answers to come
 	done    chan struct{}
 
-	watched   atomic.Bool   // was given to the watchdog
-	abandoned bool          // guarded by watchdog.mu
-	slot      int           // guarded by watchdog.mu; index there, -1 if none
-	answered  time.Time     // guarded by watchdog.mu; when the first answer was seen
-	waited    time.Duration // guarded by watchdog.mu
+	watched   atomic.Bool // was given to the watchdog
+	abandoned bool        // guarded by watchdog.mu
+	slot      int         // guarded by watchdog.mu; index there, -1 if none
 }
 
 // part is one member's part in a fanout.
 type part struct {
 	tell   func(error) // tells the outcome; made once
+	handed atomic.Bool // the member was given the request: what it was not given it cannot be slow with
 	ended  atomic.Bool // the outcome was told, or is no longer waited for
 	result membership.Result
+
+	since  time.Time     // guarded by watchdog.mu; another has answered and this member has the request since; zero: not yet
+	waited time.Duration // guarded by watchdog.mu; since then
 }
 
 var fanoutPool = sync.Pool{New: func() any { return &fanout{done: make(chan struct{}, 1), slot: -1} }}
@@ -88,6 +90,7 @@ func (m *mirror) newFanout(r request, ro *roster) *fanout {
 		}
 	}
 	for i := range f.targets {
+		f.parts[i].handed.Store(false)
 		f.parts[i].ended.Store(false)
 		f.parts[i].result = membership.Missed
 	}
@@ -122,9 +125,10 @@ func (m *mirror) fan(r request) (err error, uneven bool) {
 	return answerError(j.Answer), j.Uneven
 }
 
-// send gives the request to each target. A write goes out from here if the replica can be told to go on by itself, so that the
-// usual write starts but one goroutine: a local disk may hang, and then this one must not. A single member is served here, for there
-// is nobody to go on with.
+// send gives the request to all targets side by side. A write goes out from here if the replica can be told to go on by itself, so
+// that the usual write starts but one goroutine: a local disk may hang, and then this one must not. A single member is served here,
+// for there is nobody to go on with. A target counts as handed the request before it is called: one that does not come back from that
+// is slow, and the targets after it are not.
 func (f *fanout) send() {
 	r := &f.request
 	if len(f.targets) == 1 {
@@ -135,13 +139,17 @@ func (f *fanout) send() {
 		if r.kind == kindWrite && b.async != nil {
 			continue
 		}
-		go func() { f.answer(i, r.perform(b)) }()
+		go func() {
+			f.parts[i].handed.Store(true)
+			f.answer(i, r.perform(b))
+		}()
 	}
 	if r.kind != kindWrite {
 		return
 	}
 	for i, b := range f.targets {
 		if b.async != nil {
+			f.parts[i].handed.Store(true)
 			b.async.WriteAsync(r.data, r.off, r.fua, f.parts[i].tell)
 		}
 	}
@@ -218,19 +226,17 @@ func (f *fanout) waitForEpoch() error {
 // so has one that keeps the others waiting.
 func (m *mirror) onServing(ro *roster, do func(b *member) error) error {
 	errs := make([]error, len(ro.serving))
-	waits := make([]*wait, len(ro.serving))
-	for i, b := range ro.serving {
-		waits[i] = m.watchdog.watchOther(b)
-	}
+	var like likes
 	var wg sync.WaitGroup
 	for i, b := range ro.serving {
 		wg.Go(func() {
+			w := m.watchdog.watchLike(&like, b)
 			if errs[i] = b.unlessStuck(func() error { return do(b) }); errs[i] != nil {
 				m.failed(b, errs[i])
 			} else {
-				m.watchdog.answered(waits...)
+				m.watchdog.likeAnswered(&like)
 			}
-			m.watchdog.forgetWait(waits[i])
+			m.watchdog.forgetWait(w)
 		})
 	}
 	wg.Wait()

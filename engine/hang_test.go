@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/longhorn-lep/longhorn-manager/membership"
+	"github.com/longhorn-lep/longhorn-manager/nbd"
 	"github.com/longhorn-lep/longhorn-manager/nbd/faulty"
 )
 
@@ -25,8 +26,9 @@ func (r *rig) awaitQueued(e *Engine, n int) {
 	}
 }
 
-// A read hangs in the local disk for ever, and a write of the same range waits for it. That replica is expelled; nobody else waits.
-func TestAReadThatHangsHoldsUpItsRangeOnly(t *testing.T) {
+// A read hangs in the local disk, and a write of the same range waits for it. When that replica is expelled the write goes on, and so do
+// the marks; the read ends with the disk, and sees what all members hold by then.
+func TestAReadThatHangsHoldsUpNobodyElse(t *testing.T) {
 	r := newRig(t, "a", "b")
 	r.local = "a"
 	e, _ := r.run(1)
@@ -44,27 +46,97 @@ func TestAReadThatHangsHoldsUpItsRangeOnly(t *testing.T) {
 	go func() { wrote <- b.WriteAt(context.Background(), pattern(2, 4096), 2*testRegion, false) }()
 	r.awaitQueued(e, 2)
 	r.stepUntil(func() bool { return inEpoch("b")(e.State()) })
-	r.disks = r.disks[1:]
-	for range 3 {
-		r.tick(e)
-	}
-	r.expectMarks([]int64{2})
-	elsewhere := make(chan error, 1)
-	go func() {
-		elsewhere <- errors.Join(b.WriteAt(context.Background(), pattern(3, 512), testRegion, false), b.ReadAt(context.Background(), make([]byte, 512), testRegion))
-	}()
-	if err := r.answer(elsewhere); err != nil {
+	r.stepUntil(func() bool { return len(wrote) > 0 })
+	if err := <-wrote; err != nil {
 		t.Error(err)
-	}
-	r.expectUnanswered(wrote)
-	g.Open()
-	if err := errors.Join(r.answer(read), r.answer(wrote)); err != nil {
-		t.Error(err)
-	}
-	if got[0] != 1 {
-		t.Errorf("read %d", got[0])
 	}
 	r.stepUntil(func() bool { return len(r.disk("b").marked()) == 0 })
+	r.expectUnanswered(read)
+	g.Open()
+	if err := r.answer(read); err != nil {
+		t.Error(err)
+	}
+	if got != [512]byte(pattern(2, 512)) {
+		t.Errorf("read %d", got[0])
+	}
+	r.awaitQueued(e, 0)
+}
+
+// While a read hangs in a member, long before that is expelled, others are answered by another member.
+func TestReadsGoElsewhereWhileOneHangs(t *testing.T) {
+	r := newRig(t, "a", "b")
+	r.local = "a"
+	e, _ := r.run(1)
+	g := faulty.NewGate()
+	t.Cleanup(g.Open)
+	r.disk("a").io.Inject(faulty.Rule{Match: faulty.Of(faulty.Read), Times: 2, Gate: g})
+	read := make(chan error, 2)
+	ask := func() { read <- e.Backend().ReadAt(context.Background(), make([]byte, 512), 0) }
+	go ask()
+	<-g.Arrived()
+	hanging := func(want int32) func() bool {
+		return func() bool { return e.mirror.roster.Load().find("a").hanging.Load() == want }
+	}
+	r.stepUntil(hanging(1))
+	go ask()
+	if err := r.answer(read); err != nil {
+		t.Error(err)
+	}
+	g.Open()
+	if err := r.answer(read); err != nil {
+		t.Error(err)
+	}
+	if !hanging(0)() || !inEpoch("a", "b")(e.State()) {
+		t.Errorf("got %+v", e.State())
+	}
+	r.disk("b").io.Forget()
+	go ask()
+	if err := r.answer(read); err != nil || len(r.disk("b").io.Ops()) > 0 {
+		t.Errorf("%v; the other member was asked for %+v, when nothing hung any more", err, r.disk("b").io.Ops())
+	}
+}
+
+// Where healthy members may differ, two reads must not answer differently, so none goes elsewhere.
+func TestNoReadGoesElsewhereWhereMembersMayDiffer(t *testing.T) {
+	r := newRig(t, "a", "b")
+	r.local = "a"
+	e, _ := r.run(1)
+	for name, stored := range map[string]int{"a": 100, "b": 200} {
+		r.disk(name).io.Inject(faulty.Rule{Match: faulty.Of(faulty.Write), Times: 1, Tear: stored, Err: nbd.ENOSPC})
+	}
+	if err := writeOnes(e.Backend()); !errors.Is(err, nbd.ENOSPC) {
+		t.Fatalf("got %v", err)
+	}
+	e.mirror.roster.Load().find("a").hanging.Add(1)
+	var got [512]byte
+	for off, want := range map[int64]string{0: "a", testRegion: "b"} {
+		for _, d := range r.disks {
+			d.io.Forget()
+		}
+		if err := e.Backend().ReadAt(t.Context(), got[:], off); err != nil || len(r.disk(want).io.Ops()) != 1 {
+			t.Errorf("the read at %d did not go to %s: %v", off, want, err)
+		}
+	}
+	e.mirror.roster.Load().find("a").hanging.Add(-1)
+}
+
+// Two members hang in the same read; the third shows that the first does.
+func TestAProbeThatHangsHidesNoOther(t *testing.T) {
+	r := newRig(t, "a", "b", "c")
+	r.local = "a"
+	e, _ := r.run(1)
+	g := faulty.NewGate()
+	t.Cleanup(g.Open)
+	for _, name := range []string{"a", "b"} {
+		r.disk(name).io.Inject(faulty.Rule{Match: faulty.Of(faulty.Read), Gate: g})
+	}
+	read := make(chan error, 1)
+	go func() { read <- e.Backend().ReadAt(context.Background(), make([]byte, 512), 0) }()
+	r.stepUntil(func() bool { return inEpoch("b", "c")(e.State()) })
+	g.Open()
+	if err := r.answer(read); err != nil {
+		t.Error(err)
+	}
 }
 
 // The source of a rebuild is a local disk that hangs. It is expelled, the copy goes on from another, and its ranges are free.

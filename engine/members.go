@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/longhorn-lep/longhorn-manager/membership"
+	"github.com/longhorn-lep/longhorn-manager/nbd"
 )
 
 // storeAgain is how long the engine waits before it asks the last member again to store an epoch.
@@ -140,7 +142,8 @@ func (e *Engine) enact(next membership.Epoch, quit <-chan struct{}) bool {
 }
 
 // store has every serving member store an epoch that the API object holds. One that cannot has failed; the last one is asked again
-// until it can, for without it nobody could prove the epoch.
+// until it can, for without it nobody could prove the epoch. Lack of space is judged as in a change: where some have stored the epoch, a
+// member that is full has failed; where all are full, to expel any would help nobody, and all are asked again.
 func (e *Engine) store(epoch membership.Epoch, quit <-chan struct{}) bool {
 	payload, err := json.Marshal(epoch)
 	if err != nil {
@@ -148,30 +151,57 @@ func (e *Engine) store(epoch membership.Epoch, quit <-chan struct{}) bool {
 	}
 	for {
 		ro := e.mirror.roster.Load()
-		err := e.mirror.onServing(ro, func(b *member) error {
-			if _, err := b.Control(background, membership.OpRecordEpoch, payload); err != nil {
-				return fmt.Errorf("store epoch %s: %w", epoch, err)
-			}
-			return nil
-		})
-		if err == nil {
+		full, err := e.storeOnce(ro, epoch, payload)
+		if err == nil && len(full) == 0 {
 			return true
+		}
+		if err == nil && len(full) < len(ro.serving) {
+			for _, m := range full {
+				e.memberFailed(m, fmt.Errorf("store epoch %s: %w", epoch, nbd.ENOSPC))
+			}
 		}
 		if e.mirror.roster.Load() != ro {
 			continue // with those that are left
 		}
-		e.log.WithError(err).Warn("The last replica cannot store the new epoch; it is asked again")
-		timer := e.cfg.Clock.NewTimer(storeAgain)
-		select {
-		case <-timer.C():
-		case <-quit:
-			timer.Stop()
-			return false
-		case <-e.ctx.Done():
-			timer.Stop()
+		e.log.WithError(err).WithField("full", len(full)).Warn("No replica can store the new epoch; they are asked again")
+		if !e.pause(storeAgain, quit) {
 			return false
 		}
 	}
+}
+
+// storeOnce asks each serving member once. It returns those that lack the space; the error is that of the others.
+func (e *Engine) storeOnce(ro *roster, epoch membership.Epoch, payload []byte) (full []*member, err error) {
+	var mu sync.Mutex
+	err = e.mirror.onServing(ro, func(b *member) error {
+		_, err := b.Control(background, membership.OpRecordEpoch, payload)
+		if errors.Is(err, nbd.ENOSPC) {
+			mu.Lock()
+			defer mu.Unlock()
+			full = append(full, b)
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("store epoch %s: %w", epoch, err)
+		}
+		return nil
+	})
+	mu.Lock() // what was left behind in a disk may still answer
+	defer mu.Unlock()
+	return slices.Clone(full), err
+}
+
+// pause returns false when the engine ends or quit is closed first.
+func (e *Engine) pause(d time.Duration, quit <-chan struct{}) bool {
+	timer := e.cfg.Clock.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C():
+		return true
+	case <-quit:
+	case <-e.ctx.Done():
+	}
+	return false
 }
 
 // inForce shows an epoch that the API object and all members hold, and lets those changes go that waited for it.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"sync/atomic"
 
 	"github.com/sirupsen/logrus"
@@ -35,8 +36,8 @@ type mirror struct {
 var _ nbd.Backend = (*mirror)(nil)
 
 func newMirror(cfg Config, ended <-chan struct{}, failed func(*member, error)) *mirror {
-	w := newWatchdog(cfg.Clock, membership.SlowRule{After: cfg.SlowAfter}, failed)
-	m := &mirror{size: cfg.SizeBytes, log: cfg.Log, gate: newGate(), watchdog: w, failed: failed, ended: ended}
+	m := &mirror{size: cfg.SizeBytes, log: cfg.Log, gate: newGate(), failed: failed, ended: ended}
+	m.watchdog = newWatchdog(cfg.Clock, membership.SlowRule{After: cfg.SlowAfter}, failed, m.locks.unlock)
 	m.roster.Store(newRoster(roster{}))
 	return m
 }
@@ -53,7 +54,11 @@ func (m *mirror) ReadAt(_ context.Context, p []byte, off int64) error {
 		return err
 	}
 	s := m.locks.lock(off, int64(len(p)), shared)
-	err := m.read(p, off)
+	err := m.read(p, off, s)
+	for errors.Is(err, errOverdue) {
+		s = m.locks.lock(off, int64(len(p)), shared)
+		err = m.read(p, off, s)
+	}
 	m.locks.unlock(s)
 	if failed := m.gate.leave(); failed != nil {
 		return failed
@@ -61,33 +66,54 @@ func (m *mirror) ReadAt(_ context.Context, p []byte, off int64) error {
 	return err
 }
 
-// read asks the primary and, if that fails, the others. The caller holds the lock of the range.
-func (m *mirror) read(p []byte, off int64) error {
+// errOverdue says that a read hung in a disk whose replica was expelled for it, and that its range was given back meanwhile: changes of
+// it go on, so it is to be locked and read anew.
+var errOverdue = errors.New("the read is overdue")
+
+// read asks the primary and, if that fails, the others. The caller holds the lock of the range: s is a user's.
+func (m *mirror) read(p []byte, off int64, s *span) error {
 	ro := m.roster.Load()
 	if len(ro.serving) == 1 {
 		return ro.serving[0].ReadAt(background, p, off)
 	}
-	b := ro.serving[ro.primary]
-	w := m.watchdog.watchRead(b, off, len(p))
+	source := ro.primary
+	if ro.serving[source].hanging.Load() > 0 {
+		source = m.readable(ro, off, int64(len(p)))
+	}
+	b := ro.serving[source]
+	w := m.watchdog.watchRead(b, off, len(p), s)
 	err := b.ReadAt(background, p, off)
-	m.watchdog.forgetWait(w)
+	if !m.watchdog.forgetWait(w) {
+		return errOverdue
+	}
 	if err == nil {
 		return nil
 	}
-	return m.readElsewhere(p, off, ro, err)
+	return m.readElsewhere(p, off, ro, source, err)
 }
 
-// readElsewhere asks the members other than the primary. One that failed a read which another could answer has failed as a member;
-// if none can, it is the user's error. Where healthy members may differ nobody else is asked: two reads could answer differently.
-func (m *mirror) readElsewhere(p []byte, off int64, ro *roster, err error) error {
-	primary := ro.serving[ro.primary]
+// readable returns the first member in which no read hangs, while one does in the primary; so fewer get stuck before it is expelled.
+// Where healthy members may differ it stays the primary.
+func (m *mirror) readable(ro *roster, off, length int64) int {
+	i := slices.IndexFunc(ro.serving, func(b *member) bool { return b.hanging.Load() == 0 })
+	if i < 0 || m.regions.isUneven(off, length) {
+		return ro.primary
+	}
+	return i
+}
+
+// readElsewhere asks the members other than the one that failed. One that failed a read which another could answer has failed as a
+// member; if none can, it is the user's error. Where healthy members may differ nobody else is asked: two reads could answer
+// differently.
+func (m *mirror) readElsewhere(p []byte, off int64, ro *roster, source int, err error) error {
+	primary := ro.serving[source]
 	primary.readErrors.Add(1)
 	if m.regions.isUneven(off, int64(len(p))) && !primary.isLost() {
 		return fmt.Errorf("read from %s: %w", primary.name, nbd.EIO)
 	}
 	failed, reasons := []*member{primary}, []error{fmt.Errorf("read %d bytes at %d: %w", len(p), off, err)}
 	for i, b := range ro.serving {
-		if i == ro.primary {
+		if i == source {
 			continue
 		}
 		if err = b.ReadAt(background, p, off); err == nil {
@@ -112,14 +138,28 @@ func (m *mirror) Extents(_ context.Context, off, length int64) ([]nbd.Extent, er
 		return nil, err
 	}
 	ro := m.roster.Load()
-	extents, err := ro.serving[ro.primary].Extents(background, off, length)
+	extents, err := m.extents(ro.serving[ro.primary], off, length)
 	for i := 0; err != nil && i < len(ro.serving); i++ {
-		extents, err = ro.serving[i].Extents(background, off, length)
+		extents, err = m.extents(ro.serving[i], off, length)
 	}
 	if failed := m.gate.leave(); failed != nil {
 		return nil, failed
 	}
 	return extents, err
+}
+
+// extents asks one member about a range. One that hangs while another can read there is expelled for it.
+func (m *mirror) extents(b *member, off, length int64) ([]nbd.Extent, error) {
+	answer := make(chan []nbd.Extent, 1)
+	err := m.watchdog.whileProbed(b, off, length, func() error {
+		extents, err := b.Extents(background, off, length)
+		answer <- extents
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return <-answer, nil
 }
 
 // WriteAt implements nbd.Backend.
@@ -130,12 +170,30 @@ func (m *mirror) WriteAt(_ context.Context, p []byte, off int64, fua bool) error
 // Trim implements nbd.Backend. A replica may do with a trim what it likes, and replicas may like differently; so the members are
 // asked for zeroes, which they may store as holes. After a trim the range reads as zeroes.
 func (m *mirror) Trim(_ context.Context, off, length int64, fua bool) error {
-	return m.change(request{kind: kindZero, off: off, length: length, fua: fua})
+	return m.zero(request{kind: kindZero, off: off, length: length, fua: fua})
 }
 
 // Zero implements nbd.Backend.
 func (m *mirror) Zero(_ context.Context, off, length int64, flags nbd.ZeroFlags) error {
-	return m.change(request{kind: kindZero, off: off, length: length, fua: flags&nbd.ZeroFUA != 0, noHole: flags&nbd.ZeroNoHole != 0})
+	return m.zero(request{kind: kindZero, off: off, length: length, fua: flags&nbd.ZeroFUA != 0, noHole: flags&nbd.ZeroNoHole != 0})
+}
+
+// zeroPiece is how much is zeroed at once, in bytes: the slow rule needs requests whose work is bounded. It is a multiple of a region.
+const zeroPiece = 64 << 20
+
+// zero makes a range zeroes, one piece after the other, each a change of its own: no disk promises more of a range than of each of its
+// sectors. The range is judged whole before anything is done.
+func (m *mirror) zero(r request) error {
+	if err := m.check(r.off, r.length, nbd.ENOSPC); err != nil {
+		return err
+	}
+	for end := r.off + r.length; r.off < end; r.off += r.length {
+		r.length = min(zeroPiece-r.off%zeroPiece, end-r.off)
+		if err := m.change(r); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // change gives r to all members. The regions are marked before the lock is taken and again before it is given back: see regions.

@@ -135,31 +135,32 @@ func (e *Engine) rebuildReplica(b *rebuild) error {
 	return e.finishRebuild(b, target)
 }
 
-// openForRebuild opens the replica and marks it, durably, as worth nothing until it is a member.
+// openForRebuild opens the replica and marks it, durably, as worth nothing until it is a member. It returns at the end of the time or of
+// the rebuild at the latest, though a disk of this machine hangs.
 func (e *Engine) openForRebuild(b *rebuild) (*candidate, error) {
-	ctx, cancel := context.WithTimeout(b.ctx, admitTimeout)
-	defer cancel()
-	c := &candidate{Member: b.spec}
-	err := e.ask(ctx, c)
-	if err == nil && c.state.RegionBytes != e.mirror.regions.regionBytes {
-		err = fmt.Errorf("%w: its regions have %d bytes, not %d", errMismatch, c.state.RegionBytes, e.mirror.regions.regionBytes)
+	ctx, stop := e.inTime(b.ctx)
+	defer stop()
+	answers := make(chan *candidate)
+	e.opening(ctx, b.spec, answers, e.markRebuilding)
+	select {
+	case c := <-answers:
+		if err := context.Cause(ctx); err != nil {
+			c.close()
+			return nil, err
+		}
+		return c, c.err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
 	}
-	if err == nil {
-		err = e.markRebuilding(ctx, c)
-	}
-	if err != nil && c.replica != nil {
-		_ = c.replica.Close()
-	}
-	if cause := context.Cause(b.ctx); err != nil && cause != nil {
-		err = cause
-	}
-	return c, err
 }
 
 // markRebuilding tells a replica the epoch in force, which does not list it, and then that it is being rebuilt. In this order: should
 // the copy be interrupted, and the API object be restored to an epoch that lists the replica, then the replica shows a newer one and
 // proves the rollback.
 func (e *Engine) markRebuilding(ctx context.Context, c *candidate) error {
+	if want := e.mirror.regions.regionBytes; c.state.RegionBytes != want {
+		return fmt.Errorf("%w: its regions have %d bytes, not %d", errMismatch, c.state.RegionBytes, want)
+	}
 	inForce := e.State().Epoch
 	if c.state.Epoch.Compare(inForce) < 0 {
 		payload, err := json.Marshal(inForce)
@@ -169,6 +170,9 @@ func (e *Engine) markRebuilding(ctx context.Context, c *candidate) error {
 		if _, err := c.replica.Control(ctx, membership.OpRecordEpoch, payload); err != nil {
 			return fmt.Errorf("tell it epoch %s: %w", inForce, err)
 		}
+	}
+	if err := ctx.Err(); err != nil { // another rebuild of it may be under way
+		return err
 	}
 	if _, err := c.replica.Control(ctx, membership.OpBeginRebuild, nil); err != nil {
 		return fmt.Errorf("mark it as being rebuilt: %w", err)
@@ -195,7 +199,7 @@ func (e *Engine) join(b *rebuild, target *member) error {
 // changes that were done before it took part in flushes, and the last flush here covers those.
 func (e *Engine) finishRebuild(b *rebuild, target *member) error {
 	flush := func() error {
-		if err := target.unlessStuck(func() error { return target.Flush(background) }); err != nil {
+		if err := e.mirror.watchdog.whileAlone(target, func() error { return target.Flush(background) }); err != nil {
 			return fmt.Errorf("flush the copy: %w", err)
 		}
 		return nil
@@ -224,7 +228,7 @@ func (e *Engine) finishRebuild(b *rebuild, target *member) error {
 	}
 	// The copy marked what it wrote. Now that it is flushed, those marks are cleared with the others'.
 	var marks []int64
-	err := target.unlessStuck(func() (err error) {
+	err := e.mirror.watchdog.whileAlone(target, func() (err error) {
 		marks, err = target.marks(int64(e.mirror.regions.regions))
 		return err
 	})

@@ -152,7 +152,7 @@ func (m *mirror) copyRuns(ctx context.Context, ro *roster, runs []run, source in
 // copyStep makes one step equal to the source. What no member has allocated is equal already: a discard of a whole volume marks all
 // of it, and need not make all of it read.
 func (m *mirror) copyStep(ctx context.Context, ro *roster, source int, off, length int64) error {
-	if isZeroEverywhere(ro.serving, off, length) {
+	if m.isZeroEverywhere(ro.serving, off, length) {
 		return nil
 	}
 	for end := off + length; off < end && ctx.Err() == nil; off += resyncChunk {
@@ -164,10 +164,10 @@ func (m *mirror) copyStep(ctx context.Context, ro *roster, source int, off, leng
 }
 
 // isZeroEverywhere says whether all members are known to hold zeroes. It may miss that, also because of an error.
-func isZeroEverywhere(members []*member, off, length int64) bool {
+func (m *mirror) isZeroEverywhere(members []*member, off, length int64) bool {
 	for _, b := range members {
 		for at := off; at < off+length; {
-			extents, err := b.Extents(background, at, off+length-at)
+			extents, err := m.extents(b, at, off+length-at)
 			if err != nil || len(extents) == 0 {
 				return false
 			}
@@ -188,9 +188,10 @@ func (m *mirror) copyChunk(ro *roster, source int, off, length int64) error {
 		m.failed(b, err)
 		return fmt.Errorf("replica %s: %w", b.name, err)
 	}
-	want, have := make([]byte, length), make([]byte, length)
-	if err := ro.serving[source].ReadAt(background, want, off); err != nil {
-		return fault(ro.serving[source], fmt.Errorf("read %d bytes at %d: %w", length, off, err))
+	want, have := make([]byte, length), make([]byte, length) // not used again: what hangs in a disk may still be at them
+	from := ro.serving[source]
+	if err := m.watchdog.whileProbed(from, off, length, func() error { return from.ReadAt(background, want, off) }); err != nil {
+		return fault(from, fmt.Errorf("read %d bytes at %d: %w", length, off, err))
 	}
 	for i, b := range ro.serving {
 		if i == source {

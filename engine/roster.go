@@ -101,6 +101,7 @@ type member struct {
 	local      bool        // reached by direct call: its requests cannot be cut short
 	async      asyncWriter // nil if the replica has no such way
 	readErrors atomic.Int64
+	hanging    atomic.Int32 // reads in it that take long; others go elsewhere meanwhile
 
 	dropOnce sync.Once
 	dropped  chan struct{} // closed when it has failed: the connection is to be closed

@@ -14,6 +14,9 @@ import (
 // errSlow is why a member failed that another one was faster than.
 var errSlow = errors.New("it has not answered a request that another replica answered long ago")
 
+// errTooLong is why a rebuild ended that nobody else waited for.
+var errTooLong = errors.New("it takes too long for a flush, or to tell its marks")
+
 // probeBytes bounds what is read of another member to see whether a slow read is the member's fault or all members'.
 const probeBytes = 4096
 
@@ -25,6 +28,7 @@ const probeBytes = 4096
 type watchdog struct {
 	rule   membership.SlowRule
 	failed func(*member, error)
+	unlock func(*span) // gives back the range of a read that hangs
 	clock  clock.Clock
 	kick   chan struct{} // receives when there is something to watch and nobody has been told
 
@@ -35,22 +39,8 @@ type watchdog struct {
 	lastLook time.Time // guarded by mu
 }
 
-// wait is one request to one member.
-type wait struct {
-	member      *member
-	off, length int64         // of a read
-	began       time.Time     // guarded by watchdog.mu, like all below
-	answered    time.Time     // when another member answered the like, or a probe of it
-	waited      time.Duration // since began; since answered, once that is set
-	noProbe     bool          // it is no read, or was probed
-	held        bool          // somebody else may still point to it: it is not reused
-	slot        int           // -1 when it is over
-}
-
-var waitPool = sync.Pool{New: func() any { return new(wait) }}
-
-func newWatchdog(c clock.Clock, rule membership.SlowRule, failed func(*member, error)) *watchdog {
-	return &watchdog{rule: rule, failed: failed, clock: c, kick: make(chan struct{}, 1)}
+func newWatchdog(c clock.Clock, rule membership.SlowRule, failed func(*member, error), unlock func(*span)) *watchdog {
+	return &watchdog{rule: rule, failed: failed, unlock: unlock, clock: c, kick: make(chan struct{}, 1)}
 }
 
 func (w *watchdog) tellLocked() {
@@ -65,7 +55,15 @@ func (w *watchdog) tellLocked() {
 func (w *watchdog) watch(f *fanout) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	f.answered, f.waited, f.slot = w.clock.Now(), 0, len(w.fanouts)
+	now := w.clock.Now()
+	for i := range f.targets {
+		p := &f.parts[i]
+		p.since, p.waited = time.Time{}, 0
+		if p.handed.Load() {
+			p.since = now
+		}
+	}
+	f.slot = len(w.fanouts)
 	w.fanouts = append(w.fanouts, f)
 	w.tellLocked()
 }
@@ -82,59 +80,6 @@ func (w *watchdog) forget(f *fanout) {
 	w.fanouts[f.slot].slot = f.slot
 	w.fanouts[last] = nil
 	w.fanouts, f.slot = w.fanouts[:last], -1
-}
-
-func (w *watchdog) watchRead(m *member, off int64, length int) *wait {
-	r := waitPool.Get().(*wait)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	*r = wait{member: m, off: off, length: int64(length), began: w.clock.Now(), slot: len(w.waits)}
-	w.waits = append(w.waits, r)
-	w.tellLocked()
-	return r
-}
-
-// watchOther watches something else than a read.
-func (w *watchdog) watchOther(m *member) *wait {
-	r := w.watchRead(m, 0, 0)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	r.noProbe, r.held = true, true
-	return r
-}
-
-// answered notes that another member has answered the like of these.
-func (w *watchdog) answered(waits ...*wait) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, r := range waits {
-		if r.slot >= 0 && r.answered.IsZero() {
-			r.answered, r.waited = w.clock.Now(), 0
-		}
-	}
-}
-
-// whileOthersWait does something on a member that another has just done the like of.
-func (w *watchdog) whileOthersWait(m *member, do func() error) error {
-	r := w.watchOther(m)
-	defer w.forgetWait(r)
-	w.answered(r)
-	return m.unlessStuck(do)
-}
-
-func (w *watchdog) forgetWait(r *wait) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	last := len(w.waits) - 1
-	w.waits[r.slot] = w.waits[last]
-	w.waits[r.slot].slot = r.slot
-	w.waits[last] = nil
-	w.waits = w.waits[:last]
-	r.slot = -1
-	if !r.held {
-		r.member = nil
-		waitPool.Put(r)
-	}
 }
 
 // run looks at what is under way until ctx ends. probe is called for each read that takes long; it must not block.
@@ -175,53 +120,69 @@ func (w *watchdog) rest() bool {
 	return true
 }
 
-// look adds the time since the last look to each wait, fails those who are slow, and returns the reads that are to be probed. What
-// a local member has not answered when it failed is abandoned: nothing can end a request that hangs in a disk.
+// look adds the time since the last look to each wait, fails those who are slow, and returns the reads that are to be probed.
 func (w *watchdog) look() (probes []*wait) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := w.clock.Now()
 	for _, f := range w.fanouts {
-		f.waited = w.rule.Waited(f.waited, f.answered, w.lastLook, now)
-		for i, t := range f.targets {
-			if f.parts[i].ended.Load() {
-				continue
-			}
-			if w.rule.IsSlow(f.waited) {
-				w.failed(t, errSlow)
-			}
-			if t.local && t.isDropped() {
-				f.abandoned = true
-				f.answer(i, errSlow)
-			}
+		for i := range f.targets {
+			w.lookAtPartLocked(f, i, now)
 		}
 	}
 	for _, r := range w.waits {
-		if r.answered.IsZero() {
-			r.waited = w.rule.Waited(r.waited, r.began, w.lastLook, now)
-			if r.waited >= w.rule.ProbeAfter() && !r.noProbe {
-				r.noProbe, r.held = true, true
-				probes = append(probes, r)
-			}
-			continue
-		}
-		r.waited = w.rule.Waited(r.waited, r.answered, w.lastLook, now)
-		if w.rule.IsSlow(r.waited) {
-			w.failed(r.member, errSlow)
+		if w.lookAtWaitLocked(r, now) {
+			probes = append(probes, r)
 		}
 	}
 	w.lastLook = now
 	return probes
 }
 
-// probe asks another member for a little of what a long read is about.
-func (m *mirror) probe(r *wait) {
-	for _, b := range m.roster.Load().serving {
-		if b != r.member && !b.isDropped() {
-			if b.ReadAt(background, make([]byte, min(r.length, probeBytes)), r.off) == nil {
-				m.watchdog.answered(r)
-				return
-			}
+// lookAtPartLocked looks at one member's part in a request that another has answered. It counts from when another had answered and this
+// member had been given the request, whichever came later. What a local member has not answered when it failed is abandoned: nothing can
+// end a request that hangs in a disk.
+func (w *watchdog) lookAtPartLocked(f *fanout, i int, now time.Time) {
+	t, p := f.targets[i], &f.parts[i]
+	switch {
+	case p.ended.Load():
+		return
+	case !p.since.IsZero():
+		p.waited = w.rule.Waited(p.waited, p.since, w.lastLook, now)
+	case p.handed.Load():
+		p.since = now
+	}
+	if w.rule.IsSlow(p.waited) {
+		w.failed(t, errSlow)
+	}
+	if t.local && t.isDropped() {
+		f.abandoned = true
+		f.answer(i, errSlow)
+	}
+}
+
+// lookAtWaitLocked looks at a request to one member, and says whether another is to be asked the like. A read that hangs in a local disk
+// gives its range back when the member has failed: what it returns will not be used.
+func (w *watchdog) lookAtWaitLocked(r *wait, now time.Time) (probe bool) {
+	if r.answered.IsZero() {
+		r.waited = w.rule.Waited(r.waited, r.began, w.lastLook, now)
+		if r.waited >= w.rule.ProbeAfter() && !r.noProbe {
+			r.noProbe, r.held, r.hangs = true, true, true
+			r.member.hanging.Add(1)
+			probe = true
+		}
+		if r.limit > 0 && r.waited >= r.limit {
+			w.failed(r.member, errTooLong)
+		}
+	} else {
+		r.waited = w.rule.Waited(r.waited, r.answered, w.lastLook, now)
+		if w.rule.IsSlow(r.waited) {
+			w.failed(r.member, errSlow)
 		}
 	}
+	if r.span != nil && r.member.local && r.member.isDropped() {
+		w.unlock(r.span)
+		r.span, r.overdue = nil, true
+	}
+	return probe
 }

@@ -88,6 +88,9 @@ func (r SlowRule) LookEvery() time.Duration { return r.After / (SlowAfter / Look
 // ProbeAfter is how long a read may take before another member is asked the like, to see whether it is the member or all of them.
 func (r SlowRule) ProbeAfter() time.Duration { return 2 * r.LookEvery() }
 
+// AloneAfter is how long a replica that is being rebuilt may take for what no other is asked at the time, as a flush of the copy.
+func (r SlowRule) AloneAfter() time.Duration { return 8 * r.After }
+
 // maxLook is what one look may add to a wait. An engine that looks later than that was not running itself, and answers that came
 // meanwhile are still to be read.
 func (r SlowRule) maxLook() time.Duration { return 2 * r.LookEvery() }

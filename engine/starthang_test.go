@@ -1,0 +1,223 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/longhorn-lep/longhorn-manager/membership"
+	"github.com/longhorn-lep/longhorn-manager/nbd/faulty"
+)
+
+// connectHangs has the opening of one replica hang, as a disk of this machine does, whatever the context says, until open is called.
+func (r *rig) connectHangs(name string) (adjust func(*Config), arrived <-chan struct{}, open func()) {
+	at, hang := make(chan struct{}, 8), make(chan struct{})
+	release := func() {
+		if !isClosed(hang) {
+			close(hang)
+		}
+	}
+	return func(c *Config) {
+		connect := c.Connect
+		c.Connect = func(ctx context.Context, m Member) (Replica, error) {
+			if m.Name == name {
+				at <- struct{}{}
+				<-hang
+			}
+			return connect(ctx, m)
+		}
+	}, at, release
+}
+
+// awaitOpened waits until a disk has let a session in, and returns it.
+func (r *rig) awaitOpened(name string) (opened *session) {
+	r.t.Helper()
+	r.stepUntil(func() bool { opened = r.disk(name).currentSession(); return opened != nil })
+	return opened
+}
+
+// A replica that has not answered when the time is over is left out; what opens late is closed, and nothing is asked of it.
+func TestAStartLeavesOutAReplicaThatHangs(t *testing.T) {
+	r := newRig(t, "a", "b", "c")
+	r.local = "a"
+	r.recorded = membership.NewEpoch(1, 1, []string{"a", "b", "c"})
+	hangs, arrived, open := r.connectHangs("a")
+	e, changed := r.start(2, hangs)
+	t.Cleanup(open)
+	r.serve(e)
+	<-arrived
+	began := r.clock.Now()
+	r.stepUntil(func() bool { return settled(e.State()) })
+	if waited := r.clock.Since(began); waited < admitTimeout {
+		t.Errorf("left out after %s", waited)
+	}
+	s := r.await(e, changed, "running engine", inEpoch("b", "c"))
+	r.expectModes(s, map[string]string{"a": ModeERR, "b": ModeRW, "c": ModeRW})
+	if i := slices.IndexFunc(s.Members, func(m MemberState) bool { return m.Name == "a" }); s.Members[i].Error != errLate.Error() {
+		t.Errorf("a is shown with %q", s.Members[i].Error)
+	}
+	if err := writeOnes(e.Backend()); err != nil {
+		t.Error(err)
+	}
+	open()
+	<-r.awaitOpened("a").Done()
+	if n := r.disk("a").count(membership.OpState); n != 0 || len(r.disk("a").io.Ops()) != 0 {
+		t.Errorf("the late replica was asked %d times for its state, and for %v", n, r.disk("a").io.Ops())
+	}
+}
+
+func TestAStartWithNothingButAReplicaThatHangsFails(t *testing.T) {
+	r := newRig(t, "a")
+	hangs, arrived, open := r.connectHangs("a")
+	e, _ := r.start(1, hangs)
+	t.Cleanup(open)
+	<-arrived
+	r.stepUntil(func() bool { return broke(e.State()) })
+	if s := e.State(); s.Reason != ReasonMemberMissing {
+		t.Errorf("got %+v", s)
+	}
+}
+
+// A start that is stopped does not wait for an opening that hangs.
+func TestStopOfAStartThatHangs(t *testing.T) {
+	r := newRig(t, "a")
+	hangs, arrived, open := r.connectHangs("a")
+	e, _ := r.start(1, hangs)
+	t.Cleanup(open)
+	<-arrived
+	e.Interrupt()
+	<-e.looped
+	open()
+	if err := e.Stop(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// The comparison after an unclean stop goes on without a member that hangs, the source too.
+func TestResyncGoesOnWithoutAMemberThatHangs(t *testing.T) {
+	for _, kind := range []faulty.Kind{faulty.Read, faulty.Extents, faulty.Write, faulty.Flush} {
+		for _, victim := range []string{"a", "b"} { // a is the source
+			for _, local := range []string{"a", "b"} {
+				if victim == "a" && kind == faulty.Write {
+					continue // the source is not written
+				}
+				t.Run(fmt.Sprintf("%s of %s while %s is local", kind, victim, local), func(t *testing.T) {
+					r := newRig(t, "a", "b", "c")
+					r.local = local
+					r.recorded = membership.NewEpoch(1, 1, []string{"a", "b", "c"})
+					for _, d := range r.disks {
+						if kind != faulty.Extents || d.name == "c" { // only where one has a hole is the next one asked
+							d.fill(t, d.name[0], 0, testSize)
+						}
+						d.mark(2)
+					}
+					g := faulty.NewGate()
+					r.disk(victim).io.Inject(faulty.Rule{Match: faulty.Of(kind), Gate: g})
+					e, _ := r.start(2)
+					t.Cleanup(g.Open)
+					r.serve(e)
+					<-g.Arrived()
+					r.stepUntil(func() bool { return settled(e.State()) })
+					rest := slices.DeleteFunc([]string{"a", "b", "c"}, func(n string) bool { return n == victim })
+					if s := e.State(); !inEpoch(rest...)(s) {
+						t.Fatalf("got %+v", s)
+					}
+					if !slices.Equal(r.disk(rest[0]).bytes(t, 2*testRegion, testRegion), r.disk(rest[1]).bytes(t, 2*testRegion, testRegion)) {
+						t.Error("the marked region was not made equal")
+					}
+				})
+			}
+		}
+	}
+}
+
+// A rebuild onto a disk of this machine that hangs is given up when its time is over or the replica is removed. Then another may begin,
+// and what opens late is closed without having been marked.
+func TestARebuildOntoADiskThatHangsIsGivenUp(t *testing.T) {
+	for _, removed := range []bool{false, true} {
+		t.Run(fmt.Sprintf("removed: %t", removed), func(t *testing.T) {
+			r := newRig(t, "a", "c", "d")
+			r.local = "c"
+			r.recorded = membership.NewEpoch(1, 1, []string{"a"})
+			hangs, arrived, open := r.connectHangs("c")
+			e, changed := r.run(2, func(c *Config) { c.Members = c.Members[:1] }, hangs)
+			t.Cleanup(open)
+			r.add(e, "c")
+			<-arrived
+			if removed {
+				if err := e.RemoveReplica(e.cfg.Session, "c"); err != nil {
+					t.Fatal(err)
+				}
+				r.await(e, changed, "end of the rebuild", func(State) bool { return e.idle() }) // no time passes
+			} else {
+				r.stepUntil(e.idle)
+			}
+			r.add(e, "d")
+			r.await(e, changed, "member", rebuilt("d"))
+			open()
+			<-r.awaitOpened("c").Done()
+			if d := r.disk("c"); d.count(membership.OpBeginRebuild)+d.count(membership.OpRecordEpoch) != 0 {
+				t.Error("the late replica was marked")
+			}
+			if s := e.State(); !inEpoch("a", "d")(s) {
+				t.Errorf("got %+v", s)
+			}
+		})
+	}
+}
+
+// The copy is flushed when no user waits for the replica, so nobody else would notice that it hangs.
+func TestARebuildWhoseFlushHangsIsGivenUp(t *testing.T) {
+	for _, local := range []string{"a", "b"} {
+		t.Run(local+" is local", func(t *testing.T) {
+			r := newRig(t, "a", "b")
+			r.local = local
+			r.recorded = membership.NewEpoch(1, 1, []string{"a"})
+			e, changed := r.run(2)
+			g := faulty.NewGate()
+			t.Cleanup(g.Open)
+			r.disk("b").io.Inject(faulty.Rule{Match: faulty.Of(faulty.Flush), Times: 1, Gate: g})
+			r.add(e, "b")
+			<-g.Arrived()
+			began := r.clock.Now()
+			r.stepUntil(e.idle)
+			if waited := r.clock.Since(began); waited < 8*membership.SlowAfter {
+				t.Errorf("given up after %s", waited)
+			}
+			r.expectModes(e.State(), map[string]string{"a": ModeRW, "b": ModeERR})
+			g.Open()
+			r.disk("b").currentSession().inside.Wait()
+			r.add(e, "b")
+			r.await(e, changed, "member", rebuilt("b"))
+		})
+	}
+}
+
+// What a member keeps for itself while it hangs must not reach it once it is let in anew.
+func TestALateWriteDoesNotReachAReplicaThatIsAMemberAgain(t *testing.T) {
+	r := newRig(t, "a", "b")
+	r.local = "b"
+	e, changed := r.run(1)
+	g := faulty.NewGate()
+	t.Cleanup(g.Open)
+	r.disk("b").io.Inject(faulty.Rule{Match: faulty.Of(faulty.Write), Times: 1, Gate: g})
+	answered := make(chan error, 1)
+	go func() { answered <- writeOnes(e.Backend()) }()
+	<-g.Arrived()
+	r.stepUntil(func() bool { return len(answered) > 0 })
+	r.await(e, changed, "epoch", inEpoch("a"))
+	if err := errors.Join(<-answered, e.Backend().WriteAt(t.Context(), pattern(2, 4096), 0, false)); err != nil {
+		t.Fatal(err)
+	}
+	r.add(e, "b")
+	waiting := func() bool { return e.State().Members[1].Rebuilding }
+	r.await(e, changed, "rebuild", func(State) bool { return waiting() })
+	g.Open() // the write ends now, before the replica lets the same engine in again
+	r.await(e, changed, "member", rebuilt("b"))
+	r.sameBytes()
+	if got := r.disk("b").bytes(t, 0, 4096); !slices.Equal(got, pattern(2, 4096)) {
+		t.Error("the late write is in the copy")
+	}
+}

@@ -1,0 +1,148 @@
+package engine
+
+import (
+	"sync"
+	"time"
+)
+
+// wait is one request to one member, as the watchdog sees it.
+type wait struct {
+	member      *member
+	off, length int64         // of a read
+	span        *span         // guarded by watchdog.mu, like all below; the range that a user's read holds
+	began       time.Time     // the member has had the request since
+	answered    time.Time     // when another member answered the like, or a probe of it
+	waited      time.Duration // since began; since answered, once that is set
+	noProbe     bool          // it is no read, or was probed
+	limit       time.Duration // how long it may take by itself; 0: no limit
+	hangs       bool          // it was counted in member.hanging
+	overdue     bool          // its range was given back: what it returns must not be used
+	held        bool          // somebody else may still point to it: it is not reused
+	slot        int           // -1 when it is over
+}
+
+var waitPool = sync.Pool{New: func() any { return new(wait) }}
+
+// likes are requests of one kind to several members: when one has answered, the others are waited for.
+type likes struct {
+	waits    []*wait // guarded by watchdog.mu
+	answered bool    // guarded by watchdog.mu
+}
+
+// watchRead watches a read; s is the range that a user's read holds, nil for the engine's own reads.
+func (w *watchdog) watchRead(m *member, off int64, length int, s *span) *wait {
+	r := waitPool.Get().(*wait)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	*r = wait{member: m, off: off, length: int64(length), span: s, began: w.clock.Now()}
+	w.addLocked(r)
+	return r
+}
+
+func (w *watchdog) addLocked(r *wait) {
+	r.slot = len(w.waits)
+	w.waits = append(w.waits, r)
+	w.tellLocked()
+}
+
+// watchLike watches what a member has just been given, one of several.
+func (w *watchdog) watchLike(l *likes, m *member) *wait {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := w.clock.Now()
+	r := &wait{member: m, began: now, noProbe: true, held: true}
+	if l.answered {
+		r.answered = now
+	}
+	l.waits = append(l.waits, r)
+	w.addLocked(r)
+	return r
+}
+
+// likeAnswered notes that one of several members has answered.
+func (w *watchdog) likeAnswered(l *likes) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	l.answered = true
+	for _, r := range l.waits {
+		w.answeredLocked(r)
+	}
+}
+
+// answered notes that another member has answered the like of r.
+func (w *watchdog) answered(r *wait) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.answeredLocked(r)
+}
+
+func (w *watchdog) answeredLocked(r *wait) {
+	if r.slot >= 0 && r.answered.IsZero() {
+		r.answered, r.waited = w.clock.Now(), 0
+	}
+}
+
+// whileOthersWait does something on a member that another has just done the like of.
+func (w *watchdog) whileOthersWait(m *member, do func() error) error {
+	r := w.watchLike(&likes{answered: true}, m)
+	defer w.forgetWait(r)
+	return m.unlessStuck(do)
+}
+
+// whileProbed reads something of a range, for the engine itself. A member that hangs while another can read there is expelled, and left
+// behind if it is local; what do was given or gives must not be used then.
+func (w *watchdog) whileProbed(m *member, off, length int64, do func() error) error {
+	r := w.watchRead(m, off, int(length), nil)
+	defer w.forgetWait(r)
+	return m.unlessStuck(do)
+}
+
+// whileAlone does something on a replica that is being rebuilt, for which nobody waits but the rebuild. It has its time nevertheless: the
+// next rebuild waits too.
+func (w *watchdog) whileAlone(m *member, do func() error) error {
+	r := w.watchLike(&likes{}, m)
+	w.mu.Lock()
+	r.limit = w.rule.AloneAfter()
+	w.mu.Unlock()
+	defer w.forgetWait(r)
+	return m.unlessStuck(do)
+}
+
+// forgetWait ends a wait. It returns false for a read whose range was given back meanwhile.
+func (w *watchdog) forgetWait(r *wait) (holds bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	last := len(w.waits) - 1
+	w.waits[r.slot] = w.waits[last]
+	w.waits[r.slot].slot = r.slot
+	w.waits[last] = nil
+	w.waits = w.waits[:last]
+	r.slot = -1
+	holds = !r.overdue
+	if r.hangs {
+		r.member.hanging.Add(-1)
+	}
+	r.span = nil
+	if !r.held {
+		r.member = nil
+		waitPool.Put(r)
+	}
+	return holds
+}
+
+// probe asks the other members, side by side, for a little of what a long read is about: any of them may hang too.
+func (m *mirror) probe(r *wait) {
+	var asking sync.WaitGroup
+	for _, b := range m.roster.Load().serving {
+		if b == r.member || b.isDropped() {
+			continue
+		}
+		asking.Go(func() {
+			err := b.unlessStuck(func() error { return b.ReadAt(background, make([]byte, min(r.length, probeBytes)), r.off) })
+			if err == nil {
+				m.watchdog.answered(r)
+			}
+		})
+	}
+	asking.Wait()
+}
