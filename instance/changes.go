@@ -1,6 +1,9 @@
 package instance
 
-import "sync"
+import (
+	"context"
+	"sync"
+)
 
 // changes tells any number of watchers that something changed. What changed between two looks of a watcher counts once.
 type changes struct {
@@ -32,30 +35,50 @@ type nameLocks struct {
 }
 
 type nameLock struct {
-	sync.Mutex
-	users int // guarded by nameLocks.mu
+	held  chan struct{} // has an entry while somebody has the name
+	users int           // guarded by nameLocks.mu
 }
 
 // lock waits for the name and returns how to give it back.
 func (n *nameLocks) lock(name string) (unlock func()) {
+	unlock, _ = n.lockWithin(context.Background(), name) // which never ends
+	return unlock
+}
+
+// lockWithin is lock, but gives up when ctx ends.
+func (n *nameLocks) lockWithin(ctx context.Context, name string) (unlock func(), err error) {
+	l := n.use(name)
+	select {
+	case l.held <- struct{}{}:
+		return func() {
+			<-l.held
+			n.unuse(name, l)
+		}, nil
+	case <-ctx.Done():
+		n.unuse(name, l)
+		return nil, ctx.Err()
+	}
+}
+
+func (n *nameLocks) use(name string) *nameLock {
 	n.mu.Lock()
+	defer n.mu.Unlock()
 	if n.locks == nil {
 		n.locks = map[string]*nameLock{}
 	}
 	l := n.locks[name]
 	if l == nil {
-		l = &nameLock{}
+		l = &nameLock{held: make(chan struct{}, 1)}
 		n.locks[name] = l
 	}
 	l.users++
-	n.mu.Unlock()
-	l.Lock()
-	return func() {
-		l.Unlock()
-		n.mu.Lock()
-		defer n.mu.Unlock()
-		if l.users--; l.users == 0 {
-			delete(n.locks, name)
-		}
+	return l
+}
+
+func (n *nameLocks) unuse(name string, l *nameLock) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if l.users--; l.users == 0 {
+		delete(n.locks, name)
 	}
 }

@@ -107,7 +107,7 @@ func TestAReplicaThatCouldNotRecordItsLossesIsNotTrusted(t *testing.T) {
 	g := newDiskGuard(disks, logrus.NewEntry(log))
 	h := newReplicaHost(g, "boot", newChanges(), logrus.NewEntry(log))
 	spec := (&node{number: 1}).replicaSpec()
-	_, err = h.create(spec)
+	_, err = h.create(t.Context(), spec)
 	must(t, err)
 	kept := func(generation int64) bool {
 		t.Helper()

@@ -48,6 +48,8 @@ type node struct {
 	end func()
 	// quietPeriod is of the process that is started next; 0 is the usual one.
 	quietPeriod time.Duration
+	// prepare, if set, is called with a process before it serves.
+	prepare func(*Instance)
 
 	mu    sync.Mutex
 	state *proto.State  // guarded by mu; as the watch sent it
@@ -57,10 +59,15 @@ type node struct {
 // newNode starts a process. Its sockets are in a short path: the kernel takes no long ones.
 func newNode(t testing.TB, number int) *node {
 	t.Helper()
+	return nodeAt(t, number, newRoot(t))
+}
+
+func newRoot(t testing.TB) string {
+	t.Helper()
 	root, err := os.MkdirTemp("", "lh")
 	must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(root) })
-	return nodeAt(t, number, root)
+	return root
 }
 
 // diskUUID is of the disk that each node has.
@@ -78,8 +85,14 @@ func makeDisk(t testing.TB, dir, uuid string) {
 // nodeAt starts a process with a root directory that is there.
 func nodeAt(t testing.TB, number int, root string) *node {
 	t.Helper()
+	return nodeWith(t, number, root, nil)
+}
+
+// nodeWith is nodeAt, whose process is prepared first.
+func nodeWith(t testing.TB, number int, root string, prepare func(*Instance)) *node {
+	t.Helper()
 	makeDisk(t, filepath.Join(root, "disk"), diskUUID)
-	n := &node{t: t, number: number, root: root, news: make(chan struct{})}
+	n := &node{t: t, number: number, root: root, prepare: prepare, news: make(chan struct{})}
 	n.start()
 	t.Cleanup(func() { n.stop() })
 	return n
@@ -99,6 +112,9 @@ func (n *node) start() {
 	var err error
 	n.Instance, err = New(n.options())
 	must(n.t, err)
+	if n.prepare != nil {
+		n.prepare(n.Instance)
+	}
 	n.Client, err = client.New(n.options().GRPCSocket)
 	must(n.t, err)
 	ctx, cancel := context.WithCancel(context.Background())

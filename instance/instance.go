@@ -215,7 +215,7 @@ func (i *Instance) shutdown(ctx context.Context) {
 
 // snapshot is the whole state as the watch sends it.
 func (i *Instance) snapshot() *proto.State {
-	return &proto.State{Info: i.info, Replicas: i.replicas.states(), Engines: i.engines.states()}
+	return &proto.State{Info: i.info, Replicas: i.replicas.states(), Engines: i.engines.states(), Disks: i.replicas.calls.states()}
 }
 
 // bootID is of the node's boot, as its own root shows it: a node may be less than a machine, and start anew while the kernel, which is

@@ -83,8 +83,22 @@ func (h *replicaHost) cutReaders(ctx context.Context, name string) error {
 
 // readParked opens a parked replica for one tool, which must call release. It fails with errHosted when the replica was started
 // meanwhile.
-func (h *replicaHost) readParked(name string) (r *replica.Replica, release func(), err error) {
-	defer h.names.lock(name)()
+func (h *replicaHost) readParked(ctx context.Context, name string) (r *replica.Replica, release func(), err error) {
+	type opened struct {
+		replica *replica.Replica
+		release func()
+	}
+	got, err := attend(ctx, h, operation{what: "read", name: name}, func(context.Context) (o opened, err error) {
+		o.replica, o.release, err = h.readParkedNamed(name)
+		return o, err
+	}, func(o opened) { o.release() })
+	if reasonOf(err) == reasonDiskNotResponding {
+		err = nbd.ErrPolicy(err.Error())
+	}
+	return got.replica, got.release, err
+}
+
+func (h *replicaHost) readParkedNamed(name string) (r *replica.Replica, release func(), err error) {
 	if err := h.checkRunning(); err != nil {
 		return nil, nil, nbd.ErrPolicy(err.Error())
 	}
@@ -106,13 +120,21 @@ func (h *replicaHost) readParked(name string) (r *replica.Replica, release func(
 	return open.replica, func() { h.releaseParked(p, open) }, nil
 }
 
-// releaseParked closes what the last tool read. Its view is closed, so nothing has to be waited for.
+// releaseParked closes what the last tool read. Its view is closed, so nothing has to be waited for but the name; where a disk keeps
+// that, whoever starts or removes the replica closes it.
 func (h *replicaHost) releaseParked(p *parked, open *reading) {
-	defer h.names.lock(p.spec.GetName())()
+	ctx, cancel := context.WithTimeout(context.Background(), replicaCloseTimeout)
+	defer cancel()
+	unlock, err := h.names.lockWithin(ctx, p.spec.GetName())
+	if err != nil {
+		h.logOf(p.spec).WithError(err).Warn("Replica left open for reading")
+		return
+	}
+	defer unlock()
 	if open.tools--; open.tools > 0 || p.reading != open {
 		return
 	}
-	if err := open.replica.Close(context.Background()); err != nil {
+	if err := open.replica.Close(ctx); err != nil {
 		h.logOf(p.spec).WithError(err).Warn("Replica left open for reading")
 		return
 	}

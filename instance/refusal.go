@@ -30,6 +30,9 @@ const (
 	reasonNotRunning  = "NotRunning"   // the engine is starting, stopping or failed
 	reasonBusy        = "Busy"         // another rebuild is under way
 	reasonLastMember  = "LastMember"   // a volume keeps one member
+
+	// reasonDiskNotResponding: an operation on the disk has been under way for too long.
+	reasonDiskNotResponding = "DiskNotResponding"
 )
 
 // refusal is an error that will be the same until someone changes something.

@@ -7,9 +7,11 @@ import (
 	"crypto/subtle"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/sirupsen/logrus"
 
@@ -25,6 +27,9 @@ type replicaHost struct {
 	changes *changes
 	log     *logrus.Entry
 	names   nameLocks
+	calls   *diskCalls
+	// closeTimeout bounds how long the end of the process waits for the replicas.
+	closeTimeout time.Duration
 	// decoy stands for the secret of replicas that are not here, so that one who guesses learns nothing.
 	decoy []byte
 
@@ -45,7 +50,7 @@ type hosted struct {
 
 func newReplicaHost(disks *diskGuard, boot string, c *changes, log *logrus.Entry) *replicaHost {
 	h := &replicaHost{
-		disks: disks, boot: boot, changes: c, log: log, decoy: make([]byte, 32),
+		disks: disks, boot: boot, changes: c, log: log, calls: newDiskCalls(c.notify), closeTimeout: replicaCloseTimeout, decoy: make([]byte, 32),
 		hosted: map[string]*hosted{}, parked: map[string]*parked{}, distrusted: map[string]struct{}{},
 	}
 	_, _ = rand.Read(h.decoy) // never fails
@@ -89,8 +94,13 @@ func specOf(s *proto.ReplicaSpec) replica.Spec {
 }
 
 // create makes a replica's directory.
-func (h *replicaHost) create(s *proto.ReplicaSpec) (*proto.ReplicaState, error) {
-	defer h.names.lock(s.GetName())()
+func (h *replicaHost) create(ctx context.Context, s *proto.ReplicaSpec) (*proto.ReplicaState, error) {
+	o := operation{what: "make", name: s.GetName(), disk: s.GetDiskPath()}
+	return attend(ctx, h, o, func(context.Context) (*proto.ReplicaState, error) { return h.createNamed(s) }, nil)
+}
+
+// createNamed is create under the name's lock, as are all that end so.
+func (h *replicaHost) createNamed(s *proto.ReplicaSpec) (*proto.ReplicaState, error) {
 	if err := h.checkRunning(); err != nil {
 		return nil, err
 	}
@@ -117,7 +127,11 @@ func (h *replicaHost) start(ctx context.Context, s *proto.ReplicaSpec) (*proto.R
 	if len(s.GetSecret()) < minSecretBytes {
 		return nil, fmt.Errorf("%w: a replica needs a secret of at least %d bytes", errInvalid, minSecretBytes)
 	}
-	defer h.names.lock(s.GetName())()
+	o := operation{what: "start", name: s.GetName(), disk: s.GetDiskPath()}
+	return attend(ctx, h, o, func(ctx context.Context) (*proto.ReplicaState, error) { return h.startNamed(ctx, s) }, nil)
+}
+
+func (h *replicaHost) startNamed(ctx context.Context, s *proto.ReplicaSpec) (*proto.ReplicaState, error) {
 	if err := h.checkRunning(); err != nil {
 		return nil, err
 	}
@@ -190,6 +204,7 @@ func (h *replicaHost) evict(t *tenancy, lost *replica.DiskLostError) {
 	if e == nil || e.tenancy != t {
 		return // whoever closes or has closed it releases the tenancy
 	}
+	defer h.calls.note(e.spec.GetDiskPath(), name, "close")()
 	ctx, cancel := context.WithTimeout(context.Background(), replicaCloseTimeout)
 	defer cancel()
 	if err := t.replica.Close(ctx); err != nil {
@@ -204,7 +219,12 @@ func (h *replicaHost) evict(t *tenancy, lost *replica.DiskLostError) {
 // stop closes a replica. An engine that is connected has a moment to go. With a fence above 0, engines of older generations are
 // shut out for ever first, durably; only then is the answer success, and a replica that cannot be fenced here is refused.
 func (h *replicaHost) stop(ctx context.Context, name string, fence int64) error {
-	defer h.names.lock(name)()
+	o := operation{what: "stop", name: name}
+	_, err := attend(ctx, h, o, func(ctx context.Context) (struct{}, error) { return struct{}{}, h.stopNamed(ctx, name, fence) }, nil)
+	return err
+}
+
+func (h *replicaHost) stopNamed(ctx context.Context, name string, fence int64) error {
 	e := h.find(name)
 	switch {
 	case e == nil && fence > 0:
@@ -273,7 +293,12 @@ func (h *replicaHost) close(ctx context.Context, e *hosted) error {
 
 // remove deletes the directory of a replica that is not hosted. Tools that read it are cut.
 func (h *replicaHost) remove(ctx context.Context, s *proto.ReplicaSpec) error {
-	defer h.names.lock(s.GetName())()
+	o := operation{what: "remove", name: s.GetName(), disk: s.GetDiskPath()}
+	_, err := attend(ctx, h, o, func(ctx context.Context) (struct{}, error) { return struct{}{}, h.removeNamed(ctx, s) }, nil)
+	return err
+}
+
+func (h *replicaHost) removeNamed(ctx context.Context, s *proto.ReplicaSpec) error {
 	if h.find(s.GetName()) != nil {
 		return refuse(reasonHosted, "replica %s is not stopped", s.GetName())
 	}
@@ -294,33 +319,51 @@ func (h *replicaHost) remove(ctx context.Context, s *proto.ReplicaSpec) error {
 	return nil
 }
 
-// shutdown closes all replicas, each within its time.
+// shutdown closes all replicas. Those that are not closed within closeTimeout are left behind, and with them what may hold their names:
+// an operation on a disk that hangs, which nothing can end but the disk.
 func (h *replicaHost) shutdown(ctx context.Context) {
-	h.mu.Lock()
-	all := []*hosted{}
-	for _, e := range h.hosted {
-		all = append(all, e)
-	}
-	h.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, h.closeTimeout)
+	defer cancel()
 	var closing sync.WaitGroup
-	for _, e := range all {
-		closing.Go(func() {
-			defer h.names.lock(e.spec.GetName())()
-			if now := h.find(e.spec.GetName()); now == nil || now.replica == nil {
-				return
-			}
-			if err := h.close(ctx, e); err != nil {
-				h.logOf(e.spec).WithError(err).Error("Replica left open")
-			}
-		})
+	for _, name := range h.openNames() {
+		closing.Go(func() { h.closeAtEnd(ctx, name) })
 	}
-	closing.Wait()
-	for _, name := range h.parkedNames() {
-		unlock := h.names.lock(name)
-		if err := h.unpark(ctx, name); err != nil {
-			h.log.WithError(err).WithField(logfields.Replica, name).Error("Replica left open for reading")
+	closed := make(chan struct{})
+	go func() { // outlives shutdown only when a disk hangs
+		defer close(closed)
+		closing.Wait()
+	}()
+	select {
+	case <-closed:
+	case <-ctx.Done():
+		for _, d := range h.calls.states() {
+			h.log.WithField(logfields.Path, d.GetPath()).Error("Left behind: " + d.GetMessage())
 		}
-		unlock()
+		h.log.Error("Replicas are left open, for their disks do not answer")
+	}
+}
+
+// openNames lists the replicas that may be open, for engines or for tools.
+func (h *replicaHost) openNames() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.AppendSeq(slices.Collect(maps.Keys(h.hosted)), maps.Keys(h.parked))
+}
+
+func (h *replicaHost) closeAtEnd(ctx context.Context, name string) {
+	unlock, err := h.names.lockWithin(ctx, name)
+	if err != nil {
+		h.log.WithError(err).WithField(logfields.Replica, name).Error("Replica left as it is, for something is being done to it")
+		return
+	}
+	defer unlock()
+	if e := h.find(name); e != nil && e.replica != nil {
+		if err := h.close(ctx, e); err != nil {
+			h.logOf(e.spec).WithError(err).Error("Replica left open")
+		}
+	}
+	if err := h.unpark(ctx, name); err != nil {
+		h.log.WithError(err).WithField(logfields.Replica, name).Error("Replica left open for reading")
 	}
 }
 

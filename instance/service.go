@@ -22,8 +22,8 @@ func (s *service) Info(context.Context, *proto.InfoRequest) (*proto.InfoReply, e
 	return s.instance.info, nil
 }
 
-func (s *service) ReplicaCreate(_ context.Context, r *proto.ReplicaSpec) (*proto.ReplicaState, error) {
-	state, err := s.instance.replicas.create(r)
+func (s *service) ReplicaCreate(ctx context.Context, r *proto.ReplicaSpec) (*proto.ReplicaState, error) {
+	state, err := s.instance.replicas.create(ctx, r)
 	return state, toStatus(err)
 }
 

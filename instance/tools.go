@@ -34,21 +34,21 @@ func (x *toolExporter) List(context.Context) []string {
 	return names
 }
 
-func (x *toolExporter) Open(_ context.Context, name string, c nbd.ConnInfo) (*nbd.Export, error) {
+func (x *toolExporter) Open(ctx context.Context, name string, c nbd.ConnInfo) (*nbd.Export, error) {
 	kind, rest, _ := strings.Cut(name, "/")
 	switch {
 	case kind == "ro" && isElement(rest):
-		return x.openReplica(name, rest, c)
+		return x.openReplica(ctx, name, rest, c)
 	case kind == "engine" && isElement(rest):
 		return x.openEngine(name, rest, c)
 	}
 	return nil, fmt.Errorf("%w: the exports here are ro/<replica> and engine/<volume>", nbd.ErrUnknownExport)
 }
 
-func (x *toolExporter) openReplica(export, name string, c nbd.ConnInfo) (*nbd.Export, error) {
+func (x *toolExporter) openReplica(ctx context.Context, export, name string, c nbd.ConnInfo) (*nbd.Export, error) {
 	e := x.replicas.find(name)
 	if e == nil {
-		r, release, err := x.replicas.readParked(name)
+		r, release, err := x.replicas.readParked(ctx, name)
 		if !errors.Is(err, errHosted) {
 			return exportView(export, r, release, err, c)
 		}

@@ -1214,18 +1214,80 @@ func (x *EngineState) GetShownEpoch() *Epoch {
 	return nil
 }
 
+// A disk that the process has trouble with.
+type DiskState struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`     // as in ReplicaSpec.disk_path
+	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"` // DiskNotResponding: an operation has been under way for too long
+	Message       string                 `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DiskState) Reset() {
+	*x = DiskState{}
+	mi := &file_instance_proto_instance_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DiskState) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DiskState) ProtoMessage() {}
+
+func (x *DiskState) ProtoReflect() protoreflect.Message {
+	mi := &file_instance_proto_instance_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DiskState.ProtoReflect.Descriptor instead.
+func (*DiskState) Descriptor() ([]byte, []int) {
+	return file_instance_proto_instance_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *DiskState) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *DiskState) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *DiskState) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
 type State struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Info          *InfoReply             `protobuf:"bytes,1,opt,name=info,proto3" json:"info,omitempty"`
 	Replicas      []*ReplicaState        `protobuf:"bytes,2,rep,name=replicas,proto3" json:"replicas,omitempty"`
 	Engines       []*EngineState         `protobuf:"bytes,3,rep,name=engines,proto3" json:"engines,omitempty"`
+	Disks         []*DiskState           `protobuf:"bytes,4,rep,name=disks,proto3" json:"disks,omitempty"` // those with trouble only
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *State) Reset() {
 	*x = State{}
-	mi := &file_instance_proto_instance_proto_msgTypes[15]
+	mi := &file_instance_proto_instance_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1237,7 +1299,7 @@ func (x *State) String() string {
 func (*State) ProtoMessage() {}
 
 func (x *State) ProtoReflect() protoreflect.Message {
-	mi := &file_instance_proto_instance_proto_msgTypes[15]
+	mi := &file_instance_proto_instance_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1250,7 +1312,7 @@ func (x *State) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use State.ProtoReflect.Descriptor instead.
 func (*State) Descriptor() ([]byte, []int) {
-	return file_instance_proto_instance_proto_rawDescGZIP(), []int{15}
+	return file_instance_proto_instance_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *State) GetInfo() *InfoReply {
@@ -1270,6 +1332,13 @@ func (x *State) GetReplicas() []*ReplicaState {
 func (x *State) GetEngines() []*EngineState {
 	if x != nil {
 		return x.Engines
+	}
+	return nil
+}
+
+func (x *State) GetDisks() []*DiskState {
+	if x != nil {
+		return x.Disks
 	}
 	return nil
 }
@@ -1378,11 +1447,16 @@ const file_instance_proto_instance_proto_rawDesc = "" +
 	"\x0eproposed_epoch\x18\v \x01(\v2\x1b.longhorn.instance.v1.EpochR\rproposedEpoch\x121\n" +
 	"\x05epoch\x18\f \x01(\v2\x1b.longhorn.instance.v1.EpochR\x05epoch\x12<\n" +
 	"\vshown_epoch\x18\r \x01(\v2\x1b.longhorn.instance.v1.EpochR\n" +
-	"shownEpoch\"\xb9\x01\n" +
+	"shownEpoch\"Q\n" +
+	"\tDiskState\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x18\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage\"\xf0\x01\n" +
 	"\x05State\x123\n" +
 	"\x04info\x18\x01 \x01(\v2\x1f.longhorn.instance.v1.InfoReplyR\x04info\x12>\n" +
 	"\breplicas\x18\x02 \x03(\v2\".longhorn.instance.v1.ReplicaStateR\breplicas\x12;\n" +
-	"\aengines\x18\x03 \x03(\v2!.longhorn.instance.v1.EngineStateR\aengines*j\n" +
+	"\aengines\x18\x03 \x03(\v2!.longhorn.instance.v1.EngineStateR\aengines\x125\n" +
+	"\x05disks\x18\x04 \x03(\v2\x1f.longhorn.instance.v1.DiskStateR\x05disks*j\n" +
 	"\x05Phase\x12\x15\n" +
 	"\x11PHASE_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0ePHASE_STARTING\x10\x01\x12\x11\n" +
@@ -1420,7 +1494,7 @@ func file_instance_proto_instance_proto_rawDescGZIP() []byte {
 }
 
 var file_instance_proto_instance_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_instance_proto_instance_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_instance_proto_instance_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_instance_proto_instance_proto_goTypes = []any{
 	(Phase)(0),                  // 0: longhorn.instance.v1.Phase
 	(Frontend)(0),               // 1: longhorn.instance.v1.Frontend
@@ -1439,7 +1513,8 @@ var file_instance_proto_instance_proto_goTypes = []any{
 	(*EngineMemberRequest)(nil), // 14: longhorn.instance.v1.EngineMemberRequest
 	(*MemberState)(nil),         // 15: longhorn.instance.v1.MemberState
 	(*EngineState)(nil),         // 16: longhorn.instance.v1.EngineState
-	(*State)(nil),               // 17: longhorn.instance.v1.State
+	(*DiskState)(nil),           // 17: longhorn.instance.v1.DiskState
+	(*State)(nil),               // 18: longhorn.instance.v1.State
 }
 var file_instance_proto_instance_proto_depIdxs = []int32{
 	0,  // 0: longhorn.instance.v1.ReplicaState.phase:type_name -> longhorn.instance.v1.Phase
@@ -1457,33 +1532,34 @@ var file_instance_proto_instance_proto_depIdxs = []int32{
 	5,  // 12: longhorn.instance.v1.State.info:type_name -> longhorn.instance.v1.InfoReply
 	8,  // 13: longhorn.instance.v1.State.replicas:type_name -> longhorn.instance.v1.ReplicaState
 	16, // 14: longhorn.instance.v1.State.engines:type_name -> longhorn.instance.v1.EngineState
-	3,  // 15: longhorn.instance.v1.InstanceManager.Info:input_type -> longhorn.instance.v1.InfoRequest
-	6,  // 16: longhorn.instance.v1.InstanceManager.ReplicaCreate:input_type -> longhorn.instance.v1.ReplicaSpec
-	6,  // 17: longhorn.instance.v1.InstanceManager.ReplicaStart:input_type -> longhorn.instance.v1.ReplicaSpec
-	7,  // 18: longhorn.instance.v1.InstanceManager.ReplicaStop:input_type -> longhorn.instance.v1.ReplicaRef
-	6,  // 19: longhorn.instance.v1.InstanceManager.ReplicaRemove:input_type -> longhorn.instance.v1.ReplicaSpec
-	11, // 20: longhorn.instance.v1.InstanceManager.EngineStart:input_type -> longhorn.instance.v1.EngineSpec
-	12, // 21: longhorn.instance.v1.InstanceManager.EngineRecordEpoch:input_type -> longhorn.instance.v1.EpochRecord
-	14, // 22: longhorn.instance.v1.InstanceManager.EngineAddReplica:input_type -> longhorn.instance.v1.EngineMemberRequest
-	14, // 23: longhorn.instance.v1.InstanceManager.EngineRemoveReplica:input_type -> longhorn.instance.v1.EngineMemberRequest
-	13, // 24: longhorn.instance.v1.InstanceManager.EngineStop:input_type -> longhorn.instance.v1.EngineRef
-	4,  // 25: longhorn.instance.v1.InstanceManager.Watch:input_type -> longhorn.instance.v1.WatchRequest
-	5,  // 26: longhorn.instance.v1.InstanceManager.Info:output_type -> longhorn.instance.v1.InfoReply
-	8,  // 27: longhorn.instance.v1.InstanceManager.ReplicaCreate:output_type -> longhorn.instance.v1.ReplicaState
-	8,  // 28: longhorn.instance.v1.InstanceManager.ReplicaStart:output_type -> longhorn.instance.v1.ReplicaState
-	2,  // 29: longhorn.instance.v1.InstanceManager.ReplicaStop:output_type -> longhorn.instance.v1.Empty
-	2,  // 30: longhorn.instance.v1.InstanceManager.ReplicaRemove:output_type -> longhorn.instance.v1.Empty
-	16, // 31: longhorn.instance.v1.InstanceManager.EngineStart:output_type -> longhorn.instance.v1.EngineState
-	2,  // 32: longhorn.instance.v1.InstanceManager.EngineRecordEpoch:output_type -> longhorn.instance.v1.Empty
-	2,  // 33: longhorn.instance.v1.InstanceManager.EngineAddReplica:output_type -> longhorn.instance.v1.Empty
-	2,  // 34: longhorn.instance.v1.InstanceManager.EngineRemoveReplica:output_type -> longhorn.instance.v1.Empty
-	2,  // 35: longhorn.instance.v1.InstanceManager.EngineStop:output_type -> longhorn.instance.v1.Empty
-	17, // 36: longhorn.instance.v1.InstanceManager.Watch:output_type -> longhorn.instance.v1.State
-	26, // [26:37] is the sub-list for method output_type
-	15, // [15:26] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	17, // 15: longhorn.instance.v1.State.disks:type_name -> longhorn.instance.v1.DiskState
+	3,  // 16: longhorn.instance.v1.InstanceManager.Info:input_type -> longhorn.instance.v1.InfoRequest
+	6,  // 17: longhorn.instance.v1.InstanceManager.ReplicaCreate:input_type -> longhorn.instance.v1.ReplicaSpec
+	6,  // 18: longhorn.instance.v1.InstanceManager.ReplicaStart:input_type -> longhorn.instance.v1.ReplicaSpec
+	7,  // 19: longhorn.instance.v1.InstanceManager.ReplicaStop:input_type -> longhorn.instance.v1.ReplicaRef
+	6,  // 20: longhorn.instance.v1.InstanceManager.ReplicaRemove:input_type -> longhorn.instance.v1.ReplicaSpec
+	11, // 21: longhorn.instance.v1.InstanceManager.EngineStart:input_type -> longhorn.instance.v1.EngineSpec
+	12, // 22: longhorn.instance.v1.InstanceManager.EngineRecordEpoch:input_type -> longhorn.instance.v1.EpochRecord
+	14, // 23: longhorn.instance.v1.InstanceManager.EngineAddReplica:input_type -> longhorn.instance.v1.EngineMemberRequest
+	14, // 24: longhorn.instance.v1.InstanceManager.EngineRemoveReplica:input_type -> longhorn.instance.v1.EngineMemberRequest
+	13, // 25: longhorn.instance.v1.InstanceManager.EngineStop:input_type -> longhorn.instance.v1.EngineRef
+	4,  // 26: longhorn.instance.v1.InstanceManager.Watch:input_type -> longhorn.instance.v1.WatchRequest
+	5,  // 27: longhorn.instance.v1.InstanceManager.Info:output_type -> longhorn.instance.v1.InfoReply
+	8,  // 28: longhorn.instance.v1.InstanceManager.ReplicaCreate:output_type -> longhorn.instance.v1.ReplicaState
+	8,  // 29: longhorn.instance.v1.InstanceManager.ReplicaStart:output_type -> longhorn.instance.v1.ReplicaState
+	2,  // 30: longhorn.instance.v1.InstanceManager.ReplicaStop:output_type -> longhorn.instance.v1.Empty
+	2,  // 31: longhorn.instance.v1.InstanceManager.ReplicaRemove:output_type -> longhorn.instance.v1.Empty
+	16, // 32: longhorn.instance.v1.InstanceManager.EngineStart:output_type -> longhorn.instance.v1.EngineState
+	2,  // 33: longhorn.instance.v1.InstanceManager.EngineRecordEpoch:output_type -> longhorn.instance.v1.Empty
+	2,  // 34: longhorn.instance.v1.InstanceManager.EngineAddReplica:output_type -> longhorn.instance.v1.Empty
+	2,  // 35: longhorn.instance.v1.InstanceManager.EngineRemoveReplica:output_type -> longhorn.instance.v1.Empty
+	2,  // 36: longhorn.instance.v1.InstanceManager.EngineStop:output_type -> longhorn.instance.v1.Empty
+	18, // 37: longhorn.instance.v1.InstanceManager.Watch:output_type -> longhorn.instance.v1.State
+	27, // [27:38] is the sub-list for method output_type
+	16, // [16:27] is the sub-list for method input_type
+	16, // [16:16] is the sub-list for extension type_name
+	16, // [16:16] is the sub-list for extension extendee
+	0,  // [0:16] is the sub-list for field type_name
 }
 
 func init() { file_instance_proto_instance_proto_init() }
@@ -1497,7 +1573,7 @@ func file_instance_proto_instance_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_instance_proto_instance_proto_rawDesc), len(file_instance_proto_instance_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   16,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

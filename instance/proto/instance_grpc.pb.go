@@ -46,6 +46,9 @@ type InstanceManagerClient interface {
 	// directory holds anything else. It touches nothing that it did not make.
 	// Of all calls with a ReplicaSpec: unless the UUID file in disk_path names
 	// disk_uuid, nothing is touched and the reason is DiskMissing or DiskMismatch.
+	// Of all calls about a replica: when its disk does not answer the call fails with
+	// DiskNotResponding after a while, or at once when that is known already. It is
+	// not known then whether it was done; it may still be, when the disk answers.
 	ReplicaCreate(ctx context.Context, in *ReplicaSpec, opts ...grpc.CallOption) (*ReplicaState, error)
 	// ReplicaStart opens an existing directory and serves it. Idempotent.
 	// A directory that is missing, foreign, torn or of another uid is refused
@@ -222,6 +225,9 @@ type InstanceManagerServer interface {
 	// directory holds anything else. It touches nothing that it did not make.
 	// Of all calls with a ReplicaSpec: unless the UUID file in disk_path names
 	// disk_uuid, nothing is touched and the reason is DiskMissing or DiskMismatch.
+	// Of all calls about a replica: when its disk does not answer the call fails with
+	// DiskNotResponding after a while, or at once when that is known already. It is
+	// not known then whether it was done; it may still be, when the disk answers.
 	ReplicaCreate(context.Context, *ReplicaSpec) (*ReplicaState, error)
 	// ReplicaStart opens an existing directory and serves it. Idempotent.
 	// A directory that is missing, foreign, torn or of another uid is refused
