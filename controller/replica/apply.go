@@ -40,6 +40,7 @@ func (c *Controller) apply(ctx context.Context, in Input, p Plan) error {
 		if err := c.DataPlane.StartReplica(ctx, spec); err != nil {
 			return c.refused(ctx, in, r, fmt.Errorf("start replica: %w", err))
 		}
+		c.attempts.note(r.Name, in.Now, nil)
 	case ActionStop:
 		fence := int64(0)
 		if in.Observed.Phase != types.PhaseError && r.Spec.FenceGeneration > r.Status.Generation {
@@ -97,6 +98,7 @@ func (c *Controller) create(ctx context.Context, in Input, r *longhorn.Replica) 
 	if err := c.DataPlane.CreateReplica(ctx, spec); err != nil {
 		return c.refused(ctx, in, live, fmt.Errorf("make the directory: %w", err))
 	}
+	c.attempts.forget(r.Name) // it is opened next, at once
 	live.Status.DirectoryCreated = true
 	if _, err := c.Replicas.UpdateStatus(ctx, live); err != nil {
 		return fmt.Errorf("record that the directory was made: %w", err)
@@ -111,6 +113,7 @@ func (c *Controller) refused(ctx context.Context, in Input, r *longhorn.Replica,
 	if !errors.As(err, &refusal) {
 		return err
 	}
+	c.attempts.note(r.Name, in.Now, refusal)
 	_, err = c.writeStatus(ctx, r, planRefused(in, r.Status, refusal).Status)
 	return err
 }

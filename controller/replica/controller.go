@@ -71,7 +71,8 @@ type Deps struct {
 // Controller runs the replicas of one node. Make it with New, then Run it.
 type Controller struct {
 	Deps
-	queue *queue.Queue[string]
+	queue    *queue.Queue[string]
+	attempts attempts
 }
 
 // New registers the controller's handlers; nothing happens before Run.
@@ -151,6 +152,7 @@ func (c *Controller) sync(ctx context.Context, name string) (queue.Result, error
 	case err != nil && !apierrors.IsNotFound(err):
 		return queue.Result{}, err
 	case c.Scope != "" && (err != nil || r.Spec.NodeID != c.Scope):
+		c.attempts.forget(name)
 		return queue.Result{}, c.stopStray(ctx, name)
 	case err != nil:
 		return queue.Result{}, nil
@@ -174,6 +176,10 @@ func (c *Controller) gather(r *longhorn.Replica) (Input, error) {
 		return in, c.gatherCluster(&in)
 	}
 	in.Observed = c.DataPlane.ObserveReplica(r.Name)
+	if in.Observed.Phase == types.PhaseRunning {
+		c.attempts.forget(r.Name)
+	}
+	in.Tried = c.attempts.of(r.Name)
 	if im, err := c.InstanceManagers.GetRO(types.InstanceManagerName(c.Scope)); err == nil {
 		in.Manager = im
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
@@ -111,25 +112,25 @@ func TestDirectoryIsMadeOnceAndThenOpened(t *testing.T) {
 	plane := &fakePlane{observed: Observed{Phase: types.PhaseAbsent, Process: "p"}}
 	h, c := start(t, plane, placed(wanted))
 
-	sync(t, c, nil)
+	syncOnce(t, c, nil)
 	plane.expect(t, "create "+directory)
 	h.ExpectWrites("update replicas/r/status", "update replicas/r/status")
 
 	// The cache is late: it does not show yet that the directory was made.
-	sync(t, c, queue.ErrStale)
+	syncOnce(t, c, queue.ErrStale)
 	plane.expect(t)
 
 	h.CatchUp()
-	sync(t, c, nil)
+	syncOnce(t, c, nil)
 	plane.expect(t, "start "+directory+" secret")
 
 	plane.observed.Phase = types.PhaseRunning
 	h.CatchUp()
 	h.Writes()
-	sync(t, c, nil)
+	syncOnce(t, c, nil)
 	h.ExpectWrites("update replicas/r/status")
 	h.CatchUp()
-	sync(t, c, nil)
+	syncOnce(t, c, nil)
 	h.ExpectWrites() // at rest nothing is written
 	plane.expect(t)
 }
@@ -138,7 +139,7 @@ func TestEveryCallNamesTheDiskThatItIsMeantFor(t *testing.T) {
 	plane := &fakePlane{observed: Observed{Phase: types.PhaseAbsent}}
 	for _, r := range []*longhorn.Replica{placed(wanted), placed(wanted, created), placed(created, gone)} {
 		_, c := start(t, plane, r)
-		sync(t, c, nil)
+		syncOnce(t, c, nil)
 	}
 	want := "/var/lib/longhorn disk"
 	if !slices.Equal(plane.disks, []string{want, want, want}) {
@@ -150,7 +151,7 @@ func TestALostDiskIsToldOnceAndShown(t *testing.T) {
 	plane := &fakePlane{observed: Observed{Phase: types.PhaseError, Reason: "DiskUnmounted", Message: "its disk /mnt/d1 was unmounted: there is nothing at the path"}}
 	h, c := start(t, plane, placed(wanted, created, func(r *longhorn.Replica) { r.Status.CurrentState = longhorn.InstanceStateRunning }))
 	for range 2 {
-		sync(t, c, nil)
+		syncOnce(t, c, nil)
 		h.CatchUp()
 	}
 	plane.expect(t)
@@ -163,6 +164,55 @@ func TestALostDiskIsToldOnceAndShown(t *testing.T) {
 		t.Errorf("status %+v", r.Status)
 	}
 	h.ExpectEvents("Warning DiskUnmounted r: replica r serves nothing any more: its disk /mnt/d1 was unmounted: there is nothing at the path")
+}
+
+// It is tried again and again, but told once.
+func TestARefusalThatDoesNotChangeIsNotWrittenAgain(t *testing.T) {
+	for _, tc := range []struct {
+		name     string
+		observed Observed
+		refusal  error // of the call
+		starts   int   // in a minute
+		want     string
+	}{
+		{
+			name:     "the node says that the disk is ready, the data plane finds no disk",
+			observed: Observed{Phase: types.PhaseError, Reason: types.ReasonDiskMissing, Message: "no such directory", Process: "p"},
+			starts:   5, // after 2, 4, 8, 16 and 32 s
+			want:     "Warning FailedStarting r: DiskMissing: no such directory",
+		},
+		{
+			name:     "it was refused with one reason, and the calls are with another",
+			observed: Observed{Phase: types.PhaseError, Reason: "MetadataTorn", Message: "torn", Process: "p"},
+			refusal:  &types.Refusal{Reason: types.ReasonDiskNotResponding, Message: "no answer"},
+			starts:   1, // after 30 s
+			want:     "Warning FailedStarting r: MetadataTorn: torn",
+		},
+		{
+			name:     "every call is refused",
+			observed: Observed{Phase: types.PhaseAbsent, Process: "p"},
+			refusal:  &types.Refusal{Reason: types.ReasonDiskNotResponding, Message: "no answer"},
+			starts:   2, // and after 30 s
+			want:     "Warning FailedStarting r: DiskNotResponding: no answer",
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			plane := &fakePlane{observed: tc.observed, err: tc.refusal}
+			h, c := start(t, plane, placed(wanted, created))
+			for range 598 { // a minute of syncs, as many as the controller may want
+				syncOnce(t, c, nil)
+				h.CatchUp()
+				h.Clock.Step(100 * time.Millisecond)
+			}
+			if len(plane.calls) != tc.starts {
+				t.Errorf("%d starts, want %d", len(plane.calls), tc.starts)
+			}
+			if n := len(h.Writes()); n > 2 {
+				t.Errorf("%d writes", n)
+			}
+			h.ExpectEvents(tc.want)
+		})
+	}
 }
 
 func TestNoDirectoryIsMadeWhereTheServerKnowsOfOne(t *testing.T) {
@@ -188,7 +238,7 @@ func TestNoDirectoryIsMadeWhereTheServerKnowsOfOne(t *testing.T) {
 func TestForeignDirectoryIsReportedAndLeft(t *testing.T) {
 	plane := &fakePlane{observed: Observed{Phase: types.PhaseAbsent}, err: &types.Refusal{Reason: "NotAReplica", Message: "no replica of ours"}}
 	h, c := start(t, plane, placed(wanted))
-	sync(t, c, nil)
+	syncOnce(t, c, nil)
 	plane.expect(t, "create "+directory)
 	h.CatchUp()
 	r, err := c.Replicas.GetRO("r")
@@ -198,7 +248,7 @@ func TestForeignDirectoryIsReportedAndLeft(t *testing.T) {
 	if condition := types.FindCondition(r.Status.Conditions, types.ConditionInstanceCreation); condition.Reason != "NotAReplica" || r.Status.DirectoryCreated {
 		t.Errorf("status %+v", r.Status)
 	}
-	sync(t, c, nil) // not tried again at once
+	syncOnce(t, c, nil) // not tried again at once
 	plane.expect(t)
 }
 
@@ -206,7 +256,7 @@ func TestForeignDirectoryIsReportedAndLeft(t *testing.T) {
 func TestADirectoryThatCannotBeMadeIsReported(t *testing.T) {
 	plane := &fakePlane{observed: Observed{Phase: types.PhaseAbsent}, err: &types.Refusal{Reason: "IOError", Message: "mkdir: read-only file system"}}
 	h, c := start(t, plane, placed(wanted))
-	sync(t, c, nil)
+	syncOnce(t, c, nil)
 	plane.expect(t, "create "+directory)
 	h.CatchUp()
 	r, err := c.Replicas.GetRO("r")
@@ -219,7 +269,7 @@ func TestADirectoryThatCannotBeMadeIsReported(t *testing.T) {
 	}
 	h.ExpectEvents("Warning FailedStarting r: IOError: mkdir: read-only file system")
 	h.Clock.Step(retryOpen)
-	sync(t, c, nil)
+	syncOnce(t, c, nil)
 	plane.expect(t, "create "+directory) // and it is tried again
 }
 
@@ -240,7 +290,7 @@ func TestAReplicaThatCannotBeFencedIsClosedOnlyToBeRemoved(t *testing.T) {
 		plane := &fakePlane{observed: running}
 		_, c := start(t, plane, placed(created, gone, fenced))
 		c.DataPlane = fullPlane{plane}
-		sync(t, c, nil)
+		syncOnce(t, c, nil)
 		plane.expect(t, "stop r behind 9", "stop r")
 	})
 	t.Run("it stays → an error, and it is not said to be fenced", func(t *testing.T) {
@@ -263,7 +313,7 @@ func TestDataIsRemovedOnlyWhenTheServerSaysSo(t *testing.T) {
 	t.Run("deleted and closed → data removed, then the finalizer", func(t *testing.T) {
 		plane := &fakePlane{observed: absent}
 		h, c := start(t, plane, placed(created, gone))
-		sync(t, c, nil)
+		syncOnce(t, c, nil)
 		plane.expect(t, "remove "+directory+" uid-r")
 		h.ExpectWrites("update replicas/r/status", "update replicas/r")
 	})
@@ -291,19 +341,19 @@ func TestDataIsRemovedOnlyWhenTheServerSaysSo(t *testing.T) {
 			t.Fatal(err)
 		}
 		h.Seed(placed(created, func(r *longhorn.Replica) { r.UID = "another" }))
-		sync(t, c, queue.ErrStale)
+		syncOnce(t, c, queue.ErrStale)
 		plane.expect(t)
 	})
 	t.Run("its disk is away → nothing is removed, the finalizer stays", func(t *testing.T) {
 		plane := &fakePlane{observed: absent}
 		h, c := start(t, plane, placed(created, gone, func(r *longhorn.Replica) { r.Spec.DiskID = "another disk" }))
-		sync(t, c, nil)
+		syncOnce(t, c, nil)
 		plane.expect(t)
 		h.ExpectWrites("update replicas/r/status")
 	})
 }
 
-func sync(t *testing.T, c *Controller, want error) {
+func syncOnce(t *testing.T, c *Controller, want error) {
 	t.Helper()
 	if _, err := c.sync(t.Context(), "r"); !errors.Is(err, want) {
 		t.Fatalf("sync: %v, want %v", err, want)

@@ -79,11 +79,11 @@ var lostM = nodeM(longhorn.ConditionFalse, types.ReasonKubernetesNodeGone)
 func TestAReplicaFailsWithItsNode(t *testing.T) {
 	t.Run("the node is gone → failed, told once, its object kept", func(t *testing.T) {
 		h, c := startAt(t, "", &fakePlane{}, placed(created, wanted, onM), lostM)
-		sync(t, c, nil)
+		syncOnce(t, c, nil)
 		h.ExpectWrites("update replicas/r/status")
 		h.ExpectEvents("Warning NodeGone r: Kubernetes node m was removed; the replica is used again when its disk disk-m returns, there or on another node")
 		h.CatchUp()
-		sync(t, c, nil)
+		syncOnce(t, c, nil)
 		h.ExpectWrites()
 		h.ExpectEvents()
 		r, err := c.Replicas.GetRO("r")
@@ -93,7 +93,7 @@ func TestAReplicaFailsWithItsNode(t *testing.T) {
 	})
 	t.Run("the Node went with it → the same", func(t *testing.T) {
 		h, c := startAt(t, "", &fakePlane{}, placed(created, wanted, onM))
-		sync(t, c, nil)
+		syncOnce(t, c, nil)
 		h.ExpectWrites("update replicas/r/status")
 	})
 	for name, objs := range map[string][]runtime.Object{
@@ -104,7 +104,7 @@ func TestAReplicaFailsWithItsNode(t *testing.T) {
 	} {
 		t.Run(name+" → left alone", func(t *testing.T) {
 			h, c := startAt(t, "", &fakePlane{}, append(objs, placed(created, wanted, onM))...)
-			sync(t, c, nil)
+			syncOnce(t, c, nil)
 			h.ExpectWrites()
 			h.ExpectEvents()
 		})
@@ -112,13 +112,13 @@ func TestAReplicaFailsWithItsNode(t *testing.T) {
 	t.Run("the cache says gone, the server has the Kubernetes node → left alone", func(t *testing.T) {
 		h, c := startAt(t, "", &fakePlane{}, placed(created, wanted, onM), lostM)
 		h.Seed(build.KubeNode("m"))
-		sync(t, c, queue.ErrStale)
+		syncOnce(t, c, queue.ErrStale)
 		h.ExpectWrites()
 	})
 	t.Run("the cache says gone, the server has a Node that is not → left alone", func(t *testing.T) {
 		h, c := startAt(t, "", &fakePlane{}, placed(created, wanted, onM), lostM)
 		h.Overwrite(nodeM(longhorn.ConditionTrue, ""))
-		sync(t, c, queue.ErrStale)
+		syncOnce(t, c, queue.ErrStale)
 		h.ExpectWrites()
 	})
 }
@@ -131,14 +131,14 @@ func TestADaemonWithoutANodeSaysNothing(t *testing.T) {
 		n.Status.Conditions = []longhorn.Condition{{Type: types.ConditionReady, Status: longhorn.ConditionFalse, Reason: types.ReasonKubernetesNodeGone}}
 	}))
 	h.CatchUp()
-	sync(t, c, nil)
+	syncOnce(t, c, nil)
 	h.ExpectWrites()
 	plane.expect(t)
 
 	// It is back: the daemon's word holds again.
 	h.Overwrite(build.ReadyNode("n", "disk"))
 	h.CatchUp()
-	sync(t, c, nil)
+	syncOnce(t, c, nil)
 	h.ExpectWrites("update replicas/r/status")
 	h.ExpectEvents("Normal Start r: replica r runs on node n")
 }
@@ -147,7 +147,7 @@ func TestADaemonWithoutANodeSaysNothing(t *testing.T) {
 func TestANodeIsBackWithoutTheDisk(t *testing.T) {
 	plane := &fakePlane{observed: Observed{Phase: types.PhaseAbsent, Process: "p"}}
 	h, c := start(t, plane, placed(created, wanted, failedAt(testutil.Now, types.ReasonNodeGone), func(r *longhorn.Replica) { r.Spec.DiskID = "old" }))
-	sync(t, c, nil)
+	syncOnce(t, c, nil)
 	h.ExpectWrites("update replicas/r/status")
 	h.CatchUp()
 	result, err := c.sync(t.Context(), "r")
@@ -172,30 +172,30 @@ func TestDeletedReplicaThatNobodyCanReach(t *testing.T) {
 	const left = "the data of replica r is left behind in /var/lib/longhorn/replicas/vol-r on its disk disk-m"
 	t.Run("its node is away → waits for the node", func(t *testing.T) {
 		h, c := startAt(t, "", &fakePlane{}, placed(created, gone, onM), away, build.KubeNode("m"))
-		sync(t, c, nil)
+		syncOnce(t, c, nil)
 		h.ExpectWrites()
 	})
 	t.Run("its node is gone → forgotten, and what is left behind is told", func(t *testing.T) {
 		h, c := startAt(t, "", &fakePlane{}, placed(created, gone, onM), lostM)
-		sync(t, c, nil)
+		syncOnce(t, c, nil)
 		h.ExpectWrites("update replicas/r")
 		h.ExpectEvents("Warning Delete r: node m is gone: " + left)
 	})
 	t.Run("its node is gone, another has its disk → kept, to be moved there", func(t *testing.T) {
 		h, c := startAt(t, "", &fakePlane{}, placed(created, gone, onM), lostM, withDisk)
-		sync(t, c, nil)
+		syncOnce(t, c, nil)
 		h.ExpectWrites("update replicas/r/status")
 	})
 	t.Run("the cache says gone, the server has the Kubernetes node → waits", func(t *testing.T) {
 		h, c := startAt(t, "", &fakePlane{}, placed(created, gone, onM), lostM)
 		h.Seed(build.KubeNode("m"))
-		sync(t, c, queue.ErrStale)
+		syncOnce(t, c, queue.ErrStale)
 		h.ExpectWrites()
 	})
 	t.Run("the cache says gone, the server says away → waits", func(t *testing.T) {
 		h, c := startAt(t, "", &fakePlane{}, placed(created, gone, onM), lostM)
 		h.Overwrite(away)
-		sync(t, c, queue.ErrStale)
+		syncOnce(t, c, queue.ErrStale)
 		h.ExpectWrites()
 	})
 	t.Run("the server does not answer → waits", func(t *testing.T) {
@@ -208,10 +208,10 @@ func TestDeletedReplicaThatNobodyCanReach(t *testing.T) {
 	})
 	t.Run("no node has its disk, 10 minutes have passed → forgotten, and told", func(t *testing.T) {
 		h, c := startAt(t, "", &fakePlane{}, placed(created, gone, onM), nodeM(longhorn.ConditionTrue, ""), build.KubeNode("m"))
-		sync(t, c, nil)
+		syncOnce(t, c, nil)
 		h.ExpectWrites()
 		h.Clock.Step(10 * time.Minute)
-		sync(t, c, nil)
+		syncOnce(t, c, nil)
 		h.ExpectWrites("update replicas/r")
 		h.ExpectEvents("Warning Delete r: no node has disk disk-m: " + left)
 	})
@@ -219,13 +219,13 @@ func TestDeletedReplicaThatNobodyCanReach(t *testing.T) {
 		h, c := startAt(t, "", &fakePlane{}, placed(created, gone, onM), nodeM(longhorn.ConditionTrue, ""), build.KubeNode("m"))
 		h.Clock.Step(time.Hour)
 		h.Seed(withDisk)
-		sync(t, c, queue.ErrStale)
+		syncOnce(t, c, queue.ErrStale)
 		h.ExpectWrites()
 	})
 	t.Run("it was moved meanwhile → waits", func(t *testing.T) {
 		h, c := startAt(t, "", &fakePlane{}, placed(created, gone, onM), lostM)
 		h.Overwrite(placed(created, gone, onM, func(r *longhorn.Replica) { r.Spec.NodeID = "elsewhere" }))
-		sync(t, c, queue.ErrStale)
+		syncOnce(t, c, queue.ErrStale)
 		h.ExpectWrites()
 	})
 }

@@ -12,7 +12,8 @@ import (
 const retryOpen = 30 * time.Second
 
 // retryDisk is how soon one is that lost its disk: the data plane and the node, whose word
-// opens it again, each learn of mounts by themselves, and for a moment may disagree.
+// opens it again, each learn of mounts by themselves, and for a moment may disagree. The
+// longer they do, the longer it takes, up to retryOpen.
 const retryDisk = 2 * time.Second
 
 // leaveAfter is how long a deleted replica whose disk no node has any more waits for the
@@ -68,6 +69,8 @@ type Input struct {
 	DiskRecorded bool
 	// Owner is the node of this daemon.
 	Owner string
+	// Tried is the last attempt to make or open the replica; zero: none that is remembered.
+	Tried attempt
 	Now   time.Time
 }
 
@@ -119,15 +122,26 @@ func planRun(in Input, p *Plan) {
 		p.Status.CurrentState = longhorn.InstanceState(in.Observed.Phase)
 		clearAddress(p)
 	case types.PhaseError:
-		fail(p, in.Now, in.Observed.Reason, in.Observed.Message)
+		failObserved(in, p)
 		open(in, p)
 	case types.PhaseAbsent:
 		open(in, p)
 	}
 }
 
+// failObserved shows why a replica is not open: what the last attempt to open it was refused
+// with, for that is newer than what the data plane keeps of the one before.
+func failObserved(in Input, p *Plan) {
+	if r := in.Tried.refusal; r != nil {
+		fail(p, in.Now, r.Reason, r.Message)
+		return
+	}
+	fail(p, in.Now, in.Observed.Reason, in.Observed.Message)
+}
+
 // open opens a replica that is not open, if its disk is there and the last failure is
-// long enough ago.
+// long enough ago. One that has failed stays shown so until an attempt has another outcome:
+// what does not change is not written, however often it is tried.
 func open(in Input, p *Plan) {
 	if reason, message := diskTrouble(in); reason != "" {
 		if in.Observed.Phase == types.PhaseError && isDiskLost(in.Observed.Reason) {
@@ -138,21 +152,41 @@ func open(in Input, p *Plan) {
 	}
 	last := types.FindCondition(p.Status.Conditions, types.ConditionInstanceCreation)
 	if last.Status == longhorn.ConditionFalse && !isOfPlace(last.Reason) {
-		delay := retryOpen
-		if isOfDisk(last.Reason) {
-			delay = retryDisk
-		}
-		if p.After = types.Until(last.LastTransitionTime, delay, in.Now); p.After > 0 {
+		if p.After = untilRetry(last, in.Tried.at, in.Now); p.After > 0 {
 			return
 		}
+		p.After = untilRetry(last, in.Now, in.Now) // should this attempt change nothing
 	}
-	setCreation(p, in.Now, longhorn.ConditionUnknown, last.Reason, last.Message)
-	p.Status.CurrentState = longhorn.InstanceStateStarting
-	clearAddress(p)
+	if p.After == 0 || p.Status.CurrentState != longhorn.InstanceStateError {
+		setCreation(p, in.Now, longhorn.ConditionUnknown, last.Reason, last.Message)
+		p.Status.CurrentState = longhorn.InstanceStateStarting
+		clearAddress(p)
+	}
 	p.Action = ActionStart
 	if !in.Replica.Status.DirectoryCreated {
 		p.Action = ActionCreate
 	}
+}
+
+// untilRetry is how long a replica that could not be opened has to wait still. The last
+// attempt is remembered by this process alone: another one makes one attempt more.
+func untilRetry(last longhorn.Condition, tried, now time.Time) time.Duration {
+	failed, err := time.Parse(time.RFC3339, last.LastTransitionTime)
+	if err != nil {
+		return 0
+	}
+	if tried.Before(failed) {
+		tried = failed
+	}
+	return max(0, tried.Add(retryDelay(last.Reason, tried.Sub(failed))).Sub(now))
+}
+
+// retryDelay is how long after an attempt the next one is made; age is that of the failure then.
+func retryDelay(reason string, age time.Duration) time.Duration {
+	if isOfDisk(reason) {
+		return min(max(retryDisk, age), retryOpen)
+	}
+	return retryOpen
 }
 
 // planRefused is the status of a replica that could not be made or opened. It is down by that,
@@ -176,7 +210,7 @@ func planStop(in Input, p *Plan) {
 	phase, fence := in.Observed.Phase, mustFence(in.Replica, p.Status.Generation)
 	switch {
 	case fence && phase == types.PhaseError:
-		fail(p, in.Now, in.Observed.Reason, in.Observed.Message)
+		failObserved(in, p)
 		open(in, p)
 		return
 	case fence && phase == types.PhaseAbsent:

@@ -93,8 +93,8 @@ func TestPlan(t *testing.T) {
 			wantState: longhorn.InstanceStateError, wantAfter: 20 * time.Second, wantReason: "MetadataTorn",
 		},
 		{
-			name: "could not be opened long ago → tried again", replica: replica(wanted, created, failedAt(now.Add(-time.Minute), "MetadataTorn")), observed: torn, disk: goodDisk,
-			wantAction: ActionStart, wantState: longhorn.InstanceStateStarting, wantReason: "MetadataTorn",
+			name: "could not be opened long ago → tried again, an error still", replica: replica(wanted, created, failedAt(now.Add(-time.Minute), "MetadataTorn")), observed: torn, disk: goodDisk,
+			wantAction: ActionStart, wantState: longhorn.InstanceStateError, wantAfter: 30 * time.Second, wantReason: "MetadataTorn",
 		},
 		{
 			name: "its disk was unmounted, the node has not seen it yet → an error that says so", replica: replica(wanted, created), observed: unmounted, disk: goodDisk,
@@ -106,7 +106,7 @@ func TestPlan(t *testing.T) {
 		},
 		{
 			name: "its disk was unmounted and is back after a while → opened", replica: replica(wanted, created, failedAt(now.Add(-2*time.Second), "DiskUnmounted")), observed: unmounted, disk: goodDisk,
-			wantAction: ActionStart, wantState: longhorn.InstanceStateStarting, wantReason: "DiskUnmounted",
+			wantAction: ActionStart, wantState: longhorn.InstanceStateError, wantAfter: 2 * time.Second, wantReason: "DiskUnmounted",
 		},
 		{
 			name: "could not be opened for its disk is away → what the node says of the disk", replica: replica(wanted, created), observed: missing, disk: brokenDisk,
@@ -162,6 +162,43 @@ func TestPlan(t *testing.T) {
 			c := types.FindCondition(p.Status.Conditions, types.ConditionInstanceCreation)
 			if p.Action != tc.wantAction || p.Status.CurrentState != tc.wantState || p.After != tc.wantAfter || c.Reason != tc.wantReason {
 				t.Errorf("action %q state %q after %s reason %q", p.Action, p.Status.CurrentState, p.After, c.Reason)
+			}
+		})
+	}
+}
+
+// A failed attempt that changes nothing is remembered by the process alone.
+func TestTheNextAttemptIsCountedFromTheLast(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		reason string
+		failed time.Duration // ago
+		tried  time.Duration // ago; 0: never
+		want   time.Duration // 0: now
+	}{
+		{"failed a moment ago, never tried since", "MetadataTorn", 10 * time.Second, 0, 20 * time.Second},
+		{"failed long ago, never tried since → at once", "MetadataTorn", time.Hour, 0, 0},
+		{"failed long ago, tried a moment ago", "MetadataTorn", time.Hour, 10 * time.Second, 20 * time.Second},
+		{"failed long ago, tried long ago → at once", "MetadataTorn", time.Hour, 30 * time.Second, 0},
+		{"tried before it failed, as by the attempt that failed", "MetadataTorn", 10 * time.Second, 11 * time.Second, 20 * time.Second},
+		{"the disk went a moment ago → soon", "DiskMissing", time.Second, 0, time.Second},
+		{"the disk went 10 s ago, tried 6 s after → the wait doubles", "DiskMissing", 10 * time.Second, 4 * time.Second, 2 * time.Second},
+		{"the disk went long ago, tried a moment ago → like any other", "DiskMissing", time.Hour, 10 * time.Second, 20 * time.Second},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			in := Input{
+				Replica:  replica(wanted, created, failedAt(now.Add(-tc.failed), tc.reason)),
+				Observed: Observed{Phase: types.PhaseError, Reason: tc.reason, Message: "m"}, Disk: goodDisk, Owner: "n", Now: now,
+			}
+			if tc.tried > 0 {
+				in.Tried.at = now.Add(-tc.tried)
+			}
+			p := plan(in)
+			if tc.want == 0 && p.Action != ActionStart || tc.want > 0 && (p.Action != ActionNone || p.After != tc.want) {
+				t.Errorf("action %q, or after %s", p.Action, p.After)
+			}
+			if p.Status.CurrentState != longhorn.InstanceStateError {
+				t.Errorf("state %q", p.Status.CurrentState)
 			}
 		})
 	}

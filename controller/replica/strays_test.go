@@ -21,36 +21,36 @@ func TestFenceIsWrittenDownOnlyWhenTheReplicaHoldsIt(t *testing.T) {
 	t.Run("the data plane confirms → written down", func(t *testing.T) {
 		plane := &fakePlane{observed: stale}
 		h, c := start(t, plane, placed(created, fence(7)))
-		sync(t, c, nil)
+		syncOnce(t, c, nil)
 		plane.expect(t, "stop r behind 7")
 		if g := held(t, c); g != 7 {
 			t.Errorf("the object says %d", g)
 		}
 		// What the data plane shows may be late; the fence stands all the same.
 		h.CatchUp()
-		sync(t, c, nil)
+		syncOnce(t, c, nil)
 		if g := held(t, c); g != 7 {
 			t.Errorf("the object says %d", g)
 		}
 		plane.calls, plane.observed = nil, Observed{Phase: types.PhaseAbsent}
 		h.CatchUp()
-		sync(t, c, nil)
+		syncOnce(t, c, nil)
 		h.CatchUp()
 		h.Writes()
-		sync(t, c, nil)
+		syncOnce(t, c, nil)
 		h.ExpectWrites() // at rest nothing is written
 		plane.expect(t)
 	})
 	t.Run("it cannot be opened and is deleted → closed without", func(t *testing.T) {
 		plane := &fakePlane{observed: Observed{Phase: types.PhaseError, Reason: "MetadataTorn"}}
 		_, c := start(t, plane, placed(created, gone, fence(7)))
-		sync(t, c, nil)
+		syncOnce(t, c, nil)
 		plane.expect(t, "stop r")
 	})
 	t.Run("it holds the fence already → closed without", func(t *testing.T) {
 		plane := &fakePlane{observed: Observed{Phase: types.PhaseRunning, Generation: 8, Process: "p"}}
 		_, c := start(t, plane, placed(created, fence(7)))
-		sync(t, c, nil)
+		syncOnce(t, c, nil)
 		plane.expect(t, "stop r")
 	})
 	t.Run("the data plane fails → not written down", func(t *testing.T) {

@@ -1,0 +1,43 @@
+package replica
+
+import (
+	"sync"
+	"time"
+
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// attempt is the last time that a replica's directory was to be made or opened.
+type attempt struct {
+	at      time.Time
+	refusal *types.Refusal // why it was not; nil: the data plane took it on
+}
+
+// attempts remember the last attempt on each replica. An attempt that ends as the one before changes
+// nothing in the API, so its time is not to be found there. They are lost with the process, which costs
+// one attempt more.
+type attempts struct {
+	mu   sync.Mutex
+	last map[string]attempt // by replica; guarded by mu
+}
+
+func (a *attempts) note(replica string, at time.Time, refusal *types.Refusal) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.last == nil {
+		a.last = map[string]attempt{}
+	}
+	a.last[replica] = attempt{at, refusal}
+}
+
+func (a *attempts) forget(replica string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.last, replica)
+}
+
+func (a *attempts) of(replica string) attempt {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.last[replica]
+}
