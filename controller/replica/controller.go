@@ -73,12 +73,17 @@ type Controller struct {
 	Deps
 	queue    *queue.Queue[string]
 	attempts attempts
+	turns    *turns
 }
+
+// workers are more than the disks that may hang at a time hold, at callsPerDisk each.
+const workers = 8
 
 // New registers the controller's handlers; nothing happens before Run.
 func New(d Deps) (*Controller, error) {
 	c := &Controller{Deps: d}
-	c.queue = queue.New(queue.Options[string]{Name: "replica", Env: d.Env, Workers: 4, Sync: c.sync})
+	c.queue = queue.New(queue.Options[string]{Name: "replica", Env: d.Env, Workers: workers, Sync: c.sync})
+	c.turns = newTurns(c.queue.Add)
 	watches := []queue.Watch{{Events: d.Replicas, Handler: queue.Handler(c.queue, queue.Name[*longhorn.Replica])}}
 	if d.Scope == "" {
 		gone := queue.Handler(c.queue, func(n *corev1.Node) []string { return c.onNode(n.Name) })
@@ -167,6 +172,13 @@ func (c *Controller) sync(ctx context.Context, name string) (queue.Result, error
 		return queue.Result{}, err
 	}
 	p := plan(in)
+	if p.Action.asksDisk() {
+		done, ok := c.turns.take(r.Spec.DiskID, name)
+		if !ok {
+			return queue.Result{}, nil
+		}
+		defer done()
+	}
 	return queue.Result{RequeueAfter: p.After}, c.apply(ctx, in, p)
 }
 

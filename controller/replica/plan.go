@@ -39,6 +39,11 @@ const (
 	ActionMark Action = "mark"
 )
 
+// asksDisk tells whether the data plane asks the replica's disk for it.
+func (a Action) asksDisk() bool {
+	return a == ActionCreate || a == ActionStart || a == ActionStop || a == ActionRemove
+}
+
 // Disk is the disk that the replica was placed on, as the node knows it now.
 type Disk struct {
 	Known bool // the node has a disk with that UUID

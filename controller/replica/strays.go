@@ -18,6 +18,11 @@ func (c *Controller) stopStray(ctx context.Context, name string) error {
 	case types.PhaseUnknown, types.PhaseAbsent:
 		return nil
 	}
+	done, ok := c.turns.take("", name) // its disk is not known here
+	if !ok {
+		return nil
+	}
+	defer done()
 	live, err := c.Replicas.Live(ctx, name)
 	switch {
 	case apierrors.IsNotFound(err):
