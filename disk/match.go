@@ -14,6 +14,9 @@ const (
 	// ReasonDiskFilesystemChanged: what lies at the path is not the recorded disk,
 	// or is a file system that another disk uses.
 	ReasonDiskFilesystemChanged = "DiskFilesystemChanged"
+	// ReasonReplicasDirectoryMissing: the disk is there, but not its directory for
+	// replicas, or something else is in its place.
+	ReasonReplicasDirectoryMissing = "ReplicasDirectoryMissing"
 	// ReasonDuplicateUUID: another disk of the node has the same disk UUID.
 	ReasonDuplicateUUID = "DuplicateUUID"
 )
@@ -71,7 +74,8 @@ func (c *candidate) fileUUID() string {
 // Three passes, each over the disks that the one before left:
 //
 //  1. Alone: the directory and its UUID file are readable, and the file agrees
-//     with the recorded UUID. A recorded UUID without a file is a missing mount.
+//     with the recorded UUID. A recorded UUID without a file is a missing mount. A
+//     disk with its file has a directory for replicas.
 //  2. Per file system: the one disk that was recorded stays and all new ones are
 //     not ready; if all are new, none is ready. Should several recorded disks, each
 //     with its own valid file, have come to share a file system, the one that was
@@ -158,6 +162,8 @@ func checkAlone(all []*candidate, reject rejectFunc) {
 			reject(c, ReasonNoDiskInfo, gistBadConfig(c))
 		case c.isOld() && c.fileUUID() != c.known.UUID:
 			reject(c, ReasonDiskFilesystemChanged, gistMismatch(c))
+		case c.record.ReplicasErr != nil:
+			reject(c, ReasonReplicasDirectoryMissing, gistReplicas(c))
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package disk
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 )
@@ -35,6 +36,15 @@ func gistBadConfig(c *candidate) string {
 	}
 	return fmt.Sprintf("%v; if the right file system is mounted, restore the file on the node: %s",
 		c.record.ConfigErr, RepairCommand(c.path, c.name, c.known.UUID))
+}
+
+func gistReplicas(c *candidate) string {
+	if !errors.Is(c.record.ReplicasErr, ErrReplicasMissing) {
+		return c.record.ReplicasErr.Error() + "; move it aside, or unmount it"
+	}
+	return fmt.Sprintf("%v, in which all its replicas were; if it was moved, move it back. "+
+		"If it was deleted make it anew on the node, then the replicas are made anew too: mkdir -m 700 %s",
+		c.record.ReplicasErr, shellQuote(strings.TrimRight(c.path, "/")+"/"+ReplicasDirName))
 }
 
 func gistShared(c *candidate, sharing []*candidate) string {

@@ -1,6 +1,7 @@
 package disk
 
 import (
+	"errors"
 	"fmt"
 	"os"
 
@@ -49,7 +50,13 @@ type Record struct {
 	// Config is the content of the UUID file, nil when ConfigErr says why not.
 	Config    *Config
 	ConfigErr error
+	// ReplicasErr: why the directory of the disk's replicas cannot be used; it wraps
+	// ErrReplicasMissing where there is none.
+	ReplicasErr error
 }
+
+// ErrReplicasMissing says that a disk lacks its directory for replicas.
+var ErrReplicasMissing = errors.New("its directory " + ReplicasDirName + " is missing")
 
 // Scan examines the directories paths (disk name → absolute path) as a process
 // with the root directory root sees them, and returns one Record per name. It
@@ -115,6 +122,7 @@ func examine(name, path string, dir *os.File, mounts map[int]*mountinfo.Info) Re
 		rec.SuperBlockID = unix.Mkdev(uint32(m.Major), uint32(m.Minor))
 	}
 
+	rec.ReplicasErr = checkReplicasDir(fd, path, st.Dev)
 	cfg, err := readConfig(dir)
 	if err != nil {
 		rec.ConfigErr = err
@@ -122,6 +130,23 @@ func examine(name, path string, dir *os.File, mounts map[int]*mountinfo.Info) Re
 	}
 	rec.Config = &cfg
 	return rec
+}
+
+// checkReplicasDir tells why replicas could not be opened beneath a disk's directory: the
+// data plane follows no link there and enters no other file system.
+func checkReplicasDir(fd int, path string, device uint64) error {
+	var st unix.Stat_t
+	switch err := unix.Fstatat(fd, ReplicasDirName, &st, unix.AT_SYMLINK_NOFOLLOW); {
+	case errors.Is(err, unix.ENOENT):
+		return ErrReplicasMissing
+	case err != nil:
+		return fmt.Errorf("stat %s in %s: %w", ReplicasDirName, path, err)
+	case st.Mode&unix.S_IFMT != unix.S_IFDIR:
+		return fmt.Errorf("%s in %s is no directory", ReplicasDirName, path)
+	case st.Dev != device:
+		return fmt.Errorf("%s in %s is on another file system", ReplicasDirName, path)
+	}
+	return nil
 }
 
 // mountID is the first field of the directory's line in /proc/self/mountinfo, by

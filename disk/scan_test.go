@@ -64,6 +64,34 @@ func TestScanReadsTheUUIDFileOfEachDirectory(t *testing.T) {
 	}
 }
 
+func TestScanTellsWhetherReplicasCanBeOpened(t *testing.T) {
+	root := t.TempDir()
+	for name, tc := range map[string]struct {
+		make    func(path string) error
+		missing bool
+		want    string // "" is no error
+	}{
+		"a directory":  {make: func(path string) error { return os.Mkdir(path, 0o700) }},
+		"nothing":      {make: func(string) error { return nil }, missing: true, want: "its directory replicas is missing"},
+		"a file":       {make: func(path string) error { return os.WriteFile(path, nil, 0o600) }, want: "is no directory"},
+		"a link to it": {make: func(path string) error { return os.Symlink("/tmp", path) }, want: "is no directory"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			disk := filepath.Join(root, strings.ReplaceAll(name, " ", "-"))
+			if err := os.Mkdir(disk, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := tc.make(filepath.Join(disk, ReplicasDirName)); err != nil {
+				t.Fatal(err)
+			}
+			got := Scan(root, map[string]string{"d": "/" + filepath.Base(disk)})["d"].ReplicasErr
+			if (got == nil) != (tc.want == "") || errors.Is(got, ErrReplicasMissing) != tc.missing || got != nil && !strings.Contains(got.Error(), tc.want) {
+				t.Errorf("got %v", got)
+			}
+		})
+	}
+}
+
 func TestScanSaysWhyADirectoryCannotBeExamined(t *testing.T) {
 	tests := map[string]struct {
 		root    string

@@ -110,6 +110,7 @@ func TestALostMountShowsWithinFiveSeconds(t *testing.T) {
 		t.Helper()
 		do("write a UUID file", os.WriteFile(filepath.Join(second, "longhorn-disk.cfg"), []byte(text), 0o600))
 	}
+	do("make the directory of replicas", os.Mkdir(filepath.Join(second, "replicas"), 0o700))
 	put(`{"diskUUID":"` + uuid + `","claim":1}`)
 	do("bind", unix.Mount(second, dir, "", unix.MS_BIND, ""))
 	expect("its file system is mounted", "True", "")
