@@ -76,6 +76,18 @@ func (d *dataPlane) Snapshot() (instancemanager.Snapshot, bool) {
 	}, s != nil
 }
 
+// SilentDisks gives, by path, what is to be said of the disks that do not answer the instance manager.
+func (d *dataPlane) SilentDisks() map[string]string {
+	var silent map[string]string
+	for _, s := range d.snapshot().GetDisks() {
+		if silent == nil {
+			silent = map[string]string{}
+		}
+		silent[s.GetPath()] = s.GetMessage()
+	}
+	return silent
+}
+
 // ObserveReplica implements replica.DataPlane.
 func (d *dataPlane) ObserveReplica(name string) replica.Observed {
 	s := d.snapshot()
@@ -179,13 +191,13 @@ var phases = map[proto.Phase]types.Phase{
 // CreateReplica implements replica.DataPlane.
 func (d *dataPlane) CreateReplica(ctx context.Context, s replica.Spec) error {
 	_, err := d.rpc.ReplicaCreate(ctx, replicaToWire(s))
-	return refusalFromWire(err)
+	return unlessInTime(refusalFromWire(err))
 }
 
 // StartReplica implements replica.DataPlane.
 func (d *dataPlane) StartReplica(ctx context.Context, s replica.Spec) error {
 	_, err := d.rpc.ReplicaStart(ctx, replicaToWire(s))
-	return refusalFromWire(err)
+	return unlessInTime(refusalFromWire(err))
 }
 
 // StopReplica implements replica.DataPlane.
@@ -271,6 +283,15 @@ func epochFromWire(e *proto.Epoch) *longhorn.Epoch {
 		return nil
 	}
 	return &longhorn.Epoch{Generation: e.GetGeneration(), Counter: e.GetCounter(), Members: e.GetMembers()}
+}
+
+// unlessInTime makes a refusal of the error of a call about a replica that was not answered in time: whoever waits for the replica shall
+// see why, and whether it was done is seen in the state.
+func unlessInTime(err error) error {
+	if status.Code(err) != codes.DeadlineExceeded {
+		return err
+	}
+	return fmt.Errorf("instance manager: %w", &types.Refusal{Reason: types.ReasonTimedOut, Message: "no answer in time: " + status.Convert(err).Message()})
 }
 
 // refusalFromWire turns what will not be mended by asking again at once into a refusal: FAILED_PRECONDITION, whose reason is in the

@@ -125,6 +125,19 @@ func TestARefusalKeepsItsReason(t *testing.T) {
 	}
 }
 
+func TestACallAboutAReplicaThatTakesTooLongIsShown(t *testing.T) {
+	var refusal *types.Refusal
+	err := unlessInTime(refusalFromWire(status.Error(codes.DeadlineExceeded, "context deadline exceeded")))
+	if !errors.As(err, &refusal) || refusal.Reason != "TimedOut" || refusal.Message != "no answer in time: context deadline exceeded" {
+		t.Errorf("got %v", err)
+	}
+	for _, other := range []error{nil, status.Error(codes.Unavailable, "away"), status.Error(codes.Canceled, "the daemon stops")} {
+		if got := unlessInTime(other); !errors.Is(got, other) {
+			t.Errorf("%v became %v", other, got)
+		}
+	}
+}
+
 // The controllers have words for some reasons of the data plane.
 func TestTheReasonsOfALostDiskAreTheDataPlanes(t *testing.T) {
 	for is, want := range map[string]dataplane.Reason{

@@ -90,6 +90,7 @@ func (d *daemon) newNodeScope() (*nodeScope, error) {
 		Nodes: store.Nodes, KubeNodes: store.KubeNodes, Replicas: store.Replicas,
 		Settings: store.Settings, Setting: store.Setting, Disks: hostDisks,
 		Claims: store.Leases, WatchMounts: mountwatch.Watch, Environment: hostDisks.Environment,
+		SilentDisks: d.plane.SilentDisks,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("node controller: %w", err)
@@ -111,7 +112,7 @@ func (d *daemon) newNodeScope() (*nodeScope, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.plane.changed = []func(){managers.Notify, engines.NotifyAll, replicas.NotifyAll}
+	d.plane.changed = []func(){nodes.NotifyDisks, managers.Notify, engines.NotifyAll, replicas.NotifyAll}
 	return &nodeScope{
 		scope:  scope{store: store, runners: []runner{nodes, managers, engines, replicas}},
 		synced: make(chan struct{}),

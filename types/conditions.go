@@ -97,6 +97,8 @@ const (
 	// that was to be opened leads to has no UUID file, or that of another disk.
 	ReasonDiskMissing  = "DiskMissing"
 	ReasonDiskMismatch = "DiskMismatch"
+	// Replica InstanceCreation: the instance manager did not answer in time.
+	ReasonTimedOut = "TimedOut"
 	// Replica InstanceCreation and disk Ready, from the data plane: the disk does not answer.
 	ReasonDiskNotResponding = "DiskNotResponding"
 	// Ticket Satisfied.

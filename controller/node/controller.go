@@ -3,6 +3,8 @@ package node
 import (
 	"context"
 	"errors"
+	"maps"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -64,6 +66,9 @@ type Deps struct {
 	WatchMounts func(ctx context.Context, changed func()) error
 	// Environment looks at the node's mounts and kernel. nil: nobody does.
 	Environment func() Environment
+	// SilentDisks gives, by path, what is to be said of the disks that do not answer the
+	// instance manager. nil: it is not asked.
+	SilentDisks func() map[string]string
 }
 
 // Controller registers this node and keeps its disks' status. It runs in every
@@ -73,6 +78,9 @@ type Controller struct {
 	queue   *queue.Queue[string] // of one key, the node's name
 	scanner *scanner
 	claims  map[string]settled // by disk name; only sync uses it, of which one runs at a time
+
+	mu     sync.Mutex
+	silent map[string]string // guarded by mu; what SilentDisks said last
 }
 
 // New makes a Controller; it works when Run is called.
@@ -92,6 +100,24 @@ func New(deps Deps) (*Controller, error) {
 	}
 	c.queue.Add(deps.Node) // there may be no object yet to send an event
 	return c, nil
+}
+
+// NotifyDisks tells the controller that the instance manager's state changed.
+func (c *Controller) NotifyDisks() {
+	if c.hearsNews() {
+		c.queue.Add(c.deps.Node)
+	}
+}
+
+// hearsNews tells whether other disks do not answer than before: most changes of the
+// instance manager's state concern no disk.
+func (c *Controller) hearsNews() bool {
+	now := c.deps.SilentDisks()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	same := maps.Equal(now, c.silent)
+	c.silent = now
+	return !same
 }
 
 func (c *Controller) ifOwn(n *longhorn.Node) []string {
@@ -189,6 +215,9 @@ func (c *Controller) gather(node *longhorn.Node) (Input, error) {
 	if c.deps.Environment != nil {
 		e := c.deps.Environment()
 		in.Environment = &e
+	}
+	if c.deps.SilentDisks != nil {
+		in.Silent = c.deps.SilentDisks()
 	}
 	return in, nil
 }

@@ -234,6 +234,28 @@ func TestAtRestNothingIsWrittenAndTheNextScanIsPlanned(t *testing.T) {
 	}
 }
 
+func TestADiskThatDoesNotAnswerTheDataPlaneIsToldAtOnce(t *testing.T) {
+	f := newFixture(t, build.KubeNode("node-1"), build.ReadyNode("node-1", uuid1))
+	silent := map[string]string{}
+	f.deps.SilentDisks = func() map[string]string { return silent }
+	f.mustSync()
+	f.CatchUp()
+	f.Writes()
+	f.Recorder.Take()
+	if f.hearsNews() {
+		t.Error("a change that concerns no disk has the disks scanned")
+	}
+	silent = map[string]string{"/var/lib/longhorn": "the disk /var/lib/longhorn has not answered"}
+	if !f.hearsNews() || f.hearsNews() {
+		t.Error("a disk that does not answer is not told once")
+	}
+	f.mustSync()
+	f.ExpectWrites("update nodes/node-1/status")
+	if c := types.FindCondition(f.live().Status.DiskStatus["disk-1"].Conditions, types.ConditionReady); c.Reason != "DiskNotResponding" || !strings.Contains(c.Message, silent["/var/lib/longhorn"]) {
+		t.Errorf("Ready = %+v", c)
+	}
+}
+
 func TestAMountThatWentAwayIsToldAndNothingIsMadeInItsPlace(t *testing.T) {
 	f := newFixture(t, build.ReadyNode("node-1", uuid1))
 	f.disks.records["/var/lib/longhorn"] = found(withoutFile)

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -21,6 +22,8 @@ type Input struct {
 	Settings scheduler.Settings
 	// Claims are those of the disks that judge accepts; one that is missing is not held.
 	Claims map[string]Claim
+	// Silent has, by path, what is to be said of the disks that do not answer the data plane.
+	Silent map[string]string
 	// Environment is nil where nobody looked: then its conditions stay.
 	Environment *Environment
 }
@@ -65,7 +68,7 @@ func plan(in Input, now time.Time) Plan {
 		if v.CreateConfig {
 			p.CreateConfigs = append(p.CreateConfigs, name)
 		}
-		status := diskStatus(in, name, claimed(in, name, v), now)
+		status := diskStatus(in, name, answering(in, name, claimed(in, name, v)), now)
 		p.Flipped = append(p.Flipped, types.FlippedConditions(before.Conditions, status.Conditions)...)
 		p.Status.DiskStatus[name] = status
 	}
@@ -101,6 +104,17 @@ func claimed(in Input, name string, v disk.Verdict) disk.Verdict {
 		return v
 	}
 	return disk.Refused(in.Node.Name, name, in.Node.Spec.Disks[name].Path, in.Node.Status.DiskStatus[name].DiskUUID, c.Reason, c.Gist)
+}
+
+// answering is the last step for a disk that is accepted: the data plane, which does more
+// with it than look, gets answers. One that hangs is not to be given more to do.
+func answering(in Input, name string, v disk.Verdict) disk.Verdict {
+	path := in.Node.Spec.Disks[name].Path
+	message, silent := in.Silent[filepath.Clean(path)]
+	if !v.Accept || !silent {
+		return v
+	}
+	return disk.Refused(in.Node.Name, name, path, v.UUID, types.ReasonDiskNotResponding, message)
 }
 
 // holderGone tells whether the disk that claimed a UUID exists no more: there is no such

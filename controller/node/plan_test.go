@@ -206,6 +206,25 @@ var diskCases = []struct {
 		flipped: []string{"Ready", "Schedulable"},
 	},
 	{
+		name:    "directory of replicas deleted → not ready, UUID kept",
+		in:      input(recordOf(found(func(r *disk.Record) { r.ReplicasErr = disk.ErrReplicasMissing }))),
+		want:    summary{ready: "False/ReplicasDirectoryMissing", schedulable: "False/DiskNotReady", uuid: uuid1, replicas: map[string]int64{}},
+		flipped: []string{"Ready", "Schedulable"},
+	},
+	{
+		name: "found, but the data plane gets no answer → not ready, UUID kept",
+		in: input(func(in *Input) {
+			in.Silent = map[string]string{"/var/lib/longhorn": "the disk has not answered since …"}
+		}),
+		want:    summary{ready: "False/DiskNotResponding", schedulable: "False/DiskNotReady", uuid: uuid1, replicas: map[string]int64{}},
+		flipped: []string{"Ready", "Schedulable"},
+	},
+	{
+		name: "the data plane gets no answer of another disk → ready",
+		in:   input(func(in *Input) { in.Silent = map[string]string{"/mnt/d2": "the disk has not answered since …"} }),
+		want: summary{ready: "True", schedulable: "True", uuid: uuid1, maximum: 100, available: 100, replicas: map[string]int64{}},
+	},
+	{
 		name:    "full up to the minimum → ready, not schedulable",
 		in:      input(recordOf(found(available(25 * gib)))),
 		want:    summary{ready: "True", schedulable: "False/DiskPressure", uuid: uuid1, maximum: 100, available: 25, replicas: map[string]int64{}},

@@ -22,6 +22,10 @@ const (
 	maxPause   = 2 * time.Second
 )
 
+// callTimeout bounds a call whose caller gives it no deadline. The process answers sooner, also when a disk hangs or an engine takes its
+// time to stop; one that does not is stuck itself, or of a version that waits without bound.
+const callTimeout = 40 * time.Second
+
 // Client has every call of the service; a call while the process is away fails at once with UNAVAILABLE.
 type Client struct {
 	proto.InstanceManagerClient
@@ -33,6 +37,7 @@ func New(socket string) (*Client, error) {
 	conn, err := grpc.NewClient("unix:"+socket,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithIdleTimeout(0), // the watch is always there
+		grpc.WithUnaryInterceptor(withDeadline(callTimeout)),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: firstPause, Multiplier: 1.6, Jitter: 0.2, MaxDelay: maxPause},
 			MinConnectTimeout: maxPause,
@@ -41,6 +46,18 @@ func New(socket string) (*Client, error) {
 		return nil, fmt.Errorf("make a client of %s: %w", socket, err)
 	}
 	return &Client{InstanceManagerClient: proto.NewInstanceManagerClient(conn), conn: conn}, nil
+}
+
+// withDeadline gives each call that has no deadline one.
+func withDeadline(timeout time.Duration) grpc.UnaryClientInterceptor {
+	return func(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, call grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+		if _, has := ctx.Deadline(); !has {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, timeout)
+			defer cancel()
+		}
+		return call(ctx, method, request, reply, conn, opts...)
+	}
 }
 
 // Close ends all calls.
