@@ -11,6 +11,7 @@ import (
 
 	"github.com/sirupsen/logrus"
 
+	"github.com/longhorn-lep/longhorn-manager/device"
 	"github.com/longhorn-lep/longhorn-manager/engine"
 	"github.com/longhorn-lep/longhorn-manager/instance/proto"
 	"github.com/longhorn-lep/longhorn-manager/replica"
@@ -22,6 +23,7 @@ type engineHost struct {
 	replicas  *replicaHost
 	changes   *changes
 	deviceDir string
+	keeper    device.Keeper
 	// quietPeriod and slowAfter are those of engine.Config.
 	quietPeriod, slowAfter time.Duration
 	// stopTimeout bounds the stop of one engine, flushTimeout the last flush of one that is left as it is.
@@ -43,7 +45,8 @@ type hostedEngine struct {
 
 func newEngineHost(r *replicaHost, c *changes, opts Options, log *logrus.Entry) *engineHost {
 	return &engineHost{
-		replicas: r, changes: c, deviceDir: opts.DeviceDir, quietPeriod: opts.QuietPeriod, slowAfter: opts.SlowAfter,
+		replicas: r, changes: c, deviceDir: opts.DeviceDir, keeper: device.NewLocal(device.Options{DeviceDir: opts.DeviceDir, Log: log}),
+		quietPeriod: opts.QuietPeriod, slowAfter: opts.SlowAfter,
 		stopTimeout: engineStopTimeout, flushTimeout: replicaCloseTimeout, log: log, hosted: map[string]*hostedEngine{},
 	}
 }
@@ -147,7 +150,8 @@ func (h *engineHost) launch(s *proto.EngineSpec) *hostedEngine {
 	}
 	switch s.GetFrontend() {
 	case proto.Frontend_FRONTEND_BLOCK:
-		cfg.Frontend = engine.NewBlockFrontend(engine.BlockOptions{DeviceDir: h.deviceDir, Log: log})
+		owner := device.Owner{Engine: s.GetName(), Generation: s.GetGeneration(), Session: s.GetSession()}
+		cfg.Frontend = device.NewFrontend(device.FrontendOptions{Keeper: h.keeper, Owner: owner, Log: log})
 	case proto.Frontend_FRONTEND_SOCKET:
 		cfg.Frontend = e.socket
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/sirupsen/logrus"
 	"google.golang.org/grpc"
 
-	"github.com/longhorn-lep/longhorn-manager/engine"
+	"github.com/longhorn-lep/longhorn-manager/device"
 	"github.com/longhorn-lep/longhorn-manager/instance/proto"
 	"github.com/longhorn-lep/longhorn-manager/nbd"
 	"github.com/longhorn-lep/longhorn-manager/replica/fsys"
@@ -100,7 +100,7 @@ func New(opts Options) (*Instance, error) {
 		i.closeListeners()
 		return nil, err
 	}
-	if err := engine.RemoveStaleDevices(opts.DeviceDir); err != nil {
+	if err := device.RemoveStaleDevices(opts.DeviceDir, nil); err != nil {
 		i.log.WithError(err).Warn("Device nodes of a process that died may be left")
 	}
 	port := i.dataListener.Addr().(*net.TCPAddr).Port

@@ -55,20 +55,20 @@ func (g *mountGuard) sweep() error {
 	return nil
 }
 
-// device is the number of a block device.
-type device struct{ major, minor int }
+// blockNumber is the number of a block device.
+type blockNumber struct{ major, minor int }
 
 // served lists the devices that are offered now.
-func (g *mountGuard) served() (map[device]bool, error) {
+func (g *mountGuard) served() (map[blockNumber]bool, error) {
 	nodes, err := filepath.Glob(filepath.Join(g.deviceDir, "*"))
 	if err != nil {
 		return nil, fmt.Errorf("list devices: %w", err)
 	}
-	devices := map[device]bool{}
+	devices := map[blockNumber]bool{}
 	for _, node := range nodes {
 		var s unix.Stat_t
 		if unix.Stat(node, &s) == nil && s.Mode&unix.S_IFMT == unix.S_IFBLK {
-			devices[device{int(unix.Major(s.Rdev)), int(unix.Minor(s.Rdev))}] = true
+			devices[blockNumber{int(unix.Major(s.Rdev)), int(unix.Minor(s.Rdev))}] = true
 		}
 	}
 	return devices, nil
@@ -76,7 +76,7 @@ func (g *mountGuard) served() (map[device]bool, error) {
 
 // copiesOf picks the mounts of these devices that can be detached here alone. The mounts
 // come in the order of /proc/self/mountinfo; what lies on top comes first in the result.
-func copiesOf(devices map[device]bool, mounts []*mountinfo.Info) []*mountinfo.Info {
+func copiesOf(devices map[blockNumber]bool, mounts []*mountinfo.Info) []*mountinfo.Info {
 	shared := map[int]bool{}
 	for _, m := range mounts {
 		shared[m.ID] = strings.Contains(m.Optional, "shared:")
@@ -85,7 +85,7 @@ func copiesOf(devices map[device]bool, mounts []*mountinfo.Info) []*mountinfo.In
 	for i := len(mounts) - 1; i >= 0; i-- {
 		m := mounts[i]
 		isCopy := strings.Contains(m.Optional, "master:")
-		if devices[device{m.Major, m.Minor}] && isCopy && !shared[m.Parent] {
+		if devices[blockNumber{m.Major, m.Minor}] && isCopy && !shared[m.Parent] {
 			copies = append(copies, m)
 		}
 	}

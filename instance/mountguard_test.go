@@ -8,7 +8,7 @@ import (
 )
 
 func TestOnlyCopiesOfServedDevicesAreDetached(t *testing.T) {
-	volume, other := device{7, 3}, device{8, 1}
+	volume, other := blockNumber{7, 3}, blockNumber{8, 1}
 	mounts := []*mountinfo.Info{
 		{ID: 1, Mountpoint: "/", Major: 0, Minor: 30},
 		{ID: 2, Parent: 1, Mountpoint: "/host", Major: 8, Minor: 1, Optional: "master:1"},
@@ -21,7 +21,7 @@ func TestOnlyCopiesOfServedDevicesAreDetached(t *testing.T) {
 		{ID: 8, Parent: 2, Mountpoint: "/host/another-loop", Major: 7, Minor: 4, Optional: "master:5"},
 	}
 	var got []string
-	for _, m := range copiesOf(map[device]bool{volume: true}, mounts) {
+	for _, m := range copiesOf(map[blockNumber]bool{volume: true}, mounts) {
 		got = append(got, m.Mountpoint)
 	}
 	// Not the disks, not another loop device, and not where the node or a user in this namespace would lose it.

@@ -54,9 +54,15 @@ var rules = []rule{
 	// Data plane.
 	{
 		"instance/...",
-		[]string{"instance/...", "engine/...", "replica/...", "nbd/...", "membership", "disk", "util/..."},
+		[]string{"instance/...", "device/...", "engine/...", "replica/...", "nbd/...", "membership", "disk", "util/..."},
 		"the data plane must run, be tested and be read without Kubernetes",
 	},
+	{
+		"device/...",
+		[]string{"device/...", "fuse", "engine", "nbd/...", "util/..."},
+		"a device passes requests to an engine and knows nothing of replicas",
+	},
+	{"fuse", nil, "the kernel's protocol; nothing of ours belongs in it"},
 	{
 		"engine/...",
 		[]string{"engine/...", "nbd/...", "membership", "util/..."},
@@ -114,7 +120,7 @@ var rules = []rule{
 // path. app alone imports both.
 var planes = [2][]string{
 	{"controller/...", "datastore/...", "manager/...", "api/...", "csi/..."},
-	{"nbd/...", "replica/...", "engine/...", "instance/..."},
+	{"nbd/...", "replica/...", "engine/...", "instance/...", "device/...", "fuse"},
 }
 
 // foreign lists the packages of others that only some may import.

@@ -1,4 +1,4 @@
-package engine
+package device
 
 import (
 	"context"
@@ -46,9 +46,8 @@ type imageFS struct {
 //
 //	mount ── root directory ── volume.img   held open by: this process until the loop device has it, then the loop device alone
 type image struct {
+	dev  int // descriptor of the FUSE connection
 	file int // descriptor of volume.img, for direct I/O; -1 when closed
-	// connection is the kernel's number of the file system, by which it can be aborted.
-	connection uint32
 	// served is closed when the kernel has let go of the file system.
 	served chan struct{}
 }
@@ -85,7 +84,7 @@ func serveImage(dev, mount int, size int64, b nbd.Backend) (*image, error) {
 	if err != nil { // it has closed dev, or never will: the mount's end makes it useless
 		return nil, fmt.Errorf("serve the file system: %w", err)
 	}
-	i := &image{file: -1, served: make(chan struct{})}
+	i := &image{dev: dev, file: -1, served: make(chan struct{})}
 	go func() {
 		defer close(i.served)
 		server.Serve()
@@ -95,18 +94,12 @@ func serveImage(dev, mount int, size int64, b nbd.Backend) (*image, error) {
 		i.file = -1
 		return i, fmt.Errorf("open %s: %w", imageName, err)
 	}
-	var st unix.Stat_t
-	if err := unix.Fstat(i.file, &st); err != nil {
-		i.closeFile()
-		return i, fmt.Errorf("look at %s: %w", imageName, err)
-	}
-	i.connection = unix.Minor(st.Dev)
 	return i, nil
 }
 
-// abort makes the kernel end the file system: what is under way and what comes later fails, and nothing asks this process any more.
+// abortConnection makes the kernel end a file system: what is under way and what comes later fails, and nothing asks this process any more.
 // The mount stays until its last user lets go of it. The control file system is mounted for this alone, without a path.
-func (i *image) abort() error {
+func abortConnection(connection uint32) error {
 	fs, err := unix.Fsopen("fusectl", unix.FSOPEN_CLOEXEC)
 	if err != nil {
 		return fmt.Errorf("abort the file system: %w", err)
@@ -120,7 +113,7 @@ func (i *image) abort() error {
 		return fmt.Errorf("abort the file system: %w", err)
 	}
 	defer unix.Close(control)
-	file, err := unix.Openat(control, fmt.Sprintf("%d/abort", i.connection), unix.O_WRONLY|unix.O_CLOEXEC, 0)
+	file, err := unix.Openat(control, fmt.Sprintf("%d/abort", connection), unix.O_WRONLY|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.ENOENT) {
 		return nil // it has ended
 	}
@@ -161,6 +154,15 @@ func detachedMount(dev int) (int, error) {
 		return -1, fmt.Errorf("mount fuse: %w", err)
 	}
 	return mount, nil
+}
+
+// abort ends the file system of an open file.
+func (i *image) abort() error {
+	connection, err := connectionOf(i.file)
+	if err != nil {
+		return err
+	}
+	return abortConnection(connection)
 }
 
 // closeFile lets go of the file; the mount goes with its last user.
@@ -248,7 +250,7 @@ func (f *imageFS) Read(_ <-chan struct{}, in *fuse.ReadIn, buf []byte) (fuse.Rea
 		return fuse.ReadResultData(nil), fuse.OK
 	}
 	buf = buf[:min(int64(in.Size), int64(len(buf)), f.size-off)]
-	if err := f.backend.ReadAt(background, buf, off); err != nil {
+	if err := f.backend.ReadAt(context.Background(), buf, off); err != nil {
 		return nil, status(err)
 	}
 	return fuse.ReadResultData(buf), fuse.OK
@@ -256,7 +258,7 @@ func (f *imageFS) Read(_ <-chan struct{}, in *fuse.ReadIn, buf []byte) (fuse.Rea
 
 // Write writes to the volume.
 func (f *imageFS) Write(_ <-chan struct{}, in *fuse.WriteIn, data []byte) (uint32, fuse.Status) {
-	if err := f.backend.WriteAt(background, data, int64(in.Offset), false); err != nil {
+	if err := f.backend.WriteAt(context.Background(), data, int64(in.Offset), false); err != nil {
 		return 0, status(err)
 	}
 	return uint32(len(data)), fuse.OK
@@ -264,7 +266,7 @@ func (f *imageFS) Write(_ <-chan struct{}, in *fuse.WriteIn, data []byte) (uint3
 
 // Fsync is the device's flush.
 func (f *imageFS) Fsync(_ <-chan struct{}, _ *fuse.FsyncIn) fuse.Status {
-	return status(f.backend.Flush(background))
+	return status(f.backend.Flush(context.Background()))
 }
 
 // Fallocate is how a loop device discards and writes zeroes. It punches a hole also where its user asked for zeroes, so a hole must
@@ -273,9 +275,9 @@ func (f *imageFS) Fallocate(_ <-chan struct{}, in *fuse.FallocateIn) fuse.Status
 	off, length := int64(in.Offset), int64(in.Length)
 	switch in.Mode {
 	case unix.FALLOC_FL_PUNCH_HOLE | unix.FALLOC_FL_KEEP_SIZE:
-		return status(f.backend.Zero(background, off, length, 0))
+		return status(f.backend.Zero(context.Background(), off, length, 0))
 	case unix.FALLOC_FL_ZERO_RANGE, unix.FALLOC_FL_ZERO_RANGE | unix.FALLOC_FL_KEEP_SIZE:
-		return status(f.backend.Zero(background, off, length, nbd.ZeroNoHole))
+		return status(f.backend.Zero(context.Background(), off, length, nbd.ZeroNoHole))
 	}
 	return fuse.Status(syscall.EOPNOTSUPP)
 }

@@ -1,4 +1,4 @@
-package engine
+package device
 
 import (
 	"errors"
@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/longhorn-lep/longhorn-manager/engine"
 )
 
 // logicalBlock is the device's logical block size in bytes, for ever: file systems bake it in.
@@ -85,7 +87,7 @@ func openLoop(dir string, n int) (*loopDevice, error) {
 func (d *loopDevice) detach() (syncErr, err error) {
 	claim, err := unix.Open(d.path, unix.O_RDWR|unix.O_EXCL|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.EBUSY) {
-		return nil, fmt.Errorf("%s: %w: %w", d.path, errClaimed, ErrInUse)
+		return nil, fmt.Errorf("%s: %w: %w", d.path, errClaimed, engine.ErrInUse)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("claim %s: %w", d.path, err)
@@ -99,7 +101,7 @@ func (d *loopDevice) detach() (syncErr, err error) {
 	if clearErr != nil && !errors.Is(clearErr, unix.ENXIO) {
 		err = fmt.Errorf("clear %s: %w", d.path, clearErr)
 	} else if _, bound := unix.IoctlLoopGetStatus64(claim); bound == nil {
-		err = fmt.Errorf("%s is open: %w", d.path, ErrInUse)
+		err = fmt.Errorf("%s is open: %w", d.path, engine.ErrInUse)
 	}
 	if err != nil { // hold it again, before the claim ends
 		if d.held, clearErr = unix.Open(d.path, unix.O_RDWR|unix.O_CLOEXEC, 0); clearErr != nil {

@@ -1,49 +1,20 @@
-package engine
+package device
 
 import (
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"sync"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
 
-// nodes are the device nodes of this process. One process of a machine owns a device directory, so a node there that is not among
-// them was left by a process that died. Its numbers mean nothing: another device may have them by now.
-var nodes pathSet
-
-// pathSet is a set of paths, each claimed by one owner.
-type pathSet struct {
-	mu    sync.Mutex
-	paths map[string]bool // guarded by mu
-}
-
-// claim adds a path, and returns false if it was there.
-func (s *pathSet) claim(path string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.paths[path] {
-		return false
-	}
-	if s.paths == nil {
-		s.paths = map[string]bool{}
-	}
-	s.paths[path] = true
-	return true
-}
-
-func (s *pathSet) release(path string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.paths, path)
-}
-
 // RemoveStaleDevices removes the block device nodes that dead processes left in a device directory, lest they show the device of
-// another volume. The process that owns the directory calls it once, before its first engine. Anything that is not a block device
-// stays. A missing directory is success.
-func RemoveStaleDevices(dir string) error {
+// another volume: one process of a machine owns a device directory, so a node there that is of no device that is held was left by a
+// process that died. Its numbers mean nothing: another device may have them by now. The owner of the directory calls it once, before its
+// first device is made. Anything that is not a block device stays. A missing directory is success.
+func RemoveStaleDevices(dir string, held []Held) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -53,11 +24,11 @@ func RemoveStaleDevices(dir string) error {
 	}
 	for _, entry := range entries {
 		path := filepath.Join(dir, entry.Name())
-		if entry.Type()&(os.ModeDevice|os.ModeCharDevice) != os.ModeDevice || !nodes.claim(path) {
+		kept := slices.ContainsFunc(held, func(h Held) bool { return h.Path == path })
+		if entry.Type()&(os.ModeDevice|os.ModeCharDevice) != os.ModeDevice || kept {
 			continue
 		}
 		err = errors.Join(err, unix.Unlink(path))
-		nodes.release(path)
 	}
 	if err != nil {
 		return fmt.Errorf("remove stale devices in %s: %w", dir, err)
@@ -65,8 +36,7 @@ func RemoveStaleDevices(dir string) error {
 	return nil
 }
 
-// makeNode puts a block device node at path, in place of one that a dead process left there. Anything else there is not ours. The
-// caller must have claimed the path.
+// makeNode puts a block device node at path, in place of one that a dead process left there. Anything else there is not ours.
 func makeNode(path string, dev uint64) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return fmt.Errorf("make the device directory: %w", err)

@@ -1,8 +1,9 @@
-package engine
+package device
 
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -10,11 +11,14 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/longhorn-lep/longhorn-manager/engine"
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/mountns"
 	"github.com/longhorn-lep/longhorn-manager/nbd"
 	"github.com/longhorn-lep/longhorn-manager/nbd/memory"
@@ -33,11 +37,31 @@ func needDevices(t testing.TB) {
 	}
 }
 
+// owner is a start of the engine of a volume.
+func owner(generation int64) Owner {
+	return Owner{Engine: "vol-1-e-0", Generation: generation, Session: fmt.Sprintf("session-%d", generation)}
+}
+
+// local returns a frontend whose devices are in dir.
+func local(dir string) *Frontend {
+	return NewFrontend(FrontendOptions{Keeper: NewLocal(Options{DeviceDir: dir}), Owner: owner(1)})
+}
+
+// loopOf is the directory of a device in sysfs while it is bound.
+func loopOf(t testing.TB, path string) string {
+	t.Helper()
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("/sys/dev/block/%d:%d/loop", unix.Major(st.Rdev), unix.Minor(st.Rdev))
+}
+
 // blockDevice starts a frontend over a backend and returns its path.
-func blockDevice(t testing.TB, size int64, b nbd.Backend) (*BlockFrontend, string) {
+func blockDevice(t testing.TB, size int64, b nbd.Backend) (*Frontend, string) {
 	t.Helper()
 	needDevices(t)
-	f := NewBlockFrontend(BlockOptions{DeviceDir: filepath.Join(t.TempDir(), "devices")})
+	f := local(filepath.Join(t.TempDir(), "devices"))
 	path, err := f.Start(context.Background(), "vol-1", size, b)
 	if err != nil {
 		t.Fatal(err)
@@ -60,23 +84,51 @@ func execute(t testing.TB, name string, args ...string) string {
 }
 
 // expectNothingLeft fails the test if a device or loop device of a stopped frontend is still there.
-func expectNothingLeft(t testing.TB, path string, loop *loopDevice) {
+func expectNothingLeft(t testing.TB, path, loop string) {
 	t.Helper()
 	if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the node is left: %v", err)
 	}
-	backing := filepath.Join("/sys/block", filepath.Base(loop.path), "loop", "backing_file")
-	if b, err := os.ReadFile(backing); err == nil && strings.Contains(string(b), imageName) {
-		t.Errorf("%s is still bound to %s", loop.path, b)
+	if b, err := os.ReadFile(filepath.Join(loop, "backing_file")); err == nil && strings.Contains(string(b), imageName) {
+		t.Errorf("%s is still bound to %s", loop, b)
 	}
 	mounts, err := os.ReadFile("/proc/self/mounts")
 	if err != nil || strings.Contains(string(mounts), path) {
 		t.Errorf("a mount is left (%v):\n%s", err, mounts)
 	}
-	if !nodes.claim(path) {
-		t.Error("the node still counts as in use")
+}
+
+// recorder counts what passes.
+type recorder struct {
+	nbd.Backend
+	zeroes, flushes atomic.Int64
+}
+
+func (r *recorder) Zero(ctx context.Context, off, length int64, flags nbd.ZeroFlags) error {
+	r.zeroes.Add(1)
+	return r.Backend.Zero(ctx, off, length, flags)
+}
+
+func (r *recorder) Flush(ctx context.Context) error {
+	r.flushes.Add(1)
+	return r.Backend.Flush(ctx)
+}
+
+// alignedPage returns a page that direct I/O accepts.
+func alignedPage() []byte {
+	p := make([]byte, 8192)
+	at := 4096 - int(uintptr(unsafe.Pointer(&p[0]))%4096)
+	return p[at : at+4096]
+}
+
+// pattern returns bytes that tell their place.
+func pattern(seed uint64, n int) []byte {
+	p := make([]byte, n)
+	r := rand.New(rand.NewPCG(seed, 0))
+	for i := 0; i < n; i += 8 {
+		binary.LittleEndian.PutUint64(p[i:], r.Uint64())
 	}
-	nodes.release(path)
+	return p
 }
 
 func TestBlockDeviceHoldsAFileSystem(t *testing.T) {
@@ -86,11 +138,11 @@ func TestBlockDeviceHoldsAFileSystem(t *testing.T) {
 	const size = 128 << 20
 	m := memory.New(size)
 	f, path := blockDevice(t, size, m)
-	loop := f.loop
+	loop := loopOf(t, path)
 	if got := strings.TrimSpace(execute(t, "blockdev", "--getsize64", "--getss", path)); got != "134217728\n512" {
 		t.Errorf("size and logical block size: %q", got)
 	}
-	if got := strings.TrimSpace(execute(t, "losetup", "--noheadings", "--output", "DIO,AUTOCLEAR", loop.path)); strings.Join(strings.Fields(got), " ") != "1 1" {
+	if got := strings.TrimSpace(execute(t, "losetup", "--noheadings", "--output", "DIO,AUTOCLEAR", f.held.Loop)); strings.Join(strings.Fields(got), " ") != "1 1" {
 		t.Errorf("direct I/O and autoclear: %q", got)
 	}
 	execute(t, "mkfs.ext4", "-q", path)
@@ -110,7 +162,7 @@ func TestBlockDeviceHoldsAFileSystem(t *testing.T) {
 		t.Fatal(err)
 	}
 	execute(t, "sync", "-f", dir)
-	if err := f.Stop(t.Context()); !errors.Is(err, ErrInUse) {
+	if err := f.Stop(t.Context()); !errors.Is(err, engine.ErrInUse) {
 		t.Fatalf("stop while mounted: %v", err)
 	}
 	execute(t, "umount", dir)
@@ -133,7 +185,7 @@ func TestBlockDeviceHoldsAFileSystem(t *testing.T) {
 func TestBlockDeviceStopsOnlyWhenNobodyUsesIt(t *testing.T) {
 	const size = 4 << 20
 	f, path := blockDevice(t, size, memory.New(size))
-	loop := f.loop
+	loop := loopOf(t, path)
 	for _, tc := range []struct {
 		name string
 		flag int
@@ -144,7 +196,7 @@ func TestBlockDeviceStopsOnlyWhenNobodyUsesIt(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer file.Close()
-			if err := f.Stop(t.Context()); !errors.Is(err, ErrInUse) {
+			if err := f.Stop(t.Context()); !errors.Is(err, engine.ErrInUse) {
 				t.Fatalf("stop: %v", err)
 			}
 			if _, err := file.WriteAt([]byte("still works"), 0); err != nil {
@@ -195,8 +247,9 @@ func TestBlockDeviceNodeOfSomethingElseIsNotReplaced(t *testing.T) {
 	needDevices(t)
 	dir := t.TempDir()
 	path := filepath.Join(dir, "vol-1")
-	start := func() (*BlockFrontend, error) {
-		f := NewBlockFrontend(BlockOptions{DeviceDir: dir})
+	keeper := NewLocal(Options{DeviceDir: dir})
+	start := func() (*Frontend, error) {
+		f := NewFrontend(FrontendOptions{Keeper: keeper, Owner: owner(1)})
 		_, err := f.Start(t.Context(), "vol-1", 1<<20, memory.New(1<<20))
 		return f, err
 	}
@@ -228,7 +281,7 @@ func TestBlockDeviceNodeOfSomethingElseIsNotReplaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"", "..", "a/b", ".hidden"} {
-		if _, err := NewBlockFrontend(BlockOptions{DeviceDir: dir}).Start(t.Context(), name, 1<<20, memory.New(1<<20)); err == nil {
+		if _, err := local(dir).Start(t.Context(), name, 1<<20, memory.New(1<<20)); err == nil {
 			t.Errorf("%q was taken for a name", name)
 		}
 	}
@@ -255,7 +308,7 @@ func TestADeviceThatCannotBeMadeLeavesNoLoopDevice(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer looker.release()
-	f := NewBlockFrontend(BlockOptions{DeviceDir: dir})
+	f := local(dir)
 	if _, err := f.Start(t.Context(), "looked-at", 1<<20, memory.New(1<<20)); err == nil {
 		t.Fatal("a file was replaced")
 	}
@@ -277,16 +330,16 @@ func TestADeviceThatCannotBeMadeLeavesNoLoopDevice(t *testing.T) {
 func TestStaleDevicesAreRemovedAndNothingElse(t *testing.T) {
 	needDevices(t)
 	dir := t.TempDir()
-	f := NewBlockFrontend(BlockOptions{DeviceDir: dir})
+	f := local(dir)
 	if _, err := f.Start(t.Context(), "live", 1<<20, memory.New(1<<20)); err != nil {
 		t.Fatal(err)
 	}
 	for name, mode := range map[string]uint32{"stale": unix.S_IFBLK, "char": unix.S_IFCHR, "file": unix.S_IFREG} {
-		if err := unix.Mknod(filepath.Join(dir, name), mode|0o600, int(f.loop.dev)); err != nil { // even with the numbers of a live one
+		if err := unix.Mknod(filepath.Join(dir, name), mode|0o600, int(f.held.Dev)); err != nil { // even with the numbers of a live one
 			t.Fatal(err)
 		}
 	}
-	if err := RemoveStaleDevices(dir); err != nil {
+	if err := RemoveStaleDevices(dir, []Held{*f.held}); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := filepath.Glob(filepath.Join(dir, "*")); err != nil || len(got) != 3 || filepath.Base(got[2]) != "live" {
@@ -295,92 +348,7 @@ func TestStaleDevicesAreRemovedAndNothingElse(t *testing.T) {
 	if err := f.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := RemoveStaleDevices(filepath.Join(dir, "missing")); err != nil {
+	if err := RemoveStaleDevices(filepath.Join(dir, "missing"), nil); err != nil {
 		t.Error(err)
-	}
-}
-
-// The whole of it: an engine over three replicas with a device, which fails, and whose device still can be removed.
-func TestEngineWithABlockDevice(t *testing.T) {
-	needDevices(t)
-	r := newRig(t, "a", "b", "c")
-	r.local = "a"
-	dir := t.TempDir()
-	block := func(c *Config) { c.Frontend = NewBlockFrontend(BlockOptions{DeviceDir: dir}) }
-	e, _ := r.run(1, block)
-	device := e.State().Endpoint
-	execute(t, "dd", "if=/dev/urandom", "of="+device, "bs=64k", "count=100", "conv=fsync")
-	r.sameBytes()
-	if err := e.Stop(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	e, changed := r.run(2, block)
-	for _, d := range r.disks {
-		_ = d.current.Close()
-	}
-	r.await(e, changed, "failure", broke)
-	file, err := os.OpenFile(device, os.O_RDWR|unix.O_DIRECT, 0)
-	if err == nil {
-		_, err = file.WriteAt(alignedPage(), 0)
-		_ = file.Close()
-	}
-	if !errors.Is(err, unix.EIO) {
-		t.Errorf("write to the device of a failed engine: %v", err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
-	if err := e.Stop(ctx); err != nil {
-		t.Errorf("stop: %v", err)
-	}
-	if _, err := os.Lstat(device); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the node is left: %v", err)
-	}
-}
-
-// By force: the device is mounted, or open, and its engine goes. When the user lets go nothing is left.
-func TestStopForceLeavesNothing(t *testing.T) {
-	needDevices(t)
-	for _, cut := range []bool{false, true} {
-		t.Run(fmt.Sprintf("all replicas are lost before: %t", cut), func(t *testing.T) {
-			r := newRig(t, "a", "b")
-			dir := t.TempDir()
-			f := NewBlockFrontend(BlockOptions{DeviceDir: dir})
-			e, changed := r.run(1, func(c *Config) { c.Frontend = f })
-			device, loop := e.State().Endpoint, f.loop
-			user, err := os.OpenFile(device, os.O_RDWR|unix.O_DIRECT|unix.O_EXCL, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := e.Stop(t.Context()); !errors.Is(err, ErrInUse) {
-				t.Fatalf("stop: %v", err)
-			}
-			if cut {
-				for _, d := range r.disks {
-					_ = d.current.Close()
-				}
-				r.await(e, changed, "failure", broke)
-			}
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-			defer cancel()
-			for range 2 {
-				if err := e.StopForce(ctx); err != nil {
-					t.Fatalf("stop by force: %v", err)
-				}
-			}
-			if s := e.State(); s.Phase != PhaseStopped || s.Endpoint != "" {
-				t.Errorf("got %+v", s)
-			}
-			if _, err := os.Lstat(device); !errors.Is(err, os.ErrNotExist) {
-				t.Errorf("the node is left: %v", err)
-			}
-			if _, err := user.WriteAt(alignedPage(), 0); err == nil {
-				t.Error("a write was acknowledged")
-			}
-			_ = user.Close()
-			expectNothingLeft(t, device, loop)
-			// The volume can have its device again.
-			again, _ := r.run(2, func(c *Config) { c.Frontend = NewBlockFrontend(BlockOptions{DeviceDir: dir}) })
-			execute(t, "dd", "if=/dev/zero", "of="+again.State().Endpoint, "bs=4096", "count=1", "conv=notrunc,fsync")
-		})
 	}
 }
