@@ -4,11 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
+	"time"
 
 	"github.com/sirupsen/logrus"
+	"golang.org/x/sys/unix"
 
 	"github.com/longhorn-lep/longhorn-manager/engine"
+	"github.com/longhorn-lep/longhorn-manager/fuse"
 	"github.com/longhorn-lep/longhorn-manager/nbd"
 )
 
@@ -24,9 +28,9 @@ type FrontendOptions struct {
 type Frontend struct {
 	opts FrontendOptions
 
-	mu    sync.Mutex
-	held  *Held  // guarded by mu; the device, nil while there is none
-	image *image // guarded by mu; what is served
+	mu     sync.Mutex
+	held   *Held        // guarded by mu; the device, nil while there is none
+	server *fuse.Server // guarded by mu; serves the device
 }
 
 var (
@@ -46,27 +50,116 @@ func NewFrontend(opts FrontendOptions) *Frontend {
 func (f *Frontend) Start(ctx context.Context, volume string, sizeBytes int64, b nbd.Backend) (string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.image != nil {
+	if f.server != nil {
 		return "", errors.New("the frontend was started before")
 	}
-	spec := Spec{Volume: volume, SizeBytes: sizeBytes, Owner: f.opts.Owner, MaxWrite: fuseMaxIO}
+	spec := Spec{Volume: volume, SizeBytes: sizeBytes, Owner: f.opts.Owner, MaxWrite: fuse.MaxWrite}
 	if err := spec.validate(); err != nil {
 		return "", err
 	}
-	image, err := mountImage(sizeBytes, b)
+	all, err := f.opts.Keeper.List(ctx)
+	if err != nil {
+		return "", fmt.Errorf("look for the device of %s: %w", volume, err)
+	}
+	start, done := f.create, "Device made"
+	if i := slices.IndexFunc(all, func(h Held) bool { return h.Volume == volume }); i >= 0 {
+		if all[i].SizeBytes != sizeBytes {
+			return "", fmt.Errorf("the device of %s has %d bytes, not %d", volume, all[i].SizeBytes, sizeBytes)
+		}
+		start, done = f.adopt, "Device taken over"
+	}
+	held, server, err := start(ctx, spec, backend{b})
 	if err != nil {
 		return "", err
 	}
-	held, err := f.opts.Keeper.Attach(ctx, spec, image.dev, image.file)
-	if err != nil { // nothing was written; whoever looks at the loop device already must not keep the file system alive
-		err = errors.Join(err, image.abort())
-		image.closeFile()
-		return "", errors.Join(err, image.wait(ctx))
-	}
-	image.closeFile() // the loop device has its own hold
-	f.image, f.held = image, &held
-	f.opts.Log.WithFields(logrus.Fields{"device": held.Path, "loop": held.Loop}).Info("Device made")
+	f.held, f.server = &held, server
+	f.opts.Log.WithFields(logrus.Fields{"device": held.Path, "loop": held.Loop}).Info(done)
 	return held.Path, nil
+}
+
+// create makes all parts of a device, or none.
+func (f *Frontend) create(ctx context.Context, spec Spec, b fuse.Backend) (Held, *fuse.Server, error) {
+	mount, err := fuse.NewMount()
+	if err != nil {
+		return Held{}, nil, err
+	}
+	defer mount.Close() // the loop device holds the file system, or nobody does
+	conn, err := fuse.Dup(mount.Conn())
+	if err != nil {
+		return Held{}, nil, err
+	}
+	server, err := f.serve(conn, spec, b)
+	if err != nil {
+		return Held{}, nil, err
+	}
+	file, err := mount.Open()
+	if err != nil {
+		return Held{}, nil, errors.Join(err, endService(ctx, server))
+	}
+	defer unix.Close(file)
+	held, err := f.opts.Keeper.Attach(ctx, spec, mount.Conn(), file)
+	if err != nil { // nothing was written; whoever looks at the loop device already must not keep the file system alive
+		if number, e := fuse.Number(file); e == nil {
+			err = errors.Join(err, fuse.Abort(number))
+		}
+		return Held{}, nil, errors.Join(err, endService(ctx, server))
+	}
+	return held, server, nil
+}
+
+// adopt takes a device over. The requests that the predecessor had taken come again, before any other is read.
+func (f *Frontend) adopt(ctx context.Context, spec Spec, b fuse.Backend) (Held, *fuse.Server, error) {
+	conn, held, err := f.opts.Keeper.Adopt(ctx, spec.Volume, f.opts.Owner)
+	if err != nil {
+		return Held{}, nil, fmt.Errorf("take the device over: %w", err)
+	}
+	if err := fuse.Resend(conn); err != nil {
+		_ = unix.Close(conn)
+		return Held{}, nil, errors.Join(err, f.opts.Keeper.Leave(ctx, spec.Volume, f.opts.Owner))
+	}
+	server, err := f.serve(conn, held.Spec, b)
+	if err != nil {
+		return Held{}, nil, errors.Join(err, f.opts.Keeper.Leave(ctx, spec.Volume, f.opts.Owner))
+	}
+	return held, server, nil
+}
+
+// serve serves a connection, whose descriptor it takes over.
+func (f *Frontend) serve(conn int, spec Spec, b fuse.Backend) (*fuse.Server, error) {
+	server, err := fuse.NewServer(conn, spec.SizeBytes, spec.MaxWrite, b)
+	if err != nil {
+		return nil, err
+	}
+	go func() {
+		if err := server.Serve(); err != nil {
+			f.opts.Log.WithError(err).WithField("volume", spec.Volume).Error("The volume's device is served no more")
+		}
+	}()
+	return server, nil
+}
+
+// endService ends the service of a device that could not be made.
+func endService(ctx context.Context, server *fuse.Server) error {
+	server.Stop()
+	return awaitEnd(ctx, server)
+}
+
+// awaitEnd waits until the kernel has let go of the file system. That is soon after its last user has, so it waits for a moment also when
+// ctx has ended.
+func awaitEnd(ctx context.Context, server *fuse.Server) error {
+	select {
+	case <-server.Ended():
+		return nil
+	case <-ctx.Done():
+	}
+	moment := time.NewTimer(time.Second)
+	defer moment.Stop()
+	select {
+	case <-server.Ended():
+		return nil
+	case <-moment.C:
+		return fmt.Errorf("wait for the end of the file system: %w", ctx.Err())
+	}
 }
 
 // Stop implements engine.Frontend. Whoever has the device mounted or open, under any of its names and in any mount namespace, makes it
@@ -81,11 +174,11 @@ func (f *Frontend) Stop(ctx context.Context) error {
 		f.opts.Log.WithField("device", f.held.Path).Info("Device removed")
 		f.held = nil
 	}
-	if f.image != nil {
-		if err := f.image.wait(ctx); err != nil {
+	if f.server != nil {
+		if err := awaitEnd(ctx, f.server); err != nil {
 			return err
 		}
-		f.image = nil
+		f.server = nil
 	}
 	return nil
 }
@@ -99,9 +192,9 @@ func (f *Frontend) Abort(ctx context.Context) error {
 		err = f.opts.Keeper.Abort(ctx, f.held.Volume)
 		f.held = nil
 	}
-	if f.image != nil && err == nil {
-		err = f.image.wait(ctx)
-		f.image = nil
+	if f.server != nil && err == nil {
+		err = awaitEnd(ctx, f.server)
+		f.server = nil
 	}
 	if err != nil {
 		return fmt.Errorf("abort the device: %w", err)
@@ -112,5 +205,36 @@ func (f *Frontend) Abort(ctx context.Context) error {
 // Leave ends the service and leaves the device to a successor: no request is read any more, those under way are answered. When it fails
 // a request is still under way, and only the end of this process makes room for a successor.
 func (f *Frontend) Leave(ctx context.Context) error {
-	return errors.ErrUnsupported
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.held == nil {
+		return nil
+	}
+	f.server.Stop()
+	if err := awaitEnd(ctx, f.server); err != nil {
+		return fmt.Errorf("leave the device: %w", err)
+	}
+	if err := f.opts.Keeper.Leave(ctx, f.held.Volume, f.opts.Owner); err != nil {
+		return fmt.Errorf("leave the device: %w", err)
+	}
+	f.opts.Log.WithField("device", f.held.Path).Info("Device left to a successor")
+	f.held, f.server = nil, nil
+	return nil
+}
+
+// backend is an engine's side as the file system sees it.
+type backend struct{ nbd.Backend }
+
+// WriteAt implements fuse.Backend.
+func (b backend) WriteAt(ctx context.Context, p []byte, off int64) error {
+	return b.Backend.WriteAt(ctx, p, off, false)
+}
+
+// Zero implements fuse.Backend.
+func (b backend) Zero(ctx context.Context, off, length int64, keep bool) error {
+	var flags nbd.ZeroFlags
+	if keep {
+		flags = nbd.ZeroNoHole
+	}
+	return b.Backend.Zero(ctx, off, length, flags)
 }

@@ -89,7 +89,7 @@ func expectNothingLeft(t testing.TB, path, loop string) {
 	if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the node is left: %v", err)
 	}
-	if b, err := os.ReadFile(filepath.Join(loop, "backing_file")); err == nil && strings.Contains(string(b), imageName) {
+	if b, err := os.ReadFile(filepath.Join(loop, "backing_file")); err == nil && strings.Contains(string(b), "volume.img") {
 		t.Errorf("%s is still bound to %s", loop, b)
 	}
 	mounts, err := os.ReadFile("/proc/self/mounts")

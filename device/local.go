@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/longhorn-lep/longhorn-manager/engine"
+	"github.com/longhorn-lep/longhorn-manager/fuse"
 )
 
 // Options say where devices are found and made.
@@ -37,7 +38,7 @@ type Local struct {
 type kept struct {
 	op   chan struct{} // holds one token while an operation is under way
 	held Held
-	fuse int // descriptor of the FUSE connection; -1 when closed
+	conn int // descriptor of the FUSE connection; -1 when closed
 	loop *loopDevice
 	// ready says that the device was made; before it is nobody's but its maker's.
 	ready bool
@@ -109,11 +110,11 @@ func (s Spec) validate() error {
 }
 
 // Attach implements Keeper.
-func (l *Local) Attach(_ context.Context, spec Spec, fuse, file int) (Held, error) {
+func (l *Local) Attach(_ context.Context, spec Spec, conn, file int) (Held, error) {
 	if err := spec.validate(); err != nil {
 		return Held{}, err
 	}
-	k := &kept{op: make(chan struct{}, 1), fuse: -1, held: Held{Spec: spec, Path: filepath.Join(l.opts.DeviceDir, spec.Volume), Served: true}}
+	k := &kept{op: make(chan struct{}, 1), conn: -1, held: Held{Spec: spec, Path: filepath.Join(l.opts.DeviceDir, spec.Volume), Served: true}}
 	k.op <- struct{}{}
 	defer func() { <-k.op }()
 	l.mu.Lock()
@@ -123,7 +124,7 @@ func (l *Local) Attach(_ context.Context, spec Spec, fuse, file int) (Held, erro
 	}
 	l.devices[spec.Volume] = k
 	l.mu.Unlock()
-	if err := l.make(k, fuse, file); err != nil {
+	if err := l.make(k, conn, file); err != nil {
 		l.forget(k)
 		return Held{}, err
 	}
@@ -134,14 +135,14 @@ func (l *Local) Attach(_ context.Context, spec Spec, fuse, file int) (Held, erro
 }
 
 // make makes all parts of a device, or none.
-func (l *Local) make(k *kept, fuse, file int) error {
-	connection, err := connectionOf(file)
+func (l *Local) make(k *kept, conn, file int) error {
+	connection, err := fuse.Number(file)
 	if err != nil {
 		return err
 	}
-	fd, err := unix.FcntlInt(uintptr(fuse), unix.F_DUPFD_CLOEXEC, lowestFuseFD)
+	fd, err := fuse.Dup(conn)
 	if err != nil {
-		return fmt.Errorf("keep the FUSE descriptor: %w", err)
+		return err
 	}
 	loop, err := attachLoop(l.opts.LoopDir, file, "longhorn:"+k.held.Volume)
 	if err != nil {
@@ -157,21 +158,9 @@ func (l *Local) make(k *kept, fuse, file int) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	k.fuse, k.loop = fd, loop
+	k.conn, k.loop = fd, loop
 	k.held.Loop, k.held.Dev, k.held.Connection = loop.path, loop.dev, connection
 	return nil
-}
-
-// connectionOf returns the kernel's number of the FUSE connection that a file is of, without asking its server.
-func connectionOf(file int) (uint32, error) {
-	var st unix.Statx_t
-	if err := unix.Statx(file, "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, unix.STATX_TYPE, &st); err != nil {
-		return 0, fmt.Errorf("look at the volume's file: %w", err)
-	}
-	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Dev_major != 0 {
-		return 0, errors.New("the volume's file is not of a FUSE file system")
-	}
-	return st.Dev_minor, nil
 }
 
 func (l *Local) forget(k *kept) {
@@ -204,9 +193,9 @@ func (l *Local) Adopt(_ context.Context, volume string, owner Owner) (int, Held,
 	if k.held.Served {
 		return -1, Held{}, fmt.Errorf("%s: %w", volume, ErrServed)
 	}
-	fd, err := unix.FcntlInt(uintptr(k.fuse), unix.F_DUPFD_CLOEXEC, lowestFuseFD)
+	fd, err := fuse.Dup(k.conn)
 	if err != nil {
-		return -1, Held{}, fmt.Errorf("hand the FUSE descriptor on: %w", err)
+		return -1, Held{}, err
 	}
 	k.turn++
 	k.held.Owner, k.held.Served = owner, true
@@ -246,7 +235,7 @@ func (l *Local) Detach(ctx context.Context, volume string, owner Owner) error {
 	if err := removeNode(k.held.Path, k.held.Dev); err != nil {
 		l.opts.Log.WithError(err).Warn("The node of a removed device stays")
 	}
-	_ = unix.Close(k.fuse)
+	_ = unix.Close(k.conn)
 	l.forget(k)
 	return nil
 }
@@ -281,7 +270,7 @@ func (l *Local) Abort(_ context.Context, volume string) error {
 	if k == nil {
 		return nil
 	}
-	err := abortConnection(k.held.Connection)
+	err := fuse.Abort(k.held.Connection)
 	k.op <- struct{}{}
 	defer func() { <-k.op }()
 	if l.find(volume) != k {
@@ -292,7 +281,7 @@ func (l *Local) Abort(_ context.Context, volume string) error {
 		l.opts.Log.WithError(inUse).WithField("device", k.held.Path).Warn("Device aborted while it was in use")
 	}
 	k.loop.release()
-	_ = unix.Close(k.fuse)
+	_ = unix.Close(k.conn)
 	l.forget(k)
 	return err
 }

@@ -1,0 +1,99 @@
+package fuse
+
+import (
+	"fmt"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// smallBytes is the longest data in a small buffer.
+const smallBytes = 64 << 10
+
+// The buffers of all servers of this process: headers stand right before a page, and data begins at it. They are resident and locked:
+// when a process is killed while the kernel copies a request to a page that has to be faulted in, the copy fails, and the kernel ends the
+// request with EIO instead of keeping it for a successor. The same holds for the pages that a reply is taken from.
+var (
+	large = newPool(pageBytes+MaxWrite, 4, 32, 256)
+	small = newPool(pageBytes+smallBytes, 16, 256, 2048)
+)
+
+// pool has buffers of one size.
+type pool struct {
+	size int
+	keep int // so many free ones are not unmapped
+	// most is how many one server may have, and all how many all together. Who may have no more waits, and so does its kernel. The first
+	// of a server is always granted, so that no device waits for another one whose requests hang.
+	most, all int
+
+	mu    sync.Mutex
+	given *sync.Cond // on mu: a buffer was given back
+	used  int        // guarded by mu
+	free  [][]byte   // guarded by mu
+}
+
+func newPool(size, keep, most, all int) *pool {
+	p := &pool{size: size, keep: keep, most: most, all: all}
+	p.given = sync.NewCond(&p.mu)
+	return p
+}
+
+// share is what one server has of a pool.
+type share struct {
+	pool *pool
+	used int // guarded by pool.mu
+}
+
+// get waits for a buffer.
+func (s *share) get() (*buffer, error) {
+	p := s.pool
+	p.mu.Lock()
+	for s.used >= p.most || p.used >= p.all && s.used > 0 {
+		p.given.Wait()
+	}
+	s.used++
+	p.used++
+	if n := len(p.free); n > 0 {
+		b := p.free[n-1]
+		p.free = p.free[:n-1]
+		p.mu.Unlock()
+		return &buffer{bytes: b, share: s}, nil
+	}
+	p.mu.Unlock()
+	b, err := unix.Mmap(-1, 0, p.size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_POPULATE)
+	if err != nil {
+		s.giveBack(nil)
+		return nil, fmt.Errorf("make a buffer: %w", err)
+	}
+	_ = unix.Mlock(b) // without the right to lock, a machine without swap keeps them as well
+	return &buffer{bytes: b, share: s}, nil
+}
+
+func (s *share) giveBack(b []byte) {
+	p := s.pool
+	p.mu.Lock()
+	s.used--
+	p.used--
+	if b != nil && len(p.free) < p.keep {
+		p.free = append(p.free, b)
+		b = nil
+	}
+	p.given.Broadcast()
+	p.mu.Unlock()
+	if b != nil {
+		_ = unix.Munmap(b)
+	}
+}
+
+// buffer has one owner, who gives it back once.
+type buffer struct {
+	bytes []byte
+	share *share
+}
+
+func (b *buffer) release() { b.share.giveBack(b.bytes) }
+
+// reply returns room for a reply with n bytes of data: the header, right before the page, and the data.
+func (b *buffer) reply(n int) (whole, data []byte) {
+	return b.bytes[pageBytes-outHeaderBytes : pageBytes+n], b.bytes[pageBytes : pageBytes+n]
+}

@@ -1,0 +1,194 @@
+package fuse
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// always is never cancelled: nothing that happens to one user's request may leave a change half done.
+var always = context.Background()
+
+// handle serves one request, answers it, and gives its buffer back.
+func (s *Server) handle(r request) {
+	h, body, err := parseHeader(r.bytes())
+	if err != nil {
+		r.buffer.release() // there is nothing that an answer could name
+		return
+	}
+	switch h.opcode {
+	case opForget, opBatchForget: // nothing is kept for a node, and no answer is expected
+		r.buffer.release()
+	case opRead:
+		s.handleRead(h, body, r.buffer)
+	default:
+		var room [outHeaderBytes + entryBytes]byte // the longest short reply
+		n, status := s.answer(h, body, room[outHeaderBytes:])
+		r.buffer.release()
+		if status != 0 {
+			n = 0
+		}
+		s.reply(h.unique, status, room[:outHeaderBytes+n])
+	}
+}
+
+// answer serves a request whose reply is short. It writes that to out, which is zero, and returns its length.
+func (s *Server) answer(h header, body, out []byte) (int, syscall.Errno) {
+	switch h.opcode {
+	case opWrite:
+		return s.write(h, body, out)
+	case opFsync:
+		return 0, errnoOf(s.backend.Flush(always))
+	case opFallocate:
+		return 0, s.fallocate(h, body)
+	case opInit:
+		return s.init(body, out)
+	case opLookup:
+		return s.lookup(h, body, out)
+	case opGetattr:
+		le.PutUint64(out, forever)
+		if !putAttr(out[16:], h.node, s.size) {
+			return 0, unix.ENOENT
+		}
+		return attrOutBytes, 0
+	case opSetattr:
+		return 0, unix.EPERM
+	case opOpen:
+		if h.node != imageNode {
+			return 0, unix.EISDIR
+		}
+		// The kernel sends writes side by side and caches nothing.
+		le.PutUint32(out[8:], openDirectIO|openParallelWrites|openNoFlush)
+		return openOutBytes, 0
+	case opStatfs:
+		s.statfs(out)
+		return statfsBytes, 0
+	case opRelease, opFlush, opDestroy: // nothing is kept for an open file
+		return 0, 0
+	}
+	// INTERRUPT among them: the kernel sends no other then, and what has begun is finished in any case.
+	return 0, unix.ENOSYS
+}
+
+func (s *Server) init(body, out []byte) (int, syscall.Errno) {
+	o, err := parseInit(body)
+	if err != nil || o.major != protocolMajor || o.minor < oldestMinor {
+		return 0, unix.EPROTO
+	}
+	return copy(out, initReply(o)), 0
+}
+
+func (s *Server) lookup(h header, body, out []byte) (int, syscall.Errno) {
+	name, _, ended := bytes.Cut(body, []byte{0})
+	if h.node != rootNode || !ended || string(name) != imageName {
+		return 0, unix.ENOENT
+	}
+	le.PutUint64(out, imageNode)
+	le.PutUint64(out[8:], 1) // generation
+	le.PutUint64(out[16:], forever)
+	le.PutUint64(out[24:], forever)
+	putAttr(out[40:], imageNode, s.size)
+	return entryBytes, 0
+}
+
+// statfs gives the block size, without which a loop device offers no discard.
+func (s *Server) statfs(out []byte) {
+	le.PutUint64(out, uint64(s.size)/blockBytes)
+	le.PutUint32(out[40:], blockBytes)
+	le.PutUint32(out[44:], 255) // longest name
+	le.PutUint32(out[48:], blockBytes)
+}
+
+// handleRead gives bytes of the file; at its end fewer than asked for. The buffer of the request, which is read no more, becomes that of
+// the reply where it is long enough; it is given back before another is waited for, so nobody waits for a buffer with one in hand.
+func (s *Server) handleRead(h header, body []byte, b *buffer) {
+	off, size, err := parseRead(body)
+	if err != nil || h.node != imageNode || size > MaxWrite {
+		b.release()
+		s.fail(h.unique, unix.EINVAL)
+		return
+	}
+	n := 0
+	if off < uint64(s.size) {
+		n = int(min(uint64(size), uint64(s.size)-off))
+	}
+	if pageBytes+n > len(b.bytes) {
+		b.release()
+		if b, err = s.large.get(); err != nil {
+			s.fail(h.unique, unix.ENOMEM)
+			return
+		}
+	}
+	defer b.release()
+	whole, data := b.reply(n)
+	if n > 0 {
+		if status := errnoOf(s.backend.ReadAt(always, data, int64(off))); status != 0 {
+			s.fail(h.unique, status)
+			return
+		}
+	}
+	s.reply(h.unique, 0, whole)
+}
+
+func (s *Server) fail(unique uint64, status syscall.Errno) {
+	var room [outHeaderBytes]byte
+	s.reply(unique, status, room[:])
+}
+
+func (s *Server) write(h header, body, out []byte) (int, syscall.Errno) {
+	off, data, err := parseWrite(body)
+	if err != nil || h.node != imageNode {
+		return 0, unix.EINVAL
+	}
+	if !s.holds(off, uint64(len(data))) {
+		return 0, unix.ENOSPC
+	}
+	if status := errnoOf(s.backend.WriteAt(always, data, int64(off))); status != 0 {
+		return 0, status
+	}
+	le.PutUint32(out, uint32(len(data)))
+	return writeOutBytes, 0
+}
+
+// fallocate is how a loop device discards and writes zeroes. It punches a hole also where its user asked for zeroes, so a hole must read
+// as zeroes.
+func (s *Server) fallocate(h header, body []byte) syscall.Errno {
+	off, length, mode, err := parseFallocate(body)
+	if err != nil || h.node != imageNode {
+		return unix.EINVAL
+	}
+	if !s.holds(off, length) {
+		return unix.ENOSPC
+	}
+	switch mode {
+	case unix.FALLOC_FL_PUNCH_HOLE | unix.FALLOC_FL_KEEP_SIZE:
+		return errnoOf(s.backend.Zero(always, int64(off), int64(length), false))
+	case unix.FALLOC_FL_ZERO_RANGE, unix.FALLOC_FL_ZERO_RANGE | unix.FALLOC_FL_KEEP_SIZE:
+		return errnoOf(s.backend.Zero(always, int64(off), int64(length), true))
+	}
+	return unix.EOPNOTSUPP
+}
+
+// holds tells whether the file has the whole range.
+func (s *Server) holds(off, length uint64) bool {
+	return length <= uint64(s.size) && off <= uint64(s.size)-length
+}
+
+// errnoOf says an error as the kernel understands it. A block device's users know few errors.
+func errnoOf(err error) syscall.Errno {
+	var no syscall.Errno
+	switch {
+	case err == nil:
+		return 0
+	case !errors.As(err, &no):
+		return unix.EIO
+	}
+	switch no {
+	case unix.ENOSPC, unix.EINVAL, unix.EPERM, unix.ENOMEM, unix.EOPNOTSUPP:
+		return no
+	}
+	return unix.EIO
+}

@@ -1,0 +1,168 @@
+package fuse
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Backend has the bytes of the file. Offsets and lengths are inside of the file. Calls arrive concurrently, in any order, and
+// overlapping. An error that is not a syscall.Errno, wrapped or not, is EIO to the kernel.
+type Backend interface {
+	// ReadAt fills p whole or returns an error. It must not keep p.
+	ReadAt(ctx context.Context, p []byte, off int64) error
+	// WriteAt writes p whole or returns an error. It must not keep or change p.
+	WriteAt(ctx context.Context, p []byte, off int64) error
+	// Flush makes durable every write that returned before Flush was called.
+	Flush(ctx context.Context) error
+	// Zero makes the range read as zeroes; with keep it stays allocated.
+	Zero(ctx context.Context, off, length int64, keep bool) error
+}
+
+// Server serves one connection.
+type Server struct {
+	size    int64
+	backend Backend
+	fd      int
+	conn    *os.File // of fd, for the poller
+	raw     syscall.RawConn
+
+	large, small share
+
+	requests sync.WaitGroup // those under way
+	ended    chan struct{}
+	err      error // of Serve; set before ended is closed
+	stopping chan struct{}
+	stop     sync.Once
+}
+
+// NewServer returns a server of a file of size bytes for the connection of a descriptor, which it takes over. A successor, whose kernel
+// has agreed on another length of requests with a predecessor, gives that as maxWrite.
+func NewServer(conn int, size int64, maxWrite uint32, b Backend) (*Server, error) {
+	if maxWrite > MaxWrite {
+		_ = unix.Close(conn)
+		return nil, fmt.Errorf("requests of %d bytes were agreed on, and %d are the most here", maxWrite, MaxWrite)
+	}
+	if err := unix.SetNonblock(conn, true); err != nil {
+		_ = unix.Close(conn)
+		return nil, fmt.Errorf("serve a FUSE connection: %w", err)
+	}
+	s := &Server{
+		size: size, backend: b, fd: conn, large: share{pool: large}, small: share{pool: small}, conn: os.NewFile(uintptr(conn), "/dev/fuse"),
+		ended: make(chan struct{}), stopping: make(chan struct{}),
+	}
+	var err error
+	if s.raw, err = s.conn.SyscallConn(); err != nil {
+		_ = s.conn.Close()
+		return nil, fmt.Errorf("serve a FUSE connection: %w", err)
+	}
+	return s, nil
+}
+
+// Serve reads and serves requests until the kernel has let go of the file system, which is no error, or Stop was called. It returns when all
+// requests that it read are answered.
+func (s *Server) Serve() error {
+	defer close(s.ended)
+	s.err = s.read()
+	s.requests.Wait()
+	_ = s.conn.Close()
+	return s.err
+}
+
+// Ended is closed when Serve returns.
+func (s *Server) Ended() <-chan struct{} { return s.ended }
+
+// Stop makes Serve read no more requests; those that it read are answered. What the kernel queues waits for a successor.
+func (s *Server) Stop() {
+	s.stop.Do(func() {
+		close(s.stopping)
+		_ = s.conn.SetReadDeadline(time.Unix(1, 0)) // wakes the reader
+	})
+}
+
+// read is the loop. A buffer is taken when there is something to read, and given back when that was short, so an idle connection has
+// neither a buffer nor a thread.
+func (s *Server) read() error {
+	for {
+		var r request
+		var failed error
+		err := s.raw.Read(func(fd uintptr) bool {
+			select {
+			case <-s.stopping:
+				failed = errStopped
+				return true
+			default:
+			}
+			r, failed = s.receive(int(fd))
+			return !errors.Is(failed, unix.EAGAIN)
+		})
+		switch {
+		case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(failed, errStopped):
+			return nil
+		case err != nil:
+			return fmt.Errorf("read a FUSE request: %w", err)
+		case errors.Is(failed, unix.ENODEV), errors.Is(failed, unix.ECONNABORTED):
+			return nil
+		case errors.Is(failed, unix.EINTR), errors.Is(failed, unix.ENOENT): // ENOENT: given up by its caller before it was read
+			continue
+		case failed != nil:
+			return fmt.Errorf("read a FUSE request: %w", failed)
+		}
+		s.requests.Add(1)
+		go func() {
+			defer s.requests.Done()
+			s.handle(r)
+		}()
+	}
+}
+
+var errStopped = errors.New("stopped")
+
+// dataAt is where the data of a WRITE begins in a buffer, and with it the request before that.
+const requestAt = pageBytes - inHeaderBytes - writeInBytes
+
+// request is one that was read. Whoever has it answers it and gives its buffer back.
+type request struct {
+	buffer *buffer
+	length int
+}
+
+func (r request) bytes() []byte { return r.buffer.bytes[requestAt : requestAt+r.length] }
+
+// receive reads one request. A short one is moved to a small buffer, so that the large one goes back at once.
+func (s *Server) receive(fd int) (request, error) {
+	b, err := s.large.get()
+	if err != nil {
+		return request{}, err
+	}
+	n, err := unix.Read(fd, b.bytes[requestAt:])
+	if err != nil {
+		b.release()
+		return request{}, err
+	}
+	r := request{buffer: b, length: n}
+	if requestAt+n > small.size {
+		return r, nil
+	}
+	defer b.release()
+	short, err := s.small.get()
+	if err != nil {
+		return request{}, err
+	}
+	copy(short.bytes[requestAt:], r.bytes())
+	return request{buffer: short, length: n}, nil
+}
+
+// reply answers a request; p begins with room for the header. A request that the kernel has given up meanwhile is nobody's any more.
+func (s *Server) reply(unique uint64, status syscall.Errno, p []byte) {
+	le.PutUint32(p, uint32(len(p)))
+	le.PutUint32(p[4:], uint32(-int32(status)))
+	le.PutUint64(p[8:], unique)
+	_, _ = unix.Write(s.fd, p)
+}
