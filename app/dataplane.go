@@ -121,11 +121,17 @@ func (d *dataPlane) ObserveEngine(name string) engine.Observed {
 			Endpoint: e.GetEndpoint(), SizeBytes: e.GetSizeBytes(),
 			Proposed: epochFromWire(e.GetProposedEpoch()), Shown: epochFromWire(e.GetShownEpoch()), Process: s.GetInfo().GetUuid(),
 		}
+		if e.GetDeviceKept() {
+			o.Phase = types.PhaseKept
+		}
 		o.Modes, o.Rebuilds = membersFromWire(e.GetMembers())
 		return o
 	}
 	return engine.Observed{Phase: types.PhaseAbsent, Process: s.GetInfo().GetUuid()}
 }
+
+// ReplicaPhase implements engine.DataPlane.
+func (d *dataPlane) ReplicaPhase(name string) types.Phase { return d.ObserveReplica(name).Phase }
 
 // States of a rebuild, as users see them.
 const (
@@ -216,7 +222,7 @@ func (d *dataPlane) RemoveReplica(ctx context.Context, s replica.Spec) error {
 func (d *dataPlane) StartEngine(ctx context.Context, s engine.Spec) error {
 	w := &proto.EngineSpec{
 		Name: s.Name, Volume: s.Volume, Generation: s.Generation, Session: s.Session,
-		SizeBytes: s.SizeBytes, Epoch: epochToWire(s.Epoch), Secret: s.Secret,
+		SizeBytes: s.SizeBytes, Epoch: epochToWire(s.Epoch), Secret: s.Secret, PredecessorSession: s.Predecessor,
 	}
 	if s.BlockDevice {
 		w.Frontend = proto.Frontend_FRONTEND_BLOCK

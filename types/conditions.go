@@ -79,10 +79,12 @@ const (
 	// InstanceCreation of replicas and engines. KeyMissing: the volume's Secret is gone.
 	ReasonKeyMissing = "KeyMissing"
 	// Engine InstanceCreation. EngineGone: the instance manager that ran the engine lives
-	// no more, or lost it. EngineNodeDown: the engine is treated as stopped though its
+	// no more, or lost it. EngineSucceeds: the process that ran it has ended, its device is
+	// kept, and the next engine takes it over. EngineNodeDown: the engine is treated as stopped though its
 	// node did not answer, so it may not be gone but can have nothing acknowledged once
 	// its generation is fenced off.
 	ReasonEngineGone     = "EngineGone"
+	ReasonEngineSucceeds = "EngineSucceeds"
 	ReasonEngineNodeDown = "EngineNodeDown"
 	// Replica InstanceCreation. NodeGone: its Kubernetes node was removed; said by the
 	// leader, for nobody else is left to. DiskNotFound: its node knows no disk of its UUID.

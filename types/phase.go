@@ -4,10 +4,12 @@ package types
 type Phase string
 
 // The phases. PhaseUnknown: the instance manager did not answer yet, so nothing may be concluded. PhaseAbsent: it answers, and does
-// not host the instance.
+// not host the instance. PhaseKept: it does not run the engine, for the process that did has ended; but the engine's device outlived
+// that process, its users wait, and another engine may take it over.
 const (
 	PhaseUnknown  Phase = "unknown"
 	PhaseAbsent   Phase = "absent"
+	PhaseKept     Phase = "kept"
 	PhaseStarting Phase = "starting"
 	PhaseRunning  Phase = "running"
 	PhaseStopping Phase = "stopping"

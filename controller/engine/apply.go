@@ -64,6 +64,9 @@ func (c *Controller) apply(ctx context.Context, in Input, p Plan) error {
 // start starts the engine, or shows why that is refused.
 func (c *Controller) start(ctx context.Context, in Input, e *longhorn.Engine) error {
 	spec, err := c.spec(ctx, e)
+	if in.Observed.Phase == types.PhaseKept {
+		spec.Predecessor = in.Observed.Session
+	}
 	if err == nil {
 		err = c.DataPlane.StartEngine(ctx, spec)
 	}

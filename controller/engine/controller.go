@@ -135,6 +135,11 @@ func (c *Controller) sync(ctx context.Context, name string) (queue.Result, error
 		in.Manager = types.InstanceManagerName(c.Scope)
 		in.Observed = c.DataPlane.ObserveEngine(name)
 		in.RefusedAt = c.refusals.last(name, in.Observed)
+		if in.Observed.Phase == types.PhaseKept {
+			if in.Awaited, err = c.awaited(ctx, e); err != nil {
+				return queue.Result{}, err
+			}
+		}
 	} else if in.NodeDown, err = c.isNodeDown(e.Spec.NodeID); err != nil {
 		return queue.Result{}, err
 	}

@@ -29,6 +29,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type fakePlane struct {
 	observed Observed
 	hosted   []string
+	phases   map[string]types.Phase // of replicas
 	err      error
 	calls    []string
 }
@@ -39,7 +40,12 @@ func (f *fakePlane) call(format string, args ...any) error {
 }
 
 func (f *fakePlane) ObserveEngine(string) Observed { return f.observed }
+func (f *fakePlane) ReplicaPhase(name string) types.Phase { return f.phases[name] }
+
 func (f *fakePlane) StartEngine(_ context.Context, s Spec) error {
+	if s.Predecessor != "" {
+		return f.call("start %d %s in place of %s", s.Generation, s.Members[0].UID, s.Predecessor)
+	}
 	return f.call("start %d %s", s.Generation, s.Members[0].UID)
 }
 

@@ -37,6 +37,8 @@ type Spec struct {
 	Epoch                 *longhorn.Epoch // as recorded; nil before the first start
 	Members               []Member
 	Secret                []byte
+	// Predecessor is the session whose kept device the engine takes over; "": it makes one.
+	Predecessor string
 }
 
 // Member is a replica that the engine shall connect to.
@@ -57,6 +59,8 @@ type DataPlane interface {
 	ObserveEngine(name string) Observed
 	// Engines names those that are hosted; false: the instance manager did not answer yet.
 	Engines() (names []string, known bool)
+	// ReplicaPhase is what the instance manager says of a replica.
+	ReplicaPhase(name string) types.Phase
 	// StartEngine fails with *types.Refusal where repeating the call at once is of no use.
 	StartEngine(ctx context.Context, s Spec) error
 	// StopEngine ends the engine of that session, if it is there. It fails with *InUse while the

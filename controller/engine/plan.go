@@ -44,6 +44,9 @@ type Input struct {
 	Scope string
 	// NodeDown: the engine's node is down. It is known to the leader alone.
 	NodeDown bool
+	// Awaited are replicas of this node that a successor should wait for, each named for people.
+	// They matter for a device that is kept alone.
+	Awaited []string
 	// RefusedAt is when this session of the engine was last not stopped, its device being in use; zero: never.
 	RefusedAt time.Time
 	Owner     string
@@ -87,6 +90,8 @@ func planRun(in Input, p *Plan) {
 	switch {
 	case in.Observed.Phase == types.PhaseAbsent:
 		planAbsent(in, p)
+	case in.Observed.Phase == types.PhaseKept:
+		planKept(in, p)
 	case in.Observed.Session != s.Session || in.Observed.Generation != s.Generation:
 		p.Action = ActionEvict // a leftover of an earlier session
 	default:
@@ -94,25 +99,34 @@ func planRun(in Input, p *Plan) {
 	}
 }
 
-// planAbsent starts an engine that is not there, or says that it has been lost.
+// planAbsent starts an engine that is not there, or says that it has been lost. One that was to take over a kept device, which is
+// not kept any more, is lost too: the users of that device must be told.
 func planAbsent(in Input, p *Plan) {
 	s := &p.Status
 	switch {
+	case s.CurrentState == longhorn.InstanceStateStarting && s.Endpoint != "":
+		fail(p, in.Now, types.ReasonEngineGone, "the instance manager on this node keeps the engine's device no more")
 	case stopped(s.CurrentState), s.CurrentState == longhorn.InstanceStateStarting && s.UUID != in.Observed.Process:
-		s.Generation++
-		s.Session = in.NewSession
-		s.UUID = in.Observed.Process
-		s.InstanceManagerName = in.Manager
-		s.CurrentState = longhorn.InstanceStateStarting
-		s.CurrentReplicaAddressMap = maps.Clone(in.Engine.Spec.ReplicaAddressMap)
 		setCreation(p, in.Now, longhorn.ConditionUnknown, "Starting", "")
-		p.Action = ActionStart
+		raise(in, p)
 	case s.CurrentState == longhorn.InstanceStateStarting:
 		s.CurrentReplicaAddressMap = maps.Clone(in.Engine.Spec.ReplicaAddressMap)
 		p.Action = ActionStart // raised, but not started before a crash of this daemon
 	case s.CurrentState != longhorn.InstanceStateError:
 		fail(p, in.Now, types.ReasonEngineGone, "the instance manager on this node does not run the engine any more")
 	}
+}
+
+// raise gives the engine its next generation and a session, and has it started with them in the process that is there now.
+func raise(in Input, p *Plan) {
+	s := &p.Status
+	s.Generation++
+	s.Session = in.NewSession
+	s.UUID = in.Observed.Process
+	s.InstanceManagerName = in.Manager
+	s.CurrentState = longhorn.InstanceStateStarting
+	s.CurrentReplicaAddressMap = maps.Clone(in.Engine.Spec.ReplicaAddressMap)
+	p.Action = ActionStart
 }
 
 // mirror takes over what the engine of this very session says, and has its members follow the spec.
@@ -174,14 +188,15 @@ func planStop(in Input, p *Plan) {
 const retryStop = 5 * time.Second
 
 // planEnding sees a stop through. Writes that wait for an epoch hold it up, so epochs are recorded until the end. An engine that has
-// failed is not waited for: its users hold a device that will never serve again, and the volume can be started anew without them.
+// failed is not waited for: its users hold a device that will never serve again, and the volume can be started anew without them. Nor
+// is a device that is kept of a process that has ended: nothing serves it, so its users could not let go of it.
 func planEnding(in Input, p *Plan) {
 	wait := time.Duration(0)
 	if !in.RefusedAt.IsZero() {
 		wait = in.RefusedAt.Add(retryStop).Sub(in.Now)
 	}
 	switch {
-	case in.Observed.Phase == types.PhaseError:
+	case in.Observed.Phase == types.PhaseError, in.Observed.Phase == types.PhaseKept:
 		p.Action = ActionAbort
 	case in.Observed.Proposed != nil:
 		recordEpoch(in, p)

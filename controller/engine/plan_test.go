@@ -29,7 +29,7 @@ func engine(s state) *longhorn.Engine {
 	e.Status.Generation = 4
 	e.Status.Session = s.session
 	e.Status.UUID = s.process
-	if s.session != "" {
+	if s.session != "" && s.current != longhorn.InstanceStateStarting {
 		e.Status.Endpoint = "/dev/longhorn/vol"
 	}
 	e.Status.Epoch = &longhorn.Epoch{Generation: 4, Counter: 1, Members: []string{"r"}}

@@ -31,8 +31,13 @@ func attachingEnds(in Input, p *Plan) {
 	}
 }
 
-// await reports on an engine that is starting or running where it is wanted.
+// await reports on an engine that is starting or running where it is wanted. One that takes over the device of its predecessor, whose
+// process has ended, leaves the volume attached: its users wait, and need not mount anything anew.
 func await(in Input, p *Plan) {
+	if s := in.Volume.Status; s.State == longhorn.VolumeStateAttached && s.CurrentNodeID == in.Engine.Spec.NodeID && succeeds(in.Engine) {
+		p.Status.State = longhorn.VolumeStateAttached
+		return
+	}
 	p.Status.State = longhorn.VolumeStateAttaching
 	if in.Engine.Status.CurrentState == longhorn.InstanceStateRunning {
 		p.Status.State = longhorn.VolumeStateAttached
@@ -76,6 +81,11 @@ func failed(e *longhorn.Engine) bool { return e.Status.CurrentState == longhorn.
 
 func isStopped(s longhorn.InstanceState) bool {
 	return s == longhorn.InstanceStateStopped || s == ""
+}
+
+// succeeds tells whether an engine is about to take over a device that its users hold: only then it has an endpoint and does not run.
+func succeeds(e *longhorn.Engine) bool {
+	return e.Status.CurrentState == longhorn.InstanceStateStarting && e.Status.Endpoint != ""
 }
 
 func setEngineNode(e *longhorn.Engine, node string) {

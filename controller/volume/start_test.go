@@ -170,3 +170,44 @@ func TestEngineThatEndedUnderItsUsers(t *testing.T) {
 		}
 	})
 }
+
+func TestEngineTakesOverTheDeviceOfItsPredecessor(t *testing.T) {
+	succeeding := func() Input {
+		in := served(2, member, member)
+		in.Volume.Status.State = longhorn.VolumeStateAttached
+		in.Engine.Status.CurrentState, in.Engine.Status.Endpoint = longhorn.InstanceStateStarting, "/dev/longhorn/vol"
+		return in
+	}
+	t.Run("the process has ended, the device is kept → attached still, no remount", func(t *testing.T) {
+		p := plan(succeeding())
+		if s := p.Status; s.State != longhorn.VolumeStateAttached || s.RemountRequestedAt != "" || s.Robustness != longhorn.VolumeRobustnessUnknown {
+			t.Errorf("got %+v", s)
+		}
+		if p.UpdateEngine != nil || types.IsConditionTrue(p.Status.Conditions, types.ConditionAttaching) {
+			t.Errorf("engine %+v, conditions %+v", p.UpdateEngine, p.Status.Conditions)
+		}
+	})
+	t.Run("the device was lost before it was taken over → its users are to mount the next one", func(t *testing.T) {
+		in := succeeding()
+		in.Volume.Status = plan(in).Status
+		in.Engine.Status.CurrentState, in.Engine.Status.Endpoint = longhorn.InstanceStateError, ""
+		in.Engine.Status.Conditions = []longhorn.Condition{{Type: types.ConditionInstanceCreation, Status: longhorn.ConditionFalse, Reason: types.ReasonEngineGone, LastTransitionTime: ago(0)}}
+		if p := plan(in); p.Status.RemountRequestedAt != ago(0) || p.UpdateEngine == nil || p.UpdateEngine.Spec.DesireState != longhorn.DesireStateStopped {
+			t.Errorf("got %+v", p.Status)
+		}
+	})
+	t.Run("it is wanted elsewhere → stopped first", func(t *testing.T) {
+		in := succeeding()
+		in.Volume.Spec.NodeID = "b"
+		if p := plan(in); p.UpdateEngine == nil || p.UpdateEngine.Spec.DesireState != longhorn.DesireStateStopped || p.UpdateEngine.Spec.NodeID != "a" {
+			t.Errorf("engine %+v", p.UpdateEngine)
+		}
+	})
+	t.Run("a device that nobody was told of → attaching, as at any start", func(t *testing.T) {
+		in := succeeding()
+		in.Engine.Status.Endpoint = ""
+		if p := plan(in); p.Status.State != longhorn.VolumeStateAttaching {
+			t.Errorf("it is %s", p.Status.State)
+		}
+	})
+}

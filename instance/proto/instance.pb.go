@@ -705,10 +705,13 @@ type EngineSpec struct {
 	// The epoch that the API object holds; unset before the very first start.
 	Epoch *Epoch `protobuf:"bytes,7,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	// Every replica that the volume has; at the first start they become the members.
-	Members       []*Member `protobuf:"bytes,8,rep,name=members,proto3" json:"members,omitempty"`
-	Secret        []byte    `protobuf:"bytes,9,opt,name=secret,proto3" json:"secret,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Members []*Member `protobuf:"bytes,8,rep,name=members,proto3" json:"members,omitempty"`
+	Secret  []byte    `protobuf:"bytes,9,opt,name=secret,proto3" json:"secret,omitempty"`
+	// The session of a process that has ended, whose device the engine takes over; "" makes a new device. Only the one
+	// who knows that nothing else has written the volume since that session may name it.
+	PredecessorSession string `protobuf:"bytes,10,opt,name=predecessor_session,json=predecessorSession,proto3" json:"predecessor_session,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
 }
 
 func (x *EngineSpec) Reset() {
@@ -802,6 +805,13 @@ func (x *EngineSpec) GetSecret() []byte {
 		return x.Secret
 	}
 	return nil
+}
+
+func (x *EngineSpec) GetPredecessorSession() string {
+	if x != nil {
+		return x.PredecessorSession
+	}
+	return ""
 }
 
 type EpochRecord struct {
@@ -1088,7 +1098,10 @@ type EngineState struct {
 	// The epoch in force.
 	Epoch *Epoch `protobuf:"bytes,12,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	// The newest epoch that a replica showed, when the engine failed because it is newer than the one that it was started with.
-	ShownEpoch    *Epoch `protobuf:"bytes,13,opt,name=shown_epoch,json=shownEpoch,proto3" json:"shown_epoch,omitempty"`
+	ShownEpoch *Epoch `protobuf:"bytes,13,opt,name=shown_epoch,json=shownEpoch,proto3" json:"shown_epoch,omitempty"`
+	// No engine runs: the process that ran it has ended, and the device at endpoint is kept, its users waiting, until an
+	// engine takes it over or EngineStop ends it by force. The phase is ERROR, which is what older clients understand.
+	DeviceKept    bool `protobuf:"varint,14,opt,name=device_kept,json=deviceKept,proto3" json:"device_kept,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1212,6 +1225,13 @@ func (x *EngineState) GetShownEpoch() *Epoch {
 		return x.ShownEpoch
 	}
 	return nil
+}
+
+func (x *EngineState) GetDeviceKept() bool {
+	if x != nil {
+		return x.DeviceKept
+	}
+	return false
 }
 
 // A disk that the process has trouble with.
@@ -1393,7 +1413,7 @@ const file_instance_proto_instance_proto_rawDesc = "" +
 	"\x06Member\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\x12\x18\n" +
-	"\aaddress\x18\x03 \x01(\tR\aaddress\"\xd0\x02\n" +
+	"\aaddress\x18\x03 \x01(\tR\aaddress\"\x81\x03\n" +
 	"\n" +
 	"EngineSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
@@ -1407,7 +1427,9 @@ const file_instance_proto_instance_proto_rawDesc = "" +
 	"\bfrontend\x18\x06 \x01(\x0e2\x1e.longhorn.instance.v1.FrontendR\bfrontend\x121\n" +
 	"\x05epoch\x18\a \x01(\v2\x1b.longhorn.instance.v1.EpochR\x05epoch\x126\n" +
 	"\amembers\x18\b \x03(\v2\x1c.longhorn.instance.v1.MemberR\amembers\x12\x16\n" +
-	"\x06secret\x18\t \x01(\fR\x06secret\"n\n" +
+	"\x06secret\x18\t \x01(\fR\x06secret\x12/\n" +
+	"\x13predecessor_session\x18\n" +
+	" \x01(\tR\x12predecessorSession\"n\n" +
 	"\vEpochRecord\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\asession\x18\x02 \x01(\tR\asession\x121\n" +
@@ -1428,7 +1450,7 @@ const file_instance_proto_instance_proto_rawDesc = "" +
 	"\n" +
 	"rebuilding\x18\x04 \x01(\bR\n" +
 	"rebuilding\x12\x1a\n" +
-	"\bprogress\x18\x05 \x01(\x05R\bprogress\"\x85\x04\n" +
+	"\bprogress\x18\x05 \x01(\x05R\bprogress\"\xa6\x04\n" +
 	"\vEngineState\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06volume\x18\x02 \x01(\tR\x06volume\x12\x1e\n" +
@@ -1447,7 +1469,9 @@ const file_instance_proto_instance_proto_rawDesc = "" +
 	"\x0eproposed_epoch\x18\v \x01(\v2\x1b.longhorn.instance.v1.EpochR\rproposedEpoch\x121\n" +
 	"\x05epoch\x18\f \x01(\v2\x1b.longhorn.instance.v1.EpochR\x05epoch\x12<\n" +
 	"\vshown_epoch\x18\r \x01(\v2\x1b.longhorn.instance.v1.EpochR\n" +
-	"shownEpoch\"Q\n" +
+	"shownEpoch\x12\x1f\n" +
+	"\vdevice_kept\x18\x0e \x01(\bR\n" +
+	"deviceKept\"Q\n" +
 	"\tDiskState\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x18\n" +

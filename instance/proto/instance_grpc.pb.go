@@ -64,7 +64,9 @@ type InstanceManagerClient interface {
 	ReplicaRemove(ctx context.Context, in *ReplicaSpec, opts ...grpc.CallOption) (*Empty, error)
 	// EngineStart starts an engine under (generation, session). Idempotent for
 	// the same pair; a lower generation is refused, a higher one replaces a
-	// stopped or failed engine. Returns at once: progress is in the state.
+	// stopped or failed engine. Returns at once: progress is in the state. With
+	// predecessor_session the engine takes over the device that is kept of that
+	// session; any other device that is kept of the volume is removed first.
 	EngineStart(ctx context.Context, in *EngineSpec, opts ...grpc.CallOption) (*EngineState, error)
 	// EngineRecordEpoch tells a running or starting engine that the API object now
 	// holds the epoch which the engine proposed in its state. Until then an engine
@@ -243,7 +245,9 @@ type InstanceManagerServer interface {
 	ReplicaRemove(context.Context, *ReplicaSpec) (*Empty, error)
 	// EngineStart starts an engine under (generation, session). Idempotent for
 	// the same pair; a lower generation is refused, a higher one replaces a
-	// stopped or failed engine. Returns at once: progress is in the state.
+	// stopped or failed engine. Returns at once: progress is in the state. With
+	// predecessor_session the engine takes over the device that is kept of that
+	// session; any other device that is kept of the volume is removed first.
 	EngineStart(context.Context, *EngineSpec) (*EngineState, error)
 	// EngineRecordEpoch tells a running or starting engine that the API object now
 	// holds the epoch which the engine proposed in its state. Until then an engine
