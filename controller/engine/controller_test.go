@@ -39,7 +39,7 @@ func (f *fakePlane) call(format string, args ...any) error {
 	return f.err
 }
 
-func (f *fakePlane) ObserveEngine(string) Observed { return f.observed }
+func (f *fakePlane) ObserveEngine(string) Observed        { return f.observed }
 func (f *fakePlane) ReplicaPhase(name string) types.Phase { return f.phases[name] }
 
 func (f *fakePlane) StartEngine(_ context.Context, s Spec) error {
