@@ -17,6 +17,9 @@
 // A guard watches the disks of all open replicas (diskguard.go): one whose path does not lead to it any more is lost, and so are its
 // replicas, at once. A second one keeps copies of the node's mounts of volumes out of this process (mountguard.go).
 //
+// Block devices are kept by a device.Keeper, which may outlive this process: then the next one finds them, shows each as its engine
+// that has failed, and an engine of a higher generation takes it over (kept.go).
+//
 // The process keeps nothing of its own on disk: what it hosts after a restart is what it is told to host. It outlives the
 // daemon; a client that comes or goes changes nothing.
 //

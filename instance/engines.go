@@ -33,7 +33,8 @@ type engineHost struct {
 	names nameLocks
 
 	mu     sync.Mutex
-	hosted map[string]*hostedEngine // guarded by mu
+	hosted map[string]*hostedEngine // guarded by mu; by name
+	kept   map[string]device.Held   // guarded by mu; by volume, those that no engine here has taken over
 }
 
 // hostedEngine does not change: an entry is replaced.
@@ -41,11 +42,12 @@ type hostedEngine struct {
 	spec   *proto.EngineSpec
 	engine *engine.Engine
 	socket *socketFrontend
+	adopts bool // it takes over a kept device, once it serves
 }
 
 func newEngineHost(r *replicaHost, c *changes, opts Options, log *logrus.Entry) *engineHost {
 	return &engineHost{
-		replicas: r, changes: c, deviceDir: opts.DeviceDir, keeper: device.NewLocal(device.Options{DeviceDir: opts.DeviceDir, Log: log}),
+		replicas: r, changes: c, deviceDir: opts.DeviceDir, keeper: opts.Keeper, kept: map[string]device.Held{},
 		quietPeriod: opts.QuietPeriod, slowAfter: opts.SlowAfter,
 		stopTimeout: engineStopTimeout, flushTimeout: replicaCloseTimeout, log: log, hosted: map[string]*hostedEngine{},
 	}
@@ -113,10 +115,15 @@ func (h *engineHost) start(ctx context.Context, s *proto.EngineSpec) (*proto.Eng
 	if old := h.find(s.GetName()); old != nil {
 		return nil, refuse(reasonRunning, "engine %s runs for volume %s", s.GetName(), old.spec.GetVolume())
 	}
-	e := h.launch(s)
+	adopts, err := h.prepareKept(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	e := h.launch(s, adopts)
 	h.mu.Lock()
 	h.hosted[s.GetName()] = e
 	h.mu.Unlock()
+	h.adopted(s.GetVolume())
 	h.changes.notify()
 	return e.state(), nil
 }
@@ -136,9 +143,9 @@ func mayReplace(old *hostedEngine, s *proto.EngineSpec) (bool, error) {
 	return true, nil
 }
 
-func (h *engineHost) launch(s *proto.EngineSpec) *hostedEngine {
+func (h *engineHost) launch(s *proto.EngineSpec, adopts bool) *hostedEngine {
 	log := h.log.WithFields(logrus.Fields{logfields.Engine: s.GetName(), logfields.Volume: s.GetVolume()})
-	e := &hostedEngine{spec: s, socket: newSocketFrontend(s.GetFrontend() == proto.Frontend_FRONTEND_SOCKET)}
+	e := &hostedEngine{spec: s, adopts: adopts, socket: newSocketFrontend(s.GetFrontend() == proto.Frontend_FRONTEND_SOCKET)}
 	cfg := engine.Config{
 		Name: s.GetName(), Volume: s.GetVolume(), Generation: s.GetGeneration(), Session: s.GetSession(),
 		SizeBytes: s.GetSizeBytes(), Recorded: epochFromWire(s.GetEpoch()), OnChange: h.changes.notify, Log: h.log,
@@ -170,7 +177,10 @@ func (h *engineHost) recordEpoch(r *proto.EpochRecord) error {
 // stop ends an engine, unless its device is in use; with force, then too. With a session, an engine of another one is not meant.
 func (h *engineHost) stop(ctx context.Context, name, session string, force bool) error {
 	e := h.find(name)
-	if e == nil || session != "" && session != e.spec.GetSession() {
+	if e == nil {
+		return h.stopKept(ctx, name, session, force)
+	}
+	if session != "" && session != e.spec.GetSession() {
 		return nil
 	}
 	if force {
@@ -202,6 +212,11 @@ func (h *engineHost) end(ctx context.Context, e *hostedEngine, stop func(context
 		log.WithError(err).Warn("Engine ended, but something of its device is left")
 	}
 	e.socket.cut()
+	if e.adopts { // it may have ended before it took the device over; nobody else will
+		if err := h.keeper.Abort(ctx, e.spec.GetVolume()); err != nil {
+			log.WithError(err).Warn("The device that the engine was to take over is left")
+		}
+	}
 	h.mu.Lock()
 	delete(h.hosted, e.spec.GetName())
 	h.mu.Unlock()
@@ -254,11 +269,14 @@ func (h *engineHost) flush(ctx context.Context, e *hostedEngine) error {
 func (h *engineHost) states() []*proto.EngineState {
 	h.mu.Lock()
 	all := make([]*hostedEngine, 0, len(h.hosted))
+	states := make([]*proto.EngineState, 0, len(h.hosted)+len(h.kept))
 	for _, e := range h.hosted {
 		all = append(all, e)
 	}
+	for _, d := range h.kept {
+		states = append(states, keptState(d))
+	}
 	h.mu.Unlock()
-	states := make([]*proto.EngineState, 0, len(all))
 	for _, e := range all {
 		states = append(states, e.state())
 	}

@@ -18,6 +18,7 @@ import (
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 
+	"github.com/longhorn-lep/longhorn-manager/device"
 	"github.com/longhorn-lep/longhorn-manager/disk"
 	"github.com/longhorn-lep/longhorn-manager/instance/client"
 	"github.com/longhorn-lep/longhorn-manager/instance/proto"
@@ -50,6 +51,8 @@ type node struct {
 	quietPeriod time.Duration
 	// prepare, if set, is called with a process before it serves.
 	prepare func(*Instance)
+	// keeper is of the process that is started next; nil: it keeps its devices itself.
+	keeper device.Keeper
 
 	mu    sync.Mutex
 	state *proto.State  // guarded by mu; as the watch sent it
@@ -103,7 +106,7 @@ func (n *node) toolSocket() string { return filepath.Join(n.root, "run/nbd.sock"
 func (n *node) options() Options {
 	return Options{
 		Root: n.root, DataListen: "127.0.0.1:0", ToolSocket: n.toolSocket(), GRPCSocket: filepath.Join(n.root, "run/grpc.sock"),
-		DeviceDir: filepath.Join(n.root, "dev"), QuietPeriod: n.quietPeriod, Version: "test",
+		DeviceDir: filepath.Join(n.root, "dev"), QuietPeriod: n.quietPeriod, Keeper: n.keeper, Version: "test",
 	}
 }
 

@@ -35,6 +35,8 @@ type Options struct {
 	// DeviceDir is where block devices are made; /dev/longhorn if empty. It belongs to this process: what dead ones left there
 	// is removed.
 	DeviceDir string
+	// Keeper keeps the block devices; nil keeps them in this process, and they end with it.
+	Keeper device.Keeper
 	// QuietPeriod and SlowAfter are those of engine.Config for the engines here; 0 is what engines do by themselves. They are for
 	// tests and tools that have no patience.
 	QuietPeriod, SlowAfter time.Duration
@@ -100,13 +102,20 @@ func New(opts Options) (*Instance, error) {
 		i.closeListeners()
 		return nil, err
 	}
-	if err := device.RemoveStaleDevices(opts.DeviceDir, nil); err != nil {
-		i.log.WithError(err).Warn("Device nodes of a process that died may be left")
+	if opts.Keeper == nil {
+		opts.Keeper = device.NewLocal(device.Options{DeviceDir: opts.DeviceDir, Log: opts.Log})
+		if err := device.RemoveStaleDevices(opts.DeviceDir, nil); err != nil {
+			i.log.WithError(err).Warn("Device nodes of a process that died may be left")
+		}
 	}
 	port := i.dataListener.Addr().(*net.TCPAddr).Port
 	i.info = &proto.InfoReply{Uuid: uuid.NewString(), BootId: boot, Port: uint32(port), Version: opts.Version}
 	i.replicas = newReplicaHost(i.disks, boot, i.changes, i.log)
 	i.engines = newEngineHost(i.replicas, i.changes, opts, i.log)
+	if err := i.engines.loadKept(context.Background()); err != nil {
+		i.closeListeners()
+		return nil, err
+	}
 	i.dataServer = nbd.NewServer(&dataExporter{replicas: i.replicas}, nbd.ServerOptions{Secret: i.replicas.secretOf, Log: i.log})
 	i.toolServer = nbd.NewServer(&toolExporter{replicas: i.replicas, engines: i.engines}, nbd.ServerOptions{Log: i.log})
 	i.grpcServer = grpc.NewServer()

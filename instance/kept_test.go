@@ -1,0 +1,145 @@
+package instance
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/longhorn-lep/longhorn-manager/device"
+	"github.com/longhorn-lep/longhorn-manager/instance/proto"
+)
+
+// oneKept is a Keeper with the device of a process that has ended, until that is aborted.
+type oneKept struct {
+	device.Keeper
+
+	mu      sync.Mutex
+	held    []device.Held // guarded by mu
+	aborted []string      // guarded by mu; volumes
+}
+
+func keepsOne() *oneKept {
+	return &oneKept{held: []device.Held{{
+		Spec: device.Spec{Volume: volume, SizeBytes: testSize, Owner: device.Owner{Engine: volume + "-e-0", Generation: 3, Session: "session-3"}},
+		Path: "/dev/longhorn/" + volume,
+	}}}
+}
+
+func (k *oneKept) List(context.Context) ([]device.Held, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.Clone(k.held), nil
+}
+
+func (k *oneKept) Abort(_ context.Context, volume string) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.held = slices.DeleteFunc(k.held, func(h device.Held) bool { return h.Volume == volume })
+	k.aborted = append(k.aborted, volume)
+	return nil
+}
+
+func (k *oneKept) isLeft() bool {
+	held, _ := k.List(context.Background())
+	return len(held) == 1
+}
+
+// nodeThatKeeps is a process whose predecessor left a device.
+func nodeThatKeeps(t *testing.T) (*node, *oneKept) {
+	t.Helper()
+	n, k := newNode(t, 1), keepsOne()
+	n.stop()
+	n.keeper = k
+	n.start()
+	return n, k
+}
+
+func isKept(e *proto.EngineState) bool { return e.GetDeviceKept() }
+
+func TestAKeptDeviceIsShownAsItsEngineThatHasFailed(t *testing.T) {
+	n, _ := nodeThatKeeps(t)
+	s := n.until("the kept device", func(s *proto.State) bool { return slices.ContainsFunc(s.GetEngines(), isKept) })
+	e := s.GetEngines()[0]
+	if e.GetName() != volume+"-e-0" || e.GetVolume() != volume || e.GetGeneration() != 3 || e.GetSession() != "session-3" ||
+		e.GetPhase() != proto.Phase_PHASE_ERROR || e.GetEndpoint() != "/dev/longhorn/"+volume || len(s.GetEngines()) != 1 {
+		t.Errorf("shown as %v", s.GetEngines())
+	}
+}
+
+func TestAKeptDeviceEndsByForceAlone(t *testing.T) {
+	n, k := nodeThatKeeps(t)
+	for _, ref := range []*proto.EngineRef{
+		{Name: "another-e-0", Force: true},
+		{Name: volume + "-e-0", Session: "session-2", Force: true},
+	} {
+		if _, err := n.EngineStop(t.Context(), ref); err != nil || !k.isLeft() {
+			t.Errorf("%v: %v, left: %t", ref, err, k.isLeft())
+		}
+	}
+	if _, err := n.EngineStop(t.Context(), &proto.EngineRef{Name: volume + "-e-0"}); reason(err) != reasonInUse || !k.isLeft() {
+		t.Errorf("without force: %v, left: %t", err, k.isLeft())
+	}
+	if _, err := n.EngineStop(t.Context(), &proto.EngineRef{Name: volume + "-e-0", Session: "session-3", Force: true}); err != nil || k.isLeft() {
+		t.Errorf("by force: %v, left: %t", err, k.isLeft())
+	}
+	n.until("no engine", func(s *proto.State) bool { return s != nil && len(s.GetEngines()) == 0 })
+}
+
+func TestWhoMayTakeAKeptDeviceOver(t *testing.T) {
+	for _, tc := range []struct {
+		name        string
+		generation  int64
+		predecessor string
+		noDevice    bool
+		size        int64
+		wantReason  string // "": started
+		wantLeft    bool
+	}{
+		{name: "an engine that names another session → refused, the device stays", generation: 4, predecessor: "session-2", wantReason: reasonNotHosted, wantLeft: true},
+		{name: "an engine of the same generation → refused, the device stays", generation: 3, predecessor: "session-3", wantReason: reasonFenced, wantLeft: true},
+		{name: "an engine without a device → refused, the device stays", generation: 4, predecessor: "session-3", noDevice: true, wantReason: reasonNotHosted, wantLeft: true},
+		{name: "an engine of another size → refused, the device stays", generation: 4, predecessor: "session-3", size: 2 * testSize, wantReason: "InvalidArgument", wantLeft: true},
+		{name: "an engine that names none → it starts anew, the device is ended first", generation: 4, wantLeft: false},
+		{name: "the engine of the next generation → it starts, the device stays", generation: 4, predecessor: "session-3", wantLeft: true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			n, k := nodeThatKeeps(t)
+			n.createReplica()
+			s := cluster{n}.engineSpec(tc.generation, nil)
+			s.PredecessorSession, s.Frontend = tc.predecessor, proto.Frontend_FRONTEND_BLOCK
+			if tc.noDevice {
+				s.Frontend = proto.Frontend_FRONTEND_NONE
+			}
+			if tc.size != 0 {
+				s.SizeBytes = tc.size
+			}
+			// No epoch is ever recorded, so the engine stays in its start and never takes the device.
+			_, err := n.EngineStart(t.Context(), s)
+			got := reason(err)
+			if err != nil && got == "" {
+				got = "InvalidArgument"
+			}
+			if got != tc.wantReason || k.isLeft() != tc.wantLeft {
+				t.Errorf("%v (%q), left: %t", err, got, k.isLeft())
+			}
+			if err == nil {
+				n.until("one engine, which runs", func(s *proto.State) bool { return len(s.GetEngines()) == 1 && !isKept(s.GetEngines()[0]) })
+			}
+		})
+	}
+}
+
+// Nobody else would end it: its users would wait for ever.
+func TestADeviceEndsWithTheEngineThatWasToTakeItOver(t *testing.T) {
+	n, k := nodeThatKeeps(t)
+	n.createReplica()
+	s := cluster{n}.engineSpec(4, nil)
+	s.PredecessorSession, s.Frontend = "session-3", proto.Frontend_FRONTEND_BLOCK
+	if _, err := n.EngineStart(t.Context(), s); err != nil || !k.isLeft() {
+		t.Fatalf("%v, left: %t", err, k.isLeft())
+	}
+	if _, err := n.EngineStop(t.Context(), &proto.EngineRef{Name: volume + "-e-0", Session: "session-4", Force: true}); err != nil || k.isLeft() {
+		t.Errorf("%v, left: %t", err, k.isLeft())
+	}
+}
