@@ -193,3 +193,59 @@ func (x closing) Open(ctx context.Context, name string, c ConnInfo) (*Export, er
 	e.Closed = func() { close(x.closed) }
 	return e, err
 }
+
+// waitsToOpen is an exporter that waits for the test.
+type waitsToOpen struct {
+	zeroExporter
+	arrived, open chan struct{}
+}
+
+func (x waitsToOpen) Open(ctx context.Context, name string, c ConnInfo) (*Export, error) {
+	x.arrived <- struct{}{}
+	<-x.open
+	return x.zeroExporter.Open(ctx, name, c)
+}
+
+// TestWhoHasProvedItselfIsNotCut fills a lobby with one place while an engine that has proved the secret waits for the gate.
+func TestWhoHasProvedItselfIsNotCut(t *testing.T) {
+	x := waitsToOpen{arrived: make(chan struct{}, 1), open: make(chan struct{})}
+	s := NewServer(x, ServerOptions{Secret: func(string) ([]byte, bool) { return []byte("s"), true }})
+	s.lobby.places = 1
+	ended := make(chan struct{}, 3)
+	connect := func() net.Conn {
+		ours, theirs := net.Pipe()
+		_ = ours.SetDeadline(time.Now().Add(20 * time.Second))
+		go func() { s.ServeConn(theirs); ended <- struct{}{} }()
+		return ours
+	}
+	type dialed struct {
+		c   *Client
+		err error
+	}
+	opened := make(chan dialed, 1)
+	go func() {
+		conn := connect()
+		_ = conn.SetDeadline(time.Time{})
+		c, err := NewClient(context.Background(), conn, "zero", DialOptions{Secret: []byte("s"), Timeout: 20 * time.Second})
+		opened <- dialed{c, err}
+	}()
+	<-x.arrived
+	for range 2 {
+		if _, err := io.ReadFull(connect(), make([]byte, 18)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	<-ended // of the two that proved nothing, the first
+	close(x.open)
+	d := <-opened
+	if d.err != nil {
+		t.Fatal(d.err)
+	}
+	if err := d.c.Flush(context.Background()); err != nil {
+		t.Error(err)
+	}
+	_ = d.c.Close()
+	if err := s.Shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
+}

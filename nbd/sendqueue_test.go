@@ -338,3 +338,71 @@ func TestFramesOfManySendersStayWhole(t *testing.T) {
 		})
 	}
 }
+
+func TestAnOfferThatEndsWithTheConnection(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		lost      bool // meanwhile
+		n         int
+		err       error
+		want      string
+		explained string
+	}{
+		{"nothing taken, then lost → not sent", true, 0, nil, "a unsent", "lost"},
+		{"a part taken, then lost → broken", true, 1, nil, "a broken", "lost"},
+		{"all taken, then lost → sent", true, 2, nil, "a sent", "lost"},
+		{"the kernel refuses → not sent, and the connection is lost", false, 0, syscall.EPIPE, "a unsent", "send: broken pipe"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			ours, _ := tcpPair(t)
+			q, to := newSendQueue(ours), newFates()
+			q.writing = true // as a sender that offers
+			if c.lost {
+				q.fail(errors.New("lost"))
+			}
+			q.offeredOwn(to.frame("a", "A"), c.n, c.err)
+			q.send(to.frame("b", "B"))
+			q.wait()
+			if told := to.all(); !slices.Equal(told, []string{c.want, "b unsent"}) || q.explain(nil).Error() != c.explained {
+				t.Errorf("told %v, because of %v", told, q.explain(nil))
+			}
+		})
+	}
+}
+
+func TestTheWriterBeginsWithWhatWasBegun(t *testing.T) {
+	ours, theirs := tcpPair(t)
+	q, to := newSendQueue(ours), newFates()
+	q.batch = []frame{to.frame("a", "A").after(1)}
+	q.pending = []frame{to.frame("b", "B"), to.frame("c", "C"), to.frame("d", "D")}
+	q.startWriterLocked()
+	got := make([]byte, 7)
+	if _, err := io.ReadFull(theirs, got); err != nil || string(got) != "AbBcCdD" {
+		t.Errorf("sent %q, %v", got, err)
+	}
+	q.wait()
+	if told := to.all(); !slices.Equal(told, []string{"a sent", "b sent", "c sent", "d sent"}) {
+		t.Errorf("told %v", told)
+	}
+}
+
+// TestAHurryBoundsEachWriteByItself has a deadline pass between two writes.
+func TestAHurryBoundsEachWriteByItself(t *testing.T) {
+	for name, pair := range map[string]func(*testing.T) (net.Conn, net.Conn){"offered": tcpPair, "by the writer": func(*testing.T) (net.Conn, net.Conn) { return net.Pipe() }} {
+		t.Run(name, func(t *testing.T) {
+			ours, theirs := pair(t)
+			q, to := newSendQueue(ours), newFates()
+			q.hurry(time.Hour)
+			_ = ours.SetWriteDeadline(time.Unix(1, 0))
+			q.send(to.frame("a", "A"))
+			if _, err := io.ReadFull(theirs, make([]byte, 2)); err != nil {
+				t.Error(err)
+			}
+			q.wait()
+			if told := to.all(); !slices.Equal(told, []string{"a sent"}) {
+				t.Errorf("told %v: %v", told, q.explain(nil))
+			}
+			q.fail(errors.New("the end"))
+		})
+	}
+}
