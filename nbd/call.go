@@ -147,7 +147,7 @@ func (c *Client) giveUp(ctx context.Context, k *call) (answer, error) {
 	return answer{}, fmt.Errorf("%s: %w: %w", op, ErrUnknownOutcome, ctx.Err())
 }
 
-// awaitIdle waits until nobody holds a call's memory, by breaking the connection if need be.
+// awaitIdle waits until neither the queue nor the reader holds a call's memory, and breaks the connection if that takes too long.
 func (c *Client) awaitIdle(idle <-chan struct{}, op command) {
 	grace := time.NewTimer(c.opts.CancelGrace)
 	defer grace.Stop()

@@ -172,7 +172,7 @@ func (c *Client) Close() error {
 		c.fail(ErrClosed)
 	})
 	<-c.reading
-	c.out.fail(ErrClosed) // whoever failed the client may not have come to this yet
+	c.out.fail(ErrClosed) // a goroutine that failed the client meanwhile may not have come to this yet
 	c.out.wait()
 	return nil
 }

@@ -22,7 +22,7 @@ func TestALobbyThatIsFullCutsTheOldestOfTheAddressWithTheMost(t *testing.T) {
 		{"a flood → its own oldest, one for each newcomer", []string{"b1", "a1", "a2", "a3", "a4", "a5"}, []string{"a1", "a2", "a3"}},
 		{"a newcomer from elsewhere in a flood → stays", []string{"a1", "a2", "a3", "b1", "a4"}, []string{"a1", "a2"}},
 		{"all from different addresses → the oldest", []string{"a1", "b1", "c1", "d1", "e1"}, []string{"a1", "b1"}},
-		{"who proved itself → takes no place and is not cut", []string{"a1", "-a1", "a2", "a3", "a4", "a5"}, []string{"a2"}},
+		{"a peer that proved itself → takes no place and is not cut", []string{"a1", "-a1", "a2", "a3", "a4", "a5"}, []string{"a2"}},
 		{"one that was cut leaves → no place is free that was not", []string{"a1", "a2", "a3", "a4", "-a1", "a5"}, []string{"a1", "a2"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -206,8 +206,8 @@ func (x waitsToOpen) Open(ctx context.Context, name string, c ConnInfo) (*Export
 	return x.zeroExporter.Open(ctx, name, c)
 }
 
-// TestWhoHasProvedItselfIsNotCut fills a lobby with one place while an engine that has proved the secret waits for the gate.
-func TestWhoHasProvedItselfIsNotCut(t *testing.T) {
+// TestAPeerThatHasProvedItselfIsNotCut fills a lobby with one place while an engine that has proved the secret waits for the gate.
+func TestAPeerThatHasProvedItselfIsNotCut(t *testing.T) {
 	x := waitsToOpen{arrived: make(chan struct{}, 1), open: make(chan struct{})}
 	s := NewServer(x, ServerOptions{Secret: func(string) ([]byte, bool) { return []byte("s"), true }})
 	s.lobby.places = 1

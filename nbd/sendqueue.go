@@ -188,7 +188,7 @@ func (q *sendQueue) offeredOwn(f frame, n int, err error) {
 	}
 }
 
-// startWriterLocked starts the writer unless somebody has the socket: then whoever does will.
+// startWriterLocked starts the writer unless a sender has the socket, which starts it when it is through, or the writer itself.
 func (q *sendQueue) startWriterLocked() {
 	if q.writing || q.failed {
 		return

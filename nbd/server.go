@@ -67,7 +67,7 @@ type Server struct {
 	base  context.Context
 	abort context.CancelFunc
 
-	lobby  lobby        // of those in conns, who has proved nothing
+	lobby  lobby        // those of conns that have proved nothing
 	sparse *sparseLog   // for what a peer can have logged before it has an export
 	inside atomic.Int64 // requests in their Backend
 
