@@ -54,13 +54,18 @@ var (
 		Nodes:  3,
 		Images: []string{"dist/longhorn-manager.tar", "dist/workload.tar"},
 	})}
+	// guests have kernels of their own, with disks that fail in every way, and a true loss of power.
+	guests = &shared{install: true, options: named("-guests", cluster.Options{
+		Guests: 3,
+		Images: []string{"dist/longhorn-manager.tar", "dist/workload.tar"},
+	})}
 	apiOnly = &shared{options: named("-api", cluster.Options{})}
 )
 
 func TestMain(m *testing.M) {
 	flag.Parse()
 	code := m.Run()
-	for _, s := range []*shared{threeNodes, apiOnly} {
+	for _, s := range []*shared{threeNodes, guests, apiOnly} {
 		if !s.attempted || mode == "keep" {
 			continue
 		}

@@ -96,7 +96,7 @@ spec:
         - name: acks
           hostPath: {path: %s, type: DirectoryOrCreate}
 `, namespace, indented, w.acks())
-	for _, node := range nodes {
+	for _, node := range c.Nodes() {
 		c.MustOnNode(ctx, t, node, "rm", "-rf", w.acks()) // of a failed run
 	}
 	if err := c.Apply(ctx, manifest); err != nil {
@@ -147,7 +147,7 @@ func (w *writer) acked(ctx context.Context, node string) ([]ack, error) {
 // waitAcked waits until some records were acknowledged after a time, on any node.
 func (w *writer) waitAcked(ctx context.Context, t *testing.T, after time.Time, timeout time.Duration) {
 	t.Helper()
-	w.waitAckedOn(ctx, t, nodes, after, timeout)
+	w.waitAckedOn(ctx, t, w.c.Nodes(), after, timeout)
 }
 
 func (w *writer) waitAckedOn(ctx context.Context, t *testing.T, on []string, after time.Time, timeout time.Duration) {
@@ -215,7 +215,7 @@ func (w *writer) finish(ctx context.Context, t *testing.T) {
 	t.Helper()
 	w.scale(ctx, t, 0)
 	checkSums(ctx, t, w.c, theVolume(ctx, t, w.c, w.volume), replicasOf(ctx, t, w.c, w.volume))
-	for _, node := range nodes {
+	for _, node := range w.c.Nodes() {
 		waitNothingLeft(ctx, t, w.c, node, w.volume)
 	}
 	pod(ctx, t, w.c, w.namespace, "reader", "data", idle)
@@ -231,7 +231,7 @@ func (w *writer) check(ctx context.Context, t *testing.T, file string) {
 	for line := range strings.Lines(file) {
 		there[strings.TrimSpace(line)] = true
 	}
-	for _, node := range nodes {
+	for _, node := range w.c.Nodes() {
 		acks, err := w.acked(ctx, node)
 		if err != nil {
 			t.Error(err)

@@ -32,8 +32,10 @@ type Options struct {
 	Root string
 	// Dir and Name belong to this cluster alone.
 	Dir, Name string
-	// Nodes is how many; 0 runs the API server alone.
+	// Nodes is how many; with no Guests either, the API server runs alone.
 	Nodes int
+	// Guests is how many nodes there are besides that have a kernel of their own.
+	Guests int
 	// Images are docker-archives for all nodes.
 	Images []string
 	// Reuse takes a cluster that is up as it is.
@@ -54,6 +56,9 @@ func Up(ctx context.Context, o Options) (*Cluster, error) {
 	c := &Cluster{o: o}
 	if !o.Reuse || !c.answers(ctx) {
 		args := []string{"up", "--nodes", fmt.Sprint(o.Nodes)}
+		if o.Guests > 0 {
+			args = append(args, "--kernel", fmt.Sprintf("uml=%d", o.Guests))
+		}
 		for _, image := range o.Images {
 			args = append(args, "--image-tar", image)
 		}
@@ -81,6 +86,18 @@ func Up(ctx context.Context, o Options) (*Cluster, error) {
 	return c, nil
 }
 
+// Nodes names the nodes that the cluster was started with.
+func (c *Cluster) Nodes() []string {
+	var names []string
+	for i := range c.o.Nodes {
+		names = append(names, fmt.Sprintf("node-%d", i+1))
+	}
+	for i := range c.o.Guests {
+		names = append(names, fmt.Sprintf("guest-%d", i+1))
+	}
+	return names
+}
+
 // Down ends the cluster and removes all of it.
 func (c *Cluster) Down(ctx context.Context) error {
 	cmd := c.command(ctx, "down")
@@ -101,9 +118,9 @@ func (c *Cluster) Install(ctx context.Context) error {
 			return err
 		}
 	}
-	nodes := make([]string, c.o.Nodes)
-	for i := range nodes {
-		nodes[i] = fmt.Sprintf("nodes.longhorn.io/node-%d", i+1)
+	var nodes []string
+	for _, node := range c.Nodes() {
+		nodes = append(nodes, "nodes.longhorn.io/"+node)
 	}
 	for _, args := range [][]string{
 		append([]string{"wait", "--for=create", "--timeout=60s"}, nodes...),

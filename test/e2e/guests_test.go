@@ -1,0 +1,273 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "github.com/longhorn-lep/longhorn-manager/api/v1"
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/test/e2e/cluster"
+)
+
+// TestGuestsDisksAndNodesHang: on nodes with kernels of their own, disks hang, slow down, fail and
+// lie, and nodes stand still, while records are made durable. No record is lost, the replicas
+// are equal in the end, and a volume on the nodes' other disks notices nothing of its
+// neighbour's disk.
+func TestGuestsDisksAndNodesHang(t *testing.T) {
+	t.Parallel()
+	ctx, c := guests.get(t)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 25*time.Minute)
+	t.Cleanup(cancel)
+	other := startBystander(ctx, t, c)
+	ns := namespace(ctx, t, c, "e2e-guests")
+	w := startWriter(ctx, t, c, ns, writing)
+	h := follow(ctx, t, c, w.volume)
+	t.Logf("the other volume, before: %s", other.measure(ctx, t))
+
+	for _, tc := range []struct {
+		name string
+		run  func(ctx context.Context, t *testing.T)
+	}{
+		{"the disk of another node hangs → served on, rebuilt", func(ctx context.Context, t *testing.T) {
+			w.diskFails(ctx, t, h, other, without(c.Nodes(), w.node(ctx, t))[0], "hang")
+		}},
+		{"the disk of the engine's node hangs → served on, rebuilt", func(ctx context.Context, t *testing.T) {
+			w.diskFails(ctx, t, h, other, w.node(ctx, t), "hang")
+		}},
+		{"a disk is slow → it stays a member", func(ctx context.Context, t *testing.T) {
+			w.diskIsSlow(ctx, t, h, other, without(c.Nodes(), w.node(ctx, t))[0])
+		}},
+		{"a disk fails → served on, rebuilt after a repair", func(ctx context.Context, t *testing.T) {
+			node := without(c.Nodes(), w.node(ctx, t))[0]
+			w.diskFails(ctx, t, h, other, node, "fail")
+		}},
+		{"a node loses its power and what its disk had cached → served on, rebuilt", func(ctx context.Context, t *testing.T) {
+			w.cacheIsLost(ctx, t, h, without(c.Nodes(), w.node(ctx, t))[0])
+		}},
+		{"another node stands still for a minute → served on, rebuilt", func(ctx context.Context, t *testing.T) {
+			w.nodeIsFrozen(ctx, t, without(c.Nodes(), w.node(ctx, t))[0])
+		}},
+		{"the node of the engine stands still for a minute → it goes on where it was", func(ctx context.Context, t *testing.T) {
+			w.nodeIsFrozen(ctx, t, w.node(ctx, t))
+		}},
+	} {
+		ok := t.Run(tc.name, func(t *testing.T) {
+			c.DumpIfFailed(t)
+			tc.run(ctx, t)
+		})
+		if !ok {
+			return // what follows would be tested on what that left
+		}
+	}
+	w.finish(ctx, t)
+}
+
+// waitDegraded waits until the volume was degraded after a time.
+func waitDegraded(ctx context.Context, t *testing.T, h *history, after time.Time, timeout time.Duration) {
+	t.Helper()
+	cluster.Eventually(ctx, t, timeout, "the volume was degraded", func(context.Context) error {
+		if !h.was(longhorn.VolumeRobustnessDegraded, after) {
+			return errors.New("it was not")
+		}
+		return nil
+	})
+}
+
+// setDisk changes how the data disk of a node behaves.
+func setDisk(ctx context.Context, t *testing.T, c *cluster.Cluster, node string, state ...string) {
+	t.Helper()
+	if _, err := c.Devcluster(ctx, append([]string{"disk", node}, state...)...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// mend gives a node its disk back, also when the test has failed.
+func mend(t *testing.T, c *cluster.Cluster, node string) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if _, err := c.Devcluster(ctx, "disk", node, "ok"); err != nil {
+		t.Errorf("mend the disk of %s: %v", node, err)
+	}
+}
+
+// diskFails has a disk do nothing any more, or fail everything, until the volume is served
+// without it, and mends it.
+func (w *writer) diskFails(ctx context.Context, t *testing.T, h *history, other *bystander, node, how string) {
+	t.Helper()
+	t.Cleanup(func() { mend(t, w.c, node) })
+	began := time.Now()
+	setDisk(ctx, t, w.c, node, how)
+	waitDegraded(ctx, t, h, began, time.Minute)
+	w.waitAcked(ctx, t, time.Now(), time.Minute)
+	t.Logf("served without the disk of %s after %s", node, time.Since(began).Round(time.Second))
+	t.Logf("the other volume, meanwhile: %s", other.measure(ctx, t))
+	other.expectHealthy(ctx, t)
+	setDisk(ctx, t, w.c, node, "ok")
+	mended := time.Now()
+	if how != "hang" { // the file system has ended itself, and needs the node's next boot
+		for _, verb := range []string{"stop-node", "start-node"} {
+			if _, err := w.c.Devcluster(ctx, verb, node); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	w.waitHealthy(ctx, t, 4*time.Minute)
+	t.Logf("healthy %s after the disk was mended", time.Since(mended).Round(time.Second))
+	w.waitAcked(ctx, t, time.Now(), time.Minute)
+}
+
+// diskIsSlow has each request to a disk take 20 ms more under a heavy writer with flushes. A
+// disk that works is not left out, nor rebuilt again and again.
+func (w *writer) diskIsSlow(ctx context.Context, t *testing.T, h *history, other *bystander, node string) {
+	t.Helper()
+	t.Cleanup(func() { mend(t, w.c, node) })
+	began := time.Now()
+	setDisk(ctx, t, w.c, node, "slow", "20")
+	heavy := w.c.Must(ctx, t, "-n", w.namespace, "exec", "deployment/writer", "--", "bash", "-c",
+		"fio --name=heavy --filename=/data/heavy --size=64M --rw=randwrite --bs=64k --ioengine=libaio --iodepth=8 --direct=1 --fsync=32 "+
+			"--time_based --runtime=45 --fallocate=none --minimal | cut -d';' -f 49; rm /data/heavy")
+	t.Logf("beside a disk that takes 20 ms more: %s write IOPS of 64 KiB", heavy)
+	t.Logf("the other volume, meanwhile: %s", other.measure(ctx, t))
+	w.waitAcked(ctx, t, time.Now(), time.Minute)
+	if h.was(longhorn.VolumeRobustnessDegraded, began) {
+		t.Errorf("the volume was degraded: a slow disk was left out")
+	}
+	other.expectHealthy(ctx, t)
+	setDisk(ctx, t, w.c, node, "ok")
+}
+
+// cacheIsLost has a disk say that it wrote what it did not, and then cuts the node's power.
+func (w *writer) cacheIsLost(ctx context.Context, t *testing.T, h *history, node string) {
+	t.Helper()
+	t.Cleanup(func() { startNode(t, w.c, node) })
+	setDisk(ctx, t, w.c, node, "drop-writes")
+	w.waitAcked(ctx, t, time.Now(), time.Minute) // of these the disk keeps nothing
+	began := time.Now()
+	if _, err := w.c.Devcluster(ctx, "stop-node", node, "--power-loss"); err != nil {
+		t.Fatal(err)
+	}
+	waitDegraded(ctx, t, h, began, time.Minute)
+	w.waitAcked(ctx, t, time.Now(), time.Minute)
+	if _, err := w.c.Devcluster(ctx, "start-node", node); err != nil {
+		t.Fatal(err)
+	}
+	on := time.Now()
+	w.waitHealthy(ctx, t, 4*time.Minute)
+	t.Logf("healthy %s after the node's start", time.Since(on).Round(time.Second))
+}
+
+// frozenFor is how long a node stands still.
+const frozenFor = time.Minute
+
+// nodeIsFrozen has a node stand still and go on.
+func (w *writer) nodeIsFrozen(ctx context.Context, t *testing.T, node string) {
+	t.Helper()
+	t.Cleanup(func() { thaw(t, w.c, node) })
+	served := w.node(ctx, t) != node
+	began := time.Now()
+	if _, err := w.c.Devcluster(ctx, "freeze", node); err != nil {
+		t.Fatal(err)
+	}
+	if served {
+		w.waitAckedOn(ctx, t, without(w.c.Nodes(), node), began.Add(15*time.Second), frozenFor)
+		t.Logf("served without %s after %s", node, time.Since(began).Round(time.Second))
+	}
+	select {
+	case <-time.After(time.Until(began.Add(frozenFor))):
+	case <-ctx.Done():
+		t.Fatal(ctx.Err())
+	}
+	if _, err := w.c.Devcluster(ctx, "thaw", node); err != nil {
+		t.Fatal(err)
+	}
+	thawed := time.Now()
+	w.waitAcked(ctx, t, thawed, 3*time.Minute)
+	t.Logf("records are acknowledged %s after it went on", time.Since(thawed).Round(time.Second))
+	w.waitHealthy(ctx, t, 4*time.Minute)
+	t.Logf("healthy %s after it went on", time.Since(thawed).Round(time.Second))
+}
+
+func thaw(t *testing.T, c *cluster.Cluster, node string) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if _, err := c.Devcluster(ctx, "thaw", node); err != nil {
+		t.Errorf("thaw %s: %v", node, err)
+	}
+}
+
+// bystander is a pod that writes to a volume on the nodes' other disks.
+type bystander struct {
+	c                 *cluster.Cluster
+	namespace, volume string
+	h                 *history
+	since             time.Time
+}
+
+// startBystander gives each node a second disk, and a pod a volume on these.
+func startBystander(ctx context.Context, t *testing.T, c *cluster.Cluster) *bystander {
+	t.Helper()
+	const tag = "e2e-bystander"
+	api := restOf(ctx, t, c)
+	for _, node := range c.Nodes() {
+		path := "/var/lib/longhorn-" + tag
+		if _, err := c.Devcluster(ctx, "add-disk", "--disk-size", "2", node, tag, path); err != nil {
+			t.Fatal(err)
+		}
+		api.addDisk(ctx, t, node, tag, v1.DiskUpdate{Path: path, AllowScheduling: true, Tags: []string{tag}})
+		waitDisk(ctx, t, c, node, tag, longhorn.ConditionTrue, "")
+	}
+	classOn(ctx, t, c, tag, len(c.Nodes()))
+	b := &bystander{c: c, namespace: namespace(ctx, t, c, tag)}
+	b.volume = claimOf(ctx, t, c, b.namespace, "data", "128Mi", tag)
+	pod(ctx, t, c, b.namespace, "other", "data", idle)
+	waitVolume(ctx, t, c, b.volume, ".status.robustness", "healthy")
+	b.h, b.since = follow(ctx, t, c, b.volume), time.Now()
+	return b
+}
+
+// latency is what fio says of writes, in milliseconds.
+type latency struct{ p50, p99, longest float64 }
+
+func (l latency) String() string {
+	return fmt.Sprintf("a write of 4 KiB takes %.1f ms (p50), %.1f ms (p99), %.0f ms (the longest)", l.p50, l.p99, l.longest)
+}
+
+// measure writes for a while, one write at a time, and says how long each took.
+func (b *bystander) measure(ctx context.Context, t *testing.T) latency {
+	t.Helper()
+	out := b.c.Must(ctx, t, "-n", b.namespace, "exec", "other", "--", "fio", "--name=lat", "--filename=/data/lat", "--size=32M", "--rw=randwrite", "--bs=4k",
+		"--ioengine=libaio", "--iodepth=1", "--direct=1", "--rate_iops=50", "--time_based", "--runtime=15", "--fallocate=none", "--output-format=json")
+	if i := strings.Index(out, "{"); i > 0 {
+		out = out[i:]
+	}
+	var report struct {
+		Jobs []struct {
+			Error int
+			Write struct {
+				Clat struct {
+					Max        float64
+					Percentile map[string]float64
+				} `json:"clat_ns"`
+			}
+		}
+	}
+	if err := json.Unmarshal([]byte(out), &report); err != nil || len(report.Jobs) != 1 || report.Jobs[0].Error != 0 {
+		t.Fatalf("fio says %s: %v", out, err)
+	}
+	clat := report.Jobs[0].Write.Clat
+	const ms = 1e6
+	return latency{p50: clat.Percentile["50.000000"] / ms, p99: clat.Percentile["99.000000"] / ms, longest: clat.Max / ms}
+}
+
+// expectHealthy fails the test if the volume lost a copy since it was made.
+func (b *bystander) expectHealthy(ctx context.Context, t *testing.T) {
+	t.Helper()
+	if b.h.was(longhorn.VolumeRobustnessDegraded, b.since) || theVolume(ctx, t, b.c, b.volume).Status.Robustness != longhorn.VolumeRobustnessHealthy {
+		t.Errorf("volume %s, on other disks, was degraded:\n%s", b.volume, b.h)
+	}
+}
