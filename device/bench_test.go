@@ -1,75 +1,66 @@
 package device
 
 import (
-	"fmt"
-	"os"
-	"sync"
-	"sync/atomic"
+	"encoding/json"
+	"os/exec"
 	"syscall"
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/longhorn-lep/longhorn-manager/nbd/memory"
 )
 
-// BenchmarkDevice measures what a device adds: its users ask with direct I/O, and the backend is memory. The processor's time is that of
-// users and server together, without the kernel's loop threads.
+// BenchmarkDevice measures what a device adds: its user is fio, and the backend is memory. The processor's time is the server's. Run it with
+// -benchtime 1x.
 func BenchmarkDevice(b *testing.B) {
+	if _, err := exec.LookPath("fio"); err != nil {
+		b.Skip("needs fio")
+	}
 	const size = 64 << 20
-	_, path := blockDevice(b, size, memory.New(size))
-	for _, w := range []struct {
-		name          string
-		length, depth int
-		write         bool
-	}{
-		{"write 4k depth 1", 4096, 1, true},
-		{"write 4k depth 16", 4096, 16, true},
-		{"read 4k depth 1", 4096, 1, false},
-		{"read 4k depth 16", 4096, 16, false},
-		{"write 1m depth 4", 1 << 20, 4, true},
-		{"read 1m depth 4", 1 << 20, 4, false},
+	m := memory.New(size)
+	if err := m.WriteAt(b.Context(), pattern(1, size), 0, false); err != nil {
+		b.Fatal(err)
+	}
+	_, path := blockDevice(b, size, m)
+	for _, w := range []struct{ name, rw, length, depth string }{
+		{"write 4k depth 1", "randwrite", "4k", "1"},
+		{"write 4k depth 16", "randwrite", "4k", "16"},
+		{"read 4k depth 1", "randread", "4k", "1"},
+		{"read 4k depth 16", "randread", "4k", "16"},
+		{"write 1m depth 4", "write", "1m", "4"},
+		{"read 1m depth 4", "read", "1m", "4"},
 	} {
 		b.Run(w.name, func(b *testing.B) {
-			file, err := os.OpenFile(path, os.O_RDWR|unix.O_DIRECT, 0)
-			if err != nil {
-				b.Fatal(err)
-			}
-			defer file.Close()
-			b.SetBytes(int64(w.length))
+			var ops, seconds float64
 			before := processorTime(b)
-			b.ResetTimer()
-			var next atomic.Int64
-			var users sync.WaitGroup
-			for range w.depth {
-				users.Go(func() {
-					p, err := unix.Mmap(-1, 0, w.length, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
-					if err != nil {
-						b.Error(err)
-						return
-					}
-					defer unix.Munmap(p)
-					for n := next.Add(1); n <= int64(b.N); n = next.Add(1) {
-						at := n * 37 % int64(size/w.length) * int64(w.length)
-						if w.write {
-							_, err = unix.Pwrite(int(file.Fd()), p, at)
-						} else {
-							_, err = unix.Pread(int(file.Fd()), p, at)
-						}
-						if err != nil {
-							b.Error(fmt.Errorf("at %d: %w", at, err))
-							return
-						}
-					}
-				})
+			for range b.N {
+				out, err := exec.Command("fio", "--name=x", "--filename="+path, "--rw="+w.rw, "--bs="+w.length, "--iodepth="+w.depth,
+					"--ioengine=libaio", "--direct=1", "--runtime=1", "--time_based", "--output-format=json").Output()
+				if err != nil {
+					b.Fatalf("fio: %v\n%s", err, out)
+				}
+				type direction struct {
+					Ops     float64 `json:"total_ios"`
+					Runtime float64 `json:"runtime"` // milliseconds
+				}
+				var result struct {
+					Jobs []struct{ Read, Write direction }
+				}
+				if err := json.Unmarshal(out, &result); err != nil {
+					b.Fatal(err)
+				}
+				j := result.Jobs[0]
+				ops += j.Read.Ops + j.Write.Ops
+				seconds += (j.Read.Runtime + j.Write.Runtime) / 1000
 			}
-			users.Wait()
-			b.ReportMetric(float64((processorTime(b)-before).Microseconds())/float64(b.N), "cpu-µs/op")
+			b.ReportMetric(ops/seconds, "ops/s")
+			b.ReportMetric(float64((processorTime(b)-before).Microseconds())/ops, "cpu-µs/op")
+			b.ReportMetric(0, "ns/op")
 		})
 	}
 }
 
+// processorTime is that of this process, without its children.
 func processorTime(b *testing.B) time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

@@ -34,23 +34,25 @@ type Local struct {
 	devices map[string]*kept // guarded by mu; by volume
 }
 
-// kept is one device of a Local. Operations that wait for the kernel hold op, one at a time; the fields are guarded by Local.mu.
+// kept is one device of a Local. Operations that may wait for the kernel hold op, one at a time. The fields are guarded by Local.mu, but
+// loop, which belongs to whoever has op.
 type kept struct {
 	op   chan struct{} // holds one token while an operation is under way
 	held Held
 	conn int // descriptor of the FUSE connection; -1 when closed
 	loop *loopDevice
-	// ready says that the device was made; before it is nobody's but its maker's.
-	ready bool
-	// turn counts the changes of owner, so that an operation can tell that its owner is no more.
+	// phase is where the device is in its life; one that is being made is not listed.
+	phase phase
+	// turn counts the changes of who serves, so that an operation can tell that the process which asked for it serves no more.
 	turn int
 }
 
-// The numbers of kept descriptors. A process that is killed closes its files from the highest number down, and closing a loop device
-// writes back its page cache: the FUSE connection must be gone by then, or nobody answers and the process never ends.
+type phase int
+
 const (
-	lowestLoopFD = 2048
-	lowestFuseFD = 4096
+	making phase = iota
+	keeping
+	clearing // past the point of no return of Detach
 )
 
 // detachPatience is how long Detach waits for those who open any new device for a moment, such as udev, and detachPause how often it
@@ -91,7 +93,7 @@ func (l *Local) List(context.Context) ([]Held, error) {
 	defer l.mu.Unlock()
 	all := []Held{}
 	for _, k := range l.devices {
-		if k.ready {
+		if k.phase != making {
 			all = append(all, k.held)
 		}
 	}
@@ -129,17 +131,25 @@ func (l *Local) Attach(_ context.Context, spec Spec, conn, file int) (Held, erro
 		return Held{}, err
 	}
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	k.ready = true
-	return k.held, nil
+	ended := k.turn > 0
+	k.phase = keeping
+	held := k.held
+	l.mu.Unlock()
+	if ended { // ServerEnded has aborted the connection
+		return Held{}, errors.Join(ErrEnded, l.remove(k))
+	}
+	return held, nil
 }
 
 // make makes all parts of a device, or none.
 func (l *Local) make(k *kept, conn, file int) error {
-	connection, err := fuse.Number(file)
+	number, err := fuse.Number(file)
 	if err != nil {
 		return err
 	}
+	l.mu.Lock()
+	k.held.Connection = number
+	l.mu.Unlock()
 	fd, err := fuse.Dup(conn)
 	if err != nil {
 		return err
@@ -149,9 +159,12 @@ func (l *Local) make(k *kept, conn, file int) error {
 		_ = unix.Close(fd)
 		return err
 	}
+	if err := loop.limit(); err != nil {
+		l.opts.Log.WithError(err).WithField("loop", loop.path).Debug("The kernel keeps its limits of a loop device")
+	}
 	if err := makeNode(k.held.Path, loop.dev); err != nil {
 		_ = unix.Close(fd)
-		if _, inUse := loop.detach(); inUse != nil {
+		if _, inUse := loop.detach(func() error { return nil }, func() {}); inUse != nil {
 			loop.release() // somebody looks at the new device: all of it frees itself when they let go
 		}
 		return err
@@ -159,7 +172,7 @@ func (l *Local) make(k *kept, conn, file int) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	k.conn, k.loop = fd, loop
-	k.held.Loop, k.held.Dev, k.held.Connection = loop.path, loop.dev, connection
+	k.held.Loop, k.held.Dev = loop.path, loop.dev
 	return nil
 }
 
@@ -172,7 +185,7 @@ func (l *Local) forget(k *kept) {
 func (l *Local) find(volume string) *kept {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if k := l.devices[volume]; k != nil && k.ready {
+	if k := l.devices[volume]; k != nil && k.phase != making {
 		return k
 	}
 	return nil
@@ -183,14 +196,14 @@ func (l *Local) Adopt(_ context.Context, volume string, owner Owner) (int, Held,
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	k := l.devices[volume]
-	if k == nil || !k.ready {
+	if k == nil || k.phase == making {
 		return -1, Held{}, fmt.Errorf("%s: %w", volume, ErrNotHeld)
 	}
 	last := k.held.Owner
 	if owner.Generation < last.Generation || owner.Generation == last.Generation && owner != last {
 		return -1, Held{}, fmt.Errorf("%s: %w: generation %d", volume, ErrFenced, last.Generation)
 	}
-	if k.held.Served {
+	if k.held.Served || k.phase == clearing {
 		return -1, Held{}, fmt.Errorf("%s: %w", volume, ErrServed)
 	}
 	fd, err := fuse.Dup(k.conn)
@@ -217,11 +230,15 @@ func (l *Local) Leave(_ context.Context, volume string, owner Owner) error {
 
 // Detach implements Keeper. What cannot be written back because the backend fails is lost with the device, and logged.
 func (l *Local) Detach(ctx context.Context, volume string, owner Owner) error {
-	k := l.find(volume)
-	if k == nil {
+	l.mu.Lock()
+	k := l.devices[volume]
+	if k == nil || k.phase == making {
+		l.mu.Unlock()
 		return nil
 	}
-	if k.held.Owner != owner {
+	turn, fenced := k.turn, k.held.Owner != owner
+	l.mu.Unlock()
+	if fenced {
 		return fmt.Errorf("%s: %w", volume, ErrFenced)
 	}
 	k.op <- struct{}{}
@@ -229,32 +246,16 @@ func (l *Local) Detach(ctx context.Context, volume string, owner Owner) error {
 	if l.find(volume) != k {
 		return nil // aborted while this waited
 	}
-	if err := l.detach(ctx, k); err != nil {
-		return err
-	}
-	if err := removeNode(k.held.Path, k.held.Dev); err != nil {
-		l.opts.Log.WithError(err).Warn("The node of a removed device stays")
-	}
-	_ = unix.Close(k.conn)
-	l.forget(k)
-	return nil
-}
-
-// detach ends the loop device. Those who only look at it are waited for a moment.
-func (l *Local) detach(ctx context.Context, k *kept) error {
 	deadline := time.NewTimer(detachPatience)
 	defer deadline.Stop()
 	pause := time.NewTicker(detachPause)
 	defer pause.Stop()
 	for {
-		lost, err := k.loop.detach()
-		if err == nil && lost != nil {
-			l.opts.Log.WithError(lost).WithField("device", k.held.Path).Error("The device's last data could not be written back")
-		}
+		err := l.tryDetach(k, turn)
 		if !errors.Is(err, engine.ErrInUse) || errors.Is(err, errClaimed) {
 			return err
 		}
-		select {
+		select { // those who only look at the device are waited for a moment
 		case <-pause.C:
 		case <-deadline.C:
 			return err
@@ -264,24 +265,134 @@ func (l *Local) detach(ctx context.Context, k *kept) error {
 	}
 }
 
+// tryDetach ends the device if nobody uses it. The caller has op.
+func (l *Local) tryDetach(k *kept, turn int) error {
+	lost, err := k.loop.detach(func() error {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if k.turn != turn {
+			return ErrEnded
+		}
+		k.phase = clearing
+		return nil
+	}, func() { l.removeNode(k) })
+	if err != nil {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		k.phase = keeping
+		return err
+	}
+	if lost != nil {
+		l.opts.Log.WithError(lost).WithField("device", k.held.Path).Error("The device's last data could not be written back")
+	}
+	_ = unix.Close(k.conn)
+	l.forget(k)
+	return nil
+}
+
+func (l *Local) removeNode(k *kept) {
+	if err := removeNode(k.held.Path, k.held.Dev); err != nil {
+		l.opts.Log.WithError(err).Warn("The node of a removed device stays")
+	}
+}
+
+// abortPatience is how long Abort waits for another operation on the device, which fails with the connection.
+const abortPatience = 5 * time.Second
+
 // Abort implements Keeper. What is under way on the device fails first, so whoever has op is soon done with it.
 func (l *Local) Abort(_ context.Context, volume string) error {
 	k := l.find(volume)
 	if k == nil {
 		return nil
 	}
-	err := fuse.Abort(k.held.Connection)
-	k.op <- struct{}{}
-	defer func() { <-k.op }()
-	if l.find(volume) != k {
+	l.removeNode(k)
+	if err := fuse.Abort(k.held.Connection); err != nil {
 		return err
 	}
-	err = errors.Join(err, removeNode(k.held.Path, k.held.Dev))
-	if _, inUse := k.loop.detach(); inUse != nil {
+	if !k.lock(abortPatience) {
+		return fmt.Errorf("%s: %w", volume, ErrServed)
+	}
+	defer func() { <-k.op }()
+	if l.find(volume) != k {
+		return nil
+	}
+	return l.remove(k)
+}
+
+// lock takes op, within a time.
+func (k *kept) lock(patience time.Duration) bool {
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case k.op <- struct{}{}:
+		return true
+	case <-timer.C:
+		return false
+	}
+}
+
+// remove ends a device, in use or not. The caller has op.
+func (l *Local) remove(k *kept) error {
+	err := fuse.Abort(k.held.Connection)
+	l.removeNode(k)
+	if _, inUse := k.loop.detach(func() error { return nil }, func() {}); inUse != nil {
 		l.opts.Log.WithError(inUse).WithField("device", k.held.Path).Warn("Device aborted while it was in use")
 	}
 	k.loop.release()
 	_ = unix.Close(k.conn)
 	l.forget(k)
 	return err
+}
+
+// ServerEnded says that the process which served all devices has ended. A device that it was having made is removed; a removal that it
+// waited for is given up, or finished where it cannot be; all others stay, for a successor, which must not start before this returns.
+func (l *Local) ServerEnded() {
+	l.mu.Lock()
+	var unsettled []*kept
+	for _, k := range l.devices {
+		k.turn++
+		k.held.Served = false
+		if k.phase != keeping {
+			unsettled = append(unsettled, k)
+		}
+	}
+	l.mu.Unlock()
+	for _, k := range unsettled {
+		l.settle(k)
+	}
+}
+
+// settle waits for the operation on a device. One that waits for the server that ended gets no answer any more: its connection is aborted.
+func (l *Local) settle(k *kept) {
+	l.mu.Lock()
+	number, patience := k.held.Connection, time.Second
+	if k.phase == making {
+		patience = 0
+	}
+	l.mu.Unlock()
+	for !k.lock(patience) {
+		if number != 0 {
+			if err := fuse.Abort(number); err != nil {
+				l.opts.Log.WithError(err).WithField("device", k.held.Path).Error("A device whose server ended cannot be settled")
+			}
+		}
+		l.mu.Lock()
+		number, patience = k.held.Connection, time.Second
+		l.mu.Unlock()
+	}
+	<-k.op
+}
+
+// AbortAll removes all devices at once.
+func (l *Local) AbortAll() {
+	all, _ := l.List(context.Background())
+	var aborting sync.WaitGroup
+	for _, h := range all {
+		aborting.Go(func() {
+			if err := l.Abort(context.Background(), h.Volume); err != nil {
+				l.opts.Log.WithError(err).WithField("device", h.Path).Error("A device could not be aborted")
+			}
+		})
+	}
+	aborting.Wait()
 }

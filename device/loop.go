@@ -3,7 +3,9 @@ package device
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -42,80 +44,143 @@ func attachLoop(dir string, file int, name string) (*loopDevice, error) {
 		if err != nil {
 			return nil, fmt.Errorf("find a free loop device: %w", err)
 		}
-		d, err := openLoop(dir, n)
-		if err != nil {
-			return nil, err
-		}
-		switch err := unix.IoctlLoopConfigure(d.held, &config); {
-		case err == nil:
-			return d, nil
-		case errors.Is(err, unix.EBUSY):
-			_ = unix.Close(d.held)
-		default:
-			_ = unix.Close(d.held)
-			return nil, fmt.Errorf("configure %s: %w", d.path, err)
+		d, err := configureLoop(dir, n, &config)
+		if !errors.Is(err, unix.EBUSY) {
+			return d, err
 		}
 	}
 	return nil, errors.New("no free loop device: each was taken by another process first")
 }
 
-// openLoop opens loop device n, and makes its node where nobody has.
-func openLoop(dir string, n int) (*loopDevice, error) {
-	d := &loopDevice{path: filepath.Join(dir, fmt.Sprintf("loop%d", n)), dev: unix.Mkdev(loopMajor, uint32(n))}
-	err := unix.Mknod(d.path, unix.S_IFBLK|0o660, int(d.dev))
-	if err != nil && !errors.Is(err, unix.EEXIST) {
-		return nil, fmt.Errorf("make %s: %w", d.path, err)
+// configureLoop binds loop device n. The kernel asks the file system of the file meanwhile, so a thread apart does it.
+func configureLoop(dir string, n int, config *unix.LoopConfig) (*loopDevice, error) {
+	d := &loopDevice{path: filepath.Join(dir, fmt.Sprintf("loop%d", n)), dev: unix.Mkdev(loopMajor, uint32(n)), held: -1}
+	if err := d.makeNode(); err != nil {
+		return nil, err
 	}
-	if d.held, err = unix.Open(d.path, unix.O_RDWR|unix.O_CLOEXEC, 0); err != nil {
-		return nil, fmt.Errorf("open %s: %w", d.path, err)
+	h, err := openHandle(d.path, unix.O_RDWR)
+	if err != nil {
+		return nil, err
 	}
-	var st unix.Stat_t
-	if err := unix.Fstat(d.held, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFBLK || st.Rdev != d.dev {
-		_ = unix.Close(d.held)
-		return nil, fmt.Errorf("%s is not loop device %d (%w)", d.path, n, errors.Join(err, unix.ENOTBLK))
+	if err := h.do(func(fd int) error { return unix.IoctlLoopConfigure(fd, config) }); err != nil {
+		h.close()
+		<-h.ended
+		return nil, fmt.Errorf("configure %s: %w", d.path, err)
+	}
+	if err = d.hold(); err != nil {
+		_ = h.do(func(fd int) error { return unix.IoctlSetInt(fd, unix.LOOP_CLR_FD, 0) })
+	}
+	h.close()
+	<-h.ended
+	if err != nil {
+		return nil, err
 	}
 	return d, nil
+}
+
+// makeNode makes the kernel's node of the device where nobody has.
+func (d *loopDevice) makeNode() error {
+	err := unix.Mknod(d.path, unix.S_IFBLK|0o660, int(d.dev))
+	if err != nil && !errors.Is(err, unix.EEXIST) {
+		return fmt.Errorf("make %s: %w", d.path, err)
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(d.path, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFBLK || st.Rdev != d.dev {
+		return fmt.Errorf("%s is not the loop device of that number (%w)", d.path, errors.Join(err, unix.ENOTBLK))
+	}
+	return nil
+}
+
+// hold keeps the device open, at a number that is closed after the FUSE connections.
+func (d *loopDevice) hold() error {
+	low, err := unix.Open(d.path, unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("open %s: %w", d.path, err)
+	}
+	fd, err := unix.FcntlInt(uintptr(low), unix.F_DUPFD_CLOEXEC, lowestLoopFD)
+	_ = unix.Close(low)
+	if err != nil {
+		return fmt.Errorf("keep %s open: %w", d.path, err)
+	}
+	if fd >= lowestConnFD {
+		_ = unix.Close(fd)
+		return fmt.Errorf("keep %s open: there are %d devices, and no more can be kept", d.path, lowestConnFD-lowestLoopFD)
+	}
+	d.held = fd
+	return nil
+}
+
+// limit makes the kernel send no larger requests than fit: what is longer than a request of FUSE would be split, and a discard of many
+// gigabytes would hold its range, and all that waits for it, for as long as it takes. A kernel that refuses keeps its own limits.
+func (d *loopDevice) limit() error {
+	queue := fmt.Sprintf("/sys/dev/block/%d:%d/queue", unix.Major(d.dev), unix.Minor(d.dev))
+	return errors.Join(
+		os.WriteFile(filepath.Join(queue, "discard_max_bytes"), []byte(fmt.Sprint(64<<20)), 0),
+		os.WriteFile(filepath.Join(queue, "max_sectors_kb"), []byte("1024"), 0),
+	)
 }
 
 // detach ends the device if nobody else uses it; otherwise it returns ErrInUse and the device stays.
 //
 //  1. open it exclusively: fails while it is mounted or otherwise claimed, in any mount namespace, and keeps new claims away
-//  2. write back what plain writers left in its page cache
-//  3. close the descriptor that held it, so that the exclusive one is the last, unless others have it open
-//  4. clear it: the kernel then refuses new openers, or does not, if there are others; asking for the status tells which
-//  5. close; the kernel drops the file
-func (d *loopDevice) detach() (syncErr, err error) {
-	claim, err := unix.Open(d.path, unix.O_RDWR|unix.O_EXCL|unix.O_CLOEXEC, 0)
+//  2. write back what plain writers left in its page cache; that takes as long as the server of the file system takes
+//  3. ask proceed: the last moment at which all can stay as it is
+//  4. close the descriptor that held it, so that the exclusive one is the last, unless others have it open
+//  5. clear it: the kernel then refuses new openers, or does not, if there are others; asking for the status tells which
+//  6. call gone, while no other can have the device's number; close; the kernel drops the file
+func (d *loopDevice) detach(proceed func() error, gone func()) (syncErr, err error) {
+	claim, err := openHandle(d.path, unix.O_RDWR|unix.O_EXCL)
 	if errors.Is(err, unix.EBUSY) {
 		return nil, fmt.Errorf("%s: %w: %w", d.path, errClaimed, engine.ErrInUse)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("claim %s: %w", d.path, err)
+		return nil, fmt.Errorf("claim: %w", err)
 	}
-	syncErr = unix.Fsync(claim)
+	defer func() { <-claim.ended }()
+	defer claim.close()
+	syncErr = claim.do(unix.Fsync)
+	if err := proceed(); err != nil {
+		return syncErr, err
+	}
 	if d.held >= 0 {
 		_ = unix.Close(d.held)
 		d.held = -1
 	}
-	clearErr := unix.IoctlSetInt(claim, unix.LOOP_CLR_FD, 0)
-	if clearErr != nil && !errors.Is(clearErr, unix.ENXIO) {
-		err = fmt.Errorf("clear %s: %w", d.path, clearErr)
-	} else if _, bound := unix.IoctlLoopGetStatus64(claim); bound == nil {
-		err = fmt.Errorf("%s is open: %w", d.path, engine.ErrInUse)
+	if err := claim.do(d.clear); err != nil { // hold it again, before the claim ends
+		return syncErr, errors.Join(err, d.hold())
 	}
-	if err != nil { // hold it again, before the claim ends
-		if d.held, clearErr = unix.Open(d.path, unix.O_RDWR|unix.O_CLOEXEC, 0); clearErr != nil {
-			err = errors.Join(err, clearErr)
-		}
-	}
-	_ = unix.Close(claim)
-	return syncErr, err
+	gone()
+	return syncErr, nil
 }
 
-// release lets go of the device, which clears itself when all have.
+// clear unbinds a device that is open nowhere else.
+func (d *loopDevice) clear(fd int) error {
+	if err := unix.IoctlSetInt(fd, unix.LOOP_CLR_FD, 0); err != nil && !errors.Is(err, unix.ENXIO) {
+		return fmt.Errorf("clear %s: %w", d.path, err)
+	}
+	if _, err := unix.IoctlLoopGetStatus64(fd); err == nil {
+		return fmt.Errorf("%s is open: %w", d.path, engine.ErrInUse)
+	}
+	return nil
+}
+
+// release lets go of the device, which clears itself when all have. If this was the last, its page cache is written back, in another thread:
+// that is waited for only for a moment.
 func (d *loopDevice) release() {
-	if d.held >= 0 {
-		_ = unix.Close(d.held)
-		d.held = -1
+	if d.held < 0 {
+		return
+	}
+	last, err := openHandle(d.path, unix.O_RDWR)
+	_ = unix.Close(d.held)
+	d.held = -1
+	if err != nil {
+		return
+	}
+	last.close()
+	moment := time.NewTimer(time.Second)
+	defer moment.Stop()
+	select {
+	case <-last.ended:
+	case <-moment.C:
 	}
 }
