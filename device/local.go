@@ -32,6 +32,52 @@ type Local struct {
 
 	mu      sync.Mutex
 	devices map[string]*kept // guarded by mu; by volume
+	server  int              // guarded by mu; counts the processes that have served
+}
+
+// session is what one serving process sees of a Local. When it has ended, what it asked for and was not begun yet is refused: a request
+// that is read after its sender's death must not change anything.
+type session struct {
+	*Local
+	number int
+}
+
+// Session returns the Keeper of the process that serves now, until ServerEnded.
+func (l *Local) Session() Keeper {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return session{Local: l, number: l.server}
+}
+
+// Attach implements Keeper.
+func (l *Local) Attach(ctx context.Context, spec Spec, conn, file int) (Held, error) {
+	return l.Session().Attach(ctx, spec, conn, file)
+}
+
+// Adopt implements Keeper.
+func (l *Local) Adopt(ctx context.Context, volume string, owner Owner) (int, Held, error) {
+	return l.Session().Adopt(ctx, volume, owner)
+}
+
+// Leave implements Keeper.
+func (l *Local) Leave(ctx context.Context, volume string, owner Owner) error {
+	return l.Session().Leave(ctx, volume, owner)
+}
+
+// Detach implements Keeper. What cannot be written back because the backend fails is lost with the device, and logged.
+func (l *Local) Detach(ctx context.Context, volume string, owner Owner) error {
+	return l.Session().Detach(ctx, volume, owner)
+}
+
+// findLocked returns the device of a volume, nil if there is none. The caller must have mu.
+func (s session) findLocked(volume string) (*kept, error) {
+	if s.number != s.server {
+		return nil, ErrEnded
+	}
+	if k := s.devices[volume]; k != nil && k.phase != making {
+		return k, nil
+	}
+	return nil, nil
 }
 
 // kept is one device of a Local. Operations that may wait for the kernel hold op, one at a time. The fields are guarded by Local.mu, but
@@ -112,7 +158,8 @@ func (s Spec) validate() error {
 }
 
 // Attach implements Keeper.
-func (l *Local) Attach(_ context.Context, spec Spec, conn, file int) (Held, error) {
+func (s session) Attach(_ context.Context, spec Spec, conn, file int) (Held, error) {
+	l := s.Local
 	if err := spec.validate(); err != nil {
 		return Held{}, err
 	}
@@ -120,6 +167,10 @@ func (l *Local) Attach(_ context.Context, spec Spec, conn, file int) (Held, erro
 	k.op <- struct{}{}
 	defer func() { <-k.op }()
 	l.mu.Lock()
+	if s.number != l.server {
+		l.mu.Unlock()
+		return Held{}, ErrEnded
+	}
 	if _, found := l.devices[spec.Volume]; found {
 		l.mu.Unlock()
 		return Held{}, fmt.Errorf("%s is the device of a running engine: %w", k.held.Path, ErrServed)
@@ -192,11 +243,14 @@ func (l *Local) find(volume string) *kept {
 }
 
 // Adopt implements Keeper.
-func (l *Local) Adopt(_ context.Context, volume string, owner Owner) (int, Held, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	k := l.devices[volume]
-	if k == nil || k.phase == making {
+func (s session) Adopt(_ context.Context, volume string, owner Owner) (int, Held, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k, err := s.findLocked(volume)
+	if err != nil {
+		return -1, Held{}, err
+	}
+	if k == nil {
 		return -1, Held{}, fmt.Errorf("%s: %w", volume, ErrNotHeld)
 	}
 	last := k.held.Owner
@@ -216,10 +270,13 @@ func (l *Local) Adopt(_ context.Context, volume string, owner Owner) (int, Held,
 }
 
 // Leave implements Keeper.
-func (l *Local) Leave(_ context.Context, volume string, owner Owner) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	k := l.devices[volume]
+func (s session) Leave(_ context.Context, volume string, owner Owner) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k, err := s.findLocked(volume)
+	if err != nil {
+		return err
+	}
 	if k == nil || k.held.Owner != owner {
 		return fmt.Errorf("%s: %w", volume, ErrNotHeld)
 	}
@@ -228,13 +285,14 @@ func (l *Local) Leave(_ context.Context, volume string, owner Owner) error {
 	return nil
 }
 
-// Detach implements Keeper. What cannot be written back because the backend fails is lost with the device, and logged.
-func (l *Local) Detach(ctx context.Context, volume string, owner Owner) error {
+// Detach implements Keeper.
+func (s session) Detach(ctx context.Context, volume string, owner Owner) error {
+	l := s.Local
 	l.mu.Lock()
-	k := l.devices[volume]
-	if k == nil || k.phase == making {
+	k, err := s.findLocked(volume)
+	if err != nil || k == nil {
 		l.mu.Unlock()
-		return nil
+		return err
 	}
 	turn, fenced := k.turn, k.held.Owner != owner
 	l.mu.Unlock()
@@ -348,6 +406,7 @@ func (l *Local) remove(k *kept) error {
 // waited for is given up, or finished where it cannot be; all others stay, for a successor, which must not start before this returns.
 func (l *Local) ServerEnded() {
 	l.mu.Lock()
+	l.server++
 	var unsettled []*kept
 	for _, k := range l.devices {
 		k.turn++

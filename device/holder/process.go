@@ -1,0 +1,223 @@
+package holder
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// process is a running serving process.
+type process struct {
+	cmd     *exec.Cmd
+	session *session
+	started time.Time
+	exited  chan struct{} // closed when it is reaped
+	socket  sync.WaitGroup
+}
+
+// ending is how a serving process ended.
+type ending struct {
+	state       *os.ProcessState
+	after       time.Duration
+	replacement *trial // it was told to leave for this
+	reason      string // what the holder killed it for
+}
+
+func (e ending) String() string {
+	if e.reason != "" {
+		return fmt.Sprintf("%s (%s)", e.reason, e.state)
+	}
+	return e.state.String()
+}
+
+// error is what Run returns when it ends with the process.
+func (e ending) error(why string) error {
+	code := e.state.ExitCode()
+	if status, ok := e.state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		code = 128 + int(status.Signal())
+	}
+	if code == 0 {
+		return nil
+	}
+	return &ExitError{Code: code, Why: why}
+}
+
+// start starts a serving process with one end of a socket pair.
+func (h *holder) start() (*process, error) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("make a socket pair: %w", err)
+	}
+	theirs := os.NewFile(uintptr(pair[1]), "the serving process's socket")
+	defer theirs.Close()
+	ours, err := fromFD(pair[0], "the serving process's socket")
+	if err != nil {
+		return nil, err
+	}
+	p := &process{
+		cmd:     &exec.Cmd{Path: h.current.path, Args: append([]string{h.current.path}, h.opts.Command[1:]...)},
+		started: time.Now(), exited: make(chan struct{}),
+		session: &session{
+			socket: ours, keeper: h.devices.Session(), successions: h.successions,
+			ready: make(chan string, 1), cancels: map[uint64]context.CancelFunc{},
+		},
+	}
+	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	p.cmd.ExtraFiles = []*os.File{theirs} // number 3
+	p.cmd.Env = append(os.Environ(), socketEnv+"=3")
+	if err := children.start(p.cmd); err != nil {
+		_ = ours.conn.Close()
+		return nil, fmt.Errorf("start the serving process: %w", err)
+	}
+	p.socket.Go(p.session.serve)
+	go func() {
+		defer close(p.exited)
+		_ = children.wait(p.cmd) // the state tells more
+	}()
+	return p, nil
+}
+
+// close ends the session: what the process still asked for is not begun.
+func (p *process) close() {
+	_ = p.session.socket.conn.Close()
+	p.socket.Wait()
+}
+
+func (p *process) signal(s os.Signal) { _ = p.cmd.Process.Signal(s) }
+
+// isDying tells whether the process has been killed and is not gone: one of its threads waits in the kernel for something else.
+func (p *process) isDying() bool {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+	if err != nil {
+		return false
+	}
+	for line := range strings.Lines(string(b)) {
+		name, value, _ := strings.Cut(line, ":")
+		value = strings.TrimSpace(value)
+		switch name {
+		case "State":
+			if strings.HasPrefix(value, "Z") {
+				return true
+			}
+		case "SigPnd", "ShdPnd":
+			pending, err := strconv.ParseUint(value, 16, 64)
+			if err == nil && pending&(1<<(unix.SIGKILL-1)) != 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// serve runs one serving process until it is reaped.
+func (h *holder) serve(ctx context.Context) (ending, error) {
+	p, err := h.start()
+	if err != nil && h.trial != nil {
+		h.concludeTrial(err)
+		p, err = h.start()
+	}
+	if err != nil {
+		return ending{}, err
+	}
+	h.began(p)
+	end := ending{}
+	w := watch{h: h, p: p, end: &end}
+	w.until(ctx)
+	p.close()
+	end.state, end.after = p.cmd.ProcessState, time.Since(p.started)
+	h.ended()
+	return end, nil
+}
+
+// watch is what a holder does while a process serves.
+type watch struct {
+	h   *holder
+	p   *process
+	end *ending
+
+	ready     bool
+	dyingFrom time.Time // when it was first seen dying
+	cut       bool      // it lost its devices, for it may hang in one
+}
+
+// until returns when the process is reaped.
+func (w *watch) until(ctx context.Context) {
+	limits := w.h.opts.limits
+	told := ctx.Done()
+	replaces := w.h.replaces
+	proof := time.NewTimer(limits.ready)
+	defer proof.Stop()
+	var leave <-chan time.Time
+	look := time.NewTicker(min(2*time.Second, limits.stuck/2))
+	defer look.Stop()
+	for {
+		select {
+		case <-w.p.exited:
+			return
+		case <-told:
+			told, replaces = nil, nil
+			w.p.signal(syscall.SIGTERM)
+		case version := <-w.p.session.ready:
+			w.ready = true
+			w.h.isReady(version)
+		case <-proof.C:
+			w.prove()
+		case t := <-replaces:
+			if w.h.trial != nil || w.end.replacement != nil {
+				t.refuse(errors.New("another replacement is on trial"))
+				continue
+			}
+			t.last, w.end.replacement = w.h.current, t
+			if w.p.session.socket.send(message{Op: opLeave}) != nil {
+				w.p.signal(syscall.SIGKILL)
+			}
+			leave = time.After(limits.leave)
+		case <-leave:
+			w.h.log.Warn("Serving process does not leave in time and is killed")
+			w.p.signal(syscall.SIGKILL)
+		case <-look.C:
+			w.look()
+		}
+	}
+}
+
+// prove ends the time in which a program on trial must have become ready.
+func (w *watch) prove() {
+	switch {
+	case w.h.trial == nil || w.end.replacement != nil:
+	case w.ready:
+		w.h.concludeTrial(nil)
+	default:
+		w.end.reason = "not ready in time"
+		w.p.signal(syscall.SIGKILL)
+	}
+}
+
+// look cuts the devices of a process that does not end: a thread of it may wait for an answer that it would have to give. No successor
+// starts before it is reaped, however long that takes: what it still does would be done after its successor.
+func (w *watch) look() {
+	if !w.p.isDying() {
+		w.dyingFrom = time.Time{}
+		return
+	}
+	if w.dyingFrom.IsZero() {
+		w.dyingFrom = time.Now()
+	}
+	since := time.Since(w.dyingFrom)
+	if since < w.h.opts.limits.stuck || w.cut {
+		return
+	}
+	w.cut = true
+	w.h.log.WithField("pid", w.p.cmd.Process.Pid).Error(
+		"A thread of the killed serving process hangs in the kernel: its devices are aborted, should it be one of them; a disk that hangs must answer first")
+	w.h.devices.AbortAll()
+}

@@ -1,0 +1,110 @@
+package holder
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// checkTimeout bounds the trial run of an executable.
+const checkTimeout = 30 * time.Second
+
+// replace puts another executable in the place of the serving one and waits for the outcome. Until the serving process is told to leave,
+// nothing has changed.
+func (h *holder) replace(ctx context.Context, m message, fds []int) error {
+	if len(fds) != 1 {
+		return fmt.Errorf("a replacement with %d descriptors: %w", len(fds), unix.EINVAL)
+	}
+	if held, err := h.devices.List(ctx); err != nil || len(held) > 0 && !h.successions {
+		return errors.Join(err, errors.New("devices cannot be handed on with this kernel"))
+	}
+	next, err := h.take(fds[0], m)
+	if err != nil {
+		return err
+	}
+	if err := h.check(ctx, next); err != nil {
+		next.remove()
+		return err
+	}
+	t := &trial{next: next, done: make(chan error, 1)}
+	select {
+	case h.replaces <- t:
+	case <-ctx.Done():
+		next.remove()
+		return fmt.Errorf("the holder ends: %w", ctx.Err())
+	}
+	select {
+	case err := <-t.done:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("the holder ends: %w", ctx.Err())
+	}
+}
+
+// refuse ends a replacement that was not begun.
+func (t *trial) refuse(err error) {
+	t.next.remove()
+	t.done <- err
+}
+
+func (p program) remove() {
+	if p.own {
+		_ = os.Remove(p.path)
+	}
+}
+
+// take copies an executable to a file of the holder's own, which nobody can change or remove with an image, and compares what it copied.
+func (h *holder) take(fd int, m message) (program, error) {
+	own, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return program{}, fmt.Errorf("take the executable: %w", err)
+	}
+	source := os.NewFile(uintptr(own), "executable")
+	defer source.Close()
+	file, err := os.CreateTemp(h.opts.Dir, "serve-*")
+	if err != nil {
+		return program{}, fmt.Errorf("take the executable: %w", err)
+	}
+	p := program{path: file.Name(), version: m.Version, own: true}
+	sum := sha256.New()
+	_, err = io.Copy(io.MultiWriter(file, sum), io.NewSectionReader(source, 0, 1<<40))
+	err = errors.Join(err, file.Chmod(0o700), file.Close())
+	p.sum = hex.EncodeToString(sum.Sum(nil))
+	if err == nil && p.sum != m.SHA256 {
+		err = fmt.Errorf("its SHA-256 is %s, not %s", p.sum, m.SHA256)
+	}
+	if err == nil {
+		p.path, err = filepath.Abs(p.path)
+	}
+	if err != nil {
+		p.remove()
+		return program{}, fmt.Errorf("take the executable: %w", err)
+	}
+	return p, nil
+}
+
+// check runs an executable without devices.
+func (h *holder) check(ctx context.Context, p program) error {
+	if len(h.opts.Check) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, p.path, h.opts.Check...)
+	if err := children.start(cmd); err != nil {
+		return fmt.Errorf("try the executable: %w", err)
+	}
+	if err := children.wait(cmd); err != nil {
+		return fmt.Errorf("try the executable: %w", err)
+	}
+	return nil
+}
