@@ -44,12 +44,7 @@ func TestNothingHangsWhenHolderAndServingProcessDieAtOnce(t *testing.T) {
 			must(t, syscall.Kill(r.holder.Process.Pid, syscall.SIGSTOP)) // it sees nothing of the other's death
 			must(t, syscall.Kill(s.PID, syscall.SIGKILL))
 			must(t, syscall.Kill(r.holder.Process.Pid, syscall.SIGKILL))
-			select {
-			case err := <-r.ended:
-				r.ended <- err
-			case <-time.After(20 * time.Second):
-				t.Fatal("the holder does not end")
-			}
+			r.awaitEnd()
 			if !removing {
 				_ = file.Close()
 			}

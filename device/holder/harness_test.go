@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/longhorn-lep/longhorn-manager/device"
+	"github.com/longhorn-lep/longhorn-manager/fuse"
 	"github.com/longhorn-lep/longhorn-manager/nbd"
 	"github.com/longhorn-lep/longhorn-manager/nbd/memory"
 )
@@ -106,7 +107,7 @@ func runServing(dir string) int {
 	if err := c.Ready(""); err != nil {
 		return 7
 	}
-	if dieAt(dir, "own-device"); exists(dir, "write-own-device") {
+	if exists(dir, "write-own-device") {
 		go writeOwnDevice(dir)
 	}
 	select {
@@ -242,6 +243,7 @@ type rig struct {
 	disk   *disk
 	holder *exec.Cmd
 	ended  chan error
+	conns  map[uint32]bool // FUSE connections that were seen
 }
 
 func newRig(t *testing.T, die ...string) *rig {
@@ -256,7 +258,7 @@ func newRig(t *testing.T, die ...string) *rig {
 	}
 	dir, err := os.MkdirTemp("", "holder")
 	must(t, err)
-	r := &rig{t: t, dir: dir, disk: &disk{Backend: memory.New(volSize)}}
+	r := &rig{t: t, dir: dir, disk: &disk{Backend: memory.New(volSize)}, conns: map[uint32]bool{}}
 	l, err := net.Listen("unix", filepath.Join(dir, "disk.sock"))
 	must(t, err)
 	s := nbd.NewServer(r.disk, nbd.ServerOptions{})
@@ -295,8 +297,24 @@ func (r *rig) kill() {
 	if err == nil && s.PID > 0 {
 		_ = syscall.Kill(s.PID, syscall.SIGKILL)
 	}
-	<-r.ended
-	r.ended <- nil
+	r.awaitEnd()
+}
+
+// awaitEnd waits for the end of the holder. One that hangs in a device is freed, so that nothing of a failed test is left.
+func (r *rig) awaitEnd() {
+	r.t.Helper()
+	for {
+		select {
+		case err := <-r.ended:
+			r.ended <- err
+			return
+		case <-time.After(20 * time.Second):
+			r.t.Error("the holder does not end")
+		}
+		for number := range r.conns {
+			must(r.t, fuse.Abort(number))
+		}
+	}
 }
 
 // terminate ends the holder in order and returns how it exited.
@@ -328,9 +346,11 @@ func (r *rig) until(what string, ok func(s Status) bool) Status {
 // serving waits until another process than that of a pid serves.
 func (r *rig) serving(not int) Status {
 	r.t.Helper()
-	return r.until("a serving process", func(s Status) bool {
+	s := r.until("a serving process", func(s Status) bool {
 		return s.Ready && s.PID != not && len(s.Devices) == 1 && s.Devices[0].Served
 	})
+	r.conns[s.Devices[0].Connection] = true
+	return s
 }
 
 // expectNothingLeft waits until the loop device has cleared itself; the node is gone.
@@ -379,3 +399,11 @@ func (w *logWriter) Write(p []byte) (int, error) {
 	w.t.Log(strings.TrimSpace(string(p)))
 	return len(p), nil
 }
+
+func (w *logWriter) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.text.String()
+}
+
+func itoa(n int) string { return fmt.Sprint(n) }
