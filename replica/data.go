@@ -62,6 +62,9 @@ func (r *Replica) extents(off, length int64) ([]nbd.Extent, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list extents of replica %s: %w", r.name, err)
 	}
+	if err := r.believe(); err != nil { // what could not be written out may look like a hole
+		return nil, err
+	}
 	return found, nil
 }
 

@@ -79,6 +79,10 @@ func TestAReadAfterTheKernelFailedToWriteOutIsRefused(t *testing.T) {
 func TestAFailureInTheBackgroundIsNoticedByWhoeverComesFirst(t *testing.T) {
 	read := func(s *Session) error { return s.ReadAt(t.Context(), make([]byte, 512), 0) }
 	flush := func(s *Session) error { return s.Flush(t.Context()) }
+	extents := func(s *Session) error {
+		_, err := s.Extents(t.Context(), 0, mib)
+		return err
+	}
 	for _, tc := range []struct {
 		name        string
 		first, then func(s *Session) error
@@ -87,6 +91,8 @@ func TestAFailureInTheBackgroundIsNoticedByWhoeverComesFirst(t *testing.T) {
 		{"a flush, then a read", flush, read},
 		{"a read, then a read", read, read},
 		{"a flush, then a flush", flush, flush},
+		{"a question for holes, then a read", extents, read},
+		{"a read, then a question for holes", read, extents},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			f, r := newMemReplica(t, 16*mib)
