@@ -26,5 +26,12 @@
 //
 // The first of these that fails gives a Reason, and a directory that was refused has not been written to.
 //
-// It must not know engines, Kubernetes, sockets, or how an export is named. Times and limits are the caller's contexts.
+// It must not know engines, Kubernetes, sockets, or how an export is named. Times and limits are the caller's contexts,
+// but for two: closeWait, as a Close has no context, and readmitWait.
+//
+// What waits for the disk:
+//
+//	lane.go, hang.go     calls whose caller can leave: metadata, marks that are cleared, closing
+//	writeback.go         one goroutine that writes out what was written
+//	gate.go              counts the requests of a session, which wait with their callers
 package replica

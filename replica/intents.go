@@ -88,6 +88,14 @@ func (m *intents) commit() error {
 	return nil
 }
 
+// settle makes durable what the file is to hold, with what an earlier call could not write.
+func (m *intents) settle() error {
+	if err := m.commit(); err != nil {
+		return err
+	}
+	return m.file.Datasync()
+}
+
 // clear unmarks regions. The caller holds the replica's write lock, so that no write relies on a mark meanwhile. It does not
 // sync: a mark that comes back after a crash costs only a comparison, and the next commit syncs the same file. No commit is under way
 // meanwhile, for those are made by writes.

@@ -188,7 +188,7 @@ func (r *Replica) settle() error {
 	}
 	err := r.syncs.do()
 	if err == nil {
-		err = r.imap.Datasync()
+		err = r.intents.settle()
 	}
 	switch {
 	case err != nil:

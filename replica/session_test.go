@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/longhorn-lep/longhorn-manager/membership"
 	"github.com/longhorn-lep/longhorn-manager/nbd"
 	"github.com/longhorn-lep/longhorn-manager/replica/fsys/memfs"
 )
@@ -87,6 +88,70 @@ func TestARangeOutsideOfTheReplicaIsInvalid(t *testing.T) {
 		}
 	}
 	must(t, s.WriteAt(ctx, nil, mib, false))
+}
+
+// A range that is made in pieces is refused before the first of them.
+func TestALongRangeThatEndsOutsideOfTheReplicaChangesNothing(t *testing.T) {
+	ctx := context.Background()
+	s := admit(t, newHostReplica(t, 96*mib), 1, "s")
+	for _, err := range []error{s.Trim(ctx, 0, 128*mib, false), s.Zero(ctx, 0, 128*mib, nbd.ZeroNoHole)} {
+		if !errors.Is(err, syscall.EINVAL) {
+			t.Errorf("error %v", err)
+		}
+	}
+	if got := marks(t, s); len(got) > 0 {
+		t.Errorf("marks %v", got)
+	}
+}
+
+// A mark for which there was no space is no mark: the next write to the region makes it again, and it lasts.
+func TestAMarkThatFoundNoSpaceIsMadeByTheNextWrite(t *testing.T) {
+	ctx := context.Background()
+	for _, step := range []string{"write", "datasync"} {
+		f, r := newMemReplica(t, 16*mib)
+		s := admit(t, r, 1, "s")
+		failed := false
+		f.Before(func(op memfs.Op) error {
+			if op.Kind == step && op.Name == intentName && !failed {
+				failed = true
+				return syscall.ENOSPC
+			}
+			return nil
+		})
+		if err := s.WriteAt(ctx, stampBlock(1), 8*mib, false); !errors.Is(err, syscall.ENOSPC) {
+			t.Fatalf("%s: error %v", step, err)
+		}
+		must(t, s.WriteAt(ctx, stampBlock(2), 8*mib, true))
+		f.Crash(rand.New(rand.NewPCG(1, 1)))
+		again := openReplica(t, f, "/disk/replicas/r", testSpec("uid-1", 16*mib), testBoot)
+		if got := again.intents.marked(); !slices.Equal(got, []int64{2}) {
+			t.Errorf("%s: marks %v after a loss of power", step, got)
+		}
+	}
+}
+
+// Marks that could not be cleared on the disk are cleared there at the latest when the replica is closed as clean.
+func TestAMarkThatWasNotClearedForWantOfSpaceIsGoneAfterAClosingInOrder(t *testing.T) {
+	ctx := context.Background()
+	f, r := newMemReplica(t, 16*mib)
+	s := admit(t, r, 1, "s")
+	must(t, s.WriteAt(ctx, stampBlock(1), 8*mib, true))
+	f.Before(func(op memfs.Op) error {
+		if op.Kind == "write" && op.Name == intentName {
+			return syscall.ENOSPC
+		}
+		return nil
+	})
+	if _, err := s.Control(ctx, membership.OpClearIntents, regionsPayload(t, 2)); !errors.Is(err, syscall.ENOSPC) {
+		t.Fatalf("error %v", err)
+	}
+	f.Before(nil)
+	must(t, s.Close())
+	must(t, r.Close(ctx))
+	again := openReplica(t, f, "/disk/replicas/r", testSpec("uid-1", 16*mib), testBoot)
+	if got := again.intents.marked(); !again.meta.Clean || len(got) > 0 {
+		t.Errorf("clean %t with marks %v", again.meta.Clean, got)
+	}
 }
 
 func TestEveryChangeMarksItsRegions(t *testing.T) {

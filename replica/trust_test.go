@@ -2,6 +2,7 @@ package replica
 
 import (
 	"context"
+	"math/rand/v2"
 	"path/filepath"
 	"syscall"
 	"testing"
@@ -222,5 +223,25 @@ func TestAReplicaWhoseLastSyncFailedIsNotTrusted(t *testing.T) {
 		f.Before(nil)
 		r = openReplica(t, f, "/disk/replicas/r", testSpec("uid-1", 16*mib), testBoot)
 		expectKept(t, admit(t, r, 2, "s"), false)
+	}
+}
+
+// The engine that was there when the replica was closed in order comes back, in the same boot: nothing but "closed in order" changes.
+func TestAReplicaThatWasClosedInOrderIsCleanNoMoreWhenTheSameEngineComesBack(t *testing.T) {
+	ctx := context.Background()
+	f, r := newMemReplica(t, 16*mib)
+	spec := testSpec("uid-1", 16*mib)
+	must(t, admit(t, r, 1, "s").Close())
+	must(t, r.Close(ctx))
+	r = openReplica(t, f, "/disk/replicas/r", spec, testBoot)
+	s := admit(t, r, 1, "s")
+	if !askState(t, s).Clean {
+		t.Error("the engine does not hear that the replica was closed in order")
+	}
+	must(t, s.WriteAt(ctx, stampBlock(1), 0, false))
+	f.Crash(rand.New(rand.NewPCG(1, 1)))
+	r = openReplica(t, f, "/disk/replicas/r", spec, otherBoot)
+	if r.meta.Clean || r.State().CacheKept {
+		t.Errorf("after a loss of power: clean %t, cache kept %t", r.meta.Clean, r.State().CacheKept)
 	}
 }
