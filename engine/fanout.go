@@ -112,11 +112,14 @@ func (f *fanout) release() {
 // fan sends r to all members side by side. It returns when all have answered and the change may be acknowledged, or may not be for
 // good. uneven says that members may differ in the range.
 func (m *mirror) fan(r request) (err error, uneven bool) {
+	cost := windowCost(&r)
+	m.window.enter(cost)
 	ro := m.roster.Load()
 	f := m.newFanout(r, ro)
 	defer f.release()
 	f.send()
 	<-f.done
+	m.window.leave(cost)
 	m.watchdog.forget(f)
 	j := f.judge()
 	if j.Answer == membership.WaitForEpoch {

@@ -26,6 +26,7 @@ type mirror struct {
 	log      *logrus.Entry
 	gate     *gate
 	locks    rangeLock
+	window   window
 	watchdog *watchdog
 	failed   func(m *member, err error) // told of each member that failed; must not block
 	ended    <-chan struct{}            // closed when the engine has ended

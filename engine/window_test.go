@@ -1,0 +1,135 @@
+package engine
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/longhorn-lep/longhorn-manager/membership"
+)
+
+// plodder is a replica on a disk that does one thing at a time, and takes long for each. Nothing but its work lets time pass.
+type plodder struct {
+	*session
+	rig *rig
+	mu  sync.Mutex
+	e   **Engine
+}
+
+const plodding = 20 * time.Millisecond
+
+// work lets the time of one request pass, and the engine look at it.
+func (p *plodder) work() {
+	p.rig.clock.Step(plodding)
+	for w := (*p.e).mirror.watchdog; ; time.Sleep(20 * time.Microsecond) {
+		w.mu.Lock()
+		late := w.told && p.rig.clock.Since(w.lastLook) > membership.LookEvery+plodding
+		w.mu.Unlock()
+		if !late {
+			return
+		}
+	}
+}
+
+func (p *plodder) WriteAt(ctx context.Context, b []byte, off int64, fua bool) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.work()
+	return p.session.WriteAt(ctx, b, off, fua)
+}
+
+func (p *plodder) Flush(ctx context.Context) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.work()
+	return p.session.Flush(ctx)
+}
+
+// However many requests users have under way, a disk that is slow but works is not expelled for the length of its queue.
+func TestASlowDiskBesideAFastOneStays(t *testing.T) {
+	const writers, writes = 1000, 1200 // 24 s of work for the slow disk
+	r := newRig(t, "a", "b")
+	r.local = "a"
+	var e *Engine
+	r.wrap = func(d *disk, s *session) Replica {
+		if d.name == "b" {
+			return &plodder{session: s, rig: r, e: &e}
+		}
+		return s
+	}
+	e, _ = r.run(1)
+	began := r.clock.Now()
+	next := make(chan int64)
+	var wg sync.WaitGroup
+	for range writers {
+		wg.Go(func() {
+			for n := range next {
+				var err error
+				if n%100 == 99 {
+					err = e.Backend().Flush(context.Background())
+				} else {
+					err = e.Backend().WriteAt(context.Background(), pattern(byte(n), 512), n*4096, false)
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for n := range int64(writes) {
+		next <- n
+	}
+	close(next)
+	wg.Wait()
+	if worked := r.clock.Since(began); worked < 2*membership.SlowAfter {
+		t.Errorf("the slow disk worked for %s", worked)
+	}
+	if s := e.State(); !inEpoch("a", "b")(s) || countMode(s, ModeERR) != 0 {
+		t.Errorf("got %+v", s)
+	}
+	r.sameBytes()
+}
+
+// Those that wait get in in the order in which they came; one that needs much is not overtaken by those that need little.
+func TestTheWindowIsFair(t *testing.T) {
+	var w window
+	w.enter(windowBytes)
+	const large, small = windowBytes / 2, windowLeast
+	var order []string
+	entered := make(chan struct{})
+	for i, cost := range []int64{large, small, large} {
+		go func() {
+			w.enter(cost)
+			w.mu.Lock()
+			order = append(order, []string{"first", "second", "third"}[i])
+			w.mu.Unlock()
+			entered <- struct{}{}
+		}()
+		for queued := 0; queued != i+1; time.Sleep(20 * time.Microsecond) {
+			w.mu.Lock()
+			queued = len(w.queue)
+			w.mu.Unlock()
+		}
+	}
+	w.leave(windowBytes)
+	<-entered
+	<-entered
+	select {
+	case <-entered:
+		t.Fatal("more is inside than there is room for")
+	default:
+	}
+	w.leave(large)
+	<-entered
+	slices.Sort(order[:2]) // both got in at once
+	if !slices.Equal(order, []string{"first", "second", "third"}) {
+		t.Errorf("got in: %v", order)
+	}
+	w.leave(small)
+	w.leave(large)
+	if used, waiting := w.used.Load(), w.waiting.Load(); used != 0 || waiting != 0 {
+		t.Errorf("%d used and %d waiting in the end", used, waiting)
+	}
+}
