@@ -59,7 +59,7 @@ type fanout struct {
 	done    chan struct{}
 
 	watched   atomic.Bool // was given to the watchdog
-	abandoned bool        // guarded by watchdog.mu
+	abandoned bool        // guarded by watchdog.mu; a part was
 	slot      int         // guarded by watchdog.mu; index there, -1 if none
 }
 
@@ -69,6 +69,7 @@ type part struct {
 	handed atomic.Bool // the member was given the request: what it was not given it cannot be slow with
 	ended  atomic.Bool // the outcome was told, or is no longer waited for
 	result membership.Result
+	left   chan struct{} // of a part that was abandoned: closed when the member is through with the request after all
 
 	since  time.Time     // guarded by watchdog.mu; another has answered and this member has the request since; zero: not yet
 	waited time.Duration // guarded by watchdog.mu; since then
@@ -122,10 +123,12 @@ func (m *mirror) fan(r request) (err error, uneven bool) {
 	m.window.leave(cost)
 	m.watchdog.forget(f)
 	j := f.judge()
+	err = answerError(j.Answer)
 	if j.Answer == membership.WaitForEpoch {
-		return f.waitForEpoch(), j.Uneven
+		err = f.waitForEpoch()
 	}
-	return answerError(j.Answer), j.Uneven
+	f.awaitAbandoned()
+	return err, j.Uneven
 }
 
 // send gives the request to all targets side by side. A write goes out from here if the replica can be told to go on by itself, so
@@ -158,11 +161,27 @@ func (f *fanout) send() {
 	}
 }
 
-// answer takes what one member said. One that failed for sure is reported at once: others might never answer.
+// answer takes what one member said.
 func (f *fanout) answer(i int, err error) {
+	if !f.conclude(i, err) {
+		close(f.parts[i].left)
+	}
+}
+
+// abandon waits for a member's part no longer. The caller holds watchdog.mu.
+func (f *fanout) abandon(i int) {
+	f.parts[i].left = make(chan struct{})
+	if f.conclude(i, errSlow) {
+		f.abandoned = true
+	}
+}
+
+// conclude notes how a part ended, and returns false when it had ended before. A member that failed for sure is reported at once: others
+// might never answer.
+func (f *fanout) conclude(i int, err error) bool {
 	p := &f.parts[i]
 	if !p.ended.CompareAndSwap(false, true) {
-		return // it was abandoned
+		return false
 	}
 	p.result = classify(f.request.kind, err)
 	if p.result == membership.Broken {
@@ -172,6 +191,23 @@ func (f *fanout) answer(i int, err error) {
 	}
 	if f.missing.Add(-1) == 0 {
 		f.done <- struct{}{}
+	}
+	return true
+}
+
+// awaitAbandoned returns when the data of a write may be given back. A disk that hangs reads it later, and writes what it finds there
+// then: that is harmless once an epoch is in force that does not list the replica, and not before.
+func (f *fanout) awaitAbandoned() {
+	if !f.abandoned || f.request.kind != kindWrite {
+		return
+	}
+	for i, t := range f.targets {
+		if left := f.parts[i].left; left != nil {
+			select {
+			case <-left:
+			case <-t.gone:
+			}
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -201,4 +202,40 @@ func TestARebuildDoesNotUseTheBufferOfAReadThatHangs(t *testing.T) {
 	writes.Open()
 	r.await(e, changed, "member", rebuilt("c"))
 	r.sameBytes("b", "c")
+}
+
+// A disk that hangs may still read the data of a write that was left behind. While an epoch lists its replica the data must not be used
+// for anything else, also when the engine has failed: the replica would keep what was never written there.
+func TestTheDataOfAWriteThatHangsIsNotGivenBackBeforeTheEpoch(t *testing.T) {
+	for _, broken := range []bool{false, true} {
+		t.Run(fmt.Sprintf("it failed elsewhere: %t", broken), func(t *testing.T) {
+			r := newRig(t, "a", "b")
+			r.local = "a"
+			e, changed := r.run(1)
+			r.api.cut(true)
+			g := faulty.NewGate()
+			t.Cleanup(g.Open)
+			r.disk("a").io.Inject(faulty.Rule{Match: faulty.Of(faulty.Write), Times: 1, Gate: g})
+			data := pattern(1, 4096)
+			answered := make(chan error, 1)
+			go func() { answered <- e.Backend().WriteAt(context.Background(), data, 0, false) }()
+			<-g.Arrived()
+			r.stepUntil(func() bool { return proposed(e.State()) })
+			if broken {
+				_ = r.disk("b").currentSession().Close() // the last one
+				r.await(e, changed, "failure", broke)
+			} else {
+				e.Interrupt()
+			}
+			r.expectUnanswered(answered)
+			g.Open()
+			if err := r.answer(answered); !errors.Is(err, nbd.EIO) {
+				t.Errorf("got %v", err)
+			}
+			clear(data)
+			if got := r.disk("a").bytes(t, 0, 4096); !slices.Equal(got, pattern(1, 4096)) {
+				t.Error("the replica has what was never written to it")
+			}
+		})
+	}
 }

@@ -156,8 +156,7 @@ func (w *watchdog) lookAtPartLocked(f *fanout, i int, now time.Time) {
 		w.failed(t, errSlow)
 	}
 	if t.local && t.isDropped() {
-		f.abandoned = true
-		f.answer(i, errSlow)
+		f.abandon(i)
 	}
 }
 
