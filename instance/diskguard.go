@@ -2,19 +2,24 @@ package instance
 
 import (
 	"errors"
+	"maps"
+	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/sirupsen/logrus"
 
+	"github.com/longhorn-lep/longhorn-manager/disk"
 	"github.com/longhorn-lep/longhorn-manager/instance/proto"
 	"github.com/longhorn-lep/longhorn-manager/replica"
 	"github.com/longhorn-lep/longhorn-manager/replica/fsys"
 	"github.com/longhorn-lep/longhorn-manager/util/logfields"
 )
 
-// diskLookInterval is how often a disk is looked at when no mount changes: for a directory that was renamed or a UUID file that was
-// exchanged no event comes. A look is a dozen system calls on what the kernel has in memory.
+// diskLookInterval is how often a disk is looked at when no mount changes and nothing in it is deleted: events may be lost, and for a
+// directory above the disk's that was renamed or a UUID file that was written over none comes. A look is a dozen system calls, and a few
+// more for each replica, on what the kernel has in memory.
 const diskLookInterval = 3 * time.Second
 
 // diskGuard opens replicas on their disks and takes them away when a disk's path does not lead to it any more.
@@ -23,11 +28,14 @@ const diskLookInterval = 3 * time.Second
 //	tenancy --- holds the disk's directory (guardedDisk) -+--> a file system, wherever it is mounted now, if it is
 //	path ------ leads to ----------------------------------?
 //
+// The same looks tell whether a replica's own directory or files were deleted (dirwatch.go brings them about); then that one is lost.
+//
 // What an open replica writes goes to the file system it holds, never to what a path leads to, so nothing is ever written beneath a
 // mount point. The guard is there so that a disk which is gone is known as gone at once, its replicas are expelled while the volume's
 // others go on, and the file system is let go.
 type diskGuard struct {
 	fs    fsys.FS
+	root  string // where the node's root directory is seen
 	every time.Duration
 	log   *logrus.Entry
 
@@ -35,6 +43,7 @@ type diskGuard struct {
 
 	mu    sync.Mutex
 	disks map[*guardedDisk]struct{} // guarded by mu; those with tenants, and not lost
+	dirs  *dirWatch                 // guarded by mu; there while there are disks, unless the kernel has none for us
 }
 
 // guardedDisk is one disk that is held open, with a goroutine that looks at its path. A look that hangs holds up nothing else.
@@ -43,6 +52,16 @@ type guardedDisk struct {
 	due    chan struct{}         // has an entry when a look is due
 	vacant chan struct{}         // closed when the last tenant has gone
 	tenant map[*tenancy]struct{} // guarded by the guard's mu
+	dirs   *dirWatch             // nil: nothing is told
+	heard  bool                  // the disk's own directories are watched; used by the goroutine that looks
+}
+
+// look makes a look due. It does not wait.
+func (d *guardedDisk) look() {
+	select {
+	case d.due <- struct{}{}:
+	default: // one is due already, and has not begun
+	}
 }
 
 func (d *guardedDisk) held() heldDisk {
@@ -54,13 +73,16 @@ type tenancy struct {
 	replica *replica.Replica
 	guard   *diskGuard
 	disk    *guardedDisk
+	content content
+	watched int32 // descriptor of dirWatch; guarded by the guard's mu; 0: not watched
+	deleted bool  // it was lost for that; used by the goroutine that looks
 	// evict is called once, in a goroutine of the guard, after the replica has lost its disk. It closes the replica and releases the
 	// tenancy, unless someone else does.
 	evict func(*tenancy, *replica.DiskLostError)
 }
 
-func newDiskGuard(fs fsys.FS, log *logrus.Entry) *diskGuard {
-	return &diskGuard{fs: fs, every: diskLookInterval, log: log, disks: map[*guardedDisk]struct{}{}}
+func newDiskGuard(fs fsys.FS, root string, log *logrus.Entry) *diskGuard {
+	return &diskGuard{fs: fs, root: root, every: diskLookInterval, log: log, disks: map[*guardedDisk]struct{}{}}
 }
 
 // onDisk does something with a replica's disk, which is opened for it: the UUID file is read, and must name the disk.
@@ -82,7 +104,7 @@ func (g *diskGuard) open(s *proto.ReplicaSpec, opts replica.Options, evict func(
 	if err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
-	t := &tenancy{replica: r, guard: g, evict: evict}
+	t := &tenancy{replica: r, guard: g, content: contentOf(g.fs, s.GetDirectory()), evict: evict}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if t.disk = g.findLocked(d); t.disk != nil {
@@ -91,6 +113,7 @@ func (g *diskGuard) open(s *proto.ReplicaSpec, opts replica.Options, evict func(
 		t.disk = g.guardLocked(d)
 	}
 	t.disk.tenant[t] = struct{}{}
+	t.disk.look()
 	return t, nil
 }
 
@@ -107,8 +130,37 @@ func (g *diskGuard) findLocked(d *replica.Disk) *guardedDisk {
 func (g *diskGuard) guardLocked(d *replica.Disk) *guardedDisk {
 	guarded := &guardedDisk{disk: d, due: make(chan struct{}, 1), vacant: make(chan struct{}), tenant: map[*tenancy]struct{}{}}
 	g.disks[guarded] = struct{}{}
+	guarded.dirs = g.dirsLocked()
 	g.watchers.Go(func() { g.watch(guarded) })
 	return guarded
+}
+
+// dirsLocked is the watch of directories, made for the first disk.
+func (g *diskGuard) dirsLocked() *dirWatch {
+	if g.dirs != nil {
+		return g.dirs
+	}
+	dirs, err := newDirWatch(g.root)
+	if err != nil {
+		g.log.WithError(err).Warn("Deleted replicas are noticed by the clock alone")
+		return nil
+	}
+	g.dirs = dirs
+	g.watchers.Go(func() {
+		if err := dirs.read(); err != nil {
+			g.log.WithError(err).Warn("Deleted replicas are noticed by the clock alone")
+		}
+	})
+	return dirs
+}
+
+// forgetLocked has a disk guarded no longer.
+func (g *diskGuard) forgetLocked(d *guardedDisk) {
+	delete(g.disks, d)
+	if len(g.disks) == 0 && g.dirs != nil {
+		g.dirs.close()
+		g.dirs = nil
+	}
 }
 
 // release ends a tenancy, once its replica is closed. The last one lets go of the disk.
@@ -120,10 +172,13 @@ func (t *tenancy) release() {
 		return
 	}
 	delete(d.tenant, t)
+	if t.watched != 0 {
+		d.dirs.remove(t.watched, d)
+	}
 	if len(d.tenant) > 0 {
 		return
 	}
-	delete(g.disks, d)
+	g.forgetLocked(d)
 	close(d.vacant)
 	if err := d.disk.Close(); err != nil {
 		g.log.WithError(err).WithField(logfields.Path, d.disk.Path()).Warn("The disk's directory was not closed in order")
@@ -135,10 +190,7 @@ func (g *diskGuard) lookAll() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for d := range g.disks {
-		select {
-		case d.due <- struct{}{}:
-		default: // one is due already, and has not begun
-		}
+		d.look()
 	}
 }
 
@@ -149,6 +201,7 @@ func (g *diskGuard) watch(d *guardedDisk) {
 	defer ticker.Stop()
 	doubtful := false
 	for {
+		g.listen(d)
 		now := replica.LookAtDisk(g.fs, d.disk.Path())
 		if lost := judgeDisk(d.held(), now); lost != nil {
 			log.WithError(lost).Error("A disk is gone, its replicas serve nothing any more")
@@ -159,6 +212,7 @@ func (g *diskGuard) watch(d *guardedDisk) {
 			log.WithError(now.Err).Warn("A disk cannot be examined, its replicas go on")
 		}
 		doubtful = now.Reason != ""
+		g.lookAtTenants(d)
 		select {
 		case <-d.vacant:
 			return
@@ -172,11 +226,8 @@ func (g *diskGuard) watch(d *guardedDisk) {
 // holds up only the replica that asked for it.
 func (g *diskGuard) lose(d *guardedDisk, lost *replica.DiskLostError) {
 	g.mu.Lock()
-	delete(g.disks, d) // nobody joins any more
-	tenants := make([]*tenancy, 0, len(d.tenant))
-	for t := range d.tenant {
-		tenants = append(tenants, t)
-	}
+	g.forgetLocked(d) // nobody joins any more
+	tenants := slices.Collect(maps.Keys(d.tenant))
 	g.mu.Unlock()
 	for _, t := range tenants {
 		t.replica.Lose(lost)
@@ -186,6 +237,67 @@ func (g *diskGuard) lose(d *guardedDisk, lost *replica.DiskLostError) {
 		evicting.Go(func() { t.evict(t, lost) })
 	}
 	evicting.Wait()
+}
+
+// listen has what is new of a disk watched, before it is looked at, so that nothing goes away unseen in between.
+func (g *diskGuard) listen(d *guardedDisk) {
+	if d.dirs == nil {
+		return
+	}
+	if !d.heard {
+		d.heard = true // the clock does for a directory that cannot be watched; the watches go with the last disk, or with the directories
+		for _, path := range []string{d.disk.Path(), filepath.Join(d.disk.Path(), disk.ReplicasDirName)} {
+			if _, err := d.dirs.add(path, d); err != nil {
+				g.log.WithError(err).WithField(logfields.Path, path).Debug("A directory is not watched")
+			}
+		}
+	}
+	for _, t := range g.tenants(d) {
+		g.listenTo(t)
+	}
+}
+
+func (g *diskGuard) listenTo(t *tenancy) {
+	if t.content.heard {
+		return
+	}
+	t.content.heard = true
+	descriptor, err := t.disk.dirs.add(t.content.directory, t.disk)
+	if err != nil {
+		g.log.WithError(err).WithField(logfields.Path, t.content.directory).Debug("A directory is not watched")
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if _, in := t.disk.tenant[t]; in {
+		t.watched = descriptor
+		return
+	}
+	t.disk.dirs.remove(descriptor, t.disk) // it was released meanwhile
+}
+
+func (g *diskGuard) tenants(d *guardedDisk) []*tenancy {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.Collect(maps.Keys(d.tenant))
+}
+
+// lookAtTenants takes those replicas away whose data was deleted under them. What they would go on to write no path leads to.
+func (g *diskGuard) lookAtTenants(d *guardedDisk) {
+	for _, t := range g.tenants(d) {
+		if t.deleted {
+			continue
+		}
+		if lost := t.content.judge(g.fs); lost != nil {
+			if judgeDisk(d.held(), replica.LookAtDisk(g.fs, d.disk.Path())) != nil {
+				d.look() // the disk went away meanwhile, and that is all
+				return
+			}
+			t.deleted = true
+			t.replica.Lose(lost)
+			g.watchers.Go(func() { t.evict(t, lost) })
+		}
+	}
 }
 
 // await returns when no disk is looked at any more, or when a look has hung for too long. All replicas must be closed.

@@ -13,8 +13,10 @@ import (
 
 	"github.com/sirupsen/logrus"
 	logtest "github.com/sirupsen/logrus/hooks/test"
+	"golang.org/x/sys/unix"
 
 	"github.com/longhorn-lep/longhorn-manager/instance/proto"
+	"github.com/longhorn-lep/longhorn-manager/internal/testutil/mountns"
 	"github.com/longhorn-lep/longhorn-manager/nbd"
 	"github.com/longhorn-lep/longhorn-manager/replica"
 	"github.com/longhorn-lep/longhorn-manager/replica/fsys"
@@ -27,8 +29,8 @@ func (n *node) diskDir() string { return filepath.Join(n.root, "disk") }
 func (n *node) hideDisk() (restore func()) {
 	n.t.Helper()
 	away := filepath.Join(n.root, "away")
-	must(n.t, os.Rename(n.diskDir(), away))
-	must(n.t, os.MkdirAll(filepath.Join(n.diskDir(), "replicas"), 0o700))
+	must(n.t, os.MkdirAll(filepath.Join(away, "replicas"), 0o700))
+	exchange(n.t, n.diskDir(), away)
 	n.disks.lookAll() // for a rename there is no event; a mount brings one
 	return func() {
 		n.t.Helper()
@@ -36,6 +38,12 @@ func (n *node) hideDisk() (restore func()) {
 		must(n.t, os.Rename(away, n.diskDir()))
 		n.disks.lookAll()
 	}
+}
+
+// exchange gives two files or directories each other's name, with no moment in which a name is free.
+func exchange(t testing.TB, a, b string) {
+	t.Helper()
+	must(t, unix.Renameat2(unix.AT_FDCWD, a, unix.AT_FDCWD, b, unix.RENAME_EXCHANGE))
 }
 
 // beneath lists what is where the disk was.
@@ -146,17 +154,17 @@ func TestADiskThatIsReplacedFailsItsReplica(t *testing.T) {
 		replace func(t *testing.T, n *node)
 	}{
 		{"another disk is there", func(t *testing.T, n *node) {
-			must(t, os.Rename(n.diskDir(), filepath.Join(n.root, "away")))
-			makeDisk(t, n.diskDir(), other)
+			makeDisk(t, filepath.Join(n.root, "away"), other)
+			exchange(t, n.diskDir(), filepath.Join(n.root, "away"))
 		}},
 		{"a copy with the same UUID is there", func(t *testing.T, n *node) {
-			must(t, os.Rename(n.diskDir(), filepath.Join(n.root, "away")))
-			makeDisk(t, n.diskDir(), diskUUID)
+			makeDisk(t, filepath.Join(n.root, "away"), diskUUID)
+			exchange(t, n.diskDir(), filepath.Join(n.root, "away"))
 		}},
 		{"the UUID file names another disk", func(t *testing.T, n *node) { makeDisk(t, n.diskDir(), other) }},
 		{"its replicas were moved aside", func(t *testing.T, n *node) {
-			must(t, os.Rename(filepath.Join(n.diskDir(), "replicas"), filepath.Join(n.diskDir(), "old")))
-			makeDisk(t, n.diskDir(), diskUUID)
+			must(t, os.Mkdir(filepath.Join(n.diskDir(), "old"), 0o700))
+			exchange(t, filepath.Join(n.diskDir(), "replicas"), filepath.Join(n.diskDir(), "old"))
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -182,6 +190,114 @@ func TestADiskThatGoesAwayWithoutAnEventIsNoticed(t *testing.T) {
 	n.createReplica()
 	must(t, os.Rename(n.diskDir(), filepath.Join(n.root, "away")))
 	n.untilReplica(proto.Phase_PHASE_ERROR, replica.DiskUnmounted)
+}
+
+// deletions take an open replica's data from under it.
+var deletions = []struct {
+	name   string
+	delete func(t *testing.T, n *node)
+}{
+	{"its directory", func(t *testing.T, n *node) { must(t, os.RemoveAll(n.directory())) }},
+	{"its data", func(t *testing.T, n *node) { must(t, os.Remove(filepath.Join(n.directory(), "data.img"))) }},
+	{"its metadata", func(t *testing.T, n *node) { must(t, os.Remove(filepath.Join(n.directory(), "replica.meta"))) }},
+	{"its intent map, by another", func(t *testing.T, n *node) {
+		other := filepath.Join(n.directory(), "other")
+		must(t, os.WriteFile(other, nil, 0o600))
+		must(t, os.Rename(other, filepath.Join(n.directory(), "intent.map")))
+	}},
+	{"its directory is moved away", func(t *testing.T, n *node) {
+		must(t, os.Rename(n.directory(), filepath.Join(n.root, "away")))
+	}},
+	{"the directory of all replicas", func(t *testing.T, n *node) {
+		must(t, os.RemoveAll(filepath.Join(n.diskDir(), "replicas")))
+	}},
+	{"all that is on the disk", func(t *testing.T, n *node) {
+		must(t, os.RemoveAll(filepath.Join(n.diskDir(), "replicas")))
+		must(t, os.Remove(filepath.Join(n.diskDir(), "longhorn-disk.cfg")))
+	}},
+}
+
+func TestAReplicaWhoseDataIsDeletedFailsAtOnce(t *testing.T) {
+	for _, by := range []string{"events", "the clock"} {
+		for _, tc := range deletions {
+			t.Run(by+" tell: "+tc.name, func(t *testing.T) {
+				t.Parallel()
+				n := nodeWith(t, 1, newRoot(t), func(i *Instance) {
+					i.disks.every = time.Hour
+					if by == "the clock" {
+						i.disks.every, i.disks.root = 10*time.Millisecond, "/nonexistent" // nothing can be watched
+					}
+				})
+				n.createReplica()
+				c, err := n.dialEngine("1/one")
+				must(t, err)
+				tc.delete(t, n)
+				state := n.untilReplica(proto.Phase_PHASE_ERROR, replica.DataDeleted)
+				if !strings.HasPrefix(state.GetMessage(), "its data in /disk/replicas") || !strings.Contains(state.GetMessage(), " was deleted: ") {
+					t.Errorf("message %q", state.GetMessage())
+				}
+				<-c.Done()
+				_ = c.Close()
+				n.untilClosed()
+				if open := openFiles(t, n.root); slices.ContainsFunc(open, func(path string) bool { return strings.Contains(path, "data.img") }) {
+					t.Errorf("what was deleted is held still: %q", open)
+				}
+				// Nothing is made in its place.
+				s, err := n.ReplicaStart(t.Context(), n.replicaSpec())
+				must(t, err)
+				if s.GetPhase() != proto.Phase_PHASE_ERROR {
+					t.Errorf("started without its data: %v", s)
+				}
+			})
+		}
+	}
+}
+
+func TestADirectoryMountedOverThatOfAReplicaIsNoticed(t *testing.T) {
+	if !mountns.Own(t) {
+		return
+	}
+	n := nodeWith(t, 1, newRoot(t), func(i *Instance) { i.disks.every = time.Hour })
+	n.createReplica()
+	must(t, unix.Mount("none", n.directory(), "tmpfs", 0, "size=1m"))
+	t.Cleanup(func() { _ = unix.Unmount(n.directory(), unix.MNT_DETACH) })
+	state := n.untilReplica(proto.Phase_PHASE_ERROR, replica.DataDeleted)
+	if !strings.HasSuffix(state.GetMessage(), "another directory is in its place") {
+		t.Errorf("message %q", state.GetMessage())
+	}
+}
+
+// A replica that was deleted concerns no other of its disk, and what the process does itself no replica at all.
+func TestOtherReplicasOfTheDiskGoOn(t *testing.T) {
+	n := newNode(t, 1)
+	n.createReplica()
+	other := n.named("vol-r-9", "/disk", diskUUID)
+	n.used(other)
+	_, err := n.ReplicaCreate(t.Context(), n.named("vol-r-8", "/disk", diskUUID))
+	must(t, err)
+	_, err = n.ReplicaRemove(t.Context(), n.named("vol-r-8", "/disk", diskUUID))
+	must(t, err)
+	for _, generation := range []string{"2/two", "3/three"} { // each replaces the metadata
+		c, err := n.dialEngine(generation)
+		must(t, err)
+		must(t, c.WriteAt(t.Context(), make([]byte, 4096), 0, false))
+		must(t, c.Close())
+	}
+	must(t, os.RemoveAll(filepath.Join(n.root, other.GetDirectory())))
+	n.until("the deleted replica failed", func(s *proto.State) bool {
+		for _, r := range s.GetReplicas() {
+			if r.GetName() == other.GetName() {
+				return r.GetReason() == string(replica.DataDeleted)
+			}
+		}
+		return false
+	})
+	c, err := n.dialEngine("4/four")
+	must(t, err)
+	must(t, c.WriteAt(t.Context(), make([]byte, 4096), 0, true))
+	must(t, c.Close())
+	must(t, n.stopReplica(0))
+	n.startReplica()
 }
 
 func TestAnEngineExpelsTheReplicaWhoseDiskWentAway(t *testing.T) {
@@ -290,7 +406,7 @@ func TestADiskThatHangsHoldsUpNoOther(t *testing.T) {
 	root := t.TempDir()
 	h := &hangingFS{FS: fsys.Host{Root: root}, asked: make(chan struct{}, 8), release: make(chan struct{})}
 	log, _ := logtest.NewNullLogger()
-	g := newDiskGuard(h, logrus.NewEntry(log))
+	g := newDiskGuard(h, root, logrus.NewEntry(log))
 	evicted := make(chan string, 2)
 	opened := map[string]*tenancy{}
 	for _, name := range []string{"slow", "fast"} {

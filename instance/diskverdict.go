@@ -2,9 +2,11 @@ package instance
 
 import (
 	"fmt"
+	"path/filepath"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/longhorn-lep/longhorn-manager/disk"
 	"github.com/longhorn-lep/longhorn-manager/replica"
 )
 
@@ -25,6 +27,7 @@ type heldDisk struct {
 //	the held directory, its UUID file of another disk   DiskReplaced
 //	the held directory, with something else in the      DiskReplaced
 //	  place of the held directory of replicas
+//	the held directory, without a directory of replicas DataDeleted
 //	another directory, no mount, without a UUID file    DiskUnmounted: it is what was beneath
 //	any other directory                                 DiskReplaced
 //
@@ -52,6 +55,10 @@ func judgeContent(held heldDisk, now replica.Sighting) *replica.DiskLostError {
 		return lost(held, replica.DiskReplaced, "its UUID file names disk %s now, not %s", now.UUID, held.uuid)
 	case now.UUID == "", now.Reason == replica.IOError:
 		return nil
+	case now.Reason == replica.DiskMissing:
+		gone := lost(held, replica.DataDeleted, "there is nothing at the path")
+		gone.Path = filepath.Join(held.path, disk.ReplicasDirName)
+		return gone
 	case now.Reason != "":
 		return lost(held, replica.DiskReplaced, "%v", now.Err)
 	case now.ID.Replicas != held.id.Replicas:

@@ -35,6 +35,10 @@ func TestJudgeDisk(t *testing.T) {
 		{name: "the held directory, the UUID file is torn → kept", now: replica.Sighting{Found: true, ID: bare(loop, 2), Reason: replica.DiskMismatch, Err: wrong}},
 		{name: "the held directory, the UUID file was removed → kept", now: replica.Sighting{Found: true, ID: bare(loop, 2), Reason: replica.DiskMissing, Err: errors.New("no UUID file")}},
 		{
+			name: "the held directory, its replicas are gone → deleted", now: replica.Sighting{Found: true, ID: bare(loop, 2), UUID: diskUUID, Reason: replica.DiskMissing, Err: wrong},
+			wantReason: replica.DataDeleted, want: "its data in /mnt/d1/replicas was deleted: there is nothing at the path",
+		},
+		{
 			name: "nothing → unmounted", now: replica.Sighting{Reason: replica.DiskMissing, Err: wrong},
 			wantReason: replica.DiskUnmounted, want: "its disk /mnt/d1 was unmounted: there is nothing at the path",
 		},

@@ -88,8 +88,8 @@ func (h *replicaHost) readParked(ctx context.Context, name string) (r *replica.R
 		replica *replica.Replica
 		release func()
 	}
-	got, err := attend(ctx, h, operation{what: "read", name: name}, func(context.Context) (o opened, err error) {
-		o.replica, o.release, err = h.readParkedNamed(name)
+	got, err := attend(ctx, h, operation{what: "read", name: name}, func(ctx context.Context) (o opened, err error) {
+		o.replica, o.release, err = h.readParkedNamed(ctx, name)
 		return o, err
 	}, func(o opened) { o.release() })
 	if reasonOf(err) == reasonDiskNotResponding {
@@ -98,7 +98,7 @@ func (h *replicaHost) readParked(ctx context.Context, name string) (r *replica.R
 	return got.replica, got.release, err
 }
 
-func (h *replicaHost) readParkedNamed(name string) (r *replica.Replica, release func(), err error) {
+func (h *replicaHost) readParkedNamed(ctx context.Context, name string) (r *replica.Replica, release func(), err error) {
 	if err := h.checkRunning(); err != nil {
 		return nil, nil, nbd.ErrPolicy(err.Error())
 	}
@@ -108,7 +108,12 @@ func (h *replicaHost) readParkedNamed(name string) (r *replica.Replica, release 
 		return nil, nil, errHosted
 	case p == nil:
 		return nil, nil, fmt.Errorf("%w: replica %s is not served here", nbd.ErrUnknownExport, name)
-	case p.reading == nil:
+	case p.reading != nil && p.reading.replica.State().Failure != nil: // its disk is gone, and it is about to be closed
+		if err := h.cutReaders(ctx, name); err != nil {
+			return nil, nil, nbd.ErrPolicy(err.Error())
+		}
+	}
+	if p.reading == nil {
 		t, err := h.disks.open(p.spec, replica.Options{ReadOnly: true, Log: h.logOf(p.spec)}, h.evictReaders)
 		if err != nil {
 			return nil, nil, nbd.ErrPolicy(err.Error())

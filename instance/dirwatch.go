@@ -1,0 +1,130 @@
+package instance
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/longhorn-lep/longhorn-manager/util/openat"
+)
+
+// dirWatch has a disk looked at soon after something in one of its directories was deleted or moved. It is one inotify instance: users
+// have few. An event is a hint and no more: it says neither what is gone nor whether that matters, and the look that follows does. So
+// it does not matter either that the kernel may drop events, nor that a path may lead elsewhere by the time it is watched.
+type dirWatch struct {
+	root   string
+	events *os.File
+	fd     int // of events, for it alone: asked for its number, the file would not wait in the runtime any more
+
+	mu     sync.Mutex
+	closed bool                                // guarded by mu
+	users  map[int32]map[*guardedDisk]struct{} // guarded by mu; by watch descriptor
+}
+
+// gone are the events of a directory from which, or which itself, something went away.
+const gone = unix.IN_DELETE | unix.IN_MOVED_FROM | unix.IN_DELETE_SELF | unix.IN_MOVE_SELF | unix.IN_ONLYDIR
+
+// newDirWatch makes a watch of directories below root. The caller must run read, and close.
+func newDirWatch(root string) (*dirWatch, error) {
+	if root == "" {
+		root = "/"
+	}
+	// Not blocking: so the runtime waits for events, and close ends the wait.
+	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+	if err != nil {
+		return nil, fmt.Errorf("watch directories: %w", err)
+	}
+	return &dirWatch{root: root, events: os.NewFile(uintptr(fd), "inotify"), fd: fd, users: map[int32]map[*guardedDisk]struct{}{}}, nil
+}
+
+// add has a disk looked at when something goes away from the directory that a path leads to now. It may block as long as the kernel does.
+func (w *dirWatch) add(path string, d *guardedDisk) (descriptor int32, err error) {
+	dir, err := openat.Dir(w.root, path)
+	if err != nil {
+		return 0, fmt.Errorf("watch directory %s: %w", path, err)
+	}
+	defer dir.Close()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return 0, os.ErrClosed
+	}
+	n, err := unix.InotifyAddWatch(w.fd, fmt.Sprintf("/proc/self/fd/%d", dir.Fd()), gone)
+	if err != nil {
+		return 0, fmt.Errorf("watch directory %s: %w", path, err)
+	}
+	descriptor = int32(n)
+	if w.users[descriptor] == nil {
+		w.users[descriptor] = map[*guardedDisk]struct{}{}
+	}
+	w.users[descriptor][d] = struct{}{}
+	return descriptor, nil
+}
+
+// remove takes back what add did.
+func (w *dirWatch) remove(descriptor int32, d *guardedDisk) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	users := w.users[descriptor]
+	if users == nil || w.closed {
+		return
+	}
+	if delete(users, d); len(users) == 0 {
+		delete(w.users, descriptor)
+		_, _ = unix.InotifyRmWatch(w.fd, uint32(descriptor)) // the kernel does it by itself when the directory is gone
+	}
+}
+
+// read makes looks due until the watch is closed.
+func (w *dirWatch) read() error {
+	buffer := make([]byte, 64<<10)
+	for {
+		n, err := w.events.Read(buffer)
+		if errors.Is(err, os.ErrClosed) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read what was deleted: %w", err)
+		}
+		w.tell(buffer[:n])
+	}
+}
+
+// tell decodes events (inotify(7)): int32 descriptor, uint32 mask, cookie and length of the name, the name.
+func (w *dirWatch) tell(events []byte) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for len(events) >= unix.SizeofInotifyEvent {
+		descriptor, mask := int32(binary.NativeEndian.Uint32(events)), binary.NativeEndian.Uint32(events[4:])
+		length := min(unix.SizeofInotifyEvent+int(binary.NativeEndian.Uint32(events[12:])), len(events))
+		events = events[length:]
+		if mask&unix.IN_Q_OVERFLOW != 0 {
+			for _, users := range w.users {
+				makeDue(users)
+			}
+			continue
+		}
+		makeDue(w.users[descriptor])
+		if mask&unix.IN_IGNORED != 0 { // the directory is gone, and its watch with it
+			delete(w.users, descriptor)
+		}
+	}
+}
+
+func makeDue(disks map[*guardedDisk]struct{}) {
+	for d := range disks {
+		d.look()
+	}
+}
+
+// close ends read.
+func (w *dirWatch) close() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.closed = true
+	_ = w.events.Close() // nothing was written
+}
