@@ -141,8 +141,11 @@ func TestACallAboutAReplicaThatTakesTooLongIsShown(t *testing.T) {
 // The controllers have words for some reasons of the data plane.
 func TestTheReasonsOfALostDiskAreTheDataPlanes(t *testing.T) {
 	for is, want := range map[string]dataplane.Reason{
-		types.ReasonDiskUnmounted: dataplane.DiskUnmounted,
-		types.ReasonDiskReplaced:  dataplane.DiskReplaced,
+		types.ReasonDiskUnmounted:  dataplane.DiskUnmounted,
+		types.ReasonDiskReplaced:   dataplane.DiskReplaced,
+		types.ReasonDataDeleted:    dataplane.DataDeleted,
+		types.ReasonDataMissing:    dataplane.DataMissing,
+		types.ReasonReplicaMissing: dataplane.ReplicaMissing,
 	} {
 		if is != string(want) {
 			t.Errorf("%q is %q in the data plane", is, want)

@@ -67,7 +67,8 @@ const (
 	ReasonNodeNotReady = "NodeNotReady"
 	// Volume Scheduled.
 	ReasonReplicaSchedulingFailure = "ReplicaSchedulingFailure"
-	// Volume Faulted.
+	// Volume Faulted. ReplicaMissing is also a replica's InstanceCreation, from the data
+	// plane: its directory is not there.
 	ReasonReplicaMissing = "ReplicaMissing"
 	ReasonReplicaFailed  = "ReplicaFailed"
 	ReasonEngineFailed   = "EngineFailed"
@@ -95,6 +96,11 @@ const (
 	// reasons too.
 	ReasonDiskUnmounted = "DiskUnmounted"
 	ReasonDiskReplaced  = "DiskReplaced"
+	// Replica InstanceCreation, from the data plane: the data of a replica that ran was
+	// deleted, moved away or replaced; of one that was to be opened, the data file is
+	// missing. The former is the Event's reason too.
+	ReasonDataDeleted = "DataDeleted"
+	ReasonDataMissing = "DataMissing"
 	// Replica InstanceCreation, from the data plane: what the path of the disk of a replica
 	// that was to be opened leads to has no UUID file, or that of another disk.
 	ReasonDiskMissing  = "DiskMissing"

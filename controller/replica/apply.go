@@ -183,7 +183,7 @@ func tell(c *Controller, r *longhorn.Replica, next longhorn.ReplicaStatus) {
 			c.Recorder.Eventf(r, corev1.EventTypeNormal, types.EventStop, "replica %s stopped on node %s", r.Name, c.Scope)
 		}
 	case longhorn.InstanceStateError:
-		if isDiskLost(is.Reason) {
+		if isLost(is.Reason) {
 			c.Recorder.Eventf(r, corev1.EventTypeWarning, is.Reason, "replica %s serves nothing any more: %s", r.Name, is.Message)
 			return
 		}

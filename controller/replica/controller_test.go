@@ -147,23 +147,30 @@ func TestEveryCallNamesTheDiskThatItIsMeantFor(t *testing.T) {
 	}
 }
 
-func TestALostDiskIsToldOnceAndShown(t *testing.T) {
-	plane := &fakePlane{observed: Observed{Phase: types.PhaseError, Reason: "DiskUnmounted", Message: "its disk /mnt/d1 was unmounted: there is nothing at the path"}}
-	h, c := start(t, plane, placed(wanted, created, func(r *longhorn.Replica) { r.Status.CurrentState = longhorn.InstanceStateRunning }))
-	for range 2 {
-		syncOnce(t, c, nil)
-		h.CatchUp()
+func TestALostReplicaIsToldOnceAndShown(t *testing.T) {
+	for reason, message := range map[string]string{
+		"DiskUnmounted": "its disk /mnt/d1 was unmounted: there is nothing at the path",
+		"DataDeleted":   "its data in /mnt/d1/replicas/r was deleted: there is nothing at the path",
+	} {
+		t.Run(reason, func(t *testing.T) {
+			plane := &fakePlane{observed: Observed{Phase: types.PhaseError, Reason: reason, Message: message}}
+			h, c := start(t, plane, placed(wanted, created, func(r *longhorn.Replica) { r.Status.CurrentState = longhorn.InstanceStateRunning }))
+			for range 2 {
+				syncOnce(t, c, nil)
+				h.CatchUp()
+			}
+			plane.expect(t)
+			r, err := c.Replicas.GetRO("r")
+			if err != nil {
+				t.Fatal(err)
+			}
+			condition := types.FindCondition(r.Status.Conditions, types.ConditionInstanceCreation)
+			if r.Status.CurrentState != longhorn.InstanceStateError || condition.Reason != reason || condition.Message != message {
+				t.Errorf("status %+v", r.Status)
+			}
+			h.ExpectEvents("Warning " + reason + " r: replica r serves nothing any more: " + message)
+		})
 	}
-	plane.expect(t)
-	r, err := c.Replicas.GetRO("r")
-	if err != nil {
-		t.Fatal(err)
-	}
-	condition := types.FindCondition(r.Status.Conditions, types.ConditionInstanceCreation)
-	if r.Status.CurrentState != longhorn.InstanceStateError || condition.Reason != "DiskUnmounted" || condition.Message != plane.observed.Message {
-		t.Errorf("status %+v", r.Status)
-	}
-	h.ExpectEvents("Warning DiskUnmounted r: replica r serves nothing any more: its disk /mnt/d1 was unmounted: there is nothing at the path")
 }
 
 // It is tried again and again, but told once.

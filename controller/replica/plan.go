@@ -149,7 +149,7 @@ func failObserved(in Input, p *Plan) {
 // what does not change is not written, however often it is tried.
 func open(in Input, p *Plan) {
 	if reason, message := diskTrouble(in); reason != "" {
-		if in.Observed.Phase == types.PhaseError && isDiskLost(in.Observed.Reason) {
+		if in.Observed.Phase == types.PhaseError && isLost(in.Observed.Reason) {
 			reason, message = in.Observed.Reason, in.Observed.Message // how it was lost says more
 		}
 		fail(p, in.Now, reason, message)
@@ -259,6 +259,9 @@ func diskTrouble(in Input) (reason, message string) {
 	}
 	return "", ""
 }
+
+// isLost tells whether the data plane took an open replica from its disk.
+func isLost(reason string) bool { return isDiskLost(reason) || reason == types.ReasonDataDeleted }
 
 // isDiskLost tells whether the data plane took an open replica from a disk that went away.
 func isDiskLost(reason string) bool {

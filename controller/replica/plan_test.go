@@ -59,6 +59,7 @@ func TestPlan(t *testing.T) {
 	absent, silent := Observed{Phase: types.PhaseAbsent}, Observed{Phase: types.PhaseUnknown}
 	torn := Observed{Phase: types.PhaseError, Reason: "MetadataTorn", Message: "torn"}
 	unmounted := Observed{Phase: types.PhaseError, Reason: "DiskUnmounted", Message: "its disk /data was unmounted"}
+	erased := Observed{Phase: types.PhaseError, Reason: "DataDeleted", Message: "its data in /data/replicas/vol-1 was deleted"}
 	missing := Observed{Phase: types.PhaseError, Reason: "DiskMissing", Message: "no UUID file"}
 	for _, tc := range []struct {
 		name       string
@@ -103,6 +104,18 @@ func TestPlan(t *testing.T) {
 		{
 			name: "its disk was unmounted and is not ready → it still says how it was lost", replica: replica(wanted, created, failedAt(now, "DiskUnmounted")), observed: unmounted, disk: brokenDisk,
 			wantState: longhorn.InstanceStateError, wantAfter: 30 * time.Second, wantReason: "DiskUnmounted",
+		},
+		{
+			name: "its data was deleted → an error that says so", replica: replica(wanted, created), observed: erased, disk: goodDisk,
+			wantState: longhorn.InstanceStateError, wantAfter: 30 * time.Second, wantReason: "DataDeleted",
+		},
+		{
+			name: "its data was deleted with all of the disk → it still says so", replica: replica(wanted, created, failedAt(now, "DataDeleted")), observed: erased, disk: brokenDisk,
+			wantState: longhorn.InstanceStateError, wantAfter: 30 * time.Second, wantReason: "DataDeleted",
+		},
+		{
+			name: "its data was deleted a while ago → opened if it is back, never made again", replica: replica(wanted, created, failedAt(now.Add(-time.Minute), "DataDeleted")), observed: erased, disk: goodDisk,
+			wantAction: ActionStart, wantState: longhorn.InstanceStateError, wantAfter: 30 * time.Second, wantReason: "DataDeleted",
 		},
 		{
 			name: "its disk was unmounted and is back after a while → opened", replica: replica(wanted, created, failedAt(now.Add(-2*time.Second), "DiskUnmounted")), observed: unmounted, disk: goodDisk,

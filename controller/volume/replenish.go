@@ -27,12 +27,21 @@ func (v copyView) prospect(in Input) prospect {
 	switch {
 	case v.isUnderway(in):
 		return expected
-	case v.gone, in.Nodes[v.Spec.NodeID].Gone, isError && (c.Reason == types.ReasonReplicaMissing || in.Stranded[v.Name]):
+	case v.gone, in.Nodes[v.Spec.NodeID].Gone, isError && (isDeleted(c.Reason) || in.Stranded[v.Name]):
 		return lost
 	case isDown(in, v.Replica), v.Spec.RebuildRetryCount >= maxRetries && v.Spec.LastHealthyAt != "":
 		return mayReturn
 	}
 	return expected
+}
+
+// isDeleted tells whether a copy's data is not where it was, though its disk is there.
+func isDeleted(reason string) bool {
+	switch reason {
+	case types.ReasonReplicaMissing, types.ReasonDataDeleted, types.ReasonDataMissing:
+		return true
+	}
+	return false
 }
 
 // replenish makes a new replica, one at a time, in the place of one that is lost, or that

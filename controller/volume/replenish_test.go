@@ -41,6 +41,8 @@ func TestReplenishment(t *testing.T) {
 		{name: "its disk was taken out of its node, the wait not over → waited for: it may be on its way elsewhere", in: degradedFor(4*time.Minute, served(2, member, all(once(4*time.Minute), broken(types.ReasonDiskNotFound)))), wantAfter: 6 * time.Minute},
 		{name: "its node came back without its disk → another one at once, there if need be", in: onNodes(2, degradedFor(0, served(2, member, all(once(0), stranded)))), wantNode: "b"},
 		{name: "a copy's directory is lost → another one at once, on the same node if need be", in: onNodes(2, degradedFor(0, served(2, member, all(once(0), broken(types.ReasonReplicaMissing))))), wantNode: "b"},
+		{name: "a copy's data was deleted under it → another one at once, on the same node if need be", in: onNodes(2, degradedFor(0, served(2, member, all(once(0), broken(types.ReasonDataDeleted))))), wantNode: "b"},
+		{name: "a copy's data is not there → another one at once, on the same node if need be", in: onNodes(2, degradedFor(0, served(2, member, all(once(0), broken(types.ReasonDataMissing))))), wantNode: "b"},
 		{name: "a copy's disk is broken, the wait not over → waited for", in: degradedFor(4*time.Minute, served(2, member, all(once(4*time.Minute), broken(types.ReasonDiskNotReady)))), wantAfter: 6 * time.Minute},
 		{name: "a good copy fails its rebuilds again and again, the wait over → another one", in: degradedFor(time.Hour, served(2, member, all(once(0), retried(5)))), wantNode: "c"},
 		{name: "a new copy fails its rebuilds again and again → no second one", in: degradedFor(time.Hour, served(2, member, all(fresh, retried(9))))},
