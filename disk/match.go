@@ -17,6 +17,9 @@ const (
 	// ReasonReplicasDirectoryMissing: the disk is there, but not its directory for
 	// replicas, or something else is in its place.
 	ReasonReplicasDirectoryMissing = "ReplicasDirectoryMissing"
+	// ReasonDiskOnVolume: the disk's file system is on the device of a volume that this
+	// node serves.
+	ReasonDiskOnVolume = "DiskOnVolume"
 	// ReasonDuplicateUUID: another disk of the node has the same disk UUID.
 	ReasonDuplicateUUID = "DuplicateUUID"
 )
@@ -75,7 +78,8 @@ func (c *candidate) fileUUID() string {
 //
 //  1. Alone: the directory and its UUID file are readable, and the file agrees
 //     with the recorded UUID. A recorded UUID without a file is a missing mount. A
-//     disk with its file has a directory for replicas.
+//     disk with its file has a directory for replicas. No disk lies on a volume that
+//     this node serves: the data plane keeps such file systems out of its process.
 //  2. Per file system: the one disk that was recorded stays and all new ones are
 //     not ready; if all are new, none is ready. Should several recorded disks, each
 //     with its own valid file, have come to share a file system, the one that was
@@ -154,6 +158,8 @@ func checkAlone(all []*candidate, reject rejectFunc) {
 		switch {
 		case c.record.Err != nil:
 			reject(c, ReasonNoDiskInfo, c.record.Err.Error())
+		case c.record.OnVolume != "":
+			reject(c, ReasonDiskOnVolume, gistOnVolume(c))
 		case missing && c.isOld():
 			reject(c, ReasonDiskFilesystemChanged, gistMissing(c))
 		case missing:

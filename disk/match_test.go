@@ -24,6 +24,7 @@ type fixture struct {
 	noRecord    bool
 	oldPath     bool // scanned before the path changed
 	replicasErr error
+	onVolume    string
 }
 
 func matchFixtures(disks map[string]fixture) map[string]Verdict {
@@ -36,7 +37,7 @@ func matchFixtures(disks map[string]fixture) map[string]Verdict {
 		if f.noRecord {
 			continue
 		}
-		rec := Record{Name: name, Path: "/" + name, Exists: true, DeviceID: f.device, FSID: "0000000000f5", ConfigErr: f.fileErr, ReplicasErr: f.replicasErr, Err: f.scanErr}
+		rec := Record{Name: name, Path: "/" + name, Exists: true, DeviceID: f.device, FSID: "0000000000f5", ConfigErr: f.fileErr, ReplicasErr: f.replicasErr, OnVolume: f.onVolume, Err: f.scanErr}
 		if f.file != "" {
 			rec.Config = &Config{UUID: f.file}
 		}
@@ -68,33 +69,35 @@ func TestMatchJudgesADiskAlone(t *testing.T) {
 		disk fixture
 		want want
 	}{
-		"new, no file → make one":                 {fixture{fileErr: ErrConfigMissing}, creating},
-		"new, valid file → accepted with it":      {fixture{file: uuidA}, accepted(uuidA)},
-		"known, file agrees → accepted":           {fixture{recorded: uuidA, ready: true, file: uuidA}, accepted(uuidA)},
-		"known, was not ready, agrees → ready":    {fixture{recorded: uuidA, file: uuidA}, accepted(uuidA)},
-		"known in upper case, agrees → ready":     {fixture{recorded: strings.ToUpper(uuidA), file: uuidA}, accepted(uuidA)},
-		"known, no file → mount suspected":        {fixture{recorded: uuidA, ready: true, fileErr: ErrConfigMissing}, rejected(uuidA, ReasonDiskFilesystemChanged, "probably not mounted")},
-		"known, other file → wrong mount":         {fixture{recorded: uuidA, ready: true, file: uuidB}, rejected(uuidA, ReasonDiskFilesystemChanged, "shows disk UUID "+uuidB+" although "+uuidA+" is recorded")},
-		"known, torn file → repair named":         {fixture{recorded: uuidA, fileErr: fmt.Errorf("x: %w", ErrConfigTorn)}, rejected(uuidA, ReasonNoDiskInfo, "torn or not JSON; if the right file system is mounted, restore")},
-		"known, file too large → repair named":    {fixture{recorded: uuidA, fileErr: ErrConfigTooLarge}, rejected(uuidA, ReasonNoDiskInfo, "too large; if the right file system is mounted, restore")},
-		"known, no UUID in file → repair named":   {fixture{recorded: uuidA, fileErr: ErrConfigNoUUID}, rejected(uuidA, ReasonNoDiskInfo, `printf '%s\n' '{"diskName":"d","diskUUID":"`+uuidA+`"`)},
-		"new, torn file → never overwritten":      {fixture{fileErr: ErrConfigTorn}, rejected("", ReasonNoDiskInfo, "torn or not JSON; restore longhorn-disk.cfg from a copy")},
-		"new, malformed UUID → not accepted":      {fixture{fileErr: ErrConfigBadUUID}, rejected("", ReasonNoDiskInfo, "malformed")},
-		"new, file is no file → not accepted":     {fixture{fileErr: ErrConfigNotRegular}, rejected("", ReasonNoDiskInfo, "not a regular file")},
-		"new, file unreadable → not accepted":     {fixture{fileErr: errors.New("input/output error")}, rejected("", ReasonNoDiskInfo, "input/output error")},
-		"new, no directory → no info":             {fixture{scanErr: errors.New("no such directory")}, rejected("", ReasonNoDiskInfo, "no such directory")},
-		"known, no directory → UUID is kept":      {fixture{recorded: uuidA, scanErr: errors.New("no such directory")}, rejected(uuidA, ReasonNoDiskInfo, "no such directory")},
-		"known, file unreadable → UUID is kept":   {fixture{recorded: uuidA, ready: true, fileErr: errors.New("input/output error")}, rejected(uuidA, ReasonNoDiskInfo, "input/output error; if the right file system is mounted, restore")},
-		"known, file is no file → repair named":   {fixture{recorded: uuidA, fileErr: ErrConfigNotRegular}, rejected(uuidA, ReasonNoDiskInfo, "not a regular file; if the right file system is mounted, restore")},
-		"known, bad UUID in file → repair named":  {fixture{recorded: uuidA, fileErr: ErrConfigBadUUID}, rejected(uuidA, ReasonNoDiskInfo, "malformed; if the right file system is mounted, restore")},
-		"known, on another device → ready":        {fixture{recorded: uuidA, ready: true, device: 77, file: uuidA}, accepted(uuidA)},
-		"known, no replicas → made anew how":      {fixture{recorded: uuidA, ready: true, file: uuidA, replicasErr: ErrReplicasMissing}, rejected(uuidA, ReasonReplicasDirectoryMissing, "mkdir -m 700 '/d/replicas'")},
-		"new with a file, no replicas → the same": {fixture{file: uuidA, replicasErr: ErrReplicasMissing}, rejected("", ReasonReplicasDirectoryMissing, "mkdir -m 700 '/d/replicas'")},
-		"new, neither → both are made":            {fixture{fileErr: ErrConfigMissing, replicasErr: ErrReplicasMissing}, creating},
-		"known, no file, no replicas → the mount": {fixture{recorded: uuidA, fileErr: ErrConfigMissing, replicasErr: ErrReplicasMissing}, rejected(uuidA, ReasonDiskFilesystemChanged, "probably not mounted")},
-		"known, replicas elsewhere → said so":     {fixture{recorded: uuidA, file: uuidA, replicasErr: errors.New("replicas in /d is on another file system")}, rejected(uuidA, ReasonReplicasDirectoryMissing, "on another file system; move it aside")},
-		"not scanned → no info":                   {fixture{noRecord: true}, rejected("", ReasonNoDiskInfo, "not been scanned")},
-		"scanned at its former path → no info":    {fixture{file: uuidA, oldPath: true}, rejected("", ReasonNoDiskInfo, "not been scanned")},
+		"new, no file → make one":                     {fixture{fileErr: ErrConfigMissing}, creating},
+		"new, valid file → accepted with it":          {fixture{file: uuidA}, accepted(uuidA)},
+		"known, file agrees → accepted":               {fixture{recorded: uuidA, ready: true, file: uuidA}, accepted(uuidA)},
+		"known, was not ready, agrees → ready":        {fixture{recorded: uuidA, file: uuidA}, accepted(uuidA)},
+		"known in upper case, agrees → ready":         {fixture{recorded: strings.ToUpper(uuidA), file: uuidA}, accepted(uuidA)},
+		"known, no file → mount suspected":            {fixture{recorded: uuidA, ready: true, fileErr: ErrConfigMissing}, rejected(uuidA, ReasonDiskFilesystemChanged, "probably not mounted")},
+		"known, other file → wrong mount":             {fixture{recorded: uuidA, ready: true, file: uuidB}, rejected(uuidA, ReasonDiskFilesystemChanged, "shows disk UUID "+uuidB+" although "+uuidA+" is recorded")},
+		"known, torn file → repair named":             {fixture{recorded: uuidA, fileErr: fmt.Errorf("x: %w", ErrConfigTorn)}, rejected(uuidA, ReasonNoDiskInfo, "torn or not JSON; if the right file system is mounted, restore")},
+		"known, file too large → repair named":        {fixture{recorded: uuidA, fileErr: ErrConfigTooLarge}, rejected(uuidA, ReasonNoDiskInfo, "too large; if the right file system is mounted, restore")},
+		"known, no UUID in file → repair named":       {fixture{recorded: uuidA, fileErr: ErrConfigNoUUID}, rejected(uuidA, ReasonNoDiskInfo, `printf '%s\n' '{"diskName":"d","diskUUID":"`+uuidA+`"`)},
+		"new, torn file → never overwritten":          {fixture{fileErr: ErrConfigTorn}, rejected("", ReasonNoDiskInfo, "torn or not JSON; restore longhorn-disk.cfg from a copy")},
+		"new, malformed UUID → not accepted":          {fixture{fileErr: ErrConfigBadUUID}, rejected("", ReasonNoDiskInfo, "malformed")},
+		"new, file is no file → not accepted":         {fixture{fileErr: ErrConfigNotRegular}, rejected("", ReasonNoDiskInfo, "not a regular file")},
+		"new, file unreadable → not accepted":         {fixture{fileErr: errors.New("input/output error")}, rejected("", ReasonNoDiskInfo, "input/output error")},
+		"new, no directory → no info":                 {fixture{scanErr: errors.New("no such directory")}, rejected("", ReasonNoDiskInfo, "no such directory")},
+		"known, no directory → UUID is kept":          {fixture{recorded: uuidA, scanErr: errors.New("no such directory")}, rejected(uuidA, ReasonNoDiskInfo, "no such directory")},
+		"known, file unreadable → UUID is kept":       {fixture{recorded: uuidA, ready: true, fileErr: errors.New("input/output error")}, rejected(uuidA, ReasonNoDiskInfo, "input/output error; if the right file system is mounted, restore")},
+		"known, file is no file → repair named":       {fixture{recorded: uuidA, fileErr: ErrConfigNotRegular}, rejected(uuidA, ReasonNoDiskInfo, "not a regular file; if the right file system is mounted, restore")},
+		"known, bad UUID in file → repair named":      {fixture{recorded: uuidA, fileErr: ErrConfigBadUUID}, rejected(uuidA, ReasonNoDiskInfo, "malformed; if the right file system is mounted, restore")},
+		"known, on another device → ready":            {fixture{recorded: uuidA, ready: true, device: 77, file: uuidA}, accepted(uuidA)},
+		"known, no replicas → made anew how":          {fixture{recorded: uuidA, ready: true, file: uuidA, replicasErr: ErrReplicasMissing}, rejected(uuidA, ReasonReplicasDirectoryMissing, "mkdir -m 700 '/d/replicas'")},
+		"new with a file, no replicas → the same":     {fixture{file: uuidA, replicasErr: ErrReplicasMissing}, rejected("", ReasonReplicasDirectoryMissing, "mkdir -m 700 '/d/replicas'")},
+		"new, neither → both are made":                {fixture{fileErr: ErrConfigMissing, replicasErr: ErrReplicasMissing}, creating},
+		"known, no file, no replicas → the mount":     {fixture{recorded: uuidA, fileErr: ErrConfigMissing, replicasErr: ErrReplicasMissing}, rejected(uuidA, ReasonDiskFilesystemChanged, "probably not mounted")},
+		"known, replicas elsewhere → said so":         {fixture{recorded: uuidA, file: uuidA, replicasErr: errors.New("replicas in /d is on another file system")}, rejected(uuidA, ReasonReplicasDirectoryMissing, "on another file system; move it aside")},
+		"known, on a volume of this node → not ready": {fixture{recorded: uuidA, ready: true, file: uuidA, onVolume: "vol"}, rejected(uuidA, ReasonDiskOnVolume, "it lies on volume vol, which is attached to this node")},
+		"new, on a volume → no file is made on it":    {fixture{fileErr: ErrConfigMissing, onVolume: "vol"}, rejected("", ReasonDiskOnVolume, "it lies on volume vol")},
+		"not scanned → no info":                       {fixture{noRecord: true}, rejected("", ReasonNoDiskInfo, "not been scanned")},
+		"scanned at its former path → no info":        {fixture{file: uuidA, oldPath: true}, rejected("", ReasonNoDiskInfo, "not been scanned")},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -38,6 +38,11 @@ func gistBadConfig(c *candidate) string {
 		c.record.ConfigErr, RepairCommand(c.path, c.name, c.known.UUID))
 }
 
+func gistOnVolume(c *candidate) string {
+	return fmt.Sprintf("it lies on volume %s, which is attached to this node; the process that serves a volume "+
+		"cannot keep replicas on it, for neither could end before the other; give the disk a device that is none of ours", c.record.OnVolume)
+}
+
 func gistReplicas(c *candidate) string {
 	if !errors.Is(c.record.ReplicasErr, ErrReplicasMissing) {
 		return c.record.ReplicasErr.Error() + "; move it aside, or unmount it"

@@ -38,6 +38,9 @@ type Record struct {
 	// is f_type of statfs(2) in hex and MountSource is empty.
 	FSType      string
 	MountSource string
+	// OnVolume names the volume whose device on this node the directory's file system
+	// lies on, if MarkVolumes found one.
+	OnVolume string
 	// FSID is f_fsid of statfs(2): both 32-bit words joined, in lower hex, of at
 	// least 12 digits. It names default disks, identifies nothing, and may change
 	// at a remount.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/longhorn-lep/longhorn-manager/disk"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
 	"github.com/longhorn-lep/longhorn-manager/util/logfields"
 )
 
@@ -30,9 +31,11 @@ type Disks interface {
 // HostDisks are the real ones, below the directory where the host's root is mounted.
 type HostDisks struct{ Root string }
 
-// Scan is disk.Scan.
+// Scan is disk.Scan, with the volumes that disks lie on. If those cannot be told, none does.
 func (h HostDisks) Scan(paths map[string]string) map[string]disk.Record {
-	return disk.Scan(h.Root, paths)
+	records := disk.Scan(h.Root, paths)
+	_ = disk.MarkVolumes(h.Root, types.DeviceDirectory, records)
+	return records
 }
 
 // CreateConfig is disk.Create.

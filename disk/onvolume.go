@@ -1,0 +1,40 @@
+package disk
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// MarkVolumes sets OnVolume of the records that lie on a device in deviceDir, a directory
+// below root with one block device for each volume that is attached here, by its name. A
+// partition of such a device, or what else a device mapper makes of it, is not recognized.
+// A directory that is not there is that of a node without volumes.
+func MarkVolumes(root, deviceDir string, records map[string]Record) error {
+	entries, err := os.ReadDir(filepath.Join(root, deviceDir))
+	if os.IsNotExist(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("list devices: %w", err)
+	}
+	volumes := map[uint64]string{}
+	for _, e := range entries {
+		var st unix.Stat_t
+		if unix.Lstat(filepath.Join(root, deviceDir, e.Name()), &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFBLK {
+			volumes[st.Rdev] = e.Name()
+		}
+	}
+	for name, r := range records {
+		device := r.SuperBlockID
+		if device == 0 {
+			device = r.DeviceID
+		}
+		if r.OnVolume = volumes[device]; r.OnVolume != "" {
+			records[name] = r
+		}
+	}
+	return nil
+}
