@@ -87,7 +87,10 @@ type Controller struct {
 func New(deps Deps) (*Controller, error) {
 	c := &Controller{deps: deps, claims: map[string]settled{}}
 	c.scanner = newScanner(deps.Disks.Scan, deps.Clock, func() { c.queue.Add(deps.Node) })
-	c.deps.Disks = patientDisks{Disks: deps.Disks, scanner: c.scanner}
+	c.deps.Disks = patientDisks{
+		Disks: deps.Disks, scanner: c.scanner,
+		writes: &writes{clock: deps.Clock, late: c.scanner.late, paths: map[string]bool{}},
+	}
 	c.queue = queue.New(queue.Options[string]{Name: "node", Env: deps.Env, Sync: c.sync})
 	err := c.queue.Watch(
 		queue.Watch{Events: deps.Nodes, Handler: queue.Handler(c.queue, c.ifOwn)},

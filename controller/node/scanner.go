@@ -162,12 +162,77 @@ func (s *scanner) examine(path string, p *probe) {
 	}
 }
 
-// patientDisks are Disks whose Scan does not hang.
+// patientDisks are Disks that hold nobody up: neither a scan nor a write.
 type patientDisks struct {
 	Disks
 	scanner *scanner
+	writes  *writes
 }
 
 func (d patientDisks) Scan(paths map[string]string) map[string]disk.Record {
 	return d.scanner.Scan(paths).Records
+}
+
+func (d patientDisks) CreateConfig(record disk.Record, config disk.Config) error {
+	return d.writes.do(record.Path, func() error { return d.Disks.CreateConfig(record, config) })
+}
+
+func (d patientDisks) WriteClaim(record disk.Record, claim int64) error {
+	return d.writes.do(record.Path, func() error { return d.Disks.WriteClaim(record, claim) })
+}
+
+// writes are those of UUID files. A disk may be frozen and answer a scan: then a write is left
+// behind, as a scan is, and there is no second one before it has ended. It may still be done,
+// which the next scan shows; so might that of a process that was killed.
+type writes struct {
+	clock clock.WithTicker
+	late  func() // called when one has ended that was not waited for
+
+	mu    sync.Mutex
+	paths map[string]bool // guarded by mu; those being written to
+}
+
+var errWriteHangs = errors.New("a write to it has not ended yet; does its device hang?")
+
+// do waits for a write for scanPatience at the most.
+func (w *writes) do(path string, write func() error) error {
+	if !w.begin(path) {
+		return errWriteHangs
+	}
+	done, left := make(chan error), make(chan struct{})
+	go func() {
+		err := write()
+		w.end(path)
+		select {
+		case done <- err:
+		case <-left:
+			w.late()
+		}
+	}()
+	timer := w.clock.NewTimer(scanPatience)
+	defer timer.Stop()
+	select {
+	case err := <-done:
+		return err
+	case <-timer.C():
+		close(left)
+		return errWriteHangs
+	}
+}
+
+// begin tells whether nobody writes to the path now.
+func (w *writes) begin(path string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.paths[path] {
+		return false
+	}
+	w.paths[path] = true
+	return true
+}
+
+func (w *writes) end(path string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.paths, path)
 }

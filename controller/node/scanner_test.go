@@ -241,3 +241,35 @@ func TestChangesOfMountsLeadToScansAtOnceAndNoMoreThanOneASecond(t *testing.T) {
 	cancel()
 	<-done
 }
+
+func TestAWriteThatHangsHoldsUpNobody(t *testing.T) {
+	clock := testclock.NewFakeClock(testutil.Now)
+	late := make(chan struct{}, 1)
+	w := &writes{clock: clock, late: func() { late <- struct{}{} }, paths: map[string]bool{}}
+	frozen, written := make(chan struct{}), make(chan error)
+	go func() {
+		written <- w.do("/a", func() error {
+			<-frozen
+			return nil
+		})
+	}()
+	for !clock.HasWaiters() {
+		time.Sleep(time.Millisecond)
+	}
+	if err := w.do("/a", func() error { t.Error("a second write to the path"); return nil }); !errors.Is(err, errWriteHangs) {
+		t.Errorf("while a write hangs: %v", err)
+	}
+	refused := errors.New("read-only file system")
+	if err := w.do("/b", func() error { return refused }); !errors.Is(err, refused) {
+		t.Errorf("another disk: %v", err)
+	}
+	clock.Step(scanPatience)
+	if err := <-written; !errors.Is(err, errWriteHangs) {
+		t.Errorf("a write that hangs: %v", err)
+	}
+	close(frozen)
+	<-late
+	if err := w.do("/a", func() error { return nil }); err != nil {
+		t.Errorf("after it has ended: %v", err)
+	}
+}
