@@ -8,15 +8,12 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/longhorn-lep/longhorn-manager/util/openat"
 )
 
 // dirWatch has a disk looked at soon after something in one of its directories was deleted or moved. It is one inotify instance: users
 // have few. An event is a hint and no more: it says neither what is gone nor whether that matters, and the look that follows does. So
-// it does not matter either that the kernel may drop events, nor that a path may lead elsewhere by the time it is watched.
+// it does not matter either that the kernel may drop events, nor that what a path leads to may have been closed by the time it is watched.
 type dirWatch struct {
-	root   string
 	events *os.File
 	fd     int // of events, for it alone: asked for its number, the file would not wait in the runtime any more
 
@@ -28,32 +25,24 @@ type dirWatch struct {
 // gone are the events of a directory from which, or which itself, something went away.
 const gone = unix.IN_DELETE | unix.IN_MOVED_FROM | unix.IN_DELETE_SELF | unix.IN_MOVE_SELF | unix.IN_ONLYDIR
 
-// newDirWatch makes a watch of directories below root. The caller must run read, and close.
-func newDirWatch(root string) (*dirWatch, error) {
-	if root == "" {
-		root = "/"
-	}
+// newDirWatch makes a watch. The caller must run read, and close.
+func newDirWatch() (*dirWatch, error) {
 	// Not blocking: so the runtime waits for events, and close ends the wait.
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
 		return nil, fmt.Errorf("watch directories: %w", err)
 	}
-	return &dirWatch{root: root, events: os.NewFile(uintptr(fd), "inotify"), fd: fd, users: map[int32]map[*guardedDisk]struct{}{}}, nil
+	return &dirWatch{events: os.NewFile(uintptr(fd), "inotify"), fd: fd, users: map[int32]map[*guardedDisk]struct{}{}}, nil
 }
 
-// add has a disk looked at when something goes away from the directory that a path leads to now. It may block as long as the kernel does.
+// add has a disk looked at when something goes away from the directory that a path leads to now.
 func (w *dirWatch) add(path string, d *guardedDisk) (descriptor int32, err error) {
-	dir, err := openat.Dir(w.root, path)
-	if err != nil {
-		return 0, fmt.Errorf("watch directory %s: %w", path, err)
-	}
-	defer dir.Close()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {
 		return 0, os.ErrClosed
 	}
-	n, err := unix.InotifyAddWatch(w.fd, fmt.Sprintf("/proc/self/fd/%d", dir.Fd()), gone)
+	n, err := unix.InotifyAddWatch(w.fd, path, gone)
 	if err != nil {
 		return 0, fmt.Errorf("watch directory %s: %w", path, err)
 	}

@@ -3,14 +3,12 @@ package instance
 import (
 	"errors"
 	"maps"
-	"path/filepath"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/sirupsen/logrus"
 
-	"github.com/longhorn-lep/longhorn-manager/disk"
 	"github.com/longhorn-lep/longhorn-manager/instance/proto"
 	"github.com/longhorn-lep/longhorn-manager/replica"
 	"github.com/longhorn-lep/longhorn-manager/replica/fsys"
@@ -35,7 +33,6 @@ const diskLookInterval = 3 * time.Second
 // others go on, and the file system is let go.
 type diskGuard struct {
 	fs    fsys.FS
-	root  string // where the node's root directory is seen
 	every time.Duration
 	log   *logrus.Entry
 
@@ -53,7 +50,7 @@ type guardedDisk struct {
 	vacant chan struct{}         // closed when the last tenant has gone
 	tenant map[*tenancy]struct{} // guarded by the guard's mu
 	dirs   *dirWatch             // nil: nothing is told
-	heard  bool                  // the disk's own directories are watched; used by the goroutine that looks
+	path   string                // of its directory of replicas, to be watched; "" when it is, or cannot be. Used by the goroutine that looks
 }
 
 // look makes a look due. It does not wait.
@@ -73,16 +70,19 @@ type tenancy struct {
 	replica *replica.Replica
 	guard   *diskGuard
 	disk    *guardedDisk
-	content content
 	watched int32 // descriptor of dirWatch; guarded by the guard's mu; 0: not watched
-	deleted bool  // it was lost for that; used by the goroutine that looks
+	// path is of its directory, to be watched; "" when it is, or cannot be. deleted: it was lost for that. Both are used by the goroutine
+	// that looks. The path is a descriptor's number, read while that is certainly open; should it be another's by the time it is watched,
+	// there are looks for nothing, and the clock.
+	path    string
+	deleted bool
 	// evict is called once, in a goroutine of the guard, after the replica has lost its disk. It closes the replica and releases the
 	// tenancy, unless someone else does.
 	evict func(*tenancy, *replica.DiskLostError)
 }
 
-func newDiskGuard(fs fsys.FS, root string, log *logrus.Entry) *diskGuard {
-	return &diskGuard{fs: fs, root: root, every: diskLookInterval, log: log, disks: map[*guardedDisk]struct{}{}}
+func newDiskGuard(fs fsys.FS, log *logrus.Entry) *diskGuard {
+	return &diskGuard{fs: fs, every: diskLookInterval, log: log, disks: map[*guardedDisk]struct{}{}}
 }
 
 // onDisk does something with a replica's disk, which is opened for it: the UUID file is read, and must name the disk.
@@ -104,7 +104,7 @@ func (g *diskGuard) open(s *proto.ReplicaSpec, opts replica.Options, evict func(
 	if err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
-	t := &tenancy{replica: r, guard: g, content: contentOf(g.fs, s.GetDirectory()), evict: evict}
+	t := &tenancy{replica: r, guard: g, path: r.WatchPath(), evict: evict}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if t.disk = g.findLocked(d); t.disk != nil {
@@ -128,7 +128,7 @@ func (g *diskGuard) findLocked(d *replica.Disk) *guardedDisk {
 
 // guardLocked begins to look at a disk; the first look is at once, for its path may have changed since it was opened.
 func (g *diskGuard) guardLocked(d *replica.Disk) *guardedDisk {
-	guarded := &guardedDisk{disk: d, due: make(chan struct{}, 1), vacant: make(chan struct{}), tenant: map[*tenancy]struct{}{}}
+	guarded := &guardedDisk{disk: d, path: d.WatchPath(), due: make(chan struct{}, 1), vacant: make(chan struct{}), tenant: map[*tenancy]struct{}{}}
 	g.disks[guarded] = struct{}{}
 	guarded.dirs = g.dirsLocked()
 	g.watchers.Go(func() { g.watch(guarded) })
@@ -140,7 +140,7 @@ func (g *diskGuard) dirsLocked() *dirWatch {
 	if g.dirs != nil {
 		return g.dirs
 	}
-	dirs, err := newDirWatch(g.root)
+	dirs, err := newDirWatch()
 	if err != nil {
 		g.log.WithError(err).Warn("Deleted replicas are noticed by the clock alone")
 		return nil
@@ -244,13 +244,11 @@ func (g *diskGuard) listen(d *guardedDisk) {
 	if d.dirs == nil {
 		return
 	}
-	if !d.heard {
-		d.heard = true // the clock does for a directory that cannot be watched; the watches go with the last disk, or with the directories
-		for _, path := range []string{d.disk.Path(), filepath.Join(d.disk.Path(), disk.ReplicasDirName)} {
-			if _, err := d.dirs.add(path, d); err != nil {
-				g.log.WithError(err).WithField(logfields.Path, path).Debug("A directory is not watched")
-			}
+	if d.path != "" { // the watch goes with the last disk, or with the directory
+		if _, err := d.dirs.add(d.path, d); err != nil {
+			g.log.WithError(err).WithField(logfields.Path, d.disk.Path()).Debug("The directory of a disk's replicas is not watched")
 		}
+		d.path = ""
 	}
 	for _, t := range g.tenants(d) {
 		g.listenTo(t)
@@ -258,13 +256,13 @@ func (g *diskGuard) listen(d *guardedDisk) {
 }
 
 func (g *diskGuard) listenTo(t *tenancy) {
-	if t.content.heard {
+	if t.path == "" {
 		return
 	}
-	t.content.heard = true
-	descriptor, err := t.disk.dirs.add(t.content.directory, t.disk)
+	descriptor, err := t.disk.dirs.add(t.path, t.disk)
+	t.path = ""
 	if err != nil {
-		g.log.WithError(err).WithField(logfields.Path, t.content.directory).Debug("A directory is not watched")
+		g.log.WithError(err).WithField(logfields.Replica, t.replica.Name()).Debug("A replica's directory is not watched")
 		return
 	}
 	g.mu.Lock()
@@ -288,11 +286,8 @@ func (g *diskGuard) lookAtTenants(d *guardedDisk) {
 		if t.deleted {
 			continue
 		}
-		if lost := t.content.judge(g.fs); lost != nil {
-			if judgeDisk(d.held(), replica.LookAtDisk(g.fs, d.disk.Path())) != nil {
-				d.look() // the disk went away meanwhile, and that is all
-				return
-			}
+		// An error says nothing of the replica: it was closed, or cannot be examined.
+		if lost, err := d.disk.Check(t.replica); err == nil && lost != nil {
 			t.deleted = true
 			t.replica.Lose(lost)
 			g.watchers.Go(func() { t.evict(t, lost) })

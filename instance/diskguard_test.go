@@ -16,7 +16,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/longhorn-lep/longhorn-manager/instance/proto"
-	"github.com/longhorn-lep/longhorn-manager/internal/testutil/mountns"
 	"github.com/longhorn-lep/longhorn-manager/nbd"
 	"github.com/longhorn-lep/longhorn-manager/replica"
 	"github.com/longhorn-lep/longhorn-manager/replica/fsys"
@@ -225,7 +224,7 @@ func TestAReplicaWhoseDataIsDeletedFailsAtOnce(t *testing.T) {
 				n := nodeWith(t, 1, newRoot(t), func(i *Instance) {
 					i.disks.every = time.Hour
 					if by == "the clock" {
-						i.disks.every, i.disks.root = 10*time.Millisecond, "/nonexistent" // nothing can be watched
+						i.disks.every, i.disks.fs = 10*time.Millisecond, newFreezer(i.disks.fs) // whose directories cannot be watched
 					}
 				})
 				n.createReplica()
@@ -233,7 +232,7 @@ func TestAReplicaWhoseDataIsDeletedFailsAtOnce(t *testing.T) {
 				must(t, err)
 				tc.delete(t, n)
 				state := n.untilReplica(proto.Phase_PHASE_ERROR, replica.DataDeleted)
-				if !strings.HasPrefix(state.GetMessage(), "its data in /disk/replicas") || !strings.Contains(state.GetMessage(), " was deleted: ") {
+				if !strings.HasPrefix(state.GetMessage(), "its data on disk /disk was deleted: ") {
 					t.Errorf("message %q", state.GetMessage())
 				}
 				<-c.Done()
@@ -250,20 +249,6 @@ func TestAReplicaWhoseDataIsDeletedFailsAtOnce(t *testing.T) {
 				}
 			})
 		}
-	}
-}
-
-func TestADirectoryMountedOverThatOfAReplicaIsNoticed(t *testing.T) {
-	if !mountns.Own(t) {
-		return
-	}
-	n := nodeWith(t, 1, newRoot(t), func(i *Instance) { i.disks.every = time.Hour })
-	n.createReplica()
-	must(t, unix.Mount("none", n.directory(), "tmpfs", 0, "size=1m"))
-	t.Cleanup(func() { _ = unix.Unmount(n.directory(), unix.MNT_DETACH) })
-	state := n.untilReplica(proto.Phase_PHASE_ERROR, replica.DataDeleted)
-	if !strings.HasSuffix(state.GetMessage(), "another directory is in its place") {
-		t.Errorf("message %q", state.GetMessage())
 	}
 }
 
@@ -406,7 +391,7 @@ func TestADiskThatHangsHoldsUpNoOther(t *testing.T) {
 	root := t.TempDir()
 	h := &hangingFS{FS: fsys.Host{Root: root}, asked: make(chan struct{}, 8), release: make(chan struct{})}
 	log, _ := logtest.NewNullLogger()
-	g := newDiskGuard(h, root, logrus.NewEntry(log))
+	g := newDiskGuard(h, logrus.NewEntry(log))
 	evicted := make(chan string, 2)
 	opened := map[string]*tenancy{}
 	for _, name := range []string{"slow", "fast"} {

@@ -2,11 +2,9 @@ package instance
 
 import (
 	"fmt"
-	"path/filepath"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/longhorn-lep/longhorn-manager/disk"
 	"github.com/longhorn-lep/longhorn-manager/replica"
 )
 
@@ -56,9 +54,7 @@ func judgeContent(held heldDisk, now replica.Sighting) *replica.DiskLostError {
 	case now.UUID == "", now.Reason == replica.IOError:
 		return nil
 	case now.Reason == replica.DiskMissing:
-		gone := lost(held, replica.DataDeleted, "there is nothing at the path")
-		gone.Path = filepath.Join(held.path, disk.ReplicasDirName)
-		return gone
+		return lost(held, replica.DataDeleted, "its directory of replicas is gone")
 	case now.Reason != "":
 		return lost(held, replica.DiskReplaced, "%v", now.Err)
 	case now.ID.Replicas != held.id.Replicas:

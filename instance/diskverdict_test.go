@@ -36,7 +36,7 @@ func TestJudgeDisk(t *testing.T) {
 		{name: "the held directory, the UUID file was removed → kept", now: replica.Sighting{Found: true, ID: bare(loop, 2), Reason: replica.DiskMissing, Err: errors.New("no UUID file")}},
 		{
 			name: "the held directory, its replicas are gone → deleted", now: replica.Sighting{Found: true, ID: bare(loop, 2), UUID: diskUUID, Reason: replica.DiskMissing, Err: wrong},
-			wantReason: replica.DataDeleted, want: "its data in /mnt/d1/replicas was deleted: there is nothing at the path",
+			wantReason: replica.DataDeleted, want: "its data on disk /mnt/d1 was deleted: its directory of replicas is gone",
 		},
 		{
 			name: "nothing → unmounted", now: replica.Sighting{Reason: replica.DiskMissing, Err: wrong},

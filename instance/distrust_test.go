@@ -104,7 +104,7 @@ func TestAReplicaThatCouldNotRecordItsLossesIsNotTrusted(t *testing.T) {
 	must(t, err)
 	must(t, file.WriteAt(text, 0))
 	log, _ := logtest.NewNullLogger()
-	g := newDiskGuard(disks, t.TempDir(), logrus.NewEntry(log))
+	g := newDiskGuard(disks, logrus.NewEntry(log))
 	h := newReplicaHost(g, "boot", newChanges(), logrus.NewEntry(log))
 	spec := (&node{number: 1}).replicaSpec()
 	_, err = h.create(t.Context(), spec)

@@ -97,7 +97,7 @@ func New(opts Options) (*Instance, error) {
 	if err != nil {
 		opts.Log.WithError(err).Warn("The machine's boot cannot be told, so no unclean replica counts as complete")
 	}
-	i := &Instance{opts: opts, log: opts.Log, changes: newChanges(), disks: newDiskGuard(fsys.Host{Root: opts.Root}, opts.Root, opts.Log)}
+	i := &Instance{opts: opts, log: opts.Log, changes: newChanges(), disks: newDiskGuard(fsys.Host{Root: opts.Root}, opts.Log)}
 	if err := i.listen(); err != nil {
 		i.closeListeners()
 		return nil, err

@@ -32,7 +32,7 @@ const (
 	reasonLastMember  = "LastMember"   // a volume keeps one member
 
 	// reasonDiskNotResponding: an operation on the disk has been under way for too long.
-	reasonDiskNotResponding = "DiskNotResponding"
+	reasonDiskNotResponding = string(replica.DiskNotResponding)
 )
 
 // refusal is an error that will be the same until someone changes something.
@@ -59,6 +59,7 @@ func toStatus(err error) error {
 	}
 	reason := reasonOf(err)
 	switch {
+	case reason == reasonDiskNotResponding: // wraps the error of a context
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return status.FromContextError(err).Err()
 	case errors.Is(err, errInvalid), reason == string(replica.InvalidSpec):

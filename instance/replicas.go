@@ -277,8 +277,8 @@ func (h *replicaHost) close(ctx context.Context, e *hosted) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), replicaCloseTimeout)
 	defer cancel()
 	err := e.replica.Close(ctx)
-	if errors.Is(err, context.DeadlineExceeded) {
-		return err // it is open still
+	if errors.As(err, new(*replica.HangError)) {
+		return err // it is open still, or not closed yet
 	}
 	h.distrust(e)
 	e.tenancy.release()

@@ -156,9 +156,16 @@ func (d *hostDir) IsMountPoint() bool {
 	return err == nil && stx.Attributes&stx.Attributes_mask&unix.STATX_ATTR_MOUNT_ROOT != 0
 }
 
+// Lookup may be called while another goroutine closes the directory: it keeps the descriptor, whose number would be another file's soon.
 func (d *hostDir) Lookup(name string) (ID, error) {
 	var st unix.Stat_t
-	if err := unix.Fstatat(d.fd(), name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+	conn, err := d.file.SyscallConn()
+	if err == nil {
+		var said error
+		err = conn.Control(func(fd uintptr) { said = unix.Fstatat(int(fd), name, &st, unix.AT_SYMLINK_NOFOLLOW) })
+		err = errors.Join(err, said)
+	}
+	if err != nil {
 		return ID{}, d.fail("stat", name, err)
 	}
 	return ID{Device: st.Dev, Inode: st.Ino}, nil
