@@ -154,6 +154,9 @@ type remoteMember struct {
 // Err says why the connection has ended.
 func (m *remoteMember) Err() error { return m.say(m.client.Err()) }
 
+// Cut ends the connection at once: see engine.Replica's optional methods.
+func (m *remoteMember) Cut(cause error) { m.client.Cut(cause) }
+
 // WriteAsync is WriteAt without waiting: done is called once and must not block.
 func (m *remoteMember) WriteAsync(p []byte, off int64, fua bool, done func(error)) {
 	m.client.WriteAsync(p, off, fua, func(err error) { done(m.say(err)) })
