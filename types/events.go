@@ -15,6 +15,10 @@ const (
 	EventDelete         = "Delete"
 	EventFailedDeleting = "FailedDeleting"
 	EventRemount        = "Remount"
+	// Of an InstanceManager, whose process is replaced by another version while it serves.
+	EventUpgraded      = "Upgraded"
+	EventUpgradeWaits  = "UpgradeWaits"
+	EventUpgradeFailed = "UpgradeFailed"
 
 	// EventNodeGone is about a node whose Kubernetes node was removed, and about its replicas.
 	EventNodeGone = "NodeGone"

@@ -96,5 +96,11 @@ func randomHex(bytes int) string {
 	return hex.EncodeToString(b)
 }
 
+// UpgradeLeaseName is the Lease of the node whose data plane is being upgraded: one at a time.
+const UpgradeLeaseName = "longhorn-data-plane-upgrade"
+
+// HolderSocket is where a node's daemon asks the process that keeps the block devices, and gives it another program to serve them.
+func HolderSocket() string { return path.Join(RuntimeDirectory, "holder.sock") }
+
 // DiskLeaseName is the name of the Lease by which a disk UUID is claimed.
 func DiskLeaseName(uuid string) string { return "disk-" + strings.ToLower(uuid) }

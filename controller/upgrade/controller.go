@@ -1,0 +1,284 @@
+package upgrade
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/longhorn-lep/longhorn-manager/controller/queue"
+	"github.com/longhorn-lep/longhorn-manager/datastore"
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// EngineStore holds the engines of this node, and reads any.
+type EngineStore interface {
+	ByIndex(index, value string) ([]*longhorn.Engine, error)
+	Live(ctx context.Context, name string) (*longhorn.Engine, error)
+}
+
+// ReplicaStore holds the replicas of this node.
+type ReplicaStore interface {
+	ByIndex(index, value string) ([]*longhorn.Replica, error)
+}
+
+// VolumeStore reads volumes.
+type VolumeStore interface {
+	Live(ctx context.Context, name string) (*longhorn.Volume, error)
+}
+
+// ManagerStore reads the InstanceManager of this node, about which Events are made.
+type ManagerStore interface {
+	Live(ctx context.Context, name string) (*longhorn.InstanceManager, error)
+}
+
+// LeaseStore holds the Lease of the node whose turn it is.
+type LeaseStore interface {
+	Live(ctx context.Context, name string) (*coordinationv1.Lease, error)
+	Create(ctx context.Context, obj *coordinationv1.Lease) (*coordinationv1.Lease, error)
+	Update(ctx context.Context, obj *coordinationv1.Lease) (*coordinationv1.Lease, error)
+}
+
+// DataPlane is this node's instance manager. Implementations must call Notify when Snapshot changes.
+type DataPlane interface {
+	// Process is what the process says of itself; false while it does not answer.
+	Process() (Snapshot, bool)
+	// Replace has another process, of this daemon's program, take the place of the one that
+	// serves. It returns nil when that serves, and why not when the old program serves again.
+	Replace(ctx context.Context) error
+}
+
+// Deps are what a Controller works with.
+type Deps struct {
+	queue.Env
+
+	Node    string
+	Version string // of this daemon, and so the one that is wanted
+
+	Engines          EngineStore
+	Replicas         ReplicaStore
+	Volumes          VolumeStore
+	InstanceManagers ManagerStore
+	Leases           LeaseStore
+	DataPlane        DataPlane
+}
+
+// Controller replaces the data plane of its node when its version is not the daemon's.
+type Controller struct {
+	deps  Deps
+	queue *queue.Queue[string] // of one key, the node, so the fields below need no lock
+
+	failed time.Time // when the wanted version last failed here
+	asked  bool      // whether the Lease is held was looked up; holding says the answer since
+	holds  bool
+	told   string // what was last said to be waited for
+}
+
+const (
+	// again is how soon what has no event is looked at once more while a replacement is due.
+	again = 10 * time.Second
+	// replaceTimeout bounds a replacement, going back to the old program included.
+	replaceTimeout = 3 * time.Minute
+)
+
+// New makes a Controller; it works when Run is called.
+func New(deps Deps) *Controller {
+	c := &Controller{deps: deps}
+	c.queue = queue.New(queue.Options[string]{Name: "upgrade", Env: deps.Env, Sync: c.sync})
+	return c
+}
+
+// Run works until ctx ends.
+func (c *Controller) Run(ctx context.Context) error { return c.queue.Run(ctx) }
+
+// Notify says that the data plane's answer changed.
+func (c *Controller) Notify() { c.queue.Add(c.deps.Node) }
+
+func (c *Controller) sync(ctx context.Context, _ string) (queue.Result, error) {
+	s, ok := c.deps.DataPlane.Process()
+	if !ok {
+		return queue.Result{}, nil
+	}
+	switch now := c.deps.Clock.Now(); needs(s, c.deps.Version, c.failed, now) {
+	case needPatience:
+		r, err := c.giveBack(ctx)
+		if r.RequeueAfter == 0 {
+			r.RequeueAfter = c.failed.Add(retryFailed).Sub(now)
+		}
+		return r, err
+	case needNothing:
+		return c.giveBack(ctx)
+	}
+	blockers, err := c.blockers(ctx)
+	if err != nil {
+		return queue.Result{}, err
+	}
+	if len(blockers) == 0 {
+		if blockers, err = c.takeTurn(ctx); err != nil {
+			return queue.Result{}, err
+		}
+	}
+	if len(blockers) > 0 {
+		c.tell(ctx, "the data plane stays at version "+s.Version+" for now: "+strings.Join(blockers, "; "))
+		return queue.Result{RequeueAfter: again}, nil
+	}
+	return queue.Result{RequeueAfter: again}, c.replace(ctx, s)
+}
+
+// takeTurn takes the Lease, and then looks at the volumes anew: the node before may have just
+// given it back. What it returns stands in the way.
+func (c *Controller) takeTurn(ctx context.Context) ([]string, error) {
+	holder, err := c.take(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if holder != c.deps.Node {
+		return []string{"node " + holder + " is being upgraded"}, nil
+	}
+	return c.blockers(ctx)
+}
+
+func (c *Controller) replace(ctx context.Context, s Snapshot) error {
+	log := queue.Log(ctx).WithField("from", s.Version).WithField("to", c.deps.Version)
+	log.Info("Replacing the data plane's process")
+	c.told = ""
+	limited, cancel := context.WithTimeout(ctx, replaceTimeout)
+	defer cancel()
+	if err := c.deps.DataPlane.Replace(limited); err != nil {
+		c.failed = c.deps.Clock.Now()
+		log.WithError(err).Warn("The data plane's process was not replaced")
+		c.event(ctx, corev1.EventTypeWarning, types.EventUpgradeFailed, fmt.Sprintf("the data plane stays at version %s: version %s: %v", s.Version, c.deps.Version, err))
+		return nil
+	}
+	c.event(ctx, corev1.EventTypeNormal, types.EventUpgraded, fmt.Sprintf("the data plane has version %s now, before it was %s; devices in use were handed on", c.deps.Version, s.Version))
+	return nil
+}
+
+// blockers say why the process may not go now.
+func (c *Controller) blockers(ctx context.Context) ([]string, error) {
+	engines, err := c.deps.Engines.ByIndex(datastore.IndexNode, c.deps.Node)
+	if err != nil {
+		return nil, err
+	}
+	replicas, err := c.deps.Replicas.ByIndex(datastore.IndexNode, c.deps.Node)
+	if err != nil {
+		return nil, err
+	}
+	copies := map[string][]string{}
+	for _, e := range engines {
+		copies[e.Spec.VolumeName] = nil
+	}
+	for _, r := range replicas {
+		copies[r.Spec.VolumeName] = append(copies[r.Spec.VolumeName], r.Name)
+	}
+	var blockers []string
+	for volume, names := range copies {
+		why, err := c.blocker(ctx, volume, names)
+		if err != nil {
+			return nil, err
+		}
+		if why != "" {
+			blockers = append(blockers, why)
+		}
+	}
+	slices.Sort(blockers)
+	return blockers, nil
+}
+
+func (c *Controller) blocker(ctx context.Context, volume string, copies []string) (string, error) {
+	v, err := c.deps.Volumes.Live(ctx, volume)
+	if apierrors.IsNotFound(err) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	e, err := c.deps.Engines.Live(ctx, types.EngineName(volume))
+	if err != nil && !apierrors.IsNotFound(err) {
+		return "", err
+	}
+	if err != nil {
+		e = nil
+	}
+	return use{Volume: v, Engine: e, Copies: copies}.blocker(c.deps.Node), nil
+}
+
+// tell makes an Event of what is waited for, once.
+func (c *Controller) tell(ctx context.Context, what string) {
+	if c.told == what {
+		return
+	}
+	c.told = what
+	queue.Log(ctx).Info(what)
+	c.event(ctx, corev1.EventTypeNormal, types.EventUpgradeWaits, what)
+}
+
+func (c *Controller) event(ctx context.Context, kind, reason, message string) {
+	m, err := c.deps.InstanceManagers.Live(ctx, types.InstanceManagerName(c.deps.Node))
+	if err != nil {
+		queue.Log(ctx).WithError(err).Warn("An Event could not be made")
+		return
+	}
+	c.deps.Recorder.Event(m, kind, reason, message)
+}
+
+// take takes the Lease, or renews it, and returns who holds it.
+func (c *Controller) take(ctx context.Context) (string, error) {
+	now := metav1.NewMicroTime(c.deps.Clock.Now())
+	l, err := c.deps.Leases.Live(ctx, types.UpgradeLeaseName)
+	switch {
+	case apierrors.IsNotFound(err):
+		l = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: types.Namespace, Name: types.UpgradeLeaseName}}
+		l.Spec.HolderIdentity, l.Spec.RenewTime = &c.deps.Node, &now
+		_, err = c.deps.Leases.Create(ctx, l)
+	case err != nil:
+		return "", err
+	case !isFree(l, c.deps.Node, now.Time):
+		return *l.Spec.HolderIdentity, nil
+	default:
+		l = l.DeepCopy()
+		l.Spec.HolderIdentity, l.Spec.RenewTime = &c.deps.Node, &now
+		_, err = c.deps.Leases.Update(ctx, l)
+	}
+	if err != nil {
+		return "", err
+	}
+	c.asked, c.holds = true, true
+	return c.deps.Node, nil
+}
+
+// giveBack gives the Lease back if this node has it, once its volumes are healthy again.
+func (c *Controller) giveBack(ctx context.Context) (queue.Result, error) {
+	if c.asked && !c.holds {
+		return queue.Result{}, nil
+	}
+	l, err := c.deps.Leases.Live(ctx, types.UpgradeLeaseName)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return queue.Result{}, err
+	}
+	if err != nil || l.Spec.HolderIdentity == nil || *l.Spec.HolderIdentity != c.deps.Node {
+		c.asked, c.holds = true, false
+		return queue.Result{}, nil
+	}
+	blockers, err := c.blockers(ctx)
+	if err != nil {
+		return queue.Result{}, err
+	}
+	if len(blockers) > 0 && l.Spec.RenewTime != nil && c.deps.Clock.Now().Before(l.Spec.RenewTime.Add(leaseTime)) {
+		return queue.Result{RequeueAfter: again}, nil
+	}
+	l = l.DeepCopy()
+	l.Spec.HolderIdentity, l.Spec.RenewTime = nil, nil
+	if _, err := c.deps.Leases.Update(ctx, l); err != nil {
+		return queue.Result{}, err
+	}
+	c.asked, c.holds = true, false
+	return queue.Result{}, nil
+}

@@ -1,0 +1,162 @@
+package upgrade
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"go.uber.org/goleak"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/longhorn-lep/longhorn-manager/datastore"
+	"github.com/longhorn-lep/longhorn-manager/internal/testutil"
+	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// fakePlane is a data plane of version 1 until it is replaced.
+type fakePlane struct {
+	version  string
+	err      error
+	replaced int
+}
+
+func (f *fakePlane) Process() (Snapshot, bool) {
+	return Snapshot{Process: "p", Version: f.version, Replaceable: true}, true
+}
+
+func (f *fakePlane) Replace(context.Context) error {
+	f.replaced++
+	if f.err == nil {
+		f.version = "2"
+	}
+	return f.err
+}
+
+var im = types.InstanceManagerName("node-1")
+
+// begin makes the controller of node-1, which has a copy of volume vol, attached to node-2.
+func begin(t *testing.T, robustness longhorn.VolumeRobustness, objs ...runtime.Object) (*testutil.Harness, *Controller, *fakePlane) {
+	t.Helper()
+	plane := &fakePlane{version: "1"}
+	h := testutil.New(t, append(objs,
+		build.Volume("vol", func(v *longhorn.Volume) {
+			v.Status.State, v.Status.Robustness, v.Status.CurrentNodeID = longhorn.VolumeStateAttached, robustness, "node-2"
+		}),
+		build.Engine("vol", func(e *longhorn.Engine) {
+			e.Spec.NodeID = "node-2"
+			e.Status.Epoch = &longhorn.Epoch{Generation: 1, Counter: 1, Members: []string{"vol-r-1", "vol-r-2"}}
+		}),
+		build.PlacedReplica("vol-r-1", "vol", "node-1", "disk-1"),
+		build.RunningInstanceManager("node-1", "10.0.0.1", "p"))...)
+	store := h.Datastore(datastore.Options{Node: "node-1"})
+	c := New(Deps{
+		Env: h.Env(), Node: "node-1", Version: "2",
+		Engines: store.Engines, Replicas: store.Replicas, Volumes: store.Volumes, InstanceManagers: store.InstanceManagers,
+		Leases: store.Leases, DataPlane: plane,
+	})
+	h.EndWithTest(c.Run)
+	return h, c, plane
+}
+
+func syncOf(t *testing.T, c *Controller) {
+	t.Helper()
+	if _, err := c.sync(t.Context(), "node-1"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func holder(t *testing.T, h *testutil.Harness) string {
+	t.Helper()
+	l, err := h.Kube.CoordinationV1().Leases(types.Namespace).Get(t.Context(), types.UpgradeLeaseName, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l.Spec.HolderIdentity == nil {
+		return ""
+	}
+	return *l.Spec.HolderIdentity
+}
+
+func volumeIs(h *testutil.Harness, robustness longhorn.VolumeRobustness) {
+	h.Overwrite(build.Volume("vol", func(v *longhorn.Volume) {
+		v.Status.State, v.Status.Robustness, v.Status.CurrentNodeID = longhorn.VolumeStateAttached, robustness, "node-2"
+	}))
+}
+
+func TestAnOldProcessIsReplacedInItsTurn(t *testing.T) {
+	h, c, plane := begin(t, longhorn.VolumeRobustnessHealthy)
+	syncOf(t, c)
+	if plane.replaced != 1 || holder(t, h) != "node-1" {
+		t.Fatalf("replaced %d times, turn of %q", plane.replaced, holder(t, h))
+	}
+	h.ExpectEvents("Normal Upgraded " + im + ": the data plane has version 2 now, before it was 1; devices in use were handed on")
+
+	volumeIs(h, longhorn.VolumeRobustnessDegraded) // its copy here is being rebuilt
+	syncOf(t, c)
+	if holder(t, h) != "node-1" {
+		t.Error("the turn was given back while a volume is degraded")
+	}
+	volumeIs(h, longhorn.VolumeRobustnessHealthy)
+	syncOf(t, c)
+	if holder(t, h) != "" {
+		t.Error("the turn was not given back")
+	}
+	h.Writes()
+	syncOf(t, c)
+	h.ExpectWrites() // at rest nothing is written
+	if plane.replaced != 1 {
+		t.Errorf("replaced %d times", plane.replaced)
+	}
+}
+
+// The irreversible act: a process that serves a copy which its volume cannot lose.
+func TestAProcessIsNotReplacedWhileAVolumeCouldBeHurt(t *testing.T) {
+	h, c, plane := begin(t, longhorn.VolumeRobustnessDegraded)
+	syncOf(t, c)
+	syncOf(t, c)
+	if plane.replaced != 0 {
+		t.Error("replaced while a volume was degraded")
+	}
+	h.ExpectEvents("Normal UpgradeWaits " + im + ": the data plane stays at version 1 for now: volume vol is degraded")
+	h.ExpectWrites()
+}
+
+// Two nodes saw their volumes healthy at the same time.
+func TestAProcessIsNotReplacedWhileAnotherNodeHasItsTurn(t *testing.T) {
+	h, c, plane := begin(t, longhorn.VolumeRobustnessHealthy)
+	other := New(c.deps)
+	h.EndWithTest(other.Run)
+	other.deps.Node = "node-2"
+	if got, err := other.take(t.Context()); err != nil || got != "node-2" {
+		t.Fatalf("%q, %v", got, err)
+	}
+	syncOf(t, c)
+	if plane.replaced != 0 || holder(t, h) != "node-2" {
+		t.Errorf("replaced %d times, turn of %q", plane.replaced, holder(t, h))
+	}
+	h.ExpectEvents("Normal UpgradeWaits " + im + ": the data plane stays at version 1 for now: node node-2 is being upgraded")
+}
+
+func TestAFailedReplacementIsToldAndNotRepeatedSoon(t *testing.T) {
+	h, c, plane := begin(t, longhorn.VolumeRobustnessHealthy)
+	plane.err = errors.New("it did not come up")
+	syncOf(t, c)
+	h.ExpectEvents("Warning UpgradeFailed " + im + ": the data plane stays at version 1: version 2: it did not come up")
+	r, err := c.sync(t.Context(), "node-1")
+	if err != nil || plane.replaced != 1 || r.RequeueAfter <= 0 || r.RequeueAfter > retryFailed {
+		t.Errorf("replaced %d times, again after %s, %v", plane.replaced, r.RequeueAfter, err)
+	}
+	if holder(t, h) != "" {
+		t.Error("the turn was not given back")
+	}
+	h.Clock.Step(retryFailed)
+	syncOf(t, c)
+	if plane.replaced != 2 {
+		t.Errorf("not tried again after %s", retryFailed)
+	}
+}
