@@ -27,6 +27,7 @@ func daemonCommand() *cli.Command {
 			&cli.StringFlag{Name: "host-root", Value: "/host", Usage: "where the node's root directory is mounted"},
 			&cli.StringFlag{Name: "instance-manager-image", Required: true, Usage: "image of the data plane's pod"},
 			&cli.StringFlag{Name: "instance-manager-socket", Value: types.InstanceManagerSocket(), Usage: "gRPC socket of the data plane"},
+			&cli.StringFlag{Name: "holder-socket", Value: types.HolderSocket(), Usage: "socket of the process that keeps the data plane's devices"},
 			&cli.StringFlag{Name: "listen", Value: fmt.Sprintf(":%d", types.APIPort), Usage: "host:port of the REST API"},
 			&cli.StringFlag{Name: "kubeconfig", Usage: "instead of the pod's service account"},
 		},
@@ -70,7 +71,7 @@ func runDaemon(ctx context.Context, c *cli.Command) error {
 	var stopEvents func()
 	d.env.Recorder, stopEvents = newRecorder(clients, "longhorn-manager", d.node, log)
 	defer stopEvents()
-	if d.plane, err = newDataPlane(c.String("instance-manager-socket")); err != nil {
+	if d.plane, err = newDataPlane(c.String("instance-manager-socket"), c.String("holder-socket")); err != nil {
 		return err
 	}
 	defer d.plane.close()

@@ -2,7 +2,11 @@ package app
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
+	"io"
+	"os"
 	"sync"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -12,6 +16,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/controller/engine"
 	"github.com/longhorn-lep/longhorn-manager/controller/instancemanager"
 	"github.com/longhorn-lep/longhorn-manager/controller/replica"
+	"github.com/longhorn-lep/longhorn-manager/controller/upgrade"
+	"github.com/longhorn-lep/longhorn-manager/device/holder"
 	"github.com/longhorn-lep/longhorn-manager/instance/client"
 	"github.com/longhorn-lep/longhorn-manager/instance/proto"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
@@ -23,7 +29,8 @@ import (
 // that its watch sent, and the calls. It is what satisfies the interfaces that the
 // engine, replica and instance manager controllers declare.
 type dataPlane struct {
-	rpc *client.Client
+	rpc          *client.Client
+	holderSocket string
 
 	mu    sync.RWMutex
 	state *proto.State // guarded by mu; nil while the instance manager does not answer
@@ -31,13 +38,13 @@ type dataPlane struct {
 	changed []func()
 }
 
-// newDataPlane makes the client of the instance manager behind a socket; it need not run yet.
-func newDataPlane(socket string) (*dataPlane, error) {
+// newDataPlane makes the client of the instance manager behind a socket, and of the holder of its devices; neither need run yet.
+func newDataPlane(socket, holderSocket string) (*dataPlane, error) {
 	rpc, err := client.New(socket)
 	if err != nil {
 		return nil, err
 	}
-	return &dataPlane{rpc: rpc}, nil
+	return &dataPlane{rpc: rpc, holderSocket: holderSocket}, nil
 }
 
 // watch keeps the state up to date until ctx ends.
@@ -86,6 +93,28 @@ func (d *dataPlane) SilentDisks() map[string]string {
 		silent[s.GetPath()] = s.GetMessage()
 	}
 	return silent
+}
+
+// Process implements upgrade.DataPlane.
+func (d *dataPlane) Process() (upgrade.Snapshot, bool) {
+	s := d.snapshot()
+	return upgrade.Snapshot{
+		Process: s.GetInfo().GetUuid(), Version: s.GetInfo().GetVersion(), Replaceable: s.GetInfo().GetDevicesKept(),
+	}, s != nil
+}
+
+// Replace implements upgrade.DataPlane: the holder gets this very program, as this process was started from it.
+func (d *dataPlane) Replace(ctx context.Context) error {
+	program, err := os.Open("/proc/self/exe")
+	if err != nil {
+		return fmt.Errorf("open this program: %w", err)
+	}
+	defer program.Close()
+	sum := sha256.New()
+	if _, err := io.Copy(sum, program); err != nil {
+		return fmt.Errorf("read this program: %w", err)
+	}
+	return holder.Replace(ctx, d.holderSocket, program, Version, hex.EncodeToString(sum.Sum(nil)))
 }
 
 // ObserveReplica implements replica.DataPlane.

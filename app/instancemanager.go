@@ -2,37 +2,79 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/longhorn-lep/longhorn-manager/device"
+	"github.com/longhorn-lep/longhorn-manager/device/holder"
 	"github.com/longhorn-lep/longhorn-manager/instance"
 	"github.com/longhorn-lep/longhorn-manager/types"
 	"github.com/longhorn-lep/longhorn-manager/util/logfields"
 )
 
+// instanceManagerCommand is the data plane of a node, in two processes: the holder keeps the block devices and starts the other, which
+// serves them and all else. The other can be replaced while its devices are in use.
 func instanceManagerCommand() *cli.Command {
 	return &cli.Command{
 		Name:   "instance-manager",
 		Usage:  "the data plane of a node",
-		Action: runInstanceManager,
-		Flags: []cli.Flag{
-			nodeFlag(),
-			&cli.StringFlag{Name: "root", Value: "/host", Usage: "where the node's root directory is mounted"},
-			&cli.StringFlag{Name: "data-listen", Value: fmt.Sprintf(":%d", types.ReplicaPort), Usage: "host:port at which replicas are served"},
-			&cli.StringFlag{Name: "grpc-socket", Value: types.InstanceManagerSocket(), Usage: "socket for the daemon"},
-			&cli.StringFlag{Name: "tool-socket", Value: types.ToolSocket(), Usage: "NBD socket for tools"},
-			&cli.StringFlag{Name: "device-dir", Value: types.DeviceDirectory, Usage: "where block devices are made"},
-		},
+		Action: runHolder,
+		Flags: append(servingFlags(),
+			&cli.StringFlag{Name: "holder-socket", Value: types.HolderSocket(), Usage: "socket on which the daemon replaces the serving process"},
+			&cli.StringFlag{Name: "program-dir", Value: filepath.Join(os.TempDir(), "longhorn-programs"), Usage: "where programs of other versions are put; they must be allowed to run there"},
+		),
+		Commands: []*cli.Command{{
+			Name:   "serve",
+			Usage:  "the serving process; the holder starts it",
+			Action: runInstanceManager,
+			Flags:  servingFlags(),
+		}},
 	}
 }
 
+func servingFlags() []cli.Flag {
+	return []cli.Flag{
+		nodeFlag(),
+		&cli.StringFlag{Name: "root", Value: "/host", Usage: "where the node's root directory is mounted"},
+		&cli.StringFlag{Name: "data-listen", Value: fmt.Sprintf(":%d", types.ReplicaPort), Usage: "host:port at which replicas are served"},
+		&cli.StringFlag{Name: "grpc-socket", Value: types.InstanceManagerSocket(), Usage: "socket for the daemon"},
+		&cli.StringFlag{Name: "tool-socket", Value: types.ToolSocket(), Usage: "NBD socket for tools"},
+		&cli.StringFlag{Name: "device-dir", Value: types.DeviceDirectory, Usage: "where block devices are made"},
+	}
+}
+
+// runHolder keeps the devices, and runs this program again as the process that serves them.
+func runHolder(ctx context.Context, c *cli.Command) error {
+	log, err := newLog(c)
+	if err != nil {
+		return err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find this program: %w", err)
+	}
+	command := []string{self, "--log-level", c.String("log-level"), "instance-manager", "serve"}
+	for _, flag := range []string{"node-id", "root", "data-listen", "grpc-socket", "tool-socket", "device-dir"} {
+		command = append(command, "--"+flag, c.String(flag))
+	}
+	entry := log.WithField(logfields.Node, c.String("node-id"))
+	return holder.Run(ctx, holder.Options{
+		Command: command, Version: Version, Devices: device.Options{DeviceDir: c.String("device-dir"), Log: entry},
+		ControlSocket: c.String("holder-socket"), Dir: c.String("program-dir"), Check: []string{"--version"}, Log: entry,
+	})
+}
+
+// runInstanceManager serves until it is told to end, or to make room for a successor.
 func runInstanceManager(ctx context.Context, c *cli.Command) error {
 	log, err := newLog(c)
 	if err != nil {
 		return err
 	}
-	i, err := instance.New(instance.Options{
+	opts := instance.Options{
 		Root:       c.String("root"),
 		DataListen: c.String("data-listen"),
 		GRPCSocket: c.String("grpc-socket"),
@@ -40,9 +82,45 @@ func runInstanceManager(ctx context.Context, c *cli.Command) error {
 		DeviceDir:  c.String("device-dir"),
 		Version:    Version,
 		Log:        log.WithField(logfields.Node, c.String("node-id")),
-	})
+	}
+	kept, err := holder.Connect()
+	switch {
+	case errors.Is(err, holder.ErrNoHolder): // by hand: its devices end with it
+	case err != nil:
+		return err
+	default:
+		opts.Keeper = kept
+	}
+	i, err := instance.New(opts)
 	if err != nil {
 		return fmt.Errorf("start the instance manager: %w", err)
 	}
-	return i.Run(ctx)
+	if kept == nil {
+		return i.Run(ctx)
+	}
+	return serveHeld(ctx, i, kept)
+}
+
+// serveHeld serves devices that a holder keeps. When the holder asks for room it returns at once, as if the process had died: an orderly
+// stop would take the devices away, and what is under way is asked for again of the successor.
+func serveHeld(ctx context.Context, i *instance.Instance, kept *holder.Client) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	served := make(chan error, 1)
+	go func() { served <- i.Run(ctx) }()
+	if err := kept.Ready(Version); err != nil {
+		return fmt.Errorf("tell the holder: %w", err)
+	}
+	ended := kept.Ended()
+	for {
+		select {
+		case err := <-served:
+			return err
+		case <-kept.Leaving():
+			return nil
+		case <-ended:
+			ended = nil
+			cancel() // the devices are gone with the holder
+		}
+	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/controller/remount"
 	"github.com/longhorn-lep/longhorn-manager/controller/replica"
 	"github.com/longhorn-lep/longhorn-manager/controller/setting"
+	"github.com/longhorn-lep/longhorn-manager/controller/upgrade"
 	"github.com/longhorn-lep/longhorn-manager/controller/volume"
 	"github.com/longhorn-lep/longhorn-manager/datastore"
 	"github.com/longhorn-lep/longhorn-manager/manager"
@@ -112,9 +113,14 @@ func (d *daemon) newNodeScope() (*nodeScope, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.plane.changed = []func(){nodes.NotifyDisks, managers.Notify, engines.NotifyAll, replicas.NotifyAll}
+	upgrades := upgrade.New(upgrade.Deps{
+		Env: d.env, Node: d.node, Version: Version,
+		Engines: store.Engines, Replicas: store.Replicas, Volumes: store.Volumes, InstanceManagers: store.InstanceManagers,
+		Leases: store.Leases, DataPlane: d.plane,
+	})
+	d.plane.changed = []func(){nodes.NotifyDisks, managers.Notify, engines.NotifyAll, replicas.NotifyAll, upgrades.Notify}
 	return &nodeScope{
-		scope:  scope{store: store, runners: []runner{nodes, managers, engines, replicas}},
+		scope:  scope{store: store, runners: []runner{nodes, managers, engines, replicas, upgrades}},
 		synced: make(chan struct{}),
 	}, nil
 }
