@@ -22,6 +22,8 @@ const (
 	fsBlockBytes = 4096
 	// shutdownIoctl is EXT4_IOC_SHUTDOWN of the kernel: every access is an I/O error until it is mounted anew.
 	shutdownIoctl = 0x8004587d
+	// freezeIoctl and thawIoctl are FIFREEZE and FITHAW: what writes or syncs hangs in between, without an error.
+	freezeIoctl, thawIoctl = 0xc0045877, 0xc0045878
 	// everythingWritten and nothingWritten are its flags: what is in memory is written first, or is lost with all of the journal that
 	// was not committed.
 	everythingWritten, nothingWritten uint32 = 0, 2
@@ -131,4 +133,16 @@ func shutDown(d *os.File, flags uint32) error {
 		return fmt.Errorf("shut a file system down: %w", errno)
 	}
 	return nil
+}
+
+// freeze has a file system hang. thaw must be called before its process can be ended.
+func freeze(dir string) (thaw func() error, err error) {
+	d, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.IoctlSetInt(int(d.Fd()), freezeIoctl, 0); err != nil {
+		return nil, errors.Join(fmt.Errorf("freeze a file system: %w", err), d.Close())
+	}
+	return func() error { return errors.Join(unix.IoctlSetInt(int(d.Fd()), thawIoctl, 0), d.Close()) }, nil
 }

@@ -6,7 +6,8 @@
 //	control: what the controllers do          --gRPC->     each on a small file system of its own (loop device, mount namespace)
 //	object:  the Engine object, by compare-and-swap
 //	proxies: between engines and replicas, cut or stalled
-//	plan:    kill, power loss, pause, cut, stall, full disk, broken disk, no API server, an engine overtaken, moved, a member removed;
+//	plan:    kill, power loss, pause, cut, stall, full disk, broken disk, hung disk (frozen: nothing fails, and all is answered late),
+//	         writes so long that sockets fill, no API server, an engine overtaken, moved, a member removed;
 //	         and stories: several of these in an order that hurts
 //
 // Every history is one volume on the same three processes: create, start, write and read under a plan of faults drawn from a seed,

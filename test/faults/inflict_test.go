@@ -77,6 +77,8 @@ func (f fault) hit(v *volume, n *node) error {
 	switch f.kind {
 	case "remove":
 		v.removeMember(n)
+	case "flood":
+		v.flood(f.last)
 	case "cut":
 		n.proxy.cut()
 		pause(v.ctx, f.last)
@@ -124,7 +126,9 @@ func (f fault) hitProcess(v *volume, n *node) error {
 		}
 		pause(v.ctx, f.last)
 		return errors.Join(n.kill(), n.start())
-	case ok:
+	case f.kind == "freeze" && ok:
+		return f.freeze(v, disk)
+	case ok && (f.kind == "full" || f.kind == "choke"):
 		return f.fill(v, n, disk)
 	}
 	return nil
@@ -152,6 +156,19 @@ func (f fault) fill(v *volume, n *node, disk string) error {
 		disk, _ = n.diskDir()
 	}
 	return errors.Join(err, emptyDisk(disk))
+}
+
+// freeze has a disk hang for a while.
+func (f fault) freeze(v *volume, disk string) error {
+	thaw, err := freeze(disk)
+	if err != nil {
+		return err
+	}
+	v.mu.Lock()
+	v.seen.freezes++
+	v.mu.Unlock()
+	pause(v.ctx, f.last)
+	return thaw()
 }
 
 // removeMember has a replica expelled that did nothing wrong. It may be refused.

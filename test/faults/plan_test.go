@@ -92,6 +92,8 @@ var kinds = []chance[string]{
 	{"stall", 5},
 	{"full", 2},
 	{"break", 2},
+	{"freeze", 3},
+	{"flood", 2},
 	{"api", 3},
 	{"overtake", 3},
 	{"move", 2},
@@ -111,6 +113,9 @@ var stories = []chance[func(rng *rand.Rand) plan]{
 	{blackout, 4},
 	{tornEverywhere, 2},
 	{lastOneFull, 3},
+	{hungDisk, 2},
+	{backPressure, 2},
+	{joinWindow, 3},
 }
 
 // newPlan draws a story and up to five other faults, which may overlap.
@@ -178,5 +183,43 @@ func lastOneFull(rng *rand.Rand) plan {
 		{kind: "api", at: at, last: last + 50*time.Millisecond},
 		{kind: "cut", on: elsewhere, at: at, last: last + 20*time.Millisecond},
 		{kind: "choke", on: home, at: at, last: last, detail: spare(rng)},
+	}}
+}
+
+// hungDisk has the disk of the engine's own node hang while clients write more than its queue takes, and takes the engine elsewhere, or
+// not. What hangs is answered when the replica was expelled, and perhaps is a member again.
+func hungDisk(rng *rand.Rand) plan {
+	at := between(rng, 10*time.Millisecond, 60*time.Millisecond)
+	p := plan{story: "hung disk", faults: []fault{
+		{kind: "flood", on: home, at: at, last: 60 * time.Millisecond},
+		{kind: "freeze", on: home, at: at + 5*time.Millisecond, last: between(rng, 80*time.Millisecond, 300*time.Millisecond)},
+	}}
+	if rng.IntN(3) == 0 {
+		p.faults = append(p.faults, fault{kind: "overtake", at: at + between(rng, 10*time.Millisecond, 200*time.Millisecond)})
+	}
+	return p
+}
+
+// backPressure has one node take nothing from its sockets, in its process or before it, while clients write more than sockets hold.
+func backPressure(rng *rand.Rand) plan {
+	at := between(rng, 10*time.Millisecond, 60*time.Millisecond)
+	kind := []string{"pause", "stall"}[rng.IntN(2)]
+	return plan{story: "back-pressure", faults: []fault{
+		{kind: "flood", on: home, at: at, last: 100 * time.Millisecond},
+		{kind: kind, on: place(rng.IntN(nodeCount)), at: at + 5*time.Millisecond, last: between(rng, 20*time.Millisecond, longest)},
+	}}
+}
+
+// joinWindow expels a member, which is rebuilt at once, then takes the object away, so that its copy is complete and no epoch lists it;
+// and then nodes lose their power.
+func joinWindow(rng *rand.Rand) plan {
+	at := between(rng, 10*time.Millisecond, 60*time.Millisecond)
+	return plan{story: "join window", faults: []fault{
+		{kind: "remove", on: place(rng.IntN(nodeCount)), at: at},
+		{kind: "api", at: at + between(rng, 8*time.Millisecond, 50*time.Millisecond), last: 110 * time.Millisecond},
+		{
+			kind: "blackout", on: everywhere, at: at + between(rng, 50*time.Millisecond, 150*time.Millisecond), last: 5 * time.Millisecond,
+			detail: 1 + rng.IntN(1<<nodeCount-1),
+		},
 	}}
 }

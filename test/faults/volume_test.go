@@ -51,6 +51,8 @@ type tally struct {
 	refused                  int // writes for which there was no space
 	leftMarks                int // ends in order that left marks
 	powerLosses              int
+	freezes                  int // disks that hung
+	floods                   int // long writes that were acknowledged
 }
 
 func (t *tally) add(o tally) {
@@ -63,12 +65,14 @@ func (t *tally) add(o tally) {
 	t.refused += o.refused
 	t.leftMarks += o.leftMarks
 	t.powerLosses += o.powerLosses
+	t.freezes += o.freezes
+	t.floods += o.floods
 }
 
 func (t tally) String() string {
 	return fmt.Sprintf("%d starts of an engine, %d of them copied a part of the regions, %d epochs, %d rebuilds asked for, %d marks cleared, "+
-		"%d replicas too slow, %d power losses, %d writes without space, %d ends in order that left marks",
-		t.starts, t.partial, t.epochs, t.rebuilds, t.cleared, t.slow, t.powerLosses, t.refused, t.leftMarks)
+		"%d replicas too slow, %d power losses, %d disks hung, %d long writes, %d writes without space, %d ends in order that left marks",
+		t.starts, t.partial, t.epochs, t.rebuilds, t.cleared, t.slow, t.powerLosses, t.freezes, t.floods, t.refused, t.leftMarks)
 }
 
 // run is one start of the engine.

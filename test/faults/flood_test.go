@@ -1,0 +1,42 @@
+package faults
+
+import (
+	"bytes"
+	"context"
+	"sync"
+	"time"
+)
+
+const (
+	floodBytes   = 1 << 20
+	floodWriters = 8
+)
+
+// flood writes beside the blocks of the clients, as much at once as sockets do not hold. Nobody reads it back but the comparison of the
+// replicas at the end.
+func (v *volume) flood(last time.Duration) {
+	r, _ := v.current()
+	if r == nil || !isClosed(r.served) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(v.ctx, last)
+	defer cancel()
+	b, err := r.node.dial(ctx, "engine/"+v.name)
+	if err != nil {
+		return
+	}
+	defer b.Close()
+	var writing sync.WaitGroup
+	for i := range floodWriters {
+		writing.Go(func() {
+			p := bytes.Repeat([]byte{byte(i + 1)}, floodBytes)
+			at := int64(i%(regionCount-1))*regionBytes + floodBytes + int64(i/(regionCount-1))*floodBytes
+			for ctx.Err() == nil && b.WriteAt(ctx, p, at, false) == nil {
+				v.mu.Lock()
+				v.seen.floods++
+				v.mu.Unlock()
+			}
+		})
+	}
+	writing.Wait()
+}
