@@ -165,7 +165,8 @@ func TestARebuildLeavesASourceThatHangs(t *testing.T) {
 			held := <-g.Arrived()
 			answered := make(chan error, 1)
 			go func() { answered <- e.Backend().WriteAt(context.Background(), pattern(2, 4096), held.Off, false) }()
-			r.stepUntil(func() bool { return len(answered) > 0 && rebuilt("c")(e.State()) })
+			r.stepUntil(func() bool { return countMode(e.State(), ModeERR) > 0 })
+			r.stepBy(time.Millisecond, func() bool { return len(answered) > 0 && rebuilt("c")(e.State()) }) // a copy yields to users
 			if err := <-answered; err != nil {
 				t.Error(err)
 			}

@@ -53,7 +53,7 @@ func TestAStartLeavesOutAReplicaThatHangs(t *testing.T) {
 	if waited := r.clock.Since(began); waited < admitTimeout {
 		t.Errorf("left out after %s", waited)
 	}
-	s := r.await(e, changed, "running engine", inEpoch("b", "c"))
+	s := r.await(e, changed, "running engine", func(s State) bool { return settled(s) && inEpoch("b", "c")(s) })
 	r.expectModes(s, map[string]string{"a": ModeERR, "b": ModeRW, "c": ModeRW})
 	if i := slices.IndexFunc(s.Members, func(m MemberState) bool { return m.Name == "a" }); s.Members[i].Error != errLate.Error() {
 		t.Errorf("a is shown with %q", s.Members[i].Error)
