@@ -42,8 +42,8 @@ type Server struct {
 	stop     sync.Once
 }
 
-// NewServer returns a server of a file of size bytes for the connection of a descriptor, which it takes over. A successor, whose kernel
-// has agreed on another length of requests with a predecessor, gives that as maxWrite.
+// NewServer returns a server of a file of size bytes for the connection of a descriptor, which it takes over. maxWrite is what was agreed on
+// with the kernel: MaxWrite for a new connection, what its first server agreed on for one that is taken over.
 func NewServer(conn int, size int64, maxWrite uint32, b Backend) (*Server, error) {
 	if maxWrite > MaxWrite {
 		_ = unix.Close(conn)
@@ -124,7 +124,7 @@ func (s *Server) read() error {
 
 var errStopped = errors.New("stopped")
 
-// dataAt is where the data of a WRITE begins in a buffer, and with it the request before that.
+// requestAt is where a request begins in a buffer: so that the data of a WRITE begins at a page.
 const requestAt = pageBytes - inHeaderBytes - writeInBytes
 
 // request is one that was read. Whoever has it answers it and gives its buffer back.
@@ -142,6 +142,9 @@ func (s *Server) receive(fd int) (request, error) {
 		return request{}, err
 	}
 	n, err := unix.Read(fd, b.bytes[requestAt:])
+	if err == nil && n == 0 {
+		err = unix.ENODEV
+	}
 	if err != nil {
 		b.release()
 		return request{}, err

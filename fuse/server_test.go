@@ -1,0 +1,418 @@
+package fuse
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const testSize = 4 << 20
+
+// store is a backend in memory that can fail and wait.
+type store struct {
+	mu      sync.Mutex
+	data    []byte        // guarded by mu
+	flushes int           // guarded by mu
+	kept    bool          // guarded by mu; of the last Zero
+	err     error         // guarded by mu
+	wait    chan struct{} // writes wait for it, if it is there
+}
+
+func (s *store) ReadAt(_ context.Context, p []byte, off int64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	copy(p, s.data[off:off+int64(len(p))])
+	return s.err
+}
+
+func (s *store) WriteAt(_ context.Context, p []byte, off int64) error {
+	if s.wait != nil {
+		<-s.wait
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err == nil {
+		copy(s.data[off:off+int64(len(p))], p)
+	}
+	return s.err
+}
+
+func (s *store) Flush(context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.flushes++
+	return s.err
+}
+
+func (s *store) Zero(_ context.Context, off, length int64, keep bool) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.data[off : off+length])
+	s.kept = keep
+	return s.err
+}
+
+// kernel is the other end of a connection: a socket of packets behaves like /dev/fuse.
+type kernel struct {
+	t      testing.TB
+	fd     int
+	server *Server
+	store  *store
+	served chan error
+}
+
+func newKernel(t testing.TB) *kernel {
+	t.Helper()
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, fd := range pair {
+		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, 4<<20)
+	}
+	k := &kernel{t: t, fd: pair[0], store: &store{data: make([]byte, testSize)}, served: make(chan error, 1)}
+	if k.server, err = NewServer(pair[1], testSize, MaxWrite, k.store); err != nil {
+		t.Fatal(err)
+	}
+	go func() { k.served <- k.server.Serve() }()
+	t.Cleanup(k.hangUp)
+	return k
+}
+
+// hangUp ends the connection, and expects the server to end.
+func (k *kernel) hangUp() {
+	if k.fd < 0 {
+		return
+	}
+	_ = unix.Close(k.fd)
+	k.fd = -1
+	if err := <-k.served; err != nil {
+		k.t.Errorf("serve: %v", err)
+	}
+	if l, s := k.server.large.used, k.server.small.used; l != 0 || s != 0 {
+		k.t.Errorf("%d large and %d small buffers were not given back", l, s)
+	}
+}
+
+// encode encodes a request.
+func encode(opcode uint32, unique, node uint64, body []byte) []byte {
+	p := make([]byte, inHeaderBytes, inHeaderBytes+len(body))
+	le.PutUint32(p, uint32(inHeaderBytes+len(body)))
+	le.PutUint32(p[4:], opcode)
+	le.PutUint64(p[8:], unique)
+	le.PutUint64(p[16:], node)
+	return append(p, body...)
+}
+
+func (k *kernel) send(opcode uint32, unique, node uint64, body []byte) {
+	k.t.Helper()
+	if _, err := unix.Write(k.fd, encode(opcode, unique, node, body)); err != nil {
+		k.t.Fatal(err)
+	}
+}
+
+func (k *kernel) reply() (unique uint64, status syscall.Errno, body []byte) {
+	k.t.Helper()
+	p := make([]byte, 2<<20)
+	n, err := unix.Read(k.fd, p)
+	if err != nil || n < outHeaderBytes || le.Uint32(p) != uint32(n) {
+		k.t.Fatalf("a reply of %d bytes: %v", n, err)
+	}
+	return le.Uint64(p[8:]), syscall.Errno(-int32(le.Uint32(p[4:]))), p[outHeaderBytes:n]
+}
+
+func (k *kernel) ask(opcode uint32, node uint64, body []byte) (syscall.Errno, []byte) {
+	k.t.Helper()
+	const unique = 1<<63 | 42 // as of a request that is sent again
+	k.send(opcode, unique, node, body)
+	got, status, reply := k.reply()
+	if got != unique {
+		k.t.Errorf("reply to %x, not %x", got, uint64(unique))
+	}
+	return status, reply
+}
+
+// body encodes fields of 8 and 4 bytes.
+func body(fields ...any) []byte {
+	var p []byte
+	for _, f := range fields {
+		switch f := f.(type) {
+		case uint64:
+			p = le.AppendUint64(p, f)
+		case uint32:
+			p = le.AppendUint32(p, f)
+		case []byte:
+			p = append(p, f...)
+		default:
+			panic(fmt.Sprintf("BUG: %T", f))
+		}
+	}
+	return p
+}
+
+func writeBody(off uint64, data []byte) []byte {
+	return body(uint64(0), off, uint32(len(data)), uint32(0), uint64(0), uint64(0), data)
+}
+
+func readBody(off uint64, size uint32) []byte {
+	return body(uint64(0), off, size, uint32(0), uint64(0), uint64(0))
+}
+
+func fallocateBody(off, length uint64, mode uint32) []byte {
+	return body(uint64(0), off, length, mode, uint32(0))
+}
+
+func TestInitAgreesOnWhatALoopDeviceNeeds(t *testing.T) {
+	k := newKernel(t)
+	all := ^uint32(0)
+	status, p := k.ask(opInit, 0, body(uint32(7), uint32(45), uint32(131072), all, all, make([]byte, 44)))
+	want := body(uint32(7), uint32(38), uint32(131072),
+		uint32(1<<0|1<<5|1<<15|1<<18|1<<22|1<<30), uint32(192<<16|256), uint32(1<<20), uint32(1), uint32(256), uint32(1<<7), make([]byte, 28))
+	if status != 0 || !bytes.Equal(p, want) {
+		t.Errorf("got %v, %x, want %x", status, p, want)
+	}
+	for name, p := range map[string][]byte{
+		"another protocol": body(uint32(8), uint32(0), uint32(0), uint32(0)),
+		"too old a kernel": body(uint32(7), uint32(30), uint32(0), uint32(0)),
+		"too short":        body(uint32(7), uint32(45)),
+	} {
+		if status, _ := k.ask(opInit, 0, p); status != unix.EPROTO {
+			t.Errorf("%s: %v", name, status)
+		}
+	}
+}
+
+func TestTheFileIsFoundAndDescribed(t *testing.T) {
+	k := newKernel(t)
+	status, p := k.ask(opLookup, rootNode, []byte("volume.img\x00"))
+	if status != 0 || len(p) != 128 || le.Uint64(p) != imageNode || le.Uint64(p[48:]) != testSize {
+		t.Errorf("lookup: %v, %x", status, p)
+	}
+	for _, name := range []string{"other\x00", "volume.img", "\x00", ""} {
+		if status, _ := k.ask(opLookup, rootNode, []byte(name)); status != unix.ENOENT {
+			t.Errorf("lookup of %q: %v", name, status)
+		}
+	}
+	if status, p := k.ask(opGetattr, imageNode, make([]byte, 16)); status != 0 || len(p) != 104 || le.Uint32(p[76:]) != 0o100600 {
+		t.Errorf("attributes: %v, %x", status, p)
+	}
+	if status, _ := k.ask(opGetattr, 3, make([]byte, 16)); status != unix.ENOENT {
+		t.Errorf("attributes of nothing: %v", status)
+	}
+	if status, p := k.ask(opOpen, imageNode, make([]byte, 8)); status != 0 || len(p) != 16 || le.Uint32(p[8:]) != 1|1<<5|1<<6 {
+		t.Errorf("open: %v, %x", status, p)
+	}
+	if status, p := k.ask(opStatfs, rootNode, nil); status != 0 || len(p) != 80 || le.Uint64(p) != testSize/4096 || le.Uint32(p[40:]) != 4096 {
+		t.Errorf("statfs: %v, %x", status, p)
+	}
+	for opcode, want := range map[uint32]syscall.Errno{
+		opSetattr: unix.EPERM, opInterrupt: unix.ENOSYS, 9: unix.ENOSYS, opRelease: 0, opFlush: 0, opDestroy: 0,
+	} {
+		if status, p := k.ask(opcode, imageNode, make([]byte, 88)); status != want || len(p) != 0 {
+			t.Errorf("operation %d: %v, %x", opcode, status, p)
+		}
+	}
+	// What has no answer gets none.
+	k.send(opForget, 1, imageNode, make([]byte, 8))
+	k.send(opBatchForget, 2, 0, make([]byte, 8))
+	if status, _ := k.ask(opFsync, imageNode, make([]byte, 16)); status != 0 || k.store.flushes != 1 {
+		t.Errorf("fsync: %v, %d flushes", status, k.store.flushes)
+	}
+}
+
+func TestReadsAndWrites(t *testing.T) {
+	for _, n := range []int{1, 4096, smallBytes, smallBytes + 1, 1 << 20} {
+		t.Run(fmt.Sprint(n, " bytes"), func(t *testing.T) {
+			k := newKernel(t)
+			data := bytes.Repeat([]byte{1, 2, 3, 4, 5, 6, 7}, n/7+1)[:n]
+			for _, off := range []uint64{0, 4099, testSize - uint64(n)} {
+				if status, p := k.ask(opWrite, imageNode, writeBody(off, data)); status != 0 || le.Uint32(p) != uint32(n) {
+					t.Fatalf("write at %d: %v, %x", off, status, p)
+				}
+				if status, p := k.ask(opRead, imageNode, readBody(off, uint32(n))); status != 0 || !bytes.Equal(p, data) {
+					t.Errorf("read at %d: %v, %d bytes", off, status, len(p))
+				}
+			}
+		})
+	}
+	k := newKernel(t)
+	k.store.data[testSize-1] = 9
+	if status, p := k.ask(opRead, imageNode, readBody(testSize-1, 4096)); status != 0 || !bytes.Equal(p, []byte{9}) {
+		t.Errorf("read across the end: %v, %x", status, p)
+	}
+	for _, off := range []uint64{testSize, 1 << 63, ^uint64(0)} {
+		if status, p := k.ask(opRead, imageNode, readBody(off, 4096)); status != 0 || len(p) != 0 {
+			t.Errorf("read behind the end: %v, %x", status, p)
+		}
+		if status, _ := k.ask(opWrite, imageNode, writeBody(off, []byte{1})); status != unix.ENOSPC {
+			t.Errorf("write behind the end: %v", status)
+		}
+	}
+	if status, _ := k.ask(opWrite, imageNode, writeBody(testSize-1, []byte{1, 2})); status != unix.ENOSPC {
+		t.Errorf("write across the end: %v", status)
+	}
+	if status, _ := k.ask(opRead, imageNode, readBody(0, MaxWrite+1)); status != unix.EINVAL {
+		t.Errorf("a read that is too long: %v", status)
+	}
+	long := writeBody(0, []byte{1, 2})
+	if status, _ := k.ask(opWrite, imageNode, long[:len(long)-1]); status != unix.EINVAL {
+		t.Errorf("a write that says more than it has: %v", status)
+	}
+}
+
+func TestFallocate(t *testing.T) {
+	k := newKernel(t)
+	for i := range k.store.data {
+		k.store.data[i] = 1
+	}
+	if status, _ := k.ask(opFallocate, imageNode, fallocateBody(4096, 8192, 3)); status != 0 || k.store.kept {
+		t.Errorf("punch a hole: %v", status)
+	}
+	for _, mode := range []uint32{0x10, 0x11} {
+		if status, _ := k.ask(opFallocate, imageNode, fallocateBody(testSize-4096, 4096, mode)); status != 0 || !k.store.kept {
+			t.Errorf("zero, mode %x: %v", mode, status)
+		}
+	}
+	want := bytes.Repeat([]byte{1}, testSize)
+	clear(want[4096:12288])
+	clear(want[testSize-4096:])
+	if !bytes.Equal(k.store.data, want) {
+		t.Error("other bytes are zero")
+	}
+	for _, tc := range []struct {
+		off, length uint64
+		mode        uint32
+		want        syscall.Errno
+	}{{0, 4096, 0, unix.EOPNOTSUPP}, {0, testSize + 1, 3, unix.ENOSPC}, {1 << 63, 1 << 63, 3, unix.ENOSPC}, {testSize, 1, 3, unix.ENOSPC}} {
+		if status, _ := k.ask(opFallocate, imageNode, fallocateBody(tc.off, tc.length, tc.mode)); status != tc.want {
+			t.Errorf("%+v: %v", tc, status)
+		}
+	}
+}
+
+func TestErrorsOfTheBackend(t *testing.T) {
+	for _, tc := range []struct {
+		err  error
+		want syscall.Errno
+	}{
+		{errors.New("some"), unix.EIO}, {unix.ENOSPC, unix.ENOSPC}, {fmt.Errorf("no: %w", unix.EINVAL), unix.EINVAL}, {unix.ESHUTDOWN, unix.EIO},
+		{unix.ENOTSUP, unix.EOPNOTSUPP},
+	} {
+		k := newKernel(t)
+		k.store.err = tc.err
+		for opcode, p := range map[uint32][]byte{
+			opRead: readBody(0, 4096), opWrite: writeBody(0, []byte{1}), opFsync: make([]byte, 16), opFallocate: fallocateBody(0, 1, 3),
+		} {
+			if status, p := k.ask(opcode, imageNode, p); status != tc.want || len(p) != 0 {
+				t.Errorf("operation %d, %v: %v, %x", opcode, tc.err, status, p)
+			}
+		}
+	}
+}
+
+// One request waits, and others are served. Stop reads no more and ends when what was read is answered.
+func TestStopAnswersWhatWasRead(t *testing.T) {
+	k := newKernel(t)
+	kept, err := Dup(k.server.fd) // by a holder
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(kept)
+	k.store.wait = make(chan struct{})
+	k.send(opWrite, 1, imageNode, writeBody(0, []byte{7}))
+	if status, _ := k.ask(opFsync, imageNode, make([]byte, 16)); status != 0 {
+		t.Fatal(status)
+	}
+	k.server.Stop()
+	select {
+	case <-k.server.Ended():
+		t.Fatal("it ended with a request unanswered")
+	case <-time.After(20 * time.Millisecond):
+	}
+	k.send(opFsync, 2, imageNode, make([]byte, 16)) // for the successor
+	close(k.store.wait)
+	if unique, status, _ := k.reply(); unique != 1 || status != 0 {
+		t.Errorf("reply to %d: %v", unique, status)
+	}
+	<-k.server.Ended()
+	p := make([]byte, pageBytes)
+	n, err := unix.Read(kept, p)
+	if h, _, bad := parseHeader(p[:max(n, 0)]); err != nil || bad != nil || h.unique != 2 || k.store.flushes != 1 {
+		t.Errorf("the successor reads %+v, %v, %v, after %d flushes", h, err, bad, k.store.flushes)
+	}
+}
+
+func TestServerOfLongerRequestsThanItsBuffers(t *testing.T) {
+	fd, err := unix.Dup(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := NewServer(fd, testSize, MaxWrite+1, &store{}); err == nil {
+		t.Error("it was made")
+	}
+}
+
+// A server whose requests hang has its share of buffers and no more; another one goes on.
+func TestBuffersOfOneServerAreNotThoseOfAnother(t *testing.T) {
+	p := newPool(4096, 1, 3, 4)
+	a, b := share{pool: p}, share{pool: p}
+	held := []*buffer{}
+	take := func(s *share) *buffer {
+		b, err := s.get()
+		if err != nil {
+			t.Fatal(err)
+		}
+		held = append(held, b)
+		return b
+	}
+	for range 3 {
+		take(&a)
+	}
+	waits := make(chan *buffer)
+	go func() { waits <- take(&a) }() // its fourth
+	take(&b)                          // the fourth of all
+	c := share{pool: p}
+	first := take(&c) // beyond all, but the first of a server
+	select {
+	case <-waits:
+		t.Fatal("a server has more than its share")
+	case <-time.After(20 * time.Millisecond):
+	}
+	first.release()
+	held[0].release()
+	<-waits
+}
+
+func FuzzServer(f *testing.F) {
+	for _, p := range [][]byte{
+		encode(opInit, 1, 0, make([]byte, 64)), encode(opRead, 1, imageNode, readBody(0, 4096)), encode(opWrite, 1, imageNode, writeBody(0, []byte{1, 2})),
+		encode(opFallocate, 1, imageNode, fallocateBody(0, 4096, 3)), encode(opLookup, 1, rootNode, []byte(imageName+"\x00")), {}, make([]byte, 40),
+	} {
+		f.Add(p)
+	}
+	f.Fuzz(func(t *testing.T, p []byte) {
+		if len(p) == 0 || len(p) > 1<<17 {
+			return
+		}
+		k := newKernel(t)
+		if _, err := unix.Write(k.fd, p); err != nil {
+			t.Skip(err)
+		}
+		// It is still there.
+		if h, _, err := parseHeader(p); err == nil && h.opcode != opForget && h.opcode != opBatchForget {
+			if unique, _, _ := k.reply(); unique != h.unique {
+				t.Errorf("reply to %x, not %x", unique, h.unique)
+			}
+		}
+		if status, _ := k.ask(opFsync, imageNode, make([]byte, 16)); status != 0 {
+			t.Error(status)
+		}
+	})
+}
