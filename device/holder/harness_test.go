@@ -243,7 +243,9 @@ type rig struct {
 	disk   *disk
 	holder *exec.Cmd
 	ended  chan error
-	conns  map[uint32]bool // FUSE connections that were seen
+
+	mu    sync.Mutex
+	conns map[uint32]bool // guarded by mu; FUSE connections that were seen
 }
 
 func newRig(t *testing.T, die ...string) *rig {
@@ -267,7 +269,13 @@ func newRig(t *testing.T, die ...string) *rig {
 		r.flag(d)
 	}
 	r.start()
+	// Users of a device that nobody serves cannot be killed, the test itself among them, so no end of the test would free them.
+	patience := time.AfterFunc(rigPatience(), func() {
+		t.Error("the test takes too long: its devices are aborted")
+		r.abortAll()
+	})
 	t.Cleanup(func() {
+		patience.Stop()
 		r.kill()
 		_ = s.Shutdown(context.Background())
 		_ = os.RemoveAll(dir)
@@ -311,11 +319,22 @@ func (r *rig) awaitEnd() {
 		case <-time.After(20 * time.Second):
 			r.t.Error("the holder does not end")
 		}
-		for number := range r.conns {
-			must(r.t, fuse.Abort(number))
+		r.abortAll()
+	}
+}
+
+func (r *rig) abortAll() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for number := range r.conns {
+		if err := fuse.Abort(number); err != nil {
+			r.t.Error(err)
 		}
 	}
 }
+
+// rigPatience is how long a test with a rig may take.
+func rigPatience() time.Duration { return time.Minute + time.Duration(successions())*3*time.Second }
 
 // terminate ends the holder in order and returns how it exited.
 func (r *rig) terminate() error {
@@ -349,6 +368,8 @@ func (r *rig) serving(not int) Status {
 	s := r.until("a serving process", func(s Status) bool {
 		return s.Ready && s.PID != not && len(s.Devices) == 1 && s.Devices[0].Served
 	})
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.conns[s.Devices[0].Connection] = true
 	return s
 }
