@@ -2,7 +2,7 @@
 // them, answers reads from one, says when replicas may differ and makes them equal again after a crash, and offers the volume as a
 // block device.
 //
-//	Frontend (FUSE file + loop device)      tools, by NBD
+//	Frontend (package device)              tools, by NBD
 //	             \                          /
 //	              v                        v
 //	       Engine.Backend: gate, range lock, dirty regions
