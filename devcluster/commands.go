@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strconv"
+	"strings"
 
 	"github.com/urfave/cli/v3"
 	"golang.org/x/sys/unix"
@@ -53,6 +55,7 @@ func withCluster(f func(context.Context, *cli.Command, *cluster.Cluster) error) 
 func diskFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.IntFlag{Name: "disk-size", Value: 8, Usage: "size of a node's data disk, in GiB; it takes only what is written"},
+		&cli.IntFlag{Name: "memory", Value: 1024, Usage: "memory of a node with a kernel of its own, in MiB"},
 		&cli.StringFlag{Name: "disk-fs", Value: "ext4", Usage: "file system of a node's data disk: ext4 or xfs"},
 	}
 }
@@ -60,6 +63,7 @@ func diskFlags() []cli.Flag {
 func upOptions(cmd *cli.Command) cluster.UpOptions {
 	return cluster.UpOptions{
 		Nodes:         cmd.Int("nodes"),
+		MemoryMiB:     cmd.Int("memory"),
 		ImageTars:     cmd.StringSlice("image-tar"),
 		DiskSizeBytes: int64(cmd.Int("disk-size")) << 30,
 		DiskFS:        cmd.String("disk-fs"),
@@ -72,6 +76,7 @@ func upCommand() *cli.Command {
 		Usage: "make the cluster; one that a crash left is cleared first",
 		Flags: append([]cli.Flag{
 			&cli.IntFlag{Name: "nodes", Value: 3, Usage: "number of nodes; 0 runs only the API server, for tests"},
+			&cli.StringFlag{Name: "kernel", Usage: "uml=N makes N nodes besides, guest-1 and so on, that have a kernel of their own"},
 			&cli.StringSliceFlag{Name: "image-tar", Usage: "docker-archive to load into all nodes; may be repeated"},
 		}, diskFlags()...),
 		Action: func(ctx context.Context, cmd *cli.Command) error {
@@ -79,13 +84,29 @@ func upCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			if err := cluster.Up(ctx, l, upOptions(cmd), os.Stdout); err != nil {
+			o := upOptions(cmd)
+			if kernel := cmd.String("kernel"); kernel != "" {
+				if o.Guests, err = guests(kernel); err != nil {
+					return err
+				}
+			}
+			if err := cluster.Up(ctx, l, o, os.Stdout); err != nil {
 				return err
 			}
 			fmt.Printf("Use it:  devcluster kubectl get nodes   or   export KUBECONFIG=%s\n", l.Kubeconfig())
 			return nil
 		},
 	}
+}
+
+// guests reads uml=N.
+func guests(kernel string) (int, error) {
+	kind, number, ok := strings.Cut(kernel, "=")
+	n, err := strconv.Atoi(number)
+	if !ok || kind != cluster.KernelUML || err != nil || n < 0 {
+		return 0, fmt.Errorf("kernel %q: give %s=N, the number of nodes with a kernel of their own", kernel, cluster.KernelUML)
+	}
+	return n, nil
 }
 
 func downCommand() *cli.Command {

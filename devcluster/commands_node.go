@@ -21,9 +21,17 @@ func nodeCommands() []*cli.Command {
 	})
 	stop.Flags = []cli.Flag{&cli.BoolFlag{Name: "power-loss", Usage: "lose what its file systems had not written"}}
 	add := nodeCommand("add-node", "add a node", func(ctx context.Context, cmd *cli.Command, c *cluster.Cluster, name string) error {
-		return c.AddNode(ctx, name, upOptions(cmd))
+		o := upOptions(cmd)
+		switch kernel := cmd.String("kernel"); kernel {
+		case "":
+		case cluster.KernelUML:
+			o.Guests = 1
+		default:
+			return fmt.Errorf("kernel %q: give %s, or nothing for this machine's", kernel, cluster.KernelUML)
+		}
+		return c.AddNode(ctx, name, o)
 	})
-	add.Flags = diskFlags()
+	add.Flags = append(diskFlags(), &cli.StringFlag{Name: "kernel", Usage: "uml gives it a kernel of its own"})
 	return []*cli.Command{
 		shellCommand(), execCommand(), forwardCommand(), add, stop,
 		nodeCommand("remove-node", "end a node and remove its disk", func(ctx context.Context, _ *cli.Command, c *cluster.Cluster, name string) error {
@@ -34,6 +42,12 @@ func nodeCommands() []*cli.Command {
 		}),
 		nodeCommand("cut", "silently drop all packets from and to a node", func(_ context.Context, _ *cli.Command, c *cluster.Cluster, name string) error {
 			return c.Cut(name)
+		}),
+		nodeCommand("freeze", "have a whole node stand still", func(_ context.Context, _ *cli.Command, c *cluster.Cluster, name string) error {
+			return c.Freeze(name)
+		}),
+		nodeCommand("thaw", "undo freeze", func(_ context.Context, _ *cli.Command, c *cluster.Cluster, name string) error {
+			return c.Thaw(name)
 		}),
 		nodeCommand("heal", "undo cut", func(_ context.Context, _ *cli.Command, c *cluster.Cluster, name string) error {
 			return c.Heal(name)

@@ -19,6 +19,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/devcluster/components"
 	"github.com/longhorn-lep/longhorn-manager/devcluster/forward"
 	"github.com/longhorn-lep/longhorn-manager/devcluster/machine"
+	"github.com/longhorn-lep/longhorn-manager/devcluster/uml"
 )
 
 func main() {
@@ -47,6 +48,15 @@ func runComponent(name string, args []string) int {
 	switch name {
 	case "machine":
 		err = oneArgument(args, machine.Run)
+	case "uml":
+		err = oneArgument(args, uml.Run)
+	case "guest":
+		// The kernel adds arguments of its own.
+		err = oneArgument(args[:min(1, len(args))], machine.RunGuest)
+	case "agent":
+		err = runAgent()
+	case "on-guest":
+		return runOnGuest(args)
 	case "forward":
 		err = oneArgument(args, runForward)
 	default:

@@ -172,7 +172,7 @@ func enableControllers(root, path string) error {
 func MountInside(target string, outside []mountinfo.Mount) error {
 	roots := hierarchies(outside)
 	if len(roots) == 1 && roots[0].FSType == "cgroup2" {
-		return mountVersion2(target)
+		return MountVersion2(target)
 	}
 	if err := unix.Mount("tmpfs", target, "tmpfs", 0, "mode=755"); err != nil {
 		return fmt.Errorf("mount %s: %w", target, err)
@@ -204,9 +204,10 @@ func controllers(options []string) string {
 	return strings.Join(keep, ",")
 }
 
-// mountVersion2 also moves the caller into a group of its own: a group with
-// controllers enabled for its children may hold no processes itself.
-func mountVersion2(target string) error {
+// MountVersion2 mounts the one hierarchy of version 2 at target. It also moves
+// process 1 into a group of its own: a group with controllers enabled for its
+// children may hold no processes itself.
+func MountVersion2(target string) error {
 	if err := unix.Mount("cgroup2", target, "cgroup2", 0, ""); err != nil {
 		return fmt.Errorf("mount cgroup: %w", err)
 	}

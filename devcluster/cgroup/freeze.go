@@ -28,6 +28,11 @@ func (g *Group) Freeze() error {
 	return nil
 }
 
+// Thaw lets the processes go on.
+func (g *Group) Thaw() error {
+	return g.setFrozen("THAWED", "0")
+}
+
 // KillFrozen ends the processes of a frozen group: none of them runs its program again.
 func (g *Group) KillFrozen() error {
 	for _, pid := range g.Processes() {
@@ -35,7 +40,7 @@ func (g *Group) KillFrozen() error {
 			return fmt.Errorf("kill process %d: %w", pid, err)
 		}
 	}
-	return g.setFrozen("THAWED", "0")
+	return g.Thaw()
 }
 
 // setFrozen writes to the freezer, version 1 or 2, whichever there is.

@@ -7,7 +7,11 @@ import (
 	"io"
 	"net"
 	"os"
+	"runtime"
+	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/longhorn-lep/longhorn-manager/devcluster/config"
 	"github.com/longhorn-lep/longhorn-manager/devcluster/image"
@@ -20,6 +24,8 @@ type Cluster struct {
 	state    *State
 	progress *Progress
 	unlock   func()
+
+	mu sync.Mutex // guards state and its file while nodes start side by side
 }
 
 // UpOptions of Up.
@@ -27,6 +33,10 @@ type UpOptions struct {
 	// Nodes to make, named node-1 and so on. None: only etcd, the API server and
 	// the controller manager run.
 	Nodes int
+	// Guests are nodes with a kernel of their own, made besides these, named
+	// guest-1 and so on, each with so much memory.
+	Guests    int
+	MemoryMiB int
 	// ImageTars are loaded into every node.
 	ImageTars []string
 	// DiskSizeBytes and DiskFS are those of each node's data disk.
@@ -57,14 +67,22 @@ func (c *Cluster) Close() { c.unlock() }
 
 func (c *Cluster) save() error { return c.state.save(c.stateFile()) }
 
+// update changes the state by f and saves it.
+func (c *Cluster) update(f func()) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f()
+	return c.save()
+}
+
 // Up makes a cluster. One that runs is left as it is, apart from the images;
 // one that a crash left is cleared away first. A failure leaves what was made
 // for looking at; Down or the next Up clears it.
 func Up(ctx context.Context, l Layout, o UpOptions, out io.Writer) error {
-	if o.Nodes < 0 || o.Nodes > config.MaxNodes {
-		return fmt.Errorf("number of nodes %d: give 0 to %d", o.Nodes, config.MaxNodes)
+	if all := o.Nodes + o.Guests; o.Nodes < 0 || o.Guests < 0 || all > config.MaxNodes {
+		return fmt.Errorf("number of nodes %d: give 0 to %d", all, config.MaxNodes)
 	}
-	if err := preflight(l.Dir, o.Nodes > 0); err != nil {
+	if err := preflight(l.Dir, o.Nodes+o.Guests > 0, o.Guests > 0); err != nil {
 		return err
 	}
 	unlock, err := l.lock()
@@ -111,14 +129,14 @@ func (c *Cluster) up(ctx context.Context, o UpOptions) error {
 	}{
 		{"Preparing programs and certificates", c.prepare},
 		{"Making the network", c.makeNetwork},
-		{"Starting the control plane", func() error { return c.startPlane(listener, o.Nodes > 0) }},
+		{"Starting the control plane", func() error { return c.startPlane(listener, o.Nodes+o.Guests > 0) }},
 		{"Waiting for the API server", func() error { return c.awaitAPI(ctx) }},
 	} {
 		if err := c.progress.step(s.what, s.do); err != nil {
 			return err
 		}
 	}
-	if o.Nodes > 0 {
+	if o.Nodes+o.Guests > 0 {
 		if err := c.upNodes(ctx, o); err != nil {
 			return err
 		}
@@ -177,12 +195,23 @@ func (c *Cluster) upNodes(ctx context.Context, o UpOptions) error {
 	}
 	var names []string
 	for i := 1; i <= o.Nodes; i++ {
-		name := fmt.Sprintf("node-%d", i)
-		names = append(names, name)
-		err := c.progress.step("Starting "+name, func() error { return c.makeNode(ctx, name, o) })
-		if err != nil {
+		names = append(names, fmt.Sprintf("node-%d", i))
+		if _, err := c.state.addNode(names[len(names)-1], o.DiskFS, nil); err != nil {
 			return err
 		}
+	}
+	for i := 1; i <= o.Guests; i++ {
+		names = append(names, fmt.Sprintf("guest-%d", i))
+		if _, err := c.state.addNode(names[len(names)-1], o.DiskFS, o.guest()); err != nil {
+			return err
+		}
+	}
+	if err := c.save(); err != nil {
+		return err
+	}
+	err = c.progress.step(fmt.Sprintf("Starting %d nodes", len(names)), func() error { return c.makeNodes(ctx, o) })
+	if err != nil {
+		return err
 	}
 	err = c.progress.step("Waiting for the nodes to be ready", func() error { return c.awaitNodes(ctx, begin, names...) })
 	if err != nil {
@@ -191,20 +220,41 @@ func (c *Cluster) upNodes(ctx context.Context, o UpOptions) error {
 	return c.loadImages(ctx, o.ImageTars)
 }
 
-// makeNode adds a node and starts it with all images loaded so far. It does
-// not wait for it to be ready.
-func (c *Cluster) makeNode(ctx context.Context, name string, o UpOptions) error {
-	n, err := c.state.addNode(name, o.DiskFS)
-	if err != nil {
+// makeNodes makes all nodes of the state side by side.
+func (c *Cluster) makeNodes(ctx context.Context, o UpOptions) error {
+	if err := c.prepareGuests(); err != nil {
 		return err
 	}
-	if err := c.save(); err != nil {
-		return err
+	return c.sideBySide(ctx, func(ctx context.Context, n *Node) error { return c.makeNode(ctx, n, o) })
+}
+
+// sideBySide calls f for all nodes. It bounds how many at once: a machine with
+// few processors is no faster with more.
+func (c *Cluster) sideBySide(ctx context.Context, f func(context.Context, *Node) error) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(2 * runtime.NumCPU())
+	for i := range c.state.Nodes {
+		group.Go(func() error { return f(ctx, &c.state.Nodes[i]) })
 	}
+	return group.Wait()
+}
+
+// makeNode makes and starts a node that the state has. It does not wait for it
+// to be ready.
+func (c *Cluster) makeNode(ctx context.Context, n *Node, o UpOptions) error {
 	if err := c.createNode(*n, o.DiskSizeBytes); err != nil {
 		return err
 	}
-	if err := c.startNode(n); err != nil {
+	return c.bringUp(ctx, n)
+}
+
+// bringUp starts a node that is off, with all images loaded so far.
+func (c *Cluster) bringUp(ctx context.Context, n *Node) error {
+	start := c.startNode
+	if n.Guest != nil {
+		start = c.startGuest
+	}
+	if err := start(n); err != nil {
 		return err
 	}
 	for _, archive := range c.state.Images {
@@ -232,19 +282,6 @@ func Down(ctx context.Context, l Layout, out io.Writer) error {
 	}
 	// Anything else in the directory is not ours, and keeps it.
 	_ = os.Remove(c.Dir)
-	return nil
-}
-
-// forEachRunning calls f for the running nodes.
-func (c *Cluster) forEachRunning(f func(Node) error) error {
-	for _, n := range c.state.Nodes {
-		if !n.Init.IsAlive() {
-			continue
-		}
-		if err := f(n); err != nil {
-			return err
-		}
-	}
 	return nil
 }
 

@@ -46,7 +46,12 @@ func (c *Cluster) loadImage(ctx context.Context, tar, name string) error {
 	if err := c.save(); err != nil {
 		return err
 	}
-	return c.forEachRunning(func(n Node) error { return c.importImage(ctx, n, c.image(archive)) })
+	return c.sideBySide(ctx, func(ctx context.Context, n *Node) error {
+		if !n.Init.IsAlive() {
+			return nil
+		}
+		return c.importImage(ctx, *n, c.image(archive))
+	})
 }
 
 // archiveName is the file that keeps the image: a later one of the same name
@@ -86,7 +91,12 @@ func (c *Cluster) importImage(ctx context.Context, n Node, archive string) error
 		return fmt.Errorf("load image: %w", err)
 	}
 	defer f.Close()
-	args := enterArgs(n, "ctr", "--namespace", "k8s.io", "images", "import", "-")
+	load := []string{"ctr", "--namespace", "k8s.io", "images", "import", "-"}
+	if n.Guest != nil {
+		// An image is loaded once and for all: it must outlast a loss of power.
+		load = []string{"sh", "-ec", strings.Join(load, " ") + "; sync -f /var/lib/containerd"}
+	}
+	args := c.enterArgs(n, load...)
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Stdin = f
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -95,9 +105,14 @@ func (c *Cluster) importImage(ctx context.Context, n Node, archive string) error
 	return nil
 }
 
-// enterArgs is the command line that runs a program with all namespaces of the
-// node. It becomes a process of the node, and ends with it.
-func enterArgs(n Node, command ...string) []string {
+// enterArgs is the command line that runs a program on the node: with all its
+// namespaces, as a process of the node that ends with it, or by its agent.
+func (l Layout) enterArgs(n Node, command ...string) []string {
+	if n.Guest != nil {
+		return append([]string{
+			l.Binary(), "component", "on-guest", l.routerNetns(), agentAddress(n), strconv.Itoa(n.Init.PID),
+		}, command...)
+	}
 	return append([]string{
 		"nsenter", "--target", strconv.Itoa(n.Init.PID),
 		"--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup", "--",

@@ -13,6 +13,7 @@
 //	DIR/etcd                 database
 //	DIR/images               images to load into nodes that are added later
 //	DIR/nodes/NAME           disk.img, containerd, kubelet, logs of a node
+//	DIR/nodes/NAME/disks     all disks of a guest, a node with a kernel of its own
 package cluster
 
 import (
@@ -71,10 +72,14 @@ func (l Layout) routerNetns() string          { return l.Name + "-net" }
 func (l Layout) planeNetns() string           { return l.Name + "-plane" }
 func (l Layout) nodeNetns(name string) string { return l.Name + "-node-" + name }
 func (l Layout) cgroup(name string) string    { return "devcluster-" + l.Name + "/" + name }
+func (l Layout) preload() string              { return l.path("bin", "uml-preload.so") }
 func (l Layout) cgroupRoot() string           { return "devcluster-" + l.Name }
 
 // port is the router's end of a link; index 0 is the control plane's.
 func port(index int) string { return fmt.Sprintf("port-%d", index) }
+
+// managementPort is the router's end of the private link of a guest.
+func managementPort(index int) string { return fmt.Sprintf("mgmt-%d", index) }
 
 // made are the entries of Dir that a cluster makes, all that down removes.
 func (l Layout) made() []string {

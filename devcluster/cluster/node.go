@@ -34,6 +34,9 @@ var keptDirs = map[string]string{
 
 // createNode makes a node's directory, its certificates and its disk.
 func (c *Cluster) createNode(n Node, diskSizeBytes int64) error {
+	if n.Guest != nil {
+		return c.createGuest(n, diskSizeBytes)
+	}
 	for dir := range keptDirs {
 		if err := os.MkdirAll(filepath.Join(c.node(n.Name), dir), 0o755); err != nil {
 			return fmt.Errorf("make directory of node %s: %w", n.Name, err)
@@ -130,11 +133,15 @@ func (c *Cluster) startNode(n *Node) error {
 		OwnMounts: true,
 		Cgroup:    group,
 		Log:       filepath.Join(c.node(n.Name), "log", "machine.log"),
-		Record: func(r proc.Record) error {
-			n.Init, n.Stopped, n.Cut = r, false, false
-			return c.save()
-		},
+		Record:    c.recordStart(n),
 	})
+}
+
+// recordStart returns what writes down that the node runs.
+func (c *Cluster) recordStart(n *Node) func(proc.Record) error {
+	return func(r proc.Record) error {
+		return c.update(func() { n.Init, n.Stopped, n.Cut, n.Frozen = r, false, false, false })
+	}
 }
 
 func (c *Cluster) nodeSpec(n Node) (machine.Spec, error) {
@@ -148,16 +155,10 @@ func (c *Cluster) nodeSpec(n Node) (machine.Spec, error) {
 	}
 	nc := n.config()
 	root := &machine.Root{
-		Dir:   filepath.Join(c.node(n.Name), "root"),
-		Tmpfs: []string{"/run", "/tmp", "/dev/shm", "/dev/longhorn", "/etc/cni/net.d"},
-		Binds: []machine.Bind{{From: c.Binary(), To: config.NodeBinary}},
-		Files: map[string]string{
-			"/etc/hostname":                         n.Name + "\n",
-			"/etc/machine-id":                       machineID + "\n",
-			"/etc/resolv.conf":                      nc.Resolver(),
-			"/etc/hosts":                            nc.Hosts(),
-			"/etc/cni/net.d/10-devcluster.conflist": nc.PodNetwork(),
-		},
+		Dir:    filepath.Join(c.node(n.Name), "root"),
+		Tmpfs:  []string{"/run", "/tmp", "/dev/shm", "/dev/longhorn", "/etc/cni/net.d"},
+		Binds:  []machine.Bind{{From: c.Binary(), To: config.NodeBinary}},
+		Files:  nodeFiles(nc, machineID),
 		Covers: config.Tunables(),
 		Disks:  []machine.Disk{{Image: c.diskImage(n.Name), FSType: n.FSType, To: config.NodeData}},
 	}
@@ -167,6 +168,17 @@ func (c *Cluster) nodeSpec(n Node) (machine.Spec, error) {
 		root.Binds = append(root.Binds, machine.Bind{From: filepath.Join(c.node(n.Name), dir), To: inside})
 	}
 	return machine.Spec{Hostname: n.Name, Root: root, Processes: nodeProcesses(nc)}, nil
+}
+
+// nodeFiles are written anew at each start.
+func nodeFiles(nc config.Node, machineID string) map[string]string {
+	return map[string]string{
+		"/etc/hostname":                         nc.Name + "\n",
+		"/etc/machine-id":                       machineID + "\n",
+		"/etc/resolv.conf":                      nc.Resolver(),
+		"/etc/hosts":                            nc.Hosts(),
+		"/etc/cni/net.d/10-devcluster.conflist": nc.PodNetwork(),
+	}
 }
 
 func nodeProcesses(nc config.Node) []machine.Process {
@@ -217,6 +229,14 @@ func inside(n Node, path string) string {
 	return fmt.Sprintf("/proc/%d/root%s", n.Init.PID, path)
 }
 
+func (c *Cluster) dialContainerd(ctx context.Context, n Node) (net.Conn, error) {
+	if n.Guest != nil {
+		return c.dialOnGuest(ctx, n, "unix", config.ContainerdSocket)
+	}
+	var d net.Dialer
+	return d.DialContext(ctx, "unix", inside(n, config.ContainerdSocket))
+}
+
 // awaitContainerd waits until images can be loaded.
 func (c *Cluster) awaitContainerd(ctx context.Context, n Node) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
@@ -225,7 +245,7 @@ func (c *Cluster) awaitContainerd(ctx context.Context, n Node) error {
 		if !n.Init.IsAlive() {
 			return fmt.Errorf("node %s ended", n.Name)
 		}
-		conn, err := net.Dial("unix", inside(n, config.ContainerdSocket))
+		conn, err := c.dialContainerd(ctx, n)
 		if err != nil {
 			return err
 		}

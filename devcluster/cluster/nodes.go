@@ -7,6 +7,8 @@ import (
 	"os"
 	"time"
 
+	"github.com/longhorn-lep/longhorn-manager/devcluster/cgroup"
+	"github.com/longhorn-lep/longhorn-manager/devcluster/mountinfo"
 	"github.com/longhorn-lep/longhorn-manager/devcluster/netns"
 )
 
@@ -14,7 +16,24 @@ import (
 func (c *Cluster) AddNode(ctx context.Context, name string, o UpOptions) error {
 	begin := time.Now()
 	return c.progress.step("Adding "+name, func() error {
-		if err := c.makeNode(ctx, name, o); err != nil {
+		var guest *Guest
+		if o.Guests > 0 {
+			guest = o.guest()
+		}
+		if err := preflight(c.Dir, true, guest != nil); err != nil {
+			return err
+		}
+		n, err := c.state.addNode(name, o.DiskFS, guest)
+		if err != nil {
+			return err
+		}
+		if err := c.save(); err != nil {
+			return err
+		}
+		if err := c.prepareGuests(); err != nil {
+			return err
+		}
+		if err := c.makeNode(ctx, n, o); err != nil {
 			return err
 		}
 		return c.awaitNodes(ctx, begin, name)
@@ -67,13 +86,8 @@ func (c *Cluster) StartNode(ctx context.Context, name string) error {
 			return err
 		}
 		begin := time.Now()
-		if err := c.startNode(n); err != nil {
+		if err := c.bringUp(ctx, n); err != nil {
 			return err
-		}
-		for _, archive := range c.state.Images {
-			if err := c.importImage(ctx, *n, c.image(archive)); err != nil {
-				return err
-			}
 		}
 		return c.awaitNodes(ctx, begin, name)
 	})
@@ -105,6 +119,37 @@ func (c *Cluster) setCut(name string, cut bool) error {
 	return c.save()
 }
 
+// Freeze has the whole node stand still.
+func (c *Cluster) Freeze(name string) error {
+	return c.setFrozen(name, true)
+}
+
+// Thaw undoes Freeze.
+func (c *Cluster) Thaw(name string) error {
+	return c.setFrozen(name, false)
+}
+
+func (c *Cluster) setFrozen(name string, frozen bool) error {
+	n, err := c.state.runningNode(name)
+	if err != nil {
+		return err
+	}
+	mounts, err := mountinfo.Read("/proc/self/mountinfo")
+	if err != nil {
+		return err
+	}
+	group := cgroup.Find(c.cgroup(name), mounts)
+	change := group.Thaw
+	if frozen {
+		change = group.Freeze
+	}
+	if err := change(); err != nil {
+		return fmt.Errorf("node %s: %w", name, err)
+	}
+	n.Frozen = frozen
+	return c.save()
+}
+
 // Enter returns the command line that runs a program inside the node: as it is
 // for a shell on the node. It does not lock, since it does not change anything.
 func Enter(l Layout, name string, command []string) ([]string, error) {
@@ -119,5 +164,5 @@ func Enter(l Layout, name string, command []string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return enterArgs(*n, command...), nil
+	return l.enterArgs(*n, command...), nil
 }

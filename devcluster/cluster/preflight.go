@@ -7,17 +7,19 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"sort"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/longhorn-lep/longhorn-manager/devcluster/config"
+	"github.com/longhorn-lep/longhorn-manager/devcluster/uml"
 )
 
 // needs is the one list of what the machine must have: programs and files, and
 // the Debian package that brings each.
-var needs = []struct{ path, debianPackage string }{
+var needs = []need{
 	{"containerd", "containerd"},
 	{"ctr", "containerd"},
 	{"runc", "runc"},
@@ -36,11 +38,24 @@ var needs = []struct{ path, debianPackage string }{
 	{"curl", "curl"},
 }
 
+type need struct{ path, debianPackage string }
+
+// guestNeeds are what nodes with a kernel of their own need besides.
+var guestNeeds = []need{
+	{uml.Program, "user-mode-linux"},
+	{"dmsetup", "dmsetup"},
+	{"modprobe", "kmod"},
+	{"iptables-legacy", "iptables"},
+}
+
+// compilerNeed is what they need on some processors.
+var compilerNeed = need{uml.Compiler, "gcc"}
+
 // Packages lists the Debian packages a cluster and its workload image need.
 func Packages() []string {
 	var names []string
 	seen := map[string]bool{}
-	for _, n := range needs {
+	for _, n := range slices.Concat(needs, guestNeeds, []need{compilerNeed}) {
 		if !seen[n.debianPackage] {
 			seen[n.debianPackage] = true
 			names = append(names, n.debianPackage)
@@ -55,16 +70,19 @@ const minFreeBytes = 3 << 30
 
 // preflight finds out what would fail later, and says what to do about it. It
 // reports everything that is wrong at once.
-func preflight(dir string, withNodes bool) error {
+func preflight(dir string, withNodes, withGuests bool) error {
 	var wrong []error
 	if os.Geteuid() != 0 {
 		wrong = append(wrong, errors.New("not root: a cluster makes namespaces and mounts; run it with sudo"))
 	}
 	if withNodes {
-		wrong = append(wrong, checkPackages(), checkKernel())
+		wrong = append(wrong, checkPackages(needs), checkKernel())
 		if runtime.GOARCH != "amd64" {
 			wrong = append(wrong, fmt.Errorf("architecture %s: nodes need amd64", runtime.GOARCH))
 		}
+	}
+	if withGuests {
+		wrong = append(wrong, CheckGuests())
 	}
 	wrong = append(wrong, checkSpace(dir))
 	if err := errors.Join(wrong...); err != nil {
@@ -73,7 +91,27 @@ func preflight(dir string, withNodes bool) error {
 	return nil
 }
 
-func checkPackages() error {
+// CheckGuests finds out whether nodes can have a kernel of their own here.
+func CheckGuests() error {
+	all := guestNeeds
+	preload, err := uml.NeedsPreload()
+	if err != nil {
+		return err
+	}
+	if preload {
+		all = append(slices.Clone(all), compilerNeed)
+	}
+	if err := checkPackages(all); err != nil {
+		return fmt.Errorf("for nodes with a kernel of their own, %w", err)
+	}
+	overlays, err := filepath.Glob(filepath.Join(uml.ModulesDir, "*", "kernel/fs/overlayfs/overlay.ko"))
+	if err != nil || len(overlays) == 0 {
+		return fmt.Errorf("%s has no modules for %s: apt-get install --reinstall user-mode-linux", uml.ModulesDir, uml.Program)
+	}
+	return nil
+}
+
+func checkPackages(needs []need) error {
 	missing := map[string]bool{}
 	for _, n := range needs {
 		if _, err := exec.LookPath(n.path); err != nil {

@@ -41,10 +41,18 @@ type Node struct {
 	Stopped bool `json:"stopped"`
 	// Cut says that the router drops its packets.
 	Cut bool `json:"cut"`
+	// Frozen says that its processes stand still.
+	Frozen bool `json:"frozen,omitempty"`
+	// Guest is set for a node with a kernel of its own.
+	Guest *Guest `json:"guest,omitempty"`
 }
 
 func (n Node) config() config.Node {
-	return config.Node{Name: n.Name, Index: n.Index}
+	c := config.Node{Name: n.Name, Index: n.Index}
+	if n.Guest != nil {
+		c.Kernel = KernelUML
+	}
+	return c
 }
 
 // Forward is a process that passes connections on from the real machine.
@@ -102,7 +110,7 @@ func (s *State) freeIndex() (int, error) {
 }
 
 // addNode enters a node by name, in the order of indexes.
-func (s *State) addNode(name, fsType string) (*Node, error) {
+func (s *State) addNode(name, fsType string, guest *Guest) (*Node, error) {
 	if err := checkName(name); err != nil {
 		return nil, err
 	}
@@ -113,7 +121,7 @@ func (s *State) addNode(name, fsType string) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.Nodes = append(s.Nodes, Node{Name: name, Index: index, FSType: fsType, Stopped: true})
+	s.Nodes = append(s.Nodes, Node{Name: name, Index: index, FSType: fsType, Guest: guest, Stopped: true})
 	sort.Slice(s.Nodes, func(i, j int) bool { return s.Nodes[i].Index < s.Nodes[j].Index })
 	return s.node(name)
 }

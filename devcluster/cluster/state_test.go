@@ -66,7 +66,7 @@ func TestAddNode(t *testing.T) {
 		"every index is taken → refused":   {full, "one-more", 0, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			n, err := c.state.addNode(c.add, "ext4")
+			n, err := c.state.addNode(c.add, "ext4", nil)
 			if (err != nil) != c.fails {
 				t.Fatalf("error %v, want failure %v", err, c.fails)
 			}

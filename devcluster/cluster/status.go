@@ -26,14 +26,14 @@ func Status(ctx context.Context, l Layout, out io.Writer) error {
 		}
 	}
 	t := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
-	fmt.Fprintln(t, "MACHINE\tSTATE\tKUBERNETES\tADDRESS\tPODS\tPROCESS")
-	fmt.Fprintf(t, "control-plane\t%s\t-\t%s\t-\t%d\n", runs(s.Plane.IsAlive()), config.PlaneIP, s.Plane.PID)
+	fmt.Fprintln(t, "MACHINE\tSTATE\tKUBERNETES\tADDRESS\tPODS\tPROCESS\tKERNEL")
+	fmt.Fprintf(t, "control-plane\t%s\t-\t%s\t-\t%d\tshared\n", runs(s.Plane.IsAlive()), config.PlaneIP, s.Plane.PID)
 	for _, n := range s.Nodes {
 		kube := ready[n.Name]
 		if kube == "" {
 			kube = "unknown"
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\n", n.Name, nodeState(n), kube, config.NodeIP(n.Index), config.NodePods(n.Index), n.Init.PID)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%s\n", n.Name, nodeState(n), kube, config.NodeIP(n.Index), config.NodePods(n.Index), n.Init.PID, n.kernel())
 	}
 	if err := t.Flush(); err != nil {
 		return fmt.Errorf("print status: %w", err)
@@ -59,7 +59,9 @@ func nodeState(n Node) string {
 	switch {
 	case n.Stopped:
 		return "stopped"
-	case n.Cut && n.Init.IsAlive():
+	case n.Init.IsAlive() && n.Frozen:
+		return "frozen"
+	case n.Init.IsAlive() && n.Cut:
 		return "cut off"
 	}
 	return runs(n.Init.IsAlive())

@@ -55,6 +55,9 @@ type footprint struct {
 func (c *Cluster) stopNode(ctx context.Context, n *Node, how End) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
+	if n.Guest != nil {
+		return c.stopGuest(ctx, n, how)
+	}
 	mounts, err := mountinfo.Read("/proc/self/mountinfo")
 	if err != nil {
 		return err
@@ -64,6 +67,11 @@ func (c *Cluster) stopNode(ctx context.Context, n *Node, how End) error {
 	if n.Init.IsAlive() {
 		left = c.footprintOf(*n, group, mounts)
 		if err := endFileSystems(left, group, how); err != nil {
+			return fmt.Errorf("stop node %s: %w", n.Name, err)
+		}
+	}
+	if n.Frozen { // and so cannot end
+		if err := group.KillFrozen(); err != nil {
 			return fmt.Errorf("stop node %s: %w", n.Name, err)
 		}
 	}
@@ -87,8 +95,11 @@ func (c *Cluster) stopNode(ctx context.Context, n *Node, how End) error {
 	if err := group.Remove(ctx); err != nil {
 		return fmt.Errorf("stop node %s: %w", n.Name, err)
 	}
-	n.Init, n.Stopped, n.Cut = proc.Record{}, true, false
-	return c.save()
+	return c.recordStop(n)
+}
+
+func (c *Cluster) recordStop(n *Node) error {
+	return c.update(func() { n.Init, n.Stopped, n.Cut, n.Frozen = proc.Record{}, true, false, false })
 }
 
 // footprintOf looks at the mounts of every process of the node, since

@@ -46,6 +46,15 @@ func NodePods(index int) *net.IPNet {
 	return &net.IPNet{IP: net.IPv4(10, 244, byte(index), 0), Mask: net.CIDRMask(24, 32)}
 }
 
+// Guests, nodes with a kernel of their own, have an agent that the router's
+// namespace alone can reach, on a link of its own.
+const AgentPort = 10230
+
+// ManagementIP is the address of the guest with the index on that link.
+func ManagementIP(index int) net.IP {
+	return net.IPv4(169, 254, 2, byte(index))
+}
+
 // APIURL is the API server's address inside the cluster's network.
 func APIURL() string {
 	return fmt.Sprintf("https://%s:%d", PlaneIP, APIPort)

@@ -16,7 +16,13 @@ const (
 type Node struct {
 	Name  string
 	Index int
+	// Kernel is the kind of kernel the node has of its own, or "".
+	Kernel string
 }
+
+// KernelLabel is the label of nodes with a kernel of their own; its value is
+// the kind.
+const KernelLabel = "devcluster/kernel"
 
 // Kubelet is the kubelet's configuration file. Processes of pods are not held
 // in QoS groups, which works in either version of cgroups; eviction and image
@@ -55,12 +61,16 @@ evictionHard:
 
 // KubeletArgs are the arguments of the kubelet.
 func (n Node) KubeletArgs() []string {
-	return []string{
+	args := []string{
 		"--config=" + NodeConf + "/kubelet.yaml",
 		"--kubeconfig=" + NodeConf + "/kubelet.kubeconfig",
 		"--hostname-override=" + n.Name,
 		"--node-ip=" + NodeIP(n.Index).String(),
 	}
+	if n.Kernel != "" {
+		args = append(args, "--node-labels="+KernelLabel+"="+n.Kernel)
+	}
+	return args
 }
 
 // ProxyArgs are the arguments of kube-proxy. Connection tracking limits belong

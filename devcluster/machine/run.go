@@ -29,9 +29,8 @@ func Run(specFile string) error {
 		}
 	}
 	runtime.LockOSThread()
-	var b [1]byte
-	if n, err := unix.Read(goFD, b[:]); err != nil || n != 1 {
-		return fmt.Errorf("machine was not told to go: %w", errors.Join(err, os.ErrClosed))
+	if err := AwaitGo(); err != nil {
+		return err
 	}
 	// A cgroup namespace belongs to a thread until exec; so enter and exec.
 	if err := unix.Unshare(unix.CLONE_NEWCGROUP); err != nil {
@@ -42,6 +41,15 @@ func Run(specFile string) error {
 		return fmt.Errorf("find own program: %w", err)
 	}
 	return unix.Exec(self, os.Args, append(os.Environ(), stageEnv))
+}
+
+// AwaitGo returns when Start has recorded this process.
+func AwaitGo() error {
+	var b [1]byte
+	if n, err := unix.Read(goFD, b[:]); err != nil || n != 1 {
+		return fmt.Errorf("machine was not told to go: %w", errors.Join(err, os.ErrClosed))
+	}
+	return nil
 }
 
 func runInside(specFile string) error {
@@ -64,11 +72,16 @@ func runInside(specFile string) error {
 			return err
 		}
 	}
+	supervise(log, spec.Processes)
+	return nil
+}
+
+// supervise does not return.
+func supervise(log *logrus.Entry, processes []Process) {
 	log.Info("Machine is set up")
 	s := newSupervisor(log)
-	for _, p := range spec.Processes {
+	for _, p := range processes {
 		s.keep(p)
 	}
 	s.reap()
-	return nil
 }

@@ -18,6 +18,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+
+	"github.com/longhorn-lep/longhorn-manager/devcluster/dm"
+	"github.com/longhorn-lep/longhorn-manager/devcluster/netns"
 )
 
 // Spec says what a machine is made of. It is written as JSON by the outside
@@ -28,7 +31,9 @@ type Spec struct {
 	// Root is nil for a machine that shares the mounts of the real one: a
 	// private copy of these would keep file systems busy that the real machine
 	// unmounts.
-	Root      *Root     `json:"root,omitempty"`
+	Root *Root `json:"root,omitempty"`
+	// Guest is set for a machine with a kernel of its own, which RunGuest sets up.
+	Guest     *Guest    `json:"guest,omitempty"`
 	Processes []Process `json:"processes"`
 }
 
@@ -47,7 +52,8 @@ type Root struct {
 	// Covers are files that are laid over others, so that what the kernel
 	// shows there stays hidden and what is written there stays inside.
 	Covers map[string]string `json:"covers"`
-	// Disks are file system images to be mounted through loop devices.
+	// Disks are file system images to be mounted through loop devices. A guest
+	// has disks of its own.
 	Disks []Disk `json:"disks"`
 }
 
@@ -60,6 +66,34 @@ type Bind struct {
 // Disk is a file system image.
 type Disk struct {
 	Image  string `json:"image"`
+	FSType string `json:"fsType"`
+	To     string `json:"to"`
+}
+
+// Guest is what a machine with a kernel of its own has besides its root, whose
+// lower layer is then the root that the kernel was started with.
+type Guest struct {
+	Network netns.Guest `json:"network"`
+	// ModulesDir has the kernel's modules, by release; Modules are loaded.
+	ModulesDir string   `json:"modulesDir"`
+	Modules    []string `json:"modules"`
+	// State is a device with an ext4 file system. Kept are directories on it, by
+	// path inside, that are there again at the next start; Fresh those that are
+	// emptied.
+	State string            `json:"state"`
+	Kept  map[string]string `json:"kept"`
+	Fresh map[string]string `json:"fresh"`
+	// Shared are directories of the real machine that the guest writes.
+	Shared []Bind `json:"shared"`
+	// Disks can be told to be slow, to fail and the like.
+	Disks []GuestDisk `json:"disks"`
+	// Links are symbolic links to make, target by path.
+	Links map[string]string `json:"links"`
+}
+
+// GuestDisk is a disk of a guest, with a file system.
+type GuestDisk struct {
+	dm.Disk
 	FSType string `json:"fsType"`
 	To     string `json:"to"`
 }

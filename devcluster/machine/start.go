@@ -34,6 +34,8 @@ type Options struct {
 	Record func(proc.Record) error
 }
 
+const searchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
 // Start starts a machine and returns as soon as it was told to go.
 func Start(o Options) error {
 	log, err := openLog(o.Log)
@@ -50,7 +52,7 @@ func Start(o Options) error {
 
 	cmd := exec.Command(o.Command[0], append(append([]string{}, o.Command[1:]...), o.SpecFile)...)
 	cmd.Dir = "/"
-	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root"}
+	cmd.Env = []string{"PATH=" + searchPath, "HOME=/root"}
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.ExtraFiles = []*os.File{goRead}
 	if o.Listener != nil {

@@ -53,21 +53,27 @@ func Create(name string) error {
 	if err != nil {
 		return err
 	}
-	return Do(name, func() error {
-		lo, err := netlink.LinkByName("lo")
-		if err != nil {
-			return fmt.Errorf("find loopback of %s: %w", name, err)
+	if err := Do(name, setUpAny); err != nil {
+		return fmt.Errorf("set up network namespace %s: %w", name, err)
+	}
+	return nil
+}
+
+// setUpAny sets up what every machine has.
+func setUpAny() error {
+	lo, err := netlink.LinkByName("lo")
+	if err != nil {
+		return fmt.Errorf("find loopback: %w", err)
+	}
+	if err := netlink.LinkSetUp(lo); err != nil {
+		return fmt.Errorf("set loopback up: %w", err)
+	}
+	for _, key := range []string{"net/ipv4/ip_forward", "net/ipv4/conf/all/forwarding"} {
+		if err := os.WriteFile("/proc/sys/"+key, []byte("1"), 0o644); err != nil {
+			return fmt.Errorf("turn on forwarding: %w", err)
 		}
-		if err := netlink.LinkSetUp(lo); err != nil {
-			return fmt.Errorf("set loopback of %s up: %w", name, err)
-		}
-		for _, key := range []string{"net/ipv4/ip_forward", "net/ipv4/conf/all/forwarding"} {
-			if err := os.WriteFile("/proc/sys/"+key, []byte("1"), 0o644); err != nil {
-				return fmt.Errorf("turn on forwarding in %s: %w", name, err)
-			}
-		}
-		return nil
-	})
+	}
+	return nil
 }
 
 // Delete removes the name; the namespace itself ends with its last process.
@@ -150,7 +156,9 @@ func Join(router string, m Member) error {
 		return fmt.Errorf("open network namespace %s: %w", m.Name, err)
 	}
 	defer func() { _ = target.Close() }()
-	err = Do(router, func() error { return addPort(m, target) })
+	err = Do(router, func() error {
+		return addPort(m, &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: m.Port}, PeerName: "eth0", PeerNamespace: netlink.NsFd(target)})
+	})
 	if err != nil {
 		return fmt.Errorf("join %s to %s: %w", m.Name, router, err)
 	}
@@ -161,35 +169,51 @@ func Join(router string, m Member) error {
 	return nil
 }
 
-func addPort(m Member, target netns.NsHandle) error {
-	if old, err := netlink.LinkByName(m.Port); err == nil {
-		if err := netlink.LinkDel(old); err != nil {
-			return fmt.Errorf("remove old port %s: %w", m.Port, err)
-		}
-	}
-	pair := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: m.Port}, PeerName: "eth0", PeerNamespace: netlink.NsFd(target)}
-	if err := netlink.LinkAdd(pair); err != nil {
-		return fmt.Errorf("add veth pair %s: %w", m.Port, err)
-	}
-	port, err := netlink.LinkByName(m.Port)
-	if err != nil {
-		return fmt.Errorf("find port %s: %w", m.Port, err)
-	}
-	if err := netlink.AddrAdd(port, &netlink.Addr{IPNet: host(gateway)}); err != nil {
-		return fmt.Errorf("address of port %s: %w", m.Port, err)
-	}
-	if err := netlink.LinkSetUp(port); err != nil {
-		return fmt.Errorf("set port %s up: %w", m.Port, err)
-	}
-	index := port.Attrs().Index
-	if err := netlink.RouteAdd(&netlink.Route{LinkIndex: index, Dst: host(m.IP), Scope: netlink.SCOPE_LINK}); err != nil {
-		return fmt.Errorf("route to %s: %w", m.IP, err)
-	}
-	if m.Pods == nil {
-		return nil
+// addPort makes the router's end of a link and routes to the member by it.
+func addPort(m Member, link netlink.Link) error {
+	index, err := makePort(m.Port, gateway, m.IP, link)
+	if err != nil || m.Pods == nil {
+		return err
 	}
 	if err := netlink.RouteAdd(&netlink.Route{LinkIndex: index, Dst: m.Pods, Gw: m.IP, Flags: int(netlink.FLAG_ONLINK)}); err != nil {
 		return fmt.Errorf("route to %s: %w", m.Pods, err)
+	}
+	return nil
+}
+
+// makePort replaces the port by the link, with the router's own address, and
+// routes to the one at its other end.
+func makePort(name string, own, other net.IP, link netlink.Link) (index int, err error) {
+	if err := deletePort(name); err != nil {
+		return 0, err
+	}
+	if err := netlink.LinkAdd(link); err != nil {
+		return 0, fmt.Errorf("add port %s: %w", name, err)
+	}
+	port, err := netlink.LinkByName(name)
+	if err != nil {
+		return 0, fmt.Errorf("find port %s: %w", name, err)
+	}
+	if err := netlink.AddrAdd(port, &netlink.Addr{IPNet: host(own)}); err != nil {
+		return 0, fmt.Errorf("address of port %s: %w", name, err)
+	}
+	if err := netlink.LinkSetUp(port); err != nil {
+		return 0, fmt.Errorf("set port %s up: %w", name, err)
+	}
+	index = port.Attrs().Index
+	if err := netlink.RouteAdd(&netlink.Route{LinkIndex: index, Dst: host(other), Scope: netlink.SCOPE_LINK, Src: own}); err != nil {
+		return 0, fmt.Errorf("route to %s: %w", other, err)
+	}
+	return index, nil
+}
+
+func deletePort(name string) error {
+	old, err := netlink.LinkByName(name)
+	if err != nil {
+		return nil // there is none
+	}
+	if err := netlink.LinkDel(old); err != nil {
+		return fmt.Errorf("remove port %s: %w", name, err)
 	}
 	return nil
 }

@@ -1,0 +1,45 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/longhorn-lep/longhorn-manager/devcluster/netns"
+)
+
+// Dial connects to a server from within the named network namespace.
+func Dial(ctx context.Context, namespace, address string) (net.Conn, error) {
+	var conn net.Conn
+	err := netns.Do(namespace, func() (err error) {
+		// An address in figures is dialed by this thread, and no other would do.
+		d := net.Dialer{Timeout: 5 * time.Second, KeepAlive: -1}
+		conn, err = d.DialContext(ctx, "tcp4", address)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reach the agent: %w", err)
+	}
+	return conn, nil
+}
+
+// Output runs a program without input and returns what it printed. An exit code
+// other than 0 is an error, with what it printed.
+func Output(ctx context.Context, namespace, address string, argv ...string) (string, error) {
+	conn, err := Dial(ctx, namespace, address)
+	if err != nil {
+		return "", err
+	}
+	var out, errs bytes.Buffer
+	code, err := Exec(ctx, conn, Request{Argv: argv}, Streams{Stdout: &out, Stderr: &errs})
+	if err == nil && code != 0 {
+		err = fmt.Errorf("exit code %d: %s", code, strings.TrimSpace(errs.String()+out.String()))
+	}
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", strings.Join(argv, " "), err)
+	}
+	return strings.TrimSpace(out.String()), nil
+}

@@ -1,0 +1,110 @@
+// Package uml runs a user-mode Linux kernel, a Linux that is an ordinary
+// process of this machine, as the first process of a machine: it says which
+// files it needs, shows it this machine read-only, starts it and plugs disks
+// into it. It must not know what runs in the guest or what a node is.
+//
+// The kernel's root is the real machine's own tree (hostfs), so the guest has
+// the programs of the real machine. The process runs in a mount namespace in
+// which all but the paths in Spec.Writable is read-only: a program in the guest
+// that mounts hostfs again, however privileged, gets no further.
+package uml
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+)
+
+// Program is the kernel, and ModulesDir has a directory of modules per release.
+const (
+	Program    = "/usr/bin/linux.uml"
+	ModulesDir = "/usr/lib/uml/modules"
+)
+
+// scratch is a tmpfs of the process's own: the guest's memory is a file in it,
+// and consoleFile the socket to talk to the kernel, whose path must be short.
+const (
+	scratch     = "/dev/shm"
+	umid        = "guest"
+	consoleFile = scratch + "/uml/" + umid + "/mconsole"
+)
+
+// Spec says what a guest is made of. It is written as JSON by the outside and
+// read by Run.
+type Spec struct {
+	MemoryMiB int `json:"memoryMiB"`
+	// Taps are tap devices in the network namespace of the process. The guest
+	// has them as vec0 and so on.
+	Taps []string `json:"taps"`
+	// Disks are image files by letter: the guest has the first as /dev/ubda.
+	Disks []string `json:"disks"`
+	// Writable are the directories that the guest may write through hostfs;
+	// the images lie in one of them.
+	Writable []string `json:"writable"`
+	// Init is the guest's first program and its arguments, to which the kernel
+	// adds some of its own.
+	Init []string `json:"init"`
+	// Preload is the library of BuildPreload, or "".
+	Preload string `json:"preload,omitempty"`
+}
+
+// DiskDevice is what the guest calls its disk with the index, from 0.
+func DiskDevice(index int) string {
+	return "/dev/ubd" + string(rune('a'+index))
+}
+
+// MaxDisks is how many disks a kernel takes.
+const MaxDisks = 16
+
+// CheckPath returns an error for a path that the kernel would misread in its
+// command line.
+func CheckPath(path string) error {
+	if strings.ContainsAny(path, " ,:=") {
+		return fmt.Errorf("path %s: a guest kernel cannot take one with a space, comma, colon or equals sign", path)
+	}
+	return nil
+}
+
+// args is the command line of the kernel.
+func (s Spec) args() []string {
+	args := []string{
+		Program, fmt.Sprintf("mem=%dM", s.MemoryMiB),
+		"root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro",
+		"uml_dir=" + scratch + "/uml/", "umid=" + umid,
+		// The first terminal is the log; the kernel opens no others.
+		"con=null", "ssl=null", "con0=null,fd:1",
+	}
+	for i, tap := range s.Taps {
+		args = append(args, fmt.Sprintf("vec%d:transport=tap,ifname=%s,depth=128,gro=1", i, tap))
+	}
+	for i, image := range s.Disks {
+		args = append(args, fmt.Sprintf("ubd%d=%s", i, image))
+	}
+	args = append(args, "init="+s.Init[0], "--")
+	return append(args, s.Init[1:]...)
+}
+
+// Write stores the spec at path.
+func (s Spec) Write(path string) error {
+	raw, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode guest spec: %w", err)
+	}
+	if err := os.WriteFile(path, raw, 0o600); err != nil {
+		return fmt.Errorf("write guest spec: %w", err)
+	}
+	return nil
+}
+
+func readSpec(path string) (Spec, error) {
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return Spec{}, fmt.Errorf("read guest spec: %w", err)
+	}
+	var s Spec
+	if err := json.Unmarshal(raw, &s); err != nil {
+		return Spec{}, fmt.Errorf("parse guest spec %s: %w", path, err)
+	}
+	return s, nil
+}
