@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -28,7 +29,7 @@ func rootCommand() *cli.Command {
 		Commands: append([]*cli.Command{
 			upCommand(), downCommand(), statusCommand(), kubectlCommand(), kubeconfigCommand(),
 			loadImageCommand(), imageCommand(), workloadImageCommand(), packagesCommand(),
-		}, nodeCommands()...),
+		}, slices.Concat(nodeCommands(), diskCommands())...),
 	}
 }
 
@@ -52,10 +53,13 @@ func withCluster(f func(context.Context, *cli.Command, *cluster.Cluster) error) 
 	}
 }
 
+func nodeFlags() []cli.Flag {
+	return append(diskFlags(), &cli.IntFlag{Name: "memory", Value: 1024, Usage: "memory of a node with a kernel of its own, in MiB"})
+}
+
 func diskFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.IntFlag{Name: "disk-size", Value: 8, Usage: "size of a node's data disk, in GiB; it takes only what is written"},
-		&cli.IntFlag{Name: "memory", Value: 1024, Usage: "memory of a node with a kernel of its own, in MiB"},
 		&cli.StringFlag{Name: "disk-fs", Value: "ext4", Usage: "file system of a node's data disk: ext4 or xfs"},
 	}
 }
@@ -78,7 +82,7 @@ func upCommand() *cli.Command {
 			&cli.IntFlag{Name: "nodes", Value: 3, Usage: "number of nodes; 0 runs only the API server, for tests"},
 			&cli.StringFlag{Name: "kernel", Usage: "uml=N makes N nodes besides, guest-1 and so on, that have a kernel of their own"},
 			&cli.StringSliceFlag{Name: "image-tar", Usage: "docker-archive to load into all nodes; may be repeated"},
-		}, diskFlags()...),
+		}, nodeFlags()...),
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			l, err := layout(cmd)
 			if err != nil {

@@ -31,7 +31,7 @@ func nodeCommands() []*cli.Command {
 		}
 		return c.AddNode(ctx, name, o)
 	})
-	add.Flags = append(diskFlags(), &cli.StringFlag{Name: "kernel", Usage: "uml gives it a kernel of its own"})
+	add.Flags = append(nodeFlags(), &cli.StringFlag{Name: "kernel", Usage: "uml gives it a kernel of its own"})
 	return []*cli.Command{
 		shellCommand(), execCommand(), forwardCommand(), add, stop,
 		nodeCommand("remove-node", "end a node and remove its disk", func(ctx context.Context, _ *cli.Command, c *cluster.Cluster, name string) error {

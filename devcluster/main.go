@@ -16,6 +16,7 @@ import (
 	"github.com/urfave/cli/v3"
 	"golang.org/x/sys/unix"
 
+	"github.com/longhorn-lep/longhorn-manager/devcluster/agent"
 	"github.com/longhorn-lep/longhorn-manager/devcluster/components"
 	"github.com/longhorn-lep/longhorn-manager/devcluster/forward"
 	"github.com/longhorn-lep/longhorn-manager/devcluster/machine"
@@ -58,7 +59,7 @@ func runComponent(name string, args []string) int {
 	case "on-guest":
 		return runOnGuest(args)
 	case "forward":
-		err = oneArgument(args, runForward)
+		err = runForward(args)
 	default:
 		return components.Run(name, args)
 	}
@@ -76,8 +77,20 @@ func oneArgument(args []string, run func(string) error) error {
 	return run(args[0])
 }
 
-// runForward serves on the listener it was given as descriptor 3.
-func runForward(target string) error {
+// runForward serves on the listener it was given as descriptor 3. It takes a
+// target, and the namespace and address of the agent to reach it by, if any.
+func runForward(args []string) error {
+	var dial forward.Dialer
+	switch len(args) {
+	case 1:
+		dial = forward.To(args[0])
+	case 3:
+		dial = func(ctx context.Context) (net.Conn, error) {
+			return agent.DialInside(ctx, args[1], args[2], "tcp", args[0])
+		}
+	default:
+		return fmt.Errorf("takes one argument or three, got %d", len(args))
+	}
 	file := os.NewFile(3, "listener")
 	listener, err := net.FileListener(file)
 	if err != nil {
@@ -86,5 +99,5 @@ func runForward(target string) error {
 	_ = file.Close()
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM)
 	defer stop()
-	return forward.Serve(ctx, listener, target)
+	return forward.Serve(ctx, listener, dial)
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"strconv"
+	"time"
 
 	"golang.org/x/sys/unix"
 	"golang.org/x/term"
@@ -27,9 +28,8 @@ func runAgent() error {
 
 // Exit codes of a command that could not be run to its end.
 const (
-	exitNotRun  = 127
-	exitLost    = 255
-	exitStopped = 130
+	exitNotRun = 127
+	exitLost   = 255
 )
 
 // runOnGuest runs a command by the agent of a guest as if it were a child of
@@ -64,7 +64,7 @@ func onGuest(args []string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	streams := agent.Streams{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Signals: passedOn()}
+	streams := agent.Streams{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Signals: passedOn(cancel)}
 	request := agent.Request{Argv: args[3:], Env: os.Environ()}
 	if term.IsTerminal(0) && term.IsTerminal(1) {
 		before, err := term.MakeRaw(0)
@@ -100,19 +100,21 @@ func cancelWithProcess(cancel context.CancelCauseFunc, pid int) error {
 	return nil
 }
 
-// passedOn are the signals for the command. A guest that stands still answers
-// none: the second of a kind ends this process.
-func passedOn() <-chan os.Signal {
+// endPatience is how long a command may go on after it was told to end. One that
+// waits for a disk that hangs, or on a guest that stands still, cannot end.
+const endPatience = 5 * time.Second
+
+// passedOn are the signals for the command. When it does not obey one that ends
+// a program, this process ends without it.
+func passedOn(cancel context.CancelCauseFunc) <-chan os.Signal {
 	in, out := make(chan os.Signal, 8), make(chan os.Signal, 8)
 	signal.Notify(in, unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2)
 	go func() {
-		seen := map[os.Signal]bool{}
 		for s := range in {
-			if seen[s] && (s == unix.SIGINT || s == unix.SIGTERM) {
-				os.Exit(exitStopped)
-			}
-			seen[s] = true
 			out <- s
+			if s != unix.SIGUSR1 && s != unix.SIGUSR2 {
+				time.AfterFunc(endPatience, func() { cancel(fmt.Errorf("the command does not end after signal %q", s)) })
+			}
 		}
 	}()
 	return out

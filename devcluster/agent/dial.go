@@ -26,6 +26,15 @@ func Dial(ctx context.Context, namespace, address string) (net.Conn, error) {
 	return conn, nil
 }
 
+// DialInside connects to an address as the server's machine sees it.
+func DialInside(ctx context.Context, namespace, server, network, address string) (net.Conn, error) {
+	conn, err := Dial(ctx, namespace, server)
+	if err != nil {
+		return nil, err
+	}
+	return Connect(ctx, conn, network, address)
+}
+
 // Output runs a program without input and returns what it printed. An exit code
 // other than 0 is an error, with what it printed.
 func Output(ctx context.Context, namespace, address string, argv ...string) (string, error) {

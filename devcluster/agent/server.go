@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/longhorn-lep/longhorn-manager/devcluster/forward"
 )
 
 // Listen listens at the port of the one interface: what comes in by another,
@@ -87,6 +89,6 @@ func (s *server) connect(r Request) error {
 	if err := s.send(frameConnected, nil); err != nil {
 		return err
 	}
-	Join(s.conn, target)
+	forward.Join(s.conn, target)
 	return nil
 }

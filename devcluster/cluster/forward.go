@@ -28,10 +28,11 @@ func (c *Cluster) Forward(ctx context.Context, from, target string) (string, err
 	if from == "" {
 		return "", errors.New("no node runs to forward from")
 	}
-	if _, err := c.state.runningNode(from); err != nil {
+	n, err := c.state.runningNode(from)
+	if err != nil {
 		return "", err
 	}
-	target, err := c.resolve(ctx, target)
+	target, err = c.resolve(ctx, target)
 	if err != nil {
 		return "", err
 	}
@@ -49,9 +50,14 @@ func (c *Cluster) Forward(ctx context.Context, from, target string) (string, err
 	}
 	defer file.Close()
 	cmd := exec.Command(c.Binary(), "component", "forward", target)
+	begin := func() error { return c.inNode(from, cmd.Start) }
+	if n.Guest != nil { // its network is reached through its agent
+		cmd.Args = append(cmd.Args, c.routerNetns(), agentAddress(*n))
+		begin = cmd.Start
+	}
 	cmd.ExtraFiles = []*os.File{file}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := c.inNode(from, cmd.Start); err != nil {
+	if err := begin(); err != nil {
 		return "", fmt.Errorf("start forwarding: %w", err)
 	}
 	record, err := proc.Of(cmd.Process.Pid)

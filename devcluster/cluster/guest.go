@@ -69,6 +69,9 @@ var (
 	freshOnGuest = map[string]string{"tmp": "/tmp"}
 )
 
+// stateDisk is the name of the disk that keeps these.
+const stateDisk = "state"
+
 // stateBytes is the size of the state disk; it takes only what is written.
 const stateBytes = 32 << 30
 
@@ -104,7 +107,7 @@ func (c *Cluster) createGuest(n Node, diskSizeBytes int64) error {
 	if err := c.writeNodeConfig(n); err != nil {
 		return err
 	}
-	if err := disk.Create(c.guestImage(n.Name, "state"), "ext4", stateBytes); err != nil {
+	if err := disk.Create(c.guestImage(n.Name, stateDisk), "ext4", stateBytes); err != nil {
 		return err
 	}
 	return disk.Create(c.guestImage(n.Name, DataDisk), n.FSType, diskSizeBytes)
@@ -157,7 +160,7 @@ func (c *Cluster) kernelSpec(n Node, guestFile string) uml.Spec {
 	s := uml.Spec{
 		MemoryMiB: n.Guest.MemoryMiB,
 		Taps:      guestLinks(n).Taps(),
-		Disks:     []string{c.guestImage(n.Name, "state")},
+		Disks:     []string{c.guestImage(n.Name, stateDisk)},
 		Writable:  []string{filepath.Join(c.node(n.Name), "disks"), filepath.Join(c.node(n.Name), "log")},
 		Init:      []string{c.Binary(), "component", "guest", guestFile},
 	}
@@ -265,9 +268,5 @@ func (c *Cluster) onGuest(ctx context.Context, n Node, argv ...string) (string, 
 func (c *Cluster) dialOnGuest(ctx context.Context, n Node, network, address string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	conn, err := agent.Dial(ctx, c.routerNetns(), agentAddress(n))
-	if err != nil {
-		return nil, err
-	}
-	return agent.Connect(ctx, conn, network, address)
+	return agent.DialInside(ctx, c.routerNetns(), agentAddress(n), network, address)
 }

@@ -16,9 +16,20 @@ import (
 // dialTimeout bounds how long a client waits for a target that does not answer.
 const dialTimeout = 10 * time.Second
 
+// Dialer makes a connection to the target.
+type Dialer func(context.Context) (net.Conn, error)
+
+// To dials an address.
+func To(target string) Dialer {
+	return func(ctx context.Context) (net.Conn, error) {
+		d := net.Dialer{Timeout: dialTimeout}
+		return d.DialContext(ctx, "tcp", target)
+	}
+}
+
 // Serve accepts until ctx ends, then closes everything and waits for its
 // goroutines. A target that cannot be reached costs only that connection.
-func Serve(ctx context.Context, l net.Listener, target string) error {
+func Serve(ctx context.Context, l net.Listener, dial Dialer) error {
 	var connections sync.WaitGroup
 	defer connections.Wait()
 	stop := context.AfterFunc(ctx, func() { _ = l.Close() })
@@ -31,14 +42,13 @@ func Serve(ctx context.Context, l net.Listener, target string) error {
 			}
 			return fmt.Errorf("accept connection: %w", err)
 		}
-		connections.Go(func() { pass(ctx, client, target) })
+		connections.Go(func() { pass(ctx, client, dial) })
 	}
 }
 
-func pass(ctx context.Context, client net.Conn, target string) {
+func pass(ctx context.Context, client net.Conn, dial Dialer) {
 	defer client.Close()
-	d := net.Dialer{Timeout: dialTimeout}
-	server, err := d.DialContext(ctx, "tcp", target)
+	server, err := dial(ctx)
 	if err != nil {
 		return
 	}
@@ -48,9 +58,14 @@ func pass(ctx context.Context, client net.Conn, target string) {
 		_ = server.Close()
 	})
 	defer stop()
+	Join(client, server)
+}
+
+// Join copies between two connections until both directions have ended.
+func Join(a, b net.Conn) {
 	var directions sync.WaitGroup
-	directions.Go(func() { oneWay(server, client) })
-	directions.Go(func() { oneWay(client, server) })
+	directions.Go(func() { oneWay(a, b) })
+	directions.Go(func() { oneWay(b, a) })
 	directions.Wait()
 }
 

@@ -41,7 +41,7 @@ func TestServePassesBothDirectionsAndHalfClose(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	door := listen(t)
 	served := make(chan error, 1)
-	go func() { served <- Serve(ctx, door, target.Addr().String()) }()
+	go func() { served <- Serve(ctx, door, To(target.Addr().String())) }()
 
 	conn, err := net.Dial("tcp", door.Addr().String())
 	if err != nil {
@@ -75,7 +75,7 @@ func TestServeClosesTheConnectionWhenNobodyAnswers(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	door := listen(t)
 	served := make(chan error, 1)
-	go func() { served <- Serve(ctx, door, address) }()
+	go func() { served <- Serve(ctx, door, To(address)) }()
 	conn, err := net.Dial("tcp", door.Addr().String())
 	if err != nil {
 		t.Fatal(err)

@@ -83,8 +83,36 @@ func Delete(name string) error {
 	if err := unix.Unmount(p, unix.MNT_DETACH); err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.EINVAL) {
 		return fmt.Errorf("unmount network namespace %s: %w", name, err)
 	}
-	if err := os.Remove(p); err != nil && !errors.Is(err, os.ErrNotExist) {
+	err := os.Remove(p)
+	if errors.Is(err, unix.EBUSY) {
+		err = onLockedThread(func() error { return removeCovered(p) })
+	}
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("remove network namespace %s: %w", name, err)
+	}
+	return nil
+}
+
+// removeCovered removes a file on which something is mounted where no path
+// leads any more: ip-netns(8) binds the directory over itself, with the mounts
+// in it, and what was unmounted above was the copy. In a mount namespace of its
+// own the thread takes all of these mounts away, without touching anybody
+// else's; removing a file on which nothing is mounted here makes the kernel
+// unmount what is mounted on it in every other namespace.
+func removeCovered(p string) error {
+	if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS); err != nil {
+		return fmt.Errorf("make mount namespace: %w", err)
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("make mounts private: %w", err)
+	}
+	for _, target := range []string{filepath.Dir(p), p} {
+		for unix.Unmount(target, unix.MNT_DETACH) == nil {
+			continue // to the one beneath
+		}
+	}
+	if err := os.Remove(p); err != nil {
+		return fmt.Errorf("beneath its mounts: %v", err) // not even a missing file is what was looked for
 	}
 	return nil
 }
