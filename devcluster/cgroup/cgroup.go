@@ -1,8 +1,8 @@
 // Package cgroup gives a machine of the cluster control groups of its own, in
-// either version of the kernel's interface, and takes them away. Only the
-// version 1 side has been run so far; version 2 follows the kernel's
-// documentation (Documentation/admin-guide/cgroup-v2.rst). It must not know
-// what runs in a group.
+// either version of the kernel's interface, and takes them away. Machines with a
+// kernel of their own have version 2 inside, where the tests run all of this
+// package; a whole cluster has run on version 1 only. It must not know what runs
+// in a group.
 package cgroup
 
 import (
