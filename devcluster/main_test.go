@@ -24,6 +24,9 @@ import (
 // here is the test.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == "component" {
+		if os.Args[2] == "cgroup-walk" {
+			os.Exit(cgroupWalk())
+		}
 		os.Exit(runComponent(os.Args[2], os.Args[3:]))
 	}
 	os.Exit(m.Run())
@@ -37,7 +40,7 @@ type testCluster struct {
 
 // up makes a cluster and takes it down at the end of the test, when nothing of
 // it may be left.
-func up(t *testing.T, nodes int) *testCluster {
+func up(t *testing.T, nodes, guests int) *testCluster {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: a cluster makes namespaces and mounts")
@@ -50,12 +53,14 @@ func up(t *testing.T, nodes int) *testCluster {
 	}
 	c := &testCluster{t: t, layout: l, ctx: ctx}
 	t.Cleanup(c.down)
-	c.run(func(out *bytes.Buffer) error { return cluster.Up(ctx, l, c.options(nodes), out) })
+	o := c.options(nodes)
+	o.Guests = guests
+	c.run(func(out *bytes.Buffer) error { return cluster.Up(ctx, l, o, out) })
 	return c
 }
 
 func (c *testCluster) options(nodes int) cluster.UpOptions {
-	return cluster.UpOptions{Nodes: nodes, DiskSizeBytes: 256 << 20, DiskFS: "ext4"}
+	return cluster.UpOptions{Nodes: nodes, DiskSizeBytes: 256 << 20, DiskFS: "ext4", MemoryMiB: 1024}
 }
 
 // run logs what a command printed if it fails.
@@ -136,7 +141,7 @@ func (c *testCluster) down() {
 }
 
 func TestClusterWithoutNodesServesTheAPI(t *testing.T) {
-	c := up(t, 0)
+	c := up(t, 0, 0)
 	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "x"}, Data: map[string]string{"k": "v"}}
 	if _, err := c.client().CoreV1().ConfigMaps("default").Create(c.ctx, object, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -159,7 +164,7 @@ func TestNodeIsCutOffHealedAndSurvivesPowerLoss(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes about 20 s")
 	}
-	c := up(t, 1)
+	c := up(t, 1, 0)
 	must := func(command ...string) string {
 		t.Helper()
 		out, err := c.exec("node-1", command...)
@@ -181,8 +186,23 @@ func TestNodeIsCutOffHealedAndSurvivesPowerLoss(t *testing.T) {
 		t.Errorf("connect after heal: exit code %s", got)
 	}
 
+	kubelet := []string{"bash", "-c", "curl -s -m 2 http://127.0.0.1:10248/healthz; echo $?"}
+	if got := must(kubelet...); got != "ok0" {
+		t.Fatalf("the kubelet answers %q", got)
+	}
+	c.do(func(o *cluster.Cluster) error { return o.Freeze("node-1") })
+	if got := must(kubelet...); got != "28" {
+		t.Errorf("the kubelet of a frozen node answers %q, want 28: nothing in time", got)
+	}
+	c.do(func(o *cluster.Cluster) error { return o.Thaw("node-1") })
+	if got := must(kubelet...); got != "ok0" {
+		t.Errorf("the kubelet of a thawed node answers %q", got)
+	}
+
 	must("bash", "-c", "echo kept > /var/lib/longhorn/kept && sync -f /var/lib/longhorn && echo lost > /var/lib/longhorn/lost")
 	boot := must("cat", "/proc/sys/kernel/random/boot_id")
+	// Standing still does not keep a node from losing power.
+	c.do(func(o *cluster.Cluster) error { return o.Freeze("node-1") })
 	c.do(func(o *cluster.Cluster) error { return o.StopNode(c.ctx, "node-1", cluster.EndPowerLoss) })
 	if _, err := cluster.Enter(c.layout, "node-1", []string{"true"}); err == nil {
 		t.Error("a stopped node can be entered")

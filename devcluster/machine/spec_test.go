@@ -1,9 +1,13 @@
 package machine
 
 import (
+	"net"
 	"path/filepath"
 	"reflect"
 	"testing"
+
+	"github.com/longhorn-lep/longhorn-manager/devcluster/dm"
+	"github.com/longhorn-lep/longhorn-manager/devcluster/netns"
 )
 
 func TestSpecIsReadBackAsItWasWritten(t *testing.T) {
@@ -16,6 +20,13 @@ func TestSpecIsReadBackAsItWasWritten(t *testing.T) {
 			Files:  map[string]string{"/etc/x": "y\n"},
 			Covers: map[string]string{"/proc/sys/z": "1\n"},
 			Disks:  []Disk{{Image: "/disk.img", FSType: "ext4", To: "/data"}},
+		},
+		Guest: &Guest{
+			Network:    netns.Guest{Port: "p", IP: net.ParseIP("1.2.3.4"), ManagementPort: "m", ManagementIP: net.ParseIP("5.6.7.8")},
+			ModulesDir: "/m", Modules: []string{"fuse"}, State: "/dev/ubda",
+			Kept: map[string]string{"a": "/a"}, Fresh: map[string]string{"b": "/b"}, Shared: []Bind{{From: "/c", To: "/d"}},
+			Disks: []GuestDisk{{Disk: dm.Disk{Name: "data", Device: "/dev/ubdb", Bytes: 512}, FSType: "ext4", To: "/e"}},
+			Links: map[string]string{"/f": "/g"},
 		},
 		Processes: []Process{{Name: "p", Argv: []string{"/bin/p", "-x"}, Env: []string{"A=1"}, Log: "/log", After: "127.0.0.1:1", Listener: true}},
 	}

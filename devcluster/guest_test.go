@@ -1,0 +1,434 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/longhorn-lep/longhorn-manager/devcluster/agent"
+	"github.com/longhorn-lep/longhorn-manager/devcluster/cgroup"
+	"github.com/longhorn-lep/longhorn-manager/devcluster/cluster"
+	"github.com/longhorn-lep/longhorn-manager/devcluster/config"
+	"github.com/longhorn-lep/longhorn-manager/devcluster/dm"
+	"github.com/longhorn-lep/longhorn-manager/devcluster/image"
+	"github.com/longhorn-lep/longhorn-manager/devcluster/mountinfo"
+	"github.com/longhorn-lep/longhorn-manager/devcluster/proc"
+)
+
+const guest = "guest-1"
+
+// One cluster with one guest goes through all that can be done to it.
+func TestGuest(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes about a minute")
+	}
+	if err := cluster.CheckGuests(); err != nil && os.Geteuid() == 0 {
+		if os.Getenv("CI") == "true" {
+			t.Fatal(err)
+		}
+		t.Skip(err)
+	}
+	c := up(t, 0, 1)
+	for _, step := range []struct {
+		name string
+		test func(*testing.T, *testCluster)
+	}{
+		{"a command has streams and exit code", guestExec},
+		{"version 2 of cgroups", guestCgroups},
+		{"this machine is read-only", guestSeesReadOnly},
+		{"a pod runs", guestRunsPod},
+		{"an address is forwarded", guestForwards},
+		{"cut off and healed", guestIsCut},
+		{"frozen and thawed", guestIsFrozen},
+		{"a disk is slow, fails and hangs, and the other notices nothing", guestDisks},
+		{"a loss of power", guestLosesPower},
+		{"a loss of power and of the disk's cache", guestLosesCache},
+		{"removed", guestIsRemoved},
+	} {
+		if !t.Run(step.name, func(t *testing.T) {
+			step.test(t, &testCluster{t: t, layout: c.layout, ctx: c.ctx})
+		}) {
+			for _, log := range []string{"machine.log", "kubelet.log"} {
+				raw, _ := os.ReadFile(filepath.Join(c.layout.Dir, "nodes", guest, "log", log))
+				t.Logf("%s:\n%s", log, raw[max(0, len(raw)-4000):])
+			}
+			return
+		}
+	}
+}
+
+// must runs a shell script on the guest.
+func (c *testCluster) must(script string) string {
+	c.t.Helper()
+	out, err := c.exec(guest, "sh", "-ec", script)
+	if err != nil {
+		c.t.Fatalf("%s: %v: %s", script, err, out)
+	}
+	return out
+}
+
+func guestExec(t *testing.T, c *testCluster) {
+	args, err := cluster.Enter(c.layout, guest, []string{"sh", "-c", "cat; echo bad >&2; exit 7"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(c.ctx, args[0], args[1:]...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader("input"), &stdout, &stderr
+	err = cmd.Run()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != 7 || stdout.String() != "input" || stderr.String() != "bad\n" {
+		t.Errorf("%v, output %q, errors %q; want exit code 7, input, bad", err, stdout.String(), stderr.String())
+	}
+	if out, err := c.exec(guest, "no-such-program"); err == nil {
+		t.Errorf("a program that does not exist ran: %s", out)
+	}
+	// What a command leaves in the background stays, and does not keep it.
+	c.must("mkfifo /run/ask; { read word < /run/ask; echo got $word > /run/ask; } &")
+	if got := c.must("echo this > /run/ask; cat /run/ask"); got != "got this" {
+		t.Errorf("the background program answers %q", got)
+	}
+	if release := c.must("uname -r"); !strings.HasPrefix(release, "6.") || release == c.hostRelease() {
+		t.Errorf("the guest's kernel is %s, the machine's %s; want another", release, c.hostRelease())
+	}
+}
+
+func (c *testCluster) hostRelease() string {
+	out, err := exec.Command("uname", "-r").Output()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+func guestCgroups(_ *testing.T, c *testCluster) {
+	c.must(config.NodeBinary + " component cgroup-walk now")
+}
+
+// cgroupWalk takes a group through its life where only version 2 is mounted.
+func cgroupWalk() int {
+	if err := walkCgroup(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+func walkCgroup() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	mounts, err := mountinfo.Read("/proc/self/mountinfo")
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(mounts, func(m mountinfo.Mount) bool { return m.FSType == "cgroup" }) {
+		return errors.New("version 1 is mounted")
+	}
+	group, err := cgroup.Create("walk/inner", mounts)
+	if err != nil {
+		return err
+	}
+	controllers, err := os.ReadFile("/sys/fs/cgroup/walk/inner/cgroup.controllers")
+	if err != nil || !strings.Contains(string(controllers), "memory") {
+		return fmt.Errorf("the group's controllers are %q, %w", controllers, err)
+	}
+	cmd := exec.Command("cat", "/dev/zero")
+	zeros, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		return err
+	}
+	if err := group.Add(cmd.Process.Pid); err != nil {
+		return err
+	}
+	if got := group.Processes(); !slices.Equal(got, []int{cmd.Process.Pid}) {
+		return fmt.Errorf("processes %v, want %d", got, cmd.Process.Pid)
+	}
+	if err := group.Freeze(); err != nil {
+		return err
+	}
+	events, err := os.ReadFile("/sys/fs/cgroup/walk/inner/cgroup.events")
+	if err != nil || !strings.Contains(string(events), "frozen 1") {
+		return fmt.Errorf("after freezing: events %q, %w", events, err)
+	}
+	if err := group.Thaw(); err != nil {
+		return err
+	}
+	// More than the pipe holds can only come from a program that runs.
+	if _, err := io.CopyN(io.Discard, zeros, 1<<17); err != nil {
+		return fmt.Errorf("after thawing: %w", err)
+	}
+	if err := errors.Join(group.Freeze(), group.KillFrozen()); err != nil {
+		return err
+	}
+	_ = cmd.Wait() // killed
+	return cgroup.Find("walk", mounts).Remove(ctx)
+}
+
+func guestSeesReadOnly(t *testing.T, c *testCluster) {
+	mark := filepath.Join(c.layout.Dir, "mark")
+	if err := os.WriteFile(mark, []byte("outside"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c.must("mkdir -p /run/machine && mount -t hostfs none /run/machine -o /")
+	if got := c.must("cat /run/machine" + mark); got != "outside" {
+		t.Errorf("the guest reads %q of this machine's file, want outside", got)
+	}
+	for _, attempt := range []string{
+		"echo inside > /run/machine" + mark,
+		"rm /run/machine" + mark,
+		"touch /run/machine/tmp/devcluster-guest-was-here",
+		"touch /run/machine/dev/shm/../devcluster-guest-was-here",
+		"mkdir /run/machine/root/devcluster-guest-was-here",
+		"mount -o remount,rw /run/machine && touch /run/machine" + mark + "2",
+	} {
+		out, err := c.exec(guest, "sh", "-c", attempt)
+		if err == nil || !strings.Contains(out, "Read-only file system") {
+			t.Errorf("%s: %v, %q; want that the file system is read-only", attempt, err, out)
+		}
+	}
+	if got, err := os.ReadFile(mark); err != nil || string(got) != "outside" {
+		t.Errorf("this machine's file holds %q, %v", got, err)
+	}
+	if err := os.Remove(mark); err != nil {
+		t.Fatal(err)
+	}
+	c.must("umount /run/machine")
+}
+
+func guestRunsPod(t *testing.T, c *testCluster) {
+	l := image.NewLayer()
+	if err := l.File("/bin/busybox", "/bin/busybox"); err != nil {
+		t.Fatal(err)
+	}
+	tar := filepath.Join(t.TempDir(), "busybox.tar")
+	if err := image.Build(tar, image.Config{Name: "localhost/busybox:dev", Entrypoint: []string{"/bin/busybox"}}, "", l); err != nil {
+		t.Fatal(err)
+	}
+	c.do(func(o *cluster.Cluster) error { return o.LoadImages(c.ctx, []string{tar}) })
+	pods := c.client().CoreV1().Pods("default")
+	_, err := pods.Create(c.ctx, &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "pod"},
+		Spec: corev1.PodSpec{
+			NodeSelector:  map[string]string{config.KernelLabel: cluster.KernelUML},
+			RestartPolicy: corev1.RestartPolicyNever,
+			Containers: []corev1.Container{{
+				Name: "c", Image: "localhost/busybox:dev", ImagePullPolicy: corev1.PullNever,
+				Args: []string{"sh", "-c", "echo on $(busybox uname -r)"},
+			}},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = proc.WaitFor(c.ctx, 200*time.Millisecond, "the pod to succeed", func() error {
+		pod, err := pods.Get(c.ctx, "pod", metav1.GetOptions{})
+		if err == nil && pod.Status.Phase != corev1.PodSucceeded {
+			err = fmt.Errorf("the pod is %s: %+v", pod.Status.Phase, pod.Status.ContainerStatuses)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	log, err := pods.GetLogs("pod", &corev1.PodLogOptions{}).DoRaw(c.ctx)
+	if err != nil || strings.TrimSpace(string(log)) != "on "+c.must("uname -r") {
+		t.Errorf("the pod says %q, %v", log, err)
+	}
+}
+
+// The API server's service has an address only by the guest's own kube-proxy.
+func guestForwards(t *testing.T, c *testCluster) {
+	var address string
+	c.do(func(o *cluster.Cluster) (err error) {
+		address, err = o.Forward(c.ctx, guest, config.APIServiceIP+":443")
+		return err
+	})
+	conn, err := tls.Dial("tcp", address, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // the peer's name is what is looked at
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if name := conn.ConnectionState().PeerCertificates[0].Subject.CommonName; name != "kube-apiserver" {
+		t.Errorf("%s answers, want kube-apiserver", name)
+	}
+}
+
+func guestIsCut(t *testing.T, c *testCluster) {
+	connect := "timeout 1 bash -c '</dev/tcp/172.30.0.1/6443' || echo $?"
+	if got := c.must(connect); got != "" {
+		t.Fatalf("connect to the API server: exit code %s", got)
+	}
+	c.do(func(o *cluster.Cluster) error { return o.Cut(guest) })
+	if got := c.must(connect); got != "124" {
+		t.Errorf("connect when cut off: exit code %q, want 124: no answer of any kind", got)
+	}
+	c.do(func(o *cluster.Cluster) error { return o.Heal(guest) })
+	if got := c.must(connect); got != "" {
+		t.Errorf("connect after heal: exit code %s", got)
+	}
+}
+
+func (c *testCluster) status() string {
+	c.t.Helper()
+	return c.run(func(out *bytes.Buffer) error { return cluster.Status(c.ctx, c.layout, out) })
+}
+
+func guestIsFrozen(t *testing.T, c *testCluster) {
+	c.do(func(o *cluster.Cluster) error { return o.Freeze(guest) })
+	if got := c.status(); !strings.Contains(got, "frozen") {
+		t.Errorf("the status does not say frozen:\n%s", got)
+	}
+	ctx, cancel := context.WithTimeout(c.ctx, time.Second)
+	defer cancel()
+	address := fmt.Sprintf("%s:%d", config.ManagementIP(1), config.AgentPort)
+	if out, err := agent.Output(ctx, c.layout.Name+"-net", address, "date"); err == nil {
+		t.Errorf("a frozen guest answers %q", out)
+	}
+	c.do(func(o *cluster.Cluster) error { return o.Thaw(guest) })
+	before := time.Now().Unix()
+	var after int64
+	if _, err := fmt.Sscan(c.must("date +%s"), &after); err != nil || after < before {
+		t.Errorf("after it was frozen the guest's clock is %d, this machine's %d (%v); want that it goes right", after, before, err)
+	}
+}
+
+func (c *testCluster) disk(name string, words ...string) {
+	c.t.Helper()
+	state, err := dm.ParseState(words)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.do(func(o *cluster.Cluster) error { return o.SetDisk(c.ctx, guest, name, state) })
+}
+
+func (c *testCluster) disks() string {
+	c.t.Helper()
+	return c.run(func(out *bytes.Buffer) error { return cluster.ShowDisks(c.layout, guest, out) })
+}
+
+func guestDisks(t *testing.T, c *testCluster) {
+	const readSecond = "dd if=/dev/mapper/second of=/dev/null bs=4k count=3 iflag=direct 2>&1"
+	const writeSecond = "dd if=/dev/zero of=/disk2/file bs=4k count=1 oflag=direct conv=notrunc 2>&1"
+	c.do(func(o *cluster.Cluster) error { return o.AddDisk(c.ctx, guest, "second", "/disk2", c.options(0)) })
+	c.must(writeSecond + " && sync -f /disk2")
+
+	c.disk("second", "slow", "300")
+	begin := time.Now()
+	c.must(readSecond)
+	if took := time.Since(begin); took < 900*time.Millisecond {
+		t.Errorf("three reads of a disk that takes 300 ms for each took %v", took)
+	}
+	if got, want := c.disks(), "data /var/lib/longhorn ok\nsecond /disk2 slow 300\n"; got != want {
+		t.Errorf("the disks are shown as %q, want %q", got, want)
+	}
+
+	c.disk("second", "fail")
+	if out, err := c.exec(guest, "sh", "-c", readSecond); err == nil || !strings.Contains(out, "Input/output error") {
+		t.Errorf("read of a disk that fails: %v, %q", err, out)
+	}
+	c.disk("second", "fail-writes")
+	c.must(readSecond)
+	c.disk("second", "ok")
+	c.must(writeSecond)
+
+	c.disk("second", "hang")
+	c.must("mkfifo /run/read; { " + readSecond + " >/dev/null && echo whole > /run/read; } >/dev/null 2>&1 &")
+	c.must("echo other > /var/lib/longhorn/other && sync /var/lib/longhorn/other")
+	if out, err := c.exec(guest, "sh", "-c", "timeout 1 cat /run/read; test $? = 124"); err != nil {
+		t.Errorf("a read of a disk that hangs ended with %q", out)
+	}
+	c.disk("second", "ok")
+	if got := c.must("cat /run/read"); got != "whole" {
+		t.Errorf("a read that waited for its disk ended with %q", got)
+	}
+}
+
+// guestLosesPower has a disk hang as well, which must not stand in the way.
+func guestLosesPower(t *testing.T, c *testCluster) {
+	args, err := cluster.Enter(c.layout, guest, []string{
+		"sh", "-c", "cd /var/lib/longhorn; while :; do n=$((n+1)); echo $n >> records; sync records && echo $n; done",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	writer := exec.CommandContext(c.ctx, args[0], args[1:]...)
+	acknowledged, err := writer.StdoutPipe()
+	if err == nil {
+		err = writer.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.disk("second", "hang")
+	last, some := "", make(chan struct{})
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		lines := bufio.NewScanner(acknowledged)
+		for lines.Scan() {
+			if last = lines.Text(); last == "50" {
+				close(some)
+			}
+		}
+	}()
+	select {
+	case <-some:
+	case <-ended:
+		t.Fatal("the writer ended")
+	}
+	c.do(func(o *cluster.Cluster) error { return o.StopNode(c.ctx, guest, cluster.EndPowerLoss) })
+	<-ended
+	if err := writer.Wait(); err == nil {
+		t.Error("a command on a node that lost power succeeds")
+	}
+	if _, err := cluster.Enter(c.layout, guest, []string{"true"}); err == nil {
+		t.Error("a stopped node can be entered")
+	}
+	c.do(func(o *cluster.Cluster) error { return o.StartNode(c.ctx, guest) })
+	if got, want := c.must("head -n "+last+" /var/lib/longhorn/records"), c.must("seq "+last); got != want {
+		t.Errorf("of %s acknowledged records these are there: %q", last, got)
+	}
+	if got, want := c.disks(), "data /var/lib/longhorn ok\nsecond /disk2 ok\n"; got != want {
+		t.Errorf("the disks are shown as %q, want %q", got, want)
+	}
+	c.must("ctr --namespace k8s.io images check name==localhost/busybox:dev | grep complete")
+}
+
+func guestLosesCache(t *testing.T, c *testCluster) {
+	c.must("echo kept > /var/lib/longhorn/kept && sync /var/lib/longhorn/kept")
+	c.disk(cluster.DataDisk, "drop-writes")
+	c.must("echo acknowledged > /var/lib/longhorn/dropped && sync /var/lib/longhorn/dropped")
+	c.do(func(o *cluster.Cluster) error { return o.StopNode(c.ctx, guest, cluster.EndPowerLoss) })
+	c.do(func(o *cluster.Cluster) error { return o.StartNode(c.ctx, guest) })
+	if got := c.must("cat /var/lib/longhorn/kept"); got != "kept" {
+		t.Errorf("what was written before holds %q", got)
+	}
+	if out, err := c.exec(guest, "cat", "/var/lib/longhorn/dropped"); err == nil {
+		t.Errorf("what the disk dropped is there: %q", out)
+	}
+}
+
+func guestIsRemoved(t *testing.T, c *testCluster) {
+	c.do(func(o *cluster.Cluster) error { return o.RemoveNode(c.ctx, guest) })
+	nodes, err := c.client().CoreV1().Nodes().List(c.ctx, metav1.ListOptions{})
+	if err != nil || len(nodes.Items) > 0 {
+		t.Errorf("after its removal there are nodes %v, %v", nodes.Items, err)
+	}
+}
