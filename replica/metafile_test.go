@@ -131,6 +131,79 @@ func TestAnExchangeThatIsNotKnownToBeDurableLeavesBothFilesWhole(t *testing.T) {
 	}
 }
 
+// No sync is believed after one that failed: from then on each replacement takes a new file.
+func TestAfterAnExchangeThatIsNotKnownToBeDurableNothingIsOverwritten(t *testing.T) {
+	f, r := newMemReplica(t, 16*mib)
+	failed, made := false, false
+	f.Before(func(op memfs.Op) error {
+		switch {
+		case op.Kind == "syncdir" && !failed:
+			failed = true
+			return syscall.EIO
+		case op.Kind == "create" && op.Name == metaTempName:
+			made = true
+		case op.Kind == "exchange":
+			made = false
+		case op.Kind == "write" && op.Name == metaTempName && failed && !made:
+			t.Error("a file was overwritten that may be the metadata")
+		}
+		return nil
+	})
+	if _, err := r.Admit(context.Background(), 1, "one"); !errors.Is(err, errUncertain) {
+		t.Fatalf("error %v", err)
+	}
+	for generation := range int64(3) {
+		must(t, r.Fence(context.Background(), 2+generation))
+	}
+}
+
+// tornReads is a directory whose metadata was opened just before it became the spare.
+type tornReads struct {
+	fsys.Dir
+	left *int
+}
+
+func (d tornReads) OpenFile(name string, mode fsys.Mode) (fsys.File, error) {
+	if name == metaName && *d.left > 0 {
+		*d.left--
+		name = "torn"
+	}
+	return d.Dir.OpenFile(name, mode)
+}
+
+func TestMetadataThatIsReplacedWhileItIsReadIsReadAgain(t *testing.T) {
+	f, _ := newMemReplica(t, 16*mib)
+	d, err := f.OpenDir("/disk/replicas/r")
+	must(t, err)
+	b, err := readFile(d, metaName, maxMetaBytes)
+	must(t, err)
+	must(t, writeNew(d, "torn", flip(40)(b)))
+	for torn, want := range []error{nil, nil, nil, errTorn} {
+		left := torn
+		if m, err := readMeta(tornReads{d, &left}); !errors.Is(err, want) || err == nil && m.UID != "uid-1" {
+			t.Errorf("torn %d times: %+v, %v", torn, m, err)
+		}
+	}
+}
+
+// A spare without blocks of its own is no room.
+func TestASpareThatIsAHoleIsMadeAnew(t *testing.T) {
+	dir, spec := filepath.Join(t.TempDir(), "r"), testSpec("uid-1", 16*mib)
+	must(t, Create(fsys.Host{}, dir, spec))
+	must(t, os.WriteFile(filepath.Join(dir, metaTempName), nil, 0o600))
+	must(t, os.Truncate(filepath.Join(dir, metaTempName), metaBlockBytes))
+	d, err := fsys.Host{}.OpenDir(dir)
+	must(t, err)
+	defer d.Close()
+	store := metaStore{dir: d}
+	store.keepSpare()
+	var st syscall.Stat_t
+	must(t, syscall.Stat(filepath.Join(dir, metaTempName), &st))
+	if st.Blocks*512 < metaBlockBytes {
+		t.Errorf("%d blocks", st.Blocks)
+	}
+}
+
 // The metadata by a second name must not be taken for the spare.
 func TestASpareThatIsTheMetadataIsNotOverwritten(t *testing.T) {
 	dir, spec := filepath.Join(t.TempDir(), "r"), testSpec("uid-1", 16*mib)

@@ -183,3 +183,19 @@ func (f *countedPieces) Datasync() error {
 	f.syncs++
 	return f.File.Datasync()
 }
+
+func TestAWriteOutDoesNotSettleWhatIsWrittenMeanwhile(t *testing.T) {
+	f, r, s := boundedReplica(t)
+	asked, release := hang(t, f, "writeback", dataName)
+	for i := range int64(3) {
+		must(t, s.WriteAt(t.Context(), make([]byte, 4096), i*4096, false))
+		if i == 1 {
+			<-asked
+		}
+	}
+	release()
+	waitFor(t, func() bool { return !r.out.running.Load() })
+	if got := r.out.unsettled(); got != 4096 {
+		t.Errorf("%d bytes unsettled, want 4096", got)
+	}
+}
