@@ -13,7 +13,7 @@ import (
 )
 
 // hangingNode has the disks /disk, which can be frozen, and /other.
-func hangingNode(t *testing.T, patience time.Duration) (*node, *freezer) {
+func hangingNode(t *testing.T, patience time.Duration, changes ...func(*Instance)) (*node, *freezer) {
 	t.Helper()
 	root := newRoot(t)
 	makeDisk(t, filepath.Join(root, "other"), otherUUID)
@@ -22,6 +22,9 @@ func hangingNode(t *testing.T, patience time.Duration) (*node, *freezer) {
 		f = newFreezer(i.disks.fs)
 		i.disks.fs = f
 		i.replicas.calls.patience, i.replicas.calls.wait, i.replicas.closeTimeout = patience, patience, patience
+		for _, change := range changes {
+			change(i)
+		}
 	})
 	t.Cleanup(func() { f.thaw() }) // before the process ends
 	return n, f
@@ -82,7 +85,7 @@ func TestADiskThatHangsIsRefusedAndHoldsUpNoOther(t *testing.T) {
 	for _, tc := range hangs {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			n, f := hangingNode(t, 300*time.Millisecond)
+			n, f := hangingNode(t, 5*time.Second)
 			first, second := n.named("vol-r-1", "/disk", diskUUID), n.named("vol-r-2", "/disk", diskUUID)
 			tc.prepare(n, first)
 			tc.prepare(n, second)
@@ -128,7 +131,7 @@ func TestADiskThatHangsIsRefusedAndHoldsUpNoOther(t *testing.T) {
 }
 
 func TestAToolThatReadsAHungDiskIsRefused(t *testing.T) {
-	n, f := hangingNode(t, 300*time.Millisecond)
+	n, f := hangingNode(t, 5*time.Second)
 	n.used(n.replicaSpec())
 	must(t, n.stopReplica(0))
 	f.freeze("/disk")
@@ -154,7 +157,7 @@ func TestAShutdownWaitsForNoDisk(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			n, f := hangingNode(t, time.Hour) // nobody's patience ends but that of the shutdown
-			n.replicas.closeTimeout = 300 * time.Millisecond
+			n.replicas.closeTimeout = 3 * time.Second
 			kept, open := n.named("vol-r-1", "/disk", diskUUID), n.named("vol-r-2", "/disk", diskUUID)
 			tc.prepare(n, kept)
 			n.used(open)
@@ -183,7 +186,7 @@ func TestAShutdownWaitsForNoDisk(t *testing.T) {
 
 // A stop that is asked for while the start hangs must not be answered before the start has ended.
 func TestAStopDoesNotOvertakeAStartThatHangs(t *testing.T) {
-	n, f := hangingNode(t, 200*time.Millisecond)
+	n, f := hangingNode(t, 5*time.Second)
 	_, err := n.ReplicaCreate(t.Context(), n.replicaSpec())
 	must(t, err)
 	f.freeze("/disk")
@@ -196,4 +199,26 @@ func TestAStopDoesNotOvertakeAStartThatHangs(t *testing.T) {
 	f.thaw()
 	n.untilReplica(proto.Phase_PHASE_RUNNING, replica.Reason(""))
 	must(t, n.stopReplica(0))
+}
+
+// No operation is under way that would tell.
+func TestARequestThatHangsShowsOnItsReplicaAndDisk(t *testing.T) {
+	n, f := hangingNode(t, 5*time.Second, func(i *Instance) { i.replicas.stuckEvery = 20 * time.Millisecond })
+	n.createReplica()
+	c, err := n.dialEngine("1/one")
+	must(t, err)
+	must(t, c.WriteAt(t.Context(), make([]byte, 4096), 0, false))
+	f.freeze("/disk")
+	flushed := make(chan error, 1)
+	go func() { flushed <- c.Flush(context.Background()) }()
+	s := n.untilReplica(proto.Phase_PHASE_RUNNING, replica.DiskNotResponding)
+	if !strings.HasPrefix(s.GetMessage(), "the disk /disk has not answered since ") {
+		t.Errorf("message %q", s.GetMessage())
+	}
+	n.until("a disk that does not respond", func(s *proto.State) bool { return len(s.GetDisks()) == 1 && s.GetDisks()[0].GetPath() == "/disk" })
+	f.thaw()
+	must(t, <-flushed)
+	n.untilReplica(proto.Phase_PHASE_RUNNING, replica.Reason(""))
+	n.until("that all disks respond", func(s *proto.State) bool { return s != nil && len(s.GetDisks()) == 0 })
+	must(t, c.Close())
 }

@@ -165,7 +165,7 @@ func (i *Instance) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var serving sync.WaitGroup
-	failures := make(chan error, 4)
+	failures := make(chan error, 5)
 	serve := func(what string, run func() error) {
 		serving.Go(func() {
 			if err := run(); err != nil {
@@ -184,6 +184,7 @@ func (i *Instance) Run(ctx context.Context) error {
 		}
 		return err
 	})
+	serve("the watch of requests", func() error { return i.replicas.watchStuck(ctx) })
 	guard := &mountGuard{deviceDir: i.engines.deviceDir, log: i.log}
 	serve("the watch of mounts", func() error {
 		return mountwatch.Watch(ctx, func() {
@@ -224,7 +225,7 @@ func (i *Instance) shutdown(ctx context.Context) {
 
 // snapshot is the whole state as the watch sends it.
 func (i *Instance) snapshot() *proto.State {
-	return &proto.State{Info: i.info, Replicas: i.replicas.states(), Engines: i.engines.states(), Disks: i.replicas.calls.states()}
+	return &proto.State{Info: i.info, Replicas: i.replicas.states(), Engines: i.engines.states(), Disks: i.replicas.diskStates()}
 }
 
 // bootID is of the node's boot, as its own root shows it: a node may be less than a machine, and start anew while the kernel, which is

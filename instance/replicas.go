@@ -30,14 +30,16 @@ type replicaHost struct {
 	calls   *diskCalls
 	// closeTimeout bounds how long the end of the process waits for the replicas.
 	closeTimeout time.Duration
+	stuckEvery   time.Duration
 	// decoy stands for the secret of replicas that are not here, so that one who guesses learns nothing.
 	decoy []byte
 
 	mu         sync.Mutex
-	hosted     map[string]*hosted  // guarded by mu
-	parked     map[string]*parked  // guarded by mu; never a name that is in hosted
-	distrusted map[string]struct{} // guarded by mu; uids, see distrust
-	stopping   bool                // guarded by mu
+	hosted     map[string]*hosted          // guarded by mu
+	parked     map[string]*parked          // guarded by mu; never a name that is in hosted
+	distrusted map[string]struct{}         // guarded by mu; uids, see distrust
+	stuck      map[string]*proto.DiskState // guarded by mu; by replica, see lookForStuck
+	stopping   bool                        // guarded by mu
 }
 
 // hosted is one replica that was started and not stopped. It does not change: an entry is replaced.
@@ -50,7 +52,7 @@ type hosted struct {
 
 func newReplicaHost(disks *diskGuard, boot string, c *changes, log *logrus.Entry) *replicaHost {
 	h := &replicaHost{
-		disks: disks, boot: boot, changes: c, log: log, calls: newDiskCalls(c.notify), closeTimeout: replicaCloseTimeout, decoy: make([]byte, 32),
+		disks: disks, boot: boot, changes: c, log: log, calls: newDiskCalls(c.notify), closeTimeout: replicaCloseTimeout, stuckEvery: stuckInterval, decoy: make([]byte, 32),
 		hosted: map[string]*hosted{}, parked: map[string]*parked{}, distrusted: map[string]struct{}{},
 	}
 	_, _ = rand.Read(h.decoy) // never fails
@@ -377,7 +379,11 @@ func (h *replicaHost) states() []*proto.ReplicaState {
 	h.mu.Unlock()
 	states := make([]*proto.ReplicaState, 0, len(all))
 	for _, e := range all {
-		states = append(states, e.state())
+		s := e.state()
+		if stuck := h.stuckOf(s.GetName()); stuck != nil && s.GetPhase() == proto.Phase_PHASE_RUNNING {
+			s.Reason, s.Message = stuck.GetReason(), stuck.GetMessage()
+		}
+		states = append(states, s)
 	}
 	slices.SortFunc(states, func(a, b *proto.ReplicaState) int { return cmp.Compare(a.GetName(), b.GetName()) })
 	return states

@@ -172,6 +172,9 @@ func tell(c *Controller, r *longhorn.Replica, next longhorn.ReplicaStatus) {
 	case gone && was.Reason != is.Reason:
 		c.Recorder.Event(r, corev1.EventTypeWarning, types.EventNodeGone, is.Message)
 		return
+	case is.Reason == types.ReasonDiskNotResponding && is.Status == longhorn.ConditionTrue && was.Reason != is.Reason:
+		c.Recorder.Eventf(r, corev1.EventTypeWarning, is.Reason, "replica %s hangs: %s", r.Name, is.Message)
+		return
 	case r.Status.CurrentState == next.CurrentState:
 		return
 	}

@@ -173,6 +173,37 @@ func TestALostReplicaIsToldOnceAndShown(t *testing.T) {
 	}
 }
 
+func TestARunningReplicaThatHangsIsToldOnceAndShown(t *testing.T) {
+	plane := &fakePlane{observed: Observed{Phase: types.PhaseRunning, Process: "p"}}
+	h, c := start(t, plane, placed(wanted, created))
+	look := func() longhorn.Condition {
+		t.Helper()
+		syncOnce(t, c, nil)
+		h.CatchUp()
+		r, err := c.Replicas.GetRO("r")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Status.CurrentState != longhorn.InstanceStateRunning || r.Status.IP == "" {
+			t.Errorf("status %+v", r.Status)
+		}
+		return types.FindCondition(r.Status.Conditions, types.ConditionInstanceCreation)
+	}
+	look()
+	h.Recorder.Take()
+	plane.observed.Reason, plane.observed.Message = types.ReasonDiskNotResponding, "the disk /d has not answered"
+	for range 2 {
+		if got := look(); got.Status != longhorn.ConditionTrue || got.Reason != "DiskNotResponding" || got.Message != "the disk /d has not answered" {
+			t.Errorf("condition %+v", got)
+		}
+	}
+	h.ExpectEvents("Warning DiskNotResponding r: replica r hangs: the disk /d has not answered")
+	plane.observed.Reason, plane.observed.Message = "", ""
+	if got := look(); got.Reason != "" {
+		t.Errorf("condition %+v", got)
+	}
+}
+
 // It is tried again and again, but told once.
 func TestARefusalThatDoesNotChangeIsNotWrittenAgain(t *testing.T) {
 	for _, tc := range []struct {

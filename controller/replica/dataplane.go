@@ -8,8 +8,10 @@ import (
 
 // Observed is a replica in the instance manager.
 type Observed struct {
-	Phase           types.Phase
-	Reason, Message string // when Phase is PhaseError
+	Phase types.Phase
+	// Reason and Message say what is wrong, when Phase is PhaseError, or with one that runs and
+	// does not answer.
+	Reason, Message string
 	// Generation is the highest that the replica holds durably; 0 while it is not open.
 	Generation int64
 	// Process identifies the instance manager's process; empty while unknown.

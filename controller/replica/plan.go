@@ -122,7 +122,7 @@ func planRun(in Input, p *Plan) {
 		p.Status.Port = in.Manager.Status.Port
 		p.Status.UUID = in.Observed.Process
 		p.Status.Generation = in.Observed.Generation
-		setCreation(p, in.Now, longhorn.ConditionTrue, "", "")
+		setCreation(p, in.Now, longhorn.ConditionTrue, in.Observed.Reason, in.Observed.Message)
 	case types.PhaseStarting, types.PhaseStopping:
 		p.Status.CurrentState = longhorn.InstanceState(in.Observed.Phase)
 		clearAddress(p)

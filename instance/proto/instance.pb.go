@@ -472,7 +472,7 @@ type ReplicaState struct {
 	Name           string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Volume         string                 `protobuf:"bytes,2,opt,name=volume,proto3" json:"volume,omitempty"`
 	Phase          Phase                  `protobuf:"varint,3,opt,name=phase,proto3,enum=longhorn.instance.v1.Phase" json:"phase,omitempty"`
-	Reason         string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"` // CamelCase, when phase is ERROR
+	Reason         string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"` // CamelCase, when phase is ERROR, or of a running one that hangs: DiskNotResponding
 	Message        string                 `protobuf:"bytes,5,opt,name=message,proto3" json:"message,omitempty"`
 	Generation     int64                  `protobuf:"varint,6,opt,name=generation,proto3" json:"generation,omitempty"` // highest generation admitted
 	Epoch          *Epoch                 `protobuf:"bytes,7,opt,name=epoch,proto3" json:"epoch,omitempty"`            // as recorded by this replica
@@ -1247,7 +1247,7 @@ func (x *EngineState) GetDeviceKept() bool {
 type DiskState struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`     // as in ReplicaSpec.disk_path
-	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"` // DiskNotResponding: an operation has been under way for too long
+	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"` // DiskNotResponding: an operation or request has been under way for too long
 	Message       string                 `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
