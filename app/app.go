@@ -14,6 +14,9 @@ import (
 // Version is set when the program is linked.
 var Version = "unknown"
 
+// logLevelEnv says how much is logged, where no flag does.
+const logLevelEnv = "LOG_LEVEL"
+
 // Main runs the program with its arguments and returns its exit code.
 func Main(args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -31,7 +34,7 @@ func root() *cli.Command {
 		Usage:   "replicated volumes from the disks of a Kubernetes cluster's nodes",
 		Version: Version,
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "log-level", Value: "info", Usage: "debug, info, warning or error", Sources: cli.EnvVars("LOG_LEVEL")},
+			&cli.StringFlag{Name: "log-level", Value: "info", Usage: "debug, info, warning or error", Sources: cli.EnvVars(logLevelEnv)},
 		},
 		Commands: []*cli.Command{
 			daemonCommand(),

@@ -57,7 +57,10 @@ func runHolder(ctx context.Context, c *cli.Command) error {
 	if err != nil {
 		return fmt.Errorf("find this program: %w", err)
 	}
-	command := []string{self, "--log-level", c.String("log-level"), "instance-manager", "serve"}
+	if err := os.Setenv(logLevelEnv, c.String("log-level")); err != nil {
+		return fmt.Errorf("hand the log level on: %w", err)
+	}
+	command := []string{self, "instance-manager", "serve"}
 	for _, flag := range []string{"node-id", "root", "data-listen", "grpc-socket", "tool-socket", "device-dir"} {
 		command = append(command, "--"+flag, c.String(flag))
 	}

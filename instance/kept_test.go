@@ -40,6 +40,8 @@ func (k *oneKept) Abort(_ context.Context, volume string) error {
 	return nil
 }
 
+func (k *oneKept) Successions() bool { return true }
+
 func (k *oneKept) isLeft() bool {
 	held, _ := k.List(context.Background())
 	return len(held) == 1

@@ -90,6 +90,13 @@ func (h *history) was(robustness longhorn.VolumeRobustness, after time.Time) boo
 	})
 }
 
+// wasState tells whether the volume was ever seen in a state since the history began.
+func (h *history) wasState(state longhorn.VolumeState) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.ContainsFunc(h.volumes, func(s seen[longhorn.VolumeStatus]) bool { return s.status.State == state })
+}
+
 // generationAbove is when a generation higher than one given was first seen; false if never.
 func (h *history) generationAbove(generation int64) (time.Time, bool) {
 	h.mu.Lock()

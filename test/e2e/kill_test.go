@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -68,19 +69,67 @@ func TestReplicaIsLostUnderLoad(t *testing.T) {
 	checkSums(ctx, t, c, theVolume(ctx, t, c, volume), replicasOf(ctx, t, c, volume))
 }
 
-// TestEngineIsLostUnderLoad: the instance manager that runs a volume's engine is killed
-// under load. The volume is attached again, the workload works again without anybody's
-// help, nothing of the old device stays, and every record that was made durable is there.
+// TestEngineIsLostUnderLoad: the data plane of a volume's engine is killed under load, all of
+// it at once. The volume is attached again, the workload works again without anybody's help,
+// nothing of the old device stays, and every record that was made durable is there.
 func TestEngineIsLostUnderLoad(t *testing.T) {
 	ctx, c := threeNodes.get(t)
 	ns := namespace(ctx, t, c, "e2e-kill-engine")
 	w := startWriter(ctx, t, c, ns, loading+writing)
 	h := follow(ctx, t, c, w.volume)
-	node := w.node(ctx, t)
-	was := theEngine(ctx, t, c, w.volume).Status
+	killed := w.loseEngine(ctx, t, h, "instance-manager")
+	requested, err := time.Parse(time.RFC3339, theVolume(ctx, t, c, w.volume).Status.RemountRequestedAt)
+	if err != nil || requested.Before(killed.Truncate(time.Second)) {
+		t.Errorf("remountRequestedAt is %v (%v), killed was at %v", requested, err, killed)
+	}
+	waitOneDevice(ctx, t, c, w.node(ctx, t), w.volume)
+	w.finish(ctx, t)
+}
 
-	killed := time.Now()
-	killProcess(ctx, t, c, node, "instance-manager")
+// TestServingProcessIsLostUnderLoad: the process that serves a volume's device is killed, again
+// and again, under two pods that write: one verifies every block, the other makes records durable.
+// The device outlives it: no pod sees an error, nothing is mounted anew, and nothing is lost.
+func TestServingProcessIsLostUnderLoad(t *testing.T) {
+	ctx, c := threeNodes.get(t)
+	ns := namespace(ctx, t, c, "e2e-succession")
+	w := startWriter(ctx, t, c, ns, verifyingBeside+writing)
+	h := follow(ctx, t, c, w.volume)
+	node := w.node(ctx, t)
+	before, err := devicesOf(ctx, c, node, w.volume)
+	if err != nil {
+		t.Fatal(err)
+	}
+	manager := instanceManagerPod(ctx, t, c, node)
+	writer := w.podUID(ctx, t)
+	for range 3 {
+		w.loseEngine(ctx, t, h, "instance-manager serve")
+	}
+	if v := theVolume(ctx, t, c, w.volume); v.Status.RemountRequestedAt != "" || v.Status.CurrentNodeID != node {
+		t.Errorf("on %s, a remount was requested at %q", v.Status.CurrentNodeID, v.Status.RemountRequestedAt)
+	}
+	if h.wasState(longhorn.VolumeStateDetaching) || h.wasState(longhorn.VolumeStateAttaching) {
+		t.Errorf("the volume did not stay attached:\n%s", h)
+	}
+	if after, err := devicesOf(ctx, c, node, w.volume); err != nil || !slices.Equal(after, before) {
+		t.Errorf("devices and mounts were %q, are %q (%v)", before, after, err)
+	}
+	if now := instanceManagerPod(ctx, t, c, node); now != manager {
+		t.Errorf("the instance manager's pod was %s, is %s", manager, now)
+	}
+	if now := w.podUID(ctx, t); now != writer {
+		t.Errorf("the writer's pod was %s, is %s", writer, now)
+	}
+	w.checkVerified(ctx, t)
+	w.finish(ctx, t)
+}
+
+// loseEngine kills processes of a role on the node of the engine, and waits until another engine
+// serves and all copies are members again.
+func (w *writer) loseEngine(ctx context.Context, t *testing.T, h *history, role string) (killed time.Time) {
+	t.Helper()
+	was := theEngine(ctx, t, w.c, w.volume).Status
+	killed = time.Now()
+	killProcess(ctx, t, w.c, w.node(ctx, t), role)
 	cluster.Eventually(ctx, t, time.Minute, "another engine was started", func(context.Context) error {
 		if _, ok := h.generationAbove(was.Generation); !ok {
 			return errors.New("it was not")
@@ -90,22 +139,35 @@ func TestEngineIsLostUnderLoad(t *testing.T) {
 	w.waitHealthy(ctx, t, 2*time.Minute)
 	again, _ := h.generationAbove(was.Generation)
 	w.waitAcked(ctx, t, again, 2*time.Minute)
-	t.Logf("records are acknowledged again after %s", time.Since(killed).Round(time.Second))
-	requested, err := time.Parse(time.RFC3339, theVolume(ctx, t, c, w.volume).Status.RemountRequestedAt)
-	if err != nil || requested.Before(killed.Truncate(time.Second)) {
-		t.Errorf("remountRequestedAt is %v (%v), killed was at %v", requested, err, killed)
+	acks, err := w.acked(ctx, w.node(ctx, t))
+	if err != nil {
+		t.Fatal(err)
 	}
-	waitOneDevice(ctx, t, c, w.node(ctx, t), w.volume)
-	w.finish(ctx, t)
+	for i, a := range acks {
+		if i > 0 && a.at.After(killed) {
+			t.Logf("records are acknowledged %s after the kill, a pause of %s", a.at.Sub(killed).Round(time.Millisecond), a.at.Sub(acks[i-1].at).Round(time.Millisecond))
+			break
+		}
+	}
+	return killed
 }
 
-// killProcess ends the process of one of our roles on a node without a word.
+// instanceManagerPod identifies the pod of a node's data plane.
+func instanceManagerPod(ctx context.Context, t *testing.T, c *cluster.Cluster, node string) string {
+	t.Helper()
+	return c.Must(ctx, t, "-n", types.Namespace, "get", "pod", types.InstanceManagerName(node), "-o", "jsonpath={.metadata.uid}")
+}
+
+// killProcess ends the processes of one of our roles on a node at once and without a word. "instance-manager" is all of the data plane,
+// "instance-manager serve" the one process of it that serves.
 func killProcess(ctx context.Context, t *testing.T, c *cluster.Cluster, node, role string) {
 	t.Helper()
 	c.MustOnNode(ctx, t, node, "bash", "-c", fmt.Sprintf(`
+		found=()
 		for p in /proc/[0-9]*; do
 			readarray -d '' -t args 2>/dev/null <"$p/cmdline" || continue
-			if [[ "${args[0]:-}" == */longhorn-manager && "${args[1]:-}" == %s ]]; then kill -9 "${p#/proc/}" && exit 0; fi
+			program=${args[0]:-} args=("${args[@]:1}")
+			[[ $program == */longhorn-manager* && "${args[*]} " == %q* ]] && found+=("${p#/proc/}")
 		done
-		exit 1`, role))
+		[ ${#found[@]} -gt 0 ] && kill -9 "${found[@]}"`, role+" "))
 }

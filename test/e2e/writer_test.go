@@ -54,6 +54,18 @@ while true; do
 done &
 `
 
+// verifyingBeside writes at random beside what follows and verifies all it wrote, in short rounds; it ends with the first error.
+const verifyingBeside = `
+(
+  set -e
+  while true; do
+    fio --name=verify --filename=/data/verify --size=24M --rw=randwrite --bs=4k --ioengine=libaio --iodepth=4 --direct=1 --verify=crc32c --verify_fatal=1 \
+        --do_verify=1 --rate_iops=400 --fallocate=none >/tmp/verify.log 2>&1 || { cat /tmp/verify.log; echo "not verified"; exit 1; }
+    echo "verified a round"
+  done
+) &
+`
+
 // acksDirectory is on a node, on a file system that does not lose its power with the node.
 const acksDirectory = "/var/lib/kubelet/e2e-acks"
 
@@ -167,6 +179,29 @@ func (w *writer) waitAckedOn(ctx context.Context, t *testing.T, on []string, aft
 		}
 		if count < enough {
 			return errors.Join(errs, fmt.Errorf("%d were", count))
+		}
+		return nil
+	})
+}
+
+// podUID identifies the writer's pod, with its restarts.
+func (w *writer) podUID(ctx context.Context, t *testing.T) string {
+	t.Helper()
+	return w.c.Must(ctx, t, "-n", w.namespace, "get", "pods", "-l", "app=writer", "-o", "jsonpath={.items[*].metadata.uid} {.items[*].status.containerStatuses[*].restartCount}")
+}
+
+// checkVerified fails the test if the writer saw an error, or verified nothing (verifyingBeside).
+func (w *writer) checkVerified(ctx context.Context, t *testing.T) {
+	t.Helper()
+	cluster.Eventually(ctx, t, time.Minute, "a round is verified", func(ctx context.Context) error {
+		log, err := w.c.Kubectl(ctx, "-n", w.namespace, "logs", "deployment/writer")
+		switch {
+		case err != nil:
+			return err
+		case strings.Contains(log, "not verified"), strings.Contains(log, "was not written"):
+			t.Fatalf("the writer saw an error:\n%s", log)
+		case !strings.Contains(log, "verified a round"):
+			return errors.New("none yet")
 		}
 		return nil
 	})
