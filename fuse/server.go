@@ -111,6 +111,9 @@ func (s *Server) read() error {
 			return nil
 		case errors.Is(failed, unix.EINTR), errors.Is(failed, unix.ENOENT): // ENOENT: given up by its caller before it was read
 			continue
+		case errors.Is(failed, unix.ENOMEM): // no buffer, for now; the kernel keeps the request
+			time.Sleep(100 * time.Millisecond)
+			continue
 		case failed != nil:
 			return fmt.Errorf("read a FUSE request: %w", failed)
 		}
@@ -153,11 +156,11 @@ func (s *Server) receive(fd int) (request, error) {
 	if requestAt+n > small.size {
 		return r, nil
 	}
-	defer b.release()
 	short, err := s.small.get()
 	if err != nil {
-		return request{}, err
+		return r, nil
 	}
+	defer b.release()
 	copy(short.bytes[requestAt:], r.bytes())
 	return request{buffer: short, length: n}, nil
 }

@@ -302,7 +302,10 @@ func TestErrorsOfTheBackend(t *testing.T) {
 		err  error
 		want syscall.Errno
 	}{
-		{errors.New("some"), unix.EIO}, {unix.ENOSPC, unix.ENOSPC}, {fmt.Errorf("no: %w", unix.EINVAL), unix.EINVAL}, {unix.ESHUTDOWN, unix.EIO},
+		{errors.New("some"), unix.EIO},
+		{unix.ENOSPC, unix.ENOSPC},
+		{fmt.Errorf("no: %w", unix.EINVAL), unix.EINVAL},
+		{unix.ESHUTDOWN, unix.EIO},
 		{unix.ENOTSUP, unix.EOPNOTSUPP},
 	} {
 		k := newKernel(t)
@@ -393,7 +396,9 @@ func TestBuffersOfOneServerAreNotThoseOfAnother(t *testing.T) {
 func FuzzServer(f *testing.F) {
 	for _, p := range [][]byte{
 		encode(opInit, 1, 0, make([]byte, 64)), encode(opRead, 1, imageNode, readBody(0, 4096)), encode(opWrite, 1, imageNode, writeBody(0, []byte{1, 2})),
-		encode(opFallocate, 1, imageNode, fallocateBody(0, 4096, 3)), encode(opLookup, 1, rootNode, []byte(imageName+"\x00")), {}, make([]byte, 40),
+		encode(opFallocate, 1, imageNode, fallocateBody(0, 4096, 3)), encode(opLookup, 1, rootNode, []byte(imageName+"\x00")),
+		{},
+		make([]byte, 40),
 	} {
 		f.Add(p)
 	}

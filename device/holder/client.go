@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/longhorn-lep/longhorn-manager/device"
+	"github.com/longhorn-lep/longhorn-manager/fuse"
 )
 
 // socketEnv tells the serving process the number of its socket.
@@ -179,7 +180,9 @@ func (c *Client) Adopt(ctx context.Context, volume string, owner device.Owner) (
 		closeAll(r.fds)
 		return -1, device.Held{}, fmt.Errorf("adopt %s: %d descriptors came (%w)", volume, len(r.fds), errors.Join(err, unix.EPROTO))
 	}
-	return r.fds[0], h, nil
+	defer closeAll(r.fds)
+	conn, err := fuse.Dup(r.fds[0]) // where package device wants connections
+	return conn, h, err
 }
 
 func only(r reply) (device.Held, error) {

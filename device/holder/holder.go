@@ -123,6 +123,7 @@ func Run(ctx context.Context, opts Options) error {
 		h.log.WithError(err).Warn("Whether this kernel sends requests again cannot be told: devices end with the process that serves them")
 	}
 	h.log.WithField("successions", h.successions).Info("Holder starts")
+	removeCopies(opts.Dir)
 	var serving sync.WaitGroup
 	defer serving.Wait()
 	ctx, cancel := context.WithCancel(ctx)
@@ -217,7 +218,7 @@ func (h *holder) mayRestart(ctx context.Context, end ending) bool {
 	if len(h.deaths) == 1 || end.after >= h.opts.limits.window/time.Duration(h.opts.limits.deaths) {
 		return true
 	}
-	pause := time.NewTimer(min(h.opts.limits.backoff<<(len(h.deaths)-2), 5*time.Second))
+	pause := time.NewTimer(min(h.opts.limits.backoff<<min(len(h.deaths)-2, 16), 5*time.Second))
 	defer pause.Stop()
 	select {
 	case <-pause.C:

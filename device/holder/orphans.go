@@ -26,7 +26,7 @@ func (f *family) start(cmd *exec.Cmd) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err := cmd.Start(); err != nil {
-		return err //nolint:wrapcheck // the caller says what was started
+		return err
 	}
 	f.pids[cmd.Process.Pid] = true
 	return nil
@@ -37,7 +37,7 @@ func (f *family) wait(cmd *exec.Cmd) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.pids, cmd.Process.Pid)
-	return err //nolint:wrapcheck // the caller says what ended
+	return err
 }
 
 // reapOrphans reaps what became this process's child because its parent died, if this is the first process of a container.

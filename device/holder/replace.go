@@ -62,6 +62,20 @@ func (p program) remove() {
 	}
 }
 
+// copies is the pattern of the names of the holder's own executables.
+const copies = "serve-*"
+
+// removeCopies removes what a dead holder left in a directory that is the holder's alone.
+func removeCopies(dir string) {
+	if dir == "" {
+		return
+	}
+	left, _ := filepath.Glob(filepath.Join(dir, copies))
+	for _, path := range left {
+		_ = os.Remove(path)
+	}
+}
+
 // take copies an executable to a file of the holder's own, which nobody can change or remove with an image, and compares what it copied.
 func (h *holder) take(fd int, m message) (program, error) {
 	own, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
@@ -70,7 +84,7 @@ func (h *holder) take(fd int, m message) (program, error) {
 	}
 	source := os.NewFile(uintptr(own), "executable")
 	defer source.Close()
-	file, err := os.CreateTemp(h.opts.Dir, "serve-*")
+	file, err := os.CreateTemp(h.opts.Dir, copies)
 	if err != nil {
 		return program{}, fmt.Errorf("take the executable: %w", err)
 	}
