@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -11,6 +12,26 @@ import (
 // lowestFD is the lowest number of a descriptor of a FUSE connection. A process that is killed closes its files from the highest number
 // down: the connection should be gone before anything is closed that would wait for its answers, such as a loop device.
 const lowestFD = 4096
+
+// enoughFDs is how many descriptors a process with FUSE connections may have: their numbers begin at lowestFD.
+const enoughFDs = 4 * lowestFD
+
+// allowFDs sees that descriptors may have such numbers. Few systems allow a process that many from the start; one with CAP_SYS_RESOURCE,
+// which mounting needs anyway, may allow itself more.
+var allowFDs = sync.OnceValue(func() error {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		return fmt.Errorf("ask how many files may be open: %w", err)
+	}
+	if limit.Cur >= enoughFDs {
+		return nil
+	}
+	raised := unix.Rlimit{Cur: enoughFDs, Max: max(enoughFDs, limit.Max)}
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &raised); err != nil {
+		return fmt.Errorf("allow %d open files, of which there are %d: %w", enoughFDs, limit.Max, err)
+	}
+	return nil
+})
 
 // Mount is a file system that is mounted nowhere. It has no path, so it needs no directory, nobody sees it, and nothing is left of it when
 // its file and its connection are closed.
@@ -60,6 +81,9 @@ func (m *Mount) Close() {
 
 // Dup duplicates the descriptor of a connection, at a number that is closed early (see lowestFD).
 func Dup(conn int) (int, error) {
+	if err := allowFDs(); err != nil {
+		return -1, err
+	}
 	fd, err := unix.FcntlInt(uintptr(conn), unix.F_DUPFD_CLOEXEC, lowestFD)
 	if err != nil {
 		return -1, fmt.Errorf("duplicate a FUSE descriptor: %w", err)

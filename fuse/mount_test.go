@@ -1,0 +1,35 @@
+package fuse
+
+import (
+	"os"
+	"os/exec"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// A system may allow a process fewer open files than the numbers of connections begin at.
+func TestDescriptorsAreAllowedWhereTheSystemAllowsFew(t *testing.T) {
+	const again = "FUSE_TEST_FEW_FILES"
+	if os.Getenv(again) == "" {
+		if _, err := exec.LookPath("prlimit"); err != nil || os.Geteuid() != 0 {
+			t.Skip("needs root and prlimit")
+		}
+		cmd := exec.CommandContext(t.Context(), "prlimit", "--nofile=1024:4096", os.Args[0], "-test.run=^"+t.Name()+"$")
+		cmd.Env = append(os.Environ(), again+"=yes")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		return
+	}
+	null, err := unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(null)
+	fd, err := Dup(null)
+	if err != nil || fd < lowestFD {
+		t.Fatalf("descriptor %d, %v", fd, err)
+	}
+	_ = unix.Close(fd)
+}
