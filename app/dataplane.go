@@ -77,6 +77,7 @@ func (d *dataPlane) Snapshot() (instancemanager.Snapshot, bool) {
 	s := d.snapshot()
 	return instancemanager.Snapshot{
 		Process:  s.GetInfo().GetUuid(),
+		Version:  s.GetInfo().GetVersion(),
 		Port:     int(s.GetInfo().GetPort()),
 		Engines:  len(s.GetEngines()),
 		Replicas: len(s.GetReplicas()),

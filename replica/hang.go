@@ -1,12 +1,9 @@
 package replica
 
 import (
-	"context"
 	"fmt"
-	"sync"
 	"time"
 
-	"k8s.io/utils/clock"
 
 	"github.com/longhorn-lep/longhorn-manager/nbd"
 )
@@ -88,47 +85,4 @@ func (r *Replica) StuckSince() (since time.Time, what string) {
 func (r *Replica) gaveUp(asked string, cause error) error {
 	since, what := r.StuckSince()
 	return &HangError{Asked: asked, Since: since, Call: what, Err: cause}
-}
-
-// Calls bounds what is under way at disks without a replica to own it: opening, making, removing, looking. It is safe for concurrent use.
-type Calls struct {
-	perDisk int
-	clock   clock.PassiveClock
-
-	mu    sync.Mutex
-	disks map[string]*lane // guarded by mu; by path
-}
-
-// NewCalls allows so many calls at each disk at the same time.
-func NewCalls(perDisk int, c clock.PassiveClock) *Calls {
-	return &Calls{perDisk: perDisk, clock: c, disks: map[string]*lane{}}
-}
-
-func (c *Calls) of(diskPath string) *lane {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	l := c.disks[diskPath]
-	if l == nil {
-		l = newLane(c.perDisk, c.clock)
-		c.disks[diskPath] = l
-	}
-	return l
-}
-
-// StuckSince tells of the call that is under way at a disk for the longest time; the zero time when there is none.
-func (c *Calls) StuckSince(diskPath string) (since time.Time, what string) {
-	return c.of(diskPath).oldest()
-}
-
-// Call does work that asks a disk, and returns its result, or a *HangError when ctx ends first: before there was a place, or while
-// the disk has not answered. In the second case the work goes on, keeps its place until it ends, and late gets what it made.
-func Call[T any](ctx context.Context, c *Calls, diskPath, what string, work func() (T, error), late func(T)) (T, error) {
-	var made, delivered T
-	err := c.of(diskPath).run(ctx, call{
-		what:    what,
-		work:    func() (err error) { made, err = work(); return err },
-		deliver: func() { delivered = made },
-		discard: func() { late(made) },
-	})
-	return delivered, err
 }

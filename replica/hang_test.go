@@ -338,39 +338,3 @@ func TestAGateTellsRequestsThatStayFromThoseThatComeAndGo(t *testing.T) {
 		t.Error("not drained")
 	}
 }
-
-func TestCallsToADiskThatHangsAreBounded(t *testing.T) {
-	fake := clocktesting.NewFakeClock(time.Unix(1000, 0))
-	c := NewCalls(2, fake)
-	gate, asked, late := make(chan struct{}), make(chan struct{}, 2), make(chan int, 2)
-	open := func(ctx context.Context, n int) (int, error) {
-		return Call(ctx, c, "/disk", "open", func() (int, error) {
-			asked <- struct{}{}
-			<-gate
-			return n, nil
-		}, func(made int) { late <- made })
-	}
-	for n := range 2 {
-		wantHang(t, abandon(asked, func(ctx context.Context) error {
-			_, err := open(ctx, n+1)
-			return err
-		}), true)
-		fake.Step(time.Second)
-	}
-	_, err := open(expired(), 3)
-	wantHang(t, err, false)
-	if since, what := c.StuckSince("/disk"); !since.Equal(time.Unix(1000, 0)) || what != "open" {
-		t.Errorf("stuck since %v in %q", since, what)
-	}
-	if since, _ := c.StuckSince("/other"); !since.IsZero() {
-		t.Errorf("the other disk is stuck since %v", since)
-	}
-	close(gate)
-	if sum := <-late + <-late; sum != 3 {
-		t.Errorf("what was made late adds up to %d", sum)
-	}
-	got, err := open(context.Background(), 4)
-	if err != nil || got != 4 {
-		t.Errorf("afterwards: %d, %v", got, err)
-	}
-}

@@ -21,6 +21,7 @@ const (
 // Snapshot is what the data plane says of itself.
 type Snapshot struct {
 	Process string // identity of the process; a restart changes it
+	Version string // of the process
 	Port    int    // at which replicas are served
 	// Engines and Replicas are how many it hosts, in whatever state.
 	Engines, Replicas int
@@ -103,7 +104,7 @@ func (in Input) alive(now time.Time) Plan {
 		return in.is(longhorn.InstanceManagerStateStarting, types.ReasonPodStarting, waitingFor(in.Pod), now)
 	case in.Process != nil:
 		p := in.is(longhorn.InstanceManagerStateRunning, types.ReasonPodRunning, "its pod runs and answers", now)
-		p.Status.IP, p.Status.Port, p.Status.UUID = in.Pod.Status.PodIP, in.Process.Port, in.Process.Process
+		p.Status.IP, p.Status.Port, p.Status.UUID, p.Status.Version = in.Pod.Status.PodIP, in.Process.Port, in.Process.Process, in.Process.Version
 		return p
 	case before.CurrentState == longhorn.InstanceManagerStateRunning && before.IP == in.Pod.Status.PodIP && before.UUID != "":
 		return Plan{Status: before}

@@ -174,6 +174,9 @@ func TestPlan(t *testing.T) {
 	for _, c := range planCases {
 		t.Run(c.name, func(t *testing.T) {
 			in := Input{Node: "node-1", Manager: c.manager, Pod: c.pod, Image: image, Process: c.process, Needed: c.needed}
+			if c.process != nil {
+				in.Process.Version = "v2"
+			}
 			before := c.manager.DeepCopy()
 			p := plan(in, testutil.Now)
 			if p.Action != c.action || p.After != c.after {
@@ -193,6 +196,9 @@ func TestPlan(t *testing.T) {
 			}
 			if address != c.address || (address != "" && s.Port != 8500) {
 				t.Errorf("at %q port %d, want %q", address, s.Port, c.address)
+			}
+			if c.process != nil && c.address != "" && s.Version != "v2" {
+				t.Errorf("version %q, want the process's", s.Version)
 			}
 			if !equality.Semantic.DeepEqual(before, c.manager) {
 				t.Error("the plan changed its input")

@@ -90,6 +90,18 @@ func (h *history) was(robustness longhorn.VolumeRobustness, after time.Time) boo
 	})
 }
 
+// checkNeverAlone fails the test if the epoch had only one member at or after a time.
+func (h *history) checkNeverAlone(t *testing.T, after time.Time) {
+	t.Helper()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, s := range h.engines {
+		if s.at.After(after) && s.status.Epoch != nil && len(s.status.Epoch.Members) < 2 {
+			t.Errorf("at %s one copy was left: %v", s.at.Format(time.StampMilli), *s.status.Epoch)
+		}
+	}
+}
+
 // wasState tells whether the volume was ever seen in a state since the history began.
 func (h *history) wasState(state longhorn.VolumeState) bool {
 	h.mu.Lock()

@@ -49,6 +49,9 @@ type InstanceManagerStatus struct {
 	// UUID is the identity of the process; a restart changes it.
 	// +optional
 	UUID string `json:"uuid"`
+	// Version of the process. It may be newer or older than the pod's image: the process is replaced while it serves.
+	// +optional
+	Version string `json:"version,omitempty"`
 	// +listType=map
 	// +listMapKey=type
 	// +optional
@@ -66,6 +69,7 @@ type InstanceManagerStatus struct {
 // +kubebuilder:printcolumn:name="State",type=string,JSONPath=`.status.currentState`
 // +kubebuilder:printcolumn:name="Type",type=string,JSONPath=`.spec.type`
 // +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.spec.nodeID`
+// +kubebuilder:printcolumn:name="Version",type=string,JSONPath=`.status.version`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 
 // InstanceManager is the data plane of one node, one pod.
