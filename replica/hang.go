@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"time"
 
-
 	"github.com/longhorn-lep/longhorn-manager/nbd"
 )
 
