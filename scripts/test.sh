@@ -13,8 +13,8 @@ unit() {
 	go test -race -timeout 15m $(go list ./... | grep -v '/test/e2e$')
 	echo "test: the whole search of the membership rules, which the race detector makes too slow"
 	plain -v -run TestEveryReachableState ./membership/explore
-	echo "test: what users write by hand, and what a disk may hold, fuzzed for a minute each"
-	FUZZTIME=60s FUZZJOBS=3 scripts/fuzz.sh ./disk ./controller/node/defaults
+	echo "test: what users write by hand, and what a disk may hold, fuzzed for a moment each"
+	FUZZTIME=15s FUZZJOBS=3 scripts/fuzz.sh ./disk ./controller/node/defaults
 	echo "test: unit tests of devcluster"
 	go -C devcluster test -timeout 15m ./...
 }
@@ -23,21 +23,37 @@ images() {
 	scripts/image.sh
 	echo "test: the image for workloads"
 	bin/devcluster workload-image -o dist/workload.tar >/dev/null
+	echo "test: the same program as another version, alone in an image"
+	mkdir -p dist/next
+	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X github.com/longhorn-lep/longhorn-manager/app.Version=next" -o dist/next/longhorn-manager .
+	bin/devcluster image -o dist/next.tar --name localhost/longhorn-manager:next \
+		--add dist/next/longhorn-manager:/usr/local/bin/longhorn-manager --entrypoint /usr/local/bin/longhorn-manager >/dev/null
 }
 
 # cluster runs cluster tests. "required": a missing part fails instead of skipping.
 cluster() { LONGHORN_E2E=required plain -v -parallel 3 "$@" ./test/e2e; }
 
+# e2e runs the tests on nodes with kernels of their own beside the others: both mostly wait.
 e2e() {
+	local log=dist/guests.log guests failed=0
 	images
-	echo "test: the whole on a cluster, and its failures"
-	cluster -timeout 60m
+	echo "test: the whole on clusters, and their failures; what runs on nodes with kernels of their own follows at the end"
+	cluster -timeout 60m -run '^TestGuests' >"$log" 2>&1 &
+	guests=$!
+	trap 'kill "$guests" 2>/dev/null || true' EXIT
+	cluster -timeout 60m -skip '^TestGuests' || failed=1
+	wait "$guests" || failed=1
+	trap - EXIT
+	cat "$log"
+	return "$failed"
 }
 
 # long repeats by the dozen what the others do once; it takes hours.
 long() {
-	echo "test: deep exploration of the membership rules, 2,000 histories under faults, 190 disks taken away"
-	LONG=1 plain -timeout 3h -v ./membership/explore ./test/faults ./test/mounts
+	echo "test: deep exploration of the membership rules, 2,000 histories under faults, 190 disks taken away, 150 successions"
+	LONG=1 plain -timeout 3h -v ./membership/explore ./test/faults ./test/mounts ./device/holder
+	echo "test: what users write by hand, and what a disk may hold, fuzzed for a minute each"
+	FUZZTIME=60s FUZZJOBS=3 scripts/fuzz.sh ./disk ./controller/node/defaults
 	images
 	echo "test: 20 rounds of each power loss"
 	LONG_ROUNDS=20 cluster -timeout 3h -run TestPowerIsLost
