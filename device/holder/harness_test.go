@@ -59,7 +59,7 @@ func runHolder(dir string) int {
 	err := Run(ctx, Options{
 		Command: []string{os.Args[0]}, Version: "one",
 		Devices:       device.Options{DeviceDir: filepath.Join(dir, "devices")},
-		ControlSocket: filepath.Join(dir, "control.sock"), Dir: dir, Check: []string{"check"}, Log: logrus.NewEntry(log),
+		ControlSocket: filepath.Join(dir, "control.sock"), Dir: filepath.Join(dir, "programs"), Check: []string{"check"}, Log: logrus.NewEntry(log),
 		limits: limits{ready: 2 * time.Second, leave: 5 * time.Second, stuck: time.Second, deaths: 1000, backoff: time.Millisecond},
 	})
 	var exit *ExitError

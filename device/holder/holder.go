@@ -23,7 +23,7 @@ type Options struct {
 	Devices device.Options
 	// ControlSocket is where Query and Replace reach this holder; none if empty.
 	ControlSocket string
-	// Dir is where the executables of replacements are put; programs must be allowed to run there. Check are the arguments with which one
+	// Dir is where the executables of replacements are put, and is made for the first; programs must be allowed to run there. Check are the arguments with which one
 	// must exit with success before it is used; none are tried if empty.
 	Dir   string
 	Check []string

@@ -84,6 +84,12 @@ func (h *holder) take(fd int, m message) (program, error) {
 	}
 	source := os.NewFile(uintptr(own), "executable")
 	defer source.Close()
+	if h.opts.Dir != "" {
+		err = os.MkdirAll(h.opts.Dir, 0o700)
+	}
+	if err != nil {
+		return program{}, fmt.Errorf("take the executable: %w", err)
+	}
 	file, err := os.CreateTemp(h.opts.Dir, copies)
 	if err != nil {
 		return program{}, fmt.Errorf("take the executable: %w", err)
