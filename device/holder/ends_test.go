@@ -182,7 +182,7 @@ func TestReplace(t *testing.T) {
 			r.expectWorks()
 		})
 	}
-	if left, _ := filepath.Glob(filepath.Join(r.dir, "serve-*")); len(left) != 1 {
+	if left, _ := filepath.Glob(filepath.Join(r.dir, "programs", "serve-*")); len(left) != 1 {
 		t.Errorf("executables left: %v", left)
 	}
 	if info, err := os.Stat(r.control()); err != nil || info.Mode().Perm() != 0o600 {
