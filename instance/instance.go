@@ -40,6 +40,8 @@ type Options struct {
 	// QuietPeriod and SlowAfter are those of engine.Config for the engines here; 0 is what engines do by themselves. They are for
 	// tests and tools that have no patience.
 	QuietPeriod, SlowAfter time.Duration
+	// Files reaches the files of replicas; nil is the node's own file systems, below Root. It is for tests.
+	Files fsys.FS
 	// Version is told to clients.
 	Version string
 	// Log receives what is worth knowing; nil discards it.
@@ -93,11 +95,14 @@ func New(opts Options) (*Instance, error) {
 		l.SetOutput(io.Discard)
 		opts.Log = logrus.NewEntry(l)
 	}
+	if opts.Files == nil {
+		opts.Files = fsys.Host{Root: opts.Root}
+	}
 	boot, err := bootID(opts.Root)
 	if err != nil {
 		opts.Log.WithError(err).Warn("The machine's boot cannot be told, so no unclean replica counts as complete")
 	}
-	i := &Instance{opts: opts, log: opts.Log, changes: newChanges(), disks: newDiskGuard(fsys.Host{Root: opts.Root}, opts.Log)}
+	i := &Instance{opts: opts, log: opts.Log, changes: newChanges(), disks: newDiskGuard(opts.Files, opts.Log)}
 	if err := i.listen(); err != nil {
 		i.closeListeners()
 		return nil, err

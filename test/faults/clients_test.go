@@ -17,6 +17,8 @@ const (
 	lingering = 20 * time.Millisecond
 	// think is between two operations of a client, at most.
 	think = 3 * time.Millisecond
+	// clearEvery is how many changes of a client come on one that makes its block read as zeroes.
+	clearEvery = 8
 )
 
 // clients are a writer and a reader of each block. They follow the engine wherever it serves.
@@ -87,7 +89,7 @@ func (c *worker) use(r *run) {
 		case <-ctx.Done():
 		}
 	})
-	b, err := r.node.dial(ctx, "engine/"+c.v.name)
+	b, err := c.v.connect(ctx, r)
 	if err != nil {
 		return
 	}
@@ -101,7 +103,7 @@ func (c *worker) use(r *run) {
 }
 
 // operate does one operation; false when this connection is good for nothing more.
-func (c *worker) operate(ctx context.Context, r *run, b *nbd.Client) bool {
+func (c *worker) operate(ctx context.Context, r *run, b connection) bool {
 	block := c.id / 2
 	if c.id%2 == 0 {
 		return c.write(ctx, r, b, block)
@@ -115,18 +117,24 @@ func (c *worker) operate(ctx context.Context, r *run, b *nbd.Client) bool {
 }
 
 // write writes a block, whole or only its beginning, and flushes it now and then. It rests when its time has come, or there is no space.
-func (c *worker) write(ctx context.Context, r *run, b *nbd.Client, block int) bool {
+func (c *worker) write(ctx context.Context, r *run, b connection, block int) bool {
 	if time.Now().After(c.tires) && !c.rest(ctx, r, b, block) {
 		return false
 	}
-	in := input{block: block, kind: opWrite, value: c.values.Add(1), durable: c.rng.IntN(c.syncEvery) == 0}
+	in := input{block: block, kind: opWrite, durable: c.rng.IntN(c.syncEvery) == 0}
 	length := fsBlockBytes
 	if c.fresh || c.rng.IntN(4) == 0 {
 		length = blockBytes
 	}
 	c.fresh = false
+	do := writeBlock
+	if c.rng.IntN(clearEvery) == 0 {
+		do = []change{trimBlock, zeroBlock}[c.rng.IntN(2)]
+	} else {
+		in.value = c.values.Add(1)
+	}
 	call := c.v.history.now()
-	err := writeBlock(ctx, b, in, length)
+	err := do(ctx, b, in, length)
 	if errors.Is(err, nbd.ErrNotSent) {
 		return false
 	}
@@ -137,7 +145,12 @@ func (c *worker) write(ctx context.Context, r *run, b *nbd.Client, block int) bo
 		c.v.mu.Lock()
 		c.v.seen.refused++
 		c.v.mu.Unlock()
-	case err == nil && c.rng.IntN(c.syncEvery) == 0:
+	case err == nil && in.value == 0:
+		c.v.mu.Lock()
+		c.v.seen.wiped++
+		c.v.mu.Unlock()
+	}
+	if err == nil && c.rng.IntN(c.syncEvery) == 0 {
 		call = c.v.history.now()
 		if err = b.Flush(ctx); err == nil {
 			c.v.history.add(c.id, r, input{block: block, kind: opFlush}, call, output{})
@@ -148,7 +161,7 @@ func (c *worker) write(ctx context.Context, r *run, b *nbd.Client, block int) bo
 
 // rest lets the region of a block become quiet. The end of the block is a hole meanwhile, often: it then takes space to write it. It
 // returns false when the run is not to be used any more.
-func (c *worker) rest(ctx context.Context, r *run, b *nbd.Client, block int) bool {
+func (c *worker) rest(ctx context.Context, r *run, b connection, block int) bool {
 	if !c.tires.IsZero() && c.rng.IntN(2) == 0 {
 		if err := b.Trim(ctx, offset(block)+fsBlockBytes, blockBytes-fsBlockBytes, false); isOver(b, err) {
 			return false
@@ -173,7 +186,7 @@ func (c *worker) rest(ctx context.Context, r *run, b *nbd.Client, block int) boo
 func (c *worker) stamina() time.Duration { return between(c.rng, 0, 3*quietPeriod) }
 
 // isOver says whether a client should look for the engine anew.
-func isOver(b *nbd.Client, err error) bool {
+func isOver(b connection, err error) bool {
 	return isClosed(b.Done()) || err != nil && !errors.Is(err, nbd.ENOSPC)
 }
 
@@ -186,6 +199,22 @@ func offset(block int) int64 {
 		return 3*regionBytes - blockBytes/2
 	}
 	return int64(block-1) * regionBytes
+}
+
+// change is what a writer does to the beginning of its block.
+type change func(ctx context.Context, b nbd.Backend, in input, length int) error
+
+// trimBlock and zeroBlock make it read as zeroes.
+func trimBlock(ctx context.Context, b nbd.Backend, in input, length int) error {
+	return b.Trim(ctx, offset(in.block), int64(length), in.durable)
+}
+
+func zeroBlock(ctx context.Context, b nbd.Backend, in input, length int) error {
+	var flags nbd.ZeroFlags
+	if in.durable {
+		flags = nbd.ZeroFUA
+	}
+	return b.Zero(ctx, offset(in.block), int64(length), flags)
 }
 
 // writeBlock writes the beginning of a block, at least what has its value.

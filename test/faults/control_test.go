@@ -155,7 +155,7 @@ func (v *volume) startEngine(o membership.Object) {
 func (v *volume) askStart(r *run, o membership.Object) {
 	spec := &proto.EngineSpec{
 		Name: v.engineName(), Volume: v.name, Generation: r.generation, Session: r.session, SizeBytes: volumeBytes,
-		Frontend: proto.Frontend_FRONTEND_SOCKET, Epoch: epochToWire(o.Epoch), Secret: secret,
+		Frontend: v.frontend(), Epoch: epochToWire(o.Epoch), Secret: secret,
 	}
 	for _, n := range v.nodes {
 		spec.Members = append(spec.Members, v.member(n))
@@ -169,6 +169,13 @@ func (v *volume) askStart(r *run, o membership.Object) {
 		_, err := c.client.EngineStart(ctx, spec)
 		return err
 	})
+}
+
+func (v *volume) frontend() proto.Frontend {
+	if v.block {
+		return proto.Frontend_FRONTEND_BLOCK
+	}
+	return proto.Frontend_FRONTEND_SOCKET
 }
 
 // isGone says whether a run that its node does not show was there, or cannot come.

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -39,42 +40,102 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestNoAcknowledgedWriteIsLostWhateverBreaks runs one history after the other on the same three processes.
+// lanes is how many sets of processes have histories at once: a history waits more than it computes.
+const lanes = 2
+
+// outcome is what came of the histories so far.
+type outcome struct {
+	next atomic.Int64 // history that no lane has begun
+	bad  atomic.Bool  // a history has failed, so no other begins
+
+	mu                           sync.Mutex
+	total                        tally // guarded by mu
+	acknowledged, unknown, reads int   // guarded by mu
+}
+
+// TestNoAcknowledgedWriteIsLostWhateverBreaks runs one history after the other on the same three processes, in each lane.
 func TestNoAcknowledgedWriteIsLostWhateverBreaks(t *testing.T) {
 	seeds := seedsToRun(t)
-	nodes, news := startCluster(t)
-	var total tally
-	var acknowledged, unknown, reads int
-	for i, seed := range seeds {
-		began := time.Now()
-		v, plan, err := runHistory(fmt.Sprintf("v%d", i), seed, nodes, news)
-		if v != nil {
-			if err := v.countLogged(); err != nil {
-				t.Errorf("history %d: read the logs: %v", i, err)
-			}
-			total.add(v.seen)
-			a, u, r := v.history.counts()
-			acknowledged, unknown, reads = acknowledged+a, unknown+u, reads+r
-		}
-		if took := time.Since(began); took > slowHistory {
-			t.Logf("history %d took %v, plan: %v, FAULT_SEED=%d", i, took.Round(time.Millisecond), plan, seed)
-		}
-		if err != nil {
-			for _, n := range nodes {
-				t.Logf("node %d:\n%s", n.number, n.logTail())
-			}
-			t.Fatalf("history %d: %v\nplan: %v\nFAULT_SEED=%d repeats the plan", i, err, plan, seed)
-		}
+	hasDisks := canMount()
+	if !hasDisks {
+		t.Log("no loop devices here: disks are plain directories, which cannot be full or broken")
 	}
-	n := len(seeds)
-	t.Logf("%d histories: %d writes acknowledged, %d not, %d reads; %v", n, acknowledged, unknown, reads, total)
+	t.Cleanup(func() { // after the processes have ended
+		if err := awaitNoDevices(ownVolumes()); canHaveDevices() && err != nil {
+			t.Errorf("devices of processes that have ended: %v", err)
+		}
+	})
+	o := &outcome{}
+	var running sync.WaitGroup
+	for range min(lanes, len(seeds)) {
+		nodes, news := startCluster(t, hasDisks)
+		running.Go(func() {
+			for !o.bad.Load() && !t.Failed() {
+				i := int(o.next.Add(1)) - 1
+				if i >= len(seeds) {
+					return
+				}
+				o.runHistory(t, i, seeds[i], nodes, news)
+			}
+		})
+	}
+	running.Wait()
+	if !t.Failed() {
+		o.judge(t, len(seeds), hasDisks)
+	}
+}
+
+// runHistory runs history i and counts what happened in it.
+func (o *outcome) runHistory(t *testing.T, i int, seed uint64, nodes []*node, news chan struct{}) {
+	began := time.Now()
+	v, plan, err := runHistory(fmt.Sprintf("%s%d", ownVolumes(), i), seed, nodes, news)
+	if v != nil {
+		if err := v.countLogged(); err != nil {
+			t.Errorf("history %d: read the logs: %v", i, err)
+		}
+		o.count(v)
+	}
+	if took := time.Since(began); took > slowHistory {
+		t.Logf("history %d took %v, plan: %v, FAULT_SEED=%d", i, took.Round(time.Millisecond), plan, seed)
+	}
+	if err != nil {
+		o.bad.Store(true)
+		for _, n := range nodes {
+			t.Logf("node %d:\n%s", n.number, n.logTail())
+		}
+		t.Errorf("history %d: %v\nplan: %v\nFAULT_SEED=%d repeats the plan", i, err, plan, seed)
+	}
+}
+
+func (o *outcome) count(v *volume) {
+	acknowledged, unknown, reads := v.history.counts()
+	v.mu.Lock()
+	seen := v.seen
+	v.mu.Unlock()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.total.add(seen)
+	o.acknowledged, o.unknown, o.reads = o.acknowledged+acknowledged, o.unknown+unknown, o.reads+reads
+}
+
+// judge fails the test if too little happened in n histories.
+func (o *outcome) judge(t *testing.T, n int, hasDisks bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	total := o.total
+	t.Logf("%d histories: %d writes acknowledged, %d not, %d reads; %v", n, o.acknowledged, o.unknown, o.reads, total)
 	switch {
-	case n >= 20 && (total.starts < n+n/10 || total.rebuilds < n/4 || acknowledged < 20*n || unknown == 0),
+	case n >= 20 && (total.starts < n+n/10 || total.rebuilds < n/4 || o.acknowledged < 20*n || o.unknown == 0),
 		n >= 100 && (total.cleared == 0 || total.slow == 0 || total.partial == 0 || total.floods == 0),
-		n >= 100 && nodes[0].image != "" && (total.powerLosses == 0 || total.refused == 0 || total.freezes == 0):
+		n >= 100 && (total.wiped == 0 || total.slowSyncs == 0 || total.failedSyncs == 0),
+		n >= 100 && canHaveDevices() && total.devices == 0,
+		n >= 100 && hasDisks && (total.powerLosses == 0 || total.refused == 0 || total.freezes == 0):
 		t.Error("too little happened for this to prove anything")
 	}
 }
+
+// ownVolumes is how the names of this process's volumes begin, so that their devices can be told from all others of the machine.
+func ownVolumes() string { return fmt.Sprintf("f%d-", os.Getpid()) }
 
 func seedsToRun(t *testing.T) []uint64 {
 	if s := os.Getenv("FAULT_SEED"); s != "" {
@@ -101,7 +162,7 @@ func seedsToRun(t *testing.T) []uint64 {
 }
 
 // startCluster starts the processes, with disks that can break where that is possible.
-func startCluster(t *testing.T) ([]*node, chan struct{}) {
+func startCluster(t *testing.T, disks bool) ([]*node, chan struct{}) {
 	base := "" // short, for the kernel takes no long socket names; in memory if there is such a place, for every write is synced
 	if s, err := os.Stat("/dev/shm"); err == nil && s.IsDir() {
 		base = "/dev/shm"
@@ -109,10 +170,6 @@ func startCluster(t *testing.T) ([]*node, chan struct{}) {
 	dir, err := os.MkdirTemp(base, "lhf")
 	must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	disks := canMount()
-	if !disks {
-		t.Log("no loop devices here: disks are plain directories, which cannot be full or broken")
-	}
 	news := make(chan struct{}, 1)
 	var nodes []*node
 	for i := range nodeCount {
@@ -140,7 +197,7 @@ func canMount() bool {
 // runHistory is one volume from its creation to its end. The error says what it proves.
 func runHistory(name string, seed uint64, nodes []*node, news chan struct{}) (v *volume, p plan, err error) {
 	p = newPlan(rand.New(rand.NewPCG(seed, 0)))
-	if v, err = newVolume(name, nodes, news, p.gather); err != nil {
+	if v, err = newVolume(name, nodes, news, p); err != nil {
 		return nil, p, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -148,6 +205,11 @@ func runHistory(name string, seed uint64, nodes []*node, news chan struct{}) (v 
 	controlling.Go(func() { v.control(ctx) })
 	controlling.Go(func() { v.countClears(ctx) })
 	err = v.live(seed, p)
+	if v.block {
+		v.mu.Lock()
+		v.seen.devices++
+		v.mu.Unlock()
+	}
 	cancel()
 	controlling.Wait()
 	if broken := v.history.check(); broken != "" {
@@ -217,7 +279,7 @@ func (v *volume) compare() error {
 			return err
 		}
 		if marked == 0 {
-			return v.compareReplicas(ctx, served)
+			return errors.Join(v.compareReplicas(ctx, served), v.hasNoDevice())
 		}
 		v.mu.Lock()
 		v.seen.leftMarks++
@@ -258,6 +320,16 @@ func (v *volume) compareReplicas(ctx context.Context, served content) error {
 	return nil
 }
 
+// hasNoDevice says so if a node of the volume's device is left though its engines have ended.
+func (v *volume) hasNoDevice() error {
+	for _, n := range v.nodes {
+		if _, err := os.Lstat(v.devicePath(n)); !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("node %d: the device %s is left (%v)", n.number, v.devicePath(n), err)
+		}
+	}
+	return nil
+}
+
 func (v *volume) isStopped() bool {
 	for _, n := range v.nodes {
 		if v.engineOn(n) != nil || v.replicaOn(n).GetConnected() {
@@ -268,7 +340,7 @@ func (v *volume) isStopped() bool {
 }
 
 func (v *volume) finalReads(ctx context.Context, r *run) (content, error) {
-	b, err := r.node.dial(ctx, "engine/"+v.name)
+	b, err := v.connect(ctx, r)
 	if err != nil {
 		return nil, err
 	}

@@ -21,7 +21,7 @@ func (v *volume) flood(last time.Duration) {
 	}
 	ctx, cancel := context.WithTimeout(v.ctx, last)
 	defer cancel()
-	b, err := r.node.dial(ctx, "engine/"+v.name)
+	b, err := v.connect(ctx, r)
 	if err != nil {
 		return
 	}

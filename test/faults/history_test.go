@@ -26,7 +26,7 @@ const (
 type input struct {
 	block   int
 	kind    kind
-	value   uint64 // of a write; 0 is never written
+	value   uint64 // of a write; 0 is that of a block which was discarded or zeroed
 	durable bool   // of a write: it is to be synced before it is answered
 }
 

@@ -87,6 +87,12 @@ func (f fault) hit(v *volume, n *node) error {
 		n.proxy.stall()
 		pause(v.ctx, f.last)
 		n.proxy.heal()
+	case slowSyncs, failedSyncs:
+		if err := n.orderSyncs(f.kind, f.takes); err != nil {
+			return err
+		}
+		pause(v.ctx, f.last)
+		return n.mendSyncs()
 	default:
 		return f.hitProcess(v, n)
 	}
@@ -187,6 +193,7 @@ func mend(v *volume) error {
 	var errs []error
 	for _, n := range v.nodes {
 		n.proxy.heal()
+		errs = append(errs, n.mendSyncs())
 		if c, _ := n.now(); c == nil {
 			errs = append(errs, n.start())
 		}

@@ -94,6 +94,16 @@ func TestTheJudgeOfHistories(t *testing.T) {
 			name: "power is lost before a write → the older value is wrong",
 			ops:  []operation{powerLost(1, 2), write(first, 8, 10, 20), read(first, 0, 30, 40)}, want: "no order",
 		},
+		{
+			name: "a block is discarded, and read as it was → wrong",
+			ops:  []operation{write(first, 7, 0, 10), write(first, 0, 20, 30), read(first, 7, 40, 50)}, want: "no order",
+		},
+		{name: "a block is discarded, and reads as zeroes → right", ops: []operation{write(first, 7, 0, 10), write(first, 0, 20, 30), read(first, 0, 40, 50)}},
+		{
+			name: "power is lost after a discard that was flushed → what was there before is wrong",
+			ops:  []operation{synced(first, 7, 0, 5), write(first, 0, 10, 20), flush(first, 22, 25), powerLost(30, 40), read(second, 7, 120, 130)},
+			want: "no order",
+		},
 		{name: "a value is read that nobody wrote → wrong", ops: []operation{read(first, 3, 0, 10)}, want: "no order"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

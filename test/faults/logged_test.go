@@ -13,8 +13,10 @@ import (
 // What the processes say of what cannot be seen from outside. Should they say it in other words, nothing is counted, and the test fails
 // at its end.
 var (
-	saidEqual = regexp.MustCompile(`msg="Making replicas equal after an unclean stop".* generation=(\d+) .*regions=(\d+) `)
-	saidSlow  = regexp.MustCompile(`msg="Replica failed" .*has not answered a request that another replica answered`)
+	saidEqual      = regexp.MustCompile(`msg="Making replicas equal after an unclean stop".* generation=(\d+) .*regions=(\d+) `)
+	saidSlow       = regexp.MustCompile(`msg="Replica failed" .*has not answered a request that another replica answered`)
+	saidSlowSync   = regexp.MustCompile(`msg="A sync was slow as ordered"`)
+	saidFailedSync = regexp.MustCompile(`msg="A sync fails as ordered"`)
 )
 
 // countLogged adds to the tally what the nodes have said of the volume.
@@ -38,6 +40,12 @@ func (v *volume) countLogged() error {
 			defer v.mu.Unlock()
 			if saidSlow.MatchString(line) {
 				v.seen.slow++
+			}
+			if saidSlowSync.MatchString(line) {
+				v.seen.slowSyncs++
+			}
+			if saidFailedSync.MatchString(line) {
+				v.seen.failedSyncs++
 			}
 			if said := saidEqual.FindStringSubmatch(line); said != nil && members[said[1]] > 1 && said[2] != strconv.Itoa(regionCount) {
 				v.seen.partial++

@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -20,6 +21,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/instance/client"
 	"github.com/longhorn-lep/longhorn-manager/instance/proto"
 	"github.com/longhorn-lep/longhorn-manager/nbd"
+	"github.com/longhorn-lep/longhorn-manager/replica/fsys"
 )
 
 // A child process finds in its environment what it is.
@@ -61,6 +63,7 @@ func serveNode(dir, image string) error {
 		Root: dir, DataListen: "127.0.0.1:0", ToolSocket: filepath.Join(dir, "nbd.sock"), GRPCSocket: filepath.Join(dir, "grpc.sock"),
 		DeviceDir: filepath.Join(dir, "dev"), Version: "test", Log: logrus.NewEntry(log),
 		QuietPeriod: quietPeriod, SlowAfter: slowAfter,
+		Files: &syncFaults{FS: fsys.Host{Root: dir}, orders: filepath.Join(dir, ordersName), log: logrus.NewEntry(log)},
 	})
 	if err != nil {
 		return err
@@ -101,9 +104,10 @@ type node struct {
 	proxy  *proxy
 	news   chan struct{} // of the cluster: has an entry after each change, if there is room
 
-	process sync.Mutex // held by who kills, pauses or starts it
-	boots   int        // guarded by process
-	logRead int64      // bytes of the log that were gone through
+	process sync.Mutex   // held by who kills, pauses or starts it
+	boots   int          // guarded by process
+	logRead int64        // bytes of the log that were gone through
+	drafts  atomic.Int64 // of orders to its syncs
 
 	mu    sync.Mutex
 	child *child // guarded by mu; nil while there is none

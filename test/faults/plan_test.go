@@ -18,6 +18,8 @@ type plan struct {
 	gather time.Duration
 	// syncEvery is how many writes of a client come on one flush, and on one that is durable by itself.
 	syncEvery int
+	// block has clients use the volume's block device, where there are such.
+	block bool
 }
 
 // fault is one thing that breaks at a time, somewhere if it is of that kind, and is mended after a while.
@@ -29,7 +31,14 @@ type fault struct {
 	// detail is of "blackout" a bit for each node that loses its power, and of "full" and "choke" two bits for each node: the blocks
 	// that are left free.
 	detail int
+	takes  time.Duration // of slowSyncs and failedSyncs: how long each sync takes
 }
+
+// The kinds of faults that a node's process learns of by name.
+const (
+	slowSyncs   = "slow-syncs"
+	failedSyncs = "failed-syncs" // the first sync of each replica fails, those after it do nothing and succeed
+)
 
 // place is a node, counted from 0, or what is known only when the fault happens.
 type place int
@@ -53,7 +62,11 @@ func (p place) String() string {
 }
 
 func (f fault) String() string {
-	return fmt.Sprintf("%v %s %v for %v (%o)", f.at, f.kind, f.on, f.last, f.detail)
+	text := fmt.Sprintf("%v %s %v for %v (%o)", f.at, f.kind, f.on, f.last, f.detail)
+	if f.takes != 0 {
+		text += fmt.Sprintf(" taking %v", f.takes)
+	}
+	return text
 }
 
 func (p plan) String() string {
@@ -61,7 +74,11 @@ func (p plan) String() string {
 	for _, f := range p.faults {
 		out = append(out, f.String())
 	}
-	return fmt.Sprintf("%q; %s; a start waits %v; 1 write in %d is synced", p.story, strings.Join(out, "; "), p.gather, p.syncEvery)
+	by := "NBD"
+	if p.block {
+		by = "its device"
+	}
+	return fmt.Sprintf("%q by %s; %s; a start waits %v; 1 write in %d is synced", p.story, by, strings.Join(out, "; "), p.gather, p.syncEvery)
 }
 
 // chance is how likely something is, as parts of the sum.
@@ -98,6 +115,8 @@ var kinds = []chance[string]{
 	{"overtake", 3},
 	{"move", 2},
 	{"remove", 2},
+	{slowSyncs, 3},
+	{failedSyncs, 2},
 }
 
 const (
@@ -116,6 +135,8 @@ var stories = []chance[func(rng *rand.Rand) plan]{
 	{hungDisk, 2},
 	{backPressure, 2},
 	{joinWindow, 3},
+	{unequalFlushes, 2},
+	{failedFlush, 3},
 }
 
 // newPlan draws a story and up to five other faults, which may overlap.
@@ -126,19 +147,28 @@ func newPlan(rng *rand.Rand) plan {
 		others = rng.IntN(2)
 	}
 	for range others {
-		p.faults = append(p.faults, fault{
+		f := fault{
 			kind: pick(rng, kinds), on: place(rng.IntN(nodeCount)), at: between(rng, 0, planTime), last: between(rng, 5*time.Millisecond, longest),
 			detail: spare(rng),
-		})
+		}
+		if f.kind == slowSyncs || f.kind == failedSyncs {
+			f.takes = between(rng, 5*time.Millisecond, slowestSync)
+		}
+		p.faults = append(p.faults, f)
 	}
 	slices.SortStableFunc(p.faults, func(a, b fault) int { return cmp.Compare(a.at, b.at) })
 	if p.story != "" || rng.IntN(2) == 0 {
 		p.gather = 400 * time.Millisecond
 	}
-	p.syncEvery = 8
-	if rng.IntN(2) == 0 {
+	rarely := rng.IntN(2) == 0
+	switch {
+	case p.syncEvery != 0: // the story wants it so
+	case rarely:
 		p.syncEvery = 400
+	default:
+		p.syncEvery = 8
 	}
+	p.block = rng.IntN(3) == 0
 	return p
 }
 
@@ -222,4 +252,34 @@ func joinWindow(rng *rand.Rand) plan {
 			detail: 1 + rng.IntN(1<<nodeCount-1),
 		},
 	}}
+}
+
+// unequalFlushes has the syncs of one member, and then of another, take up to longer than an engine waits, while clients flush often.
+func unequalFlushes(rng *rand.Rand) plan {
+	first := rng.IntN(nodeCount)
+	second := (first + 1 + rng.IntN(nodeCount-1)) % nodeCount
+	at := between(rng, 0, 30*time.Millisecond)
+	return plan{story: "unequal flushes", syncEvery: 4, faults: []fault{
+		{kind: slowSyncs, on: place(first), at: at, last: longest, takes: between(rng, slowAfter/3, slowestSync)},
+		{kind: slowSyncs, on: place(second), at: at + longest/2, last: longest, takes: between(rng, slowAfter/3, slowestSync)},
+	}}
+}
+
+// failedFlush has a sync of one member fail while other flushes wait for the next one, and then that node lose its power: what those
+// flushed must be elsewhere, also when nobody could record that the member was expelled.
+func failedFlush(rng *rand.Rand) plan {
+	on := rng.IntN(nodeCount)
+	at := between(rng, 10*time.Millisecond, 60*time.Millisecond)
+	takes := between(rng, 5*time.Millisecond, 40*time.Millisecond)
+	p := plan{story: "failed flush", syncEvery: 2, faults: []fault{
+		{kind: failedSyncs, on: place(on), at: at, last: 100 * time.Millisecond, takes: takes},
+		{
+			kind: "blackout", on: everywhere, at: at + takes + between(rng, 5*time.Millisecond, 60*time.Millisecond), last: 5 * time.Millisecond,
+			detail: 1<<on | rng.IntN(1<<nodeCount),
+		},
+	}}
+	if rng.IntN(2) == 0 {
+		p.faults = append(p.faults, fault{kind: "api", at: at, last: 130 * time.Millisecond})
+	}
+	return p
 }

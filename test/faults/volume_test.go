@@ -21,6 +21,7 @@ type volume struct {
 	cancel  context.CancelFunc
 	news    chan struct{}
 	gather  time.Duration // see plan
+	block   bool          // its clients use its block device
 	waiting time.Time     // since when the start of an engine waits for members; zero if none does; of control alone
 
 	mu      sync.Mutex
@@ -53,6 +54,9 @@ type tally struct {
 	powerLosses              int
 	freezes                  int // disks that hung
 	floods                   int // long writes that were acknowledged
+	devices                  int // volumes that were used by their block device
+	wiped                    int // discards and zeroes that were acknowledged
+	slowSyncs, failedSyncs   int // as ordered
 }
 
 func (t *tally) add(o tally) {
@@ -67,12 +71,18 @@ func (t *tally) add(o tally) {
 	t.powerLosses += o.powerLosses
 	t.freezes += o.freezes
 	t.floods += o.floods
+	t.devices += o.devices
+	t.wiped += o.wiped
+	t.slowSyncs += o.slowSyncs
+	t.failedSyncs += o.failedSyncs
 }
 
 func (t tally) String() string {
 	return fmt.Sprintf("%d starts of an engine, %d of them copied a part of the regions, %d epochs, %d rebuilds asked for, %d marks cleared, "+
-		"%d replicas too slow, %d power losses, %d disks hung, %d long writes, %d writes without space, %d ends in order that left marks",
-		t.starts, t.partial, t.epochs, t.rebuilds, t.cleared, t.slow, t.powerLosses, t.freezes, t.floods, t.refused, t.leftMarks)
+		"%d replicas too slow, %d power losses, %d disks hung, %d long writes, %d writes without space, %d ends in order that left marks, "+
+		"%d volumes used by their devices, %d blocks cleared, %d syncs slow, %d failed",
+		t.starts, t.partial, t.epochs, t.rebuilds, t.cleared, t.slow, t.powerLosses, t.freezes, t.floods, t.refused, t.leftMarks,
+		t.devices, t.wiped, t.slowSyncs, t.failedSyncs)
 }
 
 // run is one start of the engine.
@@ -116,10 +126,10 @@ func (v *volume) member(n *node) *proto.Member {
 }
 
 // newVolume makes the replicas.
-func newVolume(name string, nodes []*node, news chan struct{}, gather time.Duration) (*volume, error) {
+func newVolume(name string, nodes []*node, news chan struct{}, p plan) (*volume, error) {
 	v := &volume{
 		name: name, nodes: nodes, object: &object{}, news: news, history: &history{began: time.Now()},
-		changed: make(chan struct{}), busy: map[string]bool{}, gather: gather,
+		changed: make(chan struct{}), busy: map[string]bool{}, gather: p.gather, block: p.block && canHaveDevices(),
 	}
 	v.ctx, v.cancel = context.WithCancel(context.Background())
 	for _, n := range nodes {
