@@ -168,10 +168,15 @@ func (e *Engine) run() {
 		e.fail(*f)
 		return
 	}
+	// The kernel flushes a new device before it is there, and that may need a member expelled: members change before the frontend starts.
 	var loops sync.WaitGroup
+	defer loops.Wait()
 	loops.Go(e.changeMembers)
+	if f := e.open(); f != nil {
+		e.fail(*f)
+		return
+	}
 	e.clearIntents()
-	loops.Wait()
 }
 
 // Backend is the volume as frontends and tools use it. Its methods return ESHUTDOWN while the engine does not serve and EIO once

@@ -9,14 +9,14 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/membership"
 )
 
-// start takes the engine from nothing to running:
+// start and open take the engine from nothing to running:
 //
 //  1. open every replica; from here on no older engine can write to those that admitted this one
 //  2. ask each what it recorded, leave those out that are not what was meant
 //  3. decide the members (membership.PlanStart): those of the recorded epoch that are there
 //  4. propose the epoch, wait until the API object holds it, make it durable on every member
 //  5. make marked regions equal, flush, clear the marks
-//  6. open the gate, start the frontend, run
+//  6. open the gate, expel members from here on, start the frontend, run
 //
 // Step 5 comes after step 4 because it clears marks: were a member left out of the epoch, and the epoch not yet recorded, a crash in
 // between would bring that member back with other data and no mark that says so. Nothing is read or acknowledged before step 6,
@@ -42,10 +42,7 @@ func (e *Engine) start() *failure {
 	if !e.enact(epoch, e.quit) {
 		return interrupted(e.ctx)
 	}
-	if f := e.equalize(members); f != nil {
-		return f
-	}
-	return e.open()
+	return e.equalize(members)
 }
 
 func interrupted(ctx context.Context) *failure {
