@@ -18,7 +18,7 @@ type plodder struct {
 	e   **Engine
 }
 
-const plodding = 20 * time.Millisecond
+const plodding = 4 * time.Millisecond
 
 // work lets the time of one request pass, and the engine look at it.
 func (p *plodder) work() {
@@ -49,7 +49,7 @@ func (p *plodder) Flush(ctx context.Context) error {
 
 // However many requests users have under way, a disk that is slow but works is not expelled for the length of its queue.
 func TestASlowDiskBesideAFastOneStays(t *testing.T) {
-	const writers, writes = 1000, 1200 // 24 s of work for the slow disk
+	const writers, writes = 4000, 4800 // 19 s of work for the slow disk
 	r := newRig(t, "a", "b")
 	r.local = "a"
 	var e *Engine
@@ -70,7 +70,7 @@ func TestASlowDiskBesideAFastOneStays(t *testing.T) {
 				if n%100 == 99 {
 					err = e.Backend().Flush(context.Background())
 				} else {
-					err = e.Backend().WriteAt(context.Background(), pattern(byte(n), 512), n*4096, false)
+					err = e.Backend().WriteAt(context.Background(), pattern(byte(n), 512), n*512, false)
 				}
 				if err != nil {
 					t.Error(err)
