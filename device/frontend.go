@@ -20,7 +20,9 @@ import (
 type FrontendOptions struct {
 	Keeper Keeper
 	Owner  Owner
-	Log    *logrus.Entry
+	// Predecessor is the session whose device is taken over; "": the device is made, in place of any that is kept.
+	Predecessor string
+	Log         *logrus.Entry
 }
 
 // Frontend offers a volume as a block device. It needs root, a kernel of 5.8 or later, and /dev/fuse. It belongs to one start of one
@@ -46,7 +48,8 @@ func NewFrontend(opts FrontendOptions) *Frontend {
 	return &Frontend{opts: opts}
 }
 
-// Start implements engine.Frontend. A device of the volume that is kept is taken over, with all its users.
+// Start implements engine.Frontend. The device of the predecessor is taken over, with all its users. What users of any other device have
+// in their caches may be older than the volume: such a device is ended, and never taken over because it happens to be there.
 func (f *Frontend) Start(ctx context.Context, volume string, sizeBytes int64, b nbd.Backend) (string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -57,16 +60,9 @@ func (f *Frontend) Start(ctx context.Context, volume string, sizeBytes int64, b 
 	if err := spec.validate(); err != nil {
 		return "", err
 	}
-	all, err := f.opts.Keeper.List(ctx)
+	start, done, err := f.prepare(ctx, spec)
 	if err != nil {
-		return "", fmt.Errorf("look for the device of %s: %w", volume, err)
-	}
-	start, done := f.create, "Device made"
-	if i := slices.IndexFunc(all, func(h Held) bool { return h.Volume == volume }); i >= 0 {
-		if all[i].SizeBytes != sizeBytes {
-			return "", fmt.Errorf("the device of %s has %d bytes, not %d", volume, all[i].SizeBytes, sizeBytes)
-		}
-		start, done = f.adopt, "Device taken over"
+		return "", err
 	}
 	held, server, err := start(ctx, spec, backend{b})
 	if err != nil {
@@ -75,6 +71,32 @@ func (f *Frontend) Start(ctx context.Context, volume string, sizeBytes int64, b 
 	f.held, f.server = &held, server
 	f.opts.Log.WithFields(logrus.Fields{"device": held.Path, "loop": held.Loop}).Info(done)
 	return held.Path, nil
+}
+
+type starter func(ctx context.Context, spec Spec, b fuse.Backend) (Held, *fuse.Server, error)
+
+// prepare decides whether a device is made or taken over, and says what was done then.
+func (f *Frontend) prepare(ctx context.Context, spec Spec) (start starter, done string, err error) {
+	all, err := f.opts.Keeper.List(ctx)
+	if err != nil {
+		return nil, "", fmt.Errorf("look for the device of %s: %w", spec.Volume, err)
+	}
+	i := slices.IndexFunc(all, func(h Held) bool { return h.Volume == spec.Volume })
+	switch predecessor := f.opts.Predecessor; {
+	case i >= 0 && all[i].Served:
+		return nil, "", fmt.Errorf("%s is the device of a running engine: %w", all[i].Path, ErrServed)
+	case predecessor != "" && (i < 0 || all[i].Owner.Session != predecessor):
+		return nil, "", fmt.Errorf("the device of session %s of %s: %w", predecessor, spec.Volume, ErrNotHeld)
+	case predecessor != "" && all[i].SizeBytes != spec.SizeBytes:
+		return nil, "", fmt.Errorf("the device of %s has %d bytes, not %d", spec.Volume, all[i].SizeBytes, spec.SizeBytes)
+	case predecessor != "":
+		return f.adopt, "Device taken over", nil
+	case i >= 0:
+		if err := f.opts.Keeper.Abort(ctx, spec.Volume); err != nil {
+			return nil, "", fmt.Errorf("end the device of %s that is left: %w", spec.Volume, err)
+		}
+	}
+	return f.create, "Device made", nil
 }
 
 // create makes all parts of a device, or none.

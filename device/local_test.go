@@ -39,6 +39,11 @@ func frontend(k Keeper, generation int64) *Frontend {
 	return NewFrontend(FrontendOptions{Keeper: k, Owner: owner(generation)})
 }
 
+// successor is a frontend that takes over the device of generation 1.
+func successor(k Keeper, generation int64) *Frontend {
+	return NewFrontend(FrontendOptions{Keeper: k, Owner: owner(generation), Predecessor: owner(1).Session})
+}
+
 // A device that is left is taken over with its users: what they ask meanwhile waits for the next engine.
 func TestADeviceIsTakenOver(t *testing.T) {
 	needDevices(t)
@@ -50,7 +55,7 @@ func TestADeviceIsTakenOver(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := frontend(keeper, 2).Start(t.Context(), "vol-1", size, m); !errors.Is(err, ErrServed) {
+	if _, err := successor(keeper, 2).Start(t.Context(), "vol-1", size, m); !errors.Is(err, ErrServed) {
 		t.Errorf("takeover of a device that is served: %v", err)
 	}
 	user, err := os.OpenFile(path, os.O_RDWR|unix.O_DIRECT, 0)
@@ -78,12 +83,12 @@ func TestADeviceIsTakenOver(t *testing.T) {
 		"another size":                   {owner(2), 2 * size, nil},
 		"a size that no device can have": {owner(2), 4711, nil},
 	} {
-		if _, err := NewFrontend(FrontendOptions{Keeper: keeper, Owner: tc.owner}).Start(t.Context(), "vol-1", tc.size, m); err == nil ||
+		if _, err := NewFrontend(FrontendOptions{Keeper: keeper, Owner: tc.owner, Predecessor: owner(1).Session}).Start(t.Context(), "vol-1", tc.size, m); err == nil ||
 			tc.want != nil && !errors.Is(err, tc.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	second := frontend(keeper, 3)
+	second := successor(keeper, 3)
 	if got, err := second.Start(t.Context(), "vol-1", size, m); err != nil || got != path {
 		t.Fatalf("takeover: %q, %v", got, err)
 	}
@@ -106,6 +111,46 @@ func TestADeviceIsTakenOver(t *testing.T) {
 	}
 	if all, err := keeper.List(t.Context()); err != nil || len(all) != 0 {
 		t.Errorf("left are %v, %v", all, err)
+	}
+}
+
+// Only the device of the session that is named is taken over: what the users of any other have cached may be older than the volume.
+func TestADeviceOfAnotherSessionIsNotTakenOver(t *testing.T) {
+	needDevices(t)
+	const size = 4 << 20
+	m := memory.New(size)
+	keeper := NewLocal(Options{DeviceDir: t.TempDir()})
+	if _, err := successor(keeper, 2).Start(t.Context(), "vol-1", size, m); !errors.Is(err, ErrNotHeld) {
+		t.Errorf("takeover of a device that is not there: %v", err)
+	}
+	first := frontend(keeper, 1)
+	path, err := first.Start(t.Context(), "vol-1", size, m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	user, err := os.OpenFile(path, os.O_RDWR|unix.O_DIRECT, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer user.Close()
+	if err := first.Leave(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	other := NewFrontend(FrontendOptions{Keeper: keeper, Owner: owner(2), Predecessor: "other"})
+	if _, err := other.Start(t.Context(), "vol-1", size, m); !errors.Is(err, ErrNotHeld) {
+		t.Errorf("takeover of the device of another session: %v", err)
+	}
+	second := frontend(keeper, 2)
+	if _, err := second.Start(t.Context(), "vol-1", size, m); err != nil {
+		t.Fatalf("a new device: %v", err)
+	}
+	page := alignedPage()
+	copy(page, "written by a user of the device before")
+	if _, err := user.WriteAt(page, 4096); err == nil {
+		t.Error("a user of the device before can write to the volume")
+	}
+	if err := second.Stop(t.Context()); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -135,7 +180,7 @@ func TestLeaveWaitsForRequests(t *testing.T) {
 	if err := f.Leave(over); err == nil {
 		t.Error("it left with a request under way")
 	}
-	if _, err := frontend(keeper, 2).Start(t.Context(), "vol-1", size, g); !errors.Is(err, ErrServed) {
+	if _, err := successor(keeper, 2).Start(t.Context(), "vol-1", size, g); !errors.Is(err, ErrServed) {
 		t.Errorf("takeover meanwhile: %v", err)
 	}
 	close(g.open)
@@ -146,7 +191,7 @@ func TestLeaveWaitsForRequests(t *testing.T) {
 		t.Error(err)
 	}
 	_ = user.Close()
-	next := frontend(keeper, 2)
+	next := successor(keeper, 2)
 	if _, err := next.Start(t.Context(), "vol-1", size, g); err != nil {
 		t.Fatal(err)
 	}
@@ -190,7 +235,7 @@ func TestARemovalWhoseServerEndsIsGivenUp(t *testing.T) {
 	}
 	f.server.Stop()
 	<-f.server.Ended()
-	next := frontend(keeper, 2)
+	next := successor(keeper, 2)
 	if _, err := next.Start(t.Context(), "vol-1", size, m); err != nil {
 		t.Fatal(err)
 	}

@@ -158,7 +158,9 @@ func (h *engineHost) launch(s *proto.EngineSpec, adopts bool) *hostedEngine {
 	switch s.GetFrontend() {
 	case proto.Frontend_FRONTEND_BLOCK:
 		owner := device.Owner{Engine: s.GetName(), Generation: s.GetGeneration(), Session: s.GetSession()}
-		cfg.Frontend = device.NewFrontend(device.FrontendOptions{Keeper: h.keeper, Owner: owner, Log: log})
+		cfg.Frontend = device.NewFrontend(device.FrontendOptions{
+			Keeper: h.keeper, Owner: owner, Predecessor: s.GetPredecessorSession(), Log: log,
+		})
 	case proto.Frontend_FRONTEND_SOCKET:
 		cfg.Frontend = e.socket
 	}

@@ -95,11 +95,12 @@ func runServing(dir string) int {
 		return 5
 	}
 	owner := device.Owner{Engine: "e", Generation: 1, Session: fmt.Sprint(os.Getpid())}
+	predecessor := ""
 	for _, h := range held {
-		owner.Generation = h.Owner.Generation + 1
+		owner.Generation, predecessor = h.Owner.Generation+1, h.Owner.Session
 	}
 	dieAt(dir, "start")
-	f := device.NewFrontend(device.FrontendOptions{Keeper: mortal{Client: c, dir: dir}, Owner: owner})
+	f := device.NewFrontend(device.FrontendOptions{Keeper: mortal{Client: c, dir: dir}, Owner: owner, Predecessor: predecessor})
 	if _, err := f.Start(ctx, volume, volSize, disk); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 6
