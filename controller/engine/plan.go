@@ -132,6 +132,7 @@ func raise(in Input, p *Plan) {
 // mirror takes over what the engine of this very session says, and has its members follow the spec.
 func mirror(in Input, p *Plan) {
 	s, o := &p.Status, in.Observed
+	s.UUID = o.Process // it may have been replaced between the generation's raise and the start
 	s.ReplicaModeMap = o.Modes
 	s.RebuildStatus = o.Rebuilds
 	s.CurrentReplicaAddressMap = stillAsked(s.CurrentReplicaAddressMap, in.Engine.Spec.ReplicaAddressMap)

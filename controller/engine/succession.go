@@ -42,6 +42,7 @@ func planKept(in Input, p *Plan) {
 	case s.Endpoint == "":
 		p.Action = ActionEvict
 	case in.Observed.Session != s.Session && s.UUID == in.Observed.Process:
+		s.CurrentReplicaAddressMap = maps.Clone(in.Engine.Spec.ReplicaAddressMap)
 		p.Action = ActionStart // raised, but not started before a crash of this daemon
 	default:
 		succeed(in, p)

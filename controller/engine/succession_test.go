@@ -82,6 +82,23 @@ func TestPlanOfAKeptDevice(t *testing.T) {
 			observed: kept("older", "p2"), wantAction: ActionEvict, wantState: longhorn.InstanceStateStopped, wantGen: 4,
 		},
 		{
+			name:   "waited for by this very process, the replicas here serve now → raised, not started under the old session",
+			engine: engine(state{run, longhorn.InstanceStateStarting, "s", "p2", false}), change: since(time.Second),
+			observed: kept("s", "p2"), wantAction: ActionStart, wantState: longhorn.InstanceStateStarting, wantGen: 5, wantSession: "new", wantEndpoint: device,
+		},
+		{
+			name: "abandoned, and wanted here again → the old device is never taken over", engine: engine(state{run, longhorn.InstanceStateStopped, "", "", false}),
+			observed: kept("older", "p2"), wantAction: ActionEvict, wantState: longhorn.InstanceStateStopped, wantGen: 4,
+		},
+		{
+			name: "it was being stopped when its process ended → ended by force", engine: engine(state{stop, longhorn.InstanceStateStopping, "s", "p", false}),
+			observed: kept("s", "p2"), wantAction: ActionAbort, wantState: longhorn.InstanceStateStopping, wantGen: 4, wantSession: "s", wantEndpoint: device,
+		},
+		{
+			name: "stop wanted while a successor was raised and not started → the old device is ended, of its own session", engine: engine(state{stop, longhorn.InstanceStateStarting, "s", "p2", false}),
+			observed: kept("older", "p2"), wantAction: ActionEvict, wantState: longhorn.InstanceStateStarting, wantGen: 4, wantSession: "s", wantEndpoint: device,
+		},
+		{
 			name: "the device is kept no more, its successor never ran → lost, and its users are to be told", engine: engine(state{run, longhorn.InstanceStateStarting, "s", "p2", false}),
 			observed: Observed{Phase: types.PhaseAbsent, Process: "p3"}, wantState: longhorn.InstanceStateError, wantGen: 4, wantSession: "s",
 		},
@@ -105,25 +122,51 @@ func TestPlanOfAKeptDevice(t *testing.T) {
 	}
 }
 
+// A process may be replaced after the generation was raised for it, and before the start: what runs the engine then is the next one.
+// Otherwise the volume would believe nothing of what the engine says.
+func TestTheProcessOfAnEngineIsTheOneThatRunsIt(t *testing.T) {
+	e := engine(state{longhorn.DesireStateRunning, longhorn.InstanceStateStarting, "s", "p", false})
+	p := plan(Input{Engine: e, Observed: Observed{Phase: types.PhaseRunning, Generation: 4, Session: "s", Process: "p2"}, Scope: "n", Now: now})
+	if p.Status.CurrentState != longhorn.InstanceStateRunning || p.Status.UUID != "p2" {
+		t.Errorf("%s in process %q", p.Status.CurrentState, p.Status.UUID)
+	}
+}
+
+// What is asked for may have changed since the generation was raised.
+func TestASuccessorIsStartedWithTheReplicasThatAreAskedForNow(t *testing.T) {
+	e := engine(state{longhorn.DesireStateRunning, longhorn.InstanceStateStarting, "s", "p2", false})
+	e.Status.Endpoint = device
+	e.Spec.ReplicaAddressMap = map[string]string{"r": "10.0.0.2:8500"}
+	e.Status.CurrentReplicaAddressMap = map[string]string{"r": "10.0.0.1:8500"}
+	p := plan(Input{Engine: e, Observed: kept("older", "p2"), Scope: "n", Now: now})
+	if got := p.Status.CurrentReplicaAddressMap["r"]; p.Action != ActionStart || got != "10.0.0.2:8500" {
+		t.Errorf("action %q, tried at %s", p.Action, got)
+	}
+}
+
 // The successor is told whose device it takes over, and waits for a replica of this node that is a member, and for no other.
 func TestSuccessorWaitsForTheReplicasHere(t *testing.T) {
 	plane := &fakePlane{observed: kept("s", "p2"), phases: map[string]types.Phase{}}
 	e := wantedEngine(func(e *longhorn.Engine) {
-		e.Spec.ReplicaAddressMap = map[string]string{"vol-r-1": "10.0.0.8:8500", "vol-r-2": "10.0.0.9:8500", "vol-r-3": "10.0.0.9:8500"}
+		e.Spec.ReplicaAddressMap = map[string]string{"vol-r-1": "10.0.0.8:8500", "vol-r-2": "10.0.0.9:8500", "vol-r-3": "10.0.0.9:8500", "vol-r-4": "10.0.0.9:8500", "vol-r-5": "10.0.0.9:8500"}
 		e.Status.CurrentState, e.Status.Session, e.Status.Generation = longhorn.InstanceStateRunning, "s", 4
 		e.Status.UUID, e.Status.Endpoint = "p", device
-		e.Status.Epoch = &longhorn.Epoch{Generation: 4, Counter: 1, Members: []string{"vol-r-1", "vol-r-2"}}
+		e.Status.Epoch = &longhorn.Epoch{Generation: 4, Counter: 1, Members: []string{"vol-r-1", "vol-r-2", "vol-r-4", "vol-r-5"}}
 	})
 	running := func(r *longhorn.Replica) { r.Spec.DesireState = longhorn.DesireStateRunning }
+	away := build.PlacedReplica("vol-r-1", "vol", "m", "disk", running)
 	outside, local := build.PlacedReplica("vol-r-3", "vol", "n", "disk-n", running), build.PlacedReplica("vol-r-2", "vol", "n", "disk-n", running)
-	h, c := begin(t, plane, e, outside)
+	halted, failed := build.PlacedReplica("vol-r-4", "vol", "n", "disk-n"), build.PlacedReplica("vol-r-5", "vol", "n", "disk-n", running)
+	plane.phases["vol-r-5"] = types.PhaseError
+	h, c := begin(t, plane, e, outside, halted, failed)
 	h.Overwrite(local)
+	h.Overwrite(away)
 
 	syncOf(t, c, nil)
 	plane.expect(t)
 	h.CatchUp()
 	if e, err := c.Engines.GetRO("vol-e-0"); err != nil || e.Status.Generation != 4 || e.Status.Endpoint != device ||
-		!strings.Contains(types.FindCondition(e.Status.Conditions, types.ConditionInstanceCreation).Message, "waits for replica vol-r-2") {
+		!strings.HasSuffix(types.FindCondition(e.Status.Conditions, types.ConditionInstanceCreation).Message, "which waits for replica vol-r-2") {
 		t.Errorf("%+v, %v", e.Status, err)
 	}
 
