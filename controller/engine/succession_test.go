@@ -115,6 +115,9 @@ func TestPlanOfAKeptDevice(t *testing.T) {
 			if p.Action != tc.wantAction || p.After != tc.wantAfter {
 				t.Errorf("action %q, after %s", p.Action, p.After)
 			}
+			if p.Action == ActionStart && s.UUID != tc.observed.Process {
+				t.Errorf("started for process %s", s.UUID)
+			}
 			if s.CurrentState != tc.wantState || s.Generation != tc.wantGen || s.Session != tc.wantSession || s.Endpoint != tc.wantEndpoint {
 				t.Errorf("state %s, generation %d, session %q, endpoint %q", s.CurrentState, s.Generation, s.Session, s.Endpoint)
 			}

@@ -75,10 +75,11 @@ type Controller struct {
 	deps  Deps
 	queue *queue.Queue[string] // of one key, the node, so the fields below need no lock
 
-	failed time.Time // when the wanted version last failed here
-	asked  bool      // whether the Lease is held was looked up; holding says the answer since
-	holds  bool
-	told   string // what was last said to be waited for
+	failures failures
+	replaced time.Time // when this daemon last replaced the process
+	asked    bool      // whether the Lease is held was looked up; holding says the answer since
+	holds    bool
+	told     string // what was last said to be waited for
 }
 
 const (
@@ -86,6 +87,9 @@ const (
 	again = 10 * time.Second
 	// replaceTimeout bounds a replacement, going back to the old program included.
 	replaceTimeout = 3 * time.Minute
+	// settle is how long the Lease is kept after a replacement at least: engines elsewhere first have
+	// to notice that their copies here were gone, and what they notice has to be written.
+	settle = 30 * time.Second
 )
 
 // New makes a Controller; it works when Run is called.
@@ -106,30 +110,41 @@ func (c *Controller) sync(ctx context.Context, _ string) (queue.Result, error) {
 	if !ok {
 		return queue.Result{}, nil
 	}
-	switch now := c.deps.Clock.Now(); needs(s, c.deps.Version, c.failed, now) {
+	switch now := c.deps.Clock.Now(); needs(s, c.deps.Version, c.failures, now) {
 	case needPatience:
 		r, err := c.giveBack(ctx)
 		if r.RequeueAfter == 0 {
-			r.RequeueAfter = c.failed.Add(retryFailed).Sub(now)
+			r.RequeueAfter = c.failures.left(now)
 		}
 		return r, err
 	case needNothing:
 		return c.giveBack(ctx)
 	}
-	blockers, err := c.blockers(ctx)
+	blockers, err := c.await(ctx)
 	if err != nil {
 		return queue.Result{}, err
-	}
-	if len(blockers) == 0 {
-		if blockers, err = c.takeTurn(ctx); err != nil {
-			return queue.Result{}, err
-		}
 	}
 	if len(blockers) > 0 {
 		c.tell(ctx, "the data plane stays at version "+s.Version+" for now: "+strings.Join(blockers, "; "))
 		return queue.Result{RequeueAfter: again}, nil
 	}
 	return queue.Result{RequeueAfter: again}, c.replace(ctx, s)
+}
+
+// await takes the turn of this node if it can, and returns what stands in the way. The Lease is looked at
+// before the volumes: all nodes but one wait for it, some of them with many volumes.
+func (c *Controller) await(ctx context.Context) ([]string, error) {
+	l, err := c.deps.Leases.Live(ctx, types.UpgradeLeaseName)
+	switch {
+	case err != nil && !apierrors.IsNotFound(err):
+		return nil, err
+	case err == nil && !isFree(l, c.deps.Node, c.deps.Clock.Now()):
+		return []string{"another node is being upgraded"}, nil
+	}
+	if blockers, err := c.blockers(ctx); err != nil || len(blockers) > 0 {
+		return blockers, err
+	}
+	return c.takeTurn(ctx)
 }
 
 // takeTurn takes the Lease, and then looks at the volumes anew: the node before may have just
@@ -140,7 +155,7 @@ func (c *Controller) takeTurn(ctx context.Context) ([]string, error) {
 		return nil, err
 	}
 	if holder != c.deps.Node {
-		return []string{"node " + holder + " is being upgraded"}, nil
+		return []string{"another node is being upgraded"}, nil
 	}
 	return c.blockers(ctx)
 }
@@ -152,11 +167,12 @@ func (c *Controller) replace(ctx context.Context, s Snapshot) error {
 	limited, cancel := context.WithTimeout(ctx, replaceTimeout)
 	defer cancel()
 	if err := c.deps.DataPlane.Replace(limited); err != nil {
-		c.failed = c.deps.Clock.Now()
+		c.failures = failures{count: c.failures.count + 1, last: c.deps.Clock.Now()}
 		log.WithError(err).Warn("The data plane's process was not replaced")
 		c.event(ctx, corev1.EventTypeWarning, types.EventUpgradeFailed, fmt.Sprintf("the data plane stays at version %s: version %s: %v", s.Version, c.deps.Version, err))
 		return nil
 	}
+	c.failures, c.replaced = failures{}, c.deps.Clock.Now()
 	c.event(ctx, corev1.EventTypeNormal, types.EventUpgraded, fmt.Sprintf("the data plane has version %s now, before it was %s; devices in use were handed on", c.deps.Version, s.Version))
 	return nil
 }
@@ -266,6 +282,9 @@ func (c *Controller) giveBack(ctx context.Context) (queue.Result, error) {
 	if err != nil || l.Spec.HolderIdentity == nil || *l.Spec.HolderIdentity != c.deps.Node {
 		c.asked, c.holds = true, false
 		return queue.Result{}, nil
+	}
+	if left := c.replaced.Add(settle).Sub(c.deps.Clock.Now()); left > 0 {
+		return queue.Result{RequeueAfter: left}, nil
 	}
 	blockers, err := c.blockers(ctx)
 	if err != nil {

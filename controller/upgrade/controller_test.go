@@ -49,7 +49,9 @@ func begin(t *testing.T, robustness longhorn.VolumeRobustness, objs ...runtime.O
 		}),
 		build.Engine("vol", func(e *longhorn.Engine) {
 			e.Spec.NodeID = "node-2"
+			e.Status.CurrentState = longhorn.InstanceStateRunning
 			e.Status.Epoch = &longhorn.Epoch{Generation: 1, Counter: 1, Members: []string{"vol-r-1", "vol-r-2"}}
+			e.Status.ReplicaModeMap = map[string]longhorn.ReplicaMode{"vol-r-1": longhorn.ReplicaModeRW, "vol-r-2": longhorn.ReplicaModeRW}
 		}),
 		build.PlacedReplica("vol-r-1", "vol", "node-1", "disk-1"),
 		build.RunningInstanceManager("node-1", "10.0.0.1", "p"))...)
@@ -96,6 +98,11 @@ func TestAnOldProcessIsReplacedInItsTurn(t *testing.T) {
 	}
 	h.ExpectEvents("Normal Upgraded " + im + ": the data plane has version 2 now, before it was 1; devices in use were handed on")
 
+	syncOf(t, c) // nothing that the engine noticed is written yet
+	if holder(t, h) != "node-1" {
+		t.Error("the turn was given back at once")
+	}
+	h.Clock.Step(settle)
 	volumeIs(h, longhorn.VolumeRobustnessDegraded) // its copy here is being rebuilt
 	syncOf(t, c)
 	if holder(t, h) != "node-1" {
@@ -139,7 +146,7 @@ func TestAProcessIsNotReplacedWhileAnotherNodeHasItsTurn(t *testing.T) {
 	if plane.replaced != 0 || holder(t, h) != "node-2" {
 		t.Errorf("replaced %d times, turn of %q", plane.replaced, holder(t, h))
 	}
-	h.ExpectEvents("Normal UpgradeWaits " + im + ": the data plane stays at version 1 for now: node node-2 is being upgraded")
+	h.ExpectEvents("Normal UpgradeWaits " + im + ": the data plane stays at version 1 for now: another node is being upgraded")
 }
 
 func TestAFailedReplacementIsToldAndNotRepeatedSoon(t *testing.T) {
@@ -158,5 +165,10 @@ func TestAFailedReplacementIsToldAndNotRepeatedSoon(t *testing.T) {
 	syncOf(t, c)
 	if plane.replaced != 2 {
 		t.Errorf("not tried again after %s", retryFailed)
+	}
+	h.Clock.Step(retryFailed)
+	syncOf(t, c)
+	if plane.replaced != 2 {
+		t.Errorf("tried again as soon as after the first failure")
 	}
 }

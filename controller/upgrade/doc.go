@@ -9,7 +9,7 @@
 //	Lease longhorn-data-plane-upgrade   one node in the cluster
 //	every volume here                   detached, or healthy and with a copy that stays
 //	replace                             the daemon's own executable, given to the holder
-//	every volume here                   healthy again; then the Lease is given back
+//	every volume here                   healthy again, and some time has passed; then the Lease is given back
 //
 // Decisions are in plan.go, which is pure. At rest nothing is read or written. The package
 // must not know how a process is replaced, nor what an engine or a replica is but by its object.

@@ -27,16 +27,35 @@ const (
 	needPatience need = "patience" // it was tried, and failed, not long ago
 )
 
-// retryFailed is how long a version that failed is not tried again on this node.
-const retryFailed = 10 * time.Minute
+// A version that failed is tried again on this node after retryFailed, then twice as long with each
+// further failure, up to retryMost: each try interrupts all that the node serves.
+const (
+	retryFailed = 10 * time.Minute
+	retryMost   = 24 * time.Hour
+)
+
+// failures are those of the wanted version here, in a row.
+type failures struct {
+	count int
+	last  time.Time
+}
+
+// left is how long the version is not tried again.
+func (f failures) left(now time.Time) time.Duration {
+	if f.count == 0 {
+		return 0
+	}
+	delay := min(retryFailed<<min(f.count-1, 10), retryMost)
+	return max(0, f.last.Add(delay).Sub(now))
+}
 
 // needs decides whether the data plane is to be replaced. A data plane that cannot be replaced
 // while it serves is left to the instance manager's controller, which waits until it is idle.
-func needs(s Snapshot, wanted string, failed time.Time, now time.Time) need {
+func needs(s Snapshot, wanted string, f failures, now time.Time) need {
 	switch {
 	case s.Version == wanted || !s.Replaceable:
 		return needNothing
-	case !failed.IsZero() && now.Before(failed.Add(retryFailed)):
+	case f.left(now) > 0:
 		return needPatience
 	}
 	return needReplace
@@ -57,6 +76,9 @@ type use struct {
 //	attached here, healthy                             yes: its users wait for the successor, which begins with all copies
 //	attached elsewhere, healthy, another copy is left  yes: the copy here is rebuilt
 //	anything else                                      no
+//
+// The engine is asked besides the volume: what is said of the volume comes later, and not at all while
+// there is no leader.
 func (u use) blocker(node string) string {
 	v := u.Volume
 	switch {
@@ -68,7 +90,15 @@ func (u use) blocker(node string) string {
 		return fmt.Sprintf("volume %s is %s", v.Name, v.Status.Robustness)
 	case u.Engine == nil || u.Engine.Status.Epoch == nil:
 		return fmt.Sprintf("the copies of volume %s are not known", v.Name)
-	case v.Status.CurrentNodeID == node:
+	case u.Engine.Status.CurrentState != longhorn.InstanceStateRunning:
+		return fmt.Sprintf("the engine of volume %s is %s", v.Name, u.Engine.Status.CurrentState)
+	}
+	for _, member := range u.Engine.Status.Epoch.Members {
+		if u.Engine.Status.ReplicaModeMap[member] != longhorn.ReplicaModeRW {
+			return fmt.Sprintf("replica %s of volume %s does not serve", member, v.Name)
+		}
+	}
+	if v.Status.CurrentNodeID == node {
 		return ""
 	}
 	for _, member := range u.Engine.Status.Epoch.Members {

@@ -16,17 +16,20 @@ func TestNeeds(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
 		snapshot Snapshot
-		failed   time.Time
+		failures failures
 		want     need
 	}{
-		{"the wanted version serves → nothing", Snapshot{Version: "2", Replaceable: true}, time.Time{}, needNothing},
-		{"another version serves → replaced", Snapshot{Version: "1", Replaceable: true}, time.Time{}, needReplace},
-		{"another version serves, and its devices end with it → left to the pod", Snapshot{Version: "1"}, time.Time{}, needNothing},
-		{"the wanted version failed a moment ago → not yet again", Snapshot{Version: "1", Replaceable: true}, now.Add(-time.Minute), needPatience},
-		{"the wanted version failed long ago → tried again", Snapshot{Version: "1", Replaceable: true}, now.Add(-retryFailed), needReplace},
+		{"the wanted version serves → nothing", Snapshot{Version: "2", Replaceable: true}, failures{}, needNothing},
+		{"another version serves → replaced", Snapshot{Version: "1", Replaceable: true}, failures{}, needReplace},
+		{"another version serves, and its devices end with it → left to the pod", Snapshot{Version: "1"}, failures{}, needNothing},
+		{"the wanted version failed a moment ago → not yet again", Snapshot{Version: "1", Replaceable: true}, failures{1, now.Add(-time.Minute)}, needPatience},
+		{"the wanted version failed long ago → tried again", Snapshot{Version: "1", Replaceable: true}, failures{1, now.Add(-10 * time.Minute)}, needReplace},
+		{"it failed three times, the last time ten minutes ago → not yet again", Snapshot{Version: "1", Replaceable: true}, failures{3, now.Add(-10 * time.Minute)}, needPatience},
+		{"it failed three times, the last time forty minutes ago → tried again", Snapshot{Version: "1", Replaceable: true}, failures{3, now.Add(-40 * time.Minute)}, needReplace},
+		{"it failed a hundred times → tried again once a day", Snapshot{Version: "1", Replaceable: true}, failures{100, now.Add(-24 * time.Hour)}, needReplace},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if got := needs(tc.snapshot, "2", tc.failed, now); got != tc.want {
+			if got := needs(tc.snapshot, "2", tc.failures, now); got != tc.want {
 				t.Errorf("%q, want %q", got, tc.want)
 			}
 		})
@@ -56,15 +59,48 @@ func TestAVolumeForbidsTheReplacement(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			u := use{Volume: &longhorn.Volume{}, Engine: &longhorn.Engine{}, Copies: []string{"r1", "r2"}}
-			u.Volume.Name = "vol"
+			u.Volume.Name, u.Engine.Status.CurrentState = "vol", longhorn.InstanceStateRunning
 			u.Volume.Status.State, u.Volume.Status.Robustness, u.Volume.Status.CurrentNodeID = tc.state, tc.robustness, tc.node
 			if tc.members != nil {
 				u.Engine.Status.Epoch = &longhorn.Epoch{Members: tc.members}
+				u.Engine.Status.ReplicaModeMap = map[string]longhorn.ReplicaMode{}
+				for _, member := range tc.members {
+					u.Engine.Status.ReplicaModeMap[member] = longhorn.ReplicaModeRW
+				}
 			}
 			if got := u.blocker(here); got != tc.want {
 				t.Errorf("%q, want %q", got, tc.want)
 			}
 		})
+	}
+}
+
+// What is said of the volume comes from its engine, and later.
+func TestAnEngineForbidsTheReplacementBeforeItsVolumeDoes(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		change func(*longhorn.EngineStatus)
+		want   string
+	}{
+		{"all its replicas serve → no", func(*longhorn.EngineStatus) {}, ""},
+		{"it is being handed on → yes", func(s *longhorn.EngineStatus) { s.CurrentState = longhorn.InstanceStateStarting }, "the engine of volume vol is starting"},
+		{"a member has failed → yes", func(s *longhorn.EngineStatus) { s.ReplicaModeMap["r3"] = longhorn.ReplicaModeERR }, "replica r3 of volume vol does not serve"},
+		{"a member is not shown → yes", func(s *longhorn.EngineStatus) { delete(s.ReplicaModeMap, "r3") }, "replica r3 of volume vol does not serve"},
+	} {
+		for _, node := range []string{"node-1", "node-2"} {
+			t.Run(tc.name+", on "+node, func(t *testing.T) {
+				u := use{Volume: &longhorn.Volume{}, Engine: &longhorn.Engine{}, Copies: []string{"r1"}}
+				u.Volume.Name = "vol"
+				u.Volume.Status = longhorn.VolumeStatus{State: longhorn.VolumeStateAttached, Robustness: longhorn.VolumeRobustnessHealthy, CurrentNodeID: node}
+				e := &u.Engine.Status
+				e.CurrentState, e.Epoch = longhorn.InstanceStateRunning, &longhorn.Epoch{Members: []string{"r1", "r3"}}
+				e.ReplicaModeMap = map[string]longhorn.ReplicaMode{"r1": longhorn.ReplicaModeRW, "r3": longhorn.ReplicaModeRW}
+				tc.change(e)
+				if got := u.blocker("node-1"); got != tc.want {
+					t.Errorf("%q, want %q", got, tc.want)
+				}
+			})
+		}
 	}
 }
 
