@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	kubetesting "k8s.io/client-go/testing"
 
 	"github.com/longhorn-lep/longhorn-manager/datastore"
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil"
@@ -131,6 +133,36 @@ func TestAProcessIsNotReplacedWhileAVolumeCouldBeHurt(t *testing.T) {
 	}
 	h.ExpectEvents("Normal UpgradeWaits " + im + ": the data plane stays at version 1 for now: volume vol is degraded")
 	h.ExpectWrites()
+}
+
+// The node before gave its turn back, and then one of its volumes lost a copy.
+func TestAProcessIsNotReplacedIfAVolumeIsHurtWhileTheTurnIsTaken(t *testing.T) {
+	h, c, plane := begin(t, longhorn.VolumeRobustnessHealthy)
+	h.Kube.PrependReactor("create", "leases", func(kubetesting.Action) (bool, runtime.Object, error) {
+		volumeIs(h, longhorn.VolumeRobustnessDegraded)
+		return false, nil, nil
+	})
+	syncOf(t, c)
+	if plane.replaced != 0 {
+		t.Error("replaced while a volume was degraded")
+	}
+}
+
+// A volume that stays degraded does not keep the turn from the other nodes for ever.
+func TestTheTurnEndsInTime(t *testing.T) {
+	h, c, _ := begin(t, longhorn.VolumeRobustnessHealthy)
+	syncOf(t, c)
+	volumeIs(h, longhorn.VolumeRobustnessDegraded)
+	h.Clock.Step(leaseTime - time.Second)
+	syncOf(t, c)
+	if holder(t, h) != "node-1" {
+		t.Error("given back while a volume is degraded")
+	}
+	h.Clock.Step(time.Second)
+	syncOf(t, c)
+	if holder(t, h) != "" {
+		t.Error("kept after its time")
+	}
 }
 
 // Two nodes saw their volumes healthy at the same time.

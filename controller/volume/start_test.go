@@ -203,6 +203,13 @@ func TestEngineTakesOverTheDeviceOfItsPredecessor(t *testing.T) {
 			t.Errorf("engine %+v", p.UpdateEngine)
 		}
 	})
+	t.Run("the volume was attached to another node → attaching: its users there have another device", func(t *testing.T) {
+		in := succeeding()
+		in.Volume.Status.CurrentNodeID = "b"
+		if p := plan(in); p.Status.State != longhorn.VolumeStateAttaching {
+			t.Errorf("it is %s", p.Status.State)
+		}
+	})
 	t.Run("a device that nobody was told of → attaching, as at any start", func(t *testing.T) {
 		in := succeeding()
 		in.Engine.Status.Endpoint = ""
