@@ -4,24 +4,51 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/longhorn-lep/longhorn-manager/membership"
 )
 
-// plodder is a replica on a disk that does one thing at a time, and takes long for each. Nothing but its work lets time pass.
+// plodder is a replica on a disk that does one thing at a time, and takes long for each. Nothing but its work lets time pass, and that
+// only when all that the engine has given to the members has come to them: goroutines that wait to be run are no slow disk.
 type plodder struct {
 	*session
-	rig *rig
-	mu  sync.Mutex
-	e   **Engine
+	rig           *rig
+	e             **Engine
+	fast          *counted
+	arrived, done atomic.Int64
+
+	mu sync.Mutex
+}
+
+// counted is the replica beside it, which answers at once.
+type counted struct {
+	*session
+	done atomic.Int64
+}
+
+func (c *counted) WriteAt(ctx context.Context, b []byte, off int64, fua bool) error {
+	defer c.done.Add(1)
+	return c.session.WriteAt(ctx, b, off, fua)
+}
+
+func (c *counted) Flush(ctx context.Context) error {
+	defer c.done.Add(1)
+	return c.session.Flush(ctx)
 }
 
 const plodding = 4 * time.Millisecond
 
 // work lets the time of one request pass, and the engine look at it.
 func (p *plodder) work() {
+	for w := &(*p.e).mirror.window; ; time.Sleep(20 * time.Microsecond) {
+		arrived := p.arrived.Load()
+		if isClosed(p.Done()) || (arrived-p.done.Load())*windowLeast >= w.used.Load() && p.fast.done.Load() >= arrived {
+			break
+		}
+	}
 	p.rig.clock.Step(plodding)
 	for w := (*p.e).mirror.watchdog; ; time.Sleep(20 * time.Microsecond) {
 		w.mu.Lock()
@@ -34,6 +61,8 @@ func (p *plodder) work() {
 }
 
 func (p *plodder) WriteAt(ctx context.Context, b []byte, off int64, fua bool) error {
+	p.arrived.Add(1)
+	defer p.done.Add(1)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.work()
@@ -41,6 +70,8 @@ func (p *plodder) WriteAt(ctx context.Context, b []byte, off int64, fua bool) er
 }
 
 func (p *plodder) Flush(ctx context.Context) error {
+	p.arrived.Add(1)
+	defer p.done.Add(1)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.work()
@@ -53,11 +84,15 @@ func TestASlowDiskBesideAFastOneStays(t *testing.T) {
 	r := newRig(t, "a", "b")
 	r.local = "a"
 	var e *Engine
+	fast, slow := &counted{}, &plodder{rig: r, e: &e}
+	slow.fast = fast
 	r.wrap = func(d *disk, s *session) Replica {
 		if d.name == "b" {
-			return &plodder{session: s, rig: r, e: &e}
+			slow.session = s
+			return slow
 		}
-		return s
+		fast.session = s
+		return fast
 	}
 	e, _ = r.run(1)
 	began := r.clock.Now()
