@@ -69,7 +69,7 @@ type part struct {
 	handed atomic.Bool // the member was given the request: what it was not given it cannot be slow with
 	ended  atomic.Bool // the outcome was told, or is no longer waited for
 	result membership.Result
-	left   chan struct{} // of a part that was abandoned: closed when the member is through with the request after all
+	left   chan struct{} // of a part that was abandoned, else nil: closed when the member is through with the request after all
 
 	since  time.Time     // guarded by watchdog.mu; another has answered and this member has the request since; zero: not yet
 	waited time.Duration // guarded by watchdog.mu; since then
@@ -168,11 +168,14 @@ func (f *fanout) answer(i int, err error) {
 	}
 }
 
-// abandon waits for a member's part no longer. The caller holds watchdog.mu.
+// abandon waits for a member's part no longer, unless it has just been answered: then nobody would close left, in this use of f or the
+// next. The caller holds watchdog.mu.
 func (f *fanout) abandon(i int) {
-	f.parts[i].left = make(chan struct{})
+	f.parts[i].left = make(chan struct{}) // before the end: an answer that comes after it closes this
 	if f.conclude(i, errSlow) {
 		f.abandoned = true
+	} else {
+		f.parts[i].left = nil
 	}
 }
 

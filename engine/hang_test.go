@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/utils/clock"
+
 	"github.com/longhorn-lep/longhorn-manager/membership"
 	"github.com/longhorn-lep/longhorn-manager/nbd"
 	"github.com/longhorn-lep/longhorn-manager/nbd/faulty"
@@ -238,5 +240,36 @@ func TestTheDataOfAWriteThatHangsIsNotGivenBackBeforeTheEpoch(t *testing.T) {
 				t.Error("the replica has what was never written to it")
 			}
 		})
+	}
+}
+
+// A member answers in the moment in which its part is given up. Nobody must wait for it any more: neither this write, another part of which
+// was given up, nor the next one that is given the same fanout.
+func TestAnAnswerThatComesWhileItsPartIsAbandonedIsNotAwaitedAgain(t *testing.T) {
+	m := newMirror(Config{Clock: clock.RealClock{}}, nil, func(*member, error) {})
+	ro := &roster{}
+	for _, name := range []string{"a", "b"} {
+		ro.serving = append(ro.serving, newMember(name, true, nil))
+	}
+	f := m.newFanout(request{kind: kindWrite}, ro)
+	abandon := func(part int) {
+		m.watchdog.mu.Lock()
+		defer m.watchdog.mu.Unlock()
+		f.abandon(part)
+	}
+	f.answer(0, nil)
+	abandon(0) // the watchdog had looked before the answer came
+	abandon(1)
+	f.answer(1, nil)
+	m.watchdog.forget(f)
+	returned := make(chan struct{})
+	go func() {
+		defer close(returned)
+		f.awaitAbandoned()
+	}()
+	select {
+	case <-returned:
+	case <-time.After(10 * time.Second):
+		t.Error("the write waits for a member that has answered")
 	}
 }
