@@ -222,3 +222,13 @@ func TestARequestThatHangsShowsOnItsReplicaAndDisk(t *testing.T) {
 	n.until("that all disks respond", func(s *proto.State) bool { return s != nil && len(s.GetDisks()) == 0 })
 	must(t, c.Close())
 }
+
+// Where even the size of a file needs the disk, the other replicas of the node are told of still.
+func TestTheWatchWaitsForNoDisk(t *testing.T) {
+	n, f := hangingNode(t, 5*time.Second)
+	n.used(n.replicaSpec())
+	f.freezeAll("/disk")
+	n.used(n.named("vol-r-4", "/other", otherUUID))
+	n.until("both replicas", func(s *proto.State) bool { return len(s.GetReplicas()) == 2 })
+	f.thaw()
+}

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -76,6 +77,8 @@ type tenancy struct {
 	// there are looks for nothing, and the clock.
 	path    string
 	deleted bool
+	// allocated is how much space the data took at the last look, in bytes: whoever wants to know it waits for no disk.
+	allocated atomic.Int64
 	// evict is called once, in a goroutine of the guard, after the replica has lost its disk. It closes the replica and releases the
 	// tenancy, unless someone else does.
 	evict func(*tenancy, *replica.DiskLostError)
@@ -105,6 +108,7 @@ func (g *diskGuard) open(s *proto.ReplicaSpec, opts replica.Options, evict func(
 		return nil, errors.Join(err, d.Close())
 	}
 	t := &tenancy{replica: r, guard: g, path: r.WatchPath(), evict: evict}
+	t.measure()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if t.disk = g.findLocked(d); t.disk != nil {
@@ -160,6 +164,13 @@ func (g *diskGuard) forgetLocked(d *guardedDisk) {
 	if len(g.disks) == 0 && g.dirs != nil {
 		g.dirs.close()
 		g.dirs = nil
+	}
+}
+
+// measure asks the disk how much space the data takes. A replica that cannot tell keeps the number that it had.
+func (t *tenancy) measure() {
+	if n, err := t.replica.AllocatedBytes(); err == nil {
+		t.allocated.Store(n)
 	}
 }
 
@@ -286,6 +297,7 @@ func (g *diskGuard) lookAtTenants(d *guardedDisk) {
 		if t.deleted {
 			continue
 		}
+		t.measure()
 		// An error says nothing of the replica: it was closed, or cannot be examined.
 		if lost, err := d.disk.Check(t.replica); err == nil && lost != nil {
 			t.deleted = true

@@ -7,11 +7,13 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/replica/fsys"
 )
 
-// freezer is a file system of which a disk can be frozen: what opens or syncs something on it does not return before thaw.
+// freezer is a file system of which a disk can be frozen: what opens or syncs something on it does not return before thaw, nor, if all is
+// frozen, what asks for a file's size.
 type freezer struct {
 	fsys.FS
 	mu     sync.Mutex
 	frozen string        // path of a disk; guarded by mu
+	all    bool          // guarded by mu
 	thawed chan struct{} // guarded by mu; closed by thaw
 	asked  chan struct{} // has an entry for each call that hangs
 }
@@ -24,11 +26,24 @@ func (f *freezer) freeze(disk string) {
 	f.frozen, f.thawed = disk, make(chan struct{})
 }
 
+func (f *freezer) freezeAll(disk string) {
+	f.freeze(disk)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.all = true
+}
+
+func (f *freezer) isAllFrozen() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.all
+}
+
 func (f *freezer) thaw() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.frozen != "" {
-		f.frozen = ""
+		f.frozen, f.all = "", false
 		close(f.thawed)
 	}
 }
@@ -95,4 +110,11 @@ func (f *freezerFile) Datasync() error {
 func (f *freezerFile) Sync() error {
 	f.dir.freezer.wait(f.dir.path)
 	return f.File.Sync()
+}
+
+func (f *freezerFile) AllocatedBytes() (int64, error) {
+	if f.dir.freezer.isAllFrozen() {
+		f.dir.freezer.wait(f.dir.path)
+	}
+	return f.File.AllocatedBytes()
 }

@@ -389,6 +389,7 @@ func (h *replicaHost) states() []*proto.ReplicaState {
 	return states
 }
 
+// state waits for no disk: it is asked under the watch of the whole node.
 func (e *hosted) state() *proto.ReplicaState {
 	s := &proto.ReplicaState{
 		Name: e.spec.GetName(), Volume: e.spec.GetVolume(), Uid: e.spec.GetUid(), Phase: proto.Phase_PHASE_RUNNING,
@@ -399,10 +400,7 @@ func (e *hosted) state() *proto.ReplicaState {
 	}
 	now := e.replica.State()
 	s.Generation, s.Connected = now.Generation, now.Connected
-	s.Epoch = epochToWire(now.Epoch)
-	if n, err := e.replica.AllocatedBytes(); err == nil {
-		s.AllocatedBytes = n
-	}
+	s.Epoch, s.AllocatedBytes = epochToWire(now.Epoch), e.tenancy.allocated.Load()
 	if now.Failure != nil {
 		s.Phase, s.Reason, s.Message = proto.Phase_PHASE_ERROR, string(replica.WriteFailed), now.Failure.Error()
 		if lost := replica.ReasonOf(now.Failure); lost != "" { // its disk went away
