@@ -78,7 +78,7 @@ func (h *holder) control(ctx context.Context, p *packets) {
 	default:
 		r.setError(fmt.Errorf("%q is not known here: %w", m.Op, unix.EOPNOTSUPP))
 	}
-	if err := p.send(r); errors.Is(err, unix.EMSGSIZE) {
+	if err := p.send(r); errors.Is(err, unix.EMSGSIZE) && r.Status != nil {
 		r.Status.Devices = nil
 		_ = p.send(r)
 	}

@@ -22,8 +22,11 @@ type session struct {
 	cancels map[uint64]context.CancelFunc // guarded by mu
 }
 
-// serve ends when the socket is closed, here or there. Requests may be under way then; their answers go nowhere.
+// serve ends when the socket is closed, here or there. Requests may be under way then; their answers go nowhere. It also ends with a packet
+// that cannot be taken, such as one whose descriptors find no room in this process. Its sender would wait for the answer for ever, so it
+// is told that nobody reads any more, and makes room for a successor.
 func (s *session) serve() {
+	defer s.socket.conn.Close()
 	room := make([]byte, packetBytes)
 	for {
 		m, fds, err := s.socket.receive(room)
@@ -47,7 +50,10 @@ func (s *session) serve() {
 			s.mu.Lock()
 			s.cancels[m.ID] = cancel
 			s.mu.Unlock()
-			go s.answer(ctx, m, fds)
+			go func() {
+				defer cancel() // by this name, for another request may have taken the id
+				s.answer(ctx, m, fds)
+			}()
 			continue
 		}
 		closeAll(fds)
@@ -63,7 +69,6 @@ func (s *session) answer(ctx context.Context, m message, fds []int) {
 	closeAll(given)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.cancels[m.ID]()
 	delete(s.cancels, m.ID)
 }
 

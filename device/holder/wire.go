@@ -50,10 +50,11 @@ type message struct {
 	Kind  string `json:"kind,omitempty"` // of Error, by kinds
 }
 
-// listPart is how many devices one packet tells of, and packetBytes the longest packet.
+// listPart is how many devices one packet tells of, packetBytes the longest packet, and versionBytes the longest name of a version.
 const (
-	listPart    = 64
-	packetBytes = 128 << 10
+	listPart     = 64
+	packetBytes  = 128 << 10
+	versionBytes = 1 << 10
 )
 
 // kinds are the errors that must be known on the other side.
@@ -151,6 +152,9 @@ func (p *packets) receive(room []byte) (m message, fds []int, err error) {
 		err = unix.EMSGSIZE
 	} else {
 		err = json.Unmarshal(room[:n], &m)
+	}
+	if err == nil && len(m.Version) > versionBytes { // it is told in every status, which must fit
+		err = unix.EMSGSIZE
 	}
 	if err != nil {
 		closeAll(fds)
