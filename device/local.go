@@ -357,21 +357,49 @@ func (l *Local) removeNode(k *kept) {
 // abortPatience is how long Abort waits for another operation on the device, which fails with the connection.
 const abortPatience = 5 * time.Second
 
-// Abort implements Keeper. What is under way on the device fails first, so whoever has op is soon done with it.
+// Abort implements Keeper.
 func (l *Local) Abort(_ context.Context, volume string) error {
 	k := l.find(volume)
 	if k == nil {
 		return nil
 	}
+	return l.abort(k)
+}
+
+// Abort implements Keeper.
+func (s session) Abort(_ context.Context, volume string) error {
+	s.mu.Lock()
+	k, err := s.findLocked(volume)
+	s.mu.Unlock()
+	if err != nil || k == nil {
+		return err
+	}
+	return s.abort(k)
+}
+
+// abort ends a device. What is under way on it fails first, so whoever has op is soon done with it; when that takes longer, what is left of
+// the device is removed by then, for nobody will ask again.
+func (l *Local) abort(k *kept) error {
 	l.removeNode(k)
 	if err := fuse.Abort(k.held.Connection); err != nil {
 		return err
 	}
 	if !k.lock(abortPatience) {
-		return fmt.Errorf("%s: %w", volume, ErrServed)
+		go func() {
+			k.op <- struct{}{}
+			if err := l.removeOnce(k); err != nil {
+				l.opts.Log.WithError(err).WithField("device", k.held.Path).Error("A device was not aborted in order")
+			}
+		}()
+		return fmt.Errorf("%s: %w", k.held.Volume, ErrServed)
 	}
+	return l.removeOnce(k)
+}
+
+// removeOnce removes a device unless that has been done, and gives op back, which the caller has.
+func (l *Local) removeOnce(k *kept) error {
 	defer func() { <-k.op }()
-	if l.find(volume) != k {
+	if l.find(k.held.Volume) != k {
 		return nil
 	}
 	return l.remove(k)

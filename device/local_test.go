@@ -224,6 +224,7 @@ func TestARemovalWhoseServerEndsIsGivenUp(t *testing.T) {
 	for op, err := range map[string]error{
 		"detach": f.opts.Keeper.Detach(t.Context(), "vol-1", owner(1)),
 		"leave":  f.opts.Keeper.Leave(t.Context(), "vol-1", owner(1)),
+		"abort":  f.opts.Keeper.Abort(t.Context(), "vol-1"),
 	} {
 		if !errors.Is(err, ErrEnded) {
 			t.Errorf("%s, asked by a process that has ended: %v", op, err)
@@ -292,6 +293,32 @@ func TestAbortLeavesNothing(t *testing.T) {
 	if err := again.Stop(t.Context()); err != nil {
 		t.Error(err)
 	}
+}
+
+// The kernel takes its time for what is under way on a device that is aborted. Nobody asks again, and the volume can have a device when it
+// is through.
+func TestAnAbortThatTakesLongIsFinished(t *testing.T) {
+	needDevices(t)
+	const size = 4 << 20
+	keeper := NewLocal(Options{DeviceDir: t.TempDir()})
+	f := frontend(keeper, 1)
+	path, err := f.Start(t.Context(), "vol-1", size, memory.New(size))
+	if err != nil {
+		t.Fatal(err)
+	}
+	loop := loopOf(t, path)
+	k := keeper.find("vol-1")
+	k.op <- struct{}{} // as an operation has that waits in the kernel
+	if err := f.Abort(t.Context()); !errors.Is(err, ErrServed) {
+		t.Errorf("abort: %v", err)
+	}
+	<-k.op
+	for late := time.Now().Add(10 * time.Second); keeper.find("vol-1") != nil; time.Sleep(time.Millisecond) {
+		if time.Now().After(late) {
+			t.Fatal("the device is kept still")
+		}
+	}
+	expectNothingLeft(t, path, loop)
 }
 
 // failing is the backend of an engine that has failed.
