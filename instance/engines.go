@@ -217,6 +217,7 @@ func (h *engineHost) end(ctx context.Context, e *hostedEngine, stop func(context
 	if e.adopts { // it may have ended before it took the device over; nobody else will
 		if err := h.keeper.Abort(ctx, e.spec.GetVolume()); err != nil {
 			log.WithError(err).Warn("The device that the engine was to take over is left")
+			h.keepAgain(ctx, e.spec.GetVolume())
 		}
 	}
 	h.mu.Lock()

@@ -83,6 +83,23 @@ func (h *engineHost) adopted(volume string) {
 	delete(h.kept, volume)
 }
 
+// keepAgain takes note of a device that no engine has taken over after all, and that could not be ended: as one that is not known here, the
+// next engine of the volume would take it over whatever has been written elsewhere since.
+func (h *engineHost) keepAgain(ctx context.Context, volume string) {
+	held, err := h.keeper.List(ctx)
+	if err != nil {
+		h.log.WithError(err).Warn("The devices that are kept are not known")
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, d := range held {
+		if d.Volume == volume && !d.Served {
+			h.kept[volume] = d
+		}
+	}
+}
+
 // stopKept ends the device of an engine whose process has ended. Without force it stays: nothing serves its users, so they cannot let go
 // of it.
 func (h *engineHost) stopKept(ctx context.Context, name, session string, force bool) error {

@@ -2,6 +2,7 @@ package instance
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"testing"
@@ -17,6 +18,7 @@ type oneKept struct {
 	mu      sync.Mutex
 	held    []device.Held // guarded by mu
 	aborted []string      // guarded by mu; volumes
+	stays   bool          // guarded by mu; the next Abort fails
 }
 
 func keepsOne() *oneKept {
@@ -35,6 +37,10 @@ func (k *oneKept) List(context.Context) ([]device.Held, error) {
 func (k *oneKept) Abort(_ context.Context, volume string) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if k.stays {
+		k.stays = false
+		return errors.New("the control file system cannot be mounted")
+	}
 	k.held = slices.DeleteFunc(k.held, func(h device.Held) bool { return h.Volume == volume })
 	k.aborted = append(k.aborted, volume)
 	return nil
@@ -143,5 +149,26 @@ func TestADeviceEndsWithTheEngineThatWasToTakeItOver(t *testing.T) {
 	}
 	if _, err := n.EngineStop(t.Context(), &proto.EngineRef{Name: volume + "-e-0", Session: "session-4", Force: true}); err != nil || k.isLeft() {
 		t.Errorf("%v, left: %t", err, k.isLeft())
+	}
+}
+
+// The volume may be written elsewhere before it comes back, so what its users have in memory may be older.
+func TestADeviceThatCouldNotBeEndedIsNotTakenOverLater(t *testing.T) {
+	n, k := nodeThatKeeps(t)
+	n.createReplica()
+	s := cluster{n}.engineSpec(4, nil)
+	s.PredecessorSession, s.Frontend = "session-3", proto.Frontend_FRONTEND_BLOCK
+	_, err := n.EngineStart(t.Context(), s)
+	must(t, err)
+	k.mu.Lock()
+	k.stays = true
+	k.mu.Unlock()
+	_, err = n.EngineStop(t.Context(), &proto.EngineRef{Name: volume + "-e-0", Session: "session-4", Force: true})
+	must(t, err)
+	n.until("the kept device", func(s *proto.State) bool { return len(s.GetEngines()) == 1 && isKept(s.GetEngines()[0]) })
+	s = cluster{n}.engineSpec(6, nil)
+	s.Frontend = proto.Frontend_FRONTEND_BLOCK
+	if _, err := n.EngineStart(t.Context(), s); err != nil || k.isLeft() {
+		t.Errorf("an engine that names no predecessor: %v, left: %t", err, k.isLeft())
 	}
 }
