@@ -21,6 +21,12 @@ func rootCommand() *cli.Command {
 		Name:           "devcluster",
 		Usage:          "a real Kubernetes cluster of several nodes on this machine",
 		ExitErrHandler: func(context.Context, *cli.Command, error) {}, // main prints and exits
+		Action: func(_ context.Context, cmd *cli.Command) error { // when no command of that name was found
+			if name := cmd.Args().First(); name != "" {
+				return fmt.Errorf("no such command: %q; devcluster --help lists them", name)
+			}
+			return cli.ShowRootCommandHelp(cmd)
+		},
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "dir", Value: "/var/lib/longhorn-devcluster", Usage: "state directory; a cluster has all it keeps below it"},
 			&cli.StringFlag{Name: "name", Value: "longhorn", Usage: "begins the names of network namespaces and control groups"},

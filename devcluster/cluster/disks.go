@@ -19,7 +19,7 @@ import (
 // has to do, so more means that the guest hangs or is frozen.
 const diskPatience = 30 * time.Second
 
-var errNoGuest = errors.New("its disks are files of this machine and always ok; a node made with --kernel uml has others")
+var errNoGuest = errors.New("its disk cannot be changed and it takes no other; that needs a node with a kernel of its own (add-node --kernel uml)")
 
 // guest is runningNode for what only guests have.
 func (s *State) guest(name string) (*Node, error) {

@@ -180,7 +180,10 @@ func (l Layout) lock() (unlock func(), err error) {
 	}
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		_ = f.Close()
-		return nil, fmt.Errorf("another devcluster command works on %s: %w", filepath.Clean(l.Dir), err)
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, fmt.Errorf("another devcluster command works on %s; try again when it has ended", filepath.Clean(l.Dir))
+		}
+		return nil, fmt.Errorf("lock state directory %s: %w", filepath.Clean(l.Dir), err)
 	}
 	return func() { _ = f.Close() }, nil
 }

@@ -1,0 +1,24 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestAWrongCommandLineSaysWhatToGive(t *testing.T) {
+	for name, c := range map[string]struct {
+		args, want string
+	}{
+		"a command that does not exist":   {"nosuch", `no such command: "nosuch"; devcluster --help lists them`},
+		"a kernel without a number":       {"up --kernel foo", `kernel "foo": give uml=N`},
+		"a state of a disk without DELAY": {"disk guest-1 slow", "a disk is one of: ok, slow DELAY_MS"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			args := append([]string{"devcluster", "--dir", t.TempDir()}, strings.Fields(c.args)...)
+			err := rootCommand().Run(t.Context(), args)
+			if err == nil || !strings.HasPrefix(err.Error(), c.want) {
+				t.Fatalf("got %v, want %s", err, c.want)
+			}
+		})
+	}
+}
