@@ -36,9 +36,11 @@ func DiskSchedulable(node string, d Disk, s Settings) (schedulable bool, reason,
 //
 // Equality blocks on the physical side only.
 func shortage(d Disk, s Settings, size, required int64) string {
-	if d.StorageMaximum <= 0 || d.StorageAvailable <= 0 {
-		return fmt.Sprintf("storageMaximum %d and storageAvailable %d must both be positive",
-			d.StorageMaximum, d.StorageAvailable)
+	switch {
+	case d.StorageMaximum <= 0:
+		return fmt.Sprintf("its size is not known: storageMaximum is %d", d.StorageMaximum)
+	case d.StorageAvailable <= 0:
+		return fmt.Sprintf("it is full: storageAvailable is %d of storageMaximum %d", d.StorageAvailable, d.StorageMaximum)
 	}
 	floor := percentOf(d.StorageMaximum, s.MinimalAvailablePercent)
 	if d.StorageAvailable-required <= floor {

@@ -17,11 +17,11 @@ func TestShortage(t *testing.T) {
 		},
 		"no size known": {
 			disk: Disk{StorageAvailable: 10}, settings: defaults,
-			want: "storageMaximum 0 and storageAvailable 10 must both be positive",
+			want: "its size is not known: storageMaximum is 0",
 		},
 		"nothing free": {
 			disk: disk("d", 0), settings: defaults,
-			want: "storageMaximum 1000 and storageAvailable 0 must both be positive",
+			want: "it is full: storageAvailable is 0 of storageMaximum 1000",
 		},
 		"free space one above the minimum": {disk: disk("d", 251), settings: defaults},
 		"free space equal to the minimum → blocked": {
