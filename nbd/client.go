@@ -3,7 +3,6 @@ package nbd
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"sync"
@@ -121,7 +120,11 @@ func NewClient(ctx context.Context, conn net.Conn, exportName string, opts DialO
 	err := h.run()
 	if !stop() {
 		<-interrupted
-		err = errors.Join(ctx.Err(), err)
+		if err == nil {
+			err = ctx.Err()
+		} else {
+			err = fmt.Errorf("%w: %w", ctx.Err(), err) // one line: people read it in Events
+		}
 	}
 	if err != nil {
 		_ = conn.Close()

@@ -2,7 +2,6 @@ package replica
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 	"unicode/utf8"
@@ -176,7 +175,7 @@ func (s *Session) await(ctx context.Context, generation int64) error {
 		select {
 		case <-s.closed:
 		case <-ctx.Done():
-			return errors.Join(ErrBusy, ctx.Err())
+			return fmt.Errorf("%w: %w", ErrBusy, ctx.Err())
 		}
 	}
 	select {
