@@ -83,9 +83,11 @@ func isStopped(s longhorn.InstanceState) bool {
 	return s == longhorn.InstanceStateStopped || s == ""
 }
 
-// succeeds tells whether an engine is about to take over a device that its users hold: only then it has an endpoint and does not run.
+// succeeds tells whether an engine is about to take over a device that its users hold: only then it has an endpoint and does not run. The
+// reason tells it from an engine that a daemon of the first release starts, which knows no succession and makes a new device.
 func succeeds(e *longhorn.Engine) bool {
-	return e.Status.CurrentState == longhorn.InstanceStateStarting && e.Status.Endpoint != ""
+	return e.Status.CurrentState == longhorn.InstanceStateStarting && e.Status.Endpoint != "" &&
+		types.FindCondition(e.Status.Conditions, types.ConditionInstanceCreation).Reason == types.ReasonEngineSucceeds
 }
 
 func setEngineNode(e *longhorn.Engine, node string) {

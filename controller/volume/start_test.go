@@ -176,6 +176,7 @@ func TestEngineTakesOverTheDeviceOfItsPredecessor(t *testing.T) {
 		in := served(2, member, member)
 		in.Volume.Status.State = longhorn.VolumeStateAttached
 		in.Engine.Status.CurrentState, in.Engine.Status.Endpoint = longhorn.InstanceStateStarting, "/dev/longhorn/vol"
+		in.Engine.Status.Conditions = []longhorn.Condition{{Type: types.ConditionInstanceCreation, Status: longhorn.ConditionUnknown, Reason: types.ReasonEngineSucceeds}}
 		return in
 	}
 	t.Run("the process has ended, the device is kept → attached still, no remount", func(t *testing.T) {
@@ -206,6 +207,13 @@ func TestEngineTakesOverTheDeviceOfItsPredecessor(t *testing.T) {
 	t.Run("the volume was attached to another node → attaching: its users there have another device", func(t *testing.T) {
 		in := succeeding()
 		in.Volume.Status.CurrentNodeID = "b"
+		if p := plan(in); p.Status.State != longhorn.VolumeStateAttaching {
+			t.Errorf("it is %s", p.Status.State)
+		}
+	})
+	t.Run("an older daemon starts the engine with a new device → not taken for a succession", func(t *testing.T) {
+		in := succeeding()
+		in.Engine.Status.Conditions[0].Reason = "Starting"
 		if p := plan(in); p.Status.State != longhorn.VolumeStateAttaching {
 			t.Errorf("it is %s", p.Status.State)
 		}
