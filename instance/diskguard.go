@@ -41,6 +41,7 @@ type diskGuard struct {
 
 	mu    sync.Mutex
 	disks map[*guardedDisk]struct{} // guarded by mu; those with tenants, and not lost
+	ended bool                      // guarded by mu; await was called, and no more disks are looked at
 	dirs  *dirWatch                 // guarded by mu; there while there are disks, unless the kernel has none for us
 }
 
@@ -134,6 +135,9 @@ func (g *diskGuard) findLocked(d *replica.Disk) *guardedDisk {
 func (g *diskGuard) guardLocked(d *replica.Disk) *guardedDisk {
 	guarded := &guardedDisk{disk: d, path: d.WatchPath(), due: make(chan struct{}, 1), vacant: make(chan struct{}), tenant: map[*tenancy]struct{}{}}
 	g.disks[guarded] = struct{}{}
+	if g.ended {
+		return guarded // a start that hung until the process ends; it is not looked after, and goes with the process
+	}
 	guarded.dirs = g.dirsLocked()
 	g.watchers.Go(func() { g.watch(guarded) })
 	return guarded
@@ -309,6 +313,9 @@ func (g *diskGuard) lookAtTenants(d *guardedDisk) {
 
 // await returns when no disk is looked at any more, or when a look has hung for too long. All replicas must be closed.
 func (g *diskGuard) await(limit time.Duration) {
+	g.mu.Lock()
+	g.ended = true
+	g.mu.Unlock()
 	ended := make(chan struct{})
 	go func() { // outlives await only when the kernel does not answer
 		defer close(ended)

@@ -54,7 +54,9 @@ func (d *Disk) compare(r *Replica) (*DiskLostError, error) {
 		name string
 		held fsys.ID
 	}{
-		{d.replicas, name, r.held.dir}, {r.dir, dataName, r.held.data}, {r.dir, intentName, r.held.intents},
+		{d.replicas, name, r.held.dir},
+		{r.dir, dataName, r.held.data},
+		{r.dir, intentName, r.held.intents},
 		{r.dir, metaName, fsys.ID{}}, // of whatever inode: two files take turns at this name
 	} {
 		now, err := c.in.Lookup(c.name)

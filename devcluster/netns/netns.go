@@ -112,7 +112,7 @@ func removeCovered(p string) error {
 		}
 	}
 	if err := os.Remove(p); err != nil {
-		return fmt.Errorf("beneath its mounts: %v", err) // not even a missing file is what was looked for
+		return fmt.Errorf("beneath its mounts: %s", err.Error()) // not even a missing file is what was looked for
 	}
 	return nil
 }

@@ -47,7 +47,7 @@ func console(ctx context.Context, path, command string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("open the guest's console: %w", err)
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Now()) })
 	defer stop()
 	request := make([]byte, 12, 12+consoleText)

@@ -61,7 +61,7 @@ func (h *holder) serveControl(ctx context.Context, l *net.UnixListener) {
 }
 
 func (h *holder) control(ctx context.Context, p *packets) {
-	defer p.conn.Close()
+	defer func() { _ = p.conn.Close() }()
 	_ = p.conn.SetReadDeadline(time.Now().Add(5 * time.Second))
 	m, fds, err := p.receive(make([]byte, packetBytes))
 	if err != nil {

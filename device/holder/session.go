@@ -26,7 +26,7 @@ type session struct {
 // that cannot be taken, such as one whose descriptors find no room in this process. Its sender would wait for the answer for ever, so it
 // is told that nobody reads any more, and makes room for a successor.
 func (s *session) serve() {
-	defer s.socket.conn.Close()
+	defer func() { _ = s.socket.conn.Close() }()
 	room := make([]byte, packetBytes)
 	for {
 		m, fds, err := s.socket.receive(room)

@@ -324,7 +324,7 @@ func (v *volume) compareReplicas(ctx context.Context, served content) error {
 func (v *volume) hasNoDevice() error {
 	for _, n := range v.nodes {
 		if _, err := os.Lstat(v.devicePath(n)); !errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("node %d: the device %s is left (%v)", n.number, v.devicePath(n), err)
+			return fmt.Errorf("node %d: the device %s is left (%w)", n.number, v.devicePath(n), err)
 		}
 	}
 	return nil

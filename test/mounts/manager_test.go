@@ -53,7 +53,7 @@ func (m *manager) start() {
 	must(m.t, err)
 	defer log.Close()
 	// unshare becomes the program, so it is the process that is to be ended.
-	m.cmd = exec.Command("unshare", "--mount", "--propagation", "slave", os.Getenv(namespaceEnv), "instance-manager", "--node-id", "n",
+	m.cmd = exec.Command("unshare", "--mount", "--propagation", "slave", os.Getenv(namespaceEnv), "instance-manager", "serve", "--node-id", "n",
 		"--root", m.h.root, "--data-listen", "127.0.0.1:0", "--grpc-socket", m.file("grpc.sock"), "--tool-socket", m.file("nbd.sock"),
 		"--device-dir", m.file("dev"))
 	m.cmd.Stdout, m.cmd.Stderr = log, log
