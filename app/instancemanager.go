@@ -38,7 +38,7 @@ func instanceManagerCommand() *cli.Command {
 
 func servingFlags() []cli.Flag {
 	return []cli.Flag{
-		nodeFlag(),
+		&cli.StringFlag{Name: "node-id", Usage: "name of the Kubernetes node that this runs on", Sources: cli.EnvVars("NODE_NAME")},
 		&cli.StringFlag{Name: "root", Value: "/host", Usage: "where the node's root directory is mounted"},
 		&cli.StringFlag{Name: "data-listen", Value: fmt.Sprintf(":%d", types.ReplicaPort), Usage: "host:port at which replicas are served"},
 		&cli.StringFlag{Name: "grpc-socket", Value: types.InstanceManagerSocket(), Usage: "socket for the daemon"},

@@ -95,7 +95,7 @@ func (s *controllerServer) ControllerPublishVolume(ctx context.Context, req *csi
 	if !isVolumeID(volume) {
 		return nil, status.Errorf(codes.NotFound, "volume %q: not found", volume)
 	}
-	unlock, ok := s.locks.tryLock(volume)
+	unlock, ok := s.locks.tryLock(onNode(volume, node))
 	if !ok {
 		return nil, busy(volume)
 	}
@@ -105,6 +105,10 @@ func (s *controllerServer) ControllerPublishVolume(ctx context.Context, req *csi
 	}
 	return &csipb.ControllerPublishVolumeResponse{}, nil
 }
+
+// onNode is what is locked while a volume is published to a node, or taken from it. One node's must not wait for another's: a volume
+// comes to a node only when it has left the other.
+func onNode(volume, node string) string { return volume + " on " + node }
 
 // ControllerUnpublishVolume returns when the volume's device has left the node. An
 // empty node id means all nodes.
@@ -116,7 +120,7 @@ func (s *controllerServer) ControllerUnpublishVolume(ctx context.Context, req *c
 	if !isVolumeID(volume) {
 		return &csipb.ControllerUnpublishVolumeResponse{}, nil
 	}
-	unlock, ok := s.locks.tryLock(volume)
+	unlock, ok := s.locks.tryLock(onNode(volume, req.GetNodeId()))
 	if !ok {
 		return nil, busy(volume)
 	}

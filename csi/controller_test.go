@@ -346,3 +346,21 @@ func TestVolumeContextKeepsParametersButNotTheProvisioners(t *testing.T) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }
+
+// A volume comes to a node when it has left the other: the call that takes it from there must not wait for the one that brings it here.
+func TestCallsForOneVolumeOnTwoNodesDoNotWaitForEachOther(t *testing.T) {
+	f := newFakeService("n1", "n2")
+	f.edit(testVolume, volumeIn("detached", ""))
+	s := &controllerServer{core: coreOver(f)}
+	unlock, ok := s.locks.tryLock(onNode(testVolume, "n2")) // as a publication that waits has it
+	if !ok {
+		t.Fatal("not locked")
+	}
+	defer unlock()
+	for node, want := range map[string]codes.Code{"n1": codes.OK, "n2": codes.Aborted} {
+		_, err := s.ControllerUnpublishVolume(t.Context(), &csipb.ControllerUnpublishVolumeRequest{VolumeId: testVolume, NodeId: node})
+		if status.Code(err) != want {
+			t.Errorf("%s: %v, want %s", node, err, want)
+		}
+	}
+}

@@ -20,8 +20,9 @@ import (
 	v1 "github.com/longhorn-lep/longhorn-manager/api/v1"
 )
 
-// DefaultTimeout bounds a call whose context has no deadline.
-const DefaultTimeout = 60 * time.Second
+// CallTimeout bounds each call, also where its context allows more: a connection to a daemon whose node has gone answers nothing, and the
+// next call takes another one. No call waits for anything but a daemon's answer.
+const CallTimeout = 15 * time.Second
 
 // maxBody is the longest response that is read, in bytes. A cluster's full list of
 // volumes is a few kilobytes for each.
@@ -136,11 +137,8 @@ func list[T any](ctx context.Context, c *Client, path string) ([]T, error) {
 
 // call sends one request. An empty response leaves the result empty.
 func call[T any](ctx context.Context, c *Client, method, path string, body any) (*T, error) {
-	if _, limited := ctx.Deadline(); !limited {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, DefaultTimeout)
-		defer cancel()
-	}
+	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
+	defer cancel()
 	if path == "" {
 		return nil, &Error{Request: method, Status: http.StatusNotFound, Message: "nothing has this name"}
 	}
