@@ -143,10 +143,10 @@ func leftovers(ctx context.Context, c *cluster.Cluster, node, volume string) (st
 }
 
 // waitNothingLeft waits until a node has nothing of a volume that is not attached there: the kernel takes a loop device
-// away when its last user is gone, which may be a program that only looked.
+// away when its last user is gone, which may be a program that only looked. On nodes with kernels of their own a look takes seconds.
 func waitNothingLeft(ctx context.Context, t *testing.T, c *cluster.Cluster, node, volume string) {
 	t.Helper()
-	cluster.Eventually(ctx, t, 15*time.Second, fmt.Sprintf("nothing of %s is left on %s", volume, node), func(ctx context.Context) error {
+	cluster.Eventually(ctx, t, time.Minute, fmt.Sprintf("nothing of %s is left on %s", volume, node), func(ctx context.Context) error {
 		left, err := leftovers(ctx, c, node, volume)
 		if err == nil && left != "" {
 			err = errors.New(left)

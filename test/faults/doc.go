@@ -2,13 +2,16 @@
 //
 //	test process                                       child processes, one per "node"
 //	------------                                       -------------------------------
-//	clients: a writer and a reader per block  --NBD-->  instance.Instance: an engine on one of them, a replica on each,
+//	clients: a writer and a reader per block  -------->   instance.Instance: an engine on one of them, a replica on each,
 //	control: what the controllers do          --gRPC->     each on a small file system of its own (loop device, mount namespace)
 //	object:  the Engine object, by compare-and-swap
 //	proxies: between engines and replicas, cut or stalled
 //	plan:    kill, power loss, pause, cut, stall, full disk, broken disk, hung disk (frozen: nothing fails, and all is answered late),
-//	         writes so long that sockets fill, no API server, an engine overtaken, moved, a member removed;
+//	         slow syncs, failing syncs, writes so long that sockets fill, no API server, an engine overtaken, moved, a member removed;
 //	         and stories: several of these in an order that hurts
+//
+// Clients use the engine's export for tools, and in a third of the histories its block device, with flushes and discards, where devices
+// can be made. Two sets of processes run histories side by side, for they mostly wait.
 //
 // Every history is one volume on the same three processes: create, start, write and read under a plan of faults drawn from a seed,
 // heal, wait until all three replicas are members again, then compare. It fails when
