@@ -15,6 +15,7 @@ import (
 
 	"github.com/longhorn-lep/longhorn-manager/controller/engine"
 	"github.com/longhorn-lep/longhorn-manager/controller/instancemanager"
+	"github.com/longhorn-lep/longhorn-manager/controller/node"
 	"github.com/longhorn-lep/longhorn-manager/controller/replica"
 	"github.com/longhorn-lep/longhorn-manager/controller/upgrade"
 	"github.com/longhorn-lep/longhorn-manager/device/holder"
@@ -84,16 +85,17 @@ func (d *dataPlane) Snapshot() (instancemanager.Snapshot, bool) {
 	}, s != nil
 }
 
-// SilentDisks gives, by path, what is to be said of the disks that do not answer the instance manager.
-func (d *dataPlane) SilentDisks() map[string]string {
-	var silent map[string]string
-	for _, s := range d.snapshot().GetDisks() {
-		if silent == nil {
-			silent = map[string]string{}
+// Node is what the instance manager says that concerns the node and its disks.
+func (d *dataPlane) Node() node.DataPlane {
+	s := d.snapshot()
+	says := node.DataPlane{Answers: s != nil, DevicesKept: s.GetInfo().GetDevicesKept()}
+	for _, silent := range s.GetDisks() {
+		if says.SilentDisks == nil {
+			says.SilentDisks = map[string]string{}
 		}
-		silent[s.GetPath()] = s.GetMessage()
+		says.SilentDisks[silent.GetPath()] = silent.GetMessage()
 	}
-	return silent
+	return says
 }
 
 // Process implements upgrade.DataPlane.

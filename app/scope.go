@@ -91,7 +91,7 @@ func (d *daemon) newNodeScope() (*nodeScope, error) {
 		Nodes: store.Nodes, KubeNodes: store.KubeNodes, Replicas: store.Replicas,
 		Settings: store.Settings, Setting: store.Setting, Disks: hostDisks,
 		Claims: store.Leases, WatchMounts: mountwatch.Watch, Environment: hostDisks.Environment,
-		SilentDisks: d.plane.SilentDisks,
+		DataPlane: d.plane.Node,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("node controller: %w", err)
@@ -118,7 +118,7 @@ func (d *daemon) newNodeScope() (*nodeScope, error) {
 		Engines: store.Engines, Replicas: store.Replicas, Volumes: store.Volumes, InstanceManagers: store.InstanceManagers,
 		Leases: store.Leases, DataPlane: d.plane,
 	})
-	d.plane.changed = []func(){nodes.NotifyDisks, managers.Notify, engines.NotifyAll, replicas.NotifyAll, upgrades.Notify}
+	d.plane.changed = []func(){nodes.NotifyDataPlane, managers.Notify, engines.NotifyAll, replicas.NotifyAll, upgrades.Notify}
 	return &nodeScope{
 		scope:  scope{store: store, runners: []runner{nodes, managers, engines, replicas, upgrades}},
 		synced: make(chan struct{}),

@@ -23,6 +23,9 @@ const (
 	// mounted with. The latter is for information: nothing waits for it.
 	ConditionKernelModulesLoaded = "KernelModulesLoaded"
 	ConditionNFSClientInstalled  = "NFSClientInstalled"
+	// Node: block devices outlive the process that serves them. For information: where it
+	// is False, a volume loses its device with that process and is attached anew.
+	ConditionDeviceSuccession = "DeviceSuccession"
 	// Volume: every replica has a place.
 	ConditionScheduled = "Scheduled"
 	// Volume: the data cannot be served as it is; the message says why and what helps.
@@ -54,6 +57,7 @@ const (
 	ReasonKernelModulesNotLoaded  = "KernelModulesNotLoaded"
 	ReasonNFSClientNotFound       = "NFSClientIsNotFound"
 	ReasonKernelCheckFailed       = "CheckKernelConfigFailed"
+	ReasonKernelTooOld            = "KernelTooOld"
 	// Node DefaultDisksConfig: the annotation breaks a rule, the label has a value that
 	// means nothing, or the default disk could not be made. They are the Events' reasons too.
 	ReasonDefaultDisksConfigInvalid     = "DefaultDisksConfigInvalid"

@@ -3,7 +3,6 @@ package node
 import (
 	"context"
 	"errors"
-	"maps"
 	"sync"
 	"time"
 
@@ -66,9 +65,8 @@ type Deps struct {
 	WatchMounts func(ctx context.Context, changed func()) error
 	// Environment looks at the node's mounts and kernel. nil: nobody does.
 	Environment func() Environment
-	// SilentDisks gives, by path, what is to be said of the disks that do not answer the
-	// instance manager. nil: it is not asked.
-	SilentDisks func() map[string]string
+	// DataPlane is what the node's instance manager says. nil: it is not asked.
+	DataPlane func() DataPlane
 }
 
 // Controller registers this node and keeps its disks' status. It runs in every
@@ -79,8 +77,8 @@ type Controller struct {
 	scanner *scanner
 	claims  map[string]settled // by disk name; only sync uses it, of which one runs at a time
 
-	mu     sync.Mutex
-	silent map[string]string // guarded by mu; what SilentDisks said last
+	mu    sync.Mutex
+	heard DataPlane // guarded by mu; what it said last
 }
 
 // New makes a Controller; it works when Run is called.
@@ -105,21 +103,21 @@ func New(deps Deps) (*Controller, error) {
 	return c, nil
 }
 
-// NotifyDisks tells the controller that the instance manager's state changed.
-func (c *Controller) NotifyDisks() {
+// NotifyDataPlane tells the controller that the instance manager's state changed.
+func (c *Controller) NotifyDataPlane() {
 	if c.hearsNews() {
 		c.queue.Add(c.deps.Node)
 	}
 }
 
-// hearsNews tells whether other disks do not answer than before: most changes of the
-// instance manager's state concern no disk.
+// hearsNews tells whether the instance manager says something else than before: most
+// changes of its state concern neither its disks nor the node.
 func (c *Controller) hearsNews() bool {
-	now := c.deps.SilentDisks()
+	now := c.deps.DataPlane()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	same := maps.Equal(now, c.silent)
-	c.silent = now
+	same := now.equal(c.heard)
+	c.heard = now
 	return !same
 }
 
@@ -219,8 +217,8 @@ func (c *Controller) gather(node *longhorn.Node) (Input, error) {
 		e := c.deps.Environment()
 		in.Environment = &e
 	}
-	if c.deps.SilentDisks != nil {
-		in.Silent = c.deps.SilentDisks()
+	if c.deps.DataPlane != nil {
+		in.DataPlane = c.deps.DataPlane()
 	}
 	return in, nil
 }

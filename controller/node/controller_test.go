@@ -237,7 +237,7 @@ func TestAtRestNothingIsWrittenAndTheNextScanIsPlanned(t *testing.T) {
 func TestADiskThatDoesNotAnswerTheDataPlaneIsToldAtOnce(t *testing.T) {
 	f := newFixture(t, build.KubeNode("node-1"), build.ReadyNode("node-1", uuid1))
 	silent := map[string]string{}
-	f.deps.SilentDisks = func() map[string]string { return silent }
+	f.deps.DataPlane = func() DataPlane { return DataPlane{SilentDisks: silent} }
 	f.mustSync()
 	f.CatchUp()
 	f.Writes()

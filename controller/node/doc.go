@@ -8,7 +8,8 @@
 //	    DefaultDisksConfig, DefaultNodeTags,
 //	    MountPropagation,
 //	    KernelModulesLoaded,
-//	    NFSClientInstalled]
+//	    NFSClientInstalled,
+//	    DeviceSuccession]
 //	  diskStatus, region, zone                     diskStatus[*].conditions[Ready, Schedulable]
 //	                                               of a node that is away: reason NodeNotReady
 //

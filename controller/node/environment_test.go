@@ -63,6 +63,31 @@ func TestEnvironmentConditions(t *testing.T) {
 	}
 }
 
+func TestDeviceSuccessionIsWhatTheDataPlaneSays(t *testing.T) {
+	before := longhorn.Condition{Type: "DeviceSuccession", Status: longhorn.ConditionTrue}
+	for _, c := range []struct {
+		name string
+		says DataPlane
+		want string
+		text string
+	}{
+		{"devices are kept → True", DataPlane{Answers: true, DevicesKept: true}, "True", "outlive"},
+		{"they are not → False, and what follows", DataPlane{Answers: true}, "False KernelTooOld", "Linux 6.9"},
+		{"no answer → as it was", DataPlane{}, "True", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			in := input(func(in *Input) {
+				in.DataPlane = c.says
+				in.Node.Status.Conditions = append(in.Node.Status.Conditions, before)
+			})
+			got := conditionOf(plan(in, testutil.Now).Status.Conditions, "DeviceSuccession")
+			if strings.TrimSpace(string(got.Status)+" "+got.Reason) != c.want || !strings.Contains(got.Message, c.text) {
+				t.Errorf("%+v, want %s", got, c.want)
+			}
+		})
+	}
+}
+
 func conditionOf(list []longhorn.Condition, conditionType string) longhorn.Condition {
 	for _, c := range list {
 		if c.Type == conditionType {

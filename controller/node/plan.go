@@ -22,8 +22,8 @@ type Input struct {
 	Settings scheduler.Settings
 	// Claims are those of the disks that judge accepts; one that is missing is not held.
 	Claims map[string]Claim
-	// Silent has, by path, what is to be said of the disks that do not answer the data plane.
-	Silent map[string]string
+	// DataPlane is what the instance manager of this node says.
+	DataPlane DataPlane
 	// Environment is nil where nobody looked: then its conditions stay.
 	Environment *Environment
 }
@@ -59,6 +59,9 @@ func plan(in Input, now time.Time) Plan {
 		for _, c := range environmentConditions(in.Node.Name, *in.Environment) {
 			p.Status.Conditions, _ = types.SetCondition(p.Status.Conditions, c, now)
 		}
+	}
+	if in.DataPlane.Answers {
+		p.Status.Conditions, _ = types.SetCondition(p.Status.Conditions, deviceSuccession(in.Node.Name, in.DataPlane), now)
 	}
 	p.Flipped = types.FlippedConditions(in.Node.Status.Conditions, p.Status.Conditions)
 
@@ -110,7 +113,7 @@ func claimed(in Input, name string, v disk.Verdict) disk.Verdict {
 // with it than look, gets answers. One that hangs is not to be given more to do.
 func answering(in Input, name string, v disk.Verdict) disk.Verdict {
 	path := in.Node.Spec.Disks[name].Path
-	message, silent := in.Silent[filepath.Clean(path)]
+	message, silent := in.DataPlane.SilentDisks[filepath.Clean(path)]
 	if !v.Accept || !silent {
 		return v
 	}

@@ -214,14 +214,16 @@ var diskCases = []struct {
 	{
 		name: "found, but the data plane gets no answer → not ready, UUID kept",
 		in: input(func(in *Input) {
-			in.Silent = map[string]string{"/var/lib/longhorn": "the disk has not answered since …"}
+			in.DataPlane.SilentDisks = map[string]string{"/var/lib/longhorn": "the disk has not answered since …"}
 		}),
 		want:    summary{ready: "False/DiskNotResponding", schedulable: "False/DiskNotReady", uuid: uuid1, replicas: map[string]int64{}},
 		flipped: []string{"Ready", "Schedulable"},
 	},
 	{
 		name: "the data plane gets no answer of another disk → ready",
-		in:   input(func(in *Input) { in.Silent = map[string]string{"/mnt/d2": "the disk has not answered since …"} }),
+		in: input(func(in *Input) {
+			in.DataPlane.SilentDisks = map[string]string{"/mnt/d2": "the disk has not answered since …"}
+		}),
 		want: summary{ready: "True", schedulable: "True", uuid: uuid1, maximum: 100, available: 100, replicas: map[string]int64{}},
 	},
 	{
