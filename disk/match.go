@@ -20,6 +20,8 @@ const (
 	// ReasonDiskOnVolume: the disk's file system is on the device of a volume that this
 	// node serves.
 	ReasonDiskOnVolume = "DiskOnVolume"
+	// ReasonDiskReadOnly: nothing can be written to the disk's file system.
+	ReasonDiskReadOnly = "DiskReadOnly"
 	// ReasonDuplicateUUID: another disk of the node has the same disk UUID.
 	ReasonDuplicateUUID = "DuplicateUUID"
 )
@@ -78,7 +80,7 @@ func (c *candidate) fileUUID() string {
 //
 //  1. Alone: the directory and its UUID file are readable, and the file agrees
 //     with the recorded UUID. A recorded UUID without a file is a missing mount. A
-//     disk with its file has a directory for replicas. No disk lies on a volume that
+//     disk with its file has a directory for replicas. It can be written to. No disk lies on a volume that
 //     this node serves: the data plane keeps such file systems out of its process.
 //  2. Per file system: the one disk that was recorded stays and all new ones are
 //     not ready; if all are new, none is ready. Should several recorded disks, each
@@ -162,12 +164,14 @@ func checkAlone(all []*candidate, reject rejectFunc) {
 			reject(c, ReasonDiskOnVolume, gistOnVolume(c))
 		case missing && c.isOld():
 			reject(c, ReasonDiskFilesystemChanged, gistMissing(c))
+		case c.record.ConfigErr == nil && c.isOld() && c.fileUUID() != c.known.UUID:
+			reject(c, ReasonDiskFilesystemChanged, gistMismatch(c))
+		case c.record.ReadOnly:
+			reject(c, ReasonDiskReadOnly, gistReadOnly)
 		case missing:
 			// A new disk: its file is made if the other passes find nothing.
 		case c.record.ConfigErr != nil:
 			reject(c, ReasonNoDiskInfo, gistBadConfig(c))
-		case c.isOld() && c.fileUUID() != c.known.UUID:
-			reject(c, ReasonDiskFilesystemChanged, gistMismatch(c))
 		case c.record.ReplicasErr != nil:
 			reject(c, ReasonReplicasDirectoryMissing, gistReplicas(c))
 		}

@@ -25,6 +25,7 @@ type fixture struct {
 	oldPath     bool // scanned before the path changed
 	replicasErr error
 	onVolume    string
+	readOnly    bool
 }
 
 func matchFixtures(disks map[string]fixture) map[string]Verdict {
@@ -37,7 +38,7 @@ func matchFixtures(disks map[string]fixture) map[string]Verdict {
 		if f.noRecord {
 			continue
 		}
-		rec := Record{Name: name, Path: "/" + name, Exists: true, DeviceID: f.device, FSID: "0000000000f5", ConfigErr: f.fileErr, ReplicasErr: f.replicasErr, OnVolume: f.onVolume, Err: f.scanErr}
+		rec := Record{Name: name, Path: "/" + name, Exists: true, DeviceID: f.device, FSID: "0000000000f5", ConfigErr: f.fileErr, ReplicasErr: f.replicasErr, OnVolume: f.onVolume, ReadOnly: f.readOnly, Err: f.scanErr}
 		if f.file != "" {
 			rec.Config = &Config{UUID: f.file}
 		}
@@ -96,6 +97,9 @@ func TestMatchJudgesADiskAlone(t *testing.T) {
 		"known, replicas elsewhere → said so":         {fixture{recorded: uuidA, file: uuidA, replicasErr: errors.New("replicas in /d is on another file system")}, rejected(uuidA, ReasonReplicasDirectoryMissing, "on another file system; move it aside")},
 		"known, on a volume of this node → not ready": {fixture{recorded: uuidA, ready: true, file: uuidA, onVolume: "vol"}, rejected(uuidA, ReasonDiskOnVolume, "it lies on volume vol, which is attached to this node")},
 		"new, on a volume → no file is made on it":    {fixture{fileErr: ErrConfigMissing, onVolume: "vol"}, rejected("", ReasonDiskOnVolume, "it lies on volume vol")},
+		"known, read-only → not ready":                {fixture{recorded: uuidA, ready: true, file: uuidA, readOnly: true}, rejected(uuidA, ReasonDiskReadOnly, "mount it for writing")},
+		"new, read-only → no file is tried":           {fixture{fileErr: ErrConfigMissing, readOnly: true}, rejected("", ReasonDiskReadOnly, "dmesg")},
+		"known, another one, read-only → wrong mount": {fixture{recorded: uuidA, file: uuidB, readOnly: true}, rejected(uuidA, ReasonDiskFilesystemChanged, "shows disk UUID")},
 		"not scanned → no info":                       {fixture{noRecord: true}, rejected("", ReasonNoDiskInfo, "not been scanned")},
 		"scanned at its former path → no info":        {fixture{file: uuidA, oldPath: true}, rejected("", ReasonNoDiskInfo, "not been scanned")},
 	}

@@ -8,6 +8,9 @@ import (
 
 const gistNoConfigYet = "it is new and its UUID file " + ConfigFileName + " has not been made yet"
 
+const gistReadOnly = "its file system is read-only; the kernel makes it so after an error, which its log names (dmesg). " +
+	"Check the device and the file system, and mount it for writing again"
+
 func readyMessage(node, name, path string) string {
 	return fmt.Sprintf("Disk %s(%s) on node %s is ready", name, path, node)
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
@@ -38,6 +39,9 @@ type Record struct {
 	// is f_type of statfs(2) in hex and MountSource is empty.
 	FSType      string
 	MountSource string
+	// ReadOnly: nothing can be written to the file system: it is mounted so, or the kernel
+	// has made it so after an error.
+	ReadOnly bool
 	// OnVolume names the volume whose device on this node the directory's file system
 	// lies on, if MarkVolumes found one.
 	OnVolume string
@@ -123,7 +127,9 @@ func examine(name, path string, dir *os.File, mounts map[int]*mountinfo.Info) Re
 	if m := mounts[mountID(fd)]; m != nil {
 		rec.FSType, rec.MountSource = m.FSType, m.Source
 		rec.SuperBlockID = unix.Mkdev(uint32(m.Major), uint32(m.Minor))
+		rec.ReadOnly = isReadOnly(m.VFSOptions)
 	}
+	rec.ReadOnly = rec.ReadOnly || sfs.Flags&unix.ST_RDONLY != 0
 
 	rec.ReplicasErr = checkReplicasDir(fd, path, st.Dev)
 	cfg, err := readConfig(dir)
@@ -133,6 +139,18 @@ func examine(name, path string, dir *os.File, mounts map[int]*mountinfo.Info) Re
 	}
 	rec.Config = &cfg
 	return rec
+}
+
+// isReadOnly tells whether the options of a super block say that nothing is written to it. ext4 keeps
+// "rw" after an error that ended its journal, and shows emergency_ro (Linux 6.15) or shutdown besides.
+func isReadOnly(options string) bool {
+	for _, option := range strings.Split(options, ",") {
+		switch option {
+		case "ro", "emergency_ro", "shutdown":
+			return true
+		}
+	}
+	return false
 }
 
 // checkReplicasDir tells why replicas could not be opened beneath a disk's directory: the

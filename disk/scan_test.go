@@ -92,6 +92,40 @@ func TestScanTellsWhetherReplicasCanBeOpened(t *testing.T) {
 	}
 }
 
+func TestScanTellsWhetherAFilesystemIsReadOnly(t *testing.T) {
+	for options, want := range map[string]bool{
+		"rw,relatime": false, "ro,relatime": true, "rw,emergency_ro": true, "rw,errors=remount-ro": false, "rw,shutdown": true, "": false,
+	} {
+		if got := isReadOnly(options); got != want {
+			t.Errorf("%q: %v", options, got)
+		}
+	}
+	if os.Geteuid() != 0 {
+		t.Skip("not root: nothing can be mounted")
+	}
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, ""); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
+	scan := func() bool {
+		rec := Scan("/", map[string]string{"d": dir})["d"]
+		if rec.Err != nil {
+			t.Fatal(rec.Err)
+		}
+		return rec.ReadOnly
+	}
+	if scan() {
+		t.Error("one that can be written to is read-only")
+	}
+	if err := unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {
+		t.Fatal(err)
+	}
+	if !scan() {
+		t.Error("a read-only one is not noticed")
+	}
+}
+
 func TestScanSaysWhyADirectoryCannotBeExamined(t *testing.T) {
 	tests := map[string]struct {
 		root    string
