@@ -2,6 +2,8 @@ package main
 
 import (
 	"os"
+	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -134,6 +136,24 @@ func TestParseUsage(t *testing.T) {
 	}
 	if u, err := usageOf(os.Getpid()); err != nil || u.rssBytes < 1<<20 || u.peakBytes < u.rssBytes/2 {
 		t.Errorf("of this process: %+v, %v", u, err)
+	}
+}
+
+func TestUsageCountsWhatAProcessStarted(t *testing.T) {
+	c := exec.CommandContext(t.Context(), "sleep", "60")
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Process.Kill(); _ = c.Wait() })
+	if children, err := childrenOf(os.Getpid()); err != nil || !slices.Contains(children, c.Process.Pid) {
+		t.Errorf("the children are %v, %v, want %d among them", children, err, c.Process.Pid)
+	}
+	alone, err := usageOfOne(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if all, err := usageOf(os.Getpid()); err != nil || all.peakBytes <= alone.peakBytes {
+		t.Errorf("peak %d, alone %d, %v", all.peakBytes, alone.peakBytes, err)
 	}
 }
 

@@ -70,7 +70,8 @@ func (n *node) start(ctx context.Context, root string) error {
 	// nsenter replaces itself by the program, so this is its process id too. It ends by its own orders, not with a context.
 	c := exec.CommandContext(context.WithoutCancel(ctx), "nsenter", "--net=/run/netns/"+n.namespace, "--",
 		n.binary, "instance-manager", "--node-id", fmt.Sprint("node-", n.number), "--root", root, "--data-listen", n.replicaHost(),
-		"--grpc-socket", socket, "--tool-socket", n.toolSocket(), "--device-dir", filepath.Join(root, "dev"))
+		"--grpc-socket", socket, "--tool-socket", n.toolSocket(), "--device-dir", filepath.Join(root, "dev"),
+		"--holder-socket", filepath.Join(root, "holder.sock"), "--program-dir", filepath.Join(root, "programs"))
 	c.Stdout, c.Stderr = log, log
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // an interrupt at the terminal is for the bench, which stops it in order
 	if err := c.Start(); err != nil {

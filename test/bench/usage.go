@@ -1,11 +1,15 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // usage is what a process takes.
@@ -19,8 +23,55 @@ type usage struct {
 // tick is the unit of times in /proc/<pid>/stat: USER_HZ, 100 everywhere.
 const tick = 10 * time.Millisecond
 
-// usageOf reads /proc (proc(5)).
+// usageOf is what a process and those that it started take together.
 func usageOf(pid int) (usage, error) {
+	sum, err := usageOfOne(pid)
+	if err != nil {
+		return usage{}, err
+	}
+	children, err := childrenOf(pid)
+	if err != nil {
+		return usage{}, err
+	}
+	for _, child := range children {
+		u, err := usageOf(child)
+		if err != nil {
+			return usage{}, err
+		}
+		sum.pssBytes, sum.rssBytes, sum.peakBytes = sum.pssBytes+u.pssBytes, sum.rssBytes+u.rssBytes, sum.peakBytes+u.peakBytes
+		sum.cpu += u.cpu
+	}
+	return sum, nil
+}
+
+// childrenOf lists the processes that a process started: any of its threads may have.
+func childrenOf(pid int) ([]int, error) {
+	lists, err := filepath.Glob(fmt.Sprint("/proc/", pid, "/task/*/children"))
+	if err != nil {
+		return nil, err
+	}
+	var children []int
+	for _, list := range lists {
+		text, err := os.ReadFile(list)
+		if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) {
+			continue // the thread has ended
+		}
+		if err != nil {
+			return nil, fmt.Errorf("list what process %d started: %w", pid, err)
+		}
+		for _, field := range strings.Fields(string(text)) {
+			child, err := strconv.Atoi(field)
+			if err != nil {
+				return nil, fmt.Errorf("list what process %d started: %w", pid, err)
+			}
+			children = append(children, child)
+		}
+	}
+	return children, nil
+}
+
+// usageOfOne reads /proc (proc(5)).
+func usageOfOne(pid int) (usage, error) {
 	dir := fmt.Sprint("/proc/", pid, "/")
 	var text [3]string
 	for i, name := range []string{"smaps_rollup", "status", "stat"} {
