@@ -38,6 +38,7 @@ type replicaHost struct {
 	hosted     map[string]*hosted          // guarded by mu
 	parked     map[string]*parked          // guarded by mu; never a name that is in hosted
 	distrusted map[string]struct{}         // guarded by mu; uids, see distrust
+	paces      map[string]*replica.Pace    // guarded by mu; of each disk, by UUID, since a replica of it was first opened
 	stuck      map[string]*proto.DiskState // guarded by mu; by replica, see lookForStuck
 	stopping   bool                        // guarded by mu
 }
@@ -53,7 +54,7 @@ type hosted struct {
 func newReplicaHost(disks *diskGuard, boot string, c *changes, log *logrus.Entry) *replicaHost {
 	h := &replicaHost{
 		disks: disks, boot: boot, changes: c, log: log, calls: newDiskCalls(c.notify), closeTimeout: replicaCloseTimeout, stuckEvery: stuckInterval, decoy: make([]byte, 32),
-		hosted: map[string]*hosted{}, parked: map[string]*parked{}, distrusted: map[string]struct{}{},
+		hosted: map[string]*hosted{}, parked: map[string]*parked{}, distrusted: map[string]struct{}{}, paces: map[string]*replica.Pace{},
 	}
 	_, _ = rand.Read(h.decoy) // never fails
 	return h
@@ -179,7 +180,12 @@ func (h *replicaHost) options(s *proto.ReplicaSpec) replica.Options {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	_, distrusted := h.distrusted[s.GetUid()]
-	return replica.Options{BootID: h.boot, Distrust: distrusted, OnChange: h.changes.notify, Log: h.logOf(s)}
+	pace := h.paces[s.GetDiskUuid()]
+	if pace == nil {
+		pace = replica.NewPace()
+		h.paces[s.GetDiskUuid()] = pace
+	}
+	return replica.Options{BootID: h.boot, Distrust: distrusted, OnChange: h.changes.notify, Pace: pace, Log: h.logOf(s)}
 }
 
 // distrust remembers of a replica that was closed whether it may have lost writes although the machine runs on. A disk that fails may

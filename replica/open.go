@@ -28,6 +28,8 @@ type Options struct {
 	OnChange func()
 	// Log receives what a person should know; nil discards it.
 	Log *logrus.Entry
+	// Pace is that of the disk, which its replicas share; nil: the replica has one of its own.
+	Pace *Pace
 	// Clock tells since when the disk has not answered; nil is the real one.
 	Clock clock.Clock
 }
@@ -92,6 +94,9 @@ func openIn(parent fsys.Dir, dir, name string, want Spec, opts Options) (*Replic
 	}
 	if opts.Clock == nil {
 		opts.Clock = clock.RealClock{}
+	}
+	if opts.Pace == nil {
+		opts.Pace = NewPace()
 	}
 	d, m, err := identify(parent, dir, name, want)
 	if err != nil {
@@ -240,7 +245,7 @@ func (r *Replica) openData() (err error) {
 	if r.errors, err = r.dir.OpenFile(dataName, fsys.ReadOnly); err != nil {
 		return refuseFile(r.dirPath, err, DataMissing, NotAReplica)
 	}
-	r.out = newWriteback(r.data, r.opts.Clock, func(err error) { r.fail(fmt.Errorf("write out replica %s: %w", r.name, err)) })
+	r.out = newWriteback(r.data, r.opts.Pace, r.opts.Clock, func(err error) { r.fail(fmt.Errorf("write out replica %s: %w", r.name, err)) })
 	r.data = r.out
 	return nil
 }

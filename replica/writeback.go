@@ -11,13 +11,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/replica/fsys"
 )
 
-const (
-	// writeBackAfter is how many bytes may be written before they begin to be written out. A flush finds no more than writeBackLimit that
-	// are not: writes wait for room then. An engine gives a flush 8 s longer than its fastest member needs, so what is before it must be
-	// little enough for a slow disk.
-	writeBackAfter = 32 << 20
-	writeBackLimit = 64 << 20
-)
+// busyFrom is from how many unsettled bytes on a replica has a share of what its disk's Pace allows.
+const busyFrom = 1 << 20
 
 // writeback is the data file with a bound for what the kernel has of it and the disk has not.
 //
@@ -29,10 +24,11 @@ type writeback struct {
 	fsys.File
 	clock clock.PassiveClock
 	// failed is called with the error of a write-out, and must end the replica.
-	failed       func(error)
-	after, limit int64
+	failed func(error)
+	pace   *Pace
 
 	written, settled atomic.Int64
+	isBusy           atomic.Bool // counted by pace; changes under mu
 	running          atomic.Bool
 	goroutine        sync.WaitGroup // the one that writes out, while running
 
@@ -41,28 +37,48 @@ type writeback struct {
 	began time.Time     // guarded by mu; of the write-out under way, else zero
 }
 
-func newWriteback(data fsys.File, c clock.PassiveClock, failed func(error)) *writeback {
-	w := &writeback{File: data, clock: c, failed: failed, after: writeBackAfter, limit: writeBackLimit, room: make(chan struct{})}
+func newWriteback(data fsys.File, p *Pace, c clock.PassiveClock, failed func(error)) *writeback {
+	w := &writeback{File: data, pace: p, clock: c, failed: failed, room: make(chan struct{})}
 	w.written.Store(1) // what was written in an earlier opening may not be on the disk
 	return w
 }
 
 func (w *writeback) unsettled() int64 { return w.written.Load() - w.settled.Load() }
 
+// isWorthIt tells whether so much is unsettled that it is to be written out.
+func (w *writeback) isWorthIt() bool { return w.unsettled() >= w.pace.share()/2 }
+
 // WriteAt writes, and sees that writing out begins when enough was written.
 func (w *writeback) WriteAt(p []byte, off int64) error {
 	err := w.File.WriteAt(p, off)
 	w.written.Add(int64(len(p))) // of a write that failed, any part may be there
-	if w.unsettled() >= w.after && w.running.CompareAndSwap(false, true) {
+	if w.unsettled() >= busyFrom && !w.isBusy.Load() {
+		w.mu.Lock()
+		w.countLocked()
+		w.mu.Unlock()
+	}
+	w.begin()
+	return err
+}
+
+// countLocked has the pace of the disk count this replica, or no more.
+func (w *writeback) countLocked() {
+	if is := w.unsettled() >= busyFrom; w.isBusy.Swap(is) != is {
+		w.pace.count(is)
+	}
+}
+
+// begin has something written out if it is worth it.
+func (w *writeback) begin() {
+	if w.isWorthIt() && w.running.CompareAndSwap(false, true) {
 		w.goroutine.Go(w.writeOut)
 	}
-	return err
 }
 
 // writeOut writes out until there is less than is worth it. Nobody waits for it but those who want room, and Close.
 func (w *writeback) writeOut() {
 	for again := true; again; {
-		for w.unsettled() >= w.after {
+		for w.isWorthIt() {
 			if err := w.once(); err != nil {
 				w.failed(err)
 				return // running stays: nothing is written out any more
@@ -70,19 +86,14 @@ func (w *writeback) writeOut() {
 		}
 		w.running.Store(false)
 		// A write that came since the last look found running set, and may be the last one that there is room for.
-		again = w.unsettled() >= w.after && w.running.CompareAndSwap(false, true)
+		again = w.isWorthIt() && w.running.CompareAndSwap(false, true)
 	}
 }
 
 func (w *writeback) once() error {
 	w.setBegan(w.clock.Now())
 	defer w.setBegan(time.Time{})
-	covered := w.written.Load()
-	if err := w.File.WriteBack(); err != nil {
-		return err
-	}
-	w.settle(covered)
-	return nil
+	return w.settleBy(w.File.WriteBack)
 }
 
 func (w *writeback) setBegan(t time.Time) {
@@ -100,25 +111,28 @@ func (w *writeback) stuckSince() time.Time {
 
 // Datasync makes durable, and so settles, what was written before.
 func (w *writeback) Datasync() error {
-	covered := w.written.Load()
-	if err := w.File.Datasync(); err != nil {
-		return err
-	}
-	w.settle(covered)
-	return nil
+	return w.settleBy(w.File.Datasync)
 }
 
-func (w *writeback) settle(covered int64) {
+// settleBy settles what was written before it began, if write succeeds, and tells the pace how long that took.
+func (w *writeback) settleBy(write func() error) error {
+	began, covered, amount := w.clock.Now(), w.written.Load(), w.unsettled()
+	if err := write(); err != nil {
+		return err
+	}
+	w.pace.wrote(amount, w.clock.Since(began))
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if covered > w.settled.Load() {
 		w.settled.Store(covered)
+		w.countLocked()
 		close(w.room)
 		w.room = make(chan struct{})
 	}
+	return nil
 }
 
-func (w *writeback) hasRoom() bool { return w.unsettled() < w.limit }
+func (w *writeback) hasRoom() bool { return w.unsettled() < w.pace.share() }
 
 // awaitRoom returns when something may be written: nil, or the context's error, or nil when over is closed, for then nothing will be.
 func (w *writeback) awaitRoom(ctx context.Context, over <-chan struct{}) error {
@@ -126,6 +140,7 @@ func (w *writeback) awaitRoom(ctx context.Context, over <-chan struct{}) error {
 		w.mu.Lock()
 		room := w.room
 		w.mu.Unlock()
+		w.begin() // the share may have shrunk since the last write
 		if w.hasRoom() {
 			return nil // settled before room was looked at
 		}
@@ -143,5 +158,8 @@ func (w *writeback) awaitRoom(ctx context.Context, over <-chan struct{}) error {
 // Close waits for the write-out that is under way.
 func (w *writeback) Close() error {
 	w.goroutine.Wait()
+	if w.isBusy.Swap(false) {
+		w.pace.count(false)
+	}
 	return w.File.Close()
 }

@@ -16,7 +16,8 @@ import (
 func boundedReplica(t *testing.T) (*memfs.FS, *Replica, *Session) {
 	t.Helper()
 	f, r := newMemReplica(t, 1<<30)
-	r.out.after, r.out.limit = 8<<10, 16<<10
+	r.out.pace.least, r.out.pace.most = 16<<10, 16<<10
+	r.out.pace.limit.Store(16 << 10)
 	s := admit(t, r, 1, "s")
 	must(t, s.Flush(t.Context()))
 	return f, r, s

@@ -1,0 +1,123 @@
+package replica
+
+import (
+	"testing"
+	"time"
+
+	testclock "k8s.io/utils/clock/testing"
+
+	"github.com/longhorn-lep/longhorn-manager/replica/fsys/memfs"
+)
+
+func TestTheDiskShowsHowMuchMayBeUnsettled(t *testing.T) {
+	type wrote struct {
+		bytes int64
+		took  time.Duration
+	}
+	for _, tc := range []struct {
+		name        string
+		limit, want int64
+		wrote       []wrote
+	}{
+		{"half of it at once → twice as much", 64 * mib, 128 * mib, []wrote{{32 * mib, 0}}},
+		{"half of it in under a second → twice as much", 64 * mib, 128 * mib, []wrote{{40 * mib, 999 * time.Millisecond}}},
+		{"never more than the most", mostLimit, mostLimit, []wrote{{mostLimit, 0}}},
+		{"in a second → as much", 64 * mib, 64 * mib, []wrote{{32 * mib, time.Second}}},
+		{"in two seconds → as much", 64 * mib, 64 * mib, []wrote{{32 * mib, 2 * time.Second}}},
+		{"in more → half as much", 64 * mib, 32 * mib, []wrote{{32 * mib, 2001 * time.Millisecond}}},
+		{"never less than the least", leastLimit, leastLimit, []wrote{{leastLimit, time.Hour}}},
+		{"a little says nothing, however long it takes", 64 * mib, 64 * mib, []wrote{{31 * mib, time.Hour}}},
+		{"several side by side count once, and the slowest of them", 64 * mib, 32 * mib, []wrote{{12 * mib, 3 * time.Second}, {12 * mib, 0}, {12 * mib, 3 * time.Second}}},
+		{"what was looked at is not looked at again", 64 * mib, 128 * mib, []wrote{{32 * mib, 0}, {63 * mib, 9 * time.Second}}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			p := NewPace()
+			p.limit.Store(tc.limit)
+			for _, w := range tc.wrote {
+				p.wrote(w.bytes, w.took)
+			}
+			if got := p.limit.Load(); got != tc.want {
+				t.Errorf("%d MiB, want %d", got/mib, tc.want/mib)
+			}
+		})
+	}
+}
+
+func TestAFlushAndAWriteOutShowTheDisksPace(t *testing.T) {
+	f, r, s := boundedReplica(t)
+	p := r.out.pace
+	p.least, p.most = 4<<10, 64<<10
+	p.limit.Store(64 << 10)
+	c := testclock.NewFakePassiveClock(r.opts.Clock.Now())
+	r.out.clock = c
+	for _, step := range []struct {
+		kind string
+		want int64
+		took time.Duration
+	}{{"datasync", 32 << 10, 3 * time.Second}, {"writeback", 16 << 10, 3 * time.Second}, {"writeback", 32 << 10, 0}} {
+		asked, release := hang(t, f, step.kind, dataName)
+		done := make(chan error, 1)
+		if step.kind == "datasync" {
+			r.out.written.Add(p.share() / 2) // a write would have it written out as well
+			go func() { done <- s.Flush(t.Context()) }()
+		} else {
+			for r.out.unsettled() < p.share()/2 {
+				must(t, s.WriteAt(t.Context(), make([]byte, 4096), 0, false))
+			}
+			done <- nil
+		}
+		<-asked
+		c.SetTime(c.Now().Add(step.took))
+		release()
+		must(t, <-done)
+		waitFor(t, func() bool { return p.limit.Load() == step.want && !r.out.running.Load() })
+	}
+}
+
+func newPacedReplica(t *testing.T, p *Pace) (*memfs.FS, *Replica, *Session) {
+	t.Helper()
+	f := memfs.New()
+	f.MkdirAll("/disk/replicas")
+	must(t, Create(f, "/disk/replicas/r", testSpec("uid-1", 1<<30)))
+	r, err := Open(f, "/disk/replicas/r", testSpec("uid-1", 1<<30), Options{BootID: testBoot, Pace: p})
+	must(t, err)
+	return f, r, admit(t, r, 1, "s")
+}
+
+// Those that have written much share what their disk allows; who waits for more than its share is written out, also when the share
+// shrank under it.
+func TestReplicasOfADiskShareItsPace(t *testing.T) {
+	p := NewPace()
+	p.limit.Store(64 * mib)
+	_, one, first := newPacedReplica(t, p)
+	_, two, second := newPacedReplica(t, p)
+	must(t, first.Flush(t.Context()))
+	must(t, second.Flush(t.Context()))
+	block := make([]byte, mib)
+	fill := func(s *Session, mibs int64) {
+		t.Helper()
+		for i := range mibs {
+			must(t, s.WriteAt(t.Context(), block, i*mib, false))
+		}
+	}
+	fill(first, 30) // less than half
+	if got := p.share(); got != 64*mib {
+		t.Errorf("alone: %d MiB", got/mib)
+	}
+	fill(second, 2)
+	if got := p.share(); got != 32*mib {
+		t.Errorf("of two: %d MiB", got/mib)
+	}
+	p.limit.Store(32 * mib)
+	p.most = 32 * mib
+	fill(first, 1) // it has more than its share, so it waits until that is written out
+	waitFor(t, func() bool { return one.out.unsettled() <= mib })
+	must(t, first.Close())
+	must(t, one.Close(t.Context()))
+	waitFor(t, func() bool { return p.busy.Load() == 1 })
+	must(t, second.Close())
+	must(t, two.Close(t.Context()))
+	if got := p.busy.Load(); got != 0 {
+		t.Errorf("%d share it after the last was closed", got)
+	}
+}
