@@ -14,7 +14,7 @@ const smallBytes = 64 << 10
 // when a process is killed while the kernel copies a request to a page that has to be faulted in, the copy fails, and the kernel ends the
 // request with EIO instead of keeping it for a successor. The same holds for the pages that a reply is taken from.
 var (
-	large = newPool(pageBytes+MaxWrite, 4, 32, 256)
+	large = newPool(pageBytes+MaxWrite, 8, 32, 256)
 	small = newPool(pageBytes+smallBytes, 16, 256, 2048)
 )
 

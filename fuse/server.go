@@ -86,9 +86,14 @@ func (s *Server) Stop() {
 	})
 }
 
+// warm is how long the loop waits for the next request in a thread of its own. That costs a third less than the poller, which has to
+// be asked twice for each request; an idle connection is left to it.
+const warm = 10 * time.Millisecond
+
 // read is the loop. A buffer is taken when there is something to read, and given back when that was short, so an idle connection has
 // neither a buffer nor a thread.
 func (s *Server) read() error {
+	isWarm := false
 	for {
 		var r request
 		var failed error
@@ -100,6 +105,10 @@ func (s *Server) read() error {
 			default:
 			}
 			r, failed = s.receive(int(fd))
+			if isWarm && errors.Is(failed, unix.EAGAIN) && isReadable(int(fd), warm) {
+				r, failed = s.receive(int(fd))
+			}
+			isWarm = failed == nil
 			return !errors.Is(failed, unix.EAGAIN)
 		})
 		switch {
@@ -123,6 +132,12 @@ func (s *Server) read() error {
 			s.handle(r)
 		}()
 	}
+}
+
+// isReadable waits until there is something to read, or a time is over.
+func isReadable(fd int, patience time.Duration) bool {
+	n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(patience.Milliseconds()))
+	return err == nil && n > 0
 }
 
 var errStopped = errors.New("stopped")
