@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"slices"
@@ -109,6 +110,31 @@ func TestLoadTable(t *testing.T) {
 	}
 	if strings.Contains(lines[6], "beaten") {
 		t.Errorf("the plain file is judged: %q", lines[6])
+	}
+}
+
+func TestParseFlushes(t *testing.T) {
+	job := func(bytes int, sync string) string {
+		return fmt.Sprintf(`{"error": 0, "write": {"bw_bytes": %d}, "sync": {%s}}`, bytes, sync)
+	}
+	const sync = `"total_ios": 9, "lat_ns": {"max": 7000, "percentile": {"50.000000": 1000, "99.000000": 5000}}`
+	report := func(jobs ...string) string { return "fio: a note\n{\"jobs\": [" + strings.Join(jobs, ",") + "]}" }
+	heavy := slices.Repeat([]string{job(1000, `"total_ios": 0`)}, heavyWriters)
+	got, err := parseFlushes([]byte(report(append(heavy, job(1, sync))...)))
+	want := flushes{count: 9, p50: time.Microsecond, p99: 5 * time.Microsecond, longest: 7 * time.Microsecond, beside: 8000}
+	if err != nil || got != want {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	for name, out := range map[string]string{
+		"one job is missing → refused":       report(heavy...),
+		"none flushed → refused":             report(append(heavy, heavy[0])...),
+		"the one that flushes fails":         report(append(heavy, strings.Replace(job(1, sync), `"error": 0`, `"error": 5`, 1))...),
+		"one that writes fails → refused":    report(append([]string{strings.Replace(heavy[0], `"error": 0`, `"error": 5`, 1)}, append(heavy[1:], job(1, sync))...)...),
+		"what fio says is no JSON → refused": "fio: bad",
+	} {
+		if f, err := parseFlushes([]byte(out)); err == nil {
+			t.Errorf("%s: %+v", name, f)
+		}
 	}
 }
 

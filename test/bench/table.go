@@ -74,7 +74,7 @@ func writeLoadTable(w io.Writer, targets []target, all results) (missed []string
 }
 
 // median is the middle value; of an even number of values the lower of the two, for the bench flatters nobody.
-func median(all []figures, value func(figures) float64) float64 {
+func median[F any](all []F, value func(F) float64) float64 {
 	if len(all) == 0 {
 		return 0
 	}
