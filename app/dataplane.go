@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -117,7 +118,11 @@ func (d *dataPlane) Replace(ctx context.Context) error {
 	if _, err := io.Copy(sum, program); err != nil {
 		return fmt.Errorf("read this program: %w", err)
 	}
-	return holder.Replace(ctx, d.holderSocket, program, Version, hex.EncodeToString(sum.Sum(nil)))
+	err = holder.Replace(ctx, d.holderSocket, program, Version, hex.EncodeToString(sum.Sum(nil)))
+	if errors.Is(err, holder.ErrBusy) {
+		return upgrade.ErrBusy
+	}
+	return err
 }
 
 // ObserveReplica implements replica.DataPlane.

@@ -2,6 +2,7 @@ package upgrade
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -52,8 +53,12 @@ type DataPlane interface {
 	Process() (Snapshot, bool)
 	// Replace has another process, of this daemon's program, take the place of the one that
 	// serves. It returns nil when that serves, and why not when the old program serves again.
+	// ErrBusy: nothing was begun, for a replacement that an earlier daemon began is not over.
 	Replace(ctx context.Context) error
 }
+
+// ErrBusy says that a replacement could not be begun yet.
+var ErrBusy = errors.New("another replacement is under way")
 
 // Deps are what a Controller works with.
 type Deps struct {
@@ -166,7 +171,12 @@ func (c *Controller) replace(ctx context.Context, s Snapshot) error {
 	c.told = ""
 	limited, cancel := context.WithTimeout(ctx, replaceTimeout)
 	defer cancel()
-	if err := c.deps.DataPlane.Replace(limited); err != nil {
+	err := c.deps.DataPlane.Replace(limited)
+	if errors.Is(err, ErrBusy) {
+		log.Info("The data plane's process is being replaced already")
+		return nil
+	}
+	if err != nil {
 		c.failures = failures{count: c.failures.count + 1, last: c.deps.Clock.Now()}
 		log.WithError(err).Warn("The data plane's process was not replaced")
 		c.event(ctx, corev1.EventTypeWarning, types.EventUpgradeFailed, fmt.Sprintf("the data plane stays at version %s: version %s: %v", s.Version, c.deps.Version, err))

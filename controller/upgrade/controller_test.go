@@ -181,6 +181,20 @@ func TestAProcessIsNotReplacedWhileAnotherNodeHasItsTurn(t *testing.T) {
 	h.ExpectEvents("Normal UpgradeWaits " + im + ": the data plane stays at version 1 for now: another node is being upgraded")
 }
 
+// A daemon that was rolled back in the middle of a replacement finds that its predecessor's is not over.
+func TestAReplacementThatCannotBeginYetIsNoFailure(t *testing.T) {
+	h, c, plane := begin(t, longhorn.VolumeRobustnessHealthy)
+	plane.err = ErrBusy
+	r, err := c.sync(t.Context(), "node-1")
+	if err != nil || r.RequeueAfter != again || holder(t, h) != "node-1" {
+		t.Errorf("again after %s, turn of %q, %v", r.RequeueAfter, holder(t, h), err)
+	}
+	h.ExpectEvents()
+	plane.err = nil
+	syncOf(t, c)
+	h.ExpectEvents("Normal Upgraded " + im + ": the data plane has version 2 now, before it was 1; devices in use were handed on")
+}
+
 func TestAFailedReplacementIsToldAndNotRepeatedSoon(t *testing.T) {
 	h, c, plane := begin(t, longhorn.VolumeRobustnessHealthy)
 	plane.err = errors.New("it did not come up")

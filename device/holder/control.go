@@ -128,7 +128,7 @@ func Query(ctx context.Context, socket string) (Status, error) {
 }
 
 // Replace has the holder at a socket run another executable as its serving process. It returns nil when that serves, and why not when the
-// holder has gone back to the one before; that may take a minute. When ctx ends it goes on without the caller.
+// holder has gone back to the one before; that may take a minute. When ctx ends it goes on without the caller. ErrBusy: it was not begun.
 func Replace(ctx context.Context, socket string, executable *os.File, version, sha256 string) error {
 	_, err := ask(ctx, socket, message{Op: opReplace, Version: version, SHA256: sha256}, int(executable.Fd()))
 	return err

@@ -182,6 +182,18 @@ func TestReplace(t *testing.T) {
 			r.expectWorks()
 		})
 	}
+	t.Run("another is on trial", func(t *testing.T) {
+		must(t, os.WriteFile(script, []byte("#!/bin/sh\n[ \"$1\" = check ] || exec sleep 100\n"), 0o700))
+		outcomes := make(chan error, 2)
+		for range 2 {
+			go func() { outcomes <- replace(script, "") }()
+		}
+		busy, other := <-outcomes, <-outcomes
+		if !errors.Is(busy, ErrBusy) || errors.Is(other, ErrBusy) || other == nil {
+			t.Errorf("got %v and %v", busy, other)
+		}
+		r.expectWorks()
+	})
 	if left, _ := filepath.Glob(filepath.Join(r.dir, "programs", "serve-*")); len(left) != 1 {
 		t.Errorf("executables left: %v", left)
 	}

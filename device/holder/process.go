@@ -2,7 +2,6 @@ package holder
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -173,7 +172,7 @@ func (w *watch) until(ctx context.Context) {
 			w.prove()
 		case t := <-replaces:
 			if w.h.trial != nil || w.end.replacement != nil {
-				t.refuse(errors.New("another replacement is on trial"))
+				t.refuse(ErrBusy)
 				continue
 			}
 			t.last, w.end.replacement = w.h.current, t

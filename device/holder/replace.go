@@ -15,6 +15,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// ErrBusy says that a replacement was not begun, for another one is still on trial.
+var ErrBusy = errors.New("another replacement is on trial")
+
 // checkTimeout bounds the trial run of an executable.
 const checkTimeout = 30 * time.Second
 

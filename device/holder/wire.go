@@ -59,7 +59,7 @@ const (
 
 // kinds are the errors that must be known on the other side.
 var kinds = map[string]error{
-	"inUse": engine.ErrInUse, "fenced": device.ErrFenced, "notHeld": device.ErrNotHeld, "served": device.ErrServed, "ended": device.ErrEnded,
+	"inUse": engine.ErrInUse, "fenced": device.ErrFenced, "notHeld": device.ErrNotHeld, "served": device.ErrServed, "ended": device.ErrEnded, "busy": ErrBusy,
 }
 
 // setError puts an error into a reply.
