@@ -8,15 +8,34 @@ what=${1:-all}
 # plain tests without the race detector, built as scripts/build.sh builds, so that nothing is compiled twice.
 plain() { CGO_ENABLED=0 go test -trimpath -count=1 "$@"; }
 
+# beside LOG COMMAND... runs a command beside what follows; besides waits for it, shows what it said, and fails as it did.
+beside() {
+	mkdir -p dist
+	aside_log=$1
+	"${@:2}" >"$aside_log" 2>&1 &
+	aside=$!
+	trap 'kill "$aside" 2>/dev/null || true' EXIT
+}
+
+besides() {
+	local failed=0
+	wait "$aside" || failed=$?
+	trap - EXIT
+	cat "$aside_log"
+	return "$failed"
+}
+
 unit() {
-	echo "test: unit tests of the main module"
-	go test -race -timeout 15m $(go list ./... | grep -v '/test/e2e$')
+	local failed=0
+	echo "test: unit tests of the main module; those of devcluster, which mostly wait, follow at the end"
+	beside dist/devcluster.log go -C devcluster test -timeout 15m ./...
+	go test -race -timeout 15m $(go list ./... | grep -v '/test/e2e$') || failed=1
 	echo "test: the whole search of the membership rules, which the race detector makes too slow"
-	plain -v -run TestEveryReachableState ./membership/explore
+	plain -v -run TestEveryReachableState ./membership/explore || failed=1
 	echo "test: what users write by hand, and what a disk may hold, fuzzed for a moment each"
-	FUZZTIME=15s FUZZJOBS=3 scripts/fuzz.sh ./disk ./controller/node/defaults
-	echo "test: unit tests of devcluster"
-	go -C devcluster test -timeout 15m ./...
+	FUZZTIME=10s FUZZJOBS=3 scripts/fuzz.sh ./disk ./controller/node/defaults || failed=1
+	besides || failed=1
+	return "$failed"
 }
 
 images() {
@@ -35,28 +54,24 @@ cluster() { LONGHORN_E2E=required plain -v -parallel 3 "$@" ./test/e2e; }
 
 # e2e runs the tests on nodes with kernels of their own beside the others: both mostly wait.
 e2e() {
-	local log=dist/guests.log guests failed=0
+	local failed=0
 	images
 	echo "test: the whole on clusters, and their failures; what runs on nodes with kernels of their own follows at the end"
-	cluster -timeout 60m -run '^TestGuests' >"$log" 2>&1 &
-	guests=$!
-	trap 'kill "$guests" 2>/dev/null || true' EXIT
+	beside dist/guests.log cluster -timeout 60m -run '^TestGuests'
 	cluster -timeout 60m -skip '^TestGuests' || failed=1
-	wait "$guests" || failed=1
-	trap - EXIT
-	cat "$log"
+	besides || failed=1
 	return "$failed"
 }
 
-# long repeats by the dozen what the others do once; it takes hours.
+# long repeats by the dozen what the others do once; it takes an hour or two.
 long() {
 	echo "test: deep exploration of the membership rules, 2,000 histories under faults, 190 disks taken away, 150 successions"
 	LONG=1 plain -timeout 3h -v ./membership/explore ./test/faults ./test/mounts ./device/holder
 	echo "test: what users write by hand, and what a disk may hold, fuzzed for a minute each"
 	FUZZTIME=60s FUZZJOBS=3 scripts/fuzz.sh ./disk ./controller/node/defaults
 	images
-	echo "test: 20 rounds of each power loss"
-	LONG_ROUNDS=20 cluster -timeout 3h -run TestPowerIsLost
+	echo "test: six rounds of each power loss"
+	LONG_ROUNDS=6 cluster -timeout 3h -run TestPowerIsLost
 }
 
 case $what in

@@ -145,7 +145,7 @@ func seedsToRun(t *testing.T) []uint64 {
 		}
 		return []uint64{seed}
 	}
-	count := 200
+	count := 100
 	switch {
 	case os.Getenv("LONG") != "":
 		count = 2000
