@@ -6,9 +6,10 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/test/e2e/cluster"
@@ -96,7 +97,14 @@ func setDaemonImage(ctx context.Context, t *testing.T, c *cluster.Cluster, image
 // versions lists the versions of the data planes, each once.
 func versions(ctx context.Context, t *testing.T, c *cluster.Cluster) []string {
 	t.Helper()
-	all := strings.Fields(c.Must(ctx, t, "-n", types.Namespace, "get", "instancemanagers.longhorn.io", "-o", "jsonpath={.items[*].status.version}"))
+	list, err := c.Longhorn.LonghornV1beta2().InstanceManagers(types.Namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	for _, m := range list.Items {
+		all = append(all, m.Status.Version)
+	}
 	slices.Sort(all)
 	return slices.Compact(all)
 }

@@ -176,11 +176,11 @@ func (w *writer) waitAckedOn(ctx context.Context, t *testing.T, on []string, aft
 					count++
 				}
 			}
+			if count >= enough {
+				return nil
+			}
 		}
-		if count < enough {
-			return errors.Join(errs, fmt.Errorf("%d were", count))
-		}
-		return nil
+		return errors.Join(errs, fmt.Errorf("%d were", count))
 	})
 }
 
