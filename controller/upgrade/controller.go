@@ -11,7 +11,6 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
 	"github.com/longhorn-lep/longhorn-manager/datastore"
@@ -81,8 +80,9 @@ type Controller struct {
 	queue *queue.Queue[string] // of one key, the node, so the fields below need no lock
 
 	failures failures
-	replaced time.Time // when this daemon last replaced the process
-	asked    bool      // whether the Lease is held was looked up; holding says the answer since
+	replaced time.Time                 // when this daemon last replaced the process
+	unseen   map[string]longhorn.Epoch // by volume: epochs with a copy here that were in force then, see unnoticed
+	asked    bool                      // whether the Lease is held was looked up; holding says the answer since
 	holds    bool
 	told     string // what was last said to be waited for
 }
@@ -152,26 +152,17 @@ func (c *Controller) await(ctx context.Context) ([]string, error) {
 	return c.takeTurn(ctx)
 }
 
-// takeTurn takes the Lease, and then looks at the volumes anew: the node before may have just
-// given it back. What it returns stands in the way.
-func (c *Controller) takeTurn(ctx context.Context) ([]string, error) {
-	holder, err := c.take(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if holder != c.deps.Node {
-		return []string{"another node is being upgraded"}, nil
-	}
-	return c.blockers(ctx)
-}
-
 func (c *Controller) replace(ctx context.Context, s Snapshot) error {
 	log := queue.Log(ctx).WithField("from", s.Version).WithField("to", c.deps.Version)
 	log.Info("Replacing the data plane's process")
 	c.told = ""
 	limited, cancel := context.WithTimeout(ctx, replaceTimeout)
 	defer cancel()
-	err := c.deps.DataPlane.Replace(limited)
+	unseen, err := c.epochsElsewhere(ctx)
+	if err != nil {
+		return err
+	}
+	err = c.deps.DataPlane.Replace(limited)
 	if errors.Is(err, ErrBusy) {
 		log.Info("The data plane's process is being replaced already")
 		return nil
@@ -182,7 +173,7 @@ func (c *Controller) replace(ctx context.Context, s Snapshot) error {
 		c.event(ctx, corev1.EventTypeWarning, types.EventUpgradeFailed, fmt.Sprintf("the data plane stays at version %s: version %s: %v", s.Version, c.deps.Version, err))
 		return nil
 	}
-	c.failures, c.replaced = failures{}, c.deps.Clock.Now()
+	c.failures, c.replaced, c.unseen = failures{}, c.deps.Clock.Now(), unseen
 	c.event(ctx, corev1.EventTypeNormal, types.EventUpgraded, fmt.Sprintf("the data plane has version %s now, before it was %s; devices in use were handed on", c.deps.Version, s.Version))
 	return nil
 }
@@ -253,61 +244,4 @@ func (c *Controller) event(ctx context.Context, kind, reason, message string) {
 		return
 	}
 	c.deps.Recorder.Event(m, kind, reason, message)
-}
-
-// take takes the Lease, or renews it, and returns who holds it.
-func (c *Controller) take(ctx context.Context) (string, error) {
-	now := metav1.NewMicroTime(c.deps.Clock.Now())
-	l, err := c.deps.Leases.Live(ctx, types.UpgradeLeaseName)
-	switch {
-	case apierrors.IsNotFound(err):
-		l = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: types.Namespace, Name: types.UpgradeLeaseName}}
-		l.Spec.HolderIdentity, l.Spec.RenewTime = &c.deps.Node, &now
-		_, err = c.deps.Leases.Create(ctx, l)
-	case err != nil:
-		return "", err
-	case !isFree(l, c.deps.Node, now.Time):
-		return *l.Spec.HolderIdentity, nil
-	default:
-		l = l.DeepCopy()
-		l.Spec.HolderIdentity, l.Spec.RenewTime = &c.deps.Node, &now
-		_, err = c.deps.Leases.Update(ctx, l)
-	}
-	if err != nil {
-		return "", err
-	}
-	c.asked, c.holds = true, true
-	return c.deps.Node, nil
-}
-
-// giveBack gives the Lease back if this node has it, once its volumes are healthy again.
-func (c *Controller) giveBack(ctx context.Context) (queue.Result, error) {
-	if c.asked && !c.holds {
-		return queue.Result{}, nil
-	}
-	l, err := c.deps.Leases.Live(ctx, types.UpgradeLeaseName)
-	if err != nil && !apierrors.IsNotFound(err) {
-		return queue.Result{}, err
-	}
-	if err != nil || l.Spec.HolderIdentity == nil || *l.Spec.HolderIdentity != c.deps.Node {
-		c.asked, c.holds = true, false
-		return queue.Result{}, nil
-	}
-	if left := c.replaced.Add(settle).Sub(c.deps.Clock.Now()); left > 0 {
-		return queue.Result{RequeueAfter: left}, nil
-	}
-	blockers, err := c.blockers(ctx)
-	if err != nil {
-		return queue.Result{}, err
-	}
-	if len(blockers) > 0 && l.Spec.RenewTime != nil && c.deps.Clock.Now().Before(l.Spec.RenewTime.Add(leaseTime)) {
-		return queue.Result{RequeueAfter: again}, nil
-	}
-	l = l.DeepCopy()
-	l.Spec.HolderIdentity, l.Spec.RenewTime = nil, nil
-	if _, err := c.deps.Leases.Update(ctx, l); err != nil {
-		return queue.Result{}, err
-	}
-	c.asked, c.holds = true, false
-	return queue.Result{}, nil
 }

@@ -92,6 +92,18 @@ func volumeIs(h *testutil.Harness, robustness longhorn.VolumeRobustness) {
 	}))
 }
 
+// engineNotices has the engine write down that the copy of node-1 went away and was rebuilt.
+func engineNotices(t *testing.T, h *testutil.Harness) {
+	t.Helper()
+	engines := h.Longhorn.LonghornV1beta2().Engines(types.Namespace)
+	e, err := engines.Get(t.Context(), types.EngineName("vol"), metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.Status.Epoch.Counter += 2
+	h.Overwrite(e)
+}
+
 func TestAnOldProcessIsReplacedInItsTurn(t *testing.T) {
 	h, c, plane := begin(t, longhorn.VolumeRobustnessHealthy)
 	syncOf(t, c)
@@ -105,6 +117,11 @@ func TestAnOldProcessIsReplacedInItsTurn(t *testing.T) {
 		t.Error("the turn was given back at once")
 	}
 	h.Clock.Step(settle)
+	syncOf(t, c) // the daemon of the engine's node is away: all looks as before
+	if holder(t, h) != "node-1" {
+		t.Error("the turn was given back before the engine elsewhere noticed")
+	}
+	engineNotices(t, h)
 	volumeIs(h, longhorn.VolumeRobustnessDegraded) // its copy here is being rebuilt
 	syncOf(t, c)
 	if holder(t, h) != "node-1" {
@@ -145,6 +162,9 @@ func TestAProcessIsNotReplacedIfAVolumeIsHurtWhileTheTurnIsTaken(t *testing.T) {
 	syncOf(t, c)
 	if plane.replaced != 0 {
 		t.Error("replaced while a volume was degraded")
+	}
+	if holder(t, h) != "" {
+		t.Error("the turn is kept from nodes that could use it")
 	}
 }
 

@@ -1,0 +1,147 @@
+package upgrade
+
+import (
+	"context"
+	"slices"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/longhorn-lep/longhorn-manager/controller/queue"
+	"github.com/longhorn-lep/longhorn-manager/datastore"
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// takeTurn takes the Lease, and then looks at the volumes anew: the node before may have just
+// given it back. What it returns stands in the way.
+func (c *Controller) takeTurn(ctx context.Context) ([]string, error) {
+	holder, err := c.take(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if holder != c.deps.Node {
+		return []string{"another node is being upgraded"}, nil
+	}
+	blockers, err := c.blockers(ctx)
+	if err == nil && len(blockers) > 0 {
+		_, err = c.release(ctx) // another node may be free to go
+	}
+	return blockers, err
+}
+
+// take takes the Lease, or renews it, and returns who holds it.
+func (c *Controller) take(ctx context.Context) (string, error) {
+	now := metav1.NewMicroTime(c.deps.Clock.Now())
+	l, err := c.deps.Leases.Live(ctx, types.UpgradeLeaseName)
+	switch {
+	case apierrors.IsNotFound(err):
+		l = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: types.Namespace, Name: types.UpgradeLeaseName}}
+		l.Spec.HolderIdentity, l.Spec.RenewTime = &c.deps.Node, &now
+		_, err = c.deps.Leases.Create(ctx, l)
+	case err != nil:
+		return "", err
+	case !isFree(l, c.deps.Node, now.Time):
+		return *l.Spec.HolderIdentity, nil
+	default:
+		l = l.DeepCopy()
+		l.Spec.HolderIdentity, l.Spec.RenewTime = &c.deps.Node, &now
+		_, err = c.deps.Leases.Update(ctx, l)
+	}
+	if err != nil {
+		return "", err
+	}
+	c.asked, c.holds = true, true
+	return c.deps.Node, nil
+}
+
+// giveBack gives the Lease back if this node has it, once its volumes are healthy again.
+func (c *Controller) giveBack(ctx context.Context) (queue.Result, error) {
+	if c.asked && !c.holds {
+		return queue.Result{}, nil
+	}
+	l, err := c.deps.Leases.Live(ctx, types.UpgradeLeaseName)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return queue.Result{}, err
+	}
+	if err != nil || l.Spec.HolderIdentity == nil || *l.Spec.HolderIdentity != c.deps.Node {
+		c.asked, c.holds = true, false
+		return queue.Result{}, nil
+	}
+	if left := c.replaced.Add(settle).Sub(c.deps.Clock.Now()); left > 0 {
+		return queue.Result{RequeueAfter: left}, nil
+	}
+	blockers, err := c.blockers(ctx)
+	if err != nil {
+		return queue.Result{}, err
+	}
+	unnoticed, err := c.unnoticed(ctx)
+	if err != nil {
+		return queue.Result{}, err
+	}
+	if len(blockers)+unnoticed > 0 && l.Spec.RenewTime != nil && c.deps.Clock.Now().Before(l.Spec.RenewTime.Add(leaseTime)) {
+		return queue.Result{RequeueAfter: again}, nil
+	}
+	return c.release(ctx)
+}
+
+// release gives the Lease back, if this node still has it.
+func (c *Controller) release(ctx context.Context) (queue.Result, error) {
+	l, err := c.deps.Leases.Live(ctx, types.UpgradeLeaseName)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return queue.Result{}, err
+	}
+	if err == nil && l.Spec.HolderIdentity != nil && *l.Spec.HolderIdentity == c.deps.Node {
+		l = l.DeepCopy()
+		l.Spec.HolderIdentity, l.Spec.RenewTime = nil, nil
+		if _, err := c.deps.Leases.Update(ctx, l); err != nil {
+			return queue.Result{}, err
+		}
+	}
+	c.asked, c.holds = true, false
+	return queue.Result{}, nil
+}
+
+// epochsElsewhere are the epochs in force, by volume, that list a copy of this node and whose engine runs on another node.
+func (c *Controller) epochsElsewhere(ctx context.Context) (map[string]longhorn.Epoch, error) {
+	replicas, err := c.deps.Replicas.ByIndex(datastore.IndexNode, c.deps.Node)
+	if err != nil {
+		return nil, err
+	}
+	epochs := map[string]longhorn.Epoch{}
+	for _, r := range replicas {
+		e, err := c.deps.Engines.Live(ctx, types.EngineName(r.Spec.VolumeName))
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if lists(e, r.Name) && e.Spec.NodeID != c.deps.Node {
+			epochs[r.Spec.VolumeName] = *e.Status.Epoch
+		}
+	}
+	return epochs, nil
+}
+
+// unnoticed counts the volumes whose engine elsewhere has not said yet that its copy here went away: their status looks as
+// healthy as before. An engine notices at once, but its daemon, which writes that down, may be away just then.
+func (c *Controller) unnoticed(ctx context.Context) (int, error) {
+	for volume, before := range c.unseen {
+		e, err := c.deps.Engines.Live(ctx, types.EngineName(volume))
+		if err != nil && !apierrors.IsNotFound(err) {
+			return 0, err
+		}
+		if err != nil || e.Status.CurrentState != longhorn.InstanceStateRunning || e.Status.Epoch == nil ||
+			e.Status.Epoch.Generation != before.Generation || e.Status.Epoch.Counter != before.Counter {
+			delete(c.unseen, volume)
+		}
+	}
+	return len(c.unseen), nil
+}
+
+// lists tells whether a running engine has a replica in its epoch.
+func lists(e *longhorn.Engine, replica string) bool {
+	return e.Status.CurrentState == longhorn.InstanceStateRunning && e.Status.Epoch != nil && slices.Contains(e.Status.Epoch.Members, replica)
+}
