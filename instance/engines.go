@@ -215,16 +215,23 @@ func (h *engineHost) end(ctx context.Context, e *hostedEngine, stop func(context
 	}
 	e.socket.cut()
 	if e.adopts { // it may have ended before it took the device over; nobody else will
-		if err := h.keeper.Abort(ctx, e.spec.GetVolume()); err != nil {
-			log.WithError(err).Warn("The device that the engine was to take over is left")
-			h.keepAgain(ctx, e.spec.GetVolume())
-		}
+		h.abandon(ctx, e, log)
 	}
 	h.mu.Lock()
 	delete(h.hosted, e.spec.GetName())
 	h.mu.Unlock()
 	h.changes.notify()
 	return nil
+}
+
+// abandon removes the device that an engine was to take over. It has its own time: the stop may have used up all of ctx's.
+func (h *engineHost) abandon(ctx context.Context, e *hostedEngine, log *logrus.Entry) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), h.stopTimeout)
+	defer cancel()
+	if err := h.keeper.Abort(ctx, e.spec.GetVolume()); err != nil {
+		log.WithError(err).Warn("The device that the engine was to take over is left")
+		h.keepAgain(ctx, e.spec.GetVolume())
+	}
 }
 
 // shutdown ends all engines at once. One whose device is in use is flushed, which is all that can be done for it.

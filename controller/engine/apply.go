@@ -151,6 +151,8 @@ func (c *Controller) writeStatus(ctx context.Context, e *longhorn.Engine, status
 
 // spec is what the engine is started with. The replicas' UIDs come from the API server:
 // a replica of an earlier volume of this name must not be taken for one of ours.
+// spec is what the data plane is to start. A replica whose object is gone for good counts as one that
+// does not answer: the rules of a start decide whether the others are enough.
 func (c *Controller) spec(ctx context.Context, e *longhorn.Engine) (Spec, error) {
 	s := Spec{
 		Name: e.Name, Volume: e.Spec.VolumeName, Session: e.Status.Session, Generation: e.Status.Generation,
@@ -163,10 +165,17 @@ func (c *Controller) spec(ctx context.Context, e *longhorn.Engine) (Spec, error)
 	}
 	for _, name := range slices.Sorted(maps.Keys(e.Spec.ReplicaAddressMap)) {
 		m, err := c.member(ctx, e, name)
-		if err != nil {
+		switch {
+		case apierrors.IsNotFound(err):
+			queue.Log(ctx).WithField(logfields.Replica, name).Warn("The engine starts without a replica whose object is gone")
+			continue
+		case err != nil:
 			return s, err
 		}
 		s.Members = append(s.Members, m)
+	}
+	if len(s.Members) == 0 {
+		return s, fmt.Errorf("engine %s cannot start: none of its replicas %v exists", e.Name, slices.Sorted(maps.Keys(e.Spec.ReplicaAddressMap)))
 	}
 	return s, nil
 }
@@ -174,7 +183,7 @@ func (c *Controller) spec(ctx context.Context, e *longhorn.Engine) (Spec, error)
 func (c *Controller) member(ctx context.Context, e *longhorn.Engine, name string) (Member, error) {
 	r, err := c.Replicas.Live(ctx, name)
 	if err != nil {
-		return Member{}, fmt.Errorf("read replica %s: %w", name, datastore.Needed(err))
+		return Member{}, fmt.Errorf("read replica %s: %w", name, err)
 	}
 	return Member{Name: name, UID: string(r.UID), Address: e.Spec.ReplicaAddressMap[name]}, nil
 }
@@ -185,7 +194,7 @@ func (c *Controller) member(ctx context.Context, e *longhorn.Engine, name string
 func (c *Controller) addReplica(ctx context.Context, e *longhorn.Engine, name string) error {
 	m, err := c.member(ctx, e, name)
 	if err != nil {
-		return err
+		return datastore.Needed(err)
 	}
 	bandwidth := types.SettingInt(types.SettingRebuildingBandwidthMiBps, c.Setting(types.SettingRebuildingBandwidthMiBps)) << 20
 	queue.Log(ctx).WithField(logfields.Replica, name).Info("rebuilding a replica")

@@ -247,6 +247,24 @@ func TestARefusedStartIsShown(t *testing.T) {
 	}
 }
 
+// A replica that was deleted while a succession waited would be asked for for ever.
+func TestAnEngineStartsWithoutAReplicaWhoseObjectIsGone(t *testing.T) {
+	addresses := map[string]string{"vol-r-0": "10.0.0.7:8500", "vol-r-1": "10.0.0.8:8500"}
+	plane := &fakePlane{observed: Observed{Phase: types.PhaseAbsent, Process: "p"}}
+	h, c := begin(t, plane, wantedEngine(func(e *longhorn.Engine) { e.Spec.ReplicaAddressMap = addresses }))
+	syncOf(t, c, nil)
+	plane.expect(t, "start 1 uid-vol-r-1")
+
+	if err := h.Longhorn.LonghornV1beta2().Replicas(types.Namespace).Delete(t.Context(), "vol-r-1", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	h.CatchUp()
+	if _, err := c.sync(t.Context(), "vol-e-0"); err == nil || !strings.Contains(err.Error(), "none of its replicas [vol-r-0 vol-r-1] exists") {
+		t.Errorf("without any: %v", err)
+	}
+	plane.expect(t)
+}
+
 func TestAVolumeWithoutItsKeySaysSo(t *testing.T) {
 	plane := &fakePlane{observed: Observed{Phase: types.PhaseAbsent, Process: "p"}}
 	h, c := begin(t, plane, wantedEngine())
