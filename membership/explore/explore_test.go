@@ -101,7 +101,7 @@ func TestEveryReachableStateKeepsTheInvariants(t *testing.T) {
 				}
 			}
 			for _, g := range sc.goals {
-				if r.goals[g] == 0 {
+				if r.goals[g] == 0 && r.complete { // a search that was cut off may not have come so far
 					t.Errorf("never seen: %s", g)
 				}
 			}
