@@ -28,14 +28,17 @@ func Eventually(ctx context.Context, t *testing.T, timeout time.Duration, what s
 		if ctx.Err() == nil { // else it was cut off, and what it said before says more
 			last = err
 		}
-		// A check that starts programs takes a processor: most of the time is left to what is waited for.
 		select {
-		case <-time.After(max(Interval, 2*time.Since(began))):
+		case <-time.After(pause(time.Since(began))):
 		case <-ctx.Done():
 			t.Fatalf("waited %s until %s: %v", timeout, what, last)
 		}
 	}
 }
+
+// pause is how long to wait after a check that took so long. One that starts programs takes a processor, and
+// most of the time is to be left to what is waited for; one that was itself kept waiting is repeated soon.
+func pause(took time.Duration) time.Duration { return min(max(Interval, 2*took), 4*Interval) }
 
 // Must fails the test unless kubectl succeeds, and returns what it printed.
 func (c *Cluster) Must(ctx context.Context, t *testing.T, args ...string) string {
