@@ -27,9 +27,9 @@ type Pace struct {
 	limit atomic.Int64
 	busy  atomic.Int64 // replicas among which it is shared
 
-	mu      sync.Mutex
-	amount  int64         // guarded by mu; bytes written out since the limit was last looked at
-	longest time.Duration // guarded by mu; that one of these write-outs took
+	mu     sync.Mutex
+	amount int64         // guarded by mu; bytes written out since the limit was last looked at
+	spent  time.Duration // guarded by mu; what that took, added up
 }
 
 // NewPace returns the pace of a disk that has shown nothing yet.
@@ -51,21 +51,25 @@ func (p *Pace) count(more bool) {
 	}
 }
 
-// wrote says that so many bytes of one replica were written out in a time.
+// wrote says that so many bytes of one replica were written out in a time. Less than busyFrom says nothing: it took a flush, not the
+// disk's speed. Times are added up, also of those side by side, so the disk is never taken for faster than it was.
 func (p *Pace) wrote(amount int64, took time.Duration) {
+	if amount < min(busyFrom, p.least) {
+		return
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.amount += amount
-	p.longest = max(p.longest, took)
+	p.spent += took
 	limit := p.limit.Load()
 	if p.amount < limit/2 {
 		return
 	}
 	switch {
-	case p.longest < fastWriteOut:
+	case p.spent < fastWriteOut:
 		p.limit.Store(min(2*limit, p.most))
-	case p.longest > slowWriteOut:
+	case p.spent > slowWriteOut:
 		p.limit.Store(max(limit/2, p.least))
 	}
-	p.amount, p.longest = 0, 0
+	p.amount, p.spent = 0, 0
 }

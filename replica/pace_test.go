@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -27,7 +28,9 @@ func TestTheDiskShowsHowMuchMayBeUnsettled(t *testing.T) {
 		{"in more → half as much", 64 * mib, 32 * mib, []wrote{{32 * mib, 2001 * time.Millisecond}}},
 		{"never less than the least", leastLimit, leastLimit, []wrote{{leastLimit, time.Hour}}},
 		{"a little says nothing, however long it takes", 64 * mib, 64 * mib, []wrote{{31 * mib, time.Hour}}},
-		{"several side by side count once, and the slowest of them", 64 * mib, 32 * mib, []wrote{{12 * mib, 3 * time.Second}, {12 * mib, 0}, {12 * mib, 3 * time.Second}}},
+		{"several count once, and all their time", 64 * mib, 32 * mib, []wrote{{12 * mib, time.Second}, {12 * mib, time.Second}, {12 * mib, time.Second}}},
+		{"many small flushes, each of them quick → nothing is known of the disk's speed", 64 * mib, 64 * mib, slices.Repeat([]wrote{{4 << 10, 10 * time.Millisecond}}, 10000)},
+		{"many of a mebibyte, each of them quick → no faster than all of them", 128 * mib, 128 * mib, slices.Repeat([]wrote{{mib, 20 * time.Millisecond}}, 64)},
 		{"what was looked at is not looked at again", 64 * mib, 128 * mib, []wrote{{32 * mib, 0}, {63 * mib, 9 * time.Second}}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
