@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/manager"
+	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
 // bench is a server over a fake cluster.
@@ -31,6 +33,18 @@ func newBench(t *testing.T, objs ...runtime.Object) *bench {
 	m := manager.New(manager.DepsOf(h.Datastore(datastore.Options{}), h.Clock, h.Log))
 	metrics := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "longhorn_up 1\n") })
 	return &bench{Harness: h, server: NewServer(Deps{Manager: m, Metrics: metrics, Log: h.Log})}
+}
+
+// isPlaced does what the volume controller does for a new volume.
+func (b *bench) isPlaced(t *testing.T, volume string) {
+	t.Helper()
+	volumes := b.Longhorn.LonghornV1beta2().Volumes(types.Namespace)
+	v, err := volumes.Get(t.Context(), volume, metav1.GetOptions{})
+	require.NoError(t, err)
+	v.Status.State = longhorn.VolumeStateDetached
+	v.Status.Conditions = []longhorn.Condition{{Type: types.ConditionScheduled, Status: longhorn.ConditionTrue}}
+	_, err = volumes.UpdateStatus(t.Context(), v, metav1.UpdateOptions{})
+	require.NoError(t, err)
 }
 
 // threeNodes are ready, with a disk of 100 GiB each.
@@ -67,9 +81,7 @@ func do(t *testing.T, h http.Handler, method, path, body string, headers ...stri
 func decoded[T any](t *testing.T, w *httptest.ResponseRecorder) T {
 	t.Helper()
 	var v T
-	if err := json.Unmarshal(w.Body.Bytes(), &v); err != nil {
-		t.Fatalf("%v in %s", err, w.Body)
-	}
+	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &v), w.Body)
 	return v
 }
 

@@ -8,6 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/longhorn-lep/longhorn-manager/api/client"
 	v1 "github.com/longhorn-lep/longhorn-manager/api/v1"
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
@@ -21,9 +24,7 @@ func newClient(t *testing.T, h http.Handler) *client.Client {
 	server := httptest.NewServer(h)
 	t.Cleanup(server.Close)
 	c, err := client.New(server.URL+"/v1", server.Client())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return c
 }
 
@@ -35,58 +36,58 @@ func TestTheClientLeadsAVolumeThroughItsLife(t *testing.T) {
 		Name: "vol", Size: "10Mi", NumberOfReplicas: 2, StaleReplicaTimeout: &timeout, AccessMode: "rwop",
 		DataLocality: "disabled", Frontend: "blockdev", DataEngine: "v1", ReplicaSoftAntiAffinity: "disabled",
 	})
-	if err != nil || made.Size != "10485760" || made.NumberOfReplicas != 2 || made.StaleReplicaTimeout != 30 || made.AccessMode != "rwop" || made.ReplicaSoftAntiAffinity != "disabled" {
-		t.Fatalf("made %+v, %v", made, err)
-	}
+	require.NoError(t, err)
+	require.Equal(t, "10485760", made.Size)
+	require.Equal(t, 2, made.NumberOfReplicas)
+	require.Equal(t, 30, made.StaleReplicaTimeout)
+	require.Equal(t, "rwop", made.AccessMode)
+	require.Equal(t, "disabled", made.ReplicaSoftAntiAffinity)
 	seen, err := c.Volume(ctx, "vol") // the caches do not show it yet
-	if err != nil || seen.ID != "vol" || seen.Ready {
-		t.Errorf("seen %+v, %v", seen, err)
-	}
+	require.NoError(t, err)
+	assert.Equal(t, "vol", seen.ID)
+	assert.False(t, seen.Ready)
 	in := v1.AttachInput{HostID: "node-2", AttachmentID: "csi-1", AttacherType: v1.AttacherTypeCSI, AttachedBy: "pod"}
+	_, err = c.AttachVolume(ctx, "vol", in)
+	assert.ErrorIs(t, err, client.ErrConflict)
+	assert.ErrorContains(t, err, "unable to attach volume")
+	b.isPlaced(t, "vol")
 	attached, err := c.AttachVolume(ctx, "vol", in)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	got := attached.VolumeAttachment.Attachments["csi-1"]
-	if got.NodeID != "node-2" || got.AttachmentType != "csi-attacher" || got.Parameters[v1.ParameterLastAttachedBy] != "pod" || got.Satisfied {
-		t.Errorf("attachment %+v", got)
-	}
+	assert.Equal(t, "node-2", got.NodeID)
+	assert.Equal(t, "csi-attacher", got.AttachmentType)
+	assert.Equal(t, "pod", got.Parameters[v1.ParameterLastAttachedBy])
+	assert.False(t, got.Satisfied)
 	in.HostID = "node-1"
-	if _, err := c.AttachVolume(ctx, "vol", in); !errors.Is(err, client.ErrConflict) {
-		t.Errorf("the same ticket for another node: %v", err)
-	}
+	_, err = c.AttachVolume(ctx, "vol", in)
+	assert.ErrorIs(t, err, client.ErrConflict, "the same ticket for another node")
 	detached, err := c.DetachVolume(ctx, "vol", v1.DetachInput{AttachmentID: "csi-1"})
-	if err != nil || len(detached.VolumeAttachment.Attachments) != 0 {
-		t.Errorf("detached %+v, %v", detached, err)
-	}
-	if err := c.DeleteVolume(ctx, "vol"); err != nil {
-		t.Error(err)
-	}
-	b.ExpectWrites("create volumes/vol", "create volumeattachments/vol", "update volumeattachments/vol", "delete volumes/vol")
+	require.NoError(t, err)
+	assert.Empty(t, detached.VolumeAttachment.Attachments)
+	assert.NoError(t, c.DeleteVolume(ctx, "vol"))
+	b.ExpectWrites("create volumes/vol", "update volumes/vol/status", "create volumeattachments/vol", "update volumeattachments/vol", "delete volumes/vol")
 }
 
 func TestTheClientReadsNodesAndSettings(t *testing.T) {
 	b := newBench(t, append(threeNodes(), build.Setting(types.SettingDefaultReplicaCount, "2"))...)
 	c, ctx := newClient(t, b.server), t.Context()
 	nodes, err := c.Nodes(ctx)
-	if err != nil || len(nodes) != 3 || nodes[0].Name != "node-1" || nodes[0].Disks["disk-1"].StorageMaximum != 100*build.GiB {
-		t.Errorf("nodes %+v, %v", nodes, err)
-	}
+	require.NoError(t, err)
+	require.Len(t, nodes, 3)
+	assert.Equal(t, "node-1", nodes[0].Name)
+	assert.Equal(t, int64(100*build.GiB), nodes[0].Disks["disk-1"].StorageMaximum)
 	node, err := c.Node(ctx, "node-3")
-	if err != nil || node.Conditions["Ready"].Status != "True" {
-		t.Errorf("node %+v, %v", node, err)
-	}
+	require.NoError(t, err)
+	assert.Equal(t, "True", node.Conditions["Ready"].Status)
 	settings, err := c.Settings(ctx)
-	if err != nil || len(settings) != 9 {
-		t.Errorf("%d settings, %v", len(settings), err)
-	}
+	require.NoError(t, err)
+	assert.Len(t, settings, len(types.Settings()))
 	setting, err := c.UpdateSetting(ctx, "default-replica-count", "3")
-	if err != nil || setting.Value != "3" {
-		t.Errorf("setting %+v, %v", setting, err)
-	}
-	if volumes, err := c.Volumes(ctx); err != nil || len(volumes) != 0 {
-		t.Errorf("volumes %v, %v", volumes, err)
-	}
+	require.NoError(t, err)
+	assert.Equal(t, "3", setting.Value)
+	volumes, err := c.Volumes(ctx)
+	require.NoError(t, err)
+	assert.Empty(t, volumes)
 }
 
 func TestTheClientTellsRefusalsApart(t *testing.T) {
@@ -105,18 +106,15 @@ func TestTheClientTellsRefusalsApart(t *testing.T) {
 		"a name with slashes → not found": {get("a/../there"), client.ErrNotFound, `volume "a/../there" does not exist (404)`},
 		"a taken name → conflict":         {create(v1.VolumeCreate{Name: "there"}), client.ErrConflict, `volume "there" exists already (409)`},
 		"a bad size → invalid":            {create(v1.VolumeCreate{Name: "vol", Size: "x"}), client.ErrInvalid, `size: "x" must be a number of bytes, or a quantity such as 10Gi or 100G (422)`},
-		"no room → insufficient":          {create(v1.VolumeCreate{Name: "vol", Size: "1Ti"}), client.ErrInsufficient, "insufficient storage (3 disks) (422)"},
+		"no room → insufficient":          {create(v1.VolumeCreate{Name: "vol", Size: "1Ti", MustFit: true}), client.ErrInsufficient, "insufficient storage (3 disks) (422)"},
 	}
 	all := []error{client.ErrNotFound, client.ErrConflict, client.ErrInvalid, client.ErrInsufficient, client.ErrUnavailable, client.ErrUnknown}
 	for name, k := range cases {
 		t.Run(name, func(t *testing.T) {
-			if k.err == nil || !strings.HasSuffix(k.err.Error(), k.text) {
-				t.Errorf("error %v\nwant ... %s", k.err, k.text)
-			}
+			require.Error(t, k.err, "want ... %s", k.text)
+			assert.True(t, strings.HasSuffix(k.err.Error(), k.text), "want ... %s", k.text)
 			for _, class := range all {
-				if errors.Is(k.err, class) != errors.Is(class, k.want) {
-					t.Errorf("%v is %v: %v", k.err, class, errors.Is(k.err, class))
-				}
+				assert.Equal(t, errors.Is(class, k.want), errors.Is(k.err, class), "%v is %v", k.err, class)
 			}
 		})
 	}
@@ -125,33 +123,28 @@ func TestTheClientTellsRefusalsApart(t *testing.T) {
 func TestACallWithoutAnswerHasAnUnknownOutcome(t *testing.T) {
 	b := newBench(t, detached("vol"))
 	b.Fail("get", "volumes", errBehindTheScenes)
-	if err := newClient(t, b.server).DeleteVolume(t.Context(), "vol"); !errors.Is(err, client.ErrUnknown) {
-		t.Errorf("500: %v", err)
-	}
+	assert.ErrorIs(t, newClient(t, b.server).DeleteVolume(t.Context(), "vol"), client.ErrUnknown)
 	ctx, cancel := context.WithCancel(t.Context())
 	stuck := newClient(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { cancel(); <-r.Context().Done() }))
-	if _, err := stuck.Volume(ctx, "vol"); !errors.Is(err, client.ErrUnknown) || !errors.Is(err, context.Canceled) {
-		t.Errorf("no answer: %v", err)
-	}
+	_, err := stuck.Volume(ctx, "vol")
+	assert.ErrorIs(t, err, client.ErrUnknown)
+	assert.ErrorIs(t, err, context.Canceled)
 	garbled := newClient(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) }))
-	if _, err := garbled.Volume(t.Context(), "vol"); !errors.Is(err, client.ErrUnknown) {
-		t.Errorf("garbled: %v", err)
-	}
+	_, err = garbled.Volume(t.Context(), "vol")
+	assert.ErrorIs(t, err, client.ErrUnknown)
 	gateway := newClient(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "bad gateway", http.StatusBadGateway) }))
-	if _, err := gateway.Volume(t.Context(), "vol"); !errors.Is(err, client.ErrUnknown) || !strings.Contains(err.Error(), "bad gateway (502)") {
-		t.Errorf("gateway: %v", err)
-	}
+	_, err = gateway.Volume(t.Context(), "vol")
+	assert.ErrorIs(t, err, client.ErrUnknown)
+	assert.ErrorContains(t, err, "bad gateway (502)")
 }
 
 func TestNewClientRefusesWhatIsNoBaseURL(t *testing.T) {
 	for _, base := range []string{"", "longhorn-backend:9500", "ftp://host/v1", "http:///v1", "http://host/v1?x=y", "http://ho st/v1"} {
-		if _, err := client.New(base, nil); err == nil {
-			t.Errorf("%q was taken", base)
-		}
+		_, err := client.New(base, nil)
+		assert.Error(t, err, "%q was taken", base)
 	}
-	if _, err := client.New("http://longhorn-backend:9500/v1/", nil); err != nil {
-		t.Error(err)
-	}
+	_, err := client.New("http://longhorn-backend:9500/v1/", nil)
+	assert.NoError(t, err)
 }
 
 // TestAVolumeInUseIsShownWhole: every field that CSI reads survives the way.
@@ -164,6 +157,7 @@ func TestAVolumeInUseIsShownWhole(t *testing.T) {
 		e.OwnerReferences = ownedByVol
 		e.Spec.NodeID = "node-1"
 		e.Status.CurrentState, e.Status.InstanceManagerName, e.Status.IP = "running", "im-1", "10.0.0.1"
+		e.Status.Epoch = &longhorn.Epoch{Generation: 1, Counter: 1, Members: []string{"vol-r-1"}}
 		e.Status.CurrentSize, e.Status.Endpoint = build.GiB, "/dev/longhorn/vol"
 		e.Status.ReplicaModeMap = map[string]longhorn.ReplicaMode{"vol-r-1": "RW"}
 		e.Status.RebuildStatus = map[string]longhorn.RebuildStatus{"vol-r-2": {Error: "e", IsRebuilding: true, Progress: 7, State: "in_progress"}}
@@ -181,33 +175,28 @@ func TestAVolumeInUseIsShownWhole(t *testing.T) {
 		}}
 	})
 	got, err := newClient(t, newBench(t, v, engine, replica, attachment).server).Volume(t.Context(), "vol")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !got.Ready || got.State != "attached" || got.Robustness != "healthy" {
-		t.Errorf("volume %+v", got)
-	}
-	if want := (v1.Controller{
+	require.NoError(t, err)
+	assert.True(t, got.Ready)
+	assert.Equal(t, "attached", got.State)
+	assert.Equal(t, "healthy", got.Robustness)
+	controller := v1.Controller{
 		Name: "vol-e-0", HostID: "node-1", Address: "10.0.0.1", Running: true, InstanceManagerName: "im-1",
 		Size: "1073741824", ActualSize: "4096", Endpoint: "/dev/longhorn/vol",
-	}); len(got.Controllers) != 1 || got.Controllers[0] != want {
-		t.Errorf("controllers %+v\nwant %+v", got.Controllers, want)
 	}
-	if want := (v1.Replica{
+	require.Len(t, got.Controllers, 1)
+	assert.Equal(t, controller, got.Controllers[0])
+	member := v1.Replica{
 		Name: "vol-r-1", HostID: "node-2", Address: "10.0.0.2", Running: true, InstanceManagerName: "im-2", DiskID: "uuid-2",
 		DiskPath: "/var/lib/longhorn", DataPath: "/var/lib/longhorn/replicas/vol-0badcafe", Mode: "RW", DataEngine: "v1",
-	}); len(got.Replicas) != 1 || got.Replicas[0] != want {
-		t.Errorf("replicas %+v\nwant %+v", got.Replicas, want)
 	}
+	require.Len(t, got.Replicas, 1)
+	assert.Equal(t, member, got.Replicas[0])
 	rebuild := v1.RebuildStatus{Replica: "vol-r-2", Error: "e", IsRebuilding: true, Progress: 7, State: "in_progress"}
-	if len(got.RebuildStatus) != 1 || got.RebuildStatus[0] != rebuild {
-		t.Errorf("rebuilds %+v\nwant %+v", got.RebuildStatus, rebuild)
-	}
+	require.Len(t, got.RebuildStatus, 1)
+	assert.Equal(t, rebuild, got.RebuildStatus[0])
 	ticket := got.VolumeAttachment.Attachments["csi-1"]
-	if !ticket.Satisfied || len(ticket.Conditions) != 1 || ticket.Conditions[0].Status != "True" {
-		t.Errorf("ticket %+v", ticket)
-	}
-	if !strings.HasSuffix(got.VolumeAttachment.Links["self"], "/v1/volumeattachments/vol") {
-		t.Errorf("links %v", got.VolumeAttachment.Links)
-	}
+	assert.True(t, ticket.Satisfied)
+	require.Len(t, ticket.Conditions, 1)
+	assert.Equal(t, "True", ticket.Conditions[0].Status)
+	assert.True(t, strings.HasSuffix(got.VolumeAttachment.Links["self"], "/v1/volumeattachments/vol"), "links %v", got.VolumeAttachment.Links)
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/manager"
 )
 
-// What an error becomes. Only texts that were written for the client leave the
-// house; everything else is "500 Internal Server Error", and its cause is logged.
+// What an error becomes. The client sees only texts that were written for it; for
+// everything else it gets "500 Internal Server Error", and the cause is logged.
 //
 //	*refusal, *methodError     its own status
 //	*manager.Invalid           422
@@ -44,7 +44,7 @@ func (m *methodError) Error() string {
 
 func (m *methodError) allow() string { return strings.Join(m.allowed, ", ") }
 
-// errorOf is the body of the response that tells of err.
+// errorOf is the body of the response for err.
 func errorOf(err error) *v1.Error {
 	wire := func(status int, message string) *v1.Error {
 		return &v1.Error{
@@ -127,9 +127,9 @@ func position(text []byte, offset int64) string {
 	return fmt.Sprintf("line %d column %d", line, column)
 }
 
-// unsupported are keys of Longhorn's volumes that ask for what is not offered,
-// with the values that ask for nothing. To ignore others would make, say, a volume
-// that its owner believes encrypted.
+// unsupported are keys of Longhorn's volumes that ask for what this system lacks, with
+// the values that ask for nothing. If it ignored other values it would make, for
+// example, a volume that its owner believes encrypted.
 var unsupported = []struct {
 	key      string
 	harmless []string // JSON
@@ -146,7 +146,7 @@ var unsupported = []struct {
 	{"replicaDiskSoftAntiAffinity", []string{`""`, `"ignored"`, `"enabled"`}},
 }
 
-// checkUnsupported refuses a new volume that asks for what is not offered.
+// checkUnsupported refuses a new volume that asks for what this system lacks.
 func checkUnsupported(body []byte) error {
 	keys, err := decode[map[string]json.RawMessage](body)
 	if err != nil {

@@ -16,19 +16,19 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// forwardedHeader marks a request that another daemon has passed on. Whoever gets
-// one without being the leader must not pass it on again: the daemons disagree on
-// who leads, and will not for long.
+// forwardedHeader marks a request that another daemon has passed on. A daemon that gets
+// one and does not lead must not pass it on again: the daemons disagree on who leads,
+// and will agree soon.
 const forwardedHeader = "X-Longhorn-Forwarded"
 
-// Time-outs of the way to the leader. A leader that died silently is noticed by the
-// first; the second leaves room for a use case that retries.
+// Time-outs of the way to the leader. The first notices a leader that died silently;
+// the second leaves room for a use case that retries.
 const (
 	dialTimeout     = 3 * time.Second
 	responseTimeout = 60 * time.Second
 )
 
-// Forwarder has the leader answer what needs the view of the whole cluster.
+// Forwarder passes requests that need the view of the whole cluster to the leader.
 type Forwarder struct {
 	leaderURL func() (string, bool)
 	isLeader  func() bool
@@ -37,14 +37,14 @@ type Forwarder struct {
 	transport *http.Transport
 }
 
-// NewForwarder returns a handler that answers with local on the leader, and passes
-// requests on to it on other daemons. leaderURL is the scheme, host and port of the
-// leader's API, such as http://10.1.2.3:9500, and false while there is none; then the
-// answer is 503 with Retry-After. /metrics and /healthz are always local. Both
-// functions must be quick; they are asked for each request.
+// NewForwarder returns a handler that answers with local on the leader, and on other
+// daemons passes requests on to the leader. leaderURL is the scheme, host and port of
+// the leader's API, such as http://10.1.2.3:9500, and false while there is none; then
+// the answer is 503 with Retry-After. /metrics and /healthz are always local. Both
+// functions must be quick: each request calls them.
 //
-// The leader sees the client's own Host and X-Forwarded-* headers, so that links
-// lead to where the client asked.
+// The leader sees the client's own Host and X-Forwarded-* headers, so that links lead
+// to where the client asked.
 func NewForwarder(leaderURL func() (string, bool), local http.Handler, isLeader func() bool, entry *logrus.Entry) *Forwarder {
 	f := &Forwarder{leaderURL: leaderURL, isLeader: isLeader, local: local}
 	f.transport = &http.Transport{
@@ -73,7 +73,7 @@ func NewForwarder(leaderURL func() (string, bool), local http.Handler, isLeader 
 // Close ends the idle connections to leaders.
 func (f *Forwarder) Close() { f.transport.CloseIdleConnections() }
 
-// ServeHTTP answers a request here or has the leader do it.
+// ServeHTTP answers a request here or passes it to the leader.
 func (f *Forwarder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == pathMetrics || r.URL.Path == pathHealthz || f.isLeader() {
 		f.local.ServeHTTP(w, r)
@@ -106,8 +106,8 @@ func (f *Forwarder) leader(r *http.Request) (*url.URL, error) {
 	return leader, nil
 }
 
-// rewrite makes the request to the leader. ReverseProxy takes the forwarding
-// headers off it; those of the client go back on.
+// rewrite makes the request to the leader. ReverseProxy removes the forwarding headers;
+// rewrite adds the client's again.
 func rewrite(p *httputil.ProxyRequest) {
 	p.SetURL(p.In.Context().Value(leaderKey{}).(*url.URL))
 	p.Out.Host = p.In.Host

@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -11,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/sirupsen/logrus"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
 	v1 "github.com/longhorn-lep/longhorn-manager/api/v1"
@@ -35,22 +36,18 @@ func TestTheLeaderAnswersForAnotherDaemon(t *testing.T) {
 
 	w := do(t, front, "POST", "/v1/volumes", `{"name":"vol","size":"1Gi"}`, "Host: lh.example:9500")
 	v := decoded[v1.Volume](t, w)
-	if w.Code != 201 || v.Links["self"] != "http://lh.example:9500/v1/volumes/vol" {
-		t.Errorf("%d %s", w.Code, w.Body)
-	}
-	if got := w.Header().Get("X-API-Schemas"); got != "http://lh.example:9500/v1/schemas" {
-		t.Errorf("schemas at %q", got)
-	}
+	assert.Equal(t, 201, w.Code, w.Body)
+	assert.Equal(t, "http://lh.example:9500/v1/volumes/vol", v.Links["self"])
+	assert.Equal(t, "http://lh.example:9500/v1/schemas", w.Header().Get("X-API-Schemas"))
 	b.ExpectWrites("create volumes/vol")
 
 	w = do(t, front, "GET", "/v1", "", "X-Forwarded-Host: ui.example", "X-Forwarded-Proto: https", "X-Forwarded-Port: 8443")
-	if version := decoded[v1.APIVersion](t, w); version.Links["self"] != "https://ui.example:8443/v1" {
-		t.Errorf("links %v", version.Links)
-	}
+	version := decoded[v1.APIVersion](t, w)
+	assert.Equal(t, "https://ui.example:8443/v1", version.Links["self"])
 	w = do(t, front, "POST", "/v1/volumes/nix?action=attach", `{"hostId":"node-1"}`)
-	if e := decoded[v1.Error](t, w); w.Code != 404 || e.Message != `volume "nix" does not exist` {
-		t.Errorf("%d %s", w.Code, w.Body)
-	}
+	e := decoded[v1.Error](t, w)
+	assert.Equal(t, 404, w.Code, w.Body)
+	assert.Equal(t, `volume "nix" does not exist`, e.Message)
 }
 
 func TestTheLeaderSeesWhoAsked(t *testing.T) {
@@ -59,12 +56,12 @@ func TestTheLeaderSeesWhoAsked(t *testing.T) {
 	defer leader.Close()
 	do(t, follower(t, leader.URL), "GET", "/v1/volumes?x=%2F", "", "X-Forwarded-For: 192.0.2.7", "Origin: http://a.example")
 	r := <-seen
-	if got := strings.Join(r.Header.Values("X-Forwarded-For"), ", "); got != "192.0.2.7, 192.0.2.1" { // the latter is httptest's client
-		t.Errorf("for %q", got)
-	}
-	if r.Host != "example.com" || r.URL.RawQuery != "x=%2F" || r.Header.Get("Origin") != "http://a.example" || r.Header.Get(forwardedHeader) == "" {
-		t.Errorf("%s %s %v", r.Host, r.URL, r.Header)
-	}
+	// the latter is httptest's client
+	assert.Equal(t, "192.0.2.7, 192.0.2.1", strings.Join(r.Header.Values("X-Forwarded-For"), ", "))
+	assert.Equal(t, "example.com", r.Host, "%s %v", r.URL, r.Header)
+	assert.Equal(t, "x=%2F", r.URL.RawQuery)
+	assert.Equal(t, "http://a.example", r.Header.Get("Origin"))
+	assert.NotEmpty(t, r.Header.Get(forwardedHeader))
 }
 
 func TestWithoutALeaderTheAnswerIsTryAgain(t *testing.T) {
@@ -82,9 +79,10 @@ func TestWithoutALeaderTheAnswerIsTryAgain(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			w := do(t, follower(t, c.leader), "GET", "/v1/volumes", "", c.headers...)
-			if e := decoded[v1.Error](t, w); w.Code != 503 || e.Message != c.message || w.Header().Get("Retry-After") != "1" {
-				t.Errorf("%d %v %s", w.Code, w.Header(), w.Body)
-			}
+			e := decoded[v1.Error](t, w)
+			assert.Equal(t, 503, w.Code, "%v %s", w.Header(), w.Body)
+			assert.Equal(t, c.message, e.Message)
+			assert.Equal(t, "1", w.Header().Get("Retry-After"))
 		})
 	}
 }
@@ -98,30 +96,26 @@ func TestALeaderThatDiesOverARequestLeavesItsOutcomeUnknown(t *testing.T) {
 	}))
 	defer leader.Close()
 	w := do(t, follower(t, leader.URL), "DELETE", "/v1/volumes/vol", "")
-	if e := decoded[v1.Error](t, w); w.Code != 502 || e.Message != "the leader did not answer; whether the request was carried out is not known" {
-		t.Errorf("%d %s", w.Code, w.Body)
-	}
+	e := decoded[v1.Error](t, w)
+	assert.Equal(t, 502, w.Code, w.Body)
+	assert.Equal(t, "the leader did not answer; whether the request was carried out is not known", e.Message)
 }
 
 func TestSomeThingsAreAnsweredHere(t *testing.T) {
 	for _, path := range []string{"/metrics", "/healthz"} {
-		if w := do(t, follower(t, ""), "GET", path, ""); w.Body.String() != "local" {
-			t.Errorf("%s: %d %s", path, w.Code, w.Body)
-		}
+		w := do(t, follower(t, ""), "GET", path, "")
+		assert.Equal(t, "local", w.Body.String(), "%s: %d", path, w.Code)
 	}
 	leading := follower(t, "http://nowhere.invalid")
 	leading.isLeader = func() bool { return true }
-	if w := do(t, leading, "GET", "/v1/volumes", "", forwardedHeader+": true"); w.Body.String() != "local" {
-		t.Errorf("leader: %d %s", w.Code, w.Body)
-	}
+	w := do(t, leading, "GET", "/v1/volumes", "", forwardedHeader+": true")
+	assert.Equal(t, "local", w.Body.String(), w.Code)
 }
 
 func TestServeFinishesWhatIsUnderWay(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	begun, finish := make(chan struct{}), make(chan struct{})
 	handler := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -151,21 +145,13 @@ func TestServeFinishesWhatIsUnderWay(t *testing.T) {
 	<-begun
 	stop()
 	close(finish)
-	if got := <-answered; got != "done" {
-		t.Errorf("answer %q", got)
-	}
-	if err := <-served; err != nil {
-		t.Errorf("Serve: %v", err)
-	}
+	assert.Equal(t, "done", <-answered)
+	assert.NoError(t, <-served)
 }
 
 func TestServeTellsWhenItsListenerFails(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	_ = listener.Close()
-	if err := Serve(t.Context(), listener, http.NotFoundHandler()); !errors.Is(err, net.ErrClosed) {
-		t.Errorf("Serve: %v", err)
-	}
+	assert.ErrorIs(t, Serve(t.Context(), listener, http.NotFoundHandler()), net.ErrClosed)
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/manager"
 )
 
-// kind is one type of resource, and all that can be done with it: what is nil
-// cannot be done, and is not advertised.
+// kind is one type of resource, and all that clients can do with it: what is nil cannot
+// be done, and is not advertised.
 type kind struct {
 	id     string
 	plural string
@@ -29,7 +29,7 @@ type kind struct {
 	actions []action
 }
 
-// action is something to be done with a resource, by POST to <self>?action=<name>.
+// action is what a client can do with a resource, by POST to <self>?action=<name>.
 type action struct {
 	name  string
 	input string // id of the schema of its body
@@ -114,7 +114,7 @@ func (k *kind) serveAction(r *http.Request, id string) (reply, error) {
 	return reply{}, &manager.Invalid{Field: "action", Value: name, Rule: "must be one of " + strings.Join(names, ", ")}
 }
 
-// answer reads the body, has the work done and links the result.
+// answer reads the body, calls work and links the result.
 func (k *kind) answer(r *http.Request, status int, work func(body []byte) (v1.Object, error)) (reply, error) {
 	body, err := io.ReadAll(r.Body)
 	var tooLong *http.MaxBytesError

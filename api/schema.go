@@ -29,6 +29,13 @@ var plainTypes = []struct {
 	hints map[string]hint
 	input bool // clients send it: all its fields may be given
 }{
+	{id: "UpdateDataLocalityInput", input: true, wire: v1.UpdateDataLocalityInput{}, hints: map[string]hint{
+		"dataLocality": {required: true, options: []string{"disabled", "best-effort"}},
+	}},
+	{id: "UpdateReplicaCountInput", input: true, wire: v1.UpdateReplicaCountInput{}, hints: map[string]hint{"replicaCount": {required: true}}},
+	{id: "UpdateReplicaSoftAntiAffinityInput", input: true, wire: v1.UpdateReplicaSoftAntiAffinityInput{}, hints: map[string]hint{
+		"replicaSoftAntiAffinity": {required: true, options: []string{"ignored", "enabled", "disabled"}},
+	}},
 	{id: "attachInput", input: true, wire: v1.AttachInput{}, hints: map[string]hint{
 		"hostId":       {required: true},
 		"attacherType": {options: []string{v1.AttacherTypeAPI, v1.AttacherTypeCSI}},
@@ -49,6 +56,7 @@ var plainTypes = []struct {
 	{id: "nodeCondition", wire: v1.Condition{}},
 	{id: "rebuildStatus", wire: v1.RebuildStatus{}},
 	{id: "replica", wire: v1.Replica{}},
+	{id: "replicaRemoveInput", input: true, wire: v1.ReplicaRemoveInput{}, hints: map[string]hint{"name": {required: true}}},
 	{id: "settingDefinition", wire: v1.SettingDefinition{}},
 	{id: "volumeCondition", wire: v1.Condition{}},
 }

@@ -9,6 +9,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	v1 "github.com/longhorn-lep/longhorn-manager/api/v1"
 )
 
@@ -26,17 +29,11 @@ func TestSchemasAreAsRecorded(t *testing.T) {
 		describeSchema(&text, s)
 	}
 	if *update {
-		if err := os.WriteFile(golden, []byte(text.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(golden, []byte(text.String()), 0o644))
 	}
 	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if text.String() != string(want) {
-		t.Errorf("schemas differ from %s; if that is meant, run this test with -update and look at the difference.\n%s", golden, text.String())
-	}
+	require.NoError(t, err)
+	assert.Equal(t, string(want), text.String(), "schemas differ from %s; if that is meant, run this test with -update and look at the difference.", golden)
 }
 
 func describeSchema(text *strings.Builder, s v1.Schema) {
@@ -88,33 +85,27 @@ func TestSchemasHoldTogether(t *testing.T) {
 	}
 	for _, s := range c.Data {
 		_, listed := s.Links["collection"]
-		if listed != slices.Contains(s.CollectionMethods, http.MethodGet) {
-			t.Errorf("%s: link to its collection %v, methods %v", s.ID, listed, s.CollectionMethods)
-		}
+		assert.Equal(t, slices.Contains(s.CollectionMethods, http.MethodGet), listed, "%s: link to its collection, methods %v", s.ID, s.CollectionMethods)
 		if listed {
 			path := strings.TrimPrefix(s.Links["collection"], "http://example.com")
-			if w := do(t, b.server, "GET", path, ""); w.Code != 200 {
-				t.Errorf("%s: GET %s is %d", s.ID, path, w.Code)
-			}
+			w := do(t, b.server, "GET", path, "")
+			assert.Equal(t, 200, w.Code, "%s: GET %s", s.ID, path)
 		}
 		path := strings.TrimPrefix(s.Links["self"], "http://example.com")
-		if got := decoded[v1.Schema](t, do(t, b.server, "GET", path, "")); got.ID != s.ID {
-			t.Errorf("%s: its self link leads to %q", s.ID, got.ID)
-		}
+		got := decoded[v1.Schema](t, do(t, b.server, "GET", path, ""))
+		assert.Equal(t, s.ID, got.ID)
 		for name, f := range s.ResourceFields {
 			inner := f.Type
 			for _, prefix := range []string{"array[", "map["} {
 				inner = strings.TrimSuffix(strings.TrimPrefix(inner, prefix), "]")
 			}
-			if _, ok := known[inner]; !ok && !slices.Contains([]string{"string", "int", "bool"}, inner) {
-				t.Errorf("%s.%s is of type %s, which no schema describes", s.ID, name, f.Type)
+			if _, ok := known[inner]; !ok {
+				assert.Contains(t, []string{"string", "int", "bool"}, inner, "%s.%s is of type %s, which no schema describes", s.ID, name, f.Type)
 			}
 		}
 		for name, a := range s.ResourceActions {
 			for _, id := range []string{a.Input, a.Output} {
-				if _, ok := known[id]; !ok {
-					t.Errorf("%s: action %s names %q, which no schema describes", s.ID, name, id)
-				}
+				assert.Contains(t, known, id, "%s: action %s, which no schema describes", s.ID, name)
 			}
 		}
 	}
@@ -125,22 +116,18 @@ func TestAdvertisedMethodsAreAnswered(t *testing.T) {
 	b := newBench(t)
 	for _, k := range b.server.kinds {
 		for _, method := range k.collectionMethods() {
-			if w := do(t, b.server, method, "/v1/"+k.path(), "{}"); w.Code == 405 {
-				t.Errorf("%s %s: %d", method, k.path(), w.Code)
-			}
+			w := do(t, b.server, method, "/v1/"+k.path(), "{}")
+			assert.NotEqual(t, 405, w.Code, "%s %s", method, k.path())
 		}
 		for _, method := range k.resourceMethods() {
-			if w := do(t, b.server, method, "/v1/"+k.path()+"/nix", `{"value":"1"}`); w.Code != 404 {
-				t.Errorf("%s of a %s that is not there: %d %s", method, k.id, w.Code, w.Body)
-			}
+			w := do(t, b.server, method, "/v1/"+k.path()+"/nix", `{"value":"1"}`)
+			assert.Equal(t, 404, w.Code, "%s of a %s that is not there: %s", method, k.id, w.Body)
 		}
 	}
 }
 
 func TestPlural(t *testing.T) {
 	for name, want := range map[string]string{"volume": "volumes", "alias": "aliases", "branch": "branches", "box": "boxes"} {
-		if got := plural(name); got != want {
-			t.Errorf("plural(%s) = %s, want %s", name, got, want)
-		}
+		assert.Equal(t, want, plural(name), name)
 	}
 }

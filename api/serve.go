@@ -41,7 +41,7 @@ func Serve(ctx context.Context, listener net.Listener, handler http.Handler) err
 	defer cancel()
 	err := server.Shutdown(drain)
 	if errors.Is(err, context.DeadlineExceeded) {
-		err = server.Close() // whoever is still there has had its time
+		err = server.Close() // clients that are still there have had their time
 	}
 	if served := <-ended; !errors.Is(served, http.ErrServerClosed) {
 		err = errors.Join(err, served)

@@ -1,11 +1,11 @@
-// Package api serves the REST API: it decodes requests, calls package manager,
-// and answers in the envelope that Longhorn's clients know. It owns routes, links,
-// schemas, and what error becomes which status. It must not know objects of the
-// API server, caches or controllers.
+// Package api serves the REST API: it decodes requests, calls package manager, and
+// answers in the envelope that Longhorn's clients know. It owns routes, links, schemas,
+// and the status of each error. It must not know objects of the API server, caches or
+// controllers.
 //
-// Everything said about a type of resource stands once, in the table of kinds
-// (kinds.go): its routes, methods, actions, links and schema all come from there,
-// so that nothing is advertised that does not exist.
+// Everything about a type of resource stands once, in the table of kinds (kinds.go):
+// its routes, methods, actions, links and schema all come from there, so the API
+// advertises nothing that does not exist.
 //
 //	client ──► any daemon ──► Forwarder ──► leader ──► Server ──► manager.Manager
 //	                              └── /metrics, /healthz: answered here
@@ -36,7 +36,7 @@ type Deps struct {
 	Manager *manager.Manager
 	// Metrics serves GET /metrics; nil: there is no such path.
 	Metrics http.Handler
-	// Healthy is asked by GET /healthz; nil: always healthy.
+	// GET /healthz calls Healthy; nil: always healthy.
 	Healthy func() error
 	Log     *logrus.Entry
 }

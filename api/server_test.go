@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -72,7 +74,7 @@ var refusals = map[string]struct {
 		`nodeSelector: "gpu" does not exist: no node has this tag`,
 	},
 	"no room → its own code": {
-		"POST", volumes, `{"name":"vol","size":"1Ti"}`, 422, "Insufficient Storage",
+		"POST", volumes, `{"name":"vol","size":"1Ti","mustFit":true}`, 422, "Insufficient Storage",
 		`volume "vol": size 1099511627776 with numberOfReplicas 3 does not fit on the disks: replica scheduling failed: 0 of 3 replicas fit: insufficient storage (3 disks)`,
 	},
 	"a taken name → conflict": {
@@ -86,10 +88,48 @@ var refusals = map[string]struct {
 	},
 	"an unknown action → the known ones": {
 		"POST", volumes + "/there?action=explode", "", 422, "Unprocessable Entity",
-		`action: "explode" must be one of attach, detach`,
+		`action: "explode" must be one of attach, detach, updateReplicaCount, updateDataLocality, updateReplicaSoftAntiAffinity, replicaRemove`,
 	},
 	"attach without a node → the field": {
 		"POST", volumes + "/there?action=attach", "", 422, "Unprocessable Entity", "hostId: must name a node",
+	},
+	"a name with a slash → not found": {
+		"POST", volumes + "/a%2fb?action=detach", "", 404, "Not Found", `volume "a/b" does not exist`,
+	},
+	"no number of replicas → the field": {
+		"POST", volumes + "/there?action=updateReplicaCount", `null`, 422, "Unprocessable Entity", `replicaCount: "0" must be 1 to 20`,
+	},
+	"replicas as a text → the field": {
+		"POST", volumes + "/there?action=updateReplicaCount", `{"replicaCount":"3"}`, 422, "Unprocessable Entity",
+		"replicaCount: must be of type int, not a JSON string (line 1 column 19)",
+	},
+	"half a replica → the field": {
+		"POST", volumes + "/there?action=updateReplicaCount", `{"replicaCount":2.5}`, 422, "Unprocessable Entity",
+		"replicaCount: must be of type int, not a JSON number 2.5 (line 1 column 19)",
+	},
+	"more replicas than can be counted → the field": {
+		"POST", volumes + "/there?action=updateReplicaCount", `{"replicaCount":99999999999999999999}`, 422, "Unprocessable Entity",
+		"replicaCount: must be of type int, not a JSON number 99999999999999999999 (line 1 column 36)",
+	},
+	"a list for an input → not an object": {
+		"POST", volumes + "/there?action=updateDataLocality", `["best-effort"]`, 400, "Bad Request", "the body must be a JSON object, not a JSON array",
+	},
+	"no locality → the field": {
+		"POST", volumes + "/there?action=updateDataLocality", `{"dataLocality":null}`, 422, "Unprocessable Entity", "dataLocality: must be given",
+	},
+	"no anti-affinity → the field": {
+		"POST", volumes + "/there?action=updateReplicaSoftAntiAffinity", ``, 422, "Unprocessable Entity", "replicaSoftAntiAffinity: must be given",
+	},
+	"removal of no replica → the field": {
+		"POST", volumes + "/there?action=replicaRemove", ``, 422, "Unprocessable Entity", `name: is not a replica of volume "there"`,
+	},
+	"removal of a replica by a path → the field": {
+		"POST", volumes + "/there?action=replicaRemove", `{"name":"../volumes/there"}`, 422, "Unprocessable Entity",
+		`name: "../volumes/there" is not a replica of volume "there"`,
+	},
+	"an action in other letters → unknown": {
+		"POST", volumes + "/there?action=replicaremove", `{"name":"r"}`, 422, "Unprocessable Entity",
+		`action: "replicaremove" must be one of attach, detach, updateReplicaCount, updateDataLocality, updateReplicaSoftAntiAffinity, replicaRemove`,
 	},
 	"a second attach elsewhere → conflict": {
 		"POST", volumes + "/taken?action=attach", `{"hostId":"node-1"}`, 409, "Conflict",
@@ -152,12 +192,13 @@ func TestErrors(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := do(t, b.server, c.method, c.path, c.body)
 			e := decoded[v1.Error](t, w)
-			if w.Code != c.status || e.Status != c.status || e.Code != c.code || e.Message != c.message {
-				t.Errorf("%d (%d) %q\n got %s\nwant %d %q\n     %s", w.Code, e.Status, e.Code, e.Message, c.status, c.code, c.message)
-			}
-			if e.Type != "error" || e.Links == nil || e.Actions == nil {
-				t.Errorf("envelope %+v", e.Resource)
-			}
+			assert.Equal(t, c.status, w.Code)
+			assert.Equal(t, c.status, e.Status)
+			assert.Equal(t, c.code, e.Code)
+			assert.Equal(t, c.message, e.Message)
+			assert.Equal(t, "error", e.Type, "envelope %+v", e.Resource)
+			assert.NotNil(t, e.Links)
+			assert.NotNil(t, e.Actions)
 			b.ExpectWrites()
 		})
 	}
@@ -167,89 +208,110 @@ func TestAFailureBehindTheScenesIsNotShown(t *testing.T) {
 	b := newBench(t, append(threeNodes(), detached("vol"))...)
 	b.Fail("get", "volumes", errBehindTheScenes)
 	w := do(t, b.server, "DELETE", "/v1/volumes/vol", "")
-	if e := decoded[v1.Error](t, w); w.Code != 500 || e.Message != "the manager could not answer; its log says why" || strings.Contains(w.Body.String(), "secret") {
-		t.Errorf("%d %s", w.Code, w.Body)
-	}
+	e := decoded[v1.Error](t, w)
+	assert.Equal(t, 500, w.Code)
+	assert.Equal(t, "the manager could not answer; its log says why", e.Message)
+	assert.NotContains(t, w.Body.String(), "secret")
 }
 
 func TestALostRaceIsAConflict(t *testing.T) {
 	b := newBench(t, threeNodes()...)
 	b.Fail("create", "volumes", apierrors.NewConflict(longhorn.Resource("volumes"), "vol", errors.New("newer")))
 	w := do(t, b.server, "POST", "/v1/volumes", `{"name":"vol","size":"1Gi"}`)
-	if e := decoded[v1.Error](t, w); w.Code != 409 || e.Message != `volume "vol" is being changed by others; try again` {
-		t.Errorf("%d %s", w.Code, w.Body)
-	}
+	e := decoded[v1.Error](t, w)
+	assert.Equal(t, 409, w.Code, w.Body)
+	assert.Equal(t, `volume "vol" is being changed by others; try again`, e.Message)
 }
 
 func TestInsufficientStorageNamesEachDisk(t *testing.T) {
-	w := do(t, newBench(t, threeNodes()...).server, "POST", "/v1/volumes", `{"name":"vol","size":"1Ti"}`)
-	if e := decoded[v1.Error](t, w); strings.Count(e.Detail, "disk disk-1: insufficient storage") != 3 {
-		t.Errorf("detail %q", e.Detail)
-	}
+	w := do(t, newBench(t, threeNodes()...).server, "POST", "/v1/volumes", `{"name":"vol","size":"1Ti","mustFit":true}`)
+	e := decoded[v1.Error](t, w)
+	assert.Equal(t, 3, strings.Count(e.Detail, "disk disk-1: insufficient storage"), "detail %q", e.Detail)
 }
 
 func TestCreatingAVolumeAnswersWithIt(t *testing.T) {
 	b := newBench(t, threeNodes()...)
 	w := do(t, b.server, "POST", "/v1/volumes", `{"name":"vol","size":1073741824,"replicaZoneSoftAntiAffinity":"ignored","encrypted":false,"color":"red"}`)
-	if w.Code != http.StatusCreated {
-		t.Fatalf("%d %s", w.Code, w.Body)
-	}
+	require.Equal(t, http.StatusCreated, w.Code, w.Body)
 	b.ExpectWrites("create volumes/vol")
 	v := decoded[v1.Volume](t, w)
-	if v.ID != "vol" || v.Type != "volume" || v.Size != "1073741824" || v.NumberOfReplicas != 3 || v.StaleReplicaTimeout != 2880 {
-		t.Errorf("volume %+v", v)
-	}
-	if v.Links["self"] != "http://example.com/v1/volumes/vol" || v.Actions["attach"] != "http://example.com/v1/volumes/vol?action=attach" || len(v.Actions) != 2 {
-		t.Errorf("links %v actions %v", v.Links, v.Actions)
-	}
-	if v.Created != "2030-01-02 03:04:05 +0000 UTC" {
-		t.Errorf("created %q", v.Created)
-	}
+	assert.Equal(t, "vol", v.ID)
+	assert.Equal(t, "volume", v.Type)
+	assert.Equal(t, "1073741824", v.Size)
+	assert.Equal(t, 3, v.NumberOfReplicas)
+	assert.Equal(t, 2880, v.StaleReplicaTimeout)
+	assert.Equal(t, "http://example.com/v1/volumes/vol", v.Links["self"])
+	assert.Equal(t, "http://example.com/v1/volumes/vol?action=attach", v.Actions["attach"])
+	assert.Len(t, v.Actions, 6)
+	assert.Equal(t, "2030-01-02 03:04:05 +0000 UTC", v.Created)
 	for _, empty := range []string{`"replicas":[]`, `"controllers":[]`, `"conditions":{}`, `"diskSelector":[]`, `"attachments":{}`} {
-		if !strings.Contains(w.Body.String(), empty) {
-			t.Errorf("no %s in %s", empty, w.Body)
-		}
+		assert.Contains(t, w.Body.String(), empty)
 	}
 }
 
 func TestDeletingAnswersWithNothing(t *testing.T) {
 	b := newBench(t, detached("vol"))
 	w := do(t, b.server, "DELETE", "/v1/volumes/vol", "")
-	if w.Code != http.StatusNoContent || w.Body.Len() != 0 {
-		t.Errorf("%d %q", w.Code, w.Body)
-	}
+	assert.Equal(t, http.StatusNoContent, w.Code, w.Body)
+	assert.Zero(t, w.Body.Len())
 	b.ExpectWrites("delete volumes/vol")
 }
 
 func TestANodeIsDeletedOnlyWithoutItsKubernetesNode(t *testing.T) {
 	b := newBench(t, build.ReadyNode("node-1", "uuid-1"), build.KubeNode("node-1"), build.ReadyNode("node-2", "uuid-2"))
-	if w := do(t, b.server, "DELETE", "/v1/nodes/node-1", ""); w.Code != http.StatusConflict || !strings.Contains(w.Body.String(), "while its Kubernetes node is there") {
-		t.Errorf("%d %s", w.Code, w.Body)
-	}
+	w := do(t, b.server, "DELETE", "/v1/nodes/node-1", "")
+	assert.Equal(t, http.StatusConflict, w.Code)
+	assert.Contains(t, w.Body.String(), "while its Kubernetes node is there")
 	b.ExpectWrites()
-	if w := do(t, b.server, "DELETE", "/v1/nodes/node-2", ""); w.Code != http.StatusNoContent || w.Body.Len() != 0 {
-		t.Errorf("%d %s", w.Code, w.Body)
-	}
+	w = do(t, b.server, "DELETE", "/v1/nodes/node-2", "")
+	assert.Equal(t, http.StatusNoContent, w.Code, w.Body)
+	assert.Zero(t, w.Body.Len())
 	b.ExpectWrites("delete nodes/node-2")
 }
 
 func TestUpdatesReachTheObjects(t *testing.T) {
 	b := newBench(t, append(threeNodes(), build.Setting(types.SettingDefaultReplicaCount, "3"))...)
 	w := do(t, b.server, "PUT", "/v1/nodes/node-1", `{"allowScheduling":false,"tags":["b","a"],"name":"ignored"}`)
-	if n := decoded[v1.Node](t, w); w.Code != 200 || n.AllowScheduling || strings.Join(n.Tags, ",") != "a,b" {
-		t.Errorf("%d %s", w.Code, w.Body)
-	}
+	n := decoded[v1.Node](t, w)
+	assert.Equal(t, 200, w.Code, w.Body)
+	assert.False(t, n.AllowScheduling)
+	assert.Equal(t, "a,b", strings.Join(n.Tags, ","))
 	w = do(t, b.server, "POST", "/v1/nodes/node-1?action=diskUpdate",
 		`{"disks":{"disk-1":{"path":"/var/lib/longhorn","allowScheduling":false,"storageReserved":5,"tags":["ssd"],"storageMaximum":1},"disk-2":{"path":"/mnt/2"}}}`)
-	n := decoded[v1.Node](t, w)
-	if d := n.Disks["disk-1"]; w.Code != 200 || len(n.Disks) != 2 || d.AllowScheduling || d.StorageReserved != 5 || d.StorageMaximum != 100*build.GiB || d.DiskUUID != "uuid-1" {
-		t.Errorf("%d %s", w.Code, w.Body)
-	}
+	n = decoded[v1.Node](t, w)
+	d := n.Disks["disk-1"]
+	assert.Equal(t, 200, w.Code, w.Body)
+	assert.Len(t, n.Disks, 2)
+	assert.False(t, d.AllowScheduling)
+	assert.Equal(t, int64(5), d.StorageReserved)
+	assert.Equal(t, int64(100*build.GiB), d.StorageMaximum)
+	assert.Equal(t, "uuid-1", d.DiskUUID)
 	w = do(t, b.server, "PUT", "/v1/settings/default-replica-count", `{"value":"2"}`)
-	if s := decoded[v1.Setting](t, w); w.Code != 200 || s.Value != "2" || s.Definition.Range["maximum"] != 20 {
-		t.Errorf("%d %s", w.Code, w.Body)
-	}
+	s := decoded[v1.Setting](t, w)
+	assert.Equal(t, 200, w.Code, w.Body)
+	assert.Equal(t, "2", s.Value)
+	assert.Equal(t, int64(20), s.Definition.Range["maximum"])
 	b.ExpectWrites("update nodes/node-1", "update nodes/node-1", "update settings/default-replica-count")
+}
+
+func TestASettingIsShownWithItsDefinition(t *testing.T) {
+	b := newBench(t, build.Setting(types.SettingNodeDrainPolicy, "whatever", func(s *longhorn.Setting) { s.Status.ValueInForce = "always-allow" }))
+	s := decoded[v1.Setting](t, do(t, b.server, "GET", "/v1/settings/node-drain-policy", ""))
+	want := v1.SettingDefinition{
+		DisplayName: "Node Drain Policy",
+		Description: "What a drain of a node waits for, so that no volume loses its last good replica. " +
+			"The two policies for eviction also move replicas of attached volumes off a cordoned node: all of them, or last good ones.",
+		Category: "general", Type: "string", Required: true, Default: "block-if-contains-last-replica", Effect: s.Definition.Effect,
+		Options: []string{
+			"block-if-contains-last-replica", "block-for-eviction", "block-for-eviction-if-contains-last-replica",
+			"allow-if-replica-is-stopped", "always-allow",
+		},
+	}
+	assert.Equal(t, want, s.Definition)
+	assert.NotEmpty(t, s.Definition.Effect)
+	assert.Equal(t, "whatever", s.Value)
+	assert.Equal(t, "always-allow", s.ValueInForce)
+	assert.False(t, s.Applied)
 }
 
 func TestANodeIsShownWithItsDisksAndPod(t *testing.T) {
@@ -257,33 +319,32 @@ func TestANodeIsShownWithItsDisksAndPod(t *testing.T) {
 		p.Labels["app"], p.Status.PodIP = "longhorn-manager", "10.1.2.3"
 	}))
 	n := decoded[v1.Node](t, do(t, b.server, "GET", "/v1/nodes/node-1", ""))
-	if n.Address != "10.1.2.3" || n.Conditions["Ready"].Status != "True" || n.Disks["disk-1"].Conditions["Schedulable"].Status != "True" {
-		t.Errorf("node %+v", n)
-	}
+	assert.Equal(t, "10.1.2.3", n.Address)
+	assert.Equal(t, "True", n.Conditions["Ready"].Status)
+	assert.Equal(t, "True", n.Disks["disk-1"].Conditions["Schedulable"].Status)
 }
 
 func TestPagesOfOtherSitesMayLookButNotChange(t *testing.T) {
 	b := newBench(t, detached("vol"))
 	w := do(t, b.server, "DELETE", "/v1/volumes/vol", "", "Origin: http://evil.example")
-	if e := decoded[v1.Error](t, w); w.Code != 403 || e.Type != "error" {
-		t.Errorf("%d %s", w.Code, w.Body)
-	}
+	e := decoded[v1.Error](t, w)
+	assert.Equal(t, 403, w.Code, w.Body)
+	assert.Equal(t, "error", e.Type)
 	b.ExpectWrites()
-	if w := do(t, b.server, "DELETE", "/v1/volumes/vol", "", "Origin: http://example.com"); w.Code != 204 {
-		t.Errorf("its own page: %d %s", w.Code, w.Body)
-	}
+	w = do(t, b.server, "DELETE", "/v1/volumes/vol", "", "Origin: http://example.com")
+	assert.Equal(t, 204, w.Code, "its own page: %s", w.Body)
 }
 
 func TestHealthAndMetrics(t *testing.T) {
 	b := newBench(t)
-	if w := do(t, b.server, "GET", "/healthz", ""); w.Code != 200 || w.Body.String() != "ok\n" {
-		t.Errorf("healthz: %d %s", w.Code, w.Body)
-	}
-	if w := do(t, b.server, "GET", "/metrics", ""); w.Code != 200 || w.Body.String() != "longhorn_up 1\n" {
-		t.Errorf("metrics: %d %s", w.Code, w.Body)
-	}
+	w := do(t, b.server, "GET", "/healthz", "")
+	assert.Equal(t, 200, w.Code)
+	assert.Equal(t, "ok\n", w.Body.String())
+	w = do(t, b.server, "GET", "/metrics", "")
+	assert.Equal(t, 200, w.Code)
+	assert.Equal(t, "longhorn_up 1\n", w.Body.String())
 	sick := NewServer(Deps{Healthy: func() error { return errors.New("caches are not filled") }, Log: b.Log})
-	if w := do(t, sick, "GET", "/healthz", ""); w.Code != 503 || w.Body.String() != "caches are not filled\n" {
-		t.Errorf("sick: %d %s", w.Code, w.Body)
-	}
+	w = do(t, sick, "GET", "/healthz", "")
+	assert.Equal(t, 503, w.Code)
+	assert.Equal(t, "caches are not filled\n", w.Body.String())
 }

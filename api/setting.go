@@ -34,11 +34,12 @@ func settingKind(m *manager.Manager) kind {
 
 func settingOf(view manager.SettingView) *v1.Setting {
 	return &v1.Setting{
-		Resource:   v1.Resource{ID: view.Name},
-		Name:       view.Name,
-		Value:      view.Value,
-		Applied:    view.Applied,
-		Definition: definitionOf(view.Definition),
+		Resource:     v1.Resource{ID: view.Name},
+		Name:         view.Name,
+		Value:        view.Value,
+		ValueInForce: view.ValueInForce,
+		Applied:      view.Applied,
+		Definition:   definitionOf(view.Definition),
 	}
 }
 
@@ -49,7 +50,10 @@ func definitionOf(d types.SettingDefinition) v1.SettingDefinition {
 		Category:    d.Category,
 		Type:        string(d.Type),
 		Required:    true,
+		ReadOnly:    d.ReadOnly,
 		Default:     d.Default,
+		Options:     d.Options,
+		Effect:      string(d.Effect),
 	}
 	for key, bound := range map[string]*int64{"minimum": d.Minimum, "maximum": d.Maximum} {
 		if bound == nil {

@@ -18,7 +18,7 @@ func volumeKind(m *manager.Manager) kind {
 			"numberOfReplicas":        {create: true, required: true, def: 2},
 			"staleReplicaTimeout":     {create: true, def: 2880},
 			"accessMode":              {create: true, def: "rwo", options: []string{"rwo", "rwop"}},
-			"dataLocality":            {create: true, def: "disabled", options: []string{"disabled"}},
+			"dataLocality":            {create: true, options: []string{"disabled", "best-effort"}},
 			"frontend":                {create: true, options: []string{"blockdev"}},
 			"dataEngine":              {create: true, def: "v1", options: []string{"v1"}},
 			"replicaSoftAntiAffinity": {create: true, def: "ignored", options: []string{"ignored", "enabled", "disabled"}},
@@ -44,7 +44,7 @@ func volumeKind(m *manager.Manager) kind {
 			return objectOf(volumeOf)(m.CreateVolume(ctx, volumeRequest(in)))
 		},
 		remove: m.DeleteVolume,
-		actions: []action{
+		actions: append([]action{
 			{"attach", "attachInput", func(ctx context.Context, id string, body []byte) (v1.Object, error) {
 				in, err := decode[v1.AttachInput](body)
 				if err != nil {
@@ -64,7 +64,40 @@ func volumeKind(m *manager.Manager) kind {
 					TicketID: in.AttachmentID, NodeID: in.HostID, Force: in.ForceDetach,
 				}))
 			}},
-		},
+		}, volumeUpdates(m)...),
+	}
+}
+
+// volumeUpdates are the actions that change a volume's spec or take one of its replicas away.
+func volumeUpdates(m *manager.Manager) []action {
+	return []action{
+		{"updateReplicaCount", "UpdateReplicaCountInput", updating(m, func(in v1.UpdateReplicaCountInput) manager.VolumeUpdate {
+			return manager.VolumeUpdate{NumberOfReplicas: &in.ReplicaCount}
+		})},
+		{"updateDataLocality", "UpdateDataLocalityInput", updating(m, func(in v1.UpdateDataLocalityInput) manager.VolumeUpdate {
+			return manager.VolumeUpdate{DataLocality: &in.DataLocality}
+		})},
+		{"updateReplicaSoftAntiAffinity", "UpdateReplicaSoftAntiAffinityInput", updating(m, func(in v1.UpdateReplicaSoftAntiAffinityInput) manager.VolumeUpdate {
+			return manager.VolumeUpdate{ReplicaSoftAntiAffinity: &in.ReplicaSoftAntiAffinity}
+		})},
+		{"replicaRemove", "replicaRemoveInput", func(ctx context.Context, id string, body []byte) (v1.Object, error) {
+			in, err := decode[v1.ReplicaRemoveInput](body)
+			if err != nil {
+				return nil, err
+			}
+			return objectOf(volumeOf)(m.RemoveReplica(ctx, id, in.Name))
+		}},
+	}
+}
+
+// updating is an action that changes a volume as its input says.
+func updating[In any](m *manager.Manager, update func(In) manager.VolumeUpdate) func(context.Context, string, []byte) (v1.Object, error) {
+	return func(ctx context.Context, id string, body []byte) (v1.Object, error) {
+		in, err := decode[In](body)
+		if err != nil {
+			return nil, err
+		}
+		return objectOf(volumeOf)(m.UpdateVolume(ctx, id, update(in)))
 	}
 }
 
@@ -94,6 +127,7 @@ func volumeRequest(in v1.VolumeCreate) manager.VolumeRequest {
 		ReplicaSoftAntiAffinity: in.ReplicaSoftAntiAffinity,
 		DiskSelector:            in.DiskSelector,
 		NodeSelector:            in.NodeSelector,
+		MustFit:                 in.MustFit,
 	}
 }
 
@@ -115,7 +149,7 @@ func volumeOf(view manager.VolumeView) *v1.Volume {
 		NodeSelector:            notNil(v.Spec.NodeSelector),
 		RevisionCounterDisabled: v.Spec.RevisionCounterDisabled,
 		State:                   string(v.Status.State),
-		Robustness:              string(v.Status.Robustness),
+		Robustness:              string(view.Robustness),
 		Created:                 v.CreationTimestamp.UTC().String(),
 		LastAttachedBy:          v.Spec.LastAttachedBy,
 		LastDegradedAt:          v.Status.LastDegradedAt,

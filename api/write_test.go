@@ -5,6 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	v1 "github.com/longhorn-lep/longhorn-manager/api/v1"
 )
 
@@ -35,9 +38,7 @@ func TestBaseURL(t *testing.T) {
 					r.Header.Set(name, value)
 				}
 			}
-			if got := baseURL(r); got != c.want {
-				t.Errorf("got %s, want %s", got, c.want)
-			}
+			assert.Equal(t, c.want, baseURL(r))
 		})
 	}
 }
@@ -47,9 +48,7 @@ func TestEveryResponsePointsToTheSchemas(t *testing.T) {
 	for _, request := range []string{"GET /", "GET /v1", "GET /v1/volumes", "GET /v1/volumes/nix", "DELETE /v1/volumes/vol", "POST /v1/volumes", "GET /nix"} {
 		method, path, _ := strings.Cut(request, " ")
 		w := do(t, b.server, method, path, "", "X-Forwarded-Host: lh.example")
-		if got := w.Header().Get("X-API-Schemas"); got != "http://lh.example/v1/schemas" {
-			t.Errorf("%s: %q", request, got)
-		}
+		assert.Equal(t, "http://lh.example/v1/schemas", w.Header().Get("X-API-Schemas"), request)
 	}
 }
 
@@ -57,16 +56,15 @@ func TestABrowserGetsAPageWithNothingLiveInIt(t *testing.T) {
 	b := newBench(t)
 	const browser = "Accept: text/html,application/xhtml+xml;q=0.9,*/*;q=0.8"
 	w := do(t, b.server, "GET", "/v1/volumes/%3Cscript%3E", "", browser)
-	if w.Code != 404 || !strings.HasPrefix(w.Header().Get("Content-Type"), "text/html") || w.Header().Get("Content-Security-Policy") != "default-src 'none'" {
-		t.Errorf("%d %v", w.Code, w.Header())
-	}
-	if text := w.Body.String(); strings.Contains(text, "<script") || !strings.Contains(text, "does not exist") {
-		t.Errorf("page %s", text)
-	}
+	assert.Equal(t, 404, w.Code, w.Header())
+	assert.True(t, strings.HasPrefix(w.Header().Get("Content-Type"), "text/html"))
+	assert.Equal(t, "default-src 'none'", w.Header().Get("Content-Security-Policy"))
+	text := w.Body.String()
+	assert.NotContains(t, text, "<script")
+	assert.Contains(t, text, "does not exist")
 	for _, accept := range []string{"*/*", "application/json", "text/html, application/json"} {
-		if w := do(t, b.server, "GET", "/v1", "", "Accept: "+accept); w.Header().Get("Content-Type") != "application/json; charset=utf-8" {
-			t.Errorf("%s: %s", accept, w.Header().Get("Content-Type"))
-		}
+		w := do(t, b.server, "GET", "/v1", "", "Accept: "+accept)
+		assert.Equal(t, "application/json; charset=utf-8", w.Header().Get("Content-Type"), accept)
 	}
 }
 
@@ -77,26 +75,26 @@ func TestVersions(t *testing.T) {
 		"self": "", "schemas": "/schemas", "volumes": "/volumes", "nodes": "/nodes", "settings": "/settings",
 		"instanceManagers": "/instancemanagers", "volumeAttachments": "/volumeattachments",
 	} {
-		if got := version.Links[name]; got != "http://example.com/v1"+path {
-			t.Errorf("link %s is %q", name, got)
-		}
+		assert.Equal(t, "http://example.com/v1"+path, version.Links[name], "link %s", name)
 	}
 	for _, path := range []string{"/", "/v1/apiversions"} {
 		c := decoded[v1.Collection[v1.APIVersion]](t, do(t, b.server, "GET", path, ""))
-		if c.Type != "collection" || c.ResourceType != "apiVersion" || len(c.Data) != 1 || c.Data[0].ID != "v1" {
-			t.Errorf("%s: %+v", path, c)
-		}
+		assert.Equal(t, "collection", c.Type, path)
+		assert.Equal(t, "apiVersion", c.ResourceType, path)
+		require.Len(t, c.Data, 1, path)
+		assert.Equal(t, "v1", c.Data[0].ID, path)
 	}
 }
 
 func TestACollectionTellsWhatCanBeMadeInIt(t *testing.T) {
 	b := newBench(t, detached("b"), detached("a"))
 	c := decoded[v1.Collection[v1.Volume]](t, do(t, b.server, "GET", "/v1/volumes", ""))
-	if c.ResourceType != "volume" || c.Links["self"] != "http://example.com/v1/volumes" || c.CreateTypes["volume"] != "http://example.com/v1/volumes" || len(c.Data) != 2 || c.Data[0].ID != "a" {
-		t.Errorf("volumes %+v", c)
-	}
+	assert.Equal(t, "volume", c.ResourceType)
+	assert.Equal(t, "http://example.com/v1/volumes", c.Links["self"])
+	assert.Equal(t, "http://example.com/v1/volumes", c.CreateTypes["volume"])
+	require.Len(t, c.Data, 2)
+	assert.Equal(t, "a", c.Data[0].ID)
 	w := do(t, b.server, "GET", "/v1/volumeattachments", "")
-	if strings.Contains(w.Body.String(), "createTypes") || !strings.Contains(w.Body.String(), `"data":[]`) {
-		t.Errorf("attachments %s", w.Body)
-	}
+	assert.NotContains(t, w.Body.String(), "createTypes")
+	assert.Contains(t, w.Body.String(), `"data":[]`)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/urfave/cli/v3"
 )
 
-// Version is set when the program is linked.
+// Version is set by the linker.
 var Version = "unknown"
 
 // logLevelEnv says how much is logged, where no flag does.
@@ -41,6 +41,7 @@ func root() *cli.Command {
 			instanceManagerCommand(),
 			csiCommand(),
 			replicaCommand(),
+			uninstallCommand(),
 		},
 	}
 }

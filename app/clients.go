@@ -3,7 +3,6 @@ package app
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/sirupsen/logrus"
 	corev1 "k8s.io/api/core/v1"
@@ -35,9 +34,15 @@ func newClients(kubeconfig string, log *logrus.Entry) (*clients, error) {
 		return nil, fmt.Errorf("configure the API client: %w", err)
 	}
 	config.QPS, config.Burst = 50, 100
-	config.Timeout = 30 * time.Second
+	config.Wrap(withDeadlines)
 	config.WarningHandlerWithContext = warnings{log}
+	return clientsOf(config)
+}
+
+// clientsOf makes the clients of one account.
+func clientsOf(config *rest.Config) (*clients, error) {
 	c := &clients{config: config}
+	var err error
 	if c.kube, err = kubernetes.NewForConfig(config); err != nil {
 		return nil, fmt.Errorf("make the Kubernetes client: %w", err)
 	}
@@ -50,8 +55,8 @@ func newClients(kubeconfig string, log *logrus.Entry) (*clients, error) {
 	return c, nil
 }
 
-// warnings logs what the API server remarks on our requests, such as that the
-// finalizer's name, which Longhorn's users know, should have a slash.
+// warnings logs the API server's remarks on our requests, such as that the finalizer's
+// name, which Longhorn's users know, should have a slash.
 type warnings struct{ log *logrus.Entry }
 
 // HandleWarningHeaderWithContext implements rest.WarningHandlerWithContext.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
 	"github.com/longhorn-lep/longhorn-manager/types"
+	"github.com/longhorn-lep/longhorn-manager/util/devusers"
 )
 
 func daemonCommand() *cli.Command {
@@ -44,6 +46,11 @@ type daemon struct {
 	plane           *dataPlane
 	leads           *leadership
 	rest            *restAPI
+	// ownAccount: the clients above do the cluster's part too, as they are a person's.
+	ownAccount bool
+	// oldManifests are of the first version: they give no account a right to disruption budgets, so
+	// nodes are drained without them, as before.
+	oldManifests bool
 }
 
 func runDaemon(ctx context.Context, c *cli.Command) error {
@@ -58,7 +65,7 @@ func runDaemon(ctx context.Context, c *cli.Command) error {
 	d := &daemon{
 		node: c.String("node-id"), namespace: c.String("namespace"), hostRoot: c.String("host-root"),
 		image: c.String("instance-manager-image"), clients: clients, env: queue.Env{Clock: clock.RealClock{}, Log: log},
-		leads: newLeadership(c.String("node-id"), c.String("pod-ip")),
+		leads: newLeadership(c.String("node-id"), c.String("pod-ip")), ownAccount: c.String("kubeconfig") != "",
 	}
 	if err := checkForeign(ctx, clients.metadata, d.namespace); err != nil {
 		return err
@@ -75,11 +82,17 @@ func runDaemon(ctx context.Context, c *cli.Command) error {
 		return err
 	}
 	defer d.plane.close()
+	d.plane.users = d.deviceUsers
 	return d.run(ctx, registry, c.String("listen"))
 }
 
-// run runs this node's part, and the cluster's part while this daemon leads. Whichever
-// ends first ends the others: a daemon does all of its work or none.
+// deviceUsers looks on the host for the users of an engine's device.
+func (d *daemon) deviceUsers(engine string) []string {
+	return devusers.Of(d.hostRoot, types.DevicePath(strings.TrimSuffix(engine, types.EngineName(""))))
+}
+
+// run runs this node's part, and the cluster's part while this daemon leads. The part that ends
+// first ends the others: a daemon does all of its work or none.
 func (d *daemon) run(ctx context.Context, registry *prometheus.Registry, listen string) error {
 	node, err := d.newNodeScope()
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"sync"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -27,12 +28,13 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// dataPlane is this node's instance manager as the controllers see it: the last state
-// that its watch sent, and the calls. It is what satisfies the interfaces that the
-// engine, replica and instance manager controllers declare.
+// dataPlane is this node's instance manager as the controllers see it: the last state that its watch sent, and the calls. It satisfies
+// the interfaces that the engine, replica and instance manager controllers declare.
 type dataPlane struct {
 	rpc          *client.Client
 	holderSocket string
+	// users names the users of an engine's device.
+	users func(engine string) []string
 
 	mu    sync.RWMutex
 	state *proto.State // guarded by mu; nil while the instance manager does not answer
@@ -46,7 +48,7 @@ func newDataPlane(socket, holderSocket string) (*dataPlane, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &dataPlane{rpc: rpc, holderSocket: holderSocket}, nil
+	return &dataPlane{rpc: rpc, holderSocket: holderSocket, users: func(string) []string { return nil }}, nil
 }
 
 // watch keeps the state up to date until ctx ends.
@@ -89,12 +91,12 @@ func (d *dataPlane) Snapshot() (instancemanager.Snapshot, bool) {
 // Node is what the instance manager says that concerns the node and its disks.
 func (d *dataPlane) Node() node.DataPlane {
 	s := d.snapshot()
-	says := node.DataPlane{Answers: s != nil, DevicesKept: s.GetInfo().GetDevicesKept()}
-	for _, silent := range s.GetDisks() {
-		if says.SilentDisks == nil {
-			says.SilentDisks = map[string]string{}
+	says := node.DataPlane{Answers: s != nil, DevicesKept: s.GetInfo().GetDevicesKept(), DisksOnVolumes: s.GetInfo().GetDisksOnVolumes()}
+	for _, hanging := range s.GetDisks() {
+		if says.HangingDisks == nil {
+			says.HangingDisks = map[string]string{}
 		}
-		says.SilentDisks[silent.GetPath()] = silent.GetMessage()
+		says.HangingDisks[hanging.GetPath()] = hanging.GetMessage()
 	}
 	return says
 }
@@ -135,7 +137,7 @@ func (d *dataPlane) ObserveReplica(name string) replica.Observed {
 		if r.GetName() == name {
 			return replica.Observed{
 				Phase: phases[r.GetPhase()], Reason: r.GetReason(), Message: r.GetMessage(),
-				Generation: r.GetGeneration(), Process: s.GetInfo().GetUuid(),
+				Generation: r.GetGeneration(), AllocatedBytes: r.GetAllocatedBytes(), Process: s.GetInfo().GetUuid(),
 			}
 		}
 	}
@@ -176,8 +178,8 @@ const (
 	rebuildError      = "error"
 )
 
-// membersFromWire gives the mode of each replica that an engine shows, and how the copy to it stands of those that are no members:
-// under way, or ended by an error, which for one that was never rebuilt is why it was expelled.
+// membersFromWire returns the mode of each replica that an engine shows, and the rebuild of each that is no member: under way, or ended
+// by an error, which for a replica that was never rebuilt is why it was expelled.
 func membersFromWire(members []*proto.MemberState) (map[string]longhorn.ReplicaMode, map[string]longhorn.RebuildStatus) {
 	if len(members) == 0 {
 		return nil, nil
@@ -275,9 +277,17 @@ func (d *dataPlane) StartEngine(ctx context.Context, s engine.Spec) error {
 func (d *dataPlane) StopEngine(ctx context.Context, name, session string, force bool) error {
 	_, err := d.rpc.EngineStop(ctx, &proto.EngineRef{Name: name, Session: session, Force: force})
 	if status.Code(err) == codes.FailedPrecondition {
-		return &engine.InUse{Message: status.Convert(err).Message()}
+		return &engine.InUse{Message: inUse(status.Convert(err).Message(), d.users(name))}
 	}
 	return err
+}
+
+// inUse adds to the data plane's message who uses the device, where that is known.
+func inUse(message string, users []string) string {
+	if len(users) == 0 {
+		return message
+	}
+	return message + "; it is " + strings.Join(users, ", ")
 }
 
 // AddReplica implements engine.DataPlane.
@@ -289,8 +299,8 @@ func (d *dataPlane) AddReplica(ctx context.Context, name, session string, m engi
 	return err
 }
 
-// enginePlane is the data plane as the engine controller sees it: to it a replica is a member of an engine, and removing one expels
-// it, which deletes nothing.
+// enginePlane is the data plane as the engine controller sees it: to it a replica is a member of an engine, and removing one expels it,
+// which deletes nothing.
 type enginePlane struct{ *dataPlane }
 
 // RemoveReplica implements engine.DataPlane.
@@ -328,8 +338,8 @@ func epochFromWire(e *proto.Epoch) *longhorn.Epoch {
 	return &longhorn.Epoch{Generation: e.GetGeneration(), Counter: e.GetCounter(), Members: e.GetMembers()}
 }
 
-// unlessInTime makes a refusal of the error of a call about a replica that was not answered in time: whoever waits for the replica shall
-// see why, and whether it was done is seen in the state.
+// unlessInTime turns the error of a call about a replica that got no answer in time into a refusal, which users of the replica see. The
+// state shows whether it was done.
 func unlessInTime(err error) error {
 	if status.Code(err) != codes.DeadlineExceeded {
 		return err
@@ -337,9 +347,9 @@ func unlessInTime(err error) error {
 	return fmt.Errorf("instance manager: %w", &types.Refusal{Reason: types.ReasonTimedOut, Message: "no answer in time: " + status.Convert(err).Message()})
 }
 
-// refusalFromWire turns what will not be mended by asking again at once into a refusal: FAILED_PRECONDITION, whose reason is in the
-// status's ErrorInfo detail, and INVALID_ARGUMENT and INTERNAL, which is what a disk says that fails. The rest, as a process that does
-// not answer, stays an error like any other.
+// refusalFromWire turns errors that a repetition at once will not mend into refusals: FAILED_PRECONDITION, whose reason is in the
+// status's ErrorInfo detail, and INVALID_ARGUMENT and INTERNAL, which a failing disk gives. The rest, such as a process that does not
+// answer, stays an error like any other.
 func refusalFromWire(err error) error {
 	refusal := &types.Refusal{Message: status.Convert(err).Message()}
 	switch status.Code(err) {

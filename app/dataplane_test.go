@@ -2,10 +2,10 @@ package app
 
 import (
 	"errors"
-	"reflect"
-	"slices"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -26,21 +26,14 @@ var (
 
 func TestNothingIsConcludedWhileTheInstanceManagerDoesNotAnswer(t *testing.T) {
 	d := &dataPlane{}
-	if _, known := d.Engines(); known {
-		t.Error("the engines are said to be known")
-	}
-	if _, known := d.Replicas(); known {
-		t.Error("the replicas are said to be known")
-	}
-	if _, known := d.Snapshot(); known {
-		t.Error("the process is said to be known")
-	}
-	if got := d.ObserveEngine("e").Phase; got != types.PhaseUnknown {
-		t.Errorf("engine %s", got)
-	}
-	if got := d.ObserveReplica("r").Phase; got != types.PhaseUnknown {
-		t.Errorf("replica %s", got)
-	}
+	_, known := d.Engines()
+	assert.False(t, known, "the engines are said to be known")
+	_, known = d.Replicas()
+	assert.False(t, known, "the replicas are said to be known")
+	_, known = d.Snapshot()
+	assert.False(t, known, "the process is said to be known")
+	assert.Equal(t, types.PhaseUnknown, d.ObserveEngine("e").Phase)
+	assert.Equal(t, types.PhaseUnknown, d.ObserveReplica("r").Phase)
 }
 
 func TestWhatTheInstanceManagerShowsIsHandedOn(t *testing.T) {
@@ -63,23 +56,19 @@ func TestWhatTheInstanceManagerShowsIsHandedOn(t *testing.T) {
 			},
 		}},
 	})
-	if told != 1 {
-		t.Errorf("told %d times", told)
-	}
-	if names, known := d.Engines(); !known || !slices.Equal(names, []string{"e-0"}) {
-		t.Errorf("engines %v, %t", names, known)
-	}
-	if names, known := d.Replicas(); !known || !slices.Equal(names, []string{"r-1", "r-2"}) {
-		t.Errorf("replicas %v, %t", names, known)
-	}
+	assert.Equal(t, 1, told)
+	names, known := d.Engines()
+	assert.True(t, known)
+	assert.Equal(t, []string{"e-0"}, names)
+	names, known = d.Replicas()
+	assert.True(t, known)
+	assert.Equal(t, []string{"r-1", "r-2"}, names)
 	for name, want := range map[string]replica.Observed{
 		"r-1": {Phase: types.PhaseRunning, Generation: 7, Process: "process"},
 		"r-2": {Phase: types.PhaseError, Reason: "MetadataTorn", Message: "torn", Process: "process"},
 		"r-9": {Phase: types.PhaseAbsent, Process: "process"},
 	} {
-		if got := d.ObserveReplica(name); !reflect.DeepEqual(got, want) {
-			t.Errorf("replica %s: %+v, want %+v", name, got, want)
-		}
+		assert.Equal(t, want, d.ObserveReplica(name), "replica %s", name)
 	}
 	want := engine.Observed{
 		Phase: types.PhaseRunning, Generation: 7, Session: "s", Endpoint: "/dev/longhorn/vol", SizeBytes: 512, Process: "process",
@@ -90,20 +79,16 @@ func TestWhatTheInstanceManagerShowsIsHandedOn(t *testing.T) {
 			"r-3": {Error: "its connection has ended", Progress: 12, State: "error"},
 		},
 	}
-	if got := d.ObserveEngine("e-0"); !reflect.DeepEqual(got, want) {
-		t.Errorf("engine %+v, want %+v", got, want)
-	}
+	assert.Equal(t, want, d.ObserveEngine("e-0"))
 	d.update(nil)
-	if _, known := d.Engines(); known || told != 2 {
-		t.Errorf("after the process has gone: known %t, told %d times", known, told)
-	}
+	_, known = d.Engines()
+	assert.False(t, known)
+	assert.Equal(t, 2, told, "after the process has gone")
 }
 
 func TestARefusalKeepsItsReason(t *testing.T) {
 	detailed, err := status.New(codes.FailedPrecondition, "text").WithDetails(&errdetails.ErrorInfo{Reason: "OtherReplica"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, tc := range []struct {
 		name string
 		err  error
@@ -119,22 +104,22 @@ func TestARefusalKeepsItsReason(t *testing.T) {
 	} {
 		got := refusalFromWire(tc.err)
 		var refusal *types.Refusal
-		if errors.As(got, &refusal) != (tc.want != "") || (refusal != nil && refusal.Reason != tc.want) || (got == nil) != (tc.err == nil) {
-			t.Errorf("%s: %v", tc.name, got)
+		assert.Equal(t, tc.want != "", errors.As(got, &refusal), "%s: %v", tc.name, got)
+		if refusal != nil {
+			assert.Equal(t, tc.want, refusal.Reason)
 		}
+		assert.Equal(t, tc.err == nil, got == nil)
 	}
 }
 
 func TestACallAboutAReplicaThatTakesTooLongIsShown(t *testing.T) {
 	var refusal *types.Refusal
 	err := unlessInTime(refusalFromWire(status.Error(codes.DeadlineExceeded, "context deadline exceeded")))
-	if !errors.As(err, &refusal) || refusal.Reason != "TimedOut" || refusal.Message != "no answer in time: context deadline exceeded" {
-		t.Errorf("got %v", err)
-	}
+	require.ErrorAs(t, err, &refusal)
+	assert.Equal(t, "TimedOut", refusal.Reason)
+	assert.Equal(t, "no answer in time: context deadline exceeded", refusal.Message)
 	for _, other := range []error{nil, status.Error(codes.Unavailable, "away"), status.Error(codes.Canceled, "the daemon stops")} {
-		if got := unlessInTime(other); !errors.Is(got, other) {
-			t.Errorf("%v became %v", other, got)
-		}
+		assert.ErrorIs(t, unlessInTime(other), other)
 	}
 }
 
@@ -147,9 +132,7 @@ func TestTheReasonsOfALostDiskAreTheDataPlanes(t *testing.T) {
 		types.ReasonDataMissing:    dataplane.DataMissing,
 		types.ReasonReplicaMissing: dataplane.ReplicaMissing,
 	} {
-		if is != string(want) {
-			t.Errorf("%q is %q in the data plane", is, want)
-		}
+		assert.Equal(t, string(want), is, "%q is %q in the data plane", is, want)
 	}
 }
 
@@ -160,7 +143,5 @@ func TestAReplicaIsAskedForWithItsDisk(t *testing.T) {
 	want := &proto.ReplicaSpec{
 		Name: "r", Volume: "v", Uid: "u", Directory: "/d/replicas/r", DiskPath: "/d", DiskUuid: "disk", SizeBytes: 512, Secret: []byte("s"),
 	}
-	if got.String() != want.String() {
-		t.Errorf("%v, want %v", got, want)
-	}
+	assert.Equal(t, want.String(), got.String())
 }

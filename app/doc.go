@@ -1,6 +1,6 @@
-// Package app is where everything meets: the subcommands, their flags, signals, leader
+// Package app connects everything: the subcommands, their flags, signals, leader
 // election, the real clock and clients, and all wiring. The control plane and the data
-// plane know nothing of each other; dataplane.go hands the one to the other.
+// plane know nothing of each other; dataplane.go passes the one to the other.
 //
 //	longhorn-manager daemon             controllers and the REST API, one per node
 //	longhorn-manager instance-manager   the data plane of a node
@@ -8,6 +8,5 @@
 //	longhorn-manager csi controller     the CSI controller service with provisioner and attacher
 //	longhorn-manager replica serve      one replica read-only, by hand, when there is nobody to ask
 //
-// Nothing imports it but main. It must not decide anything: a rule that stands here has
-// lost its way.
+// Only main imports it. It must not decide anything: rules belong elsewhere.
 package app

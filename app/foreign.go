@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/metadata"
@@ -14,41 +15,90 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-var (
-	crds     = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
-	settings = longhorn.SchemeGroupVersion.WithResource("settings")
-)
+// mark is a kind of object by which an installation of Longhorn is known. Ours, of any
+// release, carry types.InstallationLabel; one without it is another Longhorn's.
+type mark struct {
+	what      string // in messages
+	resource  schema.GroupVersionResource
+	inCluster bool // the objects have no namespace
+	isMark    func(metav1.PartialObjectMetadata) bool
+	// optional: where the role does not let the daemon look, it goes on. An earlier or later
+	// release's role may be applied while this daemon runs.
+	optional bool
+}
 
-// checkForeign refuses a cluster that another Longhorn was installed in: its CRDs carry
-// no label of ours, and objects of it may outlive them. Nothing is written.
+// marks are what every installation has, whatever its settings. An unknown name of a setting
+// is no mark: another release of ours may know it.
+var marks = []mark{
+	{
+		what: "its CRDs", resource: schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}, inCluster: true,
+		isMark: func(o metav1.PartialObjectMetadata) bool { return strings.HasSuffix(o.Name, "."+longhorn.GroupName) },
+	},
+	{
+		what: "its CSIDriver", resource: schema.GroupVersionResource{Group: "storage.k8s.io", Version: "v1", Resource: "csidrivers"}, inCluster: true, optional: true,
+		isMark: func(o metav1.PartialObjectMetadata) bool { return o.Name == types.DriverName },
+	},
+	{
+		what: "its DaemonSets", resource: schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "daemonsets"}, optional: true,
+		isMark: isLonghornWorkload,
+	},
+	{
+		what: "its Deployments", resource: schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}, optional: true,
+		isMark: isLonghornWorkload,
+	},
+	{
+		what: "the record of its version in the settings", resource: longhorn.SchemeGroupVersion.WithResource("settings"),
+		isMark: func(o metav1.PartialObjectMetadata) bool { return slices.Contains(versionSettings, o.Name) },
+	},
+}
+
+// versionSettings are the settings in which another Longhorn's manager records its version
+// and images. Users cannot set them. A release of ours that makes one of these names must
+// put types.InstallationLabel on it.
+var versionSettings = []string{
+	"crd-api-version", "current-longhorn-version", "default-backing-image-manager-image", "default-engine-image",
+	"default-instance-manager-image", "latest-longhorn-version", "stable-longhorn-versions",
+}
+
+// isLonghornWorkload tells whether a workload has the label that Longhorn's manifest and
+// chart put on each of theirs.
+func isLonghornWorkload(o metav1.PartialObjectMetadata) bool {
+	return o.Labels["app.kubernetes.io/name"] == "longhorn"
+}
+
+// checkForeign refuses a cluster in which another Longhorn was installed. It writes nothing.
 func checkForeign(ctx context.Context, client metadata.Interface, namespace string) error {
-	definitions, err := client.Resource(crds).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return fmt.Errorf("look for another Longhorn's CRDs: %w", err)
-	}
-	var foreign []string
-	for _, d := range definitions.Items {
-		if strings.HasSuffix(d.Name, "."+longhorn.GroupName) && d.Labels[types.InstallationLabel] != types.InstallationValue {
-			foreign = append(foreign, d.Name)
+	for _, m := range marks {
+		found, err := m.find(ctx, client, namespace)
+		if err != nil {
+			return err
 		}
-	}
-	if len(foreign) > 0 {
-		return foreignError("its CRDs", foreign)
-	}
-
-	objects, err := client.Resource(settings).Namespace(namespace).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return fmt.Errorf("look for another Longhorn's settings: %w", err)
-	}
-	for _, o := range objects.Items {
-		if _, ours := types.DefinitionOf(types.SettingName(o.Name)); !ours {
-			foreign = append(foreign, o.Name)
+		if len(found) > 0 {
+			return foreignError(m.what, found)
 		}
-	}
-	if len(foreign) > 0 {
-		return foreignError("its settings", foreign)
 	}
 	return nil
+}
+
+// find returns the names of the objects that another Longhorn marked.
+func (m mark) find(ctx context.Context, client metadata.Interface, namespace string) ([]string, error) {
+	if m.inCluster {
+		namespace = metav1.NamespaceAll
+	}
+	list, err := client.Resource(m.resource).Namespace(namespace).List(ctx, metav1.ListOptions{})
+	if m.optional && apierrors.IsForbidden(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("look for another Longhorn by %s: %w", m.what, err)
+	}
+	var found []string
+	for _, o := range list.Items {
+		if m.isMark(o) && o.Labels[types.InstallationLabel] != types.InstallationValue {
+			found = append(found, o.Name)
+		}
+	}
+	return found, nil
 }
 
 func foreignError(what string, names []string) error {

@@ -16,8 +16,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/logfields"
 )
 
-// instanceManagerCommand is the data plane of a node, in two processes: the holder keeps the block devices and starts the other, which
-// serves them and all else. The other can be replaced while its devices are in use.
+// instanceManagerCommand is the data plane of a node, in two processes: the holder keeps the block devices and starts the serving
+// process, which serves them and all else, and can be replaced while its devices are in use.
 func instanceManagerCommand() *cli.Command {
 	return &cli.Command{
 		Name:   "instance-manager",
@@ -71,7 +71,7 @@ func runHolder(ctx context.Context, c *cli.Command) error {
 	})
 }
 
-// runInstanceManager serves until it is told to end, or to make room for a successor.
+// runInstanceManager serves until a signal tells it to end, or the holder asks it to make room for a successor.
 func runInstanceManager(ctx context.Context, c *cli.Command) error {
 	log, err := newLog(c)
 	if err != nil {
@@ -92,7 +92,7 @@ func runInstanceManager(ctx context.Context, c *cli.Command) error {
 	case err != nil:
 		return err
 	default:
-		opts.Keeper = kept
+		opts.Keeper, opts.Mounts = kept, kept.Mounts()
 	}
 	i, err := instance.New(opts)
 	if err != nil {
@@ -105,7 +105,7 @@ func runInstanceManager(ctx context.Context, c *cli.Command) error {
 }
 
 // serveHeld serves devices that a holder keeps. When the holder asks for room it returns at once, as if the process had died: an orderly
-// stop would take the devices away, and what is under way is asked for again of the successor.
+// stop would take the devices away, and callers ask the successor again for what is under way.
 func serveHeld(ctx context.Context, i *instance.Instance, kept *holder.Client) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/longhorn-lep/longhorn-manager/disk"
 	"github.com/longhorn-lep/longhorn-manager/nbd"
@@ -21,9 +23,8 @@ func TestServingAReplicaThatIsNotThereSaysWhy(t *testing.T) {
 	var out bytes.Buffer
 	command.Writer = &out
 	err := command.Run(t.Context(), []string{"longhorn-manager", "replica", "serve", "--directory", dir + "/r", "--socket", dir + "/s"})
-	if err == nil || !strings.Contains(err.Error(), "ReplicaMissing") || out.Len() > 0 {
-		t.Errorf("error %v, output %q", err, out.String())
-	}
+	assert.ErrorContains(t, err, "ReplicaMissing")
+	assert.LessOrEqual(t, out.Len(), 0)
 }
 
 // firstLine hands on the first thing that is written.
@@ -43,16 +44,10 @@ func TestAReplicaIsServedByHandUntilInterrupted(t *testing.T) {
 	spec := replica.Spec{UID: "uid-1", Volume: "vol", Name: "vol-r-1", SizeBytes: 1 << 20}
 	const uuid = "d15c0000-0000-4000-8000-000000000001"
 	err := errors.Join(os.Mkdir(filepath.Dir(copyDir), 0o700), os.WriteFile(filepath.Join(dir, disk.ConfigFileName), []byte(`{"diskUUID":"`+uuid+`"}`), 0o600))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	d, err := replica.OpenDisk(fsys.Host{}, dir, uuid)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(d.Create(copyDir, spec), d.Close()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, errors.Join(d.Create(copyDir, spec), d.Close()))
 	ctx, interrupt := context.WithCancel(t.Context())
 	defer interrupt()
 	printed, ended := make(firstLine, 1), make(chan error, 1)
@@ -65,24 +60,15 @@ func TestAReplicaIsServedByHandUntilInterrupted(t *testing.T) {
 	}()
 	select {
 	case line := <-printed:
-		if want := "nbd+unix:///ro/vol-r-1?socket=" + socket + "\n"; line != want {
-			t.Errorf("printed %q, want %q", line, want)
-		}
+		assert.Equal(t, "nbd+unix:///ro/vol-r-1?socket="+socket+"\n", line)
 	case err := <-ended:
 		t.Fatal(err)
 	}
 	c, err := nbd.Dial(ctx, "unix", socket, "ro/vol-r-1", nbd.DialOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if c.Size() != 1<<20 || !c.Info().ReadOnly {
-		t.Errorf("export %+v", c.Info())
-	}
-	if err := c.Close(); err != nil {
-		t.Error(err)
-	}
+	require.NoError(t, err)
+	assert.Equal(t, int64(1<<20), c.Size(), "export %+v", c.Info())
+	assert.True(t, c.Info().ReadOnly)
+	assert.NoError(t, c.Close())
 	interrupt()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, <-ended)
 }

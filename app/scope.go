@@ -9,13 +9,17 @@ import (
 
 	"github.com/longhorn-lep/longhorn-manager/api"
 	"github.com/longhorn-lep/longhorn-manager/controller/attachment"
+	"github.com/longhorn-lep/longhorn-manager/controller/drain"
 	"github.com/longhorn-lep/longhorn-manager/controller/engine"
+	"github.com/longhorn-lep/longhorn-manager/controller/engine/abandon"
 	"github.com/longhorn-lep/longhorn-manager/controller/instancemanager"
 	"github.com/longhorn-lep/longhorn-manager/controller/node"
 	"github.com/longhorn-lep/longhorn-manager/controller/relocation"
 	"github.com/longhorn-lep/longhorn-manager/controller/remount"
 	"github.com/longhorn-lep/longhorn-manager/controller/replica"
+	"github.com/longhorn-lep/longhorn-manager/controller/replica/orphan"
 	"github.com/longhorn-lep/longhorn-manager/controller/setting"
+	"github.com/longhorn-lep/longhorn-manager/controller/storageclass"
 	"github.com/longhorn-lep/longhorn-manager/controller/upgrade"
 	"github.com/longhorn-lep/longhorn-manager/controller/volume"
 	"github.com/longhorn-lep/longhorn-manager/datastore"
@@ -29,7 +33,7 @@ type runner interface{ Run(context.Context) error }
 // scope is a datastore and the controllers over it.
 type scope struct {
 	store *datastore.Datastore
-	// workloads is nil where no controller looks at them.
+	// workloads is nil if no controller looks at them.
 	workloads *datastore.Workloads
 	runners   []runner
 }
@@ -91,7 +95,7 @@ func (d *daemon) newNodeScope() (*nodeScope, error) {
 		Nodes: store.Nodes, KubeNodes: store.KubeNodes, Replicas: store.Replicas,
 		Settings: store.Settings, Setting: store.Setting, Disks: hostDisks,
 		Claims: store.Leases, WatchMounts: mountwatch.Watch, Environment: hostDisks.Environment,
-		DataPlane: d.plane.Node,
+		DefaultSettings: store.DefaultSettings, DataPlane: d.plane.Node,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("node controller: %w", err)
@@ -105,13 +109,19 @@ func (d *daemon) newNodeScope() (*nodeScope, error) {
 	if err != nil {
 		return nil, fmt.Errorf("instance manager controller: %w", err)
 	}
-	engines, err := d.newEngines(store, d.node)
+	engines, err := engine.New(engine.Deps{
+		Env: d.env, Node: d.node, Engines: store.Engines, Replicas: store.Replicas,
+		VolumeKey: store.VolumeKey, Setting: store.Setting, DataPlane: enginePlane{d.plane},
+	})
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("engine controller: %w", err)
 	}
-	replicas, err := d.newReplicas(store, d.node)
+	replicas, err := replica.New(replica.Deps{
+		Env: d.env, Node: d.node, Replicas: store.Replicas, Nodes: store.Nodes, InstanceManagers: store.InstanceManagers,
+		Volumes: store.Volumes, Engines: store.Engines, VolumeKey: store.VolumeKey, DataPlane: d.plane,
+	})
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("replica controller: %w", err)
 	}
 	upgrades := upgrade.New(upgrade.Deps{
 		Env: d.env, Node: d.node, Version: Version,
@@ -125,9 +135,25 @@ func (d *daemon) newNodeScope() (*nodeScope, error) {
 	}, nil
 }
 
-// lead is what the leader does for the whole cluster.
+// lead is what the leader does for the whole cluster, with the leader's account.
 func (d *daemon) lead(ctx context.Context) error {
-	store := datastore.New(datastore.Options{Kube: d.clients.kube, Longhorn: d.clients.longhorn, Namespace: d.namespace})
+	if d.ownAccount {
+		return d.leadCluster(ctx)
+	}
+	leader := *d
+	var err error
+	if leader.clients, err = leaderClients(ctx, d.clients, d.namespace, d.env.Clock, d.env.Log); err != nil {
+		return err
+	}
+	leader.oldManifests = leader.clients == d.clients
+	var stopEvents func()
+	leader.env.Recorder, stopEvents = newRecorder(leader.clients, "longhorn-manager", d.node, d.env.Log)
+	defer stopEvents()
+	return leader.leadCluster(ctx)
+}
+
+func (d *daemon) leadCluster(ctx context.Context) error {
+	store := datastore.New(datastore.Options{Kube: d.clients.kube, Longhorn: d.clients.longhorn, Namespace: d.namespace, Kinds: d.clusterKinds()})
 	s := &scope{store: store, workloads: datastore.NewWorkloads(d.clients.kube)}
 	for _, add := range []func(*datastore.Datastore) (runner, error){
 		func(store *datastore.Datastore) (runner, error) {
@@ -139,7 +165,10 @@ func (d *daemon) lead(ctx context.Context) error {
 			return attachment.New(attachment.Deps{Env: d.env, Volumes: store.Volumes, VolumeAttachments: store.VolumeAttachments})
 		},
 		func(store *datastore.Datastore) (runner, error) {
-			return setting.New(setting.Deps{Env: d.env, Namespace: d.namespace, Settings: store.Settings})
+			return setting.New(setting.Deps{Env: d.env, Namespace: d.namespace, Settings: store.Settings, Defaults: store.DefaultSettings})
+		},
+		func(store *datastore.Datastore) (runner, error) {
+			return storageclass.New(storageclass.Deps{Env: d.env, ConfigMap: store.StorageClassConfig, Classes: store.StorageClasses})
 		},
 		func(store *datastore.Datastore) (runner, error) {
 			return node.NewMonitor(node.MonitorDeps{Env: d.env, Nodes: store.Nodes, KubeNodes: store.KubeNodes, Pods: store.Pods})
@@ -148,47 +177,61 @@ func (d *daemon) lead(ctx context.Context) error {
 			return node.NewDeparture(node.DepartureDeps{Env: d.env, Nodes: store.Nodes, KubeNodes: store.KubeNodes, InstanceManagers: store.InstanceManagers})
 		},
 		func(store *datastore.Datastore) (runner, error) {
+			return node.NewLeases(node.LeasesDeps{Env: d.env, Leases: store.Leases, Nodes: store.Nodes, Replicas: store.Replicas}), nil
+		},
+		func(store *datastore.Datastore) (runner, error) {
+			if d.oldManifests {
+				return nil, nil
+			}
+			return drain.New(drain.Deps{
+				Env: d.env, Volumes: store.Volumes, Attachments: store.VolumeAttachments, Engines: store.Engines, Replicas: store.Replicas,
+				Nodes: store.Nodes, KubeNodes: store.KubeNodes, Managers: store.InstanceManagers, Budgets: store.Budgets,
+				Settings: store.Settings, Setting: store.Setting,
+			})
+		},
+		func(store *datastore.Datastore) (runner, error) {
 			return relocation.New(relocation.Deps{Env: d.env, Replicas: store.Replicas, Nodes: store.Nodes, Engines: store.Engines})
 		},
 		func(store *datastore.Datastore) (runner, error) {
 			return remount.New(remount.Deps{Env: d.env, Volumes: store.Volumes, Workloads: s.workloads})
 		},
-		func(store *datastore.Datastore) (runner, error) { return d.newEngines(store, "") },
-		func(store *datastore.Datastore) (runner, error) { return d.newReplicas(store, "") },
+		func(store *datastore.Datastore) (runner, error) {
+			return abandon.New(abandon.Deps{
+				Env: d.env, Owner: d.node, Engines: store.Engines, Nodes: store.Nodes, KubeNodes: store.KubeNodes, Volumes: store.Volumes,
+			})
+		},
+		func(store *datastore.Datastore) (runner, error) {
+			return orphan.New(orphan.Deps{
+				Env: d.env, Owner: d.node, Replicas: store.Replicas, Nodes: store.Nodes, KubeNodes: store.KubeNodes,
+				Volumes: store.Volumes, Engines: store.Engines,
+			})
+		},
 	} {
 		r, err := add(store)
 		if err != nil {
 			return fmt.Errorf("cluster controllers: %w", err)
 		}
-		s.runners = append(s.runners, r)
+		if r != nil {
+			s.runners = append(s.runners, r)
+		}
 	}
 	defer d.rest.server.Store(nil)
 	return s.run(ctx, func() { d.rest.server.Store(d.newServer(store)) })
 }
 
+// clusterKinds are what the leader watches; nil: all. A kind that it may not watch would keep it
+// from ever beginning.
+func (d *daemon) clusterKinds() []datastore.Kind {
+	if !d.oldManifests {
+		return nil
+	}
+	return []datastore.Kind{
+		datastore.Volumes, datastore.VolumeAttachments, datastore.Engines, datastore.Replicas, datastore.Nodes, datastore.Settings,
+		datastore.InstanceManagers, datastore.Pods, datastore.KubeNodes,
+	}
+}
+
 func (d *daemon) newServer(store *datastore.Datastore) *api.Server {
 	m := manager.New(manager.DepsOf(store, d.env.Clock, d.env.Log))
 	return api.NewServer(api.Deps{Manager: m, Log: d.env.Log})
-}
-
-func (d *daemon) newEngines(store *datastore.Datastore, node string) (*engine.Controller, error) {
-	c, err := engine.New(engine.Deps{
-		Env: d.env, Engines: store.Engines, Replicas: store.Replicas, Nodes: store.Nodes,
-		VolumeKey: store.VolumeKey, Setting: store.Setting, DataPlane: enginePlane{d.plane}, Scope: node, Owner: d.node,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("engine controller: %w", err)
-	}
-	return c, nil
-}
-
-func (d *daemon) newReplicas(store *datastore.Datastore, node string) (*replica.Controller, error) {
-	c, err := replica.New(replica.Deps{
-		Env: d.env, Replicas: store.Replicas, Nodes: store.Nodes, KubeNodes: store.KubeNodes, InstanceManagers: store.InstanceManagers,
-		VolumeKey: store.VolumeKey, DataPlane: d.plane, Scope: node, Owner: d.node,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("replica controller: %w", err)
-	}
-	return c, nil
 }

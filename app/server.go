@@ -14,8 +14,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/api"
 )
 
-// restAPI is the REST API of one daemon. Until this daemon leads, its requests go to the
-// one that does; from then on they are answered here.
+// restAPI is the REST API of one daemon. Until this daemon leads, it sends requests to
+// the one that does; from then on it answers them itself.
 type restAPI struct {
 	leads   *leadership
 	log     *logrus.Entry
@@ -30,7 +30,7 @@ func newRESTAPI(l *leadership, registry *prometheus.Registry, healthy func() err
 	return &restAPI{leads: l, log: log, healthy: healthy, metrics: promhttp.HandlerFor(registry, promhttp.HandlerOpts{})}
 }
 
-// ServeHTTP answers what a daemon answers itself; see api.Forwarder for the rest.
+// ServeHTTP answers what each daemon answers itself; see api.Forwarder for the rest.
 func (r *restAPI) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	switch {
 	case req.URL.Path == "/metrics":

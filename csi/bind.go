@@ -18,13 +18,13 @@ type publication struct {
 	exclusive bool
 }
 
-// publish binds what is staged to the pod's path. It may be repeated. A staging whose
-// device died since (the data plane ended, the volume was attached anew) is redone
-// first, and a bind left over from such a one is redone too.
+// publish binds what is staged to the pod's path. It may be repeated. If the device of
+// a staging died since (the data plane ended, the volume was attached anew), publish
+// redoes the staging first, and redoes a bind left over from it too.
 //
 // A read-only block volume is bound read-only, which keeps the file from being
-// replaced; what a container may do to the device itself is decided by the container
-// runtime, from the pod's own readOnly.
+// replaced; the container runtime decides, from the pod's own readOnly, what a
+// container may do to the device itself.
 func (n *node) publish(p publication) error {
 	volume, source := p.staged.volume, p.staged.path
 	if p.staged.capability.block {

@@ -23,6 +23,8 @@ var controllerCapabilities = []csipb.ControllerServiceCapability_RPC_Type{
 	csipb.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME,
 	csipb.ControllerServiceCapability_RPC_PUBLISH_UNPUBLISH_VOLUME,
 	csipb.ControllerServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER,
+	csipb.ControllerServiceCapability_RPC_LIST_VOLUMES,
+	csipb.ControllerServiceCapability_RPC_LIST_VOLUMES_PUBLISHED_NODES,
 }
 
 func (s *controllerServer) ControllerGetCapabilities(context.Context, *csipb.ControllerGetCapabilitiesRequest) (*csipb.ControllerGetCapabilitiesResponse, error) {
@@ -56,7 +58,7 @@ func (s *controllerServer) CreateVolume(ctx context.Context, req *csipb.CreateVo
 	}}, nil
 }
 
-// DeleteVolume returns when the volume is gone; one that is not there is gone.
+// DeleteVolume returns when the volume is gone; a missing volume is gone.
 func (s *controllerServer) DeleteVolume(ctx context.Context, req *csipb.DeleteVolumeRequest) (*csipb.DeleteVolumeResponse, error) {
 	volume := req.GetVolumeId()
 	if volume == "" {
@@ -106,8 +108,8 @@ func (s *controllerServer) ControllerPublishVolume(ctx context.Context, req *csi
 	return &csipb.ControllerPublishVolumeResponse{}, nil
 }
 
-// onNode is what is locked while a volume is published to a node, or taken from it. One node's must not wait for another's: a volume
-// comes to a node only when it has left the other.
+// onNode is what a call locks while it publishes a volume to a node, or takes it from the node. One node's call must not wait for
+// another's: a volume comes to a node only when it has left the other.
 func onNode(volume, node string) string { return volume + " on " + node }
 
 // ControllerUnpublishVolume returns when the volume's device has left the node. An

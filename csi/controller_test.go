@@ -3,12 +3,13 @@ package csi
 import (
 	"context"
 	"errors"
-	"reflect"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	csipb "github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
@@ -39,9 +40,7 @@ func volumeIn(state string, node string, tickets ...Ticket) func(*Volume) {
 func TestTicketIDIsLonghorns(t *testing.T) {
 	// printf 'voldriver.longhorn.ionode-1' | sha256sum
 	const want = "csi-72d2e2069991f6685dd23d759b8218dc2646bb63b5c55ae962994d755bcb846c"
-	if got := ticketID("vol", "driver.longhorn.io", "node-1"); got != want {
-		t.Errorf("got %s, want %s", got, want)
-	}
+	assert.Equal(t, want, ticketID("vol", "driver.longhorn.io", "node-1"))
 }
 
 func TestCreate(t *testing.T) {
@@ -87,12 +86,8 @@ func TestCreate(t *testing.T) {
 				f := newFakeService()
 				c.given(f)
 				err := toStatus(coreOver(f).create(t.Context(), request))
-				if got := status.Code(err); got != c.code {
-					t.Errorf("got %s (%v), want %s", got, err, c.code)
-				}
-				if got := f.made(); !reflect.DeepEqual(got, c.calls) {
-					t.Errorf("calls %v, want %v", got, c.calls)
-				}
+				assert.Equal(t, c.code, status.Code(err), err)
+				assert.Equal(t, c.calls, f.made())
 			})
 		})
 	}
@@ -129,12 +124,8 @@ func TestDelete(t *testing.T) {
 				f := newFakeService()
 				c.given(f)
 				err := toStatus(coreOver(f).delete(t.Context(), testVolume))
-				if got := status.Code(err); got != c.code {
-					t.Errorf("got %s (%v), want %s", got, err, c.code)
-				}
-				if got := f.made(); !reflect.DeepEqual(got, c.calls) {
-					t.Errorf("calls %v, want %v", got, c.calls)
-				}
+				assert.Equal(t, c.code, status.Code(err), err)
+				assert.Equal(t, c.calls, f.made())
 			})
 		})
 	}
@@ -224,18 +215,13 @@ func TestPublish(t *testing.T) {
 					given(f)
 				}
 				err := coreOver(f).publish(t.Context(), testVolume, "n1")
-				if got := status.Code(err); got != c.code {
-					t.Errorf("got %s (%v), want %s", got, err, c.code)
-				}
+				assert.Equal(t, c.code, status.Code(err), err)
 				if c.message != "" {
 					checkError(t, err, c.message)
 				}
-				if got := f.made(); !reflect.DeepEqual(got, c.calls) {
-					t.Errorf("calls %q, want %q", got, c.calls)
-				}
-				if _, left := f.volumes[testVolume].Tickets[mine.ID]; left != c.left {
-					t.Errorf("ticket left: %t, want %t", left, c.left)
-				}
+				assert.Equal(t, c.calls, f.made())
+				_, left := f.volumes[testVolume].Tickets[mine.ID]
+				assert.Equal(t, c.left, left, "ticket left")
 			})
 		})
 	}
@@ -248,9 +234,8 @@ func TestPublishAnswersBeforeTheCallersDeadline(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
 		err := coreOver(f).publish(ctx, testVolume, "n1")
-		if status.Code(err) != codes.FailedPrecondition || ctx.Err() != nil {
-			t.Errorf("got %v with the context at %v, want FailedPrecondition in time", err, ctx.Err())
-		}
+		assert.Equal(t, codes.FailedPrecondition, status.Code(err), err)
+		assert.NoError(t, ctx.Err())
 	})
 }
 
@@ -309,12 +294,8 @@ func TestUnpublish(t *testing.T) {
 					c.given(f)
 				}
 				err := toStatus(coreOver(f).unpublish(t.Context(), testVolume, c.node))
-				if got := status.Code(err); got != c.code {
-					t.Errorf("got %s (%v), want %s", got, err, c.code)
-				}
-				if got := f.made(); !reflect.DeepEqual(got, c.calls) {
-					t.Errorf("calls %q, want %q", got, c.calls)
-				}
+				assert.Equal(t, c.code, status.Code(err), err)
+				assert.Equal(t, c.calls, f.made())
 			})
 		})
 	}
@@ -325,26 +306,19 @@ func TestConcurrentCallsForOneVolumeAreAborted(t *testing.T) {
 	f.edit(testVolume, volumeIn("detached", ""))
 	s := &controllerServer{core: coreOver(f)}
 	unlock, ok := s.locks.tryLock(testVolume)
-	if !ok {
-		t.Fatal("the lock of an idle volume is held")
-	}
+	require.True(t, ok, "the lock of an idle volume is held")
 	_, err := s.DeleteVolume(t.Context(), &csipb.DeleteVolumeRequest{VolumeId: testVolume})
-	if status.Code(err) != codes.Aborted {
-		t.Errorf("got %v, want Aborted", err)
-	}
+	assert.Equal(t, codes.Aborted, status.Code(err), err)
 	unlock()
 	f.instant = true
-	if _, err := s.DeleteVolume(t.Context(), &csipb.DeleteVolumeRequest{VolumeId: testVolume}); err != nil {
-		t.Errorf("after the first call: %v", err)
-	}
+	_, err = s.DeleteVolume(t.Context(), &csipb.DeleteVolumeRequest{VolumeId: testVolume})
+	assert.NoError(t, err, "after the first call")
 }
 
 func TestVolumeContextKeepsParametersButNotTheProvisioners(t *testing.T) {
 	got := volumeContext(map[string]string{"numberOfReplicas": "3", "csi.storage.k8s.io/pvc/name": "data"}, VolumeRequest{AccessMode: "rwop"})
 	want := map[string]string{"numberOfReplicas": "3", "share": "false", "exclusive": "true"}
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("got %v, want %v", got, want)
-	}
+	assert.Equal(t, want, got)
 }
 
 // A volume comes to a node when it has left the other: the call that takes it from there must not wait for the one that brings it here.
@@ -353,14 +327,10 @@ func TestCallsForOneVolumeOnTwoNodesDoNotWaitForEachOther(t *testing.T) {
 	f.edit(testVolume, volumeIn("detached", ""))
 	s := &controllerServer{core: coreOver(f)}
 	unlock, ok := s.locks.tryLock(onNode(testVolume, "n2")) // as a publication that waits has it
-	if !ok {
-		t.Fatal("not locked")
-	}
+	require.True(t, ok, "not locked")
 	defer unlock()
 	for node, want := range map[string]codes.Code{"n1": codes.OK, "n2": codes.Aborted} {
 		_, err := s.ControllerUnpublishVolume(t.Context(), &csipb.ControllerUnpublishVolumeRequest{VolumeId: testVolume, NodeId: node})
-		if status.Code(err) != want {
-			t.Errorf("%s: %v, want %s", node, err, want)
-		}
+		assert.Equal(t, want, status.Code(err), "%s: %v", node, err)
 	}
 }

@@ -3,11 +3,11 @@ package csi
 import (
 	"errors"
 	"os"
-	"reflect"
 	"syscall"
 	"testing"
 
 	csipb "github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/stretchr/testify/assert"
 	"google.golang.org/grpc/codes"
 )
 
@@ -70,9 +70,7 @@ func TestPublishStagesAgainWhereTheDeviceWasReplaced(t *testing.T) {
 				VolumeId: "pvc-1", StagingTargetPath: h.path("staging"), TargetPath: h.path("pods", "p2"), VolumeCapability: c.capability,
 			})
 			wantCode(t, "publish to the pod that replaces the first", err, codes.OK)
-			if got := h.mounts(); !reflect.DeepEqual(got, c.want) {
-				t.Errorf("mounts %v, want %v", got, c.want)
-			}
+			assert.Equal(t, c.want, h.mounts())
 			h.mounter.UnmountFunc = nil
 			wantCode(t, "unpublish from the first pod", h.unpublish(t, s), codes.OK)
 		})
@@ -120,16 +118,11 @@ func TestTakingOffWhatIsBusy(t *testing.T) {
 				h.busy()
 				wantCode(t, "unpublish", h.unpublish(t, s), c.code)
 				wantCode(t, "unstage", h.unstage(t, s), c.code)
-				if len(h.detached) != c.detached {
-					t.Errorf("detached %v, want %d", h.detached, c.detached)
-				}
-				if left := len(h.mounts()); left != 2-c.detached {
-					t.Errorf("%d mounts are left: %v", left, h.mounts())
-				}
+				assert.Len(t, h.detached, c.detached)
+				assert.Len(t, h.mounts(), 2-c.detached)
 				for _, path := range []string{h.path("pods", "p1", "mount"), h.path("staging")} {
-					if _, err := os.Lstat(path); errors.Is(err, os.ErrNotExist) != (c.code == codes.OK) {
-						t.Errorf("%s: %v", path, err)
-					}
+					_, err := os.Lstat(path)
+					assert.Equal(t, c.code == codes.OK, errors.Is(err, os.ErrNotExist), "%s: %v", path, err)
 				}
 			})
 		}

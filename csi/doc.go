@@ -1,6 +1,6 @@
-// Package csi is the driver that Kubernetes reaches volumes through: the identity,
-// controller and node services of the Container Storage Interface, and what runs
-// them in the two roles of the driver.
+// Package csi is the driver through which Kubernetes reaches volumes: the identity,
+// controller and node services of the Container Storage Interface, and what runs them
+// in the two roles of the driver.
 //
 //	RunController (Deployment)                      RunNode (DaemonSet, one per node)
 //	┌───────────────────────────────────┐           ┌────────────────────────────────┐
@@ -11,13 +11,13 @@
 //	       ▼ VolumeService (REST)                                     ▼ csi/mount
 //	   longhorn-manager                                       /dev/longhorn/<volume>
 //
-// Each service is a shell around a core. The shell (controller.go, node.go) checks
-// what a request must have, takes the volume's lock and answers Aborted where another
-// call holds it; the core (provision.go, publish.go, stage.go, bind.go) is called with
-// the lock held and may therefore read, decide and act without minding others.
+// Each service is a shell around a core. The shell (controller.go, node.go) checks what
+// a request must have, takes the volume's lock and answers Aborted where another call
+// holds it. It calls the core (provision.go, publish.go, stage.go, bind.go) with the
+// lock held, so the core may read, decide and act undisturbed.
 //
 // The controller talks to the manager through VolumeService alone. The node service
-// talks to nobody: what it needs is the block device that publishing made appear, so
-// a pod's volume can be staged while the manager is away. This package must not know
+// calls no other service: it only needs the block device that publishing made appear,
+// so a pod's volume can be staged while the manager is away. This package must not know
 // the datastore, the controllers or the data plane.
 package csi

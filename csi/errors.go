@@ -9,8 +9,8 @@ import (
 )
 
 // toStatus gives an error the code that its caller acts on. An error that has a code
-// keeps it. What cannot be told apart from "perhaps it was done" becomes Unavailable,
-// which callers must take as unknown: they ask again, or undo.
+// keeps it. An error that may mean "perhaps it was done" becomes Unavailable, which
+// callers must take as unknown: they ask again, or undo.
 func toStatus(err error) error {
 	if err == nil {
 		return nil
@@ -56,7 +56,7 @@ func missing(field string) error {
 	return status.Errorf(codes.InvalidArgument, "%s is missing", field)
 }
 
-// busy answers Aborted for a volume that another call is at work on.
+// busy answers Aborted while another call works on the volume.
 func busy(volume string) error {
 	return status.Errorf(codes.Aborted, "volume %s: another operation on it is under way", volume)
 }

@@ -140,6 +140,20 @@ func (f *fakeService) Detach(_ context.Context, volume, id string) error {
 	return nil
 }
 
+func (f *fakeService) Volumes(context.Context) ([]Volume, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.fail["list"]; err != nil { // not recorded: the attacher lists by the clock
+		return nil, err
+	}
+	var list []Volume
+	for _, v := range f.volumes {
+		v.Tickets = maps.Clone(v.Tickets)
+		list = append(list, v)
+	}
+	return list, nil
+}
+
 func (f *fakeService) HasNode(_ context.Context, name string) (bool, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

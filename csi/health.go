@@ -15,8 +15,8 @@ import (
 // healthTimeout bounds one health check.
 const healthTimeout = 5 * time.Second
 
-// serveHealth answers GET /healthz by calling Probe on the CSI socket, so that a server
-// that hangs, or whose socket somebody removed, is unhealthy, until ctx ends.
+// serveHealth answers GET /healthz by calling Probe on the CSI socket, until ctx ends.
+// So a server that hangs, or whose socket was removed, is unhealthy.
 func serveHealth(ctx context.Context, address, socket string) error {
 	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// identity answers who the driver is. Both roles answer alike: a capability belongs
-// to the driver, not to the process that is asked.
+// identity answers who the driver is. Both roles answer alike: a capability belongs to
+// the driver, not to the process that is asked.
 type identity struct {
 	csipb.UnimplementedIdentityServer
 	driver, version string
@@ -26,8 +26,8 @@ func (i *identity) GetPluginCapabilities(context.Context, *csipb.GetPluginCapabi
 	}}}, nil
 }
 
-// Probe answers ready whenever it can be called: a manager that is away is waited for
-// by each call, and would not come back sooner if this process were restarted.
+// Probe answers ready whenever it can be called: each call waits for a manager that is
+// away, and a restart of this process would not bring the manager back sooner.
 func (i *identity) Probe(context.Context, *csipb.ProbeRequest) (*csipb.ProbeResponse, error) {
 	return &csipb.ProbeResponse{Ready: wrapperspb.Bool(true)}, nil
 }

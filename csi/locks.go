@@ -2,9 +2,9 @@ package csi
 
 import "sync"
 
-// volumeLocks lets one call at a time act on a volume. A second one is not queued but
-// told to come back (Aborted), as the interface asks of drivers: the caller's deadline
-// runs while it would wait, and it asks again anyway.
+// volumeLocks lets one call at a time act on a volume. It does not queue a second call
+// but tells it to come back (Aborted), as the interface asks of drivers: the caller's
+// deadline runs while it would wait, and it asks again anyway.
 type volumeLocks struct {
 	mu sync.Mutex
 	// held is guarded by mu.

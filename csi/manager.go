@@ -12,9 +12,10 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// managerAPI is what of the REST client is used.
+// managerAPI is what this package uses of the REST client.
 type managerAPI interface {
 	Volume(ctx context.Context, name string) (*v1.Volume, error)
+	Volumes(ctx context.Context) ([]v1.Volume, error)
 	CreateVolume(ctx context.Context, v v1.VolumeCreate) (*v1.Volume, error)
 	DeleteVolume(ctx context.Context, name string) error
 	AttachVolume(ctx context.Context, name string, in v1.AttachInput) (*v1.Volume, error)
@@ -43,6 +44,22 @@ func (m *manager) Volume(ctx context.Context, name string) (Volume, error) {
 		return Volume{}, classify(err)
 	}
 	return volumeOf(wire)
+}
+
+func (m *manager) Volumes(ctx context.Context) ([]Volume, error) {
+	wires, err := m.api.Volumes(ctx)
+	if err != nil {
+		return nil, classify(err)
+	}
+	volumes := make([]Volume, 0, len(wires))
+	for i := range wires {
+		v, err := volumeOf(&wires[i])
+		if err != nil {
+			return nil, err
+		}
+		volumes = append(volumes, v)
+	}
+	return volumes, nil
 }
 
 func volumeOf(wire *v1.Volume) (Volume, error) {
@@ -102,6 +119,7 @@ func (m *manager) CreateVolume(ctx context.Context, r VolumeRequest) error {
 		ReplicaSoftAntiAffinity: r.ReplicaSoftAntiAffinity,
 		DiskSelector:            r.DiskSelector,
 		NodeSelector:            r.NodeSelector,
+		MustFit:                 true,
 	})
 	return classify(err)
 }

@@ -6,9 +6,10 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"reflect"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
 )
 
@@ -46,9 +47,7 @@ func managerOver(t *testing.T, answers map[string]restAnswer) (VolumeService, *r
 	server := httptest.NewServer(r)
 	t.Cleanup(server.Close)
 	m, err := NewManager(server.URL + "/v1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return m, r
 }
 
@@ -65,9 +64,7 @@ func TestManagerReadsAVolume(t *testing.T) {
 		"GET /v1/volumes/pvc-2": {200, `{"name":"pvc-2","size":"2097152","state":"detached","robustness":"faulted","notReadyMessage":"volume is faulted","controllers":[{"hostId":"n1"}]}`},
 	})
 	got, err := m.Volume(t.Context(), "pvc-1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	want := Volume{
 		Name: "pvc-1", SizeBytes: 64 << 20, State: "attached", Ready: true, NodeID: "n1",
 		Tickets: map[string]Ticket{
@@ -75,13 +72,12 @@ func TestManagerReadsAVolume(t *testing.T) {
 			"csi-b": {ID: "csi-b", Type: "csi-attacher", NodeID: "n2", Message: "AttachedElsewhere on n1"},
 		},
 	}
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("got %+v, want %+v", got, want)
-	}
+	assert.Equal(t, want, got)
 	got, err = m.Volume(t.Context(), "pvc-2")
-	if err != nil || !got.Faulted || got.NodeID != "" || got.NotReadyMessage != "volume is faulted" {
-		t.Errorf("a detached, faulted volume: %+v, %v", got, err)
-	}
+	require.NoError(t, err)
+	assert.True(t, got.Faulted)
+	assert.Empty(t, got.NodeID)
+	assert.Equal(t, "volume is faulted", got.NotReadyMessage, "a detached, faulted volume")
 }
 
 func TestManagerSendsWhatIsAsked(t *testing.T) {
@@ -101,24 +97,20 @@ func TestManagerSendsWhatIsAsked(t *testing.T) {
 		m.Detach(t.Context(), "pvc-1", "csi-a"),
 		m.DeleteVolume(t.Context(), "pvc-1"),
 	)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	want := map[string]map[string]any{
 		"POST /v1/volumes": {
 			"name": "pvc-1", "size": "67108864", "numberOfReplicas": 3.0, "staleReplicaTimeout": 30.0, "dataLocality": "disabled",
-			"accessMode": "rwo", "replicaSoftAntiAffinity": "ignored", "diskSelector": []any{"ssd"}, "nodeSelector": []any{"storage"},
+			"accessMode": "rwo", "replicaSoftAntiAffinity": "ignored", "diskSelector": []any{"ssd"}, "nodeSelector": []any{"storage"}, "mustFit": true,
 		},
 		"POST /v1/volumes/pvc-1?action=attach": {"hostId": "n1", "attacherType": "csi-attacher", "attachmentID": "csi-a"},
 		"POST /v1/volumes/pvc-1?action=detach": {"attachmentID": "csi-a"},
 	}
-	if !reflect.DeepEqual(r.sent, want) {
-		t.Errorf("sent %v, want %v", r.sent, want)
-	}
+	assert.Equal(t, want, r.sent)
 	for node, want := range map[string]bool{"n1": true, "n2": false} {
-		if got, err := m.HasNode(t.Context(), node); err != nil || got != want {
-			t.Errorf("node %s: %t, %v, want %t", node, got, err, want)
-		}
+		got, err := m.HasNode(t.Context(), node)
+		require.NoError(t, err, "node %s", node)
+		assert.Equal(t, want, got, "node %s", node)
 	}
 }
 
@@ -145,9 +137,7 @@ func TestManagerErrorsGetTheCodesThatCallersActOn(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			m, _ := managerOver(t, map[string]restAnswer{"POST /v1/volumes": c.answer})
 			err := m.CreateVolume(t.Context(), VolumeRequest{Name: "pvc-1"})
-			if got := codeOf(err); got != c.code {
-				t.Errorf("code %s, want %s (%v)", got, c.code, err)
-			}
+			assert.Equal(t, c.code, codeOf(err), err)
 			if err != nil && c.text != "" {
 				checkError(t, err, c.text)
 			}

@@ -2,6 +2,7 @@ package csi
 
 import (
 	"context"
+	"fmt"
 	"path/filepath"
 
 	csipb "github.com/container-storage-interface/spec/lib/go/csi"
@@ -89,11 +90,12 @@ func stagingOf(req stagingRequest) (staging, error) {
 	if err := checkFSType(c.fsType); err != nil {
 		return staging{}, status.Errorf(codes.InvalidArgument, "file system type %q %v", c.fsType, err)
 	}
-	mkfs, err := parseMkfsParams(req.GetVolumeContext()[paramMkfsParams])
+	params := req.GetVolumeContext()[paramMkfsParams]
+	mkfs, err := parseMkfsParams(c.fsType, params)
 	if err != nil {
-		return staging{}, status.Errorf(codes.InvalidArgument, "parameter %s: value %v", paramMkfsParams, err)
+		err = fmt.Errorf("parameter %s: value %q %w", paramMkfsParams, params, err)
 	}
-	return staging{volume: req.GetVolumeId(), path: req.GetStagingTargetPath(), capability: c, mkfs: mkfs}, nil
+	return staging{volume: req.GetVolumeId(), path: req.GetStagingTargetPath(), capability: c, mkfs: mkfs, mkfsRefused: err}, nil
 }
 
 // NodeUnstageVolume undoes NodeStageVolume; what is not staged is unstaged.

@@ -4,11 +4,12 @@ import (
 	"context"
 	"os"
 	"path/filepath"
-	"reflect"
 	"sync"
 	"testing"
 
 	csipb "github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	mountutils "k8s.io/mount-utils"
@@ -141,9 +142,7 @@ func (h *host) publish(s *nodeServer, volume string, c *csipb.VolumeCapability) 
 
 func wantCode(t *testing.T, what string, err error, want codes.Code) {
 	t.Helper()
-	if got := status.Code(err); got != want {
-		t.Fatalf("%s: %v, want %s", what, err, want)
-	}
+	require.Equal(t, want, status.Code(err), "%s: %v", what, err)
 }
 
 func TestNodeLifeOfAFilesystemVolume(t *testing.T) {
@@ -161,9 +160,7 @@ func TestNodeLifeOfAFilesystemVolume(t *testing.T) {
 	}
 	// The fake mounter shows a bind with no type; the kernel would show ext4.
 	want := map[string]string{"staging": "pvc-1 ext4", "pods/p1/mount": "pvc-1 "}
-	if got := h.mounts(); !reflect.DeepEqual(got, want) {
-		t.Fatalf("mounts %v, want %v", got, want)
-	}
+	require.Equal(t, want, h.mounts())
 	unpublish := &csipb.NodeUnpublishVolumeRequest{VolumeId: "pvc-1", TargetPath: h.path("pods", "p1", "mount")}
 	unstage := &csipb.NodeUnstageVolumeRequest{VolumeId: "pvc-1", StagingTargetPath: h.path("staging")}
 	for range 2 {
@@ -174,13 +171,10 @@ func TestNodeLifeOfAFilesystemVolume(t *testing.T) {
 		_, err := s.NodeUnstageVolume(t.Context(), unstage)
 		wantCode(t, "unstage", err, codes.OK)
 	}
-	if got := h.mounts(); len(got) != 0 {
-		t.Errorf("left mounted: %v", got)
-	}
+	assert.Empty(t, h.mounts(), "left mounted")
 	for _, path := range []string{unpublish.TargetPath, unstage.StagingTargetPath} {
-		if _, err := os.Stat(path); !os.IsNotExist(err) {
-			t.Errorf("%s is left: %v", path, err)
-		}
+		_, err := os.Stat(path)
+		assert.ErrorIs(t, err, os.ErrNotExist, "%s is left", path)
 	}
 }
 
@@ -194,21 +188,18 @@ func TestNodeLifeOfABlockVolume(t *testing.T) {
 		wantCode(t, "publish", h.publish(s, "pvc-1", block), codes.OK)
 	}
 	want := map[string]string{"staging/pvc-1": "pvc-1 ", "pods/p1/mount": "pvc-1 "}
-	if got := h.mounts(); !reflect.DeepEqual(got, want) {
-		t.Fatalf("mounts %v, want %v", got, want)
-	}
+	require.Equal(t, want, h.mounts())
 	stats, err := s.NodeGetVolumeStats(t.Context(), &csipb.NodeGetVolumeStatsRequest{VolumeId: "pvc-1", VolumePath: h.path("pods", "p1", "mount")})
 	wantCode(t, "stats", err, codes.OK)
-	if u := stats.Usage; len(u) != 1 || u[0].Unit != csipb.VolumeUsage_BYTES || u[0].Total != 64<<20 {
-		t.Errorf("usage %v, want 64 MiB alone", u)
-	}
+	u := stats.Usage
+	require.Len(t, u, 1)
+	assert.Equal(t, csipb.VolumeUsage_BYTES, u[0].Unit)
+	assert.Equal(t, int64(64<<20), u[0].Total)
 	_, err = s.NodeUnpublishVolume(t.Context(), &csipb.NodeUnpublishVolumeRequest{VolumeId: "pvc-1", TargetPath: h.path("pods", "p1", "mount")})
 	wantCode(t, "unpublish", err, codes.OK)
 	_, err = s.NodeUnstageVolume(t.Context(), &csipb.NodeUnstageVolumeRequest{VolumeId: "pvc-1", StagingTargetPath: h.path("staging")})
 	wantCode(t, "unstage", err, codes.OK)
-	if got := h.mounts(); len(got) != 0 {
-		t.Errorf("left mounted: %v", got)
-	}
+	assert.Empty(t, h.mounts(), "left mounted")
 }
 
 func TestAVolumeOfOnePodIsRefusedToASecond(t *testing.T) {
@@ -238,24 +229,17 @@ func TestAVolumeOfOnePodIsRefusedToASecond(t *testing.T) {
 
 func TestStageRefusesAPlainFileWhereTheDeviceShouldBe(t *testing.T) {
 	h := newHost(t)
-	if err := os.MkdirAll(h.device("pvc-dir"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(h.device("pvc-1"), []byte("left over"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.MkdirAll(h.device("pvc-dir"), 0o700))
+	require.NoError(t, os.WriteFile(h.device("pvc-1"), []byte("left over"), 0o600))
 	s := h.server()
 	for _, volume := range []string{"pvc-1", "pvc-dir"} {
 		for _, c := range []*csipb.VolumeCapability{capabilityOf(writer, "ext4"), blockOf(writer)} {
 			wantCode(t, "stage "+volume, h.stage(s, volume, c), codes.FailedPrecondition)
 		}
 	}
-	if got := h.mounts(); len(got) != 0 {
-		t.Errorf("mounts %v, want none", got)
-	}
-	if data, _ := os.ReadFile(h.device("pvc-1")); string(data) != "left over" {
-		t.Errorf("the file was touched: %q", data)
-	}
+	assert.Empty(t, h.mounts())
+	data, _ := os.ReadFile(h.device("pvc-1"))
+	assert.Equal(t, "left over", string(data), "the file was touched")
 }
 
 func TestStageRedoesAMountWhoseDeviceWasReplaced(t *testing.T) {
@@ -272,27 +256,20 @@ func TestStageRedoesAMountWhoseDeviceWasReplaced(t *testing.T) {
 	wantCode(t, "stage again", h.stage(s, "pvc-1", fsys), codes.OK)
 	wantCode(t, "publish again", h.publish(s, "pvc-1", fsys), codes.OK)
 	want := map[string]string{"staging": "pvc-1 xfs", "pods/p1/mount": "pvc-1 "}
-	if got := h.mounts(); !reflect.DeepEqual(got, want) {
-		t.Errorf("mounts %v, want %v", got, want)
-	}
+	assert.Equal(t, want, h.mounts())
 }
 
 func TestUnstageLeavesAUsersFileOfTheVolumesName(t *testing.T) {
 	h := newHost(t)
 	s := h.server()
-	if err := os.MkdirAll(h.path("staging"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.MkdirAll(h.path("staging"), 0o700))
 	// Not a mount, so not ours to remove: unstaging fails and the file stays.
 	file := h.path("staging", "pvc-1")
-	if err := os.WriteFile(file, []byte("precious"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(file, []byte("precious"), 0o600))
 	_, err := s.NodeUnstageVolume(t.Context(), &csipb.NodeUnstageVolumeRequest{VolumeId: "pvc-1", StagingTargetPath: h.path("staging")})
 	wantCode(t, "unstage", err, codes.Internal)
-	if data, _ := os.ReadFile(file); string(data) != "precious" {
-		t.Errorf("the file holds %q now", data)
-	}
+	data, _ := os.ReadFile(file)
+	assert.Equal(t, "precious", string(data))
 }
 
 func TestNodeRefusals(t *testing.T) {

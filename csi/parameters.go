@@ -42,9 +42,9 @@ const (
 var supportedFSTypes = []string{defaultFSType, fsTypeXFS}
 
 // unsupported are Longhorn's parameters for what this driver cannot do, each with the
-// values that ask for nothing (the empty text is always one). Any other value is
-// refused: a volume that silently is not encrypted, or not restored from its backup,
-// is worse than none. A key that is neither here nor above is ignored.
+// values that ask for nothing (the empty text is always one). It refuses any other value: a
+// volume that silently is not encrypted, or not restored from its backup, is worse than
+// none. It ignores a key that is neither here nor above.
 var unsupported = map[string][]string{
 	"fromBackup":                  nil,
 	"backingImage":                nil,
@@ -57,7 +57,6 @@ var unsupported = map[string][]string{
 	"encrypted":                   {"false"},
 	"standby":                     {"false"},
 	"strictTopology":              {"false"},
-	paramDataLocality:             {localityDisabled},
 	"dataEngine":                  {dataEngineV1},
 	"dataLayout":                  nil,
 	"replicaAutoBalance":          {"ignored", "disabled"},
@@ -75,15 +74,18 @@ type parameters struct {
 	replicas         int
 	staleMinutes     int
 	fsType           string
+	mkfsParams       string
 	softAntiAffinity string
-	diskSelector     []string
-	nodeSelector     []string
+	// locality is empty where the setting default-data-locality decides.
+	locality     string
+	diskSelector []string
+	nodeSelector []string
 	// exclusive asks for ReadWriteOncePod whatever the capability says.
 	exclusive bool
 }
 
-// parseParameters reads a StorageClass's parameters. An error names the key, the value
-// and the rule; keys are looked at in order of name, so it is always the same one.
+// parseParameters reads a StorageClass's parameters. An error names the key, the value and
+// the rule; it looks at keys in order of name, so it is always the same error.
 func parseParameters(params map[string]string) (parameters, error) {
 	p := parameters{
 		staleMinutes:     defaultStaleReplicaMinutes,
@@ -104,7 +106,22 @@ func parseParameters(params map[string]string) (parameters, error) {
 			return parameters{}, fmt.Errorf("parameter %s: value %q %w", key, value, err)
 		}
 	}
+	if err := p.checkMkfs(p.fsType); err != nil {
+		return parameters{}, err
+	}
 	return p, nil
+}
+
+// checkMkfs checks the options of mkfs against the type of the file system to be made; the
+// type is empty where none is made.
+func (p parameters) checkMkfs(fsType string) error {
+	if fsType == "" {
+		return nil
+	}
+	if _, err := parseMkfsParams(fsType, p.mkfsParams); err != nil {
+		return fmt.Errorf("parameter %s: value %q %w", paramMkfsParams, p.mkfsParams, err)
+	}
+	return nil
 }
 
 func (p *parameters) set(key, value string) (err error) {
@@ -116,9 +133,11 @@ func (p *parameters) set(key, value string) (err error) {
 	case paramFSType:
 		p.fsType, err = value, checkFSType(value)
 	case paramMkfsParams:
-		_, err = parseMkfsParams(value)
+		p.mkfsParams = value
 	case paramReplicaSoftAntiAffinity:
 		p.softAntiAffinity, err = parseAntiAffinity(value)
+	case paramDataLocality:
+		p.locality, err = value, checkLocality(value)
 	case paramDiskSelector:
 		p.diskSelector, err = parseTags(value)
 	case paramNodeSelector:
@@ -138,8 +157,8 @@ func (p *parameters) set(key, value string) (err error) {
 	return err
 }
 
-// isKnownParameter tells whether a key means something to this driver, be it that it is
-// refused. What is not known is ignored.
+// isKnownParameter tells whether this driver knows a key, even if only to refuse it. It
+// ignores unknown keys.
 func isKnownParameter(key string) bool {
 	if slices.Contains(supported, key) {
 		return true
@@ -191,6 +210,16 @@ func parseAntiAffinity(value string) (string, error) {
 	return "", fmt.Errorf("is none of ignored, enabled, disabled")
 }
 
+func checkLocality(value string) error {
+	switch value {
+	case localityDisabled, localityBestEffort:
+		return nil
+	case "strict-local":
+		return fmt.Errorf("is not offered yet; %s keeps a replica on the node of the workload where it can", localityBestEffort)
+	}
+	return fmt.Errorf("is none of %s, %s", localityDisabled, localityBestEffort)
+}
+
 func checkFSType(value string) error {
 	if !slices.Contains(supportedFSTypes, value) {
 		return fmt.Errorf("is none of %s", strings.Join(supportedFSTypes, ", "))
@@ -208,17 +237,4 @@ func parseTags(value string) ([]string, error) {
 		tags = append(tags, tag)
 	}
 	return tags, nil
-}
-
-// parseMkfsParams splits further arguments of mkfs at spaces. An argument with a slash
-// is refused: mkfs takes its first free argument as the device to format, so a path
-// here could destroy something else than the volume.
-func parseMkfsParams(value string) ([]string, error) {
-	args := strings.Fields(value)
-	for _, arg := range args {
-		if strings.Contains(arg, "/") {
-			return nil, fmt.Errorf("has the argument %q with a slash: mkfs may be given no path", arg)
-		}
-	}
-	return args, nil
 }

@@ -64,8 +64,8 @@ func checkExisting(v Volume, r VolumeRequest) error {
 	return nil
 }
 
-// delete removes the volume and waits until it is gone. A volume that a node holds
-// through this driver is refused: its pod may still be writing.
+// delete removes the volume and waits until it is gone. It refuses a volume that a node
+// holds through this driver: its pod may still be writing.
 func (c *controller) delete(ctx context.Context, name string) error {
 	v, err := c.volumes.Volume(ctx, name)
 	if errors.Is(err, ErrNotFound) {
@@ -99,8 +99,8 @@ func (c *controller) delete(ctx context.Context, name string) error {
 var errWaitOver = errors.New("the wait is over")
 
 // await looks at a volume until done answers true or an error, and returns what it saw
-// last. It ends with errWaitOver in time for the caller's own deadline to be met with
-// an answer that says more than "too late".
+// last. It ends with errWaitOver early enough to meet the caller's own deadline with an
+// answer that says more than "too late".
 func (c *controller) await(ctx context.Context, name string, done func(Volume) (bool, error)) (Volume, error) {
 	end := time.NewTimer(c.patience(ctx))
 	defer end.Stop()

@@ -16,8 +16,8 @@ import (
 // tidyUp bounds taking back a ticket after the call's own time has run out.
 const tidyUp = 10 * time.Second
 
-// ticketID is the id of this driver's ticket for a volume on a node; the same for ever,
-// so that a call after a restart finds what an earlier one left.
+// ticketID is the id of this driver's ticket for a volume on a node; the same for ever, so that
+// a call after a restart finds what an earlier one left.
 func ticketID(volume, driver, node string) string {
 	sum := sha256.Sum256([]byte(volume + driver + node))
 	return "csi-" + hex.EncodeToString(sum[:])
@@ -25,11 +25,11 @@ func ticketID(volume, driver, node string) string {
 
 // publish leaves a ticket and waits until it is satisfied.
 //
-// The attacher takes some answers as final (NotFound, FailedPrecondition, Internal, …):
-// the volume is then for certain not attached, and nobody will call unpublish. So the
-// ticket is taken back before such an answer is given, and where that does not work
-// the answer becomes Aborted, which is not final. After Aborted, Unavailable and
-// DeadlineExceeded the ticket stays: the next call finds the attachment further on.
+// The attacher takes some answers as final (NotFound, FailedPrecondition, Internal, …): the
+// volume is then for certain not attached, and it will not call unpublish. So publish takes the
+// ticket back before it gives such an answer. If that does not work, the answer becomes Aborted,
+// which is not final. After Aborted, Unavailable and DeadlineExceeded the ticket stays: the next
+// call finds the attachment further on.
 func (c *controller) publish(ctx context.Context, volume, node string) error {
 	id := ticketID(volume, c.driver, node)
 	err := toStatus(c.attach(ctx, volume, node, id))
@@ -96,8 +96,8 @@ func isSatisfied(v Volume, id, node string) bool {
 	return ok && t.Satisfied && t.NodeID == node
 }
 
-// checkAttachable refuses to ask for what cannot be had soon. A volume that another
-// node holds is not "not ready": it may be let go at any moment, so that is waited for.
+// checkAttachable refuses to ask for what cannot be had soon. A volume that another node holds
+// is not "not ready": that node may let it go at any moment, so publish waits for it.
 func checkAttachable(v Volume, node string, asked bool) error {
 	if v.State == stateDeleting {
 		return status.Errorf(codes.NotFound, "volume %s: it is being deleted", v.Name)
@@ -129,11 +129,10 @@ func notSatisfied(v Volume, id, node string) error {
 	return status.Errorf(codes.DeadlineExceeded, "publishing volume %s to node %s: not attached in time: %s", v.Name, node, reason)
 }
 
-// unpublish takes this driver's ticket for the node back (for all nodes when node is
-// empty) and waits until the tickets are gone and the volume has left the node, so that
-// whoever attaches it next finds nobody writing. A node that somebody else's ticket
-// still wants keeps the volume; that is not waited for. Missing volumes and nodes are
-// unpublished.
+// unpublish takes this driver's ticket for the node back (for all nodes when node is empty) and
+// waits until the tickets are gone and the volume has left the node, so that no writer is left
+// when the volume is next attached. A node that another user's ticket still wants keeps the
+// volume; unpublish does not wait for that. Missing volumes and nodes are unpublished.
 func (c *controller) unpublish(ctx context.Context, volume, node string) error {
 	v, err := c.volumes.Volume(ctx, volume)
 	if errors.Is(err, ErrNotFound) {
@@ -192,7 +191,7 @@ func hasLeft(v Volume, node string) bool {
 	}
 	for _, t := range v.Tickets {
 		if t.NodeID == v.NodeID {
-			return true // somebody else's wish keeps it there
+			return true // another user's wish keeps it there
 		}
 	}
 	return false

@@ -10,13 +10,13 @@ import (
 
 // registrationSocket is where the kubelet finds the driver. The kubelet watches that
 // directory: it registers the driver when the socket appears and when the kubelet
-// itself starts and lists the directory, so nothing is to be done here after a restart
-// of either; it takes the driver off the node when the socket goes.
+// itself starts and lists the directory, so the driver does nothing here after a
+// restart of either. The kubelet takes the driver off the node when the socket goes.
 func registrationSocket(kubeletDir, driver string) string {
 	return filepath.Join(kubeletDir, "plugins_registry", driver+"-reg.sock")
 }
 
-// supportedVersions are the CSI versions that the kubelet is told of; it wants 1.x.
+// supportedVersions are the CSI versions that the kubelet sees; it wants 1.x.
 var supportedVersions = []string{"1.0.0"}
 
 // registrationServer answers the kubelet's questions on that socket.
@@ -28,16 +28,16 @@ type registrationServer struct {
 	log      *logrus.Entry
 }
 
-// GetInfo says what is to be registered.
+// GetInfo says what to register.
 func (r *registrationServer) GetInfo(context.Context, *registration.InfoRequest) (*registration.PluginInfo, error) {
 	return &registration.PluginInfo{
 		Type: registration.CSIPlugin, Name: r.driver, Endpoint: r.endpoint, SupportedVersions: supportedVersions,
 	}, nil
 }
 
-// NotifyRegistrationStatus is told how it went. After a failure the kubelet tries
-// again by itself, with growing pauses, as long as the socket is there; so the socket
-// is left alone.
+// NotifyRegistrationStatus gets the outcome from the kubelet. After a failure the
+// kubelet tries again by itself, with growing pauses, as long as the socket is there;
+// so the driver leaves the socket alone.
 func (r *registrationServer) NotifyRegistrationStatus(_ context.Context, s *registration.RegistrationStatus) (*registration.RegistrationStatusResponse, error) {
 	if s.GetPluginRegistered() {
 		r.log.Info("The kubelet has registered the driver")

@@ -137,6 +137,9 @@ func volumeRequest(req *csipb.CreateVolumeRequest) (VolumeRequest, error) {
 	if c.block {
 		fsType = ""
 	}
+	if err := p.checkMkfs(fsType); err != nil {
+		return VolumeRequest{}, err
+	}
 	size, err := volumeSize(req.GetCapacityRange(), fsType)
 	if err != nil {
 		return VolumeRequest{}, err
@@ -149,7 +152,7 @@ func volumeRequest(req *csipb.CreateVolumeRequest) (VolumeRequest, error) {
 		SizeBytes:                  size,
 		NumberOfReplicas:           p.replicas,
 		StaleReplicaTimeoutMinutes: p.staleMinutes,
-		DataLocality:               localityDisabled,
+		DataLocality:               p.locality,
 		AccessMode:                 c.accessMode,
 		ReplicaSoftAntiAffinity:    p.softAntiAffinity,
 		DiskSelector:               p.diskSelector,

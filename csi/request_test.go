@@ -1,11 +1,11 @@
 package csi
 
 import (
-	"reflect"
-	"strings"
 	"testing"
 
 	csipb "github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func capabilityOf(mode csipb.VolumeCapability_AccessMode_Mode, fsType string) *csipb.VolumeCapability {
@@ -47,7 +47,7 @@ func TestParseParameters(t *testing.T) {
 				"dataLocality": "disabled", "unmapMarkSnapChainRemoved": "ignored", "disableRevisionCounter": "true",
 				"dataEngine": "v1", "backupTargetName": "default",
 			},
-			want: parameters{replicas: 3, staleMinutes: 30, fsType: "ext4", softAntiAffinity: "ignored"},
+			want: parameters{replicas: 3, staleMinutes: 30, fsType: "ext4", softAntiAffinity: "ignored", locality: "disabled"},
 		},
 		{
 			name: "everything that can be set is set",
@@ -56,7 +56,7 @@ func TestParseParameters(t *testing.T) {
 				"diskSelector": "ssd, fast", "nodeSelector": "storage", "replicaSoftAntiAffinity": "enabled", "exclusive": "true",
 			},
 			want: parameters{
-				replicas: 2, staleMinutes: 2880, fsType: "xfs", softAntiAffinity: "enabled",
+				replicas: 2, staleMinutes: 2880, fsType: "xfs", mkfsParams: "-K -i size=512", softAntiAffinity: "enabled",
 				diskSelector: []string{"ssd", "fast"}, nodeSelector: []string{"storage"}, exclusive: true,
 			},
 		},
@@ -69,7 +69,9 @@ func TestParseParameters(t *testing.T) {
 		{name: "too many replicas are refused", params: map[string]string{"numberOfReplicas": "21"}, err: "numberOfReplicas"},
 		{name: "a timeout in words is refused", params: map[string]string{"staleReplicaTimeout": "soon"}, err: "staleReplicaTimeout"},
 		{name: "another file system is refused", params: map[string]string{"fsType": "btrfs"}, err: `parameter fsType: value "btrfs" is none of ext4, xfs`},
-		{name: "another locality is refused", params: map[string]string{"dataLocality": "best-effort"}, err: "parameter dataLocality"},
+		{name: "a local replica is asked for", params: map[string]string{"dataLocality": "best-effort"}, want: parameters{staleMinutes: 2880, fsType: "ext4", softAntiAffinity: "ignored", locality: "best-effort"}},
+		{name: "a strictly local replica is refused", params: map[string]string{"dataLocality": "strict-local"}, err: `parameter dataLocality: value "strict-local" is not offered yet; best-effort keeps a replica on the node of the workload where it can`},
+		{name: "an unknown locality is refused", params: map[string]string{"dataLocality": "near"}, err: `parameter dataLocality: value "near" is none of disabled, best-effort`},
 		{name: "a restore is refused", params: map[string]string{"fromBackup": "s3://b@r/?volume=v"}, err: "parameter fromBackup"},
 		{name: "encryption is refused", params: map[string]string{"encrypted": "true"}, err: "leave the parameter out or set it to false"},
 		{name: "no encryption is accepted", params: map[string]string{"encrypted": "false"}, want: parameters{staleMinutes: 2880, fsType: "ext4", softAntiAffinity: "ignored"}},
@@ -84,8 +86,8 @@ func TestParseParameters(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			got, err := parseParameters(c.params)
 			checkError(t, err, c.err)
-			if err == nil && !reflect.DeepEqual(got, c.want) {
-				t.Errorf("got %+v, want %+v", got, c.want)
+			if err == nil {
+				assert.Equal(t, c.want, got)
 			}
 		})
 	}
@@ -93,13 +95,10 @@ func TestParseParameters(t *testing.T) {
 
 func checkError(t *testing.T, err error, part string) {
 	t.Helper()
-	switch {
-	case part == "" && err != nil:
-		t.Fatalf("unexpected error: %v", err)
-	case part != "" && err == nil:
-		t.Fatalf("no error, want one with %q", part)
-	case part != "" && !strings.Contains(err.Error(), part):
-		t.Fatalf("error %q does not contain %q", err, part)
+	if part == "" {
+		require.NoError(t, err)
+	} else {
+		require.ErrorContains(t, err, part)
 	}
 }
 
@@ -130,9 +129,7 @@ func TestVolumeSize(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			got, err := volumeSize(&csipb.CapacityRange{RequiredBytes: c.required, LimitBytes: c.limit}, c.fsType)
 			checkError(t, err, c.err)
-			if got != c.want {
-				t.Errorf("got %d, want %d", got, c.want)
-			}
+			assert.Equal(t, c.want, got)
 		})
 	}
 }
@@ -142,7 +139,7 @@ func TestVolumeRequest(t *testing.T) {
 	mount := []*csipb.VolumeCapability{capabilityOf(multiWriter, "ext4")}
 	base := VolumeRequest{
 		Name: uid, SizeBytes: 64 << 20, StaleReplicaTimeoutMinutes: 2880,
-		DataLocality: "disabled", AccessMode: "rwo", ReplicaSoftAntiAffinity: "ignored",
+		AccessMode: "rwo", ReplicaSoftAntiAffinity: "ignored",
 	}
 	with := func(change func(*VolumeRequest)) VolumeRequest { r := base; change(&r); return r }
 	size := &csipb.CapacityRange{RequiredBytes: 64 << 20}
@@ -193,9 +190,7 @@ func TestVolumeRequest(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			got, err := volumeRequest(c.req)
 			checkError(t, err, c.err)
-			if !reflect.DeepEqual(got, c.want) {
-				t.Errorf("got %+v, want %+v", got, c.want)
-			}
+			assert.Equal(t, c.want, got)
 		})
 	}
 }
@@ -207,8 +202,6 @@ func TestIsKnownParameter(t *testing.T) {
 		"encrypted": true, "fromBackup": true,
 		"numberofreplicas": false, "flavour": false, "": false,
 	} {
-		if got := isKnownParameter(key); got != want {
-			t.Errorf("%q: %t, want %t", key, got, want)
-		}
+		assert.Equal(t, want, isKnownParameter(key), key)
 	}
 }

@@ -110,8 +110,8 @@ type ControllerOptions struct {
 	Log     *logrus.Entry
 }
 
-// RunController serves the controller service and runs provisioner and attacher over
-// it until ctx ends or the leadership is lost, which is an error: the process must end.
+// RunController serves the controller service and runs provisioner and attacher over it until ctx
+// ends or the leadership is lost, which is an error: the process must end.
 func RunController(ctx context.Context, o ControllerOptions) error {
 	if o.DriverName == "" {
 		o.DriverName = types.DriverName
@@ -126,7 +126,7 @@ func RunController(ctx context.Context, o ControllerOptions) error {
 	}
 	o.Sidecar.Endpoint, o.Sidecar.DriverName, o.Sidecar.IsKnownParameter = path, o.DriverName, isKnownParameter
 	group, groupCtx := errgroup.WithContext(ctx)
-	// The side-cars stop first: a call of theirs that is cut off would have to be asked about again.
+	// The side-cars stop first: they would have to ask again about a call that is cut off.
 	serverCtx, stopServer := context.WithCancel(context.WithoutCancel(ctx))
 	group.Go(func() error { return serveController(serverCtx, listener, o) })
 	group.Go(func() error {

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -53,12 +55,9 @@ func runController(ctx context.Context, t *testing.T, kube *fake.Clientset, f *f
 	}()
 	return func() {
 		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("RunController: %v", err)
-		}
-		if _, err := os.Lstat(socket); !os.IsNotExist(err) {
-			t.Errorf("the socket is left: %v", err)
-		}
+		assert.NoError(t, <-done)
+		_, err := os.Lstat(socket)
+		assert.ErrorIs(t, err, os.ErrNotExist, "the socket is left")
 	}
 }
 
@@ -71,24 +70,24 @@ func TestRunControllerMakesAVolumeForAClaim(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	volumes, err := kube.CoreV1().PersistentVolumes().Watch(ctx, metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer volumes.Stop()
 	events := eventsOf(ctx, t, kube)
 	defer runController(ctx, t, kube, f)()
 	select {
 	case e := <-volumes.ResultChan():
 		pv := e.Object.(*corev1.PersistentVolume)
-		if c := pv.Spec.CSI; c.Driver != testDriver || c.VolumeHandle != "pvc-u1" || c.FSType != "xfs" || c.VolumeAttributes["numberOfReplicas"] != "2" {
-			t.Errorf("persistent volume %+v", c)
-		}
+		c := pv.Spec.CSI
+		assert.Equal(t, testDriver, c.Driver)
+		assert.Equal(t, "pvc-u1", c.VolumeHandle)
+		assert.Equal(t, "xfs", c.FSType)
+		assert.Equal(t, "2", c.VolumeAttributes["numberOfReplicas"])
 	case <-ctx.Done():
 		t.Fatal("no persistent volume was made in time")
 	}
-	if v, err := f.Volume(ctx, "pvc-u1"); err != nil || v.SizeBytes != 400<<20 {
-		t.Errorf("volume %+v, %v", v, err)
-	}
+	v, err := f.Volume(ctx, "pvc-u1")
+	require.NoError(t, err)
+	assert.Equal(t, int64(400<<20), v.SizeBytes)
 	wantEvent(ctx, t, events, "IgnoredParameters",
 		"storage class longhorn: the driver does not know these parameters, and ignored them: flavour, numberOfReplica")
 }
@@ -105,20 +104,16 @@ func TestRunControllerRefusesAClaimThatNoVolumeCanMeet(t *testing.T) {
 	wantEvent(ctx, t, events, "ProvisioningFailed",
 		"rpc error: code = OutOfRange desc = capacity range: required 9223372036854775807 must be at most 9223372036852678656 bytes")
 	stop()
-	if calls := f.made(); len(calls) != 0 {
-		t.Errorf("calls %q, want none", calls)
-	}
-	if list, err := kube.CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{}); err != nil || len(list.Items) != 0 {
-		t.Errorf("persistent volumes %+v, %v, want none", list, err)
-	}
+	assert.Empty(t, f.made())
+	list, err := kube.CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{})
+	require.NoError(t, err)
+	assert.Empty(t, list.Items)
 }
 
 func eventsOf(ctx context.Context, t *testing.T, kube *fake.Clientset) watch.Interface {
 	t.Helper()
 	events, err := kube.CoreV1().Events("default").Watch(ctx, metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(events.Stop)
 	return events
 }
@@ -134,9 +129,9 @@ func wantEvent(ctx context.Context, t *testing.T, events watch.Interface, reason
 			if event.Reason != reason {
 				continue
 			}
-			if event.InvolvedObject.Kind != "PersistentVolumeClaim" || event.InvolvedObject.Name != "data" || !strings.HasSuffix(event.Message, text) {
-				t.Errorf("event on %s %s: %s, want %s", event.InvolvedObject.Kind, event.InvolvedObject.Name, event.Message, text)
-			}
+			assert.Equal(t, "PersistentVolumeClaim", event.InvolvedObject.Kind, "%s, %s", event.Message, text)
+			assert.Equal(t, "data", event.InvolvedObject.Name)
+			assert.True(t, strings.HasSuffix(event.Message, text), event.Message)
 			return
 		case <-ctx.Done():
 			t.Fatalf("no Event %s", reason)

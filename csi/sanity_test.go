@@ -8,6 +8,8 @@ import (
 
 	csipb "github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/kubernetes-csi/csi-test/v5/pkg/sanity"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 )
@@ -29,17 +31,13 @@ func serveForTest(t *testing.T, name string, register func(*grpc.Server)) string
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
 	l, err := listenUnix(t.Context(), path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	var group errgroup.Group
 	group.Go(func() error { return serve(ctx, l, quiet(), register) })
 	t.Cleanup(func() {
 		cancel()
-		if err := group.Wait(); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, group.Wait())
 	})
 	return path
 }
@@ -63,10 +61,6 @@ func TestSanity(t *testing.T) {
 	config.TestVolumeSize = 64 << 20
 	config.IdempotentCount = 3
 	sanity.Test(t, config)
-	if len(f.volumes) != 0 {
-		t.Errorf("volumes left: %v", f.volumes)
-	}
-	if got := h.mounts(); len(got) != 0 {
-		t.Errorf("left mounted: %v", got)
-	}
+	assert.Empty(t, f.volumes, "volumes left")
+	assert.Empty(t, h.mounts(), "left mounted")
 }

@@ -29,8 +29,8 @@ func socketPath(endpoint string) (string, error) {
 	return filepath.Clean(path), nil
 }
 
-// listenUnix listens on a socket that only root may use. A socket left by an earlier
-// process is removed; any other file at the path is not, and is an error.
+// listenUnix listens on a socket that only root may use. It removes a socket left by an
+// earlier process; any other file at the path stays, and is an error.
 func listenUnix(ctx context.Context, path string) (net.Listener, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 		return nil, fmt.Errorf("making directory for socket: %w", err)
@@ -98,8 +98,8 @@ func serve(ctx context.Context, l net.Listener, log *logrus.Entry, register func
 	return nil
 }
 
-// logCalls logs every call with its code. Of the request only the fields named here
-// are logged, so secrets never are.
+// logCalls logs every call with its code. Of the request it logs only the fields named
+// here, so never a secret.
 func logCalls(log *logrus.Entry) grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
 		start := time.Now()

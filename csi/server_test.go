@@ -14,6 +14,8 @@ import (
 	csipb "github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/sirupsen/logrus"
 	logtest "github.com/sirupsen/logrus/hooks/test"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
@@ -23,18 +25,14 @@ import (
 func dial(t *testing.T, path string) *grpc.ClientConn {
 	t.Helper()
 	conn, err := grpc.NewClient("unix://"+path, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	return conn
 }
 
 func TestRunNodeServesAndRegistersUntilItsContextEnds(t *testing.T) {
 	dir, err := os.MkdirTemp("", "csi") // short, for a socket's path is limited
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	// An earlier process left both of its sockets.
 	endpoint := filepath.Join(dir, "plugins", testDriver, "csi.sock")
@@ -53,95 +51,64 @@ func TestRunNodeServesAndRegistersUntilItsContextEnds(t *testing.T) {
 	defer stop()
 	kubelet := registration.NewRegistrationClient(dial(t, registry))
 	info, err := kubelet.GetInfo(call, &registration.InfoRequest{}, grpc.WaitForReady(true))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if info.Type != "CSIPlugin" || info.Name != testDriver || info.Endpoint != endpoint {
-		t.Errorf("registration %v", info)
-	}
-	if _, err := kubelet.NotifyRegistrationStatus(call, &registration.RegistrationStatus{PluginRegistered: false, Error: "later"}); err != nil {
-		t.Errorf("a failed registration: %v", err)
-	}
+	require.NoError(t, err)
+	assert.Equal(t, "CSIPlugin", info.Type)
+	assert.Equal(t, testDriver, info.Name)
+	assert.Equal(t, endpoint, info.Endpoint)
+	_, err = kubelet.NotifyRegistrationStatus(call, &registration.RegistrationStatus{PluginRegistered: false, Error: "later"})
+	assert.NoError(t, err, "a failed registration")
 	node, err := csipb.NewNodeClient(dial(t, info.Endpoint)).NodeGetInfo(call, &csipb.NodeGetInfoRequest{})
-	if err != nil || node.NodeId != "n1" {
-		t.Errorf("node info %v, %v", node, err)
-	}
-	if mode := statMode(t, endpoint).Perm(); mode != 0o600 {
-		t.Errorf("the socket has mode %o, want 600", mode)
-	}
+	require.NoError(t, err)
+	assert.Equal(t, "n1", node.NodeId)
+	assert.Equal(t, os.FileMode(0o600), statMode(t, endpoint).Perm())
 	cancel()
-	if err := <-done; err != nil {
-		t.Errorf("RunNode: %v", err)
-	}
+	assert.NoError(t, <-done)
 	for _, path := range []string{endpoint, registry} {
-		if _, err := os.Lstat(path); !os.IsNotExist(err) {
-			t.Errorf("%s is left: %v", path, err)
-		}
+		_, err := os.Lstat(path)
+		assert.ErrorIs(t, err, os.ErrNotExist, "%s is left", path)
 	}
 }
 
 func leaveStaleSocket(t *testing.T, path string) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
 	l, err := net.Listen("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	l.(*net.UnixListener).SetUnlinkOnClose(false)
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, l.Close())
 }
 
 func statMode(t *testing.T, path string) os.FileMode {
 	t.Helper()
 	info, err := os.Lstat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return info.Mode()
 }
 
 func TestListenUnix(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
-	if err := os.WriteFile(file, []byte("x"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := listenUnix(t.Context(), file); err == nil {
-		t.Error("a plain file was taken for a stale socket")
-	}
+	require.NoError(t, os.WriteFile(file, []byte("x"), 0o600))
+	_, err := listenUnix(t.Context(), file)
+	assert.Error(t, err, "a plain file was taken for a stale socket")
 	path := filepath.Join(dir, "s.sock")
 	first, err := listenUnix(t.Context(), path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	second, err := listenUnix(t.Context(), path) // a successor takes the path over
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := first.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Lstat(path); err != nil {
-		t.Errorf("closing the first removed the second's socket: %v", err)
-	}
-	if err := second.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Lstat(path); !os.IsNotExist(err) {
-		t.Errorf("closing the second left its socket: %v", err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, first.Close())
+	_, err = os.Lstat(path)
+	assert.NoError(t, err, "closing the first removed the second's socket")
+	require.NoError(t, second.Close())
+	_, err = os.Lstat(path)
+	assert.ErrorIs(t, err, os.ErrNotExist, "closing the second left its socket")
 }
 
 func TestSocketPath(t *testing.T) {
 	for endpoint, want := range map[string]string{"unix:///csi/csi.sock": "/csi/csi.sock", "/csi/csi.sock": "/csi/csi.sock", "unix://csi.sock": "", "tcp://host:1": ""} {
 		got, err := socketPath(endpoint)
-		if got != want || (err != nil) != (want == "") {
-			t.Errorf("%s: got %q, %v, want %q", endpoint, got, err, want)
-		}
+		assert.Equal(t, want, got, "%s, %v", endpoint, err)
+		assert.Equal(t, want == "", err != nil)
 	}
 }
 
@@ -155,16 +122,12 @@ func TestCallsAreLoggedWithoutSecrets(t *testing.T) {
 	})
 	entry := hook.LastEntry()
 	text, err := entry.String()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if entry.Data["method"] != "NodeStageVolume" || entry.Data["code"] != codes.Aborted.String() || entry.Data["volume"] != "pvc-1" {
-		t.Errorf("logged %s", text)
-	}
+	require.NoError(t, err)
+	assert.Equal(t, "NodeStageVolume", entry.Data["method"], "logged %s", text)
+	assert.Equal(t, codes.Aborted.String(), entry.Data["code"])
+	assert.Equal(t, "pvc-1", entry.Data["volume"])
 	for _, secret := range []string{"hush", "key"} {
-		if containsValue(entry.Data, secret) {
-			t.Errorf("a secret was logged: %s", text)
-		}
+		assert.False(t, containsValue(entry.Data, secret), "a secret was logged: %s", text)
 	}
 }
 
@@ -195,8 +158,6 @@ func TestHealthFollowsTheSocket(t *testing.T) {
 	} {
 		response := httptest.NewRecorder()
 		healthHandler(c.client).ServeHTTP(response, httptest.NewRequest(http.MethodGet, "/healthz", nil))
-		if response.Code != c.want {
-			t.Errorf("%s: %d, want %d", c.name, response.Code, c.want)
-		}
+		assert.Equal(t, c.want, response.Code, c.name)
 	}
 }

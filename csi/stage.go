@@ -48,13 +48,16 @@ type staging struct {
 	volume, path string
 	capability   capability
 	mkfs         []string
+	// mkfsRefused is why mkfs must not be called: a volume whose file system was made by an
+	// older version, with options that are not allowed now, is mounted all the same.
+	mkfsRefused error
 }
 
-// stage mounts the volume's file system at the staging path, or binds its device
-// there. It may be repeated. What is mounted there already counts only if it is on the
-// very device that the volume has now: a mount whose device went away (the data plane
-// ended, the volume was attached anew) is taken off and made again. Where the device
-// itself is dead, the answer is Unavailable until the volume is attached anew.
+// stage mounts the volume's file system at the staging path, or binds its device there. It
+// may be repeated. What is mounted there already counts only if it is on the very device
+// that the volume has now: stage takes off a mount whose device went away (the data plane
+// ended, the volume was attached anew) and makes it again. If the device itself is dead,
+// the answer is Unavailable until the volume is attached anew.
 func (n *node) stage(s staging) error {
 	device := filepath.Join(n.devices, s.volume)
 	number, err := n.mounts.BlockDevice(device)
@@ -81,8 +84,11 @@ func (n *node) stage(s staging) error {
 	default:
 		err = n.mounts.FormatAndMount(mount.Filesystem{
 			Device: device, Target: target, Type: s.capability.fsType,
-			Options: s.capability.mountFlags, MkfsOptions: s.mkfs,
+			Options: s.capability.mountFlags, MkfsOptions: s.mkfs, MkfsRefused: s.mkfsRefused,
 		})
+	}
+	if err != nil && errors.Is(err, s.mkfsRefused) {
+		return status.Errorf(codes.InvalidArgument, "staging volume %s: %v", s.volume, err)
 	}
 	if err != nil {
 		return status.Errorf(codes.Internal, "staging volume %s: %v", s.volume, err)
@@ -118,9 +124,9 @@ func (n *node) isCurrent(path string, number mount.DeviceNumber) (bool, error) {
 	return false, n.mounts.Detach(path)
 }
 
-// takeOff unmounts a path. A live file system is flushed first, and stays mounted where
-// that fails or somebody still uses it; what is on a dead device goes at once, whoever
-// still has a file open there.
+// takeOff unmounts a path. It flushes a live file system first, which stays mounted if that
+// fails or a process still uses it. It removes what is on a dead device at once, even if a
+// process still has a file open there.
 func (n *node) takeOff(volume, path string) error {
 	dead, err := n.isDead(volume, path)
 	if err != nil {
@@ -163,8 +169,8 @@ func (n *node) isDead(volume, path string) (bool, error) {
 	return n.mounts.IsDead(device), nil
 }
 
-// unmountProblem gives a failure to unmount its code: one that came to no end is asked
-// about again.
+// unmountProblem gives a failure to unmount its code: a caller asks again about one that
+// came to no end.
 func unmountProblem(what string, err error) error {
 	code := codes.Internal
 	if errors.Is(err, mount.ErrStuck) {
@@ -173,9 +179,9 @@ func unmountProblem(what string, err error) error {
 	return status.Errorf(code, "%s: %v", what, err)
 }
 
-// unstage takes off what stage made and removes the staging directory. It may be
-// repeated. The name of the volume below the staging path is looked at only after any
-// file system there is gone: before, it would be a user's file.
+// unstage takes off what stage made and removes the staging directory. It may be repeated.
+// It looks at the name of the volume below the staging path only after any file system
+// there is gone: before, it would be a user's file.
 func (n *node) unstage(volume, path string) error {
 	for _, step := range []func() error{
 		func() error { return n.takeOff(volume, path) },

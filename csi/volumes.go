@@ -23,6 +23,8 @@ var (
 type VolumeService interface {
 	// Volume must answer with the state as stored, not older than this process's last write.
 	Volume(ctx context.Context, name string) (Volume, error)
+	// Volumes answers with all volumes, as Volume does with one.
+	Volumes(ctx context.Context) ([]Volume, error)
 	// CreateVolume must not wait for the volume to be ready.
 	CreateVolume(ctx context.Context, r VolumeRequest) error
 	// DeleteVolume must not wait for the volume to be gone.
@@ -66,7 +68,7 @@ type Volume struct {
 	Tickets map[string]Ticket
 }
 
-// Ticket is somebody's wish that a volume be attached to a node.
+// Ticket is one user's wish to attach a volume to a node.
 type Ticket struct {
 	ID, Type, NodeID string
 	// Satisfied: the device is there. Set by the service.

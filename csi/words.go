@@ -15,8 +15,9 @@ const (
 	accessModeRWO  = "rwo"
 	accessModeRWOP = "rwop"
 
-	localityDisabled = "disabled"
-	dataEngineV1     = "v1"
+	localityDisabled   = "disabled"
+	localityBestEffort = "best-effort"
+	dataEngineV1       = "v1"
 
 	antiAffinityIgnored  = "ignored"
 	antiAffinityEnabled  = "enabled"

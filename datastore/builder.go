@@ -6,6 +6,8 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
@@ -13,21 +15,31 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/lru"
 
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 )
 
-var allKinds = []Kind{Volumes, VolumeAttachments, Engines, Replicas, Nodes, Settings, InstanceManagers, Pods, KubeNodes}
+var allKinds = []Kind{Volumes, VolumeAttachments, Engines, Replicas, Nodes, Settings, InstanceManagers, Pods, KubeNodes, Budgets, DefaultSettings, StorageClassConfig, StorageClasses}
+
+// optionalKinds may be watched, and nothing waits for their caches: what they say counts
+// from when it arrives. The role of the first release does not grant them, and a daemon
+// must do its other work under that role, while one release replaces another.
+var optionalKinds = []Kind{DefaultSettings, StorageClassConfig, StorageClasses}
 
 // selection says which objects of a kind a watch shows.
 type selection struct {
 	field  string // compared with Options.Node; empty: the whole cluster, always
+	name   string // of the only object; empty: of any name
 	labels labels.Selector
 }
 
 var all = selection{labels: labels.Everything()}
 
 func byField(path string) selection { return selection{field: path, labels: labels.Everything()} }
+
+// named selects one object. A role may then grant no more than that.
+func named(name string) selection { return selection{name: name, labels: labels.Everything()} }
 
 func (s selection) andLabels(text string) selection {
 	selector, err := labels.Parse(text)
@@ -43,6 +55,9 @@ func (s selection) tweak(opts *metav1.ListOptions, node string) {
 	if s.field != "" && node != "" {
 		opts.FieldSelector = fields.OneTermEqualSelector(s.field, node).String()
 	}
+	if s.name != "" {
+		opts.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, s.name).String()
+	}
 	if !s.labels.Empty() {
 		opts.LabelSelector = s.labels.String()
 	}
@@ -50,7 +65,7 @@ func (s selection) tweak(opts *metav1.ListOptions, node string) {
 
 // matches is the same selection, decided here.
 func (s selection) matches(obj Object, node string) bool {
-	return (s.field == "" || node == "" || nodeOf(obj) == node) && s.labels.Matches(labels.Set(obj.GetLabels()))
+	return (s.field == "" || node == "" || nodeOf(obj) == node) && (s.name == "" || s.name == obj.GetName()) && s.labels.Matches(labels.Set(obj.GetLabels()))
 }
 
 type builder struct {
@@ -69,12 +84,14 @@ func (b *builder) isWatched(kind Kind) bool {
 // says through it that it cannot stream its lists.
 func newStore[T Object, L runtime.Object](b *builder, kind Kind, namespace string, c typedClient[T, L], clientset any, sel selection, example T, indexers cache.Indexers) *Store[T] {
 	node := b.options.Node
-	resource := resourceOf(kind)
 	s := &Store[T]{
-		resource:  resource,
+		resource:  resourceOf(kind),
 		namespace: namespace,
-		verbs:     adapter[T, L]{typedClient: c, resource: resource},
+		verbs:     adapter[T, L]{typedClient: c},
 		selects:   func(obj T) bool { return sel.matches(obj, node) },
+	}
+	if kind != secrets {
+		s.kept = lru.New(keptVersions)
 	}
 	if !b.isWatched(kind) {
 		return s
@@ -108,7 +125,7 @@ func newInformer[T Object](v verbs[T], clientset any, example T, indexers cache.
 	return informer
 }
 
-// slim takes out of an object what no reader of a cache needs.
+// slim removes from an object what no reader of a cache needs.
 func slim(obj any) (any, error) {
 	if node, ok := obj.(*corev1.Node); ok {
 		node.Status.Images = nil
@@ -121,10 +138,16 @@ func resourceOf(kind Kind) schema.GroupResource {
 	switch kind {
 	case KubeNodes:
 		return corev1.Resource("nodes")
-	case Pods, "secrets":
+	case Pods, secrets:
 		return corev1.Resource(string(kind))
-	case "leases":
+	case Budgets:
+		return policyv1.Resource(string(kind))
+	case leases:
 		return coordinationv1.Resource(string(kind))
+	case DefaultSettings, StorageClassConfig:
+		return corev1.Resource("configmaps")
+	case StorageClasses:
+		return storagev1.Resource(string(kind))
 	}
 	return longhorn.Resource(string(kind))
 }

@@ -4,11 +4,10 @@ import (
 	"context"
 	"fmt"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 )
 
@@ -21,23 +20,17 @@ type Object interface {
 // typedClient is what every generated client has; L is the kind's list type.
 type typedClient[T Object, L runtime.Object] interface {
 	Create(ctx context.Context, obj T, opts metav1.CreateOptions) (T, error)
-	Update(ctx context.Context, obj T, opts metav1.UpdateOptions) (T, error)
+	Patch(ctx context.Context, name string, kind types.PatchType, body []byte, opts metav1.PatchOptions, subresources ...string) (T, error)
 	Delete(ctx context.Context, name string, opts metav1.DeleteOptions) error
 	Get(ctx context.Context, name string, opts metav1.GetOptions) (T, error)
 	List(ctx context.Context, opts metav1.ListOptions) (L, error)
 	Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error)
 }
 
-// statusClient is the part that kinds with a status subresource have besides.
-type statusClient[T Object] interface {
-	UpdateStatus(ctx context.Context, obj T, opts metav1.UpdateOptions) (T, error)
-}
-
 // verbs is a typedClient without its list type, so that a Store needs one type only.
 type verbs[T Object] interface {
 	Create(ctx context.Context, obj T, opts metav1.CreateOptions) (T, error)
-	Update(ctx context.Context, obj T, opts metav1.UpdateOptions) (T, error)
-	UpdateStatus(ctx context.Context, obj T, opts metav1.UpdateOptions) (T, error)
+	Patch(ctx context.Context, name string, p patch, part half) (T, error)
 	Delete(ctx context.Context, name string, opts metav1.DeleteOptions) error
 	Get(ctx context.Context, name string, opts metav1.GetOptions) (T, error)
 	ListAny(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error)
@@ -47,19 +40,17 @@ type verbs[T Object] interface {
 // adapter makes verbs of a typedClient.
 type adapter[T Object, L runtime.Object] struct {
 	typedClient[T, L]
-	resource schema.GroupResource
 }
 
 func (a adapter[T, L]) ListAny(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
 	return a.List(ctx, opts)
 }
 
-func (a adapter[T, L]) UpdateStatus(ctx context.Context, obj T, opts metav1.UpdateOptions) (T, error) {
-	if c, ok := a.typedClient.(statusClient[T]); ok {
-		return c.UpdateStatus(ctx, obj, opts)
+func (a adapter[T, L]) Patch(ctx context.Context, name string, p patch, part half) (T, error) {
+	if part == notStatus {
+		return a.typedClient.Patch(ctx, name, p.kind, p.body, metav1.PatchOptions{})
 	}
-	var none T
-	return none, apierrors.NewMethodNotSupported(a.resource, "update status")
+	return a.typedClient.Patch(ctx, name, p.kind, p.body, metav1.PatchOptions{}, "status")
 }
 
 // items takes a list apart.

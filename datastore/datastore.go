@@ -3,11 +3,14 @@ package datastore
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
@@ -31,6 +34,17 @@ const (
 	InstanceManagers  Kind = "instancemanagers" // + spec.nodeID
 	Pods              Kind = "pods"             // + spec.nodeName
 	KubeNodes         Kind = "kubenodes"        // + metadata.name
+	Budgets           Kind = "poddisruptionbudgets"
+	// Each is one ConfigMap of that name, if there is one.
+	DefaultSettings    Kind = "configmap " + types.DefaultSettingsConfigMap
+	StorageClassConfig Kind = "configmap " + types.StorageClassConfigMap
+	StorageClasses     Kind = "storageclasses"
+)
+
+// The kinds that are never watched. Of Secrets nothing is kept in memory either.
+const (
+	secrets Kind = "secrets"
+	leases  Kind = "leases"
 )
 
 // Options say what a Datastore sees.
@@ -39,7 +53,7 @@ type Options struct {
 	Longhorn versioned.Interface
 	// Namespace holds all objects but the Kubernetes nodes.
 	Namespace string
-	// Node restricts the watches to what is that node's; empty: the whole cluster.
+	// Node restricts the watches to the objects of that node; empty: the whole cluster.
 	Node string
 	// Kinds are watched; empty: all. The others can be written and read live.
 	Kinds []Kind
@@ -59,9 +73,14 @@ type Datastore struct {
 	Settings          *Store[*longhorn.Setting]
 	InstanceManagers  *Store[*longhorn.InstanceManager]
 	Pods              *Store[*corev1.Pod]
-	// KubeNodes are the cluster's own nodes; they must not be updated from the cache,
-	// which lacks their lists of images.
+	// KubeNodes are the cluster's own nodes; the cache lacks their lists of images.
 	KubeNodes *Store[*corev1.Node]
+	// DefaultSettings and StorageClassConfig show nothing but the ConfigMap of their name.
+	DefaultSettings    *Store[*corev1.ConfigMap]
+	StorageClassConfig *Store[*corev1.ConfigMap]
+	StorageClasses     *Store[*storagev1.StorageClass]
+	// Budgets are those of our own pods, and whatever else is in the namespace.
+	Budgets *Store[*policyv1.PodDisruptionBudget]
 	// Secrets are never watched: read them with Live.
 	Secrets *Store[*corev1.Secret]
 	// Leases are never watched either; types.DiskLeaseName names those of disks.
@@ -87,8 +106,12 @@ func New(o Options) *Datastore {
 	d.InstanceManagers = newStore(b, InstanceManagers, ns, api.InstanceManagers(ns), o.Longhorn, byField("spec.nodeID"), &longhorn.InstanceManager{}, nodeIndexers())
 	d.Pods = newStore(b, Pods, ns, core.Pods(ns), o.Kube, byField("spec.nodeName").andLabels(o.PodLabels), &corev1.Pod{}, nodeIndexers())
 	d.KubeNodes = newStore(b, KubeNodes, "", core.Nodes(), o.Kube, byField("metadata.name"), &corev1.Node{}, nil)
-	d.Leases = newStore(b, "leases", ns, o.Kube.CoordinationV1().Leases(ns), o.Kube, all, &coordinationv1.Lease{}, nil)
-	d.Secrets = newStore(b, "secrets", ns, core.Secrets(ns), o.Kube, all, &corev1.Secret{}, nil)
+	d.DefaultSettings = newStore(b, DefaultSettings, ns, core.ConfigMaps(ns), o.Kube, named(types.DefaultSettingsConfigMap), &corev1.ConfigMap{}, nil)
+	d.StorageClassConfig = newStore(b, StorageClassConfig, ns, core.ConfigMaps(ns), o.Kube, named(types.StorageClassConfigMap), &corev1.ConfigMap{}, nil)
+	d.StorageClasses = newStore(b, StorageClasses, "", o.Kube.StorageV1().StorageClasses(), o.Kube, all, &storagev1.StorageClass{}, nil)
+	d.Budgets = newStore(b, Budgets, ns, o.Kube.PolicyV1().PodDisruptionBudgets(ns), o.Kube, all, &policyv1.PodDisruptionBudget{}, nil)
+	d.Leases = newStore(b, leases, ns, o.Kube.CoordinationV1().Leases(ns), o.Kube, all, &coordinationv1.Lease{}, nil)
+	d.Secrets = newStore(b, secrets, ns, core.Secrets(ns), o.Kube, all, &corev1.Secret{}, nil)
 	return d
 }
 
@@ -104,26 +127,28 @@ func (d *Datastore) Start(ctx context.Context) {
 func (d *Datastore) Wait() { d.running.Wait() }
 
 // WaitForSync returns nil when every cache was filled once, or an error that names
-// those that were not when ctx ended.
+// those that were not when ctx ended. It does not wait for the optional kinds.
 func (d *Datastore) WaitForSync(ctx context.Context) error {
 	synced := make([]cache.InformerSynced, 0, len(d.informers))
-	for _, informer := range d.informers {
-		synced = append(synced, informer.HasSynced)
+	for kind, informer := range d.informers {
+		if !slices.Contains(optionalKinds, kind) {
+			synced = append(synced, informer.HasSynced)
+		}
 	}
 	if cache.WaitForCacheSync(ctx.Done(), synced...) {
 		return nil
 	}
 	var missing []string
 	for _, kind := range allKinds {
-		if informer, ok := d.informers[kind]; ok && !informer.HasSynced() {
+		if informer, ok := d.informers[kind]; ok && !informer.HasSynced() && !slices.Contains(optionalKinds, kind) {
 			missing = append(missing, string(kind))
 		}
 	}
 	return fmt.Errorf("fill the caches of %s: %w", strings.Join(missing, ", "), context.Cause(ctx))
 }
 
-// Setting returns a setting's value, "" when there is no such object; package
-// types reads that, and any invalid value, as the default.
+// Setting returns the value in force of a setting, "" when there is no such object;
+// types.SettingValues reads that as the default.
 func (d *Datastore) Setting(name types.SettingName) string {
 	setting, err := d.Settings.GetRO(string(name))
 	if apierrors.IsNotFound(err) {
@@ -132,5 +157,5 @@ func (d *Datastore) Setting(name types.SettingName) string {
 	if err != nil { // only of a datastore that does not watch settings
 		panic("BUG: " + err.Error())
 	}
-	return setting.Value
+	return types.ValueInForce(setting)
 }

@@ -14,10 +14,10 @@ import (
 //	Update ─► API server ── resourceVersion 12 ──► remembered
 //	                └────── watch ── 12 ─────────► cache ──► forgotten
 //
-// In between, whoever reads the cache sees version 11 and would decide on what it
-// has changed itself: IsStale tells. Versions compare as the numbers that the API
-// server promises for objects of one resource; where they are not numbers (a fake),
-// nothing is called stale.
+// In between, a reader of the cache sees version 11 and would decide on what it has
+// changed itself: IsStale tells. Versions compare as the numbers that the API server
+// promises for objects of one resource; where they are not numbers (a fake), nothing is
+// called stale.
 type observed[T Object] struct {
 	mu     sync.Mutex // guards writes
 	writes map[types.NamespacedName]write[T]
@@ -108,19 +108,19 @@ func olderVersion(a, b string) bool {
 	return err == nil && order < 0
 }
 
-// IsStale tells whether obj, read from the cache, is older than what this Store
-// last wrote of it, or stands although this Store has deleted it. The caller should
+// IsStale tells whether obj, read from the cache, is older than what this Store last
+// wrote of it, or still there although this Store has deleted it. The caller should
 // decide nothing on it, and requeue.
 func (s *Store[T]) IsStale(obj T) bool {
 	w, ok := s.observed.lookup(nameOf(obj))
 	return ok && !w.isShownBy(obj)
 }
 
-// IsStaleIn tells whether the cache lacks a write of this Store among the objects
-// with a value in an index: one that was created and is not there yet, one that
-// was deleted and is still there, or an old version. Who counts or makes such
-// objects under random names must ask this first, or would make them twice. An
-// unknown index counts as not stale.
+// IsStaleIn tells whether the cache lacks a write of this Store among the objects with
+// a value in an index: one that was created and is not there yet, one that was deleted
+// and is still there, or an old version. A caller that counts or makes such objects
+// under random names must ask this first, or would make them twice. An unknown index
+// counts as not stale.
 func (s *Store[T]) IsStaleIn(index, value string) bool {
 	if s.informer == nil {
 		return false
@@ -137,9 +137,9 @@ func (s *Store[T]) IsStaleIn(index, value string) bool {
 	return false
 }
 
-// isShown tells whether the cache has reached a write. An object that somebody
-// else deleted before the cache saw it never appears there, but the version of the
-// cache as a whole passes it.
+// isShown tells whether the cache has reached a write. An object that another client
+// deleted before the cache saw it never appears there, but the version of the cache as
+// a whole passes it.
 func (s *Store[T]) isShown(w write[T]) bool {
 	cached, err := s.GetRO(w.object.GetName())
 	switch {

@@ -3,6 +3,8 @@ package datastore_test
 import (
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
 
@@ -23,13 +25,10 @@ type replicaStore = *datastore.Store[*longhorn.Replica]
 
 func update(t *testing.T, s replicaStore, change func(*longhorn.Replica)) {
 	r, err := s.Get("r")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	change(r)
-	if _, err := s.Update(t.Context(), r); err != nil {
-		t.Fatal(err)
-	}
+	_, err = s.Update(t.Context(), r)
+	require.NoError(t, err)
 }
 
 // writeCases write through the store of node-1.
@@ -64,18 +63,16 @@ var writeCases = []struct {
 	{
 		name: "created → the volume is stale until the cache shows it",
 		write: func(t *testing.T, s replicaStore) {
-			if _, err := s.Create(t.Context(), build.Replica("new", "vol", onNode("node-1"))); err != nil {
-				t.Fatal(err)
-			}
+			_, err := s.Create(t.Context(), build.Replica("new", "vol", onNode("node-1")))
+			require.NoError(t, err)
 		},
 		staleInLate: true,
 	},
 	{
 		name: "created outside the selection → never waited for",
 		write: func(t *testing.T, s replicaStore) {
-			if _, err := s.Create(t.Context(), build.Replica("new", "vol", onNode("node-2"))); err != nil {
-				t.Fatal(err)
-			}
+			_, err := s.Create(t.Context(), build.Replica("new", "vol", onNode("node-2")))
+			require.NoError(t, err)
 		},
 	},
 	{
@@ -89,9 +86,8 @@ var writeCases = []struct {
 	{
 		name: "created and deleted by another before the cache saw it → not waited for",
 		write: func(t *testing.T, s replicaStore) {
-			if _, err := s.Create(t.Context(), build.Replica("new", "vol", onNode("node-1"))); err != nil {
-				t.Fatal(err)
-			}
+			_, err := s.Create(t.Context(), build.Replica("new", "vol", onNode("node-1")))
+			require.NoError(t, err)
 		},
 		staleInLate: true, otherDeletesIt: true,
 	},
@@ -99,9 +95,7 @@ var writeCases = []struct {
 		name: "deleted → stale until it leaves the cache",
 		seed: []runtime.Object{build.Replica("r", "vol", onNode("node-1"))},
 		write: func(t *testing.T, s replicaStore) {
-			if err := s.Delete(t.Context(), "r", datastore.Preconditions{}); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, s.Delete(t.Context(), "r", datastore.Preconditions{}))
 		},
 		staleObject: true, staleInLate: true,
 	},
@@ -111,9 +105,7 @@ var writeCases = []struct {
 			r.Finalizers = []string{"longhorn.io"}
 		})},
 		write: func(t *testing.T, s replicaStore) {
-			if err := s.Delete(t.Context(), "r", datastore.Preconditions{}); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, s.Delete(t.Context(), "r", datastore.Preconditions{}))
 		},
 		staleObject: true, staleInLate: true,
 	},
@@ -127,28 +119,19 @@ func TestTheStoreKnowsWhenTheCacheIsBehindItsWrites(t *testing.T) {
 			s := h.Datastore(datastore.Options{Node: "node-1"}).Replicas
 			c.write(t, s)
 
-			if r, err := s.GetRO("r"); err == nil && s.IsStale(r) != c.staleObject {
-				t.Errorf("late cache: IsStale = %v", !c.staleObject)
+			if r, err := s.GetRO("r"); err == nil {
+				assert.Equal(t, c.staleObject, s.IsStale(r), "late cache: IsStale = %v", !c.staleObject)
 			}
-			if got := s.IsStaleIn(datastore.IndexVolume, "vol"); got != c.staleInLate {
-				t.Errorf("late cache: IsStaleIn its volume = %v", got)
-			}
-			if s.IsStaleIn(datastore.IndexVolume, "other") {
-				t.Error("late cache: another volume is stale")
-			}
+			assert.Equal(t, c.staleInLate, s.IsStaleIn(datastore.IndexVolume, "vol"), "late cache")
+			assert.False(t, s.IsStaleIn(datastore.IndexVolume, "other"), "late cache: another volume is stale")
 			if c.otherDeletesIt {
 				other := h.Datastore(datastore.Options{}).Replicas
-				if err := other.Delete(t.Context(), "new", datastore.Preconditions{}); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, other.Delete(t.Context(), "new", datastore.Preconditions{}))
 			}
 			h.CatchUp()
-			if r, err := s.GetRO("r"); err == nil && s.IsStale(r) {
-				t.Error("caught up: still IsStale")
-			}
-			if s.IsStaleIn(datastore.IndexVolume, "vol") {
-				t.Error("caught up: still IsStaleIn its volume")
-			}
+			r, err := s.GetRO("r")
+			assert.False(t, err == nil && s.IsStale(r), "caught up: still IsStale")
+			assert.False(t, s.IsStaleIn(datastore.IndexVolume, "vol"), "caught up: still IsStaleIn its volume")
 		})
 	}
 }
@@ -159,25 +142,22 @@ func TestAnObjectReadBeforeAWriteStaysStale(t *testing.T) {
 	before, _ := s.Get("r")
 	changed := before.DeepCopy()
 	changed.Spec.FailedAt = "now"
-	if _, err := s.Update(t.Context(), changed); err != nil {
-		t.Fatal(err)
-	}
+	_, err := s.Update(t.Context(), changed)
+	require.NoError(t, err)
 	h.CatchUp()
 	now, _ := s.Get("r")
-	if !s.IsStale(before) || s.IsStale(now) {
-		t.Errorf("IsStale(before) = %v, IsStale(now) = %v", s.IsStale(before), s.IsStale(now))
-	}
+	assert.True(t, s.IsStale(before))
+	assert.False(t, s.IsStale(now))
 }
 
 func TestANewObjectOfADeletedOnesNameIsNotStale(t *testing.T) {
 	h := testutil.New(t, build.Replica("r", "vol"))
 	s := h.Datastore(datastore.Options{}).Replicas
-	if err := s.Delete(t.Context(), "r", datastore.Preconditions{}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.Delete(t.Context(), "r", datastore.Preconditions{}))
 	h.Seed(build.Replica("r", "vol", func(r *longhorn.Replica) { r.UID = "another" }))
 	h.CatchUp()
-	if r, err := s.Get("r"); err != nil || s.IsStale(r) || s.IsStaleIn(datastore.IndexVolume, "vol") {
-		t.Errorf("%v, %v is stale", r, err)
-	}
+	r, err := s.Get("r")
+	require.NoError(t, err)
+	assert.False(t, s.IsStale(r), r)
+	assert.False(t, s.IsStaleIn(datastore.IndexVolume, "vol"))
 }

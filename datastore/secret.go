@@ -10,8 +10,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// VolumeKey reads the key of a volume's data plane from its Secret. That there is none is a
-// *types.Refusal with types.ReasonKeyMissing: nothing but a person brings it back.
+// VolumeKey reads the key of a volume's data plane from its Secret. A missing Secret is a
+// *types.Refusal with types.ReasonKeyMissing: only a person can bring it back.
 func (d *Datastore) VolumeKey(ctx context.Context, volume string) ([]byte, error) {
 	name := types.VolumeSecretName(volume)
 	secret, err := d.Secrets.Live(ctx, name)
@@ -30,8 +30,8 @@ func (d *Datastore) VolumeKey(ctx context.Context, volume string) ([]byte, error
 	return key, nil
 }
 
-// Needed returns err such that it no longer counts as apierrors.IsNotFound: for an
-// object whose absence is a fault, and does not mean that the work is done.
+// Needed returns err such that it no longer counts as apierrors.IsNotFound: for an object
+// whose absence is a fault, and does not mean that the work is done.
 func Needed(err error) error {
 	if apierrors.IsNotFound(err) {
 		return errors.New(err.Error())

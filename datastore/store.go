@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/lru"
 )
 
 // Store reads and writes the objects of one kind, all in one namespace (or all of
@@ -27,6 +28,7 @@ type Store[T Object] struct {
 	informer  cache.SharedIndexInformer // nil: not watched
 	selects   func(T) bool              // whether the watch shows such an object
 	observed  observed[T]
+	kept      *lru.Cache // name to T, as last read live or written; nil: nothing is kept
 }
 
 // Preconditions make a Delete fail with a conflict where the object is another
@@ -85,6 +87,9 @@ func (s *Store[T]) ByIndex(index, value string) ([]T, error) {
 // Live returns the object as the API server has it now.
 func (s *Store[T]) Live(ctx context.Context, name string) (T, error) {
 	obj, err := s.verbs.Get(ctx, name, metav1.GetOptions{})
+	if err == nil {
+		s.keep(obj)
+	}
 	return s.result(obj, err, "get", name)
 }
 
@@ -100,23 +105,35 @@ func (s *Store[T]) ListLive(ctx context.Context, opts metav1.ListOptions) ([]T, 
 // Create makes the object and returns it as it was stored.
 func (s *Store[T]) Create(ctx context.Context, obj T) (T, error) {
 	stored, err := s.verbs.Create(ctx, obj, metav1.CreateOptions{})
+	if err == nil {
+		s.keep(stored)
+	}
 	if err == nil && s.informer != nil && s.selects(stored) {
 		s.observed.wrote(stored)
 	}
 	return s.result(stored, err, "create", obj.GetName())
 }
 
-// Update writes everything but the status. The object's resourceVersion must be
-// that of the version it was made from: a newer one in the API server is a conflict.
-func (s *Store[T]) Update(ctx context.Context, obj T) (T, error) {
-	stored, err := s.verbs.Update(ctx, obj, metav1.UpdateOptions{})
-	return s.updated(stored, err, "update", obj.GetName())
+// CreateDryRun asks the API server whether it would make the object, and stores nothing.
+// The object is judged before the API server looks whether one of that name exists.
+func (s *Store[T]) CreateDryRun(ctx context.Context, obj T) error {
+	_, err := s.verbs.Create(ctx, obj, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	if err != nil {
+		return fmt.Errorf("try to create %s %s: %w", s.resource, obj.GetName(), err)
+	}
+	return nil
 }
 
-// UpdateStatus writes the status alone, under the same condition as Update.
+// Update writes what the caller changed, but for the status. The object's resourceVersion must be
+// that of the version it was made from: a newer one in the API server is a conflict, also where
+// nothing is changed. What this release's types do not know stays as it is (patch.go).
+func (s *Store[T]) Update(ctx context.Context, obj T) (T, error) {
+	return s.write(ctx, obj, notStatus, "update")
+}
+
+// UpdateStatus writes what the caller changed in the status, under the same condition as Update.
 func (s *Store[T]) UpdateStatus(ctx context.Context, obj T) (T, error) {
-	stored, err := s.verbs.UpdateStatus(ctx, obj, metav1.UpdateOptions{})
-	return s.updated(stored, err, "update status of", obj.GetName())
+	return s.write(ctx, obj, status, "update status of")
 }
 
 // Delete asks for the deletion of an object. One with finalizers stays, with a
@@ -141,8 +158,8 @@ func (s *Store[T]) Delete(ctx context.Context, name string, p Preconditions) err
 	return nil
 }
 
-// AddHandler has h called for every change of the cache, from a goroutine of the
-// cache's own; it fails for a kind that is not watched.
+// AddHandler makes the cache call h for every change, from a goroutine of its own; it
+// fails for a kind that is not watched.
 func (s *Store[T]) AddHandler(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
 	if s.informer == nil {
 		return nil, s.errNotWatched()
@@ -173,14 +190,41 @@ func (s *Store[T]) Replace(objects []T, resourceVersion string) error {
 	return s.informer.GetIndexer().Replace(list, resourceVersion)
 }
 
-func (s *Store[T]) updated(stored T, err error, verb, name string) (T, error) {
-	if err == nil && s.informer != nil {
-		s.observed.wrote(stored)
+func (s *Store[T]) write(ctx context.Context, obj T, part half, verb string) (T, error) {
+	stored, err := s.patch(ctx, obj, part)
+	if err == nil {
+		s.keep(stored)
+		if s.informer != nil {
+			s.observed.wrote(stored)
+		}
 	}
-	return s.result(stored, err, verb, name)
+	return s.result(stored, err, verb, obj.GetName())
 }
 
-// result wraps an error and then hands out no object, where clients hand out an empty one.
+// patch makes the one request of a write. There are more only for what is refused, and for what was made
+// from a version that is not at hand.
+func (s *Store[T]) patch(ctx context.Context, obj T, part half) (T, error) {
+	var none T
+	base, err := s.base(ctx, obj)
+	if err != nil {
+		return none, err
+	}
+	p, err := newPatch(base, obj, part)
+	if err != nil {
+		return none, err
+	}
+	stored, err := s.verbs.Patch(ctx, obj.GetName(), p, part)
+	if p.whole == nil || !apierrors.IsInvalid(err) {
+		return stored, err
+	}
+	// The steps into a list do not fit, or what they make is refused: the API server says the same of both.
+	if err := s.unlessModified(ctx, obj); err != nil {
+		return none, err
+	}
+	return s.verbs.Patch(ctx, obj.GetName(), p.withWholeLists(), part)
+}
+
+// result wraps an error; with one it returns no object, where clients return an empty one.
 func (s *Store[T]) result(obj T, err error, verb, name string) (T, error) {
 	if err != nil {
 		var none T
@@ -211,9 +255,9 @@ func sorted[T Object](objs []any, selector labels.Selector) []T {
 	return typed
 }
 
-// withoutManagedFields is the transform of every cache: nobody here reads who
-// wrote which field, and the list is often longer than the object. An update
-// without it leaves the API server's own as it is.
+// withoutManagedFields is the transform of every cache: no reader here needs to know who
+// wrote which field, and the list is often longer than the object. No patch names it,
+// so the API server's own stays as it is.
 func withoutManagedFields(obj any) (any, error) {
 	if accessor, err := meta.Accessor(obj); err == nil {
 		accessor.SetManagedFields(nil)

@@ -3,12 +3,12 @@ package datastore_test
 import (
 	"context"
 	"errors"
-	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -45,13 +45,11 @@ func TestReadsComeFromTheCacheSortedAndUnshared(t *testing.T) {
 	replicas := h.Datastore(datastore.Options{}).Replicas
 
 	all, err := replicas.List(labels.Everything())
-	if err != nil || !slices.Equal(names(all), []string{"a", "b", "c"}) {
-		t.Errorf("List = %v, %v", names(all), err)
-	}
+	require.NoError(t, err)
+	assert.Equal(t, []string{"a", "b", "c"}, names(all))
 	labelled, err := replicas.List(labels.SelectorFromSet(labels.Set{types.LabelVolume: "vol"}))
-	if err != nil || !slices.Equal(names(labelled), []string{"a", "b"}) {
-		t.Errorf("List by label = %v, %v", names(labelled), err)
-	}
+	require.NoError(t, err)
+	assert.Equal(t, []string{"a", "b"}, names(labelled))
 	for _, c := range []struct {
 		index, value string
 		want         []string
@@ -62,25 +60,20 @@ func TestReadsComeFromTheCacheSortedAndUnshared(t *testing.T) {
 		{datastore.IndexDisk, "", []string{}},
 	} {
 		got, err := replicas.ByIndex(c.index, c.value)
-		if err != nil || !slices.Equal(names(got), c.want) {
-			t.Errorf("ByIndex(%s, %q) = %v, %v; want %v", c.index, c.value, names(got), err, c.want)
-		}
+		require.NoError(t, err, "%s, %q", c.index, c.value)
+		assert.Equal(t, c.want, names(got), "%s, %q", c.index, c.value)
 	}
 
 	copied, err := replicas.Get("a")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	copied.Spec.NodeID = "changed"
-	if shared, _ := replicas.GetRO("a"); shared.Spec.NodeID != "node-1" {
-		t.Error("Get shares memory with the cache")
-	}
-	if obj, err := replicas.Get("absent"); !apierrors.IsNotFound(err) || obj != nil {
-		t.Errorf("Get of an absent object = %v, %v", obj, err)
-	}
-	if _, err := replicas.ByIndex("no-such-index", "x"); err == nil {
-		t.Error("an unknown index is no error")
-	}
+	shared, _ := replicas.GetRO("a")
+	assert.Equal(t, "node-1", shared.Spec.NodeID, "Get shares memory with the cache")
+	obj, err := replicas.Get("absent")
+	assert.True(t, apierrors.IsNotFound(err), err)
+	assert.Nil(t, obj)
+	_, err = replicas.ByIndex("no-such-index", "x")
+	assert.Error(t, err, "an unknown index is no error")
 }
 
 func TestWritesCarryTheirPreconditions(t *testing.T) {
@@ -93,35 +86,29 @@ func TestWritesCarryTheirPreconditions(t *testing.T) {
 	first.Spec.AllowScheduling = false
 	first.Status.Region = "ignored by Update"
 	updated, err := nodes.Update(ctx, first)
-	if err != nil || updated.Spec.AllowScheduling || updated.Status.Region != "" {
-		t.Errorf("Update = %+v, %v; want the spec alone to change", updated, err)
-	}
+	require.NoError(t, err)
+	assert.False(t, updated.Spec.AllowScheduling)
+	assert.Empty(t, updated.Status.Region)
 	second.Status.Zone = "z"
-	if obj, err := nodes.UpdateStatus(ctx, second); !apierrors.IsConflict(err) || obj != nil {
-		t.Errorf("UpdateStatus of an old version = %v, %v; want a conflict and no object", obj, err)
-	}
+	obj, err := nodes.UpdateStatus(ctx, second)
+	assert.True(t, apierrors.IsConflict(err), err)
+	assert.Nil(t, obj)
 	updated.Status.Zone = "z"
 	updated.Spec.AllowScheduling = true
 	updated, err = nodes.UpdateStatus(ctx, updated)
-	if err != nil || updated.Status.Zone != "z" || updated.Spec.AllowScheduling {
-		t.Errorf("UpdateStatus = %+v, %v; want the status alone to change", updated, err)
-	}
+	require.NoError(t, err)
+	assert.Equal(t, "z", updated.Status.Zone)
+	assert.False(t, updated.Spec.AllowScheduling)
 
-	if err := nodes.Delete(ctx, "node-1", datastore.Preconditions{UID: "another"}); !apierrors.IsConflict(err) {
-		t.Errorf("Delete of another UID = %v; want a conflict", err)
-	}
-	if err := nodes.Delete(ctx, "node-1", datastore.Preconditions{ResourceVersion: "1"}); !apierrors.IsConflict(err) {
-		t.Errorf("Delete of an old version = %v; want a conflict", err)
-	}
-	if err := nodes.Delete(ctx, "node-1", datastore.Preconditions{UID: "uid-node-1", ResourceVersion: updated.ResourceVersion}); err != nil {
-		t.Errorf("Delete = %v", err)
-	}
-	if err := nodes.Delete(ctx, "node-1", datastore.Preconditions{}); !apierrors.IsNotFound(err) {
-		t.Errorf("Delete of an absent object = %v; want not found", err)
-	}
-	if _, err := nodes.Live(ctx, "node-1"); !apierrors.IsNotFound(err) {
-		t.Errorf("Live of an absent object = %v; want not found", err)
-	}
+	err = nodes.Delete(ctx, "node-1", datastore.Preconditions{UID: "another"})
+	assert.True(t, apierrors.IsConflict(err), "Delete of another UID = %v; want a conflict", err)
+	err = nodes.Delete(ctx, "node-1", datastore.Preconditions{ResourceVersion: "1"})
+	assert.True(t, apierrors.IsConflict(err), "Delete of an old version = %v; want a conflict", err)
+	assert.NoError(t, nodes.Delete(ctx, "node-1", datastore.Preconditions{UID: "uid-node-1", ResourceVersion: updated.ResourceVersion}))
+	err = nodes.Delete(ctx, "node-1", datastore.Preconditions{})
+	assert.True(t, apierrors.IsNotFound(err), "Delete of an absent object = %v; want not found", err)
+	_, err = nodes.Live(ctx, "node-1")
+	assert.True(t, apierrors.IsNotFound(err), "Live of an absent object = %v; want not found", err)
 }
 
 func TestKindsThatAreNotWatchedAreWrittenAndReadLive(t *testing.T) {
@@ -129,21 +116,18 @@ func TestKindsThatAreNotWatchedAreWrittenAndReadLive(t *testing.T) {
 	d := h.Datastore(datastore.Options{Kinds: []datastore.Kind{datastore.Volumes}})
 	ctx := t.Context()
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s", Namespace: types.Namespace}, Data: map[string][]byte{"key": {1}}}
-	if _, err := d.Secrets.Create(ctx, secret); err != nil {
-		t.Fatal(err)
-	}
-	if live, err := d.Secrets.Live(ctx, "s"); err != nil || live.Data["key"][0] != 1 {
-		t.Errorf("Live = %v, %v", live, err)
-	}
-	if _, err := d.Secrets.Get("s"); err == nil || apierrors.IsNotFound(err) {
-		t.Errorf("Get from a cache that is not there = %v; want an error other than not found", err)
-	}
-	if _, err := d.Replicas.AddHandler(cache.ResourceEventHandlerFuncs{}); err == nil {
-		t.Error("handling events of a kind that is not watched is no error")
-	}
-	if d.Secrets.IsStaleIn(datastore.IndexVolume, "vol") || !d.Secrets.HasSynced() {
-		t.Error("a kind that is not watched waits for a cache")
-	}
+	_, err := d.Secrets.Create(ctx, secret)
+	require.NoError(t, err)
+	live, err := d.Secrets.Live(ctx, "s")
+	require.NoError(t, err)
+	assert.Equal(t, byte(1), live.Data["key"][0])
+	_, err = d.Secrets.Get("s")
+	require.Error(t, err)
+	assert.False(t, apierrors.IsNotFound(err))
+	_, err = d.Replicas.AddHandler(cache.ResourceEventHandlerFuncs{})
+	assert.Error(t, err, "handling events of a kind that is not watched is no error")
+	assert.False(t, d.Secrets.IsStaleIn(datastore.IndexVolume, "vol"))
+	assert.True(t, d.Secrets.HasSynced(), "a kind that is not watched waits for a cache")
 }
 
 func TestStartedCachesFollowTheServerAndHandlersHear(t *testing.T) {
@@ -153,48 +137,38 @@ func TestStartedCachesFollowTheServerAndHandlersHear(t *testing.T) {
 	}))
 	d := datastore.New(datastore.Options{Kube: h.Kube, Longhorn: h.Longhorn, Namespace: types.Namespace})
 	heard := make(chan string, 10)
-	if _, err := d.Volumes.AddHandler(cache.ResourceEventHandlerFuncs{
+	_, err := d.Volumes.AddHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(obj any) { heard <- "add " + obj.(*longhorn.Volume).Name },
 		DeleteFunc: func(obj any) { heard <- "delete " + obj.(*longhorn.Volume).Name },
-	}); err != nil {
-		t.Fatal(err)
-	}
+	})
+	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer d.Wait()
 	defer cancel()
 	d.Start(ctx)
-	if err := d.WaitForSync(ctx); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, d.WaitForSync(ctx))
 	expect(t, heard, "add a")
-	if n, err := d.KubeNodes.Get("node-1"); err != nil || n.ManagedFields != nil || n.Status.Images != nil {
-		t.Errorf("cached node = %+v, %v; want it without managed fields and images", n, err)
-	}
+	n, err := d.KubeNodes.Get("node-1")
+	require.NoError(t, err)
+	assert.Nil(t, n.ManagedFields)
+	assert.Nil(t, n.Status.Images)
 
 	volume := build.Volume("b")
-	if _, err := d.Volumes.Create(ctx, volume); err != nil {
-		t.Fatal(err)
-	}
+	_, err = d.Volumes.Create(ctx, volume)
+	require.NoError(t, err)
 	expect(t, heard, "add b")
-	if d.Volumes.IsStaleIn(datastore.IndexVolume, "b") {
-		t.Error("stale although the cache shows the new object")
-	}
-	if err := d.Volumes.Delete(ctx, "b", datastore.Preconditions{}); err != nil {
-		t.Fatal(err)
-	}
+	assert.False(t, d.Volumes.IsStaleIn(datastore.IndexVolume, "b"), "stale although the cache shows the new object")
+	require.NoError(t, d.Volumes.Delete(ctx, "b", datastore.Preconditions{}))
 	expect(t, heard, "delete b")
-	if _, err := d.Volumes.Get("b"); !apierrors.IsNotFound(err) {
-		t.Errorf("Get after the deletion = %v", err)
-	}
+	_, err = d.Volumes.Get("b")
+	assert.True(t, apierrors.IsNotFound(err), "Get after the deletion = %v", err)
 }
 
 func expect(t *testing.T, heard <-chan string, want string) {
 	t.Helper()
 	select {
 	case got := <-heard:
-		if got != want {
-			t.Errorf("heard %q, want %q", got, want)
-		}
+		assert.Equal(t, want, got)
 	case <-time.After(10 * time.Second):
 		t.Fatalf("never heard %q", want)
 	}
@@ -221,15 +195,18 @@ func TestADatastoreOfANodeSelectsByField(t *testing.T) {
 	}
 	d := datastore.New(datastore.Options{
 		Kube: h.Kube, Longhorn: h.Longhorn, Namespace: types.Namespace, Node: "node-1", PodLabels: "app=longhorn-manager",
+		Kinds: []datastore.Kind{
+			datastore.Volumes, datastore.VolumeAttachments, datastore.Engines, datastore.Replicas, datastore.Nodes,
+			datastore.Settings, datastore.InstanceManagers, datastore.Pods, datastore.KubeNodes,
+		},
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	d.Start(ctx)
 	err := d.WaitForSync(ctx)
 	cancel()
 	d.Wait()
-	if err != nil || lists != 9 {
-		t.Fatalf("WaitForSync = %v after %d lists; want 9", err, lists)
-	}
+	require.NoError(t, err)
+	require.Equal(t, 9, lists)
 	want := map[string]string{
 		"volumes.longhorn.io": "", "volumeattachments.longhorn.io": "", "settings.longhorn.io": "",
 		"engines.longhorn.io": "spec.nodeID=node-1", "replicas.longhorn.io": "spec.nodeID=node-1",
@@ -237,10 +214,51 @@ func TestADatastoreOfANodeSelectsByField(t *testing.T) {
 		"nodes.": "metadata.name=node-1", "pods.": "spec.nodeName=node-1|app=longhorn-manager",
 	}
 	for resource, selector := range want {
-		if got, ok := selectors[resource]; !ok || got != selector {
-			t.Errorf("%s listed with %q, want %q", resource, got, selector)
+		got, ok := selectors[resource]
+		require.True(t, ok, resource)
+		assert.Equal(t, selector, got, resource)
+	}
+}
+
+// TestOptionalKindsAreNotWaitedFor: the role of an earlier release does not grant them.
+func TestOptionalKindsAreNotWaitedFor(t *testing.T) {
+	h := testutil.New(t)
+	asked := make(chan string, 100)
+	h.Kube.PrependReactor("list", "configmaps", listReaction(func(action clienttesting.Action) (bool, error) {
+		select {
+		case asked <- action.(clienttesting.ListAction).GetListRestrictions().Fields.String():
+		default:
+		}
+		return true, apierrors.NewForbidden(action.GetResource().GroupResource(), "", errors.New("no rule"))
+	}))
+	d := datastore.New(datastore.Options{Kube: h.Kube, Longhorn: h.Longhorn, Namespace: types.Namespace})
+	ctx, cancel := context.WithCancel(t.Context())
+	d.Start(ctx)
+	err := d.WaitForSync(ctx)
+	require.NoError(t, err)
+	assert.False(t, d.DefaultSettings.HasSynced(), "the ConfigMap's cache is filled")
+	// Each is asked for by its name alone, and again and again, in no order.
+	missing := map[string]bool{"metadata.name=longhorn-default-setting": true, "metadata.name=longhorn-storageclass": true}
+	for deadline := time.After(10 * time.Second); len(missing) > 0; {
+		select {
+		case selector := <-asked:
+			delete(missing, selector)
+		case <-deadline:
+			t.Fatalf("never asked for %v", missing)
 		}
 	}
+	cancel()
+	d.Wait()
+}
+
+func TestANamedKindShowsNothingElse(t *testing.T) {
+	h := testutil.New(t, build.ConfigMap("longhorn-default-setting", "a", "1"), build.ConfigMap("another", "a", "2"))
+	d := h.Datastore(datastore.Options{})
+	cm, err := d.DefaultSettings.Get("longhorn-default-setting")
+	require.NoError(t, err)
+	assert.Equal(t, "1", cm.Data["a"])
+	_, err = d.DefaultSettings.Get("another")
+	assert.True(t, apierrors.IsNotFound(err), "another ConfigMap: %v", err)
 }
 
 func TestWaitForSyncNamesWhatIsMissing(t *testing.T) {
@@ -257,18 +275,12 @@ func TestWaitForSyncNamesWhatIsMissing(t *testing.T) {
 	cancel()
 	err := d.WaitForSync(ctx)
 	d.Wait()
-	if err == nil || !strings.Contains(err.Error(), "caches of volumes: context canceled") {
-		t.Errorf("WaitForSync = %v", err)
-	}
+	assert.ErrorContains(t, err, "caches of volumes: context canceled")
 }
 
 func TestASettingThatIsMissingIsEmpty(t *testing.T) {
 	h := testutil.New(t, build.Setting(types.SettingDefaultReplicaCount, "2"))
 	d := h.Datastore(datastore.Options{})
-	if got := d.Setting(types.SettingDefaultReplicaCount); got != "2" {
-		t.Errorf("Setting = %q", got)
-	}
-	if got := d.Setting(types.SettingDefaultDataPath); got != "" {
-		t.Errorf("missing Setting = %q", got)
-	}
+	assert.Equal(t, "2", d.Setting(types.SettingDefaultReplicaCount))
+	assert.Empty(t, d.Setting(types.SettingDefaultDataPath))
 }

@@ -15,10 +15,9 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// Workloads finds the pods that use volumes. The only cache is of PersistentVolumes,
-// cut down to a name, a driver, a handle and a claim: they change seldom. Pods, which
-// change all the time, are not watched but listed live when somebody needs to know, one
-// namespace and node at a time.
+// Workloads finds the pods that use volumes. It caches only PersistentVolumes, cut down to
+// a name, a driver, a handle and a claim: they change seldom. Pods change all the time: it
+// does not watch them but lists them live on demand, one namespace and node at a time.
 //
 //	volume ──► PersistentVolume (driver, handle) ──► its claim ──► pods that name the claim
 type Workloads struct {
@@ -32,9 +31,7 @@ const indexHandle = "handle"
 
 // NewWorkloads makes one; it reads nothing and starts nothing.
 func NewWorkloads(kube kubernetes.Interface) *Workloads {
-	client := adapter[*corev1.PersistentVolume, *corev1.PersistentVolumeList]{
-		typedClient: kube.CoreV1().PersistentVolumes(), resource: corev1.Resource("persistentvolumes"),
-	}
+	client := adapter[*corev1.PersistentVolume, *corev1.PersistentVolumeList]{typedClient: kube.CoreV1().PersistentVolumes()}
 	informer := newInformer[*corev1.PersistentVolume](client, kube, &corev1.PersistentVolume{},
 		cache.Indexers{indexHandle: byHandle}, func(*metav1.ListOptions) {})
 	if err := informer.SetTransform(slimVolume); err != nil {

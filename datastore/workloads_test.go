@@ -2,10 +2,11 @@ package datastore
 
 import (
 	"context"
-	"reflect"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,21 +36,16 @@ func TestWorkloadsFindClaimsOfAVolume(t *testing.T) {
 	w.Start(ctx)
 	defer w.Wait()
 	defer cancel()
-	if err := w.WaitForSync(ctx); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, w.WaitForSync(ctx))
 	got, err := w.Claims("vol")
-	if err != nil || len(got) != 1 {
-		t.Fatalf("%d claims, %v, want that of pv-1", len(got), err)
-	}
+	require.NoError(t, err)
+	require.Len(t, got, 1)
 	want := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv-1"}}
 	want.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: "driver.longhorn.io", VolumeHandle: "vol"}
 	want.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "default", Name: "data"}
 	want.Status.Phase = corev1.VolumeBound
 	got[0].ResourceVersion = ""
-	if !reflect.DeepEqual(got[0], want) {
-		t.Errorf("cached %+v, want %+v", got[0], want)
-	}
+	assert.Equal(t, want, got[0])
 }
 
 func TestWorkloadsListAndDeletePods(t *testing.T) {
@@ -65,16 +61,13 @@ func TestWorkloadsListAndDeletePods(t *testing.T) {
 		return false, nil, nil
 	})
 	w := NewWorkloads(kube)
-	if pods, err := w.Pods(t.Context(), "default", "node-1"); err != nil || len(pods) != 1 || selector != "spec.nodeName=node-1" {
-		t.Errorf("%d pods by %q, %v", len(pods), selector, err)
-	}
-	if err := w.DeletePod(t.Context(), "default", "a", "1", 30); err != nil {
-		t.Fatal(err)
-	}
-	if *deletion.GracePeriodSeconds != 30 || *deletion.Preconditions.UID != "1" {
-		t.Errorf("deletion %+v", deletion)
-	}
-	if err := w.DeletePod(t.Context(), "default", "a", "1", 30); !apierrors.IsNotFound(err) {
-		t.Errorf("deleting it again: %v, want not found", err)
-	}
+	pods, err := w.Pods(t.Context(), "default", "node-1")
+	require.NoError(t, err)
+	assert.Len(t, pods, 1)
+	assert.Equal(t, "spec.nodeName=node-1", selector)
+	require.NoError(t, w.DeletePod(t.Context(), "default", "a", "1", 30))
+	assert.Equal(t, int64(30), *deletion.GracePeriodSeconds)
+	assert.EqualValues(t, "1", *deletion.Preconditions.UID)
+	err = w.DeletePod(t.Context(), "default", "a", "1", 30)
+	assert.True(t, apierrors.IsNotFound(err), "deleting it again: %v, want not found", err)
 }

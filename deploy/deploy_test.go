@@ -9,9 +9,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/longhorn-lep/longhorn-manager/types"
@@ -21,18 +25,14 @@ import (
 func documents(t *testing.T) []string {
 	t.Helper()
 	text, err := os.ReadFile("longhorn.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var docs []string
 	for _, doc := range strings.Split(string(text), "\n---\n") {
 		if strings.Contains(doc, "\nkind: ") {
 			docs = append(docs, doc)
 		}
 	}
-	if len(docs) < 20 {
-		t.Fatalf("found %d objects: the file is not read as it is written", len(docs))
-	}
+	require.GreaterOrEqual(t, len(docs), 20, "the file is not read as it is written")
 	return docs
 }
 
@@ -45,14 +45,10 @@ func ofKind[T any](t *testing.T, kind string) []T {
 			continue
 		}
 		var object T
-		if err := yaml.UnmarshalStrict([]byte(doc), &object); err != nil {
-			t.Fatalf("a %s: %v", kind, err)
-		}
+		require.NoError(t, yaml.UnmarshalStrict([]byte(doc), &object), kind)
 		all = append(all, object)
 	}
-	if len(all) == 0 {
-		t.Fatalf("there is no %s", kind)
-	}
+	require.NotEmpty(t, all, kind)
 	return all
 }
 
@@ -61,18 +57,15 @@ func TestRolesHaveNoWildcards(t *testing.T) {
 	for _, r := range ofKind[rbacv1.ClusterRole](t, "ClusterRole") {
 		rules = append(rules, r.Rules...)
 		for _, rule := range r.Rules {
-			if slices.Contains(rule.Resources, "secrets") {
-				t.Errorf("ClusterRole %s may use secrets of every namespace", r.Name)
-			}
+			assert.NotContains(t, rule.Resources, "secrets", "ClusterRole %s may use secrets of every namespace", r.Name)
 		}
 	}
 	for _, r := range ofKind[rbacv1.Role](t, "Role") {
 		rules = append(rules, r.Rules...)
 	}
 	for _, rule := range rules {
-		if words := slices.Concat(rule.APIGroups, rule.Resources, rule.Verbs, rule.NonResourceURLs); slices.ContainsFunc(words, func(w string) bool { return strings.Contains(w, "*") }) {
-			t.Errorf("a wildcard in %+v", rule)
-		}
+		words := slices.Concat(rule.APIGroups, rule.Resources, rule.Verbs, rule.NonResourceURLs)
+		assert.False(t, slices.ContainsFunc(words, func(w string) bool { return strings.Contains(w, "*") }), "a wildcard in %+v", rule)
 	}
 }
 
@@ -86,12 +79,9 @@ func TestPodsUseOneImageAndAskNoRegistryTwice(t *testing.T) {
 	}
 	for _, pod := range pods {
 		for _, c := range pod.Containers {
-			if c.Image != "localhost/longhorn-manager:dev" || c.ImagePullPolicy != corev1.PullIfNotPresent {
-				t.Errorf("container %s: image %s, pulled %s", c.Name, c.Image, c.ImagePullPolicy)
-			}
-			if c.ReadinessProbe == nil {
-				t.Errorf("container %s is ready without being asked", c.Name)
-			}
+			assert.Equal(t, "localhost/longhorn-manager:dev", c.Image, "container %s", c.Name)
+			assert.Equal(t, corev1.PullIfNotPresent, c.ImagePullPolicy, "container %s", c.Name)
+			assert.NotNil(t, c.ReadinessProbe, "container %s is ready without being asked", c.Name)
 		}
 	}
 }
@@ -99,36 +89,47 @@ func TestPodsUseOneImageAndAskNoRegistryTwice(t *testing.T) {
 // TestDefinitionsAreOurs: by this label a daemon tells its installation from another's.
 func TestDefinitionsAreOurs(t *testing.T) {
 	files, err := filepath.Glob("../k8s/crds/*.yaml")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no definitions: %v", err)
-	}
+	require.NoError(t, err)
+	require.NotEmpty(t, files, "no definitions")
 	label := regexp.MustCompile(`(?m)^    ` + regexp.QuoteMeta(types.InstallationLabel) + `: ` + types.InstallationValue + `$`)
 	count := 0
 	for _, doc := range documents(t) {
 		if strings.Contains(doc, "\nkind: CustomResourceDefinition\n") {
 			count++
-			if !label.MatchString(doc) {
-				t.Errorf("a definition without %s: %.200s", types.InstallationLabel, doc)
-			}
+			assert.True(t, label.MatchString(doc), "a definition without %s: %.200s", types.InstallationLabel, doc)
 		}
 	}
-	if count != len(files) {
-		t.Errorf("%d definitions of %d are in longhorn.yaml", count, len(files))
+	assert.Equal(t, len(files), count, "%d definitions of %d are in longhorn.yaml", count, len(files))
+}
+
+// TestWorkloadsAreOurs: those that a daemon finds without the label are another Longhorn's.
+func TestWorkloadsAreOurs(t *testing.T) {
+	var all []metav1.ObjectMeta
+	for _, o := range ofKind[appsv1.DaemonSet](t, "DaemonSet") {
+		all = append(all, o.ObjectMeta)
+	}
+	for _, o := range ofKind[appsv1.Deployment](t, "Deployment") {
+		all = append(all, o.ObjectMeta)
+	}
+	for _, o := range ofKind[storagev1.CSIDriver](t, "CSIDriver") {
+		all = append(all, o.ObjectMeta)
+	}
+	for _, o := range all {
+		assert.Equal(t, types.InstallationValue, o.Labels[types.InstallationLabel], "%s without %s", o.Name, types.InstallationLabel)
 	}
 }
 
 // TestNamesAgree: what the manifests spell out is what the program looks for.
 func TestNamesAgree(t *testing.T) {
 	text, err := os.ReadFile("longhorn.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, want := range []string{
 		"namespace: " + types.Namespace + "\n", "name: " + types.DriverName + "\n", "name: " + types.APIService + "\n",
+		".path.matches(r'" + types.SystemPathPattern + "')", ".path.matches(r'" + types.UncleanPathPattern + "')", "tag.matches(r'" + types.TagPattern + "')",
 		"path: " + types.RuntimeDirectory + "\n", "--instance-manager-socket=" + types.InstanceManagerSocket() + "\n",
+		"resourceNames: [" + types.DefaultSettingsConfigMap + ", " + types.StorageClassConfigMap + "]\n",
+		"name: " + types.StorageClassTemplate + "\n", "resourceNames: [" + types.StorageClassTemplate + "]\n", "resourceNames: [" + types.StorageClassConfigMap + "]\n", "  " + types.StorageClassKey + ": |\n",
 	} {
-		if !strings.Contains(string(text), want) {
-			t.Errorf("longhorn.yaml does not say %q", want)
-		}
+		assert.Contains(t, string(text), want)
 	}
 }

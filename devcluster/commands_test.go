@@ -3,6 +3,8 @@ package main
 import (
 	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 )
 
 func TestAWrongCommandLineSaysWhatToGive(t *testing.T) {
@@ -16,9 +18,8 @@ func TestAWrongCommandLineSaysWhatToGive(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			args := append([]string{"devcluster", "--dir", t.TempDir()}, strings.Fields(c.args)...)
 			err := rootCommand().Run(t.Context(), args)
-			if err == nil || !strings.HasPrefix(err.Error(), c.want) {
-				t.Fatalf("got %v, want %s", err, c.want)
-			}
+			require.Error(t, err)
+			require.True(t, strings.HasPrefix(err.Error(), c.want), err)
 		})
 	}
 }

@@ -100,8 +100,8 @@ func cancelWithProcess(cancel context.CancelCauseFunc, pid int) error {
 	return nil
 }
 
-// endPatience is how long a command may go on after it was told to end. One that
-// waits for a disk that hangs, or on a guest that stands still, cannot end.
+// endPatience is how long a command may go on after it was asked to end. One
+// that waits for a disk that hangs, or on a guest that stands still, cannot end.
 const endPatience = 5 * time.Second
 
 // passedOn are the signals for the command. When it does not obey one that ends

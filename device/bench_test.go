@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/longhorn-lep/longhorn-manager/nbd/memory"
 )
 
@@ -18,9 +20,7 @@ func BenchmarkDevice(b *testing.B) {
 	}
 	const size = 64 << 20
 	m := memory.New(size)
-	if err := m.WriteAt(b.Context(), pattern(1, size), 0, false); err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, m.WriteAt(b.Context(), pattern(1, size), 0, false))
 	_, path := blockDevice(b, size, m)
 	for _, w := range []struct{ name, rw, length, depth string }{
 		{"write 4k depth 1", "randwrite", "4k", "1"},
@@ -36,9 +36,7 @@ func BenchmarkDevice(b *testing.B) {
 			for range b.N {
 				out, err := exec.Command("fio", "--name=x", "--filename="+path, "--rw="+w.rw, "--bs="+w.length, "--iodepth="+w.depth,
 					"--ioengine=libaio", "--direct=1", "--runtime=1", "--time_based", "--output-format=json").Output()
-				if err != nil {
-					b.Fatalf("fio: %v\n%s", err, out)
-				}
+				require.NoError(b, err, "%s", out)
 				type direction struct {
 					Ops     float64 `json:"total_ios"`
 					Runtime float64 `json:"runtime"` // milliseconds
@@ -46,9 +44,7 @@ func BenchmarkDevice(b *testing.B) {
 				var result struct {
 					Jobs []struct{ Read, Write direction }
 				}
-				if err := json.Unmarshal(out, &result); err != nil {
-					b.Fatal(err)
-				}
+				require.NoError(b, json.Unmarshal(out, &result))
 				j := result.Jobs[0]
 				ops += j.Read.Ops + j.Write.Ops
 				seconds += (j.Read.Runtime + j.Write.Runtime) / 1000
@@ -63,8 +59,6 @@ func BenchmarkDevice(b *testing.B) {
 // processorTime is that of this process, without its children.
 func processorTime(b *testing.B) time.Duration {
 	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

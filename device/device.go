@@ -54,9 +54,9 @@ type Keeper interface {
 	// descriptor. The caller keeps its own descriptors, serves the file system already, and counts as serving the device. Nothing is left
 	// when it fails.
 	Attach(ctx context.Context, spec Spec, conn, file int) (Held, error)
-	// Adopt gives a descriptor of the FUSE connection of a device that nobody serves, and records who serves it from now on. The caller must
-	// ask the kernel for what its predecessor had taken (fuse.Resend) before it reads. It returns ErrNotHeld, ErrServed, and ErrFenced for
-	// a lower generation than the recorded one or the same one with another session.
+	// Adopt gives a descriptor of the FUSE connection of a device that no process serves, and records owner as the one that serves it. The
+	// caller must ask the kernel for what its predecessor had taken (fuse.Resend) before it reads. It returns ErrNotHeld, ErrServed, and
+	// ErrFenced for a lower generation than the recorded one or the same one with another session.
 	Adopt(ctx context.Context, volume string, owner Owner) (conn int, h Held, err error)
 	// Leave says that the owner serves the device no more: it has let go of the descriptor and has no request under way. The device stays.
 	Leave(ctx context.Context, volume string, owner Owner) error

@@ -105,7 +105,7 @@ func (f *Frontend) create(ctx context.Context, spec Spec, b fuse.Backend) (Held,
 	if err != nil {
 		return Held{}, nil, err
 	}
-	defer mount.Close() // the loop device holds the file system, or nobody does
+	defer mount.Close() // afterwards only the loop device, if made, holds the file system
 	conn, err := fuse.Dup(mount.Conn())
 	if err != nil {
 		return Held{}, nil, err
@@ -120,7 +120,7 @@ func (f *Frontend) create(ctx context.Context, spec Spec, b fuse.Backend) (Held,
 	}
 	defer unix.Close(file)
 	held, err := f.opts.Keeper.Attach(ctx, spec, mount.Conn(), file)
-	if err != nil { // nothing was written; whoever looks at the loop device already must not keep the file system alive
+	if err != nil { // nothing was written; a process that looks at the loop device already must not keep the file system alive
 		if number, e := fuse.Number(file); e == nil {
 			err = errors.Join(err, fuse.Abort(number))
 		}
@@ -184,8 +184,8 @@ func awaitEnd(ctx context.Context, server *fuse.Server) error {
 	}
 }
 
-// Stop implements engine.Frontend. Whoever has the device mounted or open, under any of its names and in any mount namespace, makes it
-// return ErrInUse.
+// Stop implements engine.Frontend. It returns ErrInUse while the device is mounted or open, under any of its names and in any mount
+// namespace.
 func (f *Frontend) Stop(ctx context.Context) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -246,6 +246,14 @@ func (f *Frontend) Leave(ctx context.Context) error {
 
 // backend is an engine's side as the file system sees it.
 type backend struct{ nbd.Backend }
+
+// ReadLate implements fuse.LateReader.
+func (b backend) ReadLate(ctx context.Context, p []byte, off int64, elsewhere func([]byte, error)) (left bool, err error) {
+	if r, ok := b.Backend.(nbd.LateReader); ok {
+		return r.ReadLate(ctx, p, off, elsewhere)
+	}
+	return false, b.ReadAt(ctx, p, off)
+}
 
 // WriteAt implements fuse.Backend.
 func (b backend) WriteAt(ctx context.Context, p []byte, off int64) error {

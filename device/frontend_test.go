@@ -16,6 +16,8 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
 	"github.com/longhorn-lep/longhorn-manager/engine"
@@ -51,9 +53,7 @@ func local(dir string) *Frontend {
 func loopOf(t testing.TB, path string) string {
 	t.Helper()
 	var st unix.Stat_t
-	if err := unix.Stat(path, &st); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, unix.Stat(path, &st))
 	return fmt.Sprintf("/sys/dev/block/%d:%d/loop", unix.Major(st.Rdev), unix.Minor(st.Rdev))
 }
 
@@ -63,13 +63,9 @@ func blockDevice(t testing.TB, size int64, b nbd.Backend) (*Frontend, string) {
 	needDevices(t)
 	f := local(filepath.Join(t.TempDir(), "devices"))
 	path, err := f.Start(context.Background(), "vol-1", size, b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() {
-		if err := f.Stop(context.Background()); err != nil {
-			t.Errorf("stop: %v", err)
-		}
+		assert.NoError(t, f.Stop(context.Background()))
 	})
 	return f, path
 }
@@ -77,25 +73,21 @@ func blockDevice(t testing.TB, size int64, b nbd.Backend) (*Frontend, string) {
 func execute(t testing.TB, name string, args ...string) string {
 	t.Helper()
 	out, err := exec.Command(name, args...).CombinedOutput()
-	if err != nil {
-		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
-	}
+	require.NoError(t, err, "%s %s: %s", name, strings.Join(args, " "), out)
 	return string(out)
 }
 
 // expectNothingLeft fails the test if a device or loop device of a stopped frontend is still there.
 func expectNothingLeft(t testing.TB, path, loop string) {
 	t.Helper()
-	if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the node is left: %v", err)
-	}
-	if b, err := os.ReadFile(filepath.Join(loop, "backing_file")); err == nil && strings.Contains(string(b), "volume.img") {
-		t.Errorf("%s is still bound to %s", loop, b)
+	_, err := os.Lstat(path)
+	assert.ErrorIs(t, err, os.ErrNotExist, "the node is left")
+	if b, err := os.ReadFile(filepath.Join(loop, "backing_file")); err == nil {
+		assert.NotContains(t, string(b), "volume.img", loop)
 	}
 	mounts, err := os.ReadFile("/proc/self/mounts")
-	if err != nil || strings.Contains(string(mounts), path) {
-		t.Errorf("a mount is left (%v):\n%s", err, mounts)
-	}
+	require.NoError(t, err)
+	assert.NotContains(t, string(mounts), path, "a mount is left")
 }
 
 // recorder counts what passes.
@@ -132,19 +124,16 @@ func pattern(seed uint64, n int) []byte {
 }
 
 func TestBlockDeviceHoldsAFileSystem(t *testing.T) {
-	if !mountns.Own(t) { // whoever makes a namespace of the machine's mounts in the meantime would hold the device
+	if !mountns.Own(t) { // another namespace made of the machine's mounts in the meantime would hold the device
 		return
 	}
 	const size = 128 << 20
 	m := memory.New(size)
 	f, path := blockDevice(t, size, m)
 	loop := loopOf(t, path)
-	if got := strings.TrimSpace(execute(t, "blockdev", "--getsize64", "--getss", path)); got != "134217728\n512" {
-		t.Errorf("size and logical block size: %q", got)
-	}
-	if got := strings.TrimSpace(execute(t, "losetup", "--noheadings", "--output", "DIO,AUTOCLEAR", f.held.Loop)); strings.Join(strings.Fields(got), " ") != "1 1" {
-		t.Errorf("direct I/O and autoclear: %q", got)
-	}
+	assert.Equal(t, "134217728\n512", strings.TrimSpace(execute(t, "blockdev", "--getsize64", "--getss", path)), "size and logical block size")
+	got := strings.TrimSpace(execute(t, "losetup", "--noheadings", "--output", "DIO,AUTOCLEAR", f.held.Loop))
+	assert.Equal(t, "1 1", strings.Join(strings.Fields(got), " "), "direct I/O and autoclear: %q", got)
 	execute(t, "mkfs.ext4", "-q", path)
 	dir := t.TempDir()
 	execute(t, "mount", path, dir)
@@ -158,19 +147,13 @@ func TestBlockDeviceHoldsAFileSystem(t *testing.T) {
 	for i := range want {
 		want[i] = byte(rand.Uint32())
 	}
-	if err := os.WriteFile(filepath.Join(dir, "file"), want, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "file"), want, 0o600))
 	execute(t, "sync", "-f", dir)
-	if err := f.Stop(t.Context()); !errors.Is(err, engine.ErrInUse) {
-		t.Fatalf("stop while mounted: %v", err)
-	}
+	require.ErrorIs(t, f.Stop(t.Context()), engine.ErrInUse, "stop while mounted")
 	execute(t, "umount", dir)
 	mounted = false
 	execute(t, "fsck.ext4", "-fn", path)
-	if err := f.Stop(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, f.Stop(t.Context()))
 	expectNothingLeft(t, path, loop)
 
 	// The bytes are in the backend, and another device on it shows them.
@@ -192,28 +175,17 @@ func TestBlockDeviceStopsOnlyWhenNobodyUsesIt(t *testing.T) {
 	}{{"open", 0}, {"open exclusively", unix.O_EXCL}} {
 		t.Run(tc.name, func(t *testing.T) {
 			file, err := os.OpenFile(path, os.O_RDWR|tc.flag, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			defer file.Close()
-			if err := f.Stop(t.Context()); !errors.Is(err, engine.ErrInUse) {
-				t.Fatalf("stop: %v", err)
-			}
-			if _, err := file.WriteAt([]byte("still works"), 0); err != nil {
-				t.Errorf("write after a refused stop: %v", err)
-			}
-			if err := file.Sync(); err != nil {
-				t.Errorf("sync after a refused stop: %v", err)
-			}
+			require.ErrorIs(t, f.Stop(t.Context()), engine.ErrInUse)
+			_, err = file.WriteAt([]byte("still works"), 0)
+			assert.NoError(t, err, "write after a refused stop")
+			assert.NoError(t, file.Sync(), "sync after a refused stop")
 		})
 	}
-	if err := f.Stop(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, f.Stop(t.Context()))
 	expectNothingLeft(t, path, loop)
-	if err := f.Stop(t.Context()); err != nil {
-		t.Errorf("stop again: %v", err)
-	}
+	assert.NoError(t, f.Stop(t.Context()), "stop again")
 }
 
 func TestBlockDevicePassesDiscardsZeroesAndFlushes(t *testing.T) {
@@ -221,26 +193,19 @@ func TestBlockDevicePassesDiscardsZeroesAndFlushes(t *testing.T) {
 	m := memory.New(size)
 	f := &recorder{Backend: m}
 	_, path := blockDevice(t, size, f)
-	if err := m.WriteAt(t.Context(), pattern(1, size), 0, false); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, m.WriteAt(t.Context(), pattern(1, size), 0, false))
 	execute(t, "blkdiscard", "--offset", "1048576", "--length", "1048576", path)
 	execute(t, "blkdiscard", "--zeroout", "--offset", "4194304", "--length", "65536", path)
 	execute(t, "dd", "if=/dev/zero", "of="+path, "bs=4096", "count=1", "conv=notrunc,fsync")
 	got := make([]byte, size)
-	if err := m.ReadAt(t.Context(), got, 0); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, m.ReadAt(t.Context(), got, 0))
 	want := pattern(1, size)
 	clear(want[:4096])
 	clear(want[1<<20 : 2<<20])
 	clear(want[4<<20 : 4<<20+65536])
-	if !bytes.Equal(got, want) {
-		t.Error("other bytes than expected")
-	}
-	if f.zeroes.Load() == 0 || f.flushes.Load() == 0 {
-		t.Errorf("%d zeroes, %d flushes", f.zeroes.Load(), f.flushes.Load())
-	}
+	assert.True(t, bytes.Equal(got, want), "other bytes than expected")
+	assert.NotZero(t, f.zeroes.Load())
+	assert.NotZero(t, f.flushes.Load())
 }
 
 func TestBlockDeviceNodeOfSomethingElseIsNotReplaced(t *testing.T) {
@@ -253,65 +218,44 @@ func TestBlockDeviceNodeOfSomethingElseIsNotReplaced(t *testing.T) {
 		_, err := f.Start(t.Context(), "vol-1", 1<<20, memory.New(1<<20))
 		return f, err
 	}
-	if err := os.WriteFile(path, []byte("mine"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := start(); err == nil {
-		t.Fatal("a file was replaced")
-	}
-	if b, err := os.ReadFile(path); err != nil || string(b) != "mine" {
-		t.Fatalf("the file holds %q, %v", b, err)
-	}
+	require.NoError(t, os.WriteFile(path, []byte("mine"), 0o600))
+	_, err := start()
+	require.Error(t, err, "a file was replaced")
+	b, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, "mine", string(b))
 	// What a dead process left is replaced.
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Mknod(path, unix.S_IFBLK|0o600, int(unix.Mkdev(loopMajor, 4000))); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Remove(path))
+	require.NoError(t, unix.Mknod(path, unix.S_IFBLK|0o600, int(unix.Mkdev(loopMajor, 4000))))
 	first, err := start()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	// The device of a running engine is not.
-	if _, err := start(); err == nil {
-		t.Error("the device of a running engine was replaced")
-	}
-	if err := first.Stop(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	_, err = start()
+	assert.Error(t, err, "the device of a running engine was replaced")
+	require.NoError(t, first.Stop(t.Context()))
 	for _, name := range []string{"", "..", "a/b", ".hidden"} {
-		if _, err := local(dir).Start(t.Context(), name, 1<<20, memory.New(1<<20)); err == nil {
-			t.Errorf("%q was taken for a name", name)
-		}
+		_, err := local(dir).Start(t.Context(), name, 1<<20, memory.New(1<<20))
+		assert.Error(t, err, "%q was taken for a name", name)
 	}
 }
 
-// The node cannot be made, and somebody looks at the loop device already, as udev does.
+// The node cannot be made, and another process looks at the loop device already, as udev does.
 func TestADeviceThatCannotBeMadeLeavesNoLoopDevice(t *testing.T) {
 	needDevices(t)
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "looked-at"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "looked-at"), nil, 0o600))
 	control, err := unix.Open("/dev/loop-control", unix.O_RDWR|unix.O_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer unix.Close(control)
 	next, err := unix.IoctlRetInt(control, unix.LOOP_CTL_GET_FREE)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	looker := &loopDevice{path: fmt.Sprintf("/dev/loop%d", next), dev: unix.Mkdev(loopMajor, uint32(next))}
-	if err := errors.Join(looker.makeNode(), looker.hold()); err != nil { // before it is bound: nothing has to be raced for
-		t.Fatal(err)
-	}
+	// before it is bound: nothing has to be raced for
+	require.NoError(t, errors.Join(looker.makeNode(), looker.hold()))
 	defer looker.release()
 	f := local(dir)
-	if _, err := f.Start(t.Context(), "looked-at", 1<<20, memory.New(1<<20)); err == nil {
-		t.Fatal("a file was replaced")
-	}
+	_, err = f.Start(t.Context(), "looked-at", 1<<20, memory.New(1<<20))
+	require.Error(t, err, "a file was replaced")
 	status, err := unix.IoctlLoopGetStatus64(looker.held)
 	if err != nil || !bytes.HasPrefix(status.File_name[:], []byte("longhorn:looked-at\x00")) {
 		t.Skip("another process was faster to take the loop device") // nothing was tried then
@@ -331,24 +275,17 @@ func TestStaleDevicesAreRemovedAndNothingElse(t *testing.T) {
 	needDevices(t)
 	dir := t.TempDir()
 	f := local(dir)
-	if _, err := f.Start(t.Context(), "live", 1<<20, memory.New(1<<20)); err != nil {
-		t.Fatal(err)
-	}
+	_, err := f.Start(t.Context(), "live", 1<<20, memory.New(1<<20))
+	require.NoError(t, err)
 	for name, mode := range map[string]uint32{"stale": unix.S_IFBLK, "char": unix.S_IFCHR, "file": unix.S_IFREG} {
-		if err := unix.Mknod(filepath.Join(dir, name), mode|0o600, int(f.held.Dev)); err != nil { // even with the numbers of a live one
-			t.Fatal(err)
-		}
+		// even with the numbers of a live one
+		require.NoError(t, unix.Mknod(filepath.Join(dir, name), mode|0o600, int(f.held.Dev)))
 	}
-	if err := RemoveStaleDevices(dir, []Held{*f.held}); err != nil {
-		t.Fatal(err)
-	}
-	if got, err := filepath.Glob(filepath.Join(dir, "*")); err != nil || len(got) != 3 || filepath.Base(got[2]) != "live" {
-		t.Errorf("left are %v, %v", got, err)
-	}
-	if err := f.Stop(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := RemoveStaleDevices(filepath.Join(dir, "missing"), nil); err != nil {
-		t.Error(err)
-	}
+	require.NoError(t, RemoveStaleDevices(dir, []Held{*f.held}))
+	got, err := filepath.Glob(filepath.Join(dir, "*"))
+	require.NoError(t, err)
+	require.Len(t, got, 3)
+	assert.Equal(t, "live", filepath.Base(got[2]))
+	require.NoError(t, f.Stop(t.Context()))
+	assert.NoError(t, RemoveStaleDevices(filepath.Join(dir, "missing"), nil))
 }

@@ -3,12 +3,13 @@ package device
 import (
 	"bytes"
 	"context"
-	"errors"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
 	"github.com/longhorn-lep/longhorn-manager/engine"
@@ -52,20 +53,13 @@ func TestADeviceIsTakenOver(t *testing.T) {
 	keeper := NewLocal(Options{DeviceDir: t.TempDir()})
 	first := frontend(keeper, 1)
 	path, err := first.Start(t.Context(), "vol-1", size, m)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := successor(keeper, 2).Start(t.Context(), "vol-1", size, m); !errors.Is(err, ErrServed) {
-		t.Errorf("takeover of a device that is served: %v", err)
-	}
+	require.NoError(t, err)
+	_, err = successor(keeper, 2).Start(t.Context(), "vol-1", size, m)
+	assert.ErrorIs(t, err, ErrServed, "takeover of a device that is served")
 	user, err := os.OpenFile(path, os.O_RDWR|unix.O_DIRECT, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer user.Close()
-	if err := first.Leave(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, first.Leave(t.Context()))
 	written := make(chan error)
 	page := alignedPage()
 	copy(page, "written between two engines")
@@ -83,35 +77,28 @@ func TestADeviceIsTakenOver(t *testing.T) {
 		"another size":                   {owner(2), 2 * size, nil},
 		"a size that no device can have": {owner(2), 4711, nil},
 	} {
-		if _, err := NewFrontend(FrontendOptions{Keeper: keeper, Owner: tc.owner, Predecessor: owner(1).Session}).Start(t.Context(), "vol-1", tc.size, m); err == nil ||
-			tc.want != nil && !errors.Is(err, tc.want) {
-			t.Errorf("%s: %v", name, err)
+		_, err := NewFrontend(FrontendOptions{Keeper: keeper, Owner: tc.owner, Predecessor: owner(1).Session}).Start(t.Context(), "vol-1", tc.size, m)
+		require.Error(t, err, name)
+		if tc.want != nil {
+			assert.ErrorIs(t, err, tc.want, name)
 		}
 	}
 	second := successor(keeper, 3)
 	if got, err := second.Start(t.Context(), "vol-1", size, m); err != nil || got != path {
 		t.Fatalf("takeover: %q, %v", got, err)
 	}
-	if err := <-written; err != nil {
-		t.Errorf("a write that waited for the next engine: %v", err)
-	}
+	assert.NoError(t, <-written, "a write that waited for the next engine")
 	got := make([]byte, 4096)
-	if err := m.ReadAt(t.Context(), got, 4096); err != nil || !bytes.Equal(got, page) {
-		t.Errorf("the volume holds %q, %v", got[:32], err)
-	}
-	if err := second.Stop(t.Context()); !errors.Is(err, engine.ErrInUse) {
-		t.Errorf("stop while it is open: %v", err)
-	}
+	err = m.ReadAt(t.Context(), got, 4096)
+	require.NoError(t, err)
+	assert.True(t, bytes.Equal(got, page))
+	assert.ErrorIs(t, second.Stop(t.Context()), engine.ErrInUse, "stop while it is open")
 	_ = user.Close()
-	if err := keeper.Detach(t.Context(), "vol-1", owner(1)); !errors.Is(err, ErrFenced) {
-		t.Errorf("removal by the owner before: %v", err)
-	}
-	if err := second.Stop(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if all, err := keeper.List(t.Context()); err != nil || len(all) != 0 {
-		t.Errorf("left are %v, %v", all, err)
-	}
+	assert.ErrorIs(t, keeper.Detach(t.Context(), "vol-1", owner(1)), ErrFenced, "removal by the owner before")
+	require.NoError(t, second.Stop(t.Context()))
+	all, err := keeper.List(t.Context())
+	require.NoError(t, err)
+	assert.Empty(t, all)
 }
 
 // Only the device of the session that is named is taken over: what the users of any other have cached may be older than the volume.
@@ -120,41 +107,29 @@ func TestADeviceOfAnotherSessionIsNotTakenOver(t *testing.T) {
 	const size = 4 << 20
 	m := memory.New(size)
 	keeper := NewLocal(Options{DeviceDir: t.TempDir()})
-	if _, err := successor(keeper, 2).Start(t.Context(), "vol-1", size, m); !errors.Is(err, ErrNotHeld) {
-		t.Errorf("takeover of a device that is not there: %v", err)
-	}
+	_, err := successor(keeper, 2).Start(t.Context(), "vol-1", size, m)
+	assert.ErrorIs(t, err, ErrNotHeld, "takeover of a device that is not there")
 	first := frontend(keeper, 1)
 	path, err := first.Start(t.Context(), "vol-1", size, m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	user, err := os.OpenFile(path, os.O_RDWR|unix.O_DIRECT, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer user.Close()
-	if err := first.Leave(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, first.Leave(t.Context()))
 	other := NewFrontend(FrontendOptions{Keeper: keeper, Owner: owner(2), Predecessor: "other"})
-	if _, err := other.Start(t.Context(), "vol-1", size, m); !errors.Is(err, ErrNotHeld) {
-		t.Errorf("takeover of the device of another session: %v", err)
-	}
+	_, err = other.Start(t.Context(), "vol-1", size, m)
+	assert.ErrorIs(t, err, ErrNotHeld, "takeover of the device of another session")
 	second := frontend(keeper, 2)
-	if _, err := second.Start(t.Context(), "vol-1", size, m); err != nil {
-		t.Fatalf("a new device: %v", err)
-	}
+	_, err = second.Start(t.Context(), "vol-1", size, m)
+	require.NoError(t, err, "a new device")
 	page := alignedPage()
 	copy(page, "written by a user of the device before")
-	if _, err := user.WriteAt(page, 4096); err == nil {
-		t.Error("a user of the device before can write to the volume")
-	}
-	if err := second.Stop(t.Context()); err != nil {
-		t.Error(err)
-	}
+	_, err = user.WriteAt(page, 4096)
+	assert.Error(t, err, "a user of the device before can write to the volume")
+	assert.NoError(t, second.Stop(t.Context()))
 }
 
-// Leave answers what was read before, and fails when it cannot in time: a request is still under way, and nobody else may serve.
+// Leave answers what was read before, and fails when it cannot in time: a request is still under way, and no other process may serve.
 func TestLeaveWaitsForRequests(t *testing.T) {
 	needDevices(t)
 	const size = 4 << 20
@@ -162,13 +137,9 @@ func TestLeaveWaitsForRequests(t *testing.T) {
 	keeper := NewLocal(Options{DeviceDir: t.TempDir()})
 	f := frontend(keeper, 1)
 	path, err := f.Start(t.Context(), "vol-1", size, g)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	user, err := os.OpenFile(path, os.O_RDWR|unix.O_DIRECT, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	written := make(chan error)
 	go func() {
 		_, err := user.WriteAt(alignedPage(), 0)
@@ -177,27 +148,17 @@ func TestLeaveWaitsForRequests(t *testing.T) {
 	<-g.arrived
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := f.Leave(over); err == nil {
-		t.Error("it left with a request under way")
-	}
-	if _, err := successor(keeper, 2).Start(t.Context(), "vol-1", size, g); !errors.Is(err, ErrServed) {
-		t.Errorf("takeover meanwhile: %v", err)
-	}
+	assert.Error(t, f.Leave(over), "it left with a request under way")
+	_, err = successor(keeper, 2).Start(t.Context(), "vol-1", size, g)
+	assert.ErrorIs(t, err, ErrServed, "takeover meanwhile")
 	close(g.open)
-	if err := <-written; err != nil {
-		t.Error(err)
-	}
-	if err := f.Leave(t.Context()); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, <-written)
+	assert.NoError(t, f.Leave(t.Context()))
 	_ = user.Close()
 	next := successor(keeper, 2)
-	if _, err := next.Start(t.Context(), "vol-1", size, g); err != nil {
-		t.Fatal(err)
-	}
-	if err := next.Stop(t.Context()); err != nil {
-		t.Error(err)
-	}
+	_, err = next.Start(t.Context(), "vol-1", size, g)
+	require.NoError(t, err)
+	assert.NoError(t, next.Stop(t.Context()))
 }
 
 // The process that served ends while its device is being removed, and the last data waits for it. The removal is given up, a successor has
@@ -210,13 +171,9 @@ func TestARemovalWhoseServerEndsIsGivenUp(t *testing.T) {
 	keeper := NewLocal(Options{DeviceDir: t.TempDir()})
 	f := frontend(keeper.Session(), 1)
 	path, err := f.Start(t.Context(), "vol-1", size, g)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	want := pattern(3, 8192)
-	if err := os.WriteFile(path, want, 0); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(path, want, 0))
 	stopped := make(chan error)
 	go func() { stopped <- f.Stop(t.Context()) }()
 	<-g.arrived
@@ -226,27 +183,20 @@ func TestARemovalWhoseServerEndsIsGivenUp(t *testing.T) {
 		"leave":  f.opts.Keeper.Leave(t.Context(), "vol-1", owner(1)),
 		"abort":  f.opts.Keeper.Abort(t.Context(), "vol-1"),
 	} {
-		if !errors.Is(err, ErrEnded) {
-			t.Errorf("%s, asked by a process that has ended: %v", op, err)
-		}
+		assert.ErrorIs(t, err, ErrEnded, "%s, asked by a process that has ended", op)
 	}
 	close(g.open) // the first write is served after all; a successor would be sent it again
-	if err := <-stopped; !errors.Is(err, ErrEnded) {
-		t.Errorf("the removal: %v", err)
-	}
+	assert.ErrorIs(t, <-stopped, ErrEnded, "the removal")
 	f.server.Stop()
 	<-f.server.Ended()
 	next := successor(keeper, 2)
-	if _, err := next.Start(t.Context(), "vol-1", size, m); err != nil {
-		t.Fatal(err)
-	}
-	if err := next.Stop(t.Context()); err != nil {
-		t.Error(err)
-	}
+	_, err = next.Start(t.Context(), "vol-1", size, m)
+	require.NoError(t, err)
+	assert.NoError(t, next.Stop(t.Context()))
 	got := make([]byte, len(want))
-	if err := m.ReadAt(t.Context(), got, 0); err != nil || !bytes.Equal(got, want) {
-		t.Errorf("the last data is lost, %v", err)
-	}
+	err = m.ReadAt(t.Context(), got, 0)
+	require.NoError(t, err)
+	assert.True(t, bytes.Equal(got, want), "the last data is lost")
 }
 
 // The engine has failed, and answers EIO; then it is stopped by force while a user has the device open.
@@ -257,66 +207,46 @@ func TestAbortLeavesNothing(t *testing.T) {
 	keeper := NewLocal(Options{DeviceDir: dir})
 	f := frontend(keeper, 1)
 	path, err := f.Start(t.Context(), "vol-1", size, failing{memory.New(size)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	loop := loopOf(t, path)
 	user, err := os.OpenFile(path, os.O_RDWR|unix.O_DIRECT|unix.O_EXCL, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := user.WriteAt(alignedPage(), 0); !errors.Is(err, unix.EIO) {
-		t.Errorf("write to the device of a failed engine: %v", err)
-	}
-	if err := f.Stop(t.Context()); !errors.Is(err, engine.ErrInUse) {
-		t.Fatalf("stop: %v", err)
-	}
+	require.NoError(t, err)
+	_, err = user.WriteAt(alignedPage(), 0)
+	assert.ErrorIs(t, err, unix.EIO, "write to the device of a failed engine")
+	require.ErrorIs(t, f.Stop(t.Context()), engine.ErrInUse)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	for range 2 {
-		if err := f.Abort(ctx); err != nil {
-			t.Fatalf("abort: %v", err)
-		}
+		require.NoError(t, f.Abort(ctx))
 	}
-	if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the node is left: %v", err)
-	}
-	if _, err := user.WriteAt(alignedPage(), 0); err == nil {
-		t.Error("a write was acknowledged")
-	}
+	_, err = os.Lstat(path)
+	assert.ErrorIs(t, err, os.ErrNotExist, "the node is left")
+	_, err = user.WriteAt(alignedPage(), 0)
+	assert.Error(t, err, "a write was acknowledged")
 	_ = user.Close()
 	expectNothingLeft(t, path, loop)
 	again := frontend(keeper, 2) // the volume can have its device again
-	if _, err := again.Start(t.Context(), "vol-1", size, memory.New(size)); err != nil {
-		t.Fatal(err)
-	}
-	if err := again.Stop(t.Context()); err != nil {
-		t.Error(err)
-	}
+	_, err = again.Start(t.Context(), "vol-1", size, memory.New(size))
+	require.NoError(t, err)
+	assert.NoError(t, again.Stop(t.Context()))
 }
 
-// The kernel takes its time for what is under way on a device that is aborted. Nobody asks again, and the volume can have a device when it
-// is through.
+// The kernel takes its time for what is under way on a device that is aborted. No call asks again, and the volume can have a device when
+// it is through.
 func TestAnAbortThatTakesLongIsFinished(t *testing.T) {
 	needDevices(t)
 	const size = 4 << 20
 	keeper := NewLocal(Options{DeviceDir: t.TempDir()})
 	f := frontend(keeper, 1)
 	path, err := f.Start(t.Context(), "vol-1", size, memory.New(size))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	loop := loopOf(t, path)
 	k := keeper.find("vol-1")
 	k.op <- struct{}{} // as an operation has that waits in the kernel
-	if err := f.Abort(t.Context()); !errors.Is(err, ErrServed) {
-		t.Errorf("abort: %v", err)
-	}
+	assert.ErrorIs(t, f.Abort(t.Context()), ErrServed)
 	<-k.op
 	for late := time.Now().Add(10 * time.Second); keeper.find("vol-1") != nil; time.Sleep(time.Millisecond) {
-		if time.Now().After(late) {
-			t.Fatal("the device is kept still")
-		}
+		require.False(t, time.Now().After(late), "the device is kept still")
 	}
 	expectNothingLeft(t, path, loop)
 }
@@ -331,9 +261,7 @@ func TestDescriptorsOfConnectionsAreAboveThoseOfLoopDevices(t *testing.T) {
 	const size = 1 << 20
 	blockDevice(t, size, memory.New(size))
 	links, err := filepath.Glob("/proc/self/fd/*")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	loops, conns := 0, 0
 	for _, link := range links {
 		number := 0
@@ -343,20 +271,15 @@ func TestDescriptorsOfConnectionsAreAboveThoseOfLoopDevices(t *testing.T) {
 		switch target, _ := os.Readlink(link); {
 		case target == "/dev/fuse":
 			conns++
-			if number < lowestConnFD {
-				t.Errorf("a connection is number %d", number)
-			}
+			assert.GreaterOrEqual(t, number, lowestConnFD, "a connection is number")
 		case len(target) > 9 && target[:9] == "/dev/loop":
 			loops++
-			if number < lowestLoopFD || number >= lowestConnFD {
-				t.Errorf("%s is number %d", target, number)
-			}
+			assert.GreaterOrEqual(t, number, lowestLoopFD, target)
+			assert.Less(t, number, lowestConnFD)
 		}
 	}
-	if loops != 1 || conns != 2 {
-		t.Errorf("%d loop devices, %d connections", loops, conns)
-	}
-	if ok, err := fuse.CanResend(); err != nil {
-		t.Errorf("can requests be sent again: %t, %v", ok, err)
-	}
+	assert.Equal(t, 1, loops)
+	assert.Equal(t, 2, conns)
+	ok, err := fuse.CanResend()
+	assert.NoError(t, err, "can requests be sent again: %t", ok)
 }

@@ -58,7 +58,7 @@ func configureLoop(dir string, n int, config *unix.LoopConfig) (*loopDevice, err
 	if err := d.makeNode(); err != nil {
 		return nil, err
 	}
-	h, err := openHandle(d.path, unix.O_RDWR)
+	h, err := openHandle(d.path, unix.O_RDWR, int(config.Fd))
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +78,7 @@ func configureLoop(dir string, n int, config *unix.LoopConfig) (*loopDevice, err
 	return d, nil
 }
 
-// makeNode makes the kernel's node of the device where nobody has.
+// makeNode makes the kernel's node of the device where there is none.
 func (d *loopDevice) makeNode() error {
 	err := unix.Mknod(d.path, unix.S_IFBLK|0o660, int(d.dev))
 	if err != nil && !errors.Is(err, unix.EEXIST) {
@@ -120,7 +120,7 @@ func (d *loopDevice) limit() error {
 	)
 }
 
-// detach ends the device if nobody else uses it; otherwise it returns ErrInUse and the device stays.
+// detach ends the device if nothing else uses it; otherwise it returns ErrInUse and the device stays.
 //
 //  1. open it exclusively: fails while it is mounted or otherwise claimed, in any mount namespace, and keeps new claims away
 //  2. write back what plain writers left in its page cache; that takes as long as the server of the file system takes

@@ -36,7 +36,7 @@ func RemoveStaleDevices(dir string, held []Held) error {
 	return nil
 }
 
-// makeNode puts a block device node at path, in place of one that a dead process left there. Anything else there is not ours.
+// makeNode puts a block device node at path, in place of one that a dead process left there. It refuses anything else there.
 func makeNode(path string, dev uint64) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return fmt.Errorf("make the device directory: %w", err)

@@ -11,9 +11,9 @@ const MaxClaim = math.MaxInt32
 // Lease is the cluster's record of who may use a disk UUID. The zero value: there is none.
 type Lease struct {
 	Exists bool
-	// Holder is "<node>/<disk name>"; empty: nobody.
+	// Holder is "<node>/<disk name>"; empty: no disk holds it.
 	Holder string
-	// Number counts the claims of this UUID, and is that of the holder's.
+	// Number counts the claims of this UUID, and is the holder's number.
 	Number int64
 	// Pending: the holder has not yet recorded that its UUID file carries Number. It found
 	// the number From there, so its file has either.
@@ -29,8 +29,8 @@ type ClaimInput struct {
 	// old installation, or was put back by hand.
 	File  int64
 	Lease Lease
-	// HolderGone: the disk that the Lease names exists no more. One that is only down,
-	// or not ready, is not gone.
+	// HolderGone: the disk that the Lease names no longer exists. A disk that is only
+	// down, or not ready, is not gone.
 	HolderGone bool
 	// Discard is the command by which a person gives up the Lease for good.
 	Discard string
@@ -57,9 +57,9 @@ type ClaimDecision struct {
 	Gist   string // of a refusal: a clause for people
 }
 
-// DecideClaim tells whether a disk that Match accepts may be used, for no node sees the
-// disks of another. A UUID has one holder in the cluster; its claim has a number that the
-// Lease and the UUID file share, and that grows whenever the disk finds a new holder:
+// DecideClaim tells whether this node may use a disk that Match accepts, for no node sees
+// the disks of another. A UUID has one holder in the cluster; its claim has a number that
+// the Lease and the UUID file share, and that grows whenever the disk finds a new holder:
 //
 //	file's number:     none         below the Lease's  the Lease's   above
 //	no Lease           take 1                                        take file+1
@@ -71,8 +71,8 @@ type ClaimDecision struct {
 //	  gone, pending    take n+1     f: take n+1        take n+1      take file+1
 //	                                else old copy
 //
-// A claim is taken in three writes, of which each leaves a state that the next pass
-// continues, whoever makes it:
+// The node takes a claim in three writes. Each leaves a state that the next pass
+// continues, of this process or another:
 //
 //	          Lease                     file   a crash after this leaves
 //	(before)  A n-1                     n-1    the claim with A
@@ -81,12 +81,12 @@ type ClaimDecision struct {
 //	3. Lease  me n                      n      hold
 //
 // The Lease comes first, by compare-and-swap, so that of two copies of a disk only the
-// winner's file is written. It says "pending", because a file below the Lease's number
-// is otherwise that of an old copy: somebody put back a clone or a snapshot from before
-// the last claim. The disk is used only after the third write; a copy that was made
-// later carries the same number, and in the very place of the original cannot be told
-// from it. A file above the Lease's number means that the Lease is old: the cluster was
-// restored from a backup. One more than the file's is then above all that was given out.
+// winner's file is written. It says "pending", because a file below the Lease's number is
+// otherwise that of an old copy: a person put back a clone or a snapshot from before the
+// last claim. The disk is used only after the third write; a copy that was made later
+// carries the same number, and in the very place of the original cannot be told from it. A
+// file above the Lease's number means that the Lease is old: the cluster was restored from
+// a backup. One more than the file's is then above all that was given out.
 //
 // A file without a number is no copy that matters: no disk is used before it has one,
 // except those of installations that knew no claims.

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 )
 
@@ -63,14 +65,14 @@ func TestDecideClaim(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			got := DecideClaim(ClaimInput{UUID: uuidA, Me: me, File: tt.file, Lease: tt.lease, HolderGone: tt.gone, Discard: "discard it"})
-			if got.Action != tt.want || got.Number != tt.num || !strings.Contains(got.Gist, tt.text) {
-				t.Errorf("got %+v, want action %d, number %d, text %q", got, tt.want, tt.num, tt.text)
-			}
-			if refused := tt.want == ClaimRefuse; refused != (got.Reason == ReasonDuplicateUUID) || refused != (got.Gist != "") {
-				t.Errorf("reason %q, gist %q", got.Reason, got.Gist)
-			}
-			if strings.HasPrefix(tt.text, old) && !strings.HasSuffix(got.Gist, ": discard it") {
-				t.Errorf("the way out is not named: %q", got.Gist)
+			assert.Equal(t, tt.want, got.Action)
+			assert.Equal(t, tt.num, got.Number)
+			assert.Contains(t, got.Gist, tt.text)
+			refused := tt.want == ClaimRefuse
+			assert.Equal(t, refused, got.Reason == ReasonDuplicateUUID, "reason %q, gist %q", got.Reason, got.Gist)
+			assert.Equal(t, refused, got.Gist != "")
+			if strings.HasPrefix(tt.text, old) {
+				assert.True(t, strings.HasSuffix(got.Gist, ": discard it"), "the way out is not named: %q", got.Gist)
 			}
 		})
 	}
@@ -79,9 +81,7 @@ func TestDecideClaim(t *testing.T) {
 func TestRefusedKeepsTheRecordedUUID(t *testing.T) {
 	got := Refused("node-1", "d", "/d", uuidA, ReasonDuplicateUUID, "gist")
 	want := Verdict{UUID: uuidA, Reason: "DuplicateUUID", Message: "Disk d(/d) on node node-1 is not ready: gist"}
-	if got != want {
-		t.Errorf("got %+v, want %+v", got, want)
-	}
+	assert.Equal(t, want, got)
 }
 
 // claimant is a node with a copy of the disk, in the middle of a claim or not.
@@ -116,7 +116,7 @@ func (m *claimModel) read(c *claimant, gone bool) ClaimAction {
 	return d.Action
 }
 
-// write makes the claimant's next write; whoever lost the Lease gives up.
+// write makes the claimant's next write; a claimant that lost the Lease gives up.
 func (m *claimModel) write(c *claimant) {
 	if c.next != 2 && c.version != m.version {
 		c.busy = false
@@ -140,7 +140,7 @@ func (m *claimModel) write(c *claimant) {
 
 // However the passes of two nodes with copies of one disk interleave, and wherever they
 // are cut short: never do both use it while neither is gone, a holder's file carries the
-// Lease's number, and whoever is alone comes to hold it unless its copy is an old one.
+// Lease's number, and a node that is alone comes to hold it unless its copy is an old one.
 func TestClaimsOfCopiesWhereverTheyAreCutShort(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := &claimModel{}
@@ -171,8 +171,9 @@ func TestClaimsOfCopiesWhereverTheyAreCutShort(t *testing.T) {
 				t.Fatalf("both use the disk: %+v %+v, Lease %+v", *nodes[0], *nodes[1], m.lease)
 			}
 			for _, c := range nodes {
-				if c.held && (c.file != m.lease.Number || m.lease.Holder != c.name) {
-					t.Fatalf("%+v uses a disk of Lease %+v", *c, m.lease)
+				if c.held {
+					require.Equal(t, m.lease.Number, c.file, "%+v uses a disk of Lease %+v", *c, m.lease)
+					require.Equal(t, m.lease.Holder, c.name, "%+v uses a disk of Lease %+v", *c, m.lease)
 				}
 			}
 		}
@@ -189,9 +190,7 @@ func TestClaimsOfCopiesWhereverTheyAreCutShort(t *testing.T) {
 			}
 			alone := nodes[0].gone || nodes[1].gone || m.lease.Holder == c.name
 			isOld := c.file < m.lease.Number && c.file != 0
-			if alone && !isOld && !c.held {
-				t.Fatalf("%+v never gets its disk; Lease %+v", *c, m.lease)
-			}
+			require.False(t, alone && !isOld && !c.held, "%+v never gets its disk; Lease %+v", *c, m.lease)
 		}
 	})
 }
@@ -250,36 +249,36 @@ func TestWritingTheUUIDFileCutShortAtEachStep(t *testing.T) {
 				t.Run(name+", "+map[bool]string{false: "an error: ", true: "death: "}[dies]+string(at), func(t *testing.T) {
 					root := t.TempDir()
 					if o.before != "" {
-						if err := os.WriteFile(filepath.Join(root, ConfigFileName), []byte(o.before), 0o600); err != nil {
-							t.Fatal(err)
-						}
+						require.NoError(t, os.WriteFile(filepath.Join(root, ConfigFileName), []byte(o.before), 0o600))
 					}
 					var begun []step
 					err := until(func() error { return o.run(root, scanOne(root, "/"), cutAt(at, dies, &begun)) })
-					if !errors.Is(err, errCut) || len(begun) != i+1 || begun[i] != at {
-						t.Fatalf("error %v after %q", err, begun)
-					}
+					require.ErrorIs(t, err, errCut)
+					require.Len(t, begun, i+1)
+					require.Equal(t, at, begun[i])
 					want := o.want[0]
 					if at == stepSyncDir {
 						want = o.want[1]
 					}
 					after := scanOne(root, "/")
-					if want.UUID == "" && !errors.Is(after.ConfigErr, ErrConfigMissing) || want.UUID != "" && (after.Config == nil || *after.Config != want) {
-						t.Errorf("the file is %+v, %v; want %+v", after.Config, after.ConfigErr, want)
+					if want.UUID == "" {
+						assert.ErrorIs(t, after.ConfigErr, ErrConfigMissing)
+					} else if assert.NotNil(t, after.Config, after.ConfigErr) {
+						assert.Equal(t, want, *after.Config)
 					}
 					strays, _ := filepath.Glob(filepath.Join(root, ".*.tmp"))
-					if !dies && len(strays) > 0 {
-						t.Errorf("left behind: %v", strays)
+					if !dies {
+						assert.Empty(t, strays, "left behind")
 					}
 
 					// It is done again, or found done.
 					again := o.run(root, after, nil)
-					if again != nil && !errors.Is(again, ErrConfigExists) {
-						t.Fatal(again)
+					if again != nil {
+						require.ErrorIs(t, again, ErrConfigExists)
 					}
-					if final := scanOne(root, "/"); final.Config == nil || *final.Config != o.want[1] {
-						t.Errorf("in the end %+v, %v", final.Config, final.ConfigErr)
-					}
+					final := scanOne(root, "/")
+					require.NotNil(t, final.Config, "in the end, %v", final.ConfigErr)
+					assert.Equal(t, o.want[1], *final.Config)
 				})
 			}
 		}
@@ -329,27 +328,18 @@ func TestWriteClaimChangesNothingButTheScannedFile(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			root := t.TempDir()
 			path := filepath.Join(root, "d", ConfigFileName)
-			if err := errors.Join(os.Mkdir(filepath.Join(root, "d"), 0o700), os.WriteFile(path, []byte(file), 0o600)); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, errors.Join(os.Mkdir(filepath.Join(root, "d"), 0o700), os.WriteFile(path, []byte(file), 0o600)))
 			rec := scanOne(root, "/d")
-			if err := tt.meanwhile(root); err != nil {
-				t.Fatal(err)
-			}
-			if err := WriteClaim(root, rec, tt.claim); !errors.Is(err, tt.wantErr) {
-				t.Errorf("error %v, want %v", err, tt.wantErr)
-			}
-			if data, _ := os.ReadFile(path); string(data) != tt.want {
-				t.Errorf("the file is %q, want %q", data, tt.want)
-			}
+			require.NoError(t, tt.meanwhile(root))
+			assert.ErrorIs(t, WriteClaim(root, rec, tt.claim), tt.wantErr)
+			data, _ := os.ReadFile(path)
+			assert.Equal(t, tt.want, string(data))
 		})
 	}
 }
 
 func TestWriteClaimNeedsAScannedFile(t *testing.T) {
 	root := t.TempDir()
-	if err := WriteClaim(root, scanOne(root, "/"), 1); !errors.Is(err, ErrConfigChanged) {
-		t.Errorf("error %v", err)
-	}
+	assert.ErrorIs(t, WriteClaim(root, scanOne(root, "/"), 1), ErrConfigChanged)
 	assertEntries(t, root)
 }

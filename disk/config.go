@@ -143,9 +143,9 @@ func parseUUIDKey(raw json.RawMessage) (string, error) {
 	return canonicalUUID(text)
 }
 
-// canonicalUUID returns text in lower case, or why it is no disk UUID. Any
-// version is taken, for old files; the all-zero UUID is not, for it is what a
-// forgotten initialisation looks like.
+// canonicalUUID returns text in lower case, or why it is no disk UUID. It takes any
+// version, for old files, but not the all-zero UUID: that is what a forgotten
+// initialisation looks like.
 func canonicalUUID(text string) (string, error) {
 	if text == "" {
 		return "", ErrConfigNoUUID

@@ -5,6 +5,9 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 const uuidA = "7f3c1c1e-55d0-4a8b-9a0e-0c4f5a1d2b31"
@@ -59,12 +62,9 @@ func TestParseConfig(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			got, err := ParseConfig([]byte(tt.data))
-			if !errors.Is(err, tt.wantErr) || (err == nil) != (tt.wantErr == nil) {
-				t.Fatalf("error %v, want %v", err, tt.wantErr)
-			}
-			if got != tt.want {
-				t.Errorf("got %+v, want %+v", got, tt.want)
-			}
+			require.ErrorIs(t, err, tt.wantErr)
+			require.Equal(t, tt.wantErr == nil, err == nil)
+			assert.Equal(t, tt.want, got)
 		})
 	}
 }
@@ -86,13 +86,11 @@ func TestEncodeConfigWritesTheKnownShape(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			got, err := EncodeConfig(tt.config)
-			if err != nil || string(got) != tt.want {
-				t.Fatalf("got %q, %v; want %q", got, err, tt.want)
-			}
+			require.NoError(t, err)
+			require.Equal(t, tt.want, string(got))
 			back, err := ParseConfig(got)
-			if err != nil || back != tt.config {
-				t.Errorf("read back as %+v, %v", back, err)
-			}
+			require.NoError(t, err)
+			assert.Equal(t, tt.config, back)
 		})
 	}
 }
@@ -109,9 +107,8 @@ func TestEncodeConfigRefusesWhatCouldNotBeRead(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			if _, err := EncodeConfig(tt.config); !errors.Is(err, tt.wantErr) {
-				t.Errorf("error %v, want %v", err, tt.wantErr)
-			}
+			_, err := EncodeConfig(tt.config)
+			assert.ErrorIs(t, err, tt.wantErr)
 		})
 	}
 }
@@ -136,13 +133,11 @@ func TestNewUUID(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			got, err := NewUUID(bytes.NewReader(tt.random), tt.known)
-			if got != tt.want || (err != nil) != tt.wantErr {
-				t.Fatalf("got %q, %v; want %q", got, err, tt.want)
-			}
+			require.Equal(t, tt.want, got, err)
+			require.Equal(t, tt.wantErr, err != nil)
 			if err == nil {
-				if _, err := canonicalUUID(got); err != nil {
-					t.Errorf("not a disk UUID: %v", err)
-				}
+				_, err := canonicalUUID(got)
+				assert.NoError(t, err, "not a disk UUID")
 			}
 		})
 	}

@@ -18,7 +18,7 @@ const ReplicasDirName = "replicas"
 var (
 	// ErrConfigExists: Create found a UUID file, of whatever content.
 	ErrConfigExists = errors.New("a UUID file exists already")
-	// ErrConfigChanged: the UUID file is not any more the one that was scanned.
+	// ErrConfigChanged: the UUID file is no longer the one that was scanned.
 	ErrConfigChanged = errors.New("the UUID file is not the one that was scanned")
 	// ErrDirectoryChanged: the path no longer leads to the scanned directory,
 	// because something was mounted, unmounted or renamed since.
@@ -56,9 +56,9 @@ func readConfig(dir *os.File) (Config, error) {
 	return ParseConfig(data)
 }
 
-// Create makes the UUID file of the disk that rec was scanned from, and the
-// directory for its replicas if there is none. It must be called only where Match
-// said CreateConfig.
+// Create makes the UUID file of the disk that rec was scanned from, and the directory
+// for its replicas if there is none. It must be called only where Match said
+// CreateConfig.
 //
 // It fails with ErrDirectoryChanged when rec.Path has come to lead elsewhere
 // since the scan, and with ErrConfigExists when there is a UUID file, whatever

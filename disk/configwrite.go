@@ -11,9 +11,9 @@ import (
 )
 
 // WriteClaim puts another claim number into the UUID file of the disk that rec was
-// scanned from, and changes nothing else in it that this package knows. It is the one
-// case in which a UUID file is replaced: by one of the same UUID. It must be called only
-// after the claim was recorded elsewhere (DecideClaim).
+// scanned from, and changes nothing else in it that this package knows. Only here is a
+// UUID file replaced: by one of the same UUID. It must be called only after the claim
+// was recorded elsewhere (DecideClaim).
 //
 // It fails with ErrDirectoryChanged when rec.Path has come to lead elsewhere since the
 // scan, and with ErrConfigChanged when the UUID file is not the one that was scanned, or
@@ -65,7 +65,7 @@ const (
 // writer writes the UUID file of an open directory.
 type writer struct {
 	dir *os.File
-	// before, if not nil, is asked before each step and can make it fail, for tests.
+	// before, if not nil, is called before each step and can make it fail, for tests.
 	before func(step) error
 }
 

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
 	"github.com/longhorn-lep/longhorn-manager/util/openat"
@@ -21,13 +23,10 @@ func scanOne(root, path string) Record {
 
 func TestCreateMakesADurableFileAndTheReplicasDirectory(t *testing.T) {
 	root := t.TempDir()
-	if err := Create(root, scanOne(root, "/"), NewConfig("d", uuidA)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, Create(root, scanOne(root, "/"), NewConfig("d", uuidA)))
 	rec := scanOne(root, "/")
-	if rec.Config == nil || *rec.Config != (Config{Name: "d", UUID: uuidA, State: "ready"}) {
-		t.Errorf("record %+v", rec)
-	}
+	require.NotNil(t, rec.Config)
+	assert.Equal(t, Config{Name: "d", UUID: uuidA, State: "ready"}, *rec.Config)
 	assertEntries(t, root, ConfigFileName, ReplicasDirName)
 }
 
@@ -43,20 +42,14 @@ func TestCreateRefusesWhateverIsThere(t *testing.T) {
 			root := t.TempDir()
 			rec := scanOne(root, "/")
 			file := filepath.Join(root, ConfigFileName)
-			if err := occupy(file); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, occupy(file))
 			before, err := os.Lstat(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := Create(root, rec, NewConfig("d", uuidA)); !errors.Is(err, ErrConfigExists) {
-				t.Errorf("error %v, want %v", err, ErrConfigExists)
-			}
+			require.NoError(t, err)
+			assert.ErrorIs(t, Create(root, rec, NewConfig("d", uuidA)), ErrConfigExists)
 			after, err := os.Lstat(file)
-			if err != nil || !os.SameFile(before, after) || before.Size() != after.Size() {
-				t.Errorf("it was changed: %v, %v", after, err)
-			}
+			require.NoError(t, err)
+			assert.True(t, os.SameFile(before, after), "it was changed: %v", after)
+			assert.Equal(t, after.Size(), before.Size())
 			assertEntries(t, root, ConfigFileName, ReplicasDirName)
 		})
 	}
@@ -85,63 +78,42 @@ func TestOfManyCreatorsOneWins(t *testing.T) {
 		}
 	}
 	rec = scanOne(root, "/")
-	if rec.Config == nil || rec.Config.Name != fmt.Sprint(winner) {
-		t.Errorf("winner %d, file %+v, %v", winner, rec.Config, rec.ConfigErr)
-	}
+	require.NotNil(t, rec.Config, rec.ConfigErr)
+	assert.Equal(t, fmt.Sprint(winner), rec.Config.Name)
 	assertEntries(t, root, ConfigFileName, ReplicasDirName)
 }
 
 func TestCreateRefusesADirectoryThatWasReplacedSinceTheScan(t *testing.T) {
 	root := t.TempDir()
 	for _, name := range []string{"mounted", "under"} {
-		if err := os.Mkdir(filepath.Join(root, name), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.Mkdir(filepath.Join(root, name), 0o700))
 	}
 	rec := scanOne(root, "/mounted")
 	// What unmounting does to a path: it comes to lead to another directory.
-	if err := os.Rename(filepath.Join(root, "mounted"), filepath.Join(root, "gone")); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(filepath.Join(root, "under"), filepath.Join(root, "mounted")); err != nil {
-		t.Fatal(err)
-	}
-	if err := Create(root, rec, NewConfig("d", uuidA)); !errors.Is(err, ErrDirectoryChanged) {
-		t.Errorf("error %v, want %v", err, ErrDirectoryChanged)
-	}
+	require.NoError(t, os.Rename(filepath.Join(root, "mounted"), filepath.Join(root, "gone")))
+	require.NoError(t, os.Rename(filepath.Join(root, "under"), filepath.Join(root, "mounted")))
+	assert.ErrorIs(t, Create(root, rec, NewConfig("d", uuidA)), ErrDirectoryChanged)
 	assertEntries(t, filepath.Join(root, "mounted"))
 }
 
 func TestCreateRefusesAMalformedUUIDBeforeTouchingTheDisk(t *testing.T) {
 	root := t.TempDir()
-	if err := Create(root, scanOne(root, "/"), NewConfig("d", "x")); !errors.Is(err, ErrConfigBadUUID) {
-		t.Errorf("error %v", err)
-	}
+	assert.ErrorIs(t, Create(root, scanOne(root, "/"), NewConfig("d", "x")), ErrConfigBadUUID)
 	assertEntries(t, root)
 }
 
 func TestPublishByLinkDoesNotReplace(t *testing.T) {
 	root := t.TempDir()
 	dir, err := openat.Dir(root, "/")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer dir.Close()
-	if err := (writer{dir: dir}).writeTemp("first", []byte("1")); err != nil {
-		t.Fatal(err)
-	}
-	if err := (writer{dir: dir}).writeTemp("second", []byte("2")); err != nil {
-		t.Fatal(err)
-	}
-	if err := publishByLink(int(dir.Fd()), "first"); err != nil {
-		t.Fatal(err)
-	}
-	if err := publishByLink(int(dir.Fd()), "second"); !errors.Is(err, unix.EEXIST) {
-		t.Errorf("error %v, want EEXIST", err)
-	}
-	if data, err := os.ReadFile(filepath.Join(root, ConfigFileName)); err != nil || string(data) != "1" {
-		t.Errorf("file %q, %v", data, err)
-	}
+	require.NoError(t, (writer{dir: dir}).writeTemp("first", []byte("1")))
+	require.NoError(t, (writer{dir: dir}).writeTemp("second", []byte("2")))
+	require.NoError(t, publishByLink(int(dir.Fd()), "first"))
+	assert.ErrorIs(t, publishByLink(int(dir.Fd()), "second"), unix.EEXIST)
+	data, err := os.ReadFile(filepath.Join(root, ConfigFileName))
+	require.NoError(t, err)
+	assert.Equal(t, "1", string(data))
 	assertEntries(t, root, ConfigFileName, "second")
 }
 
@@ -177,25 +149,21 @@ func TestPrepare(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			root := t.TempDir()
 			if tt.setUp != nil {
-				if err := tt.setUp(root); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, tt.setUp(root))
 			}
 			for range 2 { // it may be repeated
-				if err := Prepare(root, tt.path); !errors.Is(err, tt.wantErr) || (err == nil) != (tt.wantErr == nil) {
-					t.Fatalf("error %v, want %v", err, tt.wantErr)
-				}
+				err := Prepare(root, tt.path)
+				require.ErrorIs(t, err, tt.wantErr)
+				require.Equal(t, tt.wantErr == nil, err == nil)
 			}
 			if tt.wantErr != nil {
 				return
 			}
 			info, err := os.Stat(filepath.Join(root, tt.made, ReplicasDirName))
-			if err != nil || info.Mode() != os.ModeDir|0o700 {
-				t.Errorf("replicas directory %v, %v", info, err)
-			}
-			if _, err := os.Stat(filepath.Join(root, tt.made, ConfigFileName)); !errors.Is(err, os.ErrNotExist) {
-				t.Errorf("a UUID file was made: %v", err)
-			}
+			require.NoError(t, err)
+			assert.Equal(t, os.ModeDir|0o700, info.Mode(), "replicas directory %v", info)
+			_, err = os.Stat(filepath.Join(root, tt.made, ConfigFileName))
+			assert.ErrorIs(t, err, os.ErrNotExist)
 		})
 	}
 }
@@ -205,20 +173,14 @@ func TestRepairCommandPutsTheFileBack(t *testing.T) {
 		t.Run(path, func(t *testing.T) {
 			root := t.TempDir()
 			dir := filepath.Join(root, path)
-			if err := os.Mkdir(dir, 0o700); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, os.Mkdir(dir, 0o700))
 			command := RepairCommand(root+path, "disk's", uuidA)
-			if strings.Contains(command, "\n") {
-				t.Fatalf("more than one line: %q", command)
-			}
-			if out, err := exec.CommandContext(t.Context(), "sh", "-c", command).CombinedOutput(); err != nil {
-				t.Fatalf("%s: %v: %s", command, err, out)
-			}
+			require.NotContains(t, command, "\n", "more than one line")
+			out, err := exec.CommandContext(t.Context(), "sh", "-c", command).CombinedOutput()
+			require.NoError(t, err, "%s: %s", command, out)
 			rec := scanOne(root, path)
-			if rec.Config == nil || *rec.Config != NewConfig("disk's", uuidA) {
-				t.Errorf("after %s: %+v", command, rec)
-			}
+			require.NotNil(t, rec.Config, "after %s", command)
+			assert.Equal(t, NewConfig("disk's", uuidA), *rec.Config)
 		})
 	}
 }
@@ -226,14 +188,10 @@ func TestRepairCommandPutsTheFileBack(t *testing.T) {
 func assertEntries(t *testing.T, dir string, want ...string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	got := make([]string, 0, len(entries))
 	for _, e := range entries {
 		got = append(got, e.Name())
 	}
-	if strings.Join(got, " ") != strings.Join(want, " ") {
-		t.Errorf("directory holds %v, want %v", got, want)
-	}
+	assert.Equal(t, strings.Join(want, " "), strings.Join(got, " "))
 }

@@ -2,6 +2,7 @@ package disk
 
 import (
 	"errors"
+	"io/fs"
 	"slices"
 	"strings"
 )
@@ -18,17 +19,21 @@ const (
 	// replicas, or something else is in its place.
 	ReasonReplicasDirectoryMissing = "ReplicasDirectoryMissing"
 	// ReasonDiskOnVolume: the disk's file system is on the device of a volume that this
-	// node serves.
+	// node serves, and the node's data plane cannot use such a disk.
 	ReasonDiskOnVolume = "DiskOnVolume"
 	// ReasonDiskReadOnly: nothing can be written to the disk's file system.
 	ReasonDiskReadOnly = "DiskReadOnly"
 	// ReasonDuplicateUUID: another disk of the node has the same disk UUID.
 	ReasonDuplicateUUID = "DuplicateUUID"
+	// ReasonDiskMoved: the disk is in use at another path of the node, under another name.
+	ReasonDiskMoved = "DiskMoved"
 )
 
 // SpecDisk is what the user asked for.
 type SpecDisk struct {
 	Path string // absolute, in the host's view
+	// MayLieOnVolume: the data plane can use a disk on a volume that is attached to the node.
+	MayLieOnVolume bool
 }
 
 // Known is what was recorded about a disk by an earlier pass. The zero value is
@@ -59,9 +64,36 @@ type candidate struct {
 	known    Known
 	record   Record
 	rejected *Verdict
+
+	mayLieOnVolume bool
 }
 
 func (c *candidate) isOld() bool { return c.known.UUID != "" }
+
+// occupies tells whether the file system at the path is the recorded disk's, ready or
+// not: its UUID file is there, be it torn. One without a file is most likely not mounted,
+// and then the path leads to another file system.
+func (c *candidate) occupies() bool {
+	if !c.isOld() || c.record.Err != nil || errors.Is(c.record.ConfigErr, ErrConfigMissing) {
+		return false
+	}
+	return c.record.ConfigErr != nil || c.fileUUID() == c.known.UUID
+}
+
+// isAway tells whether the path is known not to lead to the recorded disk: it leads
+// nowhere, to a directory without a UUID file, or to another disk.
+func (c *candidate) isAway() bool {
+	if !c.isOld() {
+		return false
+	}
+	if c.record.Err != nil {
+		return errors.Is(c.record.Err, fs.ErrNotExist)
+	}
+	if c.record.ConfigErr != nil {
+		return errors.Is(c.record.ConfigErr, ErrConfigMissing)
+	}
+	return c.fileUUID() != c.known.UUID
+}
 
 // fileUUID is the UUID in the disk's file, or empty.
 func (c *candidate) fileUUID() string {
@@ -83,12 +115,14 @@ func (c *candidate) fileUUID() string {
 //     disk with its file has a directory for replicas. It can be written to. No disk lies on a volume that
 //     this node serves: the data plane keeps such file systems out of its process.
 //  2. Per file system: the one disk that was recorded stays and all new ones are
-//     not ready; if all are new, none is ready. Should several recorded disks, each
+//     not ready, even while that disk itself is not ready; if all are new, none is ready. Should several recorded disks, each
 //     with its own valid file, have come to share a file system, the one that was
 //     ready stays, or the first by name.
 //  3. Per UUID: a new disk must not carry a UUID that another disk of spec has
 //     recorded or shows on another file system. Of several recorded with one UUID,
-//     the one that was ready stays, or the first by name.
+//     the one that was ready stays, or the first by name. A recorded disk whose path does
+//     not lead to its file is no obstacle: the disk is where its file is, and a message
+//     tells the entry that it left.
 func Match(node string, spec map[string]SpecDisk, prev map[string]Known, records map[string]Record) map[string]Verdict {
 	all := candidates(spec, prev, records)
 	reject := func(c *candidate, reason, gist string) {
@@ -103,6 +137,7 @@ func Match(node string, spec map[string]SpecDisk, prev map[string]Known, records
 	} {
 		pass(all, reject)
 	}
+	tellMoved(all, reject)
 
 	verdicts := make(map[string]Verdict, len(all))
 	for _, c := range all {
@@ -119,7 +154,7 @@ func candidates(spec map[string]SpecDisk, prev map[string]Known, records map[str
 	for name, s := range spec {
 		known := prev[name]
 		known.UUID = strings.ToLower(known.UUID)
-		c := &candidate{name: name, path: s.Path, known: known}
+		c := &candidate{name: name, path: s.Path, known: known, mayLieOnVolume: s.MayLieOnVolume}
 		// A record of another path was scanned before the spec changed.
 		if rec, ok := records[name]; ok && rec.Path == s.Path {
 			c.record = rec
@@ -160,7 +195,7 @@ func checkAlone(all []*candidate, reject rejectFunc) {
 		switch {
 		case c.record.Err != nil:
 			reject(c, ReasonNoDiskInfo, c.record.Err.Error())
-		case c.record.OnVolume != "":
+		case c.record.OnVolume != "" && !c.mayLieOnVolume:
 			reject(c, ReasonDiskOnVolume, gistOnVolume(c))
 		case missing && c.isOld():
 			reject(c, ReasonDiskFilesystemChanged, gistMissing(c))
@@ -178,12 +213,17 @@ func checkAlone(all []*candidate, reject rejectFunc) {
 	}
 }
 
-// checkFilesystems is pass 2. Whom it rejects is decided before it rejects
-// anyone, so the order of disks plays no part.
+// checkFilesystems is pass 2. It decides which disks to reject before it rejects
+// any, so the order of disks plays no part.
 func checkFilesystems(all []*candidate, reject rejectFunc) {
 	left := remaining(all)
+	present := filter(all, func(c *candidate) bool { return c.rejected == nil || c.occupies() })
 	for _, c := range left {
-		sharing := filter(left, func(other *candidate) bool {
+		others := left
+		if !c.isOld() {
+			others = present
+		}
+		sharing := filter(others, func(other *candidate) bool {
 			return other != c && sameFilesystem(c.record, other.record)
 		})
 		if len(sharing) == 0 {
@@ -212,8 +252,9 @@ func checkUUIDs(all []*candidate, reject rejectFunc) {
 				continue
 			}
 		} else {
-			// Rejected disks count here: a disk whose mount is missing still owns its
-			// UUID, and of two clones nobody can tell which is the original.
+			// Rejected disks count here: of two clones no rule can tell which is the
+			// original. A recorded disk that is away does not: this is where it is now,
+			// unless the claim's number says that this is an old copy (DecideClaim).
 			twins = filter(all, func(other *candidate) bool { return isTwin(c, other) })
 		}
 		if len(twins) > 0 {
@@ -222,16 +263,30 @@ func checkUUIDs(all []*candidate, reject rejectFunc) {
 	}
 }
 
-// isTwin tells whether other has recorded the UUID that the new disk c shows, or
-// shows it too on another file system.
+// isTwin tells whether other has recorded the UUID that the new disk c shows and is not
+// away, or shows it too on another file system.
 func isTwin(c, other *candidate) bool {
 	if other == c {
 		return false
 	}
-	if other.known.UUID == c.fileUUID() {
+	if other.known.UUID == c.fileUUID() && !other.isAway() {
 		return true
 	}
 	return other.fileUUID() == c.fileUUID() && !sameFilesystem(c.record, other.record)
+}
+
+// tellMoved names the new place in the verdicts of entries whose disks are accepted elsewhere.
+func tellMoved(all []*candidate, reject rejectFunc) {
+	for _, c := range all {
+		if c.rejected == nil || !c.isAway() {
+			continue
+		}
+		for _, now := range remaining(all) {
+			if now.fileUUID() == c.known.UUID {
+				reject(c, ReasonDiskMoved, gistMoved(c, now))
+			}
+		}
+	}
 }
 
 // incumbent picks the disk that stays: one that was ready, else the first by

@@ -4,10 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 )
 
@@ -26,12 +29,14 @@ type fixture struct {
 	replicasErr error
 	onVolume    string
 	readOnly    bool
+
+	mayLieOnVolume bool
 }
 
 func matchFixtures(disks map[string]fixture) map[string]Verdict {
 	spec, prev, records := map[string]SpecDisk{}, map[string]Known{}, map[string]Record{}
 	for name, f := range disks {
-		spec[name] = SpecDisk{Path: "/" + name}
+		spec[name] = SpecDisk{Path: "/" + name, MayLieOnVolume: f.mayLieOnVolume}
 		if f.recorded != "" {
 			prev[name] = Known{UUID: f.recorded, Ready: f.ready}
 		}
@@ -97,6 +102,8 @@ func TestMatchJudgesADiskAlone(t *testing.T) {
 		"known, replicas elsewhere → said so":         {fixture{recorded: uuidA, file: uuidA, replicasErr: errors.New("replicas in /d is on another file system")}, rejected(uuidA, ReasonReplicasDirectoryMissing, "on another file system; move it aside")},
 		"known, on a volume of this node → not ready": {fixture{recorded: uuidA, ready: true, file: uuidA, onVolume: "vol"}, rejected(uuidA, ReasonDiskOnVolume, "it lies on volume vol, which is attached to this node")},
 		"new, on a volume → no file is made on it":    {fixture{fileErr: ErrConfigMissing, onVolume: "vol"}, rejected("", ReasonDiskOnVolume, "it lies on volume vol")},
+		"known, on a volume, which is possible":       {fixture{recorded: uuidA, ready: true, file: uuidA, onVolume: "vol", mayLieOnVolume: true}, accepted(uuidA)},
+		"new, on a volume, which is possible":         {fixture{fileErr: ErrConfigMissing, onVolume: "vol", mayLieOnVolume: true}, creating},
 		"known, read-only → not ready":                {fixture{recorded: uuidA, ready: true, file: uuidA, readOnly: true}, rejected(uuidA, ReasonDiskReadOnly, "mount it for writing")},
 		"new, read-only → no file is tried":           {fixture{fileErr: ErrConfigMissing, readOnly: true}, rejected("", ReasonDiskReadOnly, "dmesg")},
 		"known, another one, read-only → wrong mount": {fixture{recorded: uuidA, file: uuidB, readOnly: true}, rejected(uuidA, ReasonDiskFilesystemChanged, "shows disk UUID")},
@@ -160,6 +167,18 @@ func TestMatchLetsOneDiskUseAFilesystem(t *testing.T) {
 			map[string]fixture{"a": {recorded: uuidA, fileErr: ErrConfigMissing}, "b": {fileErr: ErrConfigMissing}},
 			map[string]want{"a": rejected(uuidA, ReasonDiskFilesystemChanged, "probably not mounted"), "b": creating},
 		},
+		"an old one with a torn file and a new one → no file is made beside it": {
+			map[string]fixture{"a": {recorded: uuidA, ready: true, fileErr: ErrConfigTorn}, "b": {fileErr: ErrConfigMissing}},
+			map[string]want{"a": rejected(uuidA, ReasonNoDiskInfo, "torn"), "b": rejected("", ReasonDiskFilesystemChanged, shares+"[a]")},
+		},
+		"an old one without replicas and a new one with a file → the new one is not ready": {
+			map[string]fixture{"a": {recorded: uuidA, ready: true, file: uuidA, replicasErr: ErrReplicasMissing}, "b": {file: uuidB}},
+			map[string]want{"a": rejected(uuidA, ReasonReplicasDirectoryMissing, "mkdir"), "b": rejected("", ReasonDiskFilesystemChanged, shares+"[a]")},
+		},
+		"two old ones, the file of one is torn → the other stays": {
+			map[string]fixture{"a": {recorded: uuidA, ready: true, fileErr: ErrConfigTorn}, "b": {recorded: uuidB, ready: true, file: uuidB}},
+			map[string]want{"a": rejected(uuidA, ReasonNoDiskInfo, "torn"), "b": accepted(uuidB)},
+		},
 		"two valid old ones, one was ready → it stays": {
 			map[string]fixture{"a": {recorded: uuidA, file: uuidA}, "b": {recorded: uuidB, ready: true, file: uuidB}},
 			map[string]want{"a": rejected(uuidA, ReasonDiskFilesystemChanged, shares+"[b]"), "b": accepted(uuidB)},
@@ -186,11 +205,55 @@ func TestMatchLetsOneDiskHaveAUUID(t *testing.T) {
 			map[string]fixture{"a": {device: 1, file: uuidA}, "b": {device: 2, recorded: uuidA, ready: true, file: uuidA}},
 			map[string]want{"a": rejected("", ReasonDuplicateUUID, duplicate+"[b]"), "b": accepted(uuidA)},
 		},
-		"a clone is added while the old disk is not mounted → still refused": {
-			map[string]fixture{"a": {device: 1, file: uuidA}, "b": {device: 2, recorded: uuidA, fileErr: ErrConfigMissing}},
+		"the disk is added at another path, its old entry is empty → it is there": {
+			map[string]fixture{"a": {device: 1, file: uuidA}, "b": {device: 2, recorded: uuidA, ready: true, fileErr: ErrConfigMissing}},
+			map[string]want{
+				"a": accepted(uuidA),
+				"b": rejected(uuidA, ReasonDiskMoved, "is at /a now, as disk a of this node"),
+			},
+		},
+		"it was accepted there → it stays there": {
+			map[string]fixture{"a": {device: 1, recorded: uuidA, ready: true, file: uuidA}, "b": {device: 2, recorded: uuidA, fileErr: ErrConfigMissing}},
+			map[string]want{
+				"a": accepted(uuidA),
+				"b": rejected(uuidA, ReasonDiskMoved, "is at /a now"),
+			},
+		},
+		"the path of its old entry is gone → it is there": {
+			map[string]fixture{"a": {device: 1, file: uuidA}, "b": {recorded: uuidA, scanErr: fmt.Errorf("open: %w", os.ErrNotExist)}},
+			map[string]want{"a": accepted(uuidA), "b": rejected(uuidA, ReasonDiskMoved, "is at /a now")},
+		},
+		"another disk is at the path of its old entry → it is there": {
+			map[string]fixture{"a": {device: 1, file: uuidA}, "b": {device: 2, recorded: uuidA, file: uuidB}},
+			map[string]want{"a": accepted(uuidA), "b": rejected(uuidA, ReasonDiskMoved, "is at /a now")},
+		},
+		"its old entry cannot be looked at → refused, for it may be there": {
+			map[string]fixture{"a": {device: 1, file: uuidA}, "b": {recorded: uuidA, scanErr: errors.New("input/output error")}},
 			map[string]want{
 				"a": rejected("", ReasonDuplicateUUID, duplicate+"[b]"),
+				"b": rejected(uuidA, ReasonNoDiskInfo, "input/output error"),
+			},
+		},
+		"its old entry has a torn file → refused, for it may be there": {
+			map[string]fixture{"a": {device: 1, file: uuidA}, "b": {device: 2, recorded: uuidA, fileErr: ErrConfigTorn}},
+			map[string]want{
+				"a": rejected("", ReasonDuplicateUUID, duplicate+"[b]"),
+				"b": rejected(uuidA, ReasonNoDiskInfo, "torn"),
+			},
+		},
+		"its old entry was not scanned yet → refused until it is": {
+			map[string]fixture{"a": {device: 1, file: uuidA}, "b": {recorded: uuidA, noRecord: true}},
+			map[string]want{
+				"a": rejected("", ReasonDuplicateUUID, duplicate+"[b]"),
+				"b": rejected(uuidA, ReasonNoDiskInfo, "not been scanned"),
+			},
+		},
+		"two copies are added while the old entry is empty → neither": {
+			map[string]fixture{"a": {device: 1, file: uuidA}, "b": {device: 2, recorded: uuidA, fileErr: ErrConfigMissing}, "c": {device: 3, file: uuidA}},
+			map[string]want{
+				"a": rejected("", ReasonDuplicateUUID, duplicate+"[c]"),
 				"b": rejected(uuidA, ReasonDiskFilesystemChanged, "probably not mounted"),
+				"c": rejected("", ReasonDuplicateUUID, duplicate+"[a]"),
 			},
 		},
 		"two new clones → neither": {
@@ -268,12 +331,8 @@ func TestMatchIsIndifferentToFilesystemIDs(t *testing.T) {
 
 func TestMatchMessagesNameDiskPathAndNode(t *testing.T) {
 	got := matchFixtures(map[string]fixture{"a": {device: 1, file: uuidA}, "b": {device: 2, scanErr: errors.New("boom")}})
-	if want := "Disk a(/a) on node node-1 is ready"; got["a"].Message != want {
-		t.Errorf("got %q, want %q", got["a"].Message, want)
-	}
-	if want := "Disk b(/b) on node node-1 is not ready: boom"; got["b"].Message != want {
-		t.Errorf("got %q, want %q", got["b"].Message, want)
-	}
+	assert.Equal(t, "Disk a(/a) on node node-1 is ready", got["a"].Message)
+	assert.Equal(t, "Disk b(/b) on node node-1 is not ready: boom", got["b"].Message)
 }
 
 func TestAFreshDiskIsAcceptedAfterItsFileWasCreated(t *testing.T) {
@@ -282,16 +341,13 @@ func TestAFreshDiskIsAcceptedAfterItsFileWasCreated(t *testing.T) {
 
 	records := Scan(root, paths)
 	first := Match("n", spec, nil, records)["d"]
-	if !first.CreateConfig || first.Accept {
-		t.Fatalf("verdict %+v", first)
-	}
-	if err := Create(root, records["d"], NewConfig("d", uuidA)); err != nil {
-		t.Fatal(err)
-	}
+	require.True(t, first.CreateConfig, "verdict %+v", first)
+	require.False(t, first.Accept)
+	require.NoError(t, Create(root, records["d"], NewConfig("d", uuidA)))
 	second := Match("n", spec, nil, Scan(root, paths))["d"]
-	if !second.Accept || second.UUID != uuidA || second.CreateConfig {
-		t.Errorf("verdict %+v", second)
-	}
+	assert.True(t, second.Accept)
+	assert.Equal(t, uuidA, second.UUID)
+	assert.False(t, second.CreateConfig)
 }
 
 // Whatever the disks, accepted ones have distinct file systems and UUIDs, a
@@ -318,25 +374,22 @@ func TestMatchInvariants(t *testing.T) {
 		usedDevice, usedUUID := map[uint64]string{}, map[string]string{}
 		for _, name := range slices.Sorted(maps.Keys(got)) {
 			v, f := got[name], disks[name]
-			if f.recorded != "" && v.UUID != f.recorded {
-				t.Fatalf("disk %s: recorded UUID %s became %s", name, f.recorded, v.UUID)
+			if f.recorded != "" {
+				require.Equal(t, f.recorded, v.UUID, "disk %s", name)
 			}
-			if v.CreateConfig && (f.recorded != "" || !errors.Is(f.fileErr, ErrConfigMissing)) {
-				t.Fatalf("disk %s %+v would get a file", name, f)
-			}
+			require.False(t, v.CreateConfig && (f.recorded != "" || !errors.Is(f.fileErr, ErrConfigMissing)), "disk %s %+v would get a file", name, f)
 			if !v.Accept && !v.CreateConfig {
 				continue
 			}
-			if other, ok := usedDevice[f.device]; ok {
-				t.Fatalf("disks %s and %s both use device %d", name, other, f.device)
-			}
+			other, ok := usedDevice[f.device]
+			require.False(t, ok, "disks %s and %s both use device %d", name, other, f.device)
 			usedDevice[f.device] = name
 			if !v.Accept {
 				continue
 			}
-			if other, ok := usedUUID[v.UUID]; ok || v.UUID != f.file {
-				t.Fatalf("disk %s accepted with %s (file %s), also used by %q", name, v.UUID, f.file, other)
-			}
+			other, ok = usedUUID[v.UUID]
+			require.False(t, ok, "disk %s, also used by %q", name, other)
+			require.Equal(t, f.file, v.UUID, "disk %s, also used by %q", name, other)
 			usedUUID[v.UUID] = name
 		}
 
@@ -346,25 +399,21 @@ func TestMatchInvariants(t *testing.T) {
 			disks[name] = f
 		}
 		for name, again := range matchFixtures(disks) {
-			if got[name].Accept != again.Accept || got[name].UUID != again.UUID {
-				t.Fatalf("disk %s: %+v, then %+v", name, got[name], again)
-			}
+			require.Equal(t, again.Accept, got[name].Accept, "disk %s", name)
+			require.Equal(t, again.UUID, got[name].UUID, "disk %s", name)
 		}
 	})
 }
 
 func assertVerdicts(t *testing.T, got map[string]Verdict, wants map[string]want) {
 	t.Helper()
-	if len(got) != len(wants) {
-		t.Errorf("%d verdicts, want %d", len(got), len(wants))
-	}
+	assert.Len(t, got, len(wants))
 	for name, w := range wants {
 		g := got[name]
-		if g.Accept != w.accept || g.CreateConfig != w.create || g.UUID != w.uuid || g.Reason != w.reason {
-			t.Errorf("disk %s: got %+v, want %+v", name, g, w)
-		}
-		if !strings.Contains(g.Message, w.text) {
-			t.Errorf("disk %s: message %q lacks %q", name, g.Message, w.text)
-		}
+		assert.Equal(t, w.accept, g.Accept, "disk %s", name)
+		assert.Equal(t, w.create, g.CreateConfig, "disk %s", name)
+		assert.Equal(t, w.uuid, g.UUID, "disk %s", name)
+		assert.Equal(t, w.reason, g.Reason, "disk %s", name)
+		assert.Contains(t, g.Message, w.text, "disk %s", name)
 	}
 }

@@ -42,8 +42,8 @@ func gistBadConfig(c *candidate) string {
 }
 
 func gistOnVolume(c *candidate) string {
-	return fmt.Sprintf("it lies on volume %s, which is attached to this node; the process that serves a volume "+
-		"cannot keep replicas on it, for neither could end before the other; give the disk a device that is none of ours", c.record.OnVolume)
+	return fmt.Sprintf("it lies on volume %s, which is attached to this node, and this node's instance manager, of an earlier release, cannot keep replicas "+
+		"there; its pod is made anew when no volume is attached to the node and no replica runs on it", c.record.OnVolume)
 }
 
 func gistReplicas(c *candidate) string {
@@ -62,6 +62,11 @@ func gistShared(c *candidate, sharing []*candidate) string {
 
 func gistDuplicate(c *candidate, twins []*candidate) string {
 	return fmt.Sprintf("duplicate UUID: disk UUID %s also belongs to disks %s", c.fileUUID(), names(twins))
+}
+
+func gistMoved(c, now *candidate) string {
+	return fmt.Sprintf("its disk, with UUID %s, is at %s now, as disk %s of this node; its replicas go there. "+
+		"Remove %s from the node's disks", c.known.UUID, now.path, now.name, c.name)
 }
 
 func names(list []*candidate) string {

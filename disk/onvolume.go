@@ -9,9 +9,9 @@ import (
 )
 
 // MarkVolumes sets OnVolume of the records that lie on a device in deviceDir, a directory
-// below root with one block device for each volume that is attached here, by its name. A
-// partition of such a device, or what else a device mapper makes of it, is not recognized.
-// A directory that is not there is that of a node without volumes.
+// below root with one block device for each volume that is attached here, by its name. It
+// does not recognize a partition of such a device, or what else a device mapper makes of
+// it. If the directory is missing, the node has no volumes.
 func MarkVolumes(root, deviceDir string, records map[string]Record) error {
 	entries, err := os.ReadDir(filepath.Join(root, deviceDir))
 	if os.IsNotExist(err) {

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
 
@@ -17,27 +19,17 @@ func TestADiskOnTheDeviceOfAVolumeIsMarked(t *testing.T) {
 		"elsewhere":       {SuperBlockID: unix.Mkdev(8, 1), DeviceID: unix.Mkdev(8, 1)},
 		"unread":          {},
 	}
-	if err := MarkVolumes(root, "/dev/longhorn", records); err != nil {
-		t.Errorf("no device was ever made: %v", err)
-	}
+	assert.NoError(t, MarkVolumes(root, "/dev/longhorn", records), "no device was ever made")
 	dir := filepath.Join(root, "dev/longhorn")
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.MkdirAll(dir, 0o755))
 	if err := unix.Mknod(filepath.Join(dir, "vol"), unix.S_IFBLK|0o600, int(unix.Mkdev(7, 250))); err != nil {
 		t.Skipf("no device can be made here: %v", err)
 	}
 	for _, name := range []string{"no-device", "other"} {
-		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
 	}
-	if err := MarkVolumes(root, "/dev/longhorn", records); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, MarkVolumes(root, "/dev/longhorn", records))
 	for name, want := range map[string]string{"on it": "vol", "by st_dev alone": "vol", "a subvolume": "vol", "elsewhere": "", "unread": ""} {
-		if got := records[name].OnVolume; got != want {
-			t.Errorf("%s: on volume %q, want %q", name, got, want)
-		}
+		assert.Equal(t, want, records[name].OnVolume, name)
 	}
 }

@@ -11,12 +11,12 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/openat"
 )
 
-// Prepare makes the directory of a default disk, below root, with missing
-// parents (mode 0755), and in it the replicas directory (mode 0700). What exists
-// is left as it is, so it may be repeated. It makes no UUID file: Create does,
-// after Match. It must be called only when a default disk is first added to a
-// node, never for a disk with a recorded UUID, whose missing directory means that
-// something is not mounted. A dangling symbolic link on the way is an error.
+// Prepare makes the directory of a default disk, below root, with missing parents (mode
+// 0755), and in it the replicas directory (mode 0700). It leaves what exists as it is,
+// so it may be repeated. It makes no UUID file: Create does, after Match. It must be
+// called only when a default disk is first added to a node, never for a disk with a
+// recorded UUID, whose missing directory means that something is not mounted. A
+// dangling symbolic link on the way is an error.
 func Prepare(root, path string) error {
 	dir, err := makeDirs(root, path)
 	if err != nil {

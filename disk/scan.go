@@ -39,8 +39,8 @@ type Record struct {
 	// is f_type of statfs(2) in hex and MountSource is empty.
 	FSType      string
 	MountSource string
-	// ReadOnly: nothing can be written to the file system: it is mounted so, or the kernel
-	// has made it so after an error.
+	// ReadOnly: nothing can write to the file system: it is mounted so, or the kernel made it so after
+	// an error.
 	ReadOnly bool
 	// OnVolume names the volume whose device on this node the directory's file system
 	// lies on, if MarkVolumes found one.
@@ -65,11 +65,10 @@ type Record struct {
 // ErrReplicasMissing says that a disk lacks its directory for replicas.
 var ErrReplicasMissing = errors.New("its directory " + ReplicasDirName + " is missing")
 
-// Scan examines the directories paths (disk name → absolute path) as a process
-// with the root directory root sees them, and returns one Record per name. It
-// writes nothing. Trouble with a disk is in its Record, never in another's. It
-// may block for as long as the kernel does (a network file system whose server
-// is gone): run it where that holds up nothing else.
+// Scan examines the directories paths (disk name → absolute path) as a process with the root directory
+// root sees them, and returns one Record per name. It writes nothing. Trouble with a disk is in its
+// Record, never in another's. It may block for as long as the kernel does (a network file system whose
+// server is gone): run it where it blocks nothing else.
 func Scan(root string, paths map[string]string) map[string]Record {
 	records := make(map[string]Record, len(paths))
 	opened := make(map[string]*os.File, len(paths))
@@ -83,8 +82,8 @@ func Scan(root string, paths map[string]string) map[string]Record {
 		opened[name] = dir
 	}
 
-	// After all directories are open: what is open stays mounted, so every
-	// directory's line is in this reading of the mount table.
+	// After all directories are open: what is open stays mounted, so every directory's line is in this
+	// reading of the mount table.
 	mounts := mountsByID()
 	for name, dir := range opened {
 		records[name] = examine(name, paths[name], dir, mounts)

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
 	"github.com/longhorn-lep/longhorn-manager/util/openat"
@@ -17,9 +19,7 @@ import (
 func testRoot(t *testing.T) string {
 	t.Helper()
 	root, err := filepath.Abs("testdata/host")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return root
 }
 
@@ -51,14 +51,15 @@ func TestScanReadsTheUUIDFileOfEachDirectory(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			rec := Scan(testRoot(t), map[string]string{"d": tt.path})["d"]
-			if rec.Err != nil || !rec.Exists || rec.Name != "d" || rec.Path != tt.path {
-				t.Fatalf("record %+v", rec)
-			}
-			if !errors.Is(rec.ConfigErr, tt.wantErr) || (rec.ConfigErr == nil) != (tt.wantErr == nil) {
-				t.Fatalf("config error %v, want %v", rec.ConfigErr, tt.wantErr)
-			}
-			if (rec.Config == nil) != (tt.want == nil) || rec.Config != nil && *rec.Config != *tt.want {
-				t.Errorf("config %+v, want %+v", rec.Config, tt.want)
+			require.NoError(t, rec.Err)
+			require.True(t, rec.Exists)
+			require.Equal(t, "d", rec.Name)
+			require.Equal(t, tt.path, rec.Path)
+			require.ErrorIs(t, rec.ConfigErr, tt.wantErr)
+			require.Equal(t, tt.wantErr == nil, rec.ConfigErr == nil)
+			assert.Equal(t, tt.want == nil, rec.Config == nil)
+			if rec.Config != nil {
+				assert.Equal(t, *tt.want, *rec.Config)
 			}
 		})
 	}
@@ -78,15 +79,13 @@ func TestScanTellsWhetherReplicasCanBeOpened(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			disk := filepath.Join(root, strings.ReplaceAll(name, " ", "-"))
-			if err := os.Mkdir(disk, 0o755); err != nil {
-				t.Fatal(err)
-			}
-			if err := tc.make(filepath.Join(disk, ReplicasDirName)); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, os.Mkdir(disk, 0o755))
+			require.NoError(t, tc.make(filepath.Join(disk, ReplicasDirName)))
 			got := Scan(root, map[string]string{"d": "/" + filepath.Base(disk)})["d"].ReplicasErr
-			if (got == nil) != (tc.want == "") || errors.Is(got, ErrReplicasMissing) != tc.missing || got != nil && !strings.Contains(got.Error(), tc.want) {
-				t.Errorf("got %v", got)
+			assert.Equal(t, tc.want == "", got == nil)
+			assert.Equal(t, tc.missing, errors.Is(got, ErrReplicasMissing))
+			if got != nil {
+				assert.ErrorContains(t, got, tc.want)
 			}
 		})
 	}
@@ -96,34 +95,22 @@ func TestScanTellsWhetherAFilesystemIsReadOnly(t *testing.T) {
 	for options, want := range map[string]bool{
 		"rw,relatime": false, "ro,relatime": true, "rw,emergency_ro": true, "rw,errors=remount-ro": false, "rw,shutdown": true, "": false,
 	} {
-		if got := isReadOnly(options); got != want {
-			t.Errorf("%q: %v", options, got)
-		}
+		assert.Equal(t, want, isReadOnly(options), options)
 	}
 	if os.Geteuid() != 0 {
 		t.Skip("not root: nothing can be mounted")
 	}
 	dir := t.TempDir()
-	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, ""); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, unix.Mount("tmpfs", dir, "tmpfs", 0, ""))
 	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
 	scan := func() bool {
 		rec := Scan("/", map[string]string{"d": dir})["d"]
-		if rec.Err != nil {
-			t.Fatal(rec.Err)
-		}
+		require.NoError(t, rec.Err)
 		return rec.ReadOnly
 	}
-	if scan() {
-		t.Error("one that can be written to is read-only")
-	}
-	if err := unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {
-		t.Fatal(err)
-	}
-	if !scan() {
-		t.Error("a read-only one is not noticed")
-	}
+	assert.False(t, scan(), "one that can be written to is read-only")
+	require.NoError(t, unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""))
+	assert.True(t, scan(), "a read-only one is not noticed")
 }
 
 func TestScanSaysWhyADirectoryCannotBeExamined(t *testing.T) {
@@ -142,9 +129,9 @@ func TestScanSaysWhyADirectoryCannotBeExamined(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			rec := Scan(tt.root, map[string]string{"d": tt.path})["d"]
-			if rec.Exists || rec.Config != nil || !errors.Is(rec.Err, tt.wantErr) {
-				t.Errorf("record %+v, want error %v", rec, tt.wantErr)
-			}
+			assert.False(t, rec.Exists)
+			assert.Nil(t, rec.Config)
+			assert.ErrorIs(t, rec.Err, tt.wantErr)
 		})
 	}
 }
@@ -164,13 +151,10 @@ func TestScanRefusesOddUUIDFiles(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			root := t.TempDir()
-			if err := tt.make(filepath.Join(root, ConfigFileName)); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, tt.make(filepath.Join(root, ConfigFileName)))
 			rec := Scan(root, map[string]string{"d": "/"})["d"]
-			if rec.Err != nil || !errors.Is(rec.ConfigErr, tt.wantErr) {
-				t.Errorf("record %+v, want %v", rec, tt.wantErr)
-			}
+			require.NoError(t, rec.Err)
+			assert.ErrorIs(t, rec.ConfigErr, tt.wantErr)
 		})
 	}
 }
@@ -179,26 +163,21 @@ func TestScanTellsFilesystemsApart(t *testing.T) {
 	tempDir := t.TempDir()
 	records := Scan("/", map[string]string{"a": tempDir, "b": filepath.Dir(tempDir), "proc": "/proc"})
 	a, b, proc := records["a"], records["b"], records["proc"]
-	if a.Err != nil || b.Err != nil || proc.Err != nil {
-		t.Fatalf("records %+v", records)
-	}
-	if !sameFilesystem(a, b) || sameFilesystem(a, proc) {
-		t.Errorf("devices a %d/%d, b %d/%d, proc %d/%d", a.DeviceID, a.SuperBlockID,
-			b.DeviceID, b.SuperBlockID, proc.DeviceID, proc.SuperBlockID)
-	}
-	if proc.FSType != "proc" || proc.StorageMaximum != 0 {
-		t.Errorf("proc %+v", proc)
-	}
+	require.NoError(t, a.Err)
+	require.NoError(t, b.Err, "records %+v", records)
+	require.NoError(t, proc.Err)
+	assert.True(t, sameFilesystem(a, b), "devices a %d/%d, b %d/%d, proc %d/%d", a.DeviceID, a.SuperBlockID, b.DeviceID, b.SuperBlockID, proc.DeviceID, proc.SuperBlockID)
+	assert.False(t, sameFilesystem(a, proc))
+	assert.Equal(t, "proc", proc.FSType)
+	assert.Zero(t, proc.StorageMaximum)
 	var sfs unix.Statfs_t
-	if err := unix.Statfs(tempDir, &sfs); err != nil {
-		t.Fatal(err)
-	}
-	if want := int64(sfs.Blocks) * sfs.Bsize; a.StorageMaximum != want || a.MountSource == "" || len(a.FSID) < 12 {
-		t.Errorf("record %+v, want maximum %d", a, want)
-	}
-	if a.StorageAvailable%(100<<20) != 0 || a.StorageAvailable > a.StorageMaximum {
-		t.Errorf("available %d of %d", a.StorageAvailable, a.StorageMaximum)
-	}
+	require.NoError(t, unix.Statfs(tempDir, &sfs))
+	want := int64(sfs.Blocks) * sfs.Bsize
+	assert.Equal(t, want, a.StorageMaximum)
+	assert.NotEmpty(t, a.MountSource)
+	assert.GreaterOrEqual(t, len(a.FSID), 12)
+	assert.Zero(t, a.StorageAvailable%(100<<20))
+	assert.LessOrEqual(t, a.StorageAvailable, a.StorageMaximum)
 }
 
 func TestSameFilesystem(t *testing.T) {
@@ -215,9 +194,7 @@ func TestSameFilesystem(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := sameFilesystem(tt.a, tt.b); got != tt.want {
-				t.Errorf("got %v", got)
-			}
+			assert.Equal(t, tt.want, sameFilesystem(tt.a, tt.b))
 		})
 	}
 }
@@ -237,9 +214,8 @@ func TestCapacityRoundsFreeSpaceDown(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			maximum, free := capacity(tt.sfs)
-			if maximum != tt.maximum || free != tt.free {
-				t.Errorf("got %d, %d; want %d, %d", maximum, free, tt.maximum, tt.free)
-			}
+			assert.Equal(t, tt.maximum, maximum)
+			assert.Equal(t, tt.free, free)
 		})
 	}
 }
@@ -255,9 +231,7 @@ func TestFSIDText(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := fsidText(tt.words); got != tt.want {
-				t.Errorf("got %s, want %s", got, tt.want)
-			}
+			assert.Equal(t, tt.want, fsidText(tt.words))
 		})
 	}
 }

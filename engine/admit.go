@@ -17,7 +17,7 @@ import (
 const admitTimeout = 10 * time.Second
 
 var (
-	// errNoAddress says that nobody knows where a replica is.
+	// errNoAddress says that the address of a replica is not known.
 	errNoAddress = errors.New("it has no address")
 	// errMismatch says that what answered is not the replica that was meant.
 	errMismatch = errors.New("not the expected replica")
@@ -52,8 +52,8 @@ func (e *Engine) inTime(parent context.Context) (ctx context.Context, stop func(
 	}
 }
 
-// opening opens one replica, asks it for its state and does what follows, while ctx lasts. What is not received from answers by then is
-// closed as soon as it is there, and never used: a disk of this machine may hang for long.
+// opening opens one replica, asks it for its state and calls then, while ctx lasts. A replica not received from answers by then is
+// closed as soon as it is open, and never used: a disk of this machine may hang for long.
 func (e *Engine) opening(ctx context.Context, m Member, answers chan<- *candidate, then func(context.Context, *candidate) error) {
 	e.tasks.Go(func() {
 		c := &candidate{Member: m}
@@ -162,7 +162,7 @@ func (cs candidates) closeOthers(epoch membership.Epoch) {
 }
 
 // refusal says why PlanStart refused, with what is known of each replica, and closes those that were opened.
-func (cs candidates) refusal(err error) *failure {
+func (cs candidates) refusal(recorded membership.Epoch, err error) *failure {
 	f := &failure{reason: ReasonMemberMissing, err: err}
 	details := map[string]string{}
 	fenced, mismatch := false, false
@@ -178,9 +178,9 @@ func (cs candidates) refusal(err error) *failure {
 	}
 	switch {
 	case errors.Is(err, membership.ErrRolledBack):
-		f.reason, f.shown = ReasonRolledBack, cs.newest()
+		f.reason, f.shown = ReasonRolledBack, cs.foreign(recorded)
 	case errors.Is(err, membership.ErrNotEmpty):
-		f.reason, f.shown = ReasonNotEmpty, cs.newest()
+		f.reason, f.shown = ReasonNotEmpty, cs.foreign(recorded)
 	case errors.Is(err, membership.ErrNoMembers):
 		f.reason = ReasonNoMembers
 	case fenced:
@@ -198,13 +198,13 @@ func (cs candidates) refusal(err error) *failure {
 	return f
 }
 
-// newest is the highest epoch that a replica shows.
-func (cs candidates) newest() membership.Epoch {
-	var newest membership.Epoch
+// foreign is the highest epoch that a replica shows and the recorded one does not come after (membership.PlanStart).
+func (cs candidates) foreign(recorded membership.Epoch) membership.Epoch {
+	var highest membership.Epoch
 	for _, c := range cs {
-		if c.replica != nil && c.state.Epoch.Compare(newest) > 0 {
-			newest = c.state.Epoch
+		if c.replica != nil && c.state.Epoch.Foreign(recorded) && c.state.Epoch.Compare(highest) > 0 {
+			highest = c.state.Epoch
 		}
 	}
-	return newest
+	return highest
 }

@@ -79,7 +79,7 @@ func (c *copier) step(ctx context.Context, off, length int64) error {
 	return nil
 }
 
-// survey cuts a step into holes and chunks of data. If it cannot be told, all is data.
+// survey cuts a step into holes and chunks of data. If the holes are not known, all is data.
 func (c *copier) survey(off, length int64) []piece {
 	s := c.mirror.locks.lock(off, length, shared)
 	defer c.mirror.locks.unlock(s)
@@ -160,7 +160,7 @@ func (c *copier) read(off, length int64) ([]byte, error) {
 	for {
 		ro := c.mirror.roster.Load()
 		buf := c.buf[:length]
-		err := ro.serving[ro.primary].unlessStuck(func() error { return c.mirror.read(buf, off, nil) })
+		err := ro.serving[ro.primary].unlessStuck(func() error { return c.mirror.read(buf, off, nil, nil) })
 		if !errors.Is(err, errDropped) {
 			return buf, err
 		}
@@ -168,8 +168,8 @@ func (c *copier) read(off, length int64) ([]byte, error) {
 	}
 }
 
-// onTarget does something on the target. One that does not answer is given up as a member would be, lest the lock be held for long:
-// its source has just answered.
+// onTarget runs a request to the target. It gives up a target that does not answer, as it would a member, lest the lock be held for
+// long: the source has just answered.
 func (c *copier) onTarget(do func() error) error {
 	return c.mirror.watchdog.whileOthersWait(c.target, do)
 }

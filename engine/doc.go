@@ -11,8 +11,8 @@
 //	          Replica a    Replica b    Replica c
 //	       (direct call)     (TCP)        (TCP)
 //
-// A change is acknowledged when every member of the epoch has it, and never with fewer. What to do about a member that failed is
-// decided by pure functions in policy.go. docs/DATAPLANE.md states the invariants.
+// A change is acknowledged when every member of the epoch has it, and never with fewer. Pure functions in policy.go decide what to
+// do about a member that failed. docs/DATAPLANE.md states the invariants.
 //
 // It must not know Kubernetes, gRPC, files of a replica, or how a replica is reached: Config.Connect opens one.
 package engine

@@ -160,7 +160,7 @@ func Start(cfg Config) *Engine {
 	return e
 }
 
-// run starts the engine and then serves until it is told to quit.
+// run starts the engine and serves until quit is closed.
 func (e *Engine) run() {
 	defer close(e.looped)
 	e.tasks.Go(func() { e.mirror.watchdog.run(e.ctx, func(r *wait) { e.tasks.Go(func() { e.mirror.probe(r) }) }) })

@@ -2,13 +2,13 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
 	"github.com/longhorn-lep/longhorn-manager/nbd"
@@ -34,9 +34,7 @@ func TestChangesReachAllMembers(t *testing.T) {
 		b.Zero(ctx, 7_000, 1_000, nbd.ZeroNoHole|nbd.ZeroFUA),
 		b.Flush(ctx),
 	} {
-		if step != nil {
-			t.Fatal(step)
-		}
+		require.NoError(t, step)
 	}
 	want := make([]byte, testSize)
 	copy(want[3_000:], pattern(7, 10_000))
@@ -44,27 +42,19 @@ func TestChangesReachAllMembers(t *testing.T) {
 	clear(want[4_000:6_000])
 	clear(want[7_000:8_000])
 	for _, d := range r.disks {
-		if got := d.bytes(t, 0, testSize); !slices.Equal(got, want) {
-			t.Errorf("%s holds other bytes", d.name)
-		}
+		assert.Equal(t, want, d.bytes(t, 0, testSize), "%s holds other bytes", d.name)
 		var kinds []faulty.Kind
 		for _, op := range d.io.Ops() {
 			kinds = append(kinds, op.Kind)
-			if op.FUA != (op.Off == testSize-4096 || op.NoHole) {
-				t.Errorf("%s: %+v", d.name, op)
-			}
+			assert.Equal(t, op.FUA, op.Off == testSize-4096 || op.NoHole, d.name)
 		}
-		if !slices.Equal(kinds, []faulty.Kind{faulty.Write, faulty.Write, faulty.Zero, faulty.Zero, faulty.Flush}) {
-			t.Errorf("%s saw %v", d.name, kinds)
-		}
+		assert.Equal(t, []faulty.Kind{faulty.Write, faulty.Write, faulty.Zero, faulty.Zero, faulty.Flush}, kinds, d.name)
 	}
 	got := make([]byte, testSize)
-	if err := b.ReadAt(ctx, got, 0); err != nil || !slices.Equal(got, want) {
-		t.Errorf("read back other bytes, %v", err)
-	}
-	if n := len(r.disk("a").io.Ops()) + len(r.disk("c").io.Ops()); n != 10 {
-		t.Errorf("the read did not go to the local replica: %d requests elsewhere", n)
-	}
+	err := b.ReadAt(ctx, got, 0)
+	require.NoError(t, err)
+	assert.Equal(t, want, got, "read back other bytes")
+	assert.Equal(t, 10, len(r.disk("a").io.Ops())+len(r.disk("c").io.Ops()), "the read did not go to the local replica")
 }
 
 func TestRangesOutsideTheVolumeAreRefused(t *testing.T) {
@@ -83,20 +73,12 @@ func TestRangesOutsideTheVolumeAreRefused(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			p := make([]byte, tc.length)
-			if err := b.ReadAt(t.Context(), p, tc.off); !errors.Is(err, tc.read) {
-				t.Errorf("read: %v", err)
-			}
-			if err := b.WriteAt(t.Context(), p, tc.off, false); !errors.Is(err, tc.write) {
-				t.Errorf("write: %v", err)
-			}
+			assert.ErrorIs(t, b.ReadAt(t.Context(), p, tc.off), tc.read)
+			assert.ErrorIs(t, b.WriteAt(t.Context(), p, tc.off, false), tc.write)
 		})
 	}
-	if err := b.Zero(t.Context(), 1, 1<<63-1, 0); !errors.Is(err, nbd.EINVAL) {
-		t.Errorf("a range whose end overflows: %v", err)
-	}
-	if ops := r.disk("a").io.Ops(); len(ops) != 0 {
-		t.Errorf("the replica saw %v", ops)
-	}
+	assert.ErrorIs(t, b.Zero(t.Context(), 1, 1<<63-1, 0), nbd.EINVAL, "a range whose end overflows")
+	assert.Empty(t, r.disk("a").io.Ops(), "the replica saw")
 }
 
 func broke(s State) bool { return s.Phase == PhaseError }
@@ -110,9 +92,7 @@ func (r *rig) expectDead(e *Engine) {
 		"write": b.WriteAt(ctx, p, 0, false), "read": b.ReadAt(ctx, p, 0), "flush": b.Flush(ctx),
 		"trim": b.Trim(ctx, 0, 512, false), "zero": b.Zero(ctx, 0, 512, 0), "extents": extents,
 	} {
-		if !errors.Is(err, nbd.EIO) {
-			r.t.Errorf("%s of a failed engine: %v", what, err)
-		}
+		assert.ErrorIs(r.t, err, nbd.EIO, "%s of a failed engine", what)
 	}
 }
 
@@ -124,31 +104,21 @@ func TestAllMembersFullIsTheUsersError(t *testing.T) {
 	for _, d := range r.disks {
 		undo = append(undo, d.io.Inject(faulty.Rule{Match: faulty.Touching(faulty.Write, testRegion, testRegion), Tear: 100, Err: nbd.ENOSPC}))
 	}
-	if err := b.WriteAt(t.Context(), pattern(1, 4096), testRegion, false); !errors.Is(err, nbd.ENOSPC) {
-		t.Fatalf("got %v", err)
-	}
+	require.ErrorIs(t, b.WriteAt(t.Context(), pattern(1, 4096), testRegion, false), nbd.ENOSPC)
 	for _, u := range undo {
 		u()
 	}
-	if err := b.WriteAt(t.Context(), pattern(2, 4096), 5*testRegion, false); err != nil {
-		t.Fatalf("a write elsewhere, after it: %v", err)
-	}
+	require.NoError(t, b.WriteAt(t.Context(), pattern(2, 4096), 5*testRegion, false), "a write elsewhere")
 	r.disk("a").io.Inject(failing(nbd.EIO, faulty.Read))
 	p := make([]byte, 4096)
-	if err := b.ReadAt(t.Context(), p, testRegion); !errors.Is(err, nbd.EIO) {
-		t.Errorf("a read that failed was tried where members may differ: %v", err)
-	}
-	if err := b.ReadAt(t.Context(), p, 5*testRegion); err != nil || p[0] != 2 {
-		t.Errorf("a read elsewhere: %v", err)
-	}
+	assert.ErrorIs(t, b.ReadAt(t.Context(), p, testRegion), nbd.EIO, "a read that failed was tried where members may differ")
+	err := b.ReadAt(t.Context(), p, 5*testRegion)
+	require.NoError(t, err)
+	assert.Equal(t, byte(2), p[0], "a read elsewhere")
 	r.await(e, changed, "expulsion of the one that failed to read", inEpoch("b", "c"))
-	if err := e.Stop(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, e.Stop(t.Context()))
 	for _, d := range r.disks[1:] {
-		if m := d.marked(); !slices.Equal(m, []int64{1}) {
-			t.Errorf("%s was left with marks %v, want those of the full region", d.name, m)
-		}
+		assert.Equal(t, []int64{1}, d.marked(), d.name)
 	}
 }
 
@@ -183,9 +153,7 @@ func TestOverlappingWritersLeaveEqualReplicas(t *testing.T) {
 	}
 	wg.Wait()
 	r.sameBytes()
-	if err := e.Stop(t.Context()); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, e.Stop(t.Context()))
 }
 
 // jittered makes a session answer writes from goroutines of its own, in whatever order they happen to run.
@@ -214,7 +182,7 @@ func (a *asyncSession) WriteAsync(p []byte, off int64, fua bool, done func(error
 
 func (a *asyncSession) Close() error {
 	err := a.session.Close()
-	a.mu.Lock()   // whoever comes later sees that it is closed
+	a.mu.Lock()   // a later caller sees that it is closed
 	a.mu.Unlock() //nolint:staticcheck // nothing is guarded by it but the order
 	a.wg.Wait()
 	return err
@@ -240,22 +208,17 @@ func TestTakeover(t *testing.T) {
 	e2, _ := r.run(2)
 	wg.Wait()
 	s := r.await(e1, changed1, "failure", broke)
-	if s.Reason != ReasonMemberFailed {
-		t.Errorf("got %+v", s)
-	}
+	assert.Equal(t, ReasonMemberFailed, s.Reason)
 	acknowledged.Range(func(off, b any) bool {
 		p := make([]byte, 512)
-		if err := e2.Backend().ReadAt(t.Context(), p, off.(int64)); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, e2.Backend().ReadAt(t.Context(), p, off.(int64)))
 		// The next write to this place may have been under way; it may be there or not.
-		if next := byte(int(b.(byte)) + 1000); p[0] != b && p[0] != next {
-			t.Errorf("at %d the successor finds %d, acknowledged was %d", off, p[0], b)
+		next := byte(int(b.(byte)) + 1000)
+		if p[0] != b {
+			assert.Equal(t, next, p[0], "at %d, acknowledged was %d", off, b)
 		}
 		return true
 	})
 	r.sameBytes()
-	if err := e2.Stop(t.Context()); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, e2.Stop(t.Context()))
 }

@@ -10,6 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/longhorn-lep/longhorn-manager/membership"
 	"github.com/longhorn-lep/longhorn-manager/nbd"
 	"github.com/longhorn-lep/longhorn-manager/nbd/faulty"
@@ -66,29 +69,23 @@ func TestAMemberThatFailsIsExpelled(t *testing.T) {
 					r.disk(victim).current.end()
 				}
 				s := r.await(e, changed, "proposal", proposed)
-				if want := membership.NewEpoch(1, 2, rest); !s.ProposedEpoch.Equal(want) || s.Phase != PhaseRunning {
-					t.Fatalf("got %+v", s)
-				}
+				want := membership.NewEpoch(1, 2, rest)
+				require.True(t, s.ProposedEpoch.Equal(want))
+				require.Equal(t, PhaseRunning, s.Phase)
 				r.expectUnanswered(answered)
 				for _, name := range rest {
-					if n := r.disk(name).count(membership.OpRecordEpoch); n != 1 {
-						t.Errorf("%s stored %d epochs before the object held the second", name, n)
-					}
+					n := r.disk(name).count(membership.OpRecordEpoch)
+					assert.Equal(t, 1, n, "%s stored %d epochs before the object held the second", name, n)
 				}
-				if err := e.Backend().ReadAt(t.Context(), make([]byte, 512), testRegion); err != nil {
-					t.Errorf("read while the object is away: %v", err)
-				}
+				assert.NoError(t, e.Backend().ReadAt(t.Context(), make([]byte, 512), testRegion), "read while the object is away")
 				r.api.cut(false)
 				if tc.lose && victim == r.local { // what it holds is left behind with the next look
 					r.stepUntil(func() bool { return len(answered) > 0 })
 				}
-				if err := r.answer(answered); err != nil {
-					t.Fatalf("got %v", err)
-				}
+				require.NoError(t, r.answer(answered))
 				for _, name := range rest {
-					if got := r.disk(name).shownEpoch(); !slices.Equal(got.Members, rest) {
-						t.Errorf("acknowledged while %s holds %s", name, got)
-					}
+					got := r.disk(name).shownEpoch()
+					assert.Equal(t, rest, got.Members, "acknowledged while %s", name)
 				}
 				s = r.await(e, changed, "epoch", inEpoch(rest...))
 				r.expectModes(s, map[string]string{victim: ModeERR, rest[0]: ModeRW, rest[1]: ModeRW})
@@ -97,9 +94,7 @@ func TestAMemberThatFailsIsExpelled(t *testing.T) {
 				if tc.lose {
 					rule.Gate.Open()
 				}
-				if err := e.Stop(t.Context()); err != nil {
-					t.Errorf("stop: %v", err)
-				}
+				assert.NoError(t, e.Stop(t.Context()))
 			})
 		}
 	}
@@ -132,13 +127,9 @@ func (r *rig) expectModes(s State, want map[string]string) {
 	got := map[string]string{}
 	for _, m := range s.Members {
 		got[m.Name] = m.Mode
-		if (m.Mode == ModeERR) != (m.Error != "") {
-			r.t.Errorf("member %+v", m)
-		}
+		assert.Equal(r.t, m.Error != "", m.Mode == ModeERR, "member %+v", m)
 	}
-	if fmt.Sprint(got) != fmt.Sprint(want) {
-		r.t.Errorf("modes %v, want %v", got, want)
-	}
+	assert.Equal(r.t, fmt.Sprint(want), fmt.Sprint(got))
 }
 
 func (d *disk) shownEpoch() membership.Epoch {
@@ -163,9 +154,7 @@ func TestAcknowledgedOnlyWhenTheRestHasStoredTheEpoch(t *testing.T) {
 	<-storing
 	r.expectUnanswered(answered)
 	close(stored)
-	if err := <-answered; err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, <-answered)
 }
 
 // heldEpoch holds the storing of one epoch.
@@ -195,16 +184,12 @@ func TestFailuresBeforeAProposalAreMerged(t *testing.T) {
 	answered := make(chan error, 1)
 	go func() { answered <- writeOnes(e.Backend()) }()
 	r.api.cut(false)
-	if err := <-answered; err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, <-answered)
 	r.await(e, changed, "epoch", inEpoch("c"))
 	want := []membership.Epoch{
 		membership.NewEpoch(1, 1, []string{"a", "b", "c", "d"}), membership.NewEpoch(1, 2, []string{"b", "c", "d"}), membership.NewEpoch(1, 3, []string{"c"}),
 	}
-	if !slices.EqualFunc(r.api.history, want, membership.Epoch.Equal) {
-		t.Errorf("recorded %v, want %v", r.api.history, want)
-	}
+	assert.True(t, slices.EqualFunc(r.api.history, want, membership.Epoch.Equal), "recorded %v, want %v", r.api.history, want)
 }
 
 func countMode(s State, mode string) int {
@@ -236,16 +221,12 @@ func TestTheLastMemberIsNeverExpelled(t *testing.T) {
 			_ = r.disk("b").current.Close()
 			r.await(e, changed, "epoch", inEpoch("a"))
 			undo := r.disk("a").io.Inject(tc.rule)
-			if err := tc.do(e.Backend()); !errors.Is(err, tc.want) {
-				t.Fatalf("got %v", err)
-			}
+			require.ErrorIs(t, tc.do(e.Backend()), tc.want)
 			undo()
-			if err := errors.Join(writeOnes(e.Backend()), flush(e.Backend()), e.Backend().ReadAt(t.Context(), make([]byte, 512), 0)); err != nil {
-				t.Errorf("after it: %v", err)
-			}
-			if s := e.State(); s.Phase != PhaseRunning || !inEpoch("a")(s) {
-				t.Errorf("got %+v", s)
-			}
+			assert.NoError(t, errors.Join(writeOnes(e.Backend()), flush(e.Backend()), e.Backend().ReadAt(t.Context(), make([]byte, 512), 0)))
+			s := e.State()
+			assert.Equal(t, PhaseRunning, s.Phase)
+			assert.True(t, inEpoch("a")(s))
 		})
 	}
 }
@@ -256,13 +237,10 @@ func TestAllMembersFailTheSameWriteLeavesOneAndAnError(t *testing.T) {
 	for _, d := range r.disks {
 		d.io.Inject(failing(nbd.EIO, faulty.Write))
 	}
-	if err := writeOnes(e.Backend()); !errors.Is(err, nbd.EIO) {
-		t.Fatalf("got %v", err)
-	}
+	require.ErrorIs(t, writeOnes(e.Backend()), nbd.EIO)
 	s := r.await(e, changed, "expulsion", func(s State) bool { return len(s.Epoch.Members) == 1 })
-	if s.Phase != PhaseRunning || countMode(s, ModeERR) != 2 {
-		t.Errorf("got %+v", s)
-	}
+	assert.Equal(t, PhaseRunning, s.Phase)
+	assert.Equal(t, 2, countMode(s, ModeERR))
 }
 
 func TestTheLastConnectionLostEndsTheEngine(t *testing.T) {
@@ -272,9 +250,8 @@ func TestTheLastConnectionLostEndsTheEngine(t *testing.T) {
 		_ = d.current.Close()
 	}
 	s := r.await(e, changed, "failure", broke)
-	if s.Reason != ReasonMemberFailed || countMode(s, ModeERR) != 2 {
-		t.Errorf("got %+v", s)
-	}
+	assert.Equal(t, ReasonMemberFailed, s.Reason)
+	assert.Equal(t, 2, countMode(s, ModeERR))
 	r.expectDead(e)
 }
 
@@ -286,12 +263,9 @@ func TestAFencedReplicaEndsTheEngine(t *testing.T) {
 			r := newRig(t, "a", "b", "c")
 			e, changed := r.run(1)
 			r.disk("b").io.Inject(failing(err, faulty.Write))
-			if err := writeOnes(e.Backend()); !errors.Is(err, nbd.EIO) {
-				t.Fatalf("got %v", err)
-			}
-			if s := r.await(e, changed, "failure", broke); s.Reason != ReasonFenced {
-				t.Errorf("got %+v", s)
-			}
+			require.ErrorIs(t, writeOnes(e.Backend()), nbd.EIO)
+			s := r.await(e, changed, "failure", broke)
+			assert.Equal(t, ReasonFenced, s.Reason)
 			r.expectDead(e)
 		})
 	}
@@ -300,23 +274,19 @@ func TestAFencedReplicaEndsTheEngine(t *testing.T) {
 func TestReadsGoElsewhereAndTheMemberIsExpelled(t *testing.T) {
 	r := newRig(t, "a", "b", "c")
 	e, changed := r.run(1)
-	if err := e.Backend().WriteAt(t.Context(), pattern(5, 4096), 0, false); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, e.Backend().WriteAt(t.Context(), pattern(5, 4096), 0, false))
 	r.disk("a").io.Inject(failing(nbd.EIO, faulty.Read))
 	p := make([]byte, 4096)
-	if err := e.Backend().ReadAt(t.Context(), p, 0); err != nil || !slices.Equal(p, pattern(5, 4096)) {
-		t.Fatalf("read: %v", err)
-	}
+	err := e.Backend().ReadAt(t.Context(), p, 0)
+	require.NoError(t, err)
+	require.Equal(t, pattern(5, 4096), p)
 	r.await(e, changed, "expulsion", inEpoch("b", "c"))
 	r.disk("b").io.Inject(failing(nbd.EIO, faulty.Read))
 	r.disk("c").io.Inject(failing(nbd.EIO, faulty.Read))
-	if err := e.Backend().ReadAt(t.Context(), p, 0); !errors.Is(err, nbd.EIO) {
-		t.Errorf("read that all fail: %v", err)
-	}
-	if s := e.State(); s.Phase != PhaseRunning || !inEpoch("b", "c")(s) {
-		t.Errorf("got %+v", s)
-	}
+	assert.ErrorIs(t, e.Backend().ReadAt(t.Context(), p, 0), nbd.EIO, "read that all fail")
+	s := e.State()
+	assert.Equal(t, PhaseRunning, s.Phase)
+	assert.True(t, inEpoch("b", "c")(s))
 }
 
 // Nothing is read that is not on all members yet: a change under way may be on some only, and may never be acknowledged.
@@ -333,12 +303,8 @@ func TestAReadWaitsForTheChangesUnderWay(t *testing.T) {
 	go func() { read <- e.Backend().ReadAt(context.Background(), got[:], 1024) }() // overlaps
 	r.expectUnanswered(read)
 	g.Open()
-	if err := errors.Join(<-wrote, <-read); err != nil {
-		t.Fatal(err)
-	}
-	if got[0] != 9 {
-		t.Error("the read saw the state before the write")
-	}
+	require.NoError(t, errors.Join(<-wrote, <-read))
+	assert.Equal(t, byte(9), got[0], "the read saw the state before the write")
 }
 
 func TestStopWhileAnExpulsionIsProposed(t *testing.T) {
@@ -358,12 +324,8 @@ func TestStopWhileAnExpulsionIsProposed(t *testing.T) {
 			r.await(e, changed, "proposal", proposed)
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 			defer cancel()
-			if err := e.Stop(ctx); !errors.Is(err, ErrUnclean) {
-				t.Errorf("stop: %v", err)
-			}
-			if err := <-answered; err == nil {
-				t.Error("the write was acknowledged")
-			}
+			assert.ErrorIs(t, e.Stop(ctx), ErrUnclean)
+			assert.Error(t, <-answered, "the write was acknowledged")
 		})
 	}
 }
@@ -372,9 +334,7 @@ func TestStopWhileAnExpulsionIsProposed(t *testing.T) {
 func TestMarksStayWhileAnExpulsionIsProposed(t *testing.T) {
 	r := newRig(t, "a", "b", "c")
 	e, changed := r.run(1)
-	if err := writeOnes(e.Backend()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, writeOnes(e.Backend()))
 	r.api.cut(true)
 	_ = r.disk("c").current.Close()
 	r.await(e, changed, "proposal", proposed)
@@ -409,9 +369,7 @@ func TestTheLastMemberIsAskedAgainToStoreAnEpoch(t *testing.T) {
 	r.expectUnanswered(answered)
 	r.disk("a").setControlErr(membership.OpRecordEpoch, nil)
 	r.stepUntil(func() bool { return inEpoch("a")(e.State()) })
-	if err := <-answered; err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, <-answered)
 	r.await(e, changed, "epoch", inEpoch("a"))
 }
 
@@ -431,9 +389,7 @@ func (r *rig) stepBy(step time.Duration, ok func() bool) {
 	r.t.Helper()
 	deadline := time.Now().Add(10 * time.Second)
 	for !ok() {
-		if time.Now().After(deadline) {
-			r.t.Fatal("time passes and nothing happens")
-		}
+		require.False(r.t, time.Now().After(deadline), "time passes and nothing happens")
 		if r.clock.HasWaiters() {
 			r.clock.Step(step)
 		}
@@ -457,17 +413,14 @@ func TestResyncGoesOnWithoutAMemberThatFails(t *testing.T) {
 				r.disk(victim).io.Inject(failing(nbd.EIO, kind))
 				rest := slices.DeleteFunc([]string{"a", "b", "c"}, func(n string) bool { return n == victim })
 				r.api.onWrite = func(epoch membership.Epoch) {
-					if epoch.Counter == 2 && len(r.disk(rest[0]).marked()) == 0 {
-						t.Error("marks were cleared while an epoch listed a member that was not made equal")
+					if epoch.Counter == 2 {
+						assert.NotEmpty(t, r.disk(rest[0]).marked(), "marks were cleared while an epoch listed a member that was not made equal")
 					}
 				}
 				e, _ := r.run(2)
-				if s := e.State(); !inEpoch(rest...)(s) {
-					t.Fatalf("got %+v", s)
-				}
-				if !slices.Equal(r.disk(rest[0]).bytes(t, 2*testRegion, testRegion), r.disk(rest[1]).bytes(t, 2*testRegion, testRegion)) {
-					t.Error("the marked region was not made equal")
-				}
+				s := e.State()
+				require.True(t, inEpoch(rest...)(s), "got %+v", s)
+				assert.Equal(t, r.disk(rest[1]).bytes(t, 2*testRegion, testRegion), r.disk(rest[0]).bytes(t, 2*testRegion, testRegion), "the marked region was not made equal")
 			})
 		}
 	}
@@ -505,9 +458,9 @@ func TestWritersGoOnWhileMembersAreLost(t *testing.T) {
 			close(stop)
 			wg.Wait()
 			for i, want := range last {
-				if got := r.disk("b").bytes(t, int64(i)*512, 512); got[0] != want || got[511] != want {
-					t.Errorf("block %d holds %d, acknowledged was %d", i, got[0], want)
-				}
+				got := r.disk("b").bytes(t, int64(i)*512, 512)
+				assert.Equal(t, want, got[0], "block %d", i)
+				assert.Equal(t, want, got[511], "block %d", i)
 			}
 		})
 	}

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 
@@ -110,17 +112,13 @@ func (d *disk) count(op uint16) int {
 
 func (d *disk) fill(t *testing.T, b byte, off, length int64) {
 	t.Helper()
-	if err := d.data.WriteAt(t.Context(), pattern(b, length), off, false); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, d.data.WriteAt(t.Context(), pattern(b, length), off, false))
 }
 
 func (d *disk) bytes(t *testing.T, off, length int64) []byte {
 	t.Helper()
 	p := make([]byte, length)
-	if err := d.data.ReadAt(t.Context(), p, off); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, d.data.ReadAt(t.Context(), p, off))
 	return p
 }
 
@@ -329,9 +327,7 @@ func (r *rig) serve(e *Engine) {
 	go func() {
 		defer close(done)
 		for {
-			if err := r.api.record(e); err != nil {
-				r.t.Error(err)
-			}
+			assert.NoError(r.t, r.api.record(e))
 			select {
 			case <-kick:
 			case <-ctx.Done():
@@ -401,8 +397,8 @@ func (r *rig) start(generation int64, adjust ...func(*Config)) (*Engine, chan st
 	r.t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
-		if err := e.Stop(ctx); err != nil && !errors.Is(err, ErrUnclean) {
-			r.t.Errorf("stop at the end: %v", err)
+		if err := e.Stop(ctx); err != nil {
+			assert.ErrorIs(r.t, err, ErrUnclean, "stop at the end")
 		}
 	})
 	return e, changed
@@ -438,9 +434,8 @@ func (r *rig) run(generation int64, adjust ...func(*Config)) (*Engine, chan stru
 	r.recorded = r.api.latest(r.recorded)
 	e, changed := r.start(generation, adjust...)
 	r.serve(e)
-	if s := r.await(e, changed, "running engine", settled); s.Phase != PhaseRunning {
-		r.t.Fatalf("did not start: %+v", s)
-	}
+	s := r.await(e, changed, "running engine", settled)
+	require.Equal(r.t, PhaseRunning, s.Phase, "did not start")
 	r.recorded = r.api.epoch()
 	return e, changed
 }

@@ -65,9 +65,9 @@ type fanout struct {
 
 // part is one member's part in a fanout.
 type part struct {
-	tell   func(error) // tells the outcome; made once
+	tell   func(error) // called with the outcome; made once
 	handed atomic.Bool // the member was given the request: what it was not given it cannot be slow with
-	ended  atomic.Bool // the outcome was told, or is no longer waited for
+	ended  atomic.Bool // tell was called, or the outcome is no longer waited for
 	result membership.Result
 	left   chan struct{} // of a part that was abandoned, else nil: closed when the member is through with the request after all
 
@@ -102,7 +102,7 @@ func (m *mirror) newFanout(r request, ro *roster) *fanout {
 }
 
 func (f *fanout) release() {
-	if f.abandoned { // nobody but the watchdog sets it, and it has let go of f
+	if f.abandoned { // only the watchdog sets it, and it has let go of f
 		return
 	}
 	f.mirror, f.request, f.late = nil, request{}, nil
@@ -132,9 +132,9 @@ func (m *mirror) fan(r request) (err error, uneven bool) {
 }
 
 // send gives the request to all targets side by side. A write goes out from here if the replica can be told to go on by itself, so
-// that the usual write starts but one goroutine: a local disk may hang, and then this one must not. A single member is served here,
-// for there is nobody to go on with. A target counts as handed the request before it is called: one that does not come back from that
-// is slow, and the targets after it are not.
+// that the usual write starts but one goroutine: a local disk may hang, and then this one must not. A single member is served here, for
+// no other member waits. A target counts as handed the request before it is called: one that does not come back from that is slow, and
+// the targets after it are not.
 func (f *fanout) send() {
 	r := &f.request
 	if len(f.targets) == 1 {
@@ -161,15 +161,15 @@ func (f *fanout) send() {
 	}
 }
 
-// answer takes what one member said.
+// answer takes one member's answer.
 func (f *fanout) answer(i int, err error) {
 	if !f.conclude(i, err) {
 		close(f.parts[i].left)
 	}
 }
 
-// abandon waits for a member's part no longer, unless it has just been answered: then nobody would close left, in this use of f or the
-// next. The caller holds watchdog.mu.
+// abandon stops waiting for a member's part, unless the part has just been answered: then no answer would close left, in this use of f
+// or the next. The caller holds watchdog.mu.
 func (f *fanout) abandon(i int) {
 	f.parts[i].left = make(chan struct{}) // before the end: an answer that comes after it closes this
 	if f.conclude(i, errSlow) {
@@ -214,7 +214,7 @@ func (f *fanout) awaitAbandoned() {
 	}
 }
 
-// judge decides, and has those expelled that lack what others have. Members may fail for other reasons at the same time, also
+// judge decides, and reports the members that lack what others have as failed. Members may fail for other reasons at the same time, also
 // those that stored this; so it looks again until nothing changes.
 func (f *fanout) judge() membership.Judgement {
 	for {
@@ -285,8 +285,8 @@ func (m *mirror) onServing(ro *roster, do func(b *member) error) error {
 	return errors.Join(errs...)
 }
 
-// unlessStuck does something on a member. What hangs in a local disk is left behind when the member has failed: nothing can end it.
-// A connection is closed then, and that ends it.
+// unlessStuck runs a request to a member. When the member has failed, it leaves a request behind that hangs in a local disk: nothing can
+// end that. A connection is closed then, which ends its requests.
 func (m *member) unlessStuck(do func() error) error {
 	if !m.local {
 		return do()

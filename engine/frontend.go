@@ -15,7 +15,7 @@ type Frontend interface {
 	Stop(ctx context.Context) error
 }
 
-// Aborter is a Frontend that can end though its users have it open. One that is not is stopped, and left if it is in use.
+// Aborter is a Frontend that can end though its users have it open. The engine stops any other, and leaves it if it is in use.
 type Aborter interface {
 	// Abort removes the device from where users find it, makes everything that is done on it fail, and frees it as far as its users
 	// let go of it; the rest frees itself when they do. It must not wait for users.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+
 	"github.com/longhorn-lep/longhorn-manager/nbd"
 	"github.com/longhorn-lep/longhorn-manager/nbd/faulty"
 )
@@ -27,7 +29,7 @@ func TestAMemberThatFailsWhileTheFrontendStartsIsExpelled(t *testing.T) {
 	r := newRig(t, "a", "b", "c")
 	f := &flushingFrontend{before: func() { r.disk("b").io.Inject(failing(nbd.EIO, faulty.Flush)) }}
 	e, _ := r.run(1, func(c *Config) { c.Frontend = f })
-	if s := e.State(); !inEpoch("a", "c")(s) || s.Endpoint != "/dev/test/v" {
-		t.Errorf("got %+v", s)
-	}
+	s := e.State()
+	assert.True(t, inEpoch("a", "c")(s))
+	assert.Equal(t, "/dev/test/v", s.Endpoint)
 }

@@ -2,12 +2,12 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"k8s.io/utils/clock"
 
 	"github.com/longhorn-lep/longhorn-manager/membership"
@@ -20,9 +20,7 @@ func (r *rig) awaitQueued(e *Engine, n int) {
 	r.t.Helper()
 	deadline := time.Now().Add(10 * time.Second)
 	for queued := 0; queued != n; time.Sleep(100 * time.Microsecond) {
-		if time.Now().After(deadline) {
-			r.t.Fatalf("%d requests hold or wait for a range, want %d", queued, n)
-		}
+		require.False(r.t, time.Now().After(deadline), "%d requests hold or wait for a range, want %d", queued, n)
 		e.mirror.locks.mu.Lock()
 		queued = len(e.mirror.locks.spans)
 		e.mirror.locks.mu.Unlock()
@@ -36,9 +34,7 @@ func TestAReadThatHangsHoldsUpNobodyElse(t *testing.T) {
 	r.local = "a"
 	e, _ := r.run(1)
 	b := e.Backend()
-	if err := b.WriteAt(t.Context(), pattern(1, 4*testRegion), 0, false); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, b.WriteAt(t.Context(), pattern(1, 4*testRegion), 0, false))
 	g := faulty.NewGate()
 	t.Cleanup(g.Open)
 	r.disk("a").io.Inject(faulty.Rule{Match: faulty.Of(faulty.Read), Gate: g})
@@ -50,18 +46,12 @@ func TestAReadThatHangsHoldsUpNobodyElse(t *testing.T) {
 	r.awaitQueued(e, 2)
 	r.stepUntil(func() bool { return inEpoch("b")(e.State()) })
 	r.stepUntil(func() bool { return len(wrote) > 0 })
-	if err := <-wrote; err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, <-wrote)
 	r.stepUntil(func() bool { return len(r.disk("b").marked()) == 0 })
 	r.expectUnanswered(read)
 	g.Open()
-	if err := r.answer(read); err != nil {
-		t.Error(err)
-	}
-	if got != [512]byte(pattern(2, 512)) {
-		t.Errorf("read %d", got[0])
-	}
+	assert.NoError(t, r.answer(read))
+	assert.Equal(t, [512]byte(pattern(2, 512)), got, "read %d", got[0])
 	r.awaitQueued(e, 0)
 }
 
@@ -82,21 +72,16 @@ func TestReadsGoElsewhereWhileOneHangs(t *testing.T) {
 	}
 	r.stepUntil(hanging(1))
 	go ask()
-	if err := r.answer(read); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, r.answer(read))
 	g.Open()
-	if err := r.answer(read); err != nil {
-		t.Error(err)
-	}
-	if !hanging(0)() || !inEpoch("a", "b")(e.State()) {
-		t.Errorf("got %+v", e.State())
-	}
+	assert.NoError(t, r.answer(read))
+	assert.True(t, hanging(0)(), e.State())
+	assert.True(t, inEpoch("a", "b")(e.State()))
 	r.disk("b").io.Forget()
 	go ask()
-	if err := r.answer(read); err != nil || len(r.disk("b").io.Ops()) > 0 {
-		t.Errorf("%v; the other member was asked for %+v, when nothing hung any more", err, r.disk("b").io.Ops())
-	}
+	err := r.answer(read)
+	require.NoError(t, err)
+	assert.Empty(t, r.disk("b").io.Ops(), "when nothing hung any more")
 }
 
 // Where healthy members may differ, two reads must not answer differently, so none goes elsewhere.
@@ -107,18 +92,16 @@ func TestNoReadGoesElsewhereWhereMembersMayDiffer(t *testing.T) {
 	for name, stored := range map[string]int{"a": 100, "b": 200} {
 		r.disk(name).io.Inject(faulty.Rule{Match: faulty.Of(faulty.Write), Times: 1, Tear: stored, Err: nbd.ENOSPC})
 	}
-	if err := writeOnes(e.Backend()); !errors.Is(err, nbd.ENOSPC) {
-		t.Fatalf("got %v", err)
-	}
+	require.ErrorIs(t, writeOnes(e.Backend()), nbd.ENOSPC)
 	e.mirror.roster.Load().find("a").hanging.Add(1)
 	var got [512]byte
 	for off, want := range map[int64]string{0: "a", testRegion: "b"} {
 		for _, d := range r.disks {
 			d.io.Forget()
 		}
-		if err := e.Backend().ReadAt(t.Context(), got[:], off); err != nil || len(r.disk(want).io.Ops()) != 1 {
-			t.Errorf("the read at %d did not go to %s: %v", off, want, err)
-		}
+		err := e.Backend().ReadAt(t.Context(), got[:], off)
+		require.NoError(t, err, "the read at %d did not go to %s", off, want)
+		assert.Len(t, r.disk(want).io.Ops(), 1, "the read at %d did not go to %s", off, want)
 	}
 	e.mirror.roster.Load().find("a").hanging.Add(-1)
 }
@@ -137,9 +120,7 @@ func TestAProbeThatHangsHidesNoOther(t *testing.T) {
 	go func() { read <- e.Backend().ReadAt(context.Background(), make([]byte, 512), 0) }()
 	r.stepUntil(func() bool { return inEpoch("b", "c")(e.State()) })
 	g.Open()
-	if err := r.answer(read); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, r.answer(read))
 }
 
 // The source of a rebuild is a local disk that hangs. It is expelled, the copy goes on from another, and its ranges are free.
@@ -169,14 +150,11 @@ func TestARebuildLeavesASourceThatHangs(t *testing.T) {
 			go func() { answered <- e.Backend().WriteAt(context.Background(), pattern(2, 4096), held.Off, false) }()
 			r.stepUntil(func() bool { return countMode(e.State(), ModeERR) > 0 })
 			r.stepBy(time.Millisecond, func() bool { return len(answered) > 0 && rebuilt("c")(e.State()) }) // a copy yields to users
-			if err := <-answered; err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, <-answered)
 			r.await(e, changed, "members", inEpoch("b", "c"))
 			r.sameBytes("b", "c")
-			if got := r.disk("c").bytes(t, held.Off, 4096); !slices.Equal(got, pattern(2, 4096)) {
-				t.Error("the write is missing in the copy")
-			}
+			got := r.disk("c").bytes(t, held.Off, 4096)
+			assert.Equal(t, pattern(2, 4096), got, "the write is missing in the copy")
 		})
 	}
 }
@@ -232,19 +210,16 @@ func TestTheDataOfAWriteThatHangsIsNotGivenBackBeforeTheEpoch(t *testing.T) {
 			}
 			r.expectUnanswered(answered)
 			g.Open()
-			if err := r.answer(answered); !errors.Is(err, nbd.EIO) {
-				t.Errorf("got %v", err)
-			}
+			assert.ErrorIs(t, r.answer(answered), nbd.EIO)
 			clear(data)
-			if got := r.disk("a").bytes(t, 0, 4096); !slices.Equal(got, pattern(1, 4096)) {
-				t.Error("the replica has what was never written to it")
-			}
+			got := r.disk("a").bytes(t, 0, 4096)
+			assert.Equal(t, pattern(1, 4096), got, "the replica has what was never written to it")
 		})
 	}
 }
 
-// A member answers in the moment in which its part is given up. Nobody must wait for it any more: neither this write, another part of which
-// was given up, nor the next one that is given the same fanout.
+// A member answers in the moment in which its part is given up. Nothing must wait for it any more: neither this write, another part of
+// which was given up, nor the next one that is given the same fanout.
 func TestAnAnswerThatComesWhileItsPartIsAbandonedIsNotAwaitedAgain(t *testing.T) {
 	m := newMirror(Config{Clock: clock.RealClock{}}, nil, func(*member, error) {})
 	ro := &roster{}

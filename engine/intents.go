@@ -93,8 +93,8 @@ func (m *mirror) flushAndClear(runs []run) error {
 }
 
 // clearLocked clears the marks of a batch of runs that were flushed, and holds back new changes of them meanwhile, though not reads.
-// Where a change is under way, or waits, the marks stay for another period: it may wait for long, and nobody may wait for it who holds
-// back others.
+// Where a change is under way, or waits, the marks stay for another period: it may wait for long, and a caller that holds back others
+// must not wait for it.
 func (m *mirror) clearLocked(ro *roster, runs []run) error {
 	var spans []*span
 	defer func() {
@@ -122,7 +122,7 @@ func (m *mirror) clearLocked(ro *roster, runs []run) error {
 	return nil
 }
 
-// lockFree takes the lock of a run as far as it is free at once, in as many parts as it must, and tells each.
+// lockFree takes the lock of a run as far as it is free at once, in as many parts as it must, and calls locked for each.
 func (m *mirror) lockFree(q run, locked func(*span, run)) {
 	if s := m.locks.tryLock(int64(q.from)*m.regions.regionBytes, int64(q.to-q.from)*m.regions.regionBytes, shared); s != nil {
 		locked(s, q)

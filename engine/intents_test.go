@@ -5,6 +5,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/longhorn-lep/longhorn-manager/membership"
 )
 
@@ -13,9 +16,7 @@ func TestMarksAreClearedAfterAQuietTime(t *testing.T) {
 	e, _ := r.run(1)
 	write := func(region int64) {
 		t.Helper()
-		if err := e.Backend().WriteAt(t.Context(), pattern(1, 512), region*testRegion, false); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, e.Backend().WriteAt(t.Context(), pattern(1, 512), region*testRegion, false))
 	}
 	r.expectRest()
 	write(1)
@@ -34,18 +35,14 @@ func TestMarksAreClearedAfterAQuietTime(t *testing.T) {
 	r.tick(e)
 	r.tick(e)
 	r.expectMarks(nil)
-	if n := r.disk("a").count(membership.OpClearIntents); n != cleared+1 {
-		t.Errorf("%d clears, want one more than %d", n, cleared)
-	}
+	assert.Equal(t, cleared+1, r.disk("a").count(membership.OpClearIntents), "want one more than %d", cleared)
 }
 
 // expectRest lets the watchdog look for the last time, and fails the test if a timer is left.
 func (r *rig) expectRest() {
 	r.t.Helper()
 	for looks := 0; r.clock.HasWaiters(); looks++ {
-		if looks > 100 {
-			r.t.Fatal("a timer runs in an engine that has nothing to do")
-		}
+		require.LessOrEqual(r.t, looks, 100, "a timer runs in an engine that has nothing to do")
 		r.clock.Step(membership.LookEvery)
 		time.Sleep(time.Millisecond)
 	}
@@ -56,9 +53,7 @@ func (r *rig) tick(e *Engine) {
 	r.t.Helper()
 	deadline := time.Now().Add(10 * time.Second)
 	for !r.quietTimerRuns(e) {
-		if time.Now().After(deadline) {
-			r.t.Fatal("no timer")
-		}
+		require.False(r.t, time.Now().After(deadline), "no timer")
 		time.Sleep(100 * time.Microsecond)
 	}
 	periods := func() int {
@@ -69,9 +64,7 @@ func (r *rig) tick(e *Engine) {
 	before := periods()
 	r.clock.Step(e.cfg.QuietPeriod)
 	for periods() == before {
-		if time.Now().After(deadline) {
-			r.t.Fatal("the timer did nothing")
-		}
+		require.False(r.t, time.Now().After(deadline), "the timer did nothing")
 		time.Sleep(100 * time.Microsecond)
 	}
 }
@@ -93,9 +86,7 @@ func (r *rig) expectMarks(want []int64) {
 	for _, d := range r.disks {
 		deadline := time.Now().Add(10 * time.Second)
 		for !slices.Equal(d.marked(), want) {
-			if time.Now().After(deadline) {
-				r.t.Fatalf("%s has marks %v, want %v", d.name, d.marked(), want)
-			}
+			require.False(r.t, time.Now().After(deadline), "%s has marks %v, want %v", d.name, d.marked(), want)
 			time.Sleep(100 * time.Microsecond)
 		}
 	}

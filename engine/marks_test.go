@@ -6,11 +6,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/longhorn-lep/longhorn-manager/membership"
 	"github.com/longhorn-lep/longhorn-manager/nbd/faulty"
 )
 
-// holdFlushes has the flushes of a disk wait, from the n-th on, counted from 1.
+// holdFlushes makes the flushes of a disk wait, from the n-th on, counted from 1.
 func (r *rig) holdFlushes(name string, n int) *faulty.Gate {
 	g, seen := faulty.NewGate(), 0
 	r.disk(name).io.Inject(faulty.Rule{Gate: g, Match: func(op faulty.Op) bool {
@@ -40,16 +43,12 @@ func (d *disk) flushedLast() bool {
 func TestMarksAreClearedAfterAFlushOfAll(t *testing.T) {
 	r := newRig(t, "a", "b")
 	e, _ := r.run(1)
-	if err := writeOnes(e.Backend()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, writeOnes(e.Backend()))
 	r.tick(e)
 	r.tick(e)
 	r.expectMarks(nil)
 	for _, d := range r.disks {
-		if !d.flushedLast() {
-			t.Errorf("%s was not flushed before its mark was cleared: %+v", d.name, d.io.Ops())
-		}
+		assert.True(t, d.flushedLast(), "%s was not flushed before its mark was cleared: %+v", d.name, d.io.Ops())
 	}
 }
 
@@ -57,17 +56,13 @@ func TestMarksAreClearedAfterAFlushOfAll(t *testing.T) {
 func TestAMarkStaysOverAChangeDuringTheFlush(t *testing.T) {
 	r := newRig(t, "a", "b")
 	e, _ := r.run(1)
-	if err := e.Backend().WriteAt(t.Context(), pattern(1, 2*testRegion), 0, false); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, e.Backend().WriteAt(t.Context(), pattern(1, 2*testRegion), 0, false))
 	g := r.holdFlushes("b", 1)
 	t.Cleanup(g.Open)
 	r.tick(e)
 	r.tick(e)
 	<-g.Arrived()
-	if err := e.Backend().WriteAt(t.Context(), pattern(2, 512), testRegion, false); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, e.Backend().WriteAt(t.Context(), pattern(2, 512), testRegion, false))
 	g.Open()
 	r.expectMarks([]int64{1})
 	r.tick(e)
@@ -79,9 +74,7 @@ func TestAMarkStaysOverAChangeDuringTheFlush(t *testing.T) {
 func TestMarksStayWhenAMemberIsLostDuringTheFlush(t *testing.T) {
 	r := newRig(t, "a", "b", "c")
 	e, changed := r.run(1)
-	if err := writeOnes(e.Backend()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, writeOnes(e.Backend()))
 	g := r.holdFlushes("b", 1)
 	t.Cleanup(g.Open)
 	r.tick(e)
@@ -98,9 +91,9 @@ func TestMarksStayWhenAMemberIsLostDuringTheFlush(t *testing.T) {
 		time.Sleep(100 * time.Microsecond)
 	}
 	for _, name := range []string{"a", "b"} {
-		if n := r.disk(name).count(membership.OpClearIntents); n != 0 || !slices.Equal(r.disk(name).marked(), []int64{0}) {
-			t.Errorf("%s was told %d times to clear, and has %v marked", name, n, r.disk(name).marked())
-		}
+		n := r.disk(name).count(membership.OpClearIntents)
+		assert.Zero(t, n, "%s was told %d times to clear", name, n)
+		assert.Equal(t, []int64{0}, r.disk(name).marked())
 	}
 }
 
@@ -113,13 +106,10 @@ func TestAFanoutWithAnAbandonedPartIsNotUsedAgain(t *testing.T) {
 	f := m.newFanout(request{kind: kindFlush}, ro)
 	f.abandoned = true
 	f.release()
-	if f.mirror != m || f.targets[0] != ro.serving[0] {
-		t.Error("it was emptied for another use")
-	}
+	assert.Same(t, m, f.mirror)
+	assert.Same(t, ro.serving[0], f.targets[0], "it was emptied for another use")
 	for range 16 {
-		if other := m.newFanout(request{kind: kindFlush}, ro); other == f {
-			t.Fatal("it is used again")
-		}
+		require.NotSame(t, f, m.newFanout(request{kind: kindFlush}, ro), "it is used again")
 	}
 }
 
@@ -131,15 +121,11 @@ func TestAWriteThatMustBeDurableIsSoEverywhere(t *testing.T) {
 			r.wrap = wrap
 			e, _ := r.run(1)
 			for _, fua := range []bool{true, false} {
-				if err := e.Backend().WriteAt(t.Context(), pattern(1, 512), 0, fua); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, e.Backend().WriteAt(t.Context(), pattern(1, 512), 0, fua))
 			}
 			for _, d := range r.disks {
 				want := []faulty.Op{{Seq: 1, Kind: faulty.Write, Length: 512, FUA: true}, {Seq: 2, Kind: faulty.Write, Length: 512}}
-				if got := d.io.Ops(); !slices.Equal(got, want) {
-					t.Errorf("%s was asked for %+v", d.name, got)
-				}
+				assert.Equal(t, want, d.io.Ops(), d.name)
 			}
 		})
 	}
@@ -168,20 +154,12 @@ func TestWhatUsersFlushedIsFlushedInACopyBeforeItIsAMember(t *testing.T) {
 			case <-time.After(10 * time.Second):
 				t.Fatalf("the copy is not flushed %d times", n)
 			}
-			if err := writeOnes(e.Backend()); err != nil {
-				t.Fatal(err)
-			}
-			if err := flush(e.Backend()); err != nil {
-				t.Fatal(err)
-			}
-			if n == 2 && !r.disk("b").flushedLast() {
-				t.Error("the user's flush left the copy out")
-			}
+			require.NoError(t, writeOnes(e.Backend()))
+			require.NoError(t, flush(e.Backend()))
+			assert.False(t, n == 2 && !r.disk("b").flushedLast(), "the user's flush left the copy out")
 			r.api.mu.Lock()
 			r.api.onWrite = func(epoch membership.Epoch) {
-				if epoch.Has("b") && !r.disk("b").flushedLast() {
-					t.Error("an epoch lists the copy, in which an acknowledged flush is missing")
-				}
+				assert.False(t, epoch.Has("b") && !r.disk("b").flushedLast(), "an epoch lists the copy, in which an acknowledged flush is missing")
 			}
 			r.api.mu.Unlock()
 			g.Open()
@@ -203,13 +181,10 @@ func TestAHoleIsLookedAtAgainBeforeItIsMade(t *testing.T) {
 	r.disk("b").io.Inject(faulty.Rule{Match: faulty.Touching(faulty.Write, 3*testRegion, 1), Gate: g})
 	r.add(e, "b")
 	<-g.Arrived()
-	if err := e.Backend().WriteAt(context.Background(), pattern(2, 4096), 6*testRegion, false); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, e.Backend().WriteAt(context.Background(), pattern(2, 4096), 6*testRegion, false))
 	g.Open()
 	r.await(e, changed, "member", rebuilt("b"))
 	r.sameBytes()
-	if got := r.disk("b").bytes(t, 6*testRegion, 4096); !slices.Equal(got, pattern(2, 4096)) {
-		t.Error("the write is missing in the copy")
-	}
+	got := r.disk("b").bytes(t, 6*testRegion, 4096)
+	assert.Equal(t, pattern(2, 4096), got, "the write is missing in the copy")
 }

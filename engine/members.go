@@ -61,7 +61,7 @@ func (e *Engine) unsettle() {
 	}
 }
 
-// changeMembers has the epoch follow the members until the engine stops.
+// changeMembers makes the epoch follow the members until the engine stops.
 func (e *Engine) changeMembers() {
 	for {
 		select {
@@ -141,9 +141,9 @@ func (e *Engine) enact(next membership.Epoch, quit <-chan struct{}) bool {
 	return true
 }
 
-// store has every serving member store an epoch that the API object holds. One that cannot has failed; the last one is asked again
-// until it can, for without it nobody could prove the epoch. Lack of space is judged as in a change: where some have stored the epoch, a
-// member that is full has failed; where all are full, to expel any would help nobody, and all are asked again.
+// store makes every serving member store an epoch that the API object holds. One that cannot has failed; the last one is asked
+// again until it can, for without it no replica could prove the epoch. Lack of space is judged as in a change: where some have
+// stored the epoch, a member that is full has failed; where all are full, to expel any would not help, and all are asked again.
 func (e *Engine) store(epoch membership.Epoch, quit <-chan struct{}) bool {
 	payload, err := json.Marshal(epoch)
 	if err != nil {
@@ -222,5 +222,5 @@ func (e *Engine) inForce(epoch membership.Epoch) {
 	e.cfg.OnChange()
 }
 
-// errRemoved is why a member was expelled that did nothing wrong.
+// errRemoved is why a member that did nothing wrong was expelled.
 var errRemoved = errors.New("removed from the volume")

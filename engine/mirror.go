@@ -28,13 +28,16 @@ type mirror struct {
 	locks    rangeLock
 	window   window
 	watchdog *watchdog
-	failed   func(m *member, err error) // told of each member that failed; must not block
+	failed   func(m *member, err error) // called for each member that failed; must not block
 	ended    <-chan struct{}            // closed when the engine has ended
 	roster   atomic.Pointer[roster]
 	regions  *regions // fixed before the gate opens
 }
 
-var _ nbd.Backend = (*mirror)(nil)
+var (
+	_ nbd.Backend    = (*mirror)(nil)
+	_ nbd.LateReader = (*mirror)(nil)
+)
 
 func newMirror(cfg Config, ended <-chan struct{}, failed func(*member, error)) *mirror {
 	m := &mirror{size: cfg.SizeBytes, log: cfg.Log, gate: newGate(), failed: failed, ended: ended}
@@ -46,33 +49,75 @@ func newMirror(cfg Config, ended <-chan struct{}, failed func(*member, error)) *
 // background is the context of every request to a member: nothing that happens to one user's request may leave a change half done.
 var background = context.Background()
 
-// ReadAt implements nbd.Backend.
+// ReadAt implements nbd.Backend. It returns when no disk uses p any more.
 func (m *mirror) ReadAt(_ context.Context, p []byte, off int64) error {
-	if err := m.check(off, int64(len(p)), nbd.EINVAL); err != nil {
-		return err
-	}
-	if err := m.gate.enter(); err != nil {
-		return err
-	}
-	s := m.locks.lock(off, int64(len(p)), shared)
-	err := m.read(p, off, s)
-	for errors.Is(err, errOverdue) {
-		s = m.locks.lock(off, int64(len(p)), shared)
-		err = m.read(p, off, s)
-	}
-	m.locks.unlock(s)
-	if failed := m.gate.leave(); failed != nil {
-		return failed
-	}
+	_, err := m.readUser(p, off, nil)
 	return err
 }
 
-// errOverdue says that a read hung in a disk whose replica was expelled for it, and that its range was given back meanwhile: changes of
-// it go on, so it is to be locked and read anew.
+// ReadLate implements nbd.LateReader.
+func (m *mirror) ReadLate(_ context.Context, p []byte, off int64, elsewhere func([]byte, error)) (left bool, err error) {
+	return m.readUser(p, off, elsewhere)
+}
+
+// readUser reads for a user. A read that hangs in a disk of this machine is left behind there when its replica has been expelled, if
+// elsewhere is given: another goroutine reads anew, in other memory, and answers by that.
+func (m *mirror) readUser(p []byte, off int64, elsewhere func([]byte, error)) (left bool, err error) {
+	if err := m.check(off, int64(len(p)), nbd.EINVAL); err != nil {
+		return false, err
+	}
+	if err := m.gate.enter(); err != nil {
+		return false, err
+	}
+	if left, err = m.readEntered(p, off, elsewhere); left {
+		return true, nil // the other goroutine leaves the gate
+	}
+	if failed := m.gate.leave(); failed != nil {
+		return false, failed
+	}
+	return false, err
+}
+
+// readEntered is readUser within the gate. Without elsewhere it reads again when the range was given back meanwhile.
+func (m *mirror) readEntered(p []byte, off int64, elsewhere func([]byte, error)) (left bool, err error) {
+	var leave func(error)
+	if elsewhere != nil {
+		leave = func(why error) { m.answerElsewhere(len(p), off, why, elsewhere) }
+	}
+	for {
+		s := m.locks.lock(off, int64(len(p)), shared)
+		if err = m.read(p, off, s, leave); !errors.Is(err, errOverdue) {
+			m.locks.unlock(s)
+			return false, err
+		}
+		if leave != nil {
+			return true, nil
+		}
+	}
+}
+
+// answerElsewhere answers a read of n bytes that was left behind: with why, or, if that is nil, with what is read anew.
+func (m *mirror) answerElsewhere(n int, off int64, why error, elsewhere func([]byte, error)) {
+	got, err := make([]byte, n), why // no other request is given what a disk may still write to
+	if why == nil {
+		var left bool
+		if left, err = m.readEntered(got, off, elsewhere); left {
+			return // in another disk that hangs
+		}
+	}
+	if failed := m.gate.leave(); failed != nil {
+		err = failed
+	}
+	elsewhere(got, err)
+}
+
+// errOverdue says that a read hung in a disk whose replica was expelled for it, and that its range was given back: changes of it go on, so it
+// is to be locked and read anew, unless another goroutine does that.
 var errOverdue = errors.New("the read is overdue")
 
-// read asks the primary and, if that fails, the others. The caller holds the lock of the range: s is a user's.
-func (m *mirror) read(p []byte, off int64, s *span) error {
+// read asks the primary and, if that fails, the others. The caller holds the lock of the range: s is a user's, and was given back when the
+// error is errOverdue. Then leave was called, if it is not nil.
+func (m *mirror) read(p []byte, off int64, s *span, leave func(error)) error {
 	ro := m.roster.Load()
 	if len(ro.serving) == 1 {
 		return ro.serving[0].ReadAt(background, p, off)
@@ -82,12 +127,12 @@ func (m *mirror) read(p []byte, off int64, s *span) error {
 		source = m.readable(ro, off, int64(len(p)))
 	}
 	b := ro.serving[source]
-	w := m.watchdog.watchRead(b, off, len(p), s)
+	w := m.watchdog.watchRead(b, off, len(p), s, leave)
 	err := b.ReadAt(background, p, off)
-	if !m.watchdog.forgetWait(w) {
+	switch holds := m.watchdog.forgetWait(w); {
+	case !holds:
 		return errOverdue
-	}
-	if err == nil {
+	case err == nil:
 		return nil
 	}
 	return m.readElsewhere(p, off, ro, source, err)
@@ -104,8 +149,7 @@ func (m *mirror) readable(ro *roster, off, length int64) int {
 }
 
 // readElsewhere asks the members other than the one that failed. One that failed a read which another could answer has failed as a
-// member; if none can, it is the user's error. Where healthy members may differ nobody else is asked: two reads could answer
-// differently.
+// member; if none can, it is the user's error. Where healthy members may differ no other is asked: two reads could answer differently.
 func (m *mirror) readElsewhere(p []byte, off int64, ro *roster, source int, err error) error {
 	primary := ro.serving[source]
 	primary.readErrors.Add(1)
@@ -198,7 +242,7 @@ func (m *mirror) zero(r request) error {
 }
 
 // change gives r to all members. The regions are marked before the lock is taken and again before it is given back: see regions.
-// The members are chosen under the lock: whoever holds it later knows that those who take part now have the change.
+// The members are chosen under the lock: its later holders know that those who take part now have the change.
 func (m *mirror) change(r request) error {
 	if err := m.check(r.off, r.length, nbd.ENOSPC); err != nil {
 		return err

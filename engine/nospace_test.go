@@ -1,16 +1,17 @@
 package engine
 
 import (
-	"errors"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/longhorn-lep/longhorn-manager/membership"
 	"github.com/longhorn-lep/longhorn-manager/nbd"
 	"github.com/longhorn-lep/longhorn-manager/nbd/faulty"
 )
 
-// The only member and the copy are full alike, each after another part of a write, where the copy was done already. Nobody would copy
-// that again, so the replica must not become a member by this copy. It does by the next.
+// The only member and the copy are full alike, each after another part of a write, where the copy was done already. The rebuild would
+// not copy that again, so the replica must not become a member by this copy. It does by the next.
 func TestACopyThatIsFullLikeItsSourceIsNoMember(t *testing.T) {
 	r := newRig(t, "a", "b")
 	r.recorded = membership.NewEpoch(1, 1, []string{"a"})
@@ -23,9 +24,7 @@ func TestACopyThatIsFullLikeItsSourceIsNoMember(t *testing.T) {
 	for name, stored := range map[string]int{"a": 100, "b": 200} {
 		r.disk(name).io.Inject(faulty.Rule{Match: faulty.Touching(faulty.Write, testRegion, 1), Times: 1, Tear: stored, Err: nbd.ENOSPC})
 	}
-	if err := e.Backend().WriteAt(t.Context(), pattern(2, 4096), testRegion, false); !errors.Is(err, nbd.ENOSPC) {
-		t.Fatalf("got %v", err)
-	}
+	require.ErrorIs(t, e.Backend().WriteAt(t.Context(), pattern(2, 4096), testRegion, false), nbd.ENOSPC)
 	g.Open()
 	s := r.await(e, changed, "end of the rebuild", func(s State) bool { return e.idle() && (rebuilt("b")(s) || failedWith("b")(s)) })
 	if rebuilt("b")(s) {

@@ -2,12 +2,13 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/longhorn-lep/longhorn-manager/membership"
 	"github.com/longhorn-lep/longhorn-manager/nbd"
@@ -23,7 +24,7 @@ type peer struct {
 	*session
 	rig  *rig
 	hung <-chan struct{} // closed: it hangs from then on
-	// deaf, once closed, has WriteAsync block in the socket: for the rare write that a client cannot but wait for.
+	// deaf, once closed, makes WriteAsync block in the socket: for the rare write that a client cannot but wait for.
 	deaf <-chan struct{}
 
 	once  sync.Once
@@ -79,7 +80,7 @@ func (p *peer) Close() error {
 	}
 	p.end()
 	err := p.session.Close()
-	p.mu.Lock()   // whoever comes later sees that it is closed
+	p.mu.Lock()   // a later caller sees that it is closed
 	p.mu.Unlock() //nolint:staticcheck // nothing is guarded by it but the order
 	p.calls.Wait()
 	return err
@@ -108,9 +109,8 @@ func TestAnExpelledMemberIsCutAtOnce(t *testing.T) {
 			answered := make(chan error, 1)
 			go func() { answered <- do(e.Backend()) }()
 			r.stepUntil(func() bool { return countMode(e.State(), ModeERR) == 1 })
-			if err := r.answer(answered); err != nil { // no time passes any more
-				t.Error(err)
-			}
+			// no time passes any more
+			assert.NoError(t, r.answer(answered))
 			r.await(e, changed, "epoch", inEpoch("a", "c"))
 		})
 	}
@@ -136,12 +136,8 @@ func TestAMemberIsNotBlamedForWhatItWasNotGiven(t *testing.T) {
 	answered := make(chan error, 1)
 	go func() { answered <- writeOnes(e.Backend()) }()
 	r.stepUntil(func() bool { return len(answered) > 0 })
-	if err := <-answered; err != nil {
-		t.Error(err)
-	}
-	if waited := r.clock.Since(began); waited < membership.SlowAfter {
-		t.Errorf("expelled after %s", waited)
-	}
+	assert.NoError(t, <-answered)
+	assert.GreaterOrEqual(t, r.clock.Since(began), membership.SlowAfter)
 	s := r.await(e, changed, "epoch", func(s State) bool { return len(s.Epoch.Members) < 3 })
 	r.expectModes(s, map[string]string{"a": ModeRW, "b": ModeERR, "c": ModeRW})
 	r.sameBytes("a", "c")
@@ -163,9 +159,7 @@ func TestALongRangeIsZeroedInPieces(t *testing.T) {
 			}
 			e, _ := r.run(1, func(c *Config) { c.SizeBytes = size })
 			const off = zeroPiece / 2
-			if err := do(e.Backend(), off, size-off); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, do(e.Backend(), off, size-off))
 			noHole := name == "zero"
 			want := []faulty.Op{
 				{Seq: 1, Kind: faulty.Zero, Off: off, Length: zeroPiece - off, FUA: true, NoHole: noHole},
@@ -173,16 +167,14 @@ func TestALongRangeIsZeroedInPieces(t *testing.T) {
 				{Seq: 3, Kind: faulty.Zero, Off: 2 * zeroPiece, Length: zeroPiece / 2, FUA: true, NoHole: noHole},
 			}
 			for _, d := range r.disks {
-				if got := d.io.Ops(); !slices.Equal(got, want) {
-					t.Errorf("%s was asked for %+v", d.name, got)
-				}
+				assert.Equal(t, want, d.io.Ops(), d.name)
 			}
 			for _, d := range r.disks {
 				d.io.Forget()
 			}
-			if err := do(e.Backend(), off, size); !errors.Is(err, nbd.ENOSPC) || len(r.disk("a").io.Ops()) > 0 {
-				t.Errorf("past the end: %v, after %+v", err, r.disk("a").io.Ops())
-			}
+			err := do(e.Backend(), off, size)
+			assert.ErrorIs(t, err, nbd.ENOSPC)
+			assert.Empty(t, r.disk("a").io.Ops(), "past the end")
 		})
 	}
 }
@@ -195,7 +187,7 @@ func TestALongRangeIsNotZeroedBeyondAPieceThatFails(t *testing.T) {
 	e, _ := r.run(1, func(c *Config) { c.SizeBytes = size })
 	r.disk("a").io.Inject(faulty.Rule{Match: faulty.Of(faulty.Zero), Times: 1, Err: nbd.EIO})
 	err := e.Backend().Zero(t.Context(), 0, size, 0)
-	if ops := r.disk("a").io.Ops(); !errors.Is(err, nbd.EIO) || len(ops) != 1 {
-		t.Errorf("got %v after %s", err, fmt.Sprint(ops))
-	}
+	ops := r.disk("a").io.Ops()
+	assert.ErrorIs(t, err, nbd.EIO, "got %v after %s", err, fmt.Sprint(ops))
+	assert.Len(t, ops, 1)
 }

@@ -49,7 +49,7 @@ func lacks(r membership.Result) error {
 	return nbd.EIO
 }
 
-// answerError says a judgement's answer as an error.
+// answerError turns a judgement's answer into an error.
 func answerError(a membership.Answer) error {
 	switch a {
 	case membership.Acknowledge, membership.WaitForEpoch:

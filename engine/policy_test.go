@@ -7,6 +7,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+
 	"github.com/longhorn-lep/longhorn-manager/membership"
 	"github.com/longhorn-lep/longhorn-manager/nbd"
 )
@@ -34,9 +36,7 @@ func TestClassify(t *testing.T) {
 		{"a flush that is done → stored", nil, membership.Stored, kindFlush},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if got := classify(tc.kind, tc.err); got != tc.want {
-				t.Errorf("got %d, want %d", got, tc.want)
-			}
+			assert.Equal(t, tc.want, classify(tc.kind, tc.err))
 		})
 	}
 }
@@ -53,9 +53,7 @@ func TestIsFenced(t *testing.T) {
 		{"the text with another number → not fenced", &nbd.Error{Errno: nbd.EIO, Msg: "replica r: fenced"}, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if got := isFenced(tc.err); got != tc.want {
-				t.Errorf("got %t", got)
-			}
+			assert.Equal(t, tc.want, isFenced(tc.err))
 		})
 	}
 }

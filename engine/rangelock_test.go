@@ -5,6 +5,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // begun starts a lock and returns a channel that delivers it, after it has taken its place in the queue.
@@ -40,18 +43,12 @@ func TestRangeLockLetsNeighboursPassAndOverlapsWait(t *testing.T) {
 	a := r.lock(0, 10, exclusive)
 	b := r.lock(10, 10, exclusive) // touches, does not overlap
 	c := begun(&r, 5, 10, exclusive)
-	if !waiting(&r, 5) {
-		t.Fatal("a range that overlaps two others does not wait")
-	}
+	require.True(t, waiting(&r, 5), "a range that overlaps two others does not wait")
 	r.unlock(a)
-	if !waiting(&r, 5) {
-		t.Fatal("it does not wait for the second")
-	}
+	require.True(t, waiting(&r, 5), "it does not wait for the second")
 	r.unlock(b)
 	r.unlock(<-c)
-	if len(r.spans) != 0 {
-		t.Fatalf("%d spans left", len(r.spans))
-	}
+	require.Empty(t, r.spans)
 }
 
 func TestRangeLockIsFair(t *testing.T) {
@@ -59,14 +56,10 @@ func TestRangeLockIsFair(t *testing.T) {
 	a := r.lock(0, 10, exclusive)
 	large := begun(&r, 1, 100, exclusive)
 	late := begun(&r, 50, 1, exclusive) // overlaps nothing that is held, only what waits
-	if !waiting(&r, 50) {
-		t.Fatal("a later request overtook one that waits")
-	}
+	require.True(t, waiting(&r, 50), "a later request overtook one that waits")
 	r.unlock(a)
 	l := <-large
-	if !waiting(&r, 50) {
-		t.Fatal("the later request runs beside the earlier")
-	}
+	require.True(t, waiting(&r, 50), "the later request runs beside the earlier")
 	r.unlock(l)
 	r.unlock(<-late)
 }
@@ -75,9 +68,7 @@ func TestRangeLockSharesAmongReaders(t *testing.T) {
 	var r rangeLock
 	a, b := r.lock(0, 10, shared), r.lock(5, 10, shared)
 	w := begun(&r, 8, 1, exclusive)
-	if !waiting(&r, 8) {
-		t.Fatal("a writer runs beside readers")
-	}
+	require.True(t, waiting(&r, 8), "a writer runs beside readers")
 	r.unlock(a)
 	r.unlock(b)
 	r.unlock(<-w)
@@ -97,22 +88,16 @@ func TestRangeLockTriesWithoutWaiting(t *testing.T) {
 		{"a writer of what is read → not free", 9, 10, exclusive, false},
 	} {
 		s := r.tryLock(tc.off, tc.length, tc.mode)
-		if (s != nil) != tc.free {
-			t.Errorf("%s: got %v", tc.name, s)
-		}
+		assert.Equal(t, tc.free, s != nil, "%s: %v", tc.name, s)
 		if s != nil {
 			r.unlock(s)
 		}
 	}
 	w := begun(&r, 5, 10, exclusive)
-	if s := r.tryLock(0, 6, shared); s != nil {
-		t.Error("a reader overtook a writer that waits")
-	}
+	assert.Nil(t, r.tryLock(0, 6, shared), "a reader overtook a writer that waits")
 	r.unlock(a)
 	r.unlock(<-w)
-	if len(r.spans) != 0 {
-		t.Errorf("%d spans left", len(r.spans))
-	}
+	assert.Empty(t, r.spans)
 }
 
 func TestRangeLockExcludesUnderLoad(t *testing.T) {
@@ -128,9 +113,7 @@ func TestRangeLockExcludesUnderLoad(t *testing.T) {
 				length := 1 + rnd.Int64N(cells-from)
 				s := r.lock(from, length, exclusive)
 				for i := from; i < from+length; i++ {
-					if !owner[i].CompareAndSwap(0, int32(w+1)) {
-						t.Errorf("cell %d is held twice", i)
-					}
+					assert.True(t, owner[i].CompareAndSwap(0, int32(w+1)), "cell %d is held twice", i)
 				}
 				for i := from; i < from+length; i++ {
 					owner[i].Store(0)

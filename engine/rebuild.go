@@ -15,7 +15,7 @@ import (
 //	open, check ── mark "rebuilding" ── joining: every change goes to it ── copy ── flush ── take part in flushes ── flush
 //	── proposed, serving ── recorded by the API object, stored by all members, by it too ── a member
 //
-// Until it is proposed its failure concerns nobody else. From then on it is like any other member.
+// Until it is proposed its failure ends only the rebuild. From then on it is like any other member.
 type rebuild struct {
 	spec           Member
 	bytesPerSecond int64

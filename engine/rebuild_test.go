@@ -4,9 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/longhorn-lep/longhorn-manager/membership"
 	"github.com/longhorn-lep/longhorn-manager/nbd"
@@ -17,9 +19,8 @@ import (
 func (r *rig) lose(e *Engine, changed <-chan struct{}, name string, rest ...string) {
 	r.t.Helper()
 	_ = r.disk(name).currentSession().Close()
-	if err := flush(e.Backend()); err != nil { // so that it is noticed
-		r.t.Fatal(err)
-	}
+	// so that it is noticed
+	require.NoError(r.t, flush(e.Backend()))
 	r.await(e, changed, "expulsion", inEpoch(rest...))
 }
 
@@ -31,9 +32,7 @@ func (d *disk) currentSession() *session {
 
 func (r *rig) add(e *Engine, name string) {
 	r.t.Helper()
-	if err := e.AddReplica(e.cfg.Session, r.member(name), 0); err != nil {
-		r.t.Fatal(err)
-	}
+	require.NoError(r.t, e.AddReplica(e.cfg.Session, r.member(name), 0))
 }
 
 // rebuilt holds when a replica is a member with all that was asked of a rebuild.
@@ -66,29 +65,22 @@ func TestARebuiltReplicaIsAMemberAgain(t *testing.T) {
 			}
 			e, changed := r.run(1)
 			b := e.Backend()
-			if err := b.WriteAt(t.Context(), pattern(3, 3*testRegion), testRegion, false); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, b.WriteAt(t.Context(), pattern(3, 3*testRegion), testRegion, false))
 			r.lose(e, changed, "c", "a", "b")
 			// What it does not see: new data, and a hole where it has data.
-			if err := errors.Join(b.WriteAt(t.Context(), pattern(4, 5000), 6*testRegion+100, false), b.Trim(t.Context(), 2*testRegion, testRegion, false)); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, errors.Join(b.WriteAt(t.Context(), pattern(4, 5000), 6*testRegion+100, false), b.Trim(t.Context(), 2*testRegion, testRegion, false)))
 			r.disk("c").io.Forget()
 			r.add(e, "c")
 			s := r.await(e, changed, "member", rebuilt("c"))
-			if want := membership.NewEpoch(1, 3, []string{"a", "b", "c"}); !s.Epoch.Equal(want) || countMode(s, ModeRW) != 3 {
-				t.Errorf("got %+v", s)
-			}
+			want := membership.NewEpoch(1, 3, []string{"a", "b", "c"})
+			assert.True(t, s.Epoch.Equal(want), s)
+			assert.Equal(t, 3, countMode(s, ModeRW))
 			r.sameBytes()
 			d := r.disk("c")
-			if d.rebuilding || !d.shownEpoch().Equal(s.Epoch) {
-				t.Errorf("the replica shows %s, rebuilding %t", d.shownEpoch(), d.rebuilding)
-			}
+			assert.False(t, d.rebuilding, "the replica shows %s", d.shownEpoch())
+			assert.True(t, d.shownEpoch().Equal(s.Epoch))
 			for _, op := range d.io.Ops() {
-				if op.Kind == faulty.Read {
-					t.Errorf("it was read: %+v", op)
-				}
+				assert.NotEqual(t, faulty.Read, op.Kind, "it was read")
 			}
 			r.stepUntil(func() bool { // marks that the copy left go like any others
 				return !slices.ContainsFunc(r.disks, func(d *disk) bool { return len(d.marked()) > 0 })
@@ -96,9 +88,9 @@ func TestARebuiltReplicaIsAMemberAgain(t *testing.T) {
 			r.lose(e, changed, "a", "b", "c")
 			r.lose(e, changed, "b", "c") // it can serve alone
 			p := make([]byte, 5000)
-			if err := b.ReadAt(t.Context(), p, 6*testRegion+100); err != nil || !slices.Equal(p, pattern(4, 5000)) {
-				t.Errorf("read from the rebuilt one: %v", err)
-			}
+			err := b.ReadAt(t.Context(), p, 6*testRegion+100)
+			require.NoError(t, err)
+			assert.Equal(t, pattern(4, 5000), p, "read from the rebuilt one")
 		})
 	}
 }
@@ -115,9 +107,7 @@ func TestAFreshReplicaIsNotGivenHoles(t *testing.T) {
 	for _, op := range r.disk("b").io.Ops() {
 		written += op.Length
 	}
-	if written > 2*testRegion {
-		t.Errorf("%d bytes were sent for 1000", written)
-	}
+	assert.LessOrEqual(t, written, int64(2*testRegion), "bytes were sent for 1000")
 }
 
 func TestAReplicaWithOldDataIsGivenHoles(t *testing.T) {
@@ -146,40 +136,23 @@ func TestAddReplicaRefusals(t *testing.T) {
 	r.disk("b").io.Inject(faulty.Rule{Match: faulty.Of(faulty.Write), Gate: g})
 	starting, changed := r.start(2)
 	r.await(starting, changed, "proposal", proposed)
-	if err := starting.AddReplica("s2", r.member("b"), 0); !errors.Is(err, ErrNotRunning) {
-		t.Errorf("while starting: %v", err)
-	}
-	if err := starting.Stop(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	assert.ErrorIs(t, starting.AddReplica("s2", r.member("b"), 0), ErrNotRunning, "while starting")
+	require.NoError(t, starting.Stop(t.Context()))
 	e, changed := r.run(3)
-	if err := e.AddReplica("other", r.member("b"), 0); !errors.Is(err, ErrOtherSession) {
-		t.Errorf("another session: %v", err)
-	}
-	if err := e.AddReplica("s3", r.member("a"), 0); err != nil {
-		t.Errorf("a member: %v", err)
-	}
+	assert.ErrorIs(t, e.AddReplica("other", r.member("b"), 0), ErrOtherSession, "another session")
+	assert.NoError(t, e.AddReplica("s3", r.member("a"), 0), "a member")
 	r.add(e, "b")
 	<-g.Arrived()
-	if err := e.AddReplica("s3", r.member("c"), 0); !errors.Is(err, ErrBusy) {
-		t.Errorf("a second one: %v", err)
-	}
+	assert.ErrorIs(t, e.AddReplica("s3", r.member("c"), 0), ErrBusy, "a second one")
 	r.add(e, "b") // again
-	if s := e.State(); !slices.Contains(s.Members, MemberState{Name: "b", Mode: ModeWO, Rebuilding: true}) {
-		t.Errorf("got %+v", s)
-	}
+	s := e.State()
+	assert.Contains(t, s.Members, MemberState{Name: "b", Mode: ModeWO, Rebuilding: true})
 	g.Open()
 	r.await(e, changed, "member", rebuilt("b"))
 	r.add(e, "b") // a member
-	if err := e.RemoveReplica("other", "b"); !errors.Is(err, ErrOtherSession) {
-		t.Errorf("another session removes: %v", err)
-	}
-	if err := e.Stop(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := e.AddReplica("s3", r.member("c"), 0); !errors.Is(err, ErrNotRunning) {
-		t.Errorf("after the end: %v", err)
-	}
+	assert.ErrorIs(t, e.RemoveReplica("other", "b"), ErrOtherSession, "another session removes")
+	require.NoError(t, e.Stop(t.Context()))
+	assert.ErrorIs(t, e.AddReplica("s3", r.member("c"), 0), ErrNotRunning, "after the end")
 }
 
 func TestRemoveReplica(t *testing.T) {
@@ -193,23 +166,14 @@ func TestRemoveReplica(t *testing.T) {
 	remove := func(name string) error { return e.RemoveReplica("s2", name) }
 	r.add(e, "c")
 	<-g.Arrived()
-	if err := remove("c"); err != nil {
-		t.Errorf("one that is being rebuilt: %v", err)
-	}
+	assert.NoError(t, remove("c"), "one that is being rebuilt")
 	s := r.await(e, changed, "end of the rebuild", func(s State) bool { return failedWith("c")(s) && e.idle() })
-	if !inEpoch("a", "b")(s) || s.Epoch.Counter != 1 {
-		t.Errorf("got %+v", s)
-	}
-	if err := errors.Join(remove("b"), remove("b"), remove("nobody")); err != nil {
-		t.Errorf("a member, twice, and nobody: %v", err)
-	}
+	assert.True(t, inEpoch("a", "b")(s))
+	assert.Equal(t, int64(1), s.Epoch.Counter)
+	assert.NoError(t, errors.Join(remove("b"), remove("b"), remove("nobody")), "a member, and nobody")
 	r.await(e, changed, "expulsion", inEpoch("a"))
-	if err := remove("a"); !errors.Is(err, ErrLastMember) {
-		t.Errorf("the last: %v", err)
-	}
-	if err := writeOnes(e.Backend()); err != nil {
-		t.Error(err)
-	}
+	assert.ErrorIs(t, remove("a"), ErrLastMember, "the last")
+	assert.NoError(t, writeOnes(e.Backend()))
 }
 
 func TestARebuildThatFailsLeavesTheMembersServing(t *testing.T) {
@@ -238,12 +202,11 @@ func TestARebuildThatFailsLeavesTheMembersServing(t *testing.T) {
 			tc.spoil(r.disk("c"))
 			r.add(e, "c")
 			s := r.await(e, changed, "end of the rebuild", func(s State) bool { return failedWith("c")(s) && e.idle() })
-			if !strings.Contains(s.Members[2].Error, tc.text) || !inEpoch("a", "b")(s) || s.Epoch.Counter != 1 || s.Phase != PhaseRunning {
-				t.Errorf("got %+v", s)
-			}
-			if err := errors.Join(writeOnes(e.Backend()), flush(e.Backend())); err != nil {
-				t.Error(err)
-			}
+			assert.Contains(t, s.Members[2].Error, tc.text)
+			assert.True(t, inEpoch("a", "b")(s))
+			assert.Equal(t, int64(1), s.Epoch.Counter)
+			assert.Equal(t, PhaseRunning, s.Phase)
+			assert.NoError(t, errors.Join(writeOnes(e.Backend()), flush(e.Backend())))
 			<-r.disk("c").doneOrNever()
 		})
 	}
@@ -267,12 +230,9 @@ func TestARebuildWithoutAReadableSourceFails(t *testing.T) {
 	e, changed := r.run(2)
 	r.add(e, "b")
 	s := r.await(e, changed, "end of the rebuild", failedWith("b"))
-	if !inEpoch("a")(s) || s.Phase != PhaseRunning {
-		t.Errorf("got %+v", s)
-	}
-	if err := writeOnes(e.Backend()); err != nil {
-		t.Error(err)
-	}
+	assert.True(t, inEpoch("a")(s))
+	assert.Equal(t, PhaseRunning, s.Phase)
+	assert.NoError(t, writeOnes(e.Backend()))
 }
 
 func TestATargetThatHangsIsGivenUp(t *testing.T) {
@@ -291,9 +251,7 @@ func TestATargetThatHangsIsGivenUp(t *testing.T) {
 			answered := make(chan error, 1)
 			go func() { answered <- writeOnes(e.Backend()) }() // waits for the range
 			r.stepUntil(func() bool { return failedWith("b")(e.State()) })
-			if err := r.answer(answered); err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, r.answer(answered))
 			r.await(e, changed, "members", inEpoch("a"))
 		})
 	}
@@ -311,14 +269,12 @@ func TestTheMarkComesBeforeTheFirstByte(t *testing.T) {
 	r.disk("b").mu.Lock()
 	marked := r.disk("b").rebuilding
 	r.disk("b").mu.Unlock()
-	if !marked {
-		t.Error("a byte was sent to a replica that does not know that it is being rebuilt")
-	}
+	assert.True(t, marked, "a byte was sent to a replica that does not know that it is being rebuilt")
 	g.Open()
 	r.await(e, changed, "member", rebuilt("b"))
 }
 
-// A replica that was told the epoch in force knows, should the API object be restored to one that lists it, that it is no such member.
+// A replica that stored the epoch in force knows that it is no member, should the API object be restored to an epoch that lists it.
 func TestAReplicaIsToldTheEpochBeforeItsRebuild(t *testing.T) {
 	r := newRig(t, "a", "b")
 	r.recorded = membership.NewEpoch(1, 1, []string{"a", "b"})
@@ -333,22 +289,18 @@ func TestAReplicaIsToldTheEpochBeforeItsRebuild(t *testing.T) {
 	r.disk("a").fill(t, 1, 0, testSize)
 	r.add(e, "b")
 	<-g.Arrived()
-	if got, want := r.disk("b").shownEpoch(), membership.NewEpoch(2, 1, []string{"a"}); !got.Equal(want) {
-		t.Errorf("in the middle of its rebuild it shows %s, want %s", got, want)
-	}
-	if err := e.StopForce(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	got, want := r.disk("b").shownEpoch(), membership.NewEpoch(2, 1, []string{"a"})
+	assert.True(t, got.Equal(want), "in the middle of its rebuild it shows %s, want %s", got, want)
+	require.NoError(t, e.StopForce(t.Context()))
 	r.disk("a").refuse = errors.New("nobody there")
 	r.recorded = membership.NewEpoch(1, 1, []string{"a", "b"}) // the restored object
 	alone, changed := r.start(3)
-	if s := r.await(alone, changed, "refusal", broke); s.Reason != ReasonRolledBack {
-		t.Errorf("got %+v", s)
-	}
+	s := r.await(alone, changed, "refusal", broke)
+	assert.Equal(t, ReasonRolledBack, s.Reason)
 }
 
-// The engine dies in the middle: the half copy is nobody's source. It dies when the object had recorded the member, but the member
-// did not know: it is one.
+// The engine dies in the middle: the half copy is no source. It dies when the object had recorded the member, but the member did not
+// know: it is one.
 func TestCrashDuringARebuild(t *testing.T) {
 	for _, recorded := range []bool{false, true} {
 		t.Run(fmt.Sprintf("the object has recorded the member: %t", recorded), func(t *testing.T) {
@@ -373,12 +325,8 @@ func TestCrashDuringARebuild(t *testing.T) {
 			} else {
 				<-g.Arrived()
 			}
-			if err := e.StopForce(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			if !r.disk("b").rebuilding {
-				t.Fatal("the replica does not know that it was being rebuilt")
-			}
+			require.NoError(t, e.StopForce(t.Context()))
+			require.True(t, r.disk("b").rebuilding, "the replica does not know that it was being rebuilt")
 			r.api.cut(false)
 			r.api.onWrite = nil
 			r.disk("b").setControlErr(membership.OpRecordEpoch, nil)
@@ -387,23 +335,19 @@ func TestCrashDuringARebuild(t *testing.T) {
 			if recorded {
 				want = []string{"a", "b"}
 			}
-			if s := next.State(); !inEpoch(want...)(s) {
-				t.Errorf("got %+v", s)
-			}
+			s := next.State()
+			assert.True(t, inEpoch(want...)(s), "got %+v", s)
 			if recorded {
 				r.sameBytes()
 			}
-			if err := next.Stop(t.Context()); err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, next.Stop(t.Context()))
 			// Alone, the half copy starts nothing.
 			if !recorded {
 				r.disk("a").refuse = errors.New("nobody there")
 				r.recorded = r.api.epoch()
 				alone, changed := r.start(4)
-				if s := r.await(alone, changed, "refusal", broke); s.Reason != ReasonMemberMissing {
-					t.Errorf("got %+v", s)
-				}
+				s := r.await(alone, changed, "refusal", broke)
+				assert.Equal(t, ReasonMemberMissing, s.Reason)
 			}
 		})
 	}
@@ -423,12 +367,9 @@ func TestAChangeThatAProposedMemberLacksWaits(t *testing.T) {
 	r.await(e, changed, "failure", failedWith("b"))
 	r.expectUnanswered(answered)
 	r.api.cut(false)
-	if err := <-answered; err != nil {
-		t.Error(err)
-	}
-	if got, want := r.api.epoch(), membership.NewEpoch(2, 3, []string{"a"}); !got.Equal(want) {
-		t.Errorf("recorded %s, want %s", got, want)
-	}
+	assert.NoError(t, <-answered)
+	got, want := r.api.epoch(), membership.NewEpoch(2, 3, []string{"a"})
+	assert.True(t, got.Equal(want), "recorded %s, want %s", got, want)
 	r.await(e, changed, "epoch", inEpoch("a"))
 }
 
@@ -438,15 +379,11 @@ func TestTheRateIsKept(t *testing.T) {
 	r.disk("a").fill(t, 1, 0, testSize)
 	e, _ := r.run(2)
 	began := r.clock.Now()
-	if err := e.AddReplica("s2", r.member("b"), testSize/4); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, e.AddReplica("s2", r.member("b"), testSize/4))
 	deadline := time.Now().Add(10 * time.Second)
 	progress := map[int]bool{}
 	for !rebuilt("b")(e.State()) {
-		if time.Now().After(deadline) {
-			t.Fatalf("got %+v", e.State())
-		}
+		require.False(t, time.Now().After(deadline), "got %+v", e.State())
 		for _, m := range e.State().Members {
 			progress[m.Progress] = true
 		}
@@ -455,12 +392,9 @@ func TestTheRateIsKept(t *testing.T) {
 		}
 		time.Sleep(100 * time.Microsecond)
 	}
-	if took := r.clock.Since(began); took < 3800*time.Millisecond {
-		t.Errorf("took %s for what may go in 4 s", took)
-	}
-	if len(progress) < 4 {
-		t.Errorf("progress was %v", progress)
-	}
+	took := r.clock.Since(began)
+	assert.GreaterOrEqual(t, took, 3800*time.Millisecond, "took %s for what may go in 4 s", took)
+	assert.GreaterOrEqual(t, len(progress), 4)
 }
 
 func TestStopDuringARebuild(t *testing.T) {
@@ -470,18 +404,10 @@ func TestStopDuringARebuild(t *testing.T) {
 	g := faulty.NewGate()
 	r.disk("b").io.Inject(faulty.Rule{Match: faulty.Of(faulty.Write), Gate: g})
 	e, _ := r.run(2)
-	if err := writeOnes(e.Backend()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, writeOnes(e.Backend()))
 	r.add(e, "b")
 	<-g.Arrived()
-	if err := e.Stop(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if m := r.disk("a").marked(); len(m) != 0 {
-		t.Errorf("marks %v", m)
-	}
-	if !r.disk("b").rebuilding {
-		t.Error("the half copy is not marked")
-	}
+	require.NoError(t, e.Stop(t.Context()))
+	assert.Empty(t, r.disk("a").marked())
+	assert.True(t, r.disk("b").rebuilding, "the half copy is not marked")
 }

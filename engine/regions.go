@@ -12,12 +12,12 @@ import (
 //	uneven    a change left healthy members different: the mark must stay, and the region be made equal at the next start
 //
 // A period lasts as long as a region must be quiet, so one that is dirty and not recent at the end of a period has been quiet for
-// one to two periods. A change sets recent when it begins *and* when it ends, before it gives back its range lock: so whoever holds
+// one to two periods. A change sets recent when it begins *and* when it ends, before it gives back its range lock: so the holder of
 // the lock of a region that is not recent knows that no change of it has been under way since the period began.
 type regions struct {
 	regionBytes int64
 	regions     int
-	// kick receives when there is something to clear and nobody has been told.
+	// kick receives when there is something to clear and told is not set.
 	kick chan struct{}
 
 	mu     sync.Mutex

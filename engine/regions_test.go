@@ -1,8 +1,10 @@
 package engine
 
 import (
-	"slices"
 	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func TestBitmapRuns(t *testing.T) {
@@ -28,12 +30,9 @@ func TestBitmapRuns(t *testing.T) {
 			for _, w := range tc.want {
 				total += w.to - w.from
 			}
-			if got := b.runs(); !slices.Equal(got, tc.want) {
-				t.Errorf("got %v, want %v", got, tc.want)
-			}
-			if b.count() != total || len(b.indexes()) != total {
-				t.Errorf("%d bits, %d indexes, want %d", b.count(), len(b.indexes()), total)
-			}
+			assert.Equal(t, tc.want, b.runs())
+			assert.Equal(t, total, b.count())
+			assert.Len(t, b.indexes(), total)
 		})
 	}
 }
@@ -89,9 +88,7 @@ func TestRegionsAreQuietOnlyAfterAWholePeriod(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			r := newRegions(1000, region)
 			tc.steps(r)
-			if got := r.newPeriod(false); !slices.Equal(got, tc.want) {
-				t.Errorf("quiet %v, want %v", got, tc.want)
-			}
+			assert.Equal(t, tc.want, r.newPeriod(false))
 		})
 	}
 }
@@ -101,9 +98,7 @@ func TestRegionsKickOnceUntilAllIsClear(t *testing.T) {
 	r.begin(0, 1)
 	r.begin(500, 1)
 	<-r.kick
-	if r.rest() {
-		t.Fatal("rests with dirty regions")
-	}
+	require.False(t, r.rest(), "rests with dirty regions")
 	select {
 	case <-r.kick:
 		t.Fatal("kicked twice")
@@ -111,9 +106,7 @@ func TestRegionsKickOnceUntilAllIsClear(t *testing.T) {
 	}
 	r.newPeriod(false)
 	r.cleared([]int64{0, 5})
-	if !r.rest() {
-		t.Fatal("does not rest when all is clear")
-	}
+	require.True(t, r.rest(), "does not rest when all is clear")
 	r.begin(0, 1)
 	<-r.kick
 }

@@ -182,7 +182,7 @@ func (m *mirror) isZeroEverywhere(members []*member, off, length int64) bool {
 	return true
 }
 
-// copyChunk makes one chunk equal to the source; only what differs is written. Whoever returns an error has failed.
+// copyChunk makes one chunk equal to the source; only what differs is written. A member that returns an error has failed.
 func (m *mirror) copyChunk(ro *roster, source int, off, length int64) error {
 	fault := func(b *member, err error) error {
 		m.failed(b, err)

@@ -7,6 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/longhorn-lep/longhorn-manager/membership"
 	"github.com/longhorn-lep/longhorn-manager/nbd"
 	"github.com/longhorn-lep/longhorn-manager/nbd/faulty"
@@ -29,12 +32,8 @@ func TestASlowMemberIsExpelled(t *testing.T) {
 				began := r.clock.Now()
 				rest := slices.DeleteFunc([]string{"a", "b", "c"}, func(n string) bool { return n == victim })
 				r.stepUntil(func() bool { return inEpoch(rest...)(e.State()) })
-				if waited := r.clock.Since(began); waited < membership.SlowAfter {
-					t.Errorf("expelled after %s", waited)
-				}
-				if err := r.answer(answered); err != nil {
-					t.Error(err)
-				}
+				assert.GreaterOrEqual(t, r.clock.Since(began), membership.SlowAfter)
+				assert.NoError(t, r.answer(answered))
 				s := r.await(e, changed, "epoch", inEpoch(rest...))
 				r.expectModes(s, map[string]string{victim: ModeERR, rest[0]: ModeRW, rest[1]: ModeRW})
 			})
@@ -49,9 +48,7 @@ func TestAMemberThatHangsWhileMarksAreClearedIsExpelled(t *testing.T) {
 			r := newRig(t, "a", "b")
 			r.local = local
 			e, _ := r.run(1)
-			if err := writeOnes(e.Backend()); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, writeOnes(e.Backend()))
 			g := faulty.NewGate()
 			t.Cleanup(g.Open)
 			r.disk("b").io.Inject(faulty.Rule{Match: faulty.Of(faulty.Flush), Gate: g})
@@ -60,9 +57,7 @@ func TestAMemberThatHangsWhileMarksAreClearedIsExpelled(t *testing.T) {
 			<-g.Arrived()
 			r.stepUntil(func() bool { return inEpoch("a")(e.State()) })
 			r.stepUntil(func() bool { return len(r.disk("a").marked()) == 0 }) // marks are cleared again
-			if err := writeOnes(e.Backend()); err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, writeOnes(e.Backend()))
 		})
 	}
 }
@@ -76,24 +71,18 @@ func TestAMemberThatIsSlowToReadIsExpelled(t *testing.T) {
 	go func() { answered <- e.Backend().ReadAt(context.Background(), make([]byte, 512), 0) }()
 	<-g.Arrived()
 	r.stepUntil(func() bool { return inEpoch("b")(e.State()) })
-	if err := <-answered; err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, <-answered)
 }
 
 func TestTheTimesCanBeSet(t *testing.T) {
 	r := newRig(t, "a", "b")
 	e, _ := r.run(1, func(c *Config) { c.QuietPeriod, c.SlowAfter = time.Second, 400*time.Millisecond })
-	if err := writeOnes(e.Backend()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, writeOnes(e.Backend()))
 	began := r.clock.Now()
 	r.tick(e)
 	r.tick(e)
 	r.expectMarks(nil)
-	if took := r.clock.Since(began); took != 2*time.Second {
-		t.Errorf("two periods took %s", took)
-	}
+	assert.Equal(t, 2*time.Second, r.clock.Since(began))
 	g := faulty.NewGate()
 	r.disk("b").io.Inject(faulty.Rule{Match: faulty.Of(faulty.Write), Gate: g})
 	answered := make(chan error, 1)
@@ -101,12 +90,10 @@ func TestTheTimesCanBeSet(t *testing.T) {
 	<-g.Arrived()
 	began = r.clock.Now()
 	r.stepBy(25*time.Millisecond, func() bool { return inEpoch("a")(e.State()) })
-	if waited := r.clock.Since(began); waited < 400*time.Millisecond || waited >= membership.SlowAfter {
-		t.Errorf("expelled after %s", waited)
-	}
-	if err := r.answer(answered); err != nil {
-		t.Error(err)
-	}
+	waited := r.clock.Since(began)
+	assert.GreaterOrEqual(t, waited, 400*time.Millisecond)
+	assert.Less(t, waited, membership.SlowAfter)
+	assert.NoError(t, r.answer(answered))
 }
 
 func TestMembersThatAreAllSlowStay(t *testing.T) {
@@ -124,12 +111,10 @@ func TestMembersThatAreAllSlowStay(t *testing.T) {
 		r.look(e)
 	}
 	g.Open()
-	if err := <-answered; err != nil {
-		t.Error(err)
-	}
-	if s := e.State(); !inEpoch("a", "b")(s) || countMode(s, ModeERR) != 0 {
-		t.Errorf("got %+v", s)
-	}
+	assert.NoError(t, <-answered)
+	s := e.State()
+	assert.True(t, inEpoch("a", "b")(s), s)
+	assert.Zero(t, countMode(s, ModeERR))
 }
 
 // look lets the time of one look pass and waits until the engine has looked, if it has anything to look at. The timer of the marks must
@@ -140,9 +125,7 @@ func (r *rig) look(e *Engine) {
 	until := func(ok func(w *watchdog) bool) {
 		w := e.mirror.watchdog
 		for done := false; !done; time.Sleep(100 * time.Microsecond) {
-			if time.Now().After(deadline) {
-				r.t.Fatal("the engine does not look")
-			}
+			require.False(r.t, time.Now().After(deadline), "the engine does not look")
 			w.mu.Lock()
 			done = !w.told || ok(w)
 			w.mu.Unlock()
@@ -175,10 +158,8 @@ func TestAnEngineThatWasPausedExpelsNobody(t *testing.T) {
 		w.mu.Unlock()
 	}
 	g.Open()
-	if err := <-answered; err != nil {
-		t.Error(err)
-	}
-	if s := e.State(); !inEpoch("a", "b")(s) || countMode(s, ModeERR) != 0 {
-		t.Errorf("got %+v", s)
-	}
+	assert.NoError(t, <-answered)
+	s := e.State()
+	assert.True(t, inEpoch("a", "b")(s), s)
+	assert.Zero(t, countMode(s, ModeERR))
 }

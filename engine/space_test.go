@@ -3,6 +3,8 @@ package engine
 import (
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+
 	"github.com/longhorn-lep/longhorn-manager/membership"
 	"github.com/longhorn-lep/longhorn-manager/nbd"
 	"github.com/longhorn-lep/longhorn-manager/nbd/faulty"
@@ -30,15 +32,11 @@ func TestMembersThatAreAllTooFullForAnEpochStay(t *testing.T) {
 		r.disk(name).setControlErr(membership.OpRecordEpoch, nil)
 	}
 	r.stepUntil(func() bool { return len(answered) > 0 })
-	if err := <-answered; err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, <-answered)
 	s := r.await(e, changed, "epoch", inEpoch("b", "c"))
 	r.expectModes(s, map[string]string{"a": ModeERR, "b": ModeRW, "c": ModeRW})
 	r.sameBytes("b", "c")
-	if got := len(r.api.history); got != 2 {
-		t.Errorf("%d epochs were recorded: %v", got, r.api.history)
-	}
+	assert.Len(t, r.api.history, 2, "epochs were recorded: %v", r.api.history)
 }
 
 // One that is full where others are not cannot store what they can, as in any change.

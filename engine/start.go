@@ -28,11 +28,11 @@ func (e *Engine) start() *failure {
 		return f
 	}
 	if slices.ContainsFunc(opened, func(c *candidate) bool { return errors.Is(c.err, ErrFenced) }) {
-		return opened.refusal(ErrFenced)
+		return opened.refusal(e.cfg.Recorded, ErrFenced)
 	}
 	epoch, err := membership.PlanStart(e.cfg.Recorded, e.cfg.Generation, e.memberNames(), opened.shown())
 	if err != nil {
-		return opened.refusal(err)
+		return opened.refusal(e.cfg.Recorded, err)
 	}
 	members := opened.only(epoch)
 	e.tasks.Go(func() { opened.closeOthers(epoch) })
@@ -100,8 +100,8 @@ func (e *Engine) layOut(members candidates, show func()) *failure {
 	return nil
 }
 
-// watch owns the connection to a member: it reports its end, cuts it when the member has failed, so that nobody waits for what that may
-// never answer, and closes it when the engine ends.
+// watch owns the connection to a member: it reports its end, cuts it when the member has failed, so that no request waits for an answer
+// that may never come, and closes it when the engine ends.
 func (e *Engine) watch(b *member) {
 	select {
 	case <-b.Done():

@@ -4,9 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/longhorn-lep/longhorn-manager/membership"
 	"github.com/longhorn-lep/longhorn-manager/nbd"
@@ -37,7 +38,7 @@ func TestStartRefusals(t *testing.T) {
 			name: "the only replica is being rebuilt", recorded: epoch(1, 1, []string{"b"}), reason: ReasonMemberMissing, refused: []string{"b"},
 			spoil: func(r *rig) {
 				r.disk("b").refuse = errors.New("nobody there")
-				r.disk("a").rebuilding, r.disk("a").epoch = true, epoch(1, 1, []string{"a", "b"})
+				r.disk("a").rebuilding, r.disk("a").epoch = true, epoch(1, 1, []string{"b"})
 			},
 		},
 		{
@@ -45,6 +46,12 @@ func TestStartRefusals(t *testing.T) {
 			spoil: func(r *rig) {
 				r.disk("b").epoch, r.disk("c").epoch = epoch(1, 2, []string{"b", "c"}), epoch(2, 1, []string{"c"})
 			}, shown: epoch(2, 1, []string{"c"}),
+		},
+		{
+			name: "a number was given twice", recorded: epoch(2, 1, []string{"a"}), reason: ReasonRolledBack, message: "b shows 2.1[b]",
+			spoil: func(r *rig) {
+				r.disk("a").epoch, r.disk("b").epoch = epoch(2, 1, []string{"a"}), epoch(2, 1, []string{"b"})
+			}, shown: epoch(2, 1, []string{"b"}),
 		},
 		{
 			name: "a replica of a new volume shows an epoch", reason: ReasonNotEmpty, message: "a shows 1.1",
@@ -88,28 +95,19 @@ func TestStartRefusals(t *testing.T) {
 				}
 			})
 			s := r.await(e, changed, "end of the start", func(s State) bool { return proposed(s) || settled(s) })
-			if s.Phase != PhaseError || s.Reason != tc.reason || !strings.Contains(s.Message, tc.message) {
-				t.Fatalf("got %+v", s)
-			}
-			if !s.Shown.Equal(tc.shown) {
-				t.Errorf("shown %s, want %s", s.Shown, tc.shown)
-			}
+			require.Equal(t, PhaseError, s.Phase)
+			require.Equal(t, tc.reason, s.Reason)
+			require.Contains(t, s.Message, tc.message)
+			assert.True(t, s.Shown.Equal(tc.shown), "shown %s, want %s", s.Shown, tc.shown)
 			var refused []string
 			for _, m := range s.Members {
-				if m.Mode != ModeERR || m.Error == "" {
-					t.Errorf("member %+v", m)
-				}
+				assert.Equal(t, ModeERR, m.Mode)
+				assert.NotEmpty(t, m.Error)
 				refused = append(refused, m.Name)
 			}
-			if !slices.Equal(refused, tc.refused) {
-				t.Errorf("refused %v, want %v", refused, tc.refused)
-			}
-			if err := e.Backend().WriteAt(t.Context(), make([]byte, 512), 0, false); err == nil {
-				t.Error("a refused engine acknowledges a write")
-			}
-			if err := e.Stop(t.Context()); err != nil {
-				t.Errorf("stop: %v", err)
-			}
+			assert.Equal(t, tc.refused, refused)
+			assert.Error(t, e.Backend().WriteAt(t.Context(), make([]byte, 512), 0, false), "a refused engine acknowledges a write")
+			assert.NoError(t, e.Stop(t.Context()))
 			r.expectUntouched()
 		})
 	}
@@ -128,9 +126,7 @@ func (r *rig) expectUntouched() {
 		if d.current != nil {
 			<-d.current.Done()
 		}
-		if len(d.io.Ops()) > 0 {
-			r.t.Errorf("%s was touched: %v", d.name, d.io.Ops())
-		}
+		assert.Empty(r.t, d.io.Ops(), "%s was touched", d.name)
 	}
 }
 
@@ -139,74 +135,53 @@ func TestStartAcknowledgesNothingBeforeTheEpochIsRecorded(t *testing.T) {
 	e, changed := r.start(3)
 	s := r.await(e, changed, "proposal", proposed)
 	want := membership.NewEpoch(3, 1, []string{"a", "b", "c"})
-	if !s.ProposedEpoch.Equal(want) || !s.Epoch.IsZero() || s.Phase != PhaseStarting {
-		t.Fatalf("got %+v", s)
-	}
+	require.True(t, s.ProposedEpoch.Equal(want))
+	require.True(t, s.Epoch.IsZero())
+	require.Equal(t, PhaseStarting, s.Phase)
 	write := func() error { return e.Backend().WriteAt(t.Context(), make([]byte, 512), 0, false) }
-	if err := write(); !errors.Is(err, nbd.ESHUTDOWN) {
-		t.Fatalf("write before the record: %v", err)
-	}
+	require.ErrorIs(t, write(), nbd.ESHUTDOWN, "write before the record")
 	for _, wrong := range []struct {
 		session string
 		epoch   membership.Epoch
 	}{{"other", want}, {"s3", membership.NewEpoch(3, 2, want.Members)}, {"s3", membership.NewEpoch(3, 1, []string{"a"})}, {"s3", membership.Epoch{}}} {
-		if err := e.RecordEpoch(wrong.session, wrong.epoch); !errors.Is(err, ErrNotProposed) {
-			t.Errorf("record %+v: %v", wrong, err)
-		}
+		assert.ErrorIs(t, e.RecordEpoch(wrong.session, wrong.epoch), ErrNotProposed, "record %+v", wrong)
 	}
 	for _, d := range r.disks {
-		if d.count(membership.OpRecordEpoch) != 0 {
-			t.Errorf("%s holds the epoch before the object does", d.name)
-		}
+		assert.Zero(t, d.count(membership.OpRecordEpoch), "%s holds the epoch before the object does", d.name)
 	}
 	for range 2 { // idempotent
-		if err := e.RecordEpoch("s3", want); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, e.RecordEpoch("s3", want))
 	}
 	s = r.await(e, changed, "running engine", settled)
-	if s.Phase != PhaseRunning || !s.Epoch.Equal(want) || !s.ProposedEpoch.IsZero() {
-		t.Fatalf("got %+v", s)
-	}
+	require.Equal(t, PhaseRunning, s.Phase)
+	require.True(t, s.Epoch.Equal(want))
+	require.True(t, s.ProposedEpoch.IsZero())
 	for _, d := range r.disks {
-		if !d.epoch.Equal(want) {
-			t.Errorf("%s holds epoch %s", d.name, d.epoch)
-		}
+		assert.True(t, d.epoch.Equal(want), "%s holds epoch %s", d.name, d.epoch)
 	}
-	if err := e.RecordEpoch("s3", want); err != nil {
-		t.Errorf("record again while running: %v", err)
-	}
-	if err := write(); err != nil {
-		t.Errorf("write: %v", err)
-	}
+	assert.NoError(t, e.RecordEpoch("s3", want), "record again while running")
+	assert.NoError(t, write())
 }
 
 func TestReplicaOutsideTheEpochIsLeftOutAndReleased(t *testing.T) {
 	r := newRig(t, "a", "b")
 	r.recorded = membership.NewEpoch(1, 1, []string{"a"})
 	e, _ := r.run(2)
-	if s := e.State(); !slices.Equal(s.Epoch.Members, []string{"a"}) || len(s.Members) != 1 {
-		t.Fatalf("got %+v", s)
-	}
+	s := e.State()
+	require.Equal(t, []string{"a"}, s.Epoch.Members)
+	require.Len(t, s.Members, 1)
 	<-r.disk("b").current.Done()
-	if err := e.Backend().WriteAt(t.Context(), pattern(1, 512), 0, false); err != nil {
-		t.Fatal(err)
-	}
-	if len(r.disk("b").io.Ops()) != 0 {
-		t.Error("the replica outside was written")
-	}
+	require.NoError(t, e.Backend().WriteAt(t.Context(), pattern(1, 512), 0, false))
+	assert.Empty(t, r.disk("b").io.Ops(), "the replica outside was written")
 }
 
 func TestStopWhileTheEpochIsProposed(t *testing.T) {
 	r := newRig(t, "a", "b")
 	e, changed := r.start(1)
 	r.await(e, changed, "proposal", proposed)
-	if err := e.Stop(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if s := e.State(); s.Phase != PhaseStopped {
-		t.Errorf("got %+v", s)
-	}
+	require.NoError(t, e.Stop(t.Context()))
+	s := e.State()
+	assert.Equal(t, PhaseStopped, s.Phase)
 	for _, d := range r.disks {
 		<-d.current.Done()
 	}
@@ -223,9 +198,7 @@ func TestStopWhileConnecting(t *testing.T) {
 		}
 	})
 	<-asked
-	if err := e.Stop(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, e.Stop(t.Context()))
 }
 
 func TestResyncAfterAnUncleanStop(t *testing.T) {
@@ -257,17 +230,12 @@ func TestResyncAfterAnUncleanStop(t *testing.T) {
 					if region == 1 || region == 2 || region == 7 {
 						want = tc.source
 					}
-					if got := d.bytes(t, region*testRegion, testRegion); !slices.Equal(got, pattern(want, testRegion)) {
-						t.Errorf("region %d of %s is not all %c", region, d.name, want)
-					}
+					got := d.bytes(t, region*testRegion, testRegion)
+					assert.Equal(t, pattern(want, testRegion), got, "region %d of %s is not all %c", region, d.name, want)
 				}
-				if m := d.marked(); len(m) != 0 {
-					t.Errorf("%s has marks %v", d.name, m)
-				}
+				assert.Empty(t, d.marked(), d.name)
 			}
-			if err := e.Stop(t.Context()); err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, e.Stop(t.Context()))
 		})
 	}
 }
@@ -280,16 +248,11 @@ func TestResyncThatFailsLeavesTheMarks(t *testing.T) {
 	r.disk("a").io.Inject(failing(nbd.EIO, faulty.Flush))
 	e, changed := r.start(2)
 	s := r.await(e, changed, "proposal", proposed)
-	if err := e.RecordEpoch("s2", s.ProposedEpoch); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, e.RecordEpoch("s2", s.ProposedEpoch))
 	s = r.await(e, changed, "end", settled)
-	if s.Phase != PhaseError || s.Reason != ReasonResyncFailed {
-		t.Fatalf("got %+v", s)
-	}
-	if m := r.disk("a").marked(); !slices.Equal(m, []int64{0, 3}) {
-		t.Errorf("marks %v", m)
-	}
+	require.Equal(t, PhaseError, s.Phase)
+	require.Equal(t, ReasonResyncFailed, s.Reason)
+	assert.Equal(t, []int64{0, 3}, r.disk("a").marked())
 }
 
 func TestResyncReadsNothingWhereAllMembersHaveHoles(t *testing.T) {
@@ -299,14 +262,11 @@ func TestResyncReadsNothingWhereAllMembersHaveHoles(t *testing.T) {
 	r.expectMarks(nil)
 	for _, d := range r.disks {
 		for _, op := range d.io.Ops() {
-			if op.Kind == faulty.Read || op.Kind == faulty.Write {
-				t.Errorf("%s saw %+v", d.name, op)
-			}
+			assert.NotEqual(t, faulty.Read, op.Kind, d.name)
+			assert.NotEqual(t, faulty.Write, op.Kind, d.name)
 		}
 	}
-	if err := e.Stop(t.Context()); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, e.Stop(t.Context()))
 }
 
 func TestStartWithSomeOfTheMembers(t *testing.T) {
@@ -324,13 +284,10 @@ func TestStartWithSomeOfTheMembers(t *testing.T) {
 		}
 	})
 	s := e.State()
-	if want := membership.NewEpoch(2, 1, []string{"c"}); !s.Epoch.Equal(want) {
-		t.Fatalf("got %+v", s)
-	}
+	want := membership.NewEpoch(2, 1, []string{"c"})
+	require.True(t, s.Epoch.Equal(want), "got %+v", s)
 	r.expectModes(s, map[string]string{"a": ModeERR, "b": ModeERR, "c": ModeRW})
-	if err := writeOnes(e.Backend()); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, writeOnes(e.Backend()))
 }
 
 // lostReplica is a replica whose connection has ended when its members are decided.

@@ -7,11 +7,14 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/longhorn-lep/longhorn-manager/membership"
 	"github.com/longhorn-lep/longhorn-manager/nbd/faulty"
 )
 
-// connectHangs has the opening of one replica hang, as a disk of this machine does, whatever the context says, until open is called.
+// connectHangs makes the opening of one replica hang, as a disk of this machine does, whatever the context says, until open is called.
 func (r *rig) connectHangs(name string) (adjust func(*Config), arrived <-chan struct{}, open func()) {
 	at, hang := make(chan struct{}, 8), make(chan struct{})
 	release := func() {
@@ -50,22 +53,17 @@ func TestAStartLeavesOutAReplicaThatHangs(t *testing.T) {
 	<-arrived
 	began := r.clock.Now()
 	r.stepUntil(func() bool { return len(e.State().Members) > 0 }) // no further: others work from here on
-	if waited := r.clock.Since(began); waited < admitTimeout {
-		t.Errorf("left out after %s", waited)
-	}
+	assert.GreaterOrEqual(t, r.clock.Since(began), admitTimeout)
 	s := r.await(e, changed, "running engine", func(s State) bool { return settled(s) && inEpoch("b", "c")(s) })
 	r.expectModes(s, map[string]string{"a": ModeERR, "b": ModeRW, "c": ModeRW})
-	if i := slices.IndexFunc(s.Members, func(m MemberState) bool { return m.Name == "a" }); s.Members[i].Error != errLate.Error() {
-		t.Errorf("a is shown with %q", s.Members[i].Error)
-	}
-	if err := writeOnes(e.Backend()); err != nil {
-		t.Error(err)
-	}
+	i := slices.IndexFunc(s.Members, func(m MemberState) bool { return m.Name == "a" })
+	assert.Equal(t, errLate.Error(), s.Members[i].Error)
+	assert.NoError(t, writeOnes(e.Backend()))
 	open()
 	<-r.awaitOpened("a").Done()
-	if n := r.disk("a").count(membership.OpState); n != 0 || len(r.disk("a").io.Ops()) != 0 {
-		t.Errorf("the late replica was asked %d times for its state, and for %v", n, r.disk("a").io.Ops())
-	}
+	n := r.disk("a").count(membership.OpState)
+	assert.Zero(t, n, "the late replica was asked %d times for its state", n)
+	assert.Empty(t, r.disk("a").io.Ops())
 }
 
 func TestAStartWithNothingButAReplicaThatHangsFails(t *testing.T) {
@@ -75,9 +73,8 @@ func TestAStartWithNothingButAReplicaThatHangsFails(t *testing.T) {
 	t.Cleanup(open)
 	<-arrived
 	r.stepUntil(func() bool { return broke(e.State()) })
-	if s := e.State(); s.Reason != ReasonMemberMissing {
-		t.Errorf("got %+v", s)
-	}
+	s := e.State()
+	assert.Equal(t, ReasonMemberMissing, s.Reason)
 }
 
 // A start that is stopped does not wait for an opening that hangs.
@@ -90,9 +87,7 @@ func TestStopOfAStartThatHangs(t *testing.T) {
 	e.Interrupt()
 	<-e.looped
 	open()
-	if err := e.Stop(t.Context()); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, e.Stop(t.Context()))
 }
 
 // The comparison after an unclean stop goes on without a member that hangs, the source too.
@@ -122,12 +117,9 @@ func TestResyncGoesOnWithoutAMemberThatHangs(t *testing.T) {
 					r.stepUntil(func() bool { return countMode(e.State(), ModeERR) > 0 }) // no further: others work from here on
 					r.await(e, changed, "end of the start", settled)
 					rest := slices.DeleteFunc([]string{"a", "b", "c"}, func(n string) bool { return n == victim })
-					if s := e.State(); !inEpoch(rest...)(s) {
-						t.Fatalf("got %+v", s)
-					}
-					if !slices.Equal(r.disk(rest[0]).bytes(t, 2*testRegion, testRegion), r.disk(rest[1]).bytes(t, 2*testRegion, testRegion)) {
-						t.Error("the marked region was not made equal")
-					}
+					s := e.State()
+					require.True(t, inEpoch(rest...)(s), "got %+v", s)
+					assert.Equal(t, r.disk(rest[1]).bytes(t, 2*testRegion, testRegion), r.disk(rest[0]).bytes(t, 2*testRegion, testRegion), "the marked region was not made equal")
 				})
 			}
 		}
@@ -148,9 +140,7 @@ func TestARebuildOntoADiskThatHangsIsGivenUp(t *testing.T) {
 			r.add(e, "c")
 			<-arrived
 			if removed {
-				if err := e.RemoveReplica(e.cfg.Session, "c"); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, e.RemoveReplica(e.cfg.Session, "c"))
 				r.await(e, changed, "end of the rebuild", func(State) bool { return e.idle() }) // no time passes
 			} else {
 				r.stepUntil(e.idle)
@@ -159,17 +149,15 @@ func TestARebuildOntoADiskThatHangsIsGivenUp(t *testing.T) {
 			r.await(e, changed, "member", rebuilt("d"))
 			open()
 			<-r.awaitOpened("c").Done()
-			if d := r.disk("c"); d.count(membership.OpBeginRebuild)+d.count(membership.OpRecordEpoch) != 0 {
-				t.Error("the late replica was marked")
-			}
-			if s := e.State(); !inEpoch("a", "d")(s) {
-				t.Errorf("got %+v", s)
-			}
+			d := r.disk("c")
+			assert.Zero(t, d.count(membership.OpBeginRebuild)+d.count(membership.OpRecordEpoch), "the late replica was marked")
+			s := e.State()
+			assert.True(t, inEpoch("a", "d")(s), "got %+v", s)
 		})
 	}
 }
 
-// The copy is flushed when no user waits for the replica, so nobody else would notice that it hangs.
+// The copy is flushed when no user waits for the replica, so no user would notice that it hangs.
 func TestARebuildWhoseFlushHangsIsGivenUp(t *testing.T) {
 	for _, local := range []string{"a", "b"} {
 		t.Run(local+" is local", func(t *testing.T) {
@@ -184,9 +172,7 @@ func TestARebuildWhoseFlushHangsIsGivenUp(t *testing.T) {
 			<-g.Arrived()
 			began := r.clock.Now()
 			r.stepUntil(e.idle)
-			if waited := r.clock.Since(began); waited < 8*membership.SlowAfter {
-				t.Errorf("given up after %s", waited)
-			}
+			assert.GreaterOrEqual(t, r.clock.Since(began), 8*membership.SlowAfter)
 			r.expectModes(e.State(), map[string]string{"a": ModeRW, "b": ModeERR})
 			g.Open()
 			r.disk("b").currentSession().inside.Wait()
@@ -209,16 +195,13 @@ func TestALateWriteDoesNotReachAReplicaThatIsAMemberAgain(t *testing.T) {
 	<-g.Arrived()
 	r.stepUntil(func() bool { return len(answered) > 0 })
 	r.await(e, changed, "epoch", inEpoch("a"))
-	if err := errors.Join(<-answered, e.Backend().WriteAt(t.Context(), pattern(2, 4096), 0, false)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, errors.Join(<-answered, e.Backend().WriteAt(t.Context(), pattern(2, 4096), 0, false)))
 	r.add(e, "b")
 	waiting := func() bool { return e.State().Members[1].Rebuilding }
 	r.await(e, changed, "rebuild", func(State) bool { return waiting() })
 	g.Open() // the write ends now, before the replica lets the same engine in again
 	r.await(e, changed, "member", rebuilt("b"))
 	r.sameBytes()
-	if got := r.disk("b").bytes(t, 0, 4096); !slices.Equal(got, pattern(2, 4096)) {
-		t.Error("the late write is in the copy")
-	}
+	got := r.disk("b").bytes(t, 0, 4096)
+	assert.Equal(t, pattern(2, 4096), got, "the late write is in the copy")
 }

@@ -60,7 +60,7 @@ type State struct {
 	ProposedEpoch membership.Epoch
 	// Epoch is in force: the API object and all members hold it, but for those that have failed since.
 	Epoch membership.Epoch
-	// Shown is the newest epoch of a replica, when the engine failed because it is newer than Config.Recorded; else zero.
+	// Shown is the newest epoch of a replica, when the engine failed because Config.Recorded does not come after it; else zero.
 	Shown membership.Epoch
 	// Members are, in order of names, those of the epoch, the replica that is being rebuilt, and those that failed in this session;
 	// after a failed start the replicas that were refused.
@@ -76,7 +76,7 @@ func (e *Engine) State() State {
 	return s
 }
 
-// update changes the state and tells the owner.
+// update changes the state and calls OnChange.
 func (e *Engine) update(change func(s *State)) {
 	e.mu.Lock()
 	change(&e.state)

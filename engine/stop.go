@@ -17,9 +17,9 @@ const hangGrace = 5 * time.Second
 // Stop removes the device, waits for what is under way, flushes, clears the intent marks and closes all connections.
 //
 // While the device is in use it returns ErrInUse and the engine goes on as before. With any other result except a failing
-// frontend the engine has ended: nil after a clean end or after a failure that State told of before, ErrUnclean when the last
-// flush could not be had, or a member that failed is still in the recorded epoch. When ctx ends first, connections are cut and the
-// end is unclean; what the device had not written back by then, and a moment later, is lost with it. It may be repeated.
+// frontend the engine has ended: nil after a clean end or after a failure that State showed before, ErrUnclean when the last flush
+// could not be had, or a member that failed is still in the recorded epoch. When ctx ends first, connections are cut and the end is
+// unclean; what the device had not written back by then, and a moment later, is lost with it. It may be repeated.
 func (e *Engine) Stop(ctx context.Context) error {
 	e.stopMu.Lock()
 	defer e.stopMu.Unlock()
@@ -118,7 +118,7 @@ func (e *Engine) beginStop() State {
 	return before
 }
 
-// resume takes beginStop back, unless the engine has failed since.
+// resume undoes beginStop, unless the engine has failed since.
 func (e *Engine) resume(before State) {
 	e.update(func(s *State) {
 		e.stopping = false

@@ -7,6 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/longhorn-lep/longhorn-manager/nbd"
 	"github.com/longhorn-lep/longhorn-manager/nbd/faulty"
 )
@@ -14,25 +17,18 @@ import (
 func TestStopClearsAllMarksAndLeavesNothing(t *testing.T) {
 	r := newRig(t, "a", "b")
 	e, _ := r.run(1)
-	if err := e.Backend().Zero(t.Context(), 0, testSize, 0); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, e.Backend().Zero(t.Context(), 0, testSize, 0))
 	r.expectMarks([]int64{0, 1, 2, 3, 4, 5, 6, 7})
 	for range 2 {
-		if err := e.Stop(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, e.Stop(t.Context()))
 	}
 	r.expectMarks(nil)
 	for _, d := range r.disks {
 		<-d.current.Done()
 	}
-	if s := e.State(); s.Phase != PhaseStopped {
-		t.Errorf("got %+v", s)
-	}
-	if err := e.Backend().ReadAt(t.Context(), make([]byte, 512), 0); !errors.Is(err, nbd.ESHUTDOWN) {
-		t.Errorf("read after the stop: %v", err)
-	}
+	s := e.State()
+	assert.Equal(t, PhaseStopped, s.Phase)
+	assert.ErrorIs(t, e.Backend().ReadAt(t.Context(), make([]byte, 512), 0), nbd.ESHUTDOWN, "read after the stop")
 }
 
 func TestStopThatTakesTooLongCutsTheConnections(t *testing.T) {
@@ -48,12 +44,8 @@ func TestStopThatTakesTooLongCutsTheConnections(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := e.Stop(ctx); !errors.Is(err, ErrUnclean) {
-		t.Errorf("stop: %v", err)
-	}
-	if err := <-wrote; err == nil {
-		t.Error("the write was acknowledged")
-	}
+	assert.ErrorIs(t, e.Stop(ctx), ErrUnclean)
+	assert.Error(t, <-wrote, "the write was acknowledged")
 	r.expectMarks([]int64{0})
 }
 
@@ -78,40 +70,30 @@ func TestStopIsRefusedWhileTheDeviceIsInUse(t *testing.T) {
 	r := newRig(t, "a", "b")
 	f := &frontendStub{inUse: ErrInUse}
 	e, changed := r.run(1, func(c *Config) { c.Frontend = f })
-	if s := e.State(); s.Endpoint != "/dev/test/v" {
-		t.Errorf("got %+v", s)
-	}
+	s := e.State()
+	assert.Equal(t, "/dev/test/v", s.Endpoint)
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
 	for _, ctx := range []context.Context{t.Context(), over} {
-		if err := e.Stop(ctx); !errors.Is(err, ErrInUse) {
-			t.Fatalf("stop: %v", err)
-		}
-		if s := e.State(); s.Phase != PhaseRunning {
-			t.Errorf("got %+v", s)
-		}
+		require.ErrorIs(t, e.Stop(ctx), ErrInUse)
+		s := e.State()
+		assert.Equal(t, PhaseRunning, s.Phase)
 	}
-	if err := f.backend.WriteAt(t.Context(), pattern(1, 512), 0, false); err != nil {
-		t.Errorf("write after a refused stop: %v", err)
-	}
+	assert.NoError(t, f.backend.WriteAt(t.Context(), pattern(1, 512), 0, false), "write after a refused stop")
 	// Also a failed engine keeps its device while it is in use.
 	for _, d := range r.disks {
 		_ = d.current.Close()
 	}
 	r.await(e, changed, "failure", broke)
-	if err := e.Stop(t.Context()); !errors.Is(err, ErrInUse) {
-		t.Fatalf("stop: %v", err)
-	}
-	if s := e.State(); s.Phase != PhaseError {
-		t.Errorf("got %+v", s)
-	}
+	require.ErrorIs(t, e.Stop(t.Context()), ErrInUse)
+	s = e.State()
+	assert.Equal(t, PhaseError, s.Phase)
 	f.inUse = nil
-	if err := e.Stop(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if s := e.State(); s.Phase != PhaseStopped || s.Endpoint != "" || f.stopped != 4 {
-		t.Errorf("got %+v, %d stops", s, f.stopped)
-	}
+	require.NoError(t, e.Stop(t.Context()))
+	s = e.State()
+	assert.Equal(t, PhaseStopped, s.Phase)
+	assert.Empty(t, s.Endpoint)
+	assert.Equal(t, 4, f.stopped)
 }
 
 // dirtyFrontend stands for a device with data that was not written back: it is given to the engine before the end.
@@ -125,7 +107,8 @@ func (f *dirtyFrontend) Stop(ctx context.Context) error {
 	return f.frontendStub.Stop(ctx)
 }
 
-// The device's last data waits for an epoch that nobody records. When the time is over, or by force, it is lost, and the engine ends.
+// The device's last data waits for an epoch that is never recorded. When the time is over, or by force, it is lost, and the engine
+// ends.
 func TestStopWhoseDeviceCannotWriteBackEnds(t *testing.T) {
 	for _, byForce := range []bool{false, true} {
 		t.Run(fmt.Sprintf("by force: %t", byForce), func(t *testing.T) {
@@ -149,15 +132,10 @@ func TestStopWhoseDeviceCannotWriteBackEnds(t *testing.T) {
 				cancel()
 				r.stepUntil(func() bool { return len(stopped) > 0 })
 			}
-			if err := r.answer(stopped); !errors.Is(err, ErrUnclean) {
-				t.Errorf("stop: %v", err)
-			}
-			if err := <-f.written; err == nil {
-				t.Error("the data was acknowledged")
-			}
-			if s := e.State(); s.Phase != PhaseStopped {
-				t.Errorf("got %+v", s)
-			}
+			assert.ErrorIs(t, r.answer(stopped), ErrUnclean)
+			assert.Error(t, <-f.written, "the data was acknowledged")
+			s := e.State()
+			assert.Equal(t, PhaseStopped, s.Phase)
 			r.disks = r.disks[:1]
 			r.expectMarks([]int64{0})
 		})
@@ -169,14 +147,11 @@ func TestAFrontendThatFailsIsAReason(t *testing.T) {
 	f := &frontendStub{fail: errors.New("no loop device")}
 	e, changed := r.start(1, func(c *Config) { c.Frontend = f })
 	s := r.await(e, changed, "proposal", proposed)
-	if err := e.RecordEpoch("s1", s.ProposedEpoch); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, e.RecordEpoch("s1", s.ProposedEpoch))
 	s = r.await(e, changed, "end", settled)
-	if s.Phase != PhaseError || s.Reason != ReasonFrontendFailed {
-		t.Errorf("got %+v", s)
-	}
-	if err := e.Stop(t.Context()); err != nil || f.stopped != 0 {
-		t.Errorf("stop: %v, %d stops of a frontend that never was", err, f.stopped)
-	}
+	assert.Equal(t, PhaseError, s.Phase)
+	assert.Equal(t, ReasonFrontendFailed, s.Reason)
+	err := e.Stop(t.Context())
+	require.NoError(t, err)
+	assert.Zero(t, f.stopped, "stops of a frontend that never was")
 }

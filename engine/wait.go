@@ -10,6 +10,7 @@ type wait struct {
 	member      *member
 	off, length int64         // of a read
 	span        *span         // guarded by watchdog.mu, like all below; the range that a user's read holds
+	leave       func(error)   // answers a user's read for which its caller cannot wait; nil: the caller waits. See giveBackLocked
 	began       time.Time     // the member has had the request since
 	answered    time.Time     // when another member answered the like, or a probe of it
 	waited      time.Duration // since began; since answered, once that is set
@@ -17,7 +18,7 @@ type wait struct {
 	limit       time.Duration // how long it may take by itself; 0: no limit
 	hangs       bool          // it was counted in member.hanging
 	overdue     bool          // its range was given back: what it returns must not be used
-	held        bool          // somebody else may still point to it: it is not reused
+	held        bool          // another goroutine may still point to it: it is not reused
 	slot        int           // -1 when it is over
 }
 
@@ -29,12 +30,12 @@ type likes struct {
 	answered bool    // guarded by watchdog.mu
 }
 
-// watchRead watches a read; s is the range that a user's read holds, nil for the engine's own reads.
-func (w *watchdog) watchRead(m *member, off int64, length int, s *span) *wait {
+// watchRead watches a read; s is the range that a user's read holds, nil for the engine's own reads. leave may be nil.
+func (w *watchdog) watchRead(m *member, off int64, length int, s *span, leave func(error)) *wait {
 	r := waitPool.Get().(*wait)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	*r = wait{member: m, off: off, length: int64(length), span: s, began: w.clock.Now()}
+	*r = wait{member: m, off: off, length: int64(length), span: s, leave: leave, began: w.clock.Now()}
 	w.addLocked(r)
 	return r
 }
@@ -45,7 +46,7 @@ func (w *watchdog) addLocked(r *wait) {
 	w.tellLocked()
 }
 
-// watchLike watches what a member has just been given, one of several.
+// watchLike watches a request that was just given to a member, one of several.
 func (w *watchdog) watchLike(l *likes, m *member) *wait {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -82,7 +83,7 @@ func (w *watchdog) answeredLocked(r *wait) {
 	}
 }
 
-// whileOthersWait does something on a member that another has just done the like of.
+// whileOthersWait runs a request to a member after another member has answered the like.
 func (w *watchdog) whileOthersWait(m *member, do func() error) error {
 	r := w.watchLike(&likes{answered: true}, m)
 	defer w.forgetWait(r)
@@ -92,13 +93,13 @@ func (w *watchdog) whileOthersWait(m *member, do func() error) error {
 // whileProbed reads something of a range, for the engine itself. A member that hangs while another can read there is expelled, and left
 // behind if it is local; what do was given or gives must not be used then.
 func (w *watchdog) whileProbed(m *member, off, length int64, do func() error) error {
-	r := w.watchRead(m, off, int(length), nil)
+	r := w.watchRead(m, off, int(length), nil, nil)
 	defer w.forgetWait(r)
 	return m.unlessStuck(do)
 }
 
-// whileAlone does something on a replica that is being rebuilt, for which nobody waits but the rebuild. It has its time nevertheless: the
-// next rebuild waits too.
+// whileAlone runs a request to a replica that is being rebuilt, for which only the rebuild waits. It has its time nevertheless: the next
+// rebuild waits too.
 func (w *watchdog) whileAlone(m *member, do func() error) error {
 	r := w.watchLike(&likes{}, m)
 	w.mu.Lock()
@@ -122,7 +123,7 @@ func (w *watchdog) forgetWait(r *wait) (holds bool) {
 	if r.hangs {
 		r.member.hanging.Add(-1)
 	}
-	r.span = nil
+	r.span, r.leave = nil, nil
 	if !r.held {
 		r.member = nil
 		waitPool.Put(r)
@@ -130,7 +131,7 @@ func (w *watchdog) forgetWait(r *wait) (holds bool) {
 	return holds
 }
 
-// probe asks the other members, side by side, for a little of what a long read is about: any of them may hang too.
+// probe reads a little of the range of a long read from the other members, side by side: any of them may hang too.
 func (m *mirror) probe(r *wait) {
 	var asking sync.WaitGroup
 	for _, b := range m.roster.Load().serving {

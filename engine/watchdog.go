@@ -9,12 +9,13 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/longhorn-lep/longhorn-manager/membership"
+	"github.com/longhorn-lep/longhorn-manager/nbd"
 )
 
-// errSlow is why a member failed that another one was faster than.
+// errSlow is why a member that was slower than another failed.
 var errSlow = errors.New("it has not answered a request that another replica answered long ago")
 
-// errTooLong is why a rebuild ended that nobody else waited for.
+// errTooLong is why a rebuild ended whose replica took too long for a request to it alone.
 var errTooLong = errors.New("it takes too long for a flush, or to tell its marks")
 
 // probeBytes bounds what is read of another member to see whether a slow read is the member's fault or all members'.
@@ -30,7 +31,7 @@ type watchdog struct {
 	failed func(*member, error)
 	unlock func(*span) // gives back the range of a read that hangs
 	clock  clock.Clock
-	kick   chan struct{} // receives when there is something to watch and nobody has been told
+	kick   chan struct{} // receives when there is something to watch and told is not set
 
 	mu       sync.Mutex
 	fanouts  []*fanout // guarded by mu
@@ -84,6 +85,7 @@ func (w *watchdog) forget(f *fanout) {
 
 // run looks at what is under way until ctx ends. probe is called for each read that takes long; it must not block.
 func (w *watchdog) run(ctx context.Context, probe func(*wait)) {
+	defer w.leaveAll(nbd.ESHUTDOWN)
 	for {
 		select {
 		case <-w.kick:
@@ -180,8 +182,29 @@ func (w *watchdog) lookAtWaitLocked(r *wait, now time.Time) (probe bool) {
 		}
 	}
 	if r.span != nil && r.member.local && r.member.isDropped() {
-		w.unlock(r.span)
-		r.span, r.overdue = nil, true
+		w.giveBackLocked(r, nil)
 	}
 	return probe
+}
+
+// giveBackLocked gives back the range of a read that hangs: what it returns will not be used. If its caller cannot wait for that, another
+// goroutine answers: with why, or, if that is nil, with what is read anew.
+func (w *watchdog) giveBackLocked(r *wait, why error) {
+	w.unlock(r.span)
+	r.span, r.overdue = nil, true
+	if leave := r.leave; leave != nil {
+		r.leave = nil
+		go leave(why) // ends when another member has answered, or the engine has ended
+	}
+}
+
+// leaveAll ends the reads of the engine's users that hang when it ends.
+func (w *watchdog) leaveAll(why error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, r := range w.waits {
+		if r.span != nil && r.leave != nil && r.member.local {
+			w.giveBackLocked(r, why)
+		}
+	}
 }

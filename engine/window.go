@@ -13,8 +13,8 @@ const (
 	windowLeast = 256 << 10
 )
 
-// window admits requests to the members, in order of arrival where they must wait. Who is in it waits for members alone: it is entered
-// under the range lock, and left before an epoch is waited for.
+// window admits requests to the members, in order of arrival where they must wait. A request in it waits for members alone: it enters
+// under the range lock, and leaves before it waits for an epoch.
 type window struct {
 	used    atomic.Int64 // what those inside count for
 	waiting atomic.Int32 // as many as are in queue
@@ -42,7 +42,7 @@ func (w *window) enter(cost int64) {
 	x := &windowWaiter{cost: cost, ready: make(chan struct{})}
 	w.mu.Lock()
 	w.queue = append(w.queue, x)
-	w.waiting.Add(1) // before used is looked at: whoever leaves after that sees it
+	w.waiting.Add(1) // before used is looked at: a request that leaves after that sees it
 	w.admitLocked()
 	w.mu.Unlock()
 	<-x.ready

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+
 	"github.com/longhorn-lep/longhorn-manager/membership"
 )
 
@@ -107,9 +109,7 @@ func TestASlowDiskBesideAFastOneStays(t *testing.T) {
 				} else {
 					err = e.Backend().WriteAt(context.Background(), pattern(byte(n), 512), n*512, false)
 				}
-				if err != nil {
-					t.Error(err)
-				}
+				assert.NoError(t, err)
 			}
 		})
 	}
@@ -118,12 +118,10 @@ func TestASlowDiskBesideAFastOneStays(t *testing.T) {
 	}
 	close(next)
 	wg.Wait()
-	if worked := r.clock.Since(began); worked < 2*membership.SlowAfter {
-		t.Errorf("the slow disk worked for %s", worked)
-	}
-	if s := e.State(); !inEpoch("a", "b")(s) || countMode(s, ModeERR) != 0 {
-		t.Errorf("got %+v", s)
-	}
+	assert.GreaterOrEqual(t, r.clock.Since(began), 2*membership.SlowAfter)
+	s := e.State()
+	assert.True(t, inEpoch("a", "b")(s), s)
+	assert.Zero(t, countMode(s, ModeERR))
 	r.sameBytes()
 }
 
@@ -159,12 +157,10 @@ func TestTheWindowIsFair(t *testing.T) {
 	w.leave(large)
 	<-entered
 	slices.Sort(order[:2]) // both got in at once
-	if !slices.Equal(order, []string{"first", "second", "third"}) {
-		t.Errorf("got in: %v", order)
-	}
+	assert.Equal(t, []string{"first", "second", "third"}, order)
 	w.leave(small)
 	w.leave(large)
-	if used, waiting := w.used.Load(), w.waiting.Load(); used != 0 || waiting != 0 {
-		t.Errorf("%d used and %d waiting in the end", used, waiting)
-	}
+	used, waiting := w.used.Load(), w.waiting.Load()
+	assert.Zero(t, used, "%d used and %d waiting in the end", used, waiting)
+	assert.Zero(t, waiting)
 }

@@ -6,10 +6,12 @@ import (
 	"math/rand/v2"
 	"net"
 	"path/filepath"
-	"slices"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/longhorn-lep/longhorn-manager/nbd"
 )
@@ -40,9 +42,7 @@ func (r *rig) overTheWire(d *disk, s *session) Replica {
 	r.t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
-		if err := errors.Join(server.Shutdown(ctx), <-served); err != nil {
-			r.t.Error(err)
-		}
+		assert.NoError(r.t, errors.Join(server.Shutdown(ctx), <-served))
 	})
 	c, err := nbd.Dial(r.t.Context(), "unix", path, "r", nbd.DialOptions{})
 	if err != nil {
@@ -83,26 +83,19 @@ func TestOverlappingWritersOverTheWire(t *testing.T) {
 	}
 	wg.Wait()
 	r.sameBytes()
-	if err := e.Stop(t.Context()); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, e.Stop(t.Context()))
 	r.expectMarks(nil)
 }
 
 func TestALostConnectionExpelsTheMember(t *testing.T) {
 	r := newWireRig(t)
 	e, changed := r.run(1)
-	if err := e.Backend().WriteAt(t.Context(), pattern(1, 4096), 0, true); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, e.Backend().WriteAt(t.Context(), pattern(1, 4096), 0, true))
 	_ = r.disk("c").current.Close() // the server's end; the client learns it from the next request
-	if err := e.Backend().WriteAt(t.Context(), pattern(2, 4096), 0, false); err != nil {
-		t.Errorf("write: %v", err)
-	}
+	assert.NoError(t, e.Backend().WriteAt(t.Context(), pattern(2, 4096), 0, false))
 	s := r.await(e, changed, "expulsion", inEpoch("a", "b"))
-	if s.Phase != PhaseRunning || s.Members[2].Mode != ModeERR {
-		t.Errorf("got %+v", s)
-	}
+	assert.Equal(t, PhaseRunning, s.Phase)
+	assert.Equal(t, ModeERR, s.Members[2].Mode)
 	r.sameBytes("a", "b")
 }
 
@@ -114,11 +107,8 @@ func TestResyncOverTheWire(t *testing.T) {
 	}
 	e, _ := r.run(1)
 	for _, d := range r.disks {
-		if !slices.Equal(d.bytes(t, 0, testRegion), pattern('a', testRegion)) || !slices.Equal(d.bytes(t, testRegion, testRegion), pattern(d.name[0], testRegion)) {
-			t.Errorf("%s holds other bytes", d.name)
-		}
+		assert.Equal(t, pattern('a', testRegion), d.bytes(t, 0, testRegion), "%s holds other bytes", d.name)
+		assert.Equal(t, pattern(d.name[0], testRegion), d.bytes(t, testRegion, testRegion), "%s holds other bytes", d.name)
 	}
-	if err := e.Stop(t.Context()); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, e.Stop(t.Context()))
 }

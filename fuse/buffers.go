@@ -22,8 +22,8 @@ var (
 type pool struct {
 	size int
 	keep int // so many free ones are not unmapped
-	// most is how many one server may have, and all how many all together. Who may have no more waits, and so does its kernel. The first
-	// of a server is always granted, so that no device waits for another one whose requests hang.
+	// most is how many buffers one server may have, all how many all servers together. A server that may have no more waits, and so does its
+	// kernel. The first of a server is always granted, so that no device waits for another one whose requests hang.
 	most, all int
 
 	mu    sync.Mutex
@@ -84,6 +84,12 @@ func (s *share) giveBack(b []byte) {
 		_ = unix.Munmap(b)
 	}
 }
+
+// discount lets another buffer take the place of one whose memory a disk may still write to. That is used for nothing else: its owner
+// unmaps it, before or after.
+func (b *buffer) discount() { b.share.giveBack(nil) }
+
+func (b *buffer) unmap() { _ = unix.Munmap(b.bytes) }
 
 // buffer has one owner, who gives it back once.
 type buffer struct {

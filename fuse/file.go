@@ -12,18 +12,18 @@ import (
 // always is never cancelled: nothing that happens to one user's request may leave a change half done.
 var always = context.Background()
 
-// handle serves one request, answers it, and gives its buffer back.
-func (s *Server) handle(r request) {
+// handle serves one request, answers it, and gives its buffer back. left: it is a read that hung, and another goroutine answers it.
+func (s *Server) handle(r request) (left bool) {
 	h, body, err := parseHeader(r.bytes())
 	if err != nil {
 		r.buffer.release() // there is nothing that an answer could name
-		return
+		return false
 	}
 	switch h.opcode {
 	case opForget, opBatchForget: // nothing is kept for a node, and no answer is expected
 		r.buffer.release()
 	case opRead:
-		s.handleRead(h, body, r.buffer)
+		return s.handleRead(h, body, r.buffer)
 	default:
 		var room [outHeaderBytes + entryBytes]byte // the longest short reply
 		n, status := s.answer(h, body, room[outHeaderBytes:])
@@ -33,6 +33,7 @@ func (s *Server) handle(r request) {
 		}
 		s.reply(h.unique, status, room[:outHeaderBytes+n])
 	}
+	return false
 }
 
 // answer serves a request whose reply is short. It writes that to out, which is zero, and returns its length.
@@ -103,13 +104,13 @@ func (s *Server) statfs(out []byte) {
 }
 
 // handleRead gives bytes of the file; at its end fewer than asked for. The buffer of the request, which is read no more, becomes that of
-// the reply where it is long enough; it is given back before another is waited for, so nobody waits for a buffer with one in hand.
-func (s *Server) handleRead(h header, body []byte, b *buffer) {
+// the reply where it is long enough; it is given back before another is waited for, so no request waits for a buffer with one in hand.
+func (s *Server) handleRead(h header, body []byte, b *buffer) (left bool) {
 	off, size, err := parseRead(body)
 	if err != nil || h.node != imageNode || size > MaxWrite {
 		b.release()
 		s.fail(h.unique, unix.EINVAL)
-		return
+		return false
 	}
 	n := 0
 	if off < uint64(s.size) {
@@ -119,18 +120,56 @@ func (s *Server) handleRead(h header, body []byte, b *buffer) {
 		b.release()
 		if b, err = s.large.get(); err != nil {
 			s.fail(h.unique, unix.ENOMEM)
-			return
+			return false
 		}
 	}
-	defer b.release()
 	whole, data := b.reply(n)
 	if n > 0 {
-		if status := errnoOf(s.backend.ReadAt(always, data, int64(off))); status != 0 {
-			s.fail(h.unique, status)
-			return
+		left, err := s.readAt(h.unique, b, data, int64(off))
+		if left {
+			b.unmap()
+			return true
+		}
+		if err != nil {
+			b.release()
+			s.fail(h.unique, errnoOf(err))
+			return false
 		}
 	}
 	s.reply(h.unique, 0, whole)
+	b.release()
+	return false
+}
+
+// readAt reads into data, which is b's, as the backend can. A read that it leaves behind in a disk which hangs is answered meanwhile, and b
+// is not counted any more: its memory is the disk's until readAt returns.
+func (s *Server) readAt(unique uint64, b *buffer, data []byte, off int64) (left bool, err error) {
+	r, ok := s.backend.(LateReader)
+	if !ok {
+		return false, s.backend.ReadAt(always, data, off)
+	}
+	return r.ReadLate(always, data, off, func(got []byte, err error) {
+		defer s.requests.Done()
+		b.discount()
+		s.answerRead(unique, got, err)
+	})
+}
+
+// answerRead answers a read with bytes that are in no buffer.
+func (s *Server) answerRead(unique uint64, got []byte, err error) {
+	if err != nil {
+		s.fail(unique, errnoOf(err))
+		return
+	}
+	b, err := s.large.get()
+	if err != nil {
+		s.fail(unique, unix.ENOMEM)
+		return
+	}
+	defer b.release()
+	whole, data := b.reply(len(got))
+	copy(data, got)
+	s.reply(unique, 0, whole)
 }
 
 func (s *Server) fail(unique uint64, status syscall.Errno) {
@@ -177,7 +216,7 @@ func (s *Server) holds(off, length uint64) bool {
 	return length <= uint64(s.size) && off <= uint64(s.size)-length
 }
 
-// errnoOf says an error as the kernel understands it. A block device's users know few errors.
+// errnoOf turns an error into one that the kernel understands. A block device's users know few errors.
 func errnoOf(err error) syscall.Errno {
 	var no syscall.Errno
 	switch {

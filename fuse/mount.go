@@ -16,8 +16,8 @@ const lowestFD = 4096
 // enoughFDs is how many descriptors a process with FUSE connections may have: their numbers begin at lowestFD.
 const enoughFDs = 4 * lowestFD
 
-// allowFDs sees that descriptors may have such numbers. Few systems allow a process that many from the start; one with CAP_SYS_RESOURCE,
-// which mounting needs anyway, may allow itself more.
+// allowFDs makes sure that descriptors may have such numbers. Few systems allow a process that many from the start; one with
+// CAP_SYS_RESOURCE, which mounting needs anyway, may allow itself more.
 var allowFDs = sync.OnceValue(func() error {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
@@ -33,8 +33,8 @@ var allowFDs = sync.OnceValue(func() error {
 	return nil
 })
 
-// Mount is a file system that is mounted nowhere. It has no path, so it needs no directory, nobody sees it, and nothing is left of it when
-// its file and its connection are closed.
+// Mount is a file system that is mounted nowhere. It has no path, so it needs no directory, no process sees it, and nothing is left of it
+// when its file and its connection are closed.
 //
 //	mount ── root directory ── volume.img   held open by: who opened it, then the loop device alone
 type Mount struct {

@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"testing"
 
+	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
 
@@ -17,22 +18,18 @@ func TestDescriptorsAreAllowedWhereTheSystemAllowsFew(t *testing.T) {
 		}
 		cmd := exec.CommandContext(t.Context(), "prlimit", "--nofile=1024:4096", os.Args[0], "-test.run=^"+t.Name()+"$")
 		cmd.Env = append(os.Environ(), again+"=yes")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("%v\n%s", err, out)
-		}
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s", out)
 		return
 	}
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 1024, Max: 4097}); err != nil {
 		t.Skip("needs to be allowed to raise limits, as a privileged pod is")
 	}
 	null, err := unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer unix.Close(null)
 	fd, err := Dup(null)
-	if err != nil || fd < lowestFD {
-		t.Fatalf("descriptor %d, %v", fd, err)
-	}
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, fd, lowestFD)
 	_ = unix.Close(fd)
 }

@@ -25,6 +25,14 @@ type Backend interface {
 	Zero(ctx context.Context, off, length int64, keep bool) error
 }
 
+// LateReader is a Backend whose reads are answered though a disk hangs.
+type LateReader interface {
+	// ReadLate is ReadAt, unless the disk hangs that it reads from. Then the answer comes by elsewhere, once and from another goroutine:
+	// what was read in other memory, or why nothing could be. When the disk has answered at last, if ever, ReadLate returns left; the
+	// call of elsewhere may come after that too. p is not used any more when ReadLate returns.
+	ReadLate(ctx context.Context, p []byte, off int64, elsewhere func(got []byte, err error)) (left bool, err error)
+}
+
 // Server serves one connection.
 type Server struct {
 	size    int64
@@ -34,6 +42,8 @@ type Server struct {
 	raw     syscall.RawConn
 
 	large, small share
+	// isReadable is the function of that name, but in tests.
+	isReadable func(fd int, patience time.Duration) bool
 
 	requests sync.WaitGroup // those under way
 	ended    chan struct{}
@@ -54,7 +64,7 @@ func NewServer(conn int, size int64, maxWrite uint32, b Backend) (*Server, error
 		return nil, fmt.Errorf("serve a FUSE connection: %w", err)
 	}
 	s := &Server{
-		size: size, backend: b, fd: conn, large: share{pool: large}, small: share{pool: small}, conn: os.NewFile(uintptr(conn), "/dev/fuse"),
+		size: size, backend: b, fd: conn, large: share{pool: large}, small: share{pool: small}, isReadable: isReadable, conn: os.NewFile(uintptr(conn), "/dev/fuse"),
 		ended: make(chan struct{}), stopping: make(chan struct{}),
 	}
 	var err error
@@ -105,7 +115,7 @@ func (s *Server) read() error {
 			default:
 			}
 			r, failed = s.receive(int(fd))
-			if isWarm && errors.Is(failed, unix.EAGAIN) && isReadable(int(fd), warm) {
+			if isWarm && errors.Is(failed, unix.EAGAIN) && s.isReadable(int(fd), warm) {
 				r, failed = s.receive(int(fd))
 			}
 			isWarm = failed == nil
@@ -128,8 +138,9 @@ func (s *Server) read() error {
 		}
 		s.requests.Add(1)
 		go func() {
-			defer s.requests.Done()
-			s.handle(r)
+			if left := s.handle(r); !left {
+				s.requests.Done()
+			}
 		}()
 	}
 }
@@ -145,7 +156,7 @@ var errStopped = errors.New("stopped")
 // requestAt is where a request begins in a buffer: so that the data of a WRITE begins at a page.
 const requestAt = pageBytes - inHeaderBytes - writeInBytes
 
-// request is one that was read. Whoever has it answers it and gives its buffer back.
+// request is one that was read. Its handler answers it and gives its buffer back.
 type request struct {
 	buffer *buffer
 	length int
@@ -180,7 +191,7 @@ func (s *Server) receive(fd int) (request, error) {
 	return request{buffer: short, length: n}, nil
 }
 
-// reply answers a request; p begins with room for the header. A request that the kernel has given up meanwhile is nobody's any more.
+// reply answers a request; p begins with room for the header. If the kernel has given the request up meanwhile, the reply goes nowhere.
 func (s *Server) reply(unique uint64, status syscall.Errno, p []byte) {
 	le.PutUint32(p, uint32(len(p)))
 	le.PutUint32(p[4:], uint32(-int32(status)))

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
 
@@ -70,16 +72,22 @@ type kernel struct {
 
 func newKernel(t testing.TB) *kernel {
 	t.Helper()
+	return newKernelWith(t, nil)
+}
+
+// newKernelWith is newKernel, whose server is prepared before it serves.
+func newKernelWith(t testing.TB, prepare func(*Server)) *kernel {
+	t.Helper()
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, fd := range pair {
 		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, 4<<20)
 	}
 	k := &kernel{t: t, fd: pair[0], store: &store{data: make([]byte, testSize)}, served: make(chan error, 1)}
-	if k.server, err = NewServer(pair[1], testSize, MaxWrite, k.store); err != nil {
-		t.Fatal(err)
+	k.server, err = NewServer(pair[1], testSize, MaxWrite, k.store)
+	require.NoError(t, err)
+	if prepare != nil {
+		prepare(k.server)
 	}
 	go func() { k.served <- k.server.Serve() }()
 	t.Cleanup(k.hangUp)
@@ -93,12 +101,10 @@ func (k *kernel) hangUp() {
 	}
 	_ = unix.Close(k.fd)
 	k.fd = -1
-	if err := <-k.served; err != nil {
-		k.t.Errorf("serve: %v", err)
-	}
-	if l, s := k.server.large.used, k.server.small.used; l != 0 || s != 0 {
-		k.t.Errorf("%d large and %d small buffers were not given back", l, s)
-	}
+	assert.NoError(k.t, <-k.served)
+	l, s := k.server.large.used, k.server.small.used
+	assert.Zero(k.t, l, "%d large and %d small buffers were not given back", l, s)
+	assert.Zero(k.t, s)
 }
 
 // encode encodes a request.
@@ -113,18 +119,17 @@ func encode(opcode uint32, unique, node uint64, body []byte) []byte {
 
 func (k *kernel) send(opcode uint32, unique, node uint64, body []byte) {
 	k.t.Helper()
-	if _, err := unix.Write(k.fd, encode(opcode, unique, node, body)); err != nil {
-		k.t.Fatal(err)
-	}
+	_, err := unix.Write(k.fd, encode(opcode, unique, node, body))
+	require.NoError(k.t, err)
 }
 
 func (k *kernel) reply() (unique uint64, status syscall.Errno, body []byte) {
 	k.t.Helper()
 	p := make([]byte, 2<<20)
 	n, err := unix.Read(k.fd, p)
-	if err != nil || n < outHeaderBytes || le.Uint32(p) != uint32(n) {
-		k.t.Fatalf("a reply of %d bytes: %v", n, err)
-	}
+	require.NoError(k.t, err)
+	require.GreaterOrEqual(k.t, n, outHeaderBytes)
+	require.Equal(k.t, uint32(n), le.Uint32(p))
 	return le.Uint64(p[8:]), syscall.Errno(-int32(le.Uint32(p[4:]))), p[outHeaderBytes:n]
 }
 
@@ -133,9 +138,7 @@ func (k *kernel) ask(opcode uint32, node uint64, body []byte) (syscall.Errno, []
 	const unique = 1<<63 | 42 // as of a request that is sent again
 	k.send(opcode, unique, node, body)
 	got, status, reply := k.reply()
-	if got != unique {
-		k.t.Errorf("reply to %x, not %x", got, uint64(unique))
-	}
+	assert.Equal(k.t, uint64(unique), got, "%x", uint64(unique))
 	return status, reply
 }
 
@@ -175,56 +178,57 @@ func TestInitAgreesOnWhatALoopDeviceNeeds(t *testing.T) {
 	status, p := k.ask(opInit, 0, body(uint32(7), uint32(45), uint32(131072), all, all, make([]byte, 44)))
 	want := body(uint32(7), uint32(38), uint32(131072),
 		uint32(1<<0|1<<5|1<<15|1<<18|1<<22|1<<30), uint32(192<<16|256), uint32(1<<20), uint32(1), uint32(256), uint32(1<<7), make([]byte, 28))
-	if status != 0 || !bytes.Equal(p, want) {
-		t.Errorf("got %v, %x, want %x", status, p, want)
-	}
+	assert.Zero(t, status, "%x, %x", p, want)
+	assert.True(t, bytes.Equal(p, want))
 	for name, p := range map[string][]byte{
 		"another protocol": body(uint32(8), uint32(0), uint32(0), uint32(0)),
 		"too old a kernel": body(uint32(7), uint32(30), uint32(0), uint32(0)),
 		"too short":        body(uint32(7), uint32(45)),
 	} {
-		if status, _ := k.ask(opInit, 0, p); status != unix.EPROTO {
-			t.Errorf("%s: %v", name, status)
-		}
+		status, _ := k.ask(opInit, 0, p)
+		assert.Equal(t, unix.EPROTO, status, name)
 	}
 }
 
 func TestTheFileIsFoundAndDescribed(t *testing.T) {
 	k := newKernel(t)
 	status, p := k.ask(opLookup, rootNode, []byte("volume.img\x00"))
-	if status != 0 || len(p) != 128 || le.Uint64(p) != imageNode || le.Uint64(p[48:]) != testSize {
-		t.Errorf("lookup: %v, %x", status, p)
-	}
+	assert.Zero(t, status)
+	require.Len(t, p, 128)
+	assert.Equal(t, uint64(imageNode), le.Uint64(p))
+	assert.Equal(t, uint64(testSize), le.Uint64(p[48:]))
 	for _, name := range []string{"other\x00", "volume.img", "\x00", ""} {
-		if status, _ := k.ask(opLookup, rootNode, []byte(name)); status != unix.ENOENT {
-			t.Errorf("lookup of %q: %v", name, status)
-		}
+		status, _ := k.ask(opLookup, rootNode, []byte(name))
+		assert.Equal(t, unix.ENOENT, status, "lookup of %q", name)
 	}
-	if status, p := k.ask(opGetattr, imageNode, make([]byte, 16)); status != 0 || len(p) != 104 || le.Uint32(p[76:]) != 0o100600 {
-		t.Errorf("attributes: %v, %x", status, p)
-	}
-	if status, _ := k.ask(opGetattr, 3, make([]byte, 16)); status != unix.ENOENT {
-		t.Errorf("attributes of nothing: %v", status)
-	}
-	if status, p := k.ask(opOpen, imageNode, make([]byte, 8)); status != 0 || len(p) != 16 || le.Uint32(p[8:]) != 1|1<<5|1<<6 {
-		t.Errorf("open: %v, %x", status, p)
-	}
-	if status, p := k.ask(opStatfs, rootNode, nil); status != 0 || len(p) != 80 || le.Uint64(p) != testSize/4096 || le.Uint32(p[40:]) != 4096 {
-		t.Errorf("statfs: %v, %x", status, p)
-	}
+	status, p = k.ask(opGetattr, imageNode, make([]byte, 16))
+	assert.Zero(t, status)
+	require.Len(t, p, 104)
+	assert.Equal(t, uint32(0o100600), le.Uint32(p[76:]))
+	status, _ = k.ask(opGetattr, 3, make([]byte, 16))
+	assert.Equal(t, unix.ENOENT, status, "attributes of nothing")
+	status, p = k.ask(opOpen, imageNode, make([]byte, 8))
+	assert.Zero(t, status)
+	require.Len(t, p, 16)
+	assert.Equal(t, uint32(1|1<<5|1<<6), le.Uint32(p[8:]))
+	status, p = k.ask(opStatfs, rootNode, nil)
+	assert.Zero(t, status)
+	require.Len(t, p, 80)
+	assert.Equal(t, uint64(testSize/4096), le.Uint64(p))
+	assert.Equal(t, uint32(4096), le.Uint32(p[40:]))
 	for opcode, want := range map[uint32]syscall.Errno{
 		opSetattr: unix.EPERM, opInterrupt: unix.ENOSYS, 9: unix.ENOSYS, opRelease: 0, opFlush: 0, opDestroy: 0,
 	} {
-		if status, p := k.ask(opcode, imageNode, make([]byte, 88)); status != want || len(p) != 0 {
-			t.Errorf("operation %d: %v, %x", opcode, status, p)
-		}
+		status, p := k.ask(opcode, imageNode, make([]byte, 88))
+		assert.Equal(t, want, status, "operation %d", opcode)
+		assert.Empty(t, p, "operation %d", opcode)
 	}
 	// What has no answer gets none.
 	k.send(opForget, 1, imageNode, make([]byte, 8))
 	k.send(opBatchForget, 2, 0, make([]byte, 8))
-	if status, _ := k.ask(opFsync, imageNode, make([]byte, 16)); status != 0 || k.store.flushes != 1 {
-		t.Errorf("fsync: %v, %d flushes", status, k.store.flushes)
-	}
+	status, _ = k.ask(opFsync, imageNode, make([]byte, 16))
+	assert.Zero(t, status)
+	assert.Equal(t, 1, k.store.flushes)
 }
 
 func TestReadsAndWrites(t *testing.T) {
@@ -233,38 +237,34 @@ func TestReadsAndWrites(t *testing.T) {
 			k := newKernel(t)
 			data := bytes.Repeat([]byte{1, 2, 3, 4, 5, 6, 7}, n/7+1)[:n]
 			for _, off := range []uint64{0, 4099, testSize - uint64(n)} {
-				if status, p := k.ask(opWrite, imageNode, writeBody(off, data)); status != 0 || le.Uint32(p) != uint32(n) {
-					t.Fatalf("write at %d: %v, %x", off, status, p)
-				}
-				if status, p := k.ask(opRead, imageNode, readBody(off, uint32(n))); status != 0 || !bytes.Equal(p, data) {
-					t.Errorf("read at %d: %v, %d bytes", off, status, len(p))
-				}
+				status, p := k.ask(opWrite, imageNode, writeBody(off, data))
+				require.Zero(t, status, "write at %d, %x", off, p)
+				require.Equal(t, uint32(n), le.Uint32(p))
+				status, p = k.ask(opRead, imageNode, readBody(off, uint32(n)))
+				assert.Zero(t, status, "read at %d, %d bytes", off, len(p))
+				assert.True(t, bytes.Equal(p, data))
 			}
 		})
 	}
 	k := newKernel(t)
 	k.store.data[testSize-1] = 9
-	if status, p := k.ask(opRead, imageNode, readBody(testSize-1, 4096)); status != 0 || !bytes.Equal(p, []byte{9}) {
-		t.Errorf("read across the end: %v, %x", status, p)
-	}
+	status, p := k.ask(opRead, imageNode, readBody(testSize-1, 4096))
+	assert.Zero(t, status)
+	assert.Equal(t, []byte{9}, p, "read across the end")
 	for _, off := range []uint64{testSize, 1 << 63, ^uint64(0)} {
-		if status, p := k.ask(opRead, imageNode, readBody(off, 4096)); status != 0 || len(p) != 0 {
-			t.Errorf("read behind the end: %v, %x", status, p)
-		}
-		if status, _ := k.ask(opWrite, imageNode, writeBody(off, []byte{1})); status != unix.ENOSPC {
-			t.Errorf("write behind the end: %v", status)
-		}
+		status, p := k.ask(opRead, imageNode, readBody(off, 4096))
+		assert.Zero(t, status)
+		assert.Empty(t, p, "read behind the end")
+		status, _ = k.ask(opWrite, imageNode, writeBody(off, []byte{1}))
+		assert.Equal(t, unix.ENOSPC, status, "write behind the end")
 	}
-	if status, _ := k.ask(opWrite, imageNode, writeBody(testSize-1, []byte{1, 2})); status != unix.ENOSPC {
-		t.Errorf("write across the end: %v", status)
-	}
-	if status, _ := k.ask(opRead, imageNode, readBody(0, MaxWrite+1)); status != unix.EINVAL {
-		t.Errorf("a read that is too long: %v", status)
-	}
+	status, _ = k.ask(opWrite, imageNode, writeBody(testSize-1, []byte{1, 2}))
+	assert.Equal(t, unix.ENOSPC, status, "write across the end")
+	status, _ = k.ask(opRead, imageNode, readBody(0, MaxWrite+1))
+	assert.Equal(t, unix.EINVAL, status, "a read that is too long")
 	long := writeBody(0, []byte{1, 2})
-	if status, _ := k.ask(opWrite, imageNode, long[:len(long)-1]); status != unix.EINVAL {
-		t.Errorf("a write that says more than it has: %v", status)
-	}
+	status, _ = k.ask(opWrite, imageNode, long[:len(long)-1])
+	assert.Equal(t, unix.EINVAL, status, "a write that says more than it has")
 }
 
 func TestFallocate(t *testing.T) {
@@ -272,28 +272,25 @@ func TestFallocate(t *testing.T) {
 	for i := range k.store.data {
 		k.store.data[i] = 1
 	}
-	if status, _ := k.ask(opFallocate, imageNode, fallocateBody(4096, 8192, 3)); status != 0 || k.store.kept {
-		t.Errorf("punch a hole: %v", status)
-	}
+	status, _ := k.ask(opFallocate, imageNode, fallocateBody(4096, 8192, 3))
+	assert.Zero(t, status)
+	assert.False(t, k.store.kept, "punch a hole")
 	for _, mode := range []uint32{0x10, 0x11} {
-		if status, _ := k.ask(opFallocate, imageNode, fallocateBody(testSize-4096, 4096, mode)); status != 0 || !k.store.kept {
-			t.Errorf("zero, mode %x: %v", mode, status)
-		}
+		status, _ := k.ask(opFallocate, imageNode, fallocateBody(testSize-4096, 4096, mode))
+		assert.Zero(t, status, "mode %x", mode)
+		assert.True(t, k.store.kept, "mode %x", mode)
 	}
 	want := bytes.Repeat([]byte{1}, testSize)
 	clear(want[4096:12288])
 	clear(want[testSize-4096:])
-	if !bytes.Equal(k.store.data, want) {
-		t.Error("other bytes are zero")
-	}
+	assert.True(t, bytes.Equal(k.store.data, want), "other bytes are zero")
 	for _, tc := range []struct {
 		off, length uint64
 		mode        uint32
 		want        syscall.Errno
 	}{{0, 4096, 0, unix.EOPNOTSUPP}, {0, testSize + 1, 3, unix.ENOSPC}, {1 << 63, 1 << 63, 3, unix.ENOSPC}, {testSize, 1, 3, unix.ENOSPC}} {
-		if status, _ := k.ask(opFallocate, imageNode, fallocateBody(tc.off, tc.length, tc.mode)); status != tc.want {
-			t.Errorf("%+v: %v", tc, status)
-		}
+		status, _ := k.ask(opFallocate, imageNode, fallocateBody(tc.off, tc.length, tc.mode))
+		assert.Equal(t, tc.want, status)
 	}
 }
 
@@ -324,15 +321,12 @@ func TestErrorsOfTheBackend(t *testing.T) {
 func TestStopAnswersWhatWasRead(t *testing.T) {
 	k := newKernel(t)
 	kept, err := Dup(k.server.fd) // by a holder
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer unix.Close(kept)
 	k.store.wait = make(chan struct{})
 	k.send(opWrite, 1, imageNode, writeBody(0, []byte{7}))
-	if status, _ := k.ask(opFsync, imageNode, make([]byte, 16)); status != 0 {
-		t.Fatal(status)
-	}
+	status, _ := k.ask(opFsync, imageNode, make([]byte, 16))
+	require.Zero(t, status)
 	k.server.Stop()
 	select {
 	case <-k.server.Ended():
@@ -341,25 +335,24 @@ func TestStopAnswersWhatWasRead(t *testing.T) {
 	}
 	k.send(opFsync, 2, imageNode, make([]byte, 16)) // for the successor
 	close(k.store.wait)
-	if unique, status, _ := k.reply(); unique != 1 || status != 0 {
-		t.Errorf("reply to %d: %v", unique, status)
-	}
+	unique, status, _ := k.reply()
+	assert.Equal(t, uint64(1), unique)
+	assert.Zero(t, status)
 	<-k.server.Ended()
 	p := make([]byte, pageBytes)
 	n, err := unix.Read(kept, p)
-	if h, _, bad := parseHeader(p[:max(n, 0)]); err != nil || bad != nil || h.unique != 2 || k.store.flushes != 1 {
-		t.Errorf("the successor reads %+v, %v, %v, after %d flushes", h, err, bad, k.store.flushes)
-	}
+	h, _, bad := parseHeader(p[:max(n, 0)])
+	require.NoError(t, err)
+	require.NoError(t, bad)
+	assert.Equal(t, uint64(2), h.unique)
+	assert.Equal(t, 1, k.store.flushes)
 }
 
 func TestServerOfLongerRequestsThanItsBuffers(t *testing.T) {
 	fd, err := unix.Dup(0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := NewServer(fd, testSize, MaxWrite+1, &store{}); err == nil {
-		t.Error("it was made")
-	}
+	require.NoError(t, err)
+	_, err = NewServer(fd, testSize, MaxWrite+1, &store{})
+	assert.Error(t, err, "it was made")
 }
 
 // A server whose requests hang has its share of buffers and no more; another one goes on.
@@ -369,9 +362,7 @@ func TestBuffersOfOneServerAreNotThoseOfAnother(t *testing.T) {
 	held := []*buffer{}
 	take := func(s *share) *buffer {
 		b, err := s.get()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		held = append(held, b)
 		return b
 	}

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 )
 
 // The way of a tool's request: unix socket, engine, one replica by direct call and two over TCP.
@@ -13,7 +15,7 @@ func BenchmarkVolume(b *testing.B) {
 	c := newCluster(b)
 	c.startEngine(c[0], c.engineSpec(1, nil))
 	v, err := c[0].dialTool("engine/" + volume)
-	must(b, err)
+	require.NoError(b, err)
 	for _, w := range []struct {
 		name        string
 		size, depth int
@@ -27,7 +29,7 @@ func BenchmarkVolume(b *testing.B) {
 	} {
 		b.Run(w.name, func(b *testing.B) { run(b, w.size, w.depth, w.do) })
 	}
-	must(b, v.Close())
+	require.NoError(b, v.Close())
 	c[0].stopEngine()
 }
 

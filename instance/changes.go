@@ -35,7 +35,7 @@ type nameLocks struct {
 }
 
 type nameLock struct {
-	held  chan struct{} // has an entry while somebody has the name
+	held  chan struct{} // has an entry while the name is locked
 	users int           // guarded by nameLocks.mu
 }
 

@@ -7,10 +7,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
 	"github.com/longhorn-lep/longhorn-manager/instance/proto"
@@ -41,7 +42,7 @@ func (n *node) withDevice() (c cluster, device string) {
 func loopOf(t testing.TB, device string) string {
 	t.Helper()
 	var st unix.Stat_t
-	must(t, unix.Stat(device, &st))
+	require.NoError(t, unix.Stat(device, &st))
 	return fmt.Sprintf("/sys/dev/block/%d:%d/loop", unix.Major(st.Rdev), unix.Minor(st.Rdev))
 }
 
@@ -58,7 +59,7 @@ func awaitGone(t testing.TB, path string) {
 }
 
 func TestAForcedStopEndsAVolumeThatIsMountedAndLeavesNothing(t *testing.T) {
-	if !mountns.Own(t) { // whoever makes a namespace of the machine's mounts in the meantime would hold the device
+	if !mountns.Own(t) { // another namespace made of the machine's mounts in the meantime would hold the device
 		return
 	}
 	needDevices(t)
@@ -66,42 +67,39 @@ func TestAForcedStopEndsAVolumeThatIsMountedAndLeavesNothing(t *testing.T) {
 	c, device := n.withDevice()
 	tool(t, "mkfs.ext4", "-q", device)
 	mounted := filepath.Join(n.root, "mounted")
-	must(t, os.Mkdir(mounted, 0o700))
-	must(t, unix.Mount(device, mounted, "ext4", 0, ""))
+	require.NoError(t, os.Mkdir(mounted, 0o700))
+	require.NoError(t, unix.Mount(device, mounted, "ext4", 0, ""))
 	t.Cleanup(func() { _ = unix.Unmount(mounted, unix.MNT_DETACH) })
-	must(t, os.WriteFile(filepath.Join(mounted, "file"), []byte("synced"), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(mounted, "file"), []byte("synced"), 0o600))
 	tool(t, "sync", "-f", mounted)
 	loop := loopOf(t, device)
 
 	engine := &proto.EngineRef{Name: volume + "-e-0"}
-	if _, err := n.EngineStop(t.Context(), engine); reason(err) != reasonInUse {
-		t.Fatalf("stop of a mounted volume: %v", err)
-	}
-	engine.Force = true
 	_, err := n.EngineStop(t.Context(), engine)
-	must(t, err)
+	require.Equal(t, reasonInUse, reason(err), "stop of a mounted volume: %v", err)
+	engine.Force = true
+	_, err = n.EngineStop(t.Context(), engine)
+	require.NoError(t, err)
 	n.until("no engine", func(s *proto.State) bool { return len(s.GetEngines()) == 0 })
-	if _, err := os.Lstat(device); !os.IsNotExist(err) {
-		t.Errorf("the device's node is left: %v", err)
-	}
+	_, err = os.Lstat(device)
+	assert.ErrorIs(t, err, os.ErrNotExist, "the device's node is left")
 	if f, err := os.OpenFile(filepath.Join(mounted, "late"), os.O_CREATE|os.O_WRONLY|os.O_SYNC, 0o600); err == nil {
-		if _, err := f.WriteString("late"); err == nil {
-			t.Error("a write was acknowledged after the engine's end")
-		}
+		_, err := f.WriteString("late")
+		assert.Error(t, err, "a write was acknowledged after the engine's end")
 		_ = f.Close()
 	}
-	must(t, unix.Unmount(mounted, 0))
+	require.NoError(t, unix.Unmount(mounted, 0))
 	awaitGone(t, loop)
 
 	// The volume is as it was flushed.
 	s := c.engineSpec(2, &proto.Epoch{Generation: 1, Counter: 1, Members: []string{n.replicaName()}})
 	s.Frontend = proto.Frontend_FRONTEND_BLOCK
 	c.manage(n, s)
-	must(t, unix.Mount(device, mounted, "ext4", 0, ""))
-	if b, err := os.ReadFile(filepath.Join(mounted, "file")); err != nil || string(b) != "synced" {
-		t.Errorf("the file holds %q, %v", b, err)
-	}
-	must(t, unix.Unmount(mounted, 0))
+	require.NoError(t, unix.Mount(device, mounted, "ext4", 0, ""))
+	b, err := os.ReadFile(filepath.Join(mounted, "file"))
+	require.NoError(t, err)
+	assert.Equal(t, "synced", string(b))
+	require.NoError(t, unix.Unmount(mounted, 0))
 	n.stopEngine()
 }
 
@@ -116,41 +114,37 @@ func TestTheDevicesOfAProcessThatWasKilledAreRemovedByTheNext(t *testing.T) {
 		select {}
 	}
 	root, err := os.MkdirTemp("", "lh")
-	must(t, err)
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(root) })
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestTheDevicesOfAProcessThatWasKilledAreRemovedByTheNext$")
 	cmd.Env = append(os.Environ(), deviceRootEnv+"="+root)
 	out, err := cmd.StdoutPipe()
-	must(t, err)
-	must(t, cmd.Start())
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
 	var device, loop string
 	for lines := bufio.NewScanner(out); lines.Scan(); {
 		if n, _ := fmt.Sscanf(lines.Text(), "device %s %s", &device, &loop); n == 2 {
 			break
 		}
 	}
-	must(t, cmd.Process.Kill())
+	require.NoError(t, cmd.Process.Kill())
 	_ = cmd.Wait() // killed
-	if device == "" {
-		t.Fatal("the process made no device")
-	}
+	require.NotEmpty(t, device, "the process made no device")
 	awaitGone(t, loop)
-	if _, err := os.Lstat(device); err != nil {
-		t.Fatalf("the node of the process that was killed: %v", err)
-	}
+	_, err = os.Lstat(device)
+	require.NoError(t, err, "the node of the process that was killed")
 
 	n := nodeAt(t, 1, root)
-	if _, err := os.Lstat(device); !os.IsNotExist(err) {
-		t.Errorf("the node is left: %v", err)
-	}
+	_, err = os.Lstat(device)
+	assert.ErrorIs(t, err, os.ErrNotExist, "the node is left")
 	n.startReplica()
 	c := cluster{n}
 	s := c.engineSpec(2, &proto.Epoch{Generation: 1, Counter: 1, Members: []string{n.replicaName()}})
 	s.Frontend = proto.Frontend_FRONTEND_BLOCK
 	c.manage(n, s)
-	if got := n.untilEngine(proto.Phase_PHASE_RUNNING).GetEndpoint(); got != device || strings.Contains(got, " ") {
-		t.Errorf("device %q, want %q", got, device)
-	}
+	got := n.untilEngine(proto.Phase_PHASE_RUNNING).GetEndpoint()
+	assert.Equal(t, device, got)
+	assert.NotContains(t, got, " ")
 	_, err = n.EngineStop(context.Background(), &proto.EngineRef{Name: volume + "-e-0"})
-	must(t, err)
+	require.NoError(t, err)
 }

@@ -10,19 +10,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// dirWatch has a disk looked at soon after something in one of its directories was deleted or moved. It is one inotify instance: users
-// have few. An event is a hint and no more: it says neither what is gone nor whether that matters, and the look that follows does. So
-// it does not matter either that the kernel may drop events, nor that what a path leads to may have been closed by the time it is watched.
+// dirWatch makes a look at a disk due soon after something in one of its directories was deleted or moved. It is one inotify instance:
+// users have few. An event is a hint and no more: it says neither what is gone nor whether that matters, and the look that follows does.
+// So it does not matter either that the kernel may drop events, nor that what a path leads to may have been closed by the time it is
+// watched.
 type dirWatch struct {
 	events *os.File
-	fd     int // of events, for it alone: asked for its number, the file would not wait in the runtime any more
+	fd     int // of events, for it alone: after File.Fd the file would not wait in the runtime any more
 
 	mu     sync.Mutex
 	closed bool                                // guarded by mu
 	users  map[int32]map[*guardedDisk]struct{} // guarded by mu; by watch descriptor
 }
 
-// gone are the events of a directory from which, or which itself, something went away.
+// gone are the events which tell that a directory, or something in it, went away.
 const gone = unix.IN_DELETE | unix.IN_MOVED_FROM | unix.IN_DELETE_SELF | unix.IN_MOVE_SELF | unix.IN_ONLYDIR
 
 // newDirWatch makes a watch. The caller must run read, and close.
@@ -35,7 +36,7 @@ func newDirWatch() (*dirWatch, error) {
 	return &dirWatch{events: os.NewFile(uintptr(fd), "inotify"), fd: fd, users: map[int32]map[*guardedDisk]struct{}{}}, nil
 }
 
-// add has a disk looked at when something goes away from the directory that a path leads to now.
+// add makes a look at a disk due whenever something goes away from the directory that a path leads to now.
 func (w *dirWatch) add(path string, d *guardedDisk) (descriptor int32, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -54,7 +55,7 @@ func (w *dirWatch) add(path string, d *guardedDisk) (descriptor int32, err error
 	return descriptor, nil
 }
 
-// remove takes back what add did.
+// remove undoes add.
 func (w *dirWatch) remove(descriptor int32, d *guardedDisk) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -2,12 +2,18 @@ package instance
 
 import (
 	"context"
+	"encoding/json"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/longhorn-lep/longhorn-manager/engine"
 	"github.com/longhorn-lep/longhorn-manager/instance/proto"
+	"github.com/longhorn-lep/longhorn-manager/membership"
 	"github.com/longhorn-lep/longhorn-manager/nbd"
 	"github.com/longhorn-lep/longhorn-manager/replica"
 )
@@ -43,12 +49,12 @@ func (n *node) named(name, disk, uuid string) *proto.ReplicaSpec {
 func (n *node) used(s *proto.ReplicaSpec) {
 	n.t.Helper()
 	_, err := n.ReplicaCreate(n.t.Context(), s)
-	must(n.t, err)
+	require.NoError(n.t, err)
 	_, err = n.ReplicaStart(n.t.Context(), s)
-	must(n.t, err)
+	require.NoError(n.t, err)
 	c, err := nbd.Dial(n.t.Context(), "tcp", n.DataAddr().String(), "rw/"+volume+"/"+s.GetName()+"/1/one", nbd.DialOptions{Secret: secret})
-	must(n.t, err)
-	must(n.t, c.Close())
+	require.NoError(n.t, err)
+	require.NoError(n.t, c.Close())
 }
 
 // hangs are the operations that a disk can keep.
@@ -63,7 +69,7 @@ var hangs = []struct {
 	}},
 	{"start", func(n *node, s *proto.ReplicaSpec) {
 		_, err := n.ReplicaCreate(n.t.Context(), s)
-		must(n.t, err)
+		require.NoError(n.t, err)
 	}, func(ctx context.Context, n *node, s *proto.ReplicaSpec) error {
 		_, err := n.ReplicaStart(ctx, s)
 		return err
@@ -74,7 +80,7 @@ var hangs = []struct {
 	}},
 	{"remove", func(n *node, s *proto.ReplicaSpec) {
 		_, err := n.ReplicaCreate(n.t.Context(), s)
-		must(n.t, err)
+		require.NoError(n.t, err)
 	}, func(ctx context.Context, n *node, s *proto.ReplicaSpec) error {
 		_, err := n.ReplicaRemove(ctx, s)
 		return err
@@ -97,34 +103,31 @@ func TestADiskThatHangsIsRefusedAndHoldsUpNoOther(t *testing.T) {
 				go func() { answers <- tc.do(context.Background(), n, s) }()
 			}
 			for range callsPerDisk {
-				if err := <-answers; reason(err) != reasonDiskNotResponding || !strings.Contains(err.Error(), "the disk /disk has not answered since ") {
-					t.Errorf("%s on a disk that hangs: %v", tc.name, err)
-				}
+				err := <-answers
+				assert.Equal(t, reasonDiskNotResponding, reason(err), "%s on a disk that hangs", tc.name)
+				assert.ErrorContains(t, err, "the disk /disk has not answered since ", "%s on a disk that hangs", tc.name)
 			}
 			state := n.until("a disk that does not respond", func(s *proto.State) bool { return len(s.GetDisks()) == 1 })
-			if d := state.GetDisks()[0]; d.GetPath() != "/disk" || d.GetReason() != reasonDiskNotResponding ||
-				!strings.Contains(d.GetMessage(), "when it was asked to "+tc.name+" replica vol-r-") {
-				t.Errorf("told of %v", d)
-			}
+			d := state.GetDisks()[0]
+			assert.Equal(t, "/disk", d.GetPath(), "told of %v", d)
+			assert.Equal(t, reasonDiskNotResponding, d.GetReason())
+			assert.Contains(t, d.GetMessage(), "when it was asked to "+tc.name+" replica vol-r-")
 
 			// Others of that disk are refused without asking it, those of another disk are served.
 			for len(f.asked) > 0 {
 				<-f.asked
 			}
 			for _, s := range []*proto.ReplicaSpec{first, n.named("vol-r-3", "/disk", diskUUID)} {
-				if _, err := n.ReplicaStart(t.Context(), s); reason(err) != reasonDiskNotResponding {
-					t.Errorf("start of %s: %v", s.GetName(), err)
-				}
+				_, err := n.ReplicaStart(t.Context(), s)
+				assert.Equal(t, reasonDiskNotResponding, reason(err), "start of %s: %v", s.GetName(), err)
 			}
-			if len(f.asked) > 0 {
-				t.Error("the disk was asked once more")
-			}
+			assert.Empty(t, f.asked, "the disk was asked once more")
 			n.used(n.named("vol-r-4", "/other", otherUUID))
 
 			f.thaw()
 			n.until("that all disks respond", func(s *proto.State) bool { return s != nil && len(s.GetDisks()) == 0 })
 			for _, s := range []*proto.ReplicaSpec{first, second} { // again is success: it was done when the disk answered
-				must(t, tc.do(t.Context(), n, s))
+				require.NoError(t, tc.do(t.Context(), n, s))
 			}
 		})
 	}
@@ -133,22 +136,19 @@ func TestADiskThatHangsIsRefusedAndHoldsUpNoOther(t *testing.T) {
 func TestAToolThatReadsAHungDiskIsRefused(t *testing.T) {
 	n, f := hangingNode(t, 5*time.Second)
 	n.used(n.replicaSpec())
-	must(t, n.stopReplica(0))
+	require.NoError(t, n.stopReplica(0))
 	f.freeze("/disk")
-	if _, err := n.dialTool("ro/vol-r-1"); err == nil || !strings.Contains(err.Error(), "has not answered since") {
-		t.Errorf("read a disk that hangs: %v", err)
-	}
+	_, err := n.dialTool("ro/vol-r-1")
+	assert.ErrorContains(t, err, "has not answered since", "read a disk that hangs")
 	n.until("a disk that does not respond", func(s *proto.State) bool { return len(s.GetDisks()) == 1 })
 	f.thaw()
 	n.until("that all disks respond", func(s *proto.State) bool { return s != nil && len(s.GetDisks()) == 0 })
 	for late := time.Now().Add(patience); n.isLocked(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(late) {
-			t.Fatal("what was opened for the tool that has gone is open still")
-		}
+		require.False(t, time.Now().After(late), "what was opened for the tool that has gone is open still")
 	}
 	tool, err := n.dialTool("ro/vol-r-1")
-	must(t, err)
-	must(t, tool.Close())
+	require.NoError(t, err)
+	require.NoError(t, tool.Close())
 }
 
 // Whatever a disk keeps, the process ends.
@@ -156,7 +156,7 @@ func TestAShutdownWaitsForNoDisk(t *testing.T) {
 	for _, tc := range hangs {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			n, f := hangingNode(t, time.Hour) // nobody's patience ends but that of the shutdown
+			n, f := hangingNode(t, time.Hour) // only the shutdown's patience ends
 			n.replicas.closeTimeout = 3 * time.Second
 			kept, open := n.named("vol-r-1", "/disk", diskUUID), n.named("vol-r-2", "/disk", diskUUID)
 			tc.prepare(n, kept)
@@ -173,12 +173,8 @@ func TestAShutdownWaitsForNoDisk(t *testing.T) {
 				n.stop()
 			}()
 			within(t, "the process", ended)
-			if err := <-given; err == nil {
-				t.Errorf("%s on a disk that hangs is said to be done", tc.name)
-			}
-			if !n.isClean(other.GetDirectory()) {
-				t.Error("a replica on another disk was not closed in order")
-			}
+			assert.Error(t, <-given, "%s on a disk that hangs is said to be done", tc.name)
+			assert.True(t, n.isClean(other.GetDirectory()), "a replica on another disk was not closed in order")
 			f.thaw()
 		})
 	}
@@ -188,17 +184,15 @@ func TestAShutdownWaitsForNoDisk(t *testing.T) {
 func TestAStopDoesNotOvertakeAStartThatHangs(t *testing.T) {
 	n, f := hangingNode(t, 5*time.Second)
 	_, err := n.ReplicaCreate(t.Context(), n.replicaSpec())
-	must(t, err)
+	require.NoError(t, err)
 	f.freeze("/disk")
-	if _, err := n.ReplicaStart(t.Context(), n.replicaSpec()); reason(err) != reasonDiskNotResponding {
-		t.Errorf("start: %v", err)
-	}
-	if err := n.stopReplica(0); reason(err) != reasonDiskNotResponding {
-		t.Errorf("stop of a replica whose start hangs: %v", err)
-	}
+	_, err = n.ReplicaStart(t.Context(), n.replicaSpec())
+	assert.Equal(t, reasonDiskNotResponding, reason(err), err)
+	err = n.stopReplica(0)
+	assert.Equal(t, reasonDiskNotResponding, reason(err), "stop of a replica whose start hangs: %v", err)
 	f.thaw()
 	n.untilReplica(proto.Phase_PHASE_RUNNING, replica.Reason(""))
-	must(t, n.stopReplica(0))
+	require.NoError(t, n.stopReplica(0))
 }
 
 // No operation is under way that would tell.
@@ -206,24 +200,22 @@ func TestARequestThatHangsShowsOnItsReplicaAndDisk(t *testing.T) {
 	n, f := hangingNode(t, 5*time.Second, func(i *Instance) { i.replicas.stuckEvery = 20 * time.Millisecond })
 	n.createReplica()
 	c, err := n.dialEngine("1/one")
-	must(t, err)
-	must(t, c.WriteAt(t.Context(), make([]byte, 4096), 0, false))
+	require.NoError(t, err)
+	require.NoError(t, c.WriteAt(t.Context(), make([]byte, 4096), 0, false))
 	f.freeze("/disk")
 	flushed := make(chan error, 1)
 	go func() { flushed <- c.Flush(context.Background()) }()
 	s := n.untilReplica(proto.Phase_PHASE_RUNNING, replica.DiskNotResponding)
-	if !strings.HasPrefix(s.GetMessage(), "the disk /disk has not answered since ") {
-		t.Errorf("message %q", s.GetMessage())
-	}
+	assert.True(t, strings.HasPrefix(s.GetMessage(), "the disk /disk has not answered since "), "message %q", s.GetMessage())
 	n.until("a disk that does not respond", func(s *proto.State) bool { return len(s.GetDisks()) == 1 && s.GetDisks()[0].GetPath() == "/disk" })
 	f.thaw()
-	must(t, <-flushed)
+	require.NoError(t, <-flushed)
 	n.untilReplica(proto.Phase_PHASE_RUNNING, replica.Reason(""))
 	n.until("that all disks respond", func(s *proto.State) bool { return s != nil && len(s.GetDisks()) == 0 })
-	must(t, c.Close())
+	require.NoError(t, c.Close())
 }
 
-// Where even the size of a file needs the disk, the other replicas of the node are told of still.
+// Where even the size of a file needs the disk, the watch still shows the other replicas of the node.
 func TestTheWatchWaitsForNoDisk(t *testing.T) {
 	n, f := hangingNode(t, 5*time.Second)
 	n.used(n.replicaSpec())
@@ -231,4 +223,49 @@ func TestTheWatchWaitsForNoDisk(t *testing.T) {
 	n.used(n.named("vol-r-4", "/other", otherUUID))
 	n.until("both replicas", func(s *proto.State) bool { return len(s.GetReplicas()) == 2 })
 	f.thaw()
+}
+
+// A disk answers to one replica and not to another: no rebuild begins on it, by whatever way the engine reaches the replica. What the replica
+// had stays worth what it was.
+func TestNoRebuildBeginsOnADiskThatDoesNotRespond(t *testing.T) {
+	n, f := hangingNode(t, 500*time.Millisecond)
+	n.createReplica()
+	neighbour := n.named("vol-r-2", "/disk", diskUUID)
+	_, err := n.ReplicaCreate(t.Context(), neighbour)
+	require.NoError(t, err)
+	f.freeze("/disk/replicas/vol-r-2")
+	_, err = n.ReplicaStart(t.Context(), neighbour)
+	require.Equal(t, reasonDiskNotResponding, reason(err), err)
+	spec := &proto.EngineSpec{Volume: volume, Secret: secret, Generation: 1, Session: "one"}
+	local := func() (engine.Replica, error) {
+		return n.engines.connect(t.Context(), spec, engine.Member{Name: n.replicaName()})
+	}
+	remote := func() (engine.Replica, error) { return n.dialEngine("1/one") }
+	begin := func(connect func() (engine.Replica, error)) error {
+		r, err := connect()
+		require.NoError(t, err)
+		defer func() { require.NoError(t, r.Close()) }()
+		_, err = r.Control(t.Context(), membership.OpBeginRebuild, nil)
+		return err
+	}
+	isRebuilding := func() bool {
+		r, err := local()
+		require.NoError(t, err)
+		defer func() { require.NoError(t, r.Close()) }()
+		answer, err := r.Control(t.Context(), membership.OpState, nil)
+		require.NoError(t, err)
+		var s membership.State
+		require.NoError(t, json.Unmarshal(answer, &s))
+		return s.Rebuilding
+	}
+	for name, connect := range map[string]func() (engine.Replica, error){"by direct call": local, "over the network": remote} {
+		assert.ErrorContains(t, begin(connect), "DiskNotResponding: the disk /disk has not answered since ", "a rebuild %s", name)
+	}
+	assert.False(t, isRebuilding(), "the replica is marked as being rebuilt")
+	f.thaw()
+	n.until("that all disks respond", func(s *proto.State) bool { return s != nil && len(s.GetDisks()) == 0 })
+	for _, connect := range []func() (engine.Replica, error){local, remote} {
+		require.NoError(t, begin(connect))
+	}
+	assert.True(t, isRebuilding(), "the rebuild did not begin when the disk responded")
 }

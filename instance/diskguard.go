@@ -43,6 +43,8 @@ type diskGuard struct {
 	disks map[*guardedDisk]struct{} // guarded by mu; those with tenants, and not lost
 	ended bool                      // guarded by mu; await was called, and no more disks are looked at
 	dirs  *dirWatch                 // guarded by mu; there while there are disks, unless the kernel has none for us
+	// toldAt is when changes of allocated space were last told; guarded by mu.
+	toldAt time.Time
 }
 
 // guardedDisk is one disk that is held open, with a goroutine that looks at its path. A look that hangs holds up nothing else.
@@ -51,7 +53,7 @@ type guardedDisk struct {
 	due    chan struct{}         // has an entry when a look is due
 	vacant chan struct{}         // closed when the last tenant has gone
 	tenant map[*tenancy]struct{} // guarded by the guard's mu
-	dirs   *dirWatch             // nil: nothing is told
+	dirs   *dirWatch             // nil: no events come
 	path   string                // of its directory of replicas, to be watched; "" when it is, or cannot be. Used by the goroutine that looks
 }
 
@@ -67,7 +69,7 @@ func (d *guardedDisk) held() heldDisk {
 	return heldDisk{path: d.disk.Path(), uuid: d.disk.UUID(), id: d.disk.ID()}
 }
 
-// tenancy is one open replica on a guarded disk. Whoever has it must close the replica, then release.
+// tenancy is one open replica on a guarded disk. Its owner must close the replica, then release.
 type tenancy struct {
 	replica *replica.Replica
 	guard   *diskGuard
@@ -78,8 +80,11 @@ type tenancy struct {
 	// there are looks for nothing, and the clock.
 	path    string
 	deleted bool
-	// allocated is how much space the data took at the last look, in bytes: whoever wants to know it waits for no disk.
+	// allocated is how much space the data took at the last look, in bytes: to read it waits for no disk. told is its value when changes
+	// were told last (tellAllocated); guarded by the guard's mu.
 	allocated atomic.Int64
+	told      int64
+	changed   func()
 	// evict is called once, in a goroutine of the guard, after the replica has lost its disk. It closes the replica and releases the
 	// tenancy, unless someone else does.
 	evict func(*tenancy, *replica.DiskLostError)
@@ -89,7 +94,7 @@ func newDiskGuard(fs fsys.FS, log *logrus.Entry) *diskGuard {
 	return &diskGuard{fs: fs, every: diskLookInterval, log: log, disks: map[*guardedDisk]struct{}{}}
 }
 
-// onDisk does something with a replica's disk, which is opened for it: the UUID file is read, and must name the disk.
+// onDisk opens a replica's disk and calls do with it. The disk's UUID file must name the disk.
 func (g *diskGuard) onDisk(s *proto.ReplicaSpec, do func(*replica.Disk) error) error {
 	d, err := replica.OpenDisk(g.fs, s.GetDiskPath(), s.GetDiskUuid())
 	if err != nil {
@@ -108,18 +113,24 @@ func (g *diskGuard) open(s *proto.ReplicaSpec, opts replica.Options, evict func(
 	if err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
-	t := &tenancy{replica: r, guard: g, path: r.WatchPath(), evict: evict}
+	t := &tenancy{replica: r, guard: g, path: r.WatchPath(), evict: evict, changed: opts.OnChange}
 	t.measure()
+	if g.join(t, d) != d {
+		_ = d.Close() // the same directories are held already
+	}
+	return t, nil
+}
+
+// join adds a tenant that was opened through d, and returns what holds its disk from now on: d, unless the disk is guarded already.
+func (g *diskGuard) join(t *tenancy, d *replica.Disk) *replica.Disk {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if t.disk = g.findLocked(d); t.disk != nil {
-		_ = d.Close() // the same directories are held already
-	} else {
+	if t.disk = g.findLocked(d); t.disk == nil {
 		t.disk = g.guardLocked(d)
 	}
 	t.disk.tenant[t] = struct{}{}
 	t.disk.look()
-	return t, nil
+	return t.disk.disk
 }
 
 func (g *diskGuard) findLocked(d *replica.Disk) *guardedDisk {
@@ -162,7 +173,7 @@ func (g *diskGuard) dirsLocked() *dirWatch {
 	return dirs
 }
 
-// forgetLocked has a disk guarded no longer.
+// forgetLocked stops guarding a disk.
 func (g *diskGuard) forgetLocked(d *guardedDisk) {
 	delete(g.disks, d)
 	if len(g.disks) == 0 && g.dirs != nil {
@@ -178,26 +189,60 @@ func (t *tenancy) measure() {
 	}
 }
 
-// release ends a tenancy, once its replica is closed. The last one lets go of the disk.
-func (t *tenancy) release() {
-	g, d := t.guard, t.disk
+const (
+	// allocatedStep is a change, in bytes, of the space that a replica's data takes that is worth telling.
+	allocatedStep = 1 << 20
+	// allocatedInterval is the shortest time between two reports of such changes, those of all replicas together.
+	allocatedInterval = 30 * time.Second
+)
+
+// tellAllocated reports, at most once in allocatedInterval, that the data of replicas takes more space or less.
+func (g *diskGuard) tellAllocated(t *tenancy) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if _, in := d.tenant[t]; !in {
+	change := t.allocated.Load() - t.told
+	if t.changed == nil || max(change, -change) < allocatedStep || time.Since(g.toldAt) < allocatedInterval {
 		return
+	}
+	g.toldAt = time.Now()
+	for d := range g.disks {
+		for other := range d.tenant {
+			other.told = other.allocated.Load()
+		}
+	}
+	t.changed() // it does not wait
+}
+
+// release ends a tenancy, once its replica is closed. The last one lets go of the disk, without the guard's lock: a disk that hangs must
+// hold up no other.
+func (t *tenancy) release() {
+	d := t.guard.leave(t)
+	if d == nil {
+		return
+	}
+	if err := d.disk.Close(); err != nil {
+		t.guard.log.WithError(err).WithField(logfields.Path, d.disk.Path()).Warn("The disk's directory was not closed in order")
+	}
+}
+
+// leave removes a tenant, and returns its disk if that is not guarded any more.
+func (g *diskGuard) leave(t *tenancy) *guardedDisk {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	d := t.disk
+	if _, in := d.tenant[t]; !in {
+		return nil
 	}
 	delete(d.tenant, t)
 	if t.watched != 0 {
 		d.dirs.remove(t.watched, d)
 	}
 	if len(d.tenant) > 0 {
-		return
+		return nil
 	}
 	g.forgetLocked(d)
 	close(d.vacant)
-	if err := d.disk.Close(); err != nil {
-		g.log.WithError(err).WithField(logfields.Path, d.disk.Path()).Warn("The disk's directory was not closed in order")
-	}
+	return d
 }
 
 // lookAll makes a look due at every disk, for mounts have changed. It does not wait.
@@ -209,7 +254,7 @@ func (g *diskGuard) lookAll() {
 	}
 }
 
-// watch looks at a disk until it is lost or nobody needs it.
+// watch looks at a disk until it is lost or has no tenant.
 func (g *diskGuard) watch(d *guardedDisk) {
 	log := g.log.WithField(logfields.Path, d.disk.Path())
 	ticker := time.NewTicker(g.every)
@@ -241,7 +286,7 @@ func (g *diskGuard) watch(d *guardedDisk) {
 // holds up only the replica that asked for it.
 func (g *diskGuard) lose(d *guardedDisk, lost *replica.DiskLostError) {
 	g.mu.Lock()
-	g.forgetLocked(d) // nobody joins any more
+	g.forgetLocked(d) // no tenancy joins any more
 	tenants := slices.Collect(maps.Keys(d.tenant))
 	g.mu.Unlock()
 	for _, t := range tenants {
@@ -254,7 +299,7 @@ func (g *diskGuard) lose(d *guardedDisk, lost *replica.DiskLostError) {
 	evicting.Wait()
 }
 
-// listen has what is new of a disk watched, before it is looked at, so that nothing goes away unseen in between.
+// listen begins to watch directories of a disk that are not watched yet, before the look, so that nothing goes away unseen in between.
 func (g *diskGuard) listen(d *guardedDisk) {
 	if d.dirs == nil {
 		return
@@ -295,13 +340,14 @@ func (g *diskGuard) tenants(d *guardedDisk) []*tenancy {
 	return slices.Collect(maps.Keys(d.tenant))
 }
 
-// lookAtTenants takes those replicas away whose data was deleted under them. What they would go on to write no path leads to.
+// lookAtTenants takes away replicas whose data was deleted under them. No path leads to what they would still write.
 func (g *diskGuard) lookAtTenants(d *guardedDisk) {
 	for _, t := range g.tenants(d) {
 		if t.deleted {
 			continue
 		}
 		t.measure()
+		g.tellAllocated(t)
 		// An error says nothing of the replica: it was closed, or cannot be examined.
 		if lost, err := d.disk.Check(t.replica); err == nil && lost != nil {
 			t.deleted = true

@@ -1,8 +1,8 @@
 package instance
 
 import (
+	"bytes"
 	"context"
-	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,6 +13,8 @@ import (
 
 	"github.com/sirupsen/logrus"
 	logtest "github.com/sirupsen/logrus/hooks/test"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
 	"github.com/longhorn-lep/longhorn-manager/instance/proto"
@@ -28,13 +30,13 @@ func (n *node) diskDir() string { return filepath.Join(n.root, "disk") }
 func (n *node) hideDisk() (restore func()) {
 	n.t.Helper()
 	away := filepath.Join(n.root, "away")
-	must(n.t, os.MkdirAll(filepath.Join(away, "replicas"), 0o700))
+	require.NoError(n.t, os.MkdirAll(filepath.Join(away, "replicas"), 0o700))
 	exchange(n.t, n.diskDir(), away)
 	n.disks.lookAll() // for a rename there is no event; a mount brings one
 	return func() {
 		n.t.Helper()
-		must(n.t, os.RemoveAll(n.diskDir()))
-		must(n.t, os.Rename(away, n.diskDir()))
+		require.NoError(n.t, os.RemoveAll(n.diskDir()))
+		require.NoError(n.t, os.Rename(away, n.diskDir()))
 		n.disks.lookAll()
 	}
 }
@@ -42,14 +44,14 @@ func (n *node) hideDisk() (restore func()) {
 // exchange gives two files or directories each other's name, with no moment in which a name is free.
 func exchange(t testing.TB, a, b string) {
 	t.Helper()
-	must(t, unix.Renameat2(unix.AT_FDCWD, a, unix.AT_FDCWD, b, unix.RENAME_EXCHANGE))
+	require.NoError(t, unix.Renameat2(unix.AT_FDCWD, a, unix.AT_FDCWD, b, unix.RENAME_EXCHANGE))
 }
 
 // beneath lists what is where the disk was.
 func (n *node) beneath() []string {
 	n.t.Helper()
 	var found []string
-	must(n.t, filepath.WalkDir(n.diskDir(), func(path string, _ os.DirEntry, err error) error {
+	require.NoError(n.t, filepath.WalkDir(n.diskDir(), func(path string, _ os.DirEntry, err error) error {
 		found = append(found, strings.TrimPrefix(path, n.diskDir()))
 		return err
 	}))
@@ -69,7 +71,7 @@ func (n *node) untilReplica(phase proto.Phase, reason replica.Reason) *proto.Rep
 func openFiles(t *testing.T, dir string) []string {
 	t.Helper()
 	entries, err := os.ReadDir("/proc/self/fd")
-	must(t, err)
+	require.NoError(t, err)
 	var open []string
 	for _, e := range entries {
 		if to, err := os.Readlink("/proc/self/fd/" + e.Name()); err == nil && (to == dir || strings.HasPrefix(to, dir+"/")) {
@@ -97,53 +99,53 @@ func TestAReplicaWhoseDiskGoesAwayFailsAtOnceAndIsUsedAgainWhenItIsBack(t *testi
 	n := newNode(t, 1)
 	n.createReplica()
 	c, err := n.dialEngine("1/one")
-	must(t, err)
+	require.NoError(t, err)
 	want := fill(t, c, 5)
 
 	restore := n.hideDisk()
 	state := n.untilReplica(proto.Phase_PHASE_ERROR, replica.DiskUnmounted)
-	if !strings.HasPrefix(state.GetMessage(), "its disk /disk was unmounted: the path leads to a directory without a UUID file, on device ") {
-		t.Errorf("message %q", state.GetMessage())
-	}
+	assert.True(t, strings.HasPrefix(state.GetMessage(), "its disk /disk was unmounted: the path leads to a directory without a UUID file, on device "), "message %q", state.GetMessage())
 	<-c.Done()
-	if err := c.WriteAt(ctx, make([]byte, 512), 0, false); err == nil {
-		t.Error("a write was acknowledged by a replica without a disk")
-	}
+	assert.Error(t, c.WriteAt(ctx, make([]byte, 512), 0, false), "a write was acknowledged by a replica without a disk")
 	_ = c.Close()
 	n.untilClosed()
-	if open := openFiles(t, filepath.Join(n.root, "away")); len(open) > 0 {
-		t.Errorf("the disk is held still: %q", open)
-	}
+	assert.Empty(t, openFiles(t, filepath.Join(n.root, "away")), "the disk is held still")
 
 	// Nothing brings it back while the disk is away, and nothing is made in its place.
 	for range 2 {
 		s, err := n.ReplicaStart(ctx, n.replicaSpec())
-		must(t, err)
-		if s.GetPhase() != proto.Phase_PHASE_ERROR || s.GetReason() != string(replica.DiskMissing) {
-			t.Errorf("started without its disk: %v", s)
-		}
-		if _, err := n.ReplicaCreate(ctx, n.replicaSpec()); reason(err) != string(replica.DiskMissing) {
-			t.Errorf("created without its disk: %v", err)
-		}
+		require.NoError(t, err)
+		assert.Equal(t, proto.Phase_PHASE_ERROR, s.GetPhase(), "started without its disk: %v", s)
+		assert.Equal(t, string(replica.DiskMissing), s.GetReason())
+		_, err = n.ReplicaCreate(ctx, n.replicaSpec())
+		assert.Equal(t, string(replica.DiskMissing), reason(err), "created without its disk: %v", err)
 	}
-	must(t, n.stopReplica(0))
-	if _, err := n.ReplicaRemove(ctx, n.replicaSpec()); reason(err) != string(replica.DiskMissing) {
-		t.Errorf("removed without its disk: %v", err)
-	}
-	if got := n.beneath(); len(got) != 2 {
-		t.Errorf("beneath the disk is %q, want it and replicas alone", got)
-	}
+	require.NoError(t, n.stopReplica(0))
+	_, err = n.ReplicaRemove(ctx, n.replicaSpec())
+	assert.Equal(t, string(replica.DiskMissing), reason(err), "removed without its disk: %v", err)
+	assert.Len(t, n.beneath(), 2)
 
 	restore()
 	n.startReplica()
-	if got := n.replicaHash(); got != want {
-		t.Errorf("read %s, want %s", got, want)
-	}
-	if c, err = n.dialEngine("2/two"); err != nil {
-		t.Fatal(err)
-	}
-	must(t, c.WriteAt(ctx, make([]byte, 512), 0, true))
-	must(t, c.Close())
+	assert.Equal(t, want, n.replicaHash())
+	c, err = n.dialEngine("2/two")
+	require.NoError(t, err)
+	require.NoError(t, c.WriteAt(ctx, make([]byte, 512), 0, true))
+	require.NoError(t, c.Close())
+}
+
+// The watch shows the space that data takes on its disk, though nothing else changes.
+func TestTheSpaceThatAReplicaTakesIsTold(t *testing.T) {
+	n := newNode(t, 1)
+	n.createReplica()
+	c, err := n.dialEngine("1/one")
+	require.NoError(t, err)
+	require.NoError(t, c.WriteAt(t.Context(), bytes.Repeat([]byte{1}, 3*mib), 0, false))
+	require.NoError(t, c.Flush(t.Context()))
+	n.until("a replica of three mebibytes", func(s *proto.State) bool {
+		r := n.replicaState(s)
+		return r != nil && r.GetAllocatedBytes() >= 3*mib
+	})
 }
 
 func TestADiskThatIsReplacedFailsItsReplica(t *testing.T) {
@@ -162,7 +164,7 @@ func TestADiskThatIsReplacedFailsItsReplica(t *testing.T) {
 		}},
 		{"the UUID file names another disk", func(t *testing.T, n *node) { makeDisk(t, n.diskDir(), other) }},
 		{"its replicas were moved aside", func(t *testing.T, n *node) {
-			must(t, os.Mkdir(filepath.Join(n.diskDir(), "old"), 0o700))
+			require.NoError(t, os.Mkdir(filepath.Join(n.diskDir(), "old"), 0o700))
 			exchange(t, filepath.Join(n.diskDir(), "replicas"), filepath.Join(n.diskDir(), "old"))
 		}},
 	} {
@@ -170,7 +172,7 @@ func TestADiskThatIsReplacedFailsItsReplica(t *testing.T) {
 			n := newNode(t, 1)
 			n.createReplica()
 			c, err := n.dialEngine("1/one")
-			must(t, err)
+			require.NoError(t, err)
 			tc.replace(t, n)
 			n.disks.lookAll()
 			n.untilReplica(proto.Phase_PHASE_ERROR, replica.DiskReplaced)
@@ -187,7 +189,7 @@ func TestADiskThatGoesAwayWithoutAnEventIsNoticed(t *testing.T) {
 	n.disks.every = 10 * time.Millisecond
 	n.disks.mu.Unlock()
 	n.createReplica()
-	must(t, os.Rename(n.diskDir(), filepath.Join(n.root, "away")))
+	require.NoError(t, os.Rename(n.diskDir(), filepath.Join(n.root, "away")))
 	n.untilReplica(proto.Phase_PHASE_ERROR, replica.DiskUnmounted)
 }
 
@@ -196,23 +198,25 @@ var deletions = []struct {
 	name   string
 	delete func(t *testing.T, n *node)
 }{
-	{"its directory", func(t *testing.T, n *node) { must(t, os.RemoveAll(n.directory())) }},
-	{"its data", func(t *testing.T, n *node) { must(t, os.Remove(filepath.Join(n.directory(), "data.img"))) }},
-	{"its metadata", func(t *testing.T, n *node) { must(t, os.Remove(filepath.Join(n.directory(), "replica.meta"))) }},
+	{"its directory", func(t *testing.T, n *node) { require.NoError(t, os.RemoveAll(n.directory())) }},
+	{"its data", func(t *testing.T, n *node) { require.NoError(t, os.Remove(filepath.Join(n.directory(), "data.img"))) }},
+	{"its metadata", func(t *testing.T, n *node) {
+		require.NoError(t, os.Remove(filepath.Join(n.directory(), "replica.meta")))
+	}},
 	{"its intent map, by another", func(t *testing.T, n *node) {
 		other := filepath.Join(n.directory(), "other")
-		must(t, os.WriteFile(other, nil, 0o600))
-		must(t, os.Rename(other, filepath.Join(n.directory(), "intent.map")))
+		require.NoError(t, os.WriteFile(other, nil, 0o600))
+		require.NoError(t, os.Rename(other, filepath.Join(n.directory(), "intent.map")))
 	}},
 	{"its directory is moved away", func(t *testing.T, n *node) {
-		must(t, os.Rename(n.directory(), filepath.Join(n.root, "away")))
+		require.NoError(t, os.Rename(n.directory(), filepath.Join(n.root, "away")))
 	}},
 	{"the directory of all replicas", func(t *testing.T, n *node) {
-		must(t, os.RemoveAll(filepath.Join(n.diskDir(), "replicas")))
+		require.NoError(t, os.RemoveAll(filepath.Join(n.diskDir(), "replicas")))
 	}},
 	{"all that is on the disk", func(t *testing.T, n *node) {
-		must(t, os.RemoveAll(filepath.Join(n.diskDir(), "replicas")))
-		must(t, os.Remove(filepath.Join(n.diskDir(), "longhorn-disk.cfg")))
+		require.NoError(t, os.RemoveAll(filepath.Join(n.diskDir(), "replicas")))
+		require.NoError(t, os.Remove(filepath.Join(n.diskDir(), "longhorn-disk.cfg")))
 	}},
 }
 
@@ -229,24 +233,19 @@ func TestAReplicaWhoseDataIsDeletedFailsAtOnce(t *testing.T) {
 				})
 				n.createReplica()
 				c, err := n.dialEngine("1/one")
-				must(t, err)
+				require.NoError(t, err)
 				tc.delete(t, n)
 				state := n.untilReplica(proto.Phase_PHASE_ERROR, replica.DataDeleted)
-				if !strings.HasPrefix(state.GetMessage(), "its data on disk /disk was deleted: ") {
-					t.Errorf("message %q", state.GetMessage())
-				}
+				assert.True(t, strings.HasPrefix(state.GetMessage(), "its data on disk /disk was deleted: "), "message %q", state.GetMessage())
 				<-c.Done()
 				_ = c.Close()
 				n.untilClosed()
-				if open := openFiles(t, n.root); slices.ContainsFunc(open, func(path string) bool { return strings.Contains(path, "data.img") }) {
-					t.Errorf("what was deleted is held still: %q", open)
-				}
+				open := openFiles(t, n.root)
+				assert.False(t, slices.ContainsFunc(open, func(path string) bool { return strings.Contains(path, "data.img") }), "what was deleted is held still: %q", open)
 				// Nothing is made in its place.
 				s, err := n.ReplicaStart(t.Context(), n.replicaSpec())
-				must(t, err)
-				if s.GetPhase() != proto.Phase_PHASE_ERROR {
-					t.Errorf("started without its data: %v", s)
-				}
+				require.NoError(t, err)
+				assert.Equal(t, proto.Phase_PHASE_ERROR, s.GetPhase(), "started without its data: %v", s)
 			})
 		}
 	}
@@ -259,16 +258,16 @@ func TestOtherReplicasOfTheDiskGoOn(t *testing.T) {
 	other := n.named("vol-r-9", "/disk", diskUUID)
 	n.used(other)
 	_, err := n.ReplicaCreate(t.Context(), n.named("vol-r-8", "/disk", diskUUID))
-	must(t, err)
+	require.NoError(t, err)
 	_, err = n.ReplicaRemove(t.Context(), n.named("vol-r-8", "/disk", diskUUID))
-	must(t, err)
+	require.NoError(t, err)
 	for _, generation := range []string{"2/two", "3/three"} { // each replaces the metadata
 		c, err := n.dialEngine(generation)
-		must(t, err)
-		must(t, c.WriteAt(t.Context(), make([]byte, 4096), 0, false))
-		must(t, c.Close())
+		require.NoError(t, err)
+		require.NoError(t, c.WriteAt(t.Context(), make([]byte, 4096), 0, false))
+		require.NoError(t, c.Close())
 	}
-	must(t, os.RemoveAll(filepath.Join(n.root, other.GetDirectory())))
+	require.NoError(t, os.RemoveAll(filepath.Join(n.root, other.GetDirectory())))
 	n.until("the deleted replica failed", func(s *proto.State) bool {
 		for _, r := range s.GetReplicas() {
 			if r.GetName() == other.GetName() {
@@ -278,10 +277,10 @@ func TestOtherReplicasOfTheDiskGoOn(t *testing.T) {
 		return false
 	})
 	c, err := n.dialEngine("4/four")
-	must(t, err)
-	must(t, c.WriteAt(t.Context(), make([]byte, 4096), 0, true))
-	must(t, c.Close())
-	must(t, n.stopReplica(0))
+	require.NoError(t, err)
+	require.NoError(t, c.WriteAt(t.Context(), make([]byte, 4096), 0, true))
+	require.NoError(t, c.Close())
+	require.NoError(t, n.stopReplica(0))
 	n.startReplica()
 }
 
@@ -290,7 +289,7 @@ func TestAnEngineExpelsTheReplicaWhoseDiskWentAway(t *testing.T) {
 	c.startEngine(c[0], c.engineSpec(1, nil))
 	for _, n := range c[:2] { // the local one by direct call, another over the network
 		tool, err := c[0].dialTool("engine/" + volume)
-		must(t, err)
+		require.NoError(t, err)
 		n.hideDisk()
 		written := make(chan error, 1)
 		go func() { written <- tool.WriteAt(t.Context(), make([]byte, 4096), 0, false) }()
@@ -300,9 +299,9 @@ func TestAnEngineExpelsTheReplicaWhoseDiskWentAway(t *testing.T) {
 		})
 		e := got.GetEngines()[0]
 		_, err = c[0].EngineRecordEpoch(t.Context(), &proto.EpochRecord{Name: e.GetName(), Session: e.GetSession(), Epoch: e.GetProposedEpoch()})
-		must(t, err)
-		must(t, <-written)
-		must(t, tool.Close())
+		require.NoError(t, err)
+		require.NoError(t, <-written)
+		require.NoError(t, tool.Close())
 		c[0].until("the replica expelled", func(s *proto.State) bool { return n.member(s).GetMode() == "ERR" })
 	}
 	c[0].stopEngine()
@@ -311,23 +310,17 @@ func TestAnEngineExpelsTheReplicaWhoseDiskWentAway(t *testing.T) {
 func TestToolsThatReadAStoppedReplicaAreCutWhenItsDiskGoesAway(t *testing.T) {
 	n, want := parkedNode(t)
 	tool, err := n.dialTool("ro/vol-r-1")
-	must(t, err)
+	require.NoError(t, err)
 	restore := n.hideDisk()
 	<-tool.Done()
 	_ = tool.Close()
-	if _, err := n.dialTool("ro/vol-r-1"); err == nil || !strings.Contains(err.Error(), "DiskMissing") {
-		t.Errorf("read without its disk: %v", err)
-	}
-	if err := n.stopReplica(7); reason(err) != string(replica.DiskMissing) {
-		t.Errorf("fenced without its disk: %v", err)
-	}
-	if open := openFiles(t, filepath.Join(n.root, "away")); len(open) > 0 {
-		t.Errorf("the disk is held still: %q", open)
-	}
+	_, err = n.dialTool("ro/vol-r-1")
+	assert.ErrorContains(t, err, "DiskMissing", "read without its disk")
+	err = n.stopReplica(7)
+	assert.Equal(t, string(replica.DiskMissing), reason(err), "fenced without its disk: %v", err)
+	assert.Empty(t, openFiles(t, filepath.Join(n.root, "away")), "the disk is held still")
 	restore()
-	if got := n.replicaHash(); got != want {
-		t.Errorf("read %s, want %s", got, want)
-	}
+	assert.Equal(t, want, n.replicaHash())
 }
 
 func TestReplicasOfOneDiskShareWhatIsHeldOfIt(t *testing.T) {
@@ -336,9 +329,9 @@ func TestReplicasOfOneDiskShareWhatIsHeldOfIt(t *testing.T) {
 	second := n.replicaSpec()
 	second.Name, second.Uid, second.Directory = "vol-r-9", "uid-9", "/disk/replicas/vol-r-9"
 	_, err := n.ReplicaCreate(t.Context(), second)
-	must(t, err)
+	require.NoError(t, err)
 	_, err = n.ReplicaStart(t.Context(), second)
-	must(t, err)
+	require.NoError(t, err)
 	count := func(path string) (found int) {
 		for _, open := range openFiles(t, n.diskDir()) {
 			if open == path {
@@ -347,18 +340,14 @@ func TestReplicasOfOneDiskShareWhatIsHeldOfIt(t *testing.T) {
 		}
 		return found
 	}
-	if got := count(n.diskDir()); got != 1 {
-		t.Errorf("the disk is held %d times, want once", got)
-	}
-	must(t, n.stopReplica(0))
-	if got := count(n.diskDir()); got != 1 {
-		t.Errorf("the disk is held %d times with one replica left, want once", got)
-	}
+	// A look at the disk opens it for a moment, too.
+	isHeldOnce := func() bool { return count(n.diskDir()) == 1 }
+	assert.Eventually(t, isHeldOnce, patience, time.Millisecond, "the disk is held more than once")
+	require.NoError(t, n.stopReplica(0))
+	assert.Eventually(t, isHeldOnce, patience, time.Millisecond, "the disk is held more than once with one replica left")
 	_, err = n.ReplicaStop(t.Context(), &proto.ReplicaRef{Name: "vol-r-9"})
-	must(t, err)
-	if open := openFiles(t, n.diskDir()); len(open) > 0 {
-		t.Errorf("held with no replica left: %q", open)
-	}
+	require.NoError(t, err)
+	assert.Empty(t, openFiles(t, n.diskDir()), "held with no replica left")
 }
 
 // hangingFS does not answer for one path, as a network file system whose server is gone.
@@ -397,10 +386,10 @@ func TestADiskThatHangsHoldsUpNoOther(t *testing.T) {
 	for _, name := range []string{"slow", "fast"} {
 		makeDisk(t, filepath.Join(root, name), diskUUID)
 		s := &proto.ReplicaSpec{Name: name, Volume: "vol", Uid: "u", SizeBytes: mib, Directory: "/" + name + "/replicas/r", DiskPath: "/" + name, DiskUuid: diskUUID}
-		must(t, g.onDisk(s, func(d *replica.Disk) error { return d.Create(s.GetDirectory(), specOf(s)) }))
+		require.NoError(t, g.onDisk(s, func(d *replica.Disk) error { return d.Create(s.GetDirectory(), specOf(s)) }))
 		var err error
 		opened[name], err = g.open(s, replica.Options{}, func(gone *tenancy, _ *replica.DiskLostError) { evicted <- gone.replica.Name() })
-		must(t, err)
+		require.NoError(t, err)
 	}
 	h.hang("/slow")
 	g.lookAll()
@@ -408,24 +397,100 @@ func TestADiskThatHangsHoldsUpNoOther(t *testing.T) {
 	for range 3 {
 		g.lookAll()
 	}
-	must(t, os.Rename(filepath.Join(root, "fast"), filepath.Join(root, "away")))
+	require.NoError(t, os.Rename(filepath.Join(root, "fast"), filepath.Join(root, "away")))
 	g.lookAll()
-	if got := <-evicted; got != "fast" {
-		t.Errorf("evicted %s", got)
-	}
-	if len(h.asked) > 0 {
-		t.Error("asked again while a look hangs")
-	}
-	if err := opened["slow"].replica.State().Failure; err != nil {
-		t.Errorf("a disk that does not answer was given up: %v", err)
-	}
+	assert.Equal(t, "fast", <-evicted)
+	assert.Empty(t, h.asked, "asked again while a look hangs")
+	assert.NoError(t, opened["slow"].replica.State().Failure, "a disk that does not answer was given up")
 	close(h.release)
 	for _, o := range opened {
-		must(t, o.replica.Close(context.Background()))
+		require.NoError(t, o.replica.Close(context.Background()))
 		o.release()
 	}
 	g.await(time.Minute)
-	if lost := opened["fast"].replica.State().Failure; !errors.As(lost, new(*replica.DiskLostError)) {
-		t.Errorf("failure %v", lost)
+	lost := opened["fast"].replica.State().Failure
+	assert.ErrorAs(t, lost, new(*replica.DiskLostError))
+}
+
+// stickyFS has a directory whose close hangs, if it was opened before stuck is set.
+type stickyFS struct {
+	fsys.FS
+	path          string
+	waiting, free chan struct{}
+
+	mu    sync.Mutex
+	open  map[*stickyDir]bool // guarded by mu
+	stuck bool                // guarded by mu
+}
+
+type stickyDir struct {
+	fsys.Dir
+	fs *stickyFS
+}
+
+func (f *stickyFS) OpenDir(path string) (fsys.Dir, error) {
+	d, err := f.FS.OpenDir(path)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err != nil || path != f.path || f.stuck {
+		return d, err
 	}
+	sticky := &stickyDir{d, f}
+	f.open[sticky] = true
+	return sticky, nil
+}
+
+func (d *stickyDir) Close() error {
+	d.fs.mu.Lock()
+	delete(d.fs.open, d)
+	stuck := d.fs.stuck
+	d.fs.mu.Unlock()
+	if stuck {
+		d.fs.waiting <- struct{}{}
+		<-d.fs.free
+	}
+	return d.Dir.Close()
+}
+
+// stick tells whether the directory is open once, and will not be closed.
+func (f *stickyFS) stick() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.stuck = len(f.open) == 1
+	return f.stuck
+}
+
+// A disk's directory cannot be closed. Only the call that closes it waits for that: replicas of other disks are opened and closed.
+func TestADirectoryThatIsNotClosedHoldsUpNoOtherDisk(t *testing.T) {
+	f := &stickyFS{path: "/disk", waiting: make(chan struct{}), free: make(chan struct{}), open: map[*stickyDir]bool{}}
+	root := newRoot(t)
+	makeDisk(t, filepath.Join(root, "other"), otherUUID)
+	n := nodeWith(t, 1, root, func(i *Instance) {
+		f.FS = i.disks.fs
+		i.disks.fs = f
+	})
+	n.createReplica()
+	other := n.named("vol-r-2", "/other", otherUUID)
+	_, err := n.ReplicaCreate(t.Context(), other)
+	require.NoError(t, err)
+	for !f.stick() { // while a look at the disk has it open as well
+		time.Sleep(time.Millisecond)
+	}
+	stopped := make(chan error, 1)
+	go func() { stopped <- n.stopReplica(0) }()
+	<-f.waiting
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	_, err = n.ReplicaStart(ctx, other)
+	if err == nil {
+		_, err = n.ReplicaStop(ctx, &proto.ReplicaRef{Name: other.GetName()})
+	}
+	assert.NoError(t, err, "a replica of another disk")
+	select {
+	case err := <-stopped:
+		t.Errorf("the stop did not wait: %v", err)
+	default:
+	}
+	close(f.free)
+	require.NoError(t, <-stopped)
 }

@@ -46,7 +46,7 @@ func judgeDisk(held heldDisk, now replica.Sighting) *replica.DiskLostError {
 	return lost(held, replica.DiskReplaced, "the path leads to %s%s", kind(held, now), onDevice(now))
 }
 
-// judgeContent is about the held directory itself.
+// judgeContent judges the held directory itself.
 func judgeContent(held heldDisk, now replica.Sighting) *replica.DiskLostError {
 	switch {
 	case now.UUID != "" && now.UUID != held.uuid:
@@ -63,7 +63,7 @@ func judgeContent(held heldDisk, now replica.Sighting) *replica.DiskLostError {
 	return nil
 }
 
-// kind says what a directory that is not the held one is.
+// kind describes a directory that is not the held one.
 func kind(held heldDisk, now replica.Sighting) string {
 	switch {
 	case now.UUID == held.uuid:

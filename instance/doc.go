@@ -1,5 +1,5 @@
 // Package instance is the data-plane process of one node: it hosts the node's replicas and engines, serves the replicas to
-// engines elsewhere, gives an engine here its local replica by direct call, and is told what to do over gRPC.
+// engines elsewhere, gives an engine here its local replica by direct call, and takes its orders over gRPC.
 //
 //	daemon ---- gRPC, unix socket --------> service ---> replicas (package replica)
 //	engines elsewhere ---- NBD, TCP ------> dataExporter --^   ^
@@ -12,7 +12,7 @@
 //	ro/<replica>                                   unix socket; while no engine is connected, also when it was stopped here
 //	engine/<volume>                                unix socket; writable only when the engine has no device and wants that
 //
-// What a replica here answers to an engine here or elsewhere says alike when the engine was fenced: the error wraps engine.ErrFenced.
+// A replica here answers a fenced engine, here or elsewhere, alike: the error wraps engine.ErrFenced.
 //
 // A guard watches the disks of all open replicas (diskguard.go): one whose path does not lead to it any more is lost, and so are its
 // replicas, at once. A second one keeps copies of the node's mounts of volumes out of this process (mountguard.go).
@@ -20,8 +20,8 @@
 // Block devices are kept by a device.Keeper, which may outlive this process: then the next one finds them, shows each as its engine
 // that has failed, and an engine of a higher generation takes it over (kept.go).
 //
-// The process keeps nothing of its own on disk: what it hosts after a restart is what it is told to host. It outlives the
-// daemon; a client that comes or goes changes nothing.
+// The process keeps nothing of its own on disk: after a restart it hosts what the daemon tells it to host. It outlives the daemon; a
+// client that comes or goes changes nothing.
 //
 // It must not know Kubernetes, the API objects or the controllers. Every decision about bytes is in replica and engine.
 package instance

@@ -176,7 +176,8 @@ func (h *engineHost) recordEpoch(r *proto.EpochRecord) error {
 	return e.engine.RecordEpoch(r.GetSession(), epochFromWire(r.GetEpoch()))
 }
 
-// stop ends an engine, unless its device is in use; with force, then too. With a session, an engine of another one is not meant.
+// stop ends an engine, unless its device is in use; with force, then too. With a session, it leaves an engine of another session
+// alone.
 func (h *engineHost) stop(ctx context.Context, name, session string, force bool) error {
 	e := h.find(name)
 	if e == nil {
@@ -198,8 +199,8 @@ func (h *engineHost) stop(ctx context.Context, name, session string, force bool)
 	return h.end(ctx, e, e.engine.Stop)
 }
 
-// end stops an engine and forgets it, unless it goes on because its device is in use. It goes on when the caller goes away: a stop
-// that began should end.
+// end stops an engine and forgets it, unless it goes on because its device is in use. The stop goes on when the caller goes away: a
+// stop that began should end.
 func (h *engineHost) end(ctx context.Context, e *hostedEngine, stop func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), h.stopTimeout)
 	defer cancel()
@@ -214,7 +215,7 @@ func (h *engineHost) end(ctx context.Context, e *hostedEngine, stop func(context
 		log.WithError(err).Warn("Engine ended, but something of its device is left")
 	}
 	e.socket.cut()
-	if e.adopts { // it may have ended before it took the device over; nobody else will
+	if e.adopts { // it may have ended before it took the device over; nothing else removes that
 		h.abandon(ctx, e, log)
 	}
 	h.mu.Lock()
@@ -261,7 +262,7 @@ func (h *engineHost) shutdown(ctx context.Context) {
 }
 
 // flush gives an engine that is left as it is a while to flush. Its backend does not look at contexts, and may wait for an epoch that
-// nobody records any more: then the flush is left behind too, and ends with the engine.
+// will not be recorded any more: then the flush is left behind too, and ends with the engine.
 func (h *engineHost) flush(ctx context.Context, e *hostedEngine) error {
 	ctx, cancel := context.WithTimeout(ctx, h.flushTimeout)
 	defer cancel()

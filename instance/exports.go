@@ -65,10 +65,10 @@ func (x *dataExporter) Open(ctx context.Context, name string, c nbd.ConnInfo) (*
 	case err != nil:
 		return nil, nbd.ErrPolicy(err.Error())
 	}
-	export.Backend = tellsFenced(session)
+	export.Backend = tellsFenced(x.replicas.forEngine(d.replica, session))
 	export.Closed = cutWhenDone(session.Done(), func(gone <-chan struct{}) {
 		if errors.Is(session.Err(), replica.ErrFenced) {
-			select { // an engine that asks meanwhile learns that it was fenced, not only that nobody answers
+			select { // an engine that asks meanwhile learns that it was fenced, not only that the connection ended
 			case <-gone:
 			case <-time.After(fencedGrace):
 			}
@@ -78,7 +78,7 @@ func (x *dataExporter) Open(ctx context.Context, name string, c nbd.ConnInfo) (*
 	return export, nil
 }
 
-// fencedGrace is how long a connection stays whose engine was fenced.
+// fencedGrace is how long the connection of a fenced engine stays.
 const fencedGrace = time.Second
 
 // cutWhenDone calls drop when what a connection serves has ended by itself; drop must return soon after gone is closed. It returns
@@ -96,7 +96,7 @@ func cutWhenDone(done <-chan struct{}, drop func(gone <-chan struct{}), end func
 	}()
 	return func() {
 		close(gone)
-		_ = end() // closes done; there is nobody to tell of an error
+		_ = end() // closes done; no caller is left to take an error
 		<-watched
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/replica/fsys"
 )
 
-// freezer is a file system of which a disk can be frozen: what opens or syncs something on it does not return before thaw, nor, if all is
+// freezer is a file system of which a disk can be frozen: what opens, syncs or writes out something on it does not return before thaw, nor, if all is
 // frozen, what asks for a file's size.
 type freezer struct {
 	fsys.FS
@@ -105,6 +105,11 @@ type freezerFile struct {
 func (f *freezerFile) Datasync() error {
 	f.dir.freezer.wait(f.dir.path)
 	return f.File.Datasync()
+}
+
+func (f *freezerFile) WriteBack() error {
+	f.dir.freezer.wait(f.dir.path)
+	return f.File.WriteBack()
 }
 
 func (f *freezerFile) Sync() error {

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	"google.golang.org/grpc/status"
 
@@ -68,7 +70,7 @@ func newNode(t testing.TB, number int) *node {
 func newRoot(t testing.TB) string {
 	t.Helper()
 	root, err := os.MkdirTemp("", "lh")
-	must(t, err)
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(root) })
 	return root
 }
@@ -79,10 +81,10 @@ const diskUUID = "d15c0000-0000-4000-8000-000000000001"
 // makeDisk makes a directory a disk, unless it is that one.
 func makeDisk(t testing.TB, dir, uuid string) {
 	t.Helper()
-	must(t, os.MkdirAll(filepath.Join(dir, disk.ReplicasDirName), 0o700))
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, disk.ReplicasDirName), 0o700))
 	text, err := disk.EncodeConfig(disk.NewConfig("disk", uuid))
-	must(t, err)
-	must(t, os.WriteFile(filepath.Join(dir, disk.ConfigFileName), text, 0o600))
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, disk.ConfigFileName), text, 0o600))
 }
 
 // nodeAt starts a process with a root directory that is there.
@@ -114,19 +116,17 @@ func (n *node) start() {
 	n.t.Helper()
 	var err error
 	n.Instance, err = New(n.options())
-	must(n.t, err)
+	require.NoError(n.t, err)
 	if n.prepare != nil {
 		n.prepare(n.Instance)
 	}
 	n.Client, err = client.New(n.options().GRPCSocket)
-	must(n.t, err)
+	require.NoError(n.t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	i, c := n.Instance, n.Client
 	running.Go(func() {
-		if err := i.Run(ctx); err != nil {
-			n.t.Errorf("node %d: %v", n.number, err)
-		}
+		assert.NoError(n.t, i.Run(ctx), "node %d", n.number)
 	})
 	watching, unwatch := context.WithCancel(context.Background())
 	running.Go(func() { c.WatchStates(watching, n.update) })
@@ -186,17 +186,15 @@ func (n *node) replicaSpec() *proto.ReplicaSpec {
 func (n *node) createReplica() {
 	n.t.Helper()
 	_, err := n.ReplicaCreate(context.Background(), n.replicaSpec())
-	must(n.t, err)
+	require.NoError(n.t, err)
 	n.startReplica()
 }
 
 func (n *node) startReplica() {
 	n.t.Helper()
 	s, err := n.ReplicaStart(context.Background(), n.replicaSpec())
-	must(n.t, err)
-	if s.GetPhase() != proto.Phase_PHASE_RUNNING {
-		n.t.Fatalf("replica %v", s)
-	}
+	require.NoError(n.t, err)
+	require.Equal(n.t, proto.Phase_PHASE_RUNNING, s.GetPhase(), "replica %v", s)
 }
 
 // cluster is three nodes, each with a replica of one volume.
@@ -227,13 +225,13 @@ func (c cluster) engineSpec(generation int64, epoch *proto.Epoch) *proto.EngineS
 func (c cluster) startEngine(on *node, s *proto.EngineSpec) *proto.Epoch {
 	on.t.Helper()
 	_, err := on.EngineStart(context.Background(), s)
-	must(on.t, err)
+	require.NoError(on.t, err)
 	got := on.until("a proposed epoch", func(st *proto.State) bool {
 		return len(st.GetEngines()) == 1 && st.GetEngines()[0].GetSession() == s.GetSession() && st.GetEngines()[0].GetProposedEpoch() != nil
 	})
 	epoch := got.GetEngines()[0].GetProposedEpoch()
 	_, err = on.EngineRecordEpoch(context.Background(), &proto.EpochRecord{Name: s.GetName(), Session: s.GetSession(), Epoch: epoch})
-	must(on.t, err)
+	require.NoError(on.t, err)
 	on.untilEngine(proto.Phase_PHASE_RUNNING)
 	return epoch
 }
@@ -272,10 +270,15 @@ func (n *node) stopReplica(fence int64) error {
 	return err
 }
 
+// stopEngine asks again while the volume is in use: of a tool that has just gone the server hears a moment later.
 func (n *node) stopEngine() {
 	n.t.Helper()
-	_, err := n.EngineStop(context.Background(), &proto.EngineRef{Name: volume + "-e-0"})
-	must(n.t, err)
+	var err error
+	require.Eventually(n.t, func() bool {
+		_, err = n.EngineStop(context.Background(), &proto.EngineRef{Name: volume + "-e-0"})
+		return reason(err) != reasonInUse
+	}, patience, time.Millisecond, "the volume stays in use")
+	require.NoError(n.t, err)
 }
 
 // dialTool opens an export of the local socket.
@@ -293,11 +296,11 @@ func fill(t testing.TB, b nbd.Backend, seed uint64) string {
 		for i := range p {
 			p[i] = byte(rng.Uint32())
 		}
-		must(t, b.WriteAt(ctx, p, rng.Int64N(testSize/4096-64)*4096, false))
+		require.NoError(t, b.WriteAt(ctx, p, rng.Int64N(testSize/4096-64)*4096, false))
 	}
-	must(t, b.Trim(ctx, 8*mib, 3*mib, false))
-	must(t, b.Zero(ctx, 20*mib, mib, 0))
-	must(t, b.Flush(ctx))
+	require.NoError(t, b.Trim(ctx, 8*mib, 3*mib, false))
+	require.NoError(t, b.Zero(ctx, 20*mib, mib, 0))
+	require.NoError(t, b.Flush(ctx))
 	return hashOf(t, b)
 }
 
@@ -306,7 +309,7 @@ func hashOf(t testing.TB, b nbd.Backend) string {
 	h := sha256.New()
 	p := make([]byte, mib)
 	for off := int64(0); off < testSize; off += mib {
-		must(t, b.ReadAt(context.Background(), p, off))
+		require.NoError(t, b.ReadAt(context.Background(), p, off))
 		h.Write(p)
 	}
 	return hex.EncodeToString(h.Sum(nil))
@@ -316,7 +319,7 @@ func hashOf(t testing.TB, b nbd.Backend) string {
 func (n *node) replicaHash() string {
 	n.t.Helper()
 	c, err := n.dialTool("ro/" + n.replicaName())
-	must(n.t, err)
+	require.NoError(n.t, err)
 	defer c.Close()
 	return hashOf(n.t, c)
 }
@@ -329,11 +332,4 @@ func reason(err error) string {
 		}
 	}
 	return ""
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/nbd"
 	"github.com/longhorn-lep/longhorn-manager/replica/fsys"
 	"github.com/longhorn-lep/longhorn-manager/util/mountwatch"
+	"github.com/longhorn-lep/longhorn-manager/util/thread"
 )
 
 // Options configure an Instance. DataListen, ToolSocket and GRPCSocket must be set.
@@ -42,7 +43,10 @@ type Options struct {
 	QuietPeriod, SlowAfter time.Duration
 	// Files reaches the files of replicas; nil is the node's own file systems, below Root. It is for tests.
 	Files fsys.FS
-	// Version is told to clients.
+	// Mounts is the file of a mount namespace in which the node's file systems on volumes are seen, whose mounts are kept out of this
+	// process (holder.Client.Mounts); "": there is none, and no replica can lie on such a file system.
+	Mounts string
+	// Version is shown to clients.
 	Version string
 	// Log receives what is worth knowing; nil discards it.
 	Log *logrus.Entry
@@ -82,7 +86,7 @@ type Instance struct {
 	grpcServer             *grpc.Server
 }
 
-// New takes the sockets, so that an address already in use is an error here. Whoever got an Instance must call Run.
+// New takes the sockets, so that an address already in use is an error here. After success the caller must call Run.
 func New(opts Options) (*Instance, error) {
 	if opts.DataListen == "" || opts.ToolSocket == "" || opts.GRPCSocket == "" {
 		return nil, errors.New("data address, tool socket and gRPC socket must be given")
@@ -95,8 +99,9 @@ func New(opts Options) (*Instance, error) {
 		l.SetOutput(io.Discard)
 		opts.Log = logrus.NewEntry(l)
 	}
+	onVolumes := false
 	if opts.Files == nil {
-		opts.Files = fsys.Host{Root: opts.Root}
+		opts.Files, onVolumes = diskFiles(opts)
 	}
 	boot, err := bootID(opts.Root)
 	if err != nil {
@@ -114,7 +119,7 @@ func New(opts Options) (*Instance, error) {
 		}
 	}
 	port := i.dataListener.Addr().(*net.TCPAddr).Port
-	i.info = &proto.InfoReply{Uuid: uuid.NewString(), BootId: boot, Port: uint32(port), Version: opts.Version, DevicesKept: opts.Keeper.Successions()}
+	i.info = &proto.InfoReply{Uuid: uuid.NewString(), BootId: boot, Port: uint32(port), Version: opts.Version, DevicesKept: opts.Keeper.Successions(), DisksOnVolumes: onVolumes}
 	i.replicas = newReplicaHost(i.disks, boot, i.changes, i.log)
 	i.engines = newEngineHost(i.replicas, i.changes, opts, i.log)
 	if err := i.engines.loadKept(context.Background()); err != nil {
@@ -126,6 +131,24 @@ func New(opts Options) (*Instance, error) {
 	i.grpcServer = grpc.NewServer()
 	proto.RegisterInstanceManagerServer(i.grpcServer, &service{instance: i})
 	return i, nil
+}
+
+// diskFiles are the node's file systems, and whether those on volumes that are attached here can be used.
+func diskFiles(opts Options) (files fsys.FS, onVolumes bool) {
+	host := fsys.Host{Root: opts.Root}
+	if opts.Mounts == "" {
+		return host, false
+	}
+	tried, err := thread.New(thread.Options{Name: thread.Aside, Mounts: opts.Mounts})
+	if err != nil {
+		opts.Log.WithError(err).Warn("A disk cannot lie on a volume that is attached here")
+		return host, false
+	}
+	tried.Close()
+	return fsys.Aside{Host: host, Mounts: opts.Mounts, Served: func() map[uint64]bool {
+		served, _ := servedDevices(opts.DeviceDir) // the pattern is a good one, and else there is no error
+		return served
+	}}, true
 }
 
 // listen takes the lock first: the sockets of a process that runs are not replaced.
@@ -212,7 +235,7 @@ func (i *Instance) Run(ctx context.Context) error {
 }
 
 // shutdown ends everything in the order in which one uses the other: engines flush to replicas, local and remote, so they go
-// first; replicas then have nobody; the sockets go last, so that the daemon can watch.
+// first; replicas then have no users; the sockets go last, so that the daemon can watch.
 func (i *Instance) shutdown(ctx context.Context) {
 	i.log.Info("Data plane stops")
 	i.replicas.refuseNew()
@@ -233,8 +256,8 @@ func (i *Instance) snapshot() *proto.State {
 	return &proto.State{Info: i.info, Replicas: i.replicas.states(), Engines: i.engines.states(), Disks: i.replicas.diskStates()}
 }
 
-// bootID is of the node's boot, as its own root shows it: a node may be less than a machine, and start anew while the kernel, which is
-// what a container's own /proc tells of, runs on. Where the root has no /proc the kernel's is taken.
+// bootID returns the id of the node's boot, as its own root shows it: a node may be less than a machine, and start anew while the
+// kernel, which is what a container's own /proc tells of, runs on. Where the root has no /proc the kernel's is taken.
 func bootID(root string) (string, error) {
 	const file = "/proc/sys/kernel/random/boot_id"
 	b, err := os.ReadFile(filepath.Join(root, file))

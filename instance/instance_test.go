@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -22,28 +24,23 @@ func TestWhatIsWrittenToAVolumeIsOnAllReplicas(t *testing.T) {
 	home := c[0]
 	c.startEngine(home, c.engineSpec(1, nil))
 	v, err := home.dialTool("engine/" + volume)
-	must(t, err)
+	require.NoError(t, err)
 	want := fill(t, v, 1)
-	if _, err := home.dialTool("ro/" + home.replicaName()); !isPolicy(err) {
-		t.Errorf("a replica with an engine could be read behind its back: %v", err)
-	}
-	must(t, v.Close())
+	_, err = home.dialTool("ro/" + home.replicaName())
+	assert.True(t, isPolicy(err), "a replica with an engine could be read behind its back: %v", err)
+	require.NoError(t, v.Close())
 	home.stopEngine()
 	for _, n := range c {
-		if got := n.replicaHash(); got != want {
-			t.Errorf("replica %d has %s, want %s", n.number, got, want)
-		}
+		assert.Equal(t, want, n.replicaHash(), "replica %d", n.number)
 	}
 
 	// The next engine runs elsewhere and finds it all.
 	epoch := &proto.Epoch{Generation: 1, Counter: 1, Members: []string{"vol-r-1", "vol-r-2", "vol-r-3"}}
 	c.startEngine(c[2], c.engineSpec(2, epoch))
 	v, err = c[2].dialTool("engine/" + volume)
-	must(t, err)
-	if got := hashOf(t, v); got != want {
-		t.Errorf("volume has %s, want %s", got, want)
-	}
-	must(t, v.Close())
+	require.NoError(t, err)
+	assert.Equal(t, want, hashOf(t, v))
+	require.NoError(t, v.Close())
 	c[2].stopEngine()
 }
 
@@ -54,8 +51,8 @@ func TestTheDataPortRefusesThoseWhoMayNot(t *testing.T) {
 		return nbd.Dial(context.Background(), "tcp", n.DataAddr().String(), export, nbd.DialOptions{Secret: s})
 	}
 	c, err := dial("rw/vol/vol-r-1/5/five", secret)
-	must(t, err)
-	must(t, c.WriteAt(context.Background(), make([]byte, 4096), 0, true))
+	require.NoError(t, err)
+	require.NoError(t, c.WriteAt(context.Background(), make([]byte, 4096), 0, true))
 	for _, tc := range []struct {
 		name, export string
 		secret       []byte
@@ -75,23 +72,17 @@ func TestTheDataPortRefusesThoseWhoMayNot(t *testing.T) {
 			_ = got.Close()
 			t.Errorf("%s: let in", tc.name)
 		}
-		if isFenced(err) != tc.fenced {
-			t.Errorf("%s: %v", tc.name, err)
-		}
+		assert.Equal(t, tc.fenced, isFenced(err), "%s: %v", tc.name, err)
 	}
-	if err := c.Flush(context.Background()); err != nil {
-		t.Errorf("those who were refused disturbed the one inside: %v", err)
-	}
+	assert.NoError(t, c.Flush(context.Background()), "those who were refused disturbed the one inside")
 
 	// A higher generation takes over: the older connection is cut.
 	higher, err := dial("rw/vol/vol-r-1/6/six", secret)
-	must(t, err)
+	require.NoError(t, err)
 	<-c.Done()
-	if err := c.WriteAt(context.Background(), make([]byte, 512), 0, false); err == nil {
-		t.Error("the older engine still writes")
-	}
-	must(t, higher.Flush(context.Background()))
-	must(t, higher.Close())
+	assert.Error(t, c.WriteAt(context.Background(), make([]byte, 512), 0, false), "the older engine still writes")
+	require.NoError(t, higher.Flush(context.Background()))
+	require.NoError(t, higher.Close())
 	_ = c.Close()
 }
 
@@ -99,15 +90,13 @@ func TestReadersOfAReplicaAreCutWhenAnEngineComes(t *testing.T) {
 	n := newNode(t, 1)
 	n.createReplica()
 	r, err := n.dialTool("ro/" + n.replicaName())
-	must(t, err)
-	if err := r.WriteAt(context.Background(), make([]byte, 512), 0, false); err == nil {
-		t.Error("a read-only export took a write")
-	}
+	require.NoError(t, err)
+	assert.Error(t, r.WriteAt(context.Background(), make([]byte, 512), 0, false), "a read-only export took a write")
 	w, err := nbd.Dial(context.Background(), "tcp", n.DataAddr().String(), "rw/vol/vol-r-1/1/s", nbd.DialOptions{Secret: secret})
-	must(t, err)
+	require.NoError(t, err)
 	<-r.Done()
-	must(t, w.WriteAt(context.Background(), make([]byte, 512), 0, false))
-	must(t, w.Close())
+	require.NoError(t, w.WriteAt(context.Background(), make([]byte, 512), 0, false))
+	require.NoError(t, w.Close())
 	_ = r.Close()
 }
 
@@ -115,20 +104,19 @@ func TestAStoppedProcessComesBackWithCleanReplicas(t *testing.T) {
 	c := newCluster(t)
 	epoch := c.startEngine(c[0], c.engineSpec(1, nil))
 	v, err := c[0].dialTool("engine/" + volume)
-	must(t, err)
+	require.NoError(t, err)
 	want := fill(t, v, 2)
 	c[0].stop() // with a tool connected and the engine running
 	_ = v.Close()
 
 	c[0].start()
 	c[0].startReplica()
-	if got := c[0].replicaHash(); got != want {
-		t.Errorf("after the restart %s, want %s", got, want)
-	}
+	assert.Equal(t, want, c[0].replicaHash(), "after the restart")
 	s := c[0].until("the replica", func(s *proto.State) bool { return len(s.GetReplicas()) == 1 }).GetReplicas()[0]
-	if s.GetGeneration() != 1 || s.GetEpoch().GetGeneration() != 1 || s.GetAllocatedBytes() == 0 || s.GetConnected() {
-		t.Errorf("replica %v", s)
-	}
+	assert.Equal(t, int64(1), s.GetGeneration(), "replica %v", s)
+	assert.Equal(t, int64(1), s.GetEpoch().GetGeneration())
+	assert.NotZero(t, s.GetAllocatedBytes())
+	assert.False(t, s.GetConnected())
 	c.startEngine(c[0], c.engineSpec(2, epoch))
 	c[0].stopEngine()
 }
@@ -139,26 +127,20 @@ func TestAHigherGenerationReplacesAnEngineThatFailed(t *testing.T) {
 	home := c[0]
 	epoch := c.startEngine(home, c.engineSpec(3, nil))
 	v, err := home.dialTool("engine/" + volume)
-	must(t, err)
+	require.NoError(t, err)
 	want := fill(t, v, 3)
-	must(t, c[0].replicas.find(c[0].replicaName()).replica.Fence(ctx, 4)) // the local replica ends the engine
-	if err := v.WriteAt(ctx, make([]byte, 4096), 0, false); err == nil {
-		t.Error("a write was acknowledged by an engine that was fenced")
-	}
-	if failed := home.untilEngine(proto.Phase_PHASE_ERROR); failed.GetReason() != engine.ReasonFenced {
-		t.Errorf("reason %s: %s", failed.GetReason(), failed.GetMessage())
-	}
-	must(t, v.Close())
-	if _, err := home.EngineStart(ctx, c.engineSpec(2, epoch)); reason(err) != reasonFenced {
-		t.Errorf("generation 2: %v", err)
-	}
+	require.NoError(t, c[0].replicas.find(c[0].replicaName()).replica.Fence(ctx, 4)) // the local replica ends the engine
+	assert.Error(t, v.WriteAt(ctx, make([]byte, 4096), 0, false), "a write was acknowledged by an engine that was fenced")
+	failed := home.untilEngine(proto.Phase_PHASE_ERROR)
+	assert.Equal(t, engine.ReasonFenced, failed.GetReason(), failed.GetMessage())
+	require.NoError(t, v.Close())
+	_, err = home.EngineStart(ctx, c.engineSpec(2, epoch))
+	assert.Equal(t, reasonFenced, reason(err), "generation 2: %v", err)
 	c.startEngine(home, c.engineSpec(5, epoch))
 	v, err = home.dialTool("engine/" + volume)
-	must(t, err)
-	if got := hashOf(t, v); got != want {
-		t.Errorf("after the replacement %s, want %s", got, want)
-	}
-	must(t, v.Close())
+	require.NoError(t, err)
+	assert.Equal(t, want, hashOf(t, v), "after the replacement")
+	require.NoError(t, v.Close())
 	home.stopEngine()
 }
 
@@ -169,30 +151,27 @@ func TestAnotherDaemonDisturbsNothing(t *testing.T) {
 	spec := c.engineSpec(1, nil)
 	c.startEngine(home, spec)
 	v, err := home.dialTool("engine/" + volume)
-	must(t, err)
-	must(t, v.WriteAt(ctx, make([]byte, 4096), 0, false))
+	require.NoError(t, err)
+	require.NoError(t, v.WriteAt(ctx, make([]byte, 4096), 0, false))
 
 	second, err := client.New(home.options().GRPCSocket)
-	must(t, err)
+	require.NoError(t, err)
 	for range 3 { // whatever a daemon does that starts and finds all in place
 		state, err := second.EngineStart(ctx, spec)
-		must(t, err)
-		if state.GetPhase() != proto.Phase_PHASE_RUNNING {
-			t.Errorf("engine %v", state)
-		}
+		require.NoError(t, err)
+		assert.Equal(t, proto.Phase_PHASE_RUNNING, state.GetPhase(), "engine %v", state)
 		_, err = second.ReplicaStart(ctx, home.replicaSpec())
-		must(t, err)
+		require.NoError(t, err)
 	}
-	must(t, second.Close())
-	must(t, v.WriteAt(ctx, make([]byte, 4096), 0, true))
-	if _, err := home.EngineStop(ctx, &proto.EngineRef{Name: spec.GetName()}); status.Code(err) != codes.FailedPrecondition || reason(err) != reasonInUse {
-		t.Errorf("stop of a volume in use: %v", err)
-	}
-	if _, err := home.ReplicaStop(ctx, &proto.ReplicaRef{Name: home.replicaName()}); reason(err) != reasonInUse {
-		t.Errorf("stop of a replica in use: %v", err)
-	}
-	must(t, v.WriteAt(ctx, make([]byte, 4096), 0, true))
-	must(t, v.Close())
+	require.NoError(t, second.Close())
+	require.NoError(t, v.WriteAt(ctx, make([]byte, 4096), 0, true))
+	_, err = home.EngineStop(ctx, &proto.EngineRef{Name: spec.GetName()})
+	assert.Equal(t, codes.FailedPrecondition, status.Code(err), "stop of a volume in use: %v", err)
+	assert.Equal(t, reasonInUse, reason(err))
+	_, err = home.ReplicaStop(ctx, &proto.ReplicaRef{Name: home.replicaName()})
+	assert.Equal(t, reasonInUse, reason(err), "stop of a replica in use: %v", err)
+	require.NoError(t, v.WriteAt(ctx, make([]byte, 4096), 0, true))
+	require.NoError(t, v.Close())
 	home.stopEngine()
 	home.stopEngine() // one that is not there is stopped
 }
@@ -206,15 +185,13 @@ func TestAForcedEndIsOfOneSession(t *testing.T) {
 	first := c.engineSpec(1, nil)
 	epoch := c.startEngine(home, first)
 	v, err := home.dialTool("engine/" + volume)
-	must(t, err)
+	require.NoError(t, err)
 	_, err = home.EngineStop(ctx, &proto.EngineRef{Name: first.GetName(), Session: "another", Force: true})
-	must(t, err)
-	must(t, v.WriteAt(ctx, make([]byte, 4096), 0, true))
+	require.NoError(t, err)
+	require.NoError(t, v.WriteAt(ctx, make([]byte, 4096), 0, true))
 	_, err = home.EngineStop(ctx, &proto.EngineRef{Name: first.GetName(), Session: first.GetSession(), Force: true})
-	must(t, err)
-	if err := v.WriteAt(ctx, make([]byte, 4096), 0, true); err == nil {
-		t.Error("an engine that was ended acknowledged a write")
-	}
+	require.NoError(t, err)
+	assert.Error(t, v.WriteAt(ctx, make([]byte, 4096), 0, true), "an engine that was ended acknowledged a write")
 	home.until("no engine", func(s *proto.State) bool { return len(s.GetEngines()) == 0 })
 	c.startEngine(home, c.engineSpec(2, epoch))
 	home.stopEngine()
@@ -227,52 +204,46 @@ func TestTheLifeOfAReplicaOverGRPC(t *testing.T) {
 
 	// Not made yet: refused, and the state says why.
 	s, err := n.ReplicaStart(ctx, spec)
-	must(t, err)
-	if s.GetPhase() != proto.Phase_PHASE_ERROR || s.GetReason() != "ReplicaMissing" {
-		t.Errorf("replica that was never made: %v", s)
-	}
+	require.NoError(t, err)
+	assert.Equal(t, proto.Phase_PHASE_ERROR, s.GetPhase(), "replica that was never made: %v", s)
+	assert.Equal(t, "ReplicaMissing", s.GetReason())
 	n.createReplica()
 	n.createReplica() // again
-	if _, err := n.ReplicaRemove(ctx, spec); reason(err) != reasonHosted {
-		t.Errorf("removal of a replica that is served: %v", err)
-	}
+	_, err = n.ReplicaRemove(ctx, spec)
+	assert.Equal(t, reasonHosted, reason(err), "removal of a replica that is served: %v", err)
 	for _, again := range []bool{false, true} {
-		if _, err := n.ReplicaStop(ctx, &proto.ReplicaRef{Name: spec.GetName()}); err != nil {
-			t.Errorf("stop, again %t: %v", again, err)
-		}
+		_, err := n.ReplicaStop(ctx, &proto.ReplicaRef{Name: spec.GetName()})
+		assert.NoError(t, err, "again %t", again)
 	}
 	other := n.replicaSpec()
 	other.Uid = "uid-other"
-	if _, err := n.ReplicaRemove(ctx, other); reason(err) != "OtherReplica" || status.Code(err) != codes.FailedPrecondition {
-		t.Errorf("removal under another uid: %v", err)
-	}
-	if _, err := n.ReplicaCreate(ctx, other); reason(err) != "OtherReplica" {
-		t.Errorf("creation under another uid: %v", err)
-	}
+	_, err = n.ReplicaRemove(ctx, other)
+	assert.Equal(t, "OtherReplica", reason(err), "removal under another uid: %v", err)
+	assert.Equal(t, codes.FailedPrecondition, status.Code(err))
+	_, err = n.ReplicaCreate(ctx, other)
+	assert.Equal(t, "OtherReplica", reason(err), "creation under another uid: %v", err)
 	for range 2 {
 		_, err = n.ReplicaRemove(ctx, spec)
-		must(t, err)
+		require.NoError(t, err)
 	}
 	left, err := os.ReadDir(filepath.Join(n.root, "disk/replicas"))
-	must(t, err)
-	if len(left) != 0 {
-		t.Errorf("left: %v", left)
-	}
+	require.NoError(t, err)
+	assert.Empty(t, left)
 	n.until("no replica", func(s *proto.State) bool { return s != nil && len(s.GetReplicas()) == 0 })
 	spec.Secret = nil
-	if _, err := n.ReplicaStart(ctx, spec); status.Code(err) != codes.InvalidArgument {
-		t.Errorf("a replica without a secret: %v", err)
-	}
+	_, err = n.ReplicaStart(ctx, spec)
+	assert.Equal(t, codes.InvalidArgument, status.Code(err), "a replica without a secret: %v", err)
 }
 
 func TestTheWatchTellsOfAProcessThatGoesAndComesBack(t *testing.T) {
 	n := newNode(t, 1)
 	first := n.until("a state", func(s *proto.State) bool { return s != nil }).GetInfo()
-	if first.GetUuid() == "" || first.GetBootId() == "" || first.GetPort() == 0 || first.GetVersion() != "test" {
-		t.Errorf("info %v", first)
-	}
+	assert.NotEmpty(t, first.GetUuid(), "info %v", first)
+	assert.NotEmpty(t, first.GetBootId())
+	assert.NotZero(t, first.GetPort())
+	assert.Equal(t, "test", first.GetVersion())
 	watcher, err := client.New(n.options().GRPCSocket)
-	must(t, err)
+	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	states := make(chan *proto.State)
 	ended := make(chan struct{})
@@ -285,9 +256,8 @@ func TestTheWatchTellsOfAProcessThatGoesAndComesBack(t *testing.T) {
 			}
 		})
 	}()
-	if s := <-states; s.GetInfo().GetUuid() != first.GetUuid() {
-		t.Errorf("first state %v", s)
-	}
+	s := <-states
+	assert.Equal(t, first.GetUuid(), s.GetInfo().GetUuid(), "first state %v", s)
 	n.stop()
 	for s := range states {
 		if s == nil {
@@ -295,30 +265,29 @@ func TestTheWatchTellsOfAProcessThatGoesAndComesBack(t *testing.T) {
 		}
 	}
 	n.start()
-	if s := <-states; s.GetInfo().GetUuid() == "" || s.GetInfo().GetUuid() == first.GetUuid() {
-		t.Errorf("state of the new process %v", s)
-	}
+	s = <-states
+	assert.NotEmpty(t, s.GetInfo().GetUuid(), "state of the new process %v", s)
+	assert.NotEqual(t, first.GetUuid(), s.GetInfo().GetUuid())
 	cancel()
 	<-ended
-	must(t, watcher.Close())
+	require.NoError(t, watcher.Close())
 }
 
 // A node that starts anew has another boot, whatever the kernel beneath it says.
 func TestTheBootIsTheOneThatTheNodesRootShows(t *testing.T) {
 	n := newNode(t, 1)
 	kernel, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	must(t, err)
-	if got, want := n.info.GetBootId(), strings.TrimSpace(string(kernel)); got != want {
-		t.Errorf("boot %q where the root has no /proc, want the kernel's %q", got, want)
-	}
+	require.NoError(t, err)
+	got, want := n.info.GetBootId(), strings.TrimSpace(string(kernel))
+	assert.Equal(t, want, got, "boot %q where the root has no /proc, want the kernel's", got)
 	n.stop()
 	dir := filepath.Join(n.root, "proc/sys/kernel/random")
-	must(t, os.MkdirAll(dir, 0o700))
-	must(t, os.WriteFile(filepath.Join(dir, "boot_id"), []byte("of-the-node\n"), 0o600))
+	require.NoError(t, os.MkdirAll(dir, 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "boot_id"), []byte("of-the-node\n"), 0o600))
 	n.start()
-	if got := n.info.GetBootId(); got != "of-the-node" || n.replicas.boot != got {
-		t.Errorf("boot %q, of replicas %q", got, n.replicas.boot)
-	}
+	got = n.info.GetBootId()
+	assert.Equal(t, "of-the-node", got)
+	assert.Equal(t, got, n.replicas.boot)
 }
 
 func TestAProcessThatIsEndedAtOnceEndsInOrder(t *testing.T) {
@@ -328,21 +297,17 @@ func TestAProcessThatIsEndedAtOnceEndsInOrder(t *testing.T) {
 	n.stop()
 	for range 20 {
 		i, err := New(n.options())
-		must(t, err)
-		if err := i.Run(ended); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
+		require.NoError(t, i.Run(ended))
 	}
 }
 
 func TestASecondProcessOnTheSameSocketsIsRefused(t *testing.T) {
 	n := newNode(t, 1)
-	if _, err := New(n.options()); !errors.Is(err, ErrRunning) {
-		t.Fatalf("error %v", err)
-	}
-	if _, err := n.Info(context.Background(), &proto.InfoRequest{}); err != nil {
-		t.Errorf("the first was disturbed: %v", err)
-	}
+	_, err := New(n.options())
+	require.ErrorIs(t, err, ErrRunning)
+	_, err = n.Info(context.Background(), &proto.InfoRequest{})
+	assert.NoError(t, err, "the first was disturbed")
 }
 
 func TestParseDataExport(t *testing.T) {
@@ -352,11 +317,10 @@ func TestParseDataExport(t *testing.T) {
 		"rw/v/r/x/s": {}, "rw/v/r/07/s": {}, "rw/v/r/+7/s": {}, "": {},
 	} {
 		got, err := parseDataExport(name)
-		if got != want || (err == nil) != (want != dataExport{}) {
-			t.Errorf("%q: %v, %v; want %v", name, got, err, want)
-		}
-		if err == nil && got.String() != name {
-			t.Errorf("%q became %q", name, got)
+		assert.Equal(t, want, got, "%q, %v", name, err)
+		assert.Equal(t, want != dataExport{}, err == nil)
+		if err == nil {
+			assert.Equal(t, name, got.String())
 		}
 	}
 }

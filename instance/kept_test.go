@@ -7,6 +7,9 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/longhorn-lep/longhorn-manager/device"
 	"github.com/longhorn-lep/longhorn-manager/instance/proto"
 )
@@ -69,10 +72,13 @@ func TestAKeptDeviceIsShownAsItsEngineThatHasFailed(t *testing.T) {
 	n, _ := nodeThatKeeps(t)
 	s := n.until("the kept device", func(s *proto.State) bool { return slices.ContainsFunc(s.GetEngines(), isKept) })
 	e := s.GetEngines()[0]
-	if e.GetName() != volume+"-e-0" || e.GetVolume() != volume || e.GetGeneration() != 3 || e.GetSession() != "session-3" ||
-		e.GetPhase() != proto.Phase_PHASE_ERROR || e.GetEndpoint() != "/dev/longhorn/"+volume || len(s.GetEngines()) != 1 {
-		t.Errorf("shown as %v", s.GetEngines())
-	}
+	assert.Equal(t, volume+"-e-0", e.GetName())
+	assert.Equal(t, volume, e.GetVolume())
+	assert.Equal(t, int64(3), e.GetGeneration())
+	assert.Equal(t, "session-3", e.GetSession())
+	assert.Equal(t, proto.Phase_PHASE_ERROR, e.GetPhase())
+	assert.Equal(t, "/dev/longhorn/"+volume, e.GetEndpoint())
+	assert.Len(t, s.GetEngines(), 1)
 }
 
 func TestAKeptDeviceEndsByForceAlone(t *testing.T) {
@@ -81,16 +87,16 @@ func TestAKeptDeviceEndsByForceAlone(t *testing.T) {
 		{Name: "another-e-0", Force: true},
 		{Name: volume + "-e-0", Session: "session-2", Force: true},
 	} {
-		if _, err := n.EngineStop(t.Context(), ref); err != nil || !k.isLeft() {
-			t.Errorf("%v: %v, left: %t", ref, err, k.isLeft())
-		}
+		_, err := n.EngineStop(t.Context(), ref)
+		require.NoError(t, err, ref)
+		assert.True(t, k.isLeft(), ref)
 	}
-	if _, err := n.EngineStop(t.Context(), &proto.EngineRef{Name: volume + "-e-0"}); reason(err) != reasonInUse || !k.isLeft() {
-		t.Errorf("without force: %v, left: %t", err, k.isLeft())
-	}
-	if _, err := n.EngineStop(t.Context(), &proto.EngineRef{Name: volume + "-e-0", Session: "session-3", Force: true}); err != nil || k.isLeft() {
-		t.Errorf("by force: %v, left: %t", err, k.isLeft())
-	}
+	_, err := n.EngineStop(t.Context(), &proto.EngineRef{Name: volume + "-e-0"})
+	assert.Equal(t, reasonInUse, reason(err), "without force: %v", err)
+	assert.True(t, k.isLeft())
+	_, err = n.EngineStop(t.Context(), &proto.EngineRef{Name: volume + "-e-0", Session: "session-3", Force: true})
+	require.NoError(t, err)
+	assert.False(t, k.isLeft(), "by force")
 	n.until("no engine", func(s *proto.State) bool { return s != nil && len(s.GetEngines()) == 0 })
 }
 
@@ -128,9 +134,8 @@ func TestWhoMayTakeAKeptDeviceOver(t *testing.T) {
 			if err != nil && got == "" {
 				got = "InvalidArgument"
 			}
-			if got != tc.wantReason || k.isLeft() != tc.wantLeft {
-				t.Errorf("%v (%q), left: %t", err, got, k.isLeft())
-			}
+			assert.Equal(t, tc.wantReason, got, err)
+			assert.Equal(t, tc.wantLeft, k.isLeft())
 			if err == nil {
 				n.until("one engine, which runs", func(s *proto.State) bool { return len(s.GetEngines()) == 1 && !isKept(s.GetEngines()[0]) })
 			}
@@ -138,18 +143,18 @@ func TestWhoMayTakeAKeptDeviceOver(t *testing.T) {
 	}
 }
 
-// Nobody else would end it: its users would wait for ever.
+// Nothing else would end it: its users would wait for ever.
 func TestADeviceEndsWithTheEngineThatWasToTakeItOver(t *testing.T) {
 	n, k := nodeThatKeeps(t)
 	n.createReplica()
 	s := cluster{n}.engineSpec(4, nil)
 	s.PredecessorSession, s.Frontend = "session-3", proto.Frontend_FRONTEND_BLOCK
-	if _, err := n.EngineStart(t.Context(), s); err != nil || !k.isLeft() {
-		t.Fatalf("%v, left: %t", err, k.isLeft())
-	}
-	if _, err := n.EngineStop(t.Context(), &proto.EngineRef{Name: volume + "-e-0", Session: "session-4", Force: true}); err != nil || k.isLeft() {
-		t.Errorf("%v, left: %t", err, k.isLeft())
-	}
+	_, err := n.EngineStart(t.Context(), s)
+	require.NoError(t, err)
+	require.True(t, k.isLeft())
+	_, err = n.EngineStop(t.Context(), &proto.EngineRef{Name: volume + "-e-0", Session: "session-4", Force: true})
+	require.NoError(t, err)
+	assert.False(t, k.isLeft())
 }
 
 // The volume may be written elsewhere before it comes back, so what its users have in memory may be older.
@@ -159,16 +164,16 @@ func TestADeviceThatCouldNotBeEndedIsNotTakenOverLater(t *testing.T) {
 	s := cluster{n}.engineSpec(4, nil)
 	s.PredecessorSession, s.Frontend = "session-3", proto.Frontend_FRONTEND_BLOCK
 	_, err := n.EngineStart(t.Context(), s)
-	must(t, err)
+	require.NoError(t, err)
 	k.mu.Lock()
 	k.stays = true
 	k.mu.Unlock()
 	_, err = n.EngineStop(t.Context(), &proto.EngineRef{Name: volume + "-e-0", Session: "session-4", Force: true})
-	must(t, err)
+	require.NoError(t, err)
 	n.until("the kept device", func(s *proto.State) bool { return len(s.GetEngines()) == 1 && isKept(s.GetEngines()[0]) })
 	s = cluster{n}.engineSpec(6, nil)
 	s.Frontend = proto.Frontend_FRONTEND_BLOCK
-	if _, err := n.EngineStart(t.Context(), s); err != nil || k.isLeft() {
-		t.Errorf("an engine that names no predecessor: %v, left: %t", err, k.isLeft())
-	}
+	_, err = n.EngineStart(t.Context(), s)
+	require.NoError(t, err)
+	assert.False(t, k.isLeft(), "an engine that names no predecessor")
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/longhorn-lep/longhorn-manager/engine"
 	"github.com/longhorn-lep/longhorn-manager/instance/proto"
+	"github.com/longhorn-lep/longhorn-manager/membership"
 	"github.com/longhorn-lep/longhorn-manager/nbd"
 	"github.com/longhorn-lep/longhorn-manager/replica"
 )
@@ -55,7 +56,7 @@ func (h *engineHost) connect(ctx context.Context, s *proto.EngineSpec, m engine.
 		if err != nil {
 			return nil, asFenced(err)
 		}
-		return &localMember{translated{session, asFenced}, session}, nil
+		return &localMember{translated{h.replicas.forEngine(m.Name, session), asFenced}, session}, nil
 	}
 	name := dataExport{volume: s.GetVolume(), replica: m.Name, generation: s.GetGeneration(), session: s.GetSession()}
 	c, err := nbd.Dial(ctx, "tcp", m.Address, name.String(), nbd.DialOptions{Secret: s.GetSecret(), Timeout: admitTimeout, Log: h.log})
@@ -93,7 +94,7 @@ func asFenced(err error) error {
 }
 
 // tellsFenced is a session as it is served over the network.
-func tellsFenced(s *replica.Session) nbd.Backend {
+func tellsFenced(s engine.Replica) nbd.Backend {
 	return translated{s, func(err error) error {
 		if errors.Is(err, replica.ErrFenced) {
 			return &nbd.Error{Errno: nbd.ESHUTDOWN, Msg: fencedText + err.Error()}
@@ -134,6 +135,28 @@ func (t translated) Extents(ctx context.Context, off, length int64) ([]nbd.Exten
 func (t translated) Control(ctx context.Context, op uint16, payload []byte) ([]byte, error) {
 	reply, err := t.Replica.Control(ctx, op, payload)
 	return reply, t.say(err)
+}
+
+// cautious is a replica as an engine has it: no rebuild of it begins on a disk that does not respond. It would end soon, and what the
+// replica had by then would be worth nothing.
+type cautious struct {
+	*replica.Session
+	silent func() error // why the disk cannot be used; nil: it can
+}
+
+// forEngine is a session as an engine has it.
+func (h *replicaHost) forEngine(name string, s *replica.Session) engine.Replica {
+	return cautious{s, func() error { return h.silent(name) }}
+}
+
+// Control is that of the session, unless it begins a rebuild.
+func (c cautious) Control(ctx context.Context, op uint16, payload []byte) ([]byte, error) {
+	if op == membership.OpBeginRebuild {
+		if err := c.silent(); err != nil {
+			return nil, &nbd.Error{Errno: nbd.EIO, Msg: fmt.Sprintf("%s: %v", reasonDiskNotResponding, err)}
+		}
+	}
+	return c.Session.Control(ctx, op, payload)
 }
 
 // localMember is a replica of this process as an engine sees it.

@@ -2,10 +2,11 @@ package instance
 
 import (
 	"context"
-	"slices"
-	"strings"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/longhorn-lep/longhorn-manager/engine"
 	"github.com/longhorn-lep/longhorn-manager/instance/proto"
@@ -19,41 +20,37 @@ func TestAVolumeOutlivesAMemberAndTakesItBack(t *testing.T) {
 	home, lost := c[0], c[2]
 	o := c.manage(home, c.engineSpec(1, nil))
 	v, err := home.dialTool("engine/" + volume)
-	must(t, err)
+	require.NoError(t, err)
 	writer := scribble(v)
 	writer.more()
 	lost.stop()
-	if m := o.untilMember(lost, engine.ModeERR); m.GetError() == "" {
-		t.Errorf("the lost member shows no error: %v", m)
-	}
+	m := o.untilMember(lost, engine.ModeERR)
+	assert.NotEmpty(t, m.GetError(), "the lost member shows no error: %v", m)
 	writer.more()
-	if e := o.epoch(); !slices.Equal(e.Members, []string{"vol-r-1", "vol-r-2"}) || e.Counter < 2 {
-		t.Errorf("recorded %s", e)
-	}
+	e := o.epoch()
+	assert.Equal(t, []string{"vol-r-1", "vol-r-2"}, e.Members)
+	assert.GreaterOrEqual(t, e.Counter, int64(2))
 
 	lost.start()
 	lost.startReplica()
 	_, err = home.EngineAddReplica(ctx, o.memberRequest(lost, 0))
-	must(t, err)
-	if m := o.untilMember(lost, engine.ModeRW); m.GetRebuilding() || m.GetError() != "" {
-		t.Errorf("the member that is back: %v", m)
-	}
+	require.NoError(t, err)
+	m = o.untilMember(lost, engine.ModeRW)
+	assert.False(t, m.GetRebuilding(), "the member that is back: %v", m)
+	assert.Empty(t, m.GetError())
 	_, err = home.EngineAddReplica(ctx, o.memberRequest(lost, 0)) // of a member
-	must(t, err)
+	require.NoError(t, err)
 	writer.more()
-	must(t, writer.end(t))
+	require.NoError(t, writer.end(t))
 	want := hashOf(t, v)
-	must(t, v.Close())
+	require.NoError(t, v.Close())
 	home.stopEngine()
-	if e := o.epoch(); len(e.Members) != 3 {
-		t.Errorf("recorded %s", e)
-	}
+	e = o.epoch()
+	assert.Len(t, e.Members, 3)
 	for _, parked := range []bool{false, true} {
 		for _, n := range c {
-			if got := n.replicaHash(); got != want {
-				t.Errorf("replica %d, parked %t: %s, want %s", n.number, parked, got, want)
-			}
-			must(t, n.stopReplica(0))
+			assert.Equal(t, want, n.replicaHash(), "replica %d, parked %t", n.number, parked)
+			require.NoError(t, n.stopReplica(0))
 		}
 	}
 }
@@ -64,60 +61,52 @@ func TestMembersAreRemovedAndRebuiltOneAtATime(t *testing.T) {
 	home := c[0]
 	o := c.manage(home, c.engineSpec(1, nil))
 	v, err := home.dialTool("engine/" + volume)
-	must(t, err)
+	require.NoError(t, err)
 	want := fill(t, v, 4)
 
 	stranger := o.memberRequest(c[1], 0)
 	stranger.Session = "another"
-	if _, err := home.EngineRemoveReplica(ctx, stranger); reason(err) != reasonSession {
-		t.Errorf("removal under another session: %v", err)
-	}
-	if _, err := home.EngineAddReplica(ctx, stranger); reason(err) != reasonSession {
-		t.Errorf("addition under another session: %v", err)
-	}
+	_, err = home.EngineRemoveReplica(ctx, stranger)
+	assert.Equal(t, reasonSession, reason(err), "removal under another session: %v", err)
+	_, err = home.EngineAddReplica(ctx, stranger)
+	assert.Equal(t, reasonSession, reason(err), "addition under another session: %v", err)
 	for _, n := range c[1:] {
 		_, err := home.EngineRemoveReplica(ctx, o.memberRequest(n, 0))
-		must(t, err)
+		require.NoError(t, err)
 		home.until("an epoch without it", func(*proto.State) bool { return !o.epoch().Has(n.replicaName()) })
 	}
-	if _, err := home.EngineRemoveReplica(ctx, o.memberRequest(home, 0)); reason(err) != reasonLastMember {
-		t.Errorf("removal of the last member: %v", err)
-	}
+	_, err = home.EngineRemoveReplica(ctx, o.memberRequest(home, 0))
+	assert.Equal(t, reasonLastMember, reason(err), "removal of the last member: %v", err)
 
 	_, err = home.EngineAddReplica(ctx, o.memberRequest(c[1], 64<<10)) // takes minutes
-	must(t, err)
+	require.NoError(t, err)
 	o.untilMember(c[1], engine.ModeWO)
 	c[1].until("the mark of a rebuild", func(*proto.State) bool {
 		return c[1].replicas.find(c[1].replicaName()).replica.State().Rebuilding
 	})
-	if _, err := home.EngineAddReplica(ctx, o.memberRequest(c[2], 0)); reason(err) != reasonBusy {
-		t.Errorf("a second rebuild: %v", err)
-	}
+	_, err = home.EngineAddReplica(ctx, o.memberRequest(c[2], 0))
+	assert.Equal(t, reasonBusy, reason(err), "a second rebuild: %v", err)
 	_, err = home.EngineRemoveReplica(ctx, o.memberRequest(c[1], 0))
-	must(t, err)
+	require.NoError(t, err)
 	home.until("the end of the rebuild", func(s *proto.State) bool { return c[1].member(s).GetMode() != engine.ModeWO })
 	c[1].until("no connection", func(s *proto.State) bool { return !c[1].replicaState(s).GetConnected() })
 	half, err := c[1].dialTool("ro/" + c[1].replicaName())
-	must(t, err)
-	if d := half.Info().Description; !strings.Contains(d, "incomplete") {
-		t.Errorf("half a replica is described as %q", d)
-	}
-	must(t, half.Close())
+	require.NoError(t, err)
+	assert.Contains(t, half.Info().Description, "incomplete")
+	require.NoError(t, half.Close())
 
 	for _, n := range c[1:] {
 		o.add(n)
 		o.untilMember(n, engine.ModeRW)
 	}
-	must(t, v.Close())
+	require.NoError(t, v.Close())
 	home.stopEngine()
 	for _, n := range c {
-		if got := n.replicaHash(); got != want {
-			t.Errorf("replica %d has %s, want %s", n.number, got, want)
-		}
+		assert.Equal(t, want, n.replicaHash(), "replica %d", n.number)
 	}
 }
 
-// The engine's node does not answer; somebody raised the generation and fences one replica. Whichever it is, the engine
+// The engine's node does not answer; the control plane raised the generation and fences one replica. Whichever it is, the engine
 // acknowledges nothing from then on.
 func TestAfterAFenceTheOlderEngineAcknowledgesNothing(t *testing.T) {
 	for name, victim := range map[string]int{"of the replica beside the engine": 0, "of a replica elsewhere": 1} {
@@ -126,31 +115,24 @@ func TestAfterAFenceTheOlderEngineAcknowledgesNothing(t *testing.T) {
 			home := c[0]
 			o := c.manage(home, c.engineSpec(3, nil))
 			v, err := home.dialTool("engine/" + volume)
-			must(t, err)
+			require.NoError(t, err)
 			writer := scribble(v)
 			writer.more()
 			o.overtake(4)
-			must(t, c[victim].stopReplica(4))
+			require.NoError(t, c[victim].stopReplica(4))
 
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 			defer cancel()
-			if err := v.WriteAt(ctx, make([]byte, 4096), 0, false); err == nil {
-				t.Error("a write was acknowledged after the fence")
-			}
-			if e := home.untilEngine(proto.Phase_PHASE_ERROR); e.GetReason() != engine.ReasonFenced {
-				t.Errorf("reason %s: %s", e.GetReason(), e.GetMessage())
-			}
-			if writer.end(t) == nil {
-				t.Error("writes went on")
-			}
-			must(t, v.Close())
+			assert.Error(t, v.WriteAt(ctx, make([]byte, 4096), 0, false), "a write was acknowledged after the fence")
+			e := home.untilEngine(proto.Phase_PHASE_ERROR)
+			assert.Equal(t, engine.ReasonFenced, e.GetReason(), e.GetMessage())
+			assert.Error(t, writer.end(t), "writes went on")
+			require.NoError(t, v.Close())
 			c[victim].startReplica()
 			s := c[victim].until("the replica", func(s *proto.State) bool { return c[victim].replicaState(s) != nil })
-			if got := c[victim].replicaState(s).GetGeneration(); got != 4 {
-				t.Errorf("generation %d, want 4", got)
-			}
+			assert.Equal(t, int64(4), c[victim].replicaState(s).GetGeneration())
 			_, err = home.EngineStop(t.Context(), &proto.EngineRef{Name: volume + "-e-0", Force: true})
-			must(t, err)
+			require.NoError(t, err)
 		})
 	}
 }

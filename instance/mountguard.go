@@ -60,15 +60,25 @@ type blockNumber struct{ major, minor int }
 
 // served lists the devices that are offered now.
 func (g *mountGuard) served() (map[blockNumber]bool, error) {
-	nodes, err := filepath.Glob(filepath.Join(g.deviceDir, "*"))
+	numbers, err := servedDevices(g.deviceDir)
+	devices := map[blockNumber]bool{}
+	for n := range numbers {
+		devices[blockNumber{int(unix.Major(n)), int(unix.Minor(n))}] = true
+	}
+	return devices, err
+}
+
+// servedDevices returns the numbers (dev_t) of the block devices that have a node in a directory.
+func servedDevices(dir string) (map[uint64]bool, error) {
+	nodes, err := filepath.Glob(filepath.Join(dir, "*"))
 	if err != nil {
 		return nil, fmt.Errorf("list devices: %w", err)
 	}
-	devices := map[blockNumber]bool{}
+	devices := map[uint64]bool{}
 	for _, node := range nodes {
 		var s unix.Stat_t
 		if unix.Stat(node, &s) == nil && s.Mode&unix.S_IFMT == unix.S_IFBLK {
-			devices[blockNumber{int(unix.Major(s.Rdev)), int(unix.Minor(s.Rdev))}] = true
+			devices[s.Rdev] = true
 		}
 	}
 	return devices, nil

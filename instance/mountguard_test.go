@@ -1,10 +1,10 @@
 package instance
 
 import (
-	"slices"
 	"testing"
 
 	"github.com/moby/sys/mountinfo"
+	"github.com/stretchr/testify/assert"
 )
 
 func TestOnlyCopiesOfServedDevicesAreDetached(t *testing.T) {
@@ -26,7 +26,5 @@ func TestOnlyCopiesOfServedDevicesAreDetached(t *testing.T) {
 	}
 	// Not the disks, not another loop device, and not where the node or a user in this namespace would lose it.
 	want := []string{"/host/kubelet/pods/x/mount", "/host/kubelet/globalmount"}
-	if !slices.Equal(got, want) {
-		t.Errorf("got %q, want %q", got, want)
-	}
+	assert.Equal(t, want, got)
 }

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/longhorn-lep/longhorn-manager/instance/proto"
 	"github.com/longhorn-lep/longhorn-manager/membership"
 	"github.com/longhorn-lep/longhorn-manager/nbd"
@@ -35,7 +37,7 @@ func (c cluster) manage(on *node, s *proto.EngineSpec) *object {
 		recording.Wait()
 	})
 	_, err := on.EngineStart(context.Background(), s)
-	must(on.t, err)
+	require.NoError(on.t, err)
 	on.untilEngine(proto.Phase_PHASE_RUNNING)
 	return o
 }
@@ -73,7 +75,7 @@ func (o *object) take(e membership.Epoch) bool {
 	return true
 }
 
-// overtake raises the generation, as one does who gives up on the engine. Nothing is recorded any more.
+// overtake raises the generation, as a controller does that gives up on the engine. Nothing is recorded any more.
 func (o *object) overtake(generation int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -99,7 +101,7 @@ func (o *object) add(n *node) {
 	o.on.until("an end of other rebuilds", func(*proto.State) bool {
 		_, err := o.on.EngineAddReplica(context.Background(), o.memberRequest(n, 0))
 		if reason(err) != reasonBusy {
-			must(o.on.t, err)
+			require.NoError(o.on.t, err)
 		}
 		return err == nil
 	})

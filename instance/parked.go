@@ -13,7 +13,7 @@ import (
 )
 
 // parked is a replica that was stopped here. It is closed; tools may read it still, for which it is opened without writing to it
-// while they do. They hold nobody up: whoever starts or removes it cuts them.
+// while they do. They hold nothing up: the replica's start or removal cuts them.
 type parked struct {
 	spec       *proto.ReplicaSpec
 	generation int64 // durable in the replica when it was closed; under the name's lock
@@ -40,7 +40,7 @@ func (h *replicaHost) park(e *hosted) {
 	h.changes.notify()
 }
 
-// unpark cuts those who read and forgets the replica. The caller has the name's lock.
+// unpark cuts the readers and forgets the replica. The caller has the name's lock.
 func (h *replicaHost) unpark(ctx context.Context, name string) error {
 	if err := h.cutReaders(ctx, name); err != nil {
 		return err
@@ -126,7 +126,7 @@ func (h *replicaHost) readParkedNamed(ctx context.Context, name string) (r *repl
 }
 
 // releaseParked closes what the last tool read. Its view is closed, so nothing has to be waited for but the name; where a disk keeps
-// that, whoever starts or removes the replica closes it.
+// that, the replica's start or removal closes it.
 func (h *replicaHost) releaseParked(p *parked, open *reading) {
 	ctx, cancel := context.WithTimeout(context.Background(), replicaCloseTimeout)
 	defer cancel()

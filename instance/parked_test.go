@@ -3,11 +3,12 @@ package instance
 import (
 	"bytes"
 	"context"
-	"errors"
 	"os"
 	"path/filepath"
-	"slices"
 	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/longhorn-lep/longhorn-manager/instance/proto"
 	"github.com/longhorn-lep/longhorn-manager/nbd"
@@ -20,24 +21,24 @@ func parkedNode(t *testing.T) (*node, string) {
 	n := newNode(t, 1)
 	n.createReplica()
 	c, err := nbd.Dial(t.Context(), "tcp", n.DataAddr().String(), "rw/vol/vol-r-1/1/one", nbd.DialOptions{Secret: secret})
-	must(t, err)
+	require.NoError(t, err)
 	want := fill(t, c, 9)
-	must(t, c.Close())
-	must(t, n.stopReplica(0))
+	require.NoError(t, c.Close())
+	require.NoError(t, n.stopReplica(0))
 	return n, want
 }
 
 func (n *node) directory() string { return filepath.Join(n.root, n.replicaSpec().GetDirectory()) }
 
-// isLocked tells whether anybody has the replica open.
+// isLocked tells whether the replica is open.
 func (n *node) isLocked() bool {
 	n.t.Helper()
 	r, err := replica.OpenCopy(fsys.Host{Root: n.root}, n.replicaSpec().GetDirectory(), specOf(n.replicaSpec()), replica.Options{})
 	if replica.ReasonOf(err) == replica.Locked {
 		return true
 	}
-	must(n.t, err)
-	must(n.t, r.Close(context.Background()))
+	require.NoError(n.t, err)
+	require.NoError(n.t, r.Close(context.Background()))
 	return false
 }
 
@@ -45,46 +46,31 @@ func TestAStoppedReplicaCanBeRead(t *testing.T) {
 	n, want := parkedNode(t)
 	files := func() []byte {
 		meta, err := os.ReadFile(filepath.Join(n.directory(), "replica.meta"))
-		must(t, err)
+		require.NoError(t, err)
 		marks, err := os.ReadFile(filepath.Join(n.directory(), "intent.map"))
-		must(t, err)
+		require.NoError(t, err)
 		return append(meta, marks...)
 	}
 	before := files()
-	if n.isLocked() {
-		t.Error("a stopped replica is open before anybody reads it")
-	}
-	if names := (&toolExporter{n.replicas, n.engines}).List(t.Context()); !slices.Equal(names, []string{"ro/vol-r-1"}) {
-		t.Errorf("exports %v", names)
-	}
-	if s := n.until("no replica", func(s *proto.State) bool { return s != nil && len(s.GetReplicas()) == 0 }); s == nil {
-		t.Error("no state")
-	}
+	assert.False(t, n.isLocked(), "a stopped replica is open before anybody reads it")
+	assert.Equal(t, []string{"ro/vol-r-1"}, (&toolExporter{n.replicas, n.engines}).List(t.Context()))
+	assert.NotNil(t, n.until("no replica", func(s *proto.State) bool { return s != nil && len(s.GetReplicas()) == 0 }), "no state")
 	first, err := n.dialTool("ro/vol-r-1")
-	must(t, err)
+	require.NoError(t, err)
 	second, err := n.dialTool("ro/vol-r-1")
-	must(t, err)
-	if info := first.Info(); !info.ReadOnly || info.Size != testSize ||
-		info.Description != "replica of volume vol: not closed in order; 15 regions of 4194304 bytes may differ from other replicas" {
-		t.Errorf("info %+v", info)
-	}
-	must(t, first.Close())
-	if !n.isLocked() {
-		t.Error("closed under the second tool")
-	}
-	if got := hashOf(t, second); got != want {
-		t.Errorf("read %s, want %s", got, want)
-	}
-	must(t, second.Close())
-	if n.isLocked() {
-		t.Error("open after the last tool")
-	}
-	if !bytes.Equal(files(), before) {
-		t.Error("reading changed the directory")
-	}
-	if _, err := n.dialTool("ro/vol-r-2"); !errors.Is(err, nbd.ErrUnknownExport) {
-		t.Errorf("a replica that was never here: %v", err)
-	}
+	require.NoError(t, err)
+	info := first.Info()
+	assert.True(t, info.ReadOnly)
+	assert.Equal(t, int64(testSize), info.Size)
+	assert.Equal(t, "replica of volume vol: not closed in order; 15 regions of 4194304 bytes may differ from other replicas", info.Description)
+	require.NoError(t, first.Close())
+	assert.True(t, n.isLocked(), "closed under the second tool")
+	assert.Equal(t, want, hashOf(t, second))
+	require.NoError(t, second.Close())
+	assert.False(t, n.isLocked(), "open after the last tool")
+	assert.True(t, bytes.Equal(files(), before), "reading changed the directory")
+	_, err = n.dialTool("ro/vol-r-2")
+	assert.ErrorIs(t, err, nbd.ErrUnknownExport, "a replica that was never here")
 }
 
 func TestToolsThatReadAStoppedReplicaHoldNobodyUp(t *testing.T) {
@@ -114,23 +100,21 @@ func TestToolsThatReadAStoppedReplicaHoldNobodyUp(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			n, want := parkedNode(t)
 			tool, err := n.dialTool("ro/vol-r-1")
-			must(t, err)
-			if err := tc.act(n); reason(err) != tc.reason || (tc.reason == "" && err != nil) {
-				t.Fatal(err)
+			require.NoError(t, err)
+			err = tc.act(n)
+			require.Equal(t, tc.reason, reason(err))
+			if tc.reason == "" {
+				require.NoError(t, err)
 			}
 			<-tool.Done()
 			_ = tool.Close()
 			again, err := n.dialTool("ro/vol-r-1")
-			if !errors.Is(err, tc.after) {
-				t.Fatalf("the next tool: %v", err)
-			}
+			require.ErrorIs(t, err, tc.after, "the next tool")
 			if err != nil {
 				return
 			}
-			if got := hashOf(t, again); got != want {
-				t.Errorf("read %s, want %s", got, want)
-			}
-			must(t, again.Close())
+			assert.Equal(t, want, hashOf(t, again))
+			require.NoError(t, again.Close())
 		})
 	}
 }
@@ -138,56 +122,47 @@ func TestToolsThatReadAStoppedReplicaHoldNobodyUp(t *testing.T) {
 func TestAProcessThatEndsCutsTheReadersOfStoppedReplicas(t *testing.T) {
 	n, _ := parkedNode(t)
 	tool, err := n.dialTool("ro/vol-r-1")
-	must(t, err)
+	require.NoError(t, err)
 	n.stop()
 	<-tool.Done()
 	_ = tool.Close()
-	if n.isLocked() {
-		t.Error("the replica is left open")
-	}
+	assert.False(t, n.isLocked(), "the replica is left open")
 }
 
 func TestAStoppedReplicaIsFencedDurably(t *testing.T) {
 	n, _ := parkedNode(t)
 	for _, generation := range []int64{5, 5, 4} {
-		must(t, n.stopReplica(generation))
+		require.NoError(t, n.stopReplica(generation))
 	}
 	s, err := n.ReplicaStart(context.Background(), n.replicaSpec())
-	must(t, err)
-	if s.GetGeneration() != 5 {
-		t.Errorf("generation %d, want 5", s.GetGeneration())
-	}
+	require.NoError(t, err)
+	assert.Equal(t, int64(5), s.GetGeneration())
 	_, err = nbd.Dial(t.Context(), "tcp", n.DataAddr().String(), "rw/vol/vol-r-1/4/four", nbd.DialOptions{Secret: secret})
-	if !isFenced(err) {
-		t.Errorf("an engine of generation 4: %v", err)
-	}
+	assert.True(t, isFenced(err), "an engine of generation 4: %v", err)
 }
 
 // Success of a fence is proof, so what cannot be fenced here must not be success.
 func TestAReplicaThatCannotBeFencedIsRefused(t *testing.T) {
 	n := newNode(t, 1)
-	if err := n.stopReplica(3); reason(err) != reasonNotHosted {
-		t.Errorf("a replica that is not here: %v", err)
-	}
-	if _, err := n.ReplicaStart(context.Background(), n.replicaSpec()); err != nil { // refused: it was never made
-		t.Fatal(err)
-	}
-	if err := n.stopReplica(3); reason(err) != reasonNotHosted {
-		t.Errorf("a replica that was refused: %v", err)
-	}
-	must(t, n.stopReplica(0))
+	err := n.stopReplica(3)
+	assert.Equal(t, reasonNotHosted, reason(err), "a replica that is not here: %v", err)
+	// refused: it was never made
+	_, err = n.ReplicaStart(context.Background(), n.replicaSpec())
+	require.NoError(t, err)
+	err = n.stopReplica(3)
+	assert.Equal(t, reasonNotHosted, reason(err), "a replica that was refused: %v", err)
+	require.NoError(t, n.stopReplica(0))
 }
 
 func TestAnEngineElsewhereLearnsThatItWasFenced(t *testing.T) {
 	n := newNode(t, 1)
 	n.createReplica()
 	c, err := nbd.Dial(t.Context(), "tcp", n.DataAddr().String(), "rw/vol/vol-r-1/1/one", nbd.DialOptions{Secret: secret})
-	must(t, err)
-	must(t, c.WriteAt(t.Context(), make([]byte, 512), 0, false))
-	must(t, n.stopReplica(2))
-	if err := asFenced(c.WriteAt(t.Context(), make([]byte, 512), 0, false)); !isFenced(err) {
-		t.Errorf("write after the fence: %v", err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, c.WriteAt(t.Context(), make([]byte, 512), 0, false))
+	require.NoError(t, n.stopReplica(2))
+	err = asFenced(c.WriteAt(t.Context(), make([]byte, 512), 0, false))
+	assert.True(t, isFenced(err), "write after the fence: %v", err)
 	<-c.Done() // it is not kept for long
 	_ = c.Close()
 }

@@ -75,7 +75,7 @@ func toStatus(err error) error {
 	return detailed.Err()
 }
 
-// reasonOf finds the word for a refusal; "" when an error is none.
+// reasonOf returns the reason of a refusal; "" when an error is none.
 func reasonOf(err error) string {
 	var r *refusal
 	switch {

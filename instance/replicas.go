@@ -31,7 +31,7 @@ type replicaHost struct {
 	// closeTimeout bounds how long the end of the process waits for the replicas.
 	closeTimeout time.Duration
 	stuckEvery   time.Duration
-	// decoy stands for the secret of replicas that are not here, so that one who guesses learns nothing.
+	// decoy stands for the secret of replicas that are not here, so that a guess tells nothing.
 	decoy []byte
 
 	mu         sync.Mutex
@@ -189,7 +189,7 @@ func (h *replicaHost) options(s *proto.ReplicaSpec) replica.Options {
 }
 
 // distrust remembers of a replica that was closed whether it may have lost writes although the machine runs on. A disk that fails may
-// refuse to record that; one that goes away takes its device along perhaps, and the kernel drops what was not synced and tells nobody.
+// refuse to record that; one that goes away takes its device along perhaps, and the kernel drops what was not synced without an error.
 // It counts for each opening in this process, whatever starts and stops come between, until the replica is closed with nothing missing
 // any more, or removed.
 func (h *replicaHost) distrust(e *hosted) {
@@ -204,13 +204,13 @@ func (h *replicaHost) distrust(e *hosted) {
 }
 
 // evict closes a replica that has lost its disk, which lets the file system go, and leaves why. When requests to that disk do not end
-// it stays open; whoever starts or stops the replica tries again.
+// it stays open; the replica's next start or stop tries again.
 func (h *replicaHost) evict(t *tenancy, lost *replica.DiskLostError) {
 	name := t.replica.Name()
 	defer h.names.lock(name)()
 	e := h.find(name)
 	if e == nil || e.tenancy != t {
-		return // whoever closes or has closed it releases the tenancy
+		return // the call that closes or closed it releases the tenancy
 	}
 	defer h.calls.note(e.spec.GetDiskPath(), name, "close")()
 	ctx, cancel := context.WithTimeout(context.Background(), replicaCloseTimeout)

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
 	"github.com/longhorn-lep/longhorn-manager/instance/proto"
@@ -18,12 +20,12 @@ import (
 func (n *node) isClean(directory string) bool {
 	n.t.Helper()
 	meta, err := os.ReadFile(filepath.Join(n.root, directory, "replica.meta"))
-	must(n.t, err)
+	require.NoError(n.t, err)
 	return bytes.Contains(meta, []byte(`"clean":true`))
 }
 
-// stranded is a volume with a device on its first node, whose second replica is lost: every change waits for an epoch, and nobody
-// records it.
+// stranded is a volume with a device on its first node, whose second replica is lost: every change waits for an epoch that is never
+// recorded.
 func stranded(t *testing.T) (home *node, device string) {
 	t.Helper()
 	needDevices(t)
@@ -44,10 +46,10 @@ func stranded(t *testing.T) (home *node, device string) {
 func writeLater(t *testing.T, device string, flags int) (user *os.File, wrote <-chan error) {
 	t.Helper()
 	user, err := os.OpenFile(device, os.O_RDWR|flags, 0)
-	must(t, err)
+	require.NoError(t, err)
 	page, err := unix.Mmap(-1, 0, os.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON) // aligned
-	must(t, err)
-	t.Cleanup(func() { must(t, unix.Munmap(page)) })
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, unix.Munmap(page)) })
 	written := make(chan error, 1)
 	go func() {
 		_, err := user.WriteAt(page, 0)
@@ -65,7 +67,7 @@ func within(t *testing.T, what string, done <-chan struct{}) {
 	}
 }
 
-// A volume that cannot be stopped or flushed holds up nobody: the process ends, and other replicas are closed in order.
+// A volume that cannot be stopped or flushed holds up nothing: the process ends, and other replicas are closed in order.
 func TestAShutdownWaitsForNoEpoch(t *testing.T) {
 	for name, flags := range map[string]int{"its device is claimed": unix.O_EXCL, "its device is open": 0} {
 		t.Run(name, func(t *testing.T) {
@@ -73,15 +75,13 @@ func TestAShutdownWaitsForNoEpoch(t *testing.T) {
 			other := home.replicaSpec()
 			other.Name, other.Volume, other.Uid, other.Directory = "other-r-1", "other", "uid-other", "/disk/replicas/other-r-1"
 			_, err := home.ReplicaCreate(t.Context(), other)
-			must(t, err)
+			require.NoError(t, err)
 			_, err = home.ReplicaStart(t.Context(), other)
-			must(t, err)
+			require.NoError(t, err)
 			c, err := nbd.Dial(t.Context(), "tcp", home.DataAddr().String(), "rw/other/other-r-1/1/one", nbd.DialOptions{Secret: secret})
-			must(t, err)
-			must(t, c.Close())
-			if home.isClean(other.GetDirectory()) {
-				t.Fatal("a replica that was admitted to counts as clean")
-			}
+			require.NoError(t, err)
+			require.NoError(t, c.Close())
+			require.False(t, home.isClean(other.GetDirectory()), "a replica that was admitted to counts as clean")
 			user, wrote := writeLater(t, device, unix.O_DIRECT|flags)
 			home.engines.stopTimeout, home.engines.flushTimeout = 100*time.Millisecond, 100*time.Millisecond
 			left := home.engines.ofVolume(volume).engine
@@ -93,16 +93,12 @@ func TestAShutdownWaitsForNoEpoch(t *testing.T) {
 				home.stop()
 			}()
 			within(t, "the process", ended)
-			if !home.isClean(other.GetDirectory()) {
-				t.Error("the other replica was not closed in order")
-			}
+			assert.True(t, home.isClean(other.GetDirectory()), "the other replica was not closed in order")
 			ctx, cancel := context.WithTimeout(context.Background(), patience)
 			defer cancel()
-			must(t, left.StopForce(ctx)) // as the end of the process would
-			if err := <-wrote; err == nil {
-				t.Error("the write was acknowledged")
-			}
-			must(t, user.Close())
+			require.NoError(t, left.StopForce(ctx)) // as the end of the process would
+			assert.Error(t, <-wrote, "the write was acknowledged")
+			require.NoError(t, user.Close())
 		})
 	}
 }
@@ -111,8 +107,8 @@ func TestAShutdownWaitsForNoEpoch(t *testing.T) {
 func TestAForcedStopEndsAStopThatWaits(t *testing.T) {
 	home, device := stranded(t)
 	user, wrote := writeLater(t, device, 0) // to the page cache
-	must(t, <-wrote)
-	must(t, user.Close())
+	require.NoError(t, <-wrote)
+	require.NoError(t, user.Close())
 	loop := loopOf(t, device)
 	engine := home.engines.ofVolume(volume)
 	t.Cleanup(engine.engine.Interrupt)
@@ -121,9 +117,7 @@ func TestAForcedStopEndsAStopThatWaits(t *testing.T) {
 		go func() {
 			defer close(done)
 			_, err := home.EngineStop(context.Background(), &proto.EngineRef{Name: engine.spec.GetName(), Force: force})
-			if err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, err)
 		}()
 		return done
 	}
@@ -138,9 +132,7 @@ func TestAForcedStopEndsAStopThatWaits(t *testing.T) {
 	within(t, "the stop by force", stop(true))
 	within(t, "the stop that waited", waiting)
 	awaitGone(t, loop)
-	if home.engines.find(engine.spec.GetName()) != nil {
-		t.Error("the engine is left")
-	}
+	assert.Nil(t, home.engines.find(engine.spec.GetName()), "the engine is left")
 }
 
 // awaitInside waits until the local replica has what the device wrote back: its region is marked.
@@ -148,9 +140,7 @@ func (n *node) awaitInside(e *hostedEngine) {
 	n.t.Helper()
 	late := time.Now().Add(patience)
 	for !n.isMarked() {
-		if time.Now().After(late) {
-			n.t.Fatalf("engine %s never got the device's data", e.spec.GetName())
-		}
+		require.False(n.t, time.Now().After(late), "engine %s never got the device's data", e.spec.GetName())
 		time.Sleep(5 * time.Millisecond)
 	}
 }
@@ -159,7 +149,7 @@ func (n *node) awaitInside(e *hostedEngine) {
 func (n *node) isMarked() bool {
 	n.t.Helper()
 	marks, err := os.ReadFile(filepath.Join(n.directory(), "intent.map"))
-	must(n.t, err)
+	require.NoError(n.t, err)
 	return len(bytes.Trim(marks[512+8:1024], "\x00")) > 0
 }
 
@@ -172,18 +162,17 @@ func TestTheTimesOfEnginesAreThoseOfTheOptions(t *testing.T) {
 	c := cluster{n}
 	c.startEngine(n, c.engineSpec(1, nil))
 	v, err := n.dialTool("engine/" + volume)
-	must(t, err)
+	require.NoError(t, err)
 	began := time.Now()
-	must(t, v.WriteAt(t.Context(), make([]byte, 4096), 0, false))
-	if !n.isMarked() && time.Since(began) < n.quietPeriod {
-		t.Error("a write left no mark")
+	require.NoError(t, v.WriteAt(t.Context(), make([]byte, 4096), 0, false))
+	if !n.isMarked() {
+		assert.GreaterOrEqual(t, time.Since(began), n.quietPeriod, "a write left no mark")
 	}
 	for n.isMarked() {
-		if time.Since(began) > 4*time.Second { // 5 s is what it would be
-			t.Fatalf("the mark is there after %s", time.Since(began))
-		}
+		// 5 s is what it would be
+		require.LessOrEqual(t, time.Since(began), 4*time.Second)
 		time.Sleep(5 * time.Millisecond)
 	}
-	must(t, v.Close())
+	require.NoError(t, v.Close())
 	n.stopEngine()
 }

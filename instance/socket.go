@@ -31,7 +31,7 @@ func lockFile(path string) (*os.File, error) {
 	return f, nil
 }
 
-// listenUnix makes a socket for this user alone. It is made under another name and then put in place, so that nobody can
+// listenUnix makes a socket for this user alone. It is made under another name and then put in place, so that no process can
 // connect before its mode is set, and a socket left by a dead process gives way.
 func listenUnix(path string) (net.Listener, error) {
 	fresh := path + ".new"
@@ -60,7 +60,7 @@ type unixListener struct {
 	remove sync.Once
 }
 
-// Close removes the socket first: whoever waits for the listener to end finds it gone.
+// Close removes the socket first: a caller that waits for the listener to end finds it gone.
 func (l *unixListener) Close() error {
 	l.remove.Do(func() { _ = os.Remove(l.path) }) // a dead socket does no harm
 	return l.UnixListener.Close()

@@ -39,7 +39,7 @@ func (f *socketFrontend) connect(drop func()) (closed func(), ok bool) {
 	}, true
 }
 
-// cut lets nobody in any more and drops those who are.
+// cut lets no tool in any more and drops those that are connected.
 func (f *socketFrontend) cut() {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -2,8 +2,10 @@ package instance
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -14,7 +16,8 @@ import (
 // stuckInterval is how often open replicas are asked for requests that hang in their disks.
 const stuckInterval = 3 * time.Second
 
-// watchStuck notices requests of engines and tools that a disk keeps, until ctx ends: no operation may be under way that tells.
+// watchStuck looks, until ctx ends, for requests of engines and tools that hang in a disk: perhaps no operation is under way that
+// would show it.
 func (h *replicaHost) watchStuck(ctx context.Context) error {
 	ticker := time.NewTicker(h.stuckEvery)
 	defer ticker.Stop()
@@ -30,7 +33,7 @@ func (h *replicaHost) watchStuck(ctx context.Context) error {
 	}
 }
 
-// lookForStuck tells whether other replicas hang than before. It never waits for a disk.
+// lookForStuck tells whether the set of hanging replicas has changed. It never waits for a disk.
 func (h *replicaHost) lookForStuck(now time.Time) bool {
 	h.mu.Lock()
 	all := slices.Collect(maps.Values(h.hosted))
@@ -62,6 +65,17 @@ func (h *replicaHost) stuckOf(name string) *proto.DiskState {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.stuck[name]
+}
+
+// silent is why the disk of a replica counts as one that does not respond; nil: it does not.
+func (h *replicaHost) silent(name string) error {
+	disk := h.diskOf(name)
+	for _, d := range h.diskStates() {
+		if path.Clean(d.GetPath()) == path.Clean(disk) {
+			return errors.New(d.GetMessage())
+		}
+	}
+	return nil
 }
 
 // diskStates lists the disks that do not respond, by path: those that an operation waits for, and those that a request does.

@@ -12,7 +12,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/replica"
 )
 
-// toolExporter serves tools on this node: whoever may open the socket may read every volume.
+// toolExporter serves tools on this node: a process that may open the socket may read every volume.
 type toolExporter struct {
 	replicas *replicaHost
 	engines  *engineHost
@@ -88,7 +88,7 @@ func exportView(export string, r *replica.Replica, release func(), err error, c 
 	return described, nil
 }
 
-// describe is what a person should know who reads a replica.
+// describe says what a person who reads a replica should know.
 func describe(r *replica.Replica) string {
 	text := "replica of volume " + r.Volume()
 	if caution := r.Caution(); caution != "" {

@@ -31,7 +31,7 @@ type DetachRequest struct {
 	TicketID string
 	// NodeID, if given, must be the node of the ticket.
 	NodeID string
-	// Force takes back the wishes of all.
+	// Force takes back all wishes.
 	Force bool
 }
 
@@ -53,16 +53,16 @@ func (m *Manager) VolumeAttachment(name string) (*VolumeAttachment, error) {
 	return va, nil
 }
 
-// AttachVolume puts in a ticket and does not wait until it is satisfied. A ticket
-// that is there already, with the same content, is left alone whatever the state
-// of volume and node, so a call may be repeated. See putTicket for what is refused
-// with ErrConflict; a node that is not there is *Invalid.
+// AttachVolume puts in a ticket and does not wait until it is satisfied. It leaves a ticket
+// with the same content alone, whatever the state of volume and node, so a call may be
+// repeated. See putTicket for what it refuses with ErrConflict; a node that is not there is
+// *Invalid.
 func (m *Manager) AttachVolume(ctx context.Context, name string, req AttachRequest) (VolumeView, error) {
 	ticket, err := newTicket(req)
 	if err != nil {
 		return VolumeView{}, err
 	}
-	v, err := m.deps.Volumes.Live(ctx, name)
+	v, err := byName(ctx, m.deps.Volumes, name)
 	if err != nil {
 		return VolumeView{}, storeError("volume", name, err)
 	}
@@ -73,6 +73,9 @@ func (m *Manager) AttachVolume(ctx context.Context, name string, req AttachReque
 		if err := m.checkAttachNode(ctx, ticket.NodeID); err != nil {
 			return false, err
 		}
+		if err := m.checkAttachable(v); err != nil {
+			return false, err
+		}
 		return true, putTicket(v, va, ticket)
 	})
 	if err != nil {
@@ -81,10 +84,23 @@ func (m *Manager) AttachVolume(ctx context.Context, name string, req AttachReque
 	return m.view(v, va)
 }
 
+// checkAttachable refuses a volume that no node can have now. A volume on its way from or to
+// a node is not refused: the ticket waits.
+func (m *Manager) checkAttachable(v *Volume) error {
+	if s := v.Status.State; s == longhorn.VolumeStateAttaching || s == longhorn.VolumeStateDetaching {
+		return nil
+	}
+	view, err := m.view(v, nil)
+	if err != nil || view.Ready {
+		return err
+	}
+	return conflict("unable to attach volume %q: %s", v.Name, view.NotReadyMessage)
+}
+
 // DetachVolume drops a ticket, or all of them, and does not wait until the volume
 // is detached. A ticket that is not there is no error.
 func (m *Manager) DetachVolume(ctx context.Context, name string, req DetachRequest) (VolumeView, error) {
-	v, err := m.deps.Volumes.Live(ctx, name)
+	v, err := byName(ctx, m.deps.Volumes, name)
 	if err != nil {
 		return VolumeView{}, storeError("volume", name, err)
 	}
@@ -123,10 +139,10 @@ func newTicket(req AttachRequest) (longhorn.AttachmentTicket, error) {
 	}, nil
 }
 
-// checkAttachNode refuses a node that is not there or cannot be reached. One whose
-// daemon alone is missing for a moment is not refused: its data plane goes on without.
+// checkAttachNode refuses a node that is not there or cannot be reached. It accepts a node
+// that only lacks its daemon for a moment: its data plane goes on without.
 func (m *Manager) checkAttachNode(ctx context.Context, name string) error {
-	node, err := m.deps.Nodes.Live(ctx, name)
+	node, err := byName(ctx, m.deps.Nodes, name)
 	if apierrors.IsNotFound(err) {
 		return &Invalid{Field: "hostId", Value: name, Rule: "does not exist: no node has this name"}
 	}
@@ -141,9 +157,9 @@ func (m *Manager) checkAttachNode(ctx context.Context, name string) error {
 	return nil
 }
 
-// changeTickets applies change to the volume's attachment, as it is now, and
-// writes it if change says so; it makes the object where there is none yet and
-// something is to be written.
+// changeTickets applies change to the volume's attachment, as it is now, and writes it if
+// change says so; if there is none yet and change has something to write, it makes the
+// object.
 func (m *Manager) changeTickets(ctx context.Context, v *Volume, change func(*VolumeAttachment) (bool, error)) (*VolumeAttachment, error) {
 	var result *VolumeAttachment
 	err := m.retry(ctx, func() error {
@@ -155,7 +171,7 @@ func (m *Manager) changeTickets(ctx context.Context, v *Volume, change func(*Vol
 		case err != nil:
 			return err
 		case va.DeletionTimestamp != nil || !belongs(va, v):
-			return errBusy // left by an earlier volume of the name, or by this one's end
+			return errBusy // an earlier volume of the name, or this one's end, left it
 		}
 		result = va
 		changed, err := change(va)
@@ -181,8 +197,8 @@ func (m *Manager) changeTickets(ctx context.Context, v *Volume, change func(*Vol
 	return result, nil
 }
 
-// newAttachment is an attachment without tickets. The controller makes the same
-// one for a new volume; whoever comes first wins.
+// newAttachment is an attachment without tickets. The controller makes the same one for a
+// new volume; the first to write wins.
 func newAttachment(v *Volume) *VolumeAttachment {
 	return &VolumeAttachment{
 		ObjectMeta: metav1.ObjectMeta{

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
@@ -16,9 +18,7 @@ import (
 func (b *bench) tickets(t *testing.T, volume string) map[string]longhorn.AttachmentTicket {
 	t.Helper()
 	va, err := b.deps.Attachments.Live(t.Context(), volume)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return va.Spec.AttachmentTickets
 }
 
@@ -26,41 +26,39 @@ func TestAttachWritesATicket(t *testing.T) {
 	b := newBench(t, append(threeNodes(), detachedVolume("vol"), owned(build.VolumeAttachment("vol"), "vol"))...)
 	req := AttachRequest{NodeID: "node-1", TicketID: "csi-1", Attacher: "csi-attacher", AttachedBy: "somebody"}
 	view, err := b.AttachVolume(t.Context(), "vol", req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	b.ExpectWrites("update volumeattachments/vol")
 	got := view.Attachment.Spec.AttachmentTickets["csi-1"]
-	if got.ID != "csi-1" || got.Type != csi || got.NodeID != "node-1" || got.Generation != 1 ||
-		got.Parameters["disableFrontend"] != "false" || got.Parameters["lastAttachedBy"] != "somebody" {
-		t.Errorf("ticket %+v", got)
-	}
-	if view.Volume.Spec.NodeID != "" {
-		t.Error("spec.nodeID was written; it is the attachment controller's")
-	}
+	assert.Equal(t, "csi-1", got.ID)
+	assert.Equal(t, csi, got.Type)
+	assert.Equal(t, "node-1", got.NodeID)
+	assert.Equal(t, int64(1), got.Generation)
+	assert.Equal(t, "false", got.Parameters["disableFrontend"])
+	assert.Equal(t, "somebody", got.Parameters["lastAttachedBy"])
+	assert.Empty(t, view.Volume.Spec.NodeID, "spec.nodeID was written; it is the attachment controller's")
 
-	if _, err := b.AttachVolume(t.Context(), "vol", req); err != nil {
-		t.Fatalf("the same again: %v", err)
-	}
+	_, err = b.AttachVolume(t.Context(), "vol", req)
+	require.NoError(t, err, "the same again")
 	b.ExpectWrites()
 }
 
 func TestAttachMakesAMissingAttachment(t *testing.T) {
 	b := newBench(t, append(threeNodes(), detachedVolume("vol"))...)
 	view, err := b.AttachVolume(t.Context(), "vol", AttachRequest{NodeID: "node-1"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	b.ExpectWrites("create volumeattachments/vol")
 	va := view.Attachment
 	owner := va.OwnerReferences
-	if va.Spec.Volume != "vol" || va.Labels["longhornvolume"] != "vol" || len(va.Finalizers) != 0 ||
-		len(owner) != 1 || owner[0].UID != "uid-vol" || owner[0].Kind != "Volume" || owner[0].Controller != nil {
-		t.Errorf("attachment %+v", va.ObjectMeta)
-	}
-	if got := va.Spec.AttachmentTickets[""]; got.Type != people || got.NodeID != "node-1" {
-		t.Errorf("ticket %+v", got)
-	}
+	assert.Equal(t, "vol", va.Spec.Volume, "attachment %+v", va.ObjectMeta)
+	assert.Equal(t, "vol", va.Labels["longhornvolume"])
+	assert.Empty(t, va.Finalizers)
+	require.Len(t, owner, 1)
+	assert.EqualValues(t, "uid-vol", owner[0].UID)
+	assert.Equal(t, "Volume", owner[0].Kind)
+	assert.Nil(t, owner[0].Controller)
+	got := va.Spec.AttachmentTickets[""]
+	assert.Equal(t, people, got.Type)
+	assert.Equal(t, "node-1", got.NodeID)
 }
 
 func TestAttachRefuses(t *testing.T) {
@@ -82,7 +80,9 @@ func TestAttachRefuses(t *testing.T) {
 		"a node that does not answer":  {volume: "vol", req: AttachRequest{NodeID: "node-4"}, class: ErrConflict, text: `node "node-4" is not ready: KubernetesNodeNotReady it does not answer`},
 		"a node that left the cluster": {volume: "vol", req: AttachRequest{NodeID: "node-5"}, class: ErrConflict, text: `node "node-5" is not ready: KubernetesNodeGone it does not answer`},
 		"an attacher nobody knows":     {volume: "vol", req: AttachRequest{NodeID: "node-1", Attacher: "me"}, field: "attacherType", text: `attacherType: "me" must be longhorn-api or csi-attacher`},
-		"a faulted volume":             {volume: "bad", req: AttachRequest{NodeID: "node-1"}, class: ErrConflict, text: `volume "bad" is faulted`},
+		"a faulted volume":             {volume: "bad", req: AttachRequest{NodeID: "node-1"}, class: ErrConflict, text: `unable to attach volume "bad": volume is faulted`},
+		"a volume without a place":     {volume: "homeless", req: AttachRequest{NodeID: "node-1"}, class: ErrConflict, text: `unable to attach volume "homeless": volume has replicas without a place: no room`},
+		"a volume that is being made":  {volume: "young", req: AttachRequest{NodeID: "node-1"}, class: ErrConflict, text: `unable to attach volume "young": volume is not detached but creating`},
 		"a second node for one ticket": {volume: "taken", req: AttachRequest{NodeID: "node-1"}, class: ErrConflict, text: `volume "taken" has attachment "" for node "node-2" already; detach that first`},
 	}
 	for name, c := range cases {
@@ -90,6 +90,9 @@ func TestAttachRefuses(t *testing.T) {
 			taken := owned(withTickets(ticket("", people, "node-2")), "taken")
 			taken.Name, taken.Spec.Volume = "taken", "taken"
 			b := newBench(t, append(threeNodes(), unready("node-4", "KubernetesNodeNotReady"), unready("node-5", "KubernetesNodeGone"), detachedVolume("vol"), detachedVolume("taken"), taken,
+				detachedVolume("homeless", func(v *longhorn.Volume) {
+					v.Status.Conditions = []longhorn.Condition{condition(types.ConditionScheduled, longhorn.ConditionFalse, types.ReasonReplicaSchedulingFailure, "no room")}
+				}), detachedVolume("young", func(v *longhorn.Volume) { v.Status.State = "" }),
 				detachedVolume("bad", func(v *longhorn.Volume) { v.Status.Robustness = "faulted" }))...)
 			_, err := b.AttachVolume(t.Context(), c.volume, c.req)
 			if c.field != "" {
@@ -109,9 +112,8 @@ func TestAttachGoesOnWhileADaemonIsAway(t *testing.T) {
 				n.Status.Conditions = []longhorn.Condition{condition(types.ConditionReady, longhorn.ConditionFalse, reason, "")}
 			})
 			b := newBench(t, node, detachedVolume("vol"), owned(build.VolumeAttachment("vol"), "vol"))
-			if _, err := b.AttachVolume(t.Context(), "vol", AttachRequest{NodeID: "node-4"}); err != nil {
-				t.Fatal(err)
-			}
+			_, err := b.AttachVolume(t.Context(), "vol", AttachRequest{NodeID: "node-4"})
+			require.NoError(t, err)
 			b.ExpectWrites("update volumeattachments/vol")
 		})
 	}
@@ -130,14 +132,13 @@ func TestAttachLostRaces(t *testing.T) {
 	t.Run("two conflicts, then free → written on the third try after growing delays", func(t *testing.T) {
 		b := newBench(t, append(threeNodes(), detachedVolume("vol"), owned(build.VolumeAttachment("vol"), "vol"))...)
 		b.Fail("update", "volumeattachments", many(clash, 2)...)
-		if _, err := b.AttachVolume(t.Context(), "vol", AttachRequest{NodeID: "node-1"}); err != nil {
-			t.Fatal(err)
-		}
+		_, err := b.AttachVolume(t.Context(), "vol", AttachRequest{NodeID: "node-1"})
+		require.NoError(t, err)
 		b.ExpectWrites("update volumeattachments/vol", "update volumeattachments/vol", "update volumeattachments/vol")
 		for i, want := range []time.Duration{50 * time.Millisecond, 100 * time.Millisecond} {
-			if got := b.hasty.delays[i]; got < want*3/4 || got > want*5/4 {
-				t.Errorf("delay %d is %s, want %s give or take a quarter", i, got, want)
-			}
+			got := b.hasty.delays[i]
+			assert.GreaterOrEqual(t, got, want*3/4, "delay %d, want %s give or take a quarter", i, want)
+			assert.LessOrEqual(t, got, want*5/4, "delay %d, want %s give or take a quarter", i, want)
 		}
 	})
 	t.Run("ten conflicts → a conflict for the caller", func(t *testing.T) {
@@ -145,16 +146,13 @@ func TestAttachLostRaces(t *testing.T) {
 		b.Fail("update", "volumeattachments", many(clash, 11)...)
 		_, err := b.AttachVolume(t.Context(), "vol", AttachRequest{NodeID: "node-1"})
 		wantProblem(t, err, ErrConflict, `the attachment of volume "vol" is being changed by others; try again`)
-		if got := len(b.Writes()); got != 10 {
-			t.Errorf("%d tries, want 10", got)
-		}
+		assert.Len(t, b.Writes(), 10)
 	})
 	t.Run("somebody else makes it first → the ticket goes into theirs", func(t *testing.T) {
 		b := newBench(t, append(threeNodes(), detachedVolume("vol"))...)
 		b.Fail("create", "volumeattachments", exists)
-		if _, err := b.AttachVolume(t.Context(), "vol", AttachRequest{NodeID: "node-1"}); err != nil {
-			t.Fatal(err)
-		}
+		_, err := b.AttachVolume(t.Context(), "vol", AttachRequest{NodeID: "node-1"})
+		require.NoError(t, err)
 		b.ExpectWrites("create volumeattachments/vol", "create volumeattachments/vol")
 	})
 	t.Run("an earlier volume's attachment stays → it is not touched", func(t *testing.T) {
@@ -175,9 +173,7 @@ func TestAttachLostRaces(t *testing.T) {
 			done <- err
 		}()
 		cancel()
-		if err := <-done; !errors.Is(err, context.Canceled) {
-			t.Errorf("error %v, want context.Canceled", err)
-		}
+		assert.ErrorIs(t, <-done, context.Canceled)
 	})
 }
 
@@ -188,38 +184,32 @@ func TestDetach(t *testing.T) {
 	t.Run("an id → that ticket goes", func(t *testing.T) {
 		b := newBench(t, detachedVolume("vol"), two())
 		view, err := b.DetachVolume(t.Context(), "vol", DetachRequest{TicketID: "csi-1"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		b.ExpectWrites("update volumeattachments/vol")
 		left := b.tickets(t, "vol")
-		if _, ok := left[""]; !ok || len(left) != 1 || len(view.Attachment.Spec.AttachmentTickets) != 1 {
-			t.Errorf("tickets %v", left)
-		}
+		_, ok := left[""]
+		require.True(t, ok)
+		assert.Len(t, left, 1)
+		assert.Len(t, view.Attachment.Spec.AttachmentTickets, 1)
 	})
 	t.Run("a ticket the cache does not show yet → it goes all the same", func(t *testing.T) {
 		b := newBench(t, detachedVolume("vol"))
 		b.Seed(two())
-		if _, err := b.DetachVolume(t.Context(), "vol", DetachRequest{TicketID: "csi-1"}); err != nil {
-			t.Fatal(err)
-		}
+		_, err := b.DetachVolume(t.Context(), "vol", DetachRequest{TicketID: "csi-1"})
+		require.NoError(t, err)
 		b.ExpectWrites("update volumeattachments/vol")
 	})
 	t.Run("by force → all go", func(t *testing.T) {
 		b := newBench(t, detachedVolume("vol"), two())
-		if _, err := b.DetachVolume(t.Context(), "vol", DetachRequest{Force: true}); err != nil {
-			t.Fatal(err)
-		}
-		if left := b.tickets(t, "vol"); len(left) != 0 {
-			t.Errorf("tickets %v", left)
-		}
+		_, err := b.DetachVolume(t.Context(), "vol", DetachRequest{Force: true})
+		require.NoError(t, err)
+		assert.Empty(t, b.tickets(t, "vol"))
 	})
 	t.Run("nothing to drop → nothing is written", func(t *testing.T) {
 		b := newBench(t, detachedVolume("vol"), detachedVolume("bare"), two())
 		for _, volume := range []string{"vol", "bare"} {
-			if _, err := b.DetachVolume(t.Context(), volume, DetachRequest{TicketID: "csi-9"}); err != nil {
-				t.Errorf("%s: %v", volume, err)
-			}
+			_, err := b.DetachVolume(t.Context(), volume, DetachRequest{TicketID: "csi-9"})
+			assert.NoError(t, err, volume)
 		}
 		b.ExpectWrites()
 	})

@@ -2,6 +2,7 @@ package manager
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -42,13 +43,17 @@ type VolumeRequest struct {
 	ReplicaSoftAntiAffinity string
 	DiskSelector            []string
 	NodeSelector            []string
+	// MustFit: CreateVolume makes nothing if the volume does not fit now.
+	MustFit bool
 }
 
-// CreateVolume records a new volume. It fails with *Invalid where a field breaks a
-// rule, ErrConflict where the name is taken, and ErrInsufficient, naming the
-// reasons, where the cluster has no room for all its replicas now; then nothing is
-// made. That there is room is no promise: the volume controller places the
-// replicas, and the volume's condition Scheduled tells how that went.
+// CreateVolume records a new volume. It fails with *Invalid where a field breaks a rule,
+// and ErrConflict where the name is taken; then it makes nothing. It makes a volume that
+// does not fit now all the same: the volume is placed when there is room, and its
+// condition Scheduled says what lacks. With MustFit it fails with ErrInsufficient, naming
+// the reasons, where not one replica has a place, or not all of them and setting
+// allow-volume-creation-with-degraded-availability is false. That there is room is no
+// promise: the volume controller places the replicas.
 func (m *Manager) CreateVolume(ctx context.Context, req VolumeRequest) (VolumeView, error) {
 	v, err := m.newVolume(req)
 	if err != nil {
@@ -59,8 +64,17 @@ func (m *Manager) CreateVolume(ctx context.Context, req VolumeRequest) (VolumeVi
 	} else if !apierrors.IsNotFound(err) {
 		return VolumeView{}, fmt.Errorf("look for volume %s: %w", v.Name, err)
 	}
-	if err := m.checkPlace(v); err != nil {
+	objects, err := m.clusterObjects()
+	if err != nil {
 		return VolumeView{}, err
+	}
+	if err := checkTags(v, objects.Nodes); err != nil {
+		return VolumeView{}, err
+	}
+	if req.MustFit {
+		if err := m.checkPlace(v, objects); err != nil {
+			return VolumeView{}, err
+		}
 	}
 	created, err := m.deps.Volumes.Create(ctx, v)
 	if err != nil {
@@ -87,16 +101,27 @@ func (m *Manager) newVolume(req VolumeRequest) (*Volume, error) {
 			Rule: fmt.Sprintf("must be 1 to %d, or 0 for the setting %s", maxReplicas, types.SettingDefaultReplicaCount),
 		}
 	}
+	if req.DataLocality == "" {
+		req.DataLocality = m.settings().Text(types.SettingDefaultDataLocality)
+	}
 	if err := checkChoices(&req); err != nil {
 		return nil, err
 	}
 	replicas := req.NumberOfReplicas
 	if replicas == 0 {
-		replicas = int(types.SettingInt(types.SettingDefaultReplicaCount, m.setting(types.SettingDefaultReplicaCount)))
+		replicas = int(m.settings().Int(types.SettingDefaultReplicaCount))
 	}
 	stale := defaultStaleReplicaTimeout
 	if req.StaleReplicaTimeout != nil {
 		stale = *req.StaleReplicaTimeout
+	}
+	diskSelector, err := checkedSelector("diskSelector", req.DiskSelector)
+	if err != nil {
+		return nil, err
+	}
+	nodeSelector, err := checkedSelector("nodeSelector", req.NodeSelector)
+	if err != nil {
+		return nil, err
 	}
 	v := &Volume{
 		ObjectMeta: metav1.ObjectMeta{
@@ -111,8 +136,8 @@ func (m *Manager) newVolume(req VolumeRequest) (*Volume, error) {
 			NumberOfReplicas:        replicas,
 			ReplicaSoftAntiAffinity: longhorn.AntiAffinity(req.ReplicaSoftAntiAffinity),
 			StaleReplicaTimeout:     stale,
-			DiskSelector:            tidy(req.DiskSelector),
-			NodeSelector:            tidy(req.NodeSelector),
+			DiskSelector:            diskSelector,
+			NodeSelector:            nodeSelector,
 			DataEngine:              longhorn.DataEngine(req.DataEngine),
 			RevisionCounterDisabled: true,
 		},
@@ -146,6 +171,14 @@ func parseSize(text string) (longhorn.Bytes, error) {
 	return longhorn.Bytes((quantity.Value() + sizeUnit - 1) / sizeUnit * sizeUnit), nil
 }
 
+// dataLocalities are those that a volume may have.
+var dataLocalities = []string{string(longhorn.DataLocalityDisabled), string(longhorn.DataLocalityBestEffort)}
+
+const localityHint = "; strict-local is not offered yet"
+
+// antiAffinities are those that a volume may have; the first follows the setting.
+var antiAffinities = []string{string(longhorn.AntiAffinityIgnored), string(longhorn.AntiAffinityEnabled), string(longhorn.AntiAffinityDisabled)}
+
 // choice is a field with few allowed values; the first is the default.
 type choice struct {
 	field   string
@@ -158,37 +191,42 @@ type choice struct {
 func checkChoices(req *VolumeRequest) error {
 	for _, c := range []choice{
 		{"accessMode", &req.AccessMode, []string{"rwo", "rwop"}, "; shared volumes (rwx) are not offered yet"},
-		{"dataLocality", &req.DataLocality, []string{"disabled"}, "; other localities are not offered yet"},
+		{"dataLocality", &req.DataLocality, dataLocalities, localityHint},
 		{"frontend", &req.Frontend, []string{"blockdev"}, ""},
 		{"dataEngine", &req.DataEngine, []string{"v1"}, ""},
-		{"replicaSoftAntiAffinity", &req.ReplicaSoftAntiAffinity, []string{"ignored", "enabled", "disabled"}, ""},
+		{"replicaSoftAntiAffinity", &req.ReplicaSoftAntiAffinity, antiAffinities, ""},
 	} {
 		if *c.value == "" {
 			*c.value = c.allowed[0]
 		}
-		if !slices.Contains(c.allowed, *c.value) {
-			return &Invalid{Field: c.field, Value: *c.value, Rule: "must be " + strings.Join(c.allowed, " or ") + c.why}
+		if err := c.check(); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// checkPlace makes sure that the tags exist and that all replicas have a place.
-func (m *Manager) checkPlace(v *Volume) error {
-	objects, err := m.clusterObjects()
-	if err != nil {
-		return err
+func (c choice) check() error {
+	if slices.Contains(c.allowed, *c.value) {
+		return nil
 	}
-	if err := checkTags(v, objects.Nodes); err != nil {
-		return err
-	}
-	snapshot := objects.Snapshot(v.Name, scheduler.SettingsOf(m.setting, v.Spec.ReplicaSoftAntiAffinity))
+	return &Invalid{Field: c.field, Value: *c.value, Rule: "must be " + strings.Join(c.allowed, " or ") + c.why}
+}
+
+// checkPlace makes sure that all replicas have a place, or one of them if that is enough.
+func (m *Manager) checkPlace(v *Volume, objects scheduler.Objects) error {
+	snapshot := objects.Snapshot(v.Name, scheduler.SettingsOf(m.settings(), v.Spec.ReplicaSoftAntiAffinity))
 	request := scheduler.Request{
 		SizeBytes:    int64(v.Spec.Size),
 		NodeSelector: v.Spec.NodeSelector,
 		DiskSelector: v.Spec.DiskSelector,
 	}
-	if _, err := scheduler.ScheduleAll(snapshot, request, v.Spec.NumberOfReplicas); err != nil {
+	_, err := scheduler.ScheduleAll(snapshot, request, v.Spec.NumberOfReplicas)
+	var u *scheduler.Unschedulable
+	if errors.As(err, &u) && u.Placed > 0 && m.settings().Bool(types.SettingAllowVolumeCreationWithDegradedAvailability) {
+		return nil
+	}
+	if err != nil {
 		return unplaceable(v, err)
 	}
 	return nil

@@ -5,7 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"k8s.io/apimachinery/pkg/api/equality"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -37,10 +38,12 @@ func TestCreateVolumeRefusesWhatBreaksARule(t *testing.T) {
 		"21 replicas":           {func(r *VolumeRequest) { r.NumberOfReplicas = 21 }, "numberOfReplicas", `numberOfReplicas: "21" must be 1 to 20, or 0 for the setting default-replica-count`},
 		"negative replicas":     {func(r *VolumeRequest) { r.NumberOfReplicas = -1 }, "numberOfReplicas", `numberOfReplicas: "-1" must be 1 to 20, or 0 for the setting default-replica-count`},
 		"a shared volume":       {func(r *VolumeRequest) { r.AccessMode = "rwx" }, "accessMode", `accessMode: "rwx" must be rwo or rwop; shared volumes (rwx) are not offered yet`},
-		"a locality":            {func(r *VolumeRequest) { r.DataLocality = "best-effort" }, "dataLocality", `dataLocality: "best-effort" must be disabled; other localities are not offered yet`},
+		"a locality":            {func(r *VolumeRequest) { r.DataLocality = "strict-local" }, "dataLocality", `dataLocality: "strict-local" must be disabled or best-effort; strict-local is not offered yet`},
 		"another frontend":      {func(r *VolumeRequest) { r.Frontend = "iscsi" }, "frontend", `frontend: "iscsi" must be blockdev`},
 		"another data engine":   {func(r *VolumeRequest) { r.DataEngine = "v2" }, "dataEngine", `dataEngine: "v2" must be v1`},
 		"an unknown affinity":   {func(r *VolumeRequest) { r.ReplicaSoftAntiAffinity = "yes" }, "replicaSoftAntiAffinity", `replicaSoftAntiAffinity: "yes" must be ignored or enabled or disabled`},
+		"an empty disk tag":     {func(r *VolumeRequest) { r.DiskSelector = []string{"fast", ""} }, "diskSelector[1]", `diskSelector[1]: "" is no tag: a tag must not be empty`},
+		"a blank node tag":      {func(r *VolumeRequest) { r.NodeSelector = []string{" "} }, "nodeSelector[0]", `nodeSelector[0]: " " is no tag: a tag must not be empty`},
 		"a node tag of nobody":  {func(r *VolumeRequest) { r.NodeSelector = []string{"fast", "ssd"} }, "nodeSelector", `nodeSelector: "ssd" does not exist: no node has this tag`},
 		"a disk tag of nobody":  {func(r *VolumeRequest) { r.DiskSelector = []string{"fast"} }, "diskSelector", `diskSelector: "fast" does not exist: no disk has this tag`},
 	}
@@ -73,9 +76,8 @@ func TestCreateVolumeReadsSizes(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			got, err := parseSize(c.size)
-			if err != nil || got != c.want {
-				t.Errorf("parseSize(%q) = %d, %v; want %d", c.size, got, err, c.want)
-			}
+			require.NoError(t, err, c.size)
+			assert.Equal(t, c.want, got, c.size)
 		})
 	}
 }
@@ -83,9 +85,7 @@ func TestCreateVolumeReadsSizes(t *testing.T) {
 func TestCreateVolumeWithDefaultsRecordsThemAll(t *testing.T) {
 	b := newBench(t, append(threeNodes(), build.Setting(types.SettingDefaultReplicaCount, "2"))...)
 	view, err := b.CreateVolume(t.Context(), VolumeRequest{Name: "vol"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	b.ExpectWrites("create volumes/vol")
 	want := longhorn.VolumeSpec{
 		Size: 2097152, Frontend: "blockdev", DataLocality: "disabled", AccessMode: "rwo", NumberOfReplicas: 2,
@@ -93,38 +93,51 @@ func TestCreateVolumeWithDefaultsRecordsThemAll(t *testing.T) {
 		DataEngine: "v1", RevisionCounterDisabled: true,
 	}
 	v := view.Volume
-	if !equality.Semantic.DeepEqual(v.Spec, want) {
-		t.Errorf("spec %+v\nwant %+v", v.Spec, want)
-	}
-	if v.Namespace != "longhorn-system" || v.Labels["longhornvolume"] != "vol" || len(v.Finalizers) != 1 || v.Finalizers[0] != "longhorn.io" {
-		t.Errorf("metadata %+v", v.ObjectMeta)
-	}
-	if view.Ready || view.NotReadyMessage != "volume is not detached but creating" {
-		t.Errorf("ready %v, %q", view.Ready, view.NotReadyMessage)
-	}
+	assert.Equal(t, want, v.Spec)
+	assert.Equal(t, "longhorn-system", v.Namespace, "metadata %+v", v.ObjectMeta)
+	assert.Equal(t, "vol", v.Labels["longhornvolume"])
+	require.Len(t, v.Finalizers, 1)
+	assert.Equal(t, "longhorn.io", v.Finalizers[0])
+	assert.False(t, view.Ready)
+	assert.Equal(t, "volume is not detached but creating", view.NotReadyMessage)
+}
+
+func TestCreateVolumeWithoutALocalityGetsTheSettings(t *testing.T) {
+	b := newBench(t, append(threeNodes(), build.Setting(types.SettingDefaultDataLocality, "best-effort"))...)
+	view, err := b.CreateVolume(t.Context(), VolumeRequest{Name: "vol"})
+	require.NoError(t, err)
+	assert.Equal(t, longhorn.DataLocalityBestEffort, view.Volume.Spec.DataLocality)
+	view, err = b.CreateVolume(t.Context(), VolumeRequest{Name: "other", DataLocality: "disabled"})
+	require.NoError(t, err)
+	assert.Equal(t, longhorn.DataLocalityDisabled, view.Volume.Spec.DataLocality)
 }
 
 func TestCreateVolumeKeepsWhatWasAsked(t *testing.T) {
-	b := newBench(t, threeNodes()...)
+	nodes := threeNodes()
+	for _, obj := range nodes {
+		if n, ok := obj.(*longhorn.Node); ok {
+			d := n.Spec.Disks["disk-1"]
+			d.Tags = []string{"fast", "ssd"}
+			n.Spec.Disks["disk-1"] = d
+		}
+	}
+	b := newBench(t, nodes...)
 	never := 0
 	view, err := b.CreateVolume(t.Context(), VolumeRequest{
 		Name: "vol", Size: "3Mi", NumberOfReplicas: 1, StaleReplicaTimeout: &never, AccessMode: "rwop",
-		ReplicaSoftAntiAffinity: "enabled", DiskSelector: []string{" ssd", "ssd", ""},
+		ReplicaSoftAntiAffinity: "enabled", DiskSelector: []string{" ssd", "fast", "ssd"}, DataLocality: "best-effort",
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	want := longhorn.VolumeSpec{
-		Size: 4194304, Frontend: "blockdev", DataLocality: "disabled", AccessMode: "rwop", NumberOfReplicas: 1,
-		ReplicaSoftAntiAffinity: "enabled", StaleReplicaTimeout: 0, DiskSelector: []string{"ssd"}, NodeSelector: []string{},
+		Size: 4194304, Frontend: "blockdev", DataLocality: "best-effort", AccessMode: "rwop", NumberOfReplicas: 1,
+		ReplicaSoftAntiAffinity: "enabled", StaleReplicaTimeout: 0, DiskSelector: []string{"ssd", "fast"}, NodeSelector: []string{},
 		DataEngine: "v1", RevisionCounterDisabled: true,
 	}
-	if !equality.Semantic.DeepEqual(view.Volume.Spec, want) {
-		t.Errorf("spec %+v\nwant %+v", view.Volume.Spec, want)
-	}
+	assert.Equal(t, want, view.Volume.Spec)
 }
 
 func TestCreateVolumeWithoutRoomNamesTheReasonsAndWritesNothing(t *testing.T) {
+	all := build.Setting("allow-volume-creation-with-degraded-availability", "false")
 	cases := map[string]struct {
 		objs []runtime.Object
 		req  VolumeRequest
@@ -132,22 +145,22 @@ func TestCreateVolumeWithoutRoomNamesTheReasonsAndWritesNothing(t *testing.T) {
 	}{
 		"larger than the disks": {
 			threeNodes(),
-			VolumeRequest{Name: "vol", Size: "101Gi"},
+			VolumeRequest{Name: "vol", MustFit: true, Size: "101Gi"},
 			`volume "vol": size 108447924224 with numberOfReplicas 3 does not fit on the disks: replica scheduling failed: 0 of 3 replicas fit: insufficient storage (3 disks)`,
 		},
-		"more replicas than nodes": {
-			threeNodes(),
-			VolumeRequest{Name: "vol", Size: "1Gi", NumberOfReplicas: 4},
+		"more replicas than nodes, all of which must have a place": {
+			append(threeNodes(), all),
+			VolumeRequest{Name: "vol", MustFit: true, Size: "1Gi", NumberOfReplicas: 4},
 			`volume "vol": size 1073741824 with numberOfReplicas 4 does not fit on the disks: replica scheduling failed: 3 of 4 replicas fit: anti-affinity cannot be satisfied (3 disks)`,
 		},
 		"no nodes": {
 			nil,
-			VolumeRequest{Name: "vol", Size: "1Gi", NumberOfReplicas: 1},
+			VolumeRequest{Name: "vol", MustFit: true, Size: "1Gi", NumberOfReplicas: 1},
 			`volume "vol": size 1073741824 with numberOfReplicas 1 does not fit on the disks: replica scheduling failed: node not found`,
 		},
-		"the room is promised to others": {
-			append(threeNodes(), build.PlacedReplica("other-r-1", "other", "node-1", "uuid-1", func(r *longhorn.Replica) { r.Spec.VolumeSize = 100 * build.GiB })),
-			VolumeRequest{Name: "vol", Size: "1Gi"},
+		"the room is promised to others, and all must have a place": {
+			append(threeNodes(), all, build.PlacedReplica("other-r-1", "other", "node-1", "uuid-1", func(r *longhorn.Replica) { r.Spec.VolumeSize = 100 * build.GiB })),
+			VolumeRequest{Name: "vol", MustFit: true, Size: "1Gi"},
 			`volume "vol": size 1073741824 with numberOfReplicas 3 does not fit on the disks: replica scheduling failed: 2 of 3 replicas fit: anti-affinity cannot be satisfied (2 disks), insufficient storage (1 disk)`,
 		},
 	}
@@ -159,17 +172,25 @@ func TestCreateVolumeWithoutRoomNamesTheReasonsAndWritesNothing(t *testing.T) {
 			b.ExpectWrites()
 		})
 	}
+	t.Run("one of four replicas has no place, the others are enough → made", func(t *testing.T) {
+		b := newBench(t, threeNodes()...)
+		_, err := b.CreateVolume(t.Context(), VolumeRequest{Name: "vol", MustFit: true, Size: "1Gi", NumberOfReplicas: 4})
+		assert.NoError(t, err)
+		b.ExpectWrites("create volumes/vol")
+	})
 	t.Run("the details name each disk", func(t *testing.T) {
-		_, err := newBench(t, threeNodes()...).CreateVolume(t.Context(), VolumeRequest{Name: "vol", Size: "101Gi"})
+		_, err := newBench(t, threeNodes()...).CreateVolume(t.Context(), VolumeRequest{Name: "vol", MustFit: true, Size: "101Gi"})
 		var problem *Problem
-		if !errors.As(err, &problem) {
-			t.Fatal(err)
-		}
+		require.ErrorAs(t, err, &problem)
 		for _, node := range []string{"node node-1 disk disk-1", "node node-2 disk disk-1", "node node-3 disk disk-1"} {
-			if !strings.Contains(problem.Detail, node) {
-				t.Errorf("detail does not name %q:\n%s", node, problem.Detail)
-			}
+			assert.Contains(t, problem.Detail, node, "detail does not name")
 		}
+	})
+	t.Run("it may wait for room → made", func(t *testing.T) {
+		b := newBench(t, threeNodes()...)
+		_, err := b.CreateVolume(t.Context(), VolumeRequest{Name: "vol", Size: "101Gi"})
+		assert.NoError(t, err)
+		b.ExpectWrites("create volumes/vol")
 	})
 }
 
@@ -198,9 +219,9 @@ func TestCreateVolumePassesOnWhatTheSchemaRefuses(t *testing.T) {
 	_, err = b.CreateVolume(t.Context(), VolumeRequest{Name: "vol", Size: "1Gi"})
 	var invalid *Invalid
 	var problem *Problem
-	if err == nil || errors.As(err, &invalid) || errors.As(err, &problem) {
-		t.Errorf("error %v (%T), want one that is not for the client's eyes", err, err)
-	}
+	require.Error(t, err)
+	require.NotErrorAs(t, err, &invalid)
+	assert.NotErrorAs(t, err, &problem)
 }
 
 // schemaError is how an API server refuses what breaks a rule of the CRD.

@@ -9,15 +9,15 @@ import (
 
 // The classes of a Problem.
 var (
-	// ErrNotFound: what was named does not exist.
+	// ErrNotFound: the named object does not exist.
 	ErrNotFound = errors.New("not found")
-	// ErrConflict: the state of the object, or somebody else's wish, stands against it now.
+	// ErrConflict: the state of the object, or another user's wish, stands against it now.
 	ErrConflict = errors.New("conflict")
 	// ErrInsufficient: the cluster has no place for it now.
 	ErrInsufficient = errors.New("insufficient storage")
 )
 
-// Problem is a refusal whose text may be shown to whoever asked.
+// Problem is a refusal whose text may be shown to the requester.
 type Problem struct {
 	Class  error // one of the errors above
 	Text   string
@@ -36,7 +36,7 @@ func (p *Problem) Unwrap() []error {
 	return []error{p.Class, p.Cause}
 }
 
-// Invalid tells that a field of the request breaks a rule.
+// Invalid says that a field of the request breaks a rule.
 type Invalid struct {
 	// Field as it is called on the wire; empty: the request as a whole.
 	Field string
@@ -65,8 +65,8 @@ func conflict(format string, args ...any) error {
 	return &Problem{Class: ErrConflict, Text: fmt.Sprintf(format, args...)}
 }
 
-// storeError tells what a failed read or write of an object means to the caller.
-// Errors that say more about the inside than about the request stay as they are.
+// storeError tells what a failed read or write of an object means to the caller. It leaves
+// errors alone that say more about the inside than about the request.
 func storeError(kind, name string, err error) error {
 	switch {
 	case err == nil:
@@ -88,8 +88,8 @@ func storeError(kind, name string, err error) error {
 	return err
 }
 
-// forbiddenOf passes on what a policy of the cluster has against a write. A write that
-// this program lacks the right to is no refusal of the request, and names no cause.
+// forbiddenOf passes on why a policy of the cluster forbids a write. If this program itself
+// lacks the right to write, that is no refusal of the request, and names no cause.
 func forbiddenOf(err error) error {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) {

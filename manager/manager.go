@@ -1,6 +1,6 @@
-// Package manager holds the use cases behind the REST API: it validates what is
-// asked for, a dry run of the scheduler included, writes the intent to specs, and
-// composes views of what there is.
+// Package manager holds the use cases behind the REST API: it validates requests, a dry
+// run of the scheduler included, writes the intent to specs, and composes views of what
+// there is.
 //
 //	api ──► manager ──► spec of Volume, Node, Setting; tickets of VolumeAttachment
 //	            ▲
@@ -14,7 +14,10 @@ import (
 	"context"
 
 	"github.com/sirupsen/logrus"
+	"golang.org/x/sync/semaphore"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/clock"
 
@@ -81,6 +84,20 @@ type VolumeStore interface {
 	Cached[*Volume]
 	Live[*Volume]
 	Creator[*Volume]
+	Updater[*Volume]
+	Delete(ctx context.Context, name string, p datastore.Preconditions) error
+}
+
+// EngineStore is what is needed of engines.
+type EngineStore interface {
+	Indexed[*Engine]
+	Live[*Engine]
+}
+
+// ReplicaStore is what is needed of replicas.
+type ReplicaStore interface {
+	Indexed[*Replica]
+	Live[*Replica]
 	Delete(ctx context.Context, name string, p datastore.Preconditions) error
 }
 
@@ -113,8 +130,8 @@ type SettingStore interface {
 type Deps struct {
 	Volumes          VolumeStore
 	Attachments      AttachmentStore
-	Engines          Indexed[*Engine]
-	Replicas         Indexed[*Replica]
+	Engines          EngineStore
+	Replicas         ReplicaStore
 	Nodes            NodeStore
 	KubeNodes        Live[*corev1.Node]
 	Settings         SettingStore
@@ -131,19 +148,36 @@ type Deps struct {
 // Errors: *Invalid, or a *Problem of the class ErrNotFound, ErrConflict or
 // ErrInsufficient; their texts are for the caller's eyes. Any other error is a
 // failure behind the scenes, and its text is not.
-type Manager struct{ deps Deps }
+type Manager struct {
+	deps     Deps
+	removals *semaphore.Weighted // one removal of a replica holds it from its look at the others until it is done
+}
 
 // New returns a Manager; it reads nothing.
-func New(deps Deps) *Manager { return &Manager{deps: deps} }
+func New(deps Deps) *Manager { return &Manager{deps: deps, removals: semaphore.NewWeighted(1)} }
 
-// setting is the stored text of a setting, "" when there is none; package types
-// reads that as the default.
-func (m *Manager) setting(name types.SettingName) string {
-	s, err := m.deps.Settings.GetRO(string(name))
-	if err != nil {
-		return ""
+// byName reads live what a user has named. A name that cannot stand in a URL is nobody's: asking for it would
+// fail in the client.
+func byName[T any](ctx context.Context, from Live[T], name string) (T, error) {
+	if name == "" || len(name) > maxNameLength || len(content.IsPathSegmentName(name)) > 0 {
+		var none T
+		return none, apierrors.NewNotFound(longhorn.Resource(""), name)
 	}
-	return s.Value
+	return from.Live(ctx, name)
+}
+
+// maxNameLength is that of any object's name, in bytes.
+const maxNameLength = 253
+
+// settings reads the values in force; a setting without an object has its default.
+func (m *Manager) settings() types.SettingValues {
+	return func(name types.SettingName) string {
+		s, err := m.deps.Settings.GetRO(string(name))
+		if err != nil {
+			return ""
+		}
+		return types.ValueInForce(s)
+	}
 }
 
 // DepsOf are the Deps that a datastore of the whole cluster gives.

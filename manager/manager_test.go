@@ -1,10 +1,11 @@
 package manager
 
 import (
-	"errors"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/clock"
@@ -14,16 +15,21 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil"
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
 // hastyClock lets every timer fire as soon as it is set, and remembers the delay.
 type hastyClock struct {
 	*testclock.FakeClock
 	delays []time.Duration
+	during func() // what happens while a timer runs; nil: nothing
 }
 
 func (c *hastyClock) NewTimer(d time.Duration) clock.Timer {
 	c.delays = append(c.delays, d)
+	if c.during != nil {
+		c.during()
+	}
 	timer := c.FakeClock.NewTimer(d)
 	c.Step(d)
 	return timer
@@ -58,6 +64,7 @@ func threeNodes() []runtime.Object {
 func detachedVolume(name string, changes ...func(*longhorn.Volume)) *longhorn.Volume {
 	v := build.Volume(name)
 	v.Status.State = longhorn.VolumeStateDetached
+	v.Status.Conditions = []longhorn.Condition{condition(types.ConditionScheduled, longhorn.ConditionTrue, "", "")}
 	for _, change := range changes {
 		change(v)
 	}
@@ -75,23 +82,17 @@ func owned[T metav1.Object](o T, volume string) T {
 func wantInvalid(t *testing.T, err error, field, text string) {
 	t.Helper()
 	var invalid *Invalid
-	if !errors.As(err, &invalid) {
-		t.Fatalf("error %v (%T), want *Invalid", err, err)
-	}
-	if invalid.Field != field || err.Error() != text {
-		t.Errorf("field %q, text %q;\nwant field %q, text %q", invalid.Field, err, field, text)
-	}
+	require.ErrorAs(t, err, &invalid)
+	assert.Equal(t, field, invalid.Field)
+	assert.EqualError(t, err, text)
 }
 
 func wantProblem(t *testing.T, err, class error, text string) {
 	t.Helper()
 	var problem *Problem
-	if !errors.As(err, &problem) || !errors.Is(err, class) {
-		t.Fatalf("error %v (%T), want a Problem of class %v", err, err, class)
-	}
-	if problem.Text != text {
-		t.Errorf("text %q\nwant %q", problem.Text, text)
-	}
+	require.ErrorAs(t, err, &problem)
+	require.ErrorIs(t, err, class, "want a Problem of class")
+	assert.Equal(t, text, problem.Text)
 }
 
 func condition(conditionType string, status longhorn.ConditionStatus, reason, message string) longhorn.Condition {

@@ -81,12 +81,12 @@ func (m *Manager) UpdateNode(ctx context.Context, name string, update NodeUpdate
 	})
 }
 
-// DeleteNode removes a node whose Kubernetes node was removed; while that is there, as
-// the API server has it now, it is refused with ErrConflict. The leader does the same
-// unasked: this is for whoever does not want to rely on that.
+// DeleteNode removes a node whose Kubernetes node was removed. While the API server still
+// shows the Kubernetes node, DeleteNode refuses with ErrConflict. The leader does the same
+// unasked: this is for users who do not want to rely on that.
 func (m *Manager) DeleteNode(ctx context.Context, name string) error {
 	err := m.retry(ctx, func() error {
-		n, err := m.deps.Nodes.Live(ctx, name)
+		n, err := byName(ctx, m.deps.Nodes, name)
 		if err != nil {
 			return err
 		}
@@ -105,8 +105,8 @@ func (m *Manager) DeleteNode(ctx context.Context, name string) error {
 	return nil
 }
 
-// UpdateDisks replaces all disks of a node. The check is against what is recorded now;
-// what it refuses is refused with ErrConflict:
+// UpdateDisks replaces all disks of a node. It checks against what is recorded now, and
+// refuses with ErrConflict:
 //
 //	disk left out                                     refused
 //	allowScheduling on                                yes
@@ -120,10 +120,13 @@ func (m *Manager) UpdateDisks(ctx context.Context, name string, disks map[string
 		return NodeView{}, err
 	}
 	return m.changeNode(ctx, name, func(n *Node) error {
+		if err := checkNewPaths(n.Spec.Disks, checked); err != nil {
+			return err
+		}
 		for _, disk := range slices.Sorted(maps.Keys(n.Spec.Disks)) {
 			after, kept := checked[disk]
 			if before := n.Spec.Disks[disk].Path; kept && after.Path == path.Clean(before) {
-				after.Path = before // however it is spelled: it does not change
+				after.Path = before // however it is spelled: the path does not change
 				checked[disk] = after
 				continue
 			}
@@ -136,10 +139,24 @@ func (m *Manager) UpdateDisks(ctx context.Context, name string, disks map[string
 	})
 }
 
+// checkNewPaths refuses directories of the system, but only as new paths: a disk of an older
+// installation must not keep its node from being changed.
+func checkNewPaths(before, after map[string]DiskSpec) error {
+	for _, name := range slices.Sorted(maps.Keys(after)) {
+		if was, ok := before[name]; ok && path.Clean(was.Path) == after[name].Path {
+			continue
+		}
+		if err := types.CheckDiskPath(after[name].Path); err != nil {
+			return &Invalid{Field: "disks." + name + ".path", Value: after[name].Path, Rule: err.Error()}
+		}
+	}
+	return nil
+}
+
 func (m *Manager) changeNode(ctx context.Context, name string, change func(*Node) error) (NodeView, error) {
 	var updated *Node
 	err := m.retry(ctx, func() error {
-		n, err := m.deps.Nodes.Live(ctx, name)
+		n, err := byName(ctx, m.deps.Nodes, name)
 		if err != nil {
 			return err
 		}
@@ -170,9 +187,9 @@ func (m *Manager) nodeView(n *Node) (NodeView, error) {
 	return view, nil
 }
 
-// checkMovable tells why a disk may not be removed, or, if it is kept, have its path
-// changed. It asks the disk's status and the replicas themselves, for the status follows
-// them after a while.
+// checkMovable tells why a disk may not be removed, or, if it is kept, may not change its
+// path. It asks the disk's status and the replicas themselves, for the status follows them
+// after a while.
 func (m *Manager) checkMovable(n *Node, disk string, kept bool) error {
 	status, what := n.Status.DiskStatus[disk], "be removed"
 	if kept {
@@ -235,7 +252,7 @@ func checkedDisk(name string, disk DiskSpec) (DiskSpec, error) {
 	case disk.Driver != "":
 		return disk, &Invalid{Field: field + ".diskDriver", Value: disk.Driver, Rule: "must be empty: only block disks have a driver"}
 	case !path.IsAbs(disk.Path):
-		return disk, &Invalid{Field: field + ".path", Value: disk.Path, Rule: "must be an absolute path"}
+		return disk, &Invalid{Field: field + ".path", Value: disk.Path, Rule: types.CheckDiskPath(disk.Path).Error()}
 	case disk.StorageReserved < 0:
 		return disk, &Invalid{Field: field + ".storageReserved", Value: strconv.FormatInt(disk.StorageReserved, 10), Rule: "must not be negative"}
 	case disk.EvictionRequested && disk.AllowScheduling:
@@ -249,23 +266,25 @@ func checkedDisk(name string, disk DiskSpec) (DiskSpec, error) {
 
 // checkedTags returns the tags sorted and without doubles.
 func checkedTags(field string, tags []string) ([]string, error) {
-	tags = tidy(tags)
-	for _, tag := range tags {
+	tags, err := checkedSelector(field, tags)
+	slices.Sort(tags)
+	return tags, err
+}
+
+// checkedSelector returns the tags in the order given, without doubles; the result is not nil.
+func checkedSelector(field string, tags []string) ([]string, error) {
+	result := make([]string, 0, len(tags))
+	for i, given := range tags {
+		tag := strings.TrimSpace(given)
+		if tag == "" {
+			return nil, &Invalid{Field: fmt.Sprintf("%s[%d]", field, i), Rule: fmt.Sprintf("%q is no tag: a tag must not be empty", given)}
+		}
 		if problems := validation.IsQualifiedName(tag); len(problems) > 0 {
 			return nil, &Invalid{Field: field, Value: tag, Rule: "is no tag: " + strings.Join(problems, "; ")}
 		}
-	}
-	return tags, nil
-}
-
-// tidy sorts and drops doubles and empty texts; the result is never nil.
-func tidy(list []string) []string {
-	result := make([]string, 0, len(list))
-	for _, s := range list {
-		if s = strings.TrimSpace(s); s != "" {
-			result = append(result, s)
+		if !slices.Contains(result, tag) {
+			result = append(result, tag)
 		}
 	}
-	slices.Sort(result)
-	return slices.Compact(result)
+	return result, nil
 }

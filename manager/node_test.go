@@ -4,8 +4,9 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -20,9 +21,10 @@ func TestNodeShowsTheAddressOfItsManagerPod(t *testing.T) {
 	b := newBench(t, build.Node("node-1"), build.Node("node-2"),
 		pod("a", "something", "10.0.0.8"), pod("b", "longhorn-manager", "10.0.0.9"))
 	views, err := b.ListNodes()
-	if err != nil || len(views) != 2 || views[0].Address != "10.0.0.9" || views[1].Address != "" {
-		t.Errorf("views %+v, %v", views, err)
-	}
+	require.NoError(t, err)
+	require.Len(t, views, 2)
+	assert.Equal(t, "10.0.0.9", views[0].Address)
+	assert.Empty(t, views[1].Address)
 	_, err = b.Node("node-9")
 	wantProblem(t, err, ErrNotFound, `node "node-9" does not exist`)
 }
@@ -31,20 +33,18 @@ func TestUpdateNode(t *testing.T) {
 	t.Run("the three fields → overwritten, tags sorted without doubles, disks kept", func(t *testing.T) {
 		b := newBench(t, threeNodes()...)
 		view, err := b.UpdateNode(t.Context(), "node-2", NodeUpdate{EvictionRequested: true, Tags: []string{"b", "a", "b"}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		spec := view.Node.Spec
-		if spec.AllowScheduling || !spec.EvictionRequested || !equality.Semantic.DeepEqual(spec.Tags, []string{"a", "b"}) || len(spec.Disks) != 1 {
-			t.Errorf("spec %+v", spec)
-		}
+		assert.False(t, spec.AllowScheduling)
+		assert.True(t, spec.EvictionRequested)
+		assert.Equal(t, []string{"a", "b"}, spec.Tags)
+		assert.Len(t, spec.Disks, 1)
 	})
 	t.Run("another wrote in between → tried again on the newer one", func(t *testing.T) {
 		b := newBench(t, threeNodes()...)
 		b.Fail("update", "nodes", apierrors.NewConflict(longhorn.Resource("nodes"), "node-1", nil))
-		if _, err := b.UpdateNode(t.Context(), "node-1", NodeUpdate{}); err != nil {
-			t.Fatal(err)
-		}
+		_, err := b.UpdateNode(t.Context(), "node-1", NodeUpdate{})
+		require.NoError(t, err)
 		b.ExpectWrites("update nodes/node-1", "update nodes/node-1")
 	})
 	t.Run("scheduling and eviction at once → refused", func(t *testing.T) {
@@ -57,9 +57,7 @@ func TestUpdateNode(t *testing.T) {
 	})
 	t.Run("a tag with a blank → refused", func(t *testing.T) {
 		_, err := checkedTags("tags", []string{"very fast"})
-		if err == nil {
-			t.Error("no error")
-		}
+		assert.Error(t, err)
 	})
 }
 
@@ -69,6 +67,8 @@ func TestUpdateDisksRefusesWhatBreaksARule(t *testing.T) {
 		field string
 		text  string
 	}{
+		"a system's directory":       {map[string]DiskSpec{"d": {Path: "/etc/kubernetes//manifests/"}}, "disks.d.path", `disks.d.path: "/etc/kubernetes/manifests" is a directory of the system; give a disk a directory of its own, such as one below /mnt or /var/lib/longhorn`},
+		"an empty tag":               {map[string]DiskSpec{"d": {Path: "/data", Tags: []string{"a", ""}}}, "disks.d.tags[1]", `disks.d.tags[1]: "" is no tag: a tag must not be empty`},
 		"a relative path":            {map[string]DiskSpec{"d": {Path: "data"}}, "disks.d.path", `disks.d.path: "data" must be an absolute path`},
 		"a block device":             {map[string]DiskSpec{"d": {Path: "/d", Type: "block"}}, "disks.d.diskType", `disks.d.diskType: "block" must be filesystem`},
 		"a driver":                   {map[string]DiskSpec{"d": {Path: "/d", Driver: "aio"}}, "disks.d.diskDriver", `disks.d.diskDriver: "aio" must be empty: only block disks have a driver`},
@@ -93,13 +93,9 @@ func TestUpdateDisksReplacesTheMap(t *testing.T) {
 	t.Run("an empty closed disk left out → removed; a new one → added in its stored form", func(t *testing.T) {
 		b := newBench(t, build.ReadyNode("node-1", "uuid-1", build.WithDisk("disk-1", "/var/lib/longhorn", closed)))
 		view, err := b.UpdateDisks(t.Context(), "node-1", map[string]DiskSpec{"disk-2": kept})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		want := map[string]DiskSpec{"disk-2": {Type: "filesystem", Path: "/data/one", AllowScheduling: true, StorageReserved: 7, Tags: []string{"ssd"}}}
-		if !equality.Semantic.DeepEqual(view.Node.Spec.Disks, want) {
-			t.Errorf("disks %+v\nwant %+v", view.Node.Spec.Disks, want)
-		}
+		assert.Equal(t, want, view.Node.Spec.Disks)
 	})
 	refused := map[string]struct {
 		node    *longhorn.Node
@@ -160,33 +156,28 @@ func TestADiskThatIsNotReadyIsTakenAwayFromUnderItsReplicas(t *testing.T) {
 	t.Run("left out → removed, its replica stays", func(t *testing.T) {
 		b := newBench(t, node, replica)
 		view, err := b.UpdateDisks(t.Context(), "node-1", map[string]DiskSpec{})
-		if err != nil || len(view.Node.Spec.Disks) != 0 {
-			t.Errorf("disks %+v, %v", view.Node, err)
-		}
+		require.NoError(t, err)
+		assert.Empty(t, view.Node.Spec.Disks)
 		b.ExpectWrites("update nodes/node-1")
 	})
 	t.Run("given another path → moved", func(t *testing.T) {
 		b := newBench(t, node, replica)
 		view, err := b.UpdateDisks(t.Context(), "node-1", map[string]DiskSpec{"disk-1": {Path: "/mnt/e"}})
-		if err != nil || view.Node.Spec.Disks["disk-1"].Path != "/mnt/e" {
-			t.Errorf("disks %+v, %v", view.Node, err)
-		}
+		require.NoError(t, err)
+		assert.Equal(t, "/mnt/e", view.Node.Spec.Disks["disk-1"].Path)
 	})
 	t.Run("given the same path in another spelling → keeps the one it has", func(t *testing.T) {
 		b := newBench(t, build.ReadyNode("node-1", "uuid-1", build.WithDisk("disk-1", "/mnt//d")), replica)
 		view, err := b.UpdateDisks(t.Context(), "node-1", map[string]DiskSpec{"disk-1": {Path: "/mnt/d", AllowScheduling: true}})
-		if err != nil || view.Node.Spec.Disks["disk-1"].Path != "/mnt//d" {
-			t.Errorf("disks %+v, %v", view.Node, err)
-		}
+		require.NoError(t, err)
+		assert.Equal(t, "/mnt//d", view.Node.Spec.Disks["disk-1"].Path)
 	})
 }
 
 func TestDeleteNode(t *testing.T) {
 	t.Run("its Kubernetes node is gone → deleted, its replicas are not", func(t *testing.T) {
 		b := newBench(t, build.ReadyNode("node-1", "uuid-1"), build.PlacedReplica("vol-r-1", "vol", "node-1", "uuid-1"))
-		if err := b.DeleteNode(t.Context(), "node-1"); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, b.DeleteNode(t.Context(), "node-1"))
 		b.ExpectWrites("delete nodes/node-1")
 	})
 	t.Run("its Kubernetes node is there, though it does not answer → refused", func(t *testing.T) {
@@ -198,17 +189,13 @@ func TestDeleteNode(t *testing.T) {
 	t.Run("the server does not answer about the Kubernetes node → nothing is deleted", func(t *testing.T) {
 		b := newBench(t, build.ReadyNode("node-1", "uuid-1"))
 		b.Fail("get", "nodes", nil, errors.New("away"))
-		if err := b.DeleteNode(t.Context(), "node-1"); err == nil {
-			t.Error("no error")
-		}
+		assert.Error(t, b.DeleteNode(t.Context(), "node-1"))
 		b.ExpectWrites()
 	})
 	t.Run("changed in between → looked at again", func(t *testing.T) {
 		b := newBench(t, build.ReadyNode("node-1", "uuid-1"))
 		b.Fail("delete", "nodes", apierrors.NewConflict(longhorn.Resource("nodes"), "node-1", nil))
-		if err := b.DeleteNode(t.Context(), "node-1"); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, b.DeleteNode(t.Context(), "node-1"))
 		b.ExpectWrites("delete nodes/node-1", "delete nodes/node-1")
 	})
 	t.Run("a policy of the cluster is against it → its words", func(t *testing.T) {
@@ -222,9 +209,9 @@ func TestDeleteNode(t *testing.T) {
 		b := newBench(t, build.ReadyNode("node-1", "uuid-1"))
 		b.Fail("delete", "nodes", apierrors.NewForbidden(longhorn.Resource("nodes"), "node-1", errors.New("no rule")))
 		var problem *Problem
-		if err := b.DeleteNode(t.Context(), "node-1"); err == nil || errors.As(err, &problem) {
-			t.Errorf("error %v", err)
-		}
+		err := b.DeleteNode(t.Context(), "node-1")
+		require.Error(t, err)
+		assert.NotErrorAs(t, err, &problem)
 	})
 	t.Run("no such node → not found", func(t *testing.T) {
 		wantProblem(t, newBench(t).DeleteNode(t.Context(), "node-1"), ErrNotFound, `node "node-1" does not exist`)

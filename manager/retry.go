@@ -10,22 +10,22 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// A change of an object is read, modified and written on condition that nobody
-// else wrote in between; if somebody did, it is done again.
+// A use case reads an object, changes it and writes it on condition that no other
+// client wrote in between; if one did, it starts again.
 const (
 	maxAttempts = 10
 	// firstDelay is doubled after each attempt, up to maxDelay; each is then varied by
-	// a quarter up or down, so that those who collided do not meet again.
+	// a quarter up or down, so that clients that collided do not meet again.
 	firstDelay = 50 * time.Millisecond
 	maxDelay   = 700 * time.Millisecond
 )
 
-// errBusy: the object is in nobody's way for long, such as one that is being collected.
+// errBusy: try again soon. The conflict is short: the object is being collected, for instance.
 var errBusy = errors.New("the object is being replaced")
 
-// retry calls try until it returns something else than a lost race, at most
-// maxAttempts times. try must read live each time. The last lost race is returned
-// as it is; ctx ending in between is an error that tells both.
+// retry calls try until it returns something else than a lost race, at most maxAttempts
+// times. try must read live each time. retry returns the last lost race as it is; if
+// ctx ends in between, the error says both.
 func (m *Manager) retry(ctx context.Context, try func() error) error {
 	delay := firstDelay
 	for attempt := 1; ; attempt++ {

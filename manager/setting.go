@@ -14,9 +14,11 @@ import (
 // SettingView is a setting with its definition.
 type SettingView struct {
 	Name string
-	// Value that was given, or the default where none was.
+	// Value is the given one, or the default.
 	Value string
-	// Applied is false while the value is refused or was not looked at yet.
+	// ValueInForce is what the product acts on.
+	ValueInForce string
+	// Applied is false while the value is refused, has no effect in this release, or was not looked at yet.
 	Applied    bool
 	Definition types.SettingDefinition
 }
@@ -42,7 +44,10 @@ func (m *Manager) Setting(name string) (SettingView, error) {
 	}
 	s, err := m.deps.Settings.GetRO(name)
 	if apierrors.IsNotFound(err) {
-		return SettingView{Name: name, Value: definition.Default, Applied: true, Definition: definition}, nil
+		return SettingView{
+			Name: name, Value: definition.Default, ValueInForce: definition.Default,
+			Applied: definition.Effect != types.SettingEffectNone, Definition: definition,
+		}, nil
 	}
 	if err != nil {
 		return SettingView{}, fmt.Errorf("get setting %s: %w", name, err)
@@ -87,7 +92,9 @@ func (m *Manager) UpdateSetting(ctx context.Context, name, value string) (Settin
 }
 
 func settingView(s *longhorn.Setting, definition types.SettingDefinition) SettingView {
-	view := SettingView{Name: s.Name, Value: s.Value, Applied: s.Status.Applied, Definition: definition}
+	view := SettingView{
+		Name: s.Name, Value: s.Value, ValueInForce: types.ValueInForce(s), Applied: s.Status.Applied, Definition: definition,
+	}
 	if view.Value == "" {
 		view.Value = definition.Default
 	}

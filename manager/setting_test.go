@@ -3,6 +3,9 @@ package manager
 import (
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/types"
@@ -11,51 +14,50 @@ import (
 func TestListSettingsShowsAllWithTheirDefaults(t *testing.T) {
 	b := newBench(t, build.Setting(types.SettingDefaultReplicaCount, "5", func(s *longhorn.Setting) { s.Status.Applied = true }))
 	views, err := b.ListSettings()
-	if err != nil || len(views) != len(types.Settings()) {
-		t.Fatalf("%d settings, %v", len(views), err)
-	}
+	require.NoError(t, err)
+	require.Len(t, views, len(types.Settings()))
 	got := map[string]string{}
 	for _, v := range views {
 		got[v.Name] = v.Value
+		assert.Equal(t, v.Applied, v.Definition.Effect != types.SettingEffectNone, "%s, which acts %q", v.Name, v.Definition.Effect)
 	}
-	if got["default-replica-count"] != "5" || got["default-data-path"] != "/var/lib/longhorn" {
-		t.Errorf("values %v", got)
-	}
+	assert.Equal(t, "5", got["default-replica-count"])
+	assert.Equal(t, "/var/lib/longhorn", got["default-data-path"])
 }
 
 func TestUpdateSetting(t *testing.T) {
 	t.Run("there → its value is written", func(t *testing.T) {
 		b := newBench(t, build.Setting(types.SettingDefaultReplicaCount, "3"))
 		view, err := b.UpdateSetting(t.Context(), "default-replica-count", "2")
-		if err != nil || view.Value != "2" {
-			t.Errorf("view %+v, %v", view, err)
-		}
+		require.NoError(t, err)
+		assert.Equal(t, "2", view.Value)
 		b.ExpectWrites("update settings/default-replica-count")
 	})
 	t.Run("the value it has → nothing is written", func(t *testing.T) {
 		b := newBench(t, build.Setting(types.SettingDefaultReplicaCount, "3"))
-		if _, err := b.UpdateSetting(t.Context(), "default-replica-count", "3"); err != nil {
-			t.Fatal(err)
-		}
+		_, err := b.UpdateSetting(t.Context(), "default-replica-count", "3")
+		require.NoError(t, err)
 		b.ExpectWrites()
 	})
 	t.Run("no object yet → it is made", func(t *testing.T) {
 		b := newBench(t)
-		if _, err := b.UpdateSetting(t.Context(), "default-replica-count", "2"); err != nil {
-			t.Fatal(err)
-		}
+		_, err := b.UpdateSetting(t.Context(), "default-replica-count", "2")
+		require.NoError(t, err)
 		b.ExpectWrites("create settings/default-replica-count")
 	})
 	t.Run("empty → the default", func(t *testing.T) {
 		b := newBench(t, build.Setting(types.SettingDefaultReplicaCount, "2"))
 		view, err := b.UpdateSetting(t.Context(), "default-replica-count", "")
-		if err != nil || view.Value != "3" {
-			t.Errorf("view %+v, %v", view, err)
-		}
+		require.NoError(t, err)
+		assert.Equal(t, "3", view.Value)
 	})
 	t.Run("a value out of bounds → refused", func(t *testing.T) {
 		_, err := newBench(t).UpdateSetting(t.Context(), "default-replica-count", "21")
 		wantInvalid(t, err, "value", `value: setting default-replica-count: value "21" is more than 20`)
+	})
+	t.Run("no option → refused with the options", func(t *testing.T) {
+		_, err := newBench(t).UpdateSetting(t.Context(), "replica-auto-balance", "much")
+		wantInvalid(t, err, "value", `value: setting replica-auto-balance: value "much" is none of disabled, least-effort, best-effort`)
 	})
 	t.Run("an unknown name → not found", func(t *testing.T) {
 		_, err := newBench(t).UpdateSetting(t.Context(), "nix", "1")
@@ -82,11 +84,11 @@ func TestInstanceManagerShowsWhatItRuns(t *testing.T) {
 			r.Status.InstanceManagerName, r.Status.CurrentState = types.InstanceManagerName("node-2"), "running"
 		}))
 	view, err := b.InstanceManager(name)
-	if err != nil || len(view.Engines) != 1 || len(view.Replicas) != 1 || view.Replicas[0].Name != "r-running" {
-		t.Errorf("view %+v, %v", view, err)
-	}
+	require.NoError(t, err)
+	assert.Len(t, view.Engines, 1)
+	require.Len(t, view.Replicas, 1)
+	assert.Equal(t, "r-running", view.Replicas[0].Name)
 	list, err := b.ListInstanceManagers()
-	if err != nil || len(list) != 1 {
-		t.Errorf("list %v, %v", list, err)
-	}
+	require.NoError(t, err)
+	assert.Len(t, list, 1)
 }

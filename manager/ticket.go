@@ -6,9 +6,9 @@ import (
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 )
 
-// holdsTicket tells whether the very ticket is there. One of the same id that
-// belongs to somebody else, or stands for another node, is a conflict: a ticket
-// does not move, it is dropped first.
+// holdsTicket tells whether the very ticket is there. A ticket of the same id that
+// belongs to another user, or stands for another node, is a conflict: a ticket does not
+// move, it is dropped first.
 func holdsTicket(va *VolumeAttachment, want longhorn.AttachmentTicket) (bool, error) {
 	have, ok := va.Spec.AttachmentTickets[want.ID]
 	switch {
@@ -22,11 +22,11 @@ func holdsTicket(va *VolumeAttachment, want longhorn.AttachmentTicket) (bool, er
 	return maps.Equal(have.Parameters, want.Parameters), nil
 }
 
-// putTicket adds a ticket that is not there, or changes the parameters of one that
-// is. It refuses while the volume is being deleted or is faulted. A person's ticket
-// is refused, too, while the volume is attached to another node or anybody wants
-// it there: a person is told at once. A CSI attacher's ticket waits its turn, as
-// the attacher will.
+// putTicket adds a ticket that is not there, or changes the parameters of one that is.
+// It refuses while the volume is being deleted or is faulted. It refuses a person's
+// ticket, too, while the volume is attached to another node or another ticket wants it
+// there, so that the person learns it at once. A CSI attacher's ticket waits its turn,
+// as the attacher will.
 func putTicket(v *Volume, va *VolumeAttachment, want longhorn.AttachmentTicket) error {
 	if v.DeletionTimestamp != nil {
 		return conflict("volume %q is being deleted", v.Name)

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
@@ -59,12 +61,10 @@ func TestHoldsTicket(t *testing.T) {
 			held, err := holdsTicket(c.va, c.want)
 			if c.conflict != "" {
 				wantProblem(t, err, ErrConflict, c.conflict)
-			} else if err != nil {
-				t.Fatal(err)
+			} else {
+				require.NoError(t, err)
 			}
-			if held != c.held {
-				t.Errorf("held %v, want %v", held, c.held)
-			}
+			assert.Equal(t, c.held, held)
 		})
 	}
 }
@@ -106,18 +106,14 @@ func TestPutTicket(t *testing.T) {
 			err := putTicket(v, c.va, c.want)
 			if c.conflict != "" {
 				wantProblem(t, err, ErrConflict, c.conflict)
-				if len(c.va.Spec.AttachmentTickets) != len(before) {
-					t.Error("a refused ticket was put in")
-				}
+				assert.Len(t, c.va.Spec.AttachmentTickets, len(before), "a refused ticket was put in")
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			got := c.va.Spec.AttachmentTickets[c.want.ID]
-			if got.Generation != c.generation || got.NodeID != c.want.NodeID || got.Type != c.want.Type {
-				t.Errorf("ticket %+v, want generation %d", got, c.generation)
-			}
+			assert.Equal(t, c.generation, got.Generation)
+			assert.Equal(t, c.want.NodeID, got.NodeID)
+			assert.Equal(t, c.want.Type, got.Type)
 		})
 	}
 }
@@ -144,12 +140,10 @@ func TestDropTickets(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			changed, err := dropTickets(c.va, c.req)
-			if errors.Is(err, ErrConflict) != c.refused || (err != nil) != c.refused {
-				t.Fatalf("error %v, refused %v", err, c.refused)
-			}
-			if changed != c.changed || len(c.va.Spec.AttachmentTickets) != c.left {
-				t.Errorf("changed %v, %d left; want %v, %d", changed, len(c.va.Spec.AttachmentTickets), c.changed, c.left)
-			}
+			require.Equal(t, c.refused, errors.Is(err, ErrConflict), err)
+			require.Equal(t, c.refused, err != nil)
+			assert.Equal(t, c.changed, changed)
+			assert.Len(t, c.va.Spec.AttachmentTickets, c.left)
 		})
 	}
 }
@@ -170,9 +164,7 @@ func TestIsSatisfied(t *testing.T) {
 			have.Generation = 3
 			va := withTickets(have)
 			va.Status.AttachmentTicketStatuses = c.status
-			if got := IsSatisfied(va, ""); got != c.want {
-				t.Errorf("got %v, want %v", got, c.want)
-			}
+			assert.Equal(t, c.want, IsSatisfied(va, ""))
 		})
 	}
 }

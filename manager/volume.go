@@ -27,6 +27,9 @@ type VolumeView struct {
 	Rebuilds []RebuildView
 	// Attachment is nil while there is none.
 	Attachment *VolumeAttachment
+	// Robustness is the volume's, made true for what was asked since the controller looked: a volume
+	// that has fewer good replicas than asked for is degraded.
+	Robustness longhorn.VolumeRobustness
 	// Ready tells whether a workload may have it attached; if not, NotReadyMessage says why.
 	Ready           bool
 	NotReadyMessage string
@@ -62,12 +65,12 @@ func (m *Manager) ListVolumes() ([]VolumeView, error) {
 	return views, nil
 }
 
-// Volume returns one volume. That the cache lacks it is confirmed by the API
-// server, so a volume just made is found and "not found" is the truth.
+// Volume returns one volume. If the cache lacks it, Volume asks the API server, so it finds a
+// volume just made, and "not found" is the truth.
 func (m *Manager) Volume(ctx context.Context, name string) (VolumeView, error) {
 	v, err := m.deps.Volumes.GetRO(name)
 	if apierrors.IsNotFound(err) {
-		v, err = m.deps.Volumes.Live(ctx, name)
+		v, err = byName(ctx, m.deps.Volumes, name)
 	}
 	if err != nil {
 		return VolumeView{}, storeError("volume", name, err)
@@ -78,7 +81,7 @@ func (m *Manager) Volume(ctx context.Context, name string) (VolumeView, error) {
 // DeleteVolume asks for the deletion of a volume and its data, and does not wait
 // for it. Asking again is no error until the volume is gone.
 func (m *Manager) DeleteVolume(ctx context.Context, name string) error {
-	v, err := m.deps.Volumes.Live(ctx, name)
+	v, err := byName(ctx, m.deps.Volumes, name)
 	if err != nil {
 		return storeError("volume", name, err)
 	}
@@ -128,9 +131,25 @@ func (m *Manager) view(v *Volume, attachment *VolumeAttachment) (VolumeView, err
 			view.Replicas = append(view.Replicas, ReplicaView{Replica: r, Mode: string(modes[r.Name])})
 		}
 	}
+	view.Robustness = robustness(v, view.Engines, view.Replicas)
 	view.NotReadyMessage = notReadyMessage(v, view.Replicas)
 	view.Ready = view.NotReadyMessage == ""
 	return view, nil
+}
+
+func robustness(v *Volume, engines []*Engine, replicas []ReplicaView) longhorn.VolumeRobustness {
+	e := servingEngine(v, engines)
+	if v.Status.Robustness != longhorn.VolumeRobustnessHealthy || e == nil {
+		return v.Status.Robustness
+	}
+	all := make([]*Replica, 0, len(replicas))
+	for _, r := range replicas {
+		all = append(all, r.Replica)
+	}
+	if len(types.GoodCopies(e, all)) < v.Spec.NumberOfReplicas {
+		return longhorn.VolumeRobustnessDegraded
+	}
+	return longhorn.VolumeRobustnessHealthy
 }
 
 // belongs tells whether an object is this very volume's, and not that of an
@@ -157,8 +176,8 @@ func rebuildsOf(e *Engine) []RebuildView {
 	return views
 }
 
-// notReadyMessage says why a workload cannot have the volume attached; empty if it can.
-// A volume that has data is not held back by a replica that has no place: it is degraded,
+// notReadyMessage says why a workload cannot have the volume attached; empty if it can. A
+// replica without a place does not hold back a volume that has data: the volume is degraded,
 // and can be served.
 func notReadyMessage(v *Volume, replicas []ReplicaView) string {
 	detached := v.Status.State == longhorn.VolumeStateDetached
@@ -180,7 +199,7 @@ func notReadyMessage(v *Volume, replicas []ReplicaView) string {
 	return ""
 }
 
-// hasData tells whether a copy is there that was good once and is not known to have failed.
+// hasData tells whether a replica was good once and is not known to have failed.
 func hasData(replicas []ReplicaView) bool {
 	return slices.ContainsFunc(replicas, func(r ReplicaView) bool {
 		return r.Spec.LastHealthyAt != "" && r.Spec.FailedAt == "" && r.DeletionTimestamp == nil
@@ -192,7 +211,7 @@ func hasUnplaced(v *Volume, replicas []ReplicaView) bool {
 		slices.ContainsFunc(replicas, func(r ReplicaView) bool { return r.Spec.NodeID == "" })
 }
 
-// unplaceable is the scheduler's refusal for whoever asked for the volume.
+// unplaceable is the scheduler's refusal for the user who asked for the volume.
 func unplaceable(v *Volume, err error) error {
 	problem := &Problem{Class: ErrInsufficient, Cause: err, Text: fmt.Sprintf(
 		"volume %q: size %d with numberOfReplicas %d does not fit on the disks: %v",

@@ -1,9 +1,10 @@
 package manager
 
 import (
-	"slices"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
@@ -64,9 +65,7 @@ func TestNotReadyMessage(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			v := build.Volume("vol", func(v *longhorn.Volume) { v.Spec.NumberOfReplicas = 1 }, c.change)
-			if got := notReadyMessage(v, c.replicas); got != c.want {
-				t.Errorf("got %q, want %q", got, c.want)
-			}
+			assert.Equal(t, c.want, notReadyMessage(v, c.replicas))
 		})
 	}
 }
@@ -83,16 +82,14 @@ func TestVolumeShowsWhatIsItsOwn(t *testing.T) {
 		owned(build.PlacedReplica("vol-r-9", "vol", "node-3", "uuid-3"), "earlier"),
 		owned(build.VolumeAttachment("vol"), "earlier"))
 	view, err := b.Volume(t.Context(), "vol")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(view.Engines) != 1 || len(view.Replicas) != 2 || view.Attachment != nil {
-		t.Fatalf("%d engines, %d replicas, attachment %v", len(view.Engines), len(view.Replicas), view.Attachment)
-	}
+	require.NoError(t, err)
+	require.Len(t, view.Engines, 1)
+	require.Len(t, view.Replicas, 2)
+	require.Nil(t, view.Attachment)
 	for i, want := range []struct{ name, mode string }{{"vol-r-1", "RW"}, {"vol-r-2", ""}} {
-		if got := view.Replicas[i]; got.Name != want.name || got.Mode != want.mode {
-			t.Errorf("replica %d is %s %q, want %s %q", i, got.Name, got.Mode, want.name, want.mode)
-		}
+		got := view.Replicas[i]
+		assert.Equal(t, want.name, got.Name, "replica %d", i)
+		assert.Equal(t, want.mode, got.Mode, "replica %d", i)
 	}
 }
 
@@ -122,19 +119,14 @@ func TestAVolumeShowsItsRebuilds(t *testing.T) {
 				}), "vol"),
 				owned(build.PlacedReplica("vol-r-2", "vol", "node-2", "uuid-2"), "vol"))
 			view, err := b.Volume(t.Context(), "vol")
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !slices.Equal(view.Rebuilds, c.want) {
-				t.Errorf("rebuilds %+v, want %+v", view.Rebuilds, c.want)
-			}
+			require.NoError(t, err)
+			assert.Equal(t, c.want, view.Rebuilds)
 			wantMode := ""
 			if c.want != nil {
 				wantMode = "WO"
 			}
-			if got := view.Replicas[0].Mode; got != wantMode {
-				t.Errorf("mode %q, want %q", got, wantMode)
-			}
+			got := view.Replicas[0].Mode
+			assert.Equal(t, wantMode, got)
 		})
 	}
 }
@@ -142,18 +134,18 @@ func TestAVolumeShowsItsRebuilds(t *testing.T) {
 func TestVolumeThatTheCacheLacksIsReadLive(t *testing.T) {
 	b := newBench(t)
 	b.Seed(detachedVolume("vol"))
-	if _, err := b.Volume(t.Context(), "vol"); err != nil {
-		t.Errorf("a volume just made: %v", err)
-	}
-	_, err := b.Volume(t.Context(), "nix")
+	_, err := b.Volume(t.Context(), "vol")
+	assert.NoError(t, err)
+	_, err = b.Volume(t.Context(), "nix")
 	wantProblem(t, err, ErrNotFound, `volume "nix" does not exist`)
 }
 
 func TestListVolumesIsSorted(t *testing.T) {
 	views, err := newBench(t, detachedVolume("b"), detachedVolume("a")).ListVolumes()
-	if err != nil || len(views) != 2 || views[0].Volume.Name != "a" || views[1].Volume.Name != "b" {
-		t.Errorf("views %v, %v", views, err)
-	}
+	require.NoError(t, err)
+	require.Len(t, views, 2)
+	assert.Equal(t, "a", views[0].Volume.Name)
+	assert.Equal(t, "b", views[1].Volume.Name)
 }
 
 func TestDeleteVolume(t *testing.T) {
@@ -161,9 +153,7 @@ func TestDeleteVolume(t *testing.T) {
 	t.Run("there → its deletion is requested, once", func(t *testing.T) {
 		b := newBench(t, detachedVolume("vol", guarded))
 		for range 2 {
-			if err := b.DeleteVolume(t.Context(), "vol"); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, b.DeleteVolume(t.Context(), "vol"))
 		}
 		b.ExpectWrites("delete volumes/vol")
 	})

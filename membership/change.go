@@ -8,7 +8,7 @@ import (
 )
 
 var (
-	// ErrLastMember: the last member is never expelled. What it cannot do, its users are told.
+	// ErrLastMember: the last member is never expelled. Its errors go to the volume's users.
 	ErrLastMember = errors.New("the last member is never expelled")
 	// ErrOvertaken: the API object belongs to another generation or session than the proposal.
 	ErrOvertaken = errors.New("the object belongs to another start of the engine")
@@ -76,7 +76,7 @@ const (
 )
 
 // SlowRule is the slow rule. It is relative: without another member's answer there is no wait, so an engine that was paused, or
-// whose members are all slow alike, expels nobody.
+// whose members are all slow alike, expels no member.
 type SlowRule struct {
 	// After is SlowAfter, but for those that have no patience; the other times keep their relation to it.
 	After time.Duration
@@ -85,7 +85,8 @@ type SlowRule struct {
 // LookEvery is how often an engine looks: LookEvery when After is SlowAfter.
 func (r SlowRule) LookEvery() time.Duration { return r.After / (SlowAfter / LookEvery) }
 
-// ProbeAfter is how long a read may take before another member is asked the like, to see whether it is the member or all of them.
+// ProbeAfter is how long a read may take before the engine asks another member the like, to see whether one member is slow or all
+// are.
 func (r SlowRule) ProbeAfter() time.Duration { return 2 * r.LookEvery() }
 
 // AloneAfter is how long a replica that is being rebuilt may take for what no other is asked at the time, as a flush of the copy.

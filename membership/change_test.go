@@ -1,9 +1,10 @@
 package membership
 
 import (
-	"errors"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/assert"
 )
 
 func TestPlanExpel(t *testing.T) {
@@ -22,24 +23,19 @@ func TestPlanExpel(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			got, err := PlanExpel(current, tc.failed)
-			if !errors.Is(err, tc.err) || !got.Equal(tc.want) {
-				t.Errorf("got %s, %v; want %s, %v", got, err, tc.want, tc.err)
-			}
+			assert.ErrorIs(t, err, tc.err)
+			assert.True(t, got.Equal(tc.want))
 		})
 	}
 }
 
 func TestPlanJoin(t *testing.T) {
 	current := NewEpoch(5, 3, []string{"a", "c"})
-	if got, want := PlanJoin(current, "b"), NewEpoch(5, 4, []string{"a", "b", "c"}); !got.Equal(want) {
-		t.Errorf("got %s, want %s", got, want)
-	}
-	if got := PlanJoin(current, "c"); !got.Equal(current) {
-		t.Errorf("a member joins: %s", got)
-	}
-	if len(current.Members) != 2 {
-		t.Errorf("the old epoch was changed: %s", current)
-	}
+	got, want := PlanJoin(current, "b"), NewEpoch(5, 4, []string{"a", "b", "c"})
+	assert.True(t, got.Equal(want), "got %s, want %s", got, want)
+	got = PlanJoin(current, "c")
+	assert.True(t, got.Equal(current), "a member joins: %s", got)
+	assert.Len(t, current.Members, 2, "the old epoch was changed")
 }
 
 func TestCanRecord(t *testing.T) {
@@ -72,9 +68,7 @@ func TestCanRecord(t *testing.T) {
 		{"nobody of those before → out of order", object, "s", at(5, 4, "c"), ErrOutOfOrder},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if err := CanRecord(tc.object, tc.session, tc.proposed); !errors.Is(err, tc.want) {
-				t.Errorf("got %v, want %v", err, tc.want)
-			}
+			assert.ErrorIs(t, CanRecord(tc.object, tc.session, tc.proposed), tc.want)
 		})
 	}
 }
@@ -101,9 +95,8 @@ func TestSlowRule(t *testing.T) {
 			for i := 1; i < len(tc.looks); i++ {
 				waited = rule.Waited(waited, at(tc.answered), at(tc.looks[i-1]), at(tc.looks[i]))
 			}
-			if waited != tc.want || rule.IsSlow(waited) != tc.slow {
-				t.Errorf("waited %s, slow %t; want %s, %t", waited, rule.IsSlow(waited), tc.want, tc.slow)
-			}
+			assert.Equal(t, tc.want, waited)
+			assert.Equal(t, tc.slow, rule.IsSlow(waited))
 		})
 	}
 }
@@ -114,11 +107,10 @@ func TestTheTimesOfTheSlowRuleKeepTheirRelation(t *testing.T) {
 		{80 * time.Millisecond, 10 * time.Millisecond, 20 * time.Millisecond, 20 * time.Millisecond},
 	} {
 		rule := SlowRule{After: tc.after}
-		if rule.LookEvery() != tc.look || rule.ProbeAfter() != tc.probe || rule.maxLook() != tc.most {
-			t.Errorf("%s: looks every %s, probes after %s, a look counts for %s", tc.after, rule.LookEvery(), rule.ProbeAfter(), rule.maxLook())
-		}
-		if rule.IsSlow(tc.after-1) || !rule.IsSlow(tc.after) {
-			t.Errorf("%s: is not where a member counts as slow", tc.after)
-		}
+		assert.Equal(t, tc.look, rule.LookEvery(), tc.after)
+		assert.Equal(t, tc.probe, rule.ProbeAfter(), tc.after)
+		assert.Equal(t, tc.most, rule.maxLook(), tc.after)
+		assert.False(t, rule.IsSlow(tc.after-1), tc.after)
+		assert.True(t, rule.IsSlow(tc.after), tc.after)
 	}
 }

@@ -38,6 +38,9 @@ func (e Epoch) Equal(o Epoch) bool {
 	return e.Compare(o) == 0 && slices.Equal(e.Members, o.Members)
 }
 
+// Foreign tells whether e is neither the recorded epoch nor before it: newer, or its number was given twice.
+func (e Epoch) Foreign(recorded Epoch) bool { return e.Compare(recorded) >= 0 && !e.Equal(recorded) }
+
 // Has tells whether a replica is a member.
 func (e Epoch) Has(replica string) bool { return slices.Contains(e.Members, replica) }
 

@@ -16,7 +16,7 @@ const (
 	Left
 )
 
-// Result is what one replica did of one change.
+// Result is what one replica did with one change.
 type Result int
 
 const (
@@ -49,7 +49,7 @@ const (
 	WaitForEpoch
 	// RefuseNoSpace: no space; the members may differ in the range.
 	RefuseNoSpace
-	// RefuseUnsupported: nobody did anything.
+	// RefuseUnsupported: no replica did anything.
 	RefuseUnsupported
 	// RefuseBroken: an I/O error; the members may differ in the range.
 	RefuseBroken
@@ -78,7 +78,7 @@ type Judgement struct {
 //	anything else             any                 RefuseBroken; the broken ones are expelled, but for the last
 //
 // A joining replica never changes the answer; one that did other than the members ends its rebuild. So does one that was full like
-// them: each may hold another part of the change, and where it was copied before nobody would copy again.
+// them: each may hold another part of the change, and the rebuild does not copy again what it has copied.
 func Judge(parts []Part) Judgement {
 	var serving [Broken + 1]int
 	total := 0

@@ -3,6 +3,8 @@ package membership
 import (
 	"slices"
 	"testing"
+
+	"github.com/stretchr/testify/assert"
 )
 
 func TestJudge(t *testing.T) {
@@ -46,9 +48,9 @@ func TestJudge(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			got := Judge(tc.parts)
-			if got.Answer != tc.want.Answer || got.Uneven != tc.want.Uneven || !slices.Equal(got.Expel, tc.want.Expel) {
-				t.Errorf("got %+v, want %+v", got, tc.want)
-			}
+			assert.Equal(t, tc.want.Answer, got.Answer)
+			assert.Equal(t, tc.want.Uneven, got.Uneven)
+			assert.Equal(t, tc.want.Expel, got.Expel)
 		})
 	}
 }
@@ -73,16 +75,13 @@ func TestJudgeOverAllCombinations(t *testing.T) {
 				serving++
 			}
 			same := p.Result == Stored && (j.Answer == Acknowledge || j.Answer == WaitForEpoch) || p.Result == Unsupported && j.Answer == RefuseUnsupported
-			if p.Standing == Joining && slices.Contains(j.Expel, i) == same {
-				t.Errorf("%v: the rebuild of %d: %+v", prefix, i, j)
+			if p.Standing == Joining {
+				assert.NotEqual(t, same, slices.Contains(j.Expel, i), "%v: the rebuild of %d: %+v", prefix, i, j)
 			}
 		}
-		if (j.Answer == Acknowledge) != (lacking == 0 && stored > 0) || (j.Answer == WaitForEpoch) != (lacking > 0 && stored > 0) {
-			t.Errorf("%v: %+v", prefix, j)
-		}
-		if serving == 0 && slices.ContainsFunc(prefix, func(p Part) bool { return p.Standing == Serving }) {
-			t.Errorf("%v: the last is expelled", prefix)
-		}
+		assert.Equal(t, lacking == 0 && stored > 0, j.Answer == Acknowledge, "%v: %+v", prefix, j)
+		assert.Equal(t, lacking > 0 && stored > 0, j.Answer == WaitForEpoch)
+		assert.False(t, serving == 0 && slices.ContainsFunc(prefix, func(p Part) bool { return p.Standing == Serving }), "%v: the last is expelled", prefix)
 		if len(prefix) == 3 {
 			return
 		}

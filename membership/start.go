@@ -11,7 +11,7 @@ import (
 var (
 	// ErrMemberMissing: no member of the recorded epoch has admitted the engine.
 	ErrMemberMissing = errors.New("every member is missing")
-	// ErrRolledBack: a replica shows a newer epoch than the API object, so the object is older than the data.
+	// ErrRolledBack: a replica shows an epoch that the API object does not lead to, so the object is older than the data.
 	ErrRolledBack = errors.New("the cluster's record is older than the data")
 	// ErrNotEmpty: the volume was never started, yet a replica shows an epoch.
 	ErrNotEmpty = errors.New("a replica of a new volume is not new")
@@ -35,23 +35,24 @@ type Shown struct {
 // wanted replicas. Those that are absent are left out of the new epoch: it is recorded
 // before the first acknowledgement, so they cannot come back with less than the others.
 //
-// Rules: a replica with a newer epoch than the recorded one stops everything
-// (ErrRolledBack), whether it is a member or not. One outside the recorded epoch is
-// never taken. One that is being rebuilt is taken only if the record lists it: then
-// the copy was finished and flushed before that was recorded.
+// Rules: a replica with an epoch that is not before the recorded one, nor is it, stops
+// everything (ErrRolledBack), whether it is a member or not: it is newer, or its number
+// was given a second time, after the record was restored from a backup. One outside the
+// recorded epoch is never taken. One that is being rebuilt is taken only if the record
+// lists it: then the copy was finished and flushed before that was recorded.
 func PlanStart(recorded Epoch, generation int64, wanted []string, shown map[string]Shown) (Epoch, error) {
-	var newer []string
+	var foreign []string
 	for name, s := range shown {
-		if s.Epoch.Compare(recorded) > 0 {
-			newer = append(newer, name+" shows "+s.Epoch.String())
+		if s.Epoch.Foreign(recorded) {
+			foreign = append(foreign, name+" shows "+s.Epoch.String())
 		}
 	}
-	slices.Sort(newer)
+	slices.Sort(foreign)
 	switch {
-	case len(newer) > 0 && recorded.IsZero():
-		return Epoch{}, fmt.Errorf("%w: %s", ErrNotEmpty, strings.Join(newer, ", "))
-	case len(newer) > 0:
-		return Epoch{}, fmt.Errorf("%w: recorded %s, but %s", ErrRolledBack, recorded, strings.Join(newer, ", "))
+	case len(foreign) > 0 && recorded.IsZero():
+		return Epoch{}, fmt.Errorf("%w: %s", ErrNotEmpty, strings.Join(foreign, ", "))
+	case len(foreign) > 0:
+		return Epoch{}, fmt.Errorf("%w: recorded %s, but %s", ErrRolledBack, recorded, strings.Join(foreign, ", "))
 	}
 
 	may := recorded.Members

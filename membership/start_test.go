@@ -1,8 +1,10 @@
 package membership
 
 import (
-	"errors"
 	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func TestPlanStart(t *testing.T) {
@@ -86,15 +88,16 @@ func TestPlanStart(t *testing.T) {
 			recorded: e(4, "a"), wanted: []string{"a", "b"},
 			shown: map[string]Shown{"a": at(e(4, "a")), "b": at(e(6, "b"))}, wantErr: ErrRolledBack,
 		},
+		{
+			name:     "a replica shows the recorded number with other members → refused, the number was given twice",
+			recorded: e(4, "a"), wanted: []string{"a", "b"},
+			shown: map[string]Shown{"a": at(e(4, "a")), "b": at(e(4, "b"))}, wantErr: ErrRolledBack,
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			got, err := PlanStart(tc.recorded, 7, tc.wanted, tc.shown)
-			if !errors.Is(err, tc.wantErr) {
-				t.Fatalf("error %v, want %v", err, tc.wantErr)
-			}
-			if !got.Equal(tc.want) {
-				t.Errorf("epoch %s, want %s", got, tc.want)
-			}
+			require.ErrorIs(t, err, tc.wantErr)
+			assert.True(t, got.Equal(tc.want), "epoch %s, want %s", got, tc.want)
 		})
 	}
 }
@@ -108,8 +111,6 @@ func TestEpochCompareOrdersByGenerationThenCounter(t *testing.T) {
 		{Epoch{Generation: 1, Counter: 9}, Epoch{Generation: 2, Counter: 1}, -1},
 		{Epoch{Generation: 2, Counter: 2}, Epoch{Generation: 2, Counter: 1}, 1},
 	} {
-		if got := tc.a.Compare(tc.b); got != tc.want {
-			t.Errorf("%s.Compare(%s) = %d, want %d", tc.a, tc.b, got, tc.want)
-		}
+		assert.Equal(t, tc.want, tc.a.Compare(tc.b), "%s %s", tc.a, tc.b)
 	}
 }

@@ -2,9 +2,11 @@ package membership
 
 import (
 	"encoding/json"
-	"slices"
 	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func TestRegionsOnTheWire(t *testing.T) {
@@ -19,13 +21,12 @@ func TestRegionsOnTheWire(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			b, err := json.Marshal(Regions{Indexes: tc.indexes})
-			if err != nil || string(b) != tc.want {
-				t.Fatalf("%s, %v; want %s", b, err, tc.want)
-			}
+			require.NoError(t, err)
+			require.Equal(t, tc.want, string(b))
 			var got Regions
-			if err := json.Unmarshal(b, &got); err != nil || !slices.Equal(got.Indexes, tc.indexes) {
-				t.Errorf("read back %v, %v", got.Indexes, err)
-			}
+			err = json.Unmarshal(b, &got)
+			require.NoError(t, err)
+			assert.Equal(t, tc.indexes, got.Indexes)
 		})
 	}
 }
@@ -36,21 +37,17 @@ func TestAllRegionsOfALargeVolumeFitOneMessage(t *testing.T) {
 		all[i] = int64(i)
 	}
 	b, err := json.Marshal(Regions{Indexes: all})
-	if err != nil || len(b) > 100<<10 {
-		t.Fatalf("%d bytes, %v", len(b), err)
-	}
+	require.NoError(t, err)
+	require.LessOrEqual(t, len(b), 100<<10)
 }
 
 func TestBadRegionsAreRefused(t *testing.T) {
 	for _, indexes := range [][]int64{{5, 90, 4}, {90, 4}, {-1}, {0, maxRegions}} {
-		if _, err := json.Marshal(Regions{Indexes: indexes}); err == nil {
-			t.Errorf("%v was encoded", indexes)
-		}
+		_, err := json.Marshal(Regions{Indexes: indexes})
+		assert.Error(t, err, "%v was encoded", indexes)
 	}
 	for _, text := range []string{`{"first":-8}`, `{"first":9223372036854775807,"bits":"gA=="}`, `[]`} {
 		var r Regions
-		if err := json.Unmarshal([]byte(text), &r); err == nil {
-			t.Errorf("%s was decoded as %v", strings.TrimSpace(text), r.Indexes)
-		}
+		assert.Error(t, json.Unmarshal([]byte(text), &r), "%s was decoded as %v", strings.TrimSpace(text), r.Indexes)
 	}
 }

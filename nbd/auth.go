@@ -16,7 +16,8 @@ import (
 //
 // A proof is good for the one export it names, on the one connection that holds the nonce. Limits: it shows that the peer knew
 // the secret when it connected and nothing more. It does not prove the server to the client, it does not hide anything, and it
-// does not protect what is sent after it: whoever can change packets on the path can take the connection over. TLS will close that.
+// does not protect what is sent after it: an attacker who can change packets on the path can take the connection over. TLS will
+// close that.
 const (
 	authLabel = "longhorn-nbd-auth-v1"
 	nonceLen  = 32

@@ -3,8 +3,10 @@ package nbd_test
 import (
 	"crypto/hmac"
 	"crypto/sha256"
-	"errors"
 	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/longhorn-lep/longhorn-manager/nbd"
 	"github.com/longhorn-lep/longhorn-manager/nbd/memory"
@@ -23,9 +25,8 @@ func TestAuthentication(t *testing.T) {
 	_, path := listen(t, x, nbd.ServerOptions{Secret: func(name string) ([]byte, bool) { return []byte(secrets[name]), name != "open" }})
 	nonceOf := func(c *rawClient) string {
 		rep, nonce := c.option(auth, "")
-		if rep != auth || len(nonce) != 32 {
-			c.t.Fatalf("nonce %#x of %d bytes", rep, len(nonce))
-		}
+		require.Equal(c.t, uint32(auth), rep)
+		require.Len(c.t, nonce, 32)
 		return nonce
 	}
 	for _, c := range []struct {
@@ -70,12 +71,9 @@ func TestAuthentication(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			raw := rawDial(t, path)
-			if got := c.prove(raw); got != c.reply {
-				t.Fatalf("authentication answered %#x, want %#x", got, c.reply)
-			}
-			if got, _ := raw.option(7, u32(uint32(len(c.open)))+c.open+u16(0)); got != c.want {
-				t.Errorf("go answered %#x, want %#x", got, c.want)
-			}
+			require.Equal(t, c.reply, c.prove(raw))
+			got, _ := raw.option(7, u32(uint32(len(c.open)))+c.open+u16(0))
+			assert.Equal(t, c.want, got)
 		})
 	}
 	t.Run("three wrong proofs → cut off", func(t *testing.T) {
@@ -110,15 +108,13 @@ func TestClientAuthenticates(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			client, err := nbd.Dial(within(t), "unix", c.path, "vol", nbd.DialOptions{Secret: []byte(c.secret)})
 			if c.as == nil {
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				_ = client.Close()
-				if o := x.opens(); len(o) != 1 || !o[0].Authenticated {
-					t.Errorf("opened by %+v", o)
-				}
-			} else if !errors.As(err, c.as) {
-				t.Errorf("got %v", err)
+				o := x.opens()
+				require.Len(t, o, 1)
+				assert.True(t, o[0].Authenticated)
+			} else {
+				assert.ErrorAs(t, err, c.as)
 			}
 		})
 	}

@@ -55,6 +55,14 @@ type Backend interface {
 	Extents(ctx context.Context, off, length int64) ([]Extent, error)
 }
 
+// LateReader is a Backend whose reads are answered though a disk hangs, if their caller can do without the buffer.
+type LateReader interface {
+	// ReadLate is ReadAt, unless the disk hangs that it reads from. Then the answer comes by elsewhere, once and from another goroutine:
+	// what was read in other memory, or why nothing could be. When the disk has answered at last, if ever, ReadLate returns left; the
+	// call of elsewhere may come after that too. p is not used any more when ReadLate returns.
+	ReadLate(ctx context.Context, p []byte, off int64, elsewhere func(got []byte, err error)) (left bool, err error)
+}
+
 // BlockSize holds an export's block size constraints in bytes. Zero fields mean Min 1, Preferred 4096, Max MaxPayload. Min and
 // Preferred must be powers of two. Requests not aligned to Min are refused with EINVAL before they reach the Backend.
 type BlockSize struct {
@@ -121,9 +129,9 @@ type ConnInfo struct {
 
 // Exporter resolves names. Its methods are called concurrently.
 type Exporter interface {
-	// Open returns the export of that name for one connection. ErrUnknownExport and ErrPolicy are told to the client as such,
-	// with their text; of any other error the client learns only that the export cannot be opened, and the server logs it.
-	// An Export may be shared between connections if its Closed may be called once for each.
+	// Open returns the export of that name for one connection. The client gets ErrUnknownExport and ErrPolicy as such, with their
+	// text; of any other error the client learns only that the export cannot be opened, and the server logs it. An Export may be
+	// shared between connections if its Closed may be called once for each.
 	Open(ctx context.Context, name string, c ConnInfo) (*Export, error)
 	// List returns the names that anyone who can connect may know. It may return none.
 	List(ctx context.Context) []string

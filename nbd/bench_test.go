@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/longhorn-lep/longhorn-manager/nbd"
 	"github.com/longhorn-lep/longhorn-manager/nbd/memory"
 )
@@ -76,15 +78,11 @@ func BenchmarkFlushBesideWriters(b *testing.B) {
 	const writers, size = 8, 1 << 20
 	s := nbd.NewServer(serving(memory.New(writers*size).Export("vol")), nbd.ServerOptions{})
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, err)
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(context.Background(), l) }()
 	c, err := nbd.Dial(context.Background(), "tcp", l.Addr().String(), "vol", nbd.DialOptions{})
-	if err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, err)
 	var stop atomic.Bool
 	var wg sync.WaitGroup
 	for i := range int64(writers) {
@@ -102,18 +100,14 @@ func BenchmarkFlushBesideWriters(b *testing.B) {
 	b.ResetTimer()
 	for i := range took {
 		began := time.Now()
-		if err := c.Flush(context.Background()); err != nil {
-			b.Fatal(err)
-		}
+		require.NoError(b, c.Flush(context.Background()))
 		took[i] = time.Since(began)
 	}
 	b.StopTimer()
 	stop.Store(true)
 	wg.Wait()
 	_ = c.Close()
-	if err := errors.Join(s.Shutdown(within(b)), <-served); err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, errors.Join(s.Shutdown(within(b)), <-served))
 	slices.Sort(took)
 	b.ReportMetric(float64(took[(len(took)*99-1)/100].Microseconds()), "µs-p99")
 	b.ReportMetric(float64(took[len(took)-1].Microseconds()), "µs-max")

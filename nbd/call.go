@@ -25,12 +25,12 @@ type call struct {
 
 	queued, claimed, replied, abandoned bool
 	finished                            bool          // the reader is through with the call, so it may be used anew
-	idle                                chan struct{} // made by a caller that gives up, closed when nobody holds data
+	idle                                chan struct{} // made by a caller that gives up, closed when queue and reader have let go of data
 	err                                 error
 	answer                              answer
 	covered                             coverage
 
-	notify func(error) // told the outcome in place of done, if set; without Client.mu held
+	notify func(error) // called with the outcome in place of done, if set; without Client.mu held
 	next   *call       // in Client.told
 }
 
@@ -63,7 +63,7 @@ func (c *Client) do(ctx context.Context, r request, data []byte) (answer, error)
 	}
 }
 
-// doAsync performs one request without waiting: notify is told the outcome, once, by any goroutine, without a lock held.
+// doAsync performs one request without waiting: any goroutine calls notify once, with the outcome, without a lock held.
 func (c *Client) doAsync(r request, data []byte, notify func(error)) {
 	if invalid := validate(r, c.limits); invalid != nil {
 		notify(invalid)
@@ -159,7 +159,7 @@ func (c *Client) awaitIdle(idle <-chan struct{}, op command) {
 	}
 }
 
-// settleLocked signals whoever waits for k, if what they wait for has come.
+// settleLocked signals the caller of k, if what it waits for has come.
 func (k *call) settleLocked() {
 	switch {
 	case k.queued || k.claimed:
@@ -176,7 +176,7 @@ func (k *call) settleLocked() {
 	}
 }
 
-// unlock gives mu back and then tells those whose calls were settled under it.
+// unlock gives mu back, then calls notify of each call that was settled under it.
 func (c *Client) unlock() {
 	k := c.told
 	c.told = nil

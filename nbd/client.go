@@ -182,10 +182,10 @@ func (c *Client) Close() error {
 
 // Cut gives the connection up at once, for the reason given, and tells the server nothing. Calls under way fail with
 // ErrUnknownOutcome (those of which no byte was sent with ErrNotSent), later ones with ErrNotSent. It never blocks: a call whose
-// memory the socket is using at this moment is told as soon as the socket has let go, which Cut brings about.
+// memory the socket is using at this moment fails as soon as the socket lets go, which Cut brings about.
 //
-// The done of a WriteAsync may be told by Cut itself, so the caller must not hold a lock that done takes. Close must be called as
-// well; after Cut it does not wait for the server.
+// Cut itself may call the done of a WriteAsync, so its caller must not hold a lock that done takes. Close must be called as well;
+// after Cut it does not wait for the server.
 func (c *Client) Cut(cause error) { c.fail(cause) }
 
 // sayGoodbye refuses further requests and queues the DISC, unless the connection is lost already.
@@ -201,7 +201,7 @@ func (c *Client) sayGoodbye() {
 	}
 }
 
-// nobody owns a frame that has no reply.
+// nobody is the frameOwner of a frame that has no reply.
 type nobody struct{}
 
 func (nobody) frameDone(fate) {}
@@ -229,7 +229,7 @@ func (c *Client) WriteAt(ctx context.Context, p []byte, off int64, fua bool) err
 	})
 }
 
-// WriteAsync is WriteAt without waiting: done is told the outcome, once, by any goroutine, this one included, and must not block.
+// WriteAsync is WriteAt without waiting: any goroutine, this one included, calls done once, with the outcome. done must not block.
 // p must stay as it is until then. WriteAsync never blocks in the socket, whatever the peer does, so the same goroutine may send to
 // several peers one after another and none of them holds the others up.
 func (c *Client) WriteAsync(p []byte, off int64, fua bool, done func(error)) {

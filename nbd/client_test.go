@@ -6,12 +6,13 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net"
-	"slices"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/longhorn-lep/longhorn-manager/nbd"
@@ -31,9 +32,8 @@ func TestEveryOperationArrivesAsItWasAsked(t *testing.T) {
 		Name: "vol", Description: "words", Size: 8 << 30, MultiConn: true, CanFlush: true, CanFUA: true, CanTrim: true, CanZero: true,
 		Structured: true, CanExtents: true, BlockSize: nbd.BlockSize{Min: 512, Preferred: 8192, Max: 1 << 20},
 	}
-	if c.Info() != want || c.Size() != 8<<30 {
-		t.Errorf("info %+v", c.Info())
-	}
+	assert.Equal(t, want, c.Info())
+	assert.Equal(t, int64(8<<30), c.Size())
 	ctx := within(t)
 	data := bytes.Repeat([]byte("0123456789abcdef"), 64<<10/16)
 	got := make([]byte, len(data))
@@ -41,16 +41,11 @@ func TestEveryOperationArrivesAsItWasAsked(t *testing.T) {
 		c.WriteAt(ctx, data, 4096, true), c.WriteAt(ctx, data, 1<<20, false), c.ReadAt(ctx, got, 4096), c.Flush(ctx),
 		c.Zero(ctx, 4096, 512, nbd.ZeroFUA|nbd.ZeroNoHole), c.Trim(ctx, 1<<20, 4096, true), c.Zero(ctx, 0, 5<<29, 0),
 	} {
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 	}
-	if !bytes.Equal(got, data) {
-		t.Error("other data read than written")
-	}
-	if _, err := c.Extents(ctx, 512, 8<<30-512); err != nil {
-		t.Fatal(err)
-	}
+	assert.True(t, bytes.Equal(got, data), "other data read than written")
+	_, err := c.Extents(ctx, 512, 8<<30-512)
+	require.NoError(t, err)
 	wantOps := []faulty.Op{
 		{Seq: 1, Kind: faulty.Write, Off: 4096, Length: 64 << 10, FUA: true},
 		{Seq: 2, Kind: faulty.Write, Off: 1 << 20, Length: 64 << 10},
@@ -63,16 +58,12 @@ func TestEveryOperationArrivesAsItWasAsked(t *testing.T) {
 		{Seq: 9, Kind: faulty.Zero, Off: 2 << 30, Length: 1 << 29},
 		{Seq: 10, Kind: faulty.Extents, Off: 512, Length: 1 << 30},
 	}
-	if ops := f.Ops(); !slices.Equal(ops, wantOps) {
-		t.Errorf("operations\n%+v, want\n%+v", ops, wantOps)
-	}
+	assert.Equal(t, wantOps, f.Ops())
 }
 
 func TestExtentsCrossTheWire(t *testing.T) {
 	m := memory.New(1 << 20)
-	if err := m.WriteAt(t.Context(), []byte("x"), 8192, false); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, m.WriteAt(t.Context(), []byte("x"), 8192, false))
 	_, path := listen(t, serving(m.Export("vol")), nbd.ServerOptions{})
 	got, err := dial(t, path, "vol", nbd.DialOptions{}).Extents(within(t), 4096, 1<<19)
 	want := []nbd.Extent{
@@ -80,9 +71,8 @@ func TestExtentsCrossTheWire(t *testing.T) {
 		{Offset: 8192, Length: 4096},
 		{Offset: 12288, Length: 1<<19 - 8192, Flags: nbd.ExtentHole | nbd.ExtentZero},
 	}
-	if err != nil || !slices.Equal(got, want) {
-		t.Errorf("got %v, %v", got, err)
-	}
+	require.NoError(t, err)
+	assert.Equal(t, want, got)
 }
 
 func TestErrorsCrossTheWire(t *testing.T) {
@@ -93,20 +83,15 @@ func TestErrorsCrossTheWire(t *testing.T) {
 		f.Inject(faulty.Rule{Times: 1, Err: &nbd.Error{Errno: no, Msg: "the reason"}})
 		err := c.WriteAt(within(t), []byte("x"), 0, false)
 		var e *nbd.Error
-		if !errors.Is(err, no) || !errors.As(err, &e) || e.Msg != "the reason" {
-			t.Errorf("%v became %v", no, err)
-		}
-		if errors.Is(err, nbd.ErrUnknownOutcome) || errors.Is(err, nbd.ErrNotSent) {
-			t.Errorf("%v: an answer taken for none", no)
-		}
+		assert.ErrorIs(t, err, no)
+		require.ErrorAs(t, err, &e)
+		assert.Equal(t, "the reason", e.Msg)
+		assert.NotErrorIs(t, err, nbd.ErrUnknownOutcome, "%v: an answer taken for none", no)
+		assert.NotErrorIs(t, err, nbd.ErrNotSent, "%v: an answer taken for none", no)
 	}
 	f.Inject(faulty.Rule{Match: faulty.Of(faulty.Read), Times: 1, Err: syscall.EIO})
-	if err := c.ReadAt(within(t), make([]byte, 4096), 0); !errors.Is(err, syscall.EIO) {
-		t.Errorf("read: %v", err)
-	}
-	if err := c.ReadAt(within(t), make([]byte, 4096), 0); err != nil {
-		t.Errorf("read after an error: %v", err)
-	}
+	assert.ErrorIs(t, c.ReadAt(within(t), make([]byte, 4096), 0), syscall.EIO)
+	assert.NoError(t, c.ReadAt(within(t), make([]byte, 4096), 0), "read after an error")
 }
 
 func TestRequestsThatCannotBeServedAreNotSent(t *testing.T) {
@@ -134,13 +119,9 @@ func TestRequestsThatCannotBeServedAreNotSent(t *testing.T) {
 		{"trim of a read-only export", ro.Trim(ctx, 0, 512, false), syscall.EPERM},
 		{"zero of a read-only export", ro.Zero(ctx, 0, 512, 0), syscall.EPERM},
 	} {
-		if !errors.Is(c.err, c.want) {
-			t.Errorf("%s: got %v, want %v", c.name, c.err, c.want)
-		}
+		assert.ErrorIs(t, c.err, c.want, c.name)
 	}
-	if ops := f.Ops(); len(ops) != 0 {
-		t.Errorf("operations %+v", ops)
-	}
+	assert.Empty(t, f.Ops())
 }
 
 func TestDialReportsRefusals(t *testing.T) {
@@ -148,21 +129,16 @@ func TestDialReportsRefusals(t *testing.T) {
 	x.err["no"] = nbd.ErrPolicy("generation 3 is over")
 	_, path := listen(t, x, nbd.ServerOptions{})
 	_, err := nbd.Dial(within(t), "unix", path, "none", nbd.DialOptions{})
-	if !errors.Is(err, nbd.ErrUnknownExport) {
-		t.Errorf("unknown export: %v", err)
-	}
+	assert.ErrorIs(t, err, nbd.ErrUnknownExport, "unknown export")
 	var p *nbd.PolicyError
-	if _, err = nbd.Dial(within(t), "unix", path, "no", nbd.DialOptions{}); !errors.As(err, &p) || p.Text != "generation 3 is over" {
-		t.Errorf("policy: %v", err)
-	}
+	_, err = nbd.Dial(within(t), "unix", path, "no", nbd.DialOptions{})
+	require.ErrorAs(t, err, &p)
+	assert.Equal(t, "generation 3 is over", p.Text)
 	silent, err := net.Listen("unix", path+"2")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer silent.Close()
-	if _, err = nbd.Dial(within(t), "unix", path+"2", "x", nbd.DialOptions{Timeout: time.Millisecond}); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("silent server: %v", err)
-	}
+	_, err = nbd.Dial(within(t), "unix", path+"2", "x", nbd.DialOptions{Timeout: time.Millisecond})
+	assert.ErrorIs(t, err, context.DeadlineExceeded, "silent server")
 }
 
 // TestConcurrentRequestsDoNotMix has workers that each own a region, write it, and read it back, over TCP and a few connections.
@@ -171,17 +147,14 @@ func TestConcurrentRequestsDoNotMix(t *testing.T) {
 	m := memory.New(workers * region)
 	s := nbd.NewServer(serving(m.Export("vol")), nbd.ServerOptions{MaxInFlight: 8})
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(ctx, l) }()
 	clients := make([]*nbd.Client, 2)
 	for i := range clients {
-		if clients[i], err = nbd.Dial(within(t), "tcp", l.Addr().String(), "vol", nbd.DialOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		clients[i], err = nbd.Dial(within(t), "tcp", l.Addr().String(), "vol", nbd.DialOptions{})
+		require.NoError(t, err)
 	}
 	var wg sync.WaitGroup
 	for w := range workers {
@@ -214,9 +187,7 @@ func TestConcurrentRequestsDoNotMix(t *testing.T) {
 		_ = c.Close()
 	}
 	cancel()
-	if err := errors.Join(<-served, s.Shutdown(within(t))); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, errors.Join(<-served, s.Shutdown(within(t))))
 }
 
 func TestConnectionLostMidRequestLeavesTheOutcomeUnknown(t *testing.T) {
@@ -233,16 +204,14 @@ func TestConnectionLostMidRequestLeavesTheOutcomeUnknown(t *testing.T) {
 	}
 	x.opens()[0].Drop()
 	for range 3 {
-		if err := receive(t, results, "a result"); !errors.Is(err, nbd.ErrUnknownOutcome) || errors.Is(err, nbd.ErrNotSent) {
-			t.Errorf("got %v", err)
-		}
+		err := receive(t, results, "a result")
+		assert.ErrorIs(t, err, nbd.ErrUnknownOutcome)
+		assert.NotErrorIs(t, err, nbd.ErrNotSent)
 	}
-	if err := c.WriteAt(within(t), []byte("abcd"), 0, false); !errors.Is(err, nbd.ErrNotSent) || errors.Is(err, nbd.ErrUnknownOutcome) {
-		t.Errorf("a write after the loss: %v", err)
-	}
-	if n := len(f.Ops()); n != 3 {
-		t.Errorf("%d operations", n)
-	}
+	err := c.WriteAt(within(t), []byte("abcd"), 0, false)
+	assert.ErrorIs(t, err, nbd.ErrNotSent)
+	assert.NotErrorIs(t, err, nbd.ErrUnknownOutcome, "a write after the loss")
+	assert.Len(t, f.Ops(), 3)
 }
 
 func TestCancelledRequestLeavesTheConnectionWhole(t *testing.T) {
@@ -250,29 +219,26 @@ func TestCancelledRequestLeavesTheConnectionWhole(t *testing.T) {
 	defer gate.Open()
 	_, path := listen(t, x, nbd.ServerOptions{})
 	c := dial(t, path, "vol", nbd.DialOptions{})
-	if err := c.WriteAt(within(t), []byte("abcd"), 0, false); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.WriteAt(within(t), []byte("abcd"), 0, false))
 	ctx, cancel := context.WithCancel(context.Background())
 	result, p := make(chan error, 1), []byte("mine")
 	go func() { result <- c.ReadAt(ctx, p, 0) }()
 	receive(t, gate.Arrived(), "the read")
 	cancel()
 	err := receive(t, result, "the result")
-	if !errors.Is(err, nbd.ErrUnknownOutcome) || !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v", err)
-	}
-	gate.Open() // now the reply comes, for nobody
+	assert.ErrorIs(t, err, nbd.ErrUnknownOutcome)
+	assert.ErrorIs(t, err, context.Canceled)
+	gate.Open() // now the reply comes, and no call waits for it
 	q := make([]byte, 4)
-	if err := c.ReadAt(within(t), q, 0); err != nil || string(q) != "abcd" {
-		t.Errorf("the next read: %q, %v", q, err)
-	}
-	if err := c.Flush(within(t)); err != nil || string(p) != "mine" {
-		t.Errorf("memory given up on was changed to %q; %v", p, err)
-	}
-	if err := c.Flush(ctx); !errors.Is(err, nbd.ErrNotSent) || !errors.Is(err, context.Canceled) {
-		t.Errorf("a request that began cancelled: %v", err)
-	}
+	err = c.ReadAt(within(t), q, 0)
+	require.NoError(t, err)
+	assert.Equal(t, "abcd", string(q), "the next read")
+	err = c.Flush(within(t))
+	require.NoError(t, err)
+	assert.Equal(t, "mine", string(p))
+	err = c.Flush(ctx)
+	assert.ErrorIs(t, err, nbd.ErrNotSent)
+	assert.ErrorIs(t, err, context.Canceled, "a request that began cancelled")
 }
 
 func TestCloseLetsRequestsFinish(t *testing.T) {
@@ -285,18 +251,14 @@ func TestCloseLetsRequestsFinish(t *testing.T) {
 	receive(t, gate.Arrived(), "the write")
 	go func() { closed <- c.Close() }()
 	gate.Open()
-	if err := receive(t, result, "the write"); err != nil {
-		t.Errorf("write: %v", err)
-	}
-	if err := receive(t, closed, "the close"); err != nil || !errors.Is(c.Err(), nbd.ErrClosed) {
-		t.Errorf("close: %v, reason %v", err, c.Err())
-	}
-	if n := x.stillOpen("vol"); n != 0 {
-		t.Errorf("%d opens after close", n)
-	}
-	if err := c.Flush(within(t)); !errors.Is(err, nbd.ErrNotSent) || !errors.Is(err, nbd.ErrClosed) {
-		t.Errorf("flush after close: %v", err)
-	}
+	assert.NoError(t, receive(t, result, "the write"))
+	err := receive(t, closed, "the close")
+	require.NoError(t, err)
+	assert.ErrorIs(t, c.Err(), nbd.ErrClosed)
+	assert.Zero(t, x.stillOpen("vol"), "opens after close")
+	err = c.Flush(within(t))
+	assert.ErrorIs(t, err, nbd.ErrNotSent)
+	assert.ErrorIs(t, err, nbd.ErrClosed, "flush after close")
 }
 
 func TestCloseDoesNotWaitForEver(t *testing.T) {
@@ -308,7 +270,5 @@ func TestCloseDoesNotWaitForEver(t *testing.T) {
 	go func() { result <- c.WriteAt(context.Background(), []byte("abcd"), 0, false) }()
 	receive(t, gate.Arrived(), "the write")
 	_ = c.Close()
-	if err := receive(t, result, "the write"); !errors.Is(err, nbd.ErrUnknownOutcome) {
-		t.Errorf("write: %v", err)
-	}
+	assert.ErrorIs(t, receive(t, result, "the write"), nbd.ErrUnknownOutcome)
 }

@@ -7,6 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/longhorn-lep/longhorn-manager/nbd"
 )
 
@@ -14,16 +17,12 @@ import (
 func tcpPair(t *testing.T) (ours, theirs net.Conn) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer l.Close()
-	if ours, err = net.Dial("tcp", l.Addr().String()); err != nil {
-		t.Fatal(err)
-	}
-	if theirs, err = l.Accept(); err != nil {
-		t.Fatal(err)
-	}
+	ours, err = net.Dial("tcp", l.Addr().String())
+	require.NoError(t, err)
+	theirs, err = l.Accept()
+	require.NoError(t, err)
 	return ours, theirs
 }
 
@@ -49,12 +48,10 @@ func TestARequestDoesNotSendThoseOfOthers(t *testing.T) {
 	receive(t, asked, "the write to be asked for")
 	rest := s.read(27)
 	s.write(chunkMagic + u16(1) + u16(0) + string(rest[7:15]) + u32(0))
-	if err := receive(t, flushed, "the flush, which was answered, while nobody reads the write"); err != nil {
-		t.Errorf("flush: %v", err)
-	}
+	assert.NoError(t, receive(t, flushed, "the flush, which was answered, while nobody reads the write"))
 	s.client.Cut(errors.New("over"))
-	if err := receive(t, wrote, "the write"); !errors.Is(err, nbd.ErrUnknownOutcome) && !errors.Is(err, nbd.ErrNotSent) {
-		t.Errorf("write: %v", err)
+	if err := receive(t, wrote, "the write"); !errors.Is(err, nbd.ErrUnknownOutcome) {
+		assert.ErrorIs(t, err, nbd.ErrNotSent)
 	}
 }
 
@@ -75,14 +72,13 @@ func TestWriteAsyncNeverBlocks(t *testing.T) {
 				s.write(chunkMagic + u16(1) + u16(0) + cookie + u32(0))
 				if fua {
 					flush, cookie := s.request()
-					if flush != 3 || len(wrote) != 0 {
-						t.Errorf("request %d after the write, which has ended already: %v", flush, len(wrote) != 0)
-					}
+					assert.Equal(t, byte(3), flush)
+					assert.Empty(t, wrote, "the write has ended already")
 					s.write(chunkMagic + u16(1) + u16(0) + cookie + u32(0))
 				}
-				if err := receive(t, wrote, "the write"); err != nil || kind != 1 {
-					t.Errorf("request %d: %v", kind, err)
-				}
+				err := receive(t, wrote, "the write")
+				require.NoError(t, err)
+				assert.Equal(t, byte(1), kind)
 			})
 		}
 	}
@@ -125,17 +121,15 @@ func TestCutEndsEverythingAtOnce(t *testing.T) {
 				result, cause := make(chan error, 1), errors.New("expelled")
 				c.stall(s, result)
 				s.client.Cut(cause)
-				if err := receive(t, result, "the call"); !errors.Is(err, nbd.ErrUnknownOutcome) || !errors.Is(err, cause) {
-					t.Errorf("got %v", err)
-				}
-				if err := s.client.Flush(context.Background()); !errors.Is(err, nbd.ErrNotSent) {
-					t.Errorf("a flush after the cut: %v", err)
-				}
+				err := receive(t, result, "the call")
+				assert.ErrorIs(t, err, nbd.ErrUnknownOutcome)
+				assert.ErrorIs(t, err, cause)
+				assert.ErrorIs(t, s.client.Flush(context.Background()), nbd.ErrNotSent, "a flush after the cut")
 				closed := make(chan error, 1)
 				go func() { closed <- s.client.Close() }()
-				if err := receive(t, closed, "the close"); err != nil || !errors.Is(s.client.Err(), cause) {
-					t.Errorf("close: %v, reason %v", err, s.client.Err())
-				}
+				err = receive(t, closed, "the close")
+				require.NoError(t, err)
+				assert.ErrorIs(t, s.client.Err(), cause)
 			})
 		}
 	}
@@ -150,19 +144,17 @@ func TestCloseIsBoundedWhateverThePeerDoes(t *testing.T) {
 				result, closed := make(chan error, 1), make(chan error, 1)
 				c.stall(s, result)
 				go func() { closed <- s.client.Close() }()
-				if err := receive(t, closed, "the close"); err != nil || !errors.Is(s.client.Err(), nbd.ErrClosed) {
-					t.Errorf("close: %v, reason %v", err, s.client.Err())
-				}
-				if err := receive(t, result, "the call"); !errors.Is(err, nbd.ErrUnknownOutcome) {
-					t.Errorf("got %v", err)
-				}
+				err := receive(t, closed, "the close")
+				require.NoError(t, err)
+				assert.ErrorIs(t, s.client.Err(), nbd.ErrClosed)
+				assert.ErrorIs(t, receive(t, result, "the call"), nbd.ErrUnknownOutcome)
 			})
 		}
 	}
 }
 
-// TestACancelledRequestWithoutPayloadDoesNotWaitForTheSocket queues a flush behind a write that nobody reads. Nothing of the flush's
-// caller is in the socket's hands, so cancelling it costs neither time nor the connection.
+// TestACancelledRequestWithoutPayloadDoesNotWaitForTheSocket queues a flush behind a write that the peer does not read. Nothing of
+// the flush's caller is in the socket's hands, so cancelling it costs neither time nor the connection.
 func TestACancelledRequestWithoutPayloadDoesNotWaitForTheSocket(t *testing.T) {
 	s := newStub(t, false, nbd.DialOptions{CancelGrace: time.Hour})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -170,15 +162,13 @@ func TestACancelledRequestWithoutPayloadDoesNotWaitForTheSocket(t *testing.T) {
 	go func() { flushed <- s.client.Flush(ctx) }()
 	s.read(1)
 	cancel()
-	if err := receive(t, flushed, "the flush"); !errors.Is(err, nbd.ErrUnknownOutcome) || !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v", err)
-	}
+	err := receive(t, flushed, "the flush")
+	assert.ErrorIs(t, err, nbd.ErrUnknownOutcome)
+	assert.ErrorIs(t, err, context.Canceled)
 	rest := s.read(27)
-	s.write(chunkMagic + u16(1) + u16(0) + string(rest[7:15]) + u32(0)) // for nobody
+	s.write(chunkMagic + u16(1) + u16(0) + string(rest[7:15]) + u32(0)) // no call waits for it
 	go func() { flushed <- s.client.Flush(context.Background()) }()
 	_, cookie := s.request()
 	s.write(chunkMagic + u16(1) + u16(0) + cookie + u32(0))
-	if err := receive(t, flushed, "the next flush"); err != nil {
-		t.Errorf("the next flush: %v", err)
-	}
+	assert.NoError(t, receive(t, flushed, "the next flush"))
 }

@@ -2,12 +2,14 @@ package nbd_test
 
 import (
 	"context"
-	"errors"
 	"io"
 	"net"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/longhorn-lep/longhorn-manager/nbd"
 )
@@ -52,9 +54,7 @@ func newStubOn(t *testing.T, ours, theirs net.Conn, plain bool, opts nbd.DialOpt
 	s.answer(7, u32(3), u16(0)+u64(1<<30)+u16(1|4|32|64))
 	s.write("\x00\x03\xe8\x89\x04\x55\x65\xa9" + u32(7) + u32(1) + u32(0))
 	d := <-done
-	if d.err != nil {
-		t.Fatal(d.err)
-	}
+	require.NoError(t, d.err)
 	s.client = d.c
 	t.Cleanup(func() { _ = ours.Close(); _ = d.c.Close() })
 	return s
@@ -63,9 +63,7 @@ func newStubOn(t *testing.T, ours, theirs net.Conn, plain bool, opts nbd.DialOpt
 func (s *stub) answer(opt byte, reply, data string) {
 	s.t.Helper()
 	h := s.read(16)
-	if h[11] != opt {
-		s.t.Fatalf("option %d, want %d", h[11], opt)
-	}
+	require.Equal(s.t, opt, h[11])
 	s.read(int(h[14])<<8 + int(h[15]))
 	s.write("\x00\x03\xe8\x89\x04\x55\x65\xa9" + u32(uint32(opt)) + reply + u32(uint32(len(data))) + data)
 }
@@ -110,12 +108,13 @@ func TestClientTakesRepliesInAllForms(t *testing.T) {
 			_, cookie := s.request()
 			s.write(c.reply(cookie))
 			err := receive(t, result, "the read")
-			if c.want != "" && (err != nil || string(got) != c.want) || c.want == "" && !errors.Is(err, syscall.EIO) {
-				t.Errorf("got %q, %v", got, err)
+			if c.want == "" {
+				assert.ErrorIs(t, err, syscall.EIO)
+			} else {
+				require.NoError(t, err)
+				assert.Equal(t, c.want, string(got))
 			}
-			if s.client.Err() != nil {
-				t.Errorf("the connection was given up: %v", s.client.Err())
-			}
+			assert.NoError(t, s.client.Err(), "the connection was given up")
 		})
 	}
 }
@@ -147,12 +146,10 @@ func TestClientGivesUpAServerThatBreaksTheProtocol(t *testing.T) {
 			go func() { result <- s.client.ReadAt(context.Background(), make([]byte, 8), 64) }()
 			_, cookie := s.request()
 			_, _ = io.WriteString(s.conn, c.reply(cookie)) // the client may hang up before it has all of it
-			if err := receive(t, result, "the read"); !errors.Is(err, nbd.ErrUnknownOutcome) || !errors.Is(err, nbd.ErrProtocol) {
-				t.Errorf("got %v", err)
-			}
-			if !errors.Is(s.client.Err(), nbd.ErrProtocol) {
-				t.Errorf("reason %v", s.client.Err())
-			}
+			err := receive(t, result, "the read")
+			assert.ErrorIs(t, err, nbd.ErrUnknownOutcome)
+			assert.ErrorIs(t, err, nbd.ErrProtocol)
+			assert.ErrorIs(t, s.client.Err(), nbd.ErrProtocol)
 		})
 	}
 }
@@ -166,18 +163,15 @@ func TestCancelBeforeSendingIsCertain(t *testing.T) {
 	go func() { second <- s.client.WriteAt(ctx, make([]byte, 4096), 8192, false) }()
 	cancel()
 	err := receive(t, second, "the second write")
-	if !errors.Is(err, nbd.ErrNotSent) || errors.Is(err, nbd.ErrUnknownOutcome) || !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v", err)
-	}
+	assert.ErrorIs(t, err, nbd.ErrNotSent)
+	assert.NotErrorIs(t, err, nbd.ErrUnknownOutcome)
+	assert.ErrorIs(t, err, context.Canceled)
 	rest := s.read(27 + 4096)
 	s.write(chunkMagic + u16(1) + u16(0) + string(rest[7:15]) + u32(0))
-	if err := receive(t, first, "the first write"); err != nil {
-		t.Errorf("the first write: %v", err)
-	}
+	assert.NoError(t, receive(t, first, "the first write"))
 	go func() { first <- s.client.Flush(context.Background()) }()
-	if kind, _ := s.request(); kind != 3 {
-		t.Errorf("request %d on the wire, where the flush should be", kind)
-	}
+	kind, _ := s.request()
+	assert.Equal(t, byte(3), kind)
 }
 
 func TestCancelInTheMiddleOfAPayloadGivesTheConnectionUp(t *testing.T) {
@@ -206,9 +200,9 @@ func TestCancelInTheMiddleOfAPayloadGivesTheConnectionUp(t *testing.T) {
 			go func() { result <- c.start(ctx, s) }()
 			c.stall(s)
 			cancel()
-			if err := receive(t, result, "the request"); !errors.Is(err, nbd.ErrUnknownOutcome) || !errors.Is(err, context.Canceled) {
-				t.Errorf("got %v", err)
-			}
+			err := receive(t, result, "the request")
+			assert.ErrorIs(t, err, nbd.ErrUnknownOutcome)
+			assert.ErrorIs(t, err, context.Canceled)
 			receive(t, s.client.Done(), "the end of the connection")
 		})
 	}

@@ -6,11 +6,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func TestHeadersOnTheWire(t *testing.T) {
@@ -18,77 +19,64 @@ func TestHeadersOnTheWire(t *testing.T) {
 	r := request{Flags: 0x0102, Type: 0x0304, Cookie: 0x05060708090a0b0c, Offset: 0x0d0e0f1011121314, Length: 0x15161718}
 	r.encode(b[:])
 	want := []byte("\x25\x60\x95\x13\x01\x02\x03\x04\x05\x06\x07\x08\x09\x0a\x0b\x0c\x0d\x0e\x0f\x10\x11\x12\x13\x14\x15\x16\x17\x18")
-	if !bytes.Equal(b[:], want) {
-		t.Errorf("request encoded as % x", b)
-	}
-	if got, err := decodeRequest(b[:]); err != nil || got != r {
-		t.Errorf("request decoded as %+v, %v", got, err)
-	}
+	assert.Equal(t, want, b[:])
+	got, err := decodeRequest(b[:])
+	require.NoError(t, err)
+	assert.Equal(t, r, got)
 
 	s := simpleReply{Errno: 0x01020304, Cookie: 0x05060708090a0b0c}
 	s.encode(b[:])
 	want = []byte("\x67\x44\x66\x98\x01\x02\x03\x04\x05\x06\x07\x08\x09\x0a\x0b\x0c")
-	if !bytes.Equal(b[:simpleLen], want) {
-		t.Errorf("simple reply encoded as % x", b[:simpleLen])
-	}
-	if got, err := decodeSimpleReply(b[:]); err != nil || got != s {
-		t.Errorf("simple reply decoded as %+v, %v", got, err)
-	}
+	assert.Equal(t, want, b[:simpleLen])
+	reply, err := decodeSimpleReply(b[:])
+	require.NoError(t, err)
+	assert.Equal(t, s, reply)
 
 	c := chunk{Flags: 0x0102, Type: 0x0304, Cookie: 0x05060708090a0b0c, Length: 0x0d0e0f10}
 	c.encode(b[:])
 	want = []byte("\x66\x8e\x33\xef\x01\x02\x03\x04\x05\x06\x07\x08\x09\x0a\x0b\x0c\x0d\x0e\x0f\x10")
-	if !bytes.Equal(b[:chunkLen], want) {
-		t.Errorf("chunk encoded as % x", b[:chunkLen])
-	}
-	if got, err := decodeChunk(b[:]); err != nil || got != c {
-		t.Errorf("chunk decoded as %+v, %v", got, err)
-	}
+	assert.Equal(t, want, b[:chunkLen])
+	decoded, err := decodeChunk(b[:])
+	require.NoError(t, err)
+	assert.Equal(t, c, decoded)
 }
 
 func TestPayloadsRoundTrip(t *testing.T) {
 	b := appendErrorPayload(nil, uint32(ENOSPC), "disk full")
-	if !bytes.Equal(b, []byte("\x00\x00\x00\x1c\x00\x09disk full")) {
-		t.Errorf("error payload % x", b)
-	}
+	assert.Equal(t, []byte("\x00\x00\x00\x1c\x00\x09disk full"), b)
 	e, err := decodeErrorPayload(append(b, 0, 0, 0, 0, 0, 0, 0, 7)) // as in ERROR_OFFSET
-	if err != nil || *e != (Error{Errno: ENOSPC, Msg: "disk full"}) {
-		t.Errorf("error payload decoded as %+v, %v", e, err)
-	}
+	require.NoError(t, err)
+	assert.Equal(t, Error{Errno: ENOSPC, Msg: "disk full"}, *e)
 
 	in := []Extent{{Offset: 4096, Length: 0x01020304, Flags: ExtentHole}, {Offset: 4096 + 0x01020304, Length: 5, Flags: ExtentHole | ExtentZero}}
 	b = appendStatusPayload(nil, 9, in)
-	if !bytes.Equal(b, []byte("\x00\x00\x00\x09\x01\x02\x03\x04\x00\x00\x00\x01\x00\x00\x00\x05\x00\x00\x00\x03")) {
-		t.Errorf("status payload % x", b)
-	}
-	if id, out, err := decodeStatusPayload(b, 4096); err != nil || id != 9 || !reflect.DeepEqual(out, in) {
-		t.Errorf("status payload decoded as %d %+v, %v", id, out, err)
-	}
+	assert.Equal(t, []byte("\x00\x00\x00\x09\x01\x02\x03\x04\x00\x00\x00\x01\x00\x00\x00\x05\x00\x00\x00\x03"), b)
+	id, out, err := decodeStatusPayload(b, 4096)
+	require.NoError(t, err)
+	assert.Equal(t, uint32(9), id)
+	assert.Equal(t, in, out)
 }
 
 func TestOptionsRoundTrip(t *testing.T) {
 	g := goOption{Name: "vol", Infos: []uint16{3, 258}}
-	if b := g.encode(); !bytes.Equal(b, []byte("\x00\x00\x00\x03vol\x00\x02\x00\x03\x01\x02")) {
-		t.Errorf("go option % x", b)
-	}
-	if got, err := decodeGoOption(g.encode()); err != nil || !reflect.DeepEqual(got, g) {
-		t.Errorf("go option decoded as %+v, %v", got, err)
-	}
+	assert.Equal(t, []byte("\x00\x00\x00\x03vol\x00\x02\x00\x03\x01\x02"), g.encode())
+	got, err := decodeGoOption(g.encode())
+	require.NoError(t, err)
+	assert.Equal(t, g, got)
 	m := metaOption{Name: "vol", Queries: []string{"a", "base:allocation"}}
-	if b := m.encode(); !bytes.Equal(b, []byte("\x00\x00\x00\x03vol\x00\x00\x00\x02\x00\x00\x00\x01a\x00\x00\x00\x0fbase:allocation")) {
-		t.Errorf("meta option % x", b)
-	}
-	if got, err := decodeMetaOption(m.encode()); err != nil || !reflect.DeepEqual(got, m) {
-		t.Errorf("meta option decoded as %+v, %v", got, err)
-	}
+	assert.Equal(t, []byte("\x00\x00\x00\x03vol\x00\x00\x00\x02\x00\x00\x00\x01a\x00\x00\x00\x0fbase:allocation"), m.encode())
+	meta, err := decodeMetaOption(m.encode())
+	require.NoError(t, err)
+	assert.Equal(t, m, meta)
 	opt, data, err := readOption(bufio.NewReader(bytes.NewReader(appendOption(nil, 7, []byte("xyz")))))
-	if opt != 7 || string(data) != "xyz" || err != nil {
-		t.Errorf("option read as %d %q, %v", opt, data, err)
-	}
+	assert.Equal(t, uint32(7), opt)
+	assert.Equal(t, "xyz", string(data))
+	assert.NoError(t, err)
 	opt, rep, data, err := readOptionReply(bufio.NewReader(bytes.NewReader(appendOptionReply(nil, 7, 3, []byte("xyz")))))
-	if opt != 7 || rep != 3 || string(data) != "xyz" || err != nil {
-		t.Errorf("option reply read as %d %d %q, %v", opt, rep, data, err)
-	}
+	assert.Equal(t, uint32(7), opt)
+	assert.Equal(t, uint32(3), rep)
+	assert.Equal(t, "xyz", string(data))
+	assert.NoError(t, err)
 
 	var i info
 	for _, b := range [][]byte{
@@ -96,17 +84,13 @@ func TestOptionsRoundTrip(t *testing.T) {
 		encodeBlockSize(BlockSize{Min: 512, Preferred: 4096, Max: 1 << 20}),
 		[]byte("\x00\x01name"), []byte("\x00\x02words"), []byte("\x77\x77unknown kinds are skipped"),
 	} {
-		if err := i.add(b); err != nil {
-			t.Errorf("information % x: %v", b, err)
-		}
+		assert.NoError(t, i.add(b), "information % x", b)
 	}
 	want := info{
 		HasExport: true, Export: exportInfo{Size: 0x0102030405060708, Flags: 0x0910}, Name: "name", Description: "words",
 		BlockSize: BlockSize{Min: 512, Preferred: 4096, Max: 1 << 20},
 	}
-	if i != want {
-		t.Errorf("information read as %+v", i)
-	}
+	assert.Equal(t, want, i)
 }
 
 func TestMalformedMessagesAreRefused(t *testing.T) {
@@ -147,9 +131,7 @@ func TestMalformedMessagesAreRefused(t *testing.T) {
 		{"request with another magic", req, strings.Repeat("\x00", 28)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if err := c.decode(c.bytes); !errors.Is(err, ErrProtocol) {
-				t.Errorf("got %v", err)
-			}
+			assert.ErrorIs(t, c.decode(c.bytes), ErrProtocol)
 		})
 	}
 }
@@ -173,14 +155,12 @@ func TestErrorsOnTheWire(t *testing.T) {
 		{"a long text is cut", errors.New(strings.Repeat("x", 5000)), 5, strings.Repeat("x", 1024)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if errno, text := wireError(c.err); errno != c.errno || text != c.text {
-				t.Errorf("got %d %q", errno, text)
-			}
+			errno, text := wireError(c.err)
+			assert.Equal(t, c.errno, errno)
+			assert.Equal(t, c.text, text)
 		})
 	}
-	if got := errnoFromWire(2); got != EINVAL {
-		t.Errorf("a number that the protocol lacks is read as %v", got)
-	}
+	assert.Equal(t, EINVAL, errnoFromWire(2))
 }
 
 func TestExtentsAreClipped(t *testing.T) {
@@ -202,9 +182,8 @@ func TestExtentsAreClipped(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got, err := clipExtents(c.in, 100, 100, c.one)
-			if !slices.Equal(got, c.want) || (err == nil) != (c.want != nil) {
-				t.Errorf("got %v, %v", got, err)
-			}
+			assert.Equal(t, c.want, got, err)
+			assert.Equal(t, c.want != nil, err == nil)
 		})
 	}
 }
@@ -233,9 +212,8 @@ func TestCoverage(t *testing.T) {
 			for _, p := range c.parts {
 				ok = v.add(p.from, p.to)
 			}
-			if ok != c.ok || v.whole(100) != c.whole {
-				t.Errorf("accepted %v, whole %v", ok, v.whole(100))
-			}
+			assert.Equal(t, c.ok, ok)
+			assert.Equal(t, c.whole, v.whole(100))
 		})
 	}
 }
@@ -243,9 +221,8 @@ func TestCoverage(t *testing.T) {
 func TestBuffersComeFromTheClassThatFits(t *testing.T) {
 	for _, c := range []struct{ n, capacity int }{{1, 4096}, {4096, 4096}, {4097, 8192}, {1 << 20, 1 << 20}, {MaxPayload, 32 << 20}} {
 		b := getBuffer(c.n)
-		if len(b.data) != c.n || cap(b.data) != c.capacity {
-			t.Errorf("buffer of %d bytes has length %d and capacity %d", c.n, len(b.data), cap(b.data))
-		}
+		require.Len(t, b.data, c.n)
+		assert.Equal(t, c.capacity, cap(b.data), "buffer of %d bytes", c.n)
 		b.release()
 	}
 }

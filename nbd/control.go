@@ -11,8 +11,8 @@ import (
 //
 // On the wire it is a request of the private type 0x4c48: its offset is op, its length that of the payload, and the payload follows
 // the header as that of a write does. The reply is one chunk of the private content type 0x4c48, or an error. It needs structured
-// replies and a writable export. No handshake says whether a server knows the command, so only send it to one that is known to:
-// another would take the payload for requests.
+// replies and a writable export. No handshake says whether a server knows the command, so only send it to a server that is known
+// to: another would take the payload for requests.
 type Controller interface {
 	// Control performs op. Payload and reply may be empty; neither may be longer than MaxControl. It must not keep the payload.
 	Control(ctx context.Context, op uint16, payload []byte) ([]byte, error)

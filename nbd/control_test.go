@@ -3,12 +3,13 @@ package nbd_test
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"k8s.io/utils/clock"
 
 	"github.com/longhorn-lep/longhorn-manager/nbd"
@@ -57,12 +58,10 @@ func TestControl(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			c := dial(t, path, tc.export, nbd.DialOptions{})
 			got, err := c.Control(within(t), tc.op, []byte(tc.payload))
-			if !errors.Is(err, tc.err) || (err == nil) != (tc.err == nil) || string(got) != tc.want {
-				t.Fatalf("got %d bytes, %v; want %d, %v", len(got), err, len(tc.want), tc.err)
-			}
-			if err := c.ReadAt(within(t), make([]byte, 512), 0); err != nil {
-				t.Errorf("the connection does not work after it: %v", err)
-			}
+			require.ErrorIs(t, err, tc.err)
+			require.Equal(t, tc.err == nil, err == nil)
+			require.Equal(t, tc.want, string(got))
+			assert.NoError(t, c.ReadAt(within(t), make([]byte, 512), 0))
 		})
 	}
 }
@@ -106,27 +105,21 @@ func TestWriteAsync(t *testing.T) {
 			c.WriteAsync(p, int64(i)*4096, i%2 == 0, told)
 		}
 		for range 64 {
-			if err := receive(t, outcome, "an outcome"); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, receive(t, outcome, "an outcome"))
 		}
 		got := make([]byte, len(want))
-		if err := m.ReadAt(t.Context(), got, 0); err != nil || !bytes.Equal(got, want) {
-			t.Errorf("other bytes than written, %v", err)
-		}
+		err := m.ReadAt(t.Context(), got, 0)
+		require.NoError(t, err)
+		assert.True(t, bytes.Equal(got, want), "other bytes than written")
 	})
 	t.Run("refused → told so", func(t *testing.T) {
 		c.WriteAsync(make([]byte, 512), 1<<20, false, told)
-		if err := receive(t, outcome, "an outcome"); !errors.Is(err, nbd.ENOSPC) {
-			t.Errorf("got %v", err)
-		}
+		assert.ErrorIs(t, receive(t, outcome, "an outcome"), nbd.ENOSPC)
 	})
 	t.Run("failed by the backend → told so", func(t *testing.T) {
 		defer f.Inject(faulty.Rule{Match: faulty.Of(faulty.Write), Err: nbd.EIO})()
 		c.WriteAsync(make([]byte, 512), 0, true, told)
-		if err := receive(t, outcome, "an outcome"); !errors.Is(err, nbd.EIO) {
-			t.Errorf("got %v", err)
-		}
+		assert.ErrorIs(t, receive(t, outcome, "an outcome"), nbd.EIO)
 	})
 	t.Run("connection closed while under way → unknown outcome; later → not sent", func(t *testing.T) {
 		g := faulty.NewGate()
@@ -136,12 +129,8 @@ func TestWriteAsync(t *testing.T) {
 		lost.WriteAsync(make([]byte, 512), 0, false, told)
 		receive(t, g.Arrived(), "the write")
 		_ = lost.Close()
-		if err := receive(t, outcome, "an outcome"); !errors.Is(err, nbd.ErrUnknownOutcome) {
-			t.Errorf("got %v", err)
-		}
+		assert.ErrorIs(t, receive(t, outcome, "an outcome"), nbd.ErrUnknownOutcome)
 		lost.WriteAsync(make([]byte, 512), 0, false, told)
-		if err := receive(t, outcome, "an outcome"); !errors.Is(err, nbd.ErrNotSent) {
-			t.Errorf("got %v", err)
-		}
+		assert.ErrorIs(t, receive(t, outcome, "an outcome"), nbd.ErrNotSent)
 	})
 }

@@ -5,6 +5,9 @@ import (
 	"context"
 	"errors"
 	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // testClient is a Client on a connection whose handshake is over, without a reader.
@@ -16,30 +19,24 @@ func testClient(v *valve) *Client {
 	}
 }
 
-// TestACallThatTheReaderHoldsIsNotUsedAgain has a connection fail while the reader is between a reply's header and its end.
+// TestACallThatTheReaderHoldsIsNotUsedAgain makes a connection fail while the reader is between a reply's header and its end.
 func TestACallThatTheReaderHoldsIsNotUsedAgain(t *testing.T) {
 	v := newValve()
 	c := testClient(v)
 	close(c.reading)
 	k, err := c.register(request{Type: cmdControl}, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	k.frameDone(fateSent)
 	held, _, err := c.find(k.req.Cookie) // the reader has read the header
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	cause := errors.New("cut")
 	c.Cut(cause)
 	<-k.done
-	if _, err := k.result(); !errors.Is(err, ErrUnknownOutcome) || !errors.Is(err, cause) {
-		t.Errorf("the call ended with %v", err)
-	}
+	_, err = k.result()
+	assert.ErrorIs(t, err, ErrUnknownOutcome)
+	assert.ErrorIs(t, err, cause)
 	c.finish(held, nil) // the reader comes to the end of the reply
-	if len(k.done) != 0 {
-		t.Error("who uses the call now was told the outcome of another")
-	}
+	assert.Empty(t, k.done, "who uses the call now was told the outcome of another")
 }
 
 // TestMemoryIsGivenBackOnlyWhenTheSocketHasLetGo cuts a connection while a write of it is held in the socket.
@@ -54,18 +51,17 @@ func TestMemoryIsGivenBackOnlyWhenTheSocketHasLetGo(t *testing.T) {
 	c.WriteAsync(p, 4096, false, func(err error) { told <- err })
 	cause := errors.New("expelled")
 	c.Cut(cause)
-	if err := <-told; !errors.Is(err, ErrNotSent) || errors.Is(err, ErrUnknownOutcome) || !errors.Is(err, cause) {
-		t.Errorf("the write that waited ended with %v", err)
-	}
-	if len(told) != 0 || !v.isClosed() {
-		t.Fatal("a write was told to have ended while the socket holds its memory, or the socket is open")
-	}
+	err := <-told
+	assert.ErrorIs(t, err, ErrNotSent)
+	assert.NotErrorIs(t, err, ErrUnknownOutcome)
+	assert.ErrorIs(t, err, cause)
+	require.Empty(t, told)
+	require.True(t, v.isClosed(), "a write was told to have ended while the socket holds its memory, or the socket is open")
 	v.result <- errors.New("closed")
-	if err := <-told; !errors.Is(err, ErrUnknownOutcome) || errors.Is(err, ErrNotSent) || !errors.Is(err, cause) {
-		t.Errorf("the write in the socket ended with %v", err)
-	}
-	if err := c.Flush(context.Background()); !errors.Is(err, ErrNotSent) {
-		t.Errorf("a flush after the cut: %v", err)
-	}
+	err = <-told
+	assert.ErrorIs(t, err, ErrUnknownOutcome)
+	assert.NotErrorIs(t, err, ErrNotSent)
+	assert.ErrorIs(t, err, cause)
+	assert.ErrorIs(t, c.Flush(context.Background()), ErrNotSent, "a flush after the cut")
 	_ = c.Close()
 }

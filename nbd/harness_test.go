@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
 	"github.com/longhorn-lep/longhorn-manager/nbd"
@@ -86,21 +88,15 @@ func listen(t testing.TB, x nbd.Exporter, opts nbd.ServerOptions) (*nbd.Server, 
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "s")
 	l, err := net.Listen("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	s := nbd.NewServer(x, opts)
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(context.Background(), l) }()
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
-		if err := s.Shutdown(ctx); err != nil {
-			t.Errorf("shut down: %v", err)
-		}
-		if err := <-served; err != nil {
-			t.Errorf("serve: %v", err)
-		}
+		assert.NoError(t, s.Shutdown(ctx), "shut down")
+		assert.NoError(t, <-served)
 	})
 	return s, path
 }
@@ -109,9 +105,7 @@ func listen(t testing.TB, x nbd.Exporter, opts nbd.ServerOptions) (*nbd.Server, 
 func dial(t testing.TB, path, name string, opts nbd.DialOptions) *nbd.Client {
 	t.Helper()
 	c, err := nbd.Dial(context.Background(), "unix", path, name, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	return c
 }

@@ -4,12 +4,13 @@ import (
 	"context"
 	"io"
 	"net"
-	"slices"
 	"testing"
 	"time"
 
 	"github.com/sirupsen/logrus"
 	logrustest "github.com/sirupsen/logrus/hooks/test"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func TestALobbyThatIsFullCutsTheOldestOfTheAddressWithTheMost(t *testing.T) {
@@ -38,13 +39,10 @@ func TestALobbyThatIsFullCutsTheOldestOfTheAddressWithTheMost(t *testing.T) {
 				g := &guest{from: name[:1], cut: func() { cut = append(cut, name) }}
 				guests[name] = g
 				before := len(cut)
-				if told := l.enter(g); told != (len(cut) > before) {
-					t.Errorf("said %v of a cut", told)
-				}
+				told := l.enter(g)
+				assert.Equal(t, len(cut) > before, told)
 			}
-			if !slices.Equal(cut, c.cut) {
-				t.Errorf("cut %v, want %v", cut, c.cut)
-			}
+			assert.Equal(t, c.cut, cut)
 		})
 	}
 }
@@ -56,9 +54,7 @@ func TestGuestsAreCountedByHost(t *testing.T) {
 		"unix":     &net.UnixAddr{Net: "unix"},
 		"pipe":     pipeAddr(),
 	} {
-		if got := lobbyAddress(a); got != want {
-			t.Errorf("%v counts as %q", a, got)
-		}
+		assert.Equal(t, want, lobbyAddress(a), a)
 	}
 }
 
@@ -80,19 +76,17 @@ func TestSparseLog(t *testing.T) {
 		l.log(e, logrus.InfoLevel, "another")
 		l.log(e, logrus.DebugLevel, "a third, which nobody wants to see")
 	}
-	if n := len(hook.AllEntries()); n != 2 {
-		t.Fatalf("%d lines", n)
-	}
+	require.Len(t, hook.AllEntries(), 2)
 	now = now.Add(sparseEvery)
 	l.log(e, logrus.WarnLevel, "one")
-	if last := hook.LastEntry(); last.Message != "one" || last.Level != logrus.WarnLevel || last.Data["leftOut"] != 999 {
-		t.Errorf("the next line is %v", last)
-	}
+	last := hook.LastEntry()
+	assert.Equal(t, "one", last.Message)
+	assert.Equal(t, logrus.WarnLevel, last.Level)
+	assert.Equal(t, 999, last.Data["leftOut"])
 	now = now.Add(sparseEvery)
 	l.log(e, logrus.WarnLevel, "one")
-	if last := hook.LastEntry(); last.Data["leftOut"] != nil {
-		t.Errorf("lines counted again: %v", last)
-	}
+	last = hook.LastEntry()
+	assert.Nil(t, last.Data["leftOut"], "lines counted again")
 }
 
 // slowExporter takes its time.
@@ -123,12 +117,11 @@ func TestTheTimeOfTheExporterIsNotThePeers(t *testing.T) {
 	conn := &deadlines{scriptConn: scriptConn{in: &script{serverScript(appendOption(nil, optGo, goOption{Name: "zero"}.encode()))}}}
 	began := time.Now()
 	s.ServeConn(conn)
-	if len(conn.set) != 3 || conn.set[0].Before(began.Add(time.Hour)) || conn.set[1].Sub(conn.set[0]) < x.took || !conn.set[2].IsZero() {
-		t.Errorf("deadlines %v, the exporter took %v", conn.set, x.took)
-	}
-	if err := s.Shutdown(t.Context()); err != nil {
-		t.Error(err)
-	}
+	require.Len(t, conn.set, 3)
+	assert.False(t, conn.set[0].Before(began.Add(time.Hour)))
+	assert.GreaterOrEqual(t, conn.set[1].Sub(conn.set[0]), x.took)
+	assert.True(t, conn.set[2].IsZero())
+	assert.NoError(t, s.Shutdown(t.Context()))
 }
 
 // script is a reader of bytes.
@@ -151,9 +144,9 @@ func TestOptionsOfOneHandshakeAreBounded(t *testing.T) {
 	in := &script{serverScript(options)}
 	s := NewServer(zeroExporter{}, ServerOptions{})
 	c := newServerConn(s, &scriptConn{in: in})
-	if _, exp := c.negotiate(); exp != nil || len(in.rest)+c.in.Buffered() != optionLen {
-		t.Errorf("%d bytes of options are left", len(in.rest)+c.in.Buffered())
-	}
+	_, exp := c.negotiate()
+	assert.Nil(t, exp)
+	assert.Equal(t, optionLen, len(in.rest)+c.in.Buffered(), "bytes of options are left")
 }
 
 // TestAPeerThatTakesNoRepliesAfterItsGoodbyeIsCut has a peer ask for more than the kernel holds, say goodbye, and read nothing.
@@ -168,9 +161,8 @@ func TestAPeerThatTakesNoRepliesAfterItsGoodbyeIsCut(t *testing.T) {
 	for i := range requests {
 		requests[i] = request{Type: cmdRead, Length: 1 << 20, Cookie: uint64(i)}
 	}
-	if _, err := ours.Write(serverScript(appendOption(nil, optGo, goOption{Name: "zero"}.encode()), append(requests, request{Type: cmdDisc})...)); err != nil {
-		t.Fatal(err)
-	}
+	_, err := ours.Write(serverScript(appendOption(nil, optGo, goOption{Name: "zero"}.encode()), append(requests, request{Type: cmdDisc})...))
+	require.NoError(t, err)
 	for _, ended := range []<-chan struct{}{closed, served} {
 		select {
 		case <-ended:
@@ -178,9 +170,7 @@ func TestAPeerThatTakesNoRepliesAfterItsGoodbyeIsCut(t *testing.T) {
 			t.Fatal("the export is held by a peer that takes no replies")
 		}
 	}
-	if err := s.Shutdown(t.Context()); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, s.Shutdown(t.Context()))
 }
 
 // closing tells when its export was closed.
@@ -231,21 +221,14 @@ func TestAPeerThatHasProvedItselfIsNotCut(t *testing.T) {
 	}()
 	<-x.arrived
 	for range 2 {
-		if _, err := io.ReadFull(connect(), make([]byte, 18)); err != nil {
-			t.Fatal(err)
-		}
+		_, err := io.ReadFull(connect(), make([]byte, 18))
+		require.NoError(t, err)
 	}
 	<-ended // of the two that proved nothing, the first
 	close(x.open)
 	d := <-opened
-	if d.err != nil {
-		t.Fatal(d.err)
-	}
-	if err := d.c.Flush(context.Background()); err != nil {
-		t.Error(err)
-	}
+	require.NoError(t, d.err)
+	assert.NoError(t, d.c.Flush(context.Background()))
 	_ = d.c.Close()
-	if err := s.Shutdown(t.Context()); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, s.Shutdown(t.Context()))
 }

@@ -27,8 +27,8 @@ type negotiator struct {
 	sparse   *sparseLog
 	auth     authenticator
 	drop     func()
-	proved   func()                   // told when the peer has proved a secret
-	opened   func(took time.Duration) // told when the exporter has answered
+	proved   func()                   // called when the peer has proved a secret
+	opened   func(took time.Duration) // called when the exporter has answered
 
 	noZeroes   bool
 	structured bool
@@ -198,7 +198,7 @@ func (n *negotiator) authenticate(data []byte) error {
 	return nil
 }
 
-// open resolves a name, and turns every refusal into a reply code and a text that may be told.
+// open resolves a name, and turns every refusal into a reply code and a text that the peer may see.
 func (n *negotiator) open(ctx context.Context, name string, infoOnly bool) (*Export, uint32, string) {
 	if !n.auth.admits(name) {
 		return nil, repErrPolicy, "authentication required"
@@ -229,7 +229,7 @@ func (n *negotiator) open(ctx context.Context, name string, infoOnly bool) (*Exp
 	return nil, repErrPlatform, "the export cannot be opened"
 }
 
-// note logs what became of an Open: always if the peer has proved itself, else sparsely.
+// note logs the outcome of an Open: always if the peer has proved itself, else sparsely.
 func (n *negotiator) note(name string, log *logrus.Entry, level logrus.Level, message string) {
 	if n.auth.proved[name] {
 		log.Log(level, message)

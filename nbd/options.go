@@ -167,7 +167,7 @@ func encodeBlockSize(s BlockSize) []byte {
 	return be.AppendUint32(b, s.Max)
 }
 
-// info is what the information replies of one NBD_OPT_GO said, each of which fills its part.
+// info holds the information replies of one NBD_OPT_GO; each reply fills its part.
 type info struct {
 	HasExport   bool
 	Export      exportInfo

@@ -49,7 +49,7 @@ func newPeerWatch(raw syscall.RawConn, busy func() bool, dead func(error)) *peer
 	return &peerWatch{raw: raw, busy: busy, dead: dead, every: watchEvery, after: deadAfter}
 }
 
-// arm has the connection looked at. It is called after bytes were given to the kernel.
+// arm starts the timer of the next look. It is called after bytes were given to the kernel.
 func (w *peerWatch) arm() {
 	if !w.armed.CompareAndSwap(false, true) {
 		return
@@ -77,7 +77,7 @@ func (w *peerWatch) stop() {
 
 // look examines the connection once.
 func (w *peerWatch) look() {
-	// Before the kernel is asked: what is sent after it arms the timer again, what was sent before the kernel tells of.
+	// Before the kernel is asked: a later send arms the timer again, and the kernel's answer covers an earlier one.
 	w.armed.Store(false)
 	var info *unix.TCPInfo
 	var err error
@@ -85,7 +85,7 @@ func (w *peerWatch) look() {
 		return
 	}
 	w.mu.Lock()
-	dead := w.suspect.judge(time.Now(), info, w.after)
+	dead := w.suspect.confirms(time.Now(), info, w.after)
 	stopped := w.stopped
 	w.mu.Unlock()
 	switch {
@@ -106,8 +106,8 @@ type suspicion struct {
 // enoughUnanswered is how many segments, after the one that made the peer suspect, must have gone unanswered.
 const enoughUnanswered = 2
 
-// judge takes what the kernel knows at a moment and says whether the peer is dead.
-func (s *suspicion) judge(now time.Time, info *unix.TCPInfo, after time.Duration) (dead bool) {
+// confirms takes what the kernel knows at a moment and says whether the peer is dead.
+func (s *suspicion) confirms(now time.Time, info *unix.TCPInfo, after time.Duration) (dead bool) {
 	// Times since the last segment with data was sent and since the last acknowledgement came, in milliseconds. A probe of a closed
 	// window has no data, but is counted until anything comes.
 	unanswered := info.Unacked > 0 && info.Last_ack_recv > info.Last_data_sent || info.Probes > 0

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
 
@@ -63,9 +65,7 @@ func TestSuspicion(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			var s suspicion
 			for _, l := range c.looks {
-				if dead := s.judge(time.Unix(int64(l.at), 0), &l.info, 20*time.Second); dead != l.dead {
-					t.Fatalf("after %d s: dead %v", l.at, dead)
-				}
+				require.Equal(t, l.dead, s.confirms(time.Unix(int64(l.at), 0), &l.info, 20*time.Second), "after %d s", l.at)
 			}
 		})
 	}
@@ -85,31 +85,25 @@ func TestTheKernelCountsNoClosedWindow(t *testing.T) {
 	ours, _ := tcpPair(t)
 	tuneTCP(ours)
 	raw, err := ours.(syscall.Conn).SyscallConn()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var ms int
-	if cerr := raw.Control(func(fd uintptr) { ms, err = unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT) }); cerr != nil || err != nil {
-		t.Fatal(cerr, err)
-	}
-	if ms != 0 {
-		t.Errorf("the kernel ends the connection to a peer that has not read for %d ms", ms)
-	}
+	cerr := raw.Control(func(fd uintptr) { ms, err = unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT) })
+	require.NoError(t, cerr)
+	require.NoError(t, err)
+	assert.Zero(t, ms, "the kernel ends the connection to a peer that has not read for %d ms", ms)
 }
 
 // deafen has a connection's kernel drop whatever comes for it, as if the machine were gone.
 func deafen(t *testing.T, conn net.Conn) {
 	t.Helper()
 	raw, err := conn.(syscall.Conn).SyscallConn()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	drop := []unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K, K: 0}}
-	if cerr := raw.Control(func(fd uintptr) {
+	cerr := raw.Control(func(fd uintptr) {
 		err = unix.SetsockoptSockFprog(int(fd), unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: 1, Filter: &drop[0]})
-	}); cerr != nil || err != nil {
-		t.Fatal(cerr, err)
-	}
+	})
+	require.NoError(t, cerr)
+	require.NoError(t, err)
 }
 
 // awaitDeath waits for the connection to be given up because the peer's machine is gone.
@@ -117,9 +111,8 @@ func awaitDeath(t *testing.T, q *sendQueue) {
 	t.Helper()
 	_ = q.conn.SetReadDeadline(time.Now().Add(20 * time.Second))
 	_, err := q.conn.Read(make([]byte, 1)) // as a client's reader
-	if !errors.Is(err, net.ErrClosed) || !errors.Is(q.explain(err), errPeerDead) {
-		t.Errorf("the connection ended with %v: %v", err, q.explain(err))
-	}
+	assert.ErrorIs(t, err, net.ErrClosed)
+	assert.ErrorIs(t, q.explain(err), errPeerDead)
 }
 
 func TestADeadPeerIsNoticed(t *testing.T) {
@@ -140,9 +133,8 @@ func TestAPeerThatDoesNotReadIsNotCut(t *testing.T) {
 	for name, after := range map[string]func(*testing.T, *sendQueue, *fates, net.Conn){
 		"then it reads → it gets everything": func(t *testing.T, _ *sendQueue, to *fates, theirs net.Conn) {
 			got := make([]byte, 1+large)
-			if _, err := io.ReadFull(theirs, got); err != nil || string(got[1:]) != random(large) {
-				t.Errorf("the peer read other bytes, or not all: %v", err)
-			}
+			_, err := io.ReadFull(theirs, got)
+			assert.True(t, err == nil && string(got[1:]) == random(large), "the peer read other bytes, or not all: %v", err)
 			<-to.n
 		},
 		"then it dies → it is noticed": func(t *testing.T, q *sendQueue, to *fates, theirs net.Conn) {
@@ -176,16 +168,11 @@ func TestTheWatchRestsWhenEverythingWasTaken(t *testing.T) {
 	to := newFates()
 	for range 2 { // and that the next request wakes it
 		q.send(to.frame("a", "A"))
-		if !q.watch.armed.Load() {
-			t.Fatal("nobody looks at a request that was just sent")
-		}
-		if _, err := io.ReadFull(theirs, make([]byte, 2)); err != nil {
-			t.Fatal(err)
-		}
+		require.True(t, q.watch.armed.Load(), "nobody looks at a request that was just sent")
+		_, err := io.ReadFull(theirs, make([]byte, 2))
+		require.NoError(t, err)
 		for end := time.Now().Add(20 * time.Second); q.watch.armed.Load(); time.Sleep(time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatal("the watch does not end")
-			}
+			require.False(t, time.Now().After(end), "the watch does not end")
 		}
 	}
 }

@@ -27,12 +27,12 @@ func (f frame) after(n int) frame {
 	return f
 }
 
-// frameOwner is told what became of its frame, once, without any lock held. After that the frame's bytes are no longer used.
+// frameOwner learns the fate of its frame by one call, without any lock held. After that the frame's bytes are no longer used.
 type frameOwner interface {
 	frameDone(f fate)
 }
 
-// fate is what became of a frame.
+// fate is how a frame ended.
 type fate int
 
 const (
@@ -44,11 +44,11 @@ const (
 // sendQueue writes frames to a connection, whole and one after another. No sender blocks in the socket, and none writes what
 // another one queued:
 //
-//	send, nobody writes    the sender offers its own frame to the kernel, in one system call that does not block
+//	send, socket free      the sender offers its own frame to the kernel, in one system call that does not block
 //	  taken whole          the frame is done
 //	  taken in part        the writer sends the rest first
 //	  not taken            the frame is the first that waits
-//	send, somebody writes  the frame waits
+//	send, socket in use    the frame waits
 //	frames wait, and the sender that wrote is through with its own   the writer starts
 //
 // The writer is a goroutine that may block. It sends what waits, many frames with one system call, and ends when nothing does. So
@@ -138,8 +138,8 @@ func (q *sendQueue) offer(f frame) (int, error) {
 	return n, err
 }
 
-// writeOwn is what offer has the connection do with its descriptor, which is a non-blocking one as all of package net are. It
-// returns true whatever happened: false would wait for the socket.
+// writeOwn writes a frame to the connection's descriptor for offer. The descriptor is non-blocking, as all of package net are.
+// writeOwn always returns true: false would wait for the socket.
 func (q *sendQueue) writeOwn(fd uintptr) bool {
 	parts := q.own[:]
 	if len(parts[1]) == 0 {
@@ -156,7 +156,7 @@ func (q *sendQueue) writeOwn(fd uintptr) bool {
 	return true
 }
 
-// offeredOwn ends a sender's turn, of whose frame the kernel took n bytes.
+// offeredOwn ends the turn of a sender after the kernel took n bytes of its frame.
 func (q *sendQueue) offeredOwn(f frame, n int, err error) {
 	whole := n == f.size()
 	q.mu.Lock()
@@ -311,7 +311,7 @@ func (q *sendQueue) explain(err error) error {
 // wait returns when the writer has ended. Nothing may be sent any more, or the queue must have failed.
 func (q *sendQueue) wait() { q.writers.Wait() }
 
-// withdraw removes the frame of owner if its first byte has not been written. The owner is not told.
+// withdraw removes the frame of owner if its first byte has not been written. It does not call frameDone.
 func (q *sendQueue) withdraw(owner frameOwner) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -12,6 +12,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // valve is a connection whose writes go through, wait or fail as the test says. Closing it does not end a write.
@@ -52,7 +55,7 @@ func (v *valve) isClosed() bool {
 	}
 }
 
-// fates records what owners are told.
+// fates records the fates that owners learn.
 type fates struct {
 	mu   sync.Mutex
 	told []string // guarded by mu
@@ -103,8 +106,8 @@ func TestSendQueue(t *testing.T) {
 			<-v.entered // the writer is in its first write
 			q.send(to.frame("b", "B"))
 			q.send(to.frame("c", "C"))
-			if c.withdraw != "" && q.withdraw(owner{c.withdraw, to}) != (c.withdraw == "b") {
-				t.Error("withdraw told the wrong thing")
+			if c.withdraw != "" {
+				assert.Equal(t, c.withdraw == "b", q.withdraw(owner{c.withdraw, to}), "withdraw told the wrong thing")
 			}
 			v.result <- c.err
 			drained := make(chan struct{})
@@ -117,17 +120,15 @@ func TestSendQueue(t *testing.T) {
 					open = false
 				}
 			}
-			if told := to.all(); !slices.Equal(told, c.told) || v.wrote.String() != c.wire {
-				t.Errorf("told %v, wrote %q", told, v.wrote.String())
-			}
-			if failed := c.err != nil; v.isClosed() != failed {
-				t.Errorf("closed %v after %v", v.isClosed(), c.err)
-			}
+			told := to.all()
+			assert.Equal(t, c.told, told)
+			assert.Equal(t, c.wire, v.wrote.String())
+			failed := c.err != nil
+			assert.Equal(t, failed, v.isClosed(), "closed %v after %v", v.isClosed(), c.err)
 			if c.err != nil {
 				q.send(to.frame("d", "D"))
-				if told := to.all(); told[len(told)-1] != "d unsent" {
-					t.Errorf("told %v of a frame after the failure", told)
-				}
+				told := to.all()
+				assert.Equal(t, "d unsent", told[len(told)-1], "a frame after the failure")
 			}
 		})
 	}
@@ -136,9 +137,9 @@ func TestSendQueue(t *testing.T) {
 func TestWhatIsLeftOfAFrame(t *testing.T) {
 	for n, want := range []string{"head|load", "ead|load", "ad|load", "d|load", "|load", "|oad", "|ad", "|d", "|"} {
 		f := frame{head: []byte("head"), payload: []byte("load")}.after(n)
-		if got := string(f.head) + "|" + string(f.payload); got != want || f.size() != 8-n {
-			t.Errorf("after %d bytes %q is left, want %q", n, got, want)
-		}
+		got := string(f.head) + "|" + string(f.payload)
+		assert.Equal(t, want, got, "after %d bytes %q is left", n, got)
+		assert.Equal(t, 8-n, f.size())
 	}
 }
 
@@ -146,16 +147,12 @@ func TestWhatIsLeftOfAFrame(t *testing.T) {
 func tcpPair(t *testing.T) (ours, theirs net.Conn) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer l.Close()
-	if ours, err = net.Dial("tcp", l.Addr().String()); err != nil {
-		t.Fatal(err)
-	}
-	if theirs, err = l.Accept(); err != nil {
-		t.Fatal(err)
-	}
+	ours, err = net.Dial("tcp", l.Addr().String())
+	require.NoError(t, err)
+	theirs, err = l.Accept()
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = ours.Close(); _ = theirs.Close() })
 	_ = theirs.SetDeadline(time.Now().Add(20 * time.Second))
 	return ours, theirs
@@ -181,21 +178,18 @@ func TestNoSenderWaitsForThePeer(t *testing.T) {
 	q.send(to.frame("a", big)) // the peer reads nothing, so this would not end if it waited
 	q.send(to.frame("b", "B"))
 	q.send(to.frame("c", "C"))
-	if told := to.all(); len(told) != 0 {
-		t.Fatalf("told %v before the peer has read anything", told)
-	}
-	if q.withdraw(owner{"a", to}) || !q.withdraw(owner{"b", to}) {
-		t.Error("a frame half sent was withdrawn, or one that waits was not")
-	}
+	told := to.all()
+	require.Empty(t, told, "before the peer has read anything")
+	assert.False(t, q.withdraw(owner{"a", to}))
+	assert.True(t, q.withdraw(owner{"b", to}), "a frame half sent was withdrawn, or one that waits was not")
 	want := "a" + big + "cC"
 	got := make([]byte, len(want))
-	if _, err := io.ReadFull(theirs, got); err != nil {
-		t.Fatal(err)
-	}
+	_, err := io.ReadFull(theirs, got)
+	require.NoError(t, err)
 	q.wait()
-	if told := to.all(); !slices.Equal(told, []string{"a sent", "c sent"}) || string(got) != want {
-		t.Errorf("told %v, the bytes are right: %v", told, string(got) == want)
-	}
+	told = to.all()
+	assert.Equal(t, []string{"a sent", "c sent"}, told)
+	assert.Equal(t, want, string(got))
 	q.fail(errors.New("the end"))
 }
 
@@ -203,14 +197,10 @@ func TestNoSenderWaitsForThePeer(t *testing.T) {
 func fillSocket(t *testing.T, conn net.Conn) (n int) {
 	t.Helper()
 	raw, err := conn.(syscall.Conn).SyscallConn()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for p := make([]byte, 1<<20); ; {
 		var m int
-		if werr := raw.Write(func(fd uintptr) bool { m, err = syscall.Write(int(fd), p); return true }); werr != nil {
-			t.Fatal(werr)
-		}
+		require.NoError(t, raw.Write(func(fd uintptr) bool { m, err = syscall.Write(int(fd), p); return true }))
 		switch {
 		case err == nil:
 			n += m
@@ -231,34 +221,26 @@ func TestAFrameOfWhichNothingWasTakenIsTheFirstThatWaits(t *testing.T) {
 	q.mu.Unlock()
 	f := to.frame("a", "A")
 	n, err := q.offer(f)
-	if n != 0 || err != nil {
-		t.Fatalf("a full socket took %d bytes: %v", n, err)
-	}
+	require.Zero(t, n, "a full socket took %d bytes", n)
+	require.NoError(t, err)
 	q.send(to.frame("b", "B")) // meanwhile
 	q.offeredOwn(f, n, err)
 	got := make([]byte, filler+4)
-	if _, err := io.ReadFull(theirs, got); err != nil {
-		t.Fatal(err)
-	}
+	_, err = io.ReadFull(theirs, got)
+	require.NoError(t, err)
 	q.wait()
-	if want := "aAbB"; string(got[filler:]) != want {
-		t.Errorf("after the filling came %q, want %q", got[filler:], want)
-	}
+	assert.Equal(t, "aAbB", string(got[filler:]))
 }
 
 func unixPair(t *testing.T) (ours, theirs net.Conn) {
 	t.Helper()
 	l, err := net.Listen("unix", t.TempDir()+"/s")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer l.Close()
-	if ours, err = net.Dial("unix", l.Addr().String()); err != nil {
-		t.Fatal(err)
-	}
-	if theirs, err = l.Accept(); err != nil {
-		t.Fatal(err)
-	}
+	ours, err = net.Dial("unix", l.Addr().String())
+	require.NoError(t, err)
+	theirs, err = l.Accept()
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = ours.Close(); _ = theirs.Close() })
 	_ = theirs.SetDeadline(time.Now().Add(20 * time.Second))
 	return ours, theirs
@@ -274,12 +256,8 @@ func TestAQueueThatFailsTellsEachOwnerOnce(t *testing.T) {
 	q.wait()
 	told := to.all()
 	slices.Sort(told)
-	if !slices.Equal(told, []string{"a broken", "b unsent"}) {
-		t.Errorf("told %v", told)
-	}
-	if err := q.explain(io.EOF); err.Error() != "the first reason" {
-		t.Errorf("explained by %v", err)
-	}
+	assert.Equal(t, []string{"a broken", "b unsent"}, told)
+	assert.EqualError(t, q.explain(io.EOF), "the first reason")
 }
 
 // TestFramesOfManySendersStayWhole has senders of small and large frames at once, on sockets that are full now and then.
@@ -309,31 +287,23 @@ func TestFramesOfManySendersStayWhole(t *testing.T) {
 			next := make([]uint32, senders)
 			head, payload := make([]byte, 12), make([]byte, 512<<10)
 			for range senders * frames {
-				if _, err := io.ReadFull(theirs, head); err != nil {
-					t.Fatal(err)
-				}
+				_, err := io.ReadFull(theirs, head)
+				require.NoError(t, err)
 				s, i, n := binary.BigEndian.Uint32(head), binary.BigEndian.Uint32(head[4:]), binary.BigEndian.Uint32(head[8:])
-				if s >= senders || i != next[s] || n > uint32(len(payload)) {
-					t.Fatalf("frame %d of sender %d with %d bytes", i, s, n)
-				}
+				require.Less(t, s, uint32(senders), "frame %d of sender %d with %d bytes", i, s, n)
+				require.Equal(t, next[s], i)
+				require.LessOrEqual(t, n, uint32(len(payload)))
 				next[s]++
-				if _, err := io.ReadFull(theirs, payload[:n]); err != nil {
-					t.Fatal(err)
-				}
-				if bytes.Count(payload[:n], []byte{byte(s*31 + i)}) != int(n) {
-					t.Fatalf("frame %d of sender %d is mixed with others", i, s)
-				}
+				_, err = io.ReadFull(theirs, payload[:n])
+				require.NoError(t, err)
+				require.Equal(t, int(n), bytes.Count(payload[:n], []byte{byte(s*31 + i)}), "frame %d of sender %d is mixed with others", i, s)
 			}
 			wg.Wait()
 			q.wait()
 			for _, f := range to.all() {
-				if f != " sent" {
-					t.Fatalf("a frame was told %q", f)
-				}
+				require.Equal(t, " sent", f, "a frame was told")
 			}
-			if len(to.all()) != senders*frames {
-				t.Errorf("%d of %d owners were told", len(to.all()), senders*frames)
-			}
+			assert.Len(t, to.all(), senders*frames)
 			q.fail(errors.New("the end"))
 		})
 	}
@@ -363,9 +333,9 @@ func TestAnOfferThatEndsWithTheConnection(t *testing.T) {
 			q.offeredOwn(to.frame("a", "A"), c.n, c.err)
 			q.send(to.frame("b", "B"))
 			q.wait()
-			if told := to.all(); !slices.Equal(told, []string{c.want, "b unsent"}) || q.explain(nil).Error() != c.explained {
-				t.Errorf("told %v, because of %v", told, q.explain(nil))
-			}
+			told := to.all()
+			assert.Equal(t, []string{c.want, "b unsent"}, told)
+			assert.EqualError(t, q.explain(nil), c.explained)
 		})
 	}
 }
@@ -377,13 +347,11 @@ func TestTheWriterBeginsWithWhatWasBegun(t *testing.T) {
 	q.pending = []frame{to.frame("b", "B"), to.frame("c", "C"), to.frame("d", "D")}
 	q.startWriterLocked()
 	got := make([]byte, 7)
-	if _, err := io.ReadFull(theirs, got); err != nil || string(got) != "AbBcCdD" {
-		t.Errorf("sent %q, %v", got, err)
-	}
+	_, err := io.ReadFull(theirs, got)
+	require.NoError(t, err)
+	assert.Equal(t, "AbBcCdD", string(got))
 	q.wait()
-	if told := to.all(); !slices.Equal(told, []string{"a sent", "b sent", "c sent", "d sent"}) {
-		t.Errorf("told %v", told)
-	}
+	assert.Equal(t, []string{"a sent", "b sent", "c sent", "d sent"}, to.all())
 }
 
 // TestAHurryBoundsEachWriteByItself has a deadline pass between two writes.
@@ -395,13 +363,10 @@ func TestAHurryBoundsEachWriteByItself(t *testing.T) {
 			q.hurry(time.Hour)
 			_ = ours.SetWriteDeadline(time.Unix(1, 0))
 			q.send(to.frame("a", "A"))
-			if _, err := io.ReadFull(theirs, make([]byte, 2)); err != nil {
-				t.Error(err)
-			}
+			_, err := io.ReadFull(theirs, make([]byte, 2))
+			assert.NoError(t, err)
 			q.wait()
-			if told := to.all(); !slices.Equal(told, []string{"a sent"}) {
-				t.Errorf("told %v: %v", told, q.explain(nil))
-			}
+			assert.Equal(t, []string{"a sent"}, to.all())
 			q.fail(errors.New("the end"))
 		})
 	}

@@ -16,8 +16,8 @@ import (
 
 // ServerOptions tune a Server. The zero value serves without authentication, with the defaults named below.
 type ServerOptions struct {
-	// Secret returns the secret of an export and whether a peer must prove that it knows it. Nil means that nobody must, and that
-	// the authentication option is not offered. It must answer for names that do not exist as it does for those that do.
+	// Secret returns the secret of an export and whether a peer must prove that it knows it. Nil means that no peer must, and that the
+	// authentication option is not offered. It must answer for names that do not exist as it does for those that do.
 	Secret func(export string) (secret []byte, required bool)
 	// Log receives what is worth knowing of connections; nil discards it.
 	Log *logrus.Entry
@@ -58,7 +58,7 @@ func discardLog() *logrus.Entry {
 	return logrus.NewEntry(l)
 }
 
-// Server serves the exports of an Exporter. It may serve several listeners. Whoever makes one must call Shutdown.
+// Server serves the exports of an Exporter. It may serve several listeners. The caller of NewServer must call Shutdown.
 type Server struct {
 	exporter Exporter
 	opts     ServerOptions
@@ -67,11 +67,11 @@ type Server struct {
 	base  context.Context
 	abort context.CancelFunc
 
-	lobby  lobby        // those of conns that have proved nothing
+	lobby  lobby        // those of conns that have proved no secret
 	sparse *sparseLog   // for what a peer can have logged before it has an export
 	inside atomic.Int64 // requests in their Backend
 
-	farewell time.Duration // the constant, but for tests
+	farewell time.Duration // the constant, except in tests
 
 	mu        sync.Mutex
 	stopping  bool                      // guarded by mu
@@ -138,8 +138,8 @@ func (s *Server) ServeConn(conn net.Conn) {
 //
 // When ctx ends first, it closes the connections as they are and cancels the contexts given to Backends. It returns when they have
 // returned, or after ServerOptions.CutGrace, with an error that wraps ctx's and counts what is left behind. What is left behind
-// belongs to the goroutines that are inside the Backend, or the Exporter, and to nobody else: their answers go nowhere, and when the
-// last call of a connection returns its Closed is called. One that never returns keeps its goroutine, its buffer and its export.
+// belongs only to the goroutines that are inside the Backend, or the Exporter: their answers go nowhere, and when the last call of a
+// connection returns its Closed is called. One that never returns keeps its goroutine, its buffer and its export.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.mu.Lock()
 	if !s.stopping && len(s.conns) == 0 {
@@ -178,14 +178,15 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return fmt.Errorf("%w: left %d connections behind, with %d requests inside their backends", ctx.Err(), left, s.inside.Load())
 }
 
-// cut ends all connections without waiting for anything.
+// cut ends all connections without waiting for anything. They are closed first: no answer must tell a client that its request was
+// cancelled, for it may have happened.
 func (s *Server) cut() {
-	s.abort()
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	for c := range s.conns {
 		_ = c.conn.Close()
 	}
+	s.mu.Unlock()
+	s.abort()
 }
 
 // admit makes a serverConn of conn, or closes it if the server is stopping.

@@ -7,9 +7,12 @@ import (
 	"errors"
 	"io"
 	"net"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/longhorn-lep/longhorn-manager/nbd"
@@ -26,40 +29,34 @@ type rawClient struct {
 func rawDial(t *testing.T, path string) *rawClient {
 	t.Helper()
 	conn, err := net.Dial("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	_ = conn.SetDeadline(time.Now().Add(patience))
 	c := &rawClient{t, conn}
-	if got := string(c.read(18)); got != "NBDMAGICIHAVEOPT\x00\x03" {
-		t.Fatalf("greeting %q", got)
-	}
+	require.Equal(t, "NBDMAGICIHAVEOPT\x00\x03", string(c.read(18)))
 	c.write("\x00\x00\x00\x03")
 	return c
 }
 
 func (c *rawClient) write(s string) {
 	c.t.Helper()
-	if _, err := io.WriteString(c.conn, s); err != nil {
-		c.t.Fatal(err)
-	}
+	_, err := io.WriteString(c.conn, s)
+	require.NoError(c.t, err)
 }
 
 func (c *rawClient) read(n int) []byte {
 	c.t.Helper()
 	b := make([]byte, n)
-	if _, err := io.ReadFull(c.conn, b); err != nil {
-		c.t.Fatal(err)
-	}
+	_, err := io.ReadFull(c.conn, b)
+	require.NoError(c.t, err)
 	return b
 }
 
 func (c *rawClient) expectEnd() {
 	c.t.Helper()
-	if n, err := c.conn.Read(make([]byte, 1)); n != 0 || err == nil {
-		c.t.Fatalf("read %d bytes, %v, where the connection should have ended", n, err)
-	}
+	n, err := c.conn.Read(make([]byte, 1))
+	require.Zero(c.t, n)
+	require.Error(c.t, err)
 }
 
 func u16(v uint16) string { return string(binary.BigEndian.AppendUint16(nil, v)) }
@@ -76,9 +73,8 @@ func (c *rawClient) option(opt uint32, data string) (reply uint32, payload strin
 func (c *rawClient) optionReply(opt uint32) (reply uint32, payload string) {
 	c.t.Helper()
 	h := c.read(20)
-	if string(h[:8]) != "\x00\x03\xe8\x89\x04\x55\x65\xa9" || binary.BigEndian.Uint32(h[8:]) != opt {
-		c.t.Fatalf("option reply % x", h)
-	}
+	require.Equal(c.t, "\x00\x03\xe8\x89\x04\x55\x65\xa9", string(h[:8]), "option reply % x", h)
+	require.Equal(c.t, opt, binary.BigEndian.Uint32(h[8:]))
 	return binary.BigEndian.Uint32(h[12:]), string(c.read(int(binary.BigEndian.Uint32(h[16:]))))
 }
 
@@ -89,9 +85,7 @@ func (c *rawClient) command(flags, kind uint16, cookie, off uint64, length uint3
 
 func (c *rawClient) expect(what, want string) {
 	c.t.Helper()
-	if got := string(c.read(len(want))); got != want {
-		c.t.Fatalf("%s: got % x, want % x", what, got, want)
-	}
+	require.Equal(c.t, want, string(c.read(len(want))), what)
 }
 
 // openOld enters by EXPORT_NAME: simple replies.
@@ -118,35 +112,30 @@ func TestOldStyleOpenServesSimpleReplies(t *testing.T) {
 	c.expect("block status without structured replies", "\x67\x44\x66\x98"+u32(22)+u64(15))
 	c.command(0, 2, 0, 0, 0, "")
 	c.expectEnd()
-	if n := x.stillOpen("vol"); n != 0 {
-		t.Errorf("%d opens not closed when the connection had ended", n)
-	}
+	assert.Zero(t, x.stillOpen("vol"), "opens not closed when the connection had ended")
 }
 
 func TestStructuredRepliesOnTheWire(t *testing.T) {
 	_, path := listen(t, serving(memory.New(1<<20).Export("vol")), nbd.ServerOptions{})
 	c := rawDial(t, path)
-	if rep, _ := c.option(10, u32(3)+"vol"+u32(0)); rep != 1<<31+3 {
-		t.Fatalf("context before structured replies answered %#x", rep)
-	}
-	if rep, _ := c.option(8, ""); rep != 1 {
-		t.Fatalf("structured replies answered %#x", rep)
-	}
-	if rep, data := c.option(9, u32(3)+"vol"+u32(1)+u32(5)+"base:"); rep != 4 || data[4:] != "base:allocation" {
-		t.Fatalf("list of contexts answered %#x %q", rep, data)
-	}
+	rep, _ := c.option(10, u32(3)+"vol"+u32(0))
+	require.Equal(t, uint32(1<<31+3), rep)
+	rep, _ = c.option(8, "")
+	require.Equal(t, uint32(1), rep)
+	rep, data := c.option(9, u32(3)+"vol"+u32(1)+u32(5)+"base:")
+	require.Equal(t, uint32(4), rep, "list of contexts answered %#x %q", rep, data)
+	require.Equal(t, "base:allocation", data[4:])
 	c.optionReply(9)
 	rep, id := c.option(10, u32(3)+"vol"+u32(2)+u32(3)+"x:y"+u32(15)+"base:allocation")
-	if rep != 4 || id[4:] != "base:allocation" {
-		t.Fatalf("set context answered %#x %q", rep, id)
-	}
+	require.Equal(t, uint32(4), rep, "set context answered %#x %q", rep, id)
+	require.Equal(t, "base:allocation", id[4:])
 	c.optionReply(10)
-	if rep, data := c.option(7, u32(3)+"vol"+u16(1)+u16(3)); rep != 3 || data != u16(0)+u64(1<<20)+u16(1|4|8|32|64|128|256) {
-		t.Fatalf("go answered %#x % x", rep, data)
-	}
-	if rep, data := c.optionReply(7); rep != 3 || data != u16(3)+u32(1)+u32(4096)+u32(32<<20) {
-		t.Fatalf("block sizes %#x % x", rep, data)
-	}
+	rep, data = c.option(7, u32(3)+"vol"+u16(1)+u16(3))
+	require.Equal(t, uint32(3), rep)
+	require.Equal(t, u16(0)+u64(1<<20)+u16(1|4|8|32|64|128|256), data)
+	rep, data = c.optionReply(7)
+	require.Equal(t, uint32(3), rep)
+	require.Equal(t, u16(3)+u32(1)+u32(4096)+u32(32<<20), data)
 	c.optionReply(7)
 
 	const magic = "\x66\x8e\x33\xef"
@@ -160,9 +149,8 @@ func TestStructuredRepliesOnTheWire(t *testing.T) {
 	c.expect("block status of one", magic+u16(1)+u16(5)+u64(24)+u32(12)+id[:4]+u32(4096)+u32(3))
 	c.command(16, 6, 25, 0, 4096, "")
 	h := c.read(20 + 6)
-	if string(h[:16]) != magic+u16(1)+u16(0x8001)+u64(25) || binary.BigEndian.Uint32(h[20:]) != 95 {
-		t.Fatalf("fast zero answered % x", h)
-	}
+	require.Equal(t, magic+u16(1)+u16(0x8001)+u64(25), string(h[:16]), "fast zero answered % x", h)
+	require.Equal(t, uint32(95), binary.BigEndian.Uint32(h[20:]))
 	c.read(int(binary.BigEndian.Uint16(h[24:])))
 }
 
@@ -198,8 +186,9 @@ func TestOptionsAreAnswered(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			rep, text := rawDial(t, path).option(c.opt, c.data)
-			if rep != c.reply || c.text != "" && text != c.text {
-				t.Errorf("answered %#x %q", rep, text)
+			assert.Equal(t, c.reply, rep)
+			if c.text != "" {
+				assert.Equal(t, c.text, text)
 			}
 		})
 	}
@@ -209,18 +198,16 @@ func TestInfoOpensAndClosesWithoutServing(t *testing.T) {
 	x := serving(memory.New(1 << 20).Export("vol"))
 	_, path := listen(t, x, nbd.ServerOptions{})
 	c := rawDial(t, path)
-	if rep, _ := c.option(6, u32(3)+"vol"+u16(0)); rep != 3 {
-		t.Fatalf("info answered %#x", rep)
-	}
-	if rep, _ := c.optionReply(6); rep != 1 {
-		t.Fatalf("info ended with %#x", rep)
-	}
-	if rep, _ := c.option(8, ""); rep != 1 {
-		t.Fatalf("the handshake does not go on after info: %#x", rep)
-	}
-	if o := x.opens(); len(o) != 1 || !o[0].InfoOnly || x.stillOpen("vol") != 0 {
-		t.Errorf("opened %+v, still open %d", o, x.stillOpen("vol"))
-	}
+	rep, _ := c.option(6, u32(3)+"vol"+u16(0))
+	require.Equal(t, uint32(3), rep)
+	rep, _ = c.optionReply(6)
+	require.Equal(t, uint32(1), rep)
+	rep, _ = c.option(8, "")
+	require.Equal(t, uint32(1), rep, "the handshake does not go on after info")
+	o := x.opens()
+	require.Len(t, o, 1)
+	assert.True(t, o[0].InfoOnly)
+	assert.Zero(t, x.stillOpen("vol"))
 }
 
 func TestOversizedWriteIsAnsweredAndEndsTheConnection(t *testing.T) {
@@ -249,15 +236,11 @@ func TestDisconnectWaitsForWhatIsUnderWay(t *testing.T) {
 	c.command(0, 1, 7, 0, 4, "abcd")
 	c.command(0, 2, 0, 0, 0, "")
 	receive(t, gate.Arrived(), "the write")
-	if n := x.stillOpen("vol"); n != 1 {
-		t.Errorf("%d opens while a write is under way", n)
-	}
+	assert.Equal(t, 1, x.stillOpen("vol"), "opens while a write is under way")
 	gate.Open()
 	c.expect("write", "\x67\x44\x66\x98"+u32(0)+u64(7))
 	c.expectEnd()
-	if n := x.stillOpen("vol"); n != 0 {
-		t.Errorf("%d opens after the end", n)
-	}
+	assert.Zero(t, x.stillOpen("vol"), "opens after the end")
 }
 
 func TestShutdownAnswersWhatIsUnderWay(t *testing.T) {
@@ -271,16 +254,12 @@ func TestShutdownAnswersWhatIsUnderWay(t *testing.T) {
 	down := make(chan error, 1)
 	go func() { down <- s.Shutdown(within(t)) }()
 	gate.Open()
-	if err := receive(t, wrote, "the reply"); err != nil {
-		t.Errorf("write: %v", err)
-	}
-	if err := receive(t, down, "the shutdown"); err != nil || x.stillOpen("vol") != 0 {
-		t.Errorf("shutdown: %v, still open %d", err, x.stillOpen("vol"))
-	}
+	assert.NoError(t, receive(t, wrote, "the reply"))
+	err := receive(t, down, "the shutdown")
+	require.NoError(t, err)
+	assert.Zero(t, x.stillOpen("vol"))
 	receive(t, c.Done(), "the client to notice")
-	if err := c.Flush(within(t)); !errors.Is(err, nbd.ErrNotSent) {
-		t.Errorf("flush after the end: %v", err)
-	}
+	assert.ErrorIs(t, c.Flush(within(t)), nbd.ErrNotSent, "flush after the end")
 }
 
 func TestShutdownOutOfPatienceCancelsBackends(t *testing.T) {
@@ -293,15 +272,61 @@ func TestShutdownOutOfPatienceCancelsBackends(t *testing.T) {
 	receive(t, gate.Arrived(), "the write")
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if err := s.Shutdown(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("shutdown: %v", err)
-	}
-	if err := receive(t, wrote, "the writer"); !errors.Is(err, nbd.ErrUnknownOutcome) {
-		t.Errorf("write: %v", err)
-	}
-	if n := x.stillOpen("vol"); n != 0 {
-		t.Errorf("%d opens after shutdown", n)
-	}
+	assert.ErrorIs(t, s.Shutdown(ctx), context.Canceled)
+	assert.ErrorIs(t, receive(t, wrote, "the writer"), nbd.ErrUnknownOutcome)
+	assert.Zero(t, x.stillOpen("vol"), "opens after shutdown")
+}
+
+// lastWord is a connection that notes whether requests had been cancelled when it was closed first.
+type lastWord struct {
+	net.Conn
+	isCancelled func() bool
+	closed      *sync.Once
+	cancelled   *bool
+}
+
+func (l lastWord) Close() error {
+	l.closed.Do(func() { *l.cancelled = l.isCancelled() })
+	return l.Conn.Close()
+}
+
+// cancellable is a backend whose writes wait until they are cancelled.
+type cancellable struct {
+	nbd.Backend
+	arrived chan context.Context
+}
+
+func (c cancellable) WriteAt(ctx context.Context, _ []byte, _ int64, _ bool) error {
+	c.arrived <- ctx
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// TestNoClientIsToldThatItsRequestWasCancelled: its outcome is unknown.
+func TestNoClientIsToldThatItsRequestWasCancelled(t *testing.T) {
+	backend := cancellable{arrived: make(chan context.Context, 1)}
+	s := nbd.NewServer(serving(&nbd.Export{Name: "vol", Size: 1 << 20, Backend: backend}), nbd.ServerOptions{})
+	ours, theirs := net.Pipe()
+	var request context.Context
+	cancelled := false
+	ended := make(chan struct{})
+	go func() {
+		s.ServeConn(lastWord{theirs, func() bool { return request.Err() != nil }, &sync.Once{}, &cancelled})
+		close(ended)
+	}()
+	c, err := nbd.NewClient(within(t), ours, "vol", nbd.DialOptions{})
+	require.NoError(t, err)
+	wrote := make(chan error, 1)
+	c.WriteAsync(make([]byte, 512), 0, false, func(err error) { wrote <- err })
+	request = receive(t, backend.arrived, "the write")
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	assert.ErrorIs(t, s.Shutdown(ctx), context.Canceled)
+	receive(t, ended, "the end of the connection")
+	assert.False(t, cancelled, "the write was cancelled while its client could be told")
+	assert.Error(t, request.Err(), "the write was not cancelled at all")
+	assert.ErrorIs(t, receive(t, wrote, "the writer"), nbd.ErrUnknownOutcome)
+	_ = c.Close()
 }
 
 func TestALostClientDoesNotCancelItsRequests(t *testing.T) {
@@ -317,13 +342,10 @@ func TestALostClientDoesNotCancelItsRequests(t *testing.T) {
 	other := dial(t, path, "vol", nbd.DialOptions{})
 	got, ctx := make([]byte, 4), within(t)
 	for !bytes.Equal(got, []byte("abcd")) { // the write has no reply to wait for; each turn is a round trip
-		if err := other.ReadAt(ctx, got, 0); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, other.ReadAt(ctx, got, 0))
 	}
-	if ops := f.Ops(); ops[0].Kind != faulty.Write {
-		t.Errorf("operations %+v", ops)
-	}
+	ops := f.Ops()
+	assert.Equal(t, faulty.Write, ops[0].Kind)
 }
 
 func TestDropCutsTheConnection(t *testing.T) {
@@ -332,9 +354,7 @@ func TestDropCutsTheConnection(t *testing.T) {
 	c := dial(t, path, "vol", nbd.DialOptions{})
 	x.opens()[0].Drop()
 	receive(t, c.Done(), "the client to notice")
-	if c.Err() == nil {
-		t.Error("no reason given")
-	}
+	assert.Error(t, c.Err(), "no reason given")
 }
 
 func TestRequestsInFlightAreBounded(t *testing.T) {
@@ -349,12 +369,8 @@ func TestRequestsInFlightAreBounded(t *testing.T) {
 	for range 3 {
 		receive(t, gate.Arrived(), "a read")
 	}
-	if n := len(f.Ops()); n != 3 {
-		t.Errorf("%d requests reached the backend", n)
-	}
+	assert.Len(t, f.Ops(), 3, "requests reached the backend")
 	gate.Open()
 	c.read(10 * (16 + 1))
-	if n := len(f.Ops()); n != 10 {
-		t.Errorf("%d requests reached the backend in the end", n)
-	}
+	assert.Len(t, f.Ops(), 10, "requests reached the backend in the end")
 }

@@ -12,6 +12,8 @@ import (
 
 	"github.com/sirupsen/logrus"
 	logrustest "github.com/sirupsen/logrus/hooks/test"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/longhorn-lep/longhorn-manager/nbd"
 	"github.com/longhorn-lep/longhorn-manager/nbd/memory"
@@ -28,37 +30,27 @@ func TestPeersThatProveNothingAreBounded(t *testing.T) {
 		Secret: func(string) ([]byte, bool) { return secret, true }, HandshakeTimeout: time.Hour, Log: logrus.NewEntry(logger),
 	})
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(context.Background(), l) }()
 	before := runtime.NumGoroutine()
 	for range flood {
 		c, err := net.Dial("tcp", l.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		t.Cleanup(func() { _ = c.Close() })
 		_ = c.SetDeadline(time.Now().Add(patience))
-		if _, err := io.ReadFull(c, make([]byte, 18)); err != nil {
-			t.Fatal(err) // each is greeted: a newcomer is not the one that is cut
-		}
+		// each is greeted: a newcomer is not the one that is cut
+		_, err = io.ReadFull(c, make([]byte, 18))
+		require.NoError(t, err)
 	}
 	for end := time.Now().Add(patience); runtime.NumGoroutine() > before+bound; runtime.Gosched() {
-		if time.Now().After(end) {
-			t.Fatalf("%d silent peers cost %d goroutines", flood, runtime.NumGoroutine()-before)
-		}
+		require.False(t, time.Now().After(end), "%d silent peers cost %d goroutines", flood, runtime.NumGoroutine()-before)
 	}
 	for _, from := range []string{"127.0.0.1", "127.0.0.2"} {
 		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
 		c, err := nbd.Dial(within(t), "tcp", l.Addr().String(), "vol", nbd.DialOptions{Secret: secret, DialContext: d.DialContext})
-		if err != nil {
-			t.Fatalf("an engine at %s is kept out: %v", from, err)
-		}
-		if err := c.Flush(within(t)); err != nil {
-			t.Error(err)
-		}
+		require.NoError(t, err, "an engine at %s is kept out", from)
+		assert.NoError(t, c.Flush(within(t)))
 		_ = c.Close()
 	}
 	failed := 0
@@ -67,25 +59,20 @@ func TestPeersThatProveNothingAreBounded(t *testing.T) {
 			failed++
 		}
 	}
-	if failed == 0 || failed > 20 { // a few kinds, each once in ten seconds
-		t.Errorf("%d log lines", failed)
-	}
-	if err := errors.Join(s.Shutdown(within(t)), <-served); err != nil {
-		t.Error(err)
-	}
+	// a few kinds, each once in ten seconds
+	assert.NotZero(t, failed)
+	assert.LessOrEqual(t, failed, 20)
+	assert.NoError(t, errors.Join(s.Shutdown(within(t)), <-served))
 }
 
 func TestAPeerThatDoesNotFinishItsHandshakeIsCut(t *testing.T) {
 	_, path := listen(t, serving(memory.New(1<<20).Export("vol")), nbd.ServerOptions{HandshakeTimeout: 50 * time.Millisecond})
 	conn, err := net.Dial("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(patience))
-	if _, err := io.Copy(io.Discard, conn); err != nil {
-		t.Errorf("the connection ended with %v", err)
-	}
+	_, err = io.Copy(io.Discard, conn)
+	assert.NoError(t, err)
 }
 
 // stuck is a backend whose writes hang, whatever their context says.
@@ -113,9 +100,7 @@ func TestShutdownLeavesABackendThatHangsBehind(t *testing.T) {
 	ended := make(chan struct{})
 	go func() { s.ServeConn(theirs); close(ended) }()
 	c, err := nbd.NewClient(within(t), ours, "vol", nbd.DialOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	wrote := make(chan error, 2)
 	for range cap(wrote) {
 		c.WriteAsync(make([]byte, 512), 0, false, func(err error) { wrote <- err })
@@ -126,25 +111,17 @@ func TestShutdownLeavesABackendThatHangsBehind(t *testing.T) {
 	down := make(chan error, 1)
 	go func() { down <- s.Shutdown(ctx) }()
 	err = receive(t, down, "the shutdown")
-	if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "1 connections") || !strings.Contains(err.Error(), "2 requests") {
-		t.Errorf("shutdown: %v", err)
-	}
+	assert.ErrorIs(t, err, context.Canceled)
+	assert.ErrorContains(t, err, "1 connections")
+	assert.ErrorContains(t, err, "2 requests")
 	for range cap(wrote) {
-		if err := receive(t, wrote, "a write"); !errors.Is(err, nbd.ErrUnknownOutcome) {
-			t.Errorf("write: %v", err)
-		}
+		assert.ErrorIs(t, receive(t, wrote, "a write"), nbd.ErrUnknownOutcome)
 	}
-	if x.stillOpen("vol") != 1 {
-		t.Error("an export was closed under a request")
-	}
-	close(hung.answer) // the disk comes back; nobody hears of it, and the export is released
+	assert.Equal(t, 1, x.stillOpen("vol"), "an export was closed under a request")
+	close(hung.answer) // the disk comes back; no client hears of it, and the export is released
 	receive(t, ended, "the end of the connection")
-	if n := x.stillOpen("vol"); n != 0 {
-		t.Errorf("%d opens after the last request", n)
-	}
-	if err := s.Shutdown(ctx); err != nil {
-		t.Errorf("shutdown with nothing left: %v", err)
-	}
+	assert.Zero(t, x.stillOpen("vol"), "opens after the last request")
+	assert.NoError(t, s.Shutdown(ctx), "shutdown with nothing left")
 	_ = c.Close()
 }
 
@@ -175,15 +152,11 @@ func TestShutdownLeavesAnExporterThatHangsBehind(t *testing.T) {
 	cancel()
 	down := make(chan error, 1)
 	go func() { down <- s.Shutdown(ctx) }()
-	if err := receive(t, down, "the shutdown"); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "1 connections") {
-		t.Errorf("shutdown: %v", err)
-	}
-	if err := receive(t, dialed, "the client"); err == nil {
-		t.Error("the client got in")
-	}
+	err := receive(t, down, "the shutdown")
+	assert.ErrorIs(t, err, context.Canceled)
+	assert.ErrorContains(t, err, "1 connections")
+	assert.Error(t, receive(t, dialed, "the client"), "the client got in")
 	close(x.answer)
 	receive(t, ended, "the end of the connection")
-	if n := x.stillOpen("vol"); n != 0 {
-		t.Errorf("%d opens after the end", n)
-	}
+	assert.Zero(t, x.stillOpen("vol"), "opens after the end")
 }

@@ -93,8 +93,8 @@ func (c *serverConn) serve() {
 	}
 }
 
-// farewell bounds how long a peer from which nothing more can come may take over each write of the replies it has still to get. One
-// that may ask more is waited for without bound: it may be slow, and what it can make the server hold is bounded.
+// farewell bounds each write of the remaining replies to a peer that can ask nothing more. A write to a peer that may ask more has
+// no bound: the peer may be slow, and what it can make the server hold is bounded.
 const farewell = 10 * time.Second
 
 // negotiate runs the handshake. The export is nil if the peer came to none.
@@ -180,7 +180,7 @@ func (c *serverConn) accept(r request) error {
 }
 
 // acquire waits for one slot and weight bytes. It ends early only when the server is cut: room is always given back by requests
-// that finish, and a reply that nobody reads ends with its connection.
+// that finish, and a reply that its peer does not read ends with the connection.
 func (c *serverConn) acquire(weight int64) error {
 	if err := c.slots.Acquire(c.server.base, 1); err != nil {
 		return err

@@ -1,6 +1,6 @@
 package nbd
 
-// limits is what must be known of an export, and of what was negotiated, to judge a request.
+// limits is what validate must know of an export and its negotiation to judge a request.
 type limits struct {
 	size        uint64
 	readOnly    bool

@@ -1,6 +1,10 @@
 package nbd
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
 
 func TestValidate(t *testing.T) {
 	normal := limits{size: 1 << 20, blockMin: 512, maxPayload: 64 << 10, structured: true, blockStatus: true}
@@ -56,9 +60,7 @@ func TestValidate(t *testing.T) {
 			if err := validate(c.r, c.l); err != nil {
 				got = err.Errno
 			}
-			if got != c.want {
-				t.Errorf("got %d, want %d", got, c.want)
-			}
+			assert.Equal(t, c.want, got)
 		})
 	}
 }

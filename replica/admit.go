@@ -10,7 +10,7 @@ import (
 // readmitWait bounds how long an engine that comes back waits for its own earlier connection to end.
 const readmitWait = 5 * time.Second
 
-// admission is what the gate does with one who asks.
+// admission is what the gate does with an engine that asks.
 type admission int
 
 const (
@@ -25,7 +25,7 @@ const (
 // decideAdmission is the rule of the gate. held is what the metadata says; zero and "" before the first engine.
 //
 //	asked             outcome
-//	higher            takeover, whoever is connected
+//	higher            takeover, also while an engine is connected
 //	same, same session   again
 //	same, other session  never: two engines believe in one generation, and one of them is wrong
 //	lower             never
@@ -50,10 +50,10 @@ func decideAdmission(heldGeneration int64, heldSession string, generation int64,
 // the data. The older session stays shut out even when Admit then fails. For the generation and session that the replica
 // already has: the earlier Session must be closed within a few seconds, or the error is ErrBusy. All else is ErrFenced.
 //
-// When ctx ends first the error is a *HangError, and nobody is inside. If it says that the admission had begun, the generation may be
-// durable by now or become so later, before any admission that is asked for after it; the same engine may ask again.
+// When ctx ends first the error is a *HangError, and no engine is inside. If it says that the admission had begun, the generation may
+// be durable by now or become so later, before any admission that is asked for after it; the same engine may ask again.
 //
-// Readers of a View are cut. Whoever is admitted must Close the Session.
+// Admit cuts readers of a View. The caller must Close the Session.
 func (r *Replica) Admit(ctx context.Context, generation int64, session string) (*Session, error) {
 	if r.opts.ReadOnly {
 		return nil, fmt.Errorf("replica %s: admit generation %d: %w", r.name, generation, ErrReadOnly)
@@ -65,8 +65,8 @@ func (r *Replica) Admit(ctx context.Context, generation int64, session string) (
 	return s, nil
 }
 
-// takeTurn waits until no other admission, fence or Close is under way, one included whose caller has left. Whoever has the turn must
-// give it back.
+// takeTurn waits until no other admission, fence or Close is under way, not even one whose caller has left. The holder of the turn
+// must give it back.
 func (r *Replica) takeTurn(ctx context.Context, asked string) error {
 	select {
 	case r.turn <- struct{}{}:
@@ -78,8 +78,9 @@ func (r *Replica) takeTurn(ctx context.Context, asked string) error {
 
 func (r *Replica) giveTurn() { <-r.turn }
 
-// admit shuts the older session out with the caller waiting, then has the lane make the new generation durable. The turn goes along:
-// should the caller leave, the metadata is replaced nevertheless, nobody is let in, and only then does the next admission look at it.
+// admit shuts the older session out while the caller waits, then has the lane make the new generation durable. The lane takes the
+// turn over: should the caller leave, it still replaces the metadata, lets no engine in, and only then does the next admission look
+// at it.
 func (r *Replica) admit(ctx context.Context, generation int64, session string) (*Session, error) {
 	if err := r.takeTurn(ctx, "admit"); err != nil {
 		return nil, err
@@ -143,7 +144,7 @@ func (r *Replica) recordAdmission(generation int64, session string, how admissio
 	return err
 }
 
-// install makes the new session the current one. before is the metadata as it was when the session asked.
+// install makes the new session the current one. before is the metadata from when the session asked.
 func (r *Replica) install(generation int64, session string, before Meta) (*Session, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -209,7 +210,7 @@ func (r *Replica) update(change func(*Meta)) error {
 	return nil
 }
 
-// unusableLocked says why nobody can be let in, or nil.
+// unusableLocked says why no engine and no reader can be let in, or nil.
 func (r *Replica) unusableLocked() error {
 	switch {
 	case r.closed:

@@ -11,6 +11,9 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/longhorn-lep/longhorn-manager/membership"
 	"github.com/longhorn-lep/longhorn-manager/replica/fsys"
 )
@@ -41,8 +44,10 @@ func TestDecideAdmission(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			got, err := decideAdmission(tc.held, tc.heldSession, tc.generation, tc.session)
-			if got != tc.want || (err != nil) != (tc.want == admitNever) || (err != nil && !errors.Is(err, ErrFenced)) {
-				t.Errorf("got %d, %v; want %d", got, err, tc.want)
+			assert.Equal(t, tc.want, got)
+			assert.Equal(t, tc.want == admitNever, err != nil)
+			if err != nil {
+				assert.ErrorIs(t, err, ErrFenced)
 			}
 		})
 	}
@@ -51,26 +56,24 @@ func TestDecideAdmission(t *testing.T) {
 func TestAdmissionIsDurable(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "r")
 	spec := testSpec("uid-1", mib)
-	must(t, Create(fsys.Host{}, dir, spec))
+	require.NoError(t, Create(fsys.Host{}, dir, spec))
 	r := openReplica(t, fsys.Host{}, dir, spec, testBoot)
-	must(t, admit(t, r, 5, "five").Close())
-	must(t, r.Close(context.Background()))
+	require.NoError(t, admit(t, r, 5, "five").Close())
+	require.NoError(t, r.Close(context.Background()))
 
 	r = openReplica(t, fsys.Host{}, dir, spec, testBoot)
-	if got := r.State(); got.Generation != 5 || got.Connected {
-		t.Errorf("state %+v", got)
-	}
+	got := r.State()
+	assert.Equal(t, int64(5), got.Generation)
+	assert.False(t, got.Connected)
 	for _, tc := range []struct {
 		generation int64
 		session    string
 		ok         bool
 	}{{4, "four", false}, {5, "other", false}, {5, "five", true}} {
 		s, err := r.Admit(context.Background(), tc.generation, tc.session)
-		if (err == nil) != tc.ok {
-			t.Errorf("admit %d %q: %v", tc.generation, tc.session, err)
-		}
+		assert.Equal(t, tc.ok, err == nil, "admit %d %q: %v", tc.generation, tc.session, err)
 		if err == nil {
-			must(t, s.Close())
+			require.NoError(t, s.Close())
 		}
 	}
 }
@@ -80,27 +83,20 @@ func TestTheSameSessionIsAdmittedAgainOnceItsEarlierConnectionIsClosed(t *testin
 	first := admit(t, r, 1, "s")
 	canceled, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := r.Admit(canceled, 1, "s"); err == nil {
-		t.Fatal("admitted twice at once")
-	}
-	if err := first.Flush(context.Background()); err != nil {
-		t.Fatalf("the one who asked too early disturbed the session: %v", err)
-	}
+	_, err := r.Admit(canceled, 1, "s")
+	require.Error(t, err, "admitted twice at once")
+	require.NoError(t, first.Flush(context.Background()), "the one who asked too early disturbed the session")
 	admitted := make(chan *Session)
 	go func() {
 		s, err := r.Admit(context.Background(), 1, "s")
-		if err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, err)
 		admitted <- s
 	}()
-	must(t, first.Close())
+	require.NoError(t, first.Close())
 	second := <-admitted
-	must(t, second.Flush(context.Background()))
-	if err := first.Flush(context.Background()); !errors.Is(err, syscall.ESHUTDOWN) {
-		t.Errorf("closed session: %v", err)
-	}
-	must(t, second.Close())
+	require.NoError(t, second.Flush(context.Background()))
+	assert.ErrorIs(t, first.Flush(context.Background()), syscall.ESHUTDOWN, "closed session")
+	require.NoError(t, second.Close())
 }
 
 // Eight writers of generation 1 stamp every block with 1 without end; generation 2 takes over and stamps with 2. From then on
@@ -139,27 +135,21 @@ func TestAfterATakeoverNoWriteOfTheOlderEngineChangesData(t *testing.T) {
 		default:
 			t.Error("the older session does not know that it is over")
 		}
-		if !errors.Is(old.Err(), ErrFenced) {
-			t.Errorf("the older session ended with %v", old.Err())
-		}
+		assert.ErrorIs(t, old.Err(), ErrFenced)
 		for b := range blocks {
-			must(t, s.WriteAt(ctx, stampBlock(2), int64(b)*512, false))
+			require.NoError(t, s.WriteAt(ctx, stampBlock(2), int64(b)*512, false))
 		}
 		running.Wait()
 		got := make([]byte, blocks*512)
-		must(t, s.ReadAt(ctx, got, 0))
+		require.NoError(t, s.ReadAt(ctx, got, 0))
 		for b := range blocks {
-			if got[b*512] != 2 {
-				t.Fatalf("round %d: block %d is of generation %d", round, b, got[b*512])
-			}
+			require.Equal(t, byte(2), got[b*512], "round %d: block %d", round, b)
 		}
-		if err := old.WriteAt(ctx, stampBlock(1), 0, false); !errors.Is(err, syscall.ESHUTDOWN) {
-			t.Errorf("late write: %v", err)
-		}
-		must(t, old.Close())
-		must(t, s.Flush(ctx)) // the close of the older session does not end the newer
-		must(t, s.Close())
-		must(t, r.Close(ctx))
+		assert.ErrorIs(t, old.WriteAt(ctx, stampBlock(1), 0, false), syscall.ESHUTDOWN, "late write")
+		require.NoError(t, old.Close())
+		require.NoError(t, s.Flush(ctx)) // the close of the older session does not end the newer
+		require.NoError(t, s.Close())
+		require.NoError(t, r.Close(ctx))
 	}
 }
 
@@ -167,7 +157,7 @@ func TestATakeoverWaitsForTheRequestUnderWay(t *testing.T) {
 	r := newHostReplica(t, mib)
 	old := admit(t, r, 1, "old")
 	inside, err := old.begin() // a request that hangs in the disk
-	must(t, err)
+	require.NoError(t, err)
 	short, cancel := context.WithCancel(context.Background())
 	refused := make(chan error)
 	go func() {
@@ -176,45 +166,35 @@ func TestATakeoverWaitsForTheRequestUnderWay(t *testing.T) {
 	}()
 	<-old.Done() // shut out; now the newer engine waits
 	cancel()
-	if err := <-refused; !errors.Is(err, context.Canceled) {
-		t.Fatalf("admitted beside a request of the older engine: %v", err)
-	}
-	if got := r.State().Generation; got != 1 {
-		t.Errorf("generation %d before the older request ended", got)
-	}
-	if err := old.Flush(context.Background()); !errors.Is(err, syscall.ESHUTDOWN) {
-		t.Errorf("the older engine still gets in: %v", err)
-	}
+	require.ErrorIs(t, <-refused, context.Canceled, "admitted beside a request of the older engine")
+	got := r.State().Generation
+	assert.Equal(t, int64(1), got, "generation %d before the older request ended", got)
+	assert.ErrorIs(t, old.Flush(context.Background()), syscall.ESHUTDOWN, "the older engine still gets in")
 	old.gate.leave(inside)
-	must(t, admit(t, r, 2, "new").Close())
-	must(t, old.Close())
+	require.NoError(t, admit(t, r, 2, "new").Close())
+	require.NoError(t, old.Close())
 }
 
 func TestViewsReadUntilAnEngineComes(t *testing.T) {
 	ctx := context.Background()
 	r := newHostReplica(t, mib)
 	v, err := r.View()
-	must(t, err)
-	must(t, v.ReadAt(ctx, make([]byte, 512), 0))
-	if err := v.WriteAt(ctx, make([]byte, 512), 0, false); !errors.Is(err, syscall.EPERM) {
-		t.Errorf("write to a view: %v", err)
-	}
-	inside, err := v.begin() // a read that hangs holds nobody up
-	must(t, err)
+	require.NoError(t, err)
+	require.NoError(t, v.ReadAt(ctx, make([]byte, 512), 0))
+	assert.ErrorIs(t, v.WriteAt(ctx, make([]byte, 512), 0, false), syscall.EPERM, "write to a view")
+	inside, err := v.begin() // a read that hangs holds no admission up
+	require.NoError(t, err)
 	s := admit(t, r, 1, "s")
 	<-v.Done()
-	if err := v.ReadAt(ctx, make([]byte, 512), 0); !errors.Is(err, syscall.ESHUTDOWN) {
-		t.Errorf("read of a view beside an engine: %v", err)
-	}
+	assert.ErrorIs(t, v.ReadAt(ctx, make([]byte, 512), 0), syscall.ESHUTDOWN, "read of a view beside an engine")
 	v.gate.leave(inside)
-	must(t, v.Close())
-	if _, err := r.View(); !errors.Is(err, ErrInUse) {
-		t.Errorf("view beside an engine: %v", err)
-	}
-	must(t, s.Close())
+	require.NoError(t, v.Close())
+	_, err = r.View()
+	assert.ErrorIs(t, err, ErrInUse, "view beside an engine")
+	require.NoError(t, s.Close())
 	v, err = r.View()
-	must(t, err)
-	must(t, v.Close())
+	require.NoError(t, err)
+	require.NoError(t, v.Close())
 }
 
 func TestControl(t *testing.T) {
@@ -239,17 +219,16 @@ func TestControl(t *testing.T) {
 		{"a set of regions that is none is refused", membership.OpClearIntents, `{"first":-8}`, syscall.EINVAL},
 		{"an operation that does not exist is refused", 99, ``, syscall.ENOTSUP},
 	} {
-		if _, err := s.Control(ctx, tc.op, []byte(tc.payload)); !errors.Is(err, tc.want) {
-			t.Errorf("%s: %v", tc.name, err)
-		}
+		_, err := s.Control(ctx, tc.op, []byte(tc.payload))
+		assert.ErrorIs(t, err, tc.want, tc.name)
 	}
 	got := askState(t, s)
-	if got.UID != "uid-1" || got.SizeBytes != 16*mib || got.Generation != 4 || !got.Epoch.Equal(e) || got.RegionBytes != 4*mib {
-		t.Errorf("state %+v", got)
-	}
-	if !r.State().Epoch.Equal(e) {
-		t.Errorf("replica's state %+v", r.State())
-	}
+	assert.Equal(t, "uid-1", got.UID)
+	assert.Equal(t, int64(16*mib), got.SizeBytes)
+	assert.Equal(t, int64(4), got.Generation)
+	assert.True(t, got.Epoch.Equal(e))
+	assert.Equal(t, int64(4*mib), got.RegionBytes)
+	assert.True(t, r.State().Epoch.Equal(e), "replica's state %+v", r.State())
 }
 
 // An epoch that the metadata cannot hold is the fault of who sent it, not of the disk.
@@ -257,14 +236,12 @@ func TestAnEpochThatIsTooLargeIsRefusedAndTheReplicaGoesOn(t *testing.T) {
 	r := newHostReplica(t, mib)
 	s := admit(t, r, 1, "s")
 	before := membership.NewEpoch(1, 1, []string{"a"})
-	must(t, record(s, before))
-	if err := record(s, membership.NewEpoch(1, 2, []string{strings.Repeat("a", maxMetaPayload)})); !errors.Is(err, syscall.EINVAL) {
-		t.Errorf("error %v", err)
-	}
-	if got := r.State(); got.Failure != nil || !got.Epoch.Equal(before) {
-		t.Errorf("state %+v", got)
-	}
-	must(t, s.WriteAt(context.Background(), make([]byte, 512), 0, true))
+	require.NoError(t, record(s, before))
+	assert.ErrorIs(t, record(s, membership.NewEpoch(1, 2, []string{strings.Repeat("a", maxMetaPayload)})), syscall.EINVAL)
+	got := r.State()
+	require.NoError(t, got.Failure)
+	assert.True(t, got.Epoch.Equal(before))
+	require.NoError(t, s.WriteAt(context.Background(), make([]byte, 512), 0, true))
 }
 
 func stampBlock(generation byte) []byte {
@@ -278,30 +255,30 @@ func stampBlock(generation byte) []byte {
 func askState(t testing.TB, s *Session) membership.State {
 	t.Helper()
 	b, err := s.Control(context.Background(), membership.OpState, nil)
-	must(t, err)
+	require.NoError(t, err)
 	var got membership.State
-	must(t, json.Unmarshal(b, &got))
+	require.NoError(t, json.Unmarshal(b, &got))
 	return got
 }
 
 func marks(t testing.TB, s *Session) []int64 {
 	t.Helper()
 	b, err := s.Control(context.Background(), membership.OpIntents, nil)
-	must(t, err)
+	require.NoError(t, err)
 	var got membership.Regions
-	must(t, json.Unmarshal(b, &got))
+	require.NoError(t, json.Unmarshal(b, &got))
 	return got.Indexes
 }
 
 func clearMarks(t testing.TB, s *Session, regions ...int64) {
 	t.Helper()
 	_, err := s.Control(context.Background(), membership.OpClearIntents, regionsPayload(t, regions...))
-	must(t, err)
+	require.NoError(t, err)
 }
 
 func regionsPayload(t testing.TB, regions ...int64) []byte {
 	t.Helper()
 	b, err := json.Marshal(membership.Regions{Indexes: regions})
-	must(t, err)
+	require.NoError(t, err)
 	return b
 }

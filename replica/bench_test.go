@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 )
 
 func BenchmarkWrite4K(b *testing.B) {
@@ -35,7 +37,7 @@ func BenchmarkRead4K(b *testing.B) {
 			const span = 16 * mib
 			ctx := context.Background()
 			s := admit(b, newHostReplica(b, span), 1, "s")
-			must(b, s.WriteAt(ctx, make([]byte, span), 0, flushed))
+			require.NoError(b, s.WriteAt(ctx, make([]byte, span), 0, flushed))
 			b.SetBytes(4096)
 			b.SetParallelism(8)
 			b.ReportAllocs()

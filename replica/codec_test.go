@@ -7,6 +7,9 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/longhorn-lep/longhorn-manager/membership"
 )
 
@@ -19,17 +22,13 @@ func fullMeta() Meta {
 
 func TestMetaComesBackAsItWas(t *testing.T) {
 	b, err := fullMeta().encode()
-	must(t, err)
+	require.NoError(t, err)
 	got, err := decodeMeta(b)
-	must(t, err)
-	if !reflect.DeepEqual(got, fullMeta()) {
-		t.Errorf("got %+v, want %+v", got, fullMeta())
-	}
+	require.NoError(t, err)
+	assert.Equal(t, fullMeta(), got)
 	v := reflect.ValueOf(got)
 	for i := range v.NumField() {
-		if v.Field(i).IsZero() {
-			t.Errorf("field %s is zero, so the test says nothing of it", v.Type().Field(i).Name)
-		}
+		assert.False(t, v.Field(i).IsZero(), "field %s is zero, so the test says nothing of it", v.Type().Field(i).Name)
 	}
 }
 
@@ -54,9 +53,8 @@ func TestMetaThatNoReplicaCanHaveIsNotEncoded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := fullMeta()
 			change(&m)
-			if b, err := m.encode(); err == nil {
-				t.Errorf("encoded as %d bytes", len(b))
-			}
+			b, err := m.encode()
+			assert.Error(t, err, "encoded as %d bytes", len(b))
 		})
 	}
 }
@@ -70,13 +68,10 @@ func TestRegionBytesKeepsMapsSmall(t *testing.T) {
 		{2 << 40, 8 << 20},
 		{16 << 40, 64 << 20},
 	} {
-		if got := RegionBytes(tc.size); got != tc.want {
-			t.Errorf("RegionBytes(%d) = %d, want %d", tc.size, got, tc.want)
-		}
+		assert.Equal(t, tc.want, RegionBytes(tc.size), tc.size)
 	}
-	if got := intentFileBytes(maxRegions); got > 64<<10 {
-		t.Errorf("the largest map takes %d bytes", got)
-	}
+	got := intentFileBytes(maxRegions)
+	assert.LessOrEqual(t, got, int64(64<<10), "the largest map takes %d bytes", got)
 }
 
 func TestIntentImageComesBackAsItWas(t *testing.T) {
@@ -88,15 +83,13 @@ func TestIntentImageComesBackAsItWas(t *testing.T) {
 	m.set(500, true)
 	m.set(500, false)
 	got, err := decodeIntentImage(slices.Clone(m.b), "uid", 4<<20, 10000)
-	must(t, err)
-	if !slices.Equal(got.marked(), want) {
-		t.Errorf("marks %v, want %v", got.marked(), want)
-	}
+	require.NoError(t, err)
+	assert.Equal(t, want, got.marked())
 }
 
 func FuzzDecodeMeta(f *testing.F) {
 	b, err := fullMeta().encode()
-	must(f, err)
+	require.NoError(f, err)
 	f.Add(b)
 	f.Add([]byte(metaMagic))
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -108,9 +101,9 @@ func FuzzDecodeMeta(f *testing.F) {
 			return
 		}
 		again, err := m.encode()
-		must(t, err)
+		require.NoError(t, err)
 		back, err := decodeMeta(again)
-		must(t, err)
+		require.NoError(t, err)
 		if !reflect.DeepEqual(back, m) {
 			t.Fatalf("%+v became %+v", m, back)
 		}

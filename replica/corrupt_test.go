@@ -10,6 +10,9 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/longhorn-lep/longhorn-manager/replica/fsys"
 )
 
@@ -18,21 +21,21 @@ func edit(name string, change func(b []byte) []byte) func(t *testing.T, dir stri
 	return func(t *testing.T, dir string) {
 		path := filepath.Join(dir, name)
 		b, err := os.ReadFile(path)
-		must(t, err)
-		must(t, os.WriteFile(path, change(b), 0o600))
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(path, change(b), 0o600))
 	}
 }
 
 func remove(name string) func(*testing.T, string) {
-	return func(t *testing.T, dir string) { must(t, os.Remove(filepath.Join(dir, name))) }
+	return func(t *testing.T, dir string) { require.NoError(t, os.Remove(filepath.Join(dir, name))) }
 }
 
 // instead puts something else in the place of a file.
 func instead(name string, put func(path string) error) func(*testing.T, string) {
 	return func(t *testing.T, dir string) {
 		path := filepath.Join(dir, name)
-		must(t, os.Rename(path, filepath.Join(filepath.Dir(dir), "moved-away")))
-		must(t, put(path))
+		require.NoError(t, os.Rename(path, filepath.Join(filepath.Dir(dir), "moved-away")))
+		require.NoError(t, put(path))
 	}
 }
 
@@ -53,6 +56,11 @@ func reseal(change func(b []byte)) func([]byte) []byte {
 	}
 }
 
+// otherMap puts a sound intent map of another replica in the place of a replica's.
+func otherMap(t *testing.T, dir string) {
+	require.NoError(t, os.WriteFile(filepath.Join(dir, intentName), newIntentImage("another-uid", 4*mib, 6144).b, 0o600))
+}
+
 func replaceIn(b []byte, from, to string) {
 	copy(b, strings.Replace(string(b), from, to, 1))
 }
@@ -65,33 +73,45 @@ var corruptions = []struct {
 }{
 	{"nothing", func(*testing.T, string) {}, ""},
 	{"a temporary metadata file is left over", func(t *testing.T, dir string) {
-		must(t, os.WriteFile(filepath.Join(dir, metaTempName), []byte("half"), 0o600))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, metaTempName), []byte("half"), 0o600))
 	}, ""},
 	{"a stranger's file lies beside ours", func(t *testing.T, dir string) {
-		must(t, os.WriteFile(filepath.Join(dir, "notes.txt"), []byte("x"), 0o600))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "notes.txt"), []byte("x"), 0o600))
 	}, ""},
 	{"marks are set", edit(intentName, func(b []byte) []byte { b[520] = 0xff; b[1032] = 1; return b }), ""},
-	{"the directory is gone", func(t *testing.T, dir string) { must(t, os.RemoveAll(dir)) }, ReplicaMissing},
-	{"the directory above is gone", func(t *testing.T, dir string) { must(t, os.RemoveAll(filepath.Dir(dir))) }, DiskMissing},
+	{"the directory is gone", func(t *testing.T, dir string) { require.NoError(t, os.RemoveAll(dir)) }, ReplicaMissing},
+	{"the directory above is gone", func(t *testing.T, dir string) { require.NoError(t, os.RemoveAll(filepath.Dir(dir))) }, DiskMissing},
 	{"the directory is a file", func(t *testing.T, dir string) {
-		must(t, os.RemoveAll(dir))
-		must(t, os.WriteFile(dir, nil, 0o600))
+		require.NoError(t, os.RemoveAll(dir))
+		require.NoError(t, os.WriteFile(dir, nil, 0o600))
 	}, NotAReplica},
 	{"the directory is a link to the replica", func(t *testing.T, dir string) {
-		must(t, os.Rename(dir, dir+".real"))
-		must(t, os.Symlink(dir+".real", dir))
+		require.NoError(t, os.Rename(dir, dir+".real"))
+		require.NoError(t, os.Symlink(dir+".real", dir))
 	}, NotAReplica},
 	{"the directory is empty", func(t *testing.T, dir string) {
-		must(t, os.RemoveAll(dir))
-		must(t, os.Mkdir(dir, 0o700))
+		require.NoError(t, os.RemoveAll(dir))
+		require.NoError(t, os.Mkdir(dir, 0o700))
 	}, NotAReplica},
 	{"another system's replica is there", func(t *testing.T, dir string) {
-		must(t, os.RemoveAll(dir))
-		must(t, os.Mkdir(dir, 0o700))
-		must(t, os.WriteFile(filepath.Join(dir, "volume.meta"), []byte(`{"Size":1}`), 0o600))
-		must(t, os.WriteFile(filepath.Join(dir, "volume-head-000.img"), []byte("data"), 0o600))
+		require.NoError(t, os.RemoveAll(dir))
+		require.NoError(t, os.Mkdir(dir, 0o700))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "volume.meta"), []byte(`{"Size":1}`), 0o600))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "volume-head-000.img"), []byte("data"), 0o600))
 	}, NotAReplica},
-	{"the metadata is gone", remove(metaName), NotAReplica},
+	{"the metadata alone is gone", remove(metaName), DataMissing},
+	{"the metadata is gone, and the map says of no replica", func(t *testing.T, dir string) {
+		remove(metaName)(t, dir)
+		edit(intentName, flip(40))(t, dir)
+	}, NotAReplica},
+	{"metadata and map are gone", func(t *testing.T, dir string) {
+		remove(metaName)(t, dir)
+		remove(intentName)(t, dir)
+	}, NotAReplica},
+	{"the metadata is gone, and the map is of another replica", func(t *testing.T, dir string) {
+		remove(metaName)(t, dir)
+		otherMap(t, dir)
+	}, NotAReplica},
 	{"the metadata is empty", edit(metaName, func([]byte) []byte { return nil }), NotAReplica},
 	{"the metadata is zeroes", edit(metaName, func(b []byte) []byte { clear(b); return b }), NotAReplica},
 	{"the metadata has another magic", edit(metaName, flip(0)), NotAReplica},
@@ -136,10 +156,10 @@ var corruptions = []struct {
 	{"the data is a link", instead(dataName, linkToMoved), NotAReplica},
 	{"the data is a pipe", instead(dataName, func(p string) error { return syscall.Mkfifo(p, 0o600) }), NotAReplica},
 	{"the data is cut short", func(t *testing.T, dir string) {
-		must(t, os.Truncate(filepath.Join(dir, dataName), 24<<30-512))
+		require.NoError(t, os.Truncate(filepath.Join(dir, dataName), 24<<30-512))
 	}, DataWrongSize},
 	{"the data is too long", func(t *testing.T, dir string) {
-		must(t, os.Truncate(filepath.Join(dir, dataName), 24<<30+512))
+		require.NoError(t, os.Truncate(filepath.Join(dir, dataName), 24<<30+512))
 	}, DataWrongSize},
 }
 
@@ -147,25 +167,21 @@ func TestADamagedReplicaIsRefusedWithItsReasonAndNotTouched(t *testing.T) {
 	for _, tc := range corruptions {
 		t.Run(tc.name, func(t *testing.T) {
 			top := t.TempDir()
-			must(t, os.Mkdir(filepath.Join(top, "replicas"), 0o700))
+			require.NoError(t, os.Mkdir(filepath.Join(top, "replicas"), 0o700))
 			dir := filepath.Join(top, "replicas", "r")
 			spec := testSpec("uid-1", 24<<30)
-			must(t, Create(fsys.Host{}, dir, spec))
+			require.NoError(t, Create(fsys.Host{}, dir, spec))
 			tc.damage(t, dir)
 
 			before := treeHash(t, top)
 			r, err := Open(fsys.Host{}, dir, spec, Options{BootID: testBoot})
-			if got := ReasonOf(err); got != tc.want || (tc.want == "") != (err == nil) {
-				t.Errorf("reason %q, want %q; error: %v", got, tc.want, err)
-			}
-			if treeHash(t, top) != before {
-				t.Error("Open changed something")
-			}
+			got := ReasonOf(err)
+			assert.Equal(t, tc.want, got, err)
+			assert.Equal(t, err == nil, tc.want == "")
+			assert.Equal(t, before, treeHash(t, top), "Open changed something")
 			if r != nil {
-				must(t, r.Close(context.Background()))
-				if treeHash(t, top) != before {
-					t.Error("Close of a replica that was not used changed something")
-				}
+				require.NoError(t, r.Close(context.Background()))
+				assert.Equal(t, before, treeHash(t, top), "Close of a replica that was not used changed something")
 			}
 		})
 	}
@@ -174,14 +190,12 @@ func TestADamagedReplicaIsRefusedWithItsReasonAndNotTouched(t *testing.T) {
 func TestAReplicaThatIsOpenIsLocked(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "r")
 	spec := testSpec("uid-1", mib)
-	must(t, Create(fsys.Host{}, dir, spec))
+	require.NoError(t, Create(fsys.Host{}, dir, spec))
 	r := openReplica(t, fsys.Host{}, dir, spec, testBoot)
-	if _, err := Open(fsys.Host{}, dir, spec, Options{}); ReasonOf(err) != Locked {
-		t.Errorf("second Open: %v", err)
-	}
-	if err := Remove(fsys.Host{}, dir, spec.UID); ReasonOf(err) != Locked {
-		t.Errorf("Remove: %v", err)
-	}
-	must(t, r.Close(context.Background()))
-	must(t, Remove(fsys.Host{}, dir, spec.UID))
+	_, err := Open(fsys.Host{}, dir, spec, Options{})
+	assert.Equal(t, Locked, ReasonOf(err), "second Open: %v", err)
+	err = Remove(fsys.Host{}, dir, spec.UID)
+	assert.Equal(t, Locked, ReasonOf(err), err)
+	require.NoError(t, r.Close(context.Background()))
+	require.NoError(t, Remove(fsys.Host{}, dir, spec.UID))
 }

@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/longhorn-lep/longhorn-manager/membership"
 	"github.com/longhorn-lep/longhorn-manager/nbd"
 	"github.com/longhorn-lep/longhorn-manager/replica/fsys"
@@ -116,7 +118,7 @@ type acknowledged struct {
 	flushed    map[int64]byte // block offset → content that a flush covered
 	touched    map[int64]bool // regions that a change was begun in since they were last cleared
 	settled    map[int64]byte // block offset → content when its region was last cleared
-	clean      bool           // closed in order, and nobody was admitted since
+	clean      bool           // closed in order, and no engine was admitted since
 	removed    bool
 }
 
@@ -232,7 +234,7 @@ func serve(r *Replica, generation int64, a *acknowledged) error {
 	return a.clear(r, 0, 2, 5, 7)
 }
 
-// fenceTwice shuts engines out, of a replica that nobody has and of one with an engine inside.
+// fenceTwice shuts engines out, of a replica without an engine and of one with an engine inside.
 func fenceTwice(r *Replica, a *acknowledged) error {
 	ctx := context.Background()
 	if err := r.Fence(ctx, 3); err != nil {
@@ -267,9 +269,7 @@ func stopAt(t *testing.T, world string, at int) (*memfs.FS, *acknowledged) {
 		return nil
 	})
 	a := newAcknowledged()
-	if err := life(f, world, a); !errors.Is(err, memfs.ErrCrashed) {
-		t.Fatalf("step %d: %v", at, err)
-	}
+	require.ErrorIs(t, life(f, world, a), memfs.ErrCrashed, "step %d", at)
 	return f, a
 }
 
@@ -280,11 +280,9 @@ func atAnyStep(t *testing.T, then func(f *memfs.FS, a *acknowledged) error) {
 		t.Run(world, func(t *testing.T) {
 			f := memfs.New()
 			f.MkdirAll("/disk/replicas")
-			must(t, life(f, world, newAcknowledged()))
+			require.NoError(t, life(f, world, newAcknowledged()))
 			steps := f.Steps()
-			if steps < 100 {
-				t.Fatalf("only %d steps: the life is not what it was", steps)
-			}
+			require.GreaterOrEqual(t, steps, 100, "the life is not what it was")
 			for at := 1; at <= steps; at++ {
 				atStep(t, world, at, then)
 			}
@@ -297,16 +295,10 @@ func atStep(t *testing.T, world string, at int, then func(f *memfs.FS, a *acknow
 	for seed := range seedsIn(world) {
 		name := fmt.Sprintf("step %d, seed %d", at, seed)
 		f, a := stopAt(t, world, at)
-		if err := then(f, a); err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
+		require.NoError(t, then(f, a), name)
 		f.Crash(rand.New(rand.NewPCG(uint64(at), seed)))
-		if err := checkPromises(f, a); err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		if err := checkGoesOn(f, a); err != nil {
-			t.Fatalf("%s: afterwards: %v", name, err)
-		}
+		require.NoError(t, checkPromises(f, a), name)
+		require.NoError(t, checkGoesOn(f, a), name)
 	}
 }
 

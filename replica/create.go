@@ -42,7 +42,7 @@ func createIn(parent fsys.Dir, dir, name string, spec Spec) error {
 		return errors.Join(fmt.Errorf("create replica directory %s: %w", dir, err), clearLeftover(parent, temp, spec.UID))
 	}
 	err := parent.RenameNew(temp, name)
-	if errors.Is(err, syscall.EEXIST) { // someone came in between
+	if errors.Is(err, syscall.EEXIST) { // another came in between
 		if err := clearLeftover(parent, temp, spec.UID); err != nil {
 			return err
 		}

@@ -51,7 +51,7 @@ func writeZeroes(data dataFile, off, length int64) error {
 	return nil
 }
 
-// maxExtents bounds one answer; whoever asked asks again for the rest.
+// maxExtents bounds one answer; the caller asks again for the rest.
 const maxExtents = 4096
 
 func (r *Replica) extents(off, length int64) ([]nbd.Extent, error) {

@@ -28,17 +28,17 @@ func (r *Replica) identifyHeld() (err error) {
 	return nil
 }
 
-// Check tells whether what an open replica holds is still beneath the disk's directory: nil if it is, else what to give to Lose. For
-// files that were deleted are written to without an error, and gone with the process. The error says that this could not be found out,
-// which says nothing of the replica; of one that is closed it is always so. Check writes nothing. It is a handful of system calls on names
-// that the kernel has in memory, and may be called at any time; on a disk that hangs it may hang.
+// Check tells whether what an open replica holds is still beneath the disk's directory: nil if it is, else what to give to Lose. Writes to
+// deleted files succeed, and are gone with the process. The error says that this could not be found out, which says nothing of the
+// replica; for a closed one there is always an error. Check writes nothing. It is a handful of system calls on names that the kernel has
+// in memory, and may be called at any time; on a disk that hangs it may hang.
 //
 // The replica may have been opened through another Disk for the same directories.
 func (d *Disk) Check(r *Replica) (*DiskLostError, error) {
 	lost, err := d.compare(r)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.closed { // looked at last: who closed it may have removed it since
+	if r.closed { // looked at last: after a close the replica may have been removed
 		return nil, ErrClosed
 	}
 	return lost, err
@@ -81,8 +81,8 @@ func (d *Disk) WatchPath() string { return watchPath(d.replicas) }
 func (r *Replica) WatchPath() string { return watchPath(r.dir) }
 
 func watchPath(d fsys.Dir) string {
-	if d, ok := d.(interface{ Descriptor() int }); ok {
-		return fmt.Sprintf("/proc/self/fd/%d", d.Descriptor())
+	if d, ok := d.(interface{ WatchPath() string }); ok {
+		return d.WatchPath()
 	}
 	return ""
 }

@@ -1,10 +1,12 @@
 package replica
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/longhorn-lep/longhorn-manager/membership"
 	"github.com/longhorn-lep/longhorn-manager/replica/fsys"
@@ -19,55 +21,54 @@ func TestDataThatIsDeletedUnderAnOpenReplicaIsNoticed(t *testing.T) {
 	}{
 		{"nothing happens → sound", func(*testing.T, string) {}, false},
 		{"a stranger's file comes → sound", func(t *testing.T, dir string) {
-			must(t, os.WriteFile(filepath.Join(dir, "notes"), nil, 0o600))
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "notes"), nil, 0o600))
 		}, false},
 		{"the spare goes → sound, for it is made anew", func(t *testing.T, dir string) {
-			must(t, os.Remove(filepath.Join(dir, metaTempName)))
+			require.NoError(t, os.Remove(filepath.Join(dir, metaTempName)))
 		}, false},
-		{"the data goes", func(t *testing.T, dir string) { must(t, os.Remove(filepath.Join(dir, dataName))) }, true},
-		{"the intent map goes", func(t *testing.T, dir string) { must(t, os.Remove(filepath.Join(dir, intentName))) }, true},
-		{"the metadata goes", func(t *testing.T, dir string) { must(t, os.Remove(filepath.Join(dir, metaName))) }, true},
+		{"the data goes", func(t *testing.T, dir string) { require.NoError(t, os.Remove(filepath.Join(dir, dataName))) }, true},
+		{"the intent map goes", func(t *testing.T, dir string) { require.NoError(t, os.Remove(filepath.Join(dir, intentName))) }, true},
+		{"the metadata goes", func(t *testing.T, dir string) { require.NoError(t, os.Remove(filepath.Join(dir, metaName))) }, true},
 		{"another file takes the data's place", func(t *testing.T, dir string) {
-			must(t, os.WriteFile(filepath.Join(dir, "new"), make([]byte, 16*mib), 0o600))
-			must(t, os.Rename(filepath.Join(dir, "new"), filepath.Join(dir, dataName)))
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "new"), make([]byte, 16*mib), 0o600))
+			require.NoError(t, os.Rename(filepath.Join(dir, "new"), filepath.Join(dir, dataName)))
 		}, true},
-		{"the replica's directory goes", func(t *testing.T, dir string) { must(t, os.RemoveAll(dir)) }, true},
-		{"the replica's directory is moved", func(t *testing.T, dir string) { must(t, os.Rename(dir, dir+".old")) }, true},
+		{"the replica's directory goes", func(t *testing.T, dir string) { require.NoError(t, os.RemoveAll(dir)) }, true},
+		{"the replica's directory is moved", func(t *testing.T, dir string) { require.NoError(t, os.Rename(dir, dir+".old")) }, true},
 		{"another directory takes its place", func(t *testing.T, dir string) {
-			must(t, os.Rename(dir, dir+".old"))
-			must(t, os.Mkdir(dir, 0o700))
+			require.NoError(t, os.Rename(dir, dir+".old"))
+			require.NoError(t, os.Mkdir(dir, 0o700))
 		}, true},
-		{"the directory for replicas goes", func(t *testing.T, dir string) { must(t, os.RemoveAll(filepath.Dir(dir))) }, true},
+		{"the directory for replicas goes", func(t *testing.T, dir string) { require.NoError(t, os.RemoveAll(filepath.Dir(dir))) }, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			top := t.TempDir()
 			makeDisk(t, top, diskA)
 			d := openDisk(t, fsys.Host{}, top, diskA)
 			dir, spec := filepath.Join(top, "replicas/r"), testSpec("uid-1", 16*mib)
-			must(t, d.Create(dir, spec))
+			require.NoError(t, d.Create(dir, spec))
 			r, err := d.Open(dir, spec, Options{BootID: testBoot})
-			must(t, err)
+			require.NoError(t, err)
 			s := admit(t, r, 1, "one")
-			must(t, s.WriteAt(ctx, stampBlock(1), 0, false))
+			require.NoError(t, s.WriteAt(ctx, stampBlock(1), 0, false))
 			for counter := range int64(3) { // the metadata is another file each time
-				must(t, record(s, membership.NewEpoch(1, counter+1, []string{"a"})))
-				if lost, err := d.Check(r); lost != nil || err != nil {
-					t.Fatalf("a sound replica: %v, %v", lost, err)
-				}
+				require.NoError(t, record(s, membership.NewEpoch(1, counter+1, []string{"a"})))
+				lost, err := d.Check(r)
+				require.Nil(t, lost)
+				require.NoError(t, err, "a sound replica")
 			}
 			tc.damage(t, dir)
 			lost, err := d.Check(r)
-			if (lost != nil) != tc.gone || err != nil {
-				t.Fatalf("found %v, %v", lost, err)
-			}
+			require.Equal(t, tc.gone, lost != nil, "found %v", lost)
+			require.NoError(t, err)
 			if tc.gone {
 				loseDeleted(t, r, s, lost, top)
 			}
-			must(t, s.Close())
-			must(t, r.Close(ctx))
-			if lost, err := d.Check(r); lost != nil || err == nil {
-				t.Errorf("a replica that is closed: %v, %v", lost, err)
-			}
+			require.NoError(t, s.Close())
+			require.NoError(t, r.Close(ctx))
+			lost, err = d.Check(r)
+			assert.Nil(t, lost)
+			assert.Error(t, err, "a replica that is closed")
 		})
 	}
 }
@@ -77,17 +78,12 @@ func loseDeleted(t *testing.T, r *Replica, s *Session, lost *DiskLostError, top 
 	t.Helper()
 	before := treeHash(t, top)
 	r.Lose(lost)
-	if got := r.State().Failure; ReasonOf(got) != DataDeleted {
-		t.Errorf("failure %v", got)
-	}
-	if err := s.WriteAt(t.Context(), stampBlock(2), 0, true); !errors.Is(err, ErrFailed) {
-		t.Errorf("write: %v", err)
-	}
-	must(t, s.Close())
-	must(t, r.Close(t.Context()))
-	if treeHash(t, top) != before {
-		t.Error("something was written after the data was deleted")
-	}
+	got := r.State().Failure
+	assert.Equal(t, DataDeleted, ReasonOf(got), "failure %v", got)
+	assert.ErrorIs(t, s.WriteAt(t.Context(), stampBlock(2), 0, true), ErrFailed)
+	require.NoError(t, s.Close())
+	require.NoError(t, r.Close(t.Context()))
+	assert.Equal(t, before, treeHash(t, top), "something was written after the data was deleted")
 }
 
 // What is to be watched can be opened by its path as long as the replica and its disk are open.
@@ -96,17 +92,15 @@ func TestThePathsToWatchLeadToTheDirectories(t *testing.T) {
 	makeDisk(t, top, diskA)
 	d := openDisk(t, fsys.Host{}, top, diskA)
 	dir, spec := filepath.Join(top, "replicas/r"), testSpec("uid-1", mib)
-	must(t, d.Create(dir, spec))
+	require.NoError(t, d.Create(dir, spec))
 	r, err := d.Open(dir, spec, Options{})
-	must(t, err)
+	require.NoError(t, err)
 	defer r.Close(t.Context())
 	for _, tc := range []struct{ want, path string }{{dir, r.WatchPath()}, {filepath.Join(top, "replicas"), d.WatchPath()}} {
 		want, err := os.Stat(tc.want)
-		must(t, err)
+		require.NoError(t, err)
 		got, err := os.Stat(tc.path)
-		must(t, err)
-		if !os.SameFile(want, got) {
-			t.Errorf("%s is not %s", tc.path, tc.want)
-		}
+		require.NoError(t, err)
+		assert.True(t, os.SameFile(want, got), "%s is not %s", tc.path, tc.want)
 	}
 }

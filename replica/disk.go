@@ -19,10 +19,11 @@ import (
 //	    replicas/            held; on the same file system
 //
 // So when a file system is mounted or unmounted meanwhile, a step finishes in the file system in which it began, even one that no
-// path leads to, and never in what comes to light beneath. Whoever opens a Disk must Close it; replicas that were opened through it
-// stay open.
+// path leads to, and never in what comes to light beneath. The caller of OpenDisk must Close the Disk; replicas that were opened
+// through it stay open.
 //
-// A byte-for-byte clone has the same UUID file, so OpenDisk takes it for the disk. What a replica on it is worth, its epoch tells.
+// A byte-for-byte clone has the same UUID file, so OpenDisk takes it for the disk. The epoch of a replica on it tells what that
+// replica is worth.
 type Disk struct {
 	path, uuid string
 	dir        fsys.Dir

@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
 	"github.com/longhorn-lep/longhorn-manager/disk"
@@ -25,22 +27,22 @@ const (
 // makeDisk makes a directory a disk.
 func makeDisk(t testing.TB, dir, uuid string) {
 	t.Helper()
-	must(t, os.MkdirAll(filepath.Join(dir, "replicas"), 0o700))
-	must(t, os.WriteFile(filepath.Join(dir, disk.ConfigFileName), []byte(`{"diskUUID":"`+uuid+`"}`), 0o600))
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "replicas"), 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, disk.ConfigFileName), []byte(`{"diskUUID":"`+uuid+`"}`), 0o600))
 }
 
 func openDisk(t testing.TB, f fsys.FS, dir, uuid string) *Disk {
 	t.Helper()
 	d, err := OpenDisk(f, dir, uuid)
-	must(t, err)
-	t.Cleanup(func() { must(t, d.Close()) })
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, d.Close()) })
 	return d
 }
 
 func TestOnlyTheDiskThatIsAskedForIsOpened(t *testing.T) {
 	config := func(text string) func(t *testing.T, dir string) {
 		return func(t *testing.T, dir string) {
-			must(t, os.WriteFile(filepath.Join(dir, disk.ConfigFileName), []byte(text), 0o600))
+			require.NoError(t, os.WriteFile(filepath.Join(dir, disk.ConfigFileName), []byte(text), 0o600))
 		}
 	}
 	for _, tc := range []struct {
@@ -55,17 +57,17 @@ func TestOnlyTheDiskThatIsAskedForIsOpened(t *testing.T) {
 		{name: "no UUID asked for → invalid", uuid: "", want: InvalidSpec},
 		{name: "another UUID → refused", uuid: diskB, want: DiskMismatch},
 		{name: "no directory → missing", uuid: diskA, want: DiskMissing, change: func(t *testing.T, dir string) {
-			must(t, os.RemoveAll(dir))
+			require.NoError(t, os.RemoveAll(dir))
 		}},
 		{name: "a file in its place → missing", uuid: diskA, want: DiskMissing, change: func(t *testing.T, dir string) {
-			must(t, os.RemoveAll(dir))
-			must(t, os.WriteFile(dir, nil, 0o600))
+			require.NoError(t, os.RemoveAll(dir))
+			require.NoError(t, os.WriteFile(dir, nil, 0o600))
 		}},
 		{name: "a directory without a UUID file, as beneath a mount → missing", uuid: diskA, want: DiskMissing, change: func(t *testing.T, dir string) {
-			must(t, os.Remove(filepath.Join(dir, disk.ConfigFileName)))
+			require.NoError(t, os.Remove(filepath.Join(dir, disk.ConfigFileName)))
 		}},
 		{name: "no directory for replicas → missing", uuid: diskA, want: DiskMissing, change: func(t *testing.T, dir string) {
-			must(t, os.Remove(filepath.Join(dir, "replicas")))
+			require.NoError(t, os.Remove(filepath.Join(dir, "replicas")))
 		}},
 		{name: "an empty UUID file → refused", uuid: diskA, want: DiskMismatch, change: config("")},
 		{name: "a torn UUID file → refused", uuid: diskA, want: DiskMismatch, change: config(`{"diskUUID":"` + diskA)},
@@ -73,18 +75,18 @@ func TestOnlyTheDiskThatIsAskedForIsOpened(t *testing.T) {
 		{name: "a UUID file that is too long → refused", uuid: diskA, want: DiskMismatch, change: config(`{"diskUUID":"` + diskA + `"}` + strings.Repeat(" ", disk.MaxConfigBytes))},
 		{name: "a link in the place of the UUID file → refused", uuid: diskA, want: DiskMismatch, change: func(t *testing.T, dir string) {
 			name := filepath.Join(dir, disk.ConfigFileName)
-			must(t, os.Rename(name, name+".real"))
-			must(t, os.Symlink(name+".real", name))
+			require.NoError(t, os.Rename(name, name+".real"))
+			require.NoError(t, os.Symlink(name+".real", name))
 		}},
 		{name: "a pipe in the place of the UUID file → refused, without waiting", uuid: diskA, want: DiskMismatch, change: func(t *testing.T, dir string) {
 			name := filepath.Join(dir, disk.ConfigFileName)
-			must(t, os.Remove(name))
-			must(t, syscall.Mkfifo(name, 0o600))
+			require.NoError(t, os.Remove(name))
+			require.NoError(t, syscall.Mkfifo(name, 0o600))
 		}},
 		{name: "a link in the place of the directory for replicas → refused", uuid: diskA, want: DiskMismatch, change: func(t *testing.T, dir string) {
 			name := filepath.Join(dir, "replicas")
-			must(t, os.Rename(name, name+".real"))
-			must(t, os.Symlink(name+".real", name))
+			require.NoError(t, os.Rename(name, name+".real"))
+			require.NoError(t, os.Symlink(name+".real", name))
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -96,15 +98,12 @@ func TestOnlyTheDiskThatIsAskedForIsOpened(t *testing.T) {
 			}
 			before := treeHash(t, top)
 			d, err := OpenDisk(fsys.Host{}, dir, tc.uuid)
-			if ReasonOf(err) != tc.want || (tc.want == "") != (err == nil) {
-				t.Fatalf("error %v, want reason %q", err, tc.want)
-			}
+			require.Equal(t, tc.want, ReasonOf(err), err)
+			require.Equal(t, err == nil, tc.want == "")
 			if err == nil {
-				must(t, d.Close())
+				require.NoError(t, d.Close())
 			}
-			if treeHash(t, top) != before {
-				t.Error("opening changed something")
-			}
+			assert.Equal(t, before, treeHash(t, top), "opening changed something")
 		})
 	}
 }
@@ -123,14 +122,10 @@ func TestAReplicaMustLieOnTheDiskThatIsNamed(t *testing.T) {
 		for what, err := range map[string]error{
 			"create": d.Create(dir, testSpec("u", mib)), "open": err, "remove": d.Remove(dir, "u"),
 		} {
-			if ReasonOf(err) != InvalidSpec {
-				t.Errorf("%s %q: %v", what, dir, err)
-			}
+			assert.Equal(t, InvalidSpec, ReasonOf(err), "%s %q: %v", what, dir, err)
 		}
 	}
-	if treeHash(t, top) != before {
-		t.Error("something was touched")
-	}
+	assert.Equal(t, before, treeHash(t, top), "something was touched")
 }
 
 // lost is what a guard would say.
@@ -142,18 +137,16 @@ func TestAReplicaThatLostItsDiskWritesNothingMore(t *testing.T) {
 	makeDisk(t, top, diskA)
 	d := openDisk(t, fsys.Host{}, top, diskA)
 	dir, spec := filepath.Join(top, "replicas/r"), testSpec("uid-1", 64*mib)
-	must(t, d.Create(dir, spec))
+	require.NoError(t, d.Create(dir, spec))
 	told := 0
 	r, err := d.Open(dir, spec, Options{BootID: testBoot, OnChange: func() { told++ }})
-	must(t, err)
+	require.NoError(t, err)
 	s := admit(t, r, 1, "one")
-	must(t, s.WriteAt(ctx, stampBlock(1), 0, true))
+	require.NoError(t, s.WriteAt(ctx, stampBlock(1), 0, true))
 	before, toldBefore := treeHash(t, top), told
 
 	r.Lose(lost)
-	if told != toldBefore+1 {
-		t.Errorf("told of %d changes, want 1", told-toldBefore)
-	}
+	assert.Equal(t, toldBefore+1, told, "told of %d changes", told-toldBefore)
 	<-s.Done()
 	_, controlErr := s.Control(ctx, membership.OpBeginRebuild, nil)
 	_, admitErr := r.Admit(ctx, 2, "two")
@@ -162,28 +155,21 @@ func TestAReplicaThatLostItsDiskWritesNothingMore(t *testing.T) {
 		"session": s.Err(), "write": s.WriteAt(ctx, stampBlock(2), 0, false), "flush": s.Flush(ctx), "trim": s.Trim(ctx, 0, 512, false),
 		"zero": s.Zero(ctx, 0, 512, 0), "control": controlErr, "admission": admitErr, "view": viewErr, "fence": r.Fence(ctx, 9),
 	} {
-		if !errors.Is(err, ErrFailed) {
-			t.Errorf("%s: %v, want an error that the replica failed", what, err)
-		}
+		assert.ErrorIs(t, err, ErrFailed, what)
 	}
-	if got := r.State().Failure; !errors.Is(got, error(lost)) || ReasonOf(got) != DiskUnmounted {
-		t.Errorf("failure %v", got)
-	}
-	if got := r.Caution(); got != "not current, for its disk went away while it was open" {
-		t.Errorf("caution %q", got)
-	}
-	must(t, s.Close())
-	must(t, r.Close(ctx))
-	if treeHash(t, top) != before {
-		t.Error("something was written after the disk was lost")
-	}
+	got := r.State().Failure
+	assert.ErrorIs(t, got, error(lost))
+	assert.Equal(t, DiskUnmounted, ReasonOf(got))
+	assert.Equal(t, "not current, for its disk went away while it was open", r.Caution())
+	require.NoError(t, s.Close())
+	require.NoError(t, r.Close(ctx))
+	assert.Equal(t, before, treeHash(t, top), "something was written after the disk was lost")
 
 	again, err := d.Open(dir, spec, Options{BootID: testBoot})
-	must(t, err)
-	if again.meta.Clean || again.State().Generation != 1 {
-		t.Errorf("opened again with clean %t, generation %d", again.meta.Clean, again.State().Generation)
-	}
-	must(t, again.Close(ctx))
+	require.NoError(t, err)
+	assert.False(t, again.meta.Clean)
+	assert.Equal(t, int64(1), again.State().Generation, "opened again with clean")
+	require.NoError(t, again.Close(ctx))
 }
 
 func TestTheLossOfTheDiskCountsMoreThanAnEarlierFailure(t *testing.T) {
@@ -191,14 +177,10 @@ func TestTheLossOfTheDiskCountsMoreThanAnEarlierFailure(t *testing.T) {
 	r.fail(errors.New("a write failed"))
 	r.Lose(lost)
 	r.Lose(&DiskLostError{Reason: DiskReplaced})
-	if got := ReasonOf(r.State().Failure); got != DiskUnmounted {
-		t.Errorf("reason %q, want the first loss", got)
-	}
+	assert.Equal(t, DiskUnmounted, ReasonOf(r.State().Failure))
 	before := treeHash(t, filepath.Dir(r.dirPath))
-	must(t, r.Close(context.Background()))
-	if treeHash(t, filepath.Dir(r.dirPath)) != before {
-		t.Error("closing wrote that writes were lost, to a disk that is gone")
-	}
+	require.NoError(t, r.Close(context.Background()))
+	assert.Equal(t, before, treeHash(t, filepath.Dir(r.dirPath)), "closing wrote that writes were lost, to a disk that is gone")
 }
 
 // before calls a function once, before a step of a replica's creation or removal.
@@ -259,46 +241,37 @@ func TestADiskThatGoesAwayBetweenTwoStepsIsWrittenToAndNotWhatIsBeneath(t *testi
 		for _, cover := range []bool{false, true} {
 			top := t.TempDir()
 			point, aside := filepath.Join(top, "disk"), filepath.Join(top, "aside")
-			must(t, os.MkdirAll(filepath.Join(point, "replicas"), 0o700)) // the worst case: it looks right beneath, too
-			must(t, os.Mkdir(aside, 0o700))
+			require.NoError(t, os.MkdirAll(filepath.Join(point, "replicas"), 0o700)) // the worst case: it looks right beneath, too
+			require.NoError(t, os.Mkdir(aside, 0o700))
 			beneath := treeHash(t, point)
-			must(t, unix.Mount("none", point, "tmpfs", 0, ""))
-			must(t, unix.Mount(point, aside, "", unix.MS_BIND, "")) // to see the disk afterwards
+			require.NoError(t, unix.Mount("none", point, "tmpfs", 0, ""))
+			require.NoError(t, unix.Mount(point, aside, "", unix.MS_BIND, "")) // to see the disk afterwards
 			makeDisk(t, point, diskA)
 			vanish := func() {
 				if cover {
-					must(t, unix.Mount("none", point, "tmpfs", 0, ""))
-					must(t, os.Mkdir(filepath.Join(point, "replicas"), 0o700))
+					require.NoError(t, unix.Mount("none", point, "tmpfs", 0, ""))
+					require.NoError(t, os.Mkdir(filepath.Join(point, "replicas"), 0o700))
 					return
 				}
-				must(t, unix.Unmount(point, unix.MNT_DETACH))
+				require.NoError(t, unix.Unmount(point, unix.MNT_DETACH))
 			}
 			d, err := OpenDisk(before{fsys.Host{}, step, &vanish}, point, diskA)
-			must(t, err)
-			must(t, d.Create(filepath.Join(point, "replicas/r"), testSpec("u", mib)))
-			if vanish != nil {
-				t.Fatalf("step %q did not come", step)
-			}
+			require.NoError(t, err)
+			require.NoError(t, d.Create(filepath.Join(point, "replicas/r"), testSpec("u", mib)))
+			require.Nil(t, vanish, "step %q did not come", step)
 			if cover {
 				left, err := os.ReadDir(filepath.Join(point, "replicas"))
-				must(t, err)
-				if len(left) > 0 {
-					t.Errorf("before %s: %v was made in what was mounted over the disk", step, left)
-				}
-				must(t, unix.Unmount(point, unix.MNT_DETACH))
-				must(t, unix.Unmount(point, unix.MNT_DETACH))
+				require.NoError(t, err)
+				assert.Empty(t, left, "before %s", step)
+				require.NoError(t, unix.Unmount(point, unix.MNT_DETACH))
+				require.NoError(t, unix.Unmount(point, unix.MNT_DETACH))
 			}
-			if treeHash(t, point) != beneath {
-				t.Errorf("before %s: something was made beneath the mount point", step)
-			}
-			if _, err := os.Stat(filepath.Join(aside, "replicas/r", metaName)); err != nil {
-				t.Errorf("before %s: the replica is not on the disk: %v", step, err)
-			}
-			if err := d.Remove(filepath.Join(point, "replicas/r"), "u"); err != nil {
-				t.Errorf("before %s: remove: %v", step, err)
-			}
-			must(t, d.Close())
-			must(t, unix.Unmount(aside, unix.MNT_DETACH))
+			assert.Equal(t, beneath, treeHash(t, point), "before %s: something was made beneath the mount point", step)
+			_, err = os.Stat(filepath.Join(aside, "replicas/r", metaName))
+			assert.NoError(t, err, "before %s: the replica is not on the disk", step)
+			assert.NoError(t, d.Remove(filepath.Join(point, "replicas/r"), "u"), "before %s", step)
+			require.NoError(t, d.Close())
+			require.NoError(t, unix.Unmount(aside, unix.MNT_DETACH))
 		}
 	}
 }
@@ -308,27 +281,33 @@ func TestASightingTellsWhatAPathLeadsTo(t *testing.T) {
 		return
 	}
 	dir := filepath.Join(t.TempDir(), "disk")
-	if s := LookAtDisk(fsys.Host{}, dir); s.Found || s.Reason != DiskMissing {
-		t.Errorf("nothing: %+v", s)
-	}
+	s := LookAtDisk(fsys.Host{}, dir)
+	assert.False(t, s.Found)
+	assert.Equal(t, DiskMissing, s.Reason)
 	makeDisk(t, dir, diskA)
 	plain := LookAtDisk(fsys.Host{}, dir)
-	if !plain.Found || plain.MountPoint || plain.UUID != diskA || plain.Reason != "" || plain.ID.Replicas == (fsys.ID{}) {
-		t.Errorf("a disk: %+v", plain)
-	}
-	must(t, unix.Mount("none", filepath.Join(dir, "replicas"), "tmpfs", 0, ""))
-	if s := LookAtDisk(fsys.Host{}, dir); s.ID.Directory != plain.ID.Directory || s.UUID != diskA || s.Reason != DiskMismatch {
-		t.Errorf("a mount over its replicas: %+v", s)
-	}
-	must(t, unix.Unmount(filepath.Join(dir, "replicas"), 0))
-	must(t, unix.Mount("none", dir, "tmpfs", 0, ""))
-	if s := LookAtDisk(fsys.Host{}, dir); !s.Found || !s.MountPoint || s.UUID != "" || s.Reason != DiskMissing || s.ID.Directory == plain.ID.Directory {
-		t.Errorf("a mount over it: %+v", s)
-	}
-	must(t, unix.Unmount(dir, 0))
-	must(t, unix.Mount(dir, dir, "", unix.MS_BIND, ""))
-	if s := LookAtDisk(fsys.Host{}, dir); s.ID != plain.ID || s.Reason != "" {
-		t.Errorf("the same directory mounted once more: %+v, want %+v", s, plain)
-	}
-	must(t, unix.Unmount(dir, 0))
+	assert.True(t, plain.Found)
+	assert.False(t, plain.MountPoint)
+	assert.Equal(t, diskA, plain.UUID)
+	assert.Empty(t, plain.Reason)
+	assert.NotEqual(t, fsys.ID{}, plain.ID.Replicas, "a disk")
+	require.NoError(t, unix.Mount("none", filepath.Join(dir, "replicas"), "tmpfs", 0, ""))
+	s = LookAtDisk(fsys.Host{}, dir)
+	assert.Equal(t, plain.ID.Directory, s.ID.Directory)
+	assert.Equal(t, diskA, s.UUID)
+	assert.Equal(t, DiskMismatch, s.Reason, "a mount over its replicas")
+	require.NoError(t, unix.Unmount(filepath.Join(dir, "replicas"), 0))
+	require.NoError(t, unix.Mount("none", dir, "tmpfs", 0, ""))
+	s = LookAtDisk(fsys.Host{}, dir)
+	assert.True(t, s.Found)
+	assert.True(t, s.MountPoint)
+	assert.Empty(t, s.UUID)
+	assert.Equal(t, DiskMissing, s.Reason)
+	assert.NotEqual(t, plain.ID.Directory, s.ID.Directory, "a mount over it")
+	require.NoError(t, unix.Unmount(dir, 0))
+	require.NoError(t, unix.Mount(dir, dir, "", unix.MS_BIND, ""))
+	s = LookAtDisk(fsys.Host{}, dir)
+	assert.Equal(t, plain.ID, s.ID)
+	assert.Empty(t, s.Reason, "the same directory mounted once more")
+	require.NoError(t, unix.Unmount(dir, 0))
 }

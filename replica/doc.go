@@ -24,7 +24,7 @@
 //  7. nothing is repaired, for there is nothing to repair: a write that was under way is covered by a mark, and the engine
 //     makes marked regions equal
 //
-// The first of these that fails gives a Reason, and a directory that was refused has not been written to.
+// The first of these that fails gives a Reason; Open has written nothing to a directory that it refuses.
 //
 // It must not know engines, Kubernetes, sockets, or how an export is named. Times and limits are the caller's contexts,
 // but for two: closeWait, as a Close has no context, and readmitWait.

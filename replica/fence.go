@@ -10,7 +10,7 @@ const fenceSession = "fence"
 
 // Fence shuts out every engine of a generation below the given one, for ever: no request of theirs begins any more, those under
 // way finish, then the generation is made durable. No engine gets in by it. A replica that has admitted this generation or a higher
-// one is left as it is, with whoever is connected.
+// one stays as it is, and so does an engine connected to it.
 //
 // A replica that failed can be fenced as long as its disk takes the metadata. When ctx ends first (a *HangError), or the disk refuses,
 // the older session is shut out all the same, but may not be so after a restart: the caller must not rely on it.

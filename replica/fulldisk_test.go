@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/mountns"
@@ -25,17 +27,16 @@ func mountImage(t *testing.T, fstype, image string, sizeBytes int64, options ...
 			mountns.Missing(t, tool)
 		}
 	}
-	must(t, os.WriteFile(image, nil, 0o600))
-	must(t, os.Truncate(image, sizeBytes))
-	if out, err := exec.CommandContext(t.Context(), "mkfs."+fstype, append(options, "-q", image)...).CombinedOutput(); err != nil {
-		t.Fatalf("make a file system: %v: %s", err, out)
-	}
+	require.NoError(t, os.WriteFile(image, nil, 0o600))
+	require.NoError(t, os.Truncate(image, sizeBytes))
+	out, err := exec.CommandContext(t.Context(), "mkfs."+fstype, append(options, "-q", image)...).CombinedOutput()
+	require.NoError(t, err, "make a file system: %s", out)
 	point := filepath.Join(t.TempDir(), "mnt")
-	must(t, os.Mkdir(point, 0o700))
+	require.NoError(t, os.Mkdir(point, 0o700))
 	if out, err := exec.CommandContext(t.Context(), "mount", "-o", "loop", image, point).CombinedOutput(); err != nil {
 		mountns.Missing(t, fmt.Sprintf("loop devices and %s (%s)", fstype, out))
 	}
-	t.Cleanup(func() { must(t, unix.Unmount(point, 0)) })
+	t.Cleanup(func() { require.NoError(t, unix.Unmount(point, 0)) })
 	return point
 }
 
@@ -48,13 +49,13 @@ func fillUp(t *testing.T, dir string) {
 			if errors.Is(err, syscall.ENOSPC) {
 				break
 			}
-			must(t, err)
+			require.NoError(t, err)
 			_, err = f.Write(make([]byte, piece))
 			err = errors.Join(err, f.Sync(), f.Close())
 			if errors.Is(err, syscall.ENOSPC) {
 				break
 			}
-			must(t, err)
+			require.NoError(t, err)
 		}
 	}
 }
@@ -68,25 +69,24 @@ func TestAFullDiskTakesEpochsAdmissionsAndMarks(t *testing.T) {
 		t.Run(fstype, func(t *testing.T) {
 			point := mountImage(t, fstype, filepath.Join(t.TempDir(), "image"), size)
 			dir, spec := filepath.Join(point, "r"), testSpec("uid-1", 16*mib)
-			must(t, Create(fsys.Host{}, dir, spec))
+			require.NoError(t, Create(fsys.Host{}, dir, spec))
 			r := openReplica(t, fsys.Host{}, dir, spec, testBoot)
 			s := admit(t, r, 1, "one")
 			for off := int64(0); off < 16*mib; off += 4 * mib {
-				must(t, s.WriteAt(t.Context(), make([]byte, 64<<10), off, false))
+				require.NoError(t, s.WriteAt(t.Context(), make([]byte, 64<<10), off, false))
 			}
-			must(t, s.Flush(t.Context()))
+			require.NoError(t, s.Flush(t.Context()))
 			clearMarks(t, s, 0, 1, 2, 3)
 			fillUp(t, point)
-			if err := s.WriteAt(t.Context(), make([]byte, mib), 8*mib, true); !errors.Is(err, syscall.ENOSPC) {
-				t.Errorf("a write that needs space: %v", err)
-			}
+			assert.ErrorIs(t, s.WriteAt(t.Context(), make([]byte, mib), 8*mib, true), syscall.ENOSPC, "a write that needs space")
 			useWithoutSpace(t, r, s)
-			must(t, r.Close(context.Background()))
+			require.NoError(t, r.Close(context.Background()))
 			again := openReplica(t, fsys.Host{}, dir, spec, testBoot)
-			if got := again.State(); got.Generation != 11 || got.Epoch.Generation != 10 || !got.Rebuilding {
-				t.Errorf("opened again: %+v", got)
-			}
-			must(t, again.Close(context.Background()))
+			got := again.State()
+			assert.Equal(t, int64(11), got.Generation)
+			assert.Equal(t, int64(10), got.Epoch.Generation)
+			assert.True(t, got.Rebuilding, "opened again")
+			require.NoError(t, again.Close(context.Background()))
 		})
 	}
 }
@@ -95,17 +95,17 @@ func TestAFullDiskTakesEpochsAdmissionsAndMarks(t *testing.T) {
 func useWithoutSpace(t *testing.T, r *Replica, s *Session) {
 	t.Helper()
 	for generation := int64(2); generation <= 10; generation++ {
-		must(t, s.Close())
+		require.NoError(t, s.Close())
 		s = admit(t, r, generation, fmt.Sprint("s", generation))
 		for counter := range int64(20) {
-			must(t, record(s, membership.NewEpoch(generation, counter+1, []string{"a", "b"})))
+			require.NoError(t, record(s, membership.NewEpoch(generation, counter+1, []string{"a", "b"})))
 		}
 		beginRebuild(t, s)
 		for off := int64(0); off < 16*mib; off += 4 * mib {
-			must(t, s.WriteAt(t.Context(), stampBlock(byte(generation)), off, true))
+			require.NoError(t, s.WriteAt(t.Context(), stampBlock(byte(generation)), off, true))
 		}
 		clearMarks(t, s, 0, 1, 2, 3)
 	}
-	must(t, r.Fence(t.Context(), 11))
-	must(t, s.Close())
+	require.NoError(t, r.Fence(t.Context(), 11))
+	require.NoError(t, s.Close())
 }

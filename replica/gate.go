@@ -12,7 +12,7 @@ import (
 // to them: those that enter are counted in one half, and look changes the half whenever the other is empty.
 type gate struct {
 	state   atomic.Int64 // the numbers inside, in two halves, plus shutBit once it is shut
-	half    atomic.Int64 // what one who enters adds to state: 1, or otherHalf
+	half    atomic.Int64 // what enter adds to state: 1, or otherHalf
 	once    sync.Once
 	drained chan struct{}
 
@@ -25,7 +25,7 @@ const (
 	otherHalf = 1 << 31
 )
 
-// ticket is what one who is inside must give back.
+// ticket is what a request inside must give back.
 type ticket int64
 
 func newGate() *gate {
@@ -50,7 +50,7 @@ func (g *gate) leave(t ticket) {
 	}
 }
 
-// shut lets nobody in from now on. It does not wait.
+// shut lets no request in from now on. It does not wait.
 func (g *gate) shut() {
 	if g.state.Or(shutBit) == 0 {
 		g.once.Do(func() { close(g.drained) })

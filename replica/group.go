@@ -13,7 +13,7 @@ type group struct {
 
 type round struct {
 	done chan struct{} // closed when err is set
-	lead chan struct{} // gives one of those who wait the next run
+	lead chan struct{} // gives one waiting caller the next run
 	err  error
 }
 
@@ -45,7 +45,7 @@ func (g *group) do() error {
 	if g.next == nil {
 		g.running = false
 	} else {
-		g.next.lead <- struct{}{} // running stays true: the one who takes it goes on
+		g.next.lead <- struct{}{} // running stays true: the caller that takes it goes on
 	}
 	return r.err
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/nbd"
 )
 
-// A disk may never answer, and nothing can end a call that waits for it in the kernel. Who waits for such a call is told apart:
+// A disk may never answer, and nothing can end a call that waits for it in the kernel. How long callers wait for such a call:
 //
 //	Admit, Fence, Control, Close   a caller whose context ends leaves with a *HangError; the call goes on in the replica's lane
 //	Session.Close, View.Close      return after closeWait; the gate stays occupied until the request has ended
@@ -18,7 +18,7 @@ import (
 // closeWait is how long the Close of a session or view waits for requests that hang.
 const closeWait = 5 * time.Second
 
-// HangError is what a caller gets who gave up on a disk that has not answered.
+// HangError is the error of a caller that gave up on a disk that has not answered.
 type HangError struct {
 	// Asked is what the caller asked for.
 	Asked string
@@ -52,9 +52,9 @@ func (e *HangError) Unwrap() []error {
 	return []error{e.Err}
 }
 
-// StuckSince tells of the call to the disk that has not returned for the longest time, of this replica: the zero time when there is
-// none. For reads, writes and flushes it compares with the call before: such a request is found by the second of two calls after it
-// began, and its time is that of the first. So it must be called every few seconds. It does not wait.
+// StuckSince returns the replica's call to the disk that has not returned for the longest time, and since when: the zero time when
+// there is none. For reads, writes and flushes it compares with the call before: such a request is found by the second of two calls
+// after it began, and its time is that of the first. So it must be called every few seconds. It does not wait.
 func (r *Replica) StuckSince() (since time.Time, what string) {
 	since, what = r.lane.oldest()
 	if r.out != nil {
@@ -80,7 +80,7 @@ func (r *Replica) StuckSince() (since time.Time, what string) {
 	return since, what
 }
 
-// gaveUp is the error of a caller who has left before what was asked for began.
+// gaveUp is the error of a caller that left before the call it asked for began.
 func (r *Replica) gaveUp(asked string, cause error) error {
 	since, what := r.StuckSince()
 	return &HangError{Asked: asked, Since: since, Call: what, Err: cause}

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/longhorn-lep/longhorn-manager/membership"
@@ -69,13 +71,11 @@ func wantHang(t *testing.T, err error, begun bool) {
 func stuckAdmission(t *testing.T) (r *Replica, release func()) {
 	t.Helper()
 	f, r := newMemReplica(t, 8*mib)
-	must(t, admit(t, r, 3, "three").Close())
+	require.NoError(t, admit(t, r, 3, "three").Close())
 	asked, release := hang(t, f, "sync", metaTempName)
 	wantHang(t, abandon(asked, func(ctx context.Context) error {
 		s, err := r.Admit(ctx, 5, "five")
-		if s != nil {
-			t.Error("the engine has left, and is in")
-		}
+		assert.Nil(t, s, "the engine has left, and is in")
 		return err
 	}), true)
 	return r, release
@@ -83,22 +83,19 @@ func stuckAdmission(t *testing.T) (r *Replica, release func()) {
 
 func TestAnAdmissionThatIsAbandonedLetsNobodyInWhenTheDiskAnswers(t *testing.T) {
 	r, release := stuckAdmission(t)
-	if got := r.State(); got.Generation != 3 || got.Connected || got.Failure != nil {
-		t.Errorf("state %+v", got)
-	}
+	got := r.State()
+	assert.Equal(t, int64(3), got.Generation)
+	assert.False(t, got.Connected)
+	assert.NoError(t, got.Failure)
 	_, err := r.Admit(expired(), 6, "six")
 	wantHang(t, err, false)
 	wantHang(t, r.Fence(expired(), 7), false)
 	wantHang(t, r.Close(expired()), false)
-	if got := len(r.lane.places); got != 1 {
-		t.Errorf("%d calls are under way, want the one that hangs", got)
-	}
+	assert.Len(t, r.lane.places, 1, "calls are under way")
 	release()
 	waitFor(t, func() bool { return r.State().Generation == 5 })
-	if r.State().Connected {
-		t.Error("an engine is in that has left")
-	}
-	must(t, admit(t, r, 5, "five").Close()) // the same engine may ask again
+	assert.False(t, r.State().Connected, "an engine is in that has left")
+	require.NoError(t, admit(t, r, 5, "five").Close()) // the same engine may ask again
 }
 
 // What was asked for later comes later, and is decided by what the late answer has made: here generation 4 would turn 5 back.
@@ -110,9 +107,7 @@ func TestAnAdmissionBehindOneThatHangsIsDecidedAfterIt(t *testing.T) {
 		lower <- err
 	}()
 	release()
-	if err := <-lower; !errors.Is(err, ErrFenced) {
-		t.Errorf("generation 4 after 5: %v", err)
-	}
+	assert.ErrorIs(t, <-lower, ErrFenced, "generation 4 after 5")
 	go func() {
 		s, err := r.Admit(context.Background(), 6, "six")
 		if err == nil {
@@ -120,13 +115,11 @@ func TestAnAdmissionBehindOneThatHangsIsDecidedAfterIt(t *testing.T) {
 		}
 		higher <- err
 	}()
-	must(t, <-higher)
-	if got := r.State().Generation; got != 6 {
-		t.Errorf("generation %d", got)
-	}
+	require.NoError(t, <-higher)
+	assert.Equal(t, int64(6), r.State().Generation)
 }
 
-// The disk is lost while an admission is recorded: nobody is let in to a replica that has ended.
+// The disk is lost while an admission is recorded: a replica that has ended lets no engine in.
 func TestAnAdmissionDuringWhichTheDiskIsLostIsRefused(t *testing.T) {
 	f, r := newMemReplica(t, 8*mib)
 	asked, release := hang(t, f, "sync", metaTempName)
@@ -138,12 +131,10 @@ func TestAnAdmissionDuringWhichTheDiskIsLostIsRefused(t *testing.T) {
 	<-asked
 	r.Lose(lost)
 	release()
-	if err := <-admitted; !errors.Is(err, ErrFailed) || ReasonOf(err) != DiskUnmounted {
-		t.Errorf("error %v", err)
-	}
-	if r.State().Connected {
-		t.Error("an engine is in")
-	}
+	err := <-admitted
+	assert.ErrorIs(t, err, ErrFailed)
+	assert.Equal(t, DiskUnmounted, ReasonOf(err))
+	assert.False(t, r.State().Connected, "an engine is in")
 }
 
 func TestAFenceThatIsAbandonedShutsOutAllTheSame(t *testing.T) {
@@ -151,15 +142,12 @@ func TestAFenceThatIsAbandonedShutsOutAllTheSame(t *testing.T) {
 	s := admit(t, r, 1, "one")
 	asked, release := hang(t, f, "sync", metaTempName)
 	wantHang(t, abandon(asked, func(ctx context.Context) error { return r.Fence(ctx, 2) }), true)
-	if !errors.Is(s.Err(), ErrFenced) {
-		t.Errorf("the older session: %v", s.Err())
-	}
+	assert.ErrorIs(t, s.Err(), ErrFenced, "the older session")
 	release()
-	must(t, r.Fence(context.Background(), 2))
-	if _, err := r.Admit(context.Background(), 1, "one"); !errors.Is(err, ErrFenced) {
-		t.Errorf("the older engine again: %v", err)
-	}
-	must(t, s.Close())
+	require.NoError(t, r.Fence(context.Background(), 2))
+	_, err := r.Admit(context.Background(), 1, "one")
+	assert.ErrorIs(t, err, ErrFenced, "the older engine again")
+	require.NoError(t, s.Close())
 }
 
 // Epochs are compared in the order in which they are stored: the older one must not come over the newer one that hung.
@@ -173,12 +161,9 @@ func TestAnEpochBehindOneThatHangsIsComparedWithIt(t *testing.T) {
 	behind := make(chan error, 1)
 	go func() { behind <- recordIn(context.Background(), s, older) }()
 	release()
-	if err := <-behind; !errors.Is(err, nbd.EINVAL) {
-		t.Errorf("the older epoch: %v", err)
-	}
-	if got := r.State().Epoch; !got.Equal(newer) {
-		t.Errorf("epoch %s", got)
-	}
+	assert.ErrorIs(t, <-behind, nbd.EINVAL, "the older epoch")
+	got := r.State().Epoch
+	assert.True(t, got.Equal(newer), "epoch %s", got)
 }
 
 func recordIn(ctx context.Context, s *Session, e membership.Epoch) error {
@@ -210,43 +195,37 @@ func TestATakeoverWaitsForAControlRequestThatWasAbandoned(t *testing.T) {
 	wantHang(t, <-taken, false)
 	release()
 	s := admit(t, r, 2, "two")
-	if !r.State().Rebuilding {
-		t.Error("what had begun before the takeover is not there after it")
-	}
-	must(t, s.Close())
-	must(t, old.Close())
+	assert.True(t, r.State().Rebuilding, "what had begun before the takeover is not there after it")
+	require.NoError(t, s.Close())
+	require.NoError(t, old.Close())
 }
 
 func TestTheMarksAreShownWhileTheyAreBeingCleared(t *testing.T) {
 	f, r := newMemReplica(t, 8*mib)
 	s := admit(t, r, 1, "s")
-	must(t, s.WriteAt(context.Background(), make([]byte, 512), 0, false))
+	require.NoError(t, s.WriteAt(context.Background(), make([]byte, 512), 0, false))
 	asked, _ := hang(t, f, "write", intentName)
 	wantHang(t, abandon(asked, func(ctx context.Context) error {
 		_, err := s.Control(ctx, membership.OpClearIntents, regionsPayload(t, 0))
 		return err
 	}), true)
-	if got := marks(t, s); len(got) != 0 {
-		t.Errorf("marks %v", got)
-	}
-	if got := askState(t, s); got.Generation != 1 {
-		t.Errorf("state %+v", got)
-	}
+	assert.Empty(t, marks(t, s))
+	got := askState(t, s)
+	assert.Equal(t, int64(1), got.Generation)
 }
 
 func TestAClosingThatHangsGoesOnAndMayBeAskedForAgain(t *testing.T) {
 	f, r := newMemReplica(t, 8*mib)
 	s := admit(t, r, 1, "s")
-	must(t, s.WriteAt(context.Background(), make([]byte, 512), 0, false))
-	must(t, s.Close())
+	require.NoError(t, s.WriteAt(context.Background(), make([]byte, 512), 0, false))
+	require.NoError(t, s.Close())
 	asked, release := hang(t, f, "datasync", dataName)
 	wantHang(t, abandon(asked, r.Close), true)
 	wantHang(t, r.Close(expired()), false)
-	if _, err := r.View(); !errors.Is(err, ErrClosed) {
-		t.Errorf("a view of a replica that is being closed: %v", err)
-	}
+	_, err := r.View()
+	assert.ErrorIs(t, err, ErrClosed, "a view of a replica that is being closed")
 	release()
-	must(t, r.Close(context.Background()))
+	require.NoError(t, r.Close(context.Background()))
 	openReplica(t, f, "/disk/replicas/r", testSpec("uid-1", 8*mib), testBoot)
 }
 
@@ -254,57 +233,53 @@ func TestASessionIsClosedInBoundedTimeAndKeepsTheNextOneOutUntilItsRequestHasEnd
 	f := memfs.New()
 	f.MkdirAll("/disk/replicas")
 	spec := testSpec("uid-1", 8*mib)
-	must(t, Create(f, "/disk/replicas/r", spec))
+	require.NoError(t, Create(f, "/disk/replicas/r", spec))
 	fake := clocktesting.NewFakeClock(time.Unix(1000, 0))
 	r, err := Open(f, "/disk/replicas/r", spec, Options{BootID: testBoot, Clock: fake})
-	must(t, err)
+	require.NoError(t, err)
 	s := admit(t, r, 1, "one")
 	asked, release := hang(t, f, "write", dataName)
 	wrote, closed := make(chan error, 1), make(chan error, 1)
 	go func() { wrote <- s.WriteAt(context.Background(), stampBlock(1), 0, false) }()
 	<-asked
-	if since, _ := r.StuckSince(); !since.IsZero() {
-		t.Errorf("stuck since %v at the first look", since)
-	}
+	since, _ := r.StuckSince()
+	assert.True(t, since.IsZero(), "stuck since %v at the first look", since)
 	fake.Step(time.Second)
-	if since, what := r.StuckSince(); !since.Equal(time.Unix(1000, 0)) || what == "" {
-		t.Errorf("stuck since %v in %q", since, what)
-	}
+	since, what := r.StuckSince()
+	assert.WithinDuration(t, time.Unix(1000, 0), since, 0)
+	assert.NotEmpty(t, what)
 	go func() { closed <- s.Close() }()
 	waitFor(t, fake.HasWaiters)
 	r.Lose(lost) // does not wait either
 	fake.Step(closeWait)
-	if err := <-closed; !errors.Is(err, ErrBusy) || ReasonOf(err) != DiskNotResponding {
-		t.Errorf("close: %v", err)
-	}
+	err = <-closed
+	assert.ErrorIs(t, err, ErrBusy)
+	assert.Equal(t, DiskNotResponding, ReasonOf(err))
 	wantHang(t, r.Close(expired()), false)
 	release()
 	<-wrote
-	must(t, s.Close())
-	must(t, r.Close(context.Background()))
-	if since, what := r.StuckSince(); !since.IsZero() {
-		t.Errorf("stuck since %v in %q when all has ended", since, what)
-	}
+	require.NoError(t, s.Close())
+	require.NoError(t, r.Close(context.Background()))
+	since, what = r.StuckSince()
+	assert.True(t, since.IsZero(), "stuck since %v in %q when all has ended", since, what)
 }
 
 func TestTheSameSessionComesBackOnlyWhenItsRequestHasEnded(t *testing.T) {
 	r := newHostReplica(t, mib)
 	first := admit(t, r, 1, "s")
 	inside, err := first.begin() // a request that hangs in the disk
-	must(t, err)
+	require.NoError(t, err)
 	close(first.closed) // its owner has let go, and waits no more
 	first.end(ErrClosed)
-	if _, err := r.View(); !errors.Is(err, ErrInUse) {
-		t.Errorf("a view beside a request: %v", err)
-	}
+	_, err = r.View()
+	assert.ErrorIs(t, err, ErrInUse, "a view beside a request")
 	for range 20 { // which of what is over is seen first is left to chance
-		if _, _, err := r.clearTheWay(expired(), 1, "s"); err == nil {
-			t.Error("let in beside its own request")
-		}
+		_, _, err := r.clearTheWay(expired(), 1, "s")
+		assert.Error(t, err, "let in beside its own request")
 	}
 	first.gate.leave(inside)
 	second := admit(t, r, 1, "s")
-	must(t, second.Close())
+	require.NoError(t, second.Close())
 }
 
 func TestAGateTellsRequestsThatStayFromThoseThatComeAndGo(t *testing.T) {
@@ -312,29 +287,24 @@ func TestAGateTellsRequestsThatStayFromThoseThatComeAndGo(t *testing.T) {
 	at := func(seconds int64) time.Time { return time.Unix(seconds, 0) }
 	old, _ := g.enter()
 	for i := range int64(5) {
-		if since := g.look(at(i)); (i == 0) != since.IsZero() || i > 0 && !since.Equal(at(0)) {
-			t.Errorf("look %d: %v", i, since)
+		since := g.look(at(i))
+		assert.Equal(t, since.IsZero(), i == 0, "look %d", i)
+		if i > 0 {
+			assert.WithinDuration(t, at(0), since, 0, "look %d", i)
 		}
 		busy, _ := g.enter()
 		g.leave(busy)
 	}
 	g.leave(old)
 	next, _ := g.enter()
-	if since := g.look(at(9)); !since.IsZero() {
-		t.Errorf("after the old one has left: %v", since)
-	}
-	if since := g.look(at(10)); !since.Equal(at(9)) {
-		t.Errorf("the next one: %v", since)
-	}
+	since := g.look(at(9))
+	assert.True(t, since.IsZero(), "after the old one has left: %v", since)
+	since = g.look(at(10))
+	assert.WithinDuration(t, at(9), since, 0, "the next one")
 	g.shut()
-	if g.isDrained() {
-		t.Error("drained with one inside")
-	}
-	if _, in := g.enter(); in {
-		t.Error("let in when shut")
-	}
+	assert.False(t, g.isDrained(), "drained with one inside")
+	_, in := g.enter()
+	assert.False(t, in, "let in when shut")
 	g.leave(next)
-	if !g.isDrained() {
-		t.Error("not drained")
-	}
+	assert.True(t, g.isDrained(), "not drained")
 }

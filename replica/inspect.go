@@ -15,7 +15,7 @@ func Inspect(fs fsys.FS, dir string) (Spec, error) {
 		return Spec{}, err
 	}
 	defer parent.Close()
-	d, m, err := openIdentified(parent, dir, name)
+	d, m, err := openIdentified(parent, dir, name, "")
 	if err != nil {
 		return Spec{}, err
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"math/bits"
+	"strings"
 )
 
 // The intent map says which regions may differ between the replicas of a volume: bit set = marked. One bit for each
@@ -93,6 +94,15 @@ func decodeIntentImage(b []byte, uid string, regionBytes, regions int64) (intent
 		}
 	}
 	return m, nil
+}
+
+// intentOwner returns whose an intent map is, from its first sector; "" when that is not sound.
+func intentOwner(b []byte) (uid string) {
+	if len(b) < intentSectorBytes || string(b[:len(intentMagic)]) != intentMagic || binary.LittleEndian.Uint32(b[8:]) != intentVersion ||
+		binary.LittleEndian.Uint32(b[508:]) != crc32.Checksum(b[:508], castagnoli) {
+		return ""
+	}
+	return strings.TrimRight(string(b[32:32+intentUIDBytes]), "\x00")
 }
 
 func (m intentImage) at(region int64) (index int64, bit byte) {

@@ -106,7 +106,7 @@ func (m *intents) clear(regions []int64) error {
 		m.dirty[m.image.set(r, false)] = struct{}{}
 	}
 	sectors := m.takeDirtyLocked()
-	m.mu.Unlock() // the disk may hang, and those who only look at the marks need not
+	m.mu.Unlock() // the disk may hang, and callers that only look at the marks need not wait
 	if err := m.write(sectors); err != nil {
 		m.mu.Lock()
 		for n := range sectors {

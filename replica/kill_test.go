@@ -8,10 +8,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/longhorn-lep/longhorn-manager/replica/fsys"
 )
@@ -27,12 +29,12 @@ const (
 // write was acknowledged.
 func writeUntilKilled(t *testing.T, dir string) {
 	generation, err := strconv.ParseInt(os.Getenv(killGenerationEnv), 10, 64)
-	must(t, err)
+	require.NoError(t, err)
 	r, err := Open(fsys.Host{}, dir, testSpec("uid-1", killSize), Options{BootID: testBoot})
-	must(t, err)
+	require.NoError(t, err)
 	s := admit(t, r, generation, fmt.Sprint("s", generation))
 	for i := int64(0); ; i++ {
-		must(t, s.WriteAt(context.Background(), stampBlock(byte(generation)), blockOffset(i), false))
+		require.NoError(t, s.WriteAt(context.Background(), stampBlock(byte(generation)), blockOffset(i), false))
 		fmt.Printf("wrote %d\n", i)
 	}
 }
@@ -48,36 +50,31 @@ func TestAProcessThatIsKilledKeepsWhatItAcknowledged(t *testing.T) {
 	}
 	dir := filepath.Join(t.TempDir(), "r")
 	spec := testSpec("uid-1", killSize)
-	must(t, Create(fsys.Host{}, dir, spec))
+	require.NoError(t, Create(fsys.Host{}, dir, spec))
 	for generation := int64(1); generation <= 4; generation++ {
 		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestAProcessThatIsKilledKeepsWhatItAcknowledged$")
 		cmd.Env = append(os.Environ(), killDirEnv+"="+dir, fmt.Sprintf("%s=%d", killGenerationEnv, generation))
 		out, err := cmd.StdoutPipe()
-		must(t, err)
-		must(t, cmd.Start())
+		require.NoError(t, err)
+		require.NoError(t, cmd.Start())
 		last := readUntil(t, out, generation*37)
-		if _, err := Open(fsys.Host{}, dir, spec, Options{}); ReasonOf(err) != Locked {
-			t.Errorf("opened beside the writer: %v", err)
-		}
-		must(t, cmd.Process.Kill())
+		_, err = Open(fsys.Host{}, dir, spec, Options{})
+		assert.Equal(t, Locked, ReasonOf(err), "opened beside the writer: %v", err)
+		require.NoError(t, cmd.Process.Kill())
 		_ = cmd.Wait() // says that it was killed
 
 		r := openReplica(t, fsys.Host{}, dir, spec, testBoot)
-		if r.meta.Clean || !r.cacheKept || r.State().Generation != generation {
-			t.Errorf("after the kill: clean %t, cache kept %t, generation %d of %d", r.meta.Clean, r.cacheKept, r.State().Generation, generation)
-		}
+		assert.False(t, r.meta.Clean)
+		assert.True(t, r.cacheKept)
+		assert.Equal(t, generation, r.State().Generation, "after the kill")
 		marked := r.intents.marked()
 		for i := range last + 1 {
 			got := make([]byte, 512)
-			must(t, r.data.ReadAt(got, blockOffset(i)))
-			if !bytes.Equal(got, stampBlock(byte(generation))) {
-				t.Fatalf("generation %d: block %d was acknowledged and is lost", generation, i)
-			}
-			if !slices.Contains(marked, blockOffset(i)/(4*mib)) {
-				t.Fatalf("generation %d: block %d was written without a mark", generation, i)
-			}
+			require.NoError(t, r.data.ReadAt(got, blockOffset(i)))
+			require.True(t, bytes.Equal(got, stampBlock(byte(generation))), "generation %d: block %d was acknowledged and is lost", generation, i)
+			require.Contains(t, marked, blockOffset(i)/(4*mib), "generation %d: block %d was written without a mark", generation, i)
 		}
-		must(t, r.Close(context.Background()))
+		require.NoError(t, r.Close(context.Background()))
 	}
 }
 
@@ -88,15 +85,11 @@ func readUntil(t *testing.T, from interface{ Read([]byte) (int, error) }, n int6
 	lines := bufio.NewScanner(from)
 	for last+1 < n && lines.Scan() {
 		number, ok := strings.CutPrefix(lines.Text(), "wrote ")
-		if !ok {
-			t.Fatalf("the writer said %q", lines.Text())
-		}
+		require.True(t, ok, "the writer said %q", lines.Text())
 		i, err := strconv.ParseInt(number, 10, 64)
-		must(t, err)
+		require.NoError(t, err)
 		last = i
 	}
-	if last+1 < n {
-		t.Fatalf("the writer ended after %d acknowledgements: %v", last+1, lines.Err())
-	}
+	require.GreaterOrEqual(t, last+1, n, "the writer ended after %d acknowledgements: %v", last+1, lines.Err())
 	return last
 }

@@ -74,7 +74,7 @@ func (c *call) handOver(present bool) {
 }
 
 func (l *lane) enter(ctx context.Context, c *call) (began time.Time, err error) {
-	err = ctx.Err() // one who comes too late does not begin by chance
+	err = ctx.Err() // a caller that comes too late does not begin by chance
 	if err == nil {
 		select {
 		case l.places <- struct{}{}:

@@ -5,7 +5,11 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/longhorn-lep/longhorn-manager/replica/fsys"
 )
@@ -20,40 +24,40 @@ func TestCreate(t *testing.T) {
 	}{
 		{name: "nothing there → made", prepare: func(*testing.T, string) {}},
 		{name: "made before and pristine → succeeds again", prepare: func(t *testing.T, dir string) {
-			must(t, Create(fsys.Host{}, dir, spec))
+			require.NoError(t, Create(fsys.Host{}, dir, spec))
 		}},
 		{name: "an interrupted creation left its directory → cleared, made", prepare: func(t *testing.T, dir string) {
 			left := filepath.Join(filepath.Dir(dir), ".r.creating-uid-1")
-			must(t, os.Mkdir(left, 0o700))
-			must(t, os.WriteFile(filepath.Join(left, metaName), []byte("LHREP"), 0o600))
-			must(t, os.WriteFile(filepath.Join(left, dataName), nil, 0o600))
+			require.NoError(t, os.Mkdir(left, 0o700))
+			require.NoError(t, os.WriteFile(filepath.Join(left, metaName), []byte("LHREP"), 0o600))
+			require.NoError(t, os.WriteFile(filepath.Join(left, dataName), nil, 0o600))
 		}},
 		{name: "a stranger's file in what looks like our leftover → refused", want: ErrForeign, prepare: func(t *testing.T, dir string) {
 			left := filepath.Join(filepath.Dir(dir), ".r.creating-uid-1")
-			must(t, os.Mkdir(left, 0o700))
-			must(t, os.WriteFile(filepath.Join(left, "precious"), []byte("x"), 0o600))
+			require.NoError(t, os.Mkdir(left, 0o700))
+			require.NoError(t, os.WriteFile(filepath.Join(left, "precious"), []byte("x"), 0o600))
 		}},
 		{name: "it was used → refused", want: ErrExists, reason: ReplicaUsed, prepare: func(t *testing.T, dir string) {
-			must(t, Create(fsys.Host{}, dir, spec))
+			require.NoError(t, Create(fsys.Host{}, dir, spec))
 			r := openReplica(t, fsys.Host{}, dir, spec, testBoot)
-			must(t, admit(t, r, 1, "s").Close())
-			must(t, r.Close(context.Background()))
+			require.NoError(t, admit(t, r, 1, "s").Close())
+			require.NoError(t, r.Close(context.Background()))
 		}},
 		{name: "another uid's replica → refused", want: ErrForeign, reason: OtherReplica, prepare: func(t *testing.T, dir string) {
-			must(t, Create(fsys.Host{}, dir, testSpec("uid-2", mib)))
+			require.NoError(t, Create(fsys.Host{}, dir, testSpec("uid-2", mib)))
 		}},
 		{name: "same uid, another size → refused", want: ErrForeign, reason: SizeMismatch, prepare: func(t *testing.T, dir string) {
-			must(t, Create(fsys.Host{}, dir, testSpec("uid-1", 2*mib)))
+			require.NoError(t, Create(fsys.Host{}, dir, testSpec("uid-1", 2*mib)))
 		}},
 		{name: "a directory that is not ours → refused", want: ErrForeign, reason: NotAReplica, prepare: func(t *testing.T, dir string) {
-			must(t, os.Mkdir(dir, 0o700))
-			must(t, os.WriteFile(filepath.Join(dir, "volume.meta"), []byte("{}"), 0o600))
+			require.NoError(t, os.Mkdir(dir, 0o700))
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "volume.meta"), []byte("{}"), 0o600))
 		}},
 		{name: "an empty directory → refused", want: ErrForeign, reason: NotAReplica, prepare: func(t *testing.T, dir string) {
-			must(t, os.Mkdir(dir, 0o700))
+			require.NoError(t, os.Mkdir(dir, 0o700))
 		}},
 		{name: "a dangling link → refused", want: ErrForeign, reason: NotAReplica, prepare: func(t *testing.T, dir string) {
-			must(t, os.Symlink("nowhere", dir))
+			require.NoError(t, os.Symlink("nowhere", dir))
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -62,20 +66,15 @@ func TestCreate(t *testing.T) {
 			tc.prepare(t, dir)
 			before := treeHash(t, top)
 			err := Create(fsys.Host{}, dir, spec)
-			if !errors.Is(err, tc.want) || ReasonOf(err) != tc.reason {
-				t.Fatalf("error %v, want %v and reason %q", err, tc.want, tc.reason)
-			}
+			require.ErrorIs(t, err, tc.want)
+			require.Equal(t, tc.reason, ReasonOf(err))
 			if tc.want != nil {
-				if treeHash(t, top) != before {
-					t.Error("a refused Create changed something")
-				}
+				assert.Equal(t, before, treeHash(t, top), "a refused Create changed something")
 				return
 			}
 			names, err := os.ReadDir(top)
-			must(t, err)
-			if len(names) != 1 {
-				t.Errorf("%d entries, want the replica alone", len(names))
-			}
+			require.NoError(t, err)
+			assert.Len(t, names, 1)
 			openReplica(t, fsys.Host{}, dir, spec, testBoot)
 		})
 	}
@@ -83,25 +82,23 @@ func TestCreate(t *testing.T) {
 
 func TestCreateMakesNoDirectoryAboveTheReplica(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "unmounted", "replicas", "r")
-	if err := Create(fsys.Host{}, dir, testSpec("u", mib)); ReasonOf(err) != DiskMissing {
-		t.Errorf("error %v, want %s", err, DiskMissing)
-	}
+	err := Create(fsys.Host{}, dir, testSpec("u", mib))
+	assert.Equal(t, DiskMissing, ReasonOf(err), err)
 }
 
 func TestTheHostRootKeepsPathsBeneathIt(t *testing.T) {
 	root := t.TempDir()
-	must(t, os.MkdirAll(filepath.Join(root, "real", "replicas"), 0o700))
-	must(t, os.MkdirAll(filepath.Join(root, "var"), 0o700))
-	must(t, os.Symlink("/real", filepath.Join(root, "var", "disk"))) // absolute, as the host sees it
-	must(t, Create(fsys.Host{Root: root}, "/var/disk/replicas/r", testSpec("u", mib)))
-	if _, err := os.Stat(filepath.Join(root, "real", "replicas", "r", metaName)); err != nil {
-		t.Error(err)
-	}
+	require.NoError(t, os.MkdirAll(filepath.Join(root, "real", "replicas"), 0o700))
+	require.NoError(t, os.MkdirAll(filepath.Join(root, "var"), 0o700))
+	require.NoError(t, os.Symlink("/real", filepath.Join(root, "var", "disk"))) // absolute, as the host sees it
+	require.NoError(t, Create(fsys.Host{Root: root}, "/var/disk/replicas/r", testSpec("u", mib)))
+	_, err := os.Stat(filepath.Join(root, "real", "replicas", "r", metaName))
+	assert.NoError(t, err)
 }
 
 func TestRemove(t *testing.T) {
 	spec := testSpec("uid-1", mib)
-	made := func(t *testing.T, dir string) { must(t, Create(fsys.Host{}, dir, spec)) }
+	made := func(t *testing.T, dir string) { require.NoError(t, Create(fsys.Host{}, dir, spec)) }
 	for _, tc := range []struct {
 		name    string
 		prepare func(t *testing.T, dir string)
@@ -112,25 +109,44 @@ func TestRemove(t *testing.T) {
 		{name: "nothing there → success", prepare: func(*testing.T, string) {}},
 		{name: "a replica without data and map → removed", prepare: func(t *testing.T, dir string) {
 			made(t, dir)
-			must(t, os.Remove(filepath.Join(dir, dataName)))
-			must(t, os.Remove(filepath.Join(dir, intentName)))
+			require.NoError(t, os.Remove(filepath.Join(dir, dataName)))
+			require.NoError(t, os.Remove(filepath.Join(dir, intentName)))
 		}},
 		{name: "an interrupted removal left all but the metadata's name → cleared", prepare: func(t *testing.T, dir string) {
 			made(t, dir)
-			must(t, os.Rename(dir, filepath.Join(filepath.Dir(dir), ".r.deleting-uid-1")))
+			require.NoError(t, os.Rename(dir, filepath.Join(filepath.Dir(dir), ".r.deleting-uid-1")))
 		}},
 		{name: "an interrupted removal left an empty directory → cleared", prepare: func(t *testing.T, dir string) {
-			must(t, os.Mkdir(filepath.Join(filepath.Dir(dir), ".r.deleting-uid-1"), 0o700))
+			require.NoError(t, os.Mkdir(filepath.Join(filepath.Dir(dir), ".r.deleting-uid-1"), 0o700))
 		}},
 		{name: "an interrupted creation left its directory → cleared", prepare: func(t *testing.T, dir string) {
-			must(t, os.Mkdir(filepath.Join(filepath.Dir(dir), ".r.creating-uid-1"), 0o700))
+			require.NoError(t, os.Mkdir(filepath.Join(filepath.Dir(dir), ".r.creating-uid-1"), 0o700))
 		}},
 		{name: "another uid's replica → stays", reason: OtherReplica, prepare: func(t *testing.T, dir string) {
-			must(t, Create(fsys.Host{}, dir, testSpec("uid-2", mib)))
+			require.NoError(t, Create(fsys.Host{}, dir, testSpec("uid-2", mib)))
 		}},
 		{name: "a directory without metadata → stays", reason: NotAReplica, prepare: func(t *testing.T, dir string) {
-			must(t, os.Mkdir(dir, 0o700))
-			must(t, os.WriteFile(filepath.Join(dir, dataName), []byte("x"), 0o600))
+			require.NoError(t, os.Mkdir(dir, 0o700))
+			require.NoError(t, os.WriteFile(filepath.Join(dir, dataName), []byte("x"), 0o600))
+		}},
+		{name: "the metadata alone is gone → removed, for the map says whose it is", prepare: func(t *testing.T, dir string) {
+			made(t, dir)
+			remove(metaName)(t, dir)
+		}},
+		{name: "the metadata is gone, a stranger's file is there → stays whole", reason: NotAReplica, prepare: func(t *testing.T, dir string) {
+			made(t, dir)
+			remove(metaName)(t, dir)
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "precious"), []byte("x"), 0o600))
+		}},
+		{name: "the metadata is gone, the map is another replica's → stays", reason: NotAReplica, prepare: func(t *testing.T, dir string) {
+			made(t, dir)
+			remove(metaName)(t, dir)
+			otherMap(t, dir)
+		}},
+		{name: "the metadata is gone, the map is torn → stays", reason: NotAReplica, prepare: func(t *testing.T, dir string) {
+			made(t, dir)
+			remove(metaName)(t, dir)
+			edit(intentName, flip(508))(t, dir)
 		}},
 		{name: "torn metadata → stays", reason: MetadataTorn, prepare: func(t *testing.T, dir string) {
 			made(t, dir)
@@ -138,48 +154,43 @@ func TestRemove(t *testing.T) {
 		}},
 		{name: "a stranger's file in the replica → stays whole", reason: NotAReplica, prepare: func(t *testing.T, dir string) {
 			made(t, dir)
-			must(t, os.WriteFile(filepath.Join(dir, "precious"), []byte("x"), 0o600))
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "precious"), []byte("x"), 0o600))
 		}},
 		{name: "a link to the replica → neither goes", reason: NotAReplica, prepare: func(t *testing.T, dir string) {
 			made(t, dir+".real")
-			must(t, os.Symlink(dir+".real", dir))
+			require.NoError(t, os.Symlink(dir+".real", dir))
 		}},
 		{name: "a file → stays", reason: NotAReplica, prepare: func(t *testing.T, dir string) {
-			must(t, os.WriteFile(dir, []byte("x"), 0o600))
+			require.NoError(t, os.WriteFile(dir, []byte("x"), 0o600))
 		}},
 		{name: "the disk is away → said so", reason: DiskMissing, prepare: func(t *testing.T, dir string) {
-			must(t, os.RemoveAll(filepath.Dir(dir)))
+			require.NoError(t, os.RemoveAll(filepath.Dir(dir)))
 		}},
 		{name: "a leftover's name holds another uid's metadata → stays", foreign: true, prepare: func(t *testing.T, dir string) {
-			must(t, Create(fsys.Host{}, dir, testSpec("uid-2", mib)))
-			must(t, os.Rename(dir, filepath.Join(filepath.Dir(dir), ".r.deleting-uid-1")))
+			require.NoError(t, Create(fsys.Host{}, dir, testSpec("uid-2", mib)))
+			require.NoError(t, os.Rename(dir, filepath.Join(filepath.Dir(dir), ".r.deleting-uid-1")))
 		}},
 		{name: "a leftover's name is a link → stays", foreign: true, prepare: func(t *testing.T, dir string) {
 			made(t, dir+".real")
-			must(t, os.Symlink(dir+".real", filepath.Join(filepath.Dir(dir), ".r.deleting-uid-1")))
+			require.NoError(t, os.Symlink(dir+".real", filepath.Join(filepath.Dir(dir), ".r.deleting-uid-1")))
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			top := t.TempDir()
-			must(t, os.Mkdir(filepath.Join(top, "replicas"), 0o700))
+			require.NoError(t, os.Mkdir(filepath.Join(top, "replicas"), 0o700))
 			dir := filepath.Join(top, "replicas", "r")
 			tc.prepare(t, dir)
 			before := treeHash(t, top)
 			err := Remove(fsys.Host{}, dir, "uid-1")
-			if ReasonOf(err) != tc.reason || errors.Is(err, ErrForeign) != (tc.foreign || tc.name == "a stranger's file in the replica → stays whole") {
-				t.Fatalf("error %v, want reason %q, foreign %t", err, tc.reason, tc.foreign)
-			}
+			require.Equal(t, tc.reason, ReasonOf(err), "%v, foreign %t", err, tc.foreign)
+			require.Equal(t, tc.foreign || strings.HasSuffix(tc.name, "→ stays whole"), errors.Is(err, ErrForeign))
 			if err != nil {
-				if treeHash(t, top) != before {
-					t.Error("a refused Remove changed something")
-				}
+				assert.Equal(t, before, treeHash(t, top), "a refused Remove changed something")
 				return
 			}
 			left, err := os.ReadDir(filepath.Dir(dir))
-			must(t, err)
-			if len(left) != 0 {
-				t.Errorf("left: %v", left)
-			}
+			require.NoError(t, err)
+			assert.Empty(t, left)
 		})
 	}
 }
@@ -194,35 +205,35 @@ func TestCleanCloseIsRecordedOnlyWhenNothingIsMarked(t *testing.T) {
 	}{
 		{"nothing written → clean", func(*testing.T, *Session) {}, otherBoot, true, true},
 		{"written, marks cleared → clean", func(t *testing.T, s *Session) {
-			must(t, s.WriteAt(ctx, make([]byte, 512), 0, false))
+			require.NoError(t, s.WriteAt(ctx, make([]byte, 512), 0, false))
 			clearMarks(t, s, 0)
 		}, otherBoot, true, true},
 		{"marks left, the machine ran on → not clean, but nothing was lost", func(t *testing.T, s *Session) {
-			must(t, s.WriteAt(ctx, make([]byte, 512), 0, false))
+			require.NoError(t, s.WriteAt(ctx, make([]byte, 512), 0, false))
 		}, testBoot, false, true},
 		{"marks left, the machine was restarted → neither", func(t *testing.T, s *Session) {
-			must(t, s.WriteAt(ctx, make([]byte, 512), 0, false))
+			require.NoError(t, s.WriteAt(ctx, make([]byte, 512), 0, false))
 		}, otherBoot, false, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "r")
 			spec := testSpec("uid-1", 16*mib)
-			must(t, Create(fsys.Host{}, dir, spec))
+			require.NoError(t, Create(fsys.Host{}, dir, spec))
 			r := openReplica(t, fsys.Host{}, dir, spec, testBoot)
 			s := admit(t, r, 1, "s1")
 			tc.use(t, s)
-			must(t, s.Close())
-			must(t, r.Close(ctx))
+			require.NoError(t, s.Close())
+			require.NoError(t, r.Close(ctx))
 
 			r = openReplica(t, fsys.Host{}, dir, spec, tc.nextBoot)
 			got := askState(t, admit(t, r, 2, "s2"))
-			if got.Clean != tc.wantClean || got.CacheKept != tc.wantCache || (got.BootID == testBoot) != tc.wantClean {
-				t.Errorf("clean %t, cache kept %t, boot %q", got.Clean, got.CacheKept, got.BootID)
-			}
+			assert.Equal(t, tc.wantClean, got.Clean, "boot %q", got.BootID)
+			assert.Equal(t, tc.wantCache, got.CacheKept)
+			assert.Equal(t, tc.wantClean, got.BootID == testBoot)
 			// In the next session of the same opening the clean close is history.
-			if got := askState(t, admit(t, r, 3, "s3")); got.Clean || got.BootID != "" {
-				t.Errorf("later session: clean %t, boot %q", got.Clean, got.BootID)
-			}
+			got = askState(t, admit(t, r, 3, "s3"))
+			assert.False(t, got.Clean)
+			assert.Empty(t, got.BootID, "later session")
 		})
 	}
 }

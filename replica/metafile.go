@@ -127,7 +127,7 @@ func writeNew(dir fsys.Dir, name string, content []byte) error {
 
 // readMeta reads the metadata in an open directory. Errors wrap syscall.ENOENT, fsys.ErrNotRegular, or those of decodeMeta.
 //
-// Who reads without the lock may have opened a file that becomes the spare and is overwritten while it is read. That takes two
+// A reader without the lock may have opened a file that becomes the spare and is overwritten while it is read. That takes two
 // replacements, so it looks torn at most once or twice in a row.
 func readMeta(dir fsys.Dir) (m Meta, err error) {
 	for range 3 {
@@ -142,7 +142,7 @@ func readMeta(dir fsys.Dir) (m Meta, err error) {
 	return m, err
 }
 
-// readFile reads a whole file, or of one that is longer than a limit only one byte more than that.
+// readFile reads a whole file, or limit+1 bytes of one that is longer than limit.
 func readFile(dir fsys.Dir, name string, limit int64) ([]byte, error) {
 	f, err := dir.OpenFile(name, fsys.ReadOnly)
 	if err != nil {

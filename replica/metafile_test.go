@@ -2,14 +2,15 @@ package replica
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"slices"
 	"syscall"
 	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/longhorn-lep/longhorn-manager/membership"
 	"github.com/longhorn-lep/longhorn-manager/replica/fsys"
@@ -20,14 +21,14 @@ import (
 func namesIn(t *testing.T, dir string) []string {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
-	must(t, err)
+	require.NoError(t, err)
 	names := []string{}
 	for _, e := range entries {
 		names = append(names, e.Name())
 		info, err := e.Info()
-		must(t, err)
-		if (e.Name() == metaName || e.Name() == metaTempName) && info.Size() != 4096 {
-			t.Errorf("%s has %d bytes", e.Name(), info.Size())
+		require.NoError(t, err)
+		if e.Name() == metaName || e.Name() == metaTempName {
+			assert.Equal(t, int64(4096), info.Size(), "%s has %d bytes", e.Name(), info.Size())
 		}
 	}
 	return names
@@ -38,38 +39,34 @@ func namesIn(t *testing.T, dir string) []string {
 func TestTheFirstReleaseAndThisOneTakeTurns(t *testing.T) {
 	ctx := context.Background()
 	dir, spec := filepath.Join(t.TempDir(), "r"), testSpec("uid-1", 16*mib)
-	must(t, Create(fsys.Host{}, dir, spec))
+	require.NoError(t, Create(fsys.Host{}, dir, spec))
 	known := []string{"data.img", "intent.map", "replica.meta", "replica.meta.tmp"}
 	for generation := int64(1); generation < 5; generation++ {
 		r := openReplica(t, fsys.Host{}, dir, spec, testBoot)
 		s := admit(t, r, generation, fmt.Sprint("s", generation))
-		if names := namesIn(t, dir); !slices.Equal(names, known) {
-			t.Errorf("names %v, want %v", names, known)
-		}
-		must(t, record(s, membership.NewEpoch(generation, 1, []string{"a"})))
-		must(t, s.Close())
-		must(t, r.Close(ctx))
+		assert.Equal(t, known, namesIn(t, dir))
+		require.NoError(t, record(s, membership.NewEpoch(generation, 1, []string{"a"})))
+		require.NoError(t, s.Close())
+		require.NoError(t, r.Close(ctx))
 
 		d, err := fsys.Host{}.OpenDir(dir)
-		must(t, err)
+		require.NoError(t, err)
 		m, err := readMeta(d)
-		must(t, err)
+		require.NoError(t, err)
 		m.Clean = false
-		must(t, replaceAsFirstRelease(d, m))
-		must(t, d.Close())
+		require.NoError(t, replaceAsFirstRelease(d, m))
+		require.NoError(t, d.Close())
 	}
 }
 
 func TestAReplicaOfTheFirstReleaseGetsItsSpareAlsoWhenTheSameEngineComesBack(t *testing.T) {
 	dir, spec := filepath.Join(t.TempDir(), "r"), testSpec("uid-1", 16*mib)
-	must(t, Create(fsys.Host{}, dir, spec))
+	require.NoError(t, Create(fsys.Host{}, dir, spec))
 	r := openReplica(t, fsys.Host{}, dir, spec, testBoot)
-	must(t, admit(t, r, 1, "s").Close())
-	must(t, os.Remove(filepath.Join(dir, metaTempName)))
-	must(t, admit(t, r, 1, "s").Close())
-	if names := namesIn(t, dir); !slices.Contains(names, metaTempName) {
-		t.Errorf("names %v", names)
-	}
+	require.NoError(t, admit(t, r, 1, "s").Close())
+	require.NoError(t, os.Remove(filepath.Join(dir, metaTempName)))
+	require.NoError(t, admit(t, r, 1, "s").Close())
+	assert.Contains(t, namesIn(t, dir), metaTempName)
 }
 
 func TestMetadataThatIsLargerThanTheSpareTakesTheLongWay(t *testing.T) {
@@ -80,26 +77,24 @@ func TestMetadataThatIsLargerThanTheSpareTakesTheLongWay(t *testing.T) {
 		members = append(members, fmt.Sprintf("a-member-with-a-name-%03d", i))
 	}
 	large := membership.NewEpoch(1, 2, members)
-	must(t, record(s, membership.NewEpoch(1, 1, []string{"a"})))
-	must(t, record(s, large))
-	must(t, record(s, membership.NewEpoch(1, 3, members[:399])))
-	must(t, record(s, membership.NewEpoch(1, 4, []string{"a"})))
+	require.NoError(t, record(s, membership.NewEpoch(1, 1, []string{"a"})))
+	require.NoError(t, record(s, large))
+	require.NoError(t, record(s, membership.NewEpoch(1, 3, members[:399])))
+	require.NoError(t, record(s, membership.NewEpoch(1, 4, []string{"a"})))
 	f.Fill()
-	must(t, record(s, membership.NewEpoch(1, 5, []string{"a"})))
+	require.NoError(t, record(s, membership.NewEpoch(1, 5, []string{"a"})))
 	large.Counter = 6
-	if err := record(s, large); !errors.Is(err, syscall.ENOSPC) {
-		t.Errorf("large metadata on a full disk: %v", err)
-	}
-	if got := r.State(); got.Failure != nil || got.Epoch.Counter != 5 {
-		t.Errorf("state %+v", got)
-	}
+	assert.ErrorIs(t, record(s, large), syscall.ENOSPC, "large metadata on a full disk")
+	got := r.State()
+	require.NoError(t, got.Failure)
+	assert.Equal(t, int64(5), got.Epoch.Counter)
 }
 
 // When it is not known whether an exchange is durable, the spare may be the metadata after a loss of power: it is not written to.
 func TestAnExchangeThatIsNotKnownToBeDurableLeavesBothFilesWhole(t *testing.T) {
 	for seed := range uint64(40) {
 		f, r := newMemReplica(t, 16*mib)
-		must(t, admit(t, r, 1, "one").Close())
+		require.NoError(t, admit(t, r, 1, "one").Close())
 		failed := false
 		f.Before(func(op memfs.Op) error {
 			if op.Kind == "syncdir" && !failed {
@@ -108,9 +103,8 @@ func TestAnExchangeThatIsNotKnownToBeDurableLeavesBothFilesWhole(t *testing.T) {
 			}
 			return nil
 		})
-		if _, err := r.Admit(context.Background(), 2, "two"); !errors.Is(err, errUncertain) {
-			t.Fatalf("error %v", err)
-		}
+		_, err := r.Admit(context.Background(), 2, "two")
+		require.ErrorIs(t, err, errUncertain)
 		steps := 0
 		f.Before(func(memfs.Op) error {
 			if steps++; steps > int(seed%8) {
@@ -121,13 +115,13 @@ func TestAnExchangeThatIsNotKnownToBeDurableLeavesBothFilesWhole(t *testing.T) {
 		fenced := r.Fence(context.Background(), 3)
 		f.Crash(rand.New(rand.NewPCG(seed, 0)))
 		again, err := Open(f, "/disk/replicas/r", testSpec("uid-1", 16*mib), Options{BootID: testBoot})
-		if err != nil {
-			t.Fatalf("seed %d: %v", seed, err)
+		require.NoError(t, err, "seed %d", seed)
+		got := again.State().Generation
+		assert.GreaterOrEqual(t, got, int64(1), "seed %d, fenced %v", seed, fenced)
+		if fenced == nil {
+			assert.GreaterOrEqual(t, got, int64(3))
 		}
-		if got := again.State().Generation; got < 1 || fenced == nil && got < 3 {
-			t.Errorf("seed %d: generation %d, fenced %v", seed, got, fenced)
-		}
-		must(t, again.Close(context.Background()))
+		require.NoError(t, again.Close(context.Background()))
 	}
 }
 
@@ -149,11 +143,10 @@ func TestAfterAnExchangeThatIsNotKnownToBeDurableNothingIsOverwritten(t *testing
 		}
 		return nil
 	})
-	if _, err := r.Admit(context.Background(), 1, "one"); !errors.Is(err, errUncertain) {
-		t.Fatalf("error %v", err)
-	}
+	_, err := r.Admit(context.Background(), 1, "one")
+	require.ErrorIs(t, err, errUncertain)
 	for generation := range int64(3) {
-		must(t, r.Fence(context.Background(), 2+generation))
+		require.NoError(t, r.Fence(context.Background(), 2+generation))
 	}
 }
 
@@ -174,14 +167,16 @@ func (d tornReads) OpenFile(name string, mode fsys.Mode) (fsys.File, error) {
 func TestMetadataThatIsReplacedWhileItIsReadIsReadAgain(t *testing.T) {
 	f, _ := newMemReplica(t, 16*mib)
 	d, err := f.OpenDir("/disk/replicas/r")
-	must(t, err)
+	require.NoError(t, err)
 	b, err := readFile(d, metaName, maxMetaBytes)
-	must(t, err)
-	must(t, writeNew(d, "torn", flip(40)(b)))
+	require.NoError(t, err)
+	require.NoError(t, writeNew(d, "torn", flip(40)(b)))
 	for torn, want := range []error{nil, nil, nil, errTorn} {
 		left := torn
-		if m, err := readMeta(tornReads{d, &left}); !errors.Is(err, want) || err == nil && m.UID != "uid-1" {
-			t.Errorf("torn %d times: %+v, %v", torn, m, err)
+		m, err := readMeta(tornReads{d, &left})
+		assert.ErrorIs(t, err, want, "torn %d times", torn)
+		if err == nil {
+			assert.Equal(t, "uid-1", m.UID, "torn %d times", torn)
 		}
 	}
 }
@@ -189,36 +184,34 @@ func TestMetadataThatIsReplacedWhileItIsReadIsReadAgain(t *testing.T) {
 // A spare without blocks of its own is no room.
 func TestASpareThatIsAHoleIsMadeAnew(t *testing.T) {
 	dir, spec := filepath.Join(t.TempDir(), "r"), testSpec("uid-1", 16*mib)
-	must(t, Create(fsys.Host{}, dir, spec))
-	must(t, os.WriteFile(filepath.Join(dir, metaTempName), nil, 0o600))
-	must(t, os.Truncate(filepath.Join(dir, metaTempName), metaBlockBytes))
+	require.NoError(t, Create(fsys.Host{}, dir, spec))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, metaTempName), nil, 0o600))
+	require.NoError(t, os.Truncate(filepath.Join(dir, metaTempName), metaBlockBytes))
 	d, err := fsys.Host{}.OpenDir(dir)
-	must(t, err)
+	require.NoError(t, err)
 	defer d.Close()
 	store := metaStore{dir: d}
 	store.keepSpare()
 	var st syscall.Stat_t
-	must(t, syscall.Stat(filepath.Join(dir, metaTempName), &st))
-	if st.Blocks*512 < metaBlockBytes {
-		t.Errorf("%d blocks", st.Blocks)
-	}
+	require.NoError(t, syscall.Stat(filepath.Join(dir, metaTempName), &st))
+	assert.GreaterOrEqual(t, st.Blocks*512, int64(metaBlockBytes), "%d blocks", st.Blocks)
 }
 
 // The metadata by a second name must not be taken for the spare.
 func TestASpareThatIsTheMetadataIsNotOverwritten(t *testing.T) {
 	dir, spec := filepath.Join(t.TempDir(), "r"), testSpec("uid-1", 16*mib)
-	must(t, Create(fsys.Host{}, dir, spec))
-	must(t, os.Remove(filepath.Join(dir, metaTempName)))
-	must(t, os.Link(filepath.Join(dir, metaName), filepath.Join(dir, metaTempName)))
+	require.NoError(t, Create(fsys.Host{}, dir, spec))
+	require.NoError(t, os.Remove(filepath.Join(dir, metaTempName)))
+	require.NoError(t, os.Link(filepath.Join(dir, metaName), filepath.Join(dir, metaTempName)))
 	d, err := fsys.Host{}.OpenDir(dir)
-	must(t, err)
+	require.NoError(t, err)
 	store := metaStore{dir: d}
 	if f := store.openSpare(metaBlockBytes); f != nil {
 		t.Error("taken for a spare")
-		must(t, f.Close())
+		require.NoError(t, f.Close())
 	}
-	must(t, d.Close())
+	require.NoError(t, d.Close())
 	r := openReplica(t, fsys.Host{}, dir, spec, testBoot)
-	must(t, admit(t, r, 1, "s").Close())
+	require.NoError(t, admit(t, r, 1, "s").Close())
 	namesIn(t, dir)
 }

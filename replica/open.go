@@ -34,7 +34,7 @@ type Options struct {
 	Clock clock.Clock
 }
 
-// Replica is an open, locked replica directory. Whoever opens one must Close it.
+// Replica is an open, locked replica directory. The caller that opens one must Close it.
 type Replica struct {
 	dirPath     string
 	name        string // of the Replica object
@@ -45,7 +45,7 @@ type Replica struct {
 	dir  fsys.Dir  // held for its lock and for replacing the metadata
 	data fsys.File // open for writing it is out as well
 	out  *writeback
-	// errors is another opening of the data, which nothing is written through: it hears of what could not be written out.
+	// errors is another opening of the data, which nothing is written through: it reports what could not be written out.
 	errors   fsys.File
 	checking sync.Mutex // held while errors is asked, until the replica has failed if there is one
 	imap     fsys.File
@@ -78,7 +78,7 @@ type Replica struct {
 }
 
 // Open opens a replica that Create made, and takes its lock. It writes nothing, but makes durable what it has read. The replica does
-// not need the Disk any more, but does not watch it either: whoever learns that the disk is gone must call Lose. An error is a
+// not need the Disk any more, but does not watch it either: a caller that learns that the disk is gone must call Lose. An error is a
 // *RefusedError.
 func (d *Disk) Open(dir string, want Spec, opts Options) (*Replica, error) {
 	name, err := d.place(dir)
@@ -141,7 +141,7 @@ func (r *Replica) confirm(parent fsys.Dir) error {
 
 // identify opens a directory and makes sure that it is the wanted replica.
 func identify(parent fsys.Dir, dir, name string, want Spec) (fsys.Dir, Meta, error) {
-	d, m, err := openIdentified(parent, dir, name)
+	d, m, err := openIdentified(parent, dir, name, want.UID)
 	if err != nil {
 		return nil, Meta{}, err
 	}
@@ -161,18 +161,29 @@ func identify(parent fsys.Dir, dir, name string, want Spec) (fsys.Dir, Meta, err
 	return d, m, nil
 }
 
-// openIdentified opens a directory that has sound metadata.
-func openIdentified(parent fsys.Dir, dir, name string) (fsys.Dir, Meta, error) {
+// openIdentified opens a directory that has sound metadata. One without any is told from what was never a replica of uid, for such a copy
+// can be replaced.
+func openIdentified(parent fsys.Dir, dir, name, uid string) (fsys.Dir, Meta, error) {
 	d, err := parent.OpenDir(name)
 	if err != nil {
 		return nil, Meta{}, refuseFile(dir, err, ReplicaMissing, NotAReplica)
 	}
 	m, err := readMeta(d)
 	if err != nil {
+		err = refuseFile(dir, err, NotAReplica, MetadataTorn)
+		if errors.Is(err, syscall.ENOENT) && hasMapOf(d, uid) {
+			err = refuse(dir, DataMissing, "only its metadata is gone: %s", metaName)
+		}
 		_ = d.Close()
-		return nil, Meta{}, refuseFile(dir, err, NotAReplica, MetadataTorn)
+		return nil, Meta{}, err
 	}
 	return d, m, nil
+}
+
+// hasMapOf tells whether the intent map in a directory says that the directory is that of a uid.
+func hasMapOf(d fsys.Dir, uid string) bool {
+	b, err := readFile(d, intentName, intentSectorBytes)
+	return err == nil && uid != "" && intentOwner(b) == uid
 }
 
 // refuseFile gives the refusal for an error in opening, reading or decoding something.

@@ -42,7 +42,7 @@ func NewPace() *Pace {
 // share is how much one replica may have written that is not on the disk, in bytes.
 func (p *Pace) share() int64 { return max(p.limit.Load()/max(1, p.busy.Load()), p.least) }
 
-// count has one replica more share the limit, or one less.
+// count makes one replica more share the limit, or one less.
 func (p *Pace) count(more bool) {
 	if more {
 		p.busy.Add(1)
@@ -51,8 +51,8 @@ func (p *Pace) count(more bool) {
 	}
 }
 
-// wrote says that so many bytes of one replica were written out in a time. Less than busyFrom says nothing: it took a flush, not the
-// disk's speed. Times are added up, also of those side by side, so the disk is never taken for faster than it was.
+// wrote reports how many bytes of one replica were written out, and in what time. Less than busyFrom says nothing: it took a flush, not
+// the disk's speed. Times are added up, also of those side by side, so the disk is never taken for faster than it was.
 func (p *Pace) wrote(amount int64, took time.Duration) {
 	if amount < min(busyFrom, p.least) {
 		return

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	testclock "k8s.io/utils/clock/testing"
 
 	"github.com/longhorn-lep/longhorn-manager/replica/fsys/memfs"
@@ -39,9 +41,8 @@ func TestTheDiskShowsHowMuchMayBeUnsettled(t *testing.T) {
 			for _, w := range tc.wrote {
 				p.wrote(w.bytes, w.took)
 			}
-			if got := p.limit.Load(); got != tc.want {
-				t.Errorf("%d MiB, want %d", got/mib, tc.want/mib)
-			}
+			got := p.limit.Load()
+			assert.Equal(t, tc.want, got, "%d MiB, %d", got/mib, tc.want/mib)
 		})
 	}
 }
@@ -65,14 +66,14 @@ func TestAFlushAndAWriteOutShowTheDisksPace(t *testing.T) {
 			go func() { done <- s.Flush(t.Context()) }()
 		} else {
 			for r.out.unsettled() < p.share()/2 {
-				must(t, s.WriteAt(t.Context(), make([]byte, 4096), 0, false))
+				require.NoError(t, s.WriteAt(t.Context(), make([]byte, 4096), 0, false))
 			}
 			done <- nil
 		}
 		<-asked
 		c.SetTime(c.Now().Add(step.took))
 		release()
-		must(t, <-done)
+		require.NoError(t, <-done)
 		waitFor(t, func() bool { return p.limit.Load() == step.want && !r.out.running.Load() })
 	}
 }
@@ -81,9 +82,9 @@ func newPacedReplica(t *testing.T, p *Pace) (*memfs.FS, *Replica, *Session) {
 	t.Helper()
 	f := memfs.New()
 	f.MkdirAll("/disk/replicas")
-	must(t, Create(f, "/disk/replicas/r", testSpec("uid-1", 1<<30)))
+	require.NoError(t, Create(f, "/disk/replicas/r", testSpec("uid-1", 1<<30)))
 	r, err := Open(f, "/disk/replicas/r", testSpec("uid-1", 1<<30), Options{BootID: testBoot, Pace: p})
-	must(t, err)
+	require.NoError(t, err)
 	return f, r, admit(t, r, 1, "s")
 }
 
@@ -94,33 +95,29 @@ func TestReplicasOfADiskShareItsPace(t *testing.T) {
 	p.limit.Store(64 * mib)
 	_, one, first := newPacedReplica(t, p)
 	_, two, second := newPacedReplica(t, p)
-	must(t, first.Flush(t.Context()))
-	must(t, second.Flush(t.Context()))
+	require.NoError(t, first.Flush(t.Context()))
+	require.NoError(t, second.Flush(t.Context()))
 	block := make([]byte, mib)
 	fill := func(s *Session, mibs int64) {
 		t.Helper()
 		for i := range mibs {
-			must(t, s.WriteAt(t.Context(), block, i*mib, false))
+			require.NoError(t, s.WriteAt(t.Context(), block, i*mib, false))
 		}
 	}
 	fill(first, 30) // less than half
-	if got := p.share(); got != 64*mib {
-		t.Errorf("alone: %d MiB", got/mib)
-	}
+	got := p.share()
+	assert.Equal(t, int64(64*mib), got, "%d MiB", got/mib)
 	fill(second, 2)
-	if got := p.share(); got != 32*mib {
-		t.Errorf("of two: %d MiB", got/mib)
-	}
+	got = p.share()
+	assert.Equal(t, int64(32*mib), got, "of two: %d MiB", got/mib)
 	p.limit.Store(32 * mib)
 	p.most = 32 * mib
 	fill(first, 1) // it has more than its share, so it waits until that is written out
 	waitFor(t, func() bool { return one.out.unsettled() <= mib })
-	must(t, first.Close())
-	must(t, one.Close(t.Context()))
+	require.NoError(t, first.Close())
+	require.NoError(t, one.Close(t.Context()))
 	waitFor(t, func() bool { return p.busy.Load() == 1 })
-	must(t, second.Close())
-	must(t, two.Close(t.Context()))
-	if got := p.busy.Load(); got != 0 {
-		t.Errorf("%d share it after the last was closed", got)
-	}
+	require.NoError(t, second.Close())
+	require.NoError(t, two.Close(t.Context()))
+	assert.Zero(t, p.busy.Load(), "share it after the last was closed")
 }

@@ -35,7 +35,7 @@ const (
 	ReplicaUsed Reason = "ReplicaUsed"
 	// SizeMismatch: the replica was made for a volume of another size.
 	SizeMismatch Reason = "SizeMismatch"
-	// DataMissing: there is no data file.
+	// DataMissing: there is no data file; or no metadata, in a directory whose intent map is this replica's.
 	DataMissing Reason = "DataMissing"
 	// DataWrongSize: the data file is not as long as the metadata says.
 	DataWrongSize Reason = "DataWrongSize"

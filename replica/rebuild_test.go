@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/longhorn-lep/longhorn-manager/membership"
 	"github.com/longhorn-lep/longhorn-manager/replica/fsys"
@@ -16,7 +18,7 @@ import (
 func beginRebuild(t testing.TB, s *Session) {
 	t.Helper()
 	_, err := s.Control(context.Background(), membership.OpBeginRebuild, nil)
-	must(t, err)
+	require.NoError(t, err)
 }
 
 func record(s *Session, e membership.Epoch) error {
@@ -32,49 +34,40 @@ func TestTheMarkOfARebuildLastsUntilAnEpochListsTheReplica(t *testing.T) {
 	ctx := context.Background()
 	dir := filepath.Join(t.TempDir(), "r")
 	spec := testSpec("uid-1", 16*mib)
-	must(t, Create(fsys.Host{}, dir, spec))
+	require.NoError(t, Create(fsys.Host{}, dir, spec))
 	reopen := func(r *Replica, generation int64) (*Replica, *Session) {
 		if r != nil {
-			must(t, r.Close(ctx))
+			require.NoError(t, r.Close(ctx))
 		}
 		r = openReplica(t, fsys.Host{}, dir, spec, testBoot)
 		return r, admit(t, r, generation, "s")
 	}
 	r, s := reopen(nil, 1)
 	old := membership.NewEpoch(1, 1, []string{"other", "vol-r-1"})
-	must(t, record(s, old))
-	if askState(t, s).Rebuilding || r.State().Rebuilding {
-		t.Error("rebuilding before a rebuild began")
-	}
+	require.NoError(t, record(s, old))
+	assert.False(t, askState(t, s).Rebuilding)
+	assert.False(t, r.State().Rebuilding, "rebuilding before a rebuild began")
 	beginRebuild(t, s)
 	beginRebuild(t, s) // again
-	if !askState(t, s).Rebuilding || !r.State().Rebuilding {
-		t.Error("not rebuilding")
-	}
-	if err := record(s, old); !errors.Is(err, syscall.EINVAL) {
-		t.Errorf("an epoch from before the rebuild was recorded again: %v", err)
-	}
+	assert.True(t, askState(t, s).Rebuilding)
+	assert.True(t, r.State().Rebuilding, "not rebuilding")
+	assert.ErrorIs(t, record(s, old), syscall.EINVAL, "an epoch from before the rebuild was recorded again")
 
 	// It stays over a clean end, another engine, and epochs of others.
 	r, s = reopen(r, 2)
-	must(t, record(s, membership.NewEpoch(2, 1, []string{"other"})))
-	if got := askState(t, s); !got.Rebuilding || !got.Epoch.Equal(membership.NewEpoch(2, 1, []string{"other"})) {
-		t.Errorf("after an epoch of others %+v", got)
-	}
+	require.NoError(t, record(s, membership.NewEpoch(2, 1, []string{"other"})))
+	got := askState(t, s)
+	assert.True(t, got.Rebuilding, "after an epoch of others %+v", got)
+	assert.True(t, got.Epoch.Equal(membership.NewEpoch(2, 1, []string{"other"})))
 	r, s = reopen(r, 3)
-	if !askState(t, s).Rebuilding {
-		t.Error("the mark was lost")
-	}
+	assert.True(t, askState(t, s).Rebuilding, "the mark was lost")
 
-	must(t, record(s, membership.NewEpoch(3, 2, []string{"other", "vol-r-1"})))
-	must(t, record(s, membership.NewEpoch(3, 2, []string{"other", "vol-r-1"}))) // again: the first answer was lost
-	if askState(t, s).Rebuilding || r.State().Rebuilding {
-		t.Error("still rebuilding as a member")
-	}
+	require.NoError(t, record(s, membership.NewEpoch(3, 2, []string{"other", "vol-r-1"})))
+	require.NoError(t, record(s, membership.NewEpoch(3, 2, []string{"other", "vol-r-1"}))) // again: the first answer was lost
+	assert.False(t, askState(t, s).Rebuilding)
+	assert.False(t, r.State().Rebuilding, "still rebuilding as a member")
 	_, s = reopen(r, 4)
-	if askState(t, s).Rebuilding {
-		t.Error("the mark came back")
-	}
+	assert.False(t, askState(t, s).Rebuilding, "the mark came back")
 }
 
 func TestOnlyTheEngineThatIsInMayBeginARebuild(t *testing.T) {
@@ -82,12 +75,9 @@ func TestOnlyTheEngineThatIsInMayBeginARebuild(t *testing.T) {
 	old := admit(t, r, 1, "old")
 	s := admit(t, r, 2, "new")
 	_, err := old.Control(context.Background(), membership.OpBeginRebuild, nil)
-	if !errors.Is(err, syscall.ESHUTDOWN) || !errors.Is(err, ErrFenced) {
-		t.Errorf("the older engine: %v", err)
-	}
-	if askState(t, s).Rebuilding {
-		t.Error("the older engine began a rebuild")
-	}
+	assert.ErrorIs(t, err, syscall.ESHUTDOWN)
+	assert.ErrorIs(t, err, ErrFenced, "the older engine")
+	assert.False(t, askState(t, s).Rebuilding, "the older engine began a rebuild")
 }
 
 // What an earlier boot may have lost was written anew by a rebuild, so the replica is as good a source as any.
@@ -95,26 +85,20 @@ func TestARebuiltReplicaCountsAsComplete(t *testing.T) {
 	ctx := context.Background()
 	dir := filepath.Join(t.TempDir(), "r")
 	spec := testSpec("uid-1", 16*mib)
-	must(t, Create(fsys.Host{}, dir, spec))
+	require.NoError(t, Create(fsys.Host{}, dir, spec))
 	r := openReplica(t, fsys.Host{}, dir, spec, otherBoot)
-	must(t, admit(t, r, 1, "s").WriteAt(ctx, make([]byte, 512), 0, false))
-	must(t, r.Close(ctx)) // with a mark, so not clean
+	require.NoError(t, admit(t, r, 1, "s").WriteAt(ctx, make([]byte, 512), 0, false))
+	require.NoError(t, r.Close(ctx)) // with a mark, so not clean
 
 	r = openReplica(t, fsys.Host{}, dir, spec, testBoot)
 	s := admit(t, r, 2, "s")
-	if askState(t, s).CacheKept {
-		t.Fatal("trusted after another boot")
-	}
+	require.False(t, askState(t, s).CacheKept, "trusted after another boot")
 	beginRebuild(t, s)
-	must(t, record(s, membership.NewEpoch(2, 2, []string{"vol-r-1"})))
-	if !askState(t, s).CacheKept {
-		t.Error("not trusted after a rebuild")
-	}
-	must(t, r.Close(ctx))
+	require.NoError(t, record(s, membership.NewEpoch(2, 2, []string{"vol-r-1"})))
+	assert.True(t, askState(t, s).CacheKept, "not trusted after a rebuild")
+	require.NoError(t, r.Close(ctx))
 	s = admit(t, openReplica(t, fsys.Host{}, dir, spec, testBoot), 3, "s")
-	if !askState(t, s).CacheKept {
-		t.Error("not trusted after a rebuild and an unclean stop in the same boot")
-	}
+	assert.True(t, askState(t, s).CacheKept, "not trusted after a rebuild and an unclean stop in the same boot")
 }
 
 func TestFence(t *testing.T) {
@@ -132,27 +116,24 @@ func TestFence(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "r")
 			spec := testSpec("uid-1", mib)
-			must(t, Create(fsys.Host{}, dir, spec))
+			require.NoError(t, Create(fsys.Host{}, dir, spec))
 			r := openReplica(t, fsys.Host{}, dir, spec, testBoot)
 			s := admit(t, r, tc.held, "engine")
 			for range 2 {
-				must(t, r.Fence(ctx, tc.fence))
+				require.NoError(t, r.Fence(ctx, tc.fence))
 			}
 			err := s.WriteAt(ctx, stampBlock(1), 0, false)
-			if errors.Is(err, ErrFenced) != tc.wantEnded || (err != nil) != tc.wantEnded || errors.Is(s.Err(), ErrFenced) != tc.wantEnded {
-				t.Errorf("write: %v; session ended with %v", err, s.Err())
-			}
-			must(t, s.Close())
-			must(t, r.Close(ctx))
+			assert.Equal(t, tc.wantEnded, errors.Is(err, ErrFenced), "%v; session ended with %v", err, s.Err())
+			assert.Equal(t, tc.wantEnded, err != nil)
+			assert.Equal(t, tc.wantEnded, errors.Is(s.Err(), ErrFenced))
+			require.NoError(t, s.Close())
+			require.NoError(t, r.Close(ctx))
 
 			r = openReplica(t, fsys.Host{}, dir, spec, testBoot)
-			if got := r.State().Generation; got != tc.wantGeneration {
-				t.Errorf("generation %d, want %d", got, tc.wantGeneration)
-			}
-			if _, err := r.Admit(ctx, tc.fence-1, "late"); !errors.Is(err, ErrFenced) {
-				t.Errorf("an engine of generation %d was let in: %v", tc.fence-1, err)
-			}
-			must(t, admit(t, r, 7, "next").Close())
+			assert.Equal(t, tc.wantGeneration, r.State().Generation)
+			_, err = r.Admit(ctx, tc.fence-1, "late")
+			assert.ErrorIs(t, err, ErrFenced, "an engine of generation %d was let in", tc.fence-1)
+			require.NoError(t, admit(t, r, 7, "next").Close())
 		})
 	}
 }
@@ -161,21 +142,18 @@ func TestAFenceWaitsForTheRequestUnderWay(t *testing.T) {
 	r := newHostReplica(t, mib)
 	old := admit(t, r, 1, "old")
 	inside, err := old.begin() // a request that hangs in the disk
-	must(t, err)
+	require.NoError(t, err)
 	short, cancel := context.WithCancel(context.Background())
 	fenced := make(chan error)
 	go func() { fenced <- r.Fence(short, 2) }()
 	<-old.Done()
 	cancel()
-	if err := <-fenced; !errors.Is(err, context.Canceled) {
-		t.Fatalf("fenced beside a request of the older engine: %v", err)
-	}
-	if got := r.State().Generation; got != 1 {
-		t.Errorf("generation %d before the older request ended", got)
-	}
+	require.ErrorIs(t, <-fenced, context.Canceled, "fenced beside a request of the older engine")
+	got := r.State().Generation
+	assert.Equal(t, int64(1), got, "generation %d before the older request ended", got)
 	old.gate.leave(inside)
-	must(t, r.Fence(context.Background(), 2))
-	must(t, old.Close())
+	require.NoError(t, r.Fence(context.Background(), 2))
+	require.NoError(t, old.Close())
 }
 
 func TestWhatIsOpenedForReadingAloneIsNotTouched(t *testing.T) {
@@ -187,49 +165,39 @@ func TestWhatIsOpenedForReadingAloneIsNotTouched(t *testing.T) {
 	}{
 		{"closed in order", nil, ""},
 		{"left unclean, with a mark", func(t *testing.T, _ string, s *Session) {
-			must(t, s.WriteAt(ctx, stampBlock(3), 8*mib, true))
+			require.NoError(t, s.WriteAt(ctx, stampBlock(3), 8*mib, true))
 		}, "not closed in order; 1 regions of 4194304 bytes may differ from other replicas"},
 		{"in the middle of a rebuild", func(t *testing.T, _ string, s *Session) { beginRebuild(t, s) }, "incomplete, for its rebuild did not end"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "r")
 			spec := testSpec("uid-1", 16*mib)
-			must(t, Create(fsys.Host{}, dir, spec))
+			require.NoError(t, Create(fsys.Host{}, dir, spec))
 			r := openReplica(t, fsys.Host{}, dir, spec, testBoot)
 			if tc.prepare != nil {
 				tc.prepare(t, dir, admit(t, r, 1, "s"))
 			}
-			must(t, r.Close(ctx))
+			require.NoError(t, r.Close(ctx))
 
 			before := treeHash(t, dir)
 			found, err := Inspect(fsys.Host{}, dir)
-			if err != nil || found != spec {
-				t.Fatalf("found %+v, %v", found, err)
-			}
+			require.NoError(t, err)
+			require.Equal(t, spec, found)
 			r, err = Open(fsys.Host{}, dir, found, Options{ReadOnly: true})
-			must(t, err)
-			if got := r.Caution(); got != tc.caution {
-				t.Errorf("caution %q, want %q", got, tc.caution)
-			}
-			if _, err := r.Admit(ctx, 9, "s"); !errors.Is(err, ErrReadOnly) {
-				t.Errorf("an engine was let in: %v", err)
-			}
-			if err := r.Fence(ctx, 9); !errors.Is(err, ErrReadOnly) {
-				t.Errorf("fenced: %v", err)
-			}
+			require.NoError(t, err)
+			assert.Equal(t, tc.caution, r.Caution())
+			_, err = r.Admit(ctx, 9, "s")
+			assert.ErrorIs(t, err, ErrReadOnly, "an engine was let in")
+			assert.ErrorIs(t, r.Fence(ctx, 9), ErrReadOnly)
 			v, err := r.View()
-			must(t, err)
-			must(t, v.ReadAt(ctx, make([]byte, 4096), 8*mib))
-			if _, err := v.Extents(ctx, 0, 16*mib); err != nil {
-				t.Error(err)
-			}
-			if _, err := Open(fsys.Host{}, dir, spec, Options{}); ReasonOf(err) != Locked {
-				t.Errorf("opened beside a reader: %v", err)
-			}
-			must(t, r.Close(ctx)) // with a view open
-			if treeHash(t, dir) != before {
-				t.Error("reading changed something")
-			}
+			require.NoError(t, err)
+			require.NoError(t, v.ReadAt(ctx, make([]byte, 4096), 8*mib))
+			_, err = v.Extents(ctx, 0, 16*mib)
+			assert.NoError(t, err)
+			_, err = Open(fsys.Host{}, dir, spec, Options{})
+			assert.Equal(t, Locked, ReasonOf(err), "opened beside a reader: %v", err)
+			require.NoError(t, r.Close(ctx)) // with a view open
+			assert.Equal(t, before, treeHash(t, dir), "reading changed something")
 		})
 	}
 }
@@ -237,23 +205,19 @@ func TestWhatIsOpenedForReadingAloneIsNotTouched(t *testing.T) {
 func TestADamagedReplicaCanStillBeReadIfItsDataIsThere(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "r")
 	spec := testSpec("uid-1", 16*mib)
-	must(t, Create(fsys.Host{}, dir, spec))
+	require.NoError(t, Create(fsys.Host{}, dir, spec))
 	r := openReplica(t, fsys.Host{}, dir, spec, testBoot)
-	must(t, admit(t, r, 1, "s").WriteAt(context.Background(), stampBlock(7), 0, true))
-	must(t, r.Close(context.Background()))
+	require.NoError(t, admit(t, r, 1, "s").WriteAt(context.Background(), stampBlock(7), 0, true))
+	require.NoError(t, r.Close(context.Background()))
 	remove(intentName)(t, dir)
 	r, err := Open(fsys.Host{}, dir, spec, Options{ReadOnly: true})
-	must(t, err)
+	require.NoError(t, err)
 	defer r.Close(context.Background())
-	if !strings.Contains(r.Caution(), "intent map cannot be read") {
-		t.Errorf("caution %q", r.Caution())
-	}
+	assert.Contains(t, r.Caution(), "intent map cannot be read")
 	v, err := r.View()
-	must(t, err)
+	require.NoError(t, err)
 	got := make([]byte, 512)
-	must(t, v.ReadAt(context.Background(), got, 0))
-	if got[0] != 7 {
-		t.Errorf("read %d", got[0])
-	}
-	must(t, v.Close())
+	require.NoError(t, v.ReadAt(context.Background(), got, 0))
+	assert.Equal(t, byte(7), got[0])
+	require.NoError(t, v.Close())
 }

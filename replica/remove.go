@@ -4,11 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"syscall"
 
 	"github.com/longhorn-lep/longhorn-manager/replica/fsys"
 )
 
-// Remove deletes a replica's directory for ever, if the metadata in it carries the uid and nothing foreign is in it.
+// Remove deletes a replica's directory for ever, if the metadata in it, or the intent map where there is no metadata, carries the uid and
+// nothing foreign is in it.
 //
 //  1. clear what an interrupted Remove or Create of the same uid left
 //  2. open the directory, take its lock, read its metadata and its names; refuse if they are not this replica's
@@ -55,13 +57,20 @@ func removeIn(parent fsys.Dir, dir, name, uid string) error {
 	return nil
 }
 
-// openForRemoval opens and locks the directory and makes sure that it is this replica's, whatever state its data is in.
+// openForRemoval opens and locks the directory and makes sure that it is this replica's, whatever state its data is in. Where the metadata
+// is gone the intent map says whose it is.
 func openForRemoval(parent fsys.Dir, dir, name, uid string) (fsys.Dir, error) {
-	d, m, err := openIdentified(parent, dir, name)
+	d, err := parent.OpenDir(name)
 	if err != nil {
-		return nil, err
+		return nil, refuseFile(dir, err, ReplicaMissing, NotAReplica)
 	}
-	if m.UID != uid {
+	m, err := readMeta(d)
+	switch {
+	case errors.Is(err, syscall.ENOENT) && hasMapOf(d, uid):
+		err = nil
+	case err != nil:
+		err = refuseFile(dir, err, NotAReplica, MetadataTorn)
+	case m.UID != uid:
 		err = refuse(dir, OtherReplica, "it holds uid %s, not %s", m.UID, uid)
 	}
 	if err == nil {

@@ -66,8 +66,8 @@ func (r *Replica) fail(cause error) {
 // Lose ends service because the disk's path does not lead any more to the disk that the replica is on, or because its files are not there
 // any more (Disk.Check). From its return on no request
 // begins; those under way finish on the disk that the replica holds, wherever that is mounted now, if it is. Nothing else is written
-// there, neither metadata nor marks, so the replica stays as after a crash. It does not wait; whoever opened the replica must Close it
-// still, which gives the disk free.
+// there, neither metadata nor marks, so the replica stays as after a crash. It does not wait; its opener must still Close the replica,
+// which gives the disk free.
 func (r *Replica) Lose(cause *DiskLostError) {
 	if r.end(cause, true) && r.opts.Log != nil {
 		r.opts.Log.WithError(cause).Error("The disk is gone, the replica serves nothing any more")
@@ -184,7 +184,7 @@ func (r *Replica) settle() error {
 		return nil
 	}
 	if clean {
-		return nil // nobody was admitted since
+		return nil // no engine was admitted since
 	}
 	err := r.syncs.do()
 	if err == nil {

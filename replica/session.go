@@ -50,7 +50,7 @@ func (s *Session) Err() error {
 }
 
 // Close ends the session and returns when none of its requests is under way. It makes nothing durable. When the disk does not answer a
-// request for closeWait, Close returns a *HangError; until that request has ended nobody else is let in.
+// request for closeWait, Close returns a *HangError; until that request has ended no engine is let in.
 func (s *Session) Close() error {
 	s.end(ErrClosed)
 	s.closeOnce.Do(func() { close(s.closed) })
@@ -107,9 +107,9 @@ func (s *Session) begin() (ticket, error) {
 	return 0, shutdown(s.replica, s.ending)
 }
 
-// shutdown is what a request gets that came too late: ESHUTDOWN to all who look for a number, and ErrFenced, ErrFailed or
-// ErrClosed to those who can see it. The number of a disk error that ended the session does not show through: this request has
-// not met it.
+// shutdown is the error of a request that came too late: ESHUTDOWN for callers that look for a number, and ErrFenced, ErrFailed or
+// ErrClosed for those that can see it. The number of a disk error that ended the session does not show through: this request has not met
+// it.
 func shutdown(r *Replica, why error) error {
 	return &endedError{wire: &nbd.Error{Errno: nbd.ESHUTDOWN, Msg: fmt.Sprintf("replica %s: %v", r.name, why)}, why: why}
 }
@@ -155,8 +155,8 @@ func (s *Session) Zero(ctx context.Context, off, length int64, flags nbd.ZeroFla
 	return s.changeInPieces(ctx, off, length, flags&nbd.ZeroFUA != 0, do)
 }
 
-// changeInPieces makes a change that can be long as several: a disk may take its time for each, and who is shut out, or gave up, need not
-// wait for all of them.
+// changeInPieces splits a change that can be long: a disk may take its time for each piece, and an engine that is shut out, or gave up,
+// need not wait for all of them.
 func (s *Session) changeInPieces(ctx context.Context, off, length int64, fua bool, do func(data dataFile, off, length int64) error) error {
 	if err := s.replica.checkRange(off, length); err != nil {
 		return err
@@ -266,8 +266,8 @@ func (r *Replica) believe() error {
 	return nil
 }
 
-// writeError ends the replica when something could not be written out. The caller holds checking, so those who ask next find it ended:
-// the error is told but once.
+// writeError ends the replica when something could not be written out. The caller holds checking, so the next callers find it ended: the
+// kernel tells the error only once.
 func (r *Replica) writeError() error {
 	if r.hasFailed.Load() {
 		return nil

@@ -5,12 +5,12 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"reflect"
-	"slices"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/longhorn-lep/longhorn-manager/membership"
 	"github.com/longhorn-lep/longhorn-manager/nbd"
@@ -41,22 +41,20 @@ func TestWritesTrimsAndZeroesReadBack(t *testing.T) {
 			clear(want[off : off+length])
 			err = s.Zero(ctx, off, length, nbd.ZeroFlags(i%4))
 		}
-		must(t, err)
+		require.NoError(t, err)
 	}
 	got := make([]byte, len(want))
-	must(t, s.ReadAt(ctx, got, 0))
-	if !bytes.Equal(got, want) {
-		t.Error("what is read is not what was written")
-	}
+	require.NoError(t, s.ReadAt(ctx, got, 0))
+	assert.True(t, bytes.Equal(got, want), "what is read is not what was written")
 }
 
 func TestExtentsTellDataFromHoles(t *testing.T) {
 	ctx := context.Background()
 	r := newHostReplica(t, 32*mib)
 	s := admit(t, r, 1, "s")
-	must(t, s.WriteAt(ctx, bytes.Repeat([]byte{1}, mib), 4*mib, false))
-	must(t, s.WriteAt(ctx, bytes.Repeat([]byte{1}, mib), 5*mib, false))
-	must(t, s.Flush(ctx))
+	require.NoError(t, s.WriteAt(ctx, bytes.Repeat([]byte{1}, mib), 4*mib, false))
+	require.NoError(t, s.WriteAt(ctx, bytes.Repeat([]byte{1}, mib), 5*mib, false))
+	require.NoError(t, s.Flush(ctx))
 	for _, tc := range []struct {
 		off, length int64
 		want        []nbd.Extent
@@ -67,13 +65,13 @@ func TestExtentsTellDataFromHoles(t *testing.T) {
 		{31 * mib, mib, []nbd.Extent{{Offset: 31 * mib, Length: mib, Flags: hole}}},
 	} {
 		got, err := s.Extents(ctx, tc.off, tc.length)
-		if err != nil || !reflect.DeepEqual(got, tc.want) {
-			t.Errorf("extents of %d at %d: %v, %v; want %v", tc.length, tc.off, got, err, tc.want)
-		}
+		require.NoError(t, err, "extents of %d at %d", tc.length, tc.off)
+		assert.Equal(t, tc.want, got, "extents of %d at %d", tc.length, tc.off)
 	}
-	if n, err := r.AllocatedBytes(); err != nil || n < 2*mib || n > 3*mib {
-		t.Errorf("allocated %d, %v", n, err)
-	}
+	n, err := r.AllocatedBytes()
+	require.NoError(t, err)
+	assert.GreaterOrEqual(t, n, int64(2*mib))
+	assert.LessOrEqual(t, n, int64(3*mib))
 }
 
 func TestARangeOutsideOfTheReplicaIsInvalid(t *testing.T) {
@@ -83,11 +81,9 @@ func TestARangeOutsideOfTheReplicaIsInvalid(t *testing.T) {
 		s.WriteAt(ctx, make([]byte, 512), mib, false), s.WriteAt(ctx, make([]byte, 1024), mib-512, false),
 		s.ReadAt(ctx, make([]byte, 512), -512), s.Trim(ctx, 0, mib+512, false), s.Zero(ctx, 1<<62, 1<<62, 0),
 	} {
-		if !errors.Is(err, syscall.EINVAL) {
-			t.Errorf("error %v", err)
-		}
+		assert.ErrorIs(t, err, syscall.EINVAL)
 	}
-	must(t, s.WriteAt(ctx, nil, mib, false))
+	require.NoError(t, s.WriteAt(ctx, nil, mib, false))
 }
 
 // A range that is made in pieces is refused before the first of them.
@@ -95,13 +91,9 @@ func TestALongRangeThatEndsOutsideOfTheReplicaChangesNothing(t *testing.T) {
 	ctx := context.Background()
 	s := admit(t, newHostReplica(t, 96*mib), 1, "s")
 	for _, err := range []error{s.Trim(ctx, 0, 128*mib, false), s.Zero(ctx, 0, 128*mib, nbd.ZeroNoHole)} {
-		if !errors.Is(err, syscall.EINVAL) {
-			t.Errorf("error %v", err)
-		}
+		assert.ErrorIs(t, err, syscall.EINVAL)
 	}
-	if got := marks(t, s); len(got) > 0 {
-		t.Errorf("marks %v", got)
-	}
+	assert.Empty(t, marks(t, s))
 }
 
 // A mark for which there was no space is no mark: the next write to the region makes it again, and it lasts.
@@ -118,15 +110,12 @@ func TestAMarkThatFoundNoSpaceIsMadeByTheNextWrite(t *testing.T) {
 			}
 			return nil
 		})
-		if err := s.WriteAt(ctx, stampBlock(1), 8*mib, false); !errors.Is(err, syscall.ENOSPC) {
-			t.Fatalf("%s: error %v", step, err)
-		}
-		must(t, s.WriteAt(ctx, stampBlock(2), 8*mib, true))
+		require.ErrorIs(t, s.WriteAt(ctx, stampBlock(1), 8*mib, false), syscall.ENOSPC, step)
+		require.NoError(t, s.WriteAt(ctx, stampBlock(2), 8*mib, true))
 		f.Crash(rand.New(rand.NewPCG(1, 1)))
 		again := openReplica(t, f, "/disk/replicas/r", testSpec("uid-1", 16*mib), testBoot)
-		if got := again.intents.marked(); !slices.Equal(got, []int64{2}) {
-			t.Errorf("%s: marks %v after a loss of power", step, got)
-		}
+		got := again.intents.marked()
+		assert.Equal(t, []int64{2}, got, "%s: marks %v after a loss of power", step, got)
 	}
 }
 
@@ -135,43 +124,36 @@ func TestAMarkThatWasNotClearedForWantOfSpaceIsGoneAfterAClosingInOrder(t *testi
 	ctx := context.Background()
 	f, r := newMemReplica(t, 16*mib)
 	s := admit(t, r, 1, "s")
-	must(t, s.WriteAt(ctx, stampBlock(1), 8*mib, true))
+	require.NoError(t, s.WriteAt(ctx, stampBlock(1), 8*mib, true))
 	f.Before(func(op memfs.Op) error {
 		if op.Kind == "write" && op.Name == intentName {
 			return syscall.ENOSPC
 		}
 		return nil
 	})
-	if _, err := s.Control(ctx, membership.OpClearIntents, regionsPayload(t, 2)); !errors.Is(err, syscall.ENOSPC) {
-		t.Fatalf("error %v", err)
-	}
+	_, err := s.Control(ctx, membership.OpClearIntents, regionsPayload(t, 2))
+	require.ErrorIs(t, err, syscall.ENOSPC)
 	f.Before(nil)
-	must(t, s.Close())
-	must(t, r.Close(ctx))
+	require.NoError(t, s.Close())
+	require.NoError(t, r.Close(ctx))
 	again := openReplica(t, f, "/disk/replicas/r", testSpec("uid-1", 16*mib), testBoot)
-	if got := again.intents.marked(); !again.meta.Clean || len(got) > 0 {
-		t.Errorf("clean %t with marks %v", again.meta.Clean, got)
-	}
+	got := again.intents.marked()
+	assert.True(t, again.meta.Clean)
+	assert.Empty(t, got)
 }
 
 func TestEveryChangeMarksItsRegions(t *testing.T) {
 	ctx := context.Background()
 	r := newHostReplica(t, 64*mib)
 	s := admit(t, r, 1, "s")
-	must(t, s.WriteAt(ctx, make([]byte, 1024), 4*mib-512, false))
-	must(t, s.Trim(ctx, 20*mib, 512, false))
-	must(t, s.Zero(ctx, 32*mib, 9*mib, 0))
-	if got := marks(t, s); !slices.Equal(got, []int64{0, 1, 5, 8, 9, 10}) {
-		t.Errorf("marks %v", got)
-	}
+	require.NoError(t, s.WriteAt(ctx, make([]byte, 1024), 4*mib-512, false))
+	require.NoError(t, s.Trim(ctx, 20*mib, 512, false))
+	require.NoError(t, s.Zero(ctx, 32*mib, 9*mib, 0))
+	assert.Equal(t, []int64{0, 1, 5, 8, 9, 10}, marks(t, s))
 	clearMarks(t, s, 0, 9)
-	if got := marks(t, s); !slices.Equal(got, []int64{1, 5, 8, 10}) {
-		t.Errorf("marks after clearing %v", got)
-	}
-	must(t, s.WriteAt(ctx, make([]byte, 512), 0, false))
-	if got := marks(t, s); !slices.Equal(got, []int64{0, 1, 5, 8, 10}) {
-		t.Errorf("marks after writing again %v", got)
-	}
+	assert.Equal(t, []int64{1, 5, 8, 10}, marks(t, s), "marks after clearing")
+	require.NoError(t, s.WriteAt(ctx, make([]byte, 512), 0, false))
+	assert.Equal(t, []int64{0, 1, 5, 8, 10}, marks(t, s), "marks after writing again")
 }
 
 // newMemReplica opens a replica on a file system in memory.
@@ -179,7 +161,7 @@ func newMemReplica(t testing.TB, sizeBytes int64) (*memfs.FS, *Replica) {
 	t.Helper()
 	f := memfs.New()
 	f.MkdirAll("/disk/replicas")
-	must(t, Create(f, "/disk/replicas/r", testSpec("uid-1", sizeBytes)))
+	require.NoError(t, Create(f, "/disk/replicas/r", testSpec("uid-1", sizeBytes)))
 	return f, openReplica(t, f, "/disk/replicas/r", testSpec("uid-1", sizeBytes), testBoot)
 }
 
@@ -201,9 +183,7 @@ func TestConcurrentFirstWritesShareTheirMarks(t *testing.T) {
 	var all sync.WaitGroup
 	write := func(region int64) {
 		all.Go(func() {
-			if err := s.WriteAt(ctx, make([]byte, 512), region*4*mib, false); err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, s.WriteAt(ctx, make([]byte, 512), region*4*mib, false))
 		})
 	}
 	write(0)
@@ -219,9 +199,7 @@ func TestConcurrentFirstWritesShareTheirMarks(t *testing.T) {
 	close(release)
 	all.Wait()
 	f.Before(nil)
-	if syncs != 2 {
-		t.Errorf("41 first writes took %d syncs of the map, want 2", syncs)
-	}
+	assert.Equal(t, 2, syncs, "41 first writes took %d syncs of the map", syncs)
 }
 
 func TestWhenAStepFailsTheReplicaStopsUnlessItOnlyWantsSpace(t *testing.T) {
@@ -257,7 +235,7 @@ func TestWhenAStepFailsTheReplicaStopsUnlessItOnlyWantsSpace(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			f, r := newMemReplica(t, 16*mib)
 			s := admit(t, r, 1, "s")
-			must(t, s.WriteAt(ctx, make([]byte, 512), 8*mib, false)) // so that there is something to lose
+			require.NoError(t, s.WriteAt(ctx, make([]byte, 512), 8*mib, false)) // so that there is something to lose
 			hit := false
 			f.Before(func(op memfs.Op) error {
 				if op.Kind == tc.kind && op.Name == tc.file && !hit {
@@ -266,20 +244,14 @@ func TestWhenAStepFailsTheReplicaStopsUnlessItOnlyWantsSpace(t *testing.T) {
 				}
 				return nil
 			})
-			if err := tc.do(s); !errors.Is(err, tc.errno) {
-				t.Fatalf("error %v, want %v as it is", err, tc.errno)
-			}
+			require.ErrorIs(t, tc.do(s), tc.errno)
 			next := s.WriteAt(ctx, make([]byte, 512), 0, true)
-			if errors.Is(next, syscall.ESHUTDOWN) != tc.stops || (next == nil) == tc.stops {
-				t.Errorf("next write: %v", next)
-			}
-			if failed := r.State().Failure; errors.Is(failed, tc.errno) != tc.stops {
-				t.Errorf("failure %v", failed)
-			}
+			assert.Equal(t, tc.stops, errors.Is(next, syscall.ESHUTDOWN), "next write: %v", next)
+			assert.NotEqual(t, tc.stops, next == nil)
+			failed := r.State().Failure
+			assert.Equal(t, tc.stops, errors.Is(failed, tc.errno), "failure %v", failed)
 			_, err := r.Admit(ctx, 2, "other")
-			if errors.Is(err, ErrFailed) != tc.stops {
-				t.Errorf("next engine: %v", err)
-			}
+			assert.Equal(t, tc.stops, errors.Is(err, ErrFailed), "next engine: %v", err)
 			if tc.stops {
 				select {
 				case <-s.Done():
@@ -287,15 +259,11 @@ func TestWhenAStepFailsTheReplicaStopsUnlessItOnlyWantsSpace(t *testing.T) {
 					t.Error("the session goes on")
 				}
 			}
-			must(t, r.Close(ctx))
+			require.NoError(t, r.Close(ctx))
 			r = openReplica(t, f, "/disk/replicas/r", testSpec("uid-1", 16*mib), testBoot)
-			if tc.stops && r.meta.Clean {
-				t.Error("a failed replica was closed as clean")
-			}
+			assert.False(t, tc.stops && r.meta.Clean, "a failed replica was closed as clean")
 			lost := tc.stops && tc.file != metaName && tc.file != ""
-			if r.cacheKept == lost {
-				t.Errorf("cache kept: %t", r.cacheKept)
-			}
+			assert.NotEqual(t, lost, r.cacheKept, "cache kept")
 		})
 	}
 }
@@ -321,11 +289,12 @@ func TestAQuotaIsNoSpace(t *testing.T) {
 				return nil
 			})
 			err := step.do(s)
-			if wire := (*nbd.Error)(nil); !errors.As(err, &wire) || wire.Errno != nbd.ENOSPC || !strings.Contains(wire.Msg, errno.Error()) {
-				t.Errorf("%v of %s: %v", errno, step.file, err)
-			}
+			wire := (*nbd.Error)(nil)
+			require.ErrorAs(t, err, &wire, step.file)
+			assert.Equal(t, nbd.ENOSPC, wire.Errno, step.file)
+			assert.Contains(t, wire.Msg, errno.Error(), step.file)
 			f.Before(nil)
-			must(t, s.WriteAt(ctx, make([]byte, 512), 0, true))
+			require.NoError(t, s.WriteAt(ctx, make([]byte, 512), 0, true))
 		}
 	}
 }
@@ -334,43 +303,37 @@ func TestWhereHolesCannotBePunchedZeroesAreWritten(t *testing.T) {
 	ctx := context.Background()
 	f, r := newMemReplica(t, 16*mib)
 	s := admit(t, r, 1, "s")
-	must(t, s.WriteAt(ctx, bytes.Repeat([]byte{7}, mib), 0, false))
+	require.NoError(t, s.WriteAt(ctx, bytes.Repeat([]byte{7}, mib), 0, false))
 	f.Before(func(op memfs.Op) error {
 		if op.Kind == "punch" || op.Kind == "zero" {
 			return syscall.EOPNOTSUPP
 		}
 		return nil
 	})
-	must(t, s.Trim(ctx, 512, 600*1024, false))
-	must(t, s.Zero(ctx, 800*1024, 1024, nbd.ZeroNoHole))
+	require.NoError(t, s.Trim(ctx, 512, 600*1024, false))
+	require.NoError(t, s.Zero(ctx, 800*1024, 1024, nbd.ZeroNoHole))
 	want := bytes.Repeat([]byte{7}, mib)
 	clear(want[512 : 512+600*1024])
 	clear(want[800*1024 : 801*1024])
 	got := make([]byte, mib)
-	must(t, s.ReadAt(ctx, got, 0))
-	if !bytes.Equal(got, want) {
-		t.Error("the range is not zeroes alone")
-	}
+	require.NoError(t, s.ReadAt(ctx, got, 0))
+	assert.True(t, bytes.Equal(got, want), "the range is not zeroes alone")
 }
 
 func TestAFailedReadStopsNothing(t *testing.T) {
 	ctx := context.Background()
 	r := newHostReplica(t, mib)
 	s := admit(t, r, 1, "s")
-	must(t, r.data.Truncate(512)) // stands for a bad sector: reads past it fail
-	if err := s.ReadAt(ctx, make([]byte, 512), 1024); err == nil {
-		t.Error("read past the end of the file succeeded")
-	}
-	must(t, r.data.Truncate(mib))
-	must(t, s.WriteAt(ctx, make([]byte, 512), 0, true))
+	require.NoError(t, r.data.Truncate(512)) // stands for a bad sector: reads past it fail
+	assert.Error(t, s.ReadAt(ctx, make([]byte, 512), 1024), "read past the end of the file succeeded")
+	require.NoError(t, r.data.Truncate(mib))
+	require.NoError(t, s.WriteAt(ctx, make([]byte, 512), 0, true))
 }
 
 func waitFor(t testing.TB, ready func() bool) {
 	t.Helper()
 	for !ready() {
-		if err := t.Context().Err(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, t.Context().Err())
 		yield()
 	}
 }

@@ -2,7 +2,6 @@ package replica
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -11,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/mountns"
@@ -21,15 +22,15 @@ import (
 // resizeDevice changes the size of the loop device beneath a mount. Beyond its end nothing can be read or written.
 func resizeDevice(t *testing.T, image string, sizeBytes int64) {
 	t.Helper()
-	must(t, os.Truncate(image, sizeBytes))
+	require.NoError(t, os.Truncate(image, sizeBytes))
 	device, err := exec.CommandContext(t.Context(), "losetup", "-n", "-O", "NAME", "-j", image).Output()
-	must(t, err)
+	require.NoError(t, err)
 	if out, err := exec.CommandContext(t.Context(), "losetup", "-c", strings.TrimSpace(string(device))).CombinedOutput(); err != nil {
 		mountns.Missing(t, fmt.Sprintf("a loop device that changes its size (%s)", out))
 	}
 }
 
-// A real kernel drops what it could not write out, and reads what the disk has: the bytes from before. Nobody may get those.
+// A real kernel drops what it could not write out, and reads what the disk has: the bytes from before. No read may return those.
 func TestAReadAfterTheKernelFailedToWriteOutIsRefused(t *testing.T) {
 	if !mountns.Own(t) {
 		return
@@ -38,29 +39,27 @@ func TestAReadAfterTheKernelFailedToWriteOutIsRefused(t *testing.T) {
 	image := filepath.Join(t.TempDir(), "image")
 	point := mountImage(t, "ext4", image, size, "-O", "^has_journal") // whose writes would fail first
 	dir, spec := filepath.Join(point, "r"), testSpec("uid-1", 64*mib)
-	must(t, Create(fsys.Host{}, dir, spec))
+	require.NoError(t, Create(fsys.Host{}, dir, spec))
 	r := openReplica(t, fsys.Host{}, dir, spec, testBoot)
 	s := admit(t, r, 1, "s")
 	for off := int64(0); off < length; off += mib {
-		must(t, s.WriteAt(t.Context(), make([]byte, 512), off, false))
+		require.NoError(t, s.WriteAt(t.Context(), make([]byte, 512), off, false))
 	}
-	must(t, s.Flush(t.Context()))
+	require.NoError(t, s.Flush(t.Context()))
 	written := bytes.Repeat([]byte{7}, 64<<10)
 	for off := int64(0); off < length; off += int64(len(written)) {
-		must(t, s.WriteAt(t.Context(), written, off, false))
+		require.NoError(t, s.WriteAt(t.Context(), written, off, false))
 	}
 
-	// The kernel writes out in the background, cannot, and lets the memory go. Nobody has asked for a flush.
+	// The kernel writes out in the background, cannot, and lets the memory go. No flush was asked for.
 	other, err := os.OpenFile(filepath.Join(dir, dataName), os.O_RDWR, 0)
-	must(t, err)
+	require.NoError(t, err)
 	defer other.Close()
 	resizeDevice(t, image, 12*mib)
 	const all = unix.SYNC_FILE_RANGE_WAIT_BEFORE | unix.SYNC_FILE_RANGE_WRITE | unix.SYNC_FILE_RANGE_WAIT_AFTER
-	if err := unix.SyncFileRange(int(other.Fd()), 0, 0, all); err == nil {
-		t.Fatal("it was written out all the same")
-	}
+	require.Error(t, unix.SyncFileRange(int(other.Fd()), 0, 0, all), "it was written out all the same")
 	resizeDevice(t, image, size)
-	must(t, unix.Fadvise(int(other.Fd()), 0, 0, unix.FADV_DONTNEED))
+	require.NoError(t, unix.Fadvise(int(other.Fd()), 0, 0, unix.FADV_DONTNEED))
 	refused := 0
 	for off := int64(0); off < length; off += int64(len(written)) {
 		got := make([]byte, len(written))
@@ -71,9 +70,8 @@ func TestAReadAfterTheKernelFailedToWriteOutIsRefused(t *testing.T) {
 			t.Fatalf("the read at %d has the bytes from before", off)
 		}
 	}
-	if refused == 0 || r.State().Failure == nil {
-		t.Errorf("%d reads refused, failure %v", refused, r.State().Failure)
-	}
+	assert.NotZero(t, refused)
+	assert.Error(t, r.State().Failure)
 }
 
 func TestAFailureInTheBackgroundIsNoticedByWhoeverComesFirst(t *testing.T) {
@@ -97,19 +95,15 @@ func TestAFailureInTheBackgroundIsNoticedByWhoeverComesFirst(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			f, r := newMemReplica(t, 16*mib)
 			s := admit(t, r, 1, "s")
-			must(t, s.WriteAt(t.Context(), stampBlock(1), 0, true))
-			must(t, s.WriteAt(t.Context(), stampBlock(2), 0, false))
-			must(t, read(s))
+			require.NoError(t, s.WriteAt(t.Context(), stampBlock(1), 0, true))
+			require.NoError(t, s.WriteAt(t.Context(), stampBlock(2), 0, false))
+			require.NoError(t, read(s))
 			f.LoseUnsynced(dataName)
-			if err := tc.first(s); !errors.Is(err, syscall.EIO) {
-				t.Errorf("the first: %v", err)
-			}
-			if err := tc.then(s); !errors.Is(err, syscall.ESHUTDOWN) {
-				t.Errorf("then: %v", err)
-			}
-			if got := r.State(); !errors.Is(got.Failure, syscall.EIO) || got.CacheKept {
-				t.Errorf("state %+v", got)
-			}
+			assert.ErrorIs(t, tc.first(s), syscall.EIO, "the first")
+			assert.ErrorIs(t, tc.then(s), syscall.ESHUTDOWN)
+			got := r.State()
+			assert.ErrorIs(t, got.Failure, syscall.EIO)
+			assert.False(t, got.CacheKept)
 		})
 	}
 }
@@ -118,21 +112,17 @@ func TestAFailureInTheBackgroundIsNoticedByWhoeverComesFirst(t *testing.T) {
 func TestAReadThatEndsAfterAFailureIsRefused(t *testing.T) {
 	f, r := newMemReplica(t, 16*mib)
 	s := admit(t, r, 1, "s")
-	must(t, s.WriteAt(t.Context(), stampBlock(1), 0, true))
-	must(t, s.WriteAt(t.Context(), stampBlock(2), 0, false))
+	require.NoError(t, s.WriteAt(t.Context(), stampBlock(1), 0, true))
+	require.NoError(t, s.WriteAt(t.Context(), stampBlock(2), 0, false))
 	reading, release := make(chan struct{}), make(chan struct{})
 	r.data = slowReads{r.data, reading, release}
 	read := make(chan error, 1)
 	go func() { read <- s.ReadAt(t.Context(), make([]byte, 512), 0) }()
 	<-reading
 	f.LoseUnsynced(dataName)
-	if err := s.Flush(t.Context()); !errors.Is(err, syscall.EIO) {
-		t.Errorf("flush: %v", err)
-	}
+	assert.ErrorIs(t, s.Flush(t.Context()), syscall.EIO)
 	close(release)
-	if err := <-read; !errors.Is(err, syscall.ESHUTDOWN) {
-		t.Errorf("read: %v", err)
-	}
+	assert.ErrorIs(t, <-read, syscall.ESHUTDOWN)
 }
 
 type slowReads struct {
@@ -150,7 +140,7 @@ func (f slowReads) ReadAt(p []byte, off int64) error {
 func TestAFlushThatWaitedBehindOneThatFailedFails(t *testing.T) {
 	f, r := newMemReplica(t, 16*mib)
 	s := admit(t, r, 1, "s")
-	must(t, s.WriteAt(t.Context(), stampBlock(1), 0, false))
+	require.NoError(t, s.WriteAt(t.Context(), stampBlock(1), 0, false))
 	asked, release := make(chan struct{}), make(chan struct{})
 	syncs := 0
 	f.Before(func(op memfs.Op) error {
@@ -173,13 +163,7 @@ func TestAFlushThatWaitedBehindOneThatFailedFails(t *testing.T) {
 		return r.syncs.next != nil
 	})
 	close(release)
-	if err := <-first; !errors.Is(err, syscall.EIO) {
-		t.Errorf("the flush that failed: %v", err)
-	}
-	if err := <-second; !errors.Is(err, syscall.ESHUTDOWN) {
-		t.Errorf("the flush behind it: %v", err)
-	}
-	if syncs != 1 {
-		t.Errorf("%d syncs, want none after the one that failed", syncs)
-	}
+	assert.ErrorIs(t, <-first, syscall.EIO, "the flush that failed")
+	assert.ErrorIs(t, <-second, syscall.ESHUTDOWN, "the flush behind it")
+	assert.Equal(t, 1, syncs)
 }

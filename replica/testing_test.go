@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
 	"github.com/longhorn-lep/longhorn-manager/replica/fsys"
@@ -59,16 +60,14 @@ func newHostReplica(t testing.TB, sizeBytes int64) *Replica {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "r")
 	spec := testSpec("uid-1", sizeBytes)
-	must(t, Create(fsys.Host{}, dir, spec))
+	require.NoError(t, Create(fsys.Host{}, dir, spec))
 	return openReplica(t, fsys.Host{}, dir, spec, testBoot)
 }
 
 func openReplica(t testing.TB, f fsys.FS, dir string, spec Spec, boot string) *Replica {
 	t.Helper()
 	r, err := Open(f, dir, spec, Options{BootID: boot})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = r.Close(context.Background()) })
 	return r
 }
@@ -76,17 +75,8 @@ func openReplica(t testing.TB, f fsys.FS, dir string, spec Spec, boot string) *R
 func admit(t testing.TB, r *Replica, generation int64, session string) *Session {
 	t.Helper()
 	s, err := r.Admit(context.Background(), generation, session)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return s
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // treeHash covers names, types, modes and contents below a directory. Of a file larger than 16 MiB it takes the size alone.
@@ -114,6 +104,6 @@ func treeHash(t testing.TB, root string) string {
 		}
 		return nil
 	})
-	must(t, err)
+	require.NoError(t, err)
 	return hex.EncodeToString(h.Sum(nil))
 }

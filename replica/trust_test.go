@@ -7,6 +7,9 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/longhorn-lep/longhorn-manager/membership"
 	"github.com/longhorn-lep/longhorn-manager/replica/fsys"
 	"github.com/longhorn-lep/longhorn-manager/replica/fsys/memfs"
@@ -30,9 +33,7 @@ func TestHasKept(t *testing.T) {
 		{"marked, the boot is unknown → not", Meta{}, true, Options{}, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if got := hasKept(tc.meta, tc.marked, tc.opts); got != tc.want {
-				t.Errorf("got %t", got)
-			}
+			assert.Equal(t, tc.want, hasKept(tc.meta, tc.marked, tc.opts))
 		})
 	}
 }
@@ -49,7 +50,7 @@ type reopening struct {
 
 func newReopening(t *testing.T) *reopening {
 	o := &reopening{t: t, fs: fsys.Host{}, dir: filepath.Join(t.TempDir(), "r"), spec: testSpec("uid-1", 16*mib)}
-	must(t, Create(o.fs, o.dir, o.spec))
+	require.NoError(t, Create(o.fs, o.dir, o.spec))
 	return o
 }
 
@@ -59,7 +60,7 @@ func (o *reopening) open(opts Options) *Session {
 	o.close()
 	var err error
 	o.r, err = Open(o.fs, o.dir, o.spec, opts)
-	must(o.t, err)
+	require.NoError(o.t, err)
 	o.t.Cleanup(func() { _ = o.r.Close(context.Background()) })
 	o.generation++
 	return admit(o.t, o.r, o.generation, "s")
@@ -68,7 +69,7 @@ func (o *reopening) open(opts Options) *Session {
 func (o *reopening) close() {
 	o.t.Helper()
 	if o.r != nil {
-		must(o.t, o.r.Close(context.Background()))
+		require.NoError(o.t, o.r.Close(context.Background()))
 	}
 }
 
@@ -76,15 +77,15 @@ func (o *reopening) close() {
 func mark(t *testing.T, s *Session) {
 	t.Helper()
 	for _, off := range []int64{0, 8 * mib} {
-		must(t, s.WriteAt(context.Background(), make([]byte, 512), off, false))
+		require.NoError(t, s.WriteAt(context.Background(), make([]byte, 512), off, false))
 	}
 }
 
 func expectKept(t *testing.T, s *Session, want bool) {
 	t.Helper()
-	if state, host := askState(t, s).CacheKept, s.replica.State().CacheKept; state != want || host != want {
-		t.Errorf("the engine hears that the cache was kept %t, the host %t; want %t", state, host, want)
-	}
+	state, host := askState(t, s).CacheKept, s.replica.State().CacheKept
+	assert.Equal(t, want, state)
+	assert.Equal(t, want, host, "the engine hears that the cache was kept")
 }
 
 // The machine lost power once; that was made good. From then on the replica is as good as any: when the engine's machine is next to
@@ -96,7 +97,7 @@ func TestWhatWasMadeGoodAfterALossOfPowerIsTrustedAgain(t *testing.T) {
 		stop func(t *testing.T, r *Replica)
 	}{
 		{"stopped with marks", func(*testing.T, *Replica) {}},
-		{"fenced, then stopped with marks", func(t *testing.T, r *Replica) { must(t, r.Fence(ctx, 5)) }},
+		{"fenced, then stopped with marks", func(t *testing.T, r *Replica) { require.NoError(t, r.Fence(ctx, 5)) }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			o := newReopening(t)
@@ -130,10 +131,8 @@ func TestTheEndOfARebuildOfAnEarlierOpeningMakesNothingGood(t *testing.T) {
 	beginRebuild(t, s)
 	mark(t, s)
 	s = o.open(Options{BootID: testBoot})
-	must(t, record(s, membership.NewEpoch(2, 1, []string{"vol-r-1"})))
-	if askState(t, s).Rebuilding {
-		t.Error("rebuilding still")
-	}
+	require.NoError(t, record(s, membership.NewEpoch(2, 1, []string{"vol-r-1"})))
+	assert.False(t, askState(t, s).Rebuilding, "rebuilding still")
 	expectKept(t, s, false)
 	expectKept(t, o.open(Options{BootID: testBoot}), false)
 
@@ -142,7 +141,7 @@ func TestTheEndOfARebuildOfAnEarlierOpeningMakesNothingGood(t *testing.T) {
 	beginRebuild(t, s)
 	s = o.open(Options{BootID: testBoot})
 	beginRebuild(t, s)
-	must(t, record(s, membership.NewEpoch(5, 1, []string{"vol-r-1"})))
+	require.NoError(t, record(s, membership.NewEpoch(5, 1, []string{"vol-r-1"})))
 	expectKept(t, s, true)
 	expectKept(t, o.open(Options{BootID: testBoot}), true)
 }
@@ -156,7 +155,7 @@ func TestAReplicaThatIsDistrustedOnceStaysSoUntilItIsMadeGood(t *testing.T) {
 		{"its marks are cleared", func(t *testing.T, s *Session) { clearMarks(t, s, 0, 2) }},
 		{"it is rebuilt", func(t *testing.T, s *Session) {
 			beginRebuild(t, s)
-			must(t, record(s, membership.NewEpoch(s.generation, 1, []string{"vol-r-1"})))
+			require.NoError(t, record(s, membership.NewEpoch(s.generation, 1, []string{"vol-r-1"})))
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -185,7 +184,7 @@ func TestWithoutSpaceForTheMetadataTrustWaitsForTheNextClearing(t *testing.T) {
 	f := memfs.New()
 	f.MkdirAll("/disk/replicas")
 	o := &reopening{t: t, fs: f, dir: "/disk/replicas/r", spec: testSpec("uid-1", 16*mib)}
-	must(t, Create(f, o.dir, o.spec))
+	require.NoError(t, Create(f, o.dir, o.spec))
 	mark(t, o.open(Options{BootID: otherBoot}))
 	s := o.open(Options{BootID: testBoot})
 	f.Before(func(op memfs.Op) error {
@@ -214,12 +213,8 @@ func TestAReplicaWhoseLastSyncFailedIsNotTrusted(t *testing.T) {
 			}
 			return nil
 		})
-		if err := r.Close(t.Context()); err == nil {
-			t.Error("closed without an error")
-		}
-		if r.State().CacheKept {
-			t.Error("the host is told that nothing is missing")
-		}
+		assert.Error(t, r.Close(t.Context()), "closed without an error")
+		assert.False(t, r.State().CacheKept, "the host is told that nothing is missing")
 		f.Before(nil)
 		r = openReplica(t, f, "/disk/replicas/r", testSpec("uid-1", 16*mib), testBoot)
 		expectKept(t, admit(t, r, 2, "s"), false)
@@ -231,17 +226,14 @@ func TestAReplicaThatWasClosedInOrderIsCleanNoMoreWhenTheSameEngineComesBack(t *
 	ctx := context.Background()
 	f, r := newMemReplica(t, 16*mib)
 	spec := testSpec("uid-1", 16*mib)
-	must(t, admit(t, r, 1, "s").Close())
-	must(t, r.Close(ctx))
+	require.NoError(t, admit(t, r, 1, "s").Close())
+	require.NoError(t, r.Close(ctx))
 	r = openReplica(t, f, "/disk/replicas/r", spec, testBoot)
 	s := admit(t, r, 1, "s")
-	if !askState(t, s).Clean {
-		t.Error("the engine does not hear that the replica was closed in order")
-	}
-	must(t, s.WriteAt(ctx, stampBlock(1), 0, false))
+	assert.True(t, askState(t, s).Clean, "the engine does not hear that the replica was closed in order")
+	require.NoError(t, s.WriteAt(ctx, stampBlock(1), 0, false))
 	f.Crash(rand.New(rand.NewPCG(1, 1)))
 	r = openReplica(t, f, "/disk/replicas/r", spec, otherBoot)
-	if r.meta.Clean || r.State().CacheKept {
-		t.Errorf("after a loss of power: clean %t, cache kept %t", r.meta.Clean, r.State().CacheKept)
-	}
+	assert.False(t, r.meta.Clean)
+	assert.False(t, r.State().CacheKept, "after a loss of power")
 }

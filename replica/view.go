@@ -7,7 +7,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/nbd"
 )
 
-// View is read access to a replica while no engine is connected. It holds nobody up: the admission of an engine ends it.
+// View is read access to a replica while no engine is connected. It holds no engine up: an admission ends it.
 type View struct {
 	replica *Replica
 	gate    *gate
@@ -16,7 +16,7 @@ type View struct {
 	ending  error // set before done is closed
 }
 
-// View opens the replica for reading; ErrInUse while an engine is connected. Whoever opens one must Close it.
+// View opens the replica for reading; ErrInUse while an engine is connected. The caller must Close the View.
 func (r *Replica) View() (*View, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -19,7 +19,7 @@ const busyFrom = 1 << 20
 //	written   counts all bytes that were written
 //	settled   is what written was when the last sync or write-out began that succeeded
 //
-// Their difference is what a flush may find, and what may be lost before anybody hears of it.
+// Their difference is what a flush may find, and what may be lost before any caller hears of it.
 type writeback struct {
 	fsys.File
 	clock clock.PassiveClock
@@ -48,7 +48,7 @@ func (w *writeback) unsettled() int64 { return w.written.Load() - w.settled.Load
 // isWorthIt tells whether so much is unsettled that it is to be written out.
 func (w *writeback) isWorthIt() bool { return w.unsettled() >= w.pace.share()/2 }
 
-// WriteAt writes, and sees that writing out begins when enough was written.
+// WriteAt writes, and begins the write-out when enough was written.
 func (w *writeback) WriteAt(p []byte, off int64) error {
 	err := w.File.WriteAt(p, off)
 	w.written.Add(int64(len(p))) // of a write that failed, any part may be there
@@ -61,21 +61,21 @@ func (w *writeback) WriteAt(p []byte, off int64) error {
 	return err
 }
 
-// countLocked has the pace of the disk count this replica, or no more.
+// countLocked makes the pace of the disk count this replica, or stop counting it.
 func (w *writeback) countLocked() {
 	if is := w.unsettled() >= busyFrom; w.isBusy.Swap(is) != is {
 		w.pace.count(is)
 	}
 }
 
-// begin has something written out if it is worth it.
+// begin starts the write-out if it is worth it.
 func (w *writeback) begin() {
 	if w.isWorthIt() && w.running.CompareAndSwap(false, true) {
 		w.goroutine.Go(w.writeOut)
 	}
 }
 
-// writeOut writes out until there is less than is worth it. Nobody waits for it but those who want room, and Close.
+// writeOut writes out until there is less than is worth it. Only callers that want room, and Close, wait for it.
 func (w *writeback) writeOut() {
 	for again := true; again; {
 		for w.isWorthIt() {

@@ -2,10 +2,12 @@ package replica
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"syscall"
 	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/longhorn-lep/longhorn-manager/nbd"
 	"github.com/longhorn-lep/longhorn-manager/replica/fsys"
@@ -19,7 +21,7 @@ func boundedReplica(t *testing.T) (*memfs.FS, *Replica, *Session) {
 	r.out.pace.least, r.out.pace.most = 16<<10, 16<<10
 	r.out.pace.limit.Store(16 << 10)
 	s := admit(t, r, 1, "s")
-	must(t, s.Flush(t.Context()))
+	require.NoError(t, s.Flush(t.Context()))
 	return f, r, s
 }
 
@@ -27,31 +29,25 @@ func TestWritesWaitForRoomWhenMuchIsToBeWrittenOut(t *testing.T) {
 	f, r, s := boundedReplica(t)
 	asked, release := hang(t, f, "writeback", dataName)
 	for i := range int64(4) {
-		must(t, s.WriteAt(t.Context(), make([]byte, 4096), i*4096, false))
+		require.NoError(t, s.WriteAt(t.Context(), make([]byte, 4096), i*4096, false))
 	}
 	<-asked // since the second write
-	if since, what := r.StuckSince(); since.IsZero() || what != "write out" {
-		t.Errorf("stuck since %v in %q", since, what)
-	}
-	if err := s.WriteAt(expired(), make([]byte, 4096), 0, false); !errors.Is(err, context.Canceled) {
-		t.Errorf("a write beyond the limit: %v", err)
-	}
-	if got := r.out.unsettled(); got != 16<<10 {
-		t.Errorf("%d bytes are to be written out", got)
-	}
-	must(t, s.ReadAt(t.Context(), make([]byte, 4096), 0)) // reads need no room
+	since, what := r.StuckSince()
+	assert.False(t, since.IsZero(), "stuck since %v", since)
+	assert.Equal(t, "write out", what)
+	assert.ErrorIs(t, s.WriteAt(expired(), make([]byte, 4096), 0, false), context.Canceled, "a write beyond the limit")
+	assert.Equal(t, int64(16<<10), r.out.unsettled(), "bytes are to be written out")
+	require.NoError(t, s.ReadAt(t.Context(), make([]byte, 4096), 0)) // reads need no room
 	var writers sync.WaitGroup
 	for i := range int64(8) {
 		writers.Go(func() {
-			if err := s.WriteAt(t.Context(), make([]byte, 4096), i*4096, false); err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, s.WriteAt(t.Context(), make([]byte, 4096), i*4096, false))
 		})
 	}
 	release()
 	writers.Wait()
-	must(t, s.Close())
-	must(t, r.Close(t.Context()))
+	require.NoError(t, s.Close())
+	require.NoError(t, r.Close(t.Context()))
 }
 
 // A flush makes room as well, also for those who wait while the write-out hangs.
@@ -59,34 +55,30 @@ func TestAFlushMakesRoom(t *testing.T) {
 	f, _, s := boundedReplica(t)
 	asked, _ := hang(t, f, "writeback", dataName)
 	for i := range int64(4) {
-		must(t, s.WriteAt(t.Context(), make([]byte, 4096), i*4096, false))
+		require.NoError(t, s.WriteAt(t.Context(), make([]byte, 4096), i*4096, false))
 	}
 	<-asked
-	must(t, s.Flush(t.Context()))
-	must(t, s.WriteAt(t.Context(), make([]byte, 4096), 0, false))
+	require.NoError(t, s.Flush(t.Context()))
+	require.NoError(t, s.WriteAt(t.Context(), make([]byte, 4096), 0, false))
 }
 
 func TestWritersThatWaitForRoomAreLetGoWithTheirSession(t *testing.T) {
 	f, r, s := boundedReplica(t)
 	asked, release := hang(t, f, "writeback", dataName)
 	for i := range int64(4) {
-		must(t, s.WriteAt(t.Context(), make([]byte, 4096), i*4096, false))
+		require.NoError(t, s.WriteAt(t.Context(), make([]byte, 4096), i*4096, false))
 	}
 	<-asked
 	waits := make(chan error, 1)
 	go func() { waits <- s.WriteAt(t.Context(), stampBlock(9), 0, false) }()
-	next := admit(t, r, 2, "two") // the write-out of what is written already holds nobody up
-	if err := <-waits; !errors.Is(err, syscall.ESHUTDOWN) {
-		t.Errorf("the write: %v", err)
-	}
+	next := admit(t, r, 2, "two") // the write-out of what is written already holds no admission up
+	assert.ErrorIs(t, <-waits, syscall.ESHUTDOWN, "the write")
 	release()
 	got := make([]byte, 512)
-	must(t, next.ReadAt(t.Context(), got, 0))
-	if got[0] != 0 {
-		t.Error("it was written all the same")
-	}
-	must(t, next.Close())
-	must(t, s.Close())
+	require.NoError(t, next.ReadAt(t.Context(), got, 0))
+	assert.Zero(t, got[0], "it was written all the same")
+	require.NoError(t, next.Close())
+	require.NoError(t, s.Close())
 }
 
 func TestAWriteOutThatFailsEndsTheReplica(t *testing.T) {
@@ -98,31 +90,27 @@ func TestAWriteOutThatFailsEndsTheReplica(t *testing.T) {
 		return nil
 	})
 	for i := range int64(2) {
-		must(t, s.WriteAt(t.Context(), make([]byte, 4096), i*4096, false))
+		require.NoError(t, s.WriteAt(t.Context(), make([]byte, 4096), i*4096, false))
 	}
-	<-s.Done() // though nobody asked for a flush
-	if err := s.Flush(t.Context()); !errors.Is(err, syscall.ESHUTDOWN) {
-		t.Errorf("flush: %v", err)
-	}
-	if got := r.State(); !errors.Is(got.Failure, syscall.EIO) || got.CacheKept {
-		t.Errorf("state %+v", got)
-	}
+	<-s.Done() // though no flush was asked for
+	assert.ErrorIs(t, s.Flush(t.Context()), syscall.ESHUTDOWN)
+	got := r.State()
+	assert.ErrorIs(t, got.Failure, syscall.EIO)
+	assert.False(t, got.CacheKept)
 }
 
 // A sync settles what was written before it began, not what came meanwhile.
 func TestASyncDoesNotSettleWhatIsWrittenMeanwhile(t *testing.T) {
 	f, r, s := boundedReplica(t)
-	must(t, s.WriteAt(t.Context(), make([]byte, 1024), 0, false))
+	require.NoError(t, s.WriteAt(t.Context(), make([]byte, 1024), 0, false))
 	asked, release := hang(t, f, "datasync", dataName)
 	flushed := make(chan error, 1)
 	go func() { flushed <- s.Flush(t.Context()) }()
 	<-asked
-	must(t, s.WriteAt(t.Context(), make([]byte, 512), 0, false))
+	require.NoError(t, s.WriteAt(t.Context(), make([]byte, 512), 0, false))
 	release()
-	must(t, <-flushed)
-	if got := r.out.unsettled(); got != 512 {
-		t.Errorf("%d bytes unsettled, want 512", got)
-	}
+	require.NoError(t, <-flushed)
+	assert.Equal(t, int64(512), r.out.unsettled())
 }
 
 func TestLongRangesAreZeroedInPieces(t *testing.T) {
@@ -139,18 +127,17 @@ func TestLongRangesAreZeroedInPieces(t *testing.T) {
 		s := admit(t, r, 1, "s")
 		pieces := &countedPieces{}
 		r.out.File, pieces.File = pieces, r.out.File
-		must(t, tc.do(t.Context(), s))
-		if pieces.n != 4 || pieces.sum != 200*mib || pieces.longest > 64*mib || pieces.syncs != 1 {
-			t.Errorf("%s: %+v", tc.kind, pieces)
-		}
-		if got := len(marks(t, s)); got != 50 {
-			t.Errorf("%s: %d regions marked", tc.kind, got)
-		}
+		require.NoError(t, tc.do(t.Context(), s))
+		assert.Equal(t, 4, pieces.n, tc.kind)
+		assert.Equal(t, int64(200*mib), pieces.sum, tc.kind)
+		assert.LessOrEqual(t, pieces.longest, int64(64*mib), tc.kind)
+		assert.Equal(t, 1, pieces.syncs, tc.kind)
+		assert.Len(t, marks(t, s), 50, tc.kind)
 		ctx, cancel := context.WithCancel(t.Context())
 		pieces.before = cancel
-		if err := s.Trim(ctx, 0, 200*mib, false); !errors.Is(err, context.Canceled) || pieces.n != 5 {
-			t.Errorf("%s: left after the first piece: %v, %d pieces", tc.kind, err, pieces.n)
-		}
+		err := s.Trim(ctx, 0, 200*mib, false)
+		assert.ErrorIs(t, err, context.Canceled, "%s: left after the first piece", tc.kind)
+		assert.Equal(t, 5, pieces.n, "%s: left after the first piece", tc.kind)
 		cancel()
 	}
 }
@@ -189,14 +176,12 @@ func TestAWriteOutDoesNotSettleWhatIsWrittenMeanwhile(t *testing.T) {
 	f, r, s := boundedReplica(t)
 	asked, release := hang(t, f, "writeback", dataName)
 	for i := range int64(3) {
-		must(t, s.WriteAt(t.Context(), make([]byte, 4096), i*4096, false))
+		require.NoError(t, s.WriteAt(t.Context(), make([]byte, 4096), i*4096, false))
 		if i == 1 {
 			<-asked
 		}
 	}
 	release()
 	waitFor(t, func() bool { return !r.out.running.Load() })
-	if got := r.out.unsettled(); got != 4096 {
-		t.Errorf("%d bytes unsettled, want 4096", got)
-	}
+	assert.Equal(t, int64(4096), r.out.unsettled())
 }

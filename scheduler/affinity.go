@@ -5,7 +5,7 @@ type occupancy int
 
 const (
 	unused       occupancy = iota // no replica
-	onlyEvicting                  // replicas, all of which are to leave
+	onlyEvicting                  // replicas, all of which must leave
 	used                          // a replica that stays
 )
 

@@ -12,10 +12,9 @@ const (
 	ConditionReasonDiskNotReady = "DiskNotReady"
 )
 
-// DiskSchedulable tells whether the disk of that node has room for any replica at
-// all, for its Schedulable condition: the reason is empty when it has, and the
-// message shows the numbers when it has not. What the user allows, eviction and
-// tags play no part in it.
+// DiskSchedulable tells whether the disk of that node has room for any replica at all,
+// for its Schedulable condition: the reason is empty if it has, and the message shows
+// the numbers if it has not. It ignores what the user allows, eviction and tags.
 func DiskSchedulable(node string, d Disk, s Settings) (schedulable bool, reason, message string) {
 	if !d.Ready {
 		return false, ConditionReasonDiskNotReady,

@@ -3,6 +3,8 @@ package scheduler
 import (
 	"math"
 	"testing"
+
+	"github.com/stretchr/testify/assert"
 )
 
 func TestShortage(t *testing.T) {
@@ -75,9 +77,7 @@ func TestShortage(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := shortage(tt.disk, tt.settings, tt.size, tt.required); got != tt.want {
-				t.Errorf("got  %q\nwant %q", got, tt.want)
-			}
+			assert.Equal(t, tt.want, shortage(tt.disk, tt.settings, tt.size, tt.required))
 		})
 	}
 }
@@ -97,9 +97,7 @@ func TestPercentOf(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := percentOf(tt.v, tt.percent); got != tt.want {
-				t.Errorf("got %d, want %d", got, tt.want)
-			}
+			assert.Equal(t, tt.want, percentOf(tt.v, tt.percent))
 		})
 	}
 }
@@ -115,9 +113,7 @@ func TestUsable(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			d := Disk{StorageAvailable: tt.available, StorageReserved: tt.reserved, StorageScheduled: tt.scheduled}
-			if got := usable(d); got != tt.want {
-				t.Errorf("got %d, want %d", got, tt.want)
-			}
+			assert.Equal(t, tt.want, usable(d))
 		})
 	}
 }
@@ -152,9 +148,9 @@ func TestDiskSchedulable(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			ok, reason, message := DiskSchedulable("n", tt.disk, defaults)
-			if ok != tt.ok || reason != tt.reason || message != tt.message {
-				t.Errorf("got  %v %q %q\nwant %v %q %q", ok, reason, message, tt.ok, tt.reason, tt.message)
-			}
+			assert.Equal(t, tt.ok, ok)
+			assert.Equal(t, tt.reason, reason)
+			assert.Equal(t, tt.message, message)
 		})
 	}
 }

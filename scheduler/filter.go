@@ -22,6 +22,7 @@ var filters = []filter{
 	hardNodeAffinity,
 	instanceManagerRunning,
 	diskAvailable,
+	noCircle,
 	nodeTags,
 	diskTags,
 	enoughStorage,
@@ -69,6 +70,13 @@ func diskAvailable(c candidate, _ Request, _ Settings) (reason, message string) 
 	return "", ""
 }
 
+func noCircle(c candidate, _ Request, _ Settings) (reason, message string) {
+	if c.disk.Circular {
+		return ReasonOnItself, fmt.Sprintf("the disk lies on volume %s, which would wait for itself with a replica of this volume there", c.disk.OnVolume)
+	}
+	return "", ""
+}
+
 func nodeTags(c candidate, req Request, s Settings) (reason, message string) {
 	return tags("node", c.node.Tags, req.NodeSelector, s.AllowEmptyNodeSelector)
 }
@@ -101,9 +109,9 @@ func join(list []string) string {
 	return strings.Join(slices.Sorted(slices.Values(list)), ", ")
 }
 
-// enoughStorage applies the rules of shortage anew, with the request's sizes and
-// what this pass has placed. The disk's Schedulable condition is asked last: it is
-// the same rule without sizes, seen earlier, so the numbers of now explain more.
+// enoughStorage applies the rules of shortage anew, with the request's sizes and what
+// this pass has placed. It asks the disk's Schedulable condition last: that is the same
+// rule without sizes, seen earlier, so the numbers of now explain more.
 func enoughStorage(c candidate, req Request, s Settings) (reason, message string) {
 	if lack := shortage(c.disk, s, req.SizeBytes, req.ActualSizeBytes); lack != "" {
 		return ReasonInsufficientStorage, lack

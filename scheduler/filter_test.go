@@ -1,9 +1,10 @@
 package scheduler
 
 import (
-	"errors"
-	"slices"
 	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func TestScheduleGivesAReasonForARejectedDisk(t *testing.T) {
@@ -50,6 +51,18 @@ func TestScheduleGivesAReasonForARejectedDisk(t *testing.T) {
 		"all selected disk tags → placed":            {node: changedDisk(func(d *Disk) { d.Tags = []string{"ssd"} }), settings: strict, req: Request{DiskSelector: []string{"ssd"}}},
 		"disk lacks selected tags":                   {healthy, Request{DiskSelector: []string{"ssd"}}, defaults, ReasonTagsNotFulfilled, "the disk lacks tags [ssd]"},
 		"no selector, tagged disk, not allowed":      {changedDisk(func(d *Disk) { d.Tags = []string{"ssd"} }), Request{}, strict, ReasonTagsNotFulfilled, "the volume has no disk selector and the disk has tags [ssd]"},
+		"no selector, tagged disk, allowed on nodes alone": {
+			changedDisk(func(d *Disk) { d.Tags = []string{"ssd"} }),
+			Request{},
+			with(strict, func(s *Settings) { s.AllowEmptyNodeSelector = true }),
+			ReasonTagsNotFulfilled, "the volume has no disk selector and the disk has tags [ssd]",
+		},
+		"no selector, tagged node, allowed on disks alone": {
+			changedNode(func(n *Node) { n.Tags = []string{"a"} }),
+			Request{},
+			with(strict, func(s *Settings) { s.AllowEmptyDiskSelector = true }),
+			ReasonTagsNotFulfilled, "the volume has no node selector and the node has tags [a]",
+		},
 
 		"volume larger than the disk": {
 			healthy,
@@ -69,22 +82,17 @@ func TestScheduleGivesAReasonForARejectedDisk(t *testing.T) {
 			got, err := Schedule(Snapshot{Nodes: []Node{tt.node}, Settings: tt.settings}, tt.req)
 			if tt.reason == "" {
 				want := Placement{Node: "n", Disk: "d", DiskUUID: "d", DiskPath: "/d", SizeBytes: tt.req.SizeBytes, ActualSizeBytes: tt.req.ActualSizeBytes}
-				if err != nil || got != want {
-					t.Fatalf("got %+v, %v; want %+v", got, err, want)
-				}
+				require.NoError(t, err)
+				require.Equal(t, want, got)
 				return
 			}
 			var unschedulable *Unschedulable
-			if !errors.As(err, &unschedulable) {
-				t.Fatalf("got %+v, %v; want a rejection", got, err)
-			}
+			require.ErrorAs(t, err, &unschedulable, got)
 			want := Rejection{Node: "n", Disk: "d", Reason: tt.reason, Message: tt.message}
 			if tt.reason == ReasonDiskNotFound {
 				want.Disk = ""
 			}
-			if !slices.Equal(unschedulable.Rejections, []Rejection{want}) {
-				t.Errorf("got  %+v\nwant %+v", unschedulable.Rejections, want)
-			}
+			assert.Equal(t, []Rejection{want}, unschedulable.Rejections, want)
 		})
 	}
 }
@@ -100,9 +108,7 @@ func TestUnschedulableNamesEveryDisk(t *testing.T) {
 	}
 	_, err := Schedule(s, Request{SizeBytes: 10})
 	var unschedulable *Unschedulable
-	if !errors.As(err, &unschedulable) {
-		t.Fatal(err)
-	}
+	require.ErrorAs(t, err, &unschedulable)
 	const full = "storageAvailable 100 - required 0 must be more than 250 (25% of storageMaximum 1000)"
 	want := []Rejection{
 		{"a", "a1", ReasonNodesUnavailable, "the node is not ready"},
@@ -110,26 +116,18 @@ func TestUnschedulableNamesEveryDisk(t *testing.T) {
 		{"b", "b2", ReasonInsufficientStorage, full},
 		{"c", "", ReasonDiskNotFound, "the node has no disks"},
 	}
-	if !slices.Equal(unschedulable.Rejections, want) {
-		t.Errorf("got %+v", unschedulable.Rejections)
-	}
+	assert.Equal(t, want, unschedulable.Rejections)
 	const text = "replica scheduling failed: insufficient storage (2 disks), disk not found (1 node), nodes are unavailable (1 disk)"
-	if err.Error() != text {
-		t.Errorf("text %q\nwant %q", err.Error(), text)
-	}
+	assert.EqualError(t, err, text)
 	const details = text + `
 node a disk a1: nodes are unavailable: the node is not ready
 node b disk b1: insufficient storage: ` + full + `
 node b disk b2: insufficient storage: ` + full + `
 node c: disk not found: the node has no disks`
-	if got := unschedulable.Details(); got != details {
-		t.Errorf("details %q\nwant %q", got, details)
-	}
+	assert.Equal(t, details, unschedulable.Details())
 }
 
 func TestUnschedulableWithoutNodes(t *testing.T) {
 	_, err := Schedule(Snapshot{Settings: defaults}, Request{})
-	if want := "replica scheduling failed: node not found"; err == nil || err.Error() != want {
-		t.Errorf("error %v, want %q", err, want)
-	}
+	assert.EqualError(t, err, "replica scheduling failed: node not found")
 }

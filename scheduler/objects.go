@@ -9,8 +9,8 @@ import (
 type Objects struct {
 	Nodes            []*longhorn.Node
 	InstanceManagers []*longhorn.InstanceManager
-	// Replicas of all volumes: what is promised on a disk is counted here, and not
-	// read from the disk's status, which lags behind the replicas just placed.
+	// Replicas of all volumes: the snapshot counts here what is promised on a disk, and does not
+	// read it from the disk's status, which lags behind the replicas just placed.
 	Replicas []*longhorn.Replica
 }
 
@@ -24,6 +24,7 @@ func (o Objects) Snapshot(volume string, settings Settings) Snapshot {
 		}
 	}
 	promised := map[string]int64{}
+	resting := o.restingOn(volume)
 	s := Snapshot{Settings: settings}
 	for _, r := range o.Replicas {
 		if r.Spec.DiskID == "" {
@@ -35,16 +36,14 @@ func (o Objects) Snapshot(volume string, settings Settings) Snapshot {
 		}
 	}
 	for _, n := range o.Nodes {
-		s.Nodes = append(s.Nodes, nodeOf(n, running[n.Name], promised))
+		s.Nodes = append(s.Nodes, nodeOf(n, running[n.Name], promised, resting))
 	}
 	return s
 }
 
-// SettingsOf reads the scheduler's settings; value returns a setting's text, ""
-// where there is none. soft is the volume's own choice for the node level.
-func SettingsOf(value func(types.SettingName) string, soft longhorn.AntiAffinity) Settings {
-	number := func(name types.SettingName) int64 { return types.SettingInt(name, value(name)) }
-	nodeSoft := types.SettingBool(types.SettingReplicaSoftAntiAffinity, value(types.SettingReplicaSoftAntiAffinity))
+// SettingsOf reads the scheduler's settings. soft is the volume's own choice for the node level.
+func SettingsOf(values types.SettingValues, soft longhorn.AntiAffinity) Settings {
+	nodeSoft := values.Bool(types.SettingReplicaSoftAntiAffinity)
 	switch soft {
 	case longhorn.AntiAffinityEnabled:
 		nodeSoft = true
@@ -52,17 +51,17 @@ func SettingsOf(value func(types.SettingName) string, soft longhorn.AntiAffinity
 		nodeSoft = false
 	}
 	return Settings{
-		MinimalAvailablePercent: number(types.SettingMinimalAvailablePercentage),
-		OverProvisioningPercent: number(types.SettingOverProvisioningPercentage),
+		MinimalAvailablePercent: values.Int(types.SettingMinimalAvailablePercentage),
+		OverProvisioningPercent: values.Int(types.SettingOverProvisioningPercentage),
 		NodeSoftAntiAffinity:    nodeSoft,
-		ZoneSoftAntiAffinity:    true,
-		DiskSoftAntiAffinity:    true,
-		AllowEmptyNodeSelector:  true,
-		AllowEmptyDiskSelector:  true,
+		ZoneSoftAntiAffinity:    values.Bool(types.SettingReplicaZoneSoftAntiAffinity),
+		DiskSoftAntiAffinity:    values.Bool(types.SettingReplicaDiskSoftAntiAffinity),
+		AllowEmptyNodeSelector:  values.Bool(types.SettingAllowEmptyNodeSelectorVolume),
+		AllowEmptyDiskSelector:  values.Bool(types.SettingAllowEmptyDiskSelectorVolume),
 	}
 }
 
-func nodeOf(n *longhorn.Node, instanceManager bool, promised map[string]int64) Node {
+func nodeOf(n *longhorn.Node, instanceManager bool, promised map[string]int64, resting map[string]bool) Node {
 	node := Node{
 		Name:                   n.Name,
 		Zone:                   n.Status.Zone,
@@ -84,6 +83,8 @@ func nodeOf(n *longhorn.Node, instanceManager bool, promised map[string]int64) N
 			EvictionRequested: spec.EvictionRequested || n.Spec.EvictionRequested,
 			Ready:             types.IsConditionTrue(status.Conditions, types.ConditionReady),
 			Schedulable:       types.IsConditionTrue(status.Conditions, types.ConditionSchedulable),
+			OnVolume:          status.OnVolume,
+			Circular:          resting[status.OnVolume],
 			StorageMaximum:    status.StorageMaximum,
 			StorageAvailable:  status.StorageAvailable,
 			StorageReserved:   spec.StorageReserved,

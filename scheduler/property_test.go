@@ -1,12 +1,11 @@
 package scheduler
 
 import (
-	"errors"
 	"fmt"
 	"math/rand"
-	"reflect"
 	"testing"
 
+	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 )
 
@@ -116,18 +115,13 @@ func TestScheduleFindsAPlaceExactlyWhenThereIsOne(t *testing.T) {
 		}
 		got, err := Schedule(s, req)
 		if err == nil {
-			if !may[got.DiskUUID] {
-				t.Fatalf("placed on %+v, may be on %v", got, may)
-			}
+			require.True(t, may[got.DiskUUID], "placed on %+v, may be on %v", got, may)
 			return
 		}
 		var unschedulable *Unschedulable
-		if !errors.As(err, &unschedulable) {
-			t.Fatalf("error of another kind: %v", err)
-		}
-		if len(may) > 0 || len(unschedulable.Rejections) != entries {
-			t.Fatalf("rejected although %v; %d rejections of %d: %s", may, len(unschedulable.Rejections), entries, unschedulable.Details())
-		}
+		require.ErrorAs(t, err, &unschedulable, "error of another kind")
+		require.Empty(t, may, unschedulable.Details())
+		require.Len(t, unschedulable.Rejections, entries)
 	})
 }
 
@@ -148,9 +142,7 @@ func TestScheduleAllKeepsRulesAmongItsOwn(t *testing.T) {
 		for _, p := range got {
 			perNode[p.Node]++
 			perDisk[p.DiskUUID]++
-			if perNode[p.Node] > 1 && !s.Settings.NodeSoftAntiAffinity {
-				t.Fatalf("two replicas on node %s: %+v", p.Node, got)
-			}
+			require.False(t, perNode[p.Node] > 1 && !s.Settings.NodeSoftAntiAffinity, "two replicas on node %s: %+v", p.Node, got)
 		}
 		for _, n := range s.Nodes {
 			for _, d := range n.Disks {
@@ -158,12 +150,8 @@ func TestScheduleAllKeepsRulesAmongItsOwn(t *testing.T) {
 				if count == 0 {
 					continue
 				}
-				if d.StorageScheduled+count*req.SizeBytes > (d.StorageMaximum-d.StorageReserved)*s.Settings.OverProvisioningPercent/100 {
-					t.Fatalf("disk %+v promised too much: %+v", d, got)
-				}
-				if d.StorageAvailable-count*req.ActualSizeBytes <= d.StorageMaximum*s.Settings.MinimalAvailablePercent/100 {
-					t.Fatalf("disk %+v filled too far: %+v", d, got)
-				}
+				require.LessOrEqual(t, d.StorageScheduled+count*req.SizeBytes, (d.StorageMaximum-d.StorageReserved)*s.Settings.OverProvisioningPercent/100, "disk %+v promised too much: %+v", d, got)
+				require.Greater(t, d.StorageAvailable-count*req.ActualSizeBytes, d.StorageMaximum*s.Settings.MinimalAvailablePercent/100, "disk %+v filled too far: %+v", d, got)
 			}
 		}
 	})
@@ -186,8 +174,7 @@ func TestScheduleAllDoesNotDependOnInputOrder(t *testing.T) {
 			shuffled.Nodes = append(shuffled.Nodes, node)
 		}
 		again, errAgain := ScheduleAll(shuffled, req, n)
-		if !reflect.DeepEqual(got, again) || !reflect.DeepEqual(err, errAgain) {
-			t.Fatalf("got %+v, %v; shuffled %+v, %v", got, err, again, errAgain)
-		}
+		require.Equal(t, again, got)
+		require.Equal(t, errAgain, err)
 	})
 }

@@ -62,7 +62,7 @@ func sift(s Snapshot, req Request, use usage) ([]candidate, []Rejection) {
 		}
 		for _, d := range n.Disks {
 			c := candidate{node: n, disk: d}
-			reason, message := judge(c, req, s.Settings, use)
+			reason, message := rejection(c, req, s.Settings, use)
 			if reason == "" {
 				allowed = append(allowed, c)
 				continue
@@ -76,7 +76,7 @@ func sift(s Snapshot, req Request, use usage) ([]candidate, []Rejection) {
 	return allowed, rejections
 }
 
-func judge(c candidate, req Request, s Settings, use usage) (reason, message string) {
+func rejection(c candidate, req Request, s Settings, use usage) (reason, message string) {
 	for _, f := range filters {
 		if reason, message := f(c, req, s); reason != "" {
 			return reason, message
@@ -115,8 +115,8 @@ func earlierStage(a, b candidate, use usage, s Settings) int {
 	return cmp.Compare(use.stage(a, s), use.stage(b, s))
 }
 
-// unusedDisk comes before the counts: disk anti-affinity, where soft, is given up
-// only when every disk that may be had holds a replica of the volume.
+// unusedDisk comes before the counts: where disk anti-affinity is soft, it is given up
+// only when every available disk holds a replica of the volume.
 func unusedDisk(a, b candidate, use usage, _ Settings) int {
 	return cmp.Compare(min(1, use.disks[a.disk.UUID]), min(1, use.disks[b.disk.UUID]))
 }
@@ -133,8 +133,8 @@ func moreUsableStorage(a, b candidate, _ usage, _ Settings) int {
 	return cmp.Compare(usable(b.disk), usable(a.disk))
 }
 
-// moreVirtualRoom decides where over-provisioning has used up the real room
-// everywhere, so that volumes still spread instead of all following the names.
+// moreVirtualRoom decides where over-provisioning has used up the real room everywhere,
+// so that volumes still spread instead of all following the names.
 func moreVirtualRoom(a, b candidate, _ usage, s Settings) int {
 	room := func(d Disk) int64 { return virtualCeiling(d, s) - d.StorageScheduled }
 	return cmp.Compare(room(b.disk), room(a.disk))

@@ -1,10 +1,12 @@
 package scheduler
 
 import (
-	"errors"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func TestScheduleChoosesAPlace(t *testing.T) {
@@ -76,9 +78,8 @@ func TestScheduleChoosesAPlace(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			got, err := Schedule(Snapshot{Nodes: tt.nodes, Replicas: tt.replicas, Settings: tt.settings}, Request{SizeBytes: 10})
-			if err != nil || got.Disk != tt.want {
-				t.Errorf("got %+v, %v; want disk %s", got, err, tt.want)
-			}
+			require.NoError(t, err)
+			assert.Equal(t, tt.want, got.Disk)
 		})
 	}
 }
@@ -146,19 +147,16 @@ func TestAntiAffinity(t *testing.T) {
 			})
 			got, err := Schedule(Snapshot{Nodes: tt.nodes, Replicas: tt.replicas, Settings: settings}, Request{SizeBytes: 10})
 			if tt.want != "" {
-				if err != nil || got.Disk != tt.want {
-					t.Fatalf("got %+v, %v; want disk %s", got, err, tt.want)
-				}
+				require.NoError(t, err)
+				require.Equal(t, tt.want, got.Disk)
 				return
 			}
 			var unschedulable *Unschedulable
-			if !errors.As(err, &unschedulable) || len(unschedulable.Rejections) != len(tt.rejected) {
-				t.Fatalf("got %+v, %v; want %v", got, err, tt.rejected)
-			}
+			require.ErrorAs(t, err, &unschedulable, got)
+			require.Len(t, unschedulable.Rejections, len(tt.rejected))
 			for _, r := range unschedulable.Rejections {
-				if r.Reason != ReasonAntiAffinity || r.Message != tt.rejected[r.Disk] {
-					t.Errorf("disk %s: %s: %q, want %q", r.Disk, r.Reason, r.Message, tt.rejected[r.Disk])
-				}
+				assert.Equal(t, ReasonAntiAffinity, r.Reason, "disk %s", r.Disk)
+				assert.Equal(t, tt.rejected[r.Disk], r.Message, "disk %s", r.Disk)
 			}
 		})
 	}
@@ -199,18 +197,19 @@ func TestScheduleAll(t *testing.T) {
 			got, err := ScheduleAll(Snapshot{Nodes: tt.nodes, Settings: tt.settings}, tt.req, tt.n)
 			if tt.wantErr != "" {
 				var unschedulable *Unschedulable
-				if !errors.As(err, &unschedulable) || err.Error() != tt.wantErr || unschedulable.Placed != tt.placed || unschedulable.Wanted != tt.n || got != nil {
-					t.Errorf("got %v, %+v; want %q", got, err, tt.wantErr)
-				}
+				require.ErrorAs(t, err, &unschedulable)
+				assert.EqualError(t, err, tt.wantErr)
+				assert.Equal(t, tt.placed, unschedulable.Placed)
+				assert.Equal(t, tt.n, unschedulable.Wanted)
+				assert.Nil(t, got)
 				return
 			}
 			disks := make([]string, len(got))
 			for i, p := range got {
 				disks[i] = p.Disk
 			}
-			if err != nil || strings.Join(disks, " ") != tt.want {
-				t.Errorf("got %v, %v; want %s", disks, err, tt.want)
-			}
+			require.NoError(t, err)
+			assert.Equal(t, tt.want, strings.Join(disks, " "))
 		})
 	}
 }
@@ -224,16 +223,16 @@ func TestWithLeavesTheSnapshotAsItIs(t *testing.T) {
 	p := Placement{Node: "a", Disk: "a2", DiskUUID: "a2", SizeBytes: 100, ActualSizeBytes: 30}
 	after, other := before.With(p), before.With(Placement{Node: "a", Disk: "a1", DiskUUID: "a1", SizeBytes: 1})
 
-	if d := before.Nodes[0].Disks[1]; d.StorageScheduled != 0 || d.StorageAvailable != 900 || len(before.Replicas) != 1 {
-		t.Errorf("the snapshot was changed: %+v", before)
-	}
-	if d := after.Nodes[0].Disks[1]; d.StorageScheduled != 100 || d.StorageAvailable != 870 {
-		t.Errorf("disk %+v", d)
-	}
-	if d := after.Nodes[0].Disks[0]; d.StorageScheduled != 0 || d.StorageAvailable != 900 {
-		t.Errorf("the other disk was changed: %+v", d)
-	}
-	if !slices.Equal(after.Replicas, []Replica{on("b", "b1"), on("a", "a2")}) || !slices.Equal(other.Replicas, []Replica{on("b", "b1"), on("a", "a1")}) {
-		t.Errorf("replicas %+v and %+v", after.Replicas, other.Replicas)
-	}
+	d := before.Nodes[0].Disks[1]
+	assert.Zero(t, d.StorageScheduled)
+	assert.Equal(t, int64(900), d.StorageAvailable)
+	assert.Len(t, before.Replicas, 1, "the snapshot was changed")
+	d = after.Nodes[0].Disks[1]
+	assert.Equal(t, int64(100), d.StorageScheduled)
+	assert.Equal(t, int64(870), d.StorageAvailable)
+	d = after.Nodes[0].Disks[0]
+	assert.Zero(t, d.StorageScheduled)
+	assert.Equal(t, int64(900), d.StorageAvailable, "the other disk was changed")
+	assert.Equal(t, []Replica{on("b", "b1"), on("a", "a2")}, after.Replicas)
+	assert.Equal(t, []Replica{on("b", "b1"), on("a", "a1")}, other.Replicas)
 }

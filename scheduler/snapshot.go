@@ -39,18 +39,21 @@ type Disk struct {
 	Ready             bool // its Ready condition is True
 	Schedulable       bool // its Schedulable condition is True
 
+	OnVolume string // the volume on which its file system lies; "": on none
+	Circular bool   // a replica of the volume in question would, through others perhaps, lie on that very volume
+
 	StorageMaximum   int64 // size of the file system
 	StorageAvailable int64 // free in the file system
 	StorageReserved  int64 // kept for others by the user
 	StorageScheduled int64 // sum of the nominal sizes of the replicas placed on it
 }
 
-// Replica is a replica of the volume in question that has a place. A node that is
-// not in the snapshot occupies no zone.
+// Replica is a replica of the volume in question that has a place. A node that is not
+// in the snapshot occupies no zone.
 type Replica struct {
 	Node     string
 	DiskUUID string
-	Evicting bool // it is to leave that place
+	Evicting bool // it must leave that place
 }
 
 // Settings are the cluster's settings, after a volume's own values for the
@@ -72,7 +75,7 @@ type Settings struct {
 // Request is what a replica needs; the sizes are in bytes.
 type Request struct {
 	SizeBytes       int64 // nominal size of the volume
-	ActualSizeBytes int64 // what a copy of it takes up at once; 0 for a new volume
+	ActualSizeBytes int64 // what a replica of it takes up at once; 0 for a new volume
 	// HardNodeAffinity, if not empty, is the only node that will do.
 	HardNodeAffinity string
 	// NodeSelector and DiskSelector are tags that node and disk must all have.
@@ -91,8 +94,8 @@ type Placement struct {
 	ActualSizeBytes int64
 }
 
-// With returns the snapshot as it will be once p is carried out: its replica
-// counts for anti-affinity, its sizes for capacity. s is left as it is.
+// With returns the snapshot as it will be once p is carried out: its replica counts for
+// anti-affinity, its sizes for capacity. With does not modify s.
 func (s Snapshot) With(p Placement) Snapshot {
 	s.Replicas = append(slices.Clone(s.Replicas), Replica{Node: p.Node, DiskUUID: p.DiskUUID})
 	s.Nodes = slices.Clone(s.Nodes)

@@ -14,6 +14,7 @@ const (
 	ReasonNodesUnavailable    = "nodes are unavailable"
 	ReasonHardAffinity        = "hard affinity cannot be satisfied"
 	ReasonDisksUnavailable    = "disks are unavailable"
+	ReasonOnItself            = "the volume would lie on itself"
 	ReasonTagsNotFulfilled    = "tags not fulfilled"
 	ReasonInsufficientStorage = "insufficient storage"
 	ReasonAntiAffinity        = "anti-affinity cannot be satisfied"

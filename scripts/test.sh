@@ -8,20 +8,23 @@ what=${1:-all}
 # plain tests without the race detector, built as scripts/build.sh builds, so that nothing is compiled twice.
 plain() { CGO_ENABLED=0 go test -trimpath -count=1 "$@"; }
 
-# beside LOG COMMAND... runs a command beside what follows; besides waits for it, shows what it said, and fails as it did.
+# beside LOG COMMAND... runs a command beside what follows; besides waits for all of them, shows what each said, and fails if one did.
+besides_logs=() besides_ids=()
 beside() {
 	mkdir -p dist
-	aside_log=$1
-	"${@:2}" >"$aside_log" 2>&1 &
-	aside=$!
-	trap 'kill "$aside" 2>/dev/null || true' EXIT
+	"${@:2}" >"$1" 2>&1 &
+	besides_logs+=("$1") besides_ids+=($!)
+	trap 'kill "${besides_ids[@]}" 2>/dev/null || true' EXIT
 }
 
 besides() {
-	local failed=0
-	wait "$aside" || failed=$?
+	local failed=0 i
+	for i in "${!besides_ids[@]}"; do
+		wait "${besides_ids[i]}" || failed=1
+		cat "${besides_logs[i]}"
+	done
+	besides_logs=() besides_ids=()
 	trap - EXIT
-	cat "$aside_log"
 	return "$failed"
 }
 
@@ -34,7 +37,10 @@ unit() {
 	plain -v -run TestEveryReachableState ./membership/explore || failed=1
 	echo "test: what users write by hand, and what a disk may hold, fuzzed for a moment each"
 	FUZZTIME=10s FUZZJOBS=3 scripts/fuzz.sh ./disk ./controller/node/defaults || failed=1
+	echo "test: the admission policies, with the API server's validator"
+	go -C test/policy test -timeout 5m ./... || failed=1
 	besides || failed=1
+	echo "test: the unit tests ended after $SECONDS s"
 	return "$failed"
 }
 
@@ -42,9 +48,9 @@ images() {
 	scripts/image.sh
 	echo "test: the image for workloads"
 	bin/devcluster workload-image -o dist/workload.tar >/dev/null
-	echo "test: the same program as another version, alone in an image"
+	echo "test: the same program as another release, with one setting more, alone in an image"
 	mkdir -p dist/next
-	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X github.com/longhorn-lep/longhorn-manager/app.Version=next" -o dist/next/longhorn-manager .
+	CGO_ENABLED=0 go build -trimpath -tags next -ldflags "-s -w -X github.com/longhorn-lep/longhorn-manager/app.Version=next" -o dist/next/longhorn-manager .
 	bin/devcluster image -o dist/next.tar --name localhost/longhorn-manager:next \
 		--add dist/next/longhorn-manager:/usr/local/bin/longhorn-manager --entrypoint /usr/local/bin/longhorn-manager >/dev/null
 }
@@ -52,14 +58,20 @@ images() {
 # cluster runs cluster tests. "required": a missing part fails instead of skipping.
 cluster() { LONGHORN_E2E=required plain -v -parallel 3 "$@" ./test/e2e; }
 
-# e2e runs the tests on nodes with kernels of their own beside the others: both mostly wait.
+# e2e runs the cluster tests in three processes side by side, for all mostly wait: those with clusters of their own (nine nodes, nodes with
+# kernels of their own, the uninstaller); those that change the data plane or the nodes under a writer; and all others.
 e2e() {
 	local failed=0
 	images
-	echo "test: the whole on clusters, and their failures; what runs on nodes with kernels of their own follows at the end"
-	beside dist/guests.log cluster -timeout 60m -run '^TestGuests'
-	cluster -timeout 60m -skip '^TestGuests' || failed=1
+	local before=$SECONDS
+	local own='^(TestDataLocality|TestGuests|TestUninstall)'
+	local changing='^(TestTwoReleases|TestNode|TestRollingDrain|TestADrain|TestPowerIsLost|TestDaemonsComeAndGo)'
+	echo "test: the whole on clusters, and their failures; what runs on clusters of its own, and what changes nodes, follow at the end"
+	beside dist/own.log cluster -timeout 70m -run "$own"
+	LONGHORN_E2E_NAME=e2e-changing beside dist/changing.log cluster -timeout 70m -run "$changing"
+	cluster -timeout 70m -skip "$own|$changing" || failed=1
 	besides || failed=1
+	echo "test: the cluster tests ended after $SECONDS s, of which the builds and what ran before took $before s"
 	return "$failed"
 }
 

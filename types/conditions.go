@@ -18,26 +18,47 @@ const (
 	// absent otherwise: when it was applied, nothing is asked for, or the node has disks,
 	// or tags, already.
 	ConditionDefaultDisksConfig = "DefaultDisksConfig"
-	ConditionDefaultNodeTags    = "DefaultNodeTags"
-	// Node: the kernel offers what volumes are served with; and what shared ones are
-	// mounted with. The latter is for information: nothing waits for it.
+	// Node: there is an annotation with default disks, and setting or label do not ask for them. The
+	// condition is there while that is so.
+	ConditionDefaultDisksConfigUsed = "DefaultDisksConfigUsed"
+	ConditionDefaultNodeTags        = "DefaultNodeTags"
+	// Node: the kernel offers what serving volumes needs, and what mounting shared ones needs. The latter
+	// is for information: nothing waits for it.
 	ConditionKernelModulesLoaded = "KernelModulesLoaded"
 	ConditionNFSClientInstalled  = "NFSClientInstalled"
 	// Node: block devices outlive the process that serves them. For information: where it
 	// is False, a volume loses its device with that process and is attached anew.
 	ConditionDeviceSuccession = "DeviceSuccession"
-	// Volume: every replica has a place.
+	// Volume: every replica has a place, or those that have one are enough for a new volume.
 	ConditionScheduled = "Scheduled"
 	// Volume: the data cannot be served as it is; the message says why and what helps.
 	ConditionFaulted = "Faulted"
 	// Volume: it is on its way to being attached; its LastTransitionTime is since when.
 	ConditionAttaching = "Attaching"
+	// Volume: the API server refuses an object of the volume's, or a change of one, as by a quota or a
+	// policy. The controller tries again; the condition turns False when it succeeds. Until then no
+	// other volume waits for a rebuild of this one.
+	ConditionChildRefused = "ChildRefused"
+	// Volume: replicas are to leave their disks, and the volume is detached. Another replica is copied
+	// by an engine alone, so they move when the volume is attached; the message names them.
+	ConditionEvictionWaits = "EvictionWaits"
+	// Volume and engine: the volume shall be detached, and its device is in use; the message names the
+	// users as far as the node knows them.
+	ConditionDeviceInUse = "DeviceInUse"
+	// Engine: an epoch that the engine proposes breaks the rules of membership, and is not recorded.
+	ConditionEpochRefused = "EpochRefused"
+	// Replica: it is deleted, and its data cannot be removed.
+	ConditionRemovalRefused = "RemovalRefused"
 	// VolumeAttachment ticket.
 	ConditionSatisfied = "Satisfied"
 	// Engine and replica: the last attempt to start.
 	ConditionInstanceCreation = "InstanceCreation"
+	// Replica: it is deleted; False while it is kept all the same.
+	ConditionRemovable = "Removable"
 	// InstanceManager.
 	ConditionPodReady = "PodReady"
+	// InstanceManager, of a cordoned node alone: whether its pod may be evicted. The leader writes it.
+	ConditionDrainable = "Drainable"
 	// Setting.
 	ConditionValid = "Valid"
 )
@@ -63,14 +84,27 @@ const (
 	ReasonDefaultDisksConfigInvalid     = "DefaultDisksConfigInvalid"
 	ReasonCreateDefaultDiskLabelInvalid = "CreateDefaultDiskLabelInvalid"
 	ReasonDefaultDiskFailed             = "DefaultDiskFailed"
+	// Node DefaultDisksConfigUsed. They are the Events' reasons too.
+	ReasonCreateDefaultDiskSettingOff     = "CreateDefaultDiskSettingOff"
+	ReasonCreateDefaultDiskLabelNotConfig = "CreateDefaultDiskLabelNotConfig"
 	// Node DefaultNodeTags: the annotation breaks a rule. It is the Event's reason too.
 	ReasonDefaultNodeTagsInvalid = "DefaultNodeTagsInvalid"
 	// Disk Ready and Schedulable.
 	ReasonDiskNotReady = "DiskNotReady"
 	ReasonDiskPressure = "DiskPressure"
 	ReasonNodeNotReady = "NodeNotReady"
-	// Volume Scheduled.
-	ReasonReplicaSchedulingFailure = "ReplicaSchedulingFailure"
+	// Volume Scheduled. LocalReplicaWaits goes with True: the volume moves to and fro, and gets a local
+	// replica when it stays. LocalReplicaSchedulingFailure: there are enough replicas, and none can be placed
+	// where the volume is used. EvictionFailed: a replica must leave its disk, and another one has no
+	// place. DegradedAvailability goes with True: some replicas have no place, and the volume may be used
+	// without them. They are the Events' reasons too.
+	ReasonReplicaSchedulingFailure      = "ReplicaSchedulingFailure"
+	ReasonLocalReplicaSchedulingFailure = "LocalReplicaSchedulingFailure"
+	ReasonLocalReplicaWaits             = "LocalReplicaWaits"
+	ReasonEvictionFailed                = "EvictionFailed"
+	// Reason of EvictionWaits.
+	ReasonVolumeDetached       = "VolumeDetached"
+	ReasonDegradedAvailability = "DegradedAvailability"
 	// Volume Faulted. ReplicaMissing is also a replica's InstanceCreation, from the data
 	// plane: its directory is not there.
 	ReasonReplicaMissing = "ReplicaMissing"
@@ -83,6 +117,8 @@ const (
 	ReasonWaitingForNode     = "WaitingForNode"
 	// InstanceCreation of replicas and engines. KeyMissing: the volume's Secret is gone.
 	ReasonKeyMissing = "KeyMissing"
+	// Engine EpochRefused.
+	ReasonRulesOfMembership = "RulesOfMembership"
 	// Engine InstanceCreation. EngineGone: the instance manager that ran the engine lives
 	// no more, or lost it. EngineSucceeds: the process that ran it has ended, its device is
 	// kept, and the next engine takes it over. EngineNodeDown: the engine is treated as stopped though its
@@ -91,8 +127,8 @@ const (
 	ReasonEngineGone     = "EngineGone"
 	ReasonEngineSucceeds = "EngineSucceeds"
 	ReasonEngineNodeDown = "EngineNodeDown"
-	// Replica InstanceCreation. NodeGone: its Kubernetes node was removed; said by the
-	// leader, for nobody else is left to. DiskNotFound: its node knows no disk of its UUID.
+	// Replica InstanceCreation. NodeGone: its Kubernetes node was removed; the leader says so, for no
+	// daemon is left there. DiskNotFound: its node knows no disk of its UUID.
 	ReasonNodeGone     = "NodeGone"
 	ReasonDiskNotFound = "DiskNotFound"
 	// Replica InstanceCreation, from the data plane: the disk of a replica that ran is
@@ -109,6 +145,9 @@ const (
 	// that was to be opened leads to has no UUID file, or that of another disk.
 	ReasonDiskMissing  = "DiskMissing"
 	ReasonDiskMismatch = "DiskMismatch"
+	// Replica InstanceCreation, from the data plane: another process has the replica's directory
+	// open; one that was killed and waits for a disk, as a rule.
+	ReasonLocked = "Locked"
 	// Replica InstanceCreation: the instance manager did not answer in time.
 	ReasonTimedOut = "TimedOut"
 	// Replica InstanceCreation and disk Ready, from the data plane: the disk does not answer.
@@ -123,9 +162,15 @@ const (
 	ReasonPodFailed   = "Failed"
 	ReasonPodNotFound = "NotFound"
 	ReasonPodDeleting = "Deleting"
-	// Setting Valid.
+	// InstanceManager Drainable. LastReplica is a deleted replica's Removable too.
+	ReasonEngineRuns  = "EngineRuns"
+	ReasonLastReplica = "LastReplica"
+	ReasonHasReplicas = "HasReplicas"
+	// Setting Valid. UnknownName: another release may know it, this one leaves it alone.
+	// NoEffectYet: the value is valid, and nothing reads it in this release.
 	ReasonInvalidValue = "InvalidValue"
 	ReasonUnknownName  = "UnknownName"
+	ReasonNoEffectYet  = "NoEffectYet"
 )
 
 // SetCondition puts c into list and returns the new list and whether anything
@@ -179,3 +224,7 @@ func Until(stored string, d time.Duration, now time.Time) time.Duration {
 	}
 	return max(0, t.Add(d).Sub(now))
 }
+
+// AllocatedStep is the change of a replica's allocated bytes that is written down, of a volume of
+// that size: 1 %, or 64 MiB if that is less.
+func AllocatedStep(sizeBytes int64) int64 { return max(1, min(sizeBytes/100, 64<<20)) }

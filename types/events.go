@@ -11,7 +11,6 @@ const (
 	EventStart          = "Start"
 	EventStop           = "Stop"
 	EventFailedStarting = "FailedStarting"
-	EventFailedStopping = "FailedStopping"
 	EventDelete         = "Delete"
 	EventFailedDeleting = "FailedDeleting"
 	EventRemount        = "Remount"
@@ -19,6 +18,15 @@ const (
 	EventUpgraded      = "Upgraded"
 	EventUpgradeWaits  = "UpgradeWaits"
 	EventUpgradeFailed = "UpgradeFailed"
+
+	// EventDefaultSettingInvalid and EventStorageClassInvalid are about ConfigMaps: what in it
+	// is not applied, and why.
+	EventDefaultSettingInvalid = "DefaultSettingInvalid"
+	EventStorageClassInvalid   = "StorageClassInvalid"
+	// EventStorageClassUpdated is about that ConfigMap, when its StorageClass was made or changed.
+	EventStorageClassUpdated = "StorageClassUpdated"
+	// EventDetachCordoned is about a volume whose node was cordoned, see SettingDetachManuallyAttached.
+	EventDetachCordoned = "DetachCordoned"
 
 	// EventNodeGone is about a node whose Kubernetes node was removed, and about its replicas.
 	EventNodeGone = "NodeGone"

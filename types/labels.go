@@ -15,10 +15,16 @@ const (
 	ManagedByManager = "longhorn-manager"
 	// ComponentInstanceManager is the value of LabelComponent on instance managers.
 	ComponentInstanceManager = "instance-manager"
+	// ComponentCSIController is the value of LabelComponent on the disruption budget of the CSI
+	// controller's pods.
+	ComponentCSIController = "csi-controller"
 
-	// LabelApp with the value AppManager is on the daemon's pods.
-	LabelApp   = "app"
-	AppManager = "longhorn-manager"
+	// LabelApp with the value AppManager is on the daemon's pods; the others are on those of the
+	// CSI driver.
+	LabelApp         = "app"
+	AppManager       = "longhorn-manager"
+	AppCSIController = "longhorn-csi-controller"
+	AppCSIPlugin     = "longhorn-csi-plugin"
 
 	// LabelTopologyRegion and LabelTopologyZone are read from Kubernetes nodes.
 	LabelTopologyRegion = "topology.kubernetes.io/region"
@@ -41,15 +47,35 @@ const (
 	AnnotationDefaultNodeTags    = "node.longhorn.io/default-node-tags"
 )
 
+// AnnotationDefaultDiskDue on a Longhorn node says that its default disk could not be made
+// when it was registered. It goes with the first disk that the node gets.
+const AnnotationDefaultDiskDue = "longhorn.io/default-disk-due"
+
 // AnnotationClaimFrom on the Lease of a disk UUID says that its holder may not yet have
 // written the claim's number into the UUID file, which had the number given here.
 const AnnotationClaimFrom = "longhorn.io/claim-from"
 
+// AnnotationConfigMapVersion on a Setting is the resourceVersion of the ConfigMap
+// DefaultSettingsConfigMap whose value it was given last.
+const AnnotationConfigMapVersion = "longhorn.io/configmap-resource-version"
+
+// AnnotationLastAppliedConfigMap on a StorageClass is the text of the ConfigMap
+// StorageClassConfigMap that it was made by.
+const AnnotationLastAppliedConfigMap = "longhorn.io/last-applied-configmap"
+
+// AnnotationTemplate on the ConfigMap StorageClassConfigMap is the SHA-256 of the text that the manager
+// gave it last, from StorageClassTemplate. While the text is that one, nobody has changed it.
+const AnnotationTemplate = "longhorn.io/template-sha256"
+
+// AnnotationDiskGoneSince on the Lease of a disk UUID says since when no node knows the
+// disk. The leader deletes the Lease a day later.
+const AnnotationDiskGoneSince = "longhorn.io/disk-gone-since"
+
 // AnnotationSchedulingError on a PersistentVolume tells why its volume has no place.
 const AnnotationSchedulingError = "longhorn.io/volume-scheduling-error"
 
-// InstallationLabel marks every CRD of this project, so that a daemon can tell
-// its own installation from another Longhorn's.
+// InstallationLabel marks the CRDs, workloads and the CSIDriver of this project, so that a
+// daemon of any release can tell its own installation from another Longhorn's.
 const (
 	InstallationLabel = "longhorn.io/installation"
 	InstallationValue = "lep"

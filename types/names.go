@@ -26,6 +26,19 @@ const (
 	ReplicaDirectory = "replicas"
 	// LeaderLease is the Lease of the daemon that runs the cluster-scoped controllers.
 	LeaderLease = "longhorn-manager-leader"
+	// DefaultSettingsConfigMap holds values of settings, as YAML under DefaultSettingsKey.
+	DefaultSettingsConfigMap = "longhorn-default-setting"
+	DefaultSettingsKey       = "default-setting.yaml"
+	// StorageClassConfigMap holds the StorageClass that the manager keeps, as YAML under
+	// StorageClassKey.
+	StorageClassConfigMap = "longhorn-storageclass"
+	StorageClassKey       = "storageclass.yaml"
+	// StorageClassTemplate has the text that StorageClassConfigMap is made with where there is none. The
+	// manifest brings it, and not the ConfigMap itself: applying it again must not undo what people
+	// wrote there.
+	StorageClassTemplate = "longhorn-default-storageclass"
+	// LeaderAccount is the ServiceAccount that the leader uses for the whole cluster.
+	LeaderAccount = "longhorn-manager-leader"
 	// APIPort is where every daemon serves the REST API.
 	APIPort = 9500
 	// ReplicaPort is where an instance manager serves replicas over NBD.
@@ -78,6 +91,20 @@ func InstanceManagerName(node string) string {
 	return "instance-manager-" + hex.EncodeToString(sum[:])[:32]
 }
 
+// NodeLabel is the value of a label that names a node: the name itself, or, if that is longer than a label's value may be, its
+// beginning and a hash of the whole. Labels are for people's selectors; an object's spec says which node it belongs to.
+func NodeLabel(node string) string {
+	if len(node) <= maxLabelValue {
+		return node
+	}
+	sum := sha512.Sum512([]byte(node))
+	hash := "-" + hex.EncodeToString(sum[:])[:10]
+	return node[:maxLabelValue-len(hash)] + hash
+}
+
+// maxLabelValue is how many characters Kubernetes lets the value of a label have.
+const maxLabelValue = 63
+
 // InstanceManagerSocket is the gRPC socket of a node's instance manager.
 func InstanceManagerSocket() string { return path.Join(RuntimeDirectory, "instance-manager.sock") }
 
@@ -99,8 +126,18 @@ func randomHex(bytes int) string {
 // UpgradeLeaseName is the Lease of the node whose data plane is being upgraded: one at a time.
 const UpgradeLeaseName = "longhorn-data-plane-upgrade"
 
-// HolderSocket is where a node's daemon asks the process that keeps the block devices, and gives it another program to serve them.
+// HolderSocket is where a node's daemon asks the holder of the block devices, and gives it another program to serve them.
 func HolderSocket() string { return path.Join(RuntimeDirectory, "holder.sock") }
 
 // DiskLeaseName is the name of the Lease by which a disk UUID is claimed.
-func DiskLeaseName(uuid string) string { return "disk-" + strings.ToLower(uuid) }
+func DiskLeaseName(uuid string) string { return diskLeasePrefix + strings.ToLower(uuid) }
+
+const diskLeasePrefix = "disk-"
+
+// DiskOfLease is the disk UUID that a Lease of this name claims; false: it is no disk's.
+func DiskOfLease(name string) (string, bool) {
+	uuid, ok := strings.CutPrefix(name, diskLeasePrefix)
+	return uuid, ok && diskUUID.MatchString(uuid)
+}
+
+var diskUUID = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)

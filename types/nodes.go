@@ -1,10 +1,15 @@
 package types
 
-import longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+import (
+	"maps"
+	"slices"
 
-// IsNodeDown tells whether what runs on a node must be taken for unreachable: its
-// Kubernetes node does not answer or is gone, or the Node is not there at all (nil). A
-// node whose daemon alone is missing, as in an upgrade, is not down: its data plane goes on.
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+)
+
+// IsNodeDown tells whether what runs on a node must be taken for unreachable: its Kubernetes
+// node does not answer or is gone, or there is no Node (nil). A node that only lacks its
+// daemon, as in an upgrade, is not down: its data plane goes on.
 func IsNodeDown(n *longhorn.Node) bool {
 	return IsNodeGone(n) || nodeReadyReason(n) == ReasonKubernetesNodeNotReady
 }
@@ -15,6 +20,12 @@ func IsNodeGone(n *longhorn.Node) bool {
 	return n == nil || nodeReadyReason(n) == ReasonKubernetesNodeGone
 }
 
+// IsNodeCordoned tells whether a node gets no new replicas because its Kubernetes node is cordoned.
+func IsNodeCordoned(n *longhorn.Node) bool {
+	c := FindCondition(n.Status.Conditions, ConditionSchedulable)
+	return c.Status == longhorn.ConditionFalse && c.Reason == ReasonKubernetesNodeCordoned
+}
+
 func nodeReadyReason(n *longhorn.Node) string {
 	c := FindCondition(n.Status.Conditions, ConditionReady)
 	if c.Status != longhorn.ConditionFalse {
@@ -23,9 +34,9 @@ func nodeReadyReason(n *longhorn.Node) string {
 	return c.Reason
 }
 
-// LacksDisk tells whether a node has come back without the disk of a replica: the Node
-// was registered after the replica was made, each disk of it is known by its UUID, and
-// none of them is the replica's. Of a Node that is not there (nil) it says nothing.
+// LacksDisk tells whether a node has come back without the disk of a replica: the Node was
+// registered after the replica was made, each disk of it is known by its UUID, and none of
+// them is the replica's. It is false without a Node (nil).
 func LacksDisk(n *longhorn.Node, r *longhorn.Replica) bool {
 	if n == nil || !r.CreationTimestamp.Before(&n.CreationTimestamp) {
 		return false
@@ -37,4 +48,22 @@ func LacksDisk(n *longhorn.Node, r *longhorn.Replica) bool {
 		}
 	}
 	return true
+}
+
+// DiskOf returns the name of a node's disk with a UUID; "" if there is none. A disk that was moved to
+// another path is there twice for as long as its old entry stays in the spec: then it is the entry that is
+// ready, else the first by name.
+func DiskOf(n *longhorn.Node, uuid string) string {
+	first := ""
+	for _, name := range slices.Sorted(maps.Keys(n.Status.DiskStatus)) {
+		status := n.Status.DiskStatus[name]
+		switch {
+		case uuid == "" || status.DiskUUID != uuid:
+		case IsConditionTrue(status.Conditions, ConditionReady):
+			return name
+		case first == "":
+			first = name
+		}
+	}
+	return first
 }

@@ -3,6 +3,7 @@ package types_test
 import (
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
@@ -32,9 +33,9 @@ func TestNodeIsDown(t *testing.T) {
 		{"there is no such node → gone", nil, true, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if down, gone := types.IsNodeDown(tc.node), types.IsNodeGone(tc.node); down != tc.down || gone != tc.gone {
-				t.Errorf("down %v gone %v, want %v %v", down, gone, tc.down, tc.gone)
-			}
+			down, gone := types.IsNodeDown(tc.node), types.IsNodeGone(tc.node)
+			assert.Equal(t, tc.down, down)
+			assert.Equal(t, tc.gone, gone)
 		})
 	}
 }
@@ -61,9 +62,30 @@ func TestNodeIsBackWithoutAReplicasDisk(t *testing.T) {
 		{"not registered → not known", nil, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if got := types.LacksDisk(tc.node, r); got != tc.want {
-				t.Errorf("%v", got)
-			}
+			assert.Equal(t, tc.want, types.LacksDisk(tc.node, r))
+		})
+	}
+}
+
+func TestDiskOf(t *testing.T) {
+	disk := func(uuid string, ready longhorn.ConditionStatus) longhorn.DiskStatus {
+		return longhorn.DiskStatus{DiskUUID: uuid, Conditions: []longhorn.Condition{{Type: types.ConditionReady, Status: ready}}}
+	}
+	const ready, not = longhorn.ConditionTrue, longhorn.ConditionFalse
+	for _, tc := range []struct {
+		name  string
+		disks map[string]longhorn.DiskStatus
+		uuid  string
+		want  string
+	}{
+		{"the node has it → that one", map[string]longhorn.DiskStatus{"a": disk("u", ready), "b": disk("o", ready)}, "u", "a"},
+		{"the node has another → none", map[string]longhorn.DiskStatus{"a": disk("o", ready)}, "u", ""},
+		{"it was moved → where it is ready", map[string]longhorn.DiskStatus{"a": disk("u", not), "b": disk("u", ready), "c": disk("u", not)}, "u", "b"},
+		{"it is ready nowhere → the first by name", map[string]longhorn.DiskStatus{"c": disk("u", not), "b": disk("u", not), "a": disk("o", ready)}, "u", "b"},
+		{"without a UUID → none, also of the disks without one", map[string]longhorn.DiskStatus{"a": disk("", ready)}, "", ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			assert.Equal(t, tc.want, types.DiskOf(&longhorn.Node{Status: longhorn.NodeStatus{DiskStatus: tc.disks}}, tc.uuid))
 		})
 	}
 }

@@ -16,8 +16,8 @@ const (
 	PhaseError    Phase = "error"
 )
 
-// Refusal is an error of an instance manager that repeating the call at once will not mend, and that is shown where
-// users look: what is found on the disk is not this replica's, the disk fails, a higher generation was there.
+// Refusal is an error of an instance manager that repeating the call at once will not mend, and that users are shown: what is on the
+// disk is not this replica's, the disk fails, a higher generation was there.
 type Refusal struct {
 	Reason  string // CamelCase, from the data plane
 	Message string

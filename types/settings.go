@@ -1,27 +1,17 @@
 package types
 
 import (
+	"encoding/json"
 	"fmt"
-	"path"
-	"sort"
+	"slices"
 	"strconv"
+	"strings"
+
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 )
 
 // SettingName names a global setting.
 type SettingName string
-
-// The settings that exist; any other name is refused by the API.
-const (
-	SettingDefaultReplicaCount        SettingName = "default-replica-count"
-	SettingDefaultDataPath            SettingName = "default-data-path"
-	SettingOverProvisioningPercentage SettingName = "storage-over-provisioning-percentage"
-	SettingMinimalAvailablePercentage SettingName = "storage-minimal-available-percentage"
-	SettingReservedPercentage         SettingName = "storage-reserved-percentage-for-default-disk"
-	SettingReplicaSoftAntiAffinity    SettingName = "replica-soft-anti-affinity"
-	SettingReplenishmentWaitIntervalS SettingName = "replica-replenishment-wait-interval"
-	SettingRebuildingBandwidthMiBps   SettingName = "replica-rebuilding-bandwidth-limit"
-	SettingCreateDefaultDiskLabeled   SettingName = "create-default-disk-labeled-nodes"
-)
 
 // SettingType says how a setting's text is read.
 type SettingType string
@@ -33,99 +23,149 @@ const (
 	SettingTypeBool   SettingType = "bool"
 )
 
-// SettingDefinition describes a setting for people and programs.
+// The categories of settings, as they stand on the wire.
+const (
+	SettingCategoryGeneral    = "general"
+	SettingCategoryScheduling = "scheduling"
+	SettingCategoryDangerZone = "danger Zone"
+)
+
+// SettingEffect says whether this release acts on a setting, and on what a new value acts.
+type SettingEffect string
+
+// The effects. A test holds them against the code: a setting that nothing reads has
+// SettingEffectNone, and no other has.
+const (
+	SettingEffectNone       SettingEffect = "no effect yet"
+	SettingEffectAtOnce     SettingEffect = "at once"
+	SettingEffectNewVolumes SettingEffect = "on volumes made later"
+	SettingEffectNewDisks   SettingEffect = "on default disks made later"
+)
+
+// SettingDefinition is all that is known of a setting. REST, validation, defaults and
+// docs/SETTINGS.md come from it.
 type SettingDefinition struct {
+	Name        SettingName
 	DisplayName string
 	Description string
 	Category    string
 	Type        SettingType
 	Default     string
+	// Options are the values of a SettingTypeString that has a choice of a few; empty: any text.
+	Options []string
 	// Minimum and Maximum bound a SettingTypeInt; a nil bound is open.
 	Minimum, Maximum *int64
-	// check adds a rule beyond the type and bounds.
-	check func(value string) error
-}
-
-var settingDefinitions = map[SettingName]SettingDefinition{
-	SettingDefaultReplicaCount: {
-		DisplayName: "Default Replica Count", Category: "general", Type: SettingTypeInt, Default: "3",
-		Minimum: bound(1), Maximum: bound(20),
-		Description: "How many replicas a volume gets whose request does not say.",
-	},
-	SettingDefaultDataPath: {
-		DisplayName: "Default Data Path", Category: "general", Type: SettingTypeString, Default: "/var/lib/longhorn",
-		Description: "The directory on a new node that becomes its default disk. Existing disks are not touched.",
-		check:       checkDataPath,
-	},
-	SettingCreateDefaultDiskLabeled: {
-		DisplayName: "Create Default Disk on Labeled Nodes", Category: "general", Type: SettingTypeBool, Default: "false",
-		Description: "Let the label node.longhorn.io/create-default-disk of a Kubernetes node say which disks the node gets whenever it has none. " +
-			"Otherwise every node gets one default disk when it is first seen, and never again.",
-	},
-	SettingOverProvisioningPercentage: {
-		DisplayName: "Storage Over Provisioning Percentage", Category: "scheduling", Type: SettingTypeInt, Default: "100",
-		Minimum:     bound(0),
-		Description: "How much of a disk, less what is reserved, may be promised to replicas, in percent.",
-	},
-	SettingMinimalAvailablePercentage: {
-		DisplayName: "Storage Minimal Available Percentage", Category: "scheduling", Type: SettingTypeInt, Default: "25",
-		Minimum: bound(0), Maximum: bound(100),
-		Description: "A disk with no more than this part free, in percent, gets no new replica.",
-	},
-	SettingReservedPercentage: {
-		DisplayName: "Storage Reserved Percentage For Default Disk", Category: "scheduling", Type: SettingTypeInt, Default: "30",
-		Minimum: bound(0), Maximum: bound(100),
-		Description: "The part of a new default disk that is left to others, in percent.",
-	},
-	SettingReplicaSoftAntiAffinity: {
-		DisplayName: "Replica Node Level Soft Anti-Affinity", Category: "scheduling", Type: SettingTypeBool, Default: "false",
-		Description: "Allow two replicas of a volume on one node when there is no other.",
-	},
-	SettingRebuildingBandwidthMiBps: {
-		DisplayName: "Replica Rebuilding Bandwidth Limit", Category: "general", Type: SettingTypeInt, Default: "0",
-		Minimum:     bound(0),
-		Description: "How fast a replica may be rebuilt, in MiB per second; 0: as fast as foreground writes allow.",
-	},
-	SettingReplenishmentWaitIntervalS: {
-		DisplayName: "Replica Replenishment Wait Interval", Category: "general", Type: SettingTypeInt, Default: "600",
-		Minimum:     bound(0),
-		Description: "How long, in seconds, a lost replica may come back before a new one is made in its place.",
-	},
+	// ReadOnly settings keep their default; any other value is refused.
+	ReadOnly bool
+	// PerEngine settings may also be written as Longhorn stores them, as JSON with a value
+	// for each data engine: {"v1":"3","v2":"3"}. The value of v1 counts.
+	PerEngine bool
+	Effect    SettingEffect
+	// rule adds a rule beyond type, options and bounds; nil: there is none.
+	rule func(value string) error
 }
 
 // Settings lists the names of all settings, sorted.
 func Settings() []SettingName {
 	names := make([]SettingName, 0, len(settingDefinitions))
-	for name := range settingDefinitions {
-		names = append(names, name)
+	for _, d := range settingDefinitions {
+		names = append(names, d.Name)
 	}
-	sort.Slice(names, func(i, j int) bool { return names[i] < names[j] })
+	slices.Sort(names)
 	return names
 }
 
-// DefinitionOf returns a setting's definition and whether the setting exists.
+// DefinitionOf returns a setting's definition and whether this release knows the setting.
 func DefinitionOf(name SettingName) (SettingDefinition, bool) {
-	d, ok := settingDefinitions[name]
-	return d, ok
+	i := slices.IndexFunc(settingDefinitions, func(d SettingDefinition) bool { return d.Name == name })
+	if i < 0 {
+		return SettingDefinition{}, false
+	}
+	return settingDefinitions[i], true
 }
 
-// CheckSetting returns an error that names the setting, the value and the rule broken,
-// or nil. An empty value is valid: it means the default.
+// CheckSetting returns an error that names the setting, the value and the rule broken, or nil.
+// An empty value is valid: it means the default. It is the only judge of values, whether they
+// come by kubectl, REST or ConfigMap.
 func CheckSetting(name SettingName, value string) error {
-	d, ok := settingDefinitions[name]
+	d, ok := DefinitionOf(name)
 	if !ok {
 		return fmt.Errorf("setting %q does not exist", name)
 	}
+	return d.check(value)
+}
+
+// ValueInForce is the value that the product acts on: the object's own; the last valid
+// one, which its status keeps, where that is invalid; the default where there is neither.
+// It is "" for a name that this release does not know.
+func ValueInForce(s *longhorn.Setting) string {
+	d, ok := DefinitionOf(SettingName(s.Name))
+	if !ok {
+		return ""
+	}
+	switch last := s.Status.ValueInForce; {
+	case s.Value == "":
+		return d.Default
+	case d.check(s.Value) == nil:
+		return d.plain(s.Value)
+	case last != "" && d.check(last) == nil:
+		return d.plain(last)
+	}
+	return d.Default
+}
+
+// SettingValues returns the value in force of a setting; "" and whatever is invalid read
+// as the default. Its methods give the value its type; each panics where the setting is
+// of another type, or is not defined.
+type SettingValues func(SettingName) string
+
+// Int reads a SettingTypeInt.
+func (v SettingValues) Int(name SettingName) int64 {
+	n, err := strconv.ParseInt(v.read(name, SettingTypeInt), 10, 64)
+	if err != nil {
+		panic("BUG: the default of setting " + string(name) + " is no number")
+	}
+	return n
+}
+
+// Bool reads a SettingTypeBool.
+func (v SettingValues) Bool(name SettingName) bool { return v.read(name, SettingTypeBool) == "true" }
+
+// Text reads a SettingTypeString.
+func (v SettingValues) Text(name SettingName) string { return v.read(name, SettingTypeString) }
+
+func (v SettingValues) read(name SettingName, t SettingType) string {
+	d, ok := DefinitionOf(name)
+	if !ok || d.Type != t {
+		panic(fmt.Sprintf("BUG: setting %s is read as %s, and is %q", name, t, d.Type))
+	}
+	value := v(name)
+	if value == "" || d.check(value) != nil {
+		return d.Default
+	}
+	return d.plain(value)
+}
+
+func (d SettingDefinition) check(value string) error {
 	if value == "" {
 		return nil
 	}
 	if err := d.checkValue(value); err != nil {
-		return fmt.Errorf("setting %s: value %q %w", name, value, err)
+		return fmt.Errorf("setting %s: value %q %w", d.Name, value, err)
 	}
 	return nil
 }
 
 func (d SettingDefinition) checkValue(value string) error {
+	value, err := d.perEngine(value)
+	switch {
+	case err != nil:
+		return err
+	case d.ReadOnly && value != d.Default:
+		return fmt.Errorf("cannot be set: the setting is read-only")
+	case len(d.Options) > 0 && !slices.Contains(d.Options, value):
+		return fmt.Errorf("is none of %s", strings.Join(d.Options, ", "))
+	}
 	switch d.Type {
 	case SettingTypeInt:
 		n, err := strconv.ParseInt(value, 10, 64)
@@ -142,36 +182,31 @@ func (d SettingDefinition) checkValue(value string) error {
 			return fmt.Errorf("is neither true nor false")
 		}
 	}
-	if d.check != nil {
-		return d.check(value)
+	if d.rule != nil {
+		return d.rule(value)
 	}
 	return nil
 }
 
-// SettingInt reads a value of a SettingTypeInt; an invalid or empty one reads as the default.
-func SettingInt(name SettingName, value string) int64 {
-	n, _ := strconv.ParseInt(effective(name, value), 10, 64)
-	return n
-}
-
-// SettingBool reads a value of a SettingTypeBool; an invalid or empty one reads as the default.
-func SettingBool(name SettingName, value string) bool { return effective(name, value) == "true" }
-
-// SettingString reads a value of a SettingTypeString; an invalid or empty one reads as the default.
-func SettingString(name SettingName, value string) string { return effective(name, value) }
-
-func effective(name SettingName, value string) string {
-	if value == "" || CheckSetting(name, value) != nil {
-		return settingDefinitions[name].Default
-	}
+// plain is a valid value without the JSON around it.
+func (d SettingDefinition) plain(value string) string {
+	value, _ = d.perEngine(value)
 	return value
 }
 
-func checkDataPath(value string) error {
-	if !path.IsAbs(value) || path.Clean(value) == "/" {
-		return fmt.Errorf("is not an absolute path below the root directory")
+// perEngine takes the value of data engine v1 out of the JSON of a PerEngine setting.
+func (d SettingDefinition) perEngine(value string) (string, error) {
+	if !d.PerEngine || !strings.HasPrefix(value, "{") {
+		return value, nil
 	}
-	return nil
+	var values map[string]string
+	if err := json.Unmarshal([]byte(value), &values); err != nil {
+		return "", fmt.Errorf(`is not JSON with a text for each data engine, such as {"v1":%q}`, d.Default)
+	}
+	if values["v1"] == "" {
+		return "", fmt.Errorf("has no value for the data engine v1")
+	}
+	return values["v1"], nil
 }
 
 func bound(n int64) *int64 { return &n }

@@ -20,8 +20,8 @@ import (
 	v1 "github.com/longhorn-lep/longhorn-manager/api/v1"
 )
 
-// CallTimeout bounds each call, also where its context allows more: a connection to a daemon whose node has gone answers nothing, and the
-// next call takes another one. No call waits for anything but a daemon's answer.
+// CallTimeout bounds each call, even where its context allows more: a connection to a daemon whose node has gone answers nothing, and the
+// next call takes another connection. No call waits for anything but a daemon's answer.
 const CallTimeout = 15 * time.Second
 
 // maxBody is the longest response that is read, in bytes. A cluster's full list of

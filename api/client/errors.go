@@ -10,8 +10,8 @@ import (
 	v1 "github.com/longhorn-lep/longhorn-manager/api/v1"
 )
 
-// What a call may fail with, to be asked for with errors.Is. All but ErrUnknown
-// mean that nothing was changed.
+// What a call may fail with; ask with errors.Is. All but ErrUnknown mean that nothing was
+// changed.
 var (
 	// ErrNotFound (404): what the call names does not exist.
 	ErrNotFound = errors.New("not found")
@@ -23,7 +23,7 @@ var (
 	ErrInsufficient = errors.New("insufficient storage")
 	// ErrUnavailable (503): there is no leader just now; try again in a second.
 	ErrUnavailable = errors.New("no manager is ready to answer")
-	// ErrUnknown: it is not known whether the call was carried out. The caller must ask.
+	// ErrUnknown: the caller cannot know whether the call was carried out, and must ask.
 	ErrUnknown = errors.New("the outcome is unknown")
 )
 
@@ -43,7 +43,7 @@ func newError(request string, status int, body []byte) error {
 		e.Code, e.Message, e.Detail = wire.Code, wire.Message, wire.Detail
 		return e
 	}
-	// Not of the server's making; perhaps a proxy in between. Its text may help a person.
+	// The server did not write this; perhaps a proxy did. Its text may help a person.
 	e.Message = strings.ToValidUTF8(strings.TrimSpace(string(body[:min(len(body), 200)])), "?")
 	return e
 }

@@ -3,8 +3,8 @@
 // decimal strings, are Longhorn's; keys for things that this system does not do
 // are left out rather than filled with constants.
 //
-// It must not know where values come from or what is done with them; it imports
-// nothing of the project, so that a client needs nothing else.
+// It must not know where values come from or what is done with them; it imports nothing
+// of the project, so that a client needs nothing else.
 //
 //	resource     {id, type, links{self}, actions{name: url}, ...}
 //	collection   {type: "collection", resourceType, links{self}, data[], createTypes{}, actions{}}

@@ -4,8 +4,10 @@ package v1
 type Setting struct {
 	Resource
 	Name string `json:"name"`
-	// Value in force; the default where none was given.
+	// Value that was given; the default where none was.
 	Value string `json:"value"`
+	// ValueInForce is what is acted on: an invalid value leaves the last valid one in force.
+	ValueInForce string `json:"valueInForce"`
 	// Applied is false while a value is refused or waits for something.
 	Applied    bool              `json:"applied"`
 	Definition SettingDefinition `json:"definition"`
@@ -21,8 +23,12 @@ type SettingDefinition struct {
 	Required bool   `json:"required"`
 	ReadOnly bool   `json:"readOnly"`
 	Default  string `json:"default"`
+	// Options are the values to choose from; none: any that the type allows.
+	Options []string `json:"options,omitempty"`
 	// Range bounds an int, with the keys minimum and maximum; a missing one is open.
 	Range map[string]int64 `json:"range,omitempty"`
+	// Effect says when this release acts on a new value, or "no effect yet".
+	Effect string `json:"effect"`
 }
 
 // SettingUpdate is the body of PUT /v1/settings/<name>. The value must be given;

@@ -51,7 +51,7 @@ type VolumeCreate struct {
 	StaleReplicaTimeout *int `json:"staleReplicaTimeout,omitempty"`
 	// AccessMode is rwo (default) or rwop.
 	AccessMode string `json:"accessMode,omitempty"`
-	// DataLocality can only be disabled (default).
+	// DataLocality is disabled or best-effort; left out, it is the setting default-data-locality.
 	DataLocality string `json:"dataLocality,omitempty"`
 	// Frontend can only be blockdev (default).
 	Frontend string `json:"frontend,omitempty"`
@@ -62,6 +62,9 @@ type VolumeCreate struct {
 	// DiskSelector and NodeSelector are tags that each disk or node must all have.
 	DiskSelector []string `json:"diskSelector,omitempty"`
 	NodeSelector []string `json:"nodeSelector,omitempty"`
+	// MustFit refuses a volume that does not fit on the disks now (code Insufficient
+	// Storage); left out, it is made and waits for room. The CSI driver asks for it.
+	MustFit bool `json:"mustFit,omitempty"`
 }
 
 // Volume is a volume with all that belongs to it.
@@ -154,7 +157,7 @@ type VolumeAttachment struct {
 	Attachments map[string]Attachment `json:"attachments"`
 }
 
-// Attachment is a ticket: somebody's wish that the volume be attached to a node.
+// Attachment is a ticket: one user's wish to attach the volume to a node.
 type Attachment struct {
 	AttachmentID   string            `json:"attachmentID"`
 	AttachmentType string            `json:"attachmentType"`
@@ -200,4 +203,28 @@ type DetachInput struct {
 	HostID string `json:"hostId,omitempty"`
 	// ForceDetach drops all tickets.
 	ForceDetach bool `json:"forceDetach,omitempty"`
+}
+
+// UpdateReplicaCountInput is the body of the action updateReplicaCount.
+type UpdateReplicaCountInput struct {
+	// ReplicaCount is 1 to 20.
+	ReplicaCount int `json:"replicaCount"`
+}
+
+// UpdateDataLocalityInput is the body of the action updateDataLocality.
+type UpdateDataLocalityInput struct {
+	// DataLocality is disabled or best-effort.
+	DataLocality string `json:"dataLocality"`
+}
+
+// UpdateReplicaSoftAntiAffinityInput is the body of the action updateReplicaSoftAntiAffinity.
+type UpdateReplicaSoftAntiAffinityInput struct {
+	// ReplicaSoftAntiAffinity is ignored (follow the setting), enabled or disabled.
+	ReplicaSoftAntiAffinity string `json:"replicaSoftAntiAffinity"`
+}
+
+// ReplicaRemoveInput is the body of the action replicaRemove.
+type ReplicaRemoveInput struct {
+	// Name is that of a replica of the volume.
+	Name string `json:"name"`
 }

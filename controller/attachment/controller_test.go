@@ -3,6 +3,8 @@ package attachment
 import (
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
 	"github.com/longhorn-lep/longhorn-manager/datastore"
@@ -21,23 +23,19 @@ func TestTicketIsServedAndAnsweredOnce(t *testing.T) {
 		}))
 	store := h.Datastore(datastore.Options{})
 	c, err := New(Deps{Volumes: store.Volumes, VolumeAttachments: store.VolumeAttachments, Env: h.Env()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	h.EndWithTest(c.Run)
 	sync := func() {
 		t.Helper()
-		if _, err := c.sync(t.Context(), "vol"); err != nil {
-			t.Fatal(err)
-		}
+		_, err := c.sync(t.Context(), "vol")
+		require.NoError(t, err)
 	}
 	sync()
 	h.ExpectWrites("update volumes/vol", "update volumeattachments/vol/status")
 	h.CatchUp()
 	v, err := store.Volumes.GetRO("vol")
-	if err != nil || v.Spec.NodeID != "a" {
-		t.Fatalf("wanted on %q, %v", v.Spec.NodeID, err)
-	}
+	require.NoError(t, err)
+	require.Equal(t, "a", v.Spec.NodeID)
 	h.Overwrite(build.Volume("vol", func(v *longhorn.Volume) {
 		v.Spec.NodeID = "a"
 		v.Status.State, v.Status.CurrentNodeID, v.Status.Robustness = longhorn.VolumeStateAttached, "a", longhorn.VolumeRobustnessDegraded
@@ -47,9 +45,8 @@ func TestTicketIsServedAndAnsweredOnce(t *testing.T) {
 	h.ExpectWrites("update volumeattachments/vol/status")
 	h.CatchUp()
 	va, err := store.VolumeAttachments.GetRO("vol")
-	if err != nil || !va.Status.AttachmentTicketStatuses["x"].Satisfied {
-		t.Errorf("a degraded volume does not satisfy: %+v, %v", va.Status, err)
-	}
+	require.NoError(t, err)
+	assert.True(t, va.Status.AttachmentTicketStatuses["x"].Satisfied, "a degraded volume does not satisfy: %+v", va.Status)
 	sync()
 	h.ExpectWrites() // at rest nothing is written
 }

@@ -1,8 +1,8 @@
-// Package attachment decides where a volume is attached. Whoever needs a volume
-// attached (a workload through CSI, a person through the API) holds a ticket in the
-// volume's VolumeAttachment; this controller picks among the tickets. It runs on the leader.
+// Package attachment decides where a volume is attached. A user of a volume (a workload
+// through CSI, a person through the API) holds a ticket in the volume's VolumeAttachment;
+// this controller picks among the tickets. It runs on the leader.
 //
-// It owns: Volume.spec.{nodeID,disableFrontend,lastAttachedBy}, which nobody else
+// It owns Volume.spec.{nodeID,disableFrontend,lastAttachedBy}, which no other component
 // writes, and VolumeAttachment.status.
 //
 //	tickets (holders)  --->  Volume.spec.nodeID  --->  Volume.status   (volume controller)

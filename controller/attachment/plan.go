@@ -23,7 +23,7 @@ type Input struct {
 	Now        time.Time
 }
 
-// Plan is what has to be done.
+// Plan is what to do.
 type Plan struct {
 	// Volume has a changed spec; nil: it stays as it is.
 	Volume *longhorn.Volume
@@ -115,14 +115,14 @@ func accepts(t longhorn.AttachmentTicket, disabled bool) bool {
 	}
 }
 
-// answer tells each ticket how far its wish has got; statuses of tickets that are gone go too.
+// answer tells each ticket how far its wish has got, and drops the statuses of gone tickets.
 func answer(in Input) longhorn.VolumeAttachmentStatus {
 	var s longhorn.VolumeAttachmentStatus
 	for id, t := range in.Attachment.Spec.AttachmentTickets {
 		if s.AttachmentTicketStatuses == nil {
 			s.AttachmentTicketStatuses = map[string]longhorn.AttachmentTicketStatus{}
 		}
-		c := judge(in.Volume, t)
+		c := ticketCondition(in.Volume, t)
 		old := in.Attachment.Status.AttachmentTicketStatuses[id]
 		conditions, _ := types.SetCondition(old.Conditions, c, in.Now)
 		s.AttachmentTicketStatuses[id] = longhorn.AttachmentTicketStatus{
@@ -133,7 +133,7 @@ func answer(in Input) longhorn.VolumeAttachmentStatus {
 	return s
 }
 
-func judge(v *longhorn.Volume, t longhorn.AttachmentTicket) longhorn.Condition {
+func ticketCondition(v *longhorn.Volume, t longhorn.AttachmentTicket) longhorn.Condition {
 	no := func(reason, format string, args ...any) longhorn.Condition {
 		return longhorn.Condition{
 			Type: types.ConditionSatisfied, Status: longhorn.ConditionFalse,

@@ -1,10 +1,11 @@
 package attachment
 
 import (
-	"strings"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
@@ -88,9 +89,8 @@ func TestPlaceOfVolume(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			got := place(tc.volume, tc.tickets)
-			if got.node != tc.wantNode || got.disableFrontend != tc.wantOff {
-				t.Errorf("node %q without device %v, want %q %v", got.node, got.disableFrontend, tc.wantNode, tc.wantOff)
-			}
+			assert.Equal(t, tc.wantNode, got.node)
+			assert.Equal(t, tc.wantOff, got.disableFrontend)
 		})
 	}
 }
@@ -146,14 +146,13 @@ func TestAnswerToTicket(t *testing.T) {
 			va.Spec.AttachmentTickets = tickets{"x": tc.ticket}
 			va.Status.AttachmentTicketStatuses = map[string]longhorn.AttachmentTicketStatus{"gone": {ID: "gone", Satisfied: true}}
 			statuses := answer(Input{Volume: tc.volume, Attachment: va, Now: time.Unix(0, 0)}).AttachmentTicketStatuses
-			if len(statuses) != 1 {
-				t.Fatalf("%d statuses, want that of the one ticket", len(statuses))
-			}
+			require.Len(t, statuses, 1)
 			got := statuses["x"]
 			c := types.FindCondition(got.Conditions, types.ConditionSatisfied)
-			if got.Satisfied != tc.satisfied || c.Reason != tc.wantReason || !strings.Contains(c.Message, tc.wantText) || got.Generation != 1 {
-				t.Errorf("got %+v", got)
-			}
+			assert.Equal(t, tc.satisfied, got.Satisfied)
+			assert.Equal(t, tc.wantReason, c.Reason)
+			assert.Contains(t, c.Message, tc.wantText)
+			assert.Equal(t, int64(1), got.Generation)
 		})
 	}
 }

@@ -8,10 +8,10 @@ import (
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/longhorn-lep/longhorn-manager/controller/engine/ending"
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
 	"github.com/longhorn-lep/longhorn-manager/datastore"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
@@ -19,15 +19,10 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/logfields"
 )
 
-// apply writes the status and, only when the API server has it, acts. The status is
-// written with the version that the plan was made from: that is the compare-and-swap
-// by which a generation is raised and an epoch recorded. Every action may be repeated.
+// apply writes the status and, only when the API server has it, acts. It writes with the version that
+// the plan was made from: that is the compare-and-swap by which it raises a generation and records an
+// epoch. It may repeat every action.
 func (c *Controller) apply(ctx context.Context, in Input, p Plan) error {
-	if p.Action == ActionAbandon {
-		if err := c.mustBeDown(ctx, in.Engine.Spec.NodeID); err != nil {
-			return err
-		}
-	}
 	e, err := c.writeStatus(ctx, in.Engine, p.Status)
 	if err != nil {
 		return err
@@ -56,12 +51,14 @@ func (c *Controller) apply(ctx context.Context, in Input, p Plan) error {
 	case ActionRemove:
 		return c.removeReplica(ctx, e, p.Replica)
 	case ActionForget:
-		return c.forget(ctx, e)
+		if err := ending.Forget(ctx, c.Engines, e); !apierrors.IsNotFound(err) {
+			return err
+		}
 	}
 	return nil
 }
 
-// start starts the engine, or shows why that is refused.
+// start starts the engine, or shows why it was refused.
 func (c *Controller) start(ctx context.Context, in Input, e *longhorn.Engine) error {
 	spec, err := c.spec(ctx, e)
 	if in.Observed.Phase == types.PhaseKept {
@@ -80,7 +77,7 @@ func (c *Controller) start(ctx context.Context, in Input, e *longhorn.Engine) er
 	return nil
 }
 
-// abort ends an engine that has failed, its device and all.
+// abort ends an engine that has failed, with its device.
 func (c *Controller) abort(ctx context.Context, e *longhorn.Engine) error {
 	queue.Log(ctx).Info("ending an engine that has failed")
 	if err := c.DataPlane.StopEngine(ctx, e.Name, e.Status.Session, true); err != nil {
@@ -89,8 +86,8 @@ func (c *Controller) abort(ctx context.Context, e *longhorn.Engine) error {
 	return nil
 }
 
-// stopPatience bounds the wait for an engine's stop. It goes on in the instance manager, but
-// the epochs for which it may have to wait are recorded here.
+// stopPatience bounds the wait for an engine's stop. The stop goes on in the instance manager, but it
+// may have to wait for epochs, and this controller records them.
 const stopPatience = 2 * time.Second
 
 func (c *Controller) stop(ctx context.Context, e *longhorn.Engine) error {
@@ -99,40 +96,23 @@ func (c *Controller) stop(ctx context.Context, e *longhorn.Engine) error {
 	defer cancel()
 	err := c.DataPlane.StopEngine(waiting, e.Name, e.Status.Session, false)
 	if err != nil && waiting.Err() != nil && ctx.Err() == nil {
-		return nil // its end, or that it runs on, is a change that the instance manager tells
+		return nil // the instance manager reports it when it ends, or that it runs on
 	}
 	if inUse := (*InUse)(nil); errors.As(err, &inUse) {
-		c.Recorder.Eventf(e, corev1.EventTypeWarning, types.EventFailedStopping,
-			"%s; it will be detached when nothing uses it", inUse.Message)
 		c.refusals.note(e.Name, e.Status.Session, c.Clock.Now())
 		c.queue.AddAfter(e.Name, retryStop)
-		return nil
+		status := e.Status.DeepCopy()
+		status.Conditions, _ = types.SetCondition(status.Conditions, longhorn.Condition{
+			Type: types.ConditionDeviceInUse, Status: longhorn.ConditionTrue, Reason: types.ConditionDeviceInUse,
+			Message: inUse.Message + "; it will be detached when nothing uses it",
+		}, c.Clock.Now())
+		_, err = c.writeStatus(ctx, e, *status)
+		return err
 	}
 	if err != nil {
 		return fmt.Errorf("stop engine: %w", err)
 	}
 	return nil
-}
-
-// forget drops the finalizer after a live read that shows the deletion, and an engine
-// that is stopped and still of this scope.
-func (c *Controller) forget(ctx context.Context, e *longhorn.Engine) error {
-	live, err := c.Engines.Live(ctx, e.Name)
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if live.UID != e.UID || live.DeletionTimestamp == nil || live.Spec.NodeID != c.Scope || !stopped(live.Status.CurrentState) {
-		return queue.ErrStale
-	}
-	types.RemoveFinalizer(live)
-	_, err = c.Engines.Update(ctx, live)
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	return err
 }
 
 func (c *Controller) writeStatus(ctx context.Context, e *longhorn.Engine, status longhorn.EngineStatus) (*longhorn.Engine, error) {
@@ -149,10 +129,10 @@ func (c *Controller) writeStatus(ctx context.Context, e *longhorn.Engine, status
 	return written, nil
 }
 
-// spec is what the engine is started with. The replicas' UIDs come from the API server:
-// a replica of an earlier volume of this name must not be taken for one of ours.
-// spec is what the data plane is to start. A replica whose object is gone for good counts as one that
-// does not answer: the rules of a start decide whether the others are enough.
+// spec is what the engine is started with. The replicas' UIDs come from the API server: a replica of
+// an earlier volume of this name must not be taken for one of ours.
+// A replica whose object is gone for good counts as one that does not answer: the rules of a start
+// decide whether the others are enough.
 func (c *Controller) spec(ctx context.Context, e *longhorn.Engine) (Spec, error) {
 	s := Spec{
 		Name: e.Name, Volume: e.Spec.VolumeName, Session: e.Status.Session, Generation: e.Status.Generation,
@@ -188,15 +168,14 @@ func (c *Controller) member(ctx context.Context, e *longhorn.Engine, name string
 	return Member{Name: name, UID: string(r.UID), Address: e.Spec.ReplicaAddressMap[name]}, nil
 }
 
-// addReplica begins a rebuild, and then writes down that it was tried: a rebuild that
-// fails at once must not be begun again before somebody asks for it again. A crash in
-// between costs one more try.
+// addReplica begins a rebuild, and then writes down that it was tried: if a rebuild fails at once, it
+// must not begin again until the spec asks for it again. A crash in between costs one more try.
 func (c *Controller) addReplica(ctx context.Context, e *longhorn.Engine, name string) error {
 	m, err := c.member(ctx, e, name)
 	if err != nil {
 		return datastore.Needed(err)
 	}
-	bandwidth := types.SettingInt(types.SettingRebuildingBandwidthMiBps, c.Setting(types.SettingRebuildingBandwidthMiBps)) << 20
+	bandwidth := c.Setting.Int(types.SettingRebuildingBandwidthMiBps) << 20
 	queue.Log(ctx).WithField(logfields.Replica, name).Info("rebuilding a replica")
 	if err := c.DataPlane.AddReplica(ctx, e.Name, e.Status.Session, m, bandwidth); err != nil {
 		return fmt.Errorf("add replica %s: %w", name, err)
@@ -222,15 +201,15 @@ func put[V any](m *map[string]V, key string, value V) {
 	(*m)[key] = value
 }
 
-// removeReplica takes a replica out of the engine after a live read that shows that it is
-// not asked for: an old cache must not expel the replica that just became a member.
+// removeReplica takes a replica out of the engine after a live read that shows that the spec does not
+// ask for it: an old cache must not expel the replica that just became a member.
 func (c *Controller) removeReplica(ctx context.Context, e *longhorn.Engine, name string) error {
 	live, err := c.Engines.Live(ctx, e.Name)
 	if err != nil {
 		return fmt.Errorf("read the engine that a replica is to be removed from: %w", err)
 	}
 	_, asked := live.Spec.ReplicaAddressMap[name]
-	if asked || live.UID != e.UID || live.Status.Session != e.Status.Session || shallStop(live) {
+	if asked || live.UID != e.UID || live.Status.Session != e.Status.Session || ending.ShallStop(live) {
 		return queue.ErrStale
 	}
 	queue.Log(ctx).WithField(logfields.Replica, name).Info("removing a replica from the engine")

@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -74,26 +74,18 @@ func (f *fakePlane) RecordEpoch(_ context.Context, _, _ string, e longhorn.Epoch
 
 func begin(t *testing.T, plane *fakePlane, objs ...runtime.Object) (*testutil.Harness, *Controller) {
 	t.Helper()
-	return beginAt(t, "n", plane, objs...)
-}
-
-// beginAt makes the controller of a node, or the leader's ("").
-func beginAt(t *testing.T, scope string, plane *fakePlane, objs ...runtime.Object) (*testutil.Harness, *Controller) {
-	t.Helper()
 	h := testutil.New(t, append(objs, build.PlacedReplica("vol-r-1", "vol", "m", "disk"), build.PlacedReplica("vol-r-2", "vol", "n", "disk-n"),
 		build.Setting(types.SettingRebuildingBandwidthMiBps, "3"),
 		&corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{Namespace: types.Namespace, Name: types.VolumeSecretName("vol")},
 			Data:       map[string][]byte{types.VolumeSecretKey: []byte("secret")},
 		})...)
-	store := h.Datastore(datastore.Options{Node: scope})
+	store := h.Datastore(datastore.Options{Node: "n"})
 	c, err := New(Deps{
-		Engines: store.Engines, Replicas: store.Replicas, Nodes: store.Nodes, VolumeKey: store.VolumeKey, Setting: store.Setting,
-		DataPlane: plane, Env: h.Env(), Scope: scope, Owner: "n",
+		Env: h.Env(), Engines: store.Engines, Replicas: store.Replicas, VolumeKey: store.VolumeKey, Setting: store.Setting,
+		DataPlane: plane, Node: "n",
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	h.EndWithTest(c.Run)
 	return h, c
 }
@@ -108,17 +100,14 @@ func wantedEngine(changes ...func(*longhorn.Engine)) *longhorn.Engine {
 
 func (f *fakePlane) expect(t *testing.T, want ...string) {
 	t.Helper()
-	if !slices.Equal(f.calls, want) {
-		t.Errorf("calls:\n got %q\nwant %q", f.calls, want)
-	}
+	assert.Equal(t, want, f.calls)
 	f.calls = nil
 }
 
 func syncOf(t *testing.T, c *Controller, want error) {
 	t.Helper()
-	if _, err := c.sync(t.Context(), "vol-e-0"); !errors.Is(err, want) {
-		t.Fatalf("sync: %v, want %v", err, want)
-	}
+	_, err := c.sync(t.Context(), "vol-e-0")
+	require.ErrorIs(t, err, want)
 }
 
 func TestStartWritesBeforeItActs(t *testing.T) {
@@ -128,9 +117,8 @@ func TestStartWritesBeforeItActs(t *testing.T) {
 	conflict := apierrors.NewConflict(longhorn.Resource("engines"), "vol-e-0", errors.New("changed"))
 	h.Fail("update", "engines", conflict, conflict)
 	for range 2 {
-		if _, err := c.sync(t.Context(), "vol-e-0"); !apierrors.IsConflict(err) {
-			t.Fatalf("sync: %v, want the conflict", err)
-		}
+		_, err := c.sync(t.Context(), "vol-e-0")
+		require.True(t, apierrors.IsConflict(err), "sync: %v, want the conflict", err)
 		plane.expect(t) // not recorded, so not started
 	}
 	syncOf(t, c, nil)
@@ -139,17 +127,14 @@ func TestStartWritesBeforeItActs(t *testing.T) {
 
 	h.CatchUp()
 	e, err := c.Engines.GetRO("vol-e-0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	plane.observed = Observed{
 		Phase: types.PhaseStarting, Generation: 1, Session: e.Status.Session, Process: "p",
 		Proposed: &longhorn.Epoch{Generation: 1, Counter: 1, Members: []string{"vol-r-1"}},
 	}
 	h.Fail("update", "engines", errors.New("the API server is away"))
-	if _, err := c.sync(t.Context(), "vol-e-0"); err == nil {
-		t.Fatal("the failure was swallowed")
-	}
+	_, err = c.sync(t.Context(), "vol-e-0")
+	require.Error(t, err, "the failure was swallowed")
 	plane.expect(t) // not recorded, so the engine is not told
 	syncOf(t, c, nil)
 	plane.expect(t, "record 1.1")
@@ -164,7 +149,7 @@ func TestStartWritesBeforeItActs(t *testing.T) {
 	plane.expect(t)
 }
 
-// stopsSlowly is a data plane whose engine ends long after nobody waits for it any more.
+// stopsSlowly is a data plane whose engine ends long after the controller has stopped waiting for it.
 type stopsSlowly struct{ *fakePlane }
 
 func (s stopsSlowly) StopEngine(ctx context.Context, name, session string, force bool) error {
@@ -173,7 +158,7 @@ func (s stopsSlowly) StopEngine(ctx context.Context, name, session string, force
 	return ctx.Err()
 }
 
-// A stop may wait for epochs, which nobody but this controller records: it must not wait for the stop.
+// A stop may wait for epochs, which only this controller records: it must not wait for the stop.
 func TestASlowStopIsNotWaitedFor(t *testing.T) {
 	plane := &fakePlane{observed: Observed{Phase: types.PhaseRunning, Generation: 1, Session: "s"}}
 	_, c := begin(t, plane, wantedEngine(func(e *longhorn.Engine) {
@@ -181,10 +166,29 @@ func TestASlowStopIsNotWaitedFor(t *testing.T) {
 		e.Status.Generation, e.Status.Session, e.Status.CurrentState = 1, "s", longhorn.InstanceStateRunning
 	}))
 	c.DataPlane = stopsSlowly{plane}
-	if _, err := c.sync(t.Context(), "vol-e-0"); err != nil {
-		t.Errorf("sync: %v", err)
-	}
+	_, err := c.sync(t.Context(), "vol-e-0")
+	assert.NoError(t, err)
 	plane.expect(t, "stop vol-e-0 of s")
+}
+
+func TestAStopIsNotTakenForARefusal(t *testing.T) {
+	stopping := wantedEngine(func(e *longhorn.Engine) {
+		e.Spec.DesireState = longhorn.DesireStateStopped
+		e.Status.Generation, e.Status.Session, e.Status.CurrentState = 1, "s", longhorn.InstanceStateRunning
+	})
+	broken := errors.New("the connection was reset")
+	for name, answer := range map[string]error{"it goes well": nil, "the call fails": broken} {
+		t.Run(name, func(t *testing.T) {
+			plane := &fakePlane{observed: Observed{Phase: types.PhaseRunning, Generation: 1, Session: "s"}, err: answer}
+			h, c := begin(t, plane, stopping.DeepCopy())
+			syncOf(t, c, answer)
+			plane.expect(t, "stop vol-e-0 of s")
+			h.ExpectWrites("update engines/vol-e-0/status")
+			h.CatchUp()
+			in := types.FindCondition(mustEngine(t, c).Status.Conditions, "DeviceInUse")
+			assert.NotEqual(t, longhorn.ConditionTrue, in.Status, "said to be in use")
+		})
+	}
 }
 
 func TestEngineInUseIsNotForgotten(t *testing.T) {
@@ -195,8 +199,32 @@ func TestEngineInUseIsNotForgotten(t *testing.T) {
 	}))
 	syncOf(t, c, nil)
 	plane.expect(t, "stop vol-e-0 of s")
-	h.ExpectWrites("update engines/vol-e-0/status")
-	h.ExpectEvents("Warning FailedStopping vol-e-0: /dev/longhorn/vol is mounted; it will be detached when nothing uses it")
+	h.ExpectWrites("update engines/vol-e-0/status", "update engines/vol-e-0/status")
+	h.ExpectEvents("Warning DeviceInUse vol-e-0: /dev/longhorn/vol is mounted; it will be detached when nothing uses it")
+
+	// It has one Event, and is shown until nothing uses the device.
+	h.CatchUp()
+	h.Clock.Step(retryStop)
+	syncOf(t, c, nil)
+	plane.expect(t, "stop vol-e-0 of s")
+	h.ExpectWrites()
+	h.ExpectEvents()
+	shown := func() longhorn.ConditionStatus {
+		h.CatchUp()
+		e, err := c.Engines.GetRO("vol-e-0")
+		require.NoError(t, err)
+		return types.FindCondition(e.Status.Conditions, "DeviceInUse").Status
+	}
+	assert.Equal(t, longhorn.ConditionTrue, shown())
+	p := plan(Input{Engine: mustEngine(t, c), Owner: "n", Now: h.Clock.Now(), Observed: Observed{Phase: types.PhaseAbsent, Process: "p"}})
+	assert.Equal(t, longhorn.ConditionFalse, types.FindCondition(p.Status.Conditions, "DeviceInUse").Status, "once it is stopped")
+}
+
+func mustEngine(t *testing.T, c *Controller) *longhorn.Engine {
+	t.Helper()
+	e, err := c.Engines.GetRO("vol-e-0")
+	require.NoError(t, err)
+	return e
 }
 
 // A refused stop changes the engine's state twice, and the controller hears of both.
@@ -210,11 +238,10 @@ func TestAStopThatWasRefusedIsNotAskedForAgainAtOnce(t *testing.T) {
 		t.Helper()
 		h.CatchUp()
 		result, err := c.sync(t.Context(), "vol-e-0")
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		if len(want) == 0 && (result.RequeueAfter <= 0 || result.RequeueAfter > retryStop) {
-			t.Errorf("%s: looks again after %s", name, result.RequeueAfter)
+		require.NoError(t, err, name)
+		if len(want) == 0 {
+			assert.Positive(t, result.RequeueAfter, name)
+			assert.LessOrEqual(t, result.RequeueAfter, retryStop, name)
 		}
 		plane.expect(t, want...)
 	}
@@ -238,13 +265,12 @@ func TestARefusedStartIsShown(t *testing.T) {
 	syncOf(t, c, nil)
 	h.CatchUp()
 	e, err := c.Engines.GetRO("vol-e-0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	why := types.FindCondition(e.Status.Conditions, types.ConditionInstanceCreation)
-	if e.Status.CurrentState != longhorn.InstanceStateError || why.Reason != "IOError" || why.Message != "no memory for a device" || e.Status.Generation != 1 {
-		t.Errorf("status %+v", e.Status)
-	}
+	assert.Equal(t, longhorn.InstanceStateError, e.Status.CurrentState)
+	assert.Equal(t, "IOError", why.Reason)
+	assert.Equal(t, "no memory for a device", why.Message)
+	assert.Equal(t, int64(1), e.Status.Generation)
 }
 
 // A replica that was deleted while a succession waited would be asked for for ever.
@@ -255,32 +281,25 @@ func TestAnEngineStartsWithoutAReplicaWhoseObjectIsGone(t *testing.T) {
 	syncOf(t, c, nil)
 	plane.expect(t, "start 1 uid-vol-r-1")
 
-	if err := h.Longhorn.LonghornV1beta2().Replicas(types.Namespace).Delete(t.Context(), "vol-r-1", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, h.Longhorn.LonghornV1beta2().Replicas(types.Namespace).Delete(t.Context(), "vol-r-1", metav1.DeleteOptions{}))
 	h.CatchUp()
-	if _, err := c.sync(t.Context(), "vol-e-0"); err == nil || !strings.Contains(err.Error(), "none of its replicas [vol-r-0 vol-r-1] exists") {
-		t.Errorf("without any: %v", err)
-	}
+	_, err := c.sync(t.Context(), "vol-e-0")
+	assert.ErrorContains(t, err, "none of its replicas [vol-r-0 vol-r-1] exists", "without any")
 	plane.expect(t)
 }
 
 func TestAVolumeWithoutItsKeySaysSo(t *testing.T) {
 	plane := &fakePlane{observed: Observed{Phase: types.PhaseAbsent, Process: "p"}}
 	h, c := begin(t, plane, wantedEngine())
-	if err := h.Kube.CoreV1().Secrets(types.Namespace).Delete(t.Context(), types.VolumeSecretName("vol"), metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, h.Kube.CoreV1().Secrets(types.Namespace).Delete(t.Context(), types.VolumeSecretName("vol"), metav1.DeleteOptions{}))
 	syncOf(t, c, nil)
 	plane.expect(t)
 	h.CatchUp()
 	e, err := c.Engines.GetRO("vol-e-0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if why := types.FindCondition(e.Status.Conditions, types.ConditionInstanceCreation); why.Reason != types.ReasonKeyMissing || !strings.Contains(why.Message, types.VolumeSecretName("vol")) {
-		t.Errorf("condition %+v", why)
-	}
+	require.NoError(t, err)
+	why := types.FindCondition(e.Status.Conditions, types.ConditionInstanceCreation)
+	assert.Equal(t, types.ReasonKeyMissing, why.Reason)
+	assert.Contains(t, why.Message, types.VolumeSecretName("vol"))
 }
 
 func TestFinalizerStaysWhereTheServerShowsARunningEngine(t *testing.T) {
@@ -291,13 +310,10 @@ func TestFinalizerStaysWhereTheServerShowsARunningEngine(t *testing.T) {
 	}))
 	engines := h.Longhorn.LonghornV1beta2().Engines(types.Namespace)
 	live, err := engines.Get(t.Context(), "vol-e-0", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	live.Spec.NodeID = "another"
-	if _, err := engines.Update(t.Context(), live, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	_, err = engines.Update(t.Context(), live, metav1.UpdateOptions{})
+	require.NoError(t, err)
 	h.Writes()
 	syncOf(t, c, queue.ErrStale)
 	h.ExpectWrites()

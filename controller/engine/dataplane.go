@@ -16,13 +16,13 @@ type Observed struct {
 	Endpoint        string
 	SizeBytes       int64
 	Modes           map[string]longhorn.ReplicaMode
-	// Rebuilds of replicas that are no members: under way, or ended by an error, which for
-	// one that was a member is why it was expelled.
+	// Rebuilds of replicas that are no members: under way, or ended by an error. For a former
+	// member, the error is why it was expelled.
 	Rebuilds map[string]longhorn.RebuildStatus
 	// Proposed is an epoch that the engine wants recorded before it goes on; nil: none.
 	Proposed *longhorn.Epoch
-	// Shown is the newest epoch that a replica showed, of an engine that failed because it is
-	// newer than the one that it was started with; nil: none was.
+	// Shown is the newest epoch that a replica showed, if the engine failed because the epoch
+	// that it was started with does not come after it; nil: none was.
 	Shown *longhorn.Epoch
 	// Process identifies the instance manager's process; empty while unknown.
 	Process string
@@ -47,7 +47,7 @@ type Member struct {
 	Address   string // ip:port
 }
 
-// InUse is an error of StopEngine: somebody has the device open or mounted.
+// InUse is an error of StopEngine: a process has the device open or mounted.
 type InUse struct{ Message string }
 
 // Error returns the message.
@@ -57,7 +57,7 @@ func (e *InUse) Error() string { return e.Message }
 // idempotent. Implementations must call the controller's NotifyAll when a state changes.
 type DataPlane interface {
 	ObserveEngine(name string) Observed
-	// Engines names those that are hosted; false: the instance manager did not answer yet.
+	// Engines names the hosted ones; false: the instance manager did not answer yet.
 	Engines() (names []string, known bool)
 	// ReplicaPhase is what the instance manager says of a replica.
 	ReplicaPhase(name string) types.Phase

@@ -10,22 +10,25 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// tell makes the Events about what changed.
+// tell records the Events about what changed.
 func (c *Controller) tell(e *longhorn.Engine, next longhorn.EngineStatus) {
 	c.tellMembers(e, next)
+	for _, kind := range []string{types.ConditionEpochRefused, types.ConditionDeviceInUse} {
+		was, is := types.FindCondition(e.Status.Conditions, kind), types.FindCondition(next.Conditions, kind)
+		if is.Status == longhorn.ConditionTrue && (was.Status != is.Status || was.Message != is.Message) {
+			c.Recorder.Event(e, corev1.EventTypeWarning, kind, is.Message)
+		}
+	}
 	if e.Status.CurrentState == next.CurrentState {
 		return
 	}
 	condition := types.FindCondition(next.Conditions, types.ConditionInstanceCreation)
 	switch next.CurrentState {
 	case longhorn.InstanceStateRunning:
-		c.Recorder.Eventf(e, corev1.EventTypeNormal, types.EventStart, "engine %s runs on node %s, generation %d", e.Name, c.Scope, next.Generation)
+		c.Recorder.Eventf(e, corev1.EventTypeNormal, types.EventStart, "engine %s runs on node %s, generation %d", e.Name, c.Node, next.Generation)
 	case longhorn.InstanceStateStopped:
-		switch {
-		case condition.Reason == types.ReasonEngineNodeDown:
-			c.Recorder.Eventf(e, corev1.EventTypeWarning, types.EventStop, "engine %s is taken for stopped: %s", e.Name, condition.Message)
-		case e.Status.CurrentState != "":
-			c.Recorder.Eventf(e, corev1.EventTypeNormal, types.EventStop, "engine %s stopped on node %s", e.Name, c.Scope)
+		if e.Status.CurrentState != "" {
+			c.Recorder.Eventf(e, corev1.EventTypeNormal, types.EventStop, "engine %s stopped on node %s", e.Name, c.Node)
 		}
 	case longhorn.InstanceStateError:
 		c.Recorder.Eventf(e, corev1.EventTypeWarning, types.EventFailedStarting, "%s: %s", condition.Reason, condition.Message)

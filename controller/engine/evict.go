@@ -7,14 +7,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
-	"github.com/longhorn-lep/longhorn-manager/datastore"
 	"github.com/longhorn-lep/longhorn-manager/types"
 	"github.com/longhorn-lep/longhorn-manager/util/logfields"
 )
 
-// evictStray sees to an engine that the instance manager may host and no object of this
-// node stands for, as far as the cache shows: what a node finds that was away while its
-// volume went elsewhere.
+// evictStray handles an engine that the instance manager may host and that has no object
+// of this node, as far as the cache shows: a node that was away while its volume went
+// elsewhere finds such an engine.
 func (c *Controller) evictStray(ctx context.Context, name string) error {
 	switch o := c.DataPlane.ObserveEngine(name); o.Phase {
 	case types.PhaseUnknown, types.PhaseAbsent:
@@ -24,8 +23,8 @@ func (c *Controller) evictStray(ctx context.Context, name string) error {
 	}
 }
 
-// evict ends an engine by force, its device and all, after a live read that shows that
-// this node and that session are not, or no longer, those of the object. It does nothing
+// evict ends an engine by force, with its device, after a live read that shows that this
+// node and that session are not, or no longer, those of the object. It does nothing
 // while the API server does not answer: the engine has nothing acknowledged that its
 // successor lacks, so it may wait.
 func (c *Controller) evict(ctx context.Context, name, session string) error {
@@ -34,25 +33,12 @@ func (c *Controller) evict(ctx context.Context, name, session string) error {
 	case apierrors.IsNotFound(err):
 	case err != nil:
 		return fmt.Errorf("read the engine that is to be ended: %w", err)
-	case live.Spec.NodeID == c.Scope && live.Status.Session == session:
+	case live.Spec.NodeID == c.Node && live.Status.Session == session:
 		return queue.ErrStale
 	}
 	queue.Log(ctx).WithField(logfields.Engine, name).Warn("Ending an engine that the cluster has moved on from")
 	if err := c.DataPlane.StopEngine(ctx, name, session, true); err != nil {
 		return fmt.Errorf("end the engine of an earlier session: %w", err)
-	}
-	return nil
-}
-
-// mustBeDown is the live read before an engine is abandoned. A node that came back
-// meanwhile stops its engine in order.
-func (c *Controller) mustBeDown(ctx context.Context, node string) error {
-	live, err := c.Nodes.Live(ctx, node)
-	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("read node %s: %w", node, datastore.Needed(err))
-	}
-	if !types.IsNodeDown(live) {
-		return queue.ErrStale
 	}
 	return nil
 }

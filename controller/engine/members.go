@@ -7,8 +7,8 @@ import (
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 )
 
-// planMembers has a running engine follow spec.replicaAddressMap, one replica at a time:
-// one that is not asked for any more is removed, one that is newly asked for is added.
+// planMembers makes a running engine follow spec.replicaAddressMap, one replica at a time:
+// it removes one that the spec no longer asks for, and adds one that it newly asks for.
 //
 //	spec        status.currentReplicaAddressMap   mode      what is done
 //	asked for   as asked for                      any       nothing: it was tried, and the mode says how that went
@@ -17,8 +17,8 @@ import (
 //	not         -                                 RW        removed, if another member is asked for
 //	not         -                                 WO        its rebuild is ended
 //
-// A replica is tried once for each time that it is asked for: whoever wants another try
-// takes it out of the spec, waits until it has left the status, and asks again.
+// A replica is tried once for each time that the spec asks for it. For another try, take
+// it out of the spec, wait until it has left the status, and ask again.
 func planMembers(in Input, p *Plan) {
 	spec, modes := in.Engine.Spec.ReplicaAddressMap, in.Observed.Modes
 	rebuilding, keeps := false, false
@@ -43,7 +43,7 @@ func planMembers(in Input, p *Plan) {
 	}
 }
 
-// stillAsked is what was tried and is asked for still, at the same address.
+// stillAsked is what was tried and is still asked for, at the same address.
 func stillAsked(tried, spec map[string]string) map[string]string {
 	kept := maps.Clone(tried)
 	maps.DeleteFunc(kept, func(name, address string) bool { return spec[name] != address })

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
@@ -53,10 +54,9 @@ func TestMembersFollowTheSpec(t *testing.T) {
 			if tc.phase != "" {
 				o.Phase = tc.phase
 			}
-			p := plan(Input{Engine: e, Observed: o, Scope: "n", Owner: "n", Now: now})
-			if p.Action != tc.want || p.Replica != tc.wantReplica {
-				t.Errorf("%s %q, want %s %q", p.Action, p.Replica, tc.want, tc.wantReplica)
-			}
+			p := plan(Input{Engine: e, Observed: o, Owner: "n", Now: now})
+			assert.Equal(t, tc.want, p.Action)
+			assert.Equal(t, tc.wantReplica, p.Replica)
 		})
 	}
 }
@@ -79,16 +79,15 @@ func TestRebuildFromBeginningToEnd(t *testing.T) {
 	plane.expect(t, "add s uid-vol-r-2 10.0.0.9:8500 3145728")
 	h.ExpectEvents("Normal Rebuilding vol-e-0: replica vol-r-2 is being rebuilt")
 	h.CatchUp()
-	if e, _ := c.Engines.GetRO("vol-e-0"); e.Status.ReplicaModeMap["vol-r-2"] != longhorn.ReplicaModeWO || e.Status.CurrentReplicaAddressMap["vol-r-2"] == "" {
-		t.Errorf("a try that just began is not told from one that failed: %+v", e.Status)
-	}
+	e, _ := c.Engines.GetRO("vol-e-0")
+	assert.Equal(t, longhorn.ReplicaModeWO, e.Status.ReplicaModeMap["vol-r-2"])
+	assert.NotEmpty(t, e.Status.CurrentReplicaAddressMap["vol-r-2"], "a try that just began is not told from one that failed")
 	plane.observed.Modes = modes{"vol-r-1": longhorn.ReplicaModeRW, "vol-r-2": longhorn.ReplicaModeWO}
 	plane.observed.Rebuilds = map[string]longhorn.RebuildStatus{"vol-r-2": {IsRebuilding: true, Progress: 40, State: "in_progress"}}
 	syncOf(t, c, nil)
 	h.CatchUp()
-	if e, _ := c.Engines.GetRO("vol-e-0"); e.Status.RebuildStatus["vol-r-2"].Progress != 40 {
-		t.Errorf("the object says %+v", e.Status.RebuildStatus)
-	}
+	e, _ = c.Engines.GetRO("vol-e-0")
+	assert.Equal(t, 40, e.Status.RebuildStatus["vol-r-2"].Progress)
 
 	plane.observed.Proposed = &longhorn.Epoch{Generation: 1, Counter: 2, Members: []string{"vol-r-1", "vol-r-2"}}
 	syncOf(t, c, nil)
@@ -140,13 +139,29 @@ func TestMemberIsExpelledOnlyWhereTheServerSaysSo(t *testing.T) {
 		syncOf(t, c, queue.ErrStale)
 		plane.expect(t)
 	})
+	for name, change := range map[string]func(*longhorn.Engine){
+		"is a later one of the name": func(e *longhorn.Engine) { e.UID = "later" },
+		"has another session":        func(e *longhorn.Engine) { e.Status.Session = "another" },
+		"shall stop":                 func(e *longhorn.Engine) { e.Spec.DesireState = longhorn.DesireStateStopped },
+	} {
+		t.Run("the server's engine "+name+" → kept", func(t *testing.T) {
+			plane := &fakePlane{observed: both}
+			asShown := func(e *longhorn.Engine) { e.Status.ReplicaModeMap, e.Status.OwnerID = both.Modes, "n" }
+			h, c := begin(t, plane, running(onlyFirst, asShown))
+			syncOf(t, c, nil)
+			plane.calls = nil
+			h.CatchUp()
+			h.Overwrite(running(onlyFirst, asShown, change))
+			syncOf(t, c, queue.ErrStale)
+			plane.expect(t)
+		})
+	}
 	t.Run("the server does not answer → kept", func(t *testing.T) {
 		plane := &fakePlane{observed: both}
 		h, c := begin(t, plane, running(onlyFirst))
 		h.Fail("get", "engines", errors.New("the API server is away"))
-		if _, err := c.sync(t.Context(), "vol-e-0"); err == nil {
-			t.Error("the failure was swallowed")
-		}
+		_, err := c.sync(t.Context(), "vol-e-0")
+		assert.Error(t, err, "the failure was swallowed")
 		plane.expect(t)
 	})
 }

@@ -1,9 +1,11 @@
 package engine
 
 import (
+	"fmt"
 	"maps"
 	"time"
 
+	"github.com/longhorn-lep/longhorn-manager/controller/engine/ending"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/membership"
 	"github.com/longhorn-lep/longhorn-manager/types"
@@ -12,7 +14,7 @@ import (
 // Action is the one thing to do once the status is written.
 type Action string
 
-// The actions. None of them is taken while the instance manager does not answer.
+// The actions. The controller takes none of them while the instance manager does not answer.
 const (
 	ActionNone Action = ""
 	// ActionStart starts the engine under the generation and session of the status.
@@ -20,15 +22,13 @@ const (
 	// ActionRecord tells the engine that its proposed epoch is in the status.
 	ActionRecord Action = "record"
 	ActionStop   Action = "stop"
-	// ActionAbort ends an engine that has failed, whoever uses its device: all that they get are errors.
+	// ActionAbort ends an engine that has failed, even if its device is in use: its users get nothing but errors.
 	ActionAbort Action = "abort"
-	// ActionEvict ends, by force, an engine of a session that the object knows no more.
+	// ActionEvict ends, by force, an engine of a session that the object no longer knows.
 	ActionEvict Action = "evict"
 	// ActionAdd begins the rebuild of Plan.Replica, ActionRemove ends it or expels the member.
 	ActionAdd    Action = "add replica"
 	ActionRemove Action = "remove replica"
-	// ActionAbandon writes the status of an engine whose node is down, after a live read of that.
-	ActionAbandon Action = "abandon"
 	// ActionForget drops the finalizer.
 	ActionForget Action = "forget"
 )
@@ -40,17 +40,13 @@ type Input struct {
 	Manager  string // name of the node's instance manager
 	// NewSession is a fresh random identity, used if a generation is raised.
 	NewSession string
-	// Scope is the node whose engines are run; "": the leader, for those whose node cannot.
-	Scope string
-	// NodeDown: the engine's node is down. It is known to the leader alone.
-	NodeDown bool
-	// Awaited are replicas of this node that a successor should wait for, each named for people.
-	// They matter for a device that is kept alone.
+	// Awaited are replicas of this node that a successor should wait for, each named for people. Only a kept device needs them.
 	Awaited []string
-	// RefusedAt is when this session of the engine was last not stopped, its device being in use; zero: never.
+	// RefusedAt is when a stop of this session was last refused, its device being in use; zero: never.
 	RefusedAt time.Time
-	Owner     string
-	Now       time.Time
+	// Owner is this node, for status.ownerID.
+	Owner string
+	Now   time.Time
 }
 
 // Plan is the status to be written, and what to do once the API server has it.
@@ -68,20 +64,15 @@ type Plan struct {
 func plan(in Input) Plan {
 	p := Plan{Status: *in.Engine.Status.DeepCopy()}
 	switch {
-	case in.Scope == "":
-		planWithoutNode(in, &p)
 	case in.Observed.Phase == types.PhaseUnknown:
 		// nothing is known, so nothing is done or said
-	case shallStop(in.Engine):
+	case ending.ShallStop(in.Engine):
 		planStop(in, &p)
 	default:
 		planRun(in, &p)
 	}
+	ending.LetGo(in.Engine, &p.Status, in.Now)
 	return p
-}
-
-func shallStop(e *longhorn.Engine) bool {
-	return e.DeletionTimestamp != nil || e.Spec.DesireState != longhorn.DesireStateRunning
 }
 
 func planRun(in Input, p *Plan) {
@@ -99,14 +90,14 @@ func planRun(in Input, p *Plan) {
 	}
 }
 
-// planAbsent starts an engine that is not there, or says that it has been lost. One that was to take over a kept device, which is
-// not kept any more, is lost too: the users of that device must be told.
+// planAbsent starts an engine that is not there, or says that it is lost. An engine that was to take over a kept device is lost too
+// if that device is no longer kept: the users of the device must be told.
 func planAbsent(in Input, p *Plan) {
 	s := &p.Status
 	switch {
 	case s.CurrentState == longhorn.InstanceStateStarting && s.Endpoint != "":
 		fail(p, in.Now, types.ReasonEngineGone, "the instance manager on this node keeps the engine's device no more")
-	case stopped(s.CurrentState), s.CurrentState == longhorn.InstanceStateStarting && s.UUID != in.Observed.Process:
+	case ending.IsStopped(s.CurrentState), s.CurrentState == longhorn.InstanceStateStarting && s.UUID != in.Observed.Process:
 		setCreation(p, in.Now, longhorn.ConditionUnknown, "Starting", "")
 		raise(in, p)
 	case s.CurrentState == longhorn.InstanceStateStarting:
@@ -117,7 +108,7 @@ func planAbsent(in Input, p *Plan) {
 	}
 }
 
-// raise gives the engine its next generation and a session, and has it started with them in the process that is there now.
+// raise gives the engine its next generation and a session, and starts it with them in the process that is there now.
 func raise(in Input, p *Plan) {
 	s := &p.Status
 	s.Generation++
@@ -129,7 +120,7 @@ func raise(in Input, p *Plan) {
 	p.Action = ActionStart
 }
 
-// mirror takes over what the engine of this very session says, and has its members follow the spec.
+// mirror takes over what the engine of this very session says, and makes its members follow the spec.
 func mirror(in Input, p *Plan) {
 	s, o := &p.Status, in.Observed
 	s.UUID = o.Process // it may have been replaced between the generation's raise and the start
@@ -165,7 +156,15 @@ func recordEpoch(in Input, p *Plan) {
 	o := in.Observed.Proposed
 	p.Refused = membership.CanRecord(object, in.Observed.Session, membership.NewEpoch(o.Generation, o.Counter, o.Members))
 	if p.Refused != nil {
+		s.Conditions, _ = types.SetCondition(s.Conditions, longhorn.Condition{
+			Type: types.ConditionEpochRefused, Status: longhorn.ConditionTrue, Reason: types.ReasonRulesOfMembership,
+			Message: fmt.Sprintf("epoch %d.%d with members %v: %v", o.Generation, o.Counter, o.Members, p.Refused),
+		}, in.Now)
 		return
+	}
+	if types.IsConditionTrue(s.Conditions, types.ConditionEpochRefused) {
+		s.Conditions, _ = types.SetCondition(s.Conditions,
+			longhorn.Condition{Type: types.ConditionEpochRefused, Status: longhorn.ConditionFalse}, in.Now)
 	}
 	s.Epoch = o
 	p.Action = ActionRecord
@@ -185,12 +184,12 @@ func planStop(in Input, p *Plan) {
 	}
 }
 
-// retryStop is how soon an engine is asked again to stop whose device was in use: that its users let go of it makes no event.
+// retryStop is how soon to ask an engine again to stop whose device was in use: no event tells that its users let go of it.
 const retryStop = 5 * time.Second
 
-// planEnding sees a stop through. Writes that wait for an epoch hold it up, so epochs are recorded until the end. An engine that has
-// failed is not waited for: its users hold a device that will never serve again, and the volume can be started anew without them. Nor
-// is a device that is kept of a process that has ended: nothing serves it, so its users could not let go of it.
+// planEnding carries a stop through. Writes that wait for an epoch hold it up, so it records epochs until the end. It does not wait
+// for an engine that has failed: its users hold a device that will never serve again, and the volume can be started anew without
+// them. Nor does it wait for the kept device of a process that has ended: nothing serves it, so its users could not let go of it.
 func planEnding(in Input, p *Plan) {
 	wait := time.Duration(0)
 	if !in.RefusedAt.IsZero() {
@@ -201,7 +200,7 @@ func planEnding(in Input, p *Plan) {
 		p.Action = ActionAbort
 	case in.Observed.Proposed != nil:
 		recordEpoch(in, p)
-	case in.Observed.Phase == types.PhaseStopping: // it is under way, and the instance manager tells how it ended
+	case in.Observed.Phase == types.PhaseStopping: // it is under way, and the instance manager reports how it ended
 	case wait > 0:
 		p.After = wait
 	default:
@@ -209,11 +208,11 @@ func planEnding(in Input, p *Plan) {
 	}
 }
 
-// planStopped says that an engine is stopped, known from the only one who can know it.
+// planStopped says that an engine is stopped, as only its instance manager can know.
 func planStopped(in Input, p *Plan) {
 	s := &p.Status
 	s.OwnerID = in.Owner
-	forgetRun(s)
+	ending.ForgetRun(s)
 	s.CurrentState = longhorn.InstanceStateStopped
 	if types.FindCondition(s.Conditions, types.ConditionInstanceCreation).Reason == types.ReasonEngineNodeDown {
 		setCreation(p, in.Now, longhorn.ConditionUnknown, "Stopped", "")
@@ -235,15 +234,6 @@ func fail(p *Plan, now time.Time, reason, message string) {
 	p.Status.Endpoint = ""
 	setCreation(p, now, longhorn.ConditionFalse, reason, message)
 }
-
-// forgetRun forgets the running engine; generation and epoch stay, they speak of the data.
-func forgetRun(s *longhorn.EngineStatus) {
-	s.Session, s.UUID, s.InstanceManagerName, s.Endpoint = "", "", "", ""
-	s.CurrentSize = 0
-	s.CurrentReplicaAddressMap, s.ReplicaModeMap, s.RebuildStatus = nil, nil, nil
-}
-
-func stopped(s longhorn.InstanceState) bool { return s == longhorn.InstanceStateStopped || s == "" }
 
 func setCreation(p *Plan, now time.Time, status longhorn.ConditionStatus, reason, message string) {
 	p.Status.Conditions, _ = types.SetCondition(p.Status.Conditions, longhorn.Condition{

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
@@ -93,6 +94,16 @@ func TestPlan(t *testing.T) {
 			wantAction: ActionEvict, wantState: longhorn.InstanceStateStarting, wantGen: 4, wantSess: "s", wantEpoch: 1,
 		},
 		{
+			name: "an engine of another session and this generation → ended by force", engine: engine(state{run, longhorn.InstanceStateRunning, "s", "p", false}),
+			observed:   Observed{Phase: types.PhaseRunning, Generation: 4, Session: "another"},
+			wantAction: ActionEvict, wantState: longhorn.InstanceStateRunning, wantGen: 4, wantSess: "s", wantEpoch: 1,
+		},
+		{
+			name: "an engine of this session and an earlier generation → ended by force", engine: engine(state{run, longhorn.InstanceStateRunning, "s", "p", false}),
+			observed:   Observed{Phase: types.PhaseRunning, Generation: 3, Session: "s"},
+			wantAction: ActionEvict, wantState: longhorn.InstanceStateRunning, wantGen: 4, wantSess: "s", wantEpoch: 1,
+		},
+		{
 			name: "running → said so", engine: engine(state{run, longhorn.InstanceStateStarting, "s", "p", false}),
 			observed:  Observed{Phase: types.PhaseRunning, Generation: 4, Session: "s", Endpoint: "/dev/longhorn/vol"},
 			wantState: longhorn.InstanceStateRunning, wantGen: 4, wantSess: "s", wantEpoch: 1,
@@ -157,47 +168,47 @@ func TestPlan(t *testing.T) {
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			p := plan(Input{Engine: tc.engine, Observed: tc.observed, NewSession: "new", Scope: "n", Owner: "n", Now: now})
+			p := plan(Input{Engine: tc.engine, Observed: tc.observed, NewSession: "new", Owner: "n", Now: now})
 			s := p.Status
-			if p.Action != tc.wantAction || s.CurrentState != tc.wantState || s.Generation != tc.wantGen || s.Session != tc.wantSess || s.Epoch.Counter != tc.wantEpoch {
-				t.Errorf("action %q state %q generation %d session %q epoch %v", p.Action, s.CurrentState, s.Generation, s.Session, s.Epoch)
-			}
-			if (s.CurrentState == longhorn.InstanceStateStopped || s.CurrentState == longhorn.InstanceStateError) && s.Endpoint != "" {
-				t.Errorf("an engine that is %s still shows the device %s", s.CurrentState, s.Endpoint)
+			assert.Equal(t, tc.wantAction, p.Action, "action %q state %q generation %d session %q epoch %v", p.Action, s.CurrentState, s.Generation, s.Session, s.Epoch)
+			assert.Equal(t, tc.wantState, s.CurrentState)
+			assert.Equal(t, tc.wantGen, s.Generation)
+			assert.Equal(t, tc.wantSess, s.Session)
+			assert.Equal(t, tc.wantEpoch, s.Epoch.Counter)
+			if s.CurrentState == longhorn.InstanceStateStopped || s.CurrentState == longhorn.InstanceStateError {
+				assert.Empty(t, s.Endpoint, "an engine that is %s", s.CurrentState)
 			}
 		})
 	}
 }
 
-func TestPlanOfEngineWithoutNode(t *testing.T) {
-	for _, tc := range []struct {
-		name    string
-		current longhorn.InstanceState
-		deleted bool
-		want    Action
-	}{
-		{"not deleted → left alone", longhorn.InstanceStateStopped, false, ActionNone},
-		{"deleted and stopped → forgotten", longhorn.InstanceStateStopped, true, ActionForget},
-		{"deleted but last seen running → the finalizer stays", longhorn.InstanceStateRunning, true, ActionNone},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			e := engine(state{longhorn.DesireStateStopped, tc.current, "", "", tc.deleted})
-			e.Spec.NodeID = ""
-			p := plan(Input{Engine: e, Observed: Observed{Phase: types.PhaseUnknown}, Now: now})
-			if p.Action != tc.want {
-				t.Errorf("action %q, want %q", p.Action, tc.want)
-			}
-		})
-	}
+// What it failed of is still the answer when the instance manager has let go of it.
+func TestAFailureIsNotOverwrittenByItsAbsence(t *testing.T) {
+	e := engine(state{longhorn.DesireStateRunning, longhorn.InstanceStateError, "s", "p", false})
+	e.Status.Endpoint = ""
+	e.Status.Conditions = []longhorn.Condition{{Type: types.ConditionInstanceCreation, Status: longhorn.ConditionFalse, Reason: "MemberFailed", Message: "m"}}
+	p := plan(Input{Engine: e, Observed: Observed{Phase: types.PhaseAbsent, Process: "p2"}, Owner: "n", Now: now})
+	c := types.FindCondition(p.Status.Conditions, types.ConditionInstanceCreation)
+	assert.Empty(t, p.Action)
+	assert.Equal(t, longhorn.InstanceStateError, p.Status.CurrentState)
+	assert.Equal(t, "MemberFailed", c.Reason)
+	assert.Equal(t, "m", c.Message)
+}
+
+func TestAnEpochThatWasNeverRefusedHasNoConditionOfThat(t *testing.T) {
+	e := engine(state{longhorn.DesireStateRunning, longhorn.InstanceStateRunning, "s", "p", false})
+	proposed := &longhorn.Epoch{Generation: 4, Counter: 2, Members: []string{"r"}}
+	p := plan(Input{Engine: e, Observed: Observed{Phase: types.PhaseRunning, Generation: 4, Session: "s", Proposed: proposed}, Owner: "n", Now: now})
+	c := types.FindCondition(p.Status.Conditions, types.ConditionEpochRefused)
+	assert.Equal(t, ActionRecord, p.Action)
+	assert.Equal(t, longhorn.ConditionUnknown, c.Status)
 }
 
 func TestFailureIsTimedOnce(t *testing.T) {
 	e := engine(state{longhorn.DesireStateRunning, longhorn.InstanceStateRunning, "s", "p", false})
-	in := Input{Engine: e, Observed: Observed{Phase: types.PhaseError, Generation: 4, Session: "s", Reason: "R", Message: "m"}, Scope: "n", Now: now}
+	in := Input{Engine: e, Observed: Observed{Phase: types.PhaseError, Generation: 4, Session: "s", Reason: "R", Message: "m"}, Now: now}
 	e.Status = plan(in).Status
 	in.Now = now.Add(time.Hour)
 	c := types.FindCondition(plan(in).Status.Conditions, types.ConditionInstanceCreation)
-	if c.LastTransitionTime != "2026-01-02T03:04:05Z" {
-		t.Errorf("failure is said to be of %s", c.LastTransitionTime)
-	}
+	assert.Equal(t, "2026-01-02T03:04:05Z", c.LastTransitionTime)
 }

@@ -7,9 +7,9 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// refusals remember which engines were not stopped because their devices are in use. A refused stop
-// changes the engine's state twice, and each change leads back here: without this memory the next stop
-// would be asked for at once, and so on without end. It is lost with the process, which costs one more try.
+// refusals remember which engines were not stopped because their devices are in use. A refused stop changes
+// the engine's state twice, and each change leads back here: without this memory the controller would ask
+// for the next stop at once, and so on without end. It is lost with the process, which costs one more try.
 type refusals struct {
 	mu sync.Mutex
 	at map[string]refusal // by engine; guarded by mu
@@ -30,8 +30,8 @@ func (r *refusals) note(engine, session string, now time.Time) {
 	r.at[engine] = refusal{session, now}
 }
 
-// last is when the engine that is observed was last not stopped; zero: never. What is known of an
-// engine that is not there, or of another session, is forgotten.
+// last is when a stop of the observed engine was last refused; zero: never. It forgets what is known of an
+// engine that is not there, or of another session.
 func (r *refusals) last(engine string, o Observed) time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()

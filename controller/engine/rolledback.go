@@ -8,7 +8,7 @@ import (
 )
 
 // wayOut is what a person may do for an engine that does not start because its object is
-// older than what a replica shows: only a person can know that a backup of the cluster was
+// older than what a replica shows. Only a person can know that a backup of the cluster was
 // restored, and whether the replica that shows most is the newest there is. "" for any
 // other failure.
 func wayOut(e *longhorn.Engine, o Observed) string {

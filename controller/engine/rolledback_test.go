@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
@@ -23,14 +25,11 @@ func TestAnObjectOlderThanTheDataNamesTheWayOut(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			e := engine(state{longhorn.DesireStateRunning, longhorn.InstanceStateStarting, "s", "p", false})
 			e.Name, e.Namespace = "vol-e-0", types.Namespace
-			p := plan(Input{Engine: e, Scope: "n", Observed: Observed{Phase: types.PhaseError, Generation: 4, Session: "s", Reason: "RolledBack", Message: "older", Shown: tc.shown}})
+			p := plan(Input{Engine: e, Observed: Observed{Phase: types.PhaseError, Generation: 4, Session: "s", Reason: "RolledBack", Message: "older", Shown: tc.shown}})
 			got := types.FindCondition(p.Status.Conditions, types.ConditionInstanceCreation).Message
-			if !strings.HasPrefix(got, "older") || strings.Contains(got, command) != tc.want {
-				t.Errorf("message %q", got)
-			}
-			if p.Status.Epoch.Generation != e.Status.Epoch.Generation {
-				t.Error("the epoch was taken over without being asked for")
-			}
+			assert.True(t, strings.HasPrefix(got, "older"), "message %q", got)
+			assert.Equal(t, tc.want, strings.Contains(got, command))
+			assert.Equal(t, e.Status.Epoch.Generation, p.Status.Epoch.Generation, "the epoch was taken over without being asked for")
 		})
 	}
 }

@@ -14,13 +14,13 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// succeedWithout is how long a succession waits for replicas of this node that the process
-// before served too, counted from when the succession was first seen. An engine that starts
-// without one of them expels it, and then it is copied whole.
+// succeedWithout is how long a succession waits for replicas of this node that the process before
+// served too, counted from when the succession was first seen. An engine that starts without one
+// of them expels it, and then a rebuild copies it whole.
 const succeedWithout = 30 * time.Second
 
-// planKept has an engine succeed one whose process ended while its device was kept. The
-// device's users wait meanwhile; they notice no more than the pause.
+// planKept makes an engine succeed one whose process ended while its device was kept. The device's
+// users wait meanwhile; they notice only the pause.
 //
 //	Engine.status.endpoint    of which session the device is         then
 //	empty                     any: nobody was told of the device     it is removed
@@ -28,15 +28,15 @@ const succeedWithout = 30 * time.Second
 //	set                       an older one: its successor was raised start that one, unless its process ended too:
 //	                          and did not take the device over       generation+1; start
 //
-// The endpoint in the status is what makes the device worth keeping: it stays there from the
-// moment the engine runs, through any number of successions, and goes when the engine is
-// stopped, abandoned or fails. So while it is there, nothing else has written the volume
-// since the device's session, and the users' cached data is the volume's.
+// The endpoint in the status makes the device worth keeping: it stays there from the moment the
+// engine runs, through any number of successions, and goes when the engine is stopped, abandoned
+// or fails. So while it is there, nothing else has written the volume since the device's session,
+// and the users' cached data is the volume's.
 func planKept(in Input, p *Plan) {
 	s := &p.Status
 	switch {
 	case s.CurrentState == longhorn.InstanceStateError:
-		// It had failed before; the volume has it stopped.
+		// It had failed before; the volume controller stops it.
 	case s.Endpoint == "" && in.Observed.Session == s.Session:
 		p.Action = ActionAbort
 	case s.Endpoint == "":
@@ -67,7 +67,7 @@ func succeed(in Input, p *Plan) {
 }
 
 // awaited names the replicas of this node that a successor should have from its beginning: members
-// that are to run, and do not yet in the process that is here now.
+// that should run, and do not yet in the process that is here now.
 func (c *Controller) awaited(ctx context.Context, e *longhorn.Engine) ([]string, error) {
 	if e.Status.Epoch == nil {
 		return nil, nil
@@ -84,7 +84,7 @@ func (c *Controller) awaited(ctx context.Context, e *longhorn.Engine) ([]string,
 		if err != nil {
 			return nil, fmt.Errorf("read replica %s: %w", name, err)
 		}
-		if r.Spec.NodeID != c.Scope || r.DeletionTimestamp != nil || r.Spec.DesireState != longhorn.DesireStateRunning {
+		if r.Spec.NodeID != c.Node || r.DeletionTimestamp != nil || r.Spec.DesireState != longhorn.DesireStateRunning {
 			continue
 		}
 		switch c.DataPlane.ReplicaPhase(name) {

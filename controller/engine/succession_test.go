@@ -5,6 +5,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/types"
@@ -110,17 +113,17 @@ func TestPlanOfAKeptDevice(t *testing.T) {
 			if tc.change != nil {
 				tc.change(tc.engine)
 			}
-			p := plan(Input{Engine: tc.engine, Observed: tc.observed, Awaited: tc.awaited, NewSession: "new", Scope: "n", Owner: "n", Now: now})
+			p := plan(Input{Engine: tc.engine, Observed: tc.observed, Awaited: tc.awaited, NewSession: "new", Owner: "n", Now: now})
 			s := p.Status
-			if p.Action != tc.wantAction || p.After != tc.wantAfter {
-				t.Errorf("action %q, after %s", p.Action, p.After)
+			assert.Equal(t, tc.wantAction, p.Action)
+			assert.Equal(t, tc.wantAfter, p.After)
+			if p.Action == ActionStart {
+				assert.Equal(t, tc.observed.Process, s.UUID, "started for process")
 			}
-			if p.Action == ActionStart && s.UUID != tc.observed.Process {
-				t.Errorf("started for process %s", s.UUID)
-			}
-			if s.CurrentState != tc.wantState || s.Generation != tc.wantGen || s.Session != tc.wantSession || s.Endpoint != tc.wantEndpoint {
-				t.Errorf("state %s, generation %d, session %q, endpoint %q", s.CurrentState, s.Generation, s.Session, s.Endpoint)
-			}
+			assert.Equal(t, tc.wantState, s.CurrentState)
+			assert.Equal(t, tc.wantGen, s.Generation)
+			assert.Equal(t, tc.wantSession, s.Session)
+			assert.Equal(t, tc.wantEndpoint, s.Endpoint)
 		})
 	}
 }
@@ -129,10 +132,9 @@ func TestPlanOfAKeptDevice(t *testing.T) {
 // Otherwise the volume would believe nothing of what the engine says.
 func TestTheProcessOfAnEngineIsTheOneThatRunsIt(t *testing.T) {
 	e := engine(state{longhorn.DesireStateRunning, longhorn.InstanceStateStarting, "s", "p", false})
-	p := plan(Input{Engine: e, Observed: Observed{Phase: types.PhaseRunning, Generation: 4, Session: "s", Process: "p2"}, Scope: "n", Now: now})
-	if p.Status.CurrentState != longhorn.InstanceStateRunning || p.Status.UUID != "p2" {
-		t.Errorf("%s in process %q", p.Status.CurrentState, p.Status.UUID)
-	}
+	p := plan(Input{Engine: e, Observed: Observed{Phase: types.PhaseRunning, Generation: 4, Session: "s", Process: "p2"}, Now: now})
+	assert.Equal(t, longhorn.InstanceStateRunning, p.Status.CurrentState)
+	assert.Equal(t, "p2", p.Status.UUID)
 }
 
 // What is asked for may have changed since the generation was raised.
@@ -141,13 +143,13 @@ func TestASuccessorIsStartedWithTheReplicasThatAreAskedForNow(t *testing.T) {
 	e.Status.Endpoint = device
 	e.Spec.ReplicaAddressMap = map[string]string{"r": "10.0.0.2:8500"}
 	e.Status.CurrentReplicaAddressMap = map[string]string{"r": "10.0.0.1:8500"}
-	p := plan(Input{Engine: e, Observed: kept("older", "p2"), Scope: "n", Now: now})
-	if got := p.Status.CurrentReplicaAddressMap["r"]; p.Action != ActionStart || got != "10.0.0.2:8500" {
-		t.Errorf("action %q, tried at %s", p.Action, got)
-	}
+	p := plan(Input{Engine: e, Observed: kept("older", "p2"), Now: now})
+	got := p.Status.CurrentReplicaAddressMap["r"]
+	assert.Equal(t, ActionStart, p.Action)
+	assert.Equal(t, "10.0.0.2:8500", got)
 }
 
-// The successor is told whose device it takes over, and waits for a replica of this node that is a member, and for no other.
+// The successor gets the session of the device that it takes over, and waits for a replica of this node that is a member, and for no other.
 func TestSuccessorWaitsForTheReplicasHere(t *testing.T) {
 	plane := &fakePlane{observed: kept("s", "p2"), phases: map[string]types.Phase{}}
 	e := wantedEngine(func(e *longhorn.Engine) {
@@ -168,10 +170,11 @@ func TestSuccessorWaitsForTheReplicasHere(t *testing.T) {
 	syncOf(t, c, nil)
 	plane.expect(t)
 	h.CatchUp()
-	if e, err := c.Engines.GetRO("vol-e-0"); err != nil || e.Status.Generation != 4 || e.Status.Endpoint != device ||
-		!strings.HasSuffix(types.FindCondition(e.Status.Conditions, types.ConditionInstanceCreation).Message, "which waits for replica vol-r-2") {
-		t.Errorf("%+v, %v", e.Status, err)
-	}
+	e, err := c.Engines.GetRO("vol-e-0")
+	require.NoError(t, err)
+	assert.Equal(t, int64(4), e.Status.Generation)
+	assert.Equal(t, device, e.Status.Endpoint)
+	assert.True(t, strings.HasSuffix(types.FindCondition(e.Status.Conditions, types.ConditionInstanceCreation).Message, "which waits for replica vol-r-2"), types.FindCondition(e.Status.Conditions, types.ConditionInstanceCreation).Message)
 
 	plane.phases["vol-r-2"] = types.PhaseRunning
 	syncOf(t, c, nil)

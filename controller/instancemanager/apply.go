@@ -27,9 +27,9 @@ func (c *Controller) createManager(ctx context.Context, node *longhorn.Node) err
 	return nil
 }
 
-// apply writes the status first, so that nobody still trusts an address whose pod is
-// about to go, then acts on the pod. Losing the process in between is harmless: the
-// next sync finds the same pod and decides the same.
+// apply writes the status first, so that no client still trusts an address whose pod is
+// about to go, then acts on the pod. A crash in between is harmless: the next sync
+// finds the same pod and decides the same.
 func (c *Controller) apply(ctx context.Context, in Input, p Plan) error {
 	manager := in.Manager
 	before := manager.Status
@@ -64,8 +64,8 @@ func (c *Controller) createPod(ctx context.Context, manager *longhorn.InstanceMa
 	return nil
 }
 
-// deletePod deletes the pod that was looked at and no other: one that changed since,
-// because it began to run for instance, is a conflict and is looked at again.
+// deletePod deletes the pod that the plan looked at and no other: one that changed
+// since, because it began to run for instance, is a conflict, and the next sync looks again.
 func (c *Controller) deletePod(ctx context.Context, in Input, why string) error {
 	err := c.deps.Pods.Delete(ctx, in.Pod.Name, datastore.Preconditions{UID: in.Pod.UID, ResourceVersion: in.Pod.ResourceVersion})
 	if err != nil {

@@ -60,7 +60,7 @@ type DataPlane interface {
 
 // PodOptions say how pods are made.
 type PodOptions struct {
-	// Image is wanted for the data plane.
+	// Image is the one wanted for the data plane.
 	Image string
 	// ServiceAccount may be empty: the namespace's default. Its token is not mounted.
 	ServiceAccount string
@@ -118,13 +118,13 @@ func New(deps Deps) (*Controller, error) {
 // Run works until ctx ends. The caches must be filled.
 func (c *Controller) Run(ctx context.Context) error { return c.queue.Run(ctx) }
 
-// Notify says that the data plane's answer changed.
+// Notify tells the controller that the data plane's answer changed.
 func (c *Controller) Notify() { c.queue.Add(c.name) }
 
 func (c *Controller) sync(ctx context.Context, name string) (queue.Result, error) {
 	node, err := c.deps.Nodes.GetRO(c.deps.Node)
 	if err != nil {
-		return queue.Result{}, err // not found: not registered yet; its event brings us back
+		return queue.Result{}, queue.Gone(err) // not registered yet; its event brings us back
 	}
 	if node.DeletionTimestamp != nil {
 		return queue.Result{}, nil

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -46,9 +48,7 @@ func newFixture(t *testing.T, objs ...runtime.Object) *fixture {
 		Nodes: d.Nodes, InstanceManagers: d.InstanceManagers, Pods: d.Pods, Engines: d.Engines, Replicas: d.Replicas,
 		DataPlane: f, Env: h.Env(),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	h.EndWithTest(c.Run)
 	f.Controller = c
 	return f
@@ -56,18 +56,16 @@ func newFixture(t *testing.T, objs ...runtime.Object) *fixture {
 
 func (f *fixture) mustSync() {
 	f.T.Helper()
-	if _, err := f.sync(f.T.Context(), name); err != nil {
-		f.T.Fatalf("sync: %v", err)
-	}
+	_, err := f.sync(f.T.Context(), name)
+	require.NoError(f.T, err)
 }
 
 func TestFromNothingToRunning(t *testing.T) {
 	f := newFixture(t, build.Node("node-1"))
 	f.mustSync()
 	f.ExpectWrites("create instancemanagers/" + name)
-	if _, err := f.sync(t.Context(), name); !errors.Is(err, queue.ErrStale) {
-		t.Errorf("sync with a late cache = %v, want ErrStale", err)
-	}
+	_, err := f.sync(t.Context(), name)
+	assert.ErrorIs(t, err, queue.ErrStale)
 
 	f.CatchUp()
 	f.mustSync()
@@ -75,29 +73,22 @@ func TestFromNothingToRunning(t *testing.T) {
 	f.ExpectEvents(
 		"Warning PodReady "+name+": its pod does not exist",
 		"Normal Create "+name+": Made pod "+name+" with image example/longhorn:1")
-	if _, err := f.sync(t.Context(), name); !errors.Is(err, queue.ErrStale) {
-		t.Errorf("sync with a late cache = %v, want ErrStale", err)
-	}
+	_, err = f.sync(t.Context(), name)
+	assert.ErrorIs(t, err, queue.ErrStale)
 
 	f.CatchUp()
 	m, err := f.store.InstanceManagers.Get(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	// A Node that a user deletes must not take a data plane in use with it.
-	if len(m.OwnerReferences) != 0 || m.Spec.NodeID != "node-1" {
-		t.Errorf("made %+v", m)
-	}
+	assert.Empty(t, m.OwnerReferences)
+	assert.Equal(t, "node-1", m.Spec.NodeID)
 
 	// The kubelet starts it, and it answers.
 	p, err := f.Kube.CoreV1().Pods(types.Namespace).Get(t.Context(), name, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	p.Status = corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.0.0.1"}
-	if _, err := f.Kube.CoreV1().Pods(types.Namespace).UpdateStatus(t.Context(), p, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	_, err = f.Kube.CoreV1().Pods(types.Namespace).UpdateStatus(t.Context(), p, metav1.UpdateOptions{})
+	require.NoError(t, err)
 	f.process = serving(0, 0)
 	f.Writes()
 	f.CatchUp()
@@ -123,16 +114,16 @@ func TestAnOwnerFromAnEarlierVersionIsTakenAway(t *testing.T) {
 	f.mustSync()
 	f.ExpectWrites("update instancemanagers/" + name)
 	f.CatchUp()
-	if m, err := f.store.InstanceManagers.Get(name); err != nil || len(m.OwnerReferences) != 0 || m.Status.UUID != "process-1" {
-		t.Errorf("left %+v, %v", m, err)
-	}
+	m, err := f.store.InstanceManagers.Get(name)
+	require.NoError(t, err)
+	assert.Empty(t, m.OwnerReferences)
+	assert.Equal(t, "process-1", m.Status.UUID)
 }
 
 func TestWithoutANodeNothingIsMade(t *testing.T) {
 	f := newFixture(t)
-	if _, err := f.sync(t.Context(), name); !apierrors.IsNotFound(err) {
-		t.Errorf("sync = %v", err)
-	}
+	_, err := f.sync(t.Context(), name)
+	assert.True(t, apierrors.IsNotFound(err), "sync = %v", err)
 	f.ExpectWrites()
 }
 
@@ -156,17 +147,15 @@ func TestANewImageReplacesAnIdlePodOnly(t *testing.T) {
 
 	replica, _ = f.store.Replicas.Get("r")
 	replica.Spec.DesireState = longhorn.DesireStateStopped
-	if _, err := f.store.Replicas.Update(t.Context(), replica); err != nil {
-		t.Fatal(err)
-	}
+	_, err := f.store.Replicas.Update(t.Context(), replica)
+	require.NoError(t, err)
 	f.Writes()
 	f.CatchUp()
 	f.mustSync()
 	f.ExpectWrites("delete pods/" + name)
 	f.ExpectEvents("Normal Delete " + name + ": Deleted pod " + name + " to replace it: its image is old, not example/longhorn:1, and it serves nothing")
-	if _, err := f.sync(t.Context(), name); !errors.Is(err, queue.ErrStale) {
-		t.Errorf("sync with a late cache = %v, want ErrStale", err)
-	}
+	_, err = f.sync(t.Context(), name)
+	assert.ErrorIs(t, err, queue.ErrStale)
 	f.CatchUp()
 	f.mustSync()
 	f.ExpectWrites("update instancemanagers/"+name+"/status", "create pods/"+name)
@@ -175,28 +164,22 @@ func TestANewImageReplacesAnIdlePodOnly(t *testing.T) {
 func TestAPodThatChangedSinceIsNotDeleted(t *testing.T) {
 	f := newFixture(t, build.Node("node-1"), stopped(), pod(pending, ofImage("old")))
 	p, err := f.Kube.CoreV1().Pods(types.Namespace).Get(t.Context(), name, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	p.Status = corev1.PodStatus{Phase: corev1.PodRunning}
-	if _, err := f.Kube.CoreV1().Pods(types.Namespace).UpdateStatus(t.Context(), p, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := f.sync(t.Context(), name); !apierrors.IsConflict(err) {
-		t.Errorf("sync = %v, want a conflict", err)
-	}
-	if _, err := f.Kube.CoreV1().Pods(types.Namespace).Get(t.Context(), name, metav1.GetOptions{}); err != nil {
-		t.Errorf("the pod that began to run is gone: %v", err)
-	}
+	_, err = f.Kube.CoreV1().Pods(types.Namespace).UpdateStatus(t.Context(), p, metav1.UpdateOptions{})
+	require.NoError(t, err)
+	_, err = f.sync(t.Context(), name)
+	assert.True(t, apierrors.IsConflict(err), "sync = %v, want a conflict", err)
+	_, err = f.Kube.CoreV1().Pods(types.Namespace).Get(t.Context(), name, metav1.GetOptions{})
+	assert.NoError(t, err, "the pod that began to run is gone")
 }
 
 func TestAStatusThatCannotBeWrittenStopsTheRest(t *testing.T) {
 	f := newFixture(t, build.Node("node-1"), running("10.0.0.1", "process-1"))
 	f.Fail("update", "instancemanagers", errors.New("timeout"), errors.New("timeout"))
 	for range 2 {
-		if _, err := f.sync(t.Context(), name); err == nil {
-			t.Error("no error")
-		}
+		_, err := f.sync(t.Context(), name)
+		assert.Error(t, err)
 	}
 	f.ExpectWrites("update instancemanagers/"+name+"/status", "update instancemanagers/"+name+"/status")
 	f.ExpectEvents()

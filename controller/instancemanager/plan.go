@@ -39,7 +39,7 @@ type Input struct {
 	Needed bool
 }
 
-// Action is what is to be done about the pod.
+// Action is what to do about the pod.
 type Action string
 
 // The actions.
@@ -72,8 +72,8 @@ type Plan struct {
 //	runs, answers            –                     running    True  Running
 //	runs, answered before    –                     running    True  Running (as it was)
 //
-// The last row is a daemon that was just started, or a data plane that is busy: what
-// was said of the same address stays true until the pod itself changes.
+// The last row is a daemon that just started, or a data plane that is busy: what was
+// said of the same address stays true until the pod itself changes.
 func plan(in Input, now time.Time) Plan {
 	switch pod := in.Pod; {
 	case pod == nil:
@@ -128,10 +128,10 @@ func (in Input) replaceEnded(now time.Time) Plan {
 	return p
 }
 
-// isIdle tells whether the pod can be lost without anybody noticing. Two witnesses
-// are asked, for each is late where the other is not: the API about what shall run
-// and the process about what does. A pod whose process cannot run, for its image is
-// missing say, hosts nothing.
+// isIdle tells whether no user would notice the loss of the pod. It asks two witnesses,
+// for each is late where the other is not: the API about what shall run and the process
+// about what does. A pod whose process cannot run, for example because its image is
+// missing, hosts nothing.
 func (in Input) isIdle() bool {
 	if in.Pod.Status.Phase == corev1.PodPending && !hasStarted(in.Pod) {
 		return true

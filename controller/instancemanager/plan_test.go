@@ -1,11 +1,13 @@
 package instancemanager
 
 import (
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil"
@@ -179,30 +181,26 @@ func TestPlan(t *testing.T) {
 			}
 			before := c.manager.DeepCopy()
 			p := plan(in, testutil.Now)
-			if p.Action != c.action || p.After != c.after {
-				t.Errorf("action %q after %v, want %q after %v", p.Action, p.After, c.action, c.after)
-			}
-			if (p.Action == ActionDelete) != (p.Why != "") {
-				t.Errorf("action %q because %q", p.Action, p.Why)
-			}
+			assert.Equal(t, c.action, p.Action)
+			assert.Equal(t, c.after, p.After)
+			assert.Equal(t, p.Why != "", p.Action == ActionDelete, "action %q because %q", p.Action, p.Why)
 			s := p.Status
 			condition := types.FindCondition(s.Conditions, "PodReady")
-			if s.OwnerID != "node-1" || s.CurrentState != c.state || condition.Reason != c.reason {
-				t.Errorf("owner %s, state %s, reason %s; want %s, %s", s.OwnerID, s.CurrentState, condition.Reason, c.state, c.reason)
-			}
+			assert.Equal(t, "node-1", s.OwnerID)
+			assert.Equal(t, c.state, s.CurrentState)
+			assert.Equal(t, c.reason, condition.Reason)
 			address := ""
 			if s.IP != "" || s.UUID != "" || s.Port != 0 {
 				address = s.IP + " " + s.UUID
 			}
-			if address != c.address || (address != "" && s.Port != 8500) {
-				t.Errorf("at %q port %d, want %q", address, s.Port, c.address)
+			assert.Equal(t, c.address, address)
+			if address != "" {
+				assert.Equal(t, 8500, s.Port)
 			}
-			if c.process != nil && c.address != "" && s.Version != "v2" {
-				t.Errorf("version %q, want the process's", s.Version)
+			if c.process != nil && c.address != "" {
+				assert.Equal(t, "v2", s.Version)
 			}
-			if !equality.Semantic.DeepEqual(before, c.manager) {
-				t.Error("the plan changed its input")
-			}
+			assert.Equal(t, c.manager, before, "the plan changed its input")
 		})
 	}
 }
@@ -210,49 +208,41 @@ func TestPlan(t *testing.T) {
 func TestThePodIsWhatTheDataPlaneNeeds(t *testing.T) {
 	p := newPod(stopped(), PodOptions{ServiceAccount: "longhorn"})
 	name := types.InstanceManagerName("node-1")
-	if p.Name != name || p.Spec.NodeName != "node-1" || p.Spec.RestartPolicy != "Never" || *p.Spec.TerminationGracePeriodSeconds != 60 {
-		t.Errorf("pod %s on %s, %s, %d s", p.Name, p.Spec.NodeName, p.Spec.RestartPolicy, *p.Spec.TerminationGracePeriodSeconds)
-	}
+	assert.Equal(t, name, p.Name)
+	assert.Equal(t, "node-1", p.Spec.NodeName)
+	assert.Equal(t, corev1.RestartPolicy("Never"), p.Spec.RestartPolicy)
+	assert.Equal(t, int64(60), *p.Spec.TerminationGracePeriodSeconds)
 	wantLabels := map[string]string{
 		"longhorn.io/managed-by": "longhorn-manager", "longhorn.io/component": "instance-manager",
 		"longhorn.io/instance-manager-type": "aio", "longhorn.io/node": "node-1", "longhorn.io/data-engine": "v1",
 	}
-	if !equality.Semantic.DeepEqual(p.Labels, wantLabels) {
-		t.Errorf("labels %v", p.Labels)
-	}
-	if !metav1.IsControlledBy(p, stopped()) || p.OwnerReferences[0].Kind != "InstanceManager" {
-		t.Errorf("owners %+v", p.OwnerReferences)
-	}
-	if p.Spec.PriorityClassName != "system-node-critical" {
-		t.Errorf("priority class %q: it would be evicted before those whose data it serves", p.Spec.PriorityClassName)
-	}
-	if len(p.Spec.Tolerations) != 1 || p.Spec.Tolerations[0].Operator != "Exists" || p.Spec.Tolerations[0].Key != "" {
-		t.Errorf("tolerations %+v", p.Spec.Tolerations)
-	}
+	assert.Equal(t, wantLabels, p.Labels)
+	assert.True(t, metav1.IsControlledBy(p, stopped()))
+	assert.Equal(t, "InstanceManager", p.OwnerReferences[0].Kind)
+	assert.Equal(t, "system-node-critical", p.Spec.PriorityClassName, "it would be evicted before those whose data it serves")
+	require.Len(t, p.Spec.Tolerations, 1)
+	assert.Equal(t, corev1.TolerationOperator("Exists"), p.Spec.Tolerations[0].Operator)
+	assert.Empty(t, p.Spec.Tolerations[0].Key)
 	c := p.Spec.Containers[0]
 	wantArgs := []string{
 		"instance-manager", "--root", "/host", "--data-listen", ":8500",
 		"--grpc-socket", "/run/longhorn/instance-manager.sock", "--tool-socket", "/run/longhorn/nbd.sock",
 	}
-	if !equality.Semantic.DeepEqual(c.Args, wantArgs) || !*c.SecurityContext.Privileged || c.Image != image {
-		t.Errorf("container %s %v", c.Image, c.Args)
-	}
+	assert.Equal(t, wantArgs, c.Args)
+	assert.True(t, *c.SecurityContext.Privileged)
+	assert.Equal(t, image, c.Image)
 	paths := map[string]string{}
 	for i, v := range p.Spec.Volumes {
-		if c.VolumeMounts[i].Name != v.Name {
-			t.Errorf("mount %d is %s, volume %s", i, c.VolumeMounts[i].Name, v.Name)
-		}
+		assert.Equal(t, v.Name, c.VolumeMounts[i].Name, "mount %d", i)
 		paths[v.HostPath.Path] = c.VolumeMounts[i].MountPath
 	}
 	wantPaths := map[string]string{"/": "/host", "/dev": "/dev", "/run/longhorn": "/run/longhorn"}
-	if !equality.Semantic.DeepEqual(paths, wantPaths) {
-		t.Errorf("paths %v", paths)
-	}
+	assert.Equal(t, wantPaths, paths)
 }
 
-func TestANodeNameThatFitsNoLabelIsLeftOut(t *testing.T) {
+func TestANodeNameThatFitsNoLabelIsShortened(t *testing.T) {
 	long := "a-very-long-node-name.of-a-very-long-zone.of-a-very-long-region.example.com"
-	if labels := managerLabels(long); len(labels) != 4 {
-		t.Errorf("labels %v", labels)
-	}
+	label := managerLabels(long)["longhorn.io/node"]
+	require.Len(t, label, 63)
+	assert.True(t, strings.HasPrefix(label, "a-very-long-node-name.of-a-very-long-zone.of-a-very-"), label)
 }

@@ -2,12 +2,12 @@ package instancemanager
 
 import (
 	"fmt"
+	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/apimachinery/pkg/util/validation"
 
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/types"
@@ -40,21 +40,16 @@ func newManager(node *longhorn.Node, image string) *longhorn.InstanceManager {
 
 func managerLabels(node string) map[string]string {
 	labels := map[string]string{
-		types.LabelManagedBy:       types.ManagedByManager,
-		types.LabelComponent:       types.ComponentInstanceManager,
 		types.LabelInstanceManager: string(longhorn.InstanceManagerTypeAllInOne),
 		types.LabelDataEngine:      string(longhorn.DataEngineV1),
 	}
-	// A node's name may be longer than a label's value.
-	if len(validation.IsValidLabelValue(node)) == 0 {
-		labels[types.LabelNodeName] = node
-	}
+	maps.Copy(labels, types.InstanceManagerSelector(node))
 	return labels
 }
 
-// newPod is the pod of an InstanceManager. It is bound to its node without the
-// scheduler and tolerates every taint: the node's data must be served where it lies.
-// It is not restarted in place, so that a pod is one process, and its end is seen.
+// newPod is the pod of an InstanceManager. It is bound to its node without the scheduler and tolerates every
+// taint: the node's data must be served where it lies. It is not restarted in place, so that a pod is one
+// process, and its end is seen.
 func newPod(m *longhorn.InstanceManager, o PodOptions) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -106,8 +101,8 @@ func container(image string) corev1.Container {
 			PeriodSeconds: 10,
 		},
 		VolumeMounts: []corev1.VolumeMount{
-			// What is mounted on the node after the pod's start is seen too: disks, and
-			// the tmpfs that may lie beneath /dev.
+			// The pod also sees what is mounted on the node after its start: disks, and the tmpfs that may
+			// lie beneath /dev.
 			{Name: "host", MountPath: hostRoot, MountPropagation: new(corev1.MountPropagationHostToContainer)},
 			{Name: "dev", MountPath: "/dev", MountPropagation: new(corev1.MountPropagationHostToContainer)},
 			{Name: "run", MountPath: types.RuntimeDirectory},
@@ -154,7 +149,7 @@ func hasStarted(pod *corev1.Pod) bool {
 	return s != nil && (s.State.Running != nil || s.State.Terminated != nil)
 }
 
-// endOf is when a pod that ended did so; one that was refused by its kubelet never ran.
+// endOf is when a pod ended; a pod that its kubelet refused never ran.
 func endOf(pod *corev1.Pod) time.Time {
 	if s := statusOf(pod); s != nil && s.State.Terminated != nil {
 		return s.State.Terminated.FinishedAt.Time

@@ -13,12 +13,12 @@ import (
 // ready. An update of all daemons takes less, and changes nothing about the disks.
 const daemonGrace = time.Minute
 
-// nodeAway tells whether nobody can vouch for the disks of a node any more, by the node's
-// Ready condition, and if positive, when to ask again:
+// nodeAway tells, by a node's Ready condition, whether its daemon can no longer vouch for
+// its disks. again, if positive, is when to ask again:
 //
 //	reason                             away
 //	KubernetesNodeGone, ...NotReady    at once: what is on the node may be lost
-//	ManagerPodMissing, ...Down         after daemonGrace: nobody looks at the disks
+//	ManagerPodMissing, ...Down         after daemonGrace: no daemon looks at the disks
 //	KubernetesNodePressure             never: the daemon lives, and sees its disks
 //
 // The scheduler needs none of this: it takes no disk of a node that is not ready,
@@ -37,9 +37,9 @@ func nodeAway(ready longhorn.Condition, now time.Time) (away bool, again time.Du
 	return false, 0
 }
 
-// markAway returns the disks' status with both conditions False, by the leader, and what
-// flipped by it. Identity and figures stay what the daemon saw last. The given map is not
-// modified; where nothing changes it is returned.
+// markAway is for the leader: it returns the disks' status with both conditions False, and
+// the conditions that flipped. Identity and figures stay what the daemon saw last. It does
+// not modify the given map, and returns that map where nothing changes.
 func markAway(node string, disks map[string]longhorn.DiskStatus, now time.Time) (map[string]longhorn.DiskStatus, []longhorn.Condition) {
 	marked, any := maps.Clone(disks), false
 	var flipped []longhorn.Condition
@@ -63,10 +63,10 @@ func markAway(node string, disks map[string]longhorn.DiskStatus, now time.Time) 
 	return marked, flipped
 }
 
-// leadersWord tells whether the conditions of a disk are the leader's for now, and not
-// the daemon's: the leader has marked it, and has not called the node ready since. No time
-// plays a part in it, so that two clocks cannot make the two take turns.
-func leadersWord(node, conditions []longhorn.Condition) bool {
+// saidByLeader tells whether the conditions of a disk are the leader's for now, not the
+// daemon's: the leader has marked the disk, and has not called the node ready since. It
+// compares no times, so two clocks cannot make the two take turns.
+func saidByLeader(node, conditions []longhorn.Condition) bool {
 	if types.FindCondition(conditions, types.ConditionReady).Reason != types.ReasonNodeNotReady {
 		return false
 	}

@@ -4,6 +4,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/types"
@@ -33,9 +36,9 @@ func TestNodeAway(t *testing.T) {
 			ready := longhorn.Condition{
 				Type: "Ready", Status: c.status, Reason: c.reason, LastTransitionTime: types.Timestamp(testutil.Now.Add(-c.since)),
 			}
-			if away, again := nodeAway(ready, testutil.Now); away != c.away || again != c.again {
-				t.Errorf("away %v, again in %v; want %v, %v", away, again, c.away, c.again)
-			}
+			away, again := nodeAway(ready, testutil.Now)
+			assert.Equal(t, c.away, away)
+			assert.Equal(t, c.again, again)
 		})
 	}
 }
@@ -50,25 +53,23 @@ func TestMarkAwayTouchesNothingButTheTwoConditions(t *testing.T) {
 		}},
 	}
 	after, flipped := markAway("node-1", before, testutil.Now)
-	if before["a"].Conditions[0].Status != "True" {
-		t.Error("the input was changed")
-	}
-	if len(flipped) != 2 || flipped[0].Type != "Ready" || flipped[1].Type != "Schedulable" {
-		t.Errorf("flipped %+v: only what was True before can flip", flipped)
-	}
+	assert.Equal(t, longhorn.ConditionStatus("True"), before["a"].Conditions[0].Status, "the input was changed")
+	require.Len(t, flipped, 2)
+	assert.Equal(t, "Ready", flipped[0].Type)
+	assert.Equal(t, "Schedulable", flipped[1].Type, "only what was True before can flip")
 	for name, d := range after {
 		for _, conditionType := range []string{"Ready", "Schedulable"} {
-			if c := types.FindCondition(d.Conditions, conditionType); c.Status != "False" || c.Reason != "NodeNotReady" {
-				t.Errorf("disk %s: %+v", name, c)
-			}
+			c := types.FindCondition(d.Conditions, conditionType)
+			assert.Equal(t, longhorn.ConditionStatus("False"), c.Status, "disk %s", name)
+			assert.Equal(t, "NodeNotReady", c.Reason, "disk %s", name)
 		}
 	}
 	a := after["a"]
-	if a.DiskUUID != uuid1 || a.StorageMaximum != 5 || a.StorageScheduled != 3 || !types.IsConditionTrue(a.Conditions, "Else") {
-		t.Errorf("more was touched: %+v", a)
-	}
+	assert.Equal(t, uuid1, a.DiskUUID)
+	assert.Equal(t, int64(5), a.StorageMaximum)
+	assert.Equal(t, int64(3), a.StorageScheduled)
+	assert.True(t, types.IsConditionTrue(a.Conditions, "Else"), "more was touched")
 	again, flipped := markAway("node-1", after, testutil.Now.Add(time.Hour))
-	if len(flipped) != 0 || again["a"].Conditions[0] != after["a"].Conditions[0] {
-		t.Errorf("marked twice, it changes: %+v, flipped %v", again, flipped)
-	}
+	assert.Empty(t, flipped)
+	assert.Equal(t, after["a"].Conditions[0], again["a"].Conditions[0], "marked twice, it changes")
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/logfields"
 )
 
-// claimAgain is how long a refused claim is not asked for again.
+// claimAgain is how long the controller waits before it asks again for a refused claim.
 const claimAgain = 10 * time.Second
 
 // ClaimStore holds the Leases by which disk UUIDs are claimed.
@@ -31,8 +31,8 @@ type ClaimStore interface {
 	Update(ctx context.Context, obj *coordinationv1.Lease) (*coordinationv1.Lease, error)
 }
 
-// claimKey is what a claim was settled for. The node's generation grows with each edit of
-// its spec: only by such an edit can another node have come to see this disk as gone.
+// claimKey is what a claim was settled for. Each edit of the node's spec raises its
+// generation: only then can another node have come to see this disk as gone.
 type claimKey struct {
 	node       apitypes.UID
 	generation int64
@@ -46,28 +46,28 @@ type settled struct {
 	at    time.Time
 }
 
-// claimDisks settles the claims of the disks that are accepted on this node and puts the
-// outcome into in.Claims. A claim that is held is asked for once in the life of this
-// process and after each edit of the node's spec, so at rest nothing is read or written;
-// a refused one again and again, for nothing tells when its holder goes. The rules are
+// claimDisks settles the claims of the disks that this node accepts and puts the outcome
+// into in.Claims. It asks for a claim that it holds once in the life of this process and
+// after each edit of the node's spec, so at rest it reads and writes nothing. It asks for
+// a refused claim again and again, for nothing tells when the holder goes. The rules are
 // disk.DecideClaim's.
 //
-// What this does not catch: a disk that is removed from a node's spec and added again
-// within the moment between another node's look at that spec and its write of the Lease
-// may be held by both until the first asks again. And a Lease that a person deletes is no
-// longer anybody's: the holder that is at work does not notice before it asks again.
+// What this does not catch: a user removes a disk from a node's spec and adds it again
+// between another node's look at that spec and its write of the Lease. Then both may hold
+// the disk until the first asks again. And a Lease that a person deletes has no holder
+// any more: the node that holds the disk does not notice before it asks again.
 //
-// The error is for a repetition; every disk has its outcome all the same. An object or
-// file that changed meanwhile is queue.ErrStale, and then the outcome is worth nothing.
+// The error asks for a retry; every disk has its outcome all the same. If an object or
+// file changed meanwhile the error is queue.ErrStale, and the outcome is worth nothing.
 func (c *Controller) claimDisks(ctx context.Context, in *Input, late map[string]bool, log *logrus.Entry) error {
 	in.Claims = make(map[string]Claim, len(in.Node.Spec.Disks))
-	verdicts := judge(*in)
+	verdicts := diskVerdicts(*in)
 	var failures []error
 	for _, name := range sortedDisks(in.Node) {
 		if !verdicts[name].Accept {
 			continue
 		}
-		claim, err := c.claimDisk(ctx, in, name, late[name], log.WithField(logfields.Disk, name))
+		claim, err := c.claimDisk(ctx, in, name, late[name], log.WithField(logfields.Disk, name), movedFrom(in.Node.Name, verdicts, late))
 		in.Claims[name] = claim
 		failures = append(failures, err)
 	}
@@ -79,7 +79,19 @@ func (c *Controller) claimDisks(ctx context.Context, in *Input, late map[string]
 	return errors.Join(failures...)
 }
 
-func (c *Controller) claimDisk(ctx context.Context, in *Input, name string, late bool, log *logrus.Entry) (Claim, error) {
+// movedFrom lists the holders, entries of this node, whose paths no longer lead to their
+// disks, while another entry's does.
+func movedFrom(node string, verdicts map[string]disk.Verdict, late map[string]bool) map[string]bool {
+	moved := map[string]bool{}
+	for name, v := range verdicts {
+		if v.Reason == disk.ReasonDiskMoved && !late[name] {
+			moved[node+"/"+name] = true
+		}
+	}
+	return moved
+}
+
+func (c *Controller) claimDisk(ctx context.Context, in *Input, name string, late bool, log *logrus.Entry, moved map[string]bool) (Claim, error) {
 	record := in.Records[name]
 	key := claimKey{in.Node.UID, in.Node.Generation, record.Config.UUID, record.Config.Claim}
 	now := c.deps.Clock.Now()
@@ -89,7 +101,7 @@ func (c *Controller) claimDisk(ctx context.Context, in *Input, name string, late
 	if late { // that is what the file said before
 		return unsettled(in.Node, name, record.Config.UUID, errNotAnswered), nil
 	}
-	claim, number, err := c.settleClaim(ctx, in.Node, name, record, log)
+	claim, number, err := c.settleClaim(ctx, in.Node, name, record, log, moved)
 	if err != nil {
 		return unsettled(in.Node, name, record.Config.UUID, err), fmt.Errorf("claim disk %s: %w", name, err)
 	}
@@ -104,8 +116,8 @@ func (c *Controller) claimDisk(ctx context.Context, in *Input, name string, late
 	return claim, nil
 }
 
-// unsettled is the claim of a disk of which nothing could be learned. One that was ready
-// stays so: it was held, and the API server, or a full disk, makes no difference to that.
+// unsettled is the claim of a disk of which nothing could be learned. A disk that was ready
+// stays so: its claim was held, and a failing API server or a full disk does not change that.
 func unsettled(n *longhorn.Node, name, uuid string, err error) Claim {
 	before := n.Status.DiskStatus[name]
 	if strings.EqualFold(before.DiskUUID, uuid) && types.IsConditionTrue(before.Conditions, types.ConditionReady) {
@@ -114,9 +126,9 @@ func unsettled(n *longhorn.Node, name, uuid string, err error) Claim {
 	return Claim{Reason: disk.ReasonNoDiskInfo, Gist: "its claim could not be settled: " + err.Error()}
 }
 
-// settleClaim asks the API server and does what disk.DecideClaim says. The number is the
-// claim's that is held.
-func (c *Controller) settleClaim(ctx context.Context, n *longhorn.Node, name string, record disk.Record, log *logrus.Entry) (Claim, int64, error) {
+// settleClaim asks the API server and does what disk.DecideClaim says. It returns the
+// number of the claim that is held.
+func (c *Controller) settleClaim(ctx context.Context, n *longhorn.Node, name string, record disk.Record, log *logrus.Entry, moved map[string]bool) (Claim, int64, error) {
 	uuid := record.Config.UUID
 	lease, err := orNil(c.deps.Claims.Live(ctx, types.DiskLeaseName(uuid)))
 	if err != nil {
@@ -126,14 +138,14 @@ func (c *Controller) settleClaim(ctx context.Context, n *longhorn.Node, name str
 		UUID: uuid, Me: n.Name + "/" + name, File: record.Config.Claim, Lease: leaseOf(lease),
 		Discard: fmt.Sprintf("kubectl -n %s delete lease %s", c.deps.Namespace, types.DiskLeaseName(uuid)),
 	}
-	if in.Lease.Holder != "" && in.Lease.Holder != in.Me {
+	if in.HolderGone = moved[in.Lease.Holder]; !in.HolderGone && in.Lease.Holder != "" && in.Lease.Holder != in.Me {
 		if in.HolderGone, err = c.isHolderGone(ctx, in.Lease.Holder, uuid); err != nil {
 			return Claim{}, 0, err
 		}
 	}
 	switch d := disk.DecideClaim(in); d.Action {
 	case disk.ClaimHold:
-		return Claim{Held: true}, d.Number, nil
+		return Claim{Held: true}, d.Number, c.unmark(ctx, lease, in, d.Number)
 	case disk.ClaimTake:
 		if err := c.takeClaim(ctx, lease, in, d.Number, record); err != nil {
 			return Claim{}, 0, err
@@ -143,6 +155,16 @@ func (c *Controller) settleClaim(ctx context.Context, n *longhorn.Node, name str
 	default:
 		return Claim{Reason: d.Reason, Gist: d.Gist}, 0, nil
 	}
+}
+
+// unmark writes a Lease that is held and that the leader took for one of a disk that is gone, as when
+// the disk is in the spec again: the leader must not delete the version that it read before (Leases.sync).
+func (c *Controller) unmark(ctx context.Context, lease *coordinationv1.Lease, in disk.ClaimInput, number int64) error {
+	if _, marked := lease.Annotations[types.AnnotationDiskGoneSince]; !marked {
+		return nil
+	}
+	_, err := c.writeLease(ctx, lease, in, number, nil)
+	return err
 }
 
 // takeClaim makes the three writes of disk.DecideClaim, less those that an earlier pass
@@ -169,8 +191,8 @@ func (c *Controller) takeClaim(ctx context.Context, lease *coordinationv1.Lease,
 	return err
 }
 
-// writeLease writes the Lease, under the version read; nil is one to be made. from is the
-// number in the file while that is not known to be the claim's.
+// writeLease writes the Lease, under the version read; a nil lease means that it makes
+// one. from is the number in the file while that is not known to be the claim's.
 func (c *Controller) writeLease(ctx context.Context, lease *coordinationv1.Lease, in disk.ClaimInput, number int64, from *int64) (*coordinationv1.Lease, error) {
 	write := c.deps.Claims.Update
 	if lease == nil {
@@ -180,6 +202,7 @@ func (c *Controller) writeLease(ctx context.Context, lease *coordinationv1.Lease
 	lease = lease.DeepCopy()
 	holder, transitions := in.Me, int32(number)
 	lease.Spec.HolderIdentity, lease.Spec.LeaseTransitions = &holder, &transitions
+	delete(lease.Annotations, types.AnnotationDiskGoneSince)
 	if from == nil {
 		delete(lease.Annotations, types.AnnotationClaimFrom)
 	} else {
@@ -188,7 +211,7 @@ func (c *Controller) writeLease(ctx context.Context, lease *coordinationv1.Lease
 		metav1.SetMetaDataAnnotation(&lease.ObjectMeta, types.AnnotationClaimFrom, strconv.FormatInt(*from, 10))
 	}
 	stored, err := write(ctx, lease)
-	// That it was deleted meanwhile does not mean that there is nothing left to do.
+	// A Lease that was deleted meanwhile does not mean that nothing is left to do.
 	return stored, datastore.Needed(err)
 }
 
@@ -215,7 +238,7 @@ func leaseOf(l *coordinationv1.Lease) disk.Lease {
 func (c *Controller) isHolderGone(ctx context.Context, holder, uuid string) (bool, error) {
 	node, name, ok := strings.Cut(holder, "/")
 	if !ok {
-		return false, nil // not written by us: nobody knows what it means
+		return false, nil // not written by us: we cannot know what it means
 	}
 	n, err := orNil(c.deps.Nodes.Live(ctx, node))
 	if err != nil {

@@ -3,11 +3,12 @@ package node
 import (
 	"context"
 	"errors"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -139,9 +140,7 @@ func (f *fixture) readyOf(name string) longhorn.Condition {
 
 func (f *fixture) expectCalls(want ...string) {
 	f.T.Helper()
-	if got := f.claims.taken(); !slices.Equal(got, want) {
-		f.T.Errorf("calls about Leases: %q, want %q", got, want)
-	}
+	assert.Equal(f.T, want, f.claims.taken(), "calls about Leases")
 }
 
 func TestClaimsInASync(t *testing.T) {
@@ -236,15 +235,13 @@ func TestClaimsInASync(t *testing.T) {
 			}
 			f.disks.records["/var/lib/longhorn"] = c.record
 			f.mustSync()
-			if got := f.readyOf("disk-1"); string(got.Status)+" "+got.Reason != c.ready || !strings.Contains(got.Message, c.message) {
-				t.Errorf("Ready = %+v, want %q, %q", got, c.ready, c.message)
+			got := f.readyOf("disk-1")
+			assert.Equal(t, c.ready, string(got.Status)+" "+got.Reason)
+			assert.Contains(t, got.Message, c.message)
+			if c.after != "" {
+				assert.Equal(t, c.after, f.claims.text())
 			}
-			if c.after != "" && f.claims.text() != c.after {
-				t.Errorf("Lease %q, want %q", f.claims.text(), c.after)
-			}
-			if !slices.Equal(f.disks.claimed, c.file) {
-				t.Errorf("claims written to the disk: %q, want %q", f.disks.claimed, c.file)
-			}
+			assert.Equal(t, c.file, f.disks.claimed, "claims written to the disk")
 			f.expectCalls(c.calls...)
 
 			// At rest nothing is asked, but for a refused disk, and nothing is written.
@@ -285,24 +282,21 @@ func TestAClaimThatFailsHalfwayIsEndedByTheNextPass(t *testing.T) {
 			f.claims.leases = newFakeClaims(lease("node-2/disk-1", 3)).leases
 			f.disks.records["/var/lib/longhorn"] = found(claim(3))
 			c.breaks(f)
-			if _, err := f.sync(t.Context(), "node-1"); !errors.Is(err, boom) {
-				t.Fatalf("sync = %v, want boom, to be tried again", err)
-			}
-			if got := f.readyOf("disk-1"); got.Status != "False" || got.Reason != "NoDiskInfo" || !strings.Contains(got.Message, "its claim could not be settled: ") {
-				t.Errorf("Ready = %+v", got)
-			}
-			if got := f.claims.text(); got != c.between {
-				t.Errorf("Lease %q after the failure, want %q", got, c.between)
-			}
+			_, err := f.sync(t.Context(), "node-1")
+			require.ErrorIs(t, err, boom, "to be tried again")
+			got := f.readyOf("disk-1")
+			assert.Equal(t, longhorn.ConditionStatus("False"), got.Status)
+			assert.Equal(t, "NoDiskInfo", got.Reason)
+			assert.Contains(t, got.Message, "its claim could not be settled: ")
+			assert.Equal(t, c.between, f.claims.text())
 
 			// Another process: it remembers nothing.
 			f.claims.fail, f.disks.claimErr = map[string]error{}, nil
 			f.Controller = f.newController(f.disks)
 			f.CatchUp()
 			f.mustSync()
-			if got := f.readyOf("disk-1"); got.Status != "True" {
-				t.Errorf("Ready = %+v", got)
-			}
+			got = f.readyOf("disk-1")
+			assert.Equal(t, longhorn.ConditionStatus("True"), got.Status)
 			if got, file := f.claims.text(), f.disks.records["/var/lib/longhorn"].Config.Claim; got != c.after || file != 4 {
 				t.Errorf("Lease %q and file %d in the end, want %q and 4", got, file, c.after)
 			}
@@ -319,23 +313,21 @@ func TestWhoLosesTheLeaseWritesNothingToItsDisk(t *testing.T) {
 		won.ResourceVersion = "2"
 		f.claims.leases[won.Name] = won
 	}
-	if _, err := f.sync(t.Context(), "node-1"); !apierrors.IsConflict(err) {
-		t.Fatalf("sync = %v, want a conflict", err)
-	}
+	_, err := f.sync(t.Context(), "node-1")
+	require.True(t, apierrors.IsConflict(err), "sync = %v, want a conflict", err)
 	f.ExpectWrites() // no status for a moment that is over already
 	f.mustSync()
-	if got := f.readyOf("disk-1"); got.Reason != "DuplicateUUID" || len(f.disks.claimed) > 0 {
-		t.Errorf("Ready = %+v, written to the disk: %q", got, f.disks.claimed)
-	}
+	got := f.readyOf("disk-1")
+	assert.Equal(t, "DuplicateUUID", got.Reason)
+	assert.Empty(t, f.disks.claimed, "written to the disk")
 }
 
 func TestADirectoryThatChangedBeforeTheClaimWasWrittenIsLookedAtAnew(t *testing.T) {
 	f := newFixture(t, build.Node("node-1", build.WithDisk("disk-1", "/var/lib/longhorn")))
 	f.claims.leases = map[string]*coordinationv1.Lease{}
 	f.disks.claimErr = disk.ErrDirectoryChanged
-	if _, err := f.sync(t.Context(), "node-1"); !errors.Is(err, queue.ErrStale) {
-		t.Errorf("sync = %v, want ErrStale", err)
-	}
+	_, err := f.sync(t.Context(), "node-1")
+	assert.ErrorIs(t, err, queue.ErrStale)
 	f.ExpectWrites()
 }
 
@@ -344,14 +336,14 @@ func TestALeaseThatVanishesIsNotTakenForDone(t *testing.T) {
 	f.claims.leases = newFakeClaims(lease("node-2/disk-1", 3)).leases
 	f.disks.records["/var/lib/longhorn"] = found(claim(3))
 	f.claims.after["get 1"] = func() { f.claims.leases = map[string]*coordinationv1.Lease{} }
-	if _, err := f.sync(t.Context(), "node-1"); err == nil || apierrors.IsNotFound(err) {
-		t.Errorf("sync = %v, want an error that is tried again", err)
-	}
+	_, err := f.sync(t.Context(), "node-1")
+	require.Error(t, err)
+	assert.False(t, apierrors.IsNotFound(err))
 	f.CatchUp()
 	f.mustSync()
-	if got := f.claims.text(); got != "node-1/disk-1 4" || f.readyOf("disk-1").Status != "True" {
-		t.Errorf("Lease %q, Ready %+v", got, f.readyOf("disk-1"))
-	}
+	got := f.claims.text()
+	assert.Equal(t, "node-1/disk-1 4", got)
+	assert.Equal(t, longhorn.ConditionStatus("True"), f.readyOf("disk-1").Status)
 }
 
 func TestADiskThatIsReadyStaysSoWhileTheAPIServerDoesNotAnswer(t *testing.T) {
@@ -369,13 +361,11 @@ func TestADiskThatIsReadyStaysSoWhileTheAPIServerDoesNotAnswer(t *testing.T) {
 	// Held by the process before: asked, in vain, and asked again.
 	f.claims.fail["get 1"] = errors.New("unreachable")
 	f.Controller = f.newController(f.disks)
-	if _, err := f.sync(t.Context(), "node-1"); err == nil {
-		t.Error("no error")
-	}
+	_, err := f.sync(t.Context(), "node-1")
+	assert.Error(t, err)
 	f.ExpectWrites()
-	if got := f.readyOf("disk-1"); got.Status != "True" {
-		t.Errorf("Ready = %+v", got)
-	}
+	got := f.readyOf("disk-1")
+	assert.Equal(t, longhorn.ConditionStatus("True"), got.Status)
 }
 
 func TestAHeldClaimIsAskedForAgainAfterAnEditOfTheSpec(t *testing.T) {
@@ -392,9 +382,8 @@ func TestAHeldClaimIsAskedForAgainAfterAnEditOfTheSpec(t *testing.T) {
 	f.CatchUp()
 	f.mustSync()
 	f.expectCalls("get")
-	if got := f.readyOf("disk-1"); got.Reason != "DuplicateUUID" {
-		t.Errorf("Ready = %+v", got)
-	}
+	got := f.readyOf("disk-1")
+	assert.Equal(t, "DuplicateUUID", got.Reason)
 
 	// The holder goes: found out within the interval of scans, not sooner than claimAgain.
 	f.Overwrite(build.ReadyNode("node-2", uuid2))
@@ -404,9 +393,9 @@ func TestAHeldClaimIsAskedForAgainAfterAnEditOfTheSpec(t *testing.T) {
 	f.Clock.Step(claimAgain)
 	f.mustSync()
 	f.expectCalls("get", "update", "update")
-	if got := f.readyOf("disk-1"); got.Status != "True" || f.claims.text() != "node-1/disk-1 2" {
-		t.Errorf("Ready = %+v, Lease %q", got, f.claims.text())
-	}
+	got = f.readyOf("disk-1")
+	assert.Equal(t, longhorn.ConditionStatus("True"), got.Status)
+	assert.Equal(t, "node-1/disk-1 2", f.claims.text())
 }
 
 func TestAnOldCopyThatIsMountedInPlaceIsFoundOutByTheNextScan(t *testing.T) {
@@ -417,15 +406,50 @@ func TestAnOldCopyThatIsMountedInPlaceIsFoundOutByTheNextScan(t *testing.T) {
 	f.CatchUp()
 	f.disks.records["/var/lib/longhorn"] = found(claim(4), func(r *disk.Record) { r.DeviceID = 2 })
 	f.mustSync()
-	if got := f.readyOf("disk-1"); got.Reason != "DuplicateUUID" || !strings.Contains(got.Message, "old copy") {
-		t.Errorf("Ready = %+v", got)
-	}
+	got := f.readyOf("disk-1")
+	assert.Equal(t, "DuplicateUUID", got.Reason)
+	assert.Contains(t, got.Message, "old copy")
 	f.CatchUp()
 	f.disks.records["/var/lib/longhorn"] = found(claim(5))
 	f.mustSync()
-	if got := f.readyOf("disk-1"); got.Status != "True" || len(f.disks.claimed) > 0 {
-		t.Errorf("the disk itself is back: Ready = %+v, written to the disk: %q", got, f.disks.claimed)
+	got = f.readyOf("disk-1")
+	assert.Equal(t, longhorn.ConditionStatus("True"), got.Status)
+	assert.Empty(t, f.disks.claimed, "the disk itself is back, written to the disk")
+}
+
+func TestADiskThatMovedToAnotherEntryOfItsNodeTakesItsClaimAlong(t *testing.T) {
+	f := newFixture(t, build.ReadyNode("node-1", uuid1, build.WithDisk("disk-2", "/mnt/new")))
+	f.claims.leases = newFakeClaims(lease("node-1/disk-1", 3)).leases
+	f.disks.records["/var/lib/longhorn"] = found(withoutFile)
+	f.disks.records["/mnt/new"] = found(claim(3))
+	f.mustSync()
+	got := f.readyOf("disk-2")
+	assert.Equal(t, longhorn.ConditionTrue, got.Status, "the entry that holds the file")
+	got = f.readyOf("disk-1")
+	assert.Equal(t, "DiskMoved", got.Reason)
+	assert.Contains(t, got.Message, "is at /mnt/new now", "the old entry")
+	assert.Equal(t, "node-1/disk-2 4", f.claims.text())
+}
+
+func TestAnEntryThatDidNotAnswerIsNotTakenForMoved(t *testing.T) {
+	verdicts := map[string]disk.Verdict{
+		"moved":  {Reason: disk.ReasonDiskMoved},
+		"late":   {Reason: disk.ReasonDiskMoved}, // that is what was found there before
+		"here":   {Accept: true},
+		"broken": {Reason: disk.ReasonNoDiskInfo},
 	}
+	assert.Equal(t, map[string]bool{"node-1/moved": true}, movedFrom("node-1", verdicts, map[string]bool{"late": true}))
+}
+
+func TestAnOldCopyBesideAnEmptyEntryIsRefused(t *testing.T) {
+	f := newFixture(t, build.ReadyNode("node-1", uuid1, build.WithDisk("disk-2", "/mnt/new")))
+	f.claims.leases = newFakeClaims(lease("node-1/disk-1", 3)).leases
+	f.disks.records["/var/lib/longhorn"] = found(withoutFile)
+	f.disks.records["/mnt/new"] = found(claim(2))
+	f.mustSync()
+	got := f.readyOf("disk-2")
+	assert.Equal(t, "DuplicateUUID", got.Reason)
+	assert.Equal(t, "node-1/disk-1 3", f.claims.text())
 }
 
 func TestARemovedDiskKeepsItsLease(t *testing.T) {
@@ -440,9 +464,9 @@ func TestARemovedDiskKeepsItsLease(t *testing.T) {
 	f.claims.taken()
 	f.mustSync()
 	f.expectCalls()
-	if got := f.claims.text(); got != "node-1/disk-1 1" || len(f.Controller.claims) != 0 {
-		t.Errorf("Lease %q, remembered %v", got, f.Controller.claims)
-	}
+	got := f.claims.text()
+	assert.Equal(t, "node-1/disk-1 1", got)
+	assert.Empty(t, f.Controller.claims)
 }
 
 func TestClaimsAreLeasesOfTheAPIServer(t *testing.T) {
@@ -453,19 +477,15 @@ func TestClaimsAreLeasesOfTheAPIServer(t *testing.T) {
 		Settings: f.store.Settings, Setting: f.store.Setting, Disks: f.disks, Claims: f.store.Leases,
 		Env: f.Env(),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	f.EndWithTest(c.Run)
-	if _, err := c.sync(t.Context(), "node-1"); err != nil {
-		t.Fatal(err)
-	}
+	_, err = c.sync(t.Context(), "node-1")
+	require.NoError(t, err)
 	f.ExpectWrites("create leases/disk-"+uuid1, "update leases/disk-"+uuid1, "update nodes/node-1/status")
 	l, err := f.store.Leases.Live(t.Context(), "disk-"+uuid1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if *l.Spec.HolderIdentity != "node-1/disk-1" || *l.Spec.LeaseTransitions != 3 || len(l.Annotations) > 0 || !l.Spec.AcquireTime.Time.Equal(f.Clock.Now()) {
-		t.Errorf("Lease %+v of %+v", l.Spec, l.ObjectMeta)
-	}
+	require.NoError(t, err)
+	assert.Equal(t, "node-1/disk-1", *l.Spec.HolderIdentity, "Lease %+v of %+v", l.Spec, l.ObjectMeta)
+	assert.Equal(t, int32(3), *l.Spec.LeaseTransitions)
+	assert.Empty(t, l.Annotations)
+	assert.WithinDuration(t, f.Clock.Now(), l.Spec.AcquireTime.Time, 0)
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// scanInterval is how often disks are looked at without being asked to: mounts come
-// and go, and space fills, without an event. Nothing is written when nothing changed.
+// scanInterval is how often the controller looks at the disks unasked: mounts come and go, and space
+// fills, without an event. It writes nothing when nothing changed.
 const scanInterval = 30 * time.Second
 
 // NodeStore holds the Node object of this node.
@@ -45,6 +45,12 @@ type ReplicaStore interface {
 	ByIndex(index, value string) ([]*longhorn.Replica, error)
 }
 
+// SettingStore holds all settings.
+type SettingStore interface {
+	queue.Events
+	GetRO(name string) (*longhorn.Setting, error)
+}
+
 // Deps are what a Controller works with.
 type Deps struct {
 	queue.Env
@@ -55,15 +61,17 @@ type Deps struct {
 	Nodes     NodeStore
 	KubeNodes KubeNodeStore
 	Replicas  ReplicaStore
-	Settings  queue.Events
-	Setting   func(types.SettingName) string // a setting's value as it stands, or ""
+	Settings  SettingStore
+	Setting   types.SettingValues
 	Disks     Disks
 	Claims    ClaimStore
 
-	// WatchMounts calls changed after every change of the mounts that the daemon sees,
-	// until ctx ends, as mountwatch.Watch does. nil: disks are scanned by the clock alone.
+	// DefaultSettings reads the ConfigMap of settings before the node is registered. nil: there is none.
+	DefaultSettings ConfigMapReader
+	// WatchMounts calls changed after every change of the mounts that the daemon sees, until ctx ends,
+	// as mountwatch.Watch does. nil: only the clock starts scans.
 	WatchMounts func(ctx context.Context, changed func()) error
-	// Environment looks at the node's mounts and kernel. nil: nobody does.
+	// Environment looks at the node's mounts and kernel. nil: it is not looked at.
 	Environment func() Environment
 	// DataPlane is what the node's instance manager says. nil: it is not asked.
 	DataPlane func() DataPlane
@@ -75,7 +83,9 @@ type Controller struct {
 	deps    Deps
 	queue   *queue.Queue[string] // of one key, the node's name
 	scanner *scanner
-	claims  map[string]settled // by disk name; only sync uses it, of which one runs at a time
+	claims  map[string]settled // by disk name; only sync uses it, and one sync runs at a time
+	// Only sync uses lastDefault, too.
+	lastDefault defaultAttempt
 
 	mu    sync.Mutex
 	heard DataPlane // guarded by mu; what it said last
@@ -93,7 +103,7 @@ func New(deps Deps) (*Controller, error) {
 	err := c.queue.Watch(
 		queue.Watch{Events: deps.Nodes, Handler: queue.Handler(c.queue, c.ifOwn)},
 		queue.Watch{Events: deps.KubeNodes, Handler: queue.Handler(c.queue, c.ifOwnKubeNode)},
-		queue.Watch{Events: deps.Replicas, Handler: queue.Handler(c.queue, func(*longhorn.Replica) []string { return []string{deps.Node} })},
+		queue.Watch{Events: deps.Replicas, Handler: whenReplica(func(d time.Duration) { c.queue.AddAfter(deps.Node, d) })},
 		queue.Watch{Events: deps.Settings, Handler: queue.Handler(c.queue, func(*longhorn.Setting) []string { return []string{deps.Node} })},
 	)
 	if err != nil {
@@ -110,8 +120,8 @@ func (c *Controller) NotifyDataPlane() {
 	}
 }
 
-// hearsNews tells whether the instance manager says something else than before: most
-// changes of its state concern neither its disks nor the node.
+// hearsNews tells whether the instance manager says something else than before: most changes of its
+// state concern neither its disks nor the node.
 func (c *Controller) hearsNews() bool {
 	now := c.deps.DataPlane()
 	c.mu.Lock()
@@ -140,7 +150,7 @@ func (c *Controller) sync(ctx context.Context, name string) (queue.Result, error
 	node, err := c.deps.Nodes.Get(name)
 	if apierrors.IsNotFound(err) {
 		if _, err := c.deps.KubeNodes.GetRO(name); err != nil {
-			return queue.Result{}, err // not found: removed from the cluster; its event brings us back
+			return queue.Result{}, queue.Gone(err) // removed from the cluster; its event brings us back
 		}
 		return queue.Result{RequeueAfter: scanInterval}, c.register(ctx, log)
 	}
@@ -164,8 +174,8 @@ func (c *Controller) sync(ctx context.Context, name string) (queue.Result, error
 	found := c.scan(node)
 	in.Records = found.Records
 	if names := plan(in, c.deps.Clock.Now()).CreateConfigs; len(names) > 0 {
-		// The UUID becomes ours by being written to the disk; losing the process here
-		// leaves a file that the next scan accepts like any other.
+		// Writing the UUID to the disk makes it ours. If the process dies here, the next scan accepts
+		// the file like any other.
 		found = c.createConfigs(node, names, in.Records, log)
 		in.Records = found.Records
 	}
@@ -182,7 +192,7 @@ func (c *Controller) sync(ctx context.Context, name string) (queue.Result, error
 	return queue.Result{RequeueAfter: soonest(given.again, found.Again)}, claimErr
 }
 
-// isOvertaken tells whether somebody else was faster, so that all must be looked at anew.
+// isOvertaken tells whether another writer was faster, so that all must be looked at anew.
 func isOvertaken(err error) bool {
 	return errors.Is(err, queue.ErrStale) || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err)
 }
@@ -212,6 +222,8 @@ func (c *Controller) gather(node *longhorn.Node) (Input, error) {
 		KubeNode: kubeNode,
 		Replicas: replicas,
 		Settings: scheduler.SettingsOf(c.deps.Setting, ""),
+
+		CordonedTakesCopies: c.deps.Setting(types.SettingDisableSchedulingOnCordoned) == "false",
 	}
 	if c.deps.Environment != nil {
 		e := c.deps.Environment()

@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"reflect"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -116,28 +116,23 @@ func (f *fixture) newController(disks Disks) *Controller {
 	c, err := New(Deps{
 		Node: "node-1", Namespace: types.Namespace,
 		Nodes: d.Nodes, KubeNodes: d.KubeNodes, Replicas: d.Replicas, Settings: d.Settings, Setting: d.Setting, Disks: disks, Claims: f.claims,
-		Env: f.Env(),
+		DefaultSettings: d.DefaultSettings, Env: f.Env(),
 	})
-	if err != nil {
-		f.T.Fatal(err)
-	}
+	require.NoError(f.T, err)
 	f.EndWithTest(c.Run)
 	return c
 }
 
 func (f *fixture) mustSync() {
 	f.T.Helper()
-	if _, err := f.sync(f.T.Context(), "node-1"); err != nil {
-		f.T.Fatalf("sync: %v", err)
-	}
+	_, err := f.sync(f.T.Context(), "node-1")
+	require.NoError(f.T, err)
 }
 
 func (f *fixture) live() *longhorn.Node {
 	f.T.Helper()
 	n, err := f.store.Nodes.Live(f.T.Context(), "node-1")
-	if err != nil {
-		f.T.Fatal(err)
-	}
+	require.NoError(f.T, err)
 	return n
 }
 
@@ -148,17 +143,18 @@ func TestANodeIsRegisteredOnceWithItsDefaultDisk(t *testing.T) {
 
 	f.mustSync()
 	f.ExpectWrites("create nodes/node-1")
-	if want := []string{"prepare /data"}; !slices.Equal(f.disks.done, want) {
-		t.Errorf("on disk: %v, want %v", f.disks.done, want)
-	}
+	want := []string{"prepare /data"}
+	assert.Equal(t, want, f.disks.done, "on disk")
 	n := f.live()
 	d, ok := n.Spec.Disks["default-disk-00ab"]
-	if !ok || len(n.Spec.Disks) != 1 || !n.Spec.AllowScheduling || n.Spec.Name != "node-1" {
-		t.Fatalf("registered %+v", n.Spec)
-	}
-	if d.Path != "/data" || !d.AllowScheduling || d.StorageReserved != 10*gib || d.Type != longhorn.DiskTypeFilesystem {
-		t.Errorf("default disk %+v", d)
-	}
+	require.True(t, ok)
+	require.Len(t, n.Spec.Disks, 1)
+	require.True(t, n.Spec.AllowScheduling)
+	require.Equal(t, "node-1", n.Spec.Name)
+	assert.Equal(t, "/data", d.Path)
+	assert.True(t, d.AllowScheduling)
+	assert.Equal(t, int64(10*gib), d.StorageReserved)
+	assert.Equal(t, longhorn.DiskTypeFilesystem, d.Type)
 
 	f.mustSync() // the cache is late: the node must not be made again
 	f.ExpectWrites()
@@ -166,9 +162,7 @@ func TestANodeIsRegisteredOnceWithItsDefaultDisk(t *testing.T) {
 	f.CatchUp()
 	f.mustSync()
 	f.ExpectWrites("update nodes/node-1/status")
-	if got := f.live().Status.DiskStatus["default-disk-00ab"].DiskUUID; got != "00000000-0000-4000-8000-000000000000" {
-		t.Errorf("disk UUID %q", got)
-	}
+	assert.Equal(t, "00000000-0000-4000-8000-000000000000", f.live().Status.DiskStatus["default-disk-00ab"].DiskUUID)
 	f.ExpectEvents(
 		"Normal Schedulable node-1: Kubernetes node node-1 is not cordoned",
 		"Normal Ready node-1: Disk default-disk-00ab(/data) on node node-1 is ready",
@@ -181,16 +175,14 @@ func TestANodeIsRegisteredOnceWithItsDefaultDisk(t *testing.T) {
 	// The user removes the disk: it does not come back.
 	n = f.live()
 	n.Spec.Disks = nil
-	if _, err := f.store.Nodes.Update(t.Context(), n); err != nil {
-		t.Fatal(err)
-	}
+	_, err := f.store.Nodes.Update(t.Context(), n)
+	require.NoError(t, err)
 	f.Writes()
 	f.CatchUp()
 	f.mustSync()
 	f.ExpectWrites("update nodes/node-1/status")
-	if n := f.live(); len(n.Spec.Disks)+len(n.Status.DiskStatus) != 0 {
-		t.Errorf("disks came back: %+v", n)
-	}
+	n = f.live()
+	assert.Zero(t, len(n.Spec.Disks)+len(n.Status.DiskStatus), "disks came back: %+v", n)
 }
 
 func TestANodeWhoseDefaultDirectoryFailsIsRegisteredWithoutADisk(t *testing.T) {
@@ -198,22 +190,17 @@ func TestANodeWhoseDefaultDirectoryFailsIsRegisteredWithoutADisk(t *testing.T) {
 	f.disks.prepareErr = errors.New("read-only file system")
 	f.mustSync()
 	f.ExpectWrites("create nodes/node-1")
-	f.ExpectEvents("Warning DefaultDisk node-1: No default disk was made on node node-1: read-only file system; add a disk to the node when this is cured")
-	if n := f.live(); len(n.Spec.Disks) != 0 {
-		t.Errorf("disks: %+v", n.Spec.Disks)
-	}
+	n := f.live()
+	assert.Empty(t, n.Spec.Disks)
 }
 
 func TestAnErrorOfTheAPIServerRegistersNothing(t *testing.T) {
 	f := newFixture(t)
 	f.Fail("get", "nodes", errors.New("unreachable"))
-	if _, err := f.sync(t.Context(), "node-1"); err == nil {
-		t.Error("no error")
-	}
+	_, err := f.sync(t.Context(), "node-1")
+	assert.Error(t, err)
 	f.ExpectWrites()
-	if len(f.disks.done) != 0 {
-		t.Errorf("on disk: %v", f.disks.done)
-	}
+	assert.Empty(t, f.disks.done, "on disk")
 }
 
 func TestAtRestNothingIsWrittenAndTheNextScanIsPlanned(t *testing.T) {
@@ -224,36 +211,30 @@ func TestAtRestNothingIsWrittenAndTheNextScanIsPlanned(t *testing.T) {
 	for range 3 {
 		f.Clock.Step(scanInterval)
 		result, err := f.sync(t.Context(), "node-1")
-		if err != nil || result.RequeueAfter != 30*time.Second {
-			t.Fatalf("sync = %+v, %v", result, err)
-		}
+		require.NoError(t, err)
+		require.Equal(t, 30*time.Second, result.RequeueAfter)
 	}
 	f.ExpectWrites()
-	if len(f.disks.done) != 0 {
-		t.Errorf("on disk: %v", f.disks.done)
-	}
+	assert.Empty(t, f.disks.done, "on disk")
 }
 
 func TestADiskThatDoesNotAnswerTheDataPlaneIsToldAtOnce(t *testing.T) {
 	f := newFixture(t, build.KubeNode("node-1"), build.ReadyNode("node-1", uuid1))
 	silent := map[string]string{}
-	f.deps.DataPlane = func() DataPlane { return DataPlane{SilentDisks: silent} }
+	f.deps.DataPlane = func() DataPlane { return DataPlane{HangingDisks: silent} }
 	f.mustSync()
 	f.CatchUp()
 	f.Writes()
 	f.Recorder.Take()
-	if f.hearsNews() {
-		t.Error("a change that concerns no disk has the disks scanned")
-	}
+	assert.False(t, f.hearsNews(), "a change that concerns no disk has the disks scanned")
 	silent = map[string]string{"/var/lib/longhorn": "the disk /var/lib/longhorn has not answered"}
-	if !f.hearsNews() || f.hearsNews() {
-		t.Error("a disk that does not answer is not told once")
-	}
+	assert.True(t, f.hearsNews())
+	assert.False(t, f.hearsNews(), "a disk that does not answer is not told once")
 	f.mustSync()
 	f.ExpectWrites("update nodes/node-1/status")
-	if c := types.FindCondition(f.live().Status.DiskStatus["disk-1"].Conditions, types.ConditionReady); c.Reason != "DiskNotResponding" || !strings.Contains(c.Message, silent["/var/lib/longhorn"]) {
-		t.Errorf("Ready = %+v", c)
-	}
+	c := types.FindCondition(f.live().Status.DiskStatus["disk-1"].Conditions, types.ConditionReady)
+	assert.Equal(t, "DiskNotResponding", c.Reason)
+	assert.Contains(t, c.Message, silent["/var/lib/longhorn"])
 }
 
 func TestAMountThatWentAwayIsToldAndNothingIsMadeInItsPlace(t *testing.T) {
@@ -261,16 +242,11 @@ func TestAMountThatWentAwayIsToldAndNothingIsMadeInItsPlace(t *testing.T) {
 	f.disks.records["/var/lib/longhorn"] = found(withoutFile)
 	f.mustSync()
 	f.ExpectWrites("update nodes/node-1/status")
-	if len(f.disks.done) != 0 {
-		t.Errorf("on disk: %v", f.disks.done)
-	}
+	assert.Empty(t, f.disks.done, "on disk")
 	events := f.Recorder.Take()
-	if len(events) != 2 || !strings.HasPrefix(events[0], "Warning Ready node-1: Disk disk-1(/var/lib/longhorn) on node node-1 is not ready: ") {
-		t.Errorf("events: %q", events)
-	}
-	if got := f.live().Status.DiskStatus["disk-1"].DiskUUID; got != uuid1 {
-		t.Errorf("recorded UUID became %q", got)
-	}
+	require.Len(t, events, 2)
+	assert.True(t, strings.HasPrefix(events[0], "Warning Ready node-1: Disk disk-1(/var/lib/longhorn) on node node-1 is not ready: "), events[0])
+	assert.Equal(t, uuid1, f.live().Status.DiskStatus["disk-1"].DiskUUID)
 }
 
 func TestAUUIDFileThatCannotBeMadeIsTheDisksReason(t *testing.T) {
@@ -279,9 +255,8 @@ func TestAUUIDFileThatCannotBeMadeIsTheDisksReason(t *testing.T) {
 	f.disks.createErr = errors.New("read-only file system")
 	f.mustSync()
 	c := types.FindCondition(f.live().Status.DiskStatus["disk-1"].Conditions, types.ConditionReady)
-	if c.Reason != "NoDiskInfo" || !strings.Contains(c.Message, "make the UUID file: read-only file system") {
-		t.Errorf("Ready = %+v", c)
-	}
+	assert.Equal(t, "NoDiskInfo", c.Reason)
+	assert.Contains(t, c.Message, "make the UUID file: read-only file system")
 }
 
 func TestARefusedStatusIsTriedAgainAndTellsItsEventsOnce(t *testing.T) {
@@ -291,9 +266,8 @@ func TestARefusedStatusIsTriedAgainAndTellsItsEventsOnce(t *testing.T) {
 	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "nodes"}, "node-1", nil)
 	f.Fail("update", "nodes", conflict, errors.New("timeout"))
 	for range 2 {
-		if _, err := f.sync(t.Context(), "node-1"); err == nil {
-			t.Error("no error")
-		}
+		_, err := f.sync(t.Context(), "node-1")
+		assert.Error(t, err)
 	}
 	f.ExpectEvents()
 	f.mustSync()
@@ -301,9 +275,8 @@ func TestARefusedStatusIsTriedAgainAndTellsItsEventsOnce(t *testing.T) {
 	f.ExpectEvents("Normal Schedulable node-1: Kubernetes node node-1 is not cordoned")
 
 	// Now the cache is behind that write: decide nothing on it.
-	if _, err := f.sync(t.Context(), "node-1"); !errors.Is(err, queue.ErrStale) {
-		t.Errorf("sync with a late cache = %v, want ErrStale", err)
-	}
+	_, err := f.sync(t.Context(), "node-1")
+	assert.ErrorIs(t, err, queue.ErrStale)
 }
 
 func TestOnRealDirectoriesADefaultDiskGetsItsUUIDFile(t *testing.T) {
@@ -314,21 +287,16 @@ func TestOnRealDirectoriesADefaultDiskGetsItsUUIDFile(t *testing.T) {
 	f.CatchUp()
 	f.mustSync()
 	n := f.live()
-	if len(n.Status.DiskStatus) != 1 {
-		t.Fatalf("status %+v", n.Status)
-	}
+	require.Len(t, n.Status.DiskStatus, 1)
 	data, err := os.ReadFile(filepath.Join(root, "var/lib/longhorn", disk.ConfigFileName))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	config, err := disk.ParseConfig(data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for name, d := range n.Status.DiskStatus {
-		if d.DiskUUID != config.UUID || config.Name != name || d.StorageMaximum == 0 || !types.IsConditionTrue(d.Conditions, types.ConditionReady) {
-			t.Errorf("disk %s is %+v, its file %+v", name, d, config)
-		}
+		assert.Equal(t, d.DiskUUID, config.UUID)
+		assert.Equal(t, name, config.Name)
+		assert.NotZero(t, d.StorageMaximum)
+		assert.True(t, types.IsConditionTrue(d.Conditions, types.ConditionReady))
 	}
 }
 
@@ -343,49 +311,39 @@ func TestMonitorWritesReadyAlone(t *testing.T) {
 	m, err := NewMonitor(MonitorDeps{
 		Nodes: d.Nodes, KubeNodes: d.KubeNodes, Pods: d.Pods, Env: h.Env(),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	h.EndWithTest(m.Run)
 	sync := func() {
 		t.Helper()
-		if _, err := m.sync(t.Context(), "node-1"); err != nil {
-			t.Fatal(err)
-		}
+		_, err := m.sync(t.Context(), "node-1")
+		require.NoError(t, err)
 		h.CatchUp()
 	}
 	sync()
 	h.ExpectWrites("update nodes/node-1/status")
 	h.ExpectEvents("Warning Ready node-1: pod longhorn-manager-x of longhorn-manager on node node-1 is not ready")
 	n, _ := d.Nodes.Get("node-1")
-	if n.Status.Zone != "z" || types.FindCondition(n.Status.Conditions, "Schedulable").Reason != "KubernetesNodeCordoned" {
-		t.Errorf("the daemon's part was touched: %+v", n.Status)
-	}
+	assert.Equal(t, "z", n.Status.Zone)
+	assert.Equal(t, "KubernetesNodeCordoned", types.FindCondition(n.Status.Conditions, "Schedulable").Reason, "the daemon's part was touched")
 	sync()
 	h.ExpectWrites()
 
-	// Not in the cache, but there: nobody is told that the node is gone.
-	if err := d.KubeNodes.Replace(nil, "1000"); err != nil {
-		t.Fatal(err)
-	}
+	// Not in the cache, but there: no controller learns that the node is gone.
+	require.NoError(t, d.KubeNodes.Replace(nil, "1000"))
 	sync()
 	h.ExpectWrites()
 
-	if err := h.Kube.CoreV1().Nodes().Delete(t.Context(), "node-1", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, h.Kube.CoreV1().Nodes().Delete(t.Context(), "node-1", metav1.DeleteOptions{}))
 	h.Writes()
 	h.CatchUp()
 	sync()
 	h.ExpectWrites("update nodes/node-1/status")
 	n, _ = d.Nodes.Get("node-1")
-	if c := types.FindCondition(n.Status.Conditions, "Ready"); c.Reason != "KubernetesNodeGone" {
-		t.Errorf("Ready = %+v", c)
-	}
+	c := types.FindCondition(n.Status.Conditions, "Ready")
+	assert.Equal(t, "KubernetesNodeGone", c.Reason)
 
-	if _, err := m.sync(t.Context(), "never-registered"); !apierrors.IsNotFound(err) {
-		t.Errorf("sync of a node that is not registered = %v", err)
-	}
+	_, err = m.sync(t.Context(), "never-registered")
+	assert.True(t, apierrors.IsNotFound(err), "sync of a node that is not registered = %v", err)
 }
 
 func TestMonitorMarksTheDisksOfANodeThatIsAway(t *testing.T) {
@@ -398,17 +356,13 @@ func TestMonitorMarksTheDisksOfANodeThatIsAway(t *testing.T) {
 	m, err := NewMonitor(MonitorDeps{
 		Nodes: d.Nodes, KubeNodes: d.KubeNodes, Pods: d.Pods, Env: h.Env(),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	h.EndWithTest(m.Run)
 	sync := func() time.Duration {
 		t.Helper()
 		h.CatchUp()
 		result, err := m.sync(t.Context(), "node-1")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		h.CatchUp()
 		return result.RequeueAfter
 	}
@@ -420,20 +374,16 @@ func TestMonitorMarksTheDisksOfANodeThatIsAway(t *testing.T) {
 	h.Writes()
 	h.Recorder.Take()
 
-	// The daemon restarts: nobody's disk changes, and the leader looks again.
+	// The daemon restarts: no disk changes, and the leader looks again.
 	h.Overwrite(daemon(podNotReady))
-	if again := sync(); again != daemonGrace {
-		t.Errorf("looks again in %v", again)
-	}
+	assert.Equal(t, daemonGrace, sync())
 	h.ExpectWrites("update nodes/node-1/status")
-	if got := diskNow(); got.ready != "True" || got.schedulable != "True" {
-		t.Errorf("after a moment without the daemon: %+v", got)
-	}
+	got := diskNow()
+	assert.Equal(t, "True", got.ready)
+	assert.Equal(t, "True", got.schedulable, "after a moment without the daemon")
 	h.Recorder.Take()
 	h.Clock.Step(daemonGrace - time.Second)
-	if again := sync(); again != time.Second {
-		t.Errorf("looks again in %v", again)
-	}
+	assert.Equal(t, time.Second, sync())
 	h.ExpectWrites()
 	h.Overwrite(daemon())
 	sync()
@@ -448,9 +398,7 @@ func TestMonitorMarksTheDisksOfANodeThatIsAway(t *testing.T) {
 		"Warning Ready node-1: Disk disk-1(/var/lib/longhorn) on node node-1 is not ready: the node is not ready",
 		"Warning Schedulable node-1: Disk disk-1(/var/lib/longhorn) on the node node-1 is not schedulable for more replica; the node is not ready")
 	want := summary{ready: "False/NodeNotReady", schedulable: "False/NodeNotReady", uuid: uuid1, maximum: 100, available: 100}
-	if got := diskNow(); !reflect.DeepEqual(got, want) {
-		t.Errorf("disk %+v, want %+v", got, want)
-	}
+	assert.Equal(t, want, diskNow())
 	sync()
 	h.ExpectWrites()
 
@@ -458,15 +406,13 @@ func TestMonitorMarksTheDisksOfANodeThatIsAway(t *testing.T) {
 	h.Overwrite(kubeNode.DeepCopy(), daemon(podNotReady))
 	sync()
 	h.ExpectWrites("update nodes/node-1/status")
-	if got := diskNow(); got.ready != "False/NodeNotReady" {
-		t.Errorf("disk %+v", got)
-	}
+	got = diskNow()
+	assert.Equal(t, "False/NodeNotReady", got.ready)
 	h.Overwrite(daemon())
 	sync()
 	h.ExpectWrites("update nodes/node-1/status")
-	if got := diskNow(); got.ready != "False/NodeNotReady" {
-		t.Errorf("the leader judged a disk: %+v", got)
-	}
+	got = diskNow()
+	assert.Equal(t, "False/NodeNotReady", got.ready, "the leader judged a disk")
 	h.Recorder.Take()
 	f := &fixture{
 		Harness: h, store: h.Datastore(datastore.Options{Node: "node-1"}),
@@ -491,8 +437,6 @@ func TestMonitorIsWokenByDaemonPodsOnly(t *testing.T) {
 		{daemon(func(p *corev1.Pod) { p.Spec.NodeName = "" }), nil},
 		{other, nil},
 	} {
-		if got := nodeOfDaemon(c.pod); !slices.Equal(got, c.want) {
-			t.Errorf("nodeOfDaemon(%s on %q) = %v, want %v", c.pod.Name, c.pod.Spec.NodeName, got, c.want)
-		}
+		assert.Equal(t, c.want, nodeOfDaemon(c.pod), "%s %q", c.pod.Name, c.pod.Spec.NodeName)
 	}
 }

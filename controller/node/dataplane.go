@@ -13,19 +13,30 @@ import (
 type DataPlane struct {
 	// Answers is false while it does not: then the rest is empty, and what it said before stays.
 	Answers bool
-	// SilentDisks has, by path, what is to be said of the disks that do not answer it.
-	SilentDisks map[string]string
+	// HangingDisks has, by path, what to say of the disks that do not answer it.
+	HangingDisks map[string]string
 	// DevicesKept: block devices outlive the process that serves them.
 	DevicesKept bool
+	// DisksOnVolumes: it also keeps replicas on file systems that lie on volumes attached here.
+	DisksOnVolumes bool
 }
 
 func (d DataPlane) equal(other DataPlane) bool {
-	return d.Answers == other.Answers && d.DevicesKept == other.DevicesKept && maps.Equal(d.SilentDisks, other.SilentDisks)
+	return d.Answers == other.Answers && d.DevicesKept == other.DevicesKept && d.DisksOnVolumes == other.DisksOnVolumes && maps.Equal(d.HangingDisks, other.HangingDisks)
 }
 
-// deviceSuccession tells whether volumes attached to the node survive the death of the
-// process that serves them, and get a new version of it without being detached. The
-// instance manager has tried it out: it depends on the kernel (Linux 6.9).
+// mayUse tells whether the data plane can use a disk that lies on a volume. While the data plane
+// does not answer, what it said when the disk was accepted counts.
+func (d DataPlane) mayUse(disk longhorn.DiskStatus) bool {
+	if !d.Answers {
+		return disk.OnVolume != ""
+	}
+	return d.DisksOnVolumes
+}
+
+// deviceSuccession tells whether the node's volumes stay attached when the process that serves
+// them dies or gets a new version. The instance manager has tried it out: it depends on the
+// kernel (Linux 6.9).
 func deviceSuccession(node string, d DataPlane) longhorn.Condition {
 	if d.DevicesKept {
 		return longhorn.Condition{

@@ -20,30 +20,30 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/logfields"
 )
 
-// defaultsRetry is when the file system is looked at again for disks that it lacked: a
-// directory is made, or mounted, without an event in the API. Nothing is asked of the
-// API server, and nothing written, while it is as it was.
+// defaultsRetry is when to look again at the file system for disks that it lacked:
+// directories are made, and mounted, without an event in the API. While nothing has
+// changed, this asks nothing of the API server and writes nothing.
 const defaultsRetry = 3 * time.Second
 
 // defaulted is the outcome of setDefaults.
 type defaulted struct {
-	// kubeNode is nil while nothing is known of it; then problems are not known either.
+	// kubeNode is nil while it is not known; then the problems are not known either.
 	kubeNode *corev1.Node
 	problems defaults.Problems
-	// written: the Node's spec is not any more what the caller has of it.
+	// written: the Node's spec is no longer what the caller has.
 	written bool
 	// again is when to look again though nothing may have changed in the API.
 	again time.Duration
 }
 
 // setDefaults adds to a node without disks, or without tags, those that the Kubernetes
-// node's label and annotations ask for. It is called at every sync, so the order in
-// which label, annotations, setting and node come does not matter, and what the user
-// removes altogether is there again at once.
+// node's label and annotations ask for. Every sync calls it, so label, annotations, setting
+// and node may come in any order, and what the user removes altogether is there again at
+// once.
 //
-// The decision is made from the caches, and made again from a live read before anything
-// is done: in between the user may have added a disk. The write is under the version
-// read, so a disk that is added even later makes it a conflict.
+// It decides from the caches, and again from a live read before it does anything: in
+// between the user may have added a disk. It writes under the version read, so a disk that
+// the user adds even later makes the write a conflict.
 func (c *Controller) setDefaults(ctx context.Context, node *longhorn.Node, log *logrus.Entry) (defaulted, error) {
 	kubeNode, err := c.deps.KubeNodes.GetRO(node.Name)
 	if apierrors.IsNotFound(err) {
@@ -56,7 +56,14 @@ func (c *Controller) setDefaults(ctx context.Context, node *longhorn.Node, log *
 	decision := c.decideDefaults(kubeNode, node)
 	out.problems = decision.Problems
 	disks := c.configuredDisks(decision, &out)
-	if decision.Source != defaults.FromDataPath && len(disks)+len(decision.Tags) == 0 {
+	tries := decision.Source == defaults.FromDataPath
+	if tries {
+		if wait := c.lastDefault.wait(c.defaultDataPath(), c.deps.Clock.Now()); wait > 0 {
+			noteDefaultDisk(&out, c.lastDefault.err, wait)
+			tries = false
+		}
+	}
+	if !tries && len(disks)+len(decision.Tags) == 0 && !isDueNoMore(node) {
 		return out, nil
 	}
 
@@ -72,14 +79,14 @@ func (c *Controller) setDefaults(ctx context.Context, node *longhorn.Node, log *
 	case defaults.FromNowhere: // it has disks by now, or the setting has changed
 		disks = nil
 	case defaults.FromDataPath:
+		if !tries {
+			break
+		}
 		if disks, err = c.defaultDisk(); err != nil {
-			out.problems.Disks = &defaults.Problem{
-				Reason:  types.ReasonDefaultDiskFailed,
-				Message: "the default disk could not be made: " + err.Error(),
-			}
+			noteDefaultDisk(&out, err, c.lastDefault.delay)
 		}
 	}
-	if len(disks)+len(decision.Tags) == 0 {
+	if len(disks)+len(decision.Tags) == 0 && !isDueNoMore(live) {
 		if out.problems.Disks == nil {
 			return defaulted{}, queue.ErrStale // the cache shows a node that lacks what the live one has
 		}
@@ -88,14 +95,30 @@ func (c *Controller) setDefaults(ctx context.Context, node *longhorn.Node, log *
 	err = c.writeDefaults(ctx, live, disks, decision.Tags, log)
 	if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) {
 		noteRefusal(&out.problems, decision.Source, len(disks) > 0, len(decision.Tags) > 0, err)
-		return out, nil // the rest of the sync must not wait for somebody to lift this
+		return out, nil // the rest of the sync must not wait until a user lifts this
 	}
 	out.written = err == nil
 	return out, err
 }
 
-// noteRefusal adds what is to be said when the API server does not take the spec, as by
-// a policy of the cluster's own.
+// noteDefaultDisk adds that the default disk cannot be made.
+func noteDefaultDisk(out *defaulted, err error, again time.Duration) {
+	out.problems.Disks = &defaults.Problem{
+		Reason:  types.ReasonDefaultDiskFailed,
+		Message: "the default disk could not be made: " + err.Error(),
+	}
+	out.again = soonest(again, out.again)
+}
+
+// isDueNoMore tells whether a node whose default disk was due has got a disk from the user:
+// the default disk must not come when the user removes that one.
+func isDueNoMore(n *longhorn.Node) bool {
+	_, due := n.Annotations[types.AnnotationDefaultDiskDue]
+	return due && len(n.Spec.Disks) > 0
+}
+
+// noteRefusal adds what to say when the API server does not take the spec, such as by a
+// policy of the cluster's own.
 func noteRefusal(p *defaults.Problems, source defaults.Source, withDisks, withTags bool, err error) {
 	if withDisks {
 		p.Disks = &defaults.Problem{Reason: types.ReasonDefaultDisksConfigInvalid, Message: "the API server refuses the disks: " + err.Error()}
@@ -113,15 +136,16 @@ func (c *Controller) decideDefaults(kubeNode *corev1.Node, node *longhorn.Node) 
 		LabeledOnly: c.labeledOnly(),
 		Labels:      kubeNode.Labels, Annotations: kubeNode.Annotations,
 		HasDisks: hasDisks(node), HasTags: len(node.Spec.Tags) > 0,
+		DefaultDiskDue: node.Annotations[types.AnnotationDefaultDiskDue] != "",
 	})
 }
 
-// hasDisks counts also those whose status is still there: a new disk of the same name
-// would inherit the identity of the one that was removed.
+// hasDisks also counts disks whose status is still there: a new disk of the same name would
+// inherit the identity of the one that was removed.
 func hasDisks(n *longhorn.Node) bool { return len(n.Spec.Disks)+len(n.Status.DiskStatus) > 0 }
 
-// configuredDisks holds the disks of the annotation against what is at their paths,
-// which it does not change.
+// configuredDisks compares the disks of the annotation with what is at their paths, which
+// it does not change.
 func (c *Controller) configuredDisks(decision defaults.Decision, out *defaulted) map[string]longhorn.DiskSpec {
 	if decision.Source != defaults.FromConfig {
 		return nil
@@ -161,10 +185,13 @@ func (c *Controller) look(paths map[string]string) map[string]disk.Record {
 	return c.deps.Disks.Scan(paths)
 }
 
-// writeDefaults adds what there is of disks and tags to the spec.
+// writeDefaults adds the disks and tags, if there are any, to the spec.
 func (c *Controller) writeDefaults(ctx context.Context, live *longhorn.Node, disks map[string]longhorn.DiskSpec, tags []string, log *logrus.Entry) error {
 	if len(disks) > 0 {
 		live.Spec.Disks = disks
+	}
+	if len(live.Spec.Disks) > 0 {
+		delete(live.Annotations, types.AnnotationDefaultDiskDue)
 	}
 	if len(tags) > 0 {
 		live.Spec.Tags = tags
@@ -176,8 +203,8 @@ func (c *Controller) writeDefaults(ctx context.Context, live *longhorn.Node, dis
 	return nil
 }
 
-// recordDefaults puts the problems into the conditions of the planned status and
-// returns those that the user must be told of once the status is written.
+// recordDefaults puts the problems into the conditions of the planned status. It returns
+// those to tell the user once the status is written.
 func (c *Controller) recordDefaults(d defaulted, status *longhorn.NodeStatus) []longhorn.Condition {
 	if d.kubeNode == nil {
 		return nil
@@ -187,8 +214,8 @@ func (c *Controller) recordDefaults(d defaulted, status *longhorn.NodeStatus) []
 	return news
 }
 
-// tellDefaults sends each as a Warning of both the Kubernetes node, where the mistake
-// is to be mended, and the Longhorn node.
+// tellDefaults sends each as a Warning of both the Kubernetes node, where the mistake must
+// be mended, and the Longhorn node.
 func (c *Controller) tellDefaults(d defaulted, node *longhorn.Node, news []longhorn.Condition) {
 	for _, condition := range news {
 		c.deps.Recorder.Event(d.kubeNode, corev1.EventTypeWarning, condition.Reason, condition.Message)

@@ -4,14 +4,15 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -77,8 +78,8 @@ func (f *fixture) setKubeNode(n *corev1.Node) {
 	f.CatchUp()
 }
 
-// settle syncs until nothing is written any more.
-func (f *fixture) settle() {
+// syncAll syncs until nothing is written any more.
+func (f *fixture) syncAll() {
 	f.T.Helper()
 	for range 8 {
 		f.Writes()
@@ -103,45 +104,34 @@ func paths(n *longhorn.Node) []string {
 func (f *fixture) expectSpec(disks, tags []string) {
 	f.T.Helper()
 	n := f.live()
-	if got := paths(n); !slices.Equal(got, disks) {
-		f.T.Errorf("disks %q, want %q", got, disks)
-	}
-	if !slices.Equal(n.Spec.Tags, tags) {
-		f.T.Errorf("tags %q, want %q", n.Spec.Tags, tags)
-	}
+	none := []string{} // what is nil is the same
+	assert.Equal(f.T, append(none, disks...), append(none, paths(n)...))
+	assert.Equal(f.T, append(none, tags...), append(none, n.Spec.Tags...))
 }
 
 func (f *fixture) expectCondition(conditionType, reason, message string) {
 	f.T.Helper()
 	c := types.FindCondition(f.live().Status.Conditions, conditionType)
 	if reason == "" {
-		if c.Status != longhorn.ConditionUnknown {
-			f.T.Errorf("%s = %+v, want none", conditionType, c)
-		}
+		assert.Equal(f.T, longhorn.ConditionUnknown, c.Status, conditionType)
 		return
 	}
-	if c.Status != longhorn.ConditionFalse || c.Reason != reason || c.Message != message {
-		f.T.Errorf("%s = %+v, want %s: %s", conditionType, c, reason, message)
-	}
+	assert.Equal(f.T, longhorn.ConditionFalse, c.Status, conditionType)
+	assert.Equal(f.T, reason, c.Reason, conditionType)
+	assert.Equal(f.T, message, c.Message, conditionType)
 }
 
 // TestEveryBadAnnotationLeavesTheNodeAsItWasAndIsToldOnce: nothing of it is applied,
 // the reason is in two Events and a condition, and the next sync says nothing again.
 func TestEveryBadAnnotationLeavesTheNodeAsItWasAndIsToldOnce(t *testing.T) {
 	data, err := os.ReadFile("defaults/testdata/bad.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var cases []struct {
 		Case, Error string
 		Disks, Tags *string
 	}
-	if err := yaml.UnmarshalStrict(data, &cases); err != nil {
-		t.Fatal(err)
-	}
-	if len(cases) < 40 {
-		t.Fatalf("%d cases", len(cases))
-	}
+	require.NoError(t, yaml.UnmarshalStrict(data, &cases))
+	require.GreaterOrEqual(t, len(cases), 40)
 	for _, c := range cases {
 		t.Run(c.Case, func(t *testing.T) {
 			kubeNode, conditionType, reason := asked("config", "-", "-"), "DefaultDisksConfig", "DefaultDisksConfigInvalid"
@@ -166,12 +156,8 @@ func TestEveryBadAnnotationLeavesTheNodeAsItWasAndIsToldOnce(t *testing.T) {
 			}
 			f.ExpectWrites()
 			f.expectTold()
-			if after := f.live().Spec; !reflect.DeepEqual(before, after) {
-				t.Errorf("spec was %+v, is %+v", before, after)
-			}
-			if len(f.disks.done) != 0 {
-				t.Errorf("on disk: %v", f.disks.done)
-			}
+			assert.Equal(t, before, f.live().Spec)
+			assert.Empty(t, f.disks.done, "on disk")
 		})
 	}
 }
@@ -182,9 +168,7 @@ func (f *fixture) expectTold(want ...string) {
 	got := slices.DeleteFunc(f.Recorder.Take(), func(line string) bool {
 		return !strings.Contains(line, "Invalid ") && !strings.Contains(line, "DefaultDiskFailed ")
 	})
-	if !slices.Equal(got, want) {
-		f.T.Errorf("events:\n got %q\nwant %q", got, want)
-	}
+	assert.Equal(f.T, want, got)
 }
 
 // cordonChecked has the condition that every first sync writes.
@@ -213,19 +197,16 @@ func TestABadAnnotationIsToldOfBothNodes(t *testing.T) {
 	recorder := &objects{}
 	f.deps.Recorder = recorder
 	f.mustSync()
-	if want := []string{"*v1.Node", "*v1beta2.Node"}; !slices.Equal(recorder.kinds, want) {
-		t.Errorf("Events of %q, want %q", recorder.kinds, want)
-	}
+	want := []string{"*v1.Node", "*v1beta2.Node"}
+	assert.Equal(t, want, recorder.kinds)
 }
 
 // TestTheDocumentedScenario goes through the documented test plan from its third step.
 func TestTheDocumentedScenario(t *testing.T) {
 	f := newDefaultsFixture(t, build.KubeNode("node-1"), labeledNodes())
-	f.settle() // 3: a new node has no disk and no tag
+	f.syncAll() // 3: a new node has no disk and no tag
 	f.expectSpec(nil, nil)
-	if len(f.disks.done) != 0 {
-		t.Errorf("on disk: %v", f.disks.done)
-	}
+	assert.Empty(t, f.disks.done, "on disk")
 
 	step4 := asked("config",
 		`[{"path":"/mnt/a","allowScheduling":false}, {"path":"/mnt/b","allowScheduling":true,"storageReserved":1024,"tags":["ssd","fast"]}]`,
@@ -233,35 +214,32 @@ func TestTheDocumentedScenario(t *testing.T) {
 	f.setKubeNode(step4)
 	f.mustSync()
 	f.ExpectWrites("update nodes/node-1") // both at once
-	f.settle()
+	f.syncAll()
 	f.expectSpec([]string{"default-disk-aa=/mnt/a", "default-disk-bb=/mnt/b"}, []string{"fast", "storage"})
 	want := map[string]longhorn.DiskSpec{
 		"default-disk-aa": {Type: "filesystem", Path: "/mnt/a", StorageReserved: 30 * gib, Tags: []string{}},
 		"default-disk-bb": {Type: "filesystem", Path: "/mnt/b", AllowScheduling: true, StorageReserved: 1024, Tags: []string{"fast", "ssd"}},
 	}
-	if got := f.live().Spec.Disks; !reflect.DeepEqual(got, want) {
-		t.Errorf("disks:\n got %+v\nwant %+v", got, want)
-	}
+	assert.Equal(t, want, f.live().Spec.Disks)
 
 	f.change(func(n *longhorn.Node) { // 5: edits stay, and the annotations too
 		n.Spec.Tags = []string{"mine"}
 		delete(n.Spec.Disks, "default-disk-aa")
 	})
-	f.settle()
+	f.syncAll()
 	f.expectSpec([]string{"default-disk-bb=/mnt/b"}, []string{"mine"})
 	kubeNode, err := f.store.KubeNodes.Live(t.Context(), "node-1")
-	if err != nil || !maps.Equal(kubeNode.Annotations, step4.Annotations) {
-		t.Errorf("annotations %v, %v", kubeNode.Annotations, err)
-	}
+	require.NoError(t, err)
+	assert.Equal(t, step4.Annotations, kubeNode.Annotations)
 
 	f.change(func(n *longhorn.Node) { n.Spec.Disks, n.Spec.Tags = nil, nil }) // 6
-	f.settle()
+	f.syncAll()
 	f.expectSpec([]string{"default-disk-aa=/mnt/a", "default-disk-bb=/mnt/b"}, []string{"fast", "storage"})
 	f.Recorder.Take()
 
 	f.change(func(n *longhorn.Node) { n.Spec.Disks, n.Spec.Tags = nil, nil }) // 7, on the same node
 	f.setKubeNode(asked("config", `[{"path":"/mnt/none","allowScheduling":false}]`, `["slow",".*invalid-tag"]`))
-	f.settle()
+	f.syncAll()
 	f.expectSpec(nil, nil)
 	noPath := `Warning DefaultDisksConfigInvalid node-1: default-disks-config: disk 1, key "path", line 1 column 10: "/mnt/none" does not exist on the node`
 	noTag := `Warning DefaultNodeTagsInvalid node-1: default-node-tags: tag 2, line 1 column 9: must be a tag: up to 63 letters, digits, '-', '_' or '.', ` +
@@ -270,7 +248,7 @@ func TestTheDocumentedScenario(t *testing.T) {
 
 	f.disks.records["/mnt/none"] = f.disks.records["/mnt/a"] // 8
 	f.setKubeNode(asked("config", `[{"path":"/mnt/none","allowScheduling":false}]`, `["slow","storage"]`))
-	f.settle()
+	f.syncAll()
 	f.expectSpec([]string{"default-disk-aa=/mnt/none"}, []string{"slow", "storage"})
 	f.expectCondition("DefaultDisksConfig", "", "")
 	f.expectCondition("DefaultNodeTags", "", "")
@@ -282,22 +260,21 @@ func TestADirectoryThatIsMadeLaterIsFoundWithoutAnEvent(t *testing.T) {
 	f.Writes()
 	f.CatchUp()
 	result, err := f.sync(t.Context(), "node-1")
-	if err != nil || result.RequeueAfter.Seconds() != 3 {
-		t.Fatalf("sync = %+v, %v", result, err)
-	}
+	require.NoError(t, err)
+	require.Equal(t, float64(3), result.RequeueAfter.Seconds(), "sync = %+v", result)
 	f.ExpectWrites()
 	f.disks.records["/mnt/none"] = f.disks.records["/mnt/b"]
 	f.mustSync()
 	f.ExpectWrites("update nodes/node-1")
 	f.expectSpec([]string{"default-disk-bb=/mnt/none"}, nil)
-	f.settle()
+	f.syncAll()
 	f.expectCondition("DefaultDisksConfig", "", "")
 }
 
 func TestADaemonThatStartsAgainTellsNothingAgain(t *testing.T) {
 	f := newDefaultsFixture(t, asked("config", `[{"path":"mnt"}]`, `["*"]`), labeledNodes(), build.Node("node-1", cordonChecked))
 	f.mustSync()
-	relative := `Warning DefaultDisksConfigInvalid node-1: default-disks-config: disk 1, key "path", line 1 column 10: must be absolute, got "mnt"`
+	relative := `Warning DefaultDisksConfigInvalid node-1: default-disks-config: disk 1, key "path", line 1 column 10: "mnt" must be an absolute path`
 	noTag := `Warning DefaultNodeTagsInvalid node-1: default-node-tags: tag 1, line 1 column 2: must be a tag: up to 63 letters, digits, '-', '_' or '.', ` +
 		`with a letter or digit at both ends, and perhaps a DNS name and '/' before them, got "*"`
 	f.expectTold(relative, relative, noTag, noTag)
@@ -317,16 +294,15 @@ func TestADaemonThatStartsAgainTellsNothingAgain(t *testing.T) {
 
 	// Not in use any more: nothing is wrong.
 	f.change(func(n *longhorn.Node) { build.WithDisk("d", "/mnt/a")(n) })
-	f.settle()
+	f.syncAll()
 	f.expectCondition("DefaultDisksConfig", "", "")
 }
 
 func TestAnEventIsToldOnlyWhenTheConditionWasWritten(t *testing.T) {
 	f := newDefaultsFixture(t, asked("-", "-", "null"), build.Node("node-1", cordonChecked))
 	f.Fail("update", "nodes", errors.New("timeout"))
-	if _, err := f.sync(t.Context(), "node-1"); err == nil {
-		t.Error("no error")
-	}
+	_, err := f.sync(t.Context(), "node-1")
+	assert.Error(t, err)
 	f.expectTold()
 	f.mustSync()
 	warning := "Warning DefaultNodeTagsInvalid node-1: default-node-tags: line 1 column 1: must be a list of tags, got null"
@@ -341,15 +317,12 @@ func TestADiskThatTheUserAddsMeanwhileIsNotReplaced(t *testing.T) {
 			build.WithDisk("mine", "/mnt/b")(n)
 			f.Overwrite(n) // and the cache does not know
 
-			if _, err := f.sync(t.Context(), "node-1"); !errors.Is(err, queue.ErrStale) {
-				t.Errorf("sync = %v, want ErrStale", err)
-			}
+			_, err := f.sync(t.Context(), "node-1")
+			assert.ErrorIs(t, err, queue.ErrStale)
 			f.ExpectWrites()
-			if len(f.disks.done) != 0 {
-				t.Errorf("on disk: %v", f.disks.done)
-			}
+			assert.Empty(t, f.disks.done, "on disk")
 			f.expectSpec([]string{"mine=/mnt/b"}, nil)
-			f.settle()
+			f.syncAll()
 			f.expectSpec([]string{"mine=/mnt/b"}, nil)
 		})
 	}
@@ -360,9 +333,8 @@ func TestANodeThatWasMadeAnewMeanwhileIsLeftToTheNextSync(t *testing.T) {
 	n := f.live()
 	n.UID = "another"
 	f.Overwrite(n)
-	if _, err := f.sync(t.Context(), "node-1"); !errors.Is(err, queue.ErrStale) {
-		t.Errorf("sync = %v, want ErrStale", err)
-	}
+	_, err := f.sync(t.Context(), "node-1")
+	assert.ErrorIs(t, err, queue.ErrStale)
 	f.ExpectWrites()
 }
 
@@ -371,17 +343,15 @@ func TestAConflictIsTriedAgain(t *testing.T) {
 	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "nodes"}, "node-1", nil)
 	f.Fail("update", "nodes", conflict, conflict)
 	for range 2 {
-		if _, err := f.sync(t.Context(), "node-1"); !apierrors.IsConflict(err) {
-			t.Errorf("sync = %v, want a conflict", err)
-		}
+		_, err := f.sync(t.Context(), "node-1")
+		assert.True(t, apierrors.IsConflict(err), "sync = %v, want a conflict", err)
 		f.expectSpec(nil, nil)
 	}
 	f.mustSync()
 	f.ExpectWrites("update nodes/node-1", "update nodes/node-1", "update nodes/node-1")
 	f.expectSpec([]string{"default-disk-aa=/mnt/a"}, []string{"fast"})
-	if _, err := f.sync(t.Context(), "node-1"); !errors.Is(err, queue.ErrStale) {
-		t.Errorf("sync with a late cache = %v, want ErrStale", err)
-	}
+	_, err := f.sync(t.Context(), "node-1")
+	assert.ErrorIs(t, err, queue.ErrStale)
 }
 
 func TestASpecThatTheAPIServerRefusesIsToldAndHoldsUpNothing(t *testing.T) {
@@ -393,10 +363,8 @@ func TestASpecThatTheAPIServerRefusesIsToldAndHoldsUpNothing(t *testing.T) {
 	disks := `Warning DefaultDisksConfigInvalid node-1: the API server refuses the disks: update nodes.longhorn.io node-1: nodes "node-1" is forbidden: a policy says no`
 	tags := `Warning DefaultNodeTagsInvalid node-1: the API server refuses the tags: update nodes.longhorn.io node-1: nodes "node-1" is forbidden: a policy says no`
 	f.expectTold(disks, disks, tags, tags)
-	if !types.IsConditionTrue(f.live().Status.Conditions, "Schedulable") {
-		t.Error("the rest of the status was not written")
-	}
-	f.settle()
+	assert.True(t, types.IsConditionTrue(f.live().Status.Conditions, "Schedulable"), "the rest of the status was not written")
+	f.syncAll()
 	f.expectSpec([]string{"default-disk-aa=/mnt/a"}, []string{"fast"})
 	f.expectCondition("DefaultDisksConfig", "", "")
 	f.expectCondition("DefaultNodeTags", "", "")
@@ -408,54 +376,141 @@ func TestANewDiskInheritsNoIdentity(t *testing.T) {
 		build.ReadyNode("node-1", uuid1, func(n *longhorn.Node) { n.Spec.Disks = nil }))
 	f.mustSync()
 	f.ExpectWrites("update nodes/node-1/status")
-	if n := f.live(); len(n.Status.DiskStatus) != 0 || len(n.Spec.Disks) != 0 {
-		t.Errorf("node %+v", n)
-	}
-	f.settle()
+	n := f.live()
+	assert.Empty(t, n.Status.DiskStatus)
+	assert.Empty(t, n.Spec.Disks)
+	f.syncAll()
 	f.expectSpec([]string{"disk-1=/mnt/a"}, nil)
-	if got := f.live().Status.DiskStatus["disk-1"].DiskUUID; got == uuid1 || got == "" {
-		t.Errorf("the new disk has UUID %q", got)
-	}
+	got := f.live().Status.DiskStatus["disk-1"].DiskUUID
+	assert.NotEqual(t, uuid1, got)
+	assert.NotEmpty(t, got, "the new disk has UUID")
 }
 
 func TestTheDefaultDiskIsMadeWheneverTheLabelAsksAndThereIsNone(t *testing.T) {
 	f := newDefaultsFixture(t, asked("TRUE", badDisksOf(), "-"), labeledNodes())
-	f.settle()
+	f.syncAll()
 	f.expectSpec([]string{"default-disk-root=/var/lib/longhorn"}, nil)
 	d := f.live().Spec.Disks["default-disk-root"]
-	if !d.AllowScheduling || d.StorageReserved != 30*gib || d.Type != "filesystem" {
-		t.Errorf("disk %+v", d)
-	}
+	assert.True(t, d.AllowScheduling)
+	assert.Equal(t, int64(30*gib), d.StorageReserved)
+	assert.Equal(t, longhorn.DiskType("filesystem"), d.Type)
 	f.change(func(n *longhorn.Node) { n.Spec.Disks = nil })
-	f.settle()
+	f.syncAll()
 	f.expectSpec([]string{"default-disk-root=/var/lib/longhorn"}, nil)
 	prepares := slices.DeleteFunc(slices.Clone(f.disks.done), func(s string) bool { return s != "prepare /var/lib/longhorn" })
-	if len(prepares) != 2 {
-		t.Errorf("on disk: %v", f.disks.done)
-	}
+	assert.Len(t, prepares, 2, "on disk: %v", f.disks.done)
 }
 
-// badDisksOf is an annotation that nobody reads while the label says true.
+// badDisksOf is an annotation that the daemon ignores while the label says true.
 func badDisksOf() string { return `[{"path":"relative"}]` }
 
 func TestADefaultDiskThatCannotBeMadeIsToldAndTheTagsAreSetAllTheSame(t *testing.T) {
 	f := newDefaultsFixture(t, asked("true", "-", `["fast"]`), labeledNodes(), build.Node("node-1", cordonChecked))
 	f.disks.prepareErr = errors.New("read-only file system")
-	f.settle()
+	f.syncAll()
 	f.expectSpec(nil, []string{"fast"})
 	message := "the default disk could not be made: read-only file system"
 	f.expectCondition("DefaultDisksConfig", "DefaultDiskFailed", message)
 	f.expectTold("Warning DefaultDiskFailed node-1: "+message, "Warning DefaultDiskFailed node-1: "+message)
 
 	f.disks.prepareErr = nil
-	f.settle()
+	f.syncAll()
+	f.expectSpec(nil, []string{"fast"}) // not tried again yet
+	f.expectCondition("DefaultDisksConfig", "DefaultDiskFailed", message)
+	f.Clock.Step(3 * time.Second)
+	f.syncAll()
 	f.expectSpec([]string{"default-disk-root=/var/lib/longhorn"}, []string{"fast"})
 	f.expectCondition("DefaultDisksConfig", "", "")
 }
 
+const notMade = "the default disk could not be made: read-only file system"
+
+// dueFixture is a node that was registered, with the setting off, while its default disk
+// could not be made.
+func dueFixture(t *testing.T, objs ...runtime.Object) *fixture {
+	f := newDefaultsFixture(t, asked("-", "-", "-"), objs...)
+	f.disks.prepareErr = errors.New("read-only file system")
+	f.mustSync()
+	f.syncAll()
+	f.expectSpec(nil, nil)
+	f.expectCondition("DefaultDisksConfig", "DefaultDiskFailed", notMade)
+	f.expectTold("Warning DefaultDiskFailed node-1: "+notMade, "Warning DefaultDiskFailed node-1: "+notMade)
+	return f
+}
+
+func TestADefaultDiskThatCouldNotBeMadeAtTheRegistrationIsTriedAgain(t *testing.T) {
+	f := dueFixture(t)
+	tries := func() int {
+		return len(slices.DeleteFunc(slices.Clone(f.disks.done), func(s string) bool { return s != "prepare /var/lib/longhorn" }))
+	}
+	for _, delay := range []time.Duration{3 * time.Second, 6 * time.Second, 12 * time.Second} {
+		before := tries()
+		f.Clock.Step(delay - time.Millisecond)
+		f.mustSync()
+		require.Equal(t, before, tries(), "tried before %s were over", delay)
+		f.Clock.Step(time.Millisecond)
+		f.mustSync()
+		require.Equal(t, before+1, tries(), "not tried after %s", delay)
+	}
+	f.expectTold()
+	f.disks.prepareErr = nil
+	f.Clock.Step(24 * time.Second)
+	f.syncAll()
+	f.expectSpec([]string{"default-disk-root=/var/lib/longhorn"}, nil)
+	f.expectCondition("DefaultDisksConfig", "", "")
+
+	f.change(func(n *longhorn.Node) { n.Spec.Disks = nil })
+	f.syncAll()
+	f.Clock.Step(time.Hour)
+	f.syncAll()
+	f.expectSpec(nil, nil) // what the user removes stays away
+}
+
+func TestADefaultDiskThatIsDueGivesWayToTheUsers(t *testing.T) {
+	f := dueFixture(t)
+	f.disks.prepareErr = nil
+	f.change(func(n *longhorn.Node) {
+		n.Spec.Disks = map[string]longhorn.DiskSpec{"mine": {Path: "/mnt/b", Type: longhorn.DiskTypeFilesystem}}
+	})
+	f.Clock.Step(time.Hour)
+	f.syncAll()
+	f.expectSpec([]string{"mine=/mnt/b"}, nil)
+	f.expectCondition("DefaultDisksConfig", "", "")
+	f.change(func(n *longhorn.Node) { n.Spec.Disks = nil })
+	f.syncAll()
+	f.Clock.Step(time.Hour)
+	f.syncAll()
+	f.expectSpec(nil, nil)
+}
+
+func TestAnAnnotationThatNobodyAsksForIsTold(t *testing.T) {
+	const name = "annotation node.longhorn.io/default-disks-config is not used: "
+	for want, tc := range map[string]struct {
+		label, annotation string
+		on                bool
+		reason, message   string
+	}{
+		"the setting is off → said":              {"config", `[{"path":"/mnt/a"}]`, false, "CreateDefaultDiskSettingOff", name + "setting create-default-disk-labeled-nodes is false; set it to true"},
+		"the label is missing → said":            {"-", `[{"path":"/mnt/a"}]`, true, "CreateDefaultDiskLabelNotConfig", name + "label node.longhorn.io/create-default-disk is missing; set it to config"},
+		"the label asks for another disk → said": {"true", `[{"path":"/mnt/a"}]`, true, "CreateDefaultDiskLabelNotConfig", name + `label node.longhorn.io/create-default-disk is "true"; set it to config`},
+		"both ask for it → nothing":              {"config", `[{"path":"/mnt/a"}]`, true, "", ""},
+		"there is none → nothing":                {"-", "-", false, "", ""},
+	} {
+		t.Run(want, func(t *testing.T) {
+			objs := []runtime.Object{build.ReadyNode("node-1", uuid1, cordonChecked)}
+			if tc.on {
+				objs = append(objs, labeledNodes())
+			}
+			f := newDefaultsFixture(t, asked(tc.label, tc.annotation, "-"), objs...)
+			f.syncAll()
+			f.expectCondition("DefaultDisksConfigUsed", tc.reason, tc.message)
+		})
+	}
+}
+
 func TestALabelOfNoMeaningIsTold(t *testing.T) {
 	f := newDefaultsFixture(t, asked("yes", "-", "-"), labeledNodes(), build.Node("node-1", cordonChecked))
-	f.settle()
+	f.syncAll()
 	f.expectSpec(nil, nil)
 	f.expectCondition("DefaultDisksConfig", "CreateDefaultDiskLabelInvalid",
 		`label node.longhorn.io/create-default-disk: must be true, config or false, got "yes"; the node gets no disk`)
@@ -463,15 +518,13 @@ func TestALabelOfNoMeaningIsTold(t *testing.T) {
 
 func TestWithTheSettingOffDisksAreNobodysBusinessButTagsAreSet(t *testing.T) {
 	f := newDefaultsFixture(t, asked("config", `[{"path":"/mnt/a"}]`, `["fast"]`), build.Node("node-1", cordonChecked))
-	f.settle()
+	f.syncAll()
 	f.expectSpec(nil, []string{"fast"})
-	if len(f.disks.done) != 0 {
-		t.Errorf("on disk: %v", f.disks.done)
-	}
+	assert.Empty(t, f.disks.done, "on disk")
 
 	setting := labeledNodes()
 	f.Seed(setting) // now it is turned on
-	f.settle()
+	f.syncAll()
 	f.expectSpec([]string{"default-disk-aa=/mnt/a"}, []string{"fast"})
 }
 
@@ -481,9 +534,7 @@ func TestAKubernetesNodeThatIsNotSeenChangesNothing(t *testing.T) {
 	f.mustSync()
 	f.Writes()
 	f.CatchUp()
-	if err := f.store.KubeNodes.Replace(nil, "1000"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, f.store.KubeNodes.Replace(nil, "1000"))
 	f.mustSync()
 	f.ExpectWrites()
 }
@@ -492,30 +543,27 @@ func TestOnRealDirectoriesNothingIsMadeForTheAnnotation(t *testing.T) {
 	f := newDefaultsFixture(t, asked("config", `[{"path":"/a"},{"path":"/b"}]`, "-"), labeledNodes(), build.Node("node-1", cordonChecked))
 	root := t.TempDir()
 	f.Controller = f.newController(HostDisks{Root: root})
-	f.settle()
+	f.syncAll()
 	f.expectCondition("DefaultDisksConfig", "DefaultDisksConfigInvalid",
 		`default-disks-config: disk 1, key "path", line 1 column 10: "/a" does not exist on the node`)
-	if entries, err := os.ReadDir(root); err != nil || len(entries) != 0 {
-		t.Errorf("made: %v, %v", entries, err)
-	}
+	entries, err := os.ReadDir(root)
+	require.NoError(t, err)
+	assert.Empty(t, entries)
 
 	for _, dir := range []string{"a", "b"} {
-		if err := os.Mkdir(filepath.Join(root, dir), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.Mkdir(filepath.Join(root, dir), 0o755))
 	}
-	f.settle()
+	f.syncAll()
 	f.expectSpec(nil, nil)
 	f.expectCondition("DefaultDisksConfig", "DefaultDisksConfigInvalid",
 		`default-disks-config: disk 2, key "path", line 1 column 24: "/b" is on the same file system as disk 1, "/a"`)
-	if entries, err := os.ReadDir(filepath.Join(root, "a")); err != nil || len(entries) != 0 {
-		t.Errorf("made: %v, %v", entries, err)
-	}
+	entries, err = os.ReadDir(filepath.Join(root, "a"))
+	require.NoError(t, err)
+	assert.Empty(t, entries)
 
 	f.setKubeNode(asked("config", `[{"path":"/b","name":"mine"}]`, "-"))
-	f.settle()
+	f.syncAll()
 	f.expectSpec([]string{"mine=/b"}, nil)
-	if _, err := os.Stat(filepath.Join(root, "b", disk.ConfigFileName)); err != nil {
-		t.Error(err)
-	}
+	_, err = os.Stat(filepath.Join(root, "b", disk.ConfigFileName))
+	assert.NoError(t, err)
 }

@@ -14,14 +14,14 @@ type traces struct {
 	Manager  *longhorn.InstanceManager // nil: there is none
 }
 
-// farewell is the next thing to be removed after a Kubernetes node.
-type farewell string
+// removal is the next thing to be removed after a Kubernetes node.
+type removal string
 
-// The farewells; each is followed by an event that leads to the next.
+// The removals; after each comes an event that leads to the next.
 const (
-	farewellNone    farewell = ""
-	farewellNode    farewell = "node"
-	farewellManager farewell = "instance manager"
+	removalNone    removal = ""
+	removalNode    removal = "node"
+	removalManager removal = "instance manager"
 )
 
 // departing decides what goes after a Kubernetes node went.
@@ -34,19 +34,19 @@ const (
 //	gone              none                         there             the InstanceManager
 //	gone              none                         none, or going    –
 //
-// The Node waits for its condition, because that is what wakes those who have something
-// on it: who is told only by its deletion cannot tell a node that is gone from one that a
-// user has deleted and that will register again. The InstanceManager goes after the Node,
-// for a daemon that still runs makes one wherever there is a Node.
-func departing(t traces) farewell {
+// The Node waits for its condition, because the condition wakes the controllers that have
+// something on the node. A deletion alone does not tell them whether the node is gone, or
+// a user deleted a Node that will register again. The InstanceManager goes after the
+// Node, for a daemon that still runs makes one wherever there is a Node.
+func departing(t traces) removal {
 	switch {
 	case t.KubeNode != nil:
 	case t.Node != nil:
 		if t.Node.DeletionTimestamp == nil && types.IsNodeGone(t.Node) {
-			return farewellNode
+			return removalNode
 		}
 	case t.Manager != nil && t.Manager.DeletionTimestamp == nil:
-		return farewellManager
+		return removalManager
 	}
-	return farewellNone
+	return removalNone
 }

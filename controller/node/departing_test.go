@@ -3,6 +3,7 @@ package node
 import (
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil"
@@ -29,25 +30,23 @@ func TestWhatGoesAfterAKubernetesNode(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		in   traces
-		want farewell
+		want removal
 	}{
-		{"all is there → nothing", traces{kube, healthy, manager}, farewellNone},
-		{"the node does not answer → nothing", traces{kube, down, manager}, farewellNone},
-		{"the Kubernetes node is back, its condition is old → nothing", traces{kube, gone, manager}, farewellNone},
-		{"the user deleted the Node of a Kubernetes node that is there → its data plane stays", traces{kube, nil, manager}, farewellNone},
-		{"gone, not said by the Monitor yet → nothing", traces{nil, healthy, manager}, farewellNone},
-		{"gone, last said not to answer → nothing until it is said to be gone", traces{nil, down, manager}, farewellNone},
-		{"gone and said so → the Node first", traces{nil, gone, manager}, farewellNode},
-		{"gone, without an instance manager → the Node", traces{nil, gone, nil}, farewellNode},
-		{"gone, its Node is being deleted → nothing", traces{nil, leaving, manager}, farewellNone},
-		{"gone with its Node → the instance manager", traces{nil, nil, manager}, farewellManager},
-		{"gone with its Node, the instance manager is going → nothing", traces{nil, nil, ending}, farewellNone},
-		{"nothing is left → nothing", traces{}, farewellNone},
+		{"all is there → nothing", traces{kube, healthy, manager}, removalNone},
+		{"the node does not answer → nothing", traces{kube, down, manager}, removalNone},
+		{"the Kubernetes node is back, its condition is old → nothing", traces{kube, gone, manager}, removalNone},
+		{"the user deleted the Node of a Kubernetes node that is there → its data plane stays", traces{kube, nil, manager}, removalNone},
+		{"gone, not said by the Monitor yet → nothing", traces{nil, healthy, manager}, removalNone},
+		{"gone, last said not to answer → nothing until it is said to be gone", traces{nil, down, manager}, removalNone},
+		{"gone and said so → the Node first", traces{nil, gone, manager}, removalNode},
+		{"gone, without an instance manager → the Node", traces{nil, gone, nil}, removalNode},
+		{"gone, its Node is being deleted → nothing", traces{nil, leaving, manager}, removalNone},
+		{"gone with its Node → the instance manager", traces{nil, nil, manager}, removalManager},
+		{"gone with its Node, the instance manager is going → nothing", traces{nil, nil, ending}, removalNone},
+		{"nothing is left → nothing", traces{}, removalNone},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if got := departing(tc.in); got != tc.want {
-				t.Errorf("removed next: %q, want %q", got, tc.want)
-			}
+			assert.Equal(t, tc.want, departing(tc.in), "removed next")
 		})
 	}
 }

@@ -8,6 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/longhorn-lep/longhorn-manager/controller/absence"
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
 	"github.com/longhorn-lep/longhorn-manager/datastore"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
@@ -41,9 +42,9 @@ type DepartureDeps struct {
 // Departure removes the Node of a Kubernetes node that was removed, and then its
 // InstanceManager. It runs in the leader, after the Monitor has found out.
 //
-// Replicas and engines are not its business: they are kept for a return, and their
-// controllers see to them. The Node has no finalizer: nothing of it is lost that a
-// return would need, for the identity of a disk and the data are on the disk.
+// It leaves replicas and engines alone: they are kept for a return, and their controllers
+// see to them. The Node has no finalizer: a return needs nothing of it, for the identity of
+// a disk and the data are on the disk.
 type Departure struct {
 	deps  DepartureDeps
 	queue *queue.Queue[string] // of nodes' names
@@ -55,7 +56,7 @@ func NewDeparture(deps DepartureDeps) (*Departure, error) {
 	d.queue = queue.New(queue.Options[string]{Name: "node-departure", Env: deps.Env, Sync: d.sync})
 	err := d.queue.Watch(
 		queue.Watch{Events: deps.Nodes, Handler: queue.Handler(d.queue, queue.Name[*longhorn.Node])},
-		// A Kubernetes node that is there is a reason for nothing, so only its end is heard.
+		// A Kubernetes node that is there asks for nothing, so only its deletion is watched.
 		queue.Watch{Events: deps.KubeNodes, Handler: onlyDeletions(queue.Handler(d.queue, queue.Name[*corev1.Node]))},
 		queue.Watch{Events: deps.InstanceManagers, Handler: queue.Handler(d.queue, func(im *longhorn.InstanceManager) []string { return []string{im.Spec.NodeID} })},
 	)
@@ -78,9 +79,9 @@ func (d *Departure) sync(ctx context.Context, name string) (queue.Result, error)
 		return queue.Result{}, err
 	}
 	switch departing(t) {
-	case farewellNode:
+	case removalNode:
 		return queue.Result{}, d.removeNode(ctx, t.Node)
-	case farewellManager:
+	case removalManager:
 		return queue.Result{}, d.removeManager(ctx, name, t.Manager)
 	}
 	return queue.Result{}, nil
@@ -97,7 +98,7 @@ func (d *Departure) gather(name string) (t traces, err error) {
 	return t, err
 }
 
-// orNil makes nil of what was not found.
+// orNil returns nil, not an error, for a missing object.
 func orNil[T any](obj *T, err error) (*T, error) {
 	if apierrors.IsNotFound(err) {
 		return nil, nil
@@ -106,16 +107,16 @@ func orNil[T any](obj *T, err error) (*T, error) {
 }
 
 // removeNode deletes the Node that is known to be gone and no other: the Kubernetes node
-// must be missing in the API server too, and the Node be as it was looked at there. One
-// that has registered again meanwhile has another UID, and one that somebody changed,
-// as a daemon or the Monitor of a node that is back would, another version.
+// must be missing in the API server too, and the Node must be as it was looked at there. A
+// Node that has registered again meanwhile has another UID. One that another writer changed,
+// such as the daemon or the Monitor of a node that is back, has another version.
 func (d *Departure) removeNode(ctx context.Context, node *longhorn.Node) error {
-	if err := d.mustBeGone(ctx, node.Name); err != nil {
+	if err := absence.MustHaveLeft(ctx, d.deps.KubeNodes, node.Name); err != nil {
 		return err
 	}
 	live, err := d.deps.Nodes.Live(ctx, node.Name)
 	if err != nil {
-		return err // not found: done
+		return queue.Gone(err)
 	}
 	if live.UID != node.UID || live.DeletionTimestamp != nil || !types.IsNodeGone(live) {
 		return queue.ErrStale
@@ -130,10 +131,10 @@ func (d *Departure) removeNode(ctx context.Context, node *longhorn.Node) error {
 	return nil
 }
 
-// removeManager deletes the InstanceManager, and with it by ownership its pod, of a node
-// that is neither in Kubernetes nor registered.
+// removeManager deletes the InstanceManager of a node that is neither in Kubernetes nor
+// registered. Its pod goes with it, by ownership.
 func (d *Departure) removeManager(ctx context.Context, name string, manager *longhorn.InstanceManager) error {
-	if err := d.mustBeGone(ctx, name); err != nil {
+	if err := absence.MustHaveLeft(ctx, d.deps.KubeNodes, name); err != nil {
 		return err
 	}
 	switch _, err := d.deps.Nodes.Live(ctx, name); {
@@ -148,16 +149,4 @@ func (d *Departure) removeManager(ctx context.Context, name string, manager *lon
 	}
 	queue.Log(ctx).Info("Removed the instance manager of a node that is gone")
 	return nil
-}
-
-// mustBeGone asks the API server, not the cache.
-func (d *Departure) mustBeGone(ctx context.Context, name string) error {
-	_, err := d.deps.KubeNodes.Live(ctx, name)
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil
-	case err != nil:
-		return fmt.Errorf("read Kubernetes node %s: %w", name, err)
-	}
-	return queue.ErrStale
 }

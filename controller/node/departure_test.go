@@ -4,6 +4,8 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -24,9 +26,7 @@ func newDeparture(t *testing.T, objs ...runtime.Object) (*testutil.Harness, *dat
 		Nodes: d.Nodes, KubeNodes: d.KubeNodes, InstanceManagers: d.InstanceManagers,
 		Env: h.Env(),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	h.EndWithTest(c.Run)
 	return h, d, func(want error) {
 		t.Helper()
@@ -34,9 +34,7 @@ func newDeparture(t *testing.T, objs ...runtime.Object) (*testutil.Harness, *dat
 		if apierrors.IsNotFound(err) {
 			err = nil // which is what the queue makes of it
 		}
-		if !errors.Is(err, want) {
-			t.Fatalf("sync: %v, want %v", err, want)
-		}
+		require.ErrorIs(t, err, want)
 	}
 }
 
@@ -59,17 +57,14 @@ func TestANodeGoesWithItsKubernetesNode(t *testing.T) {
 	sync(nil)
 	h.ExpectWrites()
 	h.ExpectEvents()
-	if _, err := h.Longhorn.LonghornV1beta2().Replicas(types.Namespace).Get(t.Context(), "r", metav1.GetOptions{}); err != nil {
-		t.Errorf("the replica was not kept: %v", err)
-	}
+	_, err := h.Longhorn.LonghornV1beta2().Replicas(types.Namespace).Get(t.Context(), "r", metav1.GetOptions{})
+	assert.NoError(t, err, "the replica was not kept")
 }
 
 func TestANodeStaysUnlessTheServerSaysThatItIsGone(t *testing.T) {
 	t.Run("the cache lacks the Kubernetes node, the server has it → nothing is deleted", func(t *testing.T) {
 		h, d, sync := newDeparture(t, build.KubeNode("n"), goneNode())
-		if err := d.KubeNodes.Replace(nil, "1000"); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, d.KubeNodes.Replace(nil, "1000"))
 		sync(queue.ErrStale)
 		h.ExpectWrites()
 	})
@@ -117,9 +112,7 @@ func TestANodeStaysUnlessTheServerSaysThatItIsGone(t *testing.T) {
 func TestAnInstanceManagerStaysWhereThereIsANodeOfEitherKind(t *testing.T) {
 	t.Run("the server has the Kubernetes node → kept", func(t *testing.T) {
 		h, d, sync := newDeparture(t, build.KubeNode("n"), build.InstanceManager("n"))
-		if err := d.KubeNodes.Replace(nil, "1000"); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, d.KubeNodes.Replace(nil, "1000"))
 		sync(queue.ErrStale)
 		h.ExpectWrites()
 	})
@@ -140,11 +133,8 @@ func TestAnInstanceManagerStaysWhereThereIsANodeOfEitherKind(t *testing.T) {
 func TestANodeIsNotRegisteredWithoutItsKubernetesNode(t *testing.T) {
 	f := newFixture(t)
 	f.disks.records["/var/lib/longhorn"] = found(withoutFile)
-	if _, err := f.sync(t.Context(), "node-1"); err != nil && !apierrors.IsNotFound(err) {
-		t.Fatal(err)
-	}
+	_, err := f.sync(t.Context(), "node-1")
+	require.False(t, err != nil && !apierrors.IsNotFound(err), err)
 	f.ExpectWrites()
-	if len(f.disks.done) != 0 {
-		t.Errorf("on disk: %v", f.disks.done)
-	}
+	assert.Empty(t, f.disks.done, "on disk")
 }

@@ -31,7 +31,7 @@ type Disks interface {
 // HostDisks are the real ones, below the directory where the host's root is mounted.
 type HostDisks struct{ Root string }
 
-// Scan is disk.Scan, with the volumes that disks lie on. If those cannot be told, none does.
+// Scan is disk.Scan, with the volumes that disks lie on; none where these cannot be told.
 func (h HostDisks) Scan(paths map[string]string) map[string]disk.Record {
 	records := disk.Scan(h.Root, paths)
 	_ = disk.MarkVolumes(h.Root, types.DeviceDirectory, records)
@@ -73,9 +73,9 @@ func (c *Controller) scan(n *longhorn.Node) scanned {
 	return c.scanner.Scan(paths)
 }
 
-// createConfigs makes the UUID files of new disks and returns a new scan. A file
-// that could not be made is the disk's error there, so that its condition says why. The
-// file has no claim yet: that is the next step, for a new disk as for one that was moved.
+// createConfigs makes the UUID files of new disks and returns a new scan. If it cannot make
+// a file, that is the disk's error in the scan, so that its condition says why. The file has
+// no claim yet: that is the next step, for a new disk as for one that was moved.
 func (c *Controller) createConfigs(n *longhorn.Node, names []string, records map[string]disk.Record, log *logrus.Entry) scanned {
 	failed := map[string]error{}
 	known := knownUUIDs(n, records)
@@ -83,7 +83,7 @@ func (c *Controller) createConfigs(n *longhorn.Node, names []string, records map
 		uuid, err := c.createConfig(records[name], known)
 		switch {
 		case errors.Is(err, disk.ErrConfigExists), errors.Is(err, disk.ErrDirectoryChanged):
-			// Somebody else was faster; the new scan shows what is there now.
+			// Another writer was faster; the new scan shows what is there now.
 			log.WithError(err).WithField(logfields.Disk, name).Debug("Made no UUID file")
 		case err != nil:
 			failed[name] = err

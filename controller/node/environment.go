@@ -26,10 +26,10 @@ type Environment struct {
 // NeededDevices are the devices, below /dev, that a volume is served with.
 var NeededDevices = []string{"fuse", "loop-control"}
 
-// environmentConditions are the node's conditions that follow. They are told to the
-// user; none of them keeps a node from being used, for a disk that is there can be served
-// without mounts that arrive later, and where the kernel lacks something a volume fails
-// with its own reason.
+// environmentConditions are the node's conditions that follow. They inform the user; none
+// of them keeps a node from being used. A disk that is there can be served without mounts
+// that arrive later, and where the kernel lacks something a volume fails with its own
+// reason.
 func environmentConditions(node string, e Environment) []longhorn.Condition {
 	return []longhorn.Condition{mountPropagation(node, e), kernelModules(node, e), nfsClient(node, e)}
 }

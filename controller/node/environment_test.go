@@ -2,11 +2,12 @@ package node
 
 import (
 	"errors"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/moby/sys/mountinfo"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
@@ -42,23 +43,16 @@ func TestEnvironmentConditions(t *testing.T) {
 			text := ""
 			for i, conditionType := range []string{"MountPropagation", "KernelModulesLoaded", "NFSClientInstalled"} {
 				got := conditionOf(p.Status.Conditions, conditionType)
-				if strings.TrimSpace(string(got.Status)+" "+got.Reason) != c.want[i] {
-					t.Errorf("%s = %+v, want %s", conditionType, got, c.want[i])
-				}
+				assert.Equal(t, c.want[i], strings.TrimSpace(string(got.Status)+" "+got.Reason), "%s = %+v", conditionType, got)
 				text += got.Message
 			}
-			if !strings.Contains(text, c.text) {
-				t.Errorf("messages %q lack %q", text, c.text)
-			}
-			if len(p.Flipped) != 3 {
-				t.Errorf("flipped %+v, want the three", p.Flipped)
-			}
+			assert.Contains(t, text, c.text)
+			assert.Len(t, p.Flipped, 3)
 			again := in
 			again.Node = in.Node.DeepCopy()
 			again.Node.Status = p.Status
-			if second := plan(again, testutil.Now); len(second.Flipped) > 0 {
-				t.Errorf("at rest, flipped %+v", second.Flipped)
-			}
+			second := plan(again, testutil.Now)
+			assert.Empty(t, second.Flipped, "at rest")
 		})
 	}
 }
@@ -81,9 +75,8 @@ func TestDeviceSuccessionIsWhatTheDataPlaneSays(t *testing.T) {
 				in.Node.Status.Conditions = append(in.Node.Status.Conditions, before)
 			})
 			got := conditionOf(plan(in, testutil.Now).Status.Conditions, "DeviceSuccession")
-			if strings.TrimSpace(string(got.Status)+" "+got.Reason) != c.want || !strings.Contains(got.Message, c.text) {
-				t.Errorf("%+v, want %s", got, c.want)
-			}
+			assert.Equal(t, c.want, strings.TrimSpace(string(got.Status)+" "+got.Reason))
+			assert.Contains(t, got.Message, c.text)
 		})
 	}
 }
@@ -104,22 +97,15 @@ func TestMountOfIsTheOneOnTop(t *testing.T) {
 		{Mountpoint: "/host", Optional: "master:3"},
 		{Mountpoint: "/", Optional: "shared:9"},
 	}
-	if got := mountOf(mounts); got != "master:3" {
-		t.Errorf("got %q", got)
-	}
-	if got := mountOf(nil); got != "" {
-		t.Errorf("got %q of nothing", got)
-	}
+	assert.Equal(t, "master:3", mountOf(mounts))
+	assert.Empty(t, mountOf(nil))
 }
 
 func TestTheEnvironmentOfThisMachineIsRead(t *testing.T) {
 	e := HostDisks{Root: "/"}.Environment()
-	if e.Err != nil || !slices.Contains(e.Filesystems, "tmpfs") {
-		t.Errorf("%+v", e)
-	}
+	require.NoError(t, e.Err)
+	assert.Contains(t, e.Filesystems, "tmpfs")
 	for _, d := range e.Devices {
-		if !slices.Contains(NeededDevices, d) {
-			t.Errorf("device %s was not asked about", d)
-		}
+		assert.Contains(t, NeededDevices, d, "device %s was not asked about", d)
 	}
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/moby/sys/mountinfo"
 )
 
-// Environment reads it from this process's /proc and the host's /dev. A device counts
-// as offered when its driver is registered (/proc/misc) or its node is there, for then
-// the kernel loads the driver when it is opened.
+// Environment reads it from this process's /proc and the host's /dev. The kernel offers a device when its driver
+// is registered (/proc/misc) or its node is there, for then the kernel loads the driver when the device is
+// opened.
 func (h HostDisks) Environment() Environment {
 	var e Environment
 	mounts, err := mountinfo.GetMounts(mountinfo.ParentsFilter(h.Root))

@@ -68,7 +68,7 @@ func NewMonitor(deps MonitorDeps) (*Monitor, error) {
 // Run works until ctx ends. The caches must be filled.
 func (m *Monitor) Run(ctx context.Context) error { return m.queue.Run(ctx) }
 
-// nodeOfDaemon is the node of a pod of the daemon; of other pods none.
+// nodeOfDaemon is the node of one of the daemon's pods, and none for other pods.
 func nodeOfDaemon(pod *corev1.Pod) []string {
 	if pod.Labels[types.LabelApp] != types.AppManager || pod.Spec.NodeName == "" {
 		return nil
@@ -79,7 +79,7 @@ func nodeOfDaemon(pod *corev1.Pod) []string {
 func (m *Monitor) sync(ctx context.Context, name string) (queue.Result, error) {
 	node, err := m.deps.Nodes.Get(name)
 	if err != nil {
-		return queue.Result{}, err // not found: not registered, nothing to say
+		return queue.Result{}, queue.Gone(err) // not registered, nothing to say
 	}
 	if node.DeletionTimestamp != nil {
 		return queue.Result{}, nil
@@ -119,7 +119,7 @@ func (m *Monitor) gather(ctx context.Context, name string) (readyInput, error) {
 	in := readyInput{Node: name}
 	kubeNode, err := m.deps.KubeNodes.GetRO(name)
 	if apierrors.IsNotFound(err) {
-		// Others give up what is on a node that is gone: make sure.
+		// Other controllers give up what is on a node that is gone: make sure.
 		kubeNode, err = m.deps.KubeNodes.Live(ctx, name)
 	}
 	switch {

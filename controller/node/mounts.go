@@ -10,7 +10,7 @@ import (
 )
 
 // mountPause is the least time between two scans for the sake of mounts: on a busy node
-// those of pods come and go all the time.
+// pods' mounts come and go all the time.
 const mountPause = time.Second
 
 // Run works until ctx ends. The caches must be filled.
@@ -37,7 +37,7 @@ func (c *Controller) watchMounts(ctx context.Context, changed chan<- struct{}) {
 	}
 }
 
-// scanForMounts has the node synced after a change at once, and then no sooner than
+// scanForMounts has the node synced at once after a change, and then no sooner than
 // mountPause later.
 func (c *Controller) scanForMounts(ctx context.Context, changed <-chan struct{}) {
 	for {

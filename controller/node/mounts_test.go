@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 	"k8s.io/utils/clock"
 
@@ -43,15 +45,11 @@ func TestALostMountShowsWithinFiveSeconds(t *testing.T) {
 	root := t.TempDir()
 	dir, beneath := filepath.Join(root, "disk"), filepath.Join(root, "beneath")
 	for _, d := range []string{dir, beneath} {
-		if err := os.Mkdir(d, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.Mkdir(d, 0o700))
 	}
 	do := func(what string, err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatalf("%s: %v", what, err)
-		}
+		require.NoError(t, err, what)
 	}
 	do("keep what is beneath in sight", unix.Mount(dir, beneath, "", unix.MS_BIND, ""))
 	do("mount", unix.Mount("one", dir, "tmpfs", 0, "size=1m"))
@@ -63,17 +61,13 @@ func TestALostMountShowsWithinFiveSeconds(t *testing.T) {
 		Settings: f.store.Settings, Setting: f.store.Setting, Disks: HostDisks{Root: root}, Claims: f.claims,
 		WatchMounts: mountwatch.Watch, Env: queue.Env{Clock: clock.RealClock{}, Recorder: f.Recorder, Log: f.Log},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- c.Run(ctx) }()
 	defer func() {
 		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, <-done)
 		_ = unix.Unmount(dir, unix.MNT_DETACH)
 		_ = unix.Unmount(beneath, unix.MNT_DETACH)
 	}()
@@ -97,9 +91,9 @@ func TestALostMountShowsWithinFiveSeconds(t *testing.T) {
 	expect("a new disk", "True", "")
 	do("unmount lazily", unix.Unmount(dir, unix.MNT_DETACH))
 	expect("unmounted lazily, for good", "False", "DiskFilesystemChanged")
-	if left, err := os.ReadDir(beneath); err != nil || len(left) > 0 {
-		t.Errorf("written beneath: %v, %v", left, err)
-	}
+	left, err := os.ReadDir(beneath)
+	require.NoError(t, err)
+	assert.Empty(t, left, "written beneath")
 
 	second := filepath.Join(root, "second")
 	do("make a place", os.Mkdir(second, 0o700))
@@ -116,9 +110,9 @@ func TestALostMountShowsWithinFiveSeconds(t *testing.T) {
 	expect("its file system is mounted", "True", "")
 	do("mount over it", unix.Mount("three", dir, "tmpfs", 0, "size=1m"))
 	expect("something was mounted over it", "False", "DiskFilesystemChanged")
-	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
-		t.Errorf("written to what was mounted over it: %v, %v", left, err)
-	}
+	left, err = os.ReadDir(dir)
+	require.NoError(t, err)
+	assert.Empty(t, left, "written to what was mounted over it")
 	do("unmount what is over it", unix.Unmount(dir, 0))
 	expect("it is in sight again", "True", "")
 	do("swap", unix.Unmount(dir, unix.MNT_DETACH))

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"fmt"
 	"path/filepath"
 	"strings"
 	"time"
@@ -20,11 +21,13 @@ type Input struct {
 	Records  map[string]disk.Record // of the disks of Node's spec
 	Replicas []*longhorn.Replica    // of this node
 	Settings scheduler.Settings
-	// Claims are those of the disks that judge accepts; one that is missing is not held.
+	// CordonedTakesCopies: a cordoned node still gets new replicas.
+	CordonedTakesCopies bool
+	// Claims are those of the disks that judge accepts; a missing claim is not held.
 	Claims map[string]Claim
 	// DataPlane is what the instance manager of this node says.
 	DataPlane DataPlane
-	// Environment is nil where nobody looked: then its conditions stay.
+	// Environment is nil if it was not looked at: then its conditions stay.
 	Environment *Environment
 }
 
@@ -45,7 +48,7 @@ type Plan struct {
 	Flipped []longhorn.Condition
 }
 
-// plan decides the part of the status that is the daemon's; the rest it hands on.
+// plan decides the daemon's part of the status and passes the rest on.
 func plan(in Input, now time.Time) Plan {
 	var p Plan
 	p.Status = *in.Node.Status.DeepCopy()
@@ -53,7 +56,7 @@ func plan(in Input, now time.Time) Plan {
 	if in.KubeNode != nil {
 		p.Status.Region = in.KubeNode.Labels[types.LabelTopologyRegion]
 		p.Status.Zone = in.KubeNode.Labels[types.LabelTopologyZone]
-		p.Status.Conditions, _ = types.SetCondition(p.Status.Conditions, schedulable(in.KubeNode), now)
+		p.Status.Conditions, _ = types.SetCondition(p.Status.Conditions, schedulable(in.KubeNode, in.CordonedTakesCopies), now)
 	}
 	if in.Environment != nil {
 		for _, c := range environmentConditions(in.Node.Name, *in.Environment) {
@@ -65,7 +68,7 @@ func plan(in Input, now time.Time) Plan {
 	}
 	p.Flipped = types.FlippedConditions(in.Node.Status.Conditions, p.Status.Conditions)
 
-	verdicts := judge(in)
+	verdicts := diskVerdicts(in)
 	for _, name := range sortedDisks(in.Node) {
 		v, before := verdicts[name], in.Node.Status.DiskStatus[name]
 		if v.CreateConfig {
@@ -78,13 +81,13 @@ func plan(in Input, now time.Time) Plan {
 	return p
 }
 
-// judge has package disk decide which directories are the disks they should be.
-func judge(in Input) map[string]disk.Verdict {
+// diskVerdicts asks package disk which directories are the disks that they should be.
+func diskVerdicts(in Input) map[string]disk.Verdict {
 	spec := make(map[string]disk.SpecDisk, len(in.Node.Spec.Disks))
 	known := make(map[string]disk.Known, len(in.Node.Spec.Disks))
 	for name, d := range in.Node.Spec.Disks {
-		spec[name] = disk.SpecDisk{Path: d.Path}
 		status := in.Node.Status.DiskStatus[name]
+		spec[name] = disk.SpecDisk{Path: d.Path, MayLieOnVolume: in.DataPlane.mayUse(status)}
 		known[name] = disk.Known{
 			UUID:  status.DiskUUID,
 			Ready: types.IsConditionTrue(status.Conditions, types.ConditionReady),
@@ -93,8 +96,8 @@ func judge(in Input) map[string]disk.Verdict {
 	return disk.Match(in.Node.Name, spec, known, in.Records)
 }
 
-// claimed is the further step for a disk that this node accepts: it must be this node's
-// in the whole cluster. A refused disk keeps its UUID if it had one recorded.
+// claimed is the next step for a disk that this node accepts: it must be this node's in the
+// whole cluster. A refused disk keeps its UUID if it had one recorded.
 func claimed(in Input, name string, v disk.Verdict) disk.Verdict {
 	if !v.Accept {
 		return v
@@ -109,20 +112,20 @@ func claimed(in Input, name string, v disk.Verdict) disk.Verdict {
 	return disk.Refused(in.Node.Name, name, in.Node.Spec.Disks[name].Path, in.Node.Status.DiskStatus[name].DiskUUID, c.Reason, c.Gist)
 }
 
-// answering is the last step for a disk that is accepted: the data plane, which does more
-// with it than look, gets answers. One that hangs is not to be given more to do.
+// answering is the last step for a disk that is accepted: it must answer the data plane, which
+// does more with it than look. A disk that hangs must not get more to do.
 func answering(in Input, name string, v disk.Verdict) disk.Verdict {
 	path := in.Node.Spec.Disks[name].Path
-	message, silent := in.DataPlane.SilentDisks[filepath.Clean(path)]
-	if !v.Accept || !silent {
+	message, hanging := in.DataPlane.HangingDisks[filepath.Clean(path)]
+	if !v.Accept || !hanging {
 		return v
 	}
 	return disk.Refused(in.Node.Name, name, path, v.UUID, types.ReasonDiskNotResponding, message)
 }
 
-// holderGone tells whether the disk that claimed a UUID exists no more: there is no such
-// node (nil), the node's spec has no disk of that name, or that disk has become another.
-// A node that is not ready, or being deleted, is still there.
+// holderGone tells whether the disk that claimed a UUID no longer exists: there is no such
+// node (nil), the node's spec has no disk of that name, or that disk has become another. A
+// node that is not ready, or being deleted, is still there.
 func holderGone(n *longhorn.Node, name, uuid string) bool {
 	if n == nil {
 		return true
@@ -134,8 +137,15 @@ func holderGone(n *longhorn.Node, name, uuid string) bool {
 	return recorded != "" && !strings.EqualFold(recorded, uuid)
 }
 
-// schedulable tells whether the Kubernetes node is cordoned.
-func schedulable(n *corev1.Node) longhorn.Condition {
+// schedulable tells whether the node gets new replicas: not while its Kubernetes node is
+// cordoned, unless the setting disable-scheduling-on-cordoned-node is false.
+func schedulable(n *corev1.Node, cordonedTakesCopies bool) longhorn.Condition {
+	if n.Spec.Unschedulable && cordonedTakesCopies {
+		return longhorn.Condition{
+			Type: types.ConditionSchedulable, Status: longhorn.ConditionTrue,
+			Message: fmt.Sprintf("Kubernetes node %s is cordoned; it gets new copies, for setting %s is false", n.Name, types.SettingDisableSchedulingOnCordoned),
+		}
+	}
 	if n.Spec.Unschedulable {
 		return longhorn.Condition{
 			Type: types.ConditionSchedulable, Status: longhorn.ConditionFalse,
@@ -160,15 +170,18 @@ func diskStatus(in Input, name string, v disk.Verdict, now time.Time) longhorn.D
 		Type:             longhorn.DiskTypeFilesystem,
 		ScheduledReplica: map[string]int64{},
 	}
+	if v.UUID == before.DiskUUID {
+		after.OnVolume = before.OnVolume // also while the disk is not accepted: so the scheduler makes no circle meanwhile
+	}
 	ready := longhorn.Condition{Type: types.ConditionReady, Status: longhorn.ConditionFalse, Reason: v.Reason, Message: v.Message}
 	if v.Accept {
 		ready.Status = longhorn.ConditionTrue
 		r := in.Records[name]
-		after.FSType, after.StorageMaximum = r.FSType, r.StorageMaximum
+		after.FSType, after.StorageMaximum, after.OnVolume = r.FSType, r.StorageMaximum, r.OnVolume
 		after.ScheduledReplica, after.StorageScheduled = scheduled(in.Replicas, v.UUID)
-		after.StorageAvailable = settle(in, name, before, after, r.StorageAvailable)
+		after.StorageAvailable = steadyAvailable(in, name, before, after, r.StorageAvailable)
 	}
-	if leadersWord(in.Node.Status.Conditions, before.Conditions) {
+	if saidByLeader(in.Node.Status.Conditions, before.Conditions) {
 		return after
 	}
 	room := hasRoom(in, name, after, v.Accept)
@@ -189,10 +202,10 @@ func scheduled(replicas []*longhorn.Replica, diskUUID string) (byName map[string
 	return byName, sum
 }
 
-// settle keeps the recorded figure of free space while the new one differs by less
-// than 1 % of the disk and changes nothing for placement, so that a busy disk does
-// not have the status written at every scan.
-func settle(in Input, name string, before, after longhorn.DiskStatus, fresh int64) int64 {
+// steadyAvailable keeps the recorded figure of free space while the new one differs by less than 1 % of
+// the disk and changes nothing for placement. So a busy disk does not cause a write of the
+// status at every scan.
+func steadyAvailable(in Input, name string, before, after longhorn.DiskStatus, fresh int64) int64 {
 	difference := max(fresh-before.StorageAvailable, before.StorageAvailable-fresh)
 	if difference >= after.StorageMaximum/100 || before.StorageMaximum != after.StorageMaximum {
 		return fresh

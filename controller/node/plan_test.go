@@ -2,13 +2,12 @@ package node
 
 import (
 	"errors"
-	"reflect"
-	"slices"
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/longhorn-lep/longhorn-manager/disk"
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil"
@@ -214,7 +213,7 @@ var diskCases = []struct {
 	{
 		name: "found, but the data plane gets no answer → not ready, UUID kept",
 		in: input(func(in *Input) {
-			in.DataPlane.SilentDisks = map[string]string{"/var/lib/longhorn": "the disk has not answered since …"}
+			in.DataPlane.HangingDisks = map[string]string{"/var/lib/longhorn": "the disk has not answered since …"}
 		}),
 		want:    summary{ready: "False/DiskNotResponding", schedulable: "False/DiskNotReady", uuid: uuid1, replicas: map[string]int64{}},
 		flipped: []string{"Ready", "Schedulable"},
@@ -222,7 +221,7 @@ var diskCases = []struct {
 	{
 		name: "the data plane gets no answer of another disk → ready",
 		in: input(func(in *Input) {
-			in.DataPlane.SilentDisks = map[string]string{"/mnt/d2": "the disk has not answered since …"}
+			in.DataPlane.HangingDisks = map[string]string{"/mnt/d2": "the disk has not answered since …"}
 		}),
 		want: summary{ready: "True", schedulable: "True", uuid: uuid1, maximum: 100, available: 100, replicas: map[string]int64{}},
 	},
@@ -278,30 +277,22 @@ func TestThePlanOfOneDisk(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			before := c.in.Node.DeepCopy()
 			p := plan(c.in, testutil.Now)
-			if got := summarize(p.Status.DiskStatus["disk-1"]); !reflect.DeepEqual(got, c.want) {
-				t.Errorf("disk:\n got %+v\nwant %+v", got, c.want)
-			}
-			if !slices.Equal(p.CreateConfigs, c.create) {
-				t.Errorf("UUID files to make: %v, want %v", p.CreateConfigs, c.create)
-			}
+			assert.Equal(t, c.want, summarize(p.Status.DiskStatus["disk-1"]))
+			assert.Equal(t, c.create, p.CreateConfigs, "UUID files to make")
 			var flipped []string
 			for _, f := range p.Flipped {
 				if f.Message != "Kubernetes node node-1 is not cordoned" { // the node's own, in TestThePlanOfTheNode
 					flipped = append(flipped, f.Type)
 				}
 			}
-			if !slices.Equal(flipped, c.flipped) {
-				t.Errorf("flipped: %v, want %v", flipped, c.flipped)
-			}
-			if !equality.Semantic.DeepEqual(before, c.in.Node) {
-				t.Error("the plan changed its input")
-			}
+			assert.Equal(t, c.flipped, flipped)
+			assert.Equal(t, before, c.in.Node, "the plan changed its input")
 			again := c.in
 			again.Node = c.in.Node.DeepCopy()
 			again.Node.Status = p.Status
-			if second := plan(again, testutil.Now.Add(60e9)); !equality.Semantic.DeepEqual(second.Status, p.Status) || len(second.Flipped) > 0 {
-				t.Error("planned again, at rest: the status changes")
-			}
+			second := plan(again, testutil.Now.Add(60e9))
+			assert.Equal(t, p.Status, second.Status)
+			assert.Empty(t, second.Flipped, "planned again, at rest: the status changes")
 		})
 	}
 }
@@ -320,6 +311,14 @@ func TestThePlanOfTheNode(t *testing.T) {
 			name:        "Kubernetes node cordoned → not schedulable",
 			in:          input(func(in *Input) { in.KubeNode.Spec.Unschedulable = true }),
 			schedulable: "False", reason: "KubernetesNodeCordoned", disks: []string{"disk-1"},
+		},
+		{
+			name: "Kubernetes node cordoned, and the setting lets it have copies → schedulable",
+			in: input(func(in *Input) {
+				in.KubeNode.Spec.Unschedulable = true
+				in.CordonedTakesCopies = true
+			}),
+			schedulable: "True", disks: []string{"disk-1"},
 		},
 		{
 			name: "labels of the place → region and zone",
@@ -350,22 +349,16 @@ func TestThePlanOfTheNode(t *testing.T) {
 			ready := types.FindCondition(c.in.Node.Status.Conditions, types.ConditionReady)
 			p := plan(c.in, testutil.Now)
 			got := types.FindCondition(p.Status.Conditions, types.ConditionSchedulable)
-			if got.Status != c.schedulable || got.Reason != c.reason {
-				t.Errorf("Schedulable = %+v, want %s %s", got, c.schedulable, c.reason)
-			}
-			if p.Status.Region != c.region || p.Status.Zone != c.zone {
-				t.Errorf("region %q zone %q, want %q %q", p.Status.Region, p.Status.Zone, c.region, c.zone)
-			}
+			assert.Equal(t, c.schedulable, got.Status)
+			assert.Equal(t, c.reason, got.Reason)
+			assert.Equal(t, c.region, p.Status.Region)
+			assert.Equal(t, c.zone, p.Status.Zone)
 			var disks []string
 			for name := range p.Status.DiskStatus {
 				disks = append(disks, name)
 			}
-			if !slices.Equal(disks, c.disks) {
-				t.Errorf("disks %v, want %v", disks, c.disks)
-			}
-			if types.FindCondition(p.Status.Conditions, types.ConditionReady) != ready {
-				t.Error("the leader's condition Ready was touched")
-			}
+			assert.Equal(t, c.disks, disks)
+			assert.Equal(t, ready, types.FindCondition(p.Status.Conditions, types.ConditionReady), "the leader's condition Ready was touched")
 		})
 	}
 }
@@ -396,9 +389,7 @@ func TestHolderGone(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			if got := holderGone(c.node, c.disk, uuid1); got != c.gone {
-				t.Errorf("gone = %v, want %v", got, c.gone)
-			}
+			assert.Equal(t, c.gone, holderGone(c.node, c.disk, uuid1))
 		})
 	}
 }
@@ -407,20 +398,32 @@ func TestMessagesNameDiskPathAndNode(t *testing.T) {
 	p := plan(input(recordOf(found(available(25*gib)))), testutil.Now)
 	conditions := p.Status.DiskStatus["disk-1"].Conditions
 	want := "Disk disk-1(/var/lib/longhorn) on node node-1 is ready"
-	if got := types.FindCondition(conditions, types.ConditionReady).Message; got != want {
-		t.Errorf("Ready: %q, want %q", got, want)
-	}
+	got := types.FindCondition(conditions, types.ConditionReady).Message
+	assert.Equal(t, want, got)
 	want = "Disk disk-1(/var/lib/longhorn) on the node node-1 is not schedulable for more replica; "
-	if got := types.FindCondition(conditions, types.ConditionSchedulable).Message; !strings.HasPrefix(got, want) {
-		t.Errorf("Schedulable: %q, want it to begin with %q", got, want)
-	}
+	got = types.FindCondition(conditions, types.ConditionSchedulable).Message
+	assert.True(t, strings.HasPrefix(got, want), "Schedulable: %q, want it to begin with %q", got, want)
 }
 
 func TestACordonFlipsSchedulable(t *testing.T) {
 	p := plan(input(func(in *Input) {
 		in.KubeNode = build.KubeNode("node-1", func(n *corev1.Node) { n.Spec.Unschedulable = true })
 	}), testutil.Now)
-	if len(p.Flipped) != 1 || p.Flipped[0].Type != "Schedulable" || p.Flipped[0].LastTransitionTime != "2030-01-02T03:04:05Z" {
-		t.Errorf("flipped = %+v", p.Flipped)
-	}
+	require.Len(t, p.Flipped, 1)
+	assert.Equal(t, "Schedulable", p.Flipped[0].Type)
+	assert.Equal(t, "2030-01-02T03:04:05Z", p.Flipped[0].LastTransitionTime)
+}
+
+// While a disk that lies on a volume is not accepted, the scheduler must still know that it does.
+func TestADiskThatIsNotAcceptedStillLiesOnItsVolume(t *testing.T) {
+	in := input(recordOf(found(func(r *disk.Record) { r.OnVolume, r.ReadOnly = "b", true })), func(in *Input) {
+		in.DataPlane = DataPlane{Answers: true, DisksOnVolumes: true}
+		s := in.Node.Status.DiskStatus["disk-1"]
+		s.OnVolume = "b"
+		in.Node.Status.DiskStatus["disk-1"] = s
+	})
+	v := diskVerdicts(in)["disk-1"]
+	s := diskStatus(in, "disk-1", v, testutil.Now)
+	assert.False(t, v.Accept)
+	assert.Equal(t, "b", s.OnVolume)
 }

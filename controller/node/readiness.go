@@ -10,9 +10,9 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// kubeletGrace is how long a kubelet may call itself not ready, as it does for a
-// moment when it starts, before it is believed. A kubelet that does not answer
-// (status Unknown) was given its grace by Kubernetes already.
+// kubeletGrace is how long a kubelet may call itself not ready before the leader
+// believes it: a kubelet does so for a moment when it starts. If a kubelet does not
+// answer (status Unknown), Kubernetes gave it its grace already.
 const kubeletGrace = 15 * time.Second
 
 // readyInput is what the Ready condition of a node rests on.
@@ -31,7 +31,7 @@ type readyInput struct {
 //	ManagerPodDown          there is one, and it is not ready
 //	KubernetesNodePressure  the node lacks memory, disk, process ids or network
 //
-// Only the first two mean that what runs on the node may be lost; a daemon that is
+// Only the first two mean that what runs on the node may be lost. A daemon that is
 // missing or down, as in an upgrade, takes nothing from the data plane.
 func readiness(in readyInput, now time.Time) (longhorn.Condition, time.Duration) {
 	if in.KubeNode == nil {
@@ -60,8 +60,8 @@ func notReady(reason, format string, args ...any) longhorn.Condition {
 	}
 }
 
-// kubeletReady says what is wrong, or nothing; in the grace time it says nothing
-// yet and when to ask again.
+// kubeletReady says what is wrong, or nothing. In the grace time it says nothing yet,
+// and when to ask again.
 func kubeletReady(n *corev1.Node, now time.Time) (wrong string, again time.Duration) {
 	for _, c := range n.Status.Conditions {
 		if c.Type != corev1.NodeReady {

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -82,9 +83,8 @@ func TestReadiness(t *testing.T) {
 			if c.reason == "" {
 				want.Status = "True"
 			}
-			if got != want || again != c.again {
-				t.Errorf("got %+v, again in %v\nwant %+v, again in %v", got, again, want, c.again)
-			}
+			assert.Equal(t, want, got)
+			assert.Equal(t, c.again, again)
 		})
 	}
 }

@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/sirupsen/logrus"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -16,27 +16,28 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/logfields"
 )
 
-// reasonDefaultDisk is the Event's when the default disk of a new node could not be made.
-const reasonDefaultDisk = "DefaultDisk"
-
 // defaultDiskKey is the name under which the directory of a default disk is scanned,
 // before the disk has one.
 const defaultDiskKey = "default"
 
-// register makes the Node object of this node.
+// register makes the Node object of this node, once the settings have the values that the
+// ConfigMap longhorn-default-setting gives them.
 //
-// With the setting create-default-disk-labeled-nodes off, it gets one default disk. A
-// disk that the user removes later never comes back, since this happens once; the other
-// side is that a node whose default directory cannot be used is registered without a
-// disk, which an Event tells, and waits for the user to add one.
+// With the setting create-default-disk-labeled-nodes off, the node gets one default disk.
+// This happens once, so a disk that the user removes later never comes back. If the disk
+// cannot be made, an annotation says that it is due, and setDefaults tries again until
+// the node has a disk.
 //
-// With the setting on, it gets none: setDefaults adds what the label says, as it does
-// whenever a node has no disk.
+// With the setting on, the node gets none: setDefaults adds what the label says, as it
+// does whenever a node has no disk.
 func (c *Controller) register(ctx context.Context, log *logrus.Entry) error {
 	// The cache shows only what its selection matched: ask the API server itself.
 	_, err := c.deps.Nodes.Live(ctx, c.deps.Node)
 	if err == nil || !apierrors.IsNotFound(err) {
 		return err // it exists: its event will bring us back
+	}
+	if waits, err := c.awaitsSettings(ctx); err != nil || waits {
+		return err
 	}
 	node := &longhorn.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: c.deps.Node, Namespace: c.deps.Namespace},
@@ -46,17 +47,16 @@ func (c *Controller) register(ctx context.Context, log *logrus.Entry) error {
 	}
 	var diskErr error
 	if !c.labeledOnly() {
-		node.Spec.Disks, diskErr = c.defaultDisk()
+		if node.Spec.Disks, diskErr = c.defaultDisk(); diskErr != nil {
+			node.Annotations = map[string]string{types.AnnotationDefaultDiskDue: "true"}
+		}
 	}
-	created, err := c.deps.Nodes.Create(ctx, node)
-	if err != nil {
+	if _, err := c.deps.Nodes.Create(ctx, node); err != nil {
 		return err
 	}
 	if diskErr != nil {
 		log.WithError(diskErr).Warn("Registered the node without a disk")
-		c.deps.Recorder.Eventf(created, corev1.EventTypeWarning, reasonDefaultDisk,
-			"No default disk was made on node %s: %v; add a disk to the node when this is cured", c.deps.Node, diskErr)
-		return nil
+		return nil // setDefaults shows why, and tells it
 	}
 	log.WithField(logfields.Disk, strings.Join(sortedDisks(node), " ")).Info("Registered the node")
 	return nil
@@ -64,19 +64,60 @@ func (c *Controller) register(ctx context.Context, log *logrus.Entry) error {
 
 // labeledOnly is the setting create-default-disk-labeled-nodes.
 func (c *Controller) labeledOnly() bool {
-	return types.SettingBool(types.SettingCreateDefaultDiskLabeled, c.deps.Setting(types.SettingCreateDefaultDiskLabeled))
+	return c.deps.Setting.Bool(types.SettingCreateDefaultDiskLabeled)
 }
 
-// reservedPercent is what part of a disk is reserved where nobody said how much.
+// reservedPercent is what part of a disk is reserved where its spec does not say.
 func (c *Controller) reservedPercent() int64 {
-	return types.SettingInt(types.SettingReservedPercentage, c.deps.Setting(types.SettingReservedPercentage))
+	return c.deps.Setting.Int(types.SettingReservedPercentage)
 }
 
 // defaultDisk prepares the directory of the setting default-data-path and describes the
 // disk in it: named by its file system, with a part of its size reserved. With an error
 // it returns no disk, and a map all the same.
 func (c *Controller) defaultDisk() (map[string]longhorn.DiskSpec, error) {
-	path := types.SettingString(types.SettingDefaultDataPath, c.deps.Setting(types.SettingDefaultDataPath))
+	path := c.defaultDataPath()
+	disks, err := c.makeDefaultDisk(path)
+	c.lastDefault.note(path, err, c.deps.Clock.Now())
+	return disks, err
+}
+
+func (c *Controller) defaultDataPath() string {
+	return c.deps.Setting.Text(types.SettingDefaultDataPath)
+}
+
+// The default disk is tried again after firstDefaultRetry, and each time that it fails
+// again after twice the time.
+const (
+	firstDefaultRetry = defaultsRetry
+	lastDefaultRetry  = 5 * time.Minute
+)
+
+// defaultAttempt is the last attempt to make the default disk, if it failed.
+type defaultAttempt struct {
+	path  string
+	err   error
+	at    time.Time
+	delay time.Duration
+}
+
+func (a *defaultAttempt) note(path string, err error, now time.Time) {
+	delay := firstDefaultRetry
+	if a.err != nil && a.path == path {
+		delay = min(2*a.delay, lastDefaultRetry)
+	}
+	*a = defaultAttempt{path: path, err: err, at: now, delay: delay}
+}
+
+// wait is how long the next attempt at a path has to wait; another path is tried at once.
+func (a *defaultAttempt) wait(path string, now time.Time) time.Duration {
+	if a.err == nil || a.path != path {
+		return 0
+	}
+	return max(0, a.at.Add(a.delay).Sub(now))
+}
+
+func (c *Controller) makeDefaultDisk(path string) (map[string]longhorn.DiskSpec, error) {
 	disks := map[string]longhorn.DiskSpec{}
 	if err := c.deps.Disks.Prepare(path); err != nil {
 		return disks, err

@@ -13,10 +13,10 @@ import (
 const (
 	// scanWait is how long a sync waits for directories to answer; nearly all do at once.
 	scanWait = time.Second
-	// scanPatience is how long a directory may take to answer before it counts as one
-	// that does not.
+	// scanPatience is how long a directory may take to answer before it counts as not
+	// answering.
 	scanPatience = 5 * time.Second
-	// scanMemory is how old an answer may be that stands in for one that is awaited.
+	// scanMemory is how old an answer may be that stands in for a late one.
 	scanMemory = scanInterval + scanPatience
 )
 
@@ -25,9 +25,9 @@ var (
 	errNotAnswered = errors.New("its directory has not answered yet")
 )
 
-// scanner examines directories, each in a goroutine of its own, for the kernel may keep
-// one that asks about a dead mount for ever. There is at most one such goroutine for a
-// path, however often it is asked about:
+// scanner examines directories, each in a goroutine of its own, for the kernel may keep a
+// goroutine that asks about a dead mount for ever. A path has at most one such goroutine,
+// however often it is asked about:
 //
 //	asked about   the path's goroutine        what is told
 //	              answers within scanWait     the answer
@@ -35,8 +35,8 @@ var (
 //	              takes over scanPatience     that it does not answer
 //	              answers at last             (late is called; ask again)
 //
-// No owner waits for a goroutine that hangs in the kernel: nothing can end it. It holds
-// one thread, writes nothing but its answer here, and goes with the process.
+// Nothing waits for a goroutine that hangs in the kernel: nothing can end it. It holds one
+// thread, writes only its answer here, and goes with the process.
 type scanner struct {
 	scan  func(paths map[string]string) map[string]disk.Record
 	clock clock.WithTicker
@@ -162,7 +162,7 @@ func (s *scanner) examine(path string, p *probe) {
 	}
 }
 
-// patientDisks are Disks that hold nobody up: neither a scan nor a write.
+// patientDisks are Disks that never block for long: neither in a scan nor in a write.
 type patientDisks struct {
 	Disks
 	scanner *scanner
@@ -181,9 +181,9 @@ func (d patientDisks) WriteClaim(record disk.Record, claim int64) error {
 	return d.writes.do(record.Path, func() error { return d.Disks.WriteClaim(record, claim) })
 }
 
-// writes are those of UUID files. A disk may be frozen and answer a scan: then a write is left
-// behind, as a scan is, and there is no second one before it has ended. It may still be done,
-// which the next scan shows; so might that of a process that was killed.
+// writes are those of UUID files. A frozen disk may answer a scan but not a write: then the
+// write is left behind, as a scan is, and no second one starts before it has ended. It may
+// still be done, which the next scan shows; so may the write of a process that was killed.
 type writes struct {
 	clock clock.WithTicker
 	late  func() // called when one has ended that was not waited for
@@ -194,7 +194,7 @@ type writes struct {
 
 var errWriteHangs = errors.New("a write to it has not ended yet; does its device hang?")
 
-// do waits for a write for scanPatience at the most.
+// do waits for a write, for scanPatience at the most.
 func (w *writes) do(path string, write func() error) error {
 	if !w.begin(path) {
 		return errWriteHangs
@@ -220,7 +220,7 @@ func (w *writes) do(path string, write func() error) error {
 	}
 }
 
-// begin tells whether nobody writes to the path now.
+// begin tells whether no write to the path is under way, and then notes this one.
 func (w *writes) begin(path string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

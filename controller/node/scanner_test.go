@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	testclock "k8s.io/utils/clock/testing"
 
 	"github.com/longhorn-lep/longhorn-manager/disk"
@@ -97,24 +99,24 @@ func TestADirectoryThatDoesNotAnswerHoldsUpNoOther(t *testing.T) {
 	paths := map[string]string{"a": "/a", "b": "/b"}
 
 	got := scanning(clock, s, d, paths)
-	if got.Records["b"].Err != nil || got.Records["b"].Name != "b" || got.Late["b"] {
-		t.Errorf("the other: %+v", got.Records["b"])
-	}
-	if !errors.Is(got.Records["a"].Err, errNotAnswered) || !got.Late["a"] || got.Again != scanPatience-scanWait {
-		t.Errorf("after %v: %+v, again in %v", scanWait, got.Records["a"], got.Again)
-	}
+	require.NoError(t, got.Records["b"].Err)
+	assert.Equal(t, "b", got.Records["b"].Name)
+	assert.False(t, got.Late["b"], "the other")
+	assert.ErrorIs(t, got.Records["a"].Err, errNotAnswered, "after %v", scanWait)
+	assert.True(t, got.Late["a"], "after %v", scanWait)
+	assert.Equal(t, scanPatience-scanWait, got.Again, "after %v", scanWait)
 
 	clock.Step(scanPatience)
 	for range 3 {
 		got = scanning(clock, s, d, paths)
-		if !errors.Is(got.Records["a"].Err, errSilent) || got.Records["a"].Name != "a" || got.Records["a"].Path != "/a" || got.Again != 0 {
-			t.Errorf("after %v: %+v, again in %v", scanPatience, got.Records["a"], got.Again)
-		}
+		assert.ErrorIs(t, got.Records["a"].Err, errSilent, "after %v", scanPatience)
+		assert.Equal(t, "a", got.Records["a"].Name, "after %v", scanPatience)
+		assert.Equal(t, "/a", got.Records["a"].Path, "after %v", scanPatience)
+		assert.Zero(t, got.Again, "after %v", scanPatience)
 	}
 	d.hang.Lock()
-	if d.asks["/a"] != 1 || d.asks["/b"] != 4 {
-		t.Errorf("asked %v: one that hangs is asked once", d.asks)
-	}
+	assert.Equal(t, 1, d.asks["/a"])
+	assert.Equal(t, 4, d.asks["/b"], "one that hangs is asked once")
 	d.hang.Unlock()
 
 	d.letGo("/a")
@@ -123,9 +125,9 @@ func TestADirectoryThatDoesNotAnswerHoldsUpNoOther(t *testing.T) {
 	case <-time.After(patience):
 		t.Fatal("the late answer was not told")
 	}
-	if got = scanning(clock, s, d, paths); got.Records["a"].Err != nil || len(got.Late) > 0 {
-		t.Errorf("after the answer: %+v", got)
-	}
+	got = scanning(clock, s, d, paths)
+	require.NoError(t, got.Records["a"].Err)
+	assert.Empty(t, got.Late, "after the answer")
 }
 
 func TestTheLastAnswerStandsInForALateOne(t *testing.T) {
@@ -134,20 +136,18 @@ func TestTheLastAnswerStandsInForALateOne(t *testing.T) {
 	late := make(chan struct{}, 1)
 	s := newScanner(d.Scan, clock, func() { late <- struct{}{} })
 	paths := map[string]string{"a": "/a"}
-	if got := s.Scan(paths); got.Records["a"].Err != nil {
-		t.Fatalf("%+v", got)
-	}
+	got := s.Scan(paths)
+	require.NoError(t, got.Records["a"].Err)
 	d.hang.Lock()
 	d.gate["/a"] = make(chan struct{})
 	d.hang.Unlock()
-	got := scanning(clock, s, d, paths)
-	if got.Records["a"].Config == nil || !got.Late["a"] || got.Again != scanPatience-scanWait {
-		t.Errorf("%+v", got)
-	}
+	got = scanning(clock, s, d, paths)
+	assert.NotNil(t, got.Records["a"].Config)
+	assert.True(t, got.Late["a"])
+	assert.Equal(t, scanPatience-scanWait, got.Again)
 	clock.Step(scanPatience - scanWait)
-	if got = scanning(clock, s, d, paths); !errors.Is(got.Records["a"].Err, errSilent) {
-		t.Errorf("%+v", got)
-	}
+	got = scanning(clock, s, d, paths)
+	assert.ErrorIs(t, got.Records["a"].Err, errSilent)
 
 	// It answers, and hangs again: it does not come and go with each answer.
 	d.letGo("/a")
@@ -155,9 +155,8 @@ func TestTheLastAnswerStandsInForALateOne(t *testing.T) {
 	d.hang.Lock()
 	d.gate["/a"] = make(chan struct{})
 	d.hang.Unlock()
-	if got = scanning(clock, s, d, paths); !errors.Is(got.Records["a"].Err, errSilent) {
-		t.Errorf("the answer of a slow one stands in: %+v", got)
-	}
+	got = scanning(clock, s, d, paths)
+	assert.ErrorIs(t, got.Records["a"].Err, errSilent, "the answer of a slow one stands in")
 	d.letGo("/a")
 	<-late
 }
@@ -182,27 +181,23 @@ func TestADiskThatDoesNotAnswerIsNotReadyWhileOthersGoOn(t *testing.T) {
 		t.Helper()
 		return outwait(f.Clock, f.scanner, d, func() time.Duration {
 			result, err := f.sync(t.Context(), "node-1")
-			if err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, err)
 			return result.RequeueAfter
 		})
 	}
 	again := syncing()
 	f.ExpectWrites() // its last answer stands in
-	if again <= 0 || again > scanPatience {
-		t.Errorf("looked at again in %v", again)
-	}
+	assert.Positive(t, again)
+	assert.LessOrEqual(t, again, scanPatience)
 	f.Clock.Step(scanPatience)
 	f.disks = d.fakeDisks
 	d.records["/var/lib/longhorn"] = found(withoutFile)
 	syncing()
-	if got := f.readyOf("disk-2"); got.Reason != "NoDiskInfo" || got.Message != "Disk disk-2(/b) on node node-1 is not ready: its directory does not answer; is the device or server behind it gone?" {
-		t.Errorf("disk-2: %+v", got)
-	}
-	if got := f.readyOf("disk-1"); got.Reason != "DiskFilesystemChanged" {
-		t.Errorf("disk-1: %+v", got)
-	}
+	got := f.readyOf("disk-2")
+	assert.Equal(t, "NoDiskInfo", got.Reason)
+	assert.Equal(t, "Disk disk-2(/b) on node node-1 is not ready: its directory does not answer; is the device or server behind it gone?", got.Message)
+	got = f.readyOf("disk-1")
+	assert.Equal(t, "DiskFilesystemChanged", got.Reason)
 	d.letGo("/b")
 }
 
@@ -256,20 +251,12 @@ func TestAWriteThatHangsHoldsUpNobody(t *testing.T) {
 	for !clock.HasWaiters() {
 		time.Sleep(time.Millisecond)
 	}
-	if err := w.do("/a", func() error { t.Error("a second write to the path"); return nil }); !errors.Is(err, errWriteHangs) {
-		t.Errorf("while a write hangs: %v", err)
-	}
+	assert.ErrorIs(t, w.do("/a", func() error { t.Error("a second write to the path"); return nil }), errWriteHangs, "while a write hangs")
 	refused := errors.New("read-only file system")
-	if err := w.do("/b", func() error { return refused }); !errors.Is(err, refused) {
-		t.Errorf("another disk: %v", err)
-	}
+	assert.ErrorIs(t, w.do("/b", func() error { return refused }), refused, "another disk")
 	clock.Step(scanPatience)
-	if err := <-written; !errors.Is(err, errWriteHangs) {
-		t.Errorf("a write that hangs: %v", err)
-	}
+	assert.ErrorIs(t, <-written, errWriteHangs, "a write that hangs")
 	close(frozen)
 	<-late
-	if err := w.do("/a", func() error { return nil }); err != nil {
-		t.Errorf("after it has ended: %v", err)
-	}
+	assert.NoError(t, w.do("/a", func() error { return nil }), "after it has ended")
 }

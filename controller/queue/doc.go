@@ -3,8 +3,9 @@
 //
 //	handler ──keys──► Add ──► [ key, key … ] ──► worker: Sync(key)
 //	                   ▲                             │
-//	                   │   done, or not found, or permanent ──► forgotten
+//	                   │   done, or gone, or permanent ──► forgotten
 //	                   ├── wait (Result.RequeueAfter) ◄─────────┤
+//	                   ├── an object is missing: backoff, quiet ◄┤
 //	                   ├── stale or conflict: backoff, quiet ◄──┤
 //	                   └── any other error: backoff, logged ◄───┘
 //

@@ -10,9 +10,9 @@ import (
 // ErrStale is returned by a Sync that found its cache behind its own writes.
 var ErrStale = errors.New("the cache is older than what was written")
 
-// Permanent marks err as one that no repetition can cure: it is logged once, and
-// the key rests until its next event. The Sync must have told the user, by a
-// condition or an Event. Permanent(nil) is nil.
+// Permanent marks err as an error that no retry can cure: the queue logs it once, and the
+// key rests until its next event. The Sync must have told the user, by a condition or an
+// Event. Permanent(nil) is nil.
 func Permanent(err error) error {
 	if err == nil {
 		return nil
@@ -30,12 +30,35 @@ type permanentError struct{ error }
 
 func (e *permanentError) Unwrap() error { return e.error }
 
+// Gone marks a "not found" error of the API as the end of the work: there is nothing to do
+// without the object, and its event brings the key back. Gone returns any other error as
+// it is; Gone(nil) is nil.
+//
+// Without this mark a missing object is no reason to rest: it may be another than the one
+// that the key names, or the cache may be behind.
+func Gone(err error) error {
+	if !apierrors.IsNotFound(err) {
+		return err
+	}
+	return &goneError{err}
+}
+
+type goneError struct{ error }
+
+func (e *goneError) Unwrap() error { return e.error }
+
+func isGone(err error) bool {
+	var g *goneError
+	return errors.As(err, &g)
+}
+
 // class is what an error of a Sync means for its key.
 type class string
 
 const (
-	classDone      class = "done"      // the work is done, or its object is gone
-	classStale     class = "stale"     // somebody else was faster, or the cache slower
+	classDone      class = "done"      // the work is done, or the Sync says that its object is gone
+	classMissing   class = "missing"   // an object does not exist, and the Sync does not say that this is the end
+	classStale     class = "stale"     // another writer was faster, or the cache slower
 	classPermanent class = "permanent" // waits for an event
 	classStopped   class = "stopped"   // the queue shuts down
 	classFailed    class = "failed"    // everything else
@@ -49,12 +72,14 @@ func classify(ctx context.Context, err error) class {
 		return classDone
 	case IsPermanent(err):
 		return classPermanent
-	case apierrors.IsNotFound(err):
+	case isGone(err):
 		return classDone
 	case errors.Is(err, ErrStale), apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
 		return classStale
 	case ctx.Err() != nil:
 		return classStopped
+	case apierrors.IsNotFound(err):
+		return classMissing
 	default:
 		return classFailed
 	}

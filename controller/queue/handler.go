@@ -8,10 +8,10 @@ import (
 )
 
 // Handler adds, for each event of a cache of T, the keys that keysOf finds: on an
-// update those of the old and of the new object, so that whoever the object has
-// left learns of it too; on a deletion those of the last object known. A resync
-// without change adds nothing, and a zero key is none. keysOf must neither block nor
-// modify the object.
+// update those of the old and of the new object, so that the owner that the object has
+// left learns of it too; on a deletion those of the last object known. A resync without
+// change adds nothing, and a zero key is none. keysOf must neither block nor modify the
+// object.
 func Handler[T metav1.Object, K comparable](q *Queue[K], keysOf func(T) []K) cache.ResourceEventHandler {
 	var none K
 	add := func(obj any) {
@@ -24,7 +24,7 @@ func Handler[T metav1.Object, K comparable](q *Queue[K], keysOf func(T) []K) cac
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc: add,
 		UpdateFunc: func(before, after any) {
-			// Where versions are missing (a fake) nothing can be told apart.
+			// Without versions (a fake) no change can be told from a resync.
 			v := unwrap[T](after).GetResourceVersion()
 			if v != "" && unwrap[T](before).GetResourceVersion() == v {
 				return

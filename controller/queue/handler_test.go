@@ -1,11 +1,11 @@
 package queue
 
 import (
-	"slices"
 	"testing"
 	"time"
 
 	"github.com/sirupsen/logrus"
+	"github.com/stretchr/testify/assert"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
@@ -46,9 +46,7 @@ func TestHandlerAddsTheKeysOfAnEvent(t *testing.T) {
 				got = append(got, key)
 			}
 			q.queue.ShutDown()
-			if !slices.Equal(got, c.want) {
-				t.Errorf("keys = %v, want %v", got, c.want)
-			}
+			assert.Equal(t, c.want, got)
 		})
 	}
 }

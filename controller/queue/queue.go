@@ -22,8 +22,8 @@ const (
 
 // Result is the outcome of a Sync that succeeded.
 type Result struct {
-	// RequeueAfter, if positive, brings the key back after that time. It is how a
-	// Sync waits for something that announces itself by no event.
+	// RequeueAfter, if positive, brings the key back after that time. A Sync uses it to wait for
+	// something that sends no event.
 	RequeueAfter time.Duration
 }
 
@@ -68,15 +68,14 @@ func New[K comparable](o Options[K]) *Queue[K] {
 	}
 }
 
-// Add has the key synced soon, and once more if it is being synced now.
+// Add makes a worker sync the key soon, and once more if it is being synced now.
 func (q *Queue[K]) Add(key K) { q.queue.Add(key) }
 
-// AddAfter has the key synced after d; an earlier time that was asked for stands.
+// AddAfter makes a worker sync the key after d; an earlier time that was asked for stands.
 func (q *Queue[K]) AddAfter(key K, d time.Duration) { q.queue.AddAfter(key, d) }
 
-// Run works until ctx ends, then returns nil when the syncs under way have
-// returned; keys still waiting are dropped, as the next process starts from a full
-// list. It must be called once.
+// Run works until ctx ends, then returns nil when the syncs under way have returned. It drops
+// keys that still wait, as the next process starts from a full list. It must be called once.
 func (q *Queue[K]) Run(ctx context.Context) error {
 	q.log.Info("Starting controller")
 	var workers sync.WaitGroup
@@ -107,12 +106,15 @@ func (q *Queue[K]) next(ctx context.Context) bool {
 	result, err := q.options.Sync(withLog(ctx, q.log.WithField(logfields.Key, fmt.Sprint(key))), key)
 	c := classify(ctx, err)
 	q.options.Metrics.observe(q.options.Name, c, q.options.Clock.Since(start))
-	q.settle(key, c, result, err)
+	q.requeue(key, c, result, err)
 	return true
 }
 
-// settle decides when the key comes back.
-func (q *Queue[K]) settle(key K, c class, result Result, err error) {
+// patience is how many syncs in a row may miss an object before that is an error.
+const patience = 5
+
+// requeue decides when the key comes back.
+func (q *Queue[K]) requeue(key K, c class, result Result, err error) {
 	log := q.log.WithField(logfields.Key, fmt.Sprint(key))
 	switch c {
 	case classDone:
@@ -122,6 +124,14 @@ func (q *Queue[K]) settle(key K, c class, result Result, err error) {
 		}
 	case classStale:
 		log.WithError(err).Debug("Cache or object changed meanwhile, syncing again")
+		q.queue.AddRateLimited(key)
+	case classMissing:
+		// Most often the object was deleted meanwhile, and the next look finds that out.
+		if failures := q.queue.NumRequeues(key) + 1; failures > patience {
+			log.WithError(err).WithField("failures", failures).Error("Something does not exist that a sync needs, trying again")
+		} else {
+			log.WithError(err).Debug("Something does not exist that a sync needs, trying again")
+		}
 		q.queue.AddRateLimited(key)
 	case classPermanent:
 		log.WithError(err).Error("Sync cannot succeed until something changes")

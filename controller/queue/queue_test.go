@@ -2,16 +2,16 @@ package queue
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/sirupsen/logrus"
 	logrustest "github.com/sirupsen/logrus/hooks/test"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -33,7 +33,10 @@ func TestErrorsAreClassified(t *testing.T) {
 		want class
 	}{
 		{"nil → done", alive, nil, classDone},
-		{"wrapped not found → done", alive, fmt.Errorf("get: %w", apierrors.NewNotFound(resource, "v")), classDone},
+		{"wrapped not found → missing", alive, fmt.Errorf("get: %w", apierrors.NewNotFound(resource, "v")), classMissing},
+		{"not found, and the Sync says that this is the end → done", alive, fmt.Errorf("get: %w", Gone(apierrors.NewNotFound(resource, "v"))), classDone},
+		{"an error that Gone was given in vain → failed", alive, Gone(io.EOF), classFailed},
+		{"a conflict that Gone was given in vain → stale", alive, Gone(apierrors.NewConflict(resource, "v", nil)), classStale},
 		{"conflict → stale", alive, fmt.Errorf("update: %w", apierrors.NewConflict(resource, "v", nil)), classStale},
 		{"already exists → stale", alive, apierrors.NewAlreadyExists(resource, "v"), classStale},
 		{"wrapped ErrStale → stale", alive, fmt.Errorf("volume v: %w", ErrStale), classStale},
@@ -42,18 +45,16 @@ func TestErrorsAreClassified(t *testing.T) {
 		{"anything else → failed", alive, io.EOF, classFailed},
 		{"a deadline inside a living context → failed", alive, context.DeadlineExceeded, classFailed},
 		{"anything after the context ended → stopped", cancelled, io.EOF, classStopped},
-		{"not found after the context ended → done", cancelled, apierrors.NewNotFound(resource, "v"), classDone},
+		{"not found after the context ended → stopped", cancelled, apierrors.NewNotFound(resource, "v"), classStopped},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			if got := classify(c.ctx, c.err); got != c.want {
-				t.Errorf("classify = %s, want %s", got, c.want)
-			}
+			assert.Equal(t, c.want, classify(c.ctx, c.err))
 		})
 	}
-	if Permanent(nil) != nil || IsPermanent(io.EOF) || !errors.Is(Permanent(io.EOF), io.EOF) {
-		t.Error("Permanent does not wrap, or invents an error")
-	}
+	require.NoError(t, Permanent(nil))
+	assert.False(t, IsPermanent(io.EOF))
+	assert.ErrorIs(t, Permanent(io.EOF), io.EOF, "Permanent does not wrap, or invents an error")
 }
 
 // bench runs a queue whose syncs report here and return what the test says.
@@ -91,9 +92,7 @@ func newBench(t *testing.T, metrics *Metrics) *bench {
 	go func() { done <- b.queue.Run(ctx) }()
 	b.stop = func() {
 		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("Run = %v", err)
-		}
+		assert.NoError(t, <-done)
 		b.stop = func() {}
 	}
 	t.Cleanup(func() { b.stop() })
@@ -105,9 +104,7 @@ func (b *bench) expect(key string, result Result, err error) {
 	b.t.Helper()
 	select {
 	case got := <-b.synced:
-		if got != key {
-			b.t.Fatalf("synced %s, want %s", got, key)
-		}
+		require.Equal(b.t, key, got)
 		b.answers <- answer{result, err}
 	case <-time.After(10 * time.Second):
 		b.t.Fatalf("%s was not synced", key)
@@ -130,9 +127,7 @@ func (b *bench) expectOnlyAfter(d time.Duration, key string, result Result, err 
 		b.clock.Step(1)
 		select {
 		case got := <-b.synced:
-			if got != key {
-				b.t.Fatalf("synced %s, want %s", got, key)
-			}
+			require.Equal(b.t, key, got)
 			b.answers <- answer{result, err}
 			return
 		case <-time.After(time.Millisecond):
@@ -147,9 +142,7 @@ func (b *bench) waitForTimer() {
 	b.t.Helper()
 	deadline := time.Now().Add(10 * time.Second)
 	for b.clock.Waiters() < 2 {
-		if time.Now().After(deadline) {
-			b.t.Fatal("no key is waiting for its time")
-		}
+		require.False(b.t, time.Now().After(deadline), "no key is waiting for its time")
 		time.Sleep(time.Millisecond) // the fake clock offers nothing to wait for
 	}
 }
@@ -163,18 +156,14 @@ func TestAFailingKeyIsNeverGivenUpAndItsBackoffIsCapped(t *testing.T) {
 		b.expectOnlyAfter(backoff, "v", Result{}, io.EOF)
 		backoff = min(2*backoff, 30*time.Second)
 	}
-	if backoff != 30*time.Second {
-		t.Fatalf("the test ended before the cap, at %v", backoff)
-	}
+	require.Equal(t, 30*time.Second, backoff, "the test ended before the cap")
 	b.expectOnlyAfter(30*time.Second, "v", Result{}, nil)
 	// Success forgets the failures: the next one starts anew.
 	b.queue.Add("v")
 	b.expect("v", Result{}, io.EOF)
 	b.expectOnlyAfter(5*time.Millisecond, "v", Result{}, nil)
 	b.stop()
-	if n := count(b.logs, logrus.ErrorLevel); n != 18 {
-		t.Errorf("%d errors logged, want 18, one per failure", n)
-	}
+	assert.Equal(t, 18, count(b.logs, logrus.ErrorLevel), "one per failure")
 }
 
 func TestStaleAndConflictComeBackQuietly(t *testing.T) {
@@ -184,9 +173,24 @@ func TestStaleAndConflictComeBackQuietly(t *testing.T) {
 	b.expectOnlyAfter(5*time.Millisecond, "v", Result{}, apierrors.NewConflict(resource, "v", nil))
 	b.expectOnlyAfter(10*time.Millisecond, "v", Result{}, nil)
 	b.stop()
-	if n := count(b.logs, logrus.ErrorLevel) + count(b.logs, logrus.WarnLevel); n != 0 {
-		t.Errorf("%d errors and warnings logged, want none", n)
+	assert.Zero(t, count(b.logs, logrus.ErrorLevel)+count(b.logs, logrus.WarnLevel), "errors and warnings logged")
+}
+
+func TestWhatIsMissingIsLookedForAgainQuietlyAtFirst(t *testing.T) {
+	b := newBench(t, nil)
+	missing := fmt.Errorf("read the engine: %w", apierrors.NewNotFound(resource, "v"))
+	b.queue.Add("v")
+	b.expect("v", Result{}, missing)
+	backoff := 5 * time.Millisecond
+	for range 5 {
+		b.expectOnlyAfter(backoff, "v", Result{}, missing)
+		backoff *= 2
 	}
+	b.expectOnlyAfter(backoff, "v", Result{}, Gone(missing))
+	b.queue.Add("after")
+	b.expect("after", Result{}, nil)
+	b.stop()
+	assert.Equal(t, 1, count(b.logs, logrus.ErrorLevel), "the sixth miss")
 }
 
 func TestAPermanentErrorRestsUntilTheNextEvent(t *testing.T) {
@@ -199,9 +203,7 @@ func TestAPermanentErrorRestsUntilTheNextEvent(t *testing.T) {
 	b.queue.Add("v")
 	b.expect("v", Result{}, nil)
 	b.stop()
-	if n := count(b.logs, logrus.ErrorLevel); n != 1 {
-		t.Errorf("%d errors logged, want 1", n)
-	}
+	assert.Equal(t, 1, count(b.logs, logrus.ErrorLevel))
 }
 
 func TestAResultSetsTheNextVisit(t *testing.T) {
@@ -216,9 +218,7 @@ func TestAResultSetsTheNextVisit(t *testing.T) {
 func TestAKeyAddedDuringItsSyncIsSyncedOnceMore(t *testing.T) {
 	b := newBench(t, nil)
 	b.queue.Add("v")
-	if got := <-b.synced; got != "v" {
-		t.Fatal(got)
-	}
+	require.Equal(t, "v", <-b.synced)
 	b.queue.Add("v")
 	b.queue.Add("v")
 	b.answers <- answer{}
@@ -246,20 +246,17 @@ func TestShutdownWaitsForTheSyncUnderWayAndDropsTheRest(t *testing.T) {
 	go func() { done <- q.Run(ctx) }()
 	<-entered
 	cancel()
-	if err := <-done; err != nil || !slices.Equal(synced, []string{"v"}) {
-		t.Errorf("Run = %v after syncing %v, want v alone", err, synced)
-	}
+	err := <-done
+	require.NoError(t, err)
+	assert.Equal(t, []string{"v"}, synced)
 }
 
 func TestSyncsAreCountedByOutcome(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	metrics, err := NewMetrics(registry)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := NewMetrics(registry); err == nil {
-		t.Error("registering twice is no error")
-	}
+	require.NoError(t, err)
+	_, err = NewMetrics(registry)
+	assert.Error(t, err, "registering twice is no error")
 	b := newBench(t, metrics)
 	b.queue.Add("v")
 	b.expect("v", Result{}, Permanent(io.EOF))
@@ -269,18 +266,14 @@ func TestSyncsAreCountedByOutcome(t *testing.T) {
 	b.expect("v", Result{}, nil)
 	b.stop()
 	for outcome, want := range map[string]float64{"done": 2, "permanent": 1, "failed": 0} {
-		if got := syncsCounted(t, registry, outcome); got != want {
-			t.Errorf("%v syncs with outcome %s, want %v", got, outcome, want)
-		}
+		assert.Equal(t, want, syncsCounted(t, registry, outcome), "syncs with outcome %s", outcome)
 	}
 }
 
 func syncsCounted(t *testing.T, registry prometheus.Gatherer, outcome string) float64 {
 	t.Helper()
 	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, family := range families {
 		if family.GetName() != "longhorn_controller_syncs_total" {
 			continue

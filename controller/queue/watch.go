@@ -6,13 +6,13 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Events is the side of a store that tells of changes: h must be called for each, from a
-// goroutine of the store's own. The stores of controllers embed it.
+// Events is the side of a store that reports changes: it must call h for each, from a
+// goroutine of its own. The stores of controllers embed it.
 type Events interface {
 	AddHandler(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error)
 }
 
-// Watch has Handler hear of Events. Neither may be nil; the same Events may be in
+// Watch connects Handler to Events. Neither may be nil; the same Events may be in
 // several, each with a Handler of its own.
 type Watch struct {
 	Events  Events

@@ -2,11 +2,11 @@ package queue
 
 import (
 	"errors"
-	"slices"
 	"testing"
 	"time"
 
 	"github.com/sirupsen/logrus"
+	"github.com/stretchr/testify/assert"
 	"k8s.io/client-go/tools/cache"
 	testclock "k8s.io/utils/clock/testing"
 )
@@ -67,17 +67,16 @@ func TestWatchRegistersHandlers(t *testing.T) {
 				Watch{Events: second, Handler: saying("c")},
 				Watch{Events: last, Handler: saying("d")},
 			)
-			if !errors.Is(err, c.secondErr) || (err != nil && err.Error() != c.err) {
-				t.Errorf("error %v, want %q around %v", err, c.err, c.secondErr)
+			assert.ErrorIs(t, err, c.secondErr)
+			if err != nil {
+				assert.EqualError(t, err, c.err)
 			}
 			for _, e := range []struct {
 				name   string
 				events *telling
 				want   []string
 			}{{"first", first, c.first}, {"second", second, c.second}, {"last", last, c.last}} {
-				if got := e.events.heard(&said); !slices.Equal(got, e.want) {
-					t.Errorf("handlers of the %s: %v, want %v", e.name, got, e.want)
-				}
+				assert.Equal(t, e.want, e.events.heard(&said), "handlers of the %s", e.name)
 			}
 		})
 	}

@@ -125,7 +125,7 @@ func (c *Controller) gather(uuid string) (Input, error) {
 		}
 		served := false
 		for _, e := range engines {
-			served = served || serves(e, r.Name)
+			served = served || isInUse(e, r.Name)
 		}
 		in.Copies = append(in.Copies, Copy{Replica: r, Served: served})
 	}

@@ -2,9 +2,10 @@ package relocation
 
 import (
 	"errors"
-	"slices"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -24,18 +25,15 @@ func begin(t *testing.T, objs ...runtime.Object) (*testutil.Harness, *Controller
 	h := testutil.New(t, objs...)
 	d := h.Datastore(datastore.Options{})
 	c, err := New(Deps{Replicas: d.Replicas, Nodes: d.Nodes, Engines: d.Engines, Env: h.Env()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	h.EndWithTest(c.Run)
 	return h, c
 }
 
 func sync(t *testing.T, c *Controller, want error) {
 	t.Helper()
-	if _, err := c.sync(t.Context(), "u"); !errors.Is(err, want) {
-		t.Fatalf("sync: %v, want %v", err, want)
-	}
+	_, err := c.sync(t.Context(), "u")
+	require.ErrorIs(t, err, want)
 }
 
 // there is node b with disk "u" in /mnt/u, ready.
@@ -47,9 +45,8 @@ func here(t *testing.T, c *Controller, h *testutil.Harness) Place {
 	t.Helper()
 	h.CatchUp()
 	replicas, err := c.deps.Replicas.ByIndex(datastore.IndexDisk, "u")
-	if err != nil || len(replicas) != 1 {
-		t.Fatalf("%d replicas, %v", len(replicas), err)
-	}
+	require.NoError(t, err)
+	require.Len(t, replicas, 1)
 	return Place{replicas[0].Spec.NodeID, replicas[0].Spec.DiskPath}
 }
 
@@ -60,9 +57,8 @@ func TestAReplicaFollowsItsDisk(t *testing.T) {
 	h.ExpectEvents("Normal ReplicaMoved r: replica r is on node b in /mnt/u now, where its disk u was found; it was on node a in /var/lib/longhorn")
 	sync(t, c, queue.ErrStale) // the cache does not show it yet: not moved, nor told, twice
 	h.ExpectWrites()
-	if got, want := here(t, c, h), (Place{"b", "/mnt/u"}); got != want {
-		t.Errorf("at %+v, want %+v", got, want)
-	}
+	got, want := here(t, c, h), Place{"b", "/mnt/u"}
+	assert.Equal(t, want, got)
 	sync(t, c, nil)
 	h.ExpectWrites() // at rest nothing is written
 	h.ExpectEvents()
@@ -93,22 +89,14 @@ func TestAReplicaStaysWhereItIs(t *testing.T) {
 			}
 			sync(t, c, tc.fail)
 			h.ExpectEvents()
-			if got := here(t, c, h); got != home {
-				t.Errorf("moved to %+v", got)
-			}
+			assert.Equal(t, home, here(t, c, h))
 		})
 	}
 }
 
 func TestWhatWakes(t *testing.T) {
 	_, c := begin(t, replica(failed(types.ReasonNodeGone)))
-	if got := c.waitingFor(build.Engine("vol")); !slices.Equal(got, []string{"u"}) {
-		t.Errorf("the engine of a replica whose node is gone wakes %v", got)
-	}
-	if got := c.waitingFor(build.Engine("other")); len(got) != 0 {
-		t.Errorf("another engine wakes %v", got)
-	}
-	if got := disksOf(there()); !slices.Equal(got, []string{"u"}) {
-		t.Errorf("the node wakes %v", got)
-	}
+	assert.Equal(t, []string{"u"}, c.waitingFor(build.Engine("vol")))
+	assert.Empty(t, c.waitingFor(build.Engine("other")))
+	assert.Equal(t, []string{"u"}, disksOf(there()))
 }

@@ -52,7 +52,7 @@ func plan(in Input) []Move {
 	var moves []Move
 	for _, c := range in.Copies {
 		from := Place{c.Spec.NodeID, c.Spec.DiskPath}
-		if from == to || from.Node == "" || !isDown(c) {
+		if from == to || from.Node == "" || !isIdle(c) {
 			continue
 		}
 		moved := c.DeepCopy()
@@ -60,16 +60,16 @@ func plan(in Input) []Move {
 		if moved.Labels == nil {
 			moved.Labels = map[string]string{}
 		}
-		moved.Labels[types.LabelNode], moved.Labels[types.LabelDiskUUID] = to.Node, c.Spec.DiskID
+		moved.Labels[types.LabelNode], moved.Labels[types.LabelDiskUUID] = types.NodeLabel(to.Node), c.Spec.DiskID
 		moves = append(moves, Move{Replica: moved, From: from})
 	}
 	return moves
 }
 
-// isDown tells whether nobody runs the replica, as its status has it. Being failed is the
+// isIdle tells whether nobody runs the replica, as its status has it. Being failed is the
 // node's own word, but for a node that is gone: then the leader has said it without
 // having been able to look, so an engine that has the replica is believed more.
-func isDown(c Copy) bool {
+func isIdle(c Copy) bool {
 	switch c.Status.CurrentState {
 	case "", longhorn.InstanceStateStopped:
 		return true
@@ -83,9 +83,9 @@ func isNodeGone(r *longhorn.Replica) bool {
 	return types.FindCondition(r.Status.Conditions, types.ConditionInstanceCreation).Reason == types.ReasonNodeGone
 }
 
-// serves tells whether an engine counts on a replica: it runs, and has it as a member or
+// isInUse tells whether an engine counts on a replica: it runs, and has it as a member or
 // is rebuilding it.
-func serves(e *longhorn.Engine, replica string) bool {
+func isInUse(e *longhorn.Engine, replica string) bool {
 	mode := e.Status.ReplicaModeMap[replica]
 	return e.Status.CurrentState == longhorn.InstanceStateRunning && (mode == longhorn.ReplicaModeRW || mode == longhorn.ReplicaModeWO)
 }

@@ -1,9 +1,10 @@
 package relocation
 
 import (
-	"slices"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil"
@@ -71,29 +72,20 @@ func TestWhichReplicasMove(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			before := tc.replica.DeepCopy()
 			moves := plan(Input{Places: tc.places, Copies: []Copy{{tc.replica, tc.served}}})
-			if tc.replica.Spec != before.Spec {
-				t.Error("what was looked at was changed")
-			}
+			assert.Equal(t, before.Spec, tc.replica.Spec, "what was looked at was changed")
 			if tc.want == (Place{}) {
-				if len(moves) != 0 {
-					t.Errorf("moved to %+v", moves[0].Replica.Spec)
-				}
+				assert.Empty(t, moves)
 				return
 			}
-			if len(moves) != 1 {
-				t.Fatalf("%d moves", len(moves))
-			}
+			require.Len(t, moves, 1)
 			r := moves[0].Replica
-			if got := (Place{r.Spec.NodeID, r.Spec.DiskPath}); got != tc.want || r.Labels[types.LabelNode] != tc.want.Node || r.Labels[types.LabelDiskUUID] != "u" {
-				t.Errorf("moved to %+v with labels %v", got, r.Labels)
-			}
-			if moves[0].From != home {
-				t.Errorf("from %+v", moves[0].From)
-			}
+			got := Place{r.Spec.NodeID, r.Spec.DiskPath}
+			assert.Equal(t, tc.want, got)
+			assert.Equal(t, tc.want.Node, r.Labels[types.LabelNode])
+			assert.Equal(t, "u", r.Labels[types.LabelDiskUUID])
+			assert.Equal(t, home, moves[0].From)
 			r.Spec.NodeID, r.Spec.DiskPath = before.Spec.NodeID, before.Spec.DiskPath
-			if r.Spec != before.Spec {
-				t.Errorf("more than the place was changed: %+v", r.Spec)
-			}
+			assert.Equal(t, before.Spec, r.Spec, "more than the place was changed")
 		})
 	}
 }
@@ -118,6 +110,7 @@ func TestWhereADiskIs(t *testing.T) {
 		{"ready on one node → there", []*longhorn.Node{at("a", "/d"), build.ReadyNode("b", "another")}, []Place{{"a", "/d"}}},
 		{"recorded on two, ready on one → there", []*longhorn.Node{at("b", "/d"), at("a", "/d", notReady)}, []Place{{"b", "/d"}}},
 		{"ready on two → both", []*longhorn.Node{at("b", "/d"), at("a", "/e")}, []Place{{"a", "/e"}, {"b", "/d"}}},
+		{"recorded by two entries of a node, one of them ready → there", []*longhorn.Node{at("a", "/d", notReady, build.WithDisk("disk-2", "/e"), build.WithDiskStatus("disk-2", "u"))}, []Place{{"a", "/e"}}},
 		{"not ready → nowhere", []*longhorn.Node{at("a", "/d", notReady)}, nil},
 		{"taken out of the spec → nowhere", []*longhorn.Node{at("a", "/d", func(n *longhorn.Node) { n.Spec.Disks = nil })}, nil},
 		{"its path was changed and not looked at yet → nowhere", []*longhorn.Node{at("a", "/d", build.WithDisk("disk-1", "/e"))}, nil},
@@ -133,9 +126,7 @@ func TestWhereADiskIs(t *testing.T) {
 		})}, nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if got := placesOf(tc.nodes, "u"); !slices.Equal(got, tc.want) {
-				t.Errorf("at %v, want %v", got, tc.want)
-			}
+			assert.Equal(t, tc.want, placesOf(tc.nodes, "u"))
 		})
 	}
 }

@@ -58,9 +58,9 @@ type Controller struct {
 	queue *queue.Queue[string]
 
 	mu sync.Mutex // guards done
-	// done are the requests that were seen to, by name of the volume, so that a volume
-	// whose status changes often does not have pods listed each time. A new leader
-	// looks once more, and finds only pods that started later.
+	// done are the requests that were handled, by name of the volume, so that the controller need
+	// not list pods each time that a volume's status changes. A new leader looks once more, and
+	// finds only pods that started later.
 	done map[string]request
 }
 
@@ -145,15 +145,14 @@ func grace(pod *corev1.Pod) int64 {
 	return maxGraceSeconds
 }
 
-// apply deletes the pods. Where it breaks off it is planned anew, and then leaves out
-// the pods that are gone or going, so no pod is deleted twice. An Event follows what
-// was done.
+// apply deletes the pods. If it breaks off, the next plan leaves out the pods that are gone or
+// going, so no pod is deleted twice. An Event follows each deletion.
 func (c *Controller) apply(ctx context.Context, v *longhorn.Volume, p Plan) error {
 	for i := range p.Delete {
 		pod := &p.Delete[i]
 		err := c.deps.Workloads.DeletePod(ctx, pod.Namespace, pod.Name, pod.UID, grace(pod))
 		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-			continue // gone, or its name is another pod's already
+			continue // gone, or another pod has its name already
 		}
 		if err != nil {
 			return err
@@ -165,10 +164,10 @@ func (c *Controller) apply(ctx context.Context, v *longhorn.Volume, p Plan) erro
 		c.deps.Recorder.Eventf(ownerOf(pod), corev1.EventTypeNormal, eventRemount,
 			"deleted pod %s: its volume %s was attached again after the pod had mounted it", pod.Name, v.Name)
 	}
-	for i := range p.Stranded {
+	for i := range p.Bare {
 		c.deps.Recorder.Eventf(v, corev1.EventTypeWarning, eventRemount,
 			"pod %s/%s must be restarted: the volume was attached again after the pod had mounted it, and no controller would make the pod anew",
-			p.Stranded[i].Namespace, p.Stranded[i].Name)
+			p.Bare[i].Namespace, p.Bare[i].Name)
 	}
 	return nil
 }

@@ -3,10 +3,11 @@ package remount
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -50,17 +51,13 @@ func newFixture(t *testing.T, v *longhorn.Volume, pods ...*corev1.Pod) *fixture 
 	}
 	h.Clock.SetTime(requested.Add(time.Minute))
 	workloads := datastore.NewWorkloads(h.Kube)
-	if err := workloads.Replace([]*corev1.PersistentVolume{bound()}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, workloads.Replace([]*corev1.PersistentVolume{bound()}))
 	f := &fixture{Harness: h, events: &events{}}
 	c, err := New(Deps{
 		Volumes: h.Datastore(datastore.Options{}).Volumes, Workloads: workloads,
 		Env: queue.Env{Clock: h.Clock, Recorder: f.events, Log: h.Log},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	f.Controller = c
 	h.EndWithTest(c.Run)
 	return f
@@ -68,16 +65,14 @@ func newFixture(t *testing.T, v *longhorn.Volume, pods ...*corev1.Pod) *fixture 
 
 func (f *fixture) mustSync(want queue.Result) {
 	f.T.Helper()
-	if got, err := f.sync(f.T.Context(), "vol"); err != nil || got != want {
-		f.T.Fatalf("sync: %+v, %v, want %+v", got, err, want)
-	}
+	got, err := f.sync(f.T.Context(), "vol")
+	require.NoError(f.T, err)
+	require.Equal(f.T, want, got)
 }
 
 func (f *fixture) expectEvents(want ...string) {
 	f.T.Helper()
-	if !slices.Equal(f.events.lines, want) {
-		f.T.Errorf("events %q, want %q", f.events.lines, want)
-	}
+	assert.Equal(f.T, want, f.events.lines)
 	f.events.lines = nil
 }
 
@@ -100,13 +95,10 @@ func TestANewRequestIsSeenTo(t *testing.T) {
 	f.mustSync(queue.Result{})
 	f.Seed(pod("a", func(p *corev1.Pod) { p.Status.StartTime = &metav1.Time{Time: requested.Add(time.Second)} }))
 	v, err := f.Longhorn.LonghornV1beta2().Volumes("longhorn-system").Get(t.Context(), "vol", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	v.Status.RemountRequestedAt = "2030-01-02T03:05:00Z"
-	if _, err := f.Longhorn.LonghornV1beta2().Volumes("longhorn-system").UpdateStatus(t.Context(), v, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	_, err = f.Longhorn.LonghornV1beta2().Volumes("longhorn-system").UpdateStatus(t.Context(), v, metav1.UpdateOptions{})
+	require.NoError(t, err)
 	f.CatchUp()
 	f.Writes()
 	f.mustSync(queue.Result{})
@@ -131,9 +123,8 @@ func TestAFailedDeletionIsTriedAgainAndToldOnce(t *testing.T) {
 	away := errors.New("the API server is away")
 	f.Fail("delete", "pods", away, away)
 	for range 2 {
-		if _, err := f.sync(t.Context(), "vol"); !errors.Is(err, away) {
-			t.Fatalf("sync: %v, want it to fail", err)
-		}
+		_, err := f.sync(t.Context(), "vol")
+		require.ErrorIs(t, err, away)
 	}
 	f.expectEvents()
 	f.mustSync(queue.Result{})
@@ -157,10 +148,6 @@ func TestAPodReplacedMeanwhileIsLeftAlone(t *testing.T) {
 
 func TestOnlyVolumesThatAskAreSynced(t *testing.T) {
 	f := newFixture(t, remounted())
-	if got := f.keysOf(remounted(func(v *longhorn.Volume) { v.Status.RemountRequestedAt = "" })); got != nil {
-		t.Errorf("keys %v, want none", got)
-	}
-	if got := f.keysOf(remounted()); !slices.Equal(got, []string{"vol"}) {
-		t.Errorf("keys %v, want vol", got)
-	}
+	assert.Nil(t, f.keysOf(remounted(func(v *longhorn.Volume) { v.Status.RemountRequestedAt = "" })))
+	assert.Equal(t, []string{"vol"}, f.keysOf(remounted()))
 }

@@ -1,12 +1,12 @@
 // Package remount restarts the pods whose volume went away under them and came back:
-// their mount stands on a device that is dead, and nothing but a new mount helps. It
-// runs on the leader.
+// they have mounted a device that is dead, and only a new mount helps. It runs on the
+// leader.
 //
 //	data plane ended ──► volume attached again, status.remountRequestedAt ──► 5 s ──►
 //	pods on that node that use the volume and started before ──► deleted ──► their
 //	controller makes new ones, which mount the new device
 //
-// It deletes pods, and owns no field. It must not know engines, replicas or mounts. A
-// pod that no controller would make again is left alone: its owner is told by the
-// volume's Event.
+// It deletes pods, and owns no field. It must not know engines, replicas or mounts. It
+// leaves a pod alone that no controller would make again: the volume's Event tells its
+// owner.
 package remount

@@ -12,15 +12,15 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// delay is how long after the request pods are deleted: the node's part is given time
-// to have the new device in place.
+// delay is how long after the request pods are deleted: it gives the node time to put the
+// new device in place.
 const delay = 5 * time.Second
 
-// due tells whether a volume's pods are to be looked at now, or else after how long; 0
-// and false: not before the volume changes.
+// due tells whether to look at a volume's pods now, or else after how long; 0 and false:
+// not before the volume changes.
 //
-// A volume that is not attached, or is faulted, has nothing that could be mounted:
-// pods deleted now would only wait in another place.
+// A volume that is not attached, or is faulted, has nothing to mount: pods deleted now
+// would only wait in another place.
 func due(v *longhorn.Volume, now time.Time) (after time.Duration, ok bool) {
 	requested, err := time.Parse(time.RFC3339, v.Status.RemountRequestedAt)
 	switch {
@@ -46,12 +46,12 @@ type Input struct {
 	Pods []corev1.Pod
 }
 
-// Plan is what is to be done, each list in the order of namespace and name.
+// Plan is what to do, each list in the order of namespace and name.
 type Plan struct {
-	// Delete are pods that are to be made again by their controllers.
+	// Delete are pods that their controllers must make again.
 	Delete []corev1.Pod
-	// Stranded are pods in the same position that nobody would make again.
-	Stranded []corev1.Pod
+	// Bare are pods in the same position that no controller would make again.
+	Bare []corev1.Pod
 }
 
 // plan finds the pods whose mount of the volume is dead: on the volume's node, using it,
@@ -69,10 +69,10 @@ func plan(in Input) Plan {
 		if isMadeAgain(&pod) {
 			p.Delete = append(p.Delete, pod)
 		} else {
-			p.Stranded = append(p.Stranded, pod)
+			p.Bare = append(p.Bare, pod)
 		}
 	}
-	for _, list := range [][]corev1.Pod{p.Delete, p.Stranded} {
+	for _, list := range [][]corev1.Pod{p.Delete, p.Bare} {
 		slices.SortFunc(list, func(a, b corev1.Pod) int {
 			return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)
 		})
@@ -80,8 +80,8 @@ func plan(in Input) Plan {
 	return p
 }
 
-// usesAny tells whether a pod names one of the claims that stand for the volume. What
-// else has that handle, or another driver, is not asked for its claim.
+// usesAny tells whether a pod names one of the claims that stand for the volume. It
+// skips claims of another driver's volumes.
 func usesAny(pod *corev1.Pod, claims []*corev1.PersistentVolume, volume string) bool {
 	for _, pv := range claims {
 		csi, claim := pv.Spec.CSI, pv.Spec.ClaimRef
@@ -109,9 +109,9 @@ func claimName(pod *corev1.Pod, v *corev1.Volume) string {
 	return ""
 }
 
-// holdsOldMount: a pod's start is when its node took it on, before it mounts anything,
-// in whole seconds, as the request is. One that started in the second of the request
-// may be the one that replaces the first, and is left alone. The two times are of two
+// holdsOldMount: a pod's start is when its node accepted it, before it mounts anything,
+// in whole seconds, as the request is. A pod that started in the second of the request
+// may be the replacement of the first, and is left alone. The two times come from two
 // machines, whose clocks must agree to the second or so.
 func holdsOldMount(pod *corev1.Pod, requested time.Time) bool {
 	switch {
@@ -124,7 +124,7 @@ func holdsOldMount(pod *corev1.Pod, requested time.Time) bool {
 }
 
 // isMadeAgain: the owner of a static pod's image in the API is its node, which makes it
-// from a file and does not look at deletions.
+// from a file and ignores deletions.
 func isMadeAgain(pod *corev1.Pod) bool {
 	owner := metav1.GetControllerOf(pod)
 	return owner != nil && owner.Kind != "Node"

@@ -1,10 +1,10 @@
 package remount
 
 import (
-	"slices"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kubetypes "k8s.io/apimachinery/pkg/types"
@@ -84,9 +84,9 @@ func TestDue(t *testing.T) {
 		{"being deleted → never", remounted(func(v *longhorn.Volume) { v.DeletionTimestamp = &metav1.Time{Time: requested} }), time.Minute, 0, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if after, ok := due(c.volume, requested.Add(c.since)); after != c.after || ok != c.ok {
-				t.Errorf("after %s, now %t; want after %s, now %t", after, ok, c.after, c.ok)
-			}
+			after, ok := due(c.volume, requested.Add(c.since))
+			assert.Equal(t, c.after, after)
+			assert.Equal(t, c.ok, ok)
 		})
 	}
 }
@@ -143,9 +143,9 @@ func TestPlan(t *testing.T) {
 				c.claims = []*corev1.PersistentVolume{bound()}
 			}
 			p := plan(Input{Volume: remounted(), Claims: c.claims, Pods: []corev1.Pod{*c.pod}})
-			if deleted, stranded := len(p.Delete) == 1, len(p.Stranded) == 1; deleted != c.delete || stranded != c.stranded {
-				t.Errorf("deleted %t, stranded %t; want %t, %t", deleted, stranded, c.delete, c.stranded)
-			}
+			deleted, stranded := len(p.Delete) == 1, len(p.Bare) == 1
+			assert.Equal(t, c.delete, deleted)
+			assert.Equal(t, c.stranded, stranded)
 		})
 	}
 }
@@ -164,7 +164,5 @@ func TestPlanIsInOrderAndNamesEachPodOnce(t *testing.T) {
 	for _, pod := range p.Delete {
 		names = append(names, pod.Name)
 	}
-	if !slices.Equal(names, []string{"a", "b"}) {
-		t.Errorf("deletes %v, want a, b", names)
-	}
+	assert.Equal(t, []string{"a", "b"}, names)
 }

@@ -10,19 +10,15 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
+	"github.com/longhorn-lep/longhorn-manager/controller/replica/ending"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/types"
 	"github.com/longhorn-lep/longhorn-manager/util/logfields"
 )
 
-// apply writes the status, then acts. The data plane's answer comes back as a new
-// state and so as a new sync; every action may be repeated.
+// apply writes the status, then acts. The data plane's answer comes back as a new state and
+// so as a new sync; apply may repeat every action.
 func (c *Controller) apply(ctx context.Context, in Input, p Plan) error {
-	if p.Action == ActionMark {
-		if err := c.mustBeGone(ctx, in.Replica.Spec.NodeID); err != nil {
-			return err
-		}
-	}
 	r, err := c.writeStatus(ctx, in.Replica, p.Status)
 	if err != nil {
 		return err
@@ -51,18 +47,16 @@ func (c *Controller) apply(ctx context.Context, in Input, p Plan) error {
 	case ActionRemove:
 		return c.remove(ctx, in)
 	case ActionForget:
-		return c.dropFinalizer(ctx, r)
-	case ActionLeave:
-		return c.leave(ctx, in)
+		return ending.DropFinalizer(ctx, c.Replicas, r)
 	}
 	return nil
 }
 
 // stop closes the replica and writes down the fence that it holds then. After a crash in
-// between it is opened and fenced once more. One that could not be opened has no engine
-// and cannot be fenced; what is left of it is closed without. So is one that is about to be
-// removed and cannot be fenced, as on a disk that is full to the last block: the attempt has
-// shut the engine out, and of what the fence would keep nothing stays.
+// between it opens and fences the replica once more. A replica that could not be opened has
+// no engine and cannot be fenced: stop closes what is left without a fence. So it does
+// with one that must be removed and cannot be fenced, as on a disk that is full to the last
+// block: the attempt has shut the engine out, and nothing stays that the fence would keep.
 func (c *Controller) stop(ctx context.Context, r *longhorn.Replica, fence int64) error {
 	err := c.DataPlane.StopReplica(ctx, r.Name, fence)
 	if err != nil && fence > 0 && r.DeletionTimestamp != nil {
@@ -81,14 +75,14 @@ func (c *Controller) stop(ctx context.Context, r *longhorn.Replica, fence int64)
 	return err
 }
 
-// create makes the directory only if the API server, too, knows of none: an old cache
-// must not lead to an empty directory in the place of a lost one.
+// create makes the directory only if the API server, too, knows of none: an old cache must
+// not lead to an empty directory in the place of a lost one.
 func (c *Controller) create(ctx context.Context, in Input, r *longhorn.Replica) error {
 	live, err := c.Replicas.Live(ctx, r.Name)
 	if err != nil {
 		return err
 	}
-	if live.UID != r.UID || live.DeletionTimestamp != nil || live.Status.DirectoryCreated || live.Spec.NodeID != c.Scope {
+	if live.UID != r.UID || live.DeletionTimestamp != nil || live.Status.DirectoryCreated || live.Spec.NodeID != c.Node {
 		return queue.ErrStale
 	}
 	spec, err := c.spec(ctx, in)
@@ -98,7 +92,7 @@ func (c *Controller) create(ctx context.Context, in Input, r *longhorn.Replica) 
 	if err := c.DataPlane.CreateReplica(ctx, spec); err != nil {
 		return c.refused(ctx, in, live, fmt.Errorf("make the directory: %w", err))
 	}
-	c.attempts.forget(r.Name) // it is opened next, at once
+	c.attempts.forget(r.Name) // the next sync opens it, at once
 	live.Status.DirectoryCreated = true
 	if _, err := c.Replicas.UpdateStatus(ctx, live); err != nil {
 		return fmt.Errorf("record that the directory was made: %w", err)
@@ -106,8 +100,8 @@ func (c *Controller) create(ctx context.Context, in Input, r *longhorn.Replica) 
 	return nil
 }
 
-// refused shows why a replica could not be made or opened, if that is a refusal; any other
-// error is handed on, to be tried again soon.
+// refused shows why a replica could not be made or opened, if err is a refusal; it returns
+// any other error, to be tried again soon.
 func (c *Controller) refused(ctx context.Context, in Input, r *longhorn.Replica, err error) error {
 	refusal := (*types.Refusal)(nil)
 	if !errors.As(err, &refusal) {
@@ -118,8 +112,8 @@ func (c *Controller) refused(ctx context.Context, in Input, r *longhorn.Replica,
 	return err
 }
 
-// remove deletes the data after a live read that shows the deletion and this node,
-// then the finalizer.
+// remove deletes the data after a live read that shows the deletion and this node, then the
+// finalizer.
 func (c *Controller) remove(ctx context.Context, in Input) error {
 	live, err := c.Replicas.Live(ctx, in.Replica.Name)
 	if apierrors.IsNotFound(err) {
@@ -128,26 +122,42 @@ func (c *Controller) remove(ctx context.Context, in Input) error {
 	if err != nil {
 		return err
 	}
-	if live.UID != in.Replica.UID || live.DeletionTimestamp == nil || live.Spec.NodeID != c.Scope ||
+	if live.UID != in.Replica.UID || live.DeletionTimestamp == nil || live.Spec.NodeID != c.Node ||
 		live.Spec.DataDirectoryName != in.Replica.Spec.DataDirectoryName {
 		return queue.ErrStale
+	}
+	if last, err := c.isLastCopy(ctx, live); err != nil || last {
+		return errors.Join(err, queue.ErrStale)
 	}
 	spec := c.specWithoutSecret(in)
 	queue.Log(ctx).WithField(logfields.Path, spec.Directory).Info("removing the replica's data")
 	if err := c.DataPlane.RemoveReplica(ctx, spec); err != nil {
-		c.Recorder.Event(live, corev1.EventTypeWarning, types.EventFailedDeleting, err.Error())
-		return fmt.Errorf("remove the data in %s: %w", spec.Directory, err)
+		err = fmt.Errorf("remove the data in %s: %w", spec.Directory, err)
+		return c.showRefusal(ctx, live, err)
 	}
-	return c.dropFinalizer(ctx, live)
+	return ending.DropFinalizer(ctx, c.Replicas, live)
 }
 
-func (c *Controller) dropFinalizer(ctx context.Context, r *longhorn.Replica) error {
-	u := r.DeepCopy()
-	types.RemoveFinalizer(u)
-	_, err := c.Replicas.Update(ctx, u)
-	if apierrors.IsNotFound(err) {
-		return nil
+// showRefusal writes into the status why a deleted replica's data cannot be removed, such as
+// an engine that is still connected, and records its Event once. It returns the error, so
+// that the removal is tried again.
+func (c *Controller) showRefusal(ctx context.Context, r *longhorn.Replica, err error) error {
+	condition := longhorn.Condition{
+		Type: types.ConditionRemovalRefused, Status: longhorn.ConditionTrue, Reason: types.EventFailedDeleting, Message: err.Error(),
 	}
+	if refusal := (*types.Refusal)(nil); errors.As(err, &refusal) {
+		condition.Reason = refusal.Reason
+	}
+	u := r.DeepCopy()
+	var changed bool
+	if u.Status.Conditions, changed = types.SetCondition(u.Status.Conditions, condition, c.Clock.Now()); !changed {
+		return err
+	}
+	if _, failed := c.Replicas.UpdateStatus(ctx, u); failed != nil {
+		queue.Log(ctx).WithError(failed).Warn("Cannot show why a replica's data is not removed")
+		return err
+	}
+	c.Recorder.Event(r, corev1.EventTypeWarning, types.ConditionRemovalRefused, condition.Message)
 	return err
 }
 
@@ -162,16 +172,14 @@ func (c *Controller) writeStatus(ctx context.Context, r *longhorn.Replica, statu
 		return nil, err
 	}
 	tell(c, r, status)
+	ending.TellKept(c.Recorder, r, status)
 	return written, nil
 }
 
-// tell makes the Events about what changed.
+// tell records the Events about what changed.
 func tell(c *Controller, r *longhorn.Replica, next longhorn.ReplicaStatus) {
 	was, is := types.FindCondition(r.Status.Conditions, types.ConditionInstanceCreation), types.FindCondition(next.Conditions, types.ConditionInstanceCreation)
-	switch gone := is.Reason == types.ReasonNodeGone; {
-	case gone && was.Reason != is.Reason:
-		c.Recorder.Event(r, corev1.EventTypeWarning, types.EventNodeGone, is.Message)
-		return
+	switch {
 	case is.Reason == types.ReasonDiskNotResponding && is.Status == longhorn.ConditionTrue && was.Reason != is.Reason:
 		c.Recorder.Eventf(r, corev1.EventTypeWarning, is.Reason, "replica %s hangs: %s", r.Name, is.Message)
 		return
@@ -180,10 +188,10 @@ func tell(c *Controller, r *longhorn.Replica, next longhorn.ReplicaStatus) {
 	}
 	switch next.CurrentState {
 	case longhorn.InstanceStateRunning:
-		c.Recorder.Eventf(r, corev1.EventTypeNormal, types.EventStart, "replica %s runs on node %s", r.Name, c.Scope)
+		c.Recorder.Eventf(r, corev1.EventTypeNormal, types.EventStart, "replica %s runs on node %s", r.Name, c.Node)
 	case longhorn.InstanceStateStopped:
 		if r.Status.CurrentState != "" {
-			c.Recorder.Eventf(r, corev1.EventTypeNormal, types.EventStop, "replica %s stopped on node %s", r.Name, c.Scope)
+			c.Recorder.Eventf(r, corev1.EventTypeNormal, types.EventStop, "replica %s stopped on node %s", r.Name, c.Node)
 		}
 	case longhorn.InstanceStateError:
 		if isLost(is.Reason) {

@@ -2,44 +2,34 @@ package replica
 
 import (
 	"context"
+	"fmt"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
-	"github.com/longhorn-lep/longhorn-manager/datastore"
+	"github.com/longhorn-lep/longhorn-manager/controller/replica/ending"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// Store holds the replicas: those of one node, or all for the leader.
+// Store holds the replicas of this node, and reads and writes any.
 type Store interface {
 	GetRO(name string) (*longhorn.Replica, error)
 	List(selector labels.Selector) ([]*longhorn.Replica, error)
-	ByIndex(index, value string) ([]*longhorn.Replica, error)
 	Live(ctx context.Context, name string) (*longhorn.Replica, error)
 	Update(ctx context.Context, r *longhorn.Replica) (*longhorn.Replica, error)
+	ListLive(ctx context.Context, opts metav1.ListOptions) ([]*longhorn.Replica, error)
 	UpdateStatus(ctx context.Context, r *longhorn.Replica) (*longhorn.Replica, error)
 	IsStale(r *longhorn.Replica) bool
 	queue.Events
 }
 
-// NodeStore holds this node, or all nodes for the leader.
+// NodeStore holds this node, and reads any.
 type NodeStore interface {
 	GetRO(name string) (*longhorn.Node, error)
-	List(selector labels.Selector) ([]*longhorn.Node, error)
 	Live(ctx context.Context, name string) (*longhorn.Node, error)
-	ListLive(ctx context.Context, opts metav1.ListOptions) ([]*longhorn.Node, error)
-	queue.Events
-}
-
-// KubeNodeStore holds all Kubernetes nodes.
-type KubeNodeStore interface {
-	GetRO(name string) (*corev1.Node, error)
-	Live(ctx context.Context, name string) (*corev1.Node, error)
 	queue.Events
 }
 
@@ -53,19 +43,17 @@ type InstanceManagerStore interface {
 type Deps struct {
 	queue.Env
 
-	Replicas Store
-	Nodes    NodeStore
-	// KubeNodes are needed by the leader alone.
-	KubeNodes KubeNodeStore
-	// InstanceManagers are not needed by the leader.
+	Replicas         Store
+	Nodes            NodeStore
 	InstanceManagers InstanceManagerStore
-	// VolumeKey reads the key of a volume's data plane; that there is none is an error.
+	// Volumes and Engines tell whether a deleted replica is the last copy.
+	Volumes ending.VolumeStore
+	Engines ending.EngineStore
+	// VolumeKey reads the key of a volume's data plane; a missing key is an error.
 	VolumeKey func(ctx context.Context, volume string) ([]byte, error)
 	DataPlane DataPlane
-	// Scope is the node whose replicas are run; "" on the leader, for those whose node cannot.
-	Scope string
-	// Owner is the node of this daemon, for status.ownerID.
-	Owner string
+	// Node is this daemon's: the controller runs its replicas.
+	Node string
 }
 
 // Controller runs the replicas of one node. Make it with New, then Run it.
@@ -76,7 +64,7 @@ type Controller struct {
 	turns    *turns
 }
 
-// workers are more than the disks that may hang at a time hold, at callsPerDisk each.
+// workers are more than the disks that may hang at a time can hold, at callsPerDisk each.
 const workers = 8
 
 // New registers the controller's handlers; nothing happens before Run.
@@ -84,17 +72,14 @@ func New(d Deps) (*Controller, error) {
 	c := &Controller{Deps: d}
 	c.queue = queue.New(queue.Options[string]{Name: "replica", Env: d.Env, Workers: workers, Sync: c.sync})
 	c.turns = newTurns(c.queue.Add)
-	watches := []queue.Watch{{Events: d.Replicas, Handler: queue.Handler(c.queue, queue.Name[*longhorn.Replica])}}
-	if d.Scope == "" {
-		gone := queue.Handler(c.queue, func(n *corev1.Node) []string { return c.onNode(n.Name) })
-		watches = append(watches, queue.Watch{Events: d.Nodes, Handler: queue.Handler(c.queue, c.ofGoneNode)},
-			queue.Watch{Events: d.KubeNodes, Handler: cache.ResourceEventHandlerFuncs{DeleteFunc: gone.OnDelete}})
-	} else {
-		// A disk or the instance manager of this node changed: any replica here may care.
-		all := queue.Handler(c.queue, func(metav1.Object) []string { return c.names() })
-		watches = append(watches, queue.Watch{Events: d.Nodes, Handler: all}, queue.Watch{Events: d.InstanceManagers, Handler: all})
-	}
-	if err := c.queue.Watch(watches...); err != nil {
+	// A disk or the instance manager of this node changed, which may concern any replica.
+	all := queue.Handler(c.queue, func(metav1.Object) []string { return c.names() })
+	err := c.queue.Watch(
+		queue.Watch{Events: d.Replicas, Handler: queue.Handler(c.queue, queue.Name[*longhorn.Replica])},
+		queue.Watch{Events: d.Nodes, Handler: all},
+		queue.Watch{Events: d.InstanceManagers, Handler: all},
+	)
+	if err != nil {
 		return nil, err
 	}
 	return c, nil
@@ -110,31 +95,11 @@ func (c *Controller) Notify(names ...string) {
 	}
 }
 
-// NotifyAll tells the controller that the state of any replica may have changed, and
-// which replicas the data plane hosts.
+// NotifyAll tells the controller that the state of any replica, and the list of those that the
+// data plane hosts, may have changed.
 func (c *Controller) NotifyAll() {
 	hosted, _ := c.DataPlane.Replicas()
 	c.Notify(append(c.names(), hosted...)...)
-}
-
-// ofGoneNode names the replicas of a node that will not come back.
-func (c *Controller) ofGoneNode(n *longhorn.Node) []string {
-	if !types.IsNodeGone(n) && n.DeletionTimestamp == nil {
-		return nil
-	}
-	return c.onNode(n.Name)
-}
-
-func (c *Controller) onNode(node string) []string {
-	replicas, err := c.Replicas.ByIndex(datastore.IndexNode, node)
-	if err != nil {
-		return nil
-	}
-	names := make([]string, 0, len(replicas))
-	for _, r := range replicas {
-		names = append(names, r.Name)
-	}
-	return names
 }
 
 func (c *Controller) names() []string {
@@ -144,7 +109,7 @@ func (c *Controller) names() []string {
 	}
 	var names []string
 	for _, r := range replicas {
-		if r.Spec.NodeID == c.Scope {
+		if r.Spec.NodeID == c.Node {
 			names = append(names, r.Name)
 		}
 	}
@@ -156,18 +121,15 @@ func (c *Controller) sync(ctx context.Context, name string) (queue.Result, error
 	switch {
 	case err != nil && !apierrors.IsNotFound(err):
 		return queue.Result{}, err
-	case c.Scope != "" && (err != nil || r.Spec.NodeID != c.Scope):
+	case err != nil || r.Spec.NodeID != c.Node:
 		c.attempts.forget(name)
 		return queue.Result{}, c.stopStray(ctx, name)
-	case err != nil:
-		return queue.Result{}, nil
 	case c.Replicas.IsStale(r):
 		return queue.Result{}, queue.ErrStale
-	}
-	if r.DeletionTimestamp != nil && !types.HasFinalizer(r) {
+	case r.DeletionTimestamp != nil && !types.HasFinalizer(r):
 		return queue.Result{}, nil
 	}
-	in, err := c.gather(r)
+	in, err := c.gather(ctx, r)
 	if err != nil {
 		return queue.Result{}, err
 	}
@@ -182,40 +144,40 @@ func (c *Controller) sync(ctx context.Context, name string) (queue.Result, error
 	return queue.Result{RequeueAfter: p.After}, c.apply(ctx, in, p)
 }
 
-func (c *Controller) gather(r *longhorn.Replica) (Input, error) {
-	in := Input{Replica: r, Owner: c.Owner, Now: c.Clock.Now(), Observed: Observed{Phase: types.PhaseUnknown}}
-	if c.Scope == "" {
-		return in, c.gatherCluster(&in)
-	}
-	in.Observed = c.DataPlane.ObserveReplica(r.Name)
+func (c *Controller) gather(ctx context.Context, r *longhorn.Replica) (Input, error) {
+	in := Input{Replica: r, Observed: c.DataPlane.ObserveReplica(r.Name), Owner: c.Node, Now: c.Clock.Now()}
 	if in.Observed.Phase == types.PhaseRunning {
 		c.attempts.forget(r.Name)
 	}
 	in.Tried = c.attempts.of(r.Name)
-	if im, err := c.InstanceManagers.GetRO(types.InstanceManagerName(c.Scope)); err == nil {
+	if im, err := c.InstanceManagers.GetRO(types.InstanceManagerName(c.Node)); err == nil {
 		in.Manager = im
 	}
-	n, err := c.Nodes.GetRO(c.Scope)
+	n, err := c.Nodes.GetRO(c.Node)
 	if err != nil && !apierrors.IsNotFound(err) {
 		return in, err
 	}
 	if in.Silent = types.IsNodeGone(n); n != nil {
 		in.Disk = diskOf(n, r.Spec.DiskID)
 	}
+	if r.DeletionTimestamp != nil {
+		if in.Kept, err = c.isLastCopy(ctx, r); err != nil {
+			return in, fmt.Errorf("look whether it is the last copy: %w", err)
+		}
+	}
 	return in, nil
+}
+
+func (c *Controller) isLastCopy(ctx context.Context, r *longhorn.Replica) (bool, error) {
+	return ending.Stores{Volumes: c.Volumes, Engines: c.Engines, Nodes: c.Nodes, Replicas: c.Replicas}.IsLastCopy(ctx, r)
 }
 
 // diskOf finds a disk by its UUID: a path is not a disk.
 func diskOf(n *longhorn.Node, uuid string) Disk {
-	for name, status := range n.Status.DiskStatus {
-		if status.DiskUUID != uuid || uuid == "" {
-			continue
-		}
-		ready := types.FindCondition(status.Conditions, types.ConditionReady)
-		return Disk{
-			Known: true, Ready: ready.Status == longhorn.ConditionTrue,
-			Path: n.Spec.Disks[name].Path, Message: ready.Message,
-		}
+	name := types.DiskOf(n, uuid)
+	if name == "" {
+		return Disk{}
 	}
-	return Disk{}
+	ready := types.FindCondition(n.Status.DiskStatus[name].Conditions, types.ConditionReady)
+	return Disk{Known: true, Ready: ready.Status == longhorn.ConditionTrue, Path: n.Spec.Disks[name].Path, Message: ready.Message}
 }

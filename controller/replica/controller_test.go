@@ -4,10 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -73,30 +74,20 @@ func key() *corev1.Secret {
 
 func start(t *testing.T, plane *fakePlane, objs ...runtime.Object) (*testutil.Harness, *Controller) {
 	t.Helper()
-	return startAt(t, "n", plane, objs...)
-}
-
-// startAt makes the controller of a node, or the leader's ("").
-func startAt(t *testing.T, scope string, plane *fakePlane, objs ...runtime.Object) (*testutil.Harness, *Controller) {
-	t.Helper()
 	h := testutil.New(t, append(objs, key(), build.ReadyNode("n", "disk"), build.RunningInstanceManager("n", "10.0.0.7", "p"))...)
-	store := h.Datastore(datastore.Options{Node: scope})
+	store := h.Datastore(datastore.Options{Node: "n"})
 	c, err := New(Deps{
-		Replicas: store.Replicas, Nodes: store.Nodes, KubeNodes: store.KubeNodes, InstanceManagers: store.InstanceManagers, VolumeKey: store.VolumeKey,
-		DataPlane: plane, Env: h.Env(), Scope: scope, Owner: "n",
+		Env: h.Env(), Replicas: store.Replicas, Nodes: store.Nodes, InstanceManagers: store.InstanceManagers,
+		Volumes: store.Volumes, Engines: store.Engines, VolumeKey: store.VolumeKey, DataPlane: plane, Node: "n",
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	h.EndWithTest(c.Run)
 	return h, c
 }
 
 func (f *fakePlane) expect(t *testing.T, want ...string) {
 	t.Helper()
-	if !slices.Equal(f.calls, want) {
-		t.Errorf("calls:\n got %q\nwant %q", f.calls, want)
-	}
+	assert.Equal(t, want, f.calls)
 	f.calls = nil
 }
 
@@ -142,9 +133,7 @@ func TestEveryCallNamesTheDiskThatItIsMeantFor(t *testing.T) {
 		syncOnce(t, c, nil)
 	}
 	want := "/var/lib/longhorn disk"
-	if !slices.Equal(plane.disks, []string{want, want, want}) {
-		t.Errorf("disks %q, want three times %q", plane.disks, want)
-	}
+	assert.Equal(t, []string{want, want, want}, plane.disks, "want three times %q", want)
 }
 
 func TestALostReplicaIsToldOnceAndShown(t *testing.T) {
@@ -161,13 +150,11 @@ func TestALostReplicaIsToldOnceAndShown(t *testing.T) {
 			}
 			plane.expect(t)
 			r, err := c.Replicas.GetRO("r")
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			condition := types.FindCondition(r.Status.Conditions, types.ConditionInstanceCreation)
-			if r.Status.CurrentState != longhorn.InstanceStateError || condition.Reason != reason || condition.Message != message {
-				t.Errorf("status %+v", r.Status)
-			}
+			assert.Equal(t, longhorn.InstanceStateError, r.Status.CurrentState)
+			assert.Equal(t, reason, condition.Reason)
+			assert.Equal(t, message, condition.Message)
 			h.ExpectEvents("Warning " + reason + " r: replica r serves nothing any more: " + message)
 		})
 	}
@@ -181,27 +168,24 @@ func TestARunningReplicaThatHangsIsToldOnceAndShown(t *testing.T) {
 		syncOnce(t, c, nil)
 		h.CatchUp()
 		r, err := c.Replicas.GetRO("r")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if r.Status.CurrentState != longhorn.InstanceStateRunning || r.Status.IP == "" {
-			t.Errorf("status %+v", r.Status)
-		}
+		require.NoError(t, err)
+		assert.Equal(t, longhorn.InstanceStateRunning, r.Status.CurrentState)
+		assert.NotEmpty(t, r.Status.IP)
 		return types.FindCondition(r.Status.Conditions, types.ConditionInstanceCreation)
 	}
 	look()
 	h.Recorder.Take()
 	plane.observed.Reason, plane.observed.Message = types.ReasonDiskNotResponding, "the disk /d has not answered"
 	for range 2 {
-		if got := look(); got.Status != longhorn.ConditionTrue || got.Reason != "DiskNotResponding" || got.Message != "the disk /d has not answered" {
-			t.Errorf("condition %+v", got)
-		}
+		got := look()
+		assert.Equal(t, longhorn.ConditionTrue, got.Status)
+		assert.Equal(t, "DiskNotResponding", got.Reason)
+		assert.Equal(t, "the disk /d has not answered", got.Message)
 	}
 	h.ExpectEvents("Warning DiskNotResponding r: replica r hangs: the disk /d has not answered")
 	plane.observed.Reason, plane.observed.Message = "", ""
-	if got := look(); got.Reason != "" {
-		t.Errorf("condition %+v", got)
-	}
+	got := look()
+	assert.Empty(t, got.Reason)
 }
 
 // It is tried again and again, but told once.
@@ -242,12 +226,8 @@ func TestARefusalThatDoesNotChangeIsNotWrittenAgain(t *testing.T) {
 				h.CatchUp()
 				h.Clock.Step(100 * time.Millisecond)
 			}
-			if len(plane.calls) != tc.starts {
-				t.Errorf("%d starts, want %d", len(plane.calls), tc.starts)
-			}
-			if n := len(h.Writes()); n > 2 {
-				t.Errorf("%d writes", n)
-			}
+			assert.Len(t, plane.calls, tc.starts)
+			assert.LessOrEqual(t, len(h.Writes()), 2)
 			h.ExpectEvents(tc.want)
 		})
 	}
@@ -260,16 +240,12 @@ func TestNoDirectoryIsMadeWhereTheServerKnowsOfOne(t *testing.T) {
 		r.Status.OwnerID = "n"
 	}))
 	live, err := c.Replicas.Live(t.Context(), "r")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	live.Status.DirectoryCreated = true
-	if _, err := h.Longhorn.LonghornV1beta2().Replicas(types.Namespace).UpdateStatus(t.Context(), live, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.sync(t.Context(), "r"); err == nil {
-		t.Error("an old cache was believed")
-	}
+	_, err = h.Longhorn.LonghornV1beta2().Replicas(types.Namespace).UpdateStatus(t.Context(), live, metav1.UpdateOptions{})
+	require.NoError(t, err)
+	_, err = c.sync(t.Context(), "r")
+	assert.Error(t, err, "an old cache was believed")
 	plane.expect(t)
 }
 
@@ -280,17 +256,15 @@ func TestForeignDirectoryIsReportedAndLeft(t *testing.T) {
 	plane.expect(t, "create "+directory)
 	h.CatchUp()
 	r, err := c.Replicas.GetRO("r")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if condition := types.FindCondition(r.Status.Conditions, types.ConditionInstanceCreation); condition.Reason != "NotAReplica" || r.Status.DirectoryCreated {
-		t.Errorf("status %+v", r.Status)
-	}
+	require.NoError(t, err)
+	condition := types.FindCondition(r.Status.Conditions, types.ConditionInstanceCreation)
+	assert.Equal(t, "NotAReplica", condition.Reason, "status %+v", r.Status)
+	assert.False(t, r.Status.DirectoryCreated)
 	syncOnce(t, c, nil) // not tried again at once
 	plane.expect(t)
 }
 
-// A disk that fails makes a replica that nobody waits for, and says so.
+// A disk that fails makes a replica that nothing waits for, and says so.
 func TestADirectoryThatCannotBeMadeIsReported(t *testing.T) {
 	plane := &fakePlane{observed: Observed{Phase: types.PhaseAbsent}, err: &types.Refusal{Reason: "IOError", Message: "mkdir: read-only file system"}}
 	h, c := start(t, plane, placed(wanted))
@@ -298,17 +272,31 @@ func TestADirectoryThatCannotBeMadeIsReported(t *testing.T) {
 	plane.expect(t, "create "+directory)
 	h.CatchUp()
 	r, err := c.Replicas.GetRO("r")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	why := types.FindCondition(r.Status.Conditions, types.ConditionInstanceCreation)
-	if r.Status.CurrentState != longhorn.InstanceStateError || why.Reason != "IOError" || r.Status.DirectoryCreated {
-		t.Errorf("status %+v", r.Status)
-	}
+	assert.Equal(t, longhorn.InstanceStateError, r.Status.CurrentState)
+	assert.Equal(t, "IOError", why.Reason)
+	assert.False(t, r.Status.DirectoryCreated)
 	h.ExpectEvents("Warning FailedStarting r: IOError: mkdir: read-only file system")
 	h.Clock.Step(retryOpen)
 	syncOnce(t, c, nil)
 	plane.expect(t, "create "+directory) // and it is tried again
+}
+
+// Only a refusal is a failure of the replica: any other error is of the call, which is repeated.
+func TestACallThatFailsIsNoFailureOfTheReplica(t *testing.T) {
+	broken := errors.New("the connection was reset")
+	for what, r := range map[string]*longhorn.Replica{"create": placed(wanted), "start": placed(wanted, created)} {
+		t.Run(what, func(t *testing.T) {
+			h, c := start(t, &fakePlane{observed: Observed{Phase: types.PhaseAbsent, Process: "p"}, err: broken}, r)
+			syncOnce(t, c, broken)
+			h.ExpectWrites("update replicas/r/status")
+			h.CatchUp()
+			r, err := c.Replicas.GetRO("r")
+			require.NoError(t, err)
+			assert.Equal(t, longhorn.InstanceStateStarting, r.Status.CurrentState)
+		})
+	}
 }
 
 // fullPlane cannot write a fence.
@@ -331,18 +319,27 @@ func TestAReplicaThatCannotBeFencedIsClosedOnlyToBeRemoved(t *testing.T) {
 		syncOnce(t, c, nil)
 		plane.expect(t, "stop r behind 9", "stop r")
 	})
+	t.Run("it is to be removed and can be fenced → closed once, behind the fence", func(t *testing.T) {
+		plane := &fakePlane{observed: running}
+		h, c := start(t, plane, placed(created, gone, fenced))
+		syncOnce(t, c, nil)
+		plane.expect(t, "stop r behind 9")
+		h.CatchUp()
+		r, err := c.Replicas.GetRO("r")
+		require.NoError(t, err)
+		assert.Equal(t, int64(9), r.Status.Generation)
+	})
 	t.Run("it stays → an error, and it is not said to be fenced", func(t *testing.T) {
 		plane := &fakePlane{observed: running}
 		h, c := start(t, plane, placed(created, fenced))
 		c.DataPlane = fullPlane{plane}
-		if _, err := c.sync(t.Context(), "r"); err == nil {
-			t.Error("a fence that was not written counts as one")
-		}
+		_, err := c.sync(t.Context(), "r")
+		assert.Error(t, err, "a fence that was not written counts as one")
 		plane.expect(t, "stop r behind 9")
 		h.CatchUp()
-		if r, err := c.Replicas.GetRO("r"); err != nil || r.Status.Generation != 3 {
-			t.Errorf("generation %d, %v", r.Status.Generation, err)
-		}
+		r, err := c.Replicas.GetRO("r")
+		require.NoError(t, err)
+		assert.Equal(t, int64(3), r.Status.Generation)
 	})
 }
 
@@ -358,10 +355,30 @@ func TestDataIsRemovedOnlyWhenTheServerSaysSo(t *testing.T) {
 	t.Run("the data plane fails → the finalizer stays", func(t *testing.T) {
 		plane := &fakePlane{observed: absent, err: errors.New("disk is busy")}
 		h, c := start(t, plane, placed(created, gone))
-		if _, err := c.sync(t.Context(), "r"); err == nil {
-			t.Error("the failure was swallowed")
-		}
-		h.ExpectWrites("update replicas/r/status")
+		_, err := c.sync(t.Context(), "r")
+		assert.Error(t, err, "the failure was swallowed")
+		h.ExpectWrites("update replicas/r/status", "update replicas/r/status")
+	})
+	t.Run("an engine is connected still → said in a condition, and told once; the finalizer stays", func(t *testing.T) {
+		refusal := &types.Refusal{Reason: "InUse", Message: "an engine is connected"}
+		plane := &fakePlane{observed: absent, err: refusal}
+		h, c := start(t, plane, placed(created, gone))
+		syncOnce(t, c, refusal)
+		h.ExpectWrites("update replicas/r/status", "update replicas/r/status")
+		h.ExpectEvents("Warning RemovalRefused r: remove the data in " + directory + ": " + refusal.Error())
+		h.CatchUp()
+		r, err := c.Replicas.GetRO("r")
+		require.NoError(t, err)
+		got := types.FindCondition(r.Status.Conditions, "RemovalRefused")
+		assert.Equal(t, longhorn.ConditionTrue, got.Status, "finalizers %v", r.Finalizers)
+		assert.Equal(t, "InUse", got.Reason)
+		assert.True(t, types.HasFinalizer(r))
+		syncOnce(t, c, refusal)
+		h.ExpectWrites()
+		h.ExpectEvents()
+		plane.err = nil
+		syncOnce(t, c, nil)
+		h.ExpectWrites("update replicas/r")
 	})
 	t.Run("the cache shows a deletion of an earlier replica of the name → nothing is removed", func(t *testing.T) {
 		plane := &fakePlane{observed: absent}
@@ -371,13 +388,10 @@ func TestDataIsRemovedOnlyWhenTheServerSaysSo(t *testing.T) {
 		}))
 		replicas := h.Longhorn.LonghornV1beta2().Replicas(types.Namespace)
 		old, err := replicas.Get(t.Context(), "r", metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		old.Finalizers = nil
-		if _, err := replicas.Update(t.Context(), old, metav1.UpdateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		_, err = replicas.Update(t.Context(), old, metav1.UpdateOptions{})
+		require.NoError(t, err)
 		h.Seed(placed(created, func(r *longhorn.Replica) { r.UID = "another" }))
 		syncOnce(t, c, queue.ErrStale)
 		plane.expect(t)
@@ -393,7 +407,6 @@ func TestDataIsRemovedOnlyWhenTheServerSaysSo(t *testing.T) {
 
 func syncOnce(t *testing.T, c *Controller, want error) {
 	t.Helper()
-	if _, err := c.sync(t.Context(), "r"); !errors.Is(err, want) {
-		t.Fatalf("sync: %v, want %v", err, want)
-	}
+	_, err := c.sync(t.Context(), "r")
+	require.ErrorIs(t, err, want)
 }

@@ -9,11 +9,13 @@ import (
 // Observed is a replica in the instance manager.
 type Observed struct {
 	Phase types.Phase
-	// Reason and Message say what is wrong, when Phase is PhaseError, or with one that runs and
-	// does not answer.
+	// Reason and Message say what is wrong, if Phase is PhaseError or a running replica does not
+	// answer.
 	Reason, Message string
 	// Generation is the highest that the replica holds durably; 0 while it is not open.
 	Generation int64
+	// AllocatedBytes is the space that its data takes; 0 while it is not open.
+	AllocatedBytes int64
 	// Process identifies the instance manager's process; empty while unknown.
 	Process string
 }
@@ -22,25 +24,25 @@ type Observed struct {
 type Spec struct {
 	Name, Volume, UID string
 	Directory         string // absolute, on the node, beneath DiskPath
-	// DiskPath is where the disk with DiskUUID is mounted now. Nothing is made, opened or
-	// removed where the data plane finds another UUID, or none.
+	// DiskPath is where the disk with DiskUUID is mounted now. Where the data plane finds another
+	// UUID, or none, it makes, opens and removes nothing.
 	DiskPath, DiskUUID string
 	SizeBytes          int64
 	Secret             []byte
 }
 
-// DataPlane is the node's instance manager, as far as replicas go. Every call is
-// idempotent. Implementations must call the controller's NotifyAll when a state changes,
-// and return a *types.Refusal where repeating the call at once is of no use.
+// DataPlane is the node's instance manager, as far as replicas go. Every call is idempotent.
+// Implementations must call the controller's NotifyAll when a state changes, and return a
+// *types.Refusal where repeating the call at once is of no use.
 type DataPlane interface {
 	ObserveReplica(name string) Observed
-	// Replicas names those that are hosted; false: the instance manager did not answer yet.
+	// Replicas names the hosted ones; false: the instance manager did not answer yet.
 	Replicas() (names []string, known bool)
 	// CreateReplica makes the directory, once; it succeeds again while nothing was written.
 	CreateReplica(ctx context.Context, s Spec) error
 	StartReplica(ctx context.Context, s Spec) error
-	// StopReplica closes a replica. With a fence above 0 the replica durably refuses every
-	// engine of a lower generation before this succeeds, and the older session is ended.
+	// StopReplica closes a replica. With a fence above 0 the replica durably refuses every engine of
+	// a lower generation before this succeeds, and the older session is ended.
 	StopReplica(ctx context.Context, name string, fence int64) error
 	// RemoveReplica deletes the directory if it is this replica's (by UID); a missing one is success.
 	RemoveReplica(ctx context.Context, s Spec) error

@@ -1,9 +1,7 @@
-// Package replica runs the replicas of one node: it makes a replica's directory once,
-// opens and closes it in the node's instance manager, tells in Replica.status how it
-// fares, fences it off from engines whose time is over, and removes the data when the
-// Replica is deleted. The leader runs it too, for replicas without a node, which have no
-// data, for those whose Kubernetes node was removed, which it says have failed, and for
-// deleted ones that nobody can reach any more.
+// Package replica runs the replicas of its daemon's node. It makes a replica's directory once,
+// opens and closes the replica in the node's instance manager, shows its state in
+// Replica.status, fences it off from outdated engines, and removes the data when the
+// Replica is deleted.
 //
 // It owns: Replica.status, and the removal of a replica's data and finalizer.
 //
@@ -13,5 +11,16 @@
 //	true                      there          to be opened
 //	true                      none           the copy is lost: an error, never made again
 //
-// It must not know engines, nor where replicas are placed.
+// Only while the node is gone from Kubernetes, or no node has the disk, package orphan writes in
+// its place: the leader runs it, and it cannot reach the data. What both must see alike, above
+// all whether a deleted replica is the last good copy, is in package ending.
+//
+//	replica (its node)                       orphan (leader)
+//	------------------                       ---------------
+//	runs, stops, removes the data            -
+//	its node is gone: says nothing           it has failed (NodeGone); deleted: left
+//	its node is back: its word holds again   -
+//
+// It must not know engines but for the record of who holds the data, where replicas are
+// placed, nor other nodes.
 package replica

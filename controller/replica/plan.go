@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/longhorn-lep/longhorn-manager/controller/replica/ending"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
@@ -11,19 +12,16 @@ import (
 // retryOpen is how soon a replica that could not be opened is tried again when nothing else happens.
 const retryOpen = 30 * time.Second
 
-// retryDisk is how soon one is that lost its disk: the data plane and the node, whose word
-// opens it again, each learn of mounts by themselves, and for a moment may disagree. The
-// longer they do, the longer it takes, up to retryOpen.
+// retryDisk is how soon a replica that lost its disk is tried again: the data plane and the node,
+// whose word opens it again, each learn of mounts by themselves, and for a moment may disagree. The
+// longer they do, the longer the delay, up to retryOpen. A replica that another process has open
+// still, which is about to end, is tried again as soon.
 const retryDisk = 2 * time.Second
-
-// leaveAfter is how long a deleted replica whose disk no node has any more waits for the
-// disk to come back, so that its data can be removed.
-const leaveAfter = 10 * time.Minute
 
 // Action is the one thing to do next.
 type Action string
 
-// The actions. None of them is taken while the instance manager does not answer.
+// The actions. The controller takes none of them while the instance manager does not answer.
 const (
 	ActionNone   Action = ""
 	ActionCreate Action = "create"
@@ -33,13 +31,9 @@ const (
 	ActionRemove Action = "remove"
 	// ActionForget drops the finalizer of a replica that never had a place.
 	ActionForget Action = "forget"
-	// ActionLeave drops the finalizer of a replica that nobody can reach, and says what is left there.
-	ActionLeave Action = "leave"
-	// ActionMark writes the status of a replica whose node is gone, after a live read of that.
-	ActionMark Action = "mark"
 )
 
-// asksDisk tells whether the data plane asks the replica's disk for it.
+// asksDisk tells whether the data plane uses the replica's disk for the action.
 func (a Action) asksDisk() bool {
 	return a == ActionCreate || a == ActionStart || a == ActionStop || a == ActionRemove
 }
@@ -59,22 +53,14 @@ type Input struct {
 	Observed Observed
 	Disk     Disk
 	Manager  *longhorn.InstanceManager // nil: there is none
-	// Leader: for the whole cluster; else for one node.
-	Leader bool
-	// Silent: this daemon's node is not registered, or is gone for Kubernetes; what is to be
-	// said about its replicas is then the leader's, and a daemon that still runs does nothing.
+	// Silent: this node is not registered, or is gone from Kubernetes. Then the leader speaks for
+	// its replicas (package orphan), and a daemon that still runs does nothing.
 	Silent bool
-	// NodeGone: the replica's Kubernetes node was removed. It is known to the leader alone.
-	NodeGone bool
-	// Stranded: the node is back without the replica's disk (types.LacksDisk). It is known
-	// to the leader alone.
-	Stranded bool
-	// DiskRecorded: some node has a disk of the replica's UUID, ready or not. It is known
-	// to the leader alone, and of replicas that are being deleted.
-	DiskRecorded bool
-	// Owner is the node of this daemon.
+	// Kept: it was deleted, and must not go (ending.IsLastCopy). The plan treats it as not deleted.
+	Kept bool
+	// Owner is this node, for status.ownerID.
 	Owner string
-	// Tried is the last attempt to make or open the replica; zero: none that is remembered.
+	// Tried is the last attempt to make or open the replica; zero: none is remembered.
 	Tried attempt
 	Now   time.Time
 }
@@ -89,25 +75,25 @@ type Plan struct {
 
 func plan(in Input) Plan {
 	p := Plan{Status: *in.Replica.Status.DeepCopy()}
-	r := in.Replica
-	deleting := r.DeletionTimestamp != nil
 	switch {
-	case deleting && (r.Spec.NodeID == "" || r.Spec.DataDirectoryName == ""):
+	case in.isDeleting() && !ending.HasPlace(in.Replica):
 		p.Action = ActionForget
 	case in.Silent:
-	case in.NodeGone:
-		planGone(in, &p)
-	case deleting && in.Leader && !in.DiskRecorded:
-		planLost(in, &p)
 	case in.Observed.Phase == types.PhaseUnknown:
 		// nothing is known, so nothing is done or said
-	case deleting || r.Spec.DesireState != longhorn.DesireStateRunning:
+	case in.isDeleting() || in.Replica.Spec.DesireState != longhorn.DesireStateRunning:
 		planStop(in, &p)
 	default:
 		planRun(in, &p)
 	}
+	if after := ending.Keep(in.Replica, in.Kept, &p.Status, in.Now); after > 0 {
+		p.After = after
+	}
 	return p
 }
+
+// isDeleting tells whether the replica must go.
+func (in Input) isDeleting() bool { return in.Replica.DeletionTimestamp != nil && !in.Kept }
 
 func planRun(in Input, p *Plan) {
 	p.Status.OwnerID = in.Owner
@@ -123,9 +109,10 @@ func planRun(in Input, p *Plan) {
 		p.Status.UUID = in.Observed.Process
 		p.Status.Generation = in.Observed.Generation
 		setCreation(p, in.Now, longhorn.ConditionTrue, in.Observed.Reason, in.Observed.Message)
+		showAllocated(in, p)
 	case types.PhaseStarting, types.PhaseStopping:
 		p.Status.CurrentState = longhorn.InstanceState(in.Observed.Phase)
-		clearAddress(p)
+		ending.ForgetRun(&p.Status)
 	case types.PhaseError:
 		failObserved(in, p)
 		open(in, p)
@@ -134,8 +121,8 @@ func planRun(in Input, p *Plan) {
 	}
 }
 
-// failObserved shows why a replica is not open: what the last attempt to open it was refused
-// with, for that is newer than what the data plane keeps of the one before.
+// failObserved shows why a replica is not open. The refusal of the last attempt to open it comes
+// first: it is newer than what the data plane keeps of the attempt before.
 func failObserved(in Input, p *Plan) {
 	if r := in.Tried.refusal; r != nil {
 		fail(p, in.Now, r.Reason, r.Message)
@@ -144,9 +131,9 @@ func failObserved(in Input, p *Plan) {
 	fail(p, in.Now, in.Observed.Reason, in.Observed.Message)
 }
 
-// open opens a replica that is not open, if its disk is there and the last failure is
-// long enough ago. One that has failed stays shown so until an attempt has another outcome:
-// what does not change is not written, however often it is tried.
+// open opens a replica that is not open, if its disk is there and the last failure is long enough ago.
+// The status shows a failure until an attempt has another outcome: what does not change is not
+// written, however often it is tried.
 func open(in Input, p *Plan) {
 	if reason, message := diskTrouble(in); reason != "" {
 		if in.Observed.Phase == types.PhaseError && isLost(in.Observed.Reason) {
@@ -165,7 +152,7 @@ func open(in Input, p *Plan) {
 	if p.After == 0 || p.Status.CurrentState != longhorn.InstanceStateError {
 		setCreation(p, in.Now, longhorn.ConditionUnknown, last.Reason, last.Message)
 		p.Status.CurrentState = longhorn.InstanceStateStarting
-		clearAddress(p)
+		ending.ForgetRun(&p.Status)
 	}
 	p.Action = ActionStart
 	if !in.Replica.Status.DirectoryCreated {
@@ -173,8 +160,8 @@ func open(in Input, p *Plan) {
 	}
 }
 
-// untilRetry is how long a replica that could not be opened has to wait still. The last
-// attempt is remembered by this process alone: another one makes one attempt more.
+// untilRetry is how long a replica that could not be opened still has to wait. Only this process
+// remembers the last attempt: another process makes one attempt more.
 func untilRetry(last longhorn.Condition, tried, now time.Time) time.Duration {
 	failed, err := time.Parse(time.RFC3339, last.LastTransitionTime)
 	if err != nil {
@@ -186,24 +173,24 @@ func untilRetry(last longhorn.Condition, tried, now time.Time) time.Duration {
 	return max(0, tried.Add(retryDelay(last.Reason, tried.Sub(failed))).Sub(now))
 }
 
-// retryDelay is how long after an attempt the next one is made; age is that of the failure then.
+// retryDelay is how long after an attempt the next one comes; age is that of the failure then.
 func retryDelay(reason string, age time.Duration) time.Duration {
-	if isOfDisk(reason) {
+	if isOfDisk(reason) || reason == types.ReasonLocked {
 		return min(max(retryDisk, age), retryOpen)
 	}
 	return retryOpen
 }
 
-// planRefused is the status of a replica that could not be made or opened. It is down by that,
-// so that nobody waits for it, and is tried again after retryOpen.
+// planRefused is the status of a replica that could not be made or opened. The status makes it down,
+// so that nothing waits for it; it is tried again after retryOpen.
 func planRefused(in Input, status longhorn.ReplicaStatus, refusal *types.Refusal) Plan {
 	p := Plan{Status: *status.DeepCopy()}
 	fail(&p, in.Now, refusal.Reason, refusal.Message)
 	return p
 }
 
-// planStop closes a replica, and before that fences it if it is asked to: one that is
-// not open is opened for that, for only an open replica can be made to refuse an engine.
+// planStop closes a replica, and before that fences it if the spec asks for that. It opens a replica
+// that is not open to fence it: only an open replica can be made to refuse an engine.
 //
 //	phase             fence wanted and not held   what is done
 //	absent, error     yes                         opened
@@ -212,7 +199,7 @@ func planRefused(in Input, status longhorn.ReplicaStatus, refusal *types.Refusal
 func planStop(in Input, p *Plan) {
 	p.Status.OwnerID = in.Owner
 	p.Status.Generation = max(p.Status.Generation, in.Observed.Generation)
-	phase, fence := in.Observed.Phase, mustFence(in.Replica, p.Status.Generation)
+	phase, fence := in.Observed.Phase, mustFence(in, p.Status.Generation)
 	switch {
 	case fence && phase == types.PhaseError:
 		failObserved(in, p)
@@ -227,11 +214,11 @@ func planStop(in Input, p *Plan) {
 		return
 	}
 	p.Status.CurrentState = longhorn.InstanceStateStopped
-	clearAddress(p)
+	ending.ForgetRun(&p.Status)
 	if types.FindCondition(p.Status.Conditions, types.ConditionInstanceCreation).Reason == types.ReasonNodeGone {
 		setCreation(p, in.Now, longhorn.ConditionUnknown, "", "") // it is back
 	}
-	if in.Replica.DeletionTimestamp == nil {
+	if !in.isDeleting() {
 		return
 	}
 	// A missing directory means that the data is gone only if the disk itself is there.
@@ -242,10 +229,11 @@ func planStop(in Input, p *Plan) {
 	p.Action = ActionRemove
 }
 
-// mustFence tells whether a replica has to take up a generation before it is stopped. One
-// that was never made, or is about to be removed, has nothing to be kept from an engine.
-func mustFence(r *longhorn.Replica, held int64) bool {
-	return r.Spec.FenceGeneration > held && r.Status.DirectoryCreated && r.DeletionTimestamp == nil
+// mustFence tells whether a replica has to take up a generation before it is stopped. A replica that
+// was never made, or is about to be removed, has nothing to keep from an engine.
+func mustFence(in Input, held int64) bool {
+	r := in.Replica
+	return r.Spec.FenceGeneration > held && r.Status.DirectoryCreated && !in.isDeleting()
 }
 
 // diskTrouble tells why the replica's disk cannot be used; no reason: it can.
@@ -258,6 +246,16 @@ func diskTrouble(in Input) (reason, message string) {
 		return types.ReasonDiskNotReady, in.Disk.Message
 	}
 	return "", ""
+}
+
+// isOfPlace tells whether a failure was of the place and not of the replica: it ends as
+// soon as the place is there, with no delay.
+func isOfPlace(reason string) bool {
+	switch reason {
+	case types.ReasonDiskNotReady, types.ReasonDiskNotFound, types.ReasonNodeGone:
+		return true
+	}
+	return false
 }
 
 // isLost tells whether the data plane took an open replica from its disk.
@@ -275,13 +273,9 @@ func isOfDisk(reason string) bool {
 
 func fail(p *Plan, now time.Time, reason, message string) {
 	p.Status.CurrentState = longhorn.InstanceStateError
-	clearAddress(p)
+	ending.ForgetRun(&p.Status)
 	setCreation(p, now, longhorn.ConditionFalse, reason, message)
 	p.After = retryOpen
-}
-
-func clearAddress(p *Plan) {
-	p.Status.IP, p.Status.Port, p.Status.UUID, p.Status.InstanceManagerName = "", 0, "", ""
 }
 
 func setCreation(p *Plan, now time.Time, status longhorn.ConditionStatus, reason, message string) {

@@ -1,12 +1,13 @@
 package replica
 
 import (
-	"strings"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
@@ -173,9 +174,10 @@ func TestPlan(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			p := plan(Input{Replica: tc.replica, Observed: tc.observed, Disk: tc.disk, Owner: "n", Now: now})
 			c := types.FindCondition(p.Status.Conditions, types.ConditionInstanceCreation)
-			if p.Action != tc.wantAction || p.Status.CurrentState != tc.wantState || p.After != tc.wantAfter || c.Reason != tc.wantReason {
-				t.Errorf("action %q state %q after %s reason %q", p.Action, p.Status.CurrentState, p.After, c.Reason)
-			}
+			assert.Equal(t, tc.wantAction, p.Action)
+			assert.Equal(t, tc.wantState, p.Status.CurrentState)
+			assert.Equal(t, tc.wantAfter, p.After)
+			assert.Equal(t, tc.wantReason, c.Reason)
 		})
 	}
 }
@@ -207,12 +209,14 @@ func TestTheNextAttemptIsCountedFromTheLast(t *testing.T) {
 				in.Tried.at = now.Add(-tc.tried)
 			}
 			p := plan(in)
-			if tc.want == 0 && p.Action != ActionStart || tc.want > 0 && (p.Action != ActionNone || p.After != tc.want) {
-				t.Errorf("action %q, or after %s", p.Action, p.After)
+			if tc.want == 0 {
+				assert.Equal(t, ActionStart, p.Action)
 			}
-			if p.Status.CurrentState != longhorn.InstanceStateError {
-				t.Errorf("state %q", p.Status.CurrentState)
+			if tc.want > 0 {
+				assert.Empty(t, p.Action)
+				assert.Equal(t, tc.want, p.After)
 			}
+			assert.Equal(t, longhorn.InstanceStateError, p.Status.CurrentState)
 		})
 	}
 }
@@ -220,23 +224,77 @@ func TestTheNextAttemptIsCountedFromTheLast(t *testing.T) {
 func TestRunningReplicaShowsWhereItIsServed(t *testing.T) {
 	im := &longhorn.InstanceManager{}
 	im.Name = "instance-manager-x"
+	unknown := Input{Replica: replica(wanted, created), Observed: Observed{Phase: types.PhaseRunning, Process: "p"}, Disk: goodDisk, Owner: "n", Now: now}
+	s := plan(unknown).Status
+	assert.NotEqual(t, longhorn.InstanceStateRunning, s.CurrentState, "said to be running though there is no instance manager")
 	in := Input{Replica: replica(wanted, created), Observed: Observed{Phase: types.PhaseRunning, Process: "p"}, Disk: goodDisk, Manager: im, Owner: "n", Now: now}
 
-	if s := plan(in).Status; s.CurrentState == longhorn.InstanceStateRunning {
-		t.Errorf("said to be running though its address is not known: %+v", s)
-	}
+	s = plan(in).Status
+	assert.NotEqual(t, longhorn.InstanceStateRunning, s.CurrentState, "said to be running though its address is not known")
 	im.Status.IP, im.Status.Port = "10.0.0.7", 8500
-	s := plan(in).Status
-	if s.CurrentState != longhorn.InstanceStateRunning || s.IP != "10.0.0.7" || s.Port != 8500 || s.UUID != "p" || s.InstanceManagerName != im.Name {
-		t.Errorf("got %+v", s)
-	}
+	s = plan(in).Status
+	assert.Equal(t, longhorn.InstanceStateRunning, s.CurrentState)
+	assert.Equal(t, "10.0.0.7", s.IP)
+	assert.Equal(t, 8500, s.Port)
+	assert.Equal(t, "p", s.UUID)
+	assert.Equal(t, im.Name, s.InstanceManagerName)
 }
 
 func TestRefusedDirectoryBecomesAnError(t *testing.T) {
 	in := Input{Replica: replica(wanted), Now: now}
 	p := planRefused(in, in.Replica.Status, &types.Refusal{Reason: "NotAReplica", Message: "/data/replicas/vol-1 holds no replica"})
 	c := types.FindCondition(p.Status.Conditions, types.ConditionInstanceCreation)
-	if p.Status.CurrentState != longhorn.InstanceStateError || c.Reason != "NotAReplica" || !strings.Contains(c.Message, "/data/replicas/vol-1") {
-		t.Errorf("got %+v", p.Status)
+	assert.Equal(t, longhorn.InstanceStateError, p.Status.CurrentState)
+	assert.Equal(t, "NotAReplica", c.Reason)
+	assert.Contains(t, c.Message, "/data/replicas/vol-1")
+}
+
+func TestHowSoonAReplicaIsTriedAgain(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason string
+		age    time.Duration
+		want   time.Duration
+	}{
+		"its disk is not there, just now":         {types.ReasonDiskMissing, 0, 2 * time.Second},
+		"another disk is at the path, just now":   {types.ReasonDiskMismatch, 0, 2 * time.Second},
+		"its disk was unmounted, just now":        {types.ReasonDiskUnmounted, 0, 2 * time.Second},
+		"its disk was replaced, just now":         {types.ReasonDiskReplaced, 0, 2 * time.Second},
+		"its disk is not there for 10 s":          {types.ReasonDiskMissing, 10 * time.Second, 10 * time.Second},
+		"its disk is not there for an hour":       {types.ReasonDiskMissing, time.Hour, 30 * time.Second},
+		"a process that ends has it, just now":    {types.ReasonLocked, 0, 2 * time.Second},
+		"a process has it that does not end":      {types.ReasonLocked, time.Hour, 30 * time.Second},
+		"it was refused for what is in its files": {"DataCorrupt", 0, 30 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			assert.Equal(t, tc.want, retryDelay(tc.reason, tc.age))
+		})
+	}
+}
+
+// A disk that hangs keeps the calls that ask it: only these must take a turn.
+func TestWhichActionsAskTheDisk(t *testing.T) {
+	for action, want := range map[Action]bool{
+		ActionCreate: true, ActionStart: true, ActionStop: true, ActionRemove: true, ActionForget: false, ActionNone: false,
+	} {
+		assert.Equal(t, want, action.asksDisk(), "%q: %t", action, !want)
+	}
+}
+
+func TestADiskIsFoundByItsUUID(t *testing.T) {
+	known := build.ReadyNode("n", "uuid")
+	unread := build.ReadyNode("n", "")
+	for name, tc := range map[string]struct {
+		node *longhorn.Node
+		uuid string
+		want bool
+	}{
+		"the node has it":      {known, "uuid", true},
+		"the node has another": {known, "other", false},
+		"the replica has no disk, and the node one whose UUID is not known": {unread, "", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := diskOf(tc.node, tc.uuid)
+			assert.Equal(t, tc.want, got.Known)
+		})
 	}
 }

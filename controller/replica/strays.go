@@ -11,14 +11,14 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/logfields"
 )
 
-// stopStray closes a replica that the instance manager may host and no object of this
-// node stands for, after a live read that shows the same. Its data stays.
+// stopStray closes a replica that the instance manager may host without an object of
+// this node, after a live read that shows the same. Its data stays.
 func (c *Controller) stopStray(ctx context.Context, name string) error {
 	switch c.DataPlane.ObserveReplica(name).Phase {
 	case types.PhaseUnknown, types.PhaseAbsent:
 		return nil
 	}
-	done, ok := c.turns.take("", name) // its disk is not known here
+	done, ok := c.turns.take("", name) // its disk is unknown here
 	if !ok {
 		return nil
 	}
@@ -28,7 +28,7 @@ func (c *Controller) stopStray(ctx context.Context, name string) error {
 	case apierrors.IsNotFound(err):
 	case err != nil:
 		return fmt.Errorf("read the replica that is to be closed: %w", err)
-	case live.Spec.NodeID == c.Scope:
+	case live.Spec.NodeID == c.Node:
 		return queue.ErrStale
 	}
 	queue.Log(ctx).WithField(logfields.Replica, name).Warn("Closing a replica that is not this node's")

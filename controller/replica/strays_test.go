@@ -4,6 +4,9 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
@@ -13,9 +16,7 @@ func TestFenceIsWrittenDownOnlyWhenTheReplicaHoldsIt(t *testing.T) {
 	held := func(t *testing.T, c *Controller) int64 {
 		t.Helper()
 		r, err := c.Replicas.Live(t.Context(), "r")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		return r.Status.Generation
 	}
 	t.Run("the data plane confirms → written down", func(t *testing.T) {
@@ -23,15 +24,11 @@ func TestFenceIsWrittenDownOnlyWhenTheReplicaHoldsIt(t *testing.T) {
 		h, c := start(t, plane, placed(created, fence(7)))
 		syncOnce(t, c, nil)
 		plane.expect(t, "stop r behind 7")
-		if g := held(t, c); g != 7 {
-			t.Errorf("the object says %d", g)
-		}
+		assert.Equal(t, int64(7), held(t, c))
 		// What the data plane shows may be late; the fence stands all the same.
 		h.CatchUp()
 		syncOnce(t, c, nil)
-		if g := held(t, c); g != 7 {
-			t.Errorf("the object says %d", g)
-		}
+		assert.Equal(t, int64(7), held(t, c))
 		plane.calls, plane.observed = nil, Observed{Phase: types.PhaseAbsent}
 		h.CatchUp()
 		syncOnce(t, c, nil)
@@ -56,12 +53,9 @@ func TestFenceIsWrittenDownOnlyWhenTheReplicaHoldsIt(t *testing.T) {
 	t.Run("the data plane fails → not written down", func(t *testing.T) {
 		plane := &fakePlane{observed: stale, err: errors.New("busy")}
 		_, c := start(t, plane, placed(created, fence(7)))
-		if _, err := c.sync(t.Context(), "r"); err == nil {
-			t.Error("the failure was swallowed")
-		}
-		if g := held(t, c); g != 6 {
-			t.Errorf("the object says %d", g)
-		}
+		_, err := c.sync(t.Context(), "r")
+		assert.Error(t, err, "the failure was swallowed")
+		assert.Equal(t, int64(6), held(t, c))
 	})
 }
 
@@ -97,9 +91,8 @@ func TestReplicaThatIsNotThisNodes(t *testing.T) {
 			if tc.fail != nil {
 				h.Fail("get", "replicas", tc.fail)
 			}
-			if _, err := c.sync(t.Context(), "r"); (err != nil) != tc.wantErr {
-				t.Errorf("sync: %v", err)
-			}
+			_, err := c.sync(t.Context(), "r")
+			assert.Equal(t, tc.wantErr, err != nil, err)
 			plane.expect(t, tc.want...)
 			h.ExpectWrites()
 		})

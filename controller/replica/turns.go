@@ -2,11 +2,11 @@ package replica
 
 import "sync"
 
-// callsPerDisk is how many workers the calls about one disk may hold: a disk that hangs keeps a
-// call until it times out. It is as many as the data plane lets ask a disk at a time.
+// callsPerDisk is how many workers the calls about one disk may hold: a disk that hangs keeps a call until
+// it times out. It is as many calls as the data plane lets ask a disk at a time.
 const callsPerDisk = 2
 
-// turns give replicas a call to the data plane, a few at a time for each disk. One that gets none
+// turns give replicas a call to the data plane, a few at a time for each disk. A replica that gets none
 // does not wait, and so holds no worker: it comes back when a turn of its disk is over.
 type turns struct {
 	again func(replica string) // brings a replica back
@@ -20,7 +20,7 @@ func newTurns(again func(string)) *turns {
 	return &turns{again: again, taken: map[string]int{}, waiting: map[string]map[string]struct{}{}}
 }
 
-// take returns how to give a turn back, or false: there is none, and the replica comes back.
+// take returns a func that gives the turn back, or false: there is none, and the replica comes back.
 func (t *turns) take(disk, replica string) (done func(), ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -35,7 +35,7 @@ func (t *turns) take(disk, replica string) (done func(), ok bool) {
 	return func() { t.done(disk) }, true
 }
 
-// done brings back all that wait: those that need no call any more must not keep the turn from the others.
+// done brings back all that wait: those that no longer need a call must not keep the turn from the others.
 func (t *turns) done(disk string) {
 	t.mu.Lock()
 	if t.taken[disk]--; t.taken[disk] == 0 {

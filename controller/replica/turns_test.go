@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/longhorn-lep/longhorn-manager/datastore"
@@ -51,12 +53,10 @@ func TestDisksThatHangDoNotStopTheNode(t *testing.T) {
 	h := testutil.New(t, objs...)
 	store := h.Datastore(datastore.Options{Node: "n"})
 	c, err := New(Deps{
-		Replicas: store.Replicas, Nodes: store.Nodes, KubeNodes: store.KubeNodes, InstanceManagers: store.InstanceManagers, VolumeKey: store.VolumeKey,
-		DataPlane: plane, Env: h.Env(), Scope: "n", Owner: "n",
+		Env: h.Env(), Replicas: store.Replicas, Nodes: store.Nodes, InstanceManagers: store.InstanceManagers,
+		Volumes: store.Volumes, Engines: store.Engines, VolumeKey: store.VolumeKey, DataPlane: plane, Node: "n",
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- c.Run(ctx) }()
@@ -75,20 +75,13 @@ func TestDisksThatHangDoNotStopTheNode(t *testing.T) {
 	for range 2 * callsPerDisk {
 		held[await("a replica of each disk", plane.hanging)]++
 	}
-	if held["hung"] != callsPerDisk || held["stuck"] != callsPerDisk {
-		t.Errorf("calls under way: %v", held)
-	}
-	if got := await("the replica on the disk that answers", plane.started); got != "z" {
-		t.Errorf("started %s", got)
-	}
+	assert.Equal(t, callsPerDisk, held["hung"])
+	assert.Equal(t, callsPerDisk, held["stuck"], "calls under way")
+	assert.Equal(t, "z", await("the replica on the disk that answers", plane.started))
 	h.CatchUp()
 	c.NotifyAll()
-	if got := await("the same, once more", plane.started); got != "z" {
-		t.Errorf("started %s", got)
-	}
-	if len(plane.hanging) > 0 {
-		t.Error("a disk that hangs was asked once more")
-	}
+	assert.Equal(t, "z", await("the same, once more", plane.started))
+	assert.Empty(t, plane.hanging, "a disk that hangs was asked once more")
 
 	close(plane.release)
 	seen := map[string]bool{}
@@ -98,7 +91,5 @@ func TestDisksThatHangDoNotStopTheNode(t *testing.T) {
 		}
 	}
 	cancel()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, <-ended)
 }

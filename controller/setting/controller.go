@@ -2,11 +2,12 @@ package setting
 
 import (
 	"context"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kubetypes "k8s.io/apimachinery/pkg/types"
 
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
@@ -17,8 +18,15 @@ import (
 type Store interface {
 	Get(name string) (*longhorn.Setting, error)
 	Create(ctx context.Context, obj *longhorn.Setting) (*longhorn.Setting, error)
+	Update(ctx context.Context, obj *longhorn.Setting) (*longhorn.Setting, error)
 	UpdateStatus(ctx context.Context, obj *longhorn.Setting) (*longhorn.Setting, error)
 	IsStale(obj *longhorn.Setting) bool
+	queue.Events
+}
+
+// ConfigMapStore holds the ConfigMap longhorn-default-setting, if there is one.
+type ConfigMapStore interface {
+	GetRO(name string) (*corev1.ConfigMap, error)
 	queue.Events
 }
 
@@ -28,71 +36,143 @@ type Deps struct {
 
 	Namespace string
 	Settings  Store
+	Defaults  ConfigMapStore
 }
 
 // Controller keeps the settings. It runs in the leader.
 type Controller struct {
 	deps  Deps
-	queue *queue.Queue[string] // of settings' names
+	queue *queue.Queue[key]
+	// told is what was said last about the ConfigMap; only sync uses it, of which one runs at a time.
+	told told
+}
+
+// key is the name of a setting, or the ConfigMap.
+type key struct {
+	setting   string
+	configMap bool
+}
+
+func (k key) String() string {
+	if k.configMap {
+		return "ConfigMap " + types.DefaultSettingsConfigMap
+	}
+	return k.setting
+}
+
+// told are the problems of one version of a ConfigMap.
+type told struct {
+	uid      kubetypes.UID
+	problems []string
 }
 
 // New makes a Controller; it works when Run is called.
 func New(deps Deps) (*Controller, error) {
 	c := &Controller{deps: deps}
-	c.queue = queue.New(queue.Options[string]{Name: "setting", Env: deps.Env, Sync: c.sync})
-	if err := c.queue.Watch(queue.Watch{Events: deps.Settings, Handler: queue.Handler(c.queue, queue.Name[*longhorn.Setting])}); err != nil {
+	c.queue = queue.New(queue.Options[key]{Name: "setting", Env: deps.Env, Sync: c.sync})
+	err := c.queue.Watch(
+		queue.Watch{Events: deps.Settings, Handler: queue.Handler(c.queue, func(s *longhorn.Setting) []key { return []key{{setting: s.Name}} })},
+		queue.Watch{Events: deps.Defaults, Handler: queue.Handler(c.queue, func(*corev1.ConfigMap) []key { return allKeys() })},
+	)
+	if err != nil {
 		return nil, err
 	}
-	for _, name := range types.Settings() {
-		c.queue.Add(string(name)) // what is missing sends no event
+	for _, k := range allKeys() {
+		c.queue.Add(k) // what is missing sends no event
 	}
 	return c, nil
 }
 
-// Run works until ctx ends. The cache must be filled.
-func (c *Controller) Run(ctx context.Context) error { return c.queue.Run(ctx) }
-
-func (c *Controller) sync(ctx context.Context, name string) (queue.Result, error) {
-	s, err := c.deps.Settings.Get(name)
-	if apierrors.IsNotFound(err) {
-		return queue.Result{}, c.create(ctx, types.SettingName(name))
+func allKeys() []key {
+	keys := []key{{configMap: true}}
+	for _, name := range types.Settings() {
+		keys = append(keys, key{setting: string(name)})
 	}
-	if err != nil {
-		return queue.Result{}, err
-	}
-	if c.deps.Settings.IsStale(s) {
-		return queue.Result{}, queue.ErrStale
-	}
-	before := s.Status
-	s.Status = plan(s, c.deps.Clock.Now())
-	if equality.Semantic.DeepEqual(before, s.Status) {
-		return queue.Result{}, nil
-	}
-	if _, err := c.deps.Settings.UpdateStatus(ctx, s); err != nil {
-		return queue.Result{}, err
-	}
-	// Not only when the status flips: another bad value has another message.
-	if now := types.FindCondition(s.Status.Conditions, types.ConditionValid); now.Status != longhorn.ConditionTrue {
-		c.deps.Recorder.Event(s, corev1.EventTypeWarning, now.Type, now.Message)
-	} else if was := types.FindCondition(before.Conditions, types.ConditionValid); was.Status == longhorn.ConditionFalse {
-		c.deps.Recorder.Event(s, corev1.EventTypeNormal, now.Type, now.Message)
-	}
-	return queue.Result{}, nil
+	return keys
 }
 
-// create makes a missing setting with its default; of an unknown one nothing is left.
-func (c *Controller) create(ctx context.Context, name types.SettingName) error {
-	definition, ok := types.DefinitionOf(name)
-	if !ok {
+// Run works until ctx ends. The cache of settings must be filled.
+func (c *Controller) Run(ctx context.Context) error { return c.queue.Run(ctx) }
+
+func (c *Controller) sync(ctx context.Context, k key) (queue.Result, error) {
+	cm, err := c.deps.Defaults.GetRO(types.DefaultSettingsConfigMap)
+	if apierrors.IsNotFound(err) {
+		cm, err = nil, nil
+	}
+	if err != nil {
+		return queue.Result{}, err
+	}
+	defaults, problems := types.ReadDefaultSettings(cm)
+	if k.configMap {
+		c.tell(cm, problems)
+		return queue.Result{}, nil
+	}
+	s, err := c.deps.Settings.Get(k.setting)
+	if apierrors.IsNotFound(err) {
+		s, err = nil, nil
+	}
+	if err != nil {
+		return queue.Result{}, err
+	}
+	if s != nil && c.deps.Settings.IsStale(s) {
+		return queue.Result{}, queue.ErrStale
+	}
+	return queue.Result{}, c.apply(ctx, s, plan(Input{
+		Name: types.SettingName(k.setting), Setting: s, Defaults: defaults, Now: c.deps.Clock.Now(),
+	}))
+}
+
+// tell sends the problems of the ConfigMap as its Events, once until they change.
+func (c *Controller) tell(cm *corev1.ConfigMap, problems []error) {
+	if cm == nil {
+		c.told = told{}
+		return
+	}
+	now := told{uid: cm.UID}
+	for _, p := range problems {
+		now.problems = append(now.problems, p.Error())
+		if c.told.uid != cm.UID || !slices.Contains(c.told.problems, p.Error()) {
+			c.deps.Recorder.Event(cm, corev1.EventTypeWarning, types.EventDefaultSettingInvalid, p.Error())
+		}
+	}
+	c.told = now
+}
+
+func (c *Controller) apply(ctx context.Context, s *longhorn.Setting, p Plan) error {
+	switch {
+	case p.Create != nil:
+		p.Create.Namespace = c.deps.Namespace
+		if _, err := c.deps.Settings.Create(ctx, p.Create); err != nil {
+			return err
+		}
+		queue.Log(ctx).WithField("value", p.Create.Value).Info("Made a setting")
+	case p.Update != nil:
+		if _, err := c.deps.Settings.Update(ctx, p.Update); err != nil {
+			return err
+		}
+		queue.Log(ctx).WithField("value", p.Update.Value).Info("Gave a setting its value from the ConfigMap")
+	case p.Status != nil:
+		return c.writeStatus(ctx, s, *p.Status)
+	}
+	return nil
+}
+
+func (c *Controller) writeStatus(ctx context.Context, s *longhorn.Setting, status longhorn.SettingStatus) error {
+	before := s.Status
+	if equality.Semantic.DeepEqual(before, status) {
 		return nil
 	}
-	_, err := c.deps.Settings.Create(ctx, &longhorn.Setting{
-		ObjectMeta: metav1.ObjectMeta{Namespace: c.deps.Namespace, Name: string(name)},
-		Value:      definition.Default,
-	})
-	if err != nil {
+	s.Status = status
+	if _, err := c.deps.Settings.UpdateStatus(ctx, s); err != nil {
 		return err
 	}
-	queue.Log(ctx).WithField("value", definition.Default).Info("Made a setting with its default")
+	was, now := types.FindCondition(before.Conditions, types.ConditionValid), types.FindCondition(status.Conditions, types.ConditionValid)
+	switch {
+	case now.Message == was.Message:
+	case now.Status != longhorn.ConditionTrue: // not only when it flips: another bad value has another message
+		c.deps.Recorder.Event(s, corev1.EventTypeWarning, now.Type, now.Message)
+	case was.Status == longhorn.ConditionFalse:
+		c.deps.Recorder.Event(s, corev1.EventTypeNormal, now.Type, now.Message)
+	}
 	return nil
 }

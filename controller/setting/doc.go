@@ -1,6 +1,11 @@
-// Package setting keeps the Setting objects: every setting exists, so that users
-// find it, and each tells whether its value is in force. A value that is not valid
-// is never in force: all readers take the default in its place (package types).
+// Package setting keeps the Setting objects: every setting that acts exists, so that users
+// find it, and each tells which value is in force. A value that is not valid is never in
+// force: all readers take the last valid one, or the default (types.ValueInForce).
+//
+// It gives settings the values of the ConfigMap longhorn-default-setting, once for each
+// version of it: what a user sets afterwards stays until the ConfigMap changes again.
+//
+// An object of a name that this release does not know gets a status, and nothing else.
 //
 // The package must not know who reads settings.
 package setting

@@ -4,8 +4,9 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -19,50 +20,53 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func TestPlan(t *testing.T) {
+func TestStatus(t *testing.T) {
 	cases := []struct {
-		name    string
-		setting types.SettingName
-		value   string
-		status  longhorn.ConditionStatus
-		reason  string
-		message string
+		name        string
+		setting     types.SettingName
+		value, last string
+		status      longhorn.ConditionStatus
+		reason      string
+		inForce     string
+		message     string
 	}{
-		{"number in bounds → in force", "default-replica-count", "2", "True", "", "the value 2 is in force"},
+		{"number in bounds → in force", "default-replica-count", "2", "4", "True", "", "2", "the value 2 is in force"},
 		{
-			"number out of bounds → the default", "default-replica-count", "21", "False", "InvalidValue",
-			`setting default-replica-count: value "21" is more than 20; the default 3 is in force`,
+			"number out of bounds, none before → the default", "default-replica-count", "21", "", "False", "InvalidValue", "3",
+			`setting default-replica-count: value "21" is more than 20; the value 3 stays in force`,
 		},
 		{
-			"no number → the default", "default-replica-count", "two", "False", "InvalidValue",
-			`setting default-replica-count: value "two" is not a whole number; the default 3 is in force`,
+			"no number after a valid one → the one before", "default-replica-count", "two", "4", "False", "InvalidValue", "4",
+			`setting default-replica-count: value "two" is not a whole number; the value 4 stays in force`,
 		},
 		{
-			"neither true nor false → the default", "replica-soft-anti-affinity", "yes", "False", "InvalidValue",
-			`setting replica-soft-anti-affinity: value "yes" is neither true nor false; the default false is in force`,
+			"neither true nor false → the one before", "replica-soft-anti-affinity", "yes", "true", "False", "InvalidValue", "true",
+			`setting replica-soft-anti-affinity: value "yes" is neither true nor false; the value true stays in force`,
+		},
+		{"empty → the default, validly", "default-data-path", "", "/mnt/a", "True", "", "/var/lib/longhorn", "the value /var/lib/longhorn is in force"},
+		{
+			"unknown name → left alone with what another release said of it", "no-such-setting", "1", "0", "False", "UnknownName", "0",
+			"this release knows no setting no-such-setting and leaves it alone",
 		},
 		{
-			"root directory → the default", "default-data-path", "/", "False", "InvalidValue",
-			`setting default-data-path: value "/" is not an absolute path below the root directory; the default /var/lib/longhorn is in force`,
+			"nothing acts on it yet → valid and not applied", "log-level", "Debug", "", "True", "NoEffectYet", "Debug",
+			"the value Debug is valid, but this release does not act on the setting yet",
 		},
-		{"empty → the default, validly", "default-data-path", "", "True", "", "the value /var/lib/longhorn is in force"},
 		{
-			"unknown name → nobody reads it", "no-such-setting", "1", "False", "UnknownName",
-			"there is no setting no-such-setting; nobody reads this value",
+			"a directory of the system → the one before", "default-data-path", "/", "/mnt/a", "False", "InvalidValue", "/mnt/a",
+			`setting default-data-path: value "/" is a directory of the system; give a disk a directory of its own, such as one below /mnt or /var/lib/longhorn; the value /mnt/a stays in force`,
 		},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			got := plan(build.Setting(c.setting, c.value), testutil.Now)
+			got := statusOf(build.Setting(c.setting, c.value, func(s *longhorn.Setting) { s.Status.ValueInForce = c.last }), testutil.Now)
 			want := longhorn.SettingStatus{
-				Applied: c.status == "True",
+				Applied: c.status == "True" && c.reason == "", ValueInForce: c.inForce,
 				Conditions: []longhorn.Condition{{
 					Type: "Valid", Status: c.status, LastTransitionTime: "2030-01-02T03:04:05Z", Reason: c.reason, Message: c.message,
 				}},
 			}
-			if !equality.Semantic.DeepEqual(got, want) {
-				t.Errorf("got  %+v\nwant %+v", got, want)
-			}
+			assert.Equal(t, want, got)
 		})
 	}
 }
@@ -70,10 +74,8 @@ func TestPlan(t *testing.T) {
 func newController(t *testing.T, objs ...runtime.Object) (*testutil.Harness, *datastore.Datastore, *Controller) {
 	h := testutil.New(t, objs...)
 	d := h.Datastore(datastore.Options{})
-	c, err := New(Deps{Namespace: types.Namespace, Settings: d.Settings, Env: h.Env()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c, err := New(Deps{Namespace: types.Namespace, Settings: d.Settings, Defaults: d.DefaultSettings, Env: h.Env()})
+	require.NoError(t, err)
 	h.EndWithTest(c.Run)
 	return h, d, c
 }
@@ -81,25 +83,25 @@ func newController(t *testing.T, objs ...runtime.Object) (*testutil.Harness, *da
 func TestMissingSettingsAreMadeAndExistingOnesLeftAlone(t *testing.T) {
 	h, d, c := newController(t, build.Setting(types.SettingDefaultReplicaCount, "2"))
 	for _, name := range types.Settings() {
-		if _, err := c.sync(t.Context(), string(name)); err != nil {
-			t.Fatal(err)
-		}
+		_, err := c.sync(t.Context(), key{setting: string(name)})
+		require.NoError(t, err)
 	}
 	h.ExpectWrites(
-		"create settings/create-default-disk-labeled-nodes", "create settings/default-data-path",
+		"create settings/allow-empty-disk-selector-volume", "create settings/allow-empty-node-selector-volume",
+		"create settings/allow-volume-creation-with-degraded-availability", "create settings/concurrent-replica-rebuild-per-node-limit",
+		"create settings/create-default-disk-labeled-nodes", "create settings/default-data-locality", "create settings/default-data-path",
 		"update settings/default-replica-count/status",
+		"create settings/deleting-confirmation-flag", "create settings/detach-manually-attached-volumes-when-cordoned",
+		"create settings/disable-scheduling-on-cordoned-node", "create settings/node-drain-policy",
+		"create settings/replica-disk-soft-anti-affinity",
 		"create settings/replica-rebuilding-bandwidth-limit", "create settings/replica-replenishment-wait-interval",
-		"create settings/replica-soft-anti-affinity",
+		"create settings/replica-soft-anti-affinity", "create settings/replica-zone-soft-anti-affinity",
 		"create settings/storage-minimal-available-percentage",
 		"create settings/storage-over-provisioning-percentage",
 		"create settings/storage-reserved-percentage-for-default-disk")
 	h.CatchUp()
-	if got := d.Setting(types.SettingMinimalAvailablePercentage); got != "25" {
-		t.Errorf("made with value %q", got)
-	}
-	if got := d.Setting(types.SettingDefaultReplicaCount); got != "2" {
-		t.Errorf("the user's value became %q", got)
-	}
+	assert.Equal(t, "25", d.Setting(types.SettingMinimalAvailablePercentage))
+	assert.Equal(t, "2", d.Setting(types.SettingDefaultReplicaCount))
 	h.ExpectEvents()
 }
 
@@ -107,32 +109,28 @@ func TestABadValueIsToldEachTimeAndItsCureOnce(t *testing.T) {
 	h, d, c := newController(t, build.Setting(types.SettingDefaultReplicaCount, "x"))
 	sync := func() {
 		t.Helper()
-		if _, err := c.sync(t.Context(), "default-replica-count"); err != nil {
-			t.Fatal(err)
-		}
+		_, err := c.sync(t.Context(), key{setting: "default-replica-count"})
+		require.NoError(t, err)
 		h.CatchUp()
 	}
 	set := func(value string) {
 		t.Helper()
 		s, err := d.Settings.Get("default-replica-count")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		s.Value = value
-		if _, err := d.Settings.Update(t.Context(), s); err != nil {
-			t.Fatal(err)
-		}
+		_, err = d.Settings.Update(t.Context(), s)
+		require.NoError(t, err)
 		h.CatchUp()
 		h.Writes()
 	}
 	sync()
 	h.ExpectWrites("update settings/default-replica-count/status")
-	h.ExpectEvents(`Warning Valid default-replica-count: setting default-replica-count: value "x" is not a whole number; the default 3 is in force`)
+	h.ExpectEvents(`Warning Valid default-replica-count: setting default-replica-count: value "x" is not a whole number; the value 3 stays in force`)
 	sync()
 	h.ExpectWrites()
 	set("0")
 	sync()
-	h.ExpectEvents(`Warning Valid default-replica-count: setting default-replica-count: value "0" is less than 1; the default 3 is in force`)
+	h.ExpectEvents(`Warning Valid default-replica-count: setting default-replica-count: value "0" is less than 1; the value 3 stays in force`)
 	set("1")
 	sync()
 	h.ExpectEvents("Normal Valid default-replica-count: the value 1 is in force")
@@ -140,27 +138,25 @@ func TestABadValueIsToldEachTimeAndItsCureOnce(t *testing.T) {
 	sync()
 	h.ExpectEvents()
 	h.ExpectWrites("update settings/default-replica-count/status")
+	set("two")
+	assert.Equal(t, "2", d.Setting("default-replica-count"))
+	sync()
+	h.ExpectEvents(`Warning Valid default-replica-count: setting default-replica-count: value "two" is not a whole number; the value 2 stays in force`)
 }
 
 func TestALateCacheAndARefusedWriteAreTriedAgain(t *testing.T) {
 	h, _, c := newController(t, build.Setting(types.SettingDefaultReplicaCount, "2"))
 	h.Fail("update", "settings", errors.New("timeout"))
-	if _, err := c.sync(t.Context(), "default-replica-count"); err == nil {
-		t.Error("no error")
-	}
-	if _, err := c.sync(t.Context(), "default-replica-count"); err != nil {
-		t.Error(err)
-	}
-	if _, err := c.sync(t.Context(), "default-replica-count"); !errors.Is(err, queue.ErrStale) {
-		t.Errorf("sync with a late cache = %v, want ErrStale", err)
-	}
-	if _, err := c.sync(t.Context(), "default-data-path"); err != nil {
-		t.Error(err)
-	}
-	if _, err := c.sync(t.Context(), "default-data-path"); !apierrors.IsAlreadyExists(err) {
-		t.Errorf("making it twice with a late cache = %v, want already exists", err)
-	}
-	if _, err := c.sync(t.Context(), "no-such-setting"); err != nil {
-		t.Errorf("an unknown setting that is gone = %v", err)
-	}
+	_, err := c.sync(t.Context(), key{setting: "default-replica-count"})
+	assert.Error(t, err)
+	_, err = c.sync(t.Context(), key{setting: "default-replica-count"})
+	assert.NoError(t, err)
+	_, err = c.sync(t.Context(), key{setting: "default-replica-count"})
+	assert.ErrorIs(t, err, queue.ErrStale)
+	_, err = c.sync(t.Context(), key{setting: "default-data-path"})
+	assert.NoError(t, err)
+	_, err = c.sync(t.Context(), key{setting: "default-data-path"})
+	assert.True(t, apierrors.IsAlreadyExists(err), "making it twice with a late cache = %v, want already exists", err)
+	_, err = c.sync(t.Context(), key{setting: "no-such-setting"})
+	assert.NoError(t, err)
 }

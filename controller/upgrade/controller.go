@@ -50,9 +50,9 @@ type LeaseStore interface {
 type DataPlane interface {
 	// Process is what the process says of itself; false while it does not answer.
 	Process() (Snapshot, bool)
-	// Replace has another process, of this daemon's program, take the place of the one that
-	// serves. It returns nil when that serves, and why not when the old program serves again.
-	// ErrBusy: nothing was begun, for a replacement that an earlier daemon began is not over.
+	// Replace starts another process, of this daemon's program, in the place of the one that serves. It
+	// returns nil when the new one serves, and why not when the old program serves again. ErrBusy:
+	// nothing was begun, for a replacement that an earlier daemon began is not over.
 	Replace(ctx context.Context) error
 }
 
@@ -81,19 +81,19 @@ type Controller struct {
 
 	failures failures
 	replaced time.Time                 // when this daemon last replaced the process
-	unseen   map[string]longhorn.Epoch // by volume: epochs with a copy here that were in force then, see unnoticed
+	unseen   map[string]longhorn.Epoch // by volume: epochs with a replica here that were in force then, see unnoticed
 	asked    bool                      // whether the Lease is held was looked up; holding says the answer since
 	holds    bool
-	told     string // what was last said to be waited for
+	told     string // the last message about what it waits for
 }
 
 const (
-	// again is how soon what has no event is looked at once more while a replacement is due.
+	// again is how soon to look once more at what sends no event, while a replacement is due.
 	again = 10 * time.Second
-	// replaceTimeout bounds a replacement, going back to the old program included.
+	// replaceTimeout bounds a replacement, a return to the old program included.
 	replaceTimeout = 3 * time.Minute
-	// settle is how long the Lease is kept after a replacement at least: engines elsewhere first have
-	// to notice that their copies here were gone, and what they notice has to be written.
+	// settle is how long at least the Lease is kept after a replacement: engines elsewhere first have to
+	// notice that their replicas here were gone, and their daemons have to write that down.
 	settle = 30 * time.Second
 )
 
@@ -107,7 +107,7 @@ func New(deps Deps) *Controller {
 // Run works until ctx ends.
 func (c *Controller) Run(ctx context.Context) error { return c.queue.Run(ctx) }
 
-// Notify says that the data plane's answer changed.
+// Notify tells the controller that the data plane's answer changed.
 func (c *Controller) Notify() { c.queue.Add(c.deps.Node) }
 
 func (c *Controller) sync(ctx context.Context, _ string) (queue.Result, error) {
@@ -136,7 +136,7 @@ func (c *Controller) sync(ctx context.Context, _ string) (queue.Result, error) {
 	return queue.Result{RequeueAfter: again}, c.replace(ctx, s)
 }
 
-// await takes the turn of this node if it can, and returns what stands in the way. The Lease is looked at
+// await takes the turn of this node if it can, and returns what stands in the way. It looks at the Lease
 // before the volumes: all nodes but one wait for it, some of them with many volumes.
 func (c *Controller) await(ctx context.Context) ([]string, error) {
 	l, err := c.deps.Leases.Live(ctx, types.UpgradeLeaseName)
@@ -227,7 +227,7 @@ func (c *Controller) blocker(ctx context.Context, volume string, copies []string
 	return use{Volume: v, Engine: e, Copies: copies}.blocker(c.deps.Node), nil
 }
 
-// tell makes an Event of what is waited for, once.
+// tell records an Event of what the upgrade waits for, once.
 func (c *Controller) tell(ctx context.Context, what string) {
 	if c.told == what {
 		return

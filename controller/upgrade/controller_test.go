@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -41,7 +43,7 @@ func (f *fakePlane) Replace(context.Context) error {
 
 var im = types.InstanceManagerName("node-1")
 
-// begin makes the controller of node-1, which has a copy of volume vol, attached to node-2.
+// begin makes the controller of node-1, which has a replica of volume vol, attached to node-2.
 func begin(t *testing.T, robustness longhorn.VolumeRobustness, objs ...runtime.Object) (*testutil.Harness, *Controller, *fakePlane) {
 	t.Helper()
 	plane := &fakePlane{version: "1"}
@@ -69,17 +71,14 @@ func begin(t *testing.T, robustness longhorn.VolumeRobustness, objs ...runtime.O
 
 func syncOf(t *testing.T, c *Controller) {
 	t.Helper()
-	if _, err := c.sync(t.Context(), "node-1"); err != nil {
-		t.Fatal(err)
-	}
+	_, err := c.sync(t.Context(), "node-1")
+	require.NoError(t, err)
 }
 
 func holder(t *testing.T, h *testutil.Harness) string {
 	t.Helper()
 	l, err := h.Kube.CoordinationV1().Leases(types.Namespace).Get(t.Context(), types.UpgradeLeaseName, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if l.Spec.HolderIdentity == nil {
 		return ""
 	}
@@ -92,14 +91,12 @@ func volumeIs(h *testutil.Harness, robustness longhorn.VolumeRobustness) {
 	}))
 }
 
-// engineNotices has the engine write down that the copy of node-1 went away and was rebuilt.
+// engineNotices has the engine write down that the replica of node-1 went away and was rebuilt.
 func engineNotices(t *testing.T, h *testutil.Harness) {
 	t.Helper()
 	engines := h.Longhorn.LonghornV1beta2().Engines(types.Namespace)
 	e, err := engines.Get(t.Context(), types.EngineName("vol"), metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	e.Status.Epoch.Counter += 2
 	h.Overwrite(e)
 }
@@ -107,52 +104,39 @@ func engineNotices(t *testing.T, h *testutil.Harness) {
 func TestAnOldProcessIsReplacedInItsTurn(t *testing.T) {
 	h, c, plane := begin(t, longhorn.VolumeRobustnessHealthy)
 	syncOf(t, c)
-	if plane.replaced != 1 || holder(t, h) != "node-1" {
-		t.Fatalf("replaced %d times, turn of %q", plane.replaced, holder(t, h))
-	}
+	require.Equal(t, 1, plane.replaced)
+	require.Equal(t, "node-1", holder(t, h))
 	h.ExpectEvents("Normal Upgraded " + im + ": the data plane has version 2 now, before it was 1; devices in use were handed on")
 
 	syncOf(t, c) // nothing that the engine noticed is written yet
-	if holder(t, h) != "node-1" {
-		t.Error("the turn was given back at once")
-	}
+	assert.Equal(t, "node-1", holder(t, h), "the turn was given back at once")
 	h.Clock.Step(settle)
 	syncOf(t, c) // the daemon of the engine's node is away: all looks as before
-	if holder(t, h) != "node-1" {
-		t.Error("the turn was given back before the engine elsewhere noticed")
-	}
+	assert.Equal(t, "node-1", holder(t, h), "the turn was given back before the engine elsewhere noticed")
 	engineNotices(t, h)
-	volumeIs(h, longhorn.VolumeRobustnessDegraded) // its copy here is being rebuilt
+	volumeIs(h, longhorn.VolumeRobustnessDegraded) // its replica here is being rebuilt
 	syncOf(t, c)
-	if holder(t, h) != "node-1" {
-		t.Error("the turn was given back while a volume is degraded")
-	}
+	assert.Equal(t, "node-1", holder(t, h), "the turn was given back while a volume is degraded")
 	volumeIs(h, longhorn.VolumeRobustnessHealthy)
 	syncOf(t, c)
-	if holder(t, h) != "" {
-		t.Error("the turn was not given back")
-	}
+	assert.Empty(t, holder(t, h), "the turn was not given back")
 	h.Writes()
 	syncOf(t, c)
 	h.ExpectWrites() // at rest nothing is written
-	if plane.replaced != 1 {
-		t.Errorf("replaced %d times", plane.replaced)
-	}
+	assert.Equal(t, 1, plane.replaced)
 }
 
-// The irreversible act: a process that serves a copy which its volume cannot lose.
+// The irreversible act: a process that serves a replica which its volume cannot lose.
 func TestAProcessIsNotReplacedWhileAVolumeCouldBeHurt(t *testing.T) {
 	h, c, plane := begin(t, longhorn.VolumeRobustnessDegraded)
 	syncOf(t, c)
 	syncOf(t, c)
-	if plane.replaced != 0 {
-		t.Error("replaced while a volume was degraded")
-	}
+	assert.Zero(t, plane.replaced, "replaced while a volume was degraded")
 	h.ExpectEvents("Normal UpgradeWaits " + im + ": the data plane stays at version 1 for now: volume vol is degraded")
 	h.ExpectWrites()
 }
 
-// The node before gave its turn back, and then one of its volumes lost a copy.
+// The node before gave its turn back, and then one of its volumes lost a replica.
 func TestAProcessIsNotReplacedIfAVolumeIsHurtWhileTheTurnIsTaken(t *testing.T) {
 	h, c, plane := begin(t, longhorn.VolumeRobustnessHealthy)
 	h.Kube.PrependReactor("create", "leases", func(kubetesting.Action) (bool, runtime.Object, error) {
@@ -160,12 +144,8 @@ func TestAProcessIsNotReplacedIfAVolumeIsHurtWhileTheTurnIsTaken(t *testing.T) {
 		return false, nil, nil
 	})
 	syncOf(t, c)
-	if plane.replaced != 0 {
-		t.Error("replaced while a volume was degraded")
-	}
-	if holder(t, h) != "" {
-		t.Error("the turn is kept from nodes that could use it")
-	}
+	assert.Zero(t, plane.replaced, "replaced while a volume was degraded")
+	assert.Empty(t, holder(t, h), "the turn is kept from nodes that could use it")
 }
 
 // A volume that stays degraded does not keep the turn from the other nodes for ever.
@@ -175,14 +155,10 @@ func TestTheTurnEndsInTime(t *testing.T) {
 	volumeIs(h, longhorn.VolumeRobustnessDegraded)
 	h.Clock.Step(leaseTime - time.Second)
 	syncOf(t, c)
-	if holder(t, h) != "node-1" {
-		t.Error("given back while a volume is degraded")
-	}
+	assert.Equal(t, "node-1", holder(t, h), "given back while a volume is degraded")
 	h.Clock.Step(time.Second)
 	syncOf(t, c)
-	if holder(t, h) != "" {
-		t.Error("kept after its time")
-	}
+	assert.Empty(t, holder(t, h), "kept after its time")
 }
 
 // Two nodes saw their volumes healthy at the same time.
@@ -191,13 +167,12 @@ func TestAProcessIsNotReplacedWhileAnotherNodeHasItsTurn(t *testing.T) {
 	other := New(c.deps)
 	h.EndWithTest(other.Run)
 	other.deps.Node = "node-2"
-	if got, err := other.take(t.Context()); err != nil || got != "node-2" {
-		t.Fatalf("%q, %v", got, err)
-	}
+	got, err := other.take(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, "node-2", got)
 	syncOf(t, c)
-	if plane.replaced != 0 || holder(t, h) != "node-2" {
-		t.Errorf("replaced %d times, turn of %q", plane.replaced, holder(t, h))
-	}
+	assert.Zero(t, plane.replaced)
+	assert.Equal(t, "node-2", holder(t, h))
 	h.ExpectEvents("Normal UpgradeWaits " + im + ": the data plane stays at version 1 for now: another node is being upgraded")
 }
 
@@ -206,9 +181,9 @@ func TestAReplacementThatCannotBeginYetIsNoFailure(t *testing.T) {
 	h, c, plane := begin(t, longhorn.VolumeRobustnessHealthy)
 	plane.err = ErrBusy
 	r, err := c.sync(t.Context(), "node-1")
-	if err != nil || r.RequeueAfter != again || holder(t, h) != "node-1" {
-		t.Errorf("again after %s, turn of %q, %v", r.RequeueAfter, holder(t, h), err)
-	}
+	require.NoError(t, err)
+	assert.Equal(t, again, r.RequeueAfter)
+	assert.Equal(t, "node-1", holder(t, h))
 	h.ExpectEvents()
 	plane.err = nil
 	syncOf(t, c)
@@ -221,20 +196,15 @@ func TestAFailedReplacementIsToldAndNotRepeatedSoon(t *testing.T) {
 	syncOf(t, c)
 	h.ExpectEvents("Warning UpgradeFailed " + im + ": the data plane stays at version 1: version 2: it did not come up")
 	r, err := c.sync(t.Context(), "node-1")
-	if err != nil || plane.replaced != 1 || r.RequeueAfter <= 0 || r.RequeueAfter > retryFailed {
-		t.Errorf("replaced %d times, again after %s, %v", plane.replaced, r.RequeueAfter, err)
-	}
-	if holder(t, h) != "" {
-		t.Error("the turn was not given back")
-	}
+	require.NoError(t, err)
+	assert.Equal(t, 1, plane.replaced)
+	assert.Positive(t, r.RequeueAfter)
+	assert.LessOrEqual(t, r.RequeueAfter, retryFailed)
+	assert.Empty(t, holder(t, h), "the turn was not given back")
 	h.Clock.Step(retryFailed)
 	syncOf(t, c)
-	if plane.replaced != 2 {
-		t.Errorf("not tried again after %s", retryFailed)
-	}
+	assert.Equal(t, 2, plane.replaced, "not tried again after %s", retryFailed)
 	h.Clock.Step(retryFailed)
 	syncOf(t, c)
-	if plane.replaced != 2 {
-		t.Errorf("tried again as soon as after the first failure")
-	}
+	assert.Equal(t, 2, plane.replaced, "tried again as soon as after the first failure")
 }

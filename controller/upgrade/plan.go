@@ -24,7 +24,7 @@ type need string
 const (
 	needNothing  need = ""
 	needReplace  need = "replace"
-	needPatience need = "patience" // it was tried, and failed, not long ago
+	needPatience need = "patience" // the last try failed not long ago
 )
 
 // A version that failed is tried again on this node after retryFailed, then twice as long with each
@@ -40,7 +40,7 @@ type failures struct {
 	last  time.Time
 }
 
-// left is how long the version is not tried again.
+// left is how long to wait before the version is tried again.
 func (f failures) left(now time.Time) time.Duration {
 	if f.count == 0 {
 		return 0
@@ -49,8 +49,8 @@ func (f failures) left(now time.Time) time.Duration {
 	return max(0, f.last.Add(delay).Sub(now))
 }
 
-// needs decides whether the data plane is to be replaced. A data plane that cannot be replaced
-// while it serves is left to the instance manager's controller, which waits until it is idle.
+// needs decides whether to replace the data plane. It leaves one that cannot be replaced while it
+// serves to the instance manager's controller, which waits until it is idle.
 func needs(s Snapshot, wanted string, f failures, now time.Time) need {
 	switch {
 	case s.Version == wanted || !s.Replaceable:
@@ -61,7 +61,7 @@ func needs(s Snapshot, wanted string, f failures, now time.Time) need {
 	return needReplace
 }
 
-// use is a volume that has its engine or a copy on this node.
+// use is a volume that has its engine or a replica on this node.
 type use struct {
 	Volume *longhorn.Volume
 	Engine *longhorn.Engine // nil: there is none
@@ -71,14 +71,14 @@ type use struct {
 
 // blocker says why a volume forbids the replacement of this node's process; "" if it does not.
 //
-//	volume                                             the process may go
-//	detached                                           yes
-//	attached here, healthy                             yes: its users wait for the successor, which begins with all copies
-//	attached elsewhere, healthy, another copy is left  yes: the copy here is rebuilt
-//	anything else                                      no
+//	volume                                                the process may go
+//	detached                                              yes
+//	attached here, healthy                                yes: its users wait for the successor, which begins with all replicas
+//	attached elsewhere, healthy, another replica is left  yes: the replica here is rebuilt
+//	anything else                                         no
 //
-// The engine is asked besides the volume: what is said of the volume comes later, and not at all while
-// there is no leader.
+// blocker looks at the engine besides the volume: the volume's status comes later, and not at all
+// while there is no leader.
 func (u use) blocker(node string) string {
 	v := u.Volume
 	switch {
@@ -109,8 +109,8 @@ func (u use) blocker(node string) string {
 	return fmt.Sprintf("volume %s, attached to node %s, has no copy on another node than this", v.Name, v.Status.CurrentNodeID)
 }
 
-// leaseTime is how long a node that said nothing more is believed to be at work. Its volumes
-// being unhealthy keep the others waiting besides.
+// leaseTime is how long a node that is silent is believed to be at work. While its volumes are
+// unhealthy, the others wait as well.
 const leaseTime = 10 * time.Minute
 
 // isFree tells whether a node may take the Lease.

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -29,9 +30,7 @@ func TestNeeds(t *testing.T) {
 		{"it failed a hundred times → tried again once a day", Snapshot{Version: "1", Replaceable: true}, failures{100, now.Add(-24 * time.Hour)}, needReplace},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if got := needs(tc.snapshot, "2", tc.failures, now); got != tc.want {
-				t.Errorf("%q, want %q", got, tc.want)
-			}
+			assert.Equal(t, tc.want, needs(tc.snapshot, "2", tc.failures, now))
 		})
 	}
 }
@@ -68,9 +67,7 @@ func TestAVolumeForbidsTheReplacement(t *testing.T) {
 					u.Engine.Status.ReplicaModeMap[member] = longhorn.ReplicaModeRW
 				}
 			}
-			if got := u.blocker(here); got != tc.want {
-				t.Errorf("%q, want %q", got, tc.want)
-			}
+			assert.Equal(t, tc.want, u.blocker(here))
 		})
 	}
 }
@@ -96,9 +93,7 @@ func TestAnEngineForbidsTheReplacementBeforeItsVolumeDoes(t *testing.T) {
 				e.CurrentState, e.Epoch = longhorn.InstanceStateRunning, &longhorn.Epoch{Members: []string{"r1", "r3"}}
 				e.ReplicaModeMap = map[string]longhorn.ReplicaMode{"r1": longhorn.ReplicaModeRW, "r3": longhorn.ReplicaModeRW}
 				tc.change(e)
-				if got := u.blocker("node-1"); got != tc.want {
-					t.Errorf("%q, want %q", got, tc.want)
-				}
+				assert.Equal(t, tc.want, u.blocker("node-1"))
 			})
 		}
 	}
@@ -124,9 +119,7 @@ func TestWhoseTurnItIs(t *testing.T) {
 		{"another node's, of long ago → free", held("node-2", leaseTime+time.Second), true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if got := isFree(tc.lease, "node-1", now); got != tc.want {
-				t.Errorf("free: %t", got)
-			}
+			assert.Equal(t, tc.want, isFree(tc.lease, "node-1", now))
 		})
 	}
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// takeTurn takes the Lease, and then looks at the volumes anew: the node before may have just
-// given it back. What it returns stands in the way.
+// takeTurn takes the Lease, and then looks at the volumes anew: the node before may have just given it back. It returns
+// what stands in the way.
 func (c *Controller) takeTurn(ctx context.Context) ([]string, error) {
 	holder, err := c.take(ctx)
 	if err != nil {
@@ -103,7 +103,7 @@ func (c *Controller) release(ctx context.Context) (queue.Result, error) {
 	return queue.Result{}, nil
 }
 
-// epochsElsewhere are the epochs in force, by volume, that list a copy of this node and whose engine runs on another node.
+// epochsElsewhere are the epochs in force, by volume, that list a replica of this node and whose engine runs elsewhere.
 func (c *Controller) epochsElsewhere(ctx context.Context) (map[string]longhorn.Epoch, error) {
 	replicas, err := c.deps.Replicas.ByIndex(datastore.IndexNode, c.deps.Node)
 	if err != nil {
@@ -125,8 +125,8 @@ func (c *Controller) epochsElsewhere(ctx context.Context) (map[string]longhorn.E
 	return epochs, nil
 }
 
-// unnoticed counts the volumes whose engine elsewhere has not said yet that its copy here went away: their status looks as
-// healthy as before. An engine notices at once, but its daemon, which writes that down, may be away just then.
+// unnoticed counts the volumes whose engine elsewhere has not yet reported that its replica here went away: their status
+// looks as healthy as before. An engine notices at once, but its daemon, which writes that down, may be away just then.
 func (c *Controller) unnoticed(ctx context.Context) (int, error) {
 	for volume, before := range c.unseen {
 		e, err := c.deps.Engines.Live(ctx, types.EngineName(volume))

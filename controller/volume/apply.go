@@ -19,27 +19,30 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/logfields"
 )
 
-// apply carries out a plan. Every step may be repeated after a crash: what exists is
-// not made again, and updates carry the version that the plan was made from.
+// apply carries out a plan. It may repeat every step after a crash: it does not make again what
+// exists, and updates carry the version that the plan was made from.
 func (c *Controller) apply(ctx context.Context, log *logrus.Entry, v *longhorn.Volume, p Plan) error {
 	if p.Volume != nil {
 		_, err := c.deps.Volumes.Update(ctx, p.Volume)
 		return err
 	}
 	if err := c.makeChildren(ctx, log, v, p); err != nil {
-		return err
+		return ofChild(err)
 	}
 	for _, r := range p.UpdateReplicas {
 		log.WithField(logfields.Replica, r.Name).WithField(logfields.State, r.Spec.DesireState).Info("changing what is wanted of a replica")
 		if _, err := c.deps.Replicas.Update(ctx, r); err != nil {
-			return fmt.Errorf("update replica %s: %w", r.Name, err)
+			return ofChild(fmt.Errorf("update replica %s: %w", r.Name, err))
 		}
 	}
 	if e := p.UpdateEngine; e != nil {
 		log.WithField(logfields.Node, e.Spec.NodeID).WithField(logfields.State, e.Spec.DesireState).Info("changing what is wanted of the engine")
 		if _, err := c.deps.Engines.Update(ctx, e); err != nil {
-			return fmt.Errorf("update engine %s: %w", e.Name, err)
+			return ofChild(fmt.Errorf("update engine %s: %w", e.Name, err))
 		}
+	}
+	if p.writesChildren() || !p.AwaitsTurn {
+		c.childrenTaken(&p.Status)
 	}
 	if err := c.writeStatus(ctx, v, p.Status); err != nil {
 		return err
@@ -53,8 +56,8 @@ func (c *Controller) apply(ctx context.Context, log *logrus.Entry, v *longhorn.V
 	return nil
 }
 
-// giveUp deletes a replica only where the API server, too, shows a volume that is served
-// without it, by the members that the plan was made from.
+// giveUp deletes a replica only if the API server, too, shows a volume that is served without it,
+// by the members that the plan was made from.
 func (c *Controller) giveUp(ctx context.Context, log *logrus.Entry, v *longhorn.Volume, s Surplus) error {
 	r := s.Replica
 	live, err := c.deps.Volumes.Live(ctx, v.Name)
@@ -71,7 +74,7 @@ func (c *Controller) giveUp(ctx context.Context, log *logrus.Entry, v *longhorn.
 	if !sameMembers(s.Engine, e) || slices.Contains(e.Status.Epoch.Members, r.Name) || e.Spec.ReplicaAddressMap[r.Name] != "" {
 		return queue.ErrStale
 	}
-	log.WithField(logfields.Replica, r.Name).WithField(logfields.Node, r.Spec.NodeID).Info("giving up a replica that is not needed any more")
+	log.WithField(logfields.Replica, r.Name).WithField(logfields.Node, r.Spec.NodeID).WithField(logfields.Reason, s.Why).Info("giving up a replica that is not needed any more")
 	err = c.deps.Replicas.Delete(ctx, r.Name, datastore.Preconditions{UID: r.UID, ResourceVersion: r.ResourceVersion})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("delete replica %s: %w", r.Name, err)
@@ -89,6 +92,17 @@ func sameMembers(planned, live *longhorn.Engine) bool {
 }
 
 func (c *Controller) makeChildren(ctx context.Context, log *logrus.Entry, v *longhorn.Volume, p Plan) error {
+	if err := c.makeOthers(ctx, log, v, p); err != nil {
+		for _, r := range p.CreateReplicas {
+			c.placed.release(r.Name) // it was not tried
+		}
+		return err
+	}
+	return c.makeReplicas(ctx, log, v, p.CreateReplicas)
+}
+
+// makeOthers makes what comes before the replicas.
+func (c *Controller) makeOthers(ctx context.Context, log *logrus.Entry, v *longhorn.Volume, p Plan) error {
 	if p.CreateAttachment != nil {
 		if _, err := c.deps.Attachments.Create(ctx, p.CreateAttachment); err != nil {
 			return staleIfExists(fmt.Errorf("create the volume attachment: %w", err))
@@ -105,7 +119,7 @@ func (c *Controller) makeChildren(ctx context.Context, log *logrus.Entry, v *lon
 			return staleIfExists(fmt.Errorf("create the engine: %w", err))
 		}
 	}
-	return c.makeReplicas(ctx, log, v, p.CreateReplicas)
+	return nil
 }
 
 // makeReplicas makes replicas only if the API server knows of none that the cache has
@@ -114,6 +128,12 @@ func (c *Controller) makeReplicas(ctx context.Context, log *logrus.Entry, v *lon
 	if len(replicas) == 0 {
 		return nil
 	}
+	created := 0
+	defer func() {
+		for _, r := range replicas[created:] {
+			c.placed.release(r.Name)
+		}
+	}()
 	selector := metav1.ListOptions{LabelSelector: types.LabelVolume + "=" + v.Name}
 	live, err := c.deps.Replicas.ListLive(ctx, selector)
 	if err != nil {
@@ -126,13 +146,25 @@ func (c *Controller) makeReplicas(ctx context.Context, log *logrus.Entry, v *lon
 	if len(live) != len(cached) {
 		return queue.ErrStale
 	}
+	c.placed.releaseOthers(v.Name, replicas)
 	for _, r := range replicas {
 		log.WithField(logfields.Replica, r.Name).WithField(logfields.Node, r.Spec.NodeID).WithField(logfields.Disk, r.Spec.DiskPath).Info("creating a replica")
 		if _, err := c.deps.Replicas.Create(ctx, r); err != nil {
+			if !isRefusal(err) {
+				created++ // it may be there: keep its room reserved
+			}
 			return fmt.Errorf("create replica %s: %w", r.Name, err)
 		}
+		created++
 	}
 	return nil
+}
+
+// isRefusal tells whether the API server has answered that it did not do what it was asked.
+func isRefusal(err error) bool {
+	reason := apierrors.ReasonForError(err)
+	return reason != metav1.StatusReasonUnknown && reason != metav1.StatusReasonTimeout &&
+		reason != metav1.StatusReasonServerTimeout && reason != metav1.StatusReasonInternalError
 }
 
 // ensureSecret makes the key that engines and replicas of this volume prove to each other.
@@ -155,7 +187,7 @@ func (c *Controller) ensureSecret(ctx context.Context, v *longhorn.Volume) error
 	if err != nil {
 		return fmt.Errorf("read the data plane's key: %w", datastore.Needed(err))
 	}
-	if !ownedBy(existing, v) { // left by an earlier volume of this name: the collector is about to take it
+	if !ownedBy(existing, v) { // an earlier volume of this name left it: the collector is about to take it
 		return queue.ErrStale
 	}
 	return nil
@@ -249,7 +281,7 @@ func (c *Controller) writeStatus(ctx context.Context, v *longhorn.Volume, status
 	return err
 }
 
-// staleIfExists: what exists already was made by an earlier sync that the cache has not shown yet.
+// staleIfExists: an earlier sync made what exists already, and the cache has not shown it yet.
 func staleIfExists(err error) error {
 	if apierrors.IsAlreadyExists(err) {
 		return queue.ErrStale

@@ -31,7 +31,7 @@ func newEngine(v *longhorn.Volume) *longhorn.Engine {
 func newReplica(v *longhorn.Volume, names ReplicaNames, place scheduler.Placement) *longhorn.Replica {
 	r := &longhorn.Replica{
 		ObjectMeta: childMeta(v, names.Replica, map[string]string{
-			types.LabelNode:     place.Node,
+			types.LabelNode:     types.NodeLabel(place.Node),
 			types.LabelDiskUUID: place.DiskUUID,
 		}),
 		Spec: longhorn.ReplicaSpec{

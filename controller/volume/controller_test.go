@@ -1,10 +1,11 @@
 package volume
 
 import (
-	"errors"
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -28,18 +29,15 @@ func begin(t *testing.T, objs ...runtime.Object) (*testutil.Harness, *Controller
 	d := DepsOf(h.Datastore(datastore.Options{}))
 	d.Env, d.Owner = h.Env(), "leader"
 	c, err := New(d)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	h.EndWithTest(c.Run)
 	return h, c
 }
 
 func syncOf(t *testing.T, h *testutil.Harness, c *Controller, want error) {
 	t.Helper()
-	if _, err := c.sync(t.Context(), "vol"); !errors.Is(err, want) {
-		t.Fatalf("sync: %v, want %v", err, want)
-	}
+	_, err := c.sync(t.Context(), "vol")
+	require.ErrorIs(t, err, want)
 }
 
 func TestVolumeFromClaimToReplicas(t *testing.T) {
@@ -52,9 +50,9 @@ func TestVolumeFromClaimToReplicas(t *testing.T) {
 	h.CatchUp()
 	syncOf(t, h, c, nil)
 	writes := h.Writes()
-	if len(writes) != 4 || !strings.HasPrefix(writes[0], "create replicas/vol-r-") || writes[3] != "update volumes/vol/status" {
-		t.Fatalf("writes %q", writes)
-	}
+	require.Len(t, writes, 4)
+	require.True(t, strings.HasPrefix(writes[0], "create replicas/vol-r-"), writes[0])
+	require.Equal(t, "update volumes/vol/status", writes[3])
 
 	// The cache is late: the second set of replicas must not be made.
 	syncOf(t, h, c, queue.ErrStale)
@@ -74,9 +72,9 @@ func TestNoRoomIsSaidOnceAndNothingIsMade(t *testing.T) {
 		engine, build.VolumeAttachment("vol", func(va *longhorn.VolumeAttachment) { va.OwnerReferences = owner() }))
 	syncOf(t, h, c, nil)
 	h.ExpectWrites("update volumes/vol/status")
-	if events := h.Recorder.Take(); len(events) != 1 || !strings.Contains(events[0], "insufficient storage") {
-		t.Errorf("events %q", events)
-	}
+	events := h.Recorder.Take()
+	require.Len(t, events, 1)
+	assert.Contains(t, events[0], "insufficient storage")
 	h.CatchUp()
 	syncOf(t, h, c, nil)
 	h.ExpectWrites()

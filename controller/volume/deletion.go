@@ -4,14 +4,14 @@ import (
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 )
 
-// Deletion is what has to be done for a volume that is going away, in the order of its fields.
+// Deletion is what to do for a volume that is going away, in the order of its fields.
 type Deletion struct {
 	UpdateReplicas []*longhorn.Replica
 	UpdateEngine   *longhorn.Engine
 	DeleteEngine   *longhorn.Engine
 	DeleteReplicas []*longhorn.Replica
-	// DropFinalizer: nothing of the volume can be written any more, and every replica
-	// is deleted or waits only for its own node.
+	// DropFinalizer: nothing can write to the volume any more, and every replica is deleted or
+	// waits only for its own node.
 	DropFinalizer bool
 	Status        longhorn.VolumeStatus
 }
@@ -23,6 +23,7 @@ func planDeletion(in Input) Deletion {
 	d := Deletion{Status: *in.Volume.Status.DeepCopy()}
 	d.Status.OwnerID = in.Owner
 	d.Status.State = longhorn.VolumeStateDeleting
+	mirrorInUse(in, &d.Status)
 	if e := in.Engine; e != nil {
 		switch {
 		case !atRest(e):
@@ -48,8 +49,8 @@ func planDeletion(in Input) Deletion {
 	return d
 }
 
-// behindFence has the replicas shut out an engine that may be left on a node that does
-// not answer, or they could not be closed when their data is to be removed.
+// behindFence makes the replicas shut out an engine that may be left on a node that does not
+// answer. Otherwise they could not be closed when their data must be removed.
 func behindFence(in Input) []*longhorn.Replica {
 	var fenced []*longhorn.Replica
 	fence := fenceOf(in.Engine)

@@ -16,6 +16,7 @@ import (
 // VolumeStore holds all volumes.
 type VolumeStore interface {
 	Get(name string) (*longhorn.Volume, error)
+	GetRO(name string) (*longhorn.Volume, error)
 	List(selector labels.Selector) ([]*longhorn.Volume, error)
 	Live(ctx context.Context, name string) (*longhorn.Volume, error)
 	Update(ctx context.Context, v *longhorn.Volume) (*longhorn.Volume, error)
@@ -33,6 +34,7 @@ type AttachmentStore interface {
 
 // EngineStore holds all engines.
 type EngineStore interface {
+	GetRO(name string) (*longhorn.Engine, error)
 	ByIndex(index, value string) ([]*longhorn.Engine, error)
 	Live(ctx context.Context, name string) (*longhorn.Engine, error)
 	Create(ctx context.Context, e *longhorn.Engine) (*longhorn.Engine, error)
@@ -84,7 +86,7 @@ type Deps struct {
 	InstanceManagers InstanceManagerStore
 	Secrets          SecretStore
 	Settings         queue.Events
-	Setting          func(types.SettingName) string // a setting's value as it stands, or ""
+	Setting          types.SettingValues
 	// Owner is the node of this daemon, for status.ownerID.
 	Owner string
 }

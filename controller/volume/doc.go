@@ -1,5 +1,5 @@
-// Package volume turns a Volume into its children, keeps as many good copies of its data
-// as are asked for, and tells how they fare. It runs on the leader, over the whole cluster.
+// Package volume turns a Volume into its children, keeps as many good replicas as are asked
+// for, and reports how they fare. It runs on the leader, over the whole cluster.
 //
 // It owns: the children of a volume (Engine, Replicas, VolumeAttachment, the key of its
 // data plane), their specs, where replicas are placed, and Volume.status. It starts
@@ -9,16 +9,24 @@
 //	------------------    -------------------    ----------------
 //	""                    detached               stopped
 //	node-1                attaching              replicas running, then engine running
-//	node-1                attached               running; lost copies rebuilt or made anew
+//	node-1                attached               running; lost replicas rebuilt or made anew
 //	"" or another         detaching              engine stopped, then replicas stopped
 //
-// Each policy is a pure function in a file of its own:
+// Pure functions decide:
 //
-//	drive       which step comes next          members    what the engine is asked to have
-//	start       with which replicas            replenish  when another replica is made
-//	fence       leaving a node that is down    cleanup    when one is given up
-//	robustness  how good the copies are        deletion   the end of the volume
+//	drive       which step comes next          robustness  how good the replicas are
+//	start       with which replicas            events      what people are told of it
+//	fence       leaving a node that is down    deletion    the end of the volume
 //
-// It must not know how an instance is run, nor who wants the volume attached: the
-// attachment controller alone writes Volume.spec.nodeID.
+// The replicas of a volume that is served come from one target (target.go):
+//
+//	copies      what is known of each replica  place       where another one is put
+//	record      what is written down of it     rebuild     which one is rebuilt, and when
+//	policies    which are wanted, and why      step        the next step towards the target
+//
+// A placed replica that is not in the cache yet takes its room all the same (reserve.go), and a
+// rebuild that was begun counts before the cache shows it (turns.go).
+//
+// It must not know how an instance is run, nor who wants the volume attached: only the
+// attachment controller writes Volume.spec.nodeID.
 package volume

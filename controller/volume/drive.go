@@ -5,10 +5,11 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// drive moves engine and replicas one step towards what Volume.spec.nodeID asks for,
-// and says in status.state where the volume is. An engine that may be running is
-// either the wanted one or stopped first; only at rest may another one be started.
-func drive(in Input, p *Plan) {
+// drive moves engine and replicas one step towards what Volume.spec.nodeID asks for, and says in status.state where the volume is. An
+// engine that may be running is either the wanted one or stopped first; another one may start only at rest. It returns why the volume
+// cannot go on; nil: it can, or that is not known.
+func drive(in Input, p *Plan) *Fault {
+	var fault *Fault
 	e, want := in.Engine, in.Volume.Spec.NodeID
 	switch {
 	case !atRest(e) && want == e.Spec.NodeID && isWanted(e) && !failed(e):
@@ -17,26 +18,36 @@ func drive(in Input, p *Plan) {
 		stopEngine(in, p)
 	case want != "":
 		requestRemount(in, p)
-		start(in, p)
+		fault = start(in, p)
 	default:
-		stopReplicas(in, p)
+		fault = stopReplicas(in, p)
 	}
 	attachingEnds(in, p)
+	return fault
 }
 
-// attachingEnds takes the condition back that says since when a volume is on its way.
+// attachingEnds clears the condition that says since when a volume is on its way.
 func attachingEnds(in Input, p *Plan) {
 	if p.Status.State != longhorn.VolumeStateAttaching && types.IsConditionTrue(p.Status.Conditions, types.ConditionAttaching) {
 		setCondition(p, in.Now, types.ConditionAttaching, longhorn.ConditionFalse, "", "")
 	}
 }
 
-// await reports on an engine that is starting or running where it is wanted. One that takes over the device of its predecessor, whose
-// process has ended, leaves the volume attached: its users wait, and need not mount anything anew.
+// await reports on an engine that is starting or running where it is wanted.
+//
+//	engine of a volume that is attached there     the volume
+//	takes over its predecessor's device           stays attached: its users wait, and need not mount anything anew
+//	unknown, or stops though it is wanted         stays attached, until it is known whether its users have lost the device
+//	starts                                        has a new device, which its users must mount
 func await(in Input, p *Plan) {
-	if s := in.Volume.Status; s.State == longhorn.VolumeStateAttached && s.CurrentNodeID == in.Engine.Spec.NodeID && succeeds(in.Engine) {
-		p.Status.State = longhorn.VolumeStateAttached
-		return
+	if s := in.Volume.Status; s.State == longhorn.VolumeStateAttached && s.CurrentNodeID == in.Engine.Spec.NodeID {
+		switch state := in.Engine.Status.CurrentState; {
+		case succeeds(in.Engine), state == longhorn.InstanceStateUnknown, state == longhorn.InstanceStateStopping:
+			p.Status.State = longhorn.VolumeStateAttached
+			return
+		case state == longhorn.InstanceStateStarting:
+			requestRemount(in, p)
+		}
 	}
 	p.Status.State = longhorn.VolumeStateAttaching
 	if in.Engine.Status.CurrentState == longhorn.InstanceStateRunning {
@@ -48,8 +59,8 @@ func await(in Input, p *Plan) {
 	attaching(in, p, types.ReasonWaitingForEngine, "the engine starts on node "+in.Engine.Spec.NodeID)
 }
 
-// stopEngine asks the engine to stop; it stays where it is until it has. An engine that
-// ended under its users takes their device with it: they are to mount the next one.
+// stopEngine asks the engine to stop; it stays where it is until it has. An engine that ended under its users takes their device with it:
+// they must mount the next one.
 func stopEngine(in Input, p *Plan) {
 	p.Status.State = longhorn.VolumeStateDetaching
 	if failed(in.Engine) {
@@ -62,17 +73,16 @@ func stopEngine(in Input, p *Plan) {
 	}
 }
 
-// requestRemount has whoever mounted the device of an engine that ended mount the next one,
-// if the volume is still said to be attached where it is wanted: one that was detached in
-// order is not. It is asked for when the engine is seen to have failed, and once more when it
-// is already at rest, for it may have come to rest before the first was written down.
+// requestRemount asks pods that still hold the dead engine's device to mount the new one, if the volume is still said to be attached
+// where it is wanted: not after an orderly detach. It asks when it sees that the engine has failed, and once more when the engine is
+// already at rest, for it may have come to rest before the first request was written.
 func requestRemount(in Input, p *Plan) {
 	if s := in.Volume.Status; s.State == longhorn.VolumeStateAttached && s.CurrentNodeID == in.Volume.Spec.NodeID {
 		p.Status.RemountRequestedAt = types.Timestamp(in.Now)
 	}
 }
 
-// atRest tells whether an engine is stopped for certain and nobody wants it to start.
+// atRest tells whether an engine is stopped for certain and is not asked to start.
 func atRest(e *longhorn.Engine) bool { return !isWanted(e) && isStopped(e.Status.CurrentState) }
 
 func isWanted(e *longhorn.Engine) bool { return e.Spec.DesireState == longhorn.DesireStateRunning }
@@ -95,5 +105,5 @@ func setEngineNode(e *longhorn.Engine, node string) {
 	if e.Labels == nil {
 		e.Labels = map[string]string{}
 	}
-	e.Labels[types.LabelNode] = node
+	e.Labels[types.LabelNode] = types.NodeLabel(node)
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// transitions tells what a person would want to know of the way from the volume's
+// transitions returns the Events that tell a person how the volume goes from its
 // present status to the next.
 func transitions(v *longhorn.Volume, next *longhorn.VolumeStatus) []Event {
 	var events []Event
@@ -35,6 +35,14 @@ func transitions(v *longhorn.Volume, next *longhorn.VolumeStatus) []Event {
 	if is.Status == longhorn.ConditionTrue && (was.Status != is.Status || was.Message != is.Message) {
 		add(corev1.EventTypeWarning, types.EventFaulted, "%s", is.Message)
 	}
+	was, is = types.FindCondition(old.Conditions, types.ConditionDeviceInUse), types.FindCondition(next.Conditions, types.ConditionDeviceInUse)
+	if is.Status == longhorn.ConditionTrue && (was.Status != is.Status || was.Message != is.Message) {
+		add(corev1.EventTypeWarning, types.ConditionDeviceInUse, "volume %s cannot be detached: %s", v.Name, is.Message)
+	}
+	was, is = types.FindCondition(old.Conditions, types.ConditionEvictionWaits), types.FindCondition(next.Conditions, types.ConditionEvictionWaits)
+	if is.Status == longhorn.ConditionTrue && was.Message != is.Message {
+		add(corev1.EventTypeNormal, types.ConditionEvictionWaits, "volume %s is detached: %s", v.Name, is.Message)
+	}
 	if old.Robustness != next.Robustness {
 		switch next.Robustness {
 		case longhorn.VolumeRobustnessHealthy:
@@ -44,7 +52,7 @@ func transitions(v *longhorn.Volume, next *longhorn.VolumeStatus) []Event {
 		}
 	}
 	was, is = types.FindCondition(old.Conditions, types.ConditionScheduled), types.FindCondition(next.Conditions, types.ConditionScheduled)
-	if is.Status == longhorn.ConditionFalse && was.Message != is.Message {
+	if is.Reason != "" && was.Message != is.Message {
 		add(corev1.EventTypeWarning, is.Reason, "%s", is.Message)
 	}
 	return events

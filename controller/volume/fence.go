@@ -8,7 +8,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// fenceOf is the generation at which replicas must shut an engine out that was taken for
+// fenceOf is the generation at which replicas must shut out an engine that was taken for
 // stopped while its node did not answer; 0: the engine is stopped for certain.
 func fenceOf(e *longhorn.Engine) int64 {
 	if types.FindCondition(e.Status.Conditions, types.ConditionInstanceCreation).Reason != types.ReasonEngineNodeDown {
@@ -40,9 +40,9 @@ func isFenced(in Input, fence int64) bool {
 
 // stopReplicas stops the replicas of an engine at rest, behind a fence if the engine may
 // be left somewhere, and takes the engine off its node, so that nothing about it waits
-// for that node any more. Those of nodes that are down are not waited for: they stop,
-// and take up the fence, when their node is back.
-func stopReplicas(in Input, p *Plan) {
+// for that node any more. It does not wait for replicas on nodes that are down: they
+// stop, and take up the fence, when their node is back.
+func stopReplicas(in Input, p *Plan) *Fault {
 	if in.Engine.Spec.NodeID != "" {
 		e := in.Engine.DeepCopy()
 		setEngineNode(e, "")
@@ -52,7 +52,7 @@ func stopReplicas(in Input, p *Plan) {
 	}
 	fence, out := fenceOf(in.Engine), true
 	for _, r := range in.Replicas {
-		if r.DeletionTimestamp != nil {
+		if !types.Stays(r) {
 			continue
 		}
 		out = out && isOut(in, r)
@@ -66,35 +66,35 @@ func stopReplicas(in Input, p *Plan) {
 	}
 	if !out {
 		p.Status.State = longhorn.VolumeStateDetaching
-		notFenced(in, fence, p)
-		return
+		return notFenced(in, fence)
 	}
 	p.Status.State = longhorn.VolumeStateDetached
 	p.Status.CurrentNodeID = ""
 	p.Status.FrontendDisabled = false
+	return nil
 }
 
-// isOut tells whether a replica is done with an engine that stopped in order: stopped, or
-// not to be waited for.
+// isOut tells whether a replica is done with an engine that stopped in order: it has
+// stopped, or its node is down.
 func isOut(in Input, r *longhorn.Replica) bool {
 	return in.Nodes[r.Spec.NodeID].Down || r.Spec.DesireState == longhorn.DesireStateStopped && isStopped(r.Status.CurrentState)
 }
 
-// notFenced says so where no member can take up the fence: all of them are down.
-func notFenced(in Input, fence int64, p *Plan) {
+// notFenced reports that no member can take up the fence, if all of them are down.
+func notFenced(in Input, fence int64) *Fault {
 	if isFenced(in, fence) {
-		return
+		return nil
 	}
 	var members []string
 	for _, r := range in.Replicas {
 		if !slices.Contains(in.Engine.Status.Epoch.Members, r.Name) {
 			continue
 		}
-		if !isDown(in, r) && r.DeletionTimestamp == nil {
-			return // it will
+		if !isUnavailable(in, r) && types.Stays(r) {
+			return nil // it will
 		}
 		members = append(members, describe(in, r))
 	}
-	p.fault = &fault{types.ReasonNotFenced, "an engine may still write: its node does not answer, and no replica that holds the data can shut it out: " +
+	return &Fault{types.ReasonNotFenced, "an engine may still write: its node does not answer, and no replica that holds the data can shut it out: " +
 		strings.Join(members, "; ")}
 }

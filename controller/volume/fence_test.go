@@ -4,11 +4,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// abandoned is the served volume whose engine's node "a" went down and which nobody
+// abandoned is the served volume whose engine's node "a" went down and which no user
 // wants there: the leader took the engine for stopped, at generation 2.
 func abandoned(in Input) Input {
 	in.Nodes["a"] = NodeFact{Down: true}
@@ -65,26 +68,19 @@ func TestDetachFromADeadNode(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			p := plan(tc.in)
-			if p.Status.State != tc.want {
-				t.Errorf("%s, want %s", p.Status.State, tc.want)
-			}
+			assert.Equal(t, tc.want, p.Status.State)
 			var fenced []string
 			for _, r := range p.UpdateReplicas {
-				if r.Spec.FenceGeneration != 2 || r.Spec.DesireState != longhorn.DesireStateStopped {
-					t.Errorf("replica %s: %+v", r.Name, r.Spec)
-				}
+				assert.Equal(t, int64(2), r.Spec.FenceGeneration, "replica %s", r.Name)
+				assert.Equal(t, longhorn.DesireStateStopped, r.Spec.DesireState, "replica %s", r.Name)
 				fenced = append(fenced, r.Name)
 			}
-			if strings.Join(fenced, " ") != strings.Join(tc.fenced, " ") {
-				t.Errorf("fenced %v, want %v", fenced, tc.fenced)
-			}
+			assert.Equal(t, strings.Join(tc.fenced, " "), strings.Join(fenced, " "))
 			c := types.FindCondition(p.Status.Conditions, types.ConditionFaulted)
-			if (c.Status == longhorn.ConditionTrue) != (tc.wantFault != "") || !strings.Contains(c.Message, tc.wantFault) {
-				t.Errorf("faulted: %+v", c)
-			}
-			if p.Surplus != nil || len(p.CreateReplicas) != 0 {
-				t.Errorf("surplus %v, %d made", p.Surplus, len(p.CreateReplicas))
-			}
+			assert.Equal(t, tc.wantFault != "", c.Status == longhorn.ConditionTrue)
+			assert.Contains(t, c.Message, tc.wantFault)
+			assert.Nil(t, p.Surplus)
+			assert.Empty(t, p.CreateReplicas)
 		})
 	}
 }
@@ -94,9 +90,9 @@ func TestVolumeDetachedBehindAFenceStaysDetached(t *testing.T) {
 	in.Engine.Spec.NodeID, in.Engine.Spec.ReplicaAddressMap = "", nil
 	for range 2 {
 		p := plan(in)
-		if p.Status.State != longhorn.VolumeStateDetached || p.UpdateEngine != nil || len(p.UpdateReplicas) != 0 {
-			t.Fatalf("%s, engine %v, %d replicas updated", p.Status.State, p.UpdateEngine, len(p.UpdateReplicas))
-		}
+		require.Equal(t, longhorn.VolumeStateDetached, p.Status.State)
+		require.Nil(t, p.UpdateEngine)
+		require.Empty(t, p.UpdateReplicas)
 		in.Volume.Status = p.Status
 		in.Replicas[1].Status.Generation = 1 // as if the node's report were late
 	}
@@ -107,29 +103,29 @@ func TestEngineOfADeadNodeIsNotStartedElsewhereBeforeItIsTakenForStopped(t *test
 	in.Nodes["a"] = NodeFact{Down: true}
 	in.Volume.Spec.NodeID = ""
 	p := plan(in)
-	if p.UpdateEngine == nil || p.UpdateEngine.Spec.DesireState != longhorn.DesireStateStopped || p.UpdateEngine.Spec.NodeID != "a" || len(p.UpdateReplicas) != 0 || p.Status.State != longhorn.VolumeStateDetaching {
-		t.Errorf("engine %+v, %d replicas updated, %s", p.UpdateEngine, len(p.UpdateReplicas), p.Status.State)
-	}
+	require.NotNil(t, p.UpdateEngine)
+	assert.Equal(t, longhorn.DesireStateStopped, p.UpdateEngine.Spec.DesireState)
+	assert.Equal(t, "a", p.UpdateEngine.Spec.NodeID)
+	assert.Empty(t, p.UpdateReplicas)
+	assert.Equal(t, longhorn.VolumeStateDetaching, p.Status.State)
 }
 
 func TestOrderlyStopNeedsNoFence(t *testing.T) {
 	in := abandoned(served(2, member, all(member, stopWanted(0, longhorn.InstanceStateStopped, 1))))
 	in.Engine.Status.Conditions = nil // its node said that it stopped, and then went down
 	p := plan(in)
-	if p.Status.State != longhorn.VolumeStateDetached {
-		t.Errorf("%s: a replica of a dead node holds it up", p.Status.State)
-	}
+	assert.Equal(t, longhorn.VolumeStateDetached, p.Status.State, "a replica of a dead node holds it up")
 	for _, r := range p.UpdateReplicas {
-		if r.Spec.FenceGeneration != 0 {
-			t.Errorf("replica %s is fenced at %d", r.Name, r.Spec.FenceGeneration)
-		}
+		assert.Zero(t, r.Spec.FenceGeneration, "replica %s", r.Name)
 	}
 }
 
 func TestDeletionAfterItsNodeDied(t *testing.T) {
 	in := abandoned(served(2, member, member))
 	d := planDeletion(in)
-	if len(d.UpdateReplicas) != 2 || d.UpdateReplicas[1].Spec.FenceGeneration != 2 || d.UpdateEngine == nil || d.UpdateEngine.Spec.NodeID != "" || len(d.DeleteReplicas) != 0 {
-		t.Errorf("got %+v", d)
-	}
+	require.Len(t, d.UpdateReplicas, 2)
+	assert.Equal(t, int64(2), d.UpdateReplicas[1].Spec.FenceGeneration)
+	require.NotNil(t, d.UpdateEngine)
+	assert.Empty(t, d.UpdateEngine.Spec.NodeID)
+	assert.Empty(t, d.DeleteReplicas)
 }

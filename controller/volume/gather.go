@@ -2,8 +2,8 @@ package volume
 
 import (
 	"slices"
-	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -14,28 +14,22 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// gather reads everything a plan rests on; children of an earlier volume of the same name
-// are left out. A cache that is behind this controller's own writes is an error: what was
-// counted or made must not be counted or made again.
+// gather reads everything a plan rests on, without the children of an earlier volume of the same
+// name. If the cache is behind this controller's own writes it returns an error: what was counted or
+// made must not be counted or made again.
 func (c *Controller) gather(v *longhorn.Volume) (Input, error) {
-	in := Input{Volume: v, Owner: c.deps.Owner, Now: c.deps.Clock.Now()}
-	in.DefaultReplicaCount = int(types.SettingInt(types.SettingDefaultReplicaCount, c.deps.Setting(types.SettingDefaultReplicaCount)))
-	seconds := types.SettingInt(types.SettingReplenishmentWaitIntervalS, c.deps.Setting(types.SettingReplenishmentWaitIntervalS))
-	in.ReplenishmentWait = time.Duration(seconds) * time.Second
-
-	engines, err := c.deps.Engines.ByIndex(datastore.IndexVolume, v.Name)
+	o, err := c.objects()
+	if err != nil {
+		return Input{}, err
+	}
+	if c.deps.Replicas.IsStaleIn(datastore.IndexVolume, v.Name) {
+		return Input{}, queue.ErrStale
+	}
+	in, err := c.gatherVolume(v, o)
 	if err != nil {
 		return in, err
 	}
-	for _, e := range engines {
-		if c.deps.Engines.IsStale(e) {
-			return in, queue.ErrStale
-		}
-		if ownedBy(e, v) {
-			in.Engine = e
-		}
-	}
-	if c.deps.Replicas.IsStaleIn(datastore.IndexVolume, v.Name) {
+	if in.Engine != nil && c.deps.Engines.IsStale(in.Engine) {
 		return in, queue.ErrStale
 	}
 	if va, err := c.deps.Attachments.GetRO(v.Name); err == nil && ownedBy(va, v) {
@@ -44,45 +38,100 @@ func (c *Controller) gather(v *longhorn.Volume) (Input, error) {
 	for range max(1, v.Spec.NumberOfReplicas) {
 		in.Names = append(in.Names, ReplicaNames{types.NewReplicaName(v.Name), types.NewDataDirectoryName(v.Name)})
 	}
-	return in, c.gatherCluster(&in)
+	if err := c.gatherRebuilds(&in, o); err != nil {
+		return in, err
+	}
+	o.Replicas = c.placed.with(o.Replicas, v.Name)
+	in.Cluster = o.Snapshot(v.Name, scheduler.SettingsOf(c.deps.Setting, v.Spec.ReplicaSoftAntiAffinity))
+	return in, nil
 }
 
-// gatherCluster reads the replicas, where more may be placed, and how the volume's nodes fare.
-func (c *Controller) gatherCluster(in *Input) error {
-	var o scheduler.Objects
-	var err error
+// objects are those of the cluster that concern more than one volume.
+func (c *Controller) objects() (o scheduler.Objects, err error) {
 	if o.Replicas, err = c.deps.Replicas.List(labels.Everything()); err != nil {
-		return err
+		return o, err
 	}
 	if o.Nodes, err = c.deps.Nodes.List(labels.Everything()); err != nil {
-		return err
+		return o, err
 	}
-	if o.InstanceManagers, err = c.deps.InstanceManagers.List(labels.Everything()); err != nil {
-		return err
-	}
-	in.Cluster = o.Snapshot(in.Volume.Name, scheduler.SettingsOf(c.deps.Setting, in.Volume.Spec.ReplicaSoftAntiAffinity))
+	o.InstanceManagers, err = c.deps.InstanceManagers.List(labels.Everything())
+	return o, err
+}
 
-	in.Stranded = map[string]bool{}
-	nodes := []string{in.Volume.Spec.NodeID}
-	if in.Engine != nil {
-		nodes = append(nodes, in.Engine.Spec.NodeID)
+// gatherVolume reads a volume's engine and replicas, how their nodes fare, and the settings.
+func (c *Controller) gatherVolume(v *longhorn.Volume, o scheduler.Objects) (Input, error) {
+	in := Input{Volume: v, Owner: c.deps.Owner, Now: c.deps.Clock.Now(), Stranded: map[string]bool{}}
+	in.readSettings(c.deps.Setting)
+	nodes := []string{v.Spec.NodeID}
+	engines, err := c.deps.Engines.ByIndex(datastore.IndexVolume, v.Name)
+	if err != nil {
+		return in, err
 	}
-	for _, r := range o.Replicas {
-		if r.Spec.VolumeName == in.Volume.Name && ownedBy(r, in.Volume) {
+	for _, e := range engines {
+		if ownedBy(e, v) {
+			in.Engine = e
+			nodes = append(nodes, e.Spec.NodeID)
+		}
+	}
+	replicas, err := c.deps.Replicas.ByIndex(datastore.IndexVolume, v.Name)
+	if err != nil {
+		return in, err
+	}
+	for _, r := range replicas {
+		if r.Spec.VolumeName == v.Name && ownedBy(r, v) {
 			in.Replicas = append(in.Replicas, r)
 			in.Stranded[r.Name] = isStranded(o.Nodes, r)
 			nodes = append(nodes, r.Spec.NodeID)
 		}
 	}
-	in.Nodes = facts(nodes, o)
+	in.Evicted = evictedOf(in, o.Nodes, types.DrainPolicy(c.deps.Setting.Text(types.SettingNodeDrainPolicy)))
+	in.Nodes = nodeFacts(nodes, o)
+	return in, nil
+}
+
+// gatherRebuilds reads which rebuilds other volumes claim on the nodes where this one wants a
+// rebuild. At most times a volume wants none.
+func (c *Controller) gatherRebuilds(in *Input, o scheduler.Objects) error {
+	wants := claimOf(*in, true).Wants
+	seen := map[string]bool{in.Volume.Name: true}
+	for _, node := range wants {
+		for _, name := range c.onNode(node) {
+			if seen[name] {
+				continue
+			}
+			seen[name] = true
+			v, err := c.deps.Volumes.GetRO(name)
+			if apierrors.IsNotFound(err) {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			other, err := c.gatherVolume(v, o)
+			if err != nil {
+				return err
+			}
+			in.Rebuilds = append(in.Rebuilds, c.turns.correct(claimOf(other, false), other.Engine, c.isOutdated))
+		}
+	}
 	return nil
+}
+
+// isOutdated tells whether an engine that was read from the cache is older than what this process wrote, or
+// than what the cache shows by now: once it shows a write, Engines.IsStale knows no more of it.
+func (c *Controller) isOutdated(e *longhorn.Engine) bool {
+	if c.deps.Engines.IsStale(e) {
+		return true
+	}
+	now, err := c.deps.Engines.GetRO(e.Name) // read last: what it shows still was shown before
+	return err != nil || now.ResourceVersion != e.ResourceVersion
 }
 
 func isStranded(nodes []*longhorn.Node, r *longhorn.Replica) bool {
 	return slices.ContainsFunc(nodes, func(n *longhorn.Node) bool { return n.Name == r.Spec.NodeID && types.LacksDisk(n, r) })
 }
 
-func facts(names []string, o scheduler.Objects) map[string]NodeFact {
+func nodeFacts(names []string, o scheduler.Objects) map[string]NodeFact {
 	byName := map[string]*longhorn.Node{}
 	for _, n := range o.Nodes {
 		byName[n.Name] = n

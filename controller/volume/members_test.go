@@ -6,6 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 )
 
@@ -47,6 +50,7 @@ func TestWhatTheEngineIsAskedToHave(t *testing.T) {
 		{name: "the last member's object is deleted → it stays", in: served(1, all(member, beingDeleted))},
 		{name: "the only other member fails → the deleted one stays", in: served(2, all(member, shows(failed)), all(member, beingDeleted))},
 		{name: "a member's node was removed, another serves → it leaves, though the engine still has it", in: served(2, member, all(member, nodeLeft)), want: []string{"r1"}},
+		{name: "the one that leaves is written to still → no other is rebuilt before it has left", in: served(2, member, all(member, nodeLeft, shows(wo)), once(time.Minute)), want: []string{"r1"}},
 		{name: "a member's node was removed, it is the last → it stays", in: served(1, all(member, onNode("b"), nodeLeft))},
 		{name: "a member's Node is not there, which is all that is known → it stays", in: served(2, member, all(member, nodeGone))},
 		{name: "its node was removed after it had failed → not rebuilt", in: served(2, member, all(once(time.Minute), nodeLeft))},
@@ -68,16 +72,12 @@ func TestWhatTheEngineIsAskedToHave(t *testing.T) {
 				tc.change(&tc.in)
 			}
 			p := plan(tc.in)
-			if (p.UpdateEngine != nil) != (tc.want != nil) {
-				t.Fatalf("engine updated: %v, want %v", p.UpdateEngine, tc.want)
-			}
+			require.Equal(t, tc.want != nil, p.UpdateEngine != nil, "engine updated: %v, %v", p.UpdateEngine, tc.want)
 			if p.UpdateEngine != nil {
-				if got := slices.Sorted(maps.Keys(p.UpdateEngine.Spec.ReplicaAddressMap)); !slices.Equal(got, tc.want) {
-					t.Errorf("asked for %v, want %v", got, tc.want)
-				}
+				assert.Equal(t, tc.want, slices.Sorted(maps.Keys(p.UpdateEngine.Spec.ReplicaAddressMap)))
 			}
-			if tc.after != 0 && p.After != tc.after {
-				t.Errorf("looks again after %s, want %s", p.After, tc.after)
+			if tc.after != 0 {
+				assert.Equal(t, tc.after, p.After)
 			}
 		})
 	}
@@ -112,9 +112,11 @@ func TestWhatIsNotedOfACopy(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			in := served(2, member, tc.copy)
 			s, changed := edited(in, plan(in), "r2")
-			if changed != tc.changed || s.FailedAt != tc.failedAt || s.HealthyAt != tc.healthyAt || s.LastHealthyAt != tc.lastGood || s.RebuildRetryCount != tc.retries {
-				t.Errorf("changed %v failedAt %q healthyAt %q lastHealthyAt %q retries %d", changed, s.FailedAt, s.HealthyAt, s.LastHealthyAt, s.RebuildRetryCount)
-			}
+			assert.Equal(t, tc.changed, changed, "changed %v failedAt %q healthyAt %q lastHealthyAt %q retries %d", changed, s.FailedAt, s.HealthyAt, s.LastHealthyAt, s.RebuildRetryCount)
+			assert.Equal(t, tc.failedAt, s.FailedAt)
+			assert.Equal(t, tc.healthyAt, s.HealthyAt)
+			assert.Equal(t, tc.lastGood, s.LastHealthyAt)
+			assert.Equal(t, tc.retries, s.RebuildRetryCount)
 		})
 	}
 }
@@ -122,9 +124,10 @@ func TestWhatIsNotedOfACopy(t *testing.T) {
 func TestNewReplicaOfAServedVolumeIsStarted(t *testing.T) {
 	in := served(2, member, all(fresh, notStarted))
 	p := plan(in)
-	if s, _ := edited(in, p, "r2"); s.DesireState != longhorn.DesireStateRunning || p.UpdateEngine != nil || len(p.CreateReplicas) != 0 {
-		t.Errorf("wanted %q, engine %v, %d made", s.DesireState, p.UpdateEngine, len(p.CreateReplicas))
-	}
+	s, _ := edited(in, p, "r2")
+	assert.Equal(t, longhorn.DesireStateRunning, s.DesireState)
+	assert.Nil(t, p.UpdateEngine)
+	assert.Empty(t, p.CreateReplicas)
 }
 
 // A replica whose rebuilds never succeed, and one that fails as soon as it is a member,
@@ -143,9 +146,9 @@ func TestRebuildsOfAReplicaThatNeverLastsGetRare(t *testing.T) {
 		{name: "becomes a member and is too slow a minute later", joins: true, lasts: time.Minute, hours: 1, atLeast: 8, atMost: 20},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if got := attempts(t, tc.joins, tc.lasts, time.Duration(tc.hours)*time.Hour); got < tc.atLeast || got > tc.atMost {
-				t.Errorf("%d attempts in %d h, want %d to %d", got, tc.hours, tc.atLeast, tc.atMost)
-			}
+			got := attempts(t, tc.joins, tc.lasts, time.Duration(tc.hours)*time.Hour)
+			assert.GreaterOrEqual(t, got, tc.atLeast, "attempts in %d h", tc.hours)
+			assert.LessOrEqual(t, got, tc.atMost, "attempts in %d h", tc.hours)
 		})
 	}
 }
@@ -158,9 +161,8 @@ func attempts(t *testing.T, joins bool, lasts, span time.Duration) int {
 	tries, ends := 0, time.Time{}
 	for end := in.Now.Add(span); in.Now.Before(end); in.Now = in.Now.Add(time.Second) {
 		p := plan(in)
-		if len(p.CreateReplicas) > 0 || p.Surplus != nil {
-			t.Fatalf("after %d attempts: %d replicas made, surplus %v", tries, len(p.CreateReplicas), p.Surplus)
-		}
+		require.Empty(t, p.CreateReplicas, "after %d attempts", tries)
+		require.Nil(t, p.Surplus, "after %d attempts", tries)
 		in.Volume.Status = p.Status
 		if s, changed := edited(in, p, "r2"); changed {
 			r.Spec = s

@@ -20,14 +20,23 @@ type Input struct {
 
 	// Owner is the node of this daemon.
 	Owner string
-	// DefaultReplicaCount is the setting's value.
+	// DefaultReplicaCount and DefaultLocality are what a new volume gets that does not say.
 	DefaultReplicaCount int
-	// ReplenishmentWait is how long a lost replica may come back before another one is made.
+	DefaultLocality     longhorn.DataLocality
+	// ReplenishmentWait is how long a lost replica may take to come back before another one is made.
 	ReplenishmentWait time.Duration
+	// RebuildLimit is how many rebuilds may run at once towards one node; 0: there are none.
+	RebuildLimit int
+	// AllowDegraded: a new volume may be used though some replicas have no place.
+	AllowDegraded bool
 	// Nodes that hold the engine or a replica, by name.
 	Nodes map[string]NodeFact
 	// Stranded are the replicas whose node is back without their disk (types.LacksDisk).
 	Stranded map[string]bool
+	// Evicted are the replicas that must leave their disk.
+	Evicted map[string]bool
+	// Rebuilds are the claims of other volumes on the nodes that this one wants a rebuild on.
+	Rebuilds []Claim
 	// Cluster is where replicas may be placed.
 	Cluster scheduler.Snapshot
 	// Names has a fresh name and directory for each replica that may be made.
@@ -46,7 +55,7 @@ type NodeFact struct {
 // ReplicaNames are the names of a replica to be made.
 type ReplicaNames struct{ Replica, Directory string }
 
-// Plan is what has to be done, in the order of its fields. A nil or empty field asks for nothing.
+// Plan is what to do, in the order of its fields. A nil or empty field asks for nothing.
 type Plan struct {
 	// Volume has its metadata and spec filled in; when set, everything else waits
 	// for the next sync.
@@ -58,42 +67,37 @@ type Plan struct {
 	CreateReplicas   []*longhorn.Replica
 	UpdateReplicas   []*longhorn.Replica
 	UpdateEngine     *longhorn.Engine
-	// Surplus is a replica that is not needed any more.
+	// Surplus is a replica that is no longer needed.
 	Surplus *Surplus
+	// BeginsOn is the node on which UpdateEngine begins a rebuild; "": none is begun.
+	BeginsOn string
+	// AwaitsTurn: the next write to a child is the begin of a rebuild, when there is a turn for it.
+	AwaitsTurn bool
 
 	Status longhorn.VolumeStatus
 	Events []Event
 	// After is when to look again though nothing changed; 0: never.
 	After time.Duration
-
-	fault *fault // why the volume cannot go on; nil: it can, or that is not known
 }
 
-// Surplus is a replica to be deleted, and the engine that does without it as the plan saw
-// it. It must be deleted only if the API server shows the same of volume, engine and replica.
+// Surplus is a replica to be deleted, and the engine that does without it as the plan saw it. It
+// must be deleted only if the API server shows the same of volume, engine and replica.
 type Surplus struct {
 	Replica *longhorn.Replica
 	Engine  *longhorn.Engine
+	Why     Reason
 }
 
-// fault is why a volume cannot be attached, or cannot be detached.
-type fault struct{ reason, message string }
+// Fault is why a volume cannot be attached, or cannot be detached.
+type Fault struct{ reason, message string }
 
-// again has the volume looked at after d at the latest; 0 asks for nothing.
-func (p *Plan) again(d time.Duration) {
-	if d > 0 && (p.After == 0 || d < p.After) {
-		p.After = d
-	}
-}
+// again makes the controller look at the volume after d at the latest; 0 asks for nothing.
+func (p *Plan) again(d time.Duration) { p.After = sooner(p.After, d) }
 
-// spec is a replica's as it will be written.
-func (p *Plan) spec(r *longhorn.Replica) *longhorn.ReplicaSpec {
-	for _, u := range p.UpdateReplicas {
-		if u.Name == r.Name {
-			return &u.Spec
-		}
-	}
-	return &r.Spec
+// writesChildren tells whether the API server is asked to take an object of the volume's.
+func (p *Plan) writesChildren() bool {
+	return p.EnsureSecret || p.CreateAttachment != nil || p.CreateEngine != nil || p.UpdateEngine != nil ||
+		len(p.CreateReplicas) > 0 || len(p.UpdateReplicas) > 0
 }
 
 // edit returns the copy of a replica that will be written.
@@ -108,23 +112,24 @@ func (p *Plan) edit(r *longhorn.Replica) *longhorn.ReplicaSpec {
 	return &u.Spec
 }
 
-// want has a replica run or stop.
+// want makes a replica run or stop.
 func (p *Plan) want(r *longhorn.Replica, desire longhorn.DesireState) {
 	if r.Spec.DesireState != desire {
 		p.edit(r).DesireState = desire
 	}
 }
 
-// Event is told about the volume once the status that it speaks of is written.
+// Event is recorded about the volume once the status that it speaks of is written.
 type Event struct{ Type, Reason, Message string }
 
 // plan decides what a volume that is not being deleted needs next.
 func plan(in Input) Plan {
-	if filled := fill(in.Volume, in.DefaultReplicaCount); filled != nil {
+	if filled := fill(in); filled != nil {
 		return Plan{Volume: filled, Status: in.Volume.Status}
 	}
 	p := Plan{Status: *in.Volume.Status.DeepCopy()}
 	p.Status.OwnerID = in.Owner
+	p.Status.ActualSize = actualSize(in.Replicas)
 
 	if in.Attachment == nil {
 		p.CreateAttachment = newAttachment(in.Volume)
@@ -136,27 +141,96 @@ func plan(in Input) Plan {
 		p.Status.Robustness = longhorn.VolumeRobustnessUnknown
 		return p
 	}
-	switch missing := missingReplicas(in); {
-	case missing > 0:
-		placeReplicas(in, missing, &p)
-	default:
-		drive(in, &p)
-		copies := copiesOf(in)
-		judge(in, copies, &p)
-		if copies.known {
-			tend(in, copies, &p)
-		} else if len(in.Replicas) >= in.Volume.Spec.NumberOfReplicas {
-			setCondition(&p, in.Now, types.ConditionScheduled, longhorn.ConditionTrue, "", "")
-		}
+	if planFirst(in, &p) {
+		mirrorInUse(in, &p.Status)
+		p.Events = append(p.Events, transitions(in.Volume, &p.Status)...)
+		return p
 	}
+	fault, copies := drive(in, &p), copiesOf(in)
+	if p.Status.AttachedAt = ""; p.Status.CurrentNodeID != "" {
+		p.Status.AttachedAt = attachedSince(in)
+	}
+	setRobustness(in, copies, fault, &p)
+	if copies.known {
+		p.take(nextStep(in, copies, p.Status.LastDegradedAt), in.Now)
+	}
+	evictionWaits(in, &p)
+	mirrorInUse(in, &p.Status)
 	p.Events = append(p.Events, transitions(in.Volume, &p.Status)...)
 	return p
 }
 
+// attachedSince is the time, as it is stored, since when the volume has been on the node of its engine.
+func attachedSince(in Input) string {
+	if s := in.Volume.Status; s.CurrentNodeID == in.Engine.Spec.NodeID && s.AttachedAt != "" {
+		return s.AttachedAt
+	}
+	return types.Timestamp(in.Now)
+}
+
+// actualSize is the space of the largest replica that has not failed. For a replica that is down,
+// its last known space counts.
+func actualSize(replicas []*longhorn.Replica) int64 {
+	size := int64(0)
+	for _, r := range replicas {
+		if r.Spec.FailedAt == "" && r.DeletionTimestamp == nil {
+			size = max(size, r.Status.AllocatedBytes)
+		}
+	}
+	return size
+}
+
+// planFirst makes the replicas of a new volume, and tells whether the volume waits for them: they
+// are made first, and a volume that may not be used without the missing ones stays as it is.
+func planFirst(in Input, p *Plan) (waits bool) {
+	missing := in.Volume.Spec.NumberOfReplicas - len(in.Replicas)
+	if missing <= 0 {
+		if !copiesOf(in).known {
+			p.say(allPlaced, in.Now)
+		}
+		return false
+	}
+	if !isNew(in) {
+		return false
+	}
+	made, said := placeFirst(in, missing)
+	p.say(said, in.Now)
+	if p.CreateReplicas = made; len(made) == 0 && said.status == longhorn.ConditionTrue {
+		return false
+	}
+	if len(made) == 0 || p.Status.State != longhorn.VolumeStateAttaching { // a volume on its way goes on with the next plan
+		p.Status.State = longhorn.VolumeStateDetached
+	}
+	p.Status.Robustness = longhorn.VolumeRobustnessUnknown
+	return true
+}
+
+// take adds what brings the replicas nearer to their target.
+func (p *Plan) take(s Step, now time.Time) {
+	p.UpdateReplicas = append(p.UpdateReplicas, s.Replicas...)
+	if s.Engine != nil {
+		p.UpdateEngine = s.Engine
+	}
+	if s.Make != nil {
+		p.CreateReplicas = append(p.CreateReplicas, s.Make)
+	}
+	if s.MakesLocal {
+		p.Status.LastLocalReplicaAt = types.Timestamp(now)
+	}
+	p.Surplus, p.BeginsOn, p.AwaitsTurn = s.GiveUp, s.BeginsOn, s.AwaitsTurn
+	p.say(s.Scheduled, now)
+	p.again(s.After)
+}
+
+// say sets the condition Scheduled.
+func (p *Plan) say(s scheduling, now time.Time) {
+	setCondition(p, now, types.ConditionScheduled, s.status, s.reason, s.message)
+}
+
 // fill returns a copy of the volume with everything that the user may leave out, or nil
 // when nothing is missing.
-func fill(v *longhorn.Volume, defaultReplicas int) *longhorn.Volume {
-	c := v.DeepCopy()
+func fill(in Input) *longhorn.Volume {
+	c := in.Volume.DeepCopy()
 	changed := false
 	if !types.HasFinalizer(c) {
 		types.AddFinalizer(c)
@@ -174,7 +248,11 @@ func fill(v *longhorn.Volume, defaultReplicas int) *longhorn.Volume {
 		changed = true
 	}
 	if c.Spec.NumberOfReplicas == 0 {
-		c.Spec.NumberOfReplicas = defaultReplicas
+		c.Spec.NumberOfReplicas = in.DefaultReplicaCount
+		changed = true
+	}
+	if c.Spec.DataLocality == "" && c.Status.State == "" { // of an older volume, an empty one means disabled
+		c.Spec.DataLocality = in.DefaultLocality
 		changed = true
 	}
 	if !changed {

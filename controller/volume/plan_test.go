@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
@@ -30,7 +32,7 @@ type world struct {
 func (w world) input() Input {
 	v := &longhorn.Volume{ObjectMeta: metav1.ObjectMeta{Name: "vol", UID: "u", Labels: map[string]string{types.LabelVolume: "vol"}, Finalizers: []string{types.Finalizer}}}
 	v.Spec.Size = gib
-	v.Spec.NumberOfReplicas = 2
+	v.Spec.NumberOfReplicas, v.Spec.DataLocality = 2, longhorn.DataLocalityDisabled
 	v.Spec.NodeID = w.want
 	if w.deleted {
 		v.DeletionTimestamp = &metav1.Time{Time: now}
@@ -48,7 +50,7 @@ func (w world) input() Input {
 			LastTransitionTime: types.Timestamp(now.Add(-w.failedAgo)),
 		}}
 	}
-	in := Input{Volume: v, Engine: e, Attachment: newAttachment(v), Owner: "leader", DefaultReplicaCount: 3, Now: now}
+	in := Input{Volume: v, Engine: e, Attachment: newAttachment(v), Owner: "leader", DefaultReplicaCount: 3, RebuildLimit: 5, Now: now}
 	for i, name := range []string{"vol-r-1", "vol-r-2"} {
 		r := newReplica(v, ReplicaNames{name, name + "-dir"}, scheduler.Placement{Node: []string{"a", "b"}[i], DiskUUID: name, DiskPath: "/d"})
 		r.Spec.DesireState, r.Status.CurrentState = w.replicaDesire, w.replicaState
@@ -118,22 +120,18 @@ func TestDrive(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			p := plan(tc.world.input())
-			if p.Status.State != tc.wantState || p.After != tc.wantAfter || p.Status.Robustness != tc.wantRobust {
-				t.Errorf("state %q after %s robustness %q", p.Status.State, p.After, p.Status.Robustness)
-			}
-			if (tc.wantReplicas == "") != (len(p.UpdateReplicas) == 0) {
-				t.Errorf("%d replicas updated, want desire %q", len(p.UpdateReplicas), tc.wantReplicas)
-			}
+			assert.Equal(t, tc.wantState, p.Status.State)
+			assert.Equal(t, tc.wantAfter, p.After)
+			assert.Equal(t, tc.wantRobust, p.Status.Robustness)
+			assert.Equal(t, tc.wantReplicas == "", len(p.UpdateReplicas) == 0, "%d replicas updated, want desire %q", len(p.UpdateReplicas), tc.wantReplicas)
 			for _, r := range p.UpdateReplicas {
-				if r.Spec.DesireState != tc.wantReplicas {
-					t.Errorf("replica %s wanted %q", r.Name, r.Spec.DesireState)
-				}
+				assert.Equal(t, tc.wantReplicas, r.Spec.DesireState, "replica %s", r.Name)
 			}
-			if (tc.wantEngine == "") != (p.UpdateEngine == nil) {
-				t.Fatalf("engine updated: %v, want desire %q", p.UpdateEngine != nil, tc.wantEngine)
-			}
-			if e := p.UpdateEngine; e != nil && (e.Spec.DesireState != tc.wantEngine || e.Spec.NodeID != tc.wantEngineOn || len(e.Spec.ReplicaAddressMap) != tc.wantAddresses) {
-				t.Errorf("engine wanted %q on %q with %v", e.Spec.DesireState, e.Spec.NodeID, e.Spec.ReplicaAddressMap)
+			require.Equal(t, tc.wantEngine == "", p.UpdateEngine == nil, "engine updated: %v, want desire %q", p.UpdateEngine != nil, tc.wantEngine)
+			if e := p.UpdateEngine; e != nil {
+				assert.Equal(t, tc.wantEngine, e.Spec.DesireState)
+				assert.Equal(t, tc.wantEngineOn, e.Spec.NodeID)
+				assert.Len(t, e.Spec.ReplicaAddressMap, tc.wantAddresses)
 			}
 		})
 	}
@@ -159,65 +157,79 @@ func TestNewVolume(t *testing.T) {
 		in := bare()
 		in.Volume.Finalizers, in.Volume.Labels = nil, nil
 		in.Volume.Spec.Size, in.Volume.Spec.NumberOfReplicas = gib+1, 0
+		in.Volume.Spec.DataLocality, in.DefaultLocality, in.Volume.Status.State = "", longhorn.DataLocalityBestEffort, ""
 		p := plan(in)
-		if p.Volume == nil || p.CreateEngine != nil || p.CreateReplicas != nil {
-			t.Fatalf("got %+v", p)
-		}
-		if v := p.Volume; v.Spec.Size != gib+2<<20 || v.Spec.NumberOfReplicas != 3 || !types.HasFinalizer(v) || v.Labels[types.LabelVolume] != "vol" {
-			t.Errorf("filled in: %+v", v)
-		}
+		require.NotNil(t, p.Volume)
+		require.Nil(t, p.CreateEngine)
+		require.Nil(t, p.CreateReplicas)
+		v := p.Volume
+		assert.Equal(t, longhorn.Bytes(gib+2<<20), v.Spec.Size)
+		assert.Equal(t, 3, v.Spec.NumberOfReplicas)
+		assert.Equal(t, longhorn.DataLocalityBestEffort, v.Spec.DataLocality)
+		assert.True(t, types.HasFinalizer(v))
+		assert.Equal(t, "vol", v.Labels[types.LabelVolume])
+	})
+	t.Run("only the locality left out → filled in", func(t *testing.T) {
+		in := bare()
+		in.Volume.Spec.DataLocality, in.DefaultLocality, in.Volume.Status.State = "", longhorn.DataLocalityBestEffort, ""
+		p := plan(in)
+		require.NotNil(t, p.Volume)
+		assert.Equal(t, longhorn.DataLocalityBestEffort, p.Volume.Spec.DataLocality)
+	})
+	t.Run("an older volume without a locality → it keeps none, which means disabled", func(t *testing.T) {
+		in := bare()
+		in.Volume.Spec.DataLocality, in.DefaultLocality, in.Volume.Status.State = "", longhorn.DataLocalityBestEffort, longhorn.VolumeStateDetached
+		assert.Nil(t, plan(in).Volume)
 	})
 	t.Run("nearly the largest size that its definition takes → rounded up to that, and left so", func(t *testing.T) {
 		const largest = 9223372036852678656 // in VolumeSpec's rule for size
 		in := bare()
 		in.Volume.Spec.Size = largest - 1
-		if p := plan(in); p.Volume == nil || p.Volume.Spec.Size != largest {
-			t.Fatalf("got %+v", p.Volume)
-		}
+		p := plan(in)
+		require.NotNil(t, p.Volume)
+		require.Equal(t, longhorn.Bytes(largest), p.Volume.Spec.Size)
 		in.Volume.Spec.Size = largest
-		if p := plan(in); p.Volume != nil {
-			t.Errorf("filled in again: %+v", p.Volume.Spec)
-		}
+		p = plan(in)
+		assert.Nil(t, p.Volume, "filled in again")
 	})
 	t.Run("no engine yet → the engine and its key first", func(t *testing.T) {
 		in := bare()
 		in.Engine = nil
 		p := plan(in)
-		if p.CreateEngine == nil || !p.EnsureSecret || len(p.CreateReplicas) != 0 || p.Status.State != longhorn.VolumeStateCreating {
-			t.Errorf("got %+v", p)
-		}
+		assert.NotNil(t, p.CreateEngine)
+		assert.True(t, p.EnsureSecret)
+		assert.Empty(t, p.CreateReplicas)
+		assert.Equal(t, longhorn.VolumeStateCreating, p.Status.State)
 	})
 	t.Run("room on two nodes → two replicas on both", func(t *testing.T) {
 		p := plan(bare())
-		if len(p.CreateReplicas) != 2 {
-			t.Fatalf("%d replicas", len(p.CreateReplicas))
-		}
+		require.Len(t, p.CreateReplicas, 2)
 		first, second := p.CreateReplicas[0], p.CreateReplicas[1]
-		if first.Spec.NodeID == second.Spec.NodeID || first.Spec.DiskPath != "/d" || first.Spec.DataDirectoryName != "vol-1" || first.OwnerReferences[0].UID != "u" || !types.HasFinalizer(first) {
-			t.Errorf("replicas %+v and %+v", first.Spec, second.Spec)
-		}
-		if !types.IsConditionTrue(p.Status.Conditions, types.ConditionScheduled) {
-			t.Error("not said to be scheduled")
-		}
+		assert.NotEqual(t, second.Spec.NodeID, first.Spec.NodeID)
+		assert.Equal(t, "/d", first.Spec.DiskPath)
+		assert.Equal(t, "vol-1", first.Spec.DataDirectoryName)
+		assert.EqualValues(t, "u", first.OwnerReferences[0].UID)
+		assert.True(t, types.HasFinalizer(first))
+		assert.True(t, types.IsConditionTrue(p.Status.Conditions, types.ConditionScheduled), "not said to be scheduled")
 	})
 	t.Run("room for two of three → none is made, the reason is said", func(t *testing.T) {
 		in := bare()
 		in.Volume.Spec.NumberOfReplicas = 3
 		p := plan(in)
 		c := types.FindCondition(p.Status.Conditions, types.ConditionScheduled)
-		if len(p.CreateReplicas) != 0 || c.Status != longhorn.ConditionFalse || c.Reason != types.ReasonReplicaSchedulingFailure || c.Message == "" || p.Status.State != longhorn.VolumeStateDetached {
-			t.Errorf("got %+v", p.Status)
-		}
-		if len(p.Events) != 1 || p.Events[0].Reason != types.ReasonReplicaSchedulingFailure {
-			t.Errorf("events %+v", p.Events)
-		}
+		assert.Empty(t, p.CreateReplicas)
+		assert.Equal(t, longhorn.ConditionFalse, c.Status)
+		assert.Equal(t, types.ReasonReplicaSchedulingFailure, c.Reason)
+		assert.NotEmpty(t, c.Message)
+		assert.Equal(t, longhorn.VolumeStateDetached, p.Status.State)
+		require.Len(t, p.Events, 1)
+		assert.Equal(t, types.ReasonReplicaSchedulingFailure, p.Events[0].Reason)
 	})
 	t.Run("a replica of a volume that was in use is gone → none is made in its place", func(t *testing.T) {
 		in := world{}.input()
 		in.Cluster, in.Names, in.Replicas = cluster, names, in.Replicas[:1]
-		if p := plan(in); len(p.CreateReplicas) != 0 {
-			t.Errorf("made %d", len(p.CreateReplicas))
-		}
+		p := plan(in)
+		assert.Empty(t, p.CreateReplicas)
 	})
 }
 
@@ -225,35 +237,41 @@ func TestDeletion(t *testing.T) {
 	run, stop := longhorn.DesireStateRunning, longhorn.DesireStateStopped
 	t.Run("engine running → stopped; replicas and finalizer stay", func(t *testing.T) {
 		d := planDeletion(world{"", "a", run, longhorn.InstanceStateRunning, run, longhorn.InstanceStateRunning, 0, true}.input())
-		if d.UpdateEngine == nil || d.UpdateEngine.Spec.DesireState != stop || d.DeleteEngine != nil || d.DeleteReplicas != nil || d.DropFinalizer {
-			t.Errorf("got %+v", d)
-		}
+		require.NotNil(t, d.UpdateEngine)
+		assert.Equal(t, stop, d.UpdateEngine.Spec.DesireState)
+		assert.Nil(t, d.DeleteEngine)
+		assert.Nil(t, d.DeleteReplicas)
+		assert.False(t, d.DropFinalizer)
 	})
 	t.Run("engine stopping or unknown → waits", func(t *testing.T) {
 		for _, state := range []longhorn.InstanceState{longhorn.InstanceStateStopping, longhorn.InstanceStateUnknown, longhorn.InstanceStateError} {
 			d := planDeletion(world{"", "a", stop, state, run, longhorn.InstanceStateRunning, 0, true}.input())
-			if d.UpdateEngine != nil || d.DeleteEngine != nil || d.DeleteReplicas != nil || d.DropFinalizer {
-				t.Errorf("%s: got %+v", state, d)
-			}
+			assert.Nil(t, d.UpdateEngine, state)
+			assert.Nil(t, d.DeleteEngine, state)
+			assert.Nil(t, d.DeleteReplicas, state)
+			assert.False(t, d.DropFinalizer, state)
 		}
 	})
 	t.Run("engine stopped → taken off its node, then deleted", func(t *testing.T) {
 		in := world{"", "a", stop, longhorn.InstanceStateStopped, run, longhorn.InstanceStateRunning, 0, true}.input()
-		if d := planDeletion(in); d.UpdateEngine == nil || d.UpdateEngine.Spec.NodeID != "" || d.DeleteEngine != nil {
-			t.Errorf("got %+v", d)
-		}
+		d := planDeletion(in)
+		require.NotNil(t, d.UpdateEngine)
+		assert.Empty(t, d.UpdateEngine.Spec.NodeID)
+		assert.Nil(t, d.DeleteEngine)
 		in.Engine.Spec.NodeID = ""
-		if d := planDeletion(in); d.DeleteEngine == nil || d.DeleteReplicas != nil || d.DropFinalizer {
-			t.Errorf("got %+v", d)
-		}
+		d = planDeletion(in)
+		assert.NotNil(t, d.DeleteEngine)
+		assert.Nil(t, d.DeleteReplicas)
+		assert.False(t, d.DropFinalizer)
 	})
 	t.Run("engine gone → replicas deleted, the finalizer waits for that", func(t *testing.T) {
 		in := world{deleted: true}.input()
 		in.Engine = nil
 		in.Replicas[0].DeletionTimestamp = &metav1.Time{Time: now}
-		if d := planDeletion(in); len(d.DeleteReplicas) != 1 || d.DeleteReplicas[0].Name != "vol-r-2" || d.DropFinalizer {
-			t.Errorf("got %+v", d)
-		}
+		d := planDeletion(in)
+		require.Len(t, d.DeleteReplicas, 1)
+		assert.Equal(t, "vol-r-2", d.DeleteReplicas[0].Name)
+		assert.False(t, d.DropFinalizer)
 	})
 	t.Run("every replica deleted, one node away → the volume does not wait for it", func(t *testing.T) {
 		in := world{deleted: true}.input()
@@ -261,8 +279,7 @@ func TestDeletion(t *testing.T) {
 		for _, r := range in.Replicas {
 			r.DeletionTimestamp = &metav1.Time{Time: now}
 		}
-		if d := planDeletion(in); !d.DropFinalizer {
-			t.Errorf("got %+v", d)
-		}
+		d := planDeletion(in)
+		assert.True(t, d.DropFinalizer, "got %+v", d)
 	})
 }

@@ -5,6 +5,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
@@ -52,19 +55,17 @@ func TestReplenishment(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			p := plan(tc.in)
-			if (len(p.CreateReplicas) == 1) != (tc.wantNode != "") || len(p.CreateReplicas) > 1 {
-				t.Fatalf("%d made", len(p.CreateReplicas))
+			require.Equal(t, tc.wantNode != "", len(p.CreateReplicas) == 1)
+			require.LessOrEqual(t, len(p.CreateReplicas), 1)
+			if tc.wantNode != "" {
+				assert.Equal(t, tc.wantNode, p.CreateReplicas[0].Spec.NodeID)
+				assert.Equal(t, "new", p.CreateReplicas[0].Name)
 			}
-			if tc.wantNode != "" && (p.CreateReplicas[0].Spec.NodeID != tc.wantNode || p.CreateReplicas[0].Name != "new") {
-				t.Errorf("made %s on %s", p.CreateReplicas[0].Name, p.CreateReplicas[0].Spec.NodeID)
-			}
-			if tc.wantAfter != 0 && p.After != tc.wantAfter {
-				t.Errorf("looks again after %s", p.After)
+			if tc.wantAfter != 0 {
+				assert.Equal(t, tc.wantAfter, p.After)
 			}
 			c := types.FindCondition(p.Status.Conditions, types.ConditionScheduled)
-			if (c.Status == longhorn.ConditionFalse) != tc.noRoom {
-				t.Errorf("scheduled: %+v", c)
-			}
+			assert.Equal(t, tc.noRoom, c.Status == longhorn.ConditionFalse, c)
 		})
 	}
 }
@@ -74,9 +75,7 @@ func TestNoRoomIsTimedOnce(t *testing.T) {
 	in.Volume.Status = plan(in).Status
 	first := types.FindCondition(in.Volume.Status.Conditions, types.ConditionScheduled)
 	in.Now = now.Add(time.Minute)
-	if c := types.FindCondition(plan(in).Status.Conditions, types.ConditionScheduled); c != first {
-		t.Errorf("first %+v, then %+v", first, c)
-	}
+	assert.Equal(t, first, types.FindCondition(plan(in).Status.Conditions, types.ConditionScheduled))
 }
 
 func TestRobustness(t *testing.T) {
@@ -102,16 +101,15 @@ func TestRobustness(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			tc.in.Volume.Status.Robustness, tc.in.Volume.Status.LastDegradedAt = tc.was, tc.degradedAt
 			p := plan(tc.in)
-			if s := p.Status; s.Robustness != tc.want || s.LastDegradedAt != tc.wantDegraded || s.State != longhorn.VolumeStateAttached {
-				t.Errorf("%s %s since %q", s.State, s.Robustness, s.LastDegradedAt)
-			}
+			s := p.Status
+			assert.Equal(t, tc.want, s.Robustness)
+			assert.Equal(t, tc.wantDegraded, s.LastDegradedAt)
+			assert.Equal(t, longhorn.VolumeStateAttached, s.State)
 			var reasons []string
 			for _, e := range p.Events {
 				reasons = append(reasons, e.Reason)
 			}
-			if got := strings.Join(reasons, " "); got != tc.wantEvent {
-				t.Errorf("events %q", got)
-			}
+			assert.Equal(t, tc.wantEvent, strings.Join(reasons, " "))
 		})
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -17,8 +19,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// cluster has the volume served on node a by the members r1 and r2, and the copy r3,
-// which failed a minute ago, on node c; n copies are asked for.
+// cluster has the volume served on node a by the members r1 and r2, and the replica r3,
+// which failed a minute ago, on node c; n replicas are asked for.
 func cluster(n int, changes ...func(e *longhorn.Engine, failed *longhorn.Replica)) []runtime.Object {
 	at := types.Timestamp(testutil.Now.Add(-time.Hour))
 	running := func(ip string) func(*longhorn.Replica) {
@@ -58,7 +60,7 @@ func attachedVolume(n int, changes ...func(*longhorn.Volume)) *longhorn.Volume {
 	return build.Volume("vol", append([]func(*longhorn.Volume){finalized, func(v *longhorn.Volume) {
 		v.Spec.NumberOfReplicas, v.Spec.NodeID = n, "a"
 		v.Status = longhorn.VolumeStatus{
-			OwnerID: "leader", State: longhorn.VolumeStateAttached, CurrentNodeID: "a", Robustness: longhorn.VolumeRobustnessHealthy,
+			OwnerID: "leader", State: longhorn.VolumeStateAttached, CurrentNodeID: "a", AttachedAt: ago(long), Robustness: longhorn.VolumeRobustnessHealthy,
 			Conditions: []longhorn.Condition{
 				{Type: types.ConditionScheduled, Status: longhorn.ConditionTrue},
 				{Type: types.ConditionFaulted, Status: longhorn.ConditionFalse},
@@ -97,9 +99,8 @@ func TestServedVolumeAtRest(t *testing.T) {
 			}
 			h.ExpectWrites()
 			h.ExpectEvents()
-			if v, _ := c.deps.Volumes.Get("vol"); v.Status.Robustness != tc.want {
-				t.Errorf("%s", v.Status.Robustness)
-			}
+			v, _ := c.deps.Volumes.Get("vol")
+			assert.Equal(t, tc.want, v.Status.Robustness)
 		})
 	}
 }
@@ -111,9 +112,8 @@ func TestFailedCopyIsRebuiltOnceItCanBe(t *testing.T) {
 	syncOf(t, h, c, queue.ErrStale) // the cache is late: nothing is counted or asked for twice
 	h.CatchUp()
 	e, err := c.deps.Engines.Live(t.Context(), "vol-e-0")
-	if err != nil || e.Spec.ReplicaAddressMap["r3"] != "10.0.0.3:8500" {
-		t.Errorf("asked for %v, %v", e.Spec.ReplicaAddressMap, err)
-	}
+	require.NoError(t, err)
+	assert.Equal(t, "10.0.0.3:8500", e.Spec.ReplicaAddressMap["r3"])
 }
 
 func TestNothingIsDecidedOnReplicasOlderThanWhatWasWrittenOfThem(t *testing.T) {
@@ -121,9 +121,7 @@ func TestNothingIsDecidedOnReplicasOlderThanWhatWasWrittenOfThem(t *testing.T) {
 	syncOf(t, h, c, nil)
 	h.CatchUp()
 	r1, err := c.deps.Replicas.List(labels.Everything())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	first := r1[0].DeepCopy()
 	first.Spec.HealthyAt = ""
 	h.Overwrite(first)
@@ -132,6 +130,23 @@ func TestNothingIsDecidedOnReplicasOlderThanWhatWasWrittenOfThem(t *testing.T) {
 	syncOf(t, h, c, nil)
 	h.ExpectWrites("update replicas/r1")
 	syncOf(t, h, c, queue.ErrStale)
+	h.ExpectWrites()
+}
+
+// The engine alone was written: the cache is late with nothing else.
+func TestNothingIsDecidedOnAnEngineOlderThanWhatWasWrittenOfIt(t *testing.T) {
+	objs := returned(1)
+	for _, o := range objs {
+		if r, ok := o.(*longhorn.Replica); ok && r.Name == "v000-r2" {
+			r.Spec.HealthyAt = ""
+		}
+	}
+	h, c := begin(t, objs...)
+	_, err := c.sync(t.Context(), "v000")
+	require.NoError(t, err)
+	h.ExpectWrites("update engines/v000-e-0")
+	_, err = c.sync(t.Context(), "v000")
+	assert.ErrorIs(t, err, queue.ErrStale)
 	h.ExpectWrites()
 }
 
@@ -159,6 +174,12 @@ func TestSurplusCopyIsGivenUpOnlyWhereTheServerSaysTheSame(t *testing.T) {
 				h.Overwrite(cluster(2, func(e *longhorn.Engine, _ *longhorn.Replica) {
 					e.Status.Epoch = &longhorn.Epoch{Generation: 1, Counter: 3, Members: []string{"r1", "r2", "r3"}}
 				})[0])
+			},
+		},
+		{
+			name: "the engine is asked to have it by now → kept", err: queue.ErrStale,
+			behind: func(h *testutil.Harness) {
+				h.Overwrite(cluster(2, func(e *longhorn.Engine, _ *longhorn.Replica) { e.Spec.ReplicaAddressMap["r3"] = "10.0.0.3:8500" })[0])
 			},
 		},
 		{
@@ -194,8 +215,14 @@ func TestSurplusCopyIsGivenUpOnlyWhereTheServerSaysTheSame(t *testing.T) {
 			h, c := begin(t, cluster(2)...)
 			tc.behind(h)
 			_, err := c.sync(t.Context(), "vol")
-			if tc.want != nil && err != nil || tc.want == nil && err == nil || tc.err != nil && !errors.Is(err, tc.err) {
-				t.Errorf("sync: %v", err)
+			if tc.want != nil {
+				require.NoError(t, err)
+			}
+			if tc.want == nil {
+				require.Error(t, err)
+			}
+			if tc.err != nil {
+				assert.ErrorIs(t, err, tc.err)
 			}
 			h.ExpectWrites(tc.want...)
 		})
@@ -203,21 +230,17 @@ func TestSurplusCopyIsGivenUpOnlyWhereTheServerSaysTheSame(t *testing.T) {
 	t.Run("the copy itself changed by now → kept", func(t *testing.T) {
 		h, c := begin(t, cluster(2)...)
 		h.Overwrite(cluster(2)[1])
-		if _, err := c.sync(t.Context(), "vol"); err == nil {
-			t.Error("deleted all the same")
-		}
-		if _, err := h.Longhorn.LonghornV1beta2().Replicas(types.Namespace).Get(t.Context(), "r3", metav1.GetOptions{}); err != nil {
-			t.Errorf("the copy is gone: %v", err)
-		}
+		_, err := c.sync(t.Context(), "vol")
+		assert.Error(t, err, "deleted all the same")
+		_, err = h.Longhorn.LonghornV1beta2().Replicas(types.Namespace).Get(t.Context(), "r3", metav1.GetOptions{})
+		assert.NoError(t, err, "the copy is gone")
 	})
 }
 
 func TestVolumesOfANodeAreLookedAtWhenItTurns(t *testing.T) {
 	_, c := begin(t, cluster(2)...)
 	for node, want := range map[string]int{"a": 2, "c": 1, "z": 0} {
-		if got := c.onNode(node); len(got) != want {
-			t.Errorf("node %s: %v", node, got)
-		}
+		assert.Len(t, c.onNode(node), want, "node %s", node)
 	}
 }
 
@@ -248,9 +271,7 @@ func TestWhichChangesOfANodeConcernItsVolumes(t *testing.T) {
 		{"a disk was taken out → yes", build.ReadyNode("a", "u", func(n *longhorn.Node) { n.Status.DiskStatus = nil }), true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if got := hasTurned(build.ReadyNode("a", "u"), tc.is); got != tc.want {
-				t.Errorf("%v", got)
-			}
+			assert.Equal(t, tc.want, hasTurned(build.ReadyNode("a", "u"), tc.is))
 		})
 	}
 }
@@ -274,18 +295,55 @@ func TestACopyWhoseNodeCameBackEmptyIsReplacedThereAtOnce(t *testing.T) {
 			syncOf(t, h, c, nil)
 			h.CatchUp()
 			replicas, err := c.deps.Replicas.ByIndex(datastore.IndexVolume, "vol")
-			if err != nil || len(replicas) != tc.want {
-				t.Fatalf("%d replicas, %v", len(replicas), err)
-			}
+			require.NoError(t, err)
+			require.Len(t, replicas, tc.want)
 			made := 0
 			for _, r := range replicas {
 				if r.Spec.NodeID == "c" && r.Spec.DiskID == "new" {
 					made++
 				}
 			}
-			if made != tc.want-3 {
-				t.Errorf("%d made on the new disk", made)
+			assert.Equal(t, tc.want-3, made)
+		})
+	}
+}
+
+func TestCopiesOnWhatIsEvictedAreMovedAway(t *testing.T) {
+	foreign := func(_ *longhorn.Engine, r *longhorn.Replica) {
+		r.OwnerReferences, r.Spec.VolumeName, r.Labels[types.LabelVolume] = nil, "other", "other"
+	}
+	for name, tc := range map[string]struct {
+		evict func(*longhorn.Node)
+		copy  bool // the replica there is to leave
+		want  int  // replicas on the node that has room
+	}{
+		"the disk → another one is made": {func(n *longhorn.Node) {
+			n.Spec.Disks["disk-1"] = longhorn.DiskSpec{Path: "/var/lib/longhorn", EvictionRequested: true}
+		}, false, 2},
+		"the whole node → another one is made":    {func(n *longhorn.Node) { n.Spec.EvictionRequested, n.Spec.AllowScheduling = true, false }, false, 2},
+		"neither → nothing is made":               {func(*longhorn.Node) {}, false, 1},
+		"the replica alone → another one is made": {func(*longhorn.Node) {}, true, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, c := begin(t, cluster(2, foreign)...)
+			h.Overwrite(build.ReadyNode("b", "disk-b", tc.evict))
+			h.CatchUp()
+			if tc.copy {
+				r, err := c.deps.Replicas.ListLive(t.Context(), metav1.ListOptions{})
+				require.NoError(t, err)
+				for _, r := range r {
+					if r.Spec.NodeID == "b" {
+						r.Spec.EvictionRequested = true
+						h.Overwrite(r)
+					}
+				}
+				h.CatchUp()
 			}
+			syncOf(t, h, c, nil)
+			h.CatchUp()
+			replicas, err := c.deps.Replicas.ByIndex(datastore.IndexNode, "c")
+			require.NoError(t, err)
+			assert.Len(t, replicas, tc.want, "replicas on node c")
 		})
 	}
 }

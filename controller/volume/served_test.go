@@ -11,7 +11,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// a served volume has its engine on node "a", and copies on the nodes "a", "b", … in their
+// a served volume has its engine on node "a", and replicas on the nodes "a", "b", … in their
 // order. The options say what is not as usual.
 type option func(in *Input, r *longhorn.Replica)
 
@@ -35,6 +35,11 @@ func once(failed time.Duration) option {
 		r.Spec.HealthyAt, r.Spec.LastHealthyAt = ago(2*long), ago(2*long)
 		r.Spec.FailedAt, r.Spec.LastFailedAt = ago(failed), ago(failed)
 	}
+}
+
+// failedFor: it failed that long ago.
+func failedFor(d time.Duration) option {
+	return func(_ *Input, r *longhorn.Replica) { r.Spec.FailedAt, r.Spec.LastFailedAt = ago(d), ago(d) }
 }
 
 // fresh: never was a member.
@@ -98,6 +103,8 @@ func replaced(in *Input, r *longhorn.Replica) { in.Nodes[r.Spec.NodeID] = NodeFa
 
 func onNode(node string) option { return func(_ *Input, r *longhorn.Replica) { r.Spec.NodeID = node } }
 
+func onDisk(uuid string) option { return func(_ *Input, r *longhorn.Replica) { r.Spec.DiskID = uuid } }
+
 func beingDeleted(_ *Input, r *longhorn.Replica) { r.DeletionTimestamp = &metav1.Time{Time: now} }
 
 func notStarted(_ *Input, r *longhorn.Replica) {
@@ -120,14 +127,14 @@ func mode(m map[string]longhorn.ReplicaMode, name string, is longhorn.ReplicaMod
 	return m
 }
 
-// served makes the volume; copies are r1, r2, … and n is how many are asked for.
+// served makes the volume; replicas are r1, r2, … and n is how many are asked for.
 func served(n int, copies ...option) Input {
 	in := world{want: "a", engineNode: "a", engineDesire: longhorn.DesireStateRunning}.input()
 	in.Replicas, in.Nodes, in.ReplenishmentWait = nil, map[string]NodeFact{}, 10*time.Minute
 	in.Names = []ReplicaNames{{"new", "new-dir"}}
 	v, e := in.Volume, in.Engine
 	v.Spec.NumberOfReplicas, v.Spec.StaleReplicaTimeout = n, 2880
-	v.Status = longhorn.VolumeStatus{OwnerID: "leader", State: longhorn.VolumeStateAttached, CurrentNodeID: "a"}
+	v.Status = longhorn.VolumeStatus{OwnerID: "leader", State: longhorn.VolumeStateAttached, CurrentNodeID: "a", AttachedAt: ago(long)}
 	e.Spec.NodeID = "a"
 	e.Status.CurrentState, e.Status.Session, e.Status.Generation = longhorn.InstanceStateRunning, "s", 1
 	e.Status.Epoch = &longhorn.Epoch{Generation: 1, Counter: 1}

@@ -30,13 +30,13 @@ const (
 //	none runs, none is on its way            does not start: the volume is faulted
 //
 // The engine itself decides which of them hold the data, and leaves the others out.
-func start(in Input, p *Plan) {
+func start(in Input, p *Plan) *Fault {
 	p.Status.State = longhorn.VolumeStateAttaching
 	if p.again(startDelay(in.Engine, in.Now)); p.After > 0 {
-		return
+		return nil
 	}
 	for _, r := range in.Replicas {
-		if r.DeletionTimestamp == nil {
+		if types.Stays(r) {
 			p.want(r, longhorn.DesireStateRunning)
 		}
 	}
@@ -50,11 +50,12 @@ func start(in Input, p *Plan) {
 		p.again(left)
 	case !ready:
 		attaching(in, p, types.ReasonWaitingForReplicas, "no copy of the data can be had")
-		p.fault = &fault{types.ReasonReplicaMissing, "no replica that holds all data runs: " + strings.Join(slices.Concat(missing, awaited), "; ")}
+		return &Fault{types.ReasonReplicaMissing, "no replica that holds all data runs: " + strings.Join(slices.Concat(missing, awaited), "; ")}
 	default:
 		attaching(in, p, types.ReasonWaitingForEngine, "the engine starts on node "+node)
 		p.UpdateEngine = startedEngine(in)
 	}
+	return nil
 }
 
 func startedEngine(in Input) *longhorn.Engine {
@@ -63,7 +64,7 @@ func startedEngine(in Input) *longhorn.Engine {
 	e.Spec.DesireState = longhorn.DesireStateRunning
 	e.Spec.ReplicaAddressMap = map[string]string{}
 	for _, r := range in.Replicas {
-		if r.DeletionTimestamp == nil && r.Spec.DesireState == longhorn.DesireStateRunning && serves(in, r) {
+		if types.Stays(r) && r.Spec.DesireState == longhorn.DesireStateRunning && isReachable(in, r) {
 			e.Spec.ReplicaAddressMap[r.Name] = address(r)
 		}
 	}
@@ -73,9 +74,9 @@ func startedEngine(in Input) *longhorn.Engine {
 	return e
 }
 
-// roll calls the replicas that may hold all data: those on their way and those that are
-// down, each with what is known of it, and whether one runs. Before the first start that
-// is any replica, afterwards a member of the recorded epoch.
+// roll calls the replicas that may hold all data. It returns those on their way and
+// those that are down, each with what is known of it, and whether one runs. Before the
+// first start that is any replica, afterwards a member of the recorded epoch.
 func roll(in Input) (awaited, missing []string, ready bool) {
 	names := map[string]bool{}
 	if in.Engine.Status.Epoch != nil {
@@ -90,9 +91,9 @@ func roll(in Input) (awaited, missing []string, ready bool) {
 		}
 		delete(names, r.Name)
 		switch {
-		case r.DeletionTimestamp != nil, isDown(in, r):
+		case !types.Stays(r), isUnavailable(in, r):
 			missing = append(missing, describe(in, r))
-		case r.Spec.DesireState == longhorn.DesireStateRunning && serves(in, r):
+		case r.Spec.DesireState == longhorn.DesireStateRunning && isReachable(in, r):
 			ready = true
 		default:
 			awaited = append(awaited, describe(in, r))
@@ -110,7 +111,7 @@ func attaching(in Input, p *Plan, reason, message string) {
 	setCondition(p, in.Now, types.ConditionAttaching, longhorn.ConditionTrue, reason, message)
 }
 
-// attachingLeft is how long a replica may still be waited for.
+// attachingLeft is how long the volume may still wait for a replica.
 func attachingLeft(in Input) time.Duration {
 	c := types.FindCondition(in.Volume.Status.Conditions, types.ConditionAttaching)
 	if c.Status != longhorn.ConditionTrue {
@@ -129,14 +130,14 @@ func startDelay(e *longhorn.Engine, now time.Time) time.Duration {
 	return types.Until(c.LastTransitionTime, retryFailedStart, now)
 }
 
-// serves tells whether a replica can be reached: it runs, in the process that its node
+// isReachable tells whether a replica can be reached: it runs, in the process that its node
 // has now. A process that was replaced leaves the old address behind for a while.
-func serves(in Input, r *longhorn.Replica) bool {
-	return r.Status.CurrentState == longhorn.InstanceStateRunning && !isDown(in, r) && in.Nodes[r.Spec.NodeID].Process == r.Status.UUID
+func isReachable(in Input, r *longhorn.Replica) bool {
+	return r.Status.CurrentState == longhorn.InstanceStateRunning && !isUnavailable(in, r) && in.Nodes[r.Spec.NodeID].Process == r.Status.UUID
 }
 
-// isDown tells whether a replica is not to be waited for.
-func isDown(in Input, r *longhorn.Replica) bool {
+// isUnavailable tells whether nothing waits for a replica: its node is down, or it has failed.
+func isUnavailable(in Input, r *longhorn.Replica) bool {
 	return in.Nodes[r.Spec.NodeID].Down || r.Status.CurrentState == longhorn.InstanceStateError
 }
 
@@ -149,7 +150,7 @@ func describe(in Input, r *longhorn.Replica) string {
 	where := fmt.Sprintf("replica %s on node %s", r.Name, r.Spec.NodeID)
 	c := types.FindCondition(r.Status.Conditions, types.ConditionInstanceCreation)
 	switch {
-	case r.DeletionTimestamp != nil:
+	case !types.Stays(r):
 		return where + ": it is being deleted"
 	case isGone(r):
 		return where + ": " + c.Message

@@ -3,9 +3,11 @@ package volume
 import (
 	"maps"
 	"slices"
-	"strings"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/types"
@@ -29,6 +31,11 @@ func starting(_ *Input, r *longhorn.Replica) {
 	r.Status.CurrentState = longhorn.InstanceStateStarting
 }
 
+// kept is a replica that was deleted as the last good replica.
+func kept(_ *Input, r *longhorn.Replica) {
+	r.Status.Conditions = append(r.Status.Conditions, longhorn.Condition{Type: types.ConditionRemovable, Status: longhorn.ConditionFalse})
+}
+
 func TestStart(t *testing.T) {
 	neverStarted := func(in *Input) { in.Engine.Status.Epoch = nil }
 	for _, tc := range []struct {
@@ -46,6 +53,8 @@ func TestStart(t *testing.T) {
 		{name: "one's node is down → starts without, at once", in: resting(0, served(2, member, all(member, away))), want: []string{"r1"}},
 		{name: "one is broken → starts without, at once", in: resting(0, served(2, member, all(member, broken("MetadataTorn")))), want: []string{"r1"}},
 		{name: "one is being deleted → starts without", in: resting(0, served(2, member, all(member, beingDeleted))), want: []string{"r1"}},
+		{name: "the only one was deleted, and is kept → starts with it", in: resting(0, served(1, all(member, beingDeleted, kept))), want: []string{"r1"}},
+		{name: "the only one was deleted, and is not kept → faulted", in: resting(0, served(1, all(member, beingDeleted))), wantFault: "replica r1 on node a: it is being deleted"},
 		{name: "one outside the epoch is on its way → not waited for", in: resting(0, served(2, member, all(once(time.Hour), starting))), want: []string{"r1"}},
 		{name: "one outside the epoch runs → shown to the engine, which sees what it holds", in: resting(0, served(2, member, once(time.Hour))), want: []string{"r1", "r2"}},
 		{name: "only one outside the epoch runs → faulted", in: resting(0, served(2, all(member, away), once(time.Hour))), wantFault: "replica r1 on node a: the node does not answer", change: func(in *Input) { in.Volume.Spec.NodeID = "b" }},
@@ -67,16 +76,13 @@ func TestStart(t *testing.T) {
 			if p.UpdateEngine != nil {
 				got = slices.Sorted(maps.Keys(p.UpdateEngine.Spec.ReplicaAddressMap))
 			}
-			if !slices.Equal(got, tc.want) || p.After != tc.wantAfter {
-				t.Errorf("starts with %v, looks again after %s", got, p.After)
-			}
+			assert.Equal(t, tc.want, got)
+			assert.Equal(t, tc.wantAfter, p.After)
 			c := types.FindCondition(p.Status.Conditions, types.ConditionFaulted)
-			if (c.Status == longhorn.ConditionTrue) != (tc.wantFault != "") || !strings.Contains(c.Message, tc.wantFault) {
-				t.Errorf("faulted: %+v", c)
-			}
-			if (p.Status.Robustness == longhorn.VolumeRobustnessFaulted) != (tc.wantFault != "") || p.Status.State != longhorn.VolumeStateAttaching {
-				t.Errorf("%s %s", p.Status.State, p.Status.Robustness)
-			}
+			assert.Equal(t, tc.wantFault != "", c.Status == longhorn.ConditionTrue)
+			assert.Contains(t, c.Message, tc.wantFault)
+			assert.Equal(t, tc.wantFault != "", p.Status.Robustness == longhorn.VolumeRobustnessFaulted, p.Status.Robustness)
+			assert.Equal(t, longhorn.VolumeStateAttaching, p.Status.State)
 		})
 	}
 }
@@ -85,17 +91,14 @@ func TestTheWaitForReplicasBeginsOnce(t *testing.T) {
 	in := resting(0, served(2, member, all(member, starting)))
 	for range 3 {
 		p := plan(in)
-		if want := now.Add(30 * time.Second).Sub(in.Now); p.After != want {
-			t.Errorf("after %s more wait is %s, want %s", in.Now.Sub(now), p.After, want)
-		}
+		want := now.Add(30 * time.Second).Sub(in.Now)
+		assert.Equal(t, want, p.After, "after %s", in.Now.Sub(now))
 		in.Volume.Status = p.Status
 		in.Now = in.Now.Add(9 * time.Second)
 	}
 	in.Volume.Spec.NodeID = ""
 	in.Volume.Status = plan(in).Status
-	if types.IsConditionTrue(in.Volume.Status.Conditions, types.ConditionAttaching) {
-		t.Error("still said to be attaching though nobody wants it")
-	}
+	assert.False(t, types.IsConditionTrue(in.Volume.Status.Conditions, types.ConditionAttaching), "still said to be attaching though nobody wants it")
 }
 
 func TestEngineThatEndedUnderItsUsers(t *testing.T) {
@@ -109,65 +112,83 @@ func TestEngineThatEndedUnderItsUsers(t *testing.T) {
 	t.Run("its process is gone → stopped, started again at once, and a remount is requested once", func(t *testing.T) {
 		in := ended(types.ReasonEngineGone, longhorn.VolumeStateAttached)
 		p := plan(in)
-		if p.Status.RemountRequestedAt != ago(0) || p.UpdateEngine == nil || p.UpdateEngine.Spec.DesireState != longhorn.DesireStateStopped || p.Status.Robustness == longhorn.VolumeRobustnessFaulted {
-			t.Fatalf("got %+v", p.Status)
-		}
-		if len(p.Events) != 1 || p.Events[0].Reason != types.EventRemount {
-			t.Errorf("events %+v", p.Events)
-		}
+		require.Equal(t, ago(0), p.Status.RemountRequestedAt)
+		require.NotNil(t, p.UpdateEngine)
+		require.Equal(t, longhorn.DesireStateStopped, p.UpdateEngine.Spec.DesireState)
+		require.NotEqual(t, longhorn.VolumeRobustnessFaulted, p.Status.Robustness)
+		require.Len(t, p.Events, 1)
+		assert.Equal(t, types.EventRemount, p.Events[0].Reason)
 		in.Volume.Status, in.Engine.Spec, in.Now = p.Status, p.UpdateEngine.Spec, now.Add(time.Second)
-		if p = plan(in); p.Status.RemountRequestedAt != ago(0) || len(p.Events) != 0 {
-			t.Errorf("requested again: %+v %+v", p.Status, p.Events)
-		}
+		p = plan(in)
+		assert.Equal(t, ago(0), p.Status.RemountRequestedAt)
+		assert.Empty(t, p.Events, "requested again")
 		in.Engine.Status.CurrentState = longhorn.InstanceStateStopped
-		if p = plan(in); p.UpdateEngine == nil || p.UpdateEngine.Spec.DesireState != longhorn.DesireStateRunning || p.After != 0 {
-			t.Errorf("not started at once: %+v after %s", p.UpdateEngine, p.After)
-		}
+		p = plan(in)
+		require.NotNil(t, p.UpdateEngine)
+		assert.Equal(t, longhorn.DesireStateRunning, p.UpdateEngine.Spec.DesireState)
+		assert.Zero(t, p.After, "not started at once")
 	})
 	t.Run("it failed → a remount is requested, and it is tried again in 10 s", func(t *testing.T) {
 		in := ended("MemberFailed", longhorn.VolumeStateAttached)
 		p := plan(in)
-		if p.Status.RemountRequestedAt != ago(0) || p.Status.Robustness != longhorn.VolumeRobustnessFaulted {
-			t.Fatalf("got %+v", p.Status)
-		}
+		require.Equal(t, ago(0), p.Status.RemountRequestedAt)
+		require.Equal(t, longhorn.VolumeRobustnessFaulted, p.Status.Robustness)
 		in.Volume.Status, in.Engine.Spec, in.Now = p.Status, p.UpdateEngine.Spec, now.Add(4*time.Second)
 		in.Engine.Status.CurrentState = longhorn.InstanceStateStopped
-		if p = plan(in); p.UpdateEngine != nil || p.After != 6*time.Second || p.Status.Robustness != longhorn.VolumeRobustnessFaulted {
-			t.Errorf("engine %+v after %s, %s", p.UpdateEngine, p.After, p.Status.Robustness)
-		}
+		p = plan(in)
+		assert.Nil(t, p.UpdateEngine)
+		assert.Equal(t, 6*time.Second, p.After)
+		assert.Equal(t, longhorn.VolumeRobustnessFaulted, p.Status.Robustness)
 	})
 	t.Run("its node has stopped it before that was written down → a remount is requested all the same", func(t *testing.T) {
 		in := ended(types.ReasonEngineGone, longhorn.VolumeStateAttached)
 		in.Engine.Status.CurrentState, in.Engine.Spec.DesireState = longhorn.InstanceStateStopped, longhorn.DesireStateStopped
 		p := plan(in)
-		if p.Status.RemountRequestedAt != ago(0) || p.UpdateEngine == nil || p.UpdateEngine.Spec.DesireState != longhorn.DesireStateRunning {
-			t.Fatalf("got %+v", p.Status)
-		}
+		require.Equal(t, ago(0), p.Status.RemountRequestedAt)
+		require.NotNil(t, p.UpdateEngine)
+		require.Equal(t, longhorn.DesireStateRunning, p.UpdateEngine.Spec.DesireState)
 		in.Volume.Status, in.Now = p.Status, now.Add(time.Second)
-		if p = plan(in); p.Status.RemountRequestedAt != ago(0) {
-			t.Errorf("requested again: %+v", p.Status)
+		p = plan(in)
+		assert.Equal(t, ago(0), p.Status.RemountRequestedAt, "requested again")
+	})
+	t.Run("it stops unasked, or its node is silent, and then it has failed → a remount is requested", func(t *testing.T) {
+		for _, state := range []longhorn.InstanceState{longhorn.InstanceStateStopping, longhorn.InstanceStateUnknown} {
+			in := ended(types.ReasonEngineGone, longhorn.VolumeStateAttached)
+			failure := in.Engine.Status
+			in.Engine.Status.CurrentState, in.Engine.Status.Conditions = state, nil
+			p := plan(in)
+			assert.Empty(t, p.Status.RemountRequestedAt, "%s: it may go on yet", state)
+			assert.Equal(t, longhorn.VolumeStateAttached, p.Status.State, state)
+			assert.Nil(t, p.UpdateEngine, state)
+			in.Volume.Status, in.Engine.Status = p.Status, failure
+			assert.Equal(t, ago(0), plan(in).Status.RemountRequestedAt, state)
 		}
+	})
+	t.Run("it starts anew before anything else was seen → a remount is requested, once", func(t *testing.T) {
+		in := ended(types.ReasonEngineGone, longhorn.VolumeStateAttached)
+		in.Engine.Status.CurrentState, in.Engine.Status.Conditions = longhorn.InstanceStateStarting, nil
+		p := plan(in)
+		require.Equal(t, ago(0), p.Status.RemountRequestedAt)
+		in.Volume.Status, in.Now = p.Status, now.Add(time.Second)
+		assert.Equal(t, ago(0), plan(in).Status.RemountRequestedAt, "requested again")
 	})
 	t.Run("it was detached in order and is wanted again → no remount", func(t *testing.T) {
 		for _, state := range []longhorn.VolumeState{longhorn.VolumeStateDetached, longhorn.VolumeStateDetaching, longhorn.VolumeStateAttaching} {
 			in := resting(0, served(2, member, member))
 			in.Volume.Status.State = state
-			if p := plan(in); p.Status.RemountRequestedAt != "" {
-				t.Errorf("%s: requested at %s", state, p.Status.RemountRequestedAt)
-			}
+			p := plan(in)
+			assert.Empty(t, p.Status.RemountRequestedAt, state)
 		}
 	})
 	t.Run("it ended before anybody could use it → no remount", func(t *testing.T) {
-		if p := plan(ended(types.ReasonEngineGone, longhorn.VolumeStateAttaching)); p.Status.RemountRequestedAt != "" {
-			t.Errorf("requested at %s", p.Status.RemountRequestedAt)
-		}
+		p := plan(ended(types.ReasonEngineGone, longhorn.VolumeStateAttaching))
+		assert.Empty(t, p.Status.RemountRequestedAt)
 	})
 	t.Run("nobody wants it there any more → no remount", func(t *testing.T) {
 		in := ended(types.ReasonEngineGone, longhorn.VolumeStateAttached)
 		in.Volume.Spec.NodeID = ""
-		if p := plan(in); p.Status.RemountRequestedAt != "" {
-			t.Errorf("requested at %s", p.Status.RemountRequestedAt)
-		}
+		p := plan(in)
+		assert.Empty(t, p.Status.RemountRequestedAt)
 	})
 }
 
@@ -181,48 +202,47 @@ func TestEngineTakesOverTheDeviceOfItsPredecessor(t *testing.T) {
 	}
 	t.Run("the process has ended, the device is kept → attached still, no remount", func(t *testing.T) {
 		p := plan(succeeding())
-		if s := p.Status; s.State != longhorn.VolumeStateAttached || s.RemountRequestedAt != "" || s.Robustness != longhorn.VolumeRobustnessUnknown {
-			t.Errorf("got %+v", s)
-		}
-		if p.UpdateEngine != nil || types.IsConditionTrue(p.Status.Conditions, types.ConditionAttaching) {
-			t.Errorf("engine %+v, conditions %+v", p.UpdateEngine, p.Status.Conditions)
-		}
+		s := p.Status
+		assert.Equal(t, longhorn.VolumeStateAttached, s.State)
+		assert.Empty(t, s.RemountRequestedAt)
+		assert.Equal(t, longhorn.VolumeRobustnessUnknown, s.Robustness)
+		assert.Nil(t, p.UpdateEngine, "conditions %+v", p.Status.Conditions)
+		assert.False(t, types.IsConditionTrue(p.Status.Conditions, types.ConditionAttaching))
 	})
 	t.Run("the device was lost before it was taken over → its users are to mount the next one", func(t *testing.T) {
 		in := succeeding()
 		in.Volume.Status = plan(in).Status
 		in.Engine.Status.CurrentState, in.Engine.Status.Endpoint = longhorn.InstanceStateError, ""
 		in.Engine.Status.Conditions = []longhorn.Condition{{Type: types.ConditionInstanceCreation, Status: longhorn.ConditionFalse, Reason: types.ReasonEngineGone, LastTransitionTime: ago(0)}}
-		if p := plan(in); p.Status.RemountRequestedAt != ago(0) || p.UpdateEngine == nil || p.UpdateEngine.Spec.DesireState != longhorn.DesireStateStopped {
-			t.Errorf("got %+v", p.Status)
-		}
+		p := plan(in)
+		assert.Equal(t, ago(0), p.Status.RemountRequestedAt)
+		require.NotNil(t, p.UpdateEngine)
+		assert.Equal(t, longhorn.DesireStateStopped, p.UpdateEngine.Spec.DesireState)
 	})
 	t.Run("it is wanted elsewhere → stopped first", func(t *testing.T) {
 		in := succeeding()
 		in.Volume.Spec.NodeID = "b"
-		if p := plan(in); p.UpdateEngine == nil || p.UpdateEngine.Spec.DesireState != longhorn.DesireStateStopped || p.UpdateEngine.Spec.NodeID != "a" {
-			t.Errorf("engine %+v", p.UpdateEngine)
-		}
+		p := plan(in)
+		require.NotNil(t, p.UpdateEngine)
+		assert.Equal(t, longhorn.DesireStateStopped, p.UpdateEngine.Spec.DesireState)
+		assert.Equal(t, "a", p.UpdateEngine.Spec.NodeID)
 	})
 	t.Run("the volume was attached to another node → attaching: its users there have another device", func(t *testing.T) {
 		in := succeeding()
 		in.Volume.Status.CurrentNodeID = "b"
-		if p := plan(in); p.Status.State != longhorn.VolumeStateAttaching {
-			t.Errorf("it is %s", p.Status.State)
-		}
+		p := plan(in)
+		assert.Equal(t, longhorn.VolumeStateAttaching, p.Status.State)
 	})
 	t.Run("an older daemon starts the engine with a new device → not taken for a succession", func(t *testing.T) {
 		in := succeeding()
 		in.Engine.Status.Conditions[0].Reason = "Starting"
-		if p := plan(in); p.Status.State != longhorn.VolumeStateAttaching {
-			t.Errorf("it is %s", p.Status.State)
-		}
+		p := plan(in)
+		assert.Equal(t, longhorn.VolumeStateAttaching, p.Status.State)
 	})
 	t.Run("a device that nobody was told of → attaching, as at any start", func(t *testing.T) {
 		in := succeeding()
 		in.Engine.Status.Endpoint = ""
-		if p := plan(in); p.Status.State != longhorn.VolumeStateAttaching {
-			t.Errorf("it is %s", p.Status.State)
-		}
+		p := plan(in)
+		assert.Equal(t, longhorn.VolumeStateAttaching, p.Status.State)
 	})
 }

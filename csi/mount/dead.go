@@ -24,12 +24,12 @@ type limits struct {
 
 var defaultLimits = limits{look: 10 * time.Second, probe: 5 * time.Second, unmount: 80 * time.Second, detach: 10 * time.Second}
 
-// deadErrnos are what a device answers that nobody stands behind any more: its
-// process has ended, or its backing file went away.
+// deadErrnos are what a device answers that nothing serves any more: its process has
+// ended, or its backing file went away.
 var deadErrnos = []error{syscall.EIO, syscall.ENXIO, syscall.ENODEV, syscall.ENOTCONN, syscall.ESHUTDOWN, syscall.ENOENT}
 
-// IsDead tells whether a block device answers reads with errors, for certain. One that
-// does not answer in time is not dead: it may be waiting for something.
+// IsDead tells whether a block device answers reads with errors, for certain. A device
+// that does not answer in time is not dead: it may be waiting for something.
 func (s *System) IsDead(device string) bool {
 	_, err := bounded(&s.stuck, "probing "+device, s.limits.probe, func() (struct{}, error) { return struct{}{}, s.files.Probe(device) })
 	for _, errno := range deadErrnos {
@@ -41,10 +41,10 @@ func (s *System) IsDead(device string) bool {
 }
 
 // Detach removes whatever is mounted at a path, however often, although its device is
-// dead: where unmounting is refused (somebody still has a file open) or hangs, the
-// mount is taken out of the table all the same. It must not be used on a live device:
-// what was written could be flushed after the caller believes it unmounted. It looks at
-// the mount table alone, for looking at the path may hang too.
+// dead: where the kernel refuses to unmount (a process still has a file open) or hangs,
+// Detach takes the mount out of the table all the same. It must not be used on a live
+// device: what was written could be flushed after the caller believes it unmounted. It
+// looks at the mount table alone, for looking at the path may hang too.
 func (s *System) Detach(path string) error {
 	var last error
 	for range maxStacked {
@@ -60,8 +60,8 @@ func (s *System) Detach(path string) error {
 	return fmt.Errorf("detaching %s: still mounted after %d times: %w", path, maxStacked, last)
 }
 
-// isListed tells whether the mount table has a mount at a path. Links in the path are
-// followed but for its last element, where the mount is.
+// isListed tells whether the mount table has a mount at a path. It follows links in the
+// path except in its last element, where the mount is.
 func (s *System) isListed(path string) (bool, error) {
 	parent, err := filepath.EvalSymlinks(filepath.Dir(path))
 	switch {
@@ -92,16 +92,16 @@ func (s *System) unmountOnce(path string, limit time.Duration) error {
 }
 
 // stuckActs are the acts that the kernel holds on to. There is one at most for each
-// text: who asks again is told at once that the first one has not returned.
+// text: the next call with it learns at once that the first one has not returned.
 type stuckActs struct {
 	mu sync.Mutex
 	// acts is guarded by mu.
 	acts map[string]bool
 }
 
-// bounded lets act take no longer than limit. A thread that the kernel holds can be
-// ended by nobody, so the goroutine of an act that is late has no owner that waits for
-// it: it is remembered in stuck until it returns, and its result is dropped.
+// bounded lets act take no longer than limit. Nothing can end a thread that the kernel
+// holds, so nothing waits for the goroutine of a late act: stuck remembers it until it
+// returns, and its result is dropped.
 func bounded[T any](stuck *stuckActs, what string, limit time.Duration, act func() (T, error)) (T, error) {
 	type result struct {
 		value T
@@ -130,7 +130,7 @@ func bounded[T any](stuck *stuckActs, what string, limit time.Duration, act func
 	stuck.mu.Lock()
 	defer stuck.mu.Unlock()
 	select {
-	case r := <-done: // it came back just now, and may have been forgotten already
+	case r := <-done: // it has just come back, and may have been forgotten already
 		return r.value, r.err
 	default:
 	}

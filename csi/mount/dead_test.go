@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	mountutils "k8s.io/mount-utils"
 )
 
@@ -58,9 +60,7 @@ func TestIsDead(t *testing.T) {
 				never = make(chan struct{})
 				defer close(never)
 				s := NewWith(nil, nil, &kernel{probe: c.probe})
-				if got := s.IsDead("/dev/longhorn/pvc-1"); got != c.want {
-					t.Errorf("got %t, want %t", got, c.want)
-				}
+				assert.Equal(t, c.want, s.IsDead("/dev/longhorn/pvc-1"))
 			})
 		})
 	}
@@ -72,21 +72,17 @@ func TestUnmountOfALiveDeviceThatFlushesForLong(t *testing.T) {
 		k := &kernel{FakeMounter: mountutils.NewFakeMounter([]mountutils.MountPoint{{Device: "/dev/loop7", Path: dir}}), release: make(chan struct{})}
 		s := NewWith(k, nil, k)
 		start := time.Now()
-		if err := s.Unmount(dir); !errors.Is(err, ErrStuck) || time.Since(start) != 80*time.Second {
-			t.Errorf("after %s: %v, want ErrStuck after 80 s", time.Since(start), err)
-		}
+		err := s.Unmount(dir)
+		assert.ErrorIs(t, err, ErrStuck)
+		assert.Equal(t, 80*time.Second, time.Since(start))
 		start = time.Now()
-		if err := s.Unmount(dir); !errors.Is(err, ErrStuck) || time.Since(start) != 0 {
-			t.Errorf("a second try: %v after %s, want ErrStuck at once", err, time.Since(start))
-		}
-		if len(k.lazily) != 0 {
-			t.Errorf("a live device's mount was detached: %v", k.lazily)
-		}
+		err = s.Unmount(dir)
+		assert.ErrorIs(t, err, ErrStuck)
+		assert.Zero(t, time.Since(start), "a second try")
+		assert.Empty(t, k.lazily, "a live device's mount was detached")
 		close(k.release)
 		synctest.Wait()
-		if err := s.Unmount(dir); err != nil {
-			t.Errorf("after the flush ended: %v", err)
-		}
+		assert.NoError(t, s.Unmount(dir), "after the flush ended")
 	})
 }
 
@@ -109,25 +105,22 @@ func TestDetach(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				dir := t.TempDir()
 				path, err := filepath.EvalSymlinks(dir)
-				must(t, err)
+				require.NoError(t, err)
 				k := &kernel{FakeMounter: mountutils.NewFakeMounter(nil)}
 				// Looking at the path would hang, so it must not be looked at.
 				k.errs = map[string]error{path: errors.New("was looked at")}
 				for range c.layers {
-					must(t, k.Mount("/dev/loop7", path, "ext4", nil))
+					require.NoError(t, k.Mount("/dev/loop7", path, "ext4", nil))
 				}
 				c.change(k)
 				s := NewWith(k, nil, k)
 				start := time.Now()
-				if err := s.Detach(path); (err != nil) != c.fail {
-					t.Errorf("error %v", err)
-				}
-				if took := time.Since(start); took > 30*time.Second {
-					t.Errorf("took %s", took)
-				}
-				if points, _ := k.List(); (len(points) != 0) != c.fail || len(k.lazily) != c.lazily {
-					t.Errorf("mounted %v, detached %v", points, k.lazily)
-				}
+				err = s.Detach(path)
+				assert.Equal(t, c.fail, err != nil, err)
+				assert.LessOrEqual(t, time.Since(start), 30*time.Second)
+				points, _ := k.List()
+				assert.Equal(t, c.fail, len(points) != 0, "mounted %v", points)
+				assert.Len(t, k.lazily, c.lazily)
 				if k.release != nil {
 					close(k.release)
 				}

@@ -2,15 +2,15 @@ package mount
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/mountns"
@@ -41,8 +41,8 @@ func TestRealDevice(t *testing.T) {
 func newImage(t *testing.T, sizeBytes int64) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "disk")
-	must(t, os.WriteFile(file, nil, 0o600))
-	must(t, os.Truncate(file, sizeBytes))
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	require.NoError(t, os.Truncate(file, sizeBytes))
 	return file
 }
 
@@ -55,9 +55,8 @@ func loopDevice(t *testing.T, file string) string {
 	}
 	device := strings.TrimSpace(string(out))
 	t.Cleanup(func() {
-		if out, err := exec.CommandContext(context.Background(), "losetup", "--detach", device).CombinedOutput(); err != nil {
-			t.Errorf("detaching %s: %v: %s", device, err, out)
-		}
+		out, err := exec.CommandContext(context.Background(), "losetup", "--detach", device).CombinedOutput()
+		assert.NoError(t, err, "detaching %s: %s", device, out)
 	})
 	return device
 }
@@ -66,70 +65,60 @@ func filesystemOnDevice(t *testing.T, s *System, device, dir string) {
 	staging, target := filepath.Join(dir, "staging"), filepath.Join(dir, "target")
 	fsys := Filesystem{Device: device, Target: staging, Type: "ext4", MkfsOptions: []string{"-i", "8192"}, Options: []string{"noatime"}}
 	number, err := s.BlockDevice(device)
-	must(t, err)
-	must(t, s.FormatAndMount(fsys))
-	must(t, os.WriteFile(filepath.Join(staging, "file"), []byte("data"), 0o600))
+	require.NoError(t, err)
+	require.NoError(t, s.FormatAndMount(fsys))
+	require.NoError(t, os.WriteFile(filepath.Join(staging, "file"), []byte("data"), 0o600))
 	wantPoint(t, s, staging, Point{Mounted: true, Device: number})
-	must(t, s.BindDirectory(staging, target, []string{"ro"}))
+	require.NoError(t, s.BindDirectory(staging, target, []string{"ro"}))
 	wantPoint(t, s, target, Point{Mounted: true, Device: number})
-	if err := os.WriteFile(filepath.Join(target, "other"), nil, 0o600); !errors.Is(err, unix.EROFS) {
-		t.Errorf("writing to a read-only bind: %v", err)
-	}
+	assert.ErrorIs(t, os.WriteFile(filepath.Join(target, "other"), nil, 0o600), unix.EROFS, "writing to a read-only bind")
 	refs, err := s.References(staging)
-	must(t, err)
-	if !reflect.DeepEqual(refs, []string{target}) {
-		t.Errorf("references %v, want %s", refs, target)
-	}
+	require.NoError(t, err)
+	assert.Equal(t, []string{target}, refs)
 	st, err := s.Statistics(target)
-	must(t, err)
-	if st.Block || st.TotalBytes < 32<<20 || st.TotalBytes > 64<<20 || st.UsedInodes < 11 {
-		t.Errorf("statistics %+v", st)
-	}
+	require.NoError(t, err)
+	assert.False(t, st.Block)
+	assert.GreaterOrEqual(t, st.TotalBytes, int64(32<<20))
+	assert.LessOrEqual(t, st.TotalBytes, int64(64<<20))
+	assert.GreaterOrEqual(t, st.UsedInodes, int64(11))
 	for _, path := range []string{target, staging} {
-		must(t, s.Remove(path))
+		require.NoError(t, s.Remove(path))
 		wantPoint(t, s, path, Point{})
 	}
 	other := fsys
 	other.Type = "xfs"
-	if err := s.FormatAndMount(other); err == nil {
-		t.Error("a device with ext4 was mounted as xfs")
-	}
-	must(t, s.FormatAndMount(fsys))
-	if data, err := os.ReadFile(filepath.Join(staging, "file")); err != nil || string(data) != "data" {
-		t.Errorf("after mounting again the file holds %q, %v", data, err)
-	}
-	must(t, s.Remove(staging))
+	assert.Error(t, s.FormatAndMount(other), "a device with ext4 was mounted as xfs")
+	require.NoError(t, s.FormatAndMount(fsys))
+	data, err := os.ReadFile(filepath.Join(staging, "file"))
+	require.NoError(t, err)
+	assert.Equal(t, "data", string(data))
+	require.NoError(t, s.Remove(staging))
 }
 
 func boundDevice(t *testing.T, s *System, device, dir string) {
 	number, err := s.BlockDevice(device)
-	must(t, err)
+	require.NoError(t, err)
 	bound := filepath.Join(dir, "volumes", "pvc-1")
-	must(t, s.BindFile(device, bound, nil))
+	require.NoError(t, s.BindFile(device, bound, nil))
 	wantPoint(t, s, bound, Point{Mounted: true, Block: true, Device: number})
 	st, err := s.Statistics(bound)
-	must(t, err)
-	if want := (Statistics{Block: true, TotalBytes: 64 << 20}); st != want {
-		t.Errorf("statistics %+v, want %+v", st, want)
-	}
-	must(t, s.Remove(bound))
-	if _, err := os.Lstat(bound); !os.IsNotExist(err) {
-		t.Errorf("the bound file is left: %v", err)
-	}
+	require.NoError(t, err)
+	assert.Equal(t, Statistics{Block: true, TotalBytes: 64 << 20}, st)
+	require.NoError(t, s.Remove(bound))
+	_, err = os.Lstat(bound)
+	assert.ErrorIs(t, err, os.ErrNotExist, "the bound file is left")
 }
 
 func detachedInUse(t *testing.T, s *System, device, dir string) {
 	staging := filepath.Join(dir, "in-use")
-	must(t, s.FormatAndMount(Filesystem{Device: device, Target: staging, Type: "ext4"}))
+	require.NoError(t, s.FormatAndMount(Filesystem{Device: device, Target: staging, Type: "ext4"}))
 	f, err := os.Create(filepath.Join(staging, "open"))
-	must(t, err)
-	if err := s.Unmount(staging); err == nil {
-		t.Error("unmounted while a file is open")
-	}
-	must(t, s.Detach(staging))
+	require.NoError(t, err)
+	assert.Error(t, s.Unmount(staging), "unmounted while a file is open")
+	require.NoError(t, s.Detach(staging))
 	wantPoint(t, s, staging, Point{Device: pointOf(t, s, dir).Device})
-	must(t, s.Remove(staging))
-	must(t, f.Close())
+	require.NoError(t, s.Remove(staging))
+	require.NoError(t, f.Close())
 }
 
 // xfsOnAnotherDevice is a volume whose device was replaced while a pod had a file open:
@@ -138,61 +127,48 @@ func detachedInUse(t *testing.T, s *System, device, dir string) {
 func xfsOnAnotherDevice(t *testing.T, s *System, dir string) {
 	image := newImage(t, 320<<20) // xfs wants at least 300 MiB
 	old := Filesystem{Device: loopDevice(t, image), Target: filepath.Join(dir, "xfs"), Type: "xfs", Options: []string{"noatime"}}
-	must(t, s.FormatAndMount(old))
-	must(t, os.WriteFile(filepath.Join(old.Target, "file"), []byte("data"), 0o600))
-	must(t, s.Unmount(old.Target))
+	require.NoError(t, s.FormatAndMount(old))
+	require.NoError(t, os.WriteFile(filepath.Join(old.Target, "file"), []byte("data"), 0o600))
+	require.NoError(t, s.Unmount(old.Target))
 	replica := image + ".copy"
 	out, err := exec.CommandContext(t.Context(), "cp", "--sparse=always", image, replica).CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	must(t, s.FormatAndMount(old))
+	require.NoError(t, err, "%s", out)
+	require.NoError(t, s.FormatAndMount(old))
 	held, err := os.Open(filepath.Join(old.Target, "file"))
-	must(t, err)
+	require.NoError(t, err)
 	defer func() { _ = held.Close() }() // else the old device would stay mounted
-	must(t, s.Detach(old.Target))
+	require.NoError(t, s.Detach(old.Target))
 
 	anew := old
 	anew.Device = loopDevice(t, replica)
-	must(t, s.FormatAndMount(anew))
+	require.NoError(t, s.FormatAndMount(anew))
 	number, err := s.BlockDevice(anew.Device)
-	must(t, err)
+	require.NoError(t, err)
 	wantPoint(t, s, anew.Target, Point{Mounted: true, Device: number})
-	if data, err := os.ReadFile(filepath.Join(anew.Target, "file")); err != nil || string(data) != "data" {
-		t.Errorf("on the new device the file holds %q, %v", data, err)
-	}
-	must(t, s.Remove(anew.Target))
+	data, err := os.ReadFile(filepath.Join(anew.Target, "file"))
+	require.NoError(t, err)
+	assert.Equal(t, "data", string(data))
+	require.NoError(t, s.Remove(anew.Target))
 }
 
 func deadDevice(t *testing.T, s *System, device string) {
-	if s.IsDead(device) {
-		t.Error("a device that answers is called dead")
-	}
+	assert.False(t, s.IsDead(device), "a device that answers is called dead")
 	backing, err := os.ReadFile(filepath.Join("/sys/block", filepath.Base(device), "loop/backing_file"))
-	must(t, err)
-	must(t, os.Truncate(strings.TrimSpace(string(backing)), 0))
-	if !s.IsDead(device) {
-		t.Error("a device whose reads fail is called alive")
-	}
+	require.NoError(t, err)
+	require.NoError(t, os.Truncate(strings.TrimSpace(string(backing)), 0))
+	assert.True(t, s.IsDead(device), "a device whose reads fail is called alive")
 }
 
 func pointOf(t *testing.T, s *System, path string) Point {
 	t.Helper()
 	point, err := s.Look(path)
-	must(t, err)
+	require.NoError(t, err)
 	return point
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 func wantPoint(t *testing.T, s *System, path string, want Point) {
 	t.Helper()
-	if got, err := s.Look(path); err != nil || got != want {
-		t.Fatalf("%s: %+v, %v, want %+v", path, got, err, want)
-	}
+	got, err := s.Look(path)
+	require.NoError(t, err, path)
+	require.Equal(t, want, got, path)
 }

@@ -36,8 +36,8 @@ type Files interface {
 	// Probe reads one block of a device from the device itself, not from the page cache.
 	// The error keeps the errno.
 	Probe(device string) error
-	// Detach takes a mount out of the mount table at once, whoever uses it; the kernel
-	// ends it when the last user has gone.
+	// Detach takes a mount out of the mount table at once, even while processes use it;
+	// the kernel ends it when the last user has gone.
 	Detach(path string) error
 }
 

@@ -26,11 +26,11 @@ const (
 	optionNoUUID = "nouuid"
 )
 
-// DeviceNumber identifies a block device as long as somebody holds it open: the
-// kernel gives a loop device's number away again only after its last user is gone.
+// DeviceNumber identifies a block device as long as a process holds it open: the kernel gives a loop
+// device's number away again only after its last user is gone.
 type DeviceNumber uint64
 
-// Point is what is found at a path.
+// Point is what a look finds at a path.
 type Point struct {
 	// Mounted: something is mounted exactly there.
 	Mounted bool
@@ -48,6 +48,8 @@ type Filesystem struct {
 	Device, Target, Type string
 	// Options of the mount; MkfsOptions precede what mount-utils gives to mkfs.
 	Options, MkfsOptions []string
+	// MkfsRefused is why no file system may be made; nil: it may.
+	MkfsRefused error
 }
 
 // System acts on a node.
@@ -107,14 +109,13 @@ func (s *System) look(path string) (Point, error) {
 
 // FormatAndMount mounts a file system, made first where the device is blank.
 //
-// Blank is decided by mount-utils: blkid, probing the device itself and not its cache,
-// finds neither a file system nor a partition table nor any other signature it knows.
-// Anything it does recognise is never formatted: the same type is checked by fsck and
-// mounted, another type is mounted as the wanted one, which the kernel refuses. blkid
-// has one exit code for "nothing found" and for "could not read", so the device must
-// answer reads at its start and its end before it is asked at all. mkfs killed halfway
-// leaves a device that is still blank by this rule, or has the signature of the type
-// wanted and fails fsck or mount.
+// mount-utils decides what is blank: blkid, probing the device itself and not its cache, finds neither
+// a file system nor a partition table nor any other signature it knows. Anything that blkid does
+// recognise is never formatted: fsck checks a file system of the same type before the mount, and one of
+// another type is mounted as the wanted one, which the kernel refuses. blkid has one exit code for
+// "nothing found" and for "could not read", so the device must first answer reads at its start and its
+// end. mkfs killed halfway leaves a device that is still blank by this rule, or has the signature of
+// the type wanted and fails fsck or mount.
 //
 // Nothing is cancelled here: a caller whose time runs out must keep the volume locked
 // until this returns, or a second mkfs would meet the first.
@@ -128,6 +129,14 @@ func (s *System) FormatAndMount(f Filesystem) error {
 	if err := os.MkdirAll(f.Target, 0o750); err != nil {
 		return fmt.Errorf("making mount point: %w", err)
 	}
+	if f.MkfsRefused != nil {
+		switch format, err := s.mounter.GetDiskFormat(f.Device); {
+		case err != nil:
+			return fmt.Errorf("looking for a file system on %s: %w", f.Device, err)
+		case format == "":
+			return f.MkfsRefused
+		}
+	}
 	err := s.mounter.FormatAndMountSensitiveWithFormatOptions(f.Device, f.Target, f.Type, mountOptions(f), nil, f.MkfsOptions)
 	if err != nil {
 		return fmt.Errorf("mounting %s on %s as %s: %w", f.Device, f.Target, f.Type, err)
@@ -135,13 +144,12 @@ func (s *System) FormatAndMount(f Filesystem) error {
 	return nil
 }
 
-// mountOptions are the file system's, and for xfs "nouuid". Without it the kernel
-// refuses a file system whose UUID it sees on another device that is mounted. That is
-// so for a volume that was attached anew, as another device, for as long as anybody has
-// the mount of its dead device: a pod that has not ended, a container with a mount
-// namespace of its own. It is so, too, for two volumes of which one is a copy of the
-// other. The kernel's test is of no use here: one device alone leads to the volume, and
-// a device that was replaced can change nothing any more.
+// mountOptions are the file system's, and for xfs "nouuid". Without it the kernel refuses a file system
+// whose UUID it sees on another mounted device. That happens to a volume that was attached anew, as
+// another device, while the mount of its dead device is still in use: by a pod that has not ended, or a
+// container with a mount namespace of its own. It also happens to two volumes of which one is a copy of
+// the other. The kernel's test is of no use here: one device alone leads to the volume, and a device
+// that was replaced can change nothing any more.
 func mountOptions(f Filesystem) []string {
 	if f.Type != typeXFS || slices.Contains(f.Options, optionNoUUID) {
 		return f.Options
@@ -179,9 +187,8 @@ func (s *System) bind(source, target string, options []string) error {
 	return nil
 }
 
-// Unmount removes whatever is mounted at a path, however often, and leaves the path.
-// What was written is flushed first; the error is ErrStuck where that takes too long,
-// and the flushing goes on.
+// Unmount removes whatever is mounted at a path, however often, and leaves the path. It flushes first
+// what was written; the error is ErrStuck where that takes too long, and the flushing goes on.
 func (s *System) Unmount(path string) error {
 	for range maxStacked {
 		point, err := s.Look(path)
@@ -198,8 +205,8 @@ func (s *System) Unmount(path string) error {
 	return fmt.Errorf("unmounting %s: still mounted after %d times", path, maxStacked)
 }
 
-// Remove unmounts a path and removes the empty directory or empty file left there. A
-// missing path is removed. What is not empty is somebody's data and stays: an error.
+// Remove unmounts a path and removes the empty directory or empty file left there. A missing path is
+// removed. What is not empty is a user's data and stays: an error.
 func (s *System) Remove(path string) error {
 	if err := s.Unmount(path); err != nil {
 		return err

@@ -5,11 +5,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"syscall"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	mountutils "k8s.io/mount-utils"
 	utilexec "k8s.io/utils/exec"
 	testingexec "k8s.io/utils/exec/testing"
@@ -67,6 +68,7 @@ func (c *commands) exec() utilexec.Interface {
 func TestFormatAndMount(t *testing.T) {
 	const device = "/dev/longhorn/pvc-1"
 	const probe = "blkid -p -s TYPE -s PTTYPE -o export " + device
+	errRefused := errors.New("refused")
 	block := map[string]Inode{device: {Block: true, Device: 1792}}
 	cases := []struct {
 		name    string
@@ -77,6 +79,7 @@ func TestFormatAndMount(t *testing.T) {
 		answers []answer
 		want    []string // commands
 		mounted []string // options of the mount; nil: not mounted
+		refused error
 		err     error
 	}{
 		{
@@ -123,6 +126,15 @@ func TestFormatAndMount(t *testing.T) {
 			name: "a plain file at the path → left alone", files: &fakeFiles{inodes: map[string]Inode{device: {Device: 1}}}, fsType: "ext4",
 			err: ErrNotBlockDevice,
 		},
+		{
+			name: "a blank device, mkfs refused → not made", files: &fakeFiles{inodes: block}, fsType: "ext4", refused: errRefused,
+			answers: []answer{{exit: 2}}, want: []string{probe}, err: errRefused,
+		},
+		{
+			name: "the wanted file system, mkfs refused → mounted", files: &fakeFiles{inodes: block}, fsType: "ext4", refused: errRefused,
+			answers: []answer{{output: "TYPE=ext4\n"}, {output: "TYPE=ext4\n"}, {}},
+			want:    []string{probe, probe, "fsck -a " + device}, mounted: []string{"noatime", "defaults"},
+		},
 		{name: "nothing at the path → not there", files: &fakeFiles{errs: map[string]error{device: fs.ErrNotExist}}, fsType: "ext4", err: fs.ErrNotExist},
 	}
 	for _, c := range cases {
@@ -135,21 +147,15 @@ func TestFormatAndMount(t *testing.T) {
 				options = []string{"noatime"}
 			}
 			err := NewWith(mounter, cmds.exec(), c.files).FormatAndMount(Filesystem{
-				Device: device, Target: target, Type: c.fsType, MkfsOptions: c.mkfs, Options: options,
+				Device: device, Target: target, Type: c.fsType, MkfsOptions: c.mkfs, MkfsRefused: c.refused, Options: options,
 			})
-			if !errors.Is(err, c.err) {
-				t.Fatalf("error %v, want %v", err, c.err)
-			}
-			if !reflect.DeepEqual(cmds.lines, c.want) {
-				t.Errorf("commands %q, want %q", cmds.lines, c.want)
-			}
+			require.ErrorIs(t, err, c.err)
+			assert.Equal(t, c.want, cmds.lines)
 			var mounted []string
 			if points, _ := mounter.List(); len(points) == 1 {
 				mounted = points[0].Opts
 			}
-			if !reflect.DeepEqual(mounted, c.mounted) {
-				t.Errorf("mounted with options %q, want %q", mounted, c.mounted)
-			}
+			assert.Equal(t, c.mounted, mounted, "mounted with options")
 		})
 	}
 }
@@ -169,9 +175,8 @@ func TestLook(t *testing.T) {
 		filepath.Join(dir, "none"): {},
 	} {
 		got, err := s.Look(path)
-		if err != nil || got != want {
-			t.Errorf("%s: got %+v, %v, want %+v", path, got, err, want)
-		}
+		require.NoError(t, err, path)
+		assert.Equal(t, want, got, path)
 	}
 }
 
@@ -180,16 +185,11 @@ func TestUnmountRemovesEveryLayer(t *testing.T) {
 	mounter := mountutils.NewFakeMounter(nil)
 	s := NewWith(mounter, nil, HostFiles{})
 	for range 3 {
-		if err := s.BindDirectory("/source", dir, nil); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, s.BindDirectory("/source", dir, nil))
 	}
-	if err := s.Unmount(dir); err != nil {
-		t.Fatal(err)
-	}
-	if points, _ := mounter.List(); len(points) != 0 {
-		t.Errorf("left mounted: %v", points)
-	}
+	require.NoError(t, s.Unmount(dir))
+	points, _ := mounter.List()
+	assert.Empty(t, points, "left mounted")
 }
 
 func TestRemove(t *testing.T) {
@@ -197,19 +197,13 @@ func TestRemove(t *testing.T) {
 	s := NewWith(mountutils.NewFakeMounter(nil), nil, HostFiles{})
 	write := func(name, content string) string {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
 		return path
 	}
 	empty, full := write("empty", ""), write("full", "data")
 	subdir := filepath.Join(dir, "dir")
-	if err := s.BindDirectory("/source", subdir, nil); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "keep"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.BindDirectory("/source", subdir, nil))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "keep"), nil, 0o600))
 	for _, c := range []struct {
 		name, path string
 		gone, fail bool
@@ -221,21 +215,16 @@ func TestRemove(t *testing.T) {
 		{"a directory with files stays", dir, false, true},
 	} {
 		err := s.Remove(c.path)
-		if (err != nil) != c.fail {
-			t.Errorf("%s: error %v", c.name, err)
-		}
-		if _, err := os.Lstat(c.path); errors.Is(err, fs.ErrNotExist) != c.gone {
-			t.Errorf("%s: afterwards %v", c.name, err)
-		}
+		assert.Equal(t, c.fail, err != nil, "%s: %v", c.name, err)
+		_, err = os.Lstat(c.path)
+		assert.Equal(t, c.gone, errors.Is(err, fs.ErrNotExist), "%s: afterwards %v", c.name, err)
 	}
 }
 
 func TestHostFilesMeasureAFileSystem(t *testing.T) {
 	st, err := NewWith(mountutils.NewFakeMounter(nil), nil, HostFiles{}).Statistics(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if st.Block || st.TotalBytes <= 0 || st.UsedBytes+st.AvailableBytes > st.TotalBytes {
-		t.Errorf("statistics make no sense: %+v", st)
-	}
+	require.NoError(t, err)
+	assert.False(t, st.Block)
+	assert.Positive(t, st.TotalBytes)
+	assert.LessOrEqual(t, st.UsedBytes+st.AvailableBytes, st.TotalBytes, "statistics make no sense")
 }

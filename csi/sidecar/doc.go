@@ -1,9 +1,9 @@
-// Package sidecar does for the driver what a row of side-car containers does for
-// others: it provisions and deletes volumes for claims, and attaches and detaches them
-// for VolumeAttachments, in one process under one leader election. It composes two
+// Package sidecar does for the driver what several side-car containers do for others:
+// it provisions and deletes volumes for claims, and attaches and detaches them for
+// VolumeAttachments, in one process under one leader election. It composes two
 // published libraries (sig-storage-lib-external-provisioner's loop, external-attacher's
-// controller) over one set of informers; its own are the request that a claim turns
-// into, the PersistentVolume that comes of it, and what may be deleted.
+// controller) over one set of informers. Its own parts are the request made from a
+// claim, the PersistentVolume that comes of it, and what may be deleted.
 //
 // It speaks to the driver over the CSI socket only, so the usual side-cars can take its
 // place, and it must not know the driver's package, the manager or its API types.

@@ -1,10 +1,11 @@
 package sidecar
 
 import (
-	"slices"
 	"testing"
 
 	csipb "github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"k8s.io/client-go/tools/record"
@@ -28,17 +29,13 @@ func TestIgnoredParametersAreReportedOnceForAClaim(t *testing.T) {
 			recorder := record.NewFakeRecorder(10)
 			p.recorder, p.isKnown = recorder, func(key string) bool { return key == "known" }
 			_, _, err := p.Provision(t.Context(), provision.ProvisionOptions{StorageClass: class(c.params), PVName: "pvc-u1", PVC: claim(nil)})
-			if status.Code(err) != status.Code(c.err) {
-				t.Fatalf("error %v, want %v", err, c.err)
-			}
+			require.Equal(t, status.Code(c.err), status.Code(err), "%v, %v", err, c.err)
 			close(recorder.Events)
 			var got []string
 			for event := range recorder.Events {
 				got = append(got, event)
 			}
-			if !slices.Equal(got, c.want) {
-				t.Errorf("events %q, want %q", got, c.want)
-			}
+			assert.Equal(t, c.want, got)
 		})
 	}
 }

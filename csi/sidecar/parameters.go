@@ -17,7 +17,7 @@ const (
 	// plainFSType is the older spelling, in any case; it is passed on as well.
 	plainFSType = "fstype"
 
-	// What the driver is told of the claim, for its log.
+	// What the driver learns of the claim, for its log.
 	keyPVCName      = reservedPrefix + "pvc/name"
 	keyPVCNamespace = reservedPrefix + "pvc/namespace"
 	keyPVName       = reservedPrefix + "pv/name"
@@ -30,9 +30,9 @@ type classParameters struct {
 	driver map[string]string
 }
 
-// readParameters separates what is for the provisioner. A reserved key that means
-// nothing here is refused, references to secrets among them: the driver takes none, and
-// a volume that was to be encrypted must not be made in the clear.
+// readParameters separates what is for the provisioner. It refuses a reserved key that
+// means nothing here, references to secrets among them: the driver takes none, and a
+// volume that was to be encrypted must not be made in the clear.
 func readParameters(params map[string]string) (classParameters, error) {
 	result := classParameters{driver: map[string]string{}}
 	prefixed, plain := "", ""
@@ -62,7 +62,7 @@ func readParameters(params map[string]string) (classParameters, error) {
 	return result, nil
 }
 
-// describe adds what the driver is told of the claim.
+// describe adds what the driver learns of the claim.
 func (p classParameters) describe(claim *corev1.PersistentVolumeClaim, pvName string) map[string]string {
 	result := map[string]string{keyPVCName: claim.Name, keyPVCNamespace: claim.Namespace, keyPVName: pvName}
 	for key, value := range p.driver {

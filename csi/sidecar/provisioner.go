@@ -72,8 +72,8 @@ func (p *Provisioner) Provision(ctx context.Context, o provision.ProvisionOption
 }
 
 // reportIgnored tells the claim's owner which parameters of the class had no effect:
-// perhaps a word was mistyped. It is called when the volume has been made, which
-// happens once for a claim, so a claim that is retried is not told again and again.
+// perhaps a word was mistyped. It runs when the volume has been made, which happens once
+// for a claim, so retries of a claim do not repeat the report.
 func (p *Provisioner) reportIgnored(o provision.ProvisionOptions, params classParameters) {
 	if ignored := params.unknown(p.isKnown); len(ignored) > 0 {
 		p.recorder.Eventf(o.PVC, corev1.EventTypeWarning, eventIgnoredParameters,
@@ -128,7 +128,7 @@ func isBlock(claim *corev1.PersistentVolumeClaim) bool {
 	return claim.Spec.VolumeMode != nil && *claim.Spec.VolumeMode == corev1.PersistentVolumeBlock
 }
 
-// persistentVolume describes the volume to Kubernetes. But for the name of the process
+// persistentVolume describes the volume to Kubernetes. Except for the name of the process
 // that made it, it depends on claim, class and the driver's answer alone.
 func (p *Provisioner) persistentVolume(o provision.ProvisionOptions, params classParameters, volume *csipb.Volume) *corev1.PersistentVolume {
 	attributes := map[string]string{identityAttribute: p.identity + "-" + p.driverName}
@@ -166,8 +166,8 @@ func (p *Provisioner) persistentVolume(o provision.ProvisionOptions, params clas
 }
 
 // stateAfter tells from the driver's answer whether a volume may have been made, or may
-// yet be. Then the loop asks again even when the claim is gone, so as to learn of the
-// volume and remove it.
+// yet be. Then the loop asks again even when the claim is gone, to learn of the volume
+// and remove it.
 func stateAfter(err error) provision.ProvisioningState {
 	st, ok := status.FromError(err)
 	if !ok {

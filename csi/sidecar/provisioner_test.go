@@ -5,12 +5,12 @@ import (
 	"errors"
 	"io"
 	"math"
-	"reflect"
-	"strings"
 	"testing"
 
 	csipb "github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/sirupsen/logrus"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -54,9 +54,7 @@ func attachmentLister(t *testing.T, list ...*storagev1.VolumeAttachment) storage
 	t.Helper()
 	indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
 	for _, a := range list {
-		if err := indexer.Add(a); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, indexer.Add(a))
 	}
 	return storagelisters.NewVolumeAttachmentLister(indexer)
 }
@@ -105,25 +103,21 @@ func TestProvisionAFilesystemVolume(t *testing.T) {
 	}}
 	params := map[string]string{"numberOfReplicas": "3", "csi.storage.k8s.io/fstype": "xfs", "fromBackup": ""}
 	pv, state, err := provisionerOver(t, d).Provision(t.Context(), provision.ProvisionOptions{StorageClass: class(params), PVName: "pvc-u1", PVC: claim(nil)})
-	if err != nil || state != provision.ProvisioningFinished {
-		t.Fatalf("%v, %v", state, err)
-	}
+	require.NoError(t, err)
+	require.Equal(t, provision.ProvisioningFinished, state)
 	req := d.created[0]
 	wantParams := map[string]string{
 		"numberOfReplicas": "3", "fromBackup": "",
 		"csi.storage.k8s.io/pvc/name": "data", "csi.storage.k8s.io/pvc/namespace": "default", "csi.storage.k8s.io/pv/name": "pvc-u1",
 	}
 	c := req.VolumeCapabilities[0]
-	switch {
-	case req.Name != "pvc-u1", req.CapacityRange.RequiredBytes != 64<<20, req.CapacityRange.LimitBytes != 0:
-		t.Errorf("request %v", req)
-	case !reflect.DeepEqual(req.Parameters, wantParams):
-		t.Errorf("parameters %v, want %v", req.Parameters, wantParams)
-	case c.GetAccessMode().GetMode() != csipb.VolumeCapability_AccessMode_SINGLE_NODE_MULTI_WRITER:
-		t.Errorf("access mode %s", c.GetAccessMode().GetMode())
-	case c.GetMount().GetFsType() != "xfs" || !reflect.DeepEqual(c.GetMount().GetMountFlags(), []string{"noatime"}):
-		t.Errorf("mount %v", c.GetMount())
-	}
+	assert.Equal(t, "pvc-u1", req.Name)
+	assert.Equal(t, int64(64<<20), req.CapacityRange.RequiredBytes)
+	assert.Zero(t, req.CapacityRange.LimitBytes)
+	assert.Equal(t, wantParams, req.Parameters)
+	assert.Equal(t, csipb.VolumeCapability_AccessMode_SINGLE_NODE_MULTI_WRITER, c.GetAccessMode().GetMode())
+	assert.Equal(t, "xfs", c.GetMount().GetFsType())
+	assert.Equal(t, []string{"noatime"}, c.GetMount().GetMountFlags())
 	filesystem := corev1.PersistentVolumeFilesystem
 	want := &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: "pvc-u1"},
@@ -139,9 +133,7 @@ func TestProvisionAFilesystemVolume(t *testing.T) {
 			}},
 		},
 	}
-	if !reflect.DeepEqual(pv, want) {
-		t.Errorf("got %+v\nwant %+v", pv, want)
-	}
+	assert.Equal(t, want, pv)
 }
 
 func TestProvisionCapabilities(t *testing.T) {
@@ -166,23 +158,20 @@ func TestProvisionCapabilities(t *testing.T) {
 			p := provisionerOver(t, d)
 			p.multiWriter = c.multiWriter
 			pv, _, err := p.Provision(t.Context(), provision.ProvisionOptions{StorageClass: class(nil), PVName: "pvc-u1", PVC: claim(c.claim)})
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			got := d.created[0].VolumeCapabilities[0]
-			if got.AccessMode.Mode != c.want {
-				t.Errorf("mode %s, want %s", got.AccessMode.Mode, c.want)
-			}
+			assert.Equal(t, c.want, got.AccessMode.Mode)
 			isBlock := c.name == "block"
-			if (got.GetBlock() != nil) != isBlock || (got.GetMount() != nil) == isBlock {
-				t.Errorf("capability %v", got)
+			assert.Equal(t, isBlock, got.GetBlock() != nil, "capability %v", got)
+			assert.NotEqual(t, isBlock, got.GetMount() != nil)
+			fsType := pv.Spec.CSI.FSType
+			if isBlock {
+				assert.Empty(t, fsType)
 			}
-			if fsType := pv.Spec.CSI.FSType; isBlock && fsType != "" || !isBlock && fsType != "ext4" {
-				t.Errorf("file system type %q", fsType)
+			if !isBlock {
+				assert.Equal(t, "ext4", fsType, "file system type")
 			}
-			if (*pv.Spec.VolumeMode == corev1.PersistentVolumeBlock) != isBlock {
-				t.Errorf("volume mode %s", *pv.Spec.VolumeMode)
-			}
+			assert.Equal(t, isBlock, *pv.Spec.VolumeMode == corev1.PersistentVolumeBlock, "volume mode %s", *pv.Spec.VolumeMode)
 		})
 	}
 }
@@ -204,12 +193,9 @@ func TestProvisionRefusesBeforeItAsksTheDriver(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			d := &fakeDriver{}
 			_, state, err := provisionerOver(t, d).Provision(t.Context(), provision.ProvisionOptions{StorageClass: class(c.params), PVName: "pvc-u1", PVC: claim(c.claim)})
-			if err == nil || !strings.Contains(err.Error(), c.text) || state != provision.ProvisioningFinished {
-				t.Errorf("got %v, %v, want an error with %q", state, err, c.text)
-			}
-			if len(d.created) != 0 {
-				t.Errorf("the driver was asked: %v", d.created)
-			}
+			assert.ErrorContains(t, err, c.text)
+			assert.Equal(t, provision.ProvisioningFinished, state)
+			assert.Empty(t, d.created, "the driver was asked")
 		})
 	}
 }
@@ -239,12 +225,11 @@ func TestProvisionAsksForWhatTheClaimSays(t *testing.T) {
 				}
 			})
 			_, state, err := provisionerOver(t, d).Provision(t.Context(), provision.ProvisionOptions{StorageClass: class(nil), PVName: "pvc-u1", PVC: asked})
-			if status.Code(err) != codes.OutOfRange || state != provision.ProvisioningFinished {
-				t.Errorf("got %s, %v, want the driver's refusal", state, err)
-			}
-			if got := d.created[0].CapacityRange; got.RequiredBytes != c.wantRequired || got.LimitBytes != c.wantLimit {
-				t.Errorf("asked for %d, limit %d; want %d, limit %d", got.RequiredBytes, got.LimitBytes, c.wantRequired, c.wantLimit)
-			}
+			assert.Equal(t, codes.OutOfRange, status.Code(err), err)
+			assert.Equal(t, provision.ProvisioningFinished, state)
+			got := d.created[0].CapacityRange
+			assert.Equal(t, c.wantRequired, got.RequiredBytes)
+			assert.Equal(t, c.wantLimit, got.LimitBytes)
 		})
 	}
 }
@@ -268,18 +253,16 @@ func TestProvisionStateAfterAnError(t *testing.T) {
 	for _, c := range cases {
 		_, state, err := provisionerOver(t, &fakeDriver{err: c.err}).Provision(t.Context(),
 			provision.ProvisionOptions{StorageClass: class(nil), PVName: "pvc-u1", PVC: claim(nil)})
-		if state != c.want || !errors.Is(err, c.err) {
-			t.Errorf("%v: state %s, %v, want %s", c.err, state, err, c.want)
-		}
+		assert.Equal(t, c.want, state)
+		assert.ErrorIs(t, err, c.err)
 	}
 }
 
 func TestProvisionAVolumeThatIsTooSmallIsNotAccepted(t *testing.T) {
 	d := &fakeDriver{answer: &csipb.Volume{VolumeId: "pvc-u1", CapacityBytes: 1 << 20}}
 	_, state, err := provisionerOver(t, d).Provision(t.Context(), provision.ProvisionOptions{StorageClass: class(nil), PVName: "pvc-u1", PVC: claim(nil)})
-	if err == nil || state != provision.ProvisioningInBackground {
-		t.Errorf("got %v, %v", state, err)
-	}
+	assert.Error(t, err)
+	assert.Equal(t, provision.ProvisioningInBackground, state)
 }
 
 func TestDelete(t *testing.T) {
@@ -316,15 +299,12 @@ func TestDelete(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			d := &fakeDriver{}
 			err := provisionerOver(t, d, c.attachments...).Delete(t.Context(), c.pv)
-			if (err != nil) != (c.text != "") || err != nil && !strings.Contains(err.Error(), c.text) {
-				t.Errorf("error %v, want one with %q", err, c.text)
+			assert.Equal(t, c.text != "", err != nil)
+			if err != nil {
+				assert.ErrorContains(t, err, c.text)
 			}
-			if errors.As(err, &ignored) != c.ignored {
-				t.Errorf("ignored: %v", err)
-			}
-			if !reflect.DeepEqual(d.deleted, c.deleted) {
-				t.Errorf("deleted %v, want %v", d.deleted, c.deleted)
-			}
+			assert.Equal(t, c.ignored, errors.As(err, &ignored), err)
+			assert.Equal(t, c.deleted, d.deleted)
 		})
 	}
 }

@@ -1,6 +1,7 @@
 package sidecar
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -30,8 +31,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/liblog"
 )
 
-// Limits of the loops. A call to the driver may take callTimeout; the driver itself
-// waits for at most 90 s, so that it is the one to say what was not in time.
+// Limits of the loops. A call to the driver may take callTimeout; the driver itself waits for
+// at most 90 s, so that the driver is the one to say what was not in time.
 const (
 	callTimeout     = 2 * time.Minute
 	retryFirst      = time.Second
@@ -57,16 +58,22 @@ type Options struct {
 	// IsKnownParameter tells which keys of a StorageClass the driver acts on; the others
 	// are reported on the claim. nil: all are known.
 	IsKnownParameter func(key string) bool
-	Log              *logrus.Entry
+	// CompareInterval is how often the attacher compares what the driver has published with
+	// what Kubernetes believes; 0: once a minute. It attaches again a volume that lost its
+	// attachment, as by a detachment by force.
+	CompareInterval time.Duration
+	Log             *logrus.Entry
 }
+
+const compareInterval = time.Minute
 
 // LeaseName is the Lease that a driver's controller processes campaign for.
 func LeaseName(driver string) string { return strings.ReplaceAll(driver, ".", "-") + "-controller" }
 
-// Run campaigns for the leadership and, while it is held, provisions and attaches. It
-// returns nil when ctx has ended and everything has come to rest, after which another
-// process may lead at once. Losing the leadership is an error: the process must end,
-// because the libraries' loops cannot be started twice.
+// Run campaigns for the leadership and, while it holds it, provisions and attaches. It
+// returns nil when ctx has ended and everything has come to rest, after which another process
+// may lead at once. Losing the leadership is an error: the process must end, because the
+// libraries' loops cannot be started twice.
 func Run(ctx context.Context, o Options) error {
 	// Without this gate the attacher would not wait for its workers.
 	err := utilfeature.DefaultMutableFeatureGate.SetFromMap(map[string]bool{string(features.ReleaseLeaderElectionOnExit): true})
@@ -124,7 +131,7 @@ func work(ctx context.Context, o Options, conn *grpc.ClientConn) error {
 	return nil
 }
 
-// supportsMultiWriter asks the driver, which decides how ReadWriteOnce is spelled to it.
+// supportsMultiWriter asks the driver, which decides how it wants ReadWriteOnce spelled.
 func supportsMultiWriter(ctx context.Context, conn *grpc.ClientConn) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -173,7 +180,7 @@ func newAttachController(o Options, factory informers.SharedInformerFactory, con
 	return attach.NewCSIAttachController(liblog.New(o.Log), o.Kube, o.DriverName, handler,
 		factory.Storage().V1().VolumeAttachments(), factory.Core().V1().PersistentVolumes(),
 		backoff(), backoff(),
-		false, 0, // the driver lists no volumes to compare with
+		true, cmp.Or(o.CompareInterval, compareInterval),
 	)
 }
 

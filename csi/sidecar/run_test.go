@@ -10,6 +10,8 @@ import (
 	"time"
 
 	csipb "github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -54,13 +56,23 @@ func (s *controllerService) ControllerPublishVolume(_ context.Context, req *csip
 	return &csipb.ControllerPublishVolumeResponse{}, nil
 }
 
+func (s *controllerService) ListVolumes(context.Context, *csipb.ListVolumesRequest) (*csipb.ListVolumesResponse, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	response := &csipb.ListVolumesResponse{}
+	for volume, node := range s.published {
+		response.Entries = append(response.Entries, &csipb.ListVolumesResponse_Entry{
+			Volume: &csipb.Volume{VolumeId: volume}, Status: &csipb.ListVolumesResponse_VolumeStatus{PublishedNodeIds: []string{node}},
+		})
+	}
+	return response, nil
+}
+
 func startDriver(t *testing.T) (*controllerService, string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "s")
 	l, err := net.Listen("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	server := grpc.NewServer()
 	service := &controllerService{published: map[string]string{}}
 	csipb.RegisterControllerServer(server, service)
@@ -68,9 +80,7 @@ func startDriver(t *testing.T) (*controllerService, string) {
 	go func() { done <- server.Serve(l) }()
 	t.Cleanup(func() {
 		server.Stop()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, <-done)
 	})
 	return service, path
 }
@@ -92,44 +102,47 @@ func TestRunProvisionsAttachesAndDeletes(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	volumes, err := kube.CoreV1().PersistentVolumes().Watch(ctx, metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer volumes.Stop()
 	o := optionsFor(kube)
-	o.Endpoint = path
+	o.Endpoint, o.CompareInterval = path, 20*time.Millisecond
 	run, stop := context.WithCancel(ctx)
 	done := make(chan error, 1)
 	go func() { done <- Run(run, o) }()
 
 	pv := next(ctx, t, volumes).(*corev1.PersistentVolume)
-	if pv.Name != "pvc-u1" || pv.Spec.CSI.VolumeHandle != "pvc-u1" || pv.Spec.ClaimRef.Name != "data" {
-		t.Errorf("persistent volume %+v", pv)
-	}
+	assert.Equal(t, "pvc-u1", pv.Name)
+	assert.Equal(t, "pvc-u1", pv.Spec.CSI.VolumeHandle)
+	assert.Equal(t, "data", pv.Spec.ClaimRef.Name)
 	attached := askForAttachment(ctx, t, kube, pv.Name)
-	if !attached.Status.Attached || service.publishedTo("pvc-u1") != "node-id-1" {
-		t.Errorf("attachment %+v, published to %q", attached.Status, service.publishedTo("pvc-u1"))
+	assert.True(t, attached.Status.Attached, "attachment %+v", attached.Status)
+	assert.Equal(t, "node-id-1", service.publishedTo("pvc-u1"))
+	// The volume is detached by force: Kubernetes is not told, and it is attached again.
+	service.mu.Lock()
+	delete(service.published, "pvc-u1")
+	service.mu.Unlock()
+	for service.publishedTo("pvc-u1") != "node-id-1" {
+		select {
+		case <-ctx.Done():
+			t.Fatal("not attached again")
+		case <-time.After(time.Millisecond):
+		}
 	}
 	release(ctx, t, kube, pv)
-	if err := kube.StorageV1().VolumeAttachments().Delete(ctx, attached.Name, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, kube.StorageV1().VolumeAttachments().Delete(ctx, attached.Name, metav1.DeleteOptions{}))
 	for e := range volumes.ResultChan() {
 		if e.Type == watch.Deleted {
 			break
 		}
 	}
-	if service.mu.Lock(); len(service.deleted) == 0 || service.deleted[0] != "pvc-u1" {
-		t.Errorf("the volume was not deleted before its persistent volume: %v", service.deleted)
-	}
+	service.mu.Lock()
+	require.NotEmpty(t, service.deleted)
+	assert.Equal(t, "pvc-u1", service.deleted[0], "the volume was not deleted before its persistent volume")
 	service.mu.Unlock()
 	stop()
-	if err := <-done; err != nil {
-		t.Errorf("Run: %v", err)
-	}
-	if _, err := os.Stat(path); err != nil {
-		t.Errorf("Run removed the driver's socket: %v", err)
-	}
+	assert.NoError(t, <-done)
+	_, err = os.Stat(path)
+	assert.NoError(t, err, "Run removed the driver's socket")
 }
 
 func (s *controllerService) publishedTo(volume string) string {
@@ -141,17 +154,12 @@ func (s *controllerService) publishedTo(volume string) string {
 // release does what Kubernetes does when the claim is deleted.
 func release(ctx context.Context, t *testing.T, kube kubernetes.Interface, pv *corev1.PersistentVolume) {
 	t.Helper()
-	if err := kube.CoreV1().PersistentVolumeClaims("default").Delete(ctx, "data", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, kube.CoreV1().PersistentVolumeClaims("default").Delete(ctx, "data", metav1.DeleteOptions{}))
 	pv, err := kube.CoreV1().PersistentVolumes().Get(ctx, pv.Name, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	pv.Status.Phase = corev1.VolumeReleased
-	if _, err := kube.CoreV1().PersistentVolumes().UpdateStatus(ctx, pv, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	_, err = kube.CoreV1().PersistentVolumes().UpdateStatus(ctx, pv, metav1.UpdateOptions{})
+	require.NoError(t, err)
 }
 
 // askForAttachment asks for an attachment and waits until the attacher says that it is there.
@@ -159,17 +167,13 @@ func askForAttachment(ctx context.Context, t *testing.T, kube kubernetes.Interfa
 	t.Helper()
 	attachments := kube.StorageV1().VolumeAttachments()
 	changes, err := attachments.Watch(ctx, metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer changes.Stop()
 	_, err = attachments.Create(ctx, &storagev1.VolumeAttachment{
 		ObjectMeta: metav1.ObjectMeta{Name: "a1"},
 		Spec:       storagev1.VolumeAttachmentSpec{Attacher: driverName, NodeName: "n1", Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &pv}},
 	}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for {
 		a := next(ctx, t, changes).(*storagev1.VolumeAttachment)
 		if a.Status.Attached {

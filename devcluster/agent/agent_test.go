@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"io"
 	"math/rand"
@@ -15,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
 
@@ -28,9 +29,7 @@ func dial(t *testing.T) net.Conn {
 	t.Cleanup(func() { _ = l.Close() })
 	go func() { _ = Serve(l) }()
 	conn, err := net.Dial("tcp4", fmt.Sprintf("127.0.0.1:%d", l.Addr().(*net.TCPAddr).Port))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return conn
 }
 
@@ -41,28 +40,23 @@ func shell(t *testing.T, script, stdin string) (code int, stdout, stderr string)
 	var out, errs bytes.Buffer
 	r := Request{Argv: []string{"sh", "-c", script}, Env: []string{"PATH=/usr/bin:/bin", "WORD=given"}}
 	code, err := Exec(ctx, dial(t), r, Streams{Stdin: strings.NewReader(stdin), Stdout: &out, Stderr: &errs})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return code, out.String(), errs.String()
 }
 
 func TestProgramsHaveStreamsEnvironmentAndExitCode(t *testing.T) {
 	code, out, errs := shell(t, `echo "$WORD $(cat)"; echo bad >&2; exit 7`, "input")
-	if code != 7 || out != "given input\n" || errs != "bad\n" {
-		t.Errorf("exit code %d, output %q, errors %q; want 7, %q, %q", code, out, errs, "given input\n", "bad\n")
-	}
-	if code, _, _ := shell(t, "kill -9 $$", ""); code != 137 {
-		t.Errorf("killed by signal 9: exit code %d, want 137", code)
-	}
+	assert.Equal(t, 7, code)
+	assert.Equal(t, "given input\n", out)
+	assert.Equal(t, "bad\n", errs)
+	code, _, _ = shell(t, "kill -9 $$", "")
+	assert.Equal(t, 137, code, "killed by signal 9")
 }
 
 func TestProgramThatDoesNotExistIsAnError(t *testing.T) {
 	_, err := Exec(context.Background(), dial(t), Request{Argv: []string{"no-such-program"}}, Streams{})
 	var told Error
-	if !errors.As(err, &told) {
-		t.Errorf("error %v, want one that the server told", err)
-	}
+	assert.ErrorAs(t, err, &told)
 }
 
 // Many megabytes each way find every limit of buffers and windows.
@@ -72,12 +66,9 @@ func TestMuchInputComesBackWhole(t *testing.T) {
 	var out bytes.Buffer
 	code, err := Exec(context.Background(), dial(t), Request{Argv: []string{"/bin/cat"}},
 		Streams{Stdin: bytes.NewReader(data), Stdout: &out, Stderr: io.Discard})
-	if err != nil || code != 0 {
-		t.Fatalf("exit code %d, %v", code, err)
-	}
-	if sha256.Sum256(out.Bytes()) != sha256.Sum256(data) {
-		t.Errorf("%d bytes came back and differ from the %d sent", out.Len(), len(data))
-	}
+	require.NoError(t, err)
+	require.Zero(t, code)
+	assert.Equal(t, sha256.Sum256(data), sha256.Sum256(out.Bytes()), "%d bytes came back and differ from the %d sent", out.Len(), len(data))
 }
 
 // A program that never reads must not stand in the way of a signal.
@@ -89,46 +80,37 @@ func TestSignalReachesAProgramThatDoesNotReadItsInput(t *testing.T) {
 	})
 	code, err := Exec(context.Background(), dial(t), Request{Argv: []string{"/bin/sh", "-c", "echo ready; while :; do sleep 1; done"}},
 		Streams{Stdin: endless{}, Stdout: ready, Stderr: io.Discard, Signals: signals})
-	if err != nil || code != 128+15 {
-		t.Errorf("exit code %d, %v; want %d", code, err, 128+15)
-	}
+	require.NoError(t, err)
+	assert.Equal(t, 128+15, code)
 }
 
 func TestBackgroundProgramsOutliveTheRequest(t *testing.T) {
 	pipe := filepath.Join(t.TempDir(), "pipe")
-	if err := unix.Mkfifo(pipe, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, unix.Mkfifo(pipe, 0o600))
 	// It keeps the standard output of the shell open, and answers only later.
 	code, out, _ := shell(t, fmt.Sprintf("{ read x < %s; echo \"$x back\" > %s; } & echo started", pipe, pipe), "")
-	if code != 0 || out != "started\n" {
-		t.Fatalf("exit code %d, output %q", code, out)
-	}
-	if err := os.WriteFile(pipe, []byte("there and\n"), 0); err != nil {
-		t.Fatal(err)
-	}
-	if got, err := os.ReadFile(pipe); err != nil || string(got) != "there and back\n" {
-		t.Errorf("the background program answers %q, %v", got, err)
-	}
+	require.Zero(t, code)
+	require.Equal(t, "started\n", out)
+	require.NoError(t, os.WriteFile(pipe, []byte("there and\n"), 0))
+	got, err := os.ReadFile(pipe)
+	require.NoError(t, err)
+	assert.Equal(t, "there and back\n", string(got), "the background program answers")
 }
 
 func TestProgramIsHungUpOnWhenItsClientGoes(t *testing.T) {
 	pipe := filepath.Join(t.TempDir(), "pipe")
-	if err := unix.Mkfifo(pipe, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, unix.Mkfifo(pipe, 0o600))
 	ctx, cancel := context.WithCancel(context.Background())
-	script := fmt.Sprintf("trap 'echo hung up > %s; exit' HUP; echo ready; while :; do sleep 0.1; done", pipe)
-	_, err := Exec(ctx, dial(t), Request{Argv: []string{"/bin/sh", "-c", script}}, Streams{
+	// env: this test may have been started with SIGHUP ignored (nohup), and then no shell can be told otherwise.
+	script := fmt.Sprintf("trap 'echo hung up > %[1]s; exit' HUP; echo ready; for i in $(seq 300); do sleep 0.1; done; echo nothing came > %[1]s", pipe)
+	_, err := Exec(ctx, dial(t), Request{Argv: []string{"/usr/bin/env", "--default-signal=HUP", "/bin/sh", "-c", script}}, Streams{
 		Stdout: writerFunc(func(p []byte) (int, error) { cancel(); return len(p), nil }),
 		Stderr: io.Discard,
 	})
-	if !errors.Is(err, context.Canceled) {
-		t.Errorf("error %v, want that the context was canceled", err)
-	}
-	if got, err := os.ReadFile(pipe); err != nil || string(got) != "hung up\n" {
-		t.Errorf("the program says %q, %v", got, err)
-	}
+	assert.ErrorIs(t, err, context.Canceled)
+	got, err := os.ReadFile(pipe)
+	require.NoError(t, err)
+	assert.Equal(t, "hung up\n", string(got))
 }
 
 func TestTerminal(t *testing.T) {
@@ -138,19 +120,15 @@ func TestTerminal(t *testing.T) {
 		Env:      []string{"PATH=/usr/bin:/bin"},
 		Terminal: &Size{Rows: 33, Columns: 77},
 	}, Streams{Stdin: strings.NewReader("typed\n"), Stdout: &out, Stderr: io.Discard})
-	if err != nil || code != 3 {
-		t.Errorf("exit code %d, %v; want 3", code, err)
-	}
-	if !strings.Contains(out.String(), "33 77\r\n") || !strings.Contains(out.String(), "got typed\r\n") {
-		t.Errorf("the terminal shows %q", out.String())
-	}
+	require.NoError(t, err)
+	assert.Equal(t, 3, code)
+	assert.Contains(t, out.String(), "33 77\r\n")
+	assert.Contains(t, out.String(), "got typed\r\n")
 }
 
 func TestConnectPassesBothDirectionsAndTheirEnds(t *testing.T) {
 	target, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer target.Close()
 	go func() {
 		conn, err := target.Accept()
@@ -162,20 +140,15 @@ func TestConnectPassesBothDirectionsAndTheirEnds(t *testing.T) {
 		_, _ = conn.Write(append([]byte("heard "), all...))
 	}()
 	conn, err := Connect(context.Background(), dial(t), "unix", target.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer conn.Close()
 	_, _ = conn.Write([]byte("words"))
-	if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
-		t.Fatal(err)
-	}
-	if got, err := io.ReadAll(conn); err != nil || string(got) != "heard words" {
-		t.Errorf("got %q, %v", got, err)
-	}
-	if _, err := Connect(context.Background(), dial(t), "unix", "/no/such/socket"); err == nil {
-		t.Error("connected to a socket that does not exist")
-	}
+	require.NoError(t, conn.(*net.TCPConn).CloseWrite())
+	got, err := io.ReadAll(conn)
+	require.NoError(t, err)
+	assert.Equal(t, "heard words", string(got))
+	_, err = Connect(context.Background(), dial(t), "unix", "/no/such/socket")
+	assert.Error(t, err, "connected to a socket that does not exist")
 }
 
 type writerFunc func([]byte) (int, error)

@@ -1,11 +1,11 @@
 // Package agent runs programs on a machine that is reached by nothing but a
 // network link: its server runs inside, its client outside. Unlike a remote
-// shell it asks for no identity; who may reach it is decided by the interface it
-// listens on. It must not know which machine it is on.
+// shell it asks for no identity; the interface it listens on decides who may
+// reach it. It must not know which machine it is on.
 //
 // One connection serves one request. The client sends a Request; for a program
-// the two then exchange frames until its exit is told, for a connection to an
-// address inside they are followed by its bytes.
+// the two then exchange frames until one reports its exit, for a connection to
+// an address inside they are followed by its bytes.
 package agent
 
 import (

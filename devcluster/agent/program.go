@@ -26,7 +26,7 @@ type program struct {
 
 // run starts the program, serves its streams, and tells the client its exit code
 // once the program itself has ended and what it wrote is sent. Programs that it
-// left in the background live on, without anybody reading what they write.
+// left in the background live on, and nothing reads what they write.
 func (s *server) run(r Request) error {
 	p, err := start(r)
 	if err != nil {

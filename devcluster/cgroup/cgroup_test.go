@@ -1,8 +1,9 @@
 package cgroup
 
 import (
-	"reflect"
 	"testing"
+
+	"github.com/stretchr/testify/assert"
 
 	"github.com/longhorn-lep/longhorn-manager/devcluster/mountinfo"
 )
@@ -22,15 +23,9 @@ func TestHierarchies(t *testing.T) {
 		"no cgroup at all → none":             {[]mountinfo.Mount{other}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := Find("a/b", c.mounts).dirs; !reflect.DeepEqual(got, c.want) {
-				t.Errorf("got %v, want %v", got, c.want)
-			}
+			assert.Equal(t, c.want, Find("a/b", c.mounts).dirs)
 		})
 	}
-	if got := controllers(named.Options); got != "name=systemd" {
-		t.Errorf("controllers = %q, want name=systemd", got)
-	}
-	if got := controllers([]string{"rw", "cpu", "cpuacct"}); got != "cpu,cpuacct" {
-		t.Errorf("controllers = %q, want cpu,cpuacct", got)
-	}
+	assert.Equal(t, "name=systemd", controllers(named.Options))
+	assert.Equal(t, "cpu,cpuacct", controllers([]string{"rw", "cpu", "cpuacct"}))
 }

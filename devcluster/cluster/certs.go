@@ -91,7 +91,7 @@ func (c *Cluster) authority() (*pki.Authority, error) {
 	return pki.LoadAuthority(pki.Pair{Cert: cert, Key: key}, time.Now())
 }
 
-// writeFile writes secrets and configuration alike: nobody but root reads them.
+// writeFile writes secrets and configuration alike: only root reads them.
 func writeFile(path, content string) error {
 	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 		return fmt.Errorf("write configuration: %w", err)

@@ -119,7 +119,7 @@ func (c *Cluster) setCut(name string, cut bool) error {
 	return c.save()
 }
 
-// Freeze has the whole node stand still.
+// Freeze makes the whole node stand still.
 func (c *Cluster) Freeze(name string) error {
 	return c.setFrozen(name, true)
 }

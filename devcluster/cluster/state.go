@@ -37,7 +37,7 @@ type Node struct {
 	Index  int         `json:"index"`
 	FSType string      `json:"fsType"`
 	Init   proc.Record `json:"init"`
-	// Stopped says that it is off because it was told so.
+	// Stopped says that a command turned it off.
 	Stopped bool `json:"stopped"`
 	// Cut says that the router drops its packets.
 	Cut bool `json:"cut"`

@@ -1,13 +1,13 @@
 package cluster
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
-	"reflect"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -17,9 +17,8 @@ import (
 
 func TestStateIsReadBackAsItWasSaved(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "state.json")
-	if _, err := loadState(file); !errors.Is(err, ErrNoCluster) {
-		t.Fatalf("no file: error %v, want ErrNoCluster", err)
-	}
+	_, err := loadState(file)
+	require.ErrorIs(t, err, ErrNoCluster, "no file")
 	want := &State{
 		Complete: true,
 		APIPort:  4321,
@@ -30,22 +29,14 @@ func TestStateIsReadBackAsItWasSaved(t *testing.T) {
 		Restore:  map[string]string{"/proc/x": "1\n"},
 		MadeDirs: []string{"/dev/longhorn"},
 	}
-	if err := want.save(file); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, want.save(file))
 	got, err := loadState(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("got %+v, want %+v", got, want)
-	}
-	if err := os.WriteFile(file, []byte("{"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := loadState(file); err == nil || errors.Is(err, ErrNoCluster) {
-		t.Errorf("torn file: error %v, want a parse error", err)
-	}
+	require.NoError(t, err)
+	assert.Equal(t, want, got)
+	require.NoError(t, os.WriteFile(file, []byte("{"), 0o600))
+	_, err = loadState(file)
+	require.Error(t, err)
+	assert.NotErrorIs(t, err, ErrNoCluster, "torn file")
 }
 
 func TestAddNode(t *testing.T) {
@@ -67,11 +58,11 @@ func TestAddNode(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			n, err := c.state.addNode(c.add, "ext4", nil)
-			if (err != nil) != c.fails {
-				t.Fatalf("error %v, want failure %v", err, c.fails)
-			}
-			if err == nil && (n.Index != c.want || n.Name != c.add || !n.Stopped) {
-				t.Errorf("got %+v, want index %d, not running yet", *n, c.want)
+			require.Equal(t, c.fails, err != nil, err)
+			if err == nil {
+				assert.Equal(t, c.want, n.Index, "%+v, not running yet", *n)
+				assert.Equal(t, c.add, n.Name)
+				assert.True(t, n.Stopped)
 			}
 		})
 	}
@@ -80,15 +71,12 @@ func TestAddNode(t *testing.T) {
 func TestRemoveNodeKeepsTheOthers(t *testing.T) {
 	s := State{Nodes: []Node{{Name: "a", Index: 1}, {Name: "b", Index: 2}, {Name: "c", Index: 3}}}
 	s.removeNode("b")
-	if want := []Node{{Name: "a", Index: 1}, {Name: "c", Index: 3}}; !reflect.DeepEqual(s.Nodes, want) {
-		t.Errorf("got %+v, want %+v", s.Nodes, want)
-	}
-	if _, err := s.node("b"); !errors.Is(err, ErrUnknownNode) {
-		t.Errorf("removed node: %v, want ErrUnknownNode", err)
-	}
-	if _, err := s.runningNode("a"); !errors.Is(err, ErrStopped) {
-		t.Errorf("node without process: %v, want ErrStopped", err)
-	}
+	want := []Node{{Name: "a", Index: 1}, {Name: "c", Index: 3}}
+	assert.Equal(t, want, s.Nodes)
+	_, err := s.node("b")
+	assert.ErrorIs(t, err, ErrUnknownNode, "removed node")
+	_, err = s.runningNode("a")
+	assert.ErrorIs(t, err, ErrStopped, "node without process")
 }
 
 func TestNewLayout(t *testing.T) {
@@ -104,9 +92,8 @@ func TestNewLayout(t *testing.T) {
 		"name that ends in dash → refused": {"/var/lib/x", "a-", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := NewLayout(c.dir, c.name); (err == nil) != c.ok {
-				t.Errorf("error %v, want ok %v", err, c.ok)
-			}
+			_, err := NewLayout(c.dir, c.name)
+			assert.Equal(t, c.ok, err == nil, err)
 		})
 	}
 }
@@ -119,9 +106,7 @@ func TestLayoutsWithOtherDirAndNameShareNothing(t *testing.T) {
 	}
 	seen := map[string]bool{}
 	for _, name := range append(names(a), names(b)...) {
-		if seen[name] {
-			t.Errorf("%s is used twice", name)
-		}
+		assert.False(t, seen[name], "%s is used twice", name)
 		seen[name] = true
 	}
 }
@@ -129,17 +114,12 @@ func TestLayoutsWithOtherDirAndNameShareNothing(t *testing.T) {
 func TestLockKeepsASecondCommandOut(t *testing.T) {
 	l := Layout{Dir: t.TempDir(), Name: "x"}
 	unlock, err := l.lock()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := l.lock(); err == nil {
-		t.Error("locked twice")
-	}
+	require.NoError(t, err)
+	_, err = l.lock()
+	assert.Error(t, err, "locked twice")
 	unlock()
 	again, err := l.lock()
-	if err != nil {
-		t.Fatalf("after unlock: %v", err)
-	}
+	require.NoError(t, err, "after unlock")
 	again()
 }
 
@@ -163,9 +143,7 @@ func TestIsReady(t *testing.T) {
 		"no report yet → not ready":                 {corev1.Node{}, time.Time{}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := isReady(c.node, c.since); got != c.want {
-				t.Errorf("got %v, want %v", got, c.want)
-			}
+			assert.Equal(t, c.want, isReady(c.node, c.since))
 		})
 	}
 }

@@ -43,7 +43,7 @@ type footprint struct {
 	disks []string
 	// loops are devices whose files lie on one of these, or on the real
 	// machine's under a path that only the node has. They are found while the
-	// node runs: afterwards the kernel may give a device number to somebody else.
+	// node runs: afterwards the kernel may give a device number to another device.
 	loops map[string]disk.Loop
 	// fuses are connection numbers of FUSE mounts among these.
 	fuses []uint32
@@ -232,7 +232,7 @@ func kill(ctx context.Context, init proc.Record, f footprint) error {
 	return init.Kill(ctx)
 }
 
-// abort has every request to these FUSE connections fail, now and later. It mounts the
+// abort makes every request to these FUSE connections fail, now and later. It mounts the
 // kernel's control file system for itself: not every machine has it mounted.
 func abort(connections []uint32) error {
 	if len(connections) == 0 {

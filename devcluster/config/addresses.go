@@ -1,7 +1,7 @@
-// Package config renders everything that the programs of the cluster are told:
-// addresses, command lines and configuration files. It is pure: values in,
-// text out. It must not read or write a file, nor know where the cluster's
-// directory is.
+// Package config renders all settings of the programs of the cluster:
+// addresses, command lines and configuration files. It is pure: values in, text
+// out. It must not read or write a file, nor know where the cluster's directory
+// is.
 package config
 
 import (

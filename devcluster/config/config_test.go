@@ -2,10 +2,11 @@ package config
 
 import (
 	"encoding/json"
-	"slices"
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"k8s.io/client-go/tools/clientcmd"
 	kubeletv1beta1 "k8s.io/kubelet/config/v1beta1"
 	"sigs.k8s.io/yaml"
@@ -16,30 +17,21 @@ func TestAddressesOfNodes(t *testing.T) {
 		1:        {"172.30.1.1", "10.244.1.0/24"},
 		MaxNodes: {"172.30.1.250", "10.244.250.0/24"},
 	} {
-		if got := NodeIP(index).String(); got != want[0] {
-			t.Errorf("node %d has address %s, want %s", index, got, want[0])
-		}
-		if got := NodePods(index).String(); got != want[1] {
-			t.Errorf("node %d has pods in %s, want %s", index, got, want[1])
-		}
+		assert.Equal(t, want[0], NodeIP(index).String(), "node %d", index)
+		assert.Equal(t, want[1], NodePods(index).String(), "node %d", index)
 	}
 }
 
 // The strict decoder refuses a misspelt field, which the kubelet would too.
 func TestKubeletConfigurationIsTheKubeletsOwn(t *testing.T) {
 	var c kubeletv1beta1.KubeletConfiguration
-	if err := yaml.UnmarshalStrict([]byte(Node{Name: "node-2", Index: 2}.Kubelet()), &c); err != nil {
-		t.Fatal(err)
-	}
-	if c.FailCgroupV1 == nil || *c.FailCgroupV1 || c.CgroupDriver != "cgroupfs" {
-		t.Error("must accept cgroup v1 with the cgroupfs driver")
-	}
-	if !slices.Equal(c.ClusterDNS, []string{"10.96.0.10"}) || c.ClusterDomain != "cluster.local" {
-		t.Errorf("DNS %v, domain %s", c.ClusterDNS, c.ClusterDomain)
-	}
-	if c.EvictionHard["nodefs.available"] != "1%" {
-		t.Errorf("eviction %v", c.EvictionHard)
-	}
+	require.NoError(t, yaml.UnmarshalStrict([]byte(Node{Name: "node-2", Index: 2}.Kubelet()), &c))
+	require.NotNil(t, c.FailCgroupV1)
+	assert.False(t, *c.FailCgroupV1)
+	assert.Equal(t, "cgroupfs", c.CgroupDriver, "must accept cgroup v1 with the cgroupfs driver")
+	assert.Equal(t, []string{"10.96.0.10"}, c.ClusterDNS)
+	assert.Equal(t, "cluster.local", c.ClusterDomain)
+	assert.Equal(t, "1%", c.EvictionHard["nodefs.available"])
 }
 
 func TestPodNetworkNamesTheNodesRange(t *testing.T) {
@@ -49,25 +41,18 @@ func TestPodNetworkNamesTheNodesRange(t *testing.T) {
 			IPAM struct{ Ranges [][]struct{ Subnet string } }
 		}
 	}
-	if err := json.Unmarshal([]byte(Node{Name: "b", Index: 7}.PodNetwork()), &c); err != nil {
-		t.Fatal(err)
-	}
-	if c.Plugins[0].Type != "ptp" || c.Plugins[0].IPAM.Ranges[0][0].Subnet != "10.244.7.0/24" {
-		t.Errorf("got %+v", c)
-	}
+	require.NoError(t, json.Unmarshal([]byte(Node{Name: "b", Index: 7}.PodNetwork()), &c))
+	assert.Equal(t, "ptp", c.Plugins[0].Type)
+	assert.Equal(t, "10.244.7.0/24", c.Plugins[0].IPAM.Ranges[0][0].Subnet)
 }
 
 func TestKubeconfigParses(t *testing.T) {
 	c, err := clientcmd.Load([]byte(Kubeconfig("https://127.0.0.1:1", "/ca", "/cert", "/key")))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := c.Clusters["default"].Server; got != "https://127.0.0.1:1" {
-		t.Errorf("server %q", got)
-	}
-	if got := c.AuthInfos["default"]; got.ClientCertificate != "/cert" || got.ClientKey != "/key" {
-		t.Errorf("user %+v", got)
-	}
+	require.NoError(t, err)
+	assert.Equal(t, "https://127.0.0.1:1", c.Clusters["default"].Server)
+	got := c.AuthInfos["default"]
+	assert.Equal(t, "/cert", got.ClientCertificate)
+	assert.Equal(t, "/key", got.ClientKey)
 }
 
 func TestArguments(t *testing.T) {
@@ -86,26 +71,19 @@ func TestArguments(t *testing.T) {
 		"kube-proxy → tracking limits not touched": {n.ProxyArgs(), "--conntrack-max-per-core=0"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if !slices.Contains(c.args, c.want) {
-				t.Errorf("%v lacks %s", c.args, c.want)
-			}
+			assert.Contains(t, c.args, c.want)
 		})
 	}
-	if got := Corefile(f); !strings.Contains(got, "kubeconfig /k/coredns.kubeconfig default") {
-		t.Errorf("Corefile lacks the identity: %s", got)
-	}
+	assert.Contains(t, Corefile(f), "kubeconfig /k/coredns.kubeconfig default", "Corefile lacks the identity")
 }
 
 func TestObjectsAreYAMLDocumentsWithKinds(t *testing.T) {
 	var kinds []string
 	for doc := range strings.SplitSeq(Objects(), "\n---\n") {
 		var o struct{ Kind string }
-		if err := yaml.Unmarshal([]byte(doc), &o); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, yaml.Unmarshal([]byte(doc), &o))
 		kinds = append(kinds, o.Kind)
 	}
-	if want := []string{"Service", "EndpointSlice", "ClusterRole", "ClusterRoleBinding"}; !slices.Equal(kinds, want) {
-		t.Errorf("kinds %v, want %v", kinds, want)
-	}
+	want := []string{"Service", "EndpointSlice", "ClusterRole", "ClusterRoleBinding"}
+	assert.Equal(t, want, kinds)
 }

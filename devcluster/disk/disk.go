@@ -1,6 +1,6 @@
-// Package disk owns the file system images of nodes and the loop devices they
-// are mounted through: made, mounted, cut off from power, and cleared away. It
-// must not know which node an image belongs to.
+// Package disk makes, mounts, cuts off from power and clears away the file
+// system images of nodes and the loop devices they are mounted through. It must
+// not know which node an image belongs to.
 package disk
 
 import (

@@ -6,26 +6,21 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
 
 func TestCreateRefusesAnUnknownFileSystem(t *testing.T) {
-	if err := Create(filepath.Join(t.TempDir(), "d"), "ntfs", 1<<20); err == nil {
-		t.Error("no error")
-	}
+	assert.Error(t, Create(filepath.Join(t.TempDir(), "d"), "ntfs", 1<<20))
 }
 
 func TestCreateDoesNotTouchAFileThatExists(t *testing.T) {
 	image := filepath.Join(t.TempDir(), "d")
-	if err := os.WriteFile(image, []byte("precious"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := Create(image, "ext4", 16<<20); err == nil {
-		t.Error("no error")
-	}
-	if got, _ := os.ReadFile(image); string(got) != "precious" {
-		t.Errorf("file now holds %q", got)
-	}
+	require.NoError(t, os.WriteFile(image, []byte("precious"), 0o600))
+	assert.Error(t, Create(image, "ext4", 16<<20))
+	got, _ := os.ReadFile(image)
+	assert.Equal(t, "precious", string(got))
 }
 
 // A power loss must lose what was only written, keep what was synced, and
@@ -42,49 +37,32 @@ func TestPowerLossKeepsWhatWasSyncedAndNothingElse(t *testing.T) {
 	}
 	dir := t.TempDir()
 	image, at := filepath.Join(dir, "disk.img"), filepath.Join(dir, "mnt")
-	if err := Create(image, "ext4", 64<<20); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Mkdir(at, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, Create(image, "ext4", 64<<20))
+	require.NoError(t, os.Mkdir(at, 0o755))
 	mount := func() {
 		t.Helper()
-		if err := Mount(image, "ext4", at); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, Mount(image, "ext4", at))
 	}
 	unmount := func() {
 		t.Helper()
-		if err := unix.Unmount(at, 0); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, unix.Unmount(at, 0))
 	}
 	write := func(name string) {
 		t.Helper()
-		if err := os.WriteFile(filepath.Join(at, name), []byte(name), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(filepath.Join(at, name), []byte(name), 0o644))
 	}
 	mount()
 	write("synced")
-	if err := Sync(at); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, Sync(at))
 	write("lost")
-	if err := CutPower(at); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(at, "after"), nil, 0o644); err == nil {
-		t.Error("a write after the power loss succeeded")
-	}
+	require.NoError(t, CutPower(at))
+	assert.Error(t, os.WriteFile(filepath.Join(at, "after"), nil, 0o644), "a write after the power loss succeeded")
 	unmount()
 	mount()
 	defer unmount()
-	if got, err := os.ReadFile(filepath.Join(at, "synced")); err != nil || string(got) != "synced" {
-		t.Errorf("synced file holds %q, %v", got, err)
-	}
-	if _, err := os.Stat(filepath.Join(at, "lost")); !os.IsNotExist(err) {
-		t.Errorf("file that was not synced: %v, want that it does not exist", err)
-	}
+	got, err := os.ReadFile(filepath.Join(at, "synced"))
+	require.NoError(t, err)
+	assert.Equal(t, "synced", string(got))
+	_, err = os.Stat(filepath.Join(at, "lost"))
+	assert.ErrorIs(t, err, os.ErrNotExist, "file that was not synced")
 }

@@ -16,7 +16,7 @@ type Kind string
 
 // The behaviours.
 const (
-	// OK does what it is told.
+	// OK does each read, write and flush at once.
 	OK Kind = "ok"
 	// Slow does each read, write and flush after a delay.
 	Slow Kind = "slow"
@@ -106,7 +106,7 @@ func (d Disk) table(s State) string {
 // Modules are the kernel modules of the targets.
 func Modules() []string { return []string{"dm-mod", "dm-delay", "dm-flakey"} }
 
-// Env keeps dmsetup from waiting for a udev that nobody runs.
+// Env keeps dmsetup from waiting for a udev that does not run.
 const Env = "DM_DISABLE_UDEV=1"
 
 // CreateCommand makes the device, OK.

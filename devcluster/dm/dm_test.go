@@ -4,6 +4,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func TestStateIsReadBackAsItIsPrinted(t *testing.T) {
@@ -16,21 +19,15 @@ func TestStateIsReadBackAsItIsPrinted(t *testing.T) {
 		"drop-writes": {Kind: DropWrites},
 	} {
 		got, err := ParseState(strings.Fields(text))
-		if err != nil || got != want {
-			t.Errorf("%q is read as %+v, %v; want %+v", text, got, err, want)
-		}
-		if again := want.String(); again != text {
-			t.Errorf("%+v is printed as %q, want %q", want, again, text)
-		}
+		require.NoError(t, err, text)
+		assert.Equal(t, want, got, text)
+		assert.Equal(t, text, want.String(), want)
 	}
 	for _, text := range []string{"", "slow", "slow x", "slow 0", "slow -1", "fail 3", "broken", "slow 1 2"} {
-		if got, err := ParseState(strings.Fields(text)); err == nil {
-			t.Errorf("%q is read as %+v, want an error", text, got)
-		}
+		got, err := ParseState(strings.Fields(text))
+		assert.Error(t, err, "%q is read as %+v", text, got)
 	}
-	if got := (State{}).String(); got != "ok" {
-		t.Errorf("the zero state is printed as %q, want ok", got)
-	}
+	assert.Equal(t, "ok", (State{}).String())
 }
 
 func TestTables(t *testing.T) {
@@ -43,12 +40,8 @@ func TestTables(t *testing.T) {
 		{Kind: DropWrites}:               "0 2048 flakey /dev/ubdb 0 0 1 1 drop_writes",
 		{Kind: Hang}:                     "0 2048 linear /dev/ubdb 0",
 	} {
-		if got := d.table(state); got != want {
-			t.Errorf("%s: table %q, want %q", state, got, want)
-		}
+		assert.Equal(t, want, d.table(state), state)
 		script := d.SwitchCommand(state)[2]
-		if resumes := strings.Contains(script, "resume"); resumes == (state.Kind == Hang) {
-			t.Errorf("%s: the device is resumed: %v", state, resumes)
-		}
+		assert.NotEqual(t, state.Kind == Hang, strings.Contains(script, "resume"), "%s: the device is resumed", state)
 	}
 }

@@ -6,15 +6,15 @@ import (
 	"net"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 )
 
 func listen(t *testing.T) net.Listener {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return l
 }
 
@@ -44,27 +44,17 @@ func TestServePassesBothDirectionsAndHalfClose(t *testing.T) {
 	go func() { served <- Serve(ctx, door, To(target.Addr().String())) }()
 
 	conn, err := net.Dial("tcp", door.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := conn.Write([]byte("hello")); err != nil {
-		t.Fatal(err)
-	}
-	if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	_, err = conn.Write([]byte("hello"))
+	require.NoError(t, err)
+	require.NoError(t, conn.(*net.TCPConn).CloseWrite())
 	got, err := io.ReadAll(conn)
-	if err != nil || string(got) != "got hello" {
-		t.Errorf("read %q, %v; want \"got hello\"", got, err)
-	}
+	require.NoError(t, err)
+	assert.Equal(t, "got hello", string(got))
 	_ = conn.Close()
-	if err := <-answered; err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, <-answered)
 	cancel()
-	if err := <-served; err != nil {
-		t.Errorf("Serve: %v", err)
-	}
+	assert.NoError(t, <-served)
 }
 
 func TestServeClosesTheConnectionWhenNobodyAnswers(t *testing.T) {
@@ -77,15 +67,11 @@ func TestServeClosesTheConnectionWhenNobodyAnswers(t *testing.T) {
 	served := make(chan error, 1)
 	go func() { served <- Serve(ctx, door, To(address)) }()
 	conn, err := net.Dial("tcp", door.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n, err := conn.Read(make([]byte, 1)); n != 0 || err == nil {
-		t.Errorf("read %d bytes, %v; want the connection closed", n, err)
-	}
+	require.NoError(t, err)
+	n, err := conn.Read(make([]byte, 1))
+	assert.Zero(t, n)
+	assert.Error(t, err)
 	_ = conn.Close()
 	cancel()
-	if err := <-served; err != nil {
-		t.Errorf("Serve: %v", err)
-	}
+	assert.NoError(t, <-served)
 }

@@ -12,13 +12,15 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"reflect"
 	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func untar(t *testing.T, r io.Reader) (names []string, files map[string][]byte) {
@@ -30,13 +32,9 @@ func untar(t *testing.T, r io.Reader) (names []string, files map[string][]byte) 
 		if errors.Is(err, io.EOF) {
 			return names, files
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		data, err := io.ReadAll(tr)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		names = append(names, h.Name)
 		files[h.Name] = data
 	}
@@ -45,69 +43,46 @@ func untar(t *testing.T, r io.Reader) (names []string, files map[string][]byte) 
 func TestBuildWritesADockerArchiveWhoseDigestsAgree(t *testing.T) {
 	dir := t.TempDir()
 	base := filepath.Join(dir, "base.tar")
-	if err := os.WriteFile(base, make([]byte, 1024), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(base, make([]byte, 1024), 0o644))
 	top := NewLayer()
 	top.Bytes("/opt/a/b", []byte("hello"), 0o755)
 	top.Bytes("/opt/a/b", []byte("second"), 0o755)
 	out := filepath.Join(dir, "image.tar")
 	c := Config{Name: "localhost/x:dev", Entrypoint: []string{"/opt/a/b"}, Env: []string{"A=1"}}
-	if err := Build(out, c, base, top); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, Build(out, c, base, top))
 	raw, err := os.ReadFile(out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	_, files := untar(t, bytes.NewReader(raw))
 	var manifest []manifestEntry
-	if err := json.Unmarshal(files["manifest.json"], &manifest); err != nil {
-		t.Fatal(err)
-	}
-	if want := []string{"localhost/x:dev"}; !reflect.DeepEqual(manifest[0].RepoTags, want) {
-		t.Errorf("tags %v, want %v", manifest[0].RepoTags, want)
-	}
-	if want := []string{"layer-0.tar", "layer-1.tar"}; !reflect.DeepEqual(manifest[0].Layers, want) {
-		t.Errorf("layers %v, want %v", manifest[0].Layers, want)
-	}
+	require.NoError(t, json.Unmarshal(files["manifest.json"], &manifest))
+	want := []string{"localhost/x:dev"}
+	assert.Equal(t, want, manifest[0].RepoTags)
+	want = []string{"layer-0.tar", "layer-1.tar"}
+	assert.Equal(t, want, manifest[0].Layers)
 	var config imageConfig
-	if err := json.Unmarshal(files[manifest[0].Config], &config); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal(files[manifest[0].Config], &config))
 	for i, layer := range manifest[0].Layers {
 		sum := sha256.Sum256(files[layer])
-		if got := "sha256:" + hex.EncodeToString(sum[:]); got != config.RootFS.DiffIDs[i] {
-			t.Errorf("layer %d has digest %s, config says %s", i, got, config.RootFS.DiffIDs[i])
-		}
+		got := "sha256:" + hex.EncodeToString(sum[:])
+		assert.Equal(t, config.RootFS.DiffIDs[i], got, "layer %d", i)
 	}
 	names, inside := untar(t, bytes.NewReader(files["layer-1.tar"]))
-	if want := []string{"opt/", "opt/a/", "opt/a/b"}; !reflect.DeepEqual(names, want) {
-		t.Errorf("layer holds %v, want %v", names, want)
-	}
-	if string(inside["opt/a/b"]) != "hello" {
-		t.Errorf("file holds %q, want the first content added", inside["opt/a/b"])
-	}
-	if name, err := Repository(out); err != nil || name != "localhost/x:dev" {
-		t.Errorf("Repository = %q, %v", name, err)
-	}
+	assert.Equal(t, []string{"opt/", "opt/a/", "opt/a/b"}, names)
+	assert.Equal(t, "hello", string(inside["opt/a/b"]))
+	name, err := Repository(out)
+	require.NoError(t, err)
+	assert.Equal(t, "localhost/x:dev", name)
 	again := filepath.Join(dir, "again.tar")
-	if err := Build(again, c, base, top); err != nil {
-		t.Fatal(err)
-	}
-	if second, _ := os.ReadFile(again); !bytes.Equal(raw, second) {
-		t.Error("the same input made another archive")
-	}
+	require.NoError(t, Build(again, c, base, top))
+	second, _ := os.ReadFile(again)
+	assert.True(t, bytes.Equal(raw, second), "the same input made another archive")
 }
 
 func TestRepositoryRefusesWhatIsNoImage(t *testing.T) {
 	p := filepath.Join(t.TempDir(), "x.tar")
-	if err := os.WriteFile(p, make([]byte, 1024), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := Repository(p); err == nil {
-		t.Error("no error")
-	}
+	require.NoError(t, os.WriteFile(p, make([]byte, 1024), 0o644))
+	_, err := Repository(p)
+	assert.Error(t, err)
 }
 
 func TestParseLDD(t *testing.T) {
@@ -125,9 +100,8 @@ func TestParseLDD(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := parseLDD(c.out)
-			if (err != nil) != c.fails || !reflect.DeepEqual(got, c.want) {
-				t.Errorf("got %v, %v; want %v, failure %v", got, err, c.want, c.fails)
-			}
+			assert.Equal(t, c.fails, err != nil, err)
+			assert.Equal(t, c.want, got)
 		})
 	}
 }
@@ -139,17 +113,11 @@ func TestPauseProgramWaits(t *testing.T) {
 		t.Skip("the sandbox program exists for amd64 only")
 	}
 	program, err := pauseProgram("amd64")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	p := filepath.Join(t.TempDir(), "pause")
-	if err := os.WriteFile(p, program, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(p, program, 0o755))
 	cmd := exec.Command(p)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, cmd.Start())
 	done := make(chan error, 1)
 	go func() { done <- cmd.Wait() }()
 	select {
@@ -158,27 +126,20 @@ func TestPauseProgramWaits(t *testing.T) {
 	case <-time.After(300 * time.Millisecond):
 	}
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", cmd.Process.Pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	// Bit 16 of the mask is signal 17, SIGCHLD. Others may be ignored by whoever runs this test.
+	require.NoError(t, err)
+	// Bit 16 of the mask is signal 17, SIGCHLD. The process that runs this test may ignore others.
 	_, after, _ := strings.Cut(string(status), "SigIgn:\t")
 	line, _, _ := strings.Cut(after, "\n")
-	if ignored, err := strconv.ParseUint(line, 16, 64); err != nil || ignored&(1<<16) == 0 {
-		t.Errorf("does not ignore SIGCHLD: SigIgn is %q", line)
-	}
-	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	ignored, err := strconv.ParseUint(line, 16, 64)
+	require.NoError(t, err)
+	assert.NotZero(t, ignored&(1<<16), "does not ignore SIGCHLD: SigIgn is %q", line)
+	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
 	err = <-done
 	var exit *exec.ExitError
-	if !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGTERM {
-		t.Errorf("ended with %v, want SIGTERM", err)
-	}
-	if used := cmd.ProcessState.SystemTime() + cmd.ProcessState.UserTime(); used > 100*time.Millisecond {
-		t.Errorf("used %v of processor time while waiting", used)
-	}
-	if _, err := pauseProgram("riscv64"); err == nil {
-		t.Error("another architecture made no error")
-	}
+	require.ErrorAs(t, err, &exit)
+	assert.Equal(t, syscall.SIGTERM, exit.Sys().(syscall.WaitStatus).Signal())
+	used := cmd.ProcessState.SystemTime() + cmd.ProcessState.UserTime()
+	assert.LessOrEqual(t, used, 100*time.Millisecond, "used %v of processor time while waiting", used)
+	_, err = pauseProgram("riscv64")
+	assert.Error(t, err, "another architecture made no error")
 }

@@ -10,8 +10,8 @@
 //	 write the go byte ────────────────▶  new cgroup namespace, exec itself again,
 //	                                      mounts, pivot_root, processes
 //
-// Without the go byte the first process ends, so a machine that nobody
-// recorded does not exist.
+// Without the go byte the first process ends, so no machine exists without a
+// record.
 package machine
 
 import (
@@ -85,7 +85,7 @@ type Guest struct {
 	Fresh map[string]string `json:"fresh"`
 	// Shared are directories of the real machine that the guest writes.
 	Shared []Bind `json:"shared"`
-	// Disks can be told to be slow, to fail and the like.
+	// Disks can be made slow, made to fail and the like.
 	Disks []GuestDisk `json:"disks"`
 	// Links are symbolic links to make, target by path.
 	Links map[string]string `json:"links"`

@@ -3,8 +3,10 @@ package machine
 import (
 	"net"
 	"path/filepath"
-	"reflect"
 	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/longhorn-lep/longhorn-manager/devcluster/dm"
 	"github.com/longhorn-lep/longhorn-manager/devcluster/netns"
@@ -31,14 +33,8 @@ func TestSpecIsReadBackAsItWasWritten(t *testing.T) {
 		Processes: []Process{{Name: "p", Argv: []string{"/bin/p", "-x"}, Env: []string{"A=1"}, Log: "/log", After: "127.0.0.1:1", Listener: true}},
 	}
 	file := filepath.Join(t.TempDir(), "spec.json")
-	if err := want.Write(file); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, want.Write(file))
 	got, err := ReadSpec(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("got %+v, want %+v", got, want)
-	}
+	require.NoError(t, err)
+	assert.Equal(t, want, got)
 }

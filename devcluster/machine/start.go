@@ -36,7 +36,7 @@ type Options struct {
 
 const searchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// Start starts a machine and returns as soon as it was told to go.
+// Start starts a machine and returns as soon as it may go.
 func Start(o Options) error {
 	log, err := openLog(o.Log)
 	if err != nil {

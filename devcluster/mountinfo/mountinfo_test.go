@@ -1,10 +1,11 @@
 package mountinfo
 
 import (
-	"reflect"
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
 
@@ -32,11 +33,9 @@ func TestParse(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := parse(strings.NewReader(c.line + "\n"))
-			if (err != nil) != c.fails {
-				t.Fatalf("error %v, want failure %v", err, c.fails)
-			}
-			if !c.fails && !reflect.DeepEqual(got, []Mount{c.want}) {
-				t.Errorf("got %+v, want %+v", got, c.want)
+			require.Equal(t, c.fails, err != nil, err)
+			if !c.fails {
+				assert.Equal(t, []Mount{c.want}, got, c.want)
 			}
 		})
 	}

@@ -42,7 +42,7 @@ func Plug(router string, g Guest) error {
 	if err != nil {
 		return fmt.Errorf("plug a guest into %s: %w", router, err)
 	}
-	// Nobody beyond the router may come in by it.
+	// No packet from beyond the router may come in by it.
 	return Cut(router, g.ManagementPort)
 }
 

@@ -96,8 +96,8 @@ func Delete(name string) error {
 // removeCovered removes a file on which something is mounted where no path
 // leads any more: ip-netns(8) binds the directory over itself, with the mounts
 // in it, and what was unmounted above was the copy. In a mount namespace of its
-// own the thread takes all of these mounts away, without touching anybody
-// else's; removing a file on which nothing is mounted here makes the kernel
+// own the thread takes all of these mounts away, without touching those of
+// others; removing a file on which nothing is mounted here makes the kernel
 // unmount what is mounted on it in every other namespace.
 func removeCovered(p string) error {
 	if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS); err != nil {

@@ -4,9 +4,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 const ownMounts = "NETNS_TEST_HAS_OWN_MOUNTS"
@@ -24,9 +26,8 @@ func inOwnMounts(t *testing.T) bool {
 	cmd := exec.Command("/proc/self/exe", "-test.run=^"+t.Name()+"$", "-test.v")
 	cmd.Env = append(os.Environ(), ownMounts+"=1")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Errorf("%v\n%s", err, out)
-	}
+	out, err := cmd.CombinedOutput()
+	assert.NoError(t, err, "%s", out)
 	return false
 }
 
@@ -37,42 +38,27 @@ func TestNamespaceIsRemovedThoughItsDirectoryIsCovered(t *testing.T) {
 	}
 	run := func(args ...string) {
 		t.Helper()
-		if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
-			t.Fatalf("%v: %v: %s", args, err, out)
-		}
+		out, err := exec.Command(args[0], args[1:]...).CombinedOutput()
+		require.NoError(t, err, "%v: %s", args, out)
 	}
 	run("mount", "--make-rprivate", "/")
 	run("mount", "-t", "tmpfs", "none", filepath.Dir(bindDir))
-	if err := os.Mkdir(bindDir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Mkdir(bindDir, 0o755))
 	for name, cover := range map[string][]string{
 		"with what is mounted in it": {"mount", "--rbind", bindDir, bindDir},
 		"alone":                      {"mount", "--bind", bindDir, bindDir},
 	} {
-		if err := Create("covered"); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, Create("covered"))
 		run(cover...)
 		run("mount", "--make-shared", bindDir)
-		if err := Create("of-another"); err != nil {
-			t.Fatal(err)
-		}
-		if err := Delete("covered"); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
-		if _, err := os.Lstat(Path("covered")); !os.IsNotExist(err) {
-			t.Errorf("%s: the name is still there: %v", name, err)
-		}
-		if err := Do("of-another", func() error { return nil }); err != nil {
-			t.Errorf("%s: the other program's namespace is gone: %v", name, err)
-		}
-		if err := Delete("of-another"); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+		require.NoError(t, Create("of-another"))
+		assert.NoError(t, Delete("covered"), name)
+		_, err := os.Lstat(Path("covered"))
+		assert.ErrorIs(t, err, os.ErrNotExist, "%s: the name is still there", name)
+		assert.NoError(t, Do("of-another", func() error { return nil }), "%s: the other program's namespace is gone", name)
+		assert.NoError(t, Delete("of-another"), name)
 		mounts, err := os.ReadFile("/proc/self/mountinfo")
-		if err != nil || strings.Contains(string(mounts), Path("covered")) {
-			t.Errorf("%s: it is still mounted (%v):\n%s", name, err, mounts)
-		}
+		require.NoError(t, err, "%s: it is still mounted", name)
+		assert.NotContains(t, string(mounts), Path("covered"), "%s: it is still mounted", name)
 	}
 }

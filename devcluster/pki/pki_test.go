@@ -6,22 +6,19 @@ import (
 	"net"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func TestIssuedCertificates(t *testing.T) {
 	now := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
 	made, err := NewAuthority("test-ca", now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	a, err := LoadAuthority(made.Pair, now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(a.Cert) {
-		t.Fatal("authority certificate does not parse")
-	}
+	require.True(t, pool.AppendCertsFromPEM(a.Cert), "authority certificate does not parse")
 	server := Request{CommonName: "api", Hosts: []string{"kubernetes"}, IPs: []net.IP{net.IPv4(127, 0, 0, 1)}}
 	client := Request{CommonName: "admin", Groups: []string{"system:masters"}}
 	for name, c := range map[string]struct {
@@ -42,26 +39,17 @@ func TestIssuedCertificates(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			pair, err := a.Issue(c.req)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			loaded, err := tls.X509KeyPair(pair.Cert, pair.Key)
-			if err != nil {
-				t.Fatalf("certificate and key do not belong together: %v", err)
-			}
-			if loaded.Leaf.Subject.CommonName != c.req.CommonName {
-				t.Errorf("common name %q, want %q", loaded.Leaf.Subject.CommonName, c.req.CommonName)
-			}
+			require.NoError(t, err, "certificate and key do not belong together")
+			assert.Equal(t, c.req.CommonName, loaded.Leaf.Subject.CommonName)
 			_, err = loaded.Leaf.Verify(x509.VerifyOptions{Roots: pool, CurrentTime: c.at, DNSName: c.host, KeyUsages: []x509.ExtKeyUsage{c.usage}})
-			if (err == nil) != c.ok {
-				t.Errorf("verify: %v, want ok %v", err, c.ok)
-			}
+			assert.Equal(t, c.ok, err == nil, err)
 		})
 	}
 }
 
 func TestLoadAuthorityRefusesWhatIsNotPEM(t *testing.T) {
-	if _, err := LoadAuthority(Pair{Cert: []byte("x"), Key: []byte("y")}, time.Now()); err == nil {
-		t.Error("no error")
-	}
+	_, err := LoadAuthority(Pair{Cert: []byte("x"), Key: []byte("y")}, time.Now())
+	assert.Error(t, err)
 }

@@ -1,8 +1,8 @@
 // Package proc starts, recognises and ends processes by a record that survives
 // the program that started them. It owns the rule that nothing is ever killed
 // by name: a record holds the process id, its start time and the boot it
-// belongs to, and a process that does not match all three is somebody else's.
-// It must not know what the processes are for.
+// belongs to, and a process that does not match all three is another one. It
+// must not know what the processes are for.
 package proc
 
 import (
@@ -31,7 +31,7 @@ type Record struct {
 // ErrStillRunning says that a process did not end in the time it was given.
 var ErrStillRunning = errors.New("process is still running")
 
-// Of records the running process pid. It must be called before anybody reaps
+// Of records the running process pid. It must be called before its parent reaps
 // that process, or the id may already be another's.
 func Of(pid int) (Record, error) {
 	ticks, _, err := stat(pid)

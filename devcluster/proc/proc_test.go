@@ -7,6 +7,9 @@ import (
 	"os/exec"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func TestParseStat(t *testing.T) {
@@ -25,12 +28,9 @@ func TestParseStat(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			ticks, state, err := parseStat(c.line)
-			if (err != nil) != c.fails {
-				t.Fatalf("error = %v, want failure %v", err, c.fails)
-			}
-			if ticks != c.ticks || state != c.state {
-				t.Errorf("got %d %q, want %d %q", ticks, state, c.ticks, c.state)
-			}
+			require.Equal(t, c.fails, err != nil, err)
+			assert.Equal(t, c.ticks, ticks)
+			assert.Equal(t, c.state, state)
 		})
 	}
 }
@@ -38,32 +38,20 @@ func TestParseStat(t *testing.T) {
 func startSleep(t *testing.T) (*exec.Cmd, Record) {
 	t.Helper()
 	cmd := exec.Command("sleep", "60")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, cmd.Start())
 	r, err := Of(cmd.Process.Pid)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return cmd, r
 }
 
 func TestKillEndsTheRecordedProcess(t *testing.T) {
 	_, r := startSleep(t)
-	if !r.IsAlive() {
-		t.Fatal("a started process is not alive")
-	}
+	require.True(t, r.IsAlive(), "a started process is not alive")
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	if err := r.Kill(ctx); err != nil {
-		t.Fatal(err)
-	}
-	if r.IsAlive() {
-		t.Error("alive after kill")
-	}
-	if err := r.Kill(ctx); err != nil {
-		t.Errorf("second kill: %v", err)
-	}
+	require.NoError(t, r.Kill(ctx))
+	assert.False(t, r.IsAlive(), "alive after kill")
+	assert.NoError(t, r.Kill(ctx), "second kill")
 }
 
 func TestKillSparesAProcessThatDoesNotMatch(t *testing.T) {
@@ -75,15 +63,9 @@ func TestKillSparesAProcessThatDoesNotMatch(t *testing.T) {
 		"no process → nothing":        {},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if other.IsAlive() {
-				t.Error("record of another process is alive")
-			}
-			if err := other.Kill(ctx); err != nil {
-				t.Error(err)
-			}
-			if !r.IsAlive() {
-				t.Error("killed a process that the record does not name")
-			}
+			assert.False(t, other.IsAlive(), "record of another process is alive")
+			assert.NoError(t, other.Kill(ctx))
+			assert.True(t, r.IsAlive(), "killed a process that the record does not name")
 		})
 	}
 	_ = cmd.Process.Kill()
@@ -92,15 +74,11 @@ func TestKillSparesAProcessThatDoesNotMatch(t *testing.T) {
 
 func TestKillOfAProcessThatDoesNotEnd(t *testing.T) {
 	r, err := Of(os.Getpid())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	fdErr := waitGoneOfSelf(ctx, r)
-	if !errors.Is(fdErr, ErrStillRunning) {
-		t.Errorf("error = %v, want ErrStillRunning", fdErr)
-	}
+	assert.ErrorIs(t, fdErr, ErrStillRunning)
 }
 
 func TestWaitForReturnsTheLastError(t *testing.T) {
@@ -108,7 +86,6 @@ func TestWaitForReturnsTheLastError(t *testing.T) {
 	defer cancel()
 	cause := errors.New("not yet")
 	err := WaitFor(ctx, time.Millisecond, "a thing", func() error { return cause })
-	if !errors.Is(err, cause) || !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("error = %v, want both the deadline and the cause", err)
-	}
+	assert.ErrorIs(t, err, cause)
+	assert.ErrorIs(t, err, context.DeadlineExceeded)
 }

@@ -3,13 +3,14 @@ package uml
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"net"
 	"os"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func TestCommandLine(t *testing.T) {
@@ -18,33 +19,26 @@ func TestCommandLine(t *testing.T) {
 		Writable: []string{"/d"}, Init: []string{"/bin/x", "component", "guest", "/spec"}, Preload: "/lib.so",
 	}
 	file := filepath.Join(t.TempDir(), "spec.json")
-	if err := want.Write(file); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, want.Write(file))
 	s, err := readSpec(file)
-	if err != nil || !reflect.DeepEqual(s, want) {
-		t.Fatalf("read back %+v, %v; want %+v", s, err, want)
-	}
+	require.NoError(t, err)
+	require.Equal(t, want, s)
 	line := strings.Join(s.args(), " ")
 	for _, part := range []string{
 		"mem=512M", "rootfstype=hostfs rootflags=/ ro",
 		"vec0:transport=tap,ifname=port-1,", "vec1:transport=tap,ifname=mgmt-1,",
 		"ubd0=/d/state.img ubd1=/d/data.img",
 	} {
-		if !strings.Contains(line, part) {
-			t.Errorf("%q lacks %q", line, part)
-		}
+		assert.Contains(t, line, part)
 	}
-	if end := "init=/bin/x -- component guest /spec"; !strings.HasSuffix(line, end) {
-		t.Errorf("%q does not end in %q", line, end)
-	}
+	end := "init=/bin/x -- component guest /spec"
+	assert.True(t, strings.HasSuffix(line, end), "%q does not end in %q", line, end)
 }
 
 func TestCheckPath(t *testing.T) {
 	for path, ok := range map[string]bool{"/var/lib/x-1.2": true, "/a b": false, "/a,b": false, "/a:b": false, "/a=b": false} {
-		if err := CheckPath(path); (err == nil) != ok {
-			t.Errorf("%q: %v", path, err)
-		}
+		err := CheckPath(path)
+		assert.Equal(t, ok, err == nil, "%q: %v", path, err)
 	}
 }
 
@@ -53,9 +47,7 @@ func kernel(t *testing.T, answers ...[]byte) (path string, command <-chan string
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "mconsole")
 	l, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = l.Close() })
 	got := make(chan string, 1)
 	go func() {
@@ -83,16 +75,12 @@ func answer(failed, more uint32, text string) []byte {
 
 func TestPlugDisk(t *testing.T) {
 	path, command := kernel(t, answer(0, 1, "first "), answer(0, 0, "last\x00"))
-	if err := PlugDisk(context.Background(), path, 2, "/d/x.img"); err != nil {
-		t.Error(err)
-	}
-	if got := <-command; got != "config ubd2=/d/x.img" {
-		t.Errorf("the kernel is told %q", got)
-	}
+	assert.NoError(t, PlugDisk(context.Background(), path, 2, "/d/x.img"))
+	assert.Equal(t, "config ubd2=/d/x.img", <-command, "the kernel is told")
 	path, _ = kernel(t, answer(1, 0, "it is in use"))
-	if err := PlugDisk(context.Background(), path, 2, "/d/x.img"); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "in use") {
-		t.Errorf("a refusal gives %v", err)
-	}
+	err := PlugDisk(context.Background(), path, 2, "/d/x.img")
+	assert.ErrorIs(t, err, ErrRefused)
+	assert.ErrorContains(t, err, "in use")
 }
 
 func TestSilentConsoleIsGivenUp(t *testing.T) {
@@ -102,9 +90,7 @@ func TestSilentConsoleIsGivenUp(t *testing.T) {
 	go func() { done <- PlugDisk(ctx, path, 2, "/d/x.img") }()
 	<-command
 	cancel()
-	if err := <-done; !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("error %v, want that the wait was ended", err)
-	}
+	assert.ErrorIs(t, <-done, os.ErrDeadlineExceeded)
 }
 
 func TestPreloadCompiles(t *testing.T) {
@@ -120,7 +106,7 @@ func TestPreloadCompiles(t *testing.T) {
 		}
 		t.Fatal(err)
 	}
-	if info, err := os.Stat(file); err != nil || info.Size() == 0 {
-		t.Errorf("the library: %v, %v", info, err)
-	}
+	info, err := os.Stat(file)
+	require.NoError(t, err)
+	assert.NotZero(t, info.Size(), "the library: %v", info)
 }

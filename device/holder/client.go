@@ -27,6 +27,7 @@ type Client struct {
 
 	leaving chan struct{} // closed when the holder asks the process to leave
 	ended   chan struct{} // closed when the holder is gone
+	mounts  string
 
 	mu    sync.Mutex
 	last  uint64                  // guarded by mu
@@ -54,8 +55,16 @@ func Connect() (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newClient(socket)
+	c, err := newClient(socket)
+	if err == nil {
+		c.mounts = os.Getenv(mountsEnv)
+	}
+	return c, err
 }
+
+// Mounts is the file of a mount namespace (setns(2)) in which the node's mounts of volumes are seen; "" with a holder that keeps none: one
+// of an earlier version, or one that was not allowed to.
+func (c *Client) Mounts() string { return c.mounts }
 
 func newClient(socket *packets) (*Client, error) {
 	c := &Client{socket: socket, leaving: make(chan struct{}), ended: make(chan struct{}), calls: map[uint64]chan<- reply{}}
@@ -114,7 +123,8 @@ func (c *Client) receive() {
 	}
 }
 
-// call asks the holder and waits for its answer, also when ctx has ended: the holder is told of that, and finishes what it cannot undo.
+// call asks the holder and waits for its answer, also when ctx has ended: call tells the holder of that, which finishes what it cannot
+// undo.
 func (c *Client) call(ctx context.Context, m message, fds ...int) (reply, error) {
 	answer := make(chan reply, 1)
 	c.mu.Lock()

@@ -14,7 +14,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/device"
 )
 
-// Status is what a holder tells of itself.
+// Status is what a holder reports about itself.
 type Status struct {
 	PID         int           `json:"pid"`     // of the serving process; 0 between two
 	Version     string        `json:"version"` // of the serving process
@@ -127,8 +127,9 @@ func Query(ctx context.Context, socket string) (Status, error) {
 	return *r.Status, nil
 }
 
-// Replace has the holder at a socket run another executable as its serving process. It returns nil when that serves, and why not when the
-// holder has gone back to the one before; that may take a minute. When ctx ends it goes on without the caller. ErrBusy: it was not begun.
+// Replace makes the holder at a socket run another executable as its serving process. It returns nil when that serves, and the reason
+// when the holder has gone back to the one before; that may take a minute. When ctx ends it goes on without the caller. ErrBusy: it was
+// not begun.
 func Replace(ctx context.Context, socket string, executable *os.File, version, sha256 string) error {
 	_, err := ask(ctx, socket, message{Op: opReplace, Version: version, SHA256: sha256}, int(executable.Fd()))
 	return err

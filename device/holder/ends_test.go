@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
 
@@ -29,17 +31,17 @@ func TestNothingHangsWhenHolderAndServingProcessDieAtOnce(t *testing.T) {
 			resume := r.disk.pause() // so that the data stays in the cache
 			defer resume()
 			file, err := os.OpenFile(r.path(), os.O_WRONLY, 0)
-			must(t, err)
+			require.NoError(t, err)
 			_, err = file.Write(make([]byte, 8<<20))
-			must(t, err)
-			must(t, file.Close()) // the holder has it open as well, so this writes nothing back
+			require.NoError(t, err)
+			require.NoError(t, file.Close()) // the holder has it open as well, so this writes nothing back
 			if removing {
-				must(t, syscall.Kill(s.PID, syscall.SIGTERM))
+				require.NoError(t, syscall.Kill(s.PID, syscall.SIGTERM))
 				awaitThreadsInKernel(t, r.holder.Process.Pid)
 			}
-			must(t, syscall.Kill(r.holder.Process.Pid, syscall.SIGSTOP)) // it sees nothing of the other's death
-			must(t, syscall.Kill(s.PID, syscall.SIGKILL))
-			must(t, syscall.Kill(r.holder.Process.Pid, syscall.SIGKILL))
+			require.NoError(t, syscall.Kill(r.holder.Process.Pid, syscall.SIGSTOP)) // it sees nothing of the other's death
+			require.NoError(t, syscall.Kill(s.PID, syscall.SIGKILL))
+			require.NoError(t, syscall.Kill(r.holder.Process.Pid, syscall.SIGKILL))
 			r.awaitEnd()
 			r.expectNothingLeft(s.Devices[0], true)
 		})
@@ -51,7 +53,7 @@ func awaitThreadsInKernel(t *testing.T, pid int) {
 	t.Helper()
 	for range 1000 {
 		states, err := filepath.Glob(filepath.Join("/proc", itoa(pid), "task/*/stat"))
-		must(t, err)
+		require.NoError(t, err)
 		for _, path := range states {
 			b, _ := os.ReadFile(path)
 			if _, after, _ := strings.Cut(string(b), ") "); strings.HasPrefix(after, "D") {
@@ -69,11 +71,9 @@ func TestTheServingProcessMayDieAtAnyStep(t *testing.T) {
 		t.Run(step, func(t *testing.T) {
 			r := newRig(t, "die-"+step)
 			s := r.serving(0)
-			if s.Restarts != 1 {
-				t.Errorf("%d restarts", s.Restarts)
-			}
+			assert.Equal(t, 1, s.Restarts)
 			r.expectWorks()
-			must(t, r.terminate())
+			require.NoError(t, r.terminate())
 			r.expectNothingLeft(s.Devices[0], false)
 		})
 	}
@@ -82,10 +82,10 @@ func TestTheServingProcessMayDieAtAnyStep(t *testing.T) {
 			r := newRig(t)
 			s := r.serving(0)
 			r.flag("die-" + step)
-			must(t, syscall.Kill(s.PID, syscall.SIGKILL))
+			require.NoError(t, syscall.Kill(s.PID, syscall.SIGKILL))
 			s = r.until("the second successor", func(s Status) bool { return s.Ready && s.Restarts == 2 })
 			r.expectWorks()
-			must(t, r.terminate())
+			require.NoError(t, r.terminate())
 			r.expectNothingLeft(s.Devices[0], false)
 		})
 	}
@@ -94,10 +94,10 @@ func TestTheServingProcessMayDieAtAnyStep(t *testing.T) {
 			r := newRig(t)
 			s := r.serving(0)
 			r.flag("die-" + step)
-			must(t, syscall.Kill(s.PID, syscall.SIGTERM)) // it ends in order, and the holder does not
+			require.NoError(t, syscall.Kill(s.PID, syscall.SIGTERM)) // it ends in order, and the holder does not
 			next := r.serving(s.PID)
 			r.expectWorks()
-			must(t, r.terminate())
+			require.NoError(t, r.terminate())
 			r.expectNothingLeft(next.Devices[0], false)
 		})
 	}
@@ -107,13 +107,13 @@ func TestTheServingProcessMayDieAtAnyStep(t *testing.T) {
 func (r *rig) expectWorks() {
 	r.t.Helper()
 	fd, err := unix.Open(r.path(), unix.O_RDWR|unix.O_DIRECT|unix.O_CLOEXEC, 0)
-	must(r.t, err)
+	require.NoError(r.t, err)
 	defer unix.Close(fd)
 	page, err := unix.Mmap(-1, 0, blockBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
-	must(r.t, err)
+	require.NoError(r.t, err)
 	u := &user{t: r.t, fd: fd, seqs: make([]uint64, 1), page: page}
 	_, err = unix.Pwrite(fd, page, 0)
-	must(r.t, err)
+	require.NoError(r.t, err)
 	u.check(0)
 }
 
@@ -125,42 +125,87 @@ func TestAProcessThatHangsInItsOwnDeviceLosesItAndASuccessorStarts(t *testing.T)
 	defer resume()
 	s := r.serving(0)
 	awaitThreadsInKernel(t, s.PID)
-	must(t, os.Remove(filepath.Join(r.dir, "write-own-device")))
-	must(t, syscall.Kill(s.PID, syscall.SIGKILL))
+	require.NoError(t, os.Remove(filepath.Join(r.dir, "write-own-device")))
+	require.NoError(t, syscall.Kill(s.PID, syscall.SIGKILL))
 	next := r.serving(s.PID) // with a new device
 	resume()
 	r.expectWorks()
-	if !strings.Contains(r.holder.Stderr.(*logWriter).String(), "hangs in the kernel") {
-		t.Error("the holder does not say why")
-	}
-	must(t, r.terminate())
+	assert.Contains(t, r.holder.Stderr.(*logWriter).String(), "hangs in the kernel", "the holder does not say why")
+	require.NoError(t, r.terminate())
 	r.expectNothingLeft(next.Devices[0], false)
 }
 
-// A replacement serves when it is ready and stays; one that is not is taken back. Nobody who uses the device notices either.
+// A thread apart, with none of the device's descriptors, waits for the device of its own process. That is killed: its successor has the
+// same device, and answers the thread.
+func TestAThreadAsideWaitsForTheSuccessor(t *testing.T) {
+	r := newRig(t, "write-own-device-aside")
+	resume := r.disk.pause()
+	defer resume()
+	s := r.serving(0)
+	awaitThreadsInKernel(t, s.PID)
+	require.NoError(t, os.Remove(filepath.Join(r.dir, "write-own-device-aside")))
+	require.NoError(t, syscall.Kill(s.PID, syscall.SIGKILL))
+	next := r.serving(s.PID)
+	assert.Equal(t, next.Devices[0].Connection, s.Devices[0].Connection, "another device")
+	_, err := os.Stat(filepath.Join("/proc", itoa(s.PID), "task"))
+	assert.NoError(t, err, "the thread did not wait")
+	resume()
+	r.expectWorks()
+	awaitReaped(t, s.PID)
+	require.NoError(t, r.terminate())
+	r.expectNothingLeft(next.Devices[0], false)
+}
+
+// awaitReaped waits until nothing is left of a process that was killed: each of its threads has its answer, and the holder has reaped it.
+func awaitReaped(t *testing.T, pid int) {
+	t.Helper()
+	for range 1000 {
+		if _, err := os.Stat(filepath.Join("/proc", itoa(pid))); errors.Is(err, os.ErrNotExist) {
+			return
+		}
+		time.Sleep(10 * time.Millisecond) // it is another process's child
+	}
+	t.Errorf("process %d is never reaped", pid)
+}
+
+// The same with the holder killed as well: no process will answer, and the kernel says so to the thread.
+func TestAThreadAsideEndsWithHolderAndServingProcess(t *testing.T) {
+	r := newRig(t, "write-own-device-aside")
+	resume := r.disk.pause()
+	defer resume()
+	s := r.serving(0)
+	awaitThreadsInKernel(t, s.PID)
+	require.NoError(t, syscall.Kill(r.holder.Process.Pid, syscall.SIGSTOP))
+	require.NoError(t, syscall.Kill(s.PID, syscall.SIGKILL))
+	require.NoError(t, syscall.Kill(r.holder.Process.Pid, syscall.SIGKILL))
+	r.awaitEnd()
+	r.expectNothingLeft(s.Devices[0], true)
+}
+
+// A replacement serves when it is ready and stays; one that is not is taken back. Users of the device notice neither.
 func TestReplace(t *testing.T) {
 	r := newRig(t)
 	s := r.serving(0)
 	fd, err := unix.Open(r.path(), unix.O_RDWR|unix.O_DIRECT|unix.O_CLOEXEC, 0) // a user throughout
-	must(t, err)
+	require.NoError(t, err)
 	defer unix.Close(fd)
 	replace := func(executable, sum string) error {
 		f, err := os.Open(executable)
-		must(t, err)
+		require.NoError(t, err)
 		defer f.Close()
 		if sum == "" {
 			h := sha256.New()
 			_, err = io.Copy(h, f)
-			must(t, err)
+			require.NoError(t, err)
 			sum = hex.EncodeToString(h.Sum(nil))
 		}
 		return Replace(t.Context(), r.control(), f, "two", sum)
 	}
-	must(t, replace(os.Args[0], ""))
+	require.NoError(t, replace(os.Args[0], ""))
 	next := r.serving(s.PID)
-	if next.Version != "two" || next.Restarts != 0 || !strings.Contains(next.Replacement, "two serves") {
-		t.Errorf("after a replacement: %+v", next)
-	}
+	assert.Equal(t, "two", next.Version)
+	assert.Zero(t, next.Restarts)
+	assert.Contains(t, next.Replacement, "two serves", "after a replacement")
 	r.expectWorks()
 
 	script := filepath.Join(r.dir, "script")
@@ -171,44 +216,101 @@ func TestReplace(t *testing.T) {
 		{"it does not become ready", "#!/bin/sh\n[ \"$1\" = check ] || exec sleep 100\n", "", "not ready in time"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			must(t, os.WriteFile(script, []byte(tc.text), 0o700))
-			if err := replace(script, tc.sum); err == nil || !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("got %v, want %q", err, tc.want)
-			}
+			require.NoError(t, os.WriteFile(script, []byte(tc.text), 0o700))
+			assert.ErrorContains(t, replace(script, tc.sum), tc.want)
 			s := r.serving(0)
-			if s.Version != "two" || s.Restarts != 0 {
-				t.Errorf("got %+v", s)
-			}
+			assert.Equal(t, "two", s.Version)
+			assert.Zero(t, s.Restarts)
 			r.expectWorks()
 		})
 	}
 	t.Run("another is on trial", func(t *testing.T) {
-		must(t, os.WriteFile(script, []byte("#!/bin/sh\n[ \"$1\" = check ] || exec sleep 100\n"), 0o700))
+		require.NoError(t, os.WriteFile(script, []byte("#!/bin/sh\n[ \"$1\" = check ] || exec sleep 100\n"), 0o700))
 		outcomes := make(chan error, 2)
 		for range 2 {
 			go func() { outcomes <- replace(script, "") }()
 		}
 		busy, other := <-outcomes, <-outcomes
-		if !errors.Is(busy, ErrBusy) || errors.Is(other, ErrBusy) || other == nil {
-			t.Errorf("got %v and %v", busy, other)
-		}
+		assert.ErrorIs(t, busy, ErrBusy)
+		assert.NotErrorIs(t, other, ErrBusy)
+		assert.Error(t, other)
 		r.expectWorks()
 	})
-	if left, _ := filepath.Glob(filepath.Join(r.dir, "programs", "serve-*")); len(left) != 1 {
-		t.Errorf("executables left: %v", left)
-	}
-	if info, err := os.Stat(r.control()); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("the control socket: %v, %v", info.Mode(), err)
-	}
+	left, _ := filepath.Glob(filepath.Join(r.dir, "programs", "serve-*"))
+	assert.Len(t, left, 1)
+	info, err := os.Stat(r.control())
+	require.NoError(t, err)
+	assert.Equal(t, os.FileMode(0o600), info.Mode().Perm(), "the control socket: %v", info.Mode())
 	_ = unix.Close(fd)
-	must(t, r.terminate())
+	require.NoError(t, r.terminate())
+}
+
+// A successor cannot even be started at first. The device waits with its users until one can.
+func TestASuccessorThatCannotBeStartedIsTriedAgain(t *testing.T) {
+	r := newRig(t)
+	s := r.serving(0)
+	fd, err := unix.Open(r.path(), unix.O_RDWR|unix.O_DIRECT|unix.O_CLOEXEC, 0) // a user throughout
+	require.NoError(t, err)
+	defer unix.Close(fd)
+	program := filepath.Join(r.dir, "program")
+	require.NoError(t, os.Rename(program, program+".away"))
+	require.NoError(t, syscall.Kill(s.PID, syscall.SIGKILL))
+	r.until("a second try", func(now Status) bool { return now.PID == 0 && now.Restarts > s.Restarts+2 })
+	require.NoError(t, os.Rename(program+".away", program))
+	next := r.serving(s.PID)
+	assert.Equal(t, next.Devices[0].Connection, s.Devices[0].Connection, "another device")
+	r.expectWorks()
+	assert.Contains(t, r.holder.Stderr.(*logWriter).String(), "cannot be started", "the holder does not say why")
+	_ = unix.Close(fd)
+	require.NoError(t, r.terminate())
+	r.expectNothingLeft(next.Devices[0], false)
+}
+
+// The executable of a replacement is gone when it is to be started again: the one before the replacement serves.
+func TestAReplacementWhoseExecutableIsGoneIsFollowedByTheFirst(t *testing.T) {
+	r := newRig(t)
+	s := r.serving(0)
+	f, err := os.Open(os.Args[0])
+	require.NoError(t, err)
+	defer f.Close()
+	sum := sha256.New()
+	_, err = io.Copy(sum, f)
+	require.NoError(t, err)
+	require.NoError(t, Replace(t.Context(), r.control(), f, "two", hex.EncodeToString(sum.Sum(nil))))
+	two := r.serving(s.PID)
+	require.Equal(t, "two", two.Version)
+	removeCopies(filepath.Join(r.dir, "programs"))
+	require.NoError(t, syscall.Kill(two.PID, syscall.SIGKILL))
+	next := r.serving(two.PID)
+	assert.Equal(t, "one", next.Version)
+	assert.Equal(t, s.Devices[0].Connection, next.Devices[0].Connection)
+	r.expectWorks()
+	require.NoError(t, r.terminate())
+}
+
+func TestHowOftenAProcessIsStarted(t *testing.T) {
+	dir := t.TempDir()
+	once := filepath.Join(dir, "once")
+	require.NoError(t, os.WriteFile(once, []byte("#!/bin/sh\nrm "+once+"\nexit 7\n"), 0o700))
+	for _, tc := range []struct {
+		name, program string
+		deaths        int
+	}{
+		{"the first cannot be started → given up at once", filepath.Join(dir, "missing"), 1 << 30},
+		{"a later one cannot be started → given up when that came too often", once, 3},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			err := Run(t.Context(), Options{Command: []string{tc.program}, limits: limits{deaths: tc.deaths, backoff: time.Millisecond}})
+			assert.ErrorIs(t, err, os.ErrNotExist)
+		})
+	}
 }
 
 // A process that dies again and again is given up, and the holder ends with its code.
 func TestAProcessThatDiesTooOftenIsGivenUp(t *testing.T) {
 	err := Run(t.Context(), Options{Command: []string{"/bin/sh", "-c", "exit 7"}, limits: limits{deaths: 3, backoff: time.Millisecond}})
 	var exit *ExitError
-	if !errors.As(err, &exit) || exit.Code != 7 || !strings.Contains(exit.Why, "too often") {
-		t.Errorf("got %v", err)
-	}
+	require.ErrorAs(t, err, &exit)
+	assert.Equal(t, 7, exit.Code)
+	assert.Contains(t, exit.Why, "too often")
 }

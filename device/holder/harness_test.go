@@ -17,12 +17,15 @@ import (
 	"time"
 
 	"github.com/sirupsen/logrus"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
 	"github.com/longhorn-lep/longhorn-manager/device"
 	"github.com/longhorn-lep/longhorn-manager/fuse"
 	"github.com/longhorn-lep/longhorn-manager/nbd"
 	"github.com/longhorn-lep/longhorn-manager/nbd/memory"
+	"github.com/longhorn-lep/longhorn-manager/util/thread"
 )
 
 // The test binary is also the holder and the serving process: roleEnv says which, dirEnv where the test's files are.
@@ -57,7 +60,7 @@ func runHolder(dir string) int {
 	log := logrus.New()
 	log.SetOutput(os.Stderr)
 	err := Run(ctx, Options{
-		Command: []string{os.Args[0]}, Version: "one",
+		Command: []string{filepath.Join(dir, "program")}, Version: "one",
 		Devices:       device.Options{DeviceDir: filepath.Join(dir, "devices")},
 		ControlSocket: filepath.Join(dir, "control.sock"), Dir: filepath.Join(dir, "programs"), Check: []string{"check"}, Log: logrus.NewEntry(log),
 		limits: limits{ready: 2 * time.Second, leave: 5 * time.Second, stuck: time.Second, deaths: 1000, backoff: time.Millisecond},
@@ -109,7 +112,10 @@ func runServing(dir string) int {
 		return 7
 	}
 	if exists(dir, "write-own-device") {
-		go writeOwnDevice(dir)
+		go func() { _ = writeOwnDevice(dir) }()
+	}
+	if exists(dir, "write-own-device-aside") {
+		go writeAside(dir, c.Mounts())
 	}
 	select {
 	case <-c.Leaving():
@@ -170,16 +176,29 @@ func (m mortal) Detach(ctx context.Context, volume string, owner device.Owner) e
 }
 
 // writeOwnDevice is what a serving process must never do: a thread of it waits for an answer of its own.
-func writeOwnDevice(dir string) {
+func writeOwnDevice(dir string) error {
 	fd, err := unix.Open(filepath.Join(dir, "devices", volume), unix.O_RDWR|unix.O_DIRECT|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return
+		return err
 	}
 	p, err := unix.Mmap(-1, 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 	if err != nil {
-		return
+		return err
 	}
-	_, _ = unix.Pwrite(fd, p, 0)
+	_, err = unix.Pwrite(fd, p, 0)
+	return err
+}
+
+// writeAside is what a serving process with a disk on its own device does.
+func writeAside(dir, mounts string) {
+	t, err := thread.New(thread.Options{Name: thread.Aside, Mounts: mounts})
+	if err == nil {
+		err = t.Do(func() error { return writeOwnDevice(dir) })
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "aside:", err)
+		os.Exit(9)
+	}
 }
 
 // disk is the volume's data, which outlives the processes under test. As replicas do, it admits one writer: what an earlier connection
@@ -260,17 +279,18 @@ func newRig(t *testing.T, die ...string) *rig {
 		}
 	}
 	dir, err := os.MkdirTemp("", "holder")
-	must(t, err)
+	require.NoError(t, err)
 	r := &rig{t: t, dir: dir, disk: &disk{Backend: memory.New(volSize)}, conns: map[uint32]bool{}}
 	l, err := net.Listen("unix", filepath.Join(dir, "disk.sock"))
-	must(t, err)
+	require.NoError(t, err)
 	s := nbd.NewServer(r.disk, nbd.ServerOptions{})
 	go func() { _ = s.Serve(context.Background(), l) }()
+	require.NoError(t, os.Symlink("/proc/self/exe", filepath.Join(dir, "program"))) // of the holder, which starts it
 	for _, d := range die {
 		r.flag(d)
 	}
 	r.start()
-	// Users of a device that nobody serves cannot be killed, the test itself among them, so no end of the test would free them.
+	// Users of a device that no process serves cannot be killed, the test itself among them, so no end of the test would free them.
 	patience := time.AfterFunc(rigPatience(), func() {
 		t.Error("the test takes too long: its devices are aborted")
 		r.abortAll()
@@ -285,7 +305,7 @@ func newRig(t *testing.T, die ...string) *rig {
 }
 
 func (r *rig) flag(name string) {
-	must(r.t, os.WriteFile(filepath.Join(r.dir, name), nil, 0o600))
+	require.NoError(r.t, os.WriteFile(filepath.Join(r.dir, name), nil, 0o600))
 }
 
 func (r *rig) start() {
@@ -294,7 +314,7 @@ func (r *rig) start() {
 	r.holder.Stderr = &logWriter{t: r.t}
 	// A test that is ended from outside leaves nothing that users of a device would wait for.
 	r.holder.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	must(r.t, r.holder.Start())
+	require.NoError(r.t, r.holder.Start())
 	r.ended = make(chan error, 1)
 	go func(cmd *exec.Cmd, ended chan<- error) { ended <- cmd.Wait() }(r.holder, r.ended)
 }
@@ -328,9 +348,7 @@ func (r *rig) abortAll() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for number := range r.conns {
-		if err := fuse.Abort(number); err != nil {
-			r.t.Error(err)
-		}
+		assert.NoError(r.t, fuse.Abort(number))
 	}
 }
 
@@ -339,7 +357,7 @@ func rigPatience() time.Duration { return time.Minute + time.Duration(succession
 
 // terminate ends the holder in order and returns how it exited.
 func (r *rig) terminate() error {
-	must(r.t, r.holder.Process.Signal(syscall.SIGTERM))
+	require.NoError(r.t, r.holder.Process.Signal(syscall.SIGTERM))
 	err := <-r.ended
 	r.ended <- err
 	return err
@@ -378,12 +396,10 @@ func (r *rig) serving(not int) Status {
 // expectNothingLeft waits until the loop device has cleared itself; the node is gone.
 func (r *rig) expectNothingLeft(h device.Held, node bool) {
 	r.t.Helper()
-	if _, err := os.Lstat(h.Path); node != (err == nil) {
-		r.t.Errorf("the node: %v", err)
-	}
-	backing := filepath.Join("/sys/block", filepath.Base(h.Loop), "loop")
+	_, err := os.Lstat(h.Path)
+	assert.Equal(r.t, err == nil, node, "the node: %v", err)
 	for range 500 {
-		if _, err := os.Stat(backing); errors.Is(err, os.ErrNotExist) {
+		if !isConfigured(r.t, h) {
 			return
 		}
 		time.Sleep(10 * time.Millisecond) // the kernel has nothing to wait on
@@ -391,19 +407,31 @@ func (r *rig) expectNothingLeft(h device.Held, node bool) {
 	r.t.Errorf("%s is left", h.Loop)
 }
 
-func must(t testing.TB, err error) {
+// isConfigured tells whether the loop device is still on the file that it was made on. Its number is given to the next on the machine who
+// asks for one. To open it here is no hindrance: what is to clear itself does so when the last of all has closed it.
+func isConfigured(t *testing.T, h device.Held) bool {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
+	if _, err := os.Stat(filepath.Join("/sys/block", filepath.Base(h.Loop), "loop")); errors.Is(err, os.ErrNotExist) {
+		return false
 	}
+	loop, err := os.Open(h.Loop)
+	if err != nil {
+		require.ErrorIs(t, err, os.ErrNotExist)
+		return false
+	}
+	defer loop.Close()
+	status, err := unix.IoctlLoopGetStatus64(int(loop.Fd()))
+	if err != nil {
+		require.ErrorIs(t, err, unix.ENXIO)
+		return false
+	}
+	return unix.Minor(status.Device) == h.Connection && bytes.HasPrefix(status.File_name[:], []byte("longhorn:"+h.Volume+"\x00"))
 }
 
 func execute(t testing.TB, name string, args ...string) string {
 	t.Helper()
 	out, err := exec.Command(name, args...).CombinedOutput()
-	if err != nil {
-		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
-	}
+	require.NoError(t, err, "%s %s: %s", name, strings.Join(args, " "), out)
 	return string(out)
 }
 

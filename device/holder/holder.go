@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"sync"
 	"time"
 
@@ -32,12 +33,15 @@ type Options struct {
 	limits limits
 }
 
+// first is the program that a holder begins with.
+func (o Options) first() program { return program{path: o.Command[0], version: o.Version} }
+
 // limits are the times of a holder. Zero fields get the values of production.
 type limits struct {
 	ready   time.Duration // a replacement must be ready within this, and live as long
 	leave   time.Duration // a serving process that was asked to leave is killed after this
 	stuck   time.Duration // a process that is dying for so long loses its devices, for it may hang in one
-	window  time.Duration // so many deaths within this and the holder gives up:
+	window  time.Duration // so many deaths and failed starts within this and the holder gives up:
 	deaths  int
 	backoff time.Duration // before the second of several starts; doubled with each
 }
@@ -75,9 +79,11 @@ type holder struct {
 	log         *logrus.Entry
 	devices     *device.Local
 	successions bool
+	mounts      *mounts
 
 	current  program
 	trial    *trial // current is on trial
+	started  bool   // a serving process was started
 	deaths   []time.Time
 	replaces chan *trial
 
@@ -99,8 +105,9 @@ type trial struct {
 	done       chan error // gets the outcome, once
 }
 
-// Run keeps the serving process running, and its devices, until ctx ends: then the serving process is told to end (SIGTERM), and what is
-// left of the devices is aborted. It returns an *ExitError when the serving process ended with another code than 0, or too often.
+// Run keeps the serving process running, and its devices, until ctx ends: then it sends the serving process SIGTERM and aborts what is
+// left of the devices. It returns an *ExitError when the serving process ended with another code than 0, or too often, and why no process
+// could be started: at once for the first.
 func Run(ctx context.Context, opts Options) error {
 	if len(opts.Command) == 0 {
 		return errors.New("a holder needs the command of a serving process")
@@ -115,14 +122,17 @@ func Run(ctx context.Context, opts Options) error {
 		opts.Devices.Log = opts.Log
 	}
 	h := &holder{
-		opts: opts, log: opts.Log, devices: device.NewLocal(opts.Devices), replaces: make(chan *trial),
-		current: program{path: opts.Command[0], version: opts.Version},
+		opts: opts, log: opts.Log, devices: device.NewLocal(opts.Devices), replaces: make(chan *trial), current: opts.first(),
 	}
 	var err error
 	if h.successions, err = fuse.CanResend(); err != nil {
 		h.log.WithError(err).Warn("Whether this kernel sends requests again cannot be told: devices end with the process that serves them")
 	}
 	h.log.WithField("successions", h.successions).Info("Holder starts")
+	if h.mounts, err = keepMounts(); err != nil {
+		h.log.WithError(err).Warn("A disk cannot lie on a device that is served here")
+	}
+	defer h.mounts.close()
 	removeCopies(opts.Dir)
 	var serving sync.WaitGroup
 	defer serving.Wait()
@@ -145,9 +155,13 @@ func (h *holder) run(ctx context.Context) error {
 	for {
 		end, err := h.serve(ctx)
 		if err != nil {
-			return err
+			if ctx.Err() != nil || !h.started || !h.mayStartAgain(ctx, err) {
+				return err
+			}
+			continue
 		}
-		// Its death is complete: reaped, so not one of its threads writes any more. Only now may devices change hands.
+		// Its death is complete: not one of its threads writes any more, but for those that hold a lock until they end (thread.Aside). Only
+		// now may devices change hands.
 		h.devices.ServerEnded()
 		switch {
 		case ctx.Err() != nil:
@@ -163,7 +177,7 @@ func (h *holder) run(ctx context.Context) error {
 	}
 }
 
-// afterTrial settles a replacement: the program that was told to leave has, or the one on trial has failed.
+// afterTrial settles a replacement: the program that it told to leave has left, or the one on trial has failed.
 func (h *holder) afterTrial(end ending) bool {
 	switch t := h.trial; {
 	case end.replacement != nil:
@@ -198,9 +212,24 @@ func (h *holder) concludeTrial(failure error) {
 	t.done <- failure
 }
 
+// mayStartAgain is mayRestart for a process that could not even be started: memory or descriptors may be short for a moment, and the devices
+// wait. An executable of the holder's own that is gone does not come back: then the one that the holder was started with serves.
+func (h *holder) mayStartAgain(ctx context.Context, why error) bool {
+	if h.current.own && errors.Is(why, fs.ErrNotExist) {
+		h.log.WithField("version", h.current.version).Error("The executable that served is gone; the holder's first one takes its place")
+		h.current = h.opts.first()
+	}
+	return h.isWorthATry(ctx, h.log.WithError(why), "Serving process cannot be started", 0)
+}
+
 // mayRestart waits before a process that died is started anew; not at all before the first restart for a while. False when it died too
 // often, or the time is over.
 func (h *holder) mayRestart(ctx context.Context, end ending) bool {
+	return h.isWorthATry(ctx, h.log.WithField("end", end.String()), "Serving process died", end.after)
+}
+
+// isWorthATry counts the end of a serving process, after it ran for a time, and waits until the next one is to be started.
+func (h *holder) isWorthATry(ctx context.Context, log *logrus.Entry, what string, ran time.Duration) bool {
 	now := time.Now()
 	h.deaths = append(h.deaths, now)
 	for now.Sub(h.deaths[0]) > h.opts.limits.window {
@@ -209,13 +238,13 @@ func (h *holder) mayRestart(ctx context.Context, end ending) bool {
 	h.mu.Lock()
 	h.status.Restarts++
 	h.mu.Unlock()
-	log := h.log.WithFields(logrus.Fields{"end": end.String(), "deaths": len(h.deaths)})
+	log = log.WithField("deaths", len(h.deaths))
 	if len(h.deaths) >= h.opts.limits.deaths {
-		log.Error("Serving process died too often; its devices are given up")
+		log.Error(what + " too often; its devices are given up")
 		return false
 	}
-	log.Warn("Serving process died; a successor takes its devices over")
-	if len(h.deaths) == 1 || end.after >= h.opts.limits.window/time.Duration(h.opts.limits.deaths) {
+	log.Warn(what + "; a successor takes its devices over")
+	if len(h.deaths) == 1 || ran >= h.opts.limits.window/time.Duration(h.opts.limits.deaths) {
 		return true
 	}
 	pause := time.NewTimer(min(h.opts.limits.backoff<<min(len(h.deaths)-2, 16), 5*time.Second))

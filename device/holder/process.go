@@ -2,9 +2,11 @@ package holder
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -12,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/longhorn-lep/longhorn-manager/util/thread"
 )
 
 // process is a running serving process.
@@ -25,21 +29,28 @@ type process struct {
 
 // ending is how a serving process ended.
 type ending struct {
-	state       *os.ProcessState
+	state       *os.ProcessState // nil: it is not reaped yet, see onlyAsideLeft
 	after       time.Duration
-	replacement *trial // it was told to leave for this
+	replacement *trial // the holder told it to leave for this
 	reason      string // what the holder killed it for
 }
 
 func (e ending) String() string {
-	if e.reason != "" {
-		return fmt.Sprintf("%s (%s)", e.reason, e.state)
+	state := "killed, a thread waits for a disk on one of its devices"
+	if e.state != nil {
+		state = e.state.String()
 	}
-	return e.state.String()
+	if e.reason != "" {
+		return fmt.Sprintf("%s (%s)", e.reason, state)
+	}
+	return state
 }
 
 // error is what Run returns when it ends with the process.
 func (e ending) error(why string) error {
+	if e.state == nil {
+		return &ExitError{Code: 128 + int(syscall.SIGKILL), Why: why}
+	}
 	code := e.state.ExitCode()
 	if status, ok := e.state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
 		code = 128 + int(status.Signal())
@@ -72,7 +83,7 @@ func (h *holder) start() (*process, error) {
 	}
 	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	p.cmd.ExtraFiles = []*os.File{theirs} // number 3
-	p.cmd.Env = append(os.Environ(), socketEnv+"=3")
+	p.cmd.Env = append(os.Environ(), socketEnv+"=3", mountsEnv+"="+h.mounts.path())
 	if err := children.start(p.cmd); err != nil {
 		_ = ours.conn.Close()
 		return nil, fmt.Errorf("start the serving process: %w", err)
@@ -117,7 +128,31 @@ func (p *process) isDying() bool {
 	return false
 }
 
-// serve runs one serving process until it is reaped.
+// onlyAsideLeft tells whether of a dying process just threads are left whose name says that a successor need not wait for them.
+func (p *process) onlyAsideLeft() bool {
+	dir := fmt.Sprintf("/proc/%d/task", p.cmd.Process.Pid)
+	tasks, err := os.ReadDir(dir)
+	if err != nil {
+		return false
+	}
+	for _, task := range tasks {
+		stat, err := os.ReadFile(filepath.Join(dir, task.Name(), "stat")) // <tid> (<name>) <state> …
+		if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
+			continue // it has ended
+		}
+		_, rest, ok := strings.Cut(string(stat), "(")
+		name, state, ended := strings.Cut(rest, ") ")
+		switch {
+		case err != nil || !ok || !ended:
+			return false
+		case name != thread.Aside && !strings.HasPrefix(state, "Z") && !strings.HasPrefix(state, "X"):
+			return false
+		}
+	}
+	return true
+}
+
+// serve runs one serving process until it is reaped, or nothing of it is left that a successor must wait for.
 func (h *holder) serve(ctx context.Context) (ending, error) {
 	p, err := h.start()
 	if err != nil && h.trial != nil {
@@ -127,12 +162,18 @@ func (h *holder) serve(ctx context.Context) (ending, error) {
 	if err != nil {
 		return ending{}, err
 	}
+	h.started = true
 	h.began(p)
 	end := ending{}
 	w := watch{h: h, p: p, end: &end}
 	w.until(ctx)
 	p.close()
-	end.state, end.after = p.cmd.ProcessState, time.Since(p.started)
+	end.after = time.Since(p.started)
+	select {
+	case <-p.exited:
+		end.state = p.cmd.ProcessState
+	default:
+	}
 	h.ended()
 	return end, nil
 }
@@ -148,7 +189,7 @@ type watch struct {
 	cut       bool      // it lost its devices, for it may hang in one
 }
 
-// until returns when the process is reaped.
+// until returns when the process is reaped, or only threads are left that a successor need not wait for.
 func (w *watch) until(ctx context.Context) {
 	limits := w.h.opts.limits
 	told := ctx.Done()
@@ -184,7 +225,9 @@ func (w *watch) until(ctx context.Context) {
 			w.h.log.Warn("Serving process does not leave in time and is killed")
 			w.p.signal(syscall.SIGKILL)
 		case <-look.C:
-			w.look()
+			if w.look() {
+				return
+			}
 		}
 	}
 }
@@ -201,22 +244,29 @@ func (w *watch) prove() {
 	}
 }
 
-// look cuts the devices of a process that does not end: a thread of it may wait for an answer that it would have to give. No successor
-// starts before it is reaped, however long that takes: what it still does would be done after its successor.
-func (w *watch) look() {
+// look tells whether of a process that dies only threads are left that wait for a disk on a device of it (thread.Aside): then its
+// successor starts, for they wait for that one. If any other thread does not end, the process loses its devices: that thread may wait for
+// an answer that the process would have to give. No successor starts before it is reaped then, however long that takes: what it still does
+// would be done after its successor.
+func (w *watch) look() (left bool) {
 	if !w.p.isDying() {
 		w.dyingFrom = time.Time{}
-		return
+		return false
+	}
+	log := w.h.log.WithField("pid", w.p.cmd.Process.Pid)
+	if w.h.successions && w.p.onlyAsideLeft() {
+		log.Warn("A thread of the killed serving process waits for a disk on one of its devices, and so for its successor")
+		return true
 	}
 	if w.dyingFrom.IsZero() {
 		w.dyingFrom = time.Now()
 	}
 	since := time.Since(w.dyingFrom)
 	if since < w.h.opts.limits.stuck || w.cut {
-		return
+		return false
 	}
 	w.cut = true
-	w.h.log.WithField("pid", w.p.cmd.Process.Pid).Error(
-		"A thread of the killed serving process hangs in the kernel: its devices are aborted, should it be one of them; a disk that hangs must answer first")
+	log.Error("A thread of the killed serving process hangs in the kernel: its devices are aborted, should it be one of them; a disk that hangs must answer first")
 	w.h.devices.AbortAll()
+	return false
 }

@@ -21,8 +21,8 @@ var ErrBusy = errors.New("another replacement is on trial")
 // checkTimeout bounds the trial run of an executable.
 const checkTimeout = 30 * time.Second
 
-// replace puts another executable in the place of the serving one and waits for the outcome. Until the serving process is told to leave,
-// nothing has changed.
+// replace puts another executable in the place of the serving one and waits for the outcome. Until the holder tells the serving process
+// to leave, nothing has changed.
 func (h *holder) replace(ctx context.Context, m message, fds []int) error {
 	if len(fds) != 1 {
 		return fmt.Errorf("a replacement with %d descriptors: %w", len(fds), unix.EINVAL)
@@ -79,7 +79,7 @@ func removeCopies(dir string) {
 	}
 }
 
-// take copies an executable to a file of the holder's own, which nobody can change or remove with an image, and compares what it copied.
+// take copies an executable to a file of the holder's own, which does not change or go with an image, and compares what it copied.
 func (h *holder) take(fd int, m message) (program, error) {
 	own, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {

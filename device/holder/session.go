@@ -23,8 +23,8 @@ type session struct {
 }
 
 // serve ends when the socket is closed, here or there. Requests may be under way then; their answers go nowhere. It also ends with a packet
-// that cannot be taken, such as one whose descriptors find no room in this process. Its sender would wait for the answer for ever, so it
-// is told that nobody reads any more, and makes room for a successor.
+// that cannot be taken, such as one whose descriptors find no room in this process. Its sender would wait for the answer for ever, so serve
+// closes the socket, and the sender makes room for a successor.
 func (s *session) serve() {
 	defer func() { _ = s.socket.conn.Close() }()
 	room := make([]byte, packetBytes)

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/mountns"
@@ -80,7 +82,7 @@ func TestUsersOfADeviceNoticeNoSuccession(t *testing.T) {
 		t.Skip("this kernel sends no requests again")
 	}
 	fd, err := unix.Open(r.path(), unix.O_RDWR|unix.O_DIRECT|unix.O_CLOEXEC, 0)
-	must(t, err)
+	require.NoError(t, err)
 	defer unix.Close(fd)
 	var stop atomic.Bool
 	var requests atomic.Int64
@@ -88,14 +90,14 @@ func TestUsersOfADeviceNoticeNoSuccession(t *testing.T) {
 	all := []*user{}
 	for n := range 8 {
 		page, err := unix.Mmap(-1, 0, blockBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
-		must(t, err)
+		require.NoError(t, err)
 		u := &user{t: t, fd: fd, first: int64(n) * 512, seqs: make([]uint64, 512), page: page}
 		all = append(all, u)
 		users.Go(func() { u.run(&stop, &requests) })
 	}
 	for range successions() {
 		time.Sleep(time.Duration(200+rand.IntN(300)) * time.Millisecond) // load between two deaths
-		must(t, syscall.Kill(s.PID, syscall.SIGKILL))
+		require.NoError(t, syscall.Kill(s.PID, syscall.SIGKILL))
 		s = r.serving(s.PID)
 	}
 	stop.Store(true)
@@ -106,14 +108,10 @@ func TestUsersOfADeviceNoticeNoSuccession(t *testing.T) {
 		}
 	}
 	t.Logf("%d requests", requests.Load())
-	if s.Restarts < successions() {
-		t.Errorf("%d restarts", s.Restarts)
-	}
+	assert.GreaterOrEqual(t, s.Restarts, successions())
 	held := s.Devices[0]
 	_ = unix.Close(fd)
-	if err := r.terminate(); err != nil {
-		t.Errorf("the holder: %v", err)
-	}
+	assert.NoError(t, r.terminate(), "the holder")
 	r.expectNothingLeft(held, false)
 }
 
@@ -129,11 +127,11 @@ func TestAFileSystemSurvivesSuccessions(t *testing.T) {
 	}
 	execute(t, "mkfs.ext4", "-q", r.path())
 	mounted := filepath.Join(r.dir, "mounted")
-	must(t, os.Mkdir(mounted, 0o700))
-	must(t, unix.Mount(r.path(), mounted, "ext4", 0, "errors=remount-ro"))
+	require.NoError(t, os.Mkdir(mounted, 0o700))
+	require.NoError(t, unix.Mount(r.path(), mounted, "ext4", 0, "errors=remount-ro"))
 	defer func() { _ = unix.Unmount(mounted, unix.MNT_DETACH) }()
 	file, err := os.OpenFile(filepath.Join(mounted, "records"), os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
-	must(t, err)
+	require.NoError(t, err)
 	var stop atomic.Bool
 	var writing sync.WaitGroup
 	written := 0
@@ -151,25 +149,22 @@ func TestAFileSystemSurvivesSuccessions(t *testing.T) {
 	})
 	for range successions() / 2 {
 		time.Sleep(time.Duration(200+rand.IntN(300)) * time.Millisecond) // load between two deaths
-		must(t, syscall.Kill(s.PID, syscall.SIGKILL))
+		require.NoError(t, syscall.Kill(s.PID, syscall.SIGKILL))
 		s = r.serving(s.PID)
 	}
 	stop.Store(true)
 	writing.Wait()
-	must(t, file.Close())
-	must(t, unix.Unmount(mounted, 0))
-	must(t, unix.Mount(r.path(), mounted, "ext4", unix.MS_RDONLY, ""))
+	require.NoError(t, file.Close())
+	require.NoError(t, unix.Unmount(mounted, 0))
+	require.NoError(t, unix.Mount(r.path(), mounted, "ext4", unix.MS_RDONLY, ""))
 	got, err := os.ReadFile(filepath.Join(mounted, "records"))
-	must(t, err)
-	if len(got) != written*10 {
-		t.Errorf("%d bytes of %d records", len(got), written)
-	}
+	require.NoError(t, err)
+	assert.Len(t, got, written*10, "bytes of %d records", written)
 	for i := 0; i+10 <= len(got); i += 10 {
-		if want := fmt.Sprintf("%9d\n", i/10); string(got[i:i+10]) != want {
-			t.Fatalf("record %d is %q", i/10, got[i:i+10])
-		}
+		want := fmt.Sprintf("%9d\n", i/10)
+		require.Equal(t, want, string(got[i:i+10]), "record %d", i/10)
 	}
-	must(t, unix.Unmount(mounted, 0))
+	require.NoError(t, unix.Unmount(mounted, 0))
 	execute(t, "fsck.ext4", "-fn", r.path())
 	t.Logf("%d records", written)
 }

@@ -50,14 +50,14 @@ type message struct {
 	Kind  string `json:"kind,omitempty"` // of Error, by kinds
 }
 
-// listPart is how many devices one packet tells of, packetBytes the longest packet, and versionBytes the longest name of a version.
+// listPart is how many devices one packet lists, packetBytes the longest packet, and versionBytes the longest name of a version.
 const (
 	listPart     = 64
 	packetBytes  = 128 << 10
 	versionBytes = 1 << 10
 )
 
-// kinds are the errors that must be known on the other side.
+// kinds are the errors that the other side must recognise.
 var kinds = map[string]error{
 	"inUse": engine.ErrInUse, "fenced": device.ErrFenced, "notHeld": device.ErrNotHeld, "served": device.ErrServed, "ended": device.ErrEnded, "busy": ErrBusy,
 }
@@ -153,7 +153,7 @@ func (p *packets) receive(room []byte) (m message, fds []int, err error) {
 	} else {
 		err = json.Unmarshal(room[:n], &m)
 	}
-	if err == nil && len(m.Version) > versionBytes { // it is told in every status, which must fit
+	if err == nil && len(m.Version) > versionBytes { // it is in every status, which must fit
 		err = unix.EMSGSIZE
 	}
 	if err != nil {

@@ -11,12 +11,14 @@ import (
 	"testing"
 
 	"github.com/sirupsen/logrus"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
 	"github.com/longhorn-lep/longhorn-manager/device"
 )
 
-// slowKeeper answers List when it is told to.
+// slowKeeper answers List when the test lets it.
 type slowKeeper struct {
 	device.Keeper
 	asked, answer chan struct{}
@@ -32,11 +34,11 @@ func (k slowKeeper) List(context.Context) ([]device.Held, error) {
 func sessionPair(t *testing.T, k device.Keeper) (theirs *packets, ended <-chan struct{}) {
 	t.Helper()
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
-	must(t, err)
+	require.NoError(t, err)
 	ours, err := fromFD(pair[0], "ours")
-	must(t, err)
+	require.NoError(t, err)
 	theirs, err = fromFD(pair[1], "theirs")
-	must(t, err)
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = theirs.conn.Close() })
 	s := &session{socket: ours, keeper: k, ready: make(chan string, 1), cancels: map[uint64]context.CancelFunc{}}
 	over := make(chan struct{})
@@ -51,26 +53,27 @@ func TestTwoRequestsOfOneIDAreBothAnswered(t *testing.T) {
 	k := slowKeeper{asked: make(chan struct{}, 2), answer: make(chan struct{})}
 	theirs, _ := sessionPair(t, k)
 	for range 2 {
-		must(t, theirs.send(message{ID: 7, Op: opList}))
+		require.NoError(t, theirs.send(message{ID: 7, Op: opList}))
 		<-k.asked
 	}
 	close(k.answer)
 	room := make([]byte, packetBytes)
 	for range 2 {
-		if m, _, err := theirs.receive(room); err != nil || m.ID != 7 || m.Error != "" {
-			t.Errorf("answer %+v, %v", m, err)
-		}
+		m, _, err := theirs.receive(room)
+		require.NoError(t, err)
+		assert.Equal(t, uint64(7), m.ID)
+		assert.Empty(t, m.Error)
 	}
-	must(t, theirs.send(message{ID: 8, Op: opHello}))
-	if m, _, err := theirs.receive(room); err != nil || m.ID != 8 {
-		t.Errorf("afterwards: %+v, %v", m, err)
-	}
+	require.NoError(t, theirs.send(message{ID: 8, Op: opHello}))
+	m, _, err := theirs.receive(room)
+	require.NoError(t, err)
+	assert.Equal(t, uint64(8), m.ID)
 }
 
-// Whoever sent what the holder cannot take must not wait for its answer.
+// A process that sent what the holder cannot take must not wait for its answer.
 func TestWhoSendsWhatCannotBeTakenIsCut(t *testing.T) {
 	null, err := os.Open(os.DevNull)
-	must(t, err)
+	require.NoError(t, err)
 	defer null.Close()
 	many := make([]int, 9)
 	for i := range many {
@@ -86,10 +89,10 @@ func TestWhoSendsWhatCannotBeTakenIsCut(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			theirs, ended := sessionPair(t, slowKeeper{})
-			must(t, send(theirs))
+			require.NoError(t, send(theirs))
 			<-ended
-			if _, _, err := theirs.receive(make([]byte, packetBytes)); !errors.Is(err, io.EOF) && !errors.Is(err, unix.ECONNRESET) {
-				t.Errorf("got %v", err)
+			if _, _, err := theirs.receive(make([]byte, packetBytes)); !errors.Is(err, io.EOF) {
+				assert.ErrorIs(t, err, unix.ECONNRESET)
 			}
 		})
 	}
@@ -102,7 +105,7 @@ func TestAnAnswerThatDoesNotFitEndsNothing(t *testing.T) {
 	h := &holder{log: logrus.NewEntry(log), devices: device.NewLocal(device.Options{})}
 	path := filepath.Join(t.TempDir(), "control.sock")
 	l, err := listenControl(path)
-	must(t, err)
+	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan struct{})
 	go func() {
@@ -110,17 +113,16 @@ func TestAnAnswerThatDoesNotFitEndsNothing(t *testing.T) {
 		h.serveControl(ctx, l)
 	}()
 	c, err := net.Dial("unixpacket", path)
-	must(t, err)
+	require.NoError(t, err)
 	defer c.Close()
 	// Each of these bytes needs six in the answer, which names what was asked.
 	_, err = c.Write([]byte(`{"op":"` + strings.Repeat("<", 30<<10) + `"}`))
-	must(t, err)
-	if n, err := c.Read(make([]byte, packetBytes)); n > 0 || !errors.Is(err, io.EOF) {
-		t.Errorf("answer of %d bytes, %v", n, err)
-	}
-	if _, err := Query(t.Context(), path); err != nil {
-		t.Error(err)
-	}
+	require.NoError(t, err)
+	n, err := c.Read(make([]byte, packetBytes))
+	assert.LessOrEqual(t, n, 0)
+	assert.ErrorIs(t, err, io.EOF)
+	_, err = Query(t.Context(), path)
+	assert.NoError(t, err)
 	cancel()
 	<-served
 }

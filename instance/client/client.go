@@ -67,7 +67,7 @@ func (c *Client) Close() error { return c.conn.Close() }
 // reached or has gone, once each time. It tries again until ctx ends, then returns. onState is called by one goroutine at a
 // time and should not block.
 func (c *Client) WatchStates(ctx context.Context, onState func(*proto.State)) {
-	pause, reachable := firstPause, true // so that the first failure is told
+	pause, reachable := firstPause, true // so that onState hears of the first failure
 	for ctx.Err() == nil {
 		err := c.watch(ctx, func(s *proto.State) {
 			pause, reachable = firstPause, true

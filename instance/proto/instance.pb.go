@@ -243,9 +243,11 @@ type InfoReply struct {
 	Port    uint32                 `protobuf:"varint,3,opt,name=port,proto3" json:"port,omitempty"`                  // TCP port at which replicas are served
 	Version string                 `protobuf:"bytes,4,opt,name=version,proto3" json:"version,omitempty"`
 	// Block devices outlive this process: it may be replaced while they are in use.
-	DevicesKept   bool `protobuf:"varint,5,opt,name=devices_kept,json=devicesKept,proto3" json:"devices_kept,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	DevicesKept bool `protobuf:"varint,5,opt,name=devices_kept,json=devicesKept,proto3" json:"devices_kept,omitempty"`
+	// Replicas may lie on a file system on a block device that this process serves.
+	DisksOnVolumes bool `protobuf:"varint,6,opt,name=disks_on_volumes,json=disksOnVolumes,proto3" json:"disks_on_volumes,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *InfoReply) Reset() {
@@ -309,6 +311,13 @@ func (x *InfoReply) GetVersion() string {
 func (x *InfoReply) GetDevicesKept() bool {
 	if x != nil {
 		return x.DevicesKept
+	}
+	return false
+}
+
+func (x *InfoReply) GetDisksOnVolumes() bool {
+	if x != nil {
+		return x.DisksOnVolumes
 	}
 	return false
 }
@@ -1379,13 +1388,14 @@ const file_instance_proto_instance_proto_rawDesc = "" +
 	"\x1dinstance/proto/instance.proto\x12\x14longhorn.instance.v1\"\a\n" +
 	"\x05Empty\"\r\n" +
 	"\vInfoRequest\"\x0e\n" +
-	"\fWatchRequest\"\x89\x01\n" +
+	"\fWatchRequest\"\xb3\x01\n" +
 	"\tInfoReply\x12\x12\n" +
 	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x17\n" +
 	"\aboot_id\x18\x02 \x01(\tR\x06bootId\x12\x12\n" +
 	"\x04port\x18\x03 \x01(\rR\x04port\x12\x18\n" +
 	"\aversion\x18\x04 \x01(\tR\aversion\x12!\n" +
-	"\fdevices_kept\x18\x05 \x01(\bR\vdevicesKept\"\xda\x01\n" +
+	"\fdevices_kept\x18\x05 \x01(\bR\vdevicesKept\x12(\n" +
+	"\x10disks_on_volumes\x18\x06 \x01(\bR\x0edisksOnVolumes\"\xda\x01\n" +
 	"\vReplicaSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06volume\x18\x02 \x01(\tR\x06volume\x12\x10\n" +

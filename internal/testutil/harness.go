@@ -3,12 +3,13 @@ package testutil
 import (
 	"context"
 	"io"
-	"slices"
 	"strconv"
 	"testing"
 	"time"
 
 	"github.com/sirupsen/logrus"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
@@ -80,20 +81,16 @@ func (h *Harness) Env() queue.Env {
 func (h *Harness) Seed(objs ...runtime.Object) {
 	h.T.Helper()
 	for _, obj := range objs {
-		if err := h.server.seed(obj); err != nil {
-			h.T.Fatalf("seed %T %s: %v", obj, objectName(obj), err)
-		}
+		require.NoError(h.T, h.server.seed(obj), "seed %T %s", obj, objectName(obj))
 	}
 }
 
-// Overwrite has the API server hold objs in place of what it held of their names, as if
-// somebody else had written them; unrecorded, and the caches do not show it yet.
+// Overwrite makes the API server hold objs in place of what it held of their names, as
+// if another client had written them; unrecorded, and the caches do not show it yet.
 func (h *Harness) Overwrite(objs ...runtime.Object) {
 	h.T.Helper()
 	for _, obj := range objs {
-		if err := h.server.overwrite(obj); err != nil {
-			h.T.Fatalf("overwrite %T %s: %v", obj, objectName(obj), err)
-		}
+		require.NoError(h.T, h.server.overwrite(obj), "overwrite %T %s", obj, objectName(obj))
 	}
 }
 
@@ -112,7 +109,7 @@ func (h *Harness) Datastore(o datastore.Options) *datastore.Datastore {
 	return d
 }
 
-// CatchUp has all caches show what the API server holds.
+// CatchUp makes all caches show what the API server holds.
 func (h *Harness) CatchUp() {
 	h.T.Helper()
 	for _, d := range h.datastores {
@@ -131,6 +128,10 @@ func (h *Harness) catchUp(d *datastore.Datastore) {
 	refill(h, d.InstanceManagers)
 	refill(h, d.Pods)
 	refill(h, d.KubeNodes)
+	refill(h, d.Budgets)
+	refill(h, d.DefaultSettings)
+	refill(h, d.StorageClassConfig)
+	refill(h, d.StorageClasses)
 }
 
 func refill[T datastore.Object](h *Harness, s *datastore.Store[T]) {
@@ -139,20 +140,16 @@ func refill[T datastore.Object](h *Harness, s *datastore.Store[T]) {
 		return
 	}
 	objs, err := s.ListLive(h.T.Context(), metav1.ListOptions{})
-	if err != nil {
-		h.T.Fatalf("list for the cache: %v", err)
-	}
+	require.NoError(h.T, err, "list for the cache")
 	h.server.mu.Lock()
 	version := strconv.FormatInt(h.server.version, 10)
 	h.server.mu.Unlock()
-	if err := s.Replace(objs, version); err != nil {
-		h.T.Fatalf("fill the cache: %v", err)
-	}
+	require.NoError(h.T, s.Replace(objs, version), "fill the cache")
 }
 
-// Fail has the next requests of that verb and resource answered by these errors,
-// one each; then they succeed again. Resources are plural ("nodes"); a status
-// update is an update.
+// Fail makes the next requests of that verb and resource fail with these errors, one
+// each; then they succeed again. Resources are plural ("nodes"); a status update is an
+// update, and so is a patch.
 func (h *Harness) Fail(verb, resource string, errs ...error) {
 	h.server.mu.Lock()
 	defer h.server.mu.Unlock()
@@ -173,27 +170,31 @@ func (h *Harness) Writes() []string {
 // order, since the last time they were looked at.
 func (h *Harness) ExpectWrites(want ...string) {
 	h.T.Helper()
-	if got := h.Writes(); !slices.Equal(got, want) {
-		h.T.Errorf("writes:\n got %q\nwant %q", got, want)
-	}
+	expectLines(h.T, want, h.Writes(), "writes")
 }
 
 // ExpectEvents is ExpectWrites for Events: "Warning Ready node-1: message".
 func (h *Harness) ExpectEvents(want ...string) {
 	h.T.Helper()
-	if got := h.Recorder.Take(); !slices.Equal(got, want) {
-		h.T.Errorf("events:\n got %q\nwant %q", got, want)
-	}
+	expectLines(h.T, want, h.Recorder.Take(), "events")
 }
 
-// EndWithTest has a controller that the test never runs give back what its queue
-// holds: it is run at the end of the test, with a context that has ended.
+// expectLines compares lines in order; nil and empty are the same.
+func expectLines(t testing.TB, want, got []string, what string) {
+	t.Helper()
+	if len(want) == 0 {
+		assert.Empty(t, got, what)
+		return
+	}
+	assert.Equal(t, want, got, what)
+}
+
+// EndWithTest makes a controller that the test never runs give back what its queue
+// holds: it runs at the end of the test, with a context that has ended.
 func (h *Harness) EndWithTest(run func(context.Context) error) {
 	h.T.Cleanup(func() {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
-		if err := run(ctx); err != nil {
-			h.T.Errorf("end the controller: %v", err)
-		}
+		assert.NoError(h.T, run(ctx), "end the controller")
 	})
 }

@@ -1,11 +1,14 @@
 package testutil
 
 import (
+	"encoding/json"
 	"fmt"
+	"net/http"
 	"reflect"
 	"strconv"
 	"sync"
 
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -40,6 +43,16 @@ func (s *server) react(action clienttesting.Action) (bool, runtime.Object, error
 		return s.answer(a, objectName(a.Object), func() (runtime.Object, error) { return s.create(a) })
 	case clienttesting.UpdateActionImpl:
 		return s.answer(a, objectName(a.Object), func() (runtime.Object, error) { return s.update(a) })
+	case clienttesting.PatchActionImpl:
+		// What a patch leads to is what counts: it is recorded, and fails, as an update.
+		u := clienttesting.NewUpdateSubresourceAction(a.Resource, a.Subresource, a.Namespace, nil)
+		return s.answer(u, a.Name, func() (runtime.Object, error) {
+			var err error
+			if u.Object, err = s.patched(a); err != nil {
+				return nil, err
+			}
+			return s.update(u)
+		})
 	case clienttesting.DeleteActionImpl:
 		return s.answer(a, a.Name, func() (runtime.Object, error) { return nil, s.delete(a) })
 	case clienttesting.GetActionImpl, clienttesting.ListActionImpl:
@@ -128,6 +141,39 @@ func (s *server) update(a clienttesting.UpdateActionImpl) (runtime.Object, error
 		return given, s.tracker.Delete(a.Resource, a.Namespace, name)
 	}
 	return given, s.tracker.Update(a.Resource, given, a.Namespace)
+}
+
+// patched returns the object that a patch makes of the stored one. It is applied first and judged
+// afterwards, with the UID and the version that it gave the object, as the API server does it.
+func (s *server) patched(a clienttesting.PatchActionImpl) (runtime.Object, error) {
+	stored, err := s.tracker.Get(a.Resource, a.Namespace, a.Name)
+	if err != nil {
+		return nil, err
+	}
+	before, err := json.Marshal(stored)
+	if err != nil {
+		return nil, err
+	}
+	after, err := applyPatch(before, a.PatchType, a.Patch)
+	if err != nil {
+		return nil, apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "", schema.GroupResource{}, "", err.Error(), 0, false)
+	}
+	obj := reflect.New(reflect.TypeOf(stored).Elem()).Interface().(runtime.Object)
+	return obj, json.Unmarshal(after, obj)
+}
+
+func applyPatch(doc []byte, kind types.PatchType, body []byte) ([]byte, error) {
+	switch kind {
+	case types.MergePatchType:
+		return jsonpatch.MergePatch(doc, body)
+	case types.JSONPatchType:
+		p, err := jsonpatch.DecodePatch(body)
+		if err != nil {
+			return nil, err
+		}
+		return p.Apply(doc)
+	}
+	return nil, fmt.Errorf("the fake API server does not know patches of type %s", kind)
 }
 
 func checkVersion(gvr schema.GroupVersionResource, given, stored runtime.Object) error {

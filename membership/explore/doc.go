@@ -10,8 +10,8 @@
 // widens the bounds.
 //
 // The transitions call the rule functions; what the functions do not decide (who may speak to whom, in which order) is the protocol
-// of docs/DATAPLANE.md, written down here a second time, without sockets and files. That the search can fail is shown by mutants:
-// one rule changed, one violation found.
+// of docs/DATAPLANE.md, written down here a second time, without sockets and files. Mutants show that the search can fail: one rule
+// changed, one violation found.
 //
 // What a replica writes survives its stop here; loss of power, and how reads are routed, are left to the tests of the engine and of
 // package test/faults.

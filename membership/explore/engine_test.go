@@ -23,7 +23,7 @@ func (st *step) admission(k int) {
 	}
 }
 
-// plan decides with whom to start. What it decides is looked at here, because only here is it known what it was told.
+// plan decides with which replicas to start. Its decision is checked here, because only here is its input known.
 func (st *step) plan(k int) {
 	s, e := st.from, st.from.engine[k]
 	ev := event{kind: evPlan, k: uint8(k)}

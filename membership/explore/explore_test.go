@@ -5,6 +5,9 @@ import (
 	"os"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 const (
@@ -91,19 +94,14 @@ func TestEveryReachableStateKeepsTheInvariants(t *testing.T) {
 			r := explore(b, protocol(), mostStates, mostTime)
 			total += r.states
 			fmt.Printf("explored %d states in %d steps, %v: %s\n", r.states, r.depth, time.Since(began).Round(time.Millisecond), sc.name)
-			if r.violation != "" {
-				t.Fatal(r.violation)
-			}
+			require.Empty(t, r.violation)
 			if !r.complete {
 				t.Logf("the search was ended by its limits at depth %d: no violation up to there", r.depth)
-				if !long {
-					t.Error("the normal bounds must be searched to the end")
-				}
+				assert.True(t, long, "the normal bounds must be searched to the end")
 			}
 			for _, g := range sc.goals {
-				if r.goals[g] == 0 && r.complete { // a search that was cut off may not have come so far
-					t.Errorf("never seen: %s", g)
-				}
+				// a search that was cut off may not have come so far
+				assert.False(t, r.goals[g] == 0 && r.complete, "never seen: %s", g)
 			}
 			t.Logf("seen: %v", r.goals)
 		})

@@ -91,7 +91,7 @@ type phase uint8
 const (
 	off       phase = iota
 	admitting       // asks replicas
-	starting        // has planned an epoch, serves nobody
+	starting        // has planned an epoch, serves no user
 	running         // serves
 )
 
@@ -141,7 +141,7 @@ type state struct {
 	spent    spent
 
 	// Ghosts.
-	acked  set   // writes that a user was told of
+	acked  set   // writes acknowledged to a user
 	newest epoch // highest ever recorded
 	fenced uint8 // generation that a member of the recorded epoch confirmed for a fence; the volume counts as detached
 	late   set   // writes begun after that by an older engine

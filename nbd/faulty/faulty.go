@@ -1,6 +1,6 @@
 // Package faulty wraps an nbd.Backend so that tests decide what goes wrong, where and when: errors, torn writes, delays on an
 // injected clock, and gates that hold an operation until the test lets it go. It records every operation. It owns no goroutine and
-// no randomness: what happens is decided by the rules and the order of the operations alone.
+// no randomness: the rules and the order of the operations alone decide what happens.
 package faulty
 
 import (
@@ -80,7 +80,7 @@ func NewGate() *Gate {
 	return &Gate{arrived: make(chan Op, maxArrivals), open: make(chan struct{})}
 }
 
-// Arrived delivers each operation as it reaches the gate; those over maxArrivals that nobody received are not delivered.
+// Arrived delivers each operation as it reaches the gate, but drops those that come while maxArrivals wait.
 func (g *Gate) Arrived() <-chan Op { return g.arrived }
 
 // Open lets all operations through, held and future. It may be called more than once.

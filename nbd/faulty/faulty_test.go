@@ -2,12 +2,12 @@ package faulty_test
 
 import (
 	"context"
-	"errors"
-	"slices"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/longhorn-lep/longhorn-manager/nbd/faulty"
@@ -22,9 +22,7 @@ func newBackend() (*faulty.Backend, *memory.Backend, *clocktesting.FakeClock) {
 func content(t *testing.T, m *memory.Backend, n int) string {
 	t.Helper()
 	p := make([]byte, n)
-	if err := m.ReadAt(t.Context(), p, 0); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, m.ReadAt(t.Context(), p, 0))
 	return string(p)
 }
 
@@ -47,11 +45,10 @@ func TestRulesDecideWhatAWriteDoes(t *testing.T) {
 			b, m, _ := newBackend()
 			b.Inject(c.rule)
 			for i, want := range c.errs {
-				if err := b.WriteAt(t.Context(), []byte("abcd"), 0, false); !errors.Is(err, want) {
-					t.Errorf("write %d: %v, want %v", i+1, err, want)
-				}
-				if got := content(t, m, 4); i == 0 && got != c.left {
-					t.Errorf("left %q, want %q", got, c.left)
+				assert.ErrorIs(t, b.WriteAt(t.Context(), []byte("abcd"), 0, false), want, "write %d", i+1)
+				got := content(t, m, 4)
+				if i == 0 {
+					assert.Equal(t, c.left, got)
 				}
 			}
 		})
@@ -61,13 +58,9 @@ func TestRulesDecideWhatAWriteDoes(t *testing.T) {
 func TestRemovedRuleActsNoMore(t *testing.T) {
 	b, _, _ := newBackend()
 	remove := b.Inject(faulty.Rule{Err: syscall.EIO})
-	if err := b.Flush(t.Context()); !errors.Is(err, syscall.EIO) {
-		t.Errorf("flush: %v", err)
-	}
+	assert.ErrorIs(t, b.Flush(t.Context()), syscall.EIO)
 	remove()
-	if err := b.Flush(t.Context()); err != nil {
-		t.Errorf("flush: %v", err)
-	}
+	assert.NoError(t, b.Flush(t.Context()))
 }
 
 func TestGateHoldsUntilOpened(t *testing.T) {
@@ -76,16 +69,12 @@ func TestGateHoldsUntilOpened(t *testing.T) {
 	b.Inject(faulty.Rule{Match: faulty.Of(faulty.Write), Gate: g})
 	done := make(chan error, 1)
 	go func() { done <- b.WriteAt(context.Background(), []byte("abcd"), 0, true) }()
-	if op := <-g.Arrived(); op != (faulty.Op{Seq: 1, Kind: faulty.Write, Length: 4, FUA: true}) {
-		t.Errorf("arrived %+v", op)
-	}
-	if got := content(t, m, 4); got != "\x00\x00\x00\x00" {
-		t.Errorf("held write left %q", got)
-	}
+	assert.Equal(t, faulty.Op{Seq: 1, Kind: faulty.Write, Length: 4, FUA: true}, <-g.Arrived())
+	assert.Equal(t, "\x00\x00\x00\x00", content(t, m, 4), "while the write is held")
 	g.Open()
-	if err := <-done; err != nil || content(t, m, 4) != "abcd" {
-		t.Errorf("let go: %v, %q", err, content(t, m, 4))
-	}
+	err := <-done
+	require.NoError(t, err)
+	assert.Equal(t, "abcd", content(t, m, 4), "after it is let go")
 }
 
 func TestGateLetsGoOfACancelledOperation(t *testing.T) {
@@ -94,9 +83,9 @@ func TestGateLetsGoOfACancelledOperation(t *testing.T) {
 	b.Inject(faulty.Rule{Gate: g})
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if err := b.WriteAt(ctx, []byte("abcd"), 0, false); !errors.Is(err, context.Canceled) || content(t, m, 4) != "\x00\x00\x00\x00" {
-		t.Errorf("got %v, %q", err, content(t, m, 4))
-	}
+	err := b.WriteAt(ctx, []byte("abcd"), 0, false)
+	assert.ErrorIs(t, err, context.Canceled)
+	assert.Equal(t, "\x00\x00\x00\x00", content(t, m, 4))
 }
 
 func TestDelayWaitsForTheClock(t *testing.T) {
@@ -115,9 +104,7 @@ func TestDelayWaitsForTheClock(t *testing.T) {
 		}
 	}
 	clock.Step(time.Minute)
-	if err := <-done; err != nil {
-		t.Errorf("flush: %v", err)
-	}
+	assert.NoError(t, <-done)
 }
 
 func TestEveryOperationIsRecorded(t *testing.T) {
@@ -128,9 +115,7 @@ func TestEveryOperationIsRecorded(t *testing.T) {
 		extentsErr, b.ReadAt(ctx, make([]byte, 2), 1), b.WriteAt(ctx, make([]byte, 3), 2, true),
 		b.Flush(ctx), b.Trim(ctx, 4, 5, true), b.Zero(ctx, 5, 6, 3),
 	} {
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 	}
 	want := []faulty.Op{
 		{Seq: 1, Kind: faulty.Extents, Off: 7, Length: 8},
@@ -140,10 +125,7 @@ func TestEveryOperationIsRecorded(t *testing.T) {
 		{Seq: 5, Kind: faulty.Trim, Off: 4, Length: 5, FUA: true},
 		{Seq: 6, Kind: faulty.Zero, Off: 5, Length: 6, FUA: true, NoHole: true},
 	}
-	if got := b.Ops(); !slices.Equal(got, want) {
-		t.Errorf("recorded %+v", got)
-	}
-	if b.Forget(); len(b.Ops()) != 0 {
-		t.Error("the record was not emptied")
-	}
+	assert.Equal(t, want, b.Ops())
+	b.Forget()
+	assert.Empty(t, b.Ops(), "the record was not emptied")
 }

@@ -2,11 +2,12 @@ package memory_test
 
 import (
 	"bytes"
-	"errors"
 	"math/rand/v2"
-	"slices"
 	"syscall"
 	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/longhorn-lep/longhorn-manager/nbd"
 	"github.com/longhorn-lep/longhorn-manager/nbd/memory"
@@ -32,14 +33,12 @@ func TestBehavesLikeAPlainArray(t *testing.T) {
 			err = m.WriteAt(t.Context(), data, int64(off), false)
 			copy(plain[off:], data)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		off = rng.IntN(size)
 		got := make([]byte, 1+rng.IntN(size-off))
-		if err := m.ReadAt(t.Context(), got, int64(off)); err != nil || !bytes.Equal(got, plain[off:off+len(got)]) {
-			t.Fatalf("read of %d at %d differs; %v", len(got), off, err)
-		}
+		err = m.ReadAt(t.Context(), got, int64(off))
+		require.NoError(t, err)
+		require.True(t, bytes.Equal(got, plain[off:off+len(got)]), "read of %d at %d differs", len(got), off)
 	}
 }
 
@@ -50,26 +49,18 @@ func TestExtentsFollowAllocation(t *testing.T) {
 		m.WriteAt(t.Context(), []byte("x"), 5000, false), m.WriteAt(t.Context(), make([]byte, 4096), 8192, false),
 		m.Zero(t.Context(), 8192, 4096, 0), m.Zero(t.Context(), 16384, 1, nbd.ZeroNoHole),
 	} {
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 	}
 	got, err := m.Extents(t.Context(), 100, 20380)
 	want := []nbd.Extent{{Offset: 100, Length: 3996, Flags: hz}, {Offset: 4096, Length: 4096}, {Offset: 8192, Length: 8192, Flags: hz}, {Offset: 16384, Length: 4096}}
-	if err != nil || !slices.Equal(got, want) {
-		t.Errorf("got %v, %v", got, err)
-	}
+	require.NoError(t, err)
+	assert.Equal(t, want, got)
 }
 
 func TestOutsideIsRefused(t *testing.T) {
 	m := memory.New(4096)
-	if err := m.ReadAt(t.Context(), make([]byte, 2), 4095); !errors.Is(err, syscall.EINVAL) {
-		t.Errorf("read: %v", err)
-	}
-	if err := m.WriteAt(t.Context(), make([]byte, 2), 4095, false); !errors.Is(err, syscall.ENOSPC) {
-		t.Errorf("write: %v", err)
-	}
-	if _, err := m.Extents(t.Context(), -1, 2); !errors.Is(err, syscall.EINVAL) {
-		t.Errorf("extents: %v", err)
-	}
+	assert.ErrorIs(t, m.ReadAt(t.Context(), make([]byte, 2), 4095), syscall.EINVAL)
+	assert.ErrorIs(t, m.WriteAt(t.Context(), make([]byte, 2), 4095, false), syscall.ENOSPC)
+	_, err := m.Extents(t.Context(), -1, 2)
+	assert.ErrorIs(t, err, syscall.EINVAL)
 }

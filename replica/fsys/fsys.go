@@ -73,7 +73,8 @@ type File interface {
 	WriteAt(p []byte, off int64) error
 	// Truncate sets the size; what is added is a hole.
 	Truncate(size int64) error
-	// PunchHole frees a range, which then reads as zeroes; EOPNOTSUPP where it cannot.
+	// PunchHole frees a range, which then reads as zeroes; EOPNOTSUPP where it cannot. With any other error, as with one of ZeroRange, a
+	// block of the range reads as zeroes or as it did, never as before a write that had succeeded.
 	PunchHole(off, length int64) error
 	// ZeroRange makes a range read as zeroes and keeps or makes it allocated; EOPNOTSUPP where it cannot.
 	ZeroRange(off, length int64) error
@@ -86,12 +87,12 @@ type File interface {
 	ID() (ID, error)
 	// AllocatedBytes is the space that the file takes.
 	AllocatedBytes() (int64, error)
-	// WriteBack has all that was written by now written out, and waits for that. It makes nothing durable, and does not wait for what
-	// is written meanwhile.
+	// WriteBack writes out all that was written by now, and waits for that. It makes nothing durable, and does not wait for what is
+	// written meanwhile.
 	WriteBack() error
-	// WriteError tells whether, since the file was opened or this was asked the last time, something could not be written out, by
-	// whomever it was written; then the file may read as before that write. It does not wait. The syncs and WriteBack tell the same of
-	// their opening: each error is told once by each opening, so one who asks from several goroutines must see to it that all hear it.
+	// WriteError tells whether, since the file was opened or this was asked the last time, something could not be written out, no
+	// matter who wrote it; then the file may read as before that write. It does not wait. The syncs and WriteBack tell the same of
+	// their opening: each opening tells each error once, so a caller with several goroutines must see to it that all hear it.
 	WriteError() error
 	// Datasync makes the content durable, Sync also all there is to know of the file.
 	Datasync() error

@@ -3,7 +3,6 @@ package fsys
 import (
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
@@ -26,17 +25,16 @@ func (h Host) OpenDir(path string) (Dir, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &hostDir{file: dir}, nil
+	return &hostDir{direct{dir}}, nil
 }
 
 // beneath is how every name in an open directory is resolved: one element, no link, no other file system.
 const beneath = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV
 
-type hostDir struct{ file *os.File }
+// hostDir is a directory of the kernel's.
+type hostDir struct{ descriptor }
 
-func (d *hostDir) fd() int { return int(d.file.Fd()) }
-
-// fail wraps what a call on a name said.
+// fail wraps the error of a call on a name.
 func (d *hostDir) fail(what, name string, err error) error {
 	if err == nil {
 		return nil
@@ -44,30 +42,31 @@ func (d *hostDir) fail(what, name string, err error) error {
 	if errors.Is(err, unix.ELOOP) || errors.Is(err, unix.EXDEV) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ENXIO) {
 		err = fmt.Errorf("%w: %w", ErrNotRegular, err)
 	}
-	return fmt.Errorf("%s %s/%s: %w", what, d.file.Name(), name, err)
+	return fmt.Errorf("%s %s/%s: %w", what, d.name(), name, err)
 }
 
 func isElement(name string) bool {
 	return name != "" && name != "." && name != ".." && !strings.Contains(name, "/")
 }
 
-func (d *hostDir) open(name string, flags uint64, perm uint64) (*os.File, error) {
+// how returns the flags with which to open a name in a directory.
+func (d *hostDir) how(name string, flags, perm uint64) (*unix.OpenHow, error) {
 	if !isElement(name) {
 		return nil, d.fail("open", name, unix.EINVAL)
 	}
-	fd, err := openat.Open(d.fd(), name, &unix.OpenHow{Flags: flags | unix.O_CLOEXEC | unix.O_NOFOLLOW, Mode: perm, Resolve: beneath})
-	if err != nil {
-		return nil, d.fail("open", name, err)
-	}
-	return os.NewFile(uintptr(fd), d.file.Name()+"/"+name), nil
+	return &unix.OpenHow{Flags: flags | unix.O_CLOEXEC | unix.O_NOFOLLOW, Mode: perm, Resolve: beneath}, nil
 }
 
 func (d *hostDir) OpenDir(name string) (Dir, error) {
-	f, err := d.open(name, unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	how, err := d.how(name, unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return nil, err
 	}
-	return &hostDir{file: f}, nil
+	dir, err := d.openDir(name, how)
+	if err != nil {
+		return nil, d.fail("open", name, err)
+	}
+	return &hostDir{dir}, nil
 }
 
 func (d *hostDir) OpenFile(name string, mode Mode) (File, error) {
@@ -78,93 +77,118 @@ func (d *hostDir) OpenFile(name string, mode Mode) (File, error) {
 	case CreateNew:
 		flags, perm = unix.O_RDWR|unix.O_CREAT|unix.O_EXCL, 0o600
 	}
-	// O_NONBLOCK: a pipe by that name must not make the open wait.
-	f, err := d.open(name, flags|unix.O_NONBLOCK, perm)
+	how, err := d.how(name, flags|unix.O_NONBLOCK, perm) // O_NONBLOCK: a pipe by that name must not make the open wait
 	if err != nil {
 		return nil, err
 	}
-	info, err := f.Stat()
-	if err == nil && !info.Mode().IsRegular() {
+	file, err := d.open(name, how)
+	if err != nil {
+		return nil, d.fail("open", name, err)
+	}
+	f := &hostFile{file}
+	st, err := f.stat()
+	if err == nil && st.Mode&unix.S_IFMT != unix.S_IFREG {
 		err = d.fail("open", name, ErrNotRegular)
 	}
 	if err != nil {
 		_ = f.Close()
 		return nil, err
 	}
-	return &hostFile{file: f}, nil
+	return f, nil
 }
 
 func (d *hostDir) Mkdir(name string) error {
-	return d.fail("make directory", name, unix.Mkdirat(d.fd(), name, 0o700))
+	return d.fail("make directory", name, d.control(func(fd int) error { return unix.Mkdirat(fd, name, 0o700) }))
 }
 
 func (d *hostDir) Rename(from, to string) error {
-	return d.fail("rename "+from+" to", to, unix.Renameat(d.fd(), from, d.fd(), to))
+	return d.fail("rename "+from+" to", to, d.control(func(fd int) error { return unix.Renameat(fd, from, fd, to) }))
 }
 
 func (d *hostDir) RenameNew(from, to string) error {
-	return d.fail("rename "+from+" to", to, unix.Renameat2(d.fd(), from, d.fd(), to, unix.RENAME_NOREPLACE))
+	return d.fail("rename "+from+" to", to, d.control(func(fd int) error { return unix.Renameat2(fd, from, fd, to, unix.RENAME_NOREPLACE) }))
 }
 
 func (d *hostDir) Exchange(one, other string) error {
-	err := unix.Renameat2(d.fd(), one, d.fd(), other, unix.RENAME_EXCHANGE)
-	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) { // what file systems say that do not know the flag
+	err := d.control(func(fd int) error { return unix.Renameat2(fd, one, fd, other, unix.RENAME_EXCHANGE) })
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) { // from file systems that do not know the flag
 		err = fmt.Errorf("%w: %w", unix.EOPNOTSUPP, err)
 	}
 	return d.fail("exchange "+one+" and", other, err)
 }
 
 func (d *hostDir) Unlink(name string) error {
-	return d.fail("unlink", name, unix.Unlinkat(d.fd(), name, 0))
+	return d.fail("unlink", name, d.control(func(fd int) error { return unix.Unlinkat(fd, name, 0) }))
 }
 
 func (d *hostDir) Rmdir(name string) error {
-	return d.fail("remove directory", name, unix.Unlinkat(d.fd(), name, unix.AT_REMOVEDIR))
+	return d.fail("remove directory", name, d.control(func(fd int) error { return unix.Unlinkat(fd, name, unix.AT_REMOVEDIR) }))
 }
 
 // Names reads through a descriptor of its own, for the held one has but one position.
 func (d *hostDir) Names() ([]string, error) {
-	fd, err := openat.Open(d.fd(), ".", &unix.OpenHow{Flags: unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC})
+	var names []string
+	err := d.control(func(fd int) error {
+		own, err := openat.Open(fd, ".", &unix.OpenHow{Flags: unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC})
+		if err != nil {
+			return err
+		}
+		defer unix.Close(own)
+		names, err = readNames(own)
+		return err
+	})
 	if err != nil {
 		return nil, d.fail("list", "", err)
-	}
-	f := os.NewFile(uintptr(fd), d.file.Name())
-	defer f.Close()
-	names, err := f.Readdirnames(-1)
-	if err != nil {
-		return nil, fmt.Errorf("list directory: %w", err)
 	}
 	slices.Sort(names)
 	return names, nil
 }
 
+func readNames(fd int) (names []string, err error) {
+	buffer := make([]byte, 32<<10)
+	for {
+		n, err := unix.ReadDirent(fd, buffer)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil || n <= 0 {
+			return names, err
+		}
+		_, _, names = unix.ParseDirent(buffer[:n], -1, names) // without "." and ".."
+	}
+}
+
 func (d *hostDir) ID() (ID, error) {
-	var st unix.Stat_t
-	if err := unix.Fstat(d.fd(), &st); err != nil {
+	st, err := d.stat("")
+	if err != nil {
 		return ID{}, d.fail("stat", ".", err)
 	}
 	return ID{Device: st.Dev, Inode: st.Ino}, nil
 }
 
-// Descriptor is the directory's, as long as it is open.
-func (d *hostDir) Descriptor() int { return d.fd() }
+// stat is that of a name, or of the directory.
+func (d *hostDir) stat(name string) (st unix.Stat_t, err error) {
+	err = d.control(func(fd int) error {
+		if name == "" {
+			return unix.Fstat(fd, &st)
+		}
+		return unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW)
+	})
+	return st, err
+}
+
+// WatchPath leads to the directory as long as it is open.
+func (d *hostDir) WatchPath() string { return d.path() }
 
 // IsMountPoint tells whether the directory is the root of a mount. Where the kernel does not say (before Linux 5.8), it is false.
 func (d *hostDir) IsMountPoint() bool {
 	var stx unix.Statx_t
-	err := unix.Statx(d.fd(), "", unix.AT_EMPTY_PATH, 0, &stx)
+	err := d.control(func(fd int) error { return unix.Statx(fd, "", unix.AT_EMPTY_PATH, 0, &stx) })
 	return err == nil && stx.Attributes&stx.Attributes_mask&unix.STATX_ATTR_MOUNT_ROOT != 0
 }
 
-// Lookup may be called while another goroutine closes the directory: it keeps the descriptor, whose number would be another file's soon.
 func (d *hostDir) Lookup(name string) (ID, error) {
-	var st unix.Stat_t
-	conn, err := d.file.SyscallConn()
-	if err == nil {
-		var said error
-		err = conn.Control(func(fd uintptr) { said = unix.Fstatat(int(fd), name, &st, unix.AT_SYMLINK_NOFOLLOW) })
-		err = errors.Join(err, said)
-	}
+	st, err := d.stat(name)
 	if err != nil {
 		return ID{}, d.fail("stat", name, err)
 	}
@@ -172,23 +196,29 @@ func (d *hostDir) Lookup(name string) (ID, error) {
 }
 
 func (d *hostDir) Sync() error {
-	if err := d.file.Sync(); err != nil {
-		return fmt.Errorf("sync directory: %w", err)
+	if err := d.control(retried(unix.Fsync)); err != nil {
+		return fmt.Errorf("sync directory %s: %w", d.name(), err)
 	}
 	return nil
 }
 
 func (d *hostDir) TryLock() error {
-	for {
-		err := unix.Flock(d.fd(), unix.LOCK_EX|unix.LOCK_NB)
-		switch err {
-		case unix.EINTR:
-			continue
-		case unix.EWOULDBLOCK:
-			return fmt.Errorf("lock directory %s: %w", d.file.Name(), ErrLocked)
-		}
-		return d.fail("lock", ".", err)
+	err := d.control(retried(func(fd int) error { return unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) }))
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return fmt.Errorf("lock directory %s: %w", d.name(), ErrLocked)
 	}
+	return d.fail("lock", ".", err)
 }
 
-func (d *hostDir) Close() error { return d.file.Close() }
+func (d *hostDir) Close() error { return d.close() }
+
+// retried is a call that is made again when a signal interrupted it.
+func retried(call func(fd int) error) func(fd int) error {
+	return func(fd int) error {
+		for {
+			if err := call(fd); !errors.Is(err, unix.EINTR) {
+				return err
+			}
+		}
+	}
+}

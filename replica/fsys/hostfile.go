@@ -3,15 +3,15 @@ package fsys
 import (
 	"errors"
 	"fmt"
-	"os"
 
 	"golang.org/x/sys/unix"
 )
 
-type hostFile struct{ file *os.File }
+// hostFile is a plain file of the kernel's.
+type hostFile struct{ descriptor }
 
 func (f *hostFile) ReadAt(p []byte, off int64) error {
-	_, err := f.file.ReadAt(p, off)
+	_, err := f.readAt(p, off)
 	return err
 }
 
@@ -22,7 +22,7 @@ const writePiece = 64 << 10
 func (f *hostFile) WriteAt(p []byte, off int64) error {
 	for len(p) > 0 {
 		n := min(int64(len(p)), writePiece-off%writePiece)
-		if _, err := f.file.WriteAt(p[:n], off); err != nil {
+		if _, err := f.writeAt(p[:n], off); err != nil {
 			return err
 		}
 		p, off = p[n:], off+n
@@ -30,7 +30,20 @@ func (f *hostFile) WriteAt(p []byte, off int64) error {
 	return nil
 }
 
-func (f *hostFile) Truncate(size int64) error { return f.file.Truncate(size) }
+func (f *hostFile) Truncate(size int64) error {
+	return f.call("truncate", func(fd int) error { return unix.Ftruncate(fd, size) })
+}
+
+// writtenOut writes out a range of the page cache that is about to be zeroed. The kernel (ext4 of Linux 6.18) throws the pages away first;
+// if it then finds that it lacks space for the rest, the file reads as it was on the disk, before writes that were acknowledged.
+func (f *hostFile) writtenOut(off, length int64) error {
+	const all = unix.SYNC_FILE_RANGE_WAIT_BEFORE | unix.SYNC_FILE_RANGE_WRITE | unix.SYNC_FILE_RANGE_WAIT_AFTER
+	err := f.call("write out what is to be zeroed of", func(fd int) error { return unix.SyncFileRange(fd, off, length, all) })
+	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+		return fmt.Errorf("%w: %s", unix.EIO, err.Error()) // earlier writes are lost: that is more than a lack of space
+	}
+	return err
+}
 
 func (f *hostFile) PunchHole(off, length int64) error {
 	return f.fallocate("punch hole into", unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, off, length)
@@ -41,30 +54,23 @@ func (f *hostFile) ZeroRange(off, length int64) error {
 }
 
 func (f *hostFile) fallocate(what string, mode uint32, off, length int64) error {
-	return f.control(what, func(fd int) error { return unix.Fallocate(fd, mode, off, length) })
+	if err := f.writtenOut(off, length); err != nil {
+		return err
+	}
+	return f.call(what, func(fd int) error { return unix.Fallocate(fd, mode, off, length) })
 }
 
-// control calls do with the descriptor, kept open meanwhile, again when interrupted.
-func (f *hostFile) control(what string, do func(fd int) error) error {
-	raw, err := f.file.SyscallConn()
-	if err != nil {
-		return fmt.Errorf("%s %s: %w", what, f.file.Name(), err)
-	}
-	var result error
-	err = raw.Control(func(fd uintptr) {
-		for {
-			if result = do(int(fd)); !errors.Is(result, unix.EINTR) {
-				return
-			}
-		}
-	})
-	if err == nil {
-		err = result
-	}
-	if err != nil {
-		return fmt.Errorf("%s %s: %w", what, f.file.Name(), err)
+// call makes a system call, again when interrupted.
+func (f *hostFile) call(what string, do func(fd int) error) error {
+	if err := f.control(retried(do)); err != nil {
+		return fmt.Errorf("%s %s: %w", what, f.name(), err)
 	}
 	return nil
+}
+
+func (f *hostFile) stat() (st unix.Stat_t, err error) {
+	err = f.call("stat", func(fd int) error { return unix.Fstat(fd, &st) })
+	return st, err
 }
 
 func (f *hostFile) NextData(off int64) (int64, error) { return f.seek(off, unix.SEEK_DATA) }
@@ -74,7 +80,7 @@ func (f *hostFile) NextHole(off int64) (int64, error) { return f.seek(off, unix.
 // seek moves the position of the descriptor, which nothing else uses.
 func (f *hostFile) seek(off int64, whence int) (int64, error) {
 	found := int64(0)
-	err := f.control("seek in", func(fd int) (err error) {
+	err := f.call("seek in", func(fd int) (err error) {
 		found, err = unix.Seek(fd, off, whence)
 		return err
 	})
@@ -85,28 +91,23 @@ func (f *hostFile) seek(off int64, whence int) (int64, error) {
 }
 
 func (f *hostFile) Size() (int64, error) {
-	info, err := f.file.Stat()
-	if err != nil {
-		return 0, err
-	}
-	return info.Size(), nil
+	st, err := f.stat()
+	return st.Size, err
 }
 
 func (f *hostFile) ID() (ID, error) {
-	var st unix.Stat_t
-	err := f.control("stat", func(fd int) error { return unix.Fstat(fd, &st) })
+	st, err := f.stat()
 	return ID{Device: st.Dev, Inode: st.Ino}, err
 }
 
 func (f *hostFile) AllocatedBytes() (int64, error) {
-	var st unix.Stat_t
-	err := f.control("stat", func(fd int) error { return unix.Fstat(fd, &st) })
+	st, err := f.stat()
 	return st.Blocks * 512, err
 }
 
 func (f *hostFile) WriteBack() error {
 	const all = unix.SYNC_FILE_RANGE_WAIT_BEFORE | unix.SYNC_FILE_RANGE_WRITE | unix.SYNC_FILE_RANGE_WAIT_AFTER
-	return f.control("write back", func(fd int) error { return unix.SyncFileRange(fd, 0, 0, all) })
+	return f.call("write back", func(fd int) error { return unix.SyncFileRange(fd, 0, 0, all) })
 }
 
 // farAway is an offset at which no file has anything.
@@ -114,15 +115,15 @@ const farAway = 1 << 62
 
 // WriteError waits for the write-out of a page that does not exist: what is left of that call is its check of the file's errors.
 func (f *hostFile) WriteError() error {
-	return f.control("write back", func(fd int) error {
+	return f.call("write back", func(fd int) error {
 		return unix.SyncFileRange(fd, farAway, 1, unix.SYNC_FILE_RANGE_WAIT_BEFORE)
 	})
 }
 
 func (f *hostFile) Datasync() error {
-	return f.control("sync data of", unix.Fdatasync)
+	return f.call("sync data of", unix.Fdatasync)
 }
 
-func (f *hostFile) Sync() error { return f.file.Sync() }
+func (f *hostFile) Sync() error { return f.call("sync", unix.Fsync) }
 
-func (f *hostFile) Close() error { return f.file.Close() }
+func (f *hostFile) Close() error { return f.close() }

@@ -4,24 +4,20 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // TestModule checks the module that this package is in.
 func TestModule(t *testing.T) {
 	root, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(filepath.Join(root, "go.mod")); err != nil {
-		t.Fatalf("the module's root is not where it should be: %v", err)
-	}
+	require.NoError(t, err)
+	_, err = os.Stat(filepath.Join(root, "go.mod"))
+	require.NoError(t, err)
 	files, err := readModule(root)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(files) < 50 {
-		t.Fatalf("found %d Go files below %s: the walk is broken", len(files), root)
-	}
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, len(files), 50, "found %d Go files below %s: the walk is broken", len(files), root)
 	for name, check := range map[string]func([]sourceFile) []string{
 		"import directions":              checkDirections,
 		"packages that only some import": checkForeign,
@@ -143,14 +139,11 @@ var a = clock.Now()
 
 func b(time struct{ Now func() }) { time.Now(); ToUpper("") }
 `))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	same(t, f.imports, []string{"time", "strings"})
 	same(t, f.calls, []string{"time.Now"})
-	if f.pkg != "controller/x" || f.test {
-		t.Errorf("package %q, test %v", f.pkg, f.test)
-	}
+	assert.Equal(t, "controller/x", f.pkg)
+	assert.False(t, f.test)
 }
 
 func same(t *testing.T, got, want []string) {
@@ -163,8 +156,6 @@ func same(t *testing.T, got, want []string) {
 		if i < len(want) {
 			w = want[i]
 		}
-		if g != w {
-			t.Errorf("line %d:\n got %q\nwant %q", i, g, w)
-		}
+		assert.Equal(t, w, g, "line %d", i)
 	}
 }

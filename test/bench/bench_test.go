@@ -9,6 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	pb "github.com/longhorn-lep/longhorn-manager/instance/proto"
 )
 
@@ -34,9 +37,7 @@ func TestParseFio(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			got, err := parseFio([]byte(c.out), c.write)
 			checkFailure(t, err, c.failure)
-			if got != c.want {
-				t.Errorf("got %+v, want %+v", got, c.want)
-			}
+			assert.Equal(t, c.want, got)
 		})
 	}
 }
@@ -57,18 +58,14 @@ func TestMedian(t *testing.T) {
 			for _, v := range c.values {
 				all = append(all, figures{IOPS: v})
 			}
-			if got := median(all, func(f figures) float64 { return f.IOPS }); got != c.want {
-				t.Errorf("got %v, want %v", got, c.want)
-			}
+			assert.Equal(t, c.want, median(all, func(f figures) float64 { return f.IOPS }))
 		})
 	}
 }
 
 func TestThousands(t *testing.T) {
 	for value, want := range map[float64]string{0: "0", 999.6: "1,000", 5740: "5,740", 1234567: "1,234,567", -1234: "-1,234", -123: "-123"} {
-		if got := thousands(value); got != want {
-			t.Errorf("%v: got %q, want %q", value, got, want)
-		}
+		assert.Equal(t, want, thousands(value), value)
 	}
 }
 
@@ -88,13 +85,9 @@ func TestLoadTable(t *testing.T) {
 		"unix socket 1M write QD4: 360 of 360 MB/s",
 		"unix socket 1M read QD4: 360 of 570 MB/s",
 	}
-	if strings.Join(missed, "\n") != strings.Join(want, "\n") {
-		t.Errorf("missed %q, want %q", missed, want)
-	}
+	assert.Equal(t, strings.Join(want, "\n"), strings.Join(missed, "\n"))
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
-	if len(lines) != 8 {
-		t.Fatalf("a table of %d lines, want 8:\n%s", len(lines), out.String())
-	}
+	require.Len(t, lines, 8, out.String())
 	for i, fragments := range map[int][]string{
 		2: {"| floor ", "| 3,042 IOPS ", "| 16,735 IOPS "},
 		3: {"| unix socket ", "| 6,000 IOPS, beaten ×2.0 ", "| **6,000 IOPS, NOT beaten ×0.36** "},
@@ -103,14 +96,10 @@ func TestLoadTable(t *testing.T) {
 		6: {"| plain file ", "| 360 MB/s "},
 	} {
 		for _, f := range fragments {
-			if !strings.Contains(lines[i], f) {
-				t.Errorf("line %d is %q, without %q", i, lines[i], f)
-			}
+			assert.Contains(t, lines[i], f, "line %d", i)
 		}
 	}
-	if strings.Contains(lines[6], "beaten") {
-		t.Errorf("the plain file is judged: %q", lines[6])
-	}
+	assert.NotContains(t, lines[6], "beaten", "the plain file is judged")
 }
 
 func TestParseFlushes(t *testing.T) {
@@ -122,9 +111,8 @@ func TestParseFlushes(t *testing.T) {
 	heavy := slices.Repeat([]string{job(1000, `"total_ios": 0`)}, heavyWriters)
 	got, err := parseFlushes([]byte(report(append(heavy, job(1, sync))...)))
 	want := flushes{count: 9, p50: time.Microsecond, p99: 5 * time.Microsecond, longest: 7 * time.Microsecond, beside: 8000}
-	if err != nil || got != want {
-		t.Errorf("got %+v, %v", got, err)
-	}
+	require.NoError(t, err)
+	assert.Equal(t, want, got)
 	for name, out := range map[string]string{
 		"one job is missing → refused":       report(heavy...),
 		"none flushed → refused":             report(append(heavy, heavy[0])...),
@@ -132,9 +120,8 @@ func TestParseFlushes(t *testing.T) {
 		"one that writes fails → refused":    report(append([]string{strings.Replace(heavy[0], `"error": 0`, `"error": 5`, 1)}, append(heavy[1:], job(1, sync))...)...),
 		"what fio says is no JSON → refused": "fio: bad",
 	} {
-		if f, err := parseFlushes([]byte(out)); err == nil {
-			t.Errorf("%s: %+v", name, f)
-		}
+		f, err := parseFlushes([]byte(out))
+		assert.Error(t, err, "%s: %+v", name, f)
 	}
 }
 
@@ -146,41 +133,36 @@ func TestParseUsage(t *testing.T) {
 	)
 	got, err := parseUsage(smaps, status, stat)
 	want := usage{pssBytes: 1024000, rssBytes: 2048000, peakBytes: 3072000, cpu: 1750 * time.Millisecond}
-	if err != nil || got != want {
-		t.Errorf("got %+v, %v, want %+v", got, err, want)
-	}
+	require.NoError(t, err)
+	assert.Equal(t, want, got)
 	for _, c := range []struct{ name, smaps, status, stat string }{
 		{"no Pss → refused", "Rss: 1 kB\n", status, stat},
 		{"no peak → refused", smaps, "", stat},
 		{"short statistics → refused", smaps, status, "42 (a) S 1 2 3"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if u, err := parseUsage(c.smaps, c.status, c.stat); err == nil {
-				t.Errorf("got %+v", u)
-			}
+			u, err := parseUsage(c.smaps, c.status, c.stat)
+			assert.Error(t, err, u)
 		})
 	}
-	if u, err := usageOf(os.Getpid()); err != nil || u.rssBytes < 1<<20 || u.peakBytes < u.rssBytes/2 {
-		t.Errorf("of this process: %+v, %v", u, err)
-	}
+	u, err := usageOf(os.Getpid())
+	require.NoError(t, err)
+	assert.GreaterOrEqual(t, u.rssBytes, int64(1<<20))
+	assert.GreaterOrEqual(t, u.peakBytes, u.rssBytes/2, "of this process")
 }
 
 func TestUsageCountsWhatAProcessStarted(t *testing.T) {
 	c := exec.CommandContext(t.Context(), "sleep", "60")
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Start())
 	t.Cleanup(func() { _ = c.Process.Kill(); _ = c.Wait() })
-	if children, err := childrenOf(os.Getpid()); err != nil || !slices.Contains(children, c.Process.Pid) {
-		t.Errorf("the children are %v, %v, want %d among them", children, err, c.Process.Pid)
-	}
+	children, err := childrenOf(os.Getpid())
+	require.NoError(t, err)
+	assert.Contains(t, children, c.Process.Pid)
 	alone, err := usageOfOne(os.Getpid())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if all, err := usageOf(os.Getpid()); err != nil || all.peakBytes <= alone.peakBytes {
-		t.Errorf("peak %d, alone %d, %v", all.peakBytes, alone.peakBytes, err)
-	}
+	require.NoError(t, err)
+	all, err := usageOf(os.Getpid())
+	require.NoError(t, err)
+	assert.Greater(t, all.peakBytes, alone.peakBytes)
 }
 
 func TestIsStale(t *testing.T) {
@@ -193,9 +175,7 @@ func TestIsStale(t *testing.T) {
 		"other-4194999":          false,
 		"lhbench-1-router":       false,
 	} {
-		if got := isStale(name); got != want {
-			t.Errorf("%s: got %v, want %v", name, got, want)
-		}
+		assert.Equal(t, want, isStale(name), name)
 	}
 }
 
@@ -213,9 +193,7 @@ func TestIsNewer(t *testing.T) {
 		{"higher generation with a lower counter → newer", epoch(2, 1), epoch(1, 9), true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if got := isNewer(c.a, c.b); got != c.want {
-				t.Errorf("got %v, want %v", got, c.want)
-			}
+			assert.Equal(t, c.want, isNewer(c.a, c.b))
 		})
 	}
 }
@@ -268,10 +246,9 @@ func TestParse(t *testing.T) {
 
 func checkFailure(t *testing.T, err error, want string) {
 	t.Helper()
-	switch {
-	case want == "" && err != nil:
-		t.Errorf("error %v, want none", err)
-	case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
-		t.Errorf("error %v, want one with %q", err, want)
+	if want == "" {
+		assert.NoError(t, err)
+	} else {
+		assert.ErrorContains(t, err, want)
 	}
 }

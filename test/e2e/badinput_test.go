@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -26,8 +28,8 @@ const (
 	tooLargeClaim = "1Pi"
 )
 
-// TestBadInput: whoever asks for what cannot be is told the field and the rule, where
-// they look for it, and nothing is made.
+// TestBadInput: a user who asks for what cannot be sees the field and the rule where they
+// look for it, and nothing is made.
 func TestBadInput(t *testing.T) {
 	t.Parallel() // with others that break nothing of the cluster, when those that do are over
 	ctx, c := threeNodes.get(t)
@@ -66,12 +68,8 @@ func badClaims(ctx context.Context, t *testing.T, c *cluster.Cluster, ns string)
 			startClaim(ctx, t, c, ns, tc.claim, tc.size, tc.class)
 			waitEvent(ctx, t, c, ns, "PersistentVolumeClaim", tc.claim, append(tc.told, "ProvisioningFailed")...)
 			pvc, err := c.Kube.CoreV1().PersistentVolumeClaims(ns).Get(ctx, tc.claim, metav1.GetOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if pvc.Status.Phase != "Pending" {
-				t.Errorf("the claim is %s, want Pending", pvc.Status.Phase)
-			}
+			require.NoError(t, err)
+			assert.EqualValues(t, "Pending", pvc.Status.Phase)
 			wantNoVolume(ctx, t, c, "pvc-"+string(pvc.UID))
 		})
 	}
@@ -82,9 +80,7 @@ func unknownKey(ctx context.Context, t *testing.T, c *cluster.Cluster, ns string
 	volume := claimOf(ctx, t, c, ns, "unknown-key", "64Mi", "e2e-unknown-key")
 	waitEvent(ctx, t, c, ns, "PersistentVolumeClaim", "unknown-key",
 		"IgnoredParameters", "storage class e2e-unknown-key", "ignored them: colour, numberOfReplica")
-	if got := theVolume(ctx, t, c, volume).Spec.NumberOfReplicas; got != 2 {
-		t.Errorf("the volume has %d replicas, want the 2 of the key that is known", got)
-	}
+	assert.Equal(t, 2, theVolume(ctx, t, c, volume).Spec.NumberOfReplicas)
 }
 
 func largeVolume(ctx context.Context, t *testing.T, c *cluster.Cluster) {
@@ -93,19 +89,16 @@ func largeVolume(ctx context.Context, t *testing.T, c *cluster.Cluster) {
 		ctx := context.WithoutCancel(ctx)
 		c.Must(ctx, t, "-n", types.Namespace, "delete", "volumes.longhorn.io", name, "--ignore-not-found", "--timeout=60s")
 	})
-	if err := c.Apply(ctx, object("Volume", name, fmt.Sprintf(`spec: {size: "%s"}`, tooLarge))); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Apply(ctx, object("Volume", name, fmt.Sprintf(`spec: {size: "%s"}`, tooLarge))))
 	c.Must(ctx, t, "-n", types.Namespace, "wait", "--for=condition=Scheduled=False", "volumes.longhorn.io/"+name, "--timeout=60s")
 	v := theVolume(ctx, t, c, name)
 	scheduled := types.FindCondition(v.Status.Conditions, types.ConditionScheduled)
-	if v.Status.State != "detached" || !strings.Contains(scheduled.Message, "insufficient storage") {
-		t.Errorf("it is %q, and Scheduled says %q", v.Status.State, scheduled.Message)
-	}
+	assert.EqualValues(t, "detached", v.Status.State)
+	assert.Contains(t, scheduled.Message, "insufficient storage")
 	waitEvent(ctx, t, c, types.Namespace, "Volume", name, types.ReasonReplicaSchedulingFailure, "insufficient storage")
-	if left := replicasOf(ctx, t, c, name); len(left) != 0 {
-		t.Errorf("it has %d replicas, want none", len(left))
-	}
+	assert.Empty(t, replicasOf(ctx, t, c, name))
+	answer := restOf(ctx, t, c).do(ctx, t, http.MethodPost, "/volumes/"+name+"?action=attach", v1.AttachInput{HostID: nodes[0]}, http.StatusConflict, nil)
+	assert.Contains(t, answer, "unable to attach volume")
 }
 
 func badRequests(ctx context.Context, t *testing.T, api restAPI, held *heldVolume) {
@@ -123,8 +116,8 @@ func badRequests(ctx context.Context, t *testing.T, api restAPI, held *heldVolum
 			[]string{`numberOfReplicas: \"21\" must be 1 to 20`},
 		},
 		{
-			"larger than every disk → no room, and why", http.MethodPost, "/volumes",
-			v1.VolumeCreate{Name: name, Size: tooLargeClaim},
+			"larger than every disk, and must fit → no room, and why", http.MethodPost, "/volumes",
+			v1.VolumeCreate{Name: name, Size: tooLargeClaim, MustFit: true},
 			http.StatusUnprocessableEntity,
 			[]string{v1.CodeInsufficientStorage, "size " + tooLarge, "insufficient storage"},
 		},
@@ -164,9 +157,7 @@ func badRequests(ctx context.Context, t *testing.T, api restAPI, held *heldVolum
 		t.Run(tc.name, func(t *testing.T) {
 			answer := api.do(ctx, t, tc.method, tc.path, tc.body, tc.want, nil)
 			for _, part := range tc.told {
-				if !strings.Contains(answer, part) {
-					t.Errorf("the answer lacks %q: %s", part, answer)
-				}
+				assert.Contains(t, answer, part)
 			}
 		})
 	}
@@ -199,15 +190,14 @@ func (h *heldVolume) path(action string) string { return "/volumes/" + h.volume 
 // letGo waits until the pod's owner can read where the volume is, then gives it to the pod.
 func (h *heldVolume) letGo(ctx context.Context, t *testing.T) {
 	waitEvent(ctx, t, h.c, h.namespace, "Pod", h.pod, "FailedAttachVolume", "FailedPrecondition", "it is attached to node "+nodes[0])
-	if phase := podPhase(ctx, t, h.c, h.namespace, h.pod); phase != "Pending" {
-		t.Errorf("the pod is %s while the volume is elsewhere", phase)
-	}
+	phase := podPhase(ctx, t, h.c, h.namespace, h.pod)
+	assert.Equal(t, "Pending", phase, "the pod is %s while the volume is elsewhere", phase)
 	h.api.do(ctx, t, http.MethodPost, h.path("detach"), v1.DetachInput{}, http.StatusOK, nil)
 	h.c.Must(ctx, t, "-n", h.namespace, "wait", "--for=condition=Ready", "pod/"+h.pod, "--timeout=180s")
 	node := nodeOf(ctx, t, h.c, h.namespace, h.pod)
-	if at := theVolume(ctx, t, h.c, h.volume).Status.CurrentNodeID; at != node || at == nodes[0] {
-		t.Errorf("the volume is attached to %q, the pod runs on %q", at, node)
-	}
+	at := theVolume(ctx, t, h.c, h.volume).Status.CurrentNodeID
+	assert.Equal(t, node, at)
+	assert.NotEqual(t, nodes[0], at)
 }
 
 // class makes a StorageClass of ours with parameters, until the test ends.
@@ -220,9 +210,7 @@ metadata: {name: %s}
 provisioner: %s
 parameters: %s
 `, name, types.DriverName, parameters)
-	if err := c.Apply(ctx, manifest); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Apply(ctx, manifest))
 	t.Cleanup(func() { c.Must(context.WithoutCancel(ctx), t, "delete", "storageclass", name, "--ignore-not-found") })
 }
 
@@ -252,10 +240,7 @@ func waitEvent(ctx context.Context, t *testing.T, c *cluster.Cluster, namespace,
 func wantNoVolume(ctx context.Context, t *testing.T, c *cluster.Cluster, name string) {
 	t.Helper()
 	_, err := c.Longhorn.LonghornV1beta2().Volumes(types.Namespace).Get(ctx, name, metav1.GetOptions{})
-	if !apierrors.IsNotFound(err) {
-		t.Errorf("volume %s: %v, want none", name, err)
-	}
-	if _, err := c.Kube.CoreV1().PersistentVolumes().Get(ctx, name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-		t.Errorf("persistent volume %s: %v, want none", name, err)
-	}
+	assert.True(t, apierrors.IsNotFound(err), "volume %s: %v, want none", name, err)
+	_, err = c.Kube.CoreV1().PersistentVolumes().Get(ctx, name, metav1.GetOptions{})
+	assert.True(t, apierrors.IsNotFound(err), "persistent volume %s: %v, want none", name, err)
 }

@@ -6,6 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/test/e2e/cluster"
 )
@@ -44,20 +47,16 @@ func (w *writer) cutOff(ctx context.Context, t *testing.T, leading func(old stri
 
 	began := time.Now()
 	t.Cleanup(func() { heal(t, c, old) })
-	if _, err := c.Devcluster(ctx, "cut", old); err != nil {
-		t.Fatal(err)
-	}
+	_, err := c.Devcluster(ctx, "cut", old)
+	require.NoError(t, err)
 	c.Must(ctx, t, "wait", "node/"+old, "--for=condition=Ready=Unknown", "--timeout=90s")
 	c.Must(ctx, t, "taint", "node", old, outOfService)
 	w.waitAckedOn(ctx, t, others, began, 3*time.Minute)
 	t.Logf("records are acknowledged elsewhere after %s", time.Since(began).Round(time.Second))
-	if at := w.node(ctx, t); at == old {
-		t.Errorf("the volume is said to be attached to %s still", at)
-	}
+	at := w.node(ctx, t)
+	assert.NotEqual(t, old, at, "the volume is said to be attached to %s still", at)
 	started, ok := h.generationAbove(was)
-	if !ok {
-		t.Fatalf("records were acknowledged elsewhere under the old generation %d", was)
-	}
+	require.True(t, ok, "records were acknowledged elsewhere under the old generation %d", was)
 	w.checkOldAcks(ctx, t, old, began, started)
 
 	heal(t, c, old)
@@ -81,13 +80,10 @@ func (w *writer) cutOff(ctx context.Context, t *testing.T, leading func(old stri
 func (w *writer) checkOldAcks(ctx context.Context, t *testing.T, old string, cut, started time.Time) {
 	t.Helper()
 	acks, err := w.acked(ctx, old)
-	if err != nil || len(acks) == 0 {
-		t.Fatalf("what was acknowledged on %s: %d records, %v", old, len(acks), err)
-	}
+	require.NoError(t, err, "what was acknowledged on %s", old)
+	require.NotEmpty(t, acks, "what was acknowledged on %s", old)
 	last := acks[len(acks)-1]
-	if !last.at.Before(started) {
-		t.Errorf("%s acknowledged %q at %s; another engine had its generation since %s", old, last.record, last.at.Format(time.StampMicro), started.Format(time.StampMicro))
-	}
+	assert.True(t, last.at.Before(started), "%s acknowledged %q at %s; another engine had its generation since %s", old, last.record, last.at.Format(time.StampMicro), started.Format(time.StampMicro))
 	t.Logf("the last acknowledgement on %s was %s after it was cut off; the new generation was seen after %s", old,
 		last.at.Sub(cut).Round(time.Millisecond), started.Sub(cut).Round(time.Millisecond))
 }
@@ -97,9 +93,8 @@ func heal(t *testing.T, c *cluster.Cluster, node string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
-	if _, err := c.Devcluster(ctx, "heal", node); err != nil {
-		t.Error(err)
-	}
+	_, err := c.Devcluster(ctx, "heal", node)
+	assert.NoError(t, err)
 	taints, err := c.Kubectl(ctx, "get", "node", node, "-o", "jsonpath={.spec.taints[?(@.key==\"node.kubernetes.io/out-of-service\")].key}")
 	if err == nil && taints != "" {
 		_, err = c.Kubectl(ctx, "taint", "node", node, outOfService+"-")
@@ -107,9 +102,7 @@ func heal(t *testing.T, c *cluster.Cluster, node string) {
 	if err == nil {
 		_, err = c.Kubectl(ctx, "wait", "node/"+node, "--for=condition=Ready", "--timeout=90s")
 	}
-	if err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, err)
 }
 
 func replicaOn(ctx context.Context, t *testing.T, c *cluster.Cluster, volume, node string) longhorn.Replica {

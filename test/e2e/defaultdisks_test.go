@@ -3,13 +3,14 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"maps"
 	"net/http"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ktypes "k8s.io/apimachinery/pkg/types"
@@ -28,9 +29,8 @@ func customize(ctx context.Context, t *testing.T, c *cluster.Cluster, node, disk
 	t.Helper()
 	patch := fmt.Sprintf(`{"metadata":{"labels":{"node.longhorn.io/create-default-disk":"config"},"annotations":{`+
 		`"node.longhorn.io/default-disks-config":%q,"node.longhorn.io/default-node-tags":%q}}}`, disks, tags)
-	if _, err := c.Kube.CoreV1().Nodes().Patch(ctx, node, ktypes.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	_, err := c.Kube.CoreV1().Nodes().Patch(ctx, node, ktypes.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	require.NoError(t, err)
 }
 
 // wantNode waits until a node has these tags, and disks that read so.
@@ -115,9 +115,7 @@ func TestDefaultDisksAndNodeTags(t *testing.T) {
 	step("step 2: the setting Create Default Disk on Labeled Nodes is enabled", func(t *testing.T) {
 		var s v1.Setting
 		api.do(ctx, t, http.MethodGet, "/settings/create-default-disk-labeled-nodes", nil, http.StatusOK, &s)
-		if s.Value != "true" {
-			t.Errorf("it is %q", s.Value)
-		}
+		assert.Equal(t, "true", s.Value)
 	})
 	addNode(ctx, t, c, first)
 	addNode(ctx, t, c, second)
@@ -137,13 +135,9 @@ func TestDefaultDisksAndNodeTags(t *testing.T) {
 		waitReadyDisks(ctx, t, c, first, 2)
 		annotations = kubeNode(ctx, t, c, first).Annotations
 		n, err := longhornNode(ctx, c, first)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for name := range n.Spec.Disks {
-			if !strings.HasPrefix(name, "default-disk-") {
-				t.Errorf("a disk is named %q, not default-disk-<fsid>", name)
-			}
+			assert.True(t, strings.HasPrefix(name, "default-disk-"), "a disk is named %q, not default-disk-<fsid>", name)
 		}
 	})
 	step("step 5: the node is modified → the annotations stay, and nothing follows them", func(t *testing.T) {
@@ -163,9 +157,7 @@ func TestDefaultDisksAndNodeTags(t *testing.T) {
 		wantNode(ctx, t, c, first, soon, []string{"edited"}, want...)
 		now := kubeNode(ctx, t, c, first).Annotations
 		for _, key := range []string{"node.longhorn.io/default-disks-config", "node.longhorn.io/default-node-tags"} {
-			if now[key] != annotations[key] {
-				t.Errorf("annotation %s is %q, was %q", key, now[key], annotations[key])
-			}
+			assert.Equal(t, annotations[key], now[key], "annotation %s", key)
 		}
 	})
 	step("step 6: all tags and disks are deleted → they are back at once, and match the annotations", func(t *testing.T) {
@@ -175,9 +167,7 @@ func TestDefaultDisksAndNodeTags(t *testing.T) {
 		wantNode(ctx, t, c, first, soon, []string{"fast", "storage"},
 			p.one+" false "+thirtyPercent(ctx, t, c, first, p.one)+" []", p.two+" true 1024 [fast ssd]")
 		waitReadyDisks(ctx, t, c, first, 2)
-		if got := uuidsOf(ctx, t, c, first); !maps.Equal(got, uuids) {
-			t.Errorf("the disks are %v, were %v", got, uuids)
-		}
+		assert.Equal(t, uuids, uuidsOf(ctx, t, c, first))
 	})
 	step("step 7: an invalid label and annotations → no tag, no disk, and users are told", func(t *testing.T) {
 		from := time.Now()
@@ -206,7 +196,7 @@ func TestDefaultDisksAndNodeTags(t *testing.T) {
 }
 
 // wantTold waits until a wrong annotation is a condition of the Longhorn node and a
-// Warning Event of either node, and makes sure that it is told once.
+// Warning Event of either node, and makes sure that it appears once.
 func wantTold(ctx context.Context, t *testing.T, c *cluster.Cluster, node, condition, part string) {
 	t.Helper()
 	cluster.Eventually(ctx, t, soon, "condition "+condition+" and Events tell of "+part, func(ctx context.Context) error {
@@ -240,9 +230,7 @@ func wantTold(ctx context.Context, t *testing.T, c *cluster.Cluster, node, condi
 func kubeNode(ctx context.Context, t *testing.T, c *cluster.Cluster, node string) *corev1.Node {
 	t.Helper()
 	n, err := c.Kube.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return n
 }
 
@@ -250,9 +238,7 @@ func kubeNode(ctx context.Context, t *testing.T, c *cluster.Cluster, node string
 func uuidsOf(ctx context.Context, t *testing.T, c *cluster.Cluster, node string) map[string]string {
 	t.Helper()
 	n, err := longhornNode(ctx, c, node)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	uuids := map[string]string{}
 	for _, d := range n.Status.DiskStatus {
 		uuids[d.DiskPath] = d.DiskUUID

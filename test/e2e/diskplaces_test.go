@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/longhorn-lep/longhorn-manager/api/v1"
@@ -29,7 +31,7 @@ func addTagged(ctx context.Context, t *testing.T, c *cluster.Cluster, api restAP
 	d := makeDisk(ctx, t, c, node, fsType, "/mnt/"+tag+"-"+node)
 	d.mount(ctx, t, node)
 	api.addDisk(ctx, t, node, tag, v1.DiskUpdate{Path: d.path, AllowScheduling: true, Tags: []string{tag}})
-	t.Cleanup(func() { api.removeDisk(context.WithoutCancel(ctx), t, node, tag) })
+	t.Cleanup(func() { api.removeEmptiedDisk(ctx, t, node, tag) })
 	waitDisk(ctx, t, c, node, tag, longhorn.ConditionTrue, "")
 	return d
 }
@@ -93,7 +95,7 @@ func TestDiskMovesToAnotherNode(t *testing.T) {
 	})
 	moved.mount(ctx, t, to)
 	api.addDisk(ctx, t, to, "arrived", v1.DiskUpdate{Path: moved.path, AllowScheduling: true, Tags: []string{tag}})
-	t.Cleanup(func() { api.removeDisk(context.WithoutCancel(ctx), t, to, "arrived") })
+	t.Cleanup(func() { api.removeEmptiedDisk(ctx, t, to, "arrived") })
 	waitDisk(ctx, t, c, to, "arrived", longhorn.ConditionTrue, "")
 	cluster.Eventually(ctx, t, 30*time.Second, "the replica is on "+to, func(ctx context.Context) error {
 		for _, r := range replicasOf(ctx, t, c, volume) {
@@ -104,17 +106,15 @@ func TestDiskMovesToAnotherNode(t *testing.T) {
 		return nil
 	})
 	pod(ctx, t, c, ns, "second", "data", idle)
-	if got := sumInPod(ctx, t, c, ns, "second", "/data/file"); got != sum {
-		t.Errorf("the file has sha256 %s, written was %s", got, sum)
-	}
+	assert.Equal(t, sum, sumInPod(ctx, t, c, ns, "second", "/data/file"))
 	deletePod(ctx, t, c, ns, "second")
 	c.Must(ctx, t, "-n", ns, "delete", "pvc", "data", "--timeout=60s")
 	waitVolumeGone(ctx, t, c, volume)
 }
 
 // TestNodeIsDeleted: a node with a replica is turned off and deleted from Kubernetes. Its
-// Longhorn node goes with it, the replica's loss is told, and the volume serves on. A new
-// node of the same name, with an empty disk, needs no manual step.
+// Longhorn node goes with it, the replica's loss is shown, and the volume serves on. A
+// new node of the same name, with an empty disk, needs no manual step.
 func TestNodeIsDeleted(t *testing.T) {
 	ctx, c := threeNodes.get(t)
 	api := restOf(ctx, t, c)
@@ -139,9 +139,8 @@ func TestNodeIsDeleted(t *testing.T) {
 	waitVolume(ctx, t, c, volume, ".status.robustness", "healthy")
 	lost := replicaOn(ctx, t, c, volume, node)
 
-	if _, err := c.Devcluster(ctx, "remove-node", node); err != nil {
-		t.Fatal(err)
-	}
+	_, err := c.Devcluster(ctx, "remove-node", node)
+	require.NoError(t, err)
 	c.Must(ctx, t, "delete", "node", node, "--ignore-not-found")
 	c.Must(ctx, t, "-n", types.Namespace, "wait", "--for=delete", "nodes.longhorn.io/"+node, "--timeout=60s")
 	cluster.Eventually(ctx, t, time.Minute, "the replica's loss is told", func(ctx context.Context) error {
@@ -155,21 +154,17 @@ func TestNodeIsDeleted(t *testing.T) {
 		return nil
 	})
 	waitVolume(ctx, t, c, volume, ".status.robustness", "degraded")
-	if got := sumInPod(ctx, t, c, ns, "writer", "/data/file"); got != sum {
-		t.Errorf("the file has sha256 %s, written was %s", got, sum)
-	}
+	assert.Equal(t, sum, sumInPod(ctx, t, c, ns, "writer", "/data/file"))
 
-	if _, err := c.Devcluster(ctx, "add-node", node); err != nil {
-		t.Fatal(err)
-	}
+	_, err = c.Devcluster(ctx, "add-node", node)
+	require.NoError(t, err)
 	c.Must(ctx, t, "-n", types.Namespace, "wait", "--for=create", "nodes.longhorn.io/"+node, "--timeout=120s")
 	c.Must(ctx, t, "-n", types.Namespace, "wait", "--for=condition=Ready", "nodes.longhorn.io/"+node, "--timeout=120s")
 	waitReadyDisks(ctx, t, c, node, 1)
 	now := uuidsOf(ctx, t, c, node)
 	for where, uuid := range now {
-		if uuid == "" || uuid == uuids[where] {
-			t.Errorf("the new disk at %s has the UUID %q", where, uuid)
-		}
+		assert.NotEmpty(t, uuid, "the new disk at %s", where)
+		assert.NotEqual(t, uuids[where], uuid, "the new disk at %s", where)
 	}
 	for name, d := range api.disks(ctx, t, node) {
 		d.Tags = []string{"e2e-gone"}
@@ -245,9 +240,7 @@ func (w *writer) vanish(ctx context.Context, t *testing.T, d *loopDisk, node str
 		w.waitAcked(ctx, t, gone, 30*time.Second)
 		return
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	cluster.Eventually(ctx, t, soon, "the replica's loss is told, with the path", func(ctx context.Context) error {
 		r, err := w.c.Longhorn.LonghornV1beta2().Replicas(types.Namespace).Get(ctx, replica.Name, metav1.GetOptions{})
 		if err != nil {
@@ -262,16 +255,10 @@ func (w *writer) vanish(ctx context.Context, t *testing.T, d *loopDisk, node str
 	t.Logf("noticed after %s", time.Since(gone).Round(10*time.Millisecond))
 	waitDisk(ctx, t, w.c, node, "e2e-vanish", longhorn.ConditionFalse, d.path)
 	w.waitAcked(ctx, t, time.Now(), 30*time.Second)
-	if now := w.beneath(ctx, t, d, node); now != beneath {
-		t.Errorf("beneath the mount point is now\n%s\nwas\n%s", now, beneath)
-	}
-	if now := w.c.MustOnNode(ctx, t, node, "ls", "-laR", "/mnt/e2e-other"); now != other {
-		t.Errorf("the other directory is now\n%s\nwas\n%s", now, other)
-	}
+	assert.Equal(t, beneath, w.beneath(ctx, t, d, node), "beneath the mount point is now")
+	assert.Equal(t, other, w.c.MustOnNode(ctx, t, node, "ls", "-laR", "/mnt/e2e-other"), "the other directory is now")
 	if way.alsoLooksAt != "" {
-		if on := d.mustOnNode(ctx, t, node, "ls -A "+way.alsoLooksAt); on != "" {
-			t.Errorf("in what lies on top is %s", on)
-		}
+		assert.Empty(t, d.mustOnNode(ctx, t, node, "ls -A "+way.alsoLooksAt))
 	}
 	d.mustOnNode(ctx, t, node, way.back)
 	back := time.Now()
@@ -289,8 +276,6 @@ func (w *writer) beneath(ctx context.Context, t *testing.T, d *loopDisk, node st
 	if err == nil && out == "" {
 		err = errors.New("nothing is listed")
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return out
 }

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/longhorn-lep/longhorn-manager/test/e2e/cluster"
@@ -17,7 +19,7 @@ import (
 
 // TestEngineFailsUnderItsUsers: the only replica of a volume, on another node than its engine, is lost while the device is mounted. The
 // engine has failed though its process lives; it is ended all the same, the volume starts anew when the replica is back, and the
-// workload works again without anybody's help, with every record that was made durable.
+// workload works again without help, with every record that was made durable.
 func TestEngineFailsUnderItsUsers(t *testing.T) {
 	ctx, c := threeNodes.get(t)
 	ns := namespace(ctx, t, c, "e2e-engine-fails")
@@ -48,9 +50,7 @@ func TestEngineFailsUnderItsUsers(t *testing.T) {
 	w.waitAcked(ctx, t, again, 2*time.Minute)
 	t.Logf("records are acknowledged again after %s", time.Since(killed).Round(time.Second))
 	waitOneDevice(ctx, t, c, w.node(ctx, t), w.volume)
-	if now := processOf(ctx, t, c, node); now != process {
-		t.Errorf("the engine's process was %s, is %s: not what was to be tested", process, now)
-	}
+	assert.Equal(t, process, processOf(ctx, t, c, node), "not what was to be tested")
 	w.finish(ctx, t)
 }
 
@@ -58,9 +58,7 @@ func TestEngineFailsUnderItsUsers(t *testing.T) {
 func processOf(ctx context.Context, t *testing.T, c *cluster.Cluster, node string) string {
 	t.Helper()
 	im, err := c.Longhorn.LonghornV1beta2().InstanceManagers(types.Namespace).Get(ctx, types.InstanceManagerName(node), metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return im.Status.UUID
 }
 
@@ -73,9 +71,7 @@ func TestAnOlderRecordIsNotBelieved(t *testing.T) {
 	volume := claim(ctx, t, c, ns, "data", "64Mi")
 	pod(ctx, t, c, ns, "first", "data", idle)
 	older, err := json.Marshal(map[string]any{"status": map[string]any{"epoch": theEngine(ctx, t, c, volume).Status.Epoch}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	sum := writeFile(ctx, t, c, ns, "first", "/data/file", 8)
 	for _, name := range []string{"first", "second"} { // a second start makes a newer epoch
 		if name == "second" {
@@ -101,9 +97,7 @@ func TestAnOlderRecordIsNotBelieved(t *testing.T) {
 	args := append(regexp.MustCompile(`\S+`).FindAllString(words[1], -1), words[2])
 	c.Must(ctx, t, args...)
 	c.Must(ctx, t, "-n", ns, "wait", "--for=condition=Ready", "pod/third", "--timeout=180s")
-	if got := sumInPod(ctx, t, c, ns, "third", "/data/file"); got != sum {
-		t.Errorf("the file has sha256 %s, written was %s", got, sum)
-	}
+	assert.Equal(t, sum, sumInPod(ctx, t, c, ns, "third", "/data/file"))
 	waitHealthy(ctx, t, c, volume, 2*time.Minute)
 	deletePod(ctx, t, c, ns, "third")
 	waitVolume(ctx, t, c, volume, ".status.state", "detached")

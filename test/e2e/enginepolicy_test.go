@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
@@ -23,13 +25,10 @@ func TestEnginesAreNotDeletedByHand(t *testing.T) {
 		e := &longhorn.Engine{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: types.Namespace}}
 		e.Spec.VolumeName, e.Spec.VolumeSize = "p", 2<<20
 		e, err := engines.Create(ctx, e, metav1.CreateOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		e.Status.Epoch = epoch
-		if _, err := engines.UpdateStatus(ctx, e, metav1.UpdateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		_, err = engines.UpdateStatus(ctx, e, metav1.UpdateOptions{})
+		require.NoError(t, err)
 	}
 	makeEngine("p-e-0", &longhorn.Epoch{Generation: 1, Counter: 1, Members: []string{"p-r-1"}})
 	makeEngine("p-e-1", nil)
@@ -42,9 +41,8 @@ func TestEnginesAreNotDeletedByHand(t *testing.T) {
 	})
 	check(t, engines.Delete(ctx, "p-e-0", metav1.DeleteOptions{}),
 		"engine p-e-0 records which replicas hold the data of its volume: it cannot be deleted; delete the volume, and it goes with it")
-	if _, err := engines.Get(ctx, "p-e-0", metav1.GetOptions{}); err != nil {
-		t.Errorf("after the refusal: %v", err)
-	}
+	_, err := engines.Get(ctx, "p-e-0", metav1.GetOptions{})
+	assert.NoError(t, err, "after the refusal")
 	check(t, engines.Delete(ctx, "p-e-1", metav1.DeleteOptions{}), "") // it was never started, so it records nothing
-	c.Must(ctx, t, "-n", types.Namespace, "delete", "engines.longhorn.io", "p-e-0", "--as=system:serviceaccount:"+types.Namespace+":longhorn-manager")
+	c.Must(ctx, t, "-n", types.Namespace, "delete", "engines.longhorn.io", "p-e-0", "--as=system:serviceaccount:"+types.Namespace+":"+types.LeaderAccount)
 }

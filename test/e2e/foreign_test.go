@@ -8,6 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/longhorn-lep/longhorn-manager/test/e2e/cluster"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
@@ -34,9 +37,7 @@ func TestAnotherLonghornIsNotTakenOver(t *testing.T) {
 	fresh := &shared{options: named("-foreign", cluster.Options{})}
 	ctx, c := fresh.get(t)
 	t.Cleanup(func() {
-		if err := fresh.down(); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, fresh.down())
 	})
 	theirs := fmt.Sprintf("%s\n---\n%s\n---\n%s", foreignDefinition("Volume", "volumes"), foreignDefinition("EngineImage", "engineimages"), `
 apiVersion: v1
@@ -57,9 +58,7 @@ kind: Service
 metadata: {name: longhorn-backend, namespace: longhorn-system}
 spec: {selector: {app: longhorn-manager}, ports: [{name: manager, port: 9500}]}
 `)
-	if err := c.Apply(ctx, theirs); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Apply(ctx, theirs))
 	root := fresh.options.Root
 	// A policy holds a moment after it was applied; what this test is about is what it holds.
 	c.Must(ctx, t, "apply", "-f", filepath.Join(root, "deploy/manifests/10-policy-adoption.yaml"))
@@ -72,9 +71,7 @@ spec: {selector: {app: longhorn-manager}, ports: [{name: manager, port: 9500}]}
 	})
 	before := snapshotForeign(ctx, t, c)
 	_, err := c.Kubectl(ctx, "apply", "-f", filepath.Join(root, "deploy/longhorn.yaml"))
-	if err == nil {
-		t.Fatal("deploy/longhorn.yaml was applied over another Longhorn without a word")
-	}
+	require.Error(t, err, "deploy/longhorn.yaml was applied over another Longhorn without a word")
 	for _, want := range []string{
 		"volumes.longhorn.io belongs to another Longhorn and was left as it is",
 		"longhorn-backend belongs to another Longhorn and was left as it is",
@@ -82,13 +79,11 @@ spec: {selector: {app: longhorn-manager}, ports: [{name: manager, port: 9500}]}
 	} {
 		// The DaemonSet is refused by its immutable selector, or by the policy, which may come first.
 		alternative := strings.ReplaceAll(want, `DaemonSet.apps "longhorn-manager" is invalid`, "longhorn-manager belongs to another Longhorn")
-		if !strings.Contains(err.Error(), want) && !strings.Contains(err.Error(), alternative) {
-			t.Errorf("the refusal does not say %q", want)
+		if !strings.Contains(err.Error(), want) {
+			assert.ErrorContains(t, err, alternative, "the refusal does not say %q", want)
 		}
 	}
-	if after := snapshotForeign(ctx, t, c); after != before {
-		t.Errorf("objects of the other Longhorn changed:\nbefore %s\nafter  %s", before, after)
-	}
+	assert.Equal(t, before, snapshotForeign(ctx, t, c), "objects of the other Longhorn changed")
 }
 
 // snapshotForeign is what must not change: versions of the other installation's objects.
@@ -129,28 +124,23 @@ func TestForeignDirectoryIsRefused(t *testing.T) {
 	c.Must(ctx, t, "-n", types.Namespace, "wait", "replicas.longhorn.io/"+victim.Name, "--for=jsonpath={.status.currentState}=error", "--timeout=120s")
 	why := c.Must(ctx, t, "-n", types.Namespace, "get", "replicas.longhorn.io", victim.Name, "-o",
 		"jsonpath={.status.conditions[?(@.type==\"InstanceCreation\")].reason}: {.status.conditions[?(@.type==\"InstanceCreation\")].message}")
-	if !strings.HasPrefix(why, "NotAReplica: ") || !strings.Contains(why, victim.Spec.DataDirectoryName) {
-		t.Errorf("the replica says %q, want NotAReplica and the directory", why)
-	}
+	assert.True(t, strings.HasPrefix(why, "NotAReplica: "), why)
+	assert.Contains(t, why, victim.Spec.DataDirectoryName)
 	c.Must(ctx, t, "-n", ns, "wait", "--for=condition=Ready", "pod/second", "--timeout=120s")
 	waitVolume(ctx, t, c, volume, ".status.robustness", "degraded")
-	if after := fingerprint(ctx, t, c, node, dir); after != before {
-		t.Errorf("starting touched the foreign directory\nbefore:\n%s\nafter:\n%s", before, after)
-	}
+	assert.Equal(t, before, fingerprint(ctx, t, c, node, dir), "starting touched the foreign directory")
 
 	c.Must(ctx, t, "-n", ns, "delete", "pod", "second", "--wait", "--timeout=90s")
 	c.Must(ctx, t, "-n", ns, "delete", "pvc", "data", "--wait=false")
 	cluster.Eventually(ctx, t, time.Minute, "the deletion says that the directory is not the replica's", func(ctx context.Context) error {
-		events, err := c.Kubectl(ctx, "-n", types.Namespace, "get", "events", "--field-selector", "involvedObject.name="+victim.Name+",reason=FailedDeleting", "-o", "jsonpath={.items[*].message}")
+		events, err := c.Kubectl(ctx, "-n", types.Namespace, "get", "events", "--field-selector", "involvedObject.name="+victim.Name+",reason=RemovalRefused", "-o", "jsonpath={.items[*].message}")
 		if err == nil && !strings.Contains(events, victim.Spec.DataDirectoryName) {
 			err = fmt.Errorf("events: %q", events)
 		}
 		return err
 	})
-	if after := fingerprint(ctx, t, c, node, dir); after != before {
-		t.Errorf("deleting touched the foreign directory\nbefore:\n%s\nafter:\n%s", before, after)
-	}
-	// Whoever put it there takes it away; then the deletion goes on.
+	assert.Equal(t, before, fingerprint(ctx, t, c, node, dir), "deleting touched the foreign directory")
+	// The user who put it there takes it away; then the deletion goes on.
 	c.MustOnNode(ctx, t, node, "rm", "-rf", dir)
 	waitVolumeGone(ctx, t, c, volume)
 }
@@ -165,9 +155,7 @@ func fingerprint(ctx context.Context, t *testing.T, c *cluster.Cluster, node, di
 // which is not ours says so and stops; volumes go on; it starts when that is gone.
 func TestDaemonRefusesAnotherLonghornsCluster(t *testing.T) {
 	ctx, c := threeNodes.get(t)
-	if err := c.Apply(ctx, foreignDefinition("EngineImage", "engineimages")); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Apply(ctx, foreignDefinition("EngineImage", "engineimages")))
 	remove := func(ctx context.Context) error {
 		_, err := c.Kubectl(ctx, "delete", "crd", "engineimages.longhorn.io", "--ignore-not-found", "--timeout=30s")
 		return err
@@ -175,9 +163,7 @@ func TestDaemonRefusesAnotherLonghornsCluster(t *testing.T) {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
-		if err := remove(ctx); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, remove(ctx))
 	})
 	c.DumpIfFailed(t)
 	onFirst := []string{"-n", types.Namespace, "get", "pods", "-l", "app=longhorn-manager", "--field-selector", "spec.nodeName=" + nodes[0]}
@@ -194,9 +180,7 @@ func TestDaemonRefusesAnotherLonghornsCluster(t *testing.T) {
 		}
 		return err
 	})
-	if err := remove(ctx); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, remove(ctx))
 	// A new pod does not wait for the back-off of the one that refused.
 	c.Must(ctx, t, "-n", types.Namespace, "delete", "pods", "-l", "app=longhorn-manager", "--field-selector", "spec.nodeName="+nodes[0], "--wait", "--timeout=60s")
 	c.Must(ctx, t, "-n", types.Namespace, "rollout", "status", "daemonset/longhorn-manager", "--timeout=120s")

@@ -9,6 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	v1 "github.com/longhorn-lep/longhorn-manager/api/v1"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/test/e2e/cluster"
@@ -21,7 +24,7 @@ import (
 func TestGuestsDisksAndNodesHang(t *testing.T) {
 	t.Parallel()
 	ctx, c := guests.get(t)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 25*time.Minute)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 40*time.Minute)
 	t.Cleanup(cancel)
 	other := startBystander(ctx, t, c)
 	ns := namespace(ctx, t, c, "e2e-guests")
@@ -83,22 +86,20 @@ func waitDegraded(ctx context.Context, t *testing.T, h *history, after time.Time
 // setDisk changes how the data disk of a node behaves.
 func setDisk(ctx context.Context, t *testing.T, c *cluster.Cluster, node string, state ...string) {
 	t.Helper()
-	if _, err := c.Devcluster(ctx, append([]string{"disk", node}, state...)...); err != nil {
-		t.Fatal(err)
-	}
+	_, err := c.Devcluster(ctx, append([]string{"disk", node}, state...)...)
+	require.NoError(t, err)
 }
 
 // mend gives a node its disk back, also when the test has failed.
 func mend(t *testing.T, c *cluster.Cluster, node string) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	if _, err := c.Devcluster(ctx, "disk", node, "ok"); err != nil {
-		t.Errorf("mend the disk of %s: %v", node, err)
-	}
+	_, err := c.Devcluster(ctx, "disk", node, "ok")
+	assert.NoError(t, err, "mend the disk of %s", node)
 }
 
-// diskFails has a disk do nothing any more, or fail everything, until the volume is served
-// without it, and mends it.
+// diskFails makes a disk do nothing any more, or fail everything, until the volume is
+// served without it, and mends it.
 func (w *writer) diskFails(ctx context.Context, t *testing.T, h *history, other *bystander, node, how string) {
 	t.Helper()
 	t.Cleanup(func() { mend(t, w.c, node) })
@@ -113,9 +114,8 @@ func (w *writer) diskFails(ctx context.Context, t *testing.T, h *history, other 
 	mended := time.Now()
 	if how != "hang" { // the file system has ended itself, and needs the node's next boot
 		for _, verb := range []string{"stop-node", "start-node"} {
-			if _, err := w.c.Devcluster(ctx, verb, node); err != nil {
-				t.Fatal(err)
-			}
+			_, err := w.c.Devcluster(ctx, verb, node)
+			require.NoError(t, err)
 		}
 	}
 	w.waitHealthy(ctx, t, 6*time.Minute)
@@ -123,8 +123,8 @@ func (w *writer) diskFails(ctx context.Context, t *testing.T, h *history, other 
 	w.waitAcked(ctx, t, time.Now(), time.Minute)
 }
 
-// diskIsSlow has each request to a disk take 20 ms more under a heavy writer with flushes. A
-// disk that works is not left out, nor rebuilt again and again.
+// diskIsSlow makes each request to a disk take 20 ms more under a heavy writer with
+// flushes. A disk that works is not left out, nor rebuilt again and again.
 func (w *writer) diskIsSlow(ctx context.Context, t *testing.T, h *history, other *bystander, node string) {
 	t.Helper()
 	t.Cleanup(func() { mend(t, w.c, node) })
@@ -136,28 +136,24 @@ func (w *writer) diskIsSlow(ctx context.Context, t *testing.T, h *history, other
 	t.Logf("beside a disk that takes 20 ms more: %s write IOPS of 64 KiB", heavy)
 	t.Logf("the other volume, meanwhile: %s", other.measure(ctx, t))
 	w.waitAcked(ctx, t, time.Now(), time.Minute)
-	if h.was(longhorn.VolumeRobustnessDegraded, began) {
-		t.Errorf("the volume was degraded: a slow disk was left out")
-	}
+	assert.False(t, h.was(longhorn.VolumeRobustnessDegraded, began), "the volume was degraded: a slow disk was left out")
 	other.expectHealthy(ctx, t)
 	setDisk(ctx, t, w.c, node, "ok")
 }
 
-// cacheIsLost has a disk say that it wrote what it did not, and then cuts the node's power.
+// cacheIsLost makes a disk say that it wrote what it did not, and then cuts the node's power.
 func (w *writer) cacheIsLost(ctx context.Context, t *testing.T, h *history, node string) {
 	t.Helper()
 	t.Cleanup(func() { startNode(t, w.c, node) })
 	setDisk(ctx, t, w.c, node, "drop-writes")
 	w.waitAcked(ctx, t, time.Now(), time.Minute) // of these the disk keeps nothing
 	began := time.Now()
-	if _, err := w.c.Devcluster(ctx, "stop-node", node, "--power-loss"); err != nil {
-		t.Fatal(err)
-	}
+	_, err := w.c.Devcluster(ctx, "stop-node", node, "--power-loss")
+	require.NoError(t, err)
 	waitDegraded(ctx, t, h, began, time.Minute)
 	w.waitAcked(ctx, t, time.Now(), time.Minute)
-	if _, err := w.c.Devcluster(ctx, "start-node", node); err != nil {
-		t.Fatal(err)
-	}
+	_, err = w.c.Devcluster(ctx, "start-node", node)
+	require.NoError(t, err)
 	on := time.Now()
 	w.waitHealthy(ctx, t, 6*time.Minute)
 	t.Logf("healthy %s after the node's start", time.Since(on).Round(time.Second))
@@ -172,9 +168,8 @@ func (w *writer) nodeIsFrozen(ctx context.Context, t *testing.T, node string) {
 	t.Cleanup(func() { thaw(t, w.c, node) })
 	served := w.node(ctx, t) != node
 	began := time.Now()
-	if _, err := w.c.Devcluster(ctx, "freeze", node); err != nil {
-		t.Fatal(err)
-	}
+	_, err := w.c.Devcluster(ctx, "freeze", node)
+	require.NoError(t, err)
 	if served {
 		w.waitAckedOn(ctx, t, without(w.c.Nodes(), node), began.Add(15*time.Second), frozenFor)
 		t.Logf("served without %s after %s", node, time.Since(began).Round(time.Second))
@@ -184,9 +179,8 @@ func (w *writer) nodeIsFrozen(ctx context.Context, t *testing.T, node string) {
 	case <-ctx.Done():
 		t.Fatal(ctx.Err())
 	}
-	if _, err := w.c.Devcluster(ctx, "thaw", node); err != nil {
-		t.Fatal(err)
-	}
+	_, err = w.c.Devcluster(ctx, "thaw", node)
+	require.NoError(t, err)
 	thawed := time.Now()
 	w.waitAcked(ctx, t, thawed, 3*time.Minute)
 	t.Logf("records are acknowledged %s after it went on", time.Since(thawed).Round(time.Second))
@@ -197,9 +191,8 @@ func (w *writer) nodeIsFrozen(ctx context.Context, t *testing.T, node string) {
 func thaw(t *testing.T, c *cluster.Cluster, node string) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	if _, err := c.Devcluster(ctx, "thaw", node); err != nil {
-		t.Errorf("thaw %s: %v", node, err)
-	}
+	_, err := c.Devcluster(ctx, "thaw", node)
+	assert.NoError(t, err, "thaw %s", node)
 }
 
 // bystander is a pod that writes to a volume on the nodes' other disks.
@@ -217,9 +210,8 @@ func startBystander(ctx context.Context, t *testing.T, c *cluster.Cluster) *byst
 	api := restOf(ctx, t, c)
 	for _, node := range c.Nodes() {
 		path := "/var/lib/longhorn-" + tag
-		if _, err := c.Devcluster(ctx, "add-disk", "--disk-size", "2", node, tag, path); err != nil {
-			t.Fatal(err)
-		}
+		_, err := c.Devcluster(ctx, "add-disk", "--disk-size", "2", node, tag, path)
+		require.NoError(t, err)
 		api.addDisk(ctx, t, node, tag, v1.DiskUpdate{Path: path, AllowScheduling: true, Tags: []string{tag}})
 		waitDisk(ctx, t, c, node, tag, longhorn.ConditionTrue, "")
 	}
@@ -258,9 +250,10 @@ func (b *bystander) measure(ctx context.Context, t *testing.T) latency {
 			}
 		}
 	}
-	if err := json.Unmarshal([]byte(out), &report); err != nil || len(report.Jobs) != 1 || report.Jobs[0].Error != 0 {
-		t.Fatalf("fio says %s: %v", out, err)
-	}
+	err := json.Unmarshal([]byte(out), &report)
+	require.NoError(t, err, "fio says %s", out)
+	require.Len(t, report.Jobs, 1, "fio says %s", out)
+	require.Zero(t, report.Jobs[0].Error, "fio says %s", out)
 	clat := report.Jobs[0].Write.Clat
 	const ms = 1e6
 	return latency{p50: clat.Percentile["50.000000"] / ms, p99: clat.Percentile["99.000000"] / ms, longest: clat.Max / ms}
@@ -269,7 +262,6 @@ func (b *bystander) measure(ctx context.Context, t *testing.T) latency {
 // expectHealthy fails the test if the volume lost a copy since it was made.
 func (b *bystander) expectHealthy(ctx context.Context, t *testing.T) {
 	t.Helper()
-	if b.h.was(longhorn.VolumeRobustnessDegraded, b.since) || theVolume(ctx, t, b.c, b.volume).Status.Robustness != longhorn.VolumeRobustnessHealthy {
-		t.Errorf("volume %s, on other disks, was degraded:\n%s", b.volume, b.h)
-	}
+	assert.False(t, b.h.was(longhorn.VolumeRobustnessDegraded, b.since), "volume %s, on other disks, was degraded:\n%s", b.volume, b.h)
+	assert.Equal(t, longhorn.VolumeRobustnessHealthy, theVolume(ctx, t, b.c, b.volume).Status.Robustness, "volume %s, on other disks, was degraded:\n%s", b.volume, b.h)
 }

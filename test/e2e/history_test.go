@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
@@ -96,8 +97,8 @@ func (h *history) checkNeverAlone(t *testing.T, after time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, s := range h.engines {
-		if s.at.After(after) && s.status.Epoch != nil && len(s.status.Epoch.Members) < 2 {
-			t.Errorf("at %s one copy was left: %v", s.at.Format(time.StampMilli), *s.status.Epoch)
+		if s.at.After(after) && s.status.Epoch != nil {
+			assert.GreaterOrEqual(t, len(s.status.Epoch.Members), 2, "at %s one copy was left: %v", s.at.Format(time.StampMilli), *s.status.Epoch)
 		}
 	}
 }
@@ -159,9 +160,8 @@ func (h *history) checkRebuilt(t *testing.T, replica string) {
 			t.Errorf("replica %s became RW after %s, without a rebuild; it was %v", replica, modes[i-1], modes)
 		}
 	}
-	if !rebuilt || modes[len(modes)-1] != "RW" {
-		t.Errorf("replica %s was not lost, rebuilt and then a member: it was %v", replica, modes)
-	}
+	assert.True(t, rebuilt, "replica %s was not lost, rebuilt and then a member", replica)
+	assert.Equal(t, "RW", modes[len(modes)-1], "replica %s was not lost, rebuilt and then a member", replica)
 }
 
 func (h *history) String() string {

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/test/e2e/cluster"
@@ -30,9 +32,7 @@ func TestReplicaIsLostUnderLoad(t *testing.T) {
 			victims = append(victims, r)
 		}
 	}
-	if len(victims) != 2 {
-		t.Fatalf("%d replicas are on other nodes than the engine, want 2", len(victims))
-	}
+	require.Len(t, victims, 2, "replicas are on other nodes than the engine")
 	for i, loss := range []struct {
 		name string
 		of   func(node string)
@@ -61,28 +61,41 @@ func TestReplicaIsLostUnderLoad(t *testing.T) {
 	}
 	c.Must(ctx, t, "-n", ns, "exec", "load", "--", "touch", "/tmp/stop")
 	waitVerified(ctx, t, c, ns, time.Minute)
-	if got := sumInPod(ctx, t, c, ns, "load", "/data/file"); got != sum {
-		t.Errorf("the file has sha256 %s, written was %s", got, sum)
-	}
+	assert.Equal(t, sum, sumInPod(ctx, t, c, ns, "load", "/data/file"))
 	deletePod(ctx, t, c, ns, "load")
 	waitVolume(ctx, t, c, volume, ".status.state", "detached")
 	checkSums(ctx, t, c, theVolume(ctx, t, c, volume), replicasOf(ctx, t, c, volume))
 }
 
 // TestEngineIsLostUnderLoad: the data plane of a volume's engine is killed under load, all of
-// it at once. The volume is attached again, the workload works again without anybody's help,
+// it at once. The volume is attached again, the workload works again without help,
 // nothing of the old device stays, and every record that was made durable is there.
 func TestEngineIsLostUnderLoad(t *testing.T) {
 	ctx, c := threeNodes.get(t)
 	ns := namespace(ctx, t, c, "e2e-kill-engine")
 	w := startWriter(ctx, t, c, ns, loading+writing)
 	h := follow(ctx, t, c, w.volume)
-	killed := w.loseEngine(ctx, t, h, "instance-manager")
-	requested, err := time.Parse(time.RFC3339, theVolume(ctx, t, c, w.volume).Status.RemountRequestedAt)
-	if err != nil || requested.Before(killed.Truncate(time.Second)) {
-		t.Errorf("remountRequestedAt is %v (%v), killed was at %v", requested, err, killed)
+	deletePod := func(args ...string) func(string) {
+		return func(node string) {
+			c.Must(ctx, t, append([]string{"-n", types.Namespace, "delete", "pod", types.InstanceManagerName(node)}, args...)...)
+		}
 	}
-	waitOneDevice(ctx, t, c, w.node(ctx, t), w.volume)
+	for _, loss := range []struct {
+		name string
+		of   func(node string)
+	}{
+		{"its processes are killed", func(node string) { killProcess(ctx, t, c, node, "instance-manager") }},
+		{"its pod is deleted", deletePod()},
+		{"its pod is deleted by force", deletePod("--grace-period=0", "--force")},
+	} {
+		t.Run(loss.name, func(t *testing.T) {
+			killed := w.loseEngine(ctx, t, h, loss.of)
+			requested, err := time.Parse(time.RFC3339, theVolume(ctx, t, c, w.volume).Status.RemountRequestedAt)
+			require.NoError(t, err, "remountRequestedAt is %v, killed was at %v", requested, killed)
+			assert.False(t, requested.Before(killed.Truncate(time.Second)), "remountRequestedAt is %v, killed was at %v", requested, killed)
+			waitOneDevice(ctx, t, c, w.node(ctx, t), w.volume)
+		})
+	}
 	w.finish(ctx, t)
 }
 
@@ -96,40 +109,33 @@ func TestServingProcessIsLostUnderLoad(t *testing.T) {
 	h := follow(ctx, t, c, w.volume)
 	node := w.node(ctx, t)
 	before, err := devicesOf(ctx, c, node, w.volume)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	manager := instanceManagerPod(ctx, t, c, node)
 	writer := w.podUID(ctx, t)
 	for range 3 {
-		w.loseEngine(ctx, t, h, "instance-manager serve")
+		w.loseEngine(ctx, t, h, func(node string) { killProcess(ctx, t, c, node, "instance-manager serve") })
 	}
-	if v := theVolume(ctx, t, c, w.volume); v.Status.RemountRequestedAt != "" || v.Status.CurrentNodeID != node {
-		t.Errorf("on %s, a remount was requested at %q", v.Status.CurrentNodeID, v.Status.RemountRequestedAt)
-	}
-	if h.wasState(longhorn.VolumeStateDetaching) || h.wasState(longhorn.VolumeStateAttaching) {
-		t.Errorf("the volume did not stay attached:\n%s", h)
-	}
-	if after, err := devicesOf(ctx, c, node, w.volume); err != nil || !slices.Equal(after, before) {
-		t.Errorf("devices and mounts were %q, are %q (%v)", before, after, err)
-	}
-	if now := instanceManagerPod(ctx, t, c, node); now != manager {
-		t.Errorf("the instance manager's pod was %s, is %s", manager, now)
-	}
-	if now := w.podUID(ctx, t); now != writer {
-		t.Errorf("the writer's pod was %s, is %s", writer, now)
-	}
+	v := theVolume(ctx, t, c, w.volume)
+	assert.Empty(t, v.Status.RemountRequestedAt)
+	assert.Equal(t, node, v.Status.CurrentNodeID)
+	assert.False(t, h.wasState(longhorn.VolumeStateDetaching), "the volume did not stay attached:\n%s", h)
+	assert.False(t, h.wasState(longhorn.VolumeStateAttaching), "the volume did not stay attached:\n%s", h)
+	after, err := devicesOf(ctx, c, node, w.volume)
+	require.NoError(t, err)
+	assert.Equal(t, before, after)
+	assert.Equal(t, manager, instanceManagerPod(ctx, t, c, node))
+	assert.Equal(t, writer, w.podUID(ctx, t))
 	w.checkVerified(ctx, t)
 	w.finish(ctx, t)
 }
 
-// loseEngine kills processes of a role on the node of the engine, and waits until another engine
+// loseEngine does to the node of the engine what ends it, and waits until another engine
 // serves and all copies are members again.
-func (w *writer) loseEngine(ctx context.Context, t *testing.T, h *history, role string) (killed time.Time) {
+func (w *writer) loseEngine(ctx context.Context, t *testing.T, h *history, lose func(node string)) (killed time.Time) {
 	t.Helper()
 	was := theEngine(ctx, t, w.c, w.volume).Status
 	killed = time.Now()
-	killProcess(ctx, t, w.c, w.node(ctx, t), role)
+	lose(w.node(ctx, t))
 	cluster.Eventually(ctx, t, time.Minute, "another engine was started", func(context.Context) error {
 		if _, ok := h.generationAbove(was.Generation); !ok {
 			return errors.New("it was not")
@@ -140,9 +146,7 @@ func (w *writer) loseEngine(ctx context.Context, t *testing.T, h *history, role 
 	again, _ := h.generationAbove(was.Generation)
 	w.waitAcked(ctx, t, again, 2*time.Minute)
 	acks, err := w.acked(ctx, w.node(ctx, t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	longest := time.Duration(0)
 	for i, a := range acks {
 		if i > 0 && a.at.After(killed) {

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+
 	"github.com/longhorn-lep/longhorn-manager/test/e2e/cluster"
 )
 
@@ -44,7 +46,7 @@ func waitVerified(ctx context.Context, t *testing.T, c *cluster.Cluster, ns stri
 		}
 		return nil
 	})
-	if !strings.HasSuffix(log, "verified") || strings.Contains(log, "verify:") || strings.Contains(log, "error=") {
-		t.Errorf("fio reports:\n%s", log)
-	}
+	assert.True(t, strings.HasSuffix(log, "verified"), "fio reports:\n%s", log)
+	assert.NotContains(t, log, "verify:")
+	assert.NotContains(t, log, "error=")
 }

@@ -7,6 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/longhorn-lep/longhorn-manager/test/e2e/cluster"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
@@ -50,9 +53,7 @@ func (d *loopDisk) onNode(ctx context.Context, node, script string) (string, err
 func (d *loopDisk) mustOnNode(ctx context.Context, t *testing.T, node, script string) string {
 	t.Helper()
 	out, err := d.onNode(ctx, node, script)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return out
 }
 
@@ -75,15 +76,13 @@ func addNode(ctx context.Context, t *testing.T, c *cluster.Cluster, node string)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 		defer cancel()
-		if _, err := c.Devcluster(ctx, "remove-node", node); err != nil {
-			t.Error(err)
-		}
+		_, err := c.Devcluster(ctx, "remove-node", node)
+		assert.NoError(t, err)
 		c.Must(ctx, t, "delete", "node", node, "--ignore-not-found")
 		c.Must(ctx, t, "-n", types.Namespace, "wait", "--for=delete", "nodes.longhorn.io/"+node, "--timeout=90s")
 	})
-	if _, err := c.Devcluster(ctx, "add-node", node); err != nil {
-		t.Fatal(err)
-	}
+	_, err := c.Devcluster(ctx, "add-node", node)
+	require.NoError(t, err)
 	c.Must(ctx, t, "-n", types.Namespace, "wait", "--for=create", "nodes.longhorn.io/"+node, "--timeout=120s")
 	c.Must(ctx, t, "-n", types.Namespace, "wait", "--for=condition=Ready", "nodes.longhorn.io/"+node, "--timeout=120s")
 }

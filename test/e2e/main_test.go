@@ -1,6 +1,6 @@
-// Package e2e runs the whole on real Kubernetes clusters made on this machine and
-// checks what users were promised: bytes written are on all replicas, pods move, claims
-// go, daemons come and go under load, what is foreign is left alone.
+// Package e2e runs the storage manager on real Kubernetes clusters made on this machine
+// and checks what users were promised: bytes written are on all replicas, pods move,
+// claims go, daemons come and go under load, what is foreign is left alone.
 //
 // It needs root, bin/devcluster and dist/*.tar (scripts/test.sh e2e makes them); without
 // them, and with -short, it skips. Environment:
@@ -22,6 +22,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/longhorn-lep/longhorn-manager/test/e2e/cluster"
 )
@@ -84,9 +86,7 @@ func (s *shared) get(t *testing.T) (context.Context, *cluster.Cluster) {
 		t.Skip("a cluster takes a minute: not with -short")
 	}
 	root, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	s.once.Do(func() {
 		if s.missing = missing(root, s.options.Images); s.missing == nil {
 			s.up(root)
@@ -118,7 +118,7 @@ func missing(root string, images []string) error {
 }
 
 func (s *shared) up(root string) {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute) // others are started first
 	defer cancel()
 	o := s.options
 	o.Root, o.Out, o.Reuse = root, os.Stderr, mode == "keep"

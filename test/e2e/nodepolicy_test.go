@@ -4,9 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kubetypes "k8s.io/apimachinery/pkg/types"
 
@@ -47,13 +49,10 @@ func TestDisksInUseStayWithTheirNode(t *testing.T) {
 			"d": {Path: "/mnt/d", Type: longhorn.DiskTypeFilesystem}, "other": {Path: "/mnt/other", Type: longhorn.DiskTypeFilesystem},
 		}
 		n, err := nodes.Create(ctx, n, metav1.CreateOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		n.Status = status
-		if _, err := nodes.UpdateStatus(ctx, n, metav1.UpdateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		_, err = nodes.UpdateStatus(ctx, n, metav1.UpdateOptions{})
+		require.NoError(t, err)
 		return name
 	}
 	patch := func(patch string) func(string) error {
@@ -93,6 +92,16 @@ func TestDisksInUseStayWithTheirNode(t *testing.T) {
 		{"a disk with replicas that is not ready is taken out → accepted", diskStatus(longhorn.ConditionFalse, 2), patch(`{"spec":{"disks":{"d":null}}}`), ""},
 		{"a node without any status loses a disk → accepted", longhorn.NodeStatus{}, patch(`{"spec":{"disks":{"d":null}}}`), ""},
 		{"a disk that is out already, its status not written yet: the rest changes → accepted", diskStatusOf("former", inUse), patch(`{"spec":{"tags":["b"]}}`), ""},
+		{"a disk is taken out while it is open → refused", diskStatus(longhorn.ConditionTrue, 0), func(name string) error {
+			if err := patch(`{"spec":{"disks":{"d":{"allowScheduling":true}}}}`)(name); err != nil {
+				return fmt.Errorf("open it: %w", err)
+			}
+			return patch(`{"spec":{"disks":{"d":null}}}`)(name)
+		}, "disk d of node %s cannot be removed while its allowScheduling is true"},
+		{"a disk is added in a directory of the system → refused", inUse, patch(`{"spec":{"disks":{"more":{"path":"/etc/kubernetes"}}}}`), `spec.disks.more.path: "/etc/kubernetes" is a directory of the system`},
+		{"a disk is added at a path that is not clean → refused", inUse, patch(`{"spec":{"disks":{"more":{"path":"/mnt//x"}}}}`), `spec.disks.more.path: "/mnt//x" must be in its shortest form`},
+		{"a disk is given an empty tag → refused", inUse, patch(`{"spec":{"disks":{"d":{"tags":["a",""]}}}}`), `spec.disks.d.tags: "" is no tag`},
+		{"a node is given a tag with a space → refused", inUse, patch(`{"spec":{"tags":["a b"]}}`), `spec.tags: "a b" is no tag`},
 		{"a node with such a disk is deleted → refused", inUse, remove, "node %s has disk d, which is ready and holds replicas: it cannot be deleted; it goes by itself when its Kubernetes node is removed"},
 		{"a node that does not answer is deleted → refused", nodeNotReady(types.ReasonKubernetesNodeNotReady, inUse), remove, "node %s has disk d"},
 		{"a node whose Kubernetes node is gone is deleted → accepted", nodeNotReady(types.ReasonKubernetesNodeGone, inUse), remove, ""},
@@ -103,7 +112,7 @@ func TestDisksInUseStayWithTheirNode(t *testing.T) {
 			name := makeNode(tc.status)
 			refusal := tc.refusal
 			if refusal != "" {
-				refusal = fmt.Sprintf(refusal, name)
+				refusal = strings.ReplaceAll(refusal, "%s", name)
 			}
 			check(t, tc.do(name), refusal)
 			n, err := nodes.Get(ctx, name, metav1.GetOptions{})

@@ -10,6 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/test/e2e/cluster"
 	"github.com/longhorn-lep/longhorn-manager/types"
@@ -23,9 +26,8 @@ func rounds(t *testing.T) int {
 		return 1
 	}
 	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 {
-		t.Fatalf("LONG_ROUNDS=%s: must be a number above 0", text)
-	}
+	require.NoError(t, err, "LONG_ROUNDS=%s: must be a number above 0", text)
+	require.GreaterOrEqual(t, n, 1, "LONG_ROUNDS=%s: must be a number above 0", text)
 	return n
 }
 
@@ -77,9 +79,8 @@ func (w *writer) losePower(ctx context.Context, t *testing.T, h *history, lost [
 	began := time.Now()
 	for _, node := range lost {
 		t.Cleanup(func() { startNode(t, w.c, node) })
-		if _, err := w.c.Devcluster(ctx, "stop-node", node, "--power-loss"); err != nil {
-			t.Fatal(err)
-		}
+		_, err := w.c.Devcluster(ctx, "stop-node", node, "--power-loss")
+		require.NoError(t, err)
 	}
 	if servedOn {
 		cluster.Eventually(ctx, t, time.Minute, "the volume was degraded", func(context.Context) error {
@@ -92,18 +93,15 @@ func (w *writer) losePower(ctx context.Context, t *testing.T, h *history, lost [
 	}
 	on := time.Now()
 	for _, node := range lost {
-		if _, err := w.c.Devcluster(ctx, "start-node", node); err != nil {
-			t.Fatal(err)
-		}
+		_, err := w.c.Devcluster(ctx, "start-node", node)
+		require.NoError(t, err)
 	}
 	w.waitAcked(ctx, t, on, 3*time.Minute)
 	t.Logf("records are acknowledged %s after the loss, %s after the nodes' start", time.Since(began).Round(time.Second), time.Since(on).Round(time.Second))
 	w.waitHealthy(ctx, t, 3*time.Minute)
 	t.Logf("healthy %s after the nodes' start", time.Since(on).Round(time.Second))
 	for _, node := range lost {
-		if again := awaitBoot(ctx, t, w.c, node); again == before[node] {
-			t.Errorf("the instance manager on %s takes the boot for the one before the loss, %s, and so its page cache for kept", node, again)
-		}
+		assert.NotEqual(t, before[node], awaitBoot(ctx, t, w.c, node), "the instance manager on %s takes the boot for the one before the loss, and so its page cache for kept", node)
 	}
 }
 
@@ -140,9 +138,8 @@ func startNode(t *testing.T, c *cluster.Cluster, node string) {
 	if _, err := c.OnNode(ctx, node, "true"); err == nil {
 		return
 	}
-	if _, err := c.Devcluster(ctx, "start-node", node); err != nil {
-		t.Errorf("turn %s on again: %v", node, err)
-	}
+	_, err := c.Devcluster(ctx, "start-node", node)
+	assert.NoError(t, err, "turn %s on again", node)
 }
 
 // without is a list without one of its elements.

@@ -11,6 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	v1 "github.com/longhorn-lep/longhorn-manager/api/v1"
 	"github.com/longhorn-lep/longhorn-manager/test/e2e/cluster"
 	"github.com/longhorn-lep/longhorn-manager/types"
@@ -22,9 +25,7 @@ type restAPI string
 func restOf(ctx context.Context, t *testing.T, c *cluster.Cluster) restAPI {
 	t.Helper()
 	address, err := c.Devcluster(ctx, "forward", fmt.Sprintf("%s/%s:%d", types.Namespace, types.APIService, types.APIPort))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return restAPI("http://" + address + "/v1")
 }
 
@@ -32,14 +33,12 @@ func restOf(ctx context.Context, t *testing.T, c *cluster.Cluster) restAPI {
 func (r restAPI) do(ctx context.Context, t *testing.T, method, path string, body any, want int, out any) string {
 	t.Helper()
 	text, err := json.Marshal(body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var status int
 	var answer []byte
 	// A Service leads to the pods of a node that is gone until Kubernetes has noticed, and
-	// a daemon has nobody to pass requests on to while the leader changes. All that is asked
-	// here may be asked twice.
+	// a daemon has no leader to pass requests on to while the leader changes. All that is
+	// asked here may be asked twice.
 	cluster.Eventually(ctx, t, 30*time.Second, method+" "+path+" is answered", func(ctx context.Context) (err error) {
 		status, answer, err = r.once(ctx, method, path, text)
 		if err == nil && isPassing(status) && status != want {
@@ -47,13 +46,9 @@ func (r restAPI) do(ctx context.Context, t *testing.T, method, path string, body
 		}
 		return err
 	})
-	if status != want {
-		t.Fatalf("%s %s answers %d, want %d: %s", method, path, status, want, answer)
-	}
+	require.Equal(t, want, status, "%s %s: %s", method, path, answer)
 	if out != nil {
-		if err := json.Unmarshal(answer, out); err != nil {
-			t.Fatalf("%s %s answers %q: %v", method, path, answer, err)
-		}
+		require.NoError(t, json.Unmarshal(answer, out), "%s %s answers %q", method, path, answer)
 	}
 	return string(answer)
 }
@@ -102,9 +97,7 @@ func TestRESTIsAskedAgain(t *testing.T) {
 			}))
 			defer server.Close()
 			got := restAPI(server.URL+"/v1").do(t.Context(), t, http.MethodGet, "/volumes", nil, tc.want, nil)
-			if want := fmt.Sprintf("answer %d to /v1/volumes", len(tc.answers)-1); got != want {
-				t.Errorf("got %q, want %q", got, want)
-			}
+			assert.Equal(t, fmt.Sprintf("answer %d to /v1/volumes", len(tc.answers)-1), got)
 		})
 	}
 }
@@ -141,7 +134,31 @@ func (r restAPI) removeDisk(ctx context.Context, t *testing.T, node, name string
 	disks[name] = disk
 	r.setDisks(ctx, t, node, disks)
 	delete(disks, name)
-	r.setDisks(ctx, t, node, disks)
+	body, err := json.Marshal(v1.DiskUpdateInput{Disks: disks})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster.Eventually(ctx, t, 45*time.Second, "disk "+name+" is taken from "+node, func(ctx context.Context) error {
+		// It is refused until the node has seen that the replicas of a deleted volume are gone.
+		status, answer, err := r.once(ctx, http.MethodPost, "/nodes/"+node+"?action=diskUpdate", body)
+		if err == nil && status != http.StatusOK {
+			err = fmt.Errorf("the answer is %d: %s", status, answer)
+		}
+		return err
+	})
+}
+
+// removeEmptiedDisk waits until the Node's status shows that the replicas, which are being deleted, are gone, and takes the disk away.
+func (r restAPI) removeEmptiedDisk(ctx context.Context, t *testing.T, node, name string) {
+	t.Helper()
+	ctx = context.WithoutCancel(ctx) // it is called at a test's end
+	cluster.Eventually(ctx, t, time.Minute, "disk "+name+" of "+node+" is empty", func(ctx context.Context) error {
+		if left := r.node(ctx, t, node).Disks[name].ScheduledReplica; len(left) > 0 {
+			return fmt.Errorf("scheduled to it are %v", left)
+		}
+		return nil
+	})
+	r.removeDisk(ctx, t, node, name)
 }
 
 func (r restAPI) disks(ctx context.Context, t *testing.T, node string) map[string]v1.DiskUpdate {

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/longhorn-lep/longhorn-manager/test/e2e/cluster"
@@ -31,13 +33,11 @@ func TestDaemonsComeAndGoUnderLoad(t *testing.T) {
 	})
 	killLeader(ctx, t, c)
 
-	if log := c.Must(ctx, t, "-n", ns, "logs", "load"); podPhase(ctx, t, c, ns, "load") != "Running" || strings.HasSuffix(log, "verified") {
-		t.Errorf("the load had ended when the daemons were back: too short to prove anything, or broken:\n%s", log)
-	}
+	log := c.Must(ctx, t, "-n", ns, "logs", "load")
+	assert.Equal(t, "Running", podPhase(ctx, t, c, ns, "load"), "the load had ended when the daemons were back: too short to prove anything, or broken:\n%s", log)
+	assert.False(t, strings.HasSuffix(log, "verified"), "the load had ended when the daemons were back: too short to prove anything, or broken:\n%s", log)
 	waitVerified(ctx, t, c, ns, 3*time.Minute)
-	if after := observe(ctx, t, c, volume); after != before {
-		t.Errorf("the volume did not just go on\nbefore %s\nafter  %s", before, after)
-	}
+	assert.Equal(t, before, observe(ctx, t, c, volume), "the volume did not just go on")
 }
 
 // observe is all that must not change while daemons come and go.
@@ -78,7 +78,7 @@ func leader(ctx context.Context, c *cluster.Cluster) (string, error) {
 	return "", fmt.Errorf("the lease %s is still held by a daemon that is gone, %s", types.LeaderLease, *lease.Spec.HolderIdentity)
 }
 
-// lead makes the daemon of a node the leader: those who lead before it are restarted.
+// lead makes the daemon of a node the leader: it restarts those that lead before it.
 func lead(ctx context.Context, t *testing.T, c *cluster.Cluster, node string) {
 	t.Helper()
 	for range 20 {
@@ -101,14 +101,11 @@ func lead(ctx context.Context, t *testing.T, c *cluster.Cluster, node string) {
 func killLeader(ctx context.Context, t *testing.T, c *cluster.Cluster) {
 	t.Helper()
 	node, err := leader(ctx, c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	restarts := "jsonpath={.items[0].status.containerStatuses[0].restartCount}"
 	pods := []string{"-n", types.Namespace, "get", "pods", "-l", "app=longhorn-manager", "--field-selector", "spec.nodeName=" + node, "-o", restarts}
-	if was := c.Must(ctx, t, pods...); was != "0" {
-		t.Errorf("the daemon on %s had restarted %s times before it was killed", node, was)
-	}
+	was := c.Must(ctx, t, pods...)
+	assert.Equal(t, "0", was, "the daemon on %s had restarted %s times before it was killed", node, was)
 	killProcess(ctx, t, c, node, "daemon")
 	killed := time.Now()
 	// It may come back before its Lease ends and then leads on under the same name.

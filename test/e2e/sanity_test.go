@@ -11,6 +11,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/longhorn-lep/longhorn-manager/test/e2e/cluster"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
@@ -23,28 +26,21 @@ func TestDriverIsConformant(t *testing.T) {
 	before := volumeNames(ctx, t, c)
 	controller := strings.Fields(c.Must(ctx, t, "-n", types.Namespace, "get", "pods", "-l", "app=longhorn-csi-controller",
 		"--field-selector", "status.phase=Running", "-o", "jsonpath={.items[0].spec.nodeName} {.items[0].metadata.uid}"))
-	if len(controller) != 2 {
-		t.Fatalf("the CSI controller's pod is %v", controller)
-	}
+	require.Len(t, controller, 2)
 	node, program := controller[0], "/tmp/sanity.test"
 	copyTests(ctx, t, c, "./test/sanity", node, program)
 	out, err := c.OnNode(ctx, node, program, "-test.v", "-test.timeout=9m", "-ginkgo.v", "-ginkgo.no-color",
 		"-controller", "/var/lib/kubelet/pods/"+controller[1]+"/volumes/kubernetes.io~empty-dir/socket/csi.sock")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	ran := regexp.MustCompile(`Ran (\d+) of \d+ Specs`).FindStringSubmatch(out)
-	if ran == nil || !strings.Contains(out, "SUCCESS!") {
-		t.Fatalf("the suite ended without success:\n%s", out)
-	}
-	if n, err := strconv.Atoi(ran[1]); err != nil || n < 40 {
-		t.Errorf("the suite ran %s tests (%v), want at least 40 of those that fit the driver", ran[1], err)
-	}
+	require.NotNil(t, ran)
+	require.Contains(t, out, "SUCCESS!", "the suite ended without success")
+	n, err := strconv.Atoi(ran[1])
+	require.NoError(t, err)
+	assert.GreaterOrEqual(t, n, 40, "tests that fit the driver")
 	t.Log(ran[0])
 	checkSkips(t, out)
-	if left := added(before, volumeNames(ctx, t, c)); len(left) > 0 {
-		t.Errorf("the suite left the volumes %q", left)
-	}
+	assert.Empty(t, added(before, volumeNames(ctx, t, c)))
 }
 
 // checkSkips shows why the suite left tests out, which may only be that the driver does not advertise what they test.
@@ -54,14 +50,10 @@ func checkSkips(t *testing.T, out string) {
 	for _, match := range regexp.MustCompile(`(?m)^\s*\[SKIPPED\] ([A-Z].*)$`).FindAllStringSubmatch(out, -1) {
 		reasons[strings.TrimSpace(match[1])]++
 	}
-	if len(reasons) == 0 {
-		t.Error("the suite does not say what it left out")
-	}
+	assert.NotEmpty(t, reasons, "the suite does not say what it left out")
 	for reason, count := range reasons {
 		t.Logf("left out %d: %s", count, reason)
-		if !strings.HasSuffix(reason, "not supported") && !strings.HasSuffix(reason, "not enabled") {
-			t.Errorf("%d tests were left out: %s", count, reason)
-		}
+		assert.False(t, !strings.HasSuffix(reason, "not supported") && !strings.HasSuffix(reason, "not enabled"), "%d tests were left out: %s", count, reason)
 	}
 }
 
@@ -72,12 +64,9 @@ func copyTests(ctx context.Context, t *testing.T, c *cluster.Cluster, pkg, node,
 	build := exec.CommandContext(ctx, "go", "test", "-c", "-o", file, pkg)
 	build.Dir = threeNodes.options.Root
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("compile %s: %v\n%s", pkg, err, out)
-	}
-	if err := c.CopyToNode(ctx, node, file, target); err != nil {
-		t.Fatal(err)
-	}
+	out, err := build.CombinedOutput()
+	require.NoError(t, err, "compile %s: %s", pkg, out)
+	require.NoError(t, c.CopyToNode(ctx, node, file, target))
 }
 
 func volumeNames(ctx context.Context, t *testing.T, c *cluster.Cluster) []string {
@@ -101,8 +90,6 @@ func TestAdded(t *testing.T) {
 		{"one of an earlier test has gone → none", []string{"a", "b"}, []string{"b"}, []string{}},
 		{"one has come, one has gone → that which came", []string{"a", "b"}, []string{"b", "c"}, []string{"c"}},
 	} {
-		if got := added(tc.before, tc.after); !slices.Equal(got, tc.want) {
-			t.Errorf("%s: got %q, want %q", tc.name, got, tc.want)
-		}
+		assert.Equal(t, tc.want, added(tc.before, tc.after), tc.name)
 	}
 }

@@ -9,6 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/longhorn-lep/longhorn-manager/test/e2e/cluster"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
@@ -75,9 +78,8 @@ os.open = refuse
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			out, err := exec.CommandContext(t.Context(), "python3", "-c", fmt.Sprintf(refusing, tc.errno)+devicesScript, "no-such-volume").CombinedOutput()
-			if err != nil || string(out) != tc.want {
-				t.Errorf("got %q, %v, want %q", out, err, tc.want)
-			}
+			require.NoError(t, err)
+			assert.Equal(t, tc.want, string(out))
 		})
 	}
 }

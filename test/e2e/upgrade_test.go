@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
@@ -16,82 +18,89 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// nextImage has the same program with another version; scripts/test.sh makes it.
-const nextImage, nextVersion = "localhost/longhorn-manager:next", "next"
-
-// TestDataPlaneIsUpgradedUnderLoad: the daemons get another version, and give it to the data
-// planes of their nodes while pods write: one node after the other, without an I/O error, a
-// remount, or a moment in which a volume has no other copy. Then back.
-func TestDataPlaneIsUpgradedUnderLoad(t *testing.T) {
+// TestTwoReleasesSideBySide: a pod writes and verifies while the daemons get the next release, and then
+// the old one again, first on one node, then on all. Each release leads while others run. The daemons
+// give their release to the data planes of their nodes, one after the other, without an I/O error, a
+// remount, or a moment in which the volume has no other copy. Meanwhile volumes are made, attached,
+// detached and deleted. The next release has a setting that the old one does not know.
+func TestTwoReleasesSideBySide(t *testing.T) {
 	ctx, c := threeNodes.get(t)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 15*time.Minute)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 20*time.Minute)
 	t.Cleanup(cancel)
 	tar, err := filepath.Abs("../../dist/next.tar")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if _, err := os.Stat(tar); err != nil {
 		t.Skip("dist/next.tar is missing: run scripts/test.sh e2e, which makes it")
 	}
-	if _, err := c.Devcluster(ctx, "load-image", tar); err != nil {
-		t.Fatal(err)
-	}
-	ns := namespace(ctx, t, c, "e2e-upgrade")
+	_, err = c.Devcluster(ctx, "load-image", tar)
+	require.NoError(t, err)
+	ns := namespace(ctx, t, c, "e2e-releases")
 	w := startWriter(ctx, t, c, ns, verifyingBeside+writing)
 	h := follow(ctx, t, c, w.volume)
-	node, writer := w.node(ctx, t), w.podUID(ctx, t)
+	r := startReleases(ctx, t, c, ns)
+	node, writer, pods := w.node(ctx, t), w.podUID(ctx, t), instanceManagerPods(ctx, t, c)
 	before, err := devicesOf(ctx, c, node, w.volume)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pods := instanceManagerPods(ctx, t, c)
-	was := versions(ctx, t, c)
-	if len(was) != 1 {
-		t.Fatalf("the data planes have the versions %q", was)
-	}
-	image := c.Must(ctx, t, "-n", types.Namespace, "get", "daemonset/longhorn-manager", "-o", "jsonpath={.spec.template.spec.containers[0].image}")
-	t.Cleanup(func() { setDaemonImage(context.WithoutCancel(ctx), t, c, image) })
+	require.NoError(t, err)
+	began := time.Now()
 
-	w.upgrade(ctx, t, h, nextImage, nextVersion)
-	w.upgrade(ctx, t, h, image, was[0])
+	for _, phase := range []struct {
+		name   string
+		change func(t *testing.T)
+		leads  release
+	}{
+		{"one node has the next release, the old one leads", func(t *testing.T) {
+			r.apart(ctx, t)
+			r.replace(ctx, t, r.follower(ctx, t), r.next)
+		}, r.old},
+		{"one node has the next release and leads", func(t *testing.T) { r.lead(ctx, t, r.nodeWith(ctx, t, r.next)) }, r.next},
+		{"all have the next release", func(t *testing.T) { r.all(ctx, t, r.next); w.waitVersion(ctx, t, r.next) }, r.next},
+		{"one node has the old release again and leads", func(t *testing.T) {
+			r.apart(ctx, t)
+			r.replace(ctx, t, r.follower(ctx, t), r.old)
+			r.lead(ctx, t, r.nodeWith(ctx, t, r.old))
+		}, r.old},
+		{"all have the old release again", func(t *testing.T) { r.all(ctx, t, r.old); w.waitVersion(ctx, t, r.old) }, r.old},
+	} {
+		ok := t.Run(phase.name, func(t *testing.T) {
+			c.DumpIfFailed(t)
+			phase.change(t)
+			r.work(ctx, t, phase.leads)
+			w.waitAcked(ctx, t, time.Now(), time.Minute)
+		})
+		if !ok {
+			return // what follows would be tested on what that left
+		}
+	}
 
-	if v := theVolume(ctx, t, c, w.volume); v.Status.RemountRequestedAt != "" || v.Status.CurrentNodeID != node || h.wasState(longhorn.VolumeStateDetaching) {
+	h.checkNeverAlone(t, began)
+	v := theVolume(ctx, t, c, w.volume)
+	if v.Status.RemountRequestedAt != "" || v.Status.CurrentNodeID != node || h.wasState(longhorn.VolumeStateDetaching) {
 		t.Errorf("the volume did not stay attached to %s:\n%s", node, h)
 	}
-	if after, err := devicesOf(ctx, c, node, w.volume); err != nil || !slices.Equal(after, before) {
-		t.Errorf("devices and mounts were %q, are %q (%v)", before, after, err)
-	}
-	if now := w.podUID(ctx, t); now != writer {
-		t.Errorf("the writer's pod was %s, is %s", writer, now)
-	}
-	if now := instanceManagerPods(ctx, t, c); now != pods {
-		t.Errorf("the instance managers' pods were %s, are %s", pods, now)
-	}
+	after, err := devicesOf(ctx, c, node, w.volume)
+	require.NoError(t, err)
+	assert.Equal(t, before, after, "devices and mounts")
+	assert.Equal(t, writer, w.podUID(ctx, t), "the writer's pod")
+	assert.Equal(t, pods, instanceManagerPods(ctx, t, c), "the instance managers' pods")
 	w.checkVerified(ctx, t)
 	w.finish(ctx, t)
+	t.Run("what the next release has in fields that the old one does not know is kept", func(t *testing.T) {
+		assert.Empty(t, r.lostFields(ctx, t))
+	})
 }
 
-// upgrade gives the daemons an image, and waits until all data planes have its version.
-func (w *writer) upgrade(ctx context.Context, t *testing.T, h *history, image, version string) {
+// waitVersion waits until all data planes are of a release and the volume is healthy.
+func (w *writer) waitVersion(ctx context.Context, t *testing.T, of release) {
 	t.Helper()
 	began := time.Now()
-	setDaemonImage(ctx, t, w.c, image)
-	cluster.Eventually(ctx, t, 6*time.Minute, "all data planes have version "+version, func(ctx context.Context) error {
-		if now := versions(ctx, t, w.c); len(now) != 1 || now[0] != version {
+	cluster.Eventually(ctx, t, 6*time.Minute, "all data planes have version "+of.version, func(ctx context.Context) error {
+		if now := versions(ctx, t, w.c); len(now) != 1 || now[0] != of.version {
 			return fmt.Errorf("they have %q", now)
 		}
 		return nil
 	})
 	w.waitHealthy(ctx, t, 2*time.Minute)
-	t.Logf("all data planes have version %s after %s", version, time.Since(began).Round(time.Second))
-	w.waitAcked(ctx, t, time.Now(), time.Minute)
-	h.checkNeverAlone(t, began)
-}
-
-func setDaemonImage(ctx context.Context, t *testing.T, c *cluster.Cluster, image string) {
-	t.Helper()
-	c.Must(ctx, t, "-n", types.Namespace, "set", "image", "daemonset/longhorn-manager", "longhorn-manager="+image)
-	c.Must(ctx, t, "-n", types.Namespace, "rollout", "status", "daemonset/longhorn-manager", "--timeout=180s")
+	t.Logf("all data planes have version %s after %s", of.version, time.Since(began).Round(time.Second))
 }
 
 // versions lists the versions of the data planes, each once.

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/longhorn-lep/longhorn-manager/api/client"
@@ -28,14 +30,19 @@ func TestVolumeIsOnThreeNodes(t *testing.T) {
 	waitVolume(ctx, t, c, volume, ".status.state", "attached")
 	waitVolume(ctx, t, c, volume, ".status.robustness", "healthy")
 	v := theVolume(ctx, t, c, volume)
-	if node := nodeOf(ctx, t, c, ns, "writer"); v.Status.CurrentNodeID != node {
-		t.Errorf("the volume is attached to %q, the pod runs on %q", v.Status.CurrentNodeID, node)
-	}
+	node := nodeOf(ctx, t, c, ns, "writer")
+	assert.Equal(t, node, v.Status.CurrentNodeID)
 	replicas := replicasOf(ctx, t, c, volume)
 	checkPlaces(t, replicas)
 	checkModes(ctx, t, c, volume, replicas)
 	checkInstanceManagers(ctx, t, c)
 	checkREST(ctx, t, c, volume)
+	cluster.Eventually(ctx, t, 90*time.Second, "the volume's actual size is that of the file at least", func(ctx context.Context) error {
+		if size := theVolume(ctx, t, c, volume).Status.ActualSize; size < 64<<20 {
+			return fmt.Errorf("it is %d bytes", size)
+		}
+		return nil
+	})
 
 	deletePod(ctx, t, c, ns, "writer")
 	waitVolume(ctx, t, c, volume, ".status.state", "detached")
@@ -47,14 +54,10 @@ func checkPlaces(t *testing.T, replicas []longhorn.Replica) {
 	var on []string
 	for _, r := range replicas {
 		on = append(on, r.Spec.NodeID)
-		if r.Status.CurrentState != longhorn.InstanceStateRunning {
-			t.Errorf("replica %s is %q, want running", r.Name, r.Status.CurrentState)
-		}
+		assert.Equal(t, longhorn.InstanceStateRunning, r.Status.CurrentState, "replica %s", r.Name)
 	}
 	slices.Sort(on)
-	if !slices.Equal(on, nodes) {
-		t.Errorf("replicas are on %v, want one on each of %v", on, nodes)
-	}
+	assert.Equal(t, nodes, on)
 }
 
 func checkModes(ctx context.Context, t *testing.T, c *cluster.Cluster, volume string, replicas []longhorn.Replica) {
@@ -64,20 +67,15 @@ func checkModes(ctx context.Context, t *testing.T, c *cluster.Cluster, volume st
 	for _, r := range replicas {
 		want[r.Name] = longhorn.ReplicaModeRW
 	}
-	if fmt.Sprint(e.Status.ReplicaModeMap) != fmt.Sprint(want) {
-		t.Errorf("modes are %v, want %v", e.Status.ReplicaModeMap, want)
-	}
-	if e.Status.Epoch == nil || len(e.Status.Epoch.Members) != 3 {
-		t.Errorf("the recorded epoch is %v, want one with three members", e.Status.Epoch)
-	}
+	assert.Equal(t, fmt.Sprint(want), fmt.Sprint(e.Status.ReplicaModeMap))
+	require.NotNil(t, e.Status.Epoch)
+	assert.Len(t, e.Status.Epoch.Members, 3)
 }
 
 func checkInstanceManagers(ctx context.Context, t *testing.T, c *cluster.Cluster) {
 	t.Helper()
 	list, err := c.Longhorn.LonghornV1beta2().InstanceManagers(types.Namespace).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var on []string
 	for _, im := range list.Items {
 		if im.Status.CurrentState == longhorn.InstanceManagerStateRunning {
@@ -85,29 +83,21 @@ func checkInstanceManagers(ctx context.Context, t *testing.T, c *cluster.Cluster
 		}
 	}
 	slices.Sort(on)
-	if !slices.Equal(on, nodes) {
-		t.Errorf("instance managers run on %v, want one on each of %v", on, nodes)
-	}
+	assert.Equal(t, nodes, on)
 }
 
 // checkREST asks the API through its Service.
 func checkREST(ctx context.Context, t *testing.T, c *cluster.Cluster, volume string) {
 	t.Helper()
 	address, err := c.Devcluster(ctx, "forward", types.Namespace+"/"+types.APIService+":"+fmt.Sprint(types.APIPort))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	api, err := client.New("http://"+address+"/v1", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	got, err := api.Volume(ctx, volume)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got.State != "attached" || got.Robustness != "healthy" || len(got.Replicas) != 3 {
-		t.Errorf("REST says %s, %s, %d replicas; want attached, healthy, 3", got.State, got.Robustness, len(got.Replicas))
-	}
+	require.NoError(t, err)
+	assert.Equal(t, "attached", got.State)
+	assert.Equal(t, "healthy", got.Robustness)
+	assert.Len(t, got.Replicas, 3)
 }
 
 // checkSums reads each replica of a detached volume on its node, through the socket for
@@ -118,15 +108,11 @@ func checkSums(ctx context.Context, t *testing.T, c *cluster.Cluster, v *longhor
 	for _, r := range replicas {
 		uri := "nbd+unix:///ro/" + r.Name + "?socket=" + types.ToolSocket()
 		size := c.MustOnNode(ctx, t, r.Spec.NodeID, "nbdinfo", "--size", uri)
-		if size != fmt.Sprint(int64(v.Spec.Size)) {
-			t.Errorf("replica %s has %s bytes, the volume %d", r.Name, size, v.Spec.Size)
-		}
+		assert.Equal(t, fmt.Sprint(int64(v.Spec.Size)), size, "replica %s has %s bytes", r.Name, size)
 		sum := firstWord(t, c.MustOnNode(ctx, t, r.Spec.NodeID, "bash", "-c", "set -o pipefail; nbdcopy '"+uri+"' - | sha256sum"))
 		sums[sum] = append(sums[sum], r.Name)
 	}
-	if len(sums) != 1 {
-		t.Errorf("replicas differ: %v", sums)
-	}
+	assert.Len(t, sums, 1, "replicas differ")
 	t.Logf("sha256 of %d replicas: %v", len(replicas), sums)
 }
 
@@ -168,27 +154,18 @@ func TestPodMovesWithItsFile(t *testing.T) {
 	})
 	deletePod(ctx, t, c, ns, "first")
 	pod(ctx, t, c, ns, "second", "data", idle)
-	if to := nodeOf(ctx, t, c, ns, "second"); to == from {
-		t.Fatalf("the pod came up on %s again", from)
-	}
-	if got := sumInPod(ctx, t, c, ns, "second", "/data/file"); got != sum {
-		t.Errorf("the file has sha256 %s, written was %s", got, sum)
-	}
+	require.NotEqual(t, from, nodeOf(ctx, t, c, ns, "second"), "the pod came up on %s again", from)
+	assert.Equal(t, sum, sumInPod(ctx, t, c, ns, "second", "/data/file"))
 
 	deletePod(ctx, t, c, ns, "second")
 	c.Must(ctx, t, "-n", ns, "delete", "pvc", "data", "--timeout=60s")
 	waitVolumeGone(ctx, t, c, volume)
 	for _, node := range nodes {
-		if after := directories(ctx, t, c, node); after != before[node] {
-			t.Errorf("%s: files differ from before the claim was made\nbefore:\n%s\nafter:\n%s", node, before[node], after)
-		}
-		if text := c.MustOnNode(ctx, t, node, "cat", dataDirectory+"/replicas/stranger/file"); text != "precious" {
-			t.Errorf("%s: a file that is not ours now says %q", node, text)
-		}
+		assert.Equal(t, before[node], directories(ctx, t, c, node), "%s: files differ from before the claim was made", node)
+		assert.Equal(t, "precious", c.MustOnNode(ctx, t, node, "cat", dataDirectory+"/replicas/stranger/file"), node)
 	}
-	if left := replicasOf(ctx, t, c, bystander); len(left) != 3 {
-		t.Errorf("the other volume has %d replicas, want 3", len(left))
-	}
+	left := replicasOf(ctx, t, c, bystander)
+	assert.Len(t, left, 3, "the other volume has %d replicas", len(left))
 }
 
 // waitVolumeGone waits until no object of a volume is left.
@@ -220,26 +197,20 @@ func waitVolumeGone(ctx context.Context, t *testing.T, c *cluster.Cluster, volum
 func theVolume(ctx context.Context, t *testing.T, c *cluster.Cluster, name string) *longhorn.Volume {
 	t.Helper()
 	v, err := c.Longhorn.LonghornV1beta2().Volumes(types.Namespace).Get(ctx, name, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return v
 }
 
 func theEngine(ctx context.Context, t *testing.T, c *cluster.Cluster, volume string) *longhorn.Engine {
 	t.Helper()
 	e, err := c.Longhorn.LonghornV1beta2().Engines(types.Namespace).Get(ctx, types.EngineName(volume), metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return e
 }
 
 func replicasOf(ctx context.Context, t *testing.T, c *cluster.Cluster, volume string) []longhorn.Replica {
 	t.Helper()
 	list, err := c.Longhorn.LonghornV1beta2().Replicas(types.Namespace).List(ctx, metav1.ListOptions{LabelSelector: types.LabelVolume + "=" + volume})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return list.Items
 }

@@ -7,6 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/longhorn-lep/longhorn-manager/test/e2e/cluster"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
@@ -23,9 +26,8 @@ func namespace(ctx context.Context, t *testing.T, c *cluster.Cluster, name strin
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 		defer cancel()
-		if _, err := c.Kubectl(ctx, "delete", "namespace", name, "--timeout=150s"); err != nil {
-			t.Errorf("put the test's namespace away: %v", err)
-		}
+		_, err := c.Kubectl(ctx, "delete", "namespace", name, "--timeout=150s")
+		assert.NoError(t, err, "put the test's namespace away")
 	})
 	c.DumpIfFailed(t) // registered last, so it runs while the pods are still there
 	return name
@@ -57,9 +59,7 @@ spec:
   accessModes: [ReadWriteOnce]
   resources: {requests: {storage: %s}}
 `, name, namespace, class, size)
-	if err := c.Apply(ctx, manifest); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Apply(ctx, manifest))
 }
 
 // pod runs a shell script in a pod with the claim at /data, and waits until it is
@@ -73,6 +73,16 @@ func pod(ctx context.Context, t *testing.T, c *cluster.Cluster, namespace, name,
 // startPod is pod without the wait.
 func startPod(ctx context.Context, t *testing.T, c *cluster.Cluster, namespace, name, claim, script string) {
 	t.Helper()
+	startPodOn(ctx, t, c, "", namespace, name, claim, script)
+}
+
+// startPodOn is startPod on a given node; "": on any.
+func startPodOn(ctx context.Context, t *testing.T, c *cluster.Cluster, node, namespace, name, claim, script string) {
+	t.Helper()
+	selector := "{}"
+	if node != "" {
+		selector = "{kubernetes.io/hostname: " + node + "}"
+	}
 	indented := "          " + strings.ReplaceAll(strings.TrimSpace(script), "\n", "\n          ")
 	manifest := fmt.Sprintf(`
 apiVersion: v1
@@ -81,6 +91,7 @@ metadata: {name: %s, namespace: %s}
 spec:
   restartPolicy: Never
   terminationGracePeriodSeconds: 1
+  nodeSelector: %s
   containers:
     - name: main
       image: localhost/workload:dev
@@ -94,10 +105,8 @@ spec:
   volumes:
     - name: data
       persistentVolumeClaim: {claimName: %s}
-`, name, namespace, indented, claim)
-	if err := c.Apply(ctx, manifest); err != nil {
-		t.Fatal(err)
-	}
+`, name, namespace, selector, indented, claim)
+	require.NoError(t, c.Apply(ctx, manifest))
 }
 
 // idle is a script that does nothing until the pod is ended.
@@ -119,9 +128,7 @@ func sumInPod(ctx context.Context, t *testing.T, c *cluster.Cluster, namespace, 
 func firstWord(t *testing.T, out string) string {
 	t.Helper()
 	sum, _, _ := strings.Cut(out, " ")
-	if len(sum) != 64 {
-		t.Fatalf("not a sha256: %q", out)
-	}
+	require.Len(t, sum, 64, out)
 	return sum
 }
 

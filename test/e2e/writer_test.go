@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/longhorn-lep/longhorn-manager/test/e2e/cluster"
@@ -111,9 +113,7 @@ spec:
 	for _, node := range c.Nodes() {
 		c.MustOnNode(ctx, t, node, "rm", "-rf", w.acks()) // of a failed run
 	}
-	if err := c.Apply(ctx, manifest); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Apply(ctx, manifest))
 	waitVolume(ctx, t, c, w.volume, ".status.robustness", "healthy")
 	w.waitAcked(ctx, t, time.Now(), 2*time.Minute)
 	return w
@@ -125,9 +125,7 @@ func (w *writer) acks() string { return acksDirectory + "/" + w.namespace }
 func (w *writer) node(ctx context.Context, t *testing.T) string {
 	t.Helper()
 	v := theVolume(ctx, t, w.c, w.volume)
-	if v.Status.CurrentNodeID == "" {
-		t.Fatalf("volume %s is %s, attached nowhere", w.volume, v.Status.State)
-	}
+	require.NotEmpty(t, v.Status.CurrentNodeID, "volume %s is %s, attached nowhere", w.volume, v.Status.State)
 	return v.Status.CurrentNodeID
 }
 
@@ -268,9 +266,7 @@ func (w *writer) check(ctx context.Context, t *testing.T, file string) {
 	}
 	for _, node := range w.c.Nodes() {
 		acks, err := w.acked(ctx, node)
-		if err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, err)
 		var lost []ack
 		for _, a := range acks {
 			if !there[a.record] {

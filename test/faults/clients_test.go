@@ -67,7 +67,7 @@ func (c *worker) follow() {
 			}
 			continue
 		}
-		if r == last { // it has ended, but nobody has seen that yet
+		if r == last { // it has ended, but the control has not seen that yet
 			pause(c.v.ctx, think)
 		}
 		last = r
@@ -226,7 +226,7 @@ func writeBlock(ctx context.Context, b nbd.Backend, in input, length int) error 
 	return b.WriteAt(ctx, p, offset(in.block), in.durable)
 }
 
-// readBlock returns the value at the beginning of a block. The rest is looked at only when nobody writes: file systems do not promise
+// readBlock returns the value at the beginning of a block. The rest is looked at only when no client writes: file systems do not promise
 // that a read sees a page as one write left it.
 func readBlock(ctx context.Context, b nbd.Backend, block int) (uint64, error) {
 	p := make([]byte, 8)

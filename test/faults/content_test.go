@@ -84,7 +84,7 @@ func (c content) value(off int64) uint64 {
 	return 0
 }
 
-// block returns the value of a block that nobody writes. The end of the block may have another, or none.
+// block returns the value of a block that no client writes. The end of the block may have another, or none.
 func (c content) block(block int) (uint64, error) {
 	first := c.value(offset(block))
 	for i := 0; i < len(c[offset(block)]); i += 8 {

@@ -13,7 +13,7 @@ import (
 const (
 	// callTimeout bounds one call; a paused process answers none.
 	callTimeout = 12 * time.Second
-	// again is how long after which everything is looked at once more, though nothing was told.
+	// again is how long after a look everything is looked at once more, also without an event.
 	again = 10 * time.Millisecond
 )
 
@@ -34,7 +34,7 @@ func (v *volume) control(ctx context.Context) {
 	v.calls.Wait()
 }
 
-// call does something on a node, unless the same is under way. Its outcome is seen in the state.
+// call makes a call to a node, unless the same is under way. The state shows its outcome.
 func (v *volume) call(what string, n *node, do func(ctx context.Context, c *child) error) {
 	c, _ := n.now()
 	key := fmt.Sprintf("%s on %d", what, n.number)
@@ -89,7 +89,7 @@ func (v *volume) reconcile() {
 	v.stopOlder(r)
 }
 
-// startReplicas has every replica served whose process lives.
+// startReplicas starts every replica whose process lives.
 func (v *volume) startReplicas() {
 	for _, n := range v.nodes {
 		if s := v.replicaOn(n); s.GetPhase() != proto.Phase_PHASE_RUNNING {
@@ -186,7 +186,7 @@ func (r *run) isGone() bool {
 	return r.shown || c != r.child
 }
 
-// followStart notices that a run is there, and that it serves, which ends the time of those before.
+// followStart notes that a run is there, and that it serves, which ends the time of those before.
 func (v *volume) followStart(r *run, e *proto.EngineState) {
 	if e == nil {
 		return

@@ -27,7 +27,7 @@ const (
 	// everythingWritten and nothingWritten are its flags: what is in memory is written first, or is lost with all of the journal that
 	// was not committed.
 	everythingWritten, nothingWritten uint32 = 0, 2
-	// bootIDFile is where the kernel tells of which boot a machine is.
+	// bootIDFile is where the kernel shows the id of the machine's boot.
 	bootIDFile = "/proc/sys/kernel/random/boot_id"
 )
 
@@ -104,7 +104,7 @@ func fillDisk(dir string, spareBlocks int) error {
 	return nil
 }
 
-// emptyDisk gives the space back for good: a loss of power must not bring the ballast back, for nobody would take it away then.
+// emptyDisk gives the space back for good: a loss of power must not bring the ballast back, for nothing would take it away then.
 func emptyDisk(dir string) error {
 	if err := os.Remove(filepath.Join(dir, ballast)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
@@ -135,7 +135,7 @@ func shutDown(d *os.File, flags uint32) error {
 	return nil
 }
 
-// freeze has a file system hang. thaw must be called before its process can be ended.
+// freeze makes a file system hang. thaw must be called before its process can be ended.
 func freeze(dir string) (thaw func() error, err error) {
 	d, err := os.Open(dir)
 	if err != nil {

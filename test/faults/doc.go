@@ -1,4 +1,4 @@
-// Package faults breaks the data plane on purpose and looks whether it kept its word. It has tests only.
+// Package faults breaks the data plane on purpose and checks that it keeps its promises. It has tests only.
 //
 //	test process                                       child processes, one per "node"
 //	------------                                       -------------------------------

@@ -14,6 +14,9 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 const (
@@ -43,7 +46,7 @@ func TestMain(m *testing.M) {
 // lanes is how many sets of processes have histories at once: a history waits more than it computes.
 const lanes = 2
 
-// outcome is what came of the histories so far.
+// outcome is the outcome of the histories so far.
 type outcome struct {
 	next atomic.Int64 // history that no lane has begun
 	bad  atomic.Bool  // a history has failed, so no other begins
@@ -61,8 +64,9 @@ func TestNoAcknowledgedWriteIsLostWhateverBreaks(t *testing.T) {
 		t.Log("no loop devices here: disks are plain directories, which cannot be full or broken")
 	}
 	t.Cleanup(func() { // after the processes have ended
-		if err := awaitNoDevices(ownVolumes()); canHaveDevices() && err != nil {
-			t.Errorf("devices of processes that have ended: %v", err)
+		err := awaitNoDevices(ownVolumes())
+		if canHaveDevices() {
+			assert.NoError(t, err, "devices of processes that have ended")
 		}
 	})
 	o := &outcome{}
@@ -90,9 +94,7 @@ func (o *outcome) runHistory(t *testing.T, i int, seed uint64, nodes []*node, ne
 	began := time.Now()
 	v, plan, err := runHistory(fmt.Sprintf("%s%d", ownVolumes(), i), seed, nodes, news)
 	if v != nil {
-		if err := v.countLogged(); err != nil {
-			t.Errorf("history %d: read the logs: %v", i, err)
-		}
+		assert.NoError(t, v.countLogged(), "history %d: read the logs", i)
 		o.count(v)
 	}
 	if took := time.Since(began); took > slowHistory {
@@ -140,9 +142,7 @@ func ownVolumes() string { return fmt.Sprintf("f%d-", os.Getpid()) }
 func seedsToRun(t *testing.T) []uint64 {
 	if s := os.Getenv("FAULT_SEED"); s != "" {
 		seed, err := strconv.ParseUint(s, 10, 64)
-		if err != nil {
-			t.Fatalf("FAULT_SEED: %v", err)
-		}
+		require.NoError(t, err)
 		return []uint64{seed}
 	}
 	count := 100
@@ -168,7 +168,7 @@ func startCluster(t *testing.T, disks bool) ([]*node, chan struct{}) {
 		base = "/dev/shm"
 	}
 	dir, err := os.MkdirTemp(base, "lhf")
-	must(t, err)
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	news := make(chan struct{}, 1)
 	var nodes []*node
@@ -176,13 +176,11 @@ func startCluster(t *testing.T, disks bool) ([]*node, chan struct{}) {
 		n, err := newNode(i+1, filepath.Join(dir, strconv.Itoa(i+1)), disks, news)
 		if n != nil {
 			t.Cleanup(func() {
-				if err := n.kill(); err != nil {
-					t.Errorf("end node %d: %v", n.number, err)
-				}
+				assert.NoError(t, n.kill(), "end node %d", n.number)
 				n.proxy.close()
 			})
 		}
-		must(t, err)
+		require.NoError(t, err)
 		nodes = append(nodes, n)
 	}
 	return nodes, news
@@ -263,8 +261,8 @@ func (v *volume) describe() string {
 	return text
 }
 
-// compare looks whether all replicas hold what the volume held when it was stopped in order. Marks that such an end leaves say that
-// the members may differ, for instance because a write was refused of which they stored what they could. The next start must make them
+// compare checks that all replicas hold what the volume held when it was stopped in order. Marks that such an end leaves say that the
+// members may differ, for instance because a write was refused of which they stored what they could. The next start must make them
 // equal.
 func (v *volume) compare() error {
 	ctx, cancel := context.WithTimeout(v.ctx, patience)
@@ -358,11 +356,4 @@ func (v *volume) finalReads(ctx context.Context, r *run) (content, error) {
 		v.history.add(2*blockCount, r, input{block: block}, call, output{value: value})
 	}
 	return held, nil
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

@@ -12,8 +12,8 @@ const (
 	floodWriters = 8
 )
 
-// flood writes beside the blocks of the clients, as much at once as sockets do not hold. Nobody reads it back but the comparison of the
-// replicas at the end.
+// flood writes beside the blocks of the clients, as much at once as sockets do not hold. Only the comparison of the replicas at the end
+// reads it back.
 func (v *volume) flood(last time.Duration) {
 	r, _ := v.current()
 	if r == nil || !isClosed(r.served) {
@@ -31,7 +31,10 @@ func (v *volume) flood(last time.Duration) {
 		writing.Go(func() {
 			p := bytes.Repeat([]byte{byte(i + 1)}, floodBytes)
 			at := int64(i%(regionCount-1))*regionBytes + floodBytes + int64(i/(regionCount-1))*floodBytes
-			for ctx.Err() == nil && b.WriteAt(ctx, p, at, false) == nil {
+			for ctx.Err() == nil {
+				if b.WriteAt(ctx, p, at, false) != nil && ctx.Err() == nil {
+					return // it was refused
+				}
 				v.mu.Lock()
 				v.seen.floods++
 				v.mu.Unlock()

@@ -22,7 +22,7 @@ const (
 	opPowerLoss // a node lost its power, and with it what was not synced there
 )
 
-// input is what a client asked of one block, output what it was told.
+// input is what a client asked of one block, output the answer.
 type input struct {
 	block   int
 	kind    kind
@@ -134,9 +134,9 @@ func setOf(v uint64) string { return "<" + strconv.FormatUint(v, 10) + ">" }
 
 // check says what is wrong with the history; empty if nothing.
 //
-// When a run of the engine was succeeded by another that serves, its time is over: what it read after that is nobody's business (it
-// may be cut off and not know), nor is what it flushed. What it did not acknowledge by then either happened before or never does, and
-// what it acknowledges though it was asked only after that is a violation by itself.
+// When a run of the engine was succeeded by another that serves, its time is over: what it read after that is not judged (it may be
+// cut off and not know), nor is what it flushed. What it did not acknowledge by then either happened before or never does, and what it
+// acknowledges though it was asked only after that is a violation by itself.
 func (h *history) check() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()

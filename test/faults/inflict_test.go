@@ -11,7 +11,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/instance/proto"
 )
 
-// inflict lets a plan happen to a volume and returns when all of it is mended.
+// inflict applies a plan to a volume and returns when all of it is mended.
 func inflict(v *volume, p plan) error {
 	var breaking sync.WaitGroup
 	errs := make([]error, len(p.faults))
@@ -99,7 +99,8 @@ func (f fault) hit(v *volume, n *node) error {
 	return nil
 }
 
-// hitProcess has the faults of a node's process and disk, one at a time per node: what comes while another lasts does not happen.
+// hitProcess inflicts the faults of a node's process and disk, one at a time per node: a fault that comes while another lasts
+// does not happen.
 func (f fault) hitProcess(v *volume, n *node) error {
 	if !n.process.TryLock() {
 		return nil
@@ -140,7 +141,7 @@ func (f fault) hitProcess(v *volume, n *node) error {
 	return nil
 }
 
-// losePower has a node lose its power, and notes when.
+// losePower makes a node lose its power, and notes when.
 func (v *volume) losePower(n *node) error {
 	call := v.history.now()
 	if err := n.losePower(); err != nil {
@@ -153,7 +154,7 @@ func (v *volume) losePower(n *node) error {
 	return nil
 }
 
-// fill has a disk full for a while; with "choke" the process dies before there is space again.
+// fill fills a disk for a while; with "choke" the process dies before there is space again.
 func (f fault) fill(v *volume, n *node, disk string) error {
 	err := fillDisk(disk, f.detail>>(2*(n.number-1))&3)
 	pause(v.ctx, f.last)
@@ -164,7 +165,7 @@ func (f fault) fill(v *volume, n *node, disk string) error {
 	return errors.Join(err, emptyDisk(disk))
 }
 
-// freeze has a disk hang for a while.
+// freeze makes a disk hang for a while.
 func (f fault) freeze(v *volume, disk string) error {
 	thaw, err := freeze(disk)
 	if err != nil {
@@ -177,7 +178,7 @@ func (f fault) freeze(v *volume, disk string) error {
 	return thaw()
 }
 
-// removeMember has a replica expelled that did nothing wrong. It may be refused.
+// removeMember expels a replica that did nothing wrong. It may be refused.
 func (v *volume) removeMember(n *node) {
 	if r, _ := v.current(); r != nil {
 		v.call("remove member", r.node, func(ctx context.Context, c *child) error {

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// What the processes say of what cannot be seen from outside. Should they say it in other words, nothing is counted, and the test fails
-// at its end.
+// Log lines that show what cannot be seen from outside. Should the processes log it in other words, nothing is counted, and the test
+// fails at its end.
 var (
 	saidEqual      = regexp.MustCompile(`msg="Making replicas equal after an unclean stop".* generation=(\d+) .*regions=(\d+) `)
 	saidSlow       = regexp.MustCompile(`msg="Replica failed" .*has not answered a request that another replica answered`)

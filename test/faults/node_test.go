@@ -41,7 +41,7 @@ const (
 	// quietPeriod is short beside the rests of a writer, so that most of these end with a cleared mark.
 	quietPeriod = 20 * time.Millisecond
 	// slowAfter is long beside an answer on a busy machine, and short beside longest. An engine looks every eighth of it and counts
-	// two of these at most, so one that is itself paused, for however long, blames nobody for that.
+	// two of these at most, so one that is itself paused, for however long, blames no member for that.
 	slowAfter = 60 * time.Millisecond
 )
 
@@ -104,7 +104,7 @@ type node struct {
 	proxy  *proxy
 	news   chan struct{} // of the cluster: has an entry after each change, if there is room
 
-	process sync.Mutex   // held by who kills, pauses or starts it
+	process sync.Mutex   // held while a goroutine kills, pauses or starts it
 	boots   int          // guarded by process
 	logRead int64        // bytes of the log that were gone through
 	drafts  atomic.Int64 // of orders to its syncs

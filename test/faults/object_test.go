@@ -9,7 +9,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/membership"
 )
 
-// errAway is what everyone gets who asks an API server that cannot be reached.
+// errAway is the error of an API server that cannot be reached.
 var errAway = errors.New("the API server does not answer")
 
 // object stands for the Engine object: written by compare-and-swap, by the rules.

@@ -13,12 +13,12 @@ import (
 type plan struct {
 	story  string // empty: the faults have nothing to do with each other
 	faults []fault
-	// gather is how long the start of an engine waits for members that are not served. Who waits begins with several after a crash of
-	// all, and makes them equal; who does not begins with the first, and rebuilds the others.
+	// gather is how long the start of an engine waits for members that are not served. An engine that waits begins with several after a
+	// crash of all, and makes them equal; one that does not begins with the first, and rebuilds the others.
 	gather time.Duration
 	// syncEvery is how many writes of a client come on one flush, and on one that is durable by itself.
 	syncEvery int
-	// block has clients use the volume's block device, where there are such.
+	// block makes clients use the volume's block device, where there are such.
 	block bool
 }
 
@@ -216,8 +216,8 @@ func lastOneFull(rng *rand.Rand) plan {
 	}}
 }
 
-// hungDisk has the disk of the engine's own node hang while clients write more than its queue takes, and takes the engine elsewhere, or
-// not. What hangs is answered when the replica was expelled, and perhaps is a member again.
+// hungDisk makes the disk of the engine's own node hang while clients write more than its queue takes, and takes the engine elsewhere,
+// or not. What hangs is answered when the replica was expelled, and perhaps is a member again.
 func hungDisk(rng *rand.Rand) plan {
 	at := between(rng, 10*time.Millisecond, 60*time.Millisecond)
 	p := plan{story: "hung disk", faults: []fault{
@@ -230,7 +230,7 @@ func hungDisk(rng *rand.Rand) plan {
 	return p
 }
 
-// backPressure has one node take nothing from its sockets, in its process or before it, while clients write more than sockets hold.
+// backPressure makes one node take nothing from its sockets, in its process or before it, while clients write more than sockets hold.
 func backPressure(rng *rand.Rand) plan {
 	at := between(rng, 10*time.Millisecond, 60*time.Millisecond)
 	kind := []string{"pause", "stall"}[rng.IntN(2)]
@@ -254,7 +254,7 @@ func joinWindow(rng *rand.Rand) plan {
 	}}
 }
 
-// unequalFlushes has the syncs of one member, and then of another, take up to longer than an engine waits, while clients flush often.
+// unequalFlushes makes the syncs of one member, and then of another, take up to longer than an engine waits, while clients flush often.
 func unequalFlushes(rng *rand.Rand) plan {
 	first := rng.IntN(nodeCount)
 	second := (first + 1 + rng.IntN(nodeCount-1)) % nodeCount
@@ -265,8 +265,8 @@ func unequalFlushes(rng *rand.Rand) plan {
 	}}
 }
 
-// failedFlush has a sync of one member fail while other flushes wait for the next one, and then that node lose its power: what those
-// flushed must be elsewhere, also when nobody could record that the member was expelled.
+// failedFlush makes a sync of one member fail while other flushes wait for the next one, and then that node lose its power: what those
+// flushed must be elsewhere, also when the expulsion of the member could not be recorded.
 func failedFlush(rng *rand.Rand) plan {
 	on := rng.IntN(nodeCount)
 	at := between(rng, 10*time.Millisecond, 60*time.Millisecond)

@@ -111,7 +111,7 @@ func readOrder(path string) (kind string, takes time.Duration) {
 	return kind, takes
 }
 
-// orderSyncs has the syncs of a node's replicas be strange, in its present process and in those that come.
+// orderSyncs makes the syncs of a node's replicas strange, in its present process and in those that come.
 func (n *node) orderSyncs(kind string, takes time.Duration) error {
 	path := filepath.Join(n.dir, ordersName)
 	draft := fmt.Sprintf("%s.%d", path, n.drafts.Add(1))

@@ -33,7 +33,7 @@ type volume struct {
 	seen    tally           // guarded by mu
 }
 
-// wish is what somebody wants of the engine beyond that it serves.
+// wish is what the history wants of the engine besides serving.
 type wish int
 
 const (
@@ -53,7 +53,7 @@ type tally struct {
 	leftMarks                int // ends in order that left marks
 	powerLosses              int
 	freezes                  int // disks that hung
-	floods                   int // long writes that were acknowledged
+	floods                   int // long writes that were acknowledged, or not in time
 	devices                  int // volumes that were used by their block device
 	wiped                    int // discards and zeroes that were acknowledged
 	slowSyncs, failedSyncs   int // as ordered
@@ -160,7 +160,7 @@ func (v *volume) remove() error {
 	return nil
 }
 
-// replicaOn returns what a node tells of its replica; nil for nothing.
+// replicaOn returns what a node reports of its replica; nil for nothing.
 func (v *volume) replicaOn(n *node) *proto.ReplicaState {
 	_, s := n.now()
 	for _, r := range s.GetReplicas() {
@@ -171,7 +171,7 @@ func (v *volume) replicaOn(n *node) *proto.ReplicaState {
 	return nil
 }
 
-// engineOn returns what a node tells of the volume's engine; nil for nothing.
+// engineOn returns what a node reports of the volume's engine; nil for nothing.
 func (v *volume) engineOn(n *node) *proto.EngineState {
 	_, s := n.now()
 	for _, e := range s.GetEngines() {

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
 
@@ -19,9 +21,9 @@ type action struct {
 	mayBeRefused bool
 	// both disks go.
 	both bool
-	// isDisk: what is there then cannot be told from the disk by one who comes new.
+	// isDisk: a new opener cannot tell what is there then from the disk.
 	isDisk bool
-	// kills the process too, so there is nobody to notice.
+	// kills the process too, so no process is left to notice.
 	kills bool
 }
 
@@ -33,7 +35,7 @@ const (
 var actions = []action{
 	{name: "unmount", mayBeRefused: true, take: func(s *scene, l *live) {
 		if err := unix.Unmount(l.at(l.path), 0); !errors.Is(err, unix.EBUSY) {
-			must(s.t, err)
+			require.NoError(s.t, err)
 			return
 		}
 		s.refused = true
@@ -41,8 +43,8 @@ var actions = []action{
 	{name: "lazy unmount", take: func(s *scene, l *live) { s.detach(l) }},
 	{name: "lazy unmount with a mount inside", take: func(s *scene, l *live) {
 		inside := filepath.Join(l.at(l.path), "inside")
-		must(s.t, os.MkdirAll(inside, 0o700))
-		must(s.t, unix.Mount("inside", inside, "tmpfs", 0, ""))
+		require.NoError(s.t, os.MkdirAll(inside, 0o700))
+		require.NoError(s.t, unix.Mount("inside", inside, "tmpfs", 0, ""))
 		s.detach(l)
 	}},
 	{name: "recursive lazy unmount of what lies over it and of it", take: func(s *scene, l *live) {
@@ -61,14 +63,14 @@ var actions = []action{
 		s.h.clear(l.path + "/replicas")
 	}},
 	{name: "a bind of another directory over it", take: func(s *scene, l *live) {
-		must(s.t, unix.Mount(s.h.at(other), l.at(l.path), "", unix.MS_BIND, ""))
+		require.NoError(s.t, unix.Mount(s.h.at(other), l.at(l.path), "", unix.MS_BIND, ""))
 	}},
 	{name: "a bind of the other disk over it", take: func(s *scene, l *live) {
 		o := s.other(l)
-		must(s.t, unix.Mount(o.at(o.path), l.at(l.path), "", unix.MS_BIND, ""))
+		require.NoError(s.t, unix.Mount(o.at(o.path), l.at(l.path), "", unix.MS_BIND, ""))
 	}},
 	{name: "move to another path", take: func(s *scene, l *live) {
-		must(s.t, unix.Mount(l.at(l.path), s.h.at(elsewhere), "", unix.MS_BIND, ""))
+		require.NoError(s.t, unix.Mount(l.at(l.path), s.h.at(elsewhere), "", unix.MS_BIND, ""))
 		s.detach(l)
 	}, undo: func(s *scene, _ *live) { s.h.clear(elsewhere) }},
 	{name: "the two disks swapped", both: true, take: func(s *scene, l *live) {
@@ -80,17 +82,17 @@ var actions = []action{
 	}},
 	{name: "another directory renamed into the place of the one above it", take: func(s *scene, l *live) {
 		above := filepath.Dir(l.path)
-		must(s.t, os.Rename(s.h.at(above), s.h.at(above)+".away"))
-		must(s.t, os.Rename(s.h.at(above)+".new", s.h.at(above)))
+		require.NoError(s.t, os.Rename(s.h.at(above), s.h.at(above)+".away"))
+		require.NoError(s.t, os.Rename(s.h.at(above)+".new", s.h.at(above)))
 	}, undo: func(s *scene, l *live) {
 		above := filepath.Dir(l.path)
-		must(s.t, os.Rename(s.h.at(above), s.h.at(above)+".new"))
-		must(s.t, os.Rename(s.h.at(above)+".away", s.h.at(above)))
+		require.NoError(s.t, os.Rename(s.h.at(above), s.h.at(above)+".new"))
+		require.NoError(s.t, os.Rename(s.h.at(above)+".away", s.h.at(above)))
 	}},
 	{name: "another UUID file", take: func(s *scene, l *live) {
 		name := filepath.Join(l.at(l.path), "longhorn-disk.cfg")
-		must(s.t, os.WriteFile(name+".new", []byte(`{"diskUUID":"`+strings.Repeat("1", 8)+l.uuid[8:]+`"}`), 0o600))
-		must(s.t, os.Rename(name+".new", name))
+		require.NoError(s.t, os.WriteFile(name+".new", []byte(`{"diskUUID":"`+strings.Repeat("1", 8)+l.uuid[8:]+`"}`), 0o600))
+		require.NoError(s.t, os.Rename(name+".new", name))
 	}, undo: func(_ *scene, l *live) { l.prepare() }},
 	{name: "a new file system made and mounted", take: func(s *scene, l *live) {
 		s.detach(l)
@@ -105,15 +107,15 @@ var actions = []action{
 	}},
 	{name: "unmounted while the process was dead", kills: true, take: func(s *scene, l *live) {
 		s.manager.kill()
-		must(s.t, poll("the disk is in use", func() error { return unix.Unmount(l.at(l.path), 0) }))
+		require.NoError(s.t, poll("the disk is in use", func() error { return unix.Unmount(l.at(l.path), 0) }))
 		s.manager.start()
 	}},
 }
 
-// detach unmounts a disk, whoever uses it.
+// detach unmounts a disk, also while it is in use.
 func (s *scene) detach(l *live) {
 	s.t.Helper()
-	must(s.t, unix.Unmount(l.at(l.path), unix.MNT_DETACH))
+	require.NoError(s.t, unix.Unmount(l.at(l.path), unix.MNT_DETACH))
 }
 
 // cover mounts something over a disk or a directory of it, and remembers what was in it before.
@@ -122,7 +124,7 @@ func (s *scene) cover(l *live, below string, mount func(point string)) {
 	point := s.h.coverPoint()
 	mount(point)
 	s.covering, s.covered = point, usageOf(s.t, point)
-	must(s.t, unix.Mount(point, filepath.Join(l.at(l.path), below), "", unix.MS_BIND, ""))
+	require.NoError(s.t, unix.Mount(point, filepath.Join(l.at(l.path), below), "", unix.MS_BIND, ""))
 }
 
 // coverPoint is where the test itself sees what is mounted over a disk.
@@ -134,29 +136,27 @@ func (s *scene) uncover(what string) {
 	if s.covering == "" {
 		return
 	}
-	if d := s.covered.differs(usageOf(s.t, s.covering)); d != "" {
-		s.t.Errorf("%s: in what was mounted over the disk: %s", what, d)
-	}
-	must(s.t, unix.Unmount(s.covering, unix.MNT_DETACH))
+	assert.Empty(s.t, s.covered.differs(usageOf(s.t, s.covering)), "%s: in what was mounted over the disk", what)
+	require.NoError(s.t, unix.Unmount(s.covering, unix.MNT_DETACH))
 	s.covering = ""
 }
 
 func (s *scene) tmpfs(point string) {
-	must(s.t, unix.Mount("over", point, "tmpfs", 0, "size=16m"))
-	must(s.t, os.Mkdir(filepath.Join(point, "replicas"), 0o700))
+	require.NoError(s.t, unix.Mount("over", point, "tmpfs", 0, "size=16m"))
+	require.NoError(s.t, os.Mkdir(filepath.Join(point, "replicas"), 0o700))
 }
 
 // device mounts an ext4.
 func (s *scene) device(device string) func(point string) {
-	return func(point string) { must(s.t, unix.Mount(device, point, "ext4", 0, "")) }
+	return func(point string) { require.NoError(s.t, unix.Mount(device, point, "ext4", 0, "")) }
 }
 
 // clone mounts a byte-for-byte copy of a disk as it is at this moment.
 func (s *scene) clone(l *live) func(point string) {
 	return func(point string) {
 		dir, err := os.Open(l.at(l.path))
-		must(s.t, err)
-		must(s.t, errors.Join(unix.Syncfs(int(dir.Fd())), dir.Close()))
+		require.NoError(s.t, err)
+		require.NoError(s.t, errors.Join(unix.Syncfs(int(dir.Fd())), dir.Close()))
 		image := l.image + ".clone"
 		run(s.t, "cp", "--sparse=always", l.image, image)
 		device := run(s.t, "losetup", "--find", "--show", image)
@@ -164,7 +164,7 @@ func (s *scene) clone(l *live) func(point string) {
 		if l.fsType == "xfs" {
 			options = "nouuid"
 		}
-		must(s.t, unix.Mount(device, point, l.fsType, 0, options))
+		require.NoError(s.t, unix.Mount(device, point, l.fsType, 0, options))
 		run(s.t, "losetup", "--detach", device) // when it is unmounted
 	}
 }

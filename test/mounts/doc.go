@@ -1,4 +1,4 @@
-// Package mounts takes disks away from under the data plane and looks whether a byte was written beneath. It has tests only.
+// Package mounts takes disks away from under the data plane and checks that no byte is written beneath. It has tests only.
 //
 //	test process, in a mount namespace of its own       the program, in one more, as the pod of the instance manager is
 //	---------------------------------------------       ----------------------------------------------------------------

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
 	"github.com/longhorn-lep/longhorn-manager/instance/proto"
@@ -29,19 +30,19 @@ type host struct {
 func newHost(t testing.TB) *host {
 	t.Helper()
 	top, err := os.MkdirTemp("", "lhm")
-	must(t, err)
+	require.NoError(t, err)
 	h := &host{t: t, top: top, root: filepath.Join(top, "host"), base: filepath.Join(top, "base")}
-	t.Cleanup(func() { must(t, os.RemoveAll(top)) })
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(top)) })
 	for _, dir := range []string{h.root, h.base, h.coverPoint(), filepath.Join(top, "run")} {
-		must(t, os.Mkdir(dir, 0o700))
+		require.NoError(t, os.Mkdir(dir, 0o700))
 	}
 	t.Cleanup(func() { _ = unix.Unmount(h.coverPoint(), unix.MNT_DETACH) }) // left by a test that failed
-	must(t, unix.Mount("node", h.root, "tmpfs", 0, "size=64m"))
-	t.Cleanup(func() { must(t, unix.Unmount(h.root, unix.MNT_DETACH)) })
-	must(t, unix.Mount("", h.root, "", unix.MS_SHARED, ""))
-	must(t, unix.Mount(h.root, h.base, "", unix.MS_BIND, ""))
-	t.Cleanup(func() { must(t, unix.Unmount(h.base, unix.MNT_DETACH)) })
-	must(t, unix.Mount("", h.base, "", unix.MS_PRIVATE, ""))
+	require.NoError(t, unix.Mount("node", h.root, "tmpfs", 0, "size=64m"))
+	t.Cleanup(func() { require.NoError(t, unix.Unmount(h.root, unix.MNT_DETACH)) })
+	require.NoError(t, unix.Mount("", h.root, "", unix.MS_SHARED, ""))
+	require.NoError(t, unix.Mount(h.root, h.base, "", unix.MS_BIND, ""))
+	t.Cleanup(func() { require.NoError(t, unix.Unmount(h.base, unix.MNT_DETACH)) })
+	require.NoError(t, unix.Mount("", h.base, "", unix.MS_PRIVATE, ""))
 	return h
 }
 
@@ -51,7 +52,7 @@ func (h *host) at(path string) string { return filepath.Join(h.root, path) }
 // point makes a mount point that looks right beneath too: a careless program would find where to write.
 func (h *host) point(path string) {
 	h.t.Helper()
-	must(h.t, os.MkdirAll(filepath.Join(h.at(path), "replicas"), 0o700))
+	require.NoError(h.t, os.MkdirAll(filepath.Join(h.at(path), "replicas"), 0o700))
 }
 
 // volatileDisk is one file system on a loop device, and the disk and replica on it.
@@ -71,12 +72,12 @@ func (h *host) newImage(name, fsType string) (image, device string) {
 	h.t.Helper()
 	image = filepath.Join(h.top, name+".img")
 	f, err := os.Create(image)
-	must(h.t, err)
+	require.NoError(h.t, err)
 	size := int64(64 * mib)
 	if fsType == "xfs" {
 		size = 320 * mib // it wants 300 at least
 	}
-	must(h.t, errors.Join(f.Truncate(size), f.Close()))
+	require.NoError(h.t, errors.Join(f.Truncate(size), f.Close()))
 	h.mkfs(image, fsType)
 	return image, h.attach(image)
 }
@@ -125,14 +126,14 @@ func (d *volatileDisk) mountOn(device, path string) {
 	if d.fsType == "xfs" {
 		options = "nouuid" // a copy of it may be mounted too
 	}
-	must(d.t, unix.Mount(device, d.at(path), d.fsType, 0, options))
+	require.NoError(d.t, unix.Mount(device, d.at(path), d.fsType, 0, options))
 }
 
 // prepare makes the mounted file system a disk.
 func (d *volatileDisk) prepare() {
 	d.t.Helper()
-	must(d.t, os.MkdirAll(filepath.Join(d.at(d.path), "replicas"), 0o700))
-	must(d.t, os.WriteFile(filepath.Join(d.at(d.path), "longhorn-disk.cfg"), []byte(`{"diskUUID":"`+d.uuid+`"}`), 0o600))
+	require.NoError(d.t, os.MkdirAll(filepath.Join(d.at(d.path), "replicas"), 0o700))
+	require.NoError(d.t, os.WriteFile(filepath.Join(d.at(d.path), "longhorn-disk.cfg"), []byte(`{"diskUUID":"`+d.uuid+`"}`), 0o600))
 }
 
 // clear detaches all that is mounted on a path.
@@ -142,10 +143,11 @@ func (h *host) clear(path string) {
 	}
 }
 
-// isFree waits until nobody has the file system, mounted or not: the kernel gives a device that is to be opened exclusively to one.
+// isFree waits until no process has the file system, mounted or not: the kernel gives a device that is to be opened exclusively to
+// one.
 func (d *volatileDisk) isFree() {
 	d.t.Helper()
-	must(d.t, poll("the file system of "+d.path+" is held", func() error {
+	require.NoError(d.t, poll("the file system of "+d.path+" is held", func() error {
 		fd, err := unix.Open(d.device, unix.O_RDONLY|unix.O_EXCL|unix.O_CLOEXEC, 0)
 		if err != nil {
 			return err
@@ -183,9 +185,9 @@ type usage struct {
 func usageOf(t testing.TB, dir string) usage {
 	t.Helper()
 	var top, st unix.Stat_t
-	must(t, unix.Stat(dir, &top))
+	require.NoError(t, unix.Stat(dir, &top))
 	var u usage
-	must(t, filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+	require.NoError(t, filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -207,7 +209,7 @@ func usageOf(t testing.TB, dir string) usage {
 		return nil
 	}))
 	var all unix.Statfs_t
-	must(t, unix.Statfs(dir, &all))
+	require.NoError(t, unix.Statfs(dir, &all))
 	u.freeBlocks, u.freeFiles = all.Bfree, all.Ffree
 	return u
 }

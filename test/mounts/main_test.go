@@ -12,12 +12,15 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/require"
 )
 
 // namespaceEnv is set in the environment of the process that has a mount namespace of its own; it is where the program is.
 const namespaceEnv = "MOUNTS_PROGRAM"
 
-// TestMain runs the tests in a process with a mount namespace of its own: what they mount nobody else sees, and it goes with them.
+// TestMain runs the tests in a process with a mount namespace of its own: no other process sees what they mount, and it goes with
+// them.
 func TestMain(m *testing.M) {
 	if missing() != "" || os.Getenv(namespaceEnv) != "" {
 		os.Exit(m.Run())
@@ -89,33 +92,22 @@ func number(t *testing.T, name string, other int64) int64 {
 		return other
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil {
-		t.Fatalf("%s: %v", name, err)
-	}
+	require.NoError(t, err, name)
 	return n
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // run runs a tool and returns what it printed.
 func run(t testing.TB, name string, args ...string) string {
 	t.Helper()
 	out, err := exec.Command(name, args...).CombinedOutput()
-	if err != nil {
-		t.Fatalf("%s %s: %v: %s", name, strings.Join(args, " "), err, out)
-	}
+	require.NoError(t, err, "%s %s: %s", name, strings.Join(args, " "), out)
 	return strings.TrimSpace(string(out))
 }
 
 // patience is for what has no deadline of its own.
 const patience = 30 * time.Second
 
-// poll asks the kernel again and again, where it tells nobody, until the answer is nil.
+// poll asks the kernel again and again, where it reports no change, until the answer is nil.
 func poll(what string, ask func() error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/status"
 
@@ -50,7 +51,7 @@ func (m *manager) file(name string) string { return filepath.Join(m.h.top, "run"
 func (m *manager) start() {
 	m.t.Helper()
 	log, err := os.OpenFile(m.file("log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	must(m.t, err)
+	require.NoError(m.t, err)
 	defer log.Close()
 	// unshare becomes the program, so it is the process that is to be ended.
 	m.cmd = exec.Command("unshare", "--mount", "--propagation", "slave", os.Getenv(namespaceEnv), "instance-manager", "serve", "--node-id", "n",
@@ -58,9 +59,9 @@ func (m *manager) start() {
 		"--device-dir", m.file("dev"))
 	m.cmd.Stdout, m.cmd.Stderr = log, log
 	m.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	must(m.t, m.cmd.Start())
+	require.NoError(m.t, m.cmd.Start())
 	m.Client, err = client.New(m.file("grpc.sock"))
-	must(m.t, err)
+	require.NoError(m.t, err)
 	watching, cancel := context.WithCancel(context.Background())
 	var watch sync.WaitGroup
 	watch.Go(func() { m.WatchStates(watching, m.update) })
@@ -69,7 +70,7 @@ func (m *manager) start() {
 		watch.Wait()
 	}
 	_, err = m.until("an answer", patience, func(s *proto.State) bool { return s != nil })
-	must(m.t, err)
+	require.NoError(m.t, err)
 }
 
 // kill ends the process at once.
@@ -127,7 +128,7 @@ func replicaOf(s *proto.State, name string) *proto.ReplicaState {
 // serve starts a replica and fails the test when it does not serve.
 func (m *manager) serve(s *proto.ReplicaSpec) {
 	m.t.Helper()
-	must(m.t, poll("replica "+s.GetName()+" is not served", func() error {
+	require.NoError(m.t, poll("replica "+s.GetName()+" is not served", func() error {
 		r, err := m.ReplicaStart(context.Background(), s)
 		if err == nil && r.GetPhase() != proto.Phase_PHASE_RUNNING {
 			err = fmt.Errorf("%s: %s", r.GetReason(), r.GetMessage())
@@ -139,7 +140,7 @@ func (m *manager) serve(s *proto.ReplicaSpec) {
 func (m *manager) create(s *proto.ReplicaSpec) {
 	m.t.Helper()
 	_, err := m.ReplicaCreate(context.Background(), s)
-	must(m.t, err)
+	require.NoError(m.t, err)
 }
 
 // dial connects to a replica as an engine of a generation does.

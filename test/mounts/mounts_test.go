@@ -11,6 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/longhorn-lep/longhorn-manager/instance/proto"
 )
 
@@ -85,13 +88,11 @@ func (s *scene) resume(l *live) {
 	s.manager.serve(l.spec())
 	l.generation++
 	c, err := s.manager.dial(l.spec(), l.generation)
-	must(s.t, err)
-	if err := l.content.check(c); err != nil {
-		s.t.Errorf("%s: %v", l.path, err)
-	}
+	require.NoError(s.t, err)
+	assert.NoError(s.t, l.content.check(c), l.path)
 	l.writer = startWriter(c, l.content, uint64(l.generation))
 	l.churn = startChurn(s.manager, l.extra())
-	must(s.t, l.writer.goesOn(20))
+	require.NoError(s.t, l.writer.goesOn(20))
 }
 
 // pause ends the writers of a disk, and tells why they had ended.
@@ -118,7 +119,7 @@ func (s *scene) lost(l *live) {
 		return r.GetPhase() == proto.Phase_PHASE_ERROR && (r.GetReason() == "DiskUnmounted" || r.GetReason() == "DiskReplaced") &&
 			strings.Contains(r.GetMessage(), l.path)
 	})
-	must(s.t, err)
+	require.NoError(s.t, err)
 	l.lostAfter = time.Since(s.began)
 	s.slowest = max(s.slowest, l.lostAfter)
 	select {
@@ -133,18 +134,15 @@ func (s *scene) isRefused(l *live) {
 	s.t.Helper()
 	ctx := context.Background()
 	r, err := s.manager.ReplicaStart(ctx, l.spec())
-	if err != nil || r.GetPhase() != proto.Phase_PHASE_ERROR || !isRefusal(r.GetReason()) {
-		s.t.Errorf("%s: started without its disk: %v, %v", l.path, r, err)
-	}
-	if _, err := s.manager.ReplicaCreate(ctx, l.spec()); !isRefusal(reason(err)) {
-		s.t.Errorf("%s: made without its disk: %v", l.path, err)
-	}
-	if _, err := s.manager.ReplicaStop(ctx, &proto.ReplicaRef{Name: l.name}); err != nil {
-		s.t.Errorf("%s: stop: %v", l.path, err)
-	}
-	if _, err := s.manager.ReplicaRemove(ctx, l.spec()); !isRefusal(reason(err)) {
-		s.t.Errorf("%s: removed without its disk: %v", l.path, err)
-	}
+	require.NoError(s.t, err, "%s: started without its disk: %v", l.path, r)
+	assert.Equal(s.t, proto.Phase_PHASE_ERROR, r.GetPhase(), "%s: started without its disk: %v", l.path, r)
+	assert.True(s.t, isRefusal(r.GetReason()), "%s: started without its disk: %v", l.path, r)
+	_, err = s.manager.ReplicaCreate(ctx, l.spec())
+	assert.True(s.t, isRefusal(reason(err)), "%s: made without its disk: %v", l.path, err)
+	_, err = s.manager.ReplicaStop(ctx, &proto.ReplicaRef{Name: l.name})
+	assert.NoError(s.t, err, l.path)
+	_, err = s.manager.ReplicaRemove(ctx, l.spec())
+	assert.True(s.t, isRefusal(reason(err)), "%s: removed without its disk: %v", l.path, err)
 }
 
 func isRefusal(reason string) bool { return reason == "DiskMissing" || reason == "DiskMismatch" }
@@ -152,20 +150,16 @@ func isRefusal(reason string) bool { return reason == "DiskMissing" || reason ==
 // isUndisturbed makes sure that the other disk's replica goes on and that nothing of the first came to it.
 func (s *scene) isUndisturbed(l *live, what string) {
 	s.t.Helper()
-	if err := l.writer.goesOn(5); err != nil {
-		s.t.Errorf("%s: the other disk: %v", what, err)
-	}
+	assert.NoError(s.t, l.writer.goesOn(5), "%s: the other disk", what)
 	s.hasOnlyItsOwn(l, what)
 }
 
 func (s *scene) hasOnlyItsOwn(l *live, what string) {
 	s.t.Helper()
 	names, err := os.ReadDir(filepath.Join(l.at(l.path), "replicas"))
-	must(s.t, err)
+	require.NoError(s.t, err)
 	for _, n := range names {
-		if !strings.Contains(n.Name(), l.name) {
-			s.t.Errorf("%s: on %s is %s", what, l.path, n.Name())
-		}
+		assert.Contains(s.t, n.Name(), l.name, "%s: on %s", what, l.path)
 	}
 }
 
@@ -184,12 +178,10 @@ func (s *scene) round(a action, l *live) {
 	}
 	s.began = time.Now()
 	a.take(s, l)
-	if s.refused && !a.mayBeRefused {
-		s.t.Fatalf("%s: refused", a.name)
-	}
+	require.False(s.t, s.refused && !a.mayBeRefused, "%s: refused", a.name)
 	switch {
 	case s.refused:
-		must(s.t, l.writer.goesOn(20))
+		require.NoError(s.t, l.writer.goesOn(20))
 	case a.kills:
 		rest = nil
 		for _, d := range s.disks {
@@ -210,9 +202,7 @@ func (s *scene) round(a action, l *live) {
 	if !s.refused {
 		s.giveBack(a, l, gone)
 	}
-	if d := before.differs(usageOf(s.t, beneath)); d != "" {
-		s.t.Errorf("%s of %s: beneath it: %s", a.name, l.path, d)
-	}
+	assert.Empty(s.t, before.differs(usageOf(s.t, beneath)), "%s of %s", a.name, l.path)
 }
 
 // giveBack mounts disks where they belong, and serves them again.
@@ -275,13 +265,10 @@ func TestNothingIsEverWrittenBeneathADiskThatIsGone(t *testing.T) {
 		}
 	}
 	for _, l := range s.disks {
-		if err := s.pause(l); err != nil {
-			t.Errorf("%s: its writer ended: %v", l.path, err)
-		}
+		assert.NoError(t, s.pause(l), "%s: its writer ended", l.path)
 	}
 	t.Logf("%d runs, %d of them refused by the kernel; noticed after %v at most; %d writes acknowledged, %d replicas made meanwhile",
 		runs, refusals, s.slowest, s.writes, s.made)
-	if s.writes < 50*runs || s.made < runs {
-		t.Error("too little happened for this to prove anything")
-	}
+	assert.GreaterOrEqual(t, s.writes, 50*runs)
+	assert.GreaterOrEqual(t, s.made, runs, "too little happened for this to prove anything")
 }

@@ -23,6 +23,8 @@ import (
 
 	csipb "github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/kubernetes-csi/csi-test/v5/pkg/sanity"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
@@ -46,13 +48,10 @@ func TestDriver(t *testing.T) {
 		t.Skip("runs on a node of a cluster with the driver installed: give -controller")
 	}
 	work, err := os.MkdirTemp(*directory, "sanity-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() {
-		if err := os.Remove(work); err != nil { // and no more: what is still mounted below must not be emptied
-			t.Errorf("the suite left something behind: %v", err)
-		}
+		// and no more: what is still mounted below must not be emptied
+		assert.NoError(t, os.Remove(work), "the suite left something behind")
 	})
 	config := sanity.NewTestConfig()
 	config.Address = "unix://" + short(t, *nodeSocket)
@@ -73,21 +72,13 @@ func TestDriver(t *testing.T) {
 func short(t *testing.T, socket string) string {
 	t.Helper()
 	info, err := os.Stat(socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if info.Mode().Type() != os.ModeSocket {
-		t.Fatalf("%s is not a socket", socket)
-	}
+	require.NoError(t, err)
+	require.Equal(t, os.ModeSocket, info.Mode().Type(), "%s is not a socket", socket)
 	directory, err := os.MkdirTemp("", "csi-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	link := filepath.Join(directory, "s")
 	t.Cleanup(func() { _ = os.RemoveAll(directory) }) // only the link is in it
-	if err := os.Symlink(socket, link); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Symlink(socket, link))
 	return link
 }
 
@@ -96,31 +87,22 @@ func short(t *testing.T, socket string) string {
 func wantDriver(t *testing.T, address string) {
 	t.Helper()
 	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer func() { _ = conn.Close() }() // nothing is under way
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	info, err := csipb.NewIdentityClient(conn).GetPluginInfo(ctx, &csipb.GetPluginInfoRequest{}, grpc.WaitForReady(true))
-	if err != nil {
-		t.Fatalf("asking %s who it is: %v", address, err)
-	}
-	if info.GetName() != types.DriverName {
-		t.Fatalf("%s is the driver %q, not %q", address, info.GetName(), types.DriverName)
-	}
+	require.NoError(t, err, "asking %s who it is", address)
+	require.Equal(t, types.DriverName, info.GetName(), address)
 }
 
 // wantNoMounts fails the test where anything below a directory is still mounted.
 func wantNoMounts(t *testing.T, directory string) {
 	t.Helper()
 	table, err := os.ReadFile("/proc/self/mounts")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for line := range strings.Lines(string(table)) {
-		if fields := strings.Fields(line); len(fields) > 1 && strings.HasPrefix(fields[1], directory+"/") {
-			t.Errorf("still mounted: %s", strings.TrimSpace(line))
-		}
+		fields := strings.Fields(line)
+		assert.False(t, len(fields) > 1 && strings.HasPrefix(fields[1], directory+"/"), "still mounted: %s", strings.TrimSpace(line))
 	}
 }

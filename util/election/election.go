@@ -1,6 +1,6 @@
-// Package election runs something in one process of several, under a Lease of the API
-// server. It owns the hand-over: what was led has ended before the Lease is given back,
-// and a process that lost its Lease is told so. It must not know what is led.
+// Package election runs something in one process of several, under a Lease of the API server. It
+// owns the hand-over: it gives the Lease back only after the led work has ended, and it tells a
+// process that lost its Lease. It must not know what is led.
 package election
 
 import (
@@ -29,7 +29,7 @@ type Options struct {
 	// Duration is how long a leader that died keeps others waiting. The leader renews
 	// the Lease every retryPeriod and gives up after two thirds of Duration.
 	Duration time.Duration
-	// OnNewLeader is told who leads, this process included.
+	// OnNewLeader is called with each new leader, this process included.
 	OnNewLeader func(identity string)
 	Log         *logrus.Entry
 }
@@ -39,9 +39,9 @@ const retryPeriod = 2 * time.Second
 // ErrLeadershipLost means that the Lease could not be renewed in time. Another process may lead now.
 var ErrLeadershipLost = errors.New("leadership lost")
 
-// Run campaigns until it leads, then calls run once. When ctx ends, run is ended and
-// waited for before the Lease is given back, so that two never work at a time. When
-// the Lease is lost, run is ended and waited for, and the answer is ErrLeadershipLost.
+// Run campaigns until it leads, then calls run once. When ctx ends, it ends run and waits for it
+// before it gives the Lease back, so that two never work at a time. When the Lease is lost, it ends
+// run, waits for it, and returns ErrLeadershipLost.
 func Run(ctx context.Context, o Options, run func(context.Context) error) error {
 	// The election must outlive ctx by as long as run takes to end.
 	campaign, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -110,7 +110,7 @@ func (t *term) serve(ctx, leading context.Context, run func(context.Context) err
 	t.err = run(ctx)
 }
 
-// outcome waits for run and tells how it went.
+// outcome waits for run and returns how it went.
 func (t *term) outcome(ctx context.Context) error {
 	t.mu.Lock()
 	t.closed = true

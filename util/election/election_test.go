@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sirupsen/logrus"
+	"github.com/stretchr/testify/assert"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -39,23 +40,15 @@ func TestRunGivesTheLeaseBackOnlyAfterTheWorkHasEnded(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		err := Run(ctx, optionsFor(kube), func(work context.Context) error {
-			if holder() != "pod-1" {
-				t.Errorf("working while %q leads", holder())
-			}
+			assert.Equal(t, "pod-1", holder())
 			cancel()
 			<-work.Done()
 			time.Sleep(time.Minute) // the bubble's time: longer than any lease
-			if holder() != "pod-1" {
-				t.Errorf("the lease went to %q before the work had ended", holder())
-			}
+			assert.Equal(t, "pod-1", holder())
 			return nil
 		})
-		if err != nil {
-			t.Errorf("run: %v", err)
-		}
-		if holder() != "" {
-			t.Errorf("the lease is still held by %q", holder())
-		}
+		assert.NoError(t, err)
+		assert.Empty(t, holder())
 	})
 }
 
@@ -73,9 +66,8 @@ func TestRunEndsTheWorkWhenTheLeaseIsLost(t *testing.T) {
 			ended = true
 			return nil
 		})
-		if !errors.Is(err, ErrLeadershipLost) || !ended {
-			t.Errorf("got %v, ended %t, want the leadership lost and the work ended", err, ended)
-		}
+		assert.ErrorIs(t, err, ErrLeadershipLost)
+		assert.True(t, ended)
 	})
 }
 
@@ -92,8 +84,6 @@ func TestRunWaitsForAnotherLeader(t *testing.T) {
 			t.Error("working while another leads")
 			return nil
 		})
-		if err != nil {
-			t.Errorf("giving up at the end of the context: %v", err)
-		}
+		assert.NoError(t, err, "giving up at the end of the context")
 	})
 }

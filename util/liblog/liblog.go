@@ -1,4 +1,4 @@
-// Package liblog hands what libraries log through logr to logrus. It must not know who logs.
+// Package liblog passes what libraries log through logr to logrus. It must not know who logs.
 package liblog
 
 import (
@@ -6,8 +6,8 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// New hands what the libraries log to this process's log. Lines that they
-// think worth reading by default are Info; all others are Debug.
+// New passes what the libraries log to this process's log. Lines that they think worth
+// reading by default are Info; all others are Debug.
 func New(log *logrus.Entry) logr.Logger { return logr.New(&logSink{entry: log}) }
 
 type logSink struct{ entry *logrus.Entry }

@@ -6,28 +6,29 @@ import (
 
 	"github.com/sirupsen/logrus"
 	logtest "github.com/sirupsen/logrus/hooks/test"
+	"github.com/stretchr/testify/assert"
 )
 
 func TestLogger(t *testing.T) {
 	logger, hook := logtest.NewNullLogger()
 	log := New(logrus.NewEntry(logger)).WithValues("driver", "driver.example")
 	log.V(4).Info("detail")
-	if hook.LastEntry() != nil {
-		t.Errorf("detail was logged: %v", hook.LastEntry().Message)
-	}
+	assert.Nil(t, hook.LastEntry(), "detail was logged")
 	log.Info("made", "volume", "pvc-1", "odd")
-	if e := hook.LastEntry(); e.Level != logrus.InfoLevel || e.Message != "made" || e.Data["volume"] != "pvc-1" || e.Data["driver"] != "driver.example" {
-		t.Errorf("logged %v %q %v", e.Level, e.Message, e.Data)
-	}
+	e := hook.LastEntry()
+	assert.Equal(t, logrus.InfoLevel, e.Level)
+	assert.Equal(t, "made", e.Message)
+	assert.Equal(t, "pvc-1", e.Data["volume"])
+	assert.Equal(t, "driver.example", e.Data["driver"])
 	cause := errors.New("away")
 	log.Error(cause, "not made")
-	e := hook.LastEntry()
-	if got, _ := e.Data[logrus.ErrorKey].(error); e.Level != logrus.ErrorLevel || !errors.Is(got, cause) {
-		t.Errorf("logged %v %v", e.Level, e.Data)
-	}
+	e = hook.LastEntry()
+	got, _ := e.Data[logrus.ErrorKey].(error)
+	assert.Equal(t, logrus.ErrorLevel, e.Level, "logged %v %v", e.Level, e.Data)
+	assert.ErrorIs(t, got, cause)
 	logger.SetLevel(logrus.DebugLevel)
 	log.V(4).Info("detail")
-	if e := hook.LastEntry(); e.Level != logrus.DebugLevel || e.Message != "detail" {
-		t.Errorf("logged %v %q", e.Level, e.Message)
-	}
+	e = hook.LastEntry()
+	assert.Equal(t, logrus.DebugLevel, e.Level)
+	assert.Equal(t, "detail", e.Message)
 }

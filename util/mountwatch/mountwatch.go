@@ -1,7 +1,7 @@
-// Package mountwatch tells when this process's mount table changes: something was
-// mounted, unmounted, moved or remounted in its mount namespace, by anybody, or arrived
-// there by propagation. It owns the waiting alone; what the table says, and what is to
-// be done about it, is its callers'. It must not know disks, volumes or Kubernetes.
+// Package mountwatch tells when this process's mount table changes: a mount was made,
+// removed, moved or remounted in its mount namespace, by any process, or arrived there
+// by propagation. It owns only the waiting; its callers read the table and decide what
+// to do. It must not know disks, volumes or Kubernetes.
 //
 //	kernel: any change of the mount namespace
 //	   |  poll(2): POLLPRI on /proc/self/mountinfo (proc_pid_mountinfo(5))
@@ -22,10 +22,10 @@ const mountTable = "/proc/self/mountinfo"
 // Watch calls changed once at the start and then after every change of this process's
 // mount table, until ctx ends, when it returns nil. It blocks; its caller owns the
 // goroutine. Calls follow one another. Changes that happen while changed runs, or close
-// together, are told by one call. Its errors are the kernel's refusals to be asked.
+// together, cause one call. Its errors are the kernel's refusals to be asked.
 func Watch(ctx context.Context, changed func()) error {
-	// Not with os.Open: that would hand the file to the runtime's poller too, and the
-	// kernel tells each change of an open file to the first who asks, only.
+	// Not with os.Open: that would give the file to the runtime's poller too, and the
+	// kernel tells each change of an open file only to the first who asks.
 	table, err := unix.Open(mountTable, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("watch mounts: open %s: %w", mountTable, err)
@@ -35,8 +35,8 @@ func Watch(ctx context.Context, changed func()) error {
 	if err != nil {
 		return fmt.Errorf("watch mounts: make an event: %w", err)
 	}
-	// The number is freed only when nobody writes to it any more: it could be another
-	// file's by then.
+	// The number is freed only when no goroutine writes to it any more: it could be
+	// another file's by then.
 	woken := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(woken)

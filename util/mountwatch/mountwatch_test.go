@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
@@ -34,9 +36,7 @@ func TestEveryChangeOfTheMountTableIsTold(t *testing.T) {
 	}
 	do := func(what string, err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatalf("%s: %v", what, err)
-		}
+		require.NoError(t, err, what)
 	}
 	expect("the start")
 	do("mount", unix.Mount("none", dir, "tmpfs", 0, ""))
@@ -51,9 +51,7 @@ func TestEveryChangeOfTheMountTableIsTold(t *testing.T) {
 	cancel()
 	select {
 	case err := <-done:
-		if err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, err)
 	case <-time.After(patience):
 		t.Fatal("Watch did not return when its context ended")
 	}
@@ -75,23 +73,18 @@ func TestAChangeDuringTheCallIsToldByAnother(t *testing.T) {
 	err := Watch(ctx, func() {
 		switch calls++; calls {
 		case 1:
-			if err := unix.Mount("none", dir, "tmpfs", 0, ""); err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, unix.Mount("none", dir, "tmpfs", 0, ""))
 		case 2:
 			cancel()
 		}
 	})
 	_ = unix.Unmount(dir, unix.MNT_DETACH)
-	if err != nil || calls != 2 {
-		t.Errorf("%d calls, %v; want 2", calls, err)
-	}
+	require.NoError(t, err)
+	assert.Equal(t, 2, calls)
 }
 
 func TestAnEndedContextIsNotWatchedFor(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := Watch(ctx, func() { t.Error("called") }); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, Watch(ctx, func() { t.Error("called") }))
 }

@@ -1,5 +1,5 @@
-// Package openat opens files by openat2(2) (Linux 5.6), so that what a path may lead to is decided by the kernel in one step: no
-// link, rename or mount that comes between a look and an open can lead elsewhere.
+// Package openat opens files by openat2(2) (Linux 5.6), so that the kernel decides in one step what a path may lead to: no link,
+// rename or mount that comes between a look and an open can lead elsewhere.
 //
 // It knows paths, not disks: what may be opened, and what is made of a refusal, is the caller's business.
 package openat
@@ -23,12 +23,21 @@ var ErrRelative = errors.New("the path must be absolute")
 // root, and links that the kernel makes up (/proc/*/fd) are refused. A mount or rename that happens afterwards cannot redirect the
 // returned file, which the caller must close. Errors wrap ErrRelative or the errno.
 func Dir(root, path string) (*os.File, error) {
+	fd, err := DirFD(root, path)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), path), nil
+}
+
+// DirFD is Dir for a caller that needs the bare descriptor.
+func DirFD(root, path string) (int, error) {
 	if !strings.HasPrefix(path, "/") {
-		return nil, fmt.Errorf("open directory %q: %w", path, ErrRelative)
+		return -1, fmt.Errorf("open directory %q: %w", path, ErrRelative)
 	}
 	rootFD, err := unix.Open(root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return nil, fmt.Errorf("open root directory %s: %w", root, err)
+		return -1, fmt.Errorf("open root directory %s: %w", root, err)
 	}
 	defer unix.Close(rootFD)
 
@@ -41,9 +50,9 @@ func Dir(root, path string) (*os.File, error) {
 		Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("open directory %s: %w", path, err)
+		return -1, fmt.Errorf("open directory %s: %w", path, err)
 	}
-	return os.NewFile(uintptr(fd), path), nil
+	return fd, nil
 }
 
 // Open is openat2(2), repeated when a signal interrupted it or a rename or mount overtook it. The error is the errno.

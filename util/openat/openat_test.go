@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
 
@@ -14,19 +16,13 @@ import (
 func TestDirStaysBeneathTheRoot(t *testing.T) {
 	root, outside := t.TempDir(), t.TempDir()
 	for _, dir := range []string{"data/disk", "etc"} {
-		if err := os.MkdirAll(filepath.Join(root, dir), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.MkdirAll(filepath.Join(root, dir), 0o700))
 	}
-	if err := os.WriteFile(filepath.Join(root, "file"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(filepath.Join(root, "file"), nil, 0o600))
 	for name, target := range map[string]string{
 		"absolute": "/data", "relative": "data/disk", "up": "../../../../etc", "out": outside, "self": "self",
 	} {
-		if err := os.Symlink(target, filepath.Join(root, name)); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.Symlink(target, filepath.Join(root, name)))
 	}
 	cases := []struct {
 		path string
@@ -50,26 +46,16 @@ func TestDirStaysBeneathTheRoot(t *testing.T) {
 		t.Run(c.path, func(t *testing.T) {
 			dir, err := Dir(root, c.path)
 			if c.err != nil {
-				if !errors.Is(err, c.err) {
-					t.Fatalf("error = %v, want %v", err, c.err)
-				}
+				require.ErrorIs(t, err, c.err)
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			defer dir.Close()
 			got, err := dir.Stat()
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			want, err := os.Stat(filepath.Join(root, c.want))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !os.SameFile(got, want) {
-				t.Errorf("%s led elsewhere than to %s", c.path, c.want)
-			}
+			require.NoError(t, err)
+			assert.True(t, os.SameFile(got, want), "%s led elsewhere than to %s", c.path, c.want)
 		})
 	}
 }
@@ -77,9 +63,7 @@ func TestDirStaysBeneathTheRoot(t *testing.T) {
 // TestDirRefusesLinksOfTheKernel: a link below /proc leads to what a process has open, wherever that is.
 func TestDirRefusesLinksOfTheKernel(t *testing.T) {
 	dir, err := os.Open(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer dir.Close()
 	if got, err := Dir("/", filepath.Join("/proc/self/fd", strconv.Itoa(int(dir.Fd())))); !errors.Is(err, unix.ELOOP) {
 		if err == nil {

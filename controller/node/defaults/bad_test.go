@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/yaml"
 )
 
@@ -31,16 +33,10 @@ type badCase struct {
 func badCases(t testing.TB) []badCase {
 	t.Helper()
 	data, err := os.ReadFile("testdata/bad.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var cases []badCase
-	if err := yaml.UnmarshalStrict(data, &cases); err != nil {
-		t.Fatal(err)
-	}
-	if len(cases) < 40 {
-		t.Fatalf("%d cases", len(cases))
-	}
+	require.NoError(t, yaml.UnmarshalStrict(data, &cases))
+	require.GreaterOrEqual(t, len(cases), 40)
 	return cases
 }
 
@@ -53,17 +49,15 @@ func TestABadAnnotationIsRefusedWithKeyAndPosition(t *testing.T) {
 				var disks []Disk
 				if disks, err = ParseDisks(*c.Disks); err == nil {
 					byName, checkErr := Check(disks, scan, 30)
-					if err = checkErr; byName != nil {
-						t.Errorf("disks %v", byName)
-					}
-				} else if disks != nil {
-					t.Errorf("disks %v with an error", disks)
+					err = checkErr
+					assert.Nil(t, byName)
+				} else {
+					assert.Nil(t, disks, "disks beside an error")
 				}
 			case c.Tags != nil:
 				var tags []string
-				if tags, err = ParseTags(*c.Tags); tags != nil {
-					t.Errorf("tags %v", tags)
-				}
+				tags, err = ParseTags(*c.Tags)
+				assert.Nil(t, tags)
 			}
 			expectError(t, err, c.Error)
 		})
@@ -72,17 +66,12 @@ func TestABadAnnotationIsRefusedWithKeyAndPosition(t *testing.T) {
 
 func expectError(t *testing.T, err error, want string) {
 	t.Helper()
-	if err == nil || err.Error() != want {
-		t.Errorf("error:\n got %v\nwant %s", err, want)
-		return
-	}
+	require.EqualError(t, err, want)
 	var typed *Error
-	if !errors.As(err, &typed) || typed.Position.Line < 1 || typed.Position.Column < 1 {
-		t.Errorf("error %#v has no place", err)
-	}
-	if len(want) > 1024 {
-		t.Errorf("%d bytes do not fit an Event", len(want))
-	}
+	require.ErrorAs(t, err, &typed)
+	assert.GreaterOrEqual(t, typed.Position.Line, 1)
+	assert.GreaterOrEqual(t, typed.Position.Column, 1)
+	assert.LessOrEqual(t, len(want), 1024, "bytes do not fit an Event")
 }
 
 func TestBadAnnotationsThatAreLongOrNoText(t *testing.T) {
@@ -90,9 +79,9 @@ func TestBadAnnotationsThatAreLongOrNoText(t *testing.T) {
 	for i := range 128 {
 		many = strings.Replace(many, `"/d"`, fmt.Sprintf(`"/%d"`, i), 1)
 	}
-	if disks, err := ParseDisks("[" + strings.TrimSuffix(many, ",") + "]"); err != nil || len(disks) != 128 {
-		t.Errorf("128 disks: %d, %v", len(disks), err)
-	}
+	disks, err := ParseDisks("[" + strings.TrimSuffix(many, ",") + "]")
+	require.NoError(t, err)
+	assert.Len(t, disks, 128, "128 disks")
 	for name, c := range map[string]struct{ text, want string }{
 		"129 disks": {
 			"[\n" + many + "\n" + `{"path":"/one-more"}]`,

@@ -21,10 +21,10 @@ type Found struct {
 	MaximumBytes int64
 }
 
-// Check holds disks against what was found at their paths (by path), and returns them
+// Check compares disks with what was found at their paths (by path), and returns them
 // by name as they are to be added to the node. An error is an *Error: a path that does
 // not exist or cannot be examined, two paths on one file system, or a reserve above the
-// size. reservedPercent of the size is reserved where a disk does not say.
+// size. It reserves reservedPercent of the size where a disk does not say.
 func Check(disks []Disk, found map[string]Found, reservedPercent int64) (map[string]longhorn.DiskSpec, error) {
 	filesystems := make(map[uint64]Disk, len(disks))
 	for _, d := range disks {
@@ -46,7 +46,7 @@ func Check(disks []Disk, found map[string]Found, reservedPercent int64) (map[str
 	return specs(disks, found, reservedPercent), nil
 }
 
-// limited cuts what another package has to say, so that it fits an Event.
+// limited shortens the text of another package, so that it fits an Event.
 func limited(text string) string {
 	const most = 400
 	if runes := []rune(text); len(runes) > most {
@@ -82,11 +82,11 @@ func specs(disks []Disk, found map[string]Found, reservedPercent int64) map[stri
 	return byName
 }
 
-// DiskName is the name of a disk that was given none, on a file system of that id.
+// DiskName is the name of a disk without a given name, on a file system of that id.
 func DiskName(fsid string) string { return "default-disk-" + fsid }
 
-// freeName is DiskName, with the first free number behind it where the user has given
-// that name to another disk, or a clone of the file system came before.
+// freeName is DiskName, with the first free number behind it if the user gave that name
+// to another disk, or a clone of the file system came before.
 func freeName(fsid string, taken map[string]bool) string {
 	name := DiskName(fsid)
 	for n := 2; taken[name]; n++ {
@@ -95,8 +95,8 @@ func freeName(fsid string, taken map[string]bool) string {
 	return name
 }
 
-// PercentOf is a part of a size, rounded down. It takes the detour by big numbers, for
-// size × percent may not fit.
+// PercentOf is a part of a size, rounded down. It uses big numbers, for size × percent
+// may not fit.
 func PercentOf(size, percent int64) int64 {
 	product := new(big.Int).Mul(big.NewInt(size), big.NewInt(percent))
 	return product.Div(product, big.NewInt(100)).Int64()

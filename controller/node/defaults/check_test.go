@@ -1,8 +1,10 @@
 package defaults
 
 import (
-	"reflect"
 	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 )
@@ -62,13 +64,10 @@ func TestDisksThatPassBecomeDiskSpecsByName(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			disks, err := ParseDisks(c.text)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			got, err := Check(disks, withClones, 30)
-			if err != nil || !reflect.DeepEqual(got, c.want) {
-				t.Errorf("got %+v, %v\nwant %+v", got, err, c.want)
-			}
+			require.NoError(t, err)
+			assert.Equal(t, c.want, got)
 		})
 	}
 }
@@ -77,8 +76,6 @@ func TestAPartOfASize(t *testing.T) {
 	for _, c := range []struct{ size, percent, want int64 }{
 		{100, 30, 30}, {199, 50, 99}, {0, 30, 0}, {1 << 62, 100, 1 << 62}, {9223372036854775807, 30, 2767011611056432742},
 	} {
-		if got := PercentOf(c.size, c.percent); got != c.want {
-			t.Errorf("PercentOf(%d, %d) = %d, want %d", c.size, c.percent, got, c.want)
-		}
+		assert.Equal(t, c.want, PercentOf(c.size, c.percent), "%d, %d", c.size, c.percent)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
 // maxDisks is how many disks a node may have, as the CRD has it.
@@ -40,7 +41,7 @@ type Disk struct {
 	StorageReserved *int64
 	// Tags are sorted, without doubles, and not nil.
 	Tags []string
-	// Name is empty where the disk is to be named after its file system.
+	// Name is empty where the disk is to get the name of its file system.
 	Name string
 
 	// element and at are for errors: which one of the list, and where the values of its
@@ -113,7 +114,7 @@ func (r *reader) disk(v value) (Disk, error) {
 // knownKeys lists the keys of members, for errors.
 const knownKeys = "path, allowScheduling, evictionRequested, storageReserved, tags, name, diskType, diskDriver"
 
-// members has for each key of a disk what reads its value.
+// members has, for each key of a disk, the function that reads its value.
 var members = map[string]func(r *reader, key string, d *Disk) (value, error){
 	keyPath:            (*reader).path,
 	keyStorageReserved: (*reader).storageReserved,
@@ -149,15 +150,16 @@ func (r *reader) path(key string, d *Disk) (value, error) {
 		return v, r.errorAt(v.at, key, "must not be empty")
 	case strings.ContainsFunc(text, isUnfit):
 		return v, r.mismatch(v, key, "must have no control or replacement characters")
-	case !path.IsAbs(text):
-		return v, r.mismatch(v, key, "must be absolute")
+	}
+	if err := types.CheckDiskPath(text); err != nil {
+		return v, r.errorAt(v.at, key, quoted(text)+" "+err.Error())
 	}
 	d.Path = path.Clean(text)
 	return v, nil
 }
 
-// isUnfit tells of what has no place in a path that people must be able to read, and
-// of half a surrogate pair ("\ud800"), which the decoder replaces.
+// isUnfit tells whether a character has no place in a path that people must be able to
+// read. That includes half a surrogate pair ("\ud800"), which the decoder replaces.
 func isUnfit(c rune) bool { return unicode.IsControl(c) || c == utf8.RuneError }
 
 func (r *reader) storageReserved(key string, d *Disk) (value, error) {
@@ -210,7 +212,7 @@ func (r *reader) oneOf(key, rule string, allowed ...string) (value, error) {
 	return v, r.mismatch(v, key, rule)
 }
 
-// differsFrom holds the disk against those before it.
+// differsFrom compares the disk with those before it.
 func (d Disk) differsFrom(others []Disk) error {
 	for _, other := range others {
 		if d.Path == other.Path {

@@ -1,9 +1,11 @@
 package defaults
 
 import (
-	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func bytes(n int64) *int64 { return &n }
@@ -60,12 +62,8 @@ func TestAnnotationsOfDisksAreRead(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := ParseDisks(c.text)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got := plain(got); !reflect.DeepEqual(got, c.want) {
-				t.Errorf("disks:\n got %+v\nwant %+v", got, c.want)
-			}
+			require.NoError(t, err)
+			assert.Equal(t, c.want, plain(got))
 		})
 	}
 }
@@ -82,9 +80,8 @@ func TestAnnotationsOfTagsAreRead(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := ParseTags(c.text)
-			if err != nil || !reflect.DeepEqual(got, c.want) {
-				t.Errorf("tags %q, %v; want %q", got, err, c.want)
-			}
+			require.NoError(t, err)
+			assert.Equal(t, c.want, got)
 		})
 	}
 }
@@ -125,20 +122,17 @@ func TestTheDocumentedExamplesAreRead(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			disks, err := ParseDisks(c.disks)
-			if got := plain(disks); err != nil || !reflect.DeepEqual(got, c.want) {
-				t.Errorf("disks:\n got %+v, %v\nwant %+v", got, err, c.want)
-			}
+			got := plain(disks)
+			require.NoError(t, err)
+			assert.Equal(t, c.want, got)
 			tags, err := ParseTags(c.tags)
-			if err != nil || !reflect.DeepEqual(tags, c.wantTags) {
-				t.Errorf("tags %q, %v; want %q", tags, err, c.wantTags)
-			}
+			require.NoError(t, err)
+			assert.Equal(t, c.wantTags, tags)
 		})
 	}
 	// Step 7 with its bracket restored is refused for its path and its tag alone.
 	disks, err := ParseDisks(`[{"path":"/mnt/none","allowScheduling":false}]`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	_, err = Check(disks, scan, 30)
 	expectError(t, err, `default-disks-config: disk 1, key "path", line 1 column 10: "/mnt/none" does not exist on the node`)
 }

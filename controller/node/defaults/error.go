@@ -49,8 +49,8 @@ func (e *Error) Error() string {
 	return e.Annotation + ": " + where.String() + e.Position.String() + ": " + e.Rule
 }
 
-// maxShown is how many characters of a value errors show, so that their text always
-// fits into an Event, whose message has at most 1024 bytes.
+// maxShown is how many characters of a value errors show, so that their text always fits
+// into an Event, whose message has at most 1024 bytes.
 const maxShown = 60
 
 func shorten(text string) string {

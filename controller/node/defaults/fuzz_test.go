@@ -2,12 +2,12 @@ package defaults
 
 import (
 	"encoding/json"
-	"errors"
 	"path"
 	"reflect"
 	"slices"
 	"testing"
 
+	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
@@ -26,9 +26,7 @@ func encode(t *testing.T, disks []Disk) string {
 		list = append(list, m)
 	}
 	text, err := json.Marshal(list)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return string(text)
 }
 
@@ -98,10 +96,10 @@ func isNoTag(tag string) bool { return len(validation.IsQualifiedName(tag)) > 0 
 func refused(t *testing.T, err error, nothing bool) {
 	t.Helper()
 	var typed *Error
-	if !errors.As(err, &typed) || typed.Position.Line < 1 || typed.Position.Column < 1 || typed.Rule == "" {
-		t.Fatalf("error %#v", err)
-	}
-	if len(err.Error()) > 1024 || !nothing {
-		t.Fatalf("error of %d bytes; nothing with it: %v", len(err.Error()), nothing)
-	}
+	require.ErrorAs(t, err, &typed)
+	require.GreaterOrEqual(t, typed.Position.Line, 1)
+	require.GreaterOrEqual(t, typed.Position.Column, 1)
+	require.NotEmpty(t, typed.Rule)
+	require.LessOrEqual(t, len(err.Error()), 1024)
+	require.True(t, nothing)
 }

@@ -16,20 +16,23 @@ type Input struct {
 	Labels, Annotations map[string]string
 	// HasDisks and HasTags are of the Longhorn node.
 	HasDisks, HasTags bool
+	// DefaultDiskDue: the default disk could not be made when the node was registered, and
+	// the node has had no disk since.
+	DefaultDiskDue bool
 }
 
 // Source is where the disks of a node come from.
 type Source string
 
-// The sources. Of FromDataPath there is one disk, at the setting default-data-path,
-// whose directory is made; the directories of FromConfig must exist.
+// The sources. FromDataPath gives one disk, at the setting default-data-path, whose
+// directory is made; the directories of FromConfig must exist.
 const (
 	FromNowhere  Source = ""
 	FromDataPath Source = "default-data-path"
 	FromConfig   Source = "default-disks-config"
 )
 
-// Decision is what is to be added to the node.
+// Decision is what to add to the node.
 type Decision struct {
 	Source Source
 	Disks  []Disk // of FromConfig, at least one
@@ -41,13 +44,14 @@ type Decision struct {
 // Problem is why one of the inputs is not applied.
 type Problem struct{ Reason, Message string }
 
-// Problems are those of both inputs, each nil when nothing is wrong with it, or when it
-// is not in use because the node has disks, or tags.
-type Problems struct{ Disks, Tags *Problem }
+// Problems are those of both inputs. Each is nil when nothing is wrong with its input, or
+// when the input is not in use because the node has disks, or tags. Unused is why the
+// annotation with disks is ignored, whatever is in it and whatever the node has.
+type Problems struct{ Disks, Tags, Unused *Problem }
 
 // Decide says what a node without disks gets for disks, and one without tags for tags.
 //
-//	setting off                               no disk
+//	setting off                               no disk, or the default disk that is due
 //	on, label "true"                          the default disk
 //	on, label "config", with annotation       its disks
 //	on, no label, or label "false"            no disk
@@ -57,9 +61,14 @@ type Problems struct{ Disks, Tags *Problem }
 // Neither hinders the other.
 func Decide(in Input) Decision {
 	var d Decision
-	if in.LabeledOnly && !in.HasDisks {
+	switch {
+	case in.HasDisks:
+	case in.LabeledOnly:
 		d.Source, d.Disks, d.Problems.Disks = decideDisks(in)
+	case in.DefaultDiskDue:
+		d.Source = FromDataPath
 	}
+	d.Problems.Unused = unused(in)
 	if text, ok := in.Annotations[types.AnnotationDefaultNodeTags]; ok && !in.HasTags {
 		tags, err := ParseTags(text)
 		if err != nil {
@@ -68,6 +77,31 @@ func Decide(in Input) Decision {
 		d.Tags = tags
 	}
 	return d
+}
+
+// unused says why an annotation with disks is ignored.
+func unused(in Input) *Problem {
+	if _, ok := in.Annotations[types.AnnotationDefaultDisksConfig]; !ok {
+		return nil
+	}
+	if !in.LabeledOnly {
+		return &Problem{
+			types.ReasonCreateDefaultDiskSettingOff,
+			"annotation " + types.AnnotationDefaultDisksConfig + " is not used: setting " + string(types.SettingCreateDefaultDiskLabeled) + " is false; set it to true",
+		}
+	}
+	label, ok := in.Labels[types.LabelCreateDefaultDisk]
+	if ok && strings.EqualFold(label, types.CreateDefaultDiskConfig) {
+		return nil
+	}
+	got := "is missing"
+	if ok {
+		got = "is " + quoted(label)
+	}
+	return &Problem{
+		types.ReasonCreateDefaultDiskLabelNotConfig,
+		"annotation " + types.AnnotationDefaultDisksConfig + " is not used: label " + types.LabelCreateDefaultDisk + " " + got + "; set it to config",
+	}
 }
 
 func decideDisks(in Input) (Source, []Disk, *Problem) {
@@ -101,10 +135,10 @@ func decideDisks(in Input) (Source, []Disk, *Problem) {
 	return FromConfig, disks, nil
 }
 
-// Record puts problems into a node's conditions and takes those out that are no more.
-// It returns the new list and, of what is in it, what was not there before with the
-// same reason and message: what the user must be told. So nothing is told twice, not
-// even after a restart. The given list is not modified.
+// Record puts problems into a node's conditions and removes those that are no more. It
+// returns the new list and its news: the conditions that were not there before with the
+// same reason and message, which the user must be told. So nothing is told twice, not even
+// after a restart. It does not modify the given list.
 func Record(list []longhorn.Condition, p Problems, now time.Time) (after, news []longhorn.Condition) {
 	after = list
 	for _, c := range []struct {
@@ -113,6 +147,7 @@ func Record(list []longhorn.Condition, p Problems, now time.Time) (after, news [
 	}{
 		{types.ConditionDefaultDisksConfig, p.Disks},
 		{types.ConditionDefaultNodeTags, p.Tags},
+		{types.ConditionDefaultDisksConfigUsed, p.Unused},
 	} {
 		if c.problem == nil {
 			after = without(after, c.conditionType)

@@ -2,10 +2,11 @@ package defaults
 
 import (
 	"fmt"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/assert"
 
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 )
@@ -110,9 +111,7 @@ func TestWhatANodeGets(t *testing.T) {
 		"bad label, good tags → tags":                          {request(on, "2", none, goodTags, ""), "disks: CreateDefaultDiskLabelInvalid tags: fast storage"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := outcome(Decide(c.in)); got != c.want {
-				t.Errorf("got  %s\nwant %s", got, c.want)
-			}
+			assert.Equal(t, c.want, outcome(Decide(c.in)))
 		})
 	}
 }
@@ -121,9 +120,7 @@ func TestWhatANodeGets(t *testing.T) {
 func TestTheLabelsMessage(t *testing.T) {
 	d := Decide(request(true, "yes", none, none, ""))
 	want := `label node.longhorn.io/create-default-disk: must be true, config or false, got "yes"; the node gets no disk`
-	if d.Problems.Disks.Message != want {
-		t.Errorf("message %q", d.Problems.Disks.Message)
-	}
+	assert.Equal(t, want, d.Problems.Disks.Message)
 }
 
 // TestTheOrderOfArrivalDoesNotMatter lets setting, label, annotations and node come in
@@ -144,9 +141,7 @@ func TestTheOrderOfArrivalDoesNotMatter(t *testing.T) {
 		}
 	}
 	permute(nil, arrivals)
-	if orders != 120 {
-		t.Errorf("%d orders", orders)
-	}
+	assert.Equal(t, 120, orders)
 }
 
 func arrive(t *testing.T, order []string) {
@@ -168,20 +163,17 @@ func arrive(t *testing.T, order []string) {
 		in := request(there["setting"], value("label", "config"), value("disks", goodDisks), value("tags", goodTags), "")
 		in.HasDisks, in.HasTags = gotDisks != nil, gotTags != nil
 		d := Decide(in)
-		if d.Problems != (Problems{}) {
-			t.Errorf("%v at %s: problems %+v", order, next, d.Problems)
-		}
+		assert.Nil(t, d.Problems.Disks, "%v at %s", order, next)
+		assert.Nil(t, d.Problems.Tags)
 		for _, disk := range d.Disks {
-			if !there["setting"] || !there["label"] || !there["disks"] {
-				t.Errorf("%v at %s: disk %s", order, next, disk.Path)
-			}
+			assert.True(t, there["setting"], "%v at %s: disk %s", order, next, disk.Path)
+			assert.True(t, there["label"])
+			assert.True(t, there["disks"])
 			gotDisks = append(gotDisks, disk.Path)
 		}
 		gotTags = append(gotTags, d.Tags...)
 	}
-	if got := fmt.Sprint(gotDisks, gotTags); got != "[/mnt/a /mnt/b] [fast storage]" {
-		t.Errorf("%v: %s", order, got)
-	}
+	assert.Equal(t, "[/mnt/a /mnt/b] [fast storage]", fmt.Sprint(gotDisks, gotTags), order)
 }
 
 func TestProblemsBecomeConditionsAndNewsOnce(t *testing.T) {
@@ -235,15 +227,13 @@ func TestProblemsBecomeConditionsAndNewsOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			before := append([]longhorn.Condition{}, c.before...)
 			after, news := Record(before, c.problems, now)
-			if !reflect.DeepEqual(after, c.after) && len(after)+len(c.after) > 0 {
-				t.Errorf("after:\n got %+v\nwant %+v", after, c.after)
+			if len(c.after) == 0 {
+				assert.Empty(t, after)
+			} else {
+				assert.Equal(t, c.after, after)
 			}
-			if !reflect.DeepEqual(news, c.news) {
-				t.Errorf("news:\n got %+v\nwant %+v", news, c.news)
-			}
-			if !reflect.DeepEqual(before, append([]longhorn.Condition{}, c.before...)) {
-				t.Error("the list given was modified")
-			}
+			assert.Equal(t, c.news, news)
+			assert.Equal(t, before, append([]longhorn.Condition{}, c.before...), "the list given was modified")
 		})
 	}
 }

@@ -26,8 +26,8 @@ type reader struct {
 	element    string // which one of the list is being read, for errors
 }
 
-// newReader checks the text as a whole, so that no error of syntax is left for later:
-// a fault behind a good disk is found before the disk is looked at.
+// newReader checks the syntax of the whole text, so that it finds a fault behind a good
+// disk before the disk is looked at.
 func newReader(annotation, text string) (*reader, error) {
 	r := &reader{annotation: annotation, text: text}
 	if len(text) > maxBytes {
@@ -64,7 +64,7 @@ func (r *reader) next() (value, error) {
 	return value{token: token, at: at}, nil
 }
 
-// list calls each for the elements of v, which must be a list; what says of what. Each
+// list calls each for every element of v, which must be a list; what says of what. Each
 // must read one value.
 func (r *reader) list(v value, key, what string, each func(index int) error) error {
 	if v.token != json.Delim('[') {
@@ -79,8 +79,8 @@ func (r *reader) list(v value, key, what string, each func(index int) error) err
 	return err
 }
 
-// object calls each for the members of v, which must be an object without doubled keys.
-// Each must read one value, which follows the key.
+// object calls each for every member of v, which must be an object without doubled
+// keys. Each must read one value, which follows the key.
 func (r *reader) object(v value, each func(key value) error) error {
 	if v.token != json.Delim('{') {
 		return r.mismatch(v, "", "must be an object")
@@ -91,7 +91,7 @@ func (r *reader) object(v value, each func(key value) error) error {
 		if err != nil {
 			return err
 		}
-		name := key.token.(string) // which the decoder vouches for
+		name := key.token.(string) // the decoder guarantees a string
 		if seen[name] {
 			return r.errorAt(key.at, name, "is there twice")
 		}

@@ -21,7 +21,8 @@ func ParseTags(text string) ([]string, error) {
 	return r.tags(v, "", func(index int) { r.element = fmt.Sprintf("tag %d", index+1) })
 }
 
-// tags reads the list of tags that begins with v; at is told of each before it is read.
+// tags reads the list of tags that begins with v; at is called with each tag's position
+// before the tag is read.
 func (r *reader) tags(v value, key string, at func(index int)) ([]string, error) {
 	tags := []string{}
 	err := r.list(v, key, "tags", func(index int) error {

@@ -1,5 +1,5 @@
-// Package build makes API objects for tests: each as small as it may be and
-// valid, changed by the functions given.
+// Package build makes API objects for tests: each minimal and valid, changed by
+// the functions given.
 //
 //	build.Replica("vol-r-1", "vol", func(r *longhorn.Replica) { r.Spec.NodeID = "node-1" })
 //
@@ -35,7 +35,9 @@ func metadata(name string, labels map[string]string) metav1.ObjectMeta {
 func Volume(name string, changes ...func(*longhorn.Volume)) *longhorn.Volume {
 	return apply(&longhorn.Volume{
 		ObjectMeta: metadata(name, map[string]string{types.LabelVolume: name}),
-		Spec:       longhorn.VolumeSpec{Size: GiB, NumberOfReplicas: 3, Frontend: longhorn.FrontendBlockDevice},
+		Spec: longhorn.VolumeSpec{
+			Size: GiB, NumberOfReplicas: 3, Frontend: longhorn.FrontendBlockDevice, DataLocality: longhorn.DataLocalityDisabled,
+		},
 	}, changes)
 }
 
@@ -132,6 +134,11 @@ func ReadyNode(name, diskUUID string, changes ...func(*longhorn.Node)) *longhorn
 // Setting has the value given.
 func Setting(name types.SettingName, value string, changes ...func(*longhorn.Setting)) *longhorn.Setting {
 	return apply(&longhorn.Setting{ObjectMeta: metadata(string(name), nil), Value: value}, changes)
+}
+
+// ConfigMap has one key.
+func ConfigMap(name, key, text string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metadata(name, nil), Data: map[string]string{key: text}}
 }
 
 // InstanceManager is a node's, without status.

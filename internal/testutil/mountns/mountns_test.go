@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
 
@@ -19,21 +21,13 @@ func TestOwn(t *testing.T) {
 		t.Setenv(seen, dir)
 	}
 	if !Own(t) {
-		if _, err := os.Stat(filepath.Join(dir, "there")); err == nil {
-			t.Error("the mount of the other namespace is here")
-		}
-		if _, err := os.Stat(filepath.Join(dir, "ran")); err != nil {
-			t.Error("the test has not run there")
-		}
+		_, err := os.Stat(filepath.Join(dir, "there"))
+		assert.Error(t, err, "the mount of the other namespace is here")
+		_, err = os.Stat(filepath.Join(dir, "ran"))
+		assert.NoError(t, err, "the test has not run there")
 		return
 	}
-	if err := os.WriteFile(filepath.Join(dir, "ran"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Mount("none", dir, "tmpfs", 0, "size=64k"); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "there"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "ran"), nil, 0o600))
+	require.NoError(t, unix.Mount("none", dir, "tmpfs", 0, "size=64k"))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "there"), nil, 0o600))
 }

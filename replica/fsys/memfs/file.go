@@ -211,7 +211,7 @@ func (f *file) writeErrorLocked() error {
 }
 
 // LoseUnsynced fails to write out what was written to files of a name and not synced, as a kernel does in the background: they read as
-// before, and each opening that there is hears of it once.
+// before, and each present opening reports it once.
 func (f *FS) LoseUnsynced(name string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -1,5 +1,5 @@
 // Package memfs is an fsys.FS in memory for tests: it can fail any step, and stop at any step, either as a process that is killed,
-// of which all is left that it wrote, or as a machine without power, of which an arbitrary part is left of what was not synced.
+// which leaves all that it wrote, or as a machine without power, which leaves an arbitrary part of what was not synced.
 //
 // What a Crash may lose:
 //

@@ -7,6 +7,9 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/longhorn-lep/longhorn-manager/replica/fsys"
 )
 
@@ -26,9 +29,7 @@ func TestACrashKeepsWhatWasSyncedAndLosesTheRestNowAndThen(t *testing.T) {
 		no(t, d.Rename("a", "b"))
 		f.Crash(rand.New(rand.NewPCG(seed, 0)))
 
-		if err := d.Sync(); !errors.Is(err, ErrCrashed) {
-			t.Fatalf("a handle outlived the crash: %v", err)
-		}
+		require.ErrorIs(t, d.Sync(), ErrCrashed, "a handle outlived the crash")
 		d = must(f.OpenDir("/d"))(t)
 		after, err := d.OpenFile("b", fsys.ReadOnly)
 		if renamed++; errors.Is(err, syscall.ENOENT) {
@@ -49,9 +50,7 @@ func TestACrashKeepsWhatWasSyncedAndLosesTheRestNowAndThen(t *testing.T) {
 		}
 	}
 	for name, n := range map[string]int{"kept": kept, "lost": lost, "torn": torn, "renamed": renamed, "not renamed": notRenamed} {
-		if n == 0 {
-			t.Errorf("no seed gives the outcome %q", name)
-		}
+		assert.NotZero(t, n, "no seed gives the outcome %q", name)
 	}
 }
 
@@ -65,21 +64,16 @@ func TestAKillLosesHandlesAndLocksAlone(t *testing.T) {
 		no(t, d.TryLock())
 		no(t, must(d.OpenFile("a", fsys.CreateNew))(t).WriteAt([]byte{1}, 0))
 		f.Before(func(Op) error { return ErrCrashed })
-		if err := d.Sync(); !errors.Is(err, ErrCrashed) {
-			t.Fatalf("error %v", err)
-		}
+		require.ErrorIs(t, d.Sync(), ErrCrashed)
 		f.Kill()
 
-		if _, err := d.Names(); !errors.Is(err, ErrCrashed) {
-			t.Fatalf("a handle outlived its process: %v", err)
-		}
+		_, err := d.Names()
+		require.ErrorIs(t, err, ErrCrashed, "a handle outlived its process")
 		d = must(f.OpenDir("/d"))(t)
 		no(t, d.TryLock())
 		got := make([]byte, 1)
 		no(t, must(d.OpenFile("a", fsys.ReadOnly))(t).ReadAt(got, 0))
-		if got[0] != 1 {
-			t.Fatalf("read %d", got[0])
-		}
+		require.Equal(t, byte(1), got[0])
 		f.Crash(rand.New(rand.NewPCG(seed, 0)))
 		if names := must(must(f.OpenDir("/d"))(t).Names())(t); len(names) == 0 {
 			lost++
@@ -87,9 +81,8 @@ func TestAKillLosesHandlesAndLocksAlone(t *testing.T) {
 			kept++
 		}
 	}
-	if kept == 0 || lost == 0 {
-		t.Errorf("the file was kept %d times and lost %d times", kept, lost)
-	}
+	assert.NotZero(t, kept, "the file was kept %d times and lost %d times", kept, lost)
+	assert.NotZero(t, lost)
 }
 
 func TestAStepThatIsMadeToFailHasNoEffect(t *testing.T) {
@@ -102,12 +95,8 @@ func TestAStepThatIsMadeToFailHasNoEffect(t *testing.T) {
 		}
 		return nil
 	})
-	if err := d.Mkdir("x"); !errors.Is(err, syscall.EIO) {
-		t.Errorf("error %v", err)
-	}
-	if names := must(d.Names())(t); len(names) != 0 {
-		t.Errorf("names %v", names)
-	}
+	assert.ErrorIs(t, d.Mkdir("x"), syscall.EIO)
+	assert.Empty(t, must(d.Names())(t))
 }
 
 func must[T any](v T, err error) func(*testing.T) T {
@@ -120,7 +109,5 @@ func must[T any](v T, err error) func(*testing.T) T {
 
 func no(t *testing.T, err error) {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 }

@@ -19,6 +19,7 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -55,6 +56,11 @@ type Cluster struct {
 func Up(ctx context.Context, o Options) (*Cluster, error) {
 	c := &Cluster{o: o}
 	if !o.Reuse || !c.answers(ctx) {
+		release, err := turn()
+		if err != nil {
+			return nil, err
+		}
+		defer release()
 		args := []string{"up", "--nodes", fmt.Sprint(o.Nodes)}
 		if o.Guests > 0 {
 			args = append(args, "--kernel", fmt.Sprintf("uml=%d", o.Guests))
@@ -84,6 +90,22 @@ func Up(ctx context.Context, o Options) (*Cluster, error) {
 		return nil, fmt.Errorf("make a client of cluster %s: %w", o.Name, err)
 	}
 	return c, nil
+}
+
+// turn waits until no other process, or test of this one, starts a cluster on the machine. Many at once on few cores miss the deadlines
+// of their parts.
+func turn() (release func(), err error) {
+	f, err := os.OpenFile(filepath.Join(os.TempDir(), "longhorn-e2e-start.lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("take turns with other starts of clusters: %w", err)
+	}
+	for err = unix.EINTR; errors.Is(err, unix.EINTR); {
+		err = unix.Flock(int(f.Fd()), unix.LOCK_EX) // it ends with the process
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("wait for other starts of clusters: %w", err), f.Close())
+	}
+	return func() { _ = f.Close() }, nil
 }
 
 // Nodes names the nodes that the cluster was started with.

@@ -64,6 +64,10 @@ type DiskStatus struct {
 	// FSType is the file system's type, such as ext4.
 	// +optional
 	FSType string `json:"filesystemType"`
+	// OnVolume names the volume, attached to this node, on whose device the file system is; empty for
+	// any other disk.
+	// +optional
+	OnVolume string `json:"onVolume,omitempty"`
 }
 
 // NodeSpec is what the user asks of a node.

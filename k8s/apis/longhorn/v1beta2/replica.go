@@ -39,6 +39,9 @@ type ReplicaSpec struct {
 	// RebuildRetryCount counts the rebuilds in a row that failed, or whose copy did not last.
 	// +optional
 	RebuildRetryCount int `json:"rebuildRetryCount"`
+	// EvictionRequested has the copy leave its disk, when another one has taken its place.
+	// +optional
+	EvictionRequested bool `json:"evictionRequested,omitempty"`
 	// +kubebuilder:default=true
 	// +optional
 	Active bool `json:"active"`
@@ -54,6 +57,13 @@ type ReplicaStatus struct {
 	// Generation is the highest generation that the replica holds durably, as last seen.
 	// +optional
 	Generation int64 `json:"generation,omitempty"`
+	// AllocatedBytes is the space that the data takes on its disk, as last written down: after a
+	// change of 1 % of the volume's size or of 64 MiB, at most every 30 s.
+	// +optional
+	AllocatedBytes int64 `json:"allocatedBytes,omitempty"`
+	// AllocatedAt is when AllocatedBytes was written down.
+	// +optional
+	AllocatedAt string `json:"allocatedAt,omitempty"`
 }
 
 // +genclient

@@ -7,6 +7,9 @@ type SettingStatus struct {
 	// Applied is false while the value is refused or waits for something.
 	// +optional
 	Applied bool `json:"applied"`
+	// ValueInForce is what the product acts on: an invalid value leaves the last valid one in force.
+	// +optional
+	ValueInForce string `json:"valueInForce,omitempty"`
 	// +listType=map
 	// +listMapKey=type
 	// +optional
@@ -22,9 +25,9 @@ type SettingStatus struct {
 // +kubebuilder:printcolumn:name="Value",type=string,JSONPath=`.value`
 // +kubebuilder:printcolumn:name="Applied",type=boolean,JSONPath=`.status.applied`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
-// +kubebuilder:validation:XValidation:rule="self.metadata.name in ['default-replica-count','default-data-path','storage-over-provisioning-percentage','storage-minimal-available-percentage','storage-reserved-percentage-for-default-disk','replica-soft-anti-affinity','replica-replenishment-wait-interval','replica-rebuilding-bandwidth-limit','create-default-disk-labeled-nodes']",message="metadata.name must be the name of a known setting: default-replica-count, default-data-path, storage-over-provisioning-percentage, storage-minimal-available-percentage, storage-reserved-percentage-for-default-disk, replica-soft-anti-affinity, replica-replenishment-wait-interval, replica-rebuilding-bandwidth-limit, create-default-disk-labeled-nodes"
 
-// Setting is one global setting; definitions and defaults are in package types.
+// Setting is one global setting; docs/SETTINGS.md lists them. One whose name a release does
+// not know is left alone by it.
 type Setting struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`

@@ -45,12 +45,17 @@ const (
 	AccessModeReadWriteOncePod AccessMode = "rwop"
 )
 
-// DataLocality says whether a copy is kept on the node of the workload.
-// +kubebuilder:validation:Enum=disabled
+// DataLocality says whether a copy is kept on the node where the volume is attached.
+// +kubebuilder:validation:Enum="";disabled;best-effort
 type DataLocality string
 
-// DataLocalityDisabled places replicas by capacity alone.
-const DataLocalityDisabled DataLocality = "disabled"
+// The data localities. An empty one counts as disabled; a new volume's becomes the setting default-data-locality.
+const (
+	// DataLocalityDisabled places replicas by capacity alone.
+	DataLocalityDisabled DataLocality = "disabled"
+	// DataLocalityBestEffort keeps a replica on the node where the volume is attached, if it has a place there, and never stops the volume for it.
+	DataLocalityBestEffort DataLocality = "best-effort"
+)
 
 // AntiAffinity overrides a scheduling setting for one volume.
 // +kubebuilder:validation:Enum=ignored;enabled;disabled
@@ -91,7 +96,8 @@ type VolumeSpec struct {
 	// LastAttachedBy is copied from the ticket that attached the volume last.
 	// +optional
 	LastAttachedBy string `json:"lastAttachedBy"`
-	// +kubebuilder:default=disabled
+	// DataLocality of a new volume is the setting default-data-locality if it is left out.
+	// +optional
 	DataLocality DataLocality `json:"dataLocality,omitempty"`
 	// +kubebuilder:default=rwo
 	AccessMode AccessMode `json:"accessMode,omitempty"`
@@ -134,6 +140,9 @@ type VolumeStatus struct {
 	// CurrentNodeID is where the volume is attached; empty while it is not.
 	// +optional
 	CurrentNodeID string `json:"currentNodeID"`
+	// AttachedAt (RFC 3339) is since when the volume has been on CurrentNodeID; empty while it is on none.
+	// +optional
+	AttachedAt string `json:"attachedAt,omitempty"`
 	// +optional
 	FrontendDisabled bool `json:"frontendDisabled"`
 	// +listType=map
@@ -146,6 +155,9 @@ type VolumeStatus struct {
 	// LastDegradedAt (RFC 3339) is since when the volume has had fewer good copies than asked for; empty while healthy.
 	// +optional
 	LastDegradedAt string `json:"lastDegradedAt"`
+	// LastLocalReplicaAt (RFC 3339) is when a replica was last made just because the volume had none on CurrentNodeID.
+	// +optional
+	LastLocalReplicaAt string `json:"lastLocalReplicaAt,omitempty"`
 	// RemountRequestedAt (RFC 3339): workloads that started earlier must mount again.
 	// +optional
 	RemountRequestedAt string `json:"remountRequestedAt"`

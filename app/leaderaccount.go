@@ -1,0 +1,120 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// tokenLife is how long a token of the leader's account is good: the shortest that the API server
+// gives. When half of it has passed, the daemon asks for a new one.
+const tokenLife = 10 * time.Minute
+
+// accountTokens asks for tokens of an account, and keeps the last one while it is good.
+type accountTokens struct {
+	kube               kubernetes.Interface
+	namespace, account string
+	clock              clock.Clock
+
+	mu    sync.Mutex
+	token string    // guarded by mu
+	until time.Time // guarded by mu; when another is asked for
+}
+
+// get returns a token that is good for some minutes.
+func (a *accountTokens) get(ctx context.Context) (string, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if now := a.clock.Now(); a.token != "" && now.Before(a.until) {
+		return a.token, nil
+	}
+	seconds := int64(tokenLife / time.Second)
+	r, err := a.kube.CoreV1().ServiceAccounts(a.namespace).CreateToken(ctx, a.account, &authenticationv1.TokenRequest{
+		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return "", fmt.Errorf("ask for a token of account %s: %w", a.account, err)
+	}
+	a.token = r.Status.Token
+	// From the clock here: the API server's may differ, and may give a token longer than asked for.
+	a.until = a.clock.Now().Add(tokenLife / 2)
+	return a.token, nil
+}
+
+// forget makes the next request ask for a new token, if this is the one that was refused.
+func (a *accountTokens) forget(token string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.token == token {
+		a.token = ""
+	}
+}
+
+// accountTransport sends requests with the account's token.
+type accountTransport struct {
+	tokens *accountTokens
+	next   http.RoundTripper
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t accountTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	token, err := t.tokens.get(r.Context())
+	if err != nil {
+		if r.Body != nil {
+			err = errors.Join(err, r.Body.Close())
+		}
+		return nil, err
+	}
+	r = r.Clone(r.Context())
+	r.Header.Set("Authorization", "Bearer "+token)
+	response, err := t.next.RoundTrip(r)
+	if err == nil && response.StatusCode == http.StatusUnauthorized {
+		t.tokens.forget(token)
+	}
+	return response, err
+}
+
+// leaderClients are the clients of the leader's account. If the manifests are of an earlier version,
+// which gave all rights to the daemon's own account, they are the daemon's own clients.
+func leaderClients(ctx context.Context, own *clients, namespace string, c clock.Clock, log *logrus.Entry) (*clients, error) {
+	if !mayBeLeader(ctx, own.kube, namespace, log) {
+		log.Warnf("the manifests are of an earlier version: there is no account %s; the cluster's part uses the daemon's own", types.LeaderAccount)
+		return own, nil
+	}
+	tokens := &accountTokens{kube: own.kube, namespace: namespace, account: types.LeaderAccount, clock: c}
+	if _, err := tokens.get(ctx); err != nil {
+		return nil, err
+	}
+	config := rest.AnonymousClientConfig(own.config)
+	config.Wrap(withDeadlines) // the copy has none
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return accountTransport{tokens: tokens, next: next} })
+	return clientsOf(config)
+}
+
+// mayBeLeader asks whether this daemon may have tokens of the leader's account. Without an answer it
+// assumes so: what follows fails and is tried again.
+func mayBeLeader(ctx context.Context, kube kubernetes.Interface, namespace string, log *logrus.Entry) bool {
+	review, err := kube.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
+		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Namespace: namespace, Verb: "create", Resource: "serviceaccounts", Subresource: "token", Name: types.LeaderAccount,
+		}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		log.WithError(err).Warn("The rights of this daemon are not known")
+		return true
+	}
+	return review.Status.Allowed
+}

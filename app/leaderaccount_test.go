@@ -1,0 +1,137 @@
+package app
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
+	clienttesting "k8s.io/client-go/testing"
+	testclock "k8s.io/utils/clock/testing"
+
+	"github.com/longhorn-lep/longhorn-manager/datastore"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// account answers as an API server that gives tokens of the leader's account, if allowed.
+func account(t *testing.T, allowed bool, asked *int) *fake.Clientset {
+	t.Helper()
+	kube := fake.NewClientset()
+	kube.PrependReactor("create", "selfsubjectaccessreviews", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		review := a.(clienttesting.CreateAction).GetObject().(*authorizationv1.SelfSubjectAccessReview).DeepCopy()
+		assert.Equal(t, &authorizationv1.ResourceAttributes{
+			Namespace: "storage", Verb: "create", Resource: "serviceaccounts", Subresource: "token", Name: "longhorn-manager-leader",
+		}, review.Spec.ResourceAttributes)
+		review.Status.Allowed = allowed
+		return true, review, nil
+	})
+	kube.PrependReactor("create", "serviceaccounts", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		assert.Equal(t, "token", a.GetSubresource())
+		*asked++
+		request := a.(clienttesting.CreateAction).GetObject().(*authenticationv1.TokenRequest).DeepCopy()
+		assert.Equal(t, int64(600), *request.Spec.ExpirationSeconds)
+		request.Status.Token = fmt.Sprintf("token-%d", *asked)
+		return true, request, nil
+	})
+	return kube
+}
+
+func quiet() *logrus.Entry {
+	log := logrus.New()
+	log.SetOutput(io.Discard)
+	return logrus.NewEntry(log)
+}
+
+// TestTheLeaderHasItsOwnAccount: its requests carry the account's token, never the daemon's, and a
+// new one when half of the token's life has passed or the API server refuses it.
+func TestTheLeaderHasItsOwnAccount(t *testing.T) {
+	var seen []string
+	status := http.StatusOK
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		seen = append(seen, r.Header.Get("Authorization"))
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, `{"kind":"PodList","apiVersion":"v1","items":[]}`)
+	}))
+	t.Cleanup(server.Close)
+	asked := 0
+	clock := testclock.NewFakeClock(time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC))
+	own := &clients{config: &rest.Config{Host: server.URL, BearerToken: "the daemon's"}, kube: account(t, true, &asked)}
+	leader, err := leaderClients(t.Context(), own, "storage", clock, quiet())
+	require.NoError(t, err)
+	list := func() {
+		_, _ = leader.kube.CoreV1().Pods("x").List(t.Context(), metav1.ListOptions{}) // what was sent is looked at
+	}
+	list()
+	clock.Step(tokenLife/2 - time.Second)
+	list()
+	clock.Step(time.Second)
+	list()
+	status = http.StatusUnauthorized
+	list()
+	status = http.StatusOK
+	list()
+	assert.Equal(t, []string{"Bearer token-1", "Bearer token-1", "Bearer token-2", "Bearer token-2", "Bearer token-3"}, seen)
+}
+
+// TestAnEarlierVersionsManifestsStillLead: they have no such account, and the daemon's has all rights.
+func TestAnEarlierVersionsManifestsStillLead(t *testing.T) {
+	asked := 0
+	own := &clients{config: &rest.Config{}, kube: account(t, false, &asked)}
+	leader, err := leaderClients(t.Context(), own, "storage", testclock.NewFakeClock(time.Now()), quiet())
+	require.NoError(t, err)
+	assert.Same(t, own, leader)
+	assert.Zero(t, asked)
+	assert.NotContains(t, (&daemon{oldManifests: true}).clusterKinds(), datastore.Budgets, "they give no right to watch them")
+	assert.Empty(t, (&daemon{}).clusterKinds(), "all")
+}
+
+// TestADaemonWithoutATokenDoesNotLead: the daemon's own account is not used in its place.
+func TestADaemonWithoutATokenDoesNotLead(t *testing.T) {
+	asked := 0
+	kube := account(t, true, &asked)
+	broken := errors.New("no token")
+	kube.PrependReactor("create", "serviceaccounts", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, broken })
+	_, err := leaderClients(t.Context(), &clients{config: &rest.Config{}, kube: kube}, "storage", testclock.NewFakeClock(time.Now()), quiet())
+	require.ErrorIs(t, err, broken)
+	assert.True(t, strings.Contains(err.Error(), types.LeaderAccount))
+}
+
+// The leader's requests end like the daemon's own: a worker that waits for ever would do nothing more, and the Lease is kept all the same.
+func TestTheLeadersRequestsHaveDeadlines(t *testing.T) {
+	asked := 0
+	own, err := clientsOf(&rest.Config{Host: "https://nowhere.invalid"})
+	require.NoError(t, err)
+	own.kube = account(t, true, &asked)
+	leader, err := leaderClients(t.Context(), own, "storage", testclock.NewFakeClock(time.Now()), quiet())
+	require.NoError(t, err)
+	var seen time.Duration
+	network := roundTripper(func(r *http.Request) (*http.Response, error) {
+		if at, ok := r.Context().Deadline(); ok {
+			seen = time.Until(at)
+		}
+		return nil, errors.New("no network")
+	})
+	request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/v1/pods", nil)
+	_, err = leader.config.WrapTransport(network).RoundTrip(request) //nolint:bodyclose // there is none
+	require.ErrorContains(t, err, "no network")
+	assert.Positive(t, seen)
+	assert.LessOrEqual(t, seen, requestDeadline)
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

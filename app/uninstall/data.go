@@ -1,0 +1,120 @@
+package uninstall
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// volumesAndData deletes volumes and waits for the daemons, which delete what is theirs:
+//
+//	daemons                                replica on a node with one   on a node without one       engine, volume
+//	run somewhere                          waits                        waits, then is stripped     wait
+//	run nowhere, their DaemonSet is there  –                            waits, then is stripped     wait, then as below
+//	run nowhere                            –                            is stripped at once         stripped when no replica, no engine is left
+//
+// A replica on a node with a daemon is stripped as on a node without one when its disk is lost.
+// A replica that is stripped leaves its data behind. It is deleted before its volume goes, so a run
+// that is cut off finds it deleted.
+func volumesAndData(s State, p *Plan) {
+	for _, v := range s.of(volumes) {
+		if !v.isDeleted() {
+			p.Actions = append(p.Actions, Action{Verb: Delete, Kind: volumes, Object: v})
+		}
+	}
+	if len(p.Actions) > 0 {
+		return
+	}
+	owned := map[string]bool{} // volumes whose children the leader deletes
+	for _, v := range s.of(volumes) {
+		owned[v.Name] = s.isLed(v)
+	}
+	for _, r := range s.of(replicas) {
+		if !r.isDeleted() && owned[r.Labels[types.LabelVolume]] {
+			p.Waits = append(p.Waits, waited(replicas, r))
+			continue
+		}
+		p.end(replicas, r, s.canStrip(r), s.leftBehind(r))
+	}
+	for _, e := range s.of(engines) {
+		if !e.isDeleted() && owned[e.Labels[types.LabelVolume]] {
+			p.Waits = append(p.Waits, "engines/"+e.Name)
+			continue
+		}
+		p.end(engines, e, !s.isLed(e) && len(s.of(replicas)) == 0, "")
+	}
+	for _, v := range s.of(volumes) {
+		p.end(volumes, v, !s.isLed(v) && len(s.of(replicas)) == 0 && len(s.of(engines)) == 0, "")
+	}
+}
+
+// isLed tells whether a daemon runs that ends a deleted object, or one may come back soon.
+func (s State) isLed(o Object) bool {
+	if s.hasDaemon("") {
+		return true
+	}
+	installed := slices.ContainsFunc(s.of(daemonSets), func(d Object) bool { return d.Name == types.AppManager && !d.isDeleted() })
+	return installed && s.Now.Before(o.DeletedAt.Add(s.untilDaemon("")))
+}
+
+// untilDaemon is how long to wait for a daemon on a node, or ("") on any, that has none. One whose kubelet
+// answers has the time to start it, however little is left to those that are dead.
+func (s State) untilDaemon(node string) time.Duration {
+	answers := func(o Object) bool { return o.Ready && (node == "" || o.Name == node) }
+	if slices.ContainsFunc(s.Objects[kubeNodes], answers) {
+		return max(s.Patience, DefaultPatience)
+	}
+	return s.Patience
+}
+
+// canStrip tells whether nobody is left who could delete a replica's data.
+func (s State) canStrip(r Object) bool {
+	switch {
+	case r.Node == "" || !s.isLed(r):
+		return true
+	case !s.hasDaemon(r.Node):
+		return !s.Now.Before(r.DeletedAt.Add(s.untilDaemon(r.Node)))
+	}
+	return s.isDiskLost(r) && !s.Now.Before(r.DeletedAt.Add(s.Patience))
+}
+
+// diskReasons are those by which a daemon says that it cannot remove a replica's data, for the disk
+// is not there.
+var diskReasons = []string{
+	types.ReasonDiskNotFound, types.ReasonDiskNotReady, types.ReasonDiskUnmounted, types.ReasonDiskReplaced,
+	types.ReasonDiskMissing, types.ReasonDiskMismatch, types.ReasonDiskNotResponding,
+}
+
+// isDiskLost tells whether the daemon of a replica's node waits for its disk. The condition may be old,
+// so no daemon may see the disk now: one that does removes the data, and that may take long.
+func (s State) isDiskLost(r Object) bool {
+	return slices.Contains(diskReasons, r.Reason) && !slices.ContainsFunc(s.of(nodes), func(n Object) bool {
+		return slices.Contains(n.ReadyDisks, r.Disk) && s.hasDaemon(n.Name)
+	})
+}
+
+func (s State) leftBehind(r Object) string {
+	if r.Path == "" {
+		return ""
+	}
+	why := "no daemon of ours runs there"
+	if s.hasDaemon(r.Node) {
+		why = r.Reason + ": " + r.Message
+	}
+	return fmt.Sprintf("the data of replica %s stays in %s on node %s: %s", r.Name, r.Path, r.Node, why)
+}
+
+// lostPersistentVolumes deletes those of our driver whose volume is gone, and takes from them what the
+// CSI controller would have taken. It does not wait: Kubernetes keeps one until its claim is deleted.
+func lostPersistentVolumes(s State, p *Plan) {
+	for _, o := range s.of(persistentVolumes) {
+		if slices.ContainsFunc(s.Objects[volumes], func(v Object) bool { return v.Name == o.Volume }) {
+			continue
+		}
+		if !o.isDeleted() || o.isHeld(persistentVolumes) {
+			p.end(persistentVolumes, o, true, "")
+		}
+	}
+}

@@ -1,0 +1,262 @@
+package uninstall
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	kubetypes "k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/utils/clock"
+
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// Options say what is removed.
+type Options struct {
+	Client    dynamic.Interface
+	Clock     clock.Clock
+	Namespace string
+	// DeleteVolumes confirms what the setting deleting-confirmation-flag confirms.
+	DeleteVolumes bool
+	// Out gets the progress, a line for each step.
+	Out io.Writer
+	// Every is the pause between two rounds.
+	Every time.Duration
+	// Patience is how long deleted replicas and pods of a node that does not answer wait for it, and a
+	// deleted replica for its disk. A node that answers and has no daemon has DefaultPatience at least.
+	Patience time.Duration
+}
+
+// DefaultPatience leaves a node the time to start anew, or to start its daemon.
+const DefaultPatience = 3 * time.Minute
+
+// RefusedError says why nothing more is removed, and what had been.
+type RefusedError struct{ Why string }
+
+// Error returns why.
+func (e *RefusedError) Error() string { return e.Why }
+
+// Run removes the installation and returns when nothing is left of it, when ctx ends, or with a
+// RefusedError. A round that fails, as with an API server that is away, is repeated.
+func Run(ctx context.Context, o Options) error {
+	said := ""
+	var removed []string
+	for {
+		p, err := round(ctx, o)
+		removed = append(removed, p.Removed...)
+		switch {
+		case err != nil:
+			fmt.Fprintf(o.Out, "trying again: %v\n", err)
+		case p.Refused != "":
+			return &RefusedError{p.Refused + ". " + aftermath(removed)}
+		case p.Done:
+			fmt.Fprintln(o.Out, "nothing is left of the installation")
+			if p.Stays != "" {
+				fmt.Fprintln(o.Out, p.Stays)
+			}
+			return nil
+		case len(p.Actions) == 0:
+			if now := waiting(p); now != said {
+				said = now
+				fmt.Fprintln(o.Out, now)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("uninstall: %w; run it again to go on", context.Cause(ctx))
+		case <-o.Clock.After(o.Every):
+		}
+	}
+}
+
+func waiting(p Plan) string {
+	return p.Stage + ": waiting for the end of " + some(p.Waits)
+}
+
+// round observes, plans, and acts once. Before it removes finalizers it looks at all once more.
+func round(ctx context.Context, o Options) (Plan, error) {
+	s, err := observe(ctx, o)
+	if err != nil {
+		return Plan{}, err
+	}
+	p := plan(s)
+	var again *Plan
+	for _, a := range p.Actions {
+		if a.Verb == Strip && again == nil {
+			s, err := observe(ctx, o)
+			if err != nil {
+				return p, err
+			}
+			second := plan(s)
+			again = &second
+		}
+		if a.Verb == Strip && !again.strips(a) {
+			return p, fmt.Errorf("%s %s is not to lose its finalizer any more", a.Kind.Resource, a.Name)
+		}
+		if err := act(ctx, o, a); err != nil {
+			return p, fmt.Errorf("%s %s %s: %w", a.Verb, a.Kind.Resource, a.Name, err)
+		}
+		if a.Verb == Delete {
+			p.Removed = append(p.Removed, a.Kind.Resource+"/"+a.Name)
+		}
+		fmt.Fprintf(o.Out, "%s: %s %s %s\n", p.Stage, a.Verb, a.Kind.Resource, a.Name)
+		if a.Leaves != "" {
+			fmt.Fprintf(o.Out, "%s: %s\n", p.Stage, a.Leaves)
+		}
+	}
+	return p, nil
+}
+
+// resource is where an object of the installation is reached.
+func (o Options) resource(k Kind) dynamic.ResourceInterface {
+	if k.Namespaced {
+		return o.Client.Resource(k.GroupVersionResource).Namespace(o.Namespace)
+	}
+	return o.Client.Resource(k.GroupVersionResource)
+}
+
+// observe reads all kinds. One whose definition is gone has no objects.
+func observe(ctx context.Context, o Options) (State, error) {
+	s := State{
+		Namespace: o.Namespace, Forced: o.DeleteVolumes, Now: o.Clock.Now(), Patience: o.Patience,
+		Objects: map[Kind][]Object{}, Elsewhere: map[Kind][]Object{},
+	}
+	for _, k := range all {
+		if err := o.list(ctx, k, &s); err != nil {
+			return s, err
+		}
+	}
+	for _, k := range unknown(s.of(definitions)) {
+		// The account may know no more kinds than this version: they go with their definition then.
+		if err := o.list(ctx, k, &s); err != nil && !apierrors.IsForbidden(err) {
+			return s, err
+		}
+	}
+	return s, nil
+}
+
+func (o Options) list(ctx context.Context, k Kind, s *State) error {
+	opts := metav1.ListOptions{}
+	if k == namespaces {
+		opts.FieldSelector = fields.OneTermEqualSelector("metadata.name", o.Namespace).String()
+	}
+	from := o.resource(k)
+	if k.isReadEverywhere() {
+		from = o.Client.Resource(k.GroupVersionResource)
+	}
+	list, err := from.List(ctx, opts)
+	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("list %s: %w", k.Resource, err)
+	}
+	for i := range list.Items {
+		found := objectOf(&list.Items[i])
+		if k.Namespaced && found.Namespace != o.Namespace {
+			s.Elsewhere[k] = append(s.Elsewhere[k], found)
+			continue
+		}
+		s.Objects[k] = append(s.Objects[k], found)
+	}
+	return nil
+}
+
+func objectOf(u *unstructured.Unstructured) Object {
+	o := Object{
+		Name: u.GetName(), Namespace: u.GetNamespace(), UID: string(u.GetUID()), Labels: u.GetLabels(), Finalizers: u.GetFinalizers(),
+	}
+	if at := u.GetDeletionTimestamp(); at != nil {
+		o.DeletedAt = at.Time
+	}
+	text := func(path ...string) string {
+		s, _, _ := unstructured.NestedString(u.Object, path...)
+		return s
+	}
+	o.Provisioner = cmp.Or(text("spec", "attacher"), text("spec", "csi", "driver"), text("provisioner"))
+	o.Volume = text("spec", "csi", "volumeHandle")
+	o.Node, o.Value = text("spec", "nodeID"), text("value")
+	if u.GetKind() == "Pod" {
+		o.Node = text("spec", "nodeName")
+	}
+	if made, _, _ := unstructured.NestedBool(u.Object, "status", "directoryCreated"); made {
+		o.Path = types.ReplicaDataPath(text("spec", "diskPath"), text("spec", "dataDirectoryName"))
+	}
+	conditions, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
+	o.Ready = condition(conditions, types.ConditionReady)["status"] == "True"
+	if c := condition(conditions, types.ConditionInstanceCreation); c["status"] == "False" {
+		o.Reason, _ = c["reason"].(string)
+		o.Message, _ = c["message"].(string)
+	}
+	o.Disk, o.ReadyDisks = text("spec", "diskID"), readyDisks(u)
+	return o
+}
+
+// readyDisks are the UUIDs of the disks that a node of ours can use.
+func readyDisks(u *unstructured.Unstructured) []string {
+	var ready []string
+	disks, _, _ := unstructured.NestedMap(u.Object, "status", "diskStatus")
+	for _, d := range disks {
+		d, _ := d.(map[string]any)
+		conditions, _ := d["conditions"].([]any)
+		if uuid, _ := d["diskUUID"].(string); uuid != "" && condition(conditions, types.ConditionReady)["status"] == "True" {
+			ready = append(ready, uuid)
+		}
+	}
+	slices.Sort(ready)
+	return ready
+}
+
+// condition returns the condition of a type; none is empty.
+func condition(conditions []any, kind string) map[string]any {
+	for _, c := range conditions {
+		if c, ok := c.(map[string]any); ok && c["type"] == kind {
+			return c
+		}
+	}
+	return nil
+}
+
+// act does one step to the very object that was seen. An object that is gone by now needs nothing.
+func act(ctx context.Context, o Options, a Action) error {
+	uid := kubetypes.UID(a.UID)
+	opts := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}
+	var err error
+	switch a.Verb {
+	case Force:
+		opts.GracePeriodSeconds = new(int64(0))
+		err = o.resource(a.Kind).Delete(ctx, a.Name, opts)
+	case Delete:
+		err = o.resource(a.Kind).Delete(ctx, a.Name, opts)
+	case Strip:
+		err = strip(ctx, o, a)
+	}
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// strip removes our finalizers, under the version that was read live and shows the same deletion.
+func strip(ctx context.Context, o Options, a Action) error {
+	live, err := o.resource(a.Kind).Get(ctx, a.Name, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	if string(live.GetUID()) != a.UID || live.GetDeletionTimestamp() == nil {
+		return errors.New("it is another object now")
+	}
+	live.SetFinalizers(slices.DeleteFunc(live.GetFinalizers(), func(f string) bool { return isFinalizerOurs(a.Kind, f) }))
+	_, err = o.resource(a.Kind).Update(ctx, live, metav1.UpdateOptions{})
+	return err
+}

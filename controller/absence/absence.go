@@ -1,0 +1,78 @@
+// Package absence asks the API server whether a node is down or gone, just before a
+// controller does what a node that comes back could not undo: takes its engine for
+// stopped, says that its replica has failed, or drops a finalizer that only the node could
+// drop.
+//
+//	           Node                       Kubernetes node      otherwise
+//	is down    none, or it says so        (not asked)          queue.ErrStale
+//	is gone    none, or it says so        none                 queue.ErrStale
+//
+// The cache shows such a node first, and the plan rests on it; but the cache may be late,
+// and the node may be back. A user may also delete the Node of a Kubernetes node that is
+// there: that node will register again, and is not gone.
+//
+// It must not know engines, replicas, nor what is done about them.
+package absence
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/longhorn-lep/longhorn-manager/controller/queue"
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// Nodes reads nodes from the API server.
+type Nodes interface {
+	Live(ctx context.Context, name string) (*longhorn.Node, error)
+}
+
+// KubeNodes reads Kubernetes nodes from the API server.
+type KubeNodes interface {
+	Live(ctx context.Context, name string) (*corev1.Node, error)
+}
+
+// MustBeDown returns nil only if what runs on the node must be taken for unreachable
+// (types.IsNodeDown).
+func MustBeDown(ctx context.Context, nodes Nodes, node string) error {
+	return must(ctx, nodes, node, types.IsNodeDown)
+}
+
+// MustBeGone returns nil only if the node will not come back: its Kubernetes node is not
+// there, and its Node is not there or says the same (types.IsNodeGone).
+func MustBeGone(ctx context.Context, kubeNodes KubeNodes, nodes Nodes, node string) error {
+	if err := MustHaveLeft(ctx, kubeNodes, node); err != nil {
+		return err
+	}
+	return must(ctx, nodes, node, types.IsNodeGone)
+}
+
+// MustHaveLeft returns nil only if the Kubernetes node is not there. The Node may still be: what
+// removes it asks this.
+func MustHaveLeft(ctx context.Context, kubeNodes KubeNodes, node string) error {
+	switch _, err := kubeNodes.Live(ctx, node); {
+	case err == nil:
+		return queue.ErrStale
+	case !apierrors.IsNotFound(err):
+		return fmt.Errorf("read Kubernetes node %s: %w", node, err)
+	}
+	return nil
+}
+
+func must(ctx context.Context, nodes Nodes, node string, be func(*longhorn.Node) bool) error {
+	n, err := nodes.Live(ctx, node)
+	switch {
+	case apierrors.IsNotFound(err):
+		n = nil
+	case err != nil:
+		return fmt.Errorf("read node %s: %w", node, err)
+	}
+	if !be(n) {
+		return queue.ErrStale
+	}
+	return nil
+}

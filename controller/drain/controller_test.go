@@ -1,0 +1,291 @@
+package drain
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/longhorn-lep/longhorn-manager/controller/queue"
+	"github.com/longhorn-lep/longhorn-manager/datastore"
+	"github.com/longhorn-lep/longhorn-manager/internal/testutil"
+	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// objects are what a world consists of.
+func objects(in Input) []runtime.Object {
+	var all []runtime.Object
+	add := func(o runtime.Object) { all = append(all, o) }
+	for i := range in.Nodes {
+		add(in.Nodes[i])
+		add(in.KubeNodes[i])
+		add(in.Managers[i])
+	}
+	for i := range in.Engines {
+		add(in.Engines[i])
+		add(in.Volumes[i])
+	}
+	for _, r := range in.Replicas {
+		add(r)
+	}
+	for _, b := range in.Budgets {
+		add(b)
+	}
+	return all
+}
+
+func begin(t *testing.T, in Input, more ...runtime.Object) (*testutil.Harness, *Controller) {
+	t.Helper()
+	h := testutil.New(t, append(objects(in), more...)...)
+	d := h.Datastore(datastore.Options{})
+	c, err := New(Deps{
+		Env: h.Env(), Volumes: d.Volumes, Attachments: d.VolumeAttachments, Engines: d.Engines, Replicas: d.Replicas,
+		Nodes: d.Nodes, KubeNodes: d.KubeNodes, Managers: d.InstanceManagers, Budgets: d.Budgets, Settings: d.Settings, Setting: d.Setting,
+	})
+	require.NoError(t, err)
+	h.EndWithTest(c.Run)
+	return h, c
+}
+
+func sync(t *testing.T, c *Controller) error {
+	t.Helper()
+	_, err := c.sync(t.Context(), everything)
+	return err
+}
+
+var (
+	budgetA = "poddisruptionbudgets/" + types.InstanceManagerName("a")
+	budgetB = "poddisruptionbudgets/" + types.InstanceManagerName("b")
+	budgetC = "poddisruptionbudgets/" + types.InstanceManagerName("c")
+)
+
+func withBudgets(nodes ...string) func(*Input) {
+	return func(in *Input) {
+		for _, n := range nodes {
+			in.Budgets = append(in.Budgets, budgetOf(n))
+		}
+	}
+}
+
+func TestADrainEndsWhenTheVolumeIsDetached(t *testing.T) {
+	h, c := begin(t, world(attached("v", "a", "b", "c")))
+	require.NoError(t, sync(t, c))
+	assert.ElementsMatch(t, []string{"create " + budgetA, "create " + budgetB, "create " + budgetC, "create " + budgetCSI}, h.Writes())
+	h.CatchUp()
+	require.NoError(t, sync(t, c))
+	h.ExpectWrites() // at rest nothing is written
+
+	in := world(cordoned("a", testutil.Now))
+	h.Overwrite(in.KubeNodes[0])
+	h.CatchUp()
+	require.NoError(t, sync(t, c))
+	h.ExpectWrites("update instancemanagers/" + types.InstanceManagerName("a") + "/status")
+	h.ExpectEvents("Normal Drainable " + types.InstanceManagerName("a") + ": attached to this node: volume v; it can be drained when they are detached")
+	h.CatchUp()
+
+	e, err := c.deps.Engines.List(labels.Everything())
+	require.NoError(t, err)
+	gone := e[0].DeepCopy()
+	gone.Spec.NodeID, gone.Spec.DesireState, gone.Status.CurrentState = "", longhorn.DesireStateStopped, longhorn.InstanceStateStopped
+	h.Overwrite(gone)
+	h.CatchUp()
+	require.NoError(t, sync(t, c))
+	h.ExpectWrites("delete "+budgetA, "delete "+budgetCSI, "update instancemanagers/"+types.InstanceManagerName("a")+"/status")
+	h.ExpectEvents("Normal Drainable " + types.InstanceManagerName("a") + ": the instance manager may be evicted")
+}
+
+// TestALateCacheReleasesNoNode: the cache still shows another copy that the API server knows to
+// have failed since.
+func TestALateCacheReleasesNoNode(t *testing.T) {
+	in := world(stopped("v", "a", "b"), cordoned("a", testutil.Now), withBudgets("a", "b"))
+	h, c := begin(t, in)
+	h.Overwrite(build.PlacedReplica("v-r-b", "v", "b", "disk-b", func(r *longhorn.Replica) { r.Spec.FailedAt = "2030-01-01T00:00:00Z" }))
+	require.ErrorIs(t, sync(t, c), queue.ErrStale)
+	h.ExpectWrites()
+	h.CatchUp()
+	require.NoError(t, sync(t, c))
+	// It is marked as the last, and the budget stays. The node of the copy that failed may go.
+	assert.ElementsMatch(t, []string{"update replicas/v-r-a", "update instancemanagers/" + types.InstanceManagerName("a") + "/status", "delete " + budgetB}, h.Writes())
+}
+
+// TestACordonIsTakenBack: the cache still shows a cordoned node that the API server knows not to be
+// cordoned any more, so that its copy may be one of two that are drained at once.
+func TestACordonIsTakenBack(t *testing.T) {
+	h, c := begin(t, world(stopped("v", "a", "b"), cordoned("a", testutil.Now), withBudgets("a", "b")))
+	h.Overwrite(build.KubeNode("a"))
+	require.ErrorIs(t, sync(t, c), queue.ErrStale)
+	h.ExpectWrites()
+	h.CatchUp()
+	require.NoError(t, sync(t, c))
+	h.ExpectWrites()
+}
+
+// TestWhatMayGoCountsOnABudgetThatIsThere: the cache shows neither what has come nor what has gone
+// since, and budgets are made before others are deleted.
+func TestWhatMayGoCountsOnABudgetThatIsThere(t *testing.T) {
+	for _, tc := range []struct {
+		name      string
+		meanwhile func(t *testing.T, h *testutil.Harness)
+		then      string
+	}{
+		{"the budget of the other copy was deleted → nothing goes before it is made again", func(t *testing.T, h *testutil.Harness) {
+			require.NoError(t, h.Kube.PolicyV1().PodDisruptionBudgets(types.Namespace).Delete(t.Context(), types.InstanceManagerName("b"), metav1.DeleteOptions{}))
+		}, "create " + budgetB},
+		{"the budget of the other copy protects nothing any more → nothing goes before it is mended", func(_ *testing.T, h *testutil.Harness) {
+			b := budgetOf("b")
+			b.Spec.MinAvailable = new(intstr.FromInt32(0))
+			h.Overwrite(b)
+		}, "update " + budgetB},
+		{"an engine was made elsewhere → nothing goes before it has a budget", func(_ *testing.T, h *testutil.Harness) {
+			in := world(attached("w", "c"))
+			h.Seed(in.Engines[0], in.Volumes[0])
+		}, "create " + budgetC},
+		{"a copy was made elsewhere, the only one of its volume → nothing goes before it has a budget", func(_ *testing.T, h *testutil.Harness) {
+			in := world(stopped("w", "c"))
+			h.Seed(in.Engines[0], in.Volumes[0], in.Replicas[0])
+		}, "create " + budgetC},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			h, c := begin(t, world(stopped("v", "a", "b"), cordoned("a", testutil.Now), withBudgets("a", "b")))
+			tc.meanwhile(t, h)
+			h.Writes()
+			require.ErrorIs(t, sync(t, c), queue.ErrStale)
+			h.ExpectWrites()
+			h.CatchUp()
+			require.NoError(t, sync(t, c))
+			writes := h.Writes()
+			require.Contains(t, writes, tc.then)
+			assert.Less(t, slices.Index(writes, tc.then), slices.Index(writes, "delete "+budgetA))
+		})
+	}
+}
+
+// TestTwoDrainsAtOnce: all budgets are there before the drains begin. Of two nodes that are then
+// cordoned at once, only the budget of the one that may go is deleted.
+func TestTwoDrainsAtOnce(t *testing.T) {
+	h, c := begin(t, world(attached("v", "c", "a", "b")))
+	require.NoError(t, sync(t, c))
+	assert.ElementsMatch(t, []string{"create " + budgetA, "create " + budgetB, "create " + budgetC, "create " + budgetCSI}, h.Writes())
+	in := world(justCordoned("a"), cordoned("b", testutil.Now))
+	h.Overwrite(in.KubeNodes[0], in.KubeNodes[1])
+	h.CatchUp()
+	require.NoError(t, sync(t, c))
+	assert.Contains(t, h.Writes(), "delete "+budgetB)
+	left, err := h.Kube.PolicyV1().PodDisruptionBudgets(types.Namespace).List(t.Context(), metav1.ListOptions{})
+	require.NoError(t, err)
+	assert.Len(t, left.Items, 3, "those of the engine's node and of one copy, and that of the CSI controller")
+}
+
+// TestTheLastCopyStaysWhileItsNodeHasNoTime: a was drained an hour ago, b keeps the last copy; b is
+// cordoned, and its taint comes a moment later.
+func TestTheLastCopyStaysWhileItsNodeHasNoTime(t *testing.T) {
+	in := world(stopped("v", "a", "b"), cordoned("a", testutil.Now.Add(-time.Hour)), justCordoned("b"), withBudgets("b"))
+	h, c := begin(t, in)
+	require.NoError(t, sync(t, c))
+	assert.ElementsMatch(t, []string{
+		"update instancemanagers/" + types.InstanceManagerName("a") + "/status", "update instancemanagers/" + types.InstanceManagerName("b") + "/status",
+	}, h.Writes())
+}
+
+// TestNothingIsReleasedUnseen: what is live cannot be read, so the budget stays.
+func TestNothingIsReleasedUnseen(t *testing.T) {
+	in := world(withBudgets("a"))
+	h, c := begin(t, in)
+	broken := errors.New("no answer")
+	h.Fail("list", "engines", broken)
+	require.ErrorIs(t, sync(t, c), broken)
+	h.ExpectWrites()
+	require.NoError(t, sync(t, c))
+	h.ExpectWrites("delete " + budgetA)
+}
+
+func TestTheLastGoodCopyIsMarked(t *testing.T) {
+	h, c := begin(t, world(policy(types.DrainAlwaysAllow), stopped("v", "a", "b"), stopped("w", "a")))
+	h.Seed(build.Setting(types.SettingNodeDrainPolicy, string(types.DrainAlwaysAllow)))
+	h.CatchUp()
+	require.NoError(t, sync(t, c))
+	h.ExpectWrites("update replicas/w-r-a")
+	h.CatchUp()
+	require.NoError(t, sync(t, c))
+	h.ExpectWrites()
+
+	h.Overwrite(build.PlacedReplica("v-r-b", "v", "b", "disk-b", func(r *longhorn.Replica) { r.Spec.FailedAt = "2030-01-01T00:00:00Z" }))
+	h.CatchUp()
+	require.NoError(t, sync(t, c))
+	h.ExpectWrites("update replicas/v-r-a")
+	h.Overwrite(build.PlacedReplica("v-r-b", "v", "b", "disk-b"))
+	h.CatchUp()
+	require.NoError(t, sync(t, c))
+	h.ExpectWrites("update replicas/v-r-a")
+	r, err := h.Longhorn.LonghornV1beta2().Replicas(types.Namespace).Get(t.Context(), "v-r-a", metav1.GetOptions{})
+	require.NoError(t, err)
+	assert.NotContains(t, r.Annotations, "longhorn.io/last-good-copy")
+}
+
+func TestVolumesAttachedByHandAreDetachedWhereTheSettingSaysSo(t *testing.T) {
+	va := func() *longhorn.VolumeAttachment {
+		return build.VolumeAttachment("v", func(va *longhorn.VolumeAttachment) {
+			va.Spec.AttachmentTickets = map[string]longhorn.AttachmentTicket{"p": {ID: "p", Type: longhorn.AttacherTypeAPI, NodeID: "a"}}
+		})
+	}
+	for value, want := range map[string][]string{"true": {"update volumeattachments/v"}, "false": nil, "": nil, "yes": nil} {
+		t.Run("setting "+value, func(t *testing.T) {
+			in := world(cordoned("a", testutil.Now), func(in *Input) { in.Managers = in.Managers[:0] })
+			h := testutil.New(t, in.KubeNodes[0], va(), build.Setting(types.SettingDetachManuallyAttached, value))
+			d := h.Datastore(datastore.Options{})
+			c, err := New(Deps{
+				Env: h.Env(), Volumes: d.Volumes, Attachments: d.VolumeAttachments, Engines: d.Engines, Replicas: d.Replicas,
+				Nodes: d.Nodes, KubeNodes: d.KubeNodes, Managers: d.InstanceManagers, Budgets: d.Budgets, Settings: d.Settings, Setting: d.Setting,
+			})
+			require.NoError(t, err)
+			h.EndWithTest(c.Run)
+			require.NoError(t, sync(t, c))
+			h.ExpectWrites(want...)
+			if want != nil {
+				h.ExpectEvents("Normal DetachCordoned v: volume v, which was attached by hand, is detached: its node is cordoned")
+				stored, err := h.Longhorn.LonghornV1beta2().VolumeAttachments(types.Namespace).Get(t.Context(), "v", metav1.GetOptions{})
+				require.NoError(t, err)
+				assert.Empty(t, stored.Spec.AttachmentTickets)
+			}
+		})
+	}
+}
+
+// TestAWriteThatFailsStopsNoOther: budgets are made though a volume cannot be detached, and the
+// budget of one node though that of another cannot be made.
+func TestAWriteThatFailsStopsNoOther(t *testing.T) {
+	byHand := build.VolumeAttachment("w", func(va *longhorn.VolumeAttachment) {
+		va.Spec.AttachmentTickets = map[string]longhorn.AttachmentTicket{"p": {ID: "p", Type: longhorn.AttacherTypeAPI, NodeID: "a"}}
+	})
+	setting := build.Setting(types.SettingDetachManuallyAttached, "true")
+	statusA := "update instancemanagers/" + types.InstanceManagerName("a") + "/status"
+	refused := errors.New("refused")
+
+	t.Run("a volume is not detached → the budget is made, the replica is marked, and the condition is written", func(t *testing.T) {
+		h, c := begin(t, world(stopped("v", "b"), cordoned("a", testutil.Now)), byHand, setting)
+		h.Fail("update", "volumeattachments", refused)
+		require.ErrorIs(t, sync(t, c), refused)
+		h.ExpectWrites("create "+budgetB, "update replicas/v-r-b", "update volumeattachments/w", statusA)
+	})
+	t.Run("one of two budgets is not made → the other is, and none is deleted", func(t *testing.T) {
+		h, c := begin(t, world(stopped("v", "b", "c"), cordoned("a", testutil.Now), withBudgets("a")), byHand, setting)
+		h.Fail("create", "poddisruptionbudgets", refused)
+		require.ErrorIs(t, sync(t, c), refused)
+		assert.ElementsMatch(t, []string{"create " + budgetB, "create " + budgetC, "update volumeattachments/w"}, h.Writes())
+		h.CatchUp()
+		require.NoError(t, sync(t, c))
+		assert.Contains(t, h.Writes(), "delete "+budgetA)
+	})
+}

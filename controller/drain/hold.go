@@ -1,0 +1,130 @@
+package drain
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// hold is why a node's instance manager must not be evicted: the names of volumes.
+type hold struct {
+	engines []string // their engine runs on the node, or shall
+	copies  []string // the node has a copy that the policy protects
+	policy  types.DrainPolicy
+}
+
+// volume is an engine, and the copies that hold every acknowledged write.
+type volume struct {
+	engine *longhorn.Engine
+	good   []*longhorn.Replica
+}
+
+func volumesOf(in Input) []volume {
+	replicas := map[string][]*longhorn.Replica{}
+	for _, r := range in.Replicas {
+		replicas[r.Spec.VolumeName] = append(replicas[r.Spec.VolumeName], r)
+	}
+	volumes := make([]volume, 0, len(in.Engines))
+	for _, e := range in.Engines {
+		volumes = append(volumes, volume{e, types.GoodCopies(e, replicas[e.Spec.VolumeName])})
+	}
+	return volumes
+}
+
+// holds tells, by node, which instance managers must stay; the others may go. The copies of a
+// volume that is being deleted keep no node.
+func (in Input) holds(c cluster, volumes []volume) map[string]*hold {
+	all := map[string]*hold{}
+	on := func(node string) *hold {
+		if all[node] == nil {
+			all[node] = &hold{policy: in.Policy}
+		}
+		return all[node]
+	}
+	for _, e := range in.Engines {
+		if runs(e.Spec.DesireState, e.Status.CurrentState) {
+			on(e.Spec.NodeID).engines = append(on(e.Spec.NodeID).engines, e.Spec.VolumeName)
+		}
+	}
+	for _, r := range in.protected(c, volumes) {
+		on(r.Spec.NodeID).copies = append(on(r.Spec.NodeID).copies, r.Spec.VolumeName)
+	}
+	return all
+}
+
+// protected are the copies that keep their nodes.
+func (in Input) protected(c cluster, volumes []volume) []*longhorn.Replica {
+	deleting := map[string]bool{}
+	for _, v := range in.Volumes {
+		deleting[v.Name] = v.DeletionTimestamp != nil
+	}
+	var copies []*longhorn.Replica
+	if in.Policy == types.DrainBlockForEviction {
+		for _, r := range in.Replicas {
+			if r.DeletionTimestamp == nil && r.Spec.FailedAt == "" && !deleting[r.Spec.VolumeName] {
+				copies = append(copies, r)
+			}
+		}
+		return copies
+	}
+	for _, v := range volumes {
+		for _, r := range v.good {
+			if !deleting[r.Spec.VolumeName] && in.protects(c, r, v.good) {
+				copies = append(copies, r)
+			}
+		}
+	}
+	return copies
+}
+
+// protects tells whether one of the good copies of a volume keeps its node, under the policies
+// about last copies. A node that is not cordoned is kept by each good copy: two drains that begin
+// at once evict pods before this controller knows of either, and neither copy is the last yet.
+func (in Input) protects(c cluster, r *longhorn.Replica, good []*longhorn.Replica) bool {
+	switch {
+	case in.Policy == types.DrainAlwaysAllow:
+		return false
+	case in.Policy == types.DrainAllowIfStopped && !runs(r.Spec.DesireState, r.Status.CurrentState):
+		return false
+	}
+	return !c.isCordoned(r.Spec.NodeID) || c.isLast(r.Spec.NodeID, good)
+}
+
+func runs(wanted longhorn.DesireState, current longhorn.InstanceState) bool {
+	switch current {
+	case longhorn.InstanceStateRunning, longhorn.InstanceStateStarting, longhorn.InstanceStateStopping:
+		return true
+	}
+	return wanted == longhorn.DesireStateRunning
+}
+
+// explain says what a drain of a cordoned node waits for.
+func (h *hold) explain() (reason, message string) {
+	switch {
+	case len(h.engines) > 0:
+		return types.ReasonEngineRuns, "attached to this node: " + listed(h.engines) + "; it can be drained when they are detached"
+	case h.policy == types.DrainBlockForEviction:
+		return types.ReasonHasReplicas, "this node has copies of " + listed(h.copies) + "; it can be drained when they are on other nodes"
+	}
+	return types.ReasonLastReplica,
+		"this node has the last good copy of " + listed(h.copies) + "; it can be drained when a node that is not being drained has another"
+}
+
+// most is how many volumes a message names.
+const most = 5
+
+func listed(volumes []string) string {
+	slices.Sort(volumes)
+	volumes = slices.Compact(volumes)
+	what, rest := "volume ", ""
+	if len(volumes) > 1 {
+		what = "volumes "
+	}
+	if n := len(volumes) - most; n > 0 {
+		volumes, rest = volumes[:most], fmt.Sprintf(" and %d more", n)
+	}
+	return what + strings.Join(volumes, ", ") + rest
+}

@@ -1,0 +1,116 @@
+package ending_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/longhorn-lep/longhorn-manager/controller/engine/ending"
+	"github.com/longhorn-lep/longhorn-manager/controller/queue"
+	"github.com/longhorn-lep/longhorn-manager/internal/testutil"
+	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// server holds one engine, or none, and what was written last.
+type server struct{ engine, written *longhorn.Engine }
+
+func (s *server) Live(_ context.Context, name string) (*longhorn.Engine, error) {
+	if s.engine == nil || s.engine.Name != name {
+		return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "engines"}, name)
+	}
+	return s.engine.DeepCopy(), nil
+}
+
+func (s *server) Update(_ context.Context, e *longhorn.Engine) (*longhorn.Engine, error) {
+	s.written = e
+	return e, nil
+}
+
+func TestAnEngineIsForgottenOnlyAsTheServerShowsIt(t *testing.T) {
+	ended := func(e *longhorn.Engine) {
+		e.Spec.NodeID, e.Status.CurrentState = "n", longhorn.InstanceStateStopped
+		e.DeletionTimestamp = &metav1.Time{Time: testutil.Now}
+		types.AddFinalizer(e)
+	}
+	for _, tc := range []struct {
+		name   string
+		change func(*longhorn.Engine) // in the API server; nil: none
+		want   error
+	}{
+		{"as it was looked at → forgotten", nil, nil},
+		{"never started → forgotten", func(e *longhorn.Engine) { e.Status.CurrentState = "" }, nil},
+		{"on another node → kept", func(e *longhorn.Engine) { e.Spec.NodeID = "another" }, queue.ErrStale},
+		{"on no node → kept, until that is what was looked at", func(e *longhorn.Engine) { e.Spec.NodeID = "" }, queue.ErrStale},
+		{"running → kept", func(e *longhorn.Engine) { e.Status.CurrentState = longhorn.InstanceStateRunning }, queue.ErrStale},
+		{"stopping → kept", func(e *longhorn.Engine) { e.Status.CurrentState = longhorn.InstanceStateStopping }, queue.ErrStale},
+		{"failed → kept", func(e *longhorn.Engine) { e.Status.CurrentState = longhorn.InstanceStateError }, queue.ErrStale},
+		{"a later one of the name → kept", func(e *longhorn.Engine) { e.UID = "later" }, queue.ErrStale},
+		{"not deleted → kept", func(e *longhorn.Engine) { e.DeletionTimestamp = nil }, queue.ErrStale},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s := &server{engine: build.Engine("vol", ended, func(e *longhorn.Engine) { e.ResourceVersion = "7" })}
+			if tc.change != nil {
+				tc.change(s.engine)
+			}
+			require.ErrorIs(t, ending.Forget(t.Context(), s, build.Engine("vol", ended)), tc.want)
+			if tc.want != nil {
+				assert.Nil(t, s.written)
+				return
+			}
+			require.NotNil(t, s.written)
+			assert.False(t, types.HasFinalizer(s.written))
+			assert.Equal(t, "7", s.written.ResourceVersion, "it must be refused if the engine has changed since the read")
+		})
+	}
+	t.Run("it is gone → said so", func(t *testing.T) {
+		assert.True(t, apierrors.IsNotFound(ending.Forget(t.Context(), &server{}, build.Engine("vol"))))
+	})
+}
+
+func TestWhenAnEngineShallStop(t *testing.T) {
+	wanted := func(e *longhorn.Engine) { e.Spec.DesireState = longhorn.DesireStateRunning }
+	deleted := func(e *longhorn.Engine) { e.DeletionTimestamp = &metav1.Time{Time: testutil.Now} }
+	assert.False(t, ending.ShallStop(build.Engine("vol", wanted)))
+	assert.True(t, ending.ShallStop(build.Engine("vol")), "not wanted")
+	assert.True(t, ending.ShallStop(build.Engine("vol", wanted, deleted)), "wanted, and deleted")
+}
+
+func TestNothingIsSaidOfADeviceThatWasNeverInUse(t *testing.T) {
+	e := build.Engine("vol")
+	s := e.Status.DeepCopy()
+	ending.LetGo(e, s, testutil.Now)
+	assert.Empty(t, s.Conditions)
+}
+
+func TestWhenADeviceIsNoLongerSaidToBeInUse(t *testing.T) {
+	const run, stop = longhorn.DesireStateRunning, longhorn.DesireStateStopped
+	for _, tc := range []struct {
+		name   string
+		desire longhorn.DesireState
+		state  longhorn.InstanceState
+		want   longhorn.ConditionStatus
+	}{
+		{"it shall stop and runs still → said", stop, longhorn.InstanceStateRunning, longhorn.ConditionTrue},
+		{"it shall stop and is stopping → said", stop, longhorn.InstanceStateStopping, longhorn.ConditionTrue},
+		{"it is stopped → over", stop, longhorn.InstanceStateStopped, longhorn.ConditionFalse},
+		{"it has failed → over, its users are not waited for", stop, longhorn.InstanceStateError, longhorn.ConditionFalse},
+		{"it shall run again → over", run, longhorn.InstanceStateRunning, longhorn.ConditionFalse},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			e := build.Engine("vol", func(e *longhorn.Engine) {
+				e.Spec.DesireState, e.Status.CurrentState = tc.desire, tc.state
+				e.Status.Conditions = []longhorn.Condition{{Type: types.ConditionDeviceInUse, Status: longhorn.ConditionTrue}}
+			})
+			s := e.Status.DeepCopy()
+			ending.LetGo(e, s, testutil.Now)
+			assert.Equal(t, tc.want, types.FindCondition(s.Conditions, types.ConditionDeviceInUse).Status)
+		})
+	}
+}

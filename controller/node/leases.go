@@ -1,0 +1,183 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/longhorn-lep/longhorn-manager/controller/queue"
+	"github.com/longhorn-lep/longhorn-manager/datastore"
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
+	"github.com/longhorn-lep/longhorn-manager/util/logfields"
+)
+
+const (
+	// leasesInterval is how often the leader looks at the Leases of disks.
+	leasesInterval = time.Hour
+	// leaseKept is how long the Lease of a disk that is gone is kept. The Lease tells an
+	// old copy of the disk from the disk, so it outlives a move.
+	leaseKept = 24 * time.Hour
+)
+
+// LeaseStore holds the Leases of the whole namespace.
+type LeaseStore interface {
+	ListLive(ctx context.Context, opts metav1.ListOptions) ([]*coordinationv1.Lease, error)
+	Update(ctx context.Context, obj *coordinationv1.Lease) (*coordinationv1.Lease, error)
+	Delete(ctx context.Context, name string, p datastore.Preconditions) error
+}
+
+// LeasesDeps are what a Leases works with; the stores are of the whole cluster.
+type LeasesDeps struct {
+	queue.Env
+
+	Leases LeaseStore
+	Nodes  interface {
+		ListLive(ctx context.Context, opts metav1.ListOptions) ([]*longhorn.Node, error)
+	}
+	Replicas interface {
+		ListLive(ctx context.Context, opts metav1.ListOptions) ([]*longhorn.Replica, error)
+	}
+}
+
+// Leases deletes the Leases of disks that are gone for good. It runs in the leader.
+type Leases struct {
+	deps  LeasesDeps
+	queue *queue.Queue[string] // of one key
+}
+
+// NewLeases makes a Leases; it works when Run is called.
+func NewLeases(deps LeasesDeps) *Leases {
+	l := &Leases{deps: deps}
+	l.queue = queue.New(queue.Options[string]{Name: "disk-leases", Env: deps.Env, Sync: l.sync})
+	l.queue.Add("all")
+	return l
+}
+
+// Run works until ctx ends.
+func (l *Leases) Run(ctx context.Context) error { return l.queue.Run(ctx) }
+
+// sync reads the Leases before what it judges them by: a claim that was made meanwhile, or found held
+// on a marked Lease, has written its Lease, so sync can no longer delete the version that it read.
+func (l *Leases) sync(ctx context.Context, _ string) (queue.Result, error) {
+	again := queue.Result{RequeueAfter: leasesInterval}
+	leases, err := l.deps.Leases.ListLive(ctx, metav1.ListOptions{})
+	if err != nil {
+		return again, err
+	}
+	nodes, err := l.deps.Nodes.ListLive(ctx, metav1.ListOptions{})
+	if err != nil {
+		return again, err
+	}
+	replicas, err := l.deps.Replicas.ListLive(ctx, metav1.ListOptions{})
+	if err != nil {
+		return again, err
+	}
+	var failures []error
+	for _, lease := range leases {
+		if uuid, ok := types.DiskOfLease(lease.Name); ok {
+			err := l.treat(ctx, lease, isDiskGone(lease, uuid, nodes, replicas))
+			failures = append(failures, ignoreChanged(err))
+		}
+	}
+	return again, errors.Join(failures...)
+}
+
+// ignoreChanged drops the errors that say that the Lease is another or gone by now: the
+// next pass looks at it again.
+func ignoreChanged(err error) error {
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// treat writes down since when the disk is gone, and deletes the Lease leaseKept later.
+func (l *Leases) treat(ctx context.Context, lease *coordinationv1.Lease, gone bool) error {
+	now := l.deps.Clock.Now()
+	switch lapse(lease, gone, now) {
+	case leaseMark:
+		u := lease.DeepCopy()
+		metav1.SetMetaDataAnnotation(&u.ObjectMeta, types.AnnotationDiskGoneSince, types.Timestamp(now))
+		_, err := l.deps.Leases.Update(ctx, u)
+		return err
+	case leaseUnmark:
+		u := lease.DeepCopy()
+		delete(u.Annotations, types.AnnotationDiskGoneSince)
+		_, err := l.deps.Leases.Update(ctx, u)
+		return err
+	case leaseDelete:
+		p := datastore.Preconditions{UID: lease.UID, ResourceVersion: lease.ResourceVersion}
+		if err := l.deps.Leases.Delete(ctx, lease.Name, p); err != nil {
+			return fmt.Errorf("delete the Lease of a disk that is gone: %w", err)
+		}
+		queue.Log(ctx).WithField(logfields.UUID, strings.TrimPrefix(lease.Name, "disk-")).Info("Deleted the Lease of a disk that is gone")
+	}
+	return nil
+}
+
+type leaseAction int
+
+const (
+	leaseKeep leaseAction = iota
+	leaseMark
+	leaseUnmark
+	leaseDelete
+)
+
+// lapse decides about one Lease.
+//
+//	disk    marked                action
+//	there   no                    keep
+//	there   yes                   unmark
+//	gone    no, or unreadably     mark
+//	gone    less than leaseKept   keep
+//	gone    for leaseKept         delete
+func lapse(lease *coordinationv1.Lease, gone bool, now time.Time) leaseAction {
+	text, marked := lease.Annotations[types.AnnotationDiskGoneSince]
+	since, err := time.Parse(time.RFC3339, text)
+	switch {
+	case !gone && marked:
+		return leaseUnmark
+	case !gone:
+		return leaseKeep
+	case err != nil:
+		return leaseMark
+	case now.Sub(since) < leaseKept:
+		return leaseKeep
+	}
+	return leaseDelete
+}
+
+// isDiskGone tells whether the disk of a Lease is unknown to the cluster: no node has
+// recorded its UUID, the disk that claimed it is not in any spec, and no replica is said to
+// be on it. A claim whose holder cannot be read is not ours, so its disk is not gone.
+func isDiskGone(lease *coordinationv1.Lease, uuid string, nodes []*longhorn.Node, replicas []*longhorn.Replica) bool {
+	holder := leaseOf(lease).Holder
+	holderNode, holderDisk, ok := strings.Cut(holder, "/")
+	if !ok {
+		return false
+	}
+	for _, n := range nodes {
+		for _, status := range n.Status.DiskStatus {
+			if strings.EqualFold(status.DiskUUID, uuid) {
+				return false
+			}
+		}
+		if n.Name == holderNode && !holderGone(n, holderDisk, uuid) {
+			return false
+		}
+	}
+	for _, r := range replicas {
+		if strings.EqualFold(r.Spec.DiskID, uuid) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,49 @@
+package node
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// ConfigMapReader reads ConfigMaps from the API server.
+type ConfigMapReader interface {
+	Live(ctx context.Context, name string) (*corev1.ConfigMap, error)
+}
+
+// registration are the settings that decide which disk a node gets when it is registered,
+// which happens once.
+var registration = []types.SettingName{
+	types.SettingCreateDefaultDiskLabeled, types.SettingDefaultDataPath, types.SettingReservedPercentage,
+}
+
+// awaitsSettings tells whether one of these settings still lacks its value from the ConfigMap
+// longhorn-default-setting. The leader sets it; the setting's event brings the node back.
+func (c *Controller) awaitsSettings(ctx context.Context) (bool, error) {
+	if c.deps.DefaultSettings == nil {
+		return false, nil
+	}
+	cm, err := c.deps.DefaultSettings.Live(ctx, types.DefaultSettingsConfigMap)
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("read the settings that the node is to be registered with: %w", err)
+	}
+	defaults, _ := types.ReadDefaultSettings(cm) // the leader tells the problems
+	for _, name := range registration {
+		var s *longhorn.Setting
+		if s, err = c.deps.Settings.GetRO(string(name)); err != nil && !apierrors.IsNotFound(err) {
+			return false, err
+		}
+		if defaults.Pending(name, s) {
+			return true, nil
+		}
+	}
+	return false, nil
+}

@@ -1,0 +1,164 @@
+package ending
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/record"
+
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// retryKept is how soon a controller looks again at a deleted replica that is kept: nothing
+// tells it that another replica is good.
+const retryKept = 30 * time.Second
+
+// IsLastCopy tells whether a deleted replica must be kept, no matter who deleted it: its volume
+// stays, and has no other good replica. v and e may be nil. nodes are those of the siblings, by name;
+// one that is not there is gone.
+//
+//	volume                             engine's record           replica
+//	gone, another one, or deleted      any                       goes
+//	there                              does not list it          goes
+//	there                              lists it, and a good one  goes
+//	                                   that is not deleted, can
+//	                                   be opened and reached
+//	there                              lists it and no such one  is kept, though it may have failed: nobody has more
+//	there                              none, for it is gone      is kept, unless one is left that is not deleted
+func IsLastCopy(r *longhorn.Replica, v *longhorn.Volume, e *longhorn.Engine, siblings []*longhorn.Replica, nodes map[string]*longhorn.Node) bool {
+	if v == nil || v.DeletionTimestamp != nil || !isOwner(v, r) || !r.Status.DirectoryCreated {
+		return false
+	}
+	if e != nil && (e.Status.Epoch == nil || !slices.Contains(e.Status.Epoch.Members, r.Name)) {
+		return false
+	}
+	for _, s := range siblings {
+		if s.Name == r.Name || s.DeletionTimestamp != nil || isNodeGone(s) {
+			continue
+		}
+		if e == nil && s.Spec.VolumeName == r.Spec.VolumeName || e != nil && types.IsGoodCopy(e, s) && canServe(s, nodes[s.Spec.NodeID]) {
+			return false
+		}
+	}
+	return true
+}
+
+// canServe tells whether a replica that has not failed can be opened and reached. Of a detached volume
+// nobody notices that a node or a disk is lost: the status of its replicas stays as it was.
+func canServe(r *longhorn.Replica, n *longhorn.Node) bool {
+	return r.Status.CurrentState != longhorn.InstanceStateError && types.IsReachable(r, n)
+}
+
+func isOwner(v *longhorn.Volume, r *longhorn.Replica) bool {
+	for _, ref := range r.OwnerReferences {
+		if ref.UID == v.UID {
+			return true
+		}
+	}
+	return false
+}
+
+func isNodeGone(r *longhorn.Replica) bool {
+	return r.Status.CurrentState == longhorn.InstanceStateError &&
+		types.FindCondition(r.Status.Conditions, types.ConditionInstanceCreation).Reason == types.ReasonNodeGone
+}
+
+// VolumeStore, EngineStore, NodeStore and ReplicaStore read live what decides whether data may go.
+type (
+	VolumeStore interface {
+		Live(ctx context.Context, name string) (*longhorn.Volume, error)
+	}
+	EngineStore interface {
+		Live(ctx context.Context, name string) (*longhorn.Engine, error)
+	}
+	NodeStore interface {
+		Live(ctx context.Context, name string) (*longhorn.Node, error)
+	}
+	ReplicaStore interface {
+		ListLive(ctx context.Context, opts metav1.ListOptions) ([]*longhorn.Replica, error)
+	}
+)
+
+// Stores are what tells whether a replica is the last copy.
+type Stores struct {
+	Volumes  VolumeStore
+	Engines  EngineStore
+	Nodes    NodeStore
+	Replicas ReplicaStore
+}
+
+// IsLastCopy is the function of that name on what the API server has now: what follows cannot be
+// taken back.
+func (s Stores) IsLastCopy(ctx context.Context, r *longhorn.Replica) (bool, error) {
+	v, err := s.Volumes.Live(ctx, r.Spec.VolumeName)
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	e, err := s.Engines.Live(ctx, types.EngineName(r.Spec.VolumeName))
+	if apierrors.IsNotFound(err) {
+		e, err = nil, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	siblings, err := s.Replicas.ListLive(ctx, metav1.ListOptions{LabelSelector: types.LabelVolume + "=" + r.Spec.VolumeName})
+	if err != nil {
+		return false, err
+	}
+	nodes, err := s.nodesOf(ctx, siblings)
+	if err != nil {
+		return false, err
+	}
+	return IsLastCopy(r, v, e, siblings, nodes), nil
+}
+
+// nodesOf reads the nodes of replicas; one that is gone is left out.
+func (s Stores) nodesOf(ctx context.Context, replicas []*longhorn.Replica) (map[string]*longhorn.Node, error) {
+	nodes := map[string]*longhorn.Node{}
+	for _, r := range replicas {
+		if _, known := nodes[r.Spec.NodeID]; known || r.Spec.NodeID == "" {
+			continue
+		}
+		n, err := s.Nodes.Live(ctx, r.Spec.NodeID)
+		if err != nil && !apierrors.IsNotFound(err) {
+			return nil, err
+		}
+		nodes[r.Spec.NodeID] = n
+	}
+	return nodes, nil
+}
+
+// Keep says in the status that a deleted replica is kept, or no longer is, and returns when to
+// look again; 0: this asks for nothing.
+func Keep(r *longhorn.Replica, kept bool, s *longhorn.ReplicaStatus, now time.Time) (after time.Duration) {
+	was := types.FindCondition(r.Status.Conditions, types.ConditionRemovable)
+	if !kept && was.Status == longhorn.ConditionUnknown {
+		return 0
+	}
+	condition := longhorn.Condition{Type: types.ConditionRemovable, Status: longhorn.ConditionTrue}
+	if kept {
+		after = retryKept
+		condition.Status, condition.Reason = longhorn.ConditionFalse, types.ReasonLastReplica
+		condition.Message = fmt.Sprintf("the replica was deleted, and has the last good copy of volume %s: it is kept and serves until another copy is good; "+
+			"to delete the data, delete the volume", r.Spec.VolumeName)
+	}
+	s.Conditions, _ = types.SetCondition(s.Conditions, condition, now)
+	return after
+}
+
+// TellKept records the Event about it, once.
+func TellKept(recorder record.EventRecorder, r *longhorn.Replica, next longhorn.ReplicaStatus) {
+	was, is := types.FindCondition(r.Status.Conditions, types.ConditionRemovable), types.FindCondition(next.Conditions, types.ConditionRemovable)
+	if is.Status == longhorn.ConditionFalse && was.Status != longhorn.ConditionFalse {
+		recorder.Event(r, corev1.EventTypeWarning, types.EventFailedDeleting, is.Message)
+	}
+}

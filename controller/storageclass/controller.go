@@ -1,0 +1,174 @@
+package storageclass
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/longhorn-lep/longhorn-manager/controller/queue"
+	"github.com/longhorn-lep/longhorn-manager/datastore"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// ConfigMapStore holds the ConfigMap longhorn-storageclass, if there is one. Its template is read live.
+type ConfigMapStore interface {
+	GetRO(name string) (*corev1.ConfigMap, error)
+	Live(ctx context.Context, name string) (*corev1.ConfigMap, error)
+	Create(ctx context.Context, cm *corev1.ConfigMap) (*corev1.ConfigMap, error)
+	Update(ctx context.Context, cm *corev1.ConfigMap) (*corev1.ConfigMap, error)
+	queue.Events
+}
+
+// ClassStore holds all StorageClasses.
+type ClassStore interface {
+	Get(name string) (*storagev1.StorageClass, error)
+	Live(ctx context.Context, name string) (*storagev1.StorageClass, error)
+	Create(ctx context.Context, sc *storagev1.StorageClass) (*storagev1.StorageClass, error)
+	CreateDryRun(ctx context.Context, sc *storagev1.StorageClass) error
+	Update(ctx context.Context, sc *storagev1.StorageClass) (*storagev1.StorageClass, error)
+	Delete(ctx context.Context, name string, p datastore.Preconditions) error
+	IsStale(sc *storagev1.StorageClass) bool
+	queue.Events
+}
+
+// Deps are what a Controller works with.
+type Deps struct {
+	queue.Env
+
+	ConfigMap ConfigMapStore
+	Classes   ClassStore
+}
+
+// Controller keeps the StorageClass. It runs in the leader.
+type Controller struct {
+	deps  Deps
+	queue *queue.Queue[string] // of one key, the ConfigMap's name
+	// told is the last problem that was told; only sync uses it, of which one runs at a time.
+	told string
+}
+
+// New makes a Controller; it works when Run is called.
+func New(deps Deps) (*Controller, error) {
+	c := &Controller{deps: deps}
+	c.queue = queue.New(queue.Options[string]{Name: "storageclass", Env: deps.Env, Sync: c.sync})
+	only := []string{types.StorageClassConfigMap}
+	err := c.queue.Watch(
+		queue.Watch{Events: deps.ConfigMap, Handler: queue.Handler(c.queue, func(*corev1.ConfigMap) []string { return only })},
+		queue.Watch{Events: deps.Classes, Handler: queue.Handler(c.queue, func(*storagev1.StorageClass) []string { return only })},
+	)
+	if err != nil {
+		return nil, err
+	}
+	c.queue.Add(types.StorageClassConfigMap) // where there is none, no event comes
+	return c, nil
+}
+
+// Run works until ctx ends.
+func (c *Controller) Run(ctx context.Context) error { return c.queue.Run(ctx) }
+
+func (c *Controller) sync(ctx context.Context, name string) (queue.Result, error) {
+	cm, err := c.config(ctx, name)
+	if cm == nil { // without it no StorageClass is kept
+		return queue.Result{RequeueAfter: templateAwaited}, err
+	}
+	return queue.Result{RequeueAfter: templateInterval}, errors.Join(err, c.follow(ctx, cm))
+}
+
+// follow brings the StorageClass to what the ConfigMap says.
+func (c *Controller) follow(ctx context.Context, cm *corev1.ConfigMap) error {
+	text := cm.Data[types.StorageClassKey]
+	wanted, err := parse(text)
+	if err != nil {
+		c.tell(cm, fmt.Sprintf("key %s: %v", types.StorageClassKey, err))
+		return nil
+	}
+	present, err := c.deps.Classes.Get(wanted.Name)
+	if apierrors.IsNotFound(err) {
+		present, err = nil, nil
+	}
+	if err != nil {
+		return err
+	}
+	if present != nil && c.deps.Classes.IsStale(present) {
+		return queue.ErrStale
+	}
+	p := plan(text, wanted, present)
+	err = c.apply(ctx, cm, p, func() (*storagev1.StorageClass, error) { return c.replace(ctx, text, wanted) })
+	if apierrors.IsInvalid(err) {
+		c.tell(cm, fmt.Sprintf("key %s: the API server refuses the StorageClass: %v", types.StorageClassKey, err))
+		return nil
+	}
+	if err == nil {
+		c.tell(cm, p.Problem)
+	}
+	return err
+}
+
+// apply carries the plan out and says so in an Event.
+func (c *Controller) apply(ctx context.Context, cm *corev1.ConfigMap, p Plan, replace func() (*storagev1.StorageClass, error)) error {
+	var err error
+	var stored *storagev1.StorageClass
+	did := "Made"
+	switch {
+	case p.Create != nil:
+		stored, err = c.deps.Classes.Create(ctx, p.Create)
+	case p.Update != nil:
+		did = "Updated"
+		stored, err = c.deps.Classes.Update(ctx, p.Update)
+	case p.Replace != nil:
+		did = "Made anew"
+		stored, err = replace()
+	default:
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	queue.Log(ctx).WithField("storageClass", stored.Name).Info(did + " the StorageClass")
+	c.deps.Recorder.Eventf(cm, corev1.EventTypeNormal, types.EventStorageClassUpdated, "%s StorageClass %s as the ConfigMap says", did, stored.Name)
+	return nil
+}
+
+// replace deletes the StorageClass and makes it again. It first asks the API server for the
+// object, so that it deletes only what it looked at and what is of this installation, and
+// whether it would accept the new one, so that it does not delete the old one for nothing.
+// A crash in between leaves none, and the next sync makes it; what others had put on the
+// old one is then lost.
+func (c *Controller) replace(ctx context.Context, text string, wanted *storagev1.StorageClass) (*storagev1.StorageClass, error) {
+	live, err := c.deps.Classes.Live(ctx, wanted.Name)
+	if err != nil {
+		return nil, stale(err)
+	}
+	next := plan(text, wanted, live).Replace
+	if next == nil {
+		return nil, queue.ErrStale
+	}
+	if err := c.deps.Classes.CreateDryRun(ctx, next); err != nil && !apierrors.IsAlreadyExists(err) {
+		return nil, err
+	}
+	err = c.deps.Classes.Delete(ctx, live.Name, datastore.Preconditions{UID: live.UID, ResourceVersion: live.ResourceVersion})
+	if err != nil {
+		return nil, stale(err)
+	}
+	return c.deps.Classes.Create(ctx, next)
+}
+
+// stale turns the absence of what the cache showed into a reason to look again.
+func stale(err error) error {
+	if apierrors.IsNotFound(err) {
+		return queue.ErrStale
+	}
+	return err
+}
+
+// tell sends a problem as an Event of the ConfigMap, once until it changes.
+func (c *Controller) tell(cm *corev1.ConfigMap, problem string) {
+	if problem != "" && problem != c.told {
+		c.deps.Recorder.Event(cm, corev1.EventTypeWarning, types.EventStorageClassInvalid, problem)
+	}
+	c.told = problem
+}

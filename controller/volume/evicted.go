@@ -1,0 +1,98 @@
+package volume
+
+import (
+	"fmt"
+	"strings"
+
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// evictedOf are the replicas of a volume that are to leave their disk: people asked for it, or
+// their node is cordoned and the drain policy moves them.
+func evictedOf(in Input, nodes []*longhorn.Node, policy types.DrainPolicy) map[string]bool {
+	cordoned := map[string]bool{}
+	for _, n := range nodes {
+		cordoned[n.Name] = types.IsNodeCordoned(n)
+	}
+	evicted := map[string]bool{}
+	for _, r := range in.Replicas {
+		evicted[r.Name] = isEvicted(nodes, r) || isMovedByDrain(policy, in, r, cordoned)
+	}
+	return evicted
+}
+
+// evictionWaits says of a detached volume which of its replicas are to leave their disks: that needs
+// an engine, so nothing happens before the volume is attached.
+func evictionWaits(in Input, p *Plan) {
+	var leaving []string
+	for _, r := range in.Replicas {
+		if in.Evicted[r.Name] && r.DeletionTimestamp == nil {
+			leaving = append(leaving, fmt.Sprintf("replica %s on node %s", r.Name, r.Spec.NodeID))
+		}
+	}
+	switch {
+	case len(leaving) > 0 && p.Status.State == longhorn.VolumeStateDetached:
+		setCondition(p, in.Now, types.ConditionEvictionWaits, longhorn.ConditionTrue, types.ReasonVolumeDetached,
+			"to leave their disks when the volume is attached: "+strings.Join(leaving, ", "))
+	case types.IsConditionTrue(p.Status.Conditions, types.ConditionEvictionWaits):
+		setCondition(p, in.Now, types.ConditionEvictionWaits, longhorn.ConditionFalse, "", "")
+	}
+}
+
+// isEvicted tells whether a replica is to leave its disk: it alone, or all on that disk, or
+// all on its node.
+func isEvicted(nodes []*longhorn.Node, r *longhorn.Replica) bool {
+	if r.Spec.EvictionRequested {
+		return true
+	}
+	for _, n := range nodes {
+		if n.Name != r.Spec.NodeID {
+			continue
+		}
+		if n.Spec.EvictionRequested {
+			return true
+		}
+		for name, d := range n.Spec.Disks {
+			if d.EvictionRequested && n.Status.DiskStatus[name].DiskUUID == r.Spec.DiskID {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// isMovedByDrain tells whether a replica is to leave its node because that is cordoned:
+//
+//	node-drain-policy                             replica on a cordoned node
+//	block-for-eviction                            leaves
+//	block-for-eviction-if-contains-last-replica   leaves if it is the last good copy
+//	                                              leaves if enough good copies are on other nodes, not cordoned
+//	another one                                   stays
+//
+// The last rule ends what the one before it began: when another good copy is there, the replica is
+// not the last any more, and the volume has one copy too many. The new one must not be given up.
+//
+// A cordoned node that takes new copies all the same, by the setting
+// disable-scheduling-on-cordoned-node, keeps those that it has.
+func isMovedByDrain(policy types.DrainPolicy, in Input, r *longhorn.Replica, cordoned map[string]bool) bool {
+	switch {
+	case !cordoned[r.Spec.NodeID]:
+		return false
+	case policy == types.DrainBlockForEviction:
+		return true
+	case policy != types.DrainBlockForEvictionIfLastReplica || in.Engine == nil:
+		return false
+	}
+	others, elsewhere := 0, 0
+	for _, o := range types.GoodCopies(in.Engine, in.Replicas) {
+		if o.Name != r.Name {
+			others++
+			if !cordoned[o.Spec.NodeID] {
+				elsewhere++
+			}
+		}
+	}
+	_, isLast := r.Annotations[types.AnnotationLastGoodCopy]
+	return isLast && others == 0 || elsewhere >= max(1, in.Volume.Spec.NumberOfReplicas)
+}

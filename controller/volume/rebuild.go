@@ -1,0 +1,146 @@
+package volume
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+const (
+	// A replica that failed is rebuilt again firstBackoff × 2^n after its failure, n being how
+	// often it failed in a row, at most maxBackoff. The first time it is rebuilt after settle:
+	// that is how long it takes to see that a process has died.
+	firstBackoff = 10 * time.Second
+	maxBackoff   = 5 * time.Minute
+	// A replica whose process was replaced since, as by a restart of its node, may well be
+	// sound now. It waits all the same: a rebuild may be what ends the process.
+	restartBackoff = 30 * time.Second
+	settle         = 3 * time.Second
+	// awaitTurn is when a volume looks again whether a node has a rebuild to spare. The end of
+	// another volume's rebuild wakes it sooner.
+	awaitTurn = time.Minute
+)
+
+// Claim is the rebuilds that a volume runs on nodes, and those that it wants.
+type Claim struct {
+	Volume string
+	// Since is the stored time since when the volume is degraded; empty: it is not, or that
+	// was not written yet.
+	Since string
+	// Runs is the node of the replica that is being rebuilt; empty: none is.
+	Runs string
+	// Wants are the nodes of the replicas of which one must be rebuilt now.
+	Wants []string
+}
+
+// claimOf returns what a volume claims, as other volumes see it. It follows the same target as the
+// volume's own step: a volume that claims a rebuild begins it when its turn comes, so no volume waits
+// for a claim that leads nowhere. A volume of which the API server refuses an object cannot begin, and
+// claims nothing until an attempt succeeds.
+//
+// own is how far the volume itself has to look: it attempts what is refused at its turn, and also
+// wants replicas that are rebuilt only if there is no place for another one.
+func claimOf(in Input, own bool) Claim {
+	claim := Claim{Volume: in.Volume.Name, Since: in.Volume.Status.LastDegradedAt}
+	if in.Engine == nil || in.Volume.DeletionTimestamp != nil {
+		return claim
+	}
+	c := copiesOf(in)
+	if !c.known {
+		return claim
+	}
+	f := factsOf(in, record(in, c), claim.Since)
+	if i := slices.IndexFunc(f.list, isBeingRebuilt); i >= 0 {
+		claim.Runs = f.list[i].Spec.NodeID
+		return claim
+	}
+	if !own && types.IsConditionTrue(in.Volume.Status.Conditions, types.ConditionChildRefused) {
+		return claim
+	}
+	due, _ := f.due(targetOf(f), own)
+	for _, v := range due {
+		claim.Wants = append(claim.Wants, v.Spec.NodeID)
+	}
+	return claim
+}
+
+// isBeingRebuilt: a replica that has become a member and does not serve as one yet counts too.
+func isBeingRebuilt(v copyView) bool {
+	return v.underway || v.mode == longhorn.ReplicaModeWO && v.member
+}
+
+// hasTurn tells whether a volume may begin a rebuild on a node where at most limit rebuilds
+// may run: those that run, and those of volumes that were degraded before it, must leave room.
+//
+//	runs  runs  wants, since 10:01  wants, since 10:04   limit 3: the turn is of 10:01
+func hasTurn(mine Claim, others []Claim, node string, limit int) bool {
+	taken := 0
+	for _, o := range others {
+		if o.Volume != mine.Volume && (o.Runs == node || slices.Contains(o.Wants, node) && o.compare(mine) < 0) {
+			taken++
+		}
+	}
+	return taken < limit
+}
+
+// compare orders the volumes that wait: the longest degraded first, those that have all
+// replicas last.
+func (c Claim) compare(o Claim) int {
+	return cmp.Or(first(c.Since != "", o.Since != ""), cmp.Compare(c.Since, o.Since), cmp.Compare(c.Volume, o.Volume))
+}
+
+// due lists the replicas that can be rebuilt now, those that failed least first, and how long
+// it is until another one can be. A replica that must leave its disk is rebuilt only if there
+// is no place for another one.
+func (f facts) due(t Target, noPlace bool) (list []copyView, wait time.Duration) {
+	if !f.rebuilds {
+		return nil, 0
+	}
+	for _, v := range f.list {
+		switch {
+		case t.Copies[v.Name].Fate != fateBuild, v.asked, !v.serving, v.evicted && !noPlace:
+			continue
+		case v.tried:
+			continue // the engine's next status brings us back
+		}
+		if left := rebuildDelay(&v.Spec, v.Status.UUID, f.now); left > 0 {
+			wait = sooner(wait, left)
+			continue
+		}
+		list = append(list, v)
+	}
+	slices.SortStableFunc(list, func(a, b copyView) int { return cmp.Compare(a.Spec.RebuildRetryCount, b.Spec.RebuildRetryCount) })
+	return list, wait
+}
+
+// rebuildDelay is how long a replica that a process serves has to wait until it is rebuilt,
+// from the stored time of its failure.
+func rebuildDelay(s *longhorn.ReplicaSpec, process string, now time.Time) time.Duration {
+	delay, most := settle, maxBackoff
+	if s.ServedUUID != "" && process != s.ServedUUID {
+		most = restartBackoff
+	}
+	if n := s.RebuildRetryCount; n > 0 {
+		delay = min(firstBackoff<<min(n, 8), most)
+	}
+	return types.Until(s.FailedAt, delay, now)
+}
+
+// nextRebuild picks the replica to rebuild, if its turn has come: nil if there is none. It also
+// returns when to look again, and whether the volume waits for a turn.
+func nextRebuild(in Input, f facts, t Target, noPlace bool) (next *copyView, wait time.Duration, waits bool) {
+	due, wait := f.due(t, noPlace)
+	mine := Claim{Volume: in.Volume.Name, Since: in.Volume.Status.LastDegradedAt}
+	for i, v := range due {
+		if hasTurn(mine, in.Rebuilds, v.Spec.NodeID, in.RebuildLimit) {
+			return &due[i], wait, false
+		}
+	}
+	if len(due) == 0 {
+		return nil, wait, false
+	}
+	return nil, sooner(wait, awaitTurn), true
+}

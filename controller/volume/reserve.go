@@ -1,0 +1,87 @@
+package volume
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+)
+
+// assumeFor is how long a placed replica takes its room though the cache does not show it:
+// longer than any cache is late.
+const assumeFor = 5 * time.Minute
+
+// reservations are the replicas that were placed and that the cache does not show yet.
+// Without them, volumes that are placed at once would all see the same room.
+//
+//	placed --> assumed --> created --> the cache shows it: forgotten
+//	                   \-> refused: released
+type reservations struct {
+	clock clock.PassiveClock
+
+	mu      sync.Mutex
+	assumed map[string]assumption // by replica name; guarded by mu
+}
+
+type assumption struct {
+	replica *longhorn.Replica
+	until   time.Time
+}
+
+func newReservations(c clock.PassiveClock) *reservations {
+	return &reservations{clock: c, assumed: map[string]assumption{}}
+}
+
+func (r *reservations) assume(replicas []*longhorn.Replica) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, o := range replicas {
+		r.assumed[o.Name] = assumption{o, r.clock.Now().Add(assumeFor)}
+	}
+}
+
+// release gives back the room of a replica that was certainly not created.
+func (r *reservations) release(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.assumed, name)
+}
+
+// releaseOthers gives back what earlier attempts of a volume left, once the API server has
+// shown that they made nothing that the cache lacks.
+func (r *reservations) releaseOthers(volume string, but []*longhorn.Replica) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for name, a := range r.assumed {
+		isNew := slices.ContainsFunc(but, func(o *longhorn.Replica) bool { return o.Name == name })
+		if a.replica.Spec.VolumeName == volume && !isNew {
+			delete(r.assumed, name)
+		}
+	}
+}
+
+// with adds what is assumed of other volumes to what the cache shows, and forgets what the
+// cache shows by now.
+func (r *reservations) with(cached []*longhorn.Replica, volume string) []*longhorn.Replica {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.assumed) == 0 {
+		return cached
+	}
+	for _, o := range cached {
+		delete(r.assumed, o.Name)
+	}
+	all := append(make([]*longhorn.Replica, 0, len(cached)+len(r.assumed)), cached...)
+	for name, a := range r.assumed {
+		switch {
+		case r.clock.Now().After(a.until):
+			delete(r.assumed, name)
+		case a.replica.Spec.VolumeName != volume:
+			all = append(all, a.replica)
+		}
+	}
+	return all
+}

@@ -1,0 +1,106 @@
+package volume
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	object "k8s.io/apimachinery/pkg/runtime"
+
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// The engine may take minutes to notice that a member's machine stands still: until then the member is good as far as the engine knows.
+// It is no reason to do without a replica that serves.
+func TestAReplicaThatServesStaysWhileTheOtherIsDown(t *testing.T) {
+	for name, in := range map[string]Input{
+		"it is surplus":                           served(1, all(member, onNode("b"), away), all(member, onNode("c"))),
+		"it is to leave its disk":                 served(1, all(member, onNode("b"), away), all(member, onNode("c"), evicted)),
+		"it is to leave, the other's disk fails":  served(1, all(member, onNode("b"), broken("DiskError")), all(member, onNode("c"), evicted)),
+		"it is to leave, the other was restarted": served(1, all(member, onNode("b"), replaced), all(member, onNode("c"), evicted)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			in.RebuildLimit = 5
+			if p := plan(in); p.UpdateEngine != nil {
+				assert.Contains(t, p.UpdateEngine.Spec.ReplicaAddressMap, "r2")
+			}
+		})
+	}
+}
+
+// runRefused plays a minute in which each new replica on a node is refused by its disk, and counts those that are made.
+func runRefused(in Input, node string) (made int) {
+	for range 60 {
+		p := plan(in)
+		in.Now = in.Now.Add(time.Second)
+		in.Volume.Status = p.Status
+		for i, r := range in.Replicas {
+			for _, u := range p.UpdateReplicas {
+				if u.Name == r.Name {
+					in.Replicas[i] = u
+				}
+			}
+		}
+		if p.UpdateEngine != nil {
+			in.Engine.Spec = p.UpdateEngine.Spec
+		}
+		for _, r := range p.CreateReplicas {
+			made++
+			in.Names = []ReplicaNames{{fmt.Sprintf("n%d", made), fmt.Sprintf("d%d", made)}}
+			if r.Spec.NodeID == node {
+				r.Status.CurrentState = longhorn.InstanceStateError
+				r.Status.Conditions = []longhorn.Condition{{Type: types.ConditionInstanceCreation, Status: longhorn.ConditionFalse, Reason: "DiskError"}}
+			}
+			in.Replicas = append(in.Replicas, r)
+			in.Cluster.Replicas = append(in.Cluster.Replicas, placeOf(r))
+		}
+	}
+	return made
+}
+
+func TestReplicasDoNotPileUpWhereNoneCanBeOpened(t *testing.T) {
+	lost := onNodes(3, degradedFor(time.Hour, served(2, member, all(once(time.Hour), away))))
+	lost.RebuildLimit = 5
+	assert.Equal(t, 1, runRefused(lost, "c"), "in the place of a lost one")
+	leaving := onNodes(3, evictedDisks(served(2, member, all(member, evicted))))
+	leaving.RebuildLimit = 5
+	assert.Equal(t, 1, runRefused(leaving, "c"), "in the place of one that leaves its disk")
+}
+
+func TestAReplicaThatAloneLeavesItsDiskIsNotMadeThereAgain(t *testing.T) {
+	in := onNodes(2, served(2, member, all(member, evicted)))
+	in.RebuildLimit = 5
+	for _, r := range plan(in).CreateReplicas {
+		assert.NotEqual(t, in.Replicas[1].Spec.DiskID, r.Spec.DiskID)
+	}
+}
+
+// A deleted replica that is kept as the last good one is all that can shut out an engine on a dead node.
+func TestAKeptReplicaIsAskedForTheFence(t *testing.T) {
+	p := plan(abandoned(served(1, all(member, onNode("b"), beingDeleted, kept))))
+	require.NotEmpty(t, p.UpdateReplicas)
+	assert.EqualValues(t, 2, p.UpdateReplicas[0].Spec.FenceGeneration)
+}
+
+// What was not made takes no room, however often it is tried.
+func TestRoomIsGivenBackWhenWhatComesBeforeReplicasFails(t *testing.T) {
+	var objs []object.Object
+	for i, o := range newVolumes(1, func(v *longhorn.Volume) { v.Spec.Size, v.Spec.NumberOfReplicas = 10*gib, 1 }) {
+		if i != 2 { // the attachment, so that it must be made
+			objs = append(objs, o)
+		}
+	}
+	h, c := placing(t, 1, objs...)
+	for range 12 {
+		h.Fail("create", "volumeattachments", errors.New("refused by a webhook"))
+		_, err := c.sync(t.Context(), "v000")
+		require.Error(t, err)
+		h.CatchUp()
+		h.Clock.Step(10 * time.Second)
+	}
+	assert.Empty(t, c.placed.assumed)
+}

@@ -1,0 +1,121 @@
+package volume
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/scheduler"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+func placeOf(r *longhorn.Replica) scheduler.Replica {
+	return scheduler.Replica{Node: r.Spec.NodeID, DiskUUID: r.Spec.DiskID}
+}
+
+func without(list []scheduler.Replica, r scheduler.Replica) []scheduler.Replica {
+	i := slices.Index(list, r)
+	return slices.Delete(slices.Clone(list), i, i+1)
+}
+
+// evictedDisks has the disks of the replicas that are to leave theirs take no new ones.
+func evictedDisks(in Input) Input {
+	for _, r := range in.Replicas {
+		for i, n := range in.Cluster.Nodes {
+			if in.Evicted[r.Name] && n.Name == r.Spec.NodeID {
+				in.Cluster.Nodes[i].Disks[0].EvictionRequested = true
+			}
+		}
+	}
+	return in
+}
+
+func TestACopyWithoutAPlaceIsSaid(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		in     Input
+		reason string // "": Scheduled is True
+		says   []string
+		made   string // the node of the new replica
+		local  bool   // it is made just for being there
+		asked  []string
+	}{
+		{name: "a copy is to leave its disk, another has room → made there", in: onNodes(3, evictedDisks(served(2, member, all(member, evicted)))), made: "c"},
+		{
+			name: "a copy is to leave its disk, there is no other → it stays, which is said", in: onNodes(2, evictedDisks(served(2, member, all(member, evicted)))),
+			reason: types.ReasonEvictionFailed, says: []string{"replica r2 cannot leave its disk on node b", "anti-affinity cannot be satisfied (1 disk)", "disks are unavailable (1 disk)"},
+		},
+		{
+			name: "a failed copy is on such a disk, and there is no other → rebuilt there all the same", in: onNodes(2, evictedDisks(degradedFor(0, served(2, member, all(once(long), evicted))))),
+			reason: types.ReasonReplicaSchedulingFailure, says: []string{"replica scheduling failed"}, asked: []string{"r1", "r2"},
+		},
+		{
+			name: "a failed copy is on such a disk, another has room → made there instead", in: onNodes(3, evictedDisks(degradedFor(0, served(2, member, all(once(long), evicted))))),
+			made: "c",
+		},
+		{name: "the volume is used where there is room → made there", in: usedOn("d", served(2, member, member)), made: "d", local: true},
+		{
+			name: "the volume is used where there is no room → which is said", in: onNodes(3, usedOn("d", served(2, member, member))),
+			reason: types.ReasonLocalReplicaSchedulingFailure, says: []string{"on node d, where the volume is used", "hard affinity cannot be satisfied"},
+		},
+		{name: "one too few, the volume is used where there is room → made there", in: degradedFor(0, usedOn("e", served(3, member, member))), made: "e"},
+		{name: "one too few, the volume is used where there is none → made elsewhere", in: onNodes(3, degradedFor(0, usedOn("e", served(3, member, member)))), made: "c"},
+		{name: "rebuilds are off, one too few → nothing is made, and nothing lacks a place", in: withoutRebuilds(degradedFor(0, served(3, member, member)))},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			p := plan(tc.in)
+			c := types.FindCondition(p.Status.Conditions, types.ConditionScheduled)
+			assert.Equal(t, tc.reason, c.Reason)
+			assert.Equal(t, tc.reason == "", c.Status == longhorn.ConditionTrue, "it is %s", c.Status)
+			for _, part := range tc.says {
+				assert.Contains(t, c.Message, part)
+			}
+			made := ""
+			if len(p.CreateReplicas) > 0 {
+				made = p.CreateReplicas[0].Spec.NodeID
+			}
+			assert.Equal(t, tc.made, made)
+			assert.Equal(t, tc.local, p.Status.LastLocalReplicaAt != "", "noted that a local one was made")
+			if tc.asked == nil {
+				assert.Nil(t, p.UpdateEngine)
+			} else if assert.NotNil(t, p.UpdateEngine) {
+				assert.Len(t, p.UpdateEngine.Spec.ReplicaAddressMap, len(tc.asked))
+			}
+			assert.Nil(t, p.Surplus)
+		})
+	}
+}
+
+// A volume that has moved soon after a local copy was made waits for the next one, and says so.
+func TestOnlyAWaitForALocalCopyIsSaid(t *testing.T) {
+	moved := func(in Input) Input {
+		in.Volume.Status.LastLocalReplicaAt, in.Volume.Status.AttachedAt = ago(10*time.Minute), ago(time.Minute)
+		in.Volume.Status.CurrentNodeID = in.Engine.Spec.NodeID
+		return in
+	}
+	disabled := func(in Input) Input {
+		in.Volume.Spec.DataLocality = longhorn.DataLocalityDisabled
+		return in
+	}
+	for name, tc := range map[string]struct {
+		in     Input
+		reason string
+		after  time.Duration
+	}{
+		"none is local → said":                    {moved(usedOn("d", served(2, member, member))), types.ReasonLocalReplicaWaits, 4 * time.Minute},
+		"one is local → nothing to wait for":      {moved(usedOn("a", served(2, member, member))), "", 0},
+		"one is becoming local → the same":        {moved(usedOn("c", served(2, member, member, all(fresh, asked, tried, shows(longhorn.ReplicaModeWO))))), "", 0},
+		"none is wanted there → the same":         {disabled(moved(usedOn("d", served(2, member, member)))), "", 0},
+		"one is evicted, no place → that is said": {moved(usedOn("d", onNodes(2, evictedDisks(served(2, member, all(member, evicted)))))), types.ReasonEvictionFailed, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := plan(tc.in)
+			assert.Equal(t, tc.reason, types.FindCondition(p.Status.Conditions, types.ConditionScheduled).Reason)
+			assert.Empty(t, p.CreateReplicas)
+			assert.Equal(t, tc.after, p.After)
+		})
+	}
+}

@@ -1,0 +1,254 @@
+package volume
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/longhorn-lep/longhorn-manager/controller/queue"
+	"github.com/longhorn-lep/longhorn-manager/datastore"
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// watch makes each change wake the volumes that it concerns:
+//
+//	what changed                                   volumes
+//	a volume, or an object of one                  that one
+//	a node turned, or shall be evicted             with an engine or a replica there
+//	a node or disk may take more than before       without a place for a replica
+//	a replica is gone                              the same
+//	an instance manager runs in another process    with an engine or a replica there
+//	a rebuild ended                                degraded, with a replica on its node
+//	a setting                                      without a place for a replica, or degraded
+//	the setting node-drain-policy                  with an engine or a replica on a cordoned node, too
+func (c *Controller) watch() error {
+	child := queue.Handler(c.queue, func(o metav1.Object) []string { return []string{o.GetLabels()[types.LabelVolume]} })
+	setting := queue.Handler(c.queue, c.whenSetting)
+	return c.queue.Watch(
+		queue.Watch{Events: c.deps.Volumes, Handler: queue.Handler(c.queue, queue.Name[*longhorn.Volume])},
+		queue.Watch{Events: c.deps.Attachments, Handler: child},
+		queue.Watch{Events: c.deps.Engines, Handler: child},
+		queue.Watch{Events: c.deps.Engines, Handler: queue.Changes(c.queue, c.whenEngine)},
+		queue.Watch{Events: c.deps.Replicas, Handler: child},
+		queue.Watch{Events: c.deps.Replicas, Handler: queue.Changes(c.queue, c.whenReplica)},
+		queue.Watch{Events: c.deps.Nodes, Handler: queue.Changes(c.queue, c.whenNode)},
+		queue.Watch{Events: c.deps.InstanceManagers, Handler: queue.Changes(c.queue, c.whenInstanceManager)},
+		queue.Watch{Events: c.deps.Settings, Handler: setting},
+	)
+}
+
+func (c *Controller) whenSetting(o metav1.Object) []string {
+	names := c.volumesThat(isWanting)
+	if o.GetName() != string(types.SettingNodeDrainPolicy) {
+		return names
+	}
+	nodes, err := c.deps.Nodes.List(labels.Everything())
+	if err != nil {
+		return names
+	}
+	for _, n := range nodes {
+		if types.IsNodeCordoned(n) {
+			names = append(names, c.onNode(n.Name)...)
+		}
+	}
+	return names
+}
+
+func (c *Controller) whenNode(was, is *longhorn.Node) []string {
+	switch {
+	case is == nil:
+		return c.onNode(was.Name)
+	case was == nil:
+		return append(c.onNode(is.Name), c.volumesThat(isUnplaced)...)
+	}
+	var names []string
+	if hasTurned(was, is) {
+		names = c.onNode(is.Name)
+	}
+	if mayTakeMore(was, is) {
+		names = append(names, c.volumesThat(isUnplaced)...)
+	}
+	return names
+}
+
+func (c *Controller) whenInstanceManager(was, is *longhorn.InstanceManager) []string {
+	var before, after longhorn.InstanceManagerStatus
+	node := ""
+	if was != nil {
+		before, node = was.Status, was.Spec.NodeID
+	}
+	if is != nil {
+		after, node = is.Status, is.Spec.NodeID
+	}
+	if is != nil && was != nil && before.CurrentState == after.CurrentState && before.UUID == after.UUID {
+		return nil
+	}
+	names := c.onNode(node)
+	if after.CurrentState == longhorn.InstanceManagerStateRunning && before.CurrentState != after.CurrentState {
+		names = append(names, c.volumesThat(isUnplaced)...)
+	}
+	return names
+}
+
+func (c *Controller) whenReplica(_, is *longhorn.Replica) []string {
+	if is != nil {
+		return nil
+	}
+	return c.volumesThat(isUnplaced)
+}
+
+func (c *Controller) whenEngine(was, is *longhorn.Engine) []string {
+	if was == nil {
+		return nil
+	}
+	ended := rebuildsEnded(was, is)
+	if len(ended) == 0 {
+		return nil
+	}
+	replicas, err := c.deps.Replicas.ByIndex(datastore.IndexVolume, was.Spec.VolumeName)
+	if err != nil {
+		return nil
+	}
+	var names []string
+	for _, r := range replicas {
+		if slices.Contains(ended, r.Name) {
+			names = append(names, c.nextOn(r.Spec.NodeID)...)
+		}
+	}
+	return names
+}
+
+// rebuildsEnded lists the replicas that an engine was rebuilding, or was asked to, and no
+// longer is; is is nil when the engine is gone.
+func rebuildsEnded(was, is *longhorn.Engine) []string {
+	now := map[string]bool{}
+	if is != nil {
+		now = rebuilds(is)
+	}
+	var ended []string
+	for _, name := range slices.Sorted(maps.Keys(rebuilds(was))) {
+		if !now[name] {
+			ended = append(ended, name)
+		}
+	}
+	return ended
+}
+
+func rebuilds(e *longhorn.Engine) map[string]bool {
+	under := map[string]bool{}
+	for name := range e.Spec.ReplicaAddressMap {
+		isMember := e.Status.Epoch != nil && slices.Contains(e.Status.Epoch.Members, name)
+		if isWanted(e) && !isMember && e.Status.ReplicaModeMap[name] != longhorn.ReplicaModeERR {
+			under[name] = true
+		}
+	}
+	return under
+}
+
+// nextOn lists the volumes with a replica on a node that were degraded first: some more than
+// may rebuild at once, for not each of them can.
+func (c *Controller) nextOn(node string) []string {
+	var waiting []*longhorn.Volume
+	for _, name := range c.onNode(node) {
+		if v, err := c.deps.Volumes.GetRO(name); err == nil && v.Status.Robustness == longhorn.VolumeRobustnessDegraded {
+			waiting = append(waiting, v)
+		}
+	}
+	slices.SortFunc(waiting, func(a, b *longhorn.Volume) int {
+		return cmp.Or(cmp.Compare(a.Status.LastDegradedAt, b.Status.LastDegradedAt), cmp.Compare(a.Name, b.Name))
+	})
+	var names []string
+	for _, v := range slices.CompactFunc(waiting, func(a, b *longhorn.Volume) bool { return a.Name == b.Name }) {
+		names = append(names, v.Name)
+	}
+	return names[:min(len(names), 2*rebuildLimit(c.deps.Setting))]
+}
+
+// hasTurned tells whether a node went down, came back, was cordoned or uncordoned, has other disks
+// than before, or it or one of its disks must be emptied. The many other changes of a node, above all
+// of its disks' free space, concern no replica there.
+func hasTurned(was, is *longhorn.Node) bool {
+	sameDisks := maps.EqualFunc(was.Status.DiskStatus, is.Status.DiskStatus, func(a, b longhorn.DiskStatus) bool { return a.DiskUUID == b.DiskUUID })
+	sameEviction := was.Spec.EvictionRequested == is.Spec.EvictionRequested &&
+		maps.EqualFunc(was.Spec.Disks, is.Spec.Disks, func(a, b longhorn.DiskSpec) bool { return a.EvictionRequested == b.EvictionRequested })
+	return types.IsNodeDown(was) != types.IsNodeDown(is) || types.IsNodeGone(was) != types.IsNodeGone(is) ||
+		types.IsNodeCordoned(was) != types.IsNodeCordoned(is) || !sameDisks || !sameEviction
+}
+
+// mayTakeMore tells whether a node or one of its disks may take a replica that it did not
+// take before. What is promised on a disk plays no part: a replica that is gone has its own
+// event.
+func mayTakeMore(was, is *longhorn.Node) bool {
+	if opens(was.Status.Conditions, is.Status.Conditions) || !was.Spec.AllowScheduling && is.Spec.AllowScheduling ||
+		was.Spec.EvictionRequested && !is.Spec.EvictionRequested ||
+		!slices.Equal(was.Spec.Tags, is.Spec.Tags) || was.Status.Zone != is.Status.Zone {
+		return true
+	}
+	for name := range is.Spec.Disks {
+		a, b := was.Spec.Disks[name], is.Spec.Disks[name]
+		if !a.AllowScheduling && b.AllowScheduling || a.EvictionRequested && !b.EvictionRequested ||
+			b.StorageReserved < a.StorageReserved || !slices.Equal(a.Tags, b.Tags) {
+			return true
+		}
+		before, after := was.Status.DiskStatus[name], is.Status.DiskStatus[name]
+		if opens(before.Conditions, after.Conditions) || before.DiskUUID != after.DiskUUID ||
+			after.StorageAvailable > before.StorageAvailable || after.StorageMaximum > before.StorageMaximum {
+			return true
+		}
+	}
+	return false
+}
+
+// opens tells whether one of the conditions without which nothing is placed became True.
+func opens(was, is []longhorn.Condition) bool {
+	for _, kind := range []string{types.ConditionReady, types.ConditionSchedulable} {
+		if !types.IsConditionTrue(was, kind) && types.IsConditionTrue(is, kind) {
+			return true
+		}
+	}
+	return false
+}
+
+// onNode lists the volumes that have their engine or a replica on a node.
+func (c *Controller) onNode(node string) []string {
+	var names []string
+	if engines, err := c.deps.Engines.ByIndex(datastore.IndexNode, node); err == nil {
+		for _, e := range engines {
+			names = append(names, e.Spec.VolumeName)
+		}
+	}
+	if replicas, err := c.deps.Replicas.ByIndex(datastore.IndexNode, node); err == nil {
+		for _, r := range replicas {
+			names = append(names, r.Spec.VolumeName)
+		}
+	}
+	return names
+}
+
+func (c *Controller) volumesThat(are func(*longhorn.Volume) bool) []string {
+	volumes, err := c.deps.Volumes.List(labels.Everything())
+	if err != nil {
+		return nil
+	}
+	var names []string
+	for _, v := range volumes {
+		if are(v) {
+			names = append(names, v.Name)
+		}
+	}
+	return names
+}
+
+// isUnplaced: it waits for room, which a change of a node may have made.
+func isUnplaced(v *longhorn.Volume) bool {
+	c := types.FindCondition(v.Status.Conditions, types.ConditionScheduled)
+	return c.Status != longhorn.ConditionTrue || c.Reason != ""
+}
+
+func isWanting(v *longhorn.Volume) bool {
+	return isUnplaced(v) || v.Status.Robustness == longhorn.VolumeRobustnessDegraded
+}

@@ -1,0 +1,59 @@
+package deploy
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	batchv1 "k8s.io/api/batch/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// TestTheUninstallerStandsApart: it works while the namespace of the installation is being deleted,
+// may delete what longhorn.yaml installs, and stops where it is refused.
+func TestTheUninstallerStandsApart(t *testing.T) {
+	text, err := os.ReadFile("uninstall.yaml")
+	require.NoError(t, err)
+	var role rbacv1.ClusterRole
+	var job batchv1.Job
+	for _, doc := range strings.Split(string(text), "\n---\n") {
+		switch {
+		case strings.Contains(doc, "\nkind: ClusterRole\n"):
+			require.NoError(t, yaml.UnmarshalStrict([]byte(doc), &role))
+		case strings.Contains(doc, "\nkind: Job\n"):
+			require.NoError(t, yaml.UnmarshalStrict([]byte(doc), &job))
+		}
+	}
+	assert.NotEqual(t, types.Namespace, job.Namespace)
+	args := job.Spec.Template.Spec.Containers[0].Args
+	assert.Equal(t, []string{"uninstall", "--namespace=" + types.Namespace}, args)
+	assert.Equal(t, []int32{3}, job.Spec.PodFailurePolicy.Rules[0].OnExitCodes.Values)
+	may := func(verb, group, resource string) bool {
+		return slices.ContainsFunc(role.Rules, func(r rbacv1.PolicyRule) bool {
+			return slices.Contains(r.Verbs, verb) && slices.Contains(r.APIGroups, group) && slices.Contains(r.Resources, resource)
+		})
+	}
+	for _, rule := range role.Rules {
+		for _, word := range slices.Concat(rule.APIGroups, rule.Resources, rule.Verbs) {
+			assert.NotContains(t, word, "*")
+		}
+	}
+	files, err := os.ReadDir("../k8s/crds")
+	require.NoError(t, err)
+	for _, f := range files {
+		resource := strings.TrimSuffix(strings.TrimPrefix(f.Name(), "longhorn.io_"), ".yaml")
+		for _, verb := range []string{"get", "list", "update", "delete"} {
+			assert.True(t, may(verb, "longhorn.io", resource), "%s %s", verb, resource)
+		}
+	}
+	for _, verb := range []string{"get", "list", "update", "delete"} {
+		assert.True(t, may(verb, "", "persistentvolumes"), verb)
+	}
+	assert.False(t, may("get", "", "secrets") || may("list", "", "secrets"), "it reads no keys")
+}

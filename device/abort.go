@@ -1,0 +1,142 @@
+package device
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/longhorn-lep/longhorn-manager/fuse"
+)
+
+// abortPatience is how long Abort waits for another operation on the device, which fails with the connection.
+const abortPatience = 5 * time.Second
+
+// Abort implements Keeper.
+func (l *Local) Abort(_ context.Context, volume string) error {
+	k := l.find(volume)
+	if k == nil {
+		return nil
+	}
+	return l.abort(k)
+}
+
+// Abort implements Keeper.
+func (s session) Abort(_ context.Context, volume string) error {
+	s.mu.Lock()
+	k, err := s.findLocked(volume)
+	s.mu.Unlock()
+	if err != nil || k == nil {
+		return err
+	}
+	return s.abort(k)
+}
+
+// abort ends a device. What is under way on it fails first, so the operation that has op is soon done with it; when that takes longer,
+// abort returns ErrServed and removes what is left of the device later, for no call will ask again.
+func (l *Local) abort(k *kept) error {
+	l.removeNode(k)
+	if err := fuse.Abort(k.held.Connection); err != nil {
+		return err
+	}
+	if !k.lock(abortPatience) {
+		go func() {
+			k.op <- struct{}{}
+			if err := l.removeOnce(k); err != nil {
+				l.opts.Log.WithError(err).WithField("device", k.held.Path).Error("A device was not aborted in order")
+			}
+		}()
+		return fmt.Errorf("%s: %w", k.held.Volume, ErrServed)
+	}
+	return l.removeOnce(k)
+}
+
+// removeOnce removes a device unless it was removed before. The caller has op; removeOnce gives it back.
+func (l *Local) removeOnce(k *kept) error {
+	defer func() { <-k.op }()
+	if l.find(k.held.Volume) != k {
+		return nil
+	}
+	return l.remove(k)
+}
+
+// lock takes op, or returns false after patience.
+func (k *kept) lock(patience time.Duration) bool {
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case k.op <- struct{}{}:
+		return true
+	case <-timer.C:
+		return false
+	}
+}
+
+// remove ends a device, in use or not. The caller has op.
+func (l *Local) remove(k *kept) error {
+	err := fuse.Abort(k.held.Connection)
+	l.removeNode(k)
+	if _, inUse := k.loop.detach(func() error { return nil }, func() {}); inUse != nil {
+		l.opts.Log.WithError(inUse).WithField("device", k.held.Path).Warn("Device aborted while it was in use")
+	}
+	k.loop.release()
+	_ = unix.Close(k.conn)
+	l.forget(k)
+	return err
+}
+
+// ServerEnded says that the process which served all devices has ended. A device that it was having made is removed; a removal that it
+// waited for is given up, or finished where it cannot be; all others stay, for a successor, which must not start before this returns.
+func (l *Local) ServerEnded() {
+	l.mu.Lock()
+	l.server++
+	var unsettled []*kept
+	for _, k := range l.devices {
+		k.turn++
+		k.held.Served = false
+		if k.phase != keeping {
+			unsettled = append(unsettled, k)
+		}
+	}
+	l.mu.Unlock()
+	for _, k := range unsettled {
+		l.awaitOperation(k)
+	}
+}
+
+// awaitOperation waits for the operation on a device. One that waits for the server that ended gets no answer any more: its connection is aborted.
+func (l *Local) awaitOperation(k *kept) {
+	l.mu.Lock()
+	number, patience := k.held.Connection, time.Second
+	if k.phase == making {
+		patience = 0
+	}
+	l.mu.Unlock()
+	for !k.lock(patience) {
+		if number != 0 {
+			if err := fuse.Abort(number); err != nil {
+				l.opts.Log.WithError(err).WithField("device", k.held.Path).Error("A device whose server ended cannot be settled")
+			}
+		}
+		l.mu.Lock()
+		number, patience = k.held.Connection, time.Second
+		l.mu.Unlock()
+	}
+	<-k.op
+}
+
+// AbortAll removes all devices at once.
+func (l *Local) AbortAll() {
+	all, _ := l.List(context.Background())
+	var aborting sync.WaitGroup
+	for _, h := range all {
+		aborting.Go(func() {
+			if err := l.Abort(context.Background(), h.Volume); err != nil {
+				l.opts.Log.WithError(err).WithField("device", h.Path).Error("A device could not be aborted")
+			}
+		})
+	}
+	aborting.Wait()
+}

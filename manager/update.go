@@ -1,0 +1,214 @@
+package manager
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/longhorn-lep/longhorn-manager/datastore"
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// VolumeUpdate changes what a user may say of a volume that exists; a nil field stays as it is.
+type VolumeUpdate struct {
+	// NumberOfReplicas is 1 to 20. A healthy surplus is trimmed, a lack is made up for while the
+	// volume is attached.
+	NumberOfReplicas *int
+	// DataLocality takes effect at once. From best-effort to disabled the local replica stays.
+	DataLocality            *string
+	ReplicaSoftAntiAffinity *string
+}
+
+// UpdateVolume changes a volume's spec. It fails with *Invalid where a value breaks a rule, and
+// ErrConflict where the volume is being deleted. Values that are as asked for are no error.
+func (m *Manager) UpdateVolume(ctx context.Context, name string, u VolumeUpdate) (VolumeView, error) {
+	if err := u.check(); err != nil {
+		return VolumeView{}, err
+	}
+	var updated *Volume
+	err := m.retry(ctx, func() error {
+		v, err := byName(ctx, m.deps.Volumes, name)
+		switch {
+		case err != nil:
+			return err
+		case v.DeletionTimestamp != nil:
+			return conflict("volume %q is being deleted", name)
+		case !u.apply(v):
+			updated = v
+			return nil
+		}
+		if updated, err = m.deps.Volumes.Update(ctx, v); err == nil {
+			m.deps.Log.WithField("volume", name).Info("volume changed on request")
+		}
+		return err
+	})
+	if err != nil {
+		return VolumeView{}, storeError("volume", name, err)
+	}
+	m.awaitCache(ctx, func() bool {
+		cached, err := m.deps.Volumes.GetRO(name)
+		return err != nil || cached.Generation >= updated.Generation
+	})
+	return m.view(updated, nil)
+}
+
+func (u VolumeUpdate) check() error {
+	if n := u.NumberOfReplicas; n != nil && (*n < 1 || *n > maxReplicas) {
+		return &Invalid{Field: "replicaCount", Value: strconv.Itoa(*n), Rule: fmt.Sprintf("must be 1 to %d", maxReplicas)}
+	}
+	for _, c := range []choice{
+		{"dataLocality", u.DataLocality, dataLocalities, localityHint},
+		{"replicaSoftAntiAffinity", u.ReplicaSoftAntiAffinity, antiAffinities, ""},
+	} {
+		switch {
+		case c.value == nil:
+		case *c.value == "":
+			return &Invalid{Field: c.field, Rule: "must be given"}
+		default:
+			if err := c.check(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// apply tells whether it changed anything.
+func (u VolumeUpdate) apply(v *Volume) bool {
+	before := v.Spec
+	if u.NumberOfReplicas != nil {
+		v.Spec.NumberOfReplicas = *u.NumberOfReplicas
+	}
+	if u.DataLocality != nil {
+		v.Spec.DataLocality = longhorn.DataLocality(*u.DataLocality)
+	}
+	if u.ReplicaSoftAntiAffinity != nil {
+		v.Spec.ReplicaSoftAntiAffinity = longhorn.AntiAffinity(*u.ReplicaSoftAntiAffinity)
+	}
+	return before.NumberOfReplicas != v.Spec.NumberOfReplicas || before.DataLocality != v.Spec.DataLocality ||
+		before.ReplicaSoftAntiAffinity != v.Spec.ReplicaSoftAntiAffinity
+}
+
+// RemoveReplica asks for the deletion of one replica with its data, whether the volume is attached
+// or not; one that is being deleted already is no error. A name that is no replica of the volume is
+// *Invalid. It refuses with ErrConflict while no other replica is known to hold all data, and where
+// the volume is being deleted. Removals come one after the other: of two at a time each would count
+// on the replica that the other one takes.
+//
+// Another replica may fail after that was looked at, and others delete replicas, too. So the
+// controller of the replica's node looks once more, and keeps the data of the last good copy.
+func (m *Manager) RemoveReplica(ctx context.Context, volume, replica string) (VolumeView, error) {
+	v, err := m.removeReplica(ctx, volume, replica)
+	if err != nil {
+		return VolumeView{}, err
+	}
+	m.awaitCache(ctx, func() bool {
+		replicas, err := m.deps.Replicas.ByIndex(datastore.IndexVolume, volume)
+		return err != nil || !slices.ContainsFunc(replicas, func(r *Replica) bool { return r.Name == replica && r.DeletionTimestamp == nil })
+	})
+	return m.view(v, nil)
+}
+
+func (m *Manager) removeReplica(ctx context.Context, volume, replica string) (*Volume, error) {
+	if err := m.removals.Acquire(ctx, 1); err != nil {
+		return nil, err
+	}
+	defer m.removals.Release(1)
+	v, err := byName(ctx, m.deps.Volumes, volume)
+	if err != nil {
+		return nil, storeError("volume", volume, err)
+	}
+	if v.DeletionTimestamp != nil {
+		return nil, conflict("volume %q is being deleted", volume)
+	}
+	err = m.retry(ctx, func() error {
+		r, err := byName(ctx, m.deps.Replicas, replica)
+		switch {
+		case apierrors.IsNotFound(err) || err == nil && !belongs(r, v):
+			return &Invalid{Field: "name", Value: replica, Rule: fmt.Sprintf("is not a replica of volume %q", volume)}
+		case err != nil || r.DeletionTimestamp != nil:
+			return err
+		}
+		if err := m.checkReplicaSpare(ctx, v, r); err != nil {
+			return err
+		}
+		if err := m.deps.Replicas.Delete(ctx, replica, datastore.Preconditions{UID: r.UID, ResourceVersion: r.ResourceVersion}); err != nil {
+			return err
+		}
+		m.deps.Log.WithField("volume", volume).WithField("replica", replica).Info("replica removed on request")
+		return nil
+	})
+	return v, storeError("replica", replica, err)
+}
+
+// checkReplicaSpare refuses the removal of a replica while no other one is good, by what the API
+// server has now, and can be opened and reached; or while the leader has found that.
+func (m *Manager) checkReplicaSpare(ctx context.Context, v *Volume, r *Replica) error {
+	refusal := conflict("replica %q of volume %q cannot be removed: no other healthy replica available", r.Name, v.Name)
+	if _, isLast := r.Annotations[types.AnnotationLastGoodCopy]; isLast {
+		return refusal
+	}
+	view, err := m.view(v, nil)
+	if err != nil {
+		return err
+	}
+	var others []*longhorn.Replica
+	for _, o := range view.Replicas {
+		live, err := m.deps.Replicas.Live(ctx, o.Name)
+		switch {
+		case apierrors.IsNotFound(err):
+		case err != nil:
+			return err
+		case live.Name == r.Name || !belongs(live, v) || live.Status.CurrentState == longhorn.InstanceStateError:
+		default:
+			n, err := m.deps.Nodes.GetRO(live.Spec.NodeID)
+			if err != nil && !apierrors.IsNotFound(err) {
+				return err
+			}
+			if types.IsReachable(live, n) {
+				others = append(others, live)
+			}
+		}
+	}
+	for _, e := range view.Engines {
+		live, err := m.deps.Engines.Live(ctx, e.Name)
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if len(types.GoodCopies(live, others)) > 0 {
+			return nil
+		}
+	}
+	return refusal
+}
+
+// The cache is asked every cacheInterval, for cachePatience at most, whether it has what was written.
+const (
+	cacheInterval = 20 * time.Millisecond
+	cachePatience = 2 * time.Second
+)
+
+// awaitCache lets the next read see what was written. A cache that is later than that is no error:
+// the intent is recorded.
+func (m *Manager) awaitCache(ctx context.Context, seen func() bool) {
+	for range cachePatience / cacheInterval {
+		if seen() {
+			return
+		}
+		timer := m.deps.Clock.NewTimer(cacheInterval)
+		select {
+		case <-timer.C():
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		}
+	}
+}

@@ -1,0 +1,47 @@
+package scheduler
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+func TestSettingsOf(t *testing.T) {
+	values := func(set map[types.SettingName]string) types.SettingValues {
+		return func(name types.SettingName) string { return set[name] }
+	}
+	byDefault := Settings{
+		MinimalAvailablePercent: 25, OverProvisioningPercent: 100,
+		ZoneSoftAntiAffinity: true, DiskSoftAntiAffinity: true, AllowEmptyNodeSelector: true, AllowEmptyDiskSelector: true,
+	}
+	for _, tc := range []struct {
+		name string
+		set  map[types.SettingName]string
+		soft longhorn.AntiAffinity
+		want Settings
+	}{
+		{name: "nothing set → the defaults", want: byDefault},
+		{
+			name: "each set otherwise → each otherwise",
+			set: map[types.SettingName]string{
+				"storage-minimal-available-percentage": "1", "storage-over-provisioning-percentage": "2", "replica-soft-anti-affinity": "true",
+				"replica-zone-soft-anti-affinity": "false", "replica-disk-soft-anti-affinity": "false",
+				"allow-empty-node-selector-volume": "false", "allow-empty-disk-selector-volume": "false",
+			},
+			want: Settings{MinimalAvailablePercent: 1, OverProvisioningPercent: 2, NodeSoftAntiAffinity: true},
+		},
+		{
+			name: "the volume insists on nodes apart → the setting gives way",
+			set:  map[types.SettingName]string{"replica-soft-anti-affinity": "true"}, soft: longhorn.AntiAffinityDisabled, want: byDefault,
+		},
+		{
+			name: "the volume allows one node → the setting gives way",
+			soft: longhorn.AntiAffinityEnabled, want: with(byDefault, func(s *Settings) { s.NodeSoftAntiAffinity = true }),
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) { assert.Equal(t, tc.want, SettingsOf(values(tc.set), tc.soft)) })
+	}
+}

@@ -1,0 +1,131 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/test/e2e/cluster"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// TestWhatHoldsDataIsNotDeletedByHand: what a real API server says to kubectl delete.
+func TestWhatHoldsDataIsNotDeletedByHand(t *testing.T) {
+	ctx, c := apiOnly.get(t)
+	definitions(ctx, t, c)
+	api := c.Longhorn.LonghornV1beta2()
+	in := func(name string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Name: name, Namespace: types.Namespace}
+	}
+	last := &longhorn.Replica{ObjectMeta: in("q-r-last")}
+	last.Annotations = map[string]string{types.AnnotationLastGoodCopy: ""}
+	last.Spec.VolumeName, last.Spec.VolumeSize = "q", 2<<20
+	other := &longhorn.Replica{ObjectMeta: in("q-r-other"), Spec: last.Spec}
+	for _, r := range []*longhorn.Replica{last, other} {
+		_, err := api.Replicas(types.Namespace).Create(ctx, r, metav1.CreateOptions{})
+		require.NoError(t, err)
+	}
+	for name, tickets := range map[string]map[string]longhorn.AttachmentTicket{
+		"q": {"csi": {ID: "csi", Type: longhorn.AttacherTypeCSI, NodeID: "node-x"}}, "idle": nil,
+	} {
+		va := &longhorn.VolumeAttachment{ObjectMeta: in(name), Spec: longhorn.VolumeAttachmentSpec{Volume: name, AttachmentTickets: tickets}}
+		_, err := api.VolumeAttachments(types.Namespace).Create(ctx, va, metav1.CreateOptions{})
+		require.NoError(t, err)
+	}
+	for _, node := range []string{"node-x", "node-y"} {
+		im := &longhorn.InstanceManager{ObjectMeta: in("im-" + node)}
+		im.Spec.NodeID, im.Spec.Image, im.Spec.Type = node, "example/image", longhorn.InstanceManagerTypeAllInOne
+		_, err := api.InstanceManagers(types.Namespace).Create(ctx, im, metav1.CreateOptions{})
+		require.NoError(t, err)
+	}
+	e := &longhorn.Engine{ObjectMeta: in("q-e-0")}
+	e.Spec.VolumeName, e.Spec.VolumeSize, e.Spec.NodeID = "q", 2<<20, "node-x"
+	e, err := api.Engines(types.Namespace).Create(ctx, e, metav1.CreateOptions{})
+	require.NoError(t, err)
+	e.Status.CurrentState = longhorn.InstanceStateRunning
+	_, err = api.Engines(types.Namespace).UpdateStatus(ctx, e, metav1.UpdateOptions{})
+	require.NoError(t, err)
+
+	dry := metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}}
+	remove := map[string]func(name string, o metav1.DeleteOptions) error{
+		"replica": func(n string, o metav1.DeleteOptions) error { return api.Replicas(types.Namespace).Delete(ctx, n, o) },
+		"manager": func(n string, o metav1.DeleteOptions) error {
+			return api.InstanceManagers(types.Namespace).Delete(ctx, n, o)
+		},
+		"attachment": func(n string, o metav1.DeleteOptions) error {
+			return api.VolumeAttachments(types.Namespace).Delete(ctx, n, o)
+		},
+		"namespace": func(n string, o metav1.DeleteOptions) error { return c.Kube.CoreV1().Namespaces().Delete(ctx, n, o) },
+		"definition": func(n string, _ metav1.DeleteOptions) error {
+			_, err := c.Kubectl(ctx, "delete", "crd", n, "--dry-run=server")
+			return err
+		},
+	}
+	const uninstall = "holds the records of all volumes: deleting it would lose their data; to uninstall, run kubectl apply -f deploy/uninstall.yaml"
+	for _, tc := range []struct{ name, kind, object, refusal string }{
+		{"the last good copy → refused", "replica", "q-r-last", "replica q-r-last has the last good copy of volume q: it cannot be deleted; to delete the volume, run kubectl -n " + types.Namespace + " delete volumes.longhorn.io q"},
+		{"an instance manager that runs an engine → refused", "manager", "im-node-x", "instance manager im-node-x runs the engine of volume q: deleting it would cut the volume; to move what is on its node elsewhere, run kubectl drain node-x"},
+		{"the attachment of an attached volume → refused", "attachment", "q", "volume q is attached to node node-x: deleting this object would cut it"},
+		{"the namespace → refused", "namespace", types.Namespace, uninstall},
+		{"a definition → refused", "definition", "volumes.longhorn.io", uninstall},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			cluster.Eventually(ctx, t, time.Minute, "the policy and the kind of its parameters are known to the API server", func(context.Context) error {
+				switch err := remove[tc.kind](tc.object, dry); {
+				case err == nil:
+					return errors.New("the deletion would have been allowed")
+				case strings.Contains(err.Error(), "failed to configure policy"):
+					return err
+				}
+				return nil
+			})
+			check(t, remove[tc.kind](tc.object, dry), tc.refusal)
+		})
+	}
+	for kind, object := range map[string]string{"replica": "q-r-other", "manager": "im-node-y", "attachment": "idle"} {
+		t.Run("another "+kind+" → accepted", func(t *testing.T) { check(t, remove[kind](object, metav1.DeleteOptions{}), "") })
+	}
+	// By the account that deletes them in its turn; then nothing is left for other tests.
+	for _, object := range []string{"replicas.longhorn.io/q-r-last", "engines.longhorn.io/q-e-0", "instancemanagers.longhorn.io/im-node-x", "volumeattachments.longhorn.io/q"} {
+		c.Must(ctx, t, "-n", types.Namespace, "delete", object, "--as=system:serviceaccount:"+types.Namespace+":"+types.LeaderAccount)
+	}
+}
+
+// TestADaemonIsHeldToItsNode: the account of the daemons without a node in its token writes nothing,
+// and what the whole cluster needs is not its right. (That a daemon may do what it must is what all
+// other tests show.)
+func TestADaemonIsHeldToItsNode(t *testing.T) {
+	ctx, c := apiOnly.get(t)
+	definitions(ctx, t, c)
+	as := "--as=system:serviceaccount:" + types.Namespace + ":longhorn-manager"
+	file := filepath.Join(t.TempDir(), "node.yaml")
+	require.NoError(t, os.WriteFile(file, []byte(object("Node", "not-mine", "")), 0o600))
+	cluster.Eventually(ctx, t, 20*time.Second, "the policy is known to the API server", func(ctx context.Context) error {
+		_, err := c.Kubectl(ctx, "create", "-f", file, "--dry-run=server", as)
+		if err == nil || !strings.Contains(err.Error(), "names no node: it must be one that a kubelet made for a pod") {
+			return fmt.Errorf("it said %w", err)
+		}
+		return nil
+	})
+	for _, args := range [][]string{
+		{"delete", "pods", "--all-namespaces"},
+		{"list", "secrets", "-n", types.Namespace},
+		{"create", "secrets", "-n", types.Namespace},
+		{"delete", "replicas.longhorn.io", "-n", types.Namespace},
+		{"update", "volumes.longhorn.io", "-n", types.Namespace},
+		{"create", "serviceaccounts/default", "--subresource=token", "-n", types.Namespace},
+	} {
+		out, err := c.Kubectl(ctx, append([]string{"auth", "can-i", as}, args...)...)
+		assert.Error(t, err, "the account of the daemons may %v: %s", args, out)
+	}
+}

@@ -1,0 +1,90 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/longhorn-lep/longhorn-manager/test/e2e/cluster"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// waitField waits until a JSON path of an object reads as wanted.
+func waitField(ctx context.Context, t *testing.T, c *cluster.Cluster, object, path, want string) {
+	t.Helper()
+	cluster.Eventually(ctx, t, 30*time.Second, object+" is "+want, func(ctx context.Context) error {
+		got, err := c.Kubectl(ctx, "-n", types.Namespace, "get", object, "-o", "jsonpath="+path)
+		if err == nil && got != want {
+			err = fmt.Errorf("it is %q", got)
+		}
+		return err
+	})
+}
+
+// TestSettingsOfTheConfigMap: values come from the ConfigMap, what is wrong in it is
+// shown, and an invalid value of a user leaves the last valid one in force.
+func TestSettingsOfTheConfigMap(t *testing.T) {
+	ctx, c := threeNodes.get(t)
+	c.DumpIfFailed(t)
+	const setting, inForce = "settings.longhorn.io/replica-replenishment-wait-interval", "{.value} {.status.applied} {.status.valueInForce}"
+	set := func(ctx context.Context, value string) {
+		c.Must(ctx, t, "-n", types.Namespace, "patch", setting, "--type=merge", "-p", fmt.Sprintf(`{"value":%q}`, value))
+	}
+	before := c.Must(ctx, t, "-n", types.Namespace, "get", setting, "-o", "jsonpath={.value}")
+	t.Cleanup(func() {
+		ctx := context.WithoutCancel(ctx)
+		c.Must(ctx, t, "-n", types.Namespace, "delete", "configmap", types.DefaultSettingsConfigMap, "--ignore-not-found")
+		set(ctx, before)
+	})
+	apply := func(text string) {
+		t.Helper()
+		manifest := fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s, namespace: %s}\ndata:\n  default-setting.yaml: |\n    %s\n",
+			types.DefaultSettingsConfigMap, types.Namespace, strings.ReplaceAll(text, "\n", "\n    "))
+		require.NoError(t, c.Apply(ctx, manifest))
+	}
+	apply("replica-replenishment-wait-interval: 613\nnix-setting: 1")
+	waitField(ctx, t, c, setting, inForce, "613 true 613")
+	cluster.Eventually(ctx, t, 30*time.Second, "an Event names the unknown setting", func(ctx context.Context) error {
+		events, err := c.Kubectl(ctx, "-n", types.Namespace, "get", "events", "--field-selector",
+			"involvedObject.name="+types.DefaultSettingsConfigMap+",reason="+types.EventDefaultSettingInvalid, "-o", "jsonpath={.items[*].message}")
+		if err == nil && !strings.Contains(events, `setting "nix-setting" does not exist`) {
+			err = fmt.Errorf("events: %q", events)
+		}
+		return err
+	})
+	set(ctx, "614")
+	waitField(ctx, t, c, setting, inForce, "614 true 614")
+	set(ctx, "soon")
+	waitField(ctx, t, c, setting, inForce, "soon false 614")
+	apply("replica-replenishment-wait-interval: 615")
+	waitField(ctx, t, c, setting, inForce, "615 true 615")
+}
+
+// TestASettingOfAnotherReleaseStopsNoDaemon: it is left alone, and says so.
+func TestASettingOfAnotherReleaseStopsNoDaemon(t *testing.T) {
+	ctx, c := threeNodes.get(t)
+	c.DumpIfFailed(t)
+	const setting = "settings.longhorn.io/setting-of-another-release"
+	require.NoError(t, c.Apply(ctx, object("Setting", "setting-of-another-release", `value: "7"`)))
+	const status = `{.value} {.status.applied} {.status.conditions[?(@.type=="Valid")].reason}`
+	waitField(ctx, t, c, setting, status, "7 false UnknownName")
+	c.Must(ctx, t, "-n", types.Namespace, "delete", "pods", "-l", "app=longhorn-manager", "--field-selector", "spec.nodeName="+nodes[0], "--wait", "--timeout=60s")
+	c.Must(ctx, t, "-n", types.Namespace, "rollout", "status", "daemonset/longhorn-manager", "--timeout=120s")
+	waitField(ctx, t, c, setting, status, "7 false UnknownName")
+	c.Must(ctx, t, "-n", types.Namespace, "delete", setting)
+}
+
+// TestTheStorageClassIsKept: as the ConfigMap says, also when a user deletes it.
+func TestTheStorageClassIsKept(t *testing.T) {
+	ctx, c := threeNodes.get(t)
+	c.DumpIfFailed(t)
+	const class = "storageclass/longhorn"
+	c.Must(ctx, t, "delete", class)
+	waitField(ctx, t, c, class, "{.provisioner} {.parameters.numberOfReplicas} {.allowVolumeExpansion}", types.DriverName+" 3 false")
+	c.Must(ctx, t, "patch", class, "--type=merge", "-p", `{"allowVolumeExpansion":true}`)
+	waitField(ctx, t, c, class, "{.allowVolumeExpansion}", "false")
+}

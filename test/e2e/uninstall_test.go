@@ -1,0 +1,173 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/longhorn-lep/longhorn-manager/test/e2e/cluster"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// uninstalls are the states in which the installation is removed. Each follows a new installation, so
+// that also shows that nothing was left which would be in the way of one.
+var uninstalls = []struct {
+	name string
+	// before is done to an installation with a volume that is detached.
+	before func(ctx context.Context, t *testing.T, c *cluster.Cluster)
+	// args are the uninstaller's, besides the namespace: the settings may be gone, so that one of them
+	// confirms; and a node is dead for good.
+	args []string
+	// dead: the data stays on the last node, which does not run.
+	dead bool
+	// said is part of the uninstaller's log; leaves: the data of the volume stays.
+	said   string
+	leaves bool
+}{
+	{name: "with the manager running", said: "nothing is left of the installation", before: func(context.Context, *testing.T, *cluster.Cluster) {}},
+	{
+		name: "with the manager gone", said: "no daemon of ours runs there", leaves: true,
+		before: func(ctx context.Context, t *testing.T, c *cluster.Cluster) {
+			c.Must(ctx, t, "-n", types.Namespace, "delete", "daemonset/longhorn-manager", "--cascade=foreground", "--timeout=120s")
+		},
+	},
+	{
+		name: "with the namespace Terminating", said: "nothing is left of the installation", args: []string{"--delete-volumes"}, leaves: true,
+		before: func(ctx context.Context, t *testing.T, c *cluster.Cluster) {
+			removePolicies(ctx, t, c)
+			c.Must(ctx, t, "-n", types.Namespace, "delete", "daemonset/longhorn-manager", "--cascade=foreground", "--timeout=120s")
+			c.Must(ctx, t, "delete", "namespace", types.Namespace, "--wait=false")
+			c.Must(ctx, t, "wait", "namespace/"+types.Namespace, "--for=jsonpath={.status.phase}=Terminating", "--timeout=60s")
+		},
+	},
+	{
+		name: "with the definitions being deleted", said: "nothing is left of the installation", args: []string{"--delete-volumes"}, leaves: true,
+		before: func(ctx context.Context, t *testing.T, c *cluster.Cluster) {
+			removePolicies(ctx, t, c)
+			c.Must(ctx, t, "-n", types.Namespace, "delete", "daemonset/longhorn-manager", "--cascade=foreground", "--timeout=120s")
+			c.Must(ctx, t, "delete", "crd", "-l", types.InstallationLabel+"="+types.InstallationValue, "--wait=false")
+		},
+	},
+	{
+		name: "with a node dead", said: "no daemon of ours runs there", args: []string{"--patience=20s"}, dead: true,
+		before: func(ctx context.Context, t *testing.T, c *cluster.Cluster) {
+			dead := c.Nodes()[2]
+			_, err := c.Devcluster(ctx, "stop-node", dead, "--power-loss")
+			require.NoError(t, err)
+			c.Must(ctx, t, "wait", "node/"+dead, "--for=condition=Ready=Unknown", "--timeout=120s")
+		},
+	},
+}
+
+func removePolicies(ctx context.Context, t *testing.T, c *cluster.Cluster) {
+	t.Helper()
+	for _, kind := range []string{"validatingadmissionpolicybindings", "validatingadmissionpolicies"} {
+		c.Must(ctx, t, "delete", kind, "longhorn-keep-installation")
+	}
+	cluster.Eventually(ctx, t, 30*time.Second, "the policy is gone from the API server", func(ctx context.Context) error {
+		_, err := c.Kubectl(ctx, "delete", "namespace", types.Namespace, "--dry-run=server")
+		return err
+	})
+}
+
+func TestUninstall(t *testing.T) {
+	t.Parallel() // it has a cluster of its own
+	fresh := &shared{install: true, options: named("-uninstall", cluster.Options{
+		Nodes:  3,
+		Images: []string{"dist/longhorn-manager.tar", "dist/workload.tar"},
+	})}
+	ctx, c := fresh.get(t)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 40*time.Minute)
+	t.Cleanup(cancel)
+	t.Cleanup(func() {
+		assert.NoError(t, fresh.down())
+	})
+	c.DumpIfFailed(t)
+	for i, state := range uninstalls {
+		ok := t.Run(state.name, func(t *testing.T) {
+			if i > 0 {
+				require.NoError(t, c.Install(ctx), "install anew")
+			}
+			ns := namespace(ctx, t, c, fmt.Sprintf("e2e-uninstall-%d", i))
+			volume := claim(ctx, t, c, ns, "data", "64Mi")
+			pod(ctx, t, c, ns, "user", "data", idle)
+			deletePod(ctx, t, c, ns, "user")
+			waitVolume(ctx, t, c, volume, ".status.state", "detached")
+			replicas := replicasOf(ctx, t, c, volume)
+
+			state.before(ctx, t, c)
+			log, err := uninstall(ctx, t, c, fresh.options.Root)
+			require.Error(t, err)
+			require.Contains(t, log, "there is data: volume "+volume, "it was not refused")
+			if !slices.Contains(state.args, "--delete-volumes") {
+				c.Must(ctx, t, "-n", types.Namespace, "patch", "settings.longhorn.io", string(types.SettingDeletingConfirmation), "--type=merge", "-p", `{"value":"true"}`)
+			}
+			log, err = uninstall(ctx, t, c, fresh.options.Root, state.args...)
+			require.NoError(t, err, log)
+			require.Contains(t, log, state.said)
+			checkUninstalled(ctx, t, c)
+			if state.dead {
+				_, err := c.Devcluster(ctx, "start-node", c.Nodes()[2])
+				require.NoError(t, err)
+			}
+			for _, r := range replicas {
+				directory := types.ReplicaDataPath(r.Spec.DiskPath, r.Spec.DataDirectoryName)
+				_, err := c.OnNode(ctx, r.Spec.NodeID, "test", "-e", directory)
+				leaves := state.leaves || state.dead && r.Spec.NodeID == c.Nodes()[2]
+				assert.Equal(t, leaves, err == nil, "the data in %s on %s: %v", directory, r.Spec.NodeID, err)
+			}
+		})
+		if !ok {
+			return // the next one begins with what this one leaves
+		}
+	}
+}
+
+// uninstall runs deploy/uninstall.yaml to its end and returns its log; an error when it failed.
+func uninstall(ctx context.Context, t *testing.T, c *cluster.Cluster, root string, args ...string) (string, error) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, "deploy/uninstall.yaml"))
+	require.NoError(t, err)
+	manifest := string(text)
+	namespace := "--namespace=" + types.Namespace
+	require.Contains(t, manifest, namespace+"]")
+	manifest = strings.Replace(manifest, namespace+"]", strings.Join(append([]string{namespace}, args...), ", ")+"]", 1)
+	require.NoError(t, c.Apply(ctx, manifest))
+	const job, ns = "job/longhorn-uninstall", "longhorn-uninstall"
+	var failed error
+	cluster.Eventually(ctx, t, 10*time.Minute, "the uninstaller ends", func(ctx context.Context) error {
+		ended, err := c.Kubectl(ctx, "-n", ns, "get", job, "-o", `jsonpath={.status.conditions[?(@.status=="True")].type}`)
+		switch {
+		case err != nil:
+			return err
+		case strings.Contains(ended, "Failed"):
+			failed = errors.New("the Job failed")
+		case !strings.Contains(ended, "Complete"):
+			return errors.New("it runs")
+		}
+		return nil
+	})
+	log := c.Must(ctx, t, "-n", ns, "logs", job)
+	c.Must(ctx, t, "delete", "-f", filepath.Join(root, "deploy/uninstall.yaml"), "--timeout=120s")
+	return log, failed
+}
+
+func checkUninstalled(ctx context.Context, t *testing.T, c *cluster.Cluster) {
+	t.Helper()
+	all := c.Must(ctx, t, "get", "crd,validatingadmissionpolicies,validatingadmissionpolicybindings,clusterroles,clusterrolebindings,csidrivers,storageclasses,namespaces", "-o", "name")
+	for name := range strings.Lines(all) {
+		name = strings.TrimSpace(name)
+		if strings.Contains(name, "longhorn") {
+			assert.Contains(t, name, "e2e-", "left behind")
+		}
+	}
+}

@@ -1,0 +1,221 @@
+package types
+
+// The settings that this release knows. An object of any other name is left alone: an
+// earlier or later release may know it.
+const (
+	SettingDefaultReplicaCount                         SettingName = "default-replica-count"
+	SettingDefaultDataLocality                         SettingName = "default-data-locality"
+	SettingDefaultDataPath                             SettingName = "default-data-path"
+	SettingCreateDefaultDiskLabeled                    SettingName = "create-default-disk-labeled-nodes"
+	SettingReplenishmentWaitIntervalS                  SettingName = "replica-replenishment-wait-interval"
+	SettingRebuildingBandwidthMiBps                    SettingName = "replica-rebuilding-bandwidth-limit"
+	SettingEngineReplicaTimeoutS                       SettingName = "engine-replica-timeout"
+	SettingNodeDownPodDeletionPolicy                   SettingName = "node-down-pod-deletion-policy"
+	SettingNodeDrainPolicy                             SettingName = "node-drain-policy"
+	SettingDetachManuallyAttached                      SettingName = "detach-manually-attached-volumes-when-cordoned"
+	SettingAutoDeletePodWhenVolumeDetachedUnexpectedly SettingName = "auto-delete-pod-when-volume-detached-unexpectedly"
+	SettingAutoDeletePodBlacklist                      SettingName = "blacklist-for-auto-delete-pod-when-volume-detached-unexpectedly"
+	SettingDefaultStaticStorageClass                   SettingName = "default-longhorn-static-storage-class"
+	SettingRWXVolumeFastFailover                       SettingName = "rwx-volume-fast-failover"
+	SettingCSIAllowedTopologyKeys                      SettingName = "csi-allowed-topology-keys"
+	SettingCSIStorageCapacityTracking                  SettingName = "csi-storage-capacity-tracking"
+	SettingLogLevel                                    SettingName = "log-level"
+	SettingDeletingConfirmation                        SettingName = "deleting-confirmation-flag"
+	SettingOverProvisioningPercentage                  SettingName = "storage-over-provisioning-percentage"
+	SettingMinimalAvailablePercentage                  SettingName = "storage-minimal-available-percentage"
+	SettingReservedPercentage                          SettingName = "storage-reserved-percentage-for-default-disk"
+	SettingReplicaSoftAntiAffinity                     SettingName = "replica-soft-anti-affinity"
+	SettingReplicaZoneSoftAntiAffinity                 SettingName = "replica-zone-soft-anti-affinity"
+	SettingReplicaDiskSoftAntiAffinity                 SettingName = "replica-disk-soft-anti-affinity"
+	SettingReplicaAutoBalance                          SettingName = "replica-auto-balance"
+	SettingReplicaAutoBalanceDiskPressurePercentage    SettingName = "replica-auto-balance-disk-pressure-percentage"
+	SettingDisableSchedulingOnCordoned                 SettingName = "disable-scheduling-on-cordoned-node"
+	SettingAllowEmptyNodeSelectorVolume                SettingName = "allow-empty-node-selector-volume"
+	SettingAllowEmptyDiskSelectorVolume                SettingName = "allow-empty-disk-selector-volume"
+	SettingAllowVolumeCreationWithDegradedAvailability SettingName = "allow-volume-creation-with-degraded-availability"
+	SettingConcurrentReplicaRebuildPerNodeLimit        SettingName = "concurrent-replica-rebuild-per-node-limit"
+)
+
+// DrainPolicy is a value of SettingNodeDrainPolicy: what keeps a node from being drained.
+type DrainPolicy string
+
+// The drain policies.
+const (
+	// DrainBlockIfLastReplica keeps a node whose replica of a volume is the last good one.
+	DrainBlockIfLastReplica DrainPolicy = "block-if-contains-last-replica"
+	// DrainBlockForEviction keeps a node that has any replica: each must move first.
+	DrainBlockForEviction DrainPolicy = "block-for-eviction"
+	// DrainBlockForEvictionIfLastReplica keeps a node whose replica of a volume is the last good
+	// one, which must move first.
+	DrainBlockForEvictionIfLastReplica DrainPolicy = "block-for-eviction-if-contains-last-replica"
+	// DrainAllowIfStopped keeps a node whose replica of a volume is the last good one and runs.
+	DrainAllowIfStopped DrainPolicy = "allow-if-replica-is-stopped"
+	// DrainAlwaysAllow keeps no node for its replicas.
+	DrainAlwaysAllow DrainPolicy = "always-allow"
+)
+
+// settingDefinitions is the registry, in the order of the documentation.
+var settingDefinitions = []SettingDefinition{
+	{
+		Name: SettingDefaultReplicaCount, DisplayName: "Default Replica Count", Category: SettingCategoryGeneral,
+		Type: SettingTypeInt, Default: "3", Minimum: bound(1), Maximum: bound(20), PerEngine: true, Effect: SettingEffectNewVolumes,
+		Description: "How many replicas a volume gets whose request does not say.",
+	},
+	{
+		Name: SettingDefaultDataLocality, DisplayName: "Default Data Locality", Category: SettingCategoryGeneral,
+		Type: SettingTypeString, Default: "disabled", Options: []string{"disabled", "best-effort"}, Effect: SettingEffectNewVolumes,
+		Description: "Whether a volume whose request does not say keeps a replica on the node where it is attached: best-effort keeps one there if it has a place, and never stops the volume for it.",
+	},
+	{
+		Name: SettingDefaultDataPath, DisplayName: "Default Data Path", Category: SettingCategoryGeneral,
+		Type: SettingTypeString, Default: "/var/lib/longhorn", rule: CheckDiskPath, Effect: SettingEffectNewDisks,
+		Description: "The directory on a new node that becomes its default disk. Existing disks are not touched.",
+	},
+	{
+		Name: SettingCreateDefaultDiskLabeled, DisplayName: "Create Default Disk on Labeled Nodes", Category: SettingCategoryGeneral,
+		Type: SettingTypeBool, Default: "false", Effect: SettingEffectAtOnce,
+		Description: "Let the label node.longhorn.io/create-default-disk of a Kubernetes node say which disks the node gets whenever it has none. " +
+			"Otherwise every node gets one default disk when it is first seen, and never again.",
+	},
+	{
+		Name: SettingReplenishmentWaitIntervalS, DisplayName: "Replica Replenishment Wait Interval", Category: SettingCategoryGeneral,
+		Type: SettingTypeInt, Default: "600", Minimum: bound(0), Effect: SettingEffectAtOnce,
+		Description: "How long, in seconds, a lost replica may come back before a new one is made in its place.",
+	},
+	{
+		Name: SettingRebuildingBandwidthMiBps, DisplayName: "Replica Rebuilding Bandwidth Limit", Category: SettingCategoryGeneral,
+		Type: SettingTypeInt, Default: "0", Minimum: bound(0), Effect: SettingEffectAtOnce,
+		Description: "How fast a replica may be rebuilt, in MiB per second; 0: as fast as foreground writes allow. " +
+			"A rebuild that has begun keeps its limit.",
+	},
+	{
+		Name: SettingEngineReplicaTimeoutS, DisplayName: "Timeout between Engine and Replica", Category: SettingCategoryGeneral,
+		Type: SettingTypeInt, Default: "8", Minimum: bound(8), Maximum: bound(30), PerEngine: true, Effect: SettingEffectNone,
+		Description: "How long, in seconds, a replica may owe an answer that another has given before it is expelled.",
+	},
+	{
+		Name: SettingNodeDownPodDeletionPolicy, DisplayName: "Pod Deletion Policy When Node is Down", Category: SettingCategoryGeneral,
+		Type: SettingTypeString, Default: "do-nothing", Effect: SettingEffectNone,
+		Options:     []string{"do-nothing", "delete-statefulset-pod", "delete-deployment-pod", "delete-both-statefulset-and-deployment-pod"},
+		Description: "Which pods with a volume are deleted by force when their node is down, so that others can take the volume.",
+	},
+	{
+		Name: SettingNodeDrainPolicy, DisplayName: "Node Drain Policy", Category: SettingCategoryGeneral,
+		Type: SettingTypeString, Default: string(DrainBlockIfLastReplica), Effect: SettingEffectAtOnce,
+		Options: []string{
+			string(DrainBlockIfLastReplica), string(DrainBlockForEviction), string(DrainBlockForEvictionIfLastReplica),
+			string(DrainAllowIfStopped), string(DrainAlwaysAllow),
+		},
+		Description: "What a drain of a node waits for, so that no volume loses its last good replica. The two policies for eviction also move replicas of attached volumes off a cordoned node: all of them, or last good ones.",
+	},
+	{
+		Name: SettingDetachManuallyAttached, DisplayName: "Detach Manually Attached Volumes When Cordoned",
+		Category: SettingCategoryGeneral, Type: SettingTypeBool, Default: "false", Effect: SettingEffectAtOnce,
+		Description: "Detach volumes that people attached to a node when the node is cordoned, so that it can be drained.",
+	},
+	{
+		Name: SettingAutoDeletePodWhenVolumeDetachedUnexpectedly, DisplayName: "Automatically Delete Workload Pod When The Volume Is Detached Unexpectedly",
+		Category: SettingCategoryGeneral, Type: SettingTypeBool, Default: "true", Effect: SettingEffectNone,
+		Description: "Restart the pods of a controller when their volume was lost for a moment, so that they mount it anew.",
+	},
+	{
+		Name: SettingAutoDeletePodBlacklist, DisplayName: "Black List for Auto Delete Pod When The Volume Is Detached Unexpectedly",
+		Category: SettingCategoryGeneral, Type: SettingTypeString, Default: "", Effect: SettingEffectNone,
+		Description: "Kinds of controllers whose pods are never restarted so, as apps/StatefulSet;apps/DaemonSet.",
+	},
+	{
+		Name: SettingDefaultStaticStorageClass, DisplayName: "Default Longhorn Static StorageClass Name", Category: SettingCategoryGeneral,
+		Type: SettingTypeString, Default: "longhorn-static", Effect: SettingEffectNone,
+		Description: "The StorageClass that a PersistentVolume made for an existing volume names.",
+	},
+	{
+		Name: SettingRWXVolumeFastFailover, DisplayName: "RWX Volume Fast Failover", Category: SettingCategoryGeneral,
+		Type: SettingTypeBool, Default: "false", Effect: SettingEffectNone,
+		Description: "Move the server of a shared volume as soon as its node is seen to be silent.",
+	},
+	{
+		Name: SettingCSIAllowedTopologyKeys, DisplayName: "CSI Allowed Topology Keys", Category: SettingCategoryGeneral,
+		Type: SettingTypeString, Default: "", Effect: SettingEffectNone,
+		Description: "Labels of nodes, with commas between them, that the CSI driver tells Kubernetes as topology.",
+	},
+	{
+		Name: SettingCSIStorageCapacityTracking, DisplayName: "CSI Storage Capacity Tracking", Category: SettingCategoryGeneral,
+		Type: SettingTypeBool, Default: "false", Effect: SettingEffectNone,
+		Description: "Let Kubernetes schedule pods by the room that is left for their volumes.",
+	},
+	{
+		Name: SettingLogLevel, DisplayName: "Log Level", Category: SettingCategoryGeneral,
+		Type: SettingTypeString, Default: "Info", Options: []string{"Panic", "Fatal", "Error", "Warn", "Info", "Debug", "Trace"}, Effect: SettingEffectNone,
+		Description: "How much the daemons log.",
+	},
+	{
+		Name: SettingDeletingConfirmation, DisplayName: "Deleting Confirmation Flag", Category: SettingCategoryGeneral,
+		Type: SettingTypeBool, Default: "false", Effect: SettingEffectAtOnce,
+		Description: "Must be true for an uninstallation, which deletes all volumes and their data.",
+	},
+	{
+		Name: SettingOverProvisioningPercentage, DisplayName: "Storage Over Provisioning Percentage", Category: SettingCategoryScheduling,
+		Type: SettingTypeInt, Default: "100", Minimum: bound(0), Effect: SettingEffectAtOnce,
+		Description: "How much of a disk, less what is reserved, may be promised to replicas, in percent.",
+	},
+	{
+		Name: SettingMinimalAvailablePercentage, DisplayName: "Storage Minimal Available Percentage", Category: SettingCategoryScheduling,
+		Type: SettingTypeInt, Default: "25", Minimum: bound(0), Maximum: bound(100), Effect: SettingEffectAtOnce,
+		Description: "A disk with no more than this part free, in percent, gets no new replica.",
+	},
+	{
+		Name: SettingReservedPercentage, DisplayName: "Storage Reserved Percentage For Default Disk", Category: SettingCategoryScheduling,
+		Type: SettingTypeInt, Default: "30", Minimum: bound(0), Maximum: bound(100), Effect: SettingEffectNewDisks,
+		Description: "The part of a new default disk that is left to others, in percent.",
+	},
+	{
+		Name: SettingReplicaSoftAntiAffinity, DisplayName: "Replica Node Level Soft Anti-Affinity", Category: SettingCategoryScheduling,
+		Type: SettingTypeBool, Default: "false", Effect: SettingEffectAtOnce,
+		Description: "Allow two replicas of a volume on one node when there is no other.",
+	},
+	{
+		Name: SettingReplicaZoneSoftAntiAffinity, DisplayName: "Replica Zone Level Soft Anti-Affinity", Category: SettingCategoryScheduling,
+		Type: SettingTypeBool, Default: "true", Effect: SettingEffectAtOnce,
+		Description: "Allow two replicas of a volume in one zone when there is no other.",
+	},
+	{
+		Name: SettingReplicaDiskSoftAntiAffinity, DisplayName: "Replica Disk Level Soft Anti-Affinity", Category: SettingCategoryScheduling,
+		Type: SettingTypeBool, Default: "true", Effect: SettingEffectAtOnce,
+		Description: "Allow two replicas of a volume on one disk when there is no other, where they may share a node.",
+	},
+	{
+		Name: SettingReplicaAutoBalance, DisplayName: "Replica Auto Balance", Category: SettingCategoryScheduling,
+		Type: SettingTypeString, Default: "disabled", Options: []string{"disabled", "least-effort", "best-effort"}, Effect: SettingEffectNone,
+		Description: "Whether replicas are moved so that a volume's are spread evenly over nodes and zones.",
+	},
+	{
+		Name: SettingReplicaAutoBalanceDiskPressurePercentage, DisplayName: "Replica Auto Balance Disk Pressure Threshold (%)",
+		Category: SettingCategoryScheduling, Type: SettingTypeInt, Default: "90", Minimum: bound(0), Maximum: bound(99), Effect: SettingEffectNone,
+		Description: "From how much of a disk in use, in percent, replicas are moved to another disk of the node; 0: never.",
+	},
+	{
+		Name: SettingDisableSchedulingOnCordoned, DisplayName: "Disable Scheduling On Cordoned Node", Category: SettingCategoryScheduling,
+		Type: SettingTypeBool, Default: "true", Effect: SettingEffectAtOnce,
+		Description: "Place no new replica on a node that is cordoned.",
+	},
+	{
+		Name: SettingAllowEmptyNodeSelectorVolume, DisplayName: "Allow Scheduling Empty Node Selector Volumes To Any Node",
+		Category: SettingCategoryScheduling, Type: SettingTypeBool, Default: "true", Effect: SettingEffectAtOnce,
+		Description: "Let volumes without a node selector use nodes with tags.",
+	},
+	{
+		Name: SettingAllowEmptyDiskSelectorVolume, DisplayName: "Allow Scheduling Empty Disk Selector Volumes To Any Disk",
+		Category: SettingCategoryScheduling, Type: SettingTypeBool, Default: "true", Effect: SettingEffectAtOnce,
+		Description: "Let volumes without a disk selector use disks with tags.",
+	},
+	{
+		Name: SettingAllowVolumeCreationWithDegradedAvailability, DisplayName: "Allow Volume Creation with Degraded Availability",
+		Category: SettingCategoryScheduling, Type: SettingTypeBool, Default: "true", Effect: SettingEffectAtOnce,
+		Description: "Make a volume although there is no place yet for all of its replicas.",
+	},
+	{
+		Name: SettingConcurrentReplicaRebuildPerNodeLimit, DisplayName: "Concurrent Replica Rebuild Per Node Limit",
+		Category: SettingCategoryDangerZone, Type: SettingTypeInt, Default: "5", Minimum: bound(0), Effect: SettingEffectAtOnce,
+		Description: "How many replicas may be rebuilt on a node at a time; 0: none, replicas are not rebuilt at all.",
+	},
+}

@@ -1,0 +1,101 @@
+package types_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+func TestEveryDefinitionIsComplete(t *testing.T) {
+	names := types.Settings()
+	require.IsIncreasing(t, names)
+	categories := []string{"general", "backup", "orphan", "scheduling", "snapshot", "system info", "danger Zone"}
+	for _, name := range names {
+		d, ok := types.DefinitionOf(name)
+		require.True(t, ok, name)
+		assert.Equal(t, name, d.Name)
+		assert.NoError(t, types.CheckSetting(name, d.Default), "the default breaks the setting's own rules")
+		assert.NotEmpty(t, d.DisplayName, name)
+		assert.Regexp(t, `\.$`, d.Description, name)
+		assert.Contains(t, categories, d.Category, name)
+		assert.NotEmpty(t, d.Effect, name)
+		assert.True(t, d.Type == types.SettingTypeInt || d.Minimum == nil && d.Maximum == nil, "%s has bounds and is no number", name)
+		assert.True(t, d.Type == types.SettingTypeString || d.Options == nil, "%s has options and is no text", name)
+	}
+}
+
+func TestCheckSetting(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		setting types.SettingName
+		value   string
+		want    string // the error; empty: valid
+	}{
+		{"a number in bounds → valid", "default-replica-count", "20", ""},
+		{"above the bound → refused", "default-replica-count", "21", `setting default-replica-count: value "21" is more than 20`},
+		{"below the bound → refused", "default-replica-count", "0", `setting default-replica-count: value "0" is less than 1`},
+		{"a fraction → refused", "default-replica-count", "2.5", `setting default-replica-count: value "2.5" is not a whole number`},
+		{"a number for each engine → that of v1 is checked", "default-replica-count", `{"v1":"2","v2":"99"}`, ""},
+		{"v1 of it out of bounds → refused", "default-replica-count", `{"v1":"21"}`, `setting default-replica-count: value "{\"v1\":\"21\"}" is more than 20`},
+		{"none for v1 → refused", "default-replica-count", `{"v2":"2"}`, `setting default-replica-count: value "{\"v2\":\"2\"}" has no value for the data engine v1`},
+		{"torn JSON → refused", "default-replica-count", `{"v1"`, `setting default-replica-count: value "{\"v1\"" is not JSON with a text for each data engine, such as {"v1":"3"}`},
+		{"JSON where engines do not differ → refused", "storage-minimal-available-percentage", `{"v1":"2"}`, `setting storage-minimal-available-percentage: value "{\"v1\":\"2\"}" is not a whole number`},
+		{"true → valid", "replica-soft-anti-affinity", "true", ""},
+		{"yes → refused", "replica-soft-anti-affinity", "yes", `setting replica-soft-anti-affinity: value "yes" is neither true nor false`},
+		{"an option → valid", "node-drain-policy", "block-for-eviction", ""},
+		{"no option → refused, with the options", "replica-auto-balance", "most", `setting replica-auto-balance: value "most" is none of disabled, least-effort, best-effort`},
+		{"an absolute path → valid", "default-data-path", "/mnt/a", ""},
+		{"a relative path → refused", "default-data-path", "mnt/a", `setting default-data-path: value "mnt/a" must be an absolute path`},
+		{"the root directory in disguise → refused", "default-data-path", "/a/..", `setting default-data-path: value "/a/.." is a directory of the system; give a disk a directory of its own, such as one below /mnt or /var/lib/longhorn`},
+		{"empty → valid, the default", "default-data-path", "", ""},
+		{"an unknown name → refused", "nix", "1", `setting "nix" does not exist`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			err := types.CheckSetting(tc.setting, tc.value)
+			if tc.want == "" {
+				assert.NoError(t, err)
+				return
+			}
+			assert.EqualError(t, err, tc.want)
+		})
+	}
+}
+
+func TestValueInForce(t *testing.T) {
+	for _, tc := range []struct {
+		name                 string
+		setting, value, last string
+		want                 string
+	}{
+		{"a valid value → it", "default-replica-count", "2", "4", "2"},
+		{"a valid value for each engine → that of v1", "default-replica-count", `{"v1":"2","v2":"5"}`, "4", "2"},
+		{"empty → the default, whatever was before", "default-replica-count", "", "4", "3"},
+		{"invalid after a valid one → the last valid one", "default-replica-count", "x", "4", "4"},
+		{"invalid from the beginning → the default", "default-replica-count", "x", "", "3"},
+		{"invalid, and the last one breaks a rule of this release → the default", "default-replica-count", "x", "21", "3"},
+		{"a name that this release does not know → nothing", "nix", "1", "1", ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s := &longhorn.Setting{ObjectMeta: metav1.ObjectMeta{Name: tc.setting}, Value: tc.value, Status: longhorn.SettingStatus{ValueInForce: tc.last}}
+			assert.Equal(t, tc.want, types.ValueInForce(s))
+		})
+	}
+}
+
+func TestSettingValuesHaveTheirTypes(t *testing.T) {
+	values := func(text string) types.SettingValues { return func(types.SettingName) string { return text } }
+	assert.Equal(t, int64(2), values("2").Int(types.SettingDefaultReplicaCount))
+	assert.Equal(t, int64(2), values(`{"v1":"2"}`).Int(types.SettingDefaultReplicaCount))
+	assert.Equal(t, int64(3), values("").Int(types.SettingDefaultReplicaCount), "missing → the default")
+	assert.Equal(t, int64(3), values("many").Int(types.SettingDefaultReplicaCount), "invalid → the default")
+	assert.True(t, values("true").Bool(types.SettingReplicaSoftAntiAffinity))
+	assert.False(t, values("").Bool(types.SettingReplicaSoftAntiAffinity))
+	assert.Equal(t, "/data", values("/data").Text(types.SettingDefaultDataPath))
+	assert.PanicsWithValue(t, `BUG: setting default-data-path is read as int, and is "string"`, func() { values("1").Int(types.SettingDefaultDataPath) })
+	assert.PanicsWithValue(t, `BUG: setting nix is read as bool, and is ""`, func() { values("1").Bool("nix") })
+}

@@ -1,0 +1,118 @@
+// Package devusers finds the users of a block device: which mounts lie on it and which
+// processes have it open. It owns the reading of /proc for that, and must not know what the
+// device is.
+package devusers
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// most is how many users are named.
+const most = 5
+
+// Of names the users of the device at path: "mounted at /mnt (process 1 systemd)", "open in
+// process 12 dd". Mounts are named once, however many processes see them. root is the host's
+// root directory, below which its /proc lies. It looks as well as it can: a process that
+// ends meanwhile, or that may not be looked at, is left out. nil: none was found.
+func Of(root, path string) []string {
+	var device unix.Stat_t
+	if err := unix.Stat(filepath.Join(root, path), &device); err != nil || device.Mode&unix.S_IFMT != unix.S_IFBLK {
+		return nil
+	}
+	own, err := os.ReadFile("/proc/self/comm")
+	if err != nil {
+		return nil
+	}
+	return users(filepath.Join(root, "proc"), strings.TrimSpace(string(own)), device)
+}
+
+// users leaves out the processes of a name: those that serve the device have it open always.
+func users(proc, servers string, device unix.Stat_t) []string {
+	entries, err := os.ReadDir(proc)
+	if err != nil {
+		return nil
+	}
+	var pids []int
+	for _, e := range entries {
+		if pid, err := strconv.Atoi(e.Name()); err == nil {
+			pids = append(pids, pid)
+		}
+	}
+	slices.Sort(pids)
+	var found []string
+	seen := map[string]bool{} // mount points
+	for _, pid := range pids {
+		dir := filepath.Join(proc, strconv.Itoa(pid))
+		for _, at := range mountPoints(dir, device.Rdev) {
+			if !seen[at] {
+				seen[at] = true
+				found = append(found, fmt.Sprintf("mounted at %s (%s)", at, process(dir, pid)))
+			}
+		}
+		if name(dir) != servers && hasOpen(dir, device) {
+			found = append(found, "open in "+process(dir, pid))
+		}
+		if len(found) > most {
+			return append(found[:most], "and others")
+		}
+	}
+	return found
+}
+
+// mountPoints are those of a process whose third field of mountinfo is the device's number.
+func mountPoints(dir string, device uint64) []string {
+	file, err := os.Open(filepath.Join(dir, "mountinfo"))
+	if err != nil {
+		return nil
+	}
+	defer file.Close()
+	number := fmt.Sprintf("%d:%d", unix.Major(device), unix.Minor(device))
+	var points []string
+	for lines := bufio.NewScanner(file); lines.Scan(); {
+		if fields := strings.Fields(lines.Text()); len(fields) > 4 && fields[2] == number {
+			points = append(points, fields[4])
+		}
+	}
+	return points
+}
+
+// hasOpen looks only at what is below /dev: a file on a file system whose server is gone
+// does not answer.
+func hasOpen(dir string, device unix.Stat_t) bool {
+	fds, err := os.ReadDir(filepath.Join(dir, "fd"))
+	if err != nil {
+		return false
+	}
+	for _, fd := range fds {
+		link := filepath.Join(dir, "fd", fd.Name())
+		if target, err := os.Readlink(link); err != nil || !strings.HasPrefix(target, "/dev/") {
+			continue
+		}
+		var st unix.Stat_t
+		if err := unix.Stat(link, &st); err == nil && st.Mode&unix.S_IFMT == device.Mode&unix.S_IFMT && st.Rdev == device.Rdev {
+			return true
+		}
+	}
+	return false
+}
+
+func process(dir string, pid int) string {
+	return strings.TrimSpace(fmt.Sprintf("process %d %s", pid, name(dir)))
+}
+
+// name is a process's, empty where it cannot be read.
+func name(dir string) string {
+	text, err := os.ReadFile(filepath.Join(dir, "comm"))
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(text))
+}
