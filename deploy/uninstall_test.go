@@ -6,9 +6,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/go-logr/logr"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/yaml"
 
@@ -18,18 +20,7 @@ import (
 // TestTheUninstallerStandsApart: it works while the namespace of the installation is being deleted,
 // may delete what longhorn.yaml installs, and stops where it is refused.
 func TestTheUninstallerStandsApart(t *testing.T) {
-	text, err := os.ReadFile("uninstall.yaml")
-	require.NoError(t, err)
-	var role rbacv1.ClusterRole
-	var job batchv1.Job
-	for _, doc := range strings.Split(string(text), "\n---\n") {
-		switch {
-		case strings.Contains(doc, "\nkind: ClusterRole\n"):
-			require.NoError(t, yaml.UnmarshalStrict([]byte(doc), &role))
-		case strings.Contains(doc, "\nkind: Job\n"):
-			require.NoError(t, yaml.UnmarshalStrict([]byte(doc), &job))
-		}
-	}
+	role, job := uninstaller(t)
 	assert.NotEqual(t, types.Namespace, job.Namespace)
 	args := job.Spec.Template.Spec.Containers[0].Args
 	assert.Equal(t, []string{"uninstall", "--namespace=" + types.Namespace}, args)
@@ -56,4 +47,35 @@ func TestTheUninstallerStandsApart(t *testing.T) {
 		assert.True(t, may(verb, "", "persistentvolumes"), verb)
 	}
 	assert.False(t, may("get", "", "secrets") || may("list", "", "secrets"), "it reads no keys")
+}
+
+// TestTheUninstallerIsNotPlacedOnADeadNode: its pod would never start there, and nothing would move it.
+func TestTheUninstallerIsNotPlacedOnADeadNode(t *testing.T) {
+	_, job := uninstaller(t)
+	tolerated := func(key string) bool {
+		return slices.ContainsFunc(job.Spec.Template.Spec.Tolerations, func(tol corev1.Toleration) bool {
+			return tol.ToleratesTaint(logr.Discard(), &corev1.Taint{Key: key, Effect: corev1.TaintEffectNoSchedule}, false)
+		})
+	}
+	assert.False(t, tolerated(corev1.TaintNodeUnreachable))
+	assert.False(t, tolerated(corev1.TaintNodeNotReady))
+	assert.False(t, tolerated(corev1.TaintNodeOutOfService))
+	assert.True(t, tolerated(corev1.TaintNodeUnschedulable))
+	assert.True(t, tolerated("node-role.kubernetes.io/control-plane"))
+}
+
+// uninstaller reads the role and the Job of uninstall.yaml.
+func uninstaller(t *testing.T) (role rbacv1.ClusterRole, job batchv1.Job) {
+	t.Helper()
+	text, err := os.ReadFile("uninstall.yaml")
+	require.NoError(t, err)
+	for _, doc := range strings.Split(string(text), "\n---\n") {
+		switch {
+		case strings.Contains(doc, "\nkind: ClusterRole\n"):
+			require.NoError(t, yaml.UnmarshalStrict([]byte(doc), &role))
+		case strings.Contains(doc, "\nkind: Job\n"):
+			require.NoError(t, yaml.UnmarshalStrict([]byte(doc), &job))
+		}
+	}
+	return role, job
 }
