@@ -4,13 +4,13 @@
 # A running Docker or Podman builds it on the Dockerfile's own base. Without one, the
 # base is made of Debian packages with mmdebstrap and the rest with buildah: this
 # needs root and a Debian mirror, but no registry.
-# Usage: scripts/image.sh          (BUILDER=docker|podman|buildah chooses)
+# Usage: scripts/image.sh [BINARY NAME TAR]     (BUILDER=docker|podman|buildah chooses; another binary makes another image)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-name=localhost/longhorn-manager:dev
-binary=bin/longhorn-manager
-out=dist/longhorn-manager.tar
+binary=${1:-bin/longhorn-manager}
+name=${2:-localhost/longhorn-manager:dev}
+out=${3:-dist/longhorn-manager.tar}
 suite=bookworm
 packages=e2fsprogs,xfsprogs,util-linux,mount # those of the Dockerfile
 cache=${XDG_CACHE_HOME:-/var/cache}/longhorn-image
@@ -98,7 +98,7 @@ say "building $name with $builder"
 context=$(mktemp -d) # nothing but the binary: the repository may be large
 trap 'rm -rf "$context"' EXIT
 mkdir "$context/bin"
-cp "$binary" "$context/bin/"
+cp "$binary" "$context/bin/longhorn-manager"
 rm -f "$out.new" "$out.sum"
 case $builder in
 docker | podman)

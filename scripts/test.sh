@@ -30,15 +30,14 @@ besides() {
 
 unit() {
 	local failed=0
-	echo "test: unit tests of the main module; those of devcluster, which mostly wait, follow at the end"
+	echo "test: unit tests of the main module; those of devcluster and of the admission policies, which mostly wait, follow at the end"
 	beside dist/devcluster.log go -C devcluster test -timeout 15m ./...
+	beside dist/policy.log go -C test/policy test -timeout 15m ./...
 	go test -race -timeout 15m $(go list ./... | grep -v '/test/e2e$') || failed=1
 	echo "test: the whole search of the membership rules, which the race detector makes too slow"
 	plain -v -run TestEveryReachableState ./membership/explore || failed=1
 	echo "test: what users write by hand, and what a disk may hold, fuzzed for a moment each"
 	FUZZTIME=10s FUZZJOBS=3 scripts/fuzz.sh ./disk ./controller/node/defaults || failed=1
-	echo "test: the admission policies, with the API server's validator"
-	go -C test/policy test -timeout 5m ./... || failed=1
 	besides || failed=1
 	echo "test: the unit tests ended after $SECONDS s"
 	return "$failed"
@@ -75,6 +74,9 @@ e2e() {
 	return "$failed"
 }
 
+# older is the revision that was released last.
+older=${OLDER:-b08c98d}
+
 # long repeats by the dozen what the others do once; it takes an hour or two.
 long() {
 	echo "test: deep exploration of the membership rules, 2,000 histories under faults, 190 disks taken away, 150 successions"
@@ -82,8 +84,9 @@ long() {
 	echo "test: what users write by hand, and what a disk may hold, fuzzed for a minute each"
 	FUZZTIME=60s FUZZJOBS=3 scripts/fuzz.sh ./disk ./controller/node/defaults
 	images
-	echo "test: six rounds of each power loss"
-	LONG_ROUNDS=6 cluster -timeout 3h -run TestPowerIsLost
+	scripts/older.sh "$older"
+	echo "test: six rounds of each power loss, and the update of an older release under a writer"
+	LONG_ROUNDS=6 cluster -timeout 3h -run 'TestPowerIsLost|TestUpdateOfAnOlderRelease'
 }
 
 case $what in

@@ -132,7 +132,12 @@ func (c *Cluster) Down(ctx context.Context) error {
 
 // Install applies deploy/longhorn.yaml and waits until everything of it is ready.
 func (c *Cluster) Install(ctx context.Context) error {
-	if _, err := c.Kubectl(ctx, "apply", "-f", filepath.Join(c.o.Root, "deploy/longhorn.yaml")); err != nil {
+	return c.InstallFrom(ctx, "deploy/longhorn.yaml")
+}
+
+// InstallFrom is Install with another manifest, a path in the repository.
+func (c *Cluster) InstallFrom(ctx context.Context, manifest string) error {
+	if _, err := c.Kubectl(ctx, "apply", "-f", filepath.Join(c.o.Root, manifest)); err != nil {
 		return err
 	}
 	for _, object := range []string{"daemonset/longhorn-manager", "daemonset/longhorn-csi-plugin", "deployment/longhorn-csi-controller"} {
