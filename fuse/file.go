@@ -149,7 +149,7 @@ func (s *Server) readAt(unique uint64, b *buffer, data []byte, off int64) (left 
 		return false, s.backend.ReadAt(always, data, off)
 	}
 	return r.ReadLate(always, data, off, func(got []byte, err error) {
-		defer s.requests.Done()
+		defer s.readers.Done()
 		b.discount()
 		s.answerRead(unique, got, err)
 	})

@@ -2,10 +2,10 @@ package fuse
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"os"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -38,16 +38,18 @@ type Server struct {
 	size    int64
 	backend Backend
 	fd      int
-	conn    *os.File // of fd, for the poller
-	raw     syscall.RawConn
 
 	large, small share
-	// isReadable is the function of that name, but in tests.
-	isReadable func(fd int, patience time.Duration) bool
+	poll         *poll
+	warm         time.Duration // the constant of that name, but in tests
 
-	requests sync.WaitGroup // those under way
+	readers sync.WaitGroup // and those who answer what a reader left behind
+	taken   atomic.Int64   // requests that were read
+	mu      sync.Mutex
+	spare   []*waiter // guarded by mu; those with which no reader waits
+
 	ended    chan struct{}
-	err      error // of Serve; set before ended is closed
+	err      error // of Serve; set once, before ended is closed
 	stopping chan struct{}
 	stop     sync.Once
 }
@@ -63,25 +65,26 @@ func NewServer(conn int, size int64, maxWrite uint32, b Backend) (*Server, error
 		_ = unix.Close(conn)
 		return nil, fmt.Errorf("serve a FUSE connection: %w", err)
 	}
-	s := &Server{
-		size: size, backend: b, fd: conn, large: share{pool: large}, small: share{pool: small}, isReadable: isReadable, conn: os.NewFile(uintptr(conn), "/dev/fuse"),
-		ended: make(chan struct{}), stopping: make(chan struct{}),
-	}
-	var err error
-	if s.raw, err = s.conn.SyscallConn(); err != nil {
-		_ = s.conn.Close()
+	p, err := newPoll(conn)
+	if err != nil {
+		_ = unix.Close(conn)
 		return nil, fmt.Errorf("serve a FUSE connection: %w", err)
 	}
-	return s, nil
+	return &Server{
+		size: size, backend: b, fd: conn, large: share{pool: large}, small: share{pool: small}, poll: p, spare: slices.Clone(p.waiters[:]), warm: warm,
+		ended: make(chan struct{}), stopping: make(chan struct{}),
+	}, nil
 }
 
 // Serve reads and serves requests until the kernel has let go of the file system, which is no error, or Stop was called. It returns when all
 // requests that it read are answered.
 func (s *Server) Serve() error {
 	defer close(s.ended)
-	s.err = s.read()
-	s.requests.Wait()
-	_ = s.conn.Close()
+	s.readers.Add(1)
+	go s.read(s.takeWaiter(), false)
+	s.readers.Wait()
+	s.poll.close()
+	_ = unix.Close(s.fd)
 	return s.err
 }
 
@@ -89,69 +92,25 @@ func (s *Server) Serve() error {
 func (s *Server) Ended() <-chan struct{} { return s.ended }
 
 // Stop makes Serve read no more requests; those that it read are answered. What the kernel queues waits for a successor.
-func (s *Server) Stop() {
+func (s *Server) Stop() { s.stopFor(nil) }
+
+// stopFor stops all readers; err is what Serve returns, if it is the first to stop them.
+func (s *Server) stopFor(err error) {
 	s.stop.Do(func() {
+		s.err = err
 		close(s.stopping)
-		_ = s.conn.SetReadDeadline(time.Unix(1, 0)) // wakes the reader
+		s.poll.wakeAll()
 	})
 }
 
-// warm is how long the loop waits for the next request in a thread of its own. That costs a third less than the poller, which has to
-// be asked twice for each request; an idle connection is left to it.
-const warm = 10 * time.Millisecond
-
-// read is the loop. A buffer is taken when there is something to read, and given back when that was short, so an idle connection has
-// neither a buffer nor a thread.
-func (s *Server) read() error {
-	isWarm := false
-	for {
-		var r request
-		var failed error
-		err := s.raw.Read(func(fd uintptr) bool {
-			select {
-			case <-s.stopping:
-				failed = errStopped
-				return true
-			default:
-			}
-			r, failed = s.receive(int(fd))
-			if isWarm && errors.Is(failed, unix.EAGAIN) && s.isReadable(int(fd), warm) {
-				r, failed = s.receive(int(fd))
-			}
-			isWarm = failed == nil
-			return !errors.Is(failed, unix.EAGAIN)
-		})
-		switch {
-		case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(failed, errStopped):
-			return nil
-		case err != nil:
-			return fmt.Errorf("read a FUSE request: %w", err)
-		case errors.Is(failed, unix.ENODEV), errors.Is(failed, unix.ECONNABORTED):
-			return nil
-		case errors.Is(failed, unix.EINTR), errors.Is(failed, unix.ENOENT): // ENOENT: given up by its caller before it was read
-			continue
-		case errors.Is(failed, unix.ENOMEM): // no buffer, for now; the kernel keeps the request
-			time.Sleep(100 * time.Millisecond)
-			continue
-		case failed != nil:
-			return fmt.Errorf("read a FUSE request: %w", failed)
-		}
-		s.requests.Add(1)
-		go func() {
-			if left := s.handle(r); !left {
-				s.requests.Done()
-			}
-		}()
+func (s *Server) isStopping() bool {
+	select {
+	case <-s.stopping:
+		return true
+	default:
+		return false
 	}
 }
-
-// isReadable waits until there is something to read, or a time is over.
-func isReadable(fd int, patience time.Duration) bool {
-	n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(patience.Milliseconds()))
-	return err == nil && n > 0
-}
-
-var errStopped = errors.New("stopped")
 
 // requestAt is where a request begins in a buffer: so that the data of a WRITE begins at a page.
 const requestAt = pageBytes - inHeaderBytes - writeInBytes
@@ -165,12 +124,12 @@ type request struct {
 func (r request) bytes() []byte { return r.buffer.bytes[requestAt : requestAt+r.length] }
 
 // receive reads one request. A short one is moved to a small buffer, so that the large one goes back at once.
-func (s *Server) receive(fd int) (request, error) {
+func (s *Server) receive() (request, error) {
 	b, err := s.large.get()
 	if err != nil {
 		return request{}, err
 	}
-	n, err := unix.Read(fd, b.bytes[requestAt:])
+	n, err := unix.Read(s.fd, b.bytes[requestAt:])
 	if err == nil && n == 0 {
 		err = unix.ENODEV
 	}
