@@ -77,7 +77,17 @@ func TestTheNextRequestIsTakenWithoutThePoller(t *testing.T) {
 		require.Eventually(t, func() bool { return k.waiting() == maxWaiting }, 10*time.Second, time.Millisecond)
 		ask()
 	}
-	assert.Empty(t, rested, "a reader went back to the poller")
+	k.store.wait = make(chan struct{})
+	for i := range uint64(maxWaiting) { // others are needed, soon
+		k.send(opWrite, i, imageNode, writeBody(0, []byte{7}))
+	}
+	ask()
+	require.Eventually(t, func() bool { return k.waiting() == maxWaiting }, 10*time.Second, time.Millisecond)
+	assert.Empty(t, rested, "a reader went to the poller")
+	close(k.store.wait)
+	for range maxWaiting {
+		k.reply()
+	}
 }
 
 // When nothing is asked for some time one reader is left, in Go's poller; it takes the next request.
