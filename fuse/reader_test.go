@@ -82,7 +82,7 @@ func TestTheNextRequestIsTakenWithoutThePoller(t *testing.T) {
 		k.send(opWrite, i, imageNode, writeBody(0, []byte{7}))
 	}
 	ask()
-	require.Eventually(t, func() bool { return k.waiting() == maxWaiting }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return sleepers(t, k.server.poll) == maxWaiting }, 10*time.Second, time.Millisecond)
 	assert.Empty(t, rested, "a reader went to the poller")
 	close(k.store.wait)
 	for range maxWaiting {
