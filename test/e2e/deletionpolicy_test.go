@@ -12,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
@@ -48,6 +50,19 @@ func TestWhatHoldsDataIsNotDeletedByHand(t *testing.T) {
 		_, err := api.InstanceManagers(types.Namespace).Create(ctx, im, metav1.CreateOptions{})
 		require.NoError(t, err)
 	}
+	for _, name := range []string{"q", "claimed", "idle"} {
+		v := &longhorn.Volume{ObjectMeta: in(name), Spec: longhorn.VolumeSpec{Size: 2 << 20, DiskSelector: []string{}, NodeSelector: []string{}}}
+		v, err := api.Volumes(types.Namespace).Create(ctx, v, metav1.CreateOptions{})
+		require.NoError(t, err)
+		v.Status.Conditions = []longhorn.Condition{}
+		v.Status.State = longhorn.VolumeStateDetached
+		if name == "q" {
+			v.Status.State, v.Status.CurrentNodeID = longhorn.VolumeStateAttached, "node-x"
+		}
+		_, err = api.Volumes(types.Namespace).UpdateStatus(ctx, v, metav1.UpdateOptions{})
+		require.NoError(t, err)
+	}
+	bound(ctx, t, c, "claimed")
 	e := &longhorn.Engine{ObjectMeta: in("q-e-0")}
 	e.Spec.VolumeName, e.Spec.VolumeSize, e.Spec.NodeID = "q", 2<<20, "node-x"
 	e, err := api.Engines(types.Namespace).Create(ctx, e, metav1.CreateOptions{})
@@ -62,6 +77,7 @@ func TestWhatHoldsDataIsNotDeletedByHand(t *testing.T) {
 		"manager": func(n string, o metav1.DeleteOptions) error {
 			return api.InstanceManagers(types.Namespace).Delete(ctx, n, o)
 		},
+		"volume": func(n string, o metav1.DeleteOptions) error { return api.Volumes(types.Namespace).Delete(ctx, n, o) },
 		"attachment": func(n string, o metav1.DeleteOptions) error {
 			return api.VolumeAttachments(types.Namespace).Delete(ctx, n, o)
 		},
@@ -75,6 +91,8 @@ func TestWhatHoldsDataIsNotDeletedByHand(t *testing.T) {
 	for _, tc := range []struct{ name, kind, object, refusal string }{
 		{"the last good copy → refused", "replica", "q-r-last", "replica q-r-last has the last good copy of volume q: it cannot be deleted; to delete the volume, run kubectl -n " + types.Namespace + " delete volumes.longhorn.io q"},
 		{"an instance manager that runs an engine → refused", "manager", "im-node-x", "instance manager im-node-x runs the engine of volume q: deleting it would cut the volume; to move what is on its node elsewhere, run kubectl drain node-x"},
+		{"an attached volume → refused", "volume", "q", "volume q is in use (attached, node node-x): it cannot be deleted, its data would go with it; delete the pods that use it, then its PersistentVolumeClaim"},
+		{"the volume of a bound claim → refused", "volume", "claimed", "volume claimed has the data of PersistentVolumeClaim " + types.Namespace + "/claimed: it cannot be deleted while that claim is there"},
 		{"the attachment of an attached volume → refused", "attachment", "q", "volume q is attached to node node-x: deleting this object would cut it"},
 		{"the namespace → refused", "namespace", types.Namespace, uninstall},
 		{"a definition → refused", "definition", "volumes.longhorn.io", uninstall},
@@ -92,13 +110,48 @@ func TestWhatHoldsDataIsNotDeletedByHand(t *testing.T) {
 			check(t, remove[tc.kind](tc.object, dry), tc.refusal)
 		})
 	}
-	for kind, object := range map[string]string{"replica": "q-r-other", "manager": "im-node-y", "attachment": "idle"} {
+	for kind, object := range map[string]string{"replica": "q-r-other", "manager": "im-node-y", "attachment": "idle", "volume": "idle"} {
 		t.Run("another "+kind+" → accepted", func(t *testing.T) { check(t, remove[kind](object, metav1.DeleteOptions{}), "") })
 	}
 	// By the account that deletes them in its turn; then nothing is left for other tests.
-	for _, object := range []string{"replicas.longhorn.io/q-r-last", "engines.longhorn.io/q-e-0", "instancemanagers.longhorn.io/im-node-x", "volumeattachments.longhorn.io/q"} {
+	for _, object := range []string{"replicas.longhorn.io/q-r-last", "engines.longhorn.io/q-e-0", "instancemanagers.longhorn.io/im-node-x", "volumeattachments.longhorn.io/q", "volumes.longhorn.io/q", "volumes.longhorn.io/claimed"} {
 		c.Must(ctx, t, "-n", types.Namespace, "delete", object, "--as=system:serviceaccount:"+types.Namespace+":"+types.LeaderAccount)
 	}
+}
+
+// bound makes the PersistentVolume of a volume, which a claim of that name is bound to.
+func bound(ctx context.Context, t *testing.T, c *cluster.Cluster, volume string) {
+	t.Helper()
+	pv := &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: volume},
+		Spec: corev1.PersistentVolumeSpec{
+			Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain, StorageClassName: "none",
+			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: types.DriverName, VolumeHandle: volume}},
+		},
+	}
+	_, err := c.Kube.CoreV1().PersistentVolumes().Create(ctx, pv, metav1.CreateOptions{})
+	require.NoError(t, err)
+	claim := &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Name: volume, Namespace: types.Namespace},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			AccessModes: pv.Spec.AccessModes, Resources: corev1.VolumeResourceRequirements{Requests: pv.Spec.Capacity},
+			StorageClassName: &pv.Spec.StorageClassName, VolumeName: volume,
+		},
+	}
+	_, err = c.Kube.CoreV1().PersistentVolumeClaims(types.Namespace).Create(ctx, claim, metav1.CreateOptions{})
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		c.Must(context.WithoutCancel(ctx), t, "-n", types.Namespace, "delete", "pvc", volume)
+		c.Must(context.WithoutCancel(ctx), t, "delete", "pv", volume)
+	})
+	cluster.Eventually(ctx, t, time.Minute, "the claim is bound", func(ctx context.Context) error {
+		now, err := c.Kube.CoreV1().PersistentVolumes().Get(ctx, volume, metav1.GetOptions{})
+		if err == nil && now.Status.Phase != corev1.VolumeBound {
+			err = fmt.Errorf("it is %s", now.Status.Phase)
+		}
+		return err
+	})
 }
 
 // TestADaemonIsHeldToItsNode: the account of the daemons without a node in its token writes nothing,

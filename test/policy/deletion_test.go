@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -24,6 +25,17 @@ const (
 	engine     = "{apiVersion: longhorn.io/v1beta2, kind: Engine, metadata: {name: v-e-0, namespace: storage}, spec: {volumeName: v, nodeID: a}, status: {epoch: {generation: 1}}}"
 )
 
+// volume is one with what is to be said of it, "spec: {…}" or "status: {…}".
+func volume(of string) string {
+	return "{apiVersion: longhorn.io/v1beta2, kind: Volume, metadata: {name: v, namespace: storage}, " + of + "}"
+}
+
+// volumeOf is the PersistentVolume of a volume, with a claim in that phase.
+func volumeOf(volume, driver, phase string) string {
+	return "{apiVersion: v1, kind: PersistentVolume, metadata: {name: pv-" + volume + "}, spec: {csi: {driver: " + driver + ", volumeHandle: " + volume + "}," +
+		" claimRef: {namespace: shop, name: data-db-0}}, status: {phase: " + phase + "}}"
+}
+
 // engineOn is an engine with its two members at two addresses.
 func engineOn(node, state, modeOfOther string) string {
 	return "{apiVersion: longhorn.io/v1beta2, kind: Engine, metadata: {name: v-e-0, namespace: storage}, spec: {volumeName: v, nodeID: " + node + "}," +
@@ -35,6 +47,12 @@ func TestWhatIsNotDeletedByHand(t *testing.T) {
 	crds := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 	namespaces := schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 	account := func(name string) string { return "system:serviceaccount:storage:" + name }
+	const servesCopy = "instance manager im serves a copy of volume v, which is in use: deleting several at once would cut the volume;" +
+		" to move what is on its node elsewhere, run kubectl drain a --ignore-daemonsets --delete-emptydir-data"
+	inUse := func(how string) string {
+		return "volume v is in use (" + how + "): it cannot be deleted, its data would go with it; delete the pods that use it, then its PersistentVolumeClaim," +
+			" and the volume goes with that; one that was attached by hand must be detached first; to uninstall, run kubectl apply -f deploy/uninstall.yaml"
+	}
 	all := policies(t)
 	for _, tc := range []struct {
 		name, policy string
@@ -73,6 +91,65 @@ func TestWhatIsNotDeletedByHand(t *testing.T) {
 		},
 		{name: "the last good copy, by Kubernetes' controllers without accounts → accepted", policy: "longhorn-keep-last-copies", resource: ours("replicas"), object: lastCopy, user: "system:kube-controller-manager"},
 
+		{
+			name: "an attached volume → refused, the way is named", policy: "longhorn-keep-attached-volumes", resource: ours("volumes"),
+			object: volume("spec: {nodeID: a}, status: {state: attached, currentNodeID: a}"), want: inUse("attached, node a"),
+		},
+		{
+			name: "a volume that begins to be attached → refused", policy: "longhorn-keep-attached-volumes", resource: ours("volumes"),
+			object: volume("spec: {nodeID: a}, status: {state: detached}"), want: inUse("attaching, node a"),
+		},
+		{
+			name: "an attaching volume → refused", policy: "longhorn-keep-attached-volumes", resource: ours("volumes"),
+			object: volume("spec: {nodeID: a}, status: {state: attaching}"), want: inUse("attaching, node a"),
+		},
+		{
+			name: "a detaching volume → refused", policy: "longhorn-keep-attached-volumes", resource: ours("volumes"),
+			object: volume("spec: {nodeID: ''}, status: {state: detaching, currentNodeID: a}"), want: inUse("detaching, node a"),
+		},
+		{
+			name: "a detaching volume whose node is not said → refused", policy: "longhorn-keep-attached-volumes", resource: ours("volumes"),
+			object: volume("status: {state: detaching}"), want: inUse("detaching"),
+		},
+		{name: "a detached volume → accepted", policy: "longhorn-keep-attached-volumes", resource: ours("volumes"), object: volume("spec: {nodeID: ''}, status: {state: detached, currentNodeID: ''}")},
+		{name: "a volume of which nothing is known → accepted", policy: "longhorn-keep-attached-volumes", resource: ours("volumes"), object: volume("spec: {}")},
+		{
+			name: "an attached volume that is deleted already → accepted", policy: "longhorn-keep-attached-volumes", resource: ours("volumes"),
+			object: "{apiVersion: longhorn.io/v1beta2, kind: Volume, metadata: {name: v, namespace: storage, deletionTimestamp: '2026-01-01T00:00:00Z'}, status: {state: deleting, currentNodeID: a}}",
+		},
+		{
+			name: "an attached volume, by the leader, as for REST and CSI → accepted", policy: "longhorn-keep-attached-volumes", resource: ours("volumes"),
+			object: volume("status: {state: attached, currentNodeID: a}"), user: account("longhorn-manager-leader"),
+		},
+		{
+			name: "an attached volume, by the namespace's end → accepted", policy: "longhorn-keep-attached-volumes", resource: ours("volumes"),
+			object: volume("status: {state: attached, currentNodeID: a}"), groups: []string{"system:serviceaccounts:kube-system"},
+		},
+
+		{
+			name: "the volume of a bound claim → refused, the claim is named", policy: "longhorn-keep-claimed-volumes", resource: ours("volumes"), object: volume("spec: {}"),
+			params: []string{volumeOf("other", "driver.longhorn.io", "Bound"), volumeOf("v", "driver.longhorn.io", "Bound")},
+			want: "volume v has the data of PersistentVolumeClaim shop/data-db-0: it cannot be deleted while that claim is there; run kubectl -n shop delete pvc data-db-0," +
+				" and where PersistentVolume pv-v has the reclaim policy Delete, the volume goes with it",
+		},
+		{name: "no PersistentVolume at all → accepted", policy: "longhorn-keep-claimed-volumes", resource: ours("volumes"), object: volume("spec: {}")},
+		{
+			name: "the claim is gone → accepted", policy: "longhorn-keep-claimed-volumes", resource: ours("volumes"), object: volume("spec: {}"),
+			params: []string{volumeOf("v", "driver.longhorn.io", "Released")},
+		},
+		{
+			name: "another driver's volume of that name, and one of no driver → accepted", policy: "longhorn-keep-claimed-volumes", resource: ours("volumes"), object: volume("spec: {}"),
+			params: []string{volumeOf("v", "driver.example.org", "Bound"), "{apiVersion: v1, kind: PersistentVolume, metadata: {name: v}, spec: {local: {path: /mnt}}}"},
+		},
+		{
+			name: "a PersistentVolume that was made by hand, with no claim yet → accepted", policy: "longhorn-keep-claimed-volumes", resource: ours("volumes"), object: volume("spec: {}"),
+			params: []string{"{apiVersion: v1, kind: PersistentVolume, metadata: {name: v}, spec: {csi: {driver: driver.longhorn.io, volumeHandle: v}}}"},
+		},
+		{
+			name: "the volume of a bound claim, by the leader → accepted", policy: "longhorn-keep-claimed-volumes", resource: ours("volumes"), object: volume("spec: {}"),
+			params: []string{volumeOf("v", "driver.longhorn.io", "Bound")}, user: account("longhorn-manager-leader"),
+		},
+
 		{name: "an instance manager, no engines → accepted", policy: "longhorn-keep-instance-managers", resource: ours("instancemanagers"), object: manager},
 		{
 			name: "an instance manager that runs an engine → refused", policy: "longhorn-keep-instance-managers", resource: ours("instancemanagers"), object: manager, params: []string{engineOn("a", "running", "RW")},
@@ -80,7 +157,7 @@ func TestWhatIsNotDeletedByHand(t *testing.T) {
 		},
 		{
 			name: "an instance manager that runs one of two engines → refused", policy: "longhorn-keep-instance-managers", resource: ours("instancemanagers"), object: manager,
-			params: []string{engineOn("b", "running", "RW"), engineOn("a", "stopping", "RW")},
+			params: []string{engineOn("b", "stopped", "RW"), engineOn("a", "stopping", "RW")},
 			want:   "instance manager im runs the engine of volume v: deleting it would cut the volume; to move what is on its node elsewhere, run kubectl drain a --ignore-daemonsets --delete-emptydir-data",
 		},
 		{name: "its engine has stopped → accepted", policy: "longhorn-keep-instance-managers", resource: ours("instancemanagers"), object: manager, params: []string{engineOn("a", "stopped", "RW")}},
@@ -88,10 +165,25 @@ func TestWhatIsNotDeletedByHand(t *testing.T) {
 			name: "an engine that was never started → accepted", policy: "longhorn-keep-instance-managers", resource: ours("instancemanagers"), object: manager,
 			params: []string{"{apiVersion: longhorn.io/v1beta2, kind: Engine, metadata: {name: v-e-0, namespace: storage}, spec: {volumeName: v}}"},
 		},
-		{name: "an engine elsewhere with another copy → accepted", policy: "longhorn-keep-instance-managers", resource: ours("instancemanagers"), object: manager, params: []string{engineOn("b", "running", "RW")}},
 		{
-			name: "an engine elsewhere with the only good copy here → refused", policy: "longhorn-keep-instance-managers", resource: ours("instancemanagers"), object: manager, params: []string{engineOn("b", "running", "WO")},
-			want: "instance manager im serves the last good copy of volume v: deleting it would cut the volume; to move what is on its node elsewhere, run kubectl drain a --ignore-daemonsets --delete-emptydir-data",
+			name: "an engine elsewhere with a copy here and another one → refused, the other may be deleted at once", policy: "longhorn-keep-instance-managers", resource: ours("instancemanagers"), object: manager,
+			params: []string{engineOn("b", "running", "RW")}, want: servesCopy,
+		},
+		{
+			name: "an engine elsewhere with the only good copy here → refused", policy: "longhorn-keep-instance-managers", resource: ours("instancemanagers"), object: manager,
+			params: []string{engineOn("b", "running", "WO")}, want: servesCopy,
+		},
+		{
+			name: "an engine elsewhere with a copy here that has failed → accepted", policy: "longhorn-keep-instance-managers", resource: ours("instancemanagers"), object: strings.ReplaceAll(manager, "10.0.0.1", "10.0.0.2"),
+			params: []string{engineOn("b", "running", "ERR")},
+		},
+		{
+			name: "an engine elsewhere without a copy here → accepted", policy: "longhorn-keep-instance-managers", resource: ours("instancemanagers"), object: strings.ReplaceAll(manager, "10.0.0.1", "10.0.0.11"),
+			params: []string{engineOn("b", "running", "RW")},
+		},
+		{
+			name: "copies of an engine elsewhere that has stopped → accepted", policy: "longhorn-keep-instance-managers", resource: ours("instancemanagers"), object: manager,
+			params: []string{engineOn("b", "stopped", "RW")},
 		},
 		{
 			name: "an instance manager that runs an engine, by the leader → accepted", policy: "longhorn-keep-instance-managers", resource: ours("instancemanagers"), object: manager,
