@@ -14,6 +14,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/controller/engine/abandon"
 	"github.com/longhorn-lep/longhorn-manager/controller/instancemanager"
 	"github.com/longhorn-lep/longhorn-manager/controller/node"
+	"github.com/longhorn-lep/longhorn-manager/controller/outage"
 	"github.com/longhorn-lep/longhorn-manager/controller/relocation"
 	"github.com/longhorn-lep/longhorn-manager/controller/remount"
 	"github.com/longhorn-lep/longhorn-manager/controller/replica"
@@ -199,6 +200,9 @@ func (d *daemon) leadCluster(ctx context.Context) error {
 			return abandon.New(abandon.Deps{
 				Env: d.env, Owner: d.node, Engines: store.Engines, Nodes: store.Nodes, KubeNodes: store.KubeNodes, Volumes: store.Volumes,
 			})
+		},
+		func(store *datastore.Datastore) (runner, error) {
+			return outage.New(outage.Deps{Env: d.env, Nodes: store.Nodes, Replicas: store.Replicas, Managers: store.InstanceManagers})
 		},
 		func(store *datastore.Datastore) (runner, error) {
 			return orphan.New(orphan.Deps{

@@ -165,6 +165,8 @@ const (
 	// InstanceManager Drainable. LastReplica is a deleted replica's Removable too.
 	ReasonEngineRuns  = "EngineRuns"
 	ReasonLastReplica = "LastReplica"
+	// InstanceManager PodReady, Unknown: the leader says so, for no daemon there can.
+	ReasonNodeDown = "NodeDown"
 	ReasonHasReplicas = "HasReplicas"
 	// Setting Valid. UnknownName: another release may know it, this one leaves it alone.
 	// NoEffectYet: the value is valid, and nothing reads it in this release.

@@ -70,10 +70,11 @@ type Plan struct {
 //	does not run yet         wait                  starting   False Starting
 //	runs, never answered     wait                  starting   False Starting
 //	runs, answers            –                     running    True  Running
-//	runs, answered before    –                     running    True  Running (as it was)
+//	runs, answered before    –                     as it was  as it was
 //
 // The last row is a daemon that just started, or a data plane that is busy: what was
-// said of the same address stays true until the pod itself changes.
+// said of the same address stays true until the pod itself changes. That is running, or
+// unknown where the leader has said so of a node that was down (controller/outage).
 func plan(in Input, now time.Time) Plan {
 	switch pod := in.Pod; {
 	case pod == nil:
@@ -106,11 +107,16 @@ func (in Input) alive(now time.Time) Plan {
 		p := in.is(longhorn.InstanceManagerStateRunning, types.ReasonPodRunning, "its pod runs and answers", now)
 		p.Status.IP, p.Status.Port, p.Status.UUID, p.Status.Version = in.Pod.Status.PodIP, in.Process.Port, in.Process.Process, in.Process.Version
 		return p
-	case before.CurrentState == longhorn.InstanceManagerStateRunning && before.IP == in.Pod.Status.PodIP && before.UUID != "":
+	case isUp(before.CurrentState) && before.IP == in.Pod.Status.PodIP && before.UUID != "":
 		return Plan{Status: before}
 	default:
 		return in.is(longhorn.InstanceManagerStateStarting, types.ReasonPodStarting, "its pod runs and does not answer yet", now)
 	}
+}
+
+// isUp tells whether a pod was last seen to answer, as far as is known.
+func isUp(s longhorn.InstanceManagerState) bool {
+	return s == longhorn.InstanceManagerStateRunning || s == longhorn.InstanceManagerStateUnknown
 }
 
 // replaceEnded deletes a pod that ended, at once or after its delay.
@@ -141,7 +147,7 @@ func (in Input) isIdle() bool {
 
 // is makes a Plan with that status and nothing to do.
 func (in Input) is(state longhorn.InstanceManagerState, reason, message string, now time.Time) Plan {
-	status := longhorn.InstanceManagerStatus{OwnerID: in.Node, CurrentState: state}
+	status := longhorn.InstanceManagerStatus{OwnerID: in.Node, CurrentState: state, UnknownSince: in.Manager.Status.UnknownSince}
 	c := longhorn.Condition{Type: types.ConditionPodReady, Status: longhorn.ConditionFalse, Reason: reason, Message: message}
 	if state == longhorn.InstanceManagerStateRunning {
 		c.Status = longhorn.ConditionTrue

@@ -24,6 +24,12 @@ func running(ip, process string) *longhorn.InstanceManager {
 	return build.RunningInstanceManager("node-1", ip, process)
 }
 
+func unknown(ip, process string) *longhorn.InstanceManager {
+	m := running(ip, process)
+	m.Status.CurrentState, m.Status.UnknownSince = longhorn.InstanceManagerStateUnknown, "2026-01-02T03:00:00Z"
+	return m
+}
+
 // pod is the manager's pod, made an hour ago, running at 10.0.0.1.
 func pod(changes ...func(*corev1.Pod)) *corev1.Pod {
 	p := newPod(stopped(), PodOptions{})
@@ -117,6 +123,14 @@ var planCases = []struct {
 		state: "running", reason: "", address: "10.0.0.1 process-1",
 	},
 	{
+		name: "pod does not answer yet, the leader said unknown while the node was down → as it was", manager: unknown("10.0.0.1", "process-1"), pod: pod(), needed: true,
+		state: "unknown", reason: "", address: "10.0.0.1 process-1",
+	},
+	{
+		name: "pod answers, the leader said unknown while the node was down → running", manager: unknown("10.0.0.1", "process-0"), pod: pod(), process: serving(0, 0),
+		state: "running", reason: "Running", address: "10.0.0.1 process-1",
+	},
+	{
 		name: "pod does not answer, another address is recorded → starting", manager: running("10.0.0.9", "process-0"), pod: pod(), needed: true,
 		state: "starting", reason: "Starting",
 	},
@@ -188,6 +202,7 @@ func TestPlan(t *testing.T) {
 			condition := types.FindCondition(s.Conditions, "PodReady")
 			assert.Equal(t, "node-1", s.OwnerID)
 			assert.Equal(t, c.state, s.CurrentState)
+			assert.Equal(t, c.manager.Status.UnknownSince, s.UnknownSince, "the leader alone writes it, or the two would take turns")
 			assert.Equal(t, c.reason, condition.Reason)
 			address := ""
 			if s.IP != "" || s.UUID != "" || s.Port != 0 {

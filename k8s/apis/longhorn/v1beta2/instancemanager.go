@@ -52,6 +52,10 @@ type InstanceManagerStatus struct {
 	// Version of the process. It may be newer or older than the pod's image: the process is replaced while it serves.
 	// +optional
 	Version string `json:"version,omitempty"`
+	// UnknownSince (RFC 3339) is since when the node has been down, and the leader has said so by the state unknown; empty while the
+	// node answers. The leader alone writes it.
+	// +optional
+	UnknownSince string `json:"unknownSince,omitempty"`
 	// +listType=map
 	// +listMapKey=type
 	// +optional

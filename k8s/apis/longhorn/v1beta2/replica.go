@@ -64,6 +64,10 @@ type ReplicaStatus struct {
 	// AllocatedAt is when AllocatedBytes was written down.
 	// +optional
 	AllocatedAt string `json:"allocatedAt,omitempty"`
+	// UnknownSince (RFC 3339) is since when the node has been down, and the leader has said so by the state unknown; empty while the
+	// node answers. The leader alone writes it.
+	// +optional
+	UnknownSince string `json:"unknownSince,omitempty"`
 }
 
 // +genclient
