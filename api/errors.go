@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -116,6 +118,40 @@ func decode[T any](body []byte) (T, error) {
 		return value, &manager.Invalid{Field: "size", Rule: quantity.Error()}
 	}
 	return value, &refusal{http.StatusBadRequest, fmt.Sprintf("the body cannot be read: %v", err)}
+}
+
+// decodeInput reads the body of an action. A key that the action does not know is refused, for it may be a
+// slip of the pen, and without it the action means something else: a detach without a ticket's id, for
+// example. The keys of a resource's envelope are let through. What is beneath a known key is as decode reads
+// it: clients send disks back as they got them.
+func decodeInput[T any](body []byte) (T, error) {
+	value, err := decode[T](body)
+	if err != nil {
+		return value, err
+	}
+	given, err := decode[map[string]json.RawMessage](body)
+	if err != nil {
+		return value, err
+	}
+	known := keysOf(reflect.TypeFor[T]())
+	for _, key := range slices.Sorted(maps.Keys(given)) {
+		isThis := func(k string) bool { return strings.EqualFold(k, key) } // as the decoder takes them
+		if !slices.ContainsFunc(known, isThis) && !slices.ContainsFunc(keysOf(reflect.TypeFor[v1.Resource]()), isThis) {
+			return value, &manager.Invalid{Field: fmt.Sprintf("%.100s", key), Rule: "is no key of this action; it has " + strings.Join(known, ", ")}
+		}
+	}
+	return value, nil
+}
+
+// keysOf are the JSON keys of a struct.
+func keysOf(t reflect.Type) []string {
+	var keys []string
+	for _, f := range reflect.VisibleFields(t) {
+		if key, _, _ := strings.Cut(f.Tag.Get("json"), ","); !f.Anonymous && key != "" && key != "-" {
+			keys = append(keys, key)
+		}
+	}
+	return keys
 }
 
 // position is where in the text the decoder stopped, for people: both count from 1,

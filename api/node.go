@@ -48,7 +48,7 @@ func nodeKind(m *manager.Manager) kind {
 // disksOf reads the disks of a diskUpdate. The key must be there: if a body without it
 // meant "no disks", it would remove them all.
 func disksOf(body []byte) (map[string]manager.DiskSpec, error) {
-	in, err := decode[v1.DiskUpdateInput](body)
+	in, err := decodeInput[v1.DiskUpdateInput](body)
 	if err != nil {
 		return nil, err
 	}

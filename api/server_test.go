@@ -93,6 +93,25 @@ var refusals = map[string]struct {
 	"attach without a node → the field": {
 		"POST", volumes + "/there?action=attach", "", 422, "Unprocessable Entity", "hostId: must name a node",
 	},
+	"attach with a key that it has not → the key": {
+		"POST", volumes + "/there?action=attach", `{"hostId":"node-1","hostID2":"node-2"}`, 422, "Unprocessable Entity",
+		"hostID2: is no key of this action; it has hostId, disableFrontend, attachedBy, attacherType, attachmentID",
+	},
+	"detach with a slip of the pen → the key, and nothing is detached": {
+		"POST", volumes + "/there?action=detach", `{"attachmentId ":"csi-1"}`, 422, "Unprocessable Entity",
+		"attachmentId : is no key of this action; it has attachmentID, hostId, forceDetach",
+	},
+	"another action's key → the key": {
+		"POST", volumes + "/there?action=updateReplicaCount", `{"replicaCount":2,"numberOfReplicas":3}`, 422, "Unprocessable Entity",
+		"numberOfReplicas: is no key of this action; it has replicaCount",
+	},
+	"diskUpdate with a key that it has not → the key": {
+		"POST", node + "?action=diskUpdate", `{"disks":{},"disk":{}}`, 422, "Unprocessable Entity", "disk: is no key of this action; it has disks",
+	},
+	"a known key in other letters, and an envelope → accepted, as far as the value goes": {
+		"POST", volumes + "/there?action=updateReplicaCount", `{"ReplicaCount":0,"type":"x","links":{},"actions":{},"id":""}`, 422, "Unprocessable Entity",
+		`replicaCount: "0" must be 1 to 20`,
+	},
 	"a name with a slash → not found": {
 		"POST", volumes + "/a%2fb?action=detach", "", 404, "Not Found", `volume "a/b" does not exist`,
 	},

@@ -46,7 +46,7 @@ func volumeKind(m *manager.Manager) kind {
 		remove: m.DeleteVolume,
 		actions: append([]action{
 			{"attach", "attachInput", func(ctx context.Context, id string, body []byte) (v1.Object, error) {
-				in, err := decode[v1.AttachInput](body)
+				in, err := decodeInput[v1.AttachInput](body)
 				if err != nil {
 					return nil, err
 				}
@@ -56,7 +56,7 @@ func volumeKind(m *manager.Manager) kind {
 				}))
 			}},
 			{"detach", "detachInput", func(ctx context.Context, id string, body []byte) (v1.Object, error) {
-				in, err := decode[v1.DetachInput](body)
+				in, err := decodeInput[v1.DetachInput](body)
 				if err != nil {
 					return nil, err
 				}
@@ -81,7 +81,7 @@ func volumeUpdates(m *manager.Manager) []action {
 			return manager.VolumeUpdate{ReplicaSoftAntiAffinity: &in.ReplicaSoftAntiAffinity}
 		})},
 		{"replicaRemove", "replicaRemoveInput", func(ctx context.Context, id string, body []byte) (v1.Object, error) {
-			in, err := decode[v1.ReplicaRemoveInput](body)
+			in, err := decodeInput[v1.ReplicaRemoveInput](body)
 			if err != nil {
 				return nil, err
 			}
@@ -93,7 +93,7 @@ func volumeUpdates(m *manager.Manager) []action {
 // updating is an action that changes a volume as its input says.
 func updating[In any](m *manager.Manager, update func(In) manager.VolumeUpdate) func(context.Context, string, []byte) (v1.Object, error) {
 	return func(ctx context.Context, id string, body []byte) (v1.Object, error) {
-		in, err := decode[In](body)
+		in, err := decodeInput[In](body)
 		if err != nil {
 			return nil, err
 		}
