@@ -69,6 +69,9 @@ func (m *Manager) CreateVolume(ctx context.Context, req VolumeRequest) (VolumeVi
 		return VolumeView{}, err
 	}
 	if err := checkTags(v, objects.Nodes); err != nil {
+		if req.MustFit { // the tag may be given to a disk later, like room
+			err = &Problem{Class: ErrInsufficient, Text: fmt.Sprintf("volume %q has no place: %v", v.Name, err)}
+		}
 		return VolumeView{}, err
 	}
 	if req.MustFit {

@@ -153,6 +153,16 @@ func TestCreateVolumeWithoutRoomNamesTheReasonsAndWritesNothing(t *testing.T) {
 			VolumeRequest{Name: "vol", MustFit: true, Size: "1Gi", NumberOfReplicas: 4},
 			`volume "vol": size 1073741824 with numberOfReplicas 4 does not fit on the disks: replica scheduling failed: 3 of 4 replicas fit: anti-affinity cannot be satisfied (3 disks)`,
 		},
+		"a tag that no disk has yet": {
+			threeNodes(),
+			VolumeRequest{Name: "vol", MustFit: true, Size: "1Gi", DiskSelector: []string{"nvme"}},
+			`volume "vol" has no place: diskSelector: "nvme" does not exist: no disk has this tag`,
+		},
+		"a tag that no node has yet": {
+			threeNodes(),
+			VolumeRequest{Name: "vol", MustFit: true, Size: "1Gi", NodeSelector: []string{"storage"}},
+			`volume "vol" has no place: nodeSelector: "storage" does not exist: no node has this tag`,
+		},
 		"no nodes": {
 			nil,
 			VolumeRequest{Name: "vol", MustFit: true, Size: "1Gi", NumberOfReplicas: 1},
