@@ -30,6 +30,9 @@ func volumesAndData(s State, p *Plan) {
 	owned := map[string]bool{} // volumes whose children the leader deletes
 	for _, v := range s.of(volumes) {
 		owned[v.Name] = s.isLed(v)
+		if users := s.Users[v.Name]; owned[v.Name] && len(users) > 0 { // first: this a person can end
+			p.Waits = append(p.Waits, fmt.Sprintf("volumes/%s (used by pods %s)", v.Name, some(users)))
+		}
 	}
 	for _, r := range s.of(replicas) {
 		if !r.isDeleted() && owned[r.Labels[types.LabelVolume]] {
@@ -46,6 +49,9 @@ func volumesAndData(s State, p *Plan) {
 		p.end(engines, e, !s.isLed(e) && len(s.of(replicas)) == 0, "")
 	}
 	for _, v := range s.of(volumes) {
+		if owned[v.Name] && len(s.Users[v.Name]) > 0 {
+			continue // it is among what is waited for
+		}
 		p.end(volumes, v, !s.isLed(v) && len(s.of(replicas)) == 0 && len(s.of(engines)) == 0, "")
 	}
 }

@@ -19,9 +19,11 @@ type Object struct {
 	Ready           bool   // of pods and Kubernetes nodes
 	Provisioner     string // of StorageClasses; of Kubernetes' VolumeAttachments the attacher, of PersistentVolumes the driver
 	Volume          string // of PersistentVolumes: the volume's name
-	Value           string // of settings
-	Path            string // of replicas that were made: where their data is
-	Disk            string // of replicas: its UUID
+	// ClaimNamespace and Claim are of PersistentVolumes: whose claim has it.
+	ClaimNamespace, Claim string
+	Value                 string // of settings
+	Path                  string // of replicas that were made: where their data is
+	Disk                  string // of replicas: its UUID
 	// Reason and Message are of replicas that are not open and cannot be: their condition's.
 	Reason, Message string
 	ReadyDisks      []string // of nodes: the UUIDs
@@ -42,7 +44,9 @@ type State struct {
 	Objects map[Kind][]Object
 	// Elsewhere are objects of our kinds, and DaemonSets, of other namespaces than the given one.
 	Elsewhere map[Kind][]Object
-	Now       time.Time
+	// Users are the pods that use a volume that is being deleted, by its name: as <namespace>/<name>.
+	Users map[string][]string
+	Now   time.Time
 	// Patience is Options.Patience.
 	Patience time.Duration
 }

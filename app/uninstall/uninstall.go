@@ -142,7 +142,45 @@ func observe(ctx context.Context, o Options) (State, error) {
 			return s, err
 		}
 	}
-	return s, nil
+	return s, o.findUsers(ctx, &s)
+}
+
+// findUsers reads the pods that use volumes that are being deleted, by their claims. They are waited for, and a
+// person must know which they are. Where the account may not see them, they are not named.
+func (o Options) findUsers(ctx context.Context, s *State) error {
+	s.Users = map[string][]string{}
+	for _, pv := range s.of(persistentVolumes) {
+		isWaitedFor := func(v Object) bool { return v.Name == pv.Volume && v.isDeleted() }
+		if pv.Claim == "" || !slices.ContainsFunc(s.of(volumes), isWaitedFor) {
+			continue
+		}
+		list, err := o.Client.Resource(pods.GroupVersionResource).Namespace(pv.ClaimNamespace).List(ctx, metav1.ListOptions{})
+		if apierrors.IsForbidden(err) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("list pods of namespace %s: %w", pv.ClaimNamespace, err)
+		}
+		for i := range list.Items {
+			if uses(&list.Items[i], pv.Claim) {
+				s.Users[pv.Volume] = append(s.Users[pv.Volume], pv.ClaimNamespace+"/"+list.Items[i].GetName())
+			}
+		}
+	}
+	return nil
+}
+
+// uses tells whether a pod that has not ended has a claim among its volumes.
+func uses(pod *unstructured.Unstructured, claim string) bool {
+	if phase, _, _ := unstructured.NestedString(pod.Object, "status", "phase"); phase == "Succeeded" || phase == "Failed" {
+		return false
+	}
+	list, _, _ := unstructured.NestedSlice(pod.Object, "spec", "volumes")
+	return slices.ContainsFunc(list, func(v any) bool {
+		volume, _ := v.(map[string]any)
+		name, _, _ := unstructured.NestedString(volume, "persistentVolumeClaim", "claimName")
+		return name == claim
+	})
 }
 
 func (o Options) list(ctx context.Context, k Kind, s *State) error {
@@ -185,6 +223,7 @@ func objectOf(u *unstructured.Unstructured) Object {
 	}
 	o.Provisioner = cmp.Or(text("spec", "attacher"), text("spec", "csi", "driver"), text("provisioner"))
 	o.Volume = text("spec", "csi", "volumeHandle")
+	o.ClaimNamespace, o.Claim = text("spec", "claimRef", "namespace"), text("spec", "claimRef", "name")
 	o.Node, o.Value = text("spec", "nodeID"), text("value")
 	if u.GetKind() == "Pod" {
 		o.Node = text("spec", "nodeName")

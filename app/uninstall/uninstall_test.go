@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/clock"
@@ -51,6 +52,38 @@ func TestUninstallWithTheManagerRunning(t *testing.T) {
 	c.expectNothingLeft()
 	assert.ElementsMatch(t, []string{"/disk/replicas/v-a", "/disk/replicas/v-b"}, c.removed, "the daemons remove the data")
 	assert.NotContains(t, c.out.String(), "stays in")
+}
+
+// TestTheUsersOfAVolumeAreNamed: a person must know which pods the uninstaller waits for.
+func TestTheUsersOfAVolumeAreNamed(t *testing.T) {
+	c := newCluster(t)
+	c.install(true, "a", "b")
+	c.confirm()
+	c.delete(volumes.GroupVersionResource, "v")
+	c.add(volumes, "unused", nil, types.Finalizer)
+	c.delete(volumes.GroupVersionResource, "unused")
+	require.NoError(t, unstructured.SetNestedStringMap(c.get(persistentVolumes, "pv").Object, map[string]string{"namespace": "shop", "name": "data"}, "spec", "claimRef"))
+	pod := func(name, namespace, claim, phase string) {
+		volume := map[string]any{"name": "x", "persistentVolumeClaim": map[string]any{"claimName": claim}}
+		c.add(pods, name, map[string]any{
+			"spec":   map[string]any{"volumes": []any{map[string]any{"name": "empty", "emptyDir": map[string]any{}}, volume}},
+			"status": map[string]any{"phase": phase},
+		}).SetNamespace(namespace)
+	}
+	pod("db-0", "shop", "data", "Running")
+	pod("done", "shop", "data", "Succeeded")
+	pod("web", "shop", "other", "Running")
+	pod("elsewhere", "store", "data", "Running")
+
+	s, err := observe(t.Context(), c.options(false))
+	require.NoError(t, err)
+	assert.Equal(t, map[string][]string{"v": {"shop/db-0"}}, s.Users)
+	p := Plan{}
+	volumesAndData(s, &p)
+	assert.Empty(t, p.Actions)
+	assert.Contains(t, p.Waits, "volumes/v (used by pods shop/db-0)")
+	assert.NotContains(t, p.Waits, "volumes/v", "named once")
+	assert.Contains(t, p.Waits, "volumes/unused")
 }
 
 func TestUninstallWithTheManagerGone(t *testing.T) {
