@@ -42,6 +42,9 @@ const (
 	// Volume: replicas are to leave their disks, and the volume is detached. Another replica is copied
 	// by an engine alone, so they move when the volume is attached; the message names them.
 	ConditionEvictionWaits = "EvictionWaits"
+	// Volume: it is detached, and has fewer good copies than asked for; the message names them. Others are
+	// rebuilt by an engine alone, so when the volume is attached.
+	ConditionCopiesMissing = "CopiesMissing"
 	// Volume and engine: the volume shall be detached, and its device is in use; the message names the
 	// users as far as the node knows them.
 	ConditionDeviceInUse = "DeviceInUse"
@@ -102,7 +105,7 @@ const (
 	ReasonLocalReplicaSchedulingFailure = "LocalReplicaSchedulingFailure"
 	ReasonLocalReplicaWaits             = "LocalReplicaWaits"
 	ReasonEvictionFailed                = "EvictionFailed"
-	// Reason of EvictionWaits.
+	// Reason of EvictionWaits and CopiesMissing.
 	ReasonVolumeDetached       = "VolumeDetached"
 	ReasonDegradedAvailability = "DegradedAvailability"
 	// Volume Faulted. ReplicaMissing is also a replica's InstanceCreation, from the data
@@ -162,11 +165,11 @@ const (
 	ReasonPodFailed   = "Failed"
 	ReasonPodNotFound = "NotFound"
 	ReasonPodDeleting = "Deleting"
+	// InstanceManager PodReady, Unknown: the leader says so, for no daemon there can.
+	ReasonNodeDown = "NodeDown"
 	// InstanceManager Drainable. LastReplica is a deleted replica's Removable too.
 	ReasonEngineRuns  = "EngineRuns"
 	ReasonLastReplica = "LastReplica"
-	// InstanceManager PodReady, Unknown: the leader says so, for no daemon there can.
-	ReasonNodeDown = "NodeDown"
 	ReasonHasReplicas = "HasReplicas"
 	// Setting Valid. UnknownName: another release may know it, this one leaves it alone.
 	// NoEffectYet: the value is valid, and nothing reads it in this release.

@@ -39,3 +39,5 @@ const (
 	EventFailedRebuilding = "FailedRebuilding"
 	EventFailed           = "Failed"
 )
+	// EventLeft: the volume controller asked for it, as when another replica has taken its place.
+	EventLeft = "Left"

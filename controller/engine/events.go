@@ -41,6 +41,8 @@ func (c *Controller) tellMembers(e *longhorn.Engine, next longhorn.EngineStatus)
 		was, is := e.Status.ReplicaModeMap[name], next.ReplicaModeMap[name]
 		before, after := e.Status.RebuildStatus[name].Error, next.RebuildStatus[name].Error
 		switch {
+		case is == longhorn.ReplicaModeERR && was == longhorn.ReplicaModeRW && e.Spec.ReplicaAddressMap[name] == "":
+			c.Recorder.Eventf(e, corev1.EventTypeNormal, types.EventLeft, "replica %s is no member any more, for the volume shall do without it: %s", name, after)
 		case is == longhorn.ReplicaModeERR && was == longhorn.ReplicaModeRW:
 			c.Recorder.Eventf(e, corev1.EventTypeWarning, types.EventFailed, "replica %s failed: %s", name, after)
 		case is == longhorn.ReplicaModeERR && after != before && len(e.Status.ReplicaModeMap) > 0:

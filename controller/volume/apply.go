@@ -79,7 +79,7 @@ func (c *Controller) giveUp(ctx context.Context, log *logrus.Entry, v *longhorn.
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("delete replica %s: %w", r.Name, err)
 	}
-	c.deps.Recorder.Eventf(v, corev1.EventTypeNormal, types.EventDelete, "replica %s on node %s is given up: volume %s does without it", r.Name, r.Spec.NodeID, v.Name)
+	c.deps.Recorder.Eventf(v, corev1.EventTypeNormal, types.EventDelete, "replica %s on node %s is given up: %s", r.Name, r.Spec.NodeID, s.Why.explain())
 	return nil
 }
 

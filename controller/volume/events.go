@@ -11,7 +11,8 @@ import (
 
 // transitions returns the Events that tell a person how the volume goes from its
 // present status to the next.
-func transitions(v *longhorn.Volume, next *longhorn.VolumeStatus) []Event {
+func transitions(in Input, next *longhorn.VolumeStatus) []Event {
+	v := in.Volume
 	var events []Event
 	add := func(kind, reason, format string, args ...any) {
 		events = append(events, Event{kind, reason, fmt.Sprintf(format, args...)})
@@ -43,12 +44,16 @@ func transitions(v *longhorn.Volume, next *longhorn.VolumeStatus) []Event {
 	if is.Status == longhorn.ConditionTrue && was.Message != is.Message {
 		add(corev1.EventTypeNormal, types.ConditionEvictionWaits, "volume %s is detached: %s", v.Name, is.Message)
 	}
+	was, is = types.FindCondition(old.Conditions, types.ConditionCopiesMissing), types.FindCondition(next.Conditions, types.ConditionCopiesMissing)
+	if is.Status == longhorn.ConditionTrue && was.Message != is.Message {
+		add(corev1.EventTypeWarning, types.ConditionCopiesMissing, "volume %s is detached: %s", v.Name, is.Message)
+	}
 	if old.Robustness != next.Robustness {
 		switch next.Robustness {
 		case longhorn.VolumeRobustnessHealthy:
 			add(corev1.EventTypeNormal, types.EventHealthy, "volume %s has all its %d replicas", v.Name, v.Spec.NumberOfReplicas)
 		case longhorn.VolumeRobustnessDegraded:
-			add(corev1.EventTypeWarning, types.EventDegraded, "volume %s has fewer replicas than the %d asked for", v.Name, v.Spec.NumberOfReplicas)
+			add(corev1.EventTypeWarning, types.EventDegraded, "%s", lack(in))
 		}
 	}
 	was, is = types.FindCondition(old.Conditions, types.ConditionScheduled), types.FindCondition(next.Conditions, types.ConditionScheduled)
@@ -56,4 +61,36 @@ func transitions(v *longhorn.Volume, next *longhorn.VolumeStatus) []Event {
 		add(corev1.EventTypeWarning, is.Reason, "%s", is.Message)
 	}
 	return events
+}
+
+// lack says which good replicas a degraded volume lacks, and why.
+func lack(in Input) string {
+	c := copiesOf(in)
+	text := fmt.Sprintf("volume %s has %d good replicas of the %d asked for", in.Volume.Name, c.healthy(), in.Volume.Spec.NumberOfReplicas)
+	if c.healthy() == 1 {
+		text = fmt.Sprintf("volume %s has 1 good replica of the %d asked for", in.Volume.Name, in.Volume.Spec.NumberOfReplicas)
+	}
+	for _, v := range c.list {
+		if !v.isHealthy() {
+			text += "; " + v.trouble(in)
+		}
+	}
+	if left := in.Volume.Spec.NumberOfReplicas - len(c.list); left > 0 {
+		text += fmt.Sprintf("; %d not made yet", left)
+	}
+	return text
+}
+
+// trouble says for people why a replica is not good.
+func (v copyView) trouble(in Input) string {
+	where, failure := fmt.Sprintf("replica %s on node %s", v.Name, v.Spec.NodeID), in.Engine.Status.RebuildStatus[v.Name].Error
+	switch {
+	case !v.serving:
+		return describe(in, v.Replica)
+	case v.underway:
+		return where + " is being rebuilt"
+	case failure != "":
+		return where + " failed: " + failure
+	}
+	return where + " waits to be rebuilt"
 }

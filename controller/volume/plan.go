@@ -143,7 +143,7 @@ func plan(in Input) Plan {
 	}
 	if planFirst(in, &p) {
 		mirrorInUse(in, &p.Status)
-		p.Events = append(p.Events, transitions(in.Volume, &p.Status)...)
+		p.Events = append(p.Events, transitions(in, &p.Status)...)
 		return p
 	}
 	fault, copies := drive(in, &p), copiesOf(in)
@@ -155,8 +155,9 @@ func plan(in Input) Plan {
 		p.take(nextStep(in, copies, p.Status.LastDegradedAt), in.Now)
 	}
 	evictionWaits(in, &p)
+	copiesMissing(in, &p)
 	mirrorInUse(in, &p.Status)
-	p.Events = append(p.Events, transitions(in.Volume, &p.Status)...)
+	p.Events = append(p.Events, transitions(in, &p.Status)...)
 	return p
 }
 

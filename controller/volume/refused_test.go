@@ -71,11 +71,11 @@ func TestAVolumeShowsThatItsDeviceIsInUse(t *testing.T) {
 	assert.Empty(t, s.Conditions, "never in use → nothing is said")
 	mirrorInUse(Input{Volume: v, Engine: used}, &s)
 	assert.Equal(t, "it is mounted at /x", types.FindCondition(s.Conditions, "DeviceInUse").Message)
-	events := transitions(v, &s)
+	events := transitions(Input{Volume: v}, &s)
 	require.Len(t, events, 1)
 	assert.Equal(t, Event{"Warning", "DeviceInUse", "volume vol cannot be detached: it is mounted at /x"}, events[0])
 	v.Status = s
-	assert.Empty(t, transitions(v, &s), "told once")
+	assert.Empty(t, transitions(Input{Volume: v}, &s), "told once")
 	mirrorInUse(Input{Volume: v, Engine: free}, &s)
 	assert.Equal(t, longhorn.ConditionFalse, types.FindCondition(s.Conditions, "DeviceInUse").Status)
 

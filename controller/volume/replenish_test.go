@@ -113,3 +113,40 @@ func TestRobustness(t *testing.T) {
 		})
 	}
 }
+
+func TestTheDegradedEventSaysWhatIsLacking(t *testing.T) {
+	const wo = longhorn.ReplicaModeWO
+	failure := func(in *Input, r *longhorn.Replica) {
+		in.Engine.Status.RebuildStatus = map[string]longhorn.RebuildStatus{r.Name: {Error: "write: input/output error"}}
+	}
+	for _, tc := range []struct {
+		name string
+		in   Input
+		want string
+	}{
+		{"a node is down", served(3, member, member, all(once(0), away)), "volume vol has 2 good replicas of the 3 asked for; replica r3 on node c: the node does not answer"},
+		{"its disk is lost", served(2, member, all(once(0), broken(types.ReasonDiskUnmounted))), "volume vol has 1 good replica of the 2 asked for; replica r2 on node b: DiskUnmounted: "},
+		{"it failed under a write", served(2, member, all(once(0), failure)), "volume vol has 1 good replica of the 2 asked for; replica r2 on node b failed: write: input/output error"},
+		{"it is being rebuilt", served(2, member, all(once(time.Hour), asked, tried, shows(wo))), "volume vol has 1 good replica of the 2 asked for; replica r2 on node b is being rebuilt"},
+		{"it waits for its rebuild", served(2, member, once(0)), "volume vol has 1 good replica of the 2 asked for; replica r2 on node b waits to be rebuilt"},
+		{"more are asked for", served(3, member), "volume vol has 1 good replica of the 3 asked for; 2 not made yet"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			tc.in.Volume.Status.Robustness = longhorn.VolumeRobustnessHealthy
+			var told []string
+			for _, e := range plan(tc.in).Events {
+				if e.Reason == types.EventDegraded {
+					told = append(told, e.Type+" "+e.Message)
+				}
+			}
+			require.Len(t, told, 1)
+			assert.Contains(t, told[0], "Warning "+tc.want)
+		})
+	}
+}
+
+func TestWhyAReplicaIsGivenUpIsSaid(t *testing.T) {
+	for _, why := range []Reason{whyEvicted, whySurplus, whyStale, whyNodeGone, whyDeleted} {
+		assert.NotContains(t, why.explain(), "the volume does without it", "of %s nothing is said", why)
+	}
+}

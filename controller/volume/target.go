@@ -73,6 +73,23 @@ const (
 	whyEvict Reason = "evict" // a replica must leave its disk
 )
 
+// explain says for people why a replica is given up.
+func (r Reason) explain() string {
+	switch r {
+	case whyEvicted:
+		return "it was to leave its disk, and the volume has enough others that are good"
+	case whySurplus:
+		return "the volume has enough others"
+	case whyStale:
+		return "it failed longer ago than the volume's staleReplicaTimeout"
+	case whyNodeGone:
+		return "its node was removed from Kubernetes"
+	case whyDeleted:
+		return "it was deleted"
+	}
+	return "the volume does without it (" + string(r) + ")"
+}
+
 // facts are all that the policies see.
 type facts struct {
 	copies

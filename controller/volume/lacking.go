@@ -1,0 +1,65 @@
+package volume
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// copiesMissing says of a detached volume that it has fewer good copies than asked for: its robustness is
+// unknown while no engine runs, and nothing is rebuilt before it is attached, so nothing else would say so.
+func copiesMissing(in Input, p *Plan) {
+	text := ""
+	if p.Status.State == longhorn.VolumeStateDetached && in.Engine.Status.Epoch != nil {
+		text = lackDetached(in)
+	}
+	switch {
+	case text != "":
+		setCondition(p, in.Now, types.ConditionCopiesMissing, longhorn.ConditionTrue, types.ReasonVolumeDetached, text)
+	case types.IsConditionTrue(p.Status.Conditions, types.ConditionCopiesMissing):
+		setCondition(p, in.Now, types.ConditionCopiesMissing, longhorn.ConditionFalse, "", "")
+	}
+}
+
+// lackDetached says which good copies a detached volume lacks, and why; "": it has enough. Good are the members of the last
+// epoch that can be reached as far as is known.
+func lackDetached(in Input) string {
+	absent := map[string]bool{}
+	for _, name := range in.Engine.Status.Epoch.Members {
+		absent[name] = true
+	}
+	good := 0
+	var troubles []string
+	for _, r := range in.Replicas {
+		isMember := absent[r.Name]
+		delete(absent, r.Name)
+		switch where := fmt.Sprintf("replica %s on node %s", r.Name, r.Spec.NodeID); {
+		case isMember && in.Stranded[r.Name]:
+			troubles = append(troubles, where+": the node came back without its disk")
+		case !types.Stays(r), isUnavailable(in, r):
+			troubles = append(troubles, describe(in, r))
+		case !isMember:
+			troubles = append(troubles, where+": it is not rebuilt yet")
+		default:
+			good++
+		}
+	}
+	if good >= in.Volume.Spec.NumberOfReplicas {
+		return ""
+	}
+	for _, name := range slices.Sorted(maps.Keys(absent)) {
+		troubles = append(troubles, fmt.Sprintf("replica %s does not exist any more", name))
+	}
+	text := fmt.Sprintf("good copies: %d of the %d asked for", good, in.Volume.Spec.NumberOfReplicas)
+	if len(troubles) > 0 {
+		text += " (" + strings.Join(troubles, "; ") + ")"
+	}
+	if good > 0 {
+		text += "; others are rebuilt when the volume is attached"
+	}
+	return text
+}
