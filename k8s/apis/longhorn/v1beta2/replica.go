@@ -82,6 +82,8 @@ type ReplicaStatus struct {
 // +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.spec.nodeID`
 // +kubebuilder:printcolumn:name="Disk",type=string,JSONPath=`.spec.diskID`
 // +kubebuilder:printcolumn:name="InstanceManager",type=string,JSONPath=`.status.instanceManagerName`
+// +kubebuilder:printcolumn:name="GoodSince",type=string,JSONPath=`.spec.healthyAt`
+// +kubebuilder:printcolumn:name="FailedAt",type=string,JSONPath=`.spec.failedAt`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 
 // Replica is one copy of a volume, a directory on one disk of one node.
