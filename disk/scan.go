@@ -39,6 +39,9 @@ type Record struct {
 	// is f_type of statfs(2) in hex and MountSource is empty.
 	FSType      string
 	MountSource string
+	// Beneath: no file system is mounted at the directory itself: it lies beneath a mount, and shares that
+	// file system with whatever else is on it. False where the kernel does not tell.
+	Beneath bool
 	// ReadOnly: nothing can write to the file system: it is mounted so, or the kernel made it so after
 	// an error.
 	ReadOnly bool
@@ -123,7 +126,9 @@ func examine(name, path string, dir *os.File, mounts map[int]*mountinfo.Info) Re
 	rec.FSID = fsidText(sfs.Fsid.Val)
 	rec.FSType = fmt.Sprintf("0x%x", sfs.Type)
 	rec.StorageMaximum, rec.StorageAvailable = capacity(sfs)
-	if m := mounts[mountID(fd)]; m != nil {
+	id, isRoot := mountOf(fd)
+	rec.Beneath = !isRoot
+	if m := mounts[id]; m != nil {
 		rec.FSType, rec.MountSource = m.FSType, m.Source
 		rec.SuperBlockID = unix.Mkdev(uint32(m.Major), uint32(m.Minor))
 		rec.ReadOnly = isReadOnly(m.VFSOptions)
@@ -169,15 +174,18 @@ func checkReplicasDir(fd int, path string, device uint64) error {
 	return nil
 }
 
-// mountID is the first field of the directory's line in /proc/self/mountinfo, by
-// statx(2), or 0, which is no mount's, when the kernel does not tell.
-func mountID(fd int) int {
+// mountOf returns the first field of the directory's line in /proc/self/mountinfo, by statx(2), or 0, which is
+// no mount's, when the kernel does not tell, and whether the directory is the root of that mount, as it is
+// taken to be when the kernel does not tell.
+func mountOf(fd int) (id int, isRoot bool) {
 	var stx unix.Statx_t
-	err := unix.Statx(fd, "", unix.AT_EMPTY_PATH, unix.STATX_MNT_ID, &stx)
-	if err != nil || stx.Mask&unix.STATX_MNT_ID == 0 {
-		return 0
+	if err := unix.Statx(fd, "", unix.AT_EMPTY_PATH, unix.STATX_MNT_ID, &stx); err != nil {
+		return 0, true
 	}
-	return int(stx.Mnt_id)
+	if stx.Mask&unix.STATX_MNT_ID != 0 {
+		id = int(stx.Mnt_id)
+	}
+	return id, stx.Attributes_mask&unix.STATX_ATTR_MOUNT_ROOT == 0 || stx.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0
 }
 
 // capacity is the size and the rounded free space in bytes. Blocks are counted in

@@ -113,6 +113,12 @@ func TestScanTellsWhetherAFilesystemIsReadOnly(t *testing.T) {
 	assert.True(t, scan(), "a read-only one is not noticed")
 }
 
+func TestScanTellsWhetherAFilesystemIsMountedThere(t *testing.T) {
+	got := Scan("/", map[string]string{"root": "/", "plain": t.TempDir()})
+	assert.False(t, got["root"].Beneath, "a file system is mounted at /")
+	assert.True(t, got["plain"].Beneath, "none is mounted at a new directory")
+}
+
 func TestScanSaysWhyADirectoryCannotBeExamined(t *testing.T) {
 	tests := map[string]struct {
 		root    string

@@ -30,6 +30,8 @@ const (
 
 	// EventNodeGone is about a node whose Kubernetes node was removed, and about its replicas.
 	EventNodeGone = "NodeGone"
+	// EventDiskSharesFilesystem is about a node, a directory of which became a disk though no file system is mounted there.
+	EventDiskSharesFilesystem = "DiskSharesFilesystem"
 	// EventReplicaMoved is about a replica whose disk was found at another place.
 	EventReplicaMoved = "ReplicaMoved"
 
@@ -38,6 +40,6 @@ const (
 	EventRebuilt          = "Rebuilt"
 	EventFailedRebuilding = "FailedRebuilding"
 	EventFailed           = "Failed"
-)
 	// EventLeft: the volume controller asked for it, as when another replica has taken its place.
 	EventLeft = "Left"
+)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -183,6 +184,22 @@ func TestANodeIsRegisteredOnceWithItsDefaultDisk(t *testing.T) {
 	f.ExpectWrites("update nodes/node-1/status")
 	n = f.live()
 	assert.Zero(t, len(n.Spec.Disks)+len(n.Status.DiskStatus), "disks came back: %+v", n)
+}
+
+// TestANewDiskThatIsNoMountPointIsTold: it is allowed, and a person may have forgotten to mount what was meant.
+func TestANewDiskThatIsNoMountPointIsTold(t *testing.T) {
+	f := newFixture(t, build.KubeNode("node-1"), build.ReadyNode("node-1", "", func(n *longhorn.Node) { n.Status.DiskStatus = nil }))
+	f.disks.records["/var/lib/longhorn"] = found(withoutFile, func(r *disk.Record) { r.Beneath, r.MountSource = true, "/dev/sda1" })
+	told := func() int {
+		return len(slices.DeleteFunc(f.Recorder.Take(), func(e string) bool {
+			return !strings.HasPrefix(e, "Normal DiskSharesFilesystem node-1: new disk disk-1(/var/lib/longhorn) on node node-1: ")
+		}))
+	}
+	f.mustSync()
+	assert.Equal(t, 1, told())
+	f.CatchUp()
+	f.mustSync()
+	assert.Equal(t, 0, told(), "it is told once")
 }
 
 func TestANodeWhoseDefaultDirectoryFailsIsRegisteredWithoutADisk(t *testing.T) {

@@ -1,12 +1,14 @@
 package node
 
 import (
+	"cmp"
 	"crypto/rand"
 	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/sirupsen/logrus"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/longhorn-lep/longhorn-manager/disk"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
@@ -90,6 +92,11 @@ func (c *Controller) createConfigs(n *longhorn.Node, names []string, records map
 		default:
 			known = append(known, uuid)
 			log.WithFields(logrus.Fields{logfields.Disk: name, logfields.UUID: uuid}).Info("Made the UUID file of a new disk")
+			if r := records[name]; r.Beneath {
+				c.deps.Recorder.Eventf(n, corev1.EventTypeNormal, types.EventDiskSharesFilesystem,
+					"new disk %s(%s) on node %s: no file system is mounted at its path, so it shares that of %s with whatever else is there; reserve room for that in storageReserved, or mount a file system of its own there before it is used",
+					name, r.Path, n.Name, cmp.Or(r.MountSource, "the directory above"))
+			}
 		}
 	}
 	fresh := c.scan(n)

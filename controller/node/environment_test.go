@@ -8,9 +8,12 @@ import (
 	"github.com/moby/sys/mountinfo"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"k8s.io/client-go/tools/record"
 
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil"
+	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
 func TestEnvironmentConditions(t *testing.T) {
@@ -108,4 +111,19 @@ func TestTheEnvironmentOfThisMachineIsRead(t *testing.T) {
 	for _, d := range e.Devices {
 		assert.Contains(t, NeededDevices, d, "device %s was not asked about", d)
 	}
+}
+
+func TestWhatNothingNeedsIsNoWarning(t *testing.T) {
+	recorder := record.NewFakeRecorder(10)
+	recordFlips(recorder, build.Node("n"), []longhorn.Condition{
+		{Type: types.ConditionNFSClientInstalled, Status: longhorn.ConditionFalse, Message: "there is no client"},
+		{Type: types.ConditionKernelModulesLoaded, Status: longhorn.ConditionFalse, Message: "there is no device"},
+		{Type: types.ConditionNFSClientInstalled, Status: longhorn.ConditionTrue, Message: "there is one"},
+	})
+	close(recorder.Events)
+	var told []string
+	for e := range recorder.Events {
+		told = append(told, e)
+	}
+	assert.Equal(t, []string{"Warning KernelModulesLoaded there is no device", "Normal NFSClientInstalled there is one"}, told)
 }
