@@ -67,7 +67,7 @@ func runDaemon(ctx context.Context, c *cli.Command) error {
 		image: c.String("instance-manager-image"), clients: clients, env: queue.Env{Clock: clock.RealClock{}, Log: log},
 		leads: newLeadership(c.String("node-id"), c.String("pod-ip")), ownAccount: c.String("kubeconfig") != "",
 	}
-	if err := checkForeign(ctx, clients.metadata, d.namespace); err != nil {
+	if err := awaitOwnCluster(ctx, clients.metadata, d.namespace, d.env.Clock, log); err != nil {
 		return err
 	}
 	registry := prometheus.NewRegistry()

@@ -5,11 +5,14 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/sirupsen/logrus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/metadata"
+	"k8s.io/utils/clock"
 
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/types"
@@ -64,6 +67,28 @@ var versionSettings = []string{
 // chart put on each of theirs.
 func isLonghornWorkload(o metav1.PartialObjectMetadata) bool {
 	return o.Labels["app.kubernetes.io/name"] == "longhorn"
+}
+
+// definitionsRetry is how soon to look again whether the definitions are there.
+const definitionsRetry = time.Second
+
+// awaitOwnCluster is checkForeign, once the definitions are there. The manifest brings them last, so a first
+// installation's daemons start before them; they wait, and look anew for another Longhorn then.
+func awaitOwnCluster(ctx context.Context, client metadata.Interface, namespace string, c clock.Clock, log *logrus.Entry) error {
+	for told := false; ; told = true {
+		err := checkForeign(ctx, client, namespace)
+		if !apierrors.IsNotFound(err) {
+			return err
+		}
+		if !told {
+			log.WithError(err).Info("The definitions are not there yet; waiting for them")
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait for the definitions: %w", context.Cause(ctx))
+		case <-c.After(definitionsRetry):
+		}
+	}
 }
 
 // checkForeign refuses a cluster in which another Longhorn was installed. It writes nothing.

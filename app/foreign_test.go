@@ -3,8 +3,11 @@ package app
 import (
 	"context"
 	"errors"
+	"io"
 	"testing"
+	"testing/synctest"
 
+	"github.com/sirupsen/logrus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -12,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/metadata/fake"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/utils/clock"
 
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
@@ -108,4 +112,48 @@ func TestCheckForeignUnderAnotherRole(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestADaemonWaitsForTheDefinitions: the manifest brings them last, and a daemon that ended would look broken.
+func TestADaemonWaitsForTheDefinitions(t *testing.T) {
+	missing := func(client *fake.FakeMetadataClient, looks *int, until int) {
+		client.PrependReactor("list", "settings", func(a clienttesting.Action) (bool, runtime.Object, error) {
+			if *looks++; *looks < until {
+				return true, nil, apierrors.NewNotFound(a.GetResource().GroupResource(), "")
+			}
+			return false, nil, nil
+		})
+	}
+	quiet := logrus.New()
+	quiet.SetOutput(io.Discard)
+	for name, tc := range map[string]struct {
+		objects []runtime.Object
+		looks   int
+		wants   string
+	}{
+		"they come → it goes on":                             {objects: []runtime.Object{crdObject("settings.longhorn.io", ours)}, looks: 3},
+		"they are there → it goes on at once":                {objects: []runtime.Object{crdObject("settings.longhorn.io", ours)}, looks: 1},
+		"they come with another Longhorn's record → refused": {objects: []runtime.Object{settingObject("current-longhorn-version", nil)}, looks: 3, wants: "current-longhorn-version"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				client, looks := metadataClient(t, tc.objects...), 0
+				missing(client, &looks, tc.looks)
+				err := awaitOwnCluster(t.Context(), client, "ns", clock.RealClock{}, logrus.NewEntry(quiet))
+				assert.Equal(t, tc.looks, looks)
+				if tc.wants == "" {
+					assert.NoError(t, err)
+				} else {
+					assert.ErrorContains(t, err, tc.wants)
+				}
+			})
+		})
+	}
+	t.Run("it is told to end → it ends", func(t *testing.T) {
+		client, looks := metadataClient(t), 0
+		missing(client, &looks, 1000)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		require.ErrorIs(t, awaitOwnCluster(ctx, client, "ns", clock.RealClock{}, logrus.NewEntry(quiet)), context.Canceled)
+	})
 }

@@ -25,7 +25,7 @@ part() { # part COMMAND FILE
 	for file in deploy/manifests/*.yaml; do
 		part cat "$file"
 	done
-	# Last: see 10-policy-adoption.yaml. Daemons that start before them start again.
+	# Last: see 10-policy-adoption.yaml. Daemons that start before them wait for them.
 	for file in k8s/crds/*.yaml; do
 		part crd "$file"
 	done
