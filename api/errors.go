@@ -178,8 +178,6 @@ var unsupported = []struct {
 	{"dataSource", []string{`""`}},
 	{"topologyRequirement", []string{"[]"}},
 	{"replicaAutoBalance", []string{`""`, `"ignored"`, `"disabled"`}},
-	{"replicaZoneSoftAntiAffinity", []string{`""`, `"ignored"`, `"enabled"`}},
-	{"replicaDiskSoftAntiAffinity", []string{`""`, `"ignored"`, `"enabled"`}},
 }
 
 // checkUnsupported refuses a new volume that asks for what this system lacks.

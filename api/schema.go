@@ -32,9 +32,17 @@ var plainTypes = []struct {
 	{id: "UpdateDataLocalityInput", input: true, wire: v1.UpdateDataLocalityInput{}, hints: map[string]hint{
 		"dataLocality": {required: true, options: []string{"disabled", "best-effort"}},
 	}},
+	{id: "UpdateDiskSelectorInput", input: true, wire: v1.UpdateDiskSelectorInput{}, hints: map[string]hint{"diskSelector": {required: true}}},
+	{id: "UpdateNodeSelectorInput", input: true, wire: v1.UpdateNodeSelectorInput{}, hints: map[string]hint{"nodeSelector": {required: true}}},
 	{id: "UpdateReplicaCountInput", input: true, wire: v1.UpdateReplicaCountInput{}, hints: map[string]hint{"replicaCount": {required: true}}},
+	{id: "UpdateReplicaDiskSoftAntiAffinityInput", input: true, wire: v1.UpdateReplicaDiskSoftAntiAffinityInput{}, hints: map[string]hint{
+		"replicaDiskSoftAntiAffinity": {required: true, options: []string{"ignored", "enabled", "disabled"}},
+	}},
 	{id: "UpdateReplicaSoftAntiAffinityInput", input: true, wire: v1.UpdateReplicaSoftAntiAffinityInput{}, hints: map[string]hint{
 		"replicaSoftAntiAffinity": {required: true, options: []string{"ignored", "enabled", "disabled"}},
+	}},
+	{id: "UpdateReplicaZoneSoftAntiAffinityInput", input: true, wire: v1.UpdateReplicaZoneSoftAntiAffinityInput{}, hints: map[string]hint{
+		"replicaZoneSoftAntiAffinity": {required: true, options: []string{"ignored", "enabled", "disabled"}},
 	}},
 	{id: "attachInput", input: true, wire: v1.AttachInput{}, hints: map[string]hint{
 		"hostId":       {required: true},

@@ -88,7 +88,7 @@ var refusals = map[string]struct {
 	},
 	"an unknown action → the known ones": {
 		"POST", volumes + "/there?action=explode", "", 422, "Unprocessable Entity",
-		`action: "explode" must be one of attach, detach, updateReplicaCount, updateDataLocality, updateReplicaSoftAntiAffinity, replicaRemove`,
+		`action: "explode" must be one of attach, detach, updateReplicaCount, updateDataLocality, updateReplicaSoftAntiAffinity, updateReplicaZoneSoftAntiAffinity, updateReplicaDiskSoftAntiAffinity, updateNodeSelector, updateDiskSelector, replicaRemove`,
 	},
 	"attach without a node → the field": {
 		"POST", volumes + "/there?action=attach", "", 422, "Unprocessable Entity", "hostId: must name a node",
@@ -139,6 +139,20 @@ var refusals = map[string]struct {
 	"no anti-affinity → the field": {
 		"POST", volumes + "/there?action=updateReplicaSoftAntiAffinity", ``, 422, "Unprocessable Entity", "replicaSoftAntiAffinity: must be given",
 	},
+	"no zone anti-affinity → the field": {
+		"POST", volumes + "/there?action=updateReplicaZoneSoftAntiAffinity", `{}`, 422, "Unprocessable Entity", "replicaZoneSoftAntiAffinity: must be given",
+	},
+	"disk anti-affinity of no known word → the field": {
+		"POST", volumes + "/there?action=updateReplicaDiskSoftAntiAffinity", `{"replicaDiskSoftAntiAffinity":"soft"}`, 422, "Unprocessable Entity",
+		`replicaDiskSoftAntiAffinity: "soft" must be ignored or enabled or disabled`,
+	},
+	"no node selector → the field": {
+		"POST", volumes + "/there?action=updateNodeSelector", `{}`, 422, "Unprocessable Entity", "nodeSelector: must be given; an empty list asks for no tag",
+	},
+	"a disk selector that no disk fulfils → the field": {
+		"POST", volumes + "/there?action=updateDiskSelector", `{"diskSelector":["nvme"]}`, 422, "Unprocessable Entity",
+		`diskSelector: "nvme" does not exist: no disk has this tag`,
+	},
 	"removal of no replica → the field": {
 		"POST", volumes + "/there?action=replicaRemove", ``, 422, "Unprocessable Entity", `name: is not a replica of volume "there"`,
 	},
@@ -148,7 +162,7 @@ var refusals = map[string]struct {
 	},
 	"an action in other letters → unknown": {
 		"POST", volumes + "/there?action=replicaremove", `{"name":"r"}`, 422, "Unprocessable Entity",
-		`action: "replicaremove" must be one of attach, detach, updateReplicaCount, updateDataLocality, updateReplicaSoftAntiAffinity, replicaRemove`,
+		`action: "replicaremove" must be one of attach, detach, updateReplicaCount, updateDataLocality, updateReplicaSoftAntiAffinity, updateReplicaZoneSoftAntiAffinity, updateReplicaDiskSoftAntiAffinity, updateNodeSelector, updateDiskSelector, replicaRemove`,
 	},
 	"a second attach elsewhere → conflict": {
 		"POST", volumes + "/taken?action=attach", `{"hostId":"node-1"}`, 409, "Conflict",
@@ -261,7 +275,7 @@ func TestCreatingAVolumeAnswersWithIt(t *testing.T) {
 	assert.Equal(t, 2880, v.StaleReplicaTimeout)
 	assert.Equal(t, "http://example.com/v1/volumes/vol", v.Links["self"])
 	assert.Equal(t, "http://example.com/v1/volumes/vol?action=attach", v.Actions["attach"])
-	assert.Len(t, v.Actions, 6)
+	assert.Len(t, v.Actions, 10)
 	assert.Equal(t, "2030-01-02 03:04:05 +0000 UTC", v.Created)
 	for _, empty := range []string{`"replicas":[]`, `"controllers":[]`, `"conditions":{}`, `"diskSelector":[]`, `"attachments":{}`} {
 		assert.Contains(t, w.Body.String(), empty)

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"strconv"
 
@@ -13,18 +14,20 @@ func volumeKind(m *manager.Manager) kind {
 	return kind{
 		id: v1.TypeVolume, plural: "volumes", wire: v1.Volume{},
 		hints: map[string]hint{
-			"name":                    {create: true, required: true, unique: true},
-			"size":                    {create: true, required: true, def: "100G"},
-			"numberOfReplicas":        {create: true, required: true, def: 2},
-			"staleReplicaTimeout":     {create: true, def: 2880},
-			"accessMode":              {create: true, def: "rwo", options: []string{"rwo", "rwop"}},
-			"dataLocality":            {create: true, options: []string{"disabled", "best-effort"}},
-			"frontend":                {create: true, options: []string{"blockdev"}},
-			"dataEngine":              {create: true, def: "v1", options: []string{"v1"}},
-			"replicaSoftAntiAffinity": {create: true, def: "ignored", options: []string{"ignored", "enabled", "disabled"}},
-			"diskSelector":            {create: true},
-			"nodeSelector":            {create: true},
-			"conditions":              {typ: "map[volumeCondition]"},
+			"name":                        {create: true, required: true, unique: true},
+			"size":                        {create: true, required: true, def: "100G"},
+			"numberOfReplicas":            {create: true, required: true, def: 2},
+			"staleReplicaTimeout":         {create: true, def: 2880},
+			"accessMode":                  {create: true, def: "rwo", options: []string{"rwo", "rwop"}},
+			"dataLocality":                {create: true, options: []string{"disabled", "best-effort"}},
+			"frontend":                    {create: true, options: []string{"blockdev"}},
+			"dataEngine":                  {create: true, def: "v1", options: []string{"v1"}},
+			"replicaSoftAntiAffinity":     {create: true, def: "ignored", options: []string{"ignored", "enabled", "disabled"}},
+			"replicaZoneSoftAntiAffinity": {create: true, def: "ignored", options: []string{"ignored", "enabled", "disabled"}},
+			"replicaDiskSoftAntiAffinity": {create: true, def: "ignored", options: []string{"ignored", "enabled", "disabled"}},
+			"diskSelector":                {create: true},
+			"nodeSelector":                {create: true},
+			"conditions":                  {typ: "map[volumeCondition]"},
 		},
 		list: func(context.Context) ([]v1.Object, error) {
 			views, err := m.ListVolumes()
@@ -80,6 +83,18 @@ func volumeUpdates(m *manager.Manager) []action {
 		{"updateReplicaSoftAntiAffinity", "UpdateReplicaSoftAntiAffinityInput", updating(m, func(in v1.UpdateReplicaSoftAntiAffinityInput) manager.VolumeUpdate {
 			return manager.VolumeUpdate{ReplicaSoftAntiAffinity: &in.ReplicaSoftAntiAffinity}
 		})},
+		{"updateReplicaZoneSoftAntiAffinity", "UpdateReplicaZoneSoftAntiAffinityInput", updating(m, func(in v1.UpdateReplicaZoneSoftAntiAffinityInput) manager.VolumeUpdate {
+			return manager.VolumeUpdate{ReplicaZoneSoftAntiAffinity: &in.ReplicaZoneSoftAntiAffinity}
+		})},
+		{"updateReplicaDiskSoftAntiAffinity", "UpdateReplicaDiskSoftAntiAffinityInput", updating(m, func(in v1.UpdateReplicaDiskSoftAntiAffinityInput) manager.VolumeUpdate {
+			return manager.VolumeUpdate{ReplicaDiskSoftAntiAffinity: &in.ReplicaDiskSoftAntiAffinity}
+		})},
+		{"updateNodeSelector", "UpdateNodeSelectorInput", updating(m, func(in v1.UpdateNodeSelectorInput) manager.VolumeUpdate {
+			return manager.VolumeUpdate{NodeSelector: &in.NodeSelector}
+		})},
+		{"updateDiskSelector", "UpdateDiskSelectorInput", updating(m, func(in v1.UpdateDiskSelectorInput) manager.VolumeUpdate {
+			return manager.VolumeUpdate{DiskSelector: &in.DiskSelector}
+		})},
 		{"replicaRemove", "replicaRemoveInput", func(ctx context.Context, id string, body []byte) (v1.Object, error) {
 			in, err := decodeInput[v1.ReplicaRemoveInput](body)
 			if err != nil {
@@ -116,50 +131,54 @@ func volumeAttachmentKind(m *manager.Manager) kind {
 
 func volumeRequest(in v1.VolumeCreate) manager.VolumeRequest {
 	return manager.VolumeRequest{
-		Name:                    in.Name,
-		Size:                    string(in.Size),
-		NumberOfReplicas:        in.NumberOfReplicas,
-		StaleReplicaTimeout:     in.StaleReplicaTimeout,
-		AccessMode:              in.AccessMode,
-		DataLocality:            in.DataLocality,
-		Frontend:                in.Frontend,
-		DataEngine:              in.DataEngine,
-		ReplicaSoftAntiAffinity: in.ReplicaSoftAntiAffinity,
-		DiskSelector:            in.DiskSelector,
-		NodeSelector:            in.NodeSelector,
-		MustFit:                 in.MustFit,
+		Name:                        in.Name,
+		Size:                        string(in.Size),
+		NumberOfReplicas:            in.NumberOfReplicas,
+		StaleReplicaTimeout:         in.StaleReplicaTimeout,
+		AccessMode:                  in.AccessMode,
+		DataLocality:                in.DataLocality,
+		Frontend:                    in.Frontend,
+		DataEngine:                  in.DataEngine,
+		ReplicaSoftAntiAffinity:     in.ReplicaSoftAntiAffinity,
+		ReplicaZoneSoftAntiAffinity: in.ReplicaZoneSoftAntiAffinity,
+		ReplicaDiskSoftAntiAffinity: in.ReplicaDiskSoftAntiAffinity,
+		DiskSelector:                in.DiskSelector,
+		NodeSelector:                in.NodeSelector,
+		MustFit:                     in.MustFit,
 	}
 }
 
 func volumeOf(view manager.VolumeView) *v1.Volume {
 	v := view.Volume
 	wire := &v1.Volume{
-		Resource:                v1.Resource{ID: v.Name},
-		Name:                    v.Name,
-		Size:                    decimal(int64(v.Spec.Size)),
-		Frontend:                string(v.Spec.Frontend),
-		DisableFrontend:         v.Spec.DisableFrontend,
-		DataLocality:            string(v.Spec.DataLocality),
-		AccessMode:              string(v.Spec.AccessMode),
-		DataEngine:              string(v.Spec.DataEngine),
-		NumberOfReplicas:        v.Spec.NumberOfReplicas,
-		ReplicaSoftAntiAffinity: string(v.Spec.ReplicaSoftAntiAffinity),
-		StaleReplicaTimeout:     v.Spec.StaleReplicaTimeout,
-		DiskSelector:            notNil(v.Spec.DiskSelector),
-		NodeSelector:            notNil(v.Spec.NodeSelector),
-		RevisionCounterDisabled: v.Spec.RevisionCounterDisabled,
-		State:                   string(v.Status.State),
-		Robustness:              string(view.Robustness),
-		Created:                 v.CreationTimestamp.UTC().String(),
-		LastAttachedBy:          v.Spec.LastAttachedBy,
-		LastDegradedAt:          v.Status.LastDegradedAt,
-		Conditions:              conditionsOf(v.Status.Conditions),
-		Ready:                   view.Ready,
-		NotReadyMessage:         view.NotReadyMessage,
-		Replicas:                make([]v1.Replica, 0, len(view.Replicas)),
-		Controllers:             make([]v1.Controller, 0, len(view.Engines)),
-		RebuildStatus:           make([]v1.RebuildStatus, 0, len(view.Rebuilds)),
-		VolumeAttachment:        *attachmentsOf(view.Attachment),
+		Resource:                    v1.Resource{ID: v.Name},
+		Name:                        v.Name,
+		Size:                        decimal(int64(v.Spec.Size)),
+		Frontend:                    string(v.Spec.Frontend),
+		DisableFrontend:             v.Spec.DisableFrontend,
+		DataLocality:                string(v.Spec.DataLocality),
+		AccessMode:                  string(v.Spec.AccessMode),
+		DataEngine:                  string(v.Spec.DataEngine),
+		NumberOfReplicas:            v.Spec.NumberOfReplicas,
+		ReplicaSoftAntiAffinity:     string(v.Spec.ReplicaSoftAntiAffinity),
+		ReplicaZoneSoftAntiAffinity: cmp.Or(string(v.Spec.ReplicaZoneSoftAntiAffinity), "ignored"), // "" is of a release that did not know it
+		ReplicaDiskSoftAntiAffinity: cmp.Or(string(v.Spec.ReplicaDiskSoftAntiAffinity), "ignored"),
+		StaleReplicaTimeout:         v.Spec.StaleReplicaTimeout,
+		DiskSelector:                notNil(v.Spec.DiskSelector),
+		NodeSelector:                notNil(v.Spec.NodeSelector),
+		RevisionCounterDisabled:     v.Spec.RevisionCounterDisabled,
+		State:                       string(v.Status.State),
+		Robustness:                  string(view.Robustness),
+		Created:                     v.CreationTimestamp.UTC().String(),
+		LastAttachedBy:              v.Spec.LastAttachedBy,
+		LastDegradedAt:              v.Status.LastDegradedAt,
+		Conditions:                  conditionsOf(v.Status.Conditions),
+		Ready:                       view.Ready,
+		NotReadyMessage:             view.NotReadyMessage,
+		Replicas:                    make([]v1.Replica, 0, len(view.Replicas)),
+		Controllers:                 make([]v1.Controller, 0, len(view.Engines)),
+		RebuildStatus:               make([]v1.RebuildStatus, 0, len(view.Rebuilds)),
+		VolumeAttachment:            *attachmentsOf(view.Attachment),
 	}
 	if view.Attachment == nil {
 		wire.VolumeAttachment.ID, wire.VolumeAttachment.Volume = v.Name, v.Name

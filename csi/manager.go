@@ -110,16 +110,18 @@ func unsatisfied(a v1.Attachment) string {
 func (m *manager) CreateVolume(ctx context.Context, r VolumeRequest) error {
 	stale := r.StaleReplicaTimeoutMinutes
 	_, err := m.api.CreateVolume(ctx, v1.VolumeCreate{
-		Name:                    r.Name,
-		Size:                    v1.Quantity(strconv.FormatInt(r.SizeBytes, 10)),
-		NumberOfReplicas:        r.NumberOfReplicas,
-		StaleReplicaTimeout:     &stale,
-		AccessMode:              r.AccessMode,
-		DataLocality:            r.DataLocality,
-		ReplicaSoftAntiAffinity: r.ReplicaSoftAntiAffinity,
-		DiskSelector:            r.DiskSelector,
-		NodeSelector:            r.NodeSelector,
-		MustFit:                 true,
+		Name:                        r.Name,
+		Size:                        v1.Quantity(strconv.FormatInt(r.SizeBytes, 10)),
+		NumberOfReplicas:            r.NumberOfReplicas,
+		StaleReplicaTimeout:         &stale,
+		AccessMode:                  r.AccessMode,
+		DataLocality:                r.DataLocality,
+		ReplicaSoftAntiAffinity:     r.ReplicaSoftAntiAffinity,
+		ReplicaZoneSoftAntiAffinity: r.ReplicaZoneSoftAntiAffinity,
+		ReplicaDiskSoftAntiAffinity: r.ReplicaDiskSoftAntiAffinity,
+		DiskSelector:                r.DiskSelector,
+		NodeSelector:                r.NodeSelector,
+		MustFit:                     true,
 	})
 	return classify(err)
 }

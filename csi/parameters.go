@@ -10,22 +10,25 @@ import (
 
 // The keys of a StorageClass's parameters that have an effect.
 const (
-	paramNumberOfReplicas        = "numberOfReplicas"
-	paramStaleReplicaTimeout     = "staleReplicaTimeout"
-	paramFSType                  = "fsType"
-	paramMkfsParams              = "mkfsParams"
-	paramDataLocality            = "dataLocality"
-	paramDiskSelector            = "diskSelector"
-	paramNodeSelector            = "nodeSelector"
-	paramReplicaSoftAntiAffinity = "replicaSoftAntiAffinity"
-	paramShare                   = "share"
-	paramExclusive               = "exclusive"
+	paramNumberOfReplicas            = "numberOfReplicas"
+	paramStaleReplicaTimeout         = "staleReplicaTimeout"
+	paramFSType                      = "fsType"
+	paramMkfsParams                  = "mkfsParams"
+	paramDataLocality                = "dataLocality"
+	paramDiskSelector                = "diskSelector"
+	paramNodeSelector                = "nodeSelector"
+	paramReplicaSoftAntiAffinity     = "replicaSoftAntiAffinity"
+	paramReplicaZoneSoftAntiAffinity = "replicaZoneSoftAntiAffinity"
+	paramReplicaDiskSoftAntiAffinity = "replicaDiskSoftAntiAffinity"
+	paramShare                       = "share"
+	paramExclusive                   = "exclusive"
 )
 
 // supported are all of the above.
 var supported = []string{
 	paramNumberOfReplicas, paramStaleReplicaTimeout, paramFSType, paramMkfsParams, paramDataLocality,
-	paramDiskSelector, paramNodeSelector, paramReplicaSoftAntiAffinity, paramShare, paramExclusive,
+	paramDiskSelector, paramNodeSelector, paramReplicaSoftAntiAffinity, paramReplicaZoneSoftAntiAffinity, paramReplicaDiskSoftAntiAffinity,
+	paramShare, paramExclusive,
 }
 
 // reservedPrefix begins the keys that belong to the side-cars, not to the driver.
@@ -60,8 +63,6 @@ var unsupported = map[string][]string{
 	"dataEngine":                  {dataEngineV1},
 	"dataLayout":                  nil,
 	"replicaAutoBalance":          {"ignored", "disabled"},
-	"replicaZoneSoftAntiAffinity": {"ignored", "enabled"},
-	"replicaDiskSoftAntiAffinity": {"ignored", "enabled"},
 	"unmapMarkSnapChainRemoved":   {"ignored", "disabled"},
 	"snapshotDataIntegrity":       {"ignored", "disabled"},
 	"freezeFilesystemForSnapshot": {"ignored", "disabled"},
@@ -71,11 +72,11 @@ var unsupported = map[string][]string{
 
 // parameters is a StorageClass, read.
 type parameters struct {
-	replicas         int
-	staleMinutes     int
-	fsType           string
-	mkfsParams       string
-	softAntiAffinity string
+	replicas                                                     int
+	staleMinutes                                                 int
+	fsType                                                       string
+	mkfsParams                                                   string
+	softAntiAffinity, zoneSoftAntiAffinity, diskSoftAntiAffinity string
 	// locality is empty where the setting default-data-locality decides.
 	locality     string
 	diskSelector []string
@@ -88,9 +89,11 @@ type parameters struct {
 // the rule; it looks at keys in order of name, so it is always the same error.
 func parseParameters(params map[string]string) (parameters, error) {
 	p := parameters{
-		staleMinutes:     defaultStaleReplicaMinutes,
-		fsType:           defaultFSType,
-		softAntiAffinity: antiAffinityIgnored,
+		staleMinutes:         defaultStaleReplicaMinutes,
+		fsType:               defaultFSType,
+		softAntiAffinity:     antiAffinityIgnored,
+		zoneSoftAntiAffinity: antiAffinityIgnored,
+		diskSoftAntiAffinity: antiAffinityIgnored,
 	}
 	keys := make([]string, 0, len(params))
 	for key := range params {
@@ -136,6 +139,10 @@ func (p *parameters) set(key, value string) (err error) {
 		p.mkfsParams = value
 	case paramReplicaSoftAntiAffinity:
 		p.softAntiAffinity, err = parseAntiAffinity(value)
+	case paramReplicaZoneSoftAntiAffinity:
+		p.zoneSoftAntiAffinity, err = parseAntiAffinity(value)
+	case paramReplicaDiskSoftAntiAffinity:
+		p.diskSoftAntiAffinity, err = parseAntiAffinity(value)
 	case paramDataLocality:
 		p.locality, err = value, checkLocality(value)
 	case paramDiskSelector:

@@ -148,14 +148,16 @@ func volumeRequest(req *csipb.CreateVolumeRequest) (VolumeRequest, error) {
 		c.accessMode = accessModeRWOP
 	}
 	return VolumeRequest{
-		Name:                       name,
-		SizeBytes:                  size,
-		NumberOfReplicas:           p.replicas,
-		StaleReplicaTimeoutMinutes: p.staleMinutes,
-		DataLocality:               p.locality,
-		AccessMode:                 c.accessMode,
-		ReplicaSoftAntiAffinity:    p.softAntiAffinity,
-		DiskSelector:               p.diskSelector,
-		NodeSelector:               p.nodeSelector,
+		Name:                        name,
+		SizeBytes:                   size,
+		NumberOfReplicas:            p.replicas,
+		StaleReplicaTimeoutMinutes:  p.staleMinutes,
+		DataLocality:                p.locality,
+		AccessMode:                  c.accessMode,
+		ReplicaSoftAntiAffinity:     p.softAntiAffinity,
+		ReplicaZoneSoftAntiAffinity: p.zoneSoftAntiAffinity,
+		ReplicaDiskSoftAntiAffinity: p.diskSoftAntiAffinity,
+		DiskSelector:                p.diskSelector,
+		NodeSelector:                p.nodeSelector,
 	}, nil
 }

@@ -42,13 +42,15 @@ type VolumeRequest struct {
 	Name      string
 	SizeBytes int64
 	// NumberOfReplicas 0 means the setting default-replica-count.
-	NumberOfReplicas           int
-	StaleReplicaTimeoutMinutes int
-	DataLocality               string
-	AccessMode                 string
-	ReplicaSoftAntiAffinity    string
-	DiskSelector               []string
-	NodeSelector               []string
+	NumberOfReplicas            int
+	StaleReplicaTimeoutMinutes  int
+	DataLocality                string
+	AccessMode                  string
+	ReplicaSoftAntiAffinity     string
+	ReplicaZoneSoftAntiAffinity string
+	ReplicaDiskSoftAntiAffinity string
+	DiskSelector                []string
+	NodeSelector                []string
 }
 
 // Volume is what the controller service looks at.

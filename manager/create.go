@@ -35,14 +35,16 @@ type VolumeRequest struct {
 	Size             string
 	NumberOfReplicas int
 	// StaleReplicaTimeout in minutes.
-	StaleReplicaTimeout     *int
-	AccessMode              string
-	DataLocality            string
-	Frontend                string
-	DataEngine              string
-	ReplicaSoftAntiAffinity string
-	DiskSelector            []string
-	NodeSelector            []string
+	StaleReplicaTimeout         *int
+	AccessMode                  string
+	DataLocality                string
+	Frontend                    string
+	DataEngine                  string
+	ReplicaSoftAntiAffinity     string
+	ReplicaZoneSoftAntiAffinity string
+	ReplicaDiskSoftAntiAffinity string
+	DiskSelector                []string
+	NodeSelector                []string
 	// MustFit: CreateVolume makes nothing if the volume does not fit now.
 	MustFit bool
 }
@@ -132,17 +134,19 @@ func (m *Manager) newVolume(req VolumeRequest) (*Volume, error) {
 			Labels: map[string]string{types.LabelVolume: req.Name},
 		},
 		Spec: longhorn.VolumeSpec{
-			Size:                    size,
-			Frontend:                longhorn.VolumeFrontend(req.Frontend),
-			DataLocality:            longhorn.DataLocality(req.DataLocality),
-			AccessMode:              longhorn.AccessMode(req.AccessMode),
-			NumberOfReplicas:        replicas,
-			ReplicaSoftAntiAffinity: longhorn.AntiAffinity(req.ReplicaSoftAntiAffinity),
-			StaleReplicaTimeout:     stale,
-			DiskSelector:            diskSelector,
-			NodeSelector:            nodeSelector,
-			DataEngine:              longhorn.DataEngine(req.DataEngine),
-			RevisionCounterDisabled: true,
+			Size:                        size,
+			Frontend:                    longhorn.VolumeFrontend(req.Frontend),
+			DataLocality:                longhorn.DataLocality(req.DataLocality),
+			AccessMode:                  longhorn.AccessMode(req.AccessMode),
+			NumberOfReplicas:            replicas,
+			ReplicaSoftAntiAffinity:     longhorn.AntiAffinity(req.ReplicaSoftAntiAffinity),
+			ReplicaZoneSoftAntiAffinity: longhorn.AntiAffinity(req.ReplicaZoneSoftAntiAffinity),
+			ReplicaDiskSoftAntiAffinity: longhorn.AntiAffinity(req.ReplicaDiskSoftAntiAffinity),
+			StaleReplicaTimeout:         stale,
+			DiskSelector:                diskSelector,
+			NodeSelector:                nodeSelector,
+			DataEngine:                  longhorn.DataEngine(req.DataEngine),
+			RevisionCounterDisabled:     true,
 		},
 	}
 	types.AddFinalizer(v)
@@ -198,6 +202,8 @@ func checkChoices(req *VolumeRequest) error {
 		{"frontend", &req.Frontend, []string{"blockdev"}, ""},
 		{"dataEngine", &req.DataEngine, []string{"v1"}, ""},
 		{"replicaSoftAntiAffinity", &req.ReplicaSoftAntiAffinity, antiAffinities, ""},
+		{"replicaZoneSoftAntiAffinity", &req.ReplicaZoneSoftAntiAffinity, antiAffinities, ""},
+		{"replicaDiskSoftAntiAffinity", &req.ReplicaDiskSoftAntiAffinity, antiAffinities, ""},
 	} {
 		if *c.value == "" {
 			*c.value = c.allowed[0]
@@ -218,7 +224,7 @@ func (c choice) check() error {
 
 // checkPlace makes sure that all replicas have a place, or one of them if that is enough.
 func (m *Manager) checkPlace(v *Volume, objects scheduler.Objects) error {
-	snapshot := objects.Snapshot(v.Name, scheduler.SettingsOf(m.settings(), v.Spec.ReplicaSoftAntiAffinity))
+	snapshot := objects.Snapshot(v.Name, scheduler.SettingsOf(m.settings(), &v.Spec))
 	request := scheduler.Request{
 		SizeBytes:    int64(v.Spec.Size),
 		NodeSelector: v.Spec.NodeSelector,

@@ -7,7 +7,9 @@ import (
 	"strconv"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/longhorn-lep/longhorn-manager/datastore"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
@@ -20,14 +22,20 @@ type VolumeUpdate struct {
 	// volume is attached.
 	NumberOfReplicas *int
 	// DataLocality takes effect at once. From best-effort to disabled the local replica stays.
-	DataLocality            *string
-	ReplicaSoftAntiAffinity *string
+	DataLocality *string
+	// What follows says where replicas may be placed from now on; those that are placed stay.
+	ReplicaSoftAntiAffinity, ReplicaZoneSoftAntiAffinity, ReplicaDiskSoftAntiAffinity *string
+	// NodeSelector and DiskSelector are tags that a node or disk must have; an empty list needs none.
+	NodeSelector, DiskSelector *[]string
 }
 
 // UpdateVolume changes a volume's spec. It fails with *Invalid where a value breaks a rule, and
 // ErrConflict where the volume is being deleted. Values that are as asked for are no error.
 func (m *Manager) UpdateVolume(ctx context.Context, name string, u VolumeUpdate) (VolumeView, error) {
 	if err := u.check(); err != nil {
+		return VolumeView{}, err
+	}
+	if err := m.checkSelectors(&u); err != nil {
 		return VolumeView{}, err
 	}
 	var updated *Volume
@@ -64,6 +72,8 @@ func (u VolumeUpdate) check() error {
 	for _, c := range []choice{
 		{"dataLocality", u.DataLocality, dataLocalities, localityHint},
 		{"replicaSoftAntiAffinity", u.ReplicaSoftAntiAffinity, antiAffinities, ""},
+		{"replicaZoneSoftAntiAffinity", u.ReplicaZoneSoftAntiAffinity, antiAffinities, ""},
+		{"replicaDiskSoftAntiAffinity", u.ReplicaDiskSoftAntiAffinity, antiAffinities, ""},
 	} {
 		switch {
 		case c.value == nil:
@@ -78,20 +88,63 @@ func (u VolumeUpdate) check() error {
 	return nil
 }
 
+// checkSelectors brings the selectors into the form in which they are stored. A tag that nothing has is
+// *Invalid: it is misspelt, more likely than not.
+func (m *Manager) checkSelectors(u *VolumeUpdate) error {
+	var wanted Volume
+	for _, s := range []struct {
+		field string
+		given **[]string
+		used  *[]string
+	}{
+		{"nodeSelector", &u.NodeSelector, &wanted.Spec.NodeSelector},
+		{"diskSelector", &u.DiskSelector, &wanted.Spec.DiskSelector},
+	} {
+		if *s.given == nil {
+			continue
+		}
+		if **s.given == nil {
+			return &Invalid{Field: s.field, Rule: "must be given; an empty list asks for no tag"}
+		}
+		tags, err := checkedSelector(s.field, **s.given)
+		if err != nil {
+			return err
+		}
+		*s.given, *s.used = &tags, tags
+	}
+	if len(wanted.Spec.NodeSelector)+len(wanted.Spec.DiskSelector) == 0 {
+		return nil
+	}
+	nodes, err := m.deps.Nodes.List(labels.Everything())
+	if err != nil {
+		return fmt.Errorf("list nodes: %w", err)
+	}
+	return checkTags(&wanted, nodes)
+}
+
 // apply tells whether it changed anything.
 func (u VolumeUpdate) apply(v *Volume) bool {
-	before := v.Spec
-	if u.NumberOfReplicas != nil {
-		v.Spec.NumberOfReplicas = *u.NumberOfReplicas
+	before := *v.Spec.DeepCopy()
+	set(&v.Spec.NumberOfReplicas, u.NumberOfReplicas)
+	setWord(&v.Spec.DataLocality, u.DataLocality)
+	setWord(&v.Spec.ReplicaSoftAntiAffinity, u.ReplicaSoftAntiAffinity)
+	setWord(&v.Spec.ReplicaZoneSoftAntiAffinity, u.ReplicaZoneSoftAntiAffinity)
+	setWord(&v.Spec.ReplicaDiskSoftAntiAffinity, u.ReplicaDiskSoftAntiAffinity)
+	set(&v.Spec.NodeSelector, u.NodeSelector)
+	set(&v.Spec.DiskSelector, u.DiskSelector)
+	return !equality.Semantic.DeepEqual(before, v.Spec)
+}
+
+func set[T any](field, value *T) {
+	if value != nil {
+		*field = *value
 	}
-	if u.DataLocality != nil {
-		v.Spec.DataLocality = longhorn.DataLocality(*u.DataLocality)
+}
+
+func setWord[T ~string](field *T, value *string) {
+	if value != nil {
+		*field = T(*value)
 	}
-	if u.ReplicaSoftAntiAffinity != nil {
-		v.Spec.ReplicaSoftAntiAffinity = longhorn.AntiAffinity(*u.ReplicaSoftAntiAffinity)
-	}
-	return before.NumberOfReplicas != v.Spec.NumberOfReplicas || before.DataLocality != v.Spec.DataLocality ||
-		before.ReplicaSoftAntiAffinity != v.Spec.ReplicaSoftAntiAffinity
 }
 
 // RemoveReplica asks for the deletion of one replica with its data, whether the volume is attached

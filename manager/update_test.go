@@ -47,13 +47,50 @@ func TestUpdateVolume(t *testing.T) {
 			update: VolumeUpdate{ReplicaSoftAntiAffinity: ptr("perhaps")}, field: "replicaSoftAntiAffinity",
 			text: `replicaSoftAntiAffinity: "perhaps" must be ignored or enabled or disabled`,
 		},
+		"anti-affinity of zones and disks → recorded": {
+			update: VolumeUpdate{ReplicaZoneSoftAntiAffinity: ptr("disabled"), ReplicaDiskSoftAntiAffinity: ptr("enabled")},
+			want: func(s *longhorn.VolumeSpec) {
+				s.ReplicaZoneSoftAntiAffinity, s.ReplicaDiskSoftAntiAffinity = longhorn.AntiAffinityDisabled, longhorn.AntiAffinityEnabled
+			},
+		},
+		"zones, by a word that is none → refused": {
+			update: VolumeUpdate{ReplicaZoneSoftAntiAffinity: ptr("perhaps")}, field: "replicaZoneSoftAntiAffinity",
+			text: `replicaZoneSoftAntiAffinity: "perhaps" must be ignored or enabled or disabled`,
+		},
+		"disks, by no word → refused": {
+			update: VolumeUpdate{ReplicaDiskSoftAntiAffinity: ptr("")}, field: "replicaDiskSoftAntiAffinity", text: "replicaDiskSoftAntiAffinity: must be given",
+		},
+		"tags of nodes and disks → recorded in their order": {
+			update: VolumeUpdate{NodeSelector: &[]string{"storage", " fast", "storage"}, DiskSelector: &[]string{"ssd"}},
+			want: func(s *longhorn.VolumeSpec) {
+				s.NodeSelector, s.DiskSelector = []string{"storage", "fast"}, []string{"ssd"}
+			},
+		},
+		"an empty selector → it asks for no tag":        {update: VolumeUpdate{NodeSelector: &[]string{}}, want: func(s *longhorn.VolumeSpec) { s.NodeSelector = []string{} }},
+		"the selector that it has → nothing is written": {update: VolumeUpdate{DiskSelector: &[]string{}}},
+		"no selector → refused": {
+			update: VolumeUpdate{NodeSelector: ptr[[]string](nil)}, field: "nodeSelector", text: "nodeSelector: must be given; an empty list asks for no tag",
+		},
+		"a tag that no disk has → refused": {
+			update: VolumeUpdate{DiskSelector: &[]string{"ssd", "fast"}}, field: "diskSelector", text: `diskSelector: "fast" does not exist: no disk has this tag`,
+		},
+		"an empty tag → refused": {
+			update: VolumeUpdate{NodeSelector: &[]string{" "}}, field: "nodeSelector[0]", text: `nodeSelector[0]: " " is no tag: a tag must not be empty`,
+		},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			v := detachedVolume("vol", func(v *longhorn.Volume) {
+				v.Spec.NodeSelector, v.Spec.DiskSelector = []string{"old"}, []string{}
 				v.Spec.NumberOfReplicas, v.Spec.DataLocality, v.Spec.ReplicaSoftAntiAffinity = 3, longhorn.DataLocalityDisabled, longhorn.AntiAffinityIgnored
 			})
-			b := newBench(t, v)
+			b := newBench(t, v, build.ReadyNode("node-1", "uuid-1", func(n *longhorn.Node) {
+				n.Spec.Tags = []string{"fast", "storage"}
+				for name, d := range n.Spec.Disks {
+					d.Tags = []string{"ssd"}
+					n.Spec.Disks[name] = d
+				}
+			}))
 			view, err := b.UpdateVolume(t.Context(), "vol", c.update)
 			if c.field != "" {
 				wantInvalid(t, err, c.field, c.text)

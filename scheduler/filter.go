@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// candidate is a disk with its node.
+// candidate is a disk with its node, both as they are in the snapshot.
 type candidate struct {
-	node Node
-	disk Disk
+	node *Node
+	disk *Disk
 }
 
 // filter returns why a disk is no place for the request, or two empty strings.
@@ -113,7 +113,7 @@ func join(list []string) string {
 // this pass has placed. It asks the disk's Schedulable condition last: that is the same
 // rule without sizes, seen earlier, so the numbers of now explain more.
 func enoughStorage(c candidate, req Request, s Settings) (reason, message string) {
-	if lack := shortage(c.disk, s, req.SizeBytes, req.ActualSizeBytes); lack != "" {
+	if lack := shortage(*c.disk, s, req.SizeBytes, req.ActualSizeBytes); lack != "" {
 		return ReasonInsufficientStorage, lack
 	}
 	if !c.disk.Schedulable {

@@ -41,21 +41,20 @@ func (o Objects) Snapshot(volume string, settings Settings) Snapshot {
 	return s
 }
 
-// SettingsOf reads the scheduler's settings. soft is the volume's own choice for the node level.
-func SettingsOf(values types.SettingValues, soft longhorn.AntiAffinity) Settings {
-	nodeSoft := values.Bool(types.SettingReplicaSoftAntiAffinity)
-	switch soft {
-	case longhorn.AntiAffinityEnabled:
-		nodeSoft = true
-	case longhorn.AntiAffinityDisabled:
-		nodeSoft = false
+// SettingsOf reads the scheduler's settings, and what a volume says instead of them.
+func SettingsOf(values types.SettingValues, v *longhorn.VolumeSpec) Settings {
+	soft := func(own longhorn.AntiAffinity, setting types.SettingName) bool {
+		if own == longhorn.AntiAffinityEnabled || own == longhorn.AntiAffinityDisabled {
+			return own == longhorn.AntiAffinityEnabled
+		}
+		return values.Bool(setting)
 	}
 	return Settings{
 		MinimalAvailablePercent: values.Int(types.SettingMinimalAvailablePercentage),
 		OverProvisioningPercent: values.Int(types.SettingOverProvisioningPercentage),
-		NodeSoftAntiAffinity:    nodeSoft,
-		ZoneSoftAntiAffinity:    values.Bool(types.SettingReplicaZoneSoftAntiAffinity),
-		DiskSoftAntiAffinity:    values.Bool(types.SettingReplicaDiskSoftAntiAffinity),
+		NodeSoftAntiAffinity:    soft(v.ReplicaSoftAntiAffinity, types.SettingReplicaSoftAntiAffinity),
+		ZoneSoftAntiAffinity:    soft(v.ReplicaZoneSoftAntiAffinity, types.SettingReplicaZoneSoftAntiAffinity),
+		DiskSoftAntiAffinity:    soft(v.ReplicaDiskSoftAntiAffinity, types.SettingReplicaDiskSoftAntiAffinity),
 		AllowEmptyNodeSelector:  values.Bool(types.SettingAllowEmptyNodeSelectorVolume),
 		AllowEmptyDiskSelector:  values.Bool(types.SettingAllowEmptyDiskSelectorVolume),
 	}

@@ -134,14 +134,24 @@ func TestScheduleAllKeepsRulesAmongItsOwn(t *testing.T) {
 			return
 		}
 		perNode, perDisk := map[string]int{}, map[string]int64{}
+		zoneOf, inZone, onDisk := map[string]string{}, map[string]int{}, map[string]int{}
+		for _, n := range s.Nodes {
+			zoneOf[n.Name] = n.Zone
+		}
 		for _, r := range s.Replicas {
+			onDisk[r.DiskUUID]++
 			if !r.Evicting {
 				perNode[r.Node]++
+				inZone[zoneOf[r.Node]]++
 			}
 		}
 		for _, p := range got {
 			perNode[p.Node]++
 			perDisk[p.DiskUUID]++
+			require.False(t, inZone[zoneOf[p.Node]] > 0 && !s.Settings.ZoneSoftAntiAffinity, "two replicas in the zone of node %s: %+v", p.Node, got)
+			require.False(t, onDisk[p.DiskUUID] > 0 && !s.Settings.DiskSoftAntiAffinity, "two replicas on disk %s: %+v", p.DiskUUID, got)
+			inZone[zoneOf[p.Node]]++
+			onDisk[p.DiskUUID]++
 			require.False(t, perNode[p.Node] > 1 && !s.Settings.NodeSoftAntiAffinity, "two replicas on node %s: %+v", p.Node, got)
 		}
 		for _, n := range s.Nodes {

@@ -54,20 +54,21 @@ func choose(s Snapshot, req Request) (Placement, []Rejection, bool) {
 func sift(s Snapshot, req Request, use usage) ([]candidate, []Rejection) {
 	var allowed []candidate
 	var rejections []Rejection
-	for _, n := range s.Nodes {
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
 		if len(n.Disks) == 0 {
 			rejections = append(rejections, Rejection{
 				Node: n.Name, Reason: ReasonDiskNotFound, Message: "the node has no disks",
 			})
 		}
-		for _, d := range n.Disks {
-			c := candidate{node: n, disk: d}
+		for j := range n.Disks {
+			c := candidate{node: n, disk: &n.Disks[j]}
 			reason, message := rejection(c, req, s.Settings, use)
 			if reason == "" {
 				allowed = append(allowed, c)
 				continue
 			}
-			rejections = append(rejections, Rejection{Node: n.Name, Disk: d.Name, Reason: reason, Message: message})
+			rejections = append(rejections, Rejection{Node: n.Name, Disk: c.disk.Name, Reason: reason, Message: message})
 		}
 	}
 	slices.SortFunc(rejections, func(a, b Rejection) int {
@@ -130,13 +131,13 @@ func fewerReplicasOnNode(a, b candidate, use usage, _ Settings) int {
 }
 
 func moreUsableStorage(a, b candidate, _ usage, _ Settings) int {
-	return cmp.Compare(usable(b.disk), usable(a.disk))
+	return cmp.Compare(usable(*b.disk), usable(*a.disk))
 }
 
 // moreVirtualRoom decides where over-provisioning has used up the real room everywhere,
 // so that volumes still spread instead of all following the names.
 func moreVirtualRoom(a, b candidate, _ usage, s Settings) int {
-	room := func(d Disk) int64 { return virtualCeiling(d, s) - d.StorageScheduled }
+	room := func(d *Disk) int64 { return virtualCeiling(*d, s) - d.StorageScheduled }
 	return cmp.Compare(room(b.disk), room(a.disk))
 }
 

@@ -20,7 +20,7 @@ func TestSettingsOf(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		set  map[types.SettingName]string
-		soft longhorn.AntiAffinity
+		own  longhorn.VolumeSpec
 		want Settings
 	}{
 		{name: "nothing set → the defaults", want: byDefault},
@@ -35,13 +35,32 @@ func TestSettingsOf(t *testing.T) {
 		},
 		{
 			name: "the volume insists on nodes apart → the setting gives way",
-			set:  map[types.SettingName]string{"replica-soft-anti-affinity": "true"}, soft: longhorn.AntiAffinityDisabled, want: byDefault,
+			set:  map[types.SettingName]string{"replica-soft-anti-affinity": "true"}, own: longhorn.VolumeSpec{ReplicaSoftAntiAffinity: longhorn.AntiAffinityDisabled}, want: byDefault,
 		},
 		{
 			name: "the volume allows one node → the setting gives way",
-			soft: longhorn.AntiAffinityEnabled, want: with(byDefault, func(s *Settings) { s.NodeSoftAntiAffinity = true }),
+			own:  longhorn.VolumeSpec{ReplicaSoftAntiAffinity: longhorn.AntiAffinityEnabled}, want: with(byDefault, func(s *Settings) { s.NodeSoftAntiAffinity = true }),
+		},
+		{
+			name: "the volume insists on zones and disks apart → the settings give way",
+			own:  longhorn.VolumeSpec{ReplicaZoneSoftAntiAffinity: longhorn.AntiAffinityDisabled, ReplicaDiskSoftAntiAffinity: longhorn.AntiAffinityDisabled},
+			want: with(byDefault, func(s *Settings) { s.ZoneSoftAntiAffinity, s.DiskSoftAntiAffinity = false, false }),
+		},
+		{
+			name: "the volume allows one zone and one disk → the settings give way",
+			set:  map[types.SettingName]string{"replica-zone-soft-anti-affinity": "false", "replica-disk-soft-anti-affinity": "false"},
+			own:  longhorn.VolumeSpec{ReplicaZoneSoftAntiAffinity: longhorn.AntiAffinityEnabled, ReplicaDiskSoftAntiAffinity: longhorn.AntiAffinityEnabled},
+			want: byDefault,
+		},
+		{
+			name: "the volume follows the settings → they decide",
+			set:  map[types.SettingName]string{"replica-zone-soft-anti-affinity": "false", "replica-disk-soft-anti-affinity": "false"},
+			own: longhorn.VolumeSpec{
+				ReplicaSoftAntiAffinity: longhorn.AntiAffinityIgnored, ReplicaZoneSoftAntiAffinity: longhorn.AntiAffinityIgnored, ReplicaDiskSoftAntiAffinity: longhorn.AntiAffinityIgnored,
+			},
+			want: with(byDefault, func(s *Settings) { s.ZoneSoftAntiAffinity, s.DiskSoftAntiAffinity = false, false }),
 		},
 	} {
-		t.Run(tc.name, func(t *testing.T) { assert.Equal(t, tc.want, SettingsOf(values(tc.set), tc.soft)) })
+		t.Run(tc.name, func(t *testing.T) { assert.Equal(t, tc.want, SettingsOf(values(tc.set), &tc.own)) })
 	}
 }

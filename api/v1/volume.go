@@ -59,6 +59,9 @@ type VolumeCreate struct {
 	DataEngine string `json:"dataEngine,omitempty"`
 	// ReplicaSoftAntiAffinity is ignored (default: follow the setting), enabled or disabled.
 	ReplicaSoftAntiAffinity string `json:"replicaSoftAntiAffinity,omitempty"`
+	// ReplicaZoneSoftAntiAffinity and ReplicaDiskSoftAntiAffinity are the same of zones and disks.
+	ReplicaZoneSoftAntiAffinity string `json:"replicaZoneSoftAntiAffinity,omitempty"`
+	ReplicaDiskSoftAntiAffinity string `json:"replicaDiskSoftAntiAffinity,omitempty"`
 	// DiskSelector and NodeSelector are tags that each disk or node must all have.
 	DiskSelector []string `json:"diskSelector,omitempty"`
 	NodeSelector []string `json:"nodeSelector,omitempty"`
@@ -72,18 +75,20 @@ type Volume struct {
 	Resource
 	Name string `json:"name"`
 	// Size in bytes, decimal.
-	Size                    string   `json:"size"`
-	Frontend                string   `json:"frontend"`
-	DisableFrontend         bool     `json:"disableFrontend"`
-	DataLocality            string   `json:"dataLocality"`
-	AccessMode              string   `json:"accessMode"`
-	DataEngine              string   `json:"dataEngine"`
-	NumberOfReplicas        int      `json:"numberOfReplicas"`
-	ReplicaSoftAntiAffinity string   `json:"replicaSoftAntiAffinity"`
-	StaleReplicaTimeout     int      `json:"staleReplicaTimeout"`
-	DiskSelector            []string `json:"diskSelector"`
-	NodeSelector            []string `json:"nodeSelector"`
-	RevisionCounterDisabled bool     `json:"revisionCounterDisabled"`
+	Size                        string   `json:"size"`
+	Frontend                    string   `json:"frontend"`
+	DisableFrontend             bool     `json:"disableFrontend"`
+	DataLocality                string   `json:"dataLocality"`
+	AccessMode                  string   `json:"accessMode"`
+	DataEngine                  string   `json:"dataEngine"`
+	NumberOfReplicas            int      `json:"numberOfReplicas"`
+	ReplicaSoftAntiAffinity     string   `json:"replicaSoftAntiAffinity"`
+	ReplicaZoneSoftAntiAffinity string   `json:"replicaZoneSoftAntiAffinity"`
+	ReplicaDiskSoftAntiAffinity string   `json:"replicaDiskSoftAntiAffinity"`
+	StaleReplicaTimeout         int      `json:"staleReplicaTimeout"`
+	DiskSelector                []string `json:"diskSelector"`
+	NodeSelector                []string `json:"nodeSelector"`
+	RevisionCounterDisabled     bool     `json:"revisionCounterDisabled"`
 	// State is creating, attached, detached, attaching, detaching or deleting; empty
 	// right after the volume was made.
 	State string `json:"state"`
@@ -221,6 +226,30 @@ type UpdateDataLocalityInput struct {
 type UpdateReplicaSoftAntiAffinityInput struct {
 	// ReplicaSoftAntiAffinity is ignored (follow the setting), enabled or disabled.
 	ReplicaSoftAntiAffinity string `json:"replicaSoftAntiAffinity"`
+}
+
+// UpdateReplicaZoneSoftAntiAffinityInput is the body of the action updateReplicaZoneSoftAntiAffinity.
+type UpdateReplicaZoneSoftAntiAffinityInput struct {
+	// ReplicaZoneSoftAntiAffinity is ignored (follow the setting), enabled or disabled.
+	ReplicaZoneSoftAntiAffinity string `json:"replicaZoneSoftAntiAffinity"`
+}
+
+// UpdateReplicaDiskSoftAntiAffinityInput is the body of the action updateReplicaDiskSoftAntiAffinity.
+type UpdateReplicaDiskSoftAntiAffinityInput struct {
+	// ReplicaDiskSoftAntiAffinity is ignored (follow the setting), enabled or disabled.
+	ReplicaDiskSoftAntiAffinity string `json:"replicaDiskSoftAntiAffinity"`
+}
+
+// UpdateNodeSelectorInput is the body of the action updateNodeSelector.
+type UpdateNodeSelectorInput struct {
+	// NodeSelector are tags that a node must all have to get a replica from now on; an empty list asks for none.
+	NodeSelector []string `json:"nodeSelector"`
+}
+
+// UpdateDiskSelectorInput is the body of the action updateDiskSelector.
+type UpdateDiskSelectorInput struct {
+	// DiskSelector are tags that a disk must all have to get a replica from now on; an empty list asks for none.
+	DiskSelector []string `json:"diskSelector"`
 }
 
 // ReplicaRemoveInput is the body of the action replicaRemove.

@@ -42,7 +42,7 @@ func (c *Controller) gather(v *longhorn.Volume) (Input, error) {
 		return in, err
 	}
 	o.Replicas = c.placed.with(o.Replicas, v.Name)
-	in.Cluster = o.Snapshot(v.Name, scheduler.SettingsOf(c.deps.Setting, v.Spec.ReplicaSoftAntiAffinity))
+	in.Cluster = o.Snapshot(v.Name, scheduler.SettingsOf(c.deps.Setting, &v.Spec))
 	return in, nil
 }
 

@@ -38,7 +38,7 @@ func TestAPIServerRefusesWhatMakesNoSense(t *testing.T) {
 		manifest string
 		refusal  string // part of the message; empty: accepted
 	}{
-		{"a volume with all that it may have → accepted", object("Volume", "v-full", `spec: {size: "10737418240", numberOfReplicas: 3, diskSelector: [ssd], nodeSelector: [storage], staleReplicaTimeout: 30, accessMode: rwop, dataLocality: best-effort, replicaSoftAntiAffinity: enabled}`), ""},
+		{"a volume with all that it may have → accepted", object("Volume", "v-full", `spec: {size: "10737418240", numberOfReplicas: 3, diskSelector: [ssd], nodeSelector: [storage], staleReplicaTimeout: 30, accessMode: rwop, dataLocality: best-effort, replicaSoftAntiAffinity: enabled, replicaZoneSoftAntiAffinity: disabled, replicaDiskSoftAntiAffinity: disabled}`), ""},
 		{"a volume with nothing but a name → accepted, defaults filled in", object("Volume", "v-empty", ``), ""},
 		{"size as a number → refused: sizes are strings on the wire", object("Volume", "v-1", `spec: {size: 1073741824}`), "spec.size"},
 		{"size with a unit → refused", object("Volume", "v-1", `spec: {size: 10Gi}`), "spec.size"},
@@ -56,6 +56,7 @@ func TestAPIServerRefusesWhatMakesNoSense(t *testing.T) {
 		{"access mode that is not offered → refused", object("Volume", "v-1", `spec: {size: "2097152", accessMode: rwx}`), "accessMode"},
 		{"no data locality → accepted", object("Volume", "v-nowhere", `spec: {size: "2097152", dataLocality: ""}`), ""},
 		{"data locality that is not offered → refused", object("Volume", "v-1", `spec: {size: "2097152", dataLocality: strict-local}`), "dataLocality"},
+		{"anti-affinity by a word that is none → refused", object("Volume", "v-1", `spec: {size: "2097152", replicaZoneSoftAntiAffinity: soft}`), "replicaZoneSoftAntiAffinity"},
 		{"data engine v2 → refused", object("Volume", "v-1", `spec: {size: "2097152", dataEngine: v2}`), "dataEngine"},
 		{"frontend that is not offered → refused", object("Volume", "v-1", `spec: {size: "2097152", frontend: iscsi}`), "frontend"},
 		{"a known setting → accepted", object("Setting", "default-replica-count", `value: "2"`), ""},
@@ -112,9 +113,9 @@ func TestDefaultsAreFilledIn(t *testing.T) {
 	v, err := c.Longhorn.LonghornV1beta2().Volumes(types.Namespace).Get(ctx, "d-1", metav1.GetOptions{})
 	require.NoError(t, err)
 	assert.Empty(t, v.Spec.DataLocality, "the volume controller fills it in, by the setting")
-	got := fmt.Sprintf("%d %s %s %s %s %d", v.Spec.Size, v.Spec.Frontend, v.Spec.AccessMode,
-		v.Spec.ReplicaSoftAntiAffinity, v.Spec.DataEngine, v.Spec.StaleReplicaTimeout)
-	assert.Equal(t, "2097152 blockdev rwo ignored v1 2880", got)
+	got := fmt.Sprintf("%d %s %s %s %s %s %s %d", v.Spec.Size, v.Spec.Frontend, v.Spec.AccessMode,
+		v.Spec.ReplicaSoftAntiAffinity, v.Spec.ReplicaZoneSoftAntiAffinity, v.Spec.ReplicaDiskSoftAntiAffinity, v.Spec.DataEngine, v.Spec.StaleReplicaTimeout)
+	assert.Equal(t, "2097152 blockdev rwo ignored ignored ignored v1 2880", got)
 }
 
 // TestSelectableFields: a daemon can watch what is its node's and nothing else.

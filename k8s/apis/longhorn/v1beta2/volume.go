@@ -57,7 +57,7 @@ const (
 	DataLocalityBestEffort DataLocality = "best-effort"
 )
 
-// AntiAffinity overrides a scheduling setting for one volume.
+// AntiAffinity overrides a scheduling setting for one volume: enabled prefers to keep replicas apart, disabled insists.
 // +kubebuilder:validation:Enum=ignored;enabled;disabled
 type AntiAffinity string
 
@@ -108,6 +108,10 @@ type VolumeSpec struct {
 	NumberOfReplicas int `json:"numberOfReplicas"`
 	// +kubebuilder:default=ignored
 	ReplicaSoftAntiAffinity AntiAffinity `json:"replicaSoftAntiAffinity,omitempty"`
+	// +kubebuilder:default=ignored
+	ReplicaZoneSoftAntiAffinity AntiAffinity `json:"replicaZoneSoftAntiAffinity,omitempty"`
+	// +kubebuilder:default=ignored
+	ReplicaDiskSoftAntiAffinity AntiAffinity `json:"replicaDiskSoftAntiAffinity,omitempty"`
 	// StaleReplicaTimeout in minutes, after which a failed replica may be cleaned up; 0 or less: never by time.
 	// +kubebuilder:default=2880
 	// +optional
