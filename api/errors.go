@@ -177,7 +177,6 @@ var unsupported = []struct {
 	{"backingImage", []string{`""`}},
 	{"dataSource", []string{`""`}},
 	{"topologyRequirement", []string{"[]"}},
-	{"replicaAutoBalance", []string{`""`, `"ignored"`, `"disabled"`}},
 }
 
 // checkUnsupported refuses a new volume that asks for what this system lacks.

@@ -34,6 +34,9 @@ var plainTypes = []struct {
 	}},
 	{id: "UpdateDiskSelectorInput", input: true, wire: v1.UpdateDiskSelectorInput{}, hints: map[string]hint{"diskSelector": {required: true}}},
 	{id: "UpdateNodeSelectorInput", input: true, wire: v1.UpdateNodeSelectorInput{}, hints: map[string]hint{"nodeSelector": {required: true}}},
+	{id: "UpdateReplicaAutoBalanceInput", input: true, wire: v1.UpdateReplicaAutoBalanceInput{}, hints: map[string]hint{
+		"replicaAutoBalance": {required: true, options: []string{"ignored", "disabled", "least-effort", "best-effort"}},
+	}},
 	{id: "UpdateReplicaCountInput", input: true, wire: v1.UpdateReplicaCountInput{}, hints: map[string]hint{"replicaCount": {required: true}}},
 	{id: "UpdateReplicaDiskSoftAntiAffinityInput", input: true, wire: v1.UpdateReplicaDiskSoftAntiAffinityInput{}, hints: map[string]hint{
 		"replicaDiskSoftAntiAffinity": {required: true, options: []string{"ignored", "enabled", "disabled"}},

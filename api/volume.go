@@ -25,6 +25,7 @@ func volumeKind(m *manager.Manager) kind {
 			"replicaSoftAntiAffinity":     {create: true, def: "ignored", options: []string{"ignored", "enabled", "disabled"}},
 			"replicaZoneSoftAntiAffinity": {create: true, def: "ignored", options: []string{"ignored", "enabled", "disabled"}},
 			"replicaDiskSoftAntiAffinity": {create: true, def: "ignored", options: []string{"ignored", "enabled", "disabled"}},
+			"replicaAutoBalance":          {create: true, def: "ignored", options: []string{"ignored", "disabled", "least-effort", "best-effort"}},
 			"diskSelector":                {create: true},
 			"nodeSelector":                {create: true},
 			"conditions":                  {typ: "map[volumeCondition]"},
@@ -89,6 +90,9 @@ func volumeUpdates(m *manager.Manager) []action {
 		{"updateReplicaDiskSoftAntiAffinity", "UpdateReplicaDiskSoftAntiAffinityInput", updating(m, func(in v1.UpdateReplicaDiskSoftAntiAffinityInput) manager.VolumeUpdate {
 			return manager.VolumeUpdate{ReplicaDiskSoftAntiAffinity: &in.ReplicaDiskSoftAntiAffinity}
 		})},
+		{"updateReplicaAutoBalance", "UpdateReplicaAutoBalanceInput", updating(m, func(in v1.UpdateReplicaAutoBalanceInput) manager.VolumeUpdate {
+			return manager.VolumeUpdate{ReplicaAutoBalance: &in.ReplicaAutoBalance}
+		})},
 		{"updateNodeSelector", "UpdateNodeSelectorInput", updating(m, func(in v1.UpdateNodeSelectorInput) manager.VolumeUpdate {
 			return manager.VolumeUpdate{NodeSelector: &in.NodeSelector}
 		})},
@@ -142,6 +146,7 @@ func volumeRequest(in v1.VolumeCreate) manager.VolumeRequest {
 		ReplicaSoftAntiAffinity:     in.ReplicaSoftAntiAffinity,
 		ReplicaZoneSoftAntiAffinity: in.ReplicaZoneSoftAntiAffinity,
 		ReplicaDiskSoftAntiAffinity: in.ReplicaDiskSoftAntiAffinity,
+		ReplicaAutoBalance:          in.ReplicaAutoBalance,
 		DiskSelector:                in.DiskSelector,
 		NodeSelector:                in.NodeSelector,
 		MustFit:                     in.MustFit,
@@ -163,6 +168,7 @@ func volumeOf(view manager.VolumeView) *v1.Volume {
 		ReplicaSoftAntiAffinity:     string(v.Spec.ReplicaSoftAntiAffinity),
 		ReplicaZoneSoftAntiAffinity: cmp.Or(string(v.Spec.ReplicaZoneSoftAntiAffinity), "ignored"), // "" is of a release that did not know it
 		ReplicaDiskSoftAntiAffinity: cmp.Or(string(v.Spec.ReplicaDiskSoftAntiAffinity), "ignored"),
+		ReplicaAutoBalance:          cmp.Or(string(v.Spec.ReplicaAutoBalance), "ignored"),
 		StaleReplicaTimeout:         v.Spec.StaleReplicaTimeout,
 		DiskSelector:                notNil(v.Spec.DiskSelector),
 		NodeSelector:                notNil(v.Spec.NodeSelector),

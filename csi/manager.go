@@ -119,6 +119,7 @@ func (m *manager) CreateVolume(ctx context.Context, r VolumeRequest) error {
 		ReplicaSoftAntiAffinity:     r.ReplicaSoftAntiAffinity,
 		ReplicaZoneSoftAntiAffinity: r.ReplicaZoneSoftAntiAffinity,
 		ReplicaDiskSoftAntiAffinity: r.ReplicaDiskSoftAntiAffinity,
+		ReplicaAutoBalance:          r.ReplicaAutoBalance,
 		DiskSelector:                r.DiskSelector,
 		NodeSelector:                r.NodeSelector,
 		MustFit:                     true,

@@ -91,7 +91,7 @@ func TestManagerSendsWhatIsAsked(t *testing.T) {
 	err := errors.Join(
 		m.CreateVolume(t.Context(), VolumeRequest{
 			Name: "pvc-1", SizeBytes: 64 << 20, NumberOfReplicas: 3, StaleReplicaTimeoutMinutes: 30, DataLocality: "disabled",
-			AccessMode: "rwo", ReplicaSoftAntiAffinity: "ignored", ReplicaZoneSoftAntiAffinity: "disabled", ReplicaDiskSoftAntiAffinity: "enabled", DiskSelector: []string{"ssd"}, NodeSelector: []string{"storage"},
+			AccessMode: "rwo", ReplicaSoftAntiAffinity: "ignored", ReplicaZoneSoftAntiAffinity: "disabled", ReplicaDiskSoftAntiAffinity: "enabled", ReplicaAutoBalance: "best-effort", DiskSelector: []string{"ssd"}, NodeSelector: []string{"storage"},
 		}),
 		m.Attach(t.Context(), "pvc-1", Ticket{ID: "csi-a", Type: "csi-attacher", NodeID: "n1"}),
 		m.Detach(t.Context(), "pvc-1", "csi-a"),
@@ -101,7 +101,7 @@ func TestManagerSendsWhatIsAsked(t *testing.T) {
 	want := map[string]map[string]any{
 		"POST /v1/volumes": {
 			"name": "pvc-1", "size": "67108864", "numberOfReplicas": 3.0, "staleReplicaTimeout": 30.0, "dataLocality": "disabled",
-			"accessMode": "rwo", "replicaSoftAntiAffinity": "ignored", "replicaZoneSoftAntiAffinity": "disabled", "replicaDiskSoftAntiAffinity": "enabled", "diskSelector": []any{"ssd"}, "nodeSelector": []any{"storage"}, "mustFit": true,
+			"accessMode": "rwo", "replicaSoftAntiAffinity": "ignored", "replicaZoneSoftAntiAffinity": "disabled", "replicaDiskSoftAntiAffinity": "enabled", "replicaAutoBalance": "best-effort", "diskSelector": []any{"ssd"}, "nodeSelector": []any{"storage"}, "mustFit": true,
 		},
 		"POST /v1/volumes/pvc-1?action=attach": {"hostId": "n1", "attacherType": "csi-attacher", "attachmentID": "csi-a"},
 		"POST /v1/volumes/pvc-1?action=detach": {"attachmentID": "csi-a"},

@@ -20,6 +20,7 @@ const (
 	paramReplicaSoftAntiAffinity     = "replicaSoftAntiAffinity"
 	paramReplicaZoneSoftAntiAffinity = "replicaZoneSoftAntiAffinity"
 	paramReplicaDiskSoftAntiAffinity = "replicaDiskSoftAntiAffinity"
+	paramReplicaAutoBalance          = "replicaAutoBalance"
 	paramShare                       = "share"
 	paramExclusive                   = "exclusive"
 )
@@ -27,7 +28,7 @@ const (
 // supported are all of the above.
 var supported = []string{
 	paramNumberOfReplicas, paramStaleReplicaTimeout, paramFSType, paramMkfsParams, paramDataLocality,
-	paramDiskSelector, paramNodeSelector, paramReplicaSoftAntiAffinity, paramReplicaZoneSoftAntiAffinity, paramReplicaDiskSoftAntiAffinity,
+	paramDiskSelector, paramNodeSelector, paramReplicaSoftAntiAffinity, paramReplicaZoneSoftAntiAffinity, paramReplicaDiskSoftAntiAffinity, paramReplicaAutoBalance,
 	paramShare, paramExclusive,
 }
 
@@ -62,7 +63,6 @@ var unsupported = map[string][]string{
 	"strictTopology":              {"false"},
 	"dataEngine":                  {dataEngineV1},
 	"dataLayout":                  nil,
-	"replicaAutoBalance":          {"ignored", "disabled"},
 	"unmapMarkSnapChainRemoved":   {"ignored", "disabled"},
 	"snapshotDataIntegrity":       {"ignored", "disabled"},
 	"freezeFilesystemForSnapshot": {"ignored", "disabled"},
@@ -77,6 +77,7 @@ type parameters struct {
 	fsType                                                       string
 	mkfsParams                                                   string
 	softAntiAffinity, zoneSoftAntiAffinity, diskSoftAntiAffinity string
+	autoBalance                                                  string
 	// locality is empty where the setting default-data-locality decides.
 	locality     string
 	diskSelector []string
@@ -94,6 +95,7 @@ func parseParameters(params map[string]string) (parameters, error) {
 		softAntiAffinity:     antiAffinityIgnored,
 		zoneSoftAntiAffinity: antiAffinityIgnored,
 		diskSoftAntiAffinity: antiAffinityIgnored,
+		autoBalance:          autoBalances[0],
 	}
 	keys := make([]string, 0, len(params))
 	for key := range params {
@@ -143,6 +145,8 @@ func (p *parameters) set(key, value string) (err error) {
 		p.zoneSoftAntiAffinity, err = parseAntiAffinity(value)
 	case paramReplicaDiskSoftAntiAffinity:
 		p.diskSoftAntiAffinity, err = parseAntiAffinity(value)
+	case paramReplicaAutoBalance:
+		p.autoBalance, err = value, checkAutoBalance(value)
 	case paramDataLocality:
 		p.locality, err = value, checkLocality(value)
 	case paramDiskSelector:
@@ -215,6 +219,16 @@ func parseAntiAffinity(value string) (string, error) {
 		return value, nil
 	}
 	return "", fmt.Errorf("is none of ignored, enabled, disabled")
+}
+
+// autoBalances are the values of the parameter; the first, the default, follows the setting.
+var autoBalances = []string{"ignored", "disabled", "least-effort", "best-effort"}
+
+func checkAutoBalance(value string) error {
+	if !slices.Contains(autoBalances, value) {
+		return fmt.Errorf("is none of %s", strings.Join(autoBalances, ", "))
+	}
+	return nil
 }
 
 func checkLocality(value string) error {

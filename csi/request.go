@@ -157,6 +157,7 @@ func volumeRequest(req *csipb.CreateVolumeRequest) (VolumeRequest, error) {
 		ReplicaSoftAntiAffinity:     p.softAntiAffinity,
 		ReplicaZoneSoftAntiAffinity: p.zoneSoftAntiAffinity,
 		ReplicaDiskSoftAntiAffinity: p.diskSoftAntiAffinity,
+		ReplicaAutoBalance:          p.autoBalance,
 		DiskSelector:                p.diskSelector,
 		NodeSelector:                p.nodeSelector,
 	}, nil

@@ -38,7 +38,7 @@ func TestParseParameters(t *testing.T) {
 	}{
 		{
 			name: "no parameters get the defaults",
-			want: parameters{staleMinutes: 2880, fsType: "ext4", softAntiAffinity: "ignored", zoneSoftAntiAffinity: "ignored", diskSoftAntiAffinity: "ignored"},
+			want: parameters{staleMinutes: 2880, fsType: "ext4", softAntiAffinity: "ignored", zoneSoftAntiAffinity: "ignored", diskSoftAntiAffinity: "ignored", autoBalance: "ignored"},
 		},
 		{
 			name: "the StorageClass that Longhorn's chart ships is accepted",
@@ -47,36 +47,37 @@ func TestParseParameters(t *testing.T) {
 				"dataLocality": "disabled", "unmapMarkSnapChainRemoved": "ignored", "disableRevisionCounter": "true",
 				"dataEngine": "v1", "backupTargetName": "default",
 			},
-			want: parameters{replicas: 3, staleMinutes: 30, fsType: "ext4", softAntiAffinity: "ignored", zoneSoftAntiAffinity: "ignored", diskSoftAntiAffinity: "ignored", locality: "disabled"},
+			want: parameters{replicas: 3, staleMinutes: 30, fsType: "ext4", softAntiAffinity: "ignored", zoneSoftAntiAffinity: "ignored", diskSoftAntiAffinity: "ignored", autoBalance: "ignored", locality: "disabled"},
 		},
 		{
 			name: "everything that can be set is set",
 			params: map[string]string{
 				"numberOfReplicas": "2", "staleReplicaTimeout": "0", "fsType": "xfs", "mkfsParams": "-K -i size=512",
 				"diskSelector": "ssd, fast", "nodeSelector": "storage", "replicaSoftAntiAffinity": "enabled", "exclusive": "true",
-				"replicaZoneSoftAntiAffinity": "disabled", "replicaDiskSoftAntiAffinity": "disabled",
+				"replicaZoneSoftAntiAffinity": "disabled", "replicaDiskSoftAntiAffinity": "disabled", "replicaAutoBalance": "least-effort",
 			},
 			want: parameters{
-				replicas: 2, staleMinutes: 2880, fsType: "xfs", mkfsParams: "-K -i size=512", softAntiAffinity: "enabled", zoneSoftAntiAffinity: "disabled", diskSoftAntiAffinity: "disabled",
+				replicas: 2, staleMinutes: 2880, fsType: "xfs", mkfsParams: "-K -i size=512", softAntiAffinity: "enabled", zoneSoftAntiAffinity: "disabled", diskSoftAntiAffinity: "disabled", autoBalance: "least-effort",
 				diskSelector: []string{"ssd", "fast"}, nodeSelector: []string{"storage"}, exclusive: true,
 			},
 		},
 		{
 			name:   "an unknown parameter is ignored",
 			params: map[string]string{"colour": "blue", "csi.storage.k8s.io/pvc/name": "data"},
-			want:   parameters{staleMinutes: 2880, fsType: "ext4", softAntiAffinity: "ignored", zoneSoftAntiAffinity: "ignored", diskSoftAntiAffinity: "ignored"},
+			want:   parameters{staleMinutes: 2880, fsType: "ext4", softAntiAffinity: "ignored", zoneSoftAntiAffinity: "ignored", diskSoftAntiAffinity: "ignored", autoBalance: "ignored"},
 		},
 		{name: "no replicas are refused", params: map[string]string{"numberOfReplicas": "0"}, err: `parameter numberOfReplicas: value "0" is not a whole number from 1 to 20`},
 		{name: "too many replicas are refused", params: map[string]string{"numberOfReplicas": "21"}, err: "numberOfReplicas"},
 		{name: "an anti-affinity of no known word is refused", params: map[string]string{"replicaZoneSoftAntiAffinity": "true"}, err: `parameter replicaZoneSoftAntiAffinity: value "true" is none of ignored, enabled, disabled`},
+		{name: "a balance of no known word is refused", params: map[string]string{"replicaAutoBalance": "true"}, err: `parameter replicaAutoBalance: value "true" is none of ignored, disabled, least-effort, best-effort`},
 		{name: "a timeout in words is refused", params: map[string]string{"staleReplicaTimeout": "soon"}, err: "staleReplicaTimeout"},
 		{name: "another file system is refused", params: map[string]string{"fsType": "btrfs"}, err: `parameter fsType: value "btrfs" is none of ext4, xfs`},
-		{name: "a local replica is asked for", params: map[string]string{"dataLocality": "best-effort"}, want: parameters{staleMinutes: 2880, fsType: "ext4", softAntiAffinity: "ignored", zoneSoftAntiAffinity: "ignored", diskSoftAntiAffinity: "ignored", locality: "best-effort"}},
+		{name: "a local replica is asked for", params: map[string]string{"dataLocality": "best-effort"}, want: parameters{staleMinutes: 2880, fsType: "ext4", softAntiAffinity: "ignored", zoneSoftAntiAffinity: "ignored", diskSoftAntiAffinity: "ignored", autoBalance: "ignored", locality: "best-effort"}},
 		{name: "a strictly local replica is refused", params: map[string]string{"dataLocality": "strict-local"}, err: `parameter dataLocality: value "strict-local" is not offered yet; best-effort keeps a replica on the node of the workload where it can`},
 		{name: "an unknown locality is refused", params: map[string]string{"dataLocality": "near"}, err: `parameter dataLocality: value "near" is none of disabled, best-effort`},
 		{name: "a restore is refused", params: map[string]string{"fromBackup": "s3://b@r/?volume=v"}, err: "parameter fromBackup"},
 		{name: "encryption is refused", params: map[string]string{"encrypted": "true"}, err: "leave the parameter out or set it to false"},
-		{name: "no encryption is accepted", params: map[string]string{"encrypted": "false"}, want: parameters{staleMinutes: 2880, fsType: "ext4", softAntiAffinity: "ignored", zoneSoftAntiAffinity: "ignored", diskSoftAntiAffinity: "ignored"}},
+		{name: "no encryption is accepted", params: map[string]string{"encrypted": "false"}, want: parameters{staleMinutes: 2880, fsType: "ext4", softAntiAffinity: "ignored", zoneSoftAntiAffinity: "ignored", diskSoftAntiAffinity: "ignored", autoBalance: "ignored"}},
 		{name: "migration is refused", params: map[string]string{"migratable": "true"}, err: "parameter migratable"},
 		{name: "the other data engine is refused", params: map[string]string{"dataEngine": "v2"}, err: "parameter dataEngine"},
 		{name: "sharing is refused", params: map[string]string{"share": "true"}, err: "parameter share"},
@@ -141,7 +142,7 @@ func TestVolumeRequest(t *testing.T) {
 	mount := []*csipb.VolumeCapability{capabilityOf(multiWriter, "ext4")}
 	base := VolumeRequest{
 		Name: uid, SizeBytes: 64 << 20, StaleReplicaTimeoutMinutes: 2880,
-		AccessMode: "rwo", ReplicaSoftAntiAffinity: "ignored", ReplicaZoneSoftAntiAffinity: "ignored", ReplicaDiskSoftAntiAffinity: "ignored",
+		AccessMode: "rwo", ReplicaSoftAntiAffinity: "ignored", ReplicaZoneSoftAntiAffinity: "ignored", ReplicaDiskSoftAntiAffinity: "ignored", ReplicaAutoBalance: "ignored",
 	}
 	with := func(change func(*VolumeRequest)) VolumeRequest { r := base; change(&r); return r }
 	size := &csipb.CapacityRange{RequiredBytes: 64 << 20}

@@ -49,6 +49,7 @@ type VolumeRequest struct {
 	ReplicaSoftAntiAffinity     string
 	ReplicaZoneSoftAntiAffinity string
 	ReplicaDiskSoftAntiAffinity string
+	ReplicaAutoBalance          string
 	DiskSelector                []string
 	NodeSelector                []string
 }

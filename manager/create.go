@@ -43,6 +43,7 @@ type VolumeRequest struct {
 	ReplicaSoftAntiAffinity     string
 	ReplicaZoneSoftAntiAffinity string
 	ReplicaDiskSoftAntiAffinity string
+	ReplicaAutoBalance          string
 	DiskSelector                []string
 	NodeSelector                []string
 	// MustFit: CreateVolume makes nothing if the volume does not fit now.
@@ -142,6 +143,7 @@ func (m *Manager) newVolume(req VolumeRequest) (*Volume, error) {
 			ReplicaSoftAntiAffinity:     longhorn.AntiAffinity(req.ReplicaSoftAntiAffinity),
 			ReplicaZoneSoftAntiAffinity: longhorn.AntiAffinity(req.ReplicaZoneSoftAntiAffinity),
 			ReplicaDiskSoftAntiAffinity: longhorn.AntiAffinity(req.ReplicaDiskSoftAntiAffinity),
+			ReplicaAutoBalance:          longhorn.AutoBalance(req.ReplicaAutoBalance),
 			StaleReplicaTimeout:         stale,
 			DiskSelector:                diskSelector,
 			NodeSelector:                nodeSelector,
@@ -186,6 +188,11 @@ const localityHint = "; strict-local is not offered yet"
 // antiAffinities are those that a volume may have; the first follows the setting.
 var antiAffinities = []string{string(longhorn.AntiAffinityIgnored), string(longhorn.AntiAffinityEnabled), string(longhorn.AntiAffinityDisabled)}
 
+// autoBalances are those that a volume may have; the first follows the setting.
+var autoBalances = []string{
+	string(longhorn.AutoBalanceIgnored), string(longhorn.AutoBalanceDisabled), string(longhorn.AutoBalanceLeastEffort), string(longhorn.AutoBalanceBestEffort),
+}
+
 // choice is a field with few allowed values; the first is the default.
 type choice struct {
 	field   string
@@ -204,6 +211,7 @@ func checkChoices(req *VolumeRequest) error {
 		{"replicaSoftAntiAffinity", &req.ReplicaSoftAntiAffinity, antiAffinities, ""},
 		{"replicaZoneSoftAntiAffinity", &req.ReplicaZoneSoftAntiAffinity, antiAffinities, ""},
 		{"replicaDiskSoftAntiAffinity", &req.ReplicaDiskSoftAntiAffinity, antiAffinities, ""},
+		{"replicaAutoBalance", &req.ReplicaAutoBalance, autoBalances, ""},
 	} {
 		if *c.value == "" {
 			*c.value = c.allowed[0]

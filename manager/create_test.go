@@ -89,7 +89,7 @@ func TestCreateVolumeWithDefaultsRecordsThemAll(t *testing.T) {
 	b.ExpectWrites("create volumes/vol")
 	want := longhorn.VolumeSpec{
 		Size: 2097152, Frontend: "blockdev", DataLocality: "disabled", AccessMode: "rwo", NumberOfReplicas: 2,
-		ReplicaSoftAntiAffinity: "ignored", ReplicaZoneSoftAntiAffinity: "ignored", ReplicaDiskSoftAntiAffinity: "ignored", StaleReplicaTimeout: 2880, DiskSelector: []string{}, NodeSelector: []string{},
+		ReplicaSoftAntiAffinity: "ignored", ReplicaZoneSoftAntiAffinity: "ignored", ReplicaDiskSoftAntiAffinity: "ignored", ReplicaAutoBalance: "ignored", StaleReplicaTimeout: 2880, DiskSelector: []string{}, NodeSelector: []string{},
 		DataEngine: "v1", RevisionCounterDisabled: true,
 	}
 	v := view.Volume
@@ -125,12 +125,12 @@ func TestCreateVolumeKeepsWhatWasAsked(t *testing.T) {
 	never := 0
 	view, err := b.CreateVolume(t.Context(), VolumeRequest{
 		Name: "vol", Size: "3Mi", NumberOfReplicas: 1, StaleReplicaTimeout: &never, AccessMode: "rwop",
-		ReplicaSoftAntiAffinity: "enabled", ReplicaZoneSoftAntiAffinity: "disabled", ReplicaDiskSoftAntiAffinity: "disabled", DiskSelector: []string{" ssd", "fast", "ssd"}, DataLocality: "best-effort",
+		ReplicaSoftAntiAffinity: "enabled", ReplicaZoneSoftAntiAffinity: "disabled", ReplicaDiskSoftAntiAffinity: "disabled", ReplicaAutoBalance: "best-effort", DiskSelector: []string{" ssd", "fast", "ssd"}, DataLocality: "best-effort",
 	})
 	require.NoError(t, err)
 	want := longhorn.VolumeSpec{
 		Size: 4194304, Frontend: "blockdev", DataLocality: "best-effort", AccessMode: "rwop", NumberOfReplicas: 1,
-		ReplicaSoftAntiAffinity: "enabled", ReplicaZoneSoftAntiAffinity: "disabled", ReplicaDiskSoftAntiAffinity: "disabled", StaleReplicaTimeout: 0, DiskSelector: []string{"ssd", "fast"}, NodeSelector: []string{},
+		ReplicaSoftAntiAffinity: "enabled", ReplicaZoneSoftAntiAffinity: "disabled", ReplicaDiskSoftAntiAffinity: "disabled", ReplicaAutoBalance: "best-effort", StaleReplicaTimeout: 0, DiskSelector: []string{"ssd", "fast"}, NodeSelector: []string{},
 		DataEngine: "v1", RevisionCounterDisabled: true,
 	}
 	assert.Equal(t, want, view.Volume.Spec)

@@ -25,6 +25,8 @@ type VolumeUpdate struct {
 	DataLocality *string
 	// What follows says where replicas may be placed from now on; those that are placed stay.
 	ReplicaSoftAntiAffinity, ReplicaZoneSoftAntiAffinity, ReplicaDiskSoftAntiAffinity *string
+	// ReplicaAutoBalance takes effect at once, while the volume is attached.
+	ReplicaAutoBalance *string
 	// NodeSelector and DiskSelector are tags that a node or disk must have; an empty list needs none.
 	NodeSelector, DiskSelector *[]string
 }
@@ -74,6 +76,7 @@ func (u VolumeUpdate) check() error {
 		{"replicaSoftAntiAffinity", u.ReplicaSoftAntiAffinity, antiAffinities, ""},
 		{"replicaZoneSoftAntiAffinity", u.ReplicaZoneSoftAntiAffinity, antiAffinities, ""},
 		{"replicaDiskSoftAntiAffinity", u.ReplicaDiskSoftAntiAffinity, antiAffinities, ""},
+		{"replicaAutoBalance", u.ReplicaAutoBalance, autoBalances, ""},
 	} {
 		switch {
 		case c.value == nil:
@@ -130,6 +133,7 @@ func (u VolumeUpdate) apply(v *Volume) bool {
 	setWord(&v.Spec.ReplicaSoftAntiAffinity, u.ReplicaSoftAntiAffinity)
 	setWord(&v.Spec.ReplicaZoneSoftAntiAffinity, u.ReplicaZoneSoftAntiAffinity)
 	setWord(&v.Spec.ReplicaDiskSoftAntiAffinity, u.ReplicaDiskSoftAntiAffinity)
+	setWord(&v.Spec.ReplicaAutoBalance, u.ReplicaAutoBalance)
 	set(&v.Spec.NodeSelector, u.NodeSelector)
 	set(&v.Spec.DiskSelector, u.DiskSelector)
 	return !equality.Semantic.DeepEqual(before, v.Spec)

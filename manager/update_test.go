@@ -60,6 +60,13 @@ func TestUpdateVolume(t *testing.T) {
 		"disks, by no word → refused": {
 			update: VolumeUpdate{ReplicaDiskSoftAntiAffinity: ptr("")}, field: "replicaDiskSoftAntiAffinity", text: "replicaDiskSoftAntiAffinity: must be given",
 		},
+		"balance → recorded": {
+			update: VolumeUpdate{ReplicaAutoBalance: ptr("least-effort")}, want: func(s *longhorn.VolumeSpec) { s.ReplicaAutoBalance = longhorn.AutoBalanceLeastEffort },
+		},
+		"balance, by a word that is none → refused": {
+			update: VolumeUpdate{ReplicaAutoBalance: ptr("most-effort")}, field: "replicaAutoBalance",
+			text: `replicaAutoBalance: "most-effort" must be ignored or disabled or least-effort or best-effort`,
+		},
 		"tags of nodes and disks → recorded in their order": {
 			update: VolumeUpdate{NodeSelector: &[]string{"storage", " fast", "storage"}, DiskSelector: &[]string{"ssd"}},
 			want: func(s *longhorn.VolumeSpec) {

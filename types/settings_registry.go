@@ -185,8 +185,9 @@ var settingDefinitions = []SettingDefinition{
 	},
 	{
 		Name: SettingReplicaAutoBalance, DisplayName: "Replica Auto Balance", Category: SettingCategoryScheduling,
-		Type: SettingTypeString, Default: "disabled", Options: []string{"disabled", "least-effort", "best-effort"}, Effect: SettingEffectNone,
-		Description: "Whether replicas are moved so that a volume's are spread evenly over nodes and zones.",
+		Type: SettingTypeString, Default: "disabled", Options: []string{"disabled", "least-effort", "best-effort"}, Effect: SettingEffectAtOnce,
+		Description: "Whether replicas of attached volumes are moved: with least-effort where more zones, nodes or disks come to have one of a volume's, " +
+			"with best-effort also so that they are divided evenly among those.",
 	},
 	{
 		Name: SettingReplicaAutoBalanceDiskPressurePercentage, DisplayName: "Replica Auto Balance Disk Pressure Threshold (%)",

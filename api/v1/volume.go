@@ -62,6 +62,8 @@ type VolumeCreate struct {
 	// ReplicaZoneSoftAntiAffinity and ReplicaDiskSoftAntiAffinity are the same of zones and disks.
 	ReplicaZoneSoftAntiAffinity string `json:"replicaZoneSoftAntiAffinity,omitempty"`
 	ReplicaDiskSoftAntiAffinity string `json:"replicaDiskSoftAntiAffinity,omitempty"`
+	// ReplicaAutoBalance is ignored (default: follow the setting), disabled, least-effort or best-effort.
+	ReplicaAutoBalance string `json:"replicaAutoBalance,omitempty"`
 	// DiskSelector and NodeSelector are tags that each disk or node must all have.
 	DiskSelector []string `json:"diskSelector,omitempty"`
 	NodeSelector []string `json:"nodeSelector,omitempty"`
@@ -85,6 +87,7 @@ type Volume struct {
 	ReplicaSoftAntiAffinity     string   `json:"replicaSoftAntiAffinity"`
 	ReplicaZoneSoftAntiAffinity string   `json:"replicaZoneSoftAntiAffinity"`
 	ReplicaDiskSoftAntiAffinity string   `json:"replicaDiskSoftAntiAffinity"`
+	ReplicaAutoBalance          string   `json:"replicaAutoBalance"`
 	StaleReplicaTimeout         int      `json:"staleReplicaTimeout"`
 	DiskSelector                []string `json:"diskSelector"`
 	NodeSelector                []string `json:"nodeSelector"`
@@ -238,6 +241,12 @@ type UpdateReplicaZoneSoftAntiAffinityInput struct {
 type UpdateReplicaDiskSoftAntiAffinityInput struct {
 	// ReplicaDiskSoftAntiAffinity is ignored (follow the setting), enabled or disabled.
 	ReplicaDiskSoftAntiAffinity string `json:"replicaDiskSoftAntiAffinity"`
+}
+
+// UpdateReplicaAutoBalanceInput is the body of the action updateReplicaAutoBalance.
+type UpdateReplicaAutoBalanceInput struct {
+	// ReplicaAutoBalance is ignored (follow the setting), disabled, least-effort or best-effort.
+	ReplicaAutoBalance string `json:"replicaAutoBalance"`
 }
 
 // UpdateNodeSelectorInput is the body of the action updateNodeSelector.

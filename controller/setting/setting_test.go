@@ -93,6 +93,7 @@ func TestMissingSettingsAreMadeAndExistingOnesLeftAlone(t *testing.T) {
 		"update settings/default-replica-count/status",
 		"create settings/deleting-confirmation-flag", "create settings/detach-manually-attached-volumes-when-cordoned",
 		"create settings/disable-scheduling-on-cordoned-node", "create settings/node-drain-policy",
+		"create settings/replica-auto-balance",
 		"create settings/replica-disk-soft-anti-affinity",
 		"create settings/replica-rebuilding-bandwidth-limit", "create settings/replica-replenishment-wait-interval",
 		"create settings/replica-soft-anti-affinity", "create settings/replica-zone-soft-anti-affinity",

@@ -23,6 +23,7 @@
 //	copies      what is known of each replica  place       where another one is put
 //	record      what is written down of it     rebuild     which one is rebuilt, and when
 //	policies    which are wanted, and why      step        the next step towards the target
+//	balance     how evenly they lie
 //
 // A placed replica that is not in the cache yet takes its room all the same (reserve.go), and a
 // rebuild that was begun counts before the cache shows it (turns.go).

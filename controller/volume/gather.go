@@ -140,6 +140,11 @@ func nodeFacts(names []string, o scheduler.Objects) map[string]NodeFact {
 	for _, name := range names {
 		if name != "" {
 			known[name] = NodeFact{Down: types.IsNodeDown(byName[name]), Gone: types.IsNodeGone(byName[name])}
+			if n := byName[name]; n != nil {
+				fact := known[name]
+				fact.Zone = n.Status.Zone
+				known[name] = fact
+			}
 		}
 	}
 	for _, im := range o.InstanceManagers {

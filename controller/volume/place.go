@@ -32,6 +32,9 @@ func request(v *longhorn.Volume) scheduler.Request {
 // place finds a place for the additional replica of the target; nil if there is none. The
 // replica is empty, and rebuilt like any other.
 func place(in Input, f facts, add Addition) (*longhorn.Replica, scheduling) {
+	if add.Why == whyBalance {
+		return placeBalancing(in, f), allPlaced
+	}
 	want, cluster := request(in.Volume), clusterFor(in.Cluster, f)
 	want.HardNodeAffinity = add.Node
 	found, err := near(cluster, want, add.Near)

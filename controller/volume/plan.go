@@ -23,6 +23,8 @@ type Input struct {
 	// DefaultReplicaCount and DefaultLocality are what a new volume gets that does not say.
 	DefaultReplicaCount int
 	DefaultLocality     longhorn.DataLocality
+	// AutoBalance is what a volume gets that follows the setting.
+	AutoBalance longhorn.AutoBalance
 	// ReplenishmentWait is how long a lost replica may take to come back before another one is made.
 	ReplenishmentWait time.Duration
 	// RebuildLimit is how many rebuilds may run at once towards one node; 0: there are none.
@@ -48,6 +50,7 @@ type Input struct {
 type NodeFact struct {
 	Down bool // types.IsNodeDown
 	Gone bool // types.IsNodeGone
+	Zone string
 	// Process identifies its instance manager's process; empty while that does not run.
 	Process string
 }

@@ -23,6 +23,7 @@ type policy func(f facts, v copyView) (Decision, bool)
 //	the one where the volume is used, if one shall be     keep or build: local
 //	to leave its disk, enough others are good             drop: evicted
 //	good, to leave its disk                               keep: evicting
+//	enough others are good, and lie better with it        build: balance
 //	more than enough, but not where the volume is used    drop: surplus
 //	and failed a short while ago
 //	member                                                keep: member
@@ -35,6 +36,7 @@ var policies = []policy{
 	dropStale,
 	keepLocal,
 	moveEvicted,
+	keepBalancing,
 	dropSurplus,
 	keepCount,
 }
@@ -44,11 +46,13 @@ var policies = []policy{
 type addition func(f facts) (*Addition, time.Duration)
 
 // additions in the order in which they are asked: first enough replicas, then replacements
-// for those on disks that must be emptied, then one where the volume is used.
+// for those on disks that must be emptied, then one where the volume is used, then one with
+// which the volume lies better.
 var additions = []addition{
 	replaceLost,
 	replaceEvicted,
 	addLocal,
+	addBalance,
 }
 
 func dropDeleted(f facts, v copyView) (Decision, bool) {
@@ -131,10 +135,18 @@ func (f facts) spareEvicted() []string {
 }
 
 // localRest is how long a copy that failed where the volume is used is spared though there are enough
-// others; 0: it is not. If it were given up, the next one would be made there at once, and fail like it.
-// A short patience does not make attempts more frequent than rebuilds of a replica that fails.
+// others; 0: it is not.
 func (f facts) localRest(v copyView) time.Duration {
-	if v.Spec.NodeID != f.consumer || v.evicted || f.prospects[v.Name] != mayReturn {
+	if v.Spec.NodeID != f.consumer {
+		return 0
+	}
+	return f.rest(v)
+}
+
+// rest is how long a copy that failed is spared where the next one would be made at the same place at once, and
+// fail like it. A short patience does not make attempts more frequent than rebuilds of a replica that fails.
+func (f facts) rest(v copyView) time.Duration {
+	if v.evicted || f.prospects[v.Name] != mayReturn {
 		return 0
 	}
 	return types.Until(v.Spec.FailedAt, max(f.patience, maxBackoff), f.now)

@@ -11,6 +11,7 @@ import (
 func (in *Input) readSettings(s types.SettingValues) {
 	in.DefaultReplicaCount = int(s.Int(types.SettingDefaultReplicaCount))
 	in.DefaultLocality = longhorn.DataLocality(s.Text(types.SettingDefaultDataLocality))
+	in.AutoBalance = longhorn.AutoBalance(s.Text(types.SettingReplicaAutoBalance))
 	in.ReplenishmentWait = time.Duration(s.Int(types.SettingReplenishmentWaitIntervalS)) * time.Second
 	in.RebuildLimit = rebuildLimit(s)
 	in.AllowDegraded = s.Bool(types.SettingAllowVolumeCreationWithDegradedAvailability)

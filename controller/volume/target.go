@@ -62,6 +62,7 @@ const (
 	whyLost       Reason = "lost"       // it cannot come back, and stays until there are enough others
 	whyLocal      Reason = "local"      // it is on the node where the volume is used
 	whyEvicting   Reason = "evicting"   // it goes when another has taken its place
+	whyBalance    Reason = "balance"    // with it, and without another one, the volume lies better
 
 	whyDeleted  Reason = "deleted"   // its object is being deleted
 	whyNodeGone Reason = "node gone" // its node was removed
@@ -107,6 +108,7 @@ type facts struct {
 	patience      time.Duration // how long a lost replica may come back before another one is made
 	stale         time.Duration // after that time a failed replica is given up; 0: never
 	rebuilds      bool          // replicas may be rebuilt at all
+	balance       longhorn.AutoBalance
 	now           time.Time
 }
 
@@ -114,13 +116,16 @@ func factsOf(in Input, c copies, degradedSince string) facts {
 	f := facts{
 		copies: c, prospects: map[string]prospect{}, zones: map[string]string{}, asked: in.Volume.Spec.NumberOfReplicas, engine: in.Engine.Spec.NodeID,
 		degradedSince: degradedSince, patience: in.ReplenishmentWait, stale: time.Duration(in.Volume.Spec.StaleReplicaTimeout) * time.Minute,
-		rebuilds: in.RebuildLimit > 0, now: in.Now,
+		rebuilds: in.RebuildLimit > 0, balance: autoBalanceOf(in.Volume, in.AutoBalance), now: in.Now,
 	}
 	f.attachedAt, f.localAt = attachedSince(in), in.Volume.Status.LastLocalReplicaAt
 	if in.Volume.Spec.DataLocality == longhorn.DataLocalityBestEffort && !in.Engine.Spec.DisableFrontend {
 		f.consumer = in.Engine.Spec.NodeID
 	}
-	for _, n := range in.Cluster.Nodes {
+	for name, n := range in.Nodes {
+		f.zones[name] = n.Zone
+	}
+	for _, n := range in.Cluster.Nodes { // those where a replica may be placed, too
 		f.zones[n.Name] = n.Zone
 	}
 	for _, v := range c.list {
@@ -140,6 +145,9 @@ func targetOf(f facts) Target {
 		t.Copies[v.Name] = d
 		if d.Fate != fateDrop && !v.member {
 			t.After = sooner(sooner(t.After, f.staleIn(v)), f.localRest(v))
+			if d.Why == whyBalance {
+				t.After = sooner(t.After, f.rest(v))
+			}
 		}
 	}
 	if !f.rebuilds {

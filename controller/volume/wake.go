@@ -20,10 +20,12 @@ import (
 //	a volume, or an object of one                  that one
 //	a node turned, or shall be evicted             with an engine or a replica there
 //	a node or disk may take more than before       without a place for a replica
+//	a node or disk takes replicas from now on      whose replicas are balanced, too
 //	a replica is gone                              the same
 //	an instance manager runs in another process    with an engine or a replica there
 //	a rebuild ended                                degraded, with a replica on its node
 //	a setting                                      without a place for a replica, or degraded
+//	the setting replica-auto-balance               attached
 //	the setting node-drain-policy                  with an engine or a replica on a cordoned node, too
 func (c *Controller) watch() error {
 	child := queue.Handler(c.queue, func(o metav1.Object) []string { return []string{o.GetLabels()[types.LabelVolume]} })
@@ -42,6 +44,9 @@ func (c *Controller) watch() error {
 }
 
 func (c *Controller) whenSetting(o metav1.Object) []string {
+	if o.GetName() == string(types.SettingReplicaAutoBalance) {
+		return c.volumesThat(isAttached)
+	}
 	names := c.volumesThat(isWanting)
 	if o.GetName() != string(types.SettingNodeDrainPolicy) {
 		return names
@@ -63,13 +68,16 @@ func (c *Controller) whenNode(was, is *longhorn.Node) []string {
 	case is == nil:
 		return c.onNode(was.Name)
 	case was == nil:
-		return append(c.onNode(is.Name), c.volumesThat(isUnplaced)...)
+		return append(c.onNode(is.Name), c.volumesThat(c.mayUsePlace)...)
 	}
 	var names []string
 	if hasTurned(was, is) {
 		names = c.onNode(is.Name)
 	}
-	if mayTakeMore(was, is) {
+	switch {
+	case opensPlace(was, is):
+		names = append(names, c.volumesThat(c.mayUsePlace)...)
+	case hasMoreRoom(was, is):
 		names = append(names, c.volumesThat(isUnplaced)...)
 	}
 	return names
@@ -89,7 +97,7 @@ func (c *Controller) whenInstanceManager(was, is *longhorn.InstanceManager) []st
 	}
 	names := c.onNode(node)
 	if after.CurrentState == longhorn.InstanceManagerStateRunning && before.CurrentState != after.CurrentState {
-		names = append(names, c.volumesThat(isUnplaced)...)
+		names = append(names, c.volumesThat(c.mayUsePlace)...)
 	}
 	return names
 }
@@ -179,10 +187,9 @@ func hasTurned(was, is *longhorn.Node) bool {
 		types.IsNodeCordoned(was) != types.IsNodeCordoned(is) || !sameDisks || !sameEviction
 }
 
-// mayTakeMore tells whether a node or one of its disks may take a replica that it did not
-// take before. What is promised on a disk plays no part: a replica that is gone has its own
-// event.
-func mayTakeMore(was, is *longhorn.Node) bool {
+// opensPlace tells whether a node or one of its disks may take replicas from now on that it did not
+// take before, whatever their size.
+func opensPlace(was, is *longhorn.Node) bool {
 	if opens(was.Status.Conditions, is.Status.Conditions) || !was.Spec.AllowScheduling && is.Spec.AllowScheduling ||
 		was.Spec.EvictionRequested && !is.Spec.EvictionRequested ||
 		!slices.Equal(was.Spec.Tags, is.Spec.Tags) || was.Status.Zone != is.Status.Zone {
@@ -190,12 +197,23 @@ func mayTakeMore(was, is *longhorn.Node) bool {
 	}
 	for name := range is.Spec.Disks {
 		a, b := was.Spec.Disks[name], is.Spec.Disks[name]
-		if !a.AllowScheduling && b.AllowScheduling || a.EvictionRequested && !b.EvictionRequested ||
-			b.StorageReserved < a.StorageReserved || !slices.Equal(a.Tags, b.Tags) {
+		if !a.AllowScheduling && b.AllowScheduling || a.EvictionRequested && !b.EvictionRequested || !slices.Equal(a.Tags, b.Tags) {
 			return true
 		}
 		before, after := was.Status.DiskStatus[name], is.Status.DiskStatus[name]
-		if opens(before.Conditions, after.Conditions) || before.DiskUUID != after.DiskUUID ||
+		if opens(before.Conditions, after.Conditions) || before.DiskUUID != after.DiskUUID {
+			return true
+		}
+	}
+	return false
+}
+
+// hasMoreRoom tells whether a disk may take larger replicas than before. What is promised on it plays no
+// part: a replica that is gone has its own event.
+func hasMoreRoom(was, is *longhorn.Node) bool {
+	for name := range is.Spec.Disks {
+		before, after := was.Status.DiskStatus[name], is.Status.DiskStatus[name]
+		if is.Spec.Disks[name].StorageReserved < was.Spec.Disks[name].StorageReserved ||
 			after.StorageAvailable > before.StorageAvailable || after.StorageMaximum > before.StorageMaximum {
 			return true
 		}
@@ -247,6 +265,15 @@ func (c *Controller) volumesThat(are func(*longhorn.Volume) bool) []string {
 func isUnplaced(v *longhorn.Volume) bool {
 	c := types.FindCondition(v.Status.Conditions, types.ConditionScheduled)
 	return c.Status != longhorn.ConditionTrue || c.Reason != ""
+}
+
+func isAttached(v *longhorn.Volume) bool { return v.Status.State == longhorn.VolumeStateAttached }
+
+// mayUsePlace: it waits for room, or lies better with a copy at a place that has opened. That others take up or give
+// back room on a disk wakes it for the latter reason no sooner than it looks by itself: that is often.
+func (c *Controller) mayUsePlace(v *longhorn.Volume) bool {
+	setting := longhorn.AutoBalance(c.deps.Setting.Text(types.SettingReplicaAutoBalance))
+	return isUnplaced(v) || isAttached(v) && autoBalanceOf(v, setting) != longhorn.AutoBalanceDisabled
 }
 
 func isWanting(v *longhorn.Volume) bool {

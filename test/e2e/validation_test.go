@@ -38,7 +38,7 @@ func TestAPIServerRefusesWhatMakesNoSense(t *testing.T) {
 		manifest string
 		refusal  string // part of the message; empty: accepted
 	}{
-		{"a volume with all that it may have → accepted", object("Volume", "v-full", `spec: {size: "10737418240", numberOfReplicas: 3, diskSelector: [ssd], nodeSelector: [storage], staleReplicaTimeout: 30, accessMode: rwop, dataLocality: best-effort, replicaSoftAntiAffinity: enabled, replicaZoneSoftAntiAffinity: disabled, replicaDiskSoftAntiAffinity: disabled}`), ""},
+		{"a volume with all that it may have → accepted", object("Volume", "v-full", `spec: {size: "10737418240", numberOfReplicas: 3, diskSelector: [ssd], nodeSelector: [storage], staleReplicaTimeout: 30, accessMode: rwop, dataLocality: best-effort, replicaSoftAntiAffinity: enabled, replicaZoneSoftAntiAffinity: disabled, replicaDiskSoftAntiAffinity: disabled, replicaAutoBalance: least-effort}`), ""},
 		{"a volume with nothing but a name → accepted, defaults filled in", object("Volume", "v-empty", ``), ""},
 		{"size as a number → refused: sizes are strings on the wire", object("Volume", "v-1", `spec: {size: 1073741824}`), "spec.size"},
 		{"size with a unit → refused", object("Volume", "v-1", `spec: {size: 10Gi}`), "spec.size"},

@@ -68,6 +68,20 @@ const (
 	AntiAffinityDisabled AntiAffinity = "disabled"
 )
 
+// AutoBalance says whether replicas of a volume are moved so that they lie more evenly.
+// +kubebuilder:validation:Enum=ignored;disabled;least-effort;best-effort
+type AutoBalance string
+
+// The values of an AutoBalance; Ignored follows the setting.
+const (
+	AutoBalanceIgnored  AutoBalance = "ignored"
+	AutoBalanceDisabled AutoBalance = "disabled"
+	// AutoBalanceLeastEffort moves a replica only where more zones, nodes or disks come to have one.
+	AutoBalanceLeastEffort AutoBalance = "least-effort"
+	// AutoBalanceBestEffort also divides replicas evenly among the zones, nodes and disks that have one.
+	AutoBalanceBestEffort AutoBalance = "best-effort"
+)
+
 // DataEngine is the generation of the data plane; only v1 exists.
 // +kubebuilder:validation:Enum=v1
 type DataEngine string
@@ -112,6 +126,8 @@ type VolumeSpec struct {
 	ReplicaZoneSoftAntiAffinity AntiAffinity `json:"replicaZoneSoftAntiAffinity,omitempty"`
 	// +kubebuilder:default=ignored
 	ReplicaDiskSoftAntiAffinity AntiAffinity `json:"replicaDiskSoftAntiAffinity,omitempty"`
+	// +kubebuilder:default=ignored
+	ReplicaAutoBalance AutoBalance `json:"replicaAutoBalance,omitempty"`
 	// StaleReplicaTimeout in minutes, after which a failed replica may be cleaned up; 0 or less: never by time.
 	// +kubebuilder:default=2880
 	// +optional

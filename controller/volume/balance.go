@@ -1,0 +1,154 @@
+package volume
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/scheduler"
+)
+
+// lookAgain is when a volume that lies unevenly looks for a better place anew, though nothing that would wake it
+// has changed: room on disks comes and goes all the time.
+const lookAgain = 10 * time.Minute
+
+// spread is how the good copies of a volume lie over zones, nodes and disks, in this order. The larger a figure,
+// the better.
+type spread struct {
+	// used is how many zones, nodes and disks have a copy.
+	used [3]int
+	// evenness falls with each copy that shares its zone, node or disk: minus the sum of the squares of their numbers.
+	evenness [3]int
+}
+
+func (f facts) spreadOf(list []copyView) spread {
+	per := [3]map[string]int{{}, {}, {}}
+	for _, v := range list {
+		for i, place := range []string{f.zones[v.Spec.NodeID], v.Spec.NodeID, v.Spec.DiskID} {
+			per[i][place]++
+		}
+	}
+	var s spread
+	for i, counts := range per {
+		s.used[i] = len(counts)
+		for _, n := range counts {
+			s.evenness[i] -= n * n
+		}
+	}
+	return s
+}
+
+// isBetter tells whether a volume gains by lying as is, and not as was:
+//
+//	least-effort   more zones, nodes or disks have a copy, and none of the three fewer
+//	best-effort    the same, or as many have one, and the copies are divided more evenly among them
+//
+// Each move makes a figure larger that cannot grow for ever, so moves come to an end.
+func isBetter(mode longhorn.AutoBalance, is, was spread) bool {
+	if is.used != was.used {
+		return gains(is.used, was.used)
+	}
+	return mode == longhorn.AutoBalanceBestEffort && gains(is.evenness, was.evenness)
+}
+
+// gains tells whether a figure is larger and none is smaller.
+func gains(is, was [3]int) bool {
+	for i := range is {
+		if is[i] < was[i] {
+			return false
+		}
+	}
+	return is != was
+}
+
+// improves tells whether the copies lie better once one more is good and the one that is needed least then has
+// gone: the same one that dropSurplus picks.
+func (f facts) improves(more copyView) bool {
+	settled := f.settled()
+	all := append(slices.Clone(settled), more)
+	for i := range all {
+		all[i].asked = true
+	}
+	i := f.leastNeeded(all, func(v copyView) bool { return v.Name != f.localCopy() })
+	return i >= 0 && isBetter(f.balance, f.spreadOf(slices.Delete(all, i, i+1)), f.spreadOf(settled))
+}
+
+// settled are the good copies that stay where they are.
+func (f facts) settled() []copyView {
+	return f.those(func(v copyView) bool { return v.isSound() && !v.evicted })
+}
+
+// mayBalance tells whether a volume has nothing more urgent to do than to lie better: all members are good and stay, as
+// many as asked for, and one is where the volume is used if one shall be.
+func (f facts) mayBalance() bool {
+	if f.balance != longhorn.AutoBalanceLeastEffort && f.balance != longhorn.AutoBalanceBestEffort || !f.rebuilds {
+		return false
+	}
+	settled := f.settled()
+	isLocal := func(v copyView) bool { return v.Spec.NodeID == f.consumer }
+	return len(settled) == f.asked && f.count(func(v copyView) bool { return v.member }) == f.asked &&
+		(f.consumer == "" || slices.ContainsFunc(settled, isLocal))
+}
+
+// balancing is the copy beyond the count with which the volume comes to lie better: one that was made for that, or one
+// that failed and has come back. "": none.
+func (f facts) balancing() string {
+	if !f.mayBalance() {
+		return ""
+	}
+	var best *copyView
+	for i, v := range f.list {
+		may := !v.member && !v.evicted && v.DeletionTimestamp == nil && (f.prospects[v.Name] == expected || f.rest(v) > 0)
+		if may && f.improves(v) && (best == nil || f.compareProgress(v, *best) < 0) {
+			best = &f.list[i]
+		}
+	}
+	if best == nil {
+		return ""
+	}
+	return best.Name
+}
+
+// compareProgress orders first the copy that has got further.
+func (f facts) compareProgress(a, b copyView) int {
+	return cmp.Or(first(a.underway, b.underway), first(a.serving, b.serving), cmp.Compare(a.Name, b.Name))
+}
+
+// keepBalancing lets a copy beyond the count become good; then another one is surplus. A copy that fails is spared for a
+// while: if it were given up, the next one would be made at the same place, and fail like it.
+func keepBalancing(f facts, v copyView) (Decision, bool) {
+	if v.member || v.Name != f.balancing() {
+		return Decision{}, false
+	}
+	return Decision{fateBuild, whyBalance}, true
+}
+
+// addBalance asks for one more copy if there is a place with which the volume comes to lie better.
+func addBalance(f facts) (*Addition, time.Duration) {
+	if f.asked < 2 || len(f.list) != f.asked || !f.mayBalance() {
+		return nil, 0
+	}
+	return &Addition{Why: whyBalance}, lookAgain
+}
+
+// placeBalancing finds a place for a copy with which the volume lies better; nil: there is none, which is no fault.
+func placeBalancing(in Input, f facts) *longhorn.Replica {
+	found, err := scheduler.Schedule(clusterFor(in.Cluster, f), request(in.Volume))
+	if err != nil {
+		return nil
+	}
+	r := newReplica(in.Volume, in.Names[0], found)
+	if !f.improves(copyView{Replica: r}) {
+		return nil
+	}
+	return r
+}
+
+// autoBalanceOf is what a volume says about its balance, or else the setting.
+func autoBalanceOf(v *longhorn.Volume, setting longhorn.AutoBalance) longhorn.AutoBalance {
+	if own := v.Spec.ReplicaAutoBalance; own != "" && own != longhorn.AutoBalanceIgnored {
+		return own
+	}
+	return setting
+}
