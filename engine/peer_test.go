@@ -116,6 +116,48 @@ func TestAnExpelledMemberIsCutAtOnce(t *testing.T) {
 	}
 }
 
+// A member over the network takes nothing. The others have the write at once, whatever their names: no time passes.
+func TestAWriteComesToAllMembersThoughOneTakesNothing(t *testing.T) {
+	for _, hanging := range []string{"b", "c"} {
+		t.Run(hanging, func(t *testing.T) {
+			r := newRig(t, "a", "b", "c")
+			r.local = "a"
+			hung := make(chan struct{})
+			r.wrap = func(d *disk, s *session) Replica {
+				switch d.name {
+				case "a":
+					return s
+				case hanging:
+					return cutPeer{r.peer(s, hung, nil)}
+				}
+				return cutPeer{r.peer(s, nil, nil)}
+			}
+			e, changed := r.run(1)
+			close(hung)
+			came := map[string]chan error{"a": make(chan error, 1), "b": make(chan error, 1), "c": make(chan error, 1)}
+			delete(came, hanging)
+			for name, c := range came {
+				g := faulty.NewGate()
+				r.disk(name).io.Inject(faulty.Rule{Match: faulty.Of(faulty.Write), Times: 1, Gate: g})
+				go func() {
+					<-g.Arrived()
+					g.Open()
+					c <- nil
+				}()
+			}
+			answered := make(chan error, 1)
+			go func() { answered <- writeOnes(e.Backend()) }()
+			for _, c := range came {
+				assert.NoError(t, r.answer(c))
+			}
+			r.stepUntil(func() bool { return len(answered) > 0 })
+			assert.NoError(t, <-answered)
+			s := r.await(e, changed, "epoch", func(s State) bool { return len(s.Epoch.Members) < 3 })
+			assert.False(t, s.Epoch.Has(hanging))
+		})
+	}
+}
+
 // Giving a request to one member blocks, so the next is given it late: only the first is to blame.
 func TestAMemberIsNotBlamedForWhatItWasNotGiven(t *testing.T) {
 	r := newRig(t, "a", "b", "c")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -204,4 +205,77 @@ func TestALateWriteDoesNotReachAReplicaThatIsAMemberAgain(t *testing.T) {
 	r.sameBytes()
 	got := r.disk("b").bytes(t, 0, 4096)
 	assert.Equal(t, pattern(2, 4096), got, "the late write is in the copy")
+}
+
+// late is a replica of this machine that keeps one control request until hang is closed, whatever the context says, and does it then.
+type late struct {
+	*session
+	op      uint16
+	arrived chan<- struct{}
+	hang    <-chan struct{}
+}
+
+func (l late) Control(_ context.Context, op uint16, payload []byte) ([]byte, error) {
+	if op == l.op {
+		l.arrived <- struct{}{}
+		<-l.hang
+	}
+	return l.session.Control(context.Background(), op, payload)
+}
+
+// hangsAt makes one replica keep a control request until open is called.
+func (r *rig) hangsAt(name string, op uint16) (arrived <-chan struct{}, open func()) {
+	at, hang := make(chan struct{}, 8), make(chan struct{})
+	r.wrap = func(d *disk, s *session) Replica {
+		if d.name == name {
+			return late{s, op, at, hang}
+		}
+		return s
+	}
+	return at, sync.OnceFunc(func() { close(hang) })
+}
+
+// expectClosed waits until a session is closed.
+func (r *rig) expectClosed(s *session) {
+	r.t.Helper()
+	closed := make(chan error, 1)
+	go func() {
+		<-s.Done()
+		closed <- nil
+	}()
+	assert.NoError(r.t, r.answer(closed))
+}
+
+// A replica that tells its state after the start went on without it is closed, for nobody will use it.
+func TestAReplicaThatAnswersAfterTheStartIsClosed(t *testing.T) {
+	r := newRig(t, "a", "b")
+	r.local = "a"
+	r.recorded = membership.NewEpoch(1, 1, []string{"a", "b"})
+	arrived, open := r.hangsAt("a", membership.OpState)
+	e, changed := r.start(2)
+	t.Cleanup(open)
+	r.serve(e)
+	<-arrived
+	r.stepUntil(func() bool { return len(e.State().Members) > 0 })
+	r.await(e, changed, "running engine", func(s State) bool { return settled(s) && inEpoch("b")(s) })
+	opened := r.disk("a").currentSession()
+	open()
+	r.expectClosed(opened)
+}
+
+// A replica that stores the epoch after its rebuild was given up is not marked as being rebuilt, for another rebuild of it may be under way.
+func TestAReplicaThatAnswersAfterItsRebuildIsNotMarked(t *testing.T) {
+	r := newRig(t, "a", "c")
+	r.local = "c"
+	r.recorded = membership.NewEpoch(1, 1, []string{"a"})
+	arrived, open := r.hangsAt("c", membership.OpRecordEpoch)
+	e, _ := r.run(2, func(c *Config) { c.Members = c.Members[:1] })
+	t.Cleanup(open)
+	r.add(e, "c")
+	<-arrived
+	r.stepUntil(e.idle)
+	opened := r.disk("c").currentSession()
+	open()
+	r.expectClosed(opened)
+	assert.Zero(t, r.disk("c").count(membership.OpBeginRebuild))
 }

@@ -162,6 +162,8 @@ func TestWhichNodesAreKept(t *testing.T) {
 			in.Nodes[0].Status.DiskStatus["disk-1"] = s
 		}), []string{"a", "b"}},
 		{"the volume is being deleted → none is kept", world(stopped("v", "b"), func(in *Input) { in.Volumes[0].DeletionTimestamp = &metav1.Time{Time: now} }), nil},
+		{"the volume is being deleted, under block-for-eviction → none is kept", world(policy(types.DrainBlockForEviction), stopped("v", "b"), func(in *Input) { in.Volumes[0].DeletionTimestamp = &metav1.Time{Time: now} }), nil},
+		{"the copy is being deleted, under block-for-eviction → none is kept", world(policy(types.DrainBlockForEviction), stopped("v", "b"), replica("v-r-b", deleted)), nil},
 		{"the volume's object is gone, its copy and record are there → its node is kept", world(stopped("v", "b"), func(in *Input) { in.Volumes = nil }), []string{"b"}},
 		{"a cordoned node has the other copy → the node that is not cordoned is kept", world(stopped("v", "a", "b"), cordoned("a", now)), []string{"b"}},
 		{"both are cordoned → the one cordoned last is kept", world(stopped("v", "a", "b"), cordoned("a", now), cordoned("b", now.Add(-time.Minute))), []string{"a"}},

@@ -92,6 +92,36 @@ func TestNewVolumeWithoutRoomForAll(t *testing.T) {
 	})
 }
 
+// A copy of a volume takes as much room as the volume's data; the first copies of a new one take none.
+func TestACopyNeedsRoomForTheDataOfTheVolume(t *testing.T) {
+	const free = 3 * gib
+	holding := func(bytes int64, in Input) Input {
+		in.Volume.Status.ActualSize = bytes
+		for i := range in.Cluster.Nodes {
+			in.Cluster.Nodes[i].Disks[0].StorageAvailable = free
+		}
+		return in
+	}
+	for _, tc := range []struct {
+		name string
+		in   Input
+		made int
+		says string
+	}{
+		{name: "less than a disk has → it is made", in: holding(free-1, served(2, member)), made: 1},
+		{name: "as much as a disk has → there is no place", in: holding(free, served(2, member)), says: "insufficient storage (5 disks)"},
+		{name: "a new volume, whatever its figure says → all are made", in: holding(free, fresh3(3, true)), made: 3},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			p := plan(tc.in)
+			assert.Len(t, p.CreateReplicas, tc.made)
+			c := types.FindCondition(p.Status.Conditions, types.ConditionScheduled)
+			assert.Equal(t, tc.made > 0, c.Status == longhorn.ConditionTrue, "%+v", c)
+			assert.Contains(t, c.Message, tc.says)
+		})
+	}
+}
+
 // The settings as they stand in the cluster decide.
 func TestNewVolumeOnOneNode(t *testing.T) {
 	for _, tc := range []struct {
