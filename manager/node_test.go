@@ -142,6 +142,20 @@ func TestUpdateDisksReplacesTheMap(t *testing.T) {
 	}
 }
 
+// A disk that an older installation made in a directory of the system stays, and does not keep its node from being changed.
+func TestADiskInADirectoryOfTheSystemStays(t *testing.T) {
+	b := newBench(t, build.ReadyNode("node-1", "uuid-1", build.WithDisk("disk-1", "/var/lib", func(d *longhorn.DiskSpec) { d.AllowScheduling = true })))
+	disks := map[string]DiskSpec{"disk-1": {Path: "/var/lib/"}, "disk-2": {Path: "/mnt/two"}}
+	view, err := b.UpdateDisks(t.Context(), "node-1", disks)
+	require.NoError(t, err)
+	assert.Equal(t, "/var/lib", view.Node.Spec.Disks["disk-1"].Path)
+	assert.Equal(t, "/mnt/two", view.Node.Spec.Disks["disk-2"].Path)
+	disks["disk-2"] = DiskSpec{Path: "/var/lib"}
+	delete(disks, "disk-1")
+	_, err = b.UpdateDisks(t.Context(), "node-1", disks)
+	assert.ErrorContains(t, err, "is a directory of the system", "under another name it is new")
+}
+
 // unmounted: the node's disk is not ready; its status shows no replicas then.
 func unmounted(n *longhorn.Node) {
 	s := n.Status.DiskStatus["disk-1"]

@@ -1,6 +1,7 @@
 package drain
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"testing"
@@ -118,6 +119,34 @@ func TestALateCacheReleasesNoNode(t *testing.T) {
 	require.NoError(t, sync(t, c))
 	// It is marked as the last, and the budget stays. The node of the copy that failed may go.
 	assert.ElementsMatch(t, []string{"update replicas/v-r-a", "update instancemanagers/" + types.InstanceManagerName("a") + "/status", "delete " + budgetB}, h.Writes())
+}
+
+// deleting is a store that tells under which conditions a budget is deleted.
+type deleting struct {
+	BudgetStore
+	under map[string]datastore.Preconditions
+}
+
+func (d deleting) Delete(ctx context.Context, name string, p datastore.Preconditions) error {
+	d.under[name] = p
+	return d.BudgetStore.Delete(ctx, name, p)
+}
+
+// TestOnlyTheBudgetThatWasLookedAtIsDeleted: another leader may have made it anew meanwhile, or changed it.
+func TestOnlyTheBudgetThatWasLookedAtIsDeleted(t *testing.T) {
+	_, c := begin(t, world(stopped("v", "a", "b"), cordoned("a", testutil.Now), withBudgets("a", "b")))
+	seen, err := c.deps.Budgets.List(labels.Everything())
+	require.NoError(t, err)
+	store := deleting{c.deps.Budgets, map[string]datastore.Preconditions{}}
+	c.deps.Budgets = store
+	require.NoError(t, sync(t, c))
+	require.NotEmpty(t, store.under)
+	for _, b := range seen {
+		if under, deleted := store.under[b.Name]; deleted {
+			assert.Equal(t, datastore.Preconditions{UID: b.UID, ResourceVersion: b.ResourceVersion}, under)
+			assert.NotEmpty(t, under.ResourceVersion)
+		}
+	}
 }
 
 // TestACordonIsTakenBack: the cache still shows a cordoned node that the API server knows not to be

@@ -148,6 +148,7 @@ func TestWhichNodesAreKept(t *testing.T) {
 		{"attached elsewhere, the only copy, under allow-if-replica-is-stopped → both are kept", world(policy(types.DrainAllowIfStopped), attached("v", "a", "b")), []string{"a", "b"}},
 		{"attached elsewhere, the only copy, under always-allow → the engine's node is kept", world(policy(types.DrainAlwaysAllow), attached("v", "a", "b")), []string{"a"}},
 		{"two copies, under block-for-eviction → both are kept", world(policy(types.DrainBlockForEviction), stopped("v", "a", "b")), []string{"a", "b"}},
+		{"two copies, one on a cordoned node, under block-for-eviction → both are kept", world(policy(types.DrainBlockForEviction), stopped("v", "a", "b"), cordoned("a", now)), []string{"a", "b"}},
 		{"a failed copy, under block-for-eviction → the other is kept", world(policy(types.DrainBlockForEviction), stopped("v", "a", "b"), replica("v-r-a", failed)), []string{"b"}},
 		{"never started, so without data → none is kept", world(stopped("v", "b"), engine(func(e *longhorn.Engine) { e.Status.Epoch = nil })), nil},
 		{"cordoned, the other member is being rebuilt → the good one is kept", world(attached("v", "c", "a", "b"), cordoned("b", now), mode("v-r-a", longhorn.ReplicaModeWO)), []string{"b", "c"}},

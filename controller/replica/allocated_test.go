@@ -47,3 +47,15 @@ func TestTheSpaceThatAReplicaTakesIsWrittenDownNowAndThen(t *testing.T) {
 		})
 	}
 }
+
+func TestARunningReplicaShowsTheSpaceThatItTakes(t *testing.T) {
+	now := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
+	r := placed(wanted, func(r *longhorn.Replica) { r.Status.DirectoryCreated = true })
+	p := plan(Input{
+		Replica: r, Observed: Observed{Phase: types.PhaseRunning, Process: "p", AllocatedBytes: 1 << 30}, Now: now, Owner: "n",
+		Disk:    Disk{Known: true, Ready: true, Path: "/var/lib/longhorn"},
+		Manager: &longhorn.InstanceManager{Status: longhorn.InstanceManagerStatus{IP: "10.0.0.1"}},
+	})
+	assert.Equal(t, int64(1<<30), p.Status.AllocatedBytes)
+	assert.Equal(t, types.Timestamp(now), p.Status.AllocatedAt)
+}
