@@ -269,3 +269,29 @@ func TestNoRebuildBeginsOnADiskThatDoesNotRespond(t *testing.T) {
 	}
 	assert.True(t, isRebuilding(), "the rebuild did not begin when the disk responded")
 }
+
+// A disk that has as many operations as may be under way gets no other, though none of them is late yet.
+func TestADiskIsAskedByFewAtATime(t *testing.T) {
+	c := newDiskCalls(func() {})
+	var leave []func()
+	for _, name := range []string{"vol-r-1", "vol-r-2"} {
+		_, l, err := c.enter(t.Context(), "/disk", name, "start")
+		require.NoError(t, err)
+		leave = append(leave, l)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 20 { // a place that is free and a context that has ended are equally good to a select
+		_, _, err := c.enter(ended, "/disk", "vol-r-3", "start")
+		require.ErrorIs(t, err, context.Canceled)
+	}
+	_, other, err := c.enter(t.Context(), "/other", "vol-r-4", "start")
+	require.NoError(t, err)
+	other()
+	leave[0]()
+	_, l, err := c.enter(t.Context(), "/disk/", "vol-r-3", "start")
+	require.NoError(t, err)
+	l()
+	leave[1]()
+	assert.Empty(t, c.disks)
+}
