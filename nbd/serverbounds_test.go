@@ -160,3 +160,24 @@ func TestShutdownLeavesAnExporterThatHangsBehind(t *testing.T) {
 	receive(t, ended, "the end of the connection")
 	assert.Zero(t, x.stillOpen("vol"), "opens after the end")
 }
+
+// What peers that have proved nothing bring about again and again is logged once in a while.
+func TestPeersThatProveNothingFillNoLog(t *testing.T) {
+	logger, hook := logrustest.NewNullLogger()
+	logger.SetLevel(logrus.DebugLevel)
+	_, path := listen(t, serving(memory.New(1<<20).Export("vol")), nbd.ServerOptions{
+		Secret: func(name string) ([]byte, bool) { return []byte("0123456789abcdef"), name == "vol" }, Log: logrus.NewEntry(logger),
+	})
+	for range 5 {
+		_, err := nbd.Dial(within(t), "unix", path, "vol", nbd.DialOptions{Secret: []byte("a guess")})
+		require.Error(t, err)
+		_, err = nbd.Dial(within(t), "unix", path, "no such export", nbd.DialOptions{})
+		require.ErrorIs(t, err, nbd.ErrUnknownExport)
+	}
+	lines := map[string]int{}
+	for _, e := range hook.AllEntries() {
+		lines[e.Message]++
+	}
+	assert.Equal(t, 1, lines["Refused a wrong proof of an export's secret"], lines)
+	assert.Equal(t, 1, lines["Refused an unknown export"], lines)
+}
