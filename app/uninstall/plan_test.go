@@ -409,3 +409,18 @@ func TestDataIsReadAfterWhatMakesIt(t *testing.T) {
 		assert.Less(t, slices.Index(all, k), slices.Index(all, volumes), k.Resource)
 	}
 }
+
+// What the API server would delete with its definition is deleted before it: a finalizer would keep it, and the definition with it.
+func TestObjectsAreDeletedBeforeTheirDefinitions(t *testing.T) {
+	definition := Object{Name: "things.longhorn.io", UID: "d", Labels: map[string]string{types.InstallationLabel: types.InstallationValue}}
+	for _, k := range []Kind{attachments, instanceManagers, nodes, settings} {
+		t.Run(k.Resource, func(t *testing.T) {
+			w := world{}.with(definitions, definition).with(k, held(named("one")))
+			assert.Equal(t, []string{"delete " + k.Resource + "/one"}, did(plan(w.state())))
+			w[k][0] = deleted(w[k][0], time.Minute)
+			assert.Equal(t, []string{"strip " + k.Resource + "/one"}, did(plan(w.state())))
+			w[k][0].Finalizers = nil
+			assert.Empty(t, did(plan(w.state())), "it is waited for")
+		})
+	}
+}
