@@ -221,7 +221,7 @@ func (c *Controller) gather(node *longhorn.Node) (Input, error) {
 		Node:     node,
 		KubeNode: kubeNode,
 		Replicas: replicas,
-		Settings: scheduler.SettingsOf(c.deps.Setting, ""),
+		Settings: scheduler.SettingsOf(c.deps.Setting, &longhorn.VolumeSpec{}),
 
 		CordonedTakesCopies: c.deps.Setting(types.SettingDisableSchedulingOnCordoned) == "false",
 	}
