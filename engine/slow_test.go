@@ -121,7 +121,7 @@ func TestMembersThatAreAllSlowStay(t *testing.T) {
 // run.
 func (r *rig) look(e *Engine) {
 	r.t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	until := func(ok func(w *watchdog) bool) {
 		w := e.mirror.watchdog
 		for done := false; !done; time.Sleep(100 * time.Microsecond) {
