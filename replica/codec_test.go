@@ -16,7 +16,7 @@ import (
 func fullMeta() Meta {
 	return Meta{
 		UID: "6e4b3f0c-1b1d-4f3e-9d5d-0a1b2c3d4e5f", Volume: "vol", Name: "vol-r-0a1b2c3d", SizeBytes: 3 << 40, RegionBytes: 16 << 20,
-		Generation: 7, Session: "s-7", Epoch: membership.NewEpoch(6, 2, []string{"a", "b"}), Rebuilding: true, BootID: "boot", Clean: true,
+		Generation: 7, Session: "s-7", Epoch: membership.NewEpoch(6, 2, []string{"a", "b"}), Rebuilding: true, BootID: "boot", Clean: true, GrowsTo: 4 << 40,
 	}
 }
 
@@ -41,6 +41,8 @@ func TestMetaThatNoReplicaCanHaveIsNotEncoded(t *testing.T) {
 		"size not a multiple of a block":          func(m *Meta) { m.SizeBytes++ },
 		"region size not a power of two":          func(m *Meta) { m.RegionBytes += 512 },
 		"regions too many":                        func(m *Meta) { m.RegionBytes = 4 << 20 },
+		"growth to less":                          func(m *Meta) { m.GrowsTo = m.SizeBytes - 512 },
+		"growth to other regions":                 func(m *Meta) { m.GrowsTo = 8 << 40 },
 		"generation without session":              func(m *Meta) { m.Session = "" },
 		"session without generation":              func(m *Meta) { m.Generation, m.Epoch = 0, membership.Epoch{} },
 		"epoch of a generation never admitted":    func(m *Meta) { m.Epoch.Generation = 8 },

@@ -60,7 +60,7 @@ func (s *Session) state() membership.State {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return membership.State{
-		UID: r.meta.UID, SizeBytes: r.size, Generation: r.meta.Generation, Epoch: r.meta.Epoch, RegionBytes: r.regionBytes,
+		UID: r.meta.UID, SizeBytes: r.Size(), Generation: r.meta.Generation, Epoch: r.meta.Epoch, RegionBytes: r.regionBytes,
 		BootID: s.lastBootID, Clean: s.wasClean, CacheKept: r.cacheKept, Rebuilding: r.meta.Rebuilding,
 	}
 }
@@ -130,7 +130,7 @@ func (s *Session) recordEpoch(e membership.Epoch) error {
 }
 
 func (r *Replica) clearIntents(regions []int64) error {
-	count := regionCount(r.size, r.regionBytes)
+	count := r.intents.regions()
 	for _, i := range regions {
 		if i < 0 || i >= count {
 			return invalid("region %d of %d", i, count)

@@ -49,6 +49,8 @@ func (d *Disk) compare(r *Replica) (*DiskLostError, error) {
 	if err != nil {
 		return nil, err
 	}
+	r.files.Lock()
+	defer r.files.Unlock()
 	for _, c := range []struct {
 		in   fsys.Dir
 		name string

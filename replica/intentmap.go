@@ -105,6 +105,14 @@ func intentOwner(b []byte) (uid string) {
 	return strings.TrimRight(string(b[32:32+intentUIDBytes]), "\x00")
 }
 
+// intentRegions returns how many regions an intent map says that it is for; 0 when its first sector is not there.
+func intentRegions(b []byte) int64 {
+	if len(b) < intentSectorBytes {
+		return 0
+	}
+	return int64(binary.LittleEndian.Uint64(b[24:]))
+}
+
 func (m intentImage) at(region int64) (index int64, bit byte) {
 	sector := 1 + region/regionsPerSector
 	in := region % regionsPerSector

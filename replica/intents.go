@@ -118,6 +118,35 @@ func (m *intents) clear(regions []int64) error {
 	return nil
 }
 
+// regions is for how many regions the map is.
+func (m *intents) regions() int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.image.regions
+}
+
+// longer returns an image for more regions that has all marks.
+func (m *intents) longer(uid string, regions int64) intentImage {
+	image := newIntentImage(uid, m.regionBytes, regions)
+	for _, r := range m.marked() {
+		image.set(r, true)
+	}
+	return image
+}
+
+// replace goes on with another file, which holds the image durably. The caller holds the replica's write lock, so no write looks at a mark
+// meanwhile.
+func (m *intents) replace(file fsys.File, image intentImage) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.file, m.image, m.pending = file, image, nil
+	clear(m.dirty)
+	m.durable = make([]atomic.Uint64, (image.regions+63)/64)
+	for _, r := range image.marked() {
+		m.durable[r/64].Or(1 << (r % 64))
+	}
+}
+
 // takeDirtyLocked returns copies of the sectors to be written, by number, and forgets that they are.
 func (m *intents) takeDirtyLocked() map[int64][]byte {
 	sectors := make(map[int64][]byte, len(m.dirty))

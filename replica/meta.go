@@ -18,7 +18,7 @@ import (
 //	0       8      magic "LHREPLIC"
 //	8       4      format version, 1
 //	12      4      n, length of the payload, at most 64 KiB
-//	16      n      payload: this struct as JSON, keys as below, no others; then blanks, so that the file has 4096 bytes as long as
+//	16      n      payload: this struct as JSON, keys as below, no others, growsTo only while it is not 0; then blanks, so that the file has 4096 bytes as long as
 //	               that is enough, else a multiple of it
 //	16+n    4      CRC32C of everything before
 //	20+n           end of the file
@@ -41,6 +41,9 @@ type Meta struct {
 	BootID string `json:"bootID"`
 	// Clean says that the replica was closed in order: all is durable and no region was marked.
 	Clean bool `json:"clean"`
+	// GrowsTo is above 0 while the files are being made longer (grow.go): data and intent map then have the length for SizeBytes or
+	// the one for GrowsTo. No engine was offered more than SizeBytes. Releases that know no growth call such metadata torn.
+	GrowsTo int64 `json:"growsTo,omitempty"`
 }
 
 const (
@@ -76,6 +79,8 @@ func (m Meta) validate() error {
 	switch {
 	case m.RegionBytes < minRegionBytes || m.RegionBytes&(m.RegionBytes-1) != 0 || regionCount(m.SizeBytes, m.RegionBytes) > maxRegions:
 		return fmt.Errorf("region size %d does not go with size %d", m.RegionBytes, m.SizeBytes)
+	case m.GrowsTo != 0 && checkGrowth(m.SizeBytes, m.RegionBytes, m.GrowsTo) != nil:
+		return fmt.Errorf("size %d cannot grow to %d", m.SizeBytes, m.GrowsTo)
 	case m.Generation < 0 || (m.Generation == 0) != (m.Session == ""):
 		return fmt.Errorf("generation %d with session %q", m.Generation, m.Session)
 	case len(m.Session) > maxSessionBytes || len(m.BootID) > maxBootIDBytes:

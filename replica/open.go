@@ -38,7 +38,7 @@ type Options struct {
 type Replica struct {
 	dirPath     string
 	name        string // of the Replica object
-	size        int64
+	size        atomic.Int64
 	regionBytes int64
 	opts        Options
 
@@ -50,7 +50,8 @@ type Replica struct {
 	checking sync.Mutex // held while errors is asked, until the replica has failed if there is one
 	imap     fsys.File
 
-	held heldFiles
+	files sync.Mutex // held while held is compared with what the names lead to, and while the intent map is replaced
+	held  heldFiles  // guarded by files
 
 	intents *intents
 	syncs   group // of data
@@ -73,11 +74,14 @@ type Replica struct {
 	views     map[*View]struct{} // guarded by mu
 	hasFailed atomic.Bool        // failure is about to be set, or is
 	failure   error              // guarded by mu; the first write or sync that failed, or how the disk was lost
-	lost      bool               // guarded by mu; the disk is gone: nothing is written any more, the metadata included
-	closed    bool               // guarded by mu
+	// growFailure is why the last attempt to grow did not work; nil after one that did. Guarded by mu.
+	growFailure error
+	lost        bool // guarded by mu; the disk is gone: nothing is written any more, the metadata included
+	closed      bool // guarded by mu
 }
 
-// Open opens a replica that Create made, and takes its lock. It writes nothing, but makes durable what it has read. The replica does
+// Open opens a replica that Create made, and takes its lock. It writes nothing, but makes durable what it has read. One that is smaller
+// than want is grown then; where there is no space for that it is opened all the same, and State tells. The replica does
 // not need the Disk any more, but does not watch it either: a caller that learns that the disk is gone must call Lose. An error is a
 // *RefusedError.
 func (d *Disk) Open(dir string, want Spec, opts Options) (*Replica, error) {
@@ -110,9 +114,13 @@ func openIn(parent fsys.Dir, dir, name string, want Spec, opts Options) (*Replic
 		return nil, errors.Join(refuseFile(dir, err, NotAReplica, MetadataTorn), d.Close())
 	}
 	r := &Replica{
-		dirPath: dir, name: m.Name, size: m.SizeBytes, regionBytes: m.RegionBytes, opts: opts, dir: d, meta: m,
+		dirPath: dir, name: m.Name, regionBytes: m.RegionBytes, opts: opts, dir: d, meta: m,
 		turn: make(chan struct{}, 1), metas: metaStore{dir: d}, lane: newLane(1, opts.Clock), views: map[*View]struct{}{},
 	}
+	if !opts.ReadOnly && m.GrowsTo > want.SizeBytes {
+		return nil, errors.Join(refuse(dir, SizeMismatch, "it grows to %d bytes, more than %d", m.GrowsTo, want.SizeBytes), d.Close())
+	}
+	r.size.Store(m.SizeBytes)
 	r.syncs.run = r.syncData
 	err = r.openFiles()
 	if err == nil {
@@ -120,6 +128,9 @@ func openIn(parent fsys.Dir, dir, name string, want Spec, opts Options) (*Replic
 	}
 	if err == nil && !opts.ReadOnly {
 		err = r.confirm(parent)
+	}
+	if err == nil && !opts.ReadOnly {
+		err = r.growAtOpening(want.SizeBytes)
 	}
 	if err != nil {
 		r.closeFiles()
@@ -139,6 +150,19 @@ func (r *Replica) confirm(parent fsys.Dir) error {
 	return nil
 }
 
+// growAtOpening makes a replica as large as it is asked for. Nothing else uses it yet. It stays as it is where there is no space, and where
+// it cannot grow: the engine is offered what it has.
+func (r *Replica) growAtOpening(sizeBytes int64) error {
+	err := r.grow(sizeBytes)
+	if err != nil && r.unusable() != nil {
+		return refuse(r.dirPath, IOError, "grow to %d bytes: %w", sizeBytes, err)
+	}
+	if err != nil && r.opts.Log != nil {
+		r.opts.Log.WithError(err).Warn("Replica not grown")
+	}
+	return nil
+}
+
 // identify opens a directory and makes sure that it is the wanted replica.
 func identify(parent fsys.Dir, dir, name string, want Spec) (fsys.Dir, Meta, error) {
 	d, m, err := openIdentified(parent, dir, name, want.UID)
@@ -151,8 +175,8 @@ func identify(parent fsys.Dir, dir, name string, want Spec) (fsys.Dir, Meta, err
 		err = refuse(dir, OtherReplica, "it holds uid %s, not %s", got.UID, want.UID)
 	case got.Volume != want.Volume || got.Name != want.Name:
 		err = refuse(dir, OtherReplica, "it holds %s of volume %s, not %s of %s", got.Name, got.Volume, want.Name, want.Volume)
-	case got.SizeBytes != want.SizeBytes:
-		err = refuse(dir, SizeMismatch, "it has %d bytes, not %d", got.SizeBytes, want.SizeBytes)
+	case got.SizeBytes > want.SizeBytes:
+		err = refuse(dir, SizeMismatch, "it has %d bytes, more than %d", got.SizeBytes, want.SizeBytes)
 	}
 	if err != nil {
 		_ = d.Close()
@@ -222,12 +246,16 @@ func (r *Replica) openFiles() error {
 	return nil
 }
 
-// readIntents reads the map as the file has it.
+// readIntents reads the map as the file has it. That of a replica which grows may be longer than its size asks for.
 func (r *Replica) readIntents() (intentImage, error) {
-	regions := regionCount(r.size, r.regionBytes)
-	b, err := readFile(r.dir, intentName, intentFileBytes(regions))
+	regions := regionCount(r.Size(), r.regionBytes)
+	most := regionCount(max(r.Size(), r.meta.GrowsTo), r.regionBytes)
+	b, err := readFile(r.dir, intentName, intentFileBytes(most))
 	if err != nil {
 		return intentImage{}, refuseFile(r.dirPath, err, IntentMapMissing, IntentMapTorn)
+	}
+	if n := intentRegions(b); n > regions && n <= most {
+		regions = n
 	}
 	image, err := decodeIntentImage(b, r.meta.UID, r.regionBytes, regions)
 	if err != nil {
@@ -248,8 +276,8 @@ func (r *Replica) openData() (err error) {
 	switch {
 	case err != nil:
 		return refuse(r.dirPath, IOError, "%w", err)
-	case size != r.size:
-		return refuse(r.dirPath, DataWrongSize, "%s has %d bytes, the metadata says %d", dataName, size, r.size)
+	case size < r.Size() || size > max(r.Size(), r.meta.GrowsTo):
+		return refuse(r.dirPath, DataWrongSize, "%s has %d bytes, the metadata says %d", dataName, size, r.Size())
 	case r.opts.ReadOnly:
 		return nil
 	}

@@ -33,7 +33,7 @@ const (
 	OtherReplica Reason = "OtherReplica"
 	// ReplicaUsed: it is this replica, but an engine was admitted to it, so it cannot be made anew.
 	ReplicaUsed Reason = "ReplicaUsed"
-	// SizeMismatch: the replica was made for a volume of another size.
+	// SizeMismatch: the replica is larger than the volume.
 	SizeMismatch Reason = "SizeMismatch"
 	// DataMissing: there is no data file; or no metadata, in a directory whose intent map is this replica's.
 	DataMissing Reason = "DataMissing"

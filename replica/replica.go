@@ -17,7 +17,10 @@ type State struct {
 	Connected  bool             // an engine has the gate
 	Rebuilding bool             // the data is being replaced and not complete
 	CacheKept  bool             // nothing that was written can be missing, synced or not; false after a failure that may have lost writes
-	Failure    error            // why the replica serves nothing any more; nil while it does
+	SizeBytes  int64
+	// GrowFailure is why the replica is smaller than was asked for; nil when the last attempt to grow worked.
+	GrowFailure error
+	Failure     error // why the replica serves nothing any more; nil while it does
 }
 
 // State is cheap and never waits for the disk.
@@ -29,14 +32,15 @@ func (r *Replica) State() State {
 	return State{
 		Generation: r.meta.Generation, Epoch: e, Connected: r.current != nil && r.current.Err() == nil,
 		Rebuilding: r.meta.Rebuilding, CacheKept: r.cacheKept, Failure: r.failure,
+		SizeBytes: r.Size(), GrowFailure: r.growFailure,
 	}
 }
 
 // Name is the name of the Replica object.
 func (r *Replica) Name() string { return r.name }
 
-// Size is the replica's size in bytes.
-func (r *Replica) Size() int64 { return r.size }
+// Size is the replica's size in bytes. It grows, and never shrinks.
+func (r *Replica) Size() int64 { return r.size.Load() }
 
 // AllocatedBytes asks the file system how much space the data takes.
 func (r *Replica) AllocatedBytes() (int64, error) {

@@ -34,7 +34,7 @@ var (
 )
 
 // Size is the replica's size in bytes.
-func (s *Session) Size() int64 { return s.replica.size }
+func (s *Session) Size() int64 { return s.replica.Size() }
 
 // Done is closed when the session has ended for any reason; Err then says why.
 func (s *Session) Done() <-chan struct{} { return s.done }
@@ -230,8 +230,8 @@ func (s *Session) Extents(_ context.Context, off, length int64) ([]nbd.Extent, e
 }
 
 func (r *Replica) checkRange(off, length int64) error {
-	if off < 0 || length < 0 || off > r.size || length > r.size-off {
-		return &nbd.Error{Errno: nbd.EINVAL, Msg: fmt.Sprintf("range of %d bytes at %d in a replica of %d", length, off, r.size)}
+	if off < 0 || length < 0 || off > r.Size() || length > r.Size()-off {
+		return &nbd.Error{Errno: nbd.EINVAL, Msg: fmt.Sprintf("range of %d bytes at %d in a replica of %d", length, off, r.Size())}
 	}
 	return nil
 }

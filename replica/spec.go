@@ -81,6 +81,7 @@ const (
 	metaName     = "replica.meta"
 	metaTempName = "replica.meta.tmp" // the spare; see metaStore
 	intentName   = "intent.map"
+	growName     = "intent.map.tmp" // the next intent map, while the replica grows
 	dataName     = "data.img"
 )
 

@@ -32,7 +32,7 @@ func (r *Replica) View() (*View, error) {
 }
 
 // Size is the replica's size in bytes.
-func (v *View) Size() int64 { return v.replica.size }
+func (v *View) Size() int64 { return v.replica.Size() }
 
 // Done is closed when the view has ended.
 func (v *View) Done() <-chan struct{} { return v.done }
