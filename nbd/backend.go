@@ -86,7 +86,10 @@ func (b BlockSize) withDefaults() BlockSize {
 type Export struct {
 	Name, Description string
 	// Size is in bytes and must not be negative.
-	Size     int64
+	Size int64
+	// SizeNow, if set, tells the size as it is now: requests beyond Size are taken once it is larger. A client learns of that by other
+	// means, and must call Client.Grow. It must not block.
+	SizeNow  func() int64
 	ReadOnly bool
 	// MultiConn promises that a flush on one connection covers writes completed on every other.
 	MultiConn bool

@@ -44,7 +44,7 @@ var callPool = sync.Pool{New: func() any { return &call{done: make(chan struct{}
 
 // do performs one request and waits for its reply. data is what to send for a write, what to fill for a read.
 func (c *Client) do(ctx context.Context, r request, data []byte) (answer, error) {
-	if invalid := validate(r, c.limits); invalid != nil {
+	if invalid := validate(r, c.limitsNow()); invalid != nil {
 		return answer{}, invalid
 	}
 	if err := ctx.Err(); err != nil {
@@ -65,7 +65,7 @@ func (c *Client) do(ctx context.Context, r request, data []byte) (answer, error)
 
 // doAsync performs one request without waiting: any goroutine calls notify once, with the outcome, without a lock held.
 func (c *Client) doAsync(r request, data []byte, notify func(error)) {
-	if invalid := validate(r, c.limits); invalid != nil {
+	if invalid := validate(r, c.limitsNow()); invalid != nil {
 		notify(invalid)
 		return
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -75,8 +76,9 @@ type Client struct {
 	in        *bufio.Reader
 	opts      DialOptions
 	info      ExportInfo
-	limits    limits
-	statusID  uint32 // the number the server gave base:allocation
+	limits    limits       // but for the size
+	size      atomic.Int64 // of the export
+	statusID  uint32       // the number the server gave base:allocation
 	out       *sendQueue
 	done      chan struct{} // closed when the connection is unusable
 	reading   chan struct{} // closed when the reader has returned
@@ -135,16 +137,35 @@ func NewClient(ctx context.Context, conn net.Conn, exportName string, opts DialO
 		out: newSendQueue(conn), done: make(chan struct{}), reading: make(chan struct{}), calls: map[uint64]*call{},
 	}
 	c.limits = limits{
-		size: uint64(c.info.Size), readOnly: c.info.ReadOnly, blockMin: c.info.BlockSize.Min, maxPayload: c.info.BlockSize.Max,
+		readOnly: c.info.ReadOnly, blockMin: c.info.BlockSize.Min, maxPayload: c.info.BlockSize.Max,
 		structured: c.info.Structured, blockStatus: c.info.CanExtents,
 		control: c.info.Structured && !c.info.ReadOnly,
 	}
+	c.size.Store(c.info.Size)
 	go c.readReplies()
 	return c, nil
 }
 
 // Size returns the size of the export in bytes.
-func (c *Client) Size() int64 { return c.info.Size }
+func (c *Client) Size() int64 { return c.size.Load() }
+
+// Grow says that the export has become larger, which the caller knows of the server by other means (Export.SizeNow). It never makes it
+// smaller.
+func (c *Client) Grow(size int64) {
+	for {
+		now := c.size.Load()
+		if size <= now || c.size.CompareAndSwap(now, size) {
+			return
+		}
+	}
+}
+
+// limitsNow is what requests are judged by.
+func (c *Client) limitsNow() limits {
+	l := c.limits
+	l.size = uint64(c.size.Load())
+	return l
+}
 
 // Info returns what the server said of the export.
 func (c *Client) Info() ExportInfo { return c.info }
@@ -300,8 +321,8 @@ func (c *Client) Zero(ctx context.Context, off, length int64, zf ZeroFlags) erro
 
 // Extents implements Backend. One call is one request, so it may stop short of a long range.
 func (c *Client) Extents(ctx context.Context, off, length int64) ([]Extent, error) {
-	if off < 0 || length <= 0 || off > c.info.Size || length > c.info.Size-off {
-		return nil, errorf(EINVAL, "block status of %d bytes at %d, past the end at %d", length, off, c.info.Size)
+	if size := c.Size(); off < 0 || length <= 0 || off > size || length > size-off {
+		return nil, errorf(EINVAL, "block status of %d bytes at %d, past the end at %d", length, off, size)
 	}
 	if !c.info.CanExtents {
 		return []Extent{{Offset: off, Length: length}}, nil
@@ -327,12 +348,12 @@ func (c *Client) durable(ctx context.Context, fua bool, change func(flags uint16
 
 // pieces performs r on a range of any length, one maxRange after another. The range is judged whole before the first is sent.
 func (c *Client) pieces(ctx context.Context, r request, off, length int64) error {
-	if off < 0 || length <= 0 || off > c.info.Size || length > c.info.Size-off {
+	if size := c.Size(); off < 0 || length <= 0 || off > size || length > size-off {
 		no := EINVAL
 		if r.Type == cmdWriteZeroes {
 			no = ENOSPC
 		}
-		return errorf(no, "%s of %d bytes at %d, past the end at %d", r.Type, length, off, c.info.Size)
+		return errorf(no, "%s of %d bytes at %d, past the end at %d", r.Type, length, off, size)
 	}
 	for length > 0 {
 		n := min(length, maxRange)

@@ -14,7 +14,7 @@ import (
 func testClient(v *valve) *Client {
 	return &Client{
 		conn: v, opts: DialOptions{}.withDefaults(), out: newSendQueue(v), info: ExportInfo{Size: 1 << 20, Structured: true, CanFlush: true},
-		limits: limits{size: 1 << 20, blockMin: 1, maxPayload: MaxPayload, structured: true}, done: make(chan struct{}), reading: make(chan struct{}),
+		limits: limits{blockMin: 1, maxPayload: MaxPayload, structured: true}, done: make(chan struct{}), reading: make(chan struct{}),
 		calls: map[uint64]*call{},
 	}
 }

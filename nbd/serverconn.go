@@ -142,6 +142,9 @@ func (c *serverConn) readRequests() error {
 // the request was found valid; what belongs to an invalid one is read past, or, if longer than any peer may send, ends the
 // connection after the reply.
 func (c *serverConn) accept(r request) error {
+	if c.export.SizeNow != nil {
+		c.limits.size = max(c.limits.size, uint64(c.export.SizeNow()))
+	}
 	invalid := validate(r, c.limits)
 	t := taskPool.Get().(*task)
 	t.conn, t.request = c, r
