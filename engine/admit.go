@@ -126,8 +126,8 @@ func (e *Engine) ask(ctx context.Context, c *candidate) (err error) {
 	switch {
 	case c.UID != "" && s.UID != c.UID:
 		return fmt.Errorf("%w: its uid is %s, not %s", errMismatch, s.UID, c.UID)
-	case s.SizeBytes != e.cfg.SizeBytes || c.replica.Size() != e.cfg.SizeBytes:
-		return fmt.Errorf("%w: its size is %d bytes, not %d", errMismatch, s.SizeBytes, e.cfg.SizeBytes)
+	case s.SizeBytes < e.mirror.size.Load() || c.replica.Size() < e.mirror.size.Load():
+		return fmt.Errorf("%w: its size is %d bytes, less than %d", errMismatch, s.SizeBytes, e.mirror.size.Load())
 	case s.RegionBytes <= 0:
 		return fmt.Errorf("%w: its regions have %d bytes", errMismatch, s.RegionBytes)
 	case s.Generation > e.cfg.Generation:

@@ -45,13 +45,14 @@ type piece struct {
 
 func (e *Engine) copyTo(b *rebuild, target *member, fresh bool) error {
 	m := e.mirror
+	size := m.size.Load() // it does not grow during a rebuild
 	c := &copier{
 		mirror: m, target: target, fresh: fresh, buf: make([]byte, copyChunkBytes),
 		pace:   &pace{clock: e.cfg.Clock, bytesPerSecond: b.bytesPerSecond, busy: m.gate.isBusy, stop: target.dropped},
-		report: func(done int64) { e.showProgress(b, int(done*100/m.size)) },
+		report: func(done int64) { e.showProgress(b, int(done*100/size)) },
 	}
-	for off := int64(0); off < m.size; off += copyStepBytes {
-		if err := c.step(b.ctx, off, min(copyStepBytes, m.size-off)); err != nil {
+	for off := int64(0); off < size; off += copyStepBytes {
+		if err := c.step(b.ctx, off, min(copyStepBytes, size-off)); err != nil {
 			return err
 		}
 	}

@@ -116,6 +116,8 @@ var (
 	ErrNotRunning = errors.New("the engine is not running")
 	// ErrBusy refuses a rebuild while another one is under way.
 	ErrBusy = errors.New("another replica is being rebuilt")
+	// ErrMemberTooSmall refuses a size that a member does not have yet.
+	ErrMemberTooSmall = errors.New("a replica is too small")
 	// ErrLastMember refuses to expel the last member.
 	ErrLastMember = membership.ErrLastMember
 )
@@ -133,6 +135,8 @@ type Engine struct {
 	quit    chan struct{} // closed to end the loops
 	looped  chan struct{} // closed when the start and the loops have ended
 
+	expandMu sync.Mutex // one Expand at a time; taken before mu
+
 	stopMu sync.Mutex // one Stop at a time; taken before mu
 	ended  bool       // guarded by stopMu; nothing is left to stop
 
@@ -142,6 +146,7 @@ type Engine struct {
 	recorded   chan struct{}    // guarded by mu; closed when the API object holds the proposed epoch
 	rebuild    *rebuild         // guarded by mu; the one under way, if any
 	stopping   bool             // guarded by mu; no rebuild may begin
+	expanding  bool             // guarded by mu; no rebuild may begin
 	frontended bool             // guarded by mu; the frontend was started and not stopped
 }
 

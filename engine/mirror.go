@@ -22,7 +22,7 @@ import (
 // Changes are held under the lock until they may be acknowledged, and reads take it shared. So nothing is read that is not on all
 // members, and it does not matter to which of them a read goes.
 type mirror struct {
-	size     int64
+	size     atomic.Int64 // grows only
 	log      *logrus.Entry
 	gate     *gate
 	locks    rangeLock
@@ -31,7 +31,7 @@ type mirror struct {
 	failed   func(m *member, err error) // called for each member that failed; must not block
 	ended    <-chan struct{}            // closed when the engine has ended
 	roster   atomic.Pointer[roster]
-	regions  *regions // fixed before the gate opens
+	regions  *regions // set before the gate opens
 }
 
 var (
@@ -40,7 +40,8 @@ var (
 )
 
 func newMirror(cfg Config, ended <-chan struct{}, failed func(*member, error)) *mirror {
-	m := &mirror{size: cfg.SizeBytes, log: cfg.Log, gate: newGate(), failed: failed, ended: ended}
+	m := &mirror{log: cfg.Log, gate: newGate(), failed: failed, ended: ended}
+	m.size.Store(cfg.SizeBytes)
 	m.watchdog = newWatchdog(cfg.Clock, membership.SlowRule{After: cfg.SlowAfter}, failed, m.locks.unlock)
 	m.roster.Store(newRoster(roster{}))
 	return m
@@ -275,11 +276,11 @@ func (m *mirror) Flush(context.Context) error {
 
 // check refuses a range that is not in the volume.
 func (m *mirror) check(off, length int64, beyond nbd.Errno) error {
-	switch {
+	switch size := m.size.Load(); {
 	case off < 0 || length <= 0 || off > math.MaxInt64-length:
 		return &nbd.Error{Errno: nbd.EINVAL, Msg: fmt.Sprintf("range of %d bytes at %d", length, off)}
-	case off+length > m.size:
-		return &nbd.Error{Errno: beyond, Msg: fmt.Sprintf("range of %d bytes at %d, past the end at %d", length, off, m.size)}
+	case off+length > size:
+		return &nbd.Error{Errno: beyond, Msg: fmt.Sprintf("range of %d bytes at %d, past the end at %d", length, off, size)}
 	}
 	return nil
 }

@@ -56,7 +56,7 @@ func (e *Engine) beginRebuild(session string, m Member, bytesPerSecond int64) (b
 		return false, nil
 	case known != nil && ro.standing(known) == membership.Serving:
 		return false, nil
-	case e.rebuild != nil, known != nil:
+	case e.rebuild != nil, known != nil, e.expanding:
 		return false, ErrBusy
 	}
 	b := &rebuild{spec: m, bytesPerSecond: bytesPerSecond, joined: make(chan struct{})}
@@ -229,7 +229,7 @@ func (e *Engine) finishRebuild(b *rebuild, target *member) error {
 	// The copy marked what it wrote. Now that it is flushed, those marks are cleared with the others'.
 	var marks []int64
 	err := e.mirror.watchdog.whileAlone(target, func() (err error) {
-		marks, err = target.marks(int64(e.mirror.regions.regions))
+		marks, err = target.marks(e.mirror.regions.count())
 		return err
 	})
 	if err != nil {

@@ -16,16 +16,16 @@ import (
 // the lock of a region that is not recent knows that no change of it has been under way since the period began.
 type regions struct {
 	regionBytes int64
-	regions     int
 	// kick receives when there is something to clear and told is not set.
 	kick chan struct{}
 
-	mu     sync.Mutex
-	dirty  bitmap // guarded by mu
-	recent bitmap // guarded by mu
-	uneven bitmap // guarded by mu
-	period int    // guarded by mu; periods that have ended
-	told   bool   // guarded by mu; kick was sent, and rest has not said that all is clear
+	mu      sync.Mutex
+	regions int    // guarded by mu
+	dirty   bitmap // guarded by mu
+	recent  bitmap // guarded by mu
+	uneven  bitmap // guarded by mu
+	period  int    // guarded by mu; periods that have ended
+	told    bool   // guarded by mu; kick was sent, and rest has not said that all is clear
 }
 
 func newRegions(size, regionBytes int64) *regions {
@@ -33,6 +33,29 @@ func newRegions(size, regionBytes int64) *regions {
 	return &regions{
 		regionBytes: regionBytes, regions: n, kick: make(chan struct{}, 1),
 		dirty: newBitmap(n), recent: newBitmap(n), uneven: newBitmap(n),
+	}
+}
+
+// count returns how many regions there are.
+func (r *regions) count() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return int64(r.regions)
+}
+
+// grow makes room for the regions of a larger volume.
+func (r *regions) grow(size int64) {
+	n := int((size + r.regionBytes - 1) / r.regionBytes)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if n <= r.regions {
+		return
+	}
+	r.regions = n
+	for _, b := range []*bitmap{&r.dirty, &r.recent, &r.uneven} {
+		longer := newBitmap(n)
+		copy(longer, *b)
+		*b = longer
 	}
 }
 

@@ -93,7 +93,7 @@ func chooseSource(ro *roster, members candidates) int {
 
 // marked returns the union of all members' marks.
 func (m *mirror) marked(ro *roster) (bitmap, error) {
-	count := (m.size + m.regions.regionBytes - 1) / m.regions.regionBytes
+	count := m.regions.count()
 	union := newBitmap(int(count))
 	var mu sync.Mutex
 	err := m.onServing(ro, func(b *member) error {
@@ -134,7 +134,7 @@ func (m *mirror) copyRuns(ctx context.Context, ro *roster, runs []run, source in
 	group, failed := errgroup.WithContext(ctx)
 	group.SetLimit(resyncWorkers)
 	for _, q := range runs {
-		end := min(int64(q.to)*m.regions.regionBytes, m.size)
+		end := min(int64(q.to)*m.regions.regionBytes, m.size.Load())
 		for off := int64(q.from) * m.regions.regionBytes; off < end; off += resyncStep {
 			if failed.Err() != nil {
 				break

@@ -89,7 +89,7 @@ func (e *Engine) layOut(members candidates, show func()) *failure {
 		}
 		ro.serving = append(ro.serving, newMember(c.Name, c.Local, c.replica))
 	}
-	e.mirror.regions = newRegions(e.mirror.size, members[0].state.RegionBytes)
+	e.mirror.regions = newRegions(e.mirror.size.Load(), members[0].state.RegionBytes)
 	e.mu.Lock()
 	e.mirror.roster.Store(newRoster(ro))
 	e.mu.Unlock()
@@ -128,8 +128,9 @@ func (e *Engine) open() *failure {
 		e.frontended = true
 		e.mu.Unlock()
 	}
+	size := e.offered()
 	e.update(func(s *State) {
-		s.Endpoint = endpoint
+		s.Endpoint, s.SizeBytes = endpoint, size
 		if s.Phase == PhaseStarting {
 			s.Phase = PhaseRunning
 		}

@@ -56,6 +56,8 @@ type State struct {
 	Reason   string // CamelCase, of PhaseError
 	Message  string // for people
 	Endpoint string // path of the device, if there is a frontend
+	// SizeBytes is what users of a running engine are offered.
+	SizeBytes int64
 	// ProposedEpoch must be written to the API object, and RecordEpoch called, before the engine goes on; zero when there is none.
 	ProposedEpoch membership.Epoch
 	// Epoch is in force: the API object and all members hold it, but for those that have failed since.
