@@ -39,6 +39,8 @@ var (
 	ErrFenced = errors.New("the device belongs to another start of an engine")
 	// ErrNotHeld says that no device of the volume is kept.
 	ErrNotHeld = errors.New("no device of the volume is kept")
+	// ErrNoResize says that devices cannot grow here.
+	ErrNoResize = errors.New("the process that keeps the device is of a release that cannot make it larger: its pod must be replaced first")
 	// ErrServed says that a device is served, or has an operation under way that must end first.
 	ErrServed = errors.New("the device is busy with its owner")
 	// ErrEnded says that an operation was given up because the process that asked for it ended, or the device got another owner. Nothing
@@ -64,9 +66,15 @@ type Keeper interface {
 	// is open or mounted anywhere it returns engine.ErrInUse and has changed nothing. When ctx ends it looks no more whether users let go,
 	// but what it began it finishes. No device of the volume is success.
 	Detach(ctx context.Context, volume string, owner Owner) error
+	// Resize makes a device as large as its file by now is, for its users too; the owner serves the file, of sizeBytes, and has told the
+	// kernel (fuse.Server.Grow). A size that the device has is success. It returns ErrNotHeld, ErrFenced, and ErrNoResize from a keeper of
+	// an earlier release.
+	Resize(ctx context.Context, volume string, owner Owner, sizeBytes int64) error
 	// Abort removes a device at once: its node goes, all that is done on it from now on fails, and what is left of it goes with its last
 	// user. It never waits for users. No device of the volume is success.
 	Abort(ctx context.Context, volume string) error
 	// Successions tells whether devices outlive the process that serves them.
 	Successions() bool
+	// Resizes tells whether devices can grow.
+	Resizes() bool
 }

@@ -38,6 +38,7 @@ type Frontend struct {
 var (
 	_ engine.Frontend = (*Frontend)(nil)
 	_ engine.Aborter  = (*Frontend)(nil)
+	_ engine.Resizer  = (*Frontend)(nil)
 )
 
 // NewFrontend returns a frontend for one start of an engine.
@@ -87,8 +88,8 @@ func (f *Frontend) prepare(ctx context.Context, spec Spec) (start starter, done 
 		return nil, "", fmt.Errorf("%s is the device of a running engine: %w", all[i].Path, ErrServed)
 	case predecessor != "" && (i < 0 || all[i].Owner.Session != predecessor):
 		return nil, "", fmt.Errorf("the device of session %s of %s: %w", predecessor, spec.Volume, ErrNotHeld)
-	case predecessor != "" && all[i].SizeBytes != spec.SizeBytes:
-		return nil, "", fmt.Errorf("the device of %s has %d bytes, not %d", spec.Volume, all[i].SizeBytes, spec.SizeBytes)
+	case predecessor != "" && all[i].SizeBytes > spec.SizeBytes:
+		return nil, "", fmt.Errorf("the device of %s has %d bytes, more than %d", spec.Volume, all[i].SizeBytes, spec.SizeBytes)
 	case predecessor != "":
 		return f.adopt, "Device taken over", nil
 	case i >= 0:
@@ -139,7 +140,9 @@ func (f *Frontend) adopt(ctx context.Context, spec Spec, b fuse.Backend) (Held, 
 		_ = unix.Close(conn)
 		return Held{}, nil, errors.Join(err, f.opts.Keeper.Leave(ctx, spec.Volume, f.opts.Owner))
 	}
-	server, err := f.serve(conn, held.Spec, b)
+	served := held.Spec
+	served.SizeBytes = spec.SizeBytes // its predecessor may have ended while the device grew; Resize finishes that
+	server, err := f.serve(conn, served, b)
 	if err != nil {
 		return Held{}, nil, errors.Join(err, f.opts.Keeper.Leave(ctx, spec.Volume, f.opts.Owner))
 	}
@@ -158,6 +161,40 @@ func (f *Frontend) serve(conn int, spec Spec, b fuse.Backend) (*fuse.Server, err
 		}
 	}()
 	return server, nil
+}
+
+// Resize implements engine.Resizer. It waits without mu: an Abort must not wait for it.
+func (f *Frontend) Resize(ctx context.Context, sizeBytes int64) error {
+	f.mu.Lock()
+	held, server := f.held, f.server
+	f.mu.Unlock()
+	if held == nil || server == nil {
+		return errors.New("there is no device")
+	}
+	if err := server.Grow(sizeBytes); err != nil {
+		return err
+	}
+	if err := f.opts.Keeper.Resize(ctx, held.Volume, f.opts.Owner, sizeBytes); err != nil {
+		return fmt.Errorf("resize %s: %w", held.Path, err)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.held != nil {
+		grown := *f.held
+		grown.SizeBytes = max(grown.SizeBytes, sizeBytes)
+		f.held = &grown
+	}
+	return nil
+}
+
+// Size implements engine.Resizer.
+func (f *Frontend) Size() int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.held == nil {
+		return 0
+	}
+	return f.held.SizeBytes
 }
 
 // endService ends the service of a device that could not be made.

@@ -58,6 +58,11 @@ func (l *Local) Leave(ctx context.Context, volume string, owner Owner) error {
 	return l.Session().Leave(ctx, volume, owner)
 }
 
+// Resize implements Keeper.
+func (l *Local) Resize(ctx context.Context, volume string, owner Owner, sizeBytes int64) error {
+	return l.Session().Resize(ctx, volume, owner, sizeBytes)
+}
+
 // Detach implements Keeper. What cannot be written back because the backend fails is lost with the device, and logged.
 func (l *Local) Detach(ctx context.Context, volume string, owner Owner) error {
 	return l.Session().Detach(ctx, volume, owner)
@@ -119,6 +124,9 @@ func silent() *logrus.Entry {
 
 // Successions implements Keeper: what is kept here ends with this process.
 func (l *Local) Successions() bool { return false }
+
+// Resizes implements Keeper.
+func (l *Local) Resizes() bool { return true }
 
 // List implements Keeper.
 func (l *Local) List(context.Context) ([]Held, error) {

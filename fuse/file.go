@@ -51,7 +51,7 @@ func (s *Server) answer(h header, body, out []byte) (int, syscall.Errno) {
 		return s.lookup(h, body, out)
 	case opGetattr:
 		le.PutUint64(out, forever)
-		if !putAttr(out[16:], h.node, s.size) {
+		if !putAttr(out[16:], h.node, s.size.Load()) {
 			return 0, unix.ENOENT
 		}
 		return attrOutBytes, 0
@@ -91,13 +91,13 @@ func (s *Server) lookup(h header, body, out []byte) (int, syscall.Errno) {
 	le.PutUint64(out[8:], 1) // generation
 	le.PutUint64(out[16:], forever)
 	le.PutUint64(out[24:], forever)
-	putAttr(out[40:], imageNode, s.size)
+	putAttr(out[40:], imageNode, s.size.Load())
 	return entryBytes, 0
 }
 
 // statfs gives the block size, without which a loop device offers no discard.
 func (s *Server) statfs(out []byte) {
-	le.PutUint64(out, uint64(s.size)/blockBytes)
+	le.PutUint64(out, uint64(s.size.Load())/blockBytes)
 	le.PutUint32(out[40:], blockBytes)
 	le.PutUint32(out[44:], 255) // longest name
 	le.PutUint32(out[48:], blockBytes)
@@ -112,9 +112,9 @@ func (s *Server) handleRead(h header, body []byte, b *buffer) (left bool) {
 		s.fail(h.unique, unix.EINVAL)
 		return false
 	}
-	n := 0
-	if off < uint64(s.size) {
-		n = int(min(uint64(size), uint64(s.size)-off))
+	n, end := 0, uint64(s.size.Load())
+	if off < end {
+		n = int(min(uint64(size), end-off))
 	}
 	if pageBytes+n > len(b.bytes) {
 		b.release()
@@ -213,7 +213,8 @@ func (s *Server) fallocate(h header, body []byte) syscall.Errno {
 
 // holds tells whether the file has the whole range.
 func (s *Server) holds(off, length uint64) bool {
-	return length <= uint64(s.size) && off <= uint64(s.size)-length
+	end := uint64(s.size.Load())
+	return length <= end && off <= end-length
 }
 
 // errnoOf turns an error into one that the kernel understands. A block device's users know few errors.

@@ -2,6 +2,7 @@ package fuse
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -35,7 +36,7 @@ type LateReader interface {
 
 // Server serves one connection.
 type Server struct {
-	size    int64
+	size    atomic.Int64 // grows only
 	backend Backend
 	fd      int
 
@@ -45,6 +46,8 @@ type Server struct {
 
 	readers sync.WaitGroup // and those who answer what a reader left behind
 	taken   atomic.Int64   // requests that were read
+	closing sync.Mutex
+	closed  bool // guarded by closing; fd may be another file's
 	mu      sync.Mutex
 	spare   []*waiter // guarded by mu; those with which no reader waits
 
@@ -70,10 +73,12 @@ func NewServer(conn int, size int64, maxWrite uint32, b Backend) (*Server, error
 		_ = unix.Close(conn)
 		return nil, fmt.Errorf("serve a FUSE connection: %w", err)
 	}
-	return &Server{
-		size: size, backend: b, fd: conn, large: share{pool: large}, small: share{pool: small}, poll: p, spare: slices.Clone(p.waiters[:]), warm: warm,
+	s := &Server{
+		backend: b, fd: conn, large: share{pool: large}, small: share{pool: small}, poll: p, spare: slices.Clone(p.waiters[:]), warm: warm,
 		ended: make(chan struct{}), stopping: make(chan struct{}),
-	}, nil
+	}
+	s.size.Store(size)
+	return s, nil
 }
 
 // Serve reads and serves requests until the kernel has let go of the file system, which is no error, or Stop was called. It returns when all
@@ -84,6 +89,9 @@ func (s *Server) Serve() error {
 	go s.read(s.takeWaiter(), false)
 	s.readers.Wait()
 	s.poll.close()
+	s.closing.Lock()
+	defer s.closing.Unlock()
+	s.closed = true
 	_ = unix.Close(s.fd)
 	return s.err
 }
@@ -101,6 +109,28 @@ func (s *Server) stopFor(err error) {
 		close(s.stopping)
 		s.poll.wakeAll()
 	})
+}
+
+// Grow makes the file longer, for a backend that is. The kernel asks for the new size when the file is looked at the next time; until then
+// it goes on with the old one. It fails when the service has ended.
+func (s *Server) Grow(size int64) error {
+	s.closing.Lock()
+	defer s.closing.Unlock()
+	if s.closed {
+		return errors.New("tell the kernel that the file has grown: the service has ended")
+	}
+	if size > s.size.Load() {
+		s.size.Store(size)
+	}
+	p := make([]byte, outHeaderBytes+invalInodeBytes)
+	le.PutUint32(p, uint32(len(p)))
+	le.PutUint32(p[4:], notifyInvalInode)
+	le.PutUint64(p[outHeaderBytes:], imageNode)
+	le.PutUint64(p[outHeaderBytes+8:], ^uint64(0))                                 // an offset below 0: the attributes alone
+	if _, err := unix.Write(s.fd, p); err != nil && !errors.Is(err, unix.ENOENT) { // ENOENT: it knows no attributes
+		return fmt.Errorf("tell the kernel that the file has grown: %w", err)
+	}
+	return nil
 }
 
 func (s *Server) isStopping() bool {

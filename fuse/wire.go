@@ -61,6 +61,12 @@ const (
 	openParallelWrites = 1 << 6
 )
 
+// notifyInvalInode tells the kernel that it must ask for the attributes of a node anew: node, offset, length.
+const (
+	notifyInvalInode = 2
+	invalInodeBytes  = 24
+)
+
 // notifyResend asks the kernel to send again what was read and not answered.
 const notifyResend = 7
 
@@ -79,7 +85,7 @@ const (
 	background = 256
 	pageBytes  = 4096
 
-	// forever is how long the kernel may keep attributes, in seconds: nothing here changes.
+	// forever is how long the kernel may keep attributes, in seconds: it is told of what changes (Server.Grow).
 	forever = uint64(365 * 24 * time.Hour / time.Second)
 )
 

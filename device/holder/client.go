@@ -24,6 +24,7 @@ var ErrNoHolder = errors.New("this process was not started by a holder")
 type Client struct {
 	socket      *packets
 	successions bool
+	resizes     bool
 
 	leaving chan struct{} // closed when the holder asks the process to leave
 	ended   chan struct{} // closed when the holder is gone
@@ -73,7 +74,7 @@ func newClient(socket *packets) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to the holder: %w", err)
 	}
-	c.successions = r.Successions
+	c.successions, c.resizes = r.Successions, r.Resizes
 	return c, nil
 }
 
@@ -213,6 +214,18 @@ func (c *Client) Detach(ctx context.Context, volume string, owner device.Owner) 
 	_, err := c.call(ctx, message{Op: opDetach, Volume: volume, Owner: owner})
 	return err
 }
+
+// Resize implements device.Keeper.
+func (c *Client) Resize(ctx context.Context, volume string, owner device.Owner, sizeBytes int64) error {
+	if !c.resizes {
+		return fmt.Errorf("%s: %w", volume, device.ErrNoResize)
+	}
+	_, err := c.call(ctx, message{Op: opResize, Volume: volume, Owner: owner, SizeBytes: sizeBytes})
+	return err
+}
+
+// Resizes implements device.Keeper.
+func (c *Client) Resizes() bool { return c.resizes }
 
 // Abort implements device.Keeper.
 func (c *Client) Abort(ctx context.Context, volume string) error {

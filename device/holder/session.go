@@ -76,7 +76,7 @@ func (s *session) answer(ctx context.Context, m message, fds []int) {
 func (s *session) do(ctx context.Context, m message, fds []int, r *message) ([]int, error) {
 	switch m.Op {
 	case opHello:
-		r.Successions = s.successions
+		r.Successions, r.Resizes = s.successions, s.keeper.Resizes()
 		return nil, nil
 	case opList:
 		all, err := s.keeper.List(ctx)
@@ -112,6 +112,8 @@ func (s *session) do(ctx context.Context, m message, fds []int, r *message) ([]i
 		return nil, s.keeper.Leave(ctx, m.Volume, m.Owner)
 	case opDetach:
 		return nil, s.keeper.Detach(ctx, m.Volume, m.Owner)
+	case opResize:
+		return nil, s.keeper.Resize(ctx, m.Volume, m.Owner, m.SizeBytes)
 	case opAbort:
 		return nil, s.keeper.Abort(ctx, m.Volume)
 	}

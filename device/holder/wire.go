@@ -24,6 +24,7 @@ const (
 	opAbandon = "abandon" // Keeper.Leave
 	opDetach  = "detach"
 	opAbort   = "abort"
+	opResize  = "resize" // to SizeBytes; known if the reply to hello has Resizes
 	opCancel  = "cancel" // without an id of its own: the context of the request of this id has ended
 	opReady   = "ready"  // from the serving process, without an id: it serves
 	opLeave   = "leave"  // to the serving process, without an id: it shall leave its devices to a successor and end
@@ -41,7 +42,10 @@ type message struct {
 	Held   []device.Held `json:"held,omitempty"`
 	More   bool          `json:"more,omitempty"`
 
+	SizeBytes int64 `json:"sizeBytes,omitempty"`
+
 	Successions bool    `json:"successions,omitempty"`
+	Resizes     bool    `json:"resizes,omitempty"`
 	Version     string  `json:"version,omitempty"`
 	SHA256      string  `json:"sha256,omitempty"`
 	Status      *Status `json:"status,omitempty"`
@@ -59,7 +63,7 @@ const (
 
 // kinds are the errors that the other side must recognise.
 var kinds = map[string]error{
-	"inUse": engine.ErrInUse, "fenced": device.ErrFenced, "notHeld": device.ErrNotHeld, "served": device.ErrServed, "ended": device.ErrEnded, "busy": ErrBusy,
+	"inUse": engine.ErrInUse, "fenced": device.ErrFenced, "notHeld": device.ErrNotHeld, "served": device.ErrServed, "ended": device.ErrEnded, "noResize": device.ErrNoResize, "busy": ErrBusy,
 }
 
 // setError puts an error into a reply.
