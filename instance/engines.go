@@ -168,6 +168,23 @@ func (h *engineHost) launch(s *proto.EngineSpec, adopts bool) *hostedEngine {
 	return e
 }
 
+// expandTimeout bounds an expansion. It asks each member for its state, and the kernel for a larger device.
+const expandTimeout = 15 * time.Second
+
+// expand makes a volume larger. It goes on when the caller goes away.
+func (h *engineHost) expand(ctx context.Context, r *proto.EngineExpandRequest) error {
+	if size := r.GetSizeBytes(); size <= 0 || size%replica.BlockBytes != 0 {
+		return fmt.Errorf("%w: size of %d bytes", errInvalid, size)
+	}
+	e := h.find(r.GetName())
+	if e == nil {
+		return refuse(reasonNotHosted, "engine %s is not here", r.GetName())
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), expandTimeout)
+	defer cancel()
+	return e.engine.Expand(ctx, r.GetSession(), r.GetSizeBytes())
+}
+
 func (h *engineHost) recordEpoch(r *proto.EpochRecord) error {
 	e := h.find(r.GetName())
 	if e == nil {

@@ -65,6 +65,7 @@ func (x *dataExporter) Open(ctx context.Context, name string, c nbd.ConnInfo) (*
 	case err != nil:
 		return nil, nbd.ErrPolicy(err.Error())
 	}
+	export.SizeNow = session.Size // the engine learns it by OpState
 	export.Backend = tellsFenced(x.replicas.forEngine(d.replica, session))
 	export.Closed = cutWhenDone(session.Done(), func(gone <-chan struct{}) {
 		if errors.Is(session.Err(), replica.ErrFenced) {

@@ -64,7 +64,7 @@ func (h *engineHost) prepareKept(ctx context.Context, s *proto.EngineSpec) (adop
 		if s.GetGeneration() <= d.Owner.Generation {
 			return false, refuse(reasonFenced, "generation %d asked, the device that is kept was served by generation %d", s.GetGeneration(), d.Owner.Generation)
 		}
-		if s.GetSizeBytes() != d.SizeBytes {
+		if s.GetSizeBytes() < d.SizeBytes { // a smaller device grows by EngineExpand
 			return false, fmt.Errorf("%w: size of %d bytes, the device that is kept has %d", errInvalid, s.GetSizeBytes(), d.SizeBytes)
 		}
 		return true, nil

@@ -50,6 +50,7 @@ func (k *oneKept) Abort(_ context.Context, volume string) error {
 }
 
 func (k *oneKept) Successions() bool { return true }
+func (k *oneKept) Resizes() bool     { return true }
 
 func (k *oneKept) isLeft() bool {
 	held, _ := k.List(context.Background())
@@ -113,7 +114,7 @@ func TestWhoMayTakeAKeptDeviceOver(t *testing.T) {
 		{name: "an engine that names another session → refused, the device stays", generation: 4, predecessor: "session-2", wantReason: reasonNotHosted, wantLeft: true},
 		{name: "an engine of the same generation → refused, the device stays", generation: 3, predecessor: "session-3", wantReason: reasonFenced, wantLeft: true},
 		{name: "an engine without a device → refused, the device stays", generation: 4, predecessor: "session-3", noDevice: true, wantReason: reasonNotHosted, wantLeft: true},
-		{name: "an engine of another size → refused, the device stays", generation: 4, predecessor: "session-3", size: 2 * testSize, wantReason: "InvalidArgument", wantLeft: true},
+		{name: "a smaller engine → refused, the device stays", generation: 4, predecessor: "session-3", size: testSize / 2, wantReason: "InvalidArgument", wantLeft: true},
 		{name: "an engine that names none → it starts anew, the device is ended first", generation: 4, wantLeft: false},
 		{name: "the engine of the next generation → it starts, the device stays", generation: 4, predecessor: "session-3", wantLeft: true},
 	} {

@@ -177,6 +177,9 @@ type remoteMember struct {
 // Err says why the connection has ended.
 func (m *remoteMember) Err() error { return m.say(m.client.Err()) }
 
+// Grow implements engine.Replica's optional method: the peer has shown that it is larger now.
+func (m *remoteMember) Grow(sizeBytes int64) { m.client.Grow(sizeBytes) }
+
 // Cut ends the connection at once: see engine.Replica's optional methods.
 func (m *remoteMember) Cut(cause error) { m.client.Cut(cause) }
 

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/longhorn-lep/longhorn-manager/device"
 	"github.com/longhorn-lep/longhorn-manager/engine"
 	"github.com/longhorn-lep/longhorn-manager/replica"
 )
@@ -18,18 +19,20 @@ const refusalDomain = "longhorn.io"
 
 // Reasons of refusals that do not come from package replica.
 const (
-	reasonInUse       = "InUse"        // an engine is connected, or the device is open
-	reasonHosted      = "Hosted"       // the replica is not stopped
-	reasonForeign     = "Foreign"      // something else is in a directory's place
-	reasonFenced      = "Fenced"       // an engine of this or a higher generation was here
-	reasonRunning     = "Running"      // the volume's engine runs
-	reasonNotProposed = "NotProposed"  // the epoch or session is not what the engine asked for
-	reasonStopping    = "Stopping"     // the process ends
-	reasonNotHosted   = "NotHosted"    // what the request is about is not here
-	reasonSession     = "OtherSession" // the request is meant for another start of the engine
-	reasonNotRunning  = "NotRunning"   // the engine is starting, stopping or failed
-	reasonBusy        = "Busy"         // another rebuild is under way
-	reasonLastMember  = "LastMember"   // a volume keeps one member
+	reasonInUse       = "InUse"          // an engine is connected, or the device is open
+	reasonHosted      = "Hosted"         // the replica is not stopped
+	reasonForeign     = "Foreign"        // something else is in a directory's place
+	reasonFenced      = "Fenced"         // an engine of this or a higher generation was here
+	reasonRunning     = "Running"        // the volume's engine runs
+	reasonNotProposed = "NotProposed"    // the epoch or session is not what the engine asked for
+	reasonStopping    = "Stopping"       // the process ends
+	reasonNotHosted   = "NotHosted"      // what the request is about is not here
+	reasonSession     = "OtherSession"   // the request is meant for another start of the engine
+	reasonNotRunning  = "NotRunning"     // the engine is starting, stopping or failed
+	reasonBusy        = "Busy"           // another rebuild is under way
+	reasonLastMember  = "LastMember"     // a volume keeps one member
+	reasonTooSmall    = "MemberTooSmall" // a replica has not grown yet
+	reasonNoResize    = "NoResize"       // the holder cannot make a device larger
 
 	// reasonDiskNotResponding: an operation on the disk has been under way for too long.
 	reasonDiskNotResponding = string(replica.DiskNotResponding)
@@ -95,6 +98,10 @@ func reasonOf(err error) string {
 		return reasonNotRunning
 	case errors.Is(err, engine.ErrBusy):
 		return reasonBusy
+	case errors.Is(err, engine.ErrMemberTooSmall):
+		return reasonTooSmall
+	case errors.Is(err, device.ErrNoResize):
+		return reasonNoResize
 	case errors.Is(err, engine.ErrLastMember):
 		return reasonLastMember
 	}

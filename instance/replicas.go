@@ -144,6 +144,7 @@ func (h *replicaHost) startNamed(ctx context.Context, s *proto.ReplicaSpec) (*pr
 			return nil, refuse(reasonHosted, "replica %s is served from %s of disk %s with uid %s", s.GetName(), old.spec.GetDirectory(), old.spec.GetDiskUuid(), old.spec.GetUid())
 		}
 		if old.replica.State().Failure == nil {
+			h.grow(ctx, old, s)
 			h.put(s.GetName(), &hosted{spec: s, replica: old.replica, tenancy: old.tenancy}) // the secret may be another
 			return old.state(), nil
 		}
@@ -157,6 +158,18 @@ func (h *replicaHost) startNamed(ctx context.Context, s *proto.ReplicaSpec) (*pr
 	e := h.open(s)
 	h.put(s.GetName(), e)
 	return e.state(), nil
+}
+
+// grow makes an open replica as large as it is asked for. Its state says if that did not work.
+func (h *replicaHost) grow(ctx context.Context, e *hosted, s *proto.ReplicaSpec) {
+	if s.GetSizeBytes() <= e.replica.Size() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), replicaCloseTimeout)
+	defer cancel()
+	if err := e.replica.Grow(ctx, s.GetSizeBytes()); err != nil {
+		h.logOf(s).WithError(err).Warn("Replica not grown")
+	}
 }
 
 func isSamePlace(a, b *proto.ReplicaSpec) bool {
@@ -405,7 +418,10 @@ func (e *hosted) state() *proto.ReplicaState {
 		return s
 	}
 	now := e.replica.State()
-	s.Generation, s.Connected = now.Generation, now.Connected
+	s.Generation, s.Connected, s.SizeBytes = now.Generation, now.Connected, now.SizeBytes
+	if now.GrowFailure != nil {
+		s.GrowError = now.GrowFailure.Error()
+	}
 	s.Epoch, s.AllocatedBytes = epochToWire(now.Epoch), e.tenancy.allocated.Load()
 	if now.Failure != nil {
 		s.Phase, s.Reason, s.Message = proto.Phase_PHASE_ERROR, string(replica.WriteFailed), now.Failure.Error()

@@ -57,6 +57,10 @@ func (s *service) EngineRemoveReplica(_ context.Context, r *proto.EngineMemberRe
 	return &proto.Empty{}, toStatus(s.instance.engines.removeReplica(r))
 }
 
+func (s *service) EngineExpand(ctx context.Context, r *proto.EngineExpandRequest) (*proto.Empty, error) {
+	return &proto.Empty{}, toStatus(s.instance.engines.expand(ctx, r))
+}
+
 func (s *service) EngineStop(ctx context.Context, r *proto.EngineRef) (*proto.Empty, error) {
 	return &proto.Empty{}, toStatus(s.instance.engines.stop(ctx, r.GetName(), r.GetSession(), r.GetForce()))
 }
@@ -104,6 +108,9 @@ func (e *hostedEngine) state() *proto.EngineState {
 		Name: e.spec.GetName(), Volume: e.spec.GetVolume(), Generation: e.spec.GetGeneration(), Session: e.spec.GetSession(),
 		Phase: phases[now.Phase], Reason: now.Reason, Message: now.Message, Endpoint: now.Endpoint, SizeBytes: e.spec.GetSizeBytes(),
 		ProposedEpoch: epochToWire(now.ProposedEpoch), Epoch: epochToWire(now.Epoch), ShownEpoch: epochToWire(now.Shown),
+	}
+	if now.SizeBytes > 0 {
+		s.SizeBytes = now.SizeBytes
 	}
 	for _, m := range now.Members {
 		s.Members = append(s.Members, &proto.MemberState{

@@ -106,7 +106,7 @@ func (x *toolExporter) openEngine(export, volume string, c nbd.ConnInfo) (*nbd.E
 		return nil, nbd.ErrPolicy(fmt.Sprintf("the engine of volume %s is %s", volume, s.Phase))
 	}
 	described := &nbd.Export{
-		Name: export, Description: "volume " + volume, Size: e.spec.GetSizeBytes(), ReadOnly: !e.socket.writable, MultiConn: true,
+		Name: export, Description: "volume " + volume, Size: e.state().GetSizeBytes(), ReadOnly: !e.socket.writable, MultiConn: true,
 		BlockSize: blockSize, Backend: e.engine.Backend(),
 	}
 	if c.InfoOnly {

@@ -246,8 +246,12 @@ type InfoReply struct {
 	DevicesKept bool `protobuf:"varint,5,opt,name=devices_kept,json=devicesKept,proto3" json:"devices_kept,omitempty"`
 	// Replicas may lie on a file system on a block device that this process serves.
 	DisksOnVolumes bool `protobuf:"varint,6,opt,name=disks_on_volumes,json=disksOnVolumes,proto3" json:"disks_on_volumes,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// ReplicaStart makes a replica larger, and EngineExpand is known.
+	ReplicasGrow bool `protobuf:"varint,7,opt,name=replicas_grow,json=replicasGrow,proto3" json:"replicas_grow,omitempty"`
+	// Block devices can become larger while they are in use.
+	DevicesGrow   bool `protobuf:"varint,8,opt,name=devices_grow,json=devicesGrow,proto3" json:"devices_grow,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *InfoReply) Reset() {
@@ -318,6 +322,20 @@ func (x *InfoReply) GetDevicesKept() bool {
 func (x *InfoReply) GetDisksOnVolumes() bool {
 	if x != nil {
 		return x.DisksOnVolumes
+	}
+	return false
+}
+
+func (x *InfoReply) GetReplicasGrow() bool {
+	if x != nil {
+		return x.ReplicasGrow
+	}
+	return false
+}
+
+func (x *InfoReply) GetDevicesGrow() bool {
+	if x != nil {
+		return x.DevicesGrow
 	}
 	return false
 }
@@ -487,7 +505,9 @@ type ReplicaState struct {
 	Epoch          *Epoch                 `protobuf:"bytes,7,opt,name=epoch,proto3" json:"epoch,omitempty"`            // as recorded by this replica
 	AllocatedBytes int64                  `protobuf:"varint,8,opt,name=allocated_bytes,json=allocatedBytes,proto3" json:"allocated_bytes,omitempty"`
 	Uid            string                 `protobuf:"bytes,9,opt,name=uid,proto3" json:"uid,omitempty"`
-	Connected      bool                   `protobuf:"varint,10,opt,name=connected,proto3" json:"connected,omitempty"` // an engine is connected
+	Connected      bool                   `protobuf:"varint,10,opt,name=connected,proto3" json:"connected,omitempty"`                  // an engine is connected
+	SizeBytes      int64                  `protobuf:"varint,11,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"` // durably; 0 of one that is not open
+	GrowError      string                 `protobuf:"bytes,12,opt,name=grow_error,json=growError,proto3" json:"grow_error,omitempty"`  // why it is smaller than it was asked to be
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -590,6 +610,20 @@ func (x *ReplicaState) GetConnected() bool {
 		return x.Connected
 	}
 	return false
+}
+
+func (x *ReplicaState) GetSizeBytes() int64 {
+	if x != nil {
+		return x.SizeBytes
+	}
+	return 0
+}
+
+func (x *ReplicaState) GetGrowError() string {
+	if x != nil {
+		return x.GrowError
+	}
+	return ""
 }
 
 type Epoch struct {
@@ -954,6 +988,66 @@ func (x *EngineRef) GetSession() string {
 	return ""
 }
 
+type EngineExpandRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // of the engine
+	Session       string                 `protobuf:"bytes,2,opt,name=session,proto3" json:"session,omitempty"`
+	SizeBytes     int64                  `protobuf:"varint,3,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EngineExpandRequest) Reset() {
+	*x = EngineExpandRequest{}
+	mi := &file_instance_proto_instance_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EngineExpandRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EngineExpandRequest) ProtoMessage() {}
+
+func (x *EngineExpandRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_instance_proto_instance_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EngineExpandRequest.ProtoReflect.Descriptor instead.
+func (*EngineExpandRequest) Descriptor() ([]byte, []int) {
+	return file_instance_proto_instance_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *EngineExpandRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *EngineExpandRequest) GetSession() string {
+	if x != nil {
+		return x.Session
+	}
+	return ""
+}
+
+func (x *EngineExpandRequest) GetSizeBytes() int64 {
+	if x != nil {
+		return x.SizeBytes
+	}
+	return 0
+}
+
 type EngineMemberRequest struct {
 	state                   protoimpl.MessageState `protogen:"open.v1"`
 	Name                    string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // of the engine
@@ -966,7 +1060,7 @@ type EngineMemberRequest struct {
 
 func (x *EngineMemberRequest) Reset() {
 	*x = EngineMemberRequest{}
-	mi := &file_instance_proto_instance_proto_msgTypes[12]
+	mi := &file_instance_proto_instance_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -978,7 +1072,7 @@ func (x *EngineMemberRequest) String() string {
 func (*EngineMemberRequest) ProtoMessage() {}
 
 func (x *EngineMemberRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_instance_proto_instance_proto_msgTypes[12]
+	mi := &file_instance_proto_instance_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -991,7 +1085,7 @@ func (x *EngineMemberRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EngineMemberRequest.ProtoReflect.Descriptor instead.
 func (*EngineMemberRequest) Descriptor() ([]byte, []int) {
-	return file_instance_proto_instance_proto_rawDescGZIP(), []int{12}
+	return file_instance_proto_instance_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *EngineMemberRequest) GetName() string {
@@ -1035,7 +1129,7 @@ type MemberState struct {
 
 func (x *MemberState) Reset() {
 	*x = MemberState{}
-	mi := &file_instance_proto_instance_proto_msgTypes[13]
+	mi := &file_instance_proto_instance_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1047,7 +1141,7 @@ func (x *MemberState) String() string {
 func (*MemberState) ProtoMessage() {}
 
 func (x *MemberState) ProtoReflect() protoreflect.Message {
-	mi := &file_instance_proto_instance_proto_msgTypes[13]
+	mi := &file_instance_proto_instance_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1060,7 +1154,7 @@ func (x *MemberState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberState.ProtoReflect.Descriptor instead.
 func (*MemberState) Descriptor() ([]byte, []int) {
-	return file_instance_proto_instance_proto_rawDescGZIP(), []int{13}
+	return file_instance_proto_instance_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *MemberState) GetName() string {
@@ -1107,8 +1201,8 @@ type EngineState struct {
 	Phase      Phase                  `protobuf:"varint,5,opt,name=phase,proto3,enum=longhorn.instance.v1.Phase" json:"phase,omitempty"`
 	Reason     string                 `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
 	Message    string                 `protobuf:"bytes,7,opt,name=message,proto3" json:"message,omitempty"`
-	Endpoint   string                 `protobuf:"bytes,8,opt,name=endpoint,proto3" json:"endpoint,omitempty"` // device path, empty without one
-	SizeBytes  int64                  `protobuf:"varint,9,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
+	Endpoint   string                 `protobuf:"bytes,8,opt,name=endpoint,proto3" json:"endpoint,omitempty"`                     // device path, empty without one
+	SizeBytes  int64                  `protobuf:"varint,9,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"` // what users are offered
 	// Members, the replica that is being rebuilt, and those that failed in this session.
 	Members []*MemberState `protobuf:"bytes,10,rep,name=members,proto3" json:"members,omitempty"`
 	// An epoch that the engine needs the API object to hold before it goes on; unset when there is none.
@@ -1126,7 +1220,7 @@ type EngineState struct {
 
 func (x *EngineState) Reset() {
 	*x = EngineState{}
-	mi := &file_instance_proto_instance_proto_msgTypes[14]
+	mi := &file_instance_proto_instance_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1138,7 +1232,7 @@ func (x *EngineState) String() string {
 func (*EngineState) ProtoMessage() {}
 
 func (x *EngineState) ProtoReflect() protoreflect.Message {
-	mi := &file_instance_proto_instance_proto_msgTypes[14]
+	mi := &file_instance_proto_instance_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1151,7 +1245,7 @@ func (x *EngineState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EngineState.ProtoReflect.Descriptor instead.
 func (*EngineState) Descriptor() ([]byte, []int) {
-	return file_instance_proto_instance_proto_rawDescGZIP(), []int{14}
+	return file_instance_proto_instance_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *EngineState) GetName() string {
@@ -1264,7 +1358,7 @@ type DiskState struct {
 
 func (x *DiskState) Reset() {
 	*x = DiskState{}
-	mi := &file_instance_proto_instance_proto_msgTypes[15]
+	mi := &file_instance_proto_instance_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1276,7 +1370,7 @@ func (x *DiskState) String() string {
 func (*DiskState) ProtoMessage() {}
 
 func (x *DiskState) ProtoReflect() protoreflect.Message {
-	mi := &file_instance_proto_instance_proto_msgTypes[15]
+	mi := &file_instance_proto_instance_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1289,7 +1383,7 @@ func (x *DiskState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiskState.ProtoReflect.Descriptor instead.
 func (*DiskState) Descriptor() ([]byte, []int) {
-	return file_instance_proto_instance_proto_rawDescGZIP(), []int{15}
+	return file_instance_proto_instance_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *DiskState) GetPath() string {
@@ -1325,7 +1419,7 @@ type State struct {
 
 func (x *State) Reset() {
 	*x = State{}
-	mi := &file_instance_proto_instance_proto_msgTypes[16]
+	mi := &file_instance_proto_instance_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1337,7 +1431,7 @@ func (x *State) String() string {
 func (*State) ProtoMessage() {}
 
 func (x *State) ProtoReflect() protoreflect.Message {
-	mi := &file_instance_proto_instance_proto_msgTypes[16]
+	mi := &file_instance_proto_instance_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1350,7 +1444,7 @@ func (x *State) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use State.ProtoReflect.Descriptor instead.
 func (*State) Descriptor() ([]byte, []int) {
-	return file_instance_proto_instance_proto_rawDescGZIP(), []int{16}
+	return file_instance_proto_instance_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *State) GetInfo() *InfoReply {
@@ -1388,14 +1482,16 @@ const file_instance_proto_instance_proto_rawDesc = "" +
 	"\x1dinstance/proto/instance.proto\x12\x14longhorn.instance.v1\"\a\n" +
 	"\x05Empty\"\r\n" +
 	"\vInfoRequest\"\x0e\n" +
-	"\fWatchRequest\"\xb3\x01\n" +
+	"\fWatchRequest\"\xfb\x01\n" +
 	"\tInfoReply\x12\x12\n" +
 	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x17\n" +
 	"\aboot_id\x18\x02 \x01(\tR\x06bootId\x12\x12\n" +
 	"\x04port\x18\x03 \x01(\rR\x04port\x12\x18\n" +
 	"\aversion\x18\x04 \x01(\tR\aversion\x12!\n" +
 	"\fdevices_kept\x18\x05 \x01(\bR\vdevicesKept\x12(\n" +
-	"\x10disks_on_volumes\x18\x06 \x01(\bR\x0edisksOnVolumes\"\xda\x01\n" +
+	"\x10disks_on_volumes\x18\x06 \x01(\bR\x0edisksOnVolumes\x12#\n" +
+	"\rreplicas_grow\x18\a \x01(\bR\freplicasGrow\x12!\n" +
+	"\fdevices_grow\x18\b \x01(\bR\vdevicesGrow\"\xda\x01\n" +
 	"\vReplicaSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06volume\x18\x02 \x01(\tR\x06volume\x12\x10\n" +
@@ -1409,7 +1505,7 @@ const file_instance_proto_instance_proto_rawDesc = "" +
 	"\n" +
 	"ReplicaRef\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12)\n" +
-	"\x10fence_generation\x18\x02 \x01(\x03R\x0ffenceGeneration\"\xcb\x02\n" +
+	"\x10fence_generation\x18\x02 \x01(\x03R\x0ffenceGeneration\"\x89\x03\n" +
 	"\fReplicaState\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06volume\x18\x02 \x01(\tR\x06volume\x121\n" +
@@ -1423,7 +1519,11 @@ const file_instance_proto_instance_proto_rawDesc = "" +
 	"\x0fallocated_bytes\x18\b \x01(\x03R\x0eallocatedBytes\x12\x10\n" +
 	"\x03uid\x18\t \x01(\tR\x03uid\x12\x1c\n" +
 	"\tconnected\x18\n" +
-	" \x01(\bR\tconnected\"[\n" +
+	" \x01(\bR\tconnected\x12\x1d\n" +
+	"\n" +
+	"size_bytes\x18\v \x01(\x03R\tsizeBytes\x12\x1d\n" +
+	"\n" +
+	"grow_error\x18\f \x01(\tR\tgrowError\"[\n" +
 	"\x05Epoch\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x01 \x01(\x03R\n" +
@@ -1457,7 +1557,12 @@ const file_instance_proto_instance_proto_rawDesc = "" +
 	"\tEngineRef\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05force\x18\x02 \x01(\bR\x05force\x12\x18\n" +
-	"\asession\x18\x03 \x01(\tR\asession\"\xb6\x01\n" +
+	"\asession\x18\x03 \x01(\tR\asession\"b\n" +
+	"\x13EngineExpandRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
+	"\asession\x18\x02 \x01(\tR\asession\x12\x1d\n" +
+	"\n" +
+	"size_bytes\x18\x03 \x01(\x03R\tsizeBytes\"\xb6\x01\n" +
 	"\x13EngineMemberRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\asession\x18\x02 \x01(\tR\asession\x124\n" +
@@ -1510,7 +1615,7 @@ const file_instance_proto_instance_proto_rawDesc = "" +
 	"\bFrontend\x12\x11\n" +
 	"\rFRONTEND_NONE\x10\x00\x12\x12\n" +
 	"\x0eFRONTEND_BLOCK\x10\x01\x12\x13\n" +
-	"\x0fFRONTEND_SOCKET\x10\x022\xa7\a\n" +
+	"\x0fFRONTEND_SOCKET\x10\x022\xff\a\n" +
 	"\x0fInstanceManager\x12J\n" +
 	"\x04Info\x12!.longhorn.instance.v1.InfoRequest\x1a\x1f.longhorn.instance.v1.InfoReply\x12V\n" +
 	"\rReplicaCreate\x12!.longhorn.instance.v1.ReplicaSpec\x1a\".longhorn.instance.v1.ReplicaState\x12U\n" +
@@ -1520,7 +1625,8 @@ const file_instance_proto_instance_proto_rawDesc = "" +
 	"\vEngineStart\x12 .longhorn.instance.v1.EngineSpec\x1a!.longhorn.instance.v1.EngineState\x12S\n" +
 	"\x11EngineRecordEpoch\x12!.longhorn.instance.v1.EpochRecord\x1a\x1b.longhorn.instance.v1.Empty\x12Z\n" +
 	"\x10EngineAddReplica\x12).longhorn.instance.v1.EngineMemberRequest\x1a\x1b.longhorn.instance.v1.Empty\x12]\n" +
-	"\x13EngineRemoveReplica\x12).longhorn.instance.v1.EngineMemberRequest\x1a\x1b.longhorn.instance.v1.Empty\x12J\n" +
+	"\x13EngineRemoveReplica\x12).longhorn.instance.v1.EngineMemberRequest\x1a\x1b.longhorn.instance.v1.Empty\x12V\n" +
+	"\fEngineExpand\x12).longhorn.instance.v1.EngineExpandRequest\x1a\x1b.longhorn.instance.v1.Empty\x12J\n" +
 	"\n" +
 	"EngineStop\x12\x1f.longhorn.instance.v1.EngineRef\x1a\x1b.longhorn.instance.v1.Empty\x12J\n" +
 	"\x05Watch\x12\".longhorn.instance.v1.WatchRequest\x1a\x1b.longhorn.instance.v1.State0\x01B?Z=github.com/longhorn-lep/longhorn-manager/instance/proto;protob\x06proto3"
@@ -1538,7 +1644,7 @@ func file_instance_proto_instance_proto_rawDescGZIP() []byte {
 }
 
 var file_instance_proto_instance_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_instance_proto_instance_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_instance_proto_instance_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_instance_proto_instance_proto_goTypes = []any{
 	(Phase)(0),                  // 0: longhorn.instance.v1.Phase
 	(Frontend)(0),               // 1: longhorn.instance.v1.Frontend
@@ -1554,11 +1660,12 @@ var file_instance_proto_instance_proto_goTypes = []any{
 	(*EngineSpec)(nil),          // 11: longhorn.instance.v1.EngineSpec
 	(*EpochRecord)(nil),         // 12: longhorn.instance.v1.EpochRecord
 	(*EngineRef)(nil),           // 13: longhorn.instance.v1.EngineRef
-	(*EngineMemberRequest)(nil), // 14: longhorn.instance.v1.EngineMemberRequest
-	(*MemberState)(nil),         // 15: longhorn.instance.v1.MemberState
-	(*EngineState)(nil),         // 16: longhorn.instance.v1.EngineState
-	(*DiskState)(nil),           // 17: longhorn.instance.v1.DiskState
-	(*State)(nil),               // 18: longhorn.instance.v1.State
+	(*EngineExpandRequest)(nil), // 14: longhorn.instance.v1.EngineExpandRequest
+	(*EngineMemberRequest)(nil), // 15: longhorn.instance.v1.EngineMemberRequest
+	(*MemberState)(nil),         // 16: longhorn.instance.v1.MemberState
+	(*EngineState)(nil),         // 17: longhorn.instance.v1.EngineState
+	(*DiskState)(nil),           // 18: longhorn.instance.v1.DiskState
+	(*State)(nil),               // 19: longhorn.instance.v1.State
 }
 var file_instance_proto_instance_proto_depIdxs = []int32{
 	0,  // 0: longhorn.instance.v1.ReplicaState.phase:type_name -> longhorn.instance.v1.Phase
@@ -1569,14 +1676,14 @@ var file_instance_proto_instance_proto_depIdxs = []int32{
 	9,  // 5: longhorn.instance.v1.EpochRecord.epoch:type_name -> longhorn.instance.v1.Epoch
 	10, // 6: longhorn.instance.v1.EngineMemberRequest.member:type_name -> longhorn.instance.v1.Member
 	0,  // 7: longhorn.instance.v1.EngineState.phase:type_name -> longhorn.instance.v1.Phase
-	15, // 8: longhorn.instance.v1.EngineState.members:type_name -> longhorn.instance.v1.MemberState
+	16, // 8: longhorn.instance.v1.EngineState.members:type_name -> longhorn.instance.v1.MemberState
 	9,  // 9: longhorn.instance.v1.EngineState.proposed_epoch:type_name -> longhorn.instance.v1.Epoch
 	9,  // 10: longhorn.instance.v1.EngineState.epoch:type_name -> longhorn.instance.v1.Epoch
 	9,  // 11: longhorn.instance.v1.EngineState.shown_epoch:type_name -> longhorn.instance.v1.Epoch
 	5,  // 12: longhorn.instance.v1.State.info:type_name -> longhorn.instance.v1.InfoReply
 	8,  // 13: longhorn.instance.v1.State.replicas:type_name -> longhorn.instance.v1.ReplicaState
-	16, // 14: longhorn.instance.v1.State.engines:type_name -> longhorn.instance.v1.EngineState
-	17, // 15: longhorn.instance.v1.State.disks:type_name -> longhorn.instance.v1.DiskState
+	17, // 14: longhorn.instance.v1.State.engines:type_name -> longhorn.instance.v1.EngineState
+	18, // 15: longhorn.instance.v1.State.disks:type_name -> longhorn.instance.v1.DiskState
 	3,  // 16: longhorn.instance.v1.InstanceManager.Info:input_type -> longhorn.instance.v1.InfoRequest
 	6,  // 17: longhorn.instance.v1.InstanceManager.ReplicaCreate:input_type -> longhorn.instance.v1.ReplicaSpec
 	6,  // 18: longhorn.instance.v1.InstanceManager.ReplicaStart:input_type -> longhorn.instance.v1.ReplicaSpec
@@ -1584,23 +1691,25 @@ var file_instance_proto_instance_proto_depIdxs = []int32{
 	6,  // 20: longhorn.instance.v1.InstanceManager.ReplicaRemove:input_type -> longhorn.instance.v1.ReplicaSpec
 	11, // 21: longhorn.instance.v1.InstanceManager.EngineStart:input_type -> longhorn.instance.v1.EngineSpec
 	12, // 22: longhorn.instance.v1.InstanceManager.EngineRecordEpoch:input_type -> longhorn.instance.v1.EpochRecord
-	14, // 23: longhorn.instance.v1.InstanceManager.EngineAddReplica:input_type -> longhorn.instance.v1.EngineMemberRequest
-	14, // 24: longhorn.instance.v1.InstanceManager.EngineRemoveReplica:input_type -> longhorn.instance.v1.EngineMemberRequest
-	13, // 25: longhorn.instance.v1.InstanceManager.EngineStop:input_type -> longhorn.instance.v1.EngineRef
-	4,  // 26: longhorn.instance.v1.InstanceManager.Watch:input_type -> longhorn.instance.v1.WatchRequest
-	5,  // 27: longhorn.instance.v1.InstanceManager.Info:output_type -> longhorn.instance.v1.InfoReply
-	8,  // 28: longhorn.instance.v1.InstanceManager.ReplicaCreate:output_type -> longhorn.instance.v1.ReplicaState
-	8,  // 29: longhorn.instance.v1.InstanceManager.ReplicaStart:output_type -> longhorn.instance.v1.ReplicaState
-	2,  // 30: longhorn.instance.v1.InstanceManager.ReplicaStop:output_type -> longhorn.instance.v1.Empty
-	2,  // 31: longhorn.instance.v1.InstanceManager.ReplicaRemove:output_type -> longhorn.instance.v1.Empty
-	16, // 32: longhorn.instance.v1.InstanceManager.EngineStart:output_type -> longhorn.instance.v1.EngineState
-	2,  // 33: longhorn.instance.v1.InstanceManager.EngineRecordEpoch:output_type -> longhorn.instance.v1.Empty
-	2,  // 34: longhorn.instance.v1.InstanceManager.EngineAddReplica:output_type -> longhorn.instance.v1.Empty
-	2,  // 35: longhorn.instance.v1.InstanceManager.EngineRemoveReplica:output_type -> longhorn.instance.v1.Empty
-	2,  // 36: longhorn.instance.v1.InstanceManager.EngineStop:output_type -> longhorn.instance.v1.Empty
-	18, // 37: longhorn.instance.v1.InstanceManager.Watch:output_type -> longhorn.instance.v1.State
-	27, // [27:38] is the sub-list for method output_type
-	16, // [16:27] is the sub-list for method input_type
+	15, // 23: longhorn.instance.v1.InstanceManager.EngineAddReplica:input_type -> longhorn.instance.v1.EngineMemberRequest
+	15, // 24: longhorn.instance.v1.InstanceManager.EngineRemoveReplica:input_type -> longhorn.instance.v1.EngineMemberRequest
+	14, // 25: longhorn.instance.v1.InstanceManager.EngineExpand:input_type -> longhorn.instance.v1.EngineExpandRequest
+	13, // 26: longhorn.instance.v1.InstanceManager.EngineStop:input_type -> longhorn.instance.v1.EngineRef
+	4,  // 27: longhorn.instance.v1.InstanceManager.Watch:input_type -> longhorn.instance.v1.WatchRequest
+	5,  // 28: longhorn.instance.v1.InstanceManager.Info:output_type -> longhorn.instance.v1.InfoReply
+	8,  // 29: longhorn.instance.v1.InstanceManager.ReplicaCreate:output_type -> longhorn.instance.v1.ReplicaState
+	8,  // 30: longhorn.instance.v1.InstanceManager.ReplicaStart:output_type -> longhorn.instance.v1.ReplicaState
+	2,  // 31: longhorn.instance.v1.InstanceManager.ReplicaStop:output_type -> longhorn.instance.v1.Empty
+	2,  // 32: longhorn.instance.v1.InstanceManager.ReplicaRemove:output_type -> longhorn.instance.v1.Empty
+	17, // 33: longhorn.instance.v1.InstanceManager.EngineStart:output_type -> longhorn.instance.v1.EngineState
+	2,  // 34: longhorn.instance.v1.InstanceManager.EngineRecordEpoch:output_type -> longhorn.instance.v1.Empty
+	2,  // 35: longhorn.instance.v1.InstanceManager.EngineAddReplica:output_type -> longhorn.instance.v1.Empty
+	2,  // 36: longhorn.instance.v1.InstanceManager.EngineRemoveReplica:output_type -> longhorn.instance.v1.Empty
+	2,  // 37: longhorn.instance.v1.InstanceManager.EngineExpand:output_type -> longhorn.instance.v1.Empty
+	2,  // 38: longhorn.instance.v1.InstanceManager.EngineStop:output_type -> longhorn.instance.v1.Empty
+	19, // 39: longhorn.instance.v1.InstanceManager.Watch:output_type -> longhorn.instance.v1.State
+	28, // [28:40] is the sub-list for method output_type
+	16, // [16:28] is the sub-list for method input_type
 	16, // [16:16] is the sub-list for extension type_name
 	16, // [16:16] is the sub-list for extension extendee
 	0,  // [0:16] is the sub-list for field type_name
@@ -1617,7 +1726,7 @@ func file_instance_proto_instance_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_instance_proto_instance_proto_rawDesc), len(file_instance_proto_instance_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   17,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -31,6 +31,7 @@ const (
 	InstanceManager_EngineRecordEpoch_FullMethodName   = "/longhorn.instance.v1.InstanceManager/EngineRecordEpoch"
 	InstanceManager_EngineAddReplica_FullMethodName    = "/longhorn.instance.v1.InstanceManager/EngineAddReplica"
 	InstanceManager_EngineRemoveReplica_FullMethodName = "/longhorn.instance.v1.InstanceManager/EngineRemoveReplica"
+	InstanceManager_EngineExpand_FullMethodName        = "/longhorn.instance.v1.InstanceManager/EngineExpand"
 	InstanceManager_EngineStop_FullMethodName          = "/longhorn.instance.v1.InstanceManager/EngineStop"
 	InstanceManager_Watch_FullMethodName               = "/longhorn.instance.v1.InstanceManager/Watch"
 )
@@ -50,7 +51,10 @@ type InstanceManagerClient interface {
 	// DiskNotResponding after a while, or at once when that is known already. It is
 	// not known then whether it was done; it may still be, when the disk answers.
 	ReplicaCreate(ctx context.Context, in *ReplicaSpec, opts ...grpc.CallOption) (*ReplicaState, error)
-	// ReplicaStart opens an existing directory and serves it. Idempotent.
+	// ReplicaStart opens an existing directory and serves it. Idempotent. One that is
+	// smaller than size_bytes is made larger, also while it is served; where that does
+	// not work it serves what it has, and its state says why (grow_error). Only a
+	// process with InfoReply.replicas_grow does that.
 	// A directory that is missing, foreign, torn or of another uid is refused
 	// (the reply's state is ERROR with the reason) and never written. So ends a
 	// replica whose disk goes away later: DiskUnmounted or DiskReplaced.
@@ -81,6 +85,12 @@ type InstanceManagerClient interface {
 	// EngineRemoveReplica ends a rebuild, or expels a member by a new epoch; never the
 	// last one (FAILED_PRECONDITION). Idempotent.
 	EngineRemoveReplica(ctx context.Context, in *EngineMemberRequest, opts ...grpc.CallOption) (*Empty, error)
+	// EngineExpand makes the volume of a running engine larger, with its device, while
+	// it is used; every member must have the size (FAILED_PRECONDITION MemberTooSmall,
+	// and nothing has changed). No device of a holder of an earlier release grows:
+	// NoResize; see InfoReply.devices_grow. Busy while a replica is being rebuilt.
+	// Idempotent, also after a failure.
+	EngineExpand(ctx context.Context, in *EngineExpandRequest, opts ...grpc.CallOption) (*Empty, error)
 	// EngineStop flushes, removes the device and closes the engine. It fails
 	// with FAILED_PRECONDITION (and keeps serving) while the device is in use.
 	// Idempotent; an unknown engine is stopped.
@@ -187,6 +197,16 @@ func (c *instanceManagerClient) EngineRemoveReplica(ctx context.Context, in *Eng
 	return out, nil
 }
 
+func (c *instanceManagerClient) EngineExpand(ctx context.Context, in *EngineExpandRequest, opts ...grpc.CallOption) (*Empty, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Empty)
+	err := c.cc.Invoke(ctx, InstanceManager_EngineExpand_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *instanceManagerClient) EngineStop(ctx context.Context, in *EngineRef, opts ...grpc.CallOption) (*Empty, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(Empty)
@@ -231,7 +251,10 @@ type InstanceManagerServer interface {
 	// DiskNotResponding after a while, or at once when that is known already. It is
 	// not known then whether it was done; it may still be, when the disk answers.
 	ReplicaCreate(context.Context, *ReplicaSpec) (*ReplicaState, error)
-	// ReplicaStart opens an existing directory and serves it. Idempotent.
+	// ReplicaStart opens an existing directory and serves it. Idempotent. One that is
+	// smaller than size_bytes is made larger, also while it is served; where that does
+	// not work it serves what it has, and its state says why (grow_error). Only a
+	// process with InfoReply.replicas_grow does that.
 	// A directory that is missing, foreign, torn or of another uid is refused
 	// (the reply's state is ERROR with the reason) and never written. So ends a
 	// replica whose disk goes away later: DiskUnmounted or DiskReplaced.
@@ -262,6 +285,12 @@ type InstanceManagerServer interface {
 	// EngineRemoveReplica ends a rebuild, or expels a member by a new epoch; never the
 	// last one (FAILED_PRECONDITION). Idempotent.
 	EngineRemoveReplica(context.Context, *EngineMemberRequest) (*Empty, error)
+	// EngineExpand makes the volume of a running engine larger, with its device, while
+	// it is used; every member must have the size (FAILED_PRECONDITION MemberTooSmall,
+	// and nothing has changed). No device of a holder of an earlier release grows:
+	// NoResize; see InfoReply.devices_grow. Busy while a replica is being rebuilt.
+	// Idempotent, also after a failure.
+	EngineExpand(context.Context, *EngineExpandRequest) (*Empty, error)
 	// EngineStop flushes, removes the device and closes the engine. It fails
 	// with FAILED_PRECONDITION (and keeps serving) while the device is in use.
 	// Idempotent; an unknown engine is stopped.
@@ -304,6 +333,9 @@ func (UnimplementedInstanceManagerServer) EngineAddReplica(context.Context, *Eng
 }
 func (UnimplementedInstanceManagerServer) EngineRemoveReplica(context.Context, *EngineMemberRequest) (*Empty, error) {
 	return nil, status.Error(codes.Unimplemented, "method EngineRemoveReplica not implemented")
+}
+func (UnimplementedInstanceManagerServer) EngineExpand(context.Context, *EngineExpandRequest) (*Empty, error) {
+	return nil, status.Error(codes.Unimplemented, "method EngineExpand not implemented")
 }
 func (UnimplementedInstanceManagerServer) EngineStop(context.Context, *EngineRef) (*Empty, error) {
 	return nil, status.Error(codes.Unimplemented, "method EngineStop not implemented")
@@ -494,6 +526,24 @@ func _InstanceManager_EngineRemoveReplica_Handler(srv interface{}, ctx context.C
 	return interceptor(ctx, in, info, handler)
 }
 
+func _InstanceManager_EngineExpand_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(EngineExpandRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(InstanceManagerServer).EngineExpand(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: InstanceManager_EngineExpand_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(InstanceManagerServer).EngineExpand(ctx, req.(*EngineExpandRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _InstanceManager_EngineStop_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(EngineRef)
 	if err := dec(in); err != nil {
@@ -565,6 +615,10 @@ var InstanceManager_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "EngineRemoveReplica",
 			Handler:    _InstanceManager_EngineRemoveReplica_Handler,
+		},
+		{
+			MethodName: "EngineExpand",
+			Handler:    _InstanceManager_EngineExpand_Handler,
 		},
 		{
 			MethodName: "EngineStop",

@@ -1,0 +1,94 @@
+package instance
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/longhorn-lep/longhorn-manager/instance/proto"
+)
+
+// grow makes the replica of a node larger, and returns what it has then.
+func (n *node) grow(size int64) *proto.ReplicaState {
+	n.t.Helper()
+	s := n.replicaSpec()
+	s.SizeBytes = size
+	state, err := n.ReplicaStart(n.t.Context(), s)
+	require.NoError(n.t, err)
+	return state
+}
+
+// A volume with replicas here and elsewhere grows while it is used, one step of the control plane after the other.
+func TestAVolumeGrowsWhileItIsUsed(t *testing.T) {
+	const size = 3 * testSize
+	ctx := t.Context()
+	c := newCluster(t)
+	home := c[0]
+	epoch := c.startEngine(home, c.engineSpec(1, nil))
+	v, err := home.dialTool("engine/" + volume)
+	require.NoError(t, err)
+	want := fill(t, v, 1)
+	require.NoError(t, v.Close())
+
+	expand := &proto.EngineExpandRequest{Name: volume + "-e-0", Session: "session-1", SizeBytes: size}
+	require.Equal(t, int64(size), home.grow(size).GetSizeBytes())
+	require.Equal(t, int64(size), c[1].grow(size).GetSizeBytes())
+	_, err = home.EngineExpand(ctx, expand)
+	require.Equal(t, reasonTooSmall, reason(err), err)
+	require.Equal(t, int64(testSize), home.untilEngine(proto.Phase_PHASE_RUNNING).GetSizeBytes())
+
+	require.Equal(t, int64(size), c[2].grow(size).GetSizeBytes())
+	_, err = home.EngineExpand(ctx, &proto.EngineExpandRequest{Name: volume + "-e-0", Session: "session-0", SizeBytes: size})
+	require.Equal(t, reasonSession, reason(err), err)
+	_, err = home.EngineExpand(ctx, &proto.EngineExpandRequest{Name: volume + "-e-1", Session: "session-1", SizeBytes: size})
+	require.Equal(t, reasonNotHosted, reason(err), err)
+	for range 2 {
+		_, err = home.EngineExpand(ctx, expand)
+		require.NoError(t, err)
+	}
+	home.until("the new size", func(s *proto.State) bool { return s.GetEngines()[0].GetSizeBytes() == size })
+
+	v, err = home.dialTool("engine/" + volume)
+	require.NoError(t, err)
+	require.Equal(t, int64(size), v.Size())
+	head, tail := make([]byte, 4096), []byte(strings.Repeat("beyond..", 512))
+	require.NoError(t, v.ReadAt(ctx, head, testSize))
+	assert.Equal(t, make([]byte, 4096), head, "what was never written")
+	require.NoError(t, v.WriteAt(ctx, tail, size-4096, true))
+	require.NoError(t, v.Close())
+	home.stopEngine()
+
+	// An engine elsewhere finds it all, with the new size.
+	c.startEngine(c[2], c.sized(c.engineSpec(2, epoch), size))
+	v, err = c[2].dialTool("engine/" + volume)
+	require.NoError(t, err)
+	got := make([]byte, 4096)
+	require.NoError(t, v.ReadAt(ctx, got, size-4096))
+	assert.Equal(t, tail, got)
+	assert.Equal(t, want, hashOf(t, v))
+	require.NoError(t, v.Close())
+	c[2].stopEngine()
+}
+
+func (c cluster) sized(s *proto.EngineSpec, size int64) *proto.EngineSpec {
+	s.SizeBytes = size
+	return s
+}
+
+// A device grows with its volume.
+func TestADeviceGrowsWithItsVolume(t *testing.T) {
+	needDevices(t)
+	const size = 2 * testSize
+	n := newNode(t, 1)
+	_, device := n.withDevice()
+	require.Equal(t, int64(size), n.grow(size).GetSizeBytes())
+	_, err := n.EngineExpand(t.Context(), &proto.EngineExpandRequest{Name: volume + "-e-0", Session: "session-1", SizeBytes: size})
+	require.NoError(t, err)
+	out, err := exec.Command("blockdev", "--getsize64", device).Output()
+	require.NoError(t, err)
+	assert.Equal(t, "134217728", strings.TrimSpace(string(out)))
+	n.stopEngine()
+}
