@@ -12,11 +12,13 @@ import (
 
 // testClient is a Client on a connection whose handshake is over, without a reader.
 func testClient(v *valve) *Client {
-	return &Client{
+	c := &Client{
 		conn: v, opts: DialOptions{}.withDefaults(), out: newSendQueue(v), info: ExportInfo{Size: 1 << 20, Structured: true, CanFlush: true},
 		limits: limits{blockMin: 1, maxPayload: MaxPayload, structured: true}, done: make(chan struct{}), reading: make(chan struct{}),
 		calls: map[uint64]*call{},
 	}
+	c.size.Store(c.info.Size)
+	return c
 }
 
 // TestACallThatTheReaderHoldsIsNotUsedAgain makes a connection fail while the reader is between a reply's header and its end.
