@@ -171,6 +171,7 @@ func (f *Frontend) Resize(ctx context.Context, sizeBytes int64) error {
 	if held == nil || server == nil {
 		return errors.New("there is no device")
 	}
+	defer server.HoldChanges()()
 	if err := server.Grow(sizeBytes); err != nil {
 		return err
 	}

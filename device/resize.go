@@ -2,6 +2,7 @@ package device
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"golang.org/x/sys/unix"
@@ -43,26 +44,52 @@ func (s session) Resize(ctx context.Context, volume string, owner Owner, sizeByt
 	return nil
 }
 
-// grow has the kernel take the size of the file for that of the device, and returns it. Asking for the status makes it look at the file.
+// growTries is how often the kernel is asked to look at the file: what it is told of the size is lost when users write meanwhile.
+const growTries = 20
+
+// grow has the kernel take the size of the file for that of the device, and returns what can be read of it.
 func (d *loopDevice) grow(wanted int64) (size int64, err error) {
-	h, err := openHandle(d.path, unix.O_RDWR)
+	h, err := openHandle(d.path, unix.O_RDWR|unix.O_DIRECT)
 	if err != nil {
 		return 0, err
 	}
 	defer h.close()
 	err = h.do(func(fd int) error {
-		if _, err := unix.IoctlLoopGetStatus64(fd); err != nil {
-			return fmt.Errorf("look at the file of %s: %w", d.path, err)
+		for range growTries {
+			if size, err = growOnce(fd); err == nil && size >= wanted {
+				return nil
+			}
 		}
-		if err := unix.IoctlSetInt(fd, unix.LOOP_SET_CAPACITY, 0); err != nil {
-			return fmt.Errorf("set the capacity of %s: %w", d.path, err)
-		}
-		end, err := unix.Seek(fd, 0, 2)
-		size = end
 		return err
 	})
-	if err == nil && size < wanted {
-		err = fmt.Errorf("%s has %d bytes after it was to grow to %d", d.path, size, wanted)
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("grow %s: %w", d.path, err)
+	case size < wanted:
+		return size, fmt.Errorf("%s has %d bytes after it was to grow to %d", d.path, size, wanted)
 	}
-	return size, err
+	return size, nil
+}
+
+// growOnce asks for the status, for which the kernel looks at the file, and has it set the capacity. The loop device may see the new size
+// and the file system beneath it the old one: then the end of the device cannot be read.
+func growOnce(fd int) (size int64, err error) {
+	if _, err := unix.IoctlLoopGetStatus64(fd); err != nil {
+		return 0, fmt.Errorf("look at the file: %w", err)
+	}
+	if err := unix.IoctlSetInt(fd, unix.LOOP_SET_CAPACITY, 0); err != nil {
+		return 0, fmt.Errorf("set the capacity: %w", err)
+	}
+	if size, err = unix.Seek(fd, 0, unix.SEEK_END); err != nil {
+		return 0, fmt.Errorf("ask for the size: %w", err)
+	}
+	page, err := unix.Mmap(-1, 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+	if err != nil {
+		return 0, fmt.Errorf("make room to read the end: %w", err)
+	}
+	defer func() { _ = unix.Munmap(page) }()
+	if n, err := unix.Pread(fd, page[:logicalBlock], size-logicalBlock); err != nil || n < logicalBlock {
+		return 0, fmt.Errorf("read the end: %d bytes (%w)", n, errors.Join(err, unix.EIO))
+	}
+	return size, nil
 }

@@ -31,6 +31,10 @@ func (s *Server) handle(r request) (left bool) {
 		if status != 0 {
 			n = 0
 		}
+		if h.opcode == opWrite || h.opcode == opFallocate {
+			s.changes.RLock()
+			defer s.changes.RUnlock()
+		}
 		s.reply(h.unique, status, room[:outHeaderBytes+n])
 	}
 	return false

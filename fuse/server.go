@@ -45,6 +45,7 @@ type Server struct {
 	warm         time.Duration // the constant of that name, but in tests
 
 	readers sync.WaitGroup // and those who answer what a reader left behind
+	changes sync.RWMutex   // held for reading while a change of the file is answered; see HoldChanges
 	taken   atomic.Int64   // requests that were read
 	closing sync.Mutex
 	closed  bool // guarded by closing; fd may be another file's
@@ -131,6 +132,21 @@ func (s *Server) Grow(size int64) error {
 		return fmt.Errorf("tell the kernel that the file has grown: %w", err)
 	}
 	return nil
+}
+
+// holdLimit bounds HoldChanges.
+const holdLimit = time.Second
+
+// HoldChanges keeps back the answers to changes until resume is called, for a second at most. The kernel throws away the size that it is
+// told (Grow) when a change of the file is answered between its question and the answer; then it goes on with the old one.
+func (s *Server) HoldChanges() (resume func()) {
+	s.changes.Lock()
+	unlock := sync.OnceFunc(s.changes.Unlock)
+	timer := time.AfterFunc(holdLimit, unlock)
+	return func() {
+		timer.Stop()
+		unlock()
+	}
 }
 
 func (s *Server) isStopping() bool {

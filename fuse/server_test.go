@@ -412,3 +412,30 @@ func FuzzServer(f *testing.F) {
 		}
 	})
 }
+
+// The kernel is told that what it knows of the file is stale, and takes the new size from there on.
+func TestTheFileGrows(t *testing.T) {
+	k := newKernel(t)
+	size := func() uint64 {
+		status, attr := k.ask(opGetattr, imageNode, make([]byte, 16))
+		require.Zero(t, status)
+		return le.Uint64(attr[16+8:])
+	}
+	require.Equal(t, uint64(testSize), size())
+	status, _ := k.ask(opWrite, imageNode, writeBody(testSize, []byte("beyond")))
+	require.Equal(t, unix.ENOSPC, status)
+	k.store.data = make([]byte, 2*testSize)
+	require.NoError(t, k.server.Grow(2*testSize))
+	unique, code, told := k.reply()
+	assert.Zero(t, unique, "it is no answer")
+	assert.Equal(t, syscall.Errno(0), code+notifyInvalInode, "its code")
+	assert.Equal(t, uint64(imageNode), le.Uint64(told))
+	assert.Equal(t, ^uint64(0), le.Uint64(told[8:]), "attributes alone")
+	assert.Equal(t, uint64(2*testSize), size())
+	status, _ = k.ask(opWrite, imageNode, writeBody(testSize, []byte("beyond")))
+	require.Zero(t, status)
+	assert.Equal(t, "beyond", string(k.store.data[testSize:testSize+6]))
+	require.NoError(t, k.server.Grow(testSize))
+	k.reply()
+	assert.Equal(t, uint64(2*testSize), size(), "it shrank")
+}

@@ -30,6 +30,8 @@ func (k slowKeeper) List(context.Context) ([]device.Held, error) {
 	return nil, nil
 }
 
+func (k slowKeeper) Resizes() bool { return false }
+
 // sessionPair is a holder's side of a socket, which serves, and the other one.
 func sessionPair(t *testing.T, k device.Keeper) (theirs *packets, ended <-chan struct{}) {
 	t.Helper()
@@ -125,4 +127,42 @@ func TestAnAnswerThatDoesNotFitEndsNothing(t *testing.T) {
 	assert.NoError(t, err)
 	cancel()
 	<-served
+}
+
+// growingKeeper notes what is asked to grow.
+type growingKeeper struct {
+	device.Keeper
+	can    bool
+	volume string
+	owner  device.Owner
+	size   int64
+}
+
+func (k *growingKeeper) Resizes() bool { return k.can }
+
+func (k *growingKeeper) Resize(_ context.Context, volume string, owner device.Owner, sizeBytes int64) error {
+	k.volume, k.owner, k.size = volume, owner, sizeBytes
+	return device.ErrFenced
+}
+
+// A holder of an earlier release says nothing of growth in its hello, and is not asked for what it does not know.
+func TestADeviceGrowsIfTheHolderCanDoThat(t *testing.T) {
+	for _, can := range []bool{true, false} {
+		k := &growingKeeper{can: can}
+		theirs, ended := sessionPair(t, k)
+		c, err := newClient(theirs)
+		require.NoError(t, err)
+		assert.Equal(t, can, c.Resizes())
+		owner := device.Owner{Engine: "e", Generation: 3, Session: "s"}
+		err = c.Resize(t.Context(), "vol", owner, 8<<20)
+		if can {
+			require.ErrorIs(t, err, device.ErrFenced, "the keeper's answer")
+			assert.Equal(t, growingKeeper{can: true, volume: "vol", owner: owner, size: 8 << 20}, *k)
+		} else {
+			require.ErrorIs(t, err, device.ErrNoResize)
+			assert.Empty(t, k.volume, "it was asked")
+		}
+		require.NoError(t, theirs.conn.Close())
+		<-ended
+	}
 }
