@@ -438,4 +438,7 @@ func TestTheFileGrows(t *testing.T) {
 	require.NoError(t, k.server.Grow(testSize))
 	k.reply()
 	assert.Equal(t, uint64(2*testSize), size(), "it shrank")
+	k.server.Stop()
+	await(t, k.server.Ended())
+	assert.ErrorContains(t, k.server.Grow(3*testSize), "the service has ended", "the descriptor may be another file's by now")
 }
