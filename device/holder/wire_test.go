@@ -129,26 +129,31 @@ func TestAnAnswerThatDoesNotFitEndsNothing(t *testing.T) {
 	<-served
 }
 
-// growingKeeper notes what is asked to grow.
-type growingKeeper struct {
-	device.Keeper
-	can    bool
+// growth is what a keeper was asked for.
+type growth struct {
 	volume string
 	owner  device.Owner
 	size   int64
 }
 
-func (k *growingKeeper) Resizes() bool { return k.can }
+// growingKeeper tells what is asked to grow.
+type growingKeeper struct {
+	device.Keeper
+	can   bool
+	asked chan growth // of 1
+}
 
-func (k *growingKeeper) Resize(_ context.Context, volume string, owner device.Owner, sizeBytes int64) error {
-	k.volume, k.owner, k.size = volume, owner, sizeBytes
+func (k growingKeeper) Resizes() bool { return k.can }
+
+func (k growingKeeper) Resize(_ context.Context, volume string, owner device.Owner, sizeBytes int64) error {
+	k.asked <- growth{volume, owner, sizeBytes}
 	return device.ErrFenced
 }
 
 // A holder of an earlier release says nothing of growth in its hello, and is not asked for what it does not know.
 func TestADeviceGrowsIfTheHolderCanDoThat(t *testing.T) {
 	for _, can := range []bool{true, false} {
-		k := &growingKeeper{can: can}
+		k := growingKeeper{can: can, asked: make(chan growth, 1)}
 		theirs, ended := sessionPair(t, k)
 		c, err := newClient(theirs)
 		require.NoError(t, err)
@@ -157,10 +162,10 @@ func TestADeviceGrowsIfTheHolderCanDoThat(t *testing.T) {
 		err = c.Resize(t.Context(), "vol", owner, 8<<20)
 		if can {
 			require.ErrorIs(t, err, device.ErrFenced, "the keeper's answer")
-			assert.Equal(t, growingKeeper{can: true, volume: "vol", owner: owner, size: 8 << 20}, *k)
+			assert.Equal(t, growth{volume: "vol", owner: owner, size: 8 << 20}, <-k.asked)
 		} else {
 			require.ErrorIs(t, err, device.ErrNoResize)
-			assert.Empty(t, k.volume, "it was asked")
+			assert.Empty(t, k.asked, "it was asked")
 		}
 		require.NoError(t, theirs.conn.Close())
 		<-ended
