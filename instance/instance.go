@@ -119,8 +119,10 @@ func New(opts Options) (*Instance, error) {
 		}
 	}
 	port := i.dataListener.Addr().(*net.TCPAddr).Port
-	i.info = &proto.InfoReply{Uuid: uuid.NewString(), BootId: boot, Port: uint32(port), Version: opts.Version, DevicesKept: opts.Keeper.Successions(), DisksOnVolumes: onVolumes,
-		ReplicasGrow: true, DevicesGrow: opts.Keeper.Resizes()}
+	i.info = &proto.InfoReply{
+		Uuid: uuid.NewString(), BootId: boot, Port: uint32(port), Version: opts.Version, DevicesKept: opts.Keeper.Successions(), DisksOnVolumes: onVolumes,
+		ReplicasGrow: true, DevicesGrow: opts.Keeper.Resizes(),
+	}
 	i.replicas = newReplicaHost(i.disks, boot, i.changes, i.log)
 	i.engines = newEngineHost(i.replicas, i.changes, opts, i.log)
 	if err := i.engines.loadKept(context.Background()); err != nil {
