@@ -66,9 +66,9 @@ e2e() {
 	local own='^(TestDataLocality|TestGuests|TestUninstall)'
 	local changing='^(TestTwoReleases|TestNode|TestRollingDrain|TestADrain|TestPowerIsLost|TestDaemonsComeAndGo)'
 	echo "test: the whole on clusters, and their failures; what runs on clusters of its own, and what changes nodes, follow at the end"
-	beside dist/own.log cluster -timeout 70m -run "$own"
-	LONGHORN_E2E_NAME=e2e-changing beside dist/changing.log cluster -timeout 70m -run "$changing"
-	cluster -timeout 70m -skip "$own|$changing" || failed=1
+	beside dist/own.log cluster -timeout 75m -run "$own"
+	LONGHORN_E2E_NAME=e2e-changing beside dist/changing.log cluster -timeout 75m -run "$changing"
+	cluster -timeout 75m -skip "$own|$changing" || failed=1
 	besides || failed=1
 	echo "test: the cluster tests ended after $SECONDS s, of which the builds and what ran before took $before s"
 	return "$failed"

@@ -200,7 +200,7 @@ var vanishings = []vanishing{
 // is back.
 func TestDisksVanishUnderLiveWrites(t *testing.T) {
 	ctx, c := threeNodes.get(t)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 15*time.Minute)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Minute)
 	t.Cleanup(cancel)
 	api := restOf(ctx, t, c)
 	const tag = "e2e-vanish"

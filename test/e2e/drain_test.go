@@ -21,7 +21,7 @@ var stubborn = "trap '' TERM\n" + strings.ReplaceAll(writing, `echo "record $n w
 // end. Each drain ends by itself, no write fails, and every acknowledged record is there at the end.
 func TestRollingDrain(t *testing.T) {
 	ctx, c := threeNodes.get(t)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 25*time.Minute)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 40*time.Minute)
 	t.Cleanup(cancel)
 	c.DumpIfFailed(t)
 	ns := namespace(ctx, t, c, "e2e-drain")

@@ -24,7 +24,7 @@ import (
 func TestGuestsDisksAndNodesHang(t *testing.T) {
 	t.Parallel()
 	ctx, c := guests.get(t)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 40*time.Minute)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 65*time.Minute)
 	t.Cleanup(cancel)
 	other := startBystander(ctx, t, c)
 	ns := namespace(ctx, t, c, "e2e-guests")

@@ -100,7 +100,7 @@ func (s *shared) get(t *testing.T) (context.Context, *cluster.Cluster) {
 	case s.err != nil:
 		t.Fatalf("no cluster: %v", s.err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 25*time.Minute)
 	t.Cleanup(cancel)
 	return ctx, s.cluster
 }
@@ -118,7 +118,7 @@ func missing(root string, images []string) error {
 }
 
 func (s *shared) up(root string) {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute) // others are started first
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Minute) // others are started first
 	defer cancel()
 	o := s.options
 	o.Root, o.Out, o.Reuse = root, os.Stderr, mode == "keep"

@@ -27,7 +27,7 @@ func TestUpdateOfAnOlderRelease(t *testing.T) {
 		Images: []string{"dist/older.tar", "dist/longhorn-manager.tar", "dist/workload.tar"},
 	})}
 	ctx, c := fresh.get(t)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 20*time.Minute)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 40*time.Minute)
 	t.Cleanup(cancel)
 	t.Cleanup(func() {
 		assert.NoError(t, fresh.down())

@@ -37,7 +37,7 @@ func rounds(t *testing.T) int {
 func TestPowerIsLost(t *testing.T) {
 	ctx, c := threeNodes.get(t)
 	n := rounds(t)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Minute*time.Duration(n))
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 20*time.Minute*time.Duration(n))
 	t.Cleanup(cancel)
 	ns := namespace(ctx, t, c, "e2e-power")
 	w := startWriter(ctx, t, c, ns, writing)

@@ -86,7 +86,7 @@ func TestUninstall(t *testing.T) {
 		Images: []string{"dist/longhorn-manager.tar", "dist/workload.tar"},
 	})}
 	ctx, c := fresh.get(t)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 40*time.Minute)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 65*time.Minute)
 	t.Cleanup(cancel)
 	t.Cleanup(func() {
 		assert.NoError(t, fresh.down())

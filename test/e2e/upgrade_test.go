@@ -25,7 +25,7 @@ import (
 // detached and deleted. The next release has a setting that the old one does not know.
 func TestTwoReleasesSideBySide(t *testing.T) {
 	ctx, c := threeNodes.get(t)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 20*time.Minute)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 40*time.Minute)
 	t.Cleanup(cancel)
 	tar, err := filepath.Abs("../../dist/next.tar")
 	require.NoError(t, err)
