@@ -162,9 +162,9 @@ func (c *Cluster) InstallFrom(ctx context.Context, manifest string) error {
 }
 
 // Kubectl returns what kubectl printed, without the newline at the end. An error has
-// the arguments and what it printed to stderr.
+// the arguments and what it printed to stderr. What waits has slack times its --timeout.
 func (c *Cluster) Kubectl(ctx context.Context, args ...string) (string, error) {
-	return c.run(ctx, "", append([]string{"kubectl"}, args...)...)
+	return c.run(ctx, "", append([]string{"kubectl"}, withSlack(args)...)...)
 }
 
 // Apply applies a manifest.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -44,6 +46,22 @@ func Eventually(ctx context.Context, t *testing.T, timeout time.Duration, what s
 // pause is how long to wait after a check that took so long. One that starts programs takes a processor, and
 // most of the time is to be left to what is waited for; one that was itself kept waiting is repeated soon.
 func pause(took time.Duration) time.Duration { return min(max(Interval, 2*took), 4*Interval) }
+
+// withSlack makes kubectl wait longer for what it is told to wait for. A drain is no such command: tests let it fail.
+func withSlack(args []string) []string {
+	const flag = "--timeout="
+	waits := func(arg string) bool { return arg == "wait" || arg == "rollout" || arg == "delete" }
+	if !slices.ContainsFunc(args, waits) {
+		return args
+	}
+	longer := slices.Clone(args)
+	for i, arg := range longer {
+		if limit, err := time.ParseDuration(strings.TrimPrefix(arg, flag)); err == nil && strings.HasPrefix(arg, flag) {
+			longer[i] = flag + (slack * limit).String()
+		}
+	}
+	return longer
+}
 
 // Must fails the test unless kubectl succeeds, and returns what it printed.
 func (c *Cluster) Must(ctx context.Context, t *testing.T, args ...string) string {
