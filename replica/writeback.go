@@ -18,8 +18,9 @@ const busyFrom = 1 << 20
 //
 //	written   counts all bytes that were written
 //	settled   is what written was when the last sync or write-out began that succeeded
+//	absorbed  of those bytes the kernel has no more: they were overwritten, or written out by itself
 //
-// Their difference is what a flush may find, and what may be lost before any caller hears of it.
+// What is not settled may be lost before any caller hears of it. Of that, what was not absorbed is what a flush may find: the backlog.
 type writeback struct {
 	fsys.File
 	clock clock.PassiveClock
@@ -28,12 +29,13 @@ type writeback struct {
 	pace   *Pace
 
 	written, settled atomic.Int64
-	isBusy           atomic.Bool // counted by pace; changes under mu
+	absorbed         atomic.Int64 // as last asked for; grows under mu
+	isBusy           atomic.Bool  // counted by pace; changes under mu
 	running          atomic.Bool
 	goroutine        sync.WaitGroup // the one that writes out, while running
 
 	mu    sync.Mutex
-	room  chan struct{} // guarded by mu; closed when settled grows
+	room  chan struct{} // guarded by mu; closed when the backlog shrinks
 	began time.Time     // guarded by mu; of the write-out under way, else zero
 }
 
@@ -45,14 +47,19 @@ func newWriteback(data fsys.File, p *Pace, c clock.PassiveClock, failed func(err
 
 func (w *writeback) unsettled() int64 { return w.written.Load() - w.settled.Load() }
 
-// isWorthIt tells whether so much is unsettled that it is to be written out.
-func (w *writeback) isWorthIt() bool { return w.unsettled() >= w.pace.share()/2 }
+// backlog is how many bytes a flush would find at most.
+func (w *writeback) backlog() int64 {
+	return w.written.Load() - max(w.settled.Load(), w.absorbed.Load())
+}
+
+// isWorthIt tells whether the backlog is to be written out.
+func (w *writeback) isWorthIt() bool { return w.backlog() >= w.pace.share()/2 }
 
 // WriteAt writes, and begins the write-out when enough was written.
 func (w *writeback) WriteAt(p []byte, off int64) error {
 	err := w.File.WriteAt(p, off)
 	w.written.Add(int64(len(p))) // of a write that failed, any part may be there
-	if w.unsettled() >= busyFrom && !w.isBusy.Load() {
+	if w.backlog() >= busyFrom && !w.isBusy.Load() {
 		w.mu.Lock()
 		w.countLocked()
 		w.mu.Unlock()
@@ -63,7 +70,7 @@ func (w *writeback) WriteAt(p []byte, off int64) error {
 
 // countLocked makes the pace of the disk count this replica, or stop counting it.
 func (w *writeback) countLocked() {
-	if is := w.unsettled() >= busyFrom; w.isBusy.Swap(is) != is {
+	if is := w.backlog() >= busyFrom; w.isBusy.Swap(is) != is {
 		w.pace.count(is)
 	}
 }
@@ -90,10 +97,29 @@ func (w *writeback) writeOut() {
 	}
 }
 
+// once writes out, unless the kernel turns out to have much less than was counted.
 func (w *writeback) once() error {
+	if w.absorb(); w.backlog() < w.pace.share()*3/8 { // three quarters of what is worth it
+		return nil
+	}
 	w.setBegan(w.clock.Now())
 	defer w.setBegan(time.Time{})
 	return w.settleBy(w.File.WriteBack)
+}
+
+// absorb asks the kernel how much of what was counted it still has. If it does not tell, all of it.
+func (w *writeback) absorb() {
+	covered := w.written.Load() // before the question: what is written meanwhile is counted anew
+	has, err := w.File.Unwritten()
+	if err != nil {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if gone := covered - has; gone > w.absorbed.Load() {
+		w.absorbed.Store(gone)
+		w.makeRoomLocked()
+	}
 }
 
 func (w *writeback) setBegan(t time.Time) {
@@ -116,7 +142,7 @@ func (w *writeback) Datasync() error {
 
 // settleBy settles what was written before it began, if write succeeds, and tells the pace how long that took.
 func (w *writeback) settleBy(write func() error) error {
-	began, covered, amount := w.clock.Now(), w.written.Load(), w.unsettled()
+	began, covered, amount := w.clock.Now(), w.written.Load(), w.backlog()
 	if err := write(); err != nil {
 		return err
 	}
@@ -125,14 +151,19 @@ func (w *writeback) settleBy(write func() error) error {
 	defer w.mu.Unlock()
 	if covered > w.settled.Load() {
 		w.settled.Store(covered)
-		w.countLocked()
-		close(w.room)
-		w.room = make(chan struct{})
+		w.makeRoomLocked()
 	}
 	return nil
 }
 
-func (w *writeback) hasRoom() bool { return w.unsettled() < w.pace.share() }
+// makeRoomLocked tells those that wait for room that the backlog has shrunk.
+func (w *writeback) makeRoomLocked() {
+	w.countLocked()
+	close(w.room)
+	w.room = make(chan struct{})
+}
+
+func (w *writeback) hasRoom() bool { return w.backlog() < w.pace.share() }
 
 // awaitRoom returns when something may be written: nil, or the context's error, or nil when over is closed, for then nothing will be.
 func (w *writeback) awaitRoom(ctx context.Context, over <-chan struct{}) error {

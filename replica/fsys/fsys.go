@@ -90,6 +90,9 @@ type File interface {
 	// WriteBack writes out all that was written by now, and waits for that. It makes nothing durable, and does not wait for what is
 	// written meanwhile.
 	WriteBack() error
+	// Unwritten is how much the kernel has of the file that it has not written out, in bytes, rounded up to whole pages. It does not wait.
+	// EOPNOTSUPP where the kernel does not tell (Linux before 6.5).
+	Unwritten() (int64, error)
 	// WriteError tells whether, since the file was opened or this was asked the last time, something could not be written out, no
 	// matter who wrote it; then the file may read as before that write. It does not wait. The syncs and WriteBack tell the same of
 	// their opening: each opening tells each error once, so a caller with several goroutines must see to it that all hear it.

@@ -3,6 +3,7 @@ package fsys
 import (
 	"errors"
 	"fmt"
+	"os"
 
 	"golang.org/x/sys/unix"
 )
@@ -108,6 +109,18 @@ func (f *hostFile) AllocatedBytes() (int64, error) {
 func (f *hostFile) WriteBack() error {
 	const all = unix.SYNC_FILE_RANGE_WAIT_BEFORE | unix.SYNC_FILE_RANGE_WRITE | unix.SYNC_FILE_RANGE_WAIT_AFTER
 	return f.call("write back", func(fd int) error { return unix.SyncFileRange(fd, 0, 0, all) })
+}
+
+func (f *hostFile) Unwritten() (int64, error) {
+	var pages unix.Cachestat_t
+	err := f.call("ask for the cached pages of", func(fd int) error {
+		err := unix.Cachestat(uint(fd), &unix.CachestatRange{}, &pages, 0) // no length: to the end of the file
+		if errors.Is(err, unix.ENOSYS) {
+			return unix.EOPNOTSUPP
+		}
+		return err
+	})
+	return int64(pages.Dirty+pages.Writeback) * int64(os.Getpagesize()), err
 }
 
 // farAway is an offset at which no file has anything.

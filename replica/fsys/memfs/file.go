@@ -193,6 +193,9 @@ func (f *file) WriteBack() error {
 	return f.writeErrorLocked()
 }
 
+// Unwritten is not told, as by a kernel before 6.5.
+func (f *file) Unwritten() (int64, error) { return 0, syscall.EOPNOTSUPP }
+
 func (f *file) WriteError() error {
 	if err := f.enter(""); err != nil {
 		return err
