@@ -39,6 +39,9 @@ const (
 	// policy. The controller tries again; the condition turns False when it succeeds. Until then no
 	// other volume waits for a rebuild of this one.
 	ConditionChildRefused = "ChildRefused"
+	// Disk: True once all replicas have left it, for that was asked for; False while some have not, and the message names their volumes.
+	// The condition is there while eviction is requested of the disk or its node.
+	ConditionEmptied = "Emptied"
 	// Volume: replicas are to leave their disks, and the volume is detached. Another replica is copied
 	// by an engine alone, so they move when the volume is attached; the message names them.
 	ConditionEvictionWaits = "EvictionWaits"
@@ -105,6 +108,8 @@ const (
 	ReasonLocalReplicaSchedulingFailure = "LocalReplicaSchedulingFailure"
 	ReasonLocalReplicaWaits             = "LocalReplicaWaits"
 	ReasonEvictionFailed                = "EvictionFailed"
+	// Disk Emptied.
+	ReasonReplicasLeft = "ReplicasLeft"
 	// Reason of EvictionWaits and CopiesMissing.
 	ReasonVolumeDetached       = "VolumeDetached"
 	ReasonDegradedAvailability = "DegradedAvailability"

@@ -255,7 +255,7 @@ func recordFlips(recorder record.EventRecorder, node *longhorn.Node, flipped []l
 			continue // nothing that this release offers needs it: the condition alone says so
 		}
 		eventType := corev1.EventTypeWarning
-		if c.Status == longhorn.ConditionTrue {
+		if c.Status == longhorn.ConditionTrue || c.Type == types.ConditionEmptied {
 			eventType = corev1.EventTypeNormal
 		}
 		recorder.Event(node, eventType, c.Type, c.Message)

@@ -187,6 +187,9 @@ func diskStatus(in Input, name string, v disk.Verdict, now time.Time) longhorn.D
 	room := hasRoom(in, name, after, v.Accept)
 	after.Conditions, _ = types.SetCondition(after.Conditions, ready, now)
 	after.Conditions, _ = types.SetCondition(after.Conditions, room, now)
+	if v.Accept {
+		after.Conditions = withEmptied(in, name, after, now)
+	}
 	return after
 }
 

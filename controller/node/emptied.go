@@ -1,0 +1,51 @@
+package node
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// namedAtMost bounds how many volumes a message names.
+const namedAtMost = 5
+
+// withEmptied returns the conditions of an accepted disk with how far its eviction is, or without that if none was asked for.
+func withEmptied(in Input, name string, status longhorn.DiskStatus, now time.Time) []longhorn.Condition {
+	if !in.Node.Spec.EvictionRequested && !in.Node.Spec.Disks[name].EvictionRequested {
+		return slices.DeleteFunc(slices.Clone(status.Conditions), func(c longhorn.Condition) bool { return c.Type == types.ConditionEmptied })
+	}
+	c := longhorn.Condition{
+		Type: types.ConditionEmptied, Status: longhorn.ConditionTrue,
+		Message: fmt.Sprintf("disk %s on node %s is empty: no volume has a replica on it", name, in.Node.Name),
+	}
+	if left := volumesOn(in.Replicas, status.DiskUUID); len(left) > 0 {
+		c.Status, c.Reason = longhorn.ConditionFalse, types.ReasonReplicasLeft
+		c.Message = fmt.Sprintf("replicas still to leave disk %s on node %s: %d, of %d bytes in all, of volumes %s; what one waits for is said by the conditions %s and %s of its volume",
+			name, in.Node.Name, len(left), status.StorageScheduled, enumerate(left), types.ConditionScheduled, types.ConditionEvictionWaits)
+	}
+	conditions, _ := types.SetCondition(status.Conditions, c, now)
+	return conditions
+}
+
+// volumesOn has the volume of each replica on a disk, sorted.
+func volumesOn(replicas []*longhorn.Replica, diskUUID string) []string {
+	var names []string
+	for _, r := range replicas {
+		if r.Spec.DiskID == diskUUID {
+			names = append(names, r.Spec.VolumeName)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+func enumerate(names []string) string {
+	if more := len(names) - namedAtMost; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:namedAtMost], ", "), more)
+	}
+	return strings.Join(names, ", ")
+}
