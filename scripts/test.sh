@@ -64,7 +64,7 @@ e2e() {
 	images
 	local before=$SECONDS
 	local own='^(TestDataLocality|TestGuests|TestUninstall)'
-	local changing='^(TestTwoReleases|TestNode|TestRollingDrain|TestADrain|TestPowerIsLost|TestDaemonsComeAndGo)'
+	local changing='^(TestTwoReleases|TestNode|TestRollingDrain|TestADrain|TestEviction|TestPowerIsLost|TestDaemonsComeAndGo)'
 	echo "test: the whole on clusters, and their failures; what runs on clusters of its own, and what changes nodes, follow at the end"
 	beside dist/own.log cluster -timeout 75m -run "$own"
 	LONGHORN_E2E_NAME=e2e-changing beside dist/changing.log cluster -timeout 75m -run "$changing"
