@@ -4,13 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -152,33 +149,4 @@ func bound(ctx context.Context, t *testing.T, c *cluster.Cluster, volume string)
 		}
 		return err
 	})
-}
-
-// TestADaemonIsHeldToItsNode: the account of the daemons without a node in its token writes nothing,
-// and what the whole cluster needs is not its right. (That a daemon may do what it must is what all
-// other tests show.)
-func TestADaemonIsHeldToItsNode(t *testing.T) {
-	ctx, c := apiOnly.get(t)
-	definitions(ctx, t, c)
-	as := "--as=system:serviceaccount:" + types.Namespace + ":longhorn-manager"
-	file := filepath.Join(t.TempDir(), "node.yaml")
-	require.NoError(t, os.WriteFile(file, []byte(object("Node", "not-mine", "")), 0o600))
-	cluster.Eventually(ctx, t, 20*time.Second, "the policy is known to the API server", func(ctx context.Context) error {
-		_, err := c.Kubectl(ctx, "create", "-f", file, "--dry-run=server", as)
-		if err == nil || !strings.Contains(err.Error(), "names no node: it must be one that a kubelet made for a pod") {
-			return fmt.Errorf("it said %w", err)
-		}
-		return nil
-	})
-	for _, args := range [][]string{
-		{"delete", "pods", "--all-namespaces"},
-		{"list", "secrets", "-n", types.Namespace},
-		{"create", "secrets", "-n", types.Namespace},
-		{"delete", "replicas.longhorn.io", "-n", types.Namespace},
-		{"update", "volumes.longhorn.io", "-n", types.Namespace},
-		{"create", "serviceaccounts/default", "--subresource=token", "-n", types.Namespace},
-	} {
-		out, err := c.Kubectl(ctx, append([]string{"auth", "can-i", as}, args...)...)
-		assert.Error(t, err, "the account of the daemons may %v: %s", args, out)
-	}
 }

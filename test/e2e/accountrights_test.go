@@ -1,0 +1,100 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/longhorn-lep/longhorn-manager/test/e2e/cluster"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// TestADaemonIsHeldToItsNode: the account of the daemons without a node in its token writes nothing,
+// and what the whole cluster needs is not its right. (That a daemon may do what it must is what all
+// other tests show.)
+func TestADaemonIsHeldToItsNode(t *testing.T) {
+	ctx, c := apiOnly.get(t)
+	definitions(ctx, t, c)
+	as := "--as=system:serviceaccount:" + types.Namespace + ":longhorn-manager"
+	file := filepath.Join(t.TempDir(), "node.yaml")
+	require.NoError(t, os.WriteFile(file, []byte(object("Node", "not-mine", "")), 0o600))
+	cluster.Eventually(ctx, t, 20*time.Second, "the policy is known to the API server", func(ctx context.Context) error {
+		_, err := c.Kubectl(ctx, "create", "-f", file, "--dry-run=server", as)
+		if err == nil || !strings.Contains(err.Error(), "names no node: it must be one that a kubelet made for a pod") {
+			return fmt.Errorf("it said %w", err)
+		}
+		return nil
+	})
+	for _, args := range [][]string{
+		{"delete", "pods", "--all-namespaces"},
+		{"list", "secrets", "-n", types.Namespace},
+		{"create", "secrets", "-n", types.Namespace},
+		{"delete", "replicas.longhorn.io", "-n", types.Namespace},
+		{"update", "volumes.longhorn.io", "-n", types.Namespace},
+		{"create", "serviceaccounts/default", "--subresource=token", "-n", types.Namespace},
+	} {
+		out, err := c.Kubectl(ctx, append([]string{"auth", "can-i", as}, args...)...)
+		assert.Error(t, err, "the account of the daemons may %v: %s", args, out)
+	}
+}
+
+// TestTheRightsOfADaemon: all that the account of the daemons may do in the namespace, and anywhere else. What it writes is besides held to
+// its own node, by policy (test/policy).
+func TestTheRightsOfADaemon(t *testing.T) {
+	ctx, c := apiOnly.get(t)
+	definitions(ctx, t, c)
+	account := "--as=system:serviceaccount:" + types.Namespace + ":longhorn-manager"
+	anywhere := rightsOf(ctx, t, c, "default", account)
+	assert.Equal(t, []string{
+		"csidrivers.storage.k8s.io [] [] [list]",
+		"customresourcedefinitions.apiextensions.k8s.io [] [] [get list]",
+		"events [] [] [create patch]",
+		"nodes [] [] [get list watch]",
+	}, anywhere)
+	here := slices.DeleteFunc(rightsOf(ctx, t, c, types.Namespace, account), func(right string) bool { return slices.Contains(anywhere, right) })
+	assert.Equal(t, []string{
+		"configmaps [] [longhorn-default-setting] [get list watch]",
+		"configmaps [] [longhorn-storageclass] [get list watch]",
+		"daemonsets.apps [] [] [list]",
+		"deployments.apps [] [] [list]",
+		"engines.longhorn.io [] [] [get list watch update patch]",
+		"engines.longhorn.io/status [] [] [update patch]",
+		"instancemanagers.longhorn.io [] [] [get list watch create update patch]",
+		"instancemanagers.longhorn.io/finalizers [] [] [update]",
+		"instancemanagers.longhorn.io/status [] [] [update patch]",
+		"leases.coordination.k8s.io [] [] [get create update patch]",
+		"nodes.longhorn.io [] [] [get list watch create update patch]",
+		"nodes.longhorn.io/status [] [] [update patch]",
+		"pods [] [] [get list watch create delete]",
+		"replicas.longhorn.io [] [] [get list watch update patch]",
+		"replicas.longhorn.io/status [] [] [update patch]",
+		"secrets [] [] [get]", // of a name that it knows: docs/decisions/0010
+		"serviceaccounts/token [] [longhorn-manager-leader] [create]",
+		"settings.longhorn.io [] [] [get list watch]",
+		"volumes.longhorn.io [] [] [get list watch]",
+	}, here)
+}
+
+// rightsOf lists what an account may do in a namespace, beyond what everybody may.
+func rightsOf(ctx context.Context, t *testing.T, c *cluster.Cluster, namespace, account string) []string {
+	t.Helper()
+	out := c.Must(ctx, t, "auth", "can-i", "--list", "--no-headers", "-n", namespace, account)
+	var rights []string
+	for line := range strings.Lines(out) {
+		line = strings.Join(strings.Fields(line), " ")
+		if line == "" || strings.HasPrefix(line, "[") || strings.HasPrefix(line, "selfsubject") {
+			continue // addresses of the API server, and questions about oneself
+		}
+		rights = append(rights, line)
+	}
+	slices.Sort(rights)
+	return rights
+}
