@@ -68,6 +68,7 @@ var plainTypes = []struct {
 	{id: "rebuildStatus", wire: v1.RebuildStatus{}},
 	{id: "replica", wire: v1.Replica{}},
 	{id: "replicaRemoveInput", input: true, wire: v1.ReplicaRemoveInput{}, hints: map[string]hint{"name": {required: true}}},
+	{id: "salvageInput", input: true, wire: v1.SalvageInput{}, hints: map[string]hint{"names": {required: true}}},
 	{id: "settingDefinition", wire: v1.SettingDefinition{}},
 	{id: "volumeCondition", wire: v1.Condition{}},
 }

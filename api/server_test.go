@@ -88,7 +88,7 @@ var refusals = map[string]struct {
 	},
 	"an unknown action → the known ones": {
 		"POST", volumes + "/there?action=explode", "", 422, "Unprocessable Entity",
-		`action: "explode" must be one of attach, detach, updateReplicaCount, updateDataLocality, updateReplicaSoftAntiAffinity, updateReplicaZoneSoftAntiAffinity, updateReplicaDiskSoftAntiAffinity, updateReplicaAutoBalance, updateNodeSelector, updateDiskSelector, replicaRemove`,
+		`action: "explode" must be one of attach, detach, salvage, updateReplicaCount, updateDataLocality, updateReplicaSoftAntiAffinity, updateReplicaZoneSoftAntiAffinity, updateReplicaDiskSoftAntiAffinity, updateReplicaAutoBalance, updateNodeSelector, updateDiskSelector, replicaRemove`,
 	},
 	"attach without a node → the field": {
 		"POST", volumes + "/there?action=attach", "", 422, "Unprocessable Entity", "hostId: must name a node",
@@ -165,7 +165,7 @@ var refusals = map[string]struct {
 	},
 	"an action in other letters → unknown": {
 		"POST", volumes + "/there?action=replicaremove", `{"name":"r"}`, 422, "Unprocessable Entity",
-		`action: "replicaremove" must be one of attach, detach, updateReplicaCount, updateDataLocality, updateReplicaSoftAntiAffinity, updateReplicaZoneSoftAntiAffinity, updateReplicaDiskSoftAntiAffinity, updateReplicaAutoBalance, updateNodeSelector, updateDiskSelector, replicaRemove`,
+		`action: "replicaremove" must be one of attach, detach, salvage, updateReplicaCount, updateDataLocality, updateReplicaSoftAntiAffinity, updateReplicaZoneSoftAntiAffinity, updateReplicaDiskSoftAntiAffinity, updateReplicaAutoBalance, updateNodeSelector, updateDiskSelector, replicaRemove`,
 	},
 	"a second attach elsewhere → conflict": {
 		"POST", volumes + "/taken?action=attach", `{"hostId":"node-1"}`, 409, "Conflict",
@@ -278,7 +278,7 @@ func TestCreatingAVolumeAnswersWithIt(t *testing.T) {
 	assert.Equal(t, 2880, v.StaleReplicaTimeout)
 	assert.Equal(t, "http://example.com/v1/volumes/vol", v.Links["self"])
 	assert.Equal(t, "http://example.com/v1/volumes/vol?action=attach", v.Actions["attach"])
-	assert.Len(t, v.Actions, 11)
+	assert.Len(t, v.Actions, 12)
 	assert.Equal(t, "2030-01-02 03:04:05 +0000 UTC", v.Created)
 	for _, empty := range []string{`"replicas":[]`, `"controllers":[]`, `"conditions":{}`, `"diskSelector":[]`, `"attachments":{}`} {
 		assert.Contains(t, w.Body.String(), empty)

@@ -68,6 +68,13 @@ func volumeKind(m *manager.Manager) kind {
 					TicketID: in.AttachmentID, NodeID: in.HostID, Force: in.ForceDetach,
 				}))
 			}},
+			{"salvage", "salvageInput", func(ctx context.Context, id string, body []byte) (v1.Object, error) {
+				in, err := decodeInput[v1.SalvageInput](body)
+				if err != nil {
+					return nil, err
+				}
+				return objectOf(volumeOf)(m.SalvageVolume(ctx, id, in.Names))
+			}},
 		}, volumeUpdates(m)...),
 	}
 }

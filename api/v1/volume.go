@@ -261,6 +261,12 @@ type UpdateDiskSelectorInput struct {
 	DiskSelector []string `json:"diskSelector"`
 }
 
+// SalvageInput is the body of the action salvage.
+type SalvageInput struct {
+	// Names are those of replicas of the volume.
+	Names []string `json:"names"`
+}
+
 // ReplicaRemoveInput is the body of the action replicaRemove.
 type ReplicaRemoveInput struct {
 	// Name is that of a replica of the volume.

@@ -1,0 +1,88 @@
+package manager
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// SalvageVolume answers whether a faulted volume can be had from one of the named replicas. It changes nothing: replicas prove by the
+// recorded epoch that they hold every acknowledged write, and a volume that is wanted starts by itself as soon as one that does can be
+// opened. No request makes one serve that does not. It fails with *Invalid where a name is not a replica of the volume, and with
+// ErrConflict where the volume is not faulted, or where each of the replicas lacks something; the text says what.
+func (m *Manager) SalvageVolume(ctx context.Context, name string, replicas []string) (VolumeView, error) {
+	view, err := m.Volume(ctx, name)
+	if err != nil {
+		return VolumeView{}, err
+	}
+	if len(replicas) == 0 {
+		return VolumeView{}, &Invalid{Field: "names", Rule: "must name a replica of the volume"}
+	}
+	var named []ReplicaView
+	for _, replica := range replicas {
+		i := slices.IndexFunc(view.Replicas, func(r ReplicaView) bool { return r.Name == replica })
+		if i < 0 {
+			return VolumeView{}, &Invalid{Field: "names", Value: replica, Rule: fmt.Sprintf("is not a replica of volume %q", name)}
+		}
+		named = append(named, view.Replicas[i])
+	}
+	if view.Robustness != longhorn.VolumeRobustnessFaulted {
+		return VolumeView{}, conflict("volume %q is not faulted: there is nothing to salvage", name)
+	}
+	var lacks []string
+	for _, r := range named {
+		lack, err := m.lackOf(view, r)
+		if err != nil {
+			return VolumeView{}, err
+		}
+		if lack == "" {
+			return view, nil
+		}
+		lacks = append(lacks, fmt.Sprintf("replica %s %s", r.Name, lack))
+	}
+	return VolumeView{}, conflict("volume %q cannot be salvaged: %s", name, strings.Join(lacks, "; "))
+}
+
+// lackOf is a clause that says why the volume cannot be had from a replica; empty: it can.
+func (m *Manager) lackOf(view VolumeView, r ReplicaView) (string, error) {
+	members := membersOf(view.Engines)
+	if !slices.Contains(members, r.Name) {
+		if len(members) == 0 {
+			return "was never used, as the whole volume", nil
+		}
+		return "lacks acknowledged writes, which replicas " + strings.Join(members, ", ") + " hold", nil
+	}
+	n, err := m.deps.Nodes.GetRO(r.Spec.NodeID)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return "", fmt.Errorf("get node %s: %w", r.Spec.NodeID, err)
+	}
+	c := types.FindCondition(r.Status.Conditions, types.ConditionInstanceCreation)
+	switch {
+	case r.DeletionTimestamp != nil:
+		return "is being deleted", nil
+	case n == nil || types.IsNodeDown(n):
+		return fmt.Sprintf("is on node %s, which does not answer", r.Spec.NodeID), nil
+	case !types.IsReachable(r.Replica, n):
+		return fmt.Sprintf("is on disk %s, which is not ready on node %s", r.Spec.DiskID, r.Spec.NodeID), nil
+	case r.Status.CurrentState == longhorn.InstanceStateError:
+		return fmt.Sprintf("cannot be opened on node %s: %s: %s", r.Spec.NodeID, c.Reason, c.Message), nil
+	}
+	return "", nil
+}
+
+// membersOf are the replicas that hold every acknowledged write, by the newest epoch on record.
+func membersOf(engines []*Engine) []string {
+	var newest longhorn.Epoch
+	for _, e := range engines {
+		if epoch := e.Status.Epoch; epoch != nil && epoch.Generation >= newest.Generation {
+			newest = *epoch
+		}
+	}
+	return newest.Members
+}
