@@ -17,11 +17,14 @@ const keptVersions = 64
 var errModified = errors.New("the object has been modified; please apply your changes to the latest version and try again")
 
 // keep remembers an object as the API server has just returned it, apart from the caller's, which
-// the caller may change.
+// the caller may change, and without its managed fields, as the caches have it.
 func (s *Store[T]) keep(obj T) {
-	if s.kept != nil {
-		s.kept.Add(obj.GetName(), obj.DeepCopyObject())
+	if s.kept == nil {
+		return
 	}
+	own := obj.DeepCopyObject().(T)
+	own.SetManagedFields(nil)
+	s.kept.Add(own.GetName(), own)
 }
 
 // base returns the version that the caller made obj from, which is not to be modified: the cached
