@@ -27,6 +27,7 @@ func TestNodeIsDown(t *testing.T) {
 		{"its daemon is missing → up, the data plane goes on", ready(longhorn.ConditionFalse, types.ReasonManagerPodMissing), false, false},
 		{"its daemon is down → up", ready(longhorn.ConditionFalse, types.ReasonManagerPodDown), false, false},
 		{"under pressure → up", ready(longhorn.ConditionFalse, types.ReasonKubernetesNodePressure), false, false},
+		{"a reason of a status that is not known → up", ready(longhorn.ConditionUnknown, types.ReasonKubernetesNodeNotReady), false, false},
 		{"an old reason on a node that is ready → up", ready(longhorn.ConditionTrue, types.ReasonKubernetesNodeNotReady), false, false},
 		{"its kubelet does not answer → down, may come back", ready(longhorn.ConditionFalse, types.ReasonKubernetesNodeNotReady), true, false},
 		{"its Kubernetes node was removed → gone", ready(longhorn.ConditionFalse, types.ReasonKubernetesNodeGone), true, true},
@@ -38,6 +39,29 @@ func TestNodeIsDown(t *testing.T) {
 			assert.Equal(t, tc.gone, gone)
 		})
 	}
+}
+
+func TestNodeIsCordoned(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		typ    string
+		status longhorn.ConditionStatus
+		reason string
+		want   bool
+	}{
+		{"its Kubernetes node is cordoned → yes", types.ConditionSchedulable, longhorn.ConditionFalse, types.ReasonKubernetesNodeCordoned, true},
+		{"not schedulable for another reason → no", types.ConditionSchedulable, longhorn.ConditionFalse, "Other", false},
+		{"an old reason on a node that is schedulable → no", types.ConditionSchedulable, longhorn.ConditionTrue, types.ReasonKubernetesNodeCordoned, false},
+		{"the reason at another condition → no", types.ConditionReady, longhorn.ConditionFalse, types.ReasonKubernetesNodeCordoned, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			n := build.Node("n", func(n *longhorn.Node) {
+				n.Status.Conditions = []longhorn.Condition{{Type: tc.typ, Status: tc.status, Reason: tc.reason}}
+			})
+			assert.Equal(t, tc.want, types.IsNodeCordoned(n))
+		})
+	}
+	assert.False(t, types.IsNodeCordoned(build.Node("n")), "nothing is said of it yet")
 }
 
 func TestNodeIsBackWithoutAReplicasDisk(t *testing.T) {

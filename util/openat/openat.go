@@ -57,8 +57,13 @@ func DirFD(root, path string) (int, error) {
 
 // Open is openat2(2), repeated when a signal interrupted it or a rename or mount overtook it. The error is the errno.
 func Open(dirFD int, name string, how *unix.OpenHow) (int, error) {
+	return repeat(func() (int, error) { return unix.Openat2(dirFD, name, how) })
+}
+
+// repeat calls open until it returns something else than EINTR or EAGAIN, at most attempts times.
+func repeat(open func() (int, error)) (int, error) {
 	for attempt := 1; ; attempt++ {
-		fd, err := unix.Openat2(dirFD, name, how)
+		fd, err := open()
 		if (err != unix.EINTR && err != unix.EAGAIN) || attempt == attempts {
 			return fd, err
 		}

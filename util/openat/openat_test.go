@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"testing"
 
@@ -70,5 +71,39 @@ func TestDirRefusesLinksOfTheKernel(t *testing.T) {
 			got.Close()
 		}
 		t.Errorf("error = %v, want ELOOP", err)
+	}
+}
+
+// TestOpenIsRepeated: a signal, a rename or a mount that comes in between is no reason to fail, and none to go on for ever.
+func TestOpenIsRepeated(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		fails []error // what the calls return one after the other; then 7 and no error
+		err   error
+		calls int
+	}{
+		{"at once → once", nil, nil, 1},
+		{"interrupted by a signal → again", []error{unix.EINTR}, nil, 2},
+		{"overtaken by a rename → again", []error{unix.EAGAIN, unix.EINTR, unix.EAGAIN}, nil, 4},
+		{"overtaken all but the last time → opened", slices.Repeat([]error{unix.EAGAIN}, attempts-1), nil, attempts},
+		{"overtaken each time → given up", slices.Repeat([]error{unix.EAGAIN}, attempts), unix.EAGAIN, attempts},
+		{"interrupted each time → given up", slices.Repeat([]error{unix.EINTR}, attempts), unix.EINTR, attempts},
+		{"any other error → at once", []error{unix.ENOENT}, unix.ENOENT, 1},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			calls := 0
+			fd, err := repeat(func() (int, error) {
+				calls++
+				if calls <= len(tc.fails) {
+					return -1, tc.fails[calls-1]
+				}
+				return 7, nil
+			})
+			assert.Equal(t, tc.calls, calls)
+			require.Equal(t, tc.err, err)
+			if err == nil {
+				assert.Equal(t, 7, fd)
+			}
+		})
 	}
 }
