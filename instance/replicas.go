@@ -1,14 +1,11 @@
 package instance
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/subtle"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -338,98 +335,6 @@ func (h *replicaHost) removeNamed(ctx context.Context, s *proto.ReplicaSpec) err
 	h.mu.Unlock()
 	h.logOf(s).Info("Replica directory removed")
 	return nil
-}
-
-// shutdown closes all replicas. Those that are not closed within closeTimeout are left behind, and with them what may hold their names:
-// an operation on a disk that hangs, which nothing can end but the disk.
-func (h *replicaHost) shutdown(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, h.closeTimeout)
-	defer cancel()
-	var closing sync.WaitGroup
-	for _, name := range h.openNames() {
-		closing.Go(func() { h.closeAtEnd(ctx, name) })
-	}
-	closed := make(chan struct{})
-	go func() { // outlives shutdown only when a disk hangs
-		defer close(closed)
-		closing.Wait()
-	}()
-	select {
-	case <-closed:
-	case <-ctx.Done():
-		for _, d := range h.calls.states() {
-			h.log.WithField(logfields.Path, d.GetPath()).Error("Left behind: " + d.GetMessage())
-		}
-		h.log.Error("Replicas are left open, for their disks do not answer")
-	}
-}
-
-// openNames lists the replicas that may be open, for engines or for tools.
-func (h *replicaHost) openNames() []string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return slices.AppendSeq(slices.Collect(maps.Keys(h.hosted)), maps.Keys(h.parked))
-}
-
-func (h *replicaHost) closeAtEnd(ctx context.Context, name string) {
-	unlock, err := h.names.lockWithin(ctx, name)
-	if err != nil {
-		h.log.WithError(err).WithField(logfields.Replica, name).Error("Replica left as it is, for something is being done to it")
-		return
-	}
-	defer unlock()
-	if e := h.find(name); e != nil && e.replica != nil {
-		if err := h.close(ctx, e); err != nil {
-			h.logOf(e.spec).WithError(err).Error("Replica left open")
-		}
-	}
-	if err := h.unpark(ctx, name); err != nil {
-		h.log.WithError(err).WithField(logfields.Replica, name).Error("Replica left open for reading")
-	}
-}
-
-// states lists the replicas by name.
-func (h *replicaHost) states() []*proto.ReplicaState {
-	h.mu.Lock()
-	all := make([]*hosted, 0, len(h.hosted))
-	for _, e := range h.hosted {
-		all = append(all, e)
-	}
-	h.mu.Unlock()
-	states := make([]*proto.ReplicaState, 0, len(all))
-	for _, e := range all {
-		s := e.state()
-		if stuck := h.stuckOf(s.GetName()); stuck != nil && s.GetPhase() == proto.Phase_PHASE_RUNNING {
-			s.Reason, s.Message = stuck.GetReason(), stuck.GetMessage()
-		}
-		states = append(states, s)
-	}
-	slices.SortFunc(states, func(a, b *proto.ReplicaState) int { return cmp.Compare(a.GetName(), b.GetName()) })
-	return states
-}
-
-// state waits for no disk: it is asked under the watch of the whole node.
-func (e *hosted) state() *proto.ReplicaState {
-	s := &proto.ReplicaState{
-		Name: e.spec.GetName(), Volume: e.spec.GetVolume(), Uid: e.spec.GetUid(), Phase: proto.Phase_PHASE_RUNNING,
-	}
-	if e.replica == nil {
-		s.Phase, s.Reason, s.Message = proto.Phase_PHASE_ERROR, string(replica.ReasonOf(e.refused)), e.refused.Error()
-		return s
-	}
-	now := e.replica.State()
-	s.Generation, s.Connected, s.SizeBytes = now.Generation, now.Connected, now.SizeBytes
-	if now.GrowFailure != nil {
-		s.GrowError = now.GrowFailure.Error()
-	}
-	s.Epoch, s.AllocatedBytes = epochToWire(now.Epoch), e.tenancy.allocated.Load()
-	if now.Failure != nil {
-		s.Phase, s.Reason, s.Message = proto.Phase_PHASE_ERROR, string(replica.WriteFailed), now.Failure.Error()
-		if lost := replica.ReasonOf(now.Failure); lost != "" { // its disk went away
-			s.Reason = string(lost)
-		}
-	}
-	return s
 }
 
 // secretOf is what a peer must know to open an export of the TCP port.

@@ -1,0 +1,58 @@
+package instance
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/longhorn-lep/longhorn-manager/util/logfields"
+)
+
+// shutdown closes all replicas. Those that are not closed within closeTimeout are left behind, and with them what may hold their names:
+// an operation on a disk that hangs, which nothing can end but the disk.
+func (h *replicaHost) shutdown(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, h.closeTimeout)
+	defer cancel()
+	var closing sync.WaitGroup
+	for _, name := range h.openNames() {
+		closing.Go(func() { h.closeAtEnd(ctx, name) })
+	}
+	closed := make(chan struct{})
+	go func() { // outlives shutdown only when a disk hangs
+		defer close(closed)
+		closing.Wait()
+	}()
+	select {
+	case <-closed:
+	case <-ctx.Done():
+		for _, d := range h.calls.states() {
+			h.log.WithField(logfields.Path, d.GetPath()).Error("Left behind: " + d.GetMessage())
+		}
+		h.log.Error("Replicas are left open, for their disks do not answer")
+	}
+}
+
+// openNames lists the replicas that may be open, for engines or for tools.
+func (h *replicaHost) openNames() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.AppendSeq(slices.Collect(maps.Keys(h.hosted)), maps.Keys(h.parked))
+}
+
+func (h *replicaHost) closeAtEnd(ctx context.Context, name string) {
+	unlock, err := h.names.lockWithin(ctx, name)
+	if err != nil {
+		h.log.WithError(err).WithField(logfields.Replica, name).Error("Replica left as it is, for something is being done to it")
+		return
+	}
+	defer unlock()
+	if e := h.find(name); e != nil && e.replica != nil {
+		if err := h.close(ctx, e); err != nil {
+			h.logOf(e.spec).WithError(err).Error("Replica left open")
+		}
+	}
+	if err := h.unpark(ctx, name); err != nil {
+		h.log.WithError(err).WithField(logfields.Replica, name).Error("Replica left open for reading")
+	}
+}
