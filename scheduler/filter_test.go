@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -117,7 +118,7 @@ func TestUnschedulableNamesEveryDisk(t *testing.T) {
 		{"c", "", ReasonDiskNotFound, "the node has no disks"},
 	}
 	assert.Equal(t, want, unschedulable.Rejections)
-	const text = "replica scheduling failed: insufficient storage (2 disks), disk not found (1 node), nodes are unavailable (1 disk)"
+	const text = "replica scheduling failed: insufficient storage (2 disks), disk not found (1 node), nodes are unavailable (1 disk: the node is not ready)"
 	assert.EqualError(t, err, text)
 	const details = text + `
 node a disk a1: nodes are unavailable: the node is not ready
@@ -125,6 +126,42 @@ node b disk b1: insufficient storage: ` + full + `
 node b disk b2: insufficient storage: ` + full + `
 node c: disk not found: the node has no disks`
 	assert.Equal(t, details, unschedulable.Details())
+}
+
+func TestTheSummarySaysWhatDisksLack(t *testing.T) {
+	reject := func(n int, reason, message string) []Rejection {
+		return slices.Repeat([]Rejection{{Node: "n", Disk: "d", Reason: reason, Message: message}}, n)
+	}
+	for name, tt := range map[string]struct {
+		rejections []Rejection
+		want       string
+	}{
+		"all for the same → said once": {
+			reject(3, ReasonTagsNotFulfilled, "the disk lacks tags [ssd]"),
+			"tags not fulfilled (3 disks: the disk lacks tags [ssd])",
+		},
+		"different ones → each with its number, the most frequent first, then by text": {
+			slices.Concat(reject(1, ReasonDisksUnavailable, "c"), reject(1, ReasonDisksUnavailable, "b"), reject(2, ReasonDisksUnavailable, "z")),
+			"disks are unavailable (4 disks: 2: z; 1: b; 1: c)",
+		},
+		"more than three → the rest is not listed": {
+			slices.Concat(reject(4, ReasonNodesUnavailable, "a"), reject(3, ReasonNodesUnavailable, "b"), reject(2, ReasonNodesUnavailable, "c"), reject(1, ReasonNodesUnavailable, "d")),
+			"nodes are unavailable (10 disks: 4: a; 3: b; 2: c; and others)",
+		},
+		"of another reason → not told under this one": {
+			slices.Concat(reject(2, ReasonOnItself, "a"), reject(1, ReasonHardAffinity, "b")),
+			"the volume would lie on itself (2 disks: a), hard affinity cannot be satisfied (1 disk: b)",
+		},
+		"figures that change → not in the sentence": {
+			slices.Concat(reject(2, ReasonInsufficientStorage, "storageAvailable 7"), reject(1, ReasonAntiAffinity, "x"), reject(1, ReasonDiskNotFound, "y")),
+			"insufficient storage (2 disks), anti-affinity cannot be satisfied (1 disk), disk not found (1 node)",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			u := &Unschedulable{Wanted: 1, Rejections: tt.rejections}
+			assert.Equal(t, "replica scheduling failed: "+tt.want, u.Error())
+		})
+	}
 }
 
 func TestUnschedulableWithoutNodes(t *testing.T) {

@@ -1,7 +1,9 @@
 package scheduler
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -37,8 +39,8 @@ type Unschedulable struct {
 	Rejections []Rejection
 }
 
-// Error starts with "replica scheduling failed" and gives the distinct reasons
-// with the number of disks each; the details are in Rejections.
+// Error starts with "replica scheduling failed" and gives the distinct reasons with the number of disks each and what
+// those lack; the details of each disk are in Rejections.
 func (u *Unschedulable) Error() string {
 	var b strings.Builder
 	b.WriteString("replica scheduling failed: ")
@@ -83,9 +85,42 @@ func (u *Unschedulable) summary() string {
 	})
 	texts := make([]string, len(reasons))
 	for i, reason := range reasons {
-		texts[i] = fmt.Sprintf("%s (%s)", reason, countOf(reason, counts[reason]))
+		texts[i] = fmt.Sprintf("%s (%s%s)", reason, countOf(reason, counts[reason]), u.clauses(reason))
 	}
 	return strings.Join(texts, ", ")
+}
+
+// maxClauses bounds how many different clauses the summary gives for one reason.
+const maxClauses = 3
+
+// clauses says what the disks with a reason lack: ": " and the distinct messages, the most frequent first, with the number of
+// disks of each where there is more than one. It is empty where the reason says it all, and for a shortage of storage: those
+// messages have figures that change all the time, and the sentence goes into a status and into events.
+func (u *Unschedulable) clauses(reason string) string {
+	if reason == ReasonInsufficientStorage || reason == ReasonDiskNotFound || reason == ReasonAntiAffinity {
+		return ""
+	}
+	counts := map[string]int{}
+	for _, r := range u.Rejections {
+		if r.Reason == reason {
+			counts[r.Message]++
+		}
+	}
+	messages := slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
+		return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a, b))
+	})
+	if len(messages) == 1 {
+		return ": " + messages[0]
+	}
+	var texts []string
+	for i, message := range messages {
+		if i == maxClauses {
+			texts = append(texts, "and others")
+			break
+		}
+		texts = append(texts, fmt.Sprintf("%d: %s", counts[message], message))
+	}
+	return ": " + strings.Join(texts, "; ")
 }
 
 // countOf is a number of disks, or of nodes where there is no disk to count.

@@ -46,7 +46,7 @@ func TestACopyWithoutAPlaceIsSaid(t *testing.T) {
 		{name: "a copy is to leave its disk, another has room → made there", in: onNodes(3, evictedDisks(served(2, member, all(member, evicted)))), made: "c"},
 		{
 			name: "a copy is to leave its disk, there is no other → it stays, which is said", in: onNodes(2, evictedDisks(served(2, member, all(member, evicted)))),
-			reason: types.ReasonEvictionFailed, says: []string{"replica r2 cannot leave its disk on node b", "anti-affinity cannot be satisfied (1 disk)", "disks are unavailable (1 disk)"},
+			reason: types.ReasonEvictionFailed, says: []string{"replica r2 cannot leave its disk on node b", "anti-affinity cannot be satisfied (1 disk)", "disks are unavailable (1 disk: the disk is being evicted)"},
 		},
 		{
 			name: "a failed copy is on such a disk, and there is no other → rebuilt there all the same", in: onNodes(2, evictedDisks(degradedFor(0, served(2, member, all(once(long), evicted))))),
