@@ -87,7 +87,7 @@ func TestAPIServerRefusesChanges(t *testing.T) {
 		name, before, after, refusal string
 	}{
 		{"a volume shrinks → refused", object("Volume", "c-1", `spec: {size: "4194304"}`), object("Volume", "c-1", `spec: {size: "2097152"}`), "size must not shrink"},
-		{"a volume grows → refused until it can", object("Volume", "c-2", `spec: {size: "4194304"}`), object("Volume", "c-2", `spec: {size: "8388608"}`), "size cannot grow"},
+		{"a volume grows before its size is recorded → refused", object("Volume", "c-2", `spec: {size: "4194304"}`), object("Volume", "c-2", `spec: {size: "8388608"}`), "size cannot grow"},
 		{"an odd size is rounded up → accepted", object("Volume", "c-3", `spec: {size: "4194305"}`), object("Volume", "c-3", `spec: {size: "6291456"}`), ""},
 		{
 			"an attachment's volume changes → refused", object("VolumeAttachment", "c-4", `spec: {volume: c-4}`),
@@ -104,6 +104,27 @@ func TestAPIServerRefusesChanges(t *testing.T) {
 			check(t, c.Apply(ctx, tc.after), tc.refusal)
 		})
 	}
+}
+
+// TestAPIServerKnowsWhenAnExpansionCanBeTakenBack: the size grows once it is recorded, and shrinks no further than what is recorded.
+func TestAPIServerKnowsWhenAnExpansionCanBeTakenBack(t *testing.T) {
+	ctx, c := apiOnly.get(t)
+	definitions(ctx, t, c)
+	size := func(mib int) string { return object("Volume", "c-grows", fmt.Sprintf(`spec: {size: "%d"}`, mib<<20)) }
+	record := func(mib int) {
+		c.Must(ctx, t, "patch", "volumes.longhorn.io/c-grows", "-n", types.Namespace, "--subresource=status", "--type=merge", "-p", fmt.Sprintf(`{"status":{"size":"%d"}}`, mib<<20))
+	}
+	require.NoError(t, c.Apply(ctx, size(4)))
+	check(t, c.Apply(ctx, size(8)), "size cannot grow yet")
+	record(4)
+	check(t, c.Apply(ctx, size(8)), "")
+	check(t, c.Apply(ctx, size(6)), "")
+	check(t, c.Apply(ctx, size(2)), "size must not shrink")
+	check(t, c.Apply(ctx, size(8)), "")
+	record(8)
+	check(t, c.Apply(ctx, size(4)), "size must not shrink")
+	check(t, c.Apply(ctx, size(16)), "")
+	check(t, c.Apply(ctx, size(8)), "")
 }
 
 func TestDefaultsAreFilledIn(t *testing.T) {

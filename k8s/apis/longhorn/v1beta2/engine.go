@@ -69,6 +69,15 @@ type EngineStatus struct {
 	// CurrentSize in bytes that the running engine offers.
 	// +optional
 	CurrentSize Bytes `json:"currentSize"`
+	// IsExpanding: the running engine offers less than spec.volumeSize, and is asked for it.
+	// +optional
+	IsExpanding bool `json:"isExpanding,omitempty"`
+	// LastExpansionError is why the last attempt to offer spec.volumeSize failed; empty when it succeeded.
+	// +optional
+	LastExpansionError string `json:"lastExpansionError,omitempty"`
+	// LastExpansionFailedAt (RFC 3339) is when that attempt failed.
+	// +optional
+	LastExpansionFailedAt string `json:"lastExpansionFailedAt,omitempty"`
 	// +optional
 	CurrentReplicaAddressMap map[string]string `json:"currentReplicaAddressMap"`
 	// +optional

@@ -33,6 +33,18 @@ type InstanceManagerSpec struct {
 	DataEngine DataEngine `json:"dataEngine,omitempty"`
 }
 
+// ProcessGrowth is what one process can make larger. It says nothing of another process, which may be of an earlier release.
+type ProcessGrowth struct {
+	// UUID is the identity of the process; what is said holds only while it is status.uuid.
+	UUID string `json:"uuid"`
+	// Replicas: it makes replicas larger, and knows how an engine offers a larger size.
+	// +optional
+	Replicas bool `json:"replicas,omitempty"`
+	// Devices: it makes the devices of its engines larger.
+	// +optional
+	Devices bool `json:"devices,omitempty"`
+}
+
 // InstanceManagerStatus is what the instance manager controller observed.
 type InstanceManagerStatus struct {
 	// OwnerID is the node whose daemon wrote this status.
@@ -52,6 +64,9 @@ type InstanceManagerStatus struct {
 	// Version of the process. It may be newer or older than the pod's image: the process is replaced while it serves.
 	// +optional
 	Version string `json:"version,omitempty"`
+	// Growth is what a process said of its ability to make volumes larger; nil: none of this or a later release has said anything.
+	// +optional
+	Growth *ProcessGrowth `json:"growth,omitempty"`
 	// UnknownSince (RFC 3339) is since when the node has been down, and the leader has said so by the state unknown; empty while the
 	// node answers. The leader alone writes it.
 	// +optional

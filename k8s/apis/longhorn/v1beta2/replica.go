@@ -57,6 +57,9 @@ type ReplicaStatus struct {
 	// Generation is the highest generation that the replica holds durably, as last seen.
 	// +optional
 	Generation int64 `json:"generation,omitempty"`
+	// CurrentSize in bytes that the replica holds durably, as last seen; 0: unknown.
+	// +optional
+	CurrentSize Bytes `json:"currentSize,omitempty"`
 	// AllocatedBytes is the space that the data takes on its disk, as last written down: after a
 	// change of 1 % of the volume's size or of 64 MiB, at most every 30 s.
 	// +optional

@@ -91,11 +91,10 @@ const DataEngineV1 DataEngine = "v1"
 
 // VolumeSpec is what the user asks of a volume.
 type VolumeSpec struct {
-	// Size in bytes; the volume controller rounds it up to 2 MiB. An omitted size is 2 MiB.
+	// Size in bytes; the volume controller rounds it up to 2 MiB. An omitted size is 2 MiB. It may grow. It may shrink only
+	// down to status.size, which takes back an expansion that has not begun.
 	// +kubebuilder:validation:XValidation:rule="int(self) > 0",message="size must be greater than zero"
 	// +kubebuilder:validation:XValidation:rule="int(self) <= 9223372036852678656",message="size must be at most 9223372036852678656 bytes"
-	// +kubebuilder:validation:XValidation:rule="int(self) >= int(oldSelf)",message="size must not shrink"
-	// +kubebuilder:validation:XValidation:rule="int(self) <= int(oldSelf) || int(oldSelf) % 2097152 != 0",message="size cannot grow: expansion is not offered yet"
 	// +kubebuilder:default="2097152"
 	// +optional
 	Size Bytes `json:"size"`
@@ -169,6 +168,13 @@ type VolumeStatus struct {
 	// +listMapKey=type
 	// +optional
 	Conditions []Condition `json:"conditions"`
+	// Size in bytes that every replica is asked to have. It only grows. It follows spec.size once the expansion has begun, which is
+	// recorded here and cannot be taken back. 0: not recorded yet; until then spec.size can neither grow nor shrink.
+	// +optional
+	Size Bytes `json:"size,omitempty"`
+	// ExpansionRequired: spec.size is not recorded in status.size yet, or the volume is attached and its device is smaller than that.
+	// +optional
+	ExpansionRequired bool `json:"expansionRequired,omitempty"`
 	// ActualSize is the bytes allocated by the largest replica.
 	// +optional
 	ActualSize int64 `json:"actualSize"`
@@ -196,6 +202,8 @@ type VolumeStatus struct {
 // +kubebuilder:printcolumn:name="Size",type=string,JSONPath=`.spec.size`
 // +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.status.currentNodeID`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule="int(self.spec.size) >= int(oldSelf.spec.size) || (has(oldSelf.status) && has(oldSelf.status.size) && int(oldSelf.status.size) > 0 && int(self.spec.size) >= int(oldSelf.status.size))",message="size must not shrink: only an expansion that has not begun can be taken back, down to status.size; once it has begun, replicas may have the new size"
+// +kubebuilder:validation:XValidation:rule="int(self.spec.size) <= int(oldSelf.spec.size) || int(oldSelf.spec.size) % 2097152 != 0 || (has(oldSelf.status) && has(oldSelf.status.size) && int(oldSelf.status.size) > 0)",message="size cannot grow yet: status.size is not recorded; wait until the volume controller of this release has recorded it"
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 40",message="metadata.name must be at most 40 characters"
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="metadata.name must be a DNS-1123 label"
 
