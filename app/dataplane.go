@@ -83,6 +83,9 @@ func (d *dataPlane) Snapshot() (instancemanager.Snapshot, bool) {
 		Process:  s.GetInfo().GetUuid(),
 		Version:  s.GetInfo().GetVersion(),
 		Port:     int(s.GetInfo().GetPort()),
+
+		GrowsReplicas: s.GetInfo().GetReplicasGrow(), GrowsDevices: s.GetInfo().GetDevicesGrow(),
+
 		Engines:  len(s.GetEngines()),
 		Replicas: len(s.GetReplicas()),
 	}, s != nil
@@ -138,10 +141,11 @@ func (d *dataPlane) ObserveReplica(name string) replica.Observed {
 			return replica.Observed{
 				Phase: phases[r.GetPhase()], Reason: r.GetReason(), Message: r.GetMessage(),
 				Generation: r.GetGeneration(), AllocatedBytes: r.GetAllocatedBytes(), Process: s.GetInfo().GetUuid(),
+				SizeBytes: r.GetSizeBytes(), GrowError: r.GetGrowError(), Grows: s.GetInfo().GetReplicasGrow(),
 			}
 		}
 	}
-	return replica.Observed{Phase: types.PhaseAbsent, Process: s.GetInfo().GetUuid()}
+	return replica.Observed{Phase: types.PhaseAbsent, Process: s.GetInfo().GetUuid(), Grows: s.GetInfo().GetReplicasGrow()}
 }
 
 // ObserveEngine implements engine.DataPlane.
@@ -159,6 +163,7 @@ func (d *dataPlane) ObserveEngine(name string) engine.Observed {
 			Generation: e.GetGeneration(), Session: e.GetSession(),
 			Endpoint: e.GetEndpoint(), SizeBytes: e.GetSizeBytes(),
 			Proposed: epochFromWire(e.GetProposedEpoch()), Shown: epochFromWire(e.GetShownEpoch()), Process: s.GetInfo().GetUuid(),
+			Grows: s.GetInfo().GetReplicasGrow(), DevicesGrow: s.GetInfo().GetDevicesGrow(),
 		}
 		if e.GetDeviceKept() {
 			o.Phase = types.PhaseKept
@@ -296,6 +301,12 @@ func (d *dataPlane) AddReplica(ctx context.Context, name, session string, m engi
 		Name: name, Session: session, BandwidthBytesPerSecond: bytesPerSecond,
 		Member: &proto.Member{Name: m.Name, Uid: m.UID, Address: m.Address},
 	})
+	return err
+}
+
+// ExpandEngine implements engine.DataPlane.
+func (d *dataPlane) ExpandEngine(ctx context.Context, name, session string, sizeBytes int64) error {
+	_, err := d.rpc.EngineExpand(ctx, &proto.EngineExpandRequest{Name: name, Session: session, SizeBytes: sizeBytes})
 	return err
 }
 

@@ -30,9 +30,6 @@ func checkGrowth(sizeBytes, regionBytes, to int64) error {
 	return nil
 }
 
-// CanGrow tells whether a volume of a size can grow to another: the regions of the intent map, which the size gives, must stay as they are.
-func CanGrow(from, to int64) bool { return checkGrowth(from, RegionBytes(from), to) == nil }
-
 // Grow makes the replica larger, durably; a size that it has already is success. An error says that it has the size that it had, and
 // serves it; lack of space is the usual one. When ctx ends first the error is a *HangError. What was shown of a size stays.
 func (r *Replica) Grow(ctx context.Context, sizeBytes int64) error {

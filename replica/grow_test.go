@@ -83,14 +83,6 @@ func TestAReplicaThatCannotGrowServesItsSize(t *testing.T) {
 	require.NoError(t, r.State().GrowFailure)
 }
 
-func TestCanGrow(t *testing.T) {
-	assert.True(t, CanGrow(mib, 1<<40))
-	assert.False(t, CanGrow(mib, 1<<40+512), "the regions would be larger")
-	assert.True(t, CanGrow(3<<40/2, 2<<40))
-	assert.False(t, CanGrow(mib, mib))
-	assert.False(t, CanGrow(mib, mib+1))
-}
-
 // growth is what was promised of a replica that grows.
 type growth struct {
 	*acknowledged

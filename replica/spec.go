@@ -5,6 +5,8 @@ import (
 	"path"
 	"regexp"
 	"strings"
+
+	"github.com/longhorn-lep/longhorn-manager/membership"
 )
 
 // Spec identifies a replica: what Create makes and Open expects to find.
@@ -44,16 +46,8 @@ func (s Spec) validate() error {
 	return nil
 }
 
-// RegionBytes is the size of one region of the intent map for a volume of a size: 4 MiB up to 1 TiB, then doubled as often
-// as it takes to need at most 256 Ki regions. So a map takes at most 33 KiB, in memory and on disk, and a first write to a
-// region makes at most 1/256 Ki of a large volume subject to a comparison after a crash.
-func RegionBytes(sizeBytes int64) int64 {
-	region := int64(minRegionBytes)
-	for regionCount(sizeBytes, region) > maxRegions {
-		region *= 2
-	}
-	return region
-}
+// RegionBytes is the size of one region of the intent map for a volume of a size.
+func RegionBytes(sizeBytes int64) int64 { return membership.RegionBytes(sizeBytes) }
 
 func regionCount(sizeBytes, regionBytes int64) int64 {
 	n := sizeBytes / regionBytes

@@ -51,6 +51,9 @@ const (
 	// Volume and engine: the volume shall be detached, and its device is in use; the message names the
 	// users as far as the node knows them.
 	ConditionDeviceInUse = "DeviceInUse"
+	// Volume: it was asked to grow; False until users get the size, with what holds it up. Replica: it was asked to grow; False while it
+	// cannot. The condition is absent where that never was so.
+	ConditionExpanded = "Expanded"
 	// Engine: an epoch that the engine proposes breaks the rules of membership, and is not recorded.
 	ConditionEpochRefused = "EpochRefused"
 	// Replica: it is deleted, and its data cannot be removed.
@@ -119,6 +122,19 @@ const (
 	ReasonReplicaFailed  = "ReplicaFailed"
 	ReasonEngineFailed   = "EngineFailed"
 	ReasonNotFenced      = "NotFenced"
+	// Volume Expanded. The first three: it has not begun, and can be taken back. SizeLimit: no replica of its size can have the new one.
+	// NodeCannotGrow: a node's data plane is of an earlier release. NoRoomToGrow: a disk has no room for what the replicas there would
+	// take more.
+	ReasonSizeLimit      = "SizeLimit"
+	ReasonNodeCannotGrow = "NodeCannotGrow"
+	ReasonNoRoomToGrow   = "NoRoomToGrow"
+	// Volume Expanded, once it has begun. ReplicaNotGrown is a replica's Expanded too. EngineCannotGrow: the node where the volume is used has
+	// a data plane of an earlier release. EngineNotExpanded: the last attempt to offer the size failed.
+	ReasonReplicasGrow      = "ReplicasGrow"
+	ReasonReplicaNotGrown   = "ReplicaNotGrown"
+	ReasonEngineExpands     = "EngineExpands"
+	ReasonEngineCannotGrow  = "EngineCannotGrow"
+	ReasonEngineNotExpanded = "EngineNotExpanded"
 	// Volume Attaching.
 	ReasonWaitingForReplicas = "WaitingForReplicas"
 	ReasonWaitingForEngine   = "WaitingForEngine"

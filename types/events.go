@@ -14,6 +14,10 @@ const (
 	EventDelete         = "Delete"
 	EventFailedDeleting = "FailedDeleting"
 	EventRemount        = "Remount"
+	// About a volume that shall grow.
+	EventSucceededExpansion = "SucceededExpansion"
+	EventFailedExpansion    = "FailedExpansion"
+	EventCanceledExpansion  = "CanceledExpansion"
 	// Of an InstanceManager, whose process is replaced by another version while it serves.
 	EventUpgraded      = "Upgraded"
 	EventUpgradeWaits  = "UpgradeWaits"

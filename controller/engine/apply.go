@@ -50,6 +50,8 @@ func (c *Controller) apply(ctx context.Context, in Input, p Plan) error {
 		return c.addReplica(ctx, e, p.Replica)
 	case ActionRemove:
 		return c.removeReplica(ctx, e, p.Replica)
+	case ActionExpand:
+		return c.expand(ctx, e)
 	case ActionForget:
 		if err := ending.Forget(ctx, c.Engines, e); !apierrors.IsNotFound(err) {
 			return err

@@ -64,6 +64,10 @@ func (f *fakePlane) AddReplica(_ context.Context, _, session string, m Member, b
 	return f.call("add %s %s %s %d", session, m.UID, m.Address, bytesPerSecond)
 }
 
+func (f *fakePlane) ExpandEngine(_ context.Context, _, session string, sizeBytes int64) error {
+	return f.call("expand %s %d", session, sizeBytes)
+}
+
 func (f *fakePlane) RemoveReplica(_ context.Context, _, session, replica string) error {
 	return f.call("remove %s %s", session, replica)
 }

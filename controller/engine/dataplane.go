@@ -24,6 +24,8 @@ type Observed struct {
 	// Shown is the newest epoch that a replica showed, if the engine failed because the epoch
 	// that it was started with does not come after it; nil: none was.
 	Shown *longhorn.Epoch
+	// Grows: the process makes the volume of an engine larger, DevicesGrow: its device too. One that does not must not be asked.
+	Grows, DevicesGrow bool
 	// Process identifies the instance manager's process; empty while unknown.
 	Process string
 }
@@ -68,6 +70,8 @@ type DataPlane interface {
 	// and its users get errors.
 	StopEngine(ctx context.Context, name, session string, force bool) error
 	RecordEpoch(ctx context.Context, name, session string, epoch longhorn.Epoch) error
+	// ExpandEngine has the engine of that session offer a larger size, with its device. It changes nothing if a member is smaller.
+	ExpandEngine(ctx context.Context, name, session string, sizeBytes int64) error
 	// AddReplica begins to make a replica a member by a full copy, and returns at once. It does
 	// nothing for one that is a member or on the way. A bytesPerSecond of 0 is no bound.
 	AddReplica(ctx context.Context, name, session string, m Member, bytesPerSecond int64) error

@@ -29,6 +29,8 @@ const (
 	// ActionAdd begins the rebuild of Plan.Replica, ActionRemove ends it or expels the member.
 	ActionAdd    Action = "add replica"
 	ActionRemove Action = "remove replica"
+	// ActionExpand has the engine offer the size of the spec.
+	ActionExpand Action = "expand"
 	// ActionForget drops the finalizer.
 	ActionForget Action = "forget"
 )
@@ -132,6 +134,7 @@ func mirror(in Input, p *Plan) {
 		s.CurrentState = longhorn.InstanceStateRunning
 		s.Endpoint = o.Endpoint
 		s.CurrentSize = longhorn.Bytes(o.SizeBytes)
+		showExpansion(in, s)
 		setCreation(p, in.Now, longhorn.ConditionTrue, "", "")
 	case types.PhaseStarting, types.PhaseStopping:
 		s.CurrentState = longhorn.InstanceState(o.Phase)
@@ -143,6 +146,7 @@ func mirror(in Input, p *Plan) {
 		recordEpoch(in, p)
 	case o.Phase == types.PhaseRunning:
 		planMembers(in, p)
+		planExpansion(in, p)
 	}
 }
 

@@ -23,6 +23,8 @@ type Snapshot struct {
 	Process string // identity of the process; a restart changes it
 	Version string // of the process
 	Port    int    // at which replicas are served
+	// GrowsReplicas and GrowsDevices: it can make them larger.
+	GrowsReplicas, GrowsDevices bool
 	// Engines and Replicas are how many it hosts, in whatever state.
 	Engines, Replicas int
 }
@@ -106,6 +108,7 @@ func (in Input) alive(now time.Time) Plan {
 	case in.Process != nil:
 		p := in.is(longhorn.InstanceManagerStateRunning, types.ReasonPodRunning, "its pod runs and answers", now)
 		p.Status.IP, p.Status.Port, p.Status.UUID, p.Status.Version = in.Pod.Status.PodIP, in.Process.Port, in.Process.Process, in.Process.Version
+		p.Status.Growth = &longhorn.ProcessGrowth{UUID: in.Process.Process, Replicas: in.Process.GrowsReplicas, Devices: in.Process.GrowsDevices}
 		return p
 	case isUp(before.CurrentState) && before.IP == in.Pod.Status.PodIP && before.UUID != "":
 		return Plan{Status: before}

@@ -37,6 +37,8 @@ func (c *Controller) apply(ctx context.Context, in Input, p Plan) error {
 			return c.refused(ctx, in, r, fmt.Errorf("start replica: %w", err))
 		}
 		c.attempts.note(r.Name, in.Now, nil)
+	case ActionGrow:
+		return c.grow(ctx, in)
 	case ActionStop:
 		fence := int64(0)
 		if in.Observed.Phase != types.PhaseError && r.Spec.FenceGeneration > r.Status.Generation {
@@ -213,7 +215,7 @@ func (c *Controller) specWithoutSecret(in Input) Spec {
 	r := in.Replica
 	return Spec{
 		Name: r.Name, Volume: r.Spec.VolumeName, UID: string(r.UID),
-		Directory: c.directory(in), DiskPath: in.Disk.Path, DiskUUID: r.Spec.DiskID, SizeBytes: int64(r.Spec.VolumeSize),
+		Directory: c.directory(in), DiskPath: in.Disk.Path, DiskUUID: r.Spec.DiskID, SizeBytes: wantedSize(in),
 	}
 }
 

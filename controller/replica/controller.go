@@ -60,7 +60,8 @@ type Deps struct {
 type Controller struct {
 	Deps
 	queue    *queue.Queue[string]
-	attempts attempts
+	attempts attempts // to make or open replicas
+	growths  attempts // to make them larger
 	turns    *turns
 }
 
@@ -123,6 +124,7 @@ func (c *Controller) sync(ctx context.Context, name string) (queue.Result, error
 		return queue.Result{}, err
 	case err != nil || r.Spec.NodeID != c.Node:
 		c.attempts.forget(name)
+		c.growths.forget(name)
 		return queue.Result{}, c.stopStray(ctx, name)
 	case c.Replicas.IsStale(r):
 		return queue.Result{}, queue.ErrStale
@@ -149,7 +151,7 @@ func (c *Controller) gather(ctx context.Context, r *longhorn.Replica) (Input, er
 	if in.Observed.Phase == types.PhaseRunning {
 		c.attempts.forget(r.Name)
 	}
-	in.Tried = c.attempts.of(r.Name)
+	in.Tried, in.Grown = c.attempts.of(r.Name), c.growths.of(r.Name)
 	if im, err := c.InstanceManagers.GetRO(types.InstanceManagerName(c.Node)); err == nil {
 		in.Manager = im
 	}

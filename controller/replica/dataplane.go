@@ -16,6 +16,12 @@ type Observed struct {
 	Generation int64
 	// AllocatedBytes is the space that its data takes; 0 while it is not open.
 	AllocatedBytes int64
+	// SizeBytes is what the replica holds durably; 0 while it is not open, or of a process of an earlier release.
+	SizeBytes int64
+	// GrowError says why it is smaller than it was asked to be; empty: it is not, or was not asked yet.
+	GrowError string
+	// Grows: the process makes a replica larger that is started with a larger size. One of an earlier release must not be asked.
+	Grows bool
 	// Process identifies the instance manager's process; empty while unknown.
 	Process string
 }
@@ -40,6 +46,7 @@ type DataPlane interface {
 	Replicas() (names []string, known bool)
 	// CreateReplica makes the directory, once; it succeeds again while nothing was written.
 	CreateReplica(ctx context.Context, s Spec) error
+	// StartReplica also makes a replica larger, open or not, if Observed.Grows.
 	StartReplica(ctx context.Context, s Spec) error
 	// StopReplica closes a replica. With a fence above 0 the replica durably refuses every engine of
 	// a lower generation before this succeeds, and the older session is ended.

@@ -27,6 +27,8 @@ const (
 	ActionCreate Action = "create"
 	ActionStart  Action = "start"
 	ActionStop   Action = "stop"
+	// ActionGrow makes an open replica larger.
+	ActionGrow Action = "grow"
 	// ActionRemove deletes the data and then drops the finalizer.
 	ActionRemove Action = "remove"
 	// ActionForget drops the finalizer of a replica that never had a place.
@@ -35,7 +37,7 @@ const (
 
 // asksDisk tells whether the data plane uses the replica's disk for the action.
 func (a Action) asksDisk() bool {
-	return a == ActionCreate || a == ActionStart || a == ActionStop || a == ActionRemove
+	return a == ActionCreate || a == ActionStart || a == ActionGrow || a == ActionStop || a == ActionRemove
 }
 
 // Disk is the disk that the replica was placed on, as the node knows it now.
@@ -62,6 +64,8 @@ type Input struct {
 	Owner string
 	// Tried is the last attempt to make or open the replica; zero: none is remembered.
 	Tried attempt
+	// Grown is the last attempt to make it larger; zero: none is remembered.
+	Grown attempt
 	Now   time.Time
 }
 
@@ -110,6 +114,7 @@ func planRun(in Input, p *Plan) {
 		p.Status.Generation = in.Observed.Generation
 		setCreation(p, in.Now, longhorn.ConditionTrue, in.Observed.Reason, in.Observed.Message)
 		showAllocated(in, p)
+		grow(in, p)
 	case types.PhaseStarting, types.PhaseStopping:
 		p.Status.CurrentState = longhorn.InstanceState(in.Observed.Phase)
 		ending.ForgetRun(&p.Status)

@@ -51,7 +51,7 @@ func newReplica(v *longhorn.Volume, names ReplicaNames, place scheduler.Placemen
 func instanceSpec(v *longhorn.Volume) longhorn.InstanceSpec {
 	return longhorn.InstanceSpec{
 		VolumeName:  v.Name,
-		VolumeSize:  v.Spec.Size,
+		VolumeSize:  sizeOf(v),
 		DesireState: longhorn.DesireStateStopped,
 		DataEngine:  v.Spec.DataEngine,
 	}

@@ -61,7 +61,7 @@ func (c *Controller) sync(ctx context.Context, name string) (queue.Result, error
 	return queue.Result{RequeueAfter: p.After}, c.showRefusal(ctx, v, err)
 }
 
-// plan decides what the volume needs. If a plan places replicas or begins a rebuild, it is made
+// plan decides what the volume needs. If a plan places replicas, makes them larger, or begins a rebuild, it is made
 // once more while no other volume does, and takes their room and its turn before the next one looks.
 func (c *Controller) plan(v *longhorn.Volume) (Plan, error) {
 	in, err := c.gather(v)
@@ -69,7 +69,7 @@ func (c *Controller) plan(v *longhorn.Volume) (Plan, error) {
 		return Plan{}, err
 	}
 	p := plan(in)
-	if len(p.CreateReplicas) == 0 && p.BeginsOn == "" {
+	if len(p.CreateReplicas) == 0 && p.BeginsOn == "" && !p.beginsExpansion(v) {
 		return p, nil
 	}
 	c.taking.Lock()
@@ -79,6 +79,9 @@ func (c *Controller) plan(v *longhorn.Volume) (Plan, error) {
 	}
 	p = plan(in)
 	c.placed.assume(p.CreateReplicas)
+	if p.beginsExpansion(v) {
+		c.placed.assumeSize(v, p.Status.Size)
+	}
 	if p.BeginsOn != "" {
 		c.turns.take(v.Name, p.BeginsOn)
 	}

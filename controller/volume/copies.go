@@ -34,6 +34,8 @@ type copyView struct {
 	// gone: its node was removed from Kubernetes. An engine may still reach it, for the
 	// machine may go on for a while, but nothing must rely on that.
 	gone bool
+	// small: it is known to have less than the engine offers, or shall offer. It cannot become a member before it has grown.
+	small bool
 	// evicted: it must leave its disk, which can be read all the same.
 	evicted bool
 }
@@ -53,6 +55,7 @@ func viewOf(in Input, r *longhorn.Replica) copyView {
 	e := in.Engine
 	v := copyView{Replica: r, mode: e.Status.ReplicaModeMap[r.Name]}
 	v.gone, v.down, v.serving = isGone(r), isUnavailable(in, r), isReachable(in, r)
+	v.small = r.Status.CurrentSize > 0 && r.Status.CurrentSize < e.Spec.VolumeSize
 	v.evicted = in.Evicted[r.Name] && !in.Nodes[r.Spec.NodeID].Down
 	v.member = e.Status.Epoch != nil && slices.Contains(e.Status.Epoch.Members, r.Name)
 	at, asked := e.Spec.ReplicaAddressMap[r.Name]
@@ -113,7 +116,8 @@ func prospectOf(in Input, v copyView) prospect {
 		return expected
 	case v.gone, in.Nodes[v.Spec.NodeID].Gone, isError && (isDeleted(c.Reason) || in.Stranded[v.Name]):
 		return lost
-	case v.down, v.Spec.RebuildRetryCount >= maxRetries && v.Spec.LastHealthyAt != "":
+	case v.down, v.small && types.FindCondition(v.Status.Conditions, types.ConditionExpanded).Status == longhorn.ConditionFalse,
+		v.Spec.RebuildRetryCount >= maxRetries && v.Spec.LastHealthyAt != "":
 		return mayReturn
 	}
 	return expected

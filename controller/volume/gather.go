@@ -41,7 +41,7 @@ func (c *Controller) gather(v *longhorn.Volume) (Input, error) {
 	if err := c.gatherRebuilds(&in, o); err != nil {
 		return in, err
 	}
-	o.Replicas = c.placed.with(o.Replicas, v.Name)
+	o.Replicas = c.promised(c.placed.with(o.Replicas, v.Name))
 	in.Cluster = o.Snapshot(v.Name, scheduler.SettingsOf(c.deps.Setting, &v.Spec))
 	return in, nil
 }
@@ -85,6 +85,11 @@ func (c *Controller) gatherVolume(v *longhorn.Volume, o scheduler.Objects) (Inpu
 		}
 	}
 	in.Evicted = evictedOf(in, o.Nodes, types.DrainPolicy(c.deps.Setting.Text(types.SettingNodeDrainPolicy)))
+	for _, r := range in.Replicas {
+		if stuck, _ := isStuck(in, r); stuck {
+			in.Evicted[r.Name] = true // its place is taken by one elsewhere that has the size
+		}
+	}
 	in.Nodes = nodeFacts(nodes, o)
 	return in, nil
 }
@@ -151,6 +156,7 @@ func nodeFacts(names []string, o scheduler.Objects) map[string]NodeFact {
 		fact, ok := known[im.Spec.NodeID]
 		if ok && im.Status.CurrentState == longhorn.InstanceManagerStateRunning {
 			fact.Process = im.Status.UUID
+			fact.GrowsReplicas, fact.GrowsDevices = types.ReplicasGrow(im), types.DevicesGrow(im)
 			known[im.Spec.NodeID] = fact
 		}
 	}

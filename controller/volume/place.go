@@ -24,7 +24,7 @@ func unplaced(reason, message string) scheduling {
 
 func request(v *longhorn.Volume) scheduler.Request {
 	return scheduler.Request{
-		SizeBytes: int64(v.Spec.Size), ActualSizeBytes: v.Status.ActualSize,
+		SizeBytes: int64(sizeOf(v)), ActualSizeBytes: v.Status.ActualSize,
 		NodeSelector: v.Spec.NodeSelector, DiskSelector: v.Spec.DiskSelector,
 	}
 }

@@ -53,6 +53,8 @@ type NodeFact struct {
 	Zone string
 	// Process identifies its instance manager's process; empty while that does not run.
 	Process string
+	// GrowsReplicas and GrowsDevices: that process can make them larger.
+	GrowsReplicas, GrowsDevices bool
 }
 
 // ReplicaNames are the names of a replica to be made.
@@ -133,6 +135,9 @@ func plan(in Input) Plan {
 	p := Plan{Status: *in.Volume.Status.DeepCopy()}
 	p.Status.OwnerID = in.Owner
 	p.Status.ActualSize = actualSize(in.Replicas)
+	if p.Status.Size == 0 {
+		p.Status.Size = firstSize(in)
+	}
 
 	if in.Attachment == nil {
 		p.CreateAttachment = newAttachment(in.Volume)
@@ -145,6 +150,7 @@ func plan(in Input) Plan {
 		return p
 	}
 	if planFirst(in, &p) {
+		expand(in, &p)
 		mirrorInUse(in, &p.Status)
 		p.Events = append(p.Events, transitions(in, &p.Status)...)
 		return p
@@ -157,6 +163,7 @@ func plan(in Input) Plan {
 	if copies.known {
 		p.take(nextStep(in, copies, p.Status.LastDegradedAt), in.Now)
 	}
+	expand(in, &p)
 	evictionWaits(in, &p)
 	copiesMissing(in, &p)
 	mirrorInUse(in, &p.Status)

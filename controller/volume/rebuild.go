@@ -101,7 +101,7 @@ func (f facts) due(t Target, noPlace bool) (list []copyView, wait time.Duration)
 	}
 	for _, v := range f.list {
 		switch {
-		case t.Copies[v.Name].Fate != fateBuild, v.asked, !v.serving, v.evicted && !noPlace:
+		case t.Copies[v.Name].Fate != fateBuild, v.asked, !v.serving, v.small, v.evicted && !noPlace:
 			continue
 		case v.tried:
 			continue // the engine's next status brings us back

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	kubetypes "k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
@@ -24,6 +25,7 @@ type reservations struct {
 
 	mu      sync.Mutex
 	assumed map[string]assumption // by replica name; guarded by mu
+	sizes   map[string]largerSize // by volume name; guarded by mu
 }
 
 type assumption struct {
@@ -32,7 +34,7 @@ type assumption struct {
 }
 
 func newReservations(c clock.PassiveClock) *reservations {
-	return &reservations{clock: c, assumed: map[string]assumption{}}
+	return &reservations{clock: c, assumed: map[string]assumption{}, sizes: map[string]largerSize{}}
 }
 
 func (r *reservations) assume(replicas []*longhorn.Replica) {
@@ -82,6 +84,58 @@ func (r *reservations) with(cached []*longhorn.Replica, volume string) []*longho
 		case a.replica.Spec.VolumeName != volume:
 			all = append(all, a.replica)
 		}
+	}
+	return all
+}
+
+// largerSize is what a volume's replicas are about to be asked to have.
+type largerSize struct {
+	uid   kubetypes.UID
+	size  longhorn.Bytes
+	until time.Time
+}
+
+// assumeSize takes room for the replicas of a volume that is about to grow, until the cache shows that its size is recorded.
+func (r *reservations) assumeSize(v *longhorn.Volume, size longhorn.Bytes) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.sizes[v.Name] = largerSize{v.UID, size, r.clock.Now().Add(assumeFor)}
+}
+
+// sizeOf is the size that the replicas of a volume have, or are about to be asked to have.
+func (r *reservations) sizeOf(v *longhorn.Volume) longhorn.Bytes {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	a, ok := r.sizes[v.Name]
+	switch {
+	case !ok:
+		return v.Status.Size
+	case a.uid != v.UID || a.size <= v.Status.Size || r.clock.Now().After(a.until):
+		delete(r.sizes, v.Name)
+		return v.Status.Size
+	}
+	return a.size
+}
+
+// promised returns the replicas with the size that their volume has recorded, or is about to, where their specs do not ask for it
+// yet: between the two nothing else may take that room.
+func (c *Controller) promised(replicas []*longhorn.Replica) []*longhorn.Replica {
+	var all []*longhorn.Replica
+	for i, r := range replicas {
+		v, err := c.deps.Volumes.GetRO(r.Spec.VolumeName)
+		if err != nil || !ownedBy(r, v) {
+			continue
+		}
+		if size := c.placed.sizeOf(v); size > r.Spec.VolumeSize {
+			if all == nil {
+				all = slices.Clone(replicas)
+			}
+			all[i] = r.DeepCopy()
+			all[i].Spec.VolumeSize = size
+		}
+	}
+	if all == nil {
+		return replicas
 	}
 	return all
 }

@@ -68,6 +68,7 @@ func startedEngine(in Input) *longhorn.Engine {
 			e.Spec.ReplicaAddressMap[r.Name] = address(r)
 		}
 	}
+	e.Spec.VolumeSize = startSize(in, e)
 	e.Spec.Frontend = in.Volume.Spec.Frontend
 	e.Spec.DisableFrontend = in.Volume.Spec.DisableFrontend
 	e.Spec.Active = true

@@ -92,7 +92,8 @@ func (c *Controller) whenInstanceManager(was, is *longhorn.InstanceManager) []st
 	if is != nil {
 		after, node = is.Status, is.Spec.NodeID
 	}
-	if is != nil && was != nil && before.CurrentState == after.CurrentState && before.UUID == after.UUID {
+	if is != nil && was != nil && before.CurrentState == after.CurrentState && before.UUID == after.UUID &&
+		types.ReplicasGrow(was) == types.ReplicasGrow(is) && types.DevicesGrow(was) == types.DevicesGrow(is) {
 		return nil
 	}
 	names := c.onNode(node)
@@ -263,6 +264,9 @@ func (c *Controller) volumesThat(are func(*longhorn.Volume) bool) []string {
 
 // isUnplaced: it waits for room, which a change of a node may have made.
 func isUnplaced(v *longhorn.Volume) bool {
+	if types.FindCondition(v.Status.Conditions, types.ConditionExpanded).Reason == types.ReasonNoRoomToGrow {
+		return true
+	}
 	c := types.FindCondition(v.Status.Conditions, types.ConditionScheduled)
 	return c.Status != longhorn.ConditionTrue || c.Reason != ""
 }

@@ -27,6 +27,7 @@ func IsStopped(s longhorn.InstanceState) bool { return s == longhorn.InstanceSta
 func ForgetRun(s *longhorn.EngineStatus) {
 	s.Session, s.UUID, s.InstanceManagerName, s.Endpoint = "", "", "", ""
 	s.CurrentSize = 0
+	s.IsExpanding, s.LastExpansionError, s.LastExpansionFailedAt = false, "", ""
 	s.CurrentReplicaAddressMap, s.ReplicaModeMap, s.RebuildStatus = nil, nil, nil
 }
 

@@ -1,0 +1,43 @@
+package scheduler
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// GrowthShortage says why the replicas of a volume cannot take more bytes on their disks, by disk UUID: the first disk, by UUID, that has no
+// room. It returns "" if all have. Disks that the snapshot does not have are not asked.
+//
+// A disk must be able to hold the bytes, which placing a replica does not ask of it, and to be promised them:
+//
+//	physical: available + reserved - delta  must leave  maximum * minimal%
+//	virtual:  as for a replica of delta bytes that writes nothing at once
+func GrowthShortage(s Snapshot, delta map[string]int64) string {
+	for _, uuid := range slices.Sorted(maps.Keys(delta)) {
+		for i := range s.Nodes {
+			n := &s.Nodes[i]
+			for _, d := range n.Disks {
+				if d.UUID != uuid || uuid == "" {
+					continue
+				}
+				if lack := growthShortage(d, s.Settings, delta[uuid]); lack != "" {
+					return fmt.Sprintf("%d extra bytes do not fit on disk %s (%s) of node %s: %s", delta[uuid], uuid, d.Path, n.Name, lack)
+				}
+			}
+		}
+	}
+	return ""
+}
+
+func growthShortage(d Disk, s Settings, delta int64) string {
+	if lack := shortage(d, s, delta, 0); lack != "" {
+		return lack
+	}
+	floor := percentOf(d.StorageMaximum, s.MinimalAvailablePercent)
+	if d.StorageAvailable+d.StorageReserved-delta < floor {
+		return fmt.Sprintf("storageAvailable %d + storageReserved %d - %d must leave %d (%d%% of storageMaximum %d)",
+			d.StorageAvailable, d.StorageReserved, delta, floor, s.MinimalAvailablePercent, d.StorageMaximum)
+	}
+	return ""
+}
