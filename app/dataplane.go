@@ -80,9 +80,9 @@ func (d *dataPlane) snapshot() *proto.State {
 func (d *dataPlane) Snapshot() (instancemanager.Snapshot, bool) {
 	s := d.snapshot()
 	return instancemanager.Snapshot{
-		Process:  s.GetInfo().GetUuid(),
-		Version:  s.GetInfo().GetVersion(),
-		Port:     int(s.GetInfo().GetPort()),
+		Process: s.GetInfo().GetUuid(),
+		Version: s.GetInfo().GetVersion(),
+		Port:    int(s.GetInfo().GetPort()),
 
 		GrowsReplicas: s.GetInfo().GetReplicasGrow(), GrowsDevices: s.GetInfo().GetDevicesGrow(),
 

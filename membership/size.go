@@ -2,7 +2,7 @@ package membership
 
 const (
 	minRegionBytes = 4 << 20
-	mostRegions     = 256 << 10
+	mostRegions    = 256 << 10
 )
 
 // RegionBytes is the size of one region of a replica's intent map for a volume of a size: 4 MiB up to 1 TiB, then doubled as often

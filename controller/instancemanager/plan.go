@@ -108,13 +108,21 @@ func (in Input) alive(now time.Time) Plan {
 	case in.Process != nil:
 		p := in.is(longhorn.InstanceManagerStateRunning, types.ReasonPodRunning, "its pod runs and answers", now)
 		p.Status.IP, p.Status.Port, p.Status.UUID, p.Status.Version = in.Pod.Status.PodIP, in.Process.Port, in.Process.Process, in.Process.Version
-		p.Status.Growth = &longhorn.ProcessGrowth{UUID: in.Process.Process, Replicas: in.Process.GrowsReplicas, Devices: in.Process.GrowsDevices}
+		p.Status.Growth = growthOf(*in.Process)
 		return p
 	case isUp(before.CurrentState) && before.IP == in.Pod.Status.PodIP && before.UUID != "":
 		return Plan{Status: before}
 	default:
 		return in.is(longhorn.InstanceManagerStateStarting, types.ReasonPodStarting, "its pod runs and does not answer yet", now)
 	}
+}
+
+// growthOf is what the process can make larger; nil: nothing.
+func growthOf(s Snapshot) *longhorn.ProcessGrowth {
+	if !s.GrowsReplicas && !s.GrowsDevices {
+		return nil
+	}
+	return &longhorn.ProcessGrowth{UUID: s.Process, Replicas: s.GrowsReplicas, Devices: s.GrowsDevices}
 }
 
 // isUp tells whether a pod was last seen to answer, as far as is known.

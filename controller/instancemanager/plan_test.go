@@ -261,3 +261,16 @@ func TestANodeNameThatFitsNoLabelIsShortened(t *testing.T) {
 	require.Len(t, label, 63)
 	assert.True(t, strings.HasPrefix(label, "a-very-long-node-name.of-a-very-long-zone.of-a-very-"), label)
 }
+
+// What a process can make larger is shown with its identity, and goes with it.
+func TestGrowthIsShownWithItsProcess(t *testing.T) {
+	able := serving(0, 0)
+	able.GrowsReplicas, able.GrowsDevices = true, true
+	in := Input{Node: "node-1", Manager: running("10.0.0.1", "process-1"), Pod: pod(), Image: image, Process: able, Needed: true}
+	s := plan(in, testutil.Now).Status
+	assert.Equal(t, &longhorn.ProcessGrowth{UUID: "process-1", Replicas: true, Devices: true}, s.Growth)
+	in.Manager.Status, in.Process = s, nil
+	assert.Equal(t, s.Growth, plan(in, testutil.Now).Status.Growth, "it does not answer for a moment")
+	in.Process = serving(0, 0)
+	assert.Nil(t, plan(in, testutil.Now).Status.Growth, "one of an earlier release")
+}

@@ -17,6 +17,7 @@
 //	drive       which step comes next          robustness  how good the replicas are
 //	start       with which replicas            events      what people are told of it
 //	fence       leaving a node that is down    deletion    the end of the volume
+//	expansion   what grows next, and what holds it up
 //
 // The replicas of a volume that is served come from one target (target.go):
 //

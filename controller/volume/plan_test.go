@@ -31,7 +31,7 @@ type world struct {
 
 func (w world) input() Input {
 	v := &longhorn.Volume{ObjectMeta: metav1.ObjectMeta{Name: "vol", UID: "u", Labels: map[string]string{types.LabelVolume: "vol"}, Finalizers: []string{types.Finalizer}}}
-	v.Spec.Size = gib
+	v.Spec.Size, v.Status.Size = gib, gib
 	v.Spec.NumberOfReplicas, v.Spec.DataLocality = 2, longhorn.DataLocalityDisabled
 	v.Spec.NodeID = w.want
 	if w.deleted {
@@ -42,6 +42,7 @@ func (w world) input() Input {
 	e.Status.Generation = 1
 	e.Status.Epoch = &longhorn.Epoch{Generation: 1, Counter: 1, Members: []string{"vol-r-1", "vol-r-2"}}
 	if w.engineState == longhorn.InstanceStateRunning {
+		e.Status.CurrentSize = gib
 		e.Status.ReplicaModeMap = map[string]longhorn.ReplicaMode{"vol-r-1": longhorn.ReplicaModeRW, "vol-r-2": longhorn.ReplicaModeRW}
 	}
 	if w.failedAgo > 0 {

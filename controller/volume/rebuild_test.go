@@ -224,7 +224,7 @@ func returned(n int) []object.Object {
 			build.Volume(name, finalized, func(v *longhorn.Volume) {
 				v.Spec.NumberOfReplicas, v.Spec.NodeID = 2, "a"
 				v.Status = longhorn.VolumeStatus{
-					OwnerID: "leader", State: longhorn.VolumeStateAttached, CurrentNodeID: "a", AttachedAt: ago(long), Robustness: longhorn.VolumeRobustnessDegraded,
+					OwnerID: "leader", State: longhorn.VolumeStateAttached, CurrentNodeID: "a", AttachedAt: ago(long), Robustness: longhorn.VolumeRobustnessDegraded, Size: build.GiB,
 					LastDegradedAt: types.Timestamp(testutil.Now.Add(time.Duration(-n+(i*7)%n) * time.Second)),
 					Conditions: []longhorn.Condition{
 						{Type: types.ConditionScheduled, Status: longhorn.ConditionTrue},
@@ -240,7 +240,7 @@ func returned(n int) []object.Object {
 				e.Status.CurrentState, e.Status.Generation, e.Status.Session, e.Status.UUID = longhorn.InstanceStateRunning, 1, "s", "p"
 				e.Status.Epoch = &longhorn.Epoch{Generation: 1, Counter: 2, Members: []string{name + "-r1"}}
 				e.Status.ReplicaModeMap = map[string]longhorn.ReplicaMode{name + "-r1": longhorn.ReplicaModeRW}
-				e.Status.CurrentReplicaAddressMap = addresses
+				e.Status.CurrentReplicaAddressMap, e.Status.CurrentSize = addresses, build.GiB
 			}),
 			replica("-r1", "a", "10.0.0.1", false), replica("-r2", "b", "10.0.0.2", true))
 	}

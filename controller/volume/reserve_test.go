@@ -260,3 +260,19 @@ func TestVolumesPlacedOneAfterTheOtherSpread(t *testing.T) {
 		assert.Contains(t, []int{107, 108}, n, disk) // 1500 replicas on 14 disks
 	}
 }
+
+// Between the record of a larger size and the replicas that are asked for it, the room is taken; and before the cache shows the record.
+func TestRoomOfAGrowingVolumeIsTaken(t *testing.T) {
+	grown := build.Volume("vol", func(v *longhorn.Volume) { v.Status.Size = 2 * build.GiB })
+	_, c := begin(t, grown, build.PlacedReplica("r", "vol", "a", "disk-a", ownedReplica))
+	sizes := func() longhorn.Bytes {
+		o, err := c.objects()
+		require.NoError(t, err)
+		return c.promised(o.Replicas)[0].Spec.VolumeSize
+	}
+	require.EqualValues(t, 2*build.GiB, sizes(), "recorded")
+	c.placed.assumeSize(grown, 3*build.GiB)
+	require.EqualValues(t, 3*build.GiB, sizes(), "about to be recorded")
+	c.placed.assumeSize(grown, build.GiB)
+	require.EqualValues(t, 2*build.GiB, sizes(), "the cache shows more by now")
+}

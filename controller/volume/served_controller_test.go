@@ -38,7 +38,7 @@ func cluster(n int, changes ...func(e *longhorn.Engine, failed *longhorn.Replica
 		e.Status.CurrentState, e.Status.Generation, e.Status.Session, e.Status.UUID = longhorn.InstanceStateRunning, 1, "s", "p"
 		e.Status.Epoch = &longhorn.Epoch{Generation: 1, Counter: 2, Members: []string{"r1", "r2"}}
 		e.Status.ReplicaModeMap = map[string]longhorn.ReplicaMode{"r1": longhorn.ReplicaModeRW, "r2": longhorn.ReplicaModeRW}
-		e.Status.CurrentReplicaAddressMap = addresses
+		e.Status.CurrentReplicaAddressMap, e.Status.CurrentSize = addresses, build.GiB
 	})
 	failed := build.PlacedReplica("r3", "vol", "c", "disk-c", running("10.0.0.3"), func(r *longhorn.Replica) {
 		r.Spec.FailedAt = types.Timestamp(testutil.Now.Add(-time.Minute))
@@ -60,7 +60,7 @@ func attachedVolume(n int, changes ...func(*longhorn.Volume)) *longhorn.Volume {
 	return build.Volume("vol", append([]func(*longhorn.Volume){finalized, func(v *longhorn.Volume) {
 		v.Spec.NumberOfReplicas, v.Spec.NodeID = n, "a"
 		v.Status = longhorn.VolumeStatus{
-			OwnerID: "leader", State: longhorn.VolumeStateAttached, CurrentNodeID: "a", AttachedAt: ago(long), Robustness: longhorn.VolumeRobustnessHealthy,
+			OwnerID: "leader", State: longhorn.VolumeStateAttached, CurrentNodeID: "a", AttachedAt: ago(long), Robustness: longhorn.VolumeRobustnessHealthy, Size: build.GiB,
 			Conditions: []longhorn.Condition{
 				{Type: types.ConditionScheduled, Status: longhorn.ConditionTrue},
 				{Type: types.ConditionFaulted, Status: longhorn.ConditionFalse},

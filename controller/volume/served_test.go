@@ -134,8 +134,8 @@ func served(n int, copies ...option) Input {
 	in.Names = []ReplicaNames{{"new", "new-dir"}}
 	v, e := in.Volume, in.Engine
 	v.Spec.NumberOfReplicas, v.Spec.StaleReplicaTimeout = n, 2880
-	v.Status = longhorn.VolumeStatus{OwnerID: "leader", State: longhorn.VolumeStateAttached, CurrentNodeID: "a", AttachedAt: ago(long)}
-	e.Spec.NodeID = "a"
+	v.Status = longhorn.VolumeStatus{OwnerID: "leader", State: longhorn.VolumeStateAttached, CurrentNodeID: "a", AttachedAt: ago(long), Size: gib}
+	e.Spec.NodeID, e.Status.CurrentSize = "a", gib
 	e.Status.CurrentState, e.Status.Session, e.Status.Generation = longhorn.InstanceStateRunning, "s", 1
 	e.Status.Epoch = &longhorn.Epoch{Generation: 1, Counter: 1}
 	in.Cluster.Settings = scheduler.Settings{OverProvisioningPercent: 100, ZoneSoftAntiAffinity: true, DiskSoftAntiAffinity: true, AllowEmptyNodeSelector: true, AllowEmptyDiskSelector: true}
