@@ -30,7 +30,7 @@ type bench struct {
 func newBench(t *testing.T, objs ...runtime.Object) *bench {
 	t.Helper()
 	h := testutil.New(t, objs...)
-	m := manager.New(manager.DepsOf(h.Datastore(datastore.Options{}), h.Clock, h.Log))
+	m := manager.New(manager.DepsOf(h.Datastore(datastore.Options{}), datastore.NewWorkloads(h.Kube), h.Clock, h.Log))
 	metrics := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "longhorn_up 1\n") })
 	return &bench{Harness: h, server: NewServer(Deps{Manager: m, Metrics: metrics, Log: h.Log})}
 }

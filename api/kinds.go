@@ -27,6 +27,9 @@ type kind struct {
 	remove func(ctx context.Context, id string) error
 	// actions answer with the resource itself.
 	actions []action
+	// offers tells whether a resource shows an action; nil: all of them. One that is not shown may be
+	// called all the same: what stands against it then is the answer.
+	offers func(o v1.Object, action string) bool
 }
 
 // action is what a client can do with a resource, by POST to <self>?action=<name>.
@@ -156,6 +159,9 @@ func (k *kind) link(base string, object v1.Object) {
 	head.Links = map[string]string{"self": self}
 	head.Actions = map[string]string{}
 	for _, a := range k.actions {
+		if k.offers != nil && !k.offers(object, a.name) {
+			continue
+		}
 		head.Actions[a.name] = self + "?action=" + a.name
 	}
 	if v, ok := object.(*v1.Volume); ok {

@@ -67,6 +67,7 @@ var plainTypes = []struct {
 	{id: "nodeCondition", wire: v1.Condition{}},
 	{id: "rebuildStatus", wire: v1.RebuildStatus{}},
 	{id: "replica", wire: v1.Replica{}},
+	{id: "expandInput", input: true, wire: v1.ExpandInput{}, hints: map[string]hint{"size": {required: true}}},
 	{id: "replicaRemoveInput", input: true, wire: v1.ReplicaRemoveInput{}, hints: map[string]hint{"name": {required: true}}},
 	{id: "salvageInput", input: true, wire: v1.SalvageInput{}, hints: map[string]hint{"names": {required: true}}},
 	{id: "settingDefinition", wire: v1.SettingDefinition{}},

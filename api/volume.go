@@ -10,6 +10,12 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
+const (
+	actionSalvage         = "salvage"
+	actionExpand          = "expand"
+	actionCancelExpansion = "cancelExpansion"
+)
+
 func volumeKind(m *manager.Manager) kind {
 	return kind{
 		id: v1.TypeVolume, plural: "volumes", wire: v1.Volume{},
@@ -48,6 +54,7 @@ func volumeKind(m *manager.Manager) kind {
 			return objectOf(volumeOf)(m.CreateVolume(ctx, volumeRequest(in)))
 		},
 		remove: m.DeleteVolume,
+		offers: offersOnVolume,
 		actions: append([]action{
 			{"attach", "attachInput", func(ctx context.Context, id string, body []byte) (v1.Object, error) {
 				in, err := decodeInput[v1.AttachInput](body)
@@ -68,15 +75,43 @@ func volumeKind(m *manager.Manager) kind {
 					TicketID: in.AttachmentID, NodeID: in.HostID, Force: in.ForceDetach,
 				}))
 			}},
-			{"salvage", "salvageInput", func(ctx context.Context, id string, body []byte) (v1.Object, error) {
+			{actionSalvage, "salvageInput", func(ctx context.Context, id string, body []byte) (v1.Object, error) {
 				in, err := decodeInput[v1.SalvageInput](body)
 				if err != nil {
 					return nil, err
 				}
 				return objectOf(volumeOf)(m.SalvageVolume(ctx, id, in.Names))
 			}},
+			{actionExpand, "expandInput", func(ctx context.Context, id string, body []byte) (v1.Object, error) {
+				in, err := decodeInput[v1.ExpandInput](body)
+				if err != nil {
+					return nil, err
+				}
+				return objectOf(volumeOf)(m.ExpandVolume(ctx, id, string(in.Size)))
+			}},
+			{actionCancelExpansion, "empty", func(ctx context.Context, id string, body []byte) (v1.Object, error) {
+				if _, err := decodeInput[v1.Empty](body); err != nil {
+					return nil, err
+				}
+				return objectOf(volumeOf)(m.CancelExpansion(ctx, id))
+			}},
 		}, volumeUpdates(m)...),
 	}
+}
+
+// offersOnVolume hides salvage, expand and cancelExpansion in the states in which Longhorn does.
+func offersOnVolume(o v1.Object, action string) bool {
+	v, ok := o.(*v1.Volume)
+	if !ok || action != actionSalvage && action != actionExpand && action != actionCancelExpansion {
+		return true
+	}
+	switch isFaulted := v.Robustness == "faulted"; {
+	case isFaulted, action == actionSalvage:
+		return isFaulted == (action == actionSalvage)
+	case v.State == "attaching":
+		return action == actionCancelExpansion
+	}
+	return v.State == "attached" || v.State == "detached"
 }
 
 // volumeUpdates are the actions that change a volume's spec or take one of its replicas away.
@@ -182,6 +217,7 @@ func volumeOf(view manager.VolumeView) *v1.Volume {
 		RevisionCounterDisabled:     v.Spec.RevisionCounterDisabled,
 		State:                       string(v.Status.State),
 		Robustness:                  string(view.Robustness),
+		ExpansionRequired:           view.ExpansionRequired,
 		Created:                     v.CreationTimestamp.UTC().String(),
 		LastAttachedBy:              v.Spec.LastAttachedBy,
 		LastDegradedAt:              v.Status.LastDegradedAt,
@@ -239,6 +275,8 @@ func controllerOf(e *manager.Engine, actualSize int64) v1.Controller {
 		Size:                decimal(int64(e.Status.CurrentSize)),
 		ActualSize:          decimal(actualSize),
 		Endpoint:            e.Status.Endpoint,
+		IsExpanding:         e.Status.IsExpanding,
+		LastExpansionError:  e.Status.LastExpansionError, LastExpansionFailedAt: e.Status.LastExpansionFailedAt,
 	}
 }
 

@@ -220,7 +220,7 @@ func (d *daemon) leadCluster(ctx context.Context) error {
 		}
 	}
 	defer d.rest.server.Store(nil)
-	return s.run(ctx, func() { d.rest.server.Store(d.newServer(store)) })
+	return s.run(ctx, func() { d.rest.server.Store(d.newServer(store, s.workloads)) })
 }
 
 // clusterKinds are what the leader watches; nil: all. A kind that it may not watch would keep it
@@ -235,7 +235,7 @@ func (d *daemon) clusterKinds() []datastore.Kind {
 	}
 }
 
-func (d *daemon) newServer(store *datastore.Datastore) *api.Server {
-	m := manager.New(manager.DepsOf(store, d.env.Clock, d.env.Log))
+func (d *daemon) newServer(store *datastore.Datastore, claims *datastore.Workloads) *api.Server {
+	m := manager.New(manager.DepsOf(store, claims, d.env.Clock, d.env.Log))
 	return api.NewServer(api.Deps{Manager: m, Log: d.env.Log})
 }

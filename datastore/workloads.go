@@ -16,7 +16,7 @@ import (
 )
 
 // Workloads finds the pods that use volumes. It caches only PersistentVolumes, cut down to
-// a name, a driver, a handle and a claim: they change seldom. Pods change all the time: it
+// a name, a driver, a handle, a mode and a claim: they change seldom. Pods change all the time: it
 // does not watch them but lists them live on demand, one namespace and node at a time.
 //
 //	volume ──► PersistentVolume (driver, handle) ──► its claim ──► pods that name the claim
@@ -128,7 +128,8 @@ func slimVolume(obj any) (any, error) {
 		Name: pv.Name, UID: pv.UID, ResourceVersion: pv.ResourceVersion,
 	}}
 	if csi := pv.Spec.CSI; csi != nil && csi.Driver == types.DriverName {
-		slim.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: csi.Driver, VolumeHandle: csi.VolumeHandle}
+		slim.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: csi.Driver, VolumeHandle: csi.VolumeHandle, FSType: csi.FSType}
+		slim.Spec.VolumeMode = pv.Spec.VolumeMode
 		slim.Status.Phase = pv.Status.Phase
 		if claim := pv.Spec.ClaimRef; claim != nil {
 			slim.Spec.ClaimRef = &corev1.ObjectReference{Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID}

@@ -3,6 +3,7 @@ package manager
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
@@ -100,12 +101,19 @@ func forbiddenOf(err error) error {
 	return err
 }
 
+// wholeObject stands in the place of a field where a rule of the schema is on the object.
+const wholeObject = "<nil>"
+
 // invalidOf passes on the first rule of the object's schema that was broken.
 func invalidOf(err error) error {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) {
 		if details := status.Status().Details; details != nil && len(details.Causes) > 0 {
-			return &Invalid{Field: details.Causes[0].Field, Rule: details.Causes[0].Message}
+			cause := details.Causes[0]
+			if cause.Field == wholeObject { // a rule on several fields, whose text names them
+				return &Invalid{Rule: strings.TrimPrefix(cause.Message, `Invalid value: "object": `)}
+			}
+			return &Invalid{Field: cause.Field, Rule: cause.Message}
 		}
 	}
 	return &Invalid{Rule: err.Error()}

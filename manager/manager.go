@@ -16,6 +16,7 @@ import (
 	"github.com/sirupsen/logrus"
 	"golang.org/x/sync/semaphore"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/labels"
@@ -137,6 +138,8 @@ type Deps struct {
 	Settings         SettingStore
 	InstanceManagers Cached[*longhorn.InstanceManager]
 	Pods             Indexed[*corev1.Pod]
+	Claims           ClaimStore
+	StorageClasses   Live[*storagev1.StorageClass]
 	// Namespace is where objects are made.
 	Namespace string
 	Clock     clock.Clock
@@ -180,8 +183,8 @@ func (m *Manager) settings() types.SettingValues {
 	}
 }
 
-// DepsOf are the Deps that a datastore of the whole cluster gives.
-func DepsOf(d *datastore.Datastore, c clock.Clock, log *logrus.Entry) Deps {
+// DepsOf are the Deps that a datastore of the whole cluster gives, and what knows the volumes' claims.
+func DepsOf(d *datastore.Datastore, claims ClaimStore, c clock.Clock, log *logrus.Entry) Deps {
 	return Deps{
 		Volumes:          d.Volumes,
 		Attachments:      d.VolumeAttachments,
@@ -192,6 +195,8 @@ func DepsOf(d *datastore.Datastore, c clock.Clock, log *logrus.Entry) Deps {
 		Settings:         d.Settings,
 		InstanceManagers: d.InstanceManagers,
 		Pods:             d.Pods,
+		Claims:           claims,
+		StorageClasses:   d.StorageClasses,
 		Namespace:        d.Namespace,
 		Clock:            c,
 		Log:              log,

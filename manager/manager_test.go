@@ -45,7 +45,7 @@ func newBench(t *testing.T, objs ...runtime.Object) *bench {
 	t.Helper()
 	h := testutil.New(t, objs...)
 	c := &hastyClock{FakeClock: h.Clock}
-	return &bench{Harness: h, Manager: New(DepsOf(h.Datastore(datastore.Options{}), c, h.Log)), hasty: c}
+	return &bench{Harness: h, Manager: New(DepsOf(h.Datastore(datastore.Options{}), datastore.NewWorkloads(h.Kube), c, h.Log)), hasty: c}
 }
 
 // threeNodes are ready, with a disk of 100 GiB each.

@@ -30,6 +30,8 @@ type VolumeView struct {
 	// Robustness is the volume's, made true for what was asked since the controller looked: a volume
 	// that has fewer good replicas than asked for is degraded.
 	Robustness longhorn.VolumeRobustness
+	// ExpansionRequired: users still get less than spec.size.
+	ExpansionRequired bool
 	// Ready tells whether a workload may have it attached; if not, NotReadyMessage says why.
 	Ready           bool
 	NotReadyMessage string
@@ -132,6 +134,7 @@ func (m *Manager) view(v *Volume, attachment *VolumeAttachment) (VolumeView, err
 		}
 	}
 	view.Robustness = robustness(v, view.Engines, view.Replicas)
+	view.ExpansionRequired = types.IsExpansionRequired(v, servingEngine(v, view.Engines))
 	view.NotReadyMessage = notReadyMessage(v, view.Replicas)
 	view.Ready = view.NotReadyMessage == ""
 	return view, nil

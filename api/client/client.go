@@ -86,6 +86,17 @@ func (c *Client) DetachVolume(ctx context.Context, name string, in v1.DetachInpu
 	return call[v1.Volume](ctx, c, http.MethodPost, action("volumes", name, "detach"), in)
 }
 
+// ExpandVolume asks for a volume to be made larger and does not wait for it. It may be repeated. A claim that requests less than the
+// size is made to request it first, and the volume stays as it is. ErrInvalid: it has more. ErrConflict: it cannot be expanded now.
+func (c *Client) ExpandVolume(ctx context.Context, name string, in v1.ExpandInput) (*v1.Volume, error) {
+	return call[v1.Volume](ctx, c, http.MethodPost, action("volumes", name, "expand"), in)
+}
+
+// CancelExpansion takes back an expansion that has not begun. ErrConflict: it has, or there is none.
+func (c *Client) CancelExpansion(ctx context.Context, name string) (*v1.Volume, error) {
+	return call[v1.Volume](ctx, c, http.MethodPost, action("volumes", name, "cancelExpansion"), nil)
+}
+
 // Nodes lists all nodes, sorted by name.
 func (c *Client) Nodes(ctx context.Context) ([]v1.Node, error) {
 	return list[v1.Node](ctx, c, "/nodes")

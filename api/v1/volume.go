@@ -97,6 +97,8 @@ type Volume struct {
 	State string `json:"state"`
 	// Robustness is healthy, degraded, faulted or unknown.
 	Robustness string `json:"robustness"`
+	// ExpansionRequired: users still get less than Size. The condition Expanded says what holds it up.
+	ExpansionRequired bool `json:"expansionRequired"`
 	// Created is a time as Go prints it: 2026-08-14 12:00:00 +0000 UTC.
 	Created        string               `json:"created"`
 	LastAttachedBy string               `json:"lastAttachedBy"`
@@ -155,6 +157,11 @@ type Controller struct {
 	ActualSize string `json:"actualSize"`
 	// Endpoint is the block device on the node; empty while there is none.
 	Endpoint string `json:"endpoint"`
+	// IsExpanding: the engine offers less than it is asked for.
+	IsExpanding bool `json:"isExpanding"`
+	// LastExpansionError is why the last attempt to offer more failed, LastExpansionFailedAt (RFC 3339) when.
+	LastExpansionError    string `json:"lastExpansionError"`
+	LastExpansionFailedAt string `json:"lastExpansionFailedAt"`
 }
 
 // VolumeAttachment holds the tickets of a volume.
@@ -265,6 +272,12 @@ type UpdateDiskSelectorInput struct {
 type SalvageInput struct {
 	// Names are those of replicas of the volume.
 	Names []string `json:"names"`
+}
+
+// ExpandInput is the body of the action expand.
+type ExpandInput struct {
+	// Size is what the volume shall have, rounded up to a multiple of 2 MiB; not less than it has.
+	Size Quantity `json:"size"`
 }
 
 // ReplicaRemoveInput is the body of the action replicaRemove.

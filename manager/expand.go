@@ -1,0 +1,169 @@
+package manager
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// ClaimStore is what is needed of the claims that volumes are bound to.
+type ClaimStore interface {
+	// Claims returns the bound PersistentVolumes of a volume, from a cache.
+	Claims(volume string) ([]*corev1.PersistentVolume, error)
+	// Claim returns a claim as the API server has it now.
+	Claim(ctx context.Context, namespace, name string) (*corev1.PersistentVolumeClaim, error)
+	// GrowClaim has the claim, if it is as it was read, request a size.
+	GrowClaim(ctx context.Context, claim *corev1.PersistentVolumeClaim, size resource.Quantity) error
+}
+
+// ExpandVolume asks for a volume to be made larger, and does not wait for it. A size that it has, or was
+// asked to have, is no error. Where a claim is bound to the volume and requests less, ExpandVolume has the
+// claim request the size and changes nothing else: the claim's resizer comes back with it, and the claim
+// shows what becomes of it.
+//
+//	claim requests less than the size      ► the claim requests it  ► resizer ► here once more
+//	claim requests it, or there is none    ► spec.size
+//
+// It fails with *Invalid where the size breaks a rule, and with ErrConflict where the volume's state, or the
+// claim's StorageClass, stands against it. Whether there is room is found later: see condition Expanded.
+func (m *Manager) ExpandVolume(ctx context.Context, name, size string) (VolumeView, error) {
+	if size == "" {
+		return VolumeView{}, &Invalid{Field: "size", Rule: "must be given"}
+	}
+	wanted, err := parseSize(size)
+	if err != nil {
+		return VolumeView{}, err
+	}
+	return m.resize(ctx, name, func(v *Volume) error {
+		switch {
+		case wanted < v.Spec.Size:
+			return &Invalid{Field: "size", Value: size, Rule: fmt.Sprintf("must not be less than the volume's %d bytes: a volume cannot shrink", v.Spec.Size)}
+		case wanted == v.Spec.Size:
+			return nil
+		case v.Status.Robustness == longhorn.VolumeRobustnessFaulted:
+			return conflict("volume %q cannot be expanded: volume is faulted", name)
+		}
+		done, err := m.growClaims(ctx, v, wanted)
+		if err == nil && !done {
+			v.Spec.Size = wanted
+		}
+		return err
+	})
+}
+
+// CancelExpansion takes back an expansion that has not begun. Once it has begun, or where there is none, it
+// fails with ErrConflict. A claim that still requests the size leads to its being asked for again.
+func (m *Manager) CancelExpansion(ctx context.Context, name string) (VolumeView, error) {
+	return m.resize(ctx, name, func(v *Volume) error {
+		switch {
+		case v.Status.Size != 0 && v.Spec.Size > v.Status.Size:
+			v.Spec.Size = v.Status.Size
+			return nil
+		case v.Status.ExpansionRequired:
+			return conflict("the expansion of volume %q to %d bytes cannot be canceled: it has begun, and replicas may have that size", name, v.Spec.Size)
+		}
+		return conflict("volume %q has no expansion to cancel", name)
+	})
+}
+
+// resize lets change look at the volume, as the API server has it, and change its size. The write is
+// conditional: the volume controller, which may begin an expansion meanwhile, and this one cannot both win.
+func (m *Manager) resize(ctx context.Context, name string, change func(v *Volume) error) (VolumeView, error) {
+	var updated *Volume
+	err := m.retry(ctx, func() error {
+		v, err := byName(ctx, m.deps.Volumes, name)
+		if err != nil {
+			return err
+		}
+		if v.DeletionTimestamp != nil {
+			return conflict("volume %q is being deleted", name)
+		}
+		before := v.Spec.Size
+		if err := change(v); err != nil {
+			return err
+		}
+		updated = v
+		if v.Spec.Size == before {
+			return nil
+		}
+		if updated, err = m.deps.Volumes.Update(ctx, v); err == nil {
+			m.deps.Log.WithField("volume", name).WithField("sizeBytes", int64(updated.Spec.Size)).Info("volume's size changed on request")
+		}
+		return err
+	})
+	if err != nil {
+		return VolumeView{}, storeError("volume", name, err)
+	}
+	m.awaitCache(ctx, func() bool {
+		cached, err := m.deps.Volumes.GetRO(name)
+		return err != nil || cached.Generation >= updated.Generation
+	})
+	return m.view(updated, nil)
+}
+
+// growClaims has the claim that is bound to the volume request the size; false: there is none, or it does so
+// already, so that the volume itself is to grow.
+func (m *Manager) growClaims(ctx context.Context, v *Volume, wanted longhorn.Bytes) (bool, error) {
+	bound, err := m.deps.Claims.Claims(v.Name)
+	if err != nil {
+		return false, err
+	}
+	for _, pv := range bound {
+		if most := types.MaximumFilesystemSize(pv.Spec.CSI.FSType); !isBlock(pv) && int64(wanted) > most {
+			return false, &Invalid{Field: "size", Value: strconv.FormatInt(int64(wanted), 10), Rule: fmt.Sprintf("must be at most %d bytes, the largest size of an %s file system", most, pv.Spec.CSI.FSType)}
+		}
+		ref := pv.Spec.ClaimRef
+		claim, err := m.deps.Claims.Claim(ctx, ref.Namespace, ref.Name)
+		if apierrors.IsNotFound(err) || err == nil && (claim.UID != ref.UID || claim.Spec.VolumeName != pv.Name) {
+			continue // the claim is gone; the cache has not heard of it
+		}
+		if err != nil {
+			return false, fmt.Errorf("get claim %s/%s of volume %s: %w", ref.Namespace, ref.Name, v.Name, err)
+		}
+		size := *resource.NewQuantity(int64(wanted), resource.BinarySI)
+		if request := claim.Spec.Resources.Requests[corev1.ResourceStorage]; request.Cmp(size) >= 0 {
+			continue
+		}
+		if err := m.checkClass(ctx, claim); err != nil {
+			return false, err
+		}
+		if err := m.deps.Claims.GrowClaim(ctx, claim, size); err != nil {
+			return false, fmt.Errorf("grow claim %s/%s of volume %s: %w", ref.Namespace, ref.Name, v.Name, err)
+		}
+		m.deps.Log.WithField("volume", v.Name).WithField("claim", ref.Namespace+"/"+ref.Name).Info("claim requests a larger size on request")
+		return true, nil
+	}
+	return false, nil
+}
+
+// checkClass refuses a claim whose StorageClass does not let it grow, as the API server would.
+func (m *Manager) checkClass(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
+	refuse := func(why string) error {
+		return conflict("the volume cannot be expanded: its claim %s/%s %s", claim.Namespace, claim.Name, why)
+	}
+	if claim.Spec.StorageClassName == nil || *claim.Spec.StorageClassName == "" {
+		return refuse("has no StorageClass")
+	}
+	name := *claim.Spec.StorageClassName
+	class, err := byName(ctx, m.deps.StorageClasses, name)
+	switch {
+	case apierrors.IsNotFound(err):
+		return refuse(fmt.Sprintf("has the StorageClass %q, which does not exist", name))
+	case err != nil:
+		return err
+	case class.AllowVolumeExpansion == nil || !*class.AllowVolumeExpansion:
+		return refuse(fmt.Sprintf("has the StorageClass %q, which does not allow it (allowVolumeExpansion)", name))
+	}
+	return nil
+}
+
+func isBlock(pv *corev1.PersistentVolume) bool {
+	return pv.Spec.VolumeMode != nil && *pv.Spec.VolumeMode == corev1.PersistentVolumeBlock
+}
