@@ -24,6 +24,7 @@ type nodeServer struct {
 // nodeCapabilities are what works today; nothing else may be advertised.
 var nodeCapabilities = []csipb.NodeServiceCapability_RPC_Type{
 	csipb.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME,
+	csipb.NodeServiceCapability_RPC_EXPAND_VOLUME,
 	csipb.NodeServiceCapability_RPC_GET_VOLUME_STATS,
 	csipb.NodeServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER,
 }
@@ -153,6 +154,37 @@ func (s *nodeServer) NodeUnpublishVolume(_ context.Context, req *csipb.NodeUnpub
 		return nil, err
 	}
 	return &csipb.NodeUnpublishVolumeResponse{}, nil
+}
+
+// NodeExpandVolume lets the file system of a staged or published volume fill its device, after
+// the controller service made the device larger.
+func (s *nodeServer) NodeExpandVolume(_ context.Context, req *csipb.NodeExpandVolumeRequest) (*csipb.NodeExpandVolumeResponse, error) {
+	if err := checkNodeVolume(req.GetVolumeId()); err != nil {
+		return nil, err
+	}
+	if req.GetVolumePath() == "" {
+		return nil, missing("volume path")
+	}
+	if !filepath.IsAbs(req.GetVolumePath()) {
+		return nil, status.Errorf(codes.NotFound, "expanding volume %s: nothing is mounted at %s", req.GetVolumeId(), req.GetVolumePath())
+	}
+	required, limit := req.GetCapacityRange().GetRequiredBytes(), req.GetCapacityRange().GetLimitBytes()
+	if required < 0 || limit < 0 || limit > 0 && required > limit {
+		return nil, status.Errorf(codes.InvalidArgument, "capacity range: required %d and limit %d contradict each other", required, limit)
+	}
+	e := expansion{
+		volume: req.GetVolumeId(), path: req.GetVolumePath(),
+		block: req.GetVolumeCapability().GetBlock() != nil, requiredBytes: required,
+	}
+	var size int64
+	err := s.locked(e.volume, func() (err error) {
+		size, err = s.core.expand(e)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &csipb.NodeExpandVolumeResponse{CapacityBytes: size}, nil
 }
 
 // NodeGetVolumeStats measures a published or staged volume. It only looks, so it takes no lock.

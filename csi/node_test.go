@@ -1,6 +1,7 @@
 package csi
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"path/filepath"
@@ -28,6 +29,8 @@ type host struct {
 	mu sync.Mutex
 	// numbers of block devices by path, guarded by mu.
 	numbers map[string]mount.DeviceNumber
+	// sizes of block devices where they are not 64 MiB, guarded by mu.
+	sizes map[string]int64
 	// dead answers a probe of a device with an error, guarded by mu.
 	dead map[string]error
 	// detached paths, guarded by mu.
@@ -35,7 +38,7 @@ type host struct {
 }
 
 func newHost(t *testing.T) *host {
-	return &host{mounter: mountutils.NewFakeMounter(nil), dir: t.TempDir(), numbers: map[string]mount.DeviceNumber{}}
+	return &host{mounter: mountutils.NewFakeMounter(nil), dir: t.TempDir(), numbers: map[string]mount.DeviceNumber{}, sizes: map[string]int64{}}
 }
 
 func (h *host) path(parts ...string) string {
@@ -110,7 +113,13 @@ func (h *host) Detach(path string) error {
 	return h.mounter.Unmount(path)
 }
 
-func (h *host) DeviceSize(string) (int64, error) { return 64 << 20, nil }
+// DeviceSize implements mount.Files.
+func (h *host) DeviceSize(device string) (int64, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return cmp.Or(h.sizes[device], 64<<20), nil
+}
+
 func (h *host) Statfs(string) (mount.Statistics, error) {
 	return mount.Statistics{TotalBytes: 100, UsedBytes: 30, AvailableBytes: 60, TotalInodes: 10, UsedInodes: 4, FreeInodes: 6}, nil
 }

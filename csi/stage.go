@@ -17,6 +17,8 @@ type mounter interface {
 	BlockDevice(path string) (mount.DeviceNumber, error)
 	Look(path string) (mount.Point, error)
 	FormatAndMount(f mount.Filesystem) error
+	DeviceSize(device string) (int64, error)
+	Grow(device, target string) error
 	BindDirectory(source, target string, options []string) error
 	BindFile(source, target string, options []string) error
 	Unmount(path string) error
@@ -58,6 +60,9 @@ type staging struct {
 // that the volume has now: stage takes off a mount whose device went away (the data plane
 // ended, the volume was attached anew) and makes it again. If the device itself is dead,
 // the answer is Unavailable until the volume is attached anew.
+//
+// A volume may have been expanded while it was detached, so stage lets the file system fill
+// its device each time.
 func (n *node) stage(s staging) error {
 	device := filepath.Join(n.devices, s.volume)
 	number, err := n.mounts.BlockDevice(device)
@@ -78,6 +83,7 @@ func (n *node) stage(s staging) error {
 	case done && n.mounts.IsDead(device):
 		return status.Errorf(codes.Unavailable, "staging volume %s: its device %s answers reads with errors", s.volume, device)
 	case done:
+		n.growStaged(s, device)
 		return nil
 	case s.capability.block:
 		err = n.mounts.BindFile(device, target, nil)
@@ -93,6 +99,7 @@ func (n *node) stage(s staging) error {
 	if err != nil {
 		return status.Errorf(codes.Internal, "staging volume %s: %v", s.volume, err)
 	}
+	n.growStaged(s, device)
 	n.log.WithFields(logrus.Fields{"volume": s.volume, "path": target}).Info("Staged volume")
 	return nil
 }

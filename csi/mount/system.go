@@ -55,20 +55,21 @@ type Filesystem struct {
 // System acts on a node.
 type System struct {
 	mounter *mountutils.SafeFormatAndMount
+	exec    utilexec.Interface
 	files   Files
 	limits  limits
 	stuck   stuckActs
 }
 
 // New makes a System for the node that this process sees: its mount namespace, and the
-// commands blkid, fsck, mkfs.ext4, mkfs.xfs, mount and umount on its path.
+// commands blkid, fsck, mkfs.ext4, mkfs.xfs, mount, resize2fs, umount and xfs_growfs on its path.
 func New() *System {
 	return NewWith(mountutils.NewWithoutSystemd(""), utilexec.New(), HostFiles{})
 }
 
 // NewWith makes a System of given parts.
 func NewWith(mounter mountutils.Interface, exec utilexec.Interface, files Files) *System {
-	return &System{mounter: mountutils.NewSafeFormatAndMount(mounter, exec), files: files, limits: defaultLimits}
+	return &System{mounter: mountutils.NewSafeFormatAndMount(mounter, exec), exec: exec, files: files, limits: defaultLimits}
 }
 
 // BlockDevice returns the number of the block device at a path. The error is

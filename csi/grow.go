@@ -1,0 +1,86 @@
+package csi
+
+import (
+	"errors"
+	"path/filepath"
+	"slices"
+
+	"github.com/sirupsen/logrus"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/longhorn-lep/longhorn-manager/csi/mount"
+)
+
+// optionReadOnly among a mount's options: the file system cannot grow there.
+const optionReadOnly = "ro"
+
+// expansion is a checked request to grow what is on a volume's device.
+type expansion struct {
+	volume string
+	// path is where the volume is staged or published.
+	path string
+	// block: there is no file system to grow.
+	block bool
+	// requiredBytes is the size that the device must have; 0: whatever it has.
+	requiredBytes int64
+}
+
+// expand lets the volume's file system fill its device, and returns the device's size. It may
+// be repeated. The device grew before, by the controller's call: while it is smaller than asked
+// for, expand refuses, for the caller records what it answers. The refusal is Unavailable, because
+// the kubelet never repeats a call that ended with FailedPrecondition or OutOfRange.
+func (n *node) expand(e expansion) (int64, error) {
+	device := filepath.Join(n.devices, e.volume)
+	if err := n.checkMounted(e, device); err != nil {
+		return 0, err
+	}
+	size, err := n.mounts.DeviceSize(device)
+	switch {
+	case err != nil:
+		return 0, status.Errorf(codes.Unavailable, "expanding volume %s: %v", e.volume, err)
+	case size < e.requiredBytes:
+		return 0, status.Errorf(codes.Unavailable, "expanding volume %s: its device has %d bytes still, not %d", e.volume, size, e.requiredBytes)
+	case e.block:
+		return size, nil
+	}
+	if err := n.mounts.Grow(device, e.path); err != nil {
+		return 0, status.Errorf(codes.Internal, "expanding volume %s: %v", e.volume, err)
+	}
+	n.log.WithFields(logrus.Fields{"volume": e.volume, "path": e.path, "sizeBytes": size}).Info("File system fills its device")
+	return size, nil
+}
+
+// checkMounted refuses a path where there is no file system, or that of a device which the volume has
+// no more. Of a block volume only the device counts.
+func (n *node) checkMounted(e expansion, device string) error {
+	number, deviceErr := n.mounts.BlockDevice(device)
+	if !e.block {
+		point, err := n.mounts.Look(e.path)
+		switch {
+		case errors.Is(err, mount.ErrStuck):
+			return status.Errorf(codes.Unavailable, "expanding volume %s: %v", e.volume, err)
+		case err != nil:
+			return status.Errorf(codes.Internal, "expanding volume %s: %v", e.volume, err)
+		case !point.Mounted:
+			return status.Errorf(codes.NotFound, "expanding volume %s: nothing is mounted at %s", e.volume, e.path)
+		case deviceErr == nil && (point.Broken || point.Device != number):
+			return status.Errorf(codes.Unavailable, "expanding volume %s: %s is a mount of a device that it has no more", e.volume, e.path)
+		}
+	}
+	if deviceErr != nil {
+		return status.Errorf(codes.Unavailable, "expanding volume %s: %s", e.volume, deviceProblem(device, deviceErr))
+	}
+	return nil
+}
+
+// growStaged lets a staged file system fill its device. If it cannot grow, the volume is staged all
+// the same: its data must not be out of reach because there is less room for more.
+func (n *node) growStaged(s staging, device string) {
+	if s.capability.block || slices.Contains(s.capability.mountFlags, optionReadOnly) {
+		return
+	}
+	if err := n.mounts.Grow(device, s.path); err != nil {
+		n.log.WithError(err).WithFields(logrus.Fields{"volume": s.volume, "path": s.path}).Warn("The file system cannot grow to fill its device")
+	}
+}
