@@ -22,6 +22,7 @@ type controllerServer struct {
 var controllerCapabilities = []csipb.ControllerServiceCapability_RPC_Type{
 	csipb.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME,
 	csipb.ControllerServiceCapability_RPC_PUBLISH_UNPUBLISH_VOLUME,
+	csipb.ControllerServiceCapability_RPC_EXPAND_VOLUME,
 	csipb.ControllerServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER,
 	csipb.ControllerServiceCapability_RPC_LIST_VOLUMES,
 	csipb.ControllerServiceCapability_RPC_LIST_VOLUMES_PUBLISHED_NODES,
@@ -131,6 +132,45 @@ func (s *controllerServer) ControllerUnpublishVolume(ctx context.Context, req *c
 		return nil, toStatus(err)
 	}
 	return &csipb.ControllerUnpublishVolumeResponse{}, nil
+}
+
+// ControllerExpandVolume returns when the volume has the size: its device, or, while it is detached, its record.
+func (s *controllerServer) ControllerExpandVolume(ctx context.Context, req *csipb.ControllerExpandVolumeRequest) (*csipb.ControllerExpandVolumeResponse, error) {
+	volume := req.GetVolumeId()
+	if volume == "" {
+		return nil, missing("volume id")
+	}
+	if req.GetCapacityRange().GetRequiredBytes() == 0 && req.GetCapacityRange().GetLimitBytes() == 0 {
+		return nil, missing("capacity range")
+	}
+	if !isVolumeID(volume) {
+		return nil, status.Errorf(codes.NotFound, "volume %q: not found", volume)
+	}
+	var c capability
+	if req.GetVolumeCapability() != nil {
+		var err error
+		if c, err = readCapability(req.GetVolumeCapability()); err != nil {
+			return nil, invalid(err)
+		}
+	}
+	size, err := expandedSize(req.GetCapacityRange(), c)
+	if err != nil {
+		return nil, invalid(err)
+	}
+	unlock, ok := s.locks.tryLock(volume)
+	if !ok {
+		return nil, busy(volume)
+	}
+	defer unlock()
+	v, err := s.core.expand(ctx, volume, size, req.GetCapacityRange().GetLimitBytes())
+	if err != nil {
+		return nil, toStatus(err)
+	}
+	return &csipb.ControllerExpandVolumeResponse{
+		CapacityBytes: v.SizeBytes,
+		// What is staged later grows then.
+		NodeExpansionRequired: !c.block && v.State != stateDetached,
+	}, nil
 }
 
 // ValidateVolumeCapabilities confirms the capabilities when all of them are supported.

@@ -106,6 +106,24 @@ func (f *fakeService) DeleteVolume(_ context.Context, name string) error {
 	return nil
 }
 
+func (f *fakeService) Expand(_ context.Context, volume string, size int64) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.record(fmt.Sprintf("expand %s %d", volume, size)); err != nil {
+		return err
+	}
+	v := f.volumes[volume]
+	v.SizeBytes, v.Expanding = size, !f.instant
+	f.volumes[volume] = v
+	return nil
+}
+
+func (f *fakeService) CancelExpansion(_ context.Context, volume string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.record("cancel " + volume)
+}
+
 func (f *fakeService) Attach(_ context.Context, volume string, t Ticket) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

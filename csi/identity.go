@@ -18,12 +18,16 @@ func (i *identity) GetPluginInfo(context.Context, *csipb.GetPluginInfoRequest) (
 	return &csipb.GetPluginInfoResponse{Name: i.driver, VendorVersion: i.version}, nil
 }
 
+// GetPluginCapabilities says that volumes grow while they are attached, too.
 func (i *identity) GetPluginCapabilities(context.Context, *csipb.GetPluginCapabilitiesRequest) (*csipb.GetPluginCapabilitiesResponse, error) {
-	return &csipb.GetPluginCapabilitiesResponse{Capabilities: []*csipb.PluginCapability{{
-		Type: &csipb.PluginCapability_Service_{Service: &csipb.PluginCapability_Service{
+	return &csipb.GetPluginCapabilitiesResponse{Capabilities: []*csipb.PluginCapability{
+		{Type: &csipb.PluginCapability_Service_{Service: &csipb.PluginCapability_Service{
 			Type: csipb.PluginCapability_Service_CONTROLLER_SERVICE,
-		}},
-	}}}, nil
+		}}},
+		{Type: &csipb.PluginCapability_VolumeExpansion_{VolumeExpansion: &csipb.PluginCapability_VolumeExpansion{
+			Type: csipb.PluginCapability_VolumeExpansion_ONLINE,
+		}}},
+	}}, nil
 }
 
 // Probe answers ready whenever it can be called: each call waits for a manager that is

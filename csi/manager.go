@@ -20,6 +20,8 @@ type managerAPI interface {
 	DeleteVolume(ctx context.Context, name string) error
 	AttachVolume(ctx context.Context, name string, in v1.AttachInput) (*v1.Volume, error)
 	DetachVolume(ctx context.Context, name string, in v1.DetachInput) (*v1.Volume, error)
+	ExpandVolume(ctx context.Context, name string, in v1.ExpandInput) (*v1.Volume, error)
+	CancelExpansion(ctx context.Context, name string) (*v1.Volume, error)
 	Node(ctx context.Context, name string) (*v1.Node, error)
 }
 
@@ -73,7 +75,11 @@ func volumeOf(wire *v1.Volume) (Volume, error) {
 		Ready:           wire.Ready,
 		NotReadyMessage: wire.NotReadyMessage,
 		NodeID:          nodeOf(wire),
+		Expanding:       wire.ExpansionRequired,
 		Tickets:         map[string]Ticket{},
+	}
+	if c := wire.Conditions[types.ConditionExpanded]; v.Expanding && c.Status != conditionTrue {
+		v.ExpansionReason, v.ExpansionMessage = c.Reason, c.Message
 	}
 	for id, a := range wire.VolumeAttachment.Attachments {
 		v.Tickets[id] = Ticket{
@@ -138,6 +144,16 @@ func (m *manager) Attach(ctx context.Context, volume string, t Ticket) error {
 
 func (m *manager) Detach(ctx context.Context, volume, ticketID string) error {
 	_, err := m.api.DetachVolume(ctx, volume, v1.DetachInput{AttachmentID: ticketID})
+	return classify(err)
+}
+
+func (m *manager) Expand(ctx context.Context, volume string, sizeBytes int64) error {
+	_, err := m.api.ExpandVolume(ctx, volume, v1.ExpandInput{Size: v1.Quantity(strconv.FormatInt(sizeBytes, 10))})
+	return classify(err)
+}
+
+func (m *manager) CancelExpansion(ctx context.Context, volume string) error {
+	_, err := m.api.CancelExpansion(ctx, volume)
 	return classify(err)
 }
 

@@ -104,13 +104,13 @@ type ControllerOptions struct {
 	Volumes VolumeService
 	// HealthAddress is host:port of the health check over HTTP; empty means none.
 	HealthAddress string
-	// Sidecar configures provisioner and attacher; its Endpoint, DriverName and
+	// Sidecar configures provisioner, attacher and resizer; its Endpoint, DriverName and
 	// IsKnownParameter are filled in.
 	Sidecar sidecar.Options
 	Log     *logrus.Entry
 }
 
-// RunController serves the controller service and runs provisioner and attacher over it until ctx
+// RunController serves the controller service and runs provisioner, attacher and resizer over it until ctx
 // ends or the leadership is lost, which is an error: the process must end.
 func RunController(ctx context.Context, o ControllerOptions) error {
 	if o.DriverName == "" {

@@ -25,6 +25,14 @@ func (a *attachingService) Attach(ctx context.Context, volume string, t Ticket) 
 	return a.fakeService.Attach(ctx, volume, t)
 }
 
+// Expand makes the device larger, too.
+func (a *attachingService) Expand(ctx context.Context, volume string, size int64) error {
+	a.host.mu.Lock()
+	a.host.sizes[a.host.device(volume)] = size
+	a.host.mu.Unlock()
+	return a.fakeService.Expand(ctx, volume, size)
+}
+
 // serveForTest serves on a new unix socket and returns its path; the server is waited
 // for at the end of the test.
 func serveForTest(t *testing.T, name string, register func(*grpc.Server)) string {

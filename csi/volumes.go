@@ -33,6 +33,10 @@ type VolumeService interface {
 	Attach(ctx context.Context, volume string, t Ticket) error
 	// Detach takes a ticket back. A missing ticket must succeed.
 	Detach(ctx context.Context, volume, ticketID string) error
+	// Expand must not wait for the volume to have the size. The size that it was asked to have already must succeed.
+	Expand(ctx context.Context, volume string, sizeBytes int64) error
+	// CancelExpansion takes back what has not begun; ErrConflict: it has, or there is none.
+	CancelExpansion(ctx context.Context, volume string) error
 	// HasNode tells whether a node of that name is part of the system, in whatever condition.
 	HasNode(ctx context.Context, name string) (bool, error)
 }
@@ -67,6 +71,10 @@ type Volume struct {
 	NotReadyMessage string
 	// NodeID is where its engine is or is wanted; empty when nowhere.
 	NodeID string
+	// Expanding: its users still get less than SizeBytes. ExpansionReason and ExpansionMessage say what holds it up, if
+	// that is known.
+	Expanding                         bool
+	ExpansionReason, ExpansionMessage string
 	// Tickets by id.
 	Tickets map[string]Ticket
 }

@@ -40,6 +40,7 @@ const (
 	resync          = 10 * time.Minute
 	provisionerLoad = 10
 	attacherLoad    = 10
+	resizerLoad     = 10
 	defaultFSType   = "ext4"
 	leaseDuration   = 15 * time.Second // what a leader that died costs
 )
@@ -70,15 +71,15 @@ const compareInterval = time.Minute
 // LeaseName is the Lease that a driver's controller processes campaign for.
 func LeaseName(driver string) string { return strings.ReplaceAll(driver, ".", "-") + "-controller" }
 
-// Run campaigns for the leadership and, while it holds it, provisions and attaches. It
+// Run campaigns for the leadership and, while it holds it, provisions, attaches and expands. It
 // returns nil when ctx has ended and everything has come to rest, after which another process
 // may lead at once. Losing the leadership is an error: the process must end, because the
 // libraries' loops cannot be started twice.
 func Run(ctx context.Context, o Options) error {
-	// Without this gate the attacher would not wait for its workers.
+	// Without this gate attacher and resizer would not wait for their workers.
 	err := utilfeature.DefaultMutableFeatureGate.SetFromMap(map[string]bool{string(features.ReleaseLeaderElectionOnExit): true})
 	if err != nil {
-		return fmt.Errorf("enabling the attacher's orderly end: %w", err)
+		return fmt.Errorf("enabling the orderly end of attacher and resizer: %w", err)
 	}
 	conn, err := grpc.NewClient("unix://"+o.Endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -92,7 +93,7 @@ func Run(ctx context.Context, o Options) error {
 	return election.Run(ctx, campaign, func(ctx context.Context) error { return work(ctx, o, conn) })
 }
 
-// work runs provisioner and attacher until ctx ends.
+// work runs provisioner, attacher and resizer until ctx ends.
 func work(ctx context.Context, o Options, conn *grpc.ClientConn) error {
 	multiWriter, err := supportsMultiWriter(ctx, conn)
 	if err != nil {
@@ -112,6 +113,10 @@ func work(ctx context.Context, o Options, conn *grpc.ClientConn) error {
 		log:         o.Log,
 	})
 	attachments := newAttachController(o, factory, conn, multiWriter)
+	resizes, err := newResizeController(ctx, o, factory, conn)
+	if err != nil {
+		return err
+	}
 
 	var workers sync.WaitGroup
 	provisioner.ControllerWaitGroup(&workers)
@@ -122,10 +127,13 @@ func work(ctx context.Context, o Options, conn *grpc.ClientConn) error {
 			return fmt.Errorf("reading all %s: %w", kind, context.Cause(ctx))
 		}
 	}
-	o.Log.Info("Leading: provisioning and attaching volumes")
+	o.Log.Info("Leading: provisioning, attaching and expanding volumes")
 	var loops sync.WaitGroup
 	loops.Go(func() { provisioner.Run(ctx) })
 	loops.Go(func() { attachments.Run(ctx, attacherLoad, &workers) })
+	if resizes != nil {
+		loops.Go(func() { resizes.Run(resizerLoad, ctx, &workers) })
+	}
 	loops.Wait()
 	workers.Wait()
 	return nil

@@ -32,10 +32,15 @@ type controllerService struct {
 	mu        sync.Mutex
 	published map[string]string
 	deleted   []string
+	expanded  []*csipb.ControllerExpandVolumeRequest
 }
 
 func (*controllerService) ControllerGetCapabilities(context.Context, *csipb.ControllerGetCapabilitiesRequest) (*csipb.ControllerGetCapabilitiesResponse, error) {
-	return &csipb.ControllerGetCapabilitiesResponse{}, nil
+	return &csipb.ControllerGetCapabilitiesResponse{Capabilities: []*csipb.ControllerServiceCapability{{
+		Type: &csipb.ControllerServiceCapability_Rpc{Rpc: &csipb.ControllerServiceCapability_RPC{
+			Type: csipb.ControllerServiceCapability_RPC_EXPAND_VOLUME,
+		}},
+	}}}, nil
 }
 
 func (*controllerService) CreateVolume(_ context.Context, req *csipb.CreateVolumeRequest) (*csipb.CreateVolumeResponse, error) {

@@ -1,0 +1,86 @@
+package csi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	csipb "github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/sirupsen/logrus"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// settleLooks is how many looks at a volume after its expansion was asked for may still show what held up an
+// earlier one.
+const settleLooks = 3
+
+// expandedSize is the size that a volume is to have: what is required, as large as a volume must be.
+func expandedSize(r *csipb.CapacityRange, c capability) (int64, error) {
+	size, err := volumeSize(r, "")
+	if err != nil || c.block {
+		return size, err
+	}
+	if most := types.MaximumFilesystemSize(c.fsType); size > most {
+		return 0, errOutOfRange{fmt.Sprintf("capacity range: %d bytes are more than an %s file system can have, which is %d", size, c.fsType, most)}
+	}
+	return size, nil
+}
+
+// expand asks for a size, unless the volume has it, and waits until its users get it. It may be repeated.
+//
+// The resizer takes OutOfRange as final: nothing is under way, and the claim may ask for less. So before
+// expand gives that answer, it takes back what it asked for. If that does not work, since the expansion has
+// begun after all, the answer becomes Aborted, after which the resizer asks again for the same size.
+func (c *controller) expand(ctx context.Context, name string, size, limit int64) (Volume, error) {
+	v, err := c.volumes.Volume(ctx, name)
+	if err != nil {
+		return v, fmt.Errorf("looking for volume %s: %w", name, err)
+	}
+	switch {
+	case v.State == stateDeleting:
+		return v, status.Errorf(codes.NotFound, "volume %s: it is being deleted", name)
+	case limit > 0 && v.SizeBytes > limit:
+		return v, status.Errorf(codes.OutOfRange, "expanding volume %s: it has %d bytes, more than the limit %d", name, v.SizeBytes, limit)
+	case v.SizeBytes < size:
+		if err := c.volumes.Expand(ctx, name, size); err != nil {
+			return v, fmt.Errorf("expanding volume %s: %w", name, err)
+		}
+		c.log.WithFields(logrus.Fields{"volume": name, "sizeBytes": size}).Info("Asked for the volume to be expanded")
+	}
+	looks := 0
+	v, err = c.await(ctx, name, func(v Volume) (bool, error) {
+		looks++
+		if looks > settleLooks && v.Expanding && isInfeasible(v.ExpansionReason) {
+			return false, errInfeasible
+		}
+		return v.SizeBytes >= size && !v.Expanding, nil
+	})
+	switch {
+	case errors.Is(err, errInfeasible):
+		return v, c.giveUp(ctx, v)
+	case errors.Is(err, errWaitOver):
+		return v, status.Errorf(codes.DeadlineExceeded, "expanding volume %s: it has not %d bytes in time: %s", name, size, v.ExpansionMessage)
+	}
+	return v, err
+}
+
+// errInfeasible: the expansion has not begun, and will not as things are.
+var errInfeasible = errors.New("the expansion does not fit")
+
+// isInfeasible tells whether somebody must make room, or ask for less.
+func isInfeasible(reason string) bool {
+	return reason == types.ReasonSizeLimit || reason == types.ReasonNoRoomToGrow
+}
+
+func (c *controller) giveUp(ctx context.Context, v Volume) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tidyUp)
+	defer cancel()
+	if err := c.volumes.CancelExpansion(ctx, v.Name); err != nil {
+		return status.Errorf(codes.Aborted, "expanding volume %s: %s; taking that back: %v", v.Name, v.ExpansionMessage, err)
+	}
+	c.log.WithFields(logrus.Fields{"volume": v.Name, "reason": v.ExpansionReason}).Info("Took back an expansion that does not fit")
+	return status.Errorf(codes.OutOfRange, "expanding volume %s to %d bytes: %s", v.Name, v.SizeBytes, v.ExpansionMessage)
+}
