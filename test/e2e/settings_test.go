@@ -84,7 +84,7 @@ func TestTheStorageClassIsKept(t *testing.T) {
 	c.DumpIfFailed(t)
 	const class = "storageclass/longhorn"
 	c.Must(ctx, t, "delete", class)
-	waitField(ctx, t, c, class, "{.provisioner} {.parameters.numberOfReplicas} {.allowVolumeExpansion}", types.DriverName+" 3 false")
-	c.Must(ctx, t, "patch", class, "--type=merge", "-p", `{"allowVolumeExpansion":true}`)
-	waitField(ctx, t, c, class, "{.allowVolumeExpansion}", "false")
+	waitField(ctx, t, c, class, "{.provisioner} {.parameters.numberOfReplicas} {.allowVolumeExpansion}", types.DriverName+" 3 true")
+	c.Must(ctx, t, "patch", class, "--type=merge", "-p", `{"allowVolumeExpansion":false}`)
+	waitField(ctx, t, c, class, "{.allowVolumeExpansion}", "true")
 }
