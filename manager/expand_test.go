@@ -107,11 +107,13 @@ func TestExpandVolume(t *testing.T) {
 		"as much as xfs can have → the claim is to grow":            {claimed{request: "1Gi", fsType: "xfs"}, "17Ti", gib, "17Ti", nil, ""},
 		"as a device, without a file system → the claim is to grow": {claimed{request: "1Gi", fsType: "ext4", block: true}, "17Ti", gib, "17Ti", nil, ""},
 		"a class that does not allow it → refused": {
-			claimed{request: "1Gi", class: func(c *storagev1.StorageClass) { c.AllowVolumeExpansion = nil }}, "2Gi", gib, "1Gi", ErrConflict,
+			claimed{request: "1Gi", class: func(c *storagev1.StorageClass) { c.AllowVolumeExpansion = nil }},
+			"2Gi", gib, "1Gi", ErrConflict,
 			`the volume cannot be expanded: its claim default/data has the StorageClass "longhorn", which does not allow it (allowVolumeExpansion)`,
 		},
 		"a class that is gone → refused": {
-			claimed{request: "1Gi", class: func(c *storagev1.StorageClass) { c.Name = "other" }}, "2Gi", gib, "1Gi", ErrConflict,
+			claimed{request: "1Gi", class: func(c *storagev1.StorageClass) { c.Name = "other" }},
+			"2Gi", gib, "1Gi", ErrConflict,
 			`the volume cannot be expanded: its claim default/data has the StorageClass "longhorn", which does not exist`,
 		},
 	}

@@ -64,7 +64,7 @@ func Open(dirFD int, name string, how *unix.OpenHow) (int, error) {
 func repeat(open func() (int, error)) (int, error) {
 	for attempt := 1; ; attempt++ {
 		fd, err := open()
-		if (err != unix.EINTR && err != unix.EAGAIN) || attempt == attempts {
+		if !errors.Is(err, unix.EINTR) && !errors.Is(err, unix.EAGAIN) || attempt == attempts {
 			return fd, err
 		}
 	}
