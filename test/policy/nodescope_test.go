@@ -23,6 +23,8 @@ func TestADaemonWritesItsOwnNodeAlone(t *testing.T) {
 	const (
 		good = "serviceAccountName: default, automountServiceAccountToken: false, volumes: [{name: h, hostPath: {path: /}}]," +
 			" containers: [{name: c, env: [{name: A, value: b}, {name: N, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}]}]"
+		withoutSpec = "{apiVersion: longhorn.io/v1beta2, kind: Replica, metadata: {name: x, namespace: storage}}"
+
 		foreign = "the daemon of node a may not write "
 		secrets = "pod x must have neither an account nor Secrets: a daemon makes the pod of its instance manager alone"
 	)
@@ -46,6 +48,10 @@ func TestADaemonWritesItsOwnNodeAlone(t *testing.T) {
 		{"the status of another node → refused", admission.Update, ours("nodes"), "status", lhn("b"), lhn("b"), foreign + "nodes b, which belongs to node b"},
 		{"its own instance manager → accepted", admission.Create, ours("instancemanagers"), "", "", onNode("InstanceManager", "a"), ""},
 		{"another instance manager → refused", admission.Create, ours("instancemanagers"), "", "", onNode("InstanceManager", "b"), foreign + "instancemanagers x, which belongs to node b"},
+		{"the status of another instance manager → refused", admission.Update, ours("instancemanagers"), "status", onNode("InstanceManager", "b"), onNode("InstanceManager", "b"), foreign + "instancemanagers x, which belongs to node b"},
+		{"a replica that nothing is said of yet → refused", admission.Update, ours("replicas"), "", withoutSpec, onNode("Replica", "a"), foreign + "replicas x, which belongs to no node"},
+		{"a replica elsewhere is deleted → refused", admission.Delete, ours("replicas"), "", onNode("Replica", "b"), "", foreign + "replicas x, which belongs to node b"},
+		{"another node is deleted → refused", admission.Delete, ours("nodes"), "", lhn("b"), "", foreign + "nodes b, which belongs to node b"},
 
 		{"a pod here → accepted", admission.Create, pods, "", "", pod("a", good), ""},
 		{"a pod elsewhere → refused", admission.Create, pods, "", "", pod("b", good), foreign + "pods x, which belongs to node b"},
@@ -71,10 +77,15 @@ func TestADaemonWritesItsOwnNodeAlone(t *testing.T) {
 			assert.Empty(t, refusal(t, p, r), "by an account of another namespace, which has no rights here")
 		})
 	}
-	t.Run("a token that names no node → refused", func(t *testing.T) {
-		r := request{operation: admission.Create, resource: ours("nodes"), object: lhn("a"), user: "system:serviceaccount:storage:longhorn-manager"}
-		assert.Equal(t, "the token of system:serviceaccount:storage:longhorn-manager names no node: it must be one that a kubelet made for a pod", refusal(t, p, r))
-	})
+	for name, extra := range map[string]map[string][]string{
+		"a token that names no node → refused":   nil,
+		"a token that names two nodes → refused": {"authentication.kubernetes.io/node-name": {"a", "b"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := request{operation: admission.Create, resource: ours("nodes"), object: lhn("a"), user: "system:serviceaccount:storage:longhorn-manager", extra: extra}
+			assert.Equal(t, "the token of system:serviceaccount:storage:longhorn-manager names no node: it must be one that a kubelet made for a pod", refusal(t, p, r))
+		})
+	}
 }
 
 // The manifests of an earlier release, applied to go back to it, leave this policy in place and give the account of the daemons the

@@ -30,13 +30,21 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// policies are those of the manifests, by name, as the API server compiles them.
+// policies are those of the manifests, by name.
 func policies(t *testing.T) map[string]*admissionv1.ValidatingAdmissionPolicy {
+	t.Helper()
+	all, _, _ := manifests(t)
+	return all
+}
+
+// manifests has the policies by name, the bindings by the name of their policy, and the labels of the namespace.
+func manifests(t *testing.T) (
+	all map[string]*admissionv1.ValidatingAdmissionPolicy, bindings map[string]admissionv1.ValidatingAdmissionPolicyBindingSpec, namespace labels.Set,
+) {
 	t.Helper()
 	files, err := filepath.Glob("../../deploy/manifests/*.yaml")
 	require.NoError(t, err)
-	all := map[string]*admissionv1.ValidatingAdmissionPolicy{}
-	bound := map[string]bool{}
+	all, bindings = map[string]*admissionv1.ValidatingAdmissionPolicy{}, map[string]admissionv1.ValidatingAdmissionPolicyBindingSpec{}
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		require.NoError(t, err)
@@ -51,14 +59,15 @@ func policies(t *testing.T) map[string]*admissionv1.ValidatingAdmissionPolicy {
 			case "ValidatingAdmissionPolicyBinding":
 				b := &admissionv1.ValidatingAdmissionPolicyBinding{}
 				require.NoError(t, yaml.UnmarshalStrict([]byte(doc), b), file)
-				bound[b.Spec.PolicyName] = true
+				bindings[b.Spec.PolicyName] = b.Spec
+			case "Namespace":
+				n := &corev1.Namespace{}
+				require.NoError(t, yaml.UnmarshalStrict([]byte(doc), n), file)
+				namespace = n.Labels
 			}
 		}
 	}
-	for name := range all {
-		assert.True(t, bound[name], "policy %s has no binding", name)
-	}
-	return all
+	return all, bindings, namespace
 }
 
 // compile is what the API server does with a policy.
@@ -206,6 +215,27 @@ func TestEveryPolicyCompiles(t *testing.T) {
 	require.GreaterOrEqual(t, len(all), 8)
 	for _, p := range all {
 		t.Run(p.Name, func(t *testing.T) { compile(t, p) })
+	}
+}
+
+// TestEveryPolicyIsInForce: what a policy finds is refused, also where it cannot find out; in the namespace of the manifests, and with every
+// parameter there is.
+func TestEveryPolicyIsInForce(t *testing.T) {
+	all, bindings, namespace := manifests(t)
+	for name, p := range all {
+		want := admissionv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: name, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny}}
+		if p.Spec.ParamKind != nil {
+			allow := admissionv1.AllowAction
+			want.ParamRef = &admissionv1.ParamRef{Selector: &metav1.LabelSelector{}, ParameterNotFoundAction: &allow}
+		}
+		assert.Equal(t, want, bindings[name], "the binding of %s", name)
+		fail := admissionv1.Fail
+		assert.Equal(t, &fail, p.Spec.FailurePolicy, name)
+		if s := p.Spec.MatchConstraints.NamespaceSelector; s != nil {
+			selector, err := metav1.LabelSelectorAsSelector(s)
+			require.NoError(t, err)
+			assert.True(t, selector.Matches(namespace), "%s is not for the namespace with the labels %v", name, namespace)
+		}
 	}
 }
 
