@@ -22,7 +22,7 @@ const mebibyte = int64(1 << 20)
 
 // TestExpansion: a claim asks for more and gets it, while a pod writes, while parts of the data plane are lost, and
 // while nothing is attached. No record is lost and the pod notices nothing but the room. The file system is xfs: the kernel
-// of a node in a namespace does not let a mounted ext4 grow (see TestGuestsExpandExt4).
+// of a node in a namespace does not let a mounted ext4 grow (see TestGuestsDisksAndNodesHang).
 func TestExpansion(t *testing.T) {
 	ctx, c := threeNodes.get(t)
 	api := restOf(ctx, t, c)
@@ -168,18 +168,15 @@ spec:
 	inPod("dd if=/tmp/data of=/dev/data bs=1M seek=64 oflag=direct status=none; cmp -n $((64 << 20)) /tmp/data <(dd if=/dev/data bs=1M skip=64 status=none)")
 }
 
-// TestGuestsExpandExt4: a mounted ext4 grows, on kernels that allow it.
-func TestGuestsExpandExt4(t *testing.T) {
-	t.Parallel()
-	ctx, c := guests.get(t)
-	ns := namespace(ctx, t, c, "e2e-expansion-ext4")
-	w := startWriter(ctx, t, c, ns, writing)
+// expandExt4 has the claim of a writer on a node with its own kernel ask for more. Its file system is ext4.
+func (w *writer) expandExt4(ctx context.Context, t *testing.T) {
+	t.Helper()
 	before := w.podUID(ctx, t)
 	w.ask(ctx, t, 512)
 	w.waitSize(ctx, t, 512)
 	w.waitRoom(ctx, t, 512)
+	w.waitAcked(ctx, t, time.Now(), time.Minute)
 	assert.Equal(t, before, w.podUID(ctx, t), "the pod was started anew")
-	w.finish(ctx, t)
 }
 
 func expandableClass(ctx context.Context, t *testing.T, c *cluster.Cluster, name, fsType string) {

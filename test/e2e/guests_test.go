@@ -18,7 +18,7 @@ import (
 )
 
 // TestGuestsDisksAndNodesHang: on nodes with kernels of their own, disks hang, slow down, fail and
-// lie, and nodes stand still, while records are made durable. No record is lost, the replicas
+// lie, and nodes stand still, while records are made durable on a volume that has just grown. No record is lost, the replicas
 // are equal in the end, and a volume on the nodes' other disks notices nothing of its
 // neighbour's disk.
 func TestGuestsDisksAndNodesHang(t *testing.T) {
@@ -38,6 +38,7 @@ func TestGuestsDisksAndNodesHang(t *testing.T) {
 		name string
 		run  func(ctx context.Context, t *testing.T)
 	}{
+		{"the claim asks for more → its ext4 grows under the pod", w.expandExt4},
 		{"the disk of another node hangs → served on, rebuilt", func(ctx context.Context, t *testing.T) {
 			w.diskFails(ctx, t, h, other, replicaNode(0), "hang")
 		}},
