@@ -70,7 +70,7 @@ func (r Record) Kill(ctx context.Context) error {
 		return nil
 	}
 	fd, err := unix.PidfdOpen(r.PID, 0)
-	if errors.Is(err, unix.ESRCH) {
+	if isNoProcess(err) {
 		return nil
 	}
 	if err != nil {
@@ -84,6 +84,13 @@ func (r Record) Kill(ctx context.Context) error {
 		return fmt.Errorf("kill process %d: %w", r.PID, err)
 	}
 	return waitGone(ctx, fd, r.PID)
+}
+
+// isNoProcess reports whether pidfd_open(2) found no process of that id. The id
+// may still name a group or session whose leader ended, or a thread of another
+// process: the kernel then says ENOENT, before 6.14 EINVAL.
+func isNoProcess(err error) bool {
+	return errors.Is(err, unix.ESRCH) || errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EINVAL)
 }
 
 // waitGone polls the pidfd, which becomes readable when the process ended. For

@@ -3,8 +3,11 @@ package proc
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
+	"syscall"
 	"testing"
 	"time"
 
@@ -70,6 +73,44 @@ func TestKillSparesAProcessThatDoesNotMatch(t *testing.T) {
 	}
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait()
+}
+
+// An id stays taken while a group or a thread has it, though no process does.
+func TestKillOfAnIDThatIsNoProcess(t *testing.T) {
+	t.Run("the leader of a group ended, its child did not → done", func(t *testing.T) {
+		leader := exec.Command("sh", "-c", "sleep 60 & echo $!")
+		leader.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+		out, err := leader.StdoutPipe()
+		require.NoError(t, err)
+		require.NoError(t, leader.Start())
+		r, err := Of(leader.Process.Pid)
+		require.NoError(t, err)
+		var child int
+		_, err = fmt.Fscan(out, &child)
+		require.NoError(t, err)
+		_ = leader.Wait()
+		assert.NoError(t, r.Kill(t.Context()))
+		require.NoError(t, syscall.Kill(child, 0), "killed the child of the process that is gone")
+		require.NoError(t, syscall.Kill(child, syscall.SIGKILL))
+	})
+	t.Run("a thread has the id → done", func(t *testing.T) {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		ids := make(chan int)
+		end := make(chan struct{})
+		defer close(end)
+		go func() {
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			ids <- syscall.Gettid()
+			<-end
+		}()
+		id := <-ids
+		if id == os.Getpid() {
+			t.Skip("the runtime gave its first thread")
+		}
+		assert.NoError(t, Record{PID: id, StartTicks: 1, BootID: "before"}.Kill(t.Context()))
+	})
 }
 
 func TestKillOfAProcessThatDoesNotEnd(t *testing.T) {
