@@ -38,7 +38,11 @@ func (s *server) run(r Request) error {
 		defer close(fed)
 		s.feed(p, stdin)
 	}()
-	go s.obey(p, stdin)
+	obeyed := make(chan struct{})
+	go func() {
+		defer close(obeyed)
+		s.obey(p, stdin)
+	}()
 	out, errs := make(chan struct{}), make(chan struct{})
 	go s.pump(p.stdout, frameStdout, out)
 	go s.pump(p.stderr, frameStderr, errs)
@@ -48,12 +52,26 @@ func (s *server) run(r Request) error {
 	s.drain(p.stdout, frameStdout, out)
 	s.drain(p.stderr, frameStderr, errs)
 	err = s.send(frameExit, []byte{exitCode(p.cmd.ProcessState)})
-	_ = s.conn.Close() // ends obey, which ends feed
 	if !p.isTerminal {
 		_ = p.stdin.Close()
 	}
+	s.endConn(obeyed)
 	<-fed
 	return err
+}
+
+// goodbye bounds how long the server waits for its client to close the connection.
+const goodbye = 5 * time.Second
+
+// endConn closes the connection when the client has. With something left unread
+// TCP would reset it, and the client might never see the exit code.
+func (s *server) endConn(obeyed <-chan struct{}) {
+	_ = s.conn.SetReadDeadline(time.Now().Add(goodbye))
+	if half, ok := s.conn.(interface{ CloseWrite() error }); ok {
+		_ = half.CloseWrite()
+	}
+	<-obeyed
+	_ = s.conn.Close()
 }
 
 // exitCode is that of a shell: 128 and the number of the signal that killed it.
