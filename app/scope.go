@@ -163,7 +163,9 @@ func (d *daemon) leadCluster(ctx context.Context) error {
 			return volume.New(deps)
 		},
 		func(store *datastore.Datastore) (runner, error) {
-			return attachment.New(attachment.Deps{Env: d.env, Volumes: store.Volumes, VolumeAttachments: store.VolumeAttachments})
+			return attachment.New(attachment.Deps{
+				Env: d.env, Volumes: store.Volumes, VolumeAttachments: store.VolumeAttachments, Engines: store.Engines, Replicas: store.Replicas,
+			})
 		},
 		func(store *datastore.Datastore) (runner, error) {
 			return setting.New(setting.Deps{Env: d.env, Namespace: d.namespace, Settings: store.Settings, Defaults: store.DefaultSettings})

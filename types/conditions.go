@@ -111,6 +111,8 @@ const (
 	ReasonLocalReplicaSchedulingFailure = "LocalReplicaSchedulingFailure"
 	ReasonLocalReplicaWaits             = "LocalReplicaWaits"
 	ReasonEvictionFailed                = "EvictionFailed"
+	// Volume Scheduled, with True: a strict-local volume gets its replica where it is attached first.
+	ReasonPlacedWhenAttached = "PlacedWhenAttached"
 	// Disk Emptied.
 	ReasonReplicasLeft = "ReplicasLeft"
 	// Reason of EvictionWaits and CopiesMissing.
@@ -139,6 +141,8 @@ const (
 	ReasonWaitingForReplicas = "WaitingForReplicas"
 	ReasonWaitingForEngine   = "WaitingForEngine"
 	ReasonWaitingForNode     = "WaitingForNode"
+	// Reason of a volume's Attaching and of a ticket that is not satisfied: the volume is strict-local, and its data is on another node.
+	ReasonStrictLocal = "StrictLocal"
 	// InstanceCreation of replicas and engines. KeyMissing: the volume's Secret is gone.
 	ReasonKeyMissing = "KeyMissing"
 	// Engine EpochRefused.

@@ -63,8 +63,9 @@ var settingDefinitions = []SettingDefinition{
 	},
 	{
 		Name: SettingDefaultDataLocality, DisplayName: "Default Data Locality", Category: SettingCategoryGeneral,
-		Type: SettingTypeString, Default: "disabled", Options: []string{"disabled", "best-effort"}, Effect: SettingEffectNewVolumes,
-		Description: "Whether a volume whose request does not say keeps a replica on the node where it is attached: best-effort keeps one there if it has a place, and never stops the volume for it.",
+		Type: SettingTypeString, Default: "disabled", Options: []string{"disabled", "best-effort", "strict-local"}, Effect: SettingEffectNewVolumes,
+		Description: "Whether a volume whose request does not say keeps a replica on the node where it is attached: best-effort keeps one there if it has a place, and never stops the volume for it. " +
+			"strict-local keeps its one replica on the node where the volume is attached first, and attaches it on that node alone; a volume that asks for more replicas gets best-effort then.",
 	},
 	{
 		Name: SettingDefaultDataPath, DisplayName: "Default Data Path", Category: SettingCategoryGeneral,

@@ -3,13 +3,17 @@ package attachment
 import (
 	"context"
 	"fmt"
+	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
+	"github.com/longhorn-lep/longhorn-manager/datastore"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
 	"github.com/longhorn-lep/longhorn-manager/util/logfields"
 )
 
@@ -21,6 +25,11 @@ type VolumeStore interface {
 	queue.Events
 }
 
+// Index finds objects by an index of the datastore.
+type Index[T any] interface {
+	ByIndex(index, value string) ([]T, error)
+}
+
 // Store holds all volume attachments.
 type Store interface {
 	GetRO(name string) (*longhorn.VolumeAttachment, error)
@@ -29,12 +38,18 @@ type Store interface {
 	queue.Events
 }
 
+// lookAgain is when a refused ticket is looked at once more: no change of engines and replicas wakes this controller.
+const lookAgain = 30 * time.Second
+
 // Deps are what the controller needs.
 type Deps struct {
 	queue.Env
 
 	Volumes           VolumeStore
 	VolumeAttachments Store
+	// Engines and Replicas are found by datastore.IndexVolume.
+	Engines  Index[*longhorn.Engine]
+	Replicas Index[*longhorn.Replica]
 }
 
 // Controller attaches and detaches all volumes of the cluster. Make it with New, then Run it.
@@ -80,7 +95,15 @@ func (c *Controller) sync(ctx context.Context, name string) (queue.Result, error
 	if c.deps.Volumes.IsStale(v) || c.deps.VolumeAttachments.IsStale(va) {
 		return queue.Result{}, queue.ErrStale
 	}
-	p := plan(Input{Volume: v, Attachment: va, Now: c.deps.Clock.Now()})
+	nodes, err := c.strictLocalNodes(v)
+	if err != nil {
+		return queue.Result{}, err
+	}
+	p := plan(Input{Volume: v, Attachment: va, Nodes: nodes, Now: c.deps.Clock.Now()})
+	var result queue.Result
+	if p.Refuses {
+		result.RequeueAfter = lookAgain
+	}
 	if p.Volume != nil {
 		queue.Log(ctx).WithField(logfields.Node, p.Volume.Spec.NodeID).Info("changing where the volume shall be attached")
 		if _, err := c.deps.Volumes.Update(ctx, p.Volume); err != nil {
@@ -88,10 +111,37 @@ func (c *Controller) sync(ctx context.Context, name string) (queue.Result, error
 		}
 	}
 	if equality.Semantic.DeepEqual(va.Status, p.Status) {
-		return queue.Result{}, nil
+		return result, nil
 	}
 	u := va.DeepCopy()
 	u.Status = p.Status
 	_, err = c.deps.VolumeAttachments.UpdateStatus(ctx, u)
-	return queue.Result{}, err
+	return result, err
+}
+
+// strictLocalNodes reads on which nodes alone a volume may be attached; nil: on all.
+func (c *Controller) strictLocalNodes(v *longhorn.Volume) ([]string, error) {
+	if !types.IsStrictLocal(v) {
+		return nil, nil
+	}
+	engines, err := c.deps.Engines.ByIndex(datastore.IndexVolume, v.Name)
+	if err != nil {
+		return nil, fmt.Errorf("list engines of volume %s: %w", v.Name, err)
+	}
+	replicas, err := c.deps.Replicas.ByIndex(datastore.IndexVolume, v.Name)
+	if err != nil {
+		return nil, fmt.Errorf("list replicas of volume %s: %w", v.Name, err)
+	}
+	var engine *longhorn.Engine
+	if own := ownedBy(engines, v); len(own) > 0 {
+		engine = own[0]
+	}
+	return types.StrictLocalNodes(v, engine, ownedBy(replicas, v)), nil
+}
+
+// ownedBy are those of the objects that belong to this very volume, and not to an earlier one of its name.
+func ownedBy[T metav1.Object](list []T, v *longhorn.Volume) []T {
+	return slices.DeleteFunc(slices.Clone(list), func(o T) bool {
+		return !slices.ContainsFunc(o.GetOwnerReferences(), func(ref metav1.OwnerReference) bool { return ref.UID == v.UID })
+	})
 }

@@ -9,5 +9,5 @@
 //	        ^                                               |
 //	        +------------- ticket statuses <----------------+
 //
-// It must not know engines, replicas or disks.
+// Of engines and replicas it must know no more than on which nodes a strict-local volume has its data, and nothing of disks.
 package attachment

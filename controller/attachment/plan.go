@@ -20,7 +20,9 @@ var priorities = map[longhorn.AttacherType]int{
 type Input struct {
 	Volume     *longhorn.Volume
 	Attachment *longhorn.VolumeAttachment
-	Now        time.Time
+	// Nodes are those on which alone the volume may be attached (types.StrictLocalNodes); nil: on all.
+	Nodes []string
+	Now   time.Time
 }
 
 // Plan is what to do.
@@ -28,12 +30,14 @@ type Plan struct {
 	// Volume has a changed spec; nil: it stays as it is.
 	Volume *longhorn.Volume
 	Status longhorn.VolumeAttachmentStatus
+	// Refuses: a ticket asks for a node that the volume cannot be attached to.
+	Refuses bool
 }
 
 // plan picks the node and answers every ticket.
 func plan(in Input) Plan {
 	var p Plan
-	if spec := place(in.Volume, in.Attachment.Spec.AttachmentTickets); spec != in.target() {
+	if spec := place(in.Volume, in.Attachment.Spec.AttachmentTickets, in.Nodes); spec != in.target() {
 		p.Volume = in.Volume.DeepCopy()
 		p.Volume.Spec.NodeID = spec.node
 		p.Volume.Spec.DisableFrontend = spec.disableFrontend
@@ -42,7 +46,15 @@ func plan(in Input) Plan {
 		}
 	}
 	p.Status = answer(in)
+	for _, t := range in.Attachment.Spec.AttachmentTickets {
+		p.Refuses = p.Refuses || in.refusal(t) != ""
+	}
 	return p
+}
+
+// refusal says why a ticket's node cannot have the volume whatever else happens; "": it can.
+func (in Input) refusal(t longhorn.AttachmentTicket) string {
+	return types.StrictLocalRefusal(in.Volume.Name, t.NodeID, in.Nodes)
 }
 
 // target is where a volume shall be and how.
@@ -60,14 +72,19 @@ func (in Input) target() target {
 // place keeps a volume where some ticket still wants it, takes it off a node that no
 // ticket wants, and gives a volume at rest to the ticket of the highest priority, the
 // smallest id among equals. A volume is never moved from one node to another at once:
-// it has to be detached in between.
-func place(v *longhorn.Volume, tickets map[string]longhorn.AttachmentTicket) target {
+// it has to be detached in between. Of a strict-local volume only the tickets for the nodes
+// with its data count; one that is attached elsewhere all the same is served until it is detached.
+func place(v *longhorn.Volume, tickets map[string]longhorn.AttachmentTicket, nodes []string) target {
 	current := target{v.Spec.NodeID, v.Spec.DisableFrontend, v.Spec.LastAttachedBy}
 	nowhere := target{by: current.by}
 	if v.DeletionTimestamp != nil {
 		return nowhere
 	}
+	mayHave := func(node string) bool { return len(nodes) == 0 || slices.Contains(nodes, node) }
 	if current.node != "" {
+		if c := types.FindCondition(v.Status.Conditions, types.ConditionAttaching); c.Status == longhorn.ConditionTrue && c.Reason == types.ReasonStrictLocal {
+			return nowhere // it does not start there: its replicas were seen too late
+		}
 		for _, t := range tickets {
 			if t.NodeID == current.node && accepts(t, current.disableFrontend) {
 				return current
@@ -78,6 +95,8 @@ func place(v *longhorn.Volume, tickets map[string]longhorn.AttachmentTicket) tar
 	if v.Status.State != longhorn.VolumeStateDetached {
 		return current
 	}
+	tickets = maps.Clone(tickets)
+	maps.DeleteFunc(tickets, func(_ string, t longhorn.AttachmentTicket) bool { return !mayHave(t.NodeID) })
 	best, ok := first(tickets)
 	if !ok {
 		return current
@@ -122,7 +141,7 @@ func answer(in Input) longhorn.VolumeAttachmentStatus {
 		if s.AttachmentTicketStatuses == nil {
 			s.AttachmentTicketStatuses = map[string]longhorn.AttachmentTicketStatus{}
 		}
-		c := ticketCondition(in.Volume, t)
+		c := ticketCondition(in, t)
 		old := in.Attachment.Status.AttachmentTicketStatuses[id]
 		conditions, _ := types.SetCondition(old.Conditions, c, in.Now)
 		s.AttachmentTicketStatuses[id] = longhorn.AttachmentTicketStatus{
@@ -133,7 +152,8 @@ func answer(in Input) longhorn.VolumeAttachmentStatus {
 	return s
 }
 
-func ticketCondition(v *longhorn.Volume, t longhorn.AttachmentTicket) longhorn.Condition {
+func ticketCondition(in Input, t longhorn.AttachmentTicket) longhorn.Condition {
+	v := in.Volume
 	no := func(reason, format string, args ...any) longhorn.Condition {
 		return longhorn.Condition{
 			Type: types.ConditionSatisfied, Status: longhorn.ConditionFalse,
@@ -141,6 +161,7 @@ func ticketCondition(v *longhorn.Volume, t longhorn.AttachmentTicket) longhorn.C
 		}
 	}
 	faulted := types.FindCondition(v.Status.Conditions, types.ConditionFaulted)
+	scheduled := types.FindCondition(v.Status.Conditions, types.ConditionScheduled)
 	attached := v.Status.State == longhorn.VolumeStateAttached
 	switch {
 	case attached && v.Status.CurrentNodeID == t.NodeID && !accepts(t, v.Status.FrontendDisabled):
@@ -148,11 +169,15 @@ func ticketCondition(v *longhorn.Volume, t longhorn.AttachmentTicket) longhorn.C
 			v.Name, t.NodeID, v.Status.FrontendDisabled)
 	case attached && v.Status.CurrentNodeID == t.NodeID && v.Spec.NodeID == t.NodeID:
 		return longhorn.Condition{Type: types.ConditionSatisfied, Status: longhorn.ConditionTrue}
+	case in.refusal(t) != "":
+		return no(types.ReasonStrictLocal, "%s", in.refusal(t))
 	case v.Spec.NodeID != "" && v.Spec.NodeID != t.NodeID:
 		return no(types.ReasonAttachedElsewhere, "volume %s is attached to node %s; it can go to node %s when it is detached there",
 			v.Name, v.Spec.NodeID, t.NodeID)
 	case faulted.Status == longhorn.ConditionTrue:
 		return no(faulted.Reason, "volume %s cannot be attached: %s", v.Name, faulted.Message)
+	case scheduled.Status == longhorn.ConditionFalse && v.Status.State == longhorn.VolumeStateDetached && v.Spec.NodeID != "":
+		return no(scheduled.Reason, "volume %s cannot be attached to node %s: %s", v.Name, t.NodeID, scheduled.Message)
 	}
 	return no(types.ReasonWaitingForVolume, "volume %s is %s; waiting until it is attached to node %s", v.Name, stateText(v), t.NodeID)
 }

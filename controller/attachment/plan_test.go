@@ -32,6 +32,12 @@ func volume(node string, state longhorn.VolumeState, current string) *longhorn.V
 	return v
 }
 
+// strictLocalWaits is a volume that the volume controller does not start where it is wanted.
+func strictLocalWaits(v *longhorn.Volume) *longhorn.Volume {
+	v.Status.Conditions = []longhorn.Condition{{Type: types.ConditionAttaching, Status: longhorn.ConditionTrue, Reason: types.ReasonStrictLocal}}
+	return v
+}
+
 func TestPlaceOfVolume(t *testing.T) {
 	deleting := volume("a", longhorn.VolumeStateAttached, "a")
 	deleting.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
@@ -39,6 +45,7 @@ func TestPlaceOfVolume(t *testing.T) {
 		name     string
 		volume   *longhorn.Volume
 		tickets  tickets
+		nodes    []string
 		wantNode string
 		wantOff  bool
 	}{
@@ -85,10 +92,30 @@ func TestPlaceOfVolume(t *testing.T) {
 			name: "attached with a device, only a maintenance ticket there → detached", volume: volume("a", longhorn.VolumeStateAttached, "a"),
 			tickets: tickets{"x": maintenance(ticket("x", longhorn.AttacherTypeAPI, "a"))},
 		},
+		{
+			name: "strict-local, its data on another node → stays detached", volume: volume("", longhorn.VolumeStateDetached, ""), nodes: []string{"b"},
+			tickets: tickets{"x": ticket("x", longhorn.AttacherTypeCSI, "a")},
+		},
+		{
+			name: "strict-local, tickets for two nodes → the one with its data, though the other is first", volume: volume("", longhorn.VolumeStateDetached, ""), nodes: []string{"b"},
+			tickets: tickets{"1": ticket("1", longhorn.AttacherTypeAPI, "a"), "2": ticket("2", longhorn.AttacherTypeCSI, "b")}, wantNode: "b",
+		},
+		{
+			name: "strict-local, its data on two nodes → either", volume: volume("", longhorn.VolumeStateDetached, ""), nodes: []string{"a", "b"},
+			tickets: tickets{"x": ticket("x", longhorn.AttacherTypeCSI, "a")}, wantNode: "a",
+		},
+		{
+			name: "strict-local, attached elsewhere by an earlier release → served until it is detached", volume: volume("a", longhorn.VolumeStateAttached, "a"), nodes: []string{"b"},
+			tickets: tickets{"x": ticket("x", longhorn.AttacherTypeCSI, "a")}, wantNode: "a",
+		},
+		{
+			name: "strict-local, does not start there → taken back", volume: strictLocalWaits(volume("a", longhorn.VolumeStateAttaching, "")), nodes: []string{"b"},
+			tickets: tickets{"x": ticket("x", longhorn.AttacherTypeCSI, "a")},
+		},
 		{name: "being deleted → detached, whatever tickets say", volume: deleting, tickets: tickets{"x": ticket("x", longhorn.AttacherTypeCSI, "a")}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			got := place(tc.volume, tc.tickets)
+			got := place(tc.volume, tc.tickets, tc.nodes)
 			assert.Equal(t, tc.wantNode, got.node)
 			assert.Equal(t, tc.wantOff, got.disableFrontend)
 		})
@@ -106,9 +133,14 @@ func TestAnswerToTicket(t *testing.T) {
 	unfenced.Status.Conditions = []longhorn.Condition{{
 		Type: types.ConditionFaulted, Status: longhorn.ConditionTrue, Reason: types.ReasonNotFenced, Message: "node a does not answer",
 	}}
+	unplaced := volume("a", longhorn.VolumeStateDetached, "")
+	unplaced.Status.Conditions = []longhorn.Condition{{
+		Type: types.ConditionScheduled, Status: longhorn.ConditionFalse, Reason: types.ReasonReplicaSchedulingFailure, Message: "no room on a",
+	}}
 	for _, tc := range []struct {
 		name       string
 		volume     *longhorn.Volume
+		nodes      []string
 		ticket     longhorn.AttachmentTicket
 		satisfied  bool
 		wantReason string
@@ -140,12 +172,24 @@ func TestAnswerToTicket(t *testing.T) {
 			name: "cannot start → passes the reason on", volume: faulted,
 			ticket: ticket("x", longhorn.AttacherTypeCSI, "a"), wantReason: types.ReasonReplicaFailed, wantText: "replica r is lost",
 		},
+		{
+			name: "its first replica has no place → passes the reason on", volume: unplaced,
+			ticket: ticket("x", longhorn.AttacherTypeCSI, "a"), wantReason: types.ReasonReplicaSchedulingFailure, wantText: "no room on a",
+		},
+		{
+			name: "strict-local, its data on another node → says where", volume: volume("", longhorn.VolumeStateDetached, ""), nodes: []string{"b"},
+			ticket: ticket("x", longhorn.AttacherTypeCSI, "a"), wantReason: types.ReasonStrictLocal, wantText: `its data is on node "b"`,
+		},
+		{
+			name: "strict-local, attached where its data is not → satisfied", volume: volume("a", longhorn.VolumeStateAttached, "a"), nodes: []string{"b"},
+			ticket: ticket("x", longhorn.AttacherTypeCSI, "a"), satisfied: true,
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			va := &longhorn.VolumeAttachment{}
 			va.Spec.AttachmentTickets = tickets{"x": tc.ticket}
 			va.Status.AttachmentTicketStatuses = map[string]longhorn.AttachmentTicketStatus{"gone": {ID: "gone", Satisfied: true}}
-			statuses := answer(Input{Volume: tc.volume, Attachment: va, Now: time.Unix(0, 0)}).AttachmentTicketStatuses
+			statuses := answer(Input{Volume: tc.volume, Attachment: va, Nodes: tc.nodes, Now: time.Unix(0, 0)}).AttachmentTicketStatuses
 			require.Len(t, statuses, 1)
 			got := statuses["x"]
 			c := types.FindCondition(got.Conditions, types.ConditionSatisfied)

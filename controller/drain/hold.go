@@ -13,6 +13,7 @@ import (
 type hold struct {
 	engines []string // their engine runs on the node, or shall
 	copies  []string // the node has a copy that the policy protects
+	strict  []string // of these, the volumes that are strict-local
 	policy  types.DrainPolicy
 }
 
@@ -49,8 +50,16 @@ func (in Input) holds(c cluster, volumes []volume) map[string]*hold {
 			on(e.Spec.NodeID).engines = append(on(e.Spec.NodeID).engines, e.Spec.VolumeName)
 		}
 	}
+	strict := map[string]bool{}
+	for _, v := range in.Volumes {
+		strict[v.Name] = types.IsStrictLocal(v)
+	}
 	for _, r := range in.protected(c, volumes) {
-		on(r.Spec.NodeID).copies = append(on(r.Spec.NodeID).copies, r.Spec.VolumeName)
+		h, volume := on(r.Spec.NodeID), r.Spec.VolumeName
+		h.copies = append(h.copies, volume)
+		if strict[volume] {
+			h.strict = append(h.strict, volume)
+		}
 	}
 	return all
 }
@@ -107,10 +116,19 @@ func (h *hold) explain() (reason, message string) {
 	case len(h.engines) > 0:
 		return types.ReasonEngineRuns, "attached to this node: " + listed(h.engines) + "; it can be drained when they are detached"
 	case h.policy == types.DrainBlockForEviction:
-		return types.ReasonHasReplicas, "this node has copies of " + listed(h.copies) + "; it can be drained when they are on other nodes"
+		return types.ReasonHasReplicas, "this node has copies of " + listed(h.copies) + "; it can be drained when they are on other nodes" + h.keepsStrict()
 	}
 	return types.ReasonLastReplica,
-		"this node has the last good copy of " + listed(h.copies) + "; it can be drained when a node that is not being drained has another"
+		"this node has the last good copy of " + listed(h.copies) + "; it can be drained when a node that is not being drained has another" + h.keepsStrict()
+}
+
+// keepsStrict says which copies no waiting brings to another node, and what does.
+func (h *hold) keepsStrict() string {
+	if len(h.strict) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; dataLocality strict-local keeps %s here: change that while detached, or set %s to %s",
+		listed(h.strict), types.SettingNodeDrainPolicy, types.DrainAllowIfStopped)
 }
 
 // most is how many volumes a message names.

@@ -49,6 +49,11 @@ func stopped(volume string, nodes ...string) func(*Input) {
 	}
 }
 
+// strictLocal makes the last volume strict-local.
+func strictLocal(in *Input) {
+	in.Volumes[len(in.Volumes)-1].Spec.DataLocality = longhorn.DataLocalityStrictLocal
+}
+
 // attached is a volume whose engine runs on a node, with members that serve on these nodes.
 func attached(volume, node string, nodes ...string) func(*Input) {
 	return func(in *Input) {
@@ -266,6 +271,17 @@ func TestACordonedNodeSaysWhatItWaitsFor(t *testing.T) {
 		{
 			"cordoned, with the last copy → named", world(cordoned("a", now), stopped("v", "a")),
 			condition("False", "LastReplica", "this node has the last good copy of volume v; it can be drained when a node that is not being drained has another"),
+		},
+		{
+			"cordoned, with the last copies, one strict-local → that one does not leave, and what helps is said",
+			world(cordoned("a", now), stopped("v", "a"), stopped("w", "a"), strictLocal),
+			condition("False", "LastReplica", "this node has the last good copy of volumes v, w; it can be drained when a node that is not being drained has another; "+
+				"dataLocality strict-local keeps volume w here: change that while detached, or set node-drain-policy to allow-if-replica-is-stopped"),
+		},
+		{
+			"cordoned, its copy is to be evicted, but strict-local → the same", world(cordoned("a", now), policy(types.DrainBlockForEviction), stopped("w", "a"), strictLocal),
+			condition("False", "HasReplicas", "this node has copies of volume w; it can be drained when they are on other nodes; "+
+				"dataLocality strict-local keeps volume w here: change that while detached, or set node-drain-policy to allow-if-replica-is-stopped"),
 		},
 		{
 			"cordoned, with copies of seven volumes → five are named", world(cordoned("a", now), policy(types.DrainBlockForEviction),

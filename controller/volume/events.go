@@ -58,7 +58,11 @@ func transitions(in Input, next *longhorn.VolumeStatus) []Event {
 	}
 	was, is = types.FindCondition(old.Conditions, types.ConditionScheduled), types.FindCondition(next.Conditions, types.ConditionScheduled)
 	if is.Reason != "" && was.Message != is.Message {
-		add(corev1.EventTypeWarning, is.Reason, "%s", is.Message)
+		kind := corev1.EventTypeWarning
+		if is.Reason == types.ReasonPlacedWhenAttached {
+			kind = corev1.EventTypeNormal
+		}
+		add(kind, is.Reason, "%s", is.Message)
 	}
 	return events
 }

@@ -34,10 +34,19 @@ func evictionWaits(in Input, p *Plan) {
 	switch {
 	case len(leaving) > 0 && p.Status.State == longhorn.VolumeStateDetached:
 		setCondition(p, in.Now, types.ConditionEvictionWaits, longhorn.ConditionTrue, types.ReasonVolumeDetached,
-			"to leave their disks when the volume is attached: "+strings.Join(leaving, ", "))
+			evictionWaitsFor(in.Volume)+": "+strings.Join(leaving, ", "))
 	case types.IsConditionTrue(p.Status.Conditions, types.ConditionEvictionWaits):
 		setCondition(p, in.Now, types.ConditionEvictionWaits, longhorn.ConditionFalse, "", "")
 	}
+}
+
+// evictionWaitsFor says what a replica of a detached volume waits for before it leaves its disk.
+func evictionWaitsFor(v *longhorn.Volume) string {
+	const attached = "to leave their disks when the volume is attached"
+	if types.IsStrictLocal(v) {
+		return attached + ", and then only for another disk of the same node; " + strictLocalLeaves
+	}
+	return attached
 }
 
 // isEvicted tells whether a replica is to leave its disk: it alone, or all on that disk, or

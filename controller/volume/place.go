@@ -44,8 +44,11 @@ func place(in Input, f facts, add Addition) (*longhorn.Replica, scheduling) {
 	switch add.Why {
 	case whyEvict:
 		i := slices.IndexFunc(f.list, func(v copyView) bool { return v.Name == add.Moves })
-		return nil, unplaced(types.ReasonEvictionFailed, fmt.Sprintf("replica %s cannot leave its disk on node %s, for there is no place for another one: %v",
-			add.Moves, f.list[i].Spec.NodeID, err))
+		text := fmt.Sprintf("replica %s cannot leave its disk on node %s, for there is no place for another one: %v", add.Moves, f.list[i].Spec.NodeID, err)
+		if f.strict {
+			text += "; " + strictLocalLeaves
+		}
+		return nil, unplaced(types.ReasonEvictionFailed, text)
 	case whyLocal:
 		return nil, unplaced(types.ReasonLocalReplicaSchedulingFailure, fmt.Sprintf("no replica can be placed on node %s, where the volume is used: %v", add.Node, err))
 	}

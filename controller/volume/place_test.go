@@ -153,7 +153,7 @@ func TestNewVolumeOnOneNode(t *testing.T) {
 // A volume that is made without REST gets what the settings say.
 func TestSettingsFillInWhatANewVolumeDoesNotSay(t *testing.T) {
 	for value, want := range map[string]longhorn.DataLocality{
-		"": longhorn.DataLocalityDisabled, "best-effort": longhorn.DataLocalityBestEffort, "strict-local": longhorn.DataLocalityDisabled,
+		"": longhorn.DataLocalityDisabled, "best-effort": longhorn.DataLocalityBestEffort, "strict-local": longhorn.DataLocalityStrictLocal, "near": longhorn.DataLocalityDisabled,
 	} {
 		t.Run("default-data-locality is "+value, func(t *testing.T) {
 			objs := newVolumes(1, func(v *longhorn.Volume) { v.Spec.DataLocality, v.Spec.NumberOfReplicas = "", 0 })
@@ -164,7 +164,11 @@ func TestSettingsFillInWhatANewVolumeDoesNotSay(t *testing.T) {
 			v, err := c.deps.Volumes.Live(t.Context(), "v000")
 			require.NoError(t, err)
 			assert.Equal(t, want, v.Spec.DataLocality)
-			assert.Equal(t, 2, v.Spec.NumberOfReplicas)
+			replicas := 2
+			if want == longhorn.DataLocalityStrictLocal {
+				replicas = 1
+			}
+			assert.Equal(t, replicas, v.Spec.NumberOfReplicas)
 		})
 	}
 }

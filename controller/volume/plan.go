@@ -194,6 +194,9 @@ func actualSize(replicas []*longhorn.Replica) int64 {
 // planFirst makes the replicas of a new volume, and tells whether the volume waits for them: they
 // are made first, and a volume that may not be used without the missing ones stays as it is.
 func planFirst(in Input, p *Plan) (waits bool) {
+	if types.IsStrictLocal(in.Volume) && isNew(in) {
+		return planStrictLocal(in, p)
+	}
 	missing := in.Volume.Spec.NumberOfReplicas - len(in.Replicas)
 	if missing <= 0 {
 		if !copiesOf(in).known {
@@ -209,11 +212,16 @@ func planFirst(in Input, p *Plan) (waits bool) {
 	if p.CreateReplicas = made; len(made) == 0 && said.status == longhorn.ConditionTrue {
 		return false
 	}
-	if len(made) == 0 || p.Status.State != longhorn.VolumeStateAttaching { // a volume on its way goes on with the next plan
+	p.awaitsFirst()
+	return true
+}
+
+// awaitsFirst leaves a new volume where it is until its first replicas are there. A volume on its way goes on with the next plan.
+func (p *Plan) awaitsFirst() {
+	if len(p.CreateReplicas) == 0 || p.Status.State != longhorn.VolumeStateAttaching {
 		p.Status.State = longhorn.VolumeStateDetached
 	}
 	p.Status.Robustness = longhorn.VolumeRobustnessUnknown
-	return true
 }
 
 // take adds what brings the replicas nearer to their target.
@@ -258,14 +266,11 @@ func fill(in Input) *longhorn.Volume {
 		c.Spec.Size += SizeUnit - rest
 		changed = true
 	}
-	if c.Spec.NumberOfReplicas == 0 {
-		c.Spec.NumberOfReplicas = in.DefaultReplicaCount
-		changed = true
+	if c.Status.State == "" { // of an older volume, an empty locality means disabled
+		types.FillCopies(&c.Spec, in.DefaultLocality, in.DefaultReplicaCount)
 	}
-	if c.Spec.DataLocality == "" && c.Status.State == "" { // of an older volume, an empty one means disabled
-		c.Spec.DataLocality = in.DefaultLocality
-		changed = true
-	}
+	types.FillReplicas(&c.Spec, in.DefaultReplicaCount)
+	changed = changed || c.Spec.NumberOfReplicas != in.Volume.Spec.NumberOfReplicas || c.Spec.DataLocality != in.Volume.Spec.DataLocality
 	if !changed {
 		return nil
 	}

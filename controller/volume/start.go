@@ -32,6 +32,10 @@ const (
 // The engine itself decides which of them hold the data, and leaves the others out.
 func start(in Input, p *Plan) *Fault {
 	p.Status.State = longhorn.VolumeStateAttaching
+	if text := refusesNode(in); text != "" {
+		attaching(in, p, types.ReasonStrictLocal, text)
+		return nil
+	}
 	if p.again(startDelay(in.Engine, in.Now)); p.After > 0 {
 		return nil
 	}

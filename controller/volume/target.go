@@ -100,6 +100,8 @@ type facts struct {
 	zones     map[string]string   // of nodes, by name; all without one are in the same
 	// consumer is the node on which a replica is wanted; empty: no matter where.
 	consumer string
+	// strict: the volume is strict-local. Its one replica may be copied to another disk of the consumer's node alone.
+	strict bool
 	// attachedAt is the stored time since when the volume has been used where it is, localAt that at
 	// which a replica was last made for that reason; empty: none was.
 	attachedAt, localAt string
@@ -119,7 +121,8 @@ func factsOf(in Input, c copies, degradedSince string) facts {
 		rebuilds: in.RebuildLimit > 0, balance: autoBalanceOf(in.Volume, in.AutoBalance), now: in.Now,
 	}
 	f.attachedAt, f.localAt = attachedSince(in), in.Volume.Status.LastLocalReplicaAt
-	if in.Volume.Spec.DataLocality == longhorn.DataLocalityBestEffort && !in.Engine.Spec.DisableFrontend {
+	f.strict = types.IsStrictLocal(in.Volume)
+	if f.strict || in.Volume.Spec.DataLocality == longhorn.DataLocalityBestEffort && !in.Engine.Spec.DisableFrontend {
 		f.consumer = in.Engine.Spec.NodeID
 	}
 	for name, n := range in.Nodes {
@@ -157,7 +160,9 @@ func targetOf(f facts) Target {
 		add, wait := wants(f)
 		t.After = sooner(t.After, wait)
 		if add != nil {
-			t.Add = add
+			if t.Add = add; f.strict {
+				add.Node = f.consumer
+			}
 			break
 		}
 	}

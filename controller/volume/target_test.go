@@ -36,6 +36,9 @@ func drawServed(t *rapid.T) Input {
 	if node := rapid.SampledFrom([]string{"", "", "a", "b", "e"}).Draw(t, "used on"); node != "" {
 		in = usedOn(node, in)
 	}
+	if rapid.IntRange(0, 4).Draw(t, "strict") == 0 {
+		in.Volume.Spec.DataLocality = longhorn.DataLocalityStrictLocal
+	}
 	in.Nodes[in.Engine.Spec.NodeID] = NodeFact{} // it serves, so its node answers
 	in.RebuildLimit = rapid.SampledFrom([]int{0, 1, 5}).Draw(t, "limit")
 	return in
@@ -153,6 +156,9 @@ func drawMixed(t *rapid.T) Input {
 	if node := rapid.SampledFrom([]string{"", "a", "b", "e"}).Draw(t, "used on"); node != "" {
 		in = usedOn(node, in)
 	}
+	if in.Volume.Spec.NumberOfReplicas == 1 && rapid.Bool().Draw(t, "strict") {
+		in.Volume.Spec.DataLocality = longhorn.DataLocalityStrictLocal
+	}
 	return evictedDisks(in)
 }
 
@@ -180,7 +186,7 @@ func TestAVolumeComesToRestHoweverItBegins(t *testing.T) {
 		hasPlace := slices.ContainsFunc(in.Cluster.Nodes, func(n scheduler.Node) bool {
 			return n.Name == in.Engine.Spec.NodeID && !n.Disks[0].EvictionRequested
 		})
-		if in.Volume.Spec.DataLocality == longhorn.DataLocalityBestEffort && hasPlace {
+		if in.Volume.Spec.DataLocality != longhorn.DataLocalityDisabled && hasPlace {
 			copies, add := shown(in, targetFor(in))
 			require.True(rt, slices.ContainsFunc(c.list, onNode), "none is where the volume is used: %s; %s; %v", copies, add, in.Cluster.Replicas)
 		}

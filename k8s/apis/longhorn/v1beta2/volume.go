@@ -46,7 +46,7 @@ const (
 )
 
 // DataLocality says whether a copy is kept on the node where the volume is attached.
-// +kubebuilder:validation:Enum="";disabled;best-effort
+// +kubebuilder:validation:Enum="";disabled;best-effort;strict-local
 type DataLocality string
 
 // The data localities. An empty one counts as disabled; a new volume's becomes the setting default-data-locality.
@@ -55,6 +55,8 @@ const (
 	DataLocalityDisabled DataLocality = "disabled"
 	// DataLocalityBestEffort keeps a replica on the node where the volume is attached, if it has a place there, and never stops the volume for it.
 	DataLocalityBestEffort DataLocality = "best-effort"
+	// DataLocalityStrictLocal keeps the one replica on the node where the volume is attached first, and attaches the volume on that node alone.
+	DataLocalityStrictLocal DataLocality = "strict-local"
 )
 
 // AntiAffinity overrides a scheduling setting for one volume: enabled prefers to keep replicas apart, disabled insists.
@@ -90,6 +92,7 @@ type DataEngine string
 const DataEngineV1 DataEngine = "v1"
 
 // VolumeSpec is what the user asks of a volume.
+// +kubebuilder:validation:XValidation:rule="!has(self.dataLocality) || self.dataLocality != 'strict-local' || !has(self.numberOfReplicas) || self.numberOfReplicas <= 1",fieldPath=".numberOfReplicas",message="numberOfReplicas must be 1 with dataLocality strict-local: the one replica is on the node where the volume is attached"
 type VolumeSpec struct {
 	// Size in bytes; the volume controller rounds it up to 2 MiB. An omitted size is 2 MiB. It may grow. It may shrink only
 	// down to status.size, which takes back an expansion that has not begun.
@@ -109,12 +112,14 @@ type VolumeSpec struct {
 	// LastAttachedBy is copied from the ticket that attached the volume last.
 	// +optional
 	LastAttachedBy string `json:"lastAttachedBy"`
-	// DataLocality of a new volume is the setting default-data-locality if it is left out.
+	// DataLocality of a new volume is the setting default-data-locality if it is left out. It changes to or from strict-local only while the
+	// volume is detached.
 	// +optional
 	DataLocality DataLocality `json:"dataLocality,omitempty"`
 	// +kubebuilder:default=rwo
 	AccessMode AccessMode `json:"accessMode,omitempty"`
-	// NumberOfReplicas is how many copies are kept; 0 means the setting default-replica-count.
+	// NumberOfReplicas is how many copies are kept; 0 means the setting default-replica-count, or 1 with dataLocality strict-local, which
+	// allows no more.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=20
 	// +optional
@@ -204,6 +209,7 @@ type VolumeStatus struct {
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="int(self.spec.size) >= int(oldSelf.spec.size) || (has(oldSelf.status) && has(oldSelf.status.size) && int(oldSelf.status.size) > 0 && int(self.spec.size) >= int(oldSelf.status.size))",message="size must not shrink: only an expansion that has not begun can be taken back, down to status.size; once it has begun, replicas may have the new size"
 // +kubebuilder:validation:XValidation:rule="int(self.spec.size) <= int(oldSelf.spec.size) || int(oldSelf.spec.size) % 2097152 != 0 || (has(oldSelf.status) && has(oldSelf.status.size) && int(oldSelf.status.size) > 0)",message="size cannot grow yet: status.size is not recorded; wait until the volume controller of this release has recorded it"
+// +kubebuilder:validation:XValidation:rule="(has(self.spec.dataLocality) && self.spec.dataLocality == 'strict-local') == (has(oldSelf.spec.dataLocality) && oldSelf.spec.dataLocality == 'strict-local') || !has(oldSelf.status) || !has(oldSelf.status.state) || oldSelf.status.state == '' || (oldSelf.status.state == 'detached' && (!has(oldSelf.spec.nodeID) || size(oldSelf.spec.nodeID) == 0))",message="dataLocality changes to or from strict-local only while the volume is detached: spec.nodeID is empty and status.state is detached"
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 40",message="metadata.name must be at most 40 characters"
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="metadata.name must be a DNS-1123 label"
 
