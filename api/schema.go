@@ -30,7 +30,7 @@ var plainTypes = []struct {
 	input bool // clients send it: all its fields may be given
 }{
 	{id: "UpdateDataLocalityInput", input: true, wire: v1.UpdateDataLocalityInput{}, hints: map[string]hint{
-		"dataLocality": {required: true, options: []string{"disabled", "best-effort"}},
+		"dataLocality": {required: true, options: []string{"disabled", "best-effort", "strict-local"}},
 	}},
 	{id: "UpdateDiskSelectorInput", input: true, wire: v1.UpdateDiskSelectorInput{}, hints: map[string]hint{"diskSelector": {required: true}}},
 	{id: "UpdateNodeSelectorInput", input: true, wire: v1.UpdateNodeSelectorInput{}, hints: map[string]hint{"nodeSelector": {required: true}}},

@@ -184,6 +184,29 @@ func TestPublish(t *testing.T) {
 			code: codes.Aborted, message: "state is detaching",
 		},
 		{
+			name:   "strict-local, its data on another node → failed precondition at once, naming that node",
+			volume: func(v *Volume) { volumeIn("detached", "")(v); v.StrictLocalNodes = []string{"n2"} },
+			code:   codes.FailedPrecondition, calls: []string{"detach pvc-1 "}, message: `its data is on node "n2"`,
+		},
+		{
+			name: "the same, asked for before → the ticket is taken back",
+			volume: func(v *Volume) {
+				volumeIn("detached", "", ticketOn("n1", false))(v)
+				v.StrictLocalNodes = []string{"n2"}
+			},
+			code: codes.FailedPrecondition, calls: []string{"detach pvc-1 n1"}, message: `its data is on node "n2"`,
+		},
+		{
+			name:   "strict-local, attached there by an earlier release → published",
+			volume: func(v *Volume) { volumeIn("attached", "n1", mine)(v); v.StrictLocalNodes = []string{"n2"} },
+			code:   codes.OK, left: true,
+		},
+		{
+			name: "strict-local, its data there → a ticket", volume: func(v *Volume) { volumeIn("detached", "")(v); v.StrictLocalNodes = []string{"n1"} },
+			given: []func(*fakeService){after(10*time.Second, volumeIn("attached", "n1", mine))},
+			code:  codes.OK, calls: []string{"attach pvc-1 n1"}, left: true,
+		},
+		{
 			name:   "faulted → aborted, saying so",
 			volume: func(v *Volume) { volumeIn("detached", "")(v); v.Faulted = true },
 			code:   codes.Aborted, message: "volume is faulted",

@@ -71,12 +71,13 @@ func volumeOf(wire *v1.Volume) (Volume, error) {
 	}
 	v := Volume{
 		Name: wire.Name, SizeBytes: size, State: wire.State,
-		Faulted:         wire.Robustness == robustnessFaulted,
-		Ready:           wire.Ready,
-		NotReadyMessage: wire.NotReadyMessage,
-		NodeID:          nodeOf(wire),
-		Expanding:       wire.ExpansionRequired,
-		Tickets:         map[string]Ticket{},
+		Faulted:          wire.Robustness == robustnessFaulted,
+		Ready:            wire.Ready,
+		NotReadyMessage:  wire.NotReadyMessage,
+		NodeID:           nodeOf(wire),
+		StrictLocalNodes: wire.StrictLocalNodes,
+		Expanding:        wire.ExpansionRequired,
+		Tickets:          map[string]Ticket{},
 	}
 	if c := wire.Conditions[types.ConditionExpanded]; v.Expanding && c.Status != conditionTrue {
 		v.ExpansionReason, v.ExpansionMessage = c.Reason, c.Message

@@ -61,7 +61,7 @@ const attachedVolume = `{"name":"pvc-1","size":"67108864","state":"attached","ro
 func TestManagerReadsAVolume(t *testing.T) {
 	m, _ := managerOver(t, map[string]restAnswer{
 		"GET /v1/volumes/pvc-1": {200, attachedVolume},
-		"GET /v1/volumes/pvc-2": {200, `{"name":"pvc-2","size":"2097152","state":"detached","robustness":"faulted","notReadyMessage":"volume is faulted","controllers":[{"hostId":"n1"}]}`},
+		"GET /v1/volumes/pvc-2": {200, `{"name":"pvc-2","size":"2097152","state":"detached","robustness":"faulted","strictLocalNodes":["n2"],"notReadyMessage":"volume is faulted","controllers":[{"hostId":"n1"}]}`},
 	})
 	got, err := m.Volume(t.Context(), "pvc-1")
 	require.NoError(t, err)
@@ -77,6 +77,7 @@ func TestManagerReadsAVolume(t *testing.T) {
 	require.NoError(t, err)
 	assert.True(t, got.Faulted)
 	assert.Empty(t, got.NodeID)
+	assert.Equal(t, []string{"n2"}, got.StrictLocalNodes)
 	assert.Equal(t, "volume is faulted", got.NotReadyMessage, "a detached, faulted volume")
 }
 

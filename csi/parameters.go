@@ -233,12 +233,10 @@ func checkAutoBalance(value string) error {
 
 func checkLocality(value string) error {
 	switch value {
-	case localityDisabled, localityBestEffort:
+	case localityDisabled, localityBestEffort, localityStrict:
 		return nil
-	case "strict-local":
-		return fmt.Errorf("is not offered yet; %s keeps a replica on the node of the workload where it can", localityBestEffort)
 	}
-	return fmt.Errorf("is none of %s, %s", localityDisabled, localityBestEffort)
+	return fmt.Errorf("is none of %s, %s, %s", localityDisabled, localityBestEffort, localityStrict)
 }
 
 func checkFSType(value string) error {

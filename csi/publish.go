@@ -11,6 +11,8 @@ import (
 	"github.com/sirupsen/logrus"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
 // tidyUp bounds taking back a ticket after the call's own time has run out.
@@ -97,10 +99,14 @@ func isSatisfied(v Volume, id, node string) bool {
 }
 
 // checkAttachable refuses to ask for what cannot be had soon. A volume that another node holds
-// is not "not ready": that node may let it go at any moment, so publish waits for it.
+// is not "not ready": that node may let it go at any moment, so publish waits for it. It does not
+// wait where a strict-local volume has its data on another node.
 func checkAttachable(v Volume, node string, asked bool) error {
 	if v.State == stateDeleting {
 		return status.Errorf(codes.NotFound, "volume %s: it is being deleted", v.Name)
+	}
+	if text := types.StrictLocalRefusal(v.Name, node, v.StrictLocalNodes); text != "" {
+		return status.Errorf(codes.FailedPrecondition, "publishing: %s", text)
 	}
 	elsewhere := v.NodeID != "" && v.NodeID != node
 	if v.Faulted || !v.Ready && !asked && !elsewhere {

@@ -69,6 +69,8 @@ type Volume struct {
 	// Ready tells whether it may be attached; NotReadyMessage says why not.
 	Ready           bool
 	NotReadyMessage string
+	// StrictLocalNodes are the nodes on which alone it may be attached; empty: on all.
+	StrictLocalNodes []string
 	// NodeID is where its engine is or is wanted; empty when nowhere.
 	NodeID string
 	// Expanding: its users still get less than SizeBytes. ExpansionReason and ExpansionMessage say what holds it up, if

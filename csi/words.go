@@ -17,6 +17,7 @@ const (
 
 	localityDisabled   = "disabled"
 	localityBestEffort = "best-effort"
+	localityStrict     = "strict-local"
 	dataEngineV1       = "v1"
 
 	antiAffinityIgnored  = "ignored"

@@ -73,7 +73,7 @@ func (m *Manager) AttachVolume(ctx context.Context, name string, req AttachReque
 		if err := m.checkAttachNode(ctx, ticket.NodeID); err != nil {
 			return false, err
 		}
-		if err := m.checkAttachable(v); err != nil {
+		if err := m.checkAttachable(v, ticket.NodeID); err != nil {
 			return false, err
 		}
 		return true, putTicket(v, va, ticket)
@@ -84,15 +84,18 @@ func (m *Manager) AttachVolume(ctx context.Context, name string, req AttachReque
 	return m.view(v, va)
 }
 
-// checkAttachable refuses a volume that no node can have now. A volume on its way from or to
-// a node is not refused: the ticket waits.
-func (m *Manager) checkAttachable(v *Volume) error {
-	if s := v.Status.State; s == longhorn.VolumeStateAttaching || s == longhorn.VolumeStateDetaching {
-		return nil
-	}
+// checkAttachable refuses a volume that no node can have now, and a strict-local one that is elsewhere. A volume on its way
+// from or to a node is not refused otherwise: the ticket waits.
+func (m *Manager) checkAttachable(v *Volume, node string) error {
 	view, err := m.view(v, nil)
-	if err != nil || view.Ready {
+	if err != nil {
 		return err
+	}
+	if text := types.StrictLocalRefusal(v.Name, node, view.StrictLocalNodes); text != "" {
+		return conflict("hostId: %s", text)
+	}
+	if s := v.Status.State; view.Ready || s == longhorn.VolumeStateAttaching || s == longhorn.VolumeStateDetaching {
+		return nil
 	}
 	return conflict("unable to attach volume %q: %s", v.Name, view.NotReadyMessage)
 }

@@ -107,15 +107,8 @@ func (m *Manager) newVolume(req VolumeRequest) (*Volume, error) {
 			Rule: fmt.Sprintf("must be 1 to %d, or 0 for the setting %s", maxReplicas, types.SettingDefaultReplicaCount),
 		}
 	}
-	if req.DataLocality == "" {
-		req.DataLocality = m.settings().Text(types.SettingDefaultDataLocality)
-	}
 	if err := checkChoices(&req); err != nil {
 		return nil, err
-	}
-	replicas := req.NumberOfReplicas
-	if replicas == 0 {
-		replicas = int(m.settings().Int(types.SettingDefaultReplicaCount))
 	}
 	stale := defaultStaleReplicaTimeout
 	if req.StaleReplicaTimeout != nil {
@@ -139,7 +132,7 @@ func (m *Manager) newVolume(req VolumeRequest) (*Volume, error) {
 			Frontend:                    longhorn.VolumeFrontend(req.Frontend),
 			DataLocality:                longhorn.DataLocality(req.DataLocality),
 			AccessMode:                  longhorn.AccessMode(req.AccessMode),
-			NumberOfReplicas:            replicas,
+			NumberOfReplicas:            req.NumberOfReplicas,
 			ReplicaSoftAntiAffinity:     longhorn.AntiAffinity(req.ReplicaSoftAntiAffinity),
 			ReplicaZoneSoftAntiAffinity: longhorn.AntiAffinity(req.ReplicaZoneSoftAntiAffinity),
 			ReplicaDiskSoftAntiAffinity: longhorn.AntiAffinity(req.ReplicaDiskSoftAntiAffinity),
@@ -150,6 +143,10 @@ func (m *Manager) newVolume(req VolumeRequest) (*Volume, error) {
 			DataEngine:                  longhorn.DataEngine(req.DataEngine),
 			RevisionCounterDisabled:     true,
 		},
+	}
+	types.FillCopies(&v.Spec, longhorn.DataLocality(m.settings().Text(types.SettingDefaultDataLocality)), int(m.settings().Int(types.SettingDefaultReplicaCount)))
+	if err := checkStrictLocal("numberOfReplicas", v.Spec); err != nil {
+		return nil, err
 	}
 	types.AddFinalizer(v)
 	return v, nil
@@ -181,9 +178,15 @@ func parseSize(text string) (longhorn.Bytes, error) {
 }
 
 // dataLocalities are those that a volume may have.
-var dataLocalities = []string{string(longhorn.DataLocalityDisabled), string(longhorn.DataLocalityBestEffort)}
+var dataLocalities = []string{string(longhorn.DataLocalityDisabled), string(longhorn.DataLocalityBestEffort), string(longhorn.DataLocalityStrictLocal)}
 
-const localityHint = "; strict-local is not offered yet"
+// checkStrictLocal refuses more than one replica of a strict-local volume; field is that of the number.
+func checkStrictLocal(field string, spec longhorn.VolumeSpec) error {
+	if spec.DataLocality != longhorn.DataLocalityStrictLocal || spec.NumberOfReplicas <= 1 {
+		return nil
+	}
+	return &Invalid{Field: field, Value: strconv.Itoa(spec.NumberOfReplicas), Rule: "must be 1 with dataLocality strict-local: the one replica is on the node where the volume is attached"}
+}
 
 // antiAffinities are those that a volume may have; the first follows the setting.
 var antiAffinities = []string{string(longhorn.AntiAffinityIgnored), string(longhorn.AntiAffinityEnabled), string(longhorn.AntiAffinityDisabled)}
@@ -201,11 +204,14 @@ type choice struct {
 	why     string
 }
 
-// checkChoices fills in defaults and refuses what is not offered.
+// checkChoices fills in defaults and refuses what is not offered. A data locality that is left out is filled in later.
 func checkChoices(req *VolumeRequest) error {
+	locality := choice{"dataLocality", &req.DataLocality, dataLocalities, ""}
+	if err := locality.check(); req.DataLocality != "" && err != nil {
+		return err
+	}
 	for _, c := range []choice{
 		{"accessMode", &req.AccessMode, []string{"rwo", "rwop"}, "; shared volumes (rwx) are not offered yet"},
-		{"dataLocality", &req.DataLocality, dataLocalities, localityHint},
 		{"frontend", &req.Frontend, []string{"blockdev"}, ""},
 		{"dataEngine", &req.DataEngine, []string{"v1"}, ""},
 		{"replicaSoftAntiAffinity", &req.ReplicaSoftAntiAffinity, antiAffinities, ""},

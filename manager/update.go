@@ -21,7 +21,8 @@ type VolumeUpdate struct {
 	// NumberOfReplicas is 1 to 20. A healthy surplus is trimmed, a lack is made up for while the
 	// volume is attached.
 	NumberOfReplicas *int
-	// DataLocality takes effect at once. From best-effort to disabled the local replica stays.
+	// DataLocality takes effect at once. From best-effort to disabled the local replica stays. It changes to or from strict-local only while
+	// the volume is detached; strict-local needs NumberOfReplicas 1.
 	DataLocality *string
 	// What follows says where replicas may be placed from now on; those that are placed stay.
 	ReplicaSoftAntiAffinity, ReplicaZoneSoftAntiAffinity, ReplicaDiskSoftAntiAffinity *string
@@ -48,9 +49,14 @@ func (m *Manager) UpdateVolume(ctx context.Context, name string, u VolumeUpdate)
 			return err
 		case v.DeletionTimestamp != nil:
 			return conflict("volume %q is being deleted", name)
-		case !u.apply(v):
+		}
+		before := v.Spec
+		if !u.apply(v) {
 			updated = v
 			return nil
+		}
+		if err := checkLocalityChange(v, before); err != nil {
+			return err
 		}
 		if updated, err = m.deps.Volumes.Update(ctx, v); err == nil {
 			m.deps.Log.WithField("volume", name).Info("volume changed on request")
@@ -72,7 +78,7 @@ func (u VolumeUpdate) check() error {
 		return &Invalid{Field: "replicaCount", Value: strconv.Itoa(*n), Rule: fmt.Sprintf("must be 1 to %d", maxReplicas)}
 	}
 	for _, c := range []choice{
-		{"dataLocality", u.DataLocality, dataLocalities, localityHint},
+		{"dataLocality", u.DataLocality, dataLocalities, ""},
 		{"replicaSoftAntiAffinity", u.ReplicaSoftAntiAffinity, antiAffinities, ""},
 		{"replicaZoneSoftAntiAffinity", u.ReplicaZoneSoftAntiAffinity, antiAffinities, ""},
 		{"replicaDiskSoftAntiAffinity", u.ReplicaDiskSoftAntiAffinity, antiAffinities, ""},
@@ -123,6 +129,23 @@ func (m *Manager) checkSelectors(u *VolumeUpdate) error {
 		return fmt.Errorf("list nodes: %w", err)
 	}
 	return checkTags(&wanted, nodes)
+}
+
+// checkLocalityChange refuses what breaks the rules of strict-local, in words that name the volume; the API server has the same rules.
+func checkLocalityChange(v *Volume, before longhorn.VolumeSpec) error {
+	field := "numberOfReplicas"
+	if before.NumberOfReplicas != v.Spec.NumberOfReplicas {
+		field = "replicaCount"
+	}
+	if err := checkStrictLocal(field, v.Spec); err != nil {
+		return err
+	}
+	const strict = longhorn.DataLocalityStrictLocal
+	isDetached := v.Status.State == "" || v.Status.State == longhorn.VolumeStateDetached && v.Spec.NodeID == ""
+	if (v.Spec.DataLocality == strict) == (before.DataLocality == strict) || isDetached {
+		return nil
+	}
+	return conflict("volume %q is %s: its dataLocality changes from %q to %q only while it is detached", v.Name, v.Status.State, before.DataLocality, v.Spec.DataLocality)
 }
 
 // apply tells whether it changed anything.

@@ -3,6 +3,7 @@ package manager
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -36,9 +37,21 @@ func TestUpdateVolume(t *testing.T) {
 		},
 		"the locality that it has → nothing is written": {update: VolumeUpdate{DataLocality: ptr("disabled")}},
 		"no locality → refused":                         {update: VolumeUpdate{DataLocality: ptr("")}, field: "dataLocality", text: "dataLocality: must be given"},
-		"a locality that is not offered → refused": {
-			update: VolumeUpdate{DataLocality: ptr("strict-local")}, field: "dataLocality",
-			text: `dataLocality: "strict-local" must be disabled or best-effort; strict-local is not offered yet`,
+		"a locality that is none → refused": {
+			update: VolumeUpdate{DataLocality: ptr("near")}, field: "dataLocality",
+			text: `dataLocality: "near" must be disabled or best-effort or strict-local`,
+		},
+		"strict-local, with three replicas → refused": {
+			update: VolumeUpdate{DataLocality: ptr("strict-local")}, field: "numberOfReplicas",
+			text: `numberOfReplicas: "3" must be 1 with dataLocality strict-local: the one replica is on the node where the volume is attached`,
+		},
+		"strict-local and two replicas → refused": {
+			update: VolumeUpdate{DataLocality: ptr("strict-local"), NumberOfReplicas: ptr(2)}, field: "replicaCount",
+			text: `replicaCount: "2" must be 1 with dataLocality strict-local: the one replica is on the node where the volume is attached`,
+		},
+		"strict-local and one replica → recorded": {
+			update: VolumeUpdate{DataLocality: ptr("strict-local"), NumberOfReplicas: ptr(1)},
+			want:   func(s *longhorn.VolumeSpec) { s.DataLocality, s.NumberOfReplicas = longhorn.DataLocalityStrictLocal, 1 },
 		},
 		"anti-affinity → recorded": {
 			update: VolumeUpdate{ReplicaSoftAntiAffinity: ptr("enabled")}, want: func(s *longhorn.VolumeSpec) { s.ReplicaSoftAntiAffinity = longhorn.AntiAffinityEnabled },
@@ -125,6 +138,40 @@ func TestUpdateVolume(t *testing.T) {
 		_, err := newBench(t).UpdateVolume(t.Context(), "vol", VolumeUpdate{NumberOfReplicas: ptr(2)})
 		wantProblem(t, err, ErrNotFound, `volume "vol" does not exist`)
 	})
+}
+
+// A volume becomes strict-local, or ceases to be, only where nothing uses it.
+func TestStrictLocalChangesWhileDetached(t *testing.T) {
+	cases := map[string]struct {
+		from, to longhorn.DataLocality
+		state    longhorn.VolumeState
+		node     string
+		refused  bool
+	}{
+		"attached, to strict-local → refused":                     {from: "disabled", to: "strict-local", state: "attached", node: "node-1", refused: true},
+		"attached, from strict-local → refused":                   {from: "strict-local", to: "best-effort", state: "attached", node: "node-1", refused: true},
+		"about to be attached → refused":                          {from: "disabled", to: "strict-local", state: "detached", node: "node-1", refused: true},
+		"detaching → refused":                                     {from: "strict-local", to: "disabled", state: "detaching", refused: true},
+		"detached, from strict-local → recorded":                  {from: "strict-local", to: "disabled", state: "detached"},
+		"just made → recorded":                                    {from: "strict-local", to: "disabled"},
+		"attached, the locality that it has → nothing is written": {from: "strict-local", to: "strict-local", state: "attached", node: "node-1"},
+		"attached, between the two others → recorded":             {from: "best-effort", to: "disabled", state: "attached", node: "node-1"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, detachedVolume("vol", func(v *longhorn.Volume) {
+				v.Spec.DataLocality, v.Spec.NumberOfReplicas, v.Spec.NodeID, v.Status.State = c.from, 1, c.node, c.state
+			}))
+			view, err := b.UpdateVolume(t.Context(), "vol", VolumeUpdate{DataLocality: ptr(string(c.to))})
+			if c.refused {
+				wantProblem(t, err, ErrConflict, fmt.Sprintf(`volume "vol" is %s: its dataLocality changes from %q to %q only while it is detached`, c.state, c.from, c.to))
+				b.ExpectWrites()
+				return
+			}
+			require.NoError(t, err)
+			assert.Equal(t, c.to, view.Volume.Spec.DataLocality)
+		})
+	}
 }
 
 // served is a healthy volume, attached to node-1, with replicas r-1 to r-n on nodes of the same numbers.

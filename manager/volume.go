@@ -27,6 +27,8 @@ type VolumeView struct {
 	Rebuilds []RebuildView
 	// Attachment is nil while there is none.
 	Attachment *VolumeAttachment
+	// StrictLocalNodes are the nodes on which alone it may be attached, as types.StrictLocalNodes has them; nil: on all.
+	StrictLocalNodes []string
 	// Robustness is the volume's, made true for what was asked since the controller looked: a volume
 	// that has fewer good replicas than asked for is degraded.
 	Robustness longhorn.VolumeRobustness
@@ -133,6 +135,7 @@ func (m *Manager) view(v *Volume, attachment *VolumeAttachment) (VolumeView, err
 			view.Replicas = append(view.Replicas, ReplicaView{Replica: r, Mode: string(modes[r.Name])})
 		}
 	}
+	view.StrictLocalNodes = strictLocalNodes(v, view.Engines, view.Replicas)
 	view.Robustness = robustness(v, view.Engines, view.Replicas)
 	view.ExpansionRequired = types.IsExpansionRequired(v, servingEngine(v, view.Engines))
 	view.NotReadyMessage = notReadyMessage(v, view.Replicas)
@@ -145,14 +148,26 @@ func robustness(v *Volume, engines []*Engine, replicas []ReplicaView) longhorn.V
 	if v.Status.Robustness != longhorn.VolumeRobustnessHealthy || e == nil {
 		return v.Status.Robustness
 	}
-	all := make([]*Replica, 0, len(replicas))
-	for _, r := range replicas {
-		all = append(all, r.Replica)
-	}
-	if len(types.GoodCopies(e, all)) < v.Spec.NumberOfReplicas {
+	if len(types.GoodCopies(e, plain(replicas))) < v.Spec.NumberOfReplicas {
 		return longhorn.VolumeRobustnessDegraded
 	}
 	return longhorn.VolumeRobustnessHealthy
+}
+
+func plain(views []ReplicaView) []*Replica {
+	replicas := make([]*Replica, 0, len(views))
+	for _, r := range views {
+		replicas = append(replicas, r.Replica)
+	}
+	return replicas
+}
+
+func strictLocalNodes(v *Volume, engines []*Engine, replicas []ReplicaView) []string {
+	var e *Engine
+	if len(engines) > 0 {
+		e = engines[0]
+	}
+	return types.StrictLocalNodes(v, e, plain(replicas))
 }
 
 // belongs tells whether an object is this very volume's, and not that of an

@@ -51,7 +51,8 @@ type VolumeCreate struct {
 	StaleReplicaTimeout *int `json:"staleReplicaTimeout,omitempty"`
 	// AccessMode is rwo (default) or rwop.
 	AccessMode string `json:"accessMode,omitempty"`
-	// DataLocality is disabled or best-effort; left out, it is the setting default-data-locality.
+	// DataLocality is disabled, best-effort or strict-local, which needs NumberOfReplicas 1 or left out; left out, it is the setting
+	// default-data-locality.
 	DataLocality string `json:"dataLocality,omitempty"`
 	// Frontend can only be blockdev (default).
 	Frontend string `json:"frontend,omitempty"`
@@ -104,6 +105,9 @@ type Volume struct {
 	LastAttachedBy string               `json:"lastAttachedBy"`
 	LastDegradedAt string               `json:"lastDegradedAt"`
 	Conditions     map[string]Condition `json:"conditions"`
+	// StrictLocalNodes are the nodes on which alone a strict-local volume may be attached, for its data is there; left out, it may be attached
+	// on any node.
+	StrictLocalNodes []string `json:"strictLocalNodes,omitempty"`
 	// Ready tells whether a workload may have it attached; if not, NotReadyMessage says why.
 	Ready           bool         `json:"ready"`
 	NotReadyMessage string       `json:"notReadyMessage"`
@@ -228,7 +232,7 @@ type UpdateReplicaCountInput struct {
 
 // UpdateDataLocalityInput is the body of the action updateDataLocality.
 type UpdateDataLocalityInput struct {
-	// DataLocality is disabled or best-effort.
+	// DataLocality is disabled, best-effort or strict-local. It changes to or from strict-local only while the volume is detached.
 	DataLocality string `json:"dataLocality"`
 }
 
