@@ -1,0 +1,158 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	v1 "github.com/longhorn-lep/longhorn-manager/api/v1"
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/test/e2e/cluster"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// TestStrictLocal: the one replica of a claim is where its first pod is. A later pod on that node reads the data; one on another node does not
+// start, and its Events say why. Eviction of the node waits, and says for what.
+func TestStrictLocal(t *testing.T) {
+	ctx, c := threeNodes.get(t)
+	ns := namespace(ctx, t, c, "e2e-strict-local")
+	class(ctx, t, c, "e2e-strict-local", `{dataLocality: strict-local}`)
+	volume := claimOf(ctx, t, c, ns, "data", "64Mi", "e2e-strict-local")
+	v := theVolume(ctx, t, c, volume)
+	assert.Equal(t, longhorn.DataLocalityStrictLocal, v.Spec.DataLocality)
+	assert.Equal(t, 1, v.Spec.NumberOfReplicas)
+	assert.Empty(t, placesOf(ctx, t, c, volume), "its replica is placed where it is attached first")
+	scheduled := types.FindCondition(v.Status.Conditions, types.ConditionScheduled)
+	assert.Equal(t, types.ReasonPlacedWhenAttached, scheduled.Reason, "%+v", scheduled)
+
+	home, other := c.Nodes()[1], c.Nodes()[2]
+	strictPod(ctx, t, c, ns, "first", home)
+	sum := writeFile(ctx, t, c, ns, "first", "/data/file", 8)
+	replica := soleReplica(ctx, t, c, volume, home)
+	waitEvictionWaits(ctx, t, c, volume, replica, home)
+	deletePod(ctx, t, c, ns, "first")
+	waitVolume(ctx, t, c, volume, ".status.state", "detached")
+
+	startPodOn(ctx, t, c, other, ns, "elsewhere", "data", idle)
+	waitEvent(ctx, t, c, ns, "Pod", "elsewhere", "FailedAttachVolume", "strict-local", fmt.Sprintf("its data is on node %q", home))
+	deletePod(ctx, t, c, ns, "elsewhere")
+
+	strictPod(ctx, t, c, ns, "second", home)
+	assert.Equal(t, sum, sumInPod(ctx, t, c, ns, "second", "/data/file"))
+	assert.Equal(t, replica, soleReplica(ctx, t, c, volume, home))
+}
+
+// strictPod runs a pod with the claim "data" on a node, and waits until it is ready.
+func strictPod(ctx context.Context, t *testing.T, c *cluster.Cluster, ns, name, node string) {
+	t.Helper()
+	startPodOn(ctx, t, c, node, ns, name, "data", idle)
+	c.Must(ctx, t, "-n", ns, "wait", "--for=condition=Ready", "pod/"+name, "--timeout=180s")
+}
+
+// soleReplica returns the name of a volume's only replica, which must be on the node.
+func soleReplica(ctx context.Context, t *testing.T, c *cluster.Cluster, volume, node string) string {
+	t.Helper()
+	replicas := replicasOf(ctx, t, c, volume)
+	require.Len(t, replicas, 1, "%v", placesOf(ctx, t, c, volume))
+	require.Equal(t, node, replicas[0].Spec.NodeID)
+	return replicas[0].Name
+}
+
+// waitEvictionWaits evicts a volume's node for as long as the volume takes to say why its replica stays.
+func waitEvictionWaits(ctx context.Context, t *testing.T, c *cluster.Cluster, volume, replica, node string) {
+	t.Helper()
+	end := func(ctx context.Context) { setEviction(ctx, t, c, node, false) }
+	t.Cleanup(func() { end(context.WithoutCancel(ctx)) })
+	setEviction(ctx, t, c, node, true)
+	cluster.Eventually(ctx, t, 30*time.Second, "volume "+volume+" says why its replica stays", func(ctx context.Context) error {
+		scheduled := types.FindCondition(theVolume(ctx, t, c, volume).Status.Conditions, types.ConditionScheduled)
+		if scheduled.Reason != types.ReasonEvictionFailed || !strings.Contains(scheduled.Message, replica) || !strings.Contains(scheduled.Message, "another dataLocality") {
+			return fmt.Errorf("its condition is %+v", scheduled)
+		}
+		return nil
+	})
+	assert.Equal(t, replica, soleReplica(ctx, t, c, volume, node))
+	end(ctx)
+}
+
+// TestStrictLocalIsChanged: a volume of three replicas becomes strict-local while it is detached, on any node with its data; the others go once
+// it is served there. From then on it is attached on that node alone, until it is strict-local no more.
+func TestStrictLocalIsChanged(t *testing.T) {
+	ctx, c := threeNodes.get(t)
+	c.DumpIfFailed(t)
+	const volume = "e2e-strict-changed"
+	l := &locality{c: c, api: restOf(ctx, t, c)}
+	l.create(ctx, t, v1.VolumeCreate{Name: volume, NumberOfReplicas: 3, DataLocality: "best-effort"})
+	t.Cleanup(func() {
+		ctx := context.WithoutCancel(ctx)
+		l.api.do(ctx, t, http.MethodDelete, "/volumes/"+volume, nil, http.StatusNoContent, nil)
+		waitVolumeGone(ctx, t, c, volume)
+	})
+	action := func(name string) string { return "/volumes/" + volume + "?action=" + name }
+	toStrict := v1.UpdateDataLocalityInput{DataLocality: "strict-local"}
+	attach := func(node string) { l.act(ctx, t, volume, "attach", v1.AttachInput{HostID: node}) }
+	detach := func() {
+		l.act(ctx, t, volume, "detach", v1.DetachInput{})
+		waitVolume(ctx, t, c, volume, ".status.state", "detached")
+	}
+
+	attach(c.Nodes()[0])
+	l.waitReplicas(ctx, t, volume, 3)
+	refused := l.api.do(ctx, t, http.MethodPost, action("updateDataLocality"), toStrict, http.StatusUnprocessableEntity, nil)
+	assert.Contains(t, refused, "must be 1 with dataLocality strict-local")
+	patch := []string{"-n", types.Namespace, "patch", "volumes.longhorn.io", volume, "--type=merge", "-p", `{"spec": {"dataLocality": "strict-local", "numberOfReplicas": 1}}`}
+	_, err := c.Kubectl(ctx, patch...)
+	require.ErrorContains(t, err, "only while the volume is detached")
+	detach()
+	c.Must(ctx, t, patch...)
+
+	home := c.Nodes()[1]
+	attach(home)
+	l.waitLocal(ctx, t, volume, home, 1)
+	detach()
+	refused = l.api.do(ctx, t, http.MethodPost, action("attach"), v1.AttachInput{HostID: c.Nodes()[0]}, http.StatusConflict, nil)
+	assert.Contains(t, refused, "its data is on node")
+	assert.Contains(t, refused, home)
+	l.act(ctx, t, volume, "updateDataLocality", v1.UpdateDataLocalityInput{DataLocality: "best-effort"})
+	attach(c.Nodes()[0])
+	l.waitLocal(ctx, t, volume, c.Nodes()[0], 1)
+	assert.False(t, slices.ContainsFunc(replicasOf(ctx, t, c, volume), func(r longhorn.Replica) bool { return r.Spec.NodeID == home }))
+	detach()
+}
+
+// TestAPIServerKnowsWhenAVolumeBecomesStrictLocal: only while it is detached, and so the other way round.
+func TestAPIServerKnowsWhenAVolumeBecomesStrictLocal(t *testing.T) {
+	ctx, c := apiOnly.get(t)
+	definitions(ctx, t, c)
+	require.NoError(t, c.Apply(ctx, object("Volume", "c-strict", `spec: {size: "2097152", numberOfReplicas: 1}`)))
+	patch := func(change string, flags ...string) error {
+		_, err := c.Kubectl(ctx, append([]string{"patch", "volumes.longhorn.io/c-strict", "-n", types.Namespace, "--type=merge", "-p", change}, flags...)...)
+		return err
+	}
+	state := func(s string) { require.NoError(t, patch(`{"status":{"state":"`+s+`"}}`, "--subresource=status")) }
+	to := func(locality string) error { return patch(`{"spec":{"dataLocality":"` + locality + `"}}`) }
+	const refusal = "only while the volume is detached"
+
+	check(t, to("strict-local"), "")
+	state("attached")
+	check(t, to("disabled"), refusal)
+	check(t, to(""), refusal)
+	check(t, patch(`{"spec":{"staleReplicaTimeout":7}}`), "")
+	state("detached")
+	check(t, patch(`{"spec":{"numberOfReplicas":2}}`), "numberOfReplicas must be 1 with dataLocality strict-local")
+	check(t, to("best-effort"), "")
+	check(t, patch(`{"spec":{"nodeID":"node-1"}}`), "")
+	check(t, to("strict-local"), refusal) // it is about to be attached
+	check(t, patch(`{"spec":{"nodeID":""}}`), "")
+	state("attaching")
+	check(t, to("strict-local"), refusal)
+	state("attached")
+	check(t, to("disabled"), "")
+}
