@@ -131,6 +131,7 @@ func TestStrictLocalIsChanged(t *testing.T) {
 func TestAPIServerKnowsWhenAVolumeBecomesStrictLocal(t *testing.T) {
 	ctx, c := apiOnly.get(t)
 	definitions(ctx, t, c)
+	c.Must(ctx, t, "-n", types.Namespace, "delete", "volumes.longhorn.io/c-strict", "--ignore-not-found") // of an earlier run
 	require.NoError(t, c.Apply(ctx, object("Volume", "c-strict", `spec: {size: "2097152", numberOfReplicas: 1}`)))
 	patch := func(change string, flags ...string) error {
 		_, err := c.Kubectl(ctx, append([]string{"patch", "volumes.longhorn.io/c-strict", "-n", types.Namespace, "--type=merge", "-p", change}, flags...)...)
