@@ -121,6 +121,7 @@ func TestTargetOfAStrictLocalVolume(t *testing.T) {
 		{name: "the one there lacks data, and the other is the last → that stays", in: strictOn("b", served(1, member, once(time.Minute))), want: "keep last good, build local"},
 		{name: "none is there: an earlier release attached it → one is made", in: strictOn("e", served(1, member)), want: "keep last good", add: "local on e"},
 		{name: "to leave its disk → only for another disk of its node", in: strictOn("a", served(1, all(member, evicted))), want: "keep last good", add: "evict r1 on a"},
+		{name: "to leave its disk, another one is good elsewhere → it goes, and the volume has its data there", in: strictOn("a", served(1, all(member, evicted), member)), want: "drop evicted, keep member"},
 		{name: "to balance → nothing to do", in: balanced(longhorn.AutoBalanceBestEffort, "", strictOn("a", served(1, member))), want: "keep last good"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
