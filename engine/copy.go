@@ -34,6 +34,7 @@ type copier struct {
 	buf    []byte
 	// unflushed is what was copied since the target's last flush; it is bounded so that users need not wait for the last one.
 	unflushed int64
+	done      int64 // how much of what is to be copied has been
 	report    func(done int64)
 }
 
@@ -43,17 +44,24 @@ type piece struct {
 	zero        bool // it was a hole when it was looked at
 }
 
-func (e *Engine) copyTo(b *rebuild, target *member, fresh bool) error {
+// copyTo copies the regions in only to the target; nil: all of the volume.
+func (e *Engine) copyTo(b *rebuild, target *member, fresh bool, only bitmap) error {
 	m := e.mirror
 	size := m.size.Load() // it does not grow during a rebuild
+	runs, total := []byteRange{{to: size}}, size
+	if only != nil {
+		runs, total = m.regions.bytes(only, size)
+	}
 	c := &copier{
 		mirror: m, target: target, fresh: fresh, buf: make([]byte, copyChunkBytes),
 		pace:   &pace{clock: e.cfg.Clock, bytesPerSecond: b.bytesPerSecond, busy: m.gate.isBusy, stop: target.dropped},
-		report: func(done int64) { e.showProgress(b, int(done*100/size)) },
+		report: func(done int64) { e.showProgress(b, int(done*100/total)) },
 	}
-	for off := int64(0); off < size; off += copyStepBytes {
-		if err := c.step(b.ctx, off, min(copyStepBytes, size-off)); err != nil {
-			return err
+	for _, r := range runs {
+		for off := r.from; off < r.to; off += copyStepBytes {
+			if err := c.step(b.ctx, off, min(copyStepBytes, r.to-off)); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -71,7 +79,8 @@ func (c *copier) step(ctx context.Context, off, length int64) error {
 			}
 			c.pace.took = c.pace.clock.Since(begun)
 		}
-		c.report(p.off + p.length)
+		c.done += p.length
+		c.report(c.done)
 	}
 	if c.unflushed += length; c.unflushed >= copyFlushBytes {
 		c.unflushed = 0

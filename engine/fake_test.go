@@ -45,6 +45,9 @@ type disk struct {
 	cacheKept  bool             //
 	rebuilding bool             //
 	marks      map[int64]bool   //
+	base       membership.Epoch // of one that was left out
+	away       map[string]membership.Epoch
+	cleared    map[int64]bool   // marks that were cleared while others were away
 	current    *session         //
 	controls   map[uint16]int   // how often each operation came
 	refuse     error            // what admit answers, if set
@@ -56,6 +59,7 @@ func newDisk(name string) *disk {
 	return &disk{
 		name: name, uid: "uid-" + name, size: testSize, data: data, io: faulty.Wrap(data, clock.RealClock{}),
 		region: testRegion, marks: map[int64]bool{}, controls: map[uint16]int{}, controlErr: map[uint16]error{},
+		away: map[string]membership.Epoch{}, cleared: map[int64]bool{},
 	}
 }
 
@@ -225,12 +229,15 @@ func (d *disk) control(op uint16, payload []byte) ([]byte, error) {
 	case membership.OpState:
 		return json.Marshal(membership.State{
 			UID: d.uid, SizeBytes: d.size, Generation: d.generation, Epoch: d.epoch, RegionBytes: d.region, Clean: d.clean,
-			CacheKept: d.cacheKept, Rebuilding: d.rebuilding,
+			CacheKept: d.cacheKept, Rebuilding: d.rebuilding, Base: d.base,
 		})
 	case membership.OpRecordEpoch:
+		prior := d.epoch
+		d.epoch = membership.Epoch{}
 		if err := json.Unmarshal(payload, &d.epoch); err != nil {
 			return nil, err
 		}
+		d.follow(prior)
 		d.rebuilding = d.rebuilding && !d.epoch.Has(d.name)
 		return nil, nil
 	case membership.OpBeginRebuild:
@@ -245,10 +252,43 @@ func (d *disk) control(op uint16, payload []byte) ([]byte, error) {
 		}
 		for _, i := range r.Indexes {
 			delete(d.marks, i)
+			if len(d.away) > 0 {
+				d.cleared[i] = true
+			}
 		}
 		return nil, nil
+	case membership.OpChanged:
+		var away membership.Away
+		if err := json.Unmarshal(payload, &away); err != nil {
+			return nil, err
+		}
+		if last, known := d.away[away.Replica]; !known || !last.Equal(away.Epoch) {
+			return nil, nbd.EINVAL
+		}
+		changed := maps.Clone(d.cleared)
+		maps.Copy(changed, d.marks)
+		return json.Marshal(membership.Regions{Indexes: slices.Sorted(maps.Keys(changed))})
 	}
 	return nil, nbd.EINVAL
+}
+
+// follow keeps what is known of the time since an epoch, after another was stored.
+func (d *disk) follow(prior membership.Epoch) {
+	switch {
+	case d.epoch.Has(d.name):
+		d.base = d.epoch
+	case prior.Has(d.name):
+		d.base = prior
+	}
+	if !d.epoch.Has(d.name) || !prior.Has(d.name) {
+		d.away, d.cleared = map[string]membership.Epoch{}, map[int64]bool{}
+		return
+	}
+	for _, name := range prior.Members {
+		if !d.epoch.Has(name) {
+			d.away[name] = prior
+		}
+	}
 }
 
 // rig is a volume with its disks, over several engines.

@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/sirupsen/logrus"
+
 	"github.com/longhorn-lep/longhorn-manager/membership"
 )
 
 // rebuild is one replica on its way to membership.
 //
-//	open, check ── mark "rebuilding" ── joining: every change goes to it ── copy ── flush ── take part in flushes ── flush
+//	open, check ── mark "rebuilding" ── joining: every change goes to it ── copy what it lacks ── flush ── take part in flushes ── flush
 //	── proposed, serving ── recorded by the API object, stored by all members, by it too ── a member
 //
 // Until it is proposed its failure ends only the rebuild. From then on it is like any other member.
@@ -28,7 +30,8 @@ type rebuild struct {
 	complete bool    // guarded by Engine.mu; nothing is missing in it but the epoch
 }
 
-// AddReplica makes a replica a member, by a full copy. It returns at once; State tells how it goes. bytesPerSecond bounds the copy;
+// AddReplica makes a replica a member, by a copy of what it lacks: all, unless it was a member and the members know what was changed
+// since. It returns at once; State tells how it goes. bytesPerSecond bounds the copy;
 // 0 is no bound. It does nothing for one that is a member, or is being rebuilt. ErrBusy: another rebuild is under way, or the
 // replica is just being expelled.
 func (e *Engine) AddReplica(session string, m Member, bytesPerSecond int64) error {
@@ -128,8 +131,16 @@ func (e *Engine) rebuildReplica(b *rebuild) error {
 		target.drop()
 		return err
 	}
+	only, err := e.lacking(target, c.state.Base)
+	if err != nil {
+		return err
+	}
+	if only != nil {
+		e.log.WithFields(logrus.Fields{"replica": c.Name, "regions": only.count(), "of": e.mirror.regions.count()}).
+			Info("Replica gets what was changed while it was away")
+	}
 	fresh := c.state.Epoch.IsZero() && !c.state.Rebuilding // it was never written
-	if err := e.copyTo(b, target, fresh); err != nil {
+	if err := e.copyTo(b, target, fresh, only); err != nil {
 		return err
 	}
 	return e.finishRebuild(b, target)

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"math/bits"
+	"slices"
 	"sync"
 )
 
@@ -95,13 +96,18 @@ func (r *regions) joined(indexes []int64) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, i := range indexes {
-		r.dirty.set(int(i), int(i)+1)
-	}
+	r.dirty.add(indexes)
 	if !r.told {
 		r.told = true
 		r.kick <- struct{}{}
 	}
+}
+
+// dirtyNow returns the regions that were changed and are not cleared.
+func (r *regions) dirtyNow() bitmap {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.dirty)
 }
 
 // isUneven says whether healthy members may differ in a range.
@@ -172,6 +178,19 @@ func (r *regions) rest() bool {
 	return true
 }
 
+// bytes returns the ranges [from, to) of bytes that regions cover in a volume of a size, and how many bytes these are.
+func (r *regions) bytes(of bitmap, size int64) (ranges []byteRange, total int64) {
+	for _, q := range of.runs() {
+		b := byteRange{from: int64(q.from) * r.regionBytes, to: min(int64(q.to)*r.regionBytes, size)}
+		ranges = append(ranges, b)
+		total += b.to - b.from
+	}
+	return ranges, total
+}
+
+// byteRange is a range of the volume, to not included.
+type byteRange struct{ from, to int64 }
+
 // run is a row of neighbouring regions, to not included.
 type run struct{ from, to int }
 
@@ -181,6 +200,13 @@ func newBitmap(n int) bitmap { return make(bitmap, (n+63)/64) }
 
 func (b bitmap) has(i int) bool { return b[i/64]&(1<<(i%64)) != 0 }
 func (b bitmap) unset(i int)    { b[i/64] &^= 1 << (i % 64) }
+
+// add sets the bits of indexes.
+func (b bitmap) add(indexes []int64) {
+	for _, i := range indexes {
+		b.set(int(i), int(i)+1)
+	}
+}
 
 // set sets the bits [from, to).
 func (b bitmap) set(from, to int) {

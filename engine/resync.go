@@ -100,9 +100,7 @@ func (m *mirror) marked(ro *roster) (bitmap, error) {
 		indexes, err := b.marks(count)
 		mu.Lock()
 		defer mu.Unlock()
-		for _, n := range indexes {
-			union.set(int(n), int(n)+1)
-		}
+		union.add(indexes)
 		return err
 	})
 	if err != nil {
@@ -117,13 +115,18 @@ func (m *member) marks(count int64) ([]int64, error) {
 	if err != nil {
 		return nil, err
 	}
+	return decodeRegions(m.name, reply, count)
+}
+
+// decodeRegions reads a reply of a replica that lists regions, of which there are count.
+func decodeRegions(replica string, reply []byte, count int64) ([]int64, error) {
 	var r membership.Regions
 	if err := json.Unmarshal(reply, &r); err != nil {
 		return nil, err
 	}
 	for _, n := range r.Indexes {
 		if n < 0 || n >= count {
-			return nil, fmt.Errorf("replica %s has marked region %d of %d", m.name, n, count)
+			return nil, fmt.Errorf("replica %s has marked region %d of %d", replica, n, count)
 		}
 	}
 	return r.Indexes, nil

@@ -25,7 +25,16 @@ const (
 	// the copy. Request and reply empty. The mark goes when an epoch that lists the replica
 	// is stored (OpRecordEpoch), in the same write of its metadata. Idempotent.
 	OpBeginRebuild uint16 = 5
+	// OpChanged asks a member which regions may differ from what another replica had when it was left out. Request Away,
+	// reply Regions; EINVAL if the member does not know. A replica of a release without it answers ENOTSUP.
+	OpChanged uint16 = 6
 )
+
+// Away names a replica that is no member, and the last epoch that it was a member of.
+type Away struct {
+	Replica string `json:"replica"`
+	Epoch   Epoch  `json:"epoch"`
+}
 
 // State is what a replica knows of itself.
 type State struct {
@@ -46,6 +55,9 @@ type State struct {
 	// Rebuilding is true from OpBeginRebuild until an epoch that lists the replica is stored: its content is worth nothing, unless
 	// the API object's epoch lists it.
 	Rebuilding bool `json:"rebuilding"`
+	// Base is the last epoch that the replica was a member of. Where its content differs from a member's it has the region marked, or the
+	// region was changed since that epoch. Zero when that is not known.
+	Base Epoch `json:"base,omitzero"`
 }
 
 // Regions is a set of regions of RegionBytes each, by index, sorted. On the wire it is a bitmap, so that its length is bounded by

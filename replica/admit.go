@@ -191,7 +191,8 @@ func (s *Session) await(ctx context.Context, generation int64) error {
 // What cannot be metadata is EINVAL, and nothing has happened. change is called with mu held. The caller is in the replica's lane.
 func (r *Replica) update(change func(*Meta)) error {
 	r.mu.Lock()
-	m, lost, failure := r.meta, r.lost, r.failure
+	old, lost, failure := r.meta, r.lost, r.failure
+	m := old
 	change(&m)
 	r.mu.Unlock()
 	if lost {
@@ -204,10 +205,14 @@ func (r *Replica) update(change func(*Meta)) error {
 	if err := r.metas.replace(b); err != nil {
 		return r.failUnlessNoSpace(err)
 	}
+	err = r.since.follow(old, m)
 	r.mu.Lock()
 	r.meta = m
 	r.mu.Unlock()
-	return nil
+	if err != nil {
+		r.fail(err)
+	}
+	return err
 }
 
 // unusableLocked says why no engine and no reader can be let in, or nil.

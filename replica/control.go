@@ -29,17 +29,23 @@ func (s *Session) Control(ctx context.Context, op uint16, payload []byte) ([]byt
 		defer leave()
 		return marshal(membership.Regions{Indexes: s.replica.intents.marked()})
 	}
-	c, err := s.asked(op, payload)
+	var reply []byte
+	c, err := s.asked(op, payload, &reply)
 	if err != nil {
 		leave()
 		return nil, err
 	}
 	c.over = leave
-	return nil, s.replica.lane.run(ctx, c)
+	err = s.replica.lane.run(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	return reply, nil
 }
 
-// asked decodes an operation that changes something on the disk.
-func (s *Session) asked(op uint16, payload []byte) (call, error) {
+// asked decodes an operation that changes something on the disk, or looks at what such operations change. A reply is there when its call
+// was delivered.
+func (s *Session) asked(op uint16, payload []byte, reply *[]byte) (call, error) {
 	switch op {
 	case membership.OpRecordEpoch:
 		var e membership.Epoch
@@ -51,6 +57,15 @@ func (s *Session) asked(op uint16, payload []byte) (call, error) {
 		var regions membership.Regions
 		err := unmarshal(payload, &regions)
 		return call{what: "clear marks", work: func() error { return s.replica.clearIntents(regions.Indexes) }}, err
+	case membership.OpChanged:
+		var away membership.Away
+		err := unmarshal(payload, &away)
+		var b []byte
+		return call{
+			what:    "look what was changed",
+			work:    func() (err error) { b, err = s.replica.changedSince(away); return err },
+			deliver: func() { *reply = b },
+		}, err
 	}
 	return call{}, &nbd.Error{Errno: nbd.ENOTSUP, Msg: fmt.Sprintf("control operation %d", op)}
 }
@@ -61,7 +76,7 @@ func (s *Session) state() membership.State {
 	defer r.mu.Unlock()
 	return membership.State{
 		UID: r.meta.UID, SizeBytes: r.Size(), Generation: r.meta.Generation, Epoch: r.meta.Epoch, RegionBytes: r.regionBytes,
-		BootID: s.lastBootID, Clean: s.wasClean, CacheKept: r.cacheKept, Rebuilding: r.meta.Rebuilding,
+		BootID: s.lastBootID, Clean: s.wasClean, CacheKept: r.cacheKept, Rebuilding: r.meta.Rebuilding, Base: r.baseLocked(),
 	}
 }
 
@@ -135,6 +150,10 @@ func (r *Replica) clearIntents(regions []int64) error {
 		if i < 0 || i >= count {
 			return invalid("region %d of %d", i, count)
 		}
+	}
+	if err := r.since.add(regions); err != nil {
+		r.fail(err)
+		return err
 	}
 	r.writing.Lock()
 	err := r.intents.clear(regions)

@@ -76,6 +76,11 @@ func (r *Replica) growsTo() int64 {
 }
 
 func (r *Replica) growFrom(from, to int64) error {
+	if regionCount(to, r.regionBytes) != regionCount(from, r.regionBytes) {
+		if err := r.since.drop(); err != nil { // it has no bits for the new regions
+			return r.failUnlessNoSpace(err)
+		}
+	}
 	if err := r.update(func(m *Meta) { m.GrowsTo = to }); err != nil {
 		return fmt.Errorf("record that it grows: %w", err)
 	}
@@ -117,11 +122,11 @@ func (r *Replica) lengthenIntents(regions int64) (replaced bool, err error) {
 	r.writing.Lock()
 	defer r.writing.Unlock()
 	image := r.intents.longer(r.meta.UID, regions)
-	if err := r.dir.Unlink(growName); err != nil && !errors.Is(err, syscall.ENOENT) {
+	if err := r.dir.Unlink(besideName); err != nil && !errors.Is(err, syscall.ENOENT) {
 		return false, fmt.Errorf("write the intent map: %w", err)
 	}
-	if err := writeNew(r.dir, growName, image.b); err != nil {
-		_ = r.dir.Unlink(growName) // best effort: the next attempt does it again
+	if err := writeNew(r.dir, besideName, image.b); err != nil {
+		_ = r.dir.Unlink(besideName) // best effort: the next attempt does it again
 		return false, fmt.Errorf("write the intent map: %w", err)
 	}
 	r.files.Lock()
@@ -133,7 +138,7 @@ func (r *Replica) lengthenIntents(regions int64) (replaced bool, err error) {
 }
 
 func (r *Replica) replaceIntents(image intentImage) error {
-	if err := r.dir.Rename(growName, intentName); err != nil {
+	if err := r.dir.Rename(besideName, intentName); err != nil {
 		return err
 	}
 	if err := r.dir.Sync(); err != nil {

@@ -64,6 +64,7 @@ type Replica struct {
 	// lane has one place: all that replaces metadata or clears marks is done there, one after another.
 	lane     *lane
 	metas    metaStore // used in the lane
+	since    *since    // used in the lane, but for base
 	released bool      // the files are closed; only the lane's calls look at it
 
 	mu        sync.Mutex
@@ -128,6 +129,11 @@ func openIn(parent fsys.Dir, dir, name string, want Spec, opts Options) (*Replic
 	}
 	if err == nil && !opts.ReadOnly {
 		err = r.confirm(parent)
+	}
+	if err == nil && !opts.ReadOnly {
+		if r.since, err = openSince(d, m); err != nil {
+			err = refuse(dir, IOError, "%w", err)
+		}
 	}
 	if err == nil && !opts.ReadOnly {
 		err = r.growAtOpening(want.SizeBytes)
@@ -295,6 +301,9 @@ func (r *Replica) closeFiles() {
 		if f != nil {
 			_ = f.Close() // what matters was synced, and its error looked at
 		}
+	}
+	if r.since != nil {
+		r.since.close()
 	}
 	_ = r.dir.Close()
 }

@@ -75,8 +75,10 @@ const (
 	metaName     = "replica.meta"
 	metaTempName = "replica.meta.tmp" // the spare; see metaStore
 	intentName   = "intent.map"
-	growName     = "intent.map.tmp" // the next intent map, while the replica grows
-	dataName     = "data.img"
+	// besideName is the next intent map while the replica grows (grow.go), else what was changed since a member was left out (since.go).
+	// Both have one name because a release that knows no since.go removes a directory only if it knows all names in it.
+	besideName = "intent.map.tmp"
+	dataName   = "data.img"
 )
 
 func creatingName(name, uid string) string { return "." + name + ".creating-" + uid }

@@ -1,0 +1,67 @@
+package engine
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/longhorn-lep/longhorn-manager/membership"
+	"github.com/longhorn-lep/longhorn-manager/nbd"
+)
+
+// lacking returns the regions in which a joining replica may differ from the members, given the last epoch that it was a member of; nil
+// when no member knows what was changed since, so that all of the volume may be different. The caller has made it join: a change that
+// does not go to it is in dirty here or was cleared, and so is known to the members, before they are asked.
+//
+// One member that knows is enough, for every member is told of every mark that is cleared. The others, and the replica itself, have marks
+// of their own: of changes that only some received before they were made equal.
+func (e *Engine) lacking(target *member, base membership.Epoch) (bitmap, error) {
+	if base.IsZero() {
+		return nil, nil
+	}
+	m := e.mirror
+	union, count := m.regions.dirtyNow(), m.regions.count()
+	var mu sync.Mutex
+	known := false
+	err := m.onServing(m.roster.Load(), func(b *member) error {
+		indexes, knows, err := b.changedSince(membership.Away{Replica: target.name, Epoch: base}, count)
+		if err == nil && !knows {
+			indexes, err = b.marks(count)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		known = known || knows
+		union.add(indexes)
+		return err
+	})
+	if err != nil || !known {
+		return nil, nil // a member that failed is given up, and takes along what it knows
+	}
+	err = m.watchdog.whileAlone(target, func() error {
+		indexes, err := target.marks(count)
+		union.add(indexes)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("ask for marks: %w", err)
+	}
+	return union, nil
+}
+
+// changedSince asks a member what was changed since another replica was left out; knows is false if it cannot tell.
+func (m *member) changedSince(away membership.Away, count int64) (indexes []int64, knows bool, err error) {
+	payload, err := json.Marshal(away)
+	if err != nil {
+		return nil, false, fmt.Errorf("encode epoch %s: %w", away.Epoch, err)
+	}
+	reply, err := m.Control(background, membership.OpChanged, payload)
+	switch {
+	case errors.Is(err, nbd.EINVAL), errors.Is(err, nbd.ENOTSUP):
+		return nil, false, nil
+	case err != nil:
+		return nil, false, err
+	}
+	indexes, err = decodeRegions(m.name, reply, count)
+	return indexes, err == nil, err
+}
