@@ -16,6 +16,7 @@ var (
 	saidEqual      = regexp.MustCompile(`msg="Making replicas equal after an unclean stop".* generation=(\d+) .*regions=(\d+) `)
 	saidSlow       = regexp.MustCompile(`msg="Replica failed" .*has not answered a request that another replica answered`)
 	saidSlowSync   = regexp.MustCompile(`msg="A sync was slow as ordered"`)
+	saidLacks      = regexp.MustCompile(`msg="Replica gets what was changed while it was away" .*regions=(\d+) `)
 	saidFailedSync = regexp.MustCompile(`msg="A sync fails as ordered"`)
 )
 
@@ -46,6 +47,9 @@ func (v *volume) countLogged() error {
 			}
 			if saidFailedSync.MatchString(line) {
 				v.seen.failedSyncs++
+			}
+			if said := saidLacks.FindStringSubmatch(line); said != nil && said[1] != strconv.Itoa(regionCount) {
+				v.seen.deltas++
 			}
 			if said := saidEqual.FindStringSubmatch(line); said != nil && members[said[1]] > 1 && said[2] != strconv.Itoa(regionCount) {
 				v.seen.partial++

@@ -57,6 +57,7 @@ type tally struct {
 	devices                  int // volumes that were used by their block device
 	wiped                    int // discards and zeroes that were acknowledged
 	slowSyncs, failedSyncs   int // as ordered
+	deltas                   int // rebuilds that copied a part of the regions
 }
 
 func (t *tally) add(o tally) {
@@ -75,13 +76,14 @@ func (t *tally) add(o tally) {
 	t.wiped += o.wiped
 	t.slowSyncs += o.slowSyncs
 	t.failedSyncs += o.failedSyncs
+	t.deltas += o.deltas
 }
 
 func (t tally) String() string {
-	return fmt.Sprintf("%d starts of an engine, %d of them copied a part of the regions, %d epochs, %d rebuilds asked for, %d marks cleared, "+
+	return fmt.Sprintf("%d starts of an engine, %d of them copied a part of the regions, %d epochs, %d rebuilds asked for, %d of part of the regions, %d marks cleared, "+
 		"%d replicas too slow, %d power losses, %d disks hung, %d long writes, %d writes without space, %d ends in order that left marks, "+
 		"%d volumes used by their devices, %d blocks cleared, %d syncs slow, %d failed",
-		t.starts, t.partial, t.epochs, t.rebuilds, t.cleared, t.slow, t.powerLosses, t.freezes, t.floods, t.refused, t.leftMarks,
+		t.starts, t.partial, t.epochs, t.rebuilds, t.deltas, t.cleared, t.slow, t.powerLosses, t.freezes, t.floods, t.refused, t.leftMarks,
 		t.devices, t.wiped, t.slowSyncs, t.failedSyncs)
 }
 
