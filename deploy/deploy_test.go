@@ -24,7 +24,15 @@ import (
 // documents returns longhorn.yaml, one text per object.
 func documents(t *testing.T) []string {
 	t.Helper()
-	text, err := os.ReadFile("longhorn.yaml")
+	docs := documentsOf(t, "longhorn.yaml")
+	require.GreaterOrEqual(t, len(docs), 20, "the file is not read as it is written")
+	return docs
+}
+
+// documentsOf returns a file, one text per object.
+func documentsOf(t *testing.T, file string) []string {
+	t.Helper()
+	text, err := os.ReadFile(file)
 	require.NoError(t, err)
 	var docs []string
 	for _, doc := range strings.Split(string(text), "\n---\n") {
@@ -32,15 +40,22 @@ func documents(t *testing.T) []string {
 			docs = append(docs, doc)
 		}
 	}
-	require.GreaterOrEqual(t, len(docs), 20, "the file is not read as it is written")
 	return docs
 }
 
 // ofKind decodes the documents of a kind.
 func ofKind[T any](t *testing.T, kind string) []T {
 	t.Helper()
+	all := decoded[T](t, documents(t), kind)
+	require.NotEmpty(t, all, kind)
+	return all
+}
+
+// decoded are those of the documents that are of a kind.
+func decoded[T any](t *testing.T, docs []string, kind string) []T {
+	t.Helper()
 	var all []T
-	for _, doc := range documents(t) {
+	for _, doc := range docs {
 		if !strings.Contains(doc, "\nkind: "+kind+"\n") {
 			continue
 		}
@@ -48,7 +63,6 @@ func ofKind[T any](t *testing.T, kind string) []T {
 		require.NoError(t, yaml.UnmarshalStrict([]byte(doc), &object), kind)
 		all = append(all, object)
 	}
-	require.NotEmpty(t, all, kind)
 	return all
 }
 

@@ -6,51 +6,124 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
+// rbac is what the manifests of the installation and of the uninstaller grant.
+type rbac struct {
+	rules    map[string][]rbacv1.PolicyRule // by the role's kind, namespace and name
+	bindings []binding
+}
+
+// binding is a RoleBinding, or a ClusterRoleBinding, whose namespace is empty.
+type binding struct {
+	name, namespace string
+	role            string // a key of rules
+	subjects        []rbacv1.Subject
+}
+
+func granted(t *testing.T) rbac {
+	t.Helper()
+	docs := append(documents(t), documentsOf(t, "uninstall.yaml")...)
+	r := rbac{rules: map[string][]rbacv1.PolicyRule{}}
+	for _, role := range decoded[rbacv1.Role](t, docs, "Role") {
+		r.rules[strings.Join([]string{"Role", role.Namespace, role.Name}, " ")] = role.Rules
+	}
+	for _, role := range decoded[rbacv1.ClusterRole](t, docs, "ClusterRole") {
+		require.Nil(t, role.AggregationRule, "ClusterRole %s has rights that the manifests do not show", role.Name)
+		r.rules[strings.Join([]string{"ClusterRole", "", role.Name}, " ")] = role.Rules
+	}
+	add := func(name, namespace string, ref rbacv1.RoleRef, subjects []rbacv1.Subject) {
+		of := namespace
+		if ref.Kind == "ClusterRole" {
+			of = ""
+		}
+		r.bindings = append(r.bindings, binding{name, namespace, strings.Join([]string{ref.Kind, of, ref.Name}, " "), subjects})
+	}
+	for _, b := range decoded[rbacv1.RoleBinding](t, docs, "RoleBinding") {
+		add(b.Name, b.Namespace, b.RoleRef, b.Subjects)
+	}
+	for _, b := range decoded[rbacv1.ClusterRoleBinding](t, docs, "ClusterRoleBinding") {
+		add(b.Name, "", b.RoleRef, b.Subjects)
+	}
+	return r
+}
+
 // rightsOf lists what an account may do: "<where> <group>/<resource>[=<name>]: <verbs>", where is
 // "cluster" or the namespace.
 func rightsOf(t *testing.T, account string) []string {
 	t.Helper()
-	is := func(s rbacv1.Subject) bool {
-		return s.Kind == rbacv1.ServiceAccountKind && s.Name == account && s.Namespace == types.Namespace
-	}
-	rules := map[string][]rbacv1.PolicyRule{}
-	for _, r := range ofKind[rbacv1.Role](t, "Role") {
-		rules["Role "+r.Name] = r.Rules
-	}
-	for _, r := range ofKind[rbacv1.ClusterRole](t, "ClusterRole") {
-		rules["ClusterRole "+r.Name] = r.Rules
-	}
+	is := func(s rbacv1.Subject) bool { return s.Name == account }
+	r := granted(t)
 	var rights []string
-	add := func(where string, ref rbacv1.RoleRef) {
-		for _, rule := range rules[ref.Kind+" "+ref.Name] {
-			for _, group := range rule.APIGroups {
-				for _, resource := range rule.Resources {
-					what := where + " " + group + "/" + resource
-					if len(rule.ResourceNames) > 0 {
-						what += "=" + strings.Join(rule.ResourceNames, ",")
-					}
-					rights = append(rights, what+": "+strings.Join(rule.Verbs, " "))
-				}
-			}
-		}
-	}
-	for _, b := range ofKind[rbacv1.RoleBinding](t, "RoleBinding") {
-		if slices.ContainsFunc(b.Subjects, is) {
-			add(b.Namespace, b.RoleRef)
-		}
-	}
-	for _, b := range ofKind[rbacv1.ClusterRoleBinding](t, "ClusterRoleBinding") {
-		if slices.ContainsFunc(b.Subjects, is) {
-			add("cluster", b.RoleRef)
+	for _, b := range r.bindings {
+		if slices.ContainsFunc(b.subjects, is) {
+			rights = append(rights, described(b.namespace, r.rules[b.role])...)
 		}
 	}
 	slices.Sort(rights)
 	return rights
+}
+
+func described(namespace string, rules []rbacv1.PolicyRule) []string {
+	if namespace == "" {
+		namespace = "cluster"
+	}
+	var rights []string
+	for _, rule := range rules {
+		verbs := ": " + strings.Join(rule.Verbs, " ")
+		for _, url := range rule.NonResourceURLs {
+			rights = append(rights, namespace+" "+url+verbs)
+		}
+		for _, group := range rule.APIGroups {
+			for _, resource := range rule.Resources {
+				what := namespace + " " + group + "/" + resource
+				if len(rule.ResourceNames) > 0 {
+					what += "=" + strings.Join(rule.ResourceNames, ",")
+				}
+				rights = append(rights, what+verbs)
+			}
+		}
+	}
+	return rights
+}
+
+// TestRightsAreOfKnownAccounts: the tables below have the rights of every account there is, and a right is of no user and of no group.
+func TestRightsAreOfKnownAccounts(t *testing.T) {
+	docs := append(documents(t), documentsOf(t, "uninstall.yaml")...)
+	home := map[string]string{}
+	for _, a := range decoded[corev1.ServiceAccount](t, docs, "ServiceAccount") {
+		home[a.Name] = a.Namespace
+	}
+	assert.Equal(t, map[string]string{
+		"longhorn-manager": types.Namespace, types.LeaderAccount: types.Namespace,
+		"longhorn-csi-controller": types.Namespace, "longhorn-csi-plugin": types.Namespace,
+		"longhorn-uninstall": "longhorn-uninstall",
+	}, home, "an account without a table")
+	r := granted(t)
+	bound := map[string]bool{}
+	for _, b := range r.bindings {
+		bound[b.role] = true
+		assert.Contains(t, r.rules, b.role, "%s binds a role that the manifests do not have", b.name)
+		for _, s := range b.subjects {
+			require.Contains(t, home, s.Name, b.name)
+			assert.Equal(t, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Name: s.Name, Namespace: home[s.Name]}, s, b.name)
+		}
+	}
+	for role := range r.rules {
+		assert.True(t, bound[role], "no account has %s", role)
+	}
+	for _, doc := range docs {
+		for _, line := range strings.Split(doc, "\n") {
+			if account, ok := strings.CutPrefix(strings.TrimSpace(line), "serviceAccountName: "); ok {
+				assert.Contains(t, home, account, "a pod")
+			}
+		}
+	}
 }
 
 // TestWhatANodesDaemonMayDo is the whole of it. Writes are held to the node's own objects by policy
@@ -88,22 +161,96 @@ func TestWhatANodesDaemonMayDo(t *testing.T) {
 	}, rightsOf(t, "longhorn-manager"))
 }
 
-// TestWhatTheLeaderMayDoOutsideOfTheNamespace: it restarts pods, which only it does.
-func TestWhatTheLeaderMayDoOutsideOfTheNamespace(t *testing.T) {
-	var outside []string
-	for _, right := range rightsOf(t, types.LeaderAccount) {
-		if strings.HasPrefix(right, "cluster ") {
-			outside = append(outside, right)
-		}
-	}
+// TestWhatTheLeaderMayDo is the whole of it. Outside of the namespace, it restarts pods, expands claims and keeps the StorageClass.
+func TestWhatTheLeaderMayDo(t *testing.T) {
 	assert.Equal(t, []string{
-		"cluster /events: create patch", "cluster /nodes: get list watch", "cluster /persistentvolumeclaims: get patch", "cluster /persistentvolumes: list watch", "cluster /pods: list delete",
+		"cluster /events: create patch",
+		"cluster /nodes: get list watch",
+		"cluster /persistentvolumeclaims: get patch",
+		"cluster /persistentvolumes: list watch",
+		"cluster /pods: list delete",
 		"cluster storage.k8s.io/storageclasses: get list watch create update patch delete",
-	}, outside)
-	assert.Contains(t, rightsOf(t, types.LeaderAccount), "longhorn-system /secrets: get create delete")
-	for _, right := range []string{"=longhorn-default-storageclass: get", "=longhorn-storageclass: update patch", ": create"} {
-		assert.Contains(t, rightsOf(t, types.LeaderAccount), "longhorn-system /configmaps"+right)
-	}
+		"longhorn-system /configmaps: create",
+		"longhorn-system /configmaps=longhorn-default-setting,longhorn-storageclass: get list watch",
+		"longhorn-system /configmaps=longhorn-default-storageclass: get",
+		"longhorn-system /configmaps=longhorn-storageclass: update patch",
+		"longhorn-system /events: create patch",
+		"longhorn-system /pods: get list watch",
+		"longhorn-system /secrets: get create delete",
+		"longhorn-system coordination.k8s.io/leases: get list create update patch delete",
+		"longhorn-system longhorn.io/engines/status: get update patch",
+		"longhorn-system longhorn.io/engines: get list watch create update patch delete",
+		"longhorn-system longhorn.io/instancemanagers/finalizers: update",
+		"longhorn-system longhorn.io/instancemanagers/status: get update patch",
+		"longhorn-system longhorn.io/instancemanagers: get list watch create update patch delete",
+		"longhorn-system longhorn.io/nodes/finalizers: update",
+		"longhorn-system longhorn.io/nodes/status: get update patch",
+		"longhorn-system longhorn.io/nodes: get list watch create update patch delete",
+		"longhorn-system longhorn.io/replicas/status: get update patch",
+		"longhorn-system longhorn.io/replicas: get list watch create update patch delete",
+		"longhorn-system longhorn.io/settings/status: get update patch",
+		"longhorn-system longhorn.io/settings: get list watch create update patch delete",
+		"longhorn-system longhorn.io/volumeattachments/status: get update patch",
+		"longhorn-system longhorn.io/volumeattachments: get list watch create update patch delete",
+		"longhorn-system longhorn.io/volumes/finalizers: update",
+		"longhorn-system longhorn.io/volumes/status: get update patch",
+		"longhorn-system longhorn.io/volumes: get list watch create update patch delete",
+		"longhorn-system policy/poddisruptionbudgets: get list watch create update patch delete",
+	}, rightsOf(t, types.LeaderAccount))
+}
+
+// TestWhatTheCSIControllerMayDo is what its sidecars, provisioner, attacher and resizer, need. Volumes are made through REST: it has
+// no right to an object of ours.
+func TestWhatTheCSIControllerMayDo(t *testing.T) {
+	assert.Equal(t, []string{
+		"cluster /events: create update patch",
+		"cluster /persistentvolumeclaims/status: patch",
+		"cluster /persistentvolumeclaims: get list watch update",
+		"cluster /persistentvolumes: get list watch create patch delete",
+		"cluster storage.k8s.io/csinodes: get list watch",
+		"cluster storage.k8s.io/storageclasses: get list watch",
+		"cluster storage.k8s.io/volumeattachments/status: patch",
+		"cluster storage.k8s.io/volumeattachments: get list watch patch",
+		"longhorn-system coordination.k8s.io/leases: create",
+		"longhorn-system coordination.k8s.io/leases=driver-longhorn-io-controller: get update",
+	}, rightsOf(t, "longhorn-csi-controller"))
+}
+
+// TestTheCSIPluginMayDoNothing: kubelet tells it what to mount, and the API server nothing.
+func TestTheCSIPluginMayDoNothing(t *testing.T) {
+	assert.Empty(t, rightsOf(t, "longhorn-csi-plugin"))
+}
+
+// TestWhatTheUninstallerMayDo is to find and delete what longhorn.yaml installs and what the installation made, and to take off
+// finalizers that nothing removes any more. It reads no keys.
+func TestWhatTheUninstallerMayDo(t *testing.T) {
+	assert.Equal(t, []string{
+		"cluster /configmaps: list delete",
+		"cluster /namespaces: list delete",
+		"cluster /nodes: list",
+		"cluster /persistentvolumes: get list update delete",
+		"cluster /pods: list delete",
+		"cluster /services: list delete",
+		"cluster admissionregistration.k8s.io/validatingadmissionpolicies: list delete",
+		"cluster admissionregistration.k8s.io/validatingadmissionpolicybindings: list delete",
+		"cluster apiextensions.k8s.io/customresourcedefinitions: list delete",
+		"cluster apps/daemonsets: list delete",
+		"cluster apps/deployments: list delete",
+		"cluster apps/replicasets: list delete",
+		"cluster longhorn.io/engines: get list update delete",
+		"cluster longhorn.io/instancemanagers: get list update delete",
+		"cluster longhorn.io/nodes: get list update delete",
+		"cluster longhorn.io/replicas: get list update delete",
+		"cluster longhorn.io/settings: get list update delete",
+		"cluster longhorn.io/volumeattachments: get list update delete",
+		"cluster longhorn.io/volumes: get list update delete",
+		"cluster policy/poddisruptionbudgets: list delete",
+		"cluster rbac.authorization.k8s.io/clusterrolebindings: list delete",
+		"cluster rbac.authorization.k8s.io/clusterroles: list delete",
+		"cluster storage.k8s.io/csidrivers: list delete",
+		"cluster storage.k8s.io/storageclasses: list delete",
+		"cluster storage.k8s.io/volumeattachments: get list update delete",
+	}, rightsOf(t, "longhorn-uninstall"))
 }
 
 // TestWhatIsWrittenMayBePatchedAndUpdated: daemons of this release patch, those of an earlier one

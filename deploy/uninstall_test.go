@@ -12,7 +12,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	"sigs.k8s.io/yaml"
 
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
@@ -65,17 +64,11 @@ func TestTheUninstallerIsNotPlacedOnADeadNode(t *testing.T) {
 }
 
 // uninstaller reads the role and the Job of uninstall.yaml.
-func uninstaller(t *testing.T) (role rbacv1.ClusterRole, job batchv1.Job) {
+func uninstaller(t *testing.T) (rbacv1.ClusterRole, batchv1.Job) {
 	t.Helper()
-	text, err := os.ReadFile("uninstall.yaml")
-	require.NoError(t, err)
-	for _, doc := range strings.Split(string(text), "\n---\n") {
-		switch {
-		case strings.Contains(doc, "\nkind: ClusterRole\n"):
-			require.NoError(t, yaml.UnmarshalStrict([]byte(doc), &role))
-		case strings.Contains(doc, "\nkind: Job\n"):
-			require.NoError(t, yaml.UnmarshalStrict([]byte(doc), &job))
-		}
-	}
-	return role, job
+	docs := documentsOf(t, "uninstall.yaml")
+	roles, jobs := decoded[rbacv1.ClusterRole](t, docs, "ClusterRole"), decoded[batchv1.Job](t, docs, "Job")
+	require.Len(t, roles, 1)
+	require.Len(t, jobs, 1)
+	return roles[0], jobs[0]
 }
