@@ -1,0 +1,154 @@
+package policy
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// of is an object with a name, a spec and a status, both YAML.
+func of(name, spec, status string) string {
+	return "{metadata: {name: '" + name + "'}, spec: {" + spec + "}, status: {" + status + "}}"
+}
+
+// ofSize is a volume, with what its status says.
+func ofSize(size, status string) string {
+	return of("v", "numberOfReplicas: 3, size: '"+size+"'", status)
+}
+
+// crdCase is a request, and whether the rule lets it through.
+type crdCase struct {
+	rule, name  string
+	old, object string // no old: the object is created
+	refused     bool
+}
+
+const (
+	shrinks   = "Volume : size must not shrink: only an expansion that has not begun can be taken back, down to status.size; once it has begun, replicas may have the new size"
+	growsSoon = "Volume : size cannot grow yet: status.size is not recorded; wait until the volume controller of this release has recorded it"
+	longName  = "Volume : metadata.name must be at most 40 characters"
+	isLabel   = "Volume : metadata.name must be a DNS-1123 label"
+	isSome    = "Volume spec.size: size must be greater than zero"
+	isMost    = "Volume spec.size: size must be at most 9223372036852678656 bytes"
+	nodeWay   = "Node spec: evictionRequested and allowScheduling exclude each other"
+	diskWay   = "Node spec.disks.*: evictionRequested and allowScheduling exclude each other"
+	engineOf  = "Engine spec.volumeName: volumeName is immutable"
+	replicaOf = "Replica spec.volumeName: volumeName is immutable"
+	managerOn = "InstanceManager spec.nodeID: nodeID is immutable"
+	attaches  = "VolumeAttachment spec.volume: volume is immutable"
+	ticketID  = "VolumeAttachment spec.attachmentTickets: a ticket's id must equal its key"
+
+	sector4M, sector2M = "4194304", "2097152"
+)
+
+// crdCases has for every rule what it lets through and what it refuses.
+var crdCases = []crdCase{
+	{rule: shrinks, name: "the same size → accepted", old: ofSize(sector4M, ""), object: ofSize(sector4M, "")},
+	{rule: shrinks, name: "smaller → refused", old: ofSize(sector4M, ""), object: ofSize(sector2M, ""), refused: true},
+	{rule: shrinks, name: "smaller, the status says 0 → refused", old: ofSize(sector4M, "size: '0'"), object: ofSize(sector2M, ""), refused: true},
+	{rule: shrinks, name: "an expansion that has not begun, taken back to what is → accepted", old: ofSize(sector4M, "size: '2097152'"), object: ofSize(sector2M, "")},
+	{rule: shrinks, name: "below what is → refused", old: ofSize(sector4M, "size: '4194304'"), object: ofSize(sector2M, ""), refused: true},
+
+	{rule: growsSoon, name: "larger, what is is recorded → accepted", old: ofSize(sector2M, "size: '2097152'"), object: ofSize(sector4M, "")},
+	{rule: growsSoon, name: "larger, not recorded → refused", old: ofSize(sector2M, ""), object: ofSize(sector4M, ""), refused: true},
+	{rule: growsSoon, name: "larger, recorded as 0 → refused", old: ofSize(sector2M, "size: '0'"), object: ofSize(sector4M, ""), refused: true},
+	{rule: growsSoon, name: "a size that is no whole number of blocks is rounded up → accepted", old: ofSize("2097153", ""), object: ofSize(sector4M, "")},
+
+	{rule: longName, name: "40 characters → accepted", object: of(strings.Repeat("a", 40), "numberOfReplicas: 3, size: '2097152'", "")},
+	{rule: longName, name: "41 characters → refused", object: of(strings.Repeat("a", 41), "numberOfReplicas: 3, size: '2097152'", ""), refused: true},
+	{rule: isLabel, name: "letters, digits and - → accepted", object: of("pvc-0a", "numberOfReplicas: 3, size: '2097152'", "")},
+	{rule: isLabel, name: "one letter → accepted", object: of("v", "numberOfReplicas: 3, size: '2097152'", "")},
+	{rule: isLabel, name: "a dot, which the API server allows → refused", object: of("a.b", "numberOfReplicas: 3, size: '2097152'", ""), refused: true},
+
+	{rule: isSome, name: "1 byte → accepted", object: ofSize("1", "")},
+	{rule: isSome, name: "0 → refused", object: ofSize("0", ""), refused: true},
+	{rule: isSome, name: "less than 0 → refused", object: ofSize("-1", ""), refused: true},
+	{rule: isMost, name: "the largest whole number of blocks → accepted", object: ofSize("9223372036852678656", "")},
+	{rule: isMost, name: "more → refused", object: ofSize("9223372036852678657", ""), refused: true},
+
+	{rule: nodeWay, name: "evicted and closed → accepted", object: of("n", "evictionRequested: true, allowScheduling: false", "")},
+	{rule: nodeWay, name: "open, not evicted → accepted", object: of("n", "evictionRequested: false, allowScheduling: true", "")},
+	{rule: nodeWay, name: "neither is said → accepted", object: of("n", "", "")},
+	{rule: nodeWay, name: "evicted and open → refused", object: of("n", "evictionRequested: true, allowScheduling: true", ""), refused: true},
+	{rule: diskWay, name: "evicted and closed → accepted", object: of("n", "disks: {d: {path: /mnt/d, evictionRequested: true, allowScheduling: false}}", "")},
+	{rule: diskWay, name: "open, not evicted → accepted", object: of("n", "disks: {d: {path: /mnt/d, evictionRequested: false, allowScheduling: true}}", "")},
+	{rule: diskWay, name: "neither is said → accepted", object: of("n", "disks: {d: {path: /mnt/d}}", "")},
+	{rule: diskWay, name: "evicted and open → refused", object: of("n", "disks: {c: {path: /mnt/c}, d: {path: /mnt/d, evictionRequested: true, allowScheduling: true}}", ""), refused: true},
+
+	{rule: engineOf, name: "the same volume → accepted", old: of("e", "volumeName: v, volumeSize: '1'", ""), object: of("e", "volumeName: v, volumeSize: '2'", "")},
+	{rule: engineOf, name: "another volume → refused", old: of("e", "volumeName: v, volumeSize: '1'", ""), object: of("e", "volumeName: w, volumeSize: '1'", ""), refused: true},
+	{rule: replicaOf, name: "the same volume → accepted", old: of("r", "volumeName: v, volumeSize: '1'", ""), object: of("r", "volumeName: v, volumeSize: '2'", "")},
+	{rule: replicaOf, name: "another volume → refused", old: of("r", "volumeName: v, volumeSize: '1'", ""), object: of("r", "volumeName: w, volumeSize: '1'", ""), refused: true},
+	{rule: managerOn, name: "the same node → accepted", old: of("i", "nodeID: node-1, image: a", ""), object: of("i", "nodeID: node-1, image: a, dataEngine: v1", "")},
+	{rule: managerOn, name: "another node → refused", old: of("i", "image: a, nodeID: node-1", ""), object: of("i", "image: a, nodeID: node-2", ""), refused: true},
+
+	{rule: attaches, name: "the same volume → accepted", old: of("v", "volume: v", ""), object: of("v", "volume: v, attachmentTickets: {a: {id: a, nodeID: node-1, type: csi-attacher}}", "")},
+	{rule: attaches, name: "another volume → refused", old: of("v", "volume: v", ""), object: of("v", "volume: w", ""), refused: true},
+	{rule: ticketID, name: "ids that are the keys → accepted", object: of("v", "volume: v, attachmentTickets: {a: {id: a, nodeID: node-1, type: csi-attacher}, b: {id: b, nodeID: node-1, type: csi-attacher}}", "")},
+	{rule: ticketID, name: "one that is not → refused", object: of("v", "volume: v, attachmentTickets: {a: {id: a, nodeID: node-1, type: csi-attacher}, b: {id: c, nodeID: node-1, type: csi-attacher}}", ""), refused: true},
+}
+
+// TestTheRulesOfTheDefinitions asks the API server's own code for every object that is no policy's but its schema's: a refusal is of
+// the rule alone, with its message.
+func TestTheRulesOfTheDefinitions(t *testing.T) {
+	all := definitions(t)
+	for _, tc := range crdCases {
+		kind, _, _ := strings.Cut(tc.rule, " ")
+		t.Run(tc.rule+": "+tc.name, func(t *testing.T) {
+			require.Contains(t, all, kind)
+			var got []string
+			for _, e := range all[kind].refusals(t, tc.old, tc.object) {
+				got = append(got, ruleOf(kind, e))
+			}
+			if tc.refused {
+				assert.Equal(t, []string{tc.rule}, got)
+			} else {
+				assert.Empty(t, got)
+			}
+		})
+	}
+}
+
+// TestAFinalizerIsTakenOffWhateverTheObjectSays: what an older schema let in must not keep an object for ever.
+func TestAFinalizerIsTakenOffWhateverTheObjectSays(t *testing.T) {
+	for kind, spec := range map[string]string{
+		"Volume": "size: '0'", "Node": "evictionRequested: true, allowScheduling: true", "VolumeAttachment": "volume: v, attachmentTickets: {a: {id: b, nodeID: node-1}}",
+	} {
+		text := "{metadata: {name: " + strings.Repeat("a", 20) + "%s}, spec: {" + spec + "}}"
+		assert.Empty(t, definitions(t)[kind].refusals(t, strings.Replace(text, "%s", ", finalizers: [longhorn.io]", 1), strings.Replace(text, "%s", "", 1)), kind)
+	}
+}
+
+// TestASizeThatIsNoNumberIsRefused by the schema, or because the rules cannot be asked: it must get past neither.
+func TestASizeThatIsNoNumberIsRefused(t *testing.T) {
+	for _, size := range []string{"", "one", "1Gi", "1.5", "9999999999999999999", "99999999999999999999"} {
+		assert.NotEmpty(t, definitions(t)["Volume"].refusals(t, "", ofSize(size, "")), size)
+		assert.NotEmpty(t, definitions(t)["Volume"].refusals(t, ofSize(sector2M, "size: '2097152'"), ofSize(size, "")), size)
+	}
+}
+
+// TestEveryRuleHasCases: one that it lets through and one that it refuses; of a rule that compares with what was, both are updates.
+func TestEveryRuleHasCases(t *testing.T) {
+	found := 0
+	for kind, d := range definitions(t) {
+		for what, rule := range rulesOf(kind, d.schema, "") {
+			found++
+			passes, refuses := false, false
+			for _, tc := range crdCases {
+				if tc.rule != what || strings.Contains(rule.Rule, "oldSelf") && tc.old == "" {
+					continue
+				}
+				passes, refuses = passes || !tc.refused, refuses || tc.refused
+			}
+			assert.True(t, passes, "%s: no case of what it lets through", what)
+			assert.True(t, refuses, "%s: no case of what it refuses", what)
+		}
+	}
+	rules := map[string]bool{}
+	for _, tc := range crdCases {
+		rules[tc.rule] = true
+	}
+	assert.Len(t, rules, found, "cases of a rule that is no more, or two rules with one name")
+}
