@@ -23,6 +23,9 @@ import (
 // gives. When half of it has passed, the daemon asks for a new one.
 const tokenLife = 10 * time.Minute
 
+// errTermOver is what a request gets that is made with the leader's account after this daemon has led.
+var errTermOver = errors.New("this daemon leads no more")
+
 // accountTokens asks for tokens of an account, and keeps the last one while it is good.
 type accountTokens struct {
 	kube               kubernetes.Interface
@@ -32,12 +35,16 @@ type accountTokens struct {
 	mu    sync.Mutex
 	token string    // guarded by mu
 	until time.Time // guarded by mu; when another is asked for
+	over  bool      // guarded by mu; no token is given out any more
 }
 
 // get returns a token that is good for some minutes.
 func (a *accountTokens) get(ctx context.Context) (string, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.over {
+		return "", fmt.Errorf("use account %s: %w", a.account, errTermOver)
+	}
 	if now := a.clock.Now(); a.token != "" && now.Before(a.until) {
 		return a.token, nil
 	}
@@ -61,6 +68,14 @@ func (a *accountTokens) forget(token string) {
 	if a.token == token {
 		a.token = ""
 	}
+}
+
+// drop ends the use of the account: what is still asked with it, as Events in a queue are, must not reach the API server when another
+// daemon leads.
+func (a *accountTokens) drop() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.token, a.over = "", true
 }
 
 // accountTransport sends requests with the account's token.
@@ -88,20 +103,21 @@ func (t accountTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // leaderClients are the clients of the leader's account. If the manifests are of an earlier version,
-// which gave all rights to the daemon's own account, they are the daemon's own clients.
-func leaderClients(ctx context.Context, own *clients, namespace string, c clock.Clock, log *logrus.Entry) (*clients, error) {
+// which gave all rights to the daemon's own account, they are the daemon's own clients. The leader must call drop when its work has ended.
+func leaderClients(ctx context.Context, own *clients, namespace string, c clock.Clock, log *logrus.Entry) (leader *clients, drop func(), err error) {
 	if !mayBeLeader(ctx, own.kube, namespace, log) {
 		log.Warnf("the manifests are of an earlier version: there is no account %s; the cluster's part uses the daemon's own", types.LeaderAccount)
-		return own, nil
+		return own, func() {}, nil
 	}
 	tokens := &accountTokens{kube: own.kube, namespace: namespace, account: types.LeaderAccount, clock: c}
 	if _, err := tokens.get(ctx); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	config := rest.AnonymousClientConfig(own.config)
 	config.Wrap(withDeadlines) // the copy has none
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return accountTransport{tokens: tokens, next: next} })
-	return clientsOf(config)
+	leader, err = clientsOf(config)
+	return leader, tokens.drop, err
 }
 
 // mayBeLeader asks whether this daemon may have tokens of the leader's account. Without an answer it

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -70,7 +71,7 @@ func TestTheLeaderHasItsOwnAccount(t *testing.T) {
 	asked := 0
 	clock := testclock.NewFakeClock(time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC))
 	own := &clients{config: &rest.Config{Host: server.URL, BearerToken: "the daemon's"}, kube: account(t, true, &asked)}
-	leader, err := leaderClients(t.Context(), own, "storage", clock, quiet())
+	leader, _, err := leaderClients(t.Context(), own, "storage", clock, quiet())
 	require.NoError(t, err)
 	list := func() {
 		_, _ = leader.kube.CoreV1().Pods("x").List(t.Context(), metav1.ListOptions{}) // what was sent is looked at
@@ -87,11 +88,70 @@ func TestTheLeaderHasItsOwnAccount(t *testing.T) {
 	assert.Equal(t, []string{"Bearer token-1", "Bearer token-1", "Bearer token-2", "Bearer token-2", "Bearer token-3"}, seen)
 }
 
+// A request that was sent with the token before is refused when that has long been replaced: the new one stays.
+func TestALateRefusalOfAnOldTokenKeepsTheNewOne(t *testing.T) {
+	arrived, refuse := make(chan struct{}), make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if r.Header.Get("Authorization") == "Bearer token-1" {
+			close(arrived)
+			<-refuse
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		assert.Equal(t, "Bearer token-2", r.Header.Get("Authorization"))
+		_, _ = io.WriteString(w, `{"kind":"PodList","apiVersion":"v1","items":[]}`)
+	}))
+	t.Cleanup(server.Close)
+	asked := 0
+	clock := testclock.NewFakeClock(time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC))
+	own := &clients{config: &rest.Config{Host: server.URL}, kube: account(t, true, &asked)}
+	leader, _, err := leaderClients(t.Context(), own, "storage", clock, quiet())
+	require.NoError(t, err)
+	list := func() error {
+		_, err := leader.kube.CoreV1().Pods("x").List(t.Context(), metav1.ListOptions{})
+		return err
+	}
+	late := make(chan error, 1)
+	go func() { late <- list() }()
+	<-arrived
+	clock.Step(tokenLife / 2)
+	require.NoError(t, list())
+	close(refuse)
+	require.Error(t, <-late)
+	require.NoError(t, list())
+	assert.Equal(t, 2, asked, "the good token was thrown away")
+}
+
+// TestTheAccountIsUsedNoMoreWhenThisDaemonHasLed: another daemon may lead by then.
+func TestTheAccountIsUsedNoMoreWhenThisDaemonHasLed(t *testing.T) {
+	var sent atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		sent.Add(1)
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"kind":"PodList","apiVersion":"v1","items":[]}`)
+	}))
+	t.Cleanup(server.Close)
+	asked := 0
+	d := &daemon{namespace: "storage", clients: &clients{config: &rest.Config{Host: server.URL}, kube: account(t, true, &asked)}}
+	d.env.Clock, d.env.Log = testclock.NewFakeClock(time.Now()), quiet()
+	leader, end, err := d.asLeader(t.Context())
+	require.NoError(t, err)
+	assert.False(t, leader.oldManifests)
+	_, err = leader.clients.kube.CoreV1().Pods("x").List(t.Context(), metav1.ListOptions{})
+	require.NoError(t, err)
+	end()
+	_, err = leader.clients.kube.CoreV1().Pods("x").List(t.Context(), metav1.ListOptions{})
+	require.ErrorIs(t, err, errTermOver)
+	assert.Equal(t, int64(1), sent.Load())
+	assert.Equal(t, 1, asked, "another token was asked for")
+}
+
 // TestAnEarlierVersionsManifestsStillLead: they have no such account, and the daemon's has all rights.
 func TestAnEarlierVersionsManifestsStillLead(t *testing.T) {
 	asked := 0
 	own := &clients{config: &rest.Config{}, kube: account(t, false, &asked)}
-	leader, err := leaderClients(t.Context(), own, "storage", testclock.NewFakeClock(time.Now()), quiet())
+	leader, _, err := leaderClients(t.Context(), own, "storage", testclock.NewFakeClock(time.Now()), quiet())
 	require.NoError(t, err)
 	assert.Same(t, own, leader)
 	assert.Zero(t, asked)
@@ -105,7 +165,7 @@ func TestADaemonWithoutATokenDoesNotLead(t *testing.T) {
 	kube := account(t, true, &asked)
 	broken := errors.New("no token")
 	kube.PrependReactor("create", "serviceaccounts", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, broken })
-	_, err := leaderClients(t.Context(), &clients{config: &rest.Config{}, kube: kube}, "storage", testclock.NewFakeClock(time.Now()), quiet())
+	_, _, err := leaderClients(t.Context(), &clients{config: &rest.Config{}, kube: kube}, "storage", testclock.NewFakeClock(time.Now()), quiet())
 	require.ErrorIs(t, err, broken)
 	assert.True(t, strings.Contains(err.Error(), types.LeaderAccount))
 }
@@ -116,7 +176,7 @@ func TestTheLeadersRequestsHaveDeadlines(t *testing.T) {
 	own, err := clientsOf(&rest.Config{Host: "https://nowhere.invalid"})
 	require.NoError(t, err)
 	own.kube = account(t, true, &asked)
-	leader, err := leaderClients(t.Context(), own, "storage", testclock.NewFakeClock(time.Now()), quiet())
+	leader, _, err := leaderClients(t.Context(), own, "storage", testclock.NewFakeClock(time.Now()), quiet())
 	require.NoError(t, err)
 	var seen time.Duration
 	network := roundTripper(func(r *http.Request) (*http.Response, error) {

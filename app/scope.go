@@ -141,16 +141,25 @@ func (d *daemon) lead(ctx context.Context) error {
 	if d.ownAccount {
 		return d.leadCluster(ctx)
 	}
-	leader := *d
-	var err error
-	if leader.clients, err = leaderClients(ctx, d.clients, d.namespace, d.env.Clock, d.env.Log); err != nil {
+	leader, end, err := d.asLeader(ctx)
+	if err != nil {
 		return err
 	}
-	leader.oldManifests = leader.clients == d.clients
-	var stopEvents func()
-	leader.env.Recorder, stopEvents = newRecorder(leader.clients, "longhorn-manager", d.node, d.env.Log)
-	defer stopEvents()
+	defer end()
 	return leader.leadCluster(ctx)
+}
+
+// asLeader is this daemon with the leader's account. When end has returned, no request is sent with it, nor an Event that waits.
+func (d *daemon) asLeader(ctx context.Context) (leader *daemon, end func(), err error) {
+	l := *d
+	var drop func()
+	if l.clients, drop, err = leaderClients(ctx, d.clients, d.namespace, d.env.Clock, d.env.Log); err != nil {
+		return nil, nil, err
+	}
+	l.oldManifests = l.clients == d.clients
+	var stopEvents func()
+	l.env.Recorder, stopEvents = newRecorder(l.clients, "longhorn-manager", d.node, d.env.Log)
+	return &l, func() { stopEvents(); drop() }, nil
 }
 
 func (d *daemon) leadCluster(ctx context.Context) error {
