@@ -25,15 +25,18 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // fakePlane is a data plane of version 1 until it is replaced.
 type fakePlane struct {
 	version  string
+	silent   bool
 	err      error
 	replaced int
+	deadline bool // whether the last replacement had one
 }
 
 func (f *fakePlane) Process() (Snapshot, bool) {
-	return Snapshot{Process: "p", Version: f.version, Replaceable: true}, true
+	return Snapshot{Process: "p", Version: f.version, Replaceable: true}, !f.silent
 }
 
-func (f *fakePlane) Replace(context.Context) error {
+func (f *fakePlane) Replace(ctx context.Context) error {
+	_, f.deadline = ctx.Deadline()
 	f.replaced++
 	if f.err == nil {
 		f.version = "2"

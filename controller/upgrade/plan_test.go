@@ -72,6 +72,12 @@ func TestAVolumeForbidsTheReplacement(t *testing.T) {
 	}
 }
 
+func TestAVolumeWithoutAnEngineForbidsTheReplacement(t *testing.T) {
+	u := use{Volume: &longhorn.Volume{}}
+	u.Volume.Name, u.Volume.Status = "vol", longhorn.VolumeStatus{State: longhorn.VolumeStateAttached, Robustness: longhorn.VolumeRobustnessHealthy}
+	assert.Equal(t, "the copies of volume vol are not known", u.blocker("node-1"))
+}
+
 // What is said of the volume comes from its engine, and later.
 func TestAnEngineForbidsTheReplacementBeforeItsVolumeDoes(t *testing.T) {
 	for _, tc := range []struct {
@@ -100,6 +106,7 @@ func TestAnEngineForbidsTheReplacementBeforeItsVolumeDoes(t *testing.T) {
 }
 
 func TestWhoseTurnItIs(t *testing.T) {
+	other := "node-2"
 	held := func(holder string, ago time.Duration) *coordinationv1.Lease {
 		l := &coordinationv1.Lease{}
 		if holder != "" {
@@ -114,6 +121,8 @@ func TestWhoseTurnItIs(t *testing.T) {
 		want  bool
 	}{
 		{"nobody's → free", held("", 0), true},
+		{"given back → free", &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{HolderIdentity: new(string), RenewTime: &metav1.MicroTime{Time: now}}}, true},
+		{"another node's, of a time that is not known → free", &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{HolderIdentity: &other}}, true},
 		{"this node's → free", held("node-1", 0), true},
 		{"another node's → not free", held("node-2", time.Minute), false},
 		{"another node's, of long ago → free", held("node-2", leaseTime+time.Second), true},
