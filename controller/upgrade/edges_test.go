@@ -224,13 +224,17 @@ func TestAReplacementThatWentWellBeginsAnew(t *testing.T) {
 	plane.err = nil
 	syncOf(t, c)
 	require.Equal(t, 2, plane.replaced)
-	plane.version = "1"
+	plane.version, plane.err = "1", errors.New("it did not come up")
 	syncOf(t, c)
-	assert.Equal(t, 3, plane.replaced, "a failure before the last success delays it")
+	h.Clock.Step(retryFailed)
+	plane.err = nil
+	syncOf(t, c)
+	assert.Equal(t, 4, plane.replaced, "failures before the last success are counted")
 	plane.version = "1"
 	volumeIs(h, longhorn.VolumeRobustnessDegraded)
 	upgraded := "Normal Upgraded " + im + ": the data plane has version 2 now, before it was 1; devices in use were handed on"
-	h.ExpectEvents("Warning UpgradeFailed "+im+": the data plane stays at version 1: version 2: it did not come up", upgraded, upgraded)
+	failed := "Warning UpgradeFailed " + im + ": the data plane stays at version 1: version 2: it did not come up"
+	h.ExpectEvents(failed, upgraded, failed, upgraded)
 	syncOf(t, c)
 	h.ExpectEvents(waits)
 }
