@@ -3,12 +3,14 @@ package holder
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sirupsen/logrus"
 	"github.com/stretchr/testify/assert"
@@ -90,9 +92,11 @@ func TestWhoSendsWhatCannotBeTakenIsCut(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			before := opened(os.DevNull)
 			theirs, ended := sessionPair(t, slowKeeper{})
 			require.NoError(t, send(theirs))
 			<-ended
+			assert.Equal(t, before, opened(os.DevNull), "descriptors that came stay open")
 			if _, _, err := theirs.receive(make([]byte, packetBytes)); !errors.Is(err, io.EOF) {
 				assert.ErrorIs(t, err, unix.ECONNRESET)
 			}
@@ -170,4 +174,94 @@ func TestADeviceGrowsIfTheHolderCanDoThat(t *testing.T) {
 		require.NoError(t, theirs.conn.Close())
 		<-ended
 	}
+}
+
+// handingKeeper sees the descriptors that are attached, and hands one out.
+type handingKeeper struct {
+	device.Keeper
+	attached chan [2]string // what they lead to: the connection, the file
+	given    string         // a path
+}
+
+func (k handingKeeper) Resizes() bool { return true }
+
+func (k handingKeeper) Attach(_ context.Context, spec device.Spec, conn, file int) (device.Held, error) {
+	var to [2]string
+	for i, fd := range []int{conn, file} {
+		to[i], _ = os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
+	}
+	k.attached <- to
+	return device.Held{Spec: spec}, nil
+}
+
+func (k handingKeeper) Adopt(_ context.Context, volume string, _ device.Owner) (int, device.Held, error) {
+	fd, err := unix.Open(k.given, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	return fd, device.Held{Spec: device.Spec{Volume: volume}}, err
+}
+
+// Of two descriptors in one packet the first is the connection: in the other order the holder would keep the file in its place.
+func TestDescriptorsComeInTheirOrder(t *testing.T) {
+	dir := t.TempDir()
+	var files []*os.File
+	for _, name := range []string{"conn", "file", "given"} {
+		f, err := os.Create(filepath.Join(dir, name))
+		require.NoError(t, err)
+		defer f.Close()
+		files = append(files, f)
+	}
+	k := handingKeeper{attached: make(chan [2]string, 1), given: files[2].Name()}
+	theirs, ended := sessionPair(t, k)
+	c, err := newClient(theirs)
+	require.NoError(t, err)
+	_, err = c.Attach(t.Context(), device.Spec{Volume: "vol"}, int(files[0].Fd()), int(files[1].Fd()))
+	require.NoError(t, err)
+	assert.Equal(t, [2]string{files[0].Name(), files[1].Name()}, <-k.attached)
+	fd, held, err := c.Adopt(t.Context(), "vol", device.Owner{})
+	require.NoError(t, err)
+	assert.Equal(t, "vol", held.Volume)
+	to, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
+	require.NoError(t, unix.Close(fd))
+	require.NoError(t, err)
+	assert.Equal(t, k.given, to)
+	require.NoError(t, theirs.conn.Close())
+	<-ended
+	for _, f := range files { // the session closes its own after it has answered
+		assert.Eventually(t, func() bool { return opened(f.Name()) == 1 }, 10*time.Second, time.Millisecond, "%s is open elsewhere", f.Name())
+	}
+}
+
+// opened counts this process's descriptors that lead to a path.
+func opened(path string) int {
+	all, _ := os.ReadDir("/proc/self/fd")
+	n := 0
+	for _, fd := range all {
+		if to, err := os.Readlink("/proc/self/fd/" + fd.Name()); err == nil && to == path {
+			n++
+		}
+	}
+	return n
+}
+
+// An attachment with another number of descriptors is refused, and the session goes on.
+func TestAnAttachmentHasTwoDescriptors(t *testing.T) {
+	null, err := os.Open(os.DevNull)
+	require.NoError(t, err)
+	defer null.Close()
+	k := handingKeeper{attached: make(chan [2]string, 1)}
+	theirs, _ := sessionPair(t, k)
+	c, err := newClient(theirs)
+	require.NoError(t, err)
+	for n := range 4 {
+		fds := []int{int(null.Fd()), int(null.Fd()), int(null.Fd())}[:n]
+		_, err := c.call(t.Context(), message{Op: opAttach, Spec: &device.Spec{Volume: "vol"}}, fds...)
+		if n == 2 {
+			require.NoError(t, err)
+			<-k.attached
+			continue
+		}
+		require.ErrorContains(t, err, fmt.Sprintf("attach with %d descriptors", n))
+	}
+	_, err = c.call(t.Context(), message{Op: opAttach}, int(null.Fd()), int(null.Fd()))
+	require.Error(t, err, "without a volume")
+	assert.Empty(t, k.attached)
 }
