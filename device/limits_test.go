@@ -14,15 +14,24 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/nbd/memory"
 )
 
-// The kernel sends no larger requests than a request of FUSE holds, and cuts long discards.
+// The kernel sends no larger requests than a request of FUSE holds, and cuts long discards. The loop device that the kernel gives may have
+// been used before, with limits of another: most likely the second one here, which the first left with others.
 func TestADeviceHasItsLimits(t *testing.T) {
 	const size = 256 << 20
-	_, path := blockDevice(t, size, memory.New(size))
-	var st unix.Stat_t
-	require.NoError(t, unix.Stat(path, &st))
-	for file, want := range map[string]string{"discard_max_bytes": "67108864", "max_sectors_kb": "1024"} {
-		got, err := os.ReadFile(filepath.Join(fmt.Sprintf("/sys/dev/block/%d:%d/queue", unix.Major(st.Rdev), unix.Minor(st.Rdev)), file))
-		require.NoError(t, err)
-		assert.Equal(t, want, strings.TrimSpace(string(got)), file)
+	limits := map[string]string{"discard_max_bytes": "67108864", "max_sectors_kb": "1024"}
+	for _, name := range []string{"first", "second"} {
+		t.Run(name, func(t *testing.T) {
+			_, path := blockDevice(t, size, memory.New(size))
+			var st unix.Stat_t
+			require.NoError(t, unix.Stat(path, &st))
+			queue := fmt.Sprintf("/sys/dev/block/%d:%d/queue", unix.Major(st.Rdev), unix.Minor(st.Rdev))
+			for file, want := range limits {
+				got, err := os.ReadFile(filepath.Join(queue, file))
+				require.NoError(t, err)
+				assert.Equal(t, want, strings.TrimSpace(string(got)), file)
+			}
+			require.NoError(t, os.WriteFile(filepath.Join(queue, "discard_max_bytes"), []byte("1048576"), 0))
+			require.NoError(t, os.WriteFile(filepath.Join(queue, "max_sectors_kb"), []byte("256"), 0))
+		})
 	}
 }
