@@ -115,7 +115,7 @@ func (d defined) refusals(t *testing.T, old, text string) field.ErrorList {
 func rulesOf(kind string, s *apiextensionsv1.JSONSchemaProps, path string) map[string]apiextensionsv1.ValidationRule {
 	rules := map[string]apiextensionsv1.ValidationRule{}
 	for _, r := range s.XValidations {
-		rules[kind+" "+path+": "+r.Message] = r
+		rules[kind+" "+path+r.FieldPath+": "+r.Message] = r
 	}
 	below := func(s *apiextensionsv1.JSONSchemaProps, name string) {
 		for what, r := range rulesOf(kind, s, strings.TrimPrefix(path+"."+name, ".")) {

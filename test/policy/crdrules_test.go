@@ -18,6 +18,11 @@ func ofSize(size, status string) string {
 	return of("v", "numberOfReplicas: 3, size: '"+size+"'", status)
 }
 
+// local is a volume with a data locality.
+func local(locality, more, status string) string {
+	return of("v", "size: '2097152', numberOfReplicas: 1, dataLocality: '"+locality+"'"+more, status)
+}
+
 // crdCase is a request, and whether the rule lets it through.
 type crdCase struct {
 	rule, name  string
@@ -32,6 +37,8 @@ const (
 	isLabel   = "Volume : metadata.name must be a DNS-1123 label"
 	isSome    = "Volume spec.size: size must be greater than zero"
 	isMost    = "Volume spec.size: size must be at most 9223372036852678656 bytes"
+	oneLocal  = "Volume spec.numberOfReplicas: numberOfReplicas must be 1 with dataLocality strict-local: the one replica is on the node where the volume is attached"
+	atRest    = "Volume : dataLocality changes to or from strict-local only while the volume is detached: spec.nodeID is empty and status.state is detached"
 	nodeWay   = "Node spec: evictionRequested and allowScheduling exclude each other"
 	diskWay   = "Node spec.disks.*: evictionRequested and allowScheduling exclude each other"
 	engineOf  = "Engine spec.volumeName: volumeName is immutable"
@@ -67,6 +74,20 @@ var crdCases = []crdCase{
 	{rule: isSome, name: "less than 0 → refused", object: ofSize("-1", ""), refused: true},
 	{rule: isMost, name: "the largest whole number of blocks → accepted", object: ofSize("9223372036852678656", "")},
 	{rule: isMost, name: "more → refused", object: ofSize("9223372036852678657", ""), refused: true},
+
+	{rule: oneLocal, name: "strict-local with one replica → accepted", object: local("strict-local", "", "")},
+	{rule: oneLocal, name: "strict-local, the number left to us → accepted", object: of("v", "size: '2097152', numberOfReplicas: 0, dataLocality: strict-local", "")},
+	{rule: oneLocal, name: "best-effort with three → accepted", object: of("v", "size: '2097152', numberOfReplicas: 3, dataLocality: best-effort", "")},
+	{rule: oneLocal, name: "strict-local with two → refused", object: of("v", "size: '2097152', numberOfReplicas: 2, dataLocality: strict-local", ""), refused: true},
+
+	{rule: atRest, name: "to strict-local, detached → accepted", old: local("best-effort", "", "state: detached"), object: local("strict-local", "", "state: detached")},
+	{rule: atRest, name: "from strict-local, detached → accepted", old: local("strict-local", "", "state: detached"), object: local("", "", "state: detached")},
+	{rule: atRest, name: "to strict-local, never seen by a controller → accepted", old: local("", "", ""), object: local("strict-local", "", "")},
+	{rule: atRest, name: "between the others, attached → accepted", old: local("best-effort", ", nodeID: node-1", "state: attached"), object: local("disabled", ", nodeID: node-1", "state: attached")},
+	{rule: atRest, name: "something else of a strict-local one, attached → accepted", old: local("strict-local", ", nodeID: node-1", "state: attached"), object: local("strict-local", ", nodeID: node-1, staleReplicaTimeout: 5", "state: attached")},
+	{rule: atRest, name: "to strict-local, attached → refused", old: local("best-effort", ", nodeID: node-1", "state: attached"), object: local("strict-local", ", nodeID: node-1", "state: attached"), refused: true},
+	{rule: atRest, name: "to strict-local, about to be attached → refused", old: local("", ", nodeID: node-1", "state: detached"), object: local("strict-local", ", nodeID: node-1", "state: detached"), refused: true},
+	{rule: atRest, name: "from strict-local, attached → refused", old: local("strict-local", ", nodeID: node-1", "state: attached"), object: local("disabled", ", nodeID: node-1", "state: attached"), refused: true},
 
 	{rule: nodeWay, name: "evicted and closed → accepted", object: of("n", "evictionRequested: true, allowScheduling: false", "")},
 	{rule: nodeWay, name: "open, not evicted → accepted", object: of("n", "evictionRequested: false, allowScheduling: true", "")},

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	k8syaml "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/admission/plugin/cel"
 	"k8s.io/apiserver/pkg/admission/plugin/policy/validating"
@@ -132,7 +133,7 @@ func object(t *testing.T, text string) *unstructured.Unstructured {
 		return nil
 	}
 	u := &unstructured.Unstructured{}
-	require.NoError(t, yaml.Unmarshal([]byte(text), &u.Object))
+	require.NoError(t, k8syaml.Unmarshal([]byte(text), &u.Object)) // whole numbers are int64, as in the API server
 	return u
 }
 
