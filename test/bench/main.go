@@ -1,7 +1,8 @@
 // Command bench measures the data plane alone: three instance managers in three network namespaces that it makes itself, no
 // Kubernetes. An engine on the first has its local replica by direct call and two others over TCP. fio loads a volume through the
 // unix socket, another through its block device, and a plain file on the same disk, in turn; the medians are printed as a Markdown
-// table beside the figures that must be beaten. Then it measures how long a flush takes beside writers of much, and what idle attached volumes cost in memory and processor time.
+// table beside the figures that must be beaten. Then it measures how long a flush takes beside writers of much, what a replica is sent
+// that was away, and what idle attached volumes cost in memory and processor time.
 //
 // It owns the namespaces, the processes, the directory and the figures' presentation, and it plays the engine controller: it
 // records the epochs that engines propose. It must know the data plane by its gRPC service and its sockets only.
@@ -19,6 +20,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -28,7 +30,7 @@ import (
 type options struct {
 	binary string         // the program under test
 	dir    string         // where the working directory is made; its disk is the one that is measured
-	parts  string         // of load, flush and idle
+	parts  string         // of load, flush, away and idle
 	match  *regexp.Regexp // which cells are measured under load, by "<target>, <pattern>"
 
 	mtu     int           // of the network between the instance managers, in bytes
@@ -62,7 +64,7 @@ func parse(args []string) (options, error) {
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
 	f.StringVar(&o.binary, "binary", "bin/longhorn-manager", "the program under test")
 	f.StringVar(&o.dir, "dir", os.TempDir(), "where the working directory is made; its disk is measured")
-	f.StringVar(&o.parts, "parts", "load,flush,idle", "what to measure")
+	f.StringVar(&o.parts, "parts", "load,flush,away,idle", "what to measure")
 	match := f.String("match", "", "measure only cells of the load such as \"unix socket, 4k write QD1\" that match this expression")
 	f.IntVar(&o.mtu, "mtu", 1500, "largest packet, in bytes, between the instance managers; 65000 is like a loopback device")
 	f.DurationVar(&o.runtime, "runtime", 5*time.Second, "of one run of fio")
@@ -85,8 +87,8 @@ func parse(args []string) (options, error) {
 		return o, errors.New("-runs must be at least 1, -runtime whole seconds, -idle at least 1s, -volumes at least 2")
 	}
 	for part := range strings.SplitSeq(o.parts, ",") {
-		if part != "load" && part != "flush" && part != "idle" {
-			return o, fmt.Errorf("-parts: %q is not load, flush or idle", part)
+		if !slices.Contains([]string{"load", "flush", "away", "idle"}, part) {
+			return o, fmt.Errorf("-parts: %q is not load, flush, away or idle", part)
 		}
 	}
 	var err error
@@ -128,6 +130,11 @@ func run(ctx context.Context, o options) (err error) {
 	if o.has("flush") {
 		if err := b.measureFlush(ctx); err != nil {
 			return fmt.Errorf("measure flushes: %w", err)
+		}
+	}
+	if o.has("away") && !o.quick {
+		if err := b.measureAway(ctx); err != nil {
+			return fmt.Errorf("measure the return of a replica: %w", err)
 		}
 	}
 	if o.has("idle") {

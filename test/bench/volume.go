@@ -26,17 +26,22 @@ func (v *volume) uid(number int) string { return fmt.Sprintf("uid-%s-%d", v.name
 // secret is no secret: the network is the bench's own.
 func (v *volume) secret() []byte { return bytes.Repeat([]byte{'s'}, 32) }
 
+// replicaOn is the volume's replica on a node.
+func (v *volume) replicaOn(n *node) *pb.ReplicaSpec {
+	return &pb.ReplicaSpec{
+		Name: v.replica(n.number), Volume: v.name, Uid: v.uid(n.number), Directory: "/replicas/" + v.replica(n.number),
+		DiskPath: "/", DiskUuid: diskUUID,
+		SizeBytes: v.sizeBytes, Secret: v.secret(),
+	}
+}
+
 // attach makes a new volume and starts it, with all its replicas.
 func (b *bench) attach(ctx context.Context, v *volume) error {
 	spec := &pb.EngineSpec{
 		Name: v.engine(), Volume: v.name, Generation: 1, Session: "session-" + v.name, SizeBytes: v.sizeBytes, Frontend: v.frontend, Secret: v.secret(),
 	}
 	for _, n := range b.nodes {
-		r := &pb.ReplicaSpec{
-			Name: v.replica(n.number), Volume: v.name, Uid: v.uid(n.number), Directory: "/replicas/" + v.replica(n.number),
-			DiskPath: "/", DiskUuid: diskUUID,
-			SizeBytes: v.sizeBytes, Secret: v.secret(),
-		}
+		r := v.replicaOn(n)
 		if _, err := n.ReplicaCreate(ctx, r); err != nil {
 			return fmt.Errorf("make replica %s: %w", r.GetName(), err)
 		}

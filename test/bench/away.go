@@ -1,0 +1,149 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	pb "github.com/longhorn-lep/longhorn-manager/instance/proto"
+)
+
+// Of the volume that loses a replica for a while.
+const (
+	awayBytes    = 50 << 30
+	writtenBytes = 4 << 30 // before it goes
+	changedBytes = 1 << 30 // while it is away, in the middle of what was written
+	// quiet is after how long no region is marked any more. A replica that goes before is sent what is.
+	quiet = 15 * time.Second
+)
+
+// measureAway prints what a replica is sent that was away, and what a new one is.
+func (b *bench) measureAway(ctx context.Context) error {
+	if err := b.startNodes(ctx, "away"); err != nil {
+		return err
+	}
+	v := &volume{name: "bench-away", sizeBytes: awayBytes, frontend: pb.Frontend_FRONTEND_SOCKET}
+	if err := b.attach(ctx, v); err != nil {
+		return err
+	}
+	t := socketTarget(socketName, b.nodes[0].toolSocket(), "engine/"+v.name)
+	if err := writeInARow(ctx, t, 0, writtenBytes); err != nil {
+		return err
+	}
+	select {
+	case <-time.After(quiet):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	last := b.nodes[nodeCount-1]
+	old := v.replicaOn(last)
+	if err := b.leaveOut(ctx, v, old); err != nil {
+		return err
+	}
+	if err := writeInARow(ctx, t, writtenBytes/2, changedBytes); err != nil {
+		return err
+	}
+	rows := [][]string{}
+	measure := func(what string, r *pb.ReplicaSpec) error {
+		sent, took, err := b.rebuild(ctx, v, last, r)
+		rows = append(rows, []string{what, fmt.Sprintf("%.2f GiB", float64(sent)/(1<<30)), took.Round(10 * time.Millisecond).String()})
+		return err
+	}
+	if err := measure("it was away", old); err != nil {
+		return err
+	}
+	if err := b.leaveOut(ctx, v, old); err != nil {
+		return err
+	}
+	another := v.replicaOn(last)
+	another.Name, another.Uid, another.Directory = another.GetName()+"b", another.GetUid()+"b", another.GetDirectory()+"b"
+	if _, err := last.ReplicaCreate(ctx, another); err != nil {
+		return fmt.Errorf("make replica %s: %w", another.GetName(), err)
+	}
+	if err := measure("it is new", another); err != nil {
+		return err
+	}
+	fmt.Printf("\nWhat a replica of a volume of %d GiB is sent, of which %d GiB were written, and %d GiB again while a replica was away; with all headers\n\n",
+		awayBytes>>30, writtenBytes>>30, changedBytes>>30)
+	writeTable(os.Stdout, []string{"", "sent", "took"}, rows)
+	if _, err := b.nodes[0].EngineStop(ctx, &pb.EngineRef{Name: v.engine()}); err != nil {
+		return fmt.Errorf("stop engine %s: %w", v.engine(), err)
+	}
+	return b.stopNodes(ctx)
+}
+
+func writeInARow(ctx context.Context, t target, off, length int64) error {
+	args := append([]string{
+		"--name=write", "--rw=write", "--bs=1M", "--iodepth=4", fmt.Sprint("--offset=", off), fmt.Sprint("--size=", length), "--end_fsync=1", "--output-format=json",
+	}, t.args...)
+	_, err := fio(ctx, 5*time.Minute, args)
+	return err
+}
+
+// leaveOut has a replica expelled and stopped.
+func (b *bench) leaveOut(ctx context.Context, v *volume, r *pb.ReplicaSpec) error {
+	home, last := b.nodes[0], b.nodes[nodeCount-1]
+	if _, err := home.EngineRemoveReplica(ctx, v.request(&pb.Member{Name: r.GetName()})); err != nil {
+		return fmt.Errorf("leave replica %s out: %w", r.GetName(), err)
+	}
+	if _, err := home.until(ctx, "an epoch without "+r.GetName(), func(s *pb.State) bool { return !v.isIn(s, r.GetName()) }); err != nil {
+		return err
+	}
+	_, err := last.ReplicaStop(ctx, &pb.ReplicaRef{Name: r.GetName()})
+	return err
+}
+
+// rebuild makes a replica a member, and returns what its node received meanwhile, in bytes, and how long it took.
+func (b *bench) rebuild(ctx context.Context, v *volume, on *node, r *pb.ReplicaSpec) (sent int64, took time.Duration, err error) {
+	if _, err := on.ReplicaStart(ctx, r); err != nil {
+		return 0, 0, fmt.Errorf("start replica %s: %w", r.GetName(), err)
+	}
+	before, err := on.received(ctx)
+	if err != nil {
+		return 0, 0, err
+	}
+	began := time.Now()
+	member := &pb.Member{Name: r.GetName(), Uid: r.GetUid(), Address: on.replicaHost()}
+	if _, err := b.nodes[0].EngineAddReplica(ctx, v.request(member)); err != nil {
+		return 0, 0, fmt.Errorf("add replica %s: %w", r.GetName(), err)
+	}
+	if _, err := b.nodes[0].until(ctx, "an epoch with "+r.GetName(), func(s *pb.State) bool { return v.isIn(s, r.GetName()) }); err != nil {
+		return 0, 0, err
+	}
+	took = time.Since(began)
+	after, err := on.received(ctx)
+	return after - before, took, err
+}
+
+func (v *volume) request(m *pb.Member) *pb.EngineMemberRequest {
+	return &pb.EngineMemberRequest{Name: v.engine(), Session: "session-" + v.name, Member: m}
+}
+
+// isIn tells whether a replica is a member of the epoch in force, none being proposed.
+func (v *volume) isIn(s *pb.State, replica string) bool {
+	e := v.engineState(s)
+	return slices.Contains(e.GetEpoch().GetMembers(), replica) || e.GetProposedEpoch() != nil && !slices.Contains(e.GetProposedEpoch().GetMembers(), replica)
+}
+
+// received is how many bytes came to the node from the others.
+func (n *node) received(ctx context.Context) (int64, error) {
+	out, err := command(ctx, "ip", "-n", n.namespace, "-s", "-j", "link", "show", "eth0")
+	if err != nil {
+		return 0, err
+	}
+	var links []struct {
+		Stats struct {
+			RX struct {
+				Bytes int64 `json:"bytes"`
+			} `json:"rx"`
+		} `json:"stats64"`
+	}
+	if err := json.Unmarshal([]byte(out), &links); err != nil || len(links) != 1 {
+		return 0, errors.Join(fmt.Errorf("ip says %q", out), err)
+	}
+	return links[0].Stats.RX.Bytes, nil
+}
