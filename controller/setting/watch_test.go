@@ -20,10 +20,15 @@ import (
 type watchedDefaults struct {
 	handler cache.ResourceEventHandler
 	read    chan struct{}
+	over    <-chan struct{} // nobody wants to be told any more
 }
 
+// GetRO fails, and so is asked again after a while.
 func (w *watchedDefaults) GetRO(string) (*corev1.ConfigMap, error) {
-	w.read <- struct{}{}
+	select {
+	case w.read <- struct{}{}:
+	case <-w.over:
+	}
 	return nil, errors.New("that is enough")
 }
 
@@ -36,10 +41,10 @@ func (w *watchedDefaults) AddHandler(h cache.ResourceEventHandler) (cache.Resour
 func TestAChangeOfTheConfigMapReachesEverySetting(t *testing.T) {
 	h := testutil.New(t)
 	d := h.Datastore(datastore.Options{})
-	watched := &watchedDefaults{read: make(chan struct{})}
+	ctx, cancel := context.WithCancel(t.Context())
+	watched := &watchedDefaults{read: make(chan struct{}), over: ctx.Done()}
 	c, err := New(Deps{Namespace: types.Namespace, Settings: d.Settings, Defaults: watched, Env: h.Env()})
 	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(t.Context())
 	over := make(chan error, 1)
 	go func() { over <- c.Run(ctx) }()
 	all := func() {
