@@ -78,7 +78,8 @@ func (r *Replica) growsTo() int64 {
 func (r *Replica) growFrom(from, to int64) error {
 	if regionCount(to, r.regionBytes) != regionCount(from, r.regionBytes) {
 		if err := r.since.drop(); err != nil { // it has no bits for the new regions
-			return r.failUnlessNoSpace(err)
+			r.fail(err) // also for lack of space: the file may be believed later, and is not kept any more
+			return err
 		}
 	}
 	if err := r.update(func(m *Meta) { m.GrowsTo = to }); err != nil {

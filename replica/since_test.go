@@ -298,6 +298,40 @@ func TestAReplicaThatGrowsForgetsWhatWasChanged(t *testing.T) {
 	assert.False(t, known, "there is no such bit")
 }
 
+// A record that a replica cannot remove before it grows would be believed later, though nothing is recorded any more.
+func TestAReplicaThatCannotRemoveItsRecordDoesNotGrow(t *testing.T) {
+	for _, kind := range []string{"unlink", "syncdir"} {
+		for _, errno := range []syscall.Errno{syscall.EIO, syscall.ENOSPC} {
+			t.Run(fmt.Sprintf("%s, %v", kind, errno), func(t *testing.T) {
+				f := newCrashDisk(t)
+				r, s := awaySince(t, f)
+				require.NoError(t, put(s, 6))
+				refused := false
+				f.Before(func(op memfs.Op) error {
+					if op.Kind == kind && !refused {
+						refused = true
+						return errno
+					}
+					return nil
+				})
+				err := r.Grow(t.Context(), crashSize+mib)
+				f.Before(nil)
+				require.True(t, refused)
+				require.ErrorIs(t, err, errno)
+				_ = clearRegions(s, 6)
+				f.Crash(rand.New(rand.NewPCG(1, 0)))
+				r = openReplica(t, f, crashDir, testSpec("uid-1", crashSize), testBoot)
+				b, err := r.changedSince(membership.Away{Replica: "c", Epoch: lastOfC})
+				if err == nil {
+					var regions membership.Regions
+					require.NoError(t, json.Unmarshal(b, &regions))
+					require.Contains(t, regions.Indexes, int64(6), "it was changed since")
+				}
+			})
+		}
+	}
+}
+
 func TestWhatIsHalfACopyIsTheContentOfNoEpoch(t *testing.T) {
 	_, s := awaySince(t, newCrashDisk(t))
 	beginRebuild(t, s)
