@@ -188,8 +188,15 @@ func (s *session) change(off, length int64, f func() error) error {
 	})
 }
 
+// ReadAt marks what cannot be read.
 func (s *session) ReadAt(_ context.Context, p []byte, off int64) error {
-	return s.do(func() error { return s.disk.io.ReadAt(s.ctx, p, off) })
+	return s.do(func() error {
+		err := s.disk.io.ReadAt(s.ctx, p, off)
+		if err != nil {
+			s.disk.mark(off / s.disk.region)
+		}
+		return err
+	})
 }
 
 func (s *session) WriteAt(_ context.Context, p []byte, off int64, fua bool) error {

@@ -79,6 +79,26 @@ func TestAReplicaThatWasAwayGetsWhatItLacks(t *testing.T) {
 	}
 }
 
+// A member that is left out because it could not read something gets that anew: only to write it mends a bad sector.
+func TestAReplicaThatCouldNotReadGetsThatAnew(t *testing.T) {
+	r := newRig(t, "a", "b", "c")
+	r.local = "c"
+	e, changed := r.run(1)
+	b := e.Backend()
+	require.NoError(t, b.WriteAt(t.Context(), pattern(1, testSize), 0, false))
+	r.stepUntil(func() bool { return len(r.disk("c").marked()) == 0 })
+	c := r.disk("c")
+	mend := c.io.Inject(failing(nbd.EIO, faulty.Read))
+	require.NoError(t, b.ReadAt(t.Context(), make([]byte, 4096), 6*testRegion))
+	r.await(e, changed, "expulsion", inEpoch("a", "b"))
+	mend()
+	c.io.Forget()
+	r.add(e, "c")
+	r.await(e, changed, "member", rebuilt("c"))
+	assert.Equal(t, []int64{6}, c.regionsGiven())
+	r.sameBytes()
+}
+
 // held holds back writes before the replica has heard of them.
 type held struct {
 	*session

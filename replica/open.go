@@ -68,13 +68,15 @@ type Replica struct {
 	released bool      // the files are closed; only the lane's calls look at it
 
 	mu        sync.Mutex
-	meta      Meta               // guarded by mu; changed under updating too
-	cacheKept bool               // guarded by mu; see State
-	renewing  bool               // guarded by mu; a rebuild was begun in this opening, so when it ends all of the data is of this boot
-	current   *Session           // guarded by mu; the one admitted, until it is closed
-	views     map[*View]struct{} // guarded by mu
-	hasFailed atomic.Bool        // failure is about to be set, or is
-	failure   error              // guarded by mu; the first write or sync that failed, or how the disk was lost
+	meta      Meta // guarded by mu; changed under updating too
+	cacheKept bool // guarded by mu; see State
+	renewing  bool // guarded by mu; a rebuild was begun in this opening, so when it ends all of the data is of this boot
+	// unreadable says that something could neither be read nor be marked. Guarded by mu.
+	unreadable bool
+	current    *Session           // guarded by mu; the one admitted, until it is closed
+	views      map[*View]struct{} // guarded by mu
+	hasFailed  atomic.Bool        // failure is about to be set, or is
+	failure    error              // guarded by mu; the first write or sync that failed, or how the disk was lost
 	// growFailure is why the last attempt to grow did not work; nil after one that did. Guarded by mu.
 	growFailure error
 	lost        bool // guarded by mu; the disk is gone: nothing is written any more, the metadata included

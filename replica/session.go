@@ -126,14 +126,19 @@ func (e *endedError) Is(target error) bool {
 	return (target == ErrFenced || target == ErrFailed || target == ErrClosed) && errors.Is(e.why, target)
 }
 
-// ReadAt fills p. A read that fails says nothing of writes: the replica goes on.
+// ReadAt fills p. A read that fails says nothing of writes: the replica goes on. But its regions are marked, for they need to be written
+// anew: a rebuild that copies what the replica lacks copies them too.
 func (s *Session) ReadAt(_ context.Context, p []byte, off int64) error {
 	t, err := s.begin()
 	if err != nil {
 		return err
 	}
 	defer s.gate.leave(t)
-	return s.replica.read(p, off)
+	if err := s.replica.read(p, off); err != nil {
+		s.replica.markUnreadable(off, int64(len(p)))
+		return err
+	}
+	return nil
 }
 
 // WriteAt marks the regions of the range durably, unless they are, and writes. It waits while there is much to be written out.
@@ -244,6 +249,25 @@ func (r *Replica) read(p []byte, off int64) error {
 		return fmt.Errorf("read replica %s: %w", r.name, err)
 	}
 	return r.believe()
+}
+
+// markUnreadable marks what could not be read. Where the disk refuses that, the replica says nothing of its base in this opening.
+func (r *Replica) markUnreadable(off, length int64) {
+	if r.checkRange(off, length) != nil || r.hasFailed.Load() {
+		return // nothing was asked of the disk, or the replica serves nothing any more
+	}
+	r.writing.RLock()
+	err := r.intents.mark(off, length)
+	r.writing.RUnlock()
+	if err == nil {
+		return
+	}
+	r.mu.Lock()
+	r.unreadable = true
+	r.mu.Unlock()
+	if r.opts.Log != nil {
+		r.opts.Log.WithError(err).Warn("Could not mark what could not be read")
+	}
 }
 
 // believe tells whether what was just read may be answered. When the kernel could not write something out it may drop that, and read

@@ -261,6 +261,9 @@ func (r *Replica) changedSince(a membership.Away) ([]byte, error) {
 
 // baseLocked is State's Base.
 func (r *Replica) baseLocked() membership.Epoch {
+	if r.unreadable {
+		return membership.Epoch{} // it needs to be written anew, and has no mark
+	}
 	if r.meta.Epoch.Has(r.name) && !r.meta.Rebuilding {
 		return r.meta.Epoch
 	}
