@@ -32,12 +32,16 @@ func (s *state) rename(n int) state {
 	for i := range s.replica {
 		t := &o.replica[r[i]]
 		*t = s.replica[i]
-		t.epoch = ep(t.epoch)
+		t.epoch, t.base = ep(t.epoch), ep(t.base)
+		for j, last := range s.replica[i].away {
+			t.away[r[j]] = ep(last)
+		}
 	}
 	for k := range s.engine {
 		e := &o.engine[k]
 		e.recorded, e.inForce, e.proposed = ep(e.recorded), ep(e.inForce), ep(e.proposed)
 		e.stored, e.serving, e.leaving, e.applied = sets[e.stored], sets[e.serving], sets[e.leaving], sets[e.applied]
+		e.lacking.base, e.asked, e.skipped = ep(e.lacking.base), sets[e.asked], sets[e.skipped]
 		if e.target != nobody {
 			e.target = uint8(r[e.target-1]) + 1
 		}
@@ -49,11 +53,16 @@ func (s *state) rename(n int) state {
 	return o
 }
 
-type encoding [120]byte
+type encoding [144]byte
 
 func (s *state) encode() (out encoding) {
 	n := 0
-	put := func(bs ...uint8) { n += copy(out[n:], bs) }
+	put := func(bs ...uint8) {
+		if copy(out[n:], bs) < len(bs) {
+			panic("BUG: a state does not fit its encoding")
+		}
+		n += len(bs)
+	}
 	word := func(e epoch) { put(uint8(e>>8), uint8(e)) }
 	for _, o := range [...]*object{&s.object, &s.backup} {
 		put(o.generation, o.session)
@@ -64,13 +73,19 @@ func (s *state) encode() (out encoding) {
 	put(s.spent.starts, s.spent.raises, s.spent.fails, s.spent.crashes, s.spent.rebuilds, s.spent.cuts, s.spent.backups)
 	for i := range s.replica {
 		r := &s.replica[i]
-		put(r.generation, r.session, bit(r.rebuilding)|bit(r.up)<<1|bit(r.partial)<<2, uint8(r.held), uint8(r.marked), r.live)
+		put(r.generation, r.session, bit(r.rebuilding)|bit(r.up)<<1|bit(r.partial)<<2, uint8(r.held), uint8(r.marked), r.live, uint8(r.changed))
 		word(r.epoch)
+		word(r.base)
+		for _, last := range r.away {
+			word(last)
+		}
 	}
 	for k := range s.engine {
 		e := &s.engine[k]
 		put(uint8(e.phase), e.generation, e.session, uint8(e.stored), uint8(e.serving)|uint8(e.leaving)<<4, uint8(e.uneven), e.write, uint8(e.applied), e.target)
 		put(bit(e.told)<<1 | bit(e.synced)<<2 | bit(e.copied)<<3)
+		put(uint8(e.lacks), uint8(e.asked)|uint8(e.skipped)<<4, bit(e.knows))
+		word(e.lacking.base)
 		word(e.recorded)
 		word(e.inForce)
 		word(e.proposed)
@@ -78,9 +93,6 @@ func (s *state) encode() (out encoding) {
 			put(bit(sh.asked) | bit(sh.rebuilding)<<1 | bit(sh.partial)<<2)
 			word(sh.epoch)
 		}
-	}
-	if n > len(out) {
-		panic("BUG: a state does not fit its encoding")
 	}
 	return out
 }

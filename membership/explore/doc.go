@@ -13,6 +13,9 @@
 // of docs/DATAPLANE.md, written down here a second time, without sockets and files. Mutants show that the search can fail: one rule
 // changed, one violation found.
 //
+// A rebuild is a full copy in one step, or, in the scenarios of what a replica lacks, a copy of that, one write after the other, with each
+// member asked on its own.
+//
 // What a replica writes survives its stop here; loss of power, and how reads are routed, are left to the tests of the engine and of
 // package test/faults.
 package explore

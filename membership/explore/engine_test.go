@@ -88,7 +88,7 @@ func (st *step) epochs(k int) {
 		if e.serving.has(i) && !e.stored.has(i) && s.reaches(k, i) && e.proposed >= s.replica[i].epoch {
 			st.to(event{evStore, uint8(k), uint8(i)}, func(s *state) {
 				r, e := &s.replica[i], &s.engine[k]
-				r.epoch = e.proposed
+				st.follow(r, i, e.proposed)
 				e.stored |= one(i)
 				if e.proposed.members().has(i) {
 					r.rebuilding = false
@@ -131,7 +131,7 @@ func (st *step) propose(k int) {
 			e := &s.engine[k]
 			e.proposed = st.rules.planJoin(e.inForce, i)
 			e.serving |= one(i)
-			e.target, e.copied = nobody, false
+			e.target, e.copied, e.lacking = nobody, false, lacking{skipped: e.skipped}
 		})
 	}
 }
@@ -151,7 +151,10 @@ func (st *step) opening(k int) {
 				st.to(event{evEqualize, uint8(k), uint8(i)}, func(s *state) {
 					for j := range replicas {
 						if e.serving.has(j) {
-							s.replica[j].held = s.replica[j].held&^marked | s.replica[i].held&marked
+							r := &s.replica[j]
+							differs := (r.held ^ s.replica[i].held) & marked
+							r.held ^= differs
+							r.marked |= differs
 						}
 					}
 					s.engine[k].synced = true
@@ -166,11 +169,7 @@ func (st *step) opening(k int) {
 	}
 	st.toBroken(event{kind: evServe, k: uint8(k)}, func(s *state) {
 		e := &s.engine[k]
-		for i := range replicas {
-			if e.serving.has(i) {
-				s.replica[i].marked = 0
-			}
-		}
+		st.unmark(s, e.serving, s.marks(e.serving))
 		e.phase, e.synced = running, false
 	}, broken)
 }
@@ -197,7 +196,7 @@ func (st *step) failures(k int) {
 			}
 			switch {
 			case joining:
-				e.target, e.copied = nobody, false
+				e.target, e.copied, e.lacking = nobody, false, lacking{skipped: e.skipped}
 			case last:
 				s.end(k)
 			default:
@@ -225,6 +224,7 @@ func (st *step) changes(k int) {
 	if e.target != nobody {
 		asked |= one(int(e.target) - 1)
 	}
+	asked &^= e.skipped
 	for i := range replicas {
 		if asked.has(i) && !e.applied.has(i) && s.reaches(k, i) {
 			st.to(event{evApply, uint8(k), uint8(i)}, func(s *state) {
@@ -237,7 +237,8 @@ func (st *step) changes(k int) {
 	if asked.within(e.applied) && st.rules.judge(e.parts(membership.Missed)) == membership.Acknowledge {
 		st.toBroken(event{kind: evAck, k: uint8(k)}, func(s *state) {
 			s.acked |= w
-			s.engine[k].write, s.engine[k].applied = nobody, 0
+			e := &s.engine[k]
+			e.write, e.applied, e.skipped = nobody, 0, 0
 		}, st.brokenAck(k, w))
 	}
 	st.refuse(k, w)
@@ -261,11 +262,7 @@ func (st *step) begin(k int) {
 	if e.proposed == 0 && (e.leaving == 0 || st.rules.unmarksWhileLeaving) && marked != 0 && st.reachesAll(k, e.serving) {
 		ev.kind = evUnmark
 		st.to(ev, func(s *state) {
-			for i := range replicas {
-				if e.serving.has(i) {
-					s.replica[i].marked &^= marked
-				}
-			}
+			st.unmark(s, e.serving, marked)
 		})
 	}
 }
@@ -273,7 +270,7 @@ func (st *step) begin(k int) {
 // refuse: all that serve are full, and any of them may have a part of the write.
 func (st *step) refuse(k int, w set) {
 	s, e := st.from, &st.from.engine[k]
-	if e.applied&e.serving != 0 || s.spent.fails >= st.fails || !st.reachesAll(k, e.serving) {
+	if e.applied&e.serving != 0 || e.skipped&e.serving != 0 || s.spent.fails >= st.fails || !st.reachesAll(k, e.serving) {
 		return
 	}
 	parts := e.parts(membership.NoSpace)
@@ -298,9 +295,9 @@ func (st *step) refuse(k int, w set) {
 			e.uneven |= w
 			if i := int(e.target) - 1; i >= 0 { // it did other than the members, or as they did: its copy is worth nothing now
 				s.replica[i].live = nobody
-				e.target, e.copied = nobody, false
+				e.target, e.copied, e.lacking = nobody, false, lacking{}
 			}
-			e.write, e.applied = nobody, 0
+			e.write, e.applied, e.skipped = nobody, 0, 0
 		})
 	}
 }
@@ -342,17 +339,23 @@ func (st *step) rebuilding(k int) {
 			st.to(event{evRebuild, uint8(k), uint8(i)}, func(s *state) {
 				r, e := &s.replica[i], &s.engine[k]
 				r.generation, r.session, r.live = e.generation, e.session, e.session
-				r.rebuilding, r.partial = true, true
+				e.lacking = lacking{base: r.last(i)}
 				if !st.rules.rebuildsUntold {
-					r.epoch = max(r.epoch, e.inForce)
+					st.follow(r, i, max(r.epoch, e.inForce))
 				}
+				r.rebuilding, r.partial = true, true
 				e.target = uint8(i) + 1
+				st.join(e)
 				s.spent.rebuilds++
 			})
 		}
 		return
 	}
 	t := int(e.target) - 1
+	if st.delta {
+		st.copyLacking(k, t)
+		return
+	}
 	if e.copied || e.write != nobody || !s.reaches(k, t) {
 		return
 	}

@@ -29,6 +29,7 @@ const (
 	evUnmark
 	evRebuild
 	evCopy
+	evAsk
 	evEngineStops
 )
 
@@ -37,7 +38,7 @@ var kindNames = [...]string{
 	"object restored from the backup", "replica stops", "replica returns", "start", "admitted by", "plans its start", "proposes",
 	"object records the proposal", "proposal stored by", "makes marked writes equal from",
 	"unmarks and serves", "begins a write", "write applied by", "sees fail", "acknowledges the write", "refuses the write",
-	"clears marks", "begins to rebuild", "copies from", "stops",
+	"clears marks", "begins to rebuild", "copies from", "asks what was changed", "stops",
 }
 
 // event is one step: of engine k, about replica (or subset) i, where the kind has them.
@@ -54,7 +55,8 @@ func (e event) String() string {
 		return fmt.Sprintf("%s: %s", kindNames[e.kind], names[e.i])
 	case e.kind == evRefuse:
 		return fmt.Sprintf("engine %d %s, left on %03b", e.k+1, kindNames[e.kind], e.i)
-	case e.kind == evAdmit, e.kind == evStore, e.kind == evEqualize, e.kind == evApply, e.kind == evFail, e.kind == evRebuild, e.kind == evCopy:
+	case e.kind == evAsk,
+		e.kind == evAdmit, e.kind == evStore, e.kind == evEqualize, e.kind == evApply, e.kind == evFail, e.kind == evRebuild, e.kind == evCopy:
 		return fmt.Sprintf("engine %d %s %s", e.k+1, kindNames[e.kind], names[e.i])
 	}
 	return fmt.Sprintf("engine %d %s", e.k+1, kindNames[e.kind])

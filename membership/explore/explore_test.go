@@ -16,6 +16,7 @@ const (
 	goalRebuilt    = "a write acknowledged with a rebuilt member"
 	goalPart       = "a start with a part of the members"
 	goalRolledBack = "a rolled-back object was refused"
+	goalLacked     = "a replica became a member by a copy of a part"
 	goalUnprovable = "a rollback that no replica present could prove"
 )
 
@@ -51,6 +52,18 @@ var scenarios = []scenario{
 		bounds: bounds{writes: 2, starts: 2, fails: 1, crashes: 2, rebuilds: 1, alone: true},
 		long:   bounds{writes: 2, starts: 2, fails: 1, crashes: 2, rebuilds: 2},
 		goals:  []string{goalExpelled, goalRebuilt},
+	},
+	{
+		name:   "a replica that was away gets what it lacks",
+		bounds: bounds{writes: 1, starts: 2, fails: 1, crashes: 1, rebuilds: 1, alone: true, delta: true},
+		long:   bounds{writes: 2, starts: 2, fails: 2, crashes: 1, rebuilds: 2, alone: true, delta: true},
+		goals:  []string{goalExpelled, goalRebuilt, goalLacked},
+	},
+	{
+		name:   "a replica that was away gets what it lacks while an engine is overtaken",
+		bounds: bounds{writes: 1, starts: 2, fails: 1, rebuilds: 1, delta: true},
+		long:   bounds{writes: 2, starts: 3, fails: 2, crashes: 1, rebuilds: 2, delta: true},
+		goals:  []string{goalExpelled, goalLacked},
 	},
 	{
 		name:   "a node does not answer: the leader fences, another engine starts",

@@ -13,6 +13,7 @@ import (
 func TestABrokenRuleIsFound(t *testing.T) {
 	small := bounds{writes: 1, starts: 2, fails: 1, crashes: 1}
 	rebuild := bounds{writes: 1, starts: 2, fails: 1, crashes: 1, rebuilds: 1, alone: true}
+	delta := bounds{writes: 1, starts: 2, fails: 1, crashes: 1, rebuilds: 1, alone: true, delta: true}
 	for _, tc := range []struct {
 		name   string
 		bounds bounds
@@ -117,6 +118,18 @@ func TestABrokenRuleIsFound(t *testing.T) {
 		{
 			name: "a replica is not told the epoch before its rebuild, and the object is restored", bounds: rebuild.with(func(b *bounds) { b.rollbacks = 1 }), want: "I4",
 			change: func(r *rules) { r.rebuildsUntold = true },
+		},
+		{
+			name: "marks are cleared without a record", bounds: delta, want: "I",
+			change: func(r *rules) { r.unmarksUnrecorded = true },
+		},
+		{
+			name: "a write under way when a replica joins does not count as what it may lack", bounds: delta, want: "I",
+			change: func(r *rules) { r.forgetsTheWrite = true },
+		},
+		{
+			name: "a replica that joins is not asked for its own marks", bounds: delta, want: "I6",
+			change: func(r *rules) { r.forgetsItsMarks = true },
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

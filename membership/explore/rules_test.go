@@ -23,6 +23,9 @@ type rules struct {
 	unmarksWhileLeaving bool // marks are cleared though a failed member is still listed
 	fencesOutsiders     bool // a fence counts when any replica has confirmed it
 	servesUnsynced      bool // marked writes are not made equal at a start
+	unmarksUnrecorded   bool // marks are cleared without a record, though a replica is away
+	forgetsTheWrite     bool // a write under way when a replica joins is not counted as something that it may lack
+	forgetsItsMarks     bool // a replica that joins is not asked for its own marks
 	rebuildsUntold      bool // a replica does not store the epoch in force, which does not list it, before its rebuild
 }
 

@@ -11,6 +11,7 @@ import (
 type bounds struct {
 	writes, starts, raises, fails, crashes, rebuilds, cuts, rollbacks uint8
 	alone                                                             bool // an engine starts only when the other has stopped
+	delta                                                             bool // a rebuild copies what the replica lacks, one write at a time
 }
 
 // search is one breadth-first walk over all states within the bounds. States are remembered by a 128-bit hash of their encoding: that

@@ -79,6 +79,7 @@ type replicaState struct {
 	epoch               epoch
 	rebuilding          bool
 	held, marked        set
+	record
 	// Lost when it stops.
 	up   bool
 	live uint8 // the session that it serves
@@ -122,6 +123,7 @@ type engineState struct {
 	applied set   // who confirmed it
 	target  uint8 // 1 + the replica that is being rebuilt, or 0
 	copied  bool
+	lacking
 }
 
 // spent counts what is bounded.
