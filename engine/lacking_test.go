@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"slices"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -126,14 +127,17 @@ func TestAChangeUnderWayWhenAReplicaJoinsIsCopied(t *testing.T) {
 		return &held{session: s, came: came, pass: pass}
 	}
 	e, changed := r.run(1)
+	letGo := sync.OnceFunc(func() { close(pass) })
+	t.Cleanup(letGo) // a test that fails must not leave the engine's end waiting
 	loseAndChange(r, e, changed)
 	wrote := make(chan error, 1)
 	go func() { wrote <- e.Backend().WriteAt(t.Context(), pattern(heldStamp, 4096), 7*testRegion, false) }()
 	<-came
 	<-came
 	r.add(e, "c")
-	r.stepUntil(func() bool { return slices.Contains(r.disk("c").regionsGiven(), 5) }) // it waits for the range of the change
-	close(pass)
+	// It waits for the range of the change. No time passes: the replica would be slow if it did not answer in time.
+	r.await(e, changed, "copy of what comes before", func(State) bool { return slices.Contains(r.disk("c").regionsGiven(), 5) })
+	letGo()
 	require.NoError(t, <-wrote)
 	r.await(e, changed, "member", rebuilt("c"))
 	assert.Equal(t, []int64{2, 3, 5, 7}, r.disk("c").regionsGiven())
