@@ -12,7 +12,8 @@ import (
 type grower interface{ Grow(sizeBytes int64) }
 
 // Expand makes the volume larger while it is used. It may be repeated after a failure at any line; a size that users are offered already is
-// success. It refuses with ErrMemberTooSmall, and has changed nothing, unless every member has the size durably.
+// success. It refuses with ErrMemberTooSmall, and has changed nothing, unless every member has the size durably; and with ErrLeaving as long
+// as one that has failed is listed by the epoch, for the next engine may begin with that one alone, and it cannot be asked for its size.
 //
 //  1. no rebuild begins any more; each member shows its size
 //  2. changes and reads of the new range are let through
@@ -74,7 +75,11 @@ func (e *Engine) beginExpand(session string) error {
 // growMembers asks each member for its size, and has the connections take requests of it. One that fails meanwhile is expelled as ever, and
 // no other becomes a member.
 func (e *Engine) growMembers(ctx context.Context, size int64) error {
-	for _, m := range e.mirror.roster.Load().serving {
+	ro := e.mirror.roster.Load()
+	if len(ro.leaving) > 0 {
+		return fmt.Errorf("%w: %s", ErrLeaving, ro.leaving[0].name)
+	}
+	for _, m := range ro.serving {
 		reply, err := m.Control(ctx, membership.OpState, nil)
 		if err != nil {
 			return fmt.Errorf("ask replica %s for its size: %w", m.name, err)

@@ -67,6 +67,24 @@ func TestExpandOffersWhatEveryMemberHas(t *testing.T) {
 	assert.Empty(t, r.disk("a").marked(), "a mark of the new range cannot be cleared")
 }
 
+// A member that fails is asked nothing any more, but is listed until another epoch is in force: the next engine may begin with it alone. So
+// its size counts as long.
+func TestExpandWaitsUntilAFailedMemberHasLeft(t *testing.T) {
+	const size = 2 * testSize
+	r := newRig(t, "a", "b")
+	r.disk("a").resize(size)
+	e, changed := r.run(1)
+	r.api.cut(true)
+	e.memberFailed(e.mirror.roster.Load().find("b"), errRemoved)
+	r.await(e, changed, "proposal", proposed)
+	require.ErrorIs(t, e.Expand(t.Context(), e.cfg.Session, size), ErrLeaving)
+	assert.Equal(t, int64(testSize), e.State().SizeBytes)
+	r.api.cut(false)
+	r.await(e, changed, "epoch", inEpoch("a"))
+	require.NoError(t, e.Expand(t.Context(), e.cfg.Session, size))
+	assert.Equal(t, int64(size), e.State().SizeBytes)
+}
+
 // A replica that is smaller than the volume is no member, whatever its epoch says, and none that is larger is refused.
 func TestAReplicaThatIsTooSmallIsLeftOut(t *testing.T) {
 	r := newRig(t, "a", "b", "c")

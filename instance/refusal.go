@@ -96,7 +96,7 @@ func reasonOf(err error) string {
 		return reasonSession
 	case errors.Is(err, engine.ErrNotRunning):
 		return reasonNotRunning
-	case errors.Is(err, engine.ErrBusy):
+	case errors.Is(err, engine.ErrBusy), errors.Is(err, engine.ErrLeaving):
 		return reasonBusy
 	case errors.Is(err, engine.ErrMemberTooSmall):
 		return reasonTooSmall
