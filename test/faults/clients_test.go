@@ -17,6 +17,8 @@ const (
 	lingering = 20 * time.Millisecond
 	// think is between two operations of a client, at most.
 	think = 3 * time.Millisecond
+	// notYet is how long a client waits whose block is beyond the end of the volume.
+	notYet = 2 * time.Millisecond
 	// clearEvery is how many changes of a client come on one that makes its block read as zeroes.
 	clearEvery = 8
 )
@@ -89,11 +91,17 @@ func (c *worker) use(r *run) {
 		case <-ctx.Done():
 		}
 	})
+	offered := c.v.offeredBytes()
+	if end := offset(c.id/2) + blockBytes; offered < end {
+		pause(ctx, notYet)
+		return
+	}
 	b, err := c.v.connect(ctx, r)
 	if err != nil {
 		return
 	}
 	defer b.Close()
+	c.v.checkConnection(r, b, offered)
 	for ctx.Err() == nil && !isClosed(c.quit) && !isClosed(r.leave) {
 		if !c.operate(ctx, r, b) {
 			return
@@ -190,13 +198,20 @@ func isOver(b connection, err error) bool {
 	return isClosed(b.Done()) || err != nil && !errors.Is(err, nbd.ENOSPC)
 }
 
-// offset spreads the blocks: two are neighbours, one lies across the border of two regions, the others begin one region each.
+// offset spreads the blocks: two are neighbours, one lies across the border of two regions, others begin one region each. The last three
+// are there only when the volume has grown: one from its first end on, one across another end, one up to its last.
 func offset(block int) int64 {
 	switch block {
 	case 0:
 		return blockBytes
 	case 4:
 		return 3*regionBytes - blockBytes/2
+	case 6:
+		return volumeSizes[0]
+	case 7:
+		return volumeSizes[2] - blockBytes/2
+	case 8:
+		return volumeSizes[len(volumeSizes)-1] - blockBytes
 	}
 	return int64(block-1) * regionBytes
 }

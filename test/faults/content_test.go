@@ -19,10 +19,10 @@ const pageBytes = fsBlockBytes
 var zeroPage = make([]byte, pageBytes)
 
 // readAll returns the content of an export, of which it reads what is no hole.
-func readAll(ctx context.Context, b nbd.Backend) (content, error) {
+func readAll(ctx context.Context, b nbd.Backend, size int64) (content, error) {
 	c := content{}
-	for off := int64(0); off < volumeBytes; {
-		extents, err := b.Extents(ctx, off, volumeBytes-off)
+	for off := int64(0); off < size; {
+		extents, err := b.Extents(ctx, off, size-off)
 		if err != nil {
 			return nil, err
 		}
@@ -45,7 +45,7 @@ func readAll(ctx context.Context, b nbd.Backend) (content, error) {
 func (c content) read(ctx context.Context, b nbd.Backend, off, end int64) error {
 	buf := make([]byte, 64*pageBytes)
 	for off -= off % pageBytes; off < end; {
-		p := buf[:min(int64(len(buf)), volumeBytes-off)]
+		p := buf[:min(int64(len(buf)), end-off+pageBytes-1)/pageBytes*pageBytes]
 		if err := b.ReadAt(ctx, p, off); err != nil {
 			return err
 		}
@@ -74,6 +74,30 @@ func (c content) difference(o content) string {
 	}
 	at := slices.Min(differ)
 	return fmt.Sprintf("%d pages, the first at %d, %d and %d", len(differ), at, c.value(at), o.value(at))
+}
+
+// stray says where something is that no client wrote; empty if nowhere. So what became larger reads as zeroes until it is written.
+func (c content) stray() string {
+	for _, off := range slices.Sorted(maps.Keys(c)) {
+		if !isWritten(off) {
+			return fmt.Sprintf("%d at %d, which no client wrote", c.value(off), off)
+		}
+	}
+	return ""
+}
+
+func isWritten(off int64) bool {
+	for block := range blockCount {
+		if off >= offset(block) && off < offset(block)+blockBytes {
+			return true
+		}
+	}
+	for i := range floodWriters {
+		if off >= floodOffset(i) && off < floodOffset(i)+floodBytes {
+			return true
+		}
+	}
+	return false
 }
 
 // value is the number that a page begins with.

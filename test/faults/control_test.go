@@ -60,6 +60,7 @@ func (v *volume) reconcile() {
 		return
 	}
 	v.startReplicas()
+	v.noteSizes()
 	r, _ := v.current()
 	want := v.wishes()
 	switch {
@@ -85,14 +86,22 @@ func (v *volume) reconcile() {
 		v.askStart(r, o)
 		return
 	}
-	v.rebuild(r, e)
+	v.noteOffer(e)
+	v.growEngine(o, e)
+	if !v.expand(r, e) {
+		v.rebuild(r, e, o)
+	}
+	v.moveOn(o, r, e)
 	v.stopOlder(r)
 }
 
-// startReplicas starts every replica whose process lives.
+// startReplicas makes and starts every replica whose process lives, and has it grow.
 func (v *volume) startReplicas() {
-	for _, n := range v.nodes {
-		if s := v.replicaOn(n); s.GetPhase() != proto.Phase_PHASE_RUNNING {
+	for _, n := range v.replicaNodes() {
+		if v.placementOn(n).leaving || !v.makeReplica(n) {
+			continue
+		}
+		if s := v.replicaOn(n); s.GetPhase() != proto.Phase_PHASE_RUNNING || s.GetSizeBytes() < v.askedBytes() {
 			v.call("start replica", n, func(ctx context.Context, c *child) error {
 				_, err := c.client.ReplicaStart(ctx, v.replicaSpec(n))
 				return err
@@ -110,12 +119,13 @@ func (v *volume) isServed(n *node) bool {
 // served, and for the others as long as the plan says.
 func (v *volume) startEngine(o membership.Object) {
 	var homeNode *node
-	served := 0
+	served, least := 0, v.askedBytes()
 	last, _ := v.current()
 	for _, n := range v.nodes {
 		c, _ := n.now()
 		if v.isServed(n) && o.Epoch.Has(v.replicaName(n)) {
 			served++
+			least = min(least, v.replicaOn(n).GetSizeBytes())
 		}
 		if c != nil && (homeNode == nil || last != nil && homeNode == last.node) {
 			homeNode = n // elsewhere, if there is anywhere else
@@ -139,6 +149,7 @@ func (v *volume) startEngine(o membership.Object) {
 		served: make(chan struct{}), leave: make(chan struct{}), succeeded: make(chan struct{}),
 	}
 	v.mu.Lock()
+	v.sizes.engine = max(v.sizes.engine, least)
 	if last != nil {
 		v.older = append(v.older, last)
 	}
@@ -154,10 +165,10 @@ func (v *volume) startEngine(o membership.Object) {
 
 func (v *volume) askStart(r *run, o membership.Object) {
 	spec := &proto.EngineSpec{
-		Name: v.engineName(), Volume: v.name, Generation: r.generation, Session: r.session, SizeBytes: volumeBytes,
+		Name: v.engineName(), Volume: v.name, Generation: r.generation, Session: r.session, SizeBytes: v.engineBytes(),
 		Frontend: v.frontend(), Epoch: epochToWire(o.Epoch), Secret: secret,
 	}
-	for _, n := range v.nodes {
+	for _, n := range v.replicaNodes() {
 		spec.Members = append(spec.Members, v.member(n))
 	}
 	v.call("start engine "+r.session, r.node, func(ctx context.Context, c *child) error {
@@ -232,13 +243,14 @@ func (v *volume) record(r *run, e *proto.EngineState) {
 }
 
 // rebuild makes one replica that no epoch lists a member again.
-func (v *volume) rebuild(r *run, e *proto.EngineState) {
+func (v *volume) rebuild(r *run, e *proto.EngineState, o membership.Object) {
 	if e.GetPhase() != proto.Phase_PHASE_RUNNING || e.GetProposedEpoch() != nil ||
 		slices.ContainsFunc(e.GetMembers(), (*proto.MemberState).GetRebuilding) {
 		return
 	}
-	for _, n := range v.nodes {
-		if epochFromWire(e.GetEpoch()).Has(v.replicaName(n)) || !v.isServed(n) {
+	for _, n := range v.replicaNodes() {
+		isSmall := v.replicaOn(n).GetSizeBytes() < v.engineBytes()
+		if epochFromWire(e.GetEpoch()).Has(v.replicaName(n)) || !v.isServed(n) || isSmall || !v.mayRebuild(n, o) {
 			continue
 		}
 		v.call("rebuild", r.node, func(ctx context.Context, c *child) error {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -23,6 +24,7 @@ type connection interface {
 	nbd.Backend
 	Done() <-chan struct{}
 	Close() error
+	Size() int64
 }
 
 // errNotItsDevice says that a path does not lead to the device of the run that was asked for. Another may have its number by now: that
@@ -54,6 +56,9 @@ func (v *volume) openDevice(r *run) (connection, error) {
 		return nil, err
 	}
 	d := &deviceClient{file: f}
+	if d.size, err = f.Seek(0, io.SeekEnd); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
 	name, err := loopName(f)
 	var opened, named unix.Stat_t
 	err = cmp.Or(err, control(f, func(fd int) error { return unix.Fstat(fd, &opened) }), unix.Stat(path, &named))
@@ -92,7 +97,10 @@ func control(f *os.File, do func(fd int) error) error {
 
 // deviceClient uses a block device without the page cache. What the kernel does not answer is left to it when the caller's context ends:
 // it holds the device until the engine answers or dies.
-type deviceClient struct{ file *os.File }
+type deviceClient struct {
+	file *os.File
+	size int64 // when it was opened
+}
 
 // directAlign is what direct I/O wants of the address of memory.
 const directAlign = 4096
@@ -180,6 +188,8 @@ func (d *deviceClient) Extents(_ context.Context, off, length int64) ([]nbd.Exte
 
 // Done is never closed: a device that ended tells so by errors.
 func (d *deviceClient) Done() <-chan struct{} { return nil }
+
+func (d *deviceClient) Size() int64 { return d.size }
 
 func (d *deviceClient) Close() error { return d.file.Close() }
 

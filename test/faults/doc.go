@@ -8,18 +8,21 @@
 //	proxies: between engines and replicas, cut or stalled
 //	plan:    kill, power loss, pause, cut, stall, full disk, broken disk, hung disk (frozen: nothing fails, and all is answered late),
 //	         slow syncs, failing syncs, writes so long that sockets fill, no API server, an engine overtaken, moved, a member removed;
+//	         the volume made larger, a replica moved to another node: another one is rebuilt there, then the first leaves the epoch;
 //	         and stories: several of these in an order that hurts
 //
 // Clients use the engine's export for tools, and in a third of the histories its block device, with flushes and discards, where devices
 // can be made. Two sets of processes run histories side by side, for they mostly wait.
 //
-// Every history is one volume on the same three processes: create, start, write and read under a plan of faults drawn from a seed,
-// heal, wait until all three replicas are members again, then compare. It fails when
+// Every history is one volume on the same three processes, with two replicas or three: create, start, write and read under a plan of
+// faults drawn from a seed, heal, wait until all replicas are members again, then compare. It fails when
 //
 //   - porcupine finds no order of the operations of a block that explains what was read (a lost acknowledged write, a stale read; with
 //     a power loss, one that was flushed);
 //   - an engine acknowledges a write that began after its successor served;
-//   - the volume does not become whole again;
+//   - the volume does not become whole again, with the size that was asked for last;
+//   - a size is offered that a member, as its directory says, does not have; a replica becomes smaller, or what users see does;
+//   - something is read that no client wrote: what is new reads as zeroes;
 //   - the replicas differ after an end in order that left no mark.
 //
 // What is at stake besides: intent marks. The engines have no patience (node_test.go): a region of the volume's five that is quiet for

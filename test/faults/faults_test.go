@@ -21,11 +21,10 @@ import (
 
 const (
 	nodeCount   = 3
-	blockCount  = 6
+	blockCount  = 9
 	blockBytes  = 4 * fsBlockBytes
-	regionBytes = 4 << 20 // of the intent map
-	regionCount = 5
-	volumeBytes = regionCount * regionBytes
+	regionBytes = 4 << 20          // of the intent map
+	regionCount = 5                // of a volume at first; the last one is not whole
 	patience    = 40 * time.Second // an engine waits 10 s for a replica at its start
 	slowHistory = 3 * time.Second  // worth a line
 )
@@ -130,6 +129,7 @@ func (o *outcome) judge(t *testing.T, n int, hasDisks bool) {
 	case n >= 20 && (total.starts < n+n/10 || total.rebuilds < n/4 || o.acknowledged < 20*n || o.unknown == 0),
 		n >= 100 && (total.cleared == 0 || total.slow == 0 || total.partial == 0 || total.floods == 0 || total.deltas == 0),
 		n >= 100 && (total.wiped == 0 || total.slowSyncs == 0 || total.failedSyncs == 0),
+		n >= 100 && (total.expanded == 0 || total.looked == 0 || total.moved == 0),
 		n >= 100 && canHaveDevices() && total.devices == 0,
 		n >= 100 && hasDisks && (total.powerLosses == 0 || total.refused == 0 || total.freezes == 0):
 		t.Error("too little happened for this to prove anything")
@@ -210,6 +210,7 @@ func runHistory(name string, seed uint64, nodes []*node, news chan struct{}) (v 
 	}
 	cancel()
 	controlling.Wait()
+	err = errors.Join(err, v.wrongSizes())
 	if broken := v.history.check(); broken != "" {
 		err = errors.Join(err, errors.New(broken))
 	}
@@ -302,12 +303,19 @@ func (v *volume) readAndStop(ctx context.Context) (content, error) {
 }
 
 func (v *volume) compareReplicas(ctx context.Context, served content) error {
-	for _, n := range v.nodes {
+	size := v.askedBytes()
+	if stray := served.stray(); stray != "" {
+		return fmt.Errorf("the volume holds %s", stray)
+	}
+	for _, n := range v.replicaNodes() {
 		b, err := n.dial(ctx, "ro/"+v.replicaName(n))
 		if err != nil {
 			return fmt.Errorf("open the replica of node %d: %w", n.number, err)
 		}
-		held, err := readAll(ctx, b)
+		if b.Size() != size {
+			return errors.Join(fmt.Errorf("the replica of node %d has %d bytes, not %d", n.number, b.Size(), size), b.Close())
+		}
+		held, err := readAll(ctx, b, size)
 		if err = errors.Join(err, b.Close()); err != nil {
 			return fmt.Errorf("read the replica of node %d: %w", n.number, err)
 		}
@@ -343,8 +351,12 @@ func (v *volume) finalReads(ctx context.Context, r *run) (content, error) {
 		return nil, err
 	}
 	defer b.Close()
+	size := v.askedBytes()
+	if b.Size() != size {
+		return nil, fmt.Errorf("it has %d bytes, not %d", b.Size(), size)
+	}
 	call := v.history.now()
-	held, err := readAll(ctx, b)
+	held, err := readAll(ctx, b, size)
 	if err != nil {
 		return nil, err
 	}

@@ -12,6 +12,10 @@ const (
 	floodWriters = 8
 )
 
+func floodOffset(writer int) int64 {
+	return int64(writer%(regionCount-1))*regionBytes + floodBytes + int64(writer/(regionCount-1))*floodBytes
+}
+
 // flood writes beside the blocks of the clients, as much at once as sockets do not hold. Only the comparison of the replicas at the end
 // reads it back.
 func (v *volume) flood(last time.Duration) {
@@ -30,9 +34,8 @@ func (v *volume) flood(last time.Duration) {
 	for i := range floodWriters {
 		writing.Go(func() {
 			p := bytes.Repeat([]byte{byte(i + 1)}, floodBytes)
-			at := int64(i%(regionCount-1))*regionBytes + floodBytes + int64(i/(regionCount-1))*floodBytes
 			for ctx.Err() == nil {
-				if b.WriteAt(ctx, p, at, false) != nil && ctx.Err() == nil {
+				if b.WriteAt(ctx, p, floodOffset(i), false) != nil && ctx.Err() == nil {
 					return // it was refused
 				}
 				v.mu.Lock()

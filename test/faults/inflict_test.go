@@ -38,6 +38,8 @@ func (f fault) happen(v *volume) error {
 		v.wish(overtake)
 	case "move":
 		v.wish(move)
+	case "grow":
+		v.grow(f.detail)
 	default:
 		return f.hitAll(v)
 	}
@@ -77,6 +79,10 @@ func (f fault) hit(v *volume, n *node) error {
 	switch f.kind {
 	case "remove":
 		v.removeMember(n)
+	case "evict":
+		v.evict(n)
+	case "go-local":
+		v.goLocal(n)
 	case "flood":
 		v.flood(f.last)
 	case "cut":

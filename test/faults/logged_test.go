@@ -48,10 +48,10 @@ func (v *volume) countLogged() error {
 			if saidFailedSync.MatchString(line) {
 				v.seen.failedSyncs++
 			}
-			if said := saidLacks.FindStringSubmatch(line); said != nil && said[1] != strconv.Itoa(regionCount) {
+			if said := saidLacks.FindStringSubmatch(line); said != nil && !isAllRegions(said[1]) {
 				v.seen.deltas++
 			}
-			if said := saidEqual.FindStringSubmatch(line); said != nil && members[said[1]] > 1 && said[2] != strconv.Itoa(regionCount) {
+			if said := saidEqual.FindStringSubmatch(line); said != nil && members[said[1]] > 1 && !isAllRegions(said[2]) {
 				v.seen.partial++
 			}
 		})
@@ -80,4 +80,11 @@ func (n *node) readLog(each func(line string)) error {
 		n.logRead += int64(len(line))
 		each(line)
 	}
+}
+
+// isAllRegions says whether a number may be all regions of a volume, before it grew or after.
+func isAllRegions(count string) bool {
+	return slices.ContainsFunc(volumeSizes, func(size int64) bool {
+		return count == strconv.FormatInt((size+regionBytes-1)/regionBytes, 10)
+	})
 }

@@ -40,7 +40,7 @@ func (v *volume) marks(n *node) (uint64, error) {
 // markedRegions counts those that any replica has marked; the volume is stopped.
 func (v *volume) markedRegions() (int, error) {
 	var union uint64
-	for _, n := range v.nodes {
+	for _, n := range v.replicaNodes() {
 		m, err := v.marks(n)
 		if err != nil {
 			return 0, fmt.Errorf("read the marks on node %d: %w", n.number, err)

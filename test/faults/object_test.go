@@ -34,6 +34,13 @@ func (o *object) read() (membership.Object, error) {
 	return o.state, nil
 }
 
+// peek is what there is, though no controller can read it.
+func (o *object) peek() membership.Object {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.state
+}
+
 // raise begins a new generation for a new session.
 func (o *object) raise() (membership.Object, error) {
 	o.mu.Lock()

@@ -18,6 +18,8 @@ type plan struct {
 	gather time.Duration
 	// syncEvery is how many writes of a client come on one flush, and on one that is durable by itself.
 	syncEvery int
+	// replicas is how many the volume has. One that has a node without can have a replica move there.
+	replicas int
 	// block makes clients use the volume's block device, where there are such.
 	block bool
 }
@@ -29,7 +31,7 @@ type fault struct {
 	at   time.Duration // after the beginning of the plan
 	last time.Duration
 	// detail is of "blackout" a bit for each node that loses its power, and of "full" and "choke" two bits for each node: the blocks
-	// that are left free.
+	// that are left free; of "grow" what it says there.
 	detail int
 	takes  time.Duration // of slowSyncs and failedSyncs: how long each sync takes
 }
@@ -78,7 +80,7 @@ func (p plan) String() string {
 	if p.block {
 		by = "its device"
 	}
-	return fmt.Sprintf("%q by %s; %s; a start waits %v; 1 write in %d is synced", p.story, by, strings.Join(out, "; "), p.gather, p.syncEvery)
+	return fmt.Sprintf("%q by %s, %d replicas; %s; a start waits %v; 1 write in %d is synced", p.story, by, p.replicas, strings.Join(out, "; "), p.gather, p.syncEvery)
 }
 
 // chance is how likely something is, as parts of the sum.
@@ -117,6 +119,9 @@ var kinds = []chance[string]{
 	{"remove", 2},
 	{slowSyncs, 3},
 	{failedSyncs, 2},
+	{"grow", 5},
+	{"evict", 4},
+	{"go-local", 2},
 }
 
 const (
@@ -137,6 +142,11 @@ var stories = []chance[func(rng *rand.Rand) plan]{
 	{joinWindow, 3},
 	{unequalFlushes, 2},
 	{failedFlush, 3},
+	{brokenGrowth, 4},
+	{awayMeanwhile, 3},
+	{noRoomToGrow, 3},
+	{brokenMove, 4},
+	{growsAndMoves, 3},
 }
 
 // newPlan draws a story and up to five other faults, which may overlap.
@@ -150,6 +160,9 @@ func newPlan(rng *rand.Rand) plan {
 		f := fault{
 			kind: pick(rng, kinds), on: place(rng.IntN(nodeCount)), at: between(rng, 0, planTime), last: between(rng, 5*time.Millisecond, longest),
 			detail: spare(rng),
+		}
+		if f.kind == "grow" {
+			f.detail = rng.IntN(4)
 		}
 		if f.kind == slowSyncs || f.kind == failedSyncs {
 			f.takes = between(rng, 5*time.Millisecond, slowestSync)
@@ -169,6 +182,13 @@ func newPlan(rng *rand.Rand) plan {
 		p.syncEvery = 8
 	}
 	p.block = rng.IntN(3) == 0
+	switch {
+	case p.replicas != 0: // the story wants it so
+	case rng.IntN(3) == 0:
+		p.replicas = nodeCount - 1
+	default:
+		p.replicas = nodeCount
+	}
 	return p
 }
 

@@ -31,6 +31,11 @@ type volume struct {
 	busy    map[string]bool // guarded by mu; calls under way
 	want    wish            // guarded by mu
 	seen    tally           // guarded by mu
+	sizes   sizes           // guarded by mu
+	// placed has the nodes with a replica, by number. Guarded by mu.
+	placed       map[int]*placement
+	incarnations int           // guarded by mu; replicas that were ever placed
+	moving       *transferring // guarded by mu; nil while nothing moves
 }
 
 // wish is what the history wants of the engine besides serving.
@@ -57,6 +62,11 @@ type tally struct {
 	devices                  int // volumes that were used by their block device
 	wiped                    int // discards and zeroes that were acknowledged
 	slowSyncs, failedSyncs   int // as ordered
+	growths                  int // sizes that were asked for
+	expanded                 int // sizes that were offered
+	looked                   int // members whose metadata was read when more was offered
+	ungrown                  int // looks that found a replica which could not grow
+	moved                    int // replicas that went elsewhere
 	deltas                   int // rebuilds that copied a part of the regions
 }
 
@@ -76,15 +86,21 @@ func (t *tally) add(o tally) {
 	t.wiped += o.wiped
 	t.slowSyncs += o.slowSyncs
 	t.failedSyncs += o.failedSyncs
+	t.growths += o.growths
+	t.expanded += o.expanded
+	t.looked += o.looked
+	t.ungrown += o.ungrown
+	t.moved += o.moved
 	t.deltas += o.deltas
 }
 
 func (t tally) String() string {
 	return fmt.Sprintf("%d starts of an engine, %d of them copied a part of the regions, %d epochs, %d rebuilds asked for, %d of part of the regions, %d marks cleared, "+
 		"%d replicas too slow, %d power losses, %d disks hung, %d long writes, %d writes without space, %d ends in order that left marks, "+
-		"%d volumes used by their devices, %d blocks cleared, %d syncs slow, %d failed",
+		"%d volumes used by their devices, %d blocks cleared, %d syncs slow, %d failed, %d larger sizes asked for, %d offered, %d members looked at, "+
+		"%d looks at a replica that could not grow, %d replicas moved",
 		t.starts, t.partial, t.epochs, t.rebuilds, t.deltas, t.cleared, t.slow, t.powerLosses, t.freezes, t.floods, t.refused, t.leftMarks,
-		t.devices, t.wiped, t.slowSyncs, t.failedSyncs)
+		t.devices, t.wiped, t.slowSyncs, t.failedSyncs, t.growths, t.expanded, t.looked, t.ungrown, t.moved)
 }
 
 // run is one start of the engine.
@@ -112,14 +128,19 @@ func (r *run) overAt() int64 {
 	return r.over
 }
 
-func (v *volume) replicaName(n *node) string { return fmt.Sprintf("%s-r-%d", v.name, n.number) }
+// replicaName is the name of the replica on a node; of no replica when there is none.
+func (v *volume) replicaName(n *node) string { return v.nameOf(n, v.placementOn(n).incarnation) }
 func (v *volume) engineName() string         { return v.name + "-e-0" }
+
+func (v *volume) nameOf(n *node, incarnation int) string {
+	return fmt.Sprintf("%s-r-%d-%d", v.name, n.number, incarnation)
+}
 
 func (v *volume) replicaSpec(n *node) *proto.ReplicaSpec {
 	name := v.replicaName(n)
 	return &proto.ReplicaSpec{
 		Name: name, Volume: v.name, Uid: "uid-" + name, Directory: "/disk/replicas/" + name,
-		DiskPath: "/disk", DiskUuid: diskUUID, SizeBytes: volumeBytes, Secret: secret,
+		DiskPath: "/disk", DiskUuid: diskUUID, SizeBytes: v.askedBytes(), Secret: secret,
 	}
 }
 
@@ -132,9 +153,12 @@ func newVolume(name string, nodes []*node, news chan struct{}, p plan) (*volume,
 	v := &volume{
 		name: name, nodes: nodes, object: &object{}, news: news, history: &history{began: time.Now()},
 		changed: make(chan struct{}), busy: map[string]bool{}, gather: p.gather, block: p.block && canHaveDevices(),
+		sizes: firstSizes(), placed: map[int]*placement{},
 	}
 	v.ctx, v.cancel = context.WithCancel(context.Background())
-	for _, n := range nodes {
+	for _, n := range nodes[:p.replicas] {
+		v.incarnations++
+		v.placed[n.number] = &placement{incarnation: v.incarnations, made: true}
 		c, _ := n.now()
 		if _, err := c.client.ReplicaCreate(v.ctx, v.replicaSpec(n)); err != nil {
 			return nil, fmt.Errorf("create a replica on node %d: %w", n.number, err)
@@ -150,7 +174,7 @@ func newVolume(name string, nodes []*node, news chan struct{}, p plan) (*volume,
 func (v *volume) remove() error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	for _, n := range v.nodes {
+	for _, n := range v.replicaNodes() {
 		c, _ := n.now()
 		if _, err := c.client.ReplicaStop(ctx, &proto.ReplicaRef{Name: v.replicaName(n)}); err != nil {
 			return fmt.Errorf("stop the replica on node %d: %w", n.number, err)
@@ -165,8 +189,9 @@ func (v *volume) remove() error {
 // replicaOn returns what a node reports of its replica; nil for nothing.
 func (v *volume) replicaOn(n *node) *proto.ReplicaState {
 	_, s := n.now()
+	name := v.replicaName(n)
 	for _, r := range s.GetReplicas() {
-		if r.GetName() == v.replicaName(n) {
+		if r.GetName() == name {
 			return r
 		}
 	}
@@ -217,16 +242,16 @@ func (v *volume) tell() {
 	}
 }
 
-// isWhole says whether the engine serves with all replicas as members and nothing under way.
+// isWhole says whether the engine serves with all replicas as members, of the size that was asked for, and nothing under way.
 func (v *volume) isWhole() bool {
 	r, _ := v.current()
 	if r == nil || !isClosed(r.served) || v.wishes() != stay {
 		return false
 	}
 	e := v.engineOn(r.node)
-	if e.GetSession() != r.session || e.GetPhase() != proto.Phase_PHASE_RUNNING || e.GetProposedEpoch() != nil {
+	if e.GetSession() != r.session || e.GetPhase() != proto.Phase_PHASE_RUNNING || e.GetProposedEpoch() != nil || v.transfer() != nil || !v.hasGrown(e) {
 		return false
 	}
 	o, err := v.object.read()
-	return err == nil && len(o.Epoch.Members) == len(v.nodes) && epochFromWire(e.GetEpoch()).Equal(o.Epoch)
+	return err == nil && len(o.Epoch.Members) == len(v.replicaNodes()) && epochFromWire(e.GetEpoch()).Equal(o.Epoch)
 }
