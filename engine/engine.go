@@ -116,7 +116,7 @@ var (
 	ErrNotRunning = errors.New("the engine is not running")
 	// ErrBusy refuses a rebuild while another one is under way.
 	ErrBusy = errors.New("another replica is being rebuilt")
-	// ErrLeaving refuses a larger size while the epoch lists a replica that has failed.
+	// ErrLeaving refuses a larger size when the epoch lists a replica that has failed for too long.
 	ErrLeaving = errors.New("a replica that has failed is a member still")
 	// ErrMemberTooSmall refuses a size that a member does not have yet.
 	ErrMemberTooSmall = errors.New("a replica is too small")

@@ -12,10 +12,9 @@ import (
 type grower interface{ Grow(sizeBytes int64) }
 
 // Expand makes the volume larger while it is used. It may be repeated after a failure at any line; a size that users are offered already is
-// success. It refuses with ErrMemberTooSmall, and has changed nothing, unless every member has the size durably; and with ErrLeaving as long
-// as one that has failed is listed by the epoch, for the next engine may begin with that one alone, and it cannot be asked for its size.
+// success. It refuses with ErrMemberTooSmall, and has changed nothing, unless every member has the size durably.
 //
-//  1. no rebuild begins any more; each member shows its size
+//  1. no rebuild begins any more; no epoch lists a member that has failed; each member shows its size
 //  2. changes and reads of the new range are let through
 //  3. the frontend offers it
 //
@@ -75,11 +74,11 @@ func (e *Engine) beginExpand(session string) error {
 // growMembers asks each member for its size, and has the connections take requests of it. One that fails meanwhile is expelled as ever, and
 // no other becomes a member.
 func (e *Engine) growMembers(ctx context.Context, size int64) error {
-	ro := e.mirror.roster.Load()
-	if len(ro.leaving) > 0 {
-		return fmt.Errorf("%w: %s", ErrLeaving, ro.leaving[0].name)
+	serving, err := e.settledMembers(ctx)
+	if err != nil {
+		return err
 	}
-	for _, m := range ro.serving {
+	for _, m := range serving {
 		reply, err := m.Control(ctx, membership.OpState, nil)
 		if err != nil {
 			return fmt.Errorf("ask replica %s for its size: %w", m.name, err)
@@ -99,6 +98,27 @@ func (e *Engine) growMembers(ctx context.Context, size int64) error {
 		}
 	}
 	return nil
+}
+
+// settledMembers returns those that serve when no epoch lists another one. A member that has failed cannot be asked for its size any more, but
+// while it is listed the next engine may begin with it alone.
+func (e *Engine) settledMembers(ctx context.Context) ([]*member, error) {
+	for {
+		ro := e.mirror.roster.Load()
+		if len(ro.leaving) == 0 {
+			return ro.serving, nil
+		}
+		m := ro.leaving[0]
+		select {
+		case <-m.gone:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%w: %s", ErrLeaving, m.name)
+		case <-e.quit:
+			return nil, ErrNotRunning
+		case <-e.ctx.Done():
+			return nil, ErrNotRunning
+		}
+	}
 }
 
 // offered is the size that users see.

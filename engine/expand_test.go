@@ -77,12 +77,31 @@ func TestExpandWaitsUntilAFailedMemberHasLeft(t *testing.T) {
 	r.api.cut(true)
 	e.memberFailed(e.mirror.roster.Load().find("b"), errRemoved)
 	r.await(e, changed, "proposal", proposed)
-	require.ErrorIs(t, e.Expand(t.Context(), e.cfg.Session, size), ErrLeaving)
+	ended, end := context.WithCancel(t.Context())
+	end()
+	require.ErrorIs(t, e.Expand(ended, e.cfg.Session, size), ErrLeaving)
+	expanded := make(chan error, 1)
+	go func() { expanded <- e.Expand(t.Context(), e.cfg.Session, size) }()
+	r.expectUnanswered(expanded)
 	assert.Equal(t, int64(testSize), e.State().SizeBytes)
 	r.api.cut(false)
-	r.await(e, changed, "epoch", inEpoch("a"))
-	require.NoError(t, e.Expand(t.Context(), e.cfg.Session, size))
+	require.NoError(t, r.answer(expanded))
 	assert.Equal(t, int64(size), e.State().SizeBytes)
+	assert.Equal(t, []string{"a"}, e.State().Epoch.Members)
+}
+
+// An engine that stops does not wait for an expansion which waits for an epoch.
+func TestExpandEndsWithTheEngine(t *testing.T) {
+	r := newRig(t, "a", "b")
+	e, changed := r.run(1)
+	r.api.cut(true)
+	e.memberFailed(e.mirror.roster.Load().find("b"), errRemoved)
+	r.await(e, changed, "proposal", proposed)
+	expanded := make(chan error, 1)
+	go func() { expanded <- e.Expand(t.Context(), e.cfg.Session, 2*testSize) }()
+	r.expectUnanswered(expanded)
+	require.NoError(t, e.StopForce(t.Context()))
+	require.ErrorIs(t, r.answer(expanded), ErrNotRunning)
 }
 
 // A replica that is smaller than the volume is no member, whatever its epoch says, and none that is larger is refused.
@@ -92,4 +111,18 @@ func TestAReplicaThatIsTooSmallIsLeftOut(t *testing.T) {
 	r.disk("b").resize(testSize / 2)
 	e, _ := r.run(1)
 	assert.Equal(t, []string{"a", "c"}, e.State().Epoch.Members)
+}
+
+// While the mark of the last region is cleared, no change begins in the part of it that the volume is growing into.
+func TestTheLastRegionIsLockedWhole(t *testing.T) {
+	m := &mirror{}
+	m.regions = newRegions(testRegion/2, testRegion)
+	m.size.Store(testRegion / 2)
+	locked := false
+	m.lockFree(run{0, 1}, func(s *span, _ run) {
+		locked = true
+		assert.Nil(t, m.locks.tryLock(testRegion-4096, 4096, exclusive))
+		m.locks.unlock(s)
+	})
+	assert.True(t, locked)
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/longhorn-lep/longhorn-manager/membership"
@@ -124,7 +125,8 @@ func (m *mirror) clearLocked(ro *roster, runs []run) error {
 
 // lockFree takes the lock of a run as far as it is free at once, in as many parts as it must, and calls locked for each.
 func (m *mirror) lockFree(q run, locked func(*span, run)) {
-	if s := m.locks.tryLock(int64(q.from)*m.regions.regionBytes, int64(q.to-q.from)*m.regions.regionBytes, shared); s != nil {
+	b := m.regions.bytesOf(q, math.MaxInt64) // the last one whole: the volume may grow within it
+	if s := m.locks.tryLock(b.from, b.to-b.from, shared); s != nil {
 		locked(s, q)
 		return
 	}

@@ -30,7 +30,7 @@ type regions struct {
 }
 
 func newRegions(size, regionBytes int64) *regions {
-	n := int((size + regionBytes - 1) / regionBytes)
+	n := int((size-1)/regionBytes + 1) // size+regionBytes may be more than an int64 holds
 	return &regions{
 		regionBytes: regionBytes, regions: n, kick: make(chan struct{}, 1),
 		dirty: newBitmap(n), recent: newBitmap(n), uneven: newBitmap(n),
@@ -46,7 +46,7 @@ func (r *regions) count() int64 {
 
 // grow makes room for the regions of a larger volume.
 func (r *regions) grow(size int64) {
-	n := int((size + r.regionBytes - 1) / r.regionBytes)
+	n := int((size-1)/r.regionBytes + 1)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if n <= r.regions {
@@ -181,11 +181,20 @@ func (r *regions) rest() bool {
 // bytes returns the ranges [from, to) of bytes that regions cover in a volume of a size, and how many bytes these are.
 func (r *regions) bytes(of bitmap, size int64) (ranges []byteRange, total int64) {
 	for _, q := range of.runs() {
-		b := byteRange{from: int64(q.from) * r.regionBytes, to: min(int64(q.to)*r.regionBytes, size)}
+		b := r.bytesOf(q, size)
 		ranges = append(ranges, b)
 		total += b.to - b.from
 	}
 	return ranges, total
+}
+
+// bytesOf is the range of a run in a volume of a size, where the last region may end beyond what an int64 holds.
+func (r *regions) bytesOf(q run, size int64) byteRange {
+	b := byteRange{from: int64(q.from) * r.regionBytes, to: size}
+	if int64(q.to) <= size/r.regionBytes {
+		b.to = int64(q.to) * r.regionBytes
+	}
+	return b
 }
 
 // byteRange is a range of the volume, to not included.

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"math"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -90,6 +91,23 @@ func TestRegionsAreQuietOnlyAfterAWholePeriod(t *testing.T) {
 			tc.steps(r)
 			assert.Equal(t, tc.want, r.newPeriod(false))
 		})
+	}
+}
+
+// The last region of the largest volume there can be ends beyond what an int64 holds.
+func TestRegionsOfTheLargestVolume(t *testing.T) {
+	const size, region = math.MaxInt64 - 511, 1 << 45
+	last := int64(size/region) * region
+	for name, r := range map[string]*regions{"made": newRegions(size, region), "grown": newRegions(region, region)} {
+		r.grow(size)
+		assert.EqualValues(t, 1<<18, r.count(), name)
+		all := newBitmap(1 << 18)
+		all.set(0, 1<<18)
+		ranges, total := r.bytes(all, size)
+		assert.Equal(t, []byteRange{{0, size}}, ranges, name)
+		assert.EqualValues(t, size, total, name)
+		assert.Equal(t, byteRange{last, size}, r.bytesOf(run{1<<18 - 1, 1 << 18}, size), name)
+		assert.Equal(t, byteRange{0, region}, r.bytesOf(run{0, 1}, size), name)
 	}
 }
 

@@ -137,8 +137,8 @@ func (m *mirror) copyRuns(ctx context.Context, ro *roster, runs []run, source in
 	group, failed := errgroup.WithContext(ctx)
 	group.SetLimit(resyncWorkers)
 	for _, q := range runs {
-		end := min(int64(q.to)*m.regions.regionBytes, m.size.Load())
-		for off := int64(q.from) * m.regions.regionBytes; off < end; off += resyncStep {
+		b := m.regions.bytesOf(q, m.size.Load())
+		for off, end := b.from, b.to; off < end; off += resyncStep {
 			if failed.Err() != nil {
 				break
 			}
