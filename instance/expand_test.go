@@ -1,7 +1,12 @@
 package instance
 
 import (
+	"bytes"
+	"errors"
+	"math"
+	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -78,17 +83,45 @@ func (c cluster) sized(s *proto.EngineSpec, size int64) *proto.EngineSpec {
 	return s
 }
 
-// A device grows with its volume.
+// A device grows with its volume, again and again, to sizes that end anywhere in a page and in a region, up to the last one there is for its
+// regions. Its end can be written each time.
 func TestADeviceGrowsWithItsVolume(t *testing.T) {
 	needDevices(t)
-	const size = 2 * testSize
 	n := newNode(t, 1)
 	_, device := n.withDevice()
-	require.Equal(t, int64(size), n.grow(size).GetSizeBytes())
-	_, err := n.EngineExpand(t.Context(), &proto.EngineExpandRequest{Name: volume + "-e-0", Session: "session-1", SizeBytes: size})
-	require.NoError(t, err)
-	out, err := exec.Command("blockdev", "--getsize64", device).Output()
-	require.NoError(t, err)
-	assert.Equal(t, "134217728", strings.TrimSpace(string(out)))
+	for _, size := range []int64{testSize + 512, testSize + 4096 + 512, 2*testSize - 512, 2 * testSize, 1 << 40} {
+		require.Equal(t, size, n.grow(size).GetSizeBytes())
+		_, err := n.EngineExpand(t.Context(), &proto.EngineExpandRequest{Name: volume + "-e-0", Session: "session-1", SizeBytes: size})
+		require.NoError(t, err)
+		out, err := exec.Command("blockdev", "--getsize64", device).Output()
+		require.NoError(t, err)
+		assert.Equal(t, strconv.FormatInt(size, 10), strings.TrimSpace(string(out)))
+		f, err := os.OpenFile(device, os.O_RDWR, 0)
+		require.NoError(t, err)
+		_, err = f.WriteAt(bytes.Repeat([]byte("end!"), 128), size-512)
+		require.NoError(t, errors.Join(err, f.Sync(), f.Close()))
+	}
 	n.stopEngine()
+}
+
+// No size that does not go with the replica's regions, or with blocks, becomes of it, and its user goes on.
+func TestSizesThatNoReplicaGrowsTo(t *testing.T) {
+	c := newCluster(t)
+	home := c[0]
+	c.startEngine(home, c.engineSpec(1, nil))
+	for _, size := range []int64{math.MinInt64, -512, 0, testSize - 512, testSize + 100, 3 << 40, 1 << 62, math.MaxInt64 - 511, math.MaxInt64} {
+		for _, n := range c {
+			assert.Equal(t, int64(testSize), n.grow(size).GetSizeBytes(), size)
+		}
+		_, err := home.EngineExpand(t.Context(), &proto.EngineExpandRequest{Name: volume + "-e-0", Session: "session-1", SizeBytes: size})
+		if size != testSize-512 { // less than it has is no error
+			require.Error(t, err, size)
+		}
+	}
+	assert.Equal(t, int64(testSize), home.untilEngine(proto.Phase_PHASE_RUNNING).GetSizeBytes())
+	v, err := home.dialTool("engine/" + volume)
+	require.NoError(t, err)
+	require.NoError(t, v.WriteAt(t.Context(), make([]byte, 512), testSize-512, true))
+	require.NoError(t, v.Close())
+	home.stopEngine()
 }
