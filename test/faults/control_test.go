@@ -102,8 +102,9 @@ func (v *volume) startReplicas() {
 			continue
 		}
 		if s := v.replicaOn(n); s.GetPhase() != proto.Phase_PHASE_RUNNING || s.GetSizeBytes() < v.askedBytes() {
+			spec := v.replicaSpec(n)
 			v.call("start replica", n, func(ctx context.Context, c *child) error {
-				_, err := c.client.ReplicaStart(ctx, v.replicaSpec(n))
+				_, err := c.client.ReplicaStart(ctx, spec)
 				return err
 			})
 		}
@@ -253,8 +254,9 @@ func (v *volume) rebuild(r *run, e *proto.EngineState, o membership.Object) {
 		if epochFromWire(e.GetEpoch()).Has(v.replicaName(n)) || !v.isServed(n) || isSmall || !v.mayRebuild(n, o) {
 			continue
 		}
+		m := v.member(n)
 		v.call("rebuild", r.node, func(ctx context.Context, c *child) error {
-			_, err := c.client.EngineAddReplica(ctx, &proto.EngineMemberRequest{Name: v.engineName(), Session: r.session, Member: v.member(n)})
+			_, err := c.client.EngineAddReplica(ctx, &proto.EngineMemberRequest{Name: v.engineName(), Session: r.session, Member: m})
 			if err == nil {
 				v.mu.Lock()
 				v.seen.rebuilds++

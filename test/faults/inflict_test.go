@@ -187,8 +187,9 @@ func (f fault) freeze(v *volume, disk string) error {
 // removeMember expels a replica that did nothing wrong. It may be refused.
 func (v *volume) removeMember(n *node) {
 	if r, _ := v.current(); r != nil {
+		m := v.member(n)
 		v.call("remove member", r.node, func(ctx context.Context, c *child) error {
-			_, err := c.client.EngineRemoveReplica(ctx, &proto.EngineMemberRequest{Name: v.engineName(), Session: r.session, Member: v.member(n)})
+			_, err := c.client.EngineRemoveReplica(ctx, &proto.EngineMemberRequest{Name: v.engineName(), Session: r.session, Member: m})
 			return err
 		})
 	}

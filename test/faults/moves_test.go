@@ -81,15 +81,17 @@ func (v *volume) transfer() *transferring {
 
 // makeReplica makes the directory of a replica that has none yet. It returns whether it did already.
 func (v *volume) makeReplica(n *node) bool {
-	p := v.placementOn(n)
+	p, spec := v.placementOn(n), v.replicaSpec(n)
 	if !p.made {
 		v.call("make replica", n, func(ctx context.Context, c *child) error {
-			if _, err := c.client.ReplicaCreate(ctx, v.replicaSpec(n)); err != nil {
+			if _, err := c.client.ReplicaCreate(ctx, spec); err != nil {
 				return err
 			}
 			v.mu.Lock()
 			defer v.mu.Unlock()
-			v.placed[n.number].made = true
+			if now := v.placed[n.number]; now != nil && now.incarnation == p.incarnation { // the answer may be late
+				now.made = true
+			}
 			return nil
 		})
 	}
@@ -127,14 +129,15 @@ func (v *volume) moveOn(o membership.Object, r *run, e *proto.EngineState) {
 
 // deleteReplica ends a transfer: the copy that left the epoch is deleted.
 func (v *volume) deleteReplica(t *transferring) {
+	spec := v.replicaSpec(t.from)
 	v.call("delete replica", t.from, func(ctx context.Context, c *child) error {
-		if _, err := c.client.ReplicaStop(ctx, &proto.ReplicaRef{Name: v.replicaName(t.from)}); err != nil {
+		if _, err := c.client.ReplicaStop(ctx, &proto.ReplicaRef{Name: spec.GetName()}); err != nil {
 			return err
 		}
-		if o, err := v.object.read(); err != nil || o.Epoch.Has(v.replicaName(t.from)) {
+		if o, err := v.object.read(); err != nil || o.Epoch.Has(spec.GetName()) {
 			return err
 		}
-		if _, err := c.client.ReplicaRemove(ctx, v.replicaSpec(t.from)); err != nil {
+		if _, err := c.client.ReplicaRemove(ctx, spec); err != nil {
 			return err
 		}
 		v.mu.Lock()
