@@ -28,8 +28,8 @@ type ClaimStore interface {
 // claim request the size and changes nothing else: the claim's resizer comes back with it, and the claim
 // shows what becomes of it.
 //
-//	claim requests less than the size      ► the claim requests it  ► resizer ► here once more
-//	claim requests it, or there is none    ► spec.size
+//	claim's request, rounded up, is less than the size  ► the claim requests it  ► resizer ► here once more
+//	it is not, or there is no claim                     ► spec.size
 //
 // It fails with *Invalid where the size breaks a rule, and with ErrConflict where the volume's state, or the
 // claim's StorageClass, stands against it. Whether there is room is found later: see condition Expanded.
@@ -127,10 +127,11 @@ func (m *Manager) growClaims(ctx context.Context, v *Volume, wanted longhorn.Byt
 		if err != nil {
 			return false, fmt.Errorf("get claim %s/%s of volume %s: %w", ref.Namespace, ref.Name, v.Name, err)
 		}
-		size := *resource.NewQuantity(int64(wanted), resource.BinarySI)
-		if request := claim.Spec.Resources.Requests[corev1.ResourceStorage]; request.Cmp(size) >= 0 {
+		request := claim.Spec.Resources.Requests[corev1.ResourceStorage]
+		if request.CmpInt64(int64(wanted)-sizeUnit) > 0 { // rounded up, it is the size; its resizer asks for it so
 			continue
 		}
+		size := *resource.NewQuantity(int64(wanted), resource.BinarySI)
 		if err := m.checkClass(ctx, claim); err != nil {
 			return false, err
 		}

@@ -95,6 +95,12 @@ func TestExpandVolume(t *testing.T) {
 		"the size that it has → nothing":                               {claimed{request: "1Gi"}, "1Gi", gib, "1Gi", nil, ""},
 		"the claim requests less → the claim is to grow, and it alone": {claimed{request: "1Gi"}, "2Gi", gib, "2Gi", nil, ""},
 		"the claim requests as much → the volume is to grow":           {claimed{request: "2Gi"}, "2Gi", 2 * gib, "2Gi", nil, ""},
+		"the claim requests what is rounded up to the size → the volume is to grow, and the claim stays as it was written": {
+			claimed{request: "2G"}, "2000683008", 2000683008, "2G", nil, "",
+		},
+		"the claim requests 2 MiB less than the size → the claim is to grow": {
+			claimed{request: "2145386496"}, "2Gi", gib, "2Gi", nil, "",
+		},
 		"less than it has → refused": {
 			claimed{request: "1Gi"}, "512Mi", gib, "1Gi", nil, `size: "512Mi" must not be less than the volume's 1073741824 bytes: a volume cannot shrink`,
 		},
