@@ -3,6 +3,7 @@ package instance
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"math"
 	"os"
 	"os/exec"
@@ -13,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/longhorn-lep/longhorn-manager/engine"
 	"github.com/longhorn-lep/longhorn-manager/instance/proto"
 )
 
@@ -124,4 +126,10 @@ func TestSizesThatNoReplicaGrowsTo(t *testing.T) {
 	require.NoError(t, v.WriteAt(t.Context(), make([]byte, 512), testSize-512, true))
 	require.NoError(t, v.Close())
 	home.stopEngine()
+}
+
+// A caller tells what goes away by itself from what does not by the reason.
+func TestAnExpansionThatWaitsForAnEpochInVainIsBusy(t *testing.T) {
+	err := toStatus(fmt.Errorf("expand to 512 bytes: %w: vol-r-1", engine.ErrLeaving))
+	assert.Equal(t, reasonBusy, reason(err), err)
 }
