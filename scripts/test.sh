@@ -28,16 +28,15 @@ besides() {
 	return "$failed"
 }
 
+# unit runs four packages at a time: every other one mostly waits. What is not under the race detector goes beside.
 unit() {
 	local failed=0
-	echo "test: unit tests of the main module; those of devcluster and of the admission policies, which mostly wait, follow at the end"
+	echo "test: unit tests of the main module; those of devcluster, of the admission policies, the whole search of the membership rules, which the race detector makes too slow, and what is fuzzed for a moment follow at the end"
 	beside dist/devcluster.log go -C devcluster test -timeout 15m ./...
 	beside dist/policy.log go -C test/policy test -timeout 15m ./...
-	go test -race -timeout 15m $(go list ./... | grep -v '/test/e2e$') || failed=1
-	echo "test: the whole search of the membership rules, which the race detector makes too slow"
-	plain -v -run TestEveryReachableState ./membership/explore || failed=1
-	echo "test: what users write by hand, and what a disk may hold, fuzzed for a moment each"
-	FUZZTIME=10s FUZZJOBS=3 scripts/fuzz.sh ./disk ./controller/node/defaults || failed=1
+	beside dist/explore.log plain -v -run TestEveryReachableState ./membership/explore
+	FUZZTIME=5s FUZZJOBS=1 beside dist/fuzz.log scripts/fuzz.sh ./disk ./controller/node/defaults
+	go test -race -p 4 -timeout 15m $(go list ./... | grep -v '/test/e2e$') || failed=1
 	besides || failed=1
 	echo "test: the unit tests ended after $SECONDS s"
 	return "$failed"
