@@ -47,25 +47,50 @@ func writeBlocks(t *testing.T, r *Replica, s *Session, n int) {
 
 // The kernel has a block that is overwritten once, so a flush finds it once.
 func TestWhatWasOverwrittenIsNotWrittenOut(t *testing.T) {
-	_, r, s := boundedReplica(t) // 8 KiB are worth it
+	_, r, s := boundedReplica(t) // of 16 KiB
 	f := tell(r, 4096)
-	writeBlocks(t, r, s, 40)
+	writeBlocks(t, r, s, 41)
 	assert.Zero(t, f.writtenBack.Load(), "write-outs")
-	assert.Equal(t, int32(39), f.asked.Load(), "questions: at the second block, and with each one more")
-	assert.Equal(t, int64(40*4096), r.out.unsettled(), "bytes are not known to be on the disk")
+	assert.Equal(t, int32(14), f.asked.Load(), "questions: at the second block, then as soon as 14 KiB may be there")
+	assert.Equal(t, int64(41*4096), r.out.unsettled(), "bytes are not known to be on the disk")
 	assert.Equal(t, int64(4096), r.out.backlog())
 }
 
 func TestWhatTheKernelHasIsWrittenOut(t *testing.T) {
 	_, r, s := boundedReplica(t)
-	f := tell(r, 6<<10) // three quarters of what is worth it
-	writeBlocks(t, r, s, 2)
+	f := tell(r, 13<<10)
+	writeBlocks(t, r, s, 1)
+	assert.Zero(t, f.writtenBack.Load(), "write-outs")
+	writeBlocks(t, r, s, 3) // the second is the first question, which has room left
 	assert.Equal(t, int32(1), f.writtenBack.Load(), "write-outs")
 	assert.Zero(t, r.out.unsettled())
+	f.has.Store(13<<10 - 1)
+	writeBlocks(t, r, s, 8)
+	assert.Equal(t, int32(1), f.writtenBack.Load(), "write-outs")
 	f.has.Store(1 << 30) // pages are larger than what was written to them
-	writeBlocks(t, r, s, 2)
+	writeBlocks(t, r, s, 1)
 	assert.Equal(t, int32(2), f.writtenBack.Load(), "write-outs")
 	assert.Zero(t, r.out.unsettled())
+}
+
+// Room opens as a write-out proceeds: a writer does not wait for its end.
+func TestAWriteOutThatProceedsMakesRoom(t *testing.T) {
+	fs, r, s := boundedReplica(t)
+	f := tell(r, 16<<10)
+	asked, release := hang(t, fs, "writeback", dataName)
+	for i := range int64(4) {
+		require.NoError(t, s.WriteAt(t.Context(), make([]byte, 4096), i*4096, false))
+	}
+	<-asked
+	wrote := make(chan error, 1)
+	go func() { wrote <- s.WriteAt(t.Context(), make([]byte, 4096), 0, false) }()
+	before := f.asked.Load()
+	waitFor(t, func() bool { return f.asked.Load() > before+1 })
+	assert.Empty(t, wrote, "written without room")
+	f.has.Store(8 << 10)
+	require.NoError(t, <-wrote)
+	assert.NotZero(t, r.out.unsettled())
+	release()
 }
 
 // Those that wait for room go on as soon as the kernel turns out to have less, though nothing was written out.
@@ -84,7 +109,7 @@ func TestWhatTheKernelHasNoMoreIsNotTakenForStored(t *testing.T) {
 	require.NoError(t, s.WriteAt(t.Context(), stampBlock(1), 0, false))
 	require.NoError(t, s.Flush(t.Context()))
 	tell(r, 0)
-	for range 20 {
+	for range 22 {
 		require.NoError(t, s.WriteAt(t.Context(), append(stampBlock(2), make([]byte, 3584)...), 0, false))
 		waitFor(t, func() bool { return !r.out.running.Load() }) // so that the last block is asked about too
 	}

@@ -33,18 +33,60 @@ func TestTheDiskShowsHowMuchMayBeUnsettled(t *testing.T) {
 		{"several count once, and all their time", 64 * mib, 32 * mib, []wrote{{12 * mib, time.Second}, {12 * mib, time.Second}, {12 * mib, time.Second}}},
 		{"many small flushes, each of them quick → nothing is known of the disk's speed", 64 * mib, 64 * mib, slices.Repeat([]wrote{{4 << 10, 10 * time.Millisecond}}, 10000)},
 		{"many of a mebibyte, each of them quick → no faster than all of them", 128 * mib, 128 * mib, slices.Repeat([]wrote{{mib, 20 * time.Millisecond}}, 64)},
+		{"twice the half in under two seconds → twice as much", 64 * mib, 128 * mib, []wrote{{64 * mib, 1999 * time.Millisecond}}},
+		{"twice the half in under four → as much", 64 * mib, 64 * mib, []wrote{{64 * mib, 3999 * time.Millisecond}}},
 		{"what was looked at is not looked at again", 64 * mib, 128 * mib, []wrote{{32 * mib, 0}, {63 * mib, 9 * time.Second}}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			p := NewPace()
 			p.limit.Store(tc.limit)
+			c := testclock.NewFakePassiveClock(time.Unix(1000, 0))
 			for _, w := range tc.wrote {
-				p.wrote(w.bytes, w.took)
+				ended := p.writes(w.bytes, c)
+				c.SetTime(c.Now().Add(w.took))
+				ended(true)
 			}
 			got := p.limit.Load()
 			assert.Equal(t, tc.want, got, "%d MiB, %d", got/mib, tc.want/mib)
 		})
 	}
+}
+
+// Three replicas of one disk write out side by side: together they show its pace, as one of them would alone.
+func TestThoseSideBySideShareTheTime(t *testing.T) {
+	for _, tc := range []struct {
+		took time.Duration // of all three, together
+		want int64
+	}{
+		{2900 * time.Millisecond, 128 * mib}, {3100 * time.Millisecond, 64 * mib}, {6100 * time.Millisecond, 32 * mib},
+	} {
+		p := NewPace()
+		c := testclock.NewFakePassiveClock(time.Unix(1000, 0))
+		p.least = mib
+		var all []func(bool)
+		for range 3 {
+			all = append(all, p.writes(32*mib, c))
+		}
+		c.SetTime(c.Now().Add(tc.took))
+		all[0](true)
+		assert.Equal(t, tc.want, p.limit.Load(), "%s: the first", tc.took)
+		p.limit.Store(64 * mib)
+		all[1](true)
+		assert.Equal(t, tc.want, p.limit.Load(), "%s: the second, at the same time", tc.took)
+	}
+}
+
+// A write-out that failed shows nothing, and one that hangs does not make the others look fast.
+func TestWhatFailedOrHangsShowsNothing(t *testing.T) {
+	p := NewPace()
+	c := testclock.NewFakePassiveClock(time.Unix(1000, 0))
+	p.writes(mib, c) // hangs
+	p.writes(64*mib, c)(false)
+	assert.EqualValues(t, firstLimit, p.limit.Load())
+	ended := p.writes(32*mib, c)
+	c.SetTime(c.Now().Add(5 * time.Second))
+	ended(true)
+	assert.EqualValues(t, firstLimit/2, p.limit.Load())
 }
 
 func TestAFlushAndAWriteOutShowTheDisksPace(t *testing.T) {

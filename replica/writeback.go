@@ -14,6 +14,22 @@ import (
 // busyFrom is from how many unsettled bytes on a replica has a share of what its disk's Pace allows.
 const busyFrom = 1 << 20
 
+// Of a share, in sixteenths: from how much on the kernel is asked what it still has, and how much of that makes a write-out. Between the two
+// is what is written until the next question. Without an answer, what was counted may have been overwritten many times or not at all, and
+// nothing tells how far a write-out is: then it begins early, so that there is room meanwhile.
+const (
+	askFrom     = 14
+	writeFrom   = 13
+	guessedFrom = 8
+)
+
+// lookPause is how long a writer may wait for room before the kernel is asked how far the write-out is. Each question takes longer the more
+// of the file is cached, so it is lookShare times as long before the next as the last one took.
+const (
+	lookPause = 5 * time.Millisecond
+	lookShare = 20
+)
+
 // writeback is the data file with a bound for what the kernel has of it and the disk has not.
 //
 //	written   counts all bytes that were written
@@ -30,6 +46,7 @@ type writeback struct {
 
 	written, settled atomic.Int64
 	absorbed         atomic.Int64 // as last asked for; grows under mu
+	isTold           atomic.Bool  // the kernel answers such questions
 	isBusy           atomic.Bool  // counted by pace; changes under mu
 	running          atomic.Bool
 	goroutine        sync.WaitGroup // the one that writes out, while running
@@ -52,8 +69,13 @@ func (w *writeback) backlog() int64 {
 	return w.written.Load() - max(w.settled.Load(), w.absorbed.Load())
 }
 
-// isWorthIt tells whether the backlog is to be written out.
-func (w *writeback) isWorthIt() bool { return w.backlog() >= w.pace.share()/2 }
+// isWorthIt tells whether the backlog is to be looked at, and written out if it is as large as it seems.
+func (w *writeback) isWorthIt() bool {
+	if w.isTold.Load() {
+		return w.backlog() >= w.pace.share()/16*askFrom
+	}
+	return w.backlog() >= w.pace.share()/16*guessedFrom
+}
 
 // WriteAt writes, and begins the write-out when enough was written.
 func (w *writeback) WriteAt(p []byte, off int64) error {
@@ -99,20 +121,48 @@ func (w *writeback) writeOut() {
 
 // once writes out, unless the kernel turns out to have much less than was counted.
 func (w *writeback) once() error {
-	if w.absorb(); w.backlog() < w.pace.share()*3/8 { // three quarters of what is worth it
+	if told := w.absorb(); told && w.backlog() < w.pace.share()/16*writeFrom {
 		return nil
 	}
 	w.setBegan(w.clock.Now())
 	defer w.setBegan(time.Time{})
+	over := make(chan struct{})
+	var looking sync.WaitGroup
+	defer looking.Wait()
+	defer close(over)
+	looking.Go(func() { w.look(over) })
 	return w.settleBy(w.File.WriteBack)
 }
 
+// look makes room for those who wait as the write-out proceeds, until it is over.
+func (w *writeback) look(over <-chan struct{}) {
+	pause := time.NewTimer(lookPause)
+	defer pause.Stop()
+	for {
+		select {
+		case <-pause.C:
+		case <-over:
+			return
+		}
+		took := time.Duration(0)
+		if !w.hasRoom() {
+			began := time.Now()
+			if !w.absorb() {
+				return
+			}
+			took = time.Since(began)
+		}
+		pause.Reset(max(lookPause, lookShare*took))
+	}
+}
+
 // absorb asks the kernel how much of what was counted it still has. If it does not tell, all of it.
-func (w *writeback) absorb() {
+func (w *writeback) absorb() (told bool) {
 	covered := w.written.Load() // before the question: what is written meanwhile is counted anew
 	has, err := w.File.Unwritten()
+	w.isTold.Store(err == nil)
 	if err != nil {
-		return
+		return false
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -120,6 +170,7 @@ func (w *writeback) absorb() {
 		w.absorbed.Store(gone)
 		w.makeRoomLocked()
 	}
+	return true
 }
 
 func (w *writeback) setBegan(t time.Time) {
@@ -140,13 +191,15 @@ func (w *writeback) Datasync() error {
 	return w.settleBy(w.File.Datasync)
 }
 
-// settleBy settles what was written before it began, if write succeeds, and tells the pace how long that took.
+// settleBy settles what was written before it began, if write succeeds, and has the pace measure that.
 func (w *writeback) settleBy(write func() error) error {
-	began, covered, amount := w.clock.Now(), w.written.Load(), w.backlog()
+	covered, amount := w.written.Load(), w.backlog()
+	ended := w.pace.writes(amount, w.clock)
 	if err := write(); err != nil {
+		ended(false)
 		return err
 	}
-	w.pace.wrote(amount, w.clock.Since(began))
+	ended(true)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if covered > w.settled.Load() {
