@@ -3,6 +3,8 @@ package nbd
 import (
 	"fmt"
 	"net"
+	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -41,15 +43,15 @@ const (
 	fateUnsent             // the connection had failed before its first byte
 )
 
-// sendQueue writes frames to a connection, whole and one after another. No sender blocks in the socket, and none writes what
-// another one queued:
+// sendQueue writes frames to a connection, whole and one after another. No sender blocks in the socket:
 //
-//	send, socket free      the sender offers its own frame to the kernel, in one system call that does not block
-//	  taken whole          the frame is done
+//	send, socket free      the sender takes the socket, lets other goroutines run, and offers its own frame and those that were left with
+//	                       it meanwhile to the kernel, in one system call that does not block
+//	  taken                the frames are done
 //	  taken in part        the writer sends the rest first
-//	  not taken            the frame is the first that waits
+//	  not taken            the frames are the first that wait
 //	send, socket in use    the frame waits
-//	frames wait, and the sender that wrote is through with its own   the writer starts
+//	frames wait, and the sender that has the socket is through with its turn   the writer starts
 //
 // The writer is a goroutine that may block. It sends what waits, many frames with one system call, and ends when nothing does. So
 // an idle connection costs nothing, a lone small request no switch of goroutines, and a busy connection few calls per frame.
@@ -70,7 +72,7 @@ type sendQueue struct {
 	batch   []frame // being sent; the first may have been sent in part
 	vec     [][]byte
 	bufs    net.Buffers
-	own     [2][]byte // what a sender offers
+	yield   func() // lets other goroutines run, which may have something to send
 	offered func(fd uintptr) bool
 	n       int
 	err     error
@@ -80,7 +82,7 @@ type sendQueue struct {
 const maxBatch = 256 << 10
 
 func newSendQueue(conn net.Conn) *sendQueue {
-	q := &sendQueue{conn: conn}
+	q := &sendQueue{conn: conn, yield: runtime.Gosched}
 	var sc syscall.Conn
 	switch c := conn.(type) { // these types and no others: what embeds one of them may have a Write of its own
 	case *net.TCPConn:
@@ -94,7 +96,7 @@ func newSendQueue(conn net.Conn) *sendQueue {
 	if err != nil {
 		return q // closed already: the first write says so
 	}
-	q.raw, q.offered = raw, q.writeOwn
+	q.raw, q.offered = raw, q.writeOnce
 	if _, ok := conn.(*net.TCPConn); ok {
 		q.watch = newPeerWatch(raw, q.isWriting, q.fail)
 	}
@@ -116,18 +118,22 @@ func (q *sendQueue) send(f frame) {
 		return
 	}
 	q.writing = true
+	q.pending = append(q.pending, f)
 	q.mu.Unlock()
-	n, err := q.offer(f)
-	q.offeredOwn(f, n, err)
+	q.yield()
+	if q.takeBatch() {
+		n, err := q.offer()
+		q.endOffer(n, err)
+	}
 }
 
-// offer offers a frame to the kernel once. It returns how many bytes the kernel took, which may be none.
-func (q *sendQueue) offer(f frame) (int, error) {
+// offer offers the batch to the kernel once. It returns how many bytes the kernel took, which may be none.
+func (q *sendQueue) offer() (int, error) {
 	q.extend()
-	q.own = [2][]byte{f.head, f.payload}
+	q.gather()
 	q.n, q.err = 0, nil
 	err := q.raw.Write(q.offered)
-	q.own = [2][]byte{}
+	clear(q.vec)
 	if err == nil {
 		err = q.err
 	}
@@ -138,14 +144,13 @@ func (q *sendQueue) offer(f frame) (int, error) {
 	return n, err
 }
 
-// writeOwn writes a frame to the connection's descriptor for offer. The descriptor is non-blocking, as all of package net are.
-// writeOwn always returns true: false would wait for the socket.
-func (q *sendQueue) writeOwn(fd uintptr) bool {
-	parts := q.own[:]
-	if len(parts[1]) == 0 {
-		parts = parts[:1]
-	}
-	n, err := unix.Writev(int(fd), parts)
+// maxVector is how many pieces of memory one system call takes (IOV_MAX).
+const maxVector = 1024
+
+// writeOnce writes vec to the connection's descriptor for offer. The descriptor is non-blocking, as all of package net are.
+// writeOnce always returns true: false would wait for the socket.
+func (q *sendQueue) writeOnce(fd uintptr) bool {
+	n, err := unix.Writev(int(fd), q.vec[:min(len(q.vec), maxVector)])
 	switch err {
 	case nil:
 		q.n = n
@@ -156,36 +161,49 @@ func (q *sendQueue) writeOwn(fd uintptr) bool {
 	return true
 }
 
-// offeredOwn ends the turn of a sender after the kernel took n bytes of its frame.
-func (q *sendQueue) offeredOwn(f frame, n int, err error) {
-	whole := n == f.size()
-	q.mu.Lock()
-	q.writing = false
-	switch {
-	case err == nil && !q.failed && !whole && n == 0:
-		q.pending = append(q.pending, frame{})
-		copy(q.pending[1:], q.pending)
-		q.pending[0] = f
-	case err == nil && !q.failed && !whole:
-		q.batch = append(q.batch[:0], f.after(n))
+// endOffer ends the turn of a sender after the kernel took n bytes of the batch. What it did not begin waits again, first of all.
+func (q *sendQueue) endOffer(n int, err error) {
+	rest := q.batch
+	for len(rest) > 0 && n >= rest[0].size() {
+		n -= rest[0].size()
+		rest[0].owner.frameDone(fateSent)
+		rest[0], rest = frame{}, rest[1:]
 	}
+	if err != nil {
+		q.fail(fmt.Errorf("send: %w", err))
+	}
+	if q.giveBack(rest, n) {
+		return
+	}
+	for i, f := range rest { // the socket stays taken: nothing is sent any more
+		if i == 0 && n > 0 {
+			f.owner.frameDone(fateBroken)
+		} else {
+			f.owner.frameDone(fateUnsent)
+		}
+	}
+	clear(q.batch)
+}
+
+// giveBack gives the socket up after an offer, of which the kernel left rest but for the first n bytes. It returns false if the queue has
+// failed.
+func (q *sendQueue) giveBack(rest []frame, n int) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.failed {
+		return false
+	}
+	begun := min(n, 1) // of rest[0]
+	q.pending = slices.Insert(q.pending, 0, rest[begun:]...)
+	if begun > 0 {
+		q.batch[0] = rest[0].after(n)
+	}
+	clear(q.batch[begun:])
+	q.batch, q.writing = q.batch[:begun], false
 	if len(q.pending) > 0 || len(q.batch) > 0 {
 		q.startWriterLocked()
 	}
-	failed := q.failed
-	q.mu.Unlock()
-	if err != nil {
-		q.fail(fmt.Errorf("send: %w", err))
-		failed = true
-	}
-	switch {
-	case whole:
-		f.owner.frameDone(fateSent)
-	case failed && n > 0:
-		f.owner.frameDone(fateBroken)
-	case failed:
-		f.owner.frameDone(fateUnsent)
-	}
+	return true
 }
 
 // startWriterLocked starts the writer unless a sender has the socket, which starts it when it is through, or the writer itself.
@@ -206,12 +224,12 @@ func (q *sendQueue) write() {
 	}
 }
 
-// takeBatch moves frames from pending to batch, or ends the writer's time if there is nothing to send.
+// takeBatch moves frames from pending to batch, or gives the socket up if there is nothing to send.
 func (q *sendQueue) takeBatch() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	n, size := 0, 0
-	for i := range q.batch { // the rest of a frame that its sender began
+	for i := range q.batch { // the rest of a frame that a sender began
 		size += len(q.batch[i].payload)
 	}
 	for n < len(q.pending) && size < maxBatch {
@@ -241,16 +259,8 @@ func (q *sendQueue) sendBatch() {
 }
 
 func (q *sendQueue) writeBatch() error {
-	v := q.vec[:0]
-	for i := range q.batch {
-		if len(q.batch[i].head) > 0 {
-			v = append(v, q.batch[i].head)
-		}
-		if len(q.batch[i].payload) > 0 {
-			v = append(v, q.batch[i].payload)
-		}
-	}
-	q.vec, q.bufs = v, v
+	q.gather()
+	q.bufs = q.vec
 	q.extend()
 	if q.watch != nil {
 		q.watch.arm()
@@ -258,6 +268,18 @@ func (q *sendQueue) writeBatch() error {
 	_, err := q.bufs.WriteTo(q.conn) // one writev where the connection can
 	clear(q.vec)
 	return err
+}
+
+// gather lists the memory of the batch in vec.
+func (q *sendQueue) gather() {
+	q.vec = q.vec[:0]
+	for i := range q.batch {
+		for _, part := range [2][]byte{q.batch[i].head, q.batch[i].payload} {
+			if len(part) > 0 {
+				q.vec = append(q.vec, part)
+			}
+		}
+	}
 }
 
 // hurry bounds every write from now on, the one under way included: for a peer that has nothing more to ask and must only take its

@@ -62,7 +62,7 @@ type fates struct {
 	n    chan struct{}
 }
 
-func newFates() *fates { return &fates{n: make(chan struct{}, 1000)} }
+func newFates() *fates { return &fates{n: make(chan struct{}, 2000)} }
 
 type owner struct {
 	name string
@@ -212,24 +212,64 @@ func fillSocket(t *testing.T, conn net.Conn) (n int) {
 	}
 }
 
-func TestAFrameOfWhichNothingWasTakenIsTheFirstThatWaits(t *testing.T) {
+// asSender has the queue taken by a sender of these frames, which is about to offer them.
+func asSender(q *sendQueue, frames ...frame) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.writing, q.batch = true, append(q.batch, frames...)
+}
+
+func TestFramesOfWhichNothingWasTakenAreTheFirstThatWait(t *testing.T) {
 	ours, theirs := unixPair(t)
 	filler := fillSocket(t, ours)
 	q, to := newSendQueue(ours), newFates()
-	q.mu.Lock()
-	q.writing = true // as a sender that offers a
-	q.mu.Unlock()
-	f := to.frame("a", "A")
-	n, err := q.offer(f)
+	asSender(q, to.frame("a", "A"), to.frame("b", "B"))
+	n, err := q.offer()
 	require.Zero(t, n, "a full socket took %d bytes", n)
 	require.NoError(t, err)
-	q.send(to.frame("b", "B")) // meanwhile
-	q.offeredOwn(f, n, err)
-	got := make([]byte, filler+4)
+	q.send(to.frame("c", "C")) // meanwhile
+	q.endOffer(n, err)
+	got := make([]byte, filler+6)
 	_, err = io.ReadFull(theirs, got)
 	require.NoError(t, err)
 	q.wait()
-	assert.Equal(t, "aAbB", string(got[filler:]))
+	assert.Equal(t, "aAbBcC", string(got[filler:]))
+	assert.Equal(t, []string{"a sent", "b sent", "c sent"}, to.all())
+}
+
+// What is left with a sender before it offers its own frame goes out with that, in one system call.
+func TestASenderOffersWhatOthersLeftWithIt(t *testing.T) {
+	ours, theirs := unixPair(t)
+	q, to := newSendQueue(ours), newFates()
+	offers := 0
+	offer := q.offered
+	q.offered = func(fd uintptr) bool { offers++; return offer(fd) }
+	q.yield = func() {
+		q.send(to.frame("b", "B"))
+		q.send(to.frame("c", "C"))
+		q.send(to.frame("d", "D"))
+		assert.True(t, q.withdraw(owner{"c", to}), "c was not begun")
+		assert.Empty(t, to.all())
+	}
+	q.send(to.frame("a", "A"))
+	got := make([]byte, 6)
+	_, err := io.ReadFull(theirs, got)
+	require.NoError(t, err)
+	assert.Equal(t, "aAbBdD", string(got))
+	assert.Equal(t, 1, offers)
+	assert.Equal(t, []string{"a sent", "b sent", "d sent"}, to.all())
+	assert.False(t, q.isWriting())
+}
+
+func TestAFrameCanBeWithdrawnBeforeItIsOffered(t *testing.T) {
+	ours, _ := unixPair(t)
+	q, to := newSendQueue(ours), newFates()
+	q.yield = func() { assert.True(t, q.withdraw(owner{"a", to})) }
+	q.send(to.frame("a", "A"))
+	q.yield = func() { q.fail(errors.New("lost")) }
+	q.send(to.frame("b", "B"))
+	q.wait()
+	assert.Equal(t, []string{"b unsent"}, to.all())
 }
 
 func unixPair(t *testing.T) (ours, theirs net.Conn) {
@@ -313,30 +353,50 @@ func TestAnOfferThatEndsWithTheConnection(t *testing.T) {
 	for _, c := range []struct {
 		name      string
 		lost      bool // meanwhile
-		n         int
+		n         int  // bytes taken of two frames of two
 		err       error
-		want      string
+		want      []string
 		explained string
 	}{
-		{"nothing taken, then lost → not sent", true, 0, nil, "a unsent", "lost"},
-		{"a part taken, then lost → broken", true, 1, nil, "a broken", "lost"},
-		{"all taken, then lost → sent", true, 2, nil, "a sent", "lost"},
-		{"the kernel refuses → not sent, and the connection is lost", false, 0, syscall.EPIPE, "a unsent", "send: broken pipe"},
+		{"nothing taken, then lost → not sent", true, 0, nil, []string{"a unsent", "b unsent"}, "lost"},
+		{"a part taken, then lost → broken", true, 1, nil, []string{"a broken", "b unsent"}, "lost"},
+		{"the first taken, then lost → it was sent", true, 2, nil, []string{"a sent", "b unsent"}, "lost"},
+		{"a part of the second taken, then lost → it is broken", true, 3, nil, []string{"a sent", "b broken"}, "lost"},
+		{"all taken, then lost → sent", true, 4, nil, []string{"a sent", "b sent"}, "lost"},
+		{"the kernel refuses → not sent, and the connection is lost", false, 0, syscall.EPIPE, []string{"a unsent", "b unsent"}, "send: broken pipe"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			ours, _ := tcpPair(t)
 			q, to := newSendQueue(ours), newFates()
-			q.writing = true // as a sender that offers
+			asSender(q, to.frame("a", "A"), to.frame("b", "B"))
 			if c.lost {
 				q.fail(errors.New("lost"))
 			}
-			q.offeredOwn(to.frame("a", "A"), c.n, c.err)
-			q.send(to.frame("b", "B"))
+			q.endOffer(c.n, c.err)
+			q.send(to.frame("z", "Z"))
 			q.wait()
-			told := to.all()
-			assert.Equal(t, []string{c.want, "b unsent"}, told)
+			assert.Equal(t, append(c.want, "z unsent"), to.all())
 			assert.EqualError(t, q.explain(nil), c.explained)
 		})
+	}
+}
+
+func TestAnOfferThatIsTakenInPart(t *testing.T) {
+	for n := range 7 {
+		ours, theirs := tcpPair(t)
+		q, to := newSendQueue(ours), newFates()
+		asSender(q, to.frame("a", "A"), to.frame("b", "B"), to.frame("c", "C"))
+		q.pending = []frame{to.frame("d", "D")}
+		_, err := ours.Write([]byte("aAbBcC")[:n]) // what the kernel took
+		require.NoError(t, err)
+		q.endOffer(n, nil)
+		got := make([]byte, 8)
+		_, err = io.ReadFull(theirs, got)
+		require.NoError(t, err)
+		q.wait()
+		assert.Equal(t, "aAbBcCdD", string(got), "%d bytes taken", n)
+		assert.Equal(t, []string{"a sent", "b sent", "c sent", "d sent"}, to.all(), "%d bytes taken", n)
+		q.fail(errors.New("the end"))
 	}
 }
 
@@ -370,4 +430,22 @@ func TestAHurryBoundsEachWriteByItself(t *testing.T) {
 			q.fail(errors.New("the end"))
 		})
 	}
+}
+
+// One system call takes so many pieces of memory and no more.
+func TestASenderOffersNoMoreThanTheKernelTakes(t *testing.T) {
+	ours, theirs := unixPair(t)
+	q, to := newSendQueue(ours), newFates()
+	q.yield = func() {
+		for range maxVector {
+			q.send(frame{head: []byte("x"), owner: owner{"x", to}})
+		}
+	}
+	q.send(to.frame("a", "A"))
+	got := make([]byte, 2+maxVector)
+	_, err := io.ReadFull(theirs, got)
+	require.NoError(t, err)
+	q.wait()
+	assert.Len(t, to.all(), 1+maxVector)
+	assert.NotContains(t, to.all(), "x unsent")
 }
