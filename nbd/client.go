@@ -1,7 +1,6 @@
 package nbd
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"net"
@@ -73,7 +72,7 @@ type ExportInfo struct {
 // it, for at most DialOptions.CancelGrace; then the peer counts as stalled and the whole connection is given up.
 type Client struct {
 	conn      net.Conn
-	in        *bufio.Reader
+	in        source
 	opts      DialOptions
 	info      ExportInfo
 	limits    limits       // but for the size
@@ -118,7 +117,7 @@ func NewClient(ctx context.Context, conn net.Conn, exportName string, opts DialO
 		_ = conn.Close()
 		close(interrupted)
 	})
-	h := &clientHandshake{conn: conn, in: bufio.NewReaderSize(conn, readBuffer), name: exportName, secret: opts.Secret}
+	h := &clientHandshake{conn: conn, in: newSource(conn), name: exportName, secret: opts.Secret}
 	err := h.run()
 	if !stop() {
 		<-interrupted

@@ -1,7 +1,6 @@
 package nbd
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io"
@@ -12,7 +11,7 @@ import (
 // clientHandshake is the client's side of negotiation. It needs a server that knows NBD_OPT_GO; every other option may be refused.
 type clientHandshake struct {
 	conn   net.Conn
-	in     *bufio.Reader
+	in     source
 	name   string
 	secret []byte
 

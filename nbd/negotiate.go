@@ -1,7 +1,6 @@
 package nbd
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -21,7 +20,7 @@ var errGoodbye = errors.New("client left")
 type negotiator struct {
 	exporter Exporter
 	conn     net.Conn
-	in       *bufio.Reader
+	in       source
 	out      []byte // replies of the current option, written at its end
 	log      *logrus.Entry
 	sparse   *sparseLog

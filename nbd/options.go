@@ -1,7 +1,6 @@
 package nbd
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io"
@@ -27,7 +26,7 @@ func appendOption(b []byte, option uint32, data []byte) []byte {
 }
 
 // readOption reads one option. With errTooBig the option is named, its data was skipped, and the stream is still in step.
-func readOption(r *bufio.Reader) (option uint32, data []byte, err error) {
+func readOption(r source) (option uint32, data []byte, err error) {
 	var head [optionLen]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
 		return 0, nil, err
@@ -58,7 +57,7 @@ func appendOptionReply(b []byte, option, reply uint32, data []byte) []byte {
 	return append(b, data...)
 }
 
-func readOptionReply(r *bufio.Reader) (option, reply uint32, data []byte, err error) {
+func readOptionReply(r source) (option, reply uint32, data []byte, err error) {
 	var head [optionReplyLen]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
 		return 0, 0, nil, err

@@ -1,7 +1,6 @@
 package nbd
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -21,7 +20,7 @@ import (
 type serverConn struct {
 	server *Server
 	conn   net.Conn
-	in     *bufio.Reader
+	in     source
 	log    *logrus.Entry
 	guest  guest // until the peer has proved a secret or has an export
 
@@ -40,13 +39,10 @@ type serverConn struct {
 	tasks      sync.WaitGroup      // requests not yet answered
 }
 
-// readBuffer is the size in bytes of a connection's read buffer: all that an idle connection holds besides its goroutine.
-const readBuffer = 16 << 10
-
 func newServerConn(s *Server, conn net.Conn) *serverConn {
 	return &serverConn{
 		guest:  guest{from: lobbyAddress(conn.RemoteAddr()), cut: func() { _ = conn.Close() }},
-		server: s, conn: conn, in: bufio.NewReaderSize(conn, readBuffer), out: newSendQueue(conn),
+		server: s, conn: conn, in: newSource(conn), out: newSendQueue(conn),
 		log:   s.opts.Log.WithField("remote", conn.RemoteAddr().String()),
 		slots: semaphore.NewWeighted(s.opts.MaxInFlight), room: semaphore.NewWeighted(s.opts.MaxInFlightBytes),
 	}
