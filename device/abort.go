@@ -38,7 +38,7 @@ func (s session) Abort(_ context.Context, volume string) error {
 // abort returns ErrServed and removes what is left of the device later, for no call will ask again.
 func (l *Local) abort(k *kept) error {
 	l.removeNode(k)
-	if err := fuse.Abort(k.held.Connection); err != nil {
+	if err := k.cut(); err != nil {
 		return err
 	}
 	if !k.lock(abortPatience) {
@@ -76,8 +76,13 @@ func (k *kept) lock(patience time.Duration) bool {
 
 // remove ends a device, in use or not. The caller has op.
 func (l *Local) remove(k *kept) error {
-	err := fuse.Abort(k.held.Connection)
+	err := k.cut()
 	l.removeNode(k)
+	if k.nbd != nil {
+		k.nbd.release()
+		l.forget(k)
+		return err
+	}
 	if _, inUse := k.loop.detach(func() error { return nil }, func() {}); inUse != nil {
 		l.opts.Log.WithError(inUse).WithField("device", k.held.Path).Warn("Device aborted while it was in use")
 	}
@@ -92,15 +97,21 @@ func (l *Local) remove(k *kept) error {
 func (l *Local) ServerEnded() {
 	l.mu.Lock()
 	l.server++
-	var unsettled []*kept
+	var unsettled, parted []*kept
 	for _, k := range l.devices {
 		k.turn++
 		k.held.Served = false
 		if k.phase != keeping {
 			unsettled = append(unsettled, k)
 		}
+		if k.nbd != nil {
+			parted = append(parted, k)
+		}
 	}
 	l.mu.Unlock()
+	for _, k := range parted {
+		l.park(k)
+	}
 	for _, k := range unsettled {
 		l.awaitOperation(k)
 	}
@@ -109,29 +120,50 @@ func (l *Local) ServerEnded() {
 // awaitOperation waits for the operation on a device. One that waits for the server that ended gets no answer any more: its connection is aborted.
 func (l *Local) awaitOperation(k *kept) {
 	l.mu.Lock()
-	number, patience := k.held.Connection, time.Second
+	number, device, patience := k.held.Connection, k.nbd, time.Second
 	if k.phase == making {
 		patience = 0
 	}
 	l.mu.Unlock()
 	for !k.lock(patience) {
-		if number != 0 {
-			if err := fuse.Abort(number); err != nil {
-				l.opts.Log.WithError(err).WithField("device", k.held.Path).Error("A device whose server ended cannot be settled")
-			}
+		var err error
+		switch {
+		case device != nil:
+			err = device.disconnect()
+		case number != 0:
+			err = fuse.Abort(number)
+		}
+		if err != nil {
+			l.opts.Log.WithError(err).WithField("device", k.held.Path).Error("A device whose server ended cannot be settled")
 		}
 		l.mu.Lock()
-		number, patience = k.held.Connection, time.Second
+		number, device, patience = k.held.Connection, k.nbd, time.Second
 		l.mu.Unlock()
 	}
 	<-k.op
 }
 
+// cut makes all that is done on a device fail, now and later.
+func (k *kept) cut() error {
+	if k.nbd != nil {
+		return k.nbd.disconnect()
+	}
+	return fuse.Abort(k.held.Connection)
+}
+
 // AbortAll removes all devices at once.
-func (l *Local) AbortAll() {
+func (l *Local) AbortAll() { l.abortAll(func(Held) bool { return true }) }
+
+// AbortFUSE removes those of KindFUSE.
+func (l *Local) AbortFUSE() { l.abortAll(func(h Held) bool { return h.Kind == KindFUSE }) }
+
+func (l *Local) abortAll(which func(Held) bool) {
 	all, _ := l.List(context.Background())
 	var aborting sync.WaitGroup
 	for _, h := range all {
+		if !which(h) {
+			continue
+		}
 		aborting.Go(func() {
 			if err := l.Abort(context.Background(), h.Volume); err != nil {
 				l.opts.Log.WithError(err).WithField("device", h.Path).Error("A device could not be aborted")

@@ -24,11 +24,26 @@ func (s Spec) validate() error {
 
 // Attach implements Keeper.
 func (s session) Attach(_ context.Context, spec Spec, conn, file int) (Held, error) {
+	spec.Kind = KindFUSE
+	return s.attach(spec, func(k *kept) error { return s.make(k, conn, file) })
+}
+
+// AttachSocket implements Keeper.
+func (s session) AttachSocket(_ context.Context, spec Spec, socket int) (Held, error) {
+	if s.opts.NBD == nil {
+		return Held{}, fmt.Errorf("%w: %s", ErrNoNBD, s.opts.NoNBD)
+	}
+	spec.Kind = KindNBD
+	return s.attach(spec, func(k *kept) error { return s.makeNBD(k, socket) })
+}
+
+// attach has a device made and keeps it.
+func (s session) attach(spec Spec, make func(*kept) error) (Held, error) {
 	l := s.Local
 	if err := spec.validate(); err != nil {
 		return Held{}, err
 	}
-	k := &kept{op: make(chan struct{}, 1), conn: -1, held: Held{Spec: spec, Path: filepath.Join(l.opts.DeviceDir, spec.Volume), Served: true}}
+	k := &kept{op: oneAtATime(), conn: -1, held: Held{Spec: spec, Path: filepath.Join(l.opts.DeviceDir, spec.Volume), Served: true}}
 	k.op <- struct{}{}
 	defer func() { <-k.op }()
 	l.mu.Lock()
@@ -42,7 +57,7 @@ func (s session) Attach(_ context.Context, spec Spec, conn, file int) (Held, err
 	}
 	l.devices[spec.Volume] = k
 	l.mu.Unlock()
-	if err := l.make(k, conn, file); err != nil {
+	if err := make(k); err != nil {
 		l.forget(k)
 		return Held{}, err
 	}
@@ -56,6 +71,8 @@ func (s session) Attach(_ context.Context, spec Spec, conn, file int) (Held, err
 	}
 	return held, nil
 }
+
+func oneAtATime() chan struct{} { return make(chan struct{}, 1) }
 
 // make makes all parts of a device, or none.
 func (l *Local) make(k *kept, conn, file int) error {

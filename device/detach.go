@@ -58,7 +58,8 @@ func (s session) Detach(ctx context.Context, volume string, owner Owner) error {
 
 // tryDetach ends the device if it is not in use. The caller has op.
 func (l *Local) tryDetach(k *kept, turn int) error {
-	lost, err := k.loop.detach(func() error {
+	detach := k.detacher()
+	lost, err := detach(func() error {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if k.turn != turn {
@@ -76,9 +77,19 @@ func (l *Local) tryDetach(k *kept, turn int) error {
 	if lost != nil {
 		l.opts.Log.WithError(lost).WithField("device", k.held.Path).Error("The device's last data could not be written back")
 	}
-	_ = unix.Close(k.conn)
+	if k.nbd == nil {
+		_ = unix.Close(k.conn)
+	}
 	l.forget(k)
 	return nil
+}
+
+// detacher returns what ends the device if it is not in use.
+func (k *kept) detacher() func(proceed func() error, gone func()) (lost, err error) {
+	if k.nbd != nil {
+		return k.nbd.detach
+	}
+	return k.loop.detach
 }
 
 func (l *Local) removeNode(k *kept) {

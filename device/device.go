@@ -20,7 +20,17 @@ type Spec struct {
 	// MaxWrite is what was agreed with the kernel when the file system was mounted: the longest data of one request, in bytes. It stays
 	// for the life of the device, so a successor must be able to take requests of this length.
 	MaxWrite uint32 `json:"maxWrite"`
+	// Kind is how the kernel reaches the process that serves; "", in what earlier releases wrote, is KindFUSE.
+	Kind Kind `json:"kind,omitempty"`
 }
+
+// Kind is how the kernel reaches the process that serves a device.
+type Kind string
+
+const (
+	KindFUSE Kind = ""    // a FUSE file and a loop device on it
+	KindNBD  Kind = "nbd" // the kernel's NBD client, on a socket
+)
 
 // Held is a device that is kept.
 type Held struct {
@@ -39,6 +49,8 @@ var (
 	ErrFenced = errors.New("the device belongs to another start of an engine")
 	// ErrNotHeld says that no device of the volume is kept.
 	ErrNotHeld = errors.New("no device of the volume is kept")
+	// ErrNoNBD says that devices of KindNBD are not made here.
+	ErrNoNBD = errors.New("devices are not made with NBD here")
 	// ErrNoResize says that devices cannot grow here.
 	ErrNoResize = errors.New("the process that keeps the device is of a release that cannot make it larger: its pod must be replaced first")
 	// ErrServed says that a device is served, or has an operation under way that must end first.
@@ -60,6 +72,13 @@ type Keeper interface {
 	// caller must ask the kernel for what its predecessor had taken (fuse.Resend) before it reads. It returns ErrNotHeld, ErrServed, and
 	// ErrFenced for a lower generation than the recorded one or the same one with another session.
 	Adopt(ctx context.Context, volume string, owner Owner) (conn int, h Held, err error)
+	// AttachSocket is Attach for a device of KindNBD: it gives the kernel the socket, on whose other end the caller serves already. The
+	// descriptor stays the caller's. It returns ErrNoNBD where devices of that kind are not made.
+	AttachSocket(ctx context.Context, spec Spec, socket int) (Held, error)
+	// AdoptSocket is Adopt for a device of KindNBD: the kernel sends on the socket what it sent to the predecessor and got no answer to.
+	AdoptSocket(ctx context.Context, volume string, owner Owner, socket int) (Held, error)
+	// MakesNBD tells whether devices of KindNBD are made here, and if not, why.
+	MakesNBD() (bool, string)
 	// Leave says that the owner serves the device no more: it has let go of the descriptor and has no request under way. The device stays.
 	Leave(ctx context.Context, volume string, owner Owner) error
 	// Detach removes a device: what users wrote is given to the owner first, which must go on serving until Detach returns. While the device

@@ -31,8 +31,20 @@ type Frontend struct {
 	opts FrontendOptions
 
 	mu     sync.Mutex
-	held   *Held        // guarded by mu; the device, nil while there is none
-	server *fuse.Server // guarded by mu; serves the device
+	held   *Held   // guarded by mu; the device, nil while there is none
+	server service // guarded by mu; serves the device
+}
+
+// service answers the requests of a device.
+type service interface {
+	// Stop has no more requests taken; those that were taken are answered.
+	Stop()
+	// Ended is closed when the kernel has let go of the device, or after Stop, and all requests that were taken are answered.
+	Ended() <-chan struct{}
+	// Grow serves a larger size from now on.
+	Grow(sizeBytes int64) error
+	// HoldChanges keeps answers to changes back for as long as the kernel must not see them.
+	HoldChanges() (resume func())
 }
 
 var (
@@ -65,7 +77,7 @@ func (f *Frontend) Start(ctx context.Context, volume string, sizeBytes int64, b 
 	if err != nil {
 		return "", err
 	}
-	held, server, err := start(ctx, spec, backend{b})
+	held, server, err := start(ctx, spec, b)
 	if err != nil {
 		return "", err
 	}
@@ -74,7 +86,7 @@ func (f *Frontend) Start(ctx context.Context, volume string, sizeBytes int64, b 
 	return held.Path, nil
 }
 
-type starter func(ctx context.Context, spec Spec, b fuse.Backend) (Held, *fuse.Server, error)
+type starter func(ctx context.Context, spec Spec, b nbd.Backend) (Held, service, error)
 
 // prepare decides whether a device is made or taken over, and says what was done then.
 func (f *Frontend) prepare(ctx context.Context, spec Spec) (start starter, done string, err error) {
@@ -90,6 +102,8 @@ func (f *Frontend) prepare(ctx context.Context, spec Spec) (start starter, done 
 		return nil, "", fmt.Errorf("the device of session %s of %s: %w", predecessor, spec.Volume, ErrNotHeld)
 	case predecessor != "" && all[i].SizeBytes > spec.SizeBytes:
 		return nil, "", fmt.Errorf("the device of %s has %d bytes, more than %d", spec.Volume, all[i].SizeBytes, spec.SizeBytes)
+	case predecessor != "" && all[i].Kind == KindNBD:
+		return f.adoptNBD, "Device taken over", nil
 	case predecessor != "":
 		return f.adopt, "Device taken over", nil
 	case i >= 0:
@@ -97,11 +111,15 @@ func (f *Frontend) prepare(ctx context.Context, spec Spec) (start starter, done 
 			return nil, "", fmt.Errorf("end the device of %s that is left: %w", spec.Volume, err)
 		}
 	}
-	return f.create, "Device made", nil
+	if makes, why := f.opts.Keeper.MakesNBD(); !makes {
+		f.opts.Log.WithField("reason", why).Debug("The device is made with FUSE")
+		return f.create, "Device made", nil
+	}
+	return f.createNBD, "Device made", nil
 }
 
 // create makes all parts of a device, or none.
-func (f *Frontend) create(ctx context.Context, spec Spec, b fuse.Backend) (Held, *fuse.Server, error) {
+func (f *Frontend) create(ctx context.Context, spec Spec, b nbd.Backend) (Held, service, error) {
 	mount, err := fuse.NewMount()
 	if err != nil {
 		return Held{}, nil, err
@@ -131,7 +149,7 @@ func (f *Frontend) create(ctx context.Context, spec Spec, b fuse.Backend) (Held,
 }
 
 // adopt takes a device over. The requests that the predecessor had taken come again, before any other is read.
-func (f *Frontend) adopt(ctx context.Context, spec Spec, b fuse.Backend) (Held, *fuse.Server, error) {
+func (f *Frontend) adopt(ctx context.Context, spec Spec, b nbd.Backend) (Held, service, error) {
 	conn, held, err := f.opts.Keeper.Adopt(ctx, spec.Volume, f.opts.Owner)
 	if err != nil {
 		return Held{}, nil, fmt.Errorf("take the device over: %w", err)
@@ -150,8 +168,8 @@ func (f *Frontend) adopt(ctx context.Context, spec Spec, b fuse.Backend) (Held, 
 }
 
 // serve serves a connection, whose descriptor it takes over.
-func (f *Frontend) serve(conn int, spec Spec, b fuse.Backend) (*fuse.Server, error) {
-	server, err := fuse.NewServer(conn, spec.SizeBytes, spec.MaxWrite, b)
+func (f *Frontend) serve(conn int, spec Spec, b nbd.Backend) (*fuse.Server, error) {
+	server, err := fuse.NewServer(conn, spec.SizeBytes, spec.MaxWrite, backend{b})
 	if err != nil {
 		return nil, err
 	}
@@ -199,14 +217,14 @@ func (f *Frontend) Size() int64 {
 }
 
 // endService ends the service of a device that could not be made.
-func endService(ctx context.Context, server *fuse.Server) error {
+func endService(ctx context.Context, server service) error {
 	server.Stop()
 	return awaitEnd(ctx, server)
 }
 
 // awaitEnd waits until the kernel has let go of the file system. That is soon after its last user has, so it waits for a moment also when
 // ctx has ended.
-func awaitEnd(ctx context.Context, server *fuse.Server) error {
+func awaitEnd(ctx context.Context, server service) error {
 	select {
 	case <-server.Ended():
 		return nil

@@ -249,7 +249,7 @@ func TestADeviceThatCannotBeMadeLeavesNoLoopDevice(t *testing.T) {
 	defer unix.Close(control)
 	next, err := unix.IoctlRetInt(control, unix.LOOP_CTL_GET_FREE)
 	require.NoError(t, err)
-	looker := &loopDevice{path: fmt.Sprintf("/dev/loop%d", next), dev: unix.Mkdev(loopMajor, uint32(next))}
+	looker := &loopDevice{blockNode{path: fmt.Sprintf("/dev/loop%d", next), dev: unix.Mkdev(loopMajor, uint32(next))}}
 	// before it is bound: nothing has to be raced for
 	require.NoError(t, errors.Join(looker.makeNode(), looker.hold()))
 	defer looker.release()

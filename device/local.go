@@ -11,13 +11,19 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/longhorn-lep/longhorn-manager/fuse"
+	"github.com/longhorn-lep/longhorn-manager/nbd/kernel"
 )
 
 // Options say where devices are found and made.
 type Options struct {
 	DeviceDir string // where users find the volumes; /dev/longhorn if empty
 	LoopDir   string // where loop-control and the loop devices are; /dev if empty
-	Log       *logrus.Entry
+	// NBD makes devices of KindNBD; nil, with the reason in NoNBD: none are made. Node tells the devices of this keeper from those of
+	// others of this kernel; it must not have a slash.
+	NBD   *kernel.Link
+	NoNBD string
+	Node  string
+	Log   *logrus.Entry
 }
 
 // Local keeps devices in this process.
@@ -86,6 +92,7 @@ type kept struct {
 	held Held
 	conn int // descriptor of the FUSE connection; -1 when closed
 	loop *loopDevice
+	nbd  *nbdDevice // of KindNBD, which has neither conn nor loop
 	// phase is where the device is in its life; one that is being made is not listed.
 	phase phase
 	// turn counts the changes of who serves, so that an operation can tell that the process which asked for it serves no more.
@@ -161,19 +168,9 @@ func (l *Local) find(volume string) *kept {
 func (s session) Adopt(_ context.Context, volume string, owner Owner) (int, Held, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	k, err := s.findLocked(volume)
+	k, err := s.adoptableLocked(volume, owner, KindFUSE)
 	if err != nil {
 		return -1, Held{}, err
-	}
-	if k == nil {
-		return -1, Held{}, fmt.Errorf("%s: %w", volume, ErrNotHeld)
-	}
-	last := k.held.Owner
-	if owner.Generation < last.Generation || owner.Generation == last.Generation && owner != last {
-		return -1, Held{}, fmt.Errorf("%s: %w: generation %d", volume, ErrFenced, last.Generation)
-	}
-	if k.held.Served || k.phase == clearing {
-		return -1, Held{}, fmt.Errorf("%s: %w", volume, ErrServed)
 	}
 	fd, err := fuse.Dup(k.conn)
 	if err != nil {
@@ -184,18 +181,57 @@ func (s session) Adopt(_ context.Context, volume string, owner Owner) (int, Held
 	return fd, k.held, nil
 }
 
+// adoptableLocked returns the device of a volume if the owner may adopt it.
+func (s session) adoptableLocked(volume string, owner Owner, kind Kind) (*kept, error) {
+	k, err := s.findLocked(volume)
+	switch {
+	case err != nil:
+		return nil, err
+	case k == nil:
+		return nil, fmt.Errorf("%s: %w", volume, ErrNotHeld)
+	}
+	last := k.held.Owner
+	switch {
+	case owner.Generation < last.Generation || owner.Generation == last.Generation && owner != last:
+		return nil, fmt.Errorf("%s: %w: generation %d", volume, ErrFenced, last.Generation)
+	case k.held.Served || k.phase == clearing:
+		return nil, fmt.Errorf("%s: %w", volume, ErrServed)
+	case k.held.Kind != kind:
+		return nil, fmt.Errorf("%s: the device is of kind %q, not %q", volume, k.held.Kind, kind)
+	}
+	return k, nil
+}
+
 // Leave implements Keeper.
 func (s session) Leave(_ context.Context, volume string, owner Owner) error {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	k, err := s.findLocked(volume)
+	if err == nil && (k == nil || k.held.Owner != owner) {
+		err = fmt.Errorf("%s: %w", volume, ErrNotHeld)
+	}
+	s.mu.Unlock()
 	if err != nil {
 		return err
 	}
-	if k == nil || k.held.Owner != owner {
-		return fmt.Errorf("%s: %w", volume, ErrNotHeld)
+	if k.nbd != nil { // before another may adopt it
+		s.park(k)
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	k.turn++
 	k.held.Served = false
 	return nil
 }
+
+// AttachSocket implements Keeper.
+func (l *Local) AttachSocket(ctx context.Context, spec Spec, socket int) (Held, error) {
+	return l.Session().AttachSocket(ctx, spec, socket)
+}
+
+// AdoptSocket implements Keeper.
+func (l *Local) AdoptSocket(ctx context.Context, volume string, owner Owner, socket int) (Held, error) {
+	return l.Session().AdoptSocket(ctx, volume, owner, socket)
+}
+
+// MakesNBD implements Keeper.
+func (l *Local) MakesNBD() (bool, string) { return l.opts.NBD != nil, l.opts.NoNBD }

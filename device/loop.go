@@ -21,12 +21,15 @@ const loopMajor = 7
 // errClaimed says that a device is not merely open: it is mounted, or opened exclusively.
 var errClaimed = errors.New("it is mounted or claimed")
 
-// loopDevice is a loop device of this process. It clears itself with its last user, so the death of this process leaks none.
-type loopDevice struct {
+// blockNode is the kernel's node of a device that this process keeps open.
+type blockNode struct {
 	path string
 	dev  uint64 // major and minor
 	held int    // descriptor that keeps it; -1 when closed
 }
+
+// loopDevice is a loop device of this process. It clears itself with its last user, so the death of this process leaks none.
+type loopDevice struct{ blockNode }
 
 // attachLoop makes a loop device on a file. dir is where the kernel's device nodes are; name is shown by losetup.
 func attachLoop(dir string, file int, name string) (*loopDevice, error) {
@@ -54,7 +57,7 @@ func attachLoop(dir string, file int, name string) (*loopDevice, error) {
 
 // configureLoop binds loop device n. The kernel asks the file system of the file meanwhile, so a thread apart does it.
 func configureLoop(dir string, n int, config *unix.LoopConfig) (*loopDevice, error) {
-	d := &loopDevice{path: filepath.Join(dir, fmt.Sprintf("loop%d", n)), dev: unix.Mkdev(loopMajor, uint32(n)), held: -1}
+	d := &loopDevice{blockNode{path: filepath.Join(dir, fmt.Sprintf("loop%d", n)), dev: unix.Mkdev(loopMajor, uint32(n)), held: -1}}
 	if err := d.makeNode(); err != nil {
 		return nil, err
 	}
@@ -79,20 +82,20 @@ func configureLoop(dir string, n int, config *unix.LoopConfig) (*loopDevice, err
 }
 
 // makeNode makes the kernel's node of the device where there is none.
-func (d *loopDevice) makeNode() error {
+func (d *blockNode) makeNode() error {
 	err := unix.Mknod(d.path, unix.S_IFBLK|0o660, int(d.dev))
 	if err != nil && !errors.Is(err, unix.EEXIST) {
 		return fmt.Errorf("make %s: %w", d.path, err)
 	}
 	var st unix.Stat_t
 	if err := unix.Stat(d.path, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFBLK || st.Rdev != d.dev {
-		return fmt.Errorf("%s is not the loop device of that number (%w)", d.path, errors.Join(err, unix.ENOTBLK))
+		return fmt.Errorf("%s is not the device of that number (%w)", d.path, errors.Join(err, unix.ENOTBLK))
 	}
 	return nil
 }
 
 // hold keeps the device open, at a number that is closed after the FUSE connections.
-func (d *loopDevice) hold() error {
+func (d *blockNode) hold() error {
 	low, err := unix.Open(d.path, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("open %s: %w", d.path, err)
@@ -166,7 +169,7 @@ func (d *loopDevice) clear(fd int) error {
 
 // release lets go of the device, which clears itself when all have. If this was the last, its page cache is written back, in another thread:
 // that is waited for only for a moment.
-func (d *loopDevice) release() {
+func (d *blockNode) release() {
 	if d.held < 0 {
 		return
 	}

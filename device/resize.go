@@ -34,7 +34,13 @@ func (s session) Resize(ctx context.Context, volume string, owner Owner, sizeByt
 	if l.find(volume) != k {
 		return fmt.Errorf("%s: %w", volume, ErrNotHeld)
 	}
-	size, err := k.loop.grow(sizeBytes)
+	grow := func(wanted int64) (int64, error) {
+		if k.nbd != nil {
+			return k.nbd.grow(wanted)
+		}
+		return k.loop.grow(wanted)
+	}
+	size, err := grow(sizeBytes)
 	if err != nil {
 		return err
 	}

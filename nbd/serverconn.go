@@ -74,8 +74,13 @@ func (c *serverConn) serve() {
 		return
 	}
 	c.setDeadline(time.Time{})
-	c.export, c.structured = exp, n.structured
-	c.limits = exp.limits(n.structured, n.metaSet && n.metaFor == n.openedName)
+	c.transmit(exp, n.structured, n.metaSet && n.metaFor == n.openedName)
+}
+
+// transmit serves requests until the connection ends.
+func (c *serverConn) transmit(exp *Export, structured, blockStatus bool) {
+	c.export, c.structured = exp, structured
+	c.limits = exp.limits(structured, blockStatus)
 	c.log = c.log.WithField("export", exp.Name)
 	c.log.Debug("Connection opened an export")
 
@@ -212,8 +217,17 @@ func (t *task) handle() {
 	if t.err == nil {
 		s := t.conn.server
 		s.inside.Add(1)
-		t.err = t.perform(s.base)
+		late, ok := t.conn.export.Backend.(LateReader)
+		left := false
+		if ok && t.request.Type == cmdRead && !t.conn.structured {
+			left = t.readLate(late)
+		} else {
+			t.err = t.perform(s.base)
+		}
 		s.inside.Add(-1)
+		if left {
+			return
+		}
 	}
 	f := frame{owner: t}
 	switch {

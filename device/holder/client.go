@@ -25,6 +25,8 @@ type Client struct {
 	socket      *packets
 	successions bool
 	resizes     bool
+	nbd         bool
+	noNBD       string // why not
 
 	leaving chan struct{} // closed when the holder asks the process to leave
 	ended   chan struct{} // closed when the holder is gone
@@ -74,7 +76,10 @@ func newClient(socket *packets) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to the holder: %w", err)
 	}
-	c.successions, c.resizes = r.Successions, r.Resizes
+	c.successions, c.resizes, c.nbd, c.noNBD = r.Successions, r.Resizes, r.NBD, r.NoNBD
+	if !c.nbd && c.noNBD == "" {
+		c.noNBD = "the process that keeps the devices is of a release that does not know it: its pod must be replaced first"
+	}
 	return c, nil
 }
 
@@ -223,6 +228,30 @@ func (c *Client) Resize(ctx context.Context, volume string, owner device.Owner, 
 	_, err := c.call(ctx, message{Op: opResize, Volume: volume, Owner: owner, SizeBytes: sizeBytes})
 	return err
 }
+
+// AttachSocket implements device.Keeper.
+func (c *Client) AttachSocket(ctx context.Context, spec device.Spec, socket int) (device.Held, error) {
+	if !c.nbd {
+		return device.Held{}, fmt.Errorf("%w: %s", device.ErrNoNBD, c.noNBD)
+	}
+	r, err := c.call(ctx, message{Op: opAttachSocket, Spec: &spec}, socket)
+	if err != nil {
+		return device.Held{}, err
+	}
+	return only(r)
+}
+
+// AdoptSocket implements device.Keeper.
+func (c *Client) AdoptSocket(ctx context.Context, volume string, owner device.Owner, socket int) (device.Held, error) {
+	r, err := c.call(ctx, message{Op: opAdoptSocket, Volume: volume, Owner: owner}, socket)
+	if err != nil {
+		return device.Held{}, err
+	}
+	return only(r)
+}
+
+// MakesNBD implements device.Keeper.
+func (c *Client) MakesNBD() (bool, string) { return c.nbd, c.noNBD }
 
 // Resizes implements device.Keeper.
 func (c *Client) Resizes() bool { return c.resizes }

@@ -24,6 +24,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/device"
 	"github.com/longhorn-lep/longhorn-manager/fuse"
 	"github.com/longhorn-lep/longhorn-manager/nbd"
+	"github.com/longhorn-lep/longhorn-manager/nbd/kernel"
 	"github.com/longhorn-lep/longhorn-manager/nbd/memory"
 	"github.com/longhorn-lep/longhorn-manager/util/thread"
 )
@@ -32,6 +33,9 @@ import (
 const (
 	roleEnv = "HOLDER_TEST_ROLE"
 	dirEnv  = "HOLDER_TEST_DIR"
+
+	// nbdEnv has devices made with NBD.
+	nbdEnv = "LONGHORN_TEST_NBD"
 
 	volume  = "vol-1"
 	volSize = 64 << 20
@@ -61,7 +65,7 @@ func runHolder(dir string) int {
 	log.SetOutput(os.Stderr)
 	err := Run(ctx, Options{
 		Command: []string{filepath.Join(dir, "program")}, Version: "one",
-		Devices:       device.Options{DeviceDir: filepath.Join(dir, "devices")},
+		Devices:       devicesIn(filepath.Join(dir, "devices")),
 		ControlSocket: filepath.Join(dir, "control.sock"), Dir: filepath.Join(dir, "programs"), Check: []string{"check"}, Log: logrus.NewEntry(log),
 		limits: limits{ready: 2 * time.Second, leave: 5 * time.Second, stuck: time.Second, deaths: 1000, backoff: time.Millisecond},
 	})
@@ -74,6 +78,19 @@ func runHolder(dir string) int {
 		return 98
 	}
 	return 0
+}
+
+// devicesIn makes devices of the kind that nbdEnv says.
+func devicesIn(dir string) device.Options {
+	opts := device.Options{DeviceDir: dir, NoNBD: "a test", Node: "test"}
+	if os.Getenv(nbdEnv) != "" {
+		link, err := kernel.Open("")
+		if err != nil {
+			panic(err)
+		}
+		opts.NBD = link
+	}
+	return opts
 }
 
 // runServing serves the volume from the test's disk. Files in dir make it die at a step, once.

@@ -79,6 +79,7 @@ type holder struct {
 	log         *logrus.Entry
 	devices     *device.Local
 	successions bool
+	resends     bool // the same of FUSE devices: the kernel sends their requests again
 	mounts      *mounts
 
 	current  program
@@ -128,6 +129,14 @@ func Run(ctx context.Context, opts Options) error {
 	if h.successions, err = fuse.CanResend(); err != nil {
 		h.log.WithError(err).Warn("Whether this kernel sends requests again cannot be told: devices end with the process that serves them")
 	}
+	h.resends = h.successions
+	if makes, why := h.devices.MakesNBD(); makes {
+		h.successions = true
+		h.devices.RemoveLostNBD()
+		h.log.Info("Devices are made with NBD")
+	} else {
+		h.log.WithField("reason", why).Info("Devices are made with FUSE")
+	}
 	h.log.WithField("successions", h.successions).Info("Holder starts")
 	if h.mounts, err = keepMounts(); err != nil {
 		h.log.WithError(err).Warn("A disk cannot lie on a device that is served here")
@@ -163,6 +172,9 @@ func (h *holder) run(ctx context.Context) error {
 		// Its death is complete: not one of its threads writes any more, but for those that hold a lock until they end (thread.Aside). Only
 		// now may devices change hands.
 		h.devices.ServerEnded()
+		if !h.resends {
+			h.devices.AbortFUSE()
+		}
 		switch {
 		case ctx.Err() != nil:
 			return end.error("told to end")

@@ -77,6 +77,7 @@ func (s *session) do(ctx context.Context, m message, fds []int, r *message) ([]i
 	switch m.Op {
 	case opHello:
 		r.Successions, r.Resizes = s.successions, s.keeper.Resizes()
+		r.NBD, r.NoNBD = s.keeper.MakesNBD()
 		return nil, nil
 	case opList:
 		all, err := s.keeper.List(ctx)
@@ -101,6 +102,10 @@ func (s *session) do(ctx context.Context, m message, fds []int, r *message) ([]i
 		h, err := s.keeper.Attach(ctx, *m.Spec, conn, fds[1])
 		r.Held = []device.Held{h}
 		return nil, err
+	case opAttachSocket, opAdoptSocket:
+		h, err := s.onSocket(ctx, m, fds)
+		r.Held = []device.Held{h}
+		return nil, err
 	case opAdopt:
 		fd, h, err := s.keeper.Adopt(ctx, m.Volume, m.Owner)
 		if err != nil {
@@ -118,4 +123,17 @@ func (s *session) do(ctx context.Context, m message, fds []int, r *message) ([]i
 		return nil, s.keeper.Abort(ctx, m.Volume)
 	}
 	return nil, fmt.Errorf("%q is not known here: %w", m.Op, unix.EOPNOTSUPP)
+}
+
+// onSocket does what is asked with the kernel's end of a socket pair.
+func (s *session) onSocket(ctx context.Context, m message, fds []int) (device.Held, error) {
+	switch {
+	case len(fds) != 1:
+		return device.Held{}, fmt.Errorf("%s with %d descriptors: %w", m.Op, len(fds), unix.EINVAL)
+	case m.Op == opAdoptSocket:
+		return s.keeper.AdoptSocket(ctx, m.Volume, m.Owner, fds[0])
+	case m.Spec == nil:
+		return device.Held{}, fmt.Errorf("attach no device: %w", unix.EINVAL)
+	}
+	return s.keeper.AttachSocket(ctx, *m.Spec, fds[0])
 }

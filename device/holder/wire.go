@@ -16,20 +16,22 @@ import (
 
 // What is asked. A reply carries the id of its request. Requests without an id have none.
 const (
-	opReply   = "reply"
-	opHello   = "hello"   // which holder is this?
-	opList    = "list"    // in parts; After names the last volume of the part before
-	opAttach  = "attach"  // with two descriptors: the connection and the file
-	opAdopt   = "adopt"   // the reply has a descriptor
-	opAbandon = "abandon" // Keeper.Leave
-	opDetach  = "detach"
-	opAbort   = "abort"
-	opResize  = "resize" // to SizeBytes; known if the reply to hello has Resizes
-	opCancel  = "cancel" // without an id of its own: the context of the request of this id has ended
-	opReady   = "ready"  // from the serving process, without an id: it serves
-	opLeave   = "leave"  // to the serving process, without an id: it shall leave its devices to a successor and end
-	opStatus  = "status"
-	opReplace = "replace" // with a descriptor: the executable
+	opReply        = "reply"
+	opHello        = "hello"   // which holder is this?
+	opList         = "list"    // in parts; After names the last volume of the part before
+	opAttach       = "attach"  // with two descriptors: the connection and the file
+	opAdopt        = "adopt"   // the reply has a descriptor
+	opAbandon      = "abandon" // Keeper.Leave
+	opDetach       = "detach"
+	opAbort        = "abort"
+	opAttachSocket = "attachSocket" // with a descriptor: the kernel's end; known if the reply to hello has NBD
+	opAdoptSocket  = "adoptSocket"  // the same
+	opResize       = "resize"       // to SizeBytes; known if the reply to hello has Resizes
+	opCancel       = "cancel"       // without an id of its own: the context of the request of this id has ended
+	opReady        = "ready"        // from the serving process, without an id: it serves
+	opLeave        = "leave"        // to the serving process, without an id: it shall leave its devices to a successor and end
+	opStatus       = "status"
+	opReplace      = "replace" // with a descriptor: the executable
 )
 
 // message is all that goes over the sockets, one JSON object in a packet.
@@ -46,6 +48,8 @@ type message struct {
 
 	Successions bool    `json:"successions,omitempty"`
 	Resizes     bool    `json:"resizes,omitempty"`
+	NBD         bool    `json:"nbd,omitempty"`
+	NoNBD       string  `json:"noNBD,omitempty"` // why not
 	Version     string  `json:"version,omitempty"`
 	SHA256      string  `json:"sha256,omitempty"`
 	Status      *Status `json:"status,omitempty"`
@@ -63,7 +67,7 @@ const (
 
 // kinds are the errors that the other side must recognise.
 var kinds = map[string]error{
-	"inUse": engine.ErrInUse, "fenced": device.ErrFenced, "notHeld": device.ErrNotHeld, "served": device.ErrServed, "ended": device.ErrEnded, "noResize": device.ErrNoResize, "busy": ErrBusy,
+	"inUse": engine.ErrInUse, "fenced": device.ErrFenced, "notHeld": device.ErrNotHeld, "served": device.ErrServed, "ended": device.ErrEnded, "noResize": device.ErrNoResize, "noNBD": device.ErrNoNBD, "busy": ErrBusy,
 }
 
 // setError puts an error into a reply.

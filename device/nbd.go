@@ -1,0 +1,277 @@
+package device
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/longhorn-lep/longhorn-manager/engine"
+	"github.com/longhorn-lep/longhorn-manager/fuse"
+	"github.com/longhorn-lep/longhorn-manager/nbd/kernel"
+)
+
+// nbdDevice is a device of the kernel's NBD client. It ends with its last user, of which this process is one.
+//
+//	kernel ── socket ── the process that serves        while one does
+//	kernel ── socket ── parked                         while none does: requests wait, for as long as this process lives
+//
+// The kernel gives up on requests a minute after a connection has ended without another, which is when this process has died too.
+type nbdDevice struct {
+	blockNode
+	link   *kernel.Link
+	device kernel.Device
+
+	mu     sync.Mutex
+	socket int  // guarded by mu; the kernel's end, to shut it down by; -1 when closed
+	parked int  // guarded by mu; the other end while no process serves; -1 else
+	cut    bool // guarded by mu; disconnected for ever
+}
+
+// nbdID is how the kernel knows a device.
+func (l *Local) nbdID(volume string) string { return l.nbdPrefix() + volume }
+
+func (l *Local) nbdPrefix() string { return "longhorn:" + l.opts.Node + "/" }
+
+// RemoveLostNBD ends the NBD devices of a keeper of the same node that died: no process serves them any more. It must be called before
+// the first device is made.
+func (l *Local) RemoveLostNBD() {
+	if l.opts.NBD == nil {
+		return
+	}
+	lost, err := l.opts.NBD.Configured(l.nbdPrefix())
+	for _, d := range lost {
+		err = errors.Join(err, l.opts.NBD.Disconnect(d))
+	}
+	if err != nil {
+		l.opts.Log.WithError(err).Warn("Devices of a holder that died may be left")
+	}
+}
+
+// makeNBD makes all parts of a device of a socket, or none.
+func (l *Local) makeNBD(k *kept, socket int) error {
+	own, err := fuse.Dup(socket) // at a number that is closed before the device is, see lowestConnFD
+	if err != nil {
+		return err
+	}
+	configured, err := l.opts.NBD.Connect(l.nbdID(k.held.Volume), k.held.SizeBytes, logicalBlock, own)
+	if err != nil {
+		_ = unix.Close(own)
+		return err
+	}
+	d := &nbdDevice{
+		blockNode: blockNode{path: filepath.Join(l.opts.LoopDir, fmt.Sprintf("nbd%d", configured.Index)), held: -1},
+		link:      l.opts.NBD, device: configured, socket: own, parked: -1,
+	}
+	l.mu.Lock()
+	k.nbd = d
+	l.mu.Unlock()
+	if err := d.prepare(k.held.Path); err != nil {
+		err = errors.Join(err, d.disconnect())
+		d.release()
+		return err
+	}
+	if err := d.link.Limit(configured); err != nil {
+		l.opts.Log.WithError(err).WithField("device", d.path).Warn("The kernel keeps its limits of an NBD device")
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	k.held.Loop, k.held.Dev = d.path, d.dev
+	return nil
+}
+
+// prepare keeps the device open, has it end with its last user, and puts the node where users find it.
+func (d *nbdDevice) prepare(path string) (err error) {
+	if d.dev, err = d.link.Number(d.device); err != nil {
+		return err
+	}
+	if !d.link.IsConfigured(d.device) {
+		return fmt.Errorf("%s: %w: the kernel does not name the owners of devices (before Linux 5.14)", d.path, ErrNoNBD)
+	}
+	if err = errors.Join(d.makeNode()); err != nil {
+		return err
+	}
+	if err = d.hold(); err != nil {
+		return err
+	}
+	if err = d.link.EndWithUsers(d.device); err != nil { // now that it has one
+		return err
+	}
+	return makeNode(path, d.dev)
+}
+
+// disconnect makes all that is done on the device fail, now and later. It waits for neither users nor a server.
+func (d *nbdDevice) disconnect() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.cut = true
+	d.endConnectionLocked()
+	if !d.link.IsConfigured(d.device) {
+		return nil
+	}
+	return d.link.Disconnect(d.device)
+}
+
+// endConnectionLocked ends what is left of the connection: what the kernel sends or waits for there fails.
+func (d *nbdDevice) endConnectionLocked() {
+	for _, fd := range []*int{&d.socket, &d.parked} {
+		if *fd >= 0 {
+			_ = unix.Shutdown(*fd, unix.SHUT_RDWR)
+			_ = unix.Close(*fd)
+			*fd = -1
+		}
+	}
+}
+
+// reconnectPatience is how long the kernel may take to see that a connection has ended, and reconnectPause how often it is tried.
+const (
+	reconnectPatience = 5 * time.Second
+	reconnectPause    = time.Millisecond
+)
+
+// connect ends the connection, and has the kernel use another socket, of which it takes over the descriptors.
+func (d *nbdDevice) connect(socket, parked int) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.endConnectionLocked()
+	err := errors.New("the device was aborted")
+	for deadline := time.Now().Add(reconnectPatience); !d.cut; time.Sleep(reconnectPause) { // the kernel has nothing to wait on
+		if err = d.link.Reconnect(d.device, socket); !errors.Is(err, kernel.ErrConnected) || time.Now().After(deadline) {
+			break
+		}
+	}
+	d.socket, d.parked = socket, parked
+	if err != nil {
+		d.endConnectionLocked()
+	}
+	return err
+}
+
+// park has the requests of a device that no process serves wait.
+func (l *Local) park(k *kept) {
+	err := k.nbd.park()
+	if err != nil {
+		l.opts.Log.WithError(err).WithField("device", k.held.Path).Error("Requests of a device without a server fail in a minute")
+	}
+}
+
+func (d *nbdDevice) park() error {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("make a socket pair: %w", err)
+	}
+	defer func() { _, _ = unix.Close(pair[0]), unix.Close(pair[1]) }()
+	socket, err := fuse.Dup(pair[0])
+	if err != nil {
+		return err
+	}
+	parked, err := fuse.Dup(pair[1])
+	if err != nil {
+		_ = unix.Close(socket)
+		return err
+	}
+	return d.connect(socket, parked)
+}
+
+// AdoptSocket implements Keeper. It is not in the way of an operation: one may wait for the very process that adopts.
+func (s session) AdoptSocket(_ context.Context, volume string, owner Owner, socket int) (Held, error) {
+	own, err := fuse.Dup(socket)
+	if err != nil {
+		return Held{}, err
+	}
+	s.mu.Lock()
+	k, err := s.adoptableLocked(volume, owner, KindNBD)
+	if err != nil {
+		s.mu.Unlock()
+		_ = unix.Close(own)
+		return Held{}, err
+	}
+	k.turn++
+	k.held.Owner, k.held.Served = owner, true
+	turn, held := k.turn, k.held
+	s.mu.Unlock()
+	if err := k.nbd.connect(own, -1); err != nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if k.turn == turn {
+			k.held.Served = false
+		}
+		return Held{}, err
+	}
+	s.mu.Lock()
+	ended := k.turn != turn
+	s.mu.Unlock()
+	if ended { // ServerEnded may have come between: the socket of a process that is gone must not stay
+		s.park(k)
+		return Held{}, ErrEnded
+	}
+	return held, nil
+}
+
+// grow makes the device larger. The owner serves the new size already.
+func (d *nbdDevice) grow(wanted int64) (int64, error) {
+	size, err := d.link.Size(d.device)
+	if err != nil || size >= wanted {
+		return size, err
+	}
+	if err := d.link.Resize(d.device, wanted); err != nil {
+		return 0, err
+	}
+	if size, err = d.link.Size(d.device); err == nil && size < wanted {
+		err = fmt.Errorf("%s has %d bytes after it was to grow to %d", d.path, size, wanted)
+	}
+	return size, err
+}
+
+// detach ends the device if nothing else uses it; otherwise it returns ErrInUse and the device stays.
+//
+//  1. open it exclusively: fails while it is mounted or otherwise claimed, in any mount namespace, and keeps new claims away
+//  2. write back what plain writers left in its page cache; that takes as long as the server takes
+//  3. ask proceed: the last moment at which all can stay as it is
+//  4. close the descriptor that held it and the exclusive one: the kernel disconnects it if these were the last, after it has written back
+//     what came since 2
+//  5. if it is connected, others have it open: hold it again. These may have gone by then, and the device with them
+//  6. call gone
+//
+// Between 4 and 6 another program of the machine may be given the device's number; its node is there until 6.
+func (d *nbdDevice) detach(proceed func() error, gone func()) (syncErr, err error) {
+	claim, err := openHandle(d.path, unix.O_RDWR|unix.O_EXCL)
+	if errors.Is(err, unix.EBUSY) {
+		return nil, fmt.Errorf("%s: %w: %w", d.path, errClaimed, engine.ErrInUse)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("claim: %w", err)
+	}
+	syncErr = claim.do(unix.Fsync)
+	if err := proceed(); err != nil {
+		claim.close()
+		<-claim.ended
+		return syncErr, err
+	}
+	if d.held >= 0 {
+		_ = unix.Close(d.held)
+		d.held = -1
+	}
+	claim.close()
+	<-claim.ended
+	if d.link.IsConfigured(d.device) {
+		if err := d.hold(); err == nil && d.link.IsConfigured(d.device) {
+			return syncErr, fmt.Errorf("%s is open: %w", d.path, engine.ErrInUse)
+		}
+		d.release()
+	}
+	gone()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.cut = true
+	d.endConnectionLocked()
+	return syncErr, nil
+}
+
+// NodeName makes of a node's name what Options.Node may be.
+func NodeName(name string) string { return strings.ReplaceAll(name, "/", "_") }

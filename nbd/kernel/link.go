@@ -1,0 +1,261 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mdlayher/genetlink"
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/longhorn-lep/longhorn-manager/nbd"
+)
+
+// Numbers of the kernel's interface (linux/nbd-netlink.h).
+const (
+	familyName = "nbd"
+
+	cmdConnect     = 1
+	cmdDisconnect  = 2
+	cmdReconfigure = 3
+
+	attrIndex       = 1
+	attrSizeBytes   = 2
+	attrBlockBytes  = 3
+	attrTimeout     = 4
+	attrServerFlags = 5
+	attrClientFlags = 6
+	attrSockets     = 7
+	attrDeadTimeout = 8
+	attrBackend     = 10
+
+	attrSocketItem = 1
+	attrSocketFD   = 1
+
+	flagDisconnectOnClose = 1 << 1
+)
+
+const (
+	// deadTimeout is how long the kernel keeps requests of a device whose connection ended: then they fail.
+	deadTimeout = time.Minute
+	// lookAgain is how often the kernel looks whether the connection of a request was replaced, to send it again. Of a request that takes
+	// longer the kernel logs a line each time.
+	lookAgain = 2 * time.Second
+	// maxDiscardBytes and maxRequestBytes are the longest requests: a discard of many gigabytes would hold its range for as long as it takes.
+	maxDiscardBytes = 64 << 20
+	maxRequestBytes = 1 << 20
+)
+
+// Device is a configured device.
+type Device struct {
+	Index uint32
+	// ID is shown in sysfs, and the kernel refuses changes by those who do not know it.
+	ID string
+}
+
+// Link configures devices.
+type Link struct {
+	dial  func() (*genetlink.Conn, error)
+	sysfs string // the directory of block devices
+}
+
+// Open returns a Link, if the kernel has the module. The interface is seen in the machine's first network namespace alone, of which netNS is
+// the file; "": the caller is in it.
+func Open(netNS string) (*Link, error) {
+	l := &Link{sysfs: "/sys/block", dial: func() (*genetlink.Conn, error) {
+		if netNS == "" {
+			return genetlink.Dial(nil)
+		}
+		f, err := os.Open(netNS)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		return genetlink.Dial(&netlink.Config{NetNS: int(f.Fd())})
+	}}
+	conn, err := l.dial()
+	if err != nil {
+		return nil, fmt.Errorf("reach the kernel: %w", err)
+	}
+	defer conn.Close()
+	if _, err := conn.GetFamily(familyName); err != nil {
+		return nil, fmt.Errorf("the kernel has no NBD client (module nbd): %w", err)
+	}
+	return l, nil
+}
+
+// do sends one command.
+func (l *Link) do(command uint8, flags netlink.HeaderFlags, encode func(*netlink.AttributeEncoder)) ([]genetlink.Message, error) {
+	conn, err := l.dial()
+	if err != nil {
+		return nil, fmt.Errorf("reach the kernel: %w", err)
+	}
+	defer conn.Close()
+	family, err := conn.GetFamily(familyName)
+	if err != nil {
+		return nil, fmt.Errorf("find the kernel's NBD client: %w", err)
+	}
+	ae := netlink.NewAttributeEncoder()
+	encode(ae)
+	data, err := ae.Encode()
+	if err != nil {
+		return nil, fmt.Errorf("encode the command: %w", err)
+	}
+	m := genetlink.Message{Header: genetlink.Header{Command: command, Version: family.Version}, Data: data}
+	return conn.Execute(m, family.ID, netlink.Request|flags)
+}
+
+func sockets(fd int) func(*netlink.AttributeEncoder) error {
+	return func(list *netlink.AttributeEncoder) error {
+		list.Nested(attrSocketItem, func(item *netlink.AttributeEncoder) error {
+			item.Uint32(attrSocketFD, uint32(fd))
+			return nil
+		})
+		return nil
+	}
+}
+
+// Connect makes a device of a connected socket, on whose other end the export is served. The kernel keeps the socket itself; the descriptor
+// stays the caller's. It has the logical block size blockBytes.
+func (l *Link) Connect(id string, sizeBytes, blockBytes int64, socket int) (Device, error) {
+	replies, err := l.do(cmdConnect, 0, func(ae *netlink.AttributeEncoder) {
+		ae.Uint64(attrSizeBytes, uint64(sizeBytes))
+		ae.Uint64(attrBlockBytes, uint64(blockBytes))
+		ae.Uint64(attrTimeout, 0)
+		ae.Uint64(attrDeadTimeout, uint64(deadTimeout/time.Second))
+		ae.Uint64(attrServerFlags, uint64(nbd.DeviceFlags))
+		ae.String(attrBackend, id)
+		ae.Nested(attrSockets, sockets(socket))
+	})
+	if err != nil {
+		return Device{}, fmt.Errorf("connect an NBD device: %w", err)
+	}
+	for _, m := range replies {
+		ad, err := netlink.NewAttributeDecoder(m.Data)
+		if err != nil {
+			return Device{}, fmt.Errorf("connect an NBD device: %w", err)
+		}
+		for ad.Next() {
+			if ad.Type() == attrIndex {
+				d := Device{Index: ad.Uint32(), ID: id}
+				return d, ad.Err()
+			}
+		}
+	}
+	return Device{}, errors.New("connect an NBD device: the kernel does not say which")
+}
+
+// Limit sets the longest requests, and how soon a request is sent again.
+func (l *Link) Limit(d Device) error {
+	var err error
+	for file, value := range map[string]int64{
+		"io_timeout": lookAgain.Milliseconds(), "discard_max_bytes": maxDiscardBytes, "max_sectors_kb": maxRequestBytes >> 10,
+	} {
+		err = errors.Join(err, os.WriteFile(filepath.Join(l.dir(d), "queue", file), []byte(strconv.FormatInt(value, 10)), 0))
+	}
+	return err
+}
+
+func (l *Link) reconfigure(d Device, what string, encode func(*netlink.AttributeEncoder)) error {
+	_, err := l.do(cmdReconfigure, netlink.Acknowledge, func(ae *netlink.AttributeEncoder) {
+		ae.Uint32(attrIndex, d.Index)
+		ae.String(attrBackend, d.ID)
+		encode(ae)
+	})
+	if err != nil {
+		return fmt.Errorf("%s of nbd%d: %w", what, d.Index, err)
+	}
+	return nil
+}
+
+// EndWithUsers makes a device end when it is open nowhere any more.
+func (l *Link) EndWithUsers(d Device) error {
+	return l.reconfigure(d, "set the end", func(ae *netlink.AttributeEncoder) { ae.Uint64(attrClientFlags, flagDisconnectOnClose) })
+}
+
+// Resize makes a device larger, for its users too.
+func (l *Link) Resize(d Device, sizeBytes int64) error {
+	return l.reconfigure(d, "change the size", func(ae *netlink.AttributeEncoder) { ae.Uint64(attrSizeBytes, uint64(sizeBytes)) })
+}
+
+// Reconnect gives a device another socket in place of one whose connection has ended. ErrConnected: it has not, as far as the kernel knows.
+func (l *Link) Reconnect(d Device, socket int) error {
+	err := l.reconfigure(d, "replace the connection", func(ae *netlink.AttributeEncoder) { ae.Nested(attrSockets, sockets(socket)) })
+	if errors.Is(err, unix.ENOSPC) {
+		return fmt.Errorf("%w (%w)", ErrConnected, err)
+	}
+	return err
+}
+
+// ErrConnected says that the connection which is to be replaced has not ended.
+var ErrConnected = errors.New("the device has a connection")
+
+// Disconnect ends a device: what is under way and what comes later fails. Its number is free when its last user has let go of it. The caller
+// must have shut its connection down: Disconnect waits for what the kernel is sending.
+func (l *Link) Disconnect(d Device) error {
+	_, err := l.do(cmdDisconnect, netlink.Acknowledge, func(ae *netlink.AttributeEncoder) { ae.Uint32(attrIndex, d.Index) })
+	if err != nil && l.IsConfigured(d) {
+		return fmt.Errorf("disconnect nbd%d: %w", d.Index, err)
+	}
+	return nil
+}
+
+func (l *Link) dir(d Device) string { return filepath.Join(l.sysfs, fmt.Sprintf("nbd%d", d.Index)) }
+
+// IsConfigured tells whether a device is there: connected, or still open.
+func (l *Link) IsConfigured(d Device) bool {
+	b, err := os.ReadFile(filepath.Join(l.dir(d), "backend"))
+	return err == nil && strings.TrimSuffix(string(b), "\n") == d.ID
+}
+
+// Number returns the major and minor number of a device.
+func (l *Link) Number(d Device) (uint64, error) {
+	b, err := os.ReadFile(filepath.Join(l.dir(d), "dev"))
+	if err != nil {
+		return 0, fmt.Errorf("find the number of nbd%d: %w", d.Index, err)
+	}
+	var major, minor uint32
+	if _, err := fmt.Sscanf(string(b), "%d:%d", &major, &minor); err != nil {
+		return 0, fmt.Errorf("find the number of nbd%d: %w", d.Index, err)
+	}
+	return unix.Mkdev(major, minor), nil
+}
+
+// Size returns the size of a device in bytes.
+func (l *Link) Size(d Device) (int64, error) {
+	b, err := os.ReadFile(filepath.Join(l.dir(d), "size"))
+	if err != nil {
+		return 0, fmt.Errorf("ask for the size of nbd%d: %w", d.Index, err)
+	}
+	sectors, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("ask for the size of nbd%d: %w", d.Index, err)
+	}
+	return sectors * 512, nil
+}
+
+// Configured lists the devices whose ID begins so.
+func (l *Link) Configured(prefix string) ([]Device, error) {
+	files, err := filepath.Glob(filepath.Join(l.sysfs, "nbd*", "backend"))
+	if err != nil {
+		return nil, fmt.Errorf("list NBD devices: %w", err)
+	}
+	var found []Device
+	for _, file := range files {
+		b, err := os.ReadFile(file)
+		id := strings.TrimSuffix(string(b), "\n")
+		if err != nil || !strings.HasPrefix(id, prefix) {
+			continue
+		}
+		index, err := strconv.ParseUint(strings.TrimPrefix(filepath.Base(filepath.Dir(file)), "nbd"), 10, 32)
+		if err == nil {
+			found = append(found, Device{Index: uint32(index), ID: id})
+		}
+	}
+	return found, nil
+}
