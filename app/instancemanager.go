@@ -25,6 +25,7 @@ func instanceManagerCommand() *cli.Command {
 		Action: runHolder,
 		Flags: append(servingFlags(),
 			&cli.StringFlag{Name: "holder-socket", Value: types.HolderSocket(), Usage: "socket on which the daemon replaces the serving process"},
+			&cli.StringFlag{Name: "devices", Value: devicesFUSE, Sources: cli.EnvVars("LONGHORN_DEVICES"), Usage: "what new block devices are made with: fuse, or nbd, which is fuse where the kernel has no nbd module"},
 			&cli.StringFlag{Name: "program-dir", Value: filepath.Join(os.TempDir(), "longhorn-programs"), Usage: "where programs of other versions are put; they must be allowed to run there"},
 		),
 		Commands: []*cli.Command{{
@@ -65,8 +66,12 @@ func runHolder(ctx context.Context, c *cli.Command) error {
 		command = append(command, "--"+flag, c.String(flag))
 	}
 	entry := log.WithField(logfields.Node, c.String("node-id"))
+	devices := device.Options{DeviceDir: c.String("device-dir"), Node: device.NodeName(c.String("node-id")), Log: entry}
+	if devices.NBD, err = nbdLink(ctx, c.String("devices"), c.String("root")); err != nil {
+		devices.NoNBD = err.Error()
+	}
 	return holder.Run(ctx, holder.Options{
-		Command: command, Version: Version, Devices: device.Options{DeviceDir: c.String("device-dir"), Log: entry},
+		Command: command, Version: Version, Devices: devices,
 		ControlSocket: c.String("holder-socket"), Dir: c.String("program-dir"), Check: []string{"--version"}, Log: entry,
 	})
 }

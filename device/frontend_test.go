@@ -23,6 +23,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/engine"
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/mountns"
 	"github.com/longhorn-lep/longhorn-manager/nbd"
+	"github.com/longhorn-lep/longhorn-manager/nbd/kernel"
 	"github.com/longhorn-lep/longhorn-manager/nbd/memory"
 )
 
@@ -44,9 +45,33 @@ func owner(generation int64) Owner {
 	return Owner{Engine: "vol-1-e-0", Generation: generation, Session: fmt.Sprintf("session-%d", generation)}
 }
 
+// nbdEnv has the tests make devices with NBD.
+const nbdEnv = "LONGHORN_TEST_NBD"
+
+// devicesIn makes devices of the kind that nbdEnv says.
+func devicesIn(dir string) Options {
+	opts := Options{DeviceDir: dir, NoNBD: "a test", Node: "test"}
+	if os.Getenv(nbdEnv) != "" {
+		link, err := kernel.Open("")
+		if err != nil {
+			panic(err)
+		}
+		opts.NBD = link
+	}
+	return opts
+}
+
+// onlyFUSE skips a test of what only devices of KindFUSE have.
+func onlyFUSE(t *testing.T) {
+	t.Helper()
+	if os.Getenv(nbdEnv) != "" {
+		t.Skip("only of FUSE devices")
+	}
+}
+
 // local returns a frontend whose devices are in dir.
 func local(dir string) *Frontend {
-	return NewFrontend(FrontendOptions{Keeper: NewLocal(Options{DeviceDir: dir}), Owner: owner(1)})
+	return NewFrontend(FrontendOptions{Keeper: NewLocal(devicesIn(dir)), Owner: owner(1)})
 }
 
 // loopOf is the directory of a device in sysfs while it is bound.
@@ -132,8 +157,10 @@ func TestBlockDeviceHoldsAFileSystem(t *testing.T) {
 	f, path := blockDevice(t, size, m)
 	loop := loopOf(t, path)
 	assert.Equal(t, "134217728\n512", strings.TrimSpace(execute(t, "blockdev", "--getsize64", "--getss", path)), "size and logical block size")
-	got := strings.TrimSpace(execute(t, "losetup", "--noheadings", "--output", "DIO,AUTOCLEAR", f.held.Loop))
-	assert.Equal(t, "1 1", strings.Join(strings.Fields(got), " "), "direct I/O and autoclear: %q", got)
+	if os.Getenv(nbdEnv) == "" {
+		got := strings.TrimSpace(execute(t, "losetup", "--noheadings", "--output", "DIO,AUTOCLEAR", f.held.Loop))
+		assert.Equal(t, "1 1", strings.Join(strings.Fields(got), " "), "direct I/O and autoclear: %q", got)
+	}
 	execute(t, "mkfs.ext4", "-q", path)
 	dir := t.TempDir()
 	execute(t, "mount", path, dir)
@@ -212,7 +239,7 @@ func TestBlockDeviceNodeOfSomethingElseIsNotReplaced(t *testing.T) {
 	needDevices(t)
 	dir := t.TempDir()
 	path := filepath.Join(dir, "vol-1")
-	keeper := NewLocal(Options{DeviceDir: dir})
+	keeper := NewLocal(devicesIn(dir))
 	start := func() (*Frontend, error) {
 		f := NewFrontend(FrontendOptions{Keeper: keeper, Owner: owner(1)})
 		_, err := f.Start(t.Context(), "vol-1", 1<<20, memory.New(1<<20))
@@ -241,6 +268,7 @@ func TestBlockDeviceNodeOfSomethingElseIsNotReplaced(t *testing.T) {
 
 // The node cannot be made, and another process looks at the loop device already, as udev does.
 func TestADeviceThatCannotBeMadeLeavesNoLoopDevice(t *testing.T) {
+	onlyFUSE(t)
 	needDevices(t)
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "looked-at"), nil, 0o600))

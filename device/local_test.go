@@ -50,7 +50,7 @@ func TestADeviceIsTakenOver(t *testing.T) {
 	needDevices(t)
 	const size = 4 << 20
 	m := memory.New(size)
-	keeper := NewLocal(Options{DeviceDir: t.TempDir()})
+	keeper := NewLocal(devicesIn(t.TempDir()))
 	first := frontend(keeper, 1)
 	path, err := first.Start(t.Context(), "vol-1", size, m)
 	require.NoError(t, err)
@@ -106,7 +106,7 @@ func TestADeviceOfAnotherSessionIsNotTakenOver(t *testing.T) {
 	needDevices(t)
 	const size = 4 << 20
 	m := memory.New(size)
-	keeper := NewLocal(Options{DeviceDir: t.TempDir()})
+	keeper := NewLocal(devicesIn(t.TempDir()))
 	_, err := successor(keeper, 2).Start(t.Context(), "vol-1", size, m)
 	assert.ErrorIs(t, err, ErrNotHeld, "takeover of a device that is not there")
 	first := frontend(keeper, 1)
@@ -134,7 +134,7 @@ func TestLeaveWaitsForRequests(t *testing.T) {
 	needDevices(t)
 	const size = 4 << 20
 	g := newGate(memory.New(size))
-	keeper := NewLocal(Options{DeviceDir: t.TempDir()})
+	keeper := NewLocal(devicesIn(t.TempDir()))
 	f := frontend(keeper, 1)
 	path, err := f.Start(t.Context(), "vol-1", size, g)
 	require.NoError(t, err)
@@ -164,11 +164,12 @@ func TestLeaveWaitsForRequests(t *testing.T) {
 // The process that served ends while its device is being removed, and the last data waits for it. The removal is given up, a successor has
 // the device, and nothing was lost.
 func TestARemovalWhoseServerEndsIsGivenUp(t *testing.T) {
+	onlyFUSE(t)
 	needDevices(t)
 	const size = 4 << 20
 	m := memory.New(size)
 	g := newGate(m)
-	keeper := NewLocal(Options{DeviceDir: t.TempDir()})
+	keeper := NewLocal(devicesIn(t.TempDir()))
 	f := frontend(keeper.Session(), 1)
 	path, err := f.Start(t.Context(), "vol-1", size, g)
 	require.NoError(t, err)
@@ -204,7 +205,7 @@ func TestAbortLeavesNothing(t *testing.T) {
 	needDevices(t)
 	const size = 4 << 20
 	dir := t.TempDir()
-	keeper := NewLocal(Options{DeviceDir: dir})
+	keeper := NewLocal(devicesIn(dir))
 	f := frontend(keeper, 1)
 	path, err := f.Start(t.Context(), "vol-1", size, failing{memory.New(size)})
 	require.NoError(t, err)
@@ -236,7 +237,7 @@ func TestAbortLeavesNothing(t *testing.T) {
 func TestAnAbortThatTakesLongIsFinished(t *testing.T) {
 	needDevices(t)
 	const size = 4 << 20
-	keeper := NewLocal(Options{DeviceDir: t.TempDir()})
+	keeper := NewLocal(devicesIn(t.TempDir()))
 	f := frontend(keeper, 1)
 	path, err := f.Start(t.Context(), "vol-1", size, memory.New(size))
 	require.NoError(t, err)
@@ -258,6 +259,7 @@ func (failing) WriteAt(context.Context, []byte, int64, bool) error { return unix
 
 // The numbers of descriptors decide in which order a dying process closes them.
 func TestDescriptorsOfConnectionsAreAboveThoseOfLoopDevices(t *testing.T) {
+	onlyFUSE(t)
 	const size = 1 << 20
 	blockDevice(t, size, memory.New(size))
 	links, err := filepath.Glob("/proc/self/fd/*")

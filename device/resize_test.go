@@ -111,7 +111,7 @@ func TestADeviceGrowsWhileItIsMounted(t *testing.T) {
 func TestASuccessorFinishesTheGrowth(t *testing.T) {
 	needDevices(t)
 	const before, after = 4 << 20, 16 << 20
-	m, keeper := memory.New(after), NewLocal(Options{DeviceDir: t.TempDir()})
+	m, keeper := memory.New(after), NewLocal(devicesIn(t.TempDir()))
 	first := frontend(keeper, 1)
 	path, err := first.Start(t.Context(), "vol-1", before, m)
 	require.NoError(t, err)

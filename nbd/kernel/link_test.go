@@ -1,0 +1,138 @@
+package kernel
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/mdlayher/genetlink"
+	"github.com/mdlayher/genetlink/genltest"
+	"github.com/mdlayher/netlink"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// command is what the fake kernel was sent.
+type command struct {
+	number uint8
+	flags  netlink.HeaderFlags
+	attrs  map[uint16]any
+}
+
+// fake is a kernel that answers with err, or with the number of a device.
+func fake(t *testing.T, err error) (*Link, *[]command) {
+	t.Helper()
+	var sent []command
+	family := genetlink.Family{ID: 30, Version: 1, Name: familyName}
+	answer := func(m genetlink.Message, raw netlink.Message) ([]genetlink.Message, error) {
+		sent = append(sent, command{number: m.Header.Command, flags: raw.Header.Flags, attrs: decode(t, m.Data)})
+		if err != nil {
+			var no syscall.Errno
+			require.ErrorAs(t, err, &no)
+			return nil, genltest.Error(int(no))
+		}
+		ae := netlink.NewAttributeEncoder()
+		ae.Uint32(attrIndex, 7)
+		data, err := ae.Encode()
+		return []genetlink.Message{{Data: data}}, err
+	}
+	l := &Link{sysfs: t.TempDir(), dial: func() (*genetlink.Conn, error) {
+		return genltest.Dial(genltest.ServeFamily(family, answer)), nil
+	}}
+	return l, &sent
+}
+
+// decode reads attributes as the kernel's policy has them.
+func decode(t *testing.T, data []byte) map[uint16]any {
+	t.Helper()
+	ad, err := netlink.NewAttributeDecoder(data)
+	require.NoError(t, err)
+	got := map[uint16]any{}
+	for ad.Next() {
+		switch ad.Type() {
+		case attrIndex:
+			got[ad.Type()] = ad.Uint32()
+		case attrBackend:
+			got[ad.Type()] = ad.String()
+		case attrSockets:
+			ad.Nested(func(list *netlink.AttributeDecoder) error {
+				for list.Next() {
+					assert.EqualValues(t, attrSocketItem, list.Type())
+					list.Nested(func(item *netlink.AttributeDecoder) error {
+						for item.Next() {
+							assert.EqualValues(t, attrSocketFD, item.Type())
+							fds, _ := got[attrSockets].([]uint32)
+							got[attrSockets] = append(fds, item.Uint32())
+						}
+						return nil
+					})
+				}
+				return nil
+			})
+		default:
+			got[ad.Type()] = ad.Uint64()
+		}
+	}
+	require.NoError(t, ad.Err())
+	return got
+}
+
+// A device has one connection, no timeout of requests, and a bound for the time without a connection.
+func TestConnect(t *testing.T) {
+	l, sent := fake(t, nil)
+	d, err := l.Connect("longhorn:n/v", 1<<20, 512, 42)
+	require.NoError(t, err)
+	assert.Equal(t, Device{Index: 7, ID: "longhorn:n/v"}, d)
+	require.Len(t, *sent, 1)
+	got := (*sent)[0]
+	assert.EqualValues(t, 1, got.number)
+	assert.Equal(t, map[uint16]any{
+		2: uint64(1 << 20), 3: uint64(512), 4: uint64(0), 8: uint64(60), 5: uint64(0x2d), 10: "longhorn:n/v", 7: []uint32{42},
+	}, got.attrs)
+}
+
+func TestReconfigurations(t *testing.T) {
+	d := Device{Index: 3, ID: "longhorn:n/v"}
+	for _, tc := range []struct {
+		name string
+		do   func(*Link) error
+		attr uint16
+		want any
+	}{
+		{"another socket", func(l *Link) error { return l.Reconnect(d, 9) }, 7, []uint32{9}},
+		{"a larger size", func(l *Link) error { return l.Resize(d, 4096) }, 2, uint64(4096)},
+		{"the end with the last user", func(l *Link) error { return l.EndWithUsers(d) }, 6, uint64(2)},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			l, sent := fake(t, nil)
+			require.NoError(t, tc.do(l))
+			require.Len(t, *sent, 1)
+			assert.EqualValues(t, 3, (*sent)[0].number)
+			assert.Equal(t, map[uint16]any{1: uint32(3), 10: "longhorn:n/v", tc.attr: tc.want}, (*sent)[0].attrs)
+		})
+	}
+}
+
+func TestWhatTheKernelRefuses(t *testing.T) {
+	d := Device{Index: 3, ID: "longhorn:n/v"}
+	l, _ := fake(t, unix.ENOSPC)
+	assert.ErrorIs(t, l.Reconnect(d, 9), ErrConnected)
+	l, _ = fake(t, unix.EINVAL)
+	err := l.Reconnect(d, 9)
+	assert.ErrorIs(t, err, unix.EINVAL)
+	assert.False(t, errors.Is(err, ErrConnected))
+	assert.NoError(t, l.Disconnect(d), "a device that is not there")
+	dir := filepath.Join(l.sysfs, "nbd3")
+	require.NoError(t, os.Mkdir(dir, 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "backend"), []byte("longhorn:n/v\n"), 0o600))
+	assert.ErrorIs(t, l.Disconnect(d), unix.EINVAL)
+	found, err := l.Configured("longhorn:n/")
+	require.NoError(t, err)
+	assert.Equal(t, []Device{d}, found)
+	found, err = l.Configured("longhorn:other/")
+	require.NoError(t, err)
+	assert.Empty(t, found)
+}
