@@ -21,7 +21,7 @@ import (
 //	kernel ── socket ── the process that serves        while one does
 //	kernel ── socket ── parked                         while none does: requests wait, for as long as this process lives
 //
-// The kernel gives up on requests a minute after a connection has ended without another, which is when this process has died too.
+// The kernel gives up on requests a while (kernel.deadTimeout) after a connection has ended without another, which is when this process has died too.
 type nbdDevice struct {
 	blockNode
 	link   *kernel.Link
@@ -31,6 +31,8 @@ type nbdDevice struct {
 	socket int  // guarded by mu; the kernel's end, to shut it down by; -1 when closed
 	parked int  // guarded by mu; the other end while no process serves; -1 else
 	cut    bool // guarded by mu; disconnected for ever
+	// connection counts the sockets; guarded by mu.
+	connection int
 }
 
 // nbdID is how the kernel knows a device.
@@ -128,35 +130,61 @@ func (d *nbdDevice) endConnectionLocked() {
 	}
 }
 
-// reconnectPatience is how long the kernel may take to see that a connection has ended, and reconnectPause how often it is tried.
+// The kernel replaces a connection only when it has seen its end, which is moments after that, and does not say whether it has: until then
+// it does nothing, and so it does with one that works. So it is asked again and again for a while: a few times before the caller goes on,
+// then beside.
 const (
-	reconnectPatience = 5 * time.Second
-	reconnectPause    = time.Millisecond
+	reconnectSoon = 50 * time.Millisecond
+	reconnectLate = 10 * time.Second
 )
 
 // connect ends the connection, and has the kernel use another socket, of which it takes over the descriptors.
 func (d *nbdDevice) connect(socket, parked int) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.cut {
+		_ = unix.Close(socket)
+		if parked >= 0 {
+			_ = unix.Close(parked)
+		}
+		return errors.New("the device was aborted")
+	}
 	d.endConnectionLocked()
-	err := errors.New("the device was aborted")
-	for deadline := time.Now().Add(reconnectPatience); !d.cut; time.Sleep(reconnectPause) { // the kernel has nothing to wait on
-		if err = d.link.Reconnect(d.device, socket); !errors.Is(err, kernel.ErrConnected) || time.Now().After(deadline) {
+	d.socket, d.parked = socket, parked
+	d.connection++
+	number := d.connection
+	for pause := time.Millisecond; ; pause *= 2 {
+		if err := d.link.Reconnect(d.device, socket); err != nil {
+			d.endConnectionLocked()
+			return err
+		}
+		if pause > reconnectSoon {
 			break
 		}
+		time.Sleep(pause) // the kernel has nothing to wait on
 	}
-	d.socket, d.parked = socket, parked
-	if err != nil {
-		d.endConnectionLocked()
+	go d.connectAgain(number)
+	return nil
+}
+
+// connectAgain asks the kernel for a connection's sake until it must have seen the end of the one before.
+func (d *nbdDevice) connectAgain(number int) {
+	for pause := 2 * reconnectSoon; pause < reconnectLate; pause *= 2 {
+		time.Sleep(pause)
+		d.mu.Lock()
+		if d.connection != number || d.cut || d.link.Reconnect(d.device, d.socket) != nil {
+			d.mu.Unlock()
+			return
+		}
+		d.mu.Unlock()
 	}
-	return err
 }
 
 // park has the requests of a device that no process serves wait.
 func (l *Local) park(k *kept) {
 	err := k.nbd.park()
 	if err != nil {
-		l.opts.Log.WithError(err).WithField("device", k.held.Path).Error("Requests of a device without a server fail in a minute")
+		l.opts.Log.WithError(err).WithField("device", k.held.Path).Error("Requests of a device without a server fail soon")
 	}
 }
 

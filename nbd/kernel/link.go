@@ -42,7 +42,7 @@ const (
 
 const (
 	// deadTimeout is how long the kernel keeps requests of a device whose connection ended: then they fail.
-	deadTimeout = time.Minute
+	deadTimeout = 10 * time.Second
 	// lookAgain is how often the kernel looks whether the connection of a request was replaced, to send it again. Of a request that takes
 	// longer the kernel logs a line each time.
 	lookAgain = 2 * time.Second
@@ -183,17 +183,11 @@ func (l *Link) Resize(d Device, sizeBytes int64) error {
 	return l.reconfigure(d, "change the size", func(ae *netlink.AttributeEncoder) { ae.Uint64(attrSizeBytes, uint64(sizeBytes)) })
 }
 
-// Reconnect gives a device another socket in place of one whose connection has ended. ErrConnected: it has not, as far as the kernel knows.
+// Reconnect gives a device another socket in place of one whose connection has ended. If it has not, as far as the kernel knows yet, nothing
+// happens, which is no error.
 func (l *Link) Reconnect(d Device, socket int) error {
-	err := l.reconfigure(d, "replace the connection", func(ae *netlink.AttributeEncoder) { ae.Nested(attrSockets, sockets(socket)) })
-	if errors.Is(err, unix.ENOSPC) {
-		return fmt.Errorf("%w (%w)", ErrConnected, err)
-	}
-	return err
+	return l.reconfigure(d, "replace the connection", func(ae *netlink.AttributeEncoder) { ae.Nested(attrSockets, sockets(socket)) })
 }
-
-// ErrConnected says that the connection which is to be replaced has not ended.
-var ErrConnected = errors.New("the device has a connection")
 
 // Disconnect ends a device: what is under way and what comes later fails. Its number is free when its last user has let go of it. The caller
 // must have shut its connection down: Disconnect waits for what the kernel is sending.
