@@ -16,7 +16,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/nbd/kernel"
 )
 
-// nbdDevice is a device of the kernel's NBD client. It ends with its last user, of which this process is one.
+// nbdDevice is a device of the kernel's NBD client. This process does not have it open: closing a device writes back its page cache, and a
+// process that dies together with the server would wait for that without end. The next keeper of the node ends what it left.
 //
 //	kernel ── socket ── the process that serves        while one does
 //	kernel ── socket ── parked                         while none does: requests wait, for as long as this process lives
@@ -87,7 +88,7 @@ func (l *Local) makeNBD(k *kept, socket int) error {
 	return nil
 }
 
-// prepare keeps the device open, has it end with its last user, and puts the node where users find it.
+// prepare puts the node where users find it.
 func (d *nbdDevice) prepare(path string) (err error) {
 	if d.dev, err = d.link.Number(d.device); err != nil {
 		return err
@@ -95,13 +96,7 @@ func (d *nbdDevice) prepare(path string) (err error) {
 	if !d.link.IsConfigured(d.device) {
 		return fmt.Errorf("%s: %w: the kernel does not name the owners of devices (before Linux 5.14)", d.path, ErrNoNBD)
 	}
-	if err = errors.Join(d.makeNode()); err != nil {
-		return err
-	}
-	if err = d.hold(); err != nil {
-		return err
-	}
-	if err = d.link.EndWithUsers(d.device); err != nil { // now that it has one
+	if err = d.makeNode(); err != nil {
 		return err
 	}
 	return makeNode(path, d.dev)
@@ -261,9 +256,10 @@ func (d *nbdDevice) grow(wanted int64) (int64, error) {
 //  1. open it exclusively: fails while it is mounted or otherwise claimed, in any mount namespace, and keeps new claims away
 //  2. write back what plain writers left in its page cache; that takes as long as the server takes
 //  3. ask proceed: the last moment at which all can stay as it is
-//  4. close the descriptor that held it and the exclusive one: the kernel disconnects it if these were the last, after it has written back
-//     what came since 2
-//  5. if it is connected, others have it open: hold it again. These may have gone by then, and the device with them
+//  4. have the device end with its last user, and close it: the kernel disconnects it if nobody else has it open, after it has written
+//     back what came since 2
+//  5. if it is configured still, others have it open: it shall not end with its last user any more. These may have gone by then, and the
+//     device with them
 //  6. call gone
 //
 // Between 4 and 6 another program of the machine may be given the device's number; its node is there until 6.
@@ -281,17 +277,14 @@ func (d *nbdDevice) detach(proceed func() error, gone func()) (syncErr, err erro
 		<-claim.ended
 		return syncErr, err
 	}
-	if d.held >= 0 {
-		_ = unix.Close(d.held)
-		d.held = -1
-	}
+	err = d.link.EndWithUsers(d.device, true)
 	claim.close()
 	<-claim.ended
 	if d.link.IsConfigured(d.device) {
-		if err := d.hold(); err == nil && d.link.IsConfigured(d.device) {
-			return syncErr, fmt.Errorf("%s is open: %w", d.path, engine.ErrInUse)
+		stays := errors.Join(err, d.link.EndWithUsers(d.device, false))
+		if d.link.IsConfigured(d.device) {
+			return syncErr, errors.Join(fmt.Errorf("%s is open: %w", d.path, engine.ErrInUse), stays)
 		}
-		d.release()
 	}
 	gone()
 	d.mu.Lock()

@@ -173,9 +173,13 @@ func (l *Link) reconfigure(d Device, what string, encode func(*netlink.Attribute
 	return nil
 }
 
-// EndWithUsers makes a device end when it is open nowhere any more.
-func (l *Link) EndWithUsers(d Device) error {
-	return l.reconfigure(d, "set the end", func(ae *netlink.AttributeEncoder) { ae.Uint64(attrClientFlags, flagDisconnectOnClose) })
+// EndWithUsers says whether a device ends when its last user closes it.
+func (l *Link) EndWithUsers(d Device, ends bool) error {
+	var flags uint64
+	if ends {
+		flags = flagDisconnectOnClose
+	}
+	return l.reconfigure(d, "set the end", func(ae *netlink.AttributeEncoder) { ae.Uint64(attrClientFlags, flags) })
 }
 
 // Resize makes a device larger, for its users too.

@@ -103,7 +103,8 @@ func TestReconfigurations(t *testing.T) {
 	}{
 		{"another socket", func(l *Link) error { return l.Reconnect(d, 9) }, 7, []uint32{9}},
 		{"a larger size", func(l *Link) error { return l.Resize(d, 4096) }, 2, uint64(4096)},
-		{"the end with the last user", func(l *Link) error { return l.EndWithUsers(d) }, 6, uint64(2)},
+		{"the end with the last user", func(l *Link) error { return l.EndWithUsers(d, true) }, 6, uint64(2)},
+		{"no end with the last user", func(l *Link) error { return l.EndWithUsers(d, false) }, 6, uint64(0)},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			l, sent := fake(t, nil)
