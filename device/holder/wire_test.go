@@ -147,6 +147,8 @@ type growingKeeper struct {
 	asked chan growth // of 1
 }
 
+func (k *growingKeeper) MakesNBD() (bool, string) { return false, "a test" }
+
 func (k growingKeeper) Resizes() bool { return k.can }
 
 func (k growingKeeper) Resize(_ context.Context, volume string, owner device.Owner, sizeBytes int64) error {

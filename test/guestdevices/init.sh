@@ -1,0 +1,30 @@
+#!/bin/bash
+# The first process of the guest: an overlay over the machine's root, the modules, then the tests in $DATA.
+export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/tmp TMPDIR=/tmp LONGHORN_TEST_NBD=1
+modules=/usr/lib/uml/modules/$(uname -r)/kernel
+mount -t proc proc /proc
+insmod "$modules/fs/overlayfs/overlay.ko"
+mount -t tmpfs tmpfs /mnt
+mkdir /mnt/upper /mnt/work /mnt/root
+mount -t overlay -o lowerdir=/,upperdir=/mnt/upper,workdir=/mnt/work overlay /mnt/root
+cd /mnt/root
+mount -t proc proc proc
+mount -t sysfs sysfs sys
+mount -t devtmpfs dev dev
+mkdir -p dev/pts dev/shm old
+mount -t devpts devpts dev/pts
+mount -t tmpfs shm dev/shm
+mount -t tmpfs tmp tmp
+mount -t tmpfs run run
+mount -t hostfs -o "$DATA" none mnt
+pivot_root . old
+ip link set lo up
+for module in fs/fuse/fuse.ko drivers/block/loop.ko drivers/block/nbd.ko; do insmod "$modules/$module" 2>/dev/null; done
+cd /mnt
+(
+	timeout -k 2 60 ./device.test -test.v -test.timeout 55s -test.run 'TestAbort|Stops|OfAnNBD|HoldsAFile|Grows|TakenOver|Discards' &&
+		timeout -k 2 90 ./holder.test -test.v -test.timeout 85s -test.run TestUsersOfADevice &&
+		echo GUEST PASSED
+) >/mnt/out.txt 2>&1 </dev/null
+echo o >/proc/sysrq-trigger
+sleep 10
