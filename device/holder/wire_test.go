@@ -147,7 +147,7 @@ type growingKeeper struct {
 	asked chan growth // of 1
 }
 
-func (k *growingKeeper) MakesNBD() (bool, string) { return false, "a test" }
+func (growingKeeper) MakesNBD() (bool, string) { return false, "a test" }
 
 func (k growingKeeper) Resizes() bool { return k.can }
 
