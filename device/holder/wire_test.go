@@ -34,6 +34,8 @@ func (k slowKeeper) List(context.Context) ([]device.Held, error) {
 
 func (k slowKeeper) Resizes() bool { return false }
 
+func (k slowKeeper) MakesNBD() (bool, string) { return false, "a test" }
+
 // sessionPair is a holder's side of a socket, which serves, and the other one.
 func sessionPair(t *testing.T, k device.Keeper) (theirs *packets, ended <-chan struct{}) {
 	t.Helper()
@@ -186,6 +188,8 @@ type handingKeeper struct {
 }
 
 func (k handingKeeper) Resizes() bool { return true }
+
+func (k handingKeeper) MakesNBD() (bool, string) { return false, "a test" }
 
 func (k handingKeeper) Attach(_ context.Context, spec device.Spec, conn, file int) (device.Held, error) {
 	var to [2]string
