@@ -52,7 +52,7 @@ func (k *oneKept) Abort(_ context.Context, volume string) error {
 func (k *oneKept) Successions() bool { return true }
 
 func (k *oneKept) MakesNBD() (bool, string) { return false, "a test" }
-func (k *oneKept) Resizes() bool     { return true }
+func (k *oneKept) Resizes() bool            { return true }
 
 func (k *oneKept) isLeft() bool {
 	held, _ := k.List(context.Background())
