@@ -54,7 +54,7 @@ func (e *Engine) copyTo(b *rebuild, target *member, fresh bool, only bitmap) err
 	}
 	c := &copier{
 		mirror: m, target: target, fresh: fresh, buf: make([]byte, copyChunkBytes),
-		pace:   &pace{clock: e.cfg.Clock, bytesPerSecond: b.bytesPerSecond, busy: m.gate.isBusy, stop: target.dropped},
+		pace:   &pace{clock: e.cfg.Clock, bytesPerSecond: b.bytesPerSecond, busy: m.gate.wasBusy, stop: target.dropped},
 		report: func(done int64) { e.showProgress(b, int(done*100/total)) },
 	}
 	for _, r := range runs {
@@ -70,14 +70,9 @@ func (e *Engine) copyTo(b *rebuild, target *member, fresh bool, only bitmap) err
 func (c *copier) step(ctx context.Context, off, length int64) error {
 	for _, p := range c.survey(off, length) {
 		if !p.zero || !c.fresh {
-			if err := c.pace.wait(ctx, p); err != nil {
+			if err := c.paced(ctx, p); err != nil {
 				return err
 			}
-			begun := c.pace.clock.Now()
-			if err := c.copy(p); err != nil {
-				return fmt.Errorf("copy %d bytes at %d: %w", p.length, p.off, err)
-			}
-			c.pace.took = c.pace.clock.Since(begun)
 		}
 		c.done += p.length
 		c.report(c.done)
@@ -85,6 +80,28 @@ func (c *copier) step(ctx context.Context, off, length int64) error {
 	if c.unflushed += length; c.unflushed >= copyFlushBytes {
 		c.unflushed = 0
 		return c.mirror.watchdog.whileAlone(c.target, func() error { return c.target.Flush(background) })
+	}
+	return nil
+}
+
+// paced copies a piece when its time has come. What was a hole and is none any more may be long, so it is copied in chunks then.
+func (c *copier) paced(ctx context.Context, p piece) error {
+	if err := c.pace.wait(ctx, p); err != nil {
+		return err
+	}
+	begun := c.pace.clock.Now()
+	equal, err := c.copy(p)
+	if err != nil {
+		return fmt.Errorf("copy %d bytes at %d: %w", p.length, p.off, err)
+	}
+	c.pace.took = c.pace.clock.Since(begun)
+	if equal {
+		return nil
+	}
+	for _, chunk := range addPiece(nil, p.off, p.length, false) {
+		if err := c.paced(ctx, chunk); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -136,26 +153,21 @@ func addPiece(pieces []piece, off, length int64, zero bool) []piece {
 	return pieces
 }
 
-// copy makes one piece of the target equal to the members.
-func (c *copier) copy(p piece) error {
+// copy makes one piece of the target equal to the members, or returns false for one that is no hole any more.
+func (c *copier) copy(p piece) (equal bool, err error) {
 	s := c.mirror.locks.lock(p.off, p.length, shared)
 	defer c.mirror.locks.unlock(s)
-	if p.zero && c.isHole(p) {
-		return c.onTarget(func() error { return c.target.Zero(background, p.off, p.length, 0) })
+	if p.zero {
+		if !c.isHole(p) {
+			return false, nil
+		}
+		return true, c.onTarget(func() error { return c.target.Zero(background, p.off, p.length, 0) })
 	}
-	for off, end := p.off, p.off+p.length; off < end; off += copyChunkBytes {
-		buf, err := c.read(off, min(copyChunkBytes, end-off))
-		if err != nil {
-			return err
-		}
-		if c.fresh && isZero(buf) {
-			continue
-		}
-		if err := c.onTarget(func() error { return putChunk(c.target, buf, off) }); err != nil {
-			return err
-		}
+	buf, err := c.read(p.off, p.length)
+	if err != nil || c.fresh && isZero(buf) {
+		return true, err
 	}
-	return nil
+	return true, c.onTarget(func() error { return putChunk(c.target, buf, p.off) })
 }
 
 // isHole says whether a piece is a hole in the source still. It may miss that.
@@ -184,11 +196,12 @@ func (c *copier) onTarget(do func() error) error {
 	return c.mirror.watchdog.whileOthersWait(c.target, do)
 }
 
-// pace holds a copy back: to a rate, and where users have requests under way, to half of the time at most.
+// pace holds a copy back: to a rate, and while users have requests, to half of the time at most. One who waits for each answer before he asks
+// again has none under way between the two, but asks.
 type pace struct {
 	clock          clock.Clock
-	bytesPerSecond int64 // 0: no limit
-	busy           func() bool
+	bytesPerSecond int64       // 0: no limit
+	busy           func() bool // users have a request under way, or had one since the last piece
 	stop           <-chan struct{}
 	took           time.Duration // what the last piece took
 	due            time.Time     // when what was copied so far may have been copied

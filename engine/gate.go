@@ -13,6 +13,7 @@ type gate struct {
 	reason error // guarded by mu; what to answer while shut
 	failed bool  // guarded by mu; the engine may acknowledge nothing any more
 	inside int   // guarded by mu
+	came   bool  // guarded by mu; a request came since wasBusy was called
 	empty  *sync.Cond
 }
 
@@ -30,6 +31,7 @@ func (g *gate) enter() error {
 		return g.reason
 	}
 	g.inside++
+	g.came = true
 	return nil
 }
 
@@ -81,9 +83,11 @@ func (g *gate) wait() {
 	}
 }
 
-// isBusy says whether a request is under way.
-func (g *gate) isBusy() bool {
+// wasBusy says whether a request is under way, or came since this was asked last.
+func (g *gate) wasBusy() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.inside > 0
+	busy := g.inside > 0 || g.came
+	g.came = false
+	return busy
 }

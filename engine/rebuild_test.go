@@ -128,6 +128,44 @@ func TestAReplicaWithOldDataIsGivenHoles(t *testing.T) {
 	}
 }
 
+// A hole may be filled after it was looked at. What is there then is copied in chunks, so that no lock is held for long.
+func TestAHoleThatWasFilledIsCopiedInChunks(t *testing.T) {
+	r := newRig(t, "a", "b")
+	r.disk("b").rebuilding = true
+	r.recorded = membership.NewEpoch(1, 2, []string{"a"})
+	e, _ := r.run(2)
+	c := &copier{mirror: e.mirror, target: e.mirror.roster.Load().serving[0], buf: make([]byte, copyChunkBytes)}
+	hole := piece{length: 4 * copyChunkBytes, zero: true}
+	r.disk("a").fill(t, 'x', 0, testSize)
+	equal, err := c.copy(hole)
+	require.NoError(t, err)
+	assert.False(t, equal, "copied under one lock")
+	c.pace = &pace{clock: r.clock, busy: func() bool { return false }, stop: make(chan struct{})}
+	require.NoError(t, c.paced(t.Context(), hole))
+	var written []int64
+	for _, op := range r.disk("a").io.Ops() {
+		if op.Kind == faulty.Write {
+			written = append(written, op.Length)
+		}
+	}
+	assert.Equal(t, slices.Repeat([]int64{copyChunkBytes}, 4), written, "bytes written at a time")
+}
+
+func TestAGateWasBusyIfARequestCame(t *testing.T) {
+	g := newGate()
+	g.serve()
+	assert.False(t, g.wasBusy())
+	require.NoError(t, g.enter())
+	assert.True(t, g.wasBusy())
+	assert.True(t, g.wasBusy(), "it is under way")
+	require.NoError(t, g.leave())
+	assert.False(t, g.wasBusy())
+	require.NoError(t, g.enter())
+	require.NoError(t, g.leave())
+	assert.True(t, g.wasBusy(), "it came and went")
+	assert.False(t, g.wasBusy())
+}
+
 func TestAddReplicaRefusals(t *testing.T) {
 	r := newRig(t, "a", "b", "c")
 	r.recorded = membership.NewEpoch(1, 1, []string{"a"})
