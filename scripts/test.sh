@@ -78,8 +78,8 @@ older=${OLDER:-b08c98d}
 
 # long repeats by the dozen what the others do once; it takes an hour or two.
 long() {
-	echo "test: deep exploration of the membership rules, 2,000 histories under faults, 190 disks taken away, 150 successions"
-	LONG=1 plain -timeout 3h -v ./membership/explore ./test/faults ./test/mounts ./device/holder
+	echo "test: deep exploration of the membership rules, 2,000 histories under faults, 190 disks taken away, 150 successions, devices of the kernel's NBD client in a guest"
+	LONG=1 plain -timeout 3h -v ./membership/explore ./test/faults ./test/mounts ./device/holder ./test/guestdevices
 	echo "test: what users write by hand, and what a disk may hold, fuzzed for a minute each"
 	FUZZTIME=60s FUZZJOBS=3 scripts/fuzz.sh ./disk ./controller/node/defaults
 	images

@@ -17,11 +17,14 @@ import (
 var initScript []byte
 
 // guestTimeout bounds the life of a guest; a minute is usual.
-const guestTimeout = 4 * time.Minute
+const guestTimeout = 10 * time.Minute
 
 // The devices of the kernel's NBD client do what those of FUSE do: file systems, refused removals, aborts, growth under a mounted file
 // system, and successions under users that see no error.
 func TestDevicesOfTheKernelsNBDClient(t *testing.T) {
+	if os.Getenv("LONG") == "" {
+		t.Skip("part of make test-long")
+	}
 	if missing := missing(); missing != "" {
 		if os.Getenv("CI") != "" || os.Getenv("LONGHORN_E2E") == "required" {
 			t.Fatal(missing)

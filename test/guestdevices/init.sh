@@ -22,8 +22,8 @@ ip link set lo up
 for module in fs/fuse/fuse.ko drivers/block/loop.ko drivers/block/nbd.ko; do insmod "$modules/$module" 2>/dev/null; done
 cd /mnt
 (
-	timeout -k 2 60 ./device.test -test.v -test.timeout 55s -test.run 'TestAbort|Stops|OfAnNBD|HoldsAFile|Grows|TakenOver|Discards' &&
-		timeout -k 2 90 ./holder.test -test.v -test.timeout 85s -test.run TestUsersOfADevice &&
+	timeout -k 2 200 ./device.test -test.v -test.timeout 190s -test.run 'TestAbort|Stops|OfAnNBD|HoldsAFile|Grows|TakenOver|Discards' &&
+		timeout -k 2 300 ./holder.test -test.v -test.timeout 290s -test.run TestUsersOfADevice &&
 		echo GUEST PASSED
 ) >/mnt/out.txt 2>&1 </dev/null
 echo o >/proc/sysrq-trigger
