@@ -110,7 +110,7 @@ type zeroing struct{ nbd.Backend }
 
 // ReadLate implements nbd.LateReader.
 func (z zeroing) ReadLate(ctx context.Context, p []byte, off int64, elsewhere func([]byte, error)) (left bool, err error) {
-	return backend{z.Backend}.ReadLate(ctx, p, off, elsewhere)
+	return backend(z).ReadLate(ctx, p, off, elsewhere)
 }
 
 // Trim implements nbd.Backend.

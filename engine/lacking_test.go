@@ -32,16 +32,21 @@ func (d *disk) regionsGiven() []int64 {
 	return regions
 }
 
+// isClean tells whether no mark is left, and the engine knows it.
+func (r *rig) isClean(e *Engine) func() bool {
+	return func() bool {
+		marked := slices.ContainsFunc(r.disks, func(d *disk) bool { return len(d.marked()) > 0 })
+		return !marked && e.mirror.regions.dirtyNow().count() == 0
+	}
+}
+
 // loseAndChange has c away, region 2 changed since and its mark cleared, and region 5 changed; of region 3 c has something that no member
 // has, and its mark.
 func loseAndChange(r *rig, e *Engine, changed <-chan struct{}) {
 	r.t.Helper()
 	b := e.Backend()
 	require.NoError(r.t, b.WriteAt(r.t.Context(), pattern(1, testSize), 0, false))
-	clean := func() bool {
-		return !slices.ContainsFunc(r.disks, func(d *disk) bool { return len(d.marked()) > 0 })
-	}
-	r.stepUntil(clean)
+	r.stepUntil(r.isClean(e))
 	r.lose(e, changed, "c", "a", "b")
 	c := r.disk("c")
 	c.mark(3)
@@ -87,7 +92,7 @@ func TestAReplicaThatCouldNotReadGetsThatAnew(t *testing.T) {
 	e, changed := r.run(1)
 	b := e.Backend()
 	require.NoError(t, b.WriteAt(t.Context(), pattern(1, testSize), 0, false))
-	r.stepUntil(func() bool { return len(r.disk("c").marked()) == 0 })
+	r.stepUntil(r.isClean(e))
 	c := r.disk("c")
 	mend := c.io.Inject(failing(nbd.EIO, faulty.Read))
 	require.NoError(t, b.ReadAt(t.Context(), make([]byte, 4096), 6*testRegion))

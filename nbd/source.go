@@ -2,6 +2,7 @@ package nbd
 
 import (
 	"bufio"
+	"errors"
 	"io"
 	"net"
 	"sync"
@@ -80,9 +81,9 @@ func (s *socketSource) try(fd uintptr, p []byte) bool {
 	for {
 		s.n, s.err = unix.Read(int(fd), p)
 		switch {
-		case s.err == unix.EINTR:
+		case errors.Is(s.err, unix.EINTR):
 			continue
-		case s.err == unix.EAGAIN:
+		case errors.Is(s.err, unix.EAGAIN):
 			return false
 		case s.err == nil && s.n == 0:
 			s.err = io.EOF

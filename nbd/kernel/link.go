@@ -82,7 +82,7 @@ func Open(netNS string) (*Link, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reach the kernel: %w", err)
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	if _, err := conn.GetFamily(familyName); err != nil {
 		return nil, fmt.Errorf("the kernel has no NBD client (module nbd): %w", err)
 	}
@@ -95,7 +95,7 @@ func (l *Link) do(command uint8, flags netlink.HeaderFlags, encode func(*netlink
 	if err != nil {
 		return nil, fmt.Errorf("reach the kernel: %w", err)
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	family, err := conn.GetFamily(familyName)
 	if err != nil {
 		return nil, fmt.Errorf("find the kernel's NBD client: %w", err)
