@@ -83,18 +83,9 @@ const maxBatch = 256 << 10
 
 func newSendQueue(conn net.Conn) *sendQueue {
 	q := &sendQueue{conn: conn, yield: runtime.Gosched}
-	var sc syscall.Conn
-	switch c := conn.(type) { // these types and no others: what embeds one of them may have a Write of its own
-	case *net.TCPConn:
-		sc = c
-	case *net.UnixConn:
-		sc = c
-	default:
+	raw := rawOf(conn)
+	if raw == nil {
 		return q
-	}
-	raw, err := sc.SyscallConn()
-	if err != nil {
-		return q // closed already: the first write says so
 	}
 	q.raw, q.offered = raw, q.writeOnce
 	if _, ok := conn.(*net.TCPConn); ok {

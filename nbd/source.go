@@ -24,23 +24,33 @@ const readBuffer = 64 << 10
 
 // newSource returns the source of a connection.
 func newSource(conn net.Conn) source {
-	var sc syscall.Conn
-	switch c := conn.(type) { // these types and no others: what embeds one of them may have a Read of its own
-	case *net.TCPConn:
-		sc = c
-	case *net.UnixConn:
-		sc = c
-	default:
+	raw := rawOf(conn)
+	if raw == nil {
 		return bufio.NewReaderSize(conn, readBuffer)
-	}
-	raw, err := sc.SyscallConn()
-	if err != nil {
-		return bufio.NewReaderSize(conn, readBuffer) // closed already: the first read says so
 	}
 	s := &socketSource{raw: raw}
 	s.fillOnce = s.tryFill
 	s.readOnce = s.tryRead
 	return s
+}
+
+// rawOf returns how a connection is read and written without blocking, nil if that cannot be: by these types and no others, for what
+// embeds one of them may have a Read or a Write of its own. It is nil too for one that is closed already: the first use says so.
+func rawOf(conn net.Conn) syscall.RawConn {
+	var sc syscall.Conn
+	switch c := conn.(type) {
+	case *net.TCPConn:
+		sc = c
+	case *net.UnixConn:
+		sc = c
+	default:
+		return nil
+	}
+	raw, err := sc.SyscallConn()
+	if err != nil {
+		return nil
+	}
+	return raw
 }
 
 // socketSource reads a socket. It has a buffer only while there are bytes in it, or a read that does not block is under way: a connection
