@@ -5,7 +5,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/longhorn-lep/longhorn-manager/csi/mount"
+	"github.com/longhorn-lep/longhorn-manager/util/mount"
 )
 
 // publication is a checked request to publish.

@@ -8,7 +8,7 @@
 //	│      │ gRPC over a unix socket    │           │ kubelet ──► identity, node     │
 //	│ identity, controller              │           │                 │              │
 //	└──────┼────────────────────────────┘           └─────────────────┼──────────────┘
-//	       ▼ VolumeService (REST)                                     ▼ csi/mount
+//	       ▼ VolumeService (REST)                                     ▼ util/mount
 //	   longhorn-manager                                       /dev/longhorn/<volume>
 //
 // Each service is a shell around a core. The shell (controller.go, node.go) checks what

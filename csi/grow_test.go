@@ -11,7 +11,7 @@ import (
 	utilexec "k8s.io/utils/exec"
 	testingexec "k8s.io/utils/exec/testing"
 
-	"github.com/longhorn-lep/longhorn-manager/csi/mount"
+	"github.com/longhorn-lep/longhorn-manager/util/mount"
 )
 
 // growable is a host whose devices hold an ext4; it keeps the commands that grow file systems.

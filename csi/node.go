@@ -9,7 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/longhorn-lep/longhorn-manager/csi/mount"
+	"github.com/longhorn-lep/longhorn-manager/util/mount"
 )
 
 // nodeServer is the shell of the node service: it checks that a request has what it

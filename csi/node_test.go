@@ -17,7 +17,7 @@ import (
 	utilexec "k8s.io/utils/exec"
 	testingexec "k8s.io/utils/exec/testing"
 
-	"github.com/longhorn-lep/longhorn-manager/csi/mount"
+	"github.com/longhorn-lep/longhorn-manager/util/mount"
 )
 
 // host is a node without block devices: mounts are a list, and a path is on the device

@@ -12,9 +12,9 @@ import (
 	"google.golang.org/grpc"
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 
-	"github.com/longhorn-lep/longhorn-manager/csi/mount"
 	"github.com/longhorn-lep/longhorn-manager/csi/sidecar"
 	"github.com/longhorn-lep/longhorn-manager/types"
+	"github.com/longhorn-lep/longhorn-manager/util/mount"
 )
 
 // How often and how long the controller service looks at a volume for a caller.

@@ -9,7 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/longhorn-lep/longhorn-manager/csi/mount"
+	"github.com/longhorn-lep/longhorn-manager/util/mount"
 )
 
 // mounter is what the node service does to the host. *mount.System satisfies it.
