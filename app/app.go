@@ -40,6 +40,7 @@ func root() *cli.Command {
 			daemonCommand(),
 			instanceManagerCommand(),
 			csiCommand(),
+			shareManagerCommand(),
 			replicaCommand(),
 			uninstallCommand(),
 		},

@@ -6,6 +6,7 @@
 //	longhorn-manager instance-manager   the data plane of a node
 //	longhorn-manager csi node           the CSI node service, registered with the kubelet
 //	longhorn-manager csi controller     the CSI controller service with provisioner and attacher
+//	longhorn-manager share-manager      one volume over NFS
 //	longhorn-manager replica serve      one replica read-only, by hand, when there is nobody to ask
 //
 // Only main imports it. It must not decide anything: rules belong elsewhere.

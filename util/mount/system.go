@@ -108,6 +108,30 @@ func (s *System) look(path string) (Point, error) {
 	return Point{Mounted: mounted, Device: inode.Device, Block: inode.Block}, nil
 }
 
+// Contents tells what is on a device: the type of its file system, "" where the device is
+// blank, or other words for what blkid knows and is no file system (a partition table).
+// The error is ErrNotBlockDevice or ErrUnreadable where that is why; see FormatAndMount.
+func (s *System) Contents(device string) (string, error) {
+	if err := s.checkReadable(device); err != nil {
+		return "", err
+	}
+	format, err := s.mounter.GetDiskFormat(device)
+	if err != nil {
+		return "", fmt.Errorf("looking for a file system on %s: %w", device, err)
+	}
+	return format, nil
+}
+
+func (s *System) checkReadable(device string) error {
+	if _, err := s.BlockDevice(device); err != nil {
+		return err
+	}
+	if err := s.files.ReadEnds(device); err != nil {
+		return fmt.Errorf("reading device %s before looking for data on it: %w: %w", device, ErrUnreadable, err)
+	}
+	return nil
+}
+
 // FormatAndMount mounts a file system, made first where the device is blank.
 //
 // mount-utils decides what is blank: blkid, probing the device itself and not its cache, finds neither
@@ -121,11 +145,8 @@ func (s *System) look(path string) (Point, error) {
 // Nothing is cancelled here: a caller whose time runs out must keep the volume locked
 // until this returns, or a second mkfs would meet the first.
 func (s *System) FormatAndMount(f Filesystem) error {
-	if _, err := s.BlockDevice(f.Device); err != nil {
+	if err := s.checkReadable(f.Device); err != nil {
 		return err
-	}
-	if err := s.files.ReadEnds(f.Device); err != nil {
-		return fmt.Errorf("reading device %s before looking for data on it: %w: %w", f.Device, ErrUnreadable, err)
 	}
 	if err := os.MkdirAll(f.Target, 0o750); err != nil {
 		return fmt.Errorf("making mount point: %w", err)

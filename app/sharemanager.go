@@ -1,0 +1,72 @@
+package app
+
+import (
+	"context"
+	"os"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/longhorn-lep/longhorn-manager/share"
+	"github.com/longhorn-lep/longhorn-manager/types"
+	"github.com/longhorn-lep/longhorn-manager/util/logfields"
+)
+
+// shareMemory is what the Go runtime keeps to: there may be many share managers on a
+// node, and the memory is to be the NFS server's.
+const shareMemory = 24 << 20
+
+// shareManagerCommand serves one volume over NFS.
+func shareManagerCommand() *cli.Command {
+	return &cli.Command{
+		Name:   "share-manager",
+		Usage:  "serve one volume to many nodes over NFS",
+		Action: runShareManager,
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "volume", Required: true, Usage: "name of the volume, and of the share"},
+			&cli.StringFlag{Name: "device", Usage: "the volume's block device (default: " + types.DeviceDirectory + "/VOLUME)"},
+			&cli.StringFlag{Name: "fs-type", Value: "ext4", Usage: "file system that is made on a blank device: ext4 or xfs"},
+			&cli.StringFlag{Name: "mkfs-params", Usage: "further arguments of mkfs, separated by spaces"},
+			&cli.StringFlag{Name: "mount-options", Usage: "mount options, separated by commas"},
+			&cli.StringFlag{Name: "export-root", Value: "/export", Usage: "directory below which the volume is mounted"},
+			&cli.IntFlag{Name: "nfs-port", Value: 2049, Usage: "port of the NFS server"},
+			&cli.StringFlag{Name: "health-listen", Value: ":9600", Usage: "host:port of the gRPC health service"},
+			&cli.StringFlag{Name: "squash", Value: string(share.SquashNone), Usage: "which users of clients are nobody: none, root or all"},
+			&cli.BoolFlag{Name: "read-only", Usage: "write nothing to the volume"},
+			&cli.StringFlag{Name: "clients", Usage: "networks and addresses that may mount the share, separated by commas (default: all)"},
+			&cli.DurationFlag{Name: "lease", Value: 15 * time.Second, Usage: "how long a client's state lives without a sign of life"},
+			&cli.DurationFlag{Name: "grace", Value: 20 * time.Second, Usage: "how long clients may claim their state after the server began anew"},
+			&cli.StringFlag{Name: "runtime-directory", Value: "/run/longhorn-share", Usage: "directory for files of this process"},
+		},
+	}
+}
+
+func runShareManager(ctx context.Context, c *cli.Command) error {
+	log, err := newLog(c)
+	if err != nil {
+		return err
+	}
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(shareMemory)
+	}
+	volume := c.String("volume")
+	device := c.String("device")
+	if device == "" {
+		device = types.DeviceDirectory + "/" + volume
+	}
+	return share.Run(ctx, share.Options{
+		Volume: volume, Device: device,
+		FSType: c.String("fs-type"), MkfsParams: strings.Fields(c.String("mkfs-params")), MountOptions: listOf(c.String("mount-options")),
+		ExportRoot: c.String("export-root"), NFSPort: c.Int("nfs-port"), HealthListen: c.String("health-listen"),
+		Squash: share.Squash(c.String("squash")), ReadOnly: c.Bool("read-only"), Clients: listOf(c.String("clients")),
+		Lease: c.Duration("lease"), Grace: c.Duration("grace"), RuntimeDirectory: c.String("runtime-directory"),
+		Log: log.WithField(logfields.Volume, volume),
+	})
+}
+
+// listOf splits a comma-separated list; empty parts are none.
+func listOf(text string) []string {
+	return strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' })
+}

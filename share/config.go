@@ -1,0 +1,114 @@
+package share
+
+import (
+	"strings"
+	"text/template"
+	"time"
+)
+
+// squashWords are Ganesha's.
+var squashWords = map[Squash]string{SquashNone: "No_Root_Squash", SquashRoot: "Root_Squash", SquashAll: "All_Squash"}
+
+// probeClients are where this process's own look at the export comes from.
+const probeClients = "127.0.0.1, ::1"
+
+// configuration is what Ganesha reads. What it says of Ganesha 4.3:
+//
+//   - Versions other than NFSv4, the lock manager, quotas and UDP would each open a port.
+//   - Numeric owners: there is no user database here, and AUTH_SYS sends numbers anyway.
+//   - MDCACHE: an entry takes about 3 KiB. What is above the high-water mark is freed by
+//     and by, so a million files do not make a gigabyte.
+//   - Logging: warnings, and what happens to grace periods. DBUS, DISP, INIT and NFS_CB
+//     complain at each start that there is no message bus, no port mapper and no Kerberos,
+//     which are not wanted, and TIRPC of each client that closes its connection.
+var configuration = template.Must(template.New("ganesha.conf").Funcs(template.FuncMap{
+	"seconds": func(d time.Duration) int64 { return int64(d / time.Second) },
+	"list":    func(items []string) string { return strings.Join(items, ", ") },
+}).Parse(`NFS_CORE_PARAM {
+	NFS_Port = {{.NFSPort}};
+	Protocols = 4;
+	Enable_NLM = false;
+	Enable_RQUOTA = false;
+	Enable_UDP = false;
+	fsid_device = false;
+	Enable_NFS_Stats = false;
+}
+
+NFSv4 {
+	Minor_Versions = 0, 1, 2;
+	Lease_Lifetime = {{seconds .Lease}};
+	Grace_Period = {{seconds .Grace}};
+	RecoveryBackend = fs_ng;
+	RecoveryRoot = "{{.Recovery}}";
+	Only_Numeric_Owners = true;
+	Delegations = false;
+}
+
+NFS_KRB5 {
+	Active_krb5 = false;
+}
+
+MDCACHE {
+	Entries_HWMark = 20000;
+	Chunks_HWMark = 500;
+}
+
+LOG {
+	Default_Log_Level = WARN;
+	Components {
+		STATE = EVENT;
+		DBUS = FATAL;
+		DISP = FATAL;
+		NFS_CB = FATAL;
+		INIT = CRIT;
+		TIRPC = CRIT;
+	}
+}
+
+EXPORT {
+	Export_Id = 1;
+	Path = "{{.Path}}";
+	Pseudo = "/{{.Volume}}";
+	Protocols = 4;
+	Transports = TCP;
+	SecType = sys;
+	Squash = {{.Squash}};
+{{- if .Clients}}
+	Access_Type = None;
+	CLIENT {
+		Clients = {{list .Clients}};
+		Access_Type = {{.Access}};
+		Squash = {{.Squash}};
+	}
+	CLIENT {
+		Clients = {{.Probe}};
+		Access_Type = RO;
+		Squash = All_Squash;
+	}
+{{- else}}
+	Access_Type = {{.Access}};
+{{- end}}
+	FSAL {
+		Name = VFS;
+	}
+}
+`))
+
+// ganeshaConfiguration is the text of Ganesha's configuration file. recovery is where
+// Ganesha keeps what it must know of its clients after a restart.
+func ganeshaConfiguration(o Options, recovery string) string {
+	access := "RW"
+	if o.ReadOnly {
+		access = "RO"
+	}
+	var text strings.Builder
+	err := configuration.Execute(&text, map[string]any{
+		"NFSPort": o.NFSPort, "Lease": o.Lease, "Grace": o.Grace, "Recovery": recovery,
+		"Path": o.target(), "Volume": o.Volume, "Squash": squashWords[o.Squash], "Access": access,
+		"Clients": o.Clients, "Probe": probeClients,
+	})
+	if err != nil {
+		panic("BUG: the template of Ganesha's configuration: " + err.Error())
+	}
+	return text.String()
+}

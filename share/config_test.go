@@ -1,0 +1,106 @@
+package share
+
+import (
+	"flag"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+func quiet() *logrus.Entry {
+	log := logrus.New()
+	log.SetOutput(io.Discard)
+	return logrus.NewEntry(log)
+}
+
+// valid are options as the command line gives them.
+func valid() Options {
+	return Options{
+		Volume: "pvc-1", Device: "/dev/longhorn/pvc-1", FSType: "ext4", ExportRoot: "/export", NFSPort: 2049, HealthListen: ":9600",
+		Squash: SquashNone, Lease: 15 * time.Second, Grace: 20 * time.Second, RuntimeDirectory: "/run/longhorn-share", Log: quiet(),
+	}
+}
+
+func TestConfiguration(t *testing.T) {
+	for _, c := range []struct {
+		golden string
+		change func(*Options)
+	}{
+		{"plain.conf", func(*Options) {}},
+		{"restricted.conf", func(o *Options) {
+			o.Clients, o.Squash, o.NFSPort = []string{"10.42.0.0/16", "fd00::1"}, SquashAll, 20490
+			o.Lease, o.Grace = 30*time.Second, time.Minute
+		}},
+		{"readonly.conf", func(o *Options) { o.ReadOnly, o.Squash = true, SquashRoot }},
+	} {
+		t.Run(c.golden, func(t *testing.T) {
+			o := valid()
+			c.change(&o)
+			o, err := o.normalize()
+			require.NoError(t, err)
+			got := ganeshaConfiguration(o, "/run/longhorn-share/recovery")
+			file := filepath.Join("testdata", c.golden)
+			if *update {
+				require.NoError(t, os.WriteFile(file, []byte(got), 0o600))
+			}
+			want, err := os.ReadFile(file)
+			require.NoError(t, err)
+			assert.Equal(t, string(want), got)
+		})
+	}
+}
+
+func TestOptionsThatMakeNoSense(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(*Options)
+	}{
+		{"no volume", func(o *Options) { o.Volume = "" }},
+		{"a volume that is a path", func(o *Options) { o.Volume = "../etc" }},
+		{"a relative device", func(o *Options) { o.Device = "loop0" }},
+		{"a quote in the export root", func(o *Options) { o.ExportRoot = `/ex"port` }},
+		{"a line end in the runtime directory", func(o *Options) { o.RuntimeDirectory = "/run\n/x" }},
+		{"an unknown file system", func(o *Options) { o.FSType = "btrfs" }},
+		{"port 0", func(o *Options) { o.NFSPort = 0 }},
+		{"an unknown squash", func(o *Options) { o.Squash = "some" }},
+		{"no lease", func(o *Options) { o.Lease = 0 }},
+		{"a lease that Ganesha does not take", func(o *Options) { o.Lease, o.Grace = 121*time.Second, 130*time.Second }},
+		{"half a second of lease", func(o *Options) { o.Lease = 1500 * time.Millisecond }},
+		{"grace below the lease", func(o *Options) { o.Grace = 14 * time.Second }},
+		{"grace that Ganesha does not take", func(o *Options) { o.Grace = 181 * time.Second }},
+		{"a client that is a name", func(o *Options) { o.Clients = []string{"10.0.0.0/8", "example.com"} }},
+		{"a client that closes its block", func(o *Options) { o.Clients = []string{"10.0.0.1; } EXPORT {"} }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			o := valid()
+			c.change(&o)
+			_, err := o.normalize()
+			assert.ErrorIs(t, err, ErrOptions)
+		})
+	}
+}
+
+func TestReadOnlyAndItsMountOptionGoTogether(t *testing.T) {
+	given := []string{"noatime"}
+	o := valid()
+	o.ReadOnly, o.MountOptions = true, given
+	o, err := o.normalize()
+	require.NoError(t, err)
+	assert.Equal(t, []string{"noatime", "ro"}, o.MountOptions)
+	assert.Equal(t, []string{"noatime"}, given)
+
+	o = valid()
+	o.MountOptions = []string{"ro"}
+	o, err = o.normalize()
+	require.NoError(t, err)
+	assert.True(t, o.ReadOnly)
+	assert.Equal(t, []string{"ro"}, o.MountOptions)
+}

@@ -1,0 +1,80 @@
+package share
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	"golang.org/x/sys/unix"
+
+	"github.com/longhorn-lep/longhorn-manager/util/logfields"
+)
+
+var (
+	// ErrWrongDevice means that something else than a block device is at the device's path.
+	ErrWrongDevice = errors.New("not a block device")
+	// ErrReadOnlyDevice means that a device takes no writes although the share shall.
+	ErrReadOnlyDevice = errors.New("the device is read-only")
+)
+
+const (
+	devicePoll    = 200 * time.Millisecond
+	deviceMessage = time.Minute
+)
+
+// awaitDevice waits until a block device is at a path and can be opened. Only what is no
+// block device at all is an error: everything else may be the engine that is on its way.
+func awaitDevice(ctx context.Context, path string, readOnly bool, log *logrus.Entry) error {
+	poll := time.NewTicker(devicePoll)
+	defer poll.Stop()
+	message := time.NewTicker(deviceMessage)
+	defer message.Stop()
+	err := lookAtDevice(path, readOnly)
+	if isLate(err) {
+		log.WithError(err).WithField(logfields.Path, path).Info("Waiting for the volume's device")
+	}
+	for isLate(err) {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-message.C:
+			log.WithError(err).WithField(logfields.Path, path).Warn("Still waiting for the volume's device")
+		case <-poll.C:
+			err = lookAtDevice(path, readOnly)
+		}
+	}
+	return err
+}
+
+func isLate(err error) bool {
+	return err != nil && !errors.Is(err, ErrWrongDevice) && !errors.Is(err, ErrReadOnlyDevice)
+}
+
+// lookAtDevice opens a device, once.
+func lookAtDevice(path string, readOnly bool) error {
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil {
+		return fmt.Errorf("looking at %s: %w", path, err)
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFBLK {
+		return fmt.Errorf("%s: %w", path, ErrWrongDevice)
+	}
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("opening %s: %w", path, err)
+	}
+	defer unix.Close(fd)
+	if size, err := unix.Seek(fd, 0, unix.SEEK_END); err != nil || size == 0 {
+		return fmt.Errorf("%s has no size yet (%v)", path, err)
+	}
+	refused, err := unix.IoctlGetInt(fd, unix.BLKROGET)
+	switch {
+	case err != nil:
+		return fmt.Errorf("asking whether %s is read-only: %w", path, err)
+	case refused != 0 && !readOnly:
+		return fmt.Errorf("%s: %w", path, ErrReadOnlyDevice)
+	}
+	return nil
+}

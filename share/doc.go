@@ -1,0 +1,39 @@
+// Package share is the process in a share-manager pod: it serves the file system of one
+// volume to many nodes over NFSv4, with NFS-Ganesha. It owns the mount of the volume's
+// device, the configuration and the life of the server, and says when clients are served.
+//
+//	wait for the device             a block device that opens; read-only is an error
+//	      ▼
+//	what is on it?                  nothing: mkfs; ext4, xfs: as it is; anything else: an error, untouched
+//	      ▼
+//	fsck, mount, grow               at EXPORT-ROOT/VOLUME, in a private mount
+//	      ▼
+//	rights                          0777, if the root directory is as mkfs leaves it
+//	      ▼
+//	recovery directory              .longhorn-share on the volume, hidden from clients
+//	      ▼
+//	configuration ► ganesha.nfsd ► it answers for /VOLUME ► ready (gRPC health)
+//	      ▼                ▲
+//	each 3 s: the server answers?    no: SIGKILL, and a new one
+//	          the volume answers?    no: the end, with an error
+//	          the device has grown?  the file system grows
+//	      ▼
+//	SIGTERM: the server ends, flush, unmount
+//
+// Rights of a root directory that someone has set stay: a volume that one pod used before
+// keeps its owner.
+//
+// The server's records of its clients are on the volume (fs_ng), so that a successor on
+// another node lets them claim their open files and locks. A record has the address that
+// the client is seen with; one that comes from another address after a move is not known,
+// and loses its locks.
+//
+// Two share managers of a volume: the volume's engine has moved to the successor's node,
+// and its replicas refuse writes of the former generation, so what the former writes is
+// lost and not mixed in. It must answer no client either: a process that stood still for
+// longer than the lease kills its server before it does anything else, and ends without
+// a flush. A volume that answers with errors is the same end. The server ends with this
+// process, whatever ends it.
+//
+// It must not know Kubernetes objects: which pod runs where, and when, is others' business.
+package share

@@ -1,0 +1,265 @@
+package share
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/longhorn-lep/longhorn-manager/internal/testutil/mountns"
+)
+
+const (
+	// roleEnv has the options of a share manager that this program then is.
+	roleEnv = "LONGHORN_TEST_SHARE_OPTIONS"
+	// lookupEnv has the name of an export whose file handle this program then prints.
+	lookupEnv = "LONGHORN_TEST_SHARE_LOOKUP"
+	patience  = time.Minute
+)
+
+func TestMain(m *testing.M) {
+	switch {
+	case os.Getenv(roleEnv) != "":
+		os.Exit(beRole(os.Getenv(roleEnv)))
+	case os.Getenv(lookupEnv) != "":
+		handle, err := newProber(2049, patience).lookup(context.Background(), os.Getenv(lookupEnv))
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		fmt.Fprintf(os.Stdout, "%x", handle)
+	default:
+		os.Exit(m.Run())
+	}
+}
+
+// beRole is a share manager in a network namespace of its own.
+func beRole(options string) int {
+	o := Options{}
+	err := json.Unmarshal([]byte(options), &o)
+	if err == nil {
+		err = exec.Command("ip", "link", "set", "lo", "up").Run()
+	}
+	if err == nil {
+		o.Log = logrus.NewEntry(logrus.New())
+		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+		defer stop()
+		err = Run(ctx, o)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "the share manager ended:", err)
+		return 1
+	}
+	return 0
+}
+
+// output is what a process has written.
+type output struct {
+	mu   sync.Mutex
+	text bytes.Buffer // guarded by mu
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
+// role is a share manager in a process of its own.
+type role struct {
+	t     *testing.T
+	o     Options
+	cmd   *exec.Cmd
+	out   *output
+	ended chan struct{}
+}
+
+// needs skips a test where commands are missing.
+func needs(t *testing.T, commands ...string) {
+	t.Helper()
+	for _, command := range commands {
+		if _, err := exec.LookPath(command); err != nil {
+			mountns.Missing(t, command+" (scripts/setup installs it)")
+		}
+	}
+}
+
+func startRole(t *testing.T, dir, device string, change func(*Options)) *role {
+	t.Helper()
+	o := valid()
+	o.Volume, o.Device, o.HealthListen = "vol", device, "127.0.0.1:9600"
+	o.ExportRoot, o.RuntimeDirectory = filepath.Join(dir, "export"), filepath.Join(dir, "run")
+	o.Lease, o.Grace = 6*time.Second, 6*time.Second
+	if change != nil {
+		change(&o)
+	}
+	r := &role{t: t, o: o, out: &output{}, ended: make(chan struct{})}
+	o.Log = nil
+	text, err := json.Marshal(o)
+	require.NoError(t, err)
+	r.cmd = exec.Command("/proc/self/exe", "-test.run=^$")
+	r.cmd.Env = append(os.Environ(), roleEnv+"="+string(text))
+	r.cmd.Stdout, r.cmd.Stderr = r.out, r.out
+	r.cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
+	require.NoError(t, r.cmd.Start())
+	go func() {
+		_ = r.cmd.Wait()
+		close(r.ended)
+	}()
+	t.Cleanup(func() {
+		_ = r.cmd.Process.Signal(syscall.SIGCONT)
+		_ = r.cmd.Process.Kill() // and the server goes with it
+		<-r.ended
+		if t.Failed() {
+			t.Logf("the share manager said:\n%s", r.out)
+		}
+	})
+	return r
+}
+
+// await waits until the role has said a text so many times.
+func (r *role) await(text string, times int) {
+	r.t.Helper()
+	require.Eventually(r.t, func() bool { return strings.Count(r.out.String(), text) >= times }, patience, 20*time.Millisecond,
+		"%q was not said %d times", text, times)
+}
+
+const (
+	sayServed   = "Clients are served"
+	sayUnserved = "Clients are not served"
+)
+
+// ganesha is the process number of the server.
+func (r *role) ganesha() int {
+	r.t.Helper()
+	var found int
+	require.Eventually(r.t, func() bool {
+		threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", r.cmd.Process.Pid))
+		for _, thread := range threads {
+			pids, _ := os.ReadFile(thread)
+			for _, field := range strings.Fields(string(pids)) {
+				name, _ := os.ReadFile(filepath.Join("/proc", field, "comm"))
+				if strings.Contains(string(name), "ganesha") {
+					found, _ = strconv.Atoi(field)
+				}
+			}
+		}
+		return found != 0
+	}, patience, 20*time.Millisecond, "no server runs")
+	return found
+}
+
+// end waits until the role ends and returns its exit code.
+func (r *role) end() int {
+	r.t.Helper()
+	select {
+	case <-r.ended:
+	case <-time.After(patience):
+		require.Fail(r.t, "the share manager does not end")
+	}
+	return r.cmd.ProcessState.ExitCode()
+}
+
+// terminate ends the role as the kubelet does.
+func (r *role) terminate() {
+	r.t.Helper()
+	start := time.Now()
+	require.NoError(r.t, r.cmd.Process.Signal(syscall.SIGTERM))
+	assert.Zero(r.t, r.end())
+	assert.Less(r.t, time.Since(start), 25*time.Second)
+}
+
+// inside runs a command in the role's network.
+func (r *role) inside(env string, command ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "nsenter", append([]string{"--net", "-t", strconv.Itoa(r.cmd.Process.Pid)}, command...)...)
+	cmd.Env = append(os.Environ(), env)
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// client runs a command of libnfs-utils until it succeeds: while the server is away, or
+// lets former clients claim their files first, it does not.
+func (r *role) client(command ...string) string {
+	r.t.Helper()
+	var out string
+	var err error
+	for deadline := time.Now().Add(patience); ; time.Sleep(200 * time.Millisecond) {
+		if out, err = r.inside("", command...); err == nil {
+			return out
+		}
+		require.True(r.t, time.Now().Before(deadline), "%v: %s", command, out)
+	}
+}
+
+func (r *role) write(name, text string) {
+	r.t.Helper()
+	file := filepath.Join(r.t.TempDir(), "file")
+	require.NoError(r.t, os.WriteFile(file, []byte(text), 0o600))
+	r.client("nfs-cp", file, url(name))
+}
+
+func (r *role) wantRead(name, text string) {
+	r.t.Helper()
+	assert.Equal(r.t, text, r.client("nfs-cat", url(name)))
+}
+
+func url(name string) string { return "nfs://127.0.0.1/vol/" + name + "?version=4&nfsport=2049" }
+
+// handle is the file handle of the share's root, as clients keep it.
+func (r *role) handle() string {
+	r.t.Helper()
+	self, err := os.Executable()
+	require.NoError(r.t, err)
+	out, err := r.inside(lookupEnv+"=vol", self, "-test.run=^$")
+	require.NoError(r.t, err, out)
+	return out
+}
+
+// newImage makes a sparse file.
+func newImage(t *testing.T, sizeBytes int64) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "image")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	require.NoError(t, os.Truncate(file, sizeBytes))
+	return file
+}
+
+// loopDevice puts a device in front of a file until the test ends.
+func loopDevice(t *testing.T, file string, options ...string) string {
+	t.Helper()
+	device := strings.TrimSpace(run(t, "losetup", append(options, "--find", "--show", file)...))
+	t.Cleanup(func() {
+		out, err := exec.Command("losetup", "--detach", device).CombinedOutput()
+		assert.NoError(t, err, "detaching %s: %s", device, out)
+	})
+	return device
+}
+
+func run(t *testing.T, command string, args ...string) string {
+	t.Helper()
+	out, err := exec.Command(command, args...).CombinedOutput()
+	require.NoError(t, err, "%s %v: %s", command, args, out)
+	return string(out)
+}

@@ -1,0 +1,48 @@
+package share
+
+import (
+	"context"
+	"fmt"
+	"net"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+)
+
+// healthService answers the kubelet's readiness probe.
+type healthService struct {
+	health  *health.Server
+	server  *grpc.Server
+	address string
+	done    chan struct{}
+}
+
+// serveHealth answers NOT_SERVING until told otherwise, and until close.
+func serveHealth(ctx context.Context, address string) (*healthService, error) {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("listening for health checks: %w", err)
+	}
+	h := &healthService{health: health.NewServer(), server: grpc.NewServer(), address: listener.Addr().String(), done: make(chan struct{})}
+	h.set(false)
+	healthpb.RegisterHealthServer(h.server, h.health)
+	go func() {
+		defer close(h.done)
+		_ = h.server.Serve(listener) // ends with close alone; without it the probe fails, which says it
+	}()
+	return h, nil
+}
+
+func (h *healthService) set(serving bool) {
+	status := healthpb.HealthCheckResponse_NOT_SERVING
+	if serving {
+		status = healthpb.HealthCheckResponse_SERVING
+	}
+	h.health.SetServingStatus("", status)
+}
+
+func (h *healthService) close() {
+	h.server.Stop()
+	<-h.done
+}

@@ -1,0 +1,115 @@
+package share
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// Squash says as whom the server acts for a client's users.
+type Squash string
+
+// The values of Squash.
+const (
+	SquashNone Squash = "none" // as themselves, root included
+	SquashRoot Squash = "root" // root is nobody
+	SquashAll  Squash = "all"  // all are nobody
+)
+
+// The types of file systems that are made and served.
+const (
+	typeExt4 = "ext4"
+	typeXFS  = "xfs"
+)
+
+// optionReadOnly among a mount's options.
+const optionReadOnly = "ro"
+
+// Bounds of what NFS-Ganesha takes.
+const (
+	maxLease = 120 * time.Second
+	maxGrace = 180 * time.Second
+)
+
+// ErrOptions means that the share manager was started with options that make no sense.
+var ErrOptions = errors.New("invalid option")
+
+// Options say what is shared and how.
+type Options struct {
+	// Volume is the name under which clients mount the share; Device is its block device.
+	Volume, Device string
+	// FSType is the file system that is made on a blank device, with MkfsParams.
+	FSType     string
+	MkfsParams []string
+	// MountOptions of the file system on the device; "ro" means ReadOnly too.
+	MountOptions []string
+	// ExportRoot is the directory below which the volume is mounted.
+	ExportRoot string
+	NFSPort    int
+	// HealthListen is the host:port of the gRPC health service.
+	HealthListen string
+	Squash       Squash
+	// ReadOnly: nothing is written to the volume, neither by clients nor by the server.
+	ReadOnly bool
+	// Clients are the networks and addresses that may mount the share; empty: all.
+	Clients []string
+	// Lease is how long a client's state lives without a sign of life, and Grace how long
+	// clients have to claim theirs after the server began anew.
+	Lease, Grace time.Duration
+	// RuntimeDirectory holds what is of this process alone.
+	RuntimeDirectory string
+	// Program is the NFS server; "": ganesha.nfsd on the path.
+	Program string
+	Log     *logrus.Entry
+}
+
+// normalize checks the options, and returns them with what follows from others.
+func (o Options) normalize() (Options, error) {
+	if _, err := types.VolumeName(o.Volume); err != nil {
+		return o, fmt.Errorf("%w: volume: %w", ErrOptions, err)
+	}
+	if o.Program == "" {
+		o.Program = "ganesha.nfsd"
+	}
+	o.ReadOnly = o.ReadOnly || slices.Contains(o.MountOptions, optionReadOnly)
+	if o.ReadOnly && !slices.Contains(o.MountOptions, optionReadOnly) {
+		o.MountOptions = append(slices.Clone(o.MountOptions), optionReadOnly)
+	}
+	for name, path := range map[string]string{"device": o.Device, "export root": o.ExportRoot, "runtime directory": o.RuntimeDirectory} {
+		if !filepath.IsAbs(path) || strings.ContainsAny(path, "\"\\\n\r") {
+			return o, fmt.Errorf("%w: %s %q: must be an absolute path without quotes, backslashes and line ends", ErrOptions, name, path)
+		}
+	}
+	switch {
+	case o.FSType != typeExt4 && o.FSType != typeXFS:
+		return o, fmt.Errorf("%w: file system %q: must be ext4 or xfs", ErrOptions, o.FSType)
+	case o.NFSPort < 1 || o.NFSPort > 65535:
+		return o, fmt.Errorf("%w: NFS port %d: must be from 1 to 65535", ErrOptions, o.NFSPort)
+	case !slices.Contains([]Squash{SquashNone, SquashRoot, SquashAll}, o.Squash):
+		return o, fmt.Errorf("%w: squash %q: must be none, root or all", ErrOptions, o.Squash)
+	case o.Lease < time.Second || o.Lease > maxLease || o.Lease%time.Second != 0:
+		return o, fmt.Errorf("%w: lease %s: must be whole seconds from 1 to %s", ErrOptions, o.Lease, maxLease)
+	case o.Grace < o.Lease || o.Grace > maxGrace || o.Grace%time.Second != 0:
+		return o, fmt.Errorf("%w: grace %s: must be whole seconds from the lease, %s, to %s", ErrOptions, o.Grace, o.Lease, maxGrace)
+	}
+	for _, client := range o.Clients {
+		if _, err := netip.ParsePrefix(client); err == nil {
+			continue
+		}
+		if _, err := netip.ParseAddr(client); err != nil {
+			return o, fmt.Errorf("%w: client %q: must be a network (CIDR) or an address", ErrOptions, client)
+		}
+	}
+	return o, nil
+}
+
+// target is where the volume's file system is mounted.
+func (o Options) target() string { return filepath.Join(o.ExportRoot, o.Volume) }

@@ -1,0 +1,77 @@
+package share
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"syscall"
+)
+
+// server is a running NFS server.
+type server interface {
+	// ended is closed when the server has ended and is reaped; why is why, from then on.
+	ended() <-chan struct{}
+	why() error
+	// terminate asks the server to end in order, kill ends it.
+	terminate() error
+	kill() error
+}
+
+// ganesha is an NFS-Ganesha.
+type ganesha struct {
+	process *os.Process
+	done    chan struct{}
+	err     error // set before done is closed
+}
+
+// startGanesha starts one that ends with this process, whatever ends that: nothing would
+// look after it.
+func startGanesha(o Options, configurationFile string) (*ganesha, error) {
+	cmd := exec.Command(o.Program, "-F", "-L", "STDOUT", "-f", configurationFile, "-p", filepath.Join(o.RuntimeDirectory, "ganesha.pid"))
+	log := &sober{to: os.Stdout}
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.Env = append(os.Environ(), "MALLOC_ARENA_MAX=2") // one for each of its threads would keep what each once needed
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	g := &ganesha{done: make(chan struct{})}
+	started := make(chan error)
+	go func() {
+		// The signal comes at the end of the thread that started the server, so that
+		// thread stays.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		g.process = cmd.Process
+		started <- err
+		if err == nil {
+			g.err = cmd.Wait()
+			close(g.done)
+		}
+	}()
+	if err := <-started; err != nil {
+		return nil, fmt.Errorf("starting %s: %w", o.Program, err)
+	}
+	return g, nil
+}
+
+func (g *ganesha) ended() <-chan struct{} { return g.done }
+
+func (g *ganesha) why() error {
+	if g.err == nil {
+		return errors.New("it ended by itself")
+	}
+	return g.err
+}
+
+func (g *ganesha) terminate() error { return g.signal(syscall.SIGTERM) }
+
+func (g *ganesha) kill() error { return g.signal(syscall.SIGKILL) }
+
+func (g *ganesha) signal(s os.Signal) error {
+	if err := g.process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("sending %s to the NFS server: %w", s, err)
+	}
+	return nil
+}

@@ -1,0 +1,288 @@
+package share
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/longhorn-lep/longhorn-manager/internal/testutil/mountns"
+)
+
+// own prepares a test with real servers: in its own mount namespace, which the roles
+// share, each in a network of its own.
+func own(t *testing.T) bool {
+	t.Helper()
+	needs(t, "ganesha.nfsd", "nfs-cp", "nfs-cat", "nfs-ls", "losetup", "nsenter", "ip", "mkfs.ext4", "mkfs.xfs", "blkid")
+	return mountns.Own(t)
+}
+
+func TestAShareIsServedThroughTheDeathsOfItsServer(t *testing.T) {
+	if !own(t) {
+		return
+	}
+	dir := t.TempDir()
+	image := newImage(t, 256<<20)
+	r := startRole(t, dir, loopDevice(t, image), nil)
+	r.await(sayServed, 1)
+	var st unix.Stat_t
+	require.NoError(t, unix.Stat(r.o.target(), &st))
+	assert.Equal(t, uint32(0o777), st.Mode&0o7777, "rights of a new file system")
+	r.write("file", "data")
+	r.wantRead("file", "data")
+	showMemory(t, r)
+
+	first := r.ganesha()
+	require.NoError(t, syscall.Kill(first, syscall.SIGKILL))
+	r.await(sayServed, 2)
+	assert.NotEqual(t, first, r.ganesha())
+	r.wantRead("file", "data")
+
+	stopped := r.ganesha()
+	require.NoError(t, syscall.Kill(stopped, syscall.SIGSTOP))
+	r.await("does not answer and is killed", 1)
+	r.await(sayServed, 3)
+	r.wantRead("file", "data")
+	r.write("other", "more")
+	handle := r.handle()
+
+	r.terminate()
+	wantNothingMounted(t, dir)
+	left, err := os.ReadDir(r.o.ExportRoot)
+	require.NoError(t, err)
+	assert.Empty(t, left)
+
+	again := startRole(t, dir, loopDevice(t, image), nil) // as on another node: another device
+	again.await(sayServed, 1)
+	assert.Contains(t, again.out.String(), "IN GRACE")
+	assert.NotContains(t, again.out.String(), "clid count(0)", "the clients of the former server are not known")
+	assert.Equal(t, handle, again.handle(), "the file handle of the root")
+	again.wantRead("file", "data")
+	again.wantRead("other", "more")
+	again.terminate()
+	wantNothingMounted(t, dir)
+}
+
+// showMemory tells what an idle share costs.
+func showMemory(t *testing.T, r *role) {
+	for name, pid := range map[string]int{"share manager": r.cmd.Process.Pid, "ganesha.nfsd": r.ganesha()} {
+		status, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "status"))
+		require.NoError(t, err)
+		for _, line := range strings.Split(string(status), "\n") {
+			if strings.HasPrefix(line, "VmRSS") || strings.HasPrefix(line, "RssAnon") {
+				t.Log(name, strings.Join(strings.Fields(line), " "))
+			}
+		}
+	}
+}
+
+// wantNothingMounted looks for mounts below a directory.
+func wantNothingMounted(t *testing.T, dir string) {
+	t.Helper()
+	mounts, err := os.ReadFile("/proc/self/mounts")
+	require.NoError(t, err)
+	assert.NotContains(t, string(mounts), dir)
+}
+
+func TestClientsDoNotReachTheRecoveryData(t *testing.T) {
+	if !own(t) {
+		return
+	}
+	dir := t.TempDir()
+	image := newImage(t, 64<<20)
+	r := startRole(t, dir, loopDevice(t, image), nil)
+	r.await(sayServed, 1)
+	r.write("file", "data")
+	records, err := filepath.Glob(filepath.Join(r.o.RuntimeDirectory, "recovery", "v4recov", "node0.*", "*"))
+	require.NoError(t, err)
+	assert.NotEmpty(t, records, "no client was recorded")
+	assert.NotContains(t, r.client("nfs-ls", url(".longhorn-share")), "v4recov")
+	r.terminate()
+
+	// A user of the volume leads the records elsewhere.
+	device, mounted, elsewhere := loopDevice(t, image), filepath.Join(dir, "mounted"), filepath.Join(dir, "elsewhere")
+	require.NoError(t, os.Mkdir(mounted, 0o700))
+	require.NoError(t, os.Mkdir(elsewhere, 0o700))
+	run(t, "mount", device, mounted)
+	require.NoError(t, os.RemoveAll(filepath.Join(mounted, recoveryName, "v4recov")))
+	require.NoError(t, os.Symlink(elsewhere, filepath.Join(mounted, recoveryName, "v4recov")))
+	run(t, "umount", mounted)
+	r = startRole(t, dir, device, nil)
+	r.await(sayServed, 1)
+	r.write("other", "data")
+	r.terminate()
+	led, err := os.ReadDir(elsewhere)
+	require.NoError(t, err)
+	assert.Empty(t, led)
+}
+
+func TestAShareManagerThatStoodStillServesNoMore(t *testing.T) {
+	if !own(t) {
+		return
+	}
+	dir := t.TempDir()
+	r := startRole(t, dir, loopDevice(t, newImage(t, 64<<20)), nil)
+	r.await(sayServed, 1)
+	server := r.ganesha()
+	for _, pid := range []int{r.cmd.Process.Pid, server} {
+		require.NoError(t, syscall.Kill(pid, syscall.SIGSTOP))
+	}
+	time.Sleep(r.o.Lease + 2*time.Second) // longer than the lease is the point
+	for _, pid := range []int{server, r.cmd.Process.Pid} {
+		require.NoError(t, syscall.Kill(pid, syscall.SIGCONT))
+	}
+	assert.Equal(t, 1, r.end())
+	assert.Contains(t, r.out.String(), "stood still for longer than the lease")
+	assert.ErrorIs(t, syscall.Kill(server, 0), syscall.ESRCH, "its server still runs")
+	wantNothingMounted(t, dir)
+}
+
+func TestAServerEndsWithItsShareManager(t *testing.T) {
+	if !own(t) {
+		return
+	}
+	dir := t.TempDir()
+	r := startRole(t, dir, loopDevice(t, newImage(t, 64<<20)), nil)
+	r.await(sayServed, 1)
+	server := r.ganesha()
+	require.NoError(t, r.cmd.Process.Kill())
+	r.end()
+	require.Eventually(t, func() bool { return syscall.Kill(server, 0) != nil || isZombie(server) }, patience, 20*time.Millisecond)
+	for _, mounted := range []string{filepath.Join(r.o.target(), recoveryName), filepath.Join(r.o.RuntimeDirectory, "recovery"), r.o.target(), r.o.ExportRoot} {
+		run(t, "umount", mounted)
+	}
+}
+
+func TestTheFileSystemGrowsWithItsDevice(t *testing.T) {
+	if !own(t) {
+		return
+	}
+	image := newImage(t, 320<<20)
+	device := loopDevice(t, image)
+	r := startRole(t, t.TempDir(), device, func(o *Options) { o.FSType = "xfs" })
+	r.await(sayServed, 1)
+	require.NoError(t, os.Truncate(image, 640<<20))
+	run(t, "losetup", "--set-capacity", device)
+	r.await("File system fills its device", 1)
+	var st unix.Statfs_t
+	require.NoError(t, unix.Statfs(r.o.target(), &st))
+	assert.Greater(t, int64(st.Blocks)*st.Bsize, int64(500<<20))
+	r.terminate()
+}
+
+func TestWhatIsOnADeviceStays(t *testing.T) {
+	if !own(t) {
+		return
+	}
+	write := func(offset int64, data ...byte) func(*testing.T, string) {
+		return func(t *testing.T, image string) {
+			f, err := os.OpenFile(image, os.O_WRONLY, 0)
+			require.NoError(t, err)
+			_, err = f.WriteAt(data, offset)
+			require.NoError(t, err)
+			require.NoError(t, f.Close())
+		}
+	}
+	for _, c := range []struct {
+		name   string
+		fill   func(*testing.T, string)
+		device func(*testing.T, string) string
+		change func(*Options)
+		says   string
+	}{
+		{name: "a partition table", fill: func(t *testing.T, image string) {
+			write(446, 0, 0, 2, 0, 0x83, 0, 0, 0, 0, 8, 0, 0, 0, 8, 0, 0)(t, image)
+			write(510, 0x55, 0xaa)(t, image)
+		}, says: ErrForeign.Error()},
+		{name: "an encrypted device", fill: write(0, 'L', 'U', 'K', 'S', 0xba, 0xbe, 0, 1), says: ErrForeign.Error()},
+		{name: "swap space", fill: func(t *testing.T, image string) { run(t, "mkswap", image) }, says: ErrForeign.Error()},
+		{name: "a device that cannot be read", device: func(t *testing.T, image string) string {
+			device := loopDevice(t, image)
+			require.NoError(t, os.Truncate(image, 0))
+			return device
+		}, says: "device cannot be read"},
+		{name: "a device that takes no writes", device: func(t *testing.T, image string) string {
+			return loopDevice(t, image, "--read-only")
+		}, says: ErrReadOnlyDevice.Error()},
+		{name: "a plain file", device: func(_ *testing.T, image string) string { return image }, says: ErrWrongDevice.Error()},
+		{name: "nothing, for a share that is read-only", change: func(o *Options) { o.ReadOnly = true }, says: ErrBlank.Error()},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			image := newImage(t, 64<<20)
+			if c.fill != nil {
+				c.fill(t, image)
+			}
+			before := sum(t, image)
+			var device string
+			if c.device != nil {
+				device = c.device(t, image)
+				before = sum(t, image)
+			} else {
+				device = loopDevice(t, image)
+			}
+			dir := t.TempDir()
+			r := startRole(t, dir, device, c.change)
+			assert.Equal(t, 1, r.end())
+			assert.Contains(t, r.out.String(), c.says)
+			assert.Equal(t, before, sum(t, image), "the device was written")
+			wantNothingMounted(t, dir)
+		})
+	}
+}
+
+func TestAFileSystemThatIsThereIsServedAsItIs(t *testing.T) {
+	if !own(t) {
+		return
+	}
+	for _, c := range []struct {
+		name, mkfs, wanted string
+		sizeBytes          int64
+		readOnly           bool
+	}{
+		{"ext4 where xfs is asked for", "mkfs.ext4", "xfs", 64 << 20, false},
+		{"xfs where ext4 is asked for", "mkfs.xfs", "ext4", 320 << 20, false},
+		{"read-only", "mkfs.ext4", "ext4", 64 << 20, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := t.TempDir()
+			image := newImage(t, c.sizeBytes)
+			device := loopDevice(t, image)
+			run(t, c.mkfs, device)
+			mounted := filepath.Join(dir, "mounted")
+			require.NoError(t, os.Mkdir(mounted, 0o700))
+			run(t, "mount", device, mounted)
+			require.NoError(t, os.WriteFile(filepath.Join(mounted, "file"), []byte("data"), 0o644))
+			require.NoError(t, os.Chown(mounted, 1000, 1000))
+			run(t, "umount", mounted)
+			before := sum(t, image)
+			r := startRole(t, dir, device, func(o *Options) { o.FSType, o.ReadOnly = c.wanted, c.readOnly })
+			r.await(sayServed, 1)
+			r.wantRead("file", "data")
+			var st unix.Stat_t
+			require.NoError(t, unix.Stat(r.o.target(), &st))
+			assert.Equal(t, uint32(0o755), st.Mode&0o7777, "rights that someone has set")
+			r.terminate()
+			wantNothingMounted(t, dir)
+			if c.readOnly {
+				assert.Equal(t, before, sum(t, image), "the device was written")
+			}
+		})
+	}
+}
+
+func sum(t *testing.T, file string) string {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	require.NoError(t, err)
+	digest := sha256.Sum256(data)
+	return hex.EncodeToString(digest[:])
+}

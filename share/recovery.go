@@ -1,0 +1,131 @@
+package share
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+
+	"golang.org/x/sys/unix"
+)
+
+// recoveryName is the directory in the root of the volume that holds what the server must
+// know of its clients after a restart. It lies on the volume so that a successor on
+// another node finds it.
+const recoveryName = ".longhorn-share"
+
+// coverName is an empty directory in it.
+const coverName = "cover"
+
+// setUpRecovery makes the directory where it is missing and mounts it where this process
+// alone reaches it. In the share, an empty directory is mounted over it: a client that is
+// root could otherwise lead the server to other places by links, or make it forget its
+// clients.
+//
+//	/run/longhorn-share/recovery  ──►  .longhorn-share         of the volume
+//	/export/VOLUME/.longhorn-share ─►  .longhorn-share/cover   of the volume
+func (v *volume) setUpRecovery() error {
+	if err := os.MkdirAll(v.recovery, 0o700); err != nil {
+		return fmt.Errorf("making the recovery directory: %w", err)
+	}
+	if v.o.ReadOnly {
+		return nil // nothing is written to the volume, and a client has no locks to lose that a writer could take
+	}
+	directory, err := openRecovery(v.o.target())
+	if err != nil {
+		v.log.WithError(err).Warn("Clients cannot keep their state beyond this pod: the recovery data is not on the volume")
+		return nil
+	}
+	defer directory.Close()
+	self := filepath.Join("/proc/self/fd", fmt.Sprint(directory.Fd()))
+	if err := v.bind(self, v.recovery); err != nil {
+		return err
+	}
+	if err := dropLinks(v.recovery); err != nil {
+		return err
+	}
+	return v.bind(filepath.Join(v.recovery, coverName), filepath.Join(v.o.target(), recoveryName))
+}
+
+// recordsName is the directory of the records, in which Ganesha keeps the link
+// "node0" to the ones that hold: node0.XXXXXX beside it.
+const recordsName = "v4recov"
+
+var recordsLink = regexp.MustCompile(`^node0\.[A-Za-z0-9]{6}$`)
+
+// dropLinks removes links in the recovery directory that lead anywhere else than
+// Ganesha's own: they were made by someone who could write the volume, and Ganesha would
+// make and remove directories where they lead.
+func dropLinks(recovery string) error {
+	for _, dir := range []string{recovery, filepath.Join(recovery, recordsName)} {
+		entries, err := os.ReadDir(dir)
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("looking for links among the recovery data: %w", err)
+		}
+		for _, e := range entries {
+			path := filepath.Join(dir, e.Name())
+			if e.Type()&os.ModeSymlink == 0 {
+				continue
+			}
+			if target, err := os.Readlink(path); err == nil && dir != recovery && recordsLink.MatchString(target) {
+				continue
+			}
+			if err := os.Remove(path); err != nil {
+				return fmt.Errorf("removing a link among the recovery data: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+func (v *volume) bind(source, target string) error {
+	if err := unix.Mount(source, target, "", unix.MS_BIND, ""); err != nil {
+		return fmt.Errorf("binding %s to %s: %w", source, target, err)
+	}
+	v.mounts = append(v.mounts, target)
+	if err := unix.Mount("", target, "", unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("making the mount at %s private: %w", target, err)
+	}
+	return nil
+}
+
+// openRecovery opens the directory, made where it is missing, and never anything that a
+// link of that name leads to.
+func openRecovery(root string) (*os.File, error) {
+	top, err := unix.Open(root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("opening %s: %w", root, err)
+	}
+	defer unix.Close(top)
+	fd, err := makeDirectory(top, recoveryName)
+	if err != nil {
+		return nil, err
+	}
+	cover, err := makeDirectory(fd, coverName)
+	if err != nil {
+		unix.Close(fd)
+		return nil, err
+	}
+	unix.Close(cover)
+	return os.NewFile(uintptr(fd), recoveryName), nil
+}
+
+// makeDirectory opens a directory of root's, which nobody else may look into.
+func makeDirectory(parent int, name string) (int, error) {
+	if err := unix.Mkdirat(parent, name, 0o700); err != nil && !errors.Is(err, unix.EEXIST) {
+		return -1, fmt.Errorf("making directory %s: %w", name, err)
+	}
+	fd, err := unix.Openat(parent, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, fmt.Errorf("opening directory %s: %w", name, err)
+	}
+	if err := errors.Join(unix.Fchown(fd, 0, 0), unix.Fchmod(fd, 0o700)); err != nil {
+		unix.Close(fd)
+		return -1, fmt.Errorf("keeping directory %s to root: %w", name, err)
+	}
+	return fd, nil
+}

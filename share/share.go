@@ -1,0 +1,140 @@
+package share
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// How long the parts of an end may take. Together they are less than the 30 s that a pod
+// has by default.
+const (
+	preparePatience = 10 * time.Second
+	requestPatience = 10 * time.Second
+	killPatience    = 2 * time.Second
+	busyPatience    = 3 * time.Second
+	unmountPatience = 11 * time.Second // with flushing what was written
+)
+
+const probePatience = 3 * time.Second
+
+// Run shares a volume until ctx ends, when it returns nil, or until it cannot go on. When
+// it returns, the server has been killed and everything is unmounted, except what the
+// kernel holds for a volume that does not answer.
+func Run(ctx context.Context, o Options) error {
+	o, err := o.normalize()
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(o.RuntimeDirectory, 0o700); err != nil {
+		return fmt.Errorf("making the runtime directory: %w", err)
+	}
+	health, err := serveHealth(ctx, o.HealthListen)
+	if err != nil {
+		return err
+	}
+	defer health.close()
+	v := newVolume(o)
+	prepared := make(chan error, 1)
+	go func() { prepared <- v.prepare(ctx) }()
+	select {
+	case err = <-prepared:
+	case <-ctx.Done():
+		select {
+		case err = <-prepared:
+		case <-time.After(preparePatience):
+			return errors.New("the volume is still being prepared, and is left so")
+		}
+	}
+	if err != nil || ctx.Err() != nil {
+		v.closeWithin(unmountPatience, true)
+		if ctx.Err() != nil {
+			return nil
+		}
+		return fmt.Errorf("preparing volume %s: %w", o.Volume, err)
+	}
+	return serve(ctx, o, v, health)
+}
+
+// serve runs the server on a volume that is mounted.
+func serve(ctx context.Context, o Options, v *volume, health *healthService) error {
+	configuration := filepath.Join(o.RuntimeDirectory, "ganesha.conf")
+	if err := os.WriteFile(configuration, []byte(ganeshaConfiguration(o, v.recovery)), 0o600); err != nil {
+		v.closeWithin(unmountPatience, true)
+		return fmt.Errorf("writing the NFS server's configuration: %w", err)
+	}
+	p := newProber(o.NFSPort, probePatience)
+	s := &supervisor{
+		watch: watch{t: defaultTiming(o.Lease)}, now: sinceBoot,
+		start:  func() (server, error) { return startGanesha(o, configuration) },
+		lookup: func(ctx context.Context) error { _, err := p.lookup(ctx, o.Volume); return err },
+		null:   p.null,
+		check:  v.check, size: v.size, grow: v.grow,
+		serving: health.set, each: reaper(), log: o.Log,
+	}
+	if o.ReadOnly {
+		s.grow = func() error { return nil }
+	}
+	if size, err := v.size(); err == nil {
+		s.sizeBytes = size // prepare has let the file system grow to it
+	}
+	o.Log.Info("The volume is mounted; starting the NFS server")
+	err := s.run(ctx)
+	// A volume that failed, or that another share manager may have by now, gets no flush
+	// from here: it would be refused below, or wait for long. What clients were promised
+	// to be on disk is there already; the rest they send again to a new server.
+	orderly := err == nil || errors.Is(err, ErrServerDies)
+	request := requestPatience
+	if err != nil {
+		request = 0
+	}
+	s.stop(request, killPatience)
+	v.closeWithin(unmountPatience, orderly)
+	return err
+}
+
+// closeWithin unmounts everything, but does not wait longer than limit: unmounting flushes.
+func (v *volume) closeWithin(limit time.Duration, flush bool) {
+	done := make(chan struct{})
+	busy := time.Now()
+	if flush {
+		busy = busy.Add(busyPatience)
+	}
+	go func() {
+		defer close(done)
+		v.close(busy, flush)
+	}()
+	select {
+	case <-done:
+	case <-time.After(limit):
+		v.log.Warn("The volume is still being unmounted, and is left so")
+	}
+}
+
+// sinceBoot goes on while this process is stopped, and while the machine sleeps.
+func sinceBoot() time.Duration {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
+		panic("BUG: the kernel has no boot time: " + err.Error())
+	}
+	return time.Duration(ts.Nano())
+}
+
+// reaper reaps orphans where they become this process's, now and then.
+func reaper() func() {
+	if os.Getpid() != 1 {
+		return func() {}
+	}
+	o, last := &orphans{}, sinceBoot()
+	return func() {
+		if now := sinceBoot(); now-last >= orphanRound {
+			last = now
+			o.reap()
+		}
+	}
+}

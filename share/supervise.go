@@ -1,0 +1,226 @@
+package share
+
+import (
+	"context"
+	"time"
+
+	"github.com/sirupsen/logrus"
+)
+
+// supervisor keeps a server running and looks after it and its volume.
+type supervisor struct {
+	watch watch
+	// now is the time since some fixed moment; it goes on while this process is stopped
+	// and while the machine sleeps.
+	now   func() time.Duration
+	start func() (server, error)
+	// lookup and null must return within the time of a probe; check, grow and size may
+	// take as long as the volume does.
+	lookup, null func(context.Context) error
+	check        func(write bool) error
+	size         func() (int64, error)
+	grow         func() error
+	// serving is told when clients begin or cease to be served.
+	serving func(bool)
+	// each is called once a pulse or more often.
+	each func()
+	log  *logrus.Entry
+
+	server    server
+	news      chan news
+	sizeBytes int64 // that the file system was grown to
+	growing   bool
+	wasServed bool
+}
+
+// news is how something ended that was begun aside. It is called in the loop.
+type news func(now time.Duration) ([]act, error)
+
+// run serves until ctx ends, when it returns nil, or until it must give up. It leaves the
+// server running, if there is one: see stop.
+func (s *supervisor) run(ctx context.Context) error {
+	aside, cancel := context.WithCancel(ctx)
+	defer cancel()
+	s.news = make(chan news)
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	defer s.tell(false)
+	for {
+		var told news
+		var ended <-chan struct{}
+		if s.server != nil {
+			ended = s.server.ended()
+		}
+		stopping := false
+		select {
+		case <-ctx.Done():
+			stopping = true
+		case <-timer.C:
+		case told = <-s.news:
+		case <-ended:
+			told = s.gone
+		}
+		now := s.now()
+		if err := s.watch.awake(now); err != nil || stopping {
+			return err
+		}
+		if err := s.react(aside, now, told); err != nil {
+			return err
+		}
+		timer.Reset(s.watch.due(now) - now)
+	}
+}
+
+// react takes the news in and does what follows.
+func (s *supervisor) react(ctx context.Context, now time.Duration, told news) error {
+	if told != nil {
+		acts, err := told(now)
+		if err != nil {
+			return err
+		}
+		if err := s.do(ctx, acts); err != nil {
+			return err
+		}
+	}
+	acts, err := s.watch.step(now)
+	if err != nil {
+		return err
+	}
+	if err := s.do(ctx, acts); err != nil {
+		return err
+	}
+	s.tell(s.watch.serving(now))
+	s.each()
+	return nil
+}
+
+// gone is the news that the server has ended.
+func (s *supervisor) gone(now time.Duration) ([]act, error) {
+	s.log.WithError(s.server.why()).Warn("The NFS server has ended")
+	s.server = nil
+	return nil, s.watch.exited(now)
+}
+
+func (s *supervisor) do(ctx context.Context, acts []act) error {
+	for _, a := range acts {
+		switch a {
+		case actStart:
+			server, err := s.start()
+			if err != nil {
+				return err // another try would end alike
+			}
+			s.server = server
+		case actKill:
+			s.log.Warn("The NFS server does not answer and is killed")
+			if err := s.server.kill(); err != nil {
+				return err
+			}
+		case actLookup:
+			s.probe(ctx, s.lookup)
+		case actNull:
+			s.probe(ctx, s.null)
+		case actCheck, actWrite:
+			s.look(ctx, a == actWrite)
+		}
+	}
+	return nil
+}
+
+// aside lets f run beside the loop, and brings its news to the loop as long as that runs.
+func (s *supervisor) aside(ctx context.Context, f func() news) {
+	go func() {
+		told := f()
+		select {
+		case s.news <- told:
+		case <-ctx.Done():
+		}
+	}()
+}
+
+func (s *supervisor) probe(ctx context.Context, ask func(context.Context) error) {
+	number := s.watch.number
+	s.aside(ctx, func() news {
+		err := ask(ctx)
+		return func(now time.Duration) ([]act, error) {
+			if err != nil && s.watch.answered {
+				s.log.WithError(err).Warn("The NFS server gave no answer")
+			}
+			return s.watch.probed(now, number, err), nil
+		}
+	})
+}
+
+// look checks the volume, and whether its device has grown.
+func (s *supervisor) look(ctx context.Context, write bool) {
+	s.aside(ctx, func() news {
+		err := s.check(write)
+		size, sizeErr := int64(0), err
+		if err == nil {
+			size, sizeErr = s.size()
+		}
+		return func(now time.Duration) ([]act, error) {
+			if sizeErr == nil && size > s.sizeBytes && !s.growing {
+				s.growTo(ctx, size)
+			}
+			return nil, s.watch.checked(now, err)
+		}
+	})
+}
+
+// growTo lets the file system grow once; if it cannot, it is not tried again until the
+// device grows further.
+func (s *supervisor) growTo(ctx context.Context, size int64) {
+	s.growing = true
+	s.aside(ctx, func() news {
+		err := s.grow()
+		return func(time.Duration) ([]act, error) {
+			s.growing, s.sizeBytes = false, size
+			log := s.log.WithField("sizeBytes", size)
+			if err != nil {
+				log.WithError(err).Warn("The file system cannot grow to fill its device")
+			} else {
+				log.Info("File system fills its device")
+			}
+			return nil, nil
+		}
+	})
+}
+
+func (s *supervisor) tell(served bool) {
+	if served == s.wasServed {
+		return
+	}
+	s.wasServed = served
+	s.serving(served)
+	if served {
+		s.log.Info("Clients are served")
+	} else {
+		s.log.Info("Clients are not served any more")
+	}
+}
+
+// stop ends the server: by request where it may take a while, which it may use to write
+// down what a successor must know of its clients.
+func (s *supervisor) stop(request, kill time.Duration) {
+	if s.server == nil {
+		return
+	}
+	if request > 0 && s.server.terminate() == nil && s.hasEnded(request) {
+		return
+	}
+	if err := s.server.kill(); err != nil {
+		s.log.WithError(err).Error("The NFS server cannot be killed")
+	}
+	if !s.hasEnded(kill) {
+		s.log.Error("The NFS server was killed and has not ended: it waits for the volume")
+	}
+}
+
+func (s *supervisor) hasEnded(limit time.Duration) bool {
+	select {
+	case <-s.server.ended():
+		return true
+	case <-time.After(limit):
+		return false
+	}
+}

@@ -1,0 +1,225 @@
+package share
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	"golang.org/x/sys/unix"
+
+	"github.com/longhorn-lep/longhorn-manager/util/mount"
+)
+
+// ErrForeign means that there is something on a device which is no file system that can
+// be shared. It stays as it is.
+var ErrForeign = errors.New("the device holds something else than ext4 or xfs")
+
+// ErrBlank means that there is nothing on a device, and that nothing may be made there.
+var ErrBlank = errors.New("the device is blank, and nothing is made on a share that is read-only")
+
+// volume is the file system that is shared. After prepare, its methods may be called
+// side by side.
+type volume struct {
+	o   Options
+	sys *mount.System
+	log *logrus.Entry
+	// recovery is where Ganesha keeps what it must know of its clients after a restart.
+	recovery string
+	// mounts are what prepare has mounted, in that order.
+	mounts []string
+	checks int // of check, which are never two at a time
+}
+
+func newVolume(o Options) *volume {
+	return &volume{o: o, sys: mount.New(), log: o.Log, recovery: filepath.Join(o.RuntimeDirectory, "recovery")}
+}
+
+// prepare waits for the device and mounts its file system. It makes one only on a blank
+// device: see mount.System.FormatAndMount for what is blank, which is looked at again
+// there, right before the making.
+func (v *volume) prepare(ctx context.Context) error {
+	if err := awaitDevice(ctx, v.o.Device, v.o.ReadOnly, v.log); err != nil {
+		return err
+	}
+	fsType, err := v.choose()
+	if err != nil {
+		return err
+	}
+	if err := v.isolate(); err != nil {
+		return err
+	}
+	if err := v.mount(fsType); err != nil {
+		return err
+	}
+	if !v.o.ReadOnly {
+		if err := openRoot(v.o.target()); err != nil {
+			return err
+		}
+		if err := v.grow(); err != nil {
+			v.log.WithError(err).Warn("The file system cannot grow to fill its device") // the data must be in reach all the same
+		}
+	}
+	return v.setUpRecovery()
+}
+
+// choose returns the type of the file system that is on the device, or that is to be
+// made there.
+func (v *volume) choose() (string, error) {
+	found, err := v.sys.Contents(v.o.Device)
+	switch {
+	case err != nil:
+		return "", err
+	case found == "" && v.o.ReadOnly:
+		return "", fmt.Errorf("%s: %w", v.o.Device, ErrBlank)
+	case found == "":
+		return v.o.FSType, nil
+	case found != typeExt4 && found != typeXFS:
+		return "", fmt.Errorf("%s: %w: %s", v.o.Device, ErrForeign, found)
+	}
+	return found, nil
+}
+
+// isolate keeps what is mounted below the export root from other mount namespaces: there
+// it would hold the device after this process has ended.
+func (v *volume) isolate() error {
+	root := v.o.ExportRoot
+	if err := os.MkdirAll(root, 0o755); err != nil {
+		return fmt.Errorf("making the export root: %w", err)
+	}
+	if err := unix.Mount(root, root, "", unix.MS_BIND, ""); err != nil {
+		return fmt.Errorf("binding %s to itself: %w", root, err)
+	}
+	v.mounts = append(v.mounts, root)
+	if err := unix.Mount("", root, "", unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("making mounts below %s private: %w", root, err)
+	}
+	return nil
+}
+
+func (v *volume) mount(fsType string) error {
+	err := v.sys.FormatAndMount(mount.Filesystem{
+		Device: v.o.Device, Target: v.o.target(), Type: fsType, Options: v.o.MountOptions, MkfsOptions: v.o.MkfsParams,
+	})
+	if err != nil {
+		return err
+	}
+	v.mounts = append(v.mounts, v.o.target())
+	return nil
+}
+
+// openRoot lets every user write to the root directory of a file system where it is as
+// mkfs leaves it. Other rights were set by someone, be it while the volume had a single
+// user, and are data.
+func openRoot(root string) error {
+	var st unix.Stat_t
+	if err := unix.Stat(root, &st); err != nil {
+		return fmt.Errorf("looking at the rights of %s: %w", root, err)
+	}
+	if st.Uid != 0 || st.Gid != 0 || st.Mode&0o7777 != 0o755 {
+		return nil
+	}
+	if err := os.Chmod(root, 0o777); err != nil {
+		return fmt.Errorf("opening %s to all users: %w", root, err)
+	}
+	return nil
+}
+
+// size of the device.
+func (v *volume) size() (int64, error) { return v.sys.DeviceSize(v.o.Device) }
+
+// grow lets the file system fill its device.
+func (v *volume) grow() error { return v.sys.Grow(v.o.Device, v.o.target()) }
+
+// syncEvery is at how many checks a flush is asked for: it finds a file system that has
+// given up, and costs each replica a flush.
+const syncEvery = 4
+
+// check tells whether the volume can be used. It may take as long as the volume does.
+func (v *volume) check(write bool) error {
+	if err := (mount.HostFiles{}).Probe(v.o.Device); err != nil {
+		return err
+	}
+	root, err := os.Open(v.o.target())
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	var st unix.Statfs_t
+	if err := unix.Fstatfs(int(root.Fd()), &st); err != nil {
+		return fmt.Errorf("looking at the file system: %w", err)
+	}
+	if st.Flags&unix.ST_RDONLY != 0 && !v.o.ReadOnly {
+		return errors.New("the file system has become read-only")
+	}
+	if _, err := root.ReadDir(1); err != nil && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("listing the root directory: %w", err)
+	}
+	v.checks++
+	switch {
+	case v.o.ReadOnly:
+		return nil
+	case write:
+		return v.write()
+	case v.checks%syncEvery == 0:
+		if err := root.Sync(); err != nil {
+			return fmt.Errorf("flushing the root directory: %w", err)
+		}
+	}
+	return nil
+}
+
+// write makes a file and removes it. A full file system is no failure.
+func (v *volume) write() error {
+	name := filepath.Join(v.recovery, "written")
+	f, err := os.OpenFile(name, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	if err == nil {
+		err = errors.Join(f.Sync(), f.Close(), os.Remove(name))
+	}
+	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+		return nil
+	}
+	return err
+}
+
+// unmountPoll is how often a mount in use is tried again.
+const unmountPoll = 100 * time.Millisecond
+
+// close unmounts everything, the last mount first. A mount that is in use until the
+// deadline is taken out of the table all the same; its last user ends it.
+func (v *volume) close(deadline time.Time, flush bool) {
+	if flush && len(v.mounts) > 1 {
+		v.sync()
+	}
+	for i := len(v.mounts) - 1; i >= 0; i-- {
+		path := v.mounts[i]
+		err := unix.Unmount(path, unix.UMOUNT_NOFOLLOW)
+		for errors.Is(err, unix.EBUSY) && time.Now().Before(deadline) {
+			time.Sleep(unmountPoll)
+			err = unix.Unmount(path, unix.UMOUNT_NOFOLLOW)
+		}
+		if err != nil {
+			v.log.WithError(err).WithField("path", path).Warn("The mount is in use; its last user ends it")
+			if err := unix.Unmount(path, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil {
+				v.log.WithError(err).WithField("path", path).Error("The mount stays")
+			}
+		}
+	}
+	v.mounts = nil
+	_ = os.Remove(v.o.target()) // an empty directory, where it is
+}
+
+func (v *volume) sync() {
+	root, err := os.Open(v.o.target())
+	if err == nil {
+		defer root.Close()
+		err = unix.Syncfs(int(root.Fd()))
+	}
+	if err != nil {
+		v.log.WithError(err).Error("The file system is not flushed")
+	}
+}
