@@ -12,7 +12,9 @@ binary=${1:-bin/longhorn-manager}
 name=${2:-localhost/longhorn-manager:dev}
 out=${3:-dist/longhorn-manager.tar}
 suite=bookworm
-packages=e2fsprogs,xfsprogs,util-linux,mount # those of the Dockerfile
+packages=e2fsprogs,xfsprogs,util-linux,mount,nfs-ganesha,nfs-ganesha-vfs # those of the Dockerfile
+# What these packages bring and nothing of them that is used here needs; the Dockerfile's list, too.
+unneeded='usr/share/perl usr/share/perl5 usr/lib/*/perl usr/lib/*/libperl.so* usr/lib/python3* usr/bin/python3* usr/share/python3 usr/sbin/xfs_scrub* usr/lib/*/libicu* usr/lib/*/gconv'
 cache=${XDG_CACHE_HOME:-/var/cache}/longhorn-image
 
 say() { echo "image: $*"; }
@@ -58,6 +60,7 @@ make_base() {
 		--aptopt='APT::Install-Recommends "false"' \
 		--dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/man/*' \
 		--dpkgopt='path-exclude=/usr/share/locale/*' --dpkgopt='path-exclude=/usr/share/info/*' \
+		--customize-hook="cd \"\$1\" && rm -rf $unneeded" \
 		"$suite" "$tar" >"$cache/mmdebstrap.log" 2>&1 || {
 		tail -20 "$cache/mmdebstrap.log" >&2
 		fail "mmdebstrap failed; it uses this machine's apt sources, so see that 'apt-get update' works (log: $cache/mmdebstrap.log)"
@@ -76,7 +79,7 @@ build_with_buildah() {
 	flock 9
 	prepare_store
 	local base
-	base=localhost/longhorn-base:$suite-$(sha256sum <<<"$packages" | cut -c1-12)
+	base=localhost/longhorn-base:$suite-$(sha256sum <<<"$packages $unneeded" | cut -c1-12)
 	make_base "$base"
 	store bud --quiet --isolation chroot --pull-never --signature-policy "$cache/policy.json" \
 		--build-arg "BASE=$base" -t "$name" -f deploy/Dockerfile "$context" >/dev/null

@@ -77,11 +77,13 @@ EXPORT {
 	Access_Type = None;
 	CLIENT {
 		Clients = {{list .Clients}};
+		Protocols = 4;
 		Access_Type = {{.Access}};
 		Squash = {{.Squash}};
 	}
 	CLIENT {
 		Clients = {{.Probe}};
+		Protocols = 4;
 		Access_Type = RO;
 		Squash = All_Squash;
 	}

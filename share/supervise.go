@@ -31,6 +31,7 @@ type supervisor struct {
 	sizeBytes int64 // that the file system was grown to
 	growing   bool
 	wasServed bool
+	silence   error // how the last probe ended
 }
 
 // news is how something ended that was begun aside. It is called in the loop.
@@ -111,7 +112,7 @@ func (s *supervisor) do(ctx context.Context, acts []act) error {
 			}
 			s.server = server
 		case actKill:
-			s.log.Warn("The NFS server does not answer and is killed")
+			s.log.WithError(s.silence).Warn("The NFS server does not answer and is killed")
 			if err := s.server.kill(); err != nil {
 				return err
 			}
@@ -142,6 +143,7 @@ func (s *supervisor) probe(ctx context.Context, ask func(context.Context) error)
 	s.aside(ctx, func() news {
 		err := ask(ctx)
 		return func(now time.Duration) ([]act, error) {
+			s.silence = err
 			if err != nil && s.watch.answered {
 				s.log.WithError(err).Warn("The NFS server gave no answer")
 			}
