@@ -1,0 +1,213 @@
+package share
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+var errTest = errors.New("no answer")
+
+// story tells a watch what happens, second by second.
+type story struct {
+	t   *testing.T
+	w   watch
+	now time.Duration
+}
+
+func newStory(t *testing.T) *story {
+	return &story{t: t, w: watch{t: defaultTiming(15 * time.Second)}, now: time.Hour}
+}
+
+func (s *story) step() []act {
+	s.t.Helper()
+	require.NoError(s.t, s.w.awake(s.now))
+	acts, err := s.w.step(s.now)
+	require.NoError(s.t, err)
+	return acts
+}
+
+// after lets time pass without anything to do but steps, and returns what they said.
+func (s *story) after(d time.Duration) []act {
+	s.t.Helper()
+	var acts []act
+	for end := s.now + d; s.now < end; {
+		s.now = min(max(s.w.due(s.now), s.now+time.Millisecond), end)
+		acts = append(acts, s.step()...)
+	}
+	return acts
+}
+
+// answer is the end of the probe under way.
+func (s *story) answer(err error) []act { return s.w.probed(s.now, s.w.number, err) }
+
+// good is the end of the check of the volume under way.
+func (s *story) good() { require.NoError(s.t, s.w.checked(s.now, nil)) }
+
+// served brings the story to a server that has answered, with nothing under way.
+func (s *story) served() *story {
+	s.t.Helper()
+	assert.Equal(s.t, []act{actCheck, actStart}, s.step())
+	s.good()
+	assert.Equal(s.t, []act{actLookup}, s.after(100*time.Millisecond))
+	assert.False(s.t, s.w.serving(s.now))
+	assert.Empty(s.t, s.answer(nil))
+	assert.True(s.t, s.w.serving(s.now))
+	return s
+}
+
+func TestAServerThatAnswersIsAskedNowAndThen(t *testing.T) {
+	s := newStory(t).served()
+	for range 5 {
+		assert.ElementsMatch(t, []act{actNull, actCheck}, s.after(3*time.Second))
+		assert.Empty(t, s.answer(nil))
+		s.good()
+		assert.True(t, s.w.serving(s.now))
+	}
+}
+
+func TestAServerThatHangsIsKilledOnceTheVolumeIsKnownToAnswer(t *testing.T) {
+	s := newStory(t).served()
+	s.after(3 * time.Second)
+	s.good()
+	assert.Empty(t, s.answer(errTest))
+	assert.Equal(t, []act{actWrite}, s.step())
+	s.good()
+	assert.Equal(t, []act{actNull}, s.after(100*time.Millisecond))
+	assert.Equal(t, []act{actKill}, s.answer(errTest))
+	assert.False(t, s.w.serving(s.now))
+	require.NoError(t, s.w.exited(s.now))
+	assert.Contains(t, s.after(time.Second), actStart)
+}
+
+func TestAServerThatWaitsForItsVolumeIsNotKilled(t *testing.T) {
+	s := newStory(t).served()
+	s.after(3 * time.Second)
+	s.good()
+	s.answer(errTest)
+	assert.Equal(t, []act{actWrite}, s.step())
+	for range 5 { // the write takes long
+		assert.Contains(t, s.after(3*time.Second), actNull)
+		assert.Empty(t, s.answer(errTest))
+	}
+	assert.False(t, s.w.serving(s.now))
+	assert.Equal(t, []act{actNull}, s.after(100*time.Millisecond))
+	s.now += time.Second
+	s.good()
+	assert.Empty(t, s.answer(errTest), "this probe was begun before the volume answered")
+	assert.Contains(t, s.after(100*time.Millisecond), actNull)
+	assert.Empty(t, s.answer(nil))
+	assert.True(t, s.w.serving(s.now))
+}
+
+func TestAServerThatDoesNotGetReadyIsKilled(t *testing.T) {
+	s := newStory(t)
+	assert.Equal(t, []act{actCheck, actStart}, s.step())
+	for s.now < time.Hour+30*time.Second {
+		assert.NotContains(t, s.after(500*time.Millisecond), actKill)
+		s.answer(errTest)
+		if s.w.checking {
+			s.good()
+		}
+	}
+	assert.Contains(t, s.after(time.Second), actKill)
+}
+
+func TestAServerThatDiesIsStartedAgain(t *testing.T) {
+	s := newStory(t).served()
+	s.after(20 * time.Second)
+	s.good()
+	require.NoError(t, s.w.exited(s.now))
+	assert.False(t, s.w.serving(s.now))
+	assert.Contains(t, s.step(), actStart, "at once, for it had lived long")
+	for _, wait := range []time.Duration{500 * time.Millisecond, time.Second, 2 * time.Second} {
+		require.NoError(t, s.w.exited(s.now))
+		assert.NotContains(t, s.after(wait-time.Millisecond), actStart)
+		assert.Contains(t, s.after(time.Millisecond), actStart)
+		if s.w.checking {
+			s.good()
+		}
+	}
+	assert.ErrorIs(t, s.w.exited(s.now), ErrServerDies, "the fifth death within a minute")
+}
+
+func TestDeathsFarApartAreNotTooMany(t *testing.T) {
+	s := newStory(t).served()
+	for range 20 {
+		s.now += 15 * time.Second
+		require.NoError(t, s.w.exited(s.now))
+		assert.Contains(t, s.step(), actStart)
+		s.good()
+		s.after(100 * time.Millisecond)
+		s.answer(nil)
+	}
+}
+
+func TestServersThatNeverAnswerAreTooManyHoweverSlow(t *testing.T) {
+	s := newStory(t)
+	var err error
+	for deaths := 1; deaths <= 5; deaths++ {
+		require.NoError(t, err)
+		assert.Contains(t, s.step(), actStart)
+		for range 4 {
+			s.now += 10 * time.Second
+			require.NoError(t, s.w.awake(s.now))
+		}
+		s.good()
+		err = s.w.exited(s.now)
+	}
+	assert.ErrorIs(t, err, ErrServerDies)
+}
+
+func TestNewsOfAFormerServerIsNone(t *testing.T) {
+	s := newStory(t).served()
+	s.after(3 * time.Second)
+	s.good()
+	former := s.w.number
+	require.NoError(t, s.w.exited(s.now))
+	assert.Contains(t, s.after(time.Second), actStart)
+	assert.Empty(t, s.w.probed(s.now, former, nil))
+	assert.False(t, s.w.serving(s.now), "the former one's answer makes the new one ready")
+}
+
+func TestWhenAShareIsGivenUp(t *testing.T) {
+	t.Run("the volume answers with errors", func(t *testing.T) {
+		s := newStory(t).served()
+		s.after(3 * time.Second)
+		err := s.w.checked(s.now, errTest)
+		assert.ErrorIs(t, err, ErrVolumeFailed)
+		assert.ErrorIs(t, err, errTest)
+	})
+	t.Run("the volume does not answer", func(t *testing.T) {
+		s := newStory(t).served()
+		s.after(3 * time.Second)
+		s.answer(nil)
+		s.after(5 * time.Second)
+		assert.True(t, s.w.serving(s.now))
+		s.after(2 * time.Second)
+		assert.False(t, s.w.serving(s.now), "for a while, it is not ready")
+		s.after(22 * time.Second)
+		s.now += 2 * time.Second
+		_, err := s.w.step(s.now)
+		assert.ErrorIs(t, err, ErrVolumeHangs)
+	})
+	t.Run("a server that was killed does not end", func(t *testing.T) {
+		s := newStory(t).served()
+		s.w.kill(s.now)
+		s.after(30 * time.Second)
+		s.good()
+		s.now += time.Second
+		_, err := s.w.step(s.now)
+		assert.ErrorIs(t, err, ErrServerStuck)
+	})
+	t.Run("this process stood still", func(t *testing.T) {
+		s := newStory(t).served()
+		s.now += 15 * time.Second
+		require.NoError(t, s.w.awake(s.now), "as long as the lease")
+		s.now += 15*time.Second + time.Millisecond
+		assert.ErrorIs(t, s.w.awake(s.now), ErrStalled)
+	})
+}
