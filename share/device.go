@@ -66,8 +66,11 @@ func lookAtDevice(path string, readOnly bool) error {
 		return fmt.Errorf("opening %s: %w", path, err)
 	}
 	defer unix.Close(fd)
-	if size, err := unix.Seek(fd, 0, unix.SEEK_END); err != nil || size == 0 {
-		return fmt.Errorf("%s has no size yet (%v)", path, err)
+	switch size, err := unix.Seek(fd, 0, unix.SEEK_END); {
+	case err != nil:
+		return fmt.Errorf("asking for the size of %s: %w", path, err)
+	case size == 0:
+		return fmt.Errorf("%s has no size yet", path)
 	}
 	refused, err := unix.IoctlGetInt(fd, unix.BLKROGET)
 	switch {

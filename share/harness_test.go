@@ -54,6 +54,9 @@ func beRole(options string) int {
 	if err == nil {
 		err = exec.Command("ip", "link", "set", "lo", "up").Run()
 	}
+	if err == nil && os.Getpid() == 1 {
+		err = syscall.Mount("proc", "/proc", "proc", 0, "") // shows its own processes
+	}
 	if err == nil {
 		o.Log = logrus.NewEntry(logrus.New())
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
@@ -106,6 +109,12 @@ func needs(t *testing.T, commands ...string) {
 
 func startRole(t *testing.T, dir, device string, change func(*Options)) *role {
 	t.Helper()
+	return startRoleAs(t, dir, device, change, 0)
+}
+
+// startRoleAs starts a role that has further name spaces of its own.
+func startRoleAs(t *testing.T, dir, device string, change func(*Options), namespaces uintptr) *role {
+	t.Helper()
 	o := valid()
 	o.Volume, o.Device, o.HealthListen = "vol", device, "127.0.0.1:9600"
 	o.ExportRoot, o.RuntimeDirectory = filepath.Join(dir, "export"), filepath.Join(dir, "run")
@@ -114,13 +123,15 @@ func startRole(t *testing.T, dir, device string, change func(*Options)) *role {
 		change(&o)
 	}
 	r := &role{t: t, o: o, out: &output{}, ended: make(chan struct{})}
-	o.Log = nil
-	text, err := json.Marshal(o)
+	text, err := json.Marshal(struct {
+		Options
+		Log *struct{} // hides the one that is no value
+	}{Options: o})
 	require.NoError(t, err)
 	r.cmd = exec.Command("/proc/self/exe", "-test.run=^$")
 	r.cmd.Env = append(os.Environ(), roleEnv+"="+string(text))
 	r.cmd.Stdout, r.cmd.Stderr = r.out, r.out
-	r.cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
+	r.cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET | namespaces}
 	require.NoError(t, r.cmd.Start())
 	go func() {
 		_ = r.cmd.Wait()
@@ -211,6 +222,26 @@ func (r *role) client(command ...string) string {
 		}
 		require.True(r.t, time.Now().Before(deadline), "%v: %s", command, out)
 	}
+}
+
+// within runs a command in all name spaces of the role.
+func (r *role) within(command ...string) {
+	r.t.Helper()
+	run(r.t, "nsenter", append([]string{"-a", "-t", strconv.Itoa(r.cmd.Process.Pid)}, command...)...)
+}
+
+// processes lists the state of each child of the role.
+func (r *role) processes() string {
+	var states strings.Builder
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", r.cmd.Process.Pid))
+	for _, thread := range threads {
+		pids, _ := os.ReadFile(thread)
+		for _, pid := range strings.Fields(string(pids)) {
+			stat, _ := os.ReadFile(filepath.Join("/proc", pid, "stat"))
+			states.Write(stat)
+		}
+	}
+	return states.String()
 }
 
 func (r *role) write(name, text string) {

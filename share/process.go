@@ -1,6 +1,7 @@
 package share
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -29,8 +30,10 @@ type ganesha struct {
 
 // startGanesha starts one that ends with this process, whatever ends that: nothing would
 // look after it.
-func startGanesha(o Options, configurationFile string) (*ganesha, error) {
-	cmd := exec.Command(o.Program, "-F", "-L", "STDOUT", "-f", configurationFile, "-p", filepath.Join(o.RuntimeDirectory, "ganesha.pid"))
+func startGanesha(ctx context.Context, o Options, configurationFile string) (*ganesha, error) {
+	// The end of the context does not end it: the supervisor does, in order.
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), o.Program,
+		"-F", "-L", "STDOUT", "-f", configurationFile, "-p", filepath.Join(o.RuntimeDirectory, "ganesha.pid"))
 	log := &sober{to: os.Stdout}
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.Env = append(os.Environ(), "MALLOC_ARENA_MAX=2") // one for each of its threads would keep what each once needed

@@ -72,6 +72,28 @@ func TestAShareIsServedThroughTheDeathsOfItsServer(t *testing.T) {
 	wantNothingMounted(t, dir)
 }
 
+// TestTheFirstProcessOfAContainer: a share manager alone in its name spaces, as in a pod.
+func TestTheFirstProcessOfAContainer(t *testing.T) {
+	if !own(t) {
+		return
+	}
+	image := newImage(t, 64<<20)
+	r := startRoleAs(t, t.TempDir(), loopDevice(t, image), nil, syscall.CLONE_NEWPID|syscall.CLONE_NEWNS)
+	r.await(sayServed, 1)
+	r.write("file", "data")
+	// The shell ends before its child does, which becomes the first process's.
+	r.within("sh", "-c", "sleep 0.2 & exit 0")
+	pid := strconv.Itoa(r.cmd.Process.Pid)
+	require.Eventually(t, func() bool { return strings.Contains(r.processes(), " Z ") }, patience, 50*time.Millisecond, "the orphan of %s", pid)
+	require.Eventually(t, func() bool { return !strings.Contains(r.processes(), " Z ") }, patience, 50*time.Millisecond, "%s", r.processes())
+	r.terminate()
+
+	again := startRole(t, t.TempDir(), loopDevice(t, image), nil)
+	again.await(sayServed, 1)
+	again.wantRead("file", "data")
+	again.terminate()
+}
+
 // showMemory tells what an idle share costs.
 func showMemory(t *testing.T, r *role) {
 	for name, pid := range map[string]int{"share manager": r.cmd.Process.Pid, "ganesha.nfsd": r.ganesha()} {

@@ -19,6 +19,7 @@ const (
 	killPatience    = 2 * time.Second
 	busyPatience    = 3 * time.Second
 	unmountPatience = 11 * time.Second // with flushing what was written
+	abandonPatience = 2 * time.Second
 )
 
 const probePatience = 3 * time.Second
@@ -52,7 +53,7 @@ func Run(ctx context.Context, o Options) error {
 		}
 	}
 	if err != nil || ctx.Err() != nil {
-		v.closeWithin(unmountPatience, true)
+		v.closeWithin(unmountPatience)
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -65,13 +66,13 @@ func Run(ctx context.Context, o Options) error {
 func serve(ctx context.Context, o Options, v *volume, health *healthService) error {
 	configuration := filepath.Join(o.RuntimeDirectory, "ganesha.conf")
 	if err := os.WriteFile(configuration, []byte(ganeshaConfiguration(o, v.recovery)), 0o600); err != nil {
-		v.closeWithin(unmountPatience, true)
+		v.closeWithin(unmountPatience)
 		return fmt.Errorf("writing the NFS server's configuration: %w", err)
 	}
 	p := newProber(o.NFSPort, probePatience)
 	s := &supervisor{
 		watch: watch{t: defaultTiming(o.Lease)}, now: sinceBoot,
-		start:  func() (server, error) { return startGanesha(o, configuration) },
+		start:  func() (server, error) { return startGanesha(ctx, o, configuration) },
 		lookup: func(ctx context.Context) error { _, err := p.lookup(ctx, o.Volume); return err },
 		null:   p.null,
 		check:  v.check, size: v.size, grow: v.grow,
@@ -94,20 +95,26 @@ func serve(ctx context.Context, o Options, v *volume, health *healthService) err
 		request = 0
 	}
 	s.stop(request, killPatience)
-	v.closeWithin(unmountPatience, orderly)
+	if orderly {
+		v.closeWithin(unmountPatience)
+	} else {
+		v.within(abandonPatience, v.abandon)
+	}
 	return err
 }
 
-// closeWithin unmounts everything, but does not wait longer than limit: unmounting flushes.
-func (v *volume) closeWithin(limit time.Duration, flush bool) {
+// closeWithin flushes and unmounts everything, but does not wait longer than limit.
+func (v *volume) closeWithin(limit time.Duration) {
+	v.within(limit, func() { v.close(time.Now().Add(busyPatience)) })
+}
+
+// within waits for f, but not longer than limit: nothing ends a thread that waits for the
+// volume.
+func (v *volume) within(limit time.Duration, f func()) {
 	done := make(chan struct{})
-	busy := time.Now()
-	if flush {
-		busy = busy.Add(busyPatience)
-	}
 	go func() {
 		defer close(done)
-		v.close(busy, flush)
+		f()
 	}()
 	select {
 	case <-done:

@@ -7,11 +7,13 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/sirupsen/logrus"
 	"golang.org/x/sys/unix"
 
+	"github.com/longhorn-lep/longhorn-manager/util/logfields"
 	"github.com/longhorn-lep/longhorn-manager/util/mount"
 )
 
@@ -191,22 +193,34 @@ const unmountPoll = 100 * time.Millisecond
 
 // close unmounts everything, the last mount first. A mount that is in use until the
 // deadline is taken out of the table all the same; its last user ends it.
-func (v *volume) close(deadline time.Time, flush bool) {
-	if flush && len(v.mounts) > 1 {
+func (v *volume) close(deadline time.Time) {
+	if len(v.mounts) > 1 {
 		v.sync()
 	}
-	for i := len(v.mounts) - 1; i >= 0; i-- {
-		path := v.mounts[i]
+	v.each(func(path string) error {
 		err := unix.Unmount(path, unix.UMOUNT_NOFOLLOW)
 		for errors.Is(err, unix.EBUSY) && time.Now().Before(deadline) {
 			time.Sleep(unmountPoll)
 			err = unix.Unmount(path, unix.UMOUNT_NOFOLLOW)
 		}
-		if err != nil {
-			v.log.WithError(err).WithField("path", path).Warn("The mount is in use; its last user ends it")
-			if err := unix.Unmount(path, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil {
-				v.log.WithError(err).WithField("path", path).Error("The mount stays")
-			}
+		if err == nil {
+			return nil
+		}
+		v.log.WithError(err).WithField(logfields.Path, path).Warn("The mount is in use; its last user ends it")
+		return unix.Unmount(path, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
+	})
+}
+
+// abandon takes all mounts out of the table, and asks for no flush.
+func (v *volume) abandon() {
+	v.each(func(path string) error { return unix.Unmount(path, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW) })
+}
+
+// each unmounts with f what prepare has mounted, the last first.
+func (v *volume) each(f func(path string) error) {
+	for _, path := range slices.Backward(v.mounts) {
+		if err := f(path); err != nil {
+			v.log.WithError(err).WithField(logfields.Path, path).Error("The mount stays")
 		}
 	}
 	v.mounts = nil

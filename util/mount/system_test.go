@@ -160,6 +160,38 @@ func TestFormatAndMount(t *testing.T) {
 	}
 }
 
+func TestContents(t *testing.T) {
+	const device = "/dev/longhorn/pvc-1"
+	block := map[string]Inode{device: {Block: true}}
+	for _, c := range []struct {
+		name  string
+		files *fakeFiles
+		next  answer
+		want  string
+		fails bool
+		err   error // of which kind
+	}{
+		{"blank → nothing", &fakeFiles{inodes: block}, answer{exit: 2}, "", false, nil},
+		{"a file system → its type", &fakeFiles{inodes: block}, answer{output: "TYPE=xfs\n"}, "xfs", false, nil},
+		{"encrypted → its type", &fakeFiles{inodes: block}, answer{output: "TYPE=crypto_LUKS\n"}, "crypto_LUKS", false, nil},
+		{"a partition table → words", &fakeFiles{inodes: block}, answer{output: "PTTYPE=dos\n"}, "unknown data, probably partitions", false, nil},
+		{"blkid sees two things → not known", &fakeFiles{inodes: block}, answer{exit: 8}, "", true, nil},
+		{"it cannot be read → not known", &fakeFiles{inodes: block, unread: syscall.EIO}, answer{exit: 2}, "", true, ErrUnreadable},
+		{"a plain file → not known", &fakeFiles{inodes: map[string]Inode{device: {}}}, answer{exit: 2}, "", true, ErrNotBlockDevice},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			cmds := &commands{next: []answer{c.next}}
+			got, err := NewWith(mountutils.NewFakeMounter(nil), cmds.exec(), c.files).Contents(device)
+			assert.Equal(t, c.want, got)
+			assert.Equal(t, c.fails, err != nil, "%v", err)
+			if c.err != nil {
+				assert.ErrorIs(t, err, c.err)
+				assert.Empty(t, cmds.lines, "blkid was asked")
+			}
+		})
+	}
+}
+
 func TestLook(t *testing.T) {
 	dir := t.TempDir()
 	mounter := mountutils.NewFakeMounter([]mountutils.MountPoint{{Device: "/dev/loop1", Path: dir}})
