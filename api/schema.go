@@ -29,6 +29,9 @@ var plainTypes = []struct {
 	hints map[string]hint
 	input bool // clients send it: all its fields may be given
 }{
+	{id: "UpdateAccessModeInput", input: true, wire: v1.UpdateAccessModeInput{}, hints: map[string]hint{
+		"accessMode": {required: true, options: []string{"rwo", "rwop", "rwx"}},
+	}},
 	{id: "UpdateDataLocalityInput", input: true, wire: v1.UpdateDataLocalityInput{}, hints: map[string]hint{
 		"dataLocality": {required: true, options: []string{"disabled", "best-effort", "strict-local"}},
 	}},

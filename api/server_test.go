@@ -57,9 +57,9 @@ var refusals = map[string]struct {
 		"POST", volumes, `{"name":"vol","size":"1 potato"}`, 422, "Unprocessable Entity",
 		`size: "1 potato" must be a number of bytes, or a quantity such as 10Gi or 100G`,
 	},
-	"a shared volume → not offered": {
-		"POST", volumes, `{"name":"vol","size":"1Gi","accessMode":"rwx"}`, 422, "Unprocessable Entity",
-		`accessMode: "rwx" must be rwo or rwop; shared volumes (rwx) are not offered yet`,
+	"a shared volume whose data stays on one node → refused": {
+		"POST", volumes, `{"name":"vol","size":"1Gi","accessMode":"rwx","dataLocality":"strict-local","numberOfReplicas":1}`, 422, "Unprocessable Entity",
+		`accessMode: "rwx" must not be rwx with dataLocality strict-local: a shared volume is used on many nodes`,
 	},
 	"an encrypted volume → not made without encryption": {
 		"POST", volumes, `{"name":"vol","size":"1Gi","encrypted":true}`, 422, "Unprocessable Entity",
@@ -88,7 +88,7 @@ var refusals = map[string]struct {
 	},
 	"an unknown action → the known ones": {
 		"POST", volumes + "/there?action=explode", "", 422, "Unprocessable Entity",
-		`action: "explode" must be one of attach, detach, salvage, expand, cancelExpansion, updateReplicaCount, updateDataLocality, updateReplicaSoftAntiAffinity, updateReplicaZoneSoftAntiAffinity, updateReplicaDiskSoftAntiAffinity, updateReplicaAutoBalance, updateNodeSelector, updateDiskSelector, replicaRemove`,
+		`action: "explode" must be one of attach, detach, salvage, expand, cancelExpansion, updateReplicaCount, updateDataLocality, updateAccessMode, updateReplicaSoftAntiAffinity, updateReplicaZoneSoftAntiAffinity, updateReplicaDiskSoftAntiAffinity, updateReplicaAutoBalance, updateNodeSelector, updateDiskSelector, replicaRemove`,
 	},
 	"attach without a node → the field": {
 		"POST", volumes + "/there?action=attach", "", 422, "Unprocessable Entity", "hostId: must name a node",
@@ -165,7 +165,7 @@ var refusals = map[string]struct {
 	},
 	"an action in other letters → unknown": {
 		"POST", volumes + "/there?action=replicaremove", `{"name":"r"}`, 422, "Unprocessable Entity",
-		`action: "replicaremove" must be one of attach, detach, salvage, expand, cancelExpansion, updateReplicaCount, updateDataLocality, updateReplicaSoftAntiAffinity, updateReplicaZoneSoftAntiAffinity, updateReplicaDiskSoftAntiAffinity, updateReplicaAutoBalance, updateNodeSelector, updateDiskSelector, replicaRemove`,
+		`action: "replicaremove" must be one of attach, detach, salvage, expand, cancelExpansion, updateReplicaCount, updateDataLocality, updateAccessMode, updateReplicaSoftAntiAffinity, updateReplicaZoneSoftAntiAffinity, updateReplicaDiskSoftAntiAffinity, updateReplicaAutoBalance, updateNodeSelector, updateDiskSelector, replicaRemove`,
 	},
 	"a second attach elsewhere → conflict": {
 		"POST", volumes + "/taken?action=attach", `{"hostId":"node-1"}`, 409, "Conflict",
@@ -278,7 +278,7 @@ func TestCreatingAVolumeAnswersWithIt(t *testing.T) {
 	assert.Equal(t, 2880, v.StaleReplicaTimeout)
 	assert.Equal(t, "http://example.com/v1/volumes/vol", v.Links["self"])
 	assert.Equal(t, "http://example.com/v1/volumes/vol?action=attach", v.Actions["attach"])
-	assert.Len(t, v.Actions, 11)
+	assert.Len(t, v.Actions, 12)
 	assert.Equal(t, "2030-01-02 03:04:05 +0000 UTC", v.Created)
 	for _, empty := range []string{`"replicas":[]`, `"controllers":[]`, `"conditions":{}`, `"diskSelector":[]`, `"attachments":{}`} {
 		assert.Contains(t, w.Body.String(), empty)

@@ -24,7 +24,7 @@ func volumeKind(m *manager.Manager) kind {
 			"size":                        {create: true, required: true, def: "100G"},
 			"numberOfReplicas":            {create: true, required: true, def: 2},
 			"staleReplicaTimeout":         {create: true, def: 2880},
-			"accessMode":                  {create: true, def: "rwo", options: []string{"rwo", "rwop"}},
+			"accessMode":                  {create: true, def: "rwo", options: []string{"rwo", "rwop", "rwx"}},
 			"dataLocality":                {create: true, options: []string{"disabled", "best-effort", "strict-local"}},
 			"frontend":                    {create: true, options: []string{"blockdev"}},
 			"dataEngine":                  {create: true, def: "v1", options: []string{"v1"}},
@@ -122,6 +122,9 @@ func volumeUpdates(m *manager.Manager) []action {
 		})},
 		{"updateDataLocality", "UpdateDataLocalityInput", updating(m, func(in v1.UpdateDataLocalityInput) manager.VolumeUpdate {
 			return manager.VolumeUpdate{DataLocality: &in.DataLocality}
+		})},
+		{"updateAccessMode", "UpdateAccessModeInput", updating(m, func(in v1.UpdateAccessModeInput) manager.VolumeUpdate {
+			return manager.VolumeUpdate{AccessMode: &in.AccessMode}
 		})},
 		{"updateReplicaSoftAntiAffinity", "UpdateReplicaSoftAntiAffinityInput", updating(m, func(in v1.UpdateReplicaSoftAntiAffinityInput) manager.VolumeUpdate {
 			return manager.VolumeUpdate{ReplicaSoftAntiAffinity: &in.ReplicaSoftAntiAffinity}
@@ -223,6 +226,8 @@ func volumeOf(view manager.VolumeView) *v1.Volume {
 		LastDegradedAt:              v.Status.LastDegradedAt,
 		Conditions:                  conditionsOf(v.Status.Conditions),
 		StrictLocalNodes:            view.StrictLocalNodes,
+		ShareEndpoint:               v.Status.ShareEndpoint,
+		ShareState:                  string(v.Status.ShareState),
 		Ready:                       view.Ready,
 		NotReadyMessage:             view.NotReadyMessage,
 		Replicas:                    make([]v1.Replica, 0, len(view.Replicas)),

@@ -20,6 +20,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/controller/replica"
 	"github.com/longhorn-lep/longhorn-manager/controller/replica/orphan"
 	"github.com/longhorn-lep/longhorn-manager/controller/setting"
+	"github.com/longhorn-lep/longhorn-manager/controller/sharemanager"
 	"github.com/longhorn-lep/longhorn-manager/controller/storageclass"
 	"github.com/longhorn-lep/longhorn-manager/controller/upgrade"
 	"github.com/longhorn-lep/longhorn-manager/controller/volume"
@@ -168,7 +169,7 @@ func (d *daemon) leadCluster(ctx context.Context) error {
 	for _, add := range []func(*datastore.Datastore) (runner, error){
 		func(store *datastore.Datastore) (runner, error) {
 			deps := volume.DepsOf(store)
-			deps.Env, deps.Owner = d.env, d.node
+			deps.Env, deps.Owner, deps.ShareImage = d.env, d.node, d.image
 			return volume.New(deps)
 		},
 		func(store *datastore.Datastore) (runner, error) {
@@ -199,6 +200,16 @@ func (d *daemon) leadCluster(ctx context.Context) error {
 				Env: d.env, Volumes: store.Volumes, Attachments: store.VolumeAttachments, Engines: store.Engines, Replicas: store.Replicas,
 				Nodes: store.Nodes, KubeNodes: store.KubeNodes, Managers: store.InstanceManagers, Budgets: store.Budgets,
 				Settings: store.Settings, Setting: store.Setting,
+			})
+		},
+		func(store *datastore.Datastore) (runner, error) {
+			if d.oldManifests {
+				return nil, nil
+			}
+			return sharemanager.New(sharemanager.Deps{
+				Env: d.env, Owner: d.node, Shares: store.ShareManagers, Volumes: store.Volumes, Attachments: store.VolumeAttachments,
+				Nodes: store.Nodes, KubeNodes: store.KubeNodes, Pods: store.Pods, Services: store.Services,
+				Engines: store.Engines, Replicas: store.Replicas, Claims: s.workloads,
 			})
 		},
 		func(store *datastore.Datastore) (runner, error) {
@@ -242,7 +253,7 @@ func (d *daemon) clusterKinds() []datastore.Kind {
 	}
 	return []datastore.Kind{
 		datastore.Volumes, datastore.VolumeAttachments, datastore.Engines, datastore.Replicas, datastore.Nodes, datastore.Settings,
-		datastore.InstanceManagers, datastore.Pods, datastore.KubeNodes,
+		datastore.InstanceManagers, datastore.Pods, datastore.KubeNodes, datastore.ShareManagers,
 	}
 }
 

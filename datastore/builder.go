@@ -20,12 +20,12 @@ import (
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 )
 
-var allKinds = []Kind{Volumes, VolumeAttachments, Engines, Replicas, Nodes, Settings, InstanceManagers, Pods, KubeNodes, Budgets, DefaultSettings, StorageClassConfig, StorageClasses}
+var allKinds = []Kind{Volumes, VolumeAttachments, Engines, Replicas, Nodes, Settings, InstanceManagers, Pods, KubeNodes, Budgets, DefaultSettings, StorageClassConfig, StorageClasses, ShareManagers, Services}
 
 // optionalKinds may be watched, and nothing waits for their caches: what they say counts
 // from when it arrives. The role of the first release does not grant them, and a daemon
 // must do its other work under that role, while one release replaces another.
-var optionalKinds = []Kind{DefaultSettings, StorageClassConfig, StorageClasses}
+var optionalKinds = []Kind{DefaultSettings, StorageClassConfig, StorageClasses, ShareManagers, Services}
 
 // selection says which objects of a kind a watch shows.
 type selection struct {
@@ -138,7 +138,7 @@ func resourceOf(kind Kind) schema.GroupResource {
 	switch kind {
 	case KubeNodes:
 		return corev1.Resource("nodes")
-	case Pods, secrets:
+	case Pods, Services, secrets:
 		return corev1.Resource(string(kind))
 	case Budgets:
 		return policyv1.Resource(string(kind))

@@ -39,6 +39,8 @@ const (
 	DefaultSettings    Kind = "configmap " + types.DefaultSettingsConfigMap
 	StorageClassConfig Kind = "configmap " + types.StorageClassConfigMap
 	StorageClasses     Kind = "storageclasses"
+	ShareManagers      Kind = "sharemanagers"
+	Services           Kind = "services" // those of share managers
 )
 
 // The kinds that are never watched. Of Secrets nothing is kept in memory either.
@@ -79,6 +81,9 @@ type Datastore struct {
 	DefaultSettings    *Store[*corev1.ConfigMap]
 	StorageClassConfig *Store[*corev1.ConfigMap]
 	StorageClasses     *Store[*storagev1.StorageClass]
+	ShareManagers      *Store[*longhorn.ShareManager]
+	// Services are those of share managers.
+	Services *Store[*corev1.Service]
 	// Budgets are those of our own pods, and whatever else is in the namespace.
 	Budgets *Store[*policyv1.PodDisruptionBudget]
 	// Secrets are never watched: read them with Live.
@@ -110,6 +115,8 @@ func New(o Options) *Datastore {
 	d.StorageClassConfig = newStore(b, StorageClassConfig, ns, core.ConfigMaps(ns), o.Kube, named(types.StorageClassConfigMap), &corev1.ConfigMap{}, nil)
 	d.StorageClasses = newStore(b, StorageClasses, "", o.Kube.StorageV1().StorageClasses(), o.Kube, all, &storagev1.StorageClass{}, nil)
 	d.Budgets = newStore(b, Budgets, ns, o.Kube.PolicyV1().PodDisruptionBudgets(ns), o.Kube, all, &policyv1.PodDisruptionBudget{}, nil)
+	d.ShareManagers = newStore(b, ShareManagers, ns, api.ShareManagers(ns), o.Longhorn, all, &longhorn.ShareManager{}, nil)
+	d.Services = newStore(b, Services, ns, core.Services(ns), o.Kube, all.andLabels(types.LabelShareManager), &corev1.Service{}, nil)
 	d.Leases = newStore(b, leases, ns, o.Kube.CoordinationV1().Leases(ns), o.Kube, all, &coordinationv1.Lease{}, nil)
 	d.Secrets = newStore(b, secrets, ns, core.Secrets(ns), o.Kube, all, &corev1.Secret{}, nil)
 	return d

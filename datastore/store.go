@@ -139,7 +139,16 @@ func (s *Store[T]) UpdateStatus(ctx context.Context, obj T) (T, error) {
 // Delete asks for the deletion of an object. One with finalizers stays, with a
 // deletion timestamp; one that is gone already is not found.
 func (s *Store[T]) Delete(ctx context.Context, name string, p Preconditions) error {
-	var opts metav1.DeleteOptions
+	return s.delete(ctx, name, p, metav1.DeleteOptions{})
+}
+
+// DeleteNow removes an object without the grace that it would have. Of a pod, no node confirms then that its processes have
+// ended: it is for pods of nodes that are down.
+func (s *Store[T]) DeleteNow(ctx context.Context, name string, p Preconditions) error {
+	return s.delete(ctx, name, p, metav1.DeleteOptions{GracePeriodSeconds: new(int64)})
+}
+
+func (s *Store[T]) delete(ctx context.Context, name string, p Preconditions, opts metav1.DeleteOptions) error {
 	if p != (Preconditions{}) {
 		opts.Preconditions = &metav1.Preconditions{}
 		if p.UID != "" {

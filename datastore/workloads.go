@@ -3,6 +3,8 @@ package datastore
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -58,7 +60,7 @@ func (w *Workloads) WaitForSync(ctx context.Context) error {
 }
 
 // Claims returns the PersistentVolumes of a volume that are bound to a claim
-// (spec.claimRef); they must not be modified, and have no fields but those.
+// (spec.claimRef); they must not be modified, and have no fields but those and types.ShareParameters.
 func (w *Workloads) Claims(volume string) ([]*corev1.PersistentVolume, error) {
 	objs, err := w.informer.GetIndexer().ByIndex(indexHandle, volume)
 	if err != nil {
@@ -129,6 +131,7 @@ func slimVolume(obj any) (any, error) {
 	}}
 	if csi := pv.Spec.CSI; csi != nil && csi.Driver == types.DriverName {
 		slim.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: csi.Driver, VolumeHandle: csi.VolumeHandle, FSType: csi.FSType}
+		slim.Spec.CSI.VolumeAttributes = shareParameters(csi.VolumeAttributes)
 		slim.Spec.VolumeMode = pv.Spec.VolumeMode
 		slim.Status.Phase = pv.Status.Phase
 		if claim := pv.Spec.ClaimRef; claim != nil {
@@ -136,4 +139,14 @@ func slimVolume(obj any) (any, error) {
 		}
 	}
 	return slim, nil
+}
+
+// shareParameters are those of the attributes that a share manager reads; nil if there are none.
+func shareParameters(attributes map[string]string) map[string]string {
+	kept := maps.Clone(attributes)
+	maps.DeleteFunc(kept, func(key, _ string) bool { return !slices.Contains(types.ShareParameters, key) })
+	if len(kept) == 0 {
+		return nil
+	}
+	return kept
 }

@@ -145,6 +145,9 @@ func (m *Manager) newVolume(req VolumeRequest) (*Volume, error) {
 		},
 	}
 	types.FillCopies(&v.Spec, longhorn.DataLocality(m.settings().Text(types.SettingDefaultDataLocality)), int(m.settings().Int(types.SettingDefaultReplicaCount)))
+	if err := checkShared(v.Spec); err != nil {
+		return nil, err
+	}
 	if err := checkStrictLocal("numberOfReplicas", v.Spec); err != nil {
 		return nil, err
 	}
@@ -180,6 +183,17 @@ func parseSize(text string) (longhorn.Bytes, error) {
 // dataLocalities are those that a volume may have.
 var dataLocalities = []string{string(longhorn.DataLocalityDisabled), string(longhorn.DataLocalityBestEffort), string(longhorn.DataLocalityStrictLocal)}
 
+// checkShared refuses a shared volume whose data is to stay on one node.
+func checkShared(spec longhorn.VolumeSpec) error {
+	if spec.AccessMode == longhorn.AccessModeReadWriteMany && spec.DataLocality == longhorn.DataLocalityStrictLocal {
+		return &Invalid{
+			Field: "accessMode", Value: string(spec.AccessMode),
+			Rule: "must not be rwx with dataLocality strict-local: a shared volume is used on many nodes",
+		}
+	}
+	return nil
+}
+
 // checkStrictLocal refuses more than one replica of a strict-local volume; field is that of the number.
 func checkStrictLocal(field string, spec longhorn.VolumeSpec) error {
 	if spec.DataLocality != longhorn.DataLocalityStrictLocal || spec.NumberOfReplicas <= 1 {
@@ -194,6 +208,11 @@ var antiAffinities = []string{string(longhorn.AntiAffinityIgnored), string(longh
 // autoBalances are those that a volume may have; the first follows the setting.
 var autoBalances = []string{
 	string(longhorn.AutoBalanceIgnored), string(longhorn.AutoBalanceDisabled), string(longhorn.AutoBalanceLeastEffort), string(longhorn.AutoBalanceBestEffort),
+}
+
+// accessModes are those that a volume may have; the first is the default.
+var accessModes = []string{
+	string(longhorn.AccessModeReadWriteOnce), string(longhorn.AccessModeReadWriteOncePod), string(longhorn.AccessModeReadWriteMany),
 }
 
 // choice is a field with few allowed values; the first is the default.
@@ -211,7 +230,7 @@ func checkChoices(req *VolumeRequest) error {
 		return err
 	}
 	for _, c := range []choice{
-		{"accessMode", &req.AccessMode, []string{"rwo", "rwop"}, "; shared volumes (rwx) are not offered yet"},
+		{"accessMode", &req.AccessMode, accessModes, ""},
 		{"frontend", &req.Frontend, []string{"blockdev"}, ""},
 		{"dataEngine", &req.DataEngine, []string{"v1"}, ""},
 		{"replicaSoftAntiAffinity", &req.ReplicaSoftAntiAffinity, antiAffinities, ""},

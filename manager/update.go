@@ -24,6 +24,8 @@ type VolumeUpdate struct {
 	// DataLocality takes effect at once. From best-effort to disabled the local replica stays. It changes to or from strict-local only while
 	// the volume is detached; strict-local needs NumberOfReplicas 1.
 	DataLocality *string
+	// AccessMode changes only while the volume is detached, and is not rwx with dataLocality strict-local.
+	AccessMode *string
 	// What follows says where replicas may be placed from now on; those that are placed stay.
 	ReplicaSoftAntiAffinity, ReplicaZoneSoftAntiAffinity, ReplicaDiskSoftAntiAffinity *string
 	// ReplicaAutoBalance takes effect at once, while the volume is attached.
@@ -58,6 +60,9 @@ func (m *Manager) UpdateVolume(ctx context.Context, name string, u VolumeUpdate)
 		if err := checkLocalityChange(v, before); err != nil {
 			return err
 		}
+		if err := checkAccessModeChange(v, before); err != nil {
+			return err
+		}
 		if updated, err = m.deps.Volumes.Update(ctx, v); err == nil {
 			m.deps.Log.WithField("volume", name).Info("volume changed on request")
 		}
@@ -79,6 +84,7 @@ func (u VolumeUpdate) check() error {
 	}
 	for _, c := range []choice{
 		{"dataLocality", u.DataLocality, dataLocalities, ""},
+		{"accessMode", u.AccessMode, accessModes, ""},
 		{"replicaSoftAntiAffinity", u.ReplicaSoftAntiAffinity, antiAffinities, ""},
 		{"replicaZoneSoftAntiAffinity", u.ReplicaZoneSoftAntiAffinity, antiAffinities, ""},
 		{"replicaDiskSoftAntiAffinity", u.ReplicaDiskSoftAntiAffinity, antiAffinities, ""},
@@ -141,11 +147,23 @@ func checkLocalityChange(v *Volume, before longhorn.VolumeSpec) error {
 		return err
 	}
 	const strict = longhorn.DataLocalityStrictLocal
-	isDetached := v.Status.State == "" || v.Status.State == longhorn.VolumeStateDetached && v.Spec.NodeID == ""
-	if (v.Spec.DataLocality == strict) == (before.DataLocality == strict) || isDetached {
+	if (v.Spec.DataLocality == strict) == (before.DataLocality == strict) || isAtRest(v) {
 		return nil
 	}
 	return conflict("volume %q is %s: its dataLocality changes from %q to %q only while it is detached", v.Name, v.Status.State, before.DataLocality, v.Spec.DataLocality)
+}
+
+// checkAccessModeChange refuses another access mode while the volume is used by the rules of the one before.
+func checkAccessModeChange(v *Volume, before longhorn.VolumeSpec) error {
+	if err := checkShared(v.Spec); err != nil || v.Spec.AccessMode == before.AccessMode || isAtRest(v) {
+		return err
+	}
+	return conflict("volume %q is %s: its accessMode changes from %q to %q only while it is detached", v.Name, v.Status.State, before.AccessMode, v.Spec.AccessMode)
+}
+
+// isAtRest tells whether a volume is new or detached, and wanted on no node.
+func isAtRest(v *Volume) bool {
+	return v.Status.State == "" || v.Status.State == longhorn.VolumeStateDetached && v.Spec.NodeID == ""
 }
 
 // apply tells whether it changed anything.
@@ -153,6 +171,7 @@ func (u VolumeUpdate) apply(v *Volume) bool {
 	before := *v.Spec.DeepCopy()
 	set(&v.Spec.NumberOfReplicas, u.NumberOfReplicas)
 	setWord(&v.Spec.DataLocality, u.DataLocality)
+	setWord(&v.Spec.AccessMode, u.AccessMode)
 	setWord(&v.Spec.ReplicaSoftAntiAffinity, u.ReplicaSoftAntiAffinity)
 	setWord(&v.Spec.ReplicaZoneSoftAntiAffinity, u.ReplicaZoneSoftAntiAffinity)
 	setWord(&v.Spec.ReplicaDiskSoftAntiAffinity, u.ReplicaDiskSoftAntiAffinity)

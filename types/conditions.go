@@ -143,6 +143,13 @@ const (
 	ReasonWaitingForNode     = "WaitingForNode"
 	// Reason of a volume's Attaching and of a ticket that is not satisfied: the volume is strict-local, and its data is on another node.
 	ReasonStrictLocal = "StrictLocal"
+	// ShareManager Ready, besides those of pods.
+	ReasonShareNotUsed          = "NotUsed"
+	ReasonShareNodeDown         = "NodeDown"
+	ReasonShareNotAnswering     = "NotAnswering"
+	ReasonShareParameterInvalid = "ParameterInvalid"
+	// VolumeAttachment ticket of a shared volume: its share manager does not run.
+	ReasonWaitingForShare = "WaitingForShare"
 	// InstanceCreation of replicas and engines. KeyMissing: the volume's Secret is gone.
 	ReasonKeyMissing = "KeyMissing"
 	// Engine EpochRefused.

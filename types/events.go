@@ -14,6 +14,10 @@ const (
 	EventDelete         = "Delete"
 	EventFailedDeleting = "FailedDeleting"
 	EventRemount        = "Remount"
+	// About a shared volume.
+	EventShareRunning = "ShareRunning"
+	EventShareFailed  = "ShareFailed"
+	EventShareStopped = "ShareStopped"
 	// About a volume that shall grow.
 	EventSucceededExpansion = "SucceededExpansion"
 	EventFailedExpansion    = "FailedExpansion"

@@ -10,11 +10,15 @@ const (
 	LabelInstanceManager = "longhorn.io/instance-manager-type"
 	LabelNodeName        = "longhorn.io/node"
 	LabelDataEngine      = "longhorn.io/data-engine"
+	// LabelShareManager has the volume's name, on the pod and the Service of a share manager.
+	LabelShareManager = "longhorn.io/share-manager"
 
 	// ManagedByManager is the value of LabelManagedBy on all that the daemon made.
 	ManagedByManager = "longhorn-manager"
 	// ComponentInstanceManager is the value of LabelComponent on instance managers.
 	ComponentInstanceManager = "instance-manager"
+	// ComponentShareManager is the value of LabelComponent on what serves a shared volume.
+	ComponentShareManager = "share-manager"
 	// ComponentCSIController is the value of LabelComponent on the disruption budget of the CSI
 	// controller's pods.
 	ComponentCSIController = "csi-controller"

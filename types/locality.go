@@ -15,11 +15,11 @@ func IsStrictLocal(v *longhorn.Volume) bool {
 
 // FillCopies sets the data locality and the number of replicas of a new volume that does not say, by the settings
 // default-data-locality and default-replica-count. A strict-local volume has one replica. Where the setting says strict-local
-// and the volume asks for more replicas, it gets best-effort: that is as near as its replicas allow.
+// and the volume asks for more replicas or is shared, it gets best-effort: that is as near as it may come.
 func FillCopies(spec *longhorn.VolumeSpec, locality longhorn.DataLocality, replicas int) {
 	if spec.DataLocality == "" {
 		spec.DataLocality = locality
-		if locality == longhorn.DataLocalityStrictLocal && spec.NumberOfReplicas > 1 {
+		if locality == longhorn.DataLocalityStrictLocal && (spec.NumberOfReplicas > 1 || spec.AccessMode == longhorn.AccessModeReadWriteMany) {
 			spec.DataLocality = longhorn.DataLocalityBestEffort
 		}
 	}

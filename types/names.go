@@ -43,6 +43,9 @@ const (
 	APIPort = 9500
 	// ReplicaPort is where an instance manager serves replicas over NBD.
 	ReplicaPort = 8500
+	// NFSPort is where a share manager serves its volume, and ShareHealthPort where it answers how it fares.
+	NFSPort         = 2049
+	ShareHealthPort = 9600
 	// APIService is the Service in front of all daemons.
 	APIService = "longhorn-backend"
 )
@@ -104,6 +107,12 @@ func NodeLabel(node string) string {
 
 // maxLabelValue is how many characters Kubernetes lets the value of a label have.
 const maxLabelValue = 63
+
+// ShareManagerPodName is the name of the pod that serves a shared volume.
+func ShareManagerPodName(volume string) string { return "share-manager-" + volume }
+
+// ShareTicketID is the id of the ticket that attaches a shared volume where its share manager's pod is.
+func ShareTicketID(volume string) string { return "share-manager-controller-" + volume }
 
 // InstanceManagerSocket is the gRPC socket of a node's instance manager.
 func InstanceManagerSocket() string { return path.Join(RuntimeDirectory, "instance-manager.sock") }

@@ -49,7 +49,7 @@ type VolumeCreate struct {
 	NumberOfReplicas int `json:"numberOfReplicas,omitempty"`
 	// StaleReplicaTimeout in minutes; left out, it is 2880. 0 or less: never by time.
 	StaleReplicaTimeout *int `json:"staleReplicaTimeout,omitempty"`
-	// AccessMode is rwo (default) or rwop.
+	// AccessMode is rwo (default), rwop or rwx.
 	AccessMode string `json:"accessMode,omitempty"`
 	// DataLocality is disabled, best-effort or strict-local, which needs NumberOfReplicas 1 or left out; left out, it is the setting
 	// default-data-locality.
@@ -116,6 +116,10 @@ type Volume struct {
 	// RebuildStatus has the rebuilds under way and those that failed.
 	RebuildStatus    []RebuildStatus  `json:"rebuildStatus"`
 	VolumeAttachment VolumeAttachment `json:"volumeAttachment"`
+	// ShareEndpoint of a volume with accessMode rwx is nfs://<address>/<volume> while it is served, else empty.
+	ShareEndpoint string `json:"shareEndpoint"`
+	// ShareState is starting, running, stopping, stopped, error or unknown; empty if the volume is not shared.
+	ShareState string `json:"shareState"`
 }
 
 // Replica is one copy of a volume. HostID is the node.
@@ -228,6 +232,11 @@ type DetachInput struct {
 type UpdateReplicaCountInput struct {
 	// ReplicaCount is 1 to 20.
 	ReplicaCount int `json:"replicaCount"`
+}
+
+// UpdateAccessModeInput is the body of the action updateAccessMode.
+type UpdateAccessModeInput struct {
+	AccessMode string `json:"accessMode"`
 }
 
 // UpdateDataLocalityInput is the body of the action updateDataLocality.

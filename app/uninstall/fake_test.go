@@ -38,7 +38,7 @@ type cluster struct {
 }
 
 var kindOf = map[Kind]string{
-	volumes: "Volume", engines: "Engine", replicas: "Replica", attachments: "VolumeAttachment", instanceManagers: "InstanceManager", nodes: "Node", settings: "Setting",
+	volumes: "Volume", engines: "Engine", replicas: "Replica", attachments: "VolumeAttachment", instanceManagers: "InstanceManager", shareManagers: "ShareManager", nodes: "Node", settings: "Setting",
 	definitions: "CustomResourceDefinition", namespaces: "Namespace", kubeNodes: "Node", pods: "Pod", services: "Service", daemonSets: "DaemonSet", deployments: "Deployment", replicaSets: "ReplicaSet",
 	budgets: "PodDisruptionBudget", configMaps: "ConfigMap", policies: "ValidatingAdmissionPolicy", policyBindings: "ValidatingAdmissionPolicyBinding", storageClasses: "StorageClass",
 	drivers: "CSIDriver", clusterRoles: "ClusterRole", clusterBindings: "ClusterRoleBinding", kubeAttachments: "VolumeAttachment",
@@ -206,7 +206,7 @@ func (c *cluster) install(manager bool, alive ...string) {
 	c.addPersistentVolume("pv", types.DriverName, "v", provisionerFinalizer, attacherFinalizer, "kubernetes.io/pv-protection")
 	c.addPersistentVolume("pv-of-another", "another", "v", provisionerFinalizer, "external-attacher/another")
 	label := map[string]string{types.InstallationLabel: types.InstallationValue}
-	for _, resource := range []Kind{volumes, engines, replicas, attachments, instanceManagers, nodes, settings} {
+	for _, resource := range []Kind{volumes, engines, replicas, attachments, instanceManagers, shareManagers, nodes, settings} {
 		c.add(definitions, resource.Resource+".longhorn.io", nil, "customresourcecleanup.apiextensions.k8s.io").SetLabels(label)
 	}
 	c.add(configMaps, types.StorageClassConfigMap, nil)

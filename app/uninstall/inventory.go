@@ -36,6 +36,7 @@ var (
 	replicas         = ours("replicas")
 	attachments      = ours("volumeattachments")
 	instanceManagers = ours("instancemanagers")
+	shareManagers    = ours("sharemanagers")
 	nodes            = ours("nodes")
 	settings         = ours("settings")
 
@@ -65,7 +66,7 @@ var (
 var data = []Kind{replicas, engines, volumes}
 
 // rest are our other kinds; kinds of another version are found by their definitions.
-var rest = []Kind{attachments, instanceManagers, nodes, settings}
+var rest = []Kind{shareManagers, attachments, instanceManagers, nodes, settings}
 
 // all are the kinds that are read, in their order: data after what makes it, so that when the makers
 // were seen to be gone, what they made is seen too.

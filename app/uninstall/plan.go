@@ -104,7 +104,7 @@ var stages = []stage{
 	{"volumes and their data", volumesAndData},
 	// While the CSI controller ran it would have ended them.
 	{"PersistentVolumes", lostPersistentVolumes},
-	{"attachments", deleteAll(attachments)},
+	{"attachments and share managers", deleteAll(shareManagers, attachments)},
 	// Before what the daemons would make anew.
 	{"the manager and the CSI driver", workloads},
 	{"instance managers", deleteAll(instanceManagers, budgets)},

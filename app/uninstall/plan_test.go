@@ -413,7 +413,7 @@ func TestDataIsReadAfterWhatMakesIt(t *testing.T) {
 // What the API server would delete with its definition is deleted before it: a finalizer would keep it, and the definition with it.
 func TestObjectsAreDeletedBeforeTheirDefinitions(t *testing.T) {
 	definition := Object{Name: "things.longhorn.io", UID: "d", Labels: map[string]string{types.InstallationLabel: types.InstallationValue}}
-	for _, k := range []Kind{attachments, instanceManagers, nodes, settings} {
+	for _, k := range []Kind{attachments, instanceManagers, shareManagers, nodes, settings} {
 		t.Run(k.Resource, func(t *testing.T) {
 			w := world{}.with(definitions, definition).with(k, held(named("one")))
 			assert.Equal(t, []string{"delete " + k.Resource + "/one"}, did(plan(w.state())))

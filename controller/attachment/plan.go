@@ -12,8 +12,9 @@ import (
 
 // priorities of ticket holders; the higher one is served first (Longhorn's order).
 var priorities = map[longhorn.AttacherType]int{
-	longhorn.AttacherTypeAPI: 1000,
-	longhorn.AttacherTypeCSI: 900,
+	longhorn.AttacherTypeAPI:          1000,
+	longhorn.AttacherTypeCSI:          900,
+	longhorn.AttacherTypeShareManager: 900,
 }
 
 // Input is all that a plan rests on. Nothing in it is modified.
@@ -37,7 +38,7 @@ type Plan struct {
 // plan picks the node and answers every ticket.
 func plan(in Input) Plan {
 	var p Plan
-	if spec := place(in.Volume, in.Attachment.Spec.AttachmentTickets, in.Nodes); spec != in.target() {
+	if spec := place(in.Volume, in.attaching(), in.Nodes); spec != in.target() {
 		p.Volume = in.Volume.DeepCopy()
 		p.Volume.Spec.NodeID = spec.node
 		p.Volume.Spec.DisableFrontend = spec.disableFrontend
@@ -50,6 +51,19 @@ func plan(in Input) Plan {
 		p.Refuses = p.Refuses || in.refusal(t) != ""
 	}
 	return p
+}
+
+// attaching are the tickets that attach the volume somewhere. Those of the CSI driver do not attach a shared volume: their nodes
+// mount it over NFS.
+func (in Input) attaching() map[string]longhorn.AttachmentTicket {
+	tickets := maps.Clone(in.Attachment.Spec.AttachmentTickets)
+	maps.DeleteFunc(tickets, func(_ string, t longhorn.AttachmentTicket) bool { return mountsShare(in.Volume, t) })
+	return tickets
+}
+
+// mountsShare tells whether a ticket is satisfied by the share of a volume, on whatever node that is served.
+func mountsShare(v *longhorn.Volume, t longhorn.AttachmentTicket) bool {
+	return types.IsShared(v) && t.Type == longhorn.AttacherTypeCSI
 }
 
 // refusal says why a ticket's node cannot have the volume whatever else happens; "": it can.
@@ -163,7 +177,12 @@ func ticketCondition(in Input, t longhorn.AttachmentTicket) longhorn.Condition {
 	faulted := types.FindCondition(v.Status.Conditions, types.ConditionFaulted)
 	scheduled := types.FindCondition(v.Status.Conditions, types.ConditionScheduled)
 	attached := v.Status.State == longhorn.VolumeStateAttached
+	shared := mountsShare(v, t)
 	switch {
+	case shared && types.IsServed(v) && v.DeletionTimestamp == nil:
+		return longhorn.Condition{Type: types.ConditionSatisfied, Status: longhorn.ConditionTrue}
+	case shared && faulted.Status != longhorn.ConditionTrue:
+		return no(types.ReasonWaitingForShare, "waiting until volume %s is served: its share manager is %s", v.Name, shareText(v))
 	case attached && v.Status.CurrentNodeID == t.NodeID && !accepts(t, v.Status.FrontendDisabled):
 		return no(types.ReasonAttachedIncompatibleFrontend, "volume %s is attached to node %s with disableFrontend %v, and the ticket asks for the opposite",
 			v.Name, t.NodeID, v.Status.FrontendDisabled)
@@ -180,6 +199,13 @@ func ticketCondition(in Input, t longhorn.AttachmentTicket) longhorn.Condition {
 		return no(scheduled.Reason, "volume %s cannot be attached to node %s: %s", v.Name, t.NodeID, scheduled.Message)
 	}
 	return no(types.ReasonWaitingForVolume, "volume %s is %s; waiting until it is attached to node %s", v.Name, stateText(v), t.NodeID)
+}
+
+func shareText(v *longhorn.Volume) string {
+	if v.Status.ShareState == "" {
+		return "not there yet"
+	}
+	return string(v.Status.ShareState)
 }
 
 func stateText(v *longhorn.Volume) string {

@@ -1,6 +1,8 @@
 package attachment
 
 import (
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -118,6 +120,66 @@ func TestPlaceOfVolume(t *testing.T) {
 			got := place(tc.volume, tc.tickets, tc.nodes)
 			assert.Equal(t, tc.wantNode, got.node)
 			assert.Equal(t, tc.wantOff, got.disableFrontend)
+		})
+	}
+}
+
+// sharedVolume is served over NFS, or not yet.
+func sharedVolume(v *longhorn.Volume, state longhorn.ShareManagerState) *longhorn.Volume {
+	v.Spec.AccessMode, v.Status.ShareState = longhorn.AccessModeReadWriteMany, state
+	if state == longhorn.ShareManagerStateRunning {
+		v.Status.ShareEndpoint = "nfs://10.0.0.9/vol"
+	}
+	return v
+}
+
+func TestTicketsOfASharedVolume(t *testing.T) {
+	const served = longhorn.ShareManagerStateRunning
+	deleting := sharedVolume(volume("a", longhorn.VolumeStateAttached, "a"), served)
+	deleting.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+	faulted := sharedVolume(volume("", longhorn.VolumeStateDetached, ""), "stopped")
+	faulted.Status.Conditions = []longhorn.Condition{{Type: types.ConditionFaulted, Status: longhorn.ConditionTrue, Reason: types.ReasonReplicaFailed, Message: "no good copy"}}
+	withoutEndpoint := sharedVolume(volume("a", longhorn.VolumeStateAttached, "a"), served)
+	withoutEndpoint.Status.ShareEndpoint = ""
+	workloads := tickets{"1": ticket("1", longhorn.AttacherTypeCSI, "b"), "2": ticket("2", longhorn.AttacherTypeCSI, "c")}
+	both := tickets{"1": ticket("1", longhorn.AttacherTypeCSI, "b"), "s": ticket("s", longhorn.AttacherTypeShareManager, "a")}
+	for name, tc := range map[string]struct {
+		volume   *longhorn.Volume
+		tickets  tickets
+		wantNode string
+		// satisfied are the tickets that are; why is what ticket 1 is told otherwise.
+		satisfied []string
+		why       string
+	}{
+		"workloads alone attach it nowhere":        {volume: sharedVolume(volume("", longhorn.VolumeStateDetached, ""), ""), tickets: workloads, why: "waiting until volume vol is served: its share manager is not there yet"},
+		"its share manager attaches it":            {volume: sharedVolume(volume("", longhorn.VolumeStateDetached, ""), "starting"), tickets: both, wantNode: "a", why: "waiting until volume vol is served: its share manager is starting"},
+		"attached, not served yet → waits":         {volume: sharedVolume(volume("a", longhorn.VolumeStateAttached, "a"), "starting"), tickets: both, wantNode: "a", satisfied: []string{"s"}, why: "waiting until volume vol is served: its share manager is starting"},
+		"served → all are satisfied, on any node":  {volume: sharedVolume(volume("a", longhorn.VolumeStateAttached, "a"), served), tickets: both, wantNode: "a", satisfied: []string{"1", "s"}},
+		"served without an endpoint → waits":       {volume: withoutEndpoint, tickets: both, wantNode: "a", satisfied: []string{"s"}, why: "waiting until volume vol is served: its share manager is running"},
+		"its share manager lets go → detached":     {volume: sharedVolume(volume("a", longhorn.VolumeStateAttached, "a"), "stopped"), tickets: workloads, why: "waiting until volume vol is served: its share manager is stopped"},
+		"being deleted → no ticket is satisfied":   {volume: deleting, tickets: workloads, why: "waiting until volume vol is served: its share manager is running"},
+		"faulted → told why, not that it waits":    {volume: faulted, tickets: workloads, why: "volume vol cannot be attached: no good copy"},
+		"a person may have it while nobody shares": {volume: sharedVolume(volume("", longhorn.VolumeStateDetached, ""), "stopped"), tickets: tickets{"": ticket("", longhorn.AttacherTypeAPI, "z")}, wantNode: "z"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			va := &longhorn.VolumeAttachment{Spec: longhorn.VolumeAttachmentSpec{AttachmentTickets: tc.tickets}}
+			p := plan(Input{Volume: tc.volume, Attachment: va, Now: time.Unix(2, 0)})
+			got := tc.volume.Spec.NodeID
+			if p.Volume != nil {
+				got = p.Volume.Spec.NodeID
+			}
+			assert.Equal(t, tc.wantNode, got)
+			var satisfied []string
+			for _, id := range slices.Sorted(maps.Keys(p.Status.AttachmentTicketStatuses)) {
+				if p.Status.AttachmentTicketStatuses[id].Satisfied {
+					satisfied = append(satisfied, id)
+				}
+			}
+			assert.Equal(t, tc.satisfied, satisfied)
+			if tc.why != "" {
+				assert.Equal(t, tc.why, p.Status.AttachmentTicketStatuses["1"].Conditions[0].Message)
+			}
+			assert.Len(t, tc.tickets, len(va.Spec.AttachmentTickets), "what was given is not modified")
 		})
 	}
 }

@@ -26,6 +26,8 @@ func due(v *longhorn.Volume, now time.Time) (after time.Duration, ok bool) {
 	switch {
 	case err != nil: // never requested, or nothing that can be compared
 		return 0, false
+	case types.IsShared(v): // its pods mount it over NFS, and its share manager's pod ends with the device
+		return 0, false
 	case v.DeletionTimestamp != nil, v.Status.State != longhorn.VolumeStateAttached, v.Status.CurrentNodeID == "":
 		return 0, false
 	case v.Status.Robustness != longhorn.VolumeRobustnessHealthy && v.Status.Robustness != longhorn.VolumeRobustnessDegraded:

@@ -29,6 +29,9 @@ func (c *Controller) apply(ctx context.Context, log *logrus.Entry, v *longhorn.V
 	if err := c.makeChildren(ctx, log, v, p); err != nil {
 		return ofChild(err)
 	}
+	if err := c.applyShare(ctx, log, p.share); err != nil {
+		return ofChild(err)
+	}
 	for _, r := range p.UpdateReplicas {
 		log.WithField(logfields.Replica, r.Name).WithField(logfields.State, r.Spec.DesireState).Info("changing what is wanted of a replica")
 		if _, err := c.deps.Replicas.Update(ctx, r); err != nil {

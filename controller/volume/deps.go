@@ -85,8 +85,11 @@ type Deps struct {
 	Nodes            NodeStore
 	InstanceManagers InstanceManagerStore
 	Secrets          SecretStore
+	Shares           ShareStore
 	Settings         queue.Events
 	Setting          types.SettingValues
+	// ShareImage is what new share managers run.
+	ShareImage string
 	// Owner is the node of this daemon, for status.ownerID.
 	Owner string
 }
@@ -95,7 +98,7 @@ type Deps struct {
 func DepsOf(d *datastore.Datastore) Deps {
 	return Deps{
 		Volumes: d.Volumes, Attachments: d.VolumeAttachments, Engines: d.Engines, Replicas: d.Replicas,
-		Nodes: d.Nodes, InstanceManagers: d.InstanceManagers, Secrets: d.Secrets,
+		Nodes: d.Nodes, InstanceManagers: d.InstanceManagers, Secrets: d.Secrets, Shares: d.ShareManagers,
 		Settings: d.Settings, Setting: d.Setting,
 	}
 }

@@ -35,6 +35,10 @@ func (c *Controller) gather(v *longhorn.Volume) (Input, error) {
 	if va, err := c.deps.Attachments.GetRO(v.Name); err == nil && ownedBy(va, v) {
 		in.Attachment = va
 	}
+	if s, err := c.deps.Shares.GetRO(v.Name); err == nil && ownedBy(s, v) {
+		in.Share = s
+	}
+	in.ShareImage = c.deps.ShareImage
 	for range max(1, v.Spec.NumberOfReplicas) {
 		in.Names = append(in.Names, ReplicaNames{types.NewReplicaName(v.Name), types.NewDataDirectoryName(v.Name)})
 	}

@@ -17,6 +17,9 @@ type Input struct {
 	Engine     *longhorn.Engine // nil: there is none
 	Replicas   []*longhorn.Replica
 	Attachment *longhorn.VolumeAttachment // nil: there is none
+	Share      *longhorn.ShareManager     // nil: there is none
+	// ShareImage is what new share managers run.
+	ShareImage string
 
 	// Owner is the node of this daemon.
 	Owner string
@@ -76,6 +79,7 @@ type Plan struct {
 	Surplus *Surplus
 	// BeginsOn is the node on which UpdateEngine begins a rebuild; "": none is begun.
 	BeginsOn string
+	share    shareStep
 	// AwaitsTurn: the next write to a child is the begin of a rebuild, when there is a turn for it.
 	AwaitsTurn bool
 
@@ -102,7 +106,7 @@ func (p *Plan) again(d time.Duration) { p.After = sooner(p.After, d) }
 // writesChildren tells whether the API server is asked to take an object of the volume's.
 func (p *Plan) writesChildren() bool {
 	return p.EnsureSecret || p.CreateAttachment != nil || p.CreateEngine != nil || p.UpdateEngine != nil ||
-		len(p.CreateReplicas) > 0 || len(p.UpdateReplicas) > 0
+		len(p.CreateReplicas) > 0 || len(p.UpdateReplicas) > 0 || p.share.create != nil || p.share.update != nil
 }
 
 // edit returns the copy of a replica that will be written.
@@ -139,6 +143,7 @@ func plan(in Input) Plan {
 		p.Status.Size = firstSize(in)
 	}
 
+	share(in, &p)
 	if in.Attachment == nil {
 		p.CreateAttachment = newAttachment(in.Volume)
 	}

@@ -37,6 +37,7 @@ func (c *Controller) watch() error {
 		queue.Watch{Events: c.deps.Engines, Handler: queue.Changes(c.queue, c.whenEngine)},
 		queue.Watch{Events: c.deps.Replicas, Handler: child},
 		queue.Watch{Events: c.deps.Replicas, Handler: queue.Changes(c.queue, c.whenReplica)},
+		queue.Watch{Events: c.deps.Shares, Handler: child},
 		queue.Watch{Events: c.deps.Nodes, Handler: queue.Changes(c.queue, c.whenNode)},
 		queue.Watch{Events: c.deps.InstanceManagers, Handler: queue.Changes(c.queue, c.whenInstanceManager)},
 		queue.Watch{Events: c.deps.Settings, Handler: setting},

@@ -132,6 +132,8 @@ func (h *Harness) catchUp(d *datastore.Datastore) {
 	refill(h, d.DefaultSettings)
 	refill(h, d.StorageClassConfig)
 	refill(h, d.StorageClasses)
+	refill(h, d.ShareManagers)
+	refill(h, d.Services)
 }
 
 func refill[T datastore.Object](h *Harness, s *datastore.Store[T]) {

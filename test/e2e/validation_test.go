@@ -53,7 +53,7 @@ func TestAPIServerRefusesWhatMakesNoSense(t *testing.T) {
 		{"name with a dot → refused", object("Volume", "a.b", `spec: {size: "2097152"}`), "metadata.name must be a DNS-1123 label"},
 		{"21 replicas → refused", object("Volume", "v-1", `spec: {size: "2097152", numberOfReplicas: 21}`), "numberOfReplicas"},
 		{"-1 replicas → refused", object("Volume", "v-1", `spec: {size: "2097152", numberOfReplicas: -1}`), "numberOfReplicas"},
-		{"access mode that is not offered → refused", object("Volume", "v-1", `spec: {size: "2097152", accessMode: rwx}`), "accessMode"},
+		{"access mode that is not offered → refused", object("Volume", "v-1", `spec: {size: "2097152", accessMode: rwxp}`), "accessMode"},
 		{"no data locality → accepted", object("Volume", "v-nowhere", `spec: {size: "2097152", dataLocality: ""}`), ""},
 		{"strict-local, by default with one replica → accepted", object("Volume", "v-strict", `spec: {size: "2097152", dataLocality: strict-local}`), ""},
 		{"strict-local with one replica → accepted", object("Volume", "v-strict-one", `spec: {size: "2097152", dataLocality: strict-local, numberOfReplicas: 1}`), ""},

@@ -23,6 +23,11 @@ func local(locality, more, status string) string {
 	return of("v", "size: '2097152', numberOfReplicas: 1, dataLocality: '"+locality+"'"+more, status)
 }
 
+// mode is a volume with an access mode.
+func mode(mode, more, status string) string {
+	return of("v", "size: '2097152', numberOfReplicas: 1, accessMode: "+mode+more, status)
+}
+
 // crdCase is a request, and whether the rule lets it through.
 type crdCase struct {
 	rule, name  string
@@ -31,21 +36,23 @@ type crdCase struct {
 }
 
 const (
-	shrinks   = "Volume : size must not shrink: only an expansion that has not begun can be taken back, down to status.size; once it has begun, replicas may have the new size"
-	growsSoon = "Volume : size cannot grow yet: status.size is not recorded; wait until the volume controller of this release has recorded it"
-	longName  = "Volume : metadata.name must be at most 40 characters"
-	isLabel   = "Volume : metadata.name must be a DNS-1123 label"
-	isSome    = "Volume spec.size: size must be greater than zero"
-	isMost    = "Volume spec.size: size must be at most 9223372036852678656 bytes"
-	oneLocal  = "Volume spec.numberOfReplicas: numberOfReplicas must be 1 with dataLocality strict-local: the one replica is on the node where the volume is attached"
-	atRest    = "Volume : dataLocality changes to or from strict-local only while the volume is detached: spec.nodeID is empty and status.state is detached"
-	nodeWay   = "Node spec: evictionRequested and allowScheduling exclude each other"
-	diskWay   = "Node spec.disks.*: evictionRequested and allowScheduling exclude each other"
-	engineOf  = "Engine spec.volumeName: volumeName is immutable"
-	replicaOf = "Replica spec.volumeName: volumeName is immutable"
-	managerOn = "InstanceManager spec.nodeID: nodeID is immutable"
-	attaches  = "VolumeAttachment spec.volume: volume is immutable"
-	ticketID  = "VolumeAttachment spec.attachmentTickets: a ticket's id must equal its key"
+	shrinks    = "Volume : size must not shrink: only an expansion that has not begun can be taken back, down to status.size; once it has begun, replicas may have the new size"
+	growsSoon  = "Volume : size cannot grow yet: status.size is not recorded; wait until the volume controller of this release has recorded it"
+	longName   = "Volume : metadata.name must be at most 40 characters"
+	isLabel    = "Volume : metadata.name must be a DNS-1123 label"
+	isSome     = "Volume spec.size: size must be greater than zero"
+	isMost     = "Volume spec.size: size must be at most 9223372036852678656 bytes"
+	notShared  = "Volume spec.accessMode: accessMode must not be rwx with dataLocality strict-local: a shared volume is used on many nodes"
+	modeAtRest = "Volume : accessMode changes to or from rwx only while the volume is detached: spec.nodeID is empty and status.state is detached"
+	oneLocal   = "Volume spec.numberOfReplicas: numberOfReplicas must be 1 with dataLocality strict-local: the one replica is on the node where the volume is attached"
+	atRest     = "Volume : dataLocality changes to or from strict-local only while the volume is detached: spec.nodeID is empty and status.state is detached"
+	nodeWay    = "Node spec: evictionRequested and allowScheduling exclude each other"
+	diskWay    = "Node spec.disks.*: evictionRequested and allowScheduling exclude each other"
+	engineOf   = "Engine spec.volumeName: volumeName is immutable"
+	replicaOf  = "Replica spec.volumeName: volumeName is immutable"
+	managerOn  = "InstanceManager spec.nodeID: nodeID is immutable"
+	attaches   = "VolumeAttachment spec.volume: volume is immutable"
+	ticketID   = "VolumeAttachment spec.attachmentTickets: a ticket's id must equal its key"
 
 	sector4M, sector2M = "4194304", "2097152"
 )
@@ -79,6 +86,20 @@ var crdCases = []crdCase{
 	{rule: oneLocal, name: "strict-local, the number left to us → accepted", object: of("v", "size: '2097152', numberOfReplicas: 0, dataLocality: strict-local", "")},
 	{rule: oneLocal, name: "best-effort with three → accepted", object: of("v", "size: '2097152', numberOfReplicas: 3, dataLocality: best-effort", "")},
 	{rule: oneLocal, name: "strict-local with two → refused", object: of("v", "size: '2097152', numberOfReplicas: 2, dataLocality: strict-local", ""), refused: true},
+
+	{rule: notShared, name: "shared, best-effort → accepted", object: of("v", "size: '2097152', accessMode: rwx, dataLocality: best-effort", "")},
+	{rule: notShared, name: "shared, no locality → accepted", object: of("v", "size: '2097152', accessMode: rwx", "")},
+	{rule: notShared, name: "strict-local, of one node → accepted", object: of("v", "size: '2097152', numberOfReplicas: 1, accessMode: rwop, dataLocality: strict-local", "")},
+	{rule: notShared, name: "shared and strict-local → refused", object: of("v", "size: '2097152', numberOfReplicas: 1, accessMode: rwx, dataLocality: strict-local", ""), refused: true},
+
+	{rule: modeAtRest, name: "to rwx, detached → accepted", old: mode("rwo", "", "state: detached"), object: mode("rwx", "", "state: detached")},
+	{rule: modeAtRest, name: "from rwx, detached → accepted", old: mode("rwx", "", "state: detached"), object: mode("rwop", "", "state: detached")},
+	{rule: modeAtRest, name: "to rwx, never seen by a controller → accepted", old: mode("rwo", "", ""), object: mode("rwx", "", "")},
+	{rule: modeAtRest, name: "rwo to rwop, attached → accepted", old: mode("rwo", ", nodeID: node-1", "state: attached"), object: mode("rwop", ", nodeID: node-1", "state: attached")},
+	{rule: modeAtRest, name: "something else of a shared one, attached → accepted", old: mode("rwx", ", nodeID: node-1", "state: attached"), object: mode("rwx", ", nodeID: node-1, staleReplicaTimeout: 5", "state: attached")},
+	{rule: modeAtRest, name: "to rwx, attached → refused", old: mode("rwo", ", nodeID: node-1", "state: attached"), object: mode("rwx", ", nodeID: node-1", "state: attached"), refused: true},
+	{rule: modeAtRest, name: "to rwx, about to be attached → refused", old: mode("rwo", ", nodeID: node-1", "state: detached"), object: mode("rwx", ", nodeID: node-1", "state: detached"), refused: true},
+	{rule: modeAtRest, name: "from rwx, attached → refused", old: mode("rwx", ", nodeID: node-1", "state: attached"), object: mode("rwo", ", nodeID: node-1", "state: attached"), refused: true},
 
 	{rule: atRest, name: "to strict-local, detached → accepted", old: local("best-effort", "", "state: detached"), object: local("strict-local", "", "state: detached")},
 	{rule: atRest, name: "from strict-local, detached → accepted", old: local("strict-local", "", "state: detached"), object: local("", "", "state: detached")},

@@ -33,6 +33,7 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 		&Node{}, &NodeList{},
 		&Setting{}, &SettingList{},
 		&InstanceManager{}, &InstanceManagerList{},
+		&ShareManager{}, &ShareManagerList{},
 	)
 	metav1.AddToGroupVersion(scheme, SchemeGroupVersion)
 	return nil

@@ -36,13 +36,15 @@ type VolumeFrontend string
 const FrontendBlockDevice VolumeFrontend = "blockdev"
 
 // AccessMode says how many may use a volume at once.
-// +kubebuilder:validation:Enum=rwo;rwop
+// +kubebuilder:validation:Enum=rwo;rwop;rwx
 type AccessMode string
 
-// The access modes; shared volumes (rwx) are not offered yet.
+// The access modes.
 const (
 	AccessModeReadWriteOnce    AccessMode = "rwo"
 	AccessModeReadWriteOncePod AccessMode = "rwop"
+	// AccessModeReadWriteMany: a share manager serves the volume over NFS, to pods of all nodes.
+	AccessModeReadWriteMany AccessMode = "rwx"
 )
 
 // DataLocality says whether a copy is kept on the node where the volume is attached.
@@ -92,6 +94,7 @@ type DataEngine string
 const DataEngineV1 DataEngine = "v1"
 
 // VolumeSpec is what the user asks of a volume.
+// +kubebuilder:validation:XValidation:rule="!has(self.dataLocality) || self.dataLocality != 'strict-local' || !has(self.accessMode) || self.accessMode != 'rwx'",fieldPath=".accessMode",message="accessMode must not be rwx with dataLocality strict-local: a shared volume is used on many nodes"
 // +kubebuilder:validation:XValidation:rule="!has(self.dataLocality) || self.dataLocality != 'strict-local' || !has(self.numberOfReplicas) || self.numberOfReplicas <= 1",fieldPath=".numberOfReplicas",message="numberOfReplicas must be 1 with dataLocality strict-local: the one replica is on the node where the volume is attached"
 type VolumeSpec struct {
 	// Size in bytes; the volume controller rounds it up to 2 MiB. An omitted size is 2 MiB. It may grow. It may shrink only
@@ -116,6 +119,7 @@ type VolumeSpec struct {
 	// volume is detached.
 	// +optional
 	DataLocality DataLocality `json:"dataLocality,omitempty"`
+	// AccessMode changes only while the volume is detached. A volume that becomes rwx keeps its data, and so does one that was.
 	// +kubebuilder:default=rwo
 	AccessMode AccessMode `json:"accessMode,omitempty"`
 	// NumberOfReplicas is how many copies are kept; 0 means the setting default-replica-count, or 1 with dataLocality strict-local, which
@@ -192,6 +196,12 @@ type VolumeStatus struct {
 	// RemountRequestedAt (RFC 3339): workloads that started earlier must mount again.
 	// +optional
 	RemountRequestedAt string `json:"remountRequestedAt"`
+	// ShareState is the state of the volume's share manager; empty if the volume is not shared.
+	// +optional
+	ShareState ShareManagerState `json:"shareState,omitempty"`
+	// ShareEndpoint is where the volume can be mounted, nfs://<address>/<volume>; empty while it is not served.
+	// +optional
+	ShareEndpoint string `json:"shareEndpoint,omitempty"`
 }
 
 // +genclient
@@ -210,6 +220,7 @@ type VolumeStatus struct {
 // +kubebuilder:validation:XValidation:rule="int(self.spec.size) >= int(oldSelf.spec.size) || (has(oldSelf.status) && has(oldSelf.status.size) && int(oldSelf.status.size) > 0 && int(self.spec.size) >= int(oldSelf.status.size))",message="size must not shrink: only an expansion that has not begun can be taken back, down to status.size; once it has begun, replicas may have the new size"
 // +kubebuilder:validation:XValidation:rule="int(self.spec.size) <= int(oldSelf.spec.size) || int(oldSelf.spec.size) % 2097152 != 0 || (has(oldSelf.status) && has(oldSelf.status.size) && int(oldSelf.status.size) > 0)",message="size cannot grow yet: status.size is not recorded; wait until the volume controller of this release has recorded it"
 // +kubebuilder:validation:XValidation:rule="(has(self.spec.dataLocality) && self.spec.dataLocality == 'strict-local') == (has(oldSelf.spec.dataLocality) && oldSelf.spec.dataLocality == 'strict-local') || !has(oldSelf.status) || !has(oldSelf.status.state) || oldSelf.status.state == '' || (oldSelf.status.state == 'detached' && (!has(oldSelf.spec.nodeID) || size(oldSelf.spec.nodeID) == 0))",message="dataLocality changes to or from strict-local only while the volume is detached: spec.nodeID is empty and status.state is detached"
+// +kubebuilder:validation:XValidation:rule="(has(self.spec.accessMode) && self.spec.accessMode == 'rwx') == (has(oldSelf.spec.accessMode) && oldSelf.spec.accessMode == 'rwx') || !has(oldSelf.status) || !has(oldSelf.status.state) || oldSelf.status.state == '' || (oldSelf.status.state == 'detached' && (!has(oldSelf.spec.nodeID) || size(oldSelf.spec.nodeID) == 0))",message="accessMode changes to or from rwx only while the volume is detached: spec.nodeID is empty and status.state is detached"
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 40",message="metadata.name must be at most 40 characters"
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="metadata.name must be a DNS-1123 label"
 

@@ -3,13 +3,16 @@ package v1beta2
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // AttacherType says who holds a ticket; it gives the ticket its priority.
-// +kubebuilder:validation:Enum=csi-attacher;longhorn-api
+// +kubebuilder:validation:Enum=csi-attacher;longhorn-api;share-manager-controller
 type AttacherType string
 
 // The holders of tickets that exist so far.
 const (
 	AttacherTypeCSI AttacherType = "csi-attacher"
 	AttacherTypeAPI AttacherType = "longhorn-api"
+	// AttacherTypeShareManager attaches a shared volume where its share manager's pod is. Tickets of the CSI driver do not
+	// attach such a volume anywhere: they are satisfied while the share runs.
+	AttacherTypeShareManager AttacherType = "share-manager-controller"
 )
 
 // The keys of AttachmentTicket.Parameters.

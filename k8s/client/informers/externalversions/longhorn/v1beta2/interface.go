@@ -20,6 +20,8 @@ type Interface interface {
 	Replicas() TypedReplicaInformer
 	// Settings returns a SettingInformer.
 	Settings() TypedSettingInformer
+	// ShareManagers returns a ShareManagerInformer.
+	ShareManagers() TypedShareManagerInformer
 	// Volumes returns a VolumeInformer.
 	Volumes() TypedVolumeInformer
 	// VolumeAttachments returns a VolumeAttachmentInformer.
@@ -60,6 +62,11 @@ func (v *version) Replicas() TypedReplicaInformer {
 // Settings returns a TypedSettingInformer.
 func (v *version) Settings() TypedSettingInformer {
 	return &settingInformer{factory: v.factory, namespace: v.namespace, tweakListOptions: v.tweakListOptions}
+}
+
+// ShareManagers returns a TypedShareManagerInformer.
+func (v *version) ShareManagers() TypedShareManagerInformer {
+	return &shareManagerInformer{factory: v.factory, namespace: v.namespace, tweakListOptions: v.tweakListOptions}
 }
 
 // Volumes returns a TypedVolumeInformer.

@@ -14,6 +14,8 @@ type ReplicaExpansion interface{}
 
 type SettingExpansion interface{}
 
+type ShareManagerExpansion interface{}
+
 type VolumeExpansion interface{}
 
 type VolumeAttachmentExpansion interface{}

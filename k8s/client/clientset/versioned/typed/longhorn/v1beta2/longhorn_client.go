@@ -19,6 +19,7 @@ type LonghornV1beta2Interface interface {
 	NodesGetter
 	ReplicasGetter
 	SettingsGetter
+	ShareManagersGetter
 	VolumesGetter
 	VolumeAttachmentsGetter
 }
@@ -46,6 +47,10 @@ func (c *LonghornV1beta2Client) Replicas(namespace string) ReplicaInterface {
 
 func (c *LonghornV1beta2Client) Settings(namespace string) SettingInterface {
 	return newSettings(c, namespace)
+}
+
+func (c *LonghornV1beta2Client) ShareManagers(namespace string) ShareManagerInterface {
+	return newShareManagers(c, namespace)
 }
 
 func (c *LonghornV1beta2Client) Volumes(namespace string) VolumeInterface {

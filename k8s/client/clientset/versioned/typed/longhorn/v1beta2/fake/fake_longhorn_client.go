@@ -34,6 +34,10 @@ func (c *FakeLonghornV1beta2) Settings(namespace string) v1beta2.SettingInterfac
 	return newFakeSettings(c, namespace)
 }
 
+func (c *FakeLonghornV1beta2) ShareManagers(namespace string) v1beta2.ShareManagerInterface {
+	return newFakeShareManagers(c, namespace)
+}
+
 func (c *FakeLonghornV1beta2) Volumes(namespace string) v1beta2.VolumeInterface {
 	return newFakeVolumes(c, namespace)
 }

@@ -1,0 +1,69 @@
+package sharemanager
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/longhorn-lep/longhorn-manager/controller/queue"
+	"github.com/longhorn-lep/longhorn-manager/datastore"
+	"github.com/longhorn-lep/longhorn-manager/util/logfields"
+)
+
+// apply writes the status first, so that no workload is sent to an endpoint whose pod is about to go. A crash between two
+// steps is harmless: the next sync finds what was done and decides anew.
+func (c *Controller) apply(ctx context.Context, in Input, p Plan) error {
+	if !equality.Semantic.DeepEqual(in.Share.Status, p.Status) {
+		u := in.Share.DeepCopy()
+		u.Status = p.Status
+		if _, err := c.Shares.UpdateStatus(ctx, u); err != nil {
+			return err
+		}
+		for _, e := range p.Events {
+			if in.Volume != nil {
+				c.Recorder.Event(in.Volume, e.Type, e.Reason, e.Message)
+			}
+		}
+	}
+	if p.Attachment != nil {
+		if _, err := c.Attachments.Update(ctx, p.Attachment); err != nil {
+			return fmt.Errorf("change the ticket of the share: %w", err)
+		}
+	}
+	if p.CreateService != nil {
+		if _, err := c.Services.Create(ctx, p.CreateService); err != nil {
+			return staleIfExists(fmt.Errorf("make the Service of the share: %w", err))
+		}
+	}
+	log := queue.Log(ctx).WithField(logfields.Volume, in.Share.Name)
+	if p.CreatePod != nil {
+		if _, err := c.Pods.Create(ctx, p.CreatePod); err != nil {
+			return staleIfExists(fmt.Errorf("make the pod of the share: %w", err))
+		}
+		log.WithField(logfields.Image, in.Share.Spec.Image).Info("Made the pod that serves the volume")
+	}
+	if p.DeletePod == nil {
+		return nil
+	}
+	remove := c.Pods.Delete
+	if p.DeletePod.Now {
+		remove = c.Pods.DeleteNow
+	}
+	err := remove(ctx, in.Pod.Name, datastore.Preconditions{UID: in.Pod.UID})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("delete the pod of the share: %w", err)
+	}
+	log.WithField(logfields.Node, in.Pod.Spec.NodeName).WithField(logfields.Reason, p.DeletePod.Why).Info("Deleted the pod that served the volume")
+	return nil
+}
+
+// staleIfExists: an earlier sync made what exists already, and the cache has not shown it yet. The cache of Services may also be
+// empty because it was not filled yet.
+func staleIfExists(err error) error {
+	if apierrors.IsAlreadyExists(err) {
+		return queue.ErrStale
+	}
+	return err
+}

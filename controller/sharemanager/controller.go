@@ -1,0 +1,252 @@
+package sharemanager
+
+import (
+	"context"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/longhorn-lep/longhorn-manager/controller/queue"
+	"github.com/longhorn-lep/longhorn-manager/datastore"
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// ShareStore holds all ShareManagers.
+type ShareStore interface {
+	Get(name string) (*longhorn.ShareManager, error)
+	UpdateStatus(ctx context.Context, s *longhorn.ShareManager) (*longhorn.ShareManager, error)
+	IsStale(s *longhorn.ShareManager) bool
+	queue.Events
+}
+
+// AttachmentStore holds all VolumeAttachments.
+type AttachmentStore interface {
+	Get(name string) (*longhorn.VolumeAttachment, error)
+	Update(ctx context.Context, va *longhorn.VolumeAttachment) (*longhorn.VolumeAttachment, error)
+	IsStale(va *longhorn.VolumeAttachment) bool
+	queue.Events
+}
+
+// PodStore holds at least the pods of share managers.
+type PodStore interface {
+	GetRO(name string) (*corev1.Pod, error)
+	ByIndex(index, value string) ([]*corev1.Pod, error)
+	Create(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, error)
+	Delete(ctx context.Context, name string, p datastore.Preconditions) error
+	DeleteNow(ctx context.Context, name string, p datastore.Preconditions) error
+	queue.Events
+}
+
+// ServiceStore holds the Services of share managers.
+type ServiceStore interface {
+	GetRO(name string) (*corev1.Service, error)
+	Create(ctx context.Context, s *corev1.Service) (*corev1.Service, error)
+	queue.Events
+}
+
+// Reader reads the objects of a kind, and tells of changes.
+type Reader[T any] interface {
+	GetRO(name string) (T, error)
+	List(selector labels.Selector) ([]T, error)
+	queue.Events
+}
+
+// Index finds objects by an index of the datastore.
+type Index[T any] interface {
+	ByIndex(index, value string) ([]T, error)
+}
+
+// Claims finds the PersistentVolumes of a volume that are bound.
+type Claims interface {
+	Claims(volume string) ([]*corev1.PersistentVolume, error)
+}
+
+// Deps are what the controller needs; the stores are of the whole cluster.
+type Deps struct {
+	queue.Env
+
+	Shares      ShareStore
+	Volumes     Reader[*longhorn.Volume]
+	Attachments AttachmentStore
+	Nodes       Reader[*longhorn.Node]
+	KubeNodes   Reader[*corev1.Node]
+	Pods        PodStore
+	Services    ServiceStore
+	Engines     Index[*longhorn.Engine]
+	Replicas    Index[*longhorn.Replica]
+	Claims      Claims
+	// Owner is the node of this daemon, for status.ownerID.
+	Owner string
+}
+
+// Controller serves all shared volumes. Make it with New, then Run it.
+type Controller struct {
+	Deps
+	queue *queue.Queue[string] // of volumes' names
+}
+
+// New registers the controller's handlers; nothing happens before Run.
+func New(d Deps) (*Controller, error) {
+	c := &Controller{Deps: d}
+	c.queue = queue.New(queue.Options[string]{Name: "share-manager", Env: d.Env, Workers: 4, Sync: c.sync})
+	named := func(o metav1.Object) []string { return []string{o.GetName()} }
+	labelled := queue.Handler(c.queue, func(o metav1.Object) []string {
+		if volume := o.GetLabels()[types.LabelShareManager]; volume != "" {
+			return []string{volume}
+		}
+		return nil
+	})
+	err := c.queue.Watch(
+		queue.Watch{Events: d.Shares, Handler: queue.Handler(c.queue, named)},
+		queue.Watch{Events: d.Volumes, Handler: queue.Handler(c.queue, named)},
+		queue.Watch{Events: d.Attachments, Handler: queue.Handler(c.queue, named)},
+		queue.Watch{Events: d.Pods, Handler: labelled},
+		queue.Watch{Events: d.Services, Handler: labelled},
+		queue.Watch{Events: d.Nodes, Handler: queue.Changes(c.queue, c.whenNode)},
+	)
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// Run syncs until ctx ends, and returns when the last sync is done.
+func (c *Controller) Run(ctx context.Context) error { return c.queue.Run(ctx) }
+
+// whenNode names the shares on a node that turned. Nodes change all the time, above all in the free space of their disks.
+func (c *Controller) whenNode(was, is *longhorn.Node) []string {
+	node := is
+	if is == nil {
+		node = was
+	} else if was != nil && types.IsNodeDown(was) == types.IsNodeDown(is) {
+		return nil
+	}
+	pods, err := c.Pods.ByIndex(datastore.IndexNode, node.Name)
+	if err != nil {
+		return nil
+	}
+	var volumes []string
+	for _, p := range pods {
+		if volume := p.Labels[types.LabelShareManager]; volume != "" {
+			volumes = append(volumes, volume)
+		}
+	}
+	return volumes
+}
+
+func (c *Controller) sync(ctx context.Context, name string) (queue.Result, error) {
+	share, err := c.Shares.Get(name)
+	if err != nil {
+		return queue.Result{}, queue.Gone(err)
+	}
+	if share.DeletionTimestamp != nil {
+		return queue.Result{}, nil // its pod and its Service go with it
+	}
+	if c.Shares.IsStale(share) {
+		return queue.Result{}, queue.ErrStale
+	}
+	in, err := c.gather(share)
+	if err != nil {
+		return queue.Result{}, err
+	}
+	p := plan(in)
+	return queue.Result{RequeueAfter: p.After}, c.apply(ctx, in, p)
+}
+
+// gather reads all that a plan rests on.
+func (c *Controller) gather(share *longhorn.ShareManager) (Input, error) {
+	in := Input{Share: share, Owner: c.Owner, Now: c.Clock.Now()}
+	if v, err := c.Volumes.GetRO(share.Name); err == nil && isOf(share, v) {
+		in.Volume = v
+	} else if err != nil && !apierrors.IsNotFound(err) {
+		return in, err
+	}
+	va, err := c.Attachments.Get(share.Name)
+	switch {
+	case err == nil && c.Attachments.IsStale(va):
+		return in, queue.ErrStale
+	case err == nil:
+		in.Attachment = va
+	case !apierrors.IsNotFound(err):
+		return in, err
+	}
+	if in.Service, err = orNone(c.Services.GetRO(share.Name)); err != nil {
+		return in, err
+	}
+	if in.Pod, err = orNone(c.Pods.GetRO(types.ShareManagerPodName(share.Name))); err != nil {
+		return in, err
+	}
+	if err := c.gatherNodes(&in); err != nil || in.Volume == nil || in.Pod != nil {
+		return in, err
+	}
+	return in, c.gatherPlace(&in)
+}
+
+// isOf tells whether a share belongs to this very volume, and not to an earlier one of its name.
+func isOf(share *longhorn.ShareManager, v *longhorn.Volume) bool {
+	return slices.ContainsFunc(share.OwnerReferences, func(ref metav1.OwnerReference) bool { return ref.UID == v.UID })
+}
+
+// orNone returns nil for an object that does not exist.
+func orNone[T any](obj *T, err error) (*T, error) {
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	return obj, err
+}
+
+// gatherNodes reads how the nodes fare: that of the pod, and those that the next one must avoid.
+func (c *Controller) gatherNodes(in *Input) error {
+	kube, err := c.KubeNodes.List(labels.Everything())
+	if err != nil {
+		return err
+	}
+	for _, k := range kube {
+		n, err := orNone(c.Nodes.GetRO(k.Name))
+		if err != nil {
+			return err
+		}
+		if n == nil || types.IsNodeDown(n) {
+			in.Barred = append(in.Barred, k.Name)
+		}
+	}
+	if in.Pod == nil || in.Pod.Spec.NodeName == "" {
+		return nil
+	}
+	n, err := orNone(c.Nodes.GetRO(in.Pod.Spec.NodeName))
+	if err != nil {
+		return err
+	}
+	_, err = c.KubeNodes.GetRO(in.Pod.Spec.NodeName)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return err
+	}
+	in.NodeDown = apierrors.IsNotFound(err) || n != nil && types.IsNodeDown(n)
+	in.NodeForeign = n == nil && !in.NodeDown
+	return nil
+}
+
+// gatherPlace reads what says where the next pod goes, and how it serves.
+func (c *Controller) gatherPlace(in *Input) error {
+	claims, err := c.Claims.Claims(in.Volume.Name)
+	if err != nil {
+		return err
+	}
+	in.Parameters, in.Refused = parametersOf(claims)
+	replicas, err := c.Replicas.ByIndex(datastore.IndexVolume, in.Volume.Name)
+	if err != nil {
+		return err
+	}
+	engines, err := c.Engines.ByIndex(datastore.IndexVolume, in.Volume.Name)
+	if err != nil || len(engines) == 0 {
+		return err
+	}
+	for _, r := range types.GoodCopies(engines[0], replicas) {
+		in.Near = append(in.Near, r.Spec.NodeID)
+	}
+	return nil
+}

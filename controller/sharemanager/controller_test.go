@@ -1,0 +1,133 @@
+package sharemanager
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/longhorn-lep/longhorn-manager/controller/queue"
+	"github.com/longhorn-lep/longhorn-manager/datastore"
+	"github.com/longhorn-lep/longhorn-manager/internal/testutil"
+	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+type noClaims struct{}
+
+func (noClaims) Claims(string) ([]*corev1.PersistentVolume, error) { return nil, nil }
+
+// start makes a controller over nodes a, which is ready, b, which is down, and c, which is no Longhorn node; and a share that a
+// workload uses.
+func start(t *testing.T, objs ...runtime.Object) (*testutil.Harness, *Controller) {
+	t.Helper()
+	down := build.ReadyNode("b", "disk-b", func(n *longhorn.Node) {
+		n.Status.Conditions = []longhorn.Condition{{Type: types.ConditionReady, Status: longhorn.ConditionFalse, Reason: types.ReasonKubernetesNodeNotReady}}
+	})
+	volume := build.Volume("vol", func(v *longhorn.Volume) { v.Spec.AccessMode = longhorn.AccessModeReadWriteMany })
+	share := &longhorn.ShareManager{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: types.Namespace, Name: "vol", UID: "uid-share", OwnerReferences: []metav1.OwnerReference{{Kind: "Volume", Name: "vol", UID: volume.UID}},
+		},
+		Spec: longhorn.ShareManagerSpec{Image: "image:1"},
+	}
+	h := testutil.New(t, append(objs, volume, share, build.ReadyNode("a", "disk-a"), down, build.KubeNode("a"), build.KubeNode("b"), build.KubeNode("c"),
+		build.VolumeAttachment("vol", func(va *longhorn.VolumeAttachment) {
+			va.Spec.AttachmentTickets = map[string]longhorn.AttachmentTicket{"csi-1": {ID: "csi-1", Type: longhorn.AttacherTypeCSI, NodeID: "c"}}
+		}))...)
+	store := h.Datastore(datastore.Options{})
+	c, err := New(Deps{
+		Env: h.Env(), Owner: "leader", Shares: store.ShareManagers, Volumes: store.Volumes, Attachments: store.VolumeAttachments,
+		Nodes: store.Nodes, KubeNodes: store.KubeNodes, Pods: store.Pods, Services: store.Services, Engines: store.Engines,
+		Replicas: store.Replicas, Claims: noClaims{},
+	})
+	require.NoError(t, err)
+	h.EndWithTest(c.Run)
+	return h, c
+}
+
+func sync(t *testing.T, h *testutil.Harness, c *Controller, want error) {
+	t.Helper()
+	_, err := c.sync(t.Context(), "vol")
+	require.ErrorIs(t, err, want)
+}
+
+// change changes the pod as scheduler and kubelet do.
+func change(t *testing.T, h *testutil.Harness, c *Controller, how func(*corev1.Pod)) {
+	t.Helper()
+	pod, err := c.Pods.GetRO("share-manager-vol")
+	require.NoError(t, err)
+	pod = pod.DeepCopy()
+	how(pod)
+	h.Overwrite(pod)
+	h.CatchUp()
+}
+
+func TestAShareIsServedAndFollowsItsPod(t *testing.T) {
+	h, c := start(t)
+	sync(t, h, c, nil)
+	h.ExpectWrites("update sharemanagers/vol/status", "create services/vol", "create pods/share-manager-vol")
+	sync(t, h, c, queue.ErrStale)
+	h.CatchUp()
+	pod, err := c.Pods.GetRO("share-manager-vol")
+	require.NoError(t, err)
+	barred := pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0].MatchFields
+	require.Len(t, barred, 2)
+	assert.Equal(t, []string{"b"}, barred[0].Values, "its node is down")
+	assert.Equal(t, []string{"c"}, barred[1].Values, "it is no Longhorn node")
+	svc, err := c.Services.GetRO("vol")
+	require.NoError(t, err)
+	svc = svc.DeepCopy()
+	svc.Spec.ClusterIP = "10.0.0.9"
+	h.Overwrite(svc)
+
+	change(t, h, c, func(p *corev1.Pod) { p.Spec.NodeName, p.Status.Phase = "a", corev1.PodPending })
+	sync(t, h, c, nil)
+	h.ExpectWrites("update sharemanagers/vol/status", "update volumeattachments/vol")
+	h.CatchUp()
+	change(t, h, c, func(p *corev1.Pod) { p.Status.Phase = corev1.PodRunning; is("True", 0)(p) })
+	sync(t, h, c, nil)
+	h.ExpectWrites("update sharemanagers/vol/status")
+	h.ExpectEvents("Normal ShareRunning vol: The volume is served over NFS at nfs://10.0.0.9/vol, from node a")
+	h.CatchUp()
+	sync(t, h, c, nil)
+	h.ExpectWrites() // at rest nothing is written
+
+	change(t, h, c, func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })
+	sync(t, h, c, nil)
+	h.ExpectWrites("update sharemanagers/vol/status", "delete pods/share-manager-vol")
+	h.CatchUp()
+	sync(t, h, c, nil)
+	h.ExpectWrites("update sharemanagers/vol/status", "create pods/share-manager-vol")
+}
+
+func TestAnotherPodOfThatNameIsNotDeleted(t *testing.T) {
+	h, c := start(t, build.Pod("share-manager-vol", "a", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }))
+	sync(t, h, c, nil)
+	h.ExpectWrites("update sharemanagers/vol/status", "create services/vol")
+}
+
+func TestANodeThatTurnsWakesItsShares(t *testing.T) {
+	h, c := start(t)
+	sync(t, h, c, nil)
+	h.CatchUp()
+	change(t, h, c, func(p *corev1.Pod) { p.Spec.NodeName = "a" })
+	ready, err := c.Nodes.GetRO("a")
+	require.NoError(t, err)
+	down, err := c.Nodes.GetRO("b")
+	require.NoError(t, err)
+	gone := down.DeepCopy()
+	gone.Name = "a"
+	assert.Equal(t, []string{"vol"}, c.whenNode(ready, gone))
+	assert.Equal(t, []string{"vol"}, c.whenNode(gone, ready))
+	assert.Equal(t, []string{"vol"}, c.whenNode(ready, nil))
+	assert.Empty(t, c.whenNode(ready, ready), "free space changes all the time")
+	assert.Empty(t, c.whenNode(nil, down), "no share is there")
+}

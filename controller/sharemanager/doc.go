@@ -1,0 +1,18 @@
+// Package sharemanager keeps a shared volume (accessMode rwx) served over NFS: by one pod, on any node, at an address that
+// stays. It runs on the leader, over the whole cluster.
+//
+//	CSI tickets ──► ShareManager ──► pod share-manager-<volume>, on a node of the scheduler's choice
+//	                     │                    │ its node
+//	                     │                    ▼
+//	                     │            ticket share-manager-controller-<volume> ──► volume attached there
+//	                     │                    │ the pod finds the device, mounts it, and is ready
+//	                     ▼                    ▼
+//	            Service <volume> ──► endpoint nfs://<address>/<volume>, state running ──► CSI tickets satisfied
+//
+// When a pod fails, is evicted, or its node is down, another one is made; the ticket follows it, and the address stays, so
+// that clients go on where they were. When no workload uses the volume any more, the pod ends first and the ticket goes then.
+//
+// It owns the pod, the Service, that one ticket, and ShareManager.status. The volume controller makes and removes the
+// ShareManager, and shows its state on the Volume. Decisions are in plan.go, pod.go and parameters.go, all pure. The package
+// must not know how a volume is attached, nor how its pod serves it (package share).
+package sharemanager

@@ -1,0 +1,287 @@
+package sharemanager
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// Times of a plan.
+const (
+	// unreadyLimit is how long a pod that served may be unready before another one takes its place. Its process starts a server
+	// that died or hangs within that time.
+	unreadyLimit = 15 * time.Second
+	// steady is how long a pod must have served for its share's earlier failures to be forgotten.
+	steady = 10 * time.Minute
+	// firstDelay and maxDelay bound how long a share waits after its second failure, and after many.
+	firstDelay, maxDelay = time.Second, 2 * time.Minute
+)
+
+// Input is all that a plan for one share rests on. Nothing in it is modified.
+type Input struct {
+	Share      *longhorn.ShareManager
+	Volume     *longhorn.Volume           // nil: it is gone, or not the share's
+	Attachment *longhorn.VolumeAttachment // nil: there is none
+	Pod        *corev1.Pod                // nil: there is none
+	Service    *corev1.Service            // nil: there is none
+	// NodeDown: the pod's node does not answer or is gone. NodeForeign: it answers, and no volume can be attached there.
+	NodeDown, NodeForeign bool
+	// Barred are the Kubernetes nodes on which no volume can be attached now, and Near those with a good copy of the volume.
+	Barred, Near []string
+	Parameters   Parameters
+	// Refused says which parameter breaks a rule; "": none does.
+	Refused string
+	Owner   string
+	Now     time.Time
+}
+
+// Plan is what to do, in the order of its fields. A nil field asks for nothing.
+type Plan struct {
+	Status longhorn.ShareManagerStatus
+	Events []Event
+	// Attachment has the ticket added, changed or removed.
+	Attachment    *longhorn.VolumeAttachment
+	CreateService *corev1.Service
+	CreatePod     *corev1.Pod
+	DeletePod     *Deletion
+	// After is when to look again though nothing changed; 0: never.
+	After time.Duration
+}
+
+// Deletion of the pod that the plan looked at, and why. Now: its node cannot confirm that it has ended.
+type Deletion struct {
+	Why string
+	Now bool
+}
+
+// Event is recorded about the volume once the status that it speaks of is written.
+type Event struct{ Type, Reason, Message string }
+
+// plan decides about a share.
+//
+//	wanted  pod                         state      pod      ticket
+//	no      none                        stopped             removed
+//	no      any                         stopping   deleted  stays
+//	yes     none, after a failure       error      –        stays
+//	yes     none                        starting   made     stays
+//	yes     another owner's             error      –        stays
+//	yes     on a node that is down      error      deleted  stays
+//	yes     being deleted               error      –        stays
+//	yes     ended, unready for too long error      deleted  stays
+//	yes     not ready yet               starting   –        on its node
+//	yes     unready since a moment      running    –        on its node
+//	yes     ready                       running    –        on its node
+//
+// A ticket that stays keeps the volume attached until the next pod has a node.
+func plan(in Input) Plan {
+	p := Plan{Status: *in.Share.Status.DeepCopy()}
+	p.Status.OwnerID = in.Owner
+	p.Status.CurrentNode, p.Status.CurrentImage, p.Status.Endpoint = "", "", ""
+	if in.Pod != nil {
+		p.Status.CurrentNode, p.Status.CurrentImage = in.Pod.Spec.NodeName, imageOf(in.Pod)
+	}
+	if in.Service == nil {
+		p.CreateService = newService(in.Share)
+	}
+	if isWanted(in) {
+		in.serve(&p)
+	} else {
+		in.stop(&p)
+	}
+	p.Events = eventsOf(in.Share.Status, p.Status)
+	return p
+}
+
+// isWanted tells whether a workload uses the volume, and it can be served.
+func isWanted(in Input) bool {
+	v := in.Volume
+	if v == nil || v.DeletionTimestamp != nil || !types.IsShared(v) || v.Status.Robustness == longhorn.VolumeRobustnessFaulted || in.Attachment == nil {
+		return false
+	}
+	for _, t := range in.Attachment.Spec.AttachmentTickets {
+		if t.Type == longhorn.AttacherTypeCSI {
+			return true
+		}
+	}
+	return false
+}
+
+// stop ends the pod, and lets go of the volume when the pod is gone: it has the device mounted.
+func (in Input) stop(p *Plan) {
+	p.Status.Failures, p.Status.FailedAt = 0, ""
+	if in.Pod == nil {
+		p.Attachment = withTicket(in.Attachment, in.Share.Name, "")
+		p.is(longhorn.ShareManagerStateStopped, types.ReasonShareNotUsed, "no workload uses the volume", in.Now)
+		return
+	}
+	p.is(longhorn.ShareManagerStateStopping, types.ReasonShareNotUsed, "no workload uses the volume; its pod ends", in.Now)
+	p.end(in, "no workload uses the volume")
+}
+
+// end deletes the pod, unless that was done and its node will confirm it.
+func (p *Plan) end(in Input, why string) {
+	if !metav1.IsControlledBy(in.Pod, in.Share) {
+		return
+	}
+	if in.NodeDown || in.Pod.DeletionTimestamp == nil {
+		p.DeletePod = &Deletion{Why: why, Now: in.NodeDown}
+	}
+}
+
+func (in Input) serve(p *Plan) {
+	switch pod := in.Pod; {
+	case pod == nil:
+		in.begin(p)
+	case !metav1.IsControlledBy(pod, in.Share):
+		p.is(longhorn.ShareManagerStateError, types.ReasonPodFailed, fmt.Sprintf("pod %s belongs to another; it must go first", pod.Name), in.Now)
+	case in.NodeDown:
+		in.fail(p, types.ReasonShareNodeDown, fmt.Sprintf("node %s does not answer", pod.Spec.NodeName))
+	case pod.DeletionTimestamp != nil:
+		p.is(longhorn.ShareManagerStateError, types.ReasonPodDeleting, fmt.Sprintf("its pod on node %s is being deleted; another one takes its place", pod.Spec.NodeName), in.Now)
+	case in.NodeForeign:
+		in.fail(p, types.ReasonShareNodeDown, fmt.Sprintf("its pod is on node %s, which is no Longhorn node", pod.Spec.NodeName))
+	case pod.Status.Phase == corev1.PodFailed, pod.Status.Phase == corev1.PodSucceeded:
+		in.fail(p, types.ReasonPodFailed, "its pod ended: "+endReason(pod))
+	default:
+		in.follow(p)
+	}
+}
+
+// begin makes a pod, after a while where pods have failed one after the other.
+func (in Input) begin(p *Plan) {
+	if in.Refused != "" {
+		p.is(longhorn.ShareManagerStateError, types.ReasonShareParameterInvalid, in.Refused, in.Now)
+		return
+	}
+	if failed, err := time.Parse(time.RFC3339, p.Status.FailedAt); err == nil {
+		if left := failed.Add(delayAfter(p.Status.Failures)).Sub(in.Now); left > 0 {
+			c := types.FindCondition(p.Status.Conditions, types.ConditionReady)
+			p.is(longhorn.ShareManagerStateError, c.Reason, c.Message, in.Now)
+			p.After = left
+			return
+		}
+	}
+	p.CreatePod = newPod(in)
+	p.is(longhorn.ShareManagerStateStarting, types.ReasonPodStarting, "its pod is made", in.Now)
+}
+
+// delayAfter is how long to wait after so many failures one after the other: not at all after the first.
+func delayAfter(failures int) time.Duration {
+	if failures < 2 {
+		return 0
+	}
+	return min(maxDelay, firstDelay<<min(failures-2, 10))
+}
+
+// follow tells how a pod that has not ended fares, and has the volume attached on its node.
+func (in Input) follow(p *Plan) {
+	pod := in.Pod
+	if pod.Spec.NodeName != "" {
+		p.Attachment = withTicket(in.Attachment, in.Share.Name, pod.Spec.NodeName)
+	}
+	ready, since := readiness(pod)
+	serving := in.Share.Status.State == longhorn.ShareManagerStateRunning
+	switch {
+	case ready:
+		p.Status.Endpoint = endpointOf(in.Service, in.Share.Name)
+		if p.Status.Endpoint == "" {
+			p.is(longhorn.ShareManagerStateStarting, types.ReasonPodStarting, "its Service has no address yet", in.Now)
+			return
+		}
+		p.is(longhorn.ShareManagerStateRunning, types.ReasonPodRunning, fmt.Sprintf("it serves on node %s", pod.Spec.NodeName), in.Now)
+		if p.Status.Failures > 0 {
+			if left := since.Add(steady).Sub(in.Now); left > 0 {
+				p.After = left
+			} else {
+				p.Status.Failures, p.Status.FailedAt = 0, ""
+			}
+		}
+	case !serving:
+		p.is(longhorn.ShareManagerStateStarting, types.ReasonPodStarting, waitingFor(pod), in.Now)
+	case since.Add(unreadyLimit).After(in.Now):
+		p.Status.Endpoint = in.Share.Status.Endpoint
+		p.is(longhorn.ShareManagerStateRunning, types.ReasonPodRunning, fmt.Sprintf("it serves on node %s", pod.Spec.NodeName), in.Now)
+		p.After = since.Add(unreadyLimit).Sub(in.Now)
+	default:
+		in.fail(p, types.ReasonShareNotAnswering, fmt.Sprintf("its pod on node %s has not answered for %v", pod.Spec.NodeName, unreadyLimit))
+	}
+}
+
+// fail deletes the pod, and counts the failure once.
+func (in Input) fail(p *Plan, reason, message string) {
+	if in.Pod.DeletionTimestamp == nil && in.Share.Status.State != longhorn.ShareManagerStateError {
+		p.Status.Failures++
+		p.Status.FailedAt = types.Timestamp(in.Now)
+	}
+	p.is(longhorn.ShareManagerStateError, reason, message, in.Now)
+	p.end(in, message)
+}
+
+// is sets the state and says why.
+func (p *Plan) is(state longhorn.ShareManagerState, reason, message string, now time.Time) {
+	p.Status.State = state
+	c := longhorn.Condition{Type: types.ConditionReady, Status: longhorn.ConditionFalse, Reason: reason, Message: message}
+	if state == longhorn.ShareManagerStateRunning {
+		c.Status = longhorn.ConditionTrue
+	}
+	p.Status.Conditions, _ = types.SetCondition(p.Status.Conditions, c, now)
+}
+
+// eventsOf tells people what became of the share.
+func eventsOf(before, now longhorn.ShareManagerStatus) []Event {
+	if before.State == now.State {
+		return nil
+	}
+	message := types.FindCondition(now.Conditions, types.ConditionReady).Message
+	switch now.State {
+	case longhorn.ShareManagerStateRunning:
+		return []Event{{corev1.EventTypeNormal, types.EventShareRunning, fmt.Sprintf("The volume is served over NFS at %s, from node %s", now.Endpoint, now.CurrentNode)}}
+	case longhorn.ShareManagerStateError:
+		return []Event{{corev1.EventTypeWarning, types.EventShareFailed, "The volume is not served over NFS: " + message}}
+	case longhorn.ShareManagerStateStopped:
+		if before.State != "" {
+			return []Event{{corev1.EventTypeNormal, types.EventShareStopped, "The volume is not served over NFS any more: " + message}}
+		}
+	}
+	return nil
+}
+
+// endpointOf is where clients mount the share; "" while its Service has no address.
+func endpointOf(s *corev1.Service, volume string) string {
+	if s == nil {
+		return ""
+	}
+	return types.ShareEndpoint(s.Spec.ClusterIP, volume)
+}
+
+// withTicket returns the attachment with the share's ticket for a node, or without it if node is ""; nil if it is so already.
+func withTicket(va *longhorn.VolumeAttachment, volume, node string) *longhorn.VolumeAttachment {
+	if va == nil {
+		return nil
+	}
+	id := types.ShareTicketID(volume)
+	have, ok := va.Spec.AttachmentTickets[id]
+	if !ok && node == "" || ok && have.NodeID == node {
+		return nil
+	}
+	u := va.DeepCopy()
+	if node == "" {
+		delete(u.Spec.AttachmentTickets, id)
+		return u
+	}
+	if u.Spec.AttachmentTickets == nil {
+		u.Spec.AttachmentTickets = map[string]longhorn.AttachmentTicket{}
+	}
+	u.Spec.AttachmentTickets[id] = longhorn.AttachmentTicket{
+		ID: id, Type: longhorn.AttacherTypeShareManager, NodeID: node,
+		Parameters: map[string]string{longhorn.AttachmentParameterDisableFrontend: "false"},
+		// The answer to an earlier ticket of this id must not be taken for one to this.
+		Generation: 1 + max(have.Generation, va.Status.AttachmentTicketStatuses[id].Generation),
+	}
+	return u
+}

@@ -1,0 +1,196 @@
+package sharemanager
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+var now = time.Date(2026, 8, 14, 12, 0, 0, 0, time.UTC)
+
+// situation is an Input that is about to be completed.
+type situation struct{ Input }
+
+// used is a shared volume that a workload on node b uses, without a pod.
+func used() *situation {
+	s := &situation{Input{
+		Share:      &longhorn.ShareManager{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "vol", UID: "share"}, Spec: longhorn.ShareManagerSpec{Image: "image:1"}},
+		Volume:     &longhorn.Volume{ObjectMeta: metav1.ObjectMeta{Name: "vol", UID: "volume"}, Spec: longhorn.VolumeSpec{AccessMode: longhorn.AccessModeReadWriteMany}},
+		Attachment: &longhorn.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "vol"}},
+		Service:    &corev1.Service{Spec: corev1.ServiceSpec{ClusterIP: "10.0.0.9"}},
+		Owner:      "leader", Now: now,
+	}}
+	return s.ticket("csi-1", longhorn.AttacherTypeCSI, "b")
+}
+
+func (s *situation) ticket(id string, kind longhorn.AttacherType, node string) *situation {
+	if s.Attachment.Spec.AttachmentTickets == nil {
+		s.Attachment.Spec.AttachmentTickets = map[string]longhorn.AttachmentTicket{}
+	}
+	s.Attachment.Spec.AttachmentTickets[id] = longhorn.AttachmentTicket{ID: id, Type: kind, NodeID: node, Generation: 3}
+	return s
+}
+
+// unused takes the workload away.
+func (s *situation) unused() *situation {
+	delete(s.Attachment.Spec.AttachmentTickets, "csi-1")
+	return s
+}
+
+func (s *situation) was(state longhorn.ShareManagerState) *situation {
+	s.Share.Status.State = state
+	if state == longhorn.ShareManagerStateRunning {
+		s.Share.Status.Endpoint = "nfs://10.0.0.9/vol"
+	}
+	return s
+}
+
+// failed has so many pods failed, the last one a while ago.
+func (s *situation) failed(times int, ago time.Duration) *situation {
+	s.Share.Status.Failures, s.Share.Status.FailedAt = times, types.Timestamp(now.Add(-ago))
+	return s
+}
+
+// pod has a pod on node a, that its scheduler and kubelet say so much of.
+func (s *situation) pod(phase corev1.PodPhase, change ...func(*corev1.Pod)) *situation {
+	s.Pod = newPod(s.Input)
+	s.Pod.UID, s.Pod.Spec.NodeName, s.Pod.Status.Phase = "pod", "a", phase
+	s.Pod.CreationTimestamp = metav1.Time{Time: now.Add(-time.Hour)}
+	for _, c := range change {
+		c(s.Pod)
+	}
+	return s
+}
+
+// is makes a pod ready, or not, since a while.
+func is(ready corev1.ConditionStatus, ago time.Duration) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: ready, LastTransitionTime: metav1.Time{Time: now.Add(-ago)}}}
+	}
+}
+
+func deleted(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: now} }
+
+func onNoNode(p *corev1.Pod) { p.Spec.NodeName = "" }
+
+func (s *situation) with(change func(*Input)) *situation {
+	change(&s.Input)
+	return s
+}
+
+func TestPlan(t *testing.T) {
+	const ticketStays = "stays"
+	ours := types.ShareTicketID("vol")
+	for name, tc := range map[string]struct {
+		in *situation
+		// What is planned. ticket is the node of the changed ticket, "" if it is removed.
+		state    longhorn.ShareManagerState
+		endpoint string
+		creates  bool
+		deletes  string // "", "gently" or "now"
+		ticket   string
+		failures int
+		after    time.Duration
+		says     string
+	}{
+		"no workload, no pod → stopped":                                      {in: used().unused(), state: "stopped", ticket: ticketStays, says: "no workload uses the volume"},
+		"no workload, no pod, still attached → let go":                       {in: used().unused().ticket(ours, longhorn.AttacherTypeShareManager, "a").was("stopping"), state: "stopped", ticket: ""},
+		"no workload, a pod → it ends first, the device stays":               {in: used().unused().ticket(ours, longhorn.AttacherTypeShareManager, "a").pod(corev1.PodRunning).was("running"), state: "stopping", deletes: "gently", ticket: ticketStays},
+		"no workload, a pod that ends → waits":                               {in: used().unused().ticket(ours, longhorn.AttacherTypeShareManager, "a").pod(corev1.PodRunning, deleted).was("stopping"), state: "stopping", ticket: ticketStays},
+		"no workload, a pod that ends on a node that is down → it goes now":  {in: used().unused().pod(corev1.PodRunning, deleted).with(func(in *Input) { in.NodeDown = true }), state: "stopping", deletes: "now", ticket: ticketStays},
+		"only a person's ticket → no share":                                  {in: used().unused().ticket("", longhorn.AttacherTypeAPI, "a"), state: "stopped", ticket: ticketStays},
+		"the volume is faulted → stopped":                                    {in: used().with(func(in *Input) { in.Volume.Status.Robustness = longhorn.VolumeRobustnessFaulted }), state: "stopped", ticket: ticketStays},
+		"the volume is being deleted → its pod ends":                         {in: used().pod(corev1.PodRunning).with(func(in *Input) { in.Volume.DeletionTimestamp = &metav1.Time{Time: now} }), state: "stopping", deletes: "gently", ticket: ticketStays},
+		"the volume is gone → its pod ends":                                  {in: used().pod(corev1.PodRunning).with(func(in *Input) { in.Volume = nil }), state: "stopping", deletes: "gently", ticket: ticketStays},
+		"the volume is shared no more → its pod ends":                        {in: used().pod(corev1.PodRunning).with(func(in *Input) { in.Volume.Spec.AccessMode = "rwo" }), state: "stopping", deletes: "gently", ticket: ticketStays},
+		"used, no pod → made":                                                {in: used(), state: "starting", creates: true, ticket: ticketStays},
+		"used, no pod, after one failure → made at once":                     {in: used().was("error").failed(1, 0), state: "starting", creates: true, ticket: ticketStays, failures: 1},
+		"used, no pod, after four failures → waits":                          {in: used().was("error").failed(4, time.Second), state: "error", ticket: ticketStays, failures: 4, after: 3 * time.Second},
+		"used, no pod, four failures long ago → made":                        {in: used().was("error").failed(4, 5*time.Second), state: "starting", creates: true, ticket: ticketStays, failures: 4},
+		"used, no pod, after a hundred failures → at most 2 min":             {in: used().was("error").failed(100, 0), state: "error", ticket: ticketStays, failures: 100, after: 2 * time.Minute},
+		"used, a parameter is refused → says so":                             {in: used().with(func(in *Input) { in.Refused = "shareManagerNodeSelector: no" }), state: "error", ticket: ticketStays, says: "shareManagerNodeSelector: no"},
+		"used, a pod of another → waits":                                     {in: used().pod(corev1.PodRunning, func(p *corev1.Pod) { p.OwnerReferences = nil }), state: "error", ticket: ticketStays, says: "pod share-manager-vol belongs to another; it must go first"},
+		"used, a pod without a node → starting":                              {in: used().pod(corev1.PodPending, onNoNode), state: "starting", ticket: ticketStays},
+		"used, a pod on a node → the volume comes there":                     {in: used().pod(corev1.PodPending), state: "starting", ticket: "a"},
+		"used, a pod on another node than before → it follows":               {in: used().ticket(ours, longhorn.AttacherTypeShareManager, "z").pod(corev1.PodPending), state: "starting", ticket: "a"},
+		"used, a pod that runs and waits → starting":                         {in: used().ticket(ours, longhorn.AttacherTypeShareManager, "a").pod(corev1.PodRunning, is("False", time.Hour)).was("starting"), state: "starting", ticket: ticketStays},
+		"used, a pod that is ready → running":                                {in: used().ticket(ours, longhorn.AttacherTypeShareManager, "a").pod(corev1.PodRunning, is("True", 0)).was("starting"), state: "running", endpoint: "nfs://10.0.0.9/vol", ticket: ticketStays, says: "it serves on node a"},
+		"ready, an address of IPv6 → in brackets":                            {in: used().pod(corev1.PodRunning, is("True", 0)).with(func(in *Input) { in.Service.Spec.ClusterIP = "fd00::9" }), state: "running", endpoint: "nfs://[fd00::9]/vol", ticket: "a"},
+		"ready, the Service has no address → starting":                       {in: used().pod(corev1.PodRunning, is("True", 0)).with(func(in *Input) { in.Service.Spec.ClusterIP = "None" }), state: "starting", ticket: "a", says: "its Service has no address yet"},
+		"ready since a while, after failures → they still count":             {in: used().pod(corev1.PodRunning, is("True", 9*time.Minute)).was("running").failed(2, time.Hour), state: "running", endpoint: "nfs://10.0.0.9/vol", ticket: "a", failures: 2, after: time.Minute},
+		"ready for long, after failures → they are forgotten":                {in: used().pod(corev1.PodRunning, is("True", 10*time.Minute)).was("running").failed(2, time.Hour), state: "running", endpoint: "nfs://10.0.0.9/vol", ticket: "a"},
+		"served, unready for a moment → still running":                       {in: used().pod(corev1.PodRunning, is("False", 5*time.Second)).was("running"), state: "running", endpoint: "nfs://10.0.0.9/vol", ticket: "a", after: unreadyLimit - 5*time.Second},
+		"served, unready for too long → another pod":                         {in: used().ticket(ours, longhorn.AttacherTypeShareManager, "a").pod(corev1.PodRunning, is("False", unreadyLimit)).was("running"), state: "error", deletes: "gently", ticket: ticketStays, failures: 1, says: "its pod on node a has not answered for 15s"},
+		"the pod failed → another one":                                       {in: used().ticket(ours, longhorn.AttacherTypeShareManager, "a").pod(corev1.PodFailed).was("running"), state: "error", deletes: "gently", ticket: ticketStays, failures: 1},
+		"the pod succeeded, though it shall run → another one":               {in: used().pod(corev1.PodSucceeded).was("running"), state: "error", deletes: "gently", ticket: ticketStays, failures: 1},
+		"the pod failed, told already → counts once":                         {in: used().pod(corev1.PodFailed).was("error").failed(1, 0), state: "error", deletes: "gently", ticket: ticketStays, failures: 1},
+		"the node is down → the pod goes now, the volume stays for the next": {in: used().ticket(ours, longhorn.AttacherTypeShareManager, "a").pod(corev1.PodRunning, is("True", time.Hour)).was("running").with(func(in *Input) { in.NodeDown = true }), state: "error", deletes: "now", ticket: ticketStays, failures: 1, says: "node a does not answer"},
+		"the node is down, and the pod is being deleted → now":               {in: used().pod(corev1.PodRunning, deleted).was("error").with(func(in *Input) { in.NodeDown = true }), state: "error", deletes: "now", ticket: ticketStays},
+		"the pod is evicted → waits for its end, no failure":                 {in: used().ticket(ours, longhorn.AttacherTypeShareManager, "a").pod(corev1.PodRunning, deleted, is("True", time.Hour)).was("running"), state: "error", ticket: ticketStays},
+		"the pod is on a node without a daemon → another one":                {in: used().pod(corev1.PodPending).with(func(in *Input) { in.NodeForeign = true }), state: "error", deletes: "gently", ticket: ticketStays, failures: 1, says: "its pod is on node a, which is no Longhorn node"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := plan(tc.in.Input)
+			assert.Equal(t, tc.state, p.Status.State)
+			assert.Equal(t, tc.endpoint, p.Status.Endpoint)
+			assert.Equal(t, tc.creates, p.CreatePod != nil, "a pod is made")
+			deletes := ""
+			if p.DeletePod != nil {
+				deletes = map[bool]string{false: "gently", true: "now"}[p.DeletePod.Now]
+			}
+			assert.Equal(t, tc.deletes, deletes, "the pod is deleted")
+			if tc.ticket == ticketStays {
+				assert.Nil(t, p.Attachment, "the ticket stays as it is")
+			} else {
+				require.NotNil(t, p.Attachment)
+				assert.Equal(t, tc.ticket, p.Attachment.Spec.AttachmentTickets[ours].NodeID)
+			}
+			assert.Equal(t, tc.failures, p.Status.Failures)
+			assert.Equal(t, tc.after, p.After)
+			ready := types.FindCondition(p.Status.Conditions, types.ConditionReady)
+			assert.Equal(t, tc.state == longhorn.ShareManagerStateRunning, ready.Status == longhorn.ConditionTrue)
+			if tc.says != "" {
+				assert.Equal(t, tc.says, ready.Message)
+			}
+			assert.Equal(t, "leader", p.Status.OwnerID)
+		})
+	}
+}
+
+func TestTheTicketOfTheShareIsANewOneEachTime(t *testing.T) {
+	in := used().ticket(types.ShareTicketID("vol"), longhorn.AttacherTypeShareManager, "z")
+	in.Attachment.Status.AttachmentTicketStatuses = map[string]longhorn.AttachmentTicketStatus{types.ShareTicketID("vol"): {Generation: 7, Satisfied: true}}
+	got := plan(in.pod(corev1.PodPending).Input).Attachment.Spec.AttachmentTickets
+	assert.Equal(t, longhorn.AttachmentTicket{
+		ID: "share-manager-controller-vol", Type: longhorn.AttacherTypeShareManager, NodeID: "a",
+		Parameters: map[string]string{"disableFrontend": "false"}, Generation: 8,
+	}, got["share-manager-controller-vol"])
+	assert.Contains(t, got, "csi-1", "others' tickets stay")
+}
+
+func TestEventsOfAShare(t *testing.T) {
+	ready := used().pod(corev1.PodRunning, is("True", 0)).was("starting")
+	assert.Equal(t, []Event{{"Normal", "ShareRunning", "The volume is served over NFS at nfs://10.0.0.9/vol, from node a"}}, plan(ready.Input).Events)
+	assert.Empty(t, plan(ready.was("running").Input).Events, "told once")
+	down := used().pod(corev1.PodRunning).was("running").with(func(in *Input) { in.NodeDown = true })
+	assert.Equal(t, []Event{{"Warning", "ShareFailed", "The volume is not served over NFS: node a does not answer"}}, plan(down.Input).Events)
+	assert.Equal(t, []Event{{"Normal", "ShareStopped", "The volume is not served over NFS any more: no workload uses the volume"}}, plan(used().unused().was("stopping").Input).Events)
+	assert.Empty(t, plan(used().unused().Input).Events, "a new share was never served")
+}
+
+func TestTheServiceIsMadeOnceForAll(t *testing.T) {
+	in := used().unused()
+	in.Service = nil
+	made := plan(in.Input).CreateService
+	require.NotNil(t, made, "also while nobody uses the volume")
+	assert.Equal(t, made.Spec.Selector, newPod(in.Input).Labels)
+	assert.EqualValues(t, 2049, made.Spec.Ports[0].Port)
+	assert.Nil(t, plan(used().Input).CreateService)
+}

@@ -1,0 +1,188 @@
+package sharemanager
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+const (
+	containerName = "share-manager"
+	// stopGrace is what a pod gets to end its server and to unmount the volume.
+	stopGrace = 30 * time.Second
+	// priorityClass keeps the pod from being preempted by the workloads that it serves.
+	priorityClass = "system-cluster-critical"
+)
+
+// newService is where clients find a share, on whatever node its pod is. Its address stays as long as the share.
+func newService(s *longhorn.ShareManager) *corev1.Service {
+	return &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: s.Namespace, Name: s.Name, Labels: types.ShareManagerSelector(s.Name),
+			OwnerReferences: []metav1.OwnerReference{ownedBy(s)},
+		},
+		Spec: corev1.ServiceSpec{
+			Type:     corev1.ServiceTypeClusterIP,
+			Selector: types.ShareManagerSelector(s.Name),
+			Ports: []corev1.ServicePort{{
+				Name: "nfs", Protocol: corev1.ProtocolTCP, Port: types.NFSPort, TargetPort: intstr.FromInt32(types.NFSPort),
+			}},
+		},
+	}
+}
+
+func ownedBy(s *longhorn.ShareManager) metav1.OwnerReference {
+	return *metav1.NewControllerRef(s, longhorn.SchemeGroupVersion.WithKind("ShareManager"))
+}
+
+// newPod is the pod that serves a volume. It is privileged: a container without that cannot open the volume's device, whose
+// number nobody knows before it is attached, nor mount it. It does not speak to the API server. It is not restarted in place,
+// so that its end is seen.
+func newPod(in Input) *corev1.Pod {
+	volume := in.Share.Name
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: in.Share.Namespace, Name: types.ShareManagerPodName(volume), Labels: types.ShareManagerSelector(volume),
+			OwnerReferences: []metav1.OwnerReference{ownedBy(in.Share)},
+		},
+		Spec: corev1.PodSpec{
+			RestartPolicy:                 corev1.RestartPolicyNever,
+			TerminationGracePeriodSeconds: new(int64(stopGrace / time.Second)),
+			PriorityClassName:             priorityClass,
+			NodeSelector:                  in.Parameters.NodeSelector,
+			Tolerations:                   in.Parameters.Tolerations,
+			Affinity:                      affinity(in.Barred, in.Near),
+			AutomountServiceAccountToken:  new(false),
+			EnableServiceLinks:            new(false),
+			Containers:                    []corev1.Container{container(in)},
+			Volumes: []corev1.Volume{{Name: "dev", VolumeSource: corev1.VolumeSource{
+				HostPath: &corev1.HostPathVolumeSource{Path: "/dev", Type: new(corev1.HostPathDirectory)},
+			}}},
+		},
+	}
+}
+
+func container(in Input) corev1.Container {
+	return corev1.Container{
+		Name:            containerName,
+		Image:           in.Share.Spec.Image,
+		ImagePullPolicy: corev1.PullIfNotPresent,
+		Args:            arguments(in),
+		Ports:           []corev1.ContainerPort{{Name: "nfs", ContainerPort: types.NFSPort, Protocol: corev1.ProtocolTCP}},
+		SecurityContext: &corev1.SecurityContext{Privileged: new(true)},
+		// The end of its log says why it ended.
+		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
+		ReadinessProbe: &corev1.Probe{
+			ProbeHandler:     corev1.ProbeHandler{GRPC: &corev1.GRPCAction{Port: types.ShareHealthPort}},
+			PeriodSeconds:    2,
+			TimeoutSeconds:   2,
+			FailureThreshold: 2,
+		},
+		VolumeMounts: []corev1.VolumeMount{
+			// It sees the tmpfs that may lie beneath /dev, and devices that come later.
+			{Name: "dev", MountPath: "/dev", MountPropagation: new(corev1.MountPropagationHostToContainer)},
+		},
+	}
+}
+
+func arguments(in Input) []string {
+	args := []string{
+		"share-manager",
+		"--volume", in.Share.Name,
+		"--device", types.DevicePath(in.Share.Name),
+		"--nfs-port", fmt.Sprint(types.NFSPort),
+		"--health-listen", fmt.Sprintf(":%d", types.ShareHealthPort),
+	}
+	for _, o := range []struct{ flag, value string }{
+		{"--fs-type", in.Parameters.FSType},
+		{"--mkfs-params", in.Parameters.MkfsParams},
+	} {
+		if o.value != "" {
+			args = append(args, o.flag, o.value)
+		}
+	}
+	return args
+}
+
+// affinity keeps a pod off nodes where no volume can be attached, and likes those with a copy of it. A node is named by its
+// object's name, for its label kubernetes.io/hostname may differ.
+func affinity(barred, near []string) *corev1.Affinity {
+	named := func(operator corev1.NodeSelectorOperator, node string) corev1.NodeSelectorRequirement {
+		return corev1.NodeSelectorRequirement{Key: metav1.ObjectNameField, Operator: operator, Values: []string{node}}
+	}
+	a := &corev1.NodeAffinity{}
+	if len(barred) > 0 {
+		var term corev1.NodeSelectorTerm
+		for _, node := range barred {
+			term.MatchFields = append(term.MatchFields, named(corev1.NodeSelectorOpNotIn, node))
+		}
+		a.RequiredDuringSchedulingIgnoredDuringExecution = &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{term}}
+	}
+	for _, node := range near {
+		a.PreferredDuringSchedulingIgnoredDuringExecution = append(a.PreferredDuringSchedulingIgnoredDuringExecution, corev1.PreferredSchedulingTerm{
+			Weight: 100, Preference: corev1.NodeSelectorTerm{MatchFields: []corev1.NodeSelectorRequirement{named(corev1.NodeSelectorOpIn, node)}},
+		})
+	}
+	return &corev1.Affinity{NodeAffinity: a}
+}
+
+// readiness tells whether a pod is ready, and since when it has been, or has not.
+func readiness(pod *corev1.Pod) (ready bool, since time.Time) {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodReady {
+			return c.Status == corev1.ConditionTrue && pod.Status.Phase == corev1.PodRunning, c.LastTransitionTime.Time
+		}
+	}
+	return false, pod.CreationTimestamp.Time
+}
+
+func imageOf(pod *corev1.Pod) string {
+	for _, c := range pod.Spec.Containers {
+		if c.Name == containerName {
+			return c.Image
+		}
+	}
+	return ""
+}
+
+// statusOf is the status of the one container, nil before the kubelet reported it.
+func statusOf(pod *corev1.Pod) *corev1.ContainerStatus {
+	for i := range pod.Status.ContainerStatuses {
+		if pod.Status.ContainerStatuses[i].Name == containerName {
+			return &pod.Status.ContainerStatuses[i]
+		}
+	}
+	return nil
+}
+
+// endReason says how a pod ended. The process leaves its last words as the message of its end.
+func endReason(pod *corev1.Pod) string {
+	if s := statusOf(pod); s != nil && s.State.Terminated != nil {
+		t := s.State.Terminated
+		return strings.TrimSpace(fmt.Sprintf("%s, exit code %d %s", t.Reason, t.ExitCode, t.Message))
+	}
+	return strings.TrimSpace(pod.Status.Reason + " " + pod.Status.Message)
+}
+
+// waitingFor says what a pod that is not ready waits for.
+func waitingFor(pod *corev1.Pod) string {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+			return "its pod has no node: " + c.Message
+		}
+	}
+	switch s := statusOf(pod); {
+	case s != nil && s.State.Waiting != nil && s.State.Waiting.Reason != "":
+		return strings.TrimSpace(fmt.Sprintf("its pod is starting: %s %s", s.State.Waiting.Reason, s.State.Waiting.Message))
+	case s != nil && s.State.Running != nil:
+		return fmt.Sprintf("its pod on node %s waits for the volume's device, or is about to serve it", pod.Spec.NodeName)
+	}
+	return "its pod is starting"
+}

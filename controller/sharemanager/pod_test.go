@@ -1,0 +1,98 @@
+package sharemanager
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func claim(fsType string, attributes map[string]string) []*corev1.PersistentVolume {
+	pv := &corev1.PersistentVolume{}
+	pv.Spec.CSI = &corev1.CSIPersistentVolumeSource{FSType: fsType, VolumeAttributes: attributes}
+	return []*corev1.PersistentVolume{pv}
+}
+
+func TestParametersOf(t *testing.T) {
+	p, refused := parametersOf(nil)
+	assert.Equal(t, Parameters{}, p, "a volume without a PersistentVolume is served all the same")
+	assert.Empty(t, refused)
+
+	p, refused = parametersOf(claim("", map[string]string{
+		"fsType": "xfs", "mkfsParams": "-m reflink=0", "shareManagerNodeSelector": "disk:ssd; zone:a;", "shareManagerTolerations": "only=storage:NoSchedule;old:NoExecute;any",
+	}))
+	assert.Empty(t, refused)
+	assert.Equal(t, Parameters{
+		FSType: "xfs", MkfsParams: "-m reflink=0", NodeSelector: map[string]string{"disk": "ssd", "zone": "a"},
+		Tolerations: []corev1.Toleration{
+			{Key: "only", Operator: "Equal", Value: "storage", Effect: "NoSchedule"},
+			{Key: "old", Operator: "Exists", Effect: "NoExecute"},
+			{Key: "any", Operator: "Exists"},
+		},
+	}, p)
+
+	p, _ = parametersOf(claim("ext4", map[string]string{"fsType": "xfs"}))
+	assert.Equal(t, "ext4", p.FSType, "what the PersistentVolume itself says comes first")
+
+	_, refused = parametersOf(claim("", map[string]string{"shareManagerNodeSelector": "ssd", "shareManagerTolerations": "a=b:Never"}))
+	assert.Equal(t, `shareManagerNodeSelector: "ssd" must be key:value pairs of node labels, separated by ';'; "ssd" is none; `+
+		`shareManagerTolerations: "a=b:Never" must be key=value:Effect or key:Effect, separated by ';', with an effect of NoSchedule, PreferNoSchedule or NoExecute; "a=b:Never" is none`, refused)
+	_, refused = parametersOf(claim("", map[string]string{"shareManagerNodeSelector": "a:b;a:c"}))
+	assert.Equal(t, `shareManagerNodeSelector: "a:b;a:c" has the label "a" twice`, refused)
+}
+
+func TestNewPod(t *testing.T) {
+	in := used().with(func(in *Input) {
+		in.Barred, in.Near = []string{"down", "foreign"}, []string{"a", "c"}
+		in.Parameters = Parameters{FSType: "xfs", MkfsParams: "-m reflink=0", NodeSelector: map[string]string{"disk": "ssd"}, Tolerations: []corev1.Toleration{{Key: "any", Operator: "Exists"}}}
+	})
+	pod := newPod(in.Input)
+	assert.Equal(t, "share-manager-vol", pod.Name)
+	assert.Equal(t, "ns", pod.Namespace)
+	assert.True(t, metav1.IsControlledBy(pod, in.Share))
+	assert.Equal(t, corev1.RestartPolicyNever, pod.Spec.RestartPolicy, "its end must be seen")
+	assert.False(t, *pod.Spec.AutomountServiceAccountToken, "it does not speak to the API server")
+	assert.Equal(t, map[string]string{"disk": "ssd"}, pod.Spec.NodeSelector)
+	assert.Equal(t, []corev1.Toleration{{Key: "any", Operator: "Exists"}}, pod.Spec.Tolerations)
+	assert.Equal(t, []string{
+		"share-manager", "--volume", "vol", "--device", "/dev/longhorn/vol", "--nfs-port", "2049", "--health-listen", ":9600",
+		"--fs-type", "xfs", "--mkfs-params", "-m reflink=0",
+	}, pod.Spec.Containers[0].Args)
+	assert.Equal(t, "image:1", pod.Spec.Containers[0].Image)
+
+	node := pod.Spec.Affinity.NodeAffinity
+	require.Len(t, node.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms, 1, "terms are alternatives: one would undo the other")
+	assert.Equal(t, []corev1.NodeSelectorRequirement{
+		{Key: "metadata.name", Operator: "NotIn", Values: []string{"down"}},
+		{Key: "metadata.name", Operator: "NotIn", Values: []string{"foreign"}},
+	}, node.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0].MatchFields)
+	require.Len(t, node.PreferredDuringSchedulingIgnoredDuringExecution, 2)
+	assert.Equal(t, []string{"c"}, node.PreferredDuringSchedulingIgnoredDuringExecution[1].Preference.MatchFields[0].Values)
+
+	plain := newPod(used().Input)
+	assert.Nil(t, plain.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution, "a term without a requirement matches no node")
+}
+
+func TestWhatAPodWaitsFor(t *testing.T) {
+	container := func(s corev1.ContainerState) func(*corev1.Pod) {
+		return func(p *corev1.Pod) {
+			p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: containerName, State: s}}
+		}
+	}
+	for want, change := range map[string]func(*corev1.Pod){
+		"its pod has no node: 0/3 nodes are available": func(p *corev1.Pod) {
+			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "0/3 nodes are available"}}
+		},
+		"its pod is starting: ErrImagePull not found":                              container(corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "not found"}}),
+		"its pod on node a waits for the volume's device, or is about to serve it": container(corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}),
+		"its pod is starting": func(*corev1.Pod) {},
+	} {
+		assert.Equal(t, want, waitingFor(used().pod(corev1.PodPending, change).Pod))
+	}
+	ended := used().pod(corev1.PodFailed, container(corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "Error", ExitCode: 1, Message: "device /dev/longhorn/vol: no answer"}})).Pod
+	assert.Equal(t, "Error, exit code 1 device /dev/longhorn/vol: no answer", endReason(ended))
+	ended.Status.ContainerStatuses, ended.Status.Reason, ended.Status.Message = nil, "Evicted", "low on memory"
+	assert.Equal(t, "Evicted low on memory", endReason(ended))
+}

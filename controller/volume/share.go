@@ -1,0 +1,80 @@
+package volume
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/sirupsen/logrus"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/longhorn-lep/longhorn-manager/controller/queue"
+	"github.com/longhorn-lep/longhorn-manager/datastore"
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// ShareStore holds all share managers.
+type ShareStore interface {
+	GetRO(name string) (*longhorn.ShareManager, error)
+	Create(ctx context.Context, s *longhorn.ShareManager) (*longhorn.ShareManager, error)
+	Update(ctx context.Context, s *longhorn.ShareManager) (*longhorn.ShareManager, error)
+	Delete(ctx context.Context, name string, p datastore.Preconditions) error
+	queue.Events
+}
+
+// shareStep is what becomes of the share manager of a volume; a nil field asks for nothing.
+type shareStep struct {
+	create, update *longhorn.ShareManager
+	remove         *longhorn.ShareManager
+}
+
+// share gives a shared volume its share manager, takes it from one that is shared no more, and shows its state on the
+// volume. A volume changes its access mode only while it is detached, so nothing is served then.
+func share(in Input, p *Plan) {
+	p.Status.ShareState, p.Status.ShareEndpoint = "", ""
+	s := in.Share
+	switch {
+	case !types.IsShared(in.Volume):
+		if s != nil && s.DeletionTimestamp == nil {
+			p.share.remove = s
+		}
+		return
+	case s == nil:
+		p.share.create = newShareManager(in.Volume, in.ShareImage)
+		return
+	case s.Spec.Image != in.ShareImage && s.DeletionTimestamp == nil:
+		p.share.update = s.DeepCopy()
+		p.share.update.Spec.Image = in.ShareImage
+	}
+	p.Status.ShareState, p.Status.ShareEndpoint = s.Status.State, s.Status.Endpoint
+}
+
+func newShareManager(v *longhorn.Volume, image string) *longhorn.ShareManager {
+	return &longhorn.ShareManager{
+		ObjectMeta: childMeta(v, v.Name, nil),
+		Spec:       longhorn.ShareManagerSpec{Image: image},
+	}
+}
+
+func (c *Controller) applyShare(ctx context.Context, log *logrus.Entry, s shareStep) error {
+	if s.create != nil {
+		log.Info("creating the share manager")
+		if _, err := c.deps.Shares.Create(ctx, s.create); err != nil {
+			return staleIfExists(fmt.Errorf("create the share manager: %w", err))
+		}
+	}
+	if s.update != nil {
+		if _, err := c.deps.Shares.Update(ctx, s.update); err != nil {
+			return fmt.Errorf("update the share manager: %w", err)
+		}
+	}
+	if s.remove == nil {
+		return nil
+	}
+	log.Info("deleting the share manager: the volume is shared no more")
+	err := c.deps.Shares.Delete(ctx, s.remove.Name, datastore.Preconditions{UID: s.remove.UID})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("delete the share manager: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,90 @@
+package v1beta2
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// ShareManagerState is how far a shared volume's NFS server has got.
+// +kubebuilder:validation:Enum="";unknown;starting;running;stopping;stopped;error
+type ShareManagerState string
+
+// The states of a share manager.
+const (
+	// ShareManagerStateUnknown: its node does not answer.
+	ShareManagerStateUnknown ShareManagerState = "unknown"
+	// ShareManagerStateStarting: its pod is made, and not ready yet.
+	ShareManagerStateStarting ShareManagerState = "starting"
+	// ShareManagerStateRunning: its pod is ready, and clients may mount the endpoint.
+	ShareManagerStateRunning ShareManagerState = "running"
+	// ShareManagerStateStopping: no workload uses the volume; its pod ends, then the volume is detached.
+	ShareManagerStateStopping ShareManagerState = "stopping"
+	// ShareManagerStateStopped: there is no pod, and none is needed.
+	ShareManagerStateStopped ShareManagerState = "stopped"
+	// ShareManagerStateError: its pod has failed. It is removed, and another one is started.
+	ShareManagerStateError ShareManagerState = "error"
+)
+
+// ShareManagerSpec is what the volume controller wants of a share.
+type ShareManagerSpec struct {
+	// Image of the pod that serves the volume. One that runs keeps its image; the next one has this one.
+	// +optional
+	Image string `json:"image"`
+}
+
+// ShareManagerStatus is what the share manager controller observed.
+type ShareManagerStatus struct {
+	// OwnerID is the node whose daemon wrote this status.
+	// +optional
+	OwnerID string `json:"ownerID"`
+	// +optional
+	State ShareManagerState `json:"state"`
+	// Endpoint is nfs://<address of the Service>/<volume> while the share runs, else empty.
+	// +optional
+	Endpoint string `json:"endpoint"`
+	// CurrentNode is the node of the pod; empty while it has none.
+	// +optional
+	CurrentNode string `json:"currentNode,omitempty"`
+	// CurrentImage is the pod's image; empty while there is no pod.
+	// +optional
+	CurrentImage string `json:"currentImage,omitempty"`
+	// Failures is how many pods have failed one after the other; a pod that has served for ten minutes begins anew.
+	// +optional
+	Failures int `json:"failures,omitempty"`
+	// FailedAt (RFC 3339) is when the last of them failed.
+	// +optional
+	FailedAt string `json:"failedAt,omitempty"`
+	// +listType=map
+	// +listMapKey=type
+	// +optional
+	Conditions []Condition `json:"conditions,omitempty"`
+}
+
+// +genclient
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:shortName=lhsm,scope=Namespaced
+// +kubebuilder:storageversion
+// +kubebuilder:printcolumn:name="State",type=string,JSONPath=`.status.state`
+// +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.status.currentNode`
+// +kubebuilder:printcolumn:name="Endpoint",type=string,JSONPath=`.status.endpoint`
+// +kubebuilder:printcolumn:name="Image",type=string,JSONPath=`.status.currentImage`,priority=1
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+
+// ShareManager is the NFS server of a shared volume (accessMode rwx), whose name it has.
+type ShareManager struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+	// +kubebuilder:default={}
+	Spec ShareManagerSpec `json:"spec,omitempty"`
+	// +optional
+	Status ShareManagerStatus `json:"status,omitempty"`
+}
+
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+// +kubebuilder:object:root=true
+
+// ShareManagerList is a list of ShareManagers.
+type ShareManagerList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata"`
+	Items           []ShareManager `json:"items"`
+}

@@ -1,0 +1,103 @@
+package types
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+)
+
+// IsShared tells whether a volume is served over NFS, to pods of any number of nodes, by a share manager.
+func IsShared(v *longhorn.Volume) bool {
+	return v.Spec.AccessMode == longhorn.AccessModeReadWriteMany
+}
+
+// IsServed tells whether a shared volume can be mounted now.
+func IsServed(v *longhorn.Volume) bool {
+	return IsShared(v) && v.Status.ShareState == longhorn.ShareManagerStateRunning && v.Status.ShareEndpoint != ""
+}
+
+// ShareEndpoint is where clients mount a volume: nfs://<address>/<volume>, an IPv6 address in brackets; "" if the address is none.
+func ShareEndpoint(address, volume string) string {
+	ip, err := netip.ParseAddr(address)
+	if err != nil {
+		return ""
+	}
+	host := ip.String()
+	if ip.Is6() {
+		host = "[" + host + "]"
+	}
+	return "nfs://" + host + "/" + volume
+}
+
+// Parameters of a StorageClass that a share manager reads, from the PersistentVolume of its volume.
+const (
+	ParameterFSType            = "fsType"
+	ParameterMkfsParams        = "mkfsParams"
+	ParameterShareNodeSelector = "shareManagerNodeSelector"
+	ParameterShareTolerations  = "shareManagerTolerations"
+)
+
+// ShareParameters are these parameters.
+var ShareParameters = []string{ParameterFSType, ParameterMkfsParams, ParameterShareNodeSelector, ParameterShareTolerations}
+
+// ParseShareNodeSelector reads the parameter shareManagerNodeSelector, "key:value;key2:value2". Nothing is no selector. The
+// error names the parameter, the value and the rule.
+func ParseShareNodeSelector(text string) (map[string]string, error) {
+	selector := map[string]string{}
+	for _, part := range parts(text) {
+		key, value, found := strings.Cut(part, ":")
+		key, value = strings.TrimSpace(key), strings.TrimSpace(value)
+		if !found || len(validation.IsQualifiedName(key)) > 0 || len(validation.IsValidLabelValue(value)) > 0 {
+			return nil, fmt.Errorf("%s: %q must be key:value pairs of node labels, separated by ';'; %q is none", ParameterShareNodeSelector, text, part)
+		}
+		if _, twice := selector[key]; twice {
+			return nil, fmt.Errorf("%s: %q has the label %q twice", ParameterShareNodeSelector, text, key)
+		}
+		selector[key] = value
+	}
+	if len(selector) == 0 {
+		return nil, nil
+	}
+	return selector, nil
+}
+
+// ParseShareTolerations reads the parameter shareManagerTolerations, "key=value:Effect;key:Effect". Without a value any value is
+// tolerated, without an effect any effect. The error names the parameter, the value and the rule.
+func ParseShareTolerations(text string) ([]corev1.Toleration, error) {
+	var list []corev1.Toleration
+	for _, part := range parts(text) {
+		t, ok := parseToleration(part)
+		if !ok {
+			return nil, fmt.Errorf("%s: %q must be key=value:Effect or key:Effect, separated by ';', with an effect of NoSchedule, PreferNoSchedule or NoExecute; %q is none",
+				ParameterShareTolerations, text, part)
+		}
+		list = append(list, t)
+	}
+	return list, nil
+}
+
+func parseToleration(text string) (corev1.Toleration, bool) {
+	taint, effect, _ := strings.Cut(text, ":")
+	key, value, hasValue := strings.Cut(strings.TrimSpace(taint), "=")
+	t := corev1.Toleration{Key: strings.TrimSpace(key), Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffect(strings.TrimSpace(effect))}
+	if hasValue {
+		t.Operator, t.Value = corev1.TolerationOpEqual, strings.TrimSpace(value)
+	}
+	switch t.Effect {
+	case "", corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute:
+	default:
+		return t, false
+	}
+	return t, len(validation.IsQualifiedName(t.Key)) == 0 && len(validation.IsValidLabelValue(t.Value)) == 0
+}
+
+// parts of a text that ';' separates, without empty ones.
+func parts(text string) []string {
+	return slices.DeleteFunc(strings.Split(text, ";"), func(part string) bool { return strings.TrimSpace(part) == "" })
+}
