@@ -25,6 +25,7 @@ func csiCommand() *cli.Command {
 				Action: runCSINode,
 				Flags: []cli.Flag{
 					nodeFlag(), endpoint, driver, health,
+					&cli.StringFlag{Name: "host-proc", Value: "/host/proc", Usage: "the node's /proc"},
 					&cli.StringFlag{Name: "kubelet-dir", Value: "/var/lib/kubelet", Usage: "the kubelet's root directory"},
 				},
 			},
@@ -55,6 +56,7 @@ func runCSINode(ctx context.Context, c *cli.Command) error {
 		DriverName:    c.String("driver-name"),
 		Version:       Version,
 		KubeletDir:    c.String("kubelet-dir"),
+		HostProc:      c.String("host-proc"),
 		HealthAddress: c.String("health-address"),
 		Log:           log,
 	})

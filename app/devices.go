@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os/exec"
 	"path/filepath"
-	"strings"
-	"syscall"
 	"time"
 
 	"github.com/longhorn-lep/longhorn-manager/nbd/kernel"
+	"github.com/longhorn-lep/longhorn-manager/util/kmod"
 )
 
 // What new block devices are made with.
@@ -39,19 +37,10 @@ func nbdLink(ctx context.Context, devices, root string) (*kernel.Link, error) {
 	if err == nil {
 		return link, nil
 	}
-	if loading := loadModule(ctx, root, "nbd"); loading != nil {
+	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
+	defer cancel()
+	if loading := kmod.Load(ctx, root, "nbd"); loading != nil {
 		return nil, errors.Join(err, loading)
 	}
 	return kernel.Open(netNS)
-}
-
-func loadModule(ctx context.Context, root, name string) error {
-	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, "/usr/sbin/modprobe", name)
-	cmd.Dir, cmd.SysProcAttr = "/", &syscall.SysProcAttr{Chroot: root}
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("load module %s: %w: %s", name, err, strings.TrimSpace(string(out)))
-	}
-	return nil
 }

@@ -26,6 +26,9 @@ type publication struct {
 // replaced; the container runtime decides, from the pod's own readOnly, what a
 // container may do to the device itself.
 func (n *node) publish(p publication) error {
+	if p.staged.share != nil {
+		return n.publishShare(p)
+	}
 	volume, source := p.staged.volume, p.staged.path
 	if p.staged.capability.block {
 		source = stagedDevice(source, volume)
@@ -101,6 +104,17 @@ func (n *node) unpublish(volume, target string) error {
 
 // statistics measures what is mounted at a path.
 func (n *node) statistics(path string) (mount.Statistics, error) {
+	entry, err := n.mounts.Listed(path)
+	if err != nil {
+		return mount.Statistics{}, unmountProblem("measuring "+path, err)
+	}
+	if entry.IsNFS() {
+		st, err := n.mounts.Statistics(path)
+		if err != nil {
+			return mount.Statistics{}, unmountProblem("measuring "+path, err)
+		}
+		return st, nil
+	}
 	point, err := n.mounts.Look(path)
 	switch {
 	case err != nil:

@@ -79,7 +79,8 @@ func (s *controllerServer) DeleteVolume(ctx context.Context, req *csipb.DeleteVo
 	return &csipb.DeleteVolumeResponse{}, nil
 }
 
-// ControllerPublishVolume returns when the volume's device is on the node.
+// ControllerPublishVolume returns when the volume's device is on the node, or, of a shared
+// volume, when the share is served, with its endpoint.
 func (s *controllerServer) ControllerPublishVolume(ctx context.Context, req *csipb.ControllerPublishVolumeRequest) (*csipb.ControllerPublishVolumeResponse, error) {
 	volume, node := req.GetVolumeId(), req.GetNodeId()
 	switch {
@@ -92,7 +93,8 @@ func (s *controllerServer) ControllerPublishVolume(ctx context.Context, req *csi
 	case req.GetReadonly():
 		return nil, status.Error(codes.InvalidArgument, "readonly: publishing a volume read-only to a node is not offered")
 	}
-	if _, err := readCapability(req.GetVolumeCapability()); err != nil {
+	c, err := readCapability(req.GetVolumeCapability())
+	if err != nil {
 		return nil, invalid(err)
 	}
 	if !isVolumeID(volume) {
@@ -103,18 +105,19 @@ func (s *controllerServer) ControllerPublishVolume(ctx context.Context, req *csi
 		return nil, busy(volume)
 	}
 	defer unlock()
-	if err := s.core.publish(ctx, volume, node); err != nil {
+	v, err := s.core.publish(ctx, volume, node, c)
+	if err != nil {
 		return nil, toStatus(err)
 	}
-	return &csipb.ControllerPublishVolumeResponse{}, nil
+	return &csipb.ControllerPublishVolumeResponse{PublishContext: publishContext(v)}, nil
 }
 
 // onNode is what a call locks while it publishes a volume to a node, or takes it from the node. One node's call must not wait for
 // another's: a volume comes to a node only when it has left the other.
 func onNode(volume, node string) string { return volume + " on " + node }
 
-// ControllerUnpublishVolume returns when the volume's device has left the node. An
-// empty node id means all nodes.
+// ControllerUnpublishVolume returns when the volume's device has left the node, or, of a
+// shared volume, when the node has no claim on the share. An empty node id means all nodes.
 func (s *controllerServer) ControllerUnpublishVolume(ctx context.Context, req *csipb.ControllerUnpublishVolumeRequest) (*csipb.ControllerUnpublishVolumeResponse, error) {
 	volume := req.GetVolumeId()
 	if volume == "" {
@@ -168,8 +171,8 @@ func (s *controllerServer) ControllerExpandVolume(ctx context.Context, req *csip
 	}
 	return &csipb.ControllerExpandVolumeResponse{
 		CapacityBytes: v.SizeBytes,
-		// What is staged later grows then.
-		NodeExpansionRequired: !c.block && v.State != stateDetached,
+		// What is staged later grows then. The file system of a shared volume is its share manager's.
+		NodeExpansionRequired: !c.block && v.State != stateDetached && !v.isShared(),
 	}, nil
 }
 
@@ -184,11 +187,16 @@ func (s *controllerServer) ValidateVolumeCapabilities(ctx context.Context, req *
 	if !isVolumeID(req.GetVolumeId()) {
 		return nil, status.Errorf(codes.NotFound, "volume %q: not found", req.GetVolumeId())
 	}
-	if _, err := s.core.volumes.Volume(ctx, req.GetVolumeId()); err != nil {
+	v, err := s.core.volumes.Volume(ctx, req.GetVolumeId())
+	if err != nil {
 		return nil, toStatus(err)
 	}
-	if _, err := readCapabilities(req.GetVolumeCapabilities()); err != nil {
-		return &csipb.ValidateVolumeCapabilitiesResponse{Message: err.Error()}, nil
+	c, err := readCapabilities(req.GetVolumeCapabilities())
+	if err == nil {
+		err = checkMode(v, c)
+	}
+	if err != nil {
+		return &csipb.ValidateVolumeCapabilitiesResponse{Message: status.Convert(err).Message()}, nil
 	}
 	return &csipb.ValidateVolumeCapabilitiesResponse{Confirmed: &csipb.ValidateVolumeCapabilitiesResponse_Confirmed{
 		VolumeContext:      req.GetVolumeContext(),

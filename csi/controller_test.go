@@ -237,7 +237,7 @@ func TestPublish(t *testing.T) {
 				for _, given := range c.given {
 					given(f)
 				}
-				err := coreOver(f).publish(t.Context(), testVolume, "n1")
+				_, err := coreOver(f).publish(t.Context(), testVolume, "n1", capability{accessMode: accessModeRWO})
 				assert.Equal(t, c.code, status.Code(err), err)
 				if c.message != "" {
 					checkError(t, err, c.message)
@@ -256,7 +256,7 @@ func TestPublishAnswersBeforeTheCallersDeadline(t *testing.T) {
 		f.edit(testVolume, volumeIn("attached", "n2", ticketOn("n2", true)))
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
-		err := coreOver(f).publish(ctx, testVolume, "n1")
+		_, err := coreOver(f).publish(ctx, testVolume, "n1", capability{accessMode: accessModeRWO})
 		assert.Equal(t, codes.FailedPrecondition, status.Code(err), err)
 		assert.NoError(t, ctx.Err())
 	})
@@ -342,6 +342,8 @@ func TestVolumeContextKeepsParametersButNotTheProvisioners(t *testing.T) {
 	got := volumeContext(map[string]string{"numberOfReplicas": "3", "csi.storage.k8s.io/pvc/name": "data"}, VolumeRequest{AccessMode: "rwop"})
 	want := map[string]string{"numberOfReplicas": "3", "share": "false", "exclusive": "true"}
 	assert.Equal(t, want, got)
+	got = volumeContext(map[string]string{"nfsOptions": "vers=4.1", "shareManagerNodeSelector": "a:b"}, VolumeRequest{AccessMode: "rwx"})
+	assert.Equal(t, map[string]string{"nfsOptions": "vers=4.1", "shareManagerNodeSelector": "a:b", "share": "true", "exclusive": "false"}, got)
 }
 
 // A volume comes to a node when it has left the other: the call that takes it from there must not wait for the one that brings it here.

@@ -40,6 +40,15 @@ func TestControllerExpandVolume(t *testing.T) {
 		{name: "attached → asked for, waited for, and the node is next", given: func(f *fakeService) { f.edit(testVolume, attached); onLook(f, 5, isDone) }, as: fsys, onNode: true, calls: []string{ask}},
 		{name: "detached → what is staged later grows then", given: func(f *fakeService) { f.edit(testVolume, volumeIn("detached", "")); onLook(f, 3, isDone) }, as: fsys, calls: []string{ask}},
 		{name: "block → the node has nothing to do", given: func(f *fakeService) { f.edit(testVolume, attached); onLook(f, 3, isDone) }, as: blockOf(writer), calls: []string{ask}},
+		{
+			name: "shared → its share manager grows the file system",
+			given: func(f *fakeService) {
+				f.edit(testVolume, attached)
+				f.edit(testVolume, func(v *Volume) { v.AccessMode = "rwx" })
+				onLook(f, 3, isDone)
+			},
+			as: capabilityOf(multiNode, "ext4"), calls: []string{ask},
+		},
 		{name: "it has the size → nothing is asked for", given: func(f *fakeService) { f.edit(testVolume, attached) }, as: fsys, size: 64 << 20, onNode: true},
 		{
 			name: "asked for by an earlier call → waited for",

@@ -30,7 +30,14 @@ type expansion struct {
 // be repeated. The device grew before, by the controller's call: while it is smaller than asked
 // for, expand refuses, for the caller records what it answers. The refusal is Unavailable, because
 // the kubelet never repeats a call that ended with FailedPrecondition or OutOfRange.
+//
+// The file system of a shared volume is its share manager's, which grows it.
 func (n *node) expand(e expansion) (int64, error) {
+	if entry, err := n.mounts.Listed(e.path); err != nil {
+		return 0, unmountProblem("expanding volume "+e.volume, err)
+	} else if entry.IsNFS() {
+		return e.requiredBytes, nil
+	}
 	device := filepath.Join(n.devices, e.volume)
 	if err := n.checkMounted(e, device); err != nil {
 		return 0, err

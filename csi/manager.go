@@ -76,6 +76,9 @@ func volumeOf(wire *v1.Volume) (Volume, error) {
 		NotReadyMessage:  wire.NotReadyMessage,
 		NodeID:           nodeOf(wire),
 		StrictLocalNodes: wire.StrictLocalNodes,
+		AccessMode:       wire.AccessMode,
+		ShareEndpoint:    wire.ShareEndpoint,
+		ShareState:       wire.ShareState,
 		Expanding:        wire.ExpansionRequired,
 		Tickets:          map[string]Ticket{},
 	}

@@ -61,6 +61,7 @@ const attachedVolume = `{"name":"pvc-1","size":"67108864","state":"attached","ro
 func TestManagerReadsAVolume(t *testing.T) {
 	m, _ := managerOver(t, map[string]restAnswer{
 		"GET /v1/volumes/pvc-1": {200, attachedVolume},
+		"GET /v1/volumes/pvc-3": {200, `{"name":"pvc-3","size":"2097152","accessMode":"rwx","shareState":"running","shareEndpoint":"nfs://10.0.0.1/pvc-3"}`},
 		"GET /v1/volumes/pvc-2": {200, `{"name":"pvc-2","size":"2097152","state":"detached","robustness":"faulted","strictLocalNodes":["n2"],"notReadyMessage":"volume is faulted","controllers":[{"hostId":"n1"}]}`},
 	})
 	got, err := m.Volume(t.Context(), "pvc-1")
@@ -79,6 +80,10 @@ func TestManagerReadsAVolume(t *testing.T) {
 	assert.Empty(t, got.NodeID)
 	assert.Equal(t, []string{"n2"}, got.StrictLocalNodes)
 	assert.Equal(t, "volume is faulted", got.NotReadyMessage, "a detached, faulted volume")
+	got, err = m.Volume(t.Context(), "pvc-3")
+	require.NoError(t, err)
+	want = Volume{Name: "pvc-3", SizeBytes: 2 << 20, AccessMode: "rwx", ShareState: "running", ShareEndpoint: "nfs://10.0.0.1/pvc-3", Tickets: map[string]Ticket{}}
+	assert.Equal(t, want, got)
 }
 
 func TestManagerSendsWhatIsAsked(t *testing.T) {

@@ -71,6 +71,7 @@ type stagingRequest interface {
 	GetStagingTargetPath() string
 	GetVolumeCapability() *csipb.VolumeCapability
 	GetVolumeContext() map[string]string
+	GetPublishContext() map[string]string
 }
 
 // stagingOf reads a request whose volume and path were checked.
@@ -81,6 +82,13 @@ func stagingOf(req stagingRequest) (staging, error) {
 	c, err := readCapability(req.GetVolumeCapability())
 	if err != nil {
 		return staging{}, invalid(err)
+	}
+	shared, err := shareOf(req, c)
+	if err != nil {
+		return staging{}, err
+	}
+	if shared != nil {
+		return staging{volume: req.GetVolumeId(), path: req.GetStagingTargetPath(), capability: c, share: shared}, nil
 	}
 	if c.fsType == "" {
 		c.fsType = req.GetVolumeContext()[paramFSType]
@@ -133,7 +141,7 @@ func (s *nodeServer) NodePublishVolume(_ context.Context, req *csipb.NodePublish
 	}
 	p := publication{
 		staged: staged, target: req.GetTargetPath(),
-		readOnly: req.GetReadonly(), exclusive: staged.capability.accessMode == accessModeRWOP,
+		readOnly: req.GetReadonly() || staged.capability.readOnly, exclusive: staged.capability.accessMode == accessModeRWOP,
 	}
 	if err := s.locked(staged.volume, func() error { return s.core.publish(p) }); err != nil {
 		return nil, err

@@ -3,6 +3,7 @@ package csi
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"sync"
@@ -35,6 +36,7 @@ type host struct {
 	dead map[string]error
 	// detached paths, guarded by mu.
 	detached []string
+	nfs      nfsKernel
 }
 
 func newHost(t *testing.T) *host {
@@ -55,7 +57,7 @@ func (h *host) attach(volume string, number mount.DeviceNumber) {
 }
 
 func (h *host) server() *nodeServer {
-	system := mount.NewWith(h.mounter, blankDevices(), h)
+	system := mount.NewWith(h.mounter, blankDevices(), h).WithNFS(h)
 	return &nodeServer{nodeID: "n1", core: &node{mounts: system, devices: h.path("dev"), log: quiet()}}
 }
 
@@ -120,7 +122,10 @@ func (h *host) DeviceSize(device string) (int64, error) {
 	return cmp.Or(h.sizes[device], 64<<20), nil
 }
 
-func (h *host) Statfs(string) (mount.Statistics, error) {
+func (h *host) Statfs(path string) (mount.Statistics, error) {
+	if err := h.nfs.silence(path); err != nil {
+		return mount.Statistics{}, err
+	}
 	return mount.Statistics{TotalBytes: 100, UsedBytes: 30, AvailableBytes: 60, TotalInodes: 10, UsedInodes: 4, FreeInodes: 6}, nil
 }
 
@@ -131,6 +136,13 @@ func (h *host) mounts() map[string]string {
 	for _, p := range points {
 		rel, _ := filepath.Rel(h.dir, p.Path)
 		result[rel] = filepath.Base(p.Device) + " " + p.Type
+	}
+	for _, e := range h.nfs.entries {
+		rel, _ := filepath.Rel(h.dir, e.Path)
+		result[rel] = fmt.Sprintf("%s %s %d", e.Source, e.Type, e.Device)
+		if e.ReadOnly {
+			result[rel] += " ro"
+		}
 	}
 	return result
 }
@@ -301,7 +313,8 @@ func TestNodeRefusals(t *testing.T) {
 		{"no path", func(r *csipb.NodeStageVolumeRequest) { r.StagingTargetPath = "" }, codes.InvalidArgument},
 		{"a relative path", func(r *csipb.NodeStageVolumeRequest) { r.StagingTargetPath = "staging" }, codes.InvalidArgument},
 		{"no capability", func(r *csipb.NodeStageVolumeRequest) { r.VolumeCapability = nil }, codes.InvalidArgument},
-		{"many nodes", func(r *csipb.NodeStageVolumeRequest) { r.VolumeCapability = capabilityOf(multiNode, "") }, codes.InvalidArgument},
+		{"many nodes, but no share", func(r *csipb.NodeStageVolumeRequest) { r.VolumeCapability = capabilityOf(multiNode, "") }, codes.FailedPrecondition},
+		{"a block volume for many nodes", func(r *csipb.NodeStageVolumeRequest) { r.VolumeCapability = blockOf(multiNode) }, codes.InvalidArgument},
 		{"a file system that is not offered", func(r *csipb.NodeStageVolumeRequest) { r.VolumeContext = map[string]string{"fsType": "ntfs"} }, codes.InvalidArgument},
 		{"a path for mkfs", func(r *csipb.NodeStageVolumeRequest) { r.VolumeContext = map[string]string{"mkfsParams": "-d /root"} }, codes.InvalidArgument},
 	}

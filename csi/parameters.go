@@ -6,6 +6,9 @@ import (
 	"sort"
 	"strconv"
 	"strings"
+
+	"github.com/longhorn-lep/longhorn-manager/types"
+	"github.com/longhorn-lep/longhorn-manager/util/mount"
 )
 
 // The keys of a StorageClass's parameters that have an effect.
@@ -23,13 +26,14 @@ const (
 	paramReplicaAutoBalance          = "replicaAutoBalance"
 	paramShare                       = "share"
 	paramExclusive                   = "exclusive"
+	paramNFSOptions                  = "nfsOptions"
 )
 
 // supported are all of the above.
 var supported = []string{
 	paramNumberOfReplicas, paramStaleReplicaTimeout, paramFSType, paramMkfsParams, paramDataLocality,
 	paramDiskSelector, paramNodeSelector, paramReplicaSoftAntiAffinity, paramReplicaZoneSoftAntiAffinity, paramReplicaDiskSoftAntiAffinity, paramReplicaAutoBalance,
-	paramShare, paramExclusive,
+	paramShare, paramExclusive, paramNFSOptions, types.ParameterShareNodeSelector, types.ParameterShareTolerations,
 }
 
 // reservedPrefix begins the keys that belong to the side-cars, not to the driver.
@@ -82,8 +86,8 @@ type parameters struct {
 	locality     string
 	diskSelector []string
 	nodeSelector []string
-	// exclusive asks for ReadWriteOncePod whatever the capability says.
-	exclusive bool
+	// exclusive asks for ReadWriteOncePod, and share for ReadWriteMany, whatever the capability says.
+	exclusive, share bool
 }
 
 // parseParameters reads a StorageClass's parameters. An error names the key, the value and
@@ -107,6 +111,9 @@ func parseParameters(params map[string]string) (parameters, error) {
 		if value == "" {
 			continue
 		}
+		if err := checkShareParameter(key, value); err != nil {
+			return parameters{}, err
+		}
 		if err := p.set(key, value); err != nil {
 			return parameters{}, fmt.Errorf("parameter %s: value %q %w", key, value, err)
 		}
@@ -127,6 +134,40 @@ func (p parameters) checkMkfs(fsType string) error {
 		return fmt.Errorf("parameter %s: value %q %w", paramMkfsParams, p.mkfsParams, err)
 	}
 	return nil
+}
+
+// checkShareParameter checks what is for the volume's share manager, who reads it in the
+// PersistentVolume.
+func checkShareParameter(key, value string) (err error) {
+	switch key {
+	case types.ParameterShareNodeSelector:
+		_, err = types.ParseShareNodeSelector(value)
+	case types.ParameterShareTolerations:
+		_, err = types.ParseShareTolerations(value)
+	}
+	if err != nil {
+		return fmt.Errorf("parameter %w", err)
+	}
+	return nil
+}
+
+// accessMode is what the volume gets by the parameters and by the capabilities.
+func (p parameters) accessMode(c capability) (string, error) {
+	shared := p.share || c.isShared()
+	switch {
+	case p.exclusive && shared, p.share && c.accessMode == accessModeRWOP:
+		return "", fmt.Errorf("parameter %s, parameter %s and the access modes contradict each other: one pod alone, and several nodes", paramExclusive, paramShare)
+	case p.share && c.block:
+		return "", fmt.Errorf("parameter %s: value \"true\" asks for a volume that several nodes share over NFS, which cannot be a block volume", paramShare)
+	case shared && p.locality == localityStrict:
+		return "", fmt.Errorf("parameter %s: value %q is for a volume that is used on the node of its data alone, and several nodes share this one",
+			paramDataLocality, localityStrict)
+	case shared:
+		return accessModeRWX, nil
+	case p.exclusive:
+		return accessModeRWOP, nil
+	}
+	return c.accessMode, nil
 }
 
 func (p *parameters) set(key, value string) (err error) {
@@ -156,10 +197,9 @@ func (p *parameters) set(key, value string) (err error) {
 	case paramExclusive:
 		p.exclusive, err = parseBool(value)
 	case paramShare:
-		var share bool
-		if share, err = parseBool(value); share {
-			err = fmt.Errorf("asks for a volume that several nodes share, which is not offered")
-		}
+		p.share, err = parseBool(value)
+	case paramNFSOptions:
+		_, err = mount.ParseNFSOptions(value)
 	default:
 		if neutral, known := unsupported[key]; known && !slices.Contains(neutral, value) {
 			err = fmt.Errorf("asks for something that is not offered; leave the parameter out%s", orOneOf(neutral))

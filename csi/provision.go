@@ -145,7 +145,7 @@ func volumeContext(params map[string]string, r VolumeRequest) map[string]string 
 		result = map[string]string{}
 	}
 	maps.DeleteFunc(result, func(key, _ string) bool { return strings.HasPrefix(key, reservedPrefix) })
-	result[paramShare] = "false"
+	result[paramShare] = strconv.FormatBool(r.AccessMode == accessModeRWX)
 	result[paramExclusive] = strconv.FormatBool(r.AccessMode == accessModeRWOP)
 	return result
 }

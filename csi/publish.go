@@ -32,18 +32,19 @@ func ticketID(volume, driver, node string) string {
 // ticket back before it gives such an answer. If that does not work, the answer becomes Aborted,
 // which is not final. After Aborted, Unavailable and DeadlineExceeded the ticket stays: the next
 // call finds the attachment further on.
-func (c *controller) publish(ctx context.Context, volume, node string) error {
+func (c *controller) publish(ctx context.Context, volume, node string, as capability) (Volume, error) {
 	id := ticketID(volume, c.driver, node)
-	err := toStatus(c.attach(ctx, volume, node, id))
+	v, err := c.attach(ctx, volume, node, id, as)
+	err = toStatus(err)
 	if err == nil || !isFinal(status.Code(err)) {
-		return err
+		return v, err
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tidyUp)
 	defer cancel()
 	if undo := c.volumes.Detach(ctx, volume, id); undo != nil && !errors.Is(undo, ErrNotFound) {
-		return status.Errorf(codes.Aborted, "%v; taking the ticket back: %v", err, undo)
+		return v, status.Errorf(codes.Aborted, "%v; taking the ticket back: %v", err, undo)
 	}
-	return err
+	return v, err
 }
 
 // isFinal tells whether the attacher takes a code to mean that nothing is under way.
@@ -55,29 +56,32 @@ func isFinal(code codes.Code) bool {
 	return true
 }
 
-func (c *controller) attach(ctx context.Context, volume, node, id string) error {
+func (c *controller) attach(ctx context.Context, volume, node, id string, as capability) (Volume, error) {
 	known, err := c.volumes.HasNode(ctx, node)
 	if err != nil {
-		return fmt.Errorf("looking for node %s: %w", node, err)
+		return Volume{}, fmt.Errorf("looking for node %s: %w", node, err)
 	}
 	if !known {
-		return status.Errorf(codes.NotFound, "publishing volume %s: node %s: not found", volume, node)
+		return Volume{}, status.Errorf(codes.NotFound, "publishing volume %s: node %s: not found", volume, node)
 	}
 	v, err := c.volumes.Volume(ctx, volume)
 	if err != nil {
-		return fmt.Errorf("looking for volume %s: %w", volume, err)
+		return v, fmt.Errorf("looking for volume %s: %w", volume, err)
+	}
+	if err := checkMode(v, as); err != nil {
+		return v, err
 	}
 	if isSatisfied(v, id, node) {
-		return nil
+		return v, nil
 	}
 	_, asked := v.Tickets[id]
 	if err := checkAttachable(v, node, asked); err != nil {
-		return err
+		return v, err
 	}
 	if !asked {
 		ticket := Ticket{ID: id, Type: attacherType, NodeID: node}
 		if err := c.volumes.Attach(ctx, volume, ticket); err != nil {
-			return fmt.Errorf("attaching volume %s to node %s: %w", volume, node, err)
+			return v, fmt.Errorf("attaching volume %s to node %s: %w", volume, node, err)
 		}
 		c.log.WithFields(logrus.Fields{"volume": volume, "node": node}).Info("Asked for the volume to be attached")
 	}
@@ -88,14 +92,14 @@ func (c *controller) attach(ctx context.Context, volume, node, id string) error 
 		return isSatisfied(v, id, node), nil
 	})
 	if errors.Is(err, errWaitOver) {
-		return notSatisfied(v, id, node)
+		return v, notSatisfied(v, id, node)
 	}
-	return err
+	return v, err
 }
 
 func isSatisfied(v Volume, id, node string) bool {
 	t, ok := v.Tickets[id]
-	return ok && t.Satisfied && t.NodeID == node
+	return ok && t.Satisfied && t.NodeID == node && (!v.isShared() || v.ShareEndpoint != "")
 }
 
 // checkAttachable refuses to ask for what cannot be had soon. A volume that another node holds
@@ -108,7 +112,7 @@ func checkAttachable(v Volume, node string, asked bool) error {
 	if text := types.StrictLocalRefusal(v.Name, node, v.StrictLocalNodes); text != "" {
 		return status.Errorf(codes.FailedPrecondition, "publishing: %s", text)
 	}
-	elsewhere := v.NodeID != "" && v.NodeID != node
+	elsewhere := v.NodeID != "" && (v.NodeID != node || v.isShared())
 	if v.Faulted || !v.Ready && !asked && !elsewhere {
 		return notReady(v)
 	}
@@ -125,6 +129,9 @@ func notReady(v Volume) error {
 
 // notSatisfied is the answer after waiting in vain.
 func notSatisfied(v Volume, id, node string) error {
+	if v.isShared() {
+		return shareNotServed(v, id, node)
+	}
 	if v.NodeID != "" && v.NodeID != node {
 		return status.Errorf(codes.FailedPrecondition, "publishing volume %s to node %s: it is attached to node %s", v.Name, node, v.NodeID)
 	}
@@ -138,7 +145,8 @@ func notSatisfied(v Volume, id, node string) error {
 // unpublish takes this driver's ticket for the node back (for all nodes when node is empty) and
 // waits until the tickets are gone and the volume has left the node, so that no writer is left
 // when the volume is next attached. A node that another user's ticket still wants keeps the
-// volume; unpublish does not wait for that. Missing volumes and nodes are unpublished.
+// volume; unpublish does not wait for that. A shared volume is on the node of its share
+// manager, so only the tickets must be gone. Missing volumes and nodes are unpublished.
 func (c *controller) unpublish(ctx context.Context, volume, node string) error {
 	v, err := c.volumes.Volume(ctx, volume)
 	if errors.Is(err, ErrNotFound) {
@@ -159,7 +167,7 @@ func (c *controller) unpublish(ctx context.Context, volume, node string) error {
 		c.log.WithFields(logrus.Fields{"volume": volume, "node": node}).Info("Asked for the volume to be detached")
 	}
 	v, err = c.await(ctx, volume, func(v Volume) (bool, error) {
-		return len(c.ticketsFor(v, node)) == 0 && hasLeft(v, node), nil
+		return len(c.ticketsFor(v, node)) == 0 && (v.isShared() || hasLeft(v, node)), nil
 	})
 	if errors.Is(err, ErrNotFound) {
 		return nil

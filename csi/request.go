@@ -25,7 +25,12 @@ type capability struct {
 	fsType     string
 	mountFlags []string
 	accessMode string
+	// readOnly: the nodes may only read.
+	readOnly bool
 }
+
+// isShared tells whether several nodes may have the volume at a time.
+func (c capability) isShared() bool { return c.accessMode == accessModeRWX }
 
 // readCapability checks one capability. The error names what is not supported.
 func readCapability(c *csipb.VolumeCapability) (capability, error) {
@@ -35,11 +40,19 @@ func readCapability(c *csipb.VolumeCapability) (capability, error) {
 		result.accessMode = accessModeRWO
 	case csipb.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER:
 		result.accessMode = accessModeRWOP
+	case csipb.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER:
+		result.accessMode = accessModeRWX
+	case csipb.VolumeCapability_AccessMode_MULTI_NODE_READER_ONLY:
+		result.accessMode, result.readOnly = accessModeRWX, true
 	default:
-		return capability{}, fmt.Errorf("access mode %s is not supported: a volume can be written on one node at a time", mode)
+		return capability{}, fmt.Errorf("access mode %s is not supported", mode)
 	}
 	switch access := c.GetAccessType().(type) {
 	case *csipb.VolumeCapability_Block:
+		if result.isShared() {
+			return capability{}, fmt.Errorf("access mode %s is not supported for a block volume: several nodes share a volume over NFS, which has no block devices",
+				c.GetAccessMode().GetMode())
+		}
 		result.block = true
 	case *csipb.VolumeCapability_Mount:
 		result.fsType, result.mountFlags = access.Mount.GetFsType(), access.Mount.GetMountFlags()
@@ -55,13 +68,15 @@ func readCapability(c *csipb.VolumeCapability) (capability, error) {
 	return result, nil
 }
 
-// readCapabilities checks them all; at least one is required. The volume gets the
-// strictest access mode of them and the file system that one of them names.
+// readCapabilities checks them all; at least one is required. The volume is shared if one
+// of them asks for that, else it gets the strictest access mode of them. It gets the file
+// system that one of them names.
 func readCapabilities(list []*csipb.VolumeCapability) (capability, error) {
 	if len(list) == 0 {
 		return capability{}, fmt.Errorf("volume capabilities are missing")
 	}
 	result := capability{block: true, accessMode: accessModeRWO}
+	exclusive, shared := false, false
 	for _, c := range list {
 		one, err := readCapability(c)
 		if err != nil {
@@ -73,10 +88,16 @@ func readCapabilities(list []*csipb.VolumeCapability) (capability, error) {
 		if one.fsType != "" {
 			result.fsType = one.fsType
 		}
-		if one.accessMode == accessModeRWOP {
-			result.accessMode = one.accessMode
-		}
+		exclusive, shared = exclusive || one.accessMode == accessModeRWOP, shared || one.isShared()
 		result.block = result.block && one.block
+	}
+	switch {
+	case exclusive && shared:
+		return capability{}, fmt.Errorf("the capabilities contradict each other: one pod alone, and several nodes")
+	case exclusive:
+		result.accessMode = accessModeRWOP
+	case shared:
+		result.accessMode = accessModeRWX
 	}
 	return result, nil
 }
@@ -144,8 +165,8 @@ func volumeRequest(req *csipb.CreateVolumeRequest) (VolumeRequest, error) {
 	if err != nil {
 		return VolumeRequest{}, err
 	}
-	if p.exclusive {
-		c.accessMode = accessModeRWOP
+	if c.accessMode, err = p.accessMode(c); err != nil {
+		return VolumeRequest{}, err
 	}
 	return VolumeRequest{
 		Name:                        name,

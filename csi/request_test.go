@@ -27,6 +27,7 @@ const (
 	singleWriter = csipb.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER
 	multiWriter  = csipb.VolumeCapability_AccessMode_SINGLE_NODE_MULTI_WRITER
 	multiNode    = csipb.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER
+	multiReader  = csipb.VolumeCapability_AccessMode_MULTI_NODE_READER_ONLY
 )
 
 func TestParseParameters(t *testing.T) {
@@ -80,8 +81,11 @@ func TestParseParameters(t *testing.T) {
 		{name: "no encryption is accepted", params: map[string]string{"encrypted": "false"}, want: parameters{staleMinutes: 2880, fsType: "ext4", softAntiAffinity: "ignored", zoneSoftAntiAffinity: "ignored", diskSoftAntiAffinity: "ignored", autoBalance: "ignored"}},
 		{name: "migration is refused", params: map[string]string{"migratable": "true"}, err: "parameter migratable"},
 		{name: "the other data engine is refused", params: map[string]string{"dataEngine": "v2"}, err: "parameter dataEngine"},
-		{name: "sharing is refused", params: map[string]string{"share": "true"}, err: "parameter share"},
-		{name: "sharing and exclusive together are refused", params: map[string]string{"share": "true", "exclusive": "true"}, err: "parameter share"},
+		{name: "sharing in other words is refused", params: map[string]string{"share": "maybe"}, err: `parameter share: value "maybe" is neither true nor false`},
+		{name: "NFS options without a version are refused", params: map[string]string{"nfsOptions": "hard"}, err: `parameter nfsOptions: value "hard" must say vers=4`},
+		{name: "NFS options of version 3 are refused", params: map[string]string{"nfsOptions": "vers=3"}, err: `parameter nfsOptions: value "vers=3" has "vers=3"; it must say vers=4`},
+		{name: "a node selector that is none is refused", params: map[string]string{"shareManagerNodeSelector": "zone=a"}, err: `parameter shareManagerNodeSelector: "zone=a" must be key:value pairs`},
+		{name: "a toleration that is none is refused", params: map[string]string{"shareManagerTolerations": "key=a:Never"}, err: `parameter shareManagerTolerations: "key=a:Never" must be`},
 		{name: "an empty tag is refused", params: map[string]string{"diskSelector": "ssd,,fast"}, err: "diskSelector"},
 		{name: "a device among the arguments of mkfs is refused", params: map[string]string{"mkfsParams": "/dev/sda -F"}, err: `argument "/dev/sda"`},
 	}
@@ -146,6 +150,10 @@ func TestVolumeRequest(t *testing.T) {
 	}
 	with := func(change func(*VolumeRequest)) VolumeRequest { r := base; change(&r); return r }
 	size := &csipb.CapacityRange{RequiredBytes: 64 << 20}
+	shared := with(func(r *VolumeRequest) { r.AccessMode = "rwx" })
+	asking := func(params map[string]string, c ...*csipb.VolumeCapability) *csipb.CreateVolumeRequest {
+		return &csipb.CreateVolumeRequest{Name: uid, CapacityRange: size, VolumeCapabilities: c, Parameters: params}
+	}
 	cases := []struct {
 		name string
 		req  *csipb.CreateVolumeRequest
@@ -182,7 +190,26 @@ func TestVolumeRequest(t *testing.T) {
 		{name: "a nameless volume is refused", req: &csipb.CreateVolumeRequest{VolumeCapabilities: mount}, err: "name is missing"},
 		{name: "a name of dots is refused", req: &csipb.CreateVolumeRequest{Name: "..", VolumeCapabilities: mount}, err: "must consist of"},
 		{name: "no capability is refused", req: &csipb.CreateVolumeRequest{Name: uid}, err: "capabilities are missing"},
-		{name: "many nodes are refused", req: &csipb.CreateVolumeRequest{Name: uid, VolumeCapabilities: []*csipb.VolumeCapability{capabilityOf(multiNode, "")}}, err: "MULTI_NODE_MULTI_WRITER"},
+		{name: "many nodes → rwx", req: asking(nil, capabilityOf(multiNode, "")), want: shared},
+		{name: "many nodes that read → rwx", req: asking(nil, capabilityOf(multiReader, "")), want: shared},
+		{name: "many nodes or one → rwx", req: asking(nil, capabilityOf(writer, ""), capabilityOf(multiNode, "")), want: shared},
+		{name: "one node and the parameter share → rwx", req: asking(map[string]string{"share": "true"}, capabilityOf(writer, "")), want: shared},
+		{
+			name: "many nodes and what a share manager reads → rwx",
+			req: asking(map[string]string{
+				"nfsOptions": "vers=4.1,hard", "shareManagerNodeSelector": "zone:a;disk:ssd", "shareManagerTolerations": "dedicated=nfs:NoSchedule;spot:NoExecute",
+			}, capabilityOf(multiNode, "")),
+			want: shared,
+		},
+		{name: "a block volume of many nodes is refused", req: asking(nil, blockOf(multiNode)), err: "access mode MULTI_NODE_MULTI_WRITER is not supported for a block volume: several nodes share a volume over NFS"},
+		{name: "a block volume that many nodes read is refused", req: asking(nil, blockOf(multiReader)), err: "MULTI_NODE_READER_ONLY is not supported for a block volume"},
+		{name: "a block volume with the parameter share is refused", req: asking(map[string]string{"share": "true"}, blockOf(writer)), err: `parameter share: value "true"`},
+		{name: "one writer among many nodes is refused", req: asking(nil, capabilityOf(csipb.VolumeCapability_AccessMode_MULTI_NODE_SINGLE_WRITER, "")), err: "MULTI_NODE_SINGLE_WRITER is not supported"},
+		{name: "one pod and many nodes are refused", req: asking(nil, capabilityOf(singleWriter, ""), capabilityOf(multiNode, "")), err: "contradict each other"},
+		{name: "the parameter exclusive and many nodes are refused", req: asking(map[string]string{"exclusive": "true"}, capabilityOf(multiNode, "")), err: "parameter exclusive"},
+		{name: "the parameter share and one pod are refused", req: asking(map[string]string{"share": "true"}, capabilityOf(singleWriter, "")), err: "parameter share"},
+		{name: "the parameters share and exclusive are refused", req: asking(map[string]string{"share": "true", "exclusive": "true"}, capabilityOf(writer, "")), err: "parameter share"},
+		{name: "many nodes and data on one are refused", req: asking(map[string]string{"dataLocality": "strict-local"}, capabilityOf(multiNode, "")), err: `parameter dataLocality: value "strict-local"`},
 		{
 			name: "a content source is refused",
 			req:  &csipb.CreateVolumeRequest{Name: uid, VolumeCapabilities: mount, VolumeContentSource: &csipb.VolumeContentSource{}},
@@ -202,7 +229,7 @@ func TestIsKnownParameter(t *testing.T) {
 	for key, want := range map[string]bool{
 		"numberOfReplicas": true, "staleReplicaTimeout": true, "fsType": true, "mkfsParams": true, "dataLocality": true,
 		"diskSelector": true, "nodeSelector": true, "replicaSoftAntiAffinity": true, "share": true, "exclusive": true,
-		"encrypted": true, "fromBackup": true,
+		"encrypted": true, "fromBackup": true, "nfsOptions": true, "shareManagerNodeSelector": true, "shareManagerTolerations": true,
 		"numberofreplicas": false, "flavour": false, "": false,
 	} {
 		assert.Equal(t, want, isKnownParameter(key), key)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"path/filepath"
 	"time"
 
 	csipb "github.com/container-storage-interface/spec/lib/go/csi"
@@ -38,6 +39,8 @@ type NodeOptions struct {
 	KubeletDir string
 	// DeviceDirectory; empty means types.DeviceDirectory.
 	DeviceDirectory string
+	// HostProc is the node's /proc, as this process sees it; empty means /host/proc. Through it shares are mounted in the node's network.
+	HostProc string
 	// HealthAddress is host:port of the health check over HTTP; empty means none.
 	HealthAddress string
 	Log           *logrus.Entry
@@ -59,11 +62,15 @@ func RunNode(ctx context.Context, o NodeOptions) error {
 	if o.DeviceDirectory == "" {
 		o.DeviceDirectory = types.DeviceDirectory
 	}
+	if o.HostProc == "" {
+		o.HostProc = "/host/proc"
+	}
 	path, err := socketPath(o.Endpoint)
 	if err != nil {
 		return err
 	}
-	driver := &nodeServer{nodeID: o.NodeID, core: &node{mounts: mount.New(), devices: o.DeviceDirectory, log: o.Log}}
+	mounts := mount.New().WithNFS(mount.NodeNFS{Proc: filepath.Join(o.HostProc, "1")})
+	driver := &nodeServer{nodeID: o.NodeID, core: &node{mounts: mounts, devices: o.DeviceDirectory, log: o.Log}}
 	listener, err := listenUnix(ctx, path)
 	if err != nil {
 		return err

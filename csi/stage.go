@@ -27,6 +27,14 @@ type mounter interface {
 	Remove(path string) error
 	References(path string) ([]string, error)
 	Statistics(path string) (mount.Statistics, error)
+
+	Listed(path string) (mount.Entry, error)
+	Others(e mount.Entry) ([]string, error)
+	Answers(path string) error
+	MountNFS(e mount.Export, target string, o mount.NFSOptions) error
+	BindNFS(source mount.Entry, target string, readOnly bool) error
+	UnmountNFS(path string) error
+	DetachNFS(path string, h mount.Haste) error
 }
 
 // node is the core of the node service. Its methods must be called with the volume's
@@ -38,6 +46,10 @@ type mounter interface {
 //	      └─ block       ► <staging>/<volume>     device bound to a file
 //	              │ publish               once per pod
 //	              └─► <target>            bound
+//
+//	nfs://<address>/<volume>              of a shared volume, made by its share manager
+//	      └─ stage ──────► <staging>              mounted, type nfs4
+//	              └─ publish ► <target>           bound
 type node struct {
 	mounts mounter
 	// devices is the directory with one block device per attached volume.
@@ -53,6 +65,8 @@ type staging struct {
 	// mkfsRefused is why mkfs must not be called: a volume whose file system was made by an
 	// older version, with options that are not allowed now, is mounted all the same.
 	mkfsRefused error
+	// share is where a shared volume is served; nil: the volume has a device here, which the fields above are about.
+	share *share
 }
 
 // stage mounts the volume's file system at the staging path, or binds its device there. It
@@ -64,6 +78,9 @@ type staging struct {
 // A volume may have been expanded while it was detached, so stage lets the file system fill
 // its device each time.
 func (n *node) stage(s staging) error {
+	if s.share != nil {
+		return n.stageShare(s)
+	}
 	device := filepath.Join(n.devices, s.volume)
 	number, err := n.mounts.BlockDevice(device)
 	if err != nil {
@@ -120,6 +137,12 @@ func stagedDevice(stagingPath, volume string) string { return filepath.Join(stag
 // isCurrent tells whether a mount of the given device is at a path. Any other mount
 // there is removed.
 func (n *node) isCurrent(path string, number mount.DeviceNumber) (bool, error) {
+	if entry, err := n.mounts.Listed(path); err != nil {
+		return false, err
+	} else if entry.IsNFS() {
+		n.log.WithField("path", path).Warn("Removing the mount of a share: the volume is not shared any more")
+		return false, n.mounts.DetachNFS(path, mount.Hasty)
+	}
 	point, err := n.mounts.Look(path)
 	if err != nil || !point.Mounted {
 		return false, err
@@ -135,6 +158,11 @@ func (n *node) isCurrent(path string, number mount.DeviceNumber) (bool, error) {
 // fails or a process still uses it. It removes what is on a dead device at once, even if a
 // process still has a file open there.
 func (n *node) takeOff(volume, path string) error {
+	if entry, err := n.mounts.Listed(path); err != nil {
+		return err
+	} else if entry.IsNFS() {
+		return n.takeOffShare(volume, path)
+	}
 	dead, err := n.isDead(volume, path)
 	if err != nil {
 		return err

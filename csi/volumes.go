@@ -71,6 +71,10 @@ type Volume struct {
 	NotReadyMessage string
 	// StrictLocalNodes are the nodes on which alone it may be attached; empty: on all.
 	StrictLocalNodes []string
+	// AccessMode is rwo, rwop or rwx.
+	AccessMode string
+	// ShareEndpoint is where a shared volume is served, nfs://<address>/<volume>; empty while it is not. ShareState is how its share manager fares.
+	ShareEndpoint, ShareState string
 	// NodeID is where its engine is or is wanted; empty when nowhere.
 	NodeID string
 	// Expanding: its users still get less than SizeBytes. ExpansionReason and ExpansionMessage say what holds it up, if
@@ -84,7 +88,7 @@ type Volume struct {
 // Ticket is one user's wish to attach a volume to a node.
 type Ticket struct {
 	ID, Type, NodeID string
-	// Satisfied: the device is there. Set by the service.
+	// Satisfied: the device is there, or the share is served. Set by the service.
 	Satisfied bool
 	// Message says why the ticket is not satisfied; may be empty. Set by the service.
 	Message string

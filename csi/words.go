@@ -14,6 +14,8 @@ const (
 
 	accessModeRWO  = "rwo"
 	accessModeRWOP = "rwop"
+	// accessModeRWX: the volume is shared. A share manager serves it over NFS to any number of nodes.
+	accessModeRWX = "rwx"
 
 	localityDisabled   = "disabled"
 	localityBestEffort = "best-effort"

@@ -20,9 +20,14 @@ type limits struct {
 	// look and probe only read; unmount flushes what was written; detach flushes
 	// nothing, because there is nowhere to flush to.
 	look, probe, unmount, detach time.Duration
+	// mount is for a network file system; connect is the part of it until a server is found.
+	mount, connect time.Duration
 }
 
-var defaultLimits = limits{look: 10 * time.Second, probe: 5 * time.Second, unmount: 80 * time.Second, detach: 10 * time.Second}
+var defaultLimits = limits{
+	look: 10 * time.Second, probe: 5 * time.Second, unmount: 80 * time.Second, detach: 10 * time.Second,
+	mount: 60 * time.Second, connect: 5 * time.Second,
+}
 
 // deadErrnos are what a device answers that nothing serves any more: its process has
 // ended, or its backing file went away.
@@ -108,10 +113,7 @@ func bounded[T any](stuck *stuckActs, what string, limit time.Duration, act func
 		err   error
 	}
 	var none T
-	stuck.mu.Lock()
-	held := stuck.acts[what]
-	stuck.mu.Unlock()
-	if held {
+	if stuck.holds(what) {
 		return none, fmt.Errorf("%s: an earlier try has not returned: %w", what, ErrStuck)
 	}
 	done := make(chan result, 1)
@@ -139,6 +141,13 @@ func bounded[T any](stuck *stuckActs, what string, limit time.Duration, act func
 	}
 	stuck.acts[what] = true
 	return none, fmt.Errorf("%s for %s: %w", what, limit, ErrStuck)
+}
+
+// holds tells whether the kernel holds on to an act.
+func (s *stuckActs) holds(what string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.acts[what]
 }
 
 func (s *stuckActs) forget(what string) {

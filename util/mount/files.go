@@ -39,6 +39,12 @@ type Files interface {
 	// Detach takes a mount out of the mount table at once, even while processes use it;
 	// the kernel ends it when the last user has gone.
 	Detach(path string) error
+	// Table is the mount table, in the order in which it was made.
+	Table() ([]Entry, error)
+	// Umount is umount2(2). It must not look at the path, and keeps the errno.
+	Umount(path string, flags int) error
+	// Bind mounts a directory at a second path.
+	Bind(source, target string, readOnly bool) error
 }
 
 // HostFiles is Files of the host.

@@ -57,6 +57,7 @@ type System struct {
 	mounter *mountutils.SafeFormatAndMount
 	exec    utilexec.Interface
 	files   Files
+	nfs     NFSClient
 	limits  limits
 	stuck   stuckActs
 }

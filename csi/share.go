@@ -1,0 +1,210 @@
+package csi
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"net/url"
+
+	"github.com/sirupsen/logrus"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/longhorn-lep/longhorn-manager/util/mount"
+)
+
+// share is how a shared volume is mounted.
+type share struct {
+	export  mount.Export
+	options mount.NFSOptions
+}
+
+// shareOf reads how to mount a volume that is published at an endpoint; nil: it has a device.
+func shareOf(req stagingRequest, c capability) (*share, error) {
+	volume, endpoint := req.GetVolumeId(), req.GetPublishContext()[keyShareEndpoint]
+	switch {
+	case endpoint == "" && c.isShared():
+		return nil, status.Errorf(codes.FailedPrecondition, "volume %s: several nodes may use it, but it was published without %s", volume, keyShareEndpoint)
+	case endpoint == "":
+		return nil, nil
+	case c.block:
+		return nil, status.Errorf(codes.InvalidArgument, "volume %s: it is served over NFS, which has no block devices", volume)
+	}
+	server, err := parseEndpoint(endpoint, volume)
+	if err != nil {
+		return nil, status.Errorf(codes.InvalidArgument, "volume %s: %s %q %v", volume, keyShareEndpoint, endpoint, err)
+	}
+	options := mount.DefaultNFSOptions
+	if text := req.GetVolumeContext()[paramNFSOptions]; text != "" {
+		if options, err = mount.ParseNFSOptions(text); err != nil {
+			return nil, status.Errorf(codes.InvalidArgument, "parameter %s: value %q %v", paramNFSOptions, text, err)
+		}
+	}
+	// Those of the class that are for a file system on the device are used where that is mounted.
+	return &share{mount.Export{Server: server, Path: "/" + volume}, options.WithFlags(c.mountFlags)}, nil
+}
+
+// parseEndpoint returns the address in nfs://<address>/<volume>. An error is a clause that follows the value.
+func parseEndpoint(endpoint, volume string) (netip.Addr, error) {
+	u, err := url.Parse(endpoint)
+	if err != nil || u.Scheme != "nfs" || u.Port() != "" || u.Path != "/"+volume {
+		return netip.Addr{}, fmt.Errorf("is not nfs://<address>/%s", volume)
+	}
+	address, err := netip.ParseAddr(u.Hostname())
+	if err != nil || address.Zone() != "" {
+		return netip.Addr{}, fmt.Errorf("has no IP address")
+	}
+	return address.Unmap(), nil
+}
+
+// stageShare mounts the volume's export at the staging path. It may be repeated: a mount of that export stays if its server answers, and any other
+// mount there is replaced. No device is touched.
+func (n *node) stageShare(s staging) error {
+	keep, err := n.isMountOfShare(s)
+	switch {
+	case errors.Is(err, mount.ErrStuck):
+		return status.Errorf(codes.Unavailable, "staging volume %s: %v", s.volume, err)
+	case status.Code(err) == codes.Unavailable:
+		return err
+	case err != nil:
+		return status.Errorf(codes.Internal, "staging volume %s: %v", s.volume, err)
+	case keep:
+		return nil
+	}
+	err = n.mounts.MountNFS(s.share.export, s.path, s.share.options)
+	switch {
+	case errors.Is(err, mount.ErrNoNFSClient):
+		return status.Errorf(codes.FailedPrecondition, "staging volume %s, which is shared over NFS: %v", s.volume, err)
+	case errors.Is(err, mount.ErrNoServer), errors.Is(err, mount.ErrStuck):
+		return status.Errorf(codes.Unavailable, "staging volume %s: %v", s.volume, err)
+	case err != nil:
+		return status.Errorf(codes.Internal, "staging volume %s: %v", s.volume, err)
+	}
+	n.log.WithFields(logrus.Fields{"volume": s.volume, "path": s.path, "export": s.share.export.Source()}).Info("Staged a shared volume")
+	return nil
+}
+
+// isMountOfShare tells whether the volume's export is mounted at the staging path, and is good. It removes any other mount.
+//
+// A mount whose server does not answer in time may be good: the share may be on its way to another node, and the calls of pods wait for that. It
+// is replaced only where no pod has it.
+func (n *node) isMountOfShare(s staging) (bool, error) {
+	entry, err := n.mounts.Listed(s.path)
+	log := n.log.WithFields(logrus.Fields{"volume": s.volume, "path": s.path})
+	switch {
+	case err != nil, entry == (mount.Entry{}):
+		return false, err
+	case !entry.IsNFS():
+		log.Warn("Removing the mount of a device: the volume is shared now")
+		return false, n.takeOff(s.volume, s.path)
+	case entry.Source != s.share.export.Source():
+		log.WithField("export", entry.Source).Warn("Removing the mount of another export: the volume is served elsewhere now")
+		return false, n.mounts.DetachNFS(s.path, mount.Hasty)
+	}
+	silent := n.mounts.Answers(s.path)
+	if silent == nil {
+		return true, nil
+	}
+	if !errors.Is(silent, mount.ErrStale) {
+		users, err := n.mounts.Others(entry)
+		if err != nil {
+			return false, err
+		}
+		if len(users) > 0 {
+			return false, status.Errorf(codes.Unavailable, "staging volume %s: the server of its mount does not answer: %v", s.volume, silent)
+		}
+	}
+	log.WithError(silent).Warn("Removing the mount of a share that does not answer")
+	return false, n.mounts.DetachNFS(s.path, mount.Hasty)
+}
+
+// publishShare binds a staged export to the pod's path. It may be repeated.
+//
+// What a pod writes must never end up in a directory of the node. So publishShare binds only what the mount table shows to be the volume's export,
+// and looks again at what it bound.
+func (n *node) publishShare(p publication) error {
+	volume := p.staged.volume
+	failed := func(err error) error { return unmountProblem("publishing volume "+volume, err) }
+	staged, err := n.mounts.Listed(p.staged.path)
+	if err != nil {
+		return failed(err)
+	}
+	if staged == (mount.Entry{}) {
+		return status.Errorf(codes.FailedPrecondition, "publishing volume %s: it is not staged at %s", volume, p.staged.path)
+	}
+	if err := n.stageShare(p.staged); err != nil {
+		return err
+	}
+	if staged, err = n.mounts.Listed(p.staged.path); err != nil {
+		return failed(err)
+	}
+	if !staged.IsNFS() || staged.Source != p.staged.share.export.Source() {
+		return status.Errorf(codes.FailedPrecondition, "publishing volume %s: its export is not mounted at %s", volume, p.staged.path)
+	}
+	bound := mount.Entry{Path: p.target, Type: staged.Type, Source: staged.Source, Device: staged.Device, ReadOnly: staged.ReadOnly || p.readOnly}
+	found, err := n.mounts.Listed(p.target)
+	switch {
+	case err != nil:
+		return failed(err)
+	case isSameMount(found, bound):
+		return nil
+	case found != (mount.Entry{}):
+		n.log.WithField("path", p.target).Warn("Removing a mount that is not of the share as it is published now")
+		if err := n.clear(volume, found); err != nil {
+			return failed(err)
+		}
+	}
+	if err := n.checkExclusiveShare(p, staged); err != nil {
+		return err
+	}
+	if err := n.mounts.BindNFS(staged, p.target, p.readOnly); err != nil {
+		return failed(err)
+	}
+	if found, err = n.mounts.Listed(p.target); err != nil || !isSameMount(found, bound) {
+		return status.Errorf(codes.Internal, "publishing volume %s: %s shows %s %s, not its export: %v",
+			volume, p.target, found.Type, found.Source, errors.Join(err, n.mounts.DetachNFS(p.target, mount.Patient)))
+	}
+	n.log.WithFields(logrus.Fields{"volume": volume, "path": p.target, "readOnly": p.readOnly}).Info("Published a shared volume")
+	return nil
+}
+
+// isSameMount compares all but the path, which the mount table shows without symbolic links.
+func isSameMount(a, b mount.Entry) bool {
+	a.Path = b.Path
+	return a == b
+}
+
+// clear removes what is mounted at a path.
+func (n *node) clear(volume string, e mount.Entry) error {
+	if e.IsNFS() {
+		return n.mounts.DetachNFS(e.Path, mount.Patient)
+	}
+	return n.takeOff(volume, e.Path)
+}
+
+// checkExclusiveShare is checkExclusive for a share.
+func (n *node) checkExclusiveShare(p publication, staged mount.Entry) error {
+	if !p.exclusive {
+		return nil
+	}
+	others, err := n.mounts.Others(staged)
+	if err != nil {
+		return status.Errorf(codes.Internal, "publishing volume %s: %v", p.staged.volume, err)
+	}
+	if len(others) > 0 {
+		return status.Errorf(codes.FailedPrecondition, "publishing volume %s: one pod may have it, and it is published at %s", p.staged.volume, others[0])
+	}
+	return nil
+}
+
+// takeOffShare unmounts a share. While its server answers, that ends when the server has all that was written, and fails where a process still uses
+// the mount. If the server does not answer, the mount is taken out of the table at once: what was written and is not there yet is sent if the server
+// returns before the calls time out. Other pods' calls go on.
+func (n *node) takeOffShare(volume, path string) error {
+	silent := n.mounts.Answers(path)
+	if silent == nil {
+		return n.mounts.UnmountNFS(path)
+	}
+	n.log.WithError(silent).WithFields(logrus.Fields{"volume": volume, "path": path}).Warn("Detaching the mount of a share whose server does not answer")
+	return n.mounts.DetachNFS(path, mount.Patient)
+}

@@ -1,0 +1,54 @@
+package csi
+
+import (
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// keyShareEndpoint is the key, in the context of a publication, of where a shared volume is
+// served: nfs://<address>/<volume>. A volume that is published without it has a device.
+const keyShareEndpoint = "shareEndpoint"
+
+// isShared tells whether a share manager serves the volume over NFS. It decides how a volume
+// is published, not the claim: the access mode may have been changed while the volume was
+// detached.
+func (v Volume) isShared() bool { return v.AccessMode == accessModeRWX }
+
+// publishContext is what the node service must know of a published volume.
+func publishContext(v Volume) map[string]string {
+	if !v.isShared() {
+		return nil
+	}
+	return map[string]string{keyShareEndpoint: v.ShareEndpoint}
+}
+
+// checkMode refuses to publish a volume as what it is not. One node may have a shared volume
+// to itself.
+func checkMode(v Volume, as capability) error {
+	switch {
+	case as.isShared() && !v.isShared():
+		mode := v.AccessMode
+		if mode == "" {
+			mode = accessModeRWO
+		}
+		return status.Errorf(codes.FailedPrecondition,
+			"publishing volume %s: its claim lets several nodes use it, but its access mode is %s; change that to %s while it is detached", v.Name, mode, accessModeRWX)
+	case as.block && v.isShared():
+		return status.Errorf(codes.FailedPrecondition,
+			"publishing volume %s: its claim is for a block volume, but its access mode is %s, and NFS has no block devices", v.Name, v.AccessMode)
+	}
+	return nil
+}
+
+// shareNotServed is the answer after waiting in vain for a share.
+func shareNotServed(v Volume, id, node string) error {
+	reason := v.Tickets[id].Message
+	switch {
+	case reason != "":
+	case v.ShareState != "":
+		reason = "its share manager is " + v.ShareState
+	default:
+		reason = "it has no share manager yet"
+	}
+	return status.Errorf(codes.DeadlineExceeded, "publishing volume %s to node %s: it is not served over NFS in time: %s", v.Name, node, reason)
+}

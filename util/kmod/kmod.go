@@ -1,0 +1,20 @@
+// Package kmod loads modules of the kernel with a node's own modprobe, which has the node's modules and configuration. It knows no module.
+package kmod
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"strings"
+	"syscall"
+)
+
+// Load loads a module; a module that is loaded or built in is no error. root is where the node's root directory is seen.
+func Load(ctx context.Context, root, name string) error {
+	cmd := exec.CommandContext(ctx, "/usr/sbin/modprobe", name)
+	cmd.Dir, cmd.SysProcAttr = "/", &syscall.SysProcAttr{Chroot: root}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("load module %s: %w: %s", name, err, strings.TrimSpace(string(out)))
+	}
+	return nil
+}

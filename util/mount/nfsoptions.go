@@ -1,0 +1,152 @@
+package mount
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// DefaultNFSOptions are those of a mount for which nothing else is asked.
+//
+//   - vers=4.2, else 4.1. From 4.1 on, and with noresvport, the client connects anew from another port: a connection from the same one would
+//     be taken for the old by the node's connection tracking, and go to where the server was before.
+//   - softerr, else soft (before Linux 5.2): a call fails at last, with ETIMEDOUT, or EIO where soft.
+//   - timeo=300,retrans=5: a call fails when its connection is broken and timeo × (1 + retrans) = 180 seconds have passed since it was made. On
+//     TCP the kernel adds timeo each time and sends no NFSv4 call twice over one connection, so only the product counts. It must be longer than
+//     what a failover may take: until the client notices that a silent server is gone (its lease time, at least 18 seconds), until another
+//     serves (up to 60), until the client connects again (pauses of up to half the lease time). That is 150 seconds with a lease of 60.
+//
+// How soon the client notices a silent server does not depend on these options. As soon as the client knows the server's lease time, sunrpc
+// sets the connection's keepalive to a third of it (at least 6 seconds), with 3 probes, and its TCP_USER_TIMEOUT to the sum.
+var DefaultNFSOptions = NFSOptions{data: []string{"vers=4.2", "noresvport", "softerr", "timeo=300", "retrans=5"}, fallback: true}
+
+// nfsPort is where servers are, if the options say nothing else.
+const nfsPort = 2049
+
+// NFSOptions are options of an NFS mount.
+type NFSOptions struct {
+	// flags are those of mount(2); data is the rest, which the file system reads.
+	flags uintptr
+	data  []string
+	// fallback: older versions and soft may be tried, too.
+	fallback bool
+}
+
+// genericOptions are the options that mount(2) takes as flags; off clears a flag.
+var genericOptions = map[string]struct {
+	flag uintptr
+	off  bool
+}{
+	"ro": {unix.MS_RDONLY, false}, "rw": {unix.MS_RDONLY, true},
+	"nosuid": {unix.MS_NOSUID, false}, "suid": {unix.MS_NOSUID, true},
+	"nodev": {unix.MS_NODEV, false}, "dev": {unix.MS_NODEV, true},
+	"noexec": {unix.MS_NOEXEC, false}, "exec": {unix.MS_NOEXEC, true},
+	"noatime": {unix.MS_NOATIME, false}, "atime": {unix.MS_NOATIME, true},
+	"nodiratime": {unix.MS_NODIRATIME, false}, "diratime": {unix.MS_NODIRATIME, true},
+	"relatime": {unix.MS_RELATIME, false}, "norelatime": {unix.MS_RELATIME, true},
+	"strictatime": {unix.MS_STRICTATIME, false}, "nostrictatime": {unix.MS_STRICTATIME, true},
+	"sync": {unix.MS_SYNCHRONOUS, false}, "async": {unix.MS_SYNCHRONOUS, true},
+	"dirsync": {unix.MS_DIRSYNC, false},
+}
+
+// idleOptions are for programs that mount, not for the kernel.
+var idleOptions = []string{"defaults", "auto", "noauto", "nofail", "_netdev", "user", "nouser"}
+
+// ownOptions name the two ends of the connection, which is not for a user to choose.
+var ownOptions = []string{"addr", "clientaddr", "mountaddr", "mounthost"}
+
+var nfsOption = regexp.MustCompile(`^[a-z0-9_]+(=[A-Za-z0-9_.:/-]+)?$`)
+
+var nfsVersion = regexp.MustCompile(`^4(\.[0-2])?$`)
+
+// ParseNFSOptions reads a list of options, separated by commas, that replaces the default ones. An error is a clause that follows the value.
+func ParseNFSOptions(text string) (NFSOptions, error) {
+	var o NFSOptions
+	version := ""
+	for _, option := range strings.Split(text, ",") {
+		option = strings.TrimSpace(option)
+		name, value, _ := strings.Cut(option, "=")
+		switch {
+		case !nfsOption.MatchString(option):
+			return NFSOptions{}, fmt.Errorf("has %q, which is no option of a mount", option)
+		case slices.Contains(ownOptions, name):
+			return NFSOptions{}, fmt.Errorf("has the option %s, which is given by the driver", name)
+		case o.setFlag(option), slices.Contains(idleOptions, option):
+			continue
+		case name == "vers" || name == "nfsvers":
+			if !nfsVersion.MatchString(value) || version != "" {
+				return NFSOptions{}, fmt.Errorf("has %q; it must say vers=4, 4.0, 4.1 or 4.2, once", option)
+			}
+			version = value
+		case name == "port" && portOf(value) == 0:
+			return NFSOptions{}, fmt.Errorf("has %q, which is no port", option)
+		}
+		o.data = append(o.data, option)
+	}
+	if version == "" {
+		return NFSOptions{}, fmt.Errorf("must say vers=4, 4.0, 4.1 or 4.2: shares are served by NFS version 4 alone")
+	}
+	return o, nil
+}
+
+func portOf(value string) uint16 {
+	n, err := strconv.ParseUint(value, 10, 16)
+	if err != nil {
+		return 0
+	}
+	return uint16(n)
+}
+
+func (o *NFSOptions) setFlag(option string) bool {
+	generic, ok := genericOptions[option]
+	switch {
+	case !ok:
+	case generic.off:
+		o.flags &^= generic.flag
+	default:
+		o.flags |= generic.flag
+	}
+	return ok
+}
+
+// WithFlags adds those of the options that any file system takes; the others are for another one.
+func (o NFSOptions) WithFlags(options []string) NFSOptions {
+	for _, option := range options {
+		o.setFlag(option)
+	}
+	return o
+}
+
+func (o NFSOptions) port() uint16 {
+	for _, option := range o.data {
+		if name, value, _ := strings.Cut(option, "="); name == "port" {
+			return portOf(value)
+		}
+	}
+	return nfsPort
+}
+
+// variants are the lists to try, best first. "vers=4" alone asks for the latest that both know; the kernel would take it for 4.0.
+func (o NFSOptions) variants() [][]string {
+	if o.fallback {
+		return [][]string{o.data, o.with("softerr", "soft"), o.with("vers=4.2", "vers=4.1"), o.with("vers=4.2", "vers=4.1", "softerr", "soft")}
+	}
+	i := slices.IndexFunc(o.data, func(option string) bool { return option == "vers=4" || option == "nfsvers=4" })
+	if i < 0 || slices.ContainsFunc(o.data, func(option string) bool { return strings.HasPrefix(option, "minorversion=") }) {
+		return [][]string{o.data}
+	}
+	return [][]string{o.with(o.data[i], "vers=4.2"), o.with(o.data[i], "vers=4.1"), o.with(o.data[i], "vers=4.0")}
+}
+
+// with replaces options: the first by the second, the third by the fourth, and so on.
+func (o NFSOptions) with(pairs ...string) []string {
+	data := slices.Clone(o.data)
+	for i := 0; i < len(pairs); i += 2 {
+		data[slices.Index(data, pairs[i])] = pairs[i+1]
+	}
+	return data
+}
