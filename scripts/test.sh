@@ -62,7 +62,7 @@ e2e() {
 	local failed=0
 	images
 	local before=$SECONDS
-	local own='^(TestDataLocality|TestGuests|TestUninstall)'
+	local own='^(TestDataLocality|TestGuests|TestSharedVolume|TestUninstall)'
 	local changing='^(TestTwoReleases|TestNode|TestRollingDrain|TestADrain|TestEviction|TestPowerIsLost|TestDaemonsComeAndGo)'
 	echo "test: the whole on clusters, and their failures; what runs on clusters of its own, and what changes nodes, follow at the end"
 	beside dist/own.log cluster -timeout 75m -run "$own"

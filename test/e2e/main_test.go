@@ -67,7 +67,7 @@ var (
 func TestMain(m *testing.M) {
 	flag.Parse()
 	code := m.Run()
-	for _, s := range []*shared{threeNodes, guests, apiOnly} {
+	for _, s := range []*shared{threeNodes, guests, sharing, apiOnly} {
 		if !s.attempted || mode == "keep" {
 			continue
 		}
