@@ -56,7 +56,7 @@ images() {
 # cluster runs cluster tests. "required": a missing part fails instead of skipping.
 cluster() { LONGHORN_E2E=required plain -v -parallel 3 "$@" ./test/e2e; }
 
-# e2e runs the cluster tests in three processes side by side, for all mostly wait: those with clusters of their own (nine nodes, nodes with
+# e2e runs the cluster tests in three processes side by side, for all mostly wait, and the devices of the kernel's NBD client in a guest: those with clusters of their own (nine nodes, nodes with
 # kernels of their own, the uninstaller); those that change the data plane or the nodes under a writer; and all others.
 e2e() {
 	local failed=0
@@ -65,6 +65,7 @@ e2e() {
 	local own='^(TestDataLocality|TestGuests|TestSharedVolume|TestUninstall)'
 	local changing='^(TestTwoReleases|TestNode|TestRollingDrain|TestADrain|TestEviction|TestPowerIsLost|TestDaemonsComeAndGo)'
 	echo "test: the whole on clusters, and their failures; what runs on clusters of its own, and what changes nodes, follow at the end"
+	LONGHORN_E2E=required beside dist/devices.log plain -timeout 20m ./test/guestdevices
 	beside dist/own.log cluster -timeout 75m -run "$own"
 	LONGHORN_E2E_NAME=e2e-changing beside dist/changing.log cluster -timeout 75m -run "$changing"
 	cluster -timeout 75m -skip "$own|$changing" || failed=1
@@ -78,8 +79,8 @@ older=${OLDER:-b08c98d}
 
 # long repeats by the dozen what the others do once; it takes an hour or two.
 long() {
-	echo "test: deep exploration of the membership rules, 2,000 histories under faults, 190 disks taken away, 150 successions, devices of the kernel's NBD client in a guest"
-	LONG=1 plain -timeout 3h -v ./membership/explore ./test/faults ./test/mounts ./device/holder ./test/guestdevices
+	echo "test: deep exploration of the membership rules, 2,000 histories under faults, 190 disks taken away, 150 successions"
+	LONG=1 plain -timeout 3h -v ./membership/explore ./test/faults ./test/mounts ./device/holder
 	echo "test: what users write by hand, and what a disk may hold, fuzzed for a minute each"
 	FUZZTIME=60s FUZZJOBS=3 scripts/fuzz.sh ./disk ./controller/node/defaults
 	images

@@ -84,6 +84,8 @@ func TestSharedVolume(t *testing.T) {
 		{"its server is killed → it starts again in its pod", s.serverIsKilled},
 		{"its server hangs → it starts again in its pod", s.serverHangs},
 		{"its pod is deleted → another one serves", s.podIsDeleted},
+		{"its node is drained → it moves", s.nodeIsDrained},
+		{"its claim asks for more → its file system grows under the pods", s.grows},
 		{"its node loses its power → another node serves", s.nodeDies},
 		{"a pod on a node without an NFS client → is told so", s.noClient},
 	} {
@@ -304,6 +306,48 @@ func (s *share) podIsDeleted(ctx context.Context, t *testing.T) {
 		s.c.Must(ctx, t, "-n", types.Namespace, "delete", "pod", types.ShareManagerPodName(s.volume), "--wait=false")
 		s.waitRunning(ctx, t, uid, 3*time.Minute)
 	})
+}
+
+// nodeIsDrained evicts the share's pod, as kubectl drain does, and nothing else: others' pods have tests of their own.
+func (s *share) nodeIsDrained(ctx context.Context, t *testing.T) {
+	uid, err := s.podUID(ctx)
+	require.NoError(t, err)
+	node := s.status(ctx, t).CurrentNode
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+		defer cancel()
+		_, err := s.c.Kubectl(ctx, "uncordon", node)
+		assert.NoError(t, err)
+	})
+	s.through(ctx, t, 3*time.Minute, func() {
+		s.c.Must(ctx, t, "drain", node, "--ignore-daemonsets", "--delete-emptydir-data", "--pod-selector="+types.LabelShareManager, "--timeout=120s")
+		s.waitRunning(ctx, t, uid, 3*time.Minute)
+	})
+	assert.NotEqual(t, node, s.status(ctx, t).CurrentNode)
+}
+
+func (s *share) grows(ctx context.Context, t *testing.T) {
+	size := func(ctx context.Context, pod string) (int64, error) {
+		out, err := s.c.Kubectl(ctx, "-n", s.namespace, "exec", pod, "--", "bash", "-ec", "set -- $(stat -f -c '%b %S' /data); echo $(($1 * $2))")
+		if err != nil {
+			return 0, err
+		}
+		return strconv.ParseInt(out, 10, 64)
+	}
+	before, err := size(ctx, "one")
+	require.NoError(t, err)
+	s.c.Must(ctx, t, "-n", s.namespace, "patch", "pvc", "shared", "--type=merge", "-p", `{"spec":{"resources":{"requests":{"storage":"512Mi"}}}}`)
+	s.c.Must(ctx, t, "-n", s.namespace, "wait", "--for=jsonpath={.status.capacity.storage}=512Mi", "pvc/shared", "--timeout=120s")
+	for _, pod := range []string{"one", "two"} {
+		cluster.Eventually(ctx, t, time.Minute, "pod "+pod+" has the room", func(ctx context.Context) error {
+			now, err := size(ctx, pod)
+			if err == nil && now < before*3/2 {
+				err = fmt.Errorf("its file system has %d bytes, and had %d", now, before)
+			}
+			return err
+		})
+	}
+	s.waitAcked(ctx, t, time.Minute)
 }
 
 func (s *share) nodeDies(ctx context.Context, t *testing.T) {
