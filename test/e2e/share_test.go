@@ -26,14 +26,17 @@ var sharing = &shared{install: true, options: named("-share", cluster.Options{
 	Images: []string{"dist/longhorn-manager.tar", "dist/workload.tar"},
 })}
 
-const shareClass = `
+// shareClass is for shares on the nodes of this machine's kernel.
+func shareClass(name, fsType string) string {
+	return fmt.Sprintf(`
 apiVersion: storage.k8s.io/v1
 kind: StorageClass
-metadata: {name: shared}
+metadata: {name: %s}
 provisioner: driver.longhorn.io
 allowVolumeExpansion: true
-parameters: {numberOfReplicas: "2", staleReplicaTimeout: "30", shareManagerNodeSelector: "e2e/shares:yes"}
-`
+parameters: {numberOfReplicas: "2", staleReplicaTimeout: "30", fsType: %s, shareManagerNodeSelector: "e2e/shares:yes"}
+`, name, fsType)
+}
 
 // appending makes records durable, each in its pod's own file, and tells in /tmp/acks which are, and when.
 const appending = `
@@ -61,12 +64,12 @@ type share struct {
 func TestSharedVolume(t *testing.T) {
 	t.Parallel()
 	ctx, c := sharing.get(t)
-	require.NoError(t, c.Apply(ctx, shareClass))
+	require.NoError(t, c.Apply(ctx, shareClass("shared", "ext4")))
 	for _, node := range []string{"node-1", "node-2"} {
 		c.Must(ctx, t, "label", "node", node, "e2e/shares=yes", "--overwrite")
 	}
 	s := &share{c: c, namespace: namespace(ctx, t, c, "e2e-share")}
-	s.volume = s.claim(ctx, t)
+	s.volume = s.claim(ctx, t, "shared", "shared", "256Mi")
 	states := followShare(ctx, t, c, s.volume)
 	startPodOn(ctx, t, c, "guest-1", s.namespace, "one", "shared", appending)
 	startPodOn(ctx, t, c, "guest-2", s.namespace, "two", "shared", appending)
@@ -85,7 +88,7 @@ func TestSharedVolume(t *testing.T) {
 		{"its server hangs → it starts again in its pod", s.serverHangs},
 		{"its pod is deleted → another one serves", s.podIsDeleted},
 		{"its node is drained → it moves", s.nodeIsDrained},
-		{"its claim asks for more → its file system grows under the pods", s.grows},
+		{"another claim asks for more → its file system grows under the pod", s.grows},
 		{"its node loses its power → another node serves", s.nodeDies},
 		{"a pod on a node without an NFS client → is told so", s.noClient},
 	} {
@@ -109,19 +112,20 @@ func TestSharedVolume(t *testing.T) {
 	states.expect(t, "starting running error starting running", "stopping stopped")
 }
 
-func (s *share) claim(ctx context.Context, t *testing.T) string {
+// claim makes a claim of a class, and returns the name of its volume.
+func (s *share) claim(ctx context.Context, t *testing.T, name, class, size string) string {
 	t.Helper()
 	require.NoError(t, s.c.Apply(ctx, fmt.Sprintf(`
 apiVersion: v1
 kind: PersistentVolumeClaim
-metadata: {name: shared, namespace: %s}
+metadata: {name: %s, namespace: %s}
 spec:
-  storageClassName: shared
+  storageClassName: %s
   accessModes: [ReadWriteMany]
-  resources: {requests: {storage: 256Mi}}
-`, s.namespace)))
-	s.c.Must(ctx, t, "-n", s.namespace, "wait", "--for=jsonpath={.status.phase}=Bound", "pvc/shared", "--timeout=120s")
-	return s.c.Must(ctx, t, "-n", s.namespace, "get", "pvc", "shared", "-o", "jsonpath={.spec.volumeName}")
+  resources: {requests: {storage: %s}}
+`, name, s.namespace, class, size)))
+	s.c.Must(ctx, t, "-n", s.namespace, "wait", "--for=jsonpath={.status.phase}=Bound", "pvc/"+name, "--timeout=120s")
+	return s.c.Must(ctx, t, "-n", s.namespace, "get", "pvc", name, "-o", "jsonpath={.spec.volumeName}")
 }
 
 func (s *share) status(ctx context.Context, t *testing.T) longhorn.ShareManagerStatus {
@@ -284,102 +288,6 @@ func (s *share) longestGap(ctx context.Context, t *testing.T, pod string, after 
 		}
 	}
 	return longest
-}
-
-func (s *share) serverIsKilled(ctx context.Context, t *testing.T) {
-	uid, err := s.podUID(ctx)
-	require.NoError(t, err)
-	s.through(ctx, t, time.Minute, func() { s.signal(ctx, t, "KILL") })
-	now, err := s.podUID(ctx)
-	require.NoError(t, err)
-	assert.Equal(t, uid, now, "its pod stays")
-}
-
-func (s *share) serverHangs(ctx context.Context, t *testing.T) {
-	s.through(ctx, t, 90*time.Second, func() { s.signal(ctx, t, "STOP") })
-}
-
-func (s *share) podIsDeleted(ctx context.Context, t *testing.T) {
-	uid, err := s.podUID(ctx)
-	require.NoError(t, err)
-	s.through(ctx, t, 3*time.Minute, func() {
-		s.c.Must(ctx, t, "-n", types.Namespace, "delete", "pod", types.ShareManagerPodName(s.volume), "--wait=false")
-		s.waitRunning(ctx, t, uid, 3*time.Minute)
-	})
-}
-
-// nodeIsDrained evicts the share's pod, as kubectl drain does, and nothing else: others' pods have tests of their own.
-func (s *share) nodeIsDrained(ctx context.Context, t *testing.T) {
-	uid, err := s.podUID(ctx)
-	require.NoError(t, err)
-	node := s.status(ctx, t).CurrentNode
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
-		defer cancel()
-		_, err := s.c.Kubectl(ctx, "uncordon", node)
-		assert.NoError(t, err)
-	})
-	s.through(ctx, t, 3*time.Minute, func() {
-		s.c.Must(ctx, t, "drain", node, "--ignore-daemonsets", "--delete-emptydir-data", "--pod-selector="+types.LabelShareManager, "--timeout=120s")
-		s.waitRunning(ctx, t, uid, 3*time.Minute)
-	})
-	assert.NotEqual(t, node, s.status(ctx, t).CurrentNode)
-}
-
-func (s *share) grows(ctx context.Context, t *testing.T) {
-	size := func(ctx context.Context, pod string) (int64, error) {
-		out, err := s.c.Kubectl(ctx, "-n", s.namespace, "exec", pod, "--", "bash", "-ec", "set -- $(stat -f -c '%b %S' /data); echo $(($1 * $2))")
-		if err != nil {
-			return 0, err
-		}
-		return strconv.ParseInt(out, 10, 64)
-	}
-	before, err := size(ctx, "one")
-	require.NoError(t, err)
-	s.c.Must(ctx, t, "-n", s.namespace, "patch", "pvc", "shared", "--type=merge", "-p", `{"spec":{"resources":{"requests":{"storage":"512Mi"}}}}`)
-	s.c.Must(ctx, t, "-n", s.namespace, "wait", "--for=jsonpath={.status.capacity.storage}=512Mi", "pvc/shared", "--timeout=120s")
-	for _, pod := range []string{"one", "two"} {
-		cluster.Eventually(ctx, t, time.Minute, "pod "+pod+" has the room", func(ctx context.Context) error {
-			now, err := size(ctx, pod)
-			if err == nil && now < before*3/2 {
-				err = fmt.Errorf("its file system has %d bytes, and had %d", now, before)
-			}
-			return err
-		})
-	}
-	s.waitAcked(ctx, t, time.Minute)
-}
-
-func (s *share) nodeDies(ctx context.Context, t *testing.T) {
-	uid, err := s.podUID(ctx)
-	require.NoError(t, err)
-	node := s.status(ctx, t).CurrentNode
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Minute)
-		defer cancel()
-		_, err := s.c.Devcluster(ctx, "start-node", node)
-		assert.NoError(t, err)
-		s.c.Must(ctx, t, "wait", "node/"+node, "--for=condition=Ready", "--timeout=120s")
-	})
-	s.through(ctx, t, 5*time.Minute, func() {
-		_, err := s.c.Devcluster(ctx, "stop-node", node, "--power-loss")
-		require.NoError(t, err)
-		s.waitRunning(ctx, t, uid, 5*time.Minute)
-	})
-	assert.NotEqual(t, node, s.status(ctx, t).CurrentNode)
-}
-
-// noClient: this machine's own kernel has no NFS client.
-func (s *share) noClient(ctx context.Context, t *testing.T) {
-	startPodOn(ctx, t, s.c, s.status(ctx, t).CurrentNode, s.namespace, "deaf", "shared", idle)
-	cluster.Eventually(ctx, t, 2*time.Minute, "an Event says why the pod does not start", func(ctx context.Context) error {
-		events, err := s.c.Kubectl(ctx, "-n", s.namespace, "get", "events", "--field-selector=involvedObject.name=deaf", "-o", "jsonpath={.items[*].message}")
-		if err == nil && !strings.Contains(events, "NFS client") {
-			err = fmt.Errorf("the Events say %q", events)
-		}
-		return err
-	})
-	deletePod(ctx, t, s.c, s.namespace, "deaf")
 }
 
 // check: every record that was made durable is there, and is seen by the other pod.
