@@ -35,5 +35,8 @@
 // a flush. A volume that answers with errors is the same end. The server ends with this
 // process, whatever ends it.
 //
+// A volume that does not answer for 30 s is an error, too. Its server is not killed
+// before: it could not end, nor a new one do better.
+//
 // It must not know Kubernetes objects: which pod runs where, and when, is others' business.
 package share

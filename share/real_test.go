@@ -61,7 +61,10 @@ func TestAShareIsServedThroughTheDeathsOfItsServer(t *testing.T) {
 	require.NoError(t, err)
 	assert.Empty(t, left)
 
-	again := startRole(t, dir, loopDevice(t, image), nil) // as on another node: another device
+	elsewhere := t.TempDir()
+	again := startRole(t, elsewhere, loopDevice(t, image), func(o *Options) { // as on another node: nothing but the volume is the same
+		o.ExportRoot = r.o.ExportRoot
+	})
 	again.await(sayServed, 1)
 	assert.Contains(t, again.out.String(), "IN GRACE")
 	assert.NotContains(t, again.out.String(), "clid count(0)", "the clients of the former server are not known")
@@ -70,6 +73,7 @@ func TestAShareIsServedThroughTheDeathsOfItsServer(t *testing.T) {
 	again.wantRead("other", "more")
 	again.terminate()
 	wantNothingMounted(t, dir)
+	wantNothingMounted(t, elsewhere)
 }
 
 // TestTheFirstProcessOfAContainer: a share manager alone in its name spaces, as in a pod.
