@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -37,6 +38,9 @@ func TestAShareIsServedThroughTheDeathsOfItsServer(t *testing.T) {
 	var st unix.Stat_t
 	require.NoError(t, unix.Stat(r.o.target(), &st))
 	assert.Equal(t, uint32(0o777), st.Mode&0o7777, "rights of a new file system")
+	mounts, err := os.ReadFile("/proc/thread-self/mountinfo")
+	require.NoError(t, err)
+	assert.Regexp(t, " "+regexp.QuoteMeta(r.o.target())+" .*,dirsync", string(mounts), "directories are durable before a change of them is answered")
 	r.write("file", "data")
 	r.wantRead("file", "data")
 	showMemory(t, r)

@@ -103,9 +103,13 @@ func (v *volume) isolate() error {
 	return nil
 }
 
+// dirsync makes what changes a directory durable before it is answered, as RFC 8881 section 18 asks of a server for CREATE, LINK,
+// OPEN, REMOVE and RENAME. Ganesha leaves that to the file system.
+const dirsync = "dirsync"
+
 func (v *volume) mount(fsType string) error {
 	err := v.sys.FormatAndMount(mount.Filesystem{
-		Device: v.o.Device, Target: v.o.target(), Type: fsType, Options: v.o.MountOptions, MkfsOptions: v.o.MkfsParams,
+		Device: v.o.Device, Target: v.o.target(), Type: fsType, Options: append(slices.Clone(v.o.MountOptions), dirsync), MkfsOptions: v.o.MkfsParams,
 	})
 	if err != nil {
 		return err
