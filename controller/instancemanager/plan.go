@@ -92,7 +92,7 @@ func plan(in Input, now time.Time) Plan {
 		return in.replaceEnded(now)
 	}
 	p := in.alive(now)
-	if image := imageOf(in.Pod); image != in.Image && in.isIdle() {
+	if image := types.ContainerImage(in.Pod, containerName); image != in.Image && in.isIdle() {
 		p.Action = ActionDelete
 		p.Why = fmt.Sprintf("its image is %s, not %s, and it serves nothing", image, in.Image)
 	}
@@ -104,7 +104,7 @@ func (in Input) alive(now time.Time) Plan {
 	before := in.Manager.Status
 	switch {
 	case in.Pod.Status.Phase != corev1.PodRunning || in.Pod.Status.PodIP == "":
-		return in.is(longhorn.InstanceManagerStateStarting, types.ReasonPodStarting, waitingFor(in.Pod), now)
+		return in.is(longhorn.InstanceManagerStateStarting, types.ReasonPodStarting, types.WhatPodWaitsFor(in.Pod, containerName), now)
 	case in.Process != nil:
 		p := in.is(longhorn.InstanceManagerStateRunning, types.ReasonPodRunning, "its pod runs and answers", now)
 		p.Status.IP, p.Status.Port, p.Status.UUID, p.Status.Version = in.Pod.Status.PodIP, in.Process.Port, in.Process.Process, in.Process.Version
@@ -133,7 +133,7 @@ func isUp(s longhorn.InstanceManagerState) bool {
 // replaceEnded deletes a pod that ended, at once or after its delay.
 func (in Input) replaceEnded(now time.Time) Plan {
 	ended := endOf(in.Pod)
-	why := fmt.Sprintf("its pod ended: %s", endReason(in.Pod))
+	why := fmt.Sprintf("its pod ended: %s", types.WhyPodEnded(in.Pod, containerName))
 	p := in.is(longhorn.InstanceManagerStateError, types.ReasonPodFailed, why, now)
 	if ended.Sub(in.Pod.CreationTimestamp.Time) < minLife {
 		if left := ended.Add(retryDelay).Sub(now); left > 0 {

@@ -120,55 +120,20 @@ func hostPath(name, path string, kind corev1.HostPathType) corev1.Volume {
 	}}
 }
 
-func imageOf(pod *corev1.Pod) string {
-	for _, c := range pod.Spec.Containers {
-		if c.Name == containerName {
-			return c.Image
-		}
-	}
-	return ""
-}
-
-// statusOf is the status of the one container, nil before the kubelet reported it.
-func statusOf(pod *corev1.Pod) *corev1.ContainerStatus {
-	for i := range pod.Status.ContainerStatuses {
-		if pod.Status.ContainerStatuses[i].Name == containerName {
-			return &pod.Status.ContainerStatuses[i]
-		}
-	}
-	return nil
-}
-
 func hasEnded(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
 }
 
 // hasStarted tells whether the process ever ran.
 func hasStarted(pod *corev1.Pod) bool {
-	s := statusOf(pod)
+	s := types.ContainerStatus(pod, containerName)
 	return s != nil && (s.State.Running != nil || s.State.Terminated != nil)
 }
 
 // endOf is when a pod ended; a pod that its kubelet refused never ran.
 func endOf(pod *corev1.Pod) time.Time {
-	if s := statusOf(pod); s != nil && s.State.Terminated != nil {
+	if s := types.ContainerStatus(pod, containerName); s != nil && s.State.Terminated != nil {
 		return s.State.Terminated.FinishedAt.Time
 	}
 	return pod.CreationTimestamp.Time
-}
-
-func endReason(pod *corev1.Pod) string {
-	if s := statusOf(pod); s != nil && s.State.Terminated != nil {
-		t := s.State.Terminated
-		return fmt.Sprintf("%s, exit code %d %s", t.Reason, t.ExitCode, t.Message)
-	}
-	return fmt.Sprintf("%s %s", pod.Status.Reason, pod.Status.Message)
-}
-
-// waitingFor says what a pod that does not run yet waits for.
-func waitingFor(pod *corev1.Pod) string {
-	if s := statusOf(pod); s != nil && s.State.Waiting != nil && s.State.Waiting.Reason != "" {
-		return fmt.Sprintf("its pod is starting: %s %s", s.State.Waiting.Reason, s.State.Waiting.Message)
-	}
-	return "its pod is starting"
 }

@@ -83,7 +83,7 @@ func plan(in Input) Plan {
 	p.Status.OwnerID = in.Owner
 	p.Status.CurrentNode, p.Status.CurrentImage, p.Status.Endpoint = "", "", ""
 	if in.Pod != nil {
-		p.Status.CurrentNode, p.Status.CurrentImage = in.Pod.Spec.NodeName, imageOf(in.Pod)
+		p.Status.CurrentNode, p.Status.CurrentImage = in.Pod.Spec.NodeName, types.ContainerImage(in.Pod, containerName)
 	}
 	if in.Service == nil {
 		p.CreateService = newService(in.Share)
@@ -146,7 +146,7 @@ func (in Input) serve(p *Plan) {
 	case in.NodeForeign:
 		in.fail(p, types.ReasonShareNodeDown, fmt.Sprintf("its pod is on node %s, which is no Longhorn node", pod.Spec.NodeName))
 	case pod.Status.Phase == corev1.PodFailed, pod.Status.Phase == corev1.PodSucceeded:
-		in.fail(p, types.ReasonPodFailed, "its pod ended: "+endReason(pod))
+		in.fail(p, types.ReasonPodFailed, "its pod ended: "+types.WhyPodEnded(pod, containerName))
 	default:
 		in.follow(p)
 	}

@@ -2,7 +2,6 @@ package sharemanager
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -143,34 +142,6 @@ func readiness(pod *corev1.Pod) (ready bool, since time.Time) {
 	return false, pod.CreationTimestamp.Time
 }
 
-func imageOf(pod *corev1.Pod) string {
-	for _, c := range pod.Spec.Containers {
-		if c.Name == containerName {
-			return c.Image
-		}
-	}
-	return ""
-}
-
-// statusOf is the status of the one container, nil before the kubelet reported it.
-func statusOf(pod *corev1.Pod) *corev1.ContainerStatus {
-	for i := range pod.Status.ContainerStatuses {
-		if pod.Status.ContainerStatuses[i].Name == containerName {
-			return &pod.Status.ContainerStatuses[i]
-		}
-	}
-	return nil
-}
-
-// endReason says how a pod ended. The process leaves its last words as the message of its end.
-func endReason(pod *corev1.Pod) string {
-	if s := statusOf(pod); s != nil && s.State.Terminated != nil {
-		t := s.State.Terminated
-		return strings.TrimSpace(fmt.Sprintf("%s, exit code %d %s", t.Reason, t.ExitCode, t.Message))
-	}
-	return strings.TrimSpace(pod.Status.Reason + " " + pod.Status.Message)
-}
-
 // waitingFor says what a pod that is not ready waits for.
 func waitingFor(pod *corev1.Pod) string {
 	for _, c := range pod.Status.Conditions {
@@ -178,11 +149,8 @@ func waitingFor(pod *corev1.Pod) string {
 			return "its pod has no node: " + c.Message
 		}
 	}
-	switch s := statusOf(pod); {
-	case s != nil && s.State.Waiting != nil && s.State.Waiting.Reason != "":
-		return strings.TrimSpace(fmt.Sprintf("its pod is starting: %s %s", s.State.Waiting.Reason, s.State.Waiting.Message))
-	case s != nil && s.State.Running != nil:
+	if s := types.ContainerStatus(pod, containerName); s != nil && s.State.Running != nil {
 		return fmt.Sprintf("its pod on node %s waits for the volume's device, or is about to serve it", pod.Spec.NodeName)
 	}
-	return "its pod is starting"
+	return types.WhatPodWaitsFor(pod, containerName)
 }

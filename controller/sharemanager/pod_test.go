@@ -7,6 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
 func claim(fsType string, attributes map[string]string) []*corev1.PersistentVolume {
@@ -92,7 +94,7 @@ func TestWhatAPodWaitsFor(t *testing.T) {
 		assert.Equal(t, want, waitingFor(used().pod(corev1.PodPending, change).Pod))
 	}
 	ended := used().pod(corev1.PodFailed, container(corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "Error", ExitCode: 1, Message: "device /dev/longhorn/vol: no answer"}})).Pod
-	assert.Equal(t, "Error, exit code 1 device /dev/longhorn/vol: no answer", endReason(ended))
+	assert.Equal(t, "Error, exit code 1 device /dev/longhorn/vol: no answer", types.WhyPodEnded(ended, containerName))
 	ended.Status.ContainerStatuses, ended.Status.Reason, ended.Status.Message = nil, "Evicted", "low on memory"
-	assert.Equal(t, "Evicted low on memory", endReason(ended))
+	assert.Equal(t, "Evicted low on memory", types.WhyPodEnded(ended, containerName))
 }
