@@ -56,8 +56,9 @@ images() {
 # cluster runs cluster tests. "required": a missing part fails instead of skipping.
 cluster() { LONGHORN_E2E=required plain -v -parallel 3 "$@" ./test/e2e; }
 
-# e2e runs the cluster tests in three processes side by side, for all mostly wait, and the devices of the kernel's NBD client in a guest: those with clusters of their own (nine nodes, nodes with
-# kernels of their own, the uninstaller); those that change the data plane or the nodes under a writer; and all others.
+# e2e runs the cluster tests in three processes side by side, for all mostly wait: those with clusters of their own (nine nodes, nodes with
+# kernels of their own, the uninstaller); those that change the data plane or the nodes under a writer; and all others. Beside them, the
+# devices of the kernel's NBD client are tried in a guest.
 e2e() {
 	local failed=0
 	images
@@ -66,7 +67,7 @@ e2e() {
 	local changing='^(TestTwoReleases|TestNode|TestRollingDrain|TestADrain|TestEviction|TestPowerIsLost|TestDaemonsComeAndGo)'
 	echo "test: the whole on clusters, and their failures; what runs on clusters of its own, and what changes nodes, follow at the end"
 	LONGHORN_E2E=required beside dist/devices.log plain -timeout 20m ./test/guestdevices
-	beside dist/own.log cluster -timeout 75m -run "$own"
+	beside dist/own.log cluster -timeout 75m -parallel 4 -run "$own"
 	LONGHORN_E2E_NAME=e2e-changing beside dist/changing.log cluster -timeout 75m -run "$changing"
 	cluster -timeout 75m -skip "$own|$changing" || failed=1
 	besides || failed=1

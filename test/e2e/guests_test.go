@@ -23,6 +23,7 @@ import (
 // neighbour's disk.
 func TestGuestsDisksAndNodesHang(t *testing.T) {
 	t.Parallel()
+	turnOfKernels(t)
 	ctx, c := guests.get(t)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 65*time.Minute)
 	t.Cleanup(cancel)

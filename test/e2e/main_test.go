@@ -62,7 +62,17 @@ var (
 		Images: []string{"dist/longhorn-manager.tar", "dist/workload.tar"},
 	})}
 	apiOnly = &shared{options: named("-api", cluster.Options{})}
+
+	// kernels is held while nodes with kernels of their own work: those of two clusters at a time take a machine's processors for themselves.
+	kernels sync.Mutex
 )
+
+// turnOfKernels waits until the test may have its nodes' kernels work.
+func turnOfKernels(t *testing.T) {
+	t.Helper()
+	kernels.Lock()
+	t.Cleanup(kernels.Unlock)
+}
 
 func TestMain(m *testing.M) {
 	flag.Parse()

@@ -63,6 +63,7 @@ type share struct {
 // of its server back to that: no record that a pod made durable is lost, no pod is restarted, and the address stays.
 func TestSharedVolume(t *testing.T) {
 	t.Parallel()
+	turnOfKernels(t)
 	ctx, c := sharing.get(t)
 	require.NoError(t, c.Apply(ctx, shareClass("shared", "ext4")))
 	for _, node := range []string{"node-1", "node-2"} {
