@@ -259,7 +259,7 @@ func (s *share) waitAcked(ctx context.Context, t *testing.T, timeout time.Durati
 	for _, pod := range []string{"one", "two"} {
 		cluster.Eventually(ctx, t, timeout, "pod "+pod+" writes", func(ctx context.Context) error {
 			_, err := s.c.Kubectl(ctx, "-n", s.namespace, "exec", pod, "--", "bash", "-ec",
-				"before=$(wc -l </tmp/acks); sleep 1; [ $(wc -l </tmp/acks) -gt $((before + 2)) ]")
+				"before=$(wc -l </tmp/acks); for i in {1..20}; do sleep 0.5; [ $(wc -l </tmp/acks) -le $((before + 2)) ] || exit 0; done; exit 1")
 			return err
 		})
 	}
