@@ -17,15 +17,8 @@ import (
 const fioVerify = `fio --name=load --filename=/data/fio --rw=randwrite --bs=4k --ioengine=libaio --iodepth=8 --direct=1 ` +
 	`--verify=crc32c --verify_fatal=1 --verify_backlog=4096 --do_verify=1 --time_based --fallocate=none --group_reporting`
 
-// The scripts of a pod "load" that verifies what it writes: for a minute, or in short rounds until /tmp/stop is there.
-const (
-	verifying = `
-` + fioVerify + ` --size=96M --runtime=60 --rate_iops=2000
-sync
-echo verified
-exec sleep infinity
-`
-	verifyingUntilStopped = `
+// verifyingUntilStopped is the script of a pod "load" that verifies what it writes, in short rounds until /tmp/stop is there.
+const verifyingUntilStopped = `
 while [ ! -e /tmp/stop ]; do
   ` + fioVerify + ` --size=64M --runtime=8 --rate_iops=800
 done
@@ -33,7 +26,6 @@ sync
 echo verified
 exec sleep infinity
 `
-)
 
 // waitVerified waits until the pod "load" has written and verified all that it should, and fails if it has seen an error.
 func waitVerified(ctx context.Context, t *testing.T, c *cluster.Cluster, ns string, timeout time.Duration) {
