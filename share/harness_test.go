@@ -35,8 +35,6 @@ func TestMain(m *testing.M) {
 	switch {
 	case os.Getenv(roleEnv) != "":
 		os.Exit(beRole(os.Getenv(roleEnv)))
-	case os.Getenv(refusalsEnv) != "":
-		os.Exit(beServer(os.Getenv(refusalsEnv)))
 	case os.Getenv(lookupEnv) != "":
 		handle, err := newProber(2049, patience).lookup(context.Background(), os.Getenv(lookupEnv))
 		if err != nil {

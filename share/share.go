@@ -40,9 +40,6 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	defer health.close()
-	if err := holdRefusals(o.NFSPort); err != nil {
-		o.Log.WithError(err).Warn("Clients wait longer when the server starts anew")
-	}
 	v := newVolume(o)
 	prepared := make(chan error, 1)
 	go func() { prepared <- v.prepare(ctx) }()
