@@ -47,6 +47,8 @@ type sinceRecord struct {
 	// Away has the replicas that were members with this one, each with the last epoch that it was in. All bits set since the first of
 	// these epochs count for all of them.
 	Away map[string]membership.Epoch `json:"away,omitempty"`
+	// Full is how many members the volume had before the first of them was left out; 0 from a release that did not record it.
+	Full int `json:"full,omitempty"`
 }
 
 const (
@@ -66,7 +68,8 @@ func (w sinceRecord) isEmpty() bool { return w.Base.IsZero() && len(w.Away) == 0
 //	member of next, not of prior                nothing: it does not know who was left out before it came
 //	member of both                              those that next leaves out are away since prior
 //
-// A replica is forgotten when it is a member again, and when the volume has as many members without it as it had with it.
+// A replica is forgotten when it is a member again, and all are when the volume has as many members as before the first was left out. Its
+// own epoch does not tell how many that is: it may have been left out after another one that is still to come back.
 func (w sinceRecord) next(self string, prior, next membership.Epoch, rebuilding bool) sinceRecord {
 	switch {
 	case !next.Has(self) && prior.Has(self) && !rebuilding:
@@ -76,19 +79,26 @@ func (w sinceRecord) next(self string, prior, next membership.Epoch, rebuilding 
 	case !prior.Has(self):
 		return sinceRecord{}
 	}
-	away := maps.Clone(w.Away)
+	away, full := maps.Clone(w.Away), w.Full
+	for _, last := range away {
+		full = max(full, len(last.Members))
+	}
 	for _, name := range prior.Members {
 		if !next.Has(name) && len(away) < maxAway {
 			if away == nil {
 				away = map[string]membership.Epoch{}
 			}
 			away[name] = prior
+			full = max(full, len(prior.Members))
 		}
 	}
-	maps.DeleteFunc(away, func(name string, last membership.Epoch) bool {
-		return next.Has(name) || len(next.Members) >= len(last.Members)
+	maps.DeleteFunc(away, func(name string, _ membership.Epoch) bool {
+		return next.Has(name) || len(next.Members) >= full
 	})
-	return sinceRecord{Away: away}
+	if len(away) == 0 {
+		return sinceRecord{}
+	}
+	return sinceRecord{Away: away, Full: full}
 }
 
 // since is the file, if there is one. All but base is called in the replica's lane, or before anything else uses the replica.

@@ -47,12 +47,31 @@ func TestWhatAReplicaKnowsAfterAnEpoch(t *testing.T) {
 			had:   sinceRecord{Away: map[string]membership.Epoch{"c": epoch(1, 1, self, "b", "c", "d"), "d": epoch(1, 1, self, "b", "c", "d")}},
 			prior: without, next: epoch(1, 3, self, "b", "c"), want: sinceRecord{Away: map[string]membership.Epoch{"d": epoch(1, 1, self, "b", "c", "d")}},
 		},
+		"the first of two comes back → the second is away still": {
+			had:   sinceRecord{Away: map[string]membership.Epoch{"c": all, "b": without}, Full: 3},
+			prior: epoch(1, 3, self), next: epoch(1, 4, self, "c"), want: sinceRecord{Away: map[string]membership.Epoch{"b": without}, Full: 3},
+		},
+		"and a new engine starts then → still": {
+			had:   sinceRecord{Away: map[string]membership.Epoch{"b": without}, Full: 3},
+			prior: epoch(1, 4, self, "c"), next: epoch(2, 1, self, "c"), want: sinceRecord{Away: map[string]membership.Epoch{"b": without}, Full: 3},
+		},
+		"and another takes the place of the second → forgotten": {
+			had:   sinceRecord{Away: map[string]membership.Epoch{"b": without}, Full: 3},
+			prior: epoch(2, 1, self, "c"), next: epoch(2, 2, self, "c", "d"),
+		},
+		"the first of two comes back, to a record of the last release → the second is away still": {
+			had:   sinceRecord{Away: map[string]membership.Epoch{"c": all, "b": without}},
+			prior: epoch(1, 3, self), next: epoch(1, 4, self, "c"), want: sinceRecord{Away: map[string]membership.Epoch{"b": without}, Full: 3},
+		},
 		"it is a member again itself → nothing":                {had: base, prior: epoch(1, 2, "b"), next: all},
 		"it was never a member, others are left out → nothing": {prior: epoch(1, 2, "b", "c"), next: epoch(1, 3, "b")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := c.had.next(self, c.prior, c.next, c.rebuilding)
 			assert.Equal(t, c.want.Base, got.Base)
+			if c.want.Full > 0 {
+				assert.Equal(t, c.want.Full, got.Full)
+			}
 			assert.Equal(t, len(c.want.Away), len(got.Away))
 			for name, e := range c.want.Away {
 				assert.Equal(t, e, got.Away[name], name)
@@ -172,6 +191,27 @@ func TestAMemberKnowsWhatWasChangedSinceAnotherWasLeftOut(t *testing.T) {
 }
 
 // A replica that is left out knows its base until it is a member again, over restarts and interrupted copies.
+// Both others are left out, and the first comes back: the second gets what it lacks still, also by a later engine.
+func TestTheSecondOfTwoThatAreAwayIsNotForgotten(t *testing.T) {
+	f := newCrashDisk(t)
+	r, s := awaySince(t, f)
+	require.NoError(t, record(s, epoch(1, 3, self)))
+	require.NoError(t, put(s, 4))
+	require.NoError(t, clearRegions(s, 4))
+	require.NoError(t, record(s, epoch(1, 4, self, "c")))
+	require.NoError(t, r.Close(t.Context()))
+	r = openReplica(t, f, crashDir, testSpec("uid-1", crashSize), testBoot)
+	s = admit(t, r, 2, "s")
+	require.NoError(t, record(s, epoch(2, 1, self, "c")))
+	regions, known, err := asked(s, "b", epoch(1, 2, self, "b"))
+	require.NoError(t, err)
+	assert.True(t, known)
+	assert.Equal(t, []int64{2, 4}, regions)
+	_, known, err = asked(s, "c", lastOfC)
+	require.NoError(t, err)
+	assert.False(t, known, "it is a member")
+}
+
 func TestAReplicaThatIsLeftOutKnowsItsBase(t *testing.T) {
 	f := newCrashDisk(t)
 	r, s := awaySince(t, f)
