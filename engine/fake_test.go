@@ -52,6 +52,7 @@ type disk struct {
 	controls   map[uint16]int   // how often each operation came
 	refuse     error            // what admit answers, if set
 	controlErr map[uint16]error // what an operation answers, if set
+	before     func(op uint16)  // if set, called before each operation
 }
 
 func newDisk(name string) *disk {
@@ -221,7 +222,13 @@ func (s *session) Extents(_ context.Context, off, length int64) (e []nbd.Extent,
 }
 
 func (s *session) Control(_ context.Context, op uint16, payload []byte) (reply []byte, err error) {
-	err = s.do(func() error { reply, err = s.disk.control(op, payload); return err })
+	err = s.do(func() error {
+		if s.disk.before != nil {
+			s.disk.before(op)
+		}
+		reply, err = s.disk.control(op, payload)
+		return err
+	})
 	return reply, err
 }
 

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,13 +11,31 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/nbd"
 )
 
-// lacking returns the regions in which a joining replica may differ from the members, given the last epoch that it was a member of; nil
+// lacking is askLacking for a rebuild that may end meanwhile: nothing can end a question that hangs in a disk of this machine, and the answer
+// that comes late is of use to none.
+func (e *Engine) lacking(b *rebuild, target *member, base membership.Epoch) (bitmap, error) {
+	answered := make(chan struct{})
+	var late bitmap
+	var lateErr error
+	e.tasks.Go(func() {
+		defer close(answered)
+		late, lateErr = e.askLacking(target, base)
+	})
+	select {
+	case <-answered:
+		return late, lateErr
+	case <-b.ctx.Done():
+		return nil, context.Cause(b.ctx)
+	}
+}
+
+// askLacking returns the regions in which a joining replica may differ from the members, given the last epoch that it was a member of; nil
 // when no member knows what was changed since, so that all of the volume may be different. The caller has made it join: a change that
 // does not go to it is in dirty here or was cleared, and so is known to the members, before they are asked.
 //
 // One member that knows is enough, for every member is told of every mark that is cleared. The others, and the replica itself, have marks
 // of their own: of changes that only some received before they were made equal.
-func (e *Engine) lacking(target *member, base membership.Epoch) (bitmap, error) {
+func (e *Engine) askLacking(target *member, base membership.Epoch) (bitmap, error) {
 	if base.IsZero() {
 		return nil, nil
 	}

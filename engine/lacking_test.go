@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -147,4 +148,27 @@ func TestAChangeUnderWayWhenAReplicaJoinsIsCopied(t *testing.T) {
 	r.await(e, changed, "member", rebuilt("c"))
 	assert.Equal(t, []int64{2, 3, 5, 7}, r.disk("c").regionsGiven())
 	r.sameBytes()
+}
+
+// The only member does not answer which regions were changed, and the replica is removed meanwhile.
+func TestARebuildEndsWhileAMemberIsAskedForWhatWasChanged(t *testing.T) {
+	r := newRig(t, "a", "c")
+	arrived, answers := make(chan struct{}), make(chan struct{})
+	r.disk("a").before = func(op uint16) {
+		if op == membership.OpChanged {
+			close(arrived)
+			<-answers
+		}
+	}
+	e, changed := r.run(1)
+	t.Cleanup(func() { close(answers) }) // before the engine stops
+	r.lose(e, changed, "c", "a")
+	r.add(e, "c")
+	<-arrived
+	require.NoError(t, e.RemoveReplica("s1", "c"))
+	assert.Eventually(t, func() bool {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		return e.rebuild == nil
+	}, 10*time.Second, time.Millisecond, "the rebuild waits for the answer")
 }

@@ -131,7 +131,7 @@ func (e *Engine) rebuildReplica(b *rebuild) error {
 		target.drop()
 		return err
 	}
-	only, err := e.lacking(target, c.state.Base)
+	only, err := e.lacking(b, target, c.state.Base)
 	if err != nil {
 		return err
 	}
