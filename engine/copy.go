@@ -17,6 +17,9 @@ const (
 	copyChunkBytes = 1 << 20
 	copyStepBytes  = 64 << 20
 	copyFlushBytes = 4 * copyStepBytes
+	// joinHoleBytes is how long a hole between data may be that is copied with it, as zeroes: a file with a hole in every other block
+	// would be copied block by block otherwise. It bounds what repeated rebuilds can make of a sparse file.
+	joinHoleBytes = 16 << 10
 )
 
 // copier makes a joining replica equal to the members.
@@ -98,7 +101,7 @@ func (c *copier) paced(ctx context.Context, p piece) error {
 	if equal {
 		return nil
 	}
-	for _, chunk := range addPiece(nil, p.off, p.length, false) {
+	for _, chunk := range cutPieces([]piece{{off: p.off, length: p.length}}) {
 		if err := c.paced(ctx, chunk); err != nil {
 			return err
 		}
@@ -108,6 +111,11 @@ func (c *copier) paced(ctx context.Context, p piece) error {
 
 // survey cuts a step into holes and chunks of data. If the holes are not known, all is data.
 func (c *copier) survey(off, length int64) []piece {
+	return cutPieces(joinHoles(c.findHoles(off, length)))
+}
+
+// findHoles returns the holes of a range, and what is between them.
+func (c *copier) findHoles(off, length int64) []piece {
 	s := c.mirror.locks.lock(off, length, shared)
 	defer c.mirror.locks.unlock(s)
 	var pieces []piece
@@ -130,27 +138,50 @@ func (c *copier) survey(off, length int64) []piece {
 	return pieces
 }
 
-// addPiece adds a range, to the last piece if it is of the same kind, in chunks if it is data.
+// addPiece adds a range, to the last piece if it is of the same kind.
 func addPiece(pieces []piece, off, length int64, zero bool) []piece {
-	for length > 0 {
-		room := length
-		if !zero {
-			room = copyChunkBytes
+	if last := len(pieces) - 1; last >= 0 && pieces[last].zero == zero {
+		pieces[last].length += length
+		return pieces
+	}
+	return append(pieces, piece{off: off, length: length, zero: zero})
+}
+
+// joinHoles makes short holes a part of the data around them. At most half of what it makes data was a hole, so the target takes at most
+// twice the space of its source.
+func joinHoles(pieces []piece) []piece {
+	var joined []piece
+	var holes int64 // in the last piece of joined, if that is data
+	for i, p := range pieces {
+		last := len(joined) - 1
+		between := p.zero && last >= 0 && !joined[last].zero && i+1 < len(pieces)
+		switch {
+		case between && p.length <= joinHoleBytes && 2*(holes+p.length) <= joined[last].length+p.length:
+			holes += p.length
+			joined[last].length += p.length
+		case !p.zero && last >= 0 && !joined[last].zero:
+			joined[last].length += p.length
+		default:
+			holes = 0
+			joined = append(joined, p)
 		}
-		if last := len(pieces) - 1; last >= 0 && pieces[last].zero == zero && (zero || pieces[last].length < copyChunkBytes) {
-			if !zero {
-				room -= pieces[last].length
-			}
-			n := min(length, room)
-			pieces[last].length += n
-			off, length = off+n, length-n
+	}
+	return joined
+}
+
+// cutPieces cuts data into chunks.
+func cutPieces(pieces []piece) []piece {
+	var cut []piece
+	for _, p := range pieces {
+		if p.zero {
+			cut = append(cut, p)
 			continue
 		}
-		n := min(length, room)
-		pieces = append(pieces, piece{off: off, length: n, zero: zero})
-		off, length = off+n, length-n
+		for at := int64(0); at < p.length; at += copyChunkBytes {
+			cut = append(cut, piece{off: p.off + at, length: min(copyChunkBytes, p.length-at)})
+		}
 	}
-	return pieces
+	return cut
 }
 
 // copy makes one piece of the target equal to the members, or returns false for one that is no hole any more.
