@@ -260,6 +260,8 @@ func (c *testCluster) status() string {
 }
 
 func guestIsFrozen(t *testing.T, c *testCluster) {
+	before := c.guestTime()
+	since := time.Now()
 	c.do(func(o *cluster.Cluster) error { return o.Freeze(guest) })
 	assert.Contains(t, c.status(), "frozen", "the status does not say frozen")
 	ctx, cancel := context.WithTimeout(c.ctx, time.Second)
@@ -268,11 +270,17 @@ func guestIsFrozen(t *testing.T, c *testCluster) {
 	out, err := agent.Output(ctx, c.layout.Name+"-net", address, "date")
 	assert.Error(t, err, "a frozen guest answers %q", out)
 	c.do(func(o *cluster.Cluster) error { return o.Thaw(guest) })
-	before := time.Now().Unix()
-	var after int64
-	_, err = fmt.Sscan(c.must("date +%s"), &after)
-	require.NoError(t, err)
-	assert.GreaterOrEqual(t, after, before)
+	passed := time.Since(since)
+	assert.Greater(t, c.guestTime()-before+10*time.Millisecond, passed, "the guest's clock stood still with it")
+}
+
+// guestTime is a moment by the clock of the guest, which starts with this machine's and is not set again when that one is.
+func (c *testCluster) guestTime() time.Duration {
+	c.t.Helper()
+	var nanoseconds int64
+	_, err := fmt.Sscan(c.must("date +%s%N"), &nanoseconds)
+	require.NoError(c.t, err)
+	return time.Duration(nanoseconds)
 }
 
 func (c *testCluster) disk(name string, words ...string) {
