@@ -12,6 +12,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/controller/drain"
 	"github.com/longhorn-lep/longhorn-manager/controller/engine"
 	"github.com/longhorn-lep/longhorn-manager/controller/engine/abandon"
+	"github.com/longhorn-lep/longhorn-manager/controller/heartbeat"
 	"github.com/longhorn-lep/longhorn-manager/controller/instancemanager"
 	"github.com/longhorn-lep/longhorn-manager/controller/node"
 	"github.com/longhorn-lep/longhorn-manager/controller/outage"
@@ -27,6 +28,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/datastore"
 	"github.com/longhorn-lep/longhorn-manager/manager"
 	"github.com/longhorn-lep/longhorn-manager/util/mountwatch"
+	"github.com/longhorn-lep/longhorn-manager/util/reach"
 )
 
 // runner is a controller.
@@ -125,6 +127,10 @@ func (d *daemon) newNodeScope() (*nodeScope, error) {
 	if err != nil {
 		return nil, fmt.Errorf("replica controller: %w", err)
 	}
+	beats, err := heartbeat.New(heartbeat.Deps{Env: d.env, Node: d.node, Pods: store.Pods, Leases: store.Leases, Nodes: store.Nodes})
+	if err != nil {
+		return nil, fmt.Errorf("heartbeat: %w", err)
+	}
 	upgrades := upgrade.New(upgrade.Deps{
 		Env: d.env, Node: d.node, Version: Version,
 		Engines: store.Engines, Replicas: store.Replicas, Volumes: store.Volumes, InstanceManagers: store.InstanceManagers,
@@ -132,7 +138,7 @@ func (d *daemon) newNodeScope() (*nodeScope, error) {
 	})
 	d.plane.changed = []func(){nodes.NotifyDataPlane, managers.Notify, engines.NotifyAll, replicas.NotifyAll, upgrades.Notify}
 	return &nodeScope{
-		scope:  scope{store: store, runners: []runner{nodes, managers, engines, replicas, upgrades}},
+		scope:  scope{store: store, runners: []runner{nodes, managers, engines, replicas, upgrades, beats}},
 		synced: make(chan struct{}),
 	}, nil
 }
@@ -184,7 +190,11 @@ func (d *daemon) leadCluster(ctx context.Context) error {
 			return storageclass.New(storageclass.Deps{Env: d.env, ConfigMap: store.StorageClassConfig, Classes: store.StorageClasses})
 		},
 		func(store *datastore.Datastore) (runner, error) {
-			return node.NewMonitor(node.MonitorDeps{Env: d.env, Nodes: store.Nodes, KubeNodes: store.KubeNodes, Pods: store.Pods})
+			deps := node.MonitorDeps{Env: d.env, Nodes: store.Nodes, KubeNodes: store.KubeNodes, Pods: store.Pods, Answers: reach.Any}
+			if !d.oldManifests {
+				deps.Leases = store.NodeLeases
+			}
+			return node.NewMonitor(deps)
 		},
 		func(store *datastore.Datastore) (runner, error) {
 			return node.NewDeparture(node.DepartureDeps{Env: d.env, Nodes: store.Nodes, KubeNodes: store.KubeNodes, InstanceManagers: store.InstanceManagers})

@@ -40,7 +40,8 @@ const (
 	StorageClassConfig Kind = "configmap " + types.StorageClassConfigMap
 	StorageClasses     Kind = "storageclasses"
 	ShareManagers      Kind = "sharemanagers"
-	Services           Kind = "services" // those of share managers
+	Services           Kind = "services"        // those of share managers
+	NodeLeases         Kind = "leases of nodes" // types.NodeLeaseName
 )
 
 // The kinds that are never watched. Of Secrets nothing is kept in memory either.
@@ -88,8 +89,10 @@ type Datastore struct {
 	Budgets *Store[*policyv1.PodDisruptionBudget]
 	// Secrets are never watched: read them with Live.
 	Secrets *Store[*corev1.Secret]
-	// Leases are never watched either; types.DiskLeaseName names those of disks.
+	// Leases are all of them, and never watched either; types.DiskLeaseName names those of disks.
 	Leases *Store[*coordinationv1.Lease]
+	// NodeLeases are those by which nodes that serve shares say that they live.
+	NodeLeases *Store[*coordinationv1.Lease]
 
 	informers map[Kind]cache.SharedIndexInformer
 	running   sync.WaitGroup
@@ -117,6 +120,7 @@ func New(o Options) *Datastore {
 	d.Budgets = newStore(b, Budgets, ns, o.Kube.PolicyV1().PodDisruptionBudgets(ns), o.Kube, all, &policyv1.PodDisruptionBudget{}, nil)
 	d.ShareManagers = newStore(b, ShareManagers, ns, api.ShareManagers(ns), o.Longhorn, all, &longhorn.ShareManager{}, nil)
 	d.Services = newStore(b, Services, ns, core.Services(ns), o.Kube, all.andLabels(types.LabelShareManager), &corev1.Service{}, nil)
+	d.NodeLeases = newStore(b, NodeLeases, ns, o.Kube.CoordinationV1().Leases(ns), o.Kube, all.andLabels(types.LabelNodeLease), &coordinationv1.Lease{}, nil)
 	d.Leases = newStore(b, leases, ns, o.Kube.CoordinationV1().Leases(ns), o.Kube, all, &coordinationv1.Lease{}, nil)
 	d.Secrets = newStore(b, secrets, ns, core.Secrets(ns), o.Kube, all, &corev1.Secret{}, nil)
 	return d

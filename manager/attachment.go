@@ -153,8 +153,7 @@ func (m *Manager) checkAttachNode(ctx context.Context, name string) error {
 		return fmt.Errorf("get node %s: %w", name, err)
 	}
 	ready := types.FindCondition(node.Status.Conditions, types.ConditionReady)
-	isDown := ready.Reason == types.ReasonKubernetesNodeNotReady || ready.Reason == types.ReasonKubernetesNodeGone
-	if ready.Status == longhorn.ConditionFalse && isDown {
+	if types.IsNodeDown(node) {
 		return conflict("node %q is not ready: %s %s", name, ready.Reason, ready.Message)
 	}
 	return nil

@@ -81,6 +81,7 @@ const (
 	ReasonKubernetesNodeGone      = "KubernetesNodeGone"
 	ReasonKubernetesNodeNotReady  = "KubernetesNodeNotReady"
 	ReasonKubernetesNodePressure  = "KubernetesNodePressure"
+	ReasonNodeNotAnswering        = "NodeNotAnswering"
 	ReasonKubernetesNodeCordoned  = "KubernetesNodeCordoned"
 	ReasonNoMountPropagation      = "NoMountPropagationSupport"
 	ReasonInstanceManagerNotReady = "InstanceManagerNotReady"

@@ -8,10 +8,15 @@ import (
 )
 
 // IsNodeDown tells whether what runs on a node must be taken for unreachable: its Kubernetes
-// node does not answer or is gone, or there is no Node (nil). A node that only lacks its
-// daemon, as in an upgrade, is not down: its data plane goes on.
+// node does not answer or is gone, it serves shares and does not answer us, or there is no
+// Node (nil). A node that only lacks its daemon, as in an upgrade, is not down: its data
+// plane goes on.
 func IsNodeDown(n *longhorn.Node) bool {
-	return IsNodeGone(n) || nodeReadyReason(n) == ReasonKubernetesNodeNotReady
+	if IsNodeGone(n) {
+		return true
+	}
+	reason := nodeReadyReason(n)
+	return reason == ReasonKubernetesNodeNotReady || reason == ReasonNodeNotAnswering
 }
 
 // IsNodeGone tells whether a node will not come back: its Kubernetes node was removed,

@@ -30,6 +30,7 @@ func TestNodeIsDown(t *testing.T) {
 		{"a reason of a status that is not known → up", ready(longhorn.ConditionUnknown, types.ReasonKubernetesNodeNotReady), false, false},
 		{"an old reason on a node that is ready → up", ready(longhorn.ConditionTrue, types.ReasonKubernetesNodeNotReady), false, false},
 		{"its kubelet does not answer → down, may come back", ready(longhorn.ConditionFalse, types.ReasonKubernetesNodeNotReady), true, false},
+		{"it serves shares and does not answer → down, may come back", ready(longhorn.ConditionFalse, types.ReasonNodeNotAnswering), true, false},
 		{"its Kubernetes node was removed → gone", ready(longhorn.ConditionFalse, types.ReasonKubernetesNodeGone), true, true},
 		{"there is no such node → gone", nil, true, true},
 	} {

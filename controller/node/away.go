@@ -17,7 +17,8 @@ const daemonGrace = time.Minute
 // its disks. again, if positive, is when to ask again:
 //
 //	reason                             away
-//	KubernetesNodeGone, ...NotReady    at once: what is on the node may be lost
+//	KubernetesNodeGone, ...NotReady,
+//	NodeNotAnswering                   at once: what is on the node may be lost
 //	ManagerPodMissing, ...Down         after daemonGrace: no daemon looks at the disks
 //	KubernetesNodePressure             never: the daemon lives, and sees its disks
 //
@@ -28,7 +29,7 @@ func nodeAway(ready longhorn.Condition, now time.Time) (away bool, again time.Du
 		return false, 0
 	}
 	switch ready.Reason {
-	case types.ReasonKubernetesNodeGone, types.ReasonKubernetesNodeNotReady:
+	case types.ReasonKubernetesNodeGone, types.ReasonKubernetesNodeNotReady, types.ReasonNodeNotAnswering:
 		return true, 0
 	case types.ReasonManagerPodMissing, types.ReasonManagerPodDown:
 		left := types.Until(ready.LastTransitionTime, daemonGrace, now)

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -34,6 +35,11 @@ type MonitoredPods interface {
 	ByIndex(index, value string) ([]*corev1.Pod, error)
 }
 
+// MonitoredLeases holds the leases of nodes (types.NodeLeaseName).
+type MonitoredLeases interface {
+	queue.Events
+}
+
 // MonitorDeps are what a Monitor works with; the stores are of the whole cluster.
 type MonitorDeps struct {
 	queue.Env
@@ -41,6 +47,10 @@ type MonitorDeps struct {
 	Nodes     MonitoredNodes
 	KubeNodes MonitoredKubeNodes
 	Pods      MonitoredPods
+	// Leases are those of nodes that serve shares; nil: they may not be watched.
+	Leases MonitoredLeases
+	// Answers tells whether any of these addresses (host:port) answers, were it by refusing.
+	Answers func(ctx context.Context, addresses []string) bool
 }
 
 // Monitor keeps the Ready condition of every node, and the conditions of the disks of a
@@ -48,12 +58,19 @@ type MonitorDeps struct {
 type Monitor struct {
 	deps  MonitorDeps
 	queue *queue.Queue[string] // of nodes' names
+	beats *beats
 }
 
 // NewMonitor makes a Monitor; it works when Run is called.
 func NewMonitor(deps MonitorDeps) (*Monitor, error) {
-	m := &Monitor{deps: deps}
-	m.queue = queue.New(queue.Options[string]{Name: "node-monitor", Env: deps.Env, Sync: m.sync})
+	m := &Monitor{deps: deps, beats: newBeats(deps.Clock)}
+	// A node that does not answer keeps a worker for a second.
+	m.queue = queue.New(queue.Options[string]{Name: "node-monitor", Env: deps.Env, Workers: 4, Sync: m.sync})
+	if deps.Leases != nil {
+		if err := m.queue.Watch(queue.Watch{Events: deps.Leases, Handler: m.beats.handler(m.queue.Add)}); err != nil {
+			return nil, err
+		}
+	}
 	err := m.queue.Watch(
 		queue.Watch{Events: deps.Nodes, Handler: queue.Handler(m.queue, queue.Name[*longhorn.Node])},
 		queue.Watch{Events: deps.KubeNodes, Handler: queue.Handler(m.queue, queue.Name[*corev1.Node])},
@@ -91,9 +108,11 @@ func (m *Monitor) sync(ctx context.Context, name string) (queue.Result, error) {
 	if err != nil {
 		return queue.Result{}, err
 	}
+	var look time.Duration
+	in.Silent, look = m.isSilent(ctx, in)
 	now := m.deps.Clock.Now()
 	condition, again := readiness(in, now)
-	result := queue.Result{RequeueAfter: again}
+	result := queue.Result{RequeueAfter: soonest(look, again)}
 
 	before := node.Status.DeepCopy()
 	node.Status.Conditions, _ = types.SetCondition(before.Conditions, condition, now)
@@ -137,6 +156,9 @@ func (m *Monitor) gather(ctx context.Context, name string) (readyInput, error) {
 	for _, pod := range pods {
 		if len(nodeOfDaemon(pod)) > 0 {
 			in.Daemons = append(in.Daemons, pod)
+		}
+		if types.IsSharePod(pod) {
+			in.Shares = append(in.Shares, pod)
 		}
 	}
 	return in, nil

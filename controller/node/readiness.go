@@ -20,6 +20,8 @@ type readyInput struct {
 	Node     string
 	KubeNode *corev1.Node  // nil: there is none
 	Daemons  []*corev1.Pod // the daemon's pods on that node
+	Shares   []*corev1.Pod // that serve, or are about to
+	Silent   bool          // it serves shares, and does not answer (silence.go)
 }
 
 // readiness decides a node's Ready condition and, if positive, when to decide again.
@@ -27,11 +29,12 @@ type readyInput struct {
 //
 //	KubernetesNodeGone      the Kubernetes node was removed
 //	KubernetesNodeNotReady  the kubelet does not answer, or says so for 15 s
+//	NodeNotAnswering        it serves shares, has not renewed its lease, and does not answer
 //	ManagerPodMissing       no pod of the daemon is on the node
 //	ManagerPodDown          there is one, and it is not ready
 //	KubernetesNodePressure  the node lacks memory, disk, process ids or network
 //
-// Only the first two mean that what runs on the node may be lost. A daemon that is
+// Only the first three mean that what runs on the node may be lost. A daemon that is
 // missing or down, as in an upgrade, takes nothing from the data plane.
 func readiness(in readyInput, now time.Time) (longhorn.Condition, time.Duration) {
 	if in.KubeNode == nil {
@@ -40,6 +43,9 @@ func readiness(in readyInput, now time.Time) (longhorn.Condition, time.Duration)
 	kubelet, again := kubeletReady(in.KubeNode, now)
 	if kubelet != "" {
 		return notReady(types.ReasonKubernetesNodeNotReady, "Kubernetes node %s is not ready: %s", in.Node, kubelet), 0
+	}
+	if in.Silent {
+		return notReady(types.ReasonNodeNotAnswering, "node %s has not renewed its lease for %v and does not answer", in.Node, types.NodeLeaseSilence), again
 	}
 	if reason, message := daemonDown(in); reason != "" {
 		return notReady(reason, "%s", message), again

@@ -1,0 +1,154 @@
+package node
+
+import (
+	"context"
+	"net/netip"
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// A node that serves shares is called down sooner than Kubernetes does it, when two ways of knowing agree:
+//
+//	its lease was renewed         it answers    the node
+//	----------------------------  ------------  ----------------------------------------------------
+//	less than 4 s ago             (not asked)   lives
+//	longer ago                    yes           lives: its daemon restarts, or the API server is slow
+//	longer ago                    no            is down
+//	given back, or never held     (not asked)   serves no share: Kubernetes says whether it lives
+//
+// Time is counted here, from when a renewal was seen: neither the node's clock nor a leader that was not there counts. A node
+// that is wrongly called down costs its shares a failover, and loses nothing: who comes back is fenced by generation.
+
+// beats are the moments at which leases were seen renewed.
+type beats struct {
+	clock clock.PassiveClock
+	mu    sync.Mutex
+	seen  map[string]beat // by node
+}
+
+type beat struct {
+	renewed time.Time // as the lease says
+	at      time.Time // as this clock says
+	late    bool      // the node was asked since
+}
+
+func newBeats(c clock.PassiveClock) *beats { return &beats{clock: c, seen: map[string]beat{}} }
+
+// handler records renewals, and names to add the nodes whose lease is new, held anew, given back or renewed at last. The others
+// are looked at when their next renewal is late.
+func (b *beats) handler(add func(node string)) cache.ResourceEventHandler {
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(obj any) { b.see(obj, add) },
+		UpdateFunc: func(_, obj any) { b.see(obj, add) },
+		DeleteFunc: func(obj any) {
+			if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+				obj = gone.Obj
+			}
+			if l, ok := obj.(*coordinationv1.Lease); ok {
+				b.forget(types.NodeOfLease(l), add)
+			}
+		},
+	}
+}
+
+func (b *beats) see(obj any, add func(node string)) {
+	l, ok := obj.(*coordinationv1.Lease)
+	if !ok || types.NodeOfLease(l) == "" {
+		return
+	}
+	node := types.NodeOfLease(l)
+	if !types.IsNodeLeaseHeld(l) {
+		b.forget(node, add)
+		return
+	}
+	b.mu.Lock()
+	was, known := b.seen[node]
+	if known && l.Spec.RenewTime.Time.Equal(was.renewed) {
+		b.mu.Unlock()
+		return // a watch that began anew shows it again
+	}
+	b.seen[node] = beat{renewed: l.Spec.RenewTime.Time, at: b.clock.Now()}
+	b.mu.Unlock()
+	if !known || was.late {
+		add(node)
+	}
+}
+
+func (b *beats) forget(node string, add func(node string)) {
+	b.mu.Lock()
+	_, known := b.seen[node]
+	delete(b.seen, node)
+	b.mu.Unlock()
+	if known {
+		add(node)
+	}
+}
+
+// due returns in how long a node's lease is late if it is not renewed; 0: it is late, and marked so. held is false for a node
+// without a lease.
+func (b *beats) due(node string) (left time.Duration, held bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	last, held := b.seen[node]
+	if !held {
+		return 0, false
+	}
+	if left = last.at.Add(types.NodeLeaseSilence).Sub(b.clock.Now()); left > 0 {
+		return left, true
+	}
+	last.late = true
+	b.seen[node] = last
+	return 0, true
+}
+
+// isSilent tells whether a node that serves shares is down. again, if positive, is when to ask again.
+func (m *Monitor) isSilent(ctx context.Context, in readyInput) (silent bool, again time.Duration) {
+	if in.KubeNode == nil {
+		return false, 0
+	}
+	if kubelet, _ := kubeletReady(in.KubeNode, m.deps.Clock.Now()); kubelet != "" {
+		return false, 0 // that says it all
+	}
+	left, held := m.beats.due(in.Node)
+	if !held || left > 0 {
+		return false, left
+	}
+	addresses := addressesOf(in)
+	return len(addresses) > 0 && !m.deps.Answers(ctx, addresses), types.NodeLeaseRenewal
+}
+
+// kubeletPort is where a kubelet listens if its node does not say.
+const kubeletPort = 10250
+
+// addressesOf are where a node answers if it lives: its kubelet, and the health of its shares. What refuses a connection lives.
+func addressesOf(in readyInput) []string {
+	var addresses []string
+	add := func(host string, port int32) {
+		if ip, err := netip.ParseAddr(host); err == nil {
+			addresses = append(addresses, netip.AddrPortFrom(ip, uint16(port)).String())
+		}
+	}
+	for _, pod := range in.Shares {
+		add(pod.Status.PodIP, types.ShareHealthPort)
+	}
+	if in.KubeNode == nil {
+		return addresses
+	}
+	port := in.KubeNode.Status.DaemonEndpoints.KubeletEndpoint.Port
+	if port <= 0 || port > 1<<16-1 {
+		port = kubeletPort
+	}
+	for _, a := range in.KubeNode.Status.Addresses {
+		if a.Type == corev1.NodeInternalIP {
+			add(a.Address, port)
+		}
+	}
+	return addresses
+}
