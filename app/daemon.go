@@ -30,6 +30,7 @@ func daemonCommand() *cli.Command {
 			&cli.StringFlag{Name: "instance-manager-image", Required: true, Usage: "image of the data plane's pod"},
 			&cli.StringFlag{Name: "instance-manager-socket", Value: types.InstanceManagerSocket(), Usage: "gRPC socket of the data plane"},
 			&cli.StringFlag{Name: "holder-socket", Value: types.HolderSocket(), Usage: "socket of the process that keeps the data plane's devices"},
+			&cli.StringFlag{Name: "devices", Sources: cli.EnvVars(devicesEnv), Usage: "what instance managers that are started from now on make new block devices with: auto, or fuse", Validator: isDevices},
 			&cli.StringFlag{Name: "listen", Value: fmt.Sprintf(":%d", types.APIPort), Usage: "host:port of the REST API"},
 			&cli.StringFlag{Name: "kubeconfig", Usage: "instead of the pod's service account"},
 		},
@@ -41,6 +42,7 @@ type daemon struct {
 	node, namespace string
 	hostRoot        string
 	image           string
+	devices         string // of instance managers; "": their default
 	clients         *clients
 	env             queue.Env
 	plane           *dataPlane
@@ -64,7 +66,7 @@ func runDaemon(ctx context.Context, c *cli.Command) error {
 	}
 	d := &daemon{
 		node: c.String("node-id"), namespace: c.String("namespace"), hostRoot: c.String("host-root"),
-		image: c.String("instance-manager-image"), clients: clients, env: queue.Env{Clock: clock.RealClock{}, Log: log},
+		image: c.String("instance-manager-image"), devices: c.String("devices"), clients: clients, env: queue.Env{Clock: clock.RealClock{}, Log: log},
 		leads: newLeadership(c.String("node-id"), c.String("pod-ip")), ownAccount: c.String("kubeconfig") != "",
 	}
 	if err := awaitOwnCluster(ctx, clients.metadata, d.namespace, d.env.Clock, log); err != nil {

@@ -94,7 +94,10 @@ func (d *dataPlane) Snapshot() (instancemanager.Snapshot, bool) {
 // Node is what the instance manager says that concerns the node and its disks.
 func (d *dataPlane) Node() node.DataPlane {
 	s := d.snapshot()
-	says := node.DataPlane{Answers: s != nil, DevicesKept: s.GetInfo().GetDevicesKept(), DisksOnVolumes: s.GetInfo().GetDisksOnVolumes()}
+	says := node.DataPlane{
+		Answers: s != nil, DevicesKept: s.GetInfo().GetDevicesKept(), DisksOnVolumes: s.GetInfo().GetDisksOnVolumes(),
+		DeviceKind: s.GetInfo().GetDeviceKind(), WhyNoNBD: s.GetInfo().GetWhyNoNbd(),
+	}
 	for _, hanging := range s.GetDisks() {
 		if says.HangingDisks == nil {
 			says.HangingDisks = map[string]string{}

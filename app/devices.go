@@ -5,42 +5,59 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
+	"github.com/longhorn-lep/longhorn-manager/device"
 	"github.com/longhorn-lep/longhorn-manager/nbd/kernel"
 	"github.com/longhorn-lep/longhorn-manager/util/kmod"
 )
 
 // What new block devices are made with.
 const (
+	devicesAuto = "auto" // nbd where the kernel has it, else fuse
 	devicesFUSE = "fuse"
-	devicesNBD  = "nbd"
+	devicesNBD  = "nbd" // the same as auto
 )
 
-var errNBDNotAsked = errors.New("the instance manager was not started with --devices nbd")
+// devicesEnv is how the daemon is told what an instance manager makes devices with, and tells it. A release that does not know it, or a
+// value of it, makes FUSE devices.
+const devicesEnv = "LONGHORN_DEVICES"
 
 // loadTimeout bounds the loading of a kernel module.
 const loadTimeout = 10 * time.Second
 
-// nbdLink reaches the kernel's NBD client, and loads its module if need be, with the node's own modprobe. root is where the node's root
-// directory is mounted.
-func nbdLink(ctx context.Context, devices, root string) (*kernel.Link, error) {
-	switch devices {
-	case devicesFUSE:
-		return nil, errNBDNotAsked
-	case devicesNBD:
-	default:
-		return nil, fmt.Errorf("--devices %s is not known", devices)
-	}
+// useDevices says with what the keeper makes devices. It reaches the kernel's NBD client whatever is asked for, because one of the node's
+// holders may have left devices of that kind; its module is loaded for new devices alone, with the node's own modprobe. root is where the
+// node's root directory is mounted.
+func useDevices(ctx context.Context, kind, root string, o *device.Options) {
 	netNS := filepath.Join(root, "proc/1/ns/net") // the pod has its own, where the kernel's interface is not seen
-	link, err := kernel.Open(netNS)
+	var err error
+	o.NBD, err = kernel.Open(netNS)
+	if kind == devicesFUSE {
+		o.NoNBD = "FUSE devices are asked for"
+		return
+	}
 	if err == nil {
-		return link, nil
+		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
 	if loading := kmod.Load(ctx, root, "nbd"); loading != nil {
-		return nil, errors.Join(err, loading)
+		err = errors.Join(err, loading)
+	} else {
+		o.NBD, err = kernel.Open(netNS)
 	}
-	return kernel.Open(netNS)
+	if err != nil {
+		o.NBD, o.NoNBD = nil, strings.ReplaceAll(err.Error(), "\n", "; ")
+	}
+}
+
+// isDevices checks a flag.
+func isDevices(kind string) error {
+	if !slices.Contains([]string{"", devicesAuto, devicesFUSE, devicesNBD}, kind) {
+		return fmt.Errorf("--devices: %q must be auto or fuse", kind)
+	}
+	return nil
 }

@@ -25,7 +25,7 @@ func instanceManagerCommand() *cli.Command {
 		Action: runHolder,
 		Flags: append(servingFlags(),
 			&cli.StringFlag{Name: "holder-socket", Value: types.HolderSocket(), Usage: "socket on which the daemon replaces the serving process"},
-			&cli.StringFlag{Name: "devices", Value: devicesFUSE, Sources: cli.EnvVars("LONGHORN_DEVICES"), Usage: "what new block devices are made with: fuse, or nbd, which is fuse where the kernel has no nbd module"},
+			&cli.StringFlag{Name: "devices", Value: devicesAuto, Sources: cli.EnvVars(devicesEnv), Usage: "what new block devices are made with: auto (the kernel's NBD client where it has one, else FUSE), or fuse", Validator: isDevices},
 			&cli.StringFlag{Name: "program-dir", Value: filepath.Join(os.TempDir(), "longhorn-programs"), Usage: "where programs of other versions are put; they must be allowed to run there"},
 		),
 		Commands: []*cli.Command{{
@@ -67,9 +67,7 @@ func runHolder(ctx context.Context, c *cli.Command) error {
 	}
 	entry := log.WithField(logfields.Node, c.String("node-id"))
 	devices := device.Options{DeviceDir: c.String("device-dir"), Node: device.NodeName(c.String("node-id")), Log: entry}
-	if devices.NBD, err = nbdLink(ctx, c.String("devices"), c.String("root")); err != nil {
-		devices.NoNBD = err.Error()
-	}
+	useDevices(ctx, c.String("devices"), c.String("root"), &devices)
 	return holder.Run(ctx, holder.Options{
 		Command: command, Version: Version, Devices: devices,
 		ControlSocket: c.String("holder-socket"), Dir: c.String("program-dir"), Check: []string{"--version"}, Log: entry,

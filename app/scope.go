@@ -105,7 +105,7 @@ func (d *daemon) newNodeScope() (*nodeScope, error) {
 		return nil, fmt.Errorf("node controller: %w", err)
 	}
 	managers, err := instancemanager.New(instancemanager.Deps{
-		Node: d.node, Pod: instancemanager.PodOptions{Image: d.image},
+		Node: d.node, Pod: instancemanager.PodOptions{Image: d.image, Devices: d.devices},
 		Nodes: store.Nodes, InstanceManagers: store.InstanceManagers, Pods: store.Pods,
 		Engines: store.Engines, Replicas: store.Replicas, DataPlane: d.plane,
 		Env: d.env,

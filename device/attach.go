@@ -30,8 +30,8 @@ func (s session) Attach(_ context.Context, spec Spec, conn, file int) (Held, err
 
 // AttachSocket implements Keeper.
 func (s session) AttachSocket(_ context.Context, spec Spec, socket int) (Held, error) {
-	if s.opts.NBD == nil {
-		return Held{}, fmt.Errorf("%w: %s", ErrNoNBD, s.opts.NoNBD)
+	if makes, why := s.MakesNBD(); !makes {
+		return Held{}, fmt.Errorf("%w: %s", ErrNoNBD, why)
 	}
 	spec.Kind = KindNBD
 	return s.attach(spec, func(k *kept) error { return s.makeNBD(k, socket) })

@@ -6,8 +6,8 @@
 //	FUSE connection          its descriptor                    ┘
 //	Frontend                 serves the requests of the FUSE connection from an engine
 //
-// A device of KindNBD has the kernel's NBD client in place of FUSE file and loop device. None is made unless the instance manager is asked
-// to; docs/decisions/0012-nbd-beside-fuse.md says why, and how it differs.
+// A device of KindNBD has the kernel's NBD client in place of FUSE file and loop device, and is what is made where the kernel has it;
+// docs/decisions/0012-nbd-beside-fuse.md says why, and how it differs.
 //
 // A Keeper keeps what must outlive the process that serves: then the death of that process is a pause to the device's users, not its
 // end. Local keeps it in the process that serves, for tests and where there is nothing better; package device/holder in a process of

@@ -56,7 +56,7 @@ func devicesIn(dir string) Options {
 		if err != nil {
 			panic(err)
 		}
-		opts.NBD = link
+		opts.NBD, opts.NoNBD = link, ""
 	}
 	return opts
 }

@@ -18,8 +18,8 @@ import (
 type Options struct {
 	DeviceDir string // where users find the volumes; /dev/longhorn if empty
 	LoopDir   string // where loop-control and the loop devices are; /dev if empty
-	// NBD makes devices of KindNBD; nil, with the reason in NoNBD: none are made. Node tells the devices of this keeper from those of
-	// others of this kernel; it must not have a slash.
+	// NBD makes devices of KindNBD, and ends those that a keeper of the same Node left. None are made where it is nil, or where NoNBD says
+	// why not. Node tells the devices of this keeper from those of others of this kernel; it must not have a slash.
 	NBD   *kernel.Link
 	NoNBD string
 	Node  string
@@ -234,4 +234,6 @@ func (l *Local) AdoptSocket(ctx context.Context, volume string, owner Owner, soc
 }
 
 // MakesNBD implements Keeper.
-func (l *Local) MakesNBD() (bool, string) { return l.opts.NBD != nil, l.opts.NoNBD }
+func (l *Local) MakesNBD() (bool, string) {
+	return l.opts.NBD != nil && l.opts.NoNBD == "", l.opts.NoNBD
+}

@@ -121,7 +121,12 @@ func New(opts Options) (*Instance, error) {
 	port := i.dataListener.Addr().(*net.TCPAddr).Port
 	i.info = &proto.InfoReply{
 		Uuid: uuid.NewString(), BootId: boot, Port: uint32(port), Version: opts.Version, DevicesKept: opts.Keeper.Successions(), DisksOnVolumes: onVolumes,
-		ReplicasGrow: true, DevicesGrow: opts.Keeper.Resizes(),
+		ReplicasGrow: true, DevicesGrow: opts.Keeper.Resizes(), DeviceKind: string(device.KindFUSE),
+	}
+	if makes, why := opts.Keeper.MakesNBD(); makes {
+		i.info.DeviceKind = string(device.KindNBD)
+	} else {
+		i.info.WhyNoNbd = why
 	}
 	i.replicas = newReplicaHost(i.disks, boot, i.changes, i.log)
 	i.engines = newEngineHost(i.replicas, i.changes, opts, i.log)

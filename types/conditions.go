@@ -29,6 +29,8 @@ const (
 	// Node: block devices outlive the process that serves them. For information: where it
 	// is False, a volume loses its device with that process and is attached anew.
 	ConditionDeviceSuccession = "DeviceSuccession"
+	// Node: what new block devices are made with. For information.
+	ConditionKernelNBDClient = "KernelNBDClient"
 	// Volume: every replica has a place, or those that have one are enough for a new volume.
 	ConditionScheduled = "Scheduled"
 	// Volume: the data cannot be served as it is; the message says why and what helps.
@@ -89,6 +91,7 @@ const (
 	ReasonNFSClientNotFound       = "NFSClientIsNotFound"
 	ReasonKernelCheckFailed       = "CheckKernelConfigFailed"
 	ReasonKernelTooOld            = "KernelTooOld"
+	ReasonKernelNBDClientNotUsed  = "KernelNBDClientNotUsed"
 	// Node DefaultDisksConfig: the annotation breaks a rule, the label has a value that
 	// means nothing, or the default disk could not be made. They are the Events' reasons too.
 	ReasonDefaultDisksConfigInvalid     = "DefaultDisksConfigInvalid"

@@ -65,6 +65,8 @@ type PodOptions struct {
 	// ServiceAccount may be empty: the namespace's default. Its token is not mounted.
 	ServiceAccount string
 	PullSecrets    []corev1.LocalObjectReference
+	// Devices is what new block devices are made with, as the data plane's program knows it; empty: its default.
+	Devices string
 }
 
 // Deps are what a Controller works with.

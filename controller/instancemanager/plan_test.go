@@ -1,6 +1,7 @@
 package instancemanager
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -221,6 +222,9 @@ func TestPlan(t *testing.T) {
 }
 
 func TestThePodIsWhatTheDataPlaneNeeds(t *testing.T) {
+	env := func(o PodOptions) []corev1.EnvVar { return newPod(stopped(), o).Spec.Containers[0].Env }
+	assert.Contains(t, env(PodOptions{Devices: "fuse"}), corev1.EnvVar{Name: "LONGHORN_DEVICES", Value: "fuse"})
+	assert.NotContains(t, fmt.Sprint(env(PodOptions{})), "LONGHORN_DEVICES", "the program's default")
 	p := newPod(stopped(), PodOptions{ServiceAccount: "longhorn"})
 	name := types.InstanceManagerName("node-1")
 	assert.Equal(t, name, p.Name)

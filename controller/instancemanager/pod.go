@@ -68,7 +68,7 @@ func newPod(m *longhorn.InstanceManager, o PodOptions) *corev1.Pod {
 			ImagePullSecrets:              o.PullSecrets,
 			AutomountServiceAccountToken:  new(false), // it does not speak to the API server
 			EnableServiceLinks:            new(false),
-			Containers:                    []corev1.Container{container(m.Spec.Image)},
+			Containers:                    []corev1.Container{container(m.Spec.Image, o.Devices)},
 			Volumes: []corev1.Volume{
 				hostPath("host", "/", corev1.HostPathDirectory),
 				hostPath("dev", "/dev", corev1.HostPathDirectory),
@@ -78,8 +78,11 @@ func newPod(m *longhorn.InstanceManager, o PodOptions) *corev1.Pod {
 	}
 }
 
-func container(image string) corev1.Container {
-	return corev1.Container{
+// devicesEnv hands PodOptions.Devices on. A flag would keep a release that does not know it from starting.
+const devicesEnv = "LONGHORN_DEVICES"
+
+func container(image, devices string) corev1.Container {
+	c := corev1.Container{
 		Name:            containerName,
 		Image:           image,
 		ImagePullPolicy: corev1.PullIfNotPresent,
@@ -108,6 +111,10 @@ func container(image string) corev1.Container {
 			{Name: "run", MountPath: types.RuntimeDirectory},
 		},
 	}
+	if devices != "" {
+		c.Env = append(c.Env, corev1.EnvVar{Name: devicesEnv, Value: devices})
+	}
+	return c
 }
 
 func fieldEnv(name, path string) corev1.EnvVar {

@@ -251,8 +251,9 @@ func (c *Controller) apply(ctx context.Context, node *longhorn.Node, p Plan) err
 // recordFlips sends an Event per condition, with the condition's type as the reason.
 func recordFlips(recorder record.EventRecorder, node *longhorn.Node, flipped []longhorn.Condition) {
 	for _, c := range flipped {
-		if c.Type == types.ConditionNFSClientInstalled && c.Status != longhorn.ConditionTrue {
-			continue // nothing that this release offers needs it: the condition alone says so
+		optional := c.Type == types.ConditionNFSClientInstalled || c.Type == types.ConditionKernelNBDClient
+		if optional && c.Status != longhorn.ConditionTrue {
+			continue // a node may well lack it: the condition alone says so
 		}
 		eventType := corev1.EventTypeWarning
 		if c.Status == longhorn.ConditionTrue || c.Type == types.ConditionEmptied {

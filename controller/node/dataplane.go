@@ -8,6 +8,9 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
+// deviceKindNBD is the data plane's word for devices of the kernel's NBD client.
+const deviceKindNBD = "nbd"
+
 // DataPlane is what the instance manager of this node says that concerns the node and its
 // disks.
 type DataPlane struct {
@@ -17,12 +20,16 @@ type DataPlane struct {
 	HangingDisks map[string]string
 	// DevicesKept: block devices outlive the process that serves them.
 	DevicesKept bool
+	// DeviceKind is what new block devices are made with, "nbd" or "fuse"; "": it is of a release that does not say. WhyNoNBD says
+	// why not with the first.
+	DeviceKind, WhyNoNBD string
 	// DisksOnVolumes: it also keeps replicas on file systems that lie on volumes attached here.
 	DisksOnVolumes bool
 }
 
 func (d DataPlane) equal(other DataPlane) bool {
-	return d.Answers == other.Answers && d.DevicesKept == other.DevicesKept && d.DisksOnVolumes == other.DisksOnVolumes && maps.Equal(d.HangingDisks, other.HangingDisks)
+	return d.Answers == other.Answers && d.DevicesKept == other.DevicesKept && d.DisksOnVolumes == other.DisksOnVolumes &&
+		d.DeviceKind == other.DeviceKind && d.WhyNoNBD == other.WhyNoNBD && maps.Equal(d.HangingDisks, other.HangingDisks)
 }
 
 // mayUse tells whether the data plane can use a disk that lies on a volume. While the data plane
@@ -48,5 +55,20 @@ func deviceSuccession(node string, d DataPlane) longhorn.Condition {
 		Type: types.ConditionDeviceSuccession, Status: longhorn.ConditionFalse, Reason: types.ReasonKernelTooOld,
 		Message: fmt.Sprintf("the kernel of node %s does not send requests of a FUSE device again, which needs Linux 6.9: when the instance manager's process ends, "+
 			"volumes attached here lose their device and are attached anew, and a new version reaches the data plane only while no volume is served here", node),
+	}
+}
+
+// kernelNBDClient tells what new block devices of a node are made with. The other kind works everywhere, and one flush holds up all else
+// of the device (docs/decisions/0012).
+func kernelNBDClient(node string, d DataPlane) longhorn.Condition {
+	if d.DeviceKind == deviceKindNBD {
+		return longhorn.Condition{
+			Type: types.ConditionKernelNBDClient, Status: longhorn.ConditionTrue,
+			Message: fmt.Sprintf("new block devices on node %s are made with the kernel's NBD client", node),
+		}
+	}
+	return longhorn.Condition{
+		Type: types.ConditionKernelNBDClient, Status: longhorn.ConditionFalse, Reason: types.ReasonKernelNBDClientNotUsed,
+		Message: fmt.Sprintf("new block devices on node %s are made with FUSE and a loop device: %s", node, d.WhyNoNBD),
 	}
 }

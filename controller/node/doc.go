@@ -9,7 +9,8 @@
 //	    MountPropagation,
 //	    KernelModulesLoaded,
 //	    NFSClientInstalled,
-//	    DeviceSuccession]
+//	    DeviceSuccession,
+//	    KernelNBDClient]
 //	  diskStatus, region, zone                     diskStatus[*].conditions[Ready, Schedulable]
 //	                                               of a node that is away: reason NodeNotReady
 //

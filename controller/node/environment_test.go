@@ -84,6 +84,26 @@ func TestDeviceSuccessionIsWhatTheDataPlaneSays(t *testing.T) {
 	}
 }
 
+func TestTheKindOfDevicesIsWhatTheDataPlaneSays(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		says DataPlane
+		want string
+		text string
+	}{
+		{"the kernel's NBD client → True", DataPlane{Answers: true, DeviceKind: "nbd"}, "True", "the kernel's NBD client"},
+		{"FUSE → False, and why", DataPlane{Answers: true, DeviceKind: "fuse", WhyNoNBD: "no module nbd"}, "False KernelNBDClientNotUsed", "no module nbd"},
+		{"a data plane that does not say → none", DataPlane{Answers: true}, "", ""},
+		{"no answer → none yet", DataPlane{DeviceKind: "nbd"}, "", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got := conditionOf(plan(input(func(in *Input) { in.DataPlane = c.says }), testutil.Now).Status.Conditions, "KernelNBDClient")
+			assert.Equal(t, c.want, strings.TrimSpace(string(got.Status)+" "+got.Reason))
+			assert.Contains(t, got.Message, c.text)
+		})
+	}
+}
+
 func conditionOf(list []longhorn.Condition, conditionType string) longhorn.Condition {
 	for _, c := range list {
 		if c.Type == conditionType {

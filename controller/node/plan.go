@@ -65,6 +65,9 @@ func plan(in Input, now time.Time) Plan {
 	}
 	if in.DataPlane.Answers {
 		p.Status.Conditions, _ = types.SetCondition(p.Status.Conditions, deviceSuccession(in.Node.Name, in.DataPlane), now)
+		if in.DataPlane.DeviceKind != "" {
+			p.Status.Conditions, _ = types.SetCondition(p.Status.Conditions, kernelNBDClient(in.Node.Name, in.DataPlane), now)
+		}
 	}
 	p.Flipped = types.FlippedConditions(in.Node.Status.Conditions, p.Status.Conditions)
 

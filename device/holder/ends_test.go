@@ -18,7 +18,8 @@ import (
 )
 
 // Holder and serving process die at once, with data in the page cache of the device, and in the middle of a removal that writes such data
-// back: nothing hangs, and the loop device is free.
+// back: nothing hangs, and the loop device is free. Of NBD devices TestTheNextHolderEndsWhatOneThatDiedHasLeft says it: the holder does not
+// have them open.
 func TestNothingHangsWhenHolderAndServingProcessDieAtOnce(t *testing.T) {
 	for _, removing := range []bool{false, true} {
 		name := "in peace"

@@ -36,6 +36,8 @@ const (
 
 	// nbdEnv has devices made with NBD.
 	nbdEnv = "LONGHORN_TEST_NBD"
+	// onlyFUSE in a rig's directory has a holder make FUSE devices all the same.
+	onlyFUSE = "only-fuse"
 
 	volume  = "vol-1"
 	volSize = 64 << 20
@@ -88,7 +90,10 @@ func devicesIn(dir string) device.Options {
 		if err != nil {
 			panic(err)
 		}
-		opts.NBD = link
+		opts.NBD, opts.NoNBD = link, ""
+		if _, err := os.Stat(filepath.Join(filepath.Dir(dir), onlyFUSE)); err == nil {
+			opts.NoNBD = "the test asks for FUSE"
+		}
 	}
 	return opts
 }
@@ -424,10 +429,14 @@ func (r *rig) expectNothingLeft(h device.Held, node bool) {
 	r.t.Errorf("%s is left", h.Loop)
 }
 
-// isConfigured tells whether the loop device is still on the file that it was made on. Its number is given to the next on the machine who
+// isConfigured tells whether the kernel's device is still the one that was made. A loop device must be on the file that it was made on. Its number is given to the next on the machine who
 // asks for one. To open it here is no hindrance: what is to clear itself does so when the last of all has closed it.
 func isConfigured(t *testing.T, h device.Held) bool {
 	t.Helper()
+	if h.Kind == device.KindNBD {
+		id, err := os.ReadFile(filepath.Join("/sys/block", filepath.Base(h.Loop), "backend"))
+		return err == nil && strings.TrimSpace(string(id)) == "longhorn:test/"+h.Volume
+	}
 	if _, err := os.Stat(filepath.Join("/sys/block", filepath.Base(h.Loop), "loop")); errors.Is(err, os.ErrNotExist) {
 		return false
 	}

@@ -132,12 +132,12 @@ func Run(ctx context.Context, opts Options) error {
 	h.resends = h.successions
 	if makes, why := h.devices.MakesNBD(); makes {
 		h.successions = true
-		h.devices.RemoveLostNBD()
 		h.log.Info("Devices are made with NBD")
 	} else {
 		h.log.WithField("reason", why).Info("Devices are made with FUSE")
 	}
 	h.log.WithField("successions", h.successions).Info("Holder starts")
+	defer h.removeLost()()
 	if h.mounts, err = keepMounts(); err != nil {
 		h.log.WithError(err).Warn("A disk cannot lie on a device that is served here")
 	}

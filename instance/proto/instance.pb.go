@@ -249,7 +249,10 @@ type InfoReply struct {
 	// ReplicaStart makes a replica larger, and EngineExpand is known.
 	ReplicasGrow bool `protobuf:"varint,7,opt,name=replicas_grow,json=replicasGrow,proto3" json:"replicas_grow,omitempty"`
 	// Block devices can become larger while they are in use.
-	DevicesGrow   bool `protobuf:"varint,8,opt,name=devices_grow,json=devicesGrow,proto3" json:"devices_grow,omitempty"`
+	DevicesGrow bool `protobuf:"varint,8,opt,name=devices_grow,json=devicesGrow,proto3" json:"devices_grow,omitempty"`
+	// What new block devices are made with ("nbd", "fuse"), and why not with NBD.
+	DeviceKind    string `protobuf:"bytes,9,opt,name=device_kind,json=deviceKind,proto3" json:"device_kind,omitempty"`
+	WhyNoNbd      string `protobuf:"bytes,10,opt,name=why_no_nbd,json=whyNoNbd,proto3" json:"why_no_nbd,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -338,6 +341,20 @@ func (x *InfoReply) GetDevicesGrow() bool {
 		return x.DevicesGrow
 	}
 	return false
+}
+
+func (x *InfoReply) GetDeviceKind() string {
+	if x != nil {
+		return x.DeviceKind
+	}
+	return ""
+}
+
+func (x *InfoReply) GetWhyNoNbd() string {
+	if x != nil {
+		return x.WhyNoNbd
+	}
+	return ""
 }
 
 type ReplicaSpec struct {
@@ -1482,7 +1499,7 @@ const file_instance_proto_instance_proto_rawDesc = "" +
 	"\x1dinstance/proto/instance.proto\x12\x14longhorn.instance.v1\"\a\n" +
 	"\x05Empty\"\r\n" +
 	"\vInfoRequest\"\x0e\n" +
-	"\fWatchRequest\"\xfb\x01\n" +
+	"\fWatchRequest\"\xba\x02\n" +
 	"\tInfoReply\x12\x12\n" +
 	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x17\n" +
 	"\aboot_id\x18\x02 \x01(\tR\x06bootId\x12\x12\n" +
@@ -1491,7 +1508,12 @@ const file_instance_proto_instance_proto_rawDesc = "" +
 	"\fdevices_kept\x18\x05 \x01(\bR\vdevicesKept\x12(\n" +
 	"\x10disks_on_volumes\x18\x06 \x01(\bR\x0edisksOnVolumes\x12#\n" +
 	"\rreplicas_grow\x18\a \x01(\bR\freplicasGrow\x12!\n" +
-	"\fdevices_grow\x18\b \x01(\bR\vdevicesGrow\"\xda\x01\n" +
+	"\fdevices_grow\x18\b \x01(\bR\vdevicesGrow\x12\x1f\n" +
+	"\vdevice_kind\x18\t \x01(\tR\n" +
+	"deviceKind\x12\x1c\n" +
+	"\n" +
+	"why_no_nbd\x18\n" +
+	" \x01(\tR\bwhyNoNbd\"\xda\x01\n" +
 	"\vReplicaSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06volume\x18\x02 \x01(\tR\x06volume\x12\x10\n" +

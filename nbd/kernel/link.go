@@ -86,7 +86,24 @@ func Open(netNS string) (*Link, error) {
 	if _, err := conn.GetFamily(familyName); err != nil {
 		return nil, fmt.Errorf("the kernel has no NBD client (module nbd): %w", err)
 	}
+	var u unix.Utsname
+	if err := unix.Uname(&u); err != nil {
+		return nil, fmt.Errorf("find the kernel's release: %w", err)
+	}
+	if release := unix.ByteSliceToString(u.Release[:]); !namesOwners(release) {
+		return nil, fmt.Errorf("the kernel's NBD client does not name the owners of its devices, which needs Linux 5.14; this is %s", release)
+	}
 	return l, nil
+}
+
+// namesOwners tells whether a kernel of this release keeps the backend identifier of a device (since 5.14). One of which the release cannot be
+// read is taken for new: making a device finds out.
+func namesOwners(release string) bool {
+	var major, minor int
+	if _, err := fmt.Sscanf(release, "%d.%d", &major, &minor); err != nil {
+		return true
+	}
+	return major > 5 || major == 5 && minor >= 14
 }
 
 // do sends one command.

@@ -19,11 +19,15 @@ mount -t tmpfs run run
 mount -t hostfs -o "$DATA" none mnt
 pivot_root . old
 ip link set lo up
-for module in fs/fuse/fuse.ko drivers/block/loop.ko drivers/block/nbd.ko; do insmod "$modules/$module" 2>/dev/null; done
 cd /mnt
 (
+	for module in fs/fuse/fuse.ko drivers/block/loop.ko drivers/block/nbd.ko; do
+		insmod "$modules/$module" || echo "insmod $module failed"
+	done
 	timeout -k 2 200 ./device.test -test.v -test.timeout 190s -test.run 'TestAbort|Stops|OfAnNBD|HoldsAFile|Grows|TakenOver|Discards' &&
-		timeout -k 2 300 ./holder.test -test.v -test.timeout 290s -test.run TestUsersOfADevice &&
+		timeout -k 2 300 ./holder.test -test.v -test.timeout 290s \
+			-test.run 'TestUsersOfADevice|TestAFileSystemSurvives|TestTheNextHolderEnds' &&
+		timeout -k 2 60 ./device.test -test.run '^$' -test.bench BesideAFlush -test.benchtime 300x &&
 		echo GUEST PASSED
 ) >/mnt/out.txt 2>&1 </dev/null
 echo o >/proc/sysrq-trigger
