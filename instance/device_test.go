@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -38,24 +39,32 @@ func (n *node) withDevice() (c cluster, device string) {
 	return c, n.untilEngine(proto.Phase_PHASE_RUNNING).GetEndpoint()
 }
 
-// loopOf is the directory of a device in sysfs.
+// loopOf is the directory of a device in sysfs, and which of the devices that have had its number it is: the next who asks for a loop
+// device is given a number that is free.
 func loopOf(t testing.TB, device string) string {
 	t.Helper()
 	var st unix.Stat_t
 	require.NoError(t, unix.Stat(device, &st))
-	return fmt.Sprintf("/sys/dev/block/%d:%d/loop", unix.Major(st.Rdev), unix.Minor(st.Rdev))
+	dir := fmt.Sprintf("/sys/dev/block/%d:%d", unix.Major(st.Rdev), unix.Minor(st.Rdev))
+	return dir + "#" + sequenceOf(dir)
 }
 
-// awaitGone waits until a path is gone: the kernel clears a loop device after its last user, with nothing to wait on.
-func awaitGone(t testing.TB, path string) {
+func sequenceOf(dir string) string {
+	b, _ := os.ReadFile(filepath.Join(dir, "diskseq"))
+	return strings.TrimSpace(string(b))
+}
+
+// awaitGone waits until the device that loopOf named is gone: the kernel clears a loop device after its last user, with nothing to wait on.
+func awaitGone(t testing.TB, loop string) {
 	t.Helper()
-	for range 200 {
-		if _, err := os.Lstat(path); os.IsNotExist(err) {
+	dir, sequence, _ := strings.Cut(loop, "#")
+	for range 500 {
+		if _, err := os.Lstat(filepath.Join(dir, "loop")); os.IsNotExist(err) || sequenceOf(dir) != sequence {
 			return
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
-	t.Errorf("%s is left", path)
+	t.Errorf("%s is left", loop)
 }
 
 func TestAForcedStopEndsAVolumeThatIsMountedAndLeavesNothing(t *testing.T) {
