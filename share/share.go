@@ -69,6 +69,11 @@ func serve(ctx context.Context, o Options, v *volume, health *healthService) err
 		v.closeWithin(unmountPatience)
 		return fmt.Errorf("writing the NFS server's configuration: %w", err)
 	}
+	if err := showOneSource(o.NFSPort); err != nil {
+		o.Log.WithError(err).Warn("Clients that are seen at another address when the share moves lose their locks then")
+	} else if err := adoptRecords(v.recovery); err != nil {
+		o.Log.WithError(err).Warn("Some clients of the last server may lose their locks")
+	}
 	p := newProber(o.NFSPort, probePatience)
 	s := &supervisor{
 		watch: watch{t: defaultTiming(o.Lease)}, now: sinceBoot,
