@@ -9,6 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	pb "github.com/longhorn-lep/longhorn-manager/instance/proto"
 )
 
@@ -59,10 +61,9 @@ func (b *bench) measureAway(ctx context.Context) error {
 	if err := b.leaveOut(ctx, v, old); err != nil {
 		return err
 	}
-	another := v.replicaOn(last)
-	another.Name, another.Uid, another.Directory = another.GetName()+"b", another.GetUid()+"b", another.GetDirectory()+"b"
-	if _, err := last.ReplicaCreate(ctx, another); err != nil {
-		return fmt.Errorf("make replica %s: %w", another.GetName(), err)
+	another, err := b.another(ctx, last, old)
+	if err != nil {
+		return err
 	}
 	if err := measure("it is new", another); err != nil {
 		return err
@@ -97,21 +98,20 @@ func (b *bench) leaveOut(ctx context.Context, v *volume, r *pb.ReplicaSpec) erro
 	return err
 }
 
+// rebuildLimit bounds how long a rebuild may take.
+const rebuildLimit = 5 * time.Minute
+
 // rebuild makes a replica a member, and returns what its node received meanwhile, in bytes, and how long it took.
 func (b *bench) rebuild(ctx context.Context, v *volume, on *node, r *pb.ReplicaSpec) (sent int64, took time.Duration, err error) {
-	if _, err := on.ReplicaStart(ctx, r); err != nil {
-		return 0, 0, fmt.Errorf("start replica %s: %w", r.GetName(), err)
-	}
 	before, err := on.received(ctx)
 	if err != nil {
 		return 0, 0, err
 	}
 	began := time.Now()
-	member := &pb.Member{Name: r.GetName(), Uid: r.GetUid(), Address: on.replicaHost()}
-	if _, err := b.nodes[0].EngineAddReplica(ctx, v.request(member)); err != nil {
-		return 0, 0, fmt.Errorf("add replica %s: %w", r.GetName(), err)
+	if err := b.beginRebuild(ctx, v, on, r); err != nil {
+		return 0, 0, err
 	}
-	if _, err := b.nodes[0].until(ctx, "an epoch with "+r.GetName(), func(s *pb.State) bool { return v.isIn(s, r.GetName()) }); err != nil {
+	if err := b.awaitRebuilt(ctx, v, r); err != nil {
 		return 0, 0, err
 	}
 	took = time.Since(began)
@@ -119,8 +119,47 @@ func (b *bench) rebuild(ctx context.Context, v *volume, on *node, r *pb.ReplicaS
 	return after - before, took, err
 }
 
+// beginRebuild starts a replica and has the engine rebuild it.
+func (b *bench) beginRebuild(ctx context.Context, v *volume, on *node, r *pb.ReplicaSpec) error {
+	if _, err := on.ReplicaStart(ctx, r); err != nil {
+		return fmt.Errorf("start replica %s: %w", r.GetName(), err)
+	}
+	member := &pb.Member{Name: r.GetName(), Uid: r.GetUid(), Address: on.replicaHost()}
+	if _, err := b.nodes[0].EngineAddReplica(ctx, v.request(member)); err != nil {
+		return fmt.Errorf("add replica %s: %w", r.GetName(), err)
+	}
+	return nil
+}
+
+func (b *bench) awaitRebuilt(ctx context.Context, v *volume, r *pb.ReplicaSpec) error {
+	s, err := b.nodes[0].untilWithin(ctx, rebuildLimit, "an epoch with "+r.GetName(), func(s *pb.State) bool {
+		return v.isIn(s, r.GetName()) || v.hasFailed(s, r.GetName())
+	})
+	if err == nil && !v.isIn(s, r.GetName()) {
+		err = fmt.Errorf("the rebuild of replica %s has failed: %v", r.GetName(), v.engineState(s).GetMembers())
+	}
+	return err
+}
+
+// another makes a replica that was never written to be in the place of one that was left out.
+func (b *bench) another(ctx context.Context, on *node, old *pb.ReplicaSpec) (*pb.ReplicaSpec, error) {
+	r := proto.CloneOf(old)
+	r.Name, r.Uid, r.Directory = old.GetName()+"b", old.GetUid()+"b", old.GetDirectory()+"b"
+	if _, err := on.ReplicaCreate(ctx, r); err != nil {
+		return nil, fmt.Errorf("make replica %s: %w", r.GetName(), err)
+	}
+	return r, nil
+}
+
 func (v *volume) request(m *pb.Member) *pb.EngineMemberRequest {
 	return &pb.EngineMemberRequest{Name: v.engine(), Session: "session-" + v.name, Member: m}
+}
+
+// hasFailed tells whether the engine has given a replica up.
+func (v *volume) hasFailed(s *pb.State, replica string) bool {
+	return slices.ContainsFunc(v.engineState(s).GetMembers(), func(m *pb.MemberState) bool {
+		return m.GetName() == replica && m.GetMode() == "ERR"
+	})
 }
 
 // isIn tells whether a replica is a member of the epoch in force, none being proposed.

@@ -63,7 +63,7 @@ var patterns = []pattern{
 type figures struct {
 	IOPS           float64
 	BytesPerSecond float64
-	P99            time.Duration // of completion latency
+	P50, P99       time.Duration // of completion latency
 	CPU            time.Duration // of all instance managers, for one operation
 }
 
@@ -157,5 +157,8 @@ func parseFio(out []byte, write bool) (figures, error) {
 	if d.IOPS <= 0 {
 		return figures{}, errors.New("fio did nothing")
 	}
-	return figures{IOPS: d.IOPS, BytesPerSecond: d.Bytes, P99: time.Duration(d.Latency.Percentile["99.000000"])}, nil
+	p := d.Latency.Percentile
+	return figures{
+		IOPS: d.IOPS, BytesPerSecond: d.Bytes, P50: time.Duration(p["50.000000"]), P99: time.Duration(p["99.000000"]),
+	}, nil
 }

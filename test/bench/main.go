@@ -2,7 +2,8 @@
 // Kubernetes. An engine on the first has its local replica by direct call and two others over TCP. fio loads a volume through the
 // unix socket, another through its block device, and a plain file on the same disk, in turn; the medians are printed as a Markdown
 // table beside the figures that must be beaten. Then it measures how long a flush takes beside writers of much, what a replica is sent
-// that was away, and what idle attached volumes cost in memory and processor time.
+// that was away, how long writes take beside a rebuild, how long a rebuild of scattered data takes beside a plain copy, and what idle
+// attached volumes cost in memory and processor time.
 //
 // It owns the namespaces, the processes, the directory and the figures' presentation, and it plays the engine controller: it
 // records the epochs that engines propose. It must know the data plane by its gRPC service and its sockets only.
@@ -30,7 +31,7 @@ import (
 type options struct {
 	binary string         // the program under test
 	dir    string         // where the working directory is made; its disk is the one that is measured
-	parts  string         // of load, flush, away and idle
+	parts  string         // names of parts, with commas between
 	match  *regexp.Regexp // which cells are measured under load, by "<target>, <pattern>"
 
 	mtu     int           // of the network between the instance managers, in bytes
@@ -39,6 +40,35 @@ type options struct {
 	idle    time.Duration // how long idle processes are watched
 	volumes int           // idle volumes in the end
 	quick   bool          // a trial: figures are not judged
+}
+
+// part is what can be measured alone. measure prints its figures, and returns those that are not as good as they must be.
+type part struct {
+	name, what string
+	isLong     bool // too long for a trial
+	measure    func(*bench, context.Context) (missed []string, err error)
+}
+
+var parts = []part{
+	{"load", "under load", false, (*bench).measureLoad},
+	{"flush", "flushes", false, unjudged((*bench).measureFlush)},
+	{"away", "the return of a replica", true, unjudged((*bench).measureAway)},
+	{"beside", "writes beside a rebuild", true, (*bench).measureBeside},
+	{"scattered", "a rebuild of scattered data", true, unjudged((*bench).measureScattered)},
+	{"idle", "idle volumes", false, unjudged((*bench).measureIdle)},
+}
+
+// unjudged is a measurement that has no figures that must be reached.
+func unjudged(measure func(*bench, context.Context) error) func(*bench, context.Context) ([]string, error) {
+	return func(b *bench, ctx context.Context) ([]string, error) { return nil, measure(b, ctx) }
+}
+
+func partNames() []string {
+	var names []string
+	for _, p := range parts {
+		names = append(names, p.name)
+	}
+	return names
 }
 
 func main() {
@@ -64,7 +94,7 @@ func parse(args []string) (options, error) {
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
 	f.StringVar(&o.binary, "binary", "bin/longhorn-manager", "the program under test")
 	f.StringVar(&o.dir, "dir", os.TempDir(), "where the working directory is made; its disk is measured")
-	f.StringVar(&o.parts, "parts", "load,flush,away,idle", "what to measure")
+	f.StringVar(&o.parts, "parts", strings.Join(partNames(), ","), "what to measure")
 	match := f.String("match", "", "measure only cells of the load such as \"unix socket, 4k write QD1\" that match this expression")
 	f.IntVar(&o.mtu, "mtu", 1500, "largest packet, in bytes, between the instance managers; 65000 is like a loopback device")
 	f.DurationVar(&o.runtime, "runtime", 5*time.Second, "of one run of fio")
@@ -86,9 +116,9 @@ func parse(args []string) (options, error) {
 	case o.runs < 1 || o.runtime < time.Second || o.runtime%time.Second != 0 || o.idle < time.Second || o.volumes < 2:
 		return o, errors.New("-runs must be at least 1, -runtime whole seconds, -idle at least 1s, -volumes at least 2")
 	}
-	for part := range strings.SplitSeq(o.parts, ",") {
-		if !slices.Contains([]string{"load", "flush", "away", "idle"}, part) {
-			return o, fmt.Errorf("-parts: %q is not load, flush, away or idle", part)
+	for name := range strings.SplitSeq(o.parts, ",") {
+		if !slices.Contains(partNames(), name) {
+			return o, fmt.Errorf("-parts: %q is none of %s", name, strings.Join(partNames(), ", "))
 		}
 	}
 	var err error
@@ -122,25 +152,15 @@ func run(ctx context.Context, o options) (err error) {
 	}
 	b.describeMachine(os.Stdout)
 	var missed []string
-	if o.has("load") {
-		if missed, err = b.measureLoad(ctx); err != nil {
-			return fmt.Errorf("measure under load: %w", err)
+	for _, p := range parts {
+		if !o.has(p.name) || o.quick && p.isLong {
+			continue
 		}
-	}
-	if o.has("flush") {
-		if err := b.measureFlush(ctx); err != nil {
-			return fmt.Errorf("measure flushes: %w", err)
+		some, err := p.measure(b, ctx)
+		if err != nil {
+			return fmt.Errorf("measure %s: %w", p.what, err)
 		}
-	}
-	if o.has("away") && !o.quick {
-		if err := b.measureAway(ctx); err != nil {
-			return fmt.Errorf("measure the return of a replica: %w", err)
-		}
-	}
-	if o.has("idle") {
-		if err := b.measureIdle(ctx); err != nil {
-			return fmt.Errorf("measure idle volumes: %w", err)
-		}
+		missed = append(missed, some...)
 	}
 	fmt.Printf("\nLoad average at the end: %s\n", loadAverage())
 	if len(missed) > 0 && !o.quick {

@@ -143,9 +143,13 @@ func (n *node) current() (*pb.State, <-chan struct{}) {
 	return n.state, n.news
 }
 
-// until waits for a state that satisfies ready.
+// until waits for a state that satisfies ready, as long as a start may take.
 func (n *node) until(ctx context.Context, what string, ready func(*pb.State) bool) (*pb.State, error) {
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	return n.untilWithin(ctx, startTimeout, what, ready)
+}
+
+func (n *node) untilWithin(ctx context.Context, limit time.Duration, what string, ready func(*pb.State) bool) (*pb.State, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	for {
 		s, news := n.current()
