@@ -17,6 +17,8 @@ const (
 	copyChunkBytes = 1 << 20
 	copyStepBytes  = 64 << 20
 	copyFlushBytes = 4 * copyStepBytes
+	// busyChunkBytes is how much is copied at once while users have requests: theirs wait behind it for the disks and the network.
+	busyChunkBytes = 128 << 10
 	// joinHoleBytes is how long a hole between data may be that is copied with it, as zeroes: a file with a hole in every other block
 	// would be copied block by block otherwise. It bounds what repeated rebuilds can make of a sparse file.
 	joinHoleBytes = 16 << 10
@@ -87,9 +89,23 @@ func (c *copier) step(ctx context.Context, off, length int64) error {
 	return nil
 }
 
-// paced copies a piece when its time has come. What was a hole and is none any more may be long, so it is copied in chunks then.
+// paced copies a piece, in smaller ones while users have requests.
 func (c *copier) paced(ctx context.Context, p piece) error {
-	if err := c.pace.wait(ctx, p); err != nil {
+	busy := c.pace.busy()
+	if !busy || p.zero {
+		return c.one(ctx, p, busy)
+	}
+	for _, small := range cutPieces([]piece{p}, busyChunkBytes) {
+		if err := c.one(ctx, small, true); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// one copies a piece when its time has come. What was a hole and is none any more may be long, so it is copied in chunks then.
+func (c *copier) one(ctx context.Context, p piece, busy bool) error {
+	if err := c.pace.wait(ctx, p, busy); err != nil {
 		return err
 	}
 	begun := c.pace.clock.Now()
@@ -101,7 +117,7 @@ func (c *copier) paced(ctx context.Context, p piece) error {
 	if equal {
 		return nil
 	}
-	for _, chunk := range cutPieces([]piece{{off: p.off, length: p.length}}) {
+	for _, chunk := range cutPieces([]piece{{off: p.off, length: p.length}}, copyChunkBytes) {
 		if err := c.paced(ctx, chunk); err != nil {
 			return err
 		}
@@ -111,7 +127,7 @@ func (c *copier) paced(ctx context.Context, p piece) error {
 
 // survey cuts a step into holes and chunks of data. If the holes are not known, all is data.
 func (c *copier) survey(off, length int64) []piece {
-	return cutPieces(joinHoles(c.findHoles(off, length)))
+	return cutPieces(joinHoles(c.findHoles(off, length)), copyChunkBytes)
 }
 
 // findHoles returns the holes of a range, and what is between them.
@@ -170,15 +186,15 @@ func joinHoles(pieces []piece) []piece {
 }
 
 // cutPieces cuts data into chunks.
-func cutPieces(pieces []piece) []piece {
+func cutPieces(pieces []piece, chunkBytes int64) []piece {
 	var cut []piece
 	for _, p := range pieces {
 		if p.zero {
 			cut = append(cut, p)
 			continue
 		}
-		for at := int64(0); at < p.length; at += copyChunkBytes {
-			cut = append(cut, piece{off: p.off + at, length: min(copyChunkBytes, p.length-at)})
+		for at := int64(0); at < p.length; at += chunkBytes {
+			cut = append(cut, piece{off: p.off + at, length: min(chunkBytes, p.length-at)})
 		}
 	}
 	return cut
@@ -245,10 +261,10 @@ const (
 	maxYield = 100 * time.Millisecond
 )
 
-// wait returns when a piece may be copied.
-func (p *pace) wait(ctx context.Context, next piece) error {
+// wait returns when a piece may be copied; busy says whether users have requests.
+func (p *pace) wait(ctx context.Context, next piece, busy bool) error {
 	var pause time.Duration
-	if p.busy() {
+	if busy {
 		pause = min(p.took, maxYield)
 	}
 	if p.bytesPerSecond > 0 && !next.zero {

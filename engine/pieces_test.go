@@ -1,9 +1,11 @@
 package engine
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/longhorn-lep/longhorn-manager/membership"
 	"github.com/longhorn-lep/longhorn-manager/nbd/faulty"
@@ -39,7 +41,7 @@ func TestShortHolesAreCopiedWithTheDataAroundThem(t *testing.T) {
 			assert.Equal(t, c.want, joinHoles(c.found))
 		})
 	}
-	assert.Equal(t, ranges(1024, 1024, 4, -4096, 1), cutPieces(ranges(2052, -4096, 1)), "data is cut, holes are not")
+	assert.Equal(t, ranges(1024, 1024, 4, -4096, 1), cutPieces(ranges(2052, -4096, 1), copyChunkBytes), "data is cut, holes are not")
 	assert.Equal(t, ranges(8, -8), addPiece(addPiece(ranges(4), 4<<10, 4<<10, false), 8<<10, 8<<10, true))
 }
 
@@ -64,4 +66,29 @@ func TestScatteredBlocksAreCopiedTogether(t *testing.T) {
 		}
 	}
 	assert.LessOrEqual(t, given, testSize/copyChunkBytes+2, "requests for %d bytes", testSize)
+}
+
+// What users ask for waits behind what is copied at once.
+func TestACopyIsMadeInSmallPiecesWhileUsersHaveRequests(t *testing.T) {
+	for busy, want := range map[bool][]int64{
+		false: {copyChunkBytes},
+		true:  slices.Repeat([]int64{busyChunkBytes}, copyChunkBytes/busyChunkBytes),
+	} {
+		r := newRig(t, "a")
+		r.recorded = membership.NewEpoch(1, 1, []string{"a"})
+		r.disk("a").fill(t, 'x', 0, testSize)
+		e, _ := r.run(2)
+		c := &copier{
+			mirror: e.mirror, target: e.mirror.roster.Load().serving[0], buf: make([]byte, copyChunkBytes),
+			pace: &pace{clock: r.clock, busy: func() bool { return busy }, stop: make(chan struct{})},
+		}
+		require.NoError(t, c.paced(t.Context(), piece{length: copyChunkBytes}))
+		var written []int64
+		for _, op := range r.disk("a").io.Ops() {
+			if op.Kind == faulty.Write {
+				written = append(written, op.Length)
+			}
+		}
+		assert.Equal(t, want, written, "busy %t", busy)
+	}
 }
