@@ -40,7 +40,9 @@ type copier struct {
 	// unflushed is what was copied since the target's last flush; it is bounded so that users need not wait for the last one.
 	unflushed int64
 	done      int64 // how much of what is to be copied has been
-	report    func(done int64)
+	// copied has the regions that are copied and whose marks on the target are not cleared; nil if none are to be.
+	copied bitmap
+	report func(done int64)
 }
 
 // piece is a part of the volume that is copied at once.
@@ -49,27 +51,40 @@ type piece struct {
 	zero        bool // it was a hole when it was looked at
 }
 
-// copyTo copies the regions in only to the target; nil: all of the volume.
-func (e *Engine) copyTo(b *rebuild, target *member, fresh bool, only bitmap) error {
+// copyTo copies to the target what it lacks, and flushes it.
+func (e *Engine) copyTo(b *rebuild, target *member, fresh bool, lacks lack) error {
 	m := e.mirror
 	size := m.size.Load() // it does not grow during a rebuild
 	runs, total := []byteRange{{to: size}}, size
-	if only != nil {
-		runs, total = m.regions.bytes(only, size)
+	if lacks.only != nil {
+		runs, total = m.regions.bytes(lacks.only, size)
 	}
 	c := &copier{
 		mirror: m, target: target, fresh: fresh, buf: make([]byte, copyChunkBytes),
 		pace:   &pace{clock: e.cfg.Clock, bytesPerSecond: b.bytesPerSecond, busy: m.gate.wasBusy, stop: target.dropped},
 		report: func(done int64) { e.showProgress(b, int(done*100/total)) },
 	}
+	if lacks.kept {
+		c.copied = newBitmap(int(m.regions.count()))
+		defer m.regions.unwatchChanges()
+	}
+	step := min(copyStepBytes, e.cfg.KeepEvery)
 	for _, r := range runs {
-		for off := r.from; off < r.to; off += copyStepBytes {
-			if err := c.step(b.ctx, off, min(copyStepBytes, r.to-off)); err != nil {
+		for off := r.from; off < r.to; off += step {
+			length := min(step, r.to-off)
+			if err := c.step(b.ctx, off, length); err != nil {
 				return err
+			}
+			c.hasCopied(off, off+length, size)
+			if c.unflushed += length; c.unflushed >= e.cfg.KeepEvery {
+				c.unflushed = 0
+				if err := c.flush(); err != nil {
+					return err
+				}
 			}
 		}
 	}
-	return nil
+	return c.flush()
 }
 
 func (c *copier) step(ctx context.Context, off, length int64) error {
@@ -81,10 +96,6 @@ func (c *copier) step(ctx context.Context, off, length int64) error {
 		}
 		c.done += p.length
 		c.report(c.done)
-	}
-	if c.unflushed += length; c.unflushed >= copyFlushBytes {
-		c.unflushed = 0
-		return c.mirror.watchdog.whileAlone(c.target, func() error { return c.target.Flush(background) })
 	}
 	return nil
 }

@@ -74,6 +74,8 @@ type Config struct {
 	// for at most and when another member is asked for a read keep their relation to it. Both are for tests and tools that have no
 	// patience.
 	QuietPeriod, SlowAfter time.Duration
+	// KeepEvery is after how many bytes of the volume a copy is flushed, so that it need not be made again; 0 is 256 MiB. It is for tests.
+	KeepEvery int64
 }
 
 func (c Config) withDefaults() Config {
@@ -85,6 +87,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.QuietPeriod <= 0 {
 		c.QuietPeriod = quietPeriod
+	}
+	if c.KeepEvery <= 0 {
+		c.KeepEvery = copyFlushBytes
 	}
 	if c.SlowAfter <= 0 {
 		c.SlowAfter = membership.SlowAfter
@@ -137,6 +142,7 @@ type Engine struct {
 	quit    chan struct{} // closed to end the loops
 	looped  chan struct{} // closed when the start and the loops have ended
 
+	asking   sync.Mutex // held while replicas are asked what a joining one lacks; see lacking
 	expandMu sync.Mutex // one Expand at a time; taken before mu
 
 	stopMu sync.Mutex // one Stop at a time; taken before mu

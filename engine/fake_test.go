@@ -271,6 +271,30 @@ func (d *disk) control(op uint16, payload []byte) ([]byte, error) {
 			}
 		}
 		return nil, nil
+	case membership.OpLackAll:
+		d.base = membership.Epoch{}
+		if err := json.Unmarshal(payload, &d.base); err != nil {
+			return nil, err
+		}
+		for i := range (d.size-1)/d.region + 1 {
+			d.marks[i] = true
+		}
+		return nil, nil
+	case membership.OpAway:
+		var away membership.Away
+		if err := json.Unmarshal(payload, &away); err != nil {
+			return nil, err
+		}
+		if !away.Epoch.Equal(d.epoch) {
+			return nil, nbd.EINVAL
+		}
+		if last, known := d.away[away.Replica]; !known || !last.Equal(away.Epoch) {
+			if d.away == nil {
+				d.away = map[string]membership.Epoch{}
+			}
+			d.away[away.Replica] = away.Epoch
+		}
+		return nil, nil
 	case membership.OpChanged:
 		var away membership.Away
 		if err := json.Unmarshal(payload, &away); err != nil {

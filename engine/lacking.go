@@ -11,25 +11,39 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/nbd"
 )
 
-// lacking is askLacking for a rebuild that may end meanwhile: nothing can end a question that hangs in a disk of this machine, and the answer
-// that comes late is of use to none.
-func (e *Engine) lacking(b *rebuild, target *member, base membership.Epoch) (bitmap, error) {
+// lack is what a joining replica lacks.
+type lack struct {
+	only bitmap // regions; nil: all
+	// kept says that what is done of the copy may be kept: a member knows what is changed from now on, and nobody else is about to tell one.
+	kept bool
+}
+
+// lacking finds out what a joining replica lacks, for a rebuild that may end meanwhile: nothing can end a question that hangs in a disk of
+// this machine, and the answer that comes late is of use to none. As long as one is awaited nothing is kept of a copy, for a member may
+// begin its record late.
+func (e *Engine) lacking(b *rebuild, target *member, base membership.Epoch) (lack, error) {
 	answered := make(chan struct{})
-	var late bitmap
+	var late lack
 	var lateErr error
 	e.tasks.Go(func() {
 		defer close(answered)
-		late, lateErr = e.askLacking(target, base)
+		first := e.asking.TryLock()
+		if first {
+			defer e.asking.Unlock()
+		}
+		if late.only, lateErr = e.askLacking(target, base); lateErr == nil && first {
+			late.kept = late.only != nil || e.beginRecord(target)
+		}
 	})
 	select {
 	case <-answered:
 		return late, lateErr
 	case <-b.ctx.Done():
-		return nil, context.Cause(b.ctx)
+		return lack{}, context.Cause(b.ctx)
 	}
 }
 
-// askLacking returns the regions in which a joining replica may differ from the members, given the last epoch that it was a member of; nil
+// askLacking returns the regions in which a joining replica may differ from the members, given its base; nil
 // when no member knows what was changed since, so that all of the volume may be different. The caller has made it join: a change that
 // does not go to it is in dirty here or was cleared, and so is known to the members, before they are asked.
 //

@@ -131,16 +131,20 @@ func (e *Engine) rebuildReplica(b *rebuild) error {
 		target.drop()
 		return err
 	}
-	only, err := e.lacking(b, target, c.state.Base)
+	lacks, err := e.lacking(b, target, c.state.Base)
 	if err != nil {
 		return err
 	}
-	if only != nil {
-		e.log.WithFields(logrus.Fields{"replica": c.Name, "regions": only.count(), "of": e.mirror.regions.count()}).
-			Info("Replica gets what was changed while it was away")
+	if lacks.only != nil {
+		log := e.log.WithFields(logrus.Fields{"replica": c.Name, "regions": lacks.only.count(), "of": e.mirror.regions.count()})
+		if c.state.Base.Has(c.Name) {
+			log.Info("Replica gets what was changed while it was away")
+		} else {
+			log.Info("Replica gets what an interrupted copy has left")
+		}
 	}
 	fresh := c.state.Epoch.IsZero() && !c.state.Rebuilding // it was never written
-	if err := e.copyTo(b, target, fresh, only); err != nil {
+	if err := e.copyTo(b, target, fresh, lacks); err != nil {
 		return err
 	}
 	return e.finishRebuild(b, target)
@@ -206,25 +210,16 @@ func (e *Engine) join(b *rebuild, target *member) error {
 	return nil
 }
 
-// finishRebuild makes a complete copy a member. The order matters: a user's flush that did not go to the replica covers only
+// finishRebuild makes a complete copy a member, most of which was flushed while users need not wait. The order matters: a user's flush that did not go to the replica covers only
 // changes that were done before it took part in flushes, and the last flush here covers those.
 func (e *Engine) finishRebuild(b *rebuild, target *member) error {
-	flush := func() error {
-		if err := e.mirror.watchdog.whileAlone(target, func() error { return target.Flush(background) }); err != nil {
-			return fmt.Errorf("flush the copy: %w", err)
-		}
-		return nil
-	}
-	if err := flush(); err != nil { // most of it, while users need not wait
-		return err
-	}
 	e.mu.Lock()
 	next := *e.mirror.roster.Load()
 	next.flushJoining = next.joining == target
 	e.mirror.roster.Store(newRoster(next))
 	e.mu.Unlock()
-	if err := flush(); err != nil {
-		return err
+	if err := e.mirror.watchdog.whileAlone(target, func() error { return target.Flush(background) }); err != nil {
+		return fmt.Errorf("flush the copy: %w", err)
 	}
 	e.mu.Lock()
 	b.complete = true
@@ -237,7 +232,7 @@ func (e *Engine) finishRebuild(b *rebuild, target *member) error {
 	case <-b.ctx.Done():
 		return context.Cause(b.ctx)
 	}
-	// The copy marked what it wrote. Now that it is flushed, those marks are cleared with the others'.
+	// What was changed since its last flush is marked. Now that all is flushed, those marks are cleared with the others'.
 	var marks []int64
 	err := e.mirror.watchdog.whileAlone(target, func() (err error) {
 		marks, err = target.marks(e.mirror.regions.count())

@@ -20,13 +20,14 @@ type regions struct {
 	// kick receives when there is something to clear and told is not set.
 	kick chan struct{}
 
-	mu      sync.Mutex
-	regions int    // guarded by mu
-	dirty   bitmap // guarded by mu
-	recent  bitmap // guarded by mu
-	uneven  bitmap // guarded by mu
-	period  int    // guarded by mu; periods that have ended
-	told    bool   // guarded by mu; kick was sent, and rest has not said that all is clear
+	mu        sync.Mutex
+	regions   int    // guarded by mu
+	dirty     bitmap // guarded by mu
+	recent    bitmap // guarded by mu
+	uneven    bitmap // guarded by mu
+	unflushed bitmap // guarded by mu; a change began or ended since the flush of the joining replica began; nil if nobody asks
+	period    int    // guarded by mu; periods that have ended
+	told      bool   // guarded by mu; kick was sent, and rest has not said that all is clear
 }
 
 func newRegions(size, regionBytes int64) *regions {
@@ -52,7 +53,7 @@ func (r *regions) grow(size int64) {
 	if n <= r.regions {
 		return
 	}
-	r.regions = n
+	r.regions, r.unflushed = n, nil
 	for _, b := range []*bitmap{&r.dirty, &r.recent, &r.uneven} {
 		longer := newBitmap(n)
 		copy(longer, *b)
@@ -71,7 +72,7 @@ func (r *regions) begin(off, length int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.dirty.set(from, to)
-	r.recent.set(from, to)
+	r.changedLocked(from, to)
 	if !r.told {
 		r.told = true
 		r.kick <- struct{}{}
@@ -83,9 +84,16 @@ func (r *regions) end(off, length int64, uneven bool) {
 	from, to := r.of(off, length)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.recent.set(from, to)
+	r.changedLocked(from, to)
 	if uneven {
 		r.uneven.set(from, to)
+	}
+}
+
+func (r *regions) changedLocked(from, to int) {
+	r.recent.set(from, to)
+	if r.unflushed != nil {
+		r.unflushed.set(from, to)
 	}
 }
 

@@ -24,8 +24,9 @@ type engineHost struct {
 	changes   *changes
 	deviceDir string
 	keeper    device.Keeper
-	// quietPeriod and slowAfter are those of engine.Config.
+	// quietPeriod, slowAfter and keepEvery are those of engine.Config.
 	quietPeriod, slowAfter time.Duration
+	keepEvery              int64
 	// stopTimeout bounds the stop of one engine, flushTimeout the last flush of one that is left as it is.
 	stopTimeout, flushTimeout time.Duration
 
@@ -48,7 +49,7 @@ type hostedEngine struct {
 func newEngineHost(r *replicaHost, c *changes, opts Options, log *logrus.Entry) *engineHost {
 	return &engineHost{
 		replicas: r, changes: c, deviceDir: opts.DeviceDir, keeper: opts.Keeper, kept: map[string]device.Held{},
-		quietPeriod: opts.QuietPeriod, slowAfter: opts.SlowAfter,
+		quietPeriod: opts.QuietPeriod, slowAfter: opts.SlowAfter, keepEvery: opts.KeepEvery,
 		stopTimeout: engineStopTimeout, flushTimeout: replicaCloseTimeout, log: log, hosted: map[string]*hostedEngine{},
 	}
 }
@@ -149,7 +150,7 @@ func (h *engineHost) launch(s *proto.EngineSpec, adopts bool) *hostedEngine {
 	cfg := engine.Config{
 		Name: s.GetName(), Volume: s.GetVolume(), Generation: s.GetGeneration(), Session: s.GetSession(),
 		SizeBytes: s.GetSizeBytes(), Recorded: epochFromWire(s.GetEpoch()), OnChange: h.changes.notify, Log: h.log,
-		QuietPeriod: h.quietPeriod, SlowAfter: h.slowAfter,
+		QuietPeriod: h.quietPeriod, SlowAfter: h.slowAfter, KeepEvery: h.keepEvery,
 		Connect: func(ctx context.Context, m engine.Member) (engine.Replica, error) { return h.connect(ctx, s, m) },
 	}
 	for _, m := range s.GetMembers() {

@@ -41,6 +41,8 @@ type Options struct {
 	// QuietPeriod and SlowAfter are those of engine.Config for the engines here; 0 is what engines do by themselves. They are for
 	// tests and tools that have no patience.
 	QuietPeriod, SlowAfter time.Duration
+	// KeepEvery is that of engine.Config, for tests.
+	KeepEvery int64
 	// Files reaches the files of replicas; nil is the node's own file systems, below Root. It is for tests.
 	Files fsys.FS
 	// Mounts is the file of a mount namespace in which the node's file systems on volumes are seen, whose mounts are kept out of this

@@ -19,7 +19,8 @@ const (
 	OpIntents uint16 = 3
 	// OpClearIntents unmarks regions. Request Regions, reply empty. The engine must have
 	// completed a flush on all members after the last write to each region, and must
-	// hold back new writes to them until every member has answered.
+	// hold back new writes to them until every member has answered. On a replica that is
+	// being rebuilt the regions must be equal to the members', and flushed there.
 	OpClearIntents uint16 = 4
 	// OpBeginRebuild marks the replica durably as being rebuilt, before the first byte of
 	// the copy. Request and reply empty. The mark goes when an epoch that lists the replica
@@ -28,9 +29,16 @@ const (
 	// OpChanged asks a member which regions may differ from what another replica had when it was left out. Request Away,
 	// reply Regions; EINVAL if the member does not know. A replica of a release without it answers ENOTSUP.
 	OpChanged uint16 = 6
+	// OpLackAll tells a replica that is being rebuilt that it may differ from the members everywhere, as of an epoch: it marks every
+	// region, and then has the epoch for its base. Request Epoch, reply empty. It must receive every change by then. Where the reply is
+	// an error, its base may be as before, or it has none. A release without it answers ENOTSUP.
+	OpLackAll uint16 = 7
+	// OpAway has a member record which marks it clears, from now on, for a replica that is being rebuilt and answered OpLackAll with
+	// the same epoch; that of the member. Request Away, reply empty; EINVAL if it cannot. A release without it answers ENOTSUP.
+	OpAway uint16 = 8
 )
 
-// Away names a replica that is no member, and the last epoch that it was a member of.
+// Away names a replica that is no member, and its base: the last epoch that it was a member of, or the one of OpLackAll.
 type Away struct {
 	Replica string `json:"replica"`
 	Epoch   Epoch  `json:"epoch"`
@@ -55,7 +63,7 @@ type State struct {
 	// Rebuilding is true from OpBeginRebuild until an epoch that lists the replica is stored: its content is worth nothing, unless
 	// the API object's epoch lists it.
 	Rebuilding bool `json:"rebuilding"`
-	// Base is the last epoch that the replica was a member of. Where its content differs from a member's it has the region marked, or the
+	// Base is the last epoch that the replica was a member of, or the one of OpLackAll. Where its content differs from a member's it has the region marked, or the
 	// region was changed since that epoch. Zero when that is not known.
 	Base Epoch `json:"base,omitzero"`
 }

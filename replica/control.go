@@ -57,6 +57,14 @@ func (s *Session) asked(op uint16, payload []byte, reply *[]byte) (call, error) 
 		var regions membership.Regions
 		err := unmarshal(payload, &regions)
 		return call{what: "clear marks", work: func() error { return s.replica.clearIntents(regions.Indexes) }}, err
+	case membership.OpLackAll:
+		var e membership.Epoch
+		err := unmarshal(payload, &e)
+		return call{what: "mark all regions", work: func() error { return s.lackAll(e) }}, err
+	case membership.OpAway:
+		var away membership.Away
+		err := unmarshal(payload, &away)
+		return call{what: "begin a record of what is changed", work: func() error { return s.replica.beginRecord(away) }}, err
 	case membership.OpChanged:
 		var away membership.Away
 		err := unmarshal(payload, &away)

@@ -42,10 +42,10 @@ type sinceHead struct {
 
 // sinceRecord is what a replica knows of the time since an epoch. The zero value is nothing.
 type sinceRecord struct {
-	// Base is the last epoch that this replica was a member of, while it is none.
+	// Base is the last epoch that this replica was a member of, while it is none; or the one as of which it lacked all (resume.go).
 	Base membership.Epoch `json:"base,omitzero"`
-	// Away has the replicas that were members with this one, each with the last epoch that it was in. All bits set since the first of
-	// these epochs count for all of them.
+	// Away has the replicas that were members with this one, each with the last epoch that it was in, and one that a full copy is made
+	// to, with the epoch in which that began. All bits set since the first of these count for all of them.
 	Away map[string]membership.Epoch `json:"away,omitempty"`
 	// Full is how many members the volume had before the first of them was left out; 0 from a release that did not record it.
 	Full int `json:"full,omitempty"`
@@ -171,6 +171,14 @@ func (s *since) follow(old, m Meta) error {
 		}
 		return s.drop()
 	}
+	if err := s.put(record, m); err != nil {
+		return s.drop()
+	}
+	return nil
+}
+
+// put makes the file say what a replica with this metadata knows. After an error it may say anything, and must be dropped.
+func (s *since) put(record sinceRecord, m Meta) error {
 	h := sinceHead{Generation: m.Generation, Session: m.Session, Epoch: m.Epoch, sinceRecord: record}
 	head, err := h.encode()
 	switch {
@@ -183,7 +191,7 @@ func (s *since) follow(old, m Meta) error {
 		err = s.create(head, m)
 	}
 	if err != nil {
-		return s.drop()
+		return err
 	}
 	s.mu.Lock()
 	s.head = h

@@ -256,7 +256,9 @@ func (v *volume) rebuild(r *run, e *proto.EngineState, o membership.Object) {
 		}
 		m := v.member(n)
 		v.call("rebuild", r.node, func(ctx context.Context, c *child) error {
-			_, err := c.client.EngineAddReplica(ctx, &proto.EngineMemberRequest{Name: v.engineName(), Session: r.session, Member: m})
+			_, err := c.client.EngineAddReplica(ctx, &proto.EngineMemberRequest{
+				Name: v.engineName(), Session: r.session, Member: m, BandwidthBytesPerSecond: v.rate.Load(),
+			})
 			if err == nil {
 				v.mu.Lock()
 				v.seen.rebuilds++

@@ -9,6 +9,7 @@
 //	plan:    kill, power loss, pause, cut, stall, full disk, broken disk, hung disk (frozen: nothing fails, and all is answered late),
 //	         slow syncs, failing syncs, writes so long that sockets fill, no API server, an engine overtaken, moved, a member removed;
 //	         the volume made larger, a replica moved to another node: another one is rebuilt there, then the first leaves the epoch;
+//	         full copies that are slow, and interrupted;
 //	         and stories: several of these in an order that hurts
 //
 // Clients use the engine's export for tools, and in a third of the histories its block device, with flushes and discards, where devices
@@ -28,8 +29,8 @@
 // What is at stake besides: intent marks. The engines have no patience (node_test.go): a region of the volume's five that is quiet for
 // some 20 ms is unmarked, and a member that is 60 ms late is expelled. Writers rest in turn, so that at any time some regions are marked
 // and some are not. A start after a crash then copies some of them only, and whatever is unmarked and differs shows at the end. The
-// test counts marks that were cleared, such starts, members that were too slow, and rebuilds of a part of the volume, and fails if there
-// were none.
+// test counts marks that were cleared, such starts, members that were too slow, and rebuilds of a part of the volume, and copies that were gone on with, and
+// fails if there were none.
 //
 // A node loses its power by itself: its file system is shut down without being written out, and mounted again under another boot id.
 //

@@ -198,6 +198,7 @@ func (v *volume) removeMember(n *node) {
 // mend undoes what may still be broken when faults overlapped.
 func mend(v *volume) error {
 	v.object.setAway(false)
+	v.rate.Store(0)
 	var errs []error
 	for _, n := range v.nodes {
 		n.proxy.heal()

@@ -17,6 +17,7 @@ var (
 	saidSlow       = regexp.MustCompile(`msg="Replica failed" .*has not answered a request that another replica answered`)
 	saidSlowSync   = regexp.MustCompile(`msg="A sync was slow as ordered"`)
 	saidLacks      = regexp.MustCompile(`msg="Replica gets what was changed while it was away" .*regions=(\d+) `)
+	saidGoesOn     = regexp.MustCompile(`msg="Replica gets what an interrupted copy has left" .*regions=(\d+) `)
 	saidFailedSync = regexp.MustCompile(`msg="A sync fails as ordered"`)
 )
 
@@ -50,6 +51,9 @@ func (v *volume) countLogged() error {
 			}
 			if said := saidLacks.FindStringSubmatch(line); said != nil && !isAllRegions(said[1]) {
 				v.seen.deltas++
+			}
+			if said := saidGoesOn.FindStringSubmatch(line); said != nil && !isAllRegions(said[1]) {
+				v.seen.goneOn++
 			}
 			if said := saidEqual.FindStringSubmatch(line); said != nil && members[said[1]] > 1 && !isAllRegions(said[2]) {
 				v.seen.partial++

@@ -20,6 +20,8 @@ type plan struct {
 	syncEvery int
 	// replicas is how many the volume has. One that has a node without can have a replica move there.
 	replicas int
+	// copyRate is how fast a replica is rebuilt, in bytes per second; 0 for as fast as it goes.
+	copyRate int64
 	// block makes clients use the volume's block device, where there are such.
 	block bool
 }
@@ -146,6 +148,7 @@ var stories = []chance[func(rng *rand.Rand) plan]{
 	{awayMeanwhile, 3},
 	{noRoomToGrow, 3},
 	{brokenMove, 4},
+	{interruptedCopy, 4},
 	{growsAndMoves, 3},
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/longhorn-lep/longhorn-manager/instance/proto"
@@ -21,6 +22,7 @@ type volume struct {
 	cancel  context.CancelFunc
 	news    chan struct{}
 	gather  time.Duration // see plan
+	rate    atomic.Int64  // see plan.copyRate; 0 once all is mended
 	block   bool          // its clients use its block device
 	waiting time.Time     // since when the start of an engine waits for members; zero if none does; of control alone
 
@@ -68,6 +70,7 @@ type tally struct {
 	ungrown                  int // looks that found a replica which could not grow
 	moved                    int // replicas that went elsewhere
 	deltas                   int // rebuilds that copied a part of the regions
+	goneOn                   int // rebuilds that copied what an interrupted full copy had left
 }
 
 func (t *tally) add(o tally) {
@@ -92,14 +95,15 @@ func (t *tally) add(o tally) {
 	t.ungrown += o.ungrown
 	t.moved += o.moved
 	t.deltas += o.deltas
+	t.goneOn += o.goneOn
 }
 
 func (t tally) String() string {
-	return fmt.Sprintf("%d starts of an engine, %d of them copied a part of the regions, %d epochs, %d rebuilds asked for, %d of part of the regions, %d marks cleared, "+
+	return fmt.Sprintf("%d starts of an engine, %d of them copied a part of the regions, %d epochs, %d rebuilds asked for, %d of part of the regions, %d of the rest of a copy, %d marks cleared, "+
 		"%d replicas too slow, %d power losses, %d disks hung, %d long writes, %d writes without space, %d ends in order that left marks, "+
 		"%d volumes used by their devices, %d blocks cleared, %d syncs slow, %d failed, %d larger sizes asked for, %d offered, %d members looked at, "+
 		"%d looks at a replica that could not grow, %d replicas moved",
-		t.starts, t.partial, t.epochs, t.rebuilds, t.deltas, t.cleared, t.slow, t.powerLosses, t.freezes, t.floods, t.refused, t.leftMarks,
+		t.starts, t.partial, t.epochs, t.rebuilds, t.deltas, t.goneOn, t.cleared, t.slow, t.powerLosses, t.freezes, t.floods, t.refused, t.leftMarks,
 		t.devices, t.wiped, t.slowSyncs, t.failedSyncs, t.growths, t.expanded, t.looked, t.ungrown, t.moved)
 }
 
@@ -155,6 +159,7 @@ func newVolume(name string, nodes []*node, news chan struct{}, p plan) (*volume,
 		changed: make(chan struct{}), busy: map[string]bool{}, gather: p.gather, block: p.block && canHaveDevices(),
 		sizes: firstSizes(), placed: map[int]*placement{},
 	}
+	v.rate.Store(p.copyRate)
 	v.ctx, v.cancel = context.WithCancel(context.Background())
 	for _, n := range nodes[:p.replicas] {
 		v.incarnations++
