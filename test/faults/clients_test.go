@@ -175,7 +175,11 @@ func (c *worker) rest(ctx context.Context, r *run, b connection, block int) bool
 			return false
 		}
 	}
-	t := time.NewTimer(between(c.rng, 2*quietPeriod, 8*quietPeriod))
+	least, most := 2*quietPeriod, 8*quietPeriod
+	if c.v.rate.Load() > 0 && block%3 != 0 { // for all of a slow copy, so that not every region is changed meanwhile
+		least, most = time.Second, 2*time.Second
+	}
+	t := time.NewTimer(between(c.rng, least, most))
 	defer t.Stop()
 	select {
 	case <-t.C:

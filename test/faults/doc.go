@@ -29,8 +29,8 @@
 // What is at stake besides: intent marks. The engines have no patience (node_test.go): a region of the volume's five that is quiet for
 // some 20 ms is unmarked, and a member that is 60 ms late is expelled. Writers rest in turn, so that at any time some regions are marked
 // and some are not. A start after a crash then copies some of them only, and whatever is unmarked and differs shows at the end. The
-// test counts marks that were cleared, such starts, members that were too slow, and rebuilds of a part of the volume, and copies that were gone on with, and
-// fails if there were none.
+// test counts marks that were cleared, such starts, members that were too slow, and rebuilds of a part of the volume, and fails if there
+// were none; among very many also of copies that were gone on with, for a part of the volume.
 //
 // A node loses its power by itself: its file system is shut down without being written out, and mounted again under another boot id.
 //

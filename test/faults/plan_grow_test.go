@@ -75,12 +75,12 @@ func brokenMove(rng *rand.Rand) plan {
 
 // interruptedCopy moves a replica, so that all is copied to a new one, slowly; and that is interrupted, perhaps twice.
 func interruptedCopy(rng *rand.Rand) plan {
-	at := between(rng, 10*time.Millisecond, 40*time.Millisecond)
-	p := plan{story: "interrupted copy", replicas: nodeCount - 1, copyRate: 512 << 10, faults: []fault{
+	at := between(rng, 180*time.Millisecond, 220*time.Millisecond) // most clients rest by then
+	p := plan{story: "interrupted copy", replicas: nodeCount - 1, copyRate: 256 << 10, faults: []fault{
 		{kind: "evict", on: place(rng.IntN(nodeCount)), at: at},
 	}}
 	for range 1 + rng.IntN(2) {
-		at += between(rng, 30*time.Millisecond, 90*time.Millisecond)
+		at += between(rng, 70*time.Millisecond, 180*time.Millisecond)
 		p.faults = append(p.faults, fault{
 			kind: pick(rng, []chance[string]{{"kill", 3}, {"power", 3}, {"blackout", 2}, {"overtake", 3}, {"move", 2}, {"cut", 2}, {"stall", 1}, {"api", 1}}),
 			on:   pick(rng, []chance[place]{{home, 1}, {place(rng.IntN(nodeCount)), 3}}), at: at,
