@@ -247,6 +247,7 @@ func volumeOf(view manager.VolumeView) *v1.Volume {
 	for _, r := range view.Rebuilds {
 		wire.RebuildStatus = append(wire.RebuildStatus, v1.RebuildStatus{
 			Replica: r.Replica, Error: r.Error, IsRebuilding: r.IsRebuilding, Progress: r.Progress, State: r.State,
+			CopyBytes: r.CopyBytes, Partial: r.Partial,
 		})
 	}
 	return wire

@@ -197,6 +197,9 @@ func membersFromWire(members []*proto.MemberState) (map[string]longhorn.ReplicaM
 	for _, m := range members {
 		modes[m.GetName()] = longhorn.ReplicaMode(m.GetMode())
 		r := longhorn.RebuildStatus{Error: m.GetError(), IsRebuilding: m.GetRebuilding(), Progress: int(m.GetProgress())}
+		if r.IsRebuilding {
+			r.CopyBytes, r.Partial = m.GetCopyBytes(), m.GetPartial()
+		}
 		switch {
 		case r.IsRebuilding:
 			r.State = rebuildInProgress

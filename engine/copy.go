@@ -59,6 +59,7 @@ func (e *Engine) copyTo(b *rebuild, target *member, fresh bool, lacks lack) erro
 	if lacks.only != nil {
 		runs, total = m.regions.bytes(lacks.only, size)
 	}
+	e.showExtent(b, total, lacks.only != nil)
 	c := &copier{
 		mirror: m, target: target, fresh: fresh, buf: make([]byte, copyChunkBytes),
 		pace:   &pace{clock: e.cfg.Clock, bytesPerSecond: b.bytesPerSecond, busy: m.gate.wasBusy, stop: target.dropped},

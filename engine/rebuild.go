@@ -250,13 +250,23 @@ var errDropped = errors.New("it was given up")
 
 // showProgress shows how far a copy is, in percent. Only the epoch completes it.
 func (e *Engine) showProgress(b *rebuild, percent int) {
-	percent = min(percent, 99)
+	e.showRebuild(b, func(s *MemberState) { s.Progress = min(percent, 99) })
+}
+
+// showExtent shows how much is copied.
+func (e *Engine) showExtent(b *rebuild, copyBytes int64, partial bool) {
+	e.showRebuild(b, func(s *MemberState) { s.CopyBytes, s.Partial = copyBytes, partial })
+}
+
+// showRebuild changes what is shown of a replica that is being rebuilt.
+func (e *Engine) showRebuild(b *rebuild, change func(*MemberState)) {
 	e.mu.Lock()
 	changed := false
 	for i := range e.state.Members {
 		s := &e.state.Members[i]
-		if s.Name == b.spec.Name && s.Mode == ModeWO && s.Progress != percent {
-			s.Progress, changed = percent, true
+		if before := *s; s.Name == b.spec.Name && s.Mode == ModeWO {
+			change(s)
+			changed = changed || *s != before
 		}
 	}
 	e.mu.Unlock()

@@ -184,7 +184,7 @@ func TestAddReplicaRefusals(t *testing.T) {
 	assert.ErrorIs(t, e.AddReplica("s3", r.member("c"), 0), ErrBusy, "a second one")
 	r.add(e, "b") // again
 	s := e.State()
-	assert.Contains(t, s.Members, MemberState{Name: "b", Mode: ModeWO, Rebuilding: true})
+	assert.Contains(t, s.Members, MemberState{Name: "b", Mode: ModeWO, Rebuilding: true, CopyBytes: testSize})
 	g.Open()
 	r.await(e, changed, "member", rebuilt("b"))
 	r.add(e, "b") // a member

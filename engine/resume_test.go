@@ -3,6 +3,7 @@ package engine
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -73,19 +74,33 @@ func TestAnInterruptedFullCopyIsGoneOnWith(t *testing.T) {
 				r := newRig(t, "a", "b", "c")
 				r.disk("c").fill(t, 9, 0, testSize)
 				e, changed := interruptCopy(r, c.before)
+				last := faulty.NewGate()
 				changeRegion1(r, e)
 				c.after(r)
 				if restart {
 					require.NoError(t, e.Stop(t.Context()))
 					e, changed = r.run(3, keepEachRegion)
 				}
+				r.disk("c").io.Inject(faulty.Rule{Match: faulty.Touching(faulty.Write, 7*testRegion, 1), Gate: last})
 				r.add(e, "c")
+				<-last.Arrived()
+				extent := MemberState{Name: "c", Mode: ModeWO, Rebuilding: true, CopyBytes: int64(len(c.want)) * testRegion, Partial: len(c.want) < len(all)}
+				assert.Contains(t, withoutProgress(e.State().Members), extent)
+				last.Open()
 				r.await(e, changed, "member", rebuilt("c"))
 				assert.Equal(t, c.want, r.disk("c").regionsGiven())
 				r.sameBytes()
 			})
 		}
 	}
+}
+
+func withoutProgress(members []MemberState) []MemberState {
+	members = slices.Clone(members)
+	for i := range members {
+		members[i].Progress = 0
+	}
+	return members
 }
 
 // What was copied is worth something only once it was flushed, and what was changed since is not flushed.

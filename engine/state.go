@@ -48,6 +48,8 @@ type MemberState struct {
 	Error      string // of ModeERR
 	Rebuilding bool   // a copy to it is under way; with ModeWO only
 	Progress   int    // of the rebuild in percent; 100 when it has become a member by it
+	CopyBytes  int64  // how much of the volume the rebuild under way copies, holes included; 0 until that is known
+	Partial    bool   // that is only what the replica lacks
 }
 
 // State is a snapshot.

@@ -114,7 +114,7 @@ func (e *hostedEngine) state() *proto.EngineState {
 	}
 	for _, m := range now.Members {
 		s.Members = append(s.Members, &proto.MemberState{
-			Name: m.Name, Mode: m.Mode, Error: m.Error, Rebuilding: m.Rebuilding, Progress: int32(m.Progress),
+			Name: m.Name, Mode: m.Mode, Error: m.Error, Rebuilding: m.Rebuilding, Progress: int32(m.Progress), CopyBytes: m.CopyBytes, Partial: m.Partial,
 		})
 	}
 	return s

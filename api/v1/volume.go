@@ -150,6 +150,9 @@ type RebuildStatus struct {
 	Progress int `json:"progress"`
 	// State is in_progress, complete or error.
 	State string `json:"state"`
+	// CopyBytes is how much of the volume is copied, holes included; 0 until that is known. Partial: only what the replica lacks.
+	CopyBytes int64 `json:"copyBytes"`
+	Partial   bool  `json:"partial"`
 }
 
 // Controller is the engine of a volume. HostID is the node.

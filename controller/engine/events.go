@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 
@@ -50,7 +51,26 @@ func (c *Controller) tellMembers(e *longhorn.Engine, next longhorn.EngineStatus)
 		case is == longhorn.ReplicaModeWO && was != is:
 			c.Recorder.Eventf(e, corev1.EventTypeNormal, types.EventRebuilding, "replica %s is being rebuilt", name)
 		case is == longhorn.ReplicaModeRW && was == longhorn.ReplicaModeWO:
-			c.Recorder.Eventf(e, corev1.EventTypeNormal, types.EventRebuilt, "replica %s is rebuilt and a member again", name)
+			c.Recorder.Eventf(e, corev1.EventTypeNormal, types.EventRebuilt, "replica %s is rebuilt and a member again%s", name, copied(e.Status.RebuildStatus[name]))
+		case is == longhorn.ReplicaModeWO && e.Status.RebuildStatus[name].CopyBytes == 0 && next.RebuildStatus[name].CopyBytes > 0:
+			c.Recorder.Eventf(e, corev1.EventTypeNormal, types.EventRebuilding, "replica %s is sent %s", name, extent(next.RebuildStatus[name]))
 		}
 	}
+}
+
+// extent says which part of the volume a rebuild copies. It says nothing of its size, which changes with each attempt: so the attempts
+// of a rebuild that fails again and again are counted in one Event.
+func extent(r longhorn.RebuildStatus) string {
+	if r.Partial {
+		return "only what it lacks"
+	}
+	return "all of the volume"
+}
+
+// copied says how much a rebuild that has ended has copied, as far as that was seen; a short one may end unseen.
+func copied(r longhorn.RebuildStatus) string {
+	if r.CopyBytes == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; it was sent %s, %d MiB with holes", extent(r), (r.CopyBytes+1<<20-1)>>20)
 }

@@ -83,8 +83,11 @@ func TestRebuildFromBeginningToEnd(t *testing.T) {
 	assert.Equal(t, longhorn.ReplicaModeWO, e.Status.ReplicaModeMap["vol-r-2"])
 	assert.NotEmpty(t, e.Status.CurrentReplicaAddressMap["vol-r-2"], "a try that just began is not told from one that failed")
 	plane.observed.Modes = modes{"vol-r-1": longhorn.ReplicaModeRW, "vol-r-2": longhorn.ReplicaModeWO}
-	plane.observed.Rebuilds = map[string]longhorn.RebuildStatus{"vol-r-2": {IsRebuilding: true, Progress: 40, State: "in_progress"}}
+	plane.observed.Rebuilds = map[string]longhorn.RebuildStatus{"vol-r-2": {
+		IsRebuilding: true, Progress: 40, State: "in_progress", CopyBytes: 8<<20 - 512, Partial: true,
+	}}
 	syncOf(t, c, nil)
+	h.ExpectEvents("Normal Rebuilding vol-e-0: replica vol-r-2 is sent only what it lacks")
 	h.CatchUp()
 	e, _ = c.Engines.GetRO("vol-e-0")
 	assert.Equal(t, 40, e.Status.RebuildStatus["vol-r-2"].Progress)
@@ -96,7 +99,7 @@ func TestRebuildFromBeginningToEnd(t *testing.T) {
 	plane.observed.Proposed, plane.observed.Rebuilds = nil, nil
 	plane.observed.Modes = modes{"vol-r-1": longhorn.ReplicaModeRW, "vol-r-2": longhorn.ReplicaModeRW}
 	syncOf(t, c, nil)
-	h.ExpectEvents("Normal Rebuilt vol-e-0: replica vol-r-2 is rebuilt and a member again")
+	h.ExpectEvents("Normal Rebuilt vol-e-0: replica vol-r-2 is rebuilt and a member again; it was sent only what it lacks, 8 MiB with holes")
 	h.CatchUp()
 	h.Writes()
 	syncOf(t, c, nil)

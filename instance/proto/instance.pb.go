@@ -1134,12 +1134,15 @@ func (x *EngineMemberRequest) GetBandwidthBytesPerSecond() int64 {
 }
 
 type MemberState struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Mode          string                 `protobuf:"bytes,2,opt,name=mode,proto3" json:"mode,omitempty"` // RW, WO (being rebuilt) or ERR
-	Error         string                 `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
-	Rebuilding    bool                   `protobuf:"varint,4,opt,name=rebuilding,proto3" json:"rebuilding,omitempty"`
-	Progress      int32                  `protobuf:"varint,5,opt,name=progress,proto3" json:"progress,omitempty"` // of the rebuild, in percent
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Name       string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Mode       string                 `protobuf:"bytes,2,opt,name=mode,proto3" json:"mode,omitempty"` // RW, WO (being rebuilt) or ERR
+	Error      string                 `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
+	Rebuilding bool                   `protobuf:"varint,4,opt,name=rebuilding,proto3" json:"rebuilding,omitempty"`
+	Progress   int32                  `protobuf:"varint,5,opt,name=progress,proto3" json:"progress,omitempty"` // of the rebuild, in percent
+	// How much of the volume the rebuild copies, holes included; 0 until that is known. Partial: only what the replica lacks.
+	CopyBytes     int64 `protobuf:"varint,6,opt,name=copy_bytes,json=copyBytes,proto3" json:"copy_bytes,omitempty"`
+	Partial       bool  `protobuf:"varint,7,opt,name=partial,proto3" json:"partial,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1207,6 +1210,20 @@ func (x *MemberState) GetProgress() int32 {
 		return x.Progress
 	}
 	return 0
+}
+
+func (x *MemberState) GetCopyBytes() int64 {
+	if x != nil {
+		return x.CopyBytes
+	}
+	return 0
+}
+
+func (x *MemberState) GetPartial() bool {
+	if x != nil {
+		return x.Partial
+	}
+	return false
 }
 
 type EngineState struct {
@@ -1589,7 +1606,7 @@ const file_instance_proto_instance_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\asession\x18\x02 \x01(\tR\asession\x124\n" +
 	"\x06member\x18\x03 \x01(\v2\x1c.longhorn.instance.v1.MemberR\x06member\x12;\n" +
-	"\x1abandwidth_bytes_per_second\x18\x04 \x01(\x03R\x17bandwidthBytesPerSecond\"\x87\x01\n" +
+	"\x1abandwidth_bytes_per_second\x18\x04 \x01(\x03R\x17bandwidthBytesPerSecond\"\xc0\x01\n" +
 	"\vMemberState\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04mode\x18\x02 \x01(\tR\x04mode\x12\x14\n" +
@@ -1597,7 +1614,10 @@ const file_instance_proto_instance_proto_rawDesc = "" +
 	"\n" +
 	"rebuilding\x18\x04 \x01(\bR\n" +
 	"rebuilding\x12\x1a\n" +
-	"\bprogress\x18\x05 \x01(\x05R\bprogress\"\xa6\x04\n" +
+	"\bprogress\x18\x05 \x01(\x05R\bprogress\x12\x1d\n" +
+	"\n" +
+	"copy_bytes\x18\x06 \x01(\x03R\tcopyBytes\x12\x18\n" +
+	"\apartial\x18\a \x01(\bR\apartial\"\xa6\x04\n" +
 	"\vEngineState\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06volume\x18\x02 \x01(\tR\x06volume\x12\x1e\n" +

@@ -37,6 +37,12 @@ type RebuildStatus struct {
 	// State is in_progress, complete or error.
 	// +optional
 	State string `json:"state"`
+	// CopyBytes is how much of the volume is copied, holes included; 0 until that is known.
+	// +optional
+	CopyBytes int64 `json:"copyBytes,omitempty"`
+	// Partial says that this is only what the replica lacks: what was changed while it was away, or what an earlier copy has left.
+	// +optional
+	Partial bool `json:"partial,omitempty"`
 }
 
 // EngineSpec is what the volume controller wants of an engine.
