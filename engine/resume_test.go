@@ -232,3 +232,23 @@ func TestInterruptedCopiesUnderLoad(t *testing.T) {
 	}
 	assert.Positive(t, kept, "nothing was ever kept of a copy")
 }
+
+// A region counts as copied with its last byte; the last one of a volume may be short.
+func TestWhichRegionsACopyHasCopied(t *testing.T) {
+	const size = 5*testRegion + 512
+	for name, c := range map[string]struct {
+		off, end int64
+		want     []int64
+	}{
+		"a region":                  {testRegion, 2 * testRegion, []int64{1}},
+		"all but one byte of it":    {testRegion, 2*testRegion - 1, nil},
+		"the end of one":            {testRegion + 512, 2 * testRegion, []int64{1}},
+		"two, and a part":           {2 * testRegion, 4*testRegion + 1, []int64{2, 3}},
+		"the last one, to its end":  {5 * testRegion, size, []int64{5}},
+		"the last one, but for 1 B": {5 * testRegion, size - 1, nil},
+	} {
+		k := &copier{mirror: &mirror{regions: newRegions(size, testRegion)}, copied: newBitmap(6)}
+		k.hasCopied(c.off, c.end, size)
+		assert.Equal(t, c.want, k.copied.indexes(), name)
+	}
+}
