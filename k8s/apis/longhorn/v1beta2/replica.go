@@ -87,6 +87,7 @@ type ReplicaStatus struct {
 // +kubebuilder:printcolumn:name="InstanceManager",type=string,JSONPath=`.status.instanceManagerName`
 // +kubebuilder:printcolumn:name="GoodSince",type=string,JSONPath=`.spec.healthyAt`
 // +kubebuilder:printcolumn:name="FailedAt",type=string,JSONPath=`.spec.failedAt`
+// +kubebuilder:printcolumn:name="Volume",type=string,priority=1,JSONPath=`.spec.volumeName`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 
 // Replica is one copy of a volume, a directory on one disk of one node.

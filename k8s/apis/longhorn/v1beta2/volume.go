@@ -216,6 +216,9 @@ type VolumeStatus struct {
 // +kubebuilder:printcolumn:name="Scheduled",type=string,JSONPath=`.status.conditions[?(@.type=='Scheduled')].status`
 // +kubebuilder:printcolumn:name="Size",type=string,JSONPath=`.spec.size`
 // +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.status.currentNodeID`
+// +kubebuilder:printcolumn:name="Replicas",type=integer,priority=1,JSONPath=`.spec.numberOfReplicas`
+// +kubebuilder:printcolumn:name="Locality",type=string,priority=1,JSONPath=`.spec.dataLocality`
+// +kubebuilder:printcolumn:name="Access",type=string,priority=1,JSONPath=`.spec.accessMode`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="int(self.spec.size) >= int(oldSelf.spec.size) || (has(oldSelf.status) && has(oldSelf.status.size) && int(oldSelf.status.size) > 0 && int(self.spec.size) >= int(oldSelf.status.size))",message="size must not shrink: only an expansion that has not begun can be taken back, down to status.size; once it has begun, replicas may have the new size"
 // +kubebuilder:validation:XValidation:rule="int(self.spec.size) <= int(oldSelf.spec.size) || int(oldSelf.spec.size) % 2097152 != 0 || (has(oldSelf.status) && has(oldSelf.status.size) && int(oldSelf.status.size) > 0)",message="size cannot grow yet: status.size is not recorded; wait until the volume controller of this release has recorded it"
