@@ -178,7 +178,7 @@ func TestWhatTheLeaderMayDo(t *testing.T) {
 		"longhorn-system /pods: get list watch create delete",
 		"longhorn-system /secrets: get create delete",
 		"longhorn-system /services: get list watch create",
-		"longhorn-system coordination.k8s.io/leases: get list create update patch delete",
+		"longhorn-system coordination.k8s.io/leases: get list watch create update patch delete",
 		"longhorn-system longhorn.io/engines/status: get update patch",
 		"longhorn-system longhorn.io/engines: get list watch create update patch delete",
 		"longhorn-system longhorn.io/instancemanagers/finalizers: update",
@@ -274,7 +274,7 @@ func TestWhatIsWrittenMayBePatchedAndUpdated(t *testing.T) {
 	rights := rightsOf(t, types.LeaderAccount)
 	for _, written := range []string{
 		"cluster storage.k8s.io/storageclasses: get list watch create update patch delete",
-		"longhorn-system coordination.k8s.io/leases: get list create update patch delete",
+		"longhorn-system coordination.k8s.io/leases: get list watch create update patch delete",
 		"longhorn-system policy/poddisruptionbudgets: get list watch create update patch delete",
 	} {
 		assert.Contains(t, rights, written)
