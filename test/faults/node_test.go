@@ -62,7 +62,7 @@ func serveNode(dir, image string) error {
 	i, err := instance.New(instance.Options{
 		Root: dir, DataListen: "127.0.0.1:0", ToolSocket: filepath.Join(dir, "nbd.sock"), GRPCSocket: filepath.Join(dir, "grpc.sock"),
 		DeviceDir: filepath.Join(dir, "dev"), Version: "test", Log: logrus.NewEntry(log),
-		QuietPeriod: quietPeriod, SlowAfter: slowAfter, KeepEvery: regionBytes,
+		QuietPeriod: quietPeriod, SlowAfter: slowAfter, KeepEvery: 3 * regionBytes, // a full copy is kept once before its end
 		Files: &syncFaults{FS: fsys.Host{Root: dir}, orders: filepath.Join(dir, ordersName), log: logrus.NewEntry(log)},
 	})
 	if err != nil {
