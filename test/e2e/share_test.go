@@ -34,8 +34,16 @@ kind: StorageClass
 metadata: {name: %s}
 provisioner: driver.longhorn.io
 allowVolumeExpansion: true
-parameters: {numberOfReplicas: "2", staleReplicaTimeout: "30", fsType: %s, shareManagerNodeSelector: "e2e/shares:yes"}
+parameters: {numberOfReplicas: "2", dataLocality: best-effort, staleReplicaTimeout: "30", fsType: %s, shareManagerNodeSelector: "e2e/shares:yes"}
 `, name, fsType)
+}
+
+// labelForShares lets the shares of shareClass run on the nodes of this machine's kernel.
+func labelForShares(ctx context.Context, t *testing.T, c *cluster.Cluster) {
+	t.Helper()
+	for _, node := range []string{"node-1", "node-2"} {
+		c.Must(ctx, t, "label", "node", node, "e2e/shares=yes", "--overwrite")
+	}
 }
 
 // appending makes records durable, each in its pod's own file, and tells in /tmp/acks which are, and when.
@@ -66,9 +74,7 @@ func TestSharedVolume(t *testing.T) {
 	turnOfKernels(t)
 	ctx, c := sharing.get(t)
 	require.NoError(t, c.Apply(ctx, shareClass("shared", "ext4")))
-	for _, node := range []string{"node-1", "node-2"} {
-		c.Must(ctx, t, "label", "node", node, "e2e/shares=yes", "--overwrite")
-	}
+	labelForShares(ctx, t, c)
 	s := &share{c: c, namespace: namespace(ctx, t, c, "e2e-share")}
 	s.volume = s.claim(ctx, t, "shared", "shared", "256Mi")
 	states := followShare(ctx, t, c, s.volume)
@@ -85,6 +91,7 @@ func TestSharedVolume(t *testing.T) {
 	}{
 		{"two pods on two nodes see each other's files", s.seeEachOther},
 		{"a lock of one pod keeps the other out", s.lock},
+		{"beside each other", s.besideEachOther},
 		{"its server is killed → it starts again in its pod", s.serverIsKilled},
 		{"its server hangs → it starts again in its pod", s.serverHangs},
 		{"its pod is deleted → another one serves", s.podIsDeleted},
