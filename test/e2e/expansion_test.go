@@ -76,6 +76,9 @@ func TestExpansion(t *testing.T) {
 		{"an expansion that has begun → not taken back", func(t *testing.T) {
 			api.do(ctx, t, http.MethodPost, "/volumes/"+w.volume+"?action=cancelExpansion", nil, http.StatusConflict, nil)
 		}},
+		{"while the node of a replica is cut off → its pod has the room, the replica grows when its node is back", func(t *testing.T) {
+			w.expandWithout(ctx, t, h, without(c.Nodes(), w.node(ctx, t))[1], 750)
+		}},
 		{"while nothing is attached → the next pod has the room", func(t *testing.T) {
 			w.scale(ctx, t, 0)
 			w.ask(ctx, t, 800)
@@ -166,6 +169,42 @@ spec:
 	assert.Equal(t, strconv.FormatInt(128*mebibyte, 10), strings.TrimSpace(inPod("blockdev --getsize64 /dev/data 2>/dev/null || python3 -c 'print(open(\"/dev/data\",\"rb\").seek(0,2))'")))
 	inPod("cmp -n $((64 << 20)) /tmp/data /dev/data")
 	inPod("dd if=/tmp/data of=/dev/data bs=1M seek=64 oflag=direct status=none; cmp -n $((64 << 20)) /tmp/data <(dd if=/dev/data bs=1M skip=64 status=none)")
+}
+
+// expandWithout has the claim ask for more while a node with a replica is cut off. Until the volume does without that replica, its condition
+// says what it waits for. The replica is a member again only with the new size.
+func (w *writer) expandWithout(ctx context.Context, t *testing.T, h *history, node string, mebibytes int64) {
+	t.Helper()
+	before := w.podUID(ctx, t)
+	heal := func() {
+		_, err := w.c.Devcluster(context.WithoutCancel(ctx), "heal", node)
+		assert.NoError(t, err)
+	}
+	t.Cleanup(heal)
+	_, err := w.c.Devcluster(ctx, "cut", node)
+	require.NoError(t, err)
+	began := time.Now()
+	w.ask(ctx, t, mebibytes)
+	w.waitSize(ctx, t, mebibytes)
+	w.waitRoom(ctx, t, mebibytes)
+	said := h.expansion(began)
+	require.NotEmpty(t, said, "the volume never said what its expansion waits for")
+	for _, c := range said {
+		t.Logf("meanwhile the volume said %s: %s", c.Reason, c.Message)
+		assert.Contains(t, []string{types.ReasonReplicasGrow, types.ReasonNodeCannotGrow, types.ReasonEngineExpands}, c.Reason, c.Message)
+		assert.NotEmpty(t, c.Message)
+	}
+	for _, r := range replicasOf(ctx, t, w.c, w.volume) {
+		if r.Spec.NodeID == node {
+			assert.Less(t, int64(r.Status.CurrentSize), mebibytes*mebibyte, "the replica on %s, which is cut off", node)
+		}
+	}
+	heal()
+	w.waitHealthy(ctx, t, 2*time.Minute)
+	for _, r := range replicasOf(ctx, t, w.c, w.volume) {
+		assert.Equal(t, mebibytes*mebibyte, int64(r.Status.CurrentSize), "replica %s on %s", r.Name, r.Spec.NodeID)
+	}
+	assert.Equal(t, before, w.podUID(ctx, t), "the pod was started anew")
 }
 
 // expandExt4 has the claim of a writer on a node with its own kernel ask for more. Its file system is ext4.

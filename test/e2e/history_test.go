@@ -103,6 +103,20 @@ func (h *history) checkNeverAlone(t *testing.T, after time.Time) {
 	}
 }
 
+// expansion is what held an expansion up after a time, each once.
+func (h *history) expansion(after time.Time) (held []longhorn.Condition) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, s := range h.volumes {
+		c := types.FindCondition(s.status.Conditions, types.ConditionExpanded)
+		isKnown := slices.ContainsFunc(held, func(k longhorn.Condition) bool { return k.Reason == c.Reason && k.Message == c.Message })
+		if s.at.After(after) && c.Status == longhorn.ConditionFalse && !isKnown {
+			held = append(held, c)
+		}
+	}
+	return held
+}
+
 // wasState tells whether the volume was ever seen in a state since the history began.
 func (h *history) wasState(state longhorn.VolumeState) bool {
 	h.mu.Lock()
