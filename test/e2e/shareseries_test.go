@@ -1,0 +1,338 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/longhorn-lep/longhorn-manager/test/e2e/cluster"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// contending makes records durable as appending does, overwrites a register in place with each fifth number, and contends with the
+// other pod for a lock all the time:
+//
+//	/data/HOSTNAME           1, 2, 3 and so on, a line each
+//	/data/HOSTNAME.register  the last number that five divides
+//	/tmp/acks                <time> <number>, after it is durable
+//	/data/lock               HOSTNAME got <turn>, HOSTNAME has <turn>, HOSTNAME end <turn>: written by the pod that has the file's lock
+//	/tmp/failed              everything that failed
+//
+// What a server that was replaced writes late makes the register smaller, or tears the row of records. Two pods that have the lock at the
+// same time write over each other's lines, or between them.
+const contending = `
+pause() { read -r -t "$1" -u 8 || true; }
+say() { echo "$HOSTNAME $*" >&9 || echo "under the lock: $*" >>/tmp/failed; }
+contend() {
+  exec 9>>/data/lock
+  turn=0
+  while true; do
+    rc=0
+    flock -n 9 || rc=$?
+    case $rc in
+    0)
+      turn=$((turn + 1))
+      say got $turn
+      for ((i = RANDOM % 8 + 4; i > 0; i--)); do
+        pause 1
+        say has $turn
+      done
+      say end $turn
+      flock -u 9 || echo "unlock" >>/tmp/failed
+      pause 1
+      ;;
+    1) pause 0.4 ;;
+    *) echo "lock: $rc" >>/tmp/failed; pause 1 ;;
+    esac
+  done
+}
+exec 8<> <(:) # nothing ever comes from it: a pause that starts no program
+contend &
+n=0
+while true; do
+  n=$((n + 1))
+  if printf '%s\n' "$n" | dd of="/data/$HOSTNAME" oflag=append conv=notrunc,fsync status=none &&
+     { ((n % 5)) || printf '%020d' "$n" | dd of="/data/$HOSTNAME.register" conv=notrunc,fsync status=none; }; then
+    echo "$EPOCHREALTIME $n" >>/tmp/acks
+  else
+    echo "record $n" >>/tmp/failed
+    pause 1
+  fi
+  pause 0.05
+done
+`
+
+// numbersOf reads numbers from a variable of the environment, which has one of each kind; without it the test is skipped.
+func numbersOf(t *testing.T, variable string, kinds ...string) []int {
+	t.Helper()
+	text := os.Getenv(variable)
+	if text == "" {
+		t.Skipf("%s is not set: a long run that gives figures", variable)
+	}
+	var numbers []int
+	for field := range strings.SplitSeq(text, ",") {
+		n, err := strconv.Atoi(field)
+		require.NoError(t, err, "%s=%s: give a number of each of %v, with commas between", variable, text, kinds)
+		numbers = append(numbers, n)
+	}
+	require.Len(t, numbers, len(kinds), "%s=%s: give a number of each of %v, with commas between", variable, text, kinds)
+	return numbers
+}
+
+// shareSeries is a share whose server fails again and again.
+type shareSeries struct {
+	*share
+	kinds []string // in the order in which they were first seen
+	gaps  map[string][]time.Duration
+}
+
+// pods that use the share of a series.
+var sharers = []string{"one", "two"}
+
+// TestSharedVolumeSeries: a shared volume's server fails, in four ways, as often as LONG_SHARE says for each. After each failure every
+// record that was made durable is there, two pods never had the lock at a time, and no pod was restarted. At the end it says how long
+// pods could write nothing.
+func TestSharedVolumeSeries(t *testing.T) {
+	counts := numbersOf(t, "LONG_SHARE", "kills of the server", "deaths of its node", "stops of its pod", "stops of its pod and its node's kubelet")
+	total := 0
+	for _, n := range counts {
+		total += n
+	}
+	t.Parallel()
+	turnOfKernels(t)
+	ctx, c := sharing.get(t)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 15*time.Minute+time.Duration(total)*5*time.Minute)
+	t.Cleanup(cancel)
+	s := &shareSeries{share: newShare(ctx, t, c, "e2e-share-series", contending), gaps: map[string][]time.Duration{}}
+	defer s.report(t)
+	for i, kind := range []struct {
+		name string
+		fail func(ctx context.Context, t *testing.T)
+		lock func(ctx context.Context, t *testing.T)
+	}{
+		{"its server is killed", s.killServer, s.checkLock},
+		{"its node dies", s.killNode, s.checkLock},
+		{"its pod stands still", s.stopPod, s.checkLock},
+		{"its pod and its node's kubelet stand still, and go on", s.stopPodAndKubelet, s.sayLock},
+	} {
+		for n := range counts[i] {
+			ok := t.Run(fmt.Sprintf("%s, %d of %d", kind.name, n+1, counts[i]), func(t *testing.T) {
+				c.DumpIfFailed(t)
+				s.round(ctx, t, kind.name, kind.fail)
+				kind.lock(ctx, t)
+			})
+			if !ok {
+				return // what follows would be tested on what that left
+			}
+		}
+	}
+	s.finish(ctx, t)
+}
+
+// newShare makes a shared volume on this machine's nodes, and has pods one and two on the nodes with an NFS client run a script with it.
+func newShare(ctx context.Context, t *testing.T, c *cluster.Cluster, ns, script string) *share {
+	t.Helper()
+	require.NoError(t, c.Apply(ctx, shareClass("shared", "ext4")))
+	return newShareOf(ctx, t, c, ns, "shared", "256Mi", script)
+}
+
+// newShareOf is newShare with a StorageClass and size of one's choice.
+func newShareOf(ctx context.Context, t *testing.T, c *cluster.Cluster, ns, class, size, script string) *share {
+	t.Helper()
+	labelForShares(ctx, t, c)
+	s := &share{c: c, namespace: namespace(ctx, t, c, ns)}
+	s.volume = s.claim(ctx, t, "shared", class, size)
+	for i, pod := range sharers {
+		startPodOn(ctx, t, c, fmt.Sprintf("guest-%d", i+1), s.namespace, pod, "shared", script)
+	}
+	for _, pod := range sharers {
+		c.Must(ctx, t, "-n", s.namespace, "wait", "--for=condition=Ready", "pod/"+pod, "--timeout=240s")
+	}
+	waitHealthy(ctx, t, c, s.volume, time.Minute)
+	return s
+}
+
+// round has the server fail once while the pods write and contend.
+func (s *shareSeries) round(ctx context.Context, t *testing.T, kind string, fail func(context.Context, *testing.T)) {
+	s.waitAcked(ctx, t, time.Minute)
+	began := time.Now()
+	fail(ctx, t)
+	s.waitAcked(ctx, t, 3*time.Minute)
+	waitHealthy(ctx, t, s.c, s.volume, 5*time.Minute)
+	if !slices.Contains(s.kinds, kind) {
+		s.kinds = append(s.kinds, kind)
+	}
+	for _, pod := range sharers {
+		gap := s.gapAfter(ctx, t, pod, began)
+		s.gaps[kind] = append(s.gaps[kind], gap)
+		t.Logf("pod %s wrote nothing for %v", pod, gap.Round(time.Millisecond))
+	}
+	s.checkPods(ctx, t)
+	s.checkRecords(ctx, t, sharers[0], sharers[1])
+	s.checkRecords(ctx, t, sharers[1], sharers[0])
+	s.expectServed(ctx, t)
+}
+
+// gapAfter is the longest time between two acknowledgements of a pod, of which the second came after a time. It is computed in the pod:
+// there are many.
+func (s *shareSeries) gapAfter(ctx context.Context, t *testing.T, pod string, after time.Time) time.Duration {
+	t.Helper()
+	out := s.exec(ctx, t, pod, fmt.Sprintf(
+		`awk -v after=%.6f 'NR > 1 && $1 > after && $1 - last > max { max = $1 - last } { last = $1 } END { printf "%%.6f", max }' /tmp/acks`, float64(after.UnixMicro())/1e6))
+	seconds, err := strconv.ParseFloat(out, 64)
+	require.NoError(t, err)
+	return time.Duration(seconds * float64(time.Second))
+}
+
+// checkPods: the pods are those of the beginning, and saw no error.
+func (s *shareSeries) checkPods(ctx context.Context, t *testing.T) {
+	t.Helper()
+	for _, pod := range sharers {
+		// They are never started again: one that ended has failed.
+		assert.Equal(t, "Running 0", s.c.Must(ctx, t, "-n", s.namespace, "get", "pod", pod, "-o", "jsonpath={.status.phase} {.status.containerStatuses[0].restartCount}"), "pod %s", pod)
+		assert.Empty(t, s.exec(ctx, t, pod, "cat /tmp/failed 2>/dev/null || true"), "pod %s saw errors", pod)
+	}
+}
+
+// checkRecords: what a pod has made durable is what another one reads. The row of records has no hole and nothing twice, and the register
+// is never behind.
+func (s *shareSeries) checkRecords(ctx context.Context, t *testing.T, pod, reader string) {
+	t.Helper()
+	durable, err := strconv.Atoi(s.exec(ctx, t, pod, "tail -n 2 /tmp/acks | head -n 1 | cut -d ' ' -f 2")) // the last line may be being written
+	require.NoError(t, err)
+	s.checkFiles(ctx, t, pod, reader, durable)
+}
+
+// checkFiles is checkRecords of a pod that may have ended.
+func (s *shareSeries) checkFiles(ctx context.Context, t *testing.T, pod, reader string, durable int) {
+	t.Helper()
+	last, err := strconv.Atoi(s.exec(ctx, t, reader, fmt.Sprintf(`awk '$0 != NR "" { print "line " NR " reads " $0; exit 1 } END { print NR }' /data/%s`, pod)))
+	require.NoError(t, err)
+	assert.GreaterOrEqual(t, last, durable, "records of pod %s after %d are lost", pod, last)
+	register, err := strconv.Atoi(strings.TrimLeft(s.exec(ctx, t, reader, "cat /data/"+pod+".register"), "0"))
+	require.NoError(t, err)
+	assert.GreaterOrEqual(t, register, durable/5*5, "the register of pod %s went back", pod)
+}
+
+// checkLock: the pods never had the lock at the same time, and each had it.
+func (s *shareSeries) checkLock(ctx context.Context, t *testing.T) {
+	t.Helper()
+	turns, err := turnsOf(s.exec(ctx, t, sharers[0], "cat /data/lock"))
+	assert.NoError(t, err, "two pods had the lock at the same time, or what they wrote then is lost")
+	for _, pod := range sharers {
+		assert.Positive(t, turns[pod], "pod %s never got the lock", pod)
+	}
+}
+
+// sayLock is checkLock where locks may be lost: the network of a node on which nothing runs still acknowledges what clients send, so they wait
+// for the old server until it is gone, and the successor does not wait that long for them.
+func (s *shareSeries) sayLock(ctx context.Context, t *testing.T) {
+	t.Helper()
+	if _, err := turnsOf(s.exec(ctx, t, sharers[0], "cat /data/lock")); err != nil {
+		t.Logf("FIGURES the lock went to the other pod while its holder waited for the old server, now or before: %v", err)
+	}
+}
+
+// turnsOf reads what contending wrote under the lock, and counts how often each pod had it. The last turn may not have ended.
+func turnsOf(text string) (map[string]int, error) {
+	turns := map[string]int{}
+	holder := ""
+	for line := range strings.Lines(text) {
+		if !strings.HasSuffix(line, "\n") {
+			break // the rest is being written
+		}
+		fields := append(strings.Fields(line), "", "", "")
+		pod, what, turn := fields[0], fields[1], fields[2]
+		if what == "got" && holder == "" {
+			turns[pod]++
+			holder = pod
+		}
+		if holder != pod || turn != strconv.Itoa(turns[pod]) || !slices.Contains([]string{"got", "has", "end"}, what) {
+			return turns, fmt.Errorf("in turn %d of pod %s there is %q", turns[holder], holder, line)
+		}
+		if what == "end" {
+			holder = ""
+		}
+	}
+	return turns, nil
+}
+
+// TestTurnsOf: what pods that had the lock at the same time leave behind is noticed.
+func TestTurnsOf(t *testing.T) {
+	for name, tc := range map[string]struct {
+		text string
+		want map[string]int
+		fail bool
+	}{
+		"one after the other":          {"a got 1\na has 1\na end 1\nb got 1\nb end 1\na got 2\n", map[string]int{"a": 2, "b": 1}, false},
+		"one between the other's":      {"a got 1\nb got 1\na end 1\n", map[string]int{"a": 1}, true},
+		"one over the other's":         {"a got 1\na has 1\nb end 1\n", map[string]int{"a": 1}, true},
+		"a turn is lost":               {"a got 1\na end 1\na got 3\n", map[string]int{"a": 2}, true},
+		"a turn's beginning is lost":   {"a got 1\na end 1\nb has 1\n", map[string]int{"a": 1}, true},
+		"what was written is a hole":   {"a got 1\n\x00\x00\x00\na end 1\n", map[string]int{"a": 1}, true},
+		"the last line is half a line": {"a got 1\na h", map[string]int{"a": 1}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			turns, err := turnsOf(tc.text)
+			assert.Equal(t, tc.want, turns)
+			assert.Equal(t, tc.fail, err != nil, "%v", err)
+		})
+	}
+}
+
+// report says how long pods could write nothing.
+func (s *shareSeries) report(t *testing.T) {
+	for _, kind := range s.kinds {
+		gaps := slices.Clone(s.gaps[kind])
+		slices.Sort(gaps)
+		t.Logf("FIGURES %s: from the last good write to the next, %d times: %.1f s (p50), %.1f s (p99), %.1f s (the longest)",
+			kind, len(gaps), rank(gaps, 50).Seconds(), rank(gaps, 99).Seconds(), gaps[len(gaps)-1].Seconds())
+	}
+}
+
+// rank is the least of the sorted durations that so many percent do not exceed.
+func rank(sorted []time.Duration, percent int) time.Duration {
+	return sorted[(len(sorted)*percent+99)/100-1]
+}
+
+// finish ends the pods and looks at what they left: the copies are equal, the file system is whole, and a pod that mounts the volume anew
+// finds everything.
+func (s *shareSeries) finish(ctx context.Context, t *testing.T) {
+	durable := map[string]int{}
+	for _, pod := range sharers {
+		_, records := s.acked(ctx, t, pod)
+		require.NotEmpty(t, records)
+		last, err := strconv.Atoi(records[len(records)-1])
+		require.NoError(t, err)
+		durable[pod] = last
+		deletePod(ctx, t, s.c, s.namespace, pod)
+	}
+	waitVolume(ctx, t, s.c, s.volume, ".status.state", "detached")
+	checkSums(ctx, t, s.c, theVolume(ctx, t, s.c, s.volume), replicasOf(ctx, t, s.c, s.volume))
+	s.checkFileSystem(ctx, t)
+	startPodOn(ctx, t, s.c, "guest-1", s.namespace, "reader", "shared", idle)
+	s.c.Must(ctx, t, "-n", s.namespace, "wait", "--for=condition=Ready", "pod/reader", "--timeout=240s")
+	for _, pod := range sharers {
+		s.checkFiles(ctx, t, pod, "reader", durable[pod])
+		t.Logf("pod %s made %d records durable", pod, durable[pod])
+	}
+	deletePod(ctx, t, s.c, s.namespace, "reader")
+	waitVolume(ctx, t, s.c, s.volume, ".status.state", "detached")
+}
+
+// checkFileSystem runs e2fsck on a copy of the detached volume, which changes nothing.
+func (s *shareSeries) checkFileSystem(ctx context.Context, t *testing.T) {
+	t.Helper()
+	r := replicasOf(ctx, t, s.c, s.volume)[0]
+	uri := "nbd+unix:///ro/" + r.Name + "?socket=" + types.ToolSocket()
+	out, err := s.c.OnNode(ctx, r.Spec.NodeID, "bash", "-c", "nbdcopy '"+uri+"' /tmp/e2e-fsck && e2fsck -fn /tmp/e2e-fsck 2>&1; rc=$?; rm -f /tmp/e2e-fsck; exit $rc")
+	assert.NoError(t, err, "the file system has errors: %s", out)
+}
