@@ -38,6 +38,10 @@ e2e: setup build ## the cluster tests alone
 test-long: setup build ## the long runs: six rounds of each power loss, the update of an older release, 2,000 checked histories, deep exploration
 	@scripts/test.sh long
 
+.PHONY: test-shares
+test-shares: setup build ## the long runs on shared volumes: their servers fail 70 times, 50 at once, 100,000 small files
+	@scripts/test.sh shares
+
 .PHONY: bench
 bench: setup build ## IOPS, throughput, memory and CPU of the data plane, as a table
 	@scripts/bench.sh
