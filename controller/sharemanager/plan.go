@@ -53,7 +53,8 @@ type Plan struct {
 	After time.Duration
 }
 
-// Deletion of the pod that the plan looked at, and why. Now: its node cannot confirm that it has ended.
+// Deletion of the pod that the plan looked at, and why. Now: nobody waits for its end, which its node cannot confirm, or which it would not
+// use: a pod that stands still. What it may write later is refused, for the next engine has a higher generation.
 type Deletion struct {
 	Why string
 	Now bool
@@ -72,7 +73,8 @@ type Event struct{ Type, Reason, Message string }
 //	yes     another owner's             error      –        stays
 //	yes     on a node that is down      error      deleted  stays
 //	yes     being deleted               error      –        stays
-//	yes     ended, unready for too long error      deleted  stays
+//	yes     ended                       error      deleted  stays
+//	yes     unready for too long        error      deleted at once, stays
 //	yes     not ready yet               starting   –        on its node
 //	yes     unready since a moment      running    –        on its node
 //	yes     ready                       running    –        on its node
@@ -129,8 +131,14 @@ func (p *Plan) end(in Input, why string) {
 		return
 	}
 	if in.NodeDown || in.Pod.DeletionTimestamp == nil {
-		p.DeletePod = &Deletion{Why: why, Now: in.NodeDown}
+		p.DeletePod = &Deletion{Why: why, Now: in.NodeDown || p.isSilent()}
 	}
+}
+
+// isSilent tells whether the pod has not answered for so long that it will not end in order either.
+func (p *Plan) isSilent() bool {
+	c := types.FindCondition(p.Status.Conditions, types.ConditionReady)
+	return p.Status.State == longhorn.ShareManagerStateError && c.Reason == types.ReasonShareNotAnswering
 }
 
 func (in Input) serve(p *Plan) {
