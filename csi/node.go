@@ -2,13 +2,13 @@ package csi
 
 import (
 	"context"
-	"fmt"
 	"path/filepath"
 
 	csipb "github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/longhorn-lep/longhorn-manager/types"
 	"github.com/longhorn-lep/longhorn-manager/util/mount"
 )
 
@@ -96,14 +96,10 @@ func stagingOf(req stagingRequest) (staging, error) {
 	if c.fsType == "" {
 		c.fsType = defaultFSType
 	}
-	if err := checkFSType(c.fsType); err != nil {
+	if err := types.CheckFSType(c.fsType); err != nil {
 		return staging{}, status.Errorf(codes.InvalidArgument, "file system type %q %v", c.fsType, err)
 	}
-	params := req.GetVolumeContext()[paramMkfsParams]
-	mkfs, err := parseMkfsParams(c.fsType, params)
-	if err != nil {
-		err = fmt.Errorf("parameter %s: value %q %w", paramMkfsParams, params, err)
-	}
+	mkfs, err := types.ParseMkfsParams(c.fsType, req.GetVolumeContext()[paramMkfsParams])
 	return staging{volume: req.GetVolumeId(), path: req.GetStagingTargetPath(), capability: c, mkfs: mkfs, mkfsRefused: err}, nil
 }
 

@@ -15,8 +15,8 @@ import (
 const (
 	paramNumberOfReplicas            = "numberOfReplicas"
 	paramStaleReplicaTimeout         = "staleReplicaTimeout"
-	paramFSType                      = "fsType"
-	paramMkfsParams                  = "mkfsParams"
+	paramFSType                      = types.ParameterFSType
+	paramMkfsParams                  = types.ParameterMkfsParams
 	paramDataLocality                = "dataLocality"
 	paramDiskSelector                = "diskSelector"
 	paramNodeSelector                = "nodeSelector"
@@ -33,21 +33,17 @@ const (
 var supported = []string{
 	paramNumberOfReplicas, paramStaleReplicaTimeout, paramFSType, paramMkfsParams, paramDataLocality,
 	paramDiskSelector, paramNodeSelector, paramReplicaSoftAntiAffinity, paramReplicaZoneSoftAntiAffinity, paramReplicaDiskSoftAntiAffinity, paramReplicaAutoBalance,
-	paramShare, paramExclusive, paramNFSOptions, types.ParameterShareNodeSelector, types.ParameterShareTolerations,
+	paramShare, paramExclusive, paramNFSOptions, types.ParameterNFSSquash, types.ParameterShareNodeSelector, types.ParameterShareTolerations,
 }
 
 // reservedPrefix begins the keys that belong to the side-cars, not to the driver.
 const reservedPrefix = "csi.storage.k8s.io/"
 
 const (
-	defaultFSType              = "ext4"
-	fsTypeXFS                  = "xfs"
+	defaultFSType              = types.FSTypeExt4
 	defaultStaleReplicaMinutes = 2880
 	maxReplicas                = 20
 )
-
-// supportedFSTypes can be made and mounted by the node service.
-var supportedFSTypes = []string{defaultFSType, fsTypeXFS}
 
 // unsupported are Longhorn's parameters for what this driver cannot do, each with the
 // values that ask for nothing (the empty text is always one). It refuses any other value: a
@@ -130,10 +126,8 @@ func (p parameters) checkMkfs(fsType string) error {
 	if fsType == "" {
 		return nil
 	}
-	if _, err := parseMkfsParams(fsType, p.mkfsParams); err != nil {
-		return fmt.Errorf("parameter %s: value %q %w", paramMkfsParams, p.mkfsParams, err)
-	}
-	return nil
+	_, err := types.ParseMkfsParams(fsType, p.mkfsParams)
+	return err
 }
 
 // checkShareParameter checks what is for the volume's share manager, who reads it in the
@@ -144,6 +138,8 @@ func checkShareParameter(key, value string) (err error) {
 		_, err = types.ParseShareNodeSelector(value)
 	case types.ParameterShareTolerations:
 		_, err = types.ParseShareTolerations(value)
+	case types.ParameterNFSSquash:
+		_, err = types.ParseNFSSquash(value)
 	}
 	if err != nil {
 		return fmt.Errorf("parameter %w", err)
@@ -177,7 +173,7 @@ func (p *parameters) set(key, value string) (err error) {
 	case paramStaleReplicaTimeout:
 		p.staleMinutes, err = parseMinutes(value)
 	case paramFSType:
-		p.fsType, err = value, checkFSType(value)
+		p.fsType, err = value, types.CheckFSType(value)
 	case paramMkfsParams:
 		p.mkfsParams = value
 	case paramReplicaSoftAntiAffinity:
@@ -277,13 +273,6 @@ func checkLocality(value string) error {
 		return nil
 	}
 	return fmt.Errorf("is none of %s, %s, %s", localityDisabled, localityBestEffort, localityStrict)
-}
-
-func checkFSType(value string) error {
-	if !slices.Contains(supportedFSTypes, value) {
-		return fmt.Errorf("is none of %s", strings.Join(supportedFSTypes, ", "))
-	}
-	return nil
 }
 
 // parseTags reads a comma-separated list; spaces around a tag are not part of it.

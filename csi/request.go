@@ -59,7 +59,7 @@ func readCapability(c *csipb.VolumeCapability) (capability, error) {
 		if result.fsType == "" {
 			break
 		}
-		if err := checkFSType(result.fsType); err != nil {
+		if err := types.CheckFSType(result.fsType); err != nil {
 			return capability{}, fmt.Errorf("file system type %q %w", result.fsType, err)
 		}
 	default:
@@ -118,7 +118,7 @@ func volumeSize(r *csipb.CapacityRange, fsType string) (int64, error) {
 		return 0, fmt.Errorf("capacity range: limit %d is less than the required %d", limit, required)
 	}
 	size := max(required, minimumSize)
-	if fsType == fsTypeXFS {
+	if fsType == types.FSTypeXFS {
 		size = max(size, minimumXFSSize)
 	}
 	if size > maximumSize {

@@ -84,6 +84,7 @@ func TestParseParameters(t *testing.T) {
 		{name: "sharing in other words is refused", params: map[string]string{"share": "maybe"}, err: `parameter share: value "maybe" is neither true nor false`},
 		{name: "NFS options without a version are refused", params: map[string]string{"nfsOptions": "hard"}, err: `parameter nfsOptions: value "hard" must say vers=4`},
 		{name: "NFS options of version 3 are refused", params: map[string]string{"nfsOptions": "vers=3"}, err: `parameter nfsOptions: value "vers=3" has "vers=3"; it must say vers=4`},
+		{name: "a squash that is none is refused", params: map[string]string{"nfsSquash": "some"}, err: `parameter nfsSquash: "some" must be none, root or all`},
 		{name: "a node selector that is none is refused", params: map[string]string{"shareManagerNodeSelector": "zone=a"}, err: `parameter shareManagerNodeSelector: "zone=a" must be key:value pairs`},
 		{name: "a toleration that is none is refused", params: map[string]string{"shareManagerTolerations": "key=a:Never"}, err: `parameter shareManagerTolerations: "key=a:Never" must be`},
 		{name: "an empty tag is refused", params: map[string]string{"diskSelector": "ssd,,fast"}, err: "diskSelector"},
@@ -197,7 +198,7 @@ func TestVolumeRequest(t *testing.T) {
 		{
 			name: "many nodes and what a share manager reads → rwx",
 			req: asking(map[string]string{
-				"nfsOptions": "vers=4.1,hard", "shareManagerNodeSelector": "zone:a;disk:ssd", "shareManagerTolerations": "dedicated=nfs:NoSchedule;spot:NoExecute",
+				"nfsOptions": "vers=4.1,hard", "nfsSquash": "root", "shareManagerNodeSelector": "zone:a;disk:ssd", "shareManagerTolerations": "dedicated=nfs:NoSchedule;spot:NoExecute",
 			}, capabilityOf(multiNode, "")),
 			want: shared,
 		},
@@ -229,7 +230,7 @@ func TestIsKnownParameter(t *testing.T) {
 	for key, want := range map[string]bool{
 		"numberOfReplicas": true, "staleReplicaTimeout": true, "fsType": true, "mkfsParams": true, "dataLocality": true,
 		"diskSelector": true, "nodeSelector": true, "replicaSoftAntiAffinity": true, "share": true, "exclusive": true,
-		"encrypted": true, "fromBackup": true, "nfsOptions": true, "shareManagerNodeSelector": true, "shareManagerTolerations": true,
+		"encrypted": true, "fromBackup": true, "nfsOptions": true, "nfsSquash": true, "shareManagerNodeSelector": true, "shareManagerTolerations": true,
 		"numberofreplicas": false, "flavour": false, "": false,
 	} {
 		assert.Equal(t, want, isKnownParameter(key), key)

@@ -16,6 +16,7 @@ const probeClients = "127.0.0.1, ::1"
 //
 //   - Versions other than NFSv4, the lock manager, quotas and UDP would each open a port.
 //   - Numeric owners: there is no user database here, and AUTH_SYS sends numbers anyway.
+//   - Nobody is 65534, as on Linux; Ganesha's own choice is 4294967294, which has no name.
 //   - MDCACHE: an entry takes about 3 KiB. What is above the high-water mark is freed by
 //     and by, so a million files do not make a gigabyte.
 //   - Logging: warnings, and what happens to grace periods. DBUS, DISP, INIT and NFS_CB
@@ -46,6 +47,11 @@ NFSv4 {
 
 NFS_KRB5 {
 	Active_krb5 = false;
+}
+
+EXPORT_DEFAULTS {
+	Anonymous_Uid = 65534;
+	Anonymous_Gid = 65534;
 }
 
 MDCACHE {
@@ -100,7 +106,7 @@ EXPORT {
 // Ganesha keeps what it must know of its clients after a restart.
 func ganeshaConfiguration(o Options, recovery string) string {
 	access := "RW"
-	if o.ReadOnly {
+	if o.ReadOnly || o.ClientsReadOnly {
 		access = "RO"
 	}
 	var text strings.Builder

@@ -39,6 +39,7 @@ func TestConfiguration(t *testing.T) {
 			o.Clients, o.Squash, o.NFSPort = []string{"10.42.0.0/16", "fd00::1"}, SquashAll, 20490
 			o.Lease, o.Grace = 30*time.Second, time.Minute
 		}},
+		{"readers.conf", func(o *Options) { o.ClientsReadOnly = true }},
 		{"readonly.conf", func(o *Options) { o.ReadOnly, o.Squash = true, SquashRoot }},
 	} {
 		t.Run(c.golden, func(t *testing.T) {

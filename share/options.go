@@ -15,19 +15,13 @@ import (
 )
 
 // Squash says as whom the server acts for a client's users.
-type Squash string
+type Squash = types.NFSSquash
 
 // The values of Squash.
 const (
-	SquashNone Squash = "none" // as themselves, root included
-	SquashRoot Squash = "root" // root is nobody
-	SquashAll  Squash = "all"  // all are nobody
-)
-
-// The types of file systems that are made and served.
-const (
-	typeExt4 = "ext4"
-	typeXFS  = "xfs"
+	SquashNone = types.NFSSquashNone
+	SquashRoot = types.NFSSquashRoot
+	SquashAll  = types.NFSSquashAll
 )
 
 // optionReadOnly among a mount's options.
@@ -46,7 +40,8 @@ var ErrOptions = errors.New("invalid option")
 type Options struct {
 	// Volume is the name under which clients mount the share; Device is its block device.
 	Volume, Device string
-	// FSType is the file system that is made on a blank device, with MkfsParams.
+	// FSType is the file system that is made on a blank device, with MkfsParams. Arguments that
+	// types.ParseMkfsParams refuses matter only there: what has a file system is served all the same.
 	FSType     string
 	MkfsParams []string
 	// MountOptions of the file system on the device; "ro" means ReadOnly too.
@@ -59,6 +54,9 @@ type Options struct {
 	Squash       Squash
 	// ReadOnly: nothing is written to the volume, neither by clients nor by the server.
 	ReadOnly bool
+	// ClientsReadOnly: clients only read. The server makes a file system on a blank device, and keeps
+	// its record of clients on the volume, so that they keep their state beyond this process.
+	ClientsReadOnly bool
 	// Clients are the networks and addresses that may mount the share; empty: all.
 	Clients []string
 	// Lease is how long a client's state lives without a sign of life, and Grace how long
@@ -89,8 +87,8 @@ func (o Options) normalize() (Options, error) {
 		}
 	}
 	switch {
-	case o.FSType != typeExt4 && o.FSType != typeXFS:
-		return o, fmt.Errorf("%w: file system %q: must be ext4 or xfs", ErrOptions, o.FSType)
+	case types.CheckFSType(o.FSType) != nil:
+		return o, fmt.Errorf("%w: file system %q %w", ErrOptions, o.FSType, types.CheckFSType(o.FSType))
 	case o.NFSPort < 1 || o.NFSPort > 65535:
 		return o, fmt.Errorf("%w: NFS port %d: must be from 1 to 65535", ErrOptions, o.NFSPort)
 	case !slices.Contains([]Squash{SquashNone, SquashRoot, SquashAll}, o.Squash):

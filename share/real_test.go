@@ -245,6 +245,10 @@ func TestWhatIsOnADeviceStays(t *testing.T) {
 		}, says: ErrReadOnlyDevice.Error()},
 		{name: "a plain file", device: func(_ *testing.T, image string) string { return image }, says: ErrWrongDevice.Error()},
 		{name: "nothing, for a share that is read-only", change: func(o *Options) { o.ReadOnly = true }, says: ErrBlank.Error()},
+		{
+			name: "nothing, with options that mkfs may not be given", change: func(o *Options) { o.MkfsParams = []string{"-d", "/etc"} },
+			says: `parameter mkfsParams: value "-d /etc" has the option "-d", which mkfs.ext4 may not be given`,
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			image := newImage(t, 64<<20)
@@ -294,7 +298,10 @@ func TestAFileSystemThatIsThereIsServedAsItIs(t *testing.T) {
 			require.NoError(t, os.Chown(mounted, 1000, 1000))
 			run(t, "umount", mounted)
 			before := sum(t, image)
-			r := startRole(t, dir, device, func(o *Options) { o.FSType, o.ReadOnly = c.wanted, c.readOnly })
+			r := startRole(t, dir, device, func(o *Options) {
+				o.FSType, o.ReadOnly = c.wanted, c.readOnly
+				o.MkfsParams = []string{"-d", "/etc"} // which no mkfs may be given: none is called
+			})
 			r.await(sayServed, 1)
 			r.wantRead("file", "data")
 			var st unix.Stat_t

@@ -8,11 +8,13 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/sirupsen/logrus"
 	"golang.org/x/sys/unix"
 
+	"github.com/longhorn-lep/longhorn-manager/types"
 	"github.com/longhorn-lep/longhorn-manager/util/logfields"
 	"github.com/longhorn-lep/longhorn-manager/util/mount"
 )
@@ -80,7 +82,7 @@ func (v *volume) choose() (string, error) {
 		return "", fmt.Errorf("%s: %w", v.o.Device, ErrBlank)
 	case found == "":
 		return v.o.FSType, nil
-	case found != typeExt4 && found != typeXFS:
+	case types.CheckFSType(found) != nil:
 		return "", fmt.Errorf("%s: %w: %s", v.o.Device, ErrForeign, found)
 	}
 	return found, nil
@@ -108,8 +110,9 @@ func (v *volume) isolate() error {
 const dirsync = "dirsync"
 
 func (v *volume) mount(fsType string) error {
+	params, refused := types.ParseMkfsParams(fsType, strings.Join(v.o.MkfsParams, " "))
 	err := v.sys.FormatAndMount(mount.Filesystem{
-		Device: v.o.Device, Target: v.o.target(), Type: fsType, Options: append(slices.Clone(v.o.MountOptions), dirsync), MkfsOptions: v.o.MkfsParams,
+		Device: v.o.Device, Target: v.o.target(), Type: fsType, Options: append(slices.Clone(v.o.MountOptions), dirsync), MkfsOptions: params, MkfsRefused: refused,
 	})
 	if err != nil {
 		return err

@@ -39,12 +39,34 @@ func ShareEndpoint(address, volume string) string {
 const (
 	ParameterFSType            = "fsType"
 	ParameterMkfsParams        = "mkfsParams"
+	ParameterNFSSquash         = "nfsSquash"
 	ParameterShareNodeSelector = "shareManagerNodeSelector"
 	ParameterShareTolerations  = "shareManagerTolerations"
 )
 
 // ShareParameters are these parameters.
-var ShareParameters = []string{ParameterFSType, ParameterMkfsParams, ParameterShareNodeSelector, ParameterShareTolerations}
+var ShareParameters = []string{ParameterFSType, ParameterMkfsParams, ParameterNFSSquash, ParameterShareNodeSelector, ParameterShareTolerations}
+
+// NFSSquash says as whom a share's server acts for the users of its clients.
+type NFSSquash string
+
+// The values of NFSSquash.
+const (
+	NFSSquashNone NFSSquash = "none" // as themselves, root included
+	NFSSquashRoot NFSSquash = "root" // root is nobody
+	NFSSquashAll  NFSSquash = "all"  // all are nobody
+)
+
+// ParseNFSSquash reads the parameter nfsSquash; nothing is NFSSquashNone. The error names the parameter, the value and the rule.
+func ParseNFSSquash(text string) (NFSSquash, error) {
+	switch squash := NFSSquash(strings.TrimSpace(text)); squash {
+	case "":
+		return NFSSquashNone, nil
+	case NFSSquashNone, NFSSquashRoot, NFSSquashAll:
+		return squash, nil
+	}
+	return "", fmt.Errorf("%s: %q must be %s, %s or %s", ParameterNFSSquash, text, NFSSquashNone, NFSSquashRoot, NFSSquashAll)
+}
 
 // ParseShareNodeSelector reads the parameter shareManagerNodeSelector, "key:value;key2:value2". Nothing is no selector. The
 // error names the parameter, the value and the rule.

@@ -1,6 +1,9 @@
 package sharemanager
 
 import (
+	"cmp"
+	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,26 +17,54 @@ type Parameters struct {
 	FSType, MkfsParams string
 	NodeSelector       map[string]string
 	Tolerations        []corev1.Toleration
+	// Squash is "" where none is asked for.
+	Squash types.NFSSquash
+	// ClientsReadOnly: no claim lets its pods write.
+	ClientsReadOnly bool
 }
 
-// parametersOf reads the parameters of the first claim; refused says which of them breaks a rule.
+// parametersOf reads the parameters of the first claim by name; refused says which of them breaks a rule. MkfsParams are not
+// held against theirs here: they matter only where a file system is made, and the share manager knows where.
 func parametersOf(claims []*corev1.PersistentVolume) (p Parameters, refused string) {
-	if len(claims) == 0 || claims[0].Spec.CSI == nil {
+	if len(claims) == 0 {
 		return p, ""
 	}
-	csi := claims[0].Spec.CSI
+	first := slices.MinFunc(claims, func(a, b *corev1.PersistentVolume) int { return cmp.Compare(a.Name, b.Name) })
+	if first.Spec.CSI == nil {
+		return p, ""
+	}
+	csi := first.Spec.CSI
 	given := csi.VolumeAttributes
 	p.FSType, p.MkfsParams = csi.FSType, given[types.ParameterMkfsParams]
 	if p.FSType == "" {
 		p.FSType = given[types.ParameterFSType]
 	}
+	p.ClientsReadOnly = !slices.ContainsFunc(claims, isWritable)
 	var refusals []string
+	refuse := func(err error) {
+		if err != nil {
+			refusals = append(refusals, err.Error())
+		}
+	}
+	if p.FSType != "" {
+		if err := types.CheckFSType(p.FSType); err != nil {
+			refuse(fmt.Errorf("%s: %q %w", types.ParameterFSType, p.FSType, err))
+		}
+	}
 	var err error
-	if p.NodeSelector, err = types.ParseShareNodeSelector(given[types.ParameterShareNodeSelector]); err != nil {
-		refusals = append(refusals, err.Error())
+	if squash := strings.TrimSpace(given[types.ParameterNFSSquash]); squash != "" {
+		p.Squash, err = types.ParseNFSSquash(squash)
+		refuse(err)
 	}
-	if p.Tolerations, err = types.ParseShareTolerations(given[types.ParameterShareTolerations]); err != nil {
-		refusals = append(refusals, err.Error())
-	}
+	p.NodeSelector, err = types.ParseShareNodeSelector(given[types.ParameterShareNodeSelector])
+	refuse(err)
+	p.Tolerations, err = types.ParseShareTolerations(given[types.ParameterShareTolerations])
+	refuse(err)
 	return p, strings.Join(refusals, "; ")
+}
+
+// isWritable tells whether pods may write through a claim. A PersistentVolume without an access mode says nothing of that.
+func isWritable(pv *corev1.PersistentVolume) bool {
+	return len(pv.Spec.AccessModes) == 0 ||
+		slices.ContainsFunc(pv.Spec.AccessModes, func(m corev1.PersistentVolumeAccessMode) bool { return m != corev1.ReadOnlyMany })
 }

@@ -102,10 +102,14 @@ func arguments(in Input) []string {
 	for _, o := range []struct{ flag, value string }{
 		{"--fs-type", in.Parameters.FSType},
 		{"--mkfs-params", in.Parameters.MkfsParams},
+		{"--squash", string(in.Parameters.Squash)},
 	} {
 		if o.value != "" {
 			args = append(args, o.flag, o.value)
 		}
+	}
+	if in.Parameters.ClientsReadOnly {
+		args = append(args, "--clients-read-only")
 	}
 	return args
 }

@@ -23,7 +23,7 @@ func TestParametersOf(t *testing.T) {
 	assert.Empty(t, refused)
 
 	p, refused = parametersOf(claim("", map[string]string{
-		"fsType": "xfs", "mkfsParams": "-m reflink=0", "shareManagerNodeSelector": "disk:ssd; zone:a;", "shareManagerTolerations": "only=storage:NoSchedule;old:NoExecute;any",
+		"fsType": "xfs", "mkfsParams": "-m reflink=0", "nfsSquash": " root ", "shareManagerNodeSelector": "disk:ssd; zone:a;", "shareManagerTolerations": "only=storage:NoSchedule;old:NoExecute;any",
 	}))
 	assert.Empty(t, refused)
 	assert.Equal(t, Parameters{
@@ -33,6 +33,7 @@ func TestParametersOf(t *testing.T) {
 			{Key: "old", Operator: "Exists", Effect: "NoExecute"},
 			{Key: "any", Operator: "Exists"},
 		},
+		Squash: types.NFSSquashRoot,
 	}, p)
 
 	p, _ = parametersOf(claim("ext4", map[string]string{"fsType": "xfs"}))
@@ -43,12 +44,43 @@ func TestParametersOf(t *testing.T) {
 		`shareManagerTolerations: "a=b:Never" must be key=value:Effect or key:Effect, separated by ';', with an effect of NoSchedule, PreferNoSchedule or NoExecute; "a=b:Never" is none`, refused)
 	_, refused = parametersOf(claim("", map[string]string{"shareManagerNodeSelector": "a:b;a:c"}))
 	assert.Equal(t, `shareManagerNodeSelector: "a:b;a:c" has the label "a" twice`, refused)
+	_, refused = parametersOf(claim("btrfs", map[string]string{"nfsSquash": "some"}))
+	assert.Equal(t, `fsType: "btrfs" is none of ext4, xfs; nfsSquash: "some" must be none, root or all`, refused)
+	_, refused = parametersOf(claim("", map[string]string{"mkfsParams": "/dev/sda"}))
+	assert.Empty(t, refused, "what has a file system is served all the same")
+}
+
+func TestClientsMayWriteIfAClaimSaysSo(t *testing.T) {
+	with := func(name, squash string, modes ...corev1.PersistentVolumeAccessMode) *corev1.PersistentVolume {
+		pv := claim("", map[string]string{"nfsSquash": squash})[0]
+		pv.Name, pv.Spec.AccessModes = name, modes
+		return pv
+	}
+	reads, writes := corev1.ReadOnlyMany, corev1.ReadWriteMany
+	for _, c := range []struct {
+		name   string
+		claims []*corev1.PersistentVolume
+		want   bool // only reads
+	}{
+		{"one that only reads", []*corev1.PersistentVolume{with("a", "", reads)}, true},
+		{"two that only read", []*corev1.PersistentVolume{with("a", "", reads), with("b", "", reads)}, true},
+		{"one that writes", []*corev1.PersistentVolume{with("a", "", writes)}, false},
+		{"one that does either", []*corev1.PersistentVolume{with("a", "", reads, writes)}, false},
+		{"one that reads and one that writes", []*corev1.PersistentVolume{with("a", "", reads), with("b", "", writes)}, false},
+		{"one that does not say", []*corev1.PersistentVolume{with("a", "")}, false},
+		{"none", nil, false},
+	} {
+		p, _ := parametersOf(c.claims)
+		assert.Equal(t, c.want, p.ClientsReadOnly, c.name)
+	}
+	p, _ := parametersOf([]*corev1.PersistentVolume{with("b", "all", reads), with("a", "root", reads)})
+	assert.Equal(t, types.NFSSquashRoot, p.Squash, "the first by name is asked, in whatever order they come")
 }
 
 func TestNewPod(t *testing.T) {
 	in := used().with(func(in *Input) {
 		in.Barred, in.Near = []string{"down", "foreign"}, []string{"a", "c"}
-		in.Parameters = Parameters{FSType: "xfs", MkfsParams: "-m reflink=0", NodeSelector: map[string]string{"disk": "ssd"}, Tolerations: []corev1.Toleration{{Key: "any", Operator: "Exists"}}}
+		in.Parameters = Parameters{FSType: "xfs", MkfsParams: "-m reflink=0", NodeSelector: map[string]string{"disk": "ssd"}, Tolerations: []corev1.Toleration{{Key: "any", Operator: "Exists"}}, Squash: types.NFSSquashAll, ClientsReadOnly: true}
 	})
 	pod := newPod(in.Input)
 	assert.Equal(t, "share-manager-vol", pod.Name)
@@ -60,7 +92,7 @@ func TestNewPod(t *testing.T) {
 	assert.Equal(t, []corev1.Toleration{{Key: "any", Operator: "Exists"}}, pod.Spec.Tolerations)
 	assert.Equal(t, []string{
 		"share-manager", "--volume", "vol", "--device", "/dev/longhorn/vol", "--nfs-port", "2049", "--health-listen", ":9600",
-		"--fs-type", "xfs", "--mkfs-params", "-m reflink=0",
+		"--fs-type", "xfs", "--mkfs-params", "-m reflink=0", "--squash", "all", "--clients-read-only",
 	}, pod.Spec.Containers[0].Args)
 	assert.Equal(t, "image:1", pod.Spec.Containers[0].Image)
 
@@ -74,6 +106,9 @@ func TestNewPod(t *testing.T) {
 	assert.Equal(t, []string{"c"}, node.PreferredDuringSchedulingIgnoredDuringExecution[1].Preference.MatchFields[0].Values)
 
 	plain := newPod(used().Input)
+	assert.Equal(t, []string{
+		"share-manager", "--volume", "vol", "--device", "/dev/longhorn/vol", "--nfs-port", "2049", "--health-listen", ":9600",
+	}, plain.Spec.Containers[0].Args, "an image of an earlier release knows these")
 	assert.Nil(t, plain.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution, "a term without a requirement matches no node")
 }
 

@@ -1,4 +1,4 @@
-package csi
+package types
 
 import (
 	"fmt"
@@ -20,7 +20,7 @@ type mkfsOption struct {
 // file system. They shape the file system on the volume. What is missing here names
 // another device or file, makes something that cannot be mounted, or makes nothing.
 var mkfsOptions = map[string]map[string]mkfsOption{
-	defaultFSType: {
+	FSTypeExt4: {
 		"b": {}, "C": {}, "e": {}, "g": {}, "G": {}, "i": {}, "I": {}, "L": {}, "m": {}, "N": {}, "T": {},
 		"E": {keys: []string{
 			"assume_storage_prezeroed", "discard", "lazy_itable_init", "lazy_journal_init", "no_copy_xattrs", "nodiscard",
@@ -34,7 +34,7 @@ var mkfsOptions = map[string]map[string]mkfsOption{
 		}},
 		"D": {flag: true}, "F": {flag: true}, "j": {flag: true}, "K": {flag: true}, "q": {flag: true}, "v": {flag: true},
 	},
-	fsTypeXFS: {
+	FSTypeXFS: {
 		"L": {},
 		"b": {keys: []string{"log", "size"}},
 		"d": {keys: []string{"agcount", "agsize", "cowextsize", "extszinherit", "noalign", "su", "sunit", "sw", "swidth"}},
@@ -50,8 +50,17 @@ var mkfsOptions = map[string]map[string]mkfsOption{
 // mkfsValue is what a value may consist of: no slash, so that none is a path.
 var mkfsValue = regexp.MustCompile(`^[A-Za-z0-9_.,:=^%+-]+$`)
 
-// parseMkfsParams splits further arguments of mkfs at spaces, and accepts only those of
-// mkfsOptions. An error is a clause that follows the value.
+// ParseMkfsParams splits further arguments of mkfs at spaces, and accepts only those that shape a
+// file system of that type on the volume. The error names the parameter, the value and the rule.
+func ParseMkfsParams(fsType, value string) ([]string, error) {
+	args, err := parseMkfsParams(fsType, value)
+	if err != nil {
+		return nil, fmt.Errorf("parameter %s: value %q %w", ParameterMkfsParams, value, err)
+	}
+	return args, nil
+}
+
+// parseMkfsParams is ParseMkfsParams with an error that is a clause: it follows the value.
 func parseMkfsParams(fsType, value string) ([]string, error) {
 	args := strings.Fields(value)
 	for i := 0; i < len(args); i++ {
