@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
 	"strings"
 
@@ -30,6 +31,8 @@ type kind struct {
 	// offers tells whether a resource shows an action; nil: all of them. One that is not shown may be
 	// called all the same: what stands against it then is the answer.
 	offers func(o v1.Object, action string) bool
+	// links are further ones than that to the resource itself; nil: there are none.
+	links func(base string, o v1.Object) map[string]string
 }
 
 // action is what a client can do with a resource, by POST to <self>?action=<name>.
@@ -45,6 +48,7 @@ func kindsOf(m *manager.Manager) []kind {
 		instanceManagerKind(m),
 		nodeKind(m),
 		settingKind(m),
+		shareManagerKind(m),
 		volumeKind(m),
 		volumeAttachmentKind(m),
 	}
@@ -157,6 +161,9 @@ func (k *kind) link(base string, object v1.Object) {
 	self := resourceURL(base, k.path(), head.ID)
 	head.Type = k.id
 	head.Links = map[string]string{"self": self}
+	if k.links != nil {
+		maps.Copy(head.Links, k.links(base, object))
+	}
 	head.Actions = map[string]string{}
 	for _, a := range k.actions {
 		if k.offers != nil && !k.offers(object, a.name) {

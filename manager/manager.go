@@ -47,6 +47,8 @@ type (
 	RebuildStatus = longhorn.RebuildStatus
 	// Replica is one copy of a volume.
 	Replica = longhorn.Replica
+	// ShareManager is the NFS server of a shared volume.
+	ShareManager = longhorn.ShareManager
 	// Volume is a volume alone, without what belongs to it.
 	Volume = longhorn.Volume
 	// VolumeAttachment holds the tickets of a volume.
@@ -137,6 +139,7 @@ type Deps struct {
 	KubeNodes        Live[*corev1.Node]
 	Settings         SettingStore
 	InstanceManagers Cached[*longhorn.InstanceManager]
+	ShareManagers    Cached[*longhorn.ShareManager]
 	Pods             Indexed[*corev1.Pod]
 	Claims           ClaimStore
 	StorageClasses   Live[*storagev1.StorageClass]
@@ -194,6 +197,7 @@ func DepsOf(d *datastore.Datastore, claims ClaimStore, c clock.Clock, log *logru
 		KubeNodes:        d.KubeNodes,
 		Settings:         d.Settings,
 		InstanceManagers: d.InstanceManagers,
+		ShareManagers:    d.ShareManagers,
 		Pods:             d.Pods,
 		Claims:           claims,
 		StorageClasses:   d.StorageClasses,

@@ -9,6 +9,7 @@ const (
 	TypeNode             = "node"
 	TypeSchema           = "schema"
 	TypeSetting          = "setting"
+	TypeShareManager     = "shareManager"
 	TypeVolume           = "volume"
 	TypeVolumeAttachment = "volumeAttachment"
 )
