@@ -36,7 +36,6 @@ func shareManagerCommand() *cli.Command {
 			&cli.StringFlag{Name: "squash", Value: string(share.SquashNone), Usage: "which users of clients are nobody: none, root or all"},
 			&cli.BoolFlag{Name: "read-only", Usage: "write nothing to the volume"},
 			&cli.BoolFlag{Name: "clients-read-only", Usage: "clients only read; the server makes the file system and keeps its records on the volume"},
-			&cli.StringFlag{Name: "clients", Usage: "networks and addresses that may mount the share, separated by commas (default: all)"},
 			&cli.DurationFlag{Name: "lease", Value: 15 * time.Second, Usage: "how long a client's state lives without a sign of life"},
 			&cli.DurationFlag{Name: "grace", Value: 20 * time.Second, Usage: "how long clients may claim their state after the server began anew"},
 			&cli.StringFlag{Name: "runtime-directory", Value: "/run/longhorn-share", Usage: "directory for files of this process"},
@@ -61,7 +60,7 @@ func runShareManager(ctx context.Context, c *cli.Command) error {
 		Volume: volume, Device: device,
 		FSType: c.String("fs-type"), MkfsParams: strings.Fields(c.String("mkfs-params")), MountOptions: listOf(c.String("mount-options")),
 		ExportRoot: c.String("export-root"), NFSPort: c.Int("nfs-port"), HealthListen: c.String("health-listen"),
-		Squash: share.Squash(c.String("squash")), ReadOnly: c.Bool("read-only"), ClientsReadOnly: c.Bool("clients-read-only"), Clients: listOf(c.String("clients")),
+		Squash: share.Squash(c.String("squash")), ReadOnly: c.Bool("read-only"), ClientsReadOnly: c.Bool("clients-read-only"),
 		Lease: c.Duration("lease"), Grace: c.Duration("grace"), RuntimeDirectory: c.String("runtime-directory"),
 		Log: log.WithField(logfields.Volume, volume),
 	})

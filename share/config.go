@@ -9,12 +9,10 @@ import (
 // squashWords are Ganesha's.
 var squashWords = map[Squash]string{SquashNone: "No_Root_Squash", SquashRoot: "Root_Squash", SquashAll: "All_Squash"}
 
-// probeClients are where this process's own look at the export comes from.
-const probeClients = "127.0.0.1, ::1"
-
 // configuration is what Ganesha reads. What it says of Ganesha 4.3:
 //
 //   - Versions other than NFSv4, the lock manager, quotas and UDP would each open a port.
+//   - No lists of clients: all come from one address (onesource.go).
 //   - Numeric owners: there is no user database here, and AUTH_SYS sends numbers anyway.
 //   - Nobody is 65534, as on Linux; Ganesha's own choice is 4294967294, which has no name.
 //   - MDCACHE: an entry takes about 3 KiB. What is above the high-water mark is freed by
@@ -24,7 +22,6 @@ const probeClients = "127.0.0.1, ::1"
 //     which are not wanted, and TIRPC of each client that closes its connection.
 var configuration = template.Must(template.New("ganesha.conf").Funcs(template.FuncMap{
 	"seconds": func(d time.Duration) int64 { return int64(d / time.Second) },
-	"list":    func(items []string) string { return strings.Join(items, ", ") },
 }).Parse(`NFS_CORE_PARAM {
 	NFS_Port = {{.NFSPort}};
 	Protocols = 4;
@@ -79,23 +76,7 @@ EXPORT {
 	Transports = TCP;
 	SecType = sys;
 	Squash = {{.Squash}};
-{{- if .Clients}}
-	Access_Type = None;
-	CLIENT {
-		Clients = {{list .Clients}};
-		Protocols = 4;
-		Access_Type = {{.Access}};
-		Squash = {{.Squash}};
-	}
-	CLIENT {
-		Clients = {{.Probe}};
-		Protocols = 4;
-		Access_Type = RO;
-		Squash = All_Squash;
-	}
-{{- else}}
 	Access_Type = {{.Access}};
-{{- end}}
 	FSAL {
 		Name = VFS;
 	}
@@ -113,7 +94,6 @@ func ganeshaConfiguration(o Options, recovery string) string {
 	err := configuration.Execute(&text, map[string]any{
 		"NFSPort": o.NFSPort, "Lease": o.Lease, "Grace": o.Grace, "Recovery": recovery,
 		"Path": o.target(), "Volume": o.Volume, "Squash": squashWords[o.Squash], "Access": access,
-		"Clients": o.Clients, "Probe": probeClients,
 	})
 	if err != nil {
 		panic("BUG: the template of Ganesha's configuration: " + err.Error())

@@ -3,7 +3,6 @@ package share
 import (
 	"errors"
 	"fmt"
-	"net/netip"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -57,8 +56,6 @@ type Options struct {
 	// ClientsReadOnly: clients only read. The server makes a file system on a blank device, and keeps
 	// its record of clients on the volume, so that they keep their state beyond this process.
 	ClientsReadOnly bool
-	// Clients are the networks and addresses that may mount the share; empty: all.
-	Clients []string
 	// Lease is how long a client's state lives without a sign of life, and Grace how long
 	// clients have to claim theirs after the server began anew.
 	Lease, Grace time.Duration
@@ -97,14 +94,6 @@ func (o Options) normalize() (Options, error) {
 		return o, fmt.Errorf("%w: lease %s: must be whole seconds from 1 to %s", ErrOptions, o.Lease, maxLease)
 	case o.Grace < o.Lease || o.Grace > maxGrace || o.Grace%time.Second != 0:
 		return o, fmt.Errorf("%w: grace %s: must be whole seconds from the lease, %s, to %s", ErrOptions, o.Grace, o.Lease, maxGrace)
-	}
-	for _, client := range o.Clients {
-		if _, err := netip.ParsePrefix(client); err == nil {
-			continue
-		}
-		if _, err := netip.ParseAddr(client); err != nil {
-			return o, fmt.Errorf("%w: client %q: must be a network (CIDR) or an address", ErrOptions, client)
-		}
 	}
 	return o, nil
 }
