@@ -1,12 +1,16 @@
 package sharemanager
 
 import (
+	"flag"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
 
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
@@ -132,4 +136,28 @@ func TestWhatAPodWaitsFor(t *testing.T) {
 	assert.Equal(t, "Error, exit code 1 device /dev/longhorn/vol: no answer", types.WhyPodEnded(ended, containerName))
 	ended.Status.ContainerStatuses, ended.Status.Reason, ended.Status.Message = nil, "Evicted", "low on memory"
 	assert.Equal(t, "Evicted low on memory", types.WhyPodEnded(ended, containerName))
+}
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// TestThePolicyKnowsWhatIsMade: test/policy holds these files against the admission policy for what the leader makes.
+func TestThePolicyKnowsWhatIsMade(t *testing.T) {
+	in := used().with(func(in *Input) {
+		in.Barred, in.Near = []string{"down"}, []string{"a"}
+		in.Parameters = Parameters{FSType: "xfs", MkfsParams: "-K", NodeSelector: map[string]string{"disk": "ssd"}, Tolerations: []corev1.Toleration{{Key: "any", Operator: "Exists"}}, Squash: types.NFSSquashAll, ClientsReadOnly: true}
+	}).Input
+	pod, service := newPod(in), newService(in.Share)
+	pod.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
+	service.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Service"}
+	for file, obj := range map[string]any{"pod.yaml": pod, "service.yaml": service} {
+		file = filepath.Join("testdata", file)
+		got, err := yaml.Marshal(obj)
+		require.NoError(t, err)
+		if *update {
+			require.NoError(t, os.WriteFile(file, got, 0o600))
+		}
+		want, err := os.ReadFile(file)
+		require.NoError(t, err)
+		assert.Equal(t, string(want), string(got), "%s differs; if that is meant, run this test with -update, and the tests of test/policy", file)
+	}
 }

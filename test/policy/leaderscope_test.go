@@ -1,0 +1,93 @@
+package policy
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/admission"
+)
+
+const leader = "system:serviceaccount:storage:longhorn-manager-leader"
+
+// TestTheLeaderMakesThePodsOfSharesAlone changes one thing at a time of what the leader makes.
+func TestTheLeaderMakesThePodsOfSharesAlone(t *testing.T) {
+	p := policies(t)["longhorn-leader-scope"]
+	const (
+		notShares = "it must have the labels and the name of a share, and its ShareManager as its only owner"
+		secrets   = "must have neither an account nor Secrets, and of its node /dev alone: the leader makes the pods of shares alone"
+		role      = "must be a share manager, in networks and processes of its own, on a node that the scheduler chooses"
+		service   = "must be of type ClusterIP, have no external addresses, and select the pod of its share"
+	)
+	for _, tc := range []struct {
+		name, resource string
+		was, is        string // replaced once; empty: nothing is
+		want           string // at the end of the refusal; empty: accepted
+	}{
+		{"the pod of a share → accepted", "pod", "", "", ""},
+		{"as the admission of accounts completes it → accepted", "pod", "spec:\n", "spec:\n  serviceAccountName: default\n", ""},
+		{"with a field of itself in its environment → accepted", "pod", "  - args:", "  - env: [{name: N, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}]\n    args:", ""},
+		{"of no share → refused", "pod", "longhorn.io/share-manager: vol", "a: b", notShares},
+		{"of another component → refused", "pod", "longhorn.io/component: share-manager", "longhorn.io/component: instance-manager", notShares},
+		{"without a label → refused", "pod", "  labels:\n", "  annotations:\n", notShares},
+		{"of another name → refused", "pod", "name: share-manager-vol\n", "name: share-manager-other\n", notShares},
+		{"of a name that the API server chooses → refused", "pod", "name: share-manager-vol\n", "generateName: share-manager-vol\n", notShares},
+		{"of another volume's share manager → refused", "pod", "    name: vol\n", "    name: other\n", notShares},
+		{"of something else → refused", "pod", "kind: ShareManager", "kind: Volume", notShares},
+		{"of another API's share manager → refused", "pod", "apiVersion: longhorn.io/", "apiVersion: longhorn.io.example/", notShares},
+		{"not controlled → refused", "pod", "    controller: true", "    controller: false", notShares},
+		{"of nobody → refused", "pod", "  ownerReferences:\n", "  managedFields:\n", notShares},
+
+		{"with the leader's account → refused", "pod", "spec:\n", "spec:\n  serviceAccountName: longhorn-manager-leader\n", secrets},
+		{"with a token → refused", "pod", "  automountServiceAccountToken: false\n", "", secrets},
+		{"with a Secret → refused", "pod", "  volumes:\n", "  volumes:\n  - {name: s, secret: {secretName: k}}\n", secrets},
+		{"with a projected token → refused", "pod", "  volumes:\n", "  volumes:\n  - {name: s, projected: {sources: []}}\n", secrets},
+		{"with another directory of the node → refused", "pod", "      path: /dev\n", "      path: /etc/kubernetes\n", secrets},
+		{"with a Secret in its environment → refused", "pod", "  - args:", "  - env: [{name: S, valueFrom: {secretKeyRef: {name: k, key: k}}}]\n    args:", secrets},
+		{"with all of a Secret in its environment → refused", "pod", "  - args:", "  - envFrom: [{secretRef: {name: k}}]\n    args:", secrets},
+		{"with something that runs before → refused", "pod", "  containers:\n", "  initContainers: [{name: i}]\n  containers:\n", secrets},
+
+		{"on a node of the leader's choice → refused", "pod", "spec:\n", "spec:\n  nodeName: a\n", role},
+		{"in the node's network → refused", "pod", "spec:\n", "spec:\n  hostNetwork: true\n", role},
+		{"among the node's processes → refused", "pod", "spec:\n", "spec:\n  hostPID: true\n", role},
+		{"in the node's shared memory → refused", "pod", "spec:\n", "spec:\n  hostIPC: true\n", role},
+		{"with another container → refused", "pod", "  containers:\n", "  containers:\n  - {name: i, args: [share-manager]}\n", role},
+		{"as another role → refused", "pod", "    - share-manager\n", "    - instance-manager\n", role},
+		{"as another program → refused", "pod", "  - args:", "  - command: [sh]\n    args:", role},
+
+		{"the Service of a share → accepted", "service", "", "", ""},
+		{"of another name → refused", "service", "  name: vol\n", "  name: longhorn-backend\n", notShares},
+		{"that leads to other pods → refused", "service", "    longhorn.io/share-manager: vol\n  type", "    longhorn.io/share-manager: other\n  type", service},
+		{"that leads to whatever its Endpoints say → refused", "service", "  selector:\n", "  sessionAffinityConfig:\n", service},
+		{"on ports of all nodes → refused", "service", "  type: ClusterIP", "  type: NodePort", service},
+		{"with an address of somebody else → refused", "service", "  type: ClusterIP", "  type: ClusterIP\n  externalIPs: [192.0.2.1]", service},
+	} {
+		t.Run(tc.resource+" "+tc.name, func(t *testing.T) {
+			text := made(t, tc.resource)
+			require.GreaterOrEqual(t, strings.Count(text, tc.was), 1, "%q in %s", tc.was, text)
+			text = strings.Replace(text, tc.was, tc.is, 1)
+			r := request{operation: admission.Create, resource: schema.GroupVersionResource{Version: "v1", Resource: tc.resource + "s"}, object: text, user: leader}
+			got := refusal(t, p, r)
+			if tc.want == "" {
+				assert.Empty(t, got)
+			} else {
+				assert.True(t, strings.HasSuffix(got, tc.want), "%q", got)
+			}
+			for _, other := range []string{"system:serviceaccount:storage:longhorn-manager", "system:serviceaccount:other:longhorn-manager-leader"} {
+				r.user = other
+				assert.Empty(t, refusal(t, p, r), other)
+			}
+		})
+	}
+}
+
+// made is what the leader asks for, in the namespace of these tests.
+func made(t *testing.T, resource string) string {
+	t.Helper()
+	text, err := os.ReadFile("../../controller/sharemanager/testdata/" + resource + ".yaml")
+	require.NoError(t, err)
+	return strings.Replace(string(text), "namespace: ns\n", "namespace: storage\n", 1)
+}
