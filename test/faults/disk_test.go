@@ -50,13 +50,33 @@ func makeImage(path string) error {
 // mountImage mounts an image for this process alone: it is in a mount namespace of its own, with which the mount goes. The same for
 // the id of the boot, which changes when the node is said to have lost its power.
 func mountImage(image, dir, boot string) error {
-	if out, err := exec.Command("mount", "-o", "loop", image, dir).CombinedOutput(); err != nil {
-		return fmt.Errorf("mount %s: %w: %s", image, err, out)
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		if out, err := exec.Command("mount", "-o", "loop", image, dir).CombinedOutput(); err != nil {
+			return fmt.Errorf("mount %s: %w: %s", image, err, out)
+		}
+		err := isServed(dir)
+		if err == nil {
+			break
+		}
+		// mount(8) takes the loop device that the image has already. It can be that of the process that ended, and what is mounted there
+		// has lost its power: then it is to be waited for longer than awaitUnmounted did.
+		if err := errors.Join(unix.Unmount(dir, 0), err); time.Now().After(end) {
+			return fmt.Errorf("mount %s: %w", image, err)
+		}
 	}
 	if err := unix.Mount(boot, bootIDFile, "", unix.MS_BIND, ""); err != nil {
 		return fmt.Errorf("mount %s over %s: %w", boot, bootIDFile, err)
 	}
 	return nil
+}
+
+// isServed returns an error if a file system was shut down.
+func isServed(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
 }
 
 // awaitUnmounted waits until no loop device has the image: the kernel unmounts it some time after its process has ended.
