@@ -28,8 +28,7 @@ besides() {
 	return "$failed"
 }
 
-# unit runs four packages at a time, those that take longest first: every other one mostly waits. What is not under the race detector goes
-# beside.
+# unit runs four packages at a time: every other one mostly waits. What is not under the race detector goes beside.
 unit() {
 	local failed=0
 	echo "test: unit tests of the main module; those of devcluster, of the admission policies, the whole search of the membership rules, which the race detector makes too slow, and what is fuzzed for a moment follow at the end"
@@ -37,8 +36,7 @@ unit() {
 	beside dist/policy.log go -C test/policy test -timeout 15m ./...
 	beside dist/explore.log plain -v -run TestEveryReachableState ./membership/explore
 	FUZZTIME=5s FUZZJOBS=1 beside dist/fuzz.log scripts/fuzz.sh ./disk ./controller/node/defaults
-	local longest='./instance ./test/faults ./test/mounts ./share ./device/holder ./controller/volume'
-	go test -race -p 4 -timeout 15m $longest $(go list ./... | grep -v '/test/e2e$') || failed=1
+	go test -race -p 4 -timeout 15m $(go list ./... | grep -v '/test/e2e$') || failed=1
 	besides || failed=1
 	echo "test: the unit tests ended after $SECONDS s"
 	return "$failed"

@@ -27,7 +27,7 @@ func TestParseFio(t *testing.T) {
 		want    figures
 		failure string
 	}{
-		{"a read → the read side", report, false, figures{IOPS: 11.5, BytesPerSecond: 47104, P99: 2 * time.Microsecond}, ""},
+		{"a read → the read side", report, false, figures{IOPS: 11.5, BytesPerSecond: 47104, P50: time.Nanosecond, P99: 2 * time.Microsecond}, ""},
 		{"a write → the write side", report, true, figures{IOPS: 22.5, BytesPerSecond: 92160, P99: 3 * time.Microsecond}, ""},
 		{"nothing written → refused", `{"jobs": [{"read": {"iops": 5}}]}`, true, figures{}, "did nothing"},
 		{"a job in error → refused", `{"jobs": [{"error": 5, "read": {"iops": 5}}]}`, false, figures{}, "error 5"},

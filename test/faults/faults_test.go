@@ -26,6 +26,9 @@ const (
 	regionBytes = 4 << 20          // of the intent map
 	regionCount = 5                // of a volume at first; the last one is not whole
 	patience    = 40 * time.Second // an engine waits 10 s for a replica at its start
+	// convergence is how long a volume may take to be whole. A rebuild fails when one answer of hundreds takes longer than slowAfter, which
+	// on a busy machine many of them do.
+	convergence = 4 * time.Minute
 	slowHistory = 3 * time.Second  // worth a line
 )
 
@@ -246,7 +249,7 @@ func (v *volume) live(seed uint64, p plan) error {
 
 // await waits until something holds.
 func (v *volume) await(what string, holds func() bool) error {
-	for end := time.Now().Add(patience); !holds(); pause(v.ctx, time.Millisecond) {
+	for end := time.Now().Add(convergence); !holds(); pause(v.ctx, time.Millisecond) {
 		if time.Now().After(end) {
 			return fmt.Errorf("the volume never %s: %s", what, v.describe())
 		}
