@@ -29,7 +29,7 @@ const (
 	// convergence is how long a volume may take to be whole. A rebuild fails when one answer of hundreds takes longer than slowAfter, which
 	// on a busy machine many of them do.
 	convergence = 4 * time.Minute
-	slowHistory = 3 * time.Second  // worth a line
+	slowHistory = 3 * time.Second // worth a line
 )
 
 var secret = bytes.Repeat([]byte("s"), 32)
