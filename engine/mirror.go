@@ -127,16 +127,22 @@ func (m *mirror) read(p []byte, off int64, s *span, leave func(error)) error {
 	if ro.serving[source].hanging.Load() > 0 {
 		source = m.readable(ro, off, int64(len(p)))
 	}
-	b := ro.serving[source]
-	w := m.watchdog.watchRead(b, off, len(p), s, leave)
-	err := b.ReadAt(background, p, off)
-	switch holds := m.watchdog.forgetWait(w); {
-	case !holds:
-		return errOverdue
-	case err == nil:
-		return nil
+	err := m.readFrom(ro.serving[source], nil, p, off, s, leave)
+	if err == nil || errors.Is(err, errOverdue) {
+		return err
 	}
-	return m.readElsewhere(p, off, ro, source, err)
+	return m.readElsewhere(p, off, s, leave, ro, source, err)
+}
+
+// readFrom asks one member, and the watchdog looks how long that takes. Those that failed the same read before are not probed: what they say
+// of a part of it makes no other member slow.
+func (m *mirror) readFrom(b *member, failed []*member, p []byte, off int64, s *span, leave func(error)) error {
+	w := m.watchdog.watchRead(b, failed, off, len(p), s, leave)
+	err := b.ReadAt(background, p, off)
+	if holds := m.watchdog.forgetWait(w); !holds {
+		return errOverdue
+	}
+	return err
 }
 
 // readable returns the first member in which no read hangs, while one does in the primary; so fewer get stuck before it is expelled.
@@ -151,7 +157,8 @@ func (m *mirror) readable(ro *roster, off, length int64) int {
 
 // readElsewhere asks the members other than the one that failed. One that failed a read which another could answer has failed as a
 // member; if none can, it is the user's error. Where healthy members may differ no other is asked: two reads could answer differently.
-func (m *mirror) readElsewhere(p []byte, off int64, ro *roster, source int, err error) error {
+// s and leave are those of read.
+func (m *mirror) readElsewhere(p []byte, off int64, s *span, leave func(error), ro *roster, source int, err error) error {
 	primary := ro.serving[source]
 	primary.readErrors.Add(1)
 	if m.regions.isUneven(off, int64(len(p))) && !primary.isLost() {
@@ -162,7 +169,11 @@ func (m *mirror) readElsewhere(p []byte, off int64, ro *roster, source int, err 
 		if i == source {
 			continue
 		}
-		if err = b.ReadAt(background, p, off); err == nil {
+		err = m.readFrom(b, failed, p, off, s, leave)
+		if errors.Is(err, errOverdue) {
+			return err
+		}
+		if err == nil {
 			for i, f := range failed {
 				m.failed(f, reasons[i])
 			}

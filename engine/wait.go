@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"slices"
 	"sync"
 	"time"
 )
@@ -8,6 +9,7 @@ import (
 // wait is one request to one member, as the watchdog sees it.
 type wait struct {
 	member      *member
+	failed      []*member     // could not do this read, and are not probed
 	off, length int64         // of a read
 	span        *span         // guarded by watchdog.mu, like all below; the range that a user's read holds
 	leave       func(error)   // answers a user's read for which its caller cannot wait; nil: the caller waits. See giveBackLocked
@@ -30,12 +32,13 @@ type likes struct {
 	answered bool    // guarded by watchdog.mu
 }
 
-// watchRead watches a read; s is the range that a user's read holds, nil for the engine's own reads. leave may be nil.
-func (w *watchdog) watchRead(m *member, off int64, length int, s *span, leave func(error)) *wait {
+// watchRead watches a read that failed at the members in failed before; s is the range that a user's read holds, nil for the engine's own
+// reads. leave may be nil.
+func (w *watchdog) watchRead(m *member, failed []*member, off int64, length int, s *span, leave func(error)) *wait {
 	r := waitPool.Get().(*wait)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	*r = wait{member: m, off: off, length: int64(length), span: s, leave: leave, began: w.clock.Now()}
+	*r = wait{member: m, failed: failed, off: off, length: int64(length), span: s, leave: leave, began: w.clock.Now()}
 	w.addLocked(r)
 	return r
 }
@@ -93,7 +96,7 @@ func (w *watchdog) whileOthersWait(m *member, do func() error) error {
 // whileProbed reads something of a range, for the engine itself. A member that hangs while another can read there is expelled, and left
 // behind if it is local; what do was given or gives must not be used then.
 func (w *watchdog) whileProbed(m *member, off, length int64, do func() error) error {
-	r := w.watchRead(m, off, int(length), nil, nil)
+	r := w.watchRead(m, nil, off, int(length), nil, nil)
 	defer w.forgetWait(r)
 	return m.unlessStuck(do)
 }
@@ -125,7 +128,7 @@ func (w *watchdog) forgetWait(r *wait) (holds bool) {
 	}
 	r.span, r.leave = nil, nil
 	if !r.held {
-		r.member = nil
+		r.member, r.failed = nil, nil
 		waitPool.Put(r)
 	}
 	return holds
@@ -135,7 +138,7 @@ func (w *watchdog) forgetWait(r *wait) (holds bool) {
 func (m *mirror) probe(r *wait) {
 	var asking sync.WaitGroup
 	for _, b := range m.roster.Load().serving {
-		if b == r.member || b.isDropped() {
+		if b == r.member || b.isDropped() || slices.Contains(r.failed, b) {
 			continue
 		}
 		asking.Go(func() {
