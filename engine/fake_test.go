@@ -272,11 +272,12 @@ func (d *disk) control(op uint16, payload []byte) ([]byte, error) {
 		}
 		return nil, nil
 	case membership.OpLackAll:
-		d.base = membership.Epoch{}
-		if err := json.Unmarshal(payload, &d.base); err != nil {
+		var lacks membership.LackAll
+		if err := json.Unmarshal(payload, &lacks); err != nil {
 			return nil, err
 		}
-		for i := range (d.size-1)/d.region + 1 {
+		d.base = lacks.Epoch
+		for i := range (lacks.SizeBytes-1)/d.region + 1 {
 			d.marks[i] = true
 		}
 		return nil, nil

@@ -25,7 +25,7 @@ import (
 // changed since.
 func (e *Engine) beginRecord(target *member) bool {
 	m, epoch := e.mirror, e.State().Epoch
-	base, err := json.Marshal(epoch)
+	base, err := json.Marshal(membership.LackAll{Epoch: epoch, SizeBytes: m.size.Load()})
 	if err != nil {
 		panic("BUG: an epoch cannot be encoded: " + err.Error())
 	}

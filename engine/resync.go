@@ -118,18 +118,17 @@ func (m *member) marks(count int64) ([]int64, error) {
 	return decodeRegions(m.name, reply, count)
 }
 
-// decodeRegions reads a reply of a replica that lists regions, of which there are count.
+// decodeRegions reads a reply of a replica that lists regions, of which there are count. A replica that is larger than the volume may have
+// others, too: they are nobody's yet.
 func decodeRegions(replica string, reply []byte, count int64) ([]int64, error) {
 	var r membership.Regions
 	if err := json.Unmarshal(reply, &r); err != nil {
 		return nil, err
 	}
-	for _, n := range r.Indexes {
-		if n < 0 || n >= count {
-			return nil, fmt.Errorf("replica %s has marked region %d of %d", replica, n, count)
-		}
+	if i := slices.IndexFunc(r.Indexes, func(n int64) bool { return n < 0 }); i >= 0 {
+		return nil, fmt.Errorf("replica %s has marked region %d", replica, r.Indexes[i])
 	}
-	return r.Indexes, nil
+	return slices.DeleteFunc(r.Indexes, func(n int64) bool { return n >= count }), nil
 }
 
 // copyRuns makes the runs equal to the source.

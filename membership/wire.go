@@ -30,7 +30,7 @@ const (
 	// reply Regions; EINVAL if the member does not know. A replica of a release without it answers ENOTSUP.
 	OpChanged uint16 = 6
 	// OpLackAll tells a replica that is being rebuilt that it may differ from the members everywhere, as of an epoch: it marks every
-	// region, and then has the epoch for its base. Request Epoch, reply empty. It must receive every change by then. Where the reply is
+	// region of the volume, and then has the epoch for its base. Request LackAll, reply empty. It must receive every change by then. Where the reply is
 	// an error, its base may be as before, or it has none. A release without it answers ENOTSUP.
 	OpLackAll uint16 = 7
 	// OpAway has a member record which marks it clears, from now on, for a replica that is being rebuilt and answered OpLackAll with
@@ -42,6 +42,13 @@ const (
 type Away struct {
 	Replica string `json:"replica"`
 	Epoch   Epoch  `json:"epoch"`
+}
+
+// LackAll is the request of OpLackAll. A replica may be larger than its volume, when it has grown and another one has not; what lies beyond
+// is nobody's, and no engine would clear a mark there. SizeBytes is the volume's; 0: it is as large as the replica.
+type LackAll struct {
+	Epoch
+	SizeBytes int64 `json:"sizeBytes,omitempty"`
 }
 
 // State is what a replica knows of itself.

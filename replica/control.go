@@ -58,9 +58,9 @@ func (s *Session) asked(op uint16, payload []byte, reply *[]byte) (call, error) 
 		err := unmarshal(payload, &regions)
 		return call{what: "clear marks", work: func() error { return s.replica.clearIntents(regions.Indexes) }}, err
 	case membership.OpLackAll:
-		var e membership.Epoch
-		err := unmarshal(payload, &e)
-		return call{what: "mark all regions", work: func() error { return s.lackAll(e) }}, err
+		var lacks membership.LackAll
+		err := unmarshal(payload, &lacks)
+		return call{what: "mark all regions", work: func() error { return s.lackAll(lacks.Epoch, lacks.SizeBytes) }}, err
 	case membership.OpAway:
 		var away membership.Away
 		err := unmarshal(payload, &away)

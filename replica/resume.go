@@ -19,7 +19,7 @@ import (
 
 // lackAll answers membership.OpLackAll. In this order: the members may have a record since the same epoch, from an earlier copy that got
 // further. The caller is in the lane.
-func (s *Session) lackAll(e membership.Epoch) error {
+func (s *Session) lackAll(e membership.Epoch, sizeBytes int64) error {
 	r := s.replica
 	r.mu.Lock()
 	m := r.meta
@@ -30,8 +30,14 @@ func (s *Session) lackAll(e membership.Epoch) error {
 	if e.IsZero() || e.Has(r.name) || !m.Rebuilding {
 		return invalid("epoch %s cannot be the base of a copy", e)
 	}
+	if sizeBytes < 0 || sizeBytes > r.Size() {
+		return invalid("a volume of %d bytes is larger than its replica", sizeBytes)
+	}
+	if sizeBytes == 0 {
+		sizeBytes = r.Size()
+	}
 	r.writing.RLock()
-	err := r.intents.mark(0, r.Size())
+	err := r.intents.mark(0, sizeBytes)
 	r.writing.RUnlock()
 	if err != nil {
 		return r.failUnlessNoSpace(fmt.Errorf("mark all regions: %w", err))

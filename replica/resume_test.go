@@ -273,3 +273,16 @@ func TestACrashNeverMakesACopyWorthMoreThanItIs(t *testing.T) {
 	}
 	assert.Greater(t, kept, 100, "nothing was ever kept")
 }
+
+// A replica that has grown marks what is of the volume: no engine of the smaller size would clear a mark beyond.
+func TestAReplicaThatIsLargerThanItsVolumeMarksTheVolume(t *testing.T) {
+	r, s := copiedTo(t, newCrashDisk(t))
+	base := epoch(1, 2, "b", "c")
+	for _, size := range []int64{-1, r.Size() + 1} {
+		assert.ErrorIs(t, ask(s, membership.OpLackAll, membership.LackAll{Epoch: base, SizeBytes: size}), nbd.EINVAL)
+		assert.Empty(t, r.intents.marked())
+	}
+	require.NoError(t, ask(s, membership.OpLackAll, membership.LackAll{Epoch: base, SizeBytes: r.Size() / 2}))
+	assert.Len(t, r.intents.marked(), int(r.intents.regions()/2))
+	assert.Equal(t, base, s.state().Base)
+}
