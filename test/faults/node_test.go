@@ -42,7 +42,7 @@ const (
 	quietPeriod = 20 * time.Millisecond
 	// slowAfter is long beside an answer on a busy machine, and short beside longest. An engine looks every eighth of it and counts
 	// two of these at most, so one that is itself paused, for however long, blames no member for that.
-	slowAfter = 60 * time.Millisecond
+	slowAfter = 80 * time.Millisecond
 )
 
 // serveNode is the child process: a data plane, until its standard input ends.
