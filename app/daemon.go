@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/urfave/cli/v3"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/utils/clock"
@@ -45,6 +44,7 @@ type daemon struct {
 	devices         string // of instance managers; "": their default
 	clients         *clients
 	env             queue.Env
+	registry        *prometheus.Registry
 	plane           *dataPlane
 	leads           *leadership
 	rest            *restAPI
@@ -72,10 +72,8 @@ func runDaemon(ctx context.Context, c *cli.Command) error {
 	if err := awaitOwnCluster(ctx, clients.metadata, d.namespace, d.env.Clock, log); err != nil {
 		return err
 	}
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	if d.env.Metrics, err = queue.NewMetrics(registry); err != nil {
-		return fmt.Errorf("register metrics: %w", err)
+	if d.registry, d.env.Metrics, err = newRegistry(); err != nil {
+		return err
 	}
 	var stopEvents func()
 	d.env.Recorder, stopEvents = newRecorder(clients, "longhorn-manager", d.node, log)
@@ -85,7 +83,7 @@ func runDaemon(ctx context.Context, c *cli.Command) error {
 	}
 	defer d.plane.close()
 	d.plane.users = d.deviceUsers
-	return d.run(ctx, registry, c.String("listen"))
+	return d.run(ctx, c.String("listen"))
 }
 
 // deviceUsers looks on the host for the users of an engine's device.
@@ -95,12 +93,15 @@ func (d *daemon) deviceUsers(engine string) []string {
 
 // run runs this node's part, and the cluster's part while this daemon leads. The part that ends
 // first ends the others: a daemon does all of its work or none.
-func (d *daemon) run(ctx context.Context, registry *prometheus.Registry, listen string) error {
+func (d *daemon) run(ctx context.Context, listen string) error {
 	node, err := d.newNodeScope()
 	if err != nil {
 		return err
 	}
-	d.rest = newRESTAPI(d.leads, registry, node.healthy, d.env.Log)
+	if err := d.showNode(node.store); err != nil {
+		return err
+	}
+	d.rest = newRESTAPI(d.leads, d.registry, node.healthy, d.env.Log)
 
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.Go(func() error { return ended("node controllers", node.run(groupCtx)) })

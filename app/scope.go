@@ -251,8 +251,13 @@ func (d *daemon) leadCluster(ctx context.Context) error {
 			s.runners = append(s.runners, r)
 		}
 	}
+	hide := func() {}
+	defer func() { hide() }()
 	defer d.rest.server.Store(nil)
-	return s.run(ctx, func() { d.rest.server.Store(d.newServer(store, s.workloads)) })
+	return s.run(ctx, func() {
+		hide = d.showCluster(store, s.workloads)
+		d.rest.server.Store(d.newServer(store, s.workloads))
+	})
 }
 
 // clusterKinds are what the leader watches; nil: all. A kind that it may not watch would keep it

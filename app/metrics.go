@@ -1,0 +1,54 @@
+package app
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/longhorn-lep/longhorn-manager/controller/queue"
+	"github.com/longhorn-lep/longhorn-manager/datastore"
+	"github.com/longhorn-lep/longhorn-manager/metrics"
+)
+
+// newRegistry makes a daemon's registry with what every process shows, and the metrics of its queues.
+func newRegistry() (*prometheus.Registry, *queue.Metrics, error) {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	queues, err := queue.NewMetrics(registry)
+	if err != nil {
+		return nil, nil, fmt.Errorf("register metrics: %w", err)
+	}
+	return registry, queues, nil
+}
+
+// showNode adds the metrics of this node. The name of the daemon's pod is the host name of its containers.
+func (d *daemon) showNode(store *datastore.Datastore) error {
+	pod, err := os.Hostname()
+	if err != nil {
+		return fmt.Errorf("find the name of the daemon's pod: %w", err)
+	}
+	err = d.registry.Register(metrics.NewNode(metrics.NodeDeps{
+		Node: d.node, Manager: pod, Nodes: store.Nodes, KubeNodes: store.KubeNodes, Replicas: store.Replicas, Engines: store.Engines,
+		InstanceManagers: store.InstanceManagers, Pods: store.Pods,
+		Leads: d.leads.isLeader, Proc: "/proc", Clock: d.env.Clock, Log: d.env.Log,
+	}))
+	if err != nil {
+		return fmt.Errorf("register metrics of the node: %w", err)
+	}
+	return nil
+}
+
+// showCluster adds the metrics of the cluster, until hide is called. The caches must be filled: an empty one would say that there are no
+// nodes. It panics if they are shown already.
+func (d *daemon) showCluster(store *datastore.Datastore, claims *datastore.Workloads) (hide func()) {
+	c := metrics.NewCluster(metrics.ClusterDeps{
+		Volumes: store.Volumes, Engines: store.Engines, Nodes: store.Nodes, Settings: store.Settings, Shares: store.ShareManagers,
+		Claims: claims, Log: d.env.Log,
+	})
+	if err := d.registry.Register(c); err != nil {
+		panic("BUG: register metrics of the cluster: " + err.Error())
+	}
+	return func() { d.registry.Unregister(c) }
+}
