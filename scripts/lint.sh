@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # gofumpt, go vet and golangci-lint on every module. Builds the tools into bin/ when
 # they are missing or their versions changed; golangci-lint takes minutes, once.
-# Usage: scripts/lint.sh [--fix] [MODULE...]     (modules: . devcluster test/policy; default: all)
+# Usage: scripts/lint.sh [--fix] [MODULE...]     (modules: . devcluster test/policy test/alerts; default: all)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -11,7 +11,7 @@ if [ "${1:-}" = --fix ]; then
 	shift
 fi
 modules=("$@")
-[ $# -gt 0 ] || modules=(. devcluster test/policy)
+[ $# -gt 0 ] || modules=(. devcluster test/policy test/alerts)
 mkdir -p bin
 
 # tool builds bin/NAME of PACKAGE as pinned in MODULE's go.mod, when that changed.
@@ -36,7 +36,7 @@ for module in "${modules[@]}"; do
 	# Generated files are as their generators made them.
 	files=$(git -C "$module" ls-files --cached --others --exclude-standard -- '*.go' |
 		grep -v -e '^k8s/client/' -e '\.pb\.go$' -e '/zz_' || true)
-	[ "$module" != . ] || files=$(grep -v -e '^devcluster/' -e '^test/policy/' <<<"$files" || true)
+	[ "$module" != . ] || files=$(grep -v -e '^devcluster/' -e '^test/policy/' -e '^test/alerts/' <<<"$files" || true)
 	if [ -n "$fix" ]; then
 		(cd "$module" && xargs -r "$OLDPWD/bin/gofumpt" -w <<<"$files")
 	fi

@@ -31,9 +31,10 @@ besides() {
 # unit runs four packages at a time: every other one mostly waits. What is not under the race detector goes beside.
 unit() {
 	local failed=0
-	echo "test: unit tests of the main module; those of devcluster, of the admission policies, the whole search of the membership rules, which the race detector makes too slow, and what is fuzzed for a moment follow at the end"
+	echo "test: unit tests of the main module; those of devcluster, of the admission policies, of the alert rules, the whole search of the membership rules, which the race detector makes too slow, and what is fuzzed for a moment follow at the end"
 	beside dist/devcluster.log go -C devcluster test -timeout 15m ./...
 	beside dist/policy.log go -C test/policy test -timeout 15m ./...
+	beside dist/alerts.log go -C test/alerts test -timeout 15m ./...
 	beside dist/explore.log plain -v -run TestEveryReachableState ./membership/explore
 	FUZZTIME=5s FUZZJOBS=1 beside dist/fuzz.log scripts/fuzz.sh ./disk ./controller/node/defaults
 	go test -race -p 4 -timeout 15m $(go list ./... | grep -v '/test/e2e$') || failed=1
