@@ -74,7 +74,7 @@ type Event struct{ Type, Reason, Message string }
 //	yes     on a node that is down      error      deleted  stays
 //	yes     being deleted               error      –        stays
 //	yes     ended                       error      deleted  stays
-//	yes     unready for too long        error      deleted at once, stays
+//	yes     unready for too long        error      deleted at once, until it is gone or answers; stays
 //	yes     not ready yet               starting   –        on its node
 //	yes     unready since a moment      running    –        on its node
 //	yes     ready                       running    –        on its node
@@ -194,6 +194,7 @@ func (in Input) follow(p *Plan) {
 	}
 	ready, since := readiness(pod)
 	serving := in.Share.Status.State == longhorn.ShareManagerStateRunning
+	silent := p.isSilent() // and there still, for its deletion has failed: the next pod begins in another state
 	switch {
 	case ready:
 		p.Status.Endpoint = endpointOf(in.Service, in.Share.Name)
@@ -209,9 +210,9 @@ func (in Input) follow(p *Plan) {
 				p.Status.Failures, p.Status.FailedAt = 0, ""
 			}
 		}
-	case !serving:
+	case !serving && !silent:
 		p.is(longhorn.ShareManagerStateStarting, types.ReasonPodStarting, waitingFor(pod), in.Now)
-	case since.Add(unreadyLimit).After(in.Now):
+	case !silent && since.Add(unreadyLimit).After(in.Now):
 		p.Status.Endpoint = in.Share.Status.Endpoint
 		p.is(longhorn.ShareManagerStateRunning, types.ReasonPodRunning, fmt.Sprintf("it serves on node %s", pod.Spec.NodeName), in.Now)
 		p.After = since.Add(unreadyLimit).Sub(in.Now)

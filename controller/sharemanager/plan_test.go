@@ -164,6 +164,28 @@ func TestPlan(t *testing.T) {
 	}
 }
 
+// The status is written before the pod is deleted. A deletion that fails, or that a crash prevents, is tried again by the next plan.
+func TestAPodThatDoesNotAnswerIsDeletedAgainUntilItIsGone(t *testing.T) {
+	s := used().ticket(types.ShareTicketID("vol"), longhorn.AttacherTypeShareManager, "a").pod(corev1.PodRunning, is("False", unreadyLimit)).was("running")
+	first := plan(s.Input)
+	require.Equal(t, longhorn.ShareManagerStateError, first.Status.State)
+	s.Share.Status = first.Status
+	again := plan(s.Input)
+	assert.Equal(t, longhorn.ShareManagerStateError, again.Status.State)
+	require.NotNil(t, again.DeletePod, "it stands still, and nobody takes its place")
+	assert.True(t, again.DeletePod.Now)
+	assert.Equal(t, 1, again.Status.Failures, "counted once")
+	assert.Empty(t, again.Events, "told once")
+
+	s.pod(corev1.PodRunning, is("True", 0))
+	assert.Equal(t, longhorn.ShareManagerStateRunning, plan(s.Input).Status.State, "it answers again")
+
+	s.Pod = nil
+	s.Share.Status = plan(s.Input).Status
+	s.pod(corev1.PodPending, is("False", time.Hour))
+	assert.Nil(t, plan(s.Input).DeletePod, "the next pod is another one")
+}
+
 func TestTheTicketOfTheShareIsANewOneEachTime(t *testing.T) {
 	in := used().ticket(types.ShareTicketID("vol"), longhorn.AttacherTypeShareManager, "z")
 	in.Attachment.Status.AttachmentTicketStatuses = map[string]longhorn.AttachmentTicketStatus{types.ShareTicketID("vol"): {Generation: 7, Satisfied: true}}
