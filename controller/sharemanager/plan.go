@@ -16,6 +16,8 @@ const (
 	// unreadyLimit is how long a pod that served may be unready before another one takes its place. Its process starts a server
 	// that died or hangs within that time.
 	unreadyLimit = 15 * time.Second
+	// endLimit is how long after the grace of its deletion a pod may still be there before nobody waits for its end any more.
+	endLimit = time.Minute
 	// steady is how long a pod must have served for its share's earlier failures to be forgotten.
 	steady = 10 * time.Minute
 	// firstDelay and maxDelay bound how long a share waits after its second failure, and after many.
@@ -54,7 +56,8 @@ type Plan struct {
 }
 
 // Deletion of the pod that the plan looked at, and why. Now: nobody waits for its end, which its node cannot confirm, or which it would not
-// use: a pod that stands still. What it may write later is refused, for the next engine has a higher generation.
+// use: a pod that stands still, or that has not ended long after its grace. What it may write later is refused, for the next engine has a
+// higher generation.
 type Deletion struct {
 	Why string
 	Now bool
@@ -73,6 +76,7 @@ type Event struct{ Type, Reason, Message string }
 //	yes     another owner's             error      –        stays
 //	yes     on a node that is down      error      deleted  stays
 //	yes     being deleted               error      –        stays
+//	any     does not end                as above   deleted at once, stays
 //	yes     ended                       error      deleted  stays
 //	yes     unready for too long        error      deleted at once, until it is gone or answers; stays
 //	yes     not ready yet               starting   –        on its node
@@ -125,14 +129,20 @@ func (in Input) stop(p *Plan) {
 	p.end(in, "no workload uses the volume")
 }
 
-// end deletes the pod, unless that was done and its node will confirm it.
+// end deletes the pod, unless that was done and its node will confirm it: a node that lives does so within endLimit, but for a pod with a
+// thread that nothing ends.
 func (p *Plan) end(in Input, why string) {
 	if !metav1.IsControlledBy(in.Pod, in.Share) {
 		return
 	}
-	if in.NodeDown || in.Pod.DeletionTimestamp == nil {
-		p.DeletePod = &Deletion{Why: why, Now: in.NodeDown || p.isSilent()}
+	ends := in.Pod.DeletionTimestamp // the end of its grace
+	if ends != nil && !in.NodeDown {
+		if left := ends.Add(endLimit).Sub(in.Now); left > 0 {
+			p.After = left
+			return
+		}
 	}
+	p.DeletePod = &Deletion{Why: why, Now: in.NodeDown || ends != nil || p.isSilent()}
 }
 
 // isSilent tells whether the pod has not answered for so long that it will not end in order either.
@@ -151,6 +161,7 @@ func (in Input) serve(p *Plan) {
 		in.fail(p, types.ReasonShareNodeDown, fmt.Sprintf("node %s does not answer", pod.Spec.NodeName))
 	case pod.DeletionTimestamp != nil:
 		p.is(longhorn.ShareManagerStateError, types.ReasonPodDeleting, fmt.Sprintf("its pod on node %s is being deleted; another one takes its place", pod.Spec.NodeName), in.Now)
+		p.end(in, fmt.Sprintf("its pod has not ended %v after its grace", endLimit))
 	case in.NodeForeign:
 		in.fail(p, types.ReasonShareNodeDown, fmt.Sprintf("its pod is on node %s, which is no Longhorn node", pod.Spec.NodeName))
 	case pod.Status.Phase == corev1.PodFailed, pod.Status.Phase == corev1.PodSucceeded:

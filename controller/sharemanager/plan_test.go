@@ -78,6 +78,11 @@ func is(ready corev1.ConditionStatus, ago time.Duration) func(*corev1.Pod) {
 
 func deleted(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: now} }
 
+// overdue is when a pod should have ended already.
+func overdue(ago time.Duration) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: now.Add(-ago)} }
+}
+
 func onNoNode(p *corev1.Pod) { p.Spec.NodeName = "" }
 
 func (s *situation) with(change func(*Input)) *situation {
@@ -103,7 +108,8 @@ func TestPlan(t *testing.T) {
 		"no workload, no pod → stopped":                                      {in: used().unused(), state: "stopped", ticket: ticketStays, says: "no workload uses the volume"},
 		"no workload, no pod, still attached → let go":                       {in: used().unused().ticket(ours, longhorn.AttacherTypeShareManager, "a").was("stopping"), state: "stopped", ticket: ""},
 		"no workload, a pod → it ends first, the device stays":               {in: used().unused().ticket(ours, longhorn.AttacherTypeShareManager, "a").pod(corev1.PodRunning).was("running"), state: "stopping", deletes: "gently", ticket: ticketStays},
-		"no workload, a pod that ends → waits":                               {in: used().unused().ticket(ours, longhorn.AttacherTypeShareManager, "a").pod(corev1.PodRunning, deleted).was("stopping"), state: "stopping", ticket: ticketStays},
+		"no workload, a pod that ends → waits":                               {in: used().unused().ticket(ours, longhorn.AttacherTypeShareManager, "a").pod(corev1.PodRunning, deleted).was("stopping"), state: "stopping", ticket: ticketStays, after: endLimit},
+		"no workload, a pod that does not end → it goes now":                 {in: used().unused().ticket(ours, longhorn.AttacherTypeShareManager, "a").pod(corev1.PodRunning, overdue(endLimit)).was("stopping"), state: "stopping", deletes: "now", ticket: ticketStays},
 		"no workload, a pod that ends on a node that is down → it goes now":  {in: used().unused().pod(corev1.PodRunning, deleted).with(func(in *Input) { in.NodeDown = true }), state: "stopping", deletes: "now", ticket: ticketStays},
 		"only a person's ticket → no share":                                  {in: used().unused().ticket("", longhorn.AttacherTypeAPI, "a"), state: "stopped", ticket: ticketStays},
 		"the volume is faulted → stopped":                                    {in: used().with(func(in *Input) { in.Volume.Status.Robustness = longhorn.VolumeRobustnessFaulted }), state: "stopped", ticket: ticketStays},
@@ -133,7 +139,10 @@ func TestPlan(t *testing.T) {
 		"the pod failed, told already → counts once":                         {in: used().pod(corev1.PodFailed).was("error").failed(1, 0), state: "error", deletes: "gently", ticket: ticketStays, failures: 1},
 		"the node is down → the pod goes now, the volume stays for the next": {in: used().ticket(ours, longhorn.AttacherTypeShareManager, "a").pod(corev1.PodRunning, is("True", time.Hour)).was("running").with(func(in *Input) { in.NodeDown = true }), state: "error", deletes: "now", ticket: ticketStays, failures: 1, says: "node a does not answer"},
 		"the node is down, and the pod is being deleted → now":               {in: used().pod(corev1.PodRunning, deleted).was("error").with(func(in *Input) { in.NodeDown = true }), state: "error", deletes: "now", ticket: ticketStays},
-		"the pod is evicted → waits for its end, no failure":                 {in: used().ticket(ours, longhorn.AttacherTypeShareManager, "a").pod(corev1.PodRunning, deleted, is("True", time.Hour)).was("running"), state: "error", ticket: ticketStays},
+		"the pod is evicted → waits for its end, no failure":                 {in: used().ticket(ours, longhorn.AttacherTypeShareManager, "a").pod(corev1.PodRunning, deleted, is("True", time.Hour)).was("running"), state: "error", ticket: ticketStays, after: endLimit},
+		"the pod is evicted, and about to be overdue → waits":                {in: used().pod(corev1.PodRunning, overdue(endLimit-time.Second)).was("error"), state: "error", ticket: ticketStays, after: time.Second},
+		"the pod is evicted, and does not end → it goes now":                 {in: used().pod(corev1.PodRunning, overdue(endLimit), is("False", time.Hour)).was("error"), state: "error", deletes: "now", ticket: ticketStays},
+		"another's pod does not end → is left alone":                         {in: used().unused().pod(corev1.PodRunning, overdue(time.Hour), func(p *corev1.Pod) { p.OwnerReferences = nil }).was("stopping"), state: "stopping", ticket: ticketStays},
 		"the pod is on a node without a daemon → another one":                {in: used().pod(corev1.PodPending).with(func(in *Input) { in.NodeForeign = true }), state: "error", deletes: "gently", ticket: ticketStays, failures: 1, says: "its pod is on node a, which is no Longhorn node"},
 	} {
 		t.Run(name, func(t *testing.T) {
