@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -38,6 +39,7 @@ type MonitoredPods interface {
 // MonitoredLeases holds the leases of nodes (types.NodeLeaseName).
 type MonitoredLeases interface {
 	queue.Events
+	Live(ctx context.Context, name string) (*coordinationv1.Lease, error)
 }
 
 // MonitorDeps are what a Monitor works with; the stores are of the whole cluster.

@@ -11,17 +11,20 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
+	"github.com/longhorn-lep/longhorn-manager/controller/queue"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// A node that serves shares is called down sooner than Kubernetes does it, when two ways of knowing agree:
+// A node that serves shares is called down sooner than Kubernetes does it, when three ways of knowing agree:
 //
-//	its lease was renewed         it answers    the node
-//	----------------------------  ------------  ----------------------------------------------------
-//	less than 4 s ago             (not asked)   lives
-//	longer ago                    yes           lives: its daemon restarts, or the API server is slow
-//	longer ago                    no            is down
-//	given back, or never held     (not asked)   serves no share: Kubernetes says whether it lives
+//	its lease was renewed         it answers    its lease, read anew    the node
+//	----------------------------  ------------  ----------------------  ------------------------------------------------
+//	less than 4 s ago             (not asked)   (not read)              lives
+//	longer ago                    yes           (not read)              lives: its daemon restarts, or the API server is slow
+//	longer ago                    no            was renewed             lives: this leader was cut off from all nodes
+//	longer ago                    no            cannot be read          may live: this leader is cut off itself
+//	longer ago                    no            was not renewed         is down
+//	given back, or never held     (not asked)   (not read)              serves no share: Kubernetes says whether it lives
 //
 // Time is counted here, from when a renewal was seen: neither the node's clock nor a leader that was not there counts. A node
 // that is wrongly called down costs its shares a failover, and loses nothing: who comes back is fenced by generation.
@@ -121,7 +124,22 @@ func (m *Monitor) isSilent(ctx context.Context, in readyInput) (silent bool, aga
 		return false, left
 	}
 	addresses := addressesOf(in)
-	return len(addresses) > 0 && !m.deps.Answers(ctx, addresses), types.NodeLeaseRenewal
+	return len(addresses) > 0 && !m.deps.Answers(ctx, addresses) && m.isLate(ctx, in.Node), types.NodeLeaseRenewal
+}
+
+// isLate reads a node's lease from the API server, after the node has not answered, and tells whether it is late still. A leader that
+// is cut off from nodes and API server sees no renewals and gets no answers; what it then wrote would arrive when it is not cut off any more.
+func (m *Monitor) isLate(ctx context.Context, node string) bool {
+	limited, cancel := context.WithTimeout(ctx, types.NodeLeaseRenewal)
+	defer cancel()
+	lease, err := m.deps.Leases.Live(limited, types.NodeLeaseName(node))
+	if err != nil {
+		queue.Log(ctx).WithError(err).Warn("Node does not answer, and its lease cannot be read: it may live")
+		return false
+	}
+	m.beats.see(lease, m.queue.Add)
+	left, held := m.beats.due(node)
+	return held && left == 0
 }
 
 // kubeletPort is where a kubelet listens if its node does not say.

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -21,7 +22,7 @@ import (
 
 func nodeLease(node, holder string, renewed time.Time) *coordinationv1.Lease {
 	return &coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Name: types.NodeLeaseName(node), Labels: map[string]string{types.LabelNodeLease: node}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: types.Namespace, Name: types.NodeLeaseName(node), Labels: map[string]string{types.LabelNodeLease: node}},
 		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder, RenewTime: &metav1.MicroTime{Time: renewed}},
 	}
 }
@@ -90,7 +91,8 @@ func TestANodeThatServesSharesIsDownWhenItIsSilent(t *testing.T) {
 	kubeNode := build.KubeNode("node-1", func(n *corev1.Node) {
 		n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "fd00::1"}, {Type: corev1.NodeHostName, Address: "node-1"}}
 	})
-	h := testutil.New(t, kubeNode.DeepCopy(), daemon(), share, build.ReadyNode("node-1", uuid1))
+	lease := nodeLease("node-1", "", time.Time{}) // given back
+	h := testutil.New(t, kubeNode.DeepCopy(), daemon(), share, build.ReadyNode("node-1", uuid1), lease)
 	d := h.Datastore(datastore.Options{})
 	answers, asked := true, 0
 	m, err := NewMonitor(MonitorDeps{
@@ -114,7 +116,13 @@ func TestANodeThatServesSharesIsDownWhenItIsSilent(t *testing.T) {
 		assert.Equal(t, reason == types.ReasonNodeNotAnswering, types.IsNodeDown(n))
 		assert.Equal(t, again, result.RequeueAfter)
 	}
-	renew := func() { m.beats.see(nodeLease("node-1", "node-1", h.Clock.Now()), m.queue.Add) }
+	renewUnseen := func() { h.Overwrite(nodeLease("node-1", "node-1", h.Clock.Now())) }
+	renew := func() {
+		renewUnseen()
+		lease, err := d.NodeLeases.Live(t.Context(), types.NodeLeaseName("node-1"))
+		require.NoError(t, err)
+		m.beats.see(lease, m.queue.Add)
+	}
 
 	answers = false
 	sync("", 0) // no lease: nobody asks
@@ -133,6 +141,18 @@ func TestANodeThatServesSharesIsDownWhenItIsSilent(t *testing.T) {
 	answers = true
 	sync("", 2*time.Second)
 	answers = false
+	sync(types.ReasonNodeNotAnswering, 2*time.Second)
+	renew()
+	sync("", 4*time.Second)
+
+	// This leader was cut off: it was not told of a renewal, and got no answer.
+	h.Clock.Step(4 * time.Second)
+	renewUnseen()
+	sync("", 2*time.Second)
+	sync("", 4*time.Second)
+	h.Clock.Step(4 * time.Second)
+	h.Fail("get", "leases", errors.New("no route to host"))
+	sync("", 2*time.Second)
 	sync(types.ReasonNodeNotAnswering, 2*time.Second)
 	renew()
 	sync("", 4*time.Second)
