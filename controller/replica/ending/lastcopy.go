@@ -30,19 +30,27 @@ const retryKept = 30 * time.Second
 //	                                   that is not deleted, can
 //	                                   be opened and reached
 //	there                              lists it and no such one  is kept, though it may have failed: nobody has more
-//	there                              none, for it is gone      is kept, unless one is left that is not deleted
+//	there                              none: no engine           is kept, unless one is left that is not deleted, and was good if this was
+//	there                              none: the engine is new   the same, if it was good once; else nothing was ever written, and it goes
 func IsLastCopy(r *longhorn.Replica, v *longhorn.Volume, e *longhorn.Engine, siblings []*longhorn.Replica, nodes map[string]*longhorn.Node) bool {
 	if v == nil || v.DeletionTimestamp != nil || !isOwner(v, r) || !r.Status.DirectoryCreated {
 		return false
 	}
-	if e != nil && (e.Status.Epoch == nil || !slices.Contains(e.Status.Epoch.Members, r.Name)) {
+	isRecorded, wasGood := e != nil && e.Status.Epoch != nil, r.Spec.HealthyAt != ""
+	switch {
+	case isRecorded && !slices.Contains(e.Status.Epoch.Members, r.Name):
+		return false
+	case e != nil && !isRecorded && !wasGood:
 		return false
 	}
 	for _, s := range siblings {
 		if s.Name == r.Name || s.DeletionTimestamp != nil || isNodeGone(s) {
 			continue
 		}
-		if e == nil && s.Spec.VolumeName == r.Spec.VolumeName || e != nil && types.IsGoodCopy(e, s) && canServe(s, nodes[s.Spec.NodeID]) {
+		if isRecorded && types.IsGoodCopy(e, s) && canServe(s, nodes[s.Spec.NodeID]) {
+			return false
+		}
+		if !isRecorded && s.Spec.VolumeName == r.Spec.VolumeName && (s.Spec.HealthyAt != "" || !wasGood) {
 			return false
 		}
 	}

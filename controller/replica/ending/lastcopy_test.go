@@ -25,6 +25,8 @@ func made(r *longhorn.Replica) {
 	r.OwnerReferences = []metav1.OwnerReference{{Kind: "Volume", Name: "vol", UID: "uid-vol"}}
 }
 
+func good(r *longhorn.Replica) { r.Spec.HealthyAt = "2029-01-01T00:00:00Z" }
+
 func recorded(members ...string) *longhorn.Engine {
 	return build.Engine("vol", func(e *longhorn.Engine) {
 		e.Status.Epoch = &longhorn.Epoch{Generation: 1, Counter: 1, Members: members}
@@ -84,6 +86,11 @@ func TestWhichDeletedReplicaIsKept(t *testing.T) {
 		{"the record is gone, the other is of another volume → kept", build.Volume("vol"), nil, sibling(func(r *longhorn.Replica) {
 			r.Spec.VolumeName = "other"
 		}), placed(made, gone), true},
+		{"the engine was made anew, and it was good → kept", build.Volume("vol"), build.Engine("vol"), nil, placed(made, gone, good), true},
+		{"the engine was made anew, and another one was good → goes", build.Volume("vol"), build.Engine("vol"), sibling(good), placed(made, gone, good), false},
+		{"the engine was made anew, and the other was never good → kept", build.Volume("vol"), build.Engine("vol"), sibling(), placed(made, gone, good), true},
+		{"the engine was made anew, and the other was deleted too → kept", build.Volume("vol"), build.Engine("vol"), sibling(good, gone), placed(made, gone, good), true},
+		{"the record is gone, and the other was never good → kept", build.Volume("vol"), nil, sibling(), placed(made, gone, good), true},
 		{"the record is gone, and another replica is left → goes", build.Volume("vol"), nil, sibling(), placed(made, gone), false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
