@@ -111,6 +111,7 @@ func TestDefinitionsAreOurs(t *testing.T) {
 		if strings.Contains(doc, "\nkind: CustomResourceDefinition\n") {
 			count++
 			assert.True(t, label.MatchString(doc), "a definition without %s: %.200s", types.InstallationLabel, doc)
+			assert.Contains(t, doc, "\n    helm.sh/resource-policy: keep\n", "helm uninstall would remove a definition, and with it all objects: %.200s", doc)
 		}
 	}
 	assert.Equal(t, len(files), count, "%d definitions of %d are in longhorn.yaml", count, len(files))

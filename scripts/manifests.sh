@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes deploy/longhorn.yaml, all that `kubectl apply -f` needs, of deploy/manifests
-# and the CRDs in k8s/crds. Nothing else writes that file.
+# Makes deploy/longhorn.yaml, all that `kubectl apply -f` needs: the namespace, and the chart in deploy/chart with its
+# own values. Nothing else writes that file.
 # Usage: scripts/manifests.sh [-o FILE]
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -8,26 +8,19 @@ cd "$(dirname "$0")/.."
 out=deploy/longhorn.yaml
 [ "${1:-}" != -o ] || out=$2
 
-# crd prints a definition with the labels by which a daemon knows its own installation.
-crd() {
-	awk '{ print }
-		/^metadata:$/ && !done { print "  labels:\n    longhorn-manager: \"\"\n    longhorn.io/installation: lep"; done = 1 }' "$1"
-}
-
-# part prints a file as one more YAML document.
-part() { # part COMMAND FILE
-	echo "---"
-	"$1" "$2" | sed '1{/^---$/d}'
+# rendered prints a template as YAML documents. One template at a time: Helm sorts by kind, but the policies must stand
+# first and the definitions last (deploy/chart/templates/10-policy-adoption.yaml).
+rendered() {
+	scripts/helm.sh template longhorn deploy/chart --namespace longhorn-system --kube-version 1.32.0 --show-only "templates/$(basename "$1")" 2> >(grep -v 'found symbolic link' >&2) |
+		awk '/^# Source: / { next } /^$/ { blank = 1; next } { if (blank && $0 != "---") print ""; blank = 0; print }'
 }
 
 {
-	echo "# Made by scripts/manifests.sh of deploy/manifests and k8s/crds. Change those."
-	for file in deploy/manifests/*.yaml; do
-		part cat "$file"
-	done
-	# Last: see 10-policy-adoption.yaml. Daemons that start before them wait for them.
-	for file in k8s/crds/*.yaml; do
-		part crd "$file"
+	echo "# Made by scripts/manifests.sh of deploy/namespace.yaml and deploy/chart. Change those."
+	echo "---"
+	cat deploy/namespace.yaml
+	for template in deploy/chart/templates/*.yaml; do
+		[ "$template" = deploy/chart/templates/80-settings.yaml ] || rendered "$template" # empty without settings, which Helm calls an error
 	done
 } >"$out.new"
 mv "$out.new" "$out"

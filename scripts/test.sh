@@ -45,6 +45,8 @@ unit() {
 
 images() {
 	scripts/image.sh
+	echo "test: Helm, which installs on one of the clusters"
+	scripts/helm.sh version --short
 	echo "test: the image for workloads"
 	bin/devcluster workload-image -o dist/workload.tar >/dev/null
 	echo "test: the same program as another release, with one setting more, alone in an image"

@@ -34,7 +34,7 @@ manifests() {
 	scripts/manifests.sh -o "$scratch/longhorn.yaml"
 	diff -u deploy/longhorn.yaml "$scratch/longhorn.yaml" | head -40 || true
 	if ! cmp -s deploy/longhorn.yaml "$scratch/longhorn.yaml"; then
-		echo "verify: deploy/longhorn.yaml is not what deploy/manifests and k8s/crds make; run scripts/manifests.sh and commit it"
+		echo "verify: deploy/longhorn.yaml is not what deploy/chart and k8s/crds make; run scripts/manifests.sh and commit it"
 		return 1
 	fi
 }

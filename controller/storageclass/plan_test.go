@@ -2,6 +2,8 @@ package storageclass
 
 import (
 	"os"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -41,11 +43,14 @@ func TestParse(t *testing.T) {
 }
 
 func TestTheConfigMapOfTheManifestIsRead(t *testing.T) {
-	text, err := os.ReadFile("../../deploy/manifests/60-storageclass.yaml")
+	text, err := os.ReadFile("../../deploy/longhorn.yaml")
 	require.NoError(t, err)
+	docs := slices.DeleteFunc(strings.Split(string(text), "\n---\n"), func(doc string) bool {
+		return !strings.Contains(doc, "\nkind: ConfigMap\n") || !strings.Contains(doc, "\n  name: longhorn-default-storageclass\n")
+	})
+	require.Len(t, docs, 1, "a ConfigMap of this name in the manifests")
 	var cm corev1.ConfigMap
-	require.NoError(t, yaml.UnmarshalStrict(text, &cm))
-	assert.Equal(t, "longhorn-default-storageclass", cm.Name)
+	require.NoError(t, yaml.UnmarshalStrict([]byte(docs[0]), &cm))
 	sc, err := parse(cm.Data["storageclass.yaml"])
 	require.NoError(t, err)
 	assert.Equal(t, "longhorn", sc.Name)

@@ -61,7 +61,7 @@ spec: {selector: {app: longhorn-manager}, ports: [{name: manager, port: 9500}]}
 	require.NoError(t, c.Apply(ctx, theirs))
 	root := fresh.options.Root
 	// A policy holds a moment after it was applied; what this test is about is what it holds.
-	c.Must(ctx, t, "apply", "-f", filepath.Join(root, "deploy/manifests/10-policy-adoption.yaml"))
+	c.Must(ctx, t, "apply", "-f", filepath.Join(root, "deploy/chart/templates/10-policy-adoption.yaml"))
 	cluster.Eventually(ctx, t, 20*time.Second, "the policy about adoption is known to the API server", func(ctx context.Context) error {
 		_, err := c.Kubectl(ctx, "label", "--dry-run=server", "crd", "volumes.longhorn.io", types.InstallationLabel+"="+types.InstallationValue)
 		if err == nil {

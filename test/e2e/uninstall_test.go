@@ -24,6 +24,8 @@ var uninstalls = []struct {
 	name string
 	// before is done to an installation with a volume that is detached.
 	before func(ctx context.Context, t *testing.T, c *cluster.Cluster)
+	// install makes the new installation; by default deploy/longhorn.yaml is applied.
+	install func(ctx context.Context, t *testing.T, c *cluster.Cluster)
 	// args are the uninstaller's, besides the namespace: the settings may be gone, so that one of them
 	// confirms; and a node is dead for good.
 	args []string
@@ -34,6 +36,7 @@ var uninstalls = []struct {
 	leaves bool
 }{
 	{name: "with the manager running", said: "nothing is left of the installation", before: func(context.Context, *testing.T, *cluster.Cluster) {}},
+	{name: "with Helm's release removed", install: installByHelm, before: liveByHelm, said: "no daemon of ours runs there", leaves: true},
 	{
 		name: "with the manager gone", said: "no daemon of ours runs there", leaves: true,
 		before: func(ctx context.Context, t *testing.T, c *cluster.Cluster) {
@@ -94,7 +97,10 @@ func TestUninstall(t *testing.T) {
 	c.DumpIfFailed(t)
 	for i, state := range uninstalls {
 		ok := t.Run(state.name, func(t *testing.T) {
-			if i > 0 {
+			switch {
+			case state.install != nil:
+				state.install(ctx, t, c)
+			case i > 0:
 				require.NoError(t, c.Install(ctx), "install anew")
 			}
 			ns := namespace(ctx, t, c, fmt.Sprintf("e2e-uninstall-%d", i))

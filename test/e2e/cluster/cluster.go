@@ -140,6 +140,11 @@ func (c *Cluster) InstallFrom(ctx context.Context, manifest string) error {
 	if _, err := c.Kubectl(ctx, "apply", "-f", filepath.Join(c.o.Root, manifest)); err != nil {
 		return err
 	}
+	return c.WaitInstalled(ctx)
+}
+
+// WaitInstalled waits until everything of an installation is ready on every node.
+func (c *Cluster) WaitInstalled(ctx context.Context) error {
 	for _, object := range []string{"daemonset/longhorn-manager", "daemonset/longhorn-csi-plugin", "deployment/longhorn-csi-controller"} {
 		if _, err := c.Kubectl(ctx, "-n", types.Namespace, "rollout", "status", object, "--timeout=180s"); err != nil {
 			return err
@@ -171,6 +176,20 @@ func (c *Cluster) Kubectl(ctx context.Context, args ...string) (string, error) {
 func (c *Cluster) Apply(ctx context.Context, manifest string) error {
 	_, err := c.run(ctx, manifest, "kubectl", "apply", "-f", "-")
 	return err
+}
+
+// Helm runs Helm, of the version that the repository pins, and returns what it printed.
+func (c *Cluster) Helm(ctx context.Context, args ...string) (string, error) {
+	path, err := c.run(ctx, "", "kubeconfig")
+	if err != nil {
+		return "", err
+	}
+	cmd := exec.CommandContext(ctx, filepath.Join(c.o.Root, "scripts/helm.sh"), append([]string{"--kubeconfig", path}, args...)...)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("helm %s: %w: %s", strings.Join(args, " "), err, bytes.TrimSpace(out))
+	}
+	return string(out), nil
 }
 
 // OnNode runs a command in a node's namespaces and returns what it printed.
