@@ -19,6 +19,8 @@ type Environment struct {
 	Devices []string
 	// Filesystems are the types that the kernel can mount now.
 	Filesystems []string
+	// Addresses are those of the node's own network, sorted; none: they could not be read.
+	Addresses []string
 	// Err is why the kernel could not be asked.
 	Err error
 }

@@ -2,6 +2,9 @@ package node
 
 import (
 	"errors"
+	"os"
+	"os/exec"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -12,6 +15,7 @@ import (
 
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil"
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
+	"github.com/longhorn-lep/longhorn-manager/internal/testutil/mountns"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
@@ -58,6 +62,44 @@ func TestEnvironmentConditions(t *testing.T) {
 			assert.Empty(t, second.Flipped, "at rest")
 		})
 	}
+}
+
+func TestAddressesStayWhereTheyCouldNotBeRead(t *testing.T) {
+	in := input(func(in *Input) { in.Environment = &Environment{Addresses: []string{"10.0.0.1", "10.1.0.1"}} })
+	p := plan(in, testutil.Now)
+	assert.Equal(t, []string{"10.0.0.1", "10.1.0.1"}, p.Status.Addresses)
+	in.Node = in.Node.DeepCopy()
+	in.Node.Status, in.Environment = p.Status, &Environment{}
+	assert.Equal(t, []string{"10.0.0.1", "10.1.0.1"}, plan(in, testutil.Now).Status.Addresses)
+}
+
+func TestTheAddressesOfANetworkAreThoseThatOthersSee(t *testing.T) {
+	name := "lh-addresses-" + strconv.Itoa(os.Getpid())
+	run := func(words ...string) {
+		t.Helper()
+		out, err := exec.Command("ip", words...).CombinedOutput()
+		require.NoError(t, err, "ip %v: %s", words, out)
+	}
+	if os.Getuid() != 0 {
+		mountns.Missing(t, "root")
+	}
+	run("netns", "add", name)
+	t.Cleanup(func() { run("netns", "delete", name) })
+	run("-n", name, "link", "set", "lo", "up")
+	for _, link := range []string{"eth0", "cni0", "kube-ipvs0"} {
+		run("-n", name, "link", "add", link, "type", "bridge")
+		run("-n", name, "link", "set", link, "up")
+	}
+	run("-n", name, "address", "add", "10.0.0.7/24", "dev", "eth0")
+	run("-n", name, "address", "add", "fd00::7/64", "dev", "eth0", "nodad")
+	run("-n", name, "address", "add", "10.1.3.1/24", "dev", "cni0")
+	run("-n", name, "address", "add", "169.254.7.7/24", "dev", "cni0")
+	run("-n", name, "address", "add", "10.96.0.1/32", "dev", "kube-ipvs0")
+	got, err := networkAddresses("/run/netns/" + name)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"10.0.0.7", "10.1.3.1", "fd00::7"}, got)
+	_, err = networkAddresses("/run/netns/" + name + "-none")
+	assert.ErrorIs(t, err, os.ErrNotExist)
 }
 
 func TestDeviceSuccessionIsWhatTheDataPlaneSays(t *testing.T) {

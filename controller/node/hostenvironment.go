@@ -3,15 +3,18 @@ package node
 import (
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/moby/sys/mountinfo"
+
+	"github.com/longhorn-lep/longhorn-manager/util/netns"
 )
 
-// Environment reads it from this process's /proc and the host's /dev. The kernel offers a device when its driver
+// Environment reads it from this process's /proc, the host's /dev and the network of the host's first process. The kernel offers a device when its driver
 // is registered (/proc/misc) or its node is there, for then the kernel loads the driver when the device is
 // opened.
 func (h HostDisks) Environment() Environment {
@@ -30,7 +33,40 @@ func (h HostDisks) Environment() Environment {
 	}
 	filesystems, err := tableColumn("/proc/filesystems")
 	e.Filesystems, e.Err = filesystems, errors.Join(e.Err, err)
+	// Who may use shared volumes rests on them alone, and the leader says where they are missing.
+	e.Addresses, _ = networkAddresses(filepath.Join(h.Root, "proc/1/ns/net"))
 	return e
+}
+
+// ipvsLink has all addresses of all Services where kube-proxy uses IPVS. No packet leaves a node with one of them.
+const ipvsLink = "kube-ipvs0"
+
+// networkAddresses are the addresses of a network that other machines may see, sorted.
+func networkAddresses(file string) ([]string, error) {
+	var addresses []string
+	err := netns.In(file, func() error {
+		links, err := net.Interfaces()
+		if err != nil {
+			return err
+		}
+		for _, link := range links {
+			if link.Name == ipvsLink {
+				continue
+			}
+			found, err := link.Addrs()
+			if err != nil {
+				continue // the link has gone since
+			}
+			for _, a := range found {
+				if network, ok := a.(*net.IPNet); ok && network.IP.IsGlobalUnicast() {
+					addresses = append(addresses, network.IP.String())
+				}
+			}
+		}
+		return nil
+	})
+	slices.Sort(addresses)
+	return slices.Compact(addresses), err
 }
 
 // mountOf returns the optional fields of the mount that a directory lies on, of those above it: the longest mount

@@ -59,6 +59,9 @@ func plan(in Input, now time.Time) Plan {
 		p.Status.Conditions, _ = types.SetCondition(p.Status.Conditions, schedulable(in.KubeNode, in.CordonedTakesCopies), now)
 	}
 	if in.Environment != nil {
+		if len(in.Environment.Addresses) > 0 {
+			p.Status.Addresses = in.Environment.Addresses
+		}
 		for _, c := range environmentConditions(in.Node.Name, *in.Environment) {
 			p.Status.Conditions, _ = types.SetCondition(p.Status.Conditions, c, now)
 		}

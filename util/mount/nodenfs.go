@@ -2,16 +2,15 @@ package mount
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"net/netip"
 	"path/filepath"
-	"runtime"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/longhorn-lep/longhorn-manager/util/kmod"
+	"github.com/longhorn-lep/longhorn-manager/util/netns"
 )
 
 // NodeNFS is the NFS client of a node's kernel, used from the node's network. A network file system keeps the network in which it was mounted:
@@ -55,34 +54,7 @@ func (n NodeNFS) Load() error {
 	return kmod.Load(ctx, filepath.Join(n.Proc, "root"), "nfsv4")
 }
 
-// inNetwork calls act in a thread of its own that has entered the node's network. Threads that act starts have not.
+// inNetwork calls act in a thread that has entered the node's network. Threads that act starts have not.
 func (n NodeNFS) inNetwork(act func() error) error {
-	done := make(chan error, 1)
-	go entered(filepath.Join(n.Proc, "ns/net"), act, done)
-	return <-done
-}
-
-func entered(file string, act func() error, done chan<- error) {
-	runtime.LockOSThread() // and never unlocks: the runtime ends the thread with the goroutine
-	if unix.Gettid() == unix.Getpid() {
-		// The first thread of a process cannot end, and would stay in the node's network.
-		again := make(chan error, 1)
-		go entered(file, act, again)
-		err := <-again
-		runtime.UnlockOSThread()
-		done <- err
-		return
-	}
-	done <- func() error {
-		fd, err := unix.Open(file, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-		if err != nil {
-			return fmt.Errorf("opening the node's network %s: %w", file, err)
-		}
-		err = unix.Setns(fd, unix.CLONE_NEWNET)
-		_ = unix.Close(fd) // the thread is there, or is not
-		if err != nil {
-			return fmt.Errorf("entering the node's network %s: %w", file, err)
-		}
-		return act()
-	}()
+	return netns.In(filepath.Join(n.Proc, "ns/net"), act)
 }

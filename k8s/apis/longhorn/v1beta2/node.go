@@ -103,6 +103,11 @@ type NodeStatus struct {
 	Region string `json:"region"`
 	// +optional
 	Zone string `json:"zone"`
+	// Addresses are all that the node's own network has, in whatever order: those of its links, bridges and tunnels, without loopback and
+	// link-local ones. A client of a shared volume is seen at one of them. Empty: not known.
+	// +listType=atomic
+	// +optional
+	Addresses []string `json:"addresses,omitempty"`
 }
 
 // +genclient

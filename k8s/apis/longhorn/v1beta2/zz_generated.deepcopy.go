@@ -513,6 +513,11 @@ func (in *NodeStatus) DeepCopyInto(out *NodeStatus) {
 			(*out)[key] = *val.DeepCopy()
 		}
 	}
+	if in.Addresses != nil {
+		in, out := &in.Addresses, &out.Addresses
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	return
 }
 
