@@ -219,7 +219,17 @@ func (d *daemon) leadCluster(ctx context.Context) error {
 			return sharemanager.New(sharemanager.Deps{
 				Env: d.env, Owner: d.node, Shares: store.ShareManagers, Volumes: store.Volumes, Attachments: store.VolumeAttachments,
 				Nodes: store.Nodes, KubeNodes: store.KubeNodes, Pods: store.Pods, Services: store.Services,
-				Engines: store.Engines, Replicas: store.Replicas, Claims: s.workloads,
+				ConfigMap: store.ShareClients,
+				Engines:   store.Engines, Replicas: store.Replicas, Claims: s.workloads,
+			})
+		},
+		func(store *datastore.Datastore) (runner, error) {
+			if d.oldManifests {
+				return nil, nil
+			}
+			return sharemanager.NewClients(sharemanager.ClientsDeps{
+				Env: d.env, Namespace: d.namespace, ConfigMap: store.ShareClients, Nodes: store.Nodes, KubeNodes: store.KubeNodes,
+				Settings: store.Settings, Setting: store.Setting,
 			})
 		},
 		func(store *datastore.Datastore) (runner, error) {

@@ -33,6 +33,7 @@ func shareManagerCommand() *cli.Command {
 			&cli.StringFlag{Name: "export-root", Value: "/export", Usage: "directory below which the volume is mounted"},
 			&cli.IntFlag{Name: "nfs-port", Value: 2049, Usage: "port of the NFS server"},
 			&cli.StringFlag{Name: "health-listen", Value: ":9600", Usage: "host:port of the gRPC health service"},
+			&cli.StringFlag{Name: "clients-file", Value: types.ShareClientsDirectory + "/" + types.ShareClientsKey, Usage: "file with the addresses that may mount the share; without it, any may"},
 			&cli.StringFlag{Name: "squash", Value: string(share.SquashNone), Usage: "which users of clients are nobody: none, root or all"},
 			&cli.BoolFlag{Name: "read-only", Usage: "write nothing to the volume"},
 			&cli.BoolFlag{Name: "clients-read-only", Usage: "clients only read; the server makes the file system and keeps its records on the volume"},
@@ -60,7 +61,8 @@ func runShareManager(ctx context.Context, c *cli.Command) error {
 		Volume: volume, Device: device,
 		FSType: c.String("fs-type"), MkfsParams: strings.Fields(c.String("mkfs-params")), MountOptions: listOf(c.String("mount-options")),
 		ExportRoot: c.String("export-root"), NFSPort: c.Int("nfs-port"), HealthListen: c.String("health-listen"),
-		Squash: share.Squash(c.String("squash")), ReadOnly: c.Bool("read-only"), ClientsReadOnly: c.Bool("clients-read-only"),
+		ClientsFile: c.String("clients-file"),
+		Squash:      share.Squash(c.String("squash")), ReadOnly: c.Bool("read-only"), ClientsReadOnly: c.Bool("clients-read-only"),
 		Lease: c.Duration("lease"), Grace: c.Duration("grace"), RuntimeDirectory: c.String("runtime-directory"),
 		Log: log.WithField(logfields.Volume, volume),
 	})

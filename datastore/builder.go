@@ -20,12 +20,12 @@ import (
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 )
 
-var allKinds = []Kind{Volumes, VolumeAttachments, Engines, Replicas, Nodes, Settings, InstanceManagers, Pods, KubeNodes, Budgets, DefaultSettings, StorageClassConfig, StorageClasses, ShareManagers, Services, NodeLeases}
+var allKinds = []Kind{Volumes, VolumeAttachments, Engines, Replicas, Nodes, Settings, InstanceManagers, Pods, KubeNodes, Budgets, DefaultSettings, StorageClassConfig, ShareClients, StorageClasses, ShareManagers, Services, NodeLeases}
 
 // optionalKinds may be watched, and nothing waits for their caches: what they say counts
 // from when it arrives. The role of the first release does not grant them, and a daemon
 // must do its other work under that role, while one release replaces another.
-var optionalKinds = []Kind{DefaultSettings, StorageClassConfig, StorageClasses, ShareManagers, Services, NodeLeases}
+var optionalKinds = []Kind{DefaultSettings, StorageClassConfig, ShareClients, StorageClasses, ShareManagers, Services, NodeLeases}
 
 // selection says which objects of a kind a watch shows.
 type selection struct {

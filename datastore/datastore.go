@@ -38,6 +38,7 @@ const (
 	// Each is one ConfigMap of that name, if there is one.
 	DefaultSettings    Kind = "configmap " + types.DefaultSettingsConfigMap
 	StorageClassConfig Kind = "configmap " + types.StorageClassConfigMap
+	ShareClients       Kind = "configmap " + types.ShareClientsConfigMap
 	StorageClasses     Kind = "storageclasses"
 	ShareManagers      Kind = "sharemanagers"
 	Services           Kind = "services"        // those of share managers
@@ -78,9 +79,10 @@ type Datastore struct {
 	Pods              *Store[*corev1.Pod]
 	// KubeNodes are the cluster's own nodes; the cache lacks their lists of images.
 	KubeNodes *Store[*corev1.Node]
-	// DefaultSettings and StorageClassConfig show nothing but the ConfigMap of their name.
+	// DefaultSettings, StorageClassConfig and ShareClients show nothing but the ConfigMap of their name.
 	DefaultSettings    *Store[*corev1.ConfigMap]
 	StorageClassConfig *Store[*corev1.ConfigMap]
+	ShareClients       *Store[*corev1.ConfigMap]
 	StorageClasses     *Store[*storagev1.StorageClass]
 	ShareManagers      *Store[*longhorn.ShareManager]
 	// Services are those of share managers.
@@ -116,6 +118,7 @@ func New(o Options) *Datastore {
 	d.KubeNodes = newStore(b, KubeNodes, "", core.Nodes(), o.Kube, byField("metadata.name"), &corev1.Node{}, nil)
 	d.DefaultSettings = newStore(b, DefaultSettings, ns, core.ConfigMaps(ns), o.Kube, named(types.DefaultSettingsConfigMap), &corev1.ConfigMap{}, nil)
 	d.StorageClassConfig = newStore(b, StorageClassConfig, ns, core.ConfigMaps(ns), o.Kube, named(types.StorageClassConfigMap), &corev1.ConfigMap{}, nil)
+	d.ShareClients = newStore(b, ShareClients, ns, core.ConfigMaps(ns), o.Kube, named(types.ShareClientsConfigMap), &corev1.ConfigMap{}, nil)
 	d.StorageClasses = newStore(b, StorageClasses, "", o.Kube.StorageV1().StorageClasses(), o.Kube, all, &storagev1.StorageClass{}, nil)
 	d.Budgets = newStore(b, Budgets, ns, o.Kube.PolicyV1().PodDisruptionBudgets(ns), o.Kube, all, &policyv1.PodDisruptionBudget{}, nil)
 	d.ShareManagers = newStore(b, ShareManagers, ns, api.ShareManagers(ns), o.Longhorn, all, &longhorn.ShareManager{}, nil)

@@ -173,6 +173,7 @@ func TestWhatTheLeaderMayDo(t *testing.T) {
 		"longhorn-system /configmaps: create",
 		"longhorn-system /configmaps=longhorn-default-setting,longhorn-storageclass: get list watch",
 		"longhorn-system /configmaps=longhorn-default-storageclass: get",
+		"longhorn-system /configmaps=longhorn-share-clients: get list watch update patch",
 		"longhorn-system /configmaps=longhorn-storageclass: update patch",
 		"longhorn-system /events: create patch",
 		"longhorn-system /pods: get list watch create delete",

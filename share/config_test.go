@@ -25,7 +25,7 @@ func quiet() *logrus.Entry {
 func valid() Options {
 	return Options{
 		Volume: "pvc-1", Device: "/dev/longhorn/pvc-1", FSType: "ext4", ExportRoot: "/export", NFSPort: 2049, HealthListen: ":9600",
-		Squash: SquashNone, Lease: 15 * time.Second, Grace: 20 * time.Second, RuntimeDirectory: "/run/longhorn-share", Log: quiet(),
+		Squash: SquashNone, Lease: 15 * time.Second, Grace: 20 * time.Second, RuntimeDirectory: "/run/longhorn-share", Log: quiet(), ClientsFile: "/etc/longhorn-share/clients",
 	}
 }
 

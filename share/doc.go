@@ -38,5 +38,7 @@
 // A volume that does not answer for 30 s is an error, too. Its server is not killed
 // before: it could not end, nor a new one do better.
 //
+// Only listed clients may begin a connection (clients.go), where the kernel has nftables.
+//
 // It must not know Kubernetes objects: which pod runs where, and when, is others' business.
 package share

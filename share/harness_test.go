@@ -117,7 +117,7 @@ func startRoleAs(t *testing.T, dir, device string, change func(*Options), namesp
 	t.Helper()
 	o := valid()
 	o.Volume, o.Device, o.HealthListen = "vol", device, "127.0.0.1:9600"
-	o.ExportRoot, o.RuntimeDirectory = filepath.Join(dir, "export"), filepath.Join(dir, "run")
+	o.ExportRoot, o.RuntimeDirectory, o.ClientsFile = filepath.Join(dir, "export"), filepath.Join(dir, "run"), filepath.Join(dir, "clients")
 	o.Lease, o.Grace = 6*time.Second, 6*time.Second
 	if change != nil {
 		change(&o)

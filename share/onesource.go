@@ -26,6 +26,15 @@ var (
 	source6 = netip.MustParseAddr("fd00:6c6f:6e67:686f:726e::1")
 )
 
+const destinationPort = 2 // its offset in the header of TCP
+
+// loopback is the name of that link as the kernel compares it.
+func loopback() []byte {
+	name := make([]byte, unix.IFNAMSIZ)
+	copy(name, "lo")
+	return name
+}
+
 // showOneSource has connections to a port of this network seem to come from one address, for as long as the network is there. Those of this
 // machine itself stay as they are.
 func showOneSource(port int) error {
@@ -38,15 +47,12 @@ func showOneSource(port int) error {
 	chain := c.AddChain(&nftables.Chain{
 		Name: "clients", Table: table, Type: nftables.ChainTypeNAT, Hooknum: nftables.ChainHookInput, Priority: nftables.ChainPriorityNATSource,
 	})
-	loopback := make([]byte, unix.IFNAMSIZ)
-	copy(loopback, "lo")
-	const destinationPort = 2 // its offset in the header of TCP
 	for family, source := range map[byte]netip.Addr{unix.NFPROTO_IPV4: source4, unix.NFPROTO_IPV6: source6} {
 		c.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: []expr.Any{
 			&expr.Meta{Key: expr.MetaKeyNFPROTO, Register: 1},
 			&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{family}},
 			&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: 1},
-			&expr.Cmp{Op: expr.CmpOpNeq, Register: 1, Data: loopback},
+			&expr.Cmp{Op: expr.CmpOpNeq, Register: 1, Data: loopback()},
 			&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: 1},
 			&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{unix.IPPROTO_TCP}},
 			&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseTransportHeader, Offset: destinationPort, Len: 2},

@@ -50,7 +50,9 @@ type Options struct {
 	NFSPort    int
 	// HealthListen is the host:port of the gRPC health service.
 	HealthListen string
-	Squash       Squash
+	// ClientsFile says who may begin a connection to NFSPort (types.ShareClientsConfigMap); it may change, come and go at any time.
+	ClientsFile string
+	Squash      Squash
 	// ReadOnly: nothing is written to the volume, neither by clients nor by the server.
 	ReadOnly bool
 	// ClientsReadOnly: clients only read. The server makes a file system on a blank device, and keeps
@@ -78,7 +80,7 @@ func (o Options) normalize() (Options, error) {
 	if o.ReadOnly && !slices.Contains(o.MountOptions, optionReadOnly) {
 		o.MountOptions = append(slices.Clone(o.MountOptions), optionReadOnly)
 	}
-	for name, path := range map[string]string{"device": o.Device, "export root": o.ExportRoot, "runtime directory": o.RuntimeDirectory} {
+	for name, path := range map[string]string{"device": o.Device, "export root": o.ExportRoot, "runtime directory": o.RuntimeDirectory, "file of clients": o.ClientsFile} {
 		if !filepath.IsAbs(path) || strings.ContainsAny(path, "\"\\\n\r") {
 			return o, fmt.Errorf("%w: %s %q: must be an absolute path without quotes, backslashes and line ends", ErrOptions, name, path)
 		}

@@ -69,6 +69,8 @@ func serve(ctx context.Context, o Options, v *volume, health *healthService) err
 		v.closeWithin(unmountPatience)
 		return fmt.Errorf("writing the NFS server's configuration: %w", err)
 	}
+	door := newDoorkeeper(o)
+	door.look()
 	if err := showOneSource(o.NFSPort); err != nil {
 		o.Log.WithError(err).Warn("Clients that are seen at another address when the share moves lose their locks then")
 	} else if err := adoptRecords(v.recovery); err != nil {
@@ -81,8 +83,10 @@ func serve(ctx context.Context, o Options, v *volume, health *healthService) err
 		lookup: func(ctx context.Context) error { _, err := p.lookup(ctx, o.Volume); return err },
 		null:   p.null,
 		check:  v.check, size: v.size, grow: v.grow,
-		serving: health.set, each: reaper(), log: o.Log,
+		serving: health.set, log: o.Log,
 	}
+	reap := reaper()
+	s.each = func() { reap(); door.look() }
 	if o.ReadOnly {
 		s.grow = func() error { return nil }
 	}

@@ -56,6 +56,8 @@ const (
 	// Volume: it was asked to grow; False until users get the size, with what holds it up. Replica: it was asked to grow; False while it
 	// cannot. The condition is absent where that never was so.
 	ConditionExpanded = "Expanded"
+	// ShareManager: its pod is told to let only listed clients mount the volume. It does where its kernel has nftables; its log says where that fails.
+	ConditionClientsLimited = "ClientsLimited"
 	// Engine: an epoch that the engine proposes breaks the rules of membership, and is not recorded.
 	ConditionEpochRefused = "EpochRefused"
 	// Replica: it is deleted, and its data cannot be removed.
@@ -152,6 +154,11 @@ const (
 	ReasonShareNodeDown         = "NodeDown"
 	ReasonShareNotAnswering     = "NotAnswering"
 	ReasonShareParameterInvalid = "ParameterInvalid"
+	// ShareManager ClientsLimited.
+	ReasonClientsAllowedBySetting = "AllowedBySetting"
+	ReasonClientsNotKnown         = "AddressesNotKnown"
+	ReasonClientsNotListed        = "NotListedYet"
+	ReasonClientsOlderPod         = "PodOfEarlierRelease"
 	// VolumeAttachment ticket of a shared volume: its share manager does not run.
 	ReasonWaitingForShare = "WaitingForShare"
 	// InstanceCreation of replicas and engines. KeyMissing: the volume's Secret is gone.

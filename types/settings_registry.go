@@ -17,6 +17,7 @@ const (
 	SettingAutoDeletePodBlacklist                      SettingName = "blacklist-for-auto-delete-pod-when-volume-detached-unexpectedly"
 	SettingDefaultStaticStorageClass                   SettingName = "default-longhorn-static-storage-class"
 	SettingRWXVolumeFastFailover                       SettingName = "rwx-volume-fast-failover"
+	SettingRWXVolumeAllowedClients                     SettingName = "rwx-volume-allowed-clients"
 	SettingCSIAllowedTopologyKeys                      SettingName = "csi-allowed-topology-keys"
 	SettingCSIStorageCapacityTracking                  SettingName = "csi-storage-capacity-tracking"
 	SettingLogLevel                                    SettingName = "log-level"
@@ -133,6 +134,13 @@ var settingDefinitions = []SettingDefinition{
 		Name: SettingRWXVolumeFastFailover, DisplayName: "RWX Volume Fast Failover", Category: SettingCategoryGeneral,
 		Type: SettingTypeBool, Default: "false", Effect: SettingEffectNone,
 		Description: "Move the server of a shared volume as soon as its node is seen to be silent.",
+	},
+	{
+		Name: SettingRWXVolumeAllowedClients, DisplayName: "RWX Volume Allowed Clients", Category: SettingCategoryGeneral,
+		Type: SettingTypeString, Default: ShareClientsNodes, rule: checkShareClients, Effect: SettingEffectAtOnce,
+		Description: "Who may mount shared volumes over NFS, separated by commas: nodes (the cluster's nodes), addresses, networks as 192.0.2.0/24; or any, which limits nothing. " +
+			"With nodes alone nothing is limited while the addresses of a node are not known, and the ShareManager's condition ClientsLimited says so; with addresses or networks beside it those are believed to be complete. " +
+			"A change reaches running shares within two minutes, and ends no mount that is in use.",
 	},
 	{
 		Name: SettingCSIAllowedTopologyKeys, DisplayName: "CSI Allowed Topology Keys", Category: SettingCategoryGeneral,

@@ -18,6 +18,7 @@ import (
 // ShareStore holds all ShareManagers.
 type ShareStore interface {
 	Get(name string) (*longhorn.ShareManager, error)
+	List(selector labels.Selector) ([]*longhorn.ShareManager, error)
 	UpdateStatus(ctx context.Context, s *longhorn.ShareManager) (*longhorn.ShareManager, error)
 	IsStale(s *longhorn.ShareManager) bool
 	queue.Events
@@ -45,6 +46,15 @@ type PodStore interface {
 type ServiceStore interface {
 	GetRO(name string) (*corev1.Service, error)
 	Create(ctx context.Context, s *corev1.Service) (*corev1.Service, error)
+	queue.Events
+}
+
+// ConfigMapStore holds the ConfigMap types.ShareClientsConfigMap, if there is one.
+type ConfigMapStore interface {
+	GetRO(name string) (*corev1.ConfigMap, error)
+	Create(ctx context.Context, cm *corev1.ConfigMap) (*corev1.ConfigMap, error)
+	Update(ctx context.Context, cm *corev1.ConfigMap) (*corev1.ConfigMap, error)
+	IsStale(cm *corev1.ConfigMap) bool
 	queue.Events
 }
 
@@ -76,6 +86,7 @@ type Deps struct {
 	KubeNodes   Reader[*corev1.Node]
 	Pods        PodStore
 	Services    ServiceStore
+	ConfigMap   ConfigMapStore
 	Engines     Index[*longhorn.Engine]
 	Replicas    Index[*longhorn.Replica]
 	Claims      Claims
@@ -107,6 +118,7 @@ func New(d Deps) (*Controller, error) {
 		queue.Watch{Events: d.Pods, Handler: labelled},
 		queue.Watch{Events: d.Services, Handler: labelled},
 		queue.Watch{Events: d.Nodes, Handler: queue.Changes(c.queue, c.whenNode)},
+		queue.Watch{Events: d.ConfigMap, Handler: queue.Changes(c.queue, c.whenClients)},
 	)
 	if err != nil {
 		return nil, err
@@ -134,6 +146,22 @@ func (c *Controller) whenNode(was, is *longhorn.Node) []string {
 		if volume := p.Labels[types.LabelShareManager]; volume != "" {
 			volumes = append(volumes, volume)
 		}
+	}
+	return volumes
+}
+
+// whenClients names all shares when it is no longer the same whether clients are limited. Who they are is for the pods to know.
+func (c *Controller) whenClients(was, is *corev1.ConfigMap) []string {
+	if was != nil && is != nil && openness(was.Data) == openness(is.Data) {
+		return nil
+	}
+	shares, err := c.Shares.List(labels.Everything())
+	if err != nil {
+		return nil
+	}
+	var volumes []string
+	for _, s := range shares {
+		volumes = append(volumes, s.Name)
 	}
 	return volumes
 }
@@ -179,6 +207,13 @@ func (c *Controller) gather(share *longhorn.ShareManager) (Input, error) {
 	}
 	if in.Pod, err = orNone(c.Pods.GetRO(types.ShareManagerPodName(share.Name))); err != nil {
 		return in, err
+	}
+	clients, err := orNone(c.ConfigMap.GetRO(types.ShareClientsConfigMap))
+	if err != nil {
+		return in, err
+	}
+	if clients != nil {
+		in.Clients = clients.Data
 	}
 	if err := c.gatherNodes(&in); err != nil || in.Volume == nil || in.Pod != nil {
 		return in, err

@@ -45,7 +45,7 @@ func start(t *testing.T, objs ...runtime.Object) (*testutil.Harness, *Controller
 	store := h.Datastore(datastore.Options{})
 	c, err := New(Deps{
 		Env: h.Env(), Owner: "leader", Shares: store.ShareManagers, Volumes: store.Volumes, Attachments: store.VolumeAttachments,
-		Nodes: store.Nodes, KubeNodes: store.KubeNodes, Pods: store.Pods, Services: store.Services, Engines: store.Engines,
+		Nodes: store.Nodes, KubeNodes: store.KubeNodes, Pods: store.Pods, Services: store.Services, ConfigMap: store.ShareClients, Engines: store.Engines,
 		Replicas: store.Replicas, Claims: noClaims{},
 	})
 	require.NoError(t, err)

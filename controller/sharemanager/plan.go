@@ -33,6 +33,8 @@ type Input struct {
 	Service    *corev1.Service            // nil: there is none
 	// NodeDown: the pod's node does not answer or is gone. NodeForeign: it answers, and no volume can be attached there.
 	NodeDown, NodeForeign bool
+	// Clients is what the ConfigMap types.ShareClientsConfigMap says; nil: there is none.
+	Clients map[string]string
 	// Barred are the Kubernetes nodes on which no volume can be attached now, and Near those with a good copy of the volume.
 	Barred, Near []string
 	Parameters   Parameters
@@ -99,6 +101,7 @@ func plan(in Input) Plan {
 	} else {
 		in.stop(&p)
 	}
+	p.Status.Conditions, _ = types.SetCondition(p.Status.Conditions, clientsLimited(in.Pod, in.Clients), in.Now)
 	p.Events = eventsOf(in.Share.Status, p.Status)
 	return p
 }

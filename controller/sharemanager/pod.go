@@ -16,6 +16,8 @@ const (
 	containerName = "share-manager"
 	// stopGrace is what a pod gets to end its server and to unmount the volume.
 	stopGrace = 30 * time.Second
+	// clientsVolume of the pod says who may mount the share.
+	clientsVolume = "clients"
 	// priorityClass keeps the pod from being preempted by the workloads that it serves.
 	priorityClass = "system-cluster-critical"
 )
@@ -61,9 +63,14 @@ func newPod(in Input) *corev1.Pod {
 			AutomountServiceAccountToken:  new(false),
 			EnableServiceLinks:            new(false),
 			Containers:                    []corev1.Container{container(in)},
-			Volumes: []corev1.Volume{{Name: "dev", VolumeSource: corev1.VolumeSource{
-				HostPath: &corev1.HostPathVolumeSource{Path: "/dev", Type: new(corev1.HostPathDirectory)},
-			}}},
+			Volumes: []corev1.Volume{
+				{Name: "dev", VolumeSource: corev1.VolumeSource{
+					HostPath: &corev1.HostPathVolumeSource{Path: "/dev", Type: new(corev1.HostPathDirectory)},
+				}},
+				{Name: clientsVolume, VolumeSource: corev1.VolumeSource{
+					ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: types.ShareClientsConfigMap}, Optional: new(true)},
+				}},
+			},
 		},
 	}
 }
@@ -87,6 +94,8 @@ func container(in Input) corev1.Container {
 		VolumeMounts: []corev1.VolumeMount{
 			// It sees the tmpfs that may lie beneath /dev, and devices that come later.
 			{Name: "dev", MountPath: "/dev", MountPropagation: new(corev1.MountPropagationHostToContainer)},
+			// An image of an earlier release does not look at it.
+			{Name: clientsVolume, MountPath: types.ShareClientsDirectory, ReadOnly: true},
 		},
 	}
 }

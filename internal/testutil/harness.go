@@ -131,6 +131,7 @@ func (h *Harness) catchUp(d *datastore.Datastore) {
 	refill(h, d.Budgets)
 	refill(h, d.DefaultSettings)
 	refill(h, d.StorageClassConfig)
+	refill(h, d.ShareClients)
 	refill(h, d.StorageClasses)
 	refill(h, d.ShareManagers)
 	refill(h, d.Services)

@@ -1,0 +1,226 @@
+package sharemanager
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/longhorn-lep/longhorn-manager/controller/queue"
+	"github.com/longhorn-lep/longhorn-manager/datastore"
+	"github.com/longhorn-lep/longhorn-manager/internal/testutil"
+	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// kube is a Kubernetes node with an address, and the podCIDRs that come after it.
+func kube(name, address string, podCIDRs ...string) *corev1.Node {
+	return build.KubeNode(name, func(k *corev1.Node) {
+		k.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: name}, {Type: corev1.NodeInternalIP, Address: address}}
+		k.Spec.PodCIDRs = podCIDRs
+	})
+}
+
+// says is a node whose daemon says these addresses.
+func says(name string, addresses ...string) *longhorn.Node {
+	return build.ReadyNode(name, "disk-"+name, func(n *longhorn.Node) { n.Status.Addresses = addresses })
+}
+
+func TestClientsOf(t *testing.T) {
+	const notKnown = "at which addresses clients on these nodes are seen is not known: "
+	for _, c := range []struct {
+		name    string
+		allowed string // "": nodes
+		kube    []*corev1.Node
+		nodes   []*longhorn.Node
+		want    string // the lines with commas between them
+		message string
+	}{
+		{
+			name:  "all daemons say their addresses → these, once each",
+			kube:  []*corev1.Node{kube("a", "10.0.0.1", "10.1.1.0/24"), kube("b", "10.0.0.2")},
+			nodes: []*longhorn.Node{says("a", "10.0.0.1", "10.1.1.1", "172.17.0.1"), says("b", "10.0.0.2", "10.9.8.7", "172.17.0.1", "fd00::2")},
+			want:  "10.0.0.1,10.0.0.2,10.1.1.1,10.9.8.7,172.17.0.1,fd00::2",
+		},
+		{
+			name: "an address that only other machines know → it, too",
+			kube: []*corev1.Node{build.KubeNode("a", func(k *corev1.Node) {
+				k.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.1"}, {Type: corev1.NodeExternalIP, Address: "192.0.2.1"}, {Type: corev1.NodeExternalDNS, Address: "a.example"}}
+			})},
+			nodes: []*longhorn.Node{says("a", "10.0.0.1")},
+			want:  "10.0.0.1,192.0.2.1",
+		},
+		{
+			name:  "a node without a daemon, plugin uses podCIDRs → the first two of its own",
+			kube:  []*corev1.Node{kube("a", "10.0.0.1", "10.1.1.0/24"), kube("b", "10.0.0.2", "10.1.2.0/24", "fd00:2::/64")},
+			nodes: []*longhorn.Node{says("a", "10.0.0.1", "10.1.1.1")},
+			want:  "10.0.0.1,10.0.0.2,10.1.1.1,10.1.2.0,10.1.2.1,fd00:2::,fd00:2::1",
+		},
+		{
+			name:  "a node without a daemon, plugin has addresses of its own → any",
+			kube:  []*corev1.Node{kube("a", "10.0.0.1", "10.1.1.0/24"), kube("b", "10.0.0.2", "10.1.2.0/24")},
+			nodes: []*longhorn.Node{says("a", "10.0.0.1", "10.244.3.1")},
+			want:  "any", message: notKnown + "b;",
+		},
+		{
+			name:  "a node without a daemon and podCIDR → any",
+			kube:  []*corev1.Node{kube("b", "10.0.0.2"), kube("a", "10.0.0.1", "10.1.1.0/24"), kube("c", "10.0.0.3")},
+			nodes: []*longhorn.Node{says("a", "10.0.0.1", "10.1.1.1")},
+			want:  "any", message: notKnown + "b, c;",
+		},
+		{
+			name:  "daemons of an earlier release → any",
+			kube:  []*corev1.Node{kube("a", "10.0.0.1", "10.1.1.0/24")},
+			nodes: []*longhorn.Node{says("a")},
+			want:  "any", message: notKnown + "a;",
+		},
+		{
+			name:  "a daemon that looked at another network → any",
+			kube:  []*corev1.Node{kube("a", "10.0.0.1")},
+			nodes: []*longhorn.Node{says("a", "10.1.1.7")},
+			want:  "any", message: notKnown + "a;",
+		},
+		{
+			name: "many that are not known → the first are named",
+			kube: []*corev1.Node{kube("f", "10.0.0.6"), kube("a", "10.0.0.1"), kube("b", "10.0.0.2"), kube("c", "10.0.0.3"), kube("d", "10.0.0.4"), kube("e", "10.0.0.5")},
+			want: "any", message: notKnown + "a, b, c, d, e;",
+		},
+		{
+			name:    "a node that is not known, and networks from the setting → both",
+			allowed: "nodes, 10.244.0.0/28,192.0.2.9",
+			kube:    []*corev1.Node{kube("b", "10.0.0.2")},
+			want:    "10.0.0.2,10.244.0.0/28,192.0.2.9",
+		},
+		{
+			name:    "networks alone → no node",
+			allowed: "10.0.0.0/8",
+			kube:    []*corev1.Node{kube("a", "192.0.2.1")},
+			nodes:   []*longhorn.Node{says("a", "192.0.2.1")},
+			want:    "10.0.0.0/8",
+		},
+		{
+			name:    "any → any",
+			allowed: "any",
+			kube:    []*corev1.Node{kube("a", "10.0.0.1")},
+			nodes:   []*longhorn.Node{says("a", "10.0.0.1")},
+			want:    "any", message: "setting rwx-volume-allowed-clients is any",
+		},
+		{
+			name:  "a node that left the cluster → not listed",
+			kube:  []*corev1.Node{kube("a", "10.0.0.1")},
+			nodes: []*longhorn.Node{says("a", "10.0.0.1"), says("b", "10.0.0.2")},
+			want:  "10.0.0.1",
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if c.allowed == "" {
+				c.allowed = "nodes"
+			}
+			allowed, err := types.ParseShareClients(c.allowed)
+			require.NoError(t, err)
+			in := ClientsInput{Allowed: allowed, KubeNodes: c.kube, Nodes: map[string]*longhorn.Node{}}
+			for _, n := range c.nodes {
+				in.Nodes[n.Name] = n
+			}
+			got := clientsOf(in)
+			assert.Equal(t, c.want, strings.Join(strings.Fields(got["clients"]), ","))
+			if c.message == "" {
+				assert.Empty(t, got["message"])
+			} else {
+				assert.Contains(t, got["message"], c.message)
+			}
+		})
+	}
+}
+
+func TestClientsLimited(t *testing.T) {
+	limits := map[string]string{"clients": "10.0.0.1\n"}
+	open := map[string]string{"clients": "any", "reason": "AddressesNotKnown", "message": "node a is not known"}
+	withList := &corev1.Pod{Spec: corev1.PodSpec{Volumes: []corev1.Volume{{Name: "dev"}, {Name: "clients"}}}}
+	older := &corev1.Pod{Spec: corev1.PodSpec{Volumes: []corev1.Volume{{Name: "dev"}}}}
+	for _, c := range []struct {
+		name string
+		pod  *corev1.Pod
+		data map[string]string
+		want string
+		text string
+	}{
+		{"a list → limited", withList, limits, "True", "ConfigMap longhorn-share-clients"},
+		{"a list, no pod yet → the next one is", nil, limits, "True", ""},
+		{"any → open, and why", withList, open, "False AddressesNotKnown", "node a is not known"},
+		{"no list yet → open", withList, nil, "False NotListedYet", ""},
+		{"a list, and a pod that has none → open", older, limits, "False PodOfEarlierRelease", "earlier release"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got := clientsLimited(c.pod, c.data)
+			assert.Equal(t, "ClientsLimited", got.Type)
+			assert.Equal(t, c.want, strings.TrimSpace(string(got.Status)+" "+got.Reason))
+			assert.Contains(t, got.Message, c.text)
+		})
+	}
+}
+
+// TestTheListFollowsNodesAndSetting: the ConfigMap is made, follows, and is made anew where it is deleted or changed.
+func TestTheListFollowsNodesAndSetting(t *testing.T) {
+	h := testutil.New(t, kube("a", "10.0.0.1"), says("a", "10.0.0.1", "10.1.1.1"), build.Setting(types.SettingRWXVolumeAllowedClients, "nodes"))
+	store := h.Datastore(datastore.Options{})
+	c, err := NewClients(ClientsDeps{
+		Env: h.Env(), Namespace: types.Namespace, ConfigMap: store.ShareClients, Nodes: store.Nodes, KubeNodes: store.KubeNodes,
+		Settings: store.Settings, Setting: store.Setting,
+	})
+	require.NoError(t, err)
+	h.EndWithTest(c.Run)
+	step := func(want string, writes ...string) {
+		t.Helper()
+		_, err := c.sync(t.Context(), types.ShareClientsConfigMap)
+		require.NoError(t, err)
+		h.ExpectWrites(writes...)
+		h.CatchUp()
+		cm, err := store.ShareClients.GetRO(types.ShareClientsConfigMap)
+		require.NoError(t, err)
+		assert.Equal(t, want, cm.Data["clients"])
+	}
+	_, err = c.sync(t.Context(), types.ShareClientsConfigMap)
+	require.NoError(t, err)
+	h.ExpectWrites("create configmaps/longhorn-share-clients")
+	_, err = c.sync(t.Context(), types.ShareClientsConfigMap)
+	require.ErrorIs(t, err, queue.ErrStale, "the cache has not shown it yet")
+	h.ExpectWrites("create configmaps/longhorn-share-clients") // which the API server refuses
+	h.CatchUp()
+	step("10.0.0.1\n10.1.1.1\n")
+	h.Overwrite(says("a", "10.0.0.1", "10.1.1.2"))
+	h.CatchUp()
+	step("10.0.0.1\n10.1.1.2\n", "update configmaps/longhorn-share-clients")
+	h.Overwrite(build.Setting(types.SettingRWXVolumeAllowedClients, "any"))
+	h.CatchUp()
+	step("any", "update configmaps/longhorn-share-clients")
+}
+
+func TestWhatWakesTheList(t *testing.T) {
+	was, is := says("a", "10.0.0.1"), says("a", "10.0.0.1")
+	is.Status.DiskStatus = nil
+	assert.Empty(t, whenAddresses(was, is), "free space changes all the time")
+	assert.Equal(t, theClients, whenAddresses(was, says("a", "10.0.0.2")))
+	assert.Equal(t, theClients, whenAddresses(nil, is))
+	assert.Equal(t, theClients, whenAddresses(was, nil))
+	assert.Empty(t, whenKubeAddresses(kube("a", "10.0.0.1"), kube("a", "10.0.0.1")), "heartbeats come all the time")
+	assert.Equal(t, theClients, whenKubeAddresses(kube("a", "10.0.0.1"), kube("a", "10.0.0.2")))
+	assert.Equal(t, theClients, whenKubeAddresses(kube("a", "10.0.0.1"), kube("a", "10.0.0.1", "10.1.1.0/24")))
+	assert.Equal(t, theClients, whenKubeAddresses(kube("a", "10.0.0.1"), nil))
+	assert.Equal(t, theClients, whenAllowed(build.Setting("rwx-volume-allowed-clients", "any")))
+	assert.Empty(t, whenAllowed(build.Setting("log-level", "Info")))
+
+	h, c := start(t)
+	h.CatchUp()
+	limits := &corev1.ConfigMap{Data: map[string]string{"clients": "10.0.0.1\n"}}
+	more := &corev1.ConfigMap{Data: map[string]string{"clients": "10.0.0.1\n10.0.0.2\n"}}
+	open := &corev1.ConfigMap{Data: anyClient("R", "m")}
+	assert.Empty(t, c.whenClients(limits, more), "who they are is for the pods to know")
+	assert.Equal(t, []string{"vol"}, c.whenClients(limits, open))
+	assert.Equal(t, []string{"vol"}, c.whenClients(open, limits))
+	assert.Equal(t, []string{"vol"}, c.whenClients(nil, limits))
+	assert.Equal(t, []string{"vol"}, c.whenClients(limits, nil))
+}

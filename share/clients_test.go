@@ -1,0 +1,324 @@
+package share
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/google/nftables"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/longhorn-lep/longhorn-manager/internal/testutil/mountns"
+	"github.com/longhorn-lep/longhorn-manager/util/netns"
+)
+
+func TestParseClients(t *testing.T) {
+	for _, c := range []struct {
+		name, text string
+		want       []netip.Prefix
+		err        string
+	}{
+		{"any", "any\n", nil, ""},
+		{"addresses of both families", "10.0.0.7\nfd00::7\n", networks("10.0.0.7/32", "fd00::7/128"), ""},
+		{"IPv4 within IPv6 → IPv4", "::ffff:10.0.0.7", networks("10.0.0.7/32"), ""},
+		{"networks, host bits and all", "10.1.3.1/24\nfd00::1/64", networks("10.1.3.0/24", "fd00::/64"), ""},
+		{"nothing → an error", " \n", nil, "the list is empty"},
+		{"any and more → an error", "any\n10.0.0.7", nil, `"any" is neither an address nor a network`},
+		{"a name → an error", "10.0.0.7\nnode-1", nil, `"node-1" is neither an address nor a network`},
+		{"an address of a link → an error", "fe80::1%eth0", nil, `"fe80::1%eth0" is neither an address nor a network`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got, err := parseClients(c.text)
+			if c.err != "" {
+				require.EqualError(t, err, c.err)
+				return
+			}
+			require.NoError(t, err)
+			assert.Equal(t, c.want, got)
+		})
+	}
+}
+
+func networks(texts ...string) []netip.Prefix {
+	var all []netip.Prefix
+	for _, text := range texts {
+		all = append(all, netip.MustParsePrefix(text))
+	}
+	return all
+}
+
+// TestTheDoorkeeperFollowsItsFile writes the file, lets time pass, and sees what the kernel is asked for.
+func TestTheDoorkeeperFollowsItsFile(t *testing.T) {
+	var asked [][]netip.Prefix
+	var refusal error
+	now := time.Hour
+	d := newDoorkeeper(Options{ClientsFile: filepath.Join(t.TempDir(), "clients"), Log: quiet()})
+	d.now = func() time.Duration { return now }
+	d.limit = func(n []netip.Prefix) error { asked = append(asked, n); return refusal }
+	step := func(why, text string, want ...[]netip.Prefix) {
+		t.Helper()
+		if text != "" {
+			require.NoError(t, os.WriteFile(d.file, []byte(text), 0o600))
+		}
+		asked, now = nil, now+clientsRound
+		d.look()
+		assert.Equal(t, want, asked, why)
+	}
+	one, two := networks("10.0.0.1/32"), networks("10.0.0.1/32", "10.0.0.2/32")
+	step("there is no file", "", nil)
+	step("there still is none", "")
+	step("the list comes", "10.0.0.1", one)
+	step("at rest", "")
+	step("it is no list", "nonsense")
+	assert.NotEmpty(t, d.failed)
+	step("it is the former again", "10.0.0.1", one)
+	assert.Empty(t, d.failed)
+	refusal = errors.New("no nftables")
+	step("the kernel refuses", "10.0.0.1 10.0.0.2", two)
+	step("it is asked again", "", two)
+	refusal = nil
+	step("it agrees", "", two)
+	step("at rest again", "")
+	require.NoError(t, os.WriteFile(d.file, []byte("any"), 0o600))
+	asked = nil
+	d.look()
+	assert.Empty(t, asked, "it is not due")
+	step("it is due", "", nil)
+	step("the list is back", "10.0.0.1", one)
+	require.NoError(t, os.Remove(d.file))
+	step("it is gone", "", nil)
+}
+
+// door is a network with an echo server at a port, and a client's network beside it, which has any address of 192.0.2.0/24 and fd00:2::/64.
+type door struct {
+	t              *testing.T
+	server, client string
+}
+
+const doorPort = 2049
+
+func newDoor(t *testing.T) door {
+	t.Helper()
+	needs(t, "ip")
+	if os.Getuid() != 0 {
+		mountns.Missing(t, "root")
+	}
+	id := strconv.Itoa(os.Getpid())
+	d := door{t, "lh-door-" + id, "lh-caller-" + id}
+	for _, name := range []string{d.server, d.client} {
+		run(t, "ip", "netns", "add", name)
+		t.Cleanup(func() { run(t, "ip", "netns", "delete", name) })
+		run(t, "ip", "-n", name, "link", "set", "lo", "up")
+	}
+	run(t, "ip", "-n", d.client, "link", "add", "here", "type", "veth", "peer", "name", "there", "netns", d.server)
+	for i := 1; i <= 9; i++ {
+		run(t, "ip", "-n", d.client, "address", "add", fmt.Sprintf("192.0.2.%d/24", i), "dev", "here")
+		run(t, "ip", "-n", d.client, "address", "add", fmt.Sprintf("fd00:2::%d/64", i), "dev", "here", "nodad")
+	}
+	run(t, "ip", "-n", d.server, "address", "add", "192.0.2.100/24", "dev", "there")
+	run(t, "ip", "-n", d.server, "address", "add", "fd00:2::100/64", "dev", "there", "nodad")
+	run(t, "ip", "-n", d.client, "link", "set", "here", "up")
+	run(t, "ip", "-n", d.server, "link", "set", "there", "up")
+	run(t, "ip", "-n", d.server, "route", "add", "default", "via", "192.0.2.1") // to the source that the server is shown
+	run(t, "ip", "-n", d.server, "route", "add", "default", "via", "fd00:2::1")
+	d.in(d.server, func() error {
+		listener, err := net.Listen("tcp", fmt.Sprintf(":%d", doorPort))
+		if err != nil {
+			return err
+		}
+		t.Cleanup(func() { _ = listener.Close() })
+		go func() {
+			for {
+				conn, err := listener.Accept()
+				if err != nil {
+					return
+				}
+				go func() { _, _ = io.Copy(conn, conn) }()
+			}
+		}()
+		return nil
+	})
+	return d
+}
+
+func (d door) in(name string, act func() error) {
+	d.t.Helper()
+	require.NoError(d.t, netns.In("/run/netns/"+name, act))
+}
+
+// limit is what the share's process does in its network.
+func (d door) limit(n []netip.Prefix) {
+	d.t.Helper()
+	d.in(d.server, func() error { return limitClients(doorPort, n) })
+}
+
+// call begins a connection from an address of the client's network; nil: it gets no answer.
+func (d door) call(from string) net.Conn {
+	d.t.Helper()
+	to, limit := "192.0.2.100", patience
+	if netip.MustParseAddr(from).Is6() {
+		to = "fd00:2::100"
+	}
+	var conn net.Conn
+	d.in(d.client, func() error {
+		var err error
+		dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}, Timeout: limit}
+		conn, err = dialer.Dial("tcp", net.JoinHostPort(to, strconv.Itoa(doorPort)))
+		return err
+	})
+	d.t.Cleanup(func() { _ = conn.Close() })
+	d.echo(conn)
+	return conn
+}
+
+// refused checks that a connection from an address gets no answer. Where it did, it would do so at once.
+func (d door) refused(from string) {
+	d.t.Helper()
+	to := "192.0.2.100"
+	if netip.MustParseAddr(from).Is6() {
+		to = "fd00:2::100"
+	}
+	d.in(d.client, func() error {
+		dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}, Timeout: time.Second}
+		conn, err := dialer.Dial("tcp", net.JoinHostPort(to, strconv.Itoa(doorPort)))
+		if err == nil {
+			_ = conn.Close()
+			return fmt.Errorf("%s was let in", from)
+		}
+		var timeout net.Error
+		if !errors.As(err, &timeout) || !timeout.Timeout() {
+			return err
+		}
+		return nil
+	})
+}
+
+func (d door) echo(conn net.Conn) {
+	d.t.Helper()
+	require.NoError(d.t, conn.SetDeadline(time.Now().Add(patience)))
+	_, err := conn.Write([]byte("hello"))
+	require.NoError(d.t, err)
+	answer := make([]byte, 5)
+	_, err = io.ReadFull(conn, answer)
+	require.NoError(d.t, err)
+	assert.Equal(d.t, "hello", string(answer))
+}
+
+func TestOnlyListedClientsAreLetIn(t *testing.T) {
+	d := newDoor(t)
+	d.call("192.0.2.1") // whoever asks, where there is no list
+
+	d.limit(networks("192.0.2.1/32", "fd00:2::1/128", "192.0.2.4/30", "fd00:2::4/126"))
+	one := d.call("192.0.2.1")
+	six := d.call("fd00:2::1")
+	d.call("192.0.2.4")
+	d.call("192.0.2.7")
+	d.call("fd00:2::7")
+	d.refused("192.0.2.2")
+	d.refused("192.0.2.8")
+	d.refused("fd00:2::2")
+	d.refused("fd00:2::8")
+	d.in(d.server, func() error { // Ganesha's supervisor
+		conn, err := net.Dial("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(doorPort)))
+		if err == nil {
+			_ = conn.Close()
+		}
+		return err
+	})
+
+	d.limit(networks("192.0.2.2/32"))
+	d.call("192.0.2.2")
+	d.refused("192.0.2.1")
+	d.refused("fd00:2::1")
+	d.echo(one) // established before
+	d.echo(six)
+
+	d.limit(nil)
+	d.call("192.0.2.9")
+	d.call("fd00:2::9")
+}
+
+// TestTheDoorComesBeforeTheOneSource: the list is held against where clients are, not against what the server is shown.
+func TestTheDoorComesBeforeTheOneSource(t *testing.T) {
+	d := newDoor(t)
+	d.limit(networks("192.0.2.1/32", "fd00:2::1/128"))
+	d.in(d.server, func() error { return showOneSource(doorPort) })
+	one := d.call("192.0.2.1")
+	d.call("fd00:2::1")
+	d.refused("192.0.2.2")
+	d.refused("fd00:2::2")
+	d.limit(networks("192.0.2.2/32"))
+	d.call("192.0.2.2")
+	d.echo(one)
+}
+
+func TestALongListFitsTheKernel(t *testing.T) {
+	d := newDoor(t)
+	var long []netip.Prefix
+	for i := range 20_000 {
+		long = append(long, netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), 32))
+	}
+	d.limit(append(long, networks("192.0.2.1/32")...))
+	d.call("192.0.2.1")
+	d.refused("192.0.2.2")
+}
+
+// TestAShareRefusesStrangers: the process brings the list to the kernel, at its start and later.
+func TestAShareRefusesStrangers(t *testing.T) {
+	if !own(t) {
+		return
+	}
+	dir := t.TempDir()
+	file := filepath.Join(dir, "clients")
+	require.NoError(t, os.WriteFile(file, []byte("192.0.2.9"), 0o600))
+	r := startRole(t, dir, loopDevice(t, newImage(t, 64<<20)), nil)
+	r.await("Only listed clients may mount the share", 1)
+	r.await(sayServed, 1)
+	r.wantRules("192.0.2.9")
+	require.NoError(t, os.WriteFile(file, []byte("192.0.2.9\n192.0.2.1"), 0o600))
+	r.await("Only listed clients may mount the share", 2)
+	r.wantRules("192.0.2.1", "192.0.2.9")
+	r.write("file", "data") // from its own network
+	r.wantRead("file", "data")
+	r.terminate()
+}
+
+// wantRules wants these hosts in the set of the role's network.
+func (r *role) wantRules(hosts ...string) {
+	r.t.Helper()
+	var got []string
+	require.NoError(r.t, netns.In(fmt.Sprintf("/proc/%d/ns/net", r.cmd.Process.Pid), func() error {
+		var err error
+		got, err = listedHosts()
+		return err
+	}))
+	assert.ElementsMatch(r.t, hosts, got)
+}
+
+// listedHosts are the IPv4 addresses in the set of this network.
+func listedHosts() ([]string, error) {
+	c, err := nftables.New()
+	if err != nil {
+		return nil, err
+	}
+	table := &nftables.Table{Family: nftables.TableFamilyINet, Name: clientsTable}
+	set, err := c.GetSetByName(table, fmt.Sprintf("hosts%d", unix.NFPROTO_IPV4))
+	if err != nil {
+		return nil, err
+	}
+	elements, err := c.GetSetElements(set)
+	var hosts []string
+	for _, e := range elements {
+		hosts = append(hosts, net.IP(e.Key).String())
+	}
+	return hosts, err
+}

@@ -1,0 +1,89 @@
+package types
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// The ConfigMap ShareClientsConfigMap says who may mount shared volumes: under ShareClientsKey the word ShareClientsAny, or addresses and networks,
+// one a line. The pod of a share has it as a directory. A pod whose ConfigMap is missing refuses no client.
+const (
+	ShareClientsConfigMap = "longhorn-share-clients"
+	ShareClientsKey       = "clients"
+	// ShareClientsReasonKey and ShareClientsMessageKey say why, where it is ShareClientsAny.
+	ShareClientsReasonKey  = "reason"
+	ShareClientsMessageKey = "message"
+	// ShareClientsDirectory is where a share's pod has the ConfigMap.
+	ShareClientsDirectory = "/etc/longhorn-share"
+)
+
+// The words of SettingRWXVolumeAllowedClients. ShareClientsAny stands in the ConfigMap, too.
+const (
+	ShareClientsNodes = "nodes"
+	ShareClientsAny   = "any"
+)
+
+// ShareClients are those that may mount shared volumes.
+type ShareClients struct {
+	// Any: whoever reaches the server. The rest counts for nothing then.
+	Any bool
+	// Nodes of the cluster, and Networks, without host bits, in order.
+	Nodes    bool
+	Networks []netip.Prefix
+}
+
+// ParseShareClients reads the value of SettingRWXVolumeAllowedClients: words and networks with commas between them. An error is a clause that follows
+// the value.
+func ParseShareClients(value string) (ShareClients, error) {
+	var c ShareClients
+	for _, word := range strings.Split(value, ",") {
+		switch word = strings.TrimSpace(word); word {
+		case ShareClientsAny:
+			c.Any = true
+		case ShareClientsNodes:
+			c.Nodes = true
+		default:
+			network, err := ParseShareClient(word)
+			if err != nil {
+				return c, fmt.Errorf("must be %s, %s, addresses and networks, separated by ','; %q is none of them", ShareClientsNodes, ShareClientsAny, word)
+			}
+			c.Networks = append(c.Networks, network)
+		}
+	}
+	if c.Any && (c.Nodes || len(c.Networks) > 0) {
+		return c, fmt.Errorf("must not have anything beside %s, which is all", ShareClientsAny)
+	}
+	c.Networks = SortShareClients(c.Networks)
+	return c, nil
+}
+
+func checkShareClients(value string) error {
+	_, err := ParseShareClients(value)
+	return err
+}
+
+// ParseShareClient reads an address or a network (192.0.2.0/24). Host bits are dropped, and an IPv4 address within IPv6 is the IPv4 address.
+func ParseShareClient(text string) (netip.Prefix, error) {
+	if address, err := netip.ParseAddr(text); err == nil && address.Zone() == "" {
+		address = address.Unmap()
+		return netip.PrefixFrom(address, address.BitLen()), nil
+	}
+	network, err := netip.ParsePrefix(text)
+	if err != nil || network.Addr().Is4In6() {
+		return netip.Prefix{}, fmt.Errorf("%q is neither an address nor a network", text)
+	}
+	return network.Masked(), nil
+}
+
+// SortShareClients returns the networks in order, each once.
+func SortShareClients(networks []netip.Prefix) []netip.Prefix {
+	sorted := slices.SortedFunc(slices.Values(networks), func(a, b netip.Prefix) int {
+		if order := a.Addr().Compare(b.Addr()); order != 0 {
+			return order
+		}
+		return a.Bits() - b.Bits()
+	})
+	return slices.Compact(sorted)
+}
