@@ -76,51 +76,6 @@ func (k *kind) resourceMethods() []string {
 	return methods
 }
 
-func (k *kind) serveCollection(r *http.Request) (reply, error) {
-	switch {
-	case isSafe(r.Method):
-		objects, err := k.list(r.Context())
-		if err != nil {
-			return reply{}, err
-		}
-		return reply{http.StatusOK, k.collection(baseURL(r), objects)}, nil
-	case r.Method == http.MethodPost && k.create != nil:
-		return k.answer(r, http.StatusCreated, func(body []byte) (v1.Object, error) { return k.create(r.Context(), body) })
-	}
-	return reply{}, &methodError{method: r.Method, allowed: k.collectionMethods()}
-}
-
-func (k *kind) serveResource(r *http.Request) (reply, error) {
-	ctx, id := r.Context(), r.PathValue("id")
-	switch {
-	case isSafe(r.Method):
-		return k.answer(r, http.StatusOK, func([]byte) (v1.Object, error) { return k.get(ctx, id) })
-	case r.Method == http.MethodPut && k.update != nil:
-		return k.answer(r, http.StatusOK, func(body []byte) (v1.Object, error) { return k.update(ctx, id, body) })
-	case r.Method == http.MethodDelete && k.remove != nil:
-		return reply{status: http.StatusNoContent}, k.remove(ctx, id)
-	case r.Method == http.MethodPost && len(k.actions) > 0:
-		return k.serveAction(r, id)
-	}
-	allowed := k.resourceMethods()
-	if len(k.actions) > 0 {
-		allowed = append(allowed, http.MethodPost)
-	}
-	return reply{}, &methodError{method: r.Method, allowed: allowed}
-}
-
-func (k *kind) serveAction(r *http.Request, id string) (reply, error) {
-	name := r.URL.Query().Get("action")
-	var names []string
-	for _, a := range k.actions {
-		if a.name == name {
-			return k.answer(r, http.StatusOK, func(body []byte) (v1.Object, error) { return a.do(r.Context(), id, body) })
-		}
-		names = append(names, a.name)
-	}
-	return reply{}, &manager.Invalid{Field: "action", Value: name, Rule: "must be one of " + strings.Join(names, ", ")}
-}
-
 // answer reads the body, calls work and links the result.
 func (k *kind) answer(r *http.Request, status int, work func(body []byte) (v1.Object, error)) (reply, error) {
 	body, err := io.ReadAll(r.Body)

@@ -5,7 +5,8 @@
 //
 // Everything about a type of resource stands once, in the table of kinds (kinds.go):
 // its routes, methods, actions, links and schema all come from there, so the API
-// advertises nothing that does not exist.
+// advertises nothing that does not exist. The table of routes (route.go) names the verb
+// and the resource of each request, so that a handler in front can decide who may make it.
 //
 //	client ──► any daemon ──► Forwarder ──► leader ──► Server ──► manager.Manager
 //	                              └── /metrics, /healthz: answered here
@@ -46,6 +47,8 @@ type Server struct {
 	log     *logrus.Entry
 	kinds   []kind
 	schemas []v1.Schema // without links
+	table   []Route
+	api     *http.ServeMux // of the table's routes
 	mux     *http.ServeMux
 }
 
@@ -58,9 +61,9 @@ func NewServer(d Deps) *Server {
 	guard.SetDenyHandler(s.handle(func(*http.Request) (reply, error) {
 		return reply{}, &refusal{http.StatusForbidden, "requests from pages of other origins are not accepted"}
 	}))
-	api := http.NewServeMux()
-	s.routes(api)
-	s.mux.Handle("/", guard.Handler(api))
+	s.table = s.routes()
+	s.api = s.handler()
+	s.mux.Handle("/", guard.Handler(s.api))
 	s.mux.HandleFunc(pathHealthz, healthz(d.Healthy))
 	if d.Metrics != nil {
 		s.mux.Handle("GET "+pathMetrics, d.Metrics)
@@ -71,22 +74,28 @@ func NewServer(d Deps) *Server {
 // ServeHTTP answers a request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
 
-func (s *Server) routes(mux *http.ServeMux) {
-	mux.HandleFunc("/{$}", s.handle(onlyGet(s.listVersions)))
-	mux.HandleFunc("/v1/apiversions", s.handle(onlyGet(s.listVersions)))
-	mux.HandleFunc("/v1/apiversions/v1", s.handle(onlyGet(s.getVersion)))
-	mux.HandleFunc("/v1", s.handle(onlyGet(s.getVersion)))
-	mux.HandleFunc("/v1/{$}", s.handle(onlyGet(s.getVersion)))
-	mux.HandleFunc("/v1/schemas", s.handle(onlyGet(s.listSchemas)))
-	mux.HandleFunc("/v1/schemas/{id}", s.handle(onlyGet(s.getSchema)))
-	for i := range s.kinds {
-		k := &s.kinds[i]
-		mux.HandleFunc("/v1/"+k.path(), s.handle(k.serveCollection))
-		mux.HandleFunc("/v1/"+k.path()+"/{id}", s.handle(k.serveResource))
+// handler answers the requests of the routes, and refuses all others.
+func (s *Server) handler() *http.ServeMux {
+	mux := http.NewServeMux()
+	isHandled := map[string]bool{}
+	for _, route := range s.table {
+		if isHandled[route.Path] {
+			continue
+		}
+		isHandled[route.Path] = true
+		routes := s.routesAt(route.Path)
+		mux.HandleFunc(route.Path, s.handle(func(r *http.Request) (reply, error) {
+			route, err := pick(routes, r)
+			if err != nil {
+				return reply{}, err
+			}
+			return route.answer(r)
+		}))
 	}
 	mux.HandleFunc("/", s.handle(func(r *http.Request) (reply, error) {
 		return reply{}, &refusal{http.StatusNotFound, "there is nothing at " + r.URL.Path}
 	}))
+	return mux
 }
 
 // reply is a response that is not an error. A nil body is sent as no body.
@@ -127,16 +136,6 @@ func (s *Server) entry(r *http.Request, status int) *logrus.Entry {
 }
 
 func isSafe(method string) bool { return method == http.MethodGet || method == http.MethodHead }
-
-// onlyGet refuses all methods but GET and HEAD.
-func onlyGet(answer func(*http.Request) (reply, error)) func(*http.Request) (reply, error) {
-	return func(r *http.Request) (reply, error) {
-		if !isSafe(r.Method) {
-			return reply{}, &methodError{method: r.Method, allowed: []string{http.MethodGet}}
-		}
-		return answer(r)
-	}
-}
 
 func healthz(healthy func() error) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {

@@ -1,0 +1,65 @@
+package api
+
+import (
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestRouteOf(t *testing.T) {
+	b := newBench(t)
+	cases := map[string]string{ // request → verb, resource and action; "": the server refuses it
+		"GET /":                              "list",
+		"GET /v1":                            "get",
+		"GET /v1/schemas":                    "list",
+		"GET /v1/schemas/volume":             "get",
+		"GET /v1/volumes":                    "list volumes",
+		"HEAD /v1/volumes":                   "list volumes",
+		"GET /v1/volumes/a?action=attach":    "get volumes",
+		"POST /v1/volumes":                   "create volumes",
+		"DELETE /v1/volumes/a%2fb":           "delete volumes",
+		"POST /v1/volumes/a?action=attach":   "update volumes attach",
+		"PUT /v1/nodes/node-1":               "update nodes",
+		"POST /v1/nodes/n?action=diskUpdate": "update nodes diskUpdate",
+		"PUT /v1/settings/log-level":         "update settings",
+		"GET /v1/volumeattachments":          "list volumeattachments",
+		"POST /v1/volumes/a?action=explode":  "",
+		"POST /v1/volumes/a":                 "",
+		"PATCH /v1/volumes/a":                "",
+		"DELETE /v1/volumes":                 "",
+		"GET /v1/nix":                        "",
+		"GET /v1/volumes/a/b":                "",
+	}
+	for request, want := range cases {
+		t.Run(request, func(t *testing.T) {
+			method, path, _ := strings.Cut(request, " ")
+			route, ok := b.server.RouteOf(httptest.NewRequestWithContext(t.Context(), method, path, nil))
+			assert.Equal(t, want != "", ok)
+			assert.Equal(t, want, strings.TrimSpace(strings.Join([]string{route.Verb, route.Resource, route.Action}, " ")))
+		})
+	}
+}
+
+// TestEveryRouteIsAnswered: what the table has is neither a wrong path nor a wrong method, and no two routes are the same.
+func TestEveryRouteIsAnswered(t *testing.T) {
+	b := newBench(t)
+	seen := map[string]bool{}
+	for _, route := range b.server.Routes() {
+		path := strings.NewReplacer("{id}", "nix", "{$}", "").Replace(route.Path)
+		if route.Action != "" {
+			path += "?action=" + route.Action
+		}
+		request := route.Method + " " + path
+		require.False(t, seen[request], "%s is there twice", request)
+		seen[request] = true
+		w := do(t, b.server, route.Method, path, "")
+		assert.NotEqual(t, 405, w.Code, request)
+		assert.NotContains(t, w.Body.String(), "there is nothing at", request)
+		got, ok := b.server.RouteOf(httptest.NewRequestWithContext(t.Context(), route.Method, path, nil))
+		assert.True(t, ok, request)
+		assert.Equal(t, route.Path+" "+route.Verb+" "+route.Action, got.Path+" "+got.Verb+" "+got.Action, request)
+	}
+}
