@@ -84,7 +84,7 @@ func TestTheClientReadsNodesAndSettings(t *testing.T) {
 	assert.Len(t, settings, len(types.Settings()))
 	setting, err := c.UpdateSetting(ctx, "default-replica-count", "3")
 	require.NoError(t, err)
-	assert.Equal(t, "3", setting.Value)
+	assert.Equal(t, `{"v1":"3","v2":"3"}`, setting.Value)
 	volumes, err := c.Volumes(ctx)
 	require.NoError(t, err)
 	assert.Empty(t, volumes)

@@ -102,6 +102,7 @@ func decode[T any](body []byte) (T, error) {
 	var syntax *json.SyntaxError
 	var mismatch *json.UnmarshalTypeError
 	var quantity *v1.QuantityError
+	var setting *v1.SettingValueError
 	switch {
 	case err == nil:
 		return value, nil
@@ -116,6 +117,8 @@ func decode[T any](body []byte) (T, error) {
 		}
 	case errors.As(err, &quantity):
 		return value, &manager.Invalid{Field: "size", Rule: quantity.Error()}
+	case errors.As(err, &setting):
+		return value, &manager.Invalid{Field: "value", Rule: setting.Error()}
 	}
 	return value, &refusal{http.StatusBadRequest, fmt.Sprintf("the body cannot be read: %v", err)}
 }

@@ -193,9 +193,12 @@ var refusals = map[string]struct {
 	"a setting without a value → the field": {
 		"PUT", setting, `{}`, 422, "Unprocessable Entity", "value: must be given; an empty text means the default",
 	},
+	"a setting with a list → the field": {
+		"PUT", setting, `{"value":["2"]}`, 422, "Unprocessable Entity", `value: ["2"] is neither a string, a number, a truth value nor an object`,
+	},
 	"a setting out of bounds → the rule": {
 		"PUT", setting, `{"value":"0"}`, 422, "Unprocessable Entity",
-		`value: setting default-replica-count: value "0" is less than 1`,
+		`value: setting default-replica-count with invalid value "0": it is less than 1`,
 	},
 	"an unknown setting → not found": {
 		"PUT", "/v1/settings/nix", `{"value":"0"}`, 404, "Not Found", `setting "nix" does not exist`,
@@ -325,9 +328,36 @@ func TestUpdatesReachTheObjects(t *testing.T) {
 	w = do(t, b.server, "PUT", "/v1/settings/default-replica-count", `{"value":"2"}`)
 	s := decoded[v1.Setting](t, w)
 	assert.Equal(t, 200, w.Code, w.Body)
-	assert.Equal(t, "2", s.Value)
+	assert.Equal(t, `{"v1":"2","v2":"2"}`, s.Value)
 	assert.Equal(t, int64(20), s.Definition.Range["maximum"])
 	b.ExpectWrites("update nodes/node-1", "update nodes/node-1", "update settings/default-replica-count")
+}
+
+// TestASettingPerDataEngine: Longhorn's clients write a plain value or JSON with one for each data engine, and read JSON.
+func TestASettingPerDataEngine(t *testing.T) {
+	cases := map[string]struct{ setting, body, value, inForce string }{
+		"a text → for both engines":         {"default-replica-count", `{"value":"2"}`, `{"v1":"2","v2":"2"}`, "2"},
+		"a number → its text":               {"default-replica-count", `{"VALUE":2}`, `{"v1":"2","v2":"2"}`, "2"},
+		"JSON in a text → as it is":         {"default-replica-count", `{"value":"{\"v1\":\"2\",\"v2\":\"4\"}"}`, `{"v1":"2","v2":"4"}`, "2"},
+		"an object → its text":              {"default-replica-count", `{"value": {"v1": "2", "v2": "4"}}`, `{"v1":"2","v2":"4"}`, "2"},
+		"a whole resource → its value":      {"default-replica-count", `{"id":"x","type":"setting","value":"2","applied":false,"definition":{"default":"1"}}`, `{"v1":"2","v2":"2"}`, "2"},
+		"a truth value, not per engine":     {"replica-soft-anti-affinity", `{"value":true}`, "true", "true"},
+		"empty → the default, for each one": {"default-replica-count", `{"value":""}`, `{"v1":"3","v2":"3"}`, "3"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			w := do(t, b.server, "PUT", "/v1/settings/"+c.setting, c.body)
+			require.Equal(t, 200, w.Code, w.Body)
+			s := decoded[v1.Setting](t, w)
+			assert.Equal(t, c.value, s.Value)
+			assert.Equal(t, c.inForce, s.ValueInForce)
+			b.ExpectWrites("create settings/" + c.setting)
+		})
+	}
+	s := decoded[v1.Setting](t, do(t, newBench(t).server, "GET", setting, ""))
+	assert.True(t, s.Definition.DataEngineSpecific)
+	assert.Equal(t, `{"v1":"3","v2":"3"}`, s.Definition.Default)
 }
 
 func TestASettingIsShownWithItsDefinition(t *testing.T) {

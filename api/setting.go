@@ -27,7 +27,7 @@ func settingKind(m *manager.Manager) kind {
 			if in.Value == nil {
 				return nil, &manager.Invalid{Field: "value", Rule: "must be given; an empty text means the default"}
 			}
-			return objectOf(settingOf)(m.UpdateSetting(ctx, id, *in.Value))
+			return objectOf(settingOf)(m.UpdateSetting(ctx, id, string(*in.Value)))
 		},
 	}
 }
@@ -36,7 +36,7 @@ func settingOf(view manager.SettingView) *v1.Setting {
 	return &v1.Setting{
 		Resource:     v1.Resource{ID: view.Name},
 		Name:         view.Name,
-		Value:        view.Value,
+		Value:        view.Definition.PerEngineText(view.Value),
 		ValueInForce: view.ValueInForce,
 		Applied:      view.Applied,
 		Definition:   definitionOf(view.Definition),
@@ -45,15 +45,16 @@ func settingOf(view manager.SettingView) *v1.Setting {
 
 func definitionOf(d types.SettingDefinition) v1.SettingDefinition {
 	wire := v1.SettingDefinition{
-		DisplayName: d.DisplayName,
-		Description: d.Description,
-		Category:    d.Category,
-		Type:        string(d.Type),
-		Required:    true,
-		ReadOnly:    d.ReadOnly,
-		Default:     d.Default,
-		Options:     d.Options,
-		Effect:      string(d.Effect),
+		DisplayName:        d.DisplayName,
+		Description:        d.Description,
+		Category:           d.Category,
+		Type:               string(d.Type),
+		Required:           true,
+		ReadOnly:           d.ReadOnly,
+		Default:            d.PerEngineText(d.Default),
+		DataEngineSpecific: d.PerEngine,
+		Options:            d.Options,
+		Effect:             string(d.Effect),
 	}
 	for key, bound := range map[string]*int64{"minimum": d.Minimum, "maximum": d.Maximum} {
 		if bound == nil {

@@ -53,11 +53,11 @@ func TestUpdateSetting(t *testing.T) {
 	})
 	t.Run("a value out of bounds → refused", func(t *testing.T) {
 		_, err := newBench(t).UpdateSetting(t.Context(), "default-replica-count", "21")
-		wantInvalid(t, err, "value", `value: setting default-replica-count: value "21" is more than 20`)
+		wantInvalid(t, err, "value", `value: setting default-replica-count with invalid value "21": it is more than 20`)
 	})
 	t.Run("no option → refused with the options", func(t *testing.T) {
 		_, err := newBench(t).UpdateSetting(t.Context(), "replica-auto-balance", "much")
-		wantInvalid(t, err, "value", `value: setting replica-auto-balance: value "much" is none of disabled, least-effort, best-effort`)
+		wantInvalid(t, err, "value", `value: setting replica-auto-balance with invalid value "much": it is none of disabled, least-effort, best-effort`)
 	})
 	t.Run("an unknown name → not found", func(t *testing.T) {
 		_, err := newBench(t).UpdateSetting(t.Context(), "nix", "1")

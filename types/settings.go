@@ -151,7 +151,8 @@ func (d SettingDefinition) check(value string) error {
 		return nil
 	}
 	if err := d.checkValue(value); err != nil {
-		return fmt.Errorf("setting %s: value %q %w", d.Name, value, err)
+		// Scripts that come from Longhorn look for the words "<name> with invalid value".
+		return fmt.Errorf("setting %s with invalid value %q: it %w", d.Name, value, err)
 	}
 	return nil
 }
@@ -207,6 +208,19 @@ func (d SettingDefinition) perEngine(value string) (string, error) {
 		return "", fmt.Errorf("has no value for the data engine v1")
 	}
 	return values["v1"], nil
+}
+
+// PerEngineText is a value in the form in which Longhorn's clients read it: JSON with the value for each data engine, where the
+// setting is PerEngine. A value that is stored in that form, or that is torn JSON, stays as it is.
+func (d SettingDefinition) PerEngineText(value string) string {
+	if !d.PerEngine || strings.HasPrefix(value, "{") {
+		return value
+	}
+	text, err := json.Marshal(map[string]string{"v1": value, "v2": value})
+	if err != nil {
+		panic("BUG: a map of texts is no JSON: " + err.Error())
+	}
+	return string(text)
 }
 
 func bound(n int64) *int64 { return &n }

@@ -24,7 +24,7 @@ func TestAReadOnlySettingKeepsItsDefault(t *testing.T) {
 	d := SettingDefinition{Name: "told", Type: SettingTypeString, Default: "a", ReadOnly: true}
 	assert.NoError(t, d.check("a"))
 	assert.NoError(t, d.check(""))
-	assert.EqualError(t, d.check("b"), `setting told: value "b" cannot be set: the setting is read-only`)
+	assert.EqualError(t, d.check("b"), `setting told with invalid value "b": it cannot be set: the setting is read-only`)
 }
 
 // TestEffectsAreTrue: a setting acts if, and only if, the program outside this package

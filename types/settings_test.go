@@ -37,21 +37,21 @@ func TestCheckSetting(t *testing.T) {
 		want    string // the error; empty: valid
 	}{
 		{"a number in bounds → valid", "default-replica-count", "20", ""},
-		{"above the bound → refused", "default-replica-count", "21", `setting default-replica-count: value "21" is more than 20`},
-		{"below the bound → refused", "default-replica-count", "0", `setting default-replica-count: value "0" is less than 1`},
-		{"a fraction → refused", "default-replica-count", "2.5", `setting default-replica-count: value "2.5" is not a whole number`},
+		{"above the bound → refused", "default-replica-count", "21", `setting default-replica-count with invalid value "21": it is more than 20`},
+		{"below the bound → refused", "default-replica-count", "0", `setting default-replica-count with invalid value "0": it is less than 1`},
+		{"a fraction → refused", "default-replica-count", "2.5", `setting default-replica-count with invalid value "2.5": it is not a whole number`},
 		{"a number for each engine → that of v1 is checked", "default-replica-count", `{"v1":"2","v2":"99"}`, ""},
-		{"v1 of it out of bounds → refused", "default-replica-count", `{"v1":"21"}`, `setting default-replica-count: value "{\"v1\":\"21\"}" is more than 20`},
-		{"none for v1 → refused", "default-replica-count", `{"v2":"2"}`, `setting default-replica-count: value "{\"v2\":\"2\"}" has no value for the data engine v1`},
-		{"torn JSON → refused", "default-replica-count", `{"v1"`, `setting default-replica-count: value "{\"v1\"" is not JSON with a text for each data engine, such as {"v1":"3"}`},
-		{"JSON where engines do not differ → refused", "storage-minimal-available-percentage", `{"v1":"2"}`, `setting storage-minimal-available-percentage: value "{\"v1\":\"2\"}" is not a whole number`},
+		{"v1 of it out of bounds → refused", "default-replica-count", `{"v1":"21"}`, `setting default-replica-count with invalid value "{\"v1\":\"21\"}": it is more than 20`},
+		{"none for v1 → refused", "default-replica-count", `{"v2":"2"}`, `setting default-replica-count with invalid value "{\"v2\":\"2\"}": it has no value for the data engine v1`},
+		{"torn JSON → refused", "default-replica-count", `{"v1"`, `setting default-replica-count with invalid value "{\"v1\"": it is not JSON with a text for each data engine, such as {"v1":"3"}`},
+		{"JSON where engines do not differ → refused", "storage-minimal-available-percentage", `{"v1":"2"}`, `setting storage-minimal-available-percentage with invalid value "{\"v1\":\"2\"}": it is not a whole number`},
 		{"true → valid", "replica-soft-anti-affinity", "true", ""},
-		{"yes → refused", "replica-soft-anti-affinity", "yes", `setting replica-soft-anti-affinity: value "yes" is neither true nor false`},
+		{"yes → refused", "replica-soft-anti-affinity", "yes", `setting replica-soft-anti-affinity with invalid value "yes": it is neither true nor false`},
 		{"an option → valid", "node-drain-policy", "block-for-eviction", ""},
-		{"no option → refused, with the options", "replica-auto-balance", "most", `setting replica-auto-balance: value "most" is none of disabled, least-effort, best-effort`},
+		{"no option → refused, with the options", "replica-auto-balance", "most", `setting replica-auto-balance with invalid value "most": it is none of disabled, least-effort, best-effort`},
 		{"an absolute path → valid", "default-data-path", "/mnt/a", ""},
-		{"a relative path → refused", "default-data-path", "mnt/a", `setting default-data-path: value "mnt/a" must be an absolute path`},
-		{"the root directory in disguise → refused", "default-data-path", "/a/..", `setting default-data-path: value "/a/.." is a directory of the system; give a disk a directory of its own, such as one below /mnt or /var/lib/longhorn`},
+		{"a relative path → refused", "default-data-path", "mnt/a", `setting default-data-path with invalid value "mnt/a": it must be an absolute path`},
+		{"the root directory in disguise → refused", "default-data-path", "/a/..", `setting default-data-path with invalid value "/a/..": it is a directory of the system; give a disk a directory of its own, such as one below /mnt or /var/lib/longhorn`},
 		{"empty → valid, the default", "default-data-path", "", ""},
 		{"an unknown name → refused", "nix", "1", `setting "nix" does not exist`},
 	} {
@@ -98,4 +98,20 @@ func TestSettingValuesHaveTheirTypes(t *testing.T) {
 	assert.Equal(t, "/data", values("/data").Text(types.SettingDefaultDataPath))
 	assert.PanicsWithValue(t, `BUG: setting default-data-path is read as int, and is "string"`, func() { values("1").Int(types.SettingDefaultDataPath) })
 	assert.PanicsWithValue(t, `BUG: setting nix is read as bool, and is ""`, func() { values("1").Bool("nix") })
+}
+
+func TestPerEngineText(t *testing.T) {
+	for _, tc := range []struct{ name, setting, value, want string }{
+		{"a plain value → for both engines", "default-replica-count", "2", `{"v1":"2","v2":"2"}`},
+		{"JSON → as it is", "default-replica-count", `{"v1":"2","v2":"5"}`, `{"v1":"2","v2":"5"}`},
+		{"torn JSON → as it is", "default-replica-count", `{"v1"`, `{"v1"`},
+		{"a value with quotes → JSON all the same", "default-replica-count", `"`, `{"v1":"\"","v2":"\""}`},
+		{"not per engine → plain", "log-level", "Debug", "Debug"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			d, ok := types.DefinitionOf(types.SettingName(tc.setting))
+			require.True(t, ok)
+			assert.Equal(t, tc.want, d.PerEngineText(tc.value))
+		})
+	}
 }

@@ -119,7 +119,8 @@ func (c *Client) Setting(ctx context.Context, name string) (*v1.Setting, error) 
 
 // UpdateSetting gives a setting a value; an empty one means the default.
 func (c *Client) UpdateSetting(ctx context.Context, name, value string) (*v1.Setting, error) {
-	return call[v1.Setting](ctx, c, http.MethodPut, item("settings", name), v1.SettingUpdate{Value: &value})
+	wanted := v1.SettingValue(value)
+	return call[v1.Setting](ctx, c, http.MethodPut, item("settings", name), v1.SettingUpdate{Value: &wanted})
 }
 
 // item is the path of one resource; empty for a name that would make it the path

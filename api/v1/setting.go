@@ -1,12 +1,19 @@
 package v1
 
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+)
+
 // Setting is one global setting.
 type Setting struct {
 	Resource
 	Name string `json:"name"`
-	// Value that was given; the default where none was.
+	// Value that was given; the default where none was. Where the definition has DataEngineSpecific, it is JSON with a value for each
+	// data engine: {"v1":"3","v2":"3"}.
 	Value string `json:"value"`
-	// ValueInForce is what is acted on: an invalid value leaves the last valid one in force.
+	// ValueInForce is what is acted on: an invalid value leaves the last valid one in force. It is that of data engine v1 alone.
 	ValueInForce string `json:"valueInForce"`
 	// Applied is false while a value is refused or waits for something.
 	Applied    bool              `json:"applied"`
@@ -22,7 +29,10 @@ type SettingDefinition struct {
 	Type     string `json:"type"`
 	Required bool   `json:"required"`
 	ReadOnly bool   `json:"readOnly"`
-	Default  string `json:"default"`
+	// Default has the form of Setting.Value.
+	Default string `json:"default"`
+	// DataEngineSpecific: the value may differ by data engine. That of v1 counts.
+	DataEngineSpecific bool `json:"dataEngineSpecific"`
 	// Options are the values to choose from; none: any that the type allows.
 	Options []string `json:"options,omitempty"`
 	// Range bounds an int, with the keys minimum and maximum; a missing one is open.
@@ -32,7 +42,35 @@ type SettingDefinition struct {
 }
 
 // SettingUpdate is the body of PUT /v1/settings/<name>. The value must be given;
-// an empty one means the default.
+// an empty one means the default. Of a setting with DataEngineSpecific it is that of all
+// data engines, or JSON with one for each.
 type SettingUpdate struct {
-	Value *string `json:"value"`
+	Value *SettingValue `json:"value"`
+}
+
+// SettingValue is a value as a client writes it: the text, or the JSON number, truth value or object that the text stands for.
+type SettingValue string
+
+// UnmarshalJSON accepts all but a list and null.
+func (v *SettingValue) UnmarshalJSON(data []byte) error {
+	if bytes.HasPrefix(data, []byte(`"`)) {
+		return json.Unmarshal(data, (*string)(v))
+	}
+	if bytes.HasPrefix(data, []byte("[")) || string(data) == "null" {
+		return &SettingValueError{JSON: string(data)}
+	}
+	var compact bytes.Buffer
+	if err := json.Compact(&compact, data); err != nil {
+		return err
+	}
+	*v = SettingValue(compact.String())
+	return nil
+}
+
+// SettingValueError tells that a value has no text.
+type SettingValueError struct{ JSON string }
+
+// Error names what was found.
+func (e *SettingValueError) Error() string {
+	return fmt.Sprintf("%.40s is neither a string, a number, a truth value nor an object", e.JSON)
 }

@@ -114,7 +114,7 @@ func TestProblemsOfTheConfigMapAreToldOnceAndTheRestIsApplied(t *testing.T) {
 	syncAll(t, h, c, count, "log-level", "nix")
 	h.ExpectWrites("create settings/default-replica-count", "update settings/default-replica-count/status")
 	h.ExpectEvents(
-		`Warning DefaultSettingInvalid longhorn-default-setting: setting log-level: value "loud" is none of Panic, Fatal, Error, Warn, Info, Debug, Trace`,
+		`Warning DefaultSettingInvalid longhorn-default-setting: setting log-level with invalid value "loud": it is none of Panic, Fatal, Error, Warn, Info, Debug, Trace`,
 		`Warning DefaultSettingInvalid longhorn-default-setting: setting "nix" does not exist`)
 	syncAll(t, h, c, count)
 	h.ExpectEvents()

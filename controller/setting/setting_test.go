@@ -33,15 +33,15 @@ func TestStatus(t *testing.T) {
 		{"number in bounds → in force", "default-replica-count", "2", "4", "True", "", "2", "the value 2 is in force"},
 		{
 			"number out of bounds, none before → the default", "default-replica-count", "21", "", "False", "InvalidValue", "3",
-			`setting default-replica-count: value "21" is more than 20; the value 3 stays in force`,
+			`setting default-replica-count with invalid value "21": it is more than 20; the value 3 stays in force`,
 		},
 		{
 			"no number after a valid one → the one before", "default-replica-count", "two", "4", "False", "InvalidValue", "4",
-			`setting default-replica-count: value "two" is not a whole number; the value 4 stays in force`,
+			`setting default-replica-count with invalid value "two": it is not a whole number; the value 4 stays in force`,
 		},
 		{
 			"neither true nor false → the one before", "replica-soft-anti-affinity", "yes", "true", "False", "InvalidValue", "true",
-			`setting replica-soft-anti-affinity: value "yes" is neither true nor false; the value true stays in force`,
+			`setting replica-soft-anti-affinity with invalid value "yes": it is neither true nor false; the value true stays in force`,
 		},
 		{"empty → the default, validly", "default-data-path", "", "/mnt/a", "True", "", "/var/lib/longhorn", "the value /var/lib/longhorn is in force"},
 		{
@@ -54,7 +54,7 @@ func TestStatus(t *testing.T) {
 		},
 		{
 			"a directory of the system → the one before", "default-data-path", "/", "/mnt/a", "False", "InvalidValue", "/mnt/a",
-			`setting default-data-path: value "/" is a directory of the system; give a disk a directory of its own, such as one below /mnt or /var/lib/longhorn; the value /mnt/a stays in force`,
+			`setting default-data-path with invalid value "/": it is a directory of the system; give a disk a directory of its own, such as one below /mnt or /var/lib/longhorn; the value /mnt/a stays in force`,
 		},
 	}
 	for _, c := range cases {
@@ -126,12 +126,12 @@ func TestABadValueIsToldEachTimeAndItsCureOnce(t *testing.T) {
 	}
 	sync()
 	h.ExpectWrites("update settings/default-replica-count/status")
-	h.ExpectEvents(`Warning Valid default-replica-count: setting default-replica-count: value "x" is not a whole number; the value 3 stays in force`)
+	h.ExpectEvents(`Warning Valid default-replica-count: setting default-replica-count with invalid value "x": it is not a whole number; the value 3 stays in force`)
 	sync()
 	h.ExpectWrites()
 	set("0")
 	sync()
-	h.ExpectEvents(`Warning Valid default-replica-count: setting default-replica-count: value "0" is less than 1; the value 3 stays in force`)
+	h.ExpectEvents(`Warning Valid default-replica-count: setting default-replica-count with invalid value "0": it is less than 1; the value 3 stays in force`)
 	set("1")
 	sync()
 	h.ExpectEvents("Normal Valid default-replica-count: the value 1 is in force")
@@ -142,7 +142,7 @@ func TestABadValueIsToldEachTimeAndItsCureOnce(t *testing.T) {
 	set("two")
 	assert.Equal(t, "2", d.Setting("default-replica-count"))
 	sync()
-	h.ExpectEvents(`Warning Valid default-replica-count: setting default-replica-count: value "two" is not a whole number; the value 2 stays in force`)
+	h.ExpectEvents(`Warning Valid default-replica-count: setting default-replica-count with invalid value "two": it is not a whole number; the value 2 stays in force`)
 }
 
 func TestALateCacheAndARefusedWriteAreTriedAgain(t *testing.T) {
