@@ -86,13 +86,15 @@ func nodeOf(view manager.NodeView) *v1.Node {
 				Path: spec.Path, DiskType: string(spec.Type), DiskDriver: spec.Driver, AllowScheduling: spec.AllowScheduling,
 				EvictionRequested: spec.EvictionRequested, StorageReserved: spec.StorageReserved, Tags: notNil(spec.Tags),
 			},
-			Conditions:       conditionsOf(status.Conditions),
-			StorageAvailable: status.StorageAvailable,
-			StorageScheduled: status.StorageScheduled,
-			StorageMaximum:   status.StorageMaximum,
-			ScheduledReplica: notNilMap(status.ScheduledReplica),
-			DiskUUID:         status.DiskUUID,
-			FilesystemType:   status.FSType,
+			Conditions:            conditionsOf(status.Conditions),
+			StorageAvailable:      status.StorageAvailable,
+			StorageScheduled:      status.StorageScheduled,
+			StorageMaximum:        status.StorageMaximum,
+			ScheduledReplica:      notNilMap(status.ScheduledReplica),
+			ScheduledBackingImage: map[string]int64{},
+			HealthData:            map[string]string{},
+			DiskUUID:              status.DiskUUID,
+			FilesystemType:        status.FSType,
 		}
 	}
 	return wire

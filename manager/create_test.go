@@ -44,8 +44,8 @@ func TestCreateVolumeRefusesWhatBreaksARule(t *testing.T) {
 		"another frontend":      {func(r *VolumeRequest) { r.Frontend = "iscsi" }, "frontend", `frontend: "iscsi" must be blockdev`},
 		"another data engine":   {func(r *VolumeRequest) { r.DataEngine = "v2" }, "dataEngine", `dataEngine: "v2" must be v1`},
 		"an unknown affinity":   {func(r *VolumeRequest) { r.ReplicaSoftAntiAffinity = "yes" }, "replicaSoftAntiAffinity", `replicaSoftAntiAffinity: "yes" must be ignored or enabled or disabled`},
-		"an empty disk tag":     {func(r *VolumeRequest) { r.DiskSelector = []string{"fast", ""} }, "diskSelector[1]", `diskSelector[1]: "" is no tag: a tag must not be empty`},
-		"a blank node tag":      {func(r *VolumeRequest) { r.NodeSelector = []string{" "} }, "nodeSelector[0]", `nodeSelector[0]: " " is no tag: a tag must not be empty`},
+		"an empty disk tag":     {func(r *VolumeRequest) { r.DiskSelector = []string{"fast", ""} }, "diskSelector[1]", `diskSelector[1]: at least one error encountered while validating tags: "" is no tag: a tag must not be empty`},
+		"a blank node tag":      {func(r *VolumeRequest) { r.NodeSelector = []string{" "} }, "nodeSelector[0]", `nodeSelector[0]: at least one error encountered while validating tags: " " is no tag: a tag must not be empty`},
 		"a node tag of nobody":  {func(r *VolumeRequest) { r.NodeSelector = []string{"fast", "ssd"} }, "nodeSelector", `nodeSelector: "ssd" does not exist: no node has this tag`},
 		"a disk tag of nobody":  {func(r *VolumeRequest) { r.DiskSelector = []string{"fast"} }, "diskSelector", `diskSelector: "fast" does not exist: no disk has this tag`},
 	}

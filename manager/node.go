@@ -170,6 +170,10 @@ func (m *Manager) changeNode(ctx context.Context, name string, change func(*Node
 		return NodeView{}, storeError("node", name, err)
 	}
 	m.deps.Log.WithField("node", name).Info("node changed on request")
+	m.awaitCache(ctx, func() bool {
+		cached, err := m.deps.Nodes.GetRO(name)
+		return err != nil || cached.Generation >= updated.Generation
+	})
 	return m.nodeView(updated)
 }
 
@@ -197,7 +201,7 @@ func (m *Manager) checkMovable(n *Node, disk string, kept bool) error {
 	}
 	switch {
 	case !kept && n.Spec.Disks[disk].AllowScheduling:
-		return conflict("disk %q of node %q cannot be removed while its allowScheduling is true", disk, n.Name)
+		return conflict("disk %q of node %q cannot be removed while its allowScheduling is true: disable the disk first", disk, n.Name)
 	case !types.IsConditionTrue(status.Conditions, types.ConditionReady):
 		return nil
 	case status.StorageScheduled > 0:
@@ -264,6 +268,9 @@ func checkedDisk(name string, disk DiskSpec) (DiskSpec, error) {
 	return disk, err
 }
 
+// badTags is in every refusal of tags: scripts that come from Longhorn look for these words.
+const badTags = "at least one error encountered while validating tags"
+
 // checkedTags returns the tags sorted and without doubles.
 func checkedTags(field string, tags []string) ([]string, error) {
 	tags, err := checkedSelector(field, tags)
@@ -277,10 +284,10 @@ func checkedSelector(field string, tags []string) ([]string, error) {
 	for i, given := range tags {
 		tag := strings.TrimSpace(given)
 		if tag == "" {
-			return nil, &Invalid{Field: fmt.Sprintf("%s[%d]", field, i), Rule: fmt.Sprintf("%q is no tag: a tag must not be empty", given)}
+			return nil, &Invalid{Field: fmt.Sprintf("%s[%d]", field, i), Rule: fmt.Sprintf("%s: %q is no tag: a tag must not be empty", badTags, given)}
 		}
 		if problems := validation.IsQualifiedName(tag); len(problems) > 0 {
-			return nil, &Invalid{Field: field, Value: tag, Rule: "is no tag: " + strings.Join(problems, "; ")}
+			return nil, &Invalid{Field: field, Value: tag, Rule: "is no tag: " + strings.Join(problems, "; ") + " (" + badTags + ")"}
 		}
 		if !slices.Contains(result, tag) {
 			result = append(result, tag)

@@ -68,7 +68,7 @@ func TestUpdateDisksRefusesWhatBreaksARule(t *testing.T) {
 		text  string
 	}{
 		"a system's directory":       {map[string]DiskSpec{"d": {Path: "/etc/kubernetes//manifests/"}}, "disks.d.path", `disks.d.path: "/etc/kubernetes/manifests" is a directory of the system; give a disk a directory of its own, such as one below /mnt or /var/lib/longhorn`},
-		"an empty tag":               {map[string]DiskSpec{"d": {Path: "/data", Tags: []string{"a", ""}}}, "disks.d.tags[1]", `disks.d.tags[1]: "" is no tag: a tag must not be empty`},
+		"an empty tag":               {map[string]DiskSpec{"d": {Path: "/data", Tags: []string{"a", ""}}}, "disks.d.tags[1]", `disks.d.tags[1]: at least one error encountered while validating tags: "" is no tag: a tag must not be empty`},
 		"a relative path":            {map[string]DiskSpec{"d": {Path: "data"}}, "disks.d.path", `disks.d.path: "data" must be an absolute path`},
 		"a block device":             {map[string]DiskSpec{"d": {Path: "/d", Type: "block"}}, "disks.d.diskType", `disks.d.diskType: "block" must be filesystem`},
 		"a driver":                   {map[string]DiskSpec{"d": {Path: "/d", Driver: "aio"}}, "disks.d.diskDriver", `disks.d.diskDriver: "aio" must be empty: only block disks have a driver`},
@@ -105,7 +105,7 @@ func TestUpdateDisksReplacesTheMap(t *testing.T) {
 	}{
 		"left out while it may be scheduled": {
 			build.ReadyNode("node-1", "uuid-1"), nil,
-			`disk "disk-1" of node "node-1" cannot be removed while its allowScheduling is true`, nil,
+			`disk "disk-1" of node "node-1" cannot be removed while its allowScheduling is true: disable the disk first`, nil,
 		},
 		"left out while its status counts replicas": {
 			build.ReadyNode("node-1", "uuid-1", build.WithDisk("disk-1", "/d", closed),
@@ -125,7 +125,7 @@ func TestUpdateDisksReplacesTheMap(t *testing.T) {
 		},
 		"left out while it is not ready but may be scheduled": {
 			build.ReadyNode("node-1", "uuid-1", unmounted), nil,
-			`disk "disk-1" of node "node-1" cannot be removed while its allowScheduling is true`, nil,
+			`disk "disk-1" of node "node-1" cannot be removed while its allowScheduling is true: disable the disk first`, nil,
 		},
 	}
 	for name, c := range refused {

@@ -88,6 +88,10 @@ func (m *Manager) UpdateSetting(ctx context.Context, name, value string) (Settin
 		return SettingView{}, storeError("setting", name, err)
 	}
 	m.deps.Log.WithField("setting", name).Info("setting changed on request")
+	m.awaitCache(ctx, func() bool {
+		cached, err := m.deps.Settings.GetRO(name)
+		return err == nil && cached.Value == stored.Value || err != nil && !apierrors.IsNotFound(err)
+	})
 	return settingView(stored, definition), nil
 }
 

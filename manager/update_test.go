@@ -95,7 +95,7 @@ func TestUpdateVolume(t *testing.T) {
 			update: VolumeUpdate{DiskSelector: &[]string{"ssd", "fast"}}, field: "diskSelector", text: `diskSelector: "fast" does not exist: no disk has this tag`,
 		},
 		"an empty tag → refused": {
-			update: VolumeUpdate{NodeSelector: &[]string{" "}}, field: "nodeSelector[0]", text: `nodeSelector[0]: " " is no tag: a tag must not be empty`,
+			update: VolumeUpdate{NodeSelector: &[]string{" "}}, field: "nodeSelector[0]", text: `nodeSelector[0]: at least one error encountered while validating tags: " " is no tag: a tag must not be empty`,
 		},
 	}
 	for name, c := range cases {

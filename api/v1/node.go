@@ -12,6 +12,10 @@ type Node struct {
 	Region            string               `json:"region"`
 	Zone              string               `json:"zone"`
 	Conditions        map[string]Condition `json:"conditions"`
+	// InstanceManagerCPURequest is always 0, and AutoEvicting always false: a node reserves no processor time for its data plane by
+	// itself, and a drain evicts by node-drain-policy without a mark on the node.
+	InstanceManagerCPURequest int  `json:"instanceManagerCPURequest"`
+	AutoEvicting              bool `json:"autoEvicting"`
 	// Disks by disk name.
 	Disks map[string]DiskInfo `json:"disks"`
 }
@@ -25,8 +29,12 @@ type DiskInfo struct {
 	StorageMaximum   int64                `json:"storageMaximum"`
 	// ScheduledReplica gives the size of each replica placed there, by name.
 	ScheduledReplica map[string]int64 `json:"scheduledReplica"`
-	DiskUUID         string           `json:"diskUUID"`
-	FilesystemType   string           `json:"filesystemType"`
+	// ScheduledBackingImage and HealthData are always empty: there are no backing images, and no disk's health is measured.
+	ScheduledBackingImage     map[string]int64  `json:"scheduledBackingImage"`
+	HealthData                map[string]string `json:"healthData"`
+	HealthDataLastCollectedAt string            `json:"healthDataLastCollectedAt"`
+	DiskUUID                  string            `json:"diskUUID"`
+	FilesystemType            string            `json:"filesystemType"`
 }
 
 // DiskUpdate is a disk as a user asks for it.
@@ -51,7 +59,7 @@ type DiskUpdateInput struct {
 }
 
 // NodeUpdate is the body of PUT /v1/nodes/<name>. It overwrites all three fields:
-// one that is left out becomes false or empty.
+// one that is left out becomes false or empty. Other fields of a node are ignored.
 type NodeUpdate struct {
 	AllowScheduling   bool     `json:"allowScheduling"`
 	EvictionRequested bool     `json:"evictionRequested"`
