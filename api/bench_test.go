@@ -27,7 +27,8 @@ import (
 // bench is a server over a fake cluster.
 type bench struct {
 	*testutil.Harness
-	server *Server
+	server    *Server
+	workloads *datastore.Workloads
 }
 
 // hastyClock lets every timer fire as soon as it is set: the caches of a bench change only in CatchUp, so waiting for them is idle.
@@ -42,9 +43,10 @@ func (c hastyClock) NewTimer(d time.Duration) clock.Timer {
 func newBench(t *testing.T, objs ...runtime.Object) *bench {
 	t.Helper()
 	h := testutil.New(t, objs...)
-	m := manager.New(manager.DepsOf(h.Datastore(datastore.Options{}), datastore.NewWorkloads(h.Kube), hastyClock{h.Clock}, h.Log))
+	workloads := datastore.NewWorkloads(h.Kube)
+	m := manager.New(manager.DepsOf(h.Datastore(datastore.Options{}), workloads, hastyClock{h.Clock}, h.Log))
 	metrics := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "longhorn_up 1\n") })
-	return &bench{Harness: h, server: NewServer(Deps{Manager: m, Metrics: metrics, Log: h.Log})}
+	return &bench{Harness: h, workloads: workloads, server: NewServer(Deps{Manager: m, Metrics: metrics, Log: h.Log})}
 }
 
 // isPlaced does what the volume controller does for a new volume.

@@ -191,7 +191,7 @@ func TestAVolumeInUseIsShownWhole(t *testing.T) {
 	}
 	require.Len(t, got.Replicas, 1)
 	assert.Equal(t, member, got.Replicas[0])
-	rebuild := v1.RebuildStatus{Replica: "vol-r-2", Error: "e", IsRebuilding: true, Progress: 7, State: "in_progress"}
+	rebuild := v1.RebuildStatus{Replica: "vol-r-2", Error: "e", IsRebuilding: true, Progress: 7, State: "in_progress", FromReplicaList: []string{}}
 	require.Len(t, got.RebuildStatus, 1)
 	assert.Equal(t, rebuild, got.RebuildStatus[0])
 	ticket := got.VolumeAttachment.Attachments["csi-1"]

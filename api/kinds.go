@@ -18,8 +18,10 @@ type kind struct {
 	id     string
 	plural string
 	// wire is a value of the struct that stands for it; its fields are the schema's.
-	wire  any
-	hints map[string]hint
+	wire any
+	// isView: the kind is a further collection of a type whose schema stands elsewhere.
+	isView bool
+	hints  map[string]hint
 
 	list   func(ctx context.Context) ([]v1.Object, error)
 	get    func(ctx context.Context, id string) (v1.Object, error)
@@ -42,16 +44,19 @@ type action struct {
 	do    func(ctx context.Context, id string, body []byte) (v1.Object, error)
 }
 
-// kindsOf is the table of all kinds, in the order of their ids.
+// kindsOf is the table of all kinds; those that are always empty come first.
 func kindsOf(m *manager.Manager) []kind {
-	return []kind{
+	return append(absentKinds(),
+		engineImageKind(m),
 		instanceManagerKind(m),
 		nodeKind(m),
 		settingKind(m),
 		shareManagerKind(m),
+		tagKind("diskTags", m.DiskTags, "disk"),
+		tagKind("nodeTags", m.NodeTags, "node"),
 		volumeKind(m),
 		volumeAttachmentKind(m),
-	}
+	)
 }
 
 // path is the collection's path below /v1.

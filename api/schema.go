@@ -50,11 +50,15 @@ var plainTypes = []struct {
 	{id: "UpdateReplicaZoneSoftAntiAffinityInput", input: true, wire: v1.UpdateReplicaZoneSoftAntiAffinityInput{}, hints: map[string]hint{
 		"replicaZoneSoftAntiAffinity": {required: true, options: []string{"ignored", "enabled", "disabled"}},
 	}},
+	{id: "PVCCreateInput", input: true, wire: v1.PVCCreateInput{}, hints: map[string]hint{"namespace": {required: true}}},
+	{id: "PVCreateInput", input: true, wire: v1.PVCreateInput{}, hints: map[string]hint{"fsType": {def: "ext4", options: []string{"ext4", "xfs"}}}},
 	{id: "attachInput", input: true, wire: v1.AttachInput{}, hints: map[string]hint{
 		"hostId":       {required: true},
 		"attacherType": {options: []string{v1.AttacherTypeAPI, v1.AttacherTypeCSI}},
 	}},
 	{id: "attachment", wire: v1.Attachment{}},
+	{id: "backupStatus", wire: v1.BackupStatus{}},
+	{id: "cloneStatus", wire: v1.CloneStatus{}},
 	{id: "controller", wire: v1.Controller{}},
 	{id: "detachInput", input: true, wire: v1.DetachInput{}},
 	{id: "diskCondition", wire: v1.Condition{}},
@@ -66,15 +70,21 @@ var plainTypes = []struct {
 	{id: "instanceProcess", wire: v1.InstanceProcess{}},
 	{id: "instanceProcessSpec", wire: v1.InstanceProcessSpec{}},
 	{id: "instanceProcessStatus", wire: v1.InstanceProcessStatus{}},
+	{id: "kubernetesStatus", wire: v1.KubernetesStatus{}},
 	{id: "longhornCondition", wire: v1.Condition{}},
 	{id: "nodeCondition", wire: v1.Condition{}},
+	{id: "purgeStatus", wire: v1.PurgeStatus{}},
 	{id: "rebuildStatus", wire: v1.RebuildStatus{}},
 	{id: "replica", wire: v1.Replica{}},
 	{id: "expandInput", input: true, wire: v1.ExpandInput{}, hints: map[string]hint{"size": {required: true}}},
 	{id: "replicaRemoveInput", input: true, wire: v1.ReplicaRemoveInput{}, hints: map[string]hint{"name": {required: true}}},
+	{id: "restoreStatus", wire: v1.RestoreStatus{}},
 	{id: "salvageInput", input: true, wire: v1.SalvageInput{}, hints: map[string]hint{"names": {required: true}}},
 	{id: "settingDefinition", wire: v1.SettingDefinition{}},
+	{id: v1.TypeTag, wire: v1.Tag{}},
 	{id: "volumeCondition", wire: v1.Condition{}},
+	{id: "volumeRecurringJob", wire: v1.VolumeRecurringJob{}},
+	{id: "workloadStatus", wire: v1.WorkloadStatus{}},
 }
 
 // schemasOf makes all schemas, sorted by id; their links depend on the request.
@@ -104,7 +114,9 @@ func schemasOf(kinds []kind) []v1.Schema {
 		})
 	}
 	for i := range kinds {
-		schemas = append(schemas, kinds[i].schema(names))
+		if !kinds[i].isView {
+			schemas = append(schemas, kinds[i].schema(names))
+		}
 	}
 	for i := range schemas {
 		complete(&schemas[i])
@@ -131,6 +143,8 @@ func (k *kind) schema(names map[reflect.Type]string) v1.Schema {
 func complete(s *v1.Schema) {
 	s.Type = v1.TypeSchema
 	s.Actions = map[string]string{}
+	s.CollectionActions = map[string]v1.Action{}
+	s.CollectionFilters = map[string][]string{}
 	if s.ResourceFields == nil {
 		s.ResourceFields = map[string]v1.Field{}
 	}

@@ -213,7 +213,7 @@ var refusals = map[string]struct {
 		"POST", setting + "?action=attach", "", 405, "Method Not Allowed", "method POST is not allowed here; allowed: GET, PUT",
 	},
 	"nothing there → not found": {
-		"GET", "/v1/backups", "", 404, "Not Found", "there is nothing at /v1/backups",
+		"GET", "/v1/nix", "", 404, "Not Found", "there is nothing at /v1/nix",
 	},
 	"a body of more than 1 MiB → too large": {
 		"POST", volumes, `{"name":"` + strings.Repeat("a", 1<<20) + `"}`, 413, "Request Entity Too Large",

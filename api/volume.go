@@ -36,12 +36,16 @@ func volumeKind(m *manager.Manager) kind {
 			"nodeSelector":                {create: true},
 			"conditions":                  {typ: "map[volumeCondition]"},
 		},
-		list: func(context.Context) ([]v1.Object, error) {
+		list: func(ctx context.Context) ([]v1.Object, error) {
 			views, err := m.ListVolumes()
-			return objectsOf(views, volumeOf), err
+			if err != nil {
+				return nil, err
+			}
+			m.FindWorkloads(ctx, views)
+			return objectsOf(views, volumeOf), nil
 		},
 		get: func(ctx context.Context, id string) (v1.Object, error) {
-			return objectOf(volumeOf)(m.Volume(ctx, id))
+			return answerVolume(ctx, m)(m.Volume(ctx, id))
 		},
 		create: func(ctx context.Context, body []byte) (v1.Object, error) {
 			if err := checkUnsupported(body); err != nil {
@@ -51,7 +55,7 @@ func volumeKind(m *manager.Manager) kind {
 			if err != nil {
 				return nil, err
 			}
-			return objectOf(volumeOf)(m.CreateVolume(ctx, volumeRequest(in)))
+			return answerVolume(ctx, m)(m.CreateVolume(ctx, volumeRequest(in)))
 		},
 		remove: m.DeleteVolume,
 		offers: offersOnVolume,
@@ -61,7 +65,7 @@ func volumeKind(m *manager.Manager) kind {
 				if err != nil {
 					return nil, err
 				}
-				return objectOf(volumeOf)(m.AttachVolume(ctx, id, manager.AttachRequest{
+				return answerVolume(ctx, m)(m.AttachVolume(ctx, id, manager.AttachRequest{
 					NodeID: in.HostID, TicketID: in.AttachmentID, Attacher: in.AttacherType,
 					DisableFrontend: in.DisableFrontend, AttachedBy: in.AttachedBy,
 				}))
@@ -71,7 +75,7 @@ func volumeKind(m *manager.Manager) kind {
 				if err != nil {
 					return nil, err
 				}
-				return objectOf(volumeOf)(m.DetachVolume(ctx, id, manager.DetachRequest{
+				return answerVolume(ctx, m)(m.DetachVolume(ctx, id, manager.DetachRequest{
 					TicketID: in.AttachmentID, NodeID: in.HostID, Force: in.ForceDetach,
 				}))
 			}},
@@ -80,22 +84,34 @@ func volumeKind(m *manager.Manager) kind {
 				if err != nil {
 					return nil, err
 				}
-				return objectOf(volumeOf)(m.SalvageVolume(ctx, id, in.Names))
+				return answerVolume(ctx, m)(m.SalvageVolume(ctx, id, in.Names))
 			}},
 			{actionExpand, "expandInput", func(ctx context.Context, id string, body []byte) (v1.Object, error) {
 				in, err := decodeInput[v1.ExpandInput](body)
 				if err != nil {
 					return nil, err
 				}
-				return objectOf(volumeOf)(m.ExpandVolume(ctx, id, string(in.Size)))
+				return answerVolume(ctx, m)(m.ExpandVolume(ctx, id, string(in.Size)))
 			}},
 			{actionCancelExpansion, "empty", func(ctx context.Context, id string, body []byte) (v1.Object, error) {
 				if _, err := decodeInput[v1.Empty](body); err != nil {
 					return nil, err
 				}
-				return objectOf(volumeOf)(m.CancelExpansion(ctx, id))
+				return answerVolume(ctx, m)(m.CancelExpansion(ctx, id))
 			}},
 		}, volumeUpdates(m)...),
+	}
+}
+
+// answerVolume completes the view that a use case returned, unless it failed.
+func answerVolume(ctx context.Context, m *manager.Manager) func(manager.VolumeView, error) (v1.Object, error) {
+	return func(view manager.VolumeView, err error) (v1.Object, error) {
+		if err != nil {
+			return nil, err
+		}
+		views := []manager.VolumeView{view}
+		m.FindWorkloads(ctx, views)
+		return volumeOf(views[0]), nil
 	}
 }
 
@@ -149,7 +165,7 @@ func volumeUpdates(m *manager.Manager) []action {
 			if err != nil {
 				return nil, err
 			}
-			return objectOf(volumeOf)(m.RemoveReplica(ctx, id, in.Name))
+			return answerVolume(ctx, m)(m.RemoveReplica(ctx, id, in.Name))
 		}},
 	}
 }
@@ -161,7 +177,7 @@ func updating[In any](m *manager.Manager, update func(In) manager.VolumeUpdate) 
 		if err != nil {
 			return nil, err
 		}
-		return objectOf(volumeOf)(m.UpdateVolume(ctx, id, update(in)))
+		return answerVolume(ctx, m)(m.UpdateVolume(ctx, id, update(in)))
 	}
 }
 
@@ -202,6 +218,10 @@ func volumeOf(view manager.VolumeView) *v1.Volume {
 	v := view.Volume
 	wire := &v1.Volume{
 		Resource:                    v1.Resource{ID: v.Name},
+		VolumeLacking:               v1.NoFeatures(),
+		KubernetesStatus:            kubernetesStatusOf(view),
+		Image:                       view.Image,
+		CurrentImage:                view.Image,
 		Name:                        v.Name,
 		Size:                        decimal(int64(v.Spec.Size)),
 		Frontend:                    string(v.Spec.Frontend),
@@ -239,23 +259,28 @@ func volumeOf(view manager.VolumeView) *v1.Volume {
 		wire.VolumeAttachment.ID, wire.VolumeAttachment.Volume = v.Name, v.Name
 	}
 	for _, r := range view.Replicas {
-		wire.Replicas = append(wire.Replicas, replicaOf(r))
+		wire.Replicas = append(wire.Replicas, replicaOf(r, view.Image))
+	}
+	for i := range view.Unplaced {
+		wire.Replicas = append(wire.Replicas, unplacedReplica(v.Name, i))
 	}
 	for _, e := range view.Engines {
-		wire.Controllers = append(wire.Controllers, controllerOf(e, v.Status.ActualSize))
+		wire.Controllers = append(wire.Controllers, controllerOf(e, v.Status.ActualSize, view.Image))
 	}
 	for _, r := range view.Rebuilds {
 		wire.RebuildStatus = append(wire.RebuildStatus, v1.RebuildStatus{
 			Replica: r.Replica, Error: r.Error, IsRebuilding: r.IsRebuilding, Progress: r.Progress, State: r.State,
-			CopyBytes: r.CopyBytes, Partial: r.Partial,
+			CopyBytes: r.CopyBytes, Partial: r.Partial, FromReplicaList: []string{},
 		})
 	}
 	return wire
 }
 
-func replicaOf(r manager.ReplicaView) v1.Replica {
+func replicaOf(r manager.ReplicaView, image string) v1.Replica {
 	wire := v1.Replica{
 		Name:                r.Name,
+		Image:               image,
+		CurrentImage:        runningImage(r.Status.InstanceStatus, image),
 		HostID:              r.Spec.NodeID,
 		Address:             r.Status.IP,
 		Running:             isRunning(r.Status.InstanceStatus),
@@ -272,9 +297,11 @@ func replicaOf(r manager.ReplicaView) v1.Replica {
 	return wire
 }
 
-func controllerOf(e *manager.Engine, actualSize int64) v1.Controller {
+func controllerOf(e *manager.Engine, actualSize int64, image string) v1.Controller {
 	return v1.Controller{
 		Name:                e.Name,
+		Image:               image,
+		CurrentImage:        runningImage(e.Status.InstanceStatus, image),
 		HostID:              e.Spec.NodeID,
 		Address:             e.Status.IP,
 		Running:             isRunning(e.Status.InstanceStatus),
@@ -312,6 +339,35 @@ func attachmentsOf(va *manager.VolumeAttachment) *v1.VolumeAttachment {
 		wire.Attachments[id] = attachment
 	}
 	return wire
+}
+
+// unplacedReplica stands for a replica that is wanted and has no place; no object has its name.
+func unplacedReplica(volume string, i int) v1.Replica {
+	return v1.Replica{Name: volume + "-r-unplaced-" + strconv.Itoa(i+1), DataEngine: "v1"}
+}
+
+// runningImage is the image of what runs; empty while it does not.
+func runningImage(s manager.InstanceStatus, image string) string {
+	if isRunning(s) {
+		return image
+	}
+	return ""
+}
+
+func kubernetesStatusOf(view manager.VolumeView) v1.KubernetesStatus {
+	status := v1.KubernetesStatus{WorkloadsStatus: make([]v1.WorkloadStatus, 0, len(view.Workloads))}
+	if pv := view.PersistentVolume; pv != nil {
+		status.PVName, status.PVStatus = pv.Name, string(pv.Status.Phase)
+		if claim := pv.Spec.ClaimRef; claim != nil {
+			status.Namespace, status.PVCName = claim.Namespace, claim.Name
+		}
+	}
+	for _, w := range view.Workloads {
+		status.WorkloadsStatus = append(status.WorkloadsStatus, v1.WorkloadStatus{
+			PodName: w.Pod, PodStatus: w.Phase, WorkloadName: w.Owner, WorkloadType: w.OwnerKind,
+		})
+	}
+	return status
 }
 
 func isRunning(s manager.InstanceStatus) bool { return s.CurrentState == "running" }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -62,24 +63,35 @@ func (w *Workloads) WaitForSync(ctx context.Context) error {
 // Claims returns the PersistentVolumes of a volume that are bound to a claim
 // (spec.claimRef); they must not be modified, and have no fields but those and types.ShareParameters.
 func (w *Workloads) Claims(volume string) ([]*corev1.PersistentVolume, error) {
+	all, err := w.PersistentVolumes(volume)
+	isUnbound := func(pv *corev1.PersistentVolume) bool {
+		return pv.Spec.ClaimRef == nil || pv.Status.Phase != corev1.VolumeBound
+	}
+	return slices.DeleteFunc(all, isUnbound), err
+}
+
+// PersistentVolumes returns all PersistentVolumes of a volume, bound or not, sorted by name. As with Claims, they must not be
+// modified, and lack most fields.
+func (w *Workloads) PersistentVolumes(volume string) ([]*corev1.PersistentVolume, error) {
 	objs, err := w.informer.GetIndexer().ByIndex(indexHandle, volume)
 	if err != nil {
 		return nil, fmt.Errorf("look up persistent volumes of volume %s: %w", volume, err)
 	}
-	var bound []*corev1.PersistentVolume
+	all := make([]*corev1.PersistentVolume, 0, len(objs))
 	for _, obj := range objs {
-		if pv := obj.(*corev1.PersistentVolume); pv.Spec.ClaimRef != nil && pv.Status.Phase == corev1.VolumeBound {
-			bound = append(bound, pv)
-		}
+		all = append(all, obj.(*corev1.PersistentVolume))
 	}
-	return bound, nil
+	slices.SortFunc(all, func(a, b *corev1.PersistentVolume) int { return strings.Compare(a.Name, b.Name) })
+	return all, nil
 }
 
-// Pods returns the pods of a namespace on a node, as the API server has them now.
+// Pods returns the pods of a namespace on a node, as the API server has them now; on all nodes if the node is empty.
 func (w *Workloads) Pods(ctx context.Context, namespace, node string) ([]corev1.Pod, error) {
-	list, err := w.kube.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{
-		FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node).String(),
-	})
+	var options metav1.ListOptions
+	if node != "" {
+		options.FieldSelector = fields.OneTermEqualSelector("spec.nodeName", node).String()
+	}
+	list, err := w.kube.CoreV1().Pods(namespace).List(ctx, options)
 	if err != nil {
 		return nil, fmt.Errorf("list pods of namespace %s on node %s: %w", namespace, node, err)
 	}

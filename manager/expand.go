@@ -15,6 +15,10 @@ import (
 
 // ClaimStore is what is needed of the claims that volumes are bound to.
 type ClaimStore interface {
+	// PersistentVolumes returns all PersistentVolumes of a volume, sorted by name, from a cache.
+	PersistentVolumes(volume string) ([]*corev1.PersistentVolume, error)
+	// Pods returns the pods of a namespace on a node; on all nodes if that is empty.
+	Pods(ctx context.Context, namespace, node string) ([]corev1.Pod, error)
 	// Claims returns the bound PersistentVolumes of a volume, from a cache.
 	Claims(volume string) ([]*corev1.PersistentVolume, error)
 	// Claim returns a claim as the API server has it now.

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -34,6 +35,14 @@ type VolumeView struct {
 	Robustness longhorn.VolumeRobustness
 	// ExpansionRequired: users still get less than spec.size.
 	ExpansionRequired bool
+	// Unplaced is how many replicas are wanted for which there is no place yet.
+	Unplaced int
+	// Image is that of the data plane; empty while no node has one.
+	Image string
+	// PersistentVolume stands for the volume in the cluster, cut down to what ClaimStore has; nil: none does.
+	PersistentVolume *corev1.PersistentVolume
+	// Workloads are filled in by FindWorkloads.
+	Workloads []Workload
 	// Ready tells whether a workload may have it attached; if not, NotReadyMessage says why.
 	Ready           bool
 	NotReadyMessage string
@@ -135,12 +144,34 @@ func (m *Manager) view(v *Volume, attachment *VolumeAttachment) (VolumeView, err
 			view.Replicas = append(view.Replicas, ReplicaView{Replica: r, Mode: string(modes[r.Name])})
 		}
 	}
+	view.Unplaced = unplaced(v, replicas)
+	if view.Image, err = m.image(); err != nil {
+		return view, err
+	}
+	if view.PersistentVolume, err = m.persistentVolume(v.Name); err != nil {
+		return view, err
+	}
 	view.StrictLocalNodes = strictLocalNodes(v, view.Engines, view.Replicas)
 	view.Robustness = robustness(v, view.Engines, view.Replicas)
 	view.ExpansionRequired = types.IsExpansionRequired(v, servingEngine(v, view.Engines))
 	view.NotReadyMessage = notReadyMessage(v, view.Replicas)
 	view.Ready = view.NotReadyMessage == ""
 	return view, nil
+}
+
+// unplaced counts the replicas that are wanted and were not made, for there is no place for them. Of a volume that was not looked at
+// yet, or is being deleted, that is not known.
+func unplaced(v *Volume, replicas []*Replica) int {
+	if v.Status.State == "" || v.DeletionTimestamp != nil {
+		return 0
+	}
+	wanted := v.Spec.NumberOfReplicas
+	for _, r := range replicas {
+		if belongs(r, v) && r.DeletionTimestamp == nil {
+			wanted--
+		}
+	}
+	return max(wanted, 0)
 }
 
 func robustness(v *Volume, engines []*Engine, replicas []ReplicaView) longhorn.VolumeRobustness {

@@ -4,12 +4,14 @@ package v1
 const (
 	TypeAPIVersion       = "apiVersion"
 	TypeCollection       = "collection"
+	TypeEngineImage      = "engineImage"
 	TypeError            = "error"
 	TypeInstanceManager  = "instanceManager"
 	TypeNode             = "node"
 	TypeSchema           = "schema"
 	TypeSetting          = "setting"
 	TypeShareManager     = "shareManager"
+	TypeTag              = "tag"
 	TypeVolume           = "volume"
 	TypeVolumeAttachment = "volumeAttachment"
 )
@@ -77,6 +79,9 @@ type Schema struct {
 	// make, change or remove resources of a type by what it finds here.
 	CollectionMethods []string `json:"collectionMethods"`
 	ResourceMethods   []string `json:"resourceMethods"`
+	// CollectionActions and CollectionFilters are always empty: collections have none.
+	CollectionActions map[string]Action   `json:"collectionActions"`
+	CollectionFilters map[string][]string `json:"collectionFilters"`
 }
 
 // Field describes one field. Type is string, int, float, bool, the id of another

@@ -76,6 +76,7 @@ type VolumeCreate struct {
 // Volume is a volume with all that belongs to it.
 type Volume struct {
 	Resource
+	VolumeLacking
 	Name string `json:"name"`
 	// Size in bytes, decimal.
 	Size                        string   `json:"size"`
@@ -93,6 +94,9 @@ type Volume struct {
 	DiskSelector                []string `json:"diskSelector"`
 	NodeSelector                []string `json:"nodeSelector"`
 	RevisionCounterDisabled     bool     `json:"revisionCounterDisabled"`
+	// Image and CurrentImage are those of the one engine image.
+	Image        string `json:"image"`
+	CurrentImage string `json:"currentImage"`
 	// State is creating, attached, detached, attaching, detaching or deleting; empty
 	// right after the volume was made.
 	State string `json:"state"`
@@ -109,10 +113,13 @@ type Volume struct {
 	// on any node.
 	StrictLocalNodes []string `json:"strictLocalNodes,omitempty"`
 	// Ready tells whether a workload may have it attached; if not, NotReadyMessage says why.
-	Ready           bool         `json:"ready"`
-	NotReadyMessage string       `json:"notReadyMessage"`
-	Replicas        []Replica    `json:"replicas"`
-	Controllers     []Controller `json:"controllers"`
+	Ready           bool   `json:"ready"`
+	NotReadyMessage string `json:"notReadyMessage"`
+	// Replicas are those that exist, and then one with an empty HostID for each that is wanted and has no place.
+	Replicas    []Replica    `json:"replicas"`
+	Controllers []Controller `json:"controllers"`
+	// KubernetesStatus tells which claim and pods use the volume.
+	KubernetesStatus KubernetesStatus `json:"kubernetesStatus"`
 	// RebuildStatus has the rebuilds under way and those that failed.
 	RebuildStatus    []RebuildStatus  `json:"rebuildStatus"`
 	VolumeAttachment VolumeAttachment `json:"volumeAttachment"`
@@ -125,6 +132,8 @@ type Volume struct {
 // Replica is one copy of a volume. HostID is the node.
 type Replica struct {
 	Name                string `json:"name"`
+	Image               string `json:"image"`
+	CurrentImage        string `json:"currentImage"`
 	HostID              string `json:"hostId"`
 	Address             string `json:"address"`
 	Running             bool   `json:"running"`
@@ -150,6 +159,8 @@ type RebuildStatus struct {
 	Progress int `json:"progress"`
 	// State is in_progress, complete or error.
 	State string `json:"state"`
+	// FromReplicaList is always empty: a rebuild reads from all good replicas in turn.
+	FromReplicaList []string `json:"fromReplicaList"`
 	// CopyBytes is how much of the volume is copied, holes included; 0 until that is known. Partial: only what the replica lacks.
 	CopyBytes int64 `json:"copyBytes"`
 	Partial   bool  `json:"partial"`
@@ -158,6 +169,8 @@ type RebuildStatus struct {
 // Controller is the engine of a volume. HostID is the node.
 type Controller struct {
 	Name                string `json:"name"`
+	Image               string `json:"image"`
+	CurrentImage        string `json:"currentImage"`
 	HostID              string `json:"hostId"`
 	Address             string `json:"address"`
 	Running             bool   `json:"running"`
@@ -173,6 +186,10 @@ type Controller struct {
 	// LastExpansionError is why the last attempt to offer more failed, LastExpansionFailedAt (RFC 3339) when.
 	LastExpansionError    string `json:"lastExpansionError"`
 	LastExpansionFailedAt string `json:"lastExpansionFailedAt"`
+	// What follows is always empty or false: there are no backups and no snapshots.
+	LastRestoredBackup        string `json:"lastRestoredBackup"`
+	RequestedBackupRestore    string `json:"requestedBackupRestore"`
+	UnmapMarkSnapChainRemoved bool   `json:"unmapMarkSnapChainRemovedEnabled"`
 }
 
 // VolumeAttachment holds the tickets of a volume.

@@ -1,0 +1,36 @@
+package v1
+
+// EngineImage is the one data plane that all nodes have. Longhorn has several of them, and its clients ask whether theirs is deployed.
+type EngineImage struct {
+	Resource
+	Name  string `json:"name"`
+	Image string `json:"image"`
+	// Default and Incompatible are always true and false, and State is always deployed.
+	Default      bool   `json:"default"`
+	Incompatible bool   `json:"incompatible"`
+	State        string `json:"state"`
+	// RefCount is how many volumes there are.
+	RefCount int `json:"refCount"`
+	// NodeDeploymentMap has all nodes, each with true.
+	NodeDeploymentMap map[string]bool `json:"nodeDeploymentMap"`
+	// The rest has no meaning here, and is empty or 0.
+	OwnerID                 string `json:"ownerID"`
+	NoRefSince              string `json:"noRefSince"`
+	Version                 string `json:"version"`
+	GitCommit               string `json:"gitCommit"`
+	BuildDate               string `json:"buildDate"`
+	CLIAPIVersion           int    `json:"cliAPIVersion"`
+	CLIAPIMinVersion        int    `json:"cliAPIMinVersion"`
+	ControllerAPIVersion    int    `json:"controllerAPIVersion"`
+	ControllerAPIMinVersion int    `json:"controllerAPIMinVersion"`
+	DataFormatVersion       int    `json:"dataFormatVersion"`
+	DataFormatMinVersion    int    `json:"dataFormatMinVersion"`
+}
+
+// Tag is a tag that a node or a disk has.
+type Tag struct {
+	Resource
+	Name string `json:"name"`
+	// TagType is node or disk.
+	TagType string `json:"tagType"`
+}
