@@ -117,13 +117,13 @@ var settingDefinitions = []SettingDefinition{
 	},
 	{
 		Name: SettingAutoDeletePodWhenVolumeDetachedUnexpectedly, DisplayName: "Automatically Delete Workload Pod When The Volume Is Detached Unexpectedly",
-		Category: SettingCategoryGeneral, Type: SettingTypeBool, Default: "true", Effect: SettingEffectNone,
-		Description: "Restart the pods of a controller when their volume was lost for a moment, so that they mount it anew.",
+		Category: SettingCategoryGeneral, Type: SettingTypeBool, Default: "true", Effect: SettingEffectAtOnce,
+		Description: "Restart the pods of a controller when their volume was lost for a moment, so that they mount it anew, or when they lost their open files and locks on a shared volume.",
 	},
 	{
 		Name: SettingAutoDeletePodBlacklist, DisplayName: "Black List for Auto Delete Pod When The Volume Is Detached Unexpectedly",
-		Category: SettingCategoryGeneral, Type: SettingTypeString, Default: "", Effect: SettingEffectNone,
-		Description: "Kinds of controllers whose pods are never restarted so, as apps/StatefulSet;apps/DaemonSet.",
+		Category: SettingCategoryGeneral, Type: SettingTypeString, Default: "", rule: checkPodOwners, Effect: SettingEffectAtOnce,
+		Description: "Kinds of controllers whose pods are never restarted so, as apps/StatefulSet;apps/DaemonSet. The pods of a Deployment belong to an apps/ReplicaSet.",
 	},
 	{
 		Name: SettingDefaultStaticStorageClass, DisplayName: "Default Longhorn Static StorageClass Name", Category: SettingCategoryGeneral,

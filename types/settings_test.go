@@ -52,6 +52,11 @@ func TestCheckSetting(t *testing.T) {
 		{"an absolute path → valid", "default-data-path", "/mnt/a", ""},
 		{"a relative path → refused", "default-data-path", "mnt/a", `setting default-data-path with invalid value "mnt/a": it must be an absolute path`},
 		{"the root directory in disguise → refused", "default-data-path", "/a/..", `setting default-data-path with invalid value "/a/..": it is a directory of the system; give a disk a directory of its own, such as one below /mnt or /var/lib/longhorn`},
+		{"kinds of owners → valid", "blacklist-for-auto-delete-pod-when-volume-detached-unexpectedly", "apps/StatefulSet;apps/DaemonSet", ""},
+		{
+			"owners separated by commas → refused", "blacklist-for-auto-delete-pod-when-volume-detached-unexpectedly", "apps/StatefulSet,apps/DaemonSet",
+			`setting blacklist-for-auto-delete-pod-when-volume-detached-unexpectedly with invalid value "apps/StatefulSet,apps/DaemonSet": it has the entry "apps/StatefulSet,apps/DaemonSet"; each entry must be GROUP/KIND, as apps/StatefulSet, and entries are separated by semicolons`,
+		},
 		{"empty → valid, the default", "default-data-path", "", ""},
 		{"an unknown name → refused", "nix", "1", `setting "nix" does not exist`},
 	} {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
 	"github.com/longhorn-lep/longhorn-manager/util/logfields"
 )
 
@@ -44,6 +45,7 @@ type Deps struct {
 
 	Volumes   VolumeStore
 	Workloads Workloads
+	Setting   types.SettingValues
 }
 
 // request is one wish for a remount.
@@ -116,7 +118,7 @@ func (c *Controller) sync(ctx context.Context, name string) (queue.Result, error
 }
 
 func (c *Controller) gather(ctx context.Context, v *longhorn.Volume) (Input, error) {
-	in := Input{Volume: v}
+	in := Input{Volume: v, Setting: c.deps.Setting}
 	var err error
 	if in.Claims, err = c.deps.Workloads.Claims(v.Name); err != nil {
 		return in, err
@@ -164,10 +166,10 @@ func (c *Controller) apply(ctx context.Context, v *longhorn.Volume, p Plan) erro
 		c.deps.Recorder.Eventf(ownerOf(pod), corev1.EventTypeNormal, eventRemount,
 			"deleted pod %s: its volume %s was attached again after the pod had mounted it", pod.Name, v.Name)
 	}
-	for i := range p.Bare {
+	for i := range p.Keep {
+		pod := &p.Keep[i].Pod
 		c.deps.Recorder.Eventf(v, corev1.EventTypeWarning, eventRemount,
-			"pod %s/%s must be restarted: the volume was attached again after the pod had mounted it, and no controller would make the pod anew",
-			p.Bare[i].Namespace, p.Bare[i].Name)
+			"pod %s/%s must be restarted: the volume was attached again after the pod had mounted it, and %s", pod.Namespace, pod.Name, p.Keep[i].Why)
 	}
 	return nil
 }

@@ -54,7 +54,7 @@ func newFixture(t *testing.T, v *longhorn.Volume, pods ...*corev1.Pod) *fixture 
 	require.NoError(t, workloads.Replace([]*corev1.PersistentVolume{bound()}))
 	f := &fixture{Harness: h, events: &events{}}
 	c, err := New(Deps{
-		Volumes: h.Datastore(datastore.Options{}).Volumes, Workloads: workloads,
+		Volumes: h.Datastore(datastore.Options{}).Volumes, Workloads: workloads, Setting: settings(nil),
 		Env: queue.Env{Clock: h.Clock, Recorder: f.events, Log: h.Log},
 	})
 	require.NoError(t, err)

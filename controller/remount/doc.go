@@ -7,6 +7,6 @@
 //	controller makes new ones, which mount the new device
 //
 // It deletes pods, and owns no field. It must not know engines, replicas or mounts. It
-// leaves a pod alone that no controller would make again: the volume's Event tells its
-// owner.
+// leaves a pod alone that no controller would make again, or that a setting spares: the
+// volume's Event tells its owner.
 package remount

@@ -1,6 +1,7 @@
 package remount
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -46,14 +47,22 @@ type Input struct {
 	Claims []*corev1.PersistentVolume
 	// Pods are candidates: at least those on the volume's node in the claims' namespaces.
 	Pods []corev1.Pod
+	// Setting says whether pods may be deleted at all, and those of which owners may not.
+	Setting types.SettingValues
 }
 
 // Plan is what to do, each list in the order of namespace and name.
 type Plan struct {
 	// Delete are pods that their controllers must make again.
 	Delete []corev1.Pod
-	// Bare are pods in the same position that no controller would make again.
-	Bare []corev1.Pod
+	// Keep are pods in the same position that must not be deleted.
+	Keep []Kept
+}
+
+// Kept is a pod that people must restart, and why it is not deleted.
+type Kept struct {
+	Pod corev1.Pod
+	Why string
 }
 
 // plan finds the pods whose mount of the volume is dead: on the volume's node, using it,
@@ -68,18 +77,32 @@ func plan(in Input) Plan {
 		if pod.Spec.NodeName != in.Volume.Status.CurrentNodeID || !usesAny(&pod, in.Claims, in.Volume.Name) || !holdsOldMount(&pod, requested) {
 			continue
 		}
-		if isMadeAgain(&pod) {
-			p.Delete = append(p.Delete, pod)
+		if why := whyKept(&pod, in.Setting); why != "" {
+			p.Keep = append(p.Keep, Kept{Pod: pod, Why: why})
 		} else {
-			p.Bare = append(p.Bare, pod)
+			p.Delete = append(p.Delete, pod)
 		}
 	}
-	for _, list := range [][]corev1.Pod{p.Delete, p.Bare} {
-		slices.SortFunc(list, func(a, b corev1.Pod) int {
-			return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)
-		})
-	}
+	byName := func(a, b *corev1.Pod) int { return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name) }
+	slices.SortFunc(p.Delete, func(a, b corev1.Pod) int { return byName(&a, &b) })
+	slices.SortFunc(p.Keep, func(a, b Kept) int { return byName(&a.Pod, &b.Pod) })
 	return p
+}
+
+// whyKept says why a pod must not be deleted; "": it may be.
+func whyKept(pod *corev1.Pod, setting types.SettingValues) string {
+	if !isMadeAgain(pod) {
+		return "no controller would make the pod anew"
+	}
+	if !setting.Bool(types.SettingAutoDeletePodWhenVolumeDetachedUnexpectedly) {
+		return fmt.Sprintf("setting %s is false", types.SettingAutoDeletePodWhenVolumeDetachedUnexpectedly)
+	}
+	owner := metav1.GetControllerOf(pod)
+	// The value in force has passed the same check, so an error cannot come; if it does, no pod is deleted.
+	if spared, err := types.ParsePodOwners(setting.Text(types.SettingAutoDeletePodBlacklist)); err != nil || spared.Has(owner) {
+		return fmt.Sprintf("setting %s names %s", types.SettingAutoDeletePodBlacklist, types.PodOwner(owner))
+	}
+	return ""
 }
 
 // usesAny tells whether a pod names one of the claims that stand for the volume. It

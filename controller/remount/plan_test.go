@@ -59,6 +59,17 @@ func pod(name string, changes ...func(*corev1.Pod)) *corev1.Pod {
 	return p
 }
 
+// settings answers with the defaults, but for the given ones.
+func settings(given map[types.SettingName]string) types.SettingValues {
+	return func(name types.SettingName) string {
+		if value, ok := given[name]; ok {
+			return value
+		}
+		d, _ := types.DefinitionOf(name)
+		return d.Default
+	}
+}
+
 func TestDue(t *testing.T) {
 	status := func(change func(*longhorn.VolumeStatus)) *longhorn.Volume {
 		return remounted(func(v *longhorn.Volume) { change(&v.Status) })
@@ -96,11 +107,12 @@ func TestPlan(t *testing.T) {
 		return func(p *corev1.Pod) { p.Status.StartTime = &metav1.Time{Time: requested.Add(d)} }
 	}
 	for _, c := range []struct {
-		name     string
-		claims   []*corev1.PersistentVolume
-		pod      *corev1.Pod
-		delete   bool
-		stranded bool
+		name    string
+		claims  []*corev1.PersistentVolume
+		pod     *corev1.Pod
+		setting map[types.SettingName]string
+		delete  bool
+		kept    string // why it must be restarted by people
 	}{
 		{name: "started before → deleted", pod: pod("a"), delete: true},
 		{name: "started a second before → deleted", pod: pod("a", started(-time.Second)), delete: true},
@@ -110,9 +122,26 @@ func TestPlan(t *testing.T) {
 		{name: "being deleted already → stays", pod: pod("a", func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: requested} })},
 		{name: "ended well → stays", pod: pod("a", func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded })},
 		{name: "ended badly → stays", pod: pod("a", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })},
-		{name: "of no owner → stranded", pod: pod("a", func(p *corev1.Pod) { p.OwnerReferences = nil }), stranded: true},
-		{name: "of an owner that is no controller → stranded", pod: pod("a", func(p *corev1.Pod) { p.OwnerReferences[0].Controller = nil }), stranded: true},
-		{name: "of a node's own file → stranded", pod: pod("a", func(p *corev1.Pod) { p.OwnerReferences[0].Kind = "Node" }), stranded: true},
+		{name: "of no owner → kept", pod: pod("a", func(p *corev1.Pod) { p.OwnerReferences = nil }), kept: "no controller would make the pod anew"},
+		{name: "of an owner that is no controller → kept", pod: pod("a", func(p *corev1.Pod) { p.OwnerReferences[0].Controller = nil }), kept: "no controller would make the pod anew"},
+		{name: "of a node's own file → kept", pod: pod("a", func(p *corev1.Pod) { p.OwnerReferences[0].Kind = "Node" }), kept: "no controller would make the pod anew"},
+		{
+			name: "the setting is off → kept", pod: pod("a"), kept: "setting auto-delete-pod-when-volume-detached-unexpectedly is false",
+			setting: map[types.SettingName]string{types.SettingAutoDeletePodWhenVolumeDetachedUnexpectedly: "false"},
+		},
+		{
+			name: "the setting is off, started later → stays", pod: pod("a", started(time.Second)),
+			setting: map[types.SettingName]string{types.SettingAutoDeletePodWhenVolumeDetachedUnexpectedly: "false"},
+		},
+		{
+			name: "its owner's kind is spared → kept", pod: pod("a"),
+			kept:    "setting blacklist-for-auto-delete-pod-when-volume-detached-unexpectedly names apps/ReplicaSet",
+			setting: map[types.SettingName]string{types.SettingAutoDeletePodBlacklist: "apps/StatefulSet; apps/ReplicaSet"},
+		},
+		{
+			name: "another kind is spared → deleted", pod: pod("a"), delete: true,
+			setting: map[types.SettingName]string{types.SettingAutoDeletePodBlacklist: "apps/StatefulSet"},
+		},
 		{name: "on another node → stays", pod: pod("a", func(p *corev1.Pod) { p.Spec.NodeName = "node-2" })},
 		{name: "using another claim → stays", pod: pod("a", func(p *corev1.Pod) { p.Spec.Volumes[1].PersistentVolumeClaim.ClaimName = "other" })},
 		{name: "using no claim → stays", pod: pod("a", func(p *corev1.Pod) { p.Spec.Volumes = p.Spec.Volumes[:1] })},
@@ -142,10 +171,13 @@ func TestPlan(t *testing.T) {
 			if c.claims == nil {
 				c.claims = []*corev1.PersistentVolume{bound()}
 			}
-			p := plan(Input{Volume: remounted(), Claims: c.claims, Pods: []corev1.Pod{*c.pod}})
-			deleted, stranded := len(p.Delete) == 1, len(p.Bare) == 1
-			assert.Equal(t, c.delete, deleted)
-			assert.Equal(t, c.stranded, stranded)
+			p := plan(Input{Volume: remounted(), Claims: c.claims, Pods: []corev1.Pod{*c.pod}, Setting: settings(c.setting)})
+			assert.Equal(t, c.delete, len(p.Delete) == 1)
+			if c.kept == "" {
+				assert.Empty(t, p.Keep)
+				return
+			}
+			assert.Equal(t, []Kept{{Pod: *c.pod, Why: c.kept}}, p.Keep)
 		})
 	}
 }
@@ -153,7 +185,7 @@ func TestPlan(t *testing.T) {
 func TestPlanIsInOrderAndNamesEachPodOnce(t *testing.T) {
 	second := bound(func(pv *corev1.PersistentVolume) { pv.Name, pv.Spec.ClaimRef.Name = "pv-2", "tmp" })
 	p := plan(Input{
-		Volume: remounted(), Claims: []*corev1.PersistentVolume{bound(), second},
+		Volume: remounted(), Claims: []*corev1.PersistentVolume{bound(), second}, Setting: settings(nil),
 		Pods: []corev1.Pod{*pod("b"), *pod("a", func(p *corev1.Pod) {
 			p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{VolumeSource: corev1.VolumeSource{
 				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "tmp"},

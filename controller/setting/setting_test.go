@@ -88,7 +88,9 @@ func TestMissingSettingsAreMadeAndExistingOnesLeftAlone(t *testing.T) {
 	}
 	h.ExpectWrites(
 		"create settings/allow-empty-disk-selector-volume", "create settings/allow-empty-node-selector-volume",
-		"create settings/allow-volume-creation-with-degraded-availability", "create settings/concurrent-replica-rebuild-per-node-limit",
+		"create settings/allow-volume-creation-with-degraded-availability", "create settings/auto-delete-pod-when-volume-detached-unexpectedly",
+		"create settings/blacklist-for-auto-delete-pod-when-volume-detached-unexpectedly",
+		"create settings/concurrent-replica-rebuild-per-node-limit",
 		"create settings/create-default-disk-labeled-nodes", "create settings/default-data-locality", "create settings/default-data-path",
 		"update settings/default-replica-count/status",
 		"create settings/deleting-confirmation-flag", "create settings/detach-manually-attached-volumes-when-cordoned",

@@ -1,0 +1,50 @@
+package types
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// PodOwners are kinds of controllers that make pods, as the setting blacklist-for-auto-delete-pod-when-volume-detached-unexpectedly lists
+// them: GROUP/KIND, separated by semicolons, as apps/ReplicaSet. Kinds of the core group are written without a group.
+type PodOwners []string
+
+// ParsePodOwners reads such a list; an empty text is an empty list.
+func ParsePodOwners(text string) (PodOwners, error) {
+	var owners PodOwners
+	for _, part := range strings.Split(text, ";") {
+		part = strings.TrimSpace(part)
+		if part == "" {
+			continue
+		}
+		group, kind, grouped := strings.Cut(part, "/")
+		if !grouped {
+			kind = group
+		}
+		if grouped && group == "" || kind == "" || strings.ContainsAny(kind, "/ ,") || strings.ContainsAny(group, " ,") {
+			return nil, fmt.Errorf("has the entry %q; each entry must be GROUP/KIND, as apps/StatefulSet, and entries are separated by semicolons", part)
+		}
+		owners = append(owners, part)
+	}
+	return owners, nil
+}
+
+func checkPodOwners(text string) error {
+	_, err := ParsePodOwners(text)
+	return err
+}
+
+// Has tells whether the list names the kind of an owner, whatever its version.
+func (o PodOwners) Has(owner *metav1.OwnerReference) bool { return slices.Contains(o, PodOwner(owner)) }
+
+// PodOwner is the kind of an owner as such a list names it.
+func PodOwner(owner *metav1.OwnerReference) string {
+	if group := schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).Group; group != "" {
+		return group + "/" + owner.Kind
+	}
+	return owner.Kind
+}
