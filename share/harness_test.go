@@ -156,8 +156,9 @@ func (r *role) await(text string, times int) {
 }
 
 const (
-	sayServed   = "Clients are served"
-	sayUnserved = "Clients are not served"
+	sayServed    = "Clients are served"
+	sayUnserved  = "Clients are not served"
+	sayNoRecords = "No records of an earlier server's clients"
 )
 
 // ganesha is the process number of the server.

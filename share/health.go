@@ -8,14 +8,17 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/longhorn-lep/longhorn-manager/share/proto"
 )
 
-// healthService answers the kubelet's readiness probe.
+// healthService answers the kubelet's readiness probe, and the leader's question about the recovery data.
 type healthService struct {
-	health  *health.Server
-	server  *grpc.Server
-	address string
-	done    chan struct{}
+	health   *health.Server
+	recovery recoveryService
+	server   *grpc.Server
+	address  string
+	done     chan struct{}
 }
 
 // serveHealth answers NOT_SERVING until told otherwise, and until close.
@@ -27,6 +30,7 @@ func serveHealth(ctx context.Context, address string) (*healthService, error) {
 	h := &healthService{health: health.NewServer(), server: grpc.NewServer(), address: listener.Addr().String(), done: make(chan struct{})}
 	h.set(false)
 	healthpb.RegisterHealthServer(h.server, h.health)
+	proto.RegisterShareServer(h.server, &h.recovery)
 	go func() {
 		defer close(h.done)
 		_ = h.server.Serve(listener) // ends with close alone; without it the probe fails, which says it

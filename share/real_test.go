@@ -70,6 +70,8 @@ func TestAShareIsServedThroughTheDeathsOfItsServer(t *testing.T) {
 		o.ExportRoot = r.o.ExportRoot
 	})
 	again.await(sayServed, 1)
+	assert.Contains(t, r.out.String(), sayNoRecords)
+	assert.NotContains(t, again.out.String(), sayNoRecords)
 	assert.Contains(t, again.out.String(), "IN GRACE")
 	assert.NotContains(t, again.out.String(), "clid count(0)", "the clients of the former server are not known")
 	assert.Equal(t, handle, again.handle(), "the file handle of the root")
@@ -148,6 +150,7 @@ func TestClientsDoNotReachTheRecoveryData(t *testing.T) {
 	run(t, "umount", mounted)
 	r = startRole(t, dir, device, nil)
 	r.await(sayServed, 1)
+	assert.Contains(t, r.out.String(), sayNoRecords)
 	r.write("other", "data")
 	r.terminate()
 	led, err := os.ReadDir(elsewhere)

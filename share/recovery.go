@@ -8,6 +8,9 @@ import (
 	"regexp"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/longhorn-lep/longhorn-manager/types"
+	"github.com/longhorn-lep/longhorn-manager/util/logfields"
 )
 
 // recoveryName is the directory in the root of the volume that holds what the server must
@@ -32,15 +35,20 @@ func (v *volume) setUpRecovery() error {
 	if v.o.ReadOnly {
 		return nil // nothing is written to the volume, and a client has no locks to lose that a writer could take
 	}
-	directory, err := openRecovery(v.o.target())
+	directory, made, err := openRecovery(v.o.target())
 	if err != nil {
 		v.log.WithError(err).Warn("Clients cannot keep their state beyond this pod: the recovery data is not on the volume")
+		v.incident = newIncident(types.ReasonRecoveryDataUnusable, "the recovery data cannot be kept on the volume: "+err.Error())
 		return nil
 	}
 	defer directory.Close()
 	self := filepath.Join("/proc/self/fd", fmt.Sprint(directory.Fd()))
 	if err := v.bind(self, v.recovery); err != nil {
 		return err
+	}
+	if lost := lostRecords(v.recovery, made); lost != "" {
+		v.log.WithField(logfields.Reason, lost).Info("No records of an earlier server's clients are on the volume")
+		v.incident = newIncident(types.ReasonRecoveryDataMissing, lost)
 	}
 	if err := dropLinks(v.recovery); err != nil {
 		return err
@@ -95,37 +103,40 @@ func (v *volume) bind(source, target string) error {
 
 // openRecovery opens the directory, made where it is missing, and never anything that a
 // link of that name leads to.
-func openRecovery(root string) (*os.File, error) {
+func openRecovery(root string) (directory *os.File, made bool, err error) {
 	top, err := unix.Open(root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return nil, fmt.Errorf("opening %s: %w", root, err)
+		return nil, false, fmt.Errorf("opening %s: %w", root, err)
 	}
 	defer unix.Close(top)
-	fd, err := makeDirectory(top, recoveryName)
+	fd, made, err := makeDirectory(top, recoveryName)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	cover, err := makeDirectory(fd, coverName)
+	cover, _, err := makeDirectory(fd, coverName)
 	if err != nil {
 		unix.Close(fd)
-		return nil, err
+		return nil, false, err
 	}
 	unix.Close(cover)
-	return os.NewFile(uintptr(fd), recoveryName), nil
+	return os.NewFile(uintptr(fd), recoveryName), made, nil
 }
 
-// makeDirectory opens a directory of root's, which nobody else may look into.
-func makeDirectory(parent int, name string) (int, error) {
-	if err := unix.Mkdirat(parent, name, 0o700); err != nil && !errors.Is(err, unix.EEXIST) {
-		return -1, fmt.Errorf("making directory %s: %w", name, err)
+// makeDirectory opens a directory of root's, which nobody else may look into. made: it was
+// missing.
+func makeDirectory(parent int, name string) (fd int, made bool, err error) {
+	err = unix.Mkdirat(parent, name, 0o700)
+	if err != nil && !errors.Is(err, unix.EEXIST) {
+		return -1, false, fmt.Errorf("making directory %s: %w", name, err)
 	}
-	fd, err := unix.Openat(parent, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	made = err == nil
+	fd, err = unix.Openat(parent, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return -1, fmt.Errorf("opening directory %s: %w", name, err)
+		return -1, false, fmt.Errorf("opening directory %s: %w", name, err)
 	}
 	if err := errors.Join(unix.Fchown(fd, 0, 0), unix.Fchmod(fd, 0o700)); err != nil {
 		unix.Close(fd)
-		return -1, fmt.Errorf("keeping directory %s to root: %w", name, err)
+		return -1, false, fmt.Errorf("keeping directory %s to root: %w", name, err)
 	}
-	return fd, nil
+	return fd, made, nil
 }

@@ -59,6 +59,7 @@ func Run(ctx context.Context, o Options) error {
 		}
 		return fmt.Errorf("preparing volume %s: %w", o.Volume, err)
 	}
+	health.recovery.found(v.incident)
 	return serve(ctx, o, v, health)
 }
 

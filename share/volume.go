@@ -37,6 +37,8 @@ type volume struct {
 	// mounts are what prepare has mounted, in that order.
 	mounts []string
 	checks int // of check, which are never two at a time
+	// incident is how the last server's records of its clients were lost, once prepare has returned; zero: they were not.
+	incident types.ShareRecovery
 }
 
 func newVolume(o Options) *volume {

@@ -72,6 +72,9 @@ const (
 	ConditionPodReady = "PodReady"
 	// InstanceManager, of a cordoned node alone: whether its pod may be evicted. The leader writes it.
 	ConditionDrainable = "Drainable"
+	// ShareManager: the server knows the open files and locks that clients had at the one before it, so they can claim them. False:
+	// they are lost, or will be when the pod ends. There is none while no workload uses the volume.
+	ConditionClientStateKept = "ClientStateKept"
 	// Setting.
 	ConditionValid = "Valid"
 )
@@ -159,6 +162,13 @@ const (
 	ReasonClientsNotKnown         = "AddressesNotKnown"
 	ReasonClientsNotListed        = "NotListedYet"
 	ReasonClientsOlderPod         = "PodOfEarlierRelease"
+	// ShareManager ClientStateKept. NoClientsBefore: no server served the volume since it was last stopped. RecoveryDataKept: the server
+	// found what the one before it had recorded of its clients. RecoveryDataMissing: it did not. RecoveryDataUnusable: nor can it
+	// record anything on the volume for the next one.
+	ReasonNoClientsBefore      = "NoClientsBefore"
+	ReasonRecoveryDataKept     = "RecoveryDataKept"
+	ReasonRecoveryDataMissing  = "RecoveryDataMissing"
+	ReasonRecoveryDataUnusable = "RecoveryDataUnusable"
 	// VolumeAttachment ticket of a shared volume: its share manager does not run.
 	ReasonWaitingForShare = "WaitingForShare"
 	// InstanceCreation of replicas and engines. KeyMissing: the volume's Secret is gone.

@@ -18,6 +18,8 @@ const (
 	EventShareRunning = "ShareRunning"
 	EventShareFailed  = "ShareFailed"
 	EventShareStopped = "ShareStopped"
+	// EventClientStateLost: a new server of the volume does not know the open files and locks of its clients.
+	EventClientStateLost = "ClientStateLost"
 	// About a volume that shall grow.
 	EventSucceededExpansion = "SucceededExpansion"
 	EventFailedExpansion    = "FailedExpansion"

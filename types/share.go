@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -33,6 +34,16 @@ func ShareEndpoint(address, volume string) string {
 		host = "[" + host + "]"
 	}
 	return "nfs://" + host + "/" + volume
+}
+
+// ShareRecovery is what a share manager says of the recovery data of the server before it.
+type ShareRecovery struct {
+	// Incident is a random name of the loss of that data; "": it was not lost, or the share manager is of a release that cannot tell.
+	Incident string
+	// Reason is ReasonRecoveryDataMissing or ReasonRecoveryDataUnusable, and Message says more; both "" without an Incident.
+	Reason, Message string
+	// FoundAt is when the loss was found, before any client was served, by the clock of the share manager's node.
+	FoundAt time.Time
 }
 
 // Parameters of a StorageClass that a share manager reads, from the PersistentVolume of its volume.

@@ -1,0 +1,52 @@
+package share
+
+import (
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+func TestAskingForTheRecoveryData(t *testing.T) {
+	ask := func(h *healthService) (types.ShareRecovery, error) { return AskRecovery(t.Context(), h.address) }
+	begin := func() *healthService {
+		h, err := serveHealth(t.Context(), "127.0.0.1:0")
+		require.NoError(t, err)
+		t.Cleanup(h.close)
+		return h
+	}
+	h := begin()
+	_, err := ask(h)
+	assert.Equal(t, codes.Unavailable, status.Code(err), "before the volume is mounted: %v", err)
+	h.recovery.found(types.ShareRecovery{})
+	got, err := ask(h)
+	require.NoError(t, err)
+	assert.Equal(t, types.ShareRecovery{}, got)
+
+	lost := types.ShareRecovery{Incident: "one", Reason: types.ReasonRecoveryDataMissing, Message: "it is gone", FoundAt: time.Unix(1893553445, 0)}
+	h = begin()
+	h.recovery.found(lost)
+	for range 2 {
+		got, err = ask(h)
+		require.NoError(t, err)
+		assert.Equal(t, lost, got, "the same each time")
+	}
+}
+
+func TestAShareManagerThatCannotTellHasLostNothing(t *testing.T) {
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	s, done := grpc.NewServer(), make(chan struct{})
+	go func() { defer close(done); _ = s.Serve(listener) }()
+	defer func() { s.Stop(); <-done }()
+	got, err := AskRecovery(t.Context(), listener.Addr().String())
+	require.NoError(t, err)
+	assert.Equal(t, types.ShareRecovery{}, got)
+}
