@@ -149,7 +149,7 @@ func (f facts) rest(v copyView) time.Duration {
 	if v.evicted || f.prospects[v.Name] != mayReturn {
 		return 0
 	}
-	return types.Until(v.Spec.FailedAt, max(f.patience, maxBackoff), f.now)
+	return types.Until(v.Spec.FailedAt, max(f.patience, types.MaxRebuildBackoff), f.now)
 }
 
 func dropSurplus(f facts, v copyView) (Decision, bool) {

@@ -9,20 +9,9 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-const (
-	// A replica that failed is rebuilt again firstBackoff × 2^n after its failure, n being how
-	// often it failed in a row, at most maxBackoff. The first time it is rebuilt after settle:
-	// that is how long it takes to see that a process has died.
-	firstBackoff = 10 * time.Second
-	maxBackoff   = 5 * time.Minute
-	// A replica whose process was replaced since, as by a restart of its node, may well be
-	// sound now. It waits all the same: a rebuild may be what ends the process.
-	restartBackoff = 30 * time.Second
-	settle         = 3 * time.Second
-	// awaitTurn is when a volume looks again whether a node has a rebuild to spare. The end of
-	// another volume's rebuild wakes it sooner.
-	awaitTurn = time.Minute
-)
+// awaitTurn is when a volume looks again whether a node has a rebuild to spare. The end of
+// another volume's rebuild wakes it sooner.
+const awaitTurn = time.Minute
 
 // Claim is the rebuilds that a volume runs on nodes, and those that it wants.
 type Claim struct {
@@ -106,7 +95,7 @@ func (f facts) due(t Target, noPlace bool) (list []copyView, wait time.Duration)
 		case v.tried:
 			continue // the engine's next status brings us back
 		}
-		if left := rebuildDelay(&v.Spec, v.Status.UUID, f.now); left > 0 {
+		if left := types.RebuildDelay(&v.Spec, v.Status.UUID, f.now); left > 0 {
 			wait = sooner(wait, left)
 			continue
 		}
@@ -114,19 +103,6 @@ func (f facts) due(t Target, noPlace bool) (list []copyView, wait time.Duration)
 	}
 	slices.SortStableFunc(list, func(a, b copyView) int { return cmp.Compare(a.Spec.RebuildRetryCount, b.Spec.RebuildRetryCount) })
 	return list, wait
-}
-
-// rebuildDelay is how long a replica that a process serves has to wait until it is rebuilt,
-// from the stored time of its failure.
-func rebuildDelay(s *longhorn.ReplicaSpec, process string, now time.Time) time.Duration {
-	delay, most := settle, maxBackoff
-	if s.ServedUUID != "" && process != s.ServedUUID {
-		most = restartBackoff
-	}
-	if n := s.RebuildRetryCount; n > 0 {
-		delay = min(firstBackoff<<min(n, 8), most)
-	}
-	return types.Until(s.FailedAt, delay, now)
 }
 
 // nextRebuild picks the replica to rebuild, if its turn has come: nil if there is none. It also

@@ -37,7 +37,7 @@ func record(in Input, c copies) copies {
 //	never was a member, and is down               now
 //
 // For a member, and a replica whose rebuild failed, it also notes the process that serves
-// it: a replica that was restarted since has a shorter delay (rebuildDelay).
+// it: a replica that was restarted since has a shorter delay (types.RebuildDelay).
 //
 // The count stays when a rebuild succeeds, and goes only when the replica has lasted: a
 // replica on a disk that is too slow to be a member for long is not rebuilt for ever.
@@ -56,7 +56,7 @@ func recordOf(v copyView, at time.Time) longhorn.ReplicaSpec {
 		if was.LastFailedAt != "" && types.Until(was.HealthyAt, steadyAfter, at) > 0 {
 			s.RebuildRetryCount = was.RebuildRetryCount + 1
 		}
-	case v.asked && v.tried && v.mode == longhorn.ReplicaModeERR && rebuildDelay(&was, v.Status.UUID, at) == 0:
+	case v.asked && v.tried && v.mode == longhorn.ReplicaModeERR && types.RebuildDelay(&was, v.Status.UUID, at) == 0:
 		// A rebuild begins when the delay is over: within the delay this one was counted.
 		s.FailedAt, s.LastFailedAt, s.ServedUUID, s.HealthyAt = now, now, v.Status.UUID, ""
 		s.RebuildRetryCount++

@@ -203,7 +203,7 @@ func (f facts) staleIn(v copyView) time.Duration {
 	}
 	after := f.stale
 	if v.Spec.LastHealthyAt == "" {
-		after = max(after, f.patience, maxBackoff)
+		after = max(after, f.patience, types.MaxRebuildBackoff)
 	}
 	return types.Until(v.Spec.FailedAt, after, f.now)
 }

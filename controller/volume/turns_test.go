@@ -60,7 +60,7 @@ func TestATurnThatWasJustTakenCounts(t *testing.T) {
 	others := []string{"v001", "v002", "v003", "v004", "v005"}
 	sync(others...)
 	require.Equal(t, others, asking(t, c))
-	h.Clock.Step(settle + time.Second)
+	h.Clock.Step(types.RebuildSettle + time.Second)
 	sync(late) // the cache does not show what the others did
 	assert.Equal(t, others, asking(t, c))
 	h.CatchUp()
