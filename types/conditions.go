@@ -83,20 +83,19 @@ const (
 // passed on from the data plane and documented there.
 const (
 	// Node Ready.
-	ReasonManagerPodDown          = "ManagerPodDown"
-	ReasonManagerPodMissing       = "ManagerPodMissing"
-	ReasonKubernetesNodeGone      = "KubernetesNodeGone"
-	ReasonKubernetesNodeNotReady  = "KubernetesNodeNotReady"
-	ReasonKubernetesNodePressure  = "KubernetesNodePressure"
-	ReasonNodeNotAnswering        = "NodeNotAnswering"
-	ReasonKubernetesNodeCordoned  = "KubernetesNodeCordoned"
-	ReasonNoMountPropagation      = "NoMountPropagationSupport"
-	ReasonInstanceManagerNotReady = "InstanceManagerNotReady"
-	ReasonKernelModulesNotLoaded  = "KernelModulesNotLoaded"
-	ReasonNFSClientNotFound       = "NFSClientIsNotFound"
-	ReasonKernelCheckFailed       = "CheckKernelConfigFailed"
-	ReasonKernelTooOld            = "KernelTooOld"
-	ReasonKernelNBDClientNotUsed  = "KernelNBDClientNotUsed"
+	ReasonManagerPodDown         = "ManagerPodDown"
+	ReasonManagerPodMissing      = "ManagerPodMissing"
+	ReasonKubernetesNodeGone     = "KubernetesNodeGone"
+	ReasonKubernetesNodeNotReady = "KubernetesNodeNotReady"
+	ReasonKubernetesNodePressure = "KubernetesNodePressure"
+	ReasonNodeNotAnswering       = "NodeNotAnswering"
+	ReasonKubernetesNodeCordoned = "KubernetesNodeCordoned"
+	ReasonNoMountPropagation     = "NoMountPropagationSupport"
+	ReasonKernelModulesNotLoaded = "KernelModulesNotLoaded"
+	ReasonNFSClientNotFound      = "NFSClientIsNotFound"
+	ReasonKernelCheckFailed      = "CheckKernelConfigFailed"
+	ReasonKernelTooOld           = "KernelTooOld"
+	ReasonKernelNBDClientNotUsed = "KernelNBDClientNotUsed"
 	// Node DefaultDisksConfig: the annotation breaks a rule, the label has a value that
 	// means nothing, or the default disk could not be made. They are the Events' reasons too.
 	ReasonDefaultDisksConfigInvalid     = "DefaultDisksConfigInvalid"

@@ -1,0 +1,106 @@
+package explain
+
+import "github.com/longhorn-lep/longhorn-manager/types"
+
+var (
+	describeKubeNode = Step{"See what Kubernetes says of the node", "kubectl describe node {node}"}
+	seeDaemon        = Step{"See why the daemon's pod does not run", "kubectl -n {ns} get pods -l app=longhorn-manager --field-selector spec.nodeName={node} -o wide"}
+	runDoctor        = Step{"Ask the node itself what it lacks", "kubectl -n {ns} exec {daemon} -- longhorn-manager doctor"}
+	fixAnnotation    = Step{"Correct the annotation at the place named; it is applied at once", "kubectl edit node {node}"}
+)
+
+// nodeAdvice is of the conditions of a node.
+var nodeAdvice = map[cause]advice{
+	{KindNode, types.ConditionReady, types.ReasonKubernetesNodeGone}: {Broken, "node {node} is gone: its Kubernetes node was removed", []Step{
+		{"If it shall come back, join the node to the cluster under the same name, with its disks", ""},
+		{"Otherwise nothing is to be done: its replicas are made anew on other nodes and the object is deleted", "kubectl -n {ns} get lhr -l longhornnode={node}"},
+	}, false},
+	{KindNode, types.ConditionReady, types.ReasonKubernetesNodeNotReady}: {Broken, "node {node} is not ready: its kubelet does not answer, or says so itself", []Step{
+		describeKubeNode,
+		{"Bring the node back: check its power, its network and the kubelet (systemctl status kubelet on the node). Its replicas come back with what they have", ""},
+	}, false},
+	{KindNode, types.ConditionReady, types.ReasonNodeNotAnswering}: {Broken, "node {node} is silent: it serves shares, has not renewed its lease, and does not answer", []Step{
+		{"See when the lease was renewed last", "kubectl -n {ns} get lease node-{node} -o yaml"},
+		{"Check the node's network and load; its shares move to other nodes meanwhile", ""},
+	}, false},
+	{KindNode, types.ConditionReady, types.ReasonManagerPodMissing}: {Warning, "no pod of longhorn-manager is on node {node}: volumes are served, and nothing new is done there", []Step{
+		{"See why the DaemonSet has no pod there; a taint of the node is the most frequent cause", "kubectl -n {ns} describe daemonset longhorn-manager"},
+		describeKubeNode,
+	}, false},
+	{KindNode, types.ConditionReady, types.ReasonManagerPodDown}: {Warning, "the pod of longhorn-manager on node {node} is not ready: volumes are served, and nothing new is done there", []Step{
+		seeDaemon, {"See what it says", "kubectl -n {ns} logs {daemon} --tail=50"},
+	}, false},
+	{KindNode, types.ConditionReady, types.ReasonKubernetesNodePressure}: {Warning, "node {node} lacks memory, disk, process ids or network", []Step{describeKubeNode}, false},
+	{KindNode, types.ConditionSchedulable, types.ReasonKubernetesNodeCordoned}: {Info, "node {node} gets no new replicas: its Kubernetes node is cordoned", []Step{
+		{"When its maintenance is over, let it have pods and replicas again", "kubectl uncordon {node}"},
+	}, false},
+	{KindNode, types.ConditionMountPropagation, types.ReasonNoMountPropagation}: {Warning, "what is mounted on node {node} later is not seen: a disk that is mounted after the daemon started is not found", []Step{
+		{"On the node, make its root directory a shared mount, and keep that over a restart", "mount --make-rshared /"},
+		{"Then restart the daemon's pod there", "kubectl -n {ns} delete pod {daemon}"},
+	}, false},
+	{KindNode, types.ConditionKernelModulesLoaded, types.ReasonKernelModulesNotLoaded}: {Broken, "no volume can be attached on node {node}: its kernel lacks what block devices are made with", []Step{
+		{"On the node, load the modules, and name them in /etc/modules-load.d for the next start", "modprobe -a fuse loop"}, runDoctor,
+	}, false},
+	{KindNode, types.ConditionKernelModulesLoaded, types.ReasonKernelCheckFailed}: {Warning, "it is not known what the kernel of node {node} offers", []Step{runDoctor}, false},
+	{KindNode, types.ConditionNFSClientInstalled, types.ReasonNFSClientNotFound}: {Info, "node {node} has no NFS client: no volume with access mode ReadWriteMany can be mounted there", []Step{
+		{"On the node, load the client, and name it in /etc/modules-load.d for the next start", "modprobe nfsv4"},
+	}, false},
+	{KindNode, types.ConditionNFSClientInstalled, types.ReasonKernelCheckFailed}: {Info, "it is not known whether node {node} has an NFS client", []Step{runDoctor}, false},
+	{KindNode, types.ConditionDeviceSuccession, types.ReasonKernelTooOld}: {Info, "volumes on node {node} lose their device when the process that serves them ends", []Step{
+		{"Give the node Linux 6.9 or later, or the kernel's module nbd with Linux 5.14 or later", "uname -r"},
+	}, false},
+	{KindNode, types.ConditionKernelNBDClient, types.ReasonKernelNBDClientNotUsed}: {Info, "block devices on node {node} are made with FUSE, where one flush holds up all other requests of the device", []Step{
+		{"On the node, load the module, and name it in /etc/modules-load.d for the next start; devices made later use it", "modprobe nbd"},
+	}, false},
+	{KindNode, types.ConditionDefaultDisksConfig, types.ReasonDefaultDisksConfigInvalid}: {Warning, "the annotation with the default disks of node {node} is refused as a whole: none of them is made", []Step{
+		fixAnnotation, {"See the annotation as it is", `kubectl get node {node} -o jsonpath='{.metadata.annotations.node\.longhorn\.io/default-disks-config}'`},
+	}, false},
+	{KindNode, types.ConditionDefaultDisksConfig, types.ReasonCreateDefaultDiskLabelInvalid}: {Warning, "node {node} gets no default disk: the value of its label node.longhorn.io/create-default-disk means nothing", []Step{
+		{"Say true for the default disk, or config for those of the annotation", "kubectl label --overwrite node {node} node.longhorn.io/create-default-disk=true"},
+	}, false},
+	{KindNode, types.ConditionDefaultDisksConfig, types.ReasonDefaultDiskFailed}: {Warning, "the default disk of node {node} could not be made", []Step{
+		{"Mend what the message names; it is tried again by itself", ""}, runDoctor,
+	}, false},
+	{KindNode, types.ConditionDefaultDisksConfigUsed, types.ReasonCreateDefaultDiskSettingOff}: {Info, "the annotation with the default disks of node {node} is not used: the setting create-default-disk-labeled-nodes is off", []Step{
+		{"Turn the setting on, if the annotation shall be used", `kubectl -n {ns} patch lhs create-default-disk-labeled-nodes --type merge -p '{"value":"true"}'`},
+	}, false},
+	{KindNode, types.ConditionDefaultDisksConfigUsed, types.ReasonCreateDefaultDiskLabelNotConfig}: {Info, "the annotation with the default disks of node {node} is not used: its label does not say config", []Step{
+		{"Label the node, if the annotation shall be used", "kubectl label --overwrite node {node} node.longhorn.io/create-default-disk=config"},
+	}, false},
+	{KindNode, types.ConditionDefaultNodeTags, types.ReasonDefaultNodeTagsInvalid}: {Warning, "the annotation with the tags of node {node} is refused: it has none of them", []Step{fixAnnotation}, false},
+}
+
+// managerAdvice is of an instance manager, a node's data plane.
+var managerAdvice = map[cause]advice{
+	{KindInstanceManager, types.ConditionPodReady, types.ReasonPodStarting}: {Warning, "the data plane of node {node} is starting", []Step{describePod}, false},
+	{KindInstanceManager, types.ConditionPodReady, types.ReasonPodFailed}: {Broken, "the data plane of node {node} has failed: no replica and no engine runs there", []Step{
+		{"See why it ended; the daemon makes another pod by itself", "kubectl -n {ns} logs {name} --previous --tail=50"}, describePod, runDoctor,
+	}, false},
+	{KindInstanceManager, types.ConditionPodReady, types.ReasonPodNotFound}: {Broken, "the data plane of node {node} has no pod: no replica and no engine runs there", []Step{
+		seeDaemon, {"See whether something refuses the pod: a quota, a policy, a taint", "kubectl -n {ns} get events --field-selector involvedObject.name={name}"},
+	}, false},
+	{KindInstanceManager, types.ConditionPodReady, types.ReasonPodDeleting}: {Warning, "the pod of the data plane of node {node} is being deleted; another one takes its place", []Step{describePod}, false},
+	{KindInstanceManager, types.ConditionPodReady, types.ReasonNodeDown}:    {Broken, "what the data plane of node {node} does is not known: the node is down", []Step{describeKubeNode}, false},
+	{KindInstanceManager, types.ConditionDrainable, types.ReasonEngineRuns}: {Info, "a drain of node {node} waits until the volumes attached there are detached", []Step{
+		{"See the pods of the node; kubectl drain ends them. Volumes that a person attached are detached by that person", "kubectl get pods -A --field-selector spec.nodeName={node}"},
+	}, false},
+	{KindInstanceManager, types.ConditionDrainable, types.ReasonLastReplica}: {Warning, "a drain of node {node} waits: it has the last good copy of a volume", []Step{
+		{"Wait until another copy is rebuilt, or attach the volumes named, so that they can be", "kubectl -n {ns} get lhv"},
+		{"If the copies may be out of reach while the node is away, allow that", `kubectl -n {ns} patch lhs node-drain-policy --type merge -p '{"value":"always-allow"}'`},
+	}, false},
+	{KindInstanceManager, types.ConditionDrainable, types.ReasonHasReplicas}: {Info, "a drain of node {node} waits until its copies are on other nodes", []Step{
+		{"See which are left; those of detached volumes move when the volume is attached", "kubectl -n {ns} get lhr -l longhornnode={node}"},
+	}, false},
+}
+
+var describePod = Step{"See what its pod waits for", "kubectl -n {ns} describe pod {name}"}
+
+// settingAdvice is of settings.
+var settingAdvice = map[cause]advice{
+	{KindSetting, types.ConditionValid, types.ReasonInvalidValue}: {Warning, "the value of setting {name} is invalid, and the last valid one stays in force", []Step{
+		{"Give it a value that the rule allows; an empty one is the default (docs/SETTINGS.md)", `kubectl -n {ns} patch lhs {name} --type merge -p '{"value":""}'`},
+	}, false},
+	{KindSetting, types.ConditionValid, types.ReasonUnknownName}: {Info, "this release knows no setting {name}, and leaves it alone", []Step{
+		{"Correct the name, or delete the object if no other release needs it", "kubectl -n {ns} delete lhs {name}"},
+	}, false},
+}

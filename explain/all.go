@@ -1,0 +1,77 @@
+package explain
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// All explains the whole cluster, the worst first.
+func All(s *Snapshot) []Finding {
+	var found []Finding
+	for _, n := range s.Nodes {
+		found = append(found, ofNode(s, n)...)
+		found = append(found, ofInstanceManager(s, n)...)
+		for _, disk := range slices.Sorted(maps.Keys(n.Spec.Disks)) {
+			found = append(found, ofDisk(s, n, disk)...)
+		}
+	}
+	for _, v := range s.Volumes {
+		found = append(found, ofVolume(s, v)...)
+	}
+	if s.sees(ResourceVolumes) {
+		found = append(found, orphans(s, slices.DeleteFunc(slices.Clone(s.Replicas), func(r *longhorn.Replica) bool { return named(s.Volumes, r.Spec.VolumeName) != nil }))...)
+	}
+	for _, setting := range s.Settings {
+		found = append(found, ofSetting(s, setting)...)
+	}
+	for _, c := range s.Claims {
+		found = append(found, ofClaim(s, c)...)
+	}
+	return sorted(found)
+}
+
+// ofSetting explains a setting that is not in force. The registry is asked where no daemon has written the condition yet.
+func ofSetting(s *Snapshot, setting *longhorn.Setting) []Finding {
+	c := types.FindCondition(setting.Status.Conditions, types.ConditionValid)
+	name := types.SettingName(setting.Name)
+	err := types.CheckSetting(name, setting.Value)
+	if _, known := types.DefinitionOf(name); known && err != nil && c.Status == longhorn.ConditionUnknown {
+		c = longhorn.Condition{Type: types.ConditionValid, Status: longhorn.ConditionFalse, Reason: types.ReasonInvalidValue, Message: err.Error()}
+	}
+	return ofConditions(Object{Kind: KindSetting, Name: setting.Name}, s.place(), []longhorn.Condition{c})
+}
+
+// names of objects, sorted.
+func names[T metav1.Object](list []T) []string {
+	var all []string
+	for _, o := range list {
+		all = append(all, o.GetName())
+	}
+	slices.Sort(all)
+	return all
+}
+
+// maxNames bounds how many objects an error offers instead.
+const maxNames = 20
+
+// notThere says that there is no object of a name, and which there are.
+func notThere(s *Snapshot, kind Kind, name, plural string, have []string) error {
+	if !s.sees(plural) {
+		return fmt.Errorf("%s %q: your account may not read %s", kind, name, plural)
+	}
+	text := fmt.Sprintf("%s %q does not exist", kind, name)
+	if len(have) > maxNames {
+		have = append(slices.Clone(have[:maxNames]), "...")
+	}
+	if len(have) > 0 {
+		text += "; there are " + strings.Join(have, ", ")
+	}
+	return fmt.Errorf("%s", text)
+}

@@ -1,0 +1,189 @@
+package explain
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// degraded says how many good copies an attached volume lacks, and what each of the others waits for.
+func degraded(s *Snapshot, v *longhorn.Volume, o Object, p place) []Finding {
+	if v.Status.State != longhorn.VolumeStateAttached || v.Status.Robustness != longhorn.VolumeRobustnessDegraded {
+		return nil
+	}
+	e := s.engine(v.Name)
+	if e == nil {
+		return nil
+	}
+	good := len(types.GoodCopies(e, s.replicasOf(v.Name)))
+	f := Finding{Object: o, Severity: Warning, Reason: "Degraded", What: fmt.Sprintf("volume %s has %d of %d good copies", v.Name, good, v.Spec.NumberOfReplicas)}
+	if v.Status.LastDegradedAt != "" {
+		f.Why = append(f.Why, "it has had too few since "+v.Status.LastDegradedAt)
+	}
+	for _, r := range s.replicasOf(v.Name) {
+		if !types.IsGoodCopy(e, r) {
+			f.Why = append(f.Why, fmt.Sprintf("replica %s: %s", r.Name, progress(s, v, e, r)))
+		}
+	}
+	if missing := v.Spec.NumberOfReplicas - len(s.replicasOf(v.Name)); missing > 0 {
+		f.Why = append(f.Why, fmt.Sprintf("replicas that do not exist yet: %d", missing))
+	}
+	f.Next = p.steps([]Step{{"Wait if a rebuild runs or is due; otherwise mend what the lines above name", "kubectl -n {ns} get lhe {volume}-e-0 -o jsonpath='{.status.rebuildStatus}'"}})
+	if rebuildLimit(s) == 0 {
+		f.Why = append(f.Why, fmt.Sprintf("setting %s is 0, so nothing is rebuilt", types.SettingConcurrentReplicaRebuildPerNodeLimit))
+		f.Next = p.steps([]Step{{"Allow rebuilds", fmt.Sprintf(`kubectl -n {ns} patch lhs %s --type merge -p '{"value":""}'`, types.SettingConcurrentReplicaRebuildPerNodeLimit)}})
+	}
+	return []Finding{f}
+}
+
+func rebuildLimit(s *Snapshot) int64 {
+	return s.values().Int(types.SettingConcurrentReplicaRebuildPerNodeLimit)
+}
+
+// progress says how far a replica that is no good copy has got on its way to become one.
+func progress(s *Snapshot, v *longhorn.Volume, e *longhorn.Engine, r *longhorn.Replica) string {
+	status, rebuilds := e.Status.RebuildStatus[r.Name]
+	switch {
+	case rebuilds && status.IsRebuilding:
+		return "its rebuild runs: " + amount(status)
+	case r.DeletionTimestamp != nil:
+		return "it is being deleted"
+	case r.Status.CurrentState != longhorn.InstanceStateRunning:
+		return whereabouts(s, r) + away(s, v)
+	}
+	text := "it waits to be rebuilt"
+	if status.Error != "" {
+		text = "its rebuild failed: " + status.Error
+	}
+	if n := r.Spec.RebuildRetryCount; n > 0 {
+		text += fmt.Sprintf("; rebuilds that failed one after the other: %d", n)
+	}
+	if left := types.RebuildDelay(&r.Spec, r.Status.UUID, s.Now); left > 0 {
+		return text + fmt.Sprintf("; the next one is due in %s", left.Round(time.Second))
+	}
+	if other, runs := rebuildOn(s, r.Spec.NodeID, v.Name); runs >= int(rebuildLimit(s)) && runs > 0 {
+		return text + fmt.Sprintf("; node %s has as many rebuilds as it may, one of volume %s", r.Spec.NodeID, other)
+	}
+	return text
+}
+
+// amount is how far a rebuild is.
+func amount(status longhorn.RebuildStatus) string {
+	text := fmt.Sprintf("%d %%", status.Progress)
+	if status.CopyBytes > 0 {
+		text += fmt.Sprintf(" of %d MiB", status.CopyBytes>>20)
+	}
+	if status.Partial {
+		text += ", what it lacks alone"
+	}
+	return text
+}
+
+// away says how long a lost replica may come back before another one is made.
+func away(s *Snapshot, v *longhorn.Volume) string {
+	wait := time.Duration(s.values().Int(types.SettingReplenishmentWaitIntervalS)) * time.Second
+	if left := types.Until(v.Status.LastDegradedAt, wait, s.Now); left > 0 {
+		return fmt.Sprintf("; if it does not come back, another one is made in %s (%s)", left.Round(time.Second), types.SettingReplenishmentWaitIntervalS)
+	}
+	return ""
+}
+
+// rebuilding is the replica of a volume whose rebuild runs; empty: none does.
+func rebuilding(s *Snapshot, volume string) (string, longhorn.RebuildStatus) {
+	e := s.engine(volume)
+	if e == nil {
+		return "", longhorn.RebuildStatus{}
+	}
+	for _, r := range s.replicasOf(volume) {
+		if status := e.Status.RebuildStatus[r.Name]; status.IsRebuilding {
+			return r.Name, status
+		}
+	}
+	return "", longhorn.RebuildStatus{}
+}
+
+// rebuildOn counts the rebuilds of other volumes that run towards a node, and names the last.
+func rebuildOn(s *Snapshot, node, except string) (volume string, runs int) {
+	for _, e := range s.Engines {
+		name, _ := rebuilding(s, e.Spec.VolumeName)
+		if r := named(s.Replicas, name); name != "" && e.Spec.VolumeName != except && r.Spec.NodeID == node {
+			volume, runs = e.Spec.VolumeName, runs+1
+		}
+	}
+	return volume, runs
+}
+
+// whereabouts says in what state a replica is, or why it cannot be reached.
+func whereabouts(s *Snapshot, r *longhorn.Replica) string {
+	n := s.node(r.Spec.NodeID)
+	c := types.FindCondition(r.Status.Conditions, types.ConditionInstanceCreation)
+	switch {
+	case r.Spec.NodeID == "":
+		return "it has no place yet"
+	case n == nil:
+		return "its node " + r.Spec.NodeID + " does not exist any more"
+	case types.IsNodeDown(n):
+		return "its node " + r.Spec.NodeID + " is down"
+	case c.Status == longhorn.ConditionFalse:
+		return fmt.Sprintf("on node %s: %s: %s", n.Name, c.Reason, c.Message)
+	case !types.IsReachable(r, n):
+		disk := types.DiskOf(n, r.Spec.DiskID)
+		return fmt.Sprintf("its disk on node %s is not ready: %s", n.Name, types.FindCondition(n.Status.DiskStatus[disk].Conditions, types.ConditionReady).Message)
+	}
+	return fmt.Sprintf("on node %s, %s", n.Name, stateOf(r))
+}
+
+func stateOf(r *longhorn.Replica) string {
+	if r.Status.CurrentState == "" {
+		return "not started"
+	}
+	return string(r.Status.CurrentState)
+}
+
+// ofReplicas explains the replicas whose own conditions say what is wrong, and those that are deleted and still there.
+func ofReplicas(s *Snapshot, v *longhorn.Volume) []Finding {
+	var found []Finding
+	for _, r := range s.replicasOf(v.Name) {
+		found = append(found, ofReplica(s, r)...)
+	}
+	return found
+}
+
+func ofReplica(s *Snapshot, r *longhorn.Replica) []Finding {
+	o := Object{Kind: KindReplica, Name: r.Name, Node: r.Spec.NodeID}
+	p := nodePlace(s, r.Spec.NodeID)
+	p["replica"], p["volume"], p["path"] = r.Name, r.Spec.VolumeName, r.Spec.DiskPath
+	lost := r.Status.CurrentState == longhorn.InstanceStateError || r.Spec.DesireState == longhorn.DesireStateRunning && r.Status.CurrentState != longhorn.InstanceStateRunning
+	told := slices.DeleteFunc(slices.Clone(r.Status.Conditions), func(c longhorn.Condition) bool {
+		return c.Type == types.ConditionInstanceCreation && !lost && c.Reason != types.ReasonDiskNotResponding
+	})
+	found := ofConditions(o, p, told)
+	if r.DeletionTimestamp != nil && len(found) == 0 {
+		f := Finding{o, Info, "Deleting", p.fill("replica {replica} is being deleted"), finalizers(r.Finalizers), p.steps([]Step{{"See it", "kubectl -n {ns} describe lhr {replica}"}})}
+		if n := s.node(r.Spec.NodeID); types.IsNodeDown(n) && r.Spec.NodeID != "" {
+			f.Severity = Warning
+			f.Why = append(f.Why, "its data can be removed by node "+r.Spec.NodeID+" alone, which is down")
+			f.Next = p.steps([]Step{asNode})
+		}
+		found = append(found, f)
+	}
+	return found
+}
+
+// orphans explains replicas whose volume does not exist any more.
+func orphans(s *Snapshot, list []*longhorn.Replica) []Finding {
+	var found []Finding
+	for _, r := range list {
+		p := nodePlace(s, r.Spec.NodeID)
+		p["replica"], p["volume"] = r.Name, r.Spec.VolumeName
+		why := append(finalizers(r.Finalizers), whereabouts(s, r))
+		found = append(found, Finding{Object{Kind: KindReplica, Name: r.Name, Node: r.Spec.NodeID}, Warning, "Orphan",
+			p.fill("replica {replica} belongs to volume {volume}, which does not exist any more"), why,
+			p.steps([]Step{{"Its node removes its data when it is back. If it shall go now, delete it", "kubectl -n {ns} delete lhr {replica}"}, asNode})})
+		found = append(found, ofReplica(s, r)...)
+	}
+	return found
+}

@@ -1,0 +1,86 @@
+package explain
+
+import (
+	"fmt"
+	"slices"
+
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+func ofDisk(s *Snapshot, n *longhorn.Node, name string) []Finding {
+	spec, status := n.Spec.Disks[name], n.Status.DiskStatus[name]
+	o, p := Object{Kind: KindDisk, Name: name, Node: n.Name}, nodePlace(s, n.Name)
+	p["disk"], p["path"], p["uuid"] = name, spec.Path, status.DiskUUID
+	var found []Finding
+	say := func(severity Severity, reason, what string, why []string, next ...Step) {
+		found = append(found, Finding{o, severity, reason, p.fill(what), why, p.steps(next)})
+	}
+	if len(status.Conditions) == 0 {
+		say(Warning, "NoStatus", "disk {disk} of node {node} has not been looked at yet", nil, seeDaemon)
+	}
+	ready := types.IsConditionTrue(status.Conditions, types.ConditionReady)
+	for _, f := range ofConditions(o, p, status.Conditions) {
+		switch {
+		case f.Reason == types.ReasonDiskNotReady && !ready: // it follows from Ready
+		case f.Reason == types.ReasonReplicasLeft:
+			f.Why = append(f.Why, evictionHolds(s, func(r *longhorn.Replica) bool { return r.Spec.DiskID == status.DiskUUID })...)
+			found = append(found, f)
+		case f.Reason == types.ReasonDiskPressure && ready && status.StorageAvailable <= 0:
+			f.Severity, f.What = Broken, p.fill("disk {disk} of node {node} is full: writes to its replicas wait or fail")
+			found = append(found, f)
+		default:
+			found = append(found, f)
+		}
+	}
+	switch {
+	case spec.EvictionRequested:
+		say(Info, "EvictionRequested", "all replicas are to leave disk {disk} of node {node}, for its evictionRequested is true", nil,
+			Step{"Take it back, and allow new replicas, when that is over", `kubectl -n {ns} patch lhn {node} --type merge -p '{"spec":{"disks":{"{disk}":{"evictionRequested":false,"allowScheduling":true}}}}'`})
+	case !spec.AllowScheduling:
+		say(Info, "SchedulingDisabled", "disk {disk} of node {node} gets no new replicas: its allowScheduling is false", nil,
+			Step{"Allow it, if that is not wanted any more", `kubectl -n {ns} patch lhn {node} --type merge -p '{"spec":{"disks":{"{disk}":{"allowScheduling":true}}}}'`})
+	}
+	return found
+}
+
+// maxHolds bounds how many replicas a finding about an eviction names.
+const maxHolds = 10
+
+// evictionHolds says of each replica that is to leave why it is still there, as far as its volume knows.
+func evictionHolds(s *Snapshot, leaves func(*longhorn.Replica) bool) []string {
+	var held []string
+	for _, r := range s.Replicas {
+		if leaves(r) {
+			held = append(held, fmt.Sprintf("replica %s of volume %s: %s", r.Name, r.Spec.VolumeName, whyStays(s, r)))
+		}
+	}
+	slices.Sort(held)
+	if more := len(held) - maxHolds; more > 0 {
+		held = append(held[:maxHolds], fmt.Sprintf("and %d more", more))
+	}
+	return held
+}
+
+// whyStays is why a replica has not left its disk yet.
+func whyStays(s *Snapshot, r *longhorn.Replica) string {
+	v := named(s.Volumes, r.Spec.VolumeName)
+	if v == nil {
+		return "its volume does not exist"
+	}
+	scheduled := types.FindCondition(v.Status.Conditions, types.ConditionScheduled)
+	switch {
+	case scheduled.Status == longhorn.ConditionFalse:
+		return scheduled.Message
+	case types.IsConditionTrue(v.Status.Conditions, types.ConditionEvictionWaits):
+		return "the volume is detached, and the replica moves when it is attached"
+	case rebuildLimit(s) == 0:
+		return fmt.Sprintf("setting %s is 0, so nothing is rebuilt", types.SettingConcurrentReplicaRebuildPerNodeLimit)
+	case types.IsStrictLocal(v):
+		return "the volume is strict-local, and leaves for another disk of the same node alone"
+	}
+	if name, status := rebuilding(s, r.Spec.VolumeName); name != "" {
+		return fmt.Sprintf("replica %s takes its place, and has %d %%", name, status.Progress)
+	}
+	return "another replica takes its place first"
+}

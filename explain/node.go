@@ -1,0 +1,158 @@
+package explain
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// Node explains a node with its disks and its data plane. The error says that there is no such node.
+func Node(s *Snapshot, name string) ([]Finding, error) {
+	n := s.node(name)
+	if n == nil {
+		return nil, notThere(s, KindNode, name, ResourceNodes, names(s.Nodes))
+	}
+	found := append(ofNode(s, n), ofInstanceManager(s, n)...)
+	for _, disk := range slices.Sorted(maps.Keys(n.Spec.Disks)) {
+		found = append(found, ofDisk(s, n, disk)...)
+	}
+	return sorted(found), nil
+}
+
+// Disk explains the disks of a name, on one node, or on all where node is empty. The error says that there is none.
+func Disk(s *Snapshot, node, name string) ([]Finding, error) {
+	var found []Finding
+	var have []string
+	there := false
+	for _, n := range s.Nodes {
+		if node != "" && n.Name != node {
+			continue
+		}
+		for disk := range n.Spec.Disks {
+			have = append(have, n.Name+"/"+disk)
+		}
+		if _, ok := n.Spec.Disks[name]; ok {
+			there = true
+			found = append(found, ofDisk(s, n, name)...)
+			found = append(found, nodeNotReady(s, n)...)
+		}
+	}
+	if !there {
+		slices.Sort(have)
+		return nil, notThere(s, KindDisk, name, ResourceNodes, have)
+	}
+	return sorted(found), nil
+}
+
+func nodePlace(s *Snapshot, node string) place {
+	daemon := "ds/longhorn-manager"
+	for _, pod := range s.Pods {
+		if pod.Spec.NodeName == node && pod.Labels[types.LabelApp] == types.AppManager {
+			daemon = pod.Name
+		}
+	}
+	return s.place("node", node, "daemon", daemon, "im", types.InstanceManagerName(node))
+}
+
+func ofNode(s *Snapshot, n *longhorn.Node) []Finding {
+	o, p := Object{Kind: KindNode, Name: n.Name}, nodePlace(s, n.Name)
+	found := ofConditions(o, p, n.Status.Conditions)
+	for i := range found {
+		if found[i].Reason == types.ReasonNFSClientNotFound && slices.ContainsFunc(s.Volumes, types.IsShared) {
+			found[i].Severity = Warning
+			found[i].Why = append(found[i].Why, "this cluster has volumes with access mode ReadWriteMany")
+		}
+	}
+	if len(n.Status.Conditions) == 0 {
+		found = append(found, Finding{o, Warning, "NoStatus", p.fill("node {node} has no status yet: no daemon has written one"), nil, p.steps([]Step{seeDaemon})})
+	}
+	return append(found, ofNodeSpec(s, n, o, p)...)
+}
+
+// ofNodeSpec tells what people have asked of the node that keeps replicas off it.
+func ofNodeSpec(s *Snapshot, n *longhorn.Node, o Object, p place) []Finding {
+	var found []Finding
+	say := func(severity Severity, reason, what string, why []string, next ...Step) {
+		found = append(found, Finding{o, severity, reason, p.fill(what), why, p.steps(next)})
+	}
+	switch {
+	case n.DeletionTimestamp != nil:
+		say(Info, "Deleting", "node {node} is being deleted", finalizers(n.Finalizers), Step{"See what is left on it", "kubectl -n {ns} get lhr -l longhornnode={node}"})
+	case n.Spec.EvictionRequested:
+		say(Info, "EvictionRequested", "all replicas are to leave node {node}, for its spec.evictionRequested is true", evictionHolds(s, func(r *longhorn.Replica) bool { return r.Spec.NodeID == n.Name }),
+			Step{"Take it back, and allow new replicas, when that is over", `kubectl -n {ns} patch lhn {node} --type merge -p '{"spec":{"evictionRequested":false,"allowScheduling":true}}'`})
+	case !n.Spec.AllowScheduling:
+		say(Info, "SchedulingDisabled", "node {node} gets no new replicas: its spec.allowScheduling is false", nil,
+			Step{"Allow it, if that is not wanted any more", `kubectl -n {ns} patch lhn {node} --type merge -p '{"spec":{"allowScheduling":true}}'`})
+	}
+	if len(n.Spec.Disks) == 0 {
+		say(Warning, "NoDisks", "node {node} has no disk, so it gets no replicas", noDefaultDisk(s, n),
+			Step{"Give it the default disk by its label, if the setting create-default-disk-labeled-nodes is on, else add a disk", "kubectl label --overwrite node {node} node.longhorn.io/create-default-disk=true"},
+			Step{"Or add one: name, path, allowScheduling", `kubectl -n {ns} patch lhn {node} --type merge -p '{"spec":{"disks":{"disk-1":{"path":"/var/lib/longhorn","allowScheduling":true}}}}'`})
+	}
+	return found
+}
+
+func noDefaultDisk(s *Snapshot, n *longhorn.Node) []string {
+	kube := named(s.KubeNodes, n.Name)
+	if kube == nil || !s.values().Bool(types.SettingCreateDefaultDiskLabeled) || kube.Labels[types.LabelCreateDefaultDisk] != "" {
+		return nil
+	}
+	return []string{fmt.Sprintf("setting %s is on, and the Kubernetes node has no label %s", types.SettingCreateDefaultDiskLabeled, types.LabelCreateDefaultDisk)}
+}
+
+// nodeNotReady is what makes a disk unusable though the disk itself may be well.
+func nodeNotReady(s *Snapshot, n *longhorn.Node) []Finding {
+	c := types.FindCondition(n.Status.Conditions, types.ConditionReady)
+	if c.Status != longhorn.ConditionFalse {
+		return nil
+	}
+	return ofConditions(Object{Kind: KindNode, Name: n.Name}, nodePlace(s, n.Name), []longhorn.Condition{c})
+}
+
+// ofInstanceManager tells how the node's data plane fares.
+func ofInstanceManager(s *Snapshot, n *longhorn.Node) []Finding {
+	im, p := s.instanceManager(n.Name), nodePlace(s, n.Name)
+	p["name"] = types.InstanceManagerName(n.Name)
+	o := Object{Kind: KindInstanceManager, Name: p["name"]}
+	if im == nil {
+		if !s.sees(ResourceInstanceManagers) || types.IsNodeDown(n) {
+			return nil
+		}
+		return []Finding{{o, Broken, "InstanceManagerMissing", p.fill("node {node} has no instance manager: no replica and no engine runs there"), nil, p.steps([]Step{seeDaemon})}}
+	}
+	found := ofConditions(o, p, im.Status.Conditions)
+	if why := podTrouble(named(s.Pods, im.Name)); why != "" {
+		for i := range found {
+			found[i].Why = append(found[i].Why, why)
+		}
+	}
+	return found
+}
+
+// podTrouble says what the kubelet says of a pod that does not run; empty: nothing, or there is no pod.
+func podTrouble(pod *corev1.Pod) string {
+	if pod == nil {
+		return ""
+	}
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+			return strings.TrimSpace(fmt.Sprintf("pod %s: %s %s", pod.Name, c.Reason, c.Message))
+		}
+	}
+	for _, c := range pod.Status.ContainerStatuses {
+		switch {
+		case c.State.Waiting != nil:
+			return strings.TrimSpace(fmt.Sprintf("pod %s: %s %s", pod.Name, c.State.Waiting.Reason, c.State.Waiting.Message))
+		case c.State.Terminated != nil:
+			return strings.TrimSpace(fmt.Sprintf("pod %s: %s, exit code %d %s", pod.Name, c.State.Terminated.Reason, c.State.Terminated.ExitCode, c.State.Terminated.Message))
+		}
+	}
+	return ""
+}

@@ -1,0 +1,113 @@
+package explain
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// Snapshot is all that the Findings rest on: the objects as they were at Now. It is never modified.
+type Snapshot struct {
+	// Now is when the objects were read; delays are told from it.
+	Now time.Time
+	// Namespace is where everything is installed.
+	Namespace string
+
+	Volumes          []*longhorn.Volume
+	Engines          []*longhorn.Engine
+	Replicas         []*longhorn.Replica
+	Attachments      []*longhorn.VolumeAttachment
+	Nodes            []*longhorn.Node
+	InstanceManagers []*longhorn.InstanceManager
+	ShareManagers    []*longhorn.ShareManager
+	Settings         []*longhorn.Setting
+
+	// The following may be empty where the user may not read them (Unseen); then nothing is concluded from their absence.
+	KubeNodes []*corev1.Node
+	Pods      []*corev1.Pod // of Namespace
+	Claims    []*corev1.PersistentVolumeClaim
+	Classes   []*storagev1.StorageClass
+	Events    []*corev1.Event // of claims
+
+	// Unseen names the kinds that could not be read, by their plural as kubectl knows it.
+	Unseen []string
+}
+
+// What Unseen may name.
+const (
+	ResourceVolumes          = "volumes.longhorn.io"
+	ResourceEngines          = "engines.longhorn.io"
+	ResourceReplicas         = "replicas.longhorn.io"
+	ResourceAttachments      = "volumeattachments.longhorn.io"
+	ResourceNodes            = "nodes.longhorn.io"
+	ResourceInstanceManagers = "instancemanagers.longhorn.io"
+	ResourceShareManagers    = "sharemanagers.longhorn.io"
+	ResourceSettings         = "settings.longhorn.io"
+	ResourceKubeNodes        = "nodes"
+	ResourcePods             = "pods"
+	ResourceClaims           = "persistentvolumeclaims"
+	ResourceClasses          = "storageclasses"
+	ResourceEvents           = "events"
+)
+
+// sees tells whether the objects of a kind were read.
+func (s *Snapshot) sees(plural string) bool { return !slices.Contains(s.Unseen, plural) }
+
+// named returns the object of a name; the zero value (nil) if there is none.
+func named[T metav1.Object](list []T, name string) T {
+	for _, o := range list {
+		if o.GetName() == name {
+			return o
+		}
+	}
+	var none T
+	return none
+}
+
+func (s *Snapshot) node(name string) *longhorn.Node { return named(s.Nodes, name) }
+
+func (s *Snapshot) engine(volume string) *longhorn.Engine {
+	return named(s.Engines, types.EngineName(volume))
+}
+
+// replicasOf are the replicas of a volume, in the order of their names.
+func (s *Snapshot) replicasOf(volume string) []*longhorn.Replica {
+	var list []*longhorn.Replica
+	for _, r := range s.Replicas {
+		if r.Spec.VolumeName == volume {
+			list = append(list, r)
+		}
+	}
+	slices.SortFunc(list, func(a, b *longhorn.Replica) int { return strings.Compare(a.Name, b.Name) })
+	return list
+}
+
+func (s *Snapshot) instanceManager(node string) *longhorn.InstanceManager {
+	return named(s.InstanceManagers, types.InstanceManagerName(node))
+}
+
+// values are the settings in force.
+func (s *Snapshot) values() types.SettingValues {
+	return func(name types.SettingName) string {
+		if setting := named(s.Settings, string(name)); setting != nil {
+			return types.ValueInForce(setting)
+		}
+		return ""
+	}
+}
+
+// place is what every text may name.
+func (s *Snapshot) place(more ...string) place {
+	p := place{"ns": s.Namespace}
+	for i := 0; i+1 < len(more); i += 2 {
+		p[more[i]] = more[i+1]
+	}
+	return p
+}

@@ -1,0 +1,241 @@
+package explain
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// Volume explains a volume: what is wrong with it, its engine, its copies, its share, and those who want it attached. The error
+// says that there is no such volume.
+func Volume(s *Snapshot, name string) ([]Finding, error) {
+	v := named(s.Volumes, name)
+	if v == nil {
+		if left := s.replicasOf(name); len(left) > 0 {
+			return sorted(orphans(s, left)), nil
+		}
+		return nil, notThere(s, KindVolume, name, ResourceVolumes, names(s.Volumes))
+	}
+	return sorted(ofVolume(s, v)), nil
+}
+
+func ofVolume(s *Snapshot, v *longhorn.Volume) []Finding {
+	p := volumePlace(s, v)
+	o := Object{Kind: KindVolume, Name: v.Name}
+	if v.DeletionTimestamp != nil {
+		return append(deleting(s, v, o, p), ofReplicas(s, v)...)
+	}
+	var found []Finding
+	for _, f := range ofConditions(o, p, v.Status.Conditions) {
+		if scheduled := types.FindCondition(v.Status.Conditions, types.ConditionScheduled); scheduled.Reason == f.Reason && f.Reason != "" {
+			f.Why = append(f.Why, placementLacks(s, v, f.Reason)...)
+			f.Next = append(placementSteps(s, v, f.Reason, p), f.Next...)
+		}
+		if types.FindCondition(v.Status.Conditions, types.ConditionFaulted).Reason == f.Reason && f.Severity == Broken {
+			f.Why = append(f.Why, proof(s, v)...)
+			f.Next = append(f.Next, salvageSteps(s, v, p)...)
+		}
+		found = append(found, f)
+	}
+	if v.Status.State == "" {
+		found = append(found, Finding{o, Info, "New", p.fill("volume {volume} is new: the volume controller has not seen it yet"), nil, p.steps([]Step{
+			{"If that lasts, see whether a daemon leads", "kubectl -n {ns} get lease " + types.LeaderLease}})})
+	}
+	found = append(found, ofEngine(s, v, p)...)
+	found = append(found, degraded(s, v, o, p)...)
+	found = append(found, ofReplicas(s, v)...)
+	found = append(found, ofLocality(s, v, o, p)...)
+	found = append(found, ofTickets(s, v)...)
+	return append(found, ofShare(s, v)...)
+}
+
+// volumePlace has the words for texts about a volume. The node is the one where it is used, or shall be.
+func volumePlace(s *Snapshot, v *longhorn.Volume) place {
+	node := v.Status.CurrentNodeID
+	if node == "" {
+		node = v.Spec.NodeID
+	}
+	if e := s.engine(v.Name); node == "" && e != nil {
+		node = e.Spec.NodeID
+	}
+	p := nodePlace(s, node)
+	p["volume"], p["pod"], p["copynode"] = v.Name, types.ShareManagerPodName(v.Name), node
+	for _, r := range members(s, v.Name) {
+		if n := s.node(r.Spec.NodeID); !types.IsReachable(r, orNone(n)) {
+			p["copynode"] = r.Spec.NodeID
+			break
+		}
+	}
+	return p
+}
+
+// orNone is a node for questions that take any: a missing one is one without status.
+func orNone(n *longhorn.Node) *longhorn.Node {
+	if n == nil {
+		return &longhorn.Node{}
+	}
+	return n
+}
+
+// members are the replicas that the recorded epoch lists and that exist.
+func members(s *Snapshot, volume string) []*longhorn.Replica {
+	e := s.engine(volume)
+	if e == nil || e.Status.Epoch == nil {
+		return nil
+	}
+	return slices.DeleteFunc(s.replicasOf(volume), func(r *longhorn.Replica) bool { return !slices.Contains(e.Status.Epoch.Members, r.Name) })
+}
+
+// proof says which replicas are known to hold all data of a faulted volume, and in what state each is.
+func proof(s *Snapshot, v *longhorn.Volume) []string {
+	e := s.engine(v.Name)
+	if e == nil || e.Status.Epoch == nil {
+		return []string{"no epoch is recorded: nothing was ever written to the volume"}
+	}
+	list := members(s, v.Name)
+	if len(list) == 0 {
+		return []string{fmt.Sprintf("no replica is proven to hold all data: those that did (%s) do not exist any more", strings.Join(e.Status.Epoch.Members, ", "))}
+	}
+	var lines []string
+	for _, r := range list {
+		lines = append(lines, fmt.Sprintf("replica %s holds all data: %s", r.Name, whereabouts(s, r)))
+	}
+	return lines
+}
+
+// salvageSteps are what helps where no node or disk can be brought back by itself.
+func salvageSteps(s *Snapshot, v *longhorn.Volume, p place) []Step {
+	if len(members(s, v.Name)) > 0 {
+		return p.steps([]Step{{"Salvage by REST starts the volume if one of these replicas will do, or says what is missing (README)",
+			`curl -X POST "$API/v1/volumes/{volume}?action=salvage" -d '{"names":["` + members(s, v.Name)[0].Name + `"]}'`}})
+	}
+	steps := []Step{{"Restore the volume from a backup: an older copy is never used in place of one with later writes", ""}}
+	for _, r := range s.replicasOf(v.Name) {
+		steps = append(steps, Step{"Or read what an older copy has, by hand, on node " + r.Spec.NodeID,
+			"longhorn-manager replica serve --directory " + types.ReplicaDataPath(r.Spec.DiskPath, r.Spec.DataDirectoryName) + " --socket /tmp/copy.sock"})
+	}
+	return p.steps(steps)
+}
+
+// deleting says what a deleted volume waits for.
+func deleting(s *Snapshot, v *longhorn.Volume, o Object, p place) []Finding {
+	f := Finding{Object: o, Severity: Info, Reason: "Deleting", What: p.fill("volume {volume} is being deleted"), Why: finalizers(v.Finalizers)}
+	e := s.engine(v.Name)
+	switch {
+	case e != nil && e.Status.CurrentState != longhorn.InstanceStateStopped && e.Status.CurrentState != "":
+		f.Why = append(f.Why, fmt.Sprintf("its engine on node %s is %s and must stop first", e.Spec.NodeID, e.Status.CurrentState))
+		f.Next = p.steps([]Step{{"End the pods that use it, and see the engine", "kubectl -n {ns} describe lhe {volume}-e-0"}})
+	case e != nil:
+		f.Why = append(f.Why, "its engine is to be deleted first")
+		f.Next = p.steps([]Step{seeEngine})
+	default:
+		f.Next = p.steps([]Step{seeCopies})
+	}
+	if c := types.FindCondition(v.Status.Conditions, types.ConditionDeviceInUse); c.Status == longhorn.ConditionTrue {
+		f.Severity = Warning
+		f.Why = append(f.Why, c.Message)
+	}
+	return []Finding{f}
+}
+
+func finalizers(list []string) []string {
+	if len(list) == 0 {
+		return nil
+	}
+	return []string{"it waits for those who set the finalizers " + strings.Join(list, ", ")}
+}
+
+// ofEngine explains the engine while it is wanted.
+func ofEngine(s *Snapshot, v *longhorn.Volume, p place) []Finding {
+	e := s.engine(v.Name)
+	if e == nil {
+		return nil
+	}
+	o := Object{Kind: KindEngine, Name: e.Name}
+	var told []longhorn.Condition
+	for _, c := range e.Status.Conditions {
+		if c.Type == types.ConditionInstanceCreation && e.Spec.DesireState != longhorn.DesireStateRunning && e.Status.CurrentState != longhorn.InstanceStateError {
+			continue // of an earlier attachment
+		}
+		told = append(told, c)
+	}
+	found := ofConditions(o, p, told)
+	if node := e.Spec.NodeID; node != "" && types.IsNodeDown(s.node(node)) {
+		found = append(found, Finding{o, Broken, "EngineNodeDown", p.fill("volume {volume} is used on node " + node + ", which is down"),
+			[]string{"what ran there may run still, so the volume goes elsewhere only when its pod is gone"}, place{"node": node}.steps([]Step{asNode,
+				{"If the node is off for certain, say so; Kubernetes then lets its volumes go", "kubectl taint node {node} node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"}})})
+	}
+	return found
+}
+
+// ofLocality explains a volume that is to have a copy where it is used, and has none.
+func ofLocality(s *Snapshot, v *longhorn.Volume, o Object, p place) []Finding {
+	node := v.Status.CurrentNodeID
+	scheduled := types.FindCondition(v.Status.Conditions, types.ConditionScheduled).Reason
+	if v.Spec.DataLocality != longhorn.DataLocalityBestEffort || v.Status.State != longhorn.VolumeStateAttached || node == "" ||
+		scheduled == types.ReasonLocalReplicaSchedulingFailure || scheduled == types.ReasonLocalReplicaWaits {
+		return nil // the condition says it
+	}
+	e := s.engine(v.Name)
+	for _, r := range s.replicasOf(v.Name) {
+		if r.Spec.NodeID == node && e != nil && (types.IsGoodCopy(e, r) || e.Status.ReplicaModeMap[r.Name] == longhorn.ReplicaModeWO) {
+			return nil
+		}
+	}
+	why := lacksOf(s, v, node)
+	if v.Status.FrontendDisabled {
+		why = append(why, "it is attached without a device, so no copy is made there")
+	}
+	return []Finding{{o, Info, "NoLocalReplica", p.fill("volume {volume} is best-effort, and has no good copy on node " + node + ", where it is used"), why, place{"node": node, "ns": s.Namespace}.steps([]Step{
+		{"Wait if a place is there: one is made and rebuilt. Otherwise give the node room", "kubectl longhorn explain node {node}"}})}}
+}
+
+// ofTickets explains each wish to have the volume attached that is not satisfied.
+func ofTickets(s *Snapshot, v *longhorn.Volume) []Finding {
+	va := named(s.Attachments, v.Name)
+	if va == nil {
+		return nil
+	}
+	var found []Finding
+	for _, id := range slices.Sorted(maps.Keys(va.Spec.AttachmentTickets)) {
+		t := va.Spec.AttachmentTickets[id]
+		p := nodePlace(s, t.NodeID)
+		p["volume"] = v.Name
+		o := Object{Kind: KindTicket, Name: id, Node: t.NodeID}
+		found = append(found, ofConditions(o, p, va.Status.AttachmentTicketStatuses[id].Conditions)...)
+		if n := s.node(t.NodeID); types.IsShared(v) && t.Type == longhorn.AttacherTypeCSI && n != nil {
+			nfs := types.FindCondition(n.Status.Conditions, types.ConditionNFSClientInstalled)
+			if f, bad := ofCondition(Object{Kind: KindNode, Name: n.Name}, p, nfs); bad {
+				f.Severity = Broken
+				f.Why = append(f.Why, "a pod there is to mount the shared volume "+v.Name)
+				found = append(found, f)
+			}
+		}
+	}
+	return found
+}
+
+// ofShare explains the NFS server of a shared volume, unless nobody needs it.
+func ofShare(s *Snapshot, v *longhorn.Volume) []Finding {
+	sm := named(s.ShareManagers, v.Name)
+	if sm == nil || sm.Status.State == longhorn.ShareManagerStateStopped || sm.Status.State == longhorn.ShareManagerStateStopping {
+		return nil
+	}
+	p := nodePlace(s, sm.Status.CurrentNode)
+	p["volume"], p["pod"] = v.Name, types.ShareManagerPodName(v.Name)
+	found := ofConditions(Object{Kind: KindShareManager, Name: sm.Name}, p, sm.Status.Conditions)
+	why := podTrouble(named(s.Pods, p["pod"]))
+	for i := range found {
+		if why != "" {
+			found[i].Why = append(found[i].Why, why)
+		}
+		if sm.Status.Failures > 0 {
+			found[i].Why = append(found[i].Why, fmt.Sprintf("%d pods have failed one after the other, the last at %s", sm.Status.Failures, sm.Status.FailedAt))
+		}
+	}
+	return found
+}

@@ -1,0 +1,340 @@
+package explain
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/scheduler"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// unplaced has the volume ask for one copy more than there are, which a change of the cluster leaves without a place.
+func unplaced(change func(w *world)) func(w *world) {
+	return func(w *world) {
+		for i := range 3 {
+			w.Nodes[i].Spec.AllowScheduling = i == 2 // n3 is the one that might do
+		}
+		w.Replicas = w.Replicas[:2]
+		w.volumeSays(types.ConditionScheduled, longhorn.ConditionFalse, types.ReasonReplicaSchedulingFailure, "replica scheduling failed")
+		change(w)
+	}
+}
+
+func TestVolumesWithoutAPlaceAreExplained(t *testing.T) {
+	lacks := func(name, why, command string, change func(w *world)) fault {
+		return fault{
+			name: name, ask: "volume v", change: unplaced(change), object: "volume v", severity: Warning,
+			reason: types.ReasonReplicaSchedulingFailure, what: "no disk fits", why: why, command: command,
+		}
+	}
+	const n3 = "node n3 disk disk-1: "
+	runFaults(t, []fault{
+		lacks("the node is not ready → so", n3+scheduler.ReasonNodesUnavailable+": the node is not ready", "longhorn status", func(w *world) {
+			w.nodeSays(3, types.ConditionReady, longhorn.ConditionFalse, types.ReasonManagerPodDown, "m")
+		}),
+		lacks("the node is not allowed → so", n3+scheduler.ReasonNodesUnavailable+": scheduling to the node is not allowed", "longhorn status", func(w *world) {
+			w.Nodes[2].Spec.AllowScheduling = false
+		}),
+		lacks("the instance manager does not run → so", n3+scheduler.ReasonNodesUnavailable+": the node's instance manager", "longhorn status", func(w *world) {
+			w.InstanceManagers[2].Status.CurrentState = longhorn.InstanceManagerStateError
+		}),
+		lacks("the disk is not ready → so", n3+scheduler.ReasonDisksUnavailable+": the disk is not ready", "longhorn status", func(w *world) {
+			w.diskSays(3, types.ConditionReady, longhorn.ConditionFalse, "DiskReadOnly", "m")
+		}),
+		lacks("the disk is being evicted → so", n3+scheduler.ReasonDisksUnavailable+": the disk is being evicted", "longhorn status", func(w *world) {
+			w.Nodes[2].Spec.EvictionRequested = true
+		}),
+		lacks("the disk has no room → room there", n3+scheduler.ReasonInsufficientStorage+": storageScheduled", "explain node n3", func(w *world) {
+			w.v.Spec.Size = 300 * build.GiB
+		}),
+		lacks("selectors without match → the tags", n3+scheduler.ReasonTagsNotFulfilled+": the disk lacks tags [ssd]", "edit lhn n3", func(w *world) {
+			w.v.Spec.DiskSelector = []string{"ssd"}
+		}),
+		lacks("another copy is there already → anti-affinity", n3+scheduler.ReasonAntiAffinity, "replica-soft-anti-affinity", func(w *world) {
+			w.Replicas[1].Spec.NodeID, w.Replicas[1].Spec.DiskID = "n3", "uuid-n3"
+		}),
+		lacks("the disk lies on the volume itself → so", n3+scheduler.ReasonOnItself, "longhorn status", func(w *world) {
+			w.disk(3, func(_ *longhorn.DiskSpec, s *longhorn.DiskStatus) { s.OnVolume = "v" })
+		}),
+		lacks("the node has no disk → so", "node n3: "+scheduler.ReasonDiskNotFound, "longhorn status", func(w *world) {
+			w.Nodes[2].Spec.Disks = nil
+		}),
+		lacks("more copies than nodes → ask for fewer", n3, `"numberOfReplicas":3`, func(w *world) {
+			w.v.Spec.NumberOfReplicas = 5
+			w.Nodes[0].Spec.AllowScheduling, w.Nodes[1].Spec.AllowScheduling = true, true
+			w.Replicas = append(w.Replicas, build.PlacedReplica("v-r-3", "v", "n3", "uuid-n3", func(r *longhorn.Replica) {
+				r.Spec.DesireState, r.Status.CurrentState = longhorn.DesireStateRunning, longhorn.InstanceStateRunning
+			}))
+		}),
+		{
+			name: "the volume may be used with fewer → which have no place", ask: "volume v",
+			change: unplaced(func(w *world) {
+				w.Nodes[2].Spec.AllowScheduling = false
+				w.volumeSays(types.ConditionScheduled, longhorn.ConditionTrue, types.ReasonDegradedAvailability, "2 of 3 replicas have a place")
+			}),
+			object: "volume v", severity: Warning, reason: types.ReasonDegradedAvailability, what: "fewer copies than asked for", why: n3, command: "longhorn status",
+		},
+	})
+}
+
+func TestVolumesWhoseDataIsInDangerAreExplained(t *testing.T) {
+	faulted := func(w *world) {
+		w.detach()
+		w.v.Spec.NodeID, w.v.Status.Robustness = "n1", longhorn.VolumeRobustnessFaulted
+		w.volumeSays(types.ConditionFaulted, longhorn.ConditionTrue, types.ReasonReplicaMissing, "no replica that holds all data runs")
+	}
+	runFaults(t, []fault{
+		{
+			name: "faulted, a copy is on a node that is down → the node, and salvage", ask: "volume v",
+			change: func(w *world) {
+				faulted(w)
+				w.e.Status.Epoch.Members = []string{"v-r-2"}
+				w.nodeSays(2, types.ConditionReady, longhorn.ConditionFalse, types.ReasonKubernetesNodeNotReady, "no answer")
+			},
+			object: "volume v", severity: Broken, reason: types.ReasonReplicaMissing, what: "faulted", why: "replica v-r-2 holds all data: its node n2 is down", command: "explain node n2",
+		},
+		{
+			name: "faulted, a copy is there → salvage with its name", ask: "volume v",
+			change: func(w *world) { faulted(w); w.e.Status.Epoch.Members = []string{"v-r-2"} },
+			object: "volume v", severity: Broken, reason: types.ReasonReplicaMissing, what: "faulted", why: "replica v-r-2 holds all data: on node n2", command: `action=salvage" -d '{"names":["v-r-2"]}'`,
+		},
+		{
+			name: "faulted, and no copy is proven to be good → a backup, or reading by hand", ask: "volume v",
+			change: func(w *world) { faulted(w); w.e.Status.Epoch.Members = []string{"v-r-gone"} },
+			object: "volume v", severity: Broken, reason: types.ReasonReplicaMissing, what: "faulted", why: "no replica is proven to hold all data: those that did (v-r-gone)",
+			command: "replica serve --directory /var/lib/longhorn/replicas/v-v-r-1",
+		},
+		{
+			name: "degraded, a rebuild runs → how far it is", ask: "volume v",
+			change: func(w *world) {
+				w.lose(3, "", "")
+				w.e.Status.ReplicaModeMap["v-r-3"] = longhorn.ReplicaModeWO
+				w.e.Status.RebuildStatus = map[string]longhorn.RebuildStatus{"v-r-3": {IsRebuilding: true, Progress: 37, CopyBytes: 256 << 20, Partial: true}}
+			},
+			object: "volume v", severity: Warning, reason: "Degraded", what: "2 of 3 good copies", why: "replica v-r-3: its rebuild runs: 37 % of 256 MiB, what it lacks alone", command: "rebuildStatus",
+		},
+		{
+			name: "degraded, the rebuild failed and waits → the error and when the next one is", ask: "volume v",
+			change: func(w *world) {
+				r := w.lose(3, "", "")
+				r.Spec.RebuildRetryCount, r.Spec.ServedUUID = 4, r.Status.UUID
+				w.e.Status.RebuildStatus = map[string]longhorn.RebuildStatus{"v-r-3": {Error: "connection reset"}}
+			},
+			object: "volume v", severity: Warning, reason: "Degraded", what: "2 of 3",
+			why: "its rebuild failed: connection reset; rebuilds that failed one after the other: 4; the next one is due in 1m40s", command: "rebuildStatus",
+		},
+		{
+			name: "degraded, the node has a rebuild of another volume → its turn comes", ask: "volume v",
+			change: func(w *world) {
+				w.lose(3, "", "")
+				w.Settings = append(w.Settings, build.Setting(types.SettingConcurrentReplicaRebuildPerNodeLimit, "1"))
+				w.Engines = append(w.Engines, build.Engine("other", func(e *longhorn.Engine) {
+					e.Status.RebuildStatus = map[string]longhorn.RebuildStatus{"other-r-1": {IsRebuilding: true}}
+				}))
+				w.Volumes = append(w.Volumes, build.Volume("other"))
+				w.Replicas = append(w.Replicas, build.PlacedReplica("other-r-1", "other", "n3", "uuid-n3"))
+			},
+			object: "volume v", severity: Warning, reason: "Degraded", what: "2 of 3", why: "as many rebuilds as it may, one of volume other", command: "rebuildStatus",
+		},
+		{
+			name: "degraded, and rebuilds are turned off → the setting", ask: "volume v",
+			change: func(w *world) {
+				w.lose(3, "", "")
+				w.Settings = append(w.Settings, build.Setting(types.SettingConcurrentReplicaRebuildPerNodeLimit, "0"))
+			},
+			object: "volume v", severity: Warning, reason: "Degraded", what: "2 of 3", why: "is 0, so nothing is rebuilt", command: "patch lhs concurrent-replica-rebuild-per-node-limit",
+		},
+		{
+			name: "degraded, the copy's node is down → when another one is made", ask: "volume v",
+			change: func(w *world) {
+				w.lose(3, "", "").Status.CurrentState = longhorn.InstanceStateUnknown
+				w.nodeSays(3, types.ConditionReady, longhorn.ConditionFalse, types.ReasonKubernetesNodeNotReady, "no answer")
+			},
+			object: "volume v", severity: Warning, reason: "Degraded", what: "2 of 3", why: "its node n3 is down; if it does not come back, another one is made in 9m0s", command: "rebuildStatus",
+		},
+		{
+			name: "a copy's disk was unmounted → mount it", ask: "volume v",
+			change: func(w *world) { w.lose(3, types.ReasonDiskUnmounted, "the disk is not mounted any more") },
+			object: "replica v-r-3", severity: Warning, reason: types.ReasonDiskUnmounted, what: "not mounted", why: "not mounted any more", command: "findmnt -T /var/lib/longhorn",
+		},
+		{
+			name: "a copy's data was deleted → it is made anew", ask: "volume v",
+			change: func(w *world) { w.lose(3, types.ReasonDataDeleted, "its data file is gone") },
+			object: "replica v-r-3", severity: Warning, reason: types.ReasonDataDeleted, what: "was deleted", why: "data file is gone", command: "explain volume v",
+		},
+		{
+			name: "detached with too few copies → attach it", ask: "volume v",
+			change: func(w *world) {
+				w.detach()
+				w.volumeSays(types.ConditionCopiesMissing, longhorn.ConditionTrue, types.ReasonVolumeDetached, "good copies: 1 of the 3 asked for")
+			},
+			object: "volume v", severity: Warning, reason: types.ReasonVolumeDetached, what: "fewer good copies", why: "1 of the 3", command: "longhornvolume=v",
+		},
+		{
+			name: "its volume is gone → an orphan", ask: "all",
+			change: func(w *world) {
+				w.Replicas = append(w.Replicas, build.PlacedReplica("old-r-1", "old", "n9", "uuid-n9"))
+			},
+			object: "replica old-r-1", severity: Warning, reason: "Orphan", what: "volume old, which does not exist", why: "its node n9 does not exist", command: "delete lhr old-r-1",
+		},
+	})
+}
+
+func TestVolumesThatCannotBeUsedAreExplained(t *testing.T) {
+	runFaults(t, []fault{
+		{
+			name: "the engine's node is down → say so if it is off", ask: "volume v",
+			change: func(w *world) {
+				w.nodeSays(1, types.ConditionReady, longhorn.ConditionFalse, types.ReasonKubernetesNodeNotReady, "no answer")
+			},
+			object: "engine v-e-0", severity: Broken, reason: "EngineNodeDown", what: "used on node n1, which is down", why: "may run still", command: "taint node n1 node.kubernetes.io/out-of-service",
+		},
+		{
+			name: "the device could not be made → the node's doctor", ask: "volume v",
+			change: func(w *world) {
+				w.e.Status.CurrentState = longhorn.InstanceStateError
+				condition(&w.e.Status.Conditions, types.ConditionInstanceCreation, longhorn.ConditionFalse, engineFrontendFailed, "no such device")
+			},
+			object: "engine v-e-0", severity: Broken, reason: engineFrontendFailed, what: "block device", why: "no such device", command: "longhorn-manager doctor",
+		},
+		{
+			name: "it is attached elsewhere → the ticket", ask: "volume v",
+			change: func(w *world) { w.ticket("n2", types.ReasonAttachedElsewhere, "volume v is attached to node n1") },
+			object: "ticket t", severity: Warning, reason: types.ReasonAttachedElsewhere, what: "cannot go to node n2", why: "node n1", command: "get volumeattachments.storage.k8s.io",
+		},
+		{
+			name: "the ticket's reason is the volume's own → the volume", ask: "volume v",
+			change: func(w *world) { w.ticket("n2", types.ReasonReplicaMissing, "volume v cannot be attached") },
+			object: "ticket t", severity: Warning, reason: types.ReasonReplicaMissing, what: "cannot be attached to node n2", why: "cannot be attached", command: "explain volume v",
+		},
+		{
+			name: "it is strict-local on another node → the node", ask: "volume v",
+			change: func(w *world) {
+				w.v.Spec.DataLocality = longhorn.DataLocalityStrictLocal
+				w.ticket("n2", types.ReasonStrictLocal, "its data is on node n1")
+			},
+			object: "ticket t", severity: Broken, reason: types.ReasonStrictLocal, what: "strict-local", why: "node n1", command: `"dataLocality":"best-effort"`,
+		},
+		{
+			name: "its expansion has no room → room, or take it back", ask: "volume v",
+			change: func(w *world) {
+				w.v.Spec.Size = 2 * build.GiB
+				w.volumeSays(types.ConditionExpanded, longhorn.ConditionFalse, types.ReasonNoRoomToGrow, "disk disk-1 of node n1")
+			},
+			object: "volume v", severity: Warning, reason: types.ReasonNoRoomToGrow, what: "waits to grow", why: "disk-1 of node n1", command: "{.status.size}",
+		},
+		{
+			name: "a replica cannot grow → which", ask: "volume v",
+			change: func(w *world) {
+				w.volumeSays(types.ConditionExpanded, longhorn.ConditionFalse, types.ReasonReplicaNotGrown, "waiting for replica v-r-2")
+				condition(&w.Replicas[1].Status.Conditions, types.ConditionExpanded, longhorn.ConditionFalse, types.ReasonReplicaNotGrown, "no space left")
+			},
+			object: "replica v-r-2", severity: Warning, reason: types.ReasonReplicaNotGrown, what: "cannot grow", why: "no space left", command: "explain node n2",
+		},
+		{
+			name: "best-effort without a local copy, whose node has no room → why", ask: "volume v",
+			change: func(w *world) {
+				w.v.Spec.DataLocality, w.v.Spec.NumberOfReplicas = longhorn.DataLocalityBestEffort, 2
+				w.Replicas = w.Replicas[1:]
+				w.e.Status.Epoch.Members = []string{"v-r-2", "v-r-3"}
+				w.disk(1, func(s *longhorn.DiskSpec, _ *longhorn.DiskStatus) { s.AllowScheduling = false })
+			},
+			object: "volume v", severity: Info, reason: "NoLocalReplica", what: "no good copy on node n1", why: "node n1 disk disk-1: " + scheduler.ReasonDisksUnavailable, command: "explain node n1",
+		},
+		{
+			name: "best-effort, and the condition says that none can be placed → the node's disks", ask: "volume v",
+			change: func(w *world) {
+				w.v.Spec.DataLocality = longhorn.DataLocalityBestEffort
+				w.Replicas = w.Replicas[1:]
+				w.Nodes[0].Spec.AllowScheduling = false
+				w.volumeSays(types.ConditionScheduled, longhorn.ConditionFalse, types.ReasonLocalReplicaSchedulingFailure, "no replica can be placed on node n1")
+			},
+			object: "volume v", severity: Info, reason: types.ReasonLocalReplicaSchedulingFailure, what: "no copy on node n1", why: "node n1 disk disk-1: " + scheduler.ReasonNodesUnavailable, command: "explain node n1",
+		},
+		{
+			name: "the share's pod fails again and again → how often, and its log", ask: "volume v",
+			change: func(w *world) {
+				sm := w.share(longhorn.ShareManagerStateError, types.ReasonPodFailed, "its pod ended: exit code 1")
+				sm.Status.Failures, sm.Status.FailedAt = 3, ago(time.Minute)
+			},
+			object: "share manager v", severity: Broken, reason: types.ReasonPodFailed, what: "not shared", why: "3 pods have failed", command: "logs share-manager-v",
+		},
+		{
+			name: "a pod on a node without NFS client waits for the share → the client", ask: "volume v",
+			change: func(w *world) {
+				w.v.Spec.AccessMode = longhorn.AccessModeReadWriteMany
+				w.ticket("n2", types.ReasonWaitingForShare, "its share manager is starting")
+				w.nodeSays(2, types.ConditionNFSClientInstalled, longhorn.ConditionFalse, types.ReasonNFSClientNotFound, "no NFSv4 client loaded")
+			},
+			object: "node n2", severity: Broken, reason: types.ReasonNFSClientNotFound, what: "no NFS client", why: "shared volume v", command: "modprobe nfsv4",
+		},
+		{
+			name: "the API server refuses a child → its message, whatever the reason", ask: "volume v",
+			change: func(w *world) {
+				w.volumeSays(types.ConditionChildRefused, longhorn.ConditionTrue, "Forbidden", "exceeded quota: no-more")
+			},
+			object: "volume v", severity: Broken, reason: "Forbidden", what: "API server refuses", why: "exceeded quota", command: "get resourcequota",
+		},
+		{
+			name: "the device is in use → its users", ask: "volume v",
+			change: func(w *world) {
+				w.volumeSays(types.ConditionDeviceInUse, longhorn.ConditionTrue, types.ConditionDeviceInUse, "pid 17 (dd)")
+			},
+			object: "volume v", severity: Warning, reason: types.ConditionDeviceInUse, what: "in use", why: "pid 17", command: "lsof /dev/longhorn/v",
+		},
+		{
+			name: "it is deleted, and its engine runs → what it waits for, and who else", ask: "volume v",
+			change: func(w *world) {
+				w.v.DeletionTimestamp = &metav1.Time{Time: now}
+				w.v.Finalizers = []string{types.Finalizer, "shop.example/keep"}
+			},
+			object: "volume v", severity: Info, reason: "Deleting", what: "being deleted", why: "finalizers longhorn.io, shop.example/keep\nits engine on node n1 is running", command: "describe lhe v-e-0",
+		},
+		{
+			name: "a copy is deleted, and its node is down → the node", ask: "volume v",
+			change: func(w *world) {
+				w.Replicas[2].DeletionTimestamp, w.Replicas[2].Finalizers = &metav1.Time{Time: now}, []string{types.Finalizer}
+				w.nodeSays(3, types.ConditionReady, longhorn.ConditionFalse, types.ReasonKubernetesNodeNotReady, "no answer")
+			},
+			object: "replica v-r-3", severity: Warning, reason: "Deleting", what: "being deleted", why: "node n3 alone, which is down", command: "explain node n3",
+		},
+		{
+			name: "a deleted copy is the last good one → it is kept", ask: "volume v",
+			change: func(w *world) {
+				w.Replicas[0].DeletionTimestamp = &metav1.Time{Time: now}
+				condition(&w.Replicas[0].Status.Conditions, types.ConditionRemovable, longhorn.ConditionFalse, types.ReasonLastReplica, "no other copy is good")
+			},
+			object: "replica v-r-1", severity: Warning, reason: types.ReasonLastReplica, what: "kept all the same", why: "no other copy", command: "explain volume v",
+		},
+	})
+}
+
+func TestWhatIsOverIsNotTold(t *testing.T) {
+	w := newWorld()
+	w.detach()
+	condition(&w.e.Status.Conditions, types.ConditionInstanceCreation, longhorn.ConditionFalse, types.ReasonEngineGone, "of an earlier attachment")
+	condition(&w.Replicas[0].Status.Conditions, types.ConditionInstanceCreation, longhorn.ConditionFalse, types.ReasonTimedOut, "of an earlier start")
+	w.share(longhorn.ShareManagerStateStopped, types.ReasonShareNotUsed, "no workload uses the volume")
+	if found := w.ask(t, "volume v"); len(found) != 0 {
+		t.Errorf("a volume that is detached and well is told as %+v", found)
+	}
+}
+
+func TestWithoutTheRightToReadNothingIsConcluded(t *testing.T) {
+	w := newWorld()
+	unplaced(func(*world) {})(w)
+	w.Unseen = []string{ResourceInstanceManagers, ResourceVolumes}
+	w.InstanceManagers, w.Volumes = nil, nil
+	for _, f := range w.ask(t, "all") {
+		if f.Reason == "InstanceManagerMissing" || f.Reason == "Orphan" {
+			t.Errorf("%v: it is told that something is missing which could not be read", f)
+		}
+	}
+	if lines := lacksOf(&w.Snapshot, w.v, ""); lines != nil {
+		t.Errorf("places are judged without the instance managers: %q", lines)
+	}
+}
