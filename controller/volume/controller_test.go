@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -105,6 +106,19 @@ func TestDeletionOfReplicasThenOfTheVolume(t *testing.T) {
 	h.CatchUp()
 	syncOf(t, h, c, nil)
 	h.ExpectWrites("update volumes/vol")
+}
+
+// Another volume of the name was made and deleted before the cache shows it: its replicas are its own plan's to delete.
+func TestDeletionOfAVolumeThatIsAnotherOneByNow(t *testing.T) {
+	h, c := begin(t, build.Volume("vol", finalized, deletedVolume), build.PlacedReplica("r", "vol", "a", "disk-a", ownedReplica))
+	away := errors.New("away")
+	h.Fail("delete", "replicas", away)
+	syncOf(t, h, c, away)
+	h.CatchUp()
+	h.Writes()
+	h.Overwrite(build.Volume("vol", finalized, deletedVolume, func(v *longhorn.Volume) { v.UID = "later" }))
+	syncOf(t, h, c, queue.ErrStale)
+	h.ExpectWrites()
 }
 
 func TestReplicasOfAnEarlierVolumeAreNotTouched(t *testing.T) {

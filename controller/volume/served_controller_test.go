@@ -203,6 +203,12 @@ func TestSurplusCopyIsGivenUpOnlyWhereTheServerSaysTheSame(t *testing.T) {
 			},
 		},
 		{
+			name: "the engine is asked to stop by now → kept", err: queue.ErrStale,
+			behind: func(h *testutil.Harness) {
+				h.Overwrite(cluster(2, func(e *longhorn.Engine, _ *longhorn.Replica) { e.Spec.DesireState = longhorn.DesireStateStopped })[0])
+			},
+		},
+		{
 			name: "the engine is of another run by now → kept", err: queue.ErrStale,
 			behind: func(h *testutil.Harness) {
 				h.Overwrite(cluster(2, func(e *longhorn.Engine, _ *longhorn.Replica) { e.Status.Session = "t" })[0])
