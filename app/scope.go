@@ -27,6 +27,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/controller/volume"
 	"github.com/longhorn-lep/longhorn-manager/datastore"
 	"github.com/longhorn-lep/longhorn-manager/manager"
+	"github.com/longhorn-lep/longhorn-manager/share"
 	"github.com/longhorn-lep/longhorn-manager/util/mountwatch"
 	"github.com/longhorn-lep/longhorn-manager/util/reach"
 )
@@ -220,7 +221,7 @@ func (d *daemon) leadCluster(ctx context.Context) error {
 				Env: d.env, Owner: d.node, Shares: store.ShareManagers, Volumes: store.Volumes, Attachments: store.VolumeAttachments,
 				Nodes: store.Nodes, KubeNodes: store.KubeNodes, Pods: store.Pods, Services: store.Services,
 				ConfigMap: store.ShareClients,
-				Engines:   store.Engines, Replicas: store.Replicas, Claims: s.workloads,
+				Engines:   store.Engines, Replicas: store.Replicas, Claims: s.workloads, Ask: share.AskRecovery,
 			})
 		},
 		func(store *datastore.Datastore) (runner, error) {

@@ -2,6 +2,8 @@ package sharemanager
 
 import (
 	"context"
+	"fmt"
+	"net"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,6 +15,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/datastore"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/types"
+	"github.com/longhorn-lep/longhorn-manager/util/logfields"
 )
 
 // ShareStore holds all ShareManagers.
@@ -90,6 +93,9 @@ type Deps struct {
 	Engines     Index[*longhorn.Engine]
 	Replicas    Index[*longhorn.Replica]
 	Claims      Claims
+	// Ask asks a share's process at host:port what became of the recovery data of the process before it. It must return within a few
+	// seconds; an error means that nothing is known yet.
+	Ask func(ctx context.Context, address string) (types.ShareRecovery, error)
 	// Owner is the node of this daemon, for status.ownerID.
 	Owner string
 }
@@ -181,8 +187,22 @@ func (c *Controller) sync(ctx context.Context, name string) (queue.Result, error
 	if err != nil {
 		return queue.Result{}, err
 	}
+	c.ask(ctx, &in)
 	p := plan(in)
 	return queue.Result{RequeueAfter: p.After}, c.apply(ctx, in, p)
+}
+
+// ask asks the pod for what it found, if that matters now. The plan has it asked again where no answer comes.
+func (c *Controller) ask(ctx context.Context, in *Input) {
+	if !in.isToBeAsked() {
+		return
+	}
+	said, err := c.Ask(ctx, net.JoinHostPort(in.Pod.Status.PodIP, fmt.Sprint(types.ShareHealthPort)))
+	if err != nil {
+		queue.Log(ctx).WithError(err).WithField(logfields.Volume, in.Share.Name).Debug("The share's pod did not say what became of the recovery data")
+		return
+	}
+	in.Recovery = &said
 }
 
 // gather reads all that a plan rests on.

@@ -1,7 +1,10 @@
 package sharemanager
 
 import (
+	"context"
+	"errors"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -9,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	kubetypes "k8s.io/apimachinery/pkg/types"
 
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
 	"github.com/longhorn-lep/longhorn-manager/datastore"
@@ -47,6 +51,9 @@ func start(t *testing.T, objs ...runtime.Object) (*testutil.Harness, *Controller
 		Env: h.Env(), Owner: "leader", Shares: store.ShareManagers, Volumes: store.Volumes, Attachments: store.VolumeAttachments,
 		Nodes: store.Nodes, KubeNodes: store.KubeNodes, Pods: store.Pods, Services: store.Services, ConfigMap: store.ShareClients, Engines: store.Engines,
 		Replicas: store.Replicas, Claims: noClaims{},
+		Ask: func(context.Context, string) (types.ShareRecovery, error) {
+			return types.ShareRecovery{}, errors.New("no pod is to be asked")
+		},
 	})
 	require.NoError(t, err)
 	h.EndWithTest(c.Run)
@@ -106,6 +113,93 @@ func TestAShareIsServedAndFollowsItsPod(t *testing.T) {
 	h.CatchUp()
 	sync(t, h, c, nil)
 	h.ExpectWrites("update sharemanagers/vol/status", "create pods/share-manager-vol")
+}
+
+// serve brings a new pod of the share to where it serves and was asked. It returns what the leader wrote after the share ran.
+func serve(t *testing.T, h *testutil.Harness, c *Controller, uid kubetypes.UID) []string {
+	t.Helper()
+	for range 2 { // the pod is made, and gets the ticket
+		sync(t, h, c, nil)
+		h.CatchUp()
+		change(t, h, c, func(p *corev1.Pod) {
+			p.UID, p.Spec.NodeName, p.Status.Phase, p.Status.PodIP = uid, "a", corev1.PodRunning, "10.1.0.7"
+			is("True", 0)(p)
+		})
+	}
+	svc, err := c.Services.GetRO("vol")
+	require.NoError(t, err)
+	svc = svc.DeepCopy()
+	svc.Spec.ClusterIP = "10.0.0.9"
+	h.Overwrite(svc)
+	h.CatchUp()
+	sync(t, h, c, nil)
+	h.CatchUp()
+	h.Writes()
+	sync(t, h, c, nil)
+	h.CatchUp()
+	return h.Writes()
+}
+
+func TestALossOfRecoveryDataIsActedUponOnceAlsoByAnotherLeader(t *testing.T) {
+	h, c := start(t)
+	said, asked := types.ShareRecovery{}, 0
+	c.Ask = func(_ context.Context, address string) (types.ShareRecovery, error) {
+		asked++
+		assert.Equal(t, "10.1.0.7:9600", address)
+		return said, nil
+	}
+	status := func() longhorn.ShareManagerStatus {
+		t.Helper()
+		s, err := c.Shares.Get("vol")
+		require.NoError(t, err)
+		return s.Status
+	}
+	serve(t, h, c, "pod-1")
+	require.Equal(t, longhorn.ShareManagerStateRunning, status().State)
+	assert.Equal(t, "pod-1", status().ServedBy)
+	assert.Equal(t, 1, asked)
+	running := "Normal ShareRunning vol: The volume is served over NFS at nfs://10.0.0.9/vol, from node a"
+	h.ExpectEvents(running)
+
+	change(t, h, c, func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })
+	sync(t, h, c, nil)
+	h.CatchUp()
+	said = types.ShareRecovery{Incident: "one", Reason: types.ReasonRecoveryDataMissing, Message: "it was not there", FoundAt: h.Clock.Now().Add(-time.Second)}
+	serve(t, h, c, "pod-2")
+	requested := status().RemountRequestedAt
+	assert.Equal(t, types.Timestamp(said.FoundAt), requested)
+	assert.Equal(t, "one", status().IncidentID)
+	assert.Equal(t, "pod-2", status().ServedBy)
+	assert.Len(t, status().RemountRequests, 1)
+	h.ExpectEvents("Warning ShareFailed vol: The volume is not served over NFS: its pod ended: ", running,
+		"Warning ClientStateLost vol: The volume's clients have lost their open files and locks: it was not there (incident one). "+
+			"The pods that use it and started before "+requested+" are to be restarted")
+	assert.Equal(t, 2, asked)
+
+	other, err := New(c.Deps) // another leader, which finds what this one has written
+	require.NoError(t, err)
+	h.EndWithTest(other.Run)
+	for range 3 {
+		h.Clock.Step(time.Minute)
+		sync(t, h, other, nil)
+		h.CatchUp()
+	}
+	h.ExpectWrites()
+	assert.Equal(t, requested, status().RemountRequestedAt)
+	assert.Equal(t, 2, asked, "a pod is asked once")
+}
+
+func TestAPodThatDoesNotAnswerServesAndIsAskedAgain(t *testing.T) {
+	h, c := start(t)
+	serve(t, h, c, "pod-1")
+	s, err := c.Shares.Get("vol")
+	require.NoError(t, err)
+	assert.Equal(t, longhorn.ShareManagerStateRunning, s.Status.State)
+	assert.Empty(t, s.Status.ServedBy)
+	got, err := c.sync(t.Context(), "vol")
+	require.NoError(t, err)
+	assert.Equal(t, queue.Result{RequeueAfter: 5 * time.Second}, got)
+	h.ExpectWrites()
 }
 
 func TestAnotherPodOfThatNameIsNotDeleted(t *testing.T) {

@@ -40,8 +40,10 @@ type Input struct {
 	Parameters   Parameters
 	// Refused says which parameter breaks a rule; "": none does.
 	Refused string
-	Owner   string
-	Now     time.Time
+	// Recovery is what the pod said of the recovery data; nil: it was not asked, or did not answer.
+	Recovery *types.ShareRecovery
+	Owner    string
+	Now      time.Time
 }
 
 // Plan is what to do, in the order of its fields. A nil field asks for nothing.
@@ -55,6 +57,8 @@ type Plan struct {
 	DeletePod     *Deletion
 	// After is when to look again though nothing changed; 0: never.
 	After time.Duration
+
+	lost string // what to tell people of a loss of recovery data; "": there was none
 }
 
 // Deletion of the pod that the plan looked at, and why. Now: nobody waits for its end, which its node cannot confirm, or which it would not
@@ -101,8 +105,9 @@ func plan(in Input) Plan {
 	} else {
 		in.stop(&p)
 	}
+	in.learn(&p)
 	p.Status.Conditions, _ = types.SetCondition(p.Status.Conditions, clientsLimited(in.Pod, in.Clients), in.Now)
-	p.Events = eventsOf(in.Share.Status, p.Status)
+	p.Events = append(eventsOf(in.Share.Status, p.Status), p.lossEvents()...)
 	return p
 }
 
@@ -125,6 +130,7 @@ func (in Input) stop(p *Plan) {
 	p.Status.Failures, p.Status.FailedAt = 0, ""
 	if in.Pod == nil {
 		p.Attachment = withTicket(in.Attachment, in.Share.Name, "")
+		p.forgetClients()
 		p.is(longhorn.ShareManagerStateStopped, types.ReasonShareNotUsed, "no workload uses the volume", in.Now)
 		return
 	}

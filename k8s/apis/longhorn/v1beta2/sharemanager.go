@@ -51,6 +51,20 @@ type ShareManagerStatus struct {
 	// FailedAt (RFC 3339) is when the last of them failed.
 	// +optional
 	FailedAt string `json:"failedAt,omitempty"`
+	// ServedBy is the UID of the last pod that served clients and said what became of its predecessor's recovery data; empty while no
+	// pod has since the share was last stopped, when no client has anything to lose.
+	// +optional
+	ServedBy string `json:"servedBy,omitempty"`
+	// IncidentID names the last loss of recovery data that a pod told of. No loss is acted upon twice.
+	// +optional
+	IncidentID string `json:"incidentID,omitempty"`
+	// RemountRequestedAt (RFC 3339): pods that started earlier have lost their open files and locks, and must start anew.
+	// +optional
+	RemountRequestedAt string `json:"remountRequestedAt,omitempty"`
+	// RemountRequests (RFC 3339) are when restarts of pods were requested within the last hour, the oldest first. Their number is bounded.
+	// +listType=atomic
+	// +optional
+	RemountRequests []string `json:"remountRequests,omitempty"`
 	// +listType=map
 	// +listMapKey=type
 	// +optional

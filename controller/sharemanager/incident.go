@@ -1,0 +1,136 @@
+package sharemanager
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+const (
+	// A share whose recovery data is lost again and again restarts its workloads so many times within the window, and no more: a restart
+	// does not mend what takes the data away.
+	maxRemounts   = 3
+	remountWindow = time.Hour
+	// askDelay is when a share manager that did not answer is asked again.
+	askDelay = 5 * time.Second
+)
+
+// isToBeAsked tells whether the pod serves clients and has not been asked yet what became of the recovery data. It is asked after the
+// status says that the share runs, so that clients do not wait for the answer.
+func (in Input) isToBeAsked() bool {
+	pod := in.Pod
+	if !isWanted(in) || pod == nil || pod.DeletionTimestamp != nil || in.NodeDown || pod.Status.PodIP == "" || in.Share.Status.ServedBy == string(pod.UID) {
+		return false
+	}
+	ready, _ := readiness(pod)
+	return ready && in.Share.Status.State == longhorn.ShareManagerStateRunning
+}
+
+// learn takes in what the pod said of the recovery data, once for each pod.
+//
+//	said                    an earlier pod has served      what follows
+//	nothing yet             any                            asked again
+//	data found              no                             condition True
+//	data found              yes, with data                 condition True
+//	data found              yes, which could keep none     clients lost their state: as below
+//	data lost               no                             no client had any state: condition True; False if no data can be kept
+//	data lost, known id     any                            nothing: it was acted upon
+//	data lost               yes                            condition False, a request for a remount unless there were too many
+//
+// The status has it all, and is written at once: no incident is acted upon twice, nor by two leaders.
+func (in Input) learn(p *Plan) {
+	if !in.isToBeAsked() {
+		return
+	}
+	if in.Recovery == nil {
+		p.wakeAfter(askDelay)
+		return
+	}
+	before, said := in.Share.Status, *in.Recovery
+	first := before.ServedBy == ""
+	if !first && said.Incident == "" && keptNothing(before) {
+		said = types.ShareRecovery{
+			Incident: "after-" + before.ServedBy, Reason: types.ReasonRecoveryDataUnusable, FoundAt: in.Now,
+			Message: "the server before this one could not keep its recovery data on the volume",
+		}
+	}
+	p.Status.ServedBy = string(in.Pod.UID)
+	known := said.Incident == before.IncidentID
+	if said.Incident != "" {
+		p.Status.IncidentID = said.Incident
+	}
+	switch {
+	case said.Incident == "":
+		p.clientState(longhorn.ConditionTrue, types.ReasonRecoveryDataKept, "the server found what the one before it had recorded of its clients", in.Now)
+	case known:
+	case first && said.Reason == types.ReasonRecoveryDataUnusable:
+		p.clientState(longhorn.ConditionFalse, said.Reason, "clients lose their open files and locks when the pod ends: "+said.Message, in.Now)
+	case first:
+		p.clientState(longhorn.ConditionTrue, types.ReasonNoClientsBefore, "no earlier server had clients", in.Now)
+	default:
+		in.requestRemount(p, said)
+	}
+}
+
+// requestRemount asks for new pods in place of those that started before the loss was found: before that, the server of that
+// time was their only one.
+func (in Input) requestRemount(p *Plan, lost types.ShareRecovery) {
+	message := fmt.Sprintf("clients have lost their open files and locks: %s (incident %s)", lost.Message, lost.Incident)
+	p.clientState(longhorn.ConditionFalse, lost.Reason, message, in.Now)
+	recent := slices.DeleteFunc(slices.Clone(p.Status.RemountRequests), func(at string) bool {
+		t, err := time.Parse(time.RFC3339, at)
+		return err != nil || !t.After(in.Now.Add(-remountWindow))
+	})
+	if len(recent) >= maxRemounts {
+		p.lost = fmt.Sprintf("The volume's %s. The pods that use it are not restarted: they were %d times within %v. Restart those that report errors",
+			message, len(recent), remountWindow)
+		return
+	}
+	p.Status.RemountRequests = append(recent, types.Timestamp(in.Now))
+	at := lost.FoundAt
+	if at.After(in.Now) {
+		at = in.Now // the node's clock is ahead
+	}
+	if last, err := time.Parse(time.RFC3339, p.Status.RemountRequestedAt); err != nil || at.After(last) {
+		p.Status.RemountRequestedAt = types.Timestamp(at)
+	}
+	p.lost = fmt.Sprintf("The volume's %s. The pods that use it and started before %s are to be restarted", message, p.Status.RemountRequestedAt)
+}
+
+// forgetClients is for a share without workloads: no client has anything to lose.
+func (p *Plan) forgetClients() {
+	p.Status.ServedBy = ""
+	p.Status.Conditions = slices.DeleteFunc(slices.Clone(p.Status.Conditions), func(c longhorn.Condition) bool {
+		return c.Type == types.ConditionClientStateKept
+	})
+}
+
+// keptNothing tells whether the last server that was asked kept its recovery data in its pod alone.
+func keptNothing(s longhorn.ShareManagerStatus) bool {
+	return types.FindCondition(s.Conditions, types.ConditionClientStateKept).Reason == types.ReasonRecoveryDataUnusable
+}
+
+func (p *Plan) clientState(status longhorn.ConditionStatus, reason, message string, now time.Time) {
+	c := longhorn.Condition{Type: types.ConditionClientStateKept, Status: status, Reason: reason, Message: message}
+	p.Status.Conditions, _ = types.SetCondition(p.Status.Conditions, c, now)
+}
+
+// wakeAfter has the share looked at after a while, or earlier if that is planned already.
+func (p *Plan) wakeAfter(d time.Duration) {
+	if p.After == 0 || d < p.After {
+		p.After = d
+	}
+}
+
+// lossEvents tells people that clients lost their state, and what follows.
+func (p *Plan) lossEvents() []Event {
+	if p.lost == "" {
+		return nil
+	}
+	return []Event{{corev1.EventTypeWarning, types.EventClientStateLost, p.lost}}
+}
