@@ -237,7 +237,7 @@ func (d *daemon) leadCluster(ctx context.Context) error {
 			return relocation.New(relocation.Deps{Env: d.env, Replicas: store.Replicas, Nodes: store.Nodes, Engines: store.Engines})
 		},
 		func(store *datastore.Datastore) (runner, error) {
-			return remount.New(remount.Deps{Env: d.env, Volumes: store.Volumes, Workloads: s.workloads, Setting: store.Setting})
+			return remount.New(remount.Deps{Env: d.env, Volumes: store.Volumes, Shares: store.ShareManagers, Workloads: s.workloads, Setting: store.Setting})
 		},
 		func(store *datastore.Datastore) (runner, error) {
 			return abandon.New(abandon.Deps{

@@ -98,6 +98,15 @@ func (w *Workloads) Pods(ctx context.Context, namespace, node string) ([]corev1.
 	return list.Items, nil
 }
 
+// AllPods returns the pods of a namespace on all nodes, as the API server has them now.
+func (w *Workloads) AllPods(ctx context.Context, namespace string) ([]corev1.Pod, error) {
+	list, err := w.kube.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("list pods of namespace %s: %w", namespace, err)
+	}
+	return list.Items, nil
+}
+
 // DeletePod asks for the deletion of the very pod, which gets so many seconds to end. A
 // pod that is gone is not found; another one of its name is a conflict.
 func (w *Workloads) DeletePod(ctx context.Context, namespace, name string, uid kubetypes.UID, graceSeconds int64) error {

@@ -28,6 +28,9 @@
 // the client is seen with; one that comes from another address after a move is not known,
 // and loses its locks.
 //
+// If the records of the server before this one are not there, the leader is told, on the health port (records.go).
+// Whether that server had clients is not known here.
+//
 // Two share managers of a volume: the volume's engine has moved to the successor's node,
 // and its replicas refuse writes of the former generation, so what the former writes is
 // lost and not mixed in. It must answer no client either: a process that stood still for

@@ -29,12 +29,20 @@ type VolumeStore interface {
 	queue.Events
 }
 
+// ShareStore holds all ShareManagers.
+type ShareStore interface {
+	GetRO(name string) (*longhorn.ShareManager, error)
+	queue.Events
+}
+
 // Workloads finds pods. *datastore.Workloads satisfies it.
 type Workloads interface {
 	// Claims returns the bound PersistentVolumes of a volume.
 	Claims(volume string) ([]*corev1.PersistentVolume, error)
 	// Pods must be read from the API server.
 	Pods(ctx context.Context, namespace, node string) ([]corev1.Pod, error)
+	// AllPods must be read from the API server.
+	AllPods(ctx context.Context, namespace string) ([]corev1.Pod, error)
 	// DeletePod must delete the pod of that UID and no other.
 	DeletePod(ctx context.Context, namespace, name string, uid kubetypes.UID, graceSeconds int64) error
 }
@@ -44,6 +52,7 @@ type Deps struct {
 	queue.Env
 
 	Volumes   VolumeStore
+	Shares    ShareStore
 	Workloads Workloads
 	Setting   types.SettingValues
 }
@@ -70,7 +79,11 @@ type Controller struct {
 func New(deps Deps) (*Controller, error) {
 	c := &Controller{deps: deps, done: map[string]request{}}
 	c.queue = queue.New(queue.Options[string]{Name: "remount", Env: deps.Env, Sync: c.sync})
-	if err := c.queue.Watch(queue.Watch{Events: deps.Volumes, Handler: queue.Handler(c.queue, c.keysOf)}); err != nil {
+	err := c.queue.Watch(
+		queue.Watch{Events: deps.Volumes, Handler: queue.Handler(c.queue, c.keysOf)},
+		queue.Watch{Events: deps.Shares, Handler: queue.Handler(c.queue, c.keysOfShare)},
+	)
+	if err != nil {
 		return nil, err
 	}
 	return c, nil
@@ -87,6 +100,13 @@ func (c *Controller) keysOf(v *longhorn.Volume) []string {
 	return []string{v.Name}
 }
 
+func (c *Controller) keysOfShare(s *longhorn.ShareManager) []string {
+	if s.Status.RemountRequestedAt == "" {
+		return nil
+	}
+	return []string{s.Name}
+}
+
 func (c *Controller) sync(ctx context.Context, name string) (queue.Result, error) {
 	v, err := c.deps.Volumes.GetRO(name)
 	if apierrors.IsNotFound(err) {
@@ -96,15 +116,21 @@ func (c *Controller) sync(ctx context.Context, name string) (queue.Result, error
 	if err != nil {
 		return queue.Result{}, err
 	}
-	r := request{volume: v.UID, at: v.Status.RemountRequestedAt}
+	share, err := c.deps.Shares.GetRO(name)
+	if apierrors.IsNotFound(err) {
+		share = nil
+	} else if err != nil {
+		return queue.Result{}, err
+	}
+	r := request{volume: v.UID, at: requestOf(v, share)}
 	if c.isDone(name, r) {
 		return queue.Result{}, nil
 	}
-	after, ok := due(v, c.deps.Clock.Now())
+	after, ok := due(v, r.at, c.deps.Clock.Now())
 	if !ok {
 		return queue.Result{RequeueAfter: after}, nil
 	}
-	in, err := c.gather(ctx, v)
+	in, err := c.gather(ctx, v, r.at)
 	if err != nil {
 		return queue.Result{}, err
 	}
@@ -117,8 +143,8 @@ func (c *Controller) sync(ctx context.Context, name string) (queue.Result, error
 	return queue.Result{}, nil
 }
 
-func (c *Controller) gather(ctx context.Context, v *longhorn.Volume) (Input, error) {
-	in := Input{Volume: v, Setting: c.deps.Setting}
+func (c *Controller) gather(ctx context.Context, v *longhorn.Volume, request string) (Input, error) {
+	in := Input{Volume: v, Request: request, Setting: c.deps.Setting}
 	var err error
 	if in.Claims, err = c.deps.Workloads.Claims(v.Name); err != nil {
 		return in, err
@@ -130,13 +156,21 @@ func (c *Controller) gather(ctx context.Context, v *longhorn.Volume) (Input, err
 			continue
 		}
 		read[namespace] = true
-		pods, err := c.deps.Workloads.Pods(ctx, namespace, v.Status.CurrentNodeID)
+		pods, err := c.podsOf(ctx, v, namespace)
 		if err != nil {
 			return in, err
 		}
 		in.Pods = append(in.Pods, pods...)
 	}
 	return in, nil
+}
+
+// podsOf reads the pods of a namespace that may use a volume: a shared one on any node.
+func (c *Controller) podsOf(ctx context.Context, v *longhorn.Volume, namespace string) ([]corev1.Pod, error) {
+	if types.IsShared(v) {
+		return c.deps.Workloads.AllPods(ctx, namespace)
+	}
+	return c.deps.Workloads.Pods(ctx, namespace, v.Status.CurrentNodeID)
 }
 
 // grace is how long a pod may take to end, in seconds: what it asks for, within bounds.
@@ -150,6 +184,10 @@ func grace(pod *corev1.Pod) int64 {
 // apply deletes the pods. If it breaks off, the next plan leaves out the pods that are gone or
 // going, so no pod is deleted twice. An Event follows each deletion.
 func (c *Controller) apply(ctx context.Context, v *longhorn.Volume, p Plan) error {
+	why := "the volume was attached again after the pod had mounted it"
+	if types.IsShared(v) {
+		why = "the pod may have had open files and locks on the shared volume, and they are lost"
+	}
 	for i := range p.Delete {
 		pod := &p.Delete[i]
 		err := c.deps.Workloads.DeletePod(ctx, pod.Namespace, pod.Name, pod.UID, grace(pod))
@@ -162,14 +200,14 @@ func (c *Controller) apply(ctx context.Context, v *longhorn.Volume, p Plan) erro
 		queue.Log(ctx).WithFields(logrus.Fields{logfields.Volume: v.Name, "pod": pod.Namespace + "/" + pod.Name}).
 			Info("Deleted a pod so that its volume is mounted again")
 		c.deps.Recorder.Eventf(v, corev1.EventTypeNormal, eventRemount,
-			"deleted pod %s/%s: the volume was attached again after the pod had mounted it", pod.Namespace, pod.Name)
+			"deleted pod %s/%s: %s", pod.Namespace, pod.Name, why)
 		c.deps.Recorder.Eventf(ownerOf(pod), corev1.EventTypeNormal, eventRemount,
-			"deleted pod %s: its volume %s was attached again after the pod had mounted it", pod.Name, v.Name)
+			"deleted pod %s, which uses volume %s: %s", pod.Name, v.Name, why)
 	}
 	for i := range p.Keep {
 		pod := &p.Keep[i].Pod
 		c.deps.Recorder.Eventf(v, corev1.EventTypeWarning, eventRemount,
-			"pod %s/%s must be restarted: the volume was attached again after the pod had mounted it, and %s", pod.Namespace, pod.Name, p.Keep[i].Why)
+			"pod %s/%s must be restarted: %s, and %s", pod.Namespace, pod.Name, why, p.Keep[i].Why)
 	}
 	return nil
 }

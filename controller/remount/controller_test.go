@@ -53,8 +53,9 @@ func newFixture(t *testing.T, v *longhorn.Volume, pods ...*corev1.Pod) *fixture 
 	workloads := datastore.NewWorkloads(h.Kube)
 	require.NoError(t, workloads.Replace([]*corev1.PersistentVolume{bound()}))
 	f := &fixture{Harness: h, events: &events{}}
+	store := h.Datastore(datastore.Options{})
 	c, err := New(Deps{
-		Volumes: h.Datastore(datastore.Options{}).Volumes, Workloads: workloads, Setting: settings(nil),
+		Volumes: store.Volumes, Shares: store.ShareManagers, Workloads: workloads, Setting: settings(nil),
 		Env: queue.Env{Clock: h.Clock, Recorder: f.events, Log: h.Log},
 	})
 	require.NoError(t, err)

@@ -17,17 +17,33 @@ import (
 // new device in place.
 const delay = 5 * time.Second
 
+// maxAge is how old a request of a share may be. It comes when the share serves, so pods are deleted soon or, where a setting spared
+// them, not at all: a new leader that knows nothing of that must not delete them later.
+const maxAge = 10 * time.Minute
+
+// requestOf is when a remount was requested, as the objects say it; "": never. A shared volume's pods mount it over NFS, and
+// survive an engine that ends; for them only the request of the share counts, not that of the volume. share may be nil.
+func requestOf(v *longhorn.Volume, share *longhorn.ShareManager) string {
+	switch {
+	case !types.IsShared(v):
+		return v.Status.RemountRequestedAt
+	case share == nil || !slices.ContainsFunc(share.OwnerReferences, func(ref metav1.OwnerReference) bool { return ref.UID == v.UID }):
+		return ""
+	}
+	return share.Status.RemountRequestedAt
+}
+
 // due tells whether to look at a volume's pods now, or else after how long; 0 and false:
 // not before the volume changes.
 //
 // A volume that is not attached, or is faulted, has nothing to mount: pods deleted now
 // would only wait in another place.
-func due(v *longhorn.Volume, now time.Time) (after time.Duration, ok bool) {
-	requested, err := time.Parse(time.RFC3339, v.Status.RemountRequestedAt)
+func due(v *longhorn.Volume, request string, now time.Time) (after time.Duration, ok bool) {
+	requested, err := time.Parse(time.RFC3339, request)
 	switch {
 	case err != nil: // never requested, or nothing that can be compared
 		return 0, false
-	case types.IsShared(v): // its pods mount it over NFS, and its share manager's pod ends with the device
+	case types.IsShared(v) && (!types.IsServed(v) || now.Sub(requested) > maxAge):
 		return 0, false
 	case v.DeletionTimestamp != nil, v.Status.State != longhorn.VolumeStateAttached, v.Status.CurrentNodeID == "":
 		return 0, false
@@ -43,9 +59,11 @@ func due(v *longhorn.Volume, now time.Time) (after time.Duration, ok bool) {
 // Input is what a decision rests on.
 type Input struct {
 	Volume *longhorn.Volume
+	// Request is what requestOf returned.
+	Request string
 	// Claims are the PersistentVolumes of that volume that are bound.
 	Claims []*corev1.PersistentVolume
-	// Pods are candidates: at least those on the volume's node in the claims' namespaces.
+	// Pods are candidates: at least those on the volume's node in the claims' namespaces, and of a shared volume those on all nodes.
 	Pods []corev1.Pod
 	// Setting says whether pods may be deleted at all, and those of which owners may not.
 	Setting types.SettingValues
@@ -66,15 +84,16 @@ type Kept struct {
 }
 
 // plan finds the pods whose mount of the volume is dead: on the volume's node, using it,
-// started before the remount was requested, and neither ended nor about to.
+// started before the remount was requested, and neither ended nor about to. Of a shared volume it
+// finds those on any node, if they have run anything that can have opened files.
 func plan(in Input) Plan {
 	var p Plan
-	requested, err := time.Parse(time.RFC3339, in.Volume.Status.RemountRequestedAt)
+	requested, err := time.Parse(time.RFC3339, in.Request)
 	if err != nil {
 		return p
 	}
 	for _, pod := range in.Pods {
-		if pod.Spec.NodeName != in.Volume.Status.CurrentNodeID || !usesAny(&pod, in.Claims, in.Volume.Name) || !holdsOldMount(&pod, requested) {
+		if !isAffected(&pod, in.Volume) || !usesAny(&pod, in.Claims, in.Volume.Name) || !holdsOldMount(&pod, requested) {
 			continue
 		}
 		if why := whyKept(&pod, in.Setting); why != "" {
@@ -103,6 +122,26 @@ func whyKept(pod *corev1.Pod, setting types.SettingValues) string {
 		return fmt.Sprintf("setting %s names %s", types.SettingAutoDeletePodBlacklist, types.PodOwner(owner))
 	}
 	return ""
+}
+
+// isAffected tells whether a pod is where the loss was.
+func isAffected(pod *corev1.Pod, v *longhorn.Volume) bool {
+	if types.IsShared(v) {
+		return hasRun(pod)
+	}
+	return pod.Spec.NodeName == v.Status.CurrentNodeID
+}
+
+// hasRun tells whether a container of the pod runs or has run.
+func hasRun(pod *corev1.Pod) bool {
+	for _, list := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
+		for _, s := range list {
+			if s.State.Running != nil || s.State.Terminated != nil || s.LastTerminationState.Terminated != nil || s.RestartCount > 0 {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // usesAny tells whether a pod names one of the claims that stand for the volume. It

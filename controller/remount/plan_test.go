@@ -95,7 +95,7 @@ func TestDue(t *testing.T) {
 		{"being deleted → never", remounted(func(v *longhorn.Volume) { v.DeletionTimestamp = &metav1.Time{Time: requested} }), time.Minute, 0, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			after, ok := due(c.volume, requested.Add(c.since))
+			after, ok := due(c.volume, c.volume.Status.RemountRequestedAt, requested.Add(c.since))
 			assert.Equal(t, c.after, after)
 			assert.Equal(t, c.ok, ok)
 		})
@@ -171,7 +171,7 @@ func TestPlan(t *testing.T) {
 			if c.claims == nil {
 				c.claims = []*corev1.PersistentVolume{bound()}
 			}
-			p := plan(Input{Volume: remounted(), Claims: c.claims, Pods: []corev1.Pod{*c.pod}, Setting: settings(c.setting)})
+			p := plan(Input{Volume: remounted(), Request: types.Timestamp(requested), Claims: c.claims, Pods: []corev1.Pod{*c.pod}, Setting: settings(c.setting)})
 			assert.Equal(t, c.delete, len(p.Delete) == 1)
 			if c.kept == "" {
 				assert.Empty(t, p.Keep)
@@ -185,7 +185,7 @@ func TestPlan(t *testing.T) {
 func TestPlanIsInOrderAndNamesEachPodOnce(t *testing.T) {
 	second := bound(func(pv *corev1.PersistentVolume) { pv.Name, pv.Spec.ClaimRef.Name = "pv-2", "tmp" })
 	p := plan(Input{
-		Volume: remounted(), Claims: []*corev1.PersistentVolume{bound(), second}, Setting: settings(nil),
+		Volume: remounted(), Request: types.Timestamp(requested), Claims: []*corev1.PersistentVolume{bound(), second}, Setting: settings(nil),
 		Pods: []corev1.Pod{*pod("b"), *pod("a", func(p *corev1.Pod) {
 			p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{VolumeSource: corev1.VolumeSource{
 				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "tmp"},

@@ -28,7 +28,12 @@ func transitions(in Input, next *longhorn.VolumeStatus) []Event {
 			}
 		}
 	}
-	if next.RemountRequestedAt != old.RemountRequestedAt {
+	switch {
+	case next.RemountRequestedAt == old.RemountRequestedAt:
+	case in.Share != nil && next.RemountRequestedAt == in.Share.Status.RemountRequestedAt:
+		add(corev1.EventTypeWarning, types.EventRemount, "clients of shared volume %s have lost their open files and locks; the pods that use it and started before %s must start anew",
+			v.Name, next.RemountRequestedAt)
+	default:
 		add(corev1.EventTypeWarning, types.EventRemount, "the engine of volume %s ended on node %s while in use; the volume is attached again, and what mounted it before must mount it again",
 			v.Name, old.CurrentNodeID)
 	}

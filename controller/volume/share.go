@@ -47,6 +47,9 @@ func share(in Input, p *Plan) {
 		p.share.update.Spec.Image = in.ShareImage
 	}
 	p.Status.ShareState, p.Status.ShareEndpoint = s.Status.State, s.Status.Endpoint
+	if s.Status.RemountRequestedAt > p.Status.RemountRequestedAt { // RFC 3339 in UTC sorts as time does
+		p.Status.RemountRequestedAt = s.Status.RemountRequestedAt
+	}
 }
 
 func newShareManager(v *longhorn.Volume, image string) *longhorn.ShareManager {

@@ -62,6 +62,23 @@ func TestShare(t *testing.T) {
 	}
 }
 
+func TestARequestOfTheShareIsShown(t *testing.T) {
+	for name, tc := range map[string]struct{ had, share, want string }{
+		"none → none":            {},
+		"the first → shown":      {share: "2030-01-02T03:04:05Z", want: "2030-01-02T03:04:05Z"},
+		"a later one → shown":    {had: "2030-01-02T03:04:05Z", share: "2030-01-02T03:04:06Z", want: "2030-01-02T03:04:06Z"},
+		"an earlier one → stays": {had: "2030-01-02T03:04:05Z", share: "2030-01-02T03:04:04Z", want: "2030-01-02T03:04:05Z"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := serving()
+			s.Status.RemountRequestedAt = tc.share
+			p := Plan{Status: longhorn.VolumeStatus{RemountRequestedAt: tc.had}}
+			share(Input{Volume: build.Volume("vol", shared), Share: s, ShareImage: "image:1"}, &p)
+			assert.Equal(t, tc.want, p.Status.RemountRequestedAt)
+		})
+	}
+}
+
 func TestShareManagerIsMadeAndRemoved(t *testing.T) {
 	h, c := begin(t, build.Volume("vol", finalized, shared), build.Engine("vol", owned),
 		build.VolumeAttachment("vol", func(va *longhorn.VolumeAttachment) { va.OwnerReferences = owner() }))

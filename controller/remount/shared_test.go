@@ -1,0 +1,102 @@
+package remount
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/longhorn-lep/longhorn-manager/controller/queue"
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+func shared(v *longhorn.Volume) {
+	v.Spec.AccessMode = longhorn.AccessModeReadWriteMany
+	v.Status.ShareState, v.Status.ShareEndpoint = longhorn.ShareManagerStateRunning, "nfs://10.0.0.9/vol"
+}
+
+// asking is the share of a volume, whose clients lost their state.
+func asking(v *longhorn.Volume) *longhorn.ShareManager {
+	s := &longhorn.ShareManager{ObjectMeta: metav1.ObjectMeta{
+		Namespace: types.Namespace, Name: v.Name, OwnerReferences: []metav1.OwnerReference{{Kind: "Volume", Name: v.Name, UID: v.UID}},
+	}}
+	s.Status.RemountRequestedAt = types.Timestamp(requested)
+	return s
+}
+
+func on(node string) func(*corev1.Pod) { return func(p *corev1.Pod) { p.Spec.NodeName = node } }
+
+func running(p *corev1.Pod) {
+	p.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
+}
+
+func later(p *corev1.Pod) { p.Status.StartTime = &metav1.Time{Time: requested.Add(time.Second)} }
+
+func TestPodsOfASharedVolumeAreRestartedOnAllNodesOnce(t *testing.T) {
+	v := remounted(shared)
+	f := newFixture(t, v, pod("a", running), pod("b", running, on("node-2")), pod("c", running, on("node-3"), later),
+		pod("d", running, bare), pod("e", on("node-2")))
+	f.Seed(asking(v))
+	f.CatchUp()
+	f.mustSync(queue.Result{})
+	f.ExpectWrites("delete pods/a", "delete pods/b")
+	f.mustSync(queue.Result{})
+	f.ExpectWrites()
+
+	f.done = map[string]request{} // another leader
+	f.mustSync(queue.Result{})
+	f.ExpectWrites()
+}
+
+func TestPodsOfASharedVolumeAreLeftAlone(t *testing.T) {
+	off := settings(map[types.SettingName]string{types.SettingAutoDeletePodWhenVolumeDetachedUnexpectedly: "false"})
+	for _, c := range []struct {
+		name    string
+		volume  func(*longhorn.Volume)
+		share   func(*longhorn.ShareManager)
+		since   time.Duration
+		setting types.SettingValues
+		want    queue.Result
+	}{
+		{name: "the engine ended, the share asks for nothing", share: func(s *longhorn.ShareManager) { s.Status.RemountRequestedAt = "" }},
+		{name: "the share of an earlier volume asks", share: func(s *longhorn.ShareManager) { s.OwnerReferences[0].UID = "earlier" }},
+		{name: "the share does not serve", volume: func(v *longhorn.Volume) { v.Status.ShareState = longhorn.ShareManagerStateError }},
+		{name: "the request is old", since: 10*time.Minute + time.Second},
+		{name: "the request is too new", since: time.Second, want: queue.Result{RequeueAfter: 4 * time.Second}},
+		{name: "the setting is off", setting: off},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			v := remounted(shared)
+			if c.volume != nil {
+				c.volume(v)
+			}
+			s := asking(v)
+			if c.share != nil {
+				c.share(s)
+			}
+			f := newFixture(t, v, pod("a", running))
+			f.Seed(s)
+			f.CatchUp()
+			if c.since != 0 {
+				f.Clock.SetTime(requested.Add(c.since))
+			}
+			if c.setting != nil {
+				f.deps.Setting = c.setting
+			}
+			f.mustSync(c.want)
+			f.ExpectWrites()
+		})
+	}
+}
+
+func TestOnlySharesThatAskWakeTheirVolume(t *testing.T) {
+	f := newFixture(t, remounted(shared))
+	s := asking(remounted(shared))
+	require.Equal(t, []string{"vol"}, f.keysOfShare(s))
+	s.Status.RemountRequestedAt = ""
+	assert.Empty(t, f.keysOfShare(s))
+}
