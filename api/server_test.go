@@ -88,7 +88,7 @@ var refusals = map[string]struct {
 	},
 	"an unknown action → the known ones": {
 		"POST", volumes + "/there?action=explode", "", 422, "Unprocessable Entity",
-		`action: "explode" must be one of attach, detach, salvage, expand, cancelExpansion, updateReplicaCount, updateDataLocality, updateAccessMode, updateReplicaSoftAntiAffinity, updateReplicaZoneSoftAntiAffinity, updateReplicaDiskSoftAntiAffinity, updateReplicaAutoBalance, updateNodeSelector, updateDiskSelector, replicaRemove`,
+		`action: "explode" must be one of attach, detach, salvage, expand, cancelExpansion, updateReplicaCount, updateDataLocality, updateAccessMode, updateReplicaSoftAntiAffinity, updateReplicaZoneSoftAntiAffinity, updateReplicaDiskSoftAntiAffinity, updateReplicaAutoBalance, updateNodeSelector, updateDiskSelector, pvCreate, pvcCreate, replicaRemove`,
 	},
 	"attach without a node → the field": {
 		"POST", volumes + "/there?action=attach", "", 422, "Unprocessable Entity", "hostId: must name a node",
@@ -163,9 +163,30 @@ var refusals = map[string]struct {
 		"POST", volumes + "/there?action=replicaRemove", `{"name":"../volumes/there"}`, 422, "Unprocessable Entity",
 		`name: "../volumes/there" is not a replica of volume "there"`,
 	},
+	"pvCreate with an unknown file system → the field": {
+		"POST", volumes + "/there?action=pvCreate", `{"fsType":"btrfs"}`, 422, "Unprocessable Entity", `fsType: "btrfs" must be ext4 or xfs`,
+	},
+	"pvCreate with a key → not made without encryption": {
+		"POST", volumes + "/there?action=pvCreate", `{"secretName":"key","secretNamespace":"ns"}`, 422, "Unprocessable Entity",
+		`secretName: "key" must be empty, and so must secretNamespace: there is no encryption`,
+	},
+	"pvCreate for a volume that is not there → not found": {
+		"POST", volumes + "/nix?action=pvCreate", `{}`, 404, "Not Found", `volume "nix" does not exist`,
+	},
+	"pvcCreate before pvCreate → conflict": {
+		"POST", volumes + "/there?action=pvcCreate", `{"namespace":"default"}`, 409, "Conflict",
+		`volume "there" has no PersistentVolume: make one by pvCreate first`,
+	},
+	"pvcCreate without a namespace → the field": {
+		"POST", volumes + "/there?action=pvcCreate", `{}`, 422, "Unprocessable Entity",
+		"namespace: must name a namespace: a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')",
+	},
+	"pvcCreate for a volume that is not there → not found": {
+		"POST", volumes + "/nix?action=pvcCreate", `{"namespace":"default"}`, 404, "Not Found", `volume "nix" does not exist`,
+	},
 	"an action in other letters → unknown": {
 		"POST", volumes + "/there?action=replicaremove", `{"name":"r"}`, 422, "Unprocessable Entity",
-		`action: "replicaremove" must be one of attach, detach, salvage, expand, cancelExpansion, updateReplicaCount, updateDataLocality, updateAccessMode, updateReplicaSoftAntiAffinity, updateReplicaZoneSoftAntiAffinity, updateReplicaDiskSoftAntiAffinity, updateReplicaAutoBalance, updateNodeSelector, updateDiskSelector, replicaRemove`,
+		`action: "replicaremove" must be one of attach, detach, salvage, expand, cancelExpansion, updateReplicaCount, updateDataLocality, updateAccessMode, updateReplicaSoftAntiAffinity, updateReplicaZoneSoftAntiAffinity, updateReplicaDiskSoftAntiAffinity, updateReplicaAutoBalance, updateNodeSelector, updateDiskSelector, pvCreate, pvcCreate, replicaRemove`,
 	},
 	"a second attach elsewhere → conflict": {
 		"POST", volumes + "/taken?action=attach", `{"hostId":"node-1"}`, 409, "Conflict",
@@ -281,7 +302,7 @@ func TestCreatingAVolumeAnswersWithIt(t *testing.T) {
 	assert.Equal(t, 2880, v.StaleReplicaTimeout)
 	assert.Equal(t, "http://example.com/v1/volumes/vol", v.Links["self"])
 	assert.Equal(t, "http://example.com/v1/volumes/vol?action=attach", v.Actions["attach"])
-	assert.Len(t, v.Actions, 12)
+	assert.Len(t, v.Actions, 14)
 	assert.Equal(t, "2030-01-02 03:04:05 +0000 UTC", v.Created)
 	for _, empty := range []string{`"replicas":[]`, `"controllers":[]`, `"conditions":{}`, `"diskSelector":[]`, `"attachments":{}`} {
 		assert.Contains(t, w.Body.String(), empty)

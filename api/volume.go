@@ -160,6 +160,22 @@ func volumeUpdates(m *manager.Manager) []action {
 		{"updateDiskSelector", "UpdateDiskSelectorInput", updating(m, func(in v1.UpdateDiskSelectorInput) manager.VolumeUpdate {
 			return manager.VolumeUpdate{DiskSelector: &in.DiskSelector}
 		})},
+		{"pvCreate", "PVCreateInput", func(ctx context.Context, id string, body []byte) (v1.Object, error) {
+			in, err := decodeInput[v1.PVCreateInput](body)
+			if err != nil {
+				return nil, err
+			}
+			return answerVolume(ctx, m)(m.CreatePersistentVolume(ctx, id, manager.PersistentVolumeRequest{
+				Name: in.PVName, FSType: in.FSType, Secret: in.SecretName, SecretNamespace: in.SecretNamespace, StorageClass: in.StorageClassName,
+			}))
+		}},
+		{"pvcCreate", "PVCCreateInput", func(ctx context.Context, id string, body []byte) (v1.Object, error) {
+			in, err := decodeInput[v1.PVCCreateInput](body)
+			if err != nil {
+				return nil, err
+			}
+			return answerVolume(ctx, m)(m.CreateClaim(ctx, id, in.Namespace, in.PVCName))
+		}},
 		{"replicaRemove", "replicaRemoveInput", func(ctx context.Context, id string, body []byte) (v1.Object, error) {
 			in, err := decodeInput[v1.ReplicaRemoveInput](body)
 			if err != nil {

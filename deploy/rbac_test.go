@@ -161,13 +161,14 @@ func TestWhatANodesDaemonMayDo(t *testing.T) {
 	}, rightsOf(t, "longhorn-manager"))
 }
 
-// TestWhatTheLeaderMayDo is the whole of it. Outside of the namespace, it restarts pods, expands claims and keeps the StorageClass.
+// TestWhatTheLeaderMayDo is the whole of it. Outside of the namespace, it restarts pods, makes PersistentVolumes and claims, expands claims and keeps
+// the StorageClass.
 func TestWhatTheLeaderMayDo(t *testing.T) {
 	assert.Equal(t, []string{
 		"cluster /events: create patch",
 		"cluster /nodes: get list watch",
-		"cluster /persistentvolumeclaims: get patch",
-		"cluster /persistentvolumes: list watch",
+		"cluster /persistentvolumeclaims: get create patch",
+		"cluster /persistentvolumes: get list watch create patch",
 		"cluster /pods: list delete",
 		"cluster storage.k8s.io/storageclasses: get list watch create update patch delete",
 		"longhorn-system /configmaps: create",
@@ -266,7 +267,7 @@ func TestWhatIsWrittenMayBePatchedAndUpdated(t *testing.T) {
 		for _, right := range rightsOf(t, account) {
 			what, verbs, _ := strings.Cut(right, ": ")
 			if strings.HasSuffix(what, "/events") || strings.HasSuffix(what, "/finalizers") ||
-				strings.HasSuffix(what, "/persistentvolumeclaims") { // which no earlier release writes
+				strings.HasSuffix(what, "/persistentvolumes") || strings.HasSuffix(what, "/persistentvolumeclaims") { // which no earlier release updates
 				continue
 			}
 			assert.Equal(t, slices.Contains(strings.Fields(verbs), "update"), slices.Contains(strings.Fields(verbs), "patch"), "%s: %s", account, right)

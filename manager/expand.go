@@ -25,6 +25,12 @@ type ClaimStore interface {
 	Claim(ctx context.Context, namespace, name string) (*corev1.PersistentVolumeClaim, error)
 	// GrowClaim has the claim, if it is as it was read, request a size.
 	GrowClaim(ctx context.Context, claim *corev1.PersistentVolumeClaim, size resource.Quantity) error
+	// PersistentVolume returns one as the API server has it now.
+	PersistentVolume(ctx context.Context, name string) (*corev1.PersistentVolume, error)
+	CreatePersistentVolume(ctx context.Context, pv *corev1.PersistentVolume) error
+	// ReservePersistentVolume lets no other claim have the PersistentVolume, if it is as it was read.
+	ReservePersistentVolume(ctx context.Context, pv *corev1.PersistentVolume, namespace, claim string) error
+	CreateClaim(ctx context.Context, claim *corev1.PersistentVolumeClaim) error
 }
 
 // ExpandVolume asks for a volume to be made larger, and does not wait for it. A size that it has, or was

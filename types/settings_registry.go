@@ -127,7 +127,7 @@ var settingDefinitions = []SettingDefinition{
 	},
 	{
 		Name: SettingDefaultStaticStorageClass, DisplayName: "Default Longhorn Static StorageClass Name", Category: SettingCategoryGeneral,
-		Type: SettingTypeString, Default: "longhorn-static", Effect: SettingEffectNone,
+		Type: SettingTypeString, Default: "longhorn-static", Effect: SettingEffectAtOnce,
 		Description: "The StorageClass that a PersistentVolume made for an existing volume names.",
 	},
 	{
