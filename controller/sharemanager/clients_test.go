@@ -163,6 +163,20 @@ func TestClientsLimited(t *testing.T) {
 	}
 }
 
+func TestWhetherClientsAreLimitedStaysUntilTheListIsSeen(t *testing.T) {
+	s := used()
+	condition := func() longhorn.Condition {
+		return types.FindCondition(plan(s.Input).Status.Conditions, types.ConditionClientsLimited)
+	}
+	assert.Equal(t, types.ReasonClientsNotListed, condition().Reason, "there never was one")
+	s.Clients = map[string]string{"clients": "10.0.0.1\n"}
+	s.Share.Status = plan(s.Input).Status
+	s.Clients = nil
+	assert.Equal(t, longhorn.ConditionTrue, condition().Status, "the next leader has not seen it yet")
+	s.Clients = anyClient("R", "m")
+	assert.Equal(t, "R", condition().Reason)
+}
+
 // TestTheListFollowsNodesAndSetting: the ConfigMap is made, follows, and is made anew where it is deleted or changed.
 func TestTheListFollowsNodesAndSetting(t *testing.T) {
 	h := testutil.New(t, kube("a", "10.0.0.1"), says("a", "10.0.0.1", "10.1.1.1"), build.Setting(types.SettingRWXVolumeAllowedClients, "nodes"))
