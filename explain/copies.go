@@ -180,9 +180,12 @@ func orphans(s *Snapshot, list []*longhorn.Replica) []Finding {
 		p := nodePlace(s, r.Spec.NodeID)
 		p["replica"], p["volume"] = r.Name, r.Spec.VolumeName
 		why := append(finalizers(r.Finalizers), whereabouts(s, r))
-		found = append(found, Finding{Object{Kind: KindReplica, Name: r.Name, Node: r.Spec.NodeID}, Warning, "Orphan",
+		found = append(found, Finding{
+			Object{Kind: KindReplica, Name: r.Name, Node: r.Spec.NodeID},
+			Warning, "Orphan",
 			p.fill("replica {replica} belongs to volume {volume}, which does not exist any more"), why,
-			p.steps([]Step{{"Its node removes its data when it is back. If it shall go now, delete it", "kubectl -n {ns} delete lhr {replica}"}, asNode})})
+			p.steps([]Step{{"Its node removes its data when it is back. If it shall go now, delete it", "kubectl -n {ns} delete lhr {replica}"}, asNode}),
+		})
 		found = append(found, ofReplica(s, r)...)
 	}
 	return found

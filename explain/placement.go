@@ -65,23 +65,29 @@ func placementSteps(s *Snapshot, v *longhorn.Volume, reason string, p place) []S
 	}
 	var steps []Step
 	if nodes := usableNodes(s); !scheduler.SettingsOf(s.values(), &v.Spec).NodeSoftAntiAffinity && nodes < v.Spec.NumberOfReplicas {
-		steps = append(steps, Step{fmt.Sprintf("The volume asks for %d replicas on different nodes, and %d nodes can have one: ask for fewer, add nodes, or let a node have several (replicaSoftAntiAffinity: enabled)", v.Spec.NumberOfReplicas, nodes),
-			fmt.Sprintf(`kubectl -n {ns} patch lhv {volume} --type merge -p '{"spec":{"numberOfReplicas":%d}}'`, max(1, nodes))})
+		steps = append(steps, Step{
+			fmt.Sprintf("The volume asks for %d replicas on different nodes, and %d nodes can have one: ask for fewer, add nodes, or let a node have several (replicaSoftAntiAffinity: enabled)", v.Spec.NumberOfReplicas, nodes),
+			fmt.Sprintf(`kubectl -n {ns} patch lhv {volume} --type merge -p '{"spec":{"numberOfReplicas":%d}}'`, max(1, nodes)),
+		})
 	}
 	lacks := rejections(s, v, "")
 	has := func(reason string) bool {
 		return slices.ContainsFunc(lacks, func(r scheduler.Rejection) bool { return r.Reason == reason })
 	}
 	if has(scheduler.ReasonTagsNotFulfilled) {
-		steps = append(steps, Step{fmt.Sprintf("The volume asks for nodes with the tags [%s] and disks with the tags [%s]: give a node or a disk these tags", strings.Join(v.Spec.NodeSelector, ", "), strings.Join(v.Spec.DiskSelector, ", ")),
-			"kubectl -n {ns} edit lhn " + nodeWith(lacks, scheduler.ReasonTagsNotFulfilled)})
+		steps = append(steps, Step{
+			fmt.Sprintf("The volume asks for nodes with the tags [%s] and disks with the tags [%s]: give a node or a disk these tags", strings.Join(v.Spec.NodeSelector, ", "), strings.Join(v.Spec.DiskSelector, ", ")),
+			"kubectl -n {ns} edit lhn " + nodeWith(lacks, scheduler.ReasonTagsNotFulfilled),
+		})
 	}
 	if has(scheduler.ReasonInsufficientStorage) {
 		steps = append(steps, Step{"Make room on a disk, or add one", "kubectl longhorn explain node " + nodeWith(lacks, scheduler.ReasonInsufficientStorage)})
 	}
 	if has(scheduler.ReasonAntiAffinity) {
-		steps = append(steps, Step{"Replicas of a volume are kept apart by node, zone and disk. Add a node, zone or disk, or prefer that instead of insisting on it",
-			`kubectl -n {ns} get lhs replica-soft-anti-affinity replica-zone-soft-anti-affinity replica-disk-soft-anti-affinity`})
+		steps = append(steps, Step{
+			"Replicas of a volume are kept apart by node, zone and disk. Add a node, zone or disk, or prefer that instead of insisting on it",
+			`kubectl -n {ns} get lhs replica-soft-anti-affinity replica-zone-soft-anti-affinity replica-disk-soft-anti-affinity`,
+		})
 	}
 	return p.steps(steps)
 }

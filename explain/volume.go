@@ -43,7 +43,8 @@ func ofVolume(s *Snapshot, v *longhorn.Volume) []Finding {
 	}
 	if v.Status.State == "" {
 		found = append(found, Finding{o, Info, "New", p.fill("volume {volume} is new: the volume controller has not seen it yet"), nil, p.steps([]Step{
-			{"If that lasts, see whether a daemon leads", "kubectl -n {ns} get lease " + types.LeaderLease}})})
+			{"If that lasts, see whether a daemon leads", "kubectl -n {ns} get lease " + types.LeaderLease},
+		})})
 	}
 	found = append(found, ofEngine(s, v, p)...)
 	found = append(found, degraded(s, v, o, p)...)
@@ -110,13 +111,17 @@ func proof(s *Snapshot, v *longhorn.Volume) []string {
 // salvageSteps are what helps where no node or disk can be brought back by itself.
 func salvageSteps(s *Snapshot, v *longhorn.Volume, p place) []Step {
 	if len(members(s, v.Name)) > 0 {
-		return p.steps([]Step{{"Salvage by REST starts the volume if one of these replicas will do, or says what is missing (README)",
-			`curl -X POST "$API/v1/volumes/{volume}?action=salvage" -d '{"names":["` + members(s, v.Name)[0].Name + `"]}'`}})
+		return p.steps([]Step{{
+			"Salvage by REST starts the volume if one of these replicas will do, or says what is missing (README)",
+			`curl -X POST "$API/v1/volumes/{volume}?action=salvage" -d '{"names":["` + members(s, v.Name)[0].Name + `"]}'`,
+		}})
 	}
 	steps := []Step{{"Restore the volume from a backup: an older copy is never used in place of one with later writes", ""}}
 	for _, r := range s.replicasOf(v.Name) {
-		steps = append(steps, Step{"Or read what an older copy has, by hand, on node " + r.Spec.NodeID,
-			"longhorn-manager replica serve --directory " + types.ReplicaDataPath(r.Spec.DiskPath, r.Spec.DataDirectoryName) + " --socket /tmp/copy.sock"})
+		steps = append(steps, Step{
+			"Or read what an older copy has, by hand, on node " + r.Spec.NodeID,
+			"longhorn-manager replica serve --directory " + types.ReplicaDataPath(r.Spec.DiskPath, r.Spec.DataDirectoryName) + " --socket /tmp/copy.sock",
+		})
 	}
 	return p.steps(steps)
 }
@@ -165,9 +170,14 @@ func ofEngine(s *Snapshot, v *longhorn.Volume, p place) []Finding {
 	}
 	found := ofConditions(o, p, told)
 	if node := e.Spec.NodeID; node != "" && types.IsNodeDown(s.node(node)) {
-		found = append(found, Finding{o, Broken, "EngineNodeDown", p.fill("volume {volume} is used on node " + node + ", which is down"),
-			[]string{"what ran there may run still, so the volume goes elsewhere only when its pod is gone"}, place{"node": node}.steps([]Step{asNode,
-				{"If the node is off for certain, say so; Kubernetes then lets its volumes go", "kubectl taint node {node} node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"}})})
+		found = append(found, Finding{
+			o, Broken, "EngineNodeDown", p.fill("volume {volume} is used on node " + node + ", which is down"),
+			[]string{"what ran there may run still, so the volume goes elsewhere only when its pod is gone"},
+			place{"node": node}.steps([]Step{
+				asNode,
+				{"If the node is off for certain, say so; Kubernetes then lets its volumes go", "kubectl taint node {node} node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"},
+			}),
+		})
 	}
 	return found
 }
@@ -191,7 +201,8 @@ func ofLocality(s *Snapshot, v *longhorn.Volume, o Object, p place) []Finding {
 		why = append(why, "it is attached without a device, so no copy is made there")
 	}
 	return []Finding{{o, Info, "NoLocalReplica", p.fill("volume {volume} is best-effort, and has no good copy on node " + node + ", where it is used"), why, place{"node": node, "ns": s.Namespace}.steps([]Step{
-		{"Wait if a place is there: one is made and rebuilt. Otherwise give the node room", "kubectl longhorn explain node {node}"}})}}
+		{"Wait if a place is there: one is made and rebuilt. Otherwise give the node room", "kubectl longhorn explain node {node}"},
+	})}}
 }
 
 // ofTickets explains each wish to have the volume attached that is not satisfied.
