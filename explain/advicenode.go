@@ -36,7 +36,7 @@ var nodeAdvice = map[cause]advice{
 	}, false},
 	{KindNode, types.ConditionMountPropagation, types.ReasonNoMountPropagation}: {Warning, "what is mounted on node {node} later is not seen: a disk that is mounted after the daemon started is not found", []Step{
 		{"On the node, make its root directory a shared mount, and keep that over a restart", "mount --make-rshared /"},
-		{"Then restart the daemon's pod there", "kubectl -n {ns} delete pod {daemon}"},
+		{"Then restart the daemon's pod there", "kubectl -n {ns} delete pod -l app=longhorn-manager --field-selector spec.nodeName={node}"},
 	}, false},
 	{KindNode, types.ConditionKernelModulesLoaded, types.ReasonKernelModulesNotLoaded}: {Broken, "no volume can be attached on node {node}: its kernel lacks what block devices are made with", []Step{
 		{"On the node, load the modules, and name them in /etc/modules-load.d for the next start", "modprobe -a fuse loop"}, runDoctor,

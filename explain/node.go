@@ -50,6 +50,12 @@ func Disk(s *Snapshot, node, name string) ([]Finding, error) {
 	return sorted(found), nil
 }
 
+// NodeConditions explains conditions of a node that nobody has written into its object, as those that were just looked at on the
+// node itself.
+func NodeConditions(namespace, node string, list []longhorn.Condition) []Finding {
+	return sorted(ofConditions(Object{Kind: KindNode, Name: node}, nodePlace(&Snapshot{Namespace: namespace}, node), list))
+}
+
 func nodePlace(s *Snapshot, node string) place {
 	daemon := "ds/longhorn-manager"
 	for _, pod := range s.Pods {

@@ -8,8 +8,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// deviceKindNBD is the data plane's word for devices of the kernel's NBD client.
-const deviceKindNBD = "nbd"
+// DeviceKindNBD is the data plane's word for devices of the kernel's NBD client.
+const DeviceKindNBD = "nbd"
 
 // DataPlane is what the instance manager of this node says that concerns the node and its
 // disks.
@@ -61,7 +61,7 @@ func deviceSuccession(node string, d DataPlane) longhorn.Condition {
 // kernelNBDClient tells what new block devices of a node are made with. The other kind works everywhere, and one flush holds up all else
 // of the device (docs/decisions/0012).
 func kernelNBDClient(node string, d DataPlane) longhorn.Condition {
-	if d.DeviceKind == deviceKindNBD {
+	if d.DeviceKind == DeviceKindNBD {
 		return longhorn.Condition{
 			Type: types.ConditionKernelNBDClient, Status: longhorn.ConditionTrue,
 			Message: fmt.Sprintf("new block devices on node %s are made with the kernel's NBD client", node),

@@ -36,6 +36,11 @@ func environmentConditions(node string, e Environment) []longhorn.Condition {
 	return []longhorn.Condition{mountPropagation(node, e), kernelModules(node, e), nfsClient(node, e)}
 }
 
+// Conditions are all that follow from what is seen on a node itself, for who looks at it without a controller.
+func Conditions(node string, e Environment, d DataPlane) []longhorn.Condition {
+	return append(environmentConditions(node, e), deviceSuccession(node, d), kernelNBDClient(node, d))
+}
+
 func mountPropagation(node string, e Environment) longhorn.Condition {
 	c := longhorn.Condition{
 		Type: types.ConditionMountPropagation, Status: longhorn.ConditionTrue,

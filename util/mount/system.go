@@ -62,8 +62,10 @@ type System struct {
 	stuck   stuckActs
 }
 
-// New makes a System for the node that this process sees: its mount namespace, and the
-// commands blkid, fsck, mkfs.ext4, mkfs.xfs, mount, resize2fs, umount and xfs_growfs on its path.
+// Commands are what a System calls, by the path of its process.
+var Commands = []string{"blkid", "fsck", "mkfs.ext4", "mkfs.xfs", "mount", "resize2fs", "umount", "xfs_growfs"}
+
+// New makes a System for the node that this process sees: its mount namespace, and the Commands on its path.
 func New() *System {
 	return NewWith(mountutils.NewWithoutSystemd(""), utilexec.New(), HostFiles{})
 }
