@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 
 	"github.com/sirupsen/logrus"
@@ -17,12 +18,24 @@ var Version = "unknown"
 // logLevelEnv says how much is logged, where no flag does.
 const logLevelEnv = "LOG_LEVEL"
 
-// Main runs the program with its arguments and returns its exit code.
+// Main runs the program with its arguments and returns its exit code. The first says what the program is: kubectl calls it by
+// another name.
 func Main(args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := root().Run(ctx, args); err != nil {
-		fmt.Fprintln(os.Stderr, "longhorn-manager:", err)
+	name := filepath.Base(args[0])
+	var err error
+	switch name {
+	case completionName:
+		err = completeForKubectl(ctx, plugin(), args[1:], os.Stdout)
+	case pluginName:
+		err = plugin().Run(ctx, args)
+	default:
+		name = "longhorn-manager"
+		err = root().Run(ctx, args)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, name+":", err)
 		return 1
 	}
 	return 0
@@ -36,16 +49,29 @@ func root() *cli.Command {
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "log-level", Value: "info", Usage: "debug, info, warning or error", Sources: cli.EnvVars(logLevelEnv)},
 		},
-		Commands: []*cli.Command{
+		Commands: append([]*cli.Command{
 			daemonCommand(),
 			instanceManagerCommand(),
 			csiCommand(),
 			shareManagerCommand(),
 			replicaCommand(),
 			uninstallCommand(),
-		},
+		}, inspectCommands()...),
+		EnableShellCompletion:           true,
+		ConfigureShellCompletionCommand: showCompletion,
 	}
 }
+
+// plugin is the program as kubectl calls it: with the commands for people alone.
+func plugin() *cli.Command {
+	return &cli.Command{
+		Name: pluginName, Usage: "look at Longhorn's volumes, nodes and disks (kubectl longhorn)", Version: Version, Commands: inspectCommands(),
+		EnableShellCompletion: true, ConfigureShellCompletionCommand: showCompletion,
+	}
+}
+
+// showCompletion lists the command that prints the shells' scripts among the others.
+func showCompletion(c *cli.Command) { c.Hidden = false }
 
 // newLog makes the program's logger as the flags say.
 func newLog(c *cli.Command) (*logrus.Entry, error) {

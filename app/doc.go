@@ -8,6 +8,9 @@
 //	longhorn-manager csi controller     the CSI controller service with provisioner and attacher
 //	longhorn-manager share-manager      one volume over NFS
 //	longhorn-manager replica serve      one replica read-only, by hand, when there is nobody to ask
+//	longhorn-manager uninstall          removes the installation
+//	longhorn-manager status, explain, doctor, support-bundle
+//	                                    for people at a terminal; also as kubectl longhorn
 //
 // Only main imports it. It must not decide anything: rules belong elsewhere.
 package app

@@ -1,0 +1,78 @@
+package app
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/longhorn-lep/longhorn-manager/explain"
+)
+
+// The names of the program as a plugin of kubectl, and as what kubectl asks for the plugin's completions.
+const (
+	pluginName     = "kubectl-longhorn"
+	completionName = "kubectl_complete-longhorn"
+)
+
+// completionFlag makes the library print what may come next, one in a line, as name or name:usage.
+const completionFlag = "--generate-shell-completion"
+
+// completionTimeout bounds how long a person who presses the tabulator key waits for the API server.
+const completionTimeout = 3 * time.Second
+
+// completeNames prints the names of objects; none where the API server cannot be asked, for a completion has no place for errors.
+func completeNames(names func(*explain.Snapshot) []string) cli.ShellCompleteFunc {
+	return func(ctx context.Context, c *cli.Command) {
+		if words := c.Args().Slice(); len(words) > 0 && strings.HasPrefix(words[len(words)-1], "-") {
+			cli.DefaultCompleteWithFlags(ctx, c)
+			return
+		}
+		ctx, cancel := context.WithTimeout(ctx, completionTimeout)
+		defer cancel()
+		s, err := snapshot(ctx, c)
+		if err != nil {
+			return
+		}
+		for _, name := range names(s) {
+			fmt.Fprintln(c.Root().Writer, name)
+		}
+	}
+}
+
+// completeForKubectl answers kubectl, which calls the program with the words of the line, the last of which may be empty or
+// incomplete, and reads "name<tab>usage" lines, then a line with how they are meant: :4 says that they are no names of files.
+func completeForKubectl(ctx context.Context, root *cli.Command, words []string, out io.Writer) error {
+	if n := len(words); n > 0 && !strings.HasPrefix(words[n-1], "-") {
+		words = words[:n-1]
+	}
+	var found bytes.Buffer
+	root.Writer, root.ShellComplete = &found, listCommands
+	if err := root.Run(ctx, append(append([]string{root.Name}, words...), completionFlag)); err != nil {
+		return err
+	}
+	for _, line := range strings.Split(strings.TrimSpace(found.String()), "\n") {
+		name, usage, described := strings.Cut(line, ":")
+		if described {
+			name += "\t" + usage
+		}
+		if name != "" {
+			fmt.Fprintln(out, name)
+		}
+	}
+	_, err := fmt.Fprintln(out, ":4")
+	return err
+}
+
+// listCommands offers the commands of c. The library's own looks at the words of the process for it, which kubectl passes otherwise.
+func listCommands(_ context.Context, c *cli.Command) {
+	for _, sub := range c.Commands {
+		if !sub.Hidden {
+			fmt.Fprintf(c.Root().Writer, "%s:%s\n", sub.Name, sub.Usage)
+		}
+	}
+}

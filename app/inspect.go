@@ -1,0 +1,258 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v3"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/utils/clock"
+
+	"github.com/longhorn-lep/longhorn-manager/app/inspect"
+	"github.com/longhorn-lep/longhorn-manager/explain"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// inspectCommands are for people at a terminal: as longhorn-manager <command>, and as kubectl longhorn <command>.
+func inspectCommands() []*cli.Command {
+	return []*cli.Command{statusCommand(), explainCommand(), doctorCommand(), bundleCommand()}
+}
+
+// exitUnwell is the exit code of doctor where the node lacks what volumes are served by.
+const exitUnwell = 2
+
+// Outputs of the flag --output.
+const (
+	outputTable = "table"
+	outputJSON  = "json"
+)
+
+func outputFlag() cli.Flag {
+	return &cli.StringFlag{
+		Name: "output", Aliases: []string{"o"}, Value: outputTable, Usage: "table, or json for scripts",
+		Validator: func(text string) error {
+			if text != outputTable && text != outputJSON {
+				return fmt.Errorf("--output: %q must be %s or %s", text, outputTable, outputJSON)
+			}
+			return nil
+		},
+	}
+}
+
+// clusterFlags say which cluster is looked at, with whose rights.
+func clusterFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "kubeconfig", Usage: "file with clusters and users; by default $KUBECONFIG, ~/.kube/config, or in a pod its service account"},
+		&cli.StringFlag{Name: "context", Usage: "the context of that file, instead of the current one"},
+		&cli.StringFlag{Name: "namespace", Aliases: []string{"n"}, Value: types.Namespace, Usage: "where everything is installed"},
+	}
+}
+
+func statusCommand() *cli.Command {
+	return &cli.Command{
+		Name: "status", Usage: "nodes, volumes, and what is wrong", Flags: append(clusterFlags(), outputFlag()),
+		Action: func(ctx context.Context, c *cli.Command) error {
+			s, err := snapshot(ctx, c)
+			if err != nil {
+				return err
+			}
+			status := inspect.StatusOf(s)
+			if c.String("output") == outputJSON {
+				return writeJSON(c.Root().Writer, status)
+			}
+			return status.Print(c.Root().Writer)
+		},
+	}
+}
+
+// explained is the JSON of the command explain.
+type explained struct {
+	About    string            `json:"about"`
+	Findings []explain.Finding `json:"findings"`
+	Unseen   []string          `json:"unseen,omitempty"`
+}
+
+func explainCommand() *cli.Command {
+	of := func(kind, argument, usage string, find func(s *explain.Snapshot, c *cli.Command, name string) ([]explain.Finding, error), names func(*explain.Snapshot) []string, flags ...cli.Flag) *cli.Command {
+		return &cli.Command{
+			Name: kind, Usage: usage, ArgsUsage: argument, Flags: append(append(clusterFlags(), outputFlag()), flags...),
+			ShellComplete: completeNames(names),
+			Action: func(ctx context.Context, c *cli.Command) error {
+				if c.Args().Len() != 1 {
+					return fmt.Errorf("explain %s takes one argument, %s; it got %d", kind, argument, c.Args().Len())
+				}
+				s, err := snapshot(ctx, c)
+				if err != nil {
+					return err
+				}
+				name := c.Args().First()
+				found, err := find(s, c, name)
+				if err != nil {
+					return err
+				}
+				if c.String("output") == outputJSON {
+					return writeJSON(c.Root().Writer, explained{kind + " " + name, append([]explain.Finding{}, found...), s.Unseen})
+				}
+				inspect.PrintFindings(c.Root().Writer, kind+" "+name, found, s.Unseen)
+				return nil
+			},
+		}
+	}
+	return &cli.Command{
+		Name: "explain", Usage: "why an object is as it is, and what to do next",
+		Commands: []*cli.Command{
+			of("volume", "NAME", "a volume, with its engine, copies, share and tickets", func(s *explain.Snapshot, _ *cli.Command, name string) ([]explain.Finding, error) {
+				return explain.Volume(s, name)
+			}, inspect.VolumeNames),
+			of("node", "NAME", "a node, with its disks and data plane", func(s *explain.Snapshot, _ *cli.Command, name string) ([]explain.Finding, error) {
+				return explain.Node(s, name)
+			}, inspect.NodeNames),
+			of("disk", "NAME", "a disk, of all nodes that have one of that name", func(s *explain.Snapshot, c *cli.Command, name string) ([]explain.Finding, error) {
+				return explain.Disk(s, c.String("node"), name)
+			}, inspect.DiskNames, &cli.StringFlag{Name: "node", Usage: "only the disk of this node"}),
+			of("claim", "NAMESPACE/NAME", "a PersistentVolumeClaim that waits", func(s *explain.Snapshot, _ *cli.Command, name string) ([]explain.Finding, error) {
+				namespace, claim, ok := strings.Cut(name, "/")
+				if !ok {
+					return nil, fmt.Errorf("claim %q must be NAMESPACE/NAME", name)
+				}
+				return explain.Claim(s, namespace, claim)
+			}, inspect.ClaimNames),
+		},
+	}
+}
+
+func doctorCommand() *cli.Command {
+	return &cli.Command{
+		Name: "doctor", Usage: "what this node lacks; run it as root on the node, or in the daemon's pod there",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "node-id", Usage: "name of this node, for messages", Sources: cli.EnvVars("NODE_NAME"), Value: "localhost"},
+			&cli.StringFlag{Name: "namespace", Aliases: []string{"n"}, Value: types.Namespace, Usage: "where everything is, or will be, installed"},
+			&cli.StringFlag{Name: "host-root", Usage: "where the node's root directory is seen; by default /host where that is one, else /"},
+			&cli.StringFlag{Name: "path", Value: defaultDataPath(), Usage: "directory that is to be a disk"},
+			outputFlag(),
+		},
+		Action: func(ctx context.Context, c *cli.Command) error {
+			root := c.String("host-root")
+			if root == "" {
+				root = hostRoot()
+			}
+			checks := inspect.Examine(inspect.LookAtNode(ctx, c.String("node-id"), c.String("namespace"), root, c.String("path")))
+			if c.String("output") == outputJSON {
+				if err := writeJSON(c.Root().Writer, checks); err != nil {
+					return err
+				}
+			} else {
+				inspect.PrintChecks(c.Root().Writer, checks)
+			}
+			if inspect.IsBroken(checks) {
+				return cli.Exit("this node cannot serve volumes as it is", exitUnwell)
+			}
+			return nil
+		},
+	}
+}
+
+func defaultDataPath() string {
+	d, _ := types.DefinitionOf(types.SettingDefaultDataPath)
+	return d.Default
+}
+
+// hostRoot is where the daemon's pod has the node's root directory, or / on the node itself.
+func hostRoot() string {
+	if _, err := os.Stat("/host/proc/1"); err == nil {
+		return "/host"
+	}
+	return "/"
+}
+
+func bundleCommand() *cli.Command {
+	return &cli.Command{
+		Name: "support-bundle", Usage: "a tar.gz of all objects, Events, pods and logs of this product; no Secrets, no tokens",
+		Flags: append(clusterFlags(),
+			&cli.StringFlag{Name: "file", Aliases: []string{"f"}, Usage: "file to make; by default longhorn-support-<time>.tar.gz here. It must not exist"},
+			&cli.Int64Flag{Name: "log-bytes", Value: 10 << 20, Usage: "how much of each container's log is taken, from its end", Validator: func(n int64) error {
+				if n < 1 {
+					return fmt.Errorf("--log-bytes is %d: it must be at least 1", n)
+				}
+				return nil
+			}}),
+		Action: writeBundle,
+	}
+}
+
+func writeBundle(ctx context.Context, c *cli.Command) (err error) {
+	cluster, config, err := clusterOf(c)
+	if err != nil {
+		return err
+	}
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	path := c.String("file")
+	if path == "" {
+		path = "longhorn-support-" + cluster.Clock.Now().UTC().Format("20060102-150405") + ".tar.gz"
+	}
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return fmt.Errorf("--file: %w", err)
+	}
+	defer func() {
+		if err = errors.Join(err, file.Close()); err != nil {
+			err = errors.Join(err, os.Remove(path))
+		}
+	}()
+	missing, err := inspect.WriteBundle(ctx, file, inspect.BundleOptions{Cluster: cluster, Dynamic: client, Version: Version, LogBytes: c.Int64("log-bytes")})
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	fmt.Fprintf(c.Root().Writer, "%s is made, without Secrets and tokens; look through it before you give it away\n", filepath.Clean(path))
+	if len(missing) > 0 {
+		fmt.Fprintf(c.Root().Writer, "%d things could not be read (errors.txt), the first: %s\n", len(missing), missing[0])
+	}
+	return nil
+}
+
+// snapshot reads the cluster that the flags name.
+func snapshot(ctx context.Context, c *cli.Command) (*explain.Snapshot, error) {
+	cluster, _, err := clusterOf(c)
+	if err != nil {
+		return nil, err
+	}
+	return cluster.Snapshot(ctx)
+}
+
+// requestTimeout bounds one request to the API server; the log of a container is one.
+const requestTimeout = time.Minute
+
+// clusterOf makes the clients of the user that the kubeconfig names, whose rights apply.
+func clusterOf(c *cli.Command) (inspect.Cluster, *rest.Config, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = c.String("kubeconfig")
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: c.String("context")}).ClientConfig()
+	if err != nil {
+		return inspect.Cluster{}, nil, fmt.Errorf("configure the API client: %w", err)
+	}
+	config.QPS, config.Burst, config.Timeout = 50, 100, requestTimeout
+	config.WarningHandler = rest.NoWarnings{}
+	clients, err := clientsOf(config)
+	if err != nil {
+		return inspect.Cluster{}, nil, err
+	}
+	return inspect.Cluster{Kube: clients.kube, Longhorn: clients.longhorn, Namespace: c.String("namespace"), Clock: clock.RealClock{}}, config, nil
+}
+
+func writeJSON(out io.Writer, value any) error {
+	encoder := json.NewEncoder(out)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(value)
+}

@@ -1,0 +1,219 @@
+package inspect
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/longhorn-lep/longhorn-manager/controller/node"
+	"github.com/longhorn-lep/longhorn-manager/disk"
+	"github.com/longhorn-lep/longhorn-manager/explain"
+	"github.com/longhorn-lep/longhorn-manager/fuse"
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/nbd/kernel"
+	"github.com/longhorn-lep/longhorn-manager/scheduler"
+	"github.com/longhorn-lep/longhorn-manager/types"
+	"github.com/longhorn-lep/longhorn-manager/util/kmod"
+	"github.com/longhorn-lep/longhorn-manager/util/mount"
+)
+
+// moduleTimeout bounds the question whether the node has a kernel module.
+const moduleTimeout = 10 * time.Second
+
+// NodeFacts are what one look at a node finds.
+type NodeFacts struct {
+	// Node is its name, Namespace where the product is or will be installed.
+	Node, Namespace string
+	// Kernel is its release, as uname -r says it; RootUser: the look was one of root's.
+	Kernel   string
+	RootUser bool
+	// Environment and DataPlane are what the node controller's conditions rest on.
+	Environment node.Environment
+	DataPlane   node.DataPlane
+	// MissingCommands are those that the mounting of volumes needs and that are not on the path. Modprobe is why the node has
+	// no modprobe; nil: it has.
+	MissingCommands []string
+	Modprobe        error
+	// Disk is the directory of the default disk, or the nearest one above it that is there.
+	Disk disk.Record
+}
+
+// LookAtNode asks this node. root is where its root directory is seen, path the directory that is to be a disk. It changes nothing, and loads no module.
+func LookAtNode(ctx context.Context, name, namespace, root, path string) NodeFacts {
+	f := NodeFacts{Node: name, Namespace: namespace, RootUser: os.Geteuid() == 0}
+	var u unix.Utsname
+	if err := unix.Uname(&u); err == nil {
+		f.Kernel = unix.ByteSliceToString(u.Release[:])
+	}
+	f.Environment = node.HostDisks{Root: root}.Environment()
+	f.DataPlane = lookAtDevices(ctx, root)
+	for _, command := range mount.Commands {
+		if _, err := exec.LookPath(command); err != nil {
+			f.MissingCommands = append(f.MissingCommands, command)
+		}
+	}
+	_, f.Modprobe = os.Stat(filepath.Join(root, "usr/sbin/modprobe"))
+	f.Disk = lookAtDisk(root, path)
+	return f
+}
+
+// lookAtDevices finds what an instance manager here would make devices with.
+func lookAtDevices(ctx context.Context, root string) node.DataPlane {
+	ctx, cancel := context.WithTimeout(ctx, moduleTimeout)
+	defer cancel()
+	d := node.DataPlane{Answers: true, DeviceKind: node.DeviceKindNBD, DevicesKept: true}
+	if _, err := kernel.Open(filepath.Join(root, "proc/1/ns/net")); err != nil {
+		d.WhyNoNBD = err.Error()
+		if kmod.Find(ctx, root, "nbd") != nil { // otherwise the instance manager loads it
+			d.DeviceKind = "fuse"
+		}
+	}
+	if d.DeviceKind != node.DeviceKindNBD {
+		resends, err := fuse.CanResend()
+		d.DevicesKept = err == nil && resends
+	}
+	return d
+}
+
+// lookAtDisk scans a directory, or the nearest one above it that exists.
+func lookAtDisk(root, path string) disk.Record {
+	for ; ; path = filepath.Dir(path) {
+		r := disk.Scan(root, map[string]string{"disk": path})["disk"]
+		if r.Exists || path == filepath.Dir(path) {
+			return r
+		}
+	}
+}
+
+// Check is one thing that a node must have.
+type Check struct {
+	Name string `json:"name"`
+	// Severity is empty where all is well.
+	Severity explain.Severity `json:"severity,omitempty"`
+	Message  string           `json:"message"`
+	Next     []explain.Step   `json:"next,omitempty"`
+}
+
+// oldestKernel is the oldest that volumes can be served with (README.md, Install).
+var oldestKernel = [2]int{5, 9}
+
+// Examine holds the facts against what a node must have. Conditions are those of the node controller, and what they mean is
+// said by package explain.
+func Examine(f NodeFacts) []Check {
+	checks := []Check{examineUser(f), examineKernel(f.Kernel)}
+	list := node.Conditions(f.Node, f.Environment, f.DataPlane)
+	for _, c := range list {
+		check := Check{Name: c.Type, Message: c.Message}
+		for _, finding := range explain.NodeConditions(f.Namespace, f.Node, list) {
+			if len(finding.Why) > 0 && finding.Why[0] == c.Message && finding.Reason == c.Reason {
+				check.Severity, check.Next = finding.Severity, finding.Next
+			}
+		}
+		checks = append(checks, check)
+	}
+	return append(checks, examineCommands(f), examineModprobe(f), examineDisk(f))
+}
+
+func examineUser(f NodeFacts) Check {
+	if f.RootUser {
+		return Check{Name: "User", Message: "root asks"}
+	}
+	return Check{
+		Name: "User", Severity: explain.Warning, Message: "the user is not root: what the kernel offers to root alone is not seen, and shows as missing",
+		Next: []explain.Step{{Text: "Run it as root on the node, or in the daemon's pod there", Command: "sudo longhorn-manager doctor"}},
+	}
+}
+
+func examineKernel(release string) Check {
+	var major, minor int
+	if _, err := fmt.Sscanf(release, "%d.%d", &major, &minor); err != nil {
+		return Check{
+			Name: "Kernel", Severity: explain.Warning, Message: fmt.Sprintf("the release of the kernel, %q, cannot be read", release),
+			Next: []explain.Step{{Text: "Make sure that it is Linux 5.9 or later", Command: "uname -r"}},
+		}
+	}
+	if major < oldestKernel[0] || major == oldestKernel[0] && minor < oldestKernel[1] {
+		return Check{
+			Name: "Kernel", Severity: explain.Broken, Message: fmt.Sprintf("Linux %s is too old: it must be %d.%d or later", release, oldestKernel[0], oldestKernel[1]),
+			Next: []explain.Step{{Text: "Install a later kernel; from 5.14 on with the module nbd, else from 6.9 on, devices outlive the process that serves them"}},
+		}
+	}
+	return Check{Name: "Kernel", Message: "Linux " + release}
+}
+
+func examineCommands(f NodeFacts) Check {
+	if len(f.MissingCommands) == 0 {
+		return Check{Name: "MountTools", Message: "all commands for file systems are there"}
+	}
+	return Check{
+		Name: "MountTools", Severity: explain.Warning,
+		Message: "commands are missing here: " + strings.Join(f.MissingCommands, ", ") + ". The image of this product has them; on a node itself they need not be there",
+		Next:    []explain.Step{{Text: "In a pod of this product: use an image built by deploy/Dockerfile", Command: "apt-get install e2fsprogs xfsprogs util-linux mount"}},
+	}
+}
+
+func examineModprobe(f NodeFacts) Check {
+	if f.Modprobe == nil {
+		return Check{Name: "Modprobe", Message: "the node has /usr/sbin/modprobe"}
+	}
+	return Check{
+		Name: "Modprobe", Severity: explain.Info, Message: "the node has no modprobe, so modules are not loaded by themselves: " + f.Modprobe.Error(),
+		Next: []explain.Step{{Text: "Install it, or name the modules fuse, loop, nbd and nfsv4 in /etc/modules-load.d", Command: "apt-get install kmod"}},
+	}
+}
+
+// examineDisk asks the scheduler, with the settings by default, whether a replica would fit on the default disk.
+func examineDisk(f NodeFacts) Check {
+	r := f.Disk
+	check := Check{Name: "DefaultDisk"}
+	room := []explain.Step{{Text: "Mount a file system of its own there, or name another directory with the setting default-data-path", Command: "df -h " + r.Path}}
+	byDefault := func(types.SettingName) string { return "" }
+	fits, _, message := scheduler.DiskSchedulable(f.Node, scheduler.Disk{
+		Name: "default", Path: r.Path, Ready: true, StorageMaximum: r.StorageMaximum, StorageAvailable: r.StorageAvailable,
+	}, scheduler.SettingsOf(byDefault, &longhorn.VolumeSpec{}))
+	switch {
+	case r.Err != nil:
+		check.Severity, check.Message, check.Next = explain.Broken, fmt.Sprintf("directory %s cannot be looked at: %v", r.Path, r.Err), room
+	case r.ReadOnly:
+		check.Severity, check.Message, check.Next = explain.Broken, fmt.Sprintf("the file system of %s is read-only", r.Path), []explain.Step{{Text: "Mount it for writing", Command: "mount -o remount,rw " + r.Path}}
+	case !fits:
+		check.Severity, check.Message, check.Next = explain.Warning, message, room
+	default:
+		check.Message = fmt.Sprintf("%s has %s free of %s (%s)", r.Path, sizeText(r.StorageAvailable), sizeText(r.StorageMaximum), r.FSType)
+	}
+	return check
+}
+
+// PrintChecks writes them as people read them.
+func PrintChecks(out io.Writer, checks []Check) {
+	for _, c := range checks {
+		severity := string(c.Severity)
+		if severity == "" {
+			severity = "ok"
+		}
+		fmt.Fprintf(out, "%-8s %s: %s\n", severity, c.Name, c.Message)
+		for _, step := range c.Next {
+			fmt.Fprintf(out, "           next  %s.\n", step.Text)
+			if step.Command != "" {
+				fmt.Fprintf(out, "                   %s\n", step.Command)
+			}
+		}
+	}
+}
+
+// IsBroken tells whether a check found what keeps the node from serving volumes.
+func IsBroken(checks []Check) bool {
+	for _, c := range checks {
+		if c.Severity == explain.Broken {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,106 @@
+package inspect
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/clock"
+
+	"github.com/longhorn-lep/longhorn-manager/explain"
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/k8s/client/clientset/versioned"
+)
+
+// Cluster is read with a user's rights.
+type Cluster struct {
+	Kube      kubernetes.Interface
+	Longhorn  versioned.Interface
+	Namespace string
+	Clock     clock.PassiveClock
+}
+
+// pageSize is how many objects one answer of the API server has.
+const pageSize = 500
+
+// Snapshot reads all objects that explanations rest on. A kind that the user may not read is named in Unseen; the API server's
+// refusal of all of ours, and every other error, is an error.
+func (c Cluster) Snapshot(ctx context.Context) (*explain.Snapshot, error) {
+	s := &explain.Snapshot{Now: c.Clock.Now(), Namespace: c.Namespace}
+	g := gathering{ctx: ctx, s: s}
+	ours, core := c.Longhorn.LonghornV1beta2(), c.Kube.CoreV1()
+	s.Volumes = gather[longhorn.Volume](&g, explain.ResourceVolumes, ours.Volumes(c.Namespace).List, "")
+	s.Engines = gather[longhorn.Engine](&g, explain.ResourceEngines, ours.Engines(c.Namespace).List, "")
+	s.Replicas = gather[longhorn.Replica](&g, explain.ResourceReplicas, ours.Replicas(c.Namespace).List, "")
+	s.Attachments = gather[longhorn.VolumeAttachment](&g, explain.ResourceAttachments, ours.VolumeAttachments(c.Namespace).List, "")
+	s.Nodes = gather[longhorn.Node](&g, explain.ResourceNodes, ours.Nodes(c.Namespace).List, "")
+	s.InstanceManagers = gather[longhorn.InstanceManager](&g, explain.ResourceInstanceManagers, ours.InstanceManagers(c.Namespace).List, "")
+	s.ShareManagers = gather[longhorn.ShareManager](&g, explain.ResourceShareManagers, ours.ShareManagers(c.Namespace).List, "")
+	s.Settings = gather[longhorn.Setting](&g, explain.ResourceSettings, ours.Settings(c.Namespace).List, "")
+	s.KubeNodes = gather[corev1.Node](&g, explain.ResourceKubeNodes, core.Nodes().List, "")
+	s.Pods = gather[corev1.Pod](&g, explain.ResourcePods, core.Pods(c.Namespace).List, "")
+	s.Claims = gather[corev1.PersistentVolumeClaim](&g, explain.ResourceClaims, core.PersistentVolumeClaims("").List, "")
+	s.Classes = gather[storagev1.StorageClass](&g, explain.ResourceClasses, c.Kube.StorageV1().StorageClasses().List, "")
+	s.Events = gather[corev1.Event](&g, explain.ResourceEvents, core.Events("").List, "involvedObject.kind=PersistentVolumeClaim,type=Warning")
+	if g.err != nil {
+		return nil, g.err
+	}
+	if len(s.Unseen) > 0 && s.Unseen[0] == explain.ResourceVolumes && len(s.Volumes)+len(s.Nodes)+len(s.Settings) == 0 {
+		return nil, fmt.Errorf("your account may not list %s in namespace %s: ask for the rights get and list on longhorn.io there, or name another --namespace", s.Unseen[0], c.Namespace)
+	}
+	return s, nil
+}
+
+// gathering keeps what went wrong, so that the kinds can be listed one after the other.
+type gathering struct {
+	ctx context.Context
+	s   *explain.Snapshot
+	err error
+}
+
+// gather lists all objects of a kind, page by page.
+func gather[T any, L runtime.Object](g *gathering, resource string, list func(context.Context, metav1.ListOptions) (L, error), fields string) []*T {
+	var all []*T
+	opts := metav1.ListOptions{Limit: pageSize, FieldSelector: fields}
+	for g.err == nil {
+		page, err := list(g.ctx, opts)
+		switch {
+		case apierrors.IsForbidden(err):
+			g.s.Unseen = append(g.s.Unseen, resource)
+			return nil
+		case apierrors.IsNotFound(err):
+			g.err = fmt.Errorf("the cluster does not know %s: nothing of this product is installed there, or your kubeconfig names another cluster", resource)
+			return nil
+		case err != nil:
+			g.err = fmt.Errorf("list %s: %w", resource, err)
+			return nil
+		}
+		items, next := itemsOf[T](page)
+		all = append(all, items...)
+		if next == "" {
+			return all
+		}
+		opts.Continue = next
+	}
+	return nil
+}
+
+// itemsOf takes the objects out of a list, and the token of its next page.
+func itemsOf[T any](list runtime.Object) (items []*T, next string) {
+	if err := meta.EachListItem(list, func(o runtime.Object) error {
+		items = append(items, any(o).(*T))
+		return nil
+	}); err != nil {
+		panic("BUG: a list of the API server is none: " + err.Error())
+	}
+	if m, err := meta.ListAccessor(list); err == nil {
+		next = m.GetContinue()
+	}
+	return items, next
+}

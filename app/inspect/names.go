@@ -1,0 +1,52 @@
+package inspect
+
+import (
+	"slices"
+
+	"github.com/longhorn-lep/longhorn-manager/explain"
+)
+
+// VolumeNames are those of all volumes, sorted; the following are the same of other kinds. They are what a shell completes.
+func VolumeNames(s *explain.Snapshot) []string {
+	var names []string
+	for _, v := range s.Volumes {
+		names = append(names, v.Name)
+	}
+	return unique(names)
+}
+
+// NodeNames are those of all nodes.
+func NodeNames(s *explain.Snapshot) []string {
+	var names []string
+	for _, n := range s.Nodes {
+		names = append(names, n.Name)
+	}
+	return unique(names)
+}
+
+// DiskNames are those of the disks of all nodes.
+func DiskNames(s *explain.Snapshot) []string {
+	var names []string
+	for _, n := range s.Nodes {
+		for disk := range n.Spec.Disks {
+			names = append(names, disk)
+		}
+	}
+	return unique(names)
+}
+
+// ClaimNames are namespace/name of all claims that are not bound.
+func ClaimNames(s *explain.Snapshot) []string {
+	var names []string
+	for _, c := range s.Claims {
+		if c.Spec.VolumeName == "" {
+			names = append(names, c.Namespace+"/"+c.Name)
+		}
+	}
+	return unique(names)
+}
+
+func unique(names []string) []string {
+	slices.Sort(names)
+	return slices.Compact(names)
+}

@@ -1,0 +1,180 @@
+package inspect
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"text/tabwriter"
+
+	"github.com/longhorn-lep/longhorn-manager/explain"
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// Status is an overview of the cluster; its JSON is for scripts.
+type Status struct {
+	Namespace string            `json:"namespace"`
+	Nodes     []NodeStatus      `json:"nodes"`
+	Volumes   []VolumeStatus    `json:"volumes"`
+	Findings  []explain.Finding `json:"findings"`
+	// Unseen names the kinds that the user may not read; what rests on them is missing.
+	Unseen []string `json:"unseen,omitempty"`
+}
+
+// NodeStatus is one node; sizes are in bytes.
+type NodeStatus struct {
+	Name             string `json:"name"`
+	Ready            bool   `json:"ready"`
+	Schedulable      bool   `json:"schedulable"`
+	Disks            int    `json:"disks"`
+	ReadyDisks       int    `json:"readyDisks"`
+	StorageMaximum   int64  `json:"storageMaximum"`
+	StorageAvailable int64  `json:"storageAvailable"`
+	StorageScheduled int64  `json:"storageScheduled"`
+}
+
+// VolumeStatus is one volume; its size is in bytes.
+type VolumeStatus struct {
+	Name       string                    `json:"name"`
+	State      longhorn.VolumeState      `json:"state"`
+	Robustness longhorn.VolumeRobustness `json:"robustness"`
+	Node       string                    `json:"node"`
+	Size       int64                     `json:"size"`
+	GoodCopies int                       `json:"goodCopies"`
+	Copies     int                       `json:"copies"`
+}
+
+// StatusOf is the overview of a snapshot.
+func StatusOf(s *explain.Snapshot) Status {
+	status := Status{Namespace: s.Namespace, Nodes: []NodeStatus{}, Volumes: []VolumeStatus{}, Findings: explain.All(s), Unseen: s.Unseen}
+	if status.Findings == nil {
+		status.Findings = []explain.Finding{}
+	}
+	for _, n := range s.Nodes {
+		status.Nodes = append(status.Nodes, nodeStatus(n))
+	}
+	for _, v := range s.Volumes {
+		status.Volumes = append(status.Volumes, volumeStatus(s, v))
+	}
+	slices.SortFunc(status.Nodes, func(a, b NodeStatus) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(status.Volumes, func(a, b VolumeStatus) int { return cmp.Compare(a.Name, b.Name) })
+	return status
+}
+
+func nodeStatus(n *longhorn.Node) NodeStatus {
+	status := NodeStatus{
+		Name: n.Name, Disks: len(n.Spec.Disks), Ready: types.IsConditionTrue(n.Status.Conditions, types.ConditionReady),
+		Schedulable: n.Spec.AllowScheduling && types.IsConditionTrue(n.Status.Conditions, types.ConditionSchedulable),
+	}
+	for _, d := range n.Status.DiskStatus {
+		if types.IsConditionTrue(d.Conditions, types.ConditionReady) {
+			status.ReadyDisks++
+			status.StorageMaximum += d.StorageMaximum
+			status.StorageAvailable += d.StorageAvailable
+			status.StorageScheduled += d.StorageScheduled
+		}
+	}
+	return status
+}
+
+func volumeStatus(s *explain.Snapshot, v *longhorn.Volume) VolumeStatus {
+	status := VolumeStatus{
+		Name: v.Name, State: v.Status.State, Robustness: v.Status.Robustness, Node: v.Status.CurrentNodeID, Size: int64(v.Spec.Size), Copies: v.Spec.NumberOfReplicas,
+	}
+	for _, e := range s.Engines {
+		if e.Spec.VolumeName == v.Name {
+			status.GoodCopies = len(types.GoodCopies(e, s.Replicas))
+		}
+	}
+	return status
+}
+
+// Print writes the overview as tables: nodes, volumes, and what is wrong.
+func (s Status) Print(out io.Writer) error {
+	w := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
+	fmt.Fprintln(w, "NODE\tREADY\tSCHEDULABLE\tDISKS\tFREE\tSIZE\tPROMISED")
+	for _, n := range s.Nodes {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%d/%d\t%s\t%s\t%s\n", n.Name, yes(n.Ready), yes(n.Schedulable), n.ReadyDisks, n.Disks,
+			sizeText(n.StorageAvailable), sizeText(n.StorageMaximum), sizeText(n.StorageScheduled))
+	}
+	fmt.Fprintln(w, "\nVOLUME\tSTATE\tROBUSTNESS\tCOPIES\tSIZE\tNODE")
+	for _, v := range s.Volumes {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%d/%d\t%s\t%s\n", v.Name, v.State, v.Robustness, v.GoodCopies, v.Copies, sizeText(v.Size), v.Node)
+	}
+	fmt.Fprintln(w)
+	printSummary(w, s.Findings)
+	printUnseen(w, s.Unseen)
+	return w.Flush()
+}
+
+// printSummary has a line for each error and warning, and a count of what is only for information.
+func printSummary(w io.Writer, found []explain.Finding) {
+	information := 0
+	header := "SEVERITY\tOBJECT\tWHAT\n"
+	for _, f := range found {
+		if f.Severity == explain.Info {
+			information++
+			continue
+		}
+		fmt.Fprintf(w, "%s%s\t%s\t%s\n", header, f.Severity, f.Object, f.What)
+		header = ""
+	}
+	switch {
+	case len(found) == 0:
+		fmt.Fprintln(w, "All is well.")
+	case header != "":
+		fmt.Fprintf(w, "No errors, no warnings; for information: %d (see explain, or -o json).\n", information)
+	default:
+		fmt.Fprintf(w, "\nWhy, and what to do next: explain volume|node|disk NAME. For information alone: %d.\n", information)
+	}
+}
+
+func printUnseen(w io.Writer, unseen []string) {
+	for _, resource := range unseen {
+		fmt.Fprintf(w, "Your account may not read %s: what rests on them is not said.\n", resource)
+	}
+}
+
+func yes(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}
+
+// sizeText writes a size in the largest unit of which it has one, with one place after the point.
+func sizeText(n int64) string {
+	units := []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB"}
+	value, i := float64(n), 0
+	for value >= 1024 && i < len(units)-1 {
+		value, i = value/1024, i+1
+	}
+	if i == 0 {
+		return fmt.Sprintf("%d B", n)
+	}
+	return fmt.Sprintf("%.1f %s", value, units[i])
+}
+
+// PrintFindings writes what is said of one object: each finding with why and next steps.
+func PrintFindings(out io.Writer, about string, found []explain.Finding, unseen []string) {
+	if len(found) == 0 {
+		fmt.Fprintf(out, "%s: nothing is wrong with it.\n", about)
+	}
+	for i, f := range found {
+		if i > 0 {
+			fmt.Fprintln(out)
+		}
+		fmt.Fprintf(out, "%s  %s: %s.\n", f.Severity, f.Object, f.What)
+		for _, why := range f.Why {
+			fmt.Fprintf(out, "  why   %s\n", why)
+		}
+		for _, step := range f.Next {
+			fmt.Fprintf(out, "  next  %s.\n", step.Text)
+			if step.Command != "" {
+				fmt.Fprintf(out, "          %s\n", step.Command)
+			}
+		}
+	}
+	printUnseen(out, unseen)
+}
