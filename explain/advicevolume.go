@@ -105,21 +105,3 @@ var ticketAdvice = map[cause]advice{
 		{"See the other lines about the volume", "kubectl longhorn explain volume {volume}"},
 	}, false},
 }
-
-// shareAdvice is of a shared volume's NFS server.
-var shareAdvice = map[cause]advice{
-	{KindShareManager, types.ConditionReady, types.ReasonShareNodeDown}: {Broken, "volume {volume} is not shared: the node of its share does not answer; another node takes over", []Step{
-		{"Explain the node", "kubectl longhorn explain node {node}"},
-	}, false},
-	{KindShareManager, types.ConditionReady, types.ReasonShareNotAnswering}: {Broken, "volume {volume} is not shared: its NFS server does not answer, and is replaced", []Step{seeShareLog}, false},
-	{KindShareManager, types.ConditionReady, types.ReasonShareParameterInvalid}: {Broken, "volume {volume} is not shared: a parameter of its StorageClass is invalid", []Step{
-		{"Correct the attribute that the message names. Those of a PersistentVolume do not change: make the volume's PersistentVolume anew, or another volume", "kubectl get pv {volume} -o jsonpath='{.spec.csi.volumeAttributes}'"},
-	}, false},
-	{KindShareManager, types.ConditionReady, types.ReasonPodStarting}: {Info, "the share of volume {volume} is starting", []Step{
-		{"See what its pod waits for", "kubectl -n {ns} describe pod {pod}"},
-	}, false},
-	{KindShareManager, types.ConditionReady, types.ReasonPodFailed}:   {Broken, "volume {volume} is not shared: the pod of its share has failed, and another one is tried", []Step{seeShareLog}, false},
-	{KindShareManager, types.ConditionReady, types.ReasonPodDeleting}: {Warning, "volume {volume} is not shared: the pod of its share is being deleted; another one takes its place", []Step{seeShareLog}, false},
-}
-
-var seeShareLog = Step{"See what it said", "kubectl -n {ns} logs {pod} --tail=50; kubectl -n {ns} describe pod {pod}"}

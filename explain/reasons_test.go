@@ -49,9 +49,11 @@ func constants(t *testing.T, path, prefix string) map[string]string {
 
 // well are the reasons that go with a condition which says that all is well, and why.
 var well = map[string]string{
-	types.ReasonPodRunning:   "the pod runs",
-	types.ReasonShareNotUsed: "a share that nobody uses has no pod, and needs none",
-	types.ReasonNoEffectYet:  "the value is valid; docs/SETTINGS.md lists what this release does not act on",
+	types.ReasonPodRunning:       "the pod runs",
+	types.ReasonShareNotUsed:     "a share that nobody uses has no pod, and needs none",
+	types.ReasonRecoveryDataKept: "a server found what the one before it had recorded",
+	types.ReasonNoClientsBefore:  "no client had anything that could be lost",
+	types.ReasonNoEffectYet:      "the value is valid; docs/SETTINGS.md lists what this release does not act on",
 }
 
 func explained() map[string]bool {

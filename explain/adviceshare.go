@@ -1,0 +1,40 @@
+package explain
+
+import "github.com/longhorn-lep/longhorn-manager/types"
+
+var seeShareLog = Step{"See what it said", "kubectl -n {ns} logs {pod} --tail=50; kubectl -n {ns} describe pod {pod}"}
+
+// shareAdvice is of a shared volume's NFS server.
+var shareAdvice = map[cause]advice{
+	{KindShareManager, types.ConditionReady, types.ReasonShareNodeDown}: {Broken, "volume {volume} is not shared: the node of its share does not answer; another node takes over", []Step{
+		{"Explain the node", "kubectl longhorn explain node {node}"},
+	}, false},
+	{KindShareManager, types.ConditionReady, types.ReasonShareNotAnswering}: {Broken, "volume {volume} is not shared: its NFS server does not answer, and is replaced", []Step{seeShareLog}, false},
+	{KindShareManager, types.ConditionReady, types.ReasonShareParameterInvalid}: {Broken, "volume {volume} is not shared: a parameter of its StorageClass is invalid", []Step{
+		{"Correct the attribute that the message names. Those of a PersistentVolume do not change: make the volume's PersistentVolume anew, or another volume", "kubectl get pv {volume} -o jsonpath='{.spec.csi.volumeAttributes}'"},
+	}, false},
+	{KindShareManager, types.ConditionReady, types.ReasonPodStarting}: {Info, "the share of volume {volume} is starting", []Step{
+		{"See what its pod waits for", "kubectl -n {ns} describe pod {pod}"},
+	}, false},
+	{KindShareManager, types.ConditionReady, types.ReasonPodFailed}:   {Broken, "volume {volume} is not shared: the pod of its share has failed, and another one is tried", []Step{seeShareLog}, false},
+	{KindShareManager, types.ConditionReady, types.ReasonPodDeleting}: {Warning, "volume {volume} is not shared: the pod of its share is being deleted; another one takes its place", []Step{seeShareLog}, false},
+	{KindShareManager, types.ConditionClientsLimited, types.ReasonClientsAllowedBySetting}: {Info, "whoever reaches the share of volume {volume} may mount it: a setting says so", []Step{
+		{"Where pods are not to mount it by themselves, allow the nodes alone", `kubectl -n {ns} patch lhs rwx-volume-allowed-clients --type merge -p '{"value":"nodes"}'`},
+	}, false},
+	{KindShareManager, types.ConditionClientsLimited, types.ReasonClientsNotKnown}: {Warning, "whoever reaches the share of volume {volume} may mount it: the addresses of some nodes are not known", []Step{
+		{"See why the daemons of these nodes do not run", "kubectl longhorn status"},
+		{"Or name the networks of the nodes in setting rwx-volume-allowed-clients", "kubectl -n {ns} describe lhs rwx-volume-allowed-clients"},
+	}, false},
+	{KindShareManager, types.ConditionClientsLimited, types.ReasonClientsNotListed}: {Info, "whoever reaches the share of volume {volume} may mount it: the list of clients is being made", []Step{
+		{"Nothing is to be done, unless it stays so", "kubectl -n {ns} get configmap longhorn-share-clients -o yaml"},
+	}, false},
+	{KindShareManager, types.ConditionClientsLimited, types.ReasonClientsOlderPod}: {Info, "whoever reaches the share of volume {volume} may mount it: its pod is of an earlier release", []Step{
+		{"Delete the pod when its clients may wait for some seconds: the next one has the list", "kubectl -n {ns} delete pod {pod}"},
+	}, false},
+	{KindShareManager, types.ConditionClientStateKept, types.ReasonRecoveryDataMissing}: {Warning, "clients of volume {volume} have lost their open files and locks when its server was replaced", []Step{
+		{"Restart the pods that use the volume and report errors; those with a controller are restarted by themselves", "kubectl -n {ns} describe lhv {volume}"},
+	}, false},
+	{KindShareManager, types.ConditionClientStateKept, types.ReasonRecoveryDataUnusable}: {Warning, "the server of volume {volume} cannot keep what its clients have open: they lose it when the server is replaced", []Step{
+		{"Make room on the volume, or mend its file system, as the message says", ""}, seeShareLog,
+	}, false},
+}
