@@ -92,6 +92,7 @@ func RunNode(ctx context.Context, o NodeOptions) error {
 			registration.RegisterRegistrationServer(s, &registrationServer{driver: o.DriverName, endpoint: path, log: o.Log})
 		})
 	})
+	group.Go(func() error { return newFollower(o, mounts).run(ctx) })
 	if o.HealthAddress != "" {
 		group.Go(func() error { return serveHealth(ctx, o.HealthAddress, path) })
 	}

@@ -1,0 +1,208 @@
+package csi
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/longhorn-lep/longhorn-manager/types"
+	"github.com/longhorn-lep/longhorn-manager/util/flow"
+	"github.com/longhorn-lep/longhorn-manager/util/mount"
+	"github.com/longhorn-lep/longhorn-manager/util/netns"
+)
+
+const (
+	// followRound is how often a node looks where its shares are. The next server's grace period, in which clients must be back, is at least 7 s.
+	followRound = 2 * time.Second
+	// followPatience bounds the question to one share's server.
+	followPatience = 2 * time.Second
+)
+
+// follower ends the node's connections to the pod that a share had before, when another pod serves it.
+//
+// The kernel's NFS client follows a share by itself where the old pod is gone: its connection breaks. But where node and kubelet stand still, the old
+// pod's kernel goes on to acknowledge what the client sends, so the client waits for an answer that does not come, while the next server gives its
+// locks away. Only the client's node can end that connection.
+//
+//	a question of the node's own ──► the Service's address ──► the pod that serves now: it answered
+//	the kernel client's connection ► the same address      ──► another pod: the former one
+//
+// A connection is ended only when an NFS server has answered at another pod than the one that the connection leads to. A share has one pod at a
+// time, whose name is the volume's, so a node's Service rules never lead to two of them, and a server that stands still answers nothing.
+type follower struct {
+	// servers lists the addresses of the shares that are mounted on this node.
+	servers func() ([]netip.Addr, error)
+	network shareNetwork
+	log     *logrus.Entry
+	failed  string // that listing or asking was told to fail with; "": it works
+}
+
+// newFollower watches the shares that are staged by this driver: the kubelet has a directory for each.
+func newFollower(o NodeOptions, mounts *mount.System) *follower {
+	staged := filepath.Join(o.KubeletDir, "plugins/kubernetes.io/csi", o.DriverName)
+	return &follower{
+		servers: func() ([]netip.Addr, error) { return mounts.Servers(staged) },
+		network: nodeNetwork(filepath.Join(o.HostProc, "1/ns/net")), log: o.Log,
+	}
+}
+
+// shareNetwork is the node's network. nodeNetwork is the real one.
+type shareNetwork interface {
+	// Serving returns the pod's address that an NFS server has just answered at.
+	Serving(ctx context.Context, server netip.AddrPort) (netip.AddrPort, error)
+	// Connections lists those to a share, with the pods' addresses that they lead to. One whose pod is not known is left out.
+	Connections(server netip.AddrPort) (map[flow.Flow]netip.AddrPort, error)
+	Break(f flow.Flow) error
+}
+
+// run looks until ctx ends.
+func (f *follower) run(ctx context.Context) error {
+	ticker := time.NewTicker(followRound)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+			f.look(ctx)
+		}
+	}
+}
+
+// look asks all shares at a time: one that does not answer holds up no other.
+func (f *follower) look(ctx context.Context) {
+	servers, err := f.servers()
+	var each sync.WaitGroup
+	errs := make([]error, len(servers))
+	for i, server := range servers {
+		each.Go(func() { errs[i] = f.follow(ctx, netip.AddrPortFrom(server, types.NFSPort)) })
+	}
+	each.Wait()
+	f.tell(errors.Join(append(errs, err)...))
+}
+
+// tell says once what does not work.
+func (f *follower) tell(err error) {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	if text != "" && text != f.failed {
+		f.log.WithError(err).Warn("Connections to a share that moves are not ended here")
+	}
+	f.failed = text
+}
+
+// follow ends the connections to a share that lead to another pod than the one that serves it. A share that nobody serves now is no error, nor is a
+// network whose kernel does not know where connections lead.
+func (f *follower) follow(ctx context.Context, server netip.AddrPort) error {
+	serving, err := f.network.Serving(ctx, server)
+	if err != nil {
+		f.log.WithError(err).WithField("server", server).Debug("The share's server gives no answer, or its pod is not known")
+		return nil
+	}
+	connections, err := f.network.Connections(server)
+	if err != nil {
+		return err
+	}
+	for c, pod := range connections {
+		if pod == serving {
+			continue
+		}
+		log := f.log.WithFields(logrus.Fields{"server": server, "local": c.Local, "former": pod, "pod": serving})
+		if err := f.network.Break(c); err != nil {
+			return err
+		}
+		log.Warn("Ended a connection to the former pod of a share")
+	}
+	return nil
+}
+
+// nodeNetwork is the network that a file stands for, such as /host/proc/1/ns/net.
+type nodeNetwork string
+
+// Serving implements shareNetwork.
+func (n nodeNetwork) Serving(ctx context.Context, server netip.AddrPort) (pod netip.AddrPort, err error) {
+	ctx, cancel := context.WithTimeout(ctx, followPatience)
+	defer cancel()
+	err = netns.In(string(n), func() error {
+		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", server.String()) // one address: the socket is made in this thread
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		deadline, _ := ctx.Deadline()
+		if err := conn.SetDeadline(deadline); err != nil {
+			return err
+		}
+		if err := askNFS(conn); err != nil {
+			return fmt.Errorf("asking %s: %w", server, err)
+		}
+		local := conn.LocalAddr().(*net.TCPAddr).AddrPort()
+		pod, err = flow.Flow{Local: netip.AddrPortFrom(local.Addr().Unmap(), local.Port()), Remote: server}.Peer()
+		return err
+	})
+	return pod, err
+}
+
+// Connections implements shareNetwork.
+func (n nodeNetwork) Connections(server netip.AddrPort) (map[flow.Flow]netip.AddrPort, error) {
+	connections := map[flow.Flow]netip.AddrPort{}
+	return connections, netns.In(string(n), func() error {
+		flows, err := flow.To(server)
+		for _, c := range flows {
+			pod, peerErr := c.Peer()
+			switch {
+			case peerErr == nil:
+				connections[c] = pod
+			case !errors.Is(peerErr, flow.ErrNoPeer):
+				err = errors.Join(err, peerErr)
+			}
+		}
+		return err
+	})
+}
+
+// Break implements shareNetwork.
+func (n nodeNetwork) Break(f flow.Flow) error { return netns.In(string(n), f.Break) }
+
+// The call that every NFS server answers, whoever asks (RFC 5531, 9; RFC 7530, 16.1), and the beginning of its answer. The words that follow, at
+// least nullRest, are a verifier and a status, which do not matter here.
+var (
+	nullCall = []uint32{
+		1<<31 | 40, nullXID, 0 /* call */, 2 /* version of RPC */, 100003 /* NFS */, 4, 0, /* the null procedure */
+		0, 0, /* no credentials */
+		0, 0, /* no verifier */
+	}
+	nullReply = []uint32{nullXID, 1 /* reply */, 0 /* accepted */}
+)
+
+const (
+	nullXID  = 0x6c6f6e67
+	nullRest = 3
+)
+
+func askNFS(conn io.ReadWriter) error {
+	if err := binary.Write(conn, binary.BigEndian, nullCall); err != nil {
+		return err
+	}
+	answer := make([]uint32, 1+len(nullReply)+nullRest)
+	if err := binary.Read(conn, binary.BigEndian, answer); err != nil {
+		return err
+	}
+	for i, want := range nullReply {
+		if answer[1+i] != want {
+			return errors.New("the answer is not that of an NFS server")
+		}
+	}
+	return nil
+}

@@ -1,0 +1,155 @@
+package csi
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	logtest "github.com/sirupsen/logrus/hooks/test"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/longhorn-lep/longhorn-manager/internal/testutil/servicenet"
+	"github.com/longhorn-lep/longhorn-manager/util/flow"
+)
+
+// fakeNetwork is a shareNetwork of values.
+type fakeNetwork struct {
+	serving     netip.AddrPort
+	connections map[flow.Flow]netip.AddrPort
+	// silent, unknown and stuck are what each question fails with.
+	silent, unknown, stuck error
+	broken                 []flow.Flow
+}
+
+func (f *fakeNetwork) Serving(context.Context, netip.AddrPort) (netip.AddrPort, error) {
+	return f.serving, f.silent
+}
+
+func (f *fakeNetwork) Connections(netip.AddrPort) (map[flow.Flow]netip.AddrPort, error) {
+	return f.connections, f.unknown
+}
+
+func (f *fakeNetwork) Break(c flow.Flow) error {
+	f.broken = append(f.broken, c)
+	return f.stuck
+}
+
+func TestConnectionsToTheFormerPodAreEnded(t *testing.T) {
+	oldPod, newPod := netip.MustParseAddrPort("10.1.0.4:2049"), netip.MustParseAddrPort("10.1.1.4:2049")
+	share := netip.MustParseAddrPort("10.96.0.9:2049")
+	first := flow.Flow{Local: netip.MustParseAddrPort("10.0.0.7:801"), Remote: share}
+	second := flow.Flow{Local: netip.MustParseAddrPort("10.0.0.7:802"), Remote: share}
+	boom := errors.New("boom")
+	for _, c := range []struct {
+		name    string
+		network fakeNetwork
+		want    []flow.Flow
+		warned  bool
+	}{
+		{"another pod serves → the connection to the former ends", fakeNetwork{serving: newPod, connections: map[flow.Flow]netip.AddrPort{first: oldPod, second: newPod}}, []flow.Flow{first}, true},
+		{"the same pod serves → none ends", fakeNetwork{serving: oldPod, connections: map[flow.Flow]netip.AddrPort{first: oldPod}}, nil, false},
+		{"no pod serves → none ends", fakeNetwork{silent: boom, connections: map[flow.Flow]netip.AddrPort{first: oldPod}}, nil, false},
+		{"the kernel does not track connections → none ends", fakeNetwork{silent: flow.ErrNoPeer, connections: map[flow.Flow]netip.AddrPort{first: oldPod}}, nil, false},
+		{"the connections are not known → none ends, and it is told", fakeNetwork{serving: newPod, unknown: boom}, nil, true},
+		{"it cannot be ended → it is told", fakeNetwork{serving: newPod, connections: map[flow.Flow]netip.AddrPort{first: oldPod}, stuck: boom}, []flow.Flow{first}, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			logger, hook := logtest.NewNullLogger()
+			f := &follower{servers: func() ([]netip.Addr, error) { return []netip.Addr{share.Addr()}, nil }, network: &c.network, log: logrus.NewEntry(logger)}
+			f.look(t.Context())
+			assert.Equal(t, c.want, c.network.broken)
+			assert.Equal(t, c.warned, len(hook.Entries) > 0)
+		})
+	}
+}
+
+func TestWhatFailsAllTheTimeIsToldOnce(t *testing.T) {
+	logger, hook := logtest.NewNullLogger()
+	boom := errors.New("boom")
+	f := &follower{servers: func() ([]netip.Addr, error) { return nil, boom }, log: logrus.NewEntry(logger)}
+	f.look(t.Context())
+	f.look(t.Context())
+	assert.Len(t, hook.Entries, 1)
+	boom = nil
+	f.look(t.Context())
+	boom = errors.New("boom")
+	f.look(t.Context())
+	assert.Len(t, hook.Entries, 2)
+}
+
+// answerNull is an NFS server that knows the null procedure.
+func answerNull(conn net.Conn) {
+	for {
+		call := make([]uint32, len(nullCall))
+		if binary.Read(conn, binary.BigEndian, call) != nil {
+			return
+		}
+		reply := []uint32{1<<31 | 24, call[1], 1, 0, 0, 0, 0}
+		if binary.Write(conn, binary.BigEndian, reply) != nil {
+			return
+		}
+	}
+}
+
+// TestANodeFollowsItsShare: the pod that the Service led to stands still, and its kernel goes on; the connection to it ends when another pod
+// answers, and not before. A socket stands for the kernel's NFS client, which not every kernel that runs this test has.
+func TestANodeFollowsItsShare(t *testing.T) {
+	released := make(chan struct{})
+	t.Cleanup(func() { close(released) })
+	n := servicenet.New(t, func(pod int, conn net.Conn) {
+		if pod == 0 {
+			<-released // it stands still
+			return
+		}
+		answerNull(conn)
+	})
+	n.Lead(0)
+	client := n.Dial(servicenet.Service, 0)
+	direct := n.Dial(servicenet.Pods[0], 0)
+	logger, hook := logtest.NewNullLogger()
+	f := &follower{
+		servers: func() ([]netip.Addr, error) { return []netip.Addr{servicenet.Service.Addr()}, nil },
+		network: nodeNetwork(n.File), log: logrus.NewEntry(logger),
+	}
+	f.look(t.Context())
+	assert.Empty(t, hook.Entries, "no other pod serves")
+	_, err := client.Write([]byte("x"))
+	require.NoError(t, err)
+
+	n.Lead(1)
+	f.look(t.Context())
+	require.NoError(t, client.SetDeadline(time.Now().Add(time.Minute)))
+	_, err = client.Read(make([]byte, 1))
+	require.ErrorIs(t, err, unix.ECONNABORTED)
+	require.NotNil(t, hook.LastEntry())
+	assert.Equal(t, "Ended a connection to the former pod of a share", hook.LastEntry().Message)
+	assert.Equal(t, servicenet.Pods[0], hook.LastEntry().Data["former"])
+	_, err = direct.Write([]byte("x"))
+	require.NoError(t, err, "it is not one of the Service's")
+
+	next := n.Dial(servicenet.Service, client.LocalAddr().(*net.TCPAddr).Port)
+	require.NoError(t, askNFS(next))
+	hook.Reset()
+	f.look(t.Context())
+	assert.Empty(t, hook.Entries, "the client is where the share is")
+	require.NoError(t, askNFS(next))
+}
+
+func TestOnlyAnNFSServerAnswersTheQuestion(t *testing.T) {
+	here, there := net.Pipe()
+	defer here.Close()
+	go func() {
+		defer there.Close()
+		call := make([]uint32, len(nullCall))
+		_ = binary.Read(there, binary.BigEndian, call)
+		_ = binary.Write(there, binary.BigEndian, call) // an echo
+	}()
+	require.EqualError(t, askNFS(here), "the answer is not that of an NFS server")
+}

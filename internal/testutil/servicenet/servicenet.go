@@ -1,0 +1,131 @@
+// Package servicenet makes the network of a node, as small as it can be: two pods, and a Service whose rule leads to either, as kube-proxy's does. It
+// knows no package under test.
+package servicenet
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"testing"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/longhorn-lep/longhorn-manager/internal/testutil/mountns"
+	"github.com/longhorn-lep/longhorn-manager/util/netns"
+)
+
+// The addresses. A pod's server listens on the Service's port.
+var (
+	Service = netip.MustParseAddrPort("10.96.0.9:2049")
+	Pods    = [2]netip.AddrPort{netip.MustParseAddrPort("10.1.0.4:2049"), netip.MustParseAddrPort("10.1.1.4:2049")}
+)
+
+// Net is the node's network.
+type Net struct {
+	t *testing.T
+	// File stands for it.
+	File string
+}
+
+// New makes the network; each pod answers each connection by serve, which may end when the connection does. It skips the test without root.
+func New(t *testing.T, serve func(pod int, conn net.Conn)) *Net {
+	t.Helper()
+	if _, err := exec.LookPath("ip"); err != nil || os.Getuid() != 0 {
+		mountns.Missing(t, "root, and the command ip (scripts/setup installs it)")
+	}
+	node := fmt.Sprintf("lh-node-%d", os.Getpid())
+	n := &Net{t, "/run/netns/" + node}
+	n.ip("netns", "add", node)
+	t.Cleanup(func() { n.ip("netns", "delete", node) })
+	n.ip("-n", node, "link", "set", "lo", "up")
+	for i, pod := range Pods {
+		name, link := fmt.Sprintf("lh-pod-%d-%d", i, os.Getpid()), fmt.Sprintf("pod%d", i)
+		n.ip("netns", "add", name)
+		t.Cleanup(func() { n.ip("netns", "delete", name) })
+		n.ip("-n", node, "link", "add", link, "type", "veth", "peer", "name", "eth0", "netns", name)
+		n.ip("-n", node, "address", "add", fmt.Sprintf("10.1.%d.1/24", i), "dev", link)
+		n.ip("-n", node, "link", "set", link, "up")
+		n.ip("-n", name, "link", "set", "lo", "up")
+		n.ip("-n", name, "address", "add", pod.Addr().String()+"/24", "dev", "eth0")
+		n.ip("-n", name, "link", "set", "eth0", "up")
+		n.ip("-n", name, "route", "add", "default", "via", fmt.Sprintf("10.1.%d.1", i))
+		n.listen(name, pod, func(conn net.Conn) { serve(i, conn) })
+	}
+	n.ip("-n", node, "route", "add", "default", "via", Pods[0].Addr().String())
+	return n
+}
+
+func (n *Net) ip(words ...string) {
+	n.t.Helper()
+	out, err := exec.Command("ip", words...).CombinedOutput()
+	require.NoError(n.t, err, "ip %v: %s", words, out)
+}
+
+func (n *Net) listen(name string, at netip.AddrPort, serve func(net.Conn)) {
+	n.t.Helper()
+	require.NoError(n.t, netns.In("/run/netns/"+name, func() error {
+		listener, err := net.Listen("tcp", at.String())
+		if err != nil {
+			return err
+		}
+		n.t.Cleanup(func() { _ = listener.Close() })
+		go func() {
+			for {
+				conn, err := listener.Accept()
+				if err != nil {
+					return
+				}
+				go func() { defer conn.Close(); serve(conn) }()
+			}
+		}()
+		return nil
+	}))
+}
+
+// In calls act in the node's network.
+func (n *Net) In(act func() error) {
+	n.t.Helper()
+	require.NoError(n.t, netns.In(n.File, act))
+}
+
+// Lead has the Service lead new connections to a pod.
+func (n *Net) Lead(pod int) {
+	n.t.Helper()
+	n.In(func() error {
+		c, err := nftables.New()
+		if err != nil {
+			return err
+		}
+		table := &nftables.Table{Family: nftables.TableFamilyIPv4, Name: "services"}
+		c.AddTable(table) // so that there is one to delete
+		c.DelTable(table)
+		c.AddTable(table)
+		chain := c.AddChain(&nftables.Chain{Name: "output", Table: table, Type: nftables.ChainTypeNAT, Hooknum: nftables.ChainHookOutput, Priority: nftables.ChainPriorityNATDest})
+		const destination = 16 // its offset in the header of IPv4
+		c.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: []expr.Any{
+			&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: destination, Len: 4},
+			&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: Service.Addr().AsSlice()},
+			&expr.Immediate{Register: 1, Data: Pods[pod].Addr().AsSlice()},
+			&expr.NAT{Type: expr.NATTypeDestNAT, Family: unix.NFPROTO_IPV4, RegAddrMin: 1},
+		}})
+		return c.Flush()
+	})
+}
+
+// Dial connects to an address from the node's network, and from a port of it, if that is not 0.
+func (n *Net) Dial(to netip.AddrPort, port int) net.Conn {
+	n.t.Helper()
+	var conn net.Conn
+	n.In(func() (err error) {
+		dialer := net.Dialer{LocalAddr: &net.TCPAddr{Port: port}}
+		conn, err = dialer.Dial("tcp4", to.String())
+		return err
+	})
+	n.t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}

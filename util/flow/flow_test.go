@@ -1,0 +1,120 @@
+package flow
+
+import (
+	"io"
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/longhorn-lep/longhorn-manager/internal/testutil/servicenet"
+)
+
+const patience = time.Minute
+
+// node is a network whose pods echo what they are sent.
+func node(t *testing.T) (*servicenet.Net, <-chan error) {
+	t.Helper()
+	ended := make(chan error, 8) // how connections ended at the first pod
+	return servicenet.New(t, func(pod int, conn net.Conn) {
+		_, err := io.Copy(conn, conn)
+		if pod == 0 {
+			ended <- err
+		}
+	}), ended
+}
+
+func flowOf(t *testing.T, conn net.Conn) Flow {
+	t.Helper()
+	return Flow{netip.MustParseAddrPort(conn.LocalAddr().String()), netip.MustParseAddrPort(conn.RemoteAddr().String())}
+}
+
+func echo(t *testing.T, conn net.Conn) {
+	t.Helper()
+	require.NoError(t, conn.SetDeadline(time.Now().Add(patience)))
+	_, err := conn.Write([]byte("hello"))
+	require.NoError(t, err)
+	_, err = io.ReadFull(conn, make([]byte, 5))
+	require.NoError(t, err)
+}
+
+// read waits for the end of a connection.
+func read(t *testing.T, conn net.Conn) error {
+	t.Helper()
+	require.NoError(t, conn.SetDeadline(time.Now().Add(patience)))
+	_, err := conn.Read(make([]byte, 1))
+	return err
+}
+
+func peer(t *testing.T, n *servicenet.Net, f Flow) netip.AddrPort {
+	t.Helper()
+	var found netip.AddrPort
+	n.In(func() (err error) { found, err = f.Peer(); return err })
+	return found
+}
+
+func TestOneConnectionIsBrokenAndNoOther(t *testing.T) {
+	n, ended := node(t)
+	n.Lead(0)
+	old, direct := n.Dial(servicenet.Service, 0), n.Dial(servicenet.Pods[0], 0)
+	echo(t, old)
+	n.Lead(1)
+	next := n.Dial(servicenet.Service, 0)
+	echo(t, next)
+	echo(t, old) // it stays where it is
+
+	was, is := flowOf(t, old), flowOf(t, next)
+	assert.Equal(t, servicenet.Pods[0], peer(t, n, was))
+	assert.Equal(t, servicenet.Pods[1], peer(t, n, is))
+	var found []Flow
+	n.In(func() (err error) { found, err = To(servicenet.Service); return err })
+	assert.ElementsMatch(t, []Flow{was, is}, found)
+
+	n.In(was.Break)
+	require.ErrorIs(t, read(t, old), unix.ECONNABORTED)
+	require.ErrorIs(t, <-ended, unix.ECONNRESET)
+	echo(t, next)
+	echo(t, direct)
+	n.In(was.Break) // again
+	n.In(func() error {
+		_, err := was.Peer()
+		assert.ErrorIs(t, err, ErrNoPeer)
+		return nil
+	})
+
+	again := n.Dial(servicenet.Service, int(was.Local.Port())) // as the kernel's NFS client comes back
+	echo(t, again)
+	assert.Equal(t, servicenet.Pods[1], peer(t, n, flowOf(t, again)))
+}
+
+// TestWhatTheKernelForgotIsReset: this is all where a kernel cannot end a socket. What the client sends next goes to the other pod, which knows nothing
+// of the connection.
+func TestWhatTheKernelForgotIsReset(t *testing.T) {
+	n, _ := node(t)
+	n.Lead(0)
+	old := n.Dial(servicenet.Service, 0)
+	echo(t, old)
+	n.Lead(1)
+	n.In(flowOf(t, old).Forget)
+	_, err := old.Write([]byte("hello"))
+	require.NoError(t, err)
+	require.ErrorIs(t, read(t, old), unix.ECONNRESET)
+}
+
+func TestAnAnswerThatIsNoneHasNoPeer(t *testing.T) {
+	for name, attributes := range map[string][]byte{
+		"nothing":                 nil,
+		"cut off":                 {8, 0, 2, 0, 1},
+		"an unknown attribute":    {4, 0, 99, 0},
+		"a reply without a tuple": {4, 0, 2, 0x80},
+	} {
+		_, ok := replySource(attributes, unix.AF_INET)
+		assert.False(t, ok, name)
+	}
+	_, ok := socketOf(make([]byte, diagAnswer-1))
+	assert.False(t, ok)
+}

@@ -1,0 +1,111 @@
+package flow
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// Messages and states from <linux/sock_diag.h> and <linux/tcp_states.h>.
+const (
+	sockDiagByFamily = 20
+	sockDestroy      = 21
+
+	tcpEstablished = 1
+
+	// The lengths of struct inet_diag_req_v2 and struct inet_diag_msg, of which the first has the second's socket at another place.
+	diagRequest = 56
+	diagAnswer  = 72
+	// diagSocket is the length of struct inet_diag_sockid: ports, addresses, a link and a cookie.
+	diagSocket       = 48
+	socketInRequest  = 8
+	socketInAnswer   = 4
+	cookieInSocketID = 40
+)
+
+// To lists the established connections of this network to an address.
+func To(remote netip.AddrPort) ([]Flow, error) {
+	wanted := Flow{Remote: remote}
+	data := wanted.diag()
+	binary.NativeEndian.PutUint32(data[4:], 1<<tcpEstablished)
+	replies, err := request(unix.NETLINK_INET_DIAG, netlink.Message{
+		Header: netlink.Header{Type: sockDiagByFamily, Flags: netlink.Request | netlink.Dump}, Data: data,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("listing the connections to %s: %w", remote, err)
+	}
+	var flows []Flow
+	for _, r := range replies {
+		if f, ok := socketOf(r.Data); ok && f.Remote == remote {
+			flows = append(flows, f)
+		}
+	}
+	return flows, nil
+}
+
+// Break ends a connection at once, also one of the kernel's own: its user sees it aborted, and its peer gets a reset. Then the kernel decides anew
+// where the next connection goes, if it is from the same port. That the connection has ended already is no error. A kernel that cannot end it (no
+// CONFIG_INET_DIAG_DESTROY) forgets it all the same, and the peer that the next packet goes to resets it.
+func (f Flow) Break() error {
+	data := f.diag()
+	binary.NativeEndian.PutUint32(data[4:], ^uint32(0)) // whatever its state
+	for i := range 8 {
+		data[socketInRequest+cookieInSocketID+i] = 0xff // INET_DIAG_NOCOOKIE
+	}
+	_, err := request(unix.NETLINK_INET_DIAG, netlink.Message{
+		Header: netlink.Header{Type: sockDestroy, Flags: netlink.Request | netlink.Acknowledge}, Data: data,
+	})
+	if errors.Is(err, unix.ENOENT) {
+		err = nil
+	}
+	if err != nil {
+		err = fmt.Errorf("ending the connection from %s to %s: %w", f.Local, f.Remote, err)
+	}
+	return errors.Join(err, f.Forget())
+}
+
+// diag is a struct inet_diag_req_v2 about a connection; a Local that is zero is any.
+func (f Flow) diag() []byte {
+	data := make([]byte, diagRequest)
+	data[0], data[1] = f.family(), unix.IPPROTO_TCP
+	id := data[socketInRequest:]
+	binary.BigEndian.PutUint16(id, f.Local.Port())
+	binary.BigEndian.PutUint16(id[2:], f.Remote.Port())
+	if f.Local.IsValid() {
+		copy(id[4:20], f.Local.Addr().AsSlice())
+	}
+	copy(id[20:36], f.Remote.Addr().AsSlice())
+	return data
+}
+
+// socketOf reads a struct inet_diag_msg. A socket for both families that speaks IPv4 is one of IPv4.
+func socketOf(data []byte) (Flow, bool) {
+	if len(data) < diagAnswer {
+		return Flow{}, false
+	}
+	id := data[socketInAnswer : socketInAnswer+diagSocket]
+	bytes := 16
+	if data[0] == unix.AF_INET {
+		bytes = 4
+	}
+	local, _ := netip.AddrFromSlice(id[4 : 4+bytes])
+	remote, _ := netip.AddrFromSlice(id[20 : 20+bytes])
+	return Flow{
+		Local:  netip.AddrPortFrom(local.Unmap(), binary.BigEndian.Uint16(id)),
+		Remote: netip.AddrPortFrom(remote.Unmap(), binary.BigEndian.Uint16(id[2:])),
+	}, true
+}
+
+// request sends one message and returns what the kernel answers.
+func request(protocol int, m netlink.Message) ([]netlink.Message, error) {
+	c, err := netlink.Dial(protocol, nil)
+	if err != nil {
+		return nil, err
+	}
+	replies, err := c.Execute(m)
+	return replies, errors.Join(err, c.Close())
+}

@@ -1,0 +1,34 @@
+package mount
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// Servers lists the servers of the NFS file systems that are mounted below a directory, each once and in order. It reads the mount table alone.
+func (s *System) Servers(dir string) ([]netip.Addr, error) {
+	table, err := s.files.Table()
+	if err != nil {
+		return nil, fmt.Errorf("reading the mount table: %w", err)
+	}
+	var servers []netip.Addr
+	for _, e := range table {
+		if server, ok := e.server(); ok && strings.HasPrefix(e.Path, strings.TrimSuffix(dir, "/")+"/") {
+			servers = append(servers, server)
+		}
+	}
+	slices.SortFunc(servers, netip.Addr.Compare)
+	return slices.Compact(servers), nil
+}
+
+// server is the one of an Export.Source.
+func (e Entry) server() (netip.Addr, bool) {
+	host, _, ok := strings.Cut(e.Source, ":/")
+	if !ok || !e.IsNFS() {
+		return netip.Addr{}, false
+	}
+	server, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(host, "["), "]"))
+	return server.Unmap(), err == nil
+}
