@@ -23,7 +23,7 @@ type VolumeView struct {
 	Volume   *Volume
 	Engines  []*Engine
 	Replicas []ReplicaView
-	// Rebuilds are those under way and those that failed, by the engine on the node where
+	// Rebuilds are those under way, failed or complete, by the engine on the node where
 	// the volume is attached, sorted by replica.
 	Rebuilds []RebuildView
 	// Attachment is nil while there is none.

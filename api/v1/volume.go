@@ -120,7 +120,7 @@ type Volume struct {
 	Controllers []Controller `json:"controllers"`
 	// KubernetesStatus tells which claim and pods use the volume.
 	KubernetesStatus KubernetesStatus `json:"kubernetesStatus"`
-	// RebuildStatus has the rebuilds under way and those that failed.
+	// RebuildStatus has the rebuilds under way, those that failed, and those that are complete.
 	RebuildStatus    []RebuildStatus  `json:"rebuildStatus"`
 	VolumeAttachment VolumeAttachment `json:"volumeAttachment"`
 	// ShareEndpoint of a volume with accessMode rwx is nfs://<address>/<volume> while it is served, else empty.

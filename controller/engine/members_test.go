@@ -105,6 +105,16 @@ func TestRebuildFromBeginningToEnd(t *testing.T) {
 	syncOf(t, c, nil)
 	h.ExpectWrites() // at rest nothing is written
 	plane.expect(t)
+	complete := longhorn.RebuildStatus{Progress: 100, State: "complete", CopyBytes: 8<<20 - 512, Partial: true}
+	e, _ = c.Engines.GetRO("vol-e-0")
+	assert.Equal(t, map[string]longhorn.RebuildStatus{"vol-r-2": complete}, e.Status.RebuildStatus, "clients that ask later see that it is complete")
+
+	plane.observed.Modes["vol-r-2"] = longhorn.ReplicaModeERR
+	plane.observed.Rebuilds = map[string]longhorn.RebuildStatus{"vol-r-2": {Error: "gone"}}
+	syncOf(t, c, nil)
+	h.CatchUp()
+	e, _ = c.Engines.GetRO("vol-e-0")
+	assert.Equal(t, plane.observed.Rebuilds, e.Status.RebuildStatus, "of a replica that failed it is complete no more")
 }
 
 func TestRebuildThatFailsAtOnceIsTriedOnce(t *testing.T) {

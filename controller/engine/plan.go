@@ -122,12 +122,24 @@ func raise(in Input, p *Plan) {
 	p.Action = ActionStart
 }
 
+// withCompleted are the rebuilds that the engine tells of, and those that have ended well: the engine forgets a rebuild when its replica
+// becomes a member, and clients that ask every few seconds wait to see that it is complete. It stays while the replica is a member.
+func withCompleted(before map[string]longhorn.RebuildStatus, o Observed) map[string]longhorn.RebuildStatus {
+	rebuilds := maps.Clone(o.Rebuilds)
+	for name, r := range before {
+		if _, isTold := o.Rebuilds[name]; !isTold && o.Modes[name] == longhorn.ReplicaModeRW {
+			put(&rebuilds, name, longhorn.RebuildStatus{Progress: 100, State: "complete", CopyBytes: r.CopyBytes, Partial: r.Partial})
+		}
+	}
+	return rebuilds
+}
+
 // mirror takes over what the engine of this very session says, and makes its members follow the spec.
 func mirror(in Input, p *Plan) {
 	s, o := &p.Status, in.Observed
 	s.UUID = o.Process // it may have been replaced between the generation's raise and the start
 	s.ReplicaModeMap = o.Modes
-	s.RebuildStatus = o.Rebuilds
+	s.RebuildStatus = withCompleted(in.Engine.Status.RebuildStatus, o)
 	s.CurrentReplicaAddressMap = stillAsked(s.CurrentReplicaAddressMap, in.Engine.Spec.ReplicaAddressMap)
 	switch o.Phase {
 	case types.PhaseRunning:

@@ -88,7 +88,8 @@ type EngineStatus struct {
 	CurrentReplicaAddressMap map[string]string `json:"currentReplicaAddressMap"`
 	// +optional
 	ReplicaModeMap map[string]ReplicaMode `json:"replicaModeMap"`
-	// RebuildStatus by replica name, of the rebuild under way and of those that failed.
+	// RebuildStatus by replica name, of the rebuild under way, of those that failed, and of those that are complete while their replicas
+	// are members.
 	// +optional
 	RebuildStatus map[string]RebuildStatus `json:"rebuildStatus,omitempty"`
 	// Endpoint is the device on the engine's node, empty when the frontend is off.
