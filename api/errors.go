@@ -189,11 +189,14 @@ func checkUnsupported(body []byte) error {
 		return err
 	}
 	for _, u := range unsupported {
-		value := strings.TrimSpace(string(keys[u.key]))
-		if value == "" || value == "null" || slices.Contains(u.harmless, value) {
-			continue
+		for _, key := range slices.Sorted(maps.Keys(keys)) {
+			value := strings.TrimSpace(string(keys[key]))
+			// In any case: the decoder takes the keys that are offered so, too.
+			if !strings.EqualFold(key, u.key) || value == "null" || slices.Contains(u.harmless, value) {
+				continue
+			}
+			return &manager.Invalid{Field: u.key, Value: value, Rule: "is not offered yet; leave it out, or give " + strings.Join(u.harmless, " or ")}
 		}
-		return &manager.Invalid{Field: u.key, Value: value, Rule: "is not offered yet; leave it out, or give " + strings.Join(u.harmless, " or ")}
 	}
 	return nil
 }

@@ -65,6 +65,10 @@ var refusals = map[string]struct {
 		"POST", volumes, `{"name":"vol","size":"1Gi","encrypted":true}`, 422, "Unprocessable Entity",
 		`encrypted: "true" is not offered yet; leave it out, or give false`,
 	},
+	"an encrypted volume in other letters → not made without encryption": {
+		"POST", volumes, `{"name":"vol","size":"1Gi","Encrypted":true}`, 422, "Unprocessable Entity",
+		`encrypted: "true" is not offered yet; leave it out, or give false`,
+	},
 	"from a backup → not made empty": {
 		"POST", volumes, `{"name":"vol","size":"1Gi","fromBackup":"s3://b"}`, 422, "Unprocessable Entity",
 		`fromBackup: "\"s3://b\"" is not offered yet; leave it out, or give ""`,
