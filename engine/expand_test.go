@@ -7,7 +7,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/longhorn-lep/longhorn-manager/membership"
 	"github.com/longhorn-lep/longhorn-manager/nbd"
+	"github.com/longhorn-lep/longhorn-manager/nbd/faulty"
 )
 
 // growing is a frontend whose device can grow.
@@ -65,6 +67,46 @@ func TestExpandOffersWhatEveryMemberHas(t *testing.T) {
 	}
 	require.NoError(t, e.mirror.clearAll())
 	assert.Empty(t, r.disk("a").marked(), "a mark of the new range cannot be cleared")
+}
+
+// growingAside is growing with something that happens while its device grows.
+type growingAside struct {
+	growing
+	aside func()
+}
+
+func (g *growingAside) Resize(ctx context.Context, size int64) error {
+	g.aside()
+	return g.growing.Resize(ctx, size)
+}
+
+// A copy has the size that the volume had when it began, so neither happens during the other.
+func TestNoVolumeGrowsDuringARebuildNorTheReverse(t *testing.T) {
+	const size = 2 * testSize
+	r, f := newRig(t, "a", "b"), &growingAside{}
+	r.recorded = membership.NewEpoch(1, 1, []string{"a"})
+	r.disk("a").epoch = r.recorded
+	for _, d := range r.disks {
+		d.resize(size)
+	}
+	r.disk("a").fill(t, 1, 0, testSize)
+	e, changed := r.run(2, func(c *Config) { c.Frontend = f })
+	g := faulty.NewGate()
+	mend := r.disk("b").io.Inject(faulty.Rule{Match: faulty.Touching(faulty.Write, 5*testRegion, 1), Gate: g})
+	r.add(e, "b")
+	<-g.Arrived()
+	require.ErrorIs(t, e.Expand(t.Context(), e.cfg.Session, size), ErrBusy)
+	require.NoError(t, e.RemoveReplica(e.cfg.Session, "b"))
+	mend()
+	g.Open()
+	r.await(e, changed, "end of the rebuild", func(s State) bool { return failedWith("b")(s) && e.idle() })
+
+	f.aside = func() { assert.ErrorIs(t, e.AddReplica(e.cfg.Session, r.member("b"), 0), ErrBusy) }
+	require.NoError(t, e.Expand(t.Context(), e.cfg.Session, size))
+	require.NoError(t, e.Backend().WriteAt(t.Context(), pattern(2, 4096), size-4096, false))
+	r.add(e, "b")
+	r.await(e, changed, "member", rebuilt("b"))
+	r.sameBytes()
 }
 
 // A member that fails is asked nothing any more, but is listed until another epoch is in force: the next engine may begin with it alone. So
