@@ -490,7 +490,7 @@ func (r *rig) member(name string) Member {
 // await returns the first state for which ok holds.
 func (r *rig) await(e *Engine, changed <-chan struct{}, what string, ok func(State) bool) State {
 	r.t.Helper()
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(3 * time.Minute)
 	for {
 		s := e.State()
 		if ok(s) {
