@@ -120,6 +120,9 @@ func TestAMemberRecordsForAReplicaThatIsCopiedTo(t *testing.T) {
 	_, known, err := asked(s, "c", inForce)
 	require.NoError(t, err)
 	assert.False(t, known, "another one is in its place")
+	beginRebuild(t, s)
+	away := membership.Away{Replica: "c", Epoch: epoch(3, 2, self, "b", "d")}
+	assert.ErrorIs(t, ask(s, membership.OpAway, away), nbd.EINVAL, "its own data is worth nothing")
 }
 
 func TestARecordForACopyKeepsThoseThatAreAway(t *testing.T) {
