@@ -29,6 +29,9 @@ const (
 	EventUpgradeWaits  = "UpgradeWaits"
 	EventUpgradeFailed = "UpgradeFailed"
 
+	// EventTrustedNetwork is about SettingRESTTrustedNetwork: the REST API asks for no credential, or asks again.
+	EventTrustedNetwork = "TrustedNetwork"
+
 	// EventDefaultSettingInvalid and EventStorageClassInvalid are about ConfigMaps: what in it
 	// is not applied, and why.
 	EventDefaultSettingInvalid = "DefaultSettingInvalid"

@@ -48,6 +48,14 @@ const (
 	ShareHealthPort = 9600
 	// APIService is the Service in front of all daemons.
 	APIService = "longhorn-backend"
+	// APIAudience is what the tokens are for that the REST API takes.
+	APIAudience = "longhorn-backend"
+	// APITLSSecret holds the daemons' certificate, which the leader makes, and APICAConfigMap what clients need to know of it: the
+	// certificates under APICAKey, and whether trusted-network mode is on under APITrustedKey.
+	APITLSSecret   = "longhorn-backend-tls"
+	APICAConfigMap = "longhorn-backend-ca"
+	APICAKey       = "ca.crt"
+	APITrustedKey  = "trusted-network"
 )
 
 // MaxVolumeNameLength is the longest volume name, in bytes: a replica's name adds 11 to it.

@@ -21,6 +21,7 @@ const (
 	SettingCSIAllowedTopologyKeys                      SettingName = "csi-allowed-topology-keys"
 	SettingCSIStorageCapacityTracking                  SettingName = "csi-storage-capacity-tracking"
 	SettingLogLevel                                    SettingName = "log-level"
+	SettingRESTTrustedNetwork                          SettingName = "rest-trusted-network"
 	SettingDeletingConfirmation                        SettingName = "deleting-confirmation-flag"
 	SettingOverProvisioningPercentage                  SettingName = "storage-over-provisioning-percentage"
 	SettingMinimalAvailablePercentage                  SettingName = "storage-minimal-available-percentage"
@@ -156,6 +157,12 @@ var settingDefinitions = []SettingDefinition{
 		Name: SettingLogLevel, DisplayName: "Log Level", Category: SettingCategoryGeneral,
 		Type: SettingTypeString, Default: "Info", Options: []string{"Panic", "Fatal", "Error", "Warn", "Info", "Debug", "Trace"}, Effect: SettingEffectNone,
 		Description: "How much the daemons log.",
+	},
+	{
+		Name: SettingRESTTrustedNetwork, DisplayName: "REST API Trusts the Network", Category: SettingCategoryDangerZone,
+		Type: SettingTypeBool, Default: "false", Effect: SettingEffectAtOnce,
+		Description: "Let the REST API answer requests without a credential, also over plain HTTP: whoever reaches its port may delete volumes. " +
+			"Clients of earlier releases need it. An upgrade from a release without credentials turns it on; turn it off when all pods are of this release.",
 	},
 	{
 		Name: SettingDeletingConfirmation, DisplayName: "Deleting Confirmation Flag", Category: SettingCategoryGeneral,
