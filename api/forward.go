@@ -14,6 +14,9 @@ import (
 	"time"
 
 	"github.com/sirupsen/logrus"
+
+	"github.com/longhorn-lep/longhorn-manager/api/client"
+	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
 // forwardedHeader marks a request that another daemon has passed on. A daemon that gets
@@ -28,13 +31,16 @@ const (
 	responseTimeout = 60 * time.Second
 )
 
+// Way says how daemons are reached; see client.TransportOptions.
+type Way func(ctx context.Context, fresh bool) (client.Way, error)
+
 // Forwarder passes requests that need the view of the whole cluster to the leader.
 type Forwarder struct {
 	leaderURL func() (string, bool)
 	isLeader  func() bool
 	local     http.Handler
 	proxy     *httputil.ReverseProxy
-	transport *http.Transport
+	transport *client.Transport
 }
 
 // NewForwarder returns a handler that answers with local on the leader, and on other
@@ -43,16 +49,17 @@ type Forwarder struct {
 // the answer is 503 with Retry-After. /metrics and /healthz are always local. Both
 // functions must be quick: each request calls them.
 //
-// The leader sees the client's own Host and X-Forwarded-* headers, so that links lead
-// to where the client asked.
-func NewForwarder(leaderURL func() (string, bool), local http.Handler, isLeader func() bool, entry *logrus.Entry) *Forwarder {
+// The leader sees the client's own Authorization, which it checks, and the client's Host and X-Forwarded-* headers, so that
+// links lead to where the client asked. way says how the leader is reached and trusted.
+func NewForwarder(leaderURL func() (string, bool), local http.Handler, isLeader func() bool, way Way, entry *logrus.Entry) *Forwarder {
 	f := &Forwarder{leaderURL: leaderURL, isLeader: isLeader, local: local}
-	f.transport = &http.Transport{
+	f.transport = client.NewTransport(client.TransportOptions{Way: way, ServerName: types.APIService, Base: &http.Transport{
 		DialContext:           (&net.Dialer{Timeout: dialTimeout}).DialContext,
+		TLSHandshakeTimeout:   dialTimeout,
 		ResponseHeaderTimeout: responseTimeout,
 		IdleConnTimeout:       90 * time.Second,
 		MaxIdleConnsPerHost:   16,
-	}
+	}})
 	f.proxy = &httputil.ReverseProxy{
 		Transport: f.transport,
 		Rewrite:   rewrite,
@@ -61,8 +68,12 @@ func NewForwarder(leaderURL func() (string, bool), local http.Handler, isLeader 
 			entry.WithError(err).WithFields(logrus.Fields{"method": r.Method, "path": r.URL.Path}).Warn("leader did not answer")
 			status, text := http.StatusBadGateway, "the leader did not answer; whether the request was carried out is not known"
 			var dial *net.OpError
-			if errors.As(err, &dial) && dial.Op == "dial" {
+			var insecure *client.InsecureError
+			switch {
+			case errors.As(err, &dial) && dial.Op == "dial":
 				status, text = http.StatusServiceUnavailable, "the leader cannot be reached; try again"
+			case errors.As(err, &insecure):
+				status, text = http.StatusServiceUnavailable, "the leader cannot prove that it is one; nothing was sent to it, try again"
 			}
 			_ = write(w, r, reply{status, errorOf(&refusal{status, text})})
 		},
@@ -111,6 +122,12 @@ func (f *Forwarder) leader(r *http.Request) (*url.URL, error) {
 func rewrite(p *httputil.ProxyRequest) {
 	p.SetURL(p.In.Context().Value(leaderKey{}).(*url.URL))
 	p.Out.Host = p.In.Host
+	// The client's scheme; links shall have it, and not that of the way from here.
+	proto := "http"
+	if p.In.TLS != nil {
+		proto = "https"
+	}
+	p.Out.Header.Set("X-Forwarded-Proto", proto)
 	for _, header := range []string{"Forwarded", "X-Forwarded-Host", "X-Forwarded-Proto"} {
 		if values := p.In.Header.Values(header); len(values) > 0 {
 			p.Out.Header[header] = values

@@ -14,8 +14,12 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/longhorn-lep/longhorn-manager/api/client"
 	v1 "github.com/longhorn-lep/longhorn-manager/api/v1"
 )
+
+// plainWay is that of a leader of a release without TLS.
+func plainWay(context.Context, bool) (client.Way, error) { return client.Way{}, nil }
 
 // follower is a daemon that does not lead, in front of the given leader.
 func follower(t *testing.T, leader string) *Forwarder {
@@ -23,7 +27,7 @@ func follower(t *testing.T, leader string) *Forwarder {
 	log := logrus.New()
 	log.SetOutput(io.Discard)
 	local := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "local") })
-	f := NewForwarder(func() (string, bool) { return leader, leader != "" }, local, func() bool { return false }, logrus.NewEntry(log))
+	f := NewForwarder(func() (string, bool) { return leader, leader != "" }, local, func() bool { return false }, plainWay, logrus.NewEntry(log))
 	t.Cleanup(f.Close)
 	return f
 }

@@ -131,7 +131,7 @@ func (s *Server) handle(answer func(*http.Request) (reply, error)) http.HandlerF
 
 func (s *Server) entry(r *http.Request, status int) *logrus.Entry {
 	return s.log.WithFields(logrus.Fields{
-		"method": r.Method, "path": r.URL.Path, "action": r.URL.Query().Get("action"), "status": status,
+		"method": r.Method, "path": r.URL.Path, "action": r.URL.Query().Get("action"), "status": status, "user": userOf(r),
 	})
 }
 

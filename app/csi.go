@@ -3,9 +3,13 @@ package app
 import (
 	"context"
 	"fmt"
+	"net/http"
 
 	"github.com/urfave/cli/v3"
+	"k8s.io/utils/clock"
 
+	"github.com/longhorn-lep/longhorn-manager/api/client"
+	"github.com/longhorn-lep/longhorn-manager/app/trust"
 	"github.com/longhorn-lep/longhorn-manager/csi"
 	"github.com/longhorn-lep/longhorn-manager/csi/sidecar"
 	"github.com/longhorn-lep/longhorn-manager/types"
@@ -35,7 +39,8 @@ func csiCommand() *cli.Command {
 				Action: runCSIController,
 				Flags: []cli.Flag{
 					endpoint, driver, health,
-					&cli.StringFlag{Name: "manager-url", Value: fmt.Sprintf("http://%s:%d/v1", types.APIService, types.APIPort), Usage: "the manager's REST API"},
+					&cli.StringFlag{Name: "manager-url", Value: fmt.Sprintf("https://%s:%d/v1", types.APIService, types.APIPort), Usage: "the manager's REST API; how it is secured is read in ConfigMap " + types.APICAConfigMap},
+					&cli.StringFlag{Name: "manager-token", Value: "/var/run/secrets/longhorn/token", Usage: "file with the token for the REST API"},
 					&cli.StringFlag{Name: "namespace", Value: types.Namespace, Sources: cli.EnvVars("POD_NAMESPACE"), Usage: "where the lease is"},
 					&cli.StringFlag{Name: "identity", Sources: cli.EnvVars("POD_NAME"), Required: true, Usage: "this process in the leader election"},
 					&cli.StringFlag{Name: "kubeconfig", Usage: "instead of the pod's service account"},
@@ -71,7 +76,12 @@ func runCSIController(ctx context.Context, c *cli.Command) error {
 	if err != nil {
 		return err
 	}
-	volumes, err := csi.NewManager(c.String("manager-url"))
+	transport := client.NewTransport(client.TransportOptions{
+		Way:   trust.NewPublished(clients.kube, c.String("namespace"), clock.RealClock{}).Way,
+		Token: trust.TokenFile(c.String("manager-token")), ServerName: types.APIService,
+	})
+	defer transport.CloseIdleConnections()
+	volumes, err := csi.NewManager(c.String("manager-url"), &http.Client{Transport: transport})
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/utils/clock"
 
+	"github.com/longhorn-lep/longhorn-manager/app/trust"
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
 	"github.com/longhorn-lep/longhorn-manager/types"
 	"github.com/longhorn-lep/longhorn-manager/util/devusers"
@@ -31,6 +32,7 @@ func daemonCommand() *cli.Command {
 			&cli.StringFlag{Name: "holder-socket", Value: types.HolderSocket(), Usage: "socket of the process that keeps the data plane's devices"},
 			&cli.StringFlag{Name: "devices", Sources: cli.EnvVars(devicesEnv), Usage: "what instance managers that are started from now on make new block devices with: auto, or fuse", Validator: isDevices},
 			&cli.StringFlag{Name: "listen", Value: fmt.Sprintf(":%d", types.APIPort), Usage: "host:port of the REST API"},
+			&cli.StringFlag{Name: "api-audience", Value: types.APIAudience, Usage: "what the tokens are for that the REST API takes; empty: the API server"},
 			&cli.StringFlag{Name: "kubeconfig", Usage: "instead of the pod's service account"},
 		},
 	}
@@ -83,7 +85,7 @@ func runDaemon(ctx context.Context, c *cli.Command) error {
 	}
 	defer d.plane.close()
 	d.plane.users = d.deviceUsers
-	return d.run(ctx, c.String("listen"))
+	return d.run(ctx, c.String("listen"), c.String("api-audience"))
 }
 
 // deviceUsers looks on the host for the users of an engine's device.
@@ -93,7 +95,7 @@ func (d *daemon) deviceUsers(engine string) []string {
 
 // run runs this node's part, and the cluster's part while this daemon leads. The part that ends
 // first ends the others: a daemon does all of its work or none.
-func (d *daemon) run(ctx context.Context, listen string) error {
+func (d *daemon) run(ctx context.Context, listen, audience string) error {
 	node, err := d.newNodeScope()
 	if err != nil {
 		return err
@@ -101,7 +103,12 @@ func (d *daemon) run(ctx context.Context, listen string) error {
 	if err := d.showNode(node.store); err != nil {
 		return err
 	}
-	d.rest = newRESTAPI(d.leads, d.registry, node.healthy, d.env.Log)
+	trusted := func() bool { return isTrustedNetwork(node.store) }
+	d.rest = newRESTAPI(d.leads, d.registry, node.healthy, restAccess{
+		reviews:  trust.NewReviews(d.clients.kube, d.namespace, audience, d.env.Clock),
+		identity: trust.NewIdentity(d.clients.kube, d.namespace, trusted, d.env.Clock),
+		trusted:  trusted, clock: d.env.Clock,
+	}, d.env.Log)
 
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.Go(func() error { return ended("node controllers", node.run(groupCtx)) })

@@ -39,7 +39,7 @@ func (l *leadership) url() (string, bool) {
 	if !ok || ip == "" {
 		return "", false
 	}
-	return "http://" + net.JoinHostPort(ip, fmt.Sprint(types.APIPort)), true
+	return "https://" + net.JoinHostPort(ip, fmt.Sprint(types.APIPort)), true
 }
 
 // run stands for election until ctx ends, and runs lead while elected. An error means

@@ -43,9 +43,9 @@ type scope struct {
 	runners   []runner
 }
 
-// run fills the caches, runs the controllers until ctx ends, and returns when all have
+// run fills the caches, calls ready, runs the controllers until ctx ends, and returns when all have
 // come to rest.
-func (s *scope) run(ctx context.Context, ready func()) error {
+func (s *scope) run(ctx context.Context, ready func(context.Context) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	s.store.Start(ctx)
 	defer s.store.Wait()
@@ -59,7 +59,9 @@ func (s *scope) run(ctx context.Context, ready func()) error {
 			return err
 		}
 	}
-	ready()
+	if err := ready(ctx); err != nil {
+		return err
+	}
 	for _, r := range s.runners {
 		group.Go(func() error { return r.Run(ctx) })
 	}
@@ -73,7 +75,7 @@ type nodeScope struct {
 }
 
 func (n *nodeScope) run(ctx context.Context) error {
-	return n.scope.run(ctx, func() { close(n.synced) })
+	return n.scope.run(ctx, func(context.Context) error { close(n.synced); return nil })
 }
 
 func (n *nodeScope) healthy() error {
@@ -265,9 +267,19 @@ func (d *daemon) leadCluster(ctx context.Context) error {
 	hide := func() {}
 	defer func() { hide() }()
 	defer d.rest.server.Store(nil)
-	return s.run(ctx, func() {
+	authority := d.newAuthority(store)
+	s.runners = append(s.runners, authority)
+	return s.run(ctx, func(ctx context.Context) error {
+		if err := decideTrustedNetwork(ctx, store, d.namespace, d.env.Log); err != nil {
+			return err
+		}
+		// Before the API is served: whoever is refused can learn how to do better. It is done again until it succeeds.
+		if err := authority.Publish(ctx); err != nil {
+			d.env.Log.WithError(err).Warn("The REST API's certificates are not published yet")
+		}
 		hide = d.showCluster(store, s.workloads)
 		d.rest.server.Store(d.newServer(store, s.workloads))
+		return nil
 	})
 }
 

@@ -11,7 +11,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/sirupsen/logrus"
 
+	"k8s.io/utils/clock"
+
 	"github.com/longhorn-lep/longhorn-manager/api"
+	"github.com/longhorn-lep/longhorn-manager/app/trust"
 )
 
 // restAPI is the REST API of one daemon. Until this daemon leads, it sends requests to
@@ -22,12 +25,22 @@ type restAPI struct {
 	metrics http.Handler
 	// healthy says whether this daemon can work.
 	healthy func() error
+	access  restAccess
 	// server is set once this daemon leads and sees the whole cluster.
 	server atomic.Pointer[api.Server]
 }
 
-func newRESTAPI(l *leadership, registry *prometheus.Registry, healthy func() error, log *logrus.Entry) *restAPI {
-	return &restAPI{leads: l, log: log, healthy: healthy, metrics: promhttp.HandlerFor(registry, promhttp.HandlerOpts{})}
+// restAccess is who may use the REST API, and by what clients and daemons know each other.
+type restAccess struct {
+	reviews  api.Access
+	identity *trust.Identity
+	// trusted tells whether trusted-network mode is on.
+	trusted func() bool
+	clock   clock.PassiveClock
+}
+
+func newRESTAPI(l *leadership, registry *prometheus.Registry, healthy func() error, access restAccess, log *logrus.Entry) *restAPI {
+	return &restAPI{leads: l, log: log, healthy: healthy, access: access, metrics: promhttp.HandlerFor(registry, promhttp.HandlerOpts{})}
 }
 
 // ServeHTTP answers what each daemon answers itself; see api.Forwarder for the rest.
@@ -37,7 +50,8 @@ func (r *restAPI) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		r.metrics.ServeHTTP(w, req)
 	case req.URL.Path == "/healthz":
 		if err := r.healthy(); err != nil {
-			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			r.log.WithError(err).Debug("not ready")
+			http.Error(w, "not ready", http.StatusServiceUnavailable) // anyone may ask
 			return
 		}
 		_, _ = w.Write([]byte("ok\n")) // the prober may be gone
@@ -52,11 +66,20 @@ func (r *restAPI) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 }
 
-// run serves on an address until ctx ends.
+// handler is all that a request passes. What another daemon passes on is checked here like any other request, if this daemon leads.
+func (r *restAPI) handler() (handler http.Handler, end func()) {
+	guard := api.NewGuard(r.access.reviews, r.access.trusted, r, r.log)
+	forwarder := api.NewForwarder(r.leads.url, guard, r.leads.isLeader, r.access.identity.Way, r.log)
+	return api.Limited(api.DefaultLimits, r.access.clock, api.OnlyTLS(r.access.trusted, forwarder)), forwarder.Close
+}
+
+// run serves on an address until ctx ends, TLS and plain HTTP on one port.
 func (r *restAPI) run(ctx context.Context, address string) error {
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	inner, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {
 		return fmt.Errorf("listen for the REST API: %w", err)
 	}
-	return api.Serve(ctx, listener, api.NewForwarder(r.leads.url, r, r.leads.isLeader, r.log))
+	handler, end := r.handler()
+	defer end()
+	return api.Serve(ctx, api.NewListener(inner, api.ServerTLS(r.access.identity.Certificate)), handler)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"strconv"
 	"strings"
 
@@ -31,9 +32,9 @@ var _ managerAPI = (*client.Client)(nil)
 type manager struct{ api managerAPI }
 
 // NewManager returns the VolumeService at a manager's URL, such as
-// http://longhorn-backend:9500/v1. It does not connect.
-func NewManager(url string) (VolumeService, error) {
-	api, err := client.New(url, nil)
+// https://longhorn-backend:9500/v1, asked through httpClient; nil means one of its own. It does not connect.
+func NewManager(url string, httpClient *http.Client) (VolumeService, error) {
+	api, err := client.New(url, httpClient)
 	if err != nil {
 		return nil, fmt.Errorf("manager at %s: %w", url, err)
 	}

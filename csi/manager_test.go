@@ -46,7 +46,7 @@ func managerOver(t *testing.T, answers map[string]restAnswer) (VolumeService, *r
 	r := &restServer{answers: answers, sent: map[string]map[string]any{}}
 	server := httptest.NewServer(r)
 	t.Cleanup(server.Close)
-	m, err := NewManager(server.URL + "/v1")
+	m, err := NewManager(server.URL+"/v1", nil)
 	require.NoError(t, err)
 	return m, r
 }

@@ -134,6 +134,8 @@ func TestWhatANodesDaemonMayDo(t *testing.T) {
 		"cluster /events: create patch",
 		"cluster /nodes: get list watch",
 		"cluster apiextensions.k8s.io/customresourcedefinitions: get list",
+		"cluster authentication.k8s.io/tokenreviews: create",
+		"cluster authorization.k8s.io/subjectaccessreviews: create",
 		"cluster storage.k8s.io/csidrivers: list",
 		"longhorn-system /configmaps=longhorn-default-setting,longhorn-storageclass: get list watch",
 		"longhorn-system /events: create patch",
@@ -172,6 +174,7 @@ func TestWhatTheLeaderMayDo(t *testing.T) {
 		"cluster /pods: list delete",
 		"cluster storage.k8s.io/storageclasses: get list watch create update patch delete",
 		"longhorn-system /configmaps: create",
+		"longhorn-system /configmaps=longhorn-backend-ca: get update patch",
 		"longhorn-system /configmaps=longhorn-default-setting,longhorn-storageclass: get list watch",
 		"longhorn-system /configmaps=longhorn-default-storageclass: get",
 		"longhorn-system /configmaps=longhorn-share-clients: get list watch update patch",
@@ -179,6 +182,7 @@ func TestWhatTheLeaderMayDo(t *testing.T) {
 		"longhorn-system /events: create patch",
 		"longhorn-system /pods: get list watch create delete",
 		"longhorn-system /secrets: get create delete",
+		"longhorn-system /secrets=longhorn-backend-tls: update patch",
 		"longhorn-system /services: get list watch create",
 		"longhorn-system coordination.k8s.io/leases: get list watch create update patch delete",
 		"longhorn-system longhorn.io/engines/status: get update patch",
@@ -205,8 +209,8 @@ func TestWhatTheLeaderMayDo(t *testing.T) {
 	}, rightsOf(t, types.LeaderAccount))
 }
 
-// TestWhatTheCSIControllerMayDo is what its sidecars, provisioner, attacher and resizer, need. Volumes are made through REST: it has
-// no right to an object of ours.
+// TestWhatTheCSIControllerMayDo is what its sidecars, provisioner, attacher and resizer, need. Volumes are made through REST, which asks
+// for the same rights to our objects as the API server does.
 func TestWhatTheCSIControllerMayDo(t *testing.T) {
 	assert.Equal(t, []string{
 		"cluster /events: create update patch",
@@ -217,8 +221,11 @@ func TestWhatTheCSIControllerMayDo(t *testing.T) {
 		"cluster storage.k8s.io/storageclasses: get list watch",
 		"cluster storage.k8s.io/volumeattachments/status: patch",
 		"cluster storage.k8s.io/volumeattachments: get list watch patch",
+		"longhorn-system /configmaps=longhorn-backend-ca: get",
 		"longhorn-system coordination.k8s.io/leases: create",
 		"longhorn-system coordination.k8s.io/leases=driver-longhorn-io-controller: get update",
+		"longhorn-system longhorn.io/nodes: get",
+		"longhorn-system longhorn.io/volumes: get list create update delete",
 	}, rightsOf(t, "longhorn-csi-controller"))
 }
 

@@ -21,7 +21,9 @@ var (
 	ErrInvalid = errors.New("invalid request")
 	// ErrInsufficient (422): no disks can take what was asked for.
 	ErrInsufficient = errors.New("insufficient storage")
-	// ErrUnavailable (503): there is no leader just now; try again in a second.
+	// ErrUnauthorized (401, 403): the caller has no valid token, or no right.
+	ErrUnauthorized = errors.New("not authorized")
+	// ErrUnavailable (503, 429): there is no leader just now, or it has too much to do; try again in a second.
 	ErrUnavailable = errors.New("no manager is ready to answer")
 	// ErrUnknown: the caller cannot know whether the call was carried out, and must ask.
 	ErrUnknown = errors.New("the outcome is unknown")
@@ -67,7 +69,9 @@ func (e *Error) class() error {
 		return ErrConflict
 	case e.Status == http.StatusUnprocessableEntity && e.Code == v1.CodeInsufficientStorage:
 		return ErrInsufficient
-	case e.Status == http.StatusServiceUnavailable:
+	case e.Status == http.StatusUnauthorized, e.Status == http.StatusForbidden:
+		return ErrUnauthorized
+	case e.Status == http.StatusServiceUnavailable, e.Status == http.StatusTooManyRequests:
 		return ErrUnavailable
 	case e.Status >= 400 && e.Status < 500:
 		return ErrInvalid

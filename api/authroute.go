@@ -1,0 +1,79 @@
+package api
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// Attributes are what a request asks for, in the words of Kubernetes' authorization. Either Resource or Path is set.
+type Attributes struct {
+	// Verb is get, list, create, update or delete.
+	Verb string
+	// Resource is a plural of group longhorn.io, and Name the object's name; Name is empty for a collection.
+	Resource, Name string
+	// Path is that of a request for no resource, such as /v1/schemas.
+	Path string
+}
+
+func (a Attributes) String() string {
+	if a.Resource == "" {
+		return a.Verb + " " + a.Path
+	}
+	what := a.Verb + " " + a.Resource + ".longhorn.io"
+	if a.Name != "" {
+		what += " " + a.Name
+	}
+	return what
+}
+
+// notResources are the paths below /v1 that describe the API itself.
+var notResources = []string{"", "schemas", "apiversions"}
+
+// attributesOf translates a request. It reads the path as http.ServeMux does, segment by segment before unescaping, so both
+// mean the same resource. A path that has no handler has attributes too: nobody learns without a right what there is.
+//
+//	GET, HEAD /v1/<kind>         list         GET, HEAD /v1/<kind>/<name>...            get
+//	POST      /v1/<kind>         create       DELETE    /v1/<kind>/<name>...            delete
+//	anything else of a kind      update, so are all actions (POST /v1/<kind>/<name>?action=...)
+//	any other path               get if it is safe, otherwise update, of the path
+func attributesOf(r *http.Request) Attributes {
+	segments := strings.Split(strings.TrimPrefix(r.URL.EscapedPath(), "/"), "/")
+	for i, s := range segments {
+		if plain, err := url.PathUnescape(s); err == nil {
+			segments[i] = plain
+		}
+	}
+	if len(segments) < 2 || segments[0] != "v1" || isOneOf(segments[1], notResources) {
+		return Attributes{Verb: verbOf(r.Method, false), Path: r.URL.Path}
+	}
+	a := Attributes{Resource: segments[1]}
+	if len(segments) > 2 {
+		a.Name = strings.Join(segments[2:], "/")
+	}
+	a.Verb = verbOf(r.Method, a.Name == "")
+	return a
+}
+
+func verbOf(method string, collection bool) string {
+	switch {
+	case isSafe(method) && collection:
+		return "list"
+	case isSafe(method):
+		return "get"
+	case method == http.MethodPost && collection:
+		return "create"
+	case method == http.MethodDelete && !collection:
+		return "delete"
+	}
+	return "update"
+}
+
+func isOneOf(text string, all []string) bool {
+	for _, a := range all {
+		if a == text {
+			return true
+		}
+	}
+	return false
+}

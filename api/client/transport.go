@@ -1,0 +1,180 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+)
+
+// Way is how the API can be reached, as the leader publishes it.
+type Way struct {
+	// CA has the certificates, as PEM, that sign the daemons' certificates. Empty: the leader has published none, so it is of
+	// a release without TLS.
+	CA []byte
+	// Trusted: trusted-network mode is on. Daemons of a release without TLS may still run beside newer ones.
+	Trusted bool
+}
+
+// TransportOptions say how a Transport reaches the API. Way and ServerName must be given.
+type TransportOptions struct {
+	// Way returns how the API can be reached. It may remember its answer; if fresh, it must ask again.
+	Way func(ctx context.Context, fresh bool) (Way, error)
+	// Token returns the bearer token of each request; nil: requests keep the Authorization that they have.
+	Token func() (string, error)
+	// ServerName is the DNS name that the daemons' certificates must have; all daemons have the same.
+	ServerName string
+	// Base is a transport whose time-outs are used; nil: that of net/http.
+	Base *http.Transport
+}
+
+// Transport sends requests over TLS with a token. It sends a request over plain HTTP, and then without its token, only to a
+// daemon of a release without TLS: while no CA is published, or, in trusted-network mode, to a daemon that answers a TLS
+// handshake with HTTP. It may be used by several goroutines.
+type Transport struct {
+	o     TransportOptions
+	plain *http.Transport
+
+	mu     sync.Mutex
+	ca     []byte          // guarded by mu; what secure trusts
+	secure *http.Transport // guarded by mu; nil until there is a CA
+}
+
+// NewTransport returns a Transport. It connects to nothing.
+func NewTransport(o TransportOptions) *Transport {
+	if o.Base == nil {
+		o.Base = http.DefaultTransport.(*http.Transport)
+	}
+	plain := o.Base.Clone()
+	plain.Proxy = nil // a proxy would see tokens, and could answer for the daemons
+	return &Transport{o: o, plain: plain}
+}
+
+// InsecureError is a request that was not sent: the server could not prove that it is a daemon.
+type InsecureError struct {
+	Host string
+	Err  error
+}
+
+// Error says which server is meant, and what can be done.
+func (e *InsecureError) Error() string {
+	if e.isPlain() {
+		return fmt.Sprintf("%s speaks plain HTTP, as daemons of a release without TLS do; requests are sent to these only while setting rest-trusted-network is true", e.Host)
+	}
+	return fmt.Sprintf("the certificate of %s is not one of the daemons': %v", e.Host, e.Err)
+}
+
+// Unwrap leads to the cause.
+func (e *InsecureError) Unwrap() error { return e.Err }
+
+func (e *InsecureError) isPlain() bool {
+	var header tls.RecordHeaderError
+	return errors.As(e.Err, &header) && string(header.RecordHeader[:]) == "HTTP/"
+}
+
+// RoundTrip implements http.RoundTripper. An *InsecureError means that nothing was sent.
+func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	body := r.Body
+	if body != nil {
+		defer func() { _ = body.Close() }()
+	}
+	way, err := t.o.Way(r.Context(), false)
+	if err != nil {
+		return nil, fmt.Errorf("learn how the API is reached: %w", err)
+	}
+	if len(way.CA) == 0 {
+		return t.sendPlain(r)
+	}
+	response, err := t.sendSecure(r, way.CA)
+	var insecure *InsecureError
+	if !errors.As(err, &insecure) {
+		return response, err
+	}
+	// The certificates may have been replaced, or the mode changed, since the way was asked for.
+	fresh, wayErr := t.o.Way(r.Context(), true)
+	switch {
+	case wayErr != nil:
+		return nil, errors.Join(err, wayErr)
+	case insecure.isPlain() && (fresh.Trusted || len(fresh.CA) == 0):
+		return t.sendPlain(r)
+	case !insecure.isPlain() && !bytes.Equal(fresh.CA, way.CA) && len(fresh.CA) > 0:
+		return t.sendSecure(r, fresh.CA)
+	}
+	return nil, err
+}
+
+// sendPlain sends a request without its credential: anyone on the way could read it.
+func (t *Transport) sendPlain(r *http.Request) (*http.Response, error) {
+	out := attempt(r)
+	out.URL.Scheme = "http"
+	out.Header.Del("Authorization")
+	return t.plain.RoundTrip(out)
+}
+
+func (t *Transport) sendSecure(r *http.Request, ca []byte) (*http.Response, error) {
+	out := attempt(r)
+	out.URL.Scheme = "https"
+	if t.o.Token != nil {
+		token, err := t.o.Token()
+		if err != nil {
+			return nil, fmt.Errorf("read the token: %w", err)
+		}
+		out.Header.Set("Authorization", "Bearer "+token)
+	}
+	secure, err := t.trusting(ca)
+	if err != nil {
+		return nil, err
+	}
+	response, err := secure.RoundTrip(out)
+	var header tls.RecordHeaderError
+	var certificate *tls.CertificateVerificationError
+	if errors.As(err, &header) || errors.As(err, &certificate) {
+		return nil, &InsecureError{Host: r.URL.Host, Err: err}
+	}
+	return response, err
+}
+
+// attempt is a copy of a request whose body stays open when the handshake fails: RoundTrip closes it.
+func attempt(r *http.Request) *http.Request {
+	out := r.Clone(r.Context())
+	if r.Body != nil && r.Body != http.NoBody {
+		out.Body = io.NopCloser(r.Body)
+	}
+	return out
+}
+
+// trusting returns the transport that trusts the CA. That of an earlier CA ends when its requests have ended.
+func (t *Transport) trusting(ca []byte) (*http.Transport, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.secure != nil && bytes.Equal(t.ca, ca) {
+		return t.secure, nil
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(ca) {
+		return nil, errors.New("the published CA has no certificate")
+	}
+	if t.secure != nil {
+		t.secure.CloseIdleConnections()
+	}
+	t.secure = t.plain.Clone()
+	t.secure.TLSClientConfig = &tls.Config{RootCAs: pool, ServerName: t.o.ServerName, MinVersion: tls.VersionTLS12}
+	t.secure.ForceAttemptHTTP2 = false
+	t.ca = bytes.Clone(ca)
+	return t.secure, nil
+}
+
+// CloseIdleConnections ends the connections that no request uses.
+func (t *Transport) CloseIdleConnections() {
+	t.plain.CloseIdleConnections()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.secure != nil {
+		t.secure.CloseIdleConnections()
+	}
+}

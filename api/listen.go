@@ -1,0 +1,229 @@
+package api
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"maps"
+	"net"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Bounds on connections. One address has no more than a part of them, so that no single client takes all.
+const (
+	maxConnections          = 1024
+	maxConnectionsPerSource = 256
+	// firstByteTimeout is how long a client that has connected may say nothing.
+	firstByteTimeout = 10 * time.Second
+)
+
+// tlsHandshake is the first byte of every TLS connection (RFC 8446 section 5.1, ContentType handshake). No HTTP request begins with it.
+const tlsHandshake = 22
+
+// Listener accepts TLS and plain connections on one port. It looks at the first byte that a client sends: clients of a release without
+// TLS, and probes, speak plain HTTP there. It says nothing of whether plain requests are answered; a Guard does.
+type Listener struct {
+	net.Listener
+	config    *tls.Config
+	firstByte time.Duration
+
+	accepted chan net.Conn
+	failed   chan error
+	closed   chan struct{}
+	close    sync.Once
+
+	mu      sync.Mutex
+	sources map[string]int        // guarded by mu; connections by address, none with 0
+	open    int                   // guarded by mu; their sum
+	waiting map[net.Conn]struct{} // guarded by mu; those that have said nothing yet
+	workers sync.WaitGroup
+}
+
+// NewListener takes over inner. It must be closed, which also ends connections that have said nothing yet.
+func NewListener(inner net.Listener, config *tls.Config) *Listener {
+	l := &Listener{
+		Listener: inner, config: config, firstByte: firstByteTimeout,
+		accepted: make(chan net.Conn), failed: make(chan error, 1), closed: make(chan struct{}),
+		sources: map[string]int{}, waiting: map[net.Conn]struct{}{},
+	}
+	l.workers.Go(l.run)
+	return l
+}
+
+// Accept returns the next connection that has sent a byte; a *tls.Conn where it began a TLS handshake.
+func (l *Listener) Accept() (net.Conn, error) {
+	select {
+	case conn := <-l.accepted:
+		return conn, nil
+	case err := <-l.failed:
+		l.failed <- err // every later call fails too
+		return nil, err
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close stops accepting and waits for what it began. Connections that were given out stay open.
+func (l *Listener) Close() (err error) {
+	l.close.Do(func() {
+		close(l.closed)
+		err = l.Listener.Close()
+		for _, conn := range l.silent() {
+			_ = conn.Close()
+		}
+	})
+	l.workers.Wait()
+	return err
+}
+
+// run accepts until the inner listener fails.
+func (l *Listener) run() {
+	for {
+		conn, err := l.Listener.Accept()
+		if err != nil {
+			if t, ok := err.(interface{ Temporary() bool }); ok && t.Temporary() && l.pause() { //nolint:staticcheck // EMFILE: as net/http does
+				continue
+			}
+			l.failed <- err
+			return
+		}
+		source, ok := l.enter(conn)
+		if !ok {
+			_ = conn.Close()
+			continue
+		}
+		l.workers.Go(func() { l.look(&counted{Conn: conn, leave: func() { l.leave(source) }}) })
+	}
+}
+
+// acceptPause is how long a listener that has no descriptor for a connection waits for one.
+const acceptPause = 100 * time.Millisecond
+
+// pause waits; it answers false when the listener is closed meanwhile.
+func (l *Listener) pause() bool {
+	timer := time.NewTimer(acceptPause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-l.closed:
+		return false
+	}
+}
+
+// enter counts a connection, unless there are too many.
+func (l *Listener) enter(conn net.Conn) (source string, ok bool) {
+	source = conn.RemoteAddr().String()
+	if host, _, err := net.SplitHostPort(source); err == nil {
+		source = host
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.open >= maxConnections || l.sources[source] >= maxConnectionsPerSource {
+		return "", false
+	}
+	l.open++
+	l.sources[source]++
+	return source, true
+}
+
+func (l *Listener) leave(source string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.open--
+	if l.sources[source]--; l.sources[source] == 0 {
+		delete(l.sources, source)
+	}
+}
+
+// look waits for the first byte and gives the connection out.
+func (l *Listener) look(conn *counted) {
+	if !l.wait(conn) {
+		_ = conn.Close()
+		return
+	}
+	// Whoever reads first next sets a deadline of their own: net/http does.
+	reader := bufio.NewReaderSize(conn, 16)
+	err := conn.SetReadDeadline(time.Now().Add(l.firstByte))
+	var first []byte
+	if err == nil {
+		first, err = reader.Peek(1)
+	}
+	if err == nil {
+		err = conn.SetReadDeadline(time.Time{})
+	}
+	l.forget(conn)
+	if err != nil {
+		_ = conn.Close()
+		return
+	}
+	var out net.Conn = &peeked{Conn: conn, reader: reader}
+	if first[0] == tlsHandshake {
+		out = tls.Server(out, l.config)
+	}
+	select {
+	case l.accepted <- out:
+	case <-l.closed:
+		_ = conn.Close()
+	}
+}
+
+// silent are the connections that Close must end.
+func (l *Listener) silent() []net.Conn {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Collect(maps.Keys(l.waiting))
+}
+
+// wait records a connection that Close must end; false: the listener is closed.
+func (l *Listener) wait(conn net.Conn) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	select {
+	case <-l.closed:
+		return false
+	default:
+		l.waiting[conn] = struct{}{}
+		return true
+	}
+}
+
+func (l *Listener) forget(conn net.Conn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.waiting, conn)
+}
+
+// counted is a connection that is counted until it is closed.
+type counted struct {
+	net.Conn
+	once  sync.Once
+	leave func()
+}
+
+func (c *counted) Close() error {
+	c.once.Do(c.leave)
+	return c.Conn.Close()
+}
+
+// peeked is a connection whose first bytes were read ahead.
+type peeked struct {
+	net.Conn
+	reader *bufio.Reader
+}
+
+func (p *peeked) Read(b []byte) (int, error) { return p.reader.Read(b) }
+
+// Certificates gives a daemon its certificate for each TLS handshake.
+type Certificates func(ctx context.Context) (*tls.Certificate, error)
+
+// ServerTLS is the configuration of a daemon's TLS.
+func ServerTLS(certificates Certificates) *tls.Config {
+	return &tls.Config{
+		MinVersion:     tls.VersionTLS12,
+		NextProtos:     []string{"http/1.1"}, // the bounds on connections bound requests, too
+		GetCertificate: func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) { return certificates(hello.Context()) },
+	}
+}

@@ -1,0 +1,144 @@
+package trust
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/clock"
+
+	"github.com/longhorn-lep/longhorn-manager/api/client"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+const (
+	// readEvery is how old a read Secret or ConfigMap may be. It is far below announceFor.
+	readEvery = time.Minute
+	// retryEvery is how long a failed read is not repeated, nor one that found nothing, nor one that was asked to be fresh.
+	retryEvery = 2 * time.Second
+)
+
+// cell holds something that is read again when it is old.
+type cell[T any] struct {
+	clock clock.PassiveClock
+	read  func(context.Context) (T, error)
+	// isThere tells whether a value is worth keeping for readEvery.
+	isThere func(T) bool
+
+	mu    sync.Mutex
+	value T         // guarded by mu
+	err   error     // guarded by mu; of the last read
+	when  time.Time // guarded by mu; of the last read, zero: never
+}
+
+// get returns a value that is at most readEvery old, or retryEvery if fresh. If a read fails, the last value is good, if there is one.
+func (c *cell[T]) get(ctx context.Context, fresh bool) (T, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	age := readEvery
+	if fresh || c.err != nil || !c.isThere(c.value) {
+		age = retryEvery
+	}
+	if now := c.clock.Now(); c.when.IsZero() || now.Sub(c.when) >= age {
+		value, err := c.read(ctx)
+		if err != nil && ctx.Err() != nil {
+			return c.value, err // the caller is gone: this says nothing of the API server
+		}
+		c.err, c.when = err, now
+		if err == nil {
+			c.value = value
+		}
+	}
+	if c.err != nil && c.isThere(c.value) {
+		return c.value, nil
+	}
+	return c.value, c.err
+}
+
+// Identity is the daemons' certificate and what they trust, read from the Secret.
+type Identity struct {
+	trusted func() bool
+	secret  cell[identity]
+}
+
+type identity struct {
+	certificate *tls.Certificate // nil: the Secret is not there
+	ca          []byte
+}
+
+// NewIdentity returns an Identity that reads the Secret when it is asked. trusted tells whether trusted-network mode is on.
+func NewIdentity(kube kubernetes.Interface, namespace string, trusted func() bool, c clock.PassiveClock) *Identity {
+	i := &Identity{trusted: trusted}
+	i.secret.clock = c
+	i.secret.isThere = func(v identity) bool { return v.certificate != nil }
+	i.secret.read = func(ctx context.Context) (identity, error) {
+		secret, err := kube.CoreV1().Secrets(namespace).Get(ctx, types.APITLSSecret, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return identity{}, nil
+		}
+		if err != nil {
+			return identity{}, fmt.Errorf("read Secret %s: %w", types.APITLSSecret, err)
+		}
+		certificate, err := tls.X509KeyPair(secret.Data[certificateKey], secret.Data[privateKey])
+		if err != nil {
+			return identity{}, fmt.Errorf("read the certificate in Secret %s: %w", types.APITLSSecret, err)
+		}
+		return identity{&certificate, secret.Data[types.APICAKey]}, nil
+	}
+	return i
+}
+
+// Certificate is what this daemon serves with; an error while the leader has made none.
+func (i *Identity) Certificate(ctx context.Context) (*tls.Certificate, error) {
+	v, err := i.secret.get(ctx, false)
+	if err != nil {
+		return nil, err
+	}
+	if v.certificate == nil {
+		return nil, errors.New("the leader has made no certificate yet")
+	}
+	return v.certificate, nil
+}
+
+// Way is how this daemon reaches the leader. It implements api.Way.
+func (i *Identity) Way(ctx context.Context, fresh bool) (client.Way, error) {
+	v, err := i.secret.get(ctx, fresh)
+	if err != nil {
+		return client.Way{}, err
+	}
+	return client.Way{CA: v.ca, Trusted: i.trusted()}, nil
+}
+
+// Published is what a client reads in the ConfigMap.
+type Published struct{ configMap cell[client.Way] }
+
+// NewPublished returns a Published that reads the ConfigMap when it is asked.
+func NewPublished(kube kubernetes.Interface, namespace string, c clock.PassiveClock) *Published {
+	p := &Published{}
+	p.configMap.clock = c
+	p.configMap.isThere = func(w client.Way) bool { return len(w.CA) > 0 }
+	p.configMap.read = func(ctx context.Context) (client.Way, error) {
+		published, err := kube.CoreV1().ConfigMaps(namespace).Get(ctx, types.APICAConfigMap, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return client.Way{}, nil
+		}
+		if err != nil {
+			return client.Way{}, fmt.Errorf("read ConfigMap %s: %w", types.APICAConfigMap, err)
+		}
+		trusted, err := strconv.ParseBool(published.Data[types.APITrustedKey])
+		return client.Way{CA: []byte(published.Data[types.APICAKey]), Trusted: err == nil && trusted}, nil
+	}
+	return p
+}
+
+// Way is how the client reaches a daemon; see client.TransportOptions.
+func (p *Published) Way(ctx context.Context, fresh bool) (client.Way, error) {
+	return p.configMap.get(ctx, fresh)
+}

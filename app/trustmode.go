@@ -1,0 +1,59 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/sirupsen/logrus"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/longhorn-lep/longhorn-manager/app/trust"
+	"github.com/longhorn-lep/longhorn-manager/datastore"
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// isTrustedNetwork tells whether the REST API asks for no credential. Where nothing says so, it asks.
+func isTrustedNetwork(store *datastore.Datastore) bool {
+	return store.Setting(types.SettingRESTTrustedNetwork) == "true"
+}
+
+// decideTrustedNetwork makes the setting where there is none: true in an installation of an earlier release, whose clients have no
+// credential, and false in a new one. It must be called by the leader before its setting controller runs: the first leader of a new
+// installation finds no setting that another leader has looked at, though people and daemons may have made settings and nodes.
+func decideTrustedNetwork(ctx context.Context, store *datastore.Datastore, namespace string, log *logrus.Entry) error {
+	_, err := store.Settings.GetRO(string(types.SettingRESTTrustedNetwork))
+	if !apierrors.IsNotFound(err) {
+		return err
+	}
+	settings, err := store.Settings.List(labels.Everything())
+	if err != nil {
+		return fmt.Errorf("list settings: %w", err)
+	}
+	volumes, err := store.Volumes.List(labels.Everything())
+	if err != nil {
+		return fmt.Errorf("list volumes: %w", err)
+	}
+	wasLed := func(s *longhorn.Setting) bool { return len(s.Status.Conditions) > 0 }
+	upgraded := len(volumes) > 0 || slices.ContainsFunc(settings, wasLed)
+	_, err = store.Settings.Create(ctx, &longhorn.Setting{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: string(types.SettingRESTTrustedNetwork)}, Value: strconv.FormatBool(upgraded),
+	})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("make setting %s: %w", types.SettingRESTTrustedNetwork, err)
+	}
+	log.WithField("value", upgraded).Infof("Made setting %s", types.SettingRESTTrustedNetwork)
+	return nil
+}
+
+// newAuthority makes the daemons' certificates with the account of the leader.
+func (d *daemon) newAuthority(store *datastore.Datastore) *trust.Authority {
+	return &trust.Authority{
+		Kube: d.clients.kube, Namespace: d.namespace, Trusted: func() bool { return isTrustedNetwork(store) },
+		Clock: d.env.Clock, Recorder: d.env.Recorder, Log: d.env.Log,
+	}
+}
