@@ -20,13 +20,16 @@ import (
 )
 
 // restAPI is the REST API as a program of a user reaches it, through its Service.
-type restAPI string
+type restAPI struct {
+	base string
+	http *http.Client
+}
 
 func restOf(ctx context.Context, t *testing.T, c *cluster.Cluster) restAPI {
 	t.Helper()
 	address, err := c.Devcluster(ctx, "forward", fmt.Sprintf("%s/%s:%d", types.Namespace, types.APIService, types.APIPort))
 	require.NoError(t, err)
-	return restAPI("http://" + address + "/v1")
+	return restAPI{"https://" + address + "/v1", restClient(ctx, t, c)}
 }
 
 // do sends a request, wants a status, and decodes the answer into out, if that is given.
@@ -57,12 +60,12 @@ func (r restAPI) do(ctx context.Context, t *testing.T, method, path string, body
 func (r restAPI) once(ctx context.Context, method, path string, body []byte) (status int, answer []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, method, string(r)+path, bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, method, r.base+path, bytes.NewReader(body))
 	if err != nil {
 		return 0, nil, err
 	}
 	request.Header.Set("Content-Type", "application/json")
-	response, err := http.DefaultClient.Do(request)
+	response, err := r.http.Do(request)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -96,7 +99,7 @@ func TestRESTIsAskedAgain(t *testing.T) {
 				asked++
 			}))
 			defer server.Close()
-			got := restAPI(server.URL+"/v1").do(t.Context(), t, http.MethodGet, "/volumes", nil, tc.want, nil)
+			got := restAPI{server.URL + "/v1", server.Client()}.do(t.Context(), t, http.MethodGet, "/volumes", nil, tc.want, nil)
 			assert.Equal(t, fmt.Sprintf("answer %d to /v1/volumes", len(tc.answers)-1), got)
 		})
 	}

@@ -91,7 +91,7 @@ func checkREST(ctx context.Context, t *testing.T, c *cluster.Cluster, volume str
 	t.Helper()
 	address, err := c.Devcluster(ctx, "forward", types.Namespace+"/"+types.APIService+":"+fmt.Sprint(types.APIPort))
 	require.NoError(t, err)
-	api, err := client.New("http://"+address+"/v1", nil)
+	api, err := client.New("https://"+address+"/v1", restClient(ctx, t, c))
 	require.NoError(t, err)
 	got, err := api.Volume(ctx, volume)
 	require.NoError(t, err)
