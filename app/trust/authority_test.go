@@ -1,0 +1,175 @@
+package trust
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/record"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// bench is a leader's Authority, and what a daemon and a client see of it.
+type bench struct {
+	*Authority
+	kube    *fake.Clientset
+	clock   *clocktesting.FakeClock
+	events  chan string
+	trusted bool
+}
+
+func newBench() *bench {
+	log := logrus.New()
+	log.SetOutput(io.Discard)
+	recorder := record.NewFakeRecorder(10)
+	b := &bench{kube: fake.NewClientset(), clock: clocktesting.NewFakeClock(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)), events: recorder.Events}
+	b.Authority = &Authority{
+		Kube: b.kube, Namespace: "ns", Trusted: func() bool { return b.trusted }, Clock: b.clock, Recorder: recorder, Log: logrus.NewEntry(log),
+	}
+	return b
+}
+
+// served is the certificate that a daemon serves now, after the leader has looked.
+func (b *bench) served(t *testing.T) *x509.Certificate {
+	t.Helper()
+	require.NoError(t, b.Publish(t.Context()))
+	pair, err := NewIdentity(b.kube, "ns", never, b.clock).Certificate(t.Context())
+	require.NoError(t, err)
+	leaf, err := x509.ParseCertificate(pair.Certificate[0])
+	require.NoError(t, err)
+	return leaf
+}
+
+// clientTrusts tells whether a client that reads the ConfigMap now takes a certificate.
+func (b *bench) clientTrusts(t *testing.T, leaf *x509.Certificate) bool {
+	t.Helper()
+	way, err := NewPublished(b.kube, "ns", b.clock).Way(t.Context(), false)
+	require.NoError(t, err)
+	return trusts(t, way.CA, leaf, b.clock.Now())
+}
+
+func trusts(t *testing.T, ca []byte, leaf *x509.Certificate, now time.Time) bool {
+	t.Helper()
+	pool := x509.NewCertPool()
+	require.True(t, pool.AppendCertsFromPEM(ca))
+	_, err := leaf.Verify(x509.VerifyOptions{Roots: pool, DNSName: types.APIService, CurrentTime: now})
+	return err == nil
+}
+
+func never() bool { return false }
+
+// TestCertificatesAreReplacedInTime: in two years no client that read the ConfigMap within announceFor meets a certificate that it
+// does not trust, and none is served that is about to end.
+func TestCertificatesAreReplacedInTime(t *testing.T) {
+	b := newBench()
+	seen := map[string]bool{}
+	var read []byte // what a client has read
+	for range 2 * 365 * 2 {
+		leaf := b.served(t)
+		require.True(t, b.clientTrusts(t, leaf), b.clock.Now())
+		if read != nil {
+			require.True(t, trusts(t, read, leaf, b.clock.Now()), "a client that read 12 h ago at %s", b.clock.Now())
+		}
+		require.Greater(t, leaf.NotAfter.Sub(b.clock.Now()), renewBefore-announceFor-24*time.Hour, b.clock.Now())
+		seen[leaf.SerialNumber.String()] = true
+		way, err := NewPublished(b.kube, "ns", b.clock).Way(t.Context(), false)
+		require.NoError(t, err)
+		read = way.CA
+		all, err := parse(read)
+		require.NoError(t, err)
+		require.LessOrEqual(t, len(all), 3, "what has ended is not trusted any more")
+		b.clock.Step(12 * time.Hour)
+	}
+	assert.InDelta(t, 12, len(seen), 1, "about one each 61 days")
+}
+
+// TestACertificateThatIsGoneIsMadeAnew: also one that nobody can use.
+func TestACertificateThatIsGoneIsMadeAnew(t *testing.T) {
+	b := newBench()
+	first := b.served(t)
+	assert.Equal(t, first.SerialNumber, b.served(t).SerialNumber, "what is good stays")
+	secrets := b.kube.CoreV1().Secrets("ns")
+	require.NoError(t, secrets.Delete(t.Context(), types.APITLSSecret, metav1.DeleteOptions{}))
+	second := b.served(t)
+	assert.NotEqual(t, first.SerialNumber, second.SerialNumber)
+	assert.True(t, b.clientTrusts(t, second))
+
+	secret, err := secrets.Get(t.Context(), types.APITLSSecret, metav1.GetOptions{})
+	require.NoError(t, err)
+	secret.Data[certificateKey], secret.Data[types.APICAKey] = []byte("nonsense"), []byte("nonsense")
+	_, err = secrets.Update(t.Context(), secret, metav1.UpdateOptions{})
+	require.NoError(t, err)
+	assert.True(t, b.clientTrusts(t, b.served(t)))
+
+	b.clock.Step(certificateLife + time.Hour) // nobody led for long
+	assert.True(t, b.clientTrusts(t, b.served(t)))
+}
+
+// TestTheCAsKeyIsNotKept: nobody who reads the Secret can make another certificate.
+func TestTheCAsKeyIsNotKept(t *testing.T) {
+	b := newBench()
+	b.served(t)
+	secret, err := b.kube.CoreV1().Secrets("ns").Get(t.Context(), types.APITLSSecret, metav1.GetOptions{})
+	require.NoError(t, err)
+	_, err = tls.X509KeyPair(secret.Data[types.APICAKey], secret.Data[privateKey])
+	require.Error(t, err, "the key is the daemons'")
+	assert.Len(t, secret.Data, 3)
+}
+
+func TestTheModeIsPublishedAndTold(t *testing.T) {
+	b := newBench()
+	published := NewPublished(b.kube, "ns", b.clock)
+	way, err := published.Way(t.Context(), false)
+	require.NoError(t, err)
+	assert.Empty(t, way.CA, "nothing is published yet")
+
+	b.trusted = true
+	require.NoError(t, b.Publish(t.Context()))
+	b.tell()
+	b.clock.Step(retryEvery)
+	way, err = published.Way(t.Context(), false)
+	require.NoError(t, err)
+	assert.True(t, way.Trusted)
+	require.Len(t, b.events, 1)
+	assert.Contains(t, <-b.events, "Warning TrustedNetwork the REST API answers requests without a credential")
+	b.tell()
+	assert.Empty(t, b.events)
+	b.clock.Step(warnEvery)
+	b.tell()
+	assert.Contains(t, <-b.events, "Warning TrustedNetwork")
+
+	b.trusted = false
+	require.NoError(t, b.Publish(t.Context()))
+	b.tell()
+	assert.Contains(t, <-b.events, "Normal TrustedNetwork the REST API asks for a credential again")
+	way, err = published.Way(t.Context(), true)
+	require.NoError(t, err)
+	assert.False(t, way.Trusted)
+}
+
+func TestATokenIsReadAgain(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "token")
+	token := TokenFile(path)
+	_, err := token()
+	require.ErrorIs(t, err, os.ErrNotExist)
+	for _, want := range []string{"one", "two"} {
+		require.NoError(t, os.WriteFile(path, []byte(want+"\n"), 0o600))
+		got, err := token()
+		require.NoError(t, err)
+		assert.Equal(t, want, got)
+	}
+	require.NoError(t, os.WriteFile(path, nil, 0o600))
+	_, err = token()
+	require.ErrorIs(t, err, errEmptyToken)
+}

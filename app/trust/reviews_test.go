@@ -1,0 +1,197 @@
+package trust
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/longhorn-lep/longhorn-manager/api"
+)
+
+// apiServer answers reviews.
+type apiServer struct {
+	kube   *fake.Clientset
+	clock  *clocktesting.FakePassiveClock
+	token  authenticationv1.TokenReviewStatus
+	access authorizationv1.SubjectAccessReviewStatus
+	err    error
+	// asked are the specs of the reviews.
+	asked []any
+}
+
+func newAPIServer() *apiServer {
+	s := &apiServer{kube: fake.NewClientset(), clock: clocktesting.NewFakePassiveClock(time.Unix(1e9, 0))}
+	s.kube.PrependReactor("create", "tokenreviews", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		review := a.(clienttesting.CreateAction).GetObject().(*authenticationv1.TokenReview)
+		s.asked = append(s.asked, review.Spec)
+		return true, &authenticationv1.TokenReview{Status: s.token}, s.err
+	})
+	s.kube.PrependReactor("create", "subjectaccessreviews", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		review := a.(clienttesting.CreateAction).GetObject().(*authorizationv1.SubjectAccessReview)
+		s.asked = append(s.asked, review.Spec)
+		return true, &authorizationv1.SubjectAccessReview{Status: s.access}, s.err
+	})
+	return s
+}
+
+func (s *apiServer) reviews(audience string) *Reviews {
+	return NewReviews(s.kube, "longhorn-system", audience, s.clock)
+}
+
+func (s *apiServer) pass(d time.Duration) { s.clock.SetTime(s.clock.Now().Add(d)) }
+
+func good(audiences ...string) authenticationv1.TokenReviewStatus {
+	return authenticationv1.TokenReviewStatus{
+		Authenticated: true, Audiences: audiences,
+		User: authenticationv1.UserInfo{Username: "ann", UID: "u1", Groups: []string{"g"}, Extra: map[string]authenticationv1.ExtraValue{"k": {"v"}}},
+	}
+}
+
+// TestARevokedTokenStopsWorking within YesLife, and not before another review is needed.
+func TestARevokedTokenStopsWorking(t *testing.T) {
+	s := newAPIServer()
+	r := s.reviews("us")
+	s.token = good("us", "others")
+	who, err := r.Authenticate(t.Context(), "secret")
+	require.NoError(t, err)
+	assert.Equal(t, api.Identity{User: "ann", UID: "u1", Groups: []string{"g"}, Extra: map[string][]string{"k": {"v"}}}, who)
+
+	s.token = authenticationv1.TokenReviewStatus{} // revoked
+	s.pass(YesLife - time.Nanosecond)
+	_, err = r.Authenticate(t.Context(), "secret")
+	require.NoError(t, err, "remembered")
+	s.pass(time.Nanosecond)
+	_, err = r.Authenticate(t.Context(), "secret")
+	require.ErrorIs(t, err, api.ErrUnauthenticated)
+	assert.Len(t, s.asked, 2)
+	assert.Equal(t, authenticationv1.TokenReviewSpec{Token: "secret", Audiences: []string{"us"}}, s.asked[0])
+
+	s.token = good("us")
+	_, err = r.Authenticate(t.Context(), "secret")
+	require.ErrorIs(t, err, api.ErrUnauthenticated, "a no is remembered too")
+	s.pass(noLife)
+	_, err = r.Authenticate(t.Context(), "secret")
+	require.NoError(t, err)
+}
+
+func TestWhatATokenReviewMustSay(t *testing.T) {
+	for _, tc := range []struct {
+		name     string
+		audience string
+		status   authenticationv1.TokenReviewStatus
+		good     bool
+	}{
+		{"for this API → good", "us", good("us"), true},
+		{"for another audience → not", "us", good("https://kubernetes.default.svc"), false},
+		{"by an authenticator that knows no audiences → not", "us", good(), false},
+		{"no audience wanted → good", "", good(), true},
+		{"not authenticated → not", "us", authenticationv1.TokenReviewStatus{Audiences: []string{"us"}, User: authenticationv1.UserInfo{Username: "ann"}}, false},
+		{"nobody's → not", "us", authenticationv1.TokenReviewStatus{Authenticated: true, Audiences: []string{"us"}}, false},
+		{"an error → not", "us", authenticationv1.TokenReviewStatus{Error: "token has expired"}, false},
+	} {
+		s := newAPIServer()
+		s.token = tc.status
+		_, err := s.reviews(tc.audience).Authenticate(t.Context(), "secret")
+		if tc.good {
+			assert.NoError(t, err, tc.name)
+		} else {
+			assert.ErrorIs(t, err, api.ErrUnauthenticated, tc.name)
+		}
+	}
+}
+
+// TestNoReviewOpensNothing: an API server that does not answer is an error, neither yes nor no, and is asked again at once.
+func TestNoReviewOpensNothing(t *testing.T) {
+	s := newAPIServer()
+	r := s.reviews("us")
+	s.token, s.access, s.err = good("us"), authorizationv1.SubjectAccessReviewStatus{Allowed: true}, errors.New("timeout")
+	_, err := r.Authenticate(t.Context(), "secret")
+	require.Error(t, err)
+	require.NotErrorIs(t, err, api.ErrUnauthenticated)
+	allowed, err := r.Allowed(t.Context(), api.Identity{User: "ann"}, api.Attributes{Verb: "get", Resource: "volumes"})
+	require.Error(t, err)
+	assert.False(t, allowed)
+	s.err = nil
+	_, err = r.Authenticate(t.Context(), "secret")
+	require.NoError(t, err)
+	// What was remembered is good while the API server is away, and no longer than otherwise.
+	s.err = errors.New("timeout")
+	_, err = r.Authenticate(t.Context(), "secret")
+	require.NoError(t, err)
+	s.pass(YesLife)
+	_, err = r.Authenticate(t.Context(), "secret")
+	require.Error(t, err)
+}
+
+func TestARightThatIsTakenAwayStopsWorking(t *testing.T) {
+	s := newAPIServer()
+	r := s.reviews("us")
+	ann := api.Identity{User: "ann", UID: "u1", Groups: []string{"g"}, Extra: map[string][]string{"k": {"v"}}}
+	remove := api.Attributes{Verb: "delete", Resource: "volumes", Name: "vol"}
+	s.access.Allowed = true
+	allowed, err := r.Allowed(t.Context(), ann, remove)
+	require.NoError(t, err)
+	assert.True(t, allowed)
+	assert.Equal(t, authorizationv1.SubjectAccessReviewSpec{
+		User: "ann", UID: "u1", Groups: []string{"g"}, Extra: map[string]authorizationv1.ExtraValue{"k": {"v"}},
+		ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Namespace: "longhorn-system", Verb: "delete", Group: "longhorn.io", Version: "v1beta2", Resource: "volumes", Name: "vol",
+		},
+	}, s.asked[0])
+
+	s.access.Allowed = false
+	for _, other := range []struct {
+		who  api.Identity
+		what api.Attributes
+	}{
+		{api.Identity{User: "ann", UID: "u1", Extra: ann.Extra}, remove},
+		{api.Identity{User: "bob", UID: "u1", Groups: ann.Groups, Extra: ann.Extra}, remove},
+		{ann, api.Attributes{Verb: "delete", Resource: "volumes", Name: "other"}},
+		{ann, api.Attributes{Verb: "delete", Resource: "nodes", Name: "vol"}},
+		{ann, api.Attributes{Verb: "get", Path: "/metrics"}},
+	} {
+		allowed, err = r.Allowed(t.Context(), other.who, other.what)
+		require.NoError(t, err)
+		assert.False(t, allowed, "%v of %v is another right", other.what, other.who)
+	}
+	assert.Equal(t, &authorizationv1.NonResourceAttributes{Path: "/metrics", Verb: "get"}, s.asked[5].(authorizationv1.SubjectAccessReviewSpec).NonResourceAttributes)
+	s.pass(YesLife)
+	allowed, err = r.Allowed(t.Context(), ann, remove)
+	require.NoError(t, err)
+	assert.False(t, allowed)
+
+	s.pass(YesLife)
+	s.access = authorizationv1.SubjectAccessReviewStatus{Allowed: true, Denied: true}
+	allowed, err = r.Allowed(t.Context(), ann, remove)
+	require.NoError(t, err)
+	assert.False(t, allowed, "denied is denied")
+}
+
+// TestUnknownTokensCostTheAPIServerLittle: those that are known go on.
+func TestUnknownTokensCostTheAPIServerLittle(t *testing.T) {
+	s := newAPIServer()
+	r := s.reviews("us")
+	s.token = good("us")
+	_, err := r.Authenticate(t.Context(), "secret")
+	require.NoError(t, err)
+	s.token = authenticationv1.TokenReviewStatus{}
+	for i := range reviewsBurst - 1 {
+		_, err = r.Authenticate(t.Context(), fmt.Sprint("guess ", i))
+		require.ErrorIs(t, err, api.ErrUnauthenticated)
+	}
+	_, err = r.Authenticate(t.Context(), "one more")
+	require.ErrorIs(t, err, api.ErrTooManyReviews)
+	assert.Len(t, s.asked, reviewsBurst)
+	_, err = r.Authenticate(t.Context(), "secret")
+	require.NoError(t, err)
+}
