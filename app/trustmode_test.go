@@ -1,0 +1,125 @@
+package app
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/longhorn-lep/longhorn-manager/api"
+	"github.com/longhorn-lep/longhorn-manager/app/trust"
+	"github.com/longhorn-lep/longhorn-manager/datastore"
+	"github.com/longhorn-lep/longhorn-manager/internal/testutil"
+	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+func TestTheModeIsOnAfterAnUpgradeAlone(t *testing.T) {
+	setting := func(name types.SettingName, value string, conditions ...longhorn.Condition) *longhorn.Setting {
+		return &longhorn.Setting{
+			ObjectMeta: metav1.ObjectMeta{Namespace: types.Namespace, Name: string(name)}, Value: value, Status: longhorn.SettingStatus{Conditions: conditions},
+		}
+	}
+	valid := longhorn.Condition{Type: types.ConditionValid, Status: longhorn.ConditionTrue}
+	for _, tc := range []struct {
+		name string
+		objs []runtime.Object
+		want string
+	}{
+		{"nothing → off", nil, "false"},
+		{"people made a setting, and daemons their nodes, before the first leader → off", []runtime.Object{
+			setting(types.SettingDefaultReplicaCount, "2"), build.ReadyNode("node-1", "uuid-1"),
+		}, "false"},
+		{"a leader of an earlier release kept the settings → on", []runtime.Object{setting(types.SettingDefaultReplicaCount, "2", valid)}, "true"},
+		{"there are volumes → on", []runtime.Object{build.Volume("vol")}, "true"},
+		{"it was decided before → as it is", []runtime.Object{setting(types.SettingRESTTrustedNetwork, "false"), build.Volume("vol")}, "false"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			h := testutil.New(t, tc.objs...)
+			require.NoError(t, decideTrustedNetwork(t.Context(), h.Datastore(datastore.Options{}), types.Namespace, h.Log))
+			made, err := h.Longhorn.LonghornV1beta2().Settings(types.Namespace).Get(t.Context(), string(types.SettingRESTTrustedNetwork), metav1.GetOptions{})
+			require.NoError(t, err)
+			assert.Equal(t, tc.want, made.Value)
+		})
+	}
+}
+
+// onlyReader takes the token "reader", with the right to get and list.
+type onlyReader struct{}
+
+func (onlyReader) Authenticate(_ context.Context, token string) (api.Identity, error) {
+	if token != "reader" {
+		return api.Identity{}, api.ErrUnauthenticated
+	}
+	return api.Identity{User: token}, nil
+}
+
+func (onlyReader) Allowed(_ context.Context, _ api.Identity, what api.Attributes) (bool, error) {
+	return what.Verb == "get" || what.Verb == "list", nil
+}
+
+// TestADaemonAnswersNobodyUnasked: the handlers in the order in which a daemon has them, whether it leads or not.
+func TestADaemonAnswersNobodyUnasked(t *testing.T) {
+	h := testutil.New(t)
+	for _, leads := range []bool{true, false} {
+		trusted := false
+		leadership := newLeadership("node-1", "192.0.2.1")
+		if leads {
+			leadership.leader.Store(leadership.identity)
+		}
+		isTrusted := func() bool { return trusted }
+		rest := newRESTAPI(leadership, prometheus.NewRegistry(), func() error { return errors.New("secret: why") }, restAccess{
+			reviews: onlyReader{}, trusted: isTrusted, clock: h.Clock,
+			identity: trust.NewIdentity(h.Kube, types.Namespace, isTrusted, h.Clock),
+		}, h.Log)
+		handler, end := rest.handler()
+		ask := func(method, url, token string) (int, string) {
+			r := httptest.NewRequestWithContext(t.Context(), method, url, nil)
+			if token != "" {
+				r.Header.Set("Authorization", "Bearer "+token)
+			}
+			w := httptest.NewRecorder()
+			handler.ServeHTTP(w, r)
+			text, err := io.ReadAll(w.Body)
+			require.NoError(t, err)
+			return w.Code, string(text)
+		}
+		status := func(method, url, token string) int {
+			code, _ := ask(method, url, token)
+			return code
+		}
+		code, text := ask("GET", "http://h/healthz", "")
+		assert.Equal(t, http.StatusServiceUnavailable, code)
+		assert.Equal(t, "not ready\n", text, "the cause is not for everyone")
+		assert.Equal(t, 403, status("GET", "http://h/metrics", "reader"), "plain HTTP")
+		assert.Equal(t, 401, status("GET", "https://h/metrics", ""))
+		assert.Equal(t, 200, status("GET", "https://h/metrics", "reader"))
+		assert.Equal(t, 403, status("DELETE", "http://h/v1/volumes/vol", "reader"), "plain HTTP")
+		if leads {
+			assert.Equal(t, 401, status("DELETE", "https://h/v1/volumes/vol", ""))
+			assert.Equal(t, 403, status("DELETE", "https://h/v1/volumes/vol", "reader"))
+		}
+		assert.Equal(t, 503, status("GET", "https://h/v1/volumes", "reader"), "there is no server yet, or no leader")
+		trusted = true
+		assert.Equal(t, 200, status("GET", "http://h/metrics", ""))
+		end()
+	}
+}
+
+// TestADaemonServesNoTLSBeforeTheLeaderMadeACertificate: it makes none of its own.
+func TestADaemonServesNoTLSBeforeTheLeaderMadeACertificate(t *testing.T) {
+	h := testutil.New(t)
+	identity := trust.NewIdentity(h.Kube, types.Namespace, func() bool { return false }, h.Clock)
+	_, err := api.ServerTLS(identity.Certificate).GetCertificate(&tls.ClientHelloInfo{})
+	assert.EqualError(t, err, "the leader has made no certificate yet")
+}
