@@ -144,6 +144,8 @@ func TestNamesAgree(t *testing.T) {
 		"path: " + types.RuntimeDirectory + "\n", "--instance-manager-socket=" + types.InstanceManagerSocket() + "\n",
 		"resourceNames: [" + types.DefaultSettingsConfigMap + ", " + types.StorageClassConfigMap + "]\n",
 		"name: " + types.StorageClassTemplate + "\n", "resourceNames: [" + types.StorageClassTemplate + "]\n", "resourceNames: [" + types.StorageClassConfigMap + "]\n", "  " + types.StorageClassKey + ": |\n",
+		"resourceNames: [" + types.APITLSSecret + "]\n", "resourceNames: [" + types.APICAConfigMap + "]\n", "audience: " + types.APIAudience + "\n",
+		"--manager-url=https://" + types.APIService + ":9500/v1\n",
 	} {
 		assert.Contains(t, string(text), want)
 	}

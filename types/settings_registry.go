@@ -159,12 +159,6 @@ var settingDefinitions = []SettingDefinition{
 		Description: "How much the daemons log.",
 	},
 	{
-		Name: SettingRESTTrustedNetwork, DisplayName: "REST API Trusts the Network", Category: SettingCategoryDangerZone,
-		Type: SettingTypeBool, Default: "false", Effect: SettingEffectAtOnce,
-		Description: "Let the REST API answer requests without a credential, also over plain HTTP: whoever reaches its port may delete volumes. " +
-			"Clients of earlier releases need it. An upgrade from a release without credentials turns it on; turn it off when all pods are of this release.",
-	},
-	{
 		Name: SettingDeletingConfirmation, DisplayName: "Deleting Confirmation Flag", Category: SettingCategoryGeneral,
 		Type: SettingTypeBool, Default: "false", Effect: SettingEffectAtOnce,
 		Description: "Must be true for an uninstallation, which deletes all volumes and their data.",
@@ -234,5 +228,11 @@ var settingDefinitions = []SettingDefinition{
 		Name: SettingConcurrentReplicaRebuildPerNodeLimit, DisplayName: "Concurrent Replica Rebuild Per Node Limit",
 		Category: SettingCategoryDangerZone, Type: SettingTypeInt, Default: "5", Minimum: bound(0), Effect: SettingEffectAtOnce,
 		Description: "How many replicas may be rebuilt on a node at a time; 0: none, replicas are not rebuilt at all.",
+	},
+	{
+		Name: SettingRESTTrustedNetwork, DisplayName: "REST API Trusts the Network", Category: SettingCategoryDangerZone,
+		Type: SettingTypeBool, Default: "false", Effect: SettingEffectAtOnce,
+		Description: "Let the REST API answer requests without a credential, also over plain HTTP: whoever reaches its port may delete volumes. " +
+			"Clients of earlier releases need it. An upgrade from a release without credentials turns it on; turn it off when all pods are of this release.",
 	},
 }
