@@ -69,13 +69,13 @@ func trusts(t *testing.T, ca []byte, leaf *x509.Certificate, now time.Time) bool
 
 func never() bool { return false }
 
-// TestCertificatesAreReplacedInTime: in two years no client that read the ConfigMap within announceFor meets a certificate that it
+// TestCertificatesAreReplacedInTime: in 200 days no client that read the ConfigMap within announceFor meets a certificate that it
 // does not trust, and none is served that is about to end.
 func TestCertificatesAreReplacedInTime(t *testing.T) {
 	b := newBench()
 	seen := map[string]bool{}
 	var read []byte // what a client has read
-	for range 2 * 365 * 2 {
+	for range 200 * 2 {
 		leaf := b.served(t)
 		require.True(t, b.clientTrusts(t, leaf), b.clock.Now())
 		if read != nil {
@@ -91,7 +91,7 @@ func TestCertificatesAreReplacedInTime(t *testing.T) {
 		require.LessOrEqual(t, len(all), 3, "what has ended is not trusted any more")
 		b.clock.Step(12 * time.Hour)
 	}
-	assert.InDelta(t, 12, len(seen), 1, "about one each 61 days")
+	assert.Len(t, seen, 4, "one each 61 days")
 }
 
 // TestACertificateThatIsGoneIsMadeAnew: also one that nobody can use.
