@@ -63,3 +63,20 @@ func TestEveryRouteIsAnswered(t *testing.T) {
 		assert.Equal(t, route.Path+" "+route.Verb+" "+route.Action, got.Path+" "+got.Verb+" "+got.Action, request)
 	}
 }
+
+// TestTheGuardAsksForTheRightOfTheRoute: a Guard stands before daemons that know no routes, so it reads the path by itself. It must ask for
+// the very right that the table says.
+func TestTheGuardAsksForTheRightOfTheRoute(t *testing.T) {
+	b := newBench(t)
+	for _, route := range b.server.Routes() {
+		path := strings.NewReplacer("{id}", "nix", "{$}", "").Replace(route.Path)
+		if route.Action != "" {
+			path += "?action=" + route.Action
+		}
+		got := attributesOf(httptest.NewRequestWithContext(t.Context(), route.Method, path, nil))
+		assert.Equal(t, route.Resource, got.Resource, "%s %s", route.Method, path)
+		if route.Resource != "" {
+			assert.Equal(t, route.Verb, got.Verb, "%s %s", route.Method, path)
+		}
+	}
+}
