@@ -104,8 +104,10 @@ func (d *daemon) run(ctx context.Context, listen, audience string) error {
 		return err
 	}
 	trusted := func() bool { return isTrustedNetwork(node.store) }
+	reviews := trust.NewReviews(d.clients.kube, d.namespace, audience, d.env.Clock)
 	d.rest = newRESTAPI(d.leads, d.registry, node.healthy, restAccess{
-		reviews:  trust.NewReviews(d.clients.kube, d.namespace, audience, d.env.Clock),
+		reviews:  reviews,
+		scrapers: trust.Either{First: reviews, Second: trust.NewReviews(d.clients.kube, d.namespace, "", d.env.Clock)},
 		identity: trust.NewIdentity(d.clients.kube, d.namespace, trusted, d.env.Clock),
 		trusted:  trusted, clock: d.env.Clock,
 	}, d.env.Log)

@@ -30,9 +30,14 @@ type restAPI struct {
 	server atomic.Pointer[api.Server]
 }
 
+// pathMetrics is what each daemon answers of its own metrics.
+const pathMetrics = "/metrics"
+
 // restAccess is who may use the REST API, and by what clients and daemons know each other.
 type restAccess struct {
-	reviews  api.Access
+	reviews api.Access
+	// scrapers is for /metrics.
+	scrapers api.Access
 	identity *trust.Identity
 	// trusted tells whether trusted-network mode is on.
 	trusted func() bool
@@ -46,7 +51,7 @@ func newRESTAPI(l *leadership, registry *prometheus.Registry, healthy func() err
 // ServeHTTP answers what each daemon answers itself; see api.Forwarder for the rest.
 func (r *restAPI) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	switch {
-	case req.URL.Path == "/metrics":
+	case req.URL.Path == pathMetrics:
 		r.metrics.ServeHTTP(w, req)
 	case req.URL.Path == "/healthz":
 		if err := r.healthy(); err != nil {
@@ -69,7 +74,15 @@ func (r *restAPI) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 // handler is all that a request passes. What another daemon passes on is checked here like any other request, if this daemon leads.
 func (r *restAPI) handler() (handler http.Handler, end func()) {
 	guard := api.NewGuard(r.access.reviews, r.access.trusted, r, r.log)
-	forwarder := api.NewForwarder(r.leads.url, guard, r.leads.isLeader, r.access.identity.Way, r.log)
+	scraped := api.NewGuard(r.access.scrapers, r.access.trusted, r, r.log)
+	guards := http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if req.URL.Path == pathMetrics {
+			scraped.ServeHTTP(w, req)
+			return
+		}
+		guard.ServeHTTP(w, req)
+	})
+	forwarder := api.NewForwarder(r.leads.url, guards, r.leads.isLeader, r.access.identity.Way, r.log)
 	return api.Limited(api.DefaultLimits, r.access.clock, api.OnlyTLS(r.access.trusted, forwarder)), forwarder.Close
 }
 

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -54,11 +55,11 @@ func TestTheModeIsOnAfterAnUpgradeAlone(t *testing.T) {
 	}
 }
 
-// onlyReader takes the token "reader", with the right to get and list.
-type onlyReader struct{}
+// onlyReader takes one token, with the right to get and list.
+type onlyReader struct{ token string } // "": reader
 
-func (onlyReader) Authenticate(_ context.Context, token string) (api.Identity, error) {
-	if token != "reader" {
+func (o onlyReader) Authenticate(_ context.Context, token string) (api.Identity, error) {
+	if token != cmp.Or(o.token, "reader") {
 		return api.Identity{}, api.ErrUnauthenticated
 	}
 	return api.Identity{User: token}, nil
@@ -79,7 +80,7 @@ func TestADaemonAnswersNobodyUnasked(t *testing.T) {
 		}
 		isTrusted := func() bool { return trusted }
 		rest := newRESTAPI(leadership, prometheus.NewRegistry(), func() error { return errors.New("secret: why") }, restAccess{
-			reviews: onlyReader{}, trusted: isTrusted, clock: h.Clock,
+			reviews: onlyReader{}, scrapers: onlyReader{"prometheus"}, trusted: isTrusted, clock: h.Clock,
 			identity: trust.NewIdentity(h.Kube, types.Namespace, isTrusted, h.Clock),
 		}, h.Log)
 		handler, end := rest.handler()
@@ -103,10 +104,11 @@ func TestADaemonAnswersNobodyUnasked(t *testing.T) {
 		assert.Equal(t, "not ready\n", text, "the cause is not for everyone")
 		assert.Equal(t, 403, status("GET", "http://h/metrics", "reader"), "plain HTTP")
 		assert.Equal(t, 401, status("GET", "https://h/metrics", ""))
-		assert.Equal(t, 200, status("GET", "https://h/metrics", "reader"))
+		assert.Equal(t, 200, status("GET", "https://h/metrics", "prometheus"))
 		assert.Equal(t, 403, status("DELETE", "http://h/v1/volumes/vol", "reader"), "plain HTTP")
 		if leads {
 			assert.Equal(t, 401, status("DELETE", "https://h/v1/volumes/vol", ""))
+			assert.Equal(t, 401, status("GET", "https://h/v1/volumes", "prometheus"), "a token that is good for metrics alone")
 			assert.Equal(t, 403, status("DELETE", "https://h/v1/volumes/vol", "reader"))
 		}
 		assert.Equal(t, 503, status("GET", "https://h/v1/volumes", "reader"), "there is no server yet, or no leader")

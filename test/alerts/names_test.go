@@ -169,8 +169,14 @@ func TestPodMonitor(t *testing.T) {
 			}
 		}
 	}
-	read(t, "../../deploy/manifests/30-manager.yaml", &daemons)
-	require.Equal(t, "DaemonSet", daemons.Kind)
+	text, err := os.ReadFile("../../deploy/longhorn.yaml")
+	require.NoError(t, err)
+	for doc := range strings.SplitSeq(string(text), "\n---\n") {
+		if strings.Contains(doc, "\nkind: DaemonSet\n") && strings.Contains(doc, "\n  name: longhorn-manager\n") {
+			require.NoError(t, yaml.Unmarshal([]byte(doc), &daemons))
+		}
+	}
+	require.Equal(t, "DaemonSet", daemons.Kind, "the daemons in deploy/longhorn.yaml")
 	assert.Equal(t, "PodMonitor", monitor.Kind)
 	assert.Equal(t, daemons.Spec.Selector, monitor.Spec.Selector)
 	require.Len(t, monitor.Spec.PodMetricsEndpoints, 1)

@@ -1,0 +1,46 @@
+package trust
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	authenticationv1 "k8s.io/api/authentication/v1"
+
+	"github.com/longhorn-lep/longhorn-manager/api"
+)
+
+func TestEither(t *testing.T) {
+	for _, tc := range []struct {
+		name          string
+		first, second authenticationv1.TokenReviewStatus
+		failed        error // what the first review fails with
+		want          error
+	}{
+		{"good for the first → taken", good("us"), authenticationv1.TokenReviewStatus{}, nil, nil},
+		{"good for the second → taken", authenticationv1.TokenReviewStatus{}, good("https://kubernetes.default.svc"), nil, nil},
+		{"good for neither → refused", authenticationv1.TokenReviewStatus{}, authenticationv1.TokenReviewStatus{}, nil, api.ErrUnauthenticated},
+		{"the first does not know → refused, the second is not asked", good("us"), good(""), errors.New("no answer"), errors.New("no answer")},
+	} {
+		first, second := newAPIServer(), newAPIServer()
+		first.token, first.err, second.token = tc.first, tc.failed, tc.second
+		_, err := Either{first.reviews("us"), second.reviews("")}.Authenticate(t.Context(), "secret")
+		if tc.want == nil {
+			assert.NoError(t, err, tc.name)
+			continue
+		}
+		assert.ErrorContains(t, err, tc.want.Error(), tc.name)
+		if tc.failed != nil {
+			assert.Empty(t, second.asked, tc.name)
+		}
+	}
+}
+
+func TestEitherAsksForRightsOnce(t *testing.T) {
+	first, second := newAPIServer(), newAPIServer()
+	second.access.Allowed = true
+	allowed, err := Either{first.reviews("us"), second.reviews("")}.Allowed(t.Context(), api.Identity{User: "ann"}, api.Attributes{Verb: "get", Path: "/metrics"})
+	assert.NoError(t, err)
+	assert.False(t, allowed, "the first says no")
+	assert.Empty(t, second.asked)
+}
