@@ -88,21 +88,24 @@ func (in Input) target() target {
 // smallest id among equals. A volume is never moved from one node to another at once:
 // it has to be detached in between. Of a strict-local volume only the tickets for the nodes
 // with its data count; one that is attached elsewhere all the same is served until it is detached.
+//
+// Where an engine serves the volume counts more than spec.nodeID, which a person may have changed by hand.
 func place(v *longhorn.Volume, tickets map[string]longhorn.AttachmentTicket, nodes []string) target {
 	current := target{v.Spec.NodeID, v.Spec.DisableFrontend, v.Spec.LastAttachedBy}
 	nowhere := target{by: current.by}
 	if v.DeletionTimestamp != nil {
 		return nowhere
 	}
+	if served, ok := servedAt(v); ok && isWanted(tickets, served) {
+		return served
+	}
 	mayHave := func(node string) bool { return len(nodes) == 0 || slices.Contains(nodes, node) }
 	if current.node != "" {
 		if c := types.FindCondition(v.Status.Conditions, types.ConditionAttaching); c.Status == longhorn.ConditionTrue && c.Reason == types.ReasonStrictLocal {
 			return nowhere // it does not start there: its replicas were seen too late
 		}
-		for _, t := range tickets {
-			if t.NodeID == current.node && accepts(t, current.disableFrontend) {
-				return current
-			}
+		if isWanted(tickets, current) {
+			return current
 		}
 		return nowhere
 	}
@@ -120,6 +123,29 @@ func place(v *longhorn.Volume, tickets map[string]longhorn.AttachmentTicket, nod
 		disableFrontend: best.Parameters[longhorn.AttachmentParameterDisableFrontend] == "true",
 		by:              best.Parameters[longhorn.AttachmentParameterLastAttachedBy],
 	}
+}
+
+// servedAt is where an engine serves the volume, and how; false: none does, or it may be ending.
+//
+//	state       device in use    the engine
+//	attached    -                serves
+//	detaching   yes              serves: its node refused to stop it, and tries again later (controller/volume, resumeEngine)
+//	detaching   no               may be ending: a ticket waits until the volume is detached
+//	others      -                does not serve
+func servedAt(v *longhorn.Volume) (target, bool) {
+	refused := v.Status.State == longhorn.VolumeStateDetaching && types.IsConditionTrue(v.Status.Conditions, types.ConditionDeviceInUse)
+	serves := v.Status.State == longhorn.VolumeStateAttached || refused
+	return target{v.Status.CurrentNodeID, v.Status.FrontendDisabled, v.Spec.LastAttachedBy}, serves && v.Status.CurrentNodeID != ""
+}
+
+// isWanted tells whether a ticket wants the volume there in that manner.
+func isWanted(tickets map[string]longhorn.AttachmentTicket, at target) bool {
+	for _, t := range tickets {
+		if t.NodeID == at.node && accepts(t, at.disableFrontend) {
+			return true
+		}
+	}
+	return false
 }
 
 func first(tickets map[string]longhorn.AttachmentTicket) (longhorn.AttachmentTicket, bool) {

@@ -40,9 +40,23 @@ func strictLocalWaits(v *longhorn.Volume) *longhorn.Volume {
 	return v
 }
 
+// inUse is a volume whose node refused to stop the engine.
+func inUse(v *longhorn.Volume) *longhorn.Volume {
+	v.Status.Conditions = []longhorn.Condition{{Type: types.ConditionDeviceInUse, Status: longhorn.ConditionTrue}}
+	return v
+}
+
+// withoutFrontend is a volume that is wanted without a device, and has one.
+func withoutFrontend(v *longhorn.Volume) *longhorn.Volume {
+	v.Spec.DisableFrontend = true
+	return v
+}
+
 func TestPlaceOfVolume(t *testing.T) {
 	deleting := volume("a", longhorn.VolumeStateAttached, "a")
 	deleting.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+	deletingInUse := volume("", longhorn.VolumeStateDetaching, "a")
+	deletingInUse.DeletionTimestamp = deleting.DeletionTimestamp
 	for _, tc := range []struct {
 		name     string
 		volume   *longhorn.Volume
@@ -88,6 +102,43 @@ func TestPlaceOfVolume(t *testing.T) {
 		{
 			name: "attached and wanted only elsewhere → detached first", volume: volume("a", longhorn.VolumeStateAttached, "a"),
 			tickets: tickets{"2": ticket("2", longhorn.AttacherTypeCSI, "b")},
+		},
+		{
+			name: "attached and wanted, spec.nodeID changed by hand → goes back", volume: volume("z", longhorn.VolumeStateAttached, "a"),
+			tickets: tickets{"x": ticket("x", longhorn.AttacherTypeCSI, "a")}, wantNode: "a",
+		},
+		{
+			name: "attached and wanted, spec.nodeID changed by hand to where another ticket waits → goes back", volume: volume("b", longhorn.VolumeStateAttached, "a"),
+			tickets: tickets{"x": ticket("x", longhorn.AttacherTypeCSI, "a"), "y": ticket("y", longhorn.AttacherTypeAPI, "b")}, wantNode: "a",
+		},
+		{
+			name: "attached and wanted, disableFrontend changed by hand → goes back", volume: withoutFrontend(volume("a", longhorn.VolumeStateAttached, "a")),
+			tickets: tickets{"x": ticket("x", longhorn.AttacherTypeCSI, "a")}, wantNode: "a",
+		},
+		{
+			name: "detaching in vain and wanted there → goes back", volume: inUse(volume("", longhorn.VolumeStateDetaching, "a")),
+			tickets: tickets{"x": ticket("x", longhorn.AttacherTypeCSI, "a"), "y": ticket("y", longhorn.AttacherTypeAPI, "b")}, wantNode: "a",
+		},
+		{
+			name: "detaching in vain, changed by hand once more → goes back", volume: inUse(volume("z", longhorn.VolumeStateDetaching, "a")),
+			tickets: tickets{"x": ticket("x", longhorn.AttacherTypeCSI, "a")}, wantNode: "a",
+		},
+		{
+			name: "detaching in vain and wanted elsewhere alone → goes on detaching", volume: inUse(volume("", longhorn.VolumeStateDetaching, "a")),
+			tickets: tickets{"x": ticket("x", longhorn.AttacherTypeCSI, "b")},
+		},
+		{
+			name: "detaching in vain and wanted there without a device → goes on detaching", volume: inUse(volume("", longhorn.VolumeStateDetaching, "a")),
+			tickets: tickets{"x": maintenance(ticket("x", longhorn.AttacherTypeAPI, "a"))},
+		},
+		{name: "detaching in vain, no ticket → goes on detaching", volume: inUse(volume("", longhorn.VolumeStateDetaching, "a"))},
+		{
+			name: "detaching, the engine may be ending, wanted there → detached first", volume: volume("", longhorn.VolumeStateDetaching, "a"),
+			tickets: tickets{"x": ticket("x", longhorn.AttacherTypeCSI, "a")},
+		},
+		{
+			name: "being deleted, detaching in vain → detached, whatever tickets say", volume: inUse(deletingInUse),
+			tickets: tickets{"x": ticket("x", longhorn.AttacherTypeCSI, "a")},
 		},
 		{name: "attached, no ticket (set by hand) → detached", volume: volume("a", longhorn.VolumeStateAttached, "a")},
 		{

@@ -134,6 +134,15 @@ func TestPlan(t *testing.T) {
 			wantAction: ActionRecord, wantState: longhorn.InstanceStateStopping, wantGen: 4, wantSess: "s", wantEpoch: 2,
 		},
 		{
+			name: "stop was refused and is taken back → goes on, under its generation", engine: engine(state{run, longhorn.InstanceStateStopping, "s", "p", false}),
+			observed:  Observed{Phase: types.PhaseRunning, Generation: 4, Session: "s", Endpoint: "/dev/longhorn/vol"},
+			wantState: longhorn.InstanceStateRunning, wantGen: 4, wantSess: "s", wantEpoch: 1,
+		},
+		{
+			name: "stop is taken back too late → an error, for it is gone", engine: engine(state{run, longhorn.InstanceStateStopping, "s", "p", false}),
+			observed: Observed{Phase: types.PhaseAbsent, Process: "p"}, wantState: longhorn.InstanceStateError, wantGen: 4, wantSess: "s", wantEpoch: 1,
+		},
+		{
 			name: "stop is under way → awaited", engine: engine(state{stop, longhorn.InstanceStateStopping, "s", "p", false}),
 			observed:  Observed{Phase: types.PhaseStopping, Generation: 4, Session: "s"},
 			wantState: longhorn.InstanceStateStopping, wantGen: 4, wantSess: "s", wantEpoch: 1,

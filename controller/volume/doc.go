@@ -11,6 +11,7 @@
 //	node-1                attaching              replicas running, then engine running
 //	node-1                attached               running; lost replicas rebuilt or made anew
 //	"" or another         detaching              engine stopped, then replicas stopped
+//	node-1 again          attaching              the stop is taken back, if node-1 refused it: the device is in use
 //
 // Pure functions decide:
 //

@@ -6,7 +6,7 @@ import (
 )
 
 // drive moves engine and replicas one step towards what Volume.spec.nodeID asks for, and says in status.state where the volume is. An
-// engine that may be running is either the wanted one or stopped first; another one may start only at rest. It returns why the volume
+// engine that may be running is either the wanted one or stopped first, unless that stop can be taken back; another one may start only at rest. It returns why the volume
 // cannot go on; nil: it can, or that is not known.
 func drive(in Input, p *Plan) *Fault {
 	var fault *Fault
@@ -14,6 +14,8 @@ func drive(in Input, p *Plan) *Fault {
 	switch {
 	case !atRest(e) && want == e.Spec.NodeID && isWanted(e) && !failed(e):
 		await(in, p)
+	case isResumable(in):
+		resumeEngine(in, p)
 	case !atRest(e):
 		stopEngine(in, p)
 	case want != "":
@@ -71,6 +73,33 @@ func stopEngine(in Input, p *Plan) {
 		e.Spec.DesireState = longhorn.DesireStateStopped
 		p.UpdateEngine = e
 	}
+}
+
+// isResumable tells whether a stop can be taken back: the volume is wanted again where and as its engine runs, and the engine's node has
+// refused to stop it.
+//
+//	engine that was asked to stop      wanted again on its node
+//	refused: its device is in use      goes on, under the generation and session that it has
+//	may be ending                      is stopped first, then started anew, under the next generation
+//	failed                             is ended first, then started anew, under the next generation
+//	unknown, or its node is down       is left as it is until the node answers, or the leader has raised its generation
+//
+// The node tries the stop again every few seconds. If the device's users let go of it just before the resumption reaches the node, the
+// engine ends though it is wanted: then it is EngineGone, and started anew under the next generation. No user loses a device by that.
+func isResumable(in Input) bool {
+	e := in.Engine
+	return !isWanted(e) && e.DeletionTimestamp == nil && e.Status.CurrentState == longhorn.InstanceStateStopping &&
+		types.IsConditionTrue(e.Status.Conditions, types.ConditionDeviceInUse) &&
+		in.Volume.Spec.NodeID == e.Spec.NodeID && in.Volume.Spec.DisableFrontend == e.Spec.DisableFrontend && !in.Nodes[e.Spec.NodeID].Down
+}
+
+// resumeEngine takes the stop of an engine back, with the replicas that it has: they were not stopped, for it was not.
+func resumeEngine(in Input, p *Plan) {
+	e := in.Engine.DeepCopy()
+	e.Spec.DesireState = longhorn.DesireStateRunning
+	p.UpdateEngine = e
+	p.Status.State = longhorn.VolumeStateAttaching
+	attaching(in, p, types.ReasonWaitingForEngine, "the engine goes on on node "+e.Spec.NodeID+", for its device is in use and the volume is wanted there again")
 }
 
 // requestRemount asks pods that still hold the dead engine's device to mount the new one, if the volume is still said to be attached
