@@ -19,6 +19,13 @@ type growable struct {
 	*host
 	grown  []string
 	refuse error
+	// onlyOffline refuses to grow what is mounted, as a kernel does without CAP_SYS_RESOURCE.
+	onlyOffline bool
+	// checks are the e2fsck calls; damaged is what they answer.
+	checks  []string
+	damaged error
+	// onGrow is called while a file system grows.
+	onGrow func()
 }
 
 func newGrowable(t *testing.T) (*growable, *nodeServer) {
@@ -33,7 +40,18 @@ func newGrowable(t *testing.T) (*growable, *nodeServer) {
 					}
 					if cmd == "resize2fs" {
 						g.grown = append(g.grown, strings.Join(args, " "))
+						if g.onGrow != nil {
+							g.onGrow()
+						}
+						if g.onlyOffline && len(g.mounter.MountPoints) > 0 {
+							return []byte("Permission denied"), nil, &testingexec.FakeExitError{Status: 1}
+						}
 						return nil, nil, g.refuse
+					}
+					if cmd == "e2fsck" {
+						g.checks = append(g.checks, strings.Join(args, " "))
+						assert.Empty(t, g.mounter.MountPoints, "checked while it is mounted")
+						return nil, nil, g.damaged
 					}
 					return nil, nil, nil
 				}},
@@ -61,10 +79,10 @@ func TestNodeExpandVolume(t *testing.T) {
 		as       *csipb.VolumeCapability
 		required int64
 		code     codes.Code
-		grown    int
+		grown    int // times, of the two calls
 	}{
-		{name: "staged → the file system grows", given: isStaged, as: fsys, required: 64 << 20, grown: 1},
-		{name: "no size asked for → it grows as well", given: isStaged, as: fsys, grown: 1},
+		{name: "staged → the file system grows", given: isStaged, as: fsys, required: 64 << 20, grown: 2},
+		{name: "no size asked for → it grows as well", given: isStaged, as: fsys, grown: 2},
 		{name: "the device is smaller still → refused, to be asked again", given: isStaged, as: fsys, required: 66 << 20, code: codes.Unavailable},
 		{name: "nothing mounted → not found", given: func(_ *testing.T, g *growable, _ *nodeServer) { g.attach("pvc-1", 7) }, as: fsys, code: codes.NotFound},
 		{
@@ -77,7 +95,21 @@ func TestNodeExpandVolume(t *testing.T) {
 			},
 			as: fsys, code: codes.Unavailable,
 		},
-		{name: "the tool fails → internal", given: func(t *testing.T, g *growable, s *nodeServer) { isStaged(t, g, s); g.refuse = refused }, as: fsys, code: codes.Internal, grown: 1},
+		{name: "it cannot grow → the one code after which the kubelet mounts it all the same", given: func(t *testing.T, g *growable, s *nodeServer) { isStaged(t, g, s); g.refuse = refused }, as: fsys, code: codes.FailedPrecondition, grown: 2},
+		{
+			name: "its device went away while it grew → refused, to be asked again",
+			given: func(t *testing.T, g *growable, s *nodeServer) {
+				isStaged(t, g, s)
+				g.refuse, g.onGrow = refused, func() {
+					g.mu.Lock()
+					defer g.mu.Unlock()
+					g.numbers["/dev/old"] = 7
+					g.mounter.MountPoints[0].Device = "/dev/old"
+					g.numbers[g.device("pvc-1")] = 8
+				}
+			},
+			as: fsys, code: codes.Unavailable, grown: 1,
+		},
 		{name: "block → there is nothing to grow", given: func(_ *testing.T, g *growable, _ *nodeServer) { g.attach("pvc-1", 7) }, as: blockOf(writer), required: 64 << 20},
 		{name: "block, still smaller → refused", given: func(_ *testing.T, g *growable, _ *nodeServer) { g.attach("pvc-1", 7) }, as: blockOf(writer), required: 66 << 20, code: codes.Unavailable},
 		{name: "block, not attached → refused", given: func(*testing.T, *growable, *nodeServer) {}, as: blockOf(writer), code: codes.Unavailable},
@@ -94,7 +126,7 @@ func TestNodeExpandVolume(t *testing.T) {
 					assert.Equal(t, int64(64<<20), size)
 				}
 			}
-			assert.Len(t, g.grown, 2*c.grown)
+			assert.Len(t, g.grown, c.grown)
 		})
 	}
 }
@@ -123,6 +155,36 @@ func TestStageGrowsTheFileSystem(t *testing.T) {
 	assert.Len(t, g.grown, 2, "a call that came to no end is repeated")
 	g.refuse = &testingexec.FakeExitError{Status: 1}
 	isStaged(t, g, s) // its data is there
+	assert.Empty(t, g.checks, "what is staged is not taken off to grow: pods may use it")
+}
+
+// An ext4 that the kernel does not grow while it is mounted grows unmounted, before a pod has it.
+func TestStageGrowsUnmountedWhatCannotGrowMounted(t *testing.T) {
+	exit := func(code int) error { return &testingexec.FakeExitError{Status: code} }
+	for _, c := range []struct {
+		name   string
+		given  func(g *growable)
+		fsType string
+		grown  int // calls of resize2fs
+		checks int
+	}{
+		{"it is sound → it grows unmounted", func(g *growable) { g.onlyOffline = true }, "ext4", 2, 1},
+		{"the check corrects something → it grows", func(g *growable) { g.onlyOffline, g.damaged = true, exit(1) }, "ext4", 2, 1},
+		{"the check leaves damage → it stays as it is", func(g *growable) { g.onlyOffline, g.damaged = true, exit(4) }, "ext4", 1, 1},
+		{"it cannot grow unmounted either → it stays as it is", func(g *growable) { g.refuse = exit(1) }, "ext4", 2, 1},
+		{"it grows mounted → it is not taken off", func(*growable) {}, "ext4", 1, 0},
+		{"xfs → it grows mounted only", func(g *growable) { g.onlyOffline = true }, "xfs", 1, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			g, s := newGrowable(t)
+			c.given(g)
+			g.attach("pvc-1", 7)
+			wantCode(t, "stage", g.stage(s, "pvc-1", capabilityOf(multiWriter, c.fsType)), codes.OK)
+			assert.Len(t, g.grown, c.grown)
+			assert.Len(t, g.checks, c.checks)
+			assert.Len(t, g.mounter.MountPoints, 1, "it is mounted, once")
+		})
+	}
 }
 
 func TestStageLeavesAReadOnlyFileSystem(t *testing.T) {

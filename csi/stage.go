@@ -19,6 +19,7 @@ type mounter interface {
 	FormatAndMount(f mount.Filesystem) error
 	DeviceSize(device string) (int64, error)
 	Grow(device, target string) error
+	GrowOffline(device string) error
 	BindDirectory(source, target string, options []string) error
 	BindFile(source, target string, options []string) error
 	Unmount(path string) error
@@ -76,7 +77,7 @@ type staging struct {
 // the answer is Unavailable until the volume is attached anew.
 //
 // A volume may have been expanded while it was detached, so stage lets the file system fill
-// its device each time.
+// its device each time; see mountStaged.
 func (n *node) stage(s staging) error {
 	if s.share != nil {
 		return n.stageShare(s)
@@ -105,10 +106,7 @@ func (n *node) stage(s staging) error {
 	case s.capability.block:
 		err = n.mounts.BindFile(device, target, nil)
 	default:
-		err = n.mounts.FormatAndMount(mount.Filesystem{
-			Device: device, Target: target, Type: s.capability.fsType,
-			Options: s.capability.mountFlags, MkfsOptions: s.mkfs, MkfsRefused: s.mkfsRefused,
-		})
+		err = n.mountStaged(s, device)
 	}
 	if err != nil && errors.Is(err, s.mkfsRefused) {
 		return status.Errorf(codes.InvalidArgument, "staging volume %s: %v", s.volume, err)
@@ -116,7 +114,6 @@ func (n *node) stage(s staging) error {
 	if err != nil {
 		return status.Errorf(codes.Internal, "staging volume %s: %v", s.volume, err)
 	}
-	n.growStaged(s, device)
 	n.log.WithFields(logrus.Fields{"volume": s.volume, "path": target}).Info("Staged volume")
 	return nil
 }

@@ -19,7 +19,7 @@ import (
 // TestRealDevice formats and mounts a loop device with the real commands, in a mount
 // namespace of its own that ends with it.
 func TestRealDevice(t *testing.T) {
-	for _, command := range []string{"losetup", "blkid", "fsck", "mkfs.ext4", "mkfs.xfs", "mount", "umount", "cp"} {
+	for _, command := range []string{"losetup", "blkid", "e2fsck", "fsck", "resize2fs", "mkfs.ext4", "mkfs.xfs", "mount", "umount", "cp"} {
 		if _, err := exec.LookPath(command); err != nil {
 			mountns.Missing(t, command+" (util-linux, e2fsprogs, xfsprogs, coreutils)")
 		}
@@ -34,6 +34,7 @@ func TestRealDevice(t *testing.T) {
 	t.Run("a device is bound and unbound", func(t *testing.T) { boundDevice(t, s, device, dir) })
 	t.Run("a mount in use is detached, and refused to be unmounted", func(t *testing.T) { detachedInUse(t, s, device, dir) })
 	t.Run("xfs is mounted anew while its mount of a former device lives", func(t *testing.T) { xfsOnAnotherDevice(t, s, dir) })
+	t.Run("an unmounted ext4 grows", func(t *testing.T) { offlineGrowth(t, s, dir) })
 	t.Run("a device whose backing went away is dead", func(t *testing.T) { deadDevice(t, s, device) })
 }
 

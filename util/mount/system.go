@@ -22,6 +22,7 @@ var ErrUnreadable = errors.New("device cannot be read")
 const maxStacked = 16
 
 const (
+	typeExt4     = "ext4"
 	typeXFS      = "xfs"
 	optionNoUUID = "nouuid"
 )
@@ -63,7 +64,7 @@ type System struct {
 }
 
 // Commands are what a System calls, by the path of its process.
-var Commands = []string{"blkid", "fsck", "mkfs.ext4", "mkfs.xfs", "mount", "resize2fs", "umount", "xfs_growfs"}
+var Commands = []string{"blkid", "e2fsck", "fsck", "mkfs.ext4", "mkfs.xfs", "mount", "resize2fs", "umount", "xfs_growfs"}
 
 // New makes a System for the node that this process sees: its mount namespace, and the Commands on its path.
 func New() *System {
