@@ -294,6 +294,11 @@ func (f facts) untilSettled() time.Duration {
 	return min(types.Until(f.localAt, localRestless, f.now), types.Until(f.attachedAt, localStay, f.now))
 }
 
+// movedSinceLocal tells whether the volume was attached where it is after the last local replica was made. If it was
+// not, that replica is meant for this place, and missing because the cache does not show it yet, or because it went.
+// Stored times have the format RFC 3339 in UTC, which sorts by time.
+func (f facts) movedSinceLocal() bool { return f.localAt != "" && f.attachedAt > f.localAt }
+
 // awaits tells whether a replica that is no member may still fill the place of another one,
 // and how long to wait for that at most; 0: without limit. A member that does not serve is
 // about to be left out, and then has its own prospects. A member whose node was removed may

@@ -45,7 +45,7 @@ func nextStep(in Input, c copies, degradedSince string) Step {
 	if t.Add != nil {
 		s.Make, s.Scheduled = place(in, f, *t.Add)
 		s.MakesLocal = s.Make != nil && t.Add.Why == whyLocal
-	} else if f.consumer != "" && f.localCopy() == "" && f.untilSettled() > 0 {
+	} else if f.consumer != "" && f.localCopy() == "" && f.movedSinceLocal() && f.untilSettled() > 0 {
 		s.Scheduled = settles(f)
 	}
 	asked := askedFor(in, f, t)

@@ -96,6 +96,16 @@ func TestOnlyAWaitForALocalCopyIsSaid(t *testing.T) {
 		in.Volume.Status.CurrentNodeID = in.Engine.Spec.NodeID
 		return in
 	}
+	madeHere := func(in Input) Input { // the local replica was made where the volume is attached, and the cache lacks it
+		in = moved(in)
+		in.Volume.Status.LastLocalReplicaAt = in.Volume.Status.AttachedAt
+		return in
+	}
+	lost := func(in Input) Input {
+		in = moved(in)
+		in.Volume.Status.AttachedAt, in.Volume.Status.LastLocalReplicaAt = ago(2*time.Minute), ago(time.Minute)
+		return in
+	}
 	disabled := func(in Input) Input {
 		in.Volume.Spec.DataLocality = longhorn.DataLocalityDisabled
 		return in
@@ -105,11 +115,13 @@ func TestOnlyAWaitForALocalCopyIsSaid(t *testing.T) {
 		reason string
 		after  time.Duration
 	}{
-		"none is local → said":                    {moved(usedOn("d", served(2, member, member))), types.ReasonLocalReplicaWaits, 4 * time.Minute},
-		"one is local → nothing to wait for":      {moved(usedOn("a", served(2, member, member))), "", 0},
-		"one is becoming local → the same":        {moved(usedOn("c", served(2, member, member, all(fresh, asked, tried, shows(longhorn.ReplicaModeWO))))), "", 0},
-		"none is wanted there → the same":         {disabled(moved(usedOn("d", served(2, member, member)))), "", 0},
-		"one is evicted, no place → that is said": {moved(usedOn("d", onNodes(2, evictedDisks(served(2, member, all(member, evicted)))))), types.ReasonEvictionFailed, 0},
+		"none is local → said":                       {moved(usedOn("d", served(2, member, member))), types.ReasonLocalReplicaWaits, 4 * time.Minute},
+		"made here at once, not seen yet → not said": {madeHere(usedOn("d", served(2, member, member))), "", 4 * time.Minute},
+		"made here later, gone since → not said":     {lost(usedOn("d", served(2, member, member))), "", 3 * time.Minute},
+		"one is local → nothing to wait for":         {moved(usedOn("a", served(2, member, member))), "", 0},
+		"one is becoming local → the same":           {moved(usedOn("c", served(2, member, member, all(fresh, asked, tried, shows(longhorn.ReplicaModeWO))))), "", 0},
+		"none is wanted there → the same":            {disabled(moved(usedOn("d", served(2, member, member)))), "", 0},
+		"one is evicted, no place → that is said":    {moved(usedOn("d", onNodes(2, evictedDisks(served(2, member, all(member, evicted)))))), types.ReasonEvictionFailed, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := plan(tc.in)
