@@ -18,8 +18,8 @@ const (
 	unreadyLimit = 15 * time.Second
 	// endLimit is how long after the grace of its deletion a pod may still be there before nobody waits for its end any more.
 	endLimit = time.Minute
-	// steady is how long a pod must have served for its share's earlier failures to be forgotten.
-	steady = 10 * time.Minute
+	// steady is how long a pod must have served at least for its share's earlier failures to be forgotten; see steadyAfter.
+	steady = 30 * time.Second
 	// firstDelay and maxDelay bound how long a share waits after its second failure, and after many.
 	firstDelay, maxDelay = time.Second, 2 * time.Minute
 )
@@ -209,6 +209,10 @@ func delayAfter(failures int) time.Duration {
 	return min(maxDelay, firstDelay<<min(failures-2, 10))
 }
 
+// steadyAfter is how long a pod must have served for so many failures before it to be forgotten: as long as clients waited for it. A share
+// whose nodes die minutes apart is not one that cannot serve, and its clients must not wait for each death.
+func steadyAfter(failures int) time.Duration { return max(steady, delayAfter(failures)) }
+
 // follow tells how a pod that has not ended fares, and has the volume attached on its node.
 func (in Input) follow(p *Plan) {
 	pod := in.Pod
@@ -227,7 +231,7 @@ func (in Input) follow(p *Plan) {
 		}
 		p.is(longhorn.ShareManagerStateRunning, types.ReasonPodRunning, fmt.Sprintf("it serves on node %s", pod.Spec.NodeName), in.Now)
 		if p.Status.Failures > 0 {
-			if left := since.Add(steady).Sub(in.Now); left > 0 {
+			if left := since.Add(steadyAfter(p.Status.Failures)).Sub(in.Now); left > 0 {
 				p.After = left
 			} else {
 				p.Status.Failures, p.Status.FailedAt = 0, ""
