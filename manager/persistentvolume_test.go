@@ -81,7 +81,8 @@ func TestCreatePersistentVolumeRefuses(t *testing.T) {
 		"a volume that is not there": {nil, PersistentVolumeRequest{}, ErrNotFound, `volume "vol" does not exist`},
 		"a name that is taken": {
 			[]runtime.Object{detachedVolume("vol"), released(func(pv *corev1.PersistentVolume) { pv.Spec.CSI.VolumeHandle = "other" })},
-			PersistentVolumeRequest{Name: "pv-1"}, ErrConflict, `persistentVolume "pv-1" exists already`,
+			PersistentVolumeRequest{Name: "pv-1"},
+			ErrConflict, `persistentVolume "pv-1" exists already`,
 		},
 	}
 	for name, c := range cases {

@@ -13,7 +13,8 @@ func TestServersAreThoseBelowADirectory(t *testing.T) {
 	nfs := func(path, source string) Entry { return Entry{Path: path, Type: "nfs4", Source: source} }
 	s := NewWith(mountutils.NewFakeMounter(nil), nil, &stacked{table: []Entry{
 		nfs("/kubelet/csi/driver/b/globalmount", "10.96.0.9:/b"), nfs("/kubelet/csi/driver/a/globalmount", "10.96.0.8:/a"), nfs("/kubelet/csi/driver/a/bound", "10.96.0.8:/a"),
-		nfs("/kubelet/csi/driver-of-others/c/globalmount", "10.96.0.7:/c"), nfs("/home", "10.96.0.6:/home"), {Path: "/kubelet/csi/driver/d", Type: "ext4", Source: "/dev/longhorn/d"},
+		nfs("/kubelet/csi/driver-of-others/c/globalmount", "10.96.0.7:/c"), nfs("/home", "10.96.0.6:/home"),
+		{Path: "/kubelet/csi/driver/d", Type: "ext4", Source: "/dev/longhorn/d"},
 	}})
 	servers, err := s.Servers("/kubelet/csi/driver")
 	require.NoError(t, err)
