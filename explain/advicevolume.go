@@ -53,6 +53,9 @@ var volumeAdvice = map[cause]advice{
 	}, false},
 	{KindVolume, types.ConditionEvictionWaits, types.ReasonVolumeDetached}: {Warning, "replicas of volume {volume} are to leave their disks, and cannot while the volume is detached", []Step{attachOnce}, false},
 	{KindVolume, types.ConditionCopiesMissing, types.ReasonVolumeDetached}: {Warning, "volume {volume} is detached with fewer good copies than asked for", []Step{attachOnce, seeCopies}, false},
+	{KindVolume, types.ConditionCopiesUnreachable, types.ReasonNodeDown}: {Broken, "volume {volume} cannot be served: all its good copies are on nodes that are down", []Step{
+		{"Bring back the nodes that the message names: the volume starts by itself", "kubectl longhorn explain node {copynode}"}, seeCopies,
+	}, false},
 	{KindVolume, types.ConditionDeviceInUse, ""}: {Warning, "volume {volume} is to be detached, and its device is in use", []Step{
 		{"End the processes that the message names, on the node", "lsof /dev/longhorn/{volume}; findmnt -S /dev/longhorn/{volume}"},
 	}, false},

@@ -175,6 +175,13 @@ func TestVolumesWhoseDataIsInDangerAreExplained(t *testing.T) {
 			object: "volume v", severity: Warning, reason: types.ReasonVolumeDetached, what: "fewer good copies", why: "1 of the 3", command: "longhornvolume=v",
 		},
 		{
+			name: "its only copy is on a node that is down → bring that back", ask: "volume v",
+			change: func(w *world) {
+				w.volumeSays(types.ConditionCopiesUnreachable, longhorn.ConditionTrue, types.ReasonNodeDown, "node n1, which has its only good copy, does not answer")
+			},
+			object: "volume v", severity: Broken, reason: types.ReasonNodeDown, what: "on nodes that are down", why: "node n1, which has its only", command: "explain node n1",
+		},
+		{
 			name: "its volume is gone → an orphan", ask: "all",
 			change: func(w *world) {
 				w.Replicas = append(w.Replicas, build.PlacedReplica("old-r-1", "old", "n9", "uuid-n9"))

@@ -50,6 +50,9 @@ const (
 	// Volume: it is detached, and has fewer good copies than asked for; the message names them. Others are
 	// rebuilt by an engine alone, so when the volume is attached.
 	ConditionCopiesMissing = "CopiesMissing"
+	// Volume: it is attached or shall be, and all its good copies are on nodes that are down; the message names these. It starts by itself
+	// when they return.
+	ConditionCopiesUnreachable = "CopiesUnreachable"
 	// Volume and engine: the volume shall be detached, and its device is in use; the message names the
 	// users as far as the node knows them.
 	ConditionDeviceInUse = "DeviceInUse"
@@ -217,7 +220,7 @@ const (
 	ReasonPodFailed   = "Failed"
 	ReasonPodNotFound = "NotFound"
 	ReasonPodDeleting = "Deleting"
-	// InstanceManager PodReady, Unknown: the leader says so, for no daemon there can.
+	// InstanceManager PodReady, Unknown: the leader says so, for no daemon there can. Also the reason of a volume's CopiesUnreachable.
 	ReasonNodeDown = "NodeDown"
 	// InstanceManager Drainable. LastReplica is a deleted replica's Removable too.
 	ReasonEngineRuns  = "EngineRuns"

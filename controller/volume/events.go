@@ -53,6 +53,10 @@ func transitions(in Input, next *longhorn.VolumeStatus) []Event {
 	if is.Status == longhorn.ConditionTrue && was.Message != is.Message {
 		add(corev1.EventTypeWarning, types.ConditionCopiesMissing, "volume %s is detached: %s", v.Name, is.Message)
 	}
+	was, is = types.FindCondition(old.Conditions, types.ConditionCopiesUnreachable), types.FindCondition(next.Conditions, types.ConditionCopiesUnreachable)
+	if is.Status == longhorn.ConditionTrue && was.Message != is.Message {
+		add(corev1.EventTypeWarning, types.ConditionCopiesUnreachable, "volume %s: %s", v.Name, is.Message)
+	}
 	if old.Robustness != next.Robustness {
 		switch next.Robustness {
 		case longhorn.VolumeRobustnessHealthy:

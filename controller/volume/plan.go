@@ -171,6 +171,7 @@ func plan(in Input) Plan {
 	expand(in, &p)
 	evictionWaits(in, &p)
 	copiesMissing(in, &p)
+	copiesUnreachable(in, &p)
 	mirrorInUse(in, &p.Status)
 	p.Events = append(p.Events, transitions(in, &p.Status)...)
 	return p

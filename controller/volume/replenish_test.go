@@ -96,7 +96,8 @@ func TestRobustness(t *testing.T) {
 		{name: "still degraded → since then", in: served(2, member, once(0)), was: longhorn.VolumeRobustnessDegraded, degradedAt: ago(long), want: longhorn.VolumeRobustnessDegraded, wantDegraded: ago(long)},
 		{name: "attached anew, still degraded → since then", in: served(2, member, once(0)), was: longhorn.VolumeRobustnessUnknown, degradedAt: ago(long), want: longhorn.VolumeRobustnessDegraded, wantDegraded: ago(long), wantEvent: types.EventDegraded},
 		{name: "the engine's process is gone, which its node has not said yet → unknown", in: served(1, all(member, replaced)), was: longhorn.VolumeRobustnessHealthy, want: longhorn.VolumeRobustnessUnknown},
-		{name: "the engine's node does not answer → unknown", in: served(1, all(member, away)), was: longhorn.VolumeRobustnessHealthy, want: longhorn.VolumeRobustnessUnknown},
+		{name: "the engine's node does not answer → unknown", in: served(2, all(member, away), member), was: longhorn.VolumeRobustnessHealthy, want: longhorn.VolumeRobustnessUnknown},
+		{name: "the engine's node does not answer, and has the only copy → unknown, and said", in: served(1, all(member, away)), was: longhorn.VolumeRobustnessHealthy, want: longhorn.VolumeRobustnessUnknown, wantEvent: types.ConditionCopiesUnreachable},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			tc.in.Volume.Status.Robustness, tc.in.Volume.Status.LastDegradedAt = tc.was, tc.degradedAt

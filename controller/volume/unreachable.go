@@ -1,0 +1,57 @@
+package volume
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// copiesUnreachable says of a volume that is wanted somewhere that all its good copies are on nodes that are down. Its state may stay
+// attached, for its engine may run still, so nothing else would name the nodes to bring back.
+func copiesUnreachable(in Input, p *Plan) {
+	text := ""
+	if in.Volume.Spec.NodeID != "" {
+		text = unreachable(in)
+	}
+	switch {
+	case text != "":
+		setCondition(p, in.Now, types.ConditionCopiesUnreachable, longhorn.ConditionTrue, types.ReasonNodeDown, text)
+	case types.IsConditionTrue(p.Status.Conditions, types.ConditionCopiesUnreachable):
+		setCondition(p, in.Now, types.ConditionCopiesUnreachable, longhorn.ConditionFalse, "", "")
+	}
+}
+
+// unreachable names the nodes that have the good copies, if all of these are down; "": one is not, or none of them can come back.
+//
+//	member of the last epoch                      its node
+//	failed, deleted, or on a node that is gone    cannot help as it is
+//	on a node that is down                        is named: the copy is there again with it
+//	any other                                     the volume has a good copy at hand: nothing is said
+func unreachable(in Input) string {
+	if in.Engine.Status.Epoch == nil {
+		return "" // no data yet
+	}
+	var nodes []string
+	for _, r := range in.Replicas {
+		node := in.Nodes[r.Spec.NodeID]
+		switch {
+		case !slices.Contains(in.Engine.Status.Epoch.Members, r.Name), !types.Stays(r), node.Gone,
+			r.Status.CurrentState == longhorn.InstanceStateError:
+		case node.Down:
+			nodes = append(nodes, r.Spec.NodeID)
+		default:
+			return ""
+		}
+	}
+	slices.Sort(nodes)
+	switch nodes = slices.Compact(nodes); len(nodes) {
+	case 0:
+		return ""
+	case 1:
+		return fmt.Sprintf("node %s, which has its only good copy, does not answer; the volume starts by itself when the node returns", nodes[0])
+	}
+	return fmt.Sprintf("nodes %s, which have its only good copies, do not answer; the volume starts by itself when they return", strings.Join(nodes, ", "))
+}
