@@ -91,7 +91,7 @@ func volumeKind(m *manager.Manager) kind {
 				if err != nil {
 					return nil, err
 				}
-				return answerVolume(ctx, m)(m.ExpandVolume(ctx, id, string(in.Size)))
+				return answerVolume(ctx, m)(m.ExpandVolume(ctx, id, manager.ExpandRequest{Size: string(in.Size), MustFit: in.MustFit}))
 			}},
 			{actionCancelExpansion, "empty", func(ctx context.Context, id string, body []byte) (v1.Object, error) {
 				if _, err := decodeInput[v1.Empty](body); err != nil {

@@ -33,7 +33,9 @@ func expandedSize(r *csipb.CapacityRange, c capability) (int64, error) {
 //
 // The resizer takes OutOfRange as final: nothing is under way, and the claim may ask for less. So before
 // expand gives that answer, it takes back what it asked for. If that does not work, since the expansion has
-// begun after all, the answer becomes Aborted, after which the resizer asks again for the same size.
+// begun after all, the answer becomes Aborted, after which the resizer asks again for the same size. Mostly
+// the manager knows that there is no room and refuses, so nothing is to be taken back; a manager of an earlier
+// release does not.
 func (c *controller) expand(ctx context.Context, name string, size, limit int64) (Volume, error) {
 	v, err := c.volumes.Volume(ctx, name)
 	if err != nil {
@@ -45,7 +47,9 @@ func (c *controller) expand(ctx context.Context, name string, size, limit int64)
 	case limit > 0 && v.SizeBytes > limit:
 		return v, status.Errorf(codes.OutOfRange, "expanding volume %s: it has %d bytes, more than the limit %d", name, v.SizeBytes, limit)
 	case v.SizeBytes < size:
-		if err := c.volumes.Expand(ctx, name, size); err != nil {
+		if err := c.volumes.Expand(ctx, name, size); errors.Is(err, ErrInsufficientStorage) {
+			return v, status.Errorf(codes.OutOfRange, "expanding volume %s to %d bytes: %v", name, size, err)
+		} else if err != nil {
 			return v, fmt.Errorf("expanding volume %s: %w", name, err)
 		}
 		c.log.WithFields(logrus.Fields{"volume": name, "sizeBytes": size}).Info("Asked for the volume to be expanded")

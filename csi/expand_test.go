@@ -1,6 +1,7 @@
 package csi
 
 import (
+	"fmt"
 	"testing"
 	"testing/synctest"
 
@@ -86,6 +87,14 @@ func TestControllerExpandVolume(t *testing.T) {
 			name:  "a node of an earlier release → asked again later",
 			given: func(f *fakeService) { f.edit(testVolume, attached); onLook(f, 3, held("NodeCannotGrow")) },
 			as:    fsys, code: codes.DeadlineExceeded, text: "disk d of node n: no", calls: []string{ask},
+		},
+		{
+			name: "the manager finds no room → out of range, nothing to take back",
+			given: func(f *fakeService) {
+				f.edit(testVolume, attached)
+				f.fail[ask] = fmt.Errorf("disk d of node n: no: %w", ErrInsufficientStorage)
+			},
+			as: fsys, code: codes.OutOfRange, text: "disk d of node n: no", calls: []string{ask},
 		},
 		{name: "no volume → not found", given: func(*fakeService) {}, as: fsys, code: codes.NotFound},
 		{name: "being deleted → not found", given: func(f *fakeService) { f.edit(testVolume, volumeIn("deleting", "")) }, as: fsys, code: codes.NotFound},

@@ -153,7 +153,14 @@ func (m *manager) Detach(ctx context.Context, volume, ticketID string) error {
 }
 
 func (m *manager) Expand(ctx context.Context, volume string, sizeBytes int64) error {
-	_, err := m.api.ExpandVolume(ctx, volume, v1.ExpandInput{Size: v1.Quantity(strconv.FormatInt(sizeBytes, 10))})
+	in := v1.ExpandInput{Size: v1.Quantity(strconv.FormatInt(sizeBytes, 10)), MustFit: true}
+	_, err := m.api.ExpandVolume(ctx, volume, in)
+	if errors.Is(err, client.ErrInvalid) {
+		// A manager of an earlier release does not know mustFit, and refuses keys that it does not know. What
+		// is wrong with the size is refused again.
+		in.MustFit = false
+		_, err = m.api.ExpandVolume(ctx, volume, in)
+	}
 	return classify(err)
 }
 

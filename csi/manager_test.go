@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -147,6 +148,42 @@ func TestManagerErrorsGetTheCodesThatCallersActOn(t *testing.T) {
 			if err != nil && c.text != "" {
 				checkError(t, err, c.text)
 			}
+		})
+	}
+}
+
+// A manager of an earlier release refuses the key mustFit; then it is asked without it. What is wrong with the size
+// stays wrong, and what does not fit is not asked for again without the key: it would wait for room.
+func TestManagerAsksForRoomToGrow(t *testing.T) {
+	refuse := func(status int, code, message string) restAnswer {
+		return restAnswer{status, `{"type":"error","status":422,"code":"` + code + `","message":"` + message + `"}`}
+	}
+	with, without := `{"size":"134217728","mustFit":true}`, `{"size":"134217728"}`
+	for name, c := range map[string]struct {
+		answers map[string]restAnswer // by body
+		asked   []string
+		err     error
+	}{
+		"there is room → asked once":               {map[string]restAnswer{with: {200, attachedVolume}}, []string{with}, nil},
+		"there is none → insufficient":             {map[string]restAnswer{with: refuse(422, "Insufficient Storage", "disk d of node n: no")}, []string{with}, ErrInsufficientStorage},
+		"an earlier release → asked without it":    {map[string]restAnswer{with: refuse(422, "", "mustFit: is no key of this action; it has size"), without: {200, attachedVolume}}, []string{with, without}, nil},
+		"the size is invalid → invalid both times": {map[string]restAnswer{with: refuse(422, "", "size"), without: refuse(422, "", "size")}, []string{with, without}, ErrInvalid},
+		"it cannot be expanded now → asked once":   {map[string]restAnswer{with: refuse(409, "", "faulted")}, []string{with}, ErrConflict},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var asked []string
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+				body, _ := io.ReadAll(req.Body)
+				asked = append(asked, strings.TrimSpace(string(body)))
+				a := c.answers[asked[len(asked)-1]]
+				w.WriteHeader(a.status)
+				_, _ = io.WriteString(w, a.body)
+			}))
+			defer server.Close()
+			m, err := NewManager(server.URL+"/v1", nil)
+			require.NoError(t, err)
+			require.ErrorIs(t, m.Expand(t.Context(), "pvc-1", 128<<20), c.err)
+			assert.Equal(t, c.asked, asked)
 		})
 	}
 }

@@ -34,6 +34,7 @@ type VolumeService interface {
 	// Detach takes a ticket back. A missing ticket must succeed.
 	Detach(ctx context.Context, volume, ticketID string) error
 	// Expand must not wait for the volume to have the size. The size that it was asked to have already must succeed.
+	// ErrInsufficientStorage: the disks of its replicas have no room, and nothing was asked for.
 	Expand(ctx context.Context, volume string, sizeBytes int64) error
 	// CancelExpansion takes back what has not begun; ErrConflict: it has, or there is none.
 	CancelExpansion(ctx context.Context, volume string) error

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/scheduler"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
@@ -33,6 +34,14 @@ type ClaimStore interface {
 	CreateClaim(ctx context.Context, claim *corev1.PersistentVolumeClaim) error
 }
 
+// ExpandRequest is what a volume is asked to become.
+type ExpandRequest struct {
+	// Size is a number of bytes, or a quantity such as 10Gi.
+	Size string
+	// MustFit: ExpandVolume changes nothing if the disks of the replicas have no room now.
+	MustFit bool
+}
+
 // ExpandVolume asks for a volume to be made larger, and does not wait for it. A size that it has, or was
 // asked to have, is no error. Where a claim is bound to the volume and requests less, ExpandVolume has the
 // claim request the size and changes nothing else: the claim's resizer comes back with it, and the claim
@@ -42,8 +51,11 @@ type ClaimStore interface {
 //	it is not, or there is no claim                     ► spec.size
 //
 // It fails with *Invalid where the size breaks a rule, and with ErrConflict where the volume's state, or the
-// claim's StorageClass, stands against it. Whether there is room is found later: see condition Expanded.
-func (m *Manager) ExpandVolume(ctx context.Context, name, size string) (VolumeView, error) {
+// claim's StorageClass, stands against it. What has no room now is asked for all the same, and waits: see
+// condition Expanded. With MustFit it fails with ErrInsufficient then, and nothing is written. That there is
+// room is no promise: the volume controller asks again before it begins.
+func (m *Manager) ExpandVolume(ctx context.Context, name string, req ExpandRequest) (VolumeView, error) {
+	size := req.Size
 	if size == "" {
 		return VolumeView{}, &Invalid{Field: "size", Rule: "must be given"}
 	}
@@ -60,12 +72,43 @@ func (m *Manager) ExpandVolume(ctx context.Context, name, size string) (VolumeVi
 		case v.Status.Robustness == longhorn.VolumeRobustnessFaulted:
 			return conflict("volume %q cannot be expanded: volume is faulted", name)
 		}
+		if req.MustFit {
+			if err := m.checkGrowth(v, wanted); err != nil {
+				return err
+			}
+		}
 		done, err := m.growClaims(ctx, v, wanted)
 		if err == nil && !done {
 			v.Spec.Size = wanted
 		}
 		return err
 	})
+}
+
+// checkGrowth refuses a size for which a disk with a replica of the volume has no room, by the rule that the
+// volume controller applies before an expansion begins. Like it, checkGrowth does not ask nodes that are down.
+func (m *Manager) checkGrowth(v *Volume, wanted longhorn.Bytes) error {
+	objects, err := m.clusterObjects()
+	if err != nil {
+		return err
+	}
+	nodes := map[string]*longhorn.Node{}
+	for _, n := range objects.Nodes {
+		nodes[n.Name] = n
+	}
+	delta := map[string]int64{}
+	for _, r := range objects.Replicas {
+		n := nodes[r.Spec.NodeID]
+		if r.Spec.VolumeName != v.Name || r.DeletionTimestamp != nil || types.IsNodeDown(n) {
+			continue
+		}
+		delta[r.Spec.DiskID] += int64(max(0, wanted-r.Spec.VolumeSize))
+	}
+	snapshot := objects.Snapshot(v.Name, scheduler.SettingsOf(m.settings(), &v.Spec))
+	if lack := scheduler.GrowthShortage(snapshot, delta); lack != "" {
+		return &Problem{Class: ErrInsufficient, Text: fmt.Sprintf("volume %q cannot be expanded to %d bytes: %s", v.Name, wanted, lack)}
+	}
+	return nil
 }
 
 // CancelExpansion takes back an expansion that has not begun. Once it has begun, or where there is none, it

@@ -25,6 +25,7 @@ type claimed struct {
 	class   func(*storagev1.StorageClass)
 	fsType  string
 	block   bool
+	more    []runtime.Object
 }
 
 func (c claimed) bench(t *testing.T) *bench {
@@ -50,7 +51,7 @@ func (c claimed) bench(t *testing.T) *bench {
 	if c.block {
 		pv.Spec.VolumeMode = new(corev1.PersistentVolumeBlock)
 	}
-	objects := []runtime.Object{v, class}
+	objects := append([]runtime.Object{v, class}, c.more...)
 	if c.request != "" {
 		objects = append(objects, &corev1.PersistentVolumeClaim{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "data", UID: "uid-data"},
@@ -126,7 +127,7 @@ func TestExpandVolume(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			b := c.given.bench(t)
-			_, err := b.ExpandVolume(t.Context(), "vol", c.size)
+			_, err := b.ExpandVolume(t.Context(), "vol", ExpandRequest{Size: c.size})
 			if c.text != "" {
 				require.EqualError(t, err, c.text)
 				var invalid *Invalid
@@ -135,6 +136,49 @@ func TestExpandVolume(t *testing.T) {
 				} else {
 					require.ErrorAs(t, err, &invalid)
 				}
+			} else {
+				require.NoError(t, err)
+			}
+			volume, request := b.sizes(t)
+			assert.Equal(t, c.volume, volume)
+			assert.Equal(t, c.request, request)
+		})
+	}
+}
+
+// MustFit refuses what the disks of the replicas, of 100 GiB each, have no room for; nothing is written then.
+func TestExpandVolumeMustFit(t *testing.T) {
+	const gib = int64(1 << 30)
+	down := func(n *longhorn.Node) {
+		n.Status.Conditions[0] = longhorn.Condition{Type: types.ConditionReady, Status: longhorn.ConditionFalse, Reason: types.ReasonKubernetesNodeNotReady}
+	}
+	full := build.WithDiskStatus("disk-1", "disk-b", func(d *longhorn.DiskStatus) { d.StorageAvailable = 30 * build.GiB })
+	const lacks = `volume "vol" cannot be expanded to 10737418240 bytes: 9663676416 extra bytes do not fit on disk disk-b (/var/lib/longhorn) of node b: `
+	cases := map[string]struct {
+		given   claimed
+		b       []func(*longhorn.Node) // what is special of node b, where a replica is
+		mustFit bool
+		volume  int64
+		request string
+		text    string // the begin of the refusal
+	}{
+		"there is room → the volume is to grow":                             {claimed{request: "10Gi"}, nil, true, 10 * gib, "10Gi", ""},
+		"no room on one disk → refused":                                     {claimed{request: "10Gi"}, []func(*longhorn.Node){full}, true, gib, "10Gi", lacks},
+		"no room, the claim requests less → refused, and so does the claim": {claimed{request: "1Gi"}, []func(*longhorn.Node){full}, true, gib, "1Gi", lacks},
+		"no room, it may wait for it → the volume is to grow":               {claimed{request: "10Gi"}, []func(*longhorn.Node){full}, false, 10 * gib, "10Gi", ""},
+		"no room on a node that is down → it is not asked":                  {claimed{request: "10Gi"}, []func(*longhorn.Node){full, down}, true, 10 * gib, "10Gi", ""},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			c.given.more = []runtime.Object{
+				build.ReadyNode("a", "disk-a"), build.ReadyNode("b", "disk-b", c.b...),
+				build.PlacedReplica("vol-r-1", "vol", "a", "disk-a"), build.PlacedReplica("vol-r-2", "vol", "b", "disk-b"),
+			}
+			b := c.given.bench(t)
+			_, err := b.ExpandVolume(t.Context(), "vol", ExpandRequest{Size: "10Gi", MustFit: c.mustFit})
+			if c.text != "" {
+				require.ErrorIs(t, err, ErrInsufficient)
+				require.ErrorContains(t, err, c.text)
 			} else {
 				require.NoError(t, err)
 			}

@@ -88,6 +88,7 @@ func (c *Client) DetachVolume(ctx context.Context, name string, in v1.DetachInpu
 
 // ExpandVolume asks for a volume to be made larger and does not wait for it. It may be repeated. A claim that requests less than the
 // size is made to request it first, and the volume stays as it is. ErrInvalid: it has more. ErrConflict: it cannot be expanded now.
+// ErrInsufficient: in.MustFit is set, and a disk has no room.
 func (c *Client) ExpandVolume(ctx context.Context, name string, in v1.ExpandInput) (*v1.Volume, error) {
 	return call[v1.Volume](ctx, c, http.MethodPost, action("volumes", name, "expand"), in)
 }

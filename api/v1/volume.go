@@ -311,6 +311,9 @@ type SalvageInput struct {
 type ExpandInput struct {
 	// Size is what the volume shall have, rounded up to a multiple of 2 MiB; not less than it has.
 	Size Quantity `json:"size"`
+	// MustFit refuses a size for which the disks of the replicas have no room now (code Insufficient Storage);
+	// left out, the expansion waits for room. The CSI driver asks for it.
+	MustFit bool `json:"mustFit,omitempty"`
 }
 
 // ReplicaRemoveInput is the body of the action replicaRemove.
