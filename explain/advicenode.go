@@ -62,10 +62,13 @@ var nodeAdvice = map[cause]advice{
 		{"Mend what the message names; it is tried again by itself", ""}, runDoctor,
 	}, false},
 	{KindNode, types.ConditionDefaultDisksConfigUsed, types.ReasonCreateDefaultDiskSettingOff}: {Info, "the annotation with the default disks of node {node} is not used: the setting create-default-disk-labeled-nodes is off", []Step{
-		{"Turn the setting on, if the annotation shall be used", `kubectl -n {ns} patch lhs create-default-disk-labeled-nodes --type merge -p '{"value":"true"}'`},
+		{"Turn the setting on, if the annotation shall be used; it is read only while the node has no disk", `kubectl -n {ns} patch lhs create-default-disk-labeled-nodes --type merge -p '{"value":"true"}'`},
 	}, false},
 	{KindNode, types.ConditionDefaultDisksConfigUsed, types.ReasonCreateDefaultDiskLabelNotConfig}: {Info, "the annotation with the default disks of node {node} is not used: its label does not say config", []Step{
-		{"Label the node, if the annotation shall be used", "kubectl label --overwrite node {node} node.longhorn.io/create-default-disk=config"},
+		{"Label the node, if the annotation shall be used; it is read only while the node has no disk", "kubectl label --overwrite node {node} node.longhorn.io/create-default-disk=config"},
+	}, false},
+	{KindNode, types.ConditionDefaultDisksConfigUsed, types.ReasonNodeHasDisks}: {Info, "the annotation with the default disks of node {node} is not used: the node has disks already", []Step{
+		{"Add disks to the node itself, if it shall have more", "kubectl -n {ns} edit lhn {node}"},
 	}, false},
 	{KindNode, types.ConditionDefaultNodeTags, types.ReasonDefaultNodeTagsInvalid}: {Warning, "the annotation with the tags of node {node} is refused: it has none of them", []Step{fixAnnotation}, false},
 }

@@ -18,8 +18,8 @@ const (
 	// absent otherwise: when it was applied, nothing is asked for, or the node has disks,
 	// or tags, already.
 	ConditionDefaultDisksConfig = "DefaultDisksConfig"
-	// Node: there is an annotation with default disks, and setting or label do not ask for them. The
-	// condition is there while that is so.
+	// Node: there is an annotation with default disks, and setting or label do not ask for them, or the node
+	// has disks that are not of it. The condition is there while that is so; for information, nothing waits.
 	ConditionDefaultDisksConfigUsed = "DefaultDisksConfigUsed"
 	ConditionDefaultNodeTags        = "DefaultNodeTags"
 	// Node: the kernel offers what serving volumes needs, and what mounting shared ones needs. The latter
@@ -107,6 +107,7 @@ const (
 	// Node DefaultDisksConfigUsed. They are the Events' reasons too.
 	ReasonCreateDefaultDiskSettingOff     = "CreateDefaultDiskSettingOff"
 	ReasonCreateDefaultDiskLabelNotConfig = "CreateDefaultDiskLabelNotConfig"
+	ReasonNodeHasDisks                    = "NodeHasDisks"
 	// Node DefaultNodeTags: the annotation breaks a rule. It is the Event's reason too.
 	ReasonDefaultNodeTagsInvalid = "DefaultNodeTagsInvalid"
 	// Disk Ready and Schedulable.

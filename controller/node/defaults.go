@@ -132,10 +132,14 @@ func noteRefusal(p *defaults.Problems, source defaults.Source, withDisks, withTa
 }
 
 func (c *Controller) decideDefaults(kubeNode *corev1.Node, node *longhorn.Node) defaults.Decision {
+	paths := make([]string, 0, len(node.Spec.Disks))
+	for _, d := range node.Spec.Disks {
+		paths = append(paths, d.Path)
+	}
 	return defaults.Decide(defaults.Input{
 		LabeledOnly: c.labeledOnly(),
 		Labels:      kubeNode.Labels, Annotations: kubeNode.Annotations,
-		HasDisks: hasDisks(node), HasTags: len(node.Spec.Tags) > 0,
+		HasDisks: hasDisks(node), HasTags: len(node.Spec.Tags) > 0, DiskPaths: paths,
 		DefaultDiskDue: node.Annotations[types.AnnotationDefaultDiskDue] != "",
 	})
 }

@@ -485,16 +485,18 @@ func TestADefaultDiskThatIsDueGivesWayToTheUsers(t *testing.T) {
 
 func TestAnAnnotationThatNobodyAsksForIsTold(t *testing.T) {
 	const name = "annotation node.longhorn.io/default-disks-config is not used: "
+	const hasDisks = "the node has disks, and the annotation is read only while it has none" // at /var/lib/longhorn
 	for want, tc := range map[string]struct {
 		label, annotation string
 		on                bool
 		reason, message   string
 	}{
-		"the setting is off → said":              {"config", `[{"path":"/mnt/a"}]`, false, "CreateDefaultDiskSettingOff", name + "setting create-default-disk-labeled-nodes is false; set it to true"},
-		"the label is missing → said":            {"-", `[{"path":"/mnt/a"}]`, true, "CreateDefaultDiskLabelNotConfig", name + "label node.longhorn.io/create-default-disk is missing; set it to config"},
-		"the label asks for another disk → said": {"true", `[{"path":"/mnt/a"}]`, true, "CreateDefaultDiskLabelNotConfig", name + `label node.longhorn.io/create-default-disk is "true"; set it to config`},
-		"both ask for it → nothing":              {"config", `[{"path":"/mnt/a"}]`, true, "", ""},
-		"there is none → nothing":                {"-", "-", false, "", ""},
+		"the setting is off → said":                 {"config", `[{"path":"/mnt/a"}]`, false, "CreateDefaultDiskSettingOff", name + "setting create-default-disk-labeled-nodes is false; " + hasDisks},
+		"the label is missing → said":               {"-", `[{"path":"/mnt/a"}]`, true, "CreateDefaultDiskLabelNotConfig", name + "label node.longhorn.io/create-default-disk is missing; " + hasDisks},
+		"the label asks for another disk → said":    {"true", `[{"path":"/mnt/a"}]`, true, "CreateDefaultDiskLabelNotConfig", name + `label node.longhorn.io/create-default-disk is "true"; ` + hasDisks},
+		"both ask for it, and it is done → nothing": {"config", `[{"path":"/var/lib/longhorn"}]`, true, "", ""},
+		"both ask for it too late → said":           {"config", `[{"path":"/mnt/a"}]`, true, "NodeHasDisks", name + hasDisks},
+		"there is none → nothing":                   {"-", "-", false, "", ""},
 	} {
 		t.Run(want, func(t *testing.T) {
 			objs := []runtime.Object{build.ReadyNode("node-1", uuid1, cordonChecked)}

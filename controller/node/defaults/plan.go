@@ -1,6 +1,8 @@
 package defaults
 
 import (
+	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,6 +18,8 @@ type Input struct {
 	Labels, Annotations map[string]string
 	// HasDisks and HasTags are of the Longhorn node.
 	HasDisks, HasTags bool
+	// DiskPaths are those of the disks in the Longhorn node's spec.
+	DiskPaths []string
 	// DefaultDiskDue: the default disk could not be made when the node was registered, and
 	// the node has had no disk since.
 	DefaultDiskDue bool
@@ -46,7 +50,7 @@ type Problem struct{ Reason, Message string }
 
 // Problems are those of both inputs. Each is nil when nothing is wrong with its input, or
 // when the input is not in use because the node has disks, or tags. Unused is why the
-// annotation with disks is ignored, whatever is in it and whatever the node has.
+// annotation with disks is ignored.
 type Problems struct{ Disks, Tags, Unused *Problem }
 
 // Decide says what a node without disks gets for disks, and one without tags for tags.
@@ -79,19 +83,31 @@ func Decide(in Input) Decision {
 	return d
 }
 
-// unused says why an annotation with disks is ignored.
+// unused says why an annotation with disks is ignored. Where the node has disks, no setting and no label
+// would have it read, and the message says so.
 func unused(in Input) *Problem {
-	if _, ok := in.Annotations[types.AnnotationDefaultDisksConfig]; !ok {
+	text, ok := in.Annotations[types.AnnotationDefaultDisksConfig]
+	if !ok {
 		return nil
+	}
+	const ignored = "annotation " + types.AnnotationDefaultDisksConfig + " is not used: "
+	remedy := func(value string) string {
+		if len(in.DiskPaths) > 0 {
+			return "; " + hasDisks
+		}
+		return "; set it to " + value
 	}
 	if !in.LabeledOnly {
 		return &Problem{
 			types.ReasonCreateDefaultDiskSettingOff,
-			"annotation " + types.AnnotationDefaultDisksConfig + " is not used: setting " + string(types.SettingCreateDefaultDiskLabeled) + " is false; set it to true",
+			ignored + "setting " + string(types.SettingCreateDefaultDiskLabeled) + " is false" + remedy("true"),
 		}
 	}
 	label, ok := in.Labels[types.LabelCreateDefaultDisk]
 	if ok && strings.EqualFold(label, types.CreateDefaultDiskConfig) {
+		if why := unread(text, in.DiskPaths); why != "" {
+			return &Problem{types.ReasonNodeHasDisks, ignored + why}
+		}
 		return nil
 	}
 	got := "is missing"
@@ -100,8 +116,31 @@ func unused(in Input) *Problem {
 	}
 	return &Problem{
 		types.ReasonCreateDefaultDiskLabelNotConfig,
-		"annotation " + types.AnnotationDefaultDisksConfig + " is not used: label " + types.LabelCreateDefaultDisk + " " + got + "; set it to config",
+		ignored + "label " + types.LabelCreateDefaultDisk + " " + got + remedy(types.CreateDefaultDiskConfig),
 	}
+}
+
+// hasDisks is a clause of messages.
+const hasDisks = "the node has disks, and the annotation is read only while it has none"
+
+// unread says why an annotation that is asked for had no effect on a node with the disks at paths. It returns
+// "" if it may be where they come from: it can be read, and one of its disks is the node's. A user may have
+// added and removed others since; that is as it should be.
+func unread(text string, paths []string) string {
+	if len(paths) == 0 {
+		return ""
+	}
+	disks, err := ParseDisks(text)
+	if err != nil {
+		return hasDisks + "; it would be refused: " + err.Error()
+	}
+	isTheNodes := func(d Disk) bool {
+		return slices.ContainsFunc(paths, func(p string) bool { return path.Clean(p) == d.Path })
+	}
+	if len(disks) == 0 || slices.ContainsFunc(disks, isTheNodes) {
+		return ""
+	}
+	return hasDisks
 }
 
 func decideDisks(in Input) (Source, []Disk, *Problem) {

@@ -123,6 +123,51 @@ func TestTheLabelsMessage(t *testing.T) {
 	assert.Equal(t, want, d.Problems.Disks.Message)
 }
 
+// An annotation that is not used is said to be, with what would have it used: nothing, on a node with disks.
+func TestWhyTheDisksAreNotUsed(t *testing.T) {
+	const (
+		ignored  = "annotation node.longhorn.io/default-disks-config is not used: "
+		hasDisks = "the node has disks, and the annotation is read only while it has none"
+		typo     = `[{"path":"/mnt/a","alowScheduling":true}]`
+	)
+	for name, c := range map[string]struct {
+		in     Input
+		paths  []string
+		reason string
+		says   string
+	}{
+		"no annotation → nothing to say":                    {request(true, "cofnig", none, none, ""), []string{"/mnt/c"}, "", ""},
+		"setting off → set it":                              {request(false, "config", goodDisks, none, ""), nil, "CreateDefaultDiskSettingOff", ignored + "setting create-default-disk-labeled-nodes is false; set it to true"},
+		"setting off, it has disks → that would not help":   {request(false, "config", goodDisks, none, ""), []string{"/mnt/c"}, "CreateDefaultDiskSettingOff", ignored + "setting create-default-disk-labeled-nodes is false; " + hasDisks},
+		"another label → set it":                            {request(true, "cofnig", goodDisks, none, ""), nil, "CreateDefaultDiskLabelNotConfig", ignored + `label node.longhorn.io/create-default-disk is "cofnig"; set it to config`},
+		"another label, it has disks → that would not help": {request(true, "cofnig", typo, none, "disks"), []string{"/mnt/c"}, "CreateDefaultDiskLabelNotConfig", ignored + `label node.longhorn.io/create-default-disk is "cofnig"; ` + hasDisks},
+		"asked for, it has other disks → not read":          {request(true, "config", goodDisks, none, "disks"), []string{"/mnt/c"}, "NodeHasDisks", ignored + hasDisks},
+		"asked for, it has other disks, a mistake → both": {request(true, "config", typo, none, "disks"), []string{"/mnt/c"}, "NodeHasDisks", ignored + hasDisks + `; it would be refused: default-disks-config: disk 1, key "alowScheduling", line 1 column 19: is not known; ` +
+			"a disk has path, allowScheduling, evictionRequested, storageReserved, tags, name, diskType, diskDriver"},
+		"asked for, it has its disks → it works":                 {request(true, "config", goodDisks, none, "disks"), []string{"/mnt/a", "/mnt/b"}, "", ""},
+		"asked for, one is left, one added since → it works":     {request(true, "config", goodDisks, none, "disks"), []string{"/mnt/b/", "/mnt/c"}, "", ""},
+		"asked for, it has none → it is being read":              {request(true, "config", goodDisks, none, ""), nil, "", ""},
+		"asked for, disks are just being removed → it is waited": {request(true, "config", goodDisks, none, "disks"), nil, "", ""},
+		"asked for, empty list → asks for nothing":               {request(true, "config", "[]", none, "disks"), []string{"/mnt/c"}, "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.in.DiskPaths, c.in.HasDisks = c.paths, c.in.HasDisks || len(c.paths) > 0
+			problems := Decide(c.in).Problems
+			if len(c.paths) > 0 {
+				assert.Nil(t, problems.Disks, "a node with disks is fine")
+			}
+			if c.reason == "" {
+				assert.Nil(t, problems.Unused)
+				return
+			}
+			if assert.NotNil(t, problems.Unused) {
+				assert.Equal(t, c.reason, problems.Unused.Reason)
+				assert.Equal(t, c.says, problems.Unused.Message)
+			}
+		})
+	}
+}
+
 // TestTheOrderOfArrivalDoesNotMatter lets setting, label, annotations and node come in
 // all 120 orders. Before the last one of what the disks need is there, there are none;
 // after all are there, there is what the last decision gave.
