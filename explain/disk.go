@@ -74,6 +74,8 @@ func whyStays(s *Snapshot, r *longhorn.Replica) string {
 		return scheduled.Message
 	case types.IsConditionTrue(v.Status.Conditions, types.ConditionEvictionWaits):
 		return "the volume is detached, and the replica moves when it is attached"
+	case types.IsConditionTrue(v.Status.Conditions, types.ConditionDeviceInUse):
+		return "the volume is to be detached, and its device is in use; the replica moves when it is attached again"
 	case rebuildLimit(s) == 0:
 		return fmt.Sprintf("setting %s is 0, so nothing is rebuilt", types.SettingConcurrentReplicaRebuildPerNodeLimit)
 	case types.IsStrictLocal(v):

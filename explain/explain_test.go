@@ -299,6 +299,17 @@ func TestDisksAreExplained(t *testing.T) {
 			object: disk1, severity: Info, reason: types.ReasonReplicasLeft, what: "being emptied", why: "replica v-r-1 of volume v: the volume is detached", command: "longhorndiskuuid=uuid-n1",
 		},
 		{
+			name: "it is to be emptied, and a volume cannot be detached → its device is in use", ask: "disk n1 disk-1",
+			change: func(w *world) {
+				w.disk(1, func(s *longhorn.DiskSpec, _ *longhorn.DiskStatus) {
+					s.EvictionRequested, s.AllowScheduling = true, false
+				})
+				w.diskSays(1, types.ConditionEmptied, longhorn.ConditionFalse, types.ReasonReplicasLeft, "replicas still to leave: 1")
+				w.volumeSays(types.ConditionDeviceInUse, longhorn.ConditionTrue, types.ConditionDeviceInUse, "pid 17 (dd)")
+			},
+			object: disk1, severity: Info, reason: types.ReasonReplicasLeft, what: "being emptied", why: "replica v-r-1 of volume v: the volume is to be detached, and its device is in use", command: "longhorndiskuuid=uuid-n1",
+		},
+		{
 			name: "it is to be emptied, and another copy is rebuilt → how far that is", ask: "disk n1 disk-1",
 			change: func(w *world) {
 				w.diskSays(1, types.ConditionEmptied, longhorn.ConditionFalse, types.ReasonReplicasLeft, "replicas still to leave: 1")
