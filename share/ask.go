@@ -51,7 +51,7 @@ func AskRecovery(ctx context.Context, address string) (types.ShareRecovery, erro
 	if err != nil {
 		return types.ShareRecovery{}, fmt.Errorf("reach the share manager at %s: %w", address, err)
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	r, err := proto.NewShareClient(conn).Recovery(ctx, &proto.RecoveryRequest{})
 	switch {
 	case status.Code(err) == codes.Unimplemented, err == nil && r.GetIncidentId() == "":

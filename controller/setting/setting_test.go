@@ -92,6 +92,7 @@ func TestMissingSettingsAreMadeAndExistingOnesLeftAlone(t *testing.T) {
 		"create settings/blacklist-for-auto-delete-pod-when-volume-detached-unexpectedly",
 		"create settings/concurrent-replica-rebuild-per-node-limit",
 		"create settings/create-default-disk-labeled-nodes", "create settings/default-data-locality", "create settings/default-data-path",
+		"create settings/default-longhorn-static-storage-class",
 		"update settings/default-replica-count/status",
 		"create settings/deleting-confirmation-flag", "create settings/detach-manually-attached-volumes-when-cordoned",
 		"create settings/disable-scheduling-on-cordoned-node", "create settings/node-drain-policy",
@@ -99,7 +100,7 @@ func TestMissingSettingsAreMadeAndExistingOnesLeftAlone(t *testing.T) {
 		"create settings/replica-disk-soft-anti-affinity",
 		"create settings/replica-rebuilding-bandwidth-limit", "create settings/replica-replenishment-wait-interval",
 		"create settings/replica-soft-anti-affinity", "create settings/replica-zone-soft-anti-affinity",
-		"create settings/rest-trusted-network",
+		"create settings/rest-trusted-network", "create settings/rwx-volume-allowed-clients",
 		"create settings/storage-minimal-available-percentage",
 		"create settings/storage-over-provisioning-percentage",
 		"create settings/storage-reserved-percentage-for-default-disk")
