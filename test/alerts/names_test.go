@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -31,7 +31,7 @@ func documented(t *testing.T) map[string]metric {
 }
 
 // addedByPrometheus are labels that every scraped series has.
-var addedByPrometheus = []string{labels.MetricName, "job", "instance", "pod", "namespace", "container"}
+var addedByPrometheus = []string{model.MetricNameLabel, "job", "instance", "pod", "namespace", "container"}
 
 // checkNames reports metrics and labels of selectors that are not documented.
 func checkNames(metrics map[string]metric, expr string) []string {
