@@ -58,6 +58,8 @@ func TestTheRightsOfADaemon(t *testing.T) {
 		"customresourcedefinitions.apiextensions.k8s.io [] [] [get list]",
 		"events [] [] [create patch]",
 		"nodes [] [] [get list watch]",
+		"subjectaccessreviews.authorization.k8s.io [] [] [create]", // who asks the REST API, and may they
+		"tokenreviews.authentication.k8s.io [] [] [create]",
 	}, anywhere)
 	here := slices.DeleteFunc(rightsOf(ctx, t, c, types.Namespace, account), func(right string) bool { return slices.Contains(anywhere, right) })
 	assert.Equal(t, []string{
