@@ -3,6 +3,7 @@ package api
 import (
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 )
 
@@ -44,7 +45,7 @@ func attributesOf(r *http.Request) Attributes {
 			segments[i] = plain
 		}
 	}
-	if len(segments) < 2 || segments[0] != "v1" || isOneOf(segments[1], notResources) {
+	if len(segments) < 2 || segments[0] != "v1" || slices.Contains(notResources, segments[1]) {
 		return Attributes{Verb: verbOf(r.Method, false), Path: r.URL.Path}
 	}
 	a := Attributes{Resource: segments[1]}
@@ -67,13 +68,4 @@ func verbOf(method string, collection bool) string {
 		return "delete"
 	}
 	return "update"
-}
-
-func isOneOf(text string, all []string) bool {
-	for _, a := range all {
-		if a == text {
-			return true
-		}
-	}
-	return false
 }

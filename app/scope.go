@@ -264,6 +264,11 @@ func (d *daemon) leadCluster(ctx context.Context) error {
 			s.runners = append(s.runners, r)
 		}
 	}
+	return d.serveCluster(ctx, store, s)
+}
+
+// serveCluster runs the controllers of the cluster, and serves the REST API and the metrics of the cluster once the caches are filled.
+func (d *daemon) serveCluster(ctx context.Context, store *datastore.Datastore, s *scope) error {
 	hide := func() {}
 	defer func() { hide() }()
 	defer d.rest.server.Store(nil)

@@ -17,11 +17,17 @@ func copiesMissing(in Input, p *Plan) {
 	if p.Status.State == longhorn.VolumeStateDetached && in.Engine.Status.Epoch != nil {
 		text = lackDetached(in)
 	}
+	sayWhile(in, p, types.ConditionCopiesMissing, types.ReasonVolumeDetached, text)
+}
+
+// sayWhile sets a condition that is True while there is something to say, and False once there is nothing any more. A volume of which there
+// never was anything to say does not have it.
+func sayWhile(in Input, p *Plan, condition, reason, text string) {
 	switch {
 	case text != "":
-		setCondition(p, in.Now, types.ConditionCopiesMissing, longhorn.ConditionTrue, types.ReasonVolumeDetached, text)
-	case types.IsConditionTrue(p.Status.Conditions, types.ConditionCopiesMissing):
-		setCondition(p, in.Now, types.ConditionCopiesMissing, longhorn.ConditionFalse, "", "")
+		setCondition(p, in.Now, condition, longhorn.ConditionTrue, reason, text)
+	case types.IsConditionTrue(p.Status.Conditions, condition):
+		setCondition(p, in.Now, condition, longhorn.ConditionFalse, "", "")
 	}
 }
 

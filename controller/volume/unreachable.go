@@ -16,12 +16,7 @@ func copiesUnreachable(in Input, p *Plan) {
 	if in.Volume.Spec.NodeID != "" {
 		text = unreachable(in)
 	}
-	switch {
-	case text != "":
-		setCondition(p, in.Now, types.ConditionCopiesUnreachable, longhorn.ConditionTrue, types.ReasonNodeDown, text)
-	case types.IsConditionTrue(p.Status.Conditions, types.ConditionCopiesUnreachable):
-		setCondition(p, in.Now, types.ConditionCopiesUnreachable, longhorn.ConditionFalse, "", "")
-	}
+	sayWhile(in, p, types.ConditionCopiesUnreachable, types.ReasonNodeDown, text)
 }
 
 // unreachable names the nodes that have the good copies, if all of these are down; "": one is not, or none of them can come back.
