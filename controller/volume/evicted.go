@@ -31,13 +31,11 @@ func evictionWaits(in Input, p *Plan) {
 			leaving = append(leaving, fmt.Sprintf("replica %s on node %s", r.Name, r.Spec.NodeID))
 		}
 	}
-	switch {
-	case len(leaving) > 0 && p.Status.State == longhorn.VolumeStateDetached:
-		setCondition(p, in.Now, types.ConditionEvictionWaits, longhorn.ConditionTrue, types.ReasonVolumeDetached,
-			evictionWaitsFor(in.Volume)+": "+strings.Join(leaving, ", "))
-	case types.IsConditionTrue(p.Status.Conditions, types.ConditionEvictionWaits):
-		setCondition(p, in.Now, types.ConditionEvictionWaits, longhorn.ConditionFalse, "", "")
+	text := ""
+	if len(leaving) > 0 && p.Status.State == longhorn.VolumeStateDetached {
+		text = evictionWaitsFor(in.Volume) + ": " + strings.Join(leaving, ", ")
 	}
+	sayWhile(in, p, types.ConditionEvictionWaits, types.ReasonVolumeDetached, text)
 }
 
 // evictionWaitsFor says what a replica of a detached volume waits for before it leaves its disk.
