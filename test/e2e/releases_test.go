@@ -284,7 +284,7 @@ func (r *releases) checkDaemons(ctx context.Context, t *testing.T) {
 // checkWritten fails the test unless the daemons wrote all that has a field that only the next release knows.
 func (r *releases) checkWritten(t *testing.T, since time.Time) {
 	t.Helper()
-	writes := writesSince(t, since)
+	writes, _ := writesSince(t, since)
 	for _, f := range r.fields {
 		resource, _, _ := strings.Cut(f.kind, ".")
 		suffix := " " + resource + " " + f.name + " " + strings.TrimPrefix(f.part, "spec")

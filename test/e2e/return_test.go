@@ -51,7 +51,7 @@ func TestNodeReturnsWithManyReplicas(t *testing.T) {
 	began = time.Now()
 	const quiet = 35 * time.Second // longer than the periods of all that runs by the clock
 	cluster.Eventually(ctx, t, 2*time.Minute, "nothing is written any more", func(context.Context) error {
-		if writes := writesSince(t, time.Now().Add(-quiet)); len(writes) > 0 {
+		if writes, _ := writesSince(t, time.Now().Add(-quiet)); len(writes) > 0 {
 			return errWritten(writes)
 		}
 		return nil
