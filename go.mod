@@ -2,6 +2,9 @@ module github.com/longhorn-lep/longhorn-manager
 
 go 1.26.0
 
+// Packages of npm; some have files of Go.
+ignore ./ui/node_modules
+
 require (
 	github.com/anishathalye/porcupine v1.3.1
 	github.com/container-storage-interface/spec v1.13.0

@@ -133,6 +133,11 @@ func bearerToken(r *http.Request) (token string, given bool) {
 }
 
 func (g *Guard) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	respond(w, r, refusalOf(err, g.log))
+}
+
+// refusalOf is what the sender of a request is told whose credentials were refused or could not be checked.
+func refusalOf(err error, log *logrus.Entry) *refusal {
 	refused, ok := errors.AsType[*refusal](err)
 	switch {
 	case ok:
@@ -142,9 +147,9 @@ func (g *Guard) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		refused = &refusal{http.StatusTooManyRequests, ErrTooManyReviews.Error() + "; try again"}
 	default:
 		refused = &refusal{http.StatusServiceUnavailable, "the API server does not say whose token this is, or what they may do; try again"}
-		g.log.WithError(err).Warn("credentials could not be checked")
+		log.WithError(err).Warn("credentials could not be checked")
 	}
-	respond(w, r, refused)
+	return refused
 }
 
 // respond refuses a request without reading its body, so that the connection serves no other one.

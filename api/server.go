@@ -59,7 +59,7 @@ func NewServer(d Deps) *Server {
 	// A page of another site must not make a visitor's browser change anything here.
 	guard := http.NewCrossOriginProtection()
 	guard.SetDenyHandler(s.handle(func(*http.Request) (reply, error) {
-		return reply{}, &refusal{http.StatusForbidden, "requests from pages of other origins are not accepted"}
+		return reply{}, errOtherOrigin
 	}))
 	s.table = s.routes()
 	s.api = s.handler()

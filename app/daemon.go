@@ -14,6 +14,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/app/trust"
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
 	"github.com/longhorn-lep/longhorn-manager/types"
+	"github.com/longhorn-lep/longhorn-manager/ui"
 	"github.com/longhorn-lep/longhorn-manager/util/devusers"
 )
 
@@ -103,6 +104,10 @@ func (d *daemon) run(ctx context.Context, listen, audience string) error {
 	if err := d.showNode(node.store); err != nil {
 		return err
 	}
+	page, err := ui.New()
+	if err != nil {
+		return err
+	}
 	trusted := func() bool { return isTrustedNetwork(node.store) }
 	reviews := trust.NewReviews(d.clients.kube, d.namespace, audience, d.env.Clock)
 	d.rest = newRESTAPI(d.leads, d.registry, node.healthy, restAccess{
@@ -110,7 +115,7 @@ func (d *daemon) run(ctx context.Context, listen, audience string) error {
 		scrapers: trust.Either{First: reviews, Second: trust.NewReviews(d.clients.kube, d.namespace, "", d.env.Clock)},
 		identity: trust.NewIdentity(d.clients.kube, d.namespace, trusted, d.env.Clock),
 		trusted:  trusted, clock: d.env.Clock,
-	}, d.env.Log)
+	}, page, d.env.Log)
 
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.Go(func() error { return ended("node controllers", node.run(groupCtx)) })

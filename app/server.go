@@ -26,6 +26,8 @@ type restAPI struct {
 	// healthy says whether this daemon can work.
 	healthy func() error
 	access  restAccess
+	// page serves the files of the web page.
+	page http.Handler
 	// server is set once this daemon leads and sees the whole cluster.
 	server atomic.Pointer[api.Server]
 }
@@ -44,8 +46,8 @@ type restAccess struct {
 	clock   clock.PassiveClock
 }
 
-func newRESTAPI(l *leadership, registry *prometheus.Registry, healthy func() error, access restAccess, log *logrus.Entry) *restAPI {
-	return &restAPI{leads: l, log: log, healthy: healthy, access: access, metrics: promhttp.HandlerFor(registry, promhttp.HandlerOpts{})}
+func newRESTAPI(l *leadership, registry *prometheus.Registry, healthy func() error, access restAccess, page http.Handler, log *logrus.Entry) *restAPI {
+	return &restAPI{leads: l, log: log, healthy: healthy, access: access, page: page, metrics: promhttp.HandlerFor(registry, promhttp.HandlerOpts{})}
 }
 
 // ServeHTTP answers what each daemon answers itself; see api.Forwarder for the rest.
@@ -83,7 +85,8 @@ func (r *restAPI) handler() (handler http.Handler, end func()) {
 		guard.ServeHTTP(w, req)
 	})
 	forwarder := api.NewForwarder(r.leads.url, guards, r.leads.isLeader, r.access.identity.Way, r.log)
-	return api.Limited(api.DefaultLimits, r.access.clock, api.OnlyTLS(r.access.trusted, forwarder)), forwarder.Close
+	front := api.NewFront(r.access.reviews, r.access.trusted, r.page, forwarder, r.log)
+	return api.Limited(api.DefaultLimits, r.access.clock, api.OnlyTLS(r.access.trusted, front)), forwarder.Close
 }
 
 // run serves on an address until ctx ends, TLS and plain HTTP on one port.

@@ -23,7 +23,7 @@ type sourceFile struct {
 }
 
 // readModule parses every Go file of the module at root. Nested modules, hidden
-// directories, vendor and testdata are left out.
+// directories, vendor, node_modules and testdata are left out.
 func readModule(root string) ([]sourceFile, error) {
 	var files []sourceFile
 	err := filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
@@ -61,7 +61,7 @@ func readModule(root string) ([]sourceFile, error) {
 }
 
 func skipped(dir, name string) bool {
-	if strings.HasPrefix(name, ".") || name == "vendor" || name == "testdata" || name == "bin" || name == "dist" {
+	if strings.HasPrefix(name, ".") || name == "vendor" || name == "node_modules" || name == "testdata" || name == "bin" || name == "dist" {
 		return true
 	}
 	_, err := os.Stat(filepath.Join(dir, "go.mod"))

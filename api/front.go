@@ -1,0 +1,246 @@
+package api
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/sirupsen/logrus"
+
+	v1 "github.com/longhorn-lep/longhorn-manager/api/v1"
+)
+
+// TokenCookie holds the bearer token of a person who logged in with the page. Scripts cannot read it, no page of another site can send
+// it, and it never goes over plain HTTP.
+const TokenCookie = "longhorn-token"
+
+// The paths that a Front answers itself, next to those of the page.
+const (
+	pathLogin   = "/v1/login"
+	pathLogout  = "/v1/logout"
+	pathSession = "/v1/session"
+	pathAssets  = "/assets/"
+)
+
+// maxLogin is the longest body of a login, in bytes: a token and a little JSON.
+const maxLogin = maxToken + 1<<10
+
+var errOtherOrigin = &refusal{http.StatusForbidden, "requests from pages of other origins are not accepted"}
+
+// Front is what people's browsers need of every daemon, before requests are passed on to the leader: the page, a login, and the
+// translation of the login's cookie into the Authorization header that a Guard asks for. So a Guard, a Forwarder and a leader of
+// another release see requests of the page as they see those of programs.
+//
+//	browser ──► Front ──► Forwarder ──► Guard ──► Server
+//	              ├── /, /volumes/..., /assets/...: the page
+//	              └── /v1/login, /v1/logout, /v1/session
+type Front struct {
+	access  Access
+	trusted func() bool
+	page    http.Handler
+	next    http.Handler
+	log     *logrus.Entry
+}
+
+// NewFront returns a Front. page serves the page's files and is asked without a credential; nil: there is no page.
+func NewFront(access Access, trusted func() bool, page, next http.Handler, log *logrus.Entry) *Front {
+	return &Front{access: access, trusted: trusted, page: page, next: next, log: log}
+}
+
+// ServeHTTP answers a request or passes it on.
+func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if f.page != nil && isForPage(r) {
+		f.page.ServeHTTP(w, r)
+		return
+	}
+	if err := f.translate(r); err != nil {
+		f.refuse(w, r, err)
+		return
+	}
+	answer := map[string]func(http.ResponseWriter, *http.Request) error{pathLogin: f.login, pathLogout: f.logout, pathSession: f.session}[r.URL.Path]
+	if answer == nil {
+		f.next.ServeHTTP(w, r)
+		return
+	}
+	if err := answer(w, r); err != nil {
+		f.refuse(w, r, err)
+	}
+}
+
+// isForPage tells whether a request is for a file, or for a place in the page: a person opens it with a browser, which asks for HTML. The
+// API's own paths stay what they are; so does "/" for programs.
+func isForPage(r *http.Request) bool {
+	path := r.URL.Path
+	if strings.HasPrefix(path, pathAssets) {
+		return true
+	}
+	if path == pathMetrics || path == pathHealthz || path == "/v1" || strings.HasPrefix(path, "/v1/") {
+		return false
+	}
+	return wantsHTML(r)
+}
+
+// translate gives a request that has the cookie, and no Authorization of its own, the header that stands for it, and takes the cookie off.
+// A browser sends a cookie whichever page asks, so what changes something must come from this server's own page; so must what opens
+// a stream, which the browser lets every page read. It tells by Origin, which pages cannot write.
+func (f *Front) translate(r *http.Request) error {
+	token, given := cookieToken(r)
+	counts := given && r.Header.Get("Authorization") == ""
+	switch {
+	case counts && (isUpgrade(r) || !isSafe(r.Method)) && !isSameOrigin(r, true),
+		isUpgrade(r) && r.Header.Get("Origin") != "" && !isSameOrigin(r, false):
+		return errOtherOrigin
+	case counts:
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	return nil
+}
+
+// cookieToken takes the cookie off a request; the others stay. Of two cookies of the name none can be used.
+func cookieToken(r *http.Request) (token string, given bool) {
+	cookies := r.Cookies()
+	named := func(c *http.Cookie) bool { return c.Name == TokenCookie }
+	i := slices.IndexFunc(cookies, named)
+	if i < 0 {
+		return "", false
+	}
+	token = cookies[i].Value
+	rest := slices.DeleteFunc(slices.Clone(cookies), named)
+	if len(rest) != len(cookies)-1 {
+		token = ""
+	}
+	r.Header.Del("Cookie")
+	for _, c := range rest {
+		r.AddCookie(c)
+	}
+	return token, true
+}
+
+func isUpgrade(r *http.Request) bool {
+	return slices.ContainsFunc(r.Header.Values("Upgrade"), func(v string) bool { return strings.Contains(strings.ToLower(v), "websocket") })
+}
+
+// isSameOrigin tells whether the page that sent a request came from the host that the request asks, and by the scheme if that matters: what
+// another daemon passes on may have come to that one by another scheme.
+func isSameOrigin(r *http.Request, byScheme bool) bool {
+	origin, err := url.Parse(r.Header.Get("Origin"))
+	if err != nil || len(r.Header.Values("Origin")) != 1 || origin.Host == "" {
+		return false
+	}
+	scheme := "http"
+	if r.TLS != nil {
+		scheme = "https"
+	}
+	if byScheme && origin.Scheme != scheme {
+		return false
+	}
+	return strings.EqualFold(withoutDefaultPort(origin.Scheme, origin.Host), withoutDefaultPort(origin.Scheme, r.Host))
+}
+
+// login checks a token and answers with the cookie that stands for it.
+func (f *Front) login(w http.ResponseWriter, r *http.Request) error {
+	if err := f.mayChangeSession(r); err != nil {
+		return err
+	}
+	if r.TLS == nil {
+		return &refusal{http.StatusForbidden, "a token is taken over TLS alone: use https://"}
+	}
+	r.Body = http.MaxBytesReader(w, r.Body, maxLogin)
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return &refusal{http.StatusRequestEntityTooLarge, "the body must be a token of at most 16 KiB, as JSON"}
+	}
+	var in v1.Login
+	if json.Unmarshal(body, &in) != nil {
+		return &refusal{http.StatusBadRequest, `the body must be JSON: {"token": "..."}`}
+	}
+	token := strings.TrimSpace(in.Token)
+	switch {
+	case token == "":
+		return &refusal{http.StatusUnprocessableEntity, "token: must be given"}
+	case len(token) > maxToken || strings.ContainsFunc(token, isNoTokenByte):
+		return ErrUnauthenticated
+	}
+	who, err := f.access.Authenticate(r.Context(), token)
+	if err != nil {
+		return err
+	}
+	http.SetCookie(w, cookie(token, 0))
+	f.log.WithField("user", who.User).Info("a person logged in")
+	return f.writeSession(w, r, who)
+}
+
+// logout has the browser forget the cookie.
+func (f *Front) logout(w http.ResponseWriter, r *http.Request) error {
+	if err := f.mayChangeSession(r); err != nil {
+		return err
+	}
+	http.SetCookie(w, cookie("", -1))
+	return write(w, r, reply{status: http.StatusNoContent})
+}
+
+// mayChangeSession refuses what is no POST of the page, or of a program.
+func (f *Front) mayChangeSession(r *http.Request) error {
+	if r.Method != http.MethodPost {
+		return &methodError{method: r.Method, allowed: []string{http.MethodPost}}
+	}
+	if err := http.NewCrossOriginProtection().Check(r); err != nil {
+		return errOtherOrigin
+	}
+	return nil
+}
+
+// session says who is logged in. It answers without a credential, too: the page asks it whether a login is needed.
+func (f *Front) session(w http.ResponseWriter, r *http.Request) error {
+	if !isSafe(r.Method) {
+		return &methodError{method: r.Method, allowed: []string{http.MethodGet}}
+	}
+	token, given := bearerToken(r)
+	if !given {
+		return f.writeSession(w, r, Identity{})
+	}
+	who, err := Identity{}, ErrUnauthenticated
+	if token != "" && len(token) <= maxToken {
+		who, err = f.access.Authenticate(r.Context(), token)
+	}
+	if errors.Is(err, ErrUnauthenticated) {
+		http.SetCookie(w, cookie("", -1))
+		return f.writeSession(w, r, Identity{})
+	}
+	if err != nil {
+		return err
+	}
+	return f.writeSession(w, r, who)
+}
+
+func (f *Front) writeSession(w http.ResponseWriter, r *http.Request, who Identity) error {
+	return write(w, r, reply{http.StatusOK, &v1.Session{
+		Resource: v1.Resource{Type: v1.TypeSession, Links: map[string]string{"self": strings.TrimSuffix(baseURL(r), "/v1") + pathSession}, Actions: map[string]string{}},
+		User:     who.User, TrustedNetwork: f.trusted(),
+	}})
+}
+
+// cookie ends with the browser if its age is 0, and at once if that is negative. The token itself says until when it is good.
+func cookie(value string, maxAge int) *http.Cookie {
+	return &http.Cookie{
+		Name: TokenCookie, Value: value, Path: "/", MaxAge: maxAge,
+		HttpOnly: true, Secure: true, SameSite: http.SameSiteStrictMode,
+	}
+}
+
+// isNoTokenByte: bearer tokens have letters, digits and -._~+/= (RFC 6750 section 2.1), none of which a cookie would change.
+func isNoTokenByte(c rune) bool {
+	return !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.ContainsRune("-._~+/=", c))
+}
+
+func (f *Front) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	if wrong, ok := errors.AsType[*methodError](err); ok {
+		w.Header().Set("Allow", wrong.allow())
+		err = &refusal{http.StatusMethodNotAllowed, wrong.Error()}
+	}
+	respond(w, r, refusalOf(err, f.log))
+}
