@@ -43,29 +43,43 @@ type scope struct {
 	runners   []runner
 }
 
-// run fills the caches, calls ready, runs the controllers until ctx ends, and returns when all have
-// come to rest.
+// run fills the caches, calls ready, and runs the controllers until ctx ends, or until ready or one of them fails. It returns when all
+// have come to rest, the caches too.
 func (s *scope) run(ctx context.Context, ready func(context.Context) error) error {
-	group, ctx := errgroup.WithContext(ctx)
-	s.store.Start(ctx)
-	defer s.store.Wait()
-	if err := s.store.WaitForSync(ctx); err != nil {
+	ctx, cancel := context.WithCancel(ctx)
+	defer s.wait()
+	defer cancel() // before the wait: the caches end with ctx alone
+	if err := s.fill(ctx); err != nil {
 		return err
-	}
-	if s.workloads != nil {
-		s.workloads.Start(ctx)
-		defer s.workloads.Wait()
-		if err := s.workloads.WaitForSync(ctx); err != nil {
-			return err
-		}
 	}
 	if err := ready(ctx); err != nil {
 		return err
 	}
+	group, ctx := errgroup.WithContext(ctx)
 	for _, r := range s.runners {
 		group.Go(func() error { return r.Run(ctx) })
 	}
 	return group.Wait()
+}
+
+// fill returns when the caches were filled once.
+func (s *scope) fill(ctx context.Context) error {
+	s.store.Start(ctx)
+	if s.workloads != nil {
+		s.workloads.Start(ctx)
+	}
+	if err := s.store.WaitForSync(ctx); err != nil || s.workloads == nil {
+		return err
+	}
+	return s.workloads.WaitForSync(ctx)
+}
+
+// wait returns when the caches, whose context must have ended, have come to rest.
+func (s *scope) wait() {
+	s.store.Wait()
+	if s.workloads != nil {
+		s.workloads.Wait()
+	}
 }
 
 // nodeScope is what every daemon does for its own node.
@@ -275,7 +289,7 @@ func (d *daemon) serveCluster(ctx context.Context, store *datastore.Datastore, s
 	authority := d.newAuthority(store)
 	s.runners = append(s.runners, authority)
 	return s.run(ctx, func(ctx context.Context) error {
-		if err := decideTrustedNetwork(ctx, store, d.namespace, d.env.Log); err != nil {
+		if err := d.decideTrustedNetwork(ctx, store); err != nil {
 			return err
 		}
 		// Before the API is served: whoever is refused can learn how to do better. It is done again until it succeeds.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/sirupsen/logrus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -48,6 +49,33 @@ func decideTrustedNetwork(ctx context.Context, store *datastore.Datastore, names
 	}
 	log.WithField("value", upgraded).Infof("Made setting %s", types.SettingRESTTrustedNetwork)
 	return nil
+}
+
+// definitionsPatience is how long the leader waits for the definitions of this release: a manifest that is being applied has them last.
+const (
+	definitionsPatience = time.Minute
+	definitionsInterval = 2 * time.Second
+)
+
+// decideTrustedNetwork is the function of that name, done again while the definition of settings is of an earlier release, which knows no
+// such setting. If that stays so, the cluster is led without the setting, and the API wants credentials.
+func (d *daemon) decideTrustedNetwork(ctx context.Context, store *datastore.Datastore) error {
+	end := d.env.Clock.Now().Add(definitionsPatience)
+	for {
+		err := decideTrustedNetwork(ctx, store, d.namespace, d.env.Log)
+		if !apierrors.IsInvalid(err) {
+			return err
+		}
+		if !d.env.Clock.Now().Before(end) {
+			d.env.Log.WithError(err).Warn("The definitions are of an earlier version, so the REST API wants credentials; apply this version's manifest")
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-d.env.Clock.After(definitionsInterval):
+		}
+	}
 }
 
 // newAuthority makes the daemons' certificates with the account of the leader.

@@ -8,11 +8,15 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	goruntime "runtime"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -124,4 +128,60 @@ func TestADaemonServesNoTLSBeforeTheLeaderMadeACertificate(t *testing.T) {
 	identity := trust.NewIdentity(h.Kube, types.Namespace, func() bool { return false }, h.Clock)
 	_, err := api.ServerTLS(identity.Certificate).GetCertificate(&tls.ClientHelloInfo{})
 	assert.EqualError(t, err, "the leader has made no certificate yet")
+}
+
+// TestTheModeWaitsForTheDefinitions: the definition of settings refuses names that it does not know, and is changed a moment after the
+// daemons of this release start, or never.
+func TestTheModeWaitsForTheDefinitions(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		refused int
+		made    bool
+	}{
+		{"of this release soon → made", 2, true},
+		{"of an earlier release for good → led without it", 1000, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			h := testutil.New(t)
+			invalid := apierrors.NewInvalid(longhorn.SchemeGroupVersion.WithKind("Setting").GroupKind(), "rest-trusted-network", nil)
+			h.Fail("create", "settings", slices.Repeat([]error{invalid}, tc.refused)...)
+			store := h.Datastore(datastore.Options{})
+			d := &daemon{namespace: types.Namespace, env: h.Env()}
+			done := make(chan error, 1)
+			go func() { done <- d.decideTrustedNetwork(t.Context(), store) }()
+			var err error
+			for waits := true; waits; {
+				select {
+				case err = <-done:
+					waits = false
+				default:
+					if h.Clock.HasWaiters() {
+						h.Clock.Step(definitionsInterval)
+					}
+					goruntime.Gosched()
+				}
+			}
+			require.NoError(t, err)
+			_, err = h.Longhorn.LonghornV1beta2().Settings(types.Namespace).Get(t.Context(), "rest-trusted-network", metav1.GetOptions{})
+			assert.Equal(t, !tc.made, apierrors.IsNotFound(err), "%v", err)
+		})
+	}
+}
+
+// TestAScopeThatCannotBeginEnds: the leader must not keep its Lease and do nothing.
+func TestAScopeThatCannotBeginEnds(t *testing.T) {
+	h := testutil.New(t)
+	s := &scope{
+		store:     datastore.New(datastore.Options{Kube: h.Kube, Longhorn: h.Longhorn, Namespace: types.Namespace}),
+		workloads: datastore.NewWorkloads(h.Kube),
+	}
+	broken := errors.New("broken")
+	done := make(chan error, 1)
+	go func() { done <- s.run(t.Context(), func(context.Context) error { return broken }) }()
+	select {
+	case err := <-done:
+		assert.ErrorIs(t, err, broken)
+	case <-time.After(time.Minute):
+		t.Fatal("it waits for caches that nothing ends")
+	}
 }
