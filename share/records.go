@@ -18,7 +18,7 @@ import (
 const linkName = "node0"
 
 // lostRecords says why the records of the last server's clients are not beneath a recovery directory; "": they are, or nothing is
-// known against it. It must be called before dropLinks, and before Ganesha starts. made: the recovery directory was missing.
+// known against it. It must be called before dropForeign, and before Ganesha starts. made: the recovery directory was missing.
 //
 //	made    v4recov                    node0               what it means
 //	yes                                                    lost: every share manager makes the directory before it serves

@@ -50,7 +50,7 @@ func (v *volume) setUpRecovery() error {
 		v.log.WithField(logfields.Reason, lost).Info("No records of an earlier server's clients are on the volume")
 		v.incident = newIncident(types.ReasonRecoveryDataMissing, lost)
 	}
-	if err := dropLinks(v.recovery); err != nil {
+	if err := dropForeign(v.recovery); err != nil {
 		return err
 	}
 	return v.bind(filepath.Join(v.recovery, coverName), filepath.Join(v.o.target(), recoveryName))
@@ -62,32 +62,57 @@ const recordsName = "v4recov"
 
 var recordsLink = regexp.MustCompile(`^node0\.[A-Za-z0-9]{6}$`)
 
-// dropLinks removes links in the recovery directory that lead anywhere else than
-// Ganesha's own: they were made by someone who could write the volume, and Ganesha would
-// make and remove directories where they lead.
-func dropLinks(recovery string) error {
-	for _, dir := range []string{recovery, filepath.Join(recovery, recordsName)} {
-		entries, err := os.ReadDir(dir)
-		if errors.Is(err, os.ErrNotExist) {
+// maxNesting is above how many directories Ganesha nests for the record of one client: a name of 1024 bytes in pieces of 255.
+const maxNesting = 32
+
+// dropForeign removes from the recovery directory what neither Ganesha nor this package makes there. Someone who could write the volume
+// without a share made it: Ganesha would list and remove directories where a link leads, this process would write to a device or wait
+// for a pipe, and what is not a directory in place of one would keep the records of all later servers from being kept.
+func dropForeign(recovery string) error {
+	for _, name := range []string{writtenName, recordsName, filepath.Join(recordsName, linkName)} {
+		path := filepath.Join(recovery, name)
+		info, err := os.Lstat(path)
+		switch {
+		case errors.Is(err, os.ErrNotExist), errors.Is(err, unix.ENOTDIR):
+			continue
+		case err != nil:
+			return fmt.Errorf("looking at the recovery data: %w", err)
+		case name == recordsName && info.IsDir(), filepath.Base(name) == linkName && info.Mode().Type() == os.ModeSymlink:
 			continue
 		}
-		if err != nil {
-			return fmt.Errorf("looking for links among the recovery data: %w", err)
+		if err := os.RemoveAll(path); err != nil {
+			return fmt.Errorf("removing what is in place of the recovery data: %w", err)
 		}
-		for _, e := range entries {
-			path := filepath.Join(dir, e.Name())
-			if e.Type()&os.ModeSymlink == 0 {
-				continue
-			}
-			if target, err := os.Readlink(path); err == nil && dir != recovery && recordsLink.MatchString(target) {
-				continue
-			}
-			if err := os.Remove(path); err != nil {
-				return fmt.Errorf("removing a link among the recovery data: %w", err)
-			}
+	}
+	return dropForeignIn(recovery, recovery, 0)
+}
+
+// dropForeignIn looks at a directory within the recovery directory, and at those in it; clients see what is in the cover as theirs.
+func dropForeignIn(recovery, dir string, nesting int) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("looking for what is foreign among the recovery data: %w", err)
+	}
+	for _, e := range entries {
+		path := filepath.Join(dir, e.Name())
+		switch {
+		case nesting == 0 && e.Name() == coverName, e.Type().IsRegular():
+		case e.IsDir() && nesting < maxNesting:
+			err = dropForeignIn(recovery, path, nesting+1)
+		case e.Type() == os.ModeSymlink && dir == filepath.Join(recovery, recordsName) && leadsToRecords(path):
+		default:
+			err = os.RemoveAll(path)
+		}
+		if err != nil {
+			return fmt.Errorf("removing what is foreign among the recovery data: %w", err)
 		}
 	}
 	return nil
+}
+
+func leadsToRecords(link string) bool {
+	target, err := os.Readlink(link)
+	return err == nil && recordsLink.MatchString(target)
 }
 
 func (v *volume) bind(source, target string) error {

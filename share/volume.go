@@ -184,9 +184,12 @@ func (v *volume) check(write bool) error {
 	return nil
 }
 
+// writtenName is the file of write, in the recovery directory.
+const writtenName = "written"
+
 // write makes a file and removes it. A full file system is no failure.
 func (v *volume) write() error {
-	name := filepath.Join(v.recovery, "written")
+	name := filepath.Join(v.recovery, writtenName)
 	f, err := os.OpenFile(name, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
 	if err == nil {
 		err = errors.Join(f.Sync(), f.Close(), os.Remove(name))
