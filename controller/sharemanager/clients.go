@@ -53,8 +53,15 @@ func clientsOf(in ClientsInput) map[string]string {
 			fmt.Fprintln(&lines, network)
 		}
 	}
+	if lines.Len() > maxClientsBytes {
+		return anyClient(types.ReasonClientsNotKnown, fmt.Sprintf("the addresses of all nodes take %d bytes, more than the %d that ConfigMap %s can have; setting %s may name networks instead",
+			lines.Len(), maxClientsBytes, types.ShareClientsConfigMap, types.SettingRWXVolumeAllowedClients))
+	}
 	return map[string]string{types.ShareClientsKey: lines.String()}
 }
+
+// maxClientsBytes leaves room for the rest of the ConfigMap, which the API server takes up to 1 MiB of.
+const maxClientsBytes = 900 << 10
 
 // maxNamed is how many nodes a message names at most.
 const maxNamed = 5

@@ -1,6 +1,7 @@
 package sharemanager
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -237,4 +238,23 @@ func TestWhatWakesTheList(t *testing.T) {
 	assert.Equal(t, []string{"vol"}, c.whenClients(open, limits))
 	assert.Equal(t, []string{"vol"}, c.whenClients(nil, limits))
 	assert.Equal(t, []string{"vol"}, c.whenClients(limits, nil))
+}
+
+func TestAListThatDoesNotFitAConfigMapIsAny(t *testing.T) {
+	in := ClientsInput{Allowed: types.ShareClients{Nodes: true}, Nodes: map[string]*longhorn.Node{}}
+	for i := range 3000 {
+		name, address := fmt.Sprintf("n%d", i), fmt.Sprintf("10.%d.%d.1", i/250, i%250)
+		said := []string{address}
+		for j := range 40 {
+			said = append(said, fmt.Sprintf("172.%d.%d.%d", i/250, i%250, j))
+		}
+		in.KubeNodes = append(in.KubeNodes, kube(name, address))
+		in.Nodes[name] = says(name, said...)
+	}
+	got := clientsOf(in)
+	assert.Equal(t, "any", got["clients"])
+	assert.Equal(t, types.ReasonClientsNotKnown, got["reason"])
+	assert.Contains(t, got["message"], "more than the 921600 that ConfigMap longhorn-share-clients can have")
+	in.KubeNodes = in.KubeNodes[:1000]
+	assert.Greater(t, len(clientsOf(in)["clients"]), 500_000, "one that fits")
 }
