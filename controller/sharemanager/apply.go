@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -12,9 +13,14 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/logfields"
 )
 
-// apply writes the status first, so that no workload is sent to an endpoint whose pod is about to go. A crash between two
-// steps is harmless: the next sync finds what was done and decides anew.
+// apply writes the status before it touches the pod, so that no workload is sent to an endpoint whose pod is about to go; and after it made the
+// Service, whose address only the status remembers. A crash between two steps is harmless: the next sync finds what was done and decides anew.
 func (c *Controller) apply(ctx context.Context, in Input, p Plan) error {
+	if p.CreateService != nil {
+		if err := c.createService(ctx, p.CreateService); err != nil {
+			return staleIfExists(fmt.Errorf("make the Service of the share: %w", err))
+		}
+	}
 	if !equality.Semantic.DeepEqual(in.Share.Status, p.Status) {
 		u := in.Share.DeepCopy()
 		u.Status = p.Status
@@ -30,11 +36,6 @@ func (c *Controller) apply(ctx context.Context, in Input, p Plan) error {
 	if p.Attachment != nil {
 		if _, err := c.Attachments.Update(ctx, p.Attachment); err != nil {
 			return fmt.Errorf("change the ticket of the share: %w", err)
-		}
-	}
-	if p.CreateService != nil {
-		if _, err := c.Services.Create(ctx, p.CreateService); err != nil {
-			return staleIfExists(fmt.Errorf("make the Service of the share: %w", err))
 		}
 	}
 	log := queue.Log(ctx).WithField(logfields.Volume, in.Share.Name)
@@ -56,6 +57,21 @@ func (c *Controller) apply(ctx context.Context, in Input, p Plan) error {
 		return fmt.Errorf("delete the pod of the share: %w", err)
 	}
 	log.WithField(logfields.Node, in.Pod.Spec.NodeName).WithField(logfields.Reason, p.DeletePod.Why).Info("Deleted the pod that served the volume")
+	return nil
+}
+
+// createService makes it with another address if another Service has its address by now.
+func (c *Controller) createService(ctx context.Context, s *corev1.Service) error {
+	_, err := c.Services.Create(ctx, s)
+	if s.Spec.ClusterIP == "" || !apierrors.IsInvalid(err) {
+		return err
+	}
+	other := s.DeepCopy()
+	other.Spec.ClusterIP = ""
+	if _, again := c.Services.Create(ctx, other); again != nil {
+		return again
+	}
+	queue.Log(ctx).WithError(err).WithField(logfields.Volume, s.Name).Warn("The Service of the share has another address; pods that have the volume mounted must be restarted")
 	return nil
 }
 

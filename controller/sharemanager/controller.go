@@ -174,8 +174,11 @@ func (c *Controller) whenClients(was, is *corev1.ConfigMap) []string {
 
 func (c *Controller) sync(ctx context.Context, name string) (queue.Result, error) {
 	share, err := c.Shares.Get(name)
+	if apierrors.IsNotFound(err) {
+		return queue.Result{}, c.letGo(ctx, name)
+	}
 	if err != nil {
-		return queue.Result{}, queue.Gone(err)
+		return queue.Result{}, err
 	}
 	if share.DeletionTimestamp != nil {
 		return queue.Result{}, nil // its pod and its Service go with it
@@ -190,6 +193,30 @@ func (c *Controller) sync(ctx context.Context, name string) (queue.Result, error
 	c.ask(ctx, &in)
 	p := plan(in)
 	return queue.Result{RequeueAfter: p.After}, c.apply(ctx, in, p)
+}
+
+// letGo removes the ticket that a share left behind which was deleted before it let go of the volume: the access mode was changed while the volume
+// had not come to the pod yet. The volume would be attached for it, and for no one else. As long as the pod is there, it may have the device.
+func (c *Controller) letGo(ctx context.Context, name string) error {
+	va, err := orNone(c.Attachments.Get(name))
+	without := withTicket(va, name, "")
+	if err != nil || without == nil {
+		return err
+	}
+	if v, err := orNone(c.Volumes.GetRO(name)); err != nil || v == nil || types.IsShared(v) {
+		return err
+	}
+	if pod, err := orNone(c.Pods.GetRO(types.ShareManagerPodName(name))); err != nil || pod != nil {
+		return err
+	}
+	if c.Attachments.IsStale(va) {
+		return queue.ErrStale
+	}
+	if _, err := c.Attachments.Update(ctx, without); err != nil {
+		return fmt.Errorf("remove the ticket of a share that is gone: %w", err)
+	}
+	queue.Log(ctx).WithField(logfields.Volume, name).Info("Removed the ticket of a share that is gone")
+	return nil
 }
 
 // ask asks the pod for what it found, if that matters now. The plan has it asked again where no answer comes.

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	kubetypes "k8s.io/apimachinery/pkg/types"
@@ -80,7 +81,7 @@ func change(t *testing.T, h *testutil.Harness, c *Controller, how func(*corev1.P
 func TestAShareIsServedAndFollowsItsPod(t *testing.T) {
 	h, c := start(t)
 	sync(t, h, c, nil)
-	h.ExpectWrites("update sharemanagers/vol/status", "create services/vol", "create pods/share-manager-vol")
+	h.ExpectWrites("create services/vol", "update sharemanagers/vol/status", "create pods/share-manager-vol")
 	sync(t, h, c, queue.ErrStale)
 	h.CatchUp()
 	pod, err := c.Pods.GetRO("share-manager-vol")
@@ -164,7 +165,7 @@ func TestALossOfRecoveryDataIsActedUponOnceAlsoByAnotherLeader(t *testing.T) {
 	change(t, h, c, func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })
 	sync(t, h, c, nil)
 	h.CatchUp()
-	said = types.ShareRecovery{Incident: "one", Reason: types.ReasonRecoveryDataMissing, Message: "it was not there", FoundAt: h.Clock.Now().Add(-time.Second)}
+	said = types.ShareRecovery{Incident: "one", Reason: types.ReasonRecoveryDataMissing, Message: "it was not there", FoundAt: h.Clock.Now()}
 	serve(t, h, c, "pod-2")
 	requested := status().RemountRequestedAt
 	assert.Equal(t, types.Timestamp(said.FoundAt), requested)
@@ -196,6 +197,7 @@ func TestAPodThatDoesNotAnswerServesAndIsAskedAgain(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, longhorn.ShareManagerStateRunning, s.Status.State)
 	assert.Empty(t, s.Status.ServedBy)
+	change(t, h, c, func(p *corev1.Pod) { p.Status.Conditions[0].LastTransitionTime.Time = h.Clock.Now() })
 	got, err := c.sync(t.Context(), "vol")
 	require.NoError(t, err)
 	assert.Equal(t, queue.Result{RequeueAfter: 5 * time.Second}, got)
@@ -205,7 +207,7 @@ func TestAPodThatDoesNotAnswerServesAndIsAskedAgain(t *testing.T) {
 func TestAnotherPodOfThatNameIsNotDeleted(t *testing.T) {
 	h, c := start(t, build.Pod("share-manager-vol", "a", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }))
 	sync(t, h, c, nil)
-	h.ExpectWrites("update sharemanagers/vol/status", "create services/vol")
+	h.ExpectWrites("create services/vol", "update sharemanagers/vol/status")
 }
 
 func TestANodeThatTurnsWakesItsShares(t *testing.T) {
@@ -224,4 +226,82 @@ func TestANodeThatTurnsWakesItsShares(t *testing.T) {
 	assert.Equal(t, []string{"vol"}, c.whenNode(ready, nil))
 	assert.Empty(t, c.whenNode(ready, ready), "free space changes all the time")
 	assert.Empty(t, c.whenNode(nil, down), "no share is there")
+}
+
+// deleteService has the Service of a share that runs deleted by someone.
+func deleteService(t *testing.T, h *testutil.Harness, c *Controller) {
+	t.Helper()
+	serve(t, h, c, "pod-1")
+	require.NoError(t, h.Kube.CoreV1().Services(types.Namespace).Delete(t.Context(), "vol", metav1.DeleteOptions{}))
+	h.CatchUp()
+	h.Writes()
+}
+
+func TestADeletedServiceComesBackWithItsAddress(t *testing.T) {
+	h, c := start(t)
+	deleteService(t, h, c)
+	unavailable := apierrors.NewServiceUnavailable("for a while")
+	h.Fail("create", "services", unavailable)
+	sync(t, h, c, unavailable)
+	h.CatchUp()
+	s, err := c.Shares.Get("vol")
+	require.NoError(t, err)
+	require.Equal(t, "nfs://10.0.0.9/vol", s.Status.Endpoint, "nothing else remembers the address")
+	sync(t, h, c, nil)
+	h.CatchUp()
+	service, err := c.Services.GetRO("vol")
+	require.NoError(t, err)
+	assert.Equal(t, "10.0.0.9", service.Spec.ClusterIP)
+	sync(t, h, c, nil)
+	h.CatchUp()
+	s, err = c.Shares.Get("vol")
+	require.NoError(t, err)
+	assert.Equal(t, longhorn.ShareManagerStateRunning, s.Status.State)
+}
+
+func TestAServiceWhoseAddressIsTakenGetsAnother(t *testing.T) {
+	h, c := start(t)
+	deleteService(t, h, c)
+	h.Fail("create", "services", apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Service").GroupKind(), "vol", nil))
+	sync(t, h, c, nil)
+	h.CatchUp()
+	service, err := c.Services.GetRO("vol")
+	require.NoError(t, err)
+	assert.Empty(t, service.Spec.ClusterIP, "the API server chooses")
+}
+
+// The access mode may change while the volume has not come to the pod yet.
+func TestATicketDoesNotOutliveItsShare(t *testing.T) {
+	h, c := start(t)
+	tickets := func() map[string]longhorn.AttachmentTicket {
+		t.Helper()
+		va, err := c.Attachments.Get("vol")
+		require.NoError(t, err)
+		return va.Spec.AttachmentTickets
+	}
+	serve(t, h, c, "pod-1")
+	require.Len(t, tickets(), 2)
+	require.NoError(t, h.Longhorn.LonghornV1beta2().ShareManagers(types.Namespace).Delete(t.Context(), "vol", metav1.DeleteOptions{}))
+	h.CatchUp()
+	h.Writes()
+	sync(t, h, c, nil)
+	h.ExpectWrites() // the next share of the volume has the ticket
+	v, err := c.Volumes.GetRO("vol")
+	require.NoError(t, err)
+	v = v.DeepCopy()
+	v.Spec.AccessMode = longhorn.AccessModeReadWriteOnce
+	h.Overwrite(v)
+	h.CatchUp()
+	sync(t, h, c, nil)
+	h.ExpectWrites() // the pod may have the device
+	require.NoError(t, h.Kube.CoreV1().Pods(types.Namespace).Delete(t.Context(), "share-manager-vol", metav1.DeleteOptions{}))
+	h.CatchUp()
+	h.Writes()
+	sync(t, h, c, nil)
+	h.ExpectWrites("update volumeattachments/vol")
+	h.CatchUp()
+	assert.NotContains(t, tickets(), types.ShareTicketID("vol"))
+	assert.Contains(t, tickets(), "csi-1")
+	sync(t, h, c, nil)
+	h.ExpectWrites()
 }

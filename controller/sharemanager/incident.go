@@ -16,8 +16,9 @@ const (
 	// does not mend what takes the data away.
 	maxRemounts   = 3
 	remountWindow = time.Hour
-	// askDelay is when a share manager that did not answer is asked again.
-	askDelay = 5 * time.Second
+	// askDelay is when a share manager that did not answer is asked again. It doubles up to maxAskDelay: a pod that no answer comes from, for a
+	// NetworkPolicy is between, must not take the workers' time from shares that move.
+	askDelay, maxAskDelay = 5 * time.Second, 5 * time.Minute
 )
 
 // isToBeAsked tells whether the pod serves clients and has not been asked yet what became of the recovery data. It is asked after the
@@ -48,7 +49,8 @@ func (in Input) learn(p *Plan) {
 		return
 	}
 	if in.Recovery == nil {
-		p.wakeAfter(askDelay)
+		_, since := readiness(in.Pod)
+		p.wakeAfter(min(max(in.Now.Sub(since), askDelay), maxAskDelay))
 		return
 	}
 	before, said := in.Share.Status, *in.Recovery
@@ -93,8 +95,11 @@ func (in Input) requestRemount(p *Plan, lost types.ShareRecovery) {
 	}
 	p.Status.RemountRequests = append(recent, types.Timestamp(in.Now))
 	at := lost.FoundAt
-	if at.After(in.Now) {
+	switch made := in.Pod.CreationTimestamp.Time; {
+	case at.After(in.Now):
 		at = in.Now // the node's clock is ahead
+	case at.Before(made):
+		at = made // it is behind
 	}
 	if last, err := time.Parse(time.RFC3339, p.Status.RemountRequestedAt); err != nil || at.After(last) {
 		p.Status.RemountRequestedAt = types.Timestamp(at)

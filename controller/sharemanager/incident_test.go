@@ -14,7 +14,7 @@ import (
 // serves is a share whose pod serves and has not been asked yet.
 func serves() *situation {
 	return used().ticket(types.ShareTicketID("vol"), longhorn.AttacherTypeShareManager, "a").was("running").
-		pod(corev1.PodRunning, is("True", time.Minute), func(p *corev1.Pod) { p.Status.PodIP = "10.1.0.7" })
+		pod(corev1.PodRunning, is("True", time.Second), func(p *corev1.Pod) { p.Status.PodIP = "10.1.0.7" })
 }
 
 // after is the pod before this one, and how many minutes ago restarts were requested.
@@ -49,6 +49,9 @@ func TestLearn(t *testing.T) {
 	unusable := types.ShareRecovery{Incident: "two", Reason: types.ReasonRecoveryDataUnusable, Message: "it is full", FoundAt: found}
 	ahead := lost
 	ahead.FoundAt = now.Add(time.Hour)
+	behind, undated := lost, lost
+	behind.FoundAt, undated.FoundAt = now.Add(-48*time.Hour), time.Unix(0, 0)
+	made := types.Timestamp(now.Add(-time.Hour)) // the pod
 	kept := types.ShareRecovery{}
 	minutes := func(n int) time.Duration { return time.Duration(n) * time.Minute }
 	for _, c := range []struct {
@@ -64,6 +67,8 @@ func TestLearn(t *testing.T) {
 		after     time.Duration
 	}{
 		{name: "not asked → asked again", in: serves(), after: 5 * time.Second},
+		{name: "not asked for long → asked again later", in: serves().with(func(in *Input) { is("True", 2*time.Minute)(in.Pod) }), after: 2 * time.Minute},
+		{name: "not asked for very long → asked again within minutes", in: serves().with(func(in *Input) { is("True", time.Hour)(in.Pod) }), after: 5 * time.Minute},
 		{name: "not asked after another pod → asked again", in: serves().after("pod-0"), servedBy: "pod-0", after: 5 * time.Second},
 		{name: "the first server, data found → kept", in: serves().says(kept), servedBy: "pod", reason: types.ReasonRecoveryDataKept, isKept: true},
 		{name: "the first server, no data → nobody had anything", in: serves().says(lost), servedBy: "pod", incident: "two", reason: types.ReasonNoClientsBefore, isKept: true},
@@ -89,6 +94,16 @@ func TestLearn(t *testing.T) {
 			name: "found by a clock that is ahead → not of the future", in: serves().after("pod-0").says(ahead),
 			servedBy: "pod", incident: "two", reason: types.ReasonRecoveryDataMissing, requested: types.Timestamp(now), requests: 1,
 			event: "The volume's clients have lost their open files and locks: it was not there (incident two). The pods that use it and started before " + types.Timestamp(now) + " are to be restarted",
+		},
+		{
+			name: "found by a clock that is behind → not before the pod that found it was made", in: serves().after("pod-0").says(behind),
+			servedBy: "pod", incident: "two", reason: types.ReasonRecoveryDataMissing, requested: made, requests: 1,
+			event: "The volume's clients have lost their open files and locks: it was not there (incident two). The pods that use it and started before " + made + " are to be restarted",
+		},
+		{
+			name: "found at no time that is said → the same", in: serves().after("pod-0").says(undated),
+			servedBy: "pod", incident: "two", reason: types.ReasonRecoveryDataMissing, requested: made, requests: 1,
+			event: "The volume's clients have lost their open files and locks: it was not there (incident two). The pods that use it and started before " + made + " are to be restarted",
 		},
 		{name: "a loss that is known → no second restart", in: serves().after("pod-0").knows("two").says(lost), servedBy: "pod", incident: "two"},
 		{name: "a pod that was asked → not looked at again", in: serves().after("pod").knows("one").says(lost), servedBy: "pod", incident: "one"},
@@ -149,4 +164,14 @@ func TestAShareThatStopsForgetsItsClients(t *testing.T) {
 	assert.Equal(t, "RecoveryDataUnusable", in.Share.Status.Conditions[0].Reason, "what was given is not changed")
 	waits := plan(in.pod(corev1.PodRunning, deleted).Input).Status
 	assert.Equal(t, "pod-0", waits.ServedBy, "its pod may still serve")
+}
+
+// Its workloads go on when the volume is salvaged, with what they had open.
+func TestAShareOfAFaultedVolumeDoesNotForgetItsClients(t *testing.T) {
+	in := used().after("pod-0").clientState("False", types.ReasonRecoveryDataUnusable)
+	in.Volume.Status.Robustness = longhorn.VolumeRobustnessFaulted
+	s := plan(in.Input).Status
+	assert.Equal(t, longhorn.ShareManagerStateStopped, s.State)
+	assert.Equal(t, "pod-0", s.ServedBy)
+	assert.Equal(t, types.ReasonRecoveryDataUnusable, types.FindCondition(s.Conditions, types.ConditionClientStateKept).Reason)
 }

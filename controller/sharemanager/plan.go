@@ -1,11 +1,13 @@
 package sharemanager
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/types"
@@ -97,7 +99,7 @@ func plan(in Input) Plan {
 	if in.Pod != nil {
 		p.Status.CurrentNode, p.Status.CurrentImage = in.Pod.Spec.NodeName, types.ContainerImage(in.Pod, containerName)
 	}
-	if in.Service == nil {
+	if in.Service == nil && in.refusedName() == "" {
 		p.CreateService = newService(in.Share)
 	}
 	if isWanted(in) {
@@ -117,7 +119,12 @@ func plan(in Input) Plan {
 // isWanted tells whether a workload uses the volume, and it can be served.
 func isWanted(in Input) bool {
 	v := in.Volume
-	if v == nil || v.DeletionTimestamp != nil || !types.IsShared(v) || v.Status.Robustness == longhorn.VolumeRobustnessFaulted || in.Attachment == nil {
+	return v != nil && v.DeletionTimestamp == nil && types.IsShared(v) && v.Status.Robustness != longhorn.VolumeRobustnessFaulted && in.isUsed()
+}
+
+// isUsed tells whether a workload has the volume mounted, or is about to, be the volume as it may.
+func (in Input) isUsed() bool {
+	if in.Attachment == nil {
 		return false
 	}
 	for _, t := range in.Attachment.Spec.AttachmentTickets {
@@ -131,14 +138,20 @@ func isWanted(in Input) bool {
 // stop ends the pod, and lets go of the volume when the pod is gone: it has the device mounted.
 func (in Input) stop(p *Plan) {
 	p.Status.Failures, p.Status.FailedAt = 0, ""
+	why := "no workload uses the volume"
+	if in.isUsed() && in.Volume != nil && in.Volume.Status.Robustness == longhorn.VolumeRobustnessFaulted {
+		why = "the volume is faulted" // its workloads wait, and have what they had open
+	}
 	if in.Pod == nil {
 		p.Attachment = withTicket(in.Attachment, in.Share.Name, "")
-		p.forgetClients()
-		p.is(longhorn.ShareManagerStateStopped, types.ReasonShareNotUsed, "no workload uses the volume", in.Now)
+		if !in.isUsed() {
+			p.forgetClients()
+		}
+		p.is(longhorn.ShareManagerStateStopped, types.ReasonShareNotUsed, why, in.Now)
 		return
 	}
-	p.is(longhorn.ShareManagerStateStopping, types.ReasonShareNotUsed, "no workload uses the volume; its pod ends", in.Now)
-	p.end(in, "no workload uses the volume")
+	p.is(longhorn.ShareManagerStateStopping, types.ReasonShareNotUsed, why+"; its pod ends", in.Now)
+	p.end(in, why)
 }
 
 // end deletes the pod, unless that was done and its node will confirm it: a node that lives does so within endLimit, but for a pod with a
@@ -185,11 +198,12 @@ func (in Input) serve(p *Plan) {
 
 // begin makes a pod, after a while where pods have failed one after the other.
 func (in Input) begin(p *Plan) {
-	if in.Refused != "" {
-		p.is(longhorn.ShareManagerStateError, types.ReasonShareParameterInvalid, in.Refused, in.Now)
+	if refused := cmp.Or(in.refusedName(), in.Refused); refused != "" {
+		p.is(longhorn.ShareManagerStateError, types.ReasonShareParameterInvalid, refused, in.Now)
 		return
 	}
-	if failed, err := time.Parse(time.RFC3339, p.Status.FailedAt); err == nil {
+	// A failure in the future is one by a clock that was ahead: how long ago it was is not known.
+	if failed, err := time.Parse(time.RFC3339, p.Status.FailedAt); err == nil && !failed.After(in.Now) {
 		if left := failed.Add(delayAfter(p.Status.Failures)).Sub(in.Now); left > 0 {
 			c := types.FindCondition(p.Status.Conditions, types.ConditionReady)
 			p.is(longhorn.ShareManagerStateError, c.Reason, c.Message, in.Now)
@@ -224,9 +238,9 @@ func (in Input) follow(p *Plan) {
 	silent := p.isSilent() // and there still, for its deletion has failed: the next pod begins in another state
 	switch {
 	case ready:
-		p.Status.Endpoint = endpointOf(in.Service, in.Share.Name)
-		if p.Status.Endpoint == "" {
-			p.is(longhorn.ShareManagerStateStarting, types.ReasonPodStarting, "its Service has no address yet", in.Now)
+		var why string
+		if p.Status.Endpoint, why = in.endpoint(); p.Status.Endpoint == "" {
+			p.is(longhorn.ShareManagerStateStarting, types.ReasonPodStarting, why, in.Now)
 			return
 		}
 		p.is(longhorn.ShareManagerStateRunning, types.ReasonPodRunning, fmt.Sprintf("it serves on node %s", pod.Spec.NodeName), in.Now)
@@ -287,12 +301,24 @@ func eventsOf(before, now longhorn.ShareManagerStatus) []Event {
 	return nil
 }
 
-// endpointOf is where clients mount the share; "" while its Service has no address.
-func endpointOf(s *corev1.Service, volume string) string {
-	if s == nil {
+// endpoint is where clients mount the share; "" while its Service has no address, and why. The Service of an earlier share of that name is
+// there until the garbage collector removes it; its address goes with it.
+func (in Input) endpoint() (endpoint, why string) {
+	switch {
+	case in.Service == nil:
+		return "", "its Service has no address yet"
+	case !metav1.IsControlledBy(in.Service, in.Share):
+		return "", fmt.Sprintf("Service %s belongs to another; it must go first", in.Service.Name)
+	}
+	return types.ShareEndpoint(in.Service.Spec.ClusterIP, in.Share.Name), "its Service has no address yet"
+}
+
+// refusedName says why no Service can have the volume's name; "": one can.
+func (in Input) refusedName() string {
+	if len(validation.IsDNS1035Label(in.Share.Name)) == 0 {
 		return ""
 	}
-	return types.ShareEndpoint(s.Spec.ClusterIP, volume)
+	return fmt.Sprintf("name: %q of a shared volume is also that of its Service, and must begin with a letter", in.Share.Name)
 }
 
 // withTicket returns the attachment with the share's ticket for a node, or without it if node is ""; nil if it is so already.

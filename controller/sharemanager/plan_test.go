@@ -24,9 +24,10 @@ func used() *situation {
 		Share:      &longhorn.ShareManager{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "vol", UID: "share"}, Spec: longhorn.ShareManagerSpec{Image: "image:1"}},
 		Volume:     &longhorn.Volume{ObjectMeta: metav1.ObjectMeta{Name: "vol", UID: "volume"}, Spec: longhorn.VolumeSpec{AccessMode: longhorn.AccessModeReadWriteMany}},
 		Attachment: &longhorn.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "vol"}},
-		Service:    &corev1.Service{Spec: corev1.ServiceSpec{ClusterIP: "10.0.0.9"}},
 		Owner:      "leader", Now: now,
 	}}
+	s.Service = newService(s.Share)
+	s.Service.Spec.ClusterIP = "10.0.0.9"
 	return s.ticket("csi-1", longhorn.AttacherTypeCSI, "b")
 }
 
@@ -113,6 +114,10 @@ func TestPlan(t *testing.T) {
 		"no workload, a pod that ends on a node that is down → it goes now":    {in: used().unused().pod(corev1.PodRunning, deleted).with(func(in *Input) { in.NodeDown = true }), state: "stopping", deletes: "now", ticket: ticketStays},
 		"only a person's ticket → no share":                                    {in: used().unused().ticket("", longhorn.AttacherTypeAPI, "a"), state: "stopped", ticket: ticketStays},
 		"the volume is faulted → stopped":                                      {in: used().with(func(in *Input) { in.Volume.Status.Robustness = longhorn.VolumeRobustnessFaulted }), state: "stopped", ticket: ticketStays},
+		"the volume is faulted under its workloads → its pod ends":             {in: used().pod(corev1.PodRunning).with(func(in *Input) { in.Volume.Status.Robustness = longhorn.VolumeRobustnessFaulted }), state: "stopping", deletes: "gently", ticket: ticketStays, says: "the volume is faulted; its pod ends"},
+		"used, no pod, the last failure is in the future → made":               {in: used().was("error").failed(4, -time.Hour), state: "starting", creates: true, ticket: ticketStays, failures: 4},
+		"used, no Service can have the name → says so":                         {in: used().with(func(in *Input) { in.Share.Name = "1st" }), state: "error", ticket: ticketStays, says: `name: "1st" of a shared volume is also that of its Service, and must begin with a letter`},
+		"ready, the Service is an earlier share's → its address is not told":   {in: used().pod(corev1.PodRunning, is("True", 0)).with(func(in *Input) { in.Service.OwnerReferences[0].UID = "earlier" }), state: "starting", ticket: "a", says: "Service vol belongs to another; it must go first"},
 		"the volume is being deleted → its pod ends":                           {in: used().pod(corev1.PodRunning).with(func(in *Input) { in.Volume.DeletionTimestamp = &metav1.Time{Time: now} }), state: "stopping", deletes: "gently", ticket: ticketStays},
 		"the volume is gone → its pod ends":                                    {in: used().pod(corev1.PodRunning).with(func(in *Input) { in.Volume = nil }), state: "stopping", deletes: "gently", ticket: ticketStays},
 		"the volume is shared no more → its pod ends":                          {in: used().pod(corev1.PodRunning).with(func(in *Input) { in.Volume.Spec.AccessMode = "rwo" }), state: "stopping", deletes: "gently", ticket: ticketStays},
@@ -225,5 +230,19 @@ func TestTheServiceIsMadeOnceForAll(t *testing.T) {
 	require.NotNil(t, made, "also while nobody uses the volume")
 	assert.Equal(t, made.Spec.Selector, newPod(in.Input).Labels)
 	assert.EqualValues(t, 2049, made.Spec.Ports[0].Port)
+	assert.Empty(t, made.Spec.ClusterIP, "the first one has any address")
 	assert.Nil(t, plan(used().Input).CreateService)
+	in.Share.Name = "1st"
+	assert.Nil(t, plan(in.Input).CreateService, "the API server takes no such name")
+}
+
+// Clients have the address mounted.
+func TestAServiceThatWasDeletedComesBackWithItsAddress(t *testing.T) {
+	for endpoint, want := range map[string]string{"nfs://10.0.0.9/vol": "10.0.0.9", "nfs://[fd00::9]/vol": "fd00::9", "": ""} {
+		s := used().pod(corev1.PodRunning, is("True", time.Hour)).was("running")
+		s.Service, s.Share.Status.Endpoint = nil, endpoint
+		p := plan(s.Input)
+		require.NotNil(t, p.CreateService)
+		assert.Equal(t, want, p.CreateService.Spec.ClusterIP)
+	}
 }

@@ -2,6 +2,7 @@ package sharemanager
 
 import (
 	"fmt"
+	"net/url"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,7 +23,8 @@ const (
 	priorityClass = "system-cluster-critical"
 )
 
-// newService is where clients find a share, on whatever node its pod is. Its address stays as long as the share.
+// newService is where clients find a share, on whatever node its pod is. Its address stays as long as the share: a Service that someone deleted
+// while the share ran is made again with that address, for clients that have it mounted know no other.
 func newService(s *longhorn.ShareManager) *corev1.Service {
 	return &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{
@@ -30,13 +32,23 @@ func newService(s *longhorn.ShareManager) *corev1.Service {
 			OwnerReferences: []metav1.OwnerReference{ownedBy(s)},
 		},
 		Spec: corev1.ServiceSpec{
-			Type:     corev1.ServiceTypeClusterIP,
-			Selector: types.ShareManagerSelector(s.Name),
+			Type:      corev1.ServiceTypeClusterIP,
+			ClusterIP: addressOf(s.Status.Endpoint),
+			Selector:  types.ShareManagerSelector(s.Name),
 			Ports: []corev1.ServicePort{{
 				Name: "nfs", Protocol: corev1.ProtocolTCP, Port: types.NFSPort, TargetPort: intstr.FromInt32(types.NFSPort),
 			}},
 		},
 	}
+}
+
+// addressOf is the address in an endpoint; "" if there is none.
+func addressOf(endpoint string) string {
+	u, err := url.Parse(endpoint)
+	if err != nil {
+		return ""
+	}
+	return u.Hostname()
 }
 
 func ownedBy(s *longhorn.ShareManager) metav1.OwnerReference {
