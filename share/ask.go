@@ -3,6 +3,7 @@ package share
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -59,7 +60,25 @@ func AskRecovery(ctx context.Context, address string) (types.ShareRecovery, erro
 	case err != nil:
 		return types.ShareRecovery{}, fmt.Errorf("ask the share manager at %s for its recovery data: %w", address, err)
 	}
-	return types.ShareRecovery{
-		Incident: r.GetIncidentId(), Reason: r.GetReason(), Message: r.GetMessage(), FoundAt: time.Unix(r.GetFoundAtUnix(), 0),
-	}, nil
+	return recoveryOf(r), nil
 }
+
+// Bounds of what is believed of an answer. It ends up in a status, which the API server must take.
+const (
+	maxIncident = 64
+	maxMessage  = 512
+)
+
+// recoveryOf reads the answer of a share manager that may be of any release, or broken. A loss counts whatever is said of it.
+func recoveryOf(r *proto.RecoveryReply) types.ShareRecovery {
+	reason := r.GetReason()
+	if reason != types.ReasonRecoveryDataUnusable {
+		reason = types.ReasonRecoveryDataMissing
+	}
+	return types.ShareRecovery{
+		Incident: cut(r.GetIncidentId(), maxIncident), Reason: reason, Message: cut(r.GetMessage(), maxMessage), FoundAt: time.Unix(r.GetFoundAtUnix(), 0),
+	}
+}
+
+// cut takes the first bytes of a text at most, without the rest of a character.
+func cut(text string, most int) string { return strings.ToValidUTF8(text[:min(len(text), most)], "") }

@@ -2,6 +2,7 @@ package share
 
 import (
 	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -38,6 +39,21 @@ func TestAskingForTheRecoveryData(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, lost, got, "the same each time")
 	}
+}
+
+// What is said ends up in a status.
+func TestALossCountsWhateverIsSaidOfIt(t *testing.T) {
+	h, err := serveHealth(t.Context(), "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(h.close)
+	h.recovery.found(types.ShareRecovery{
+		Incident: strings.Repeat("i", 1000), Reason: "of a later release", Message: strings.Repeat("m", 511) + "ö" + strings.Repeat("m", 1<<20), FoundAt: time.Unix(7, 0),
+	})
+	got, err := AskRecovery(t.Context(), h.address)
+	require.NoError(t, err)
+	assert.Equal(t, types.ShareRecovery{
+		Incident: strings.Repeat("i", 64), Reason: types.ReasonRecoveryDataMissing, Message: strings.Repeat("m", 511), FoundAt: time.Unix(7, 0),
+	}, got)
 }
 
 func TestAShareManagerThatCannotTellHasLostNothing(t *testing.T) {
