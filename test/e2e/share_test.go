@@ -117,6 +117,10 @@ func TestSharedVolume(t *testing.T) {
 		c.DumpIfFailed(t)
 		s.stopsAndStarts(ctx, t)
 	})
+	t.Run("its records are lost → pods that had files open are made anew, once", func(t *testing.T) {
+		c.DumpIfFailed(t)
+		s.recordsAreLost(ctx, t)
+	})
 	states.expect(t, "starting running error starting running", "stopping stopped")
 }
 
