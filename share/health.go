@@ -27,13 +27,13 @@ func serveHealth(ctx context.Context, address string) (*healthService, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listening for health checks: %w", err)
 	}
-	h := &healthService{health: health.NewServer(), server: grpc.NewServer(), address: listener.Addr().String(), done: make(chan struct{})}
+	h := &healthService{health: health.NewServer(), server: grpc.NewServer(healthOptions()...), address: listener.Addr().String(), done: make(chan struct{})}
 	h.set(false)
 	healthpb.RegisterHealthServer(h.server, h.health)
 	proto.RegisterShareServer(h.server, &h.recovery)
 	go func() {
 		defer close(h.done)
-		_ = h.server.Serve(listener) // ends with close alone; without it the probe fails, which says it
+		_ = h.server.Serve(newBoundListener(listener, maxHealthConns, maxHealthConnsFromOne)) // ends with close alone; without it the probe fails, which says it
 	}()
 	return h, nil
 }
