@@ -1,6 +1,7 @@
 package csi
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"sort"
@@ -86,8 +87,8 @@ type parameters struct {
 	exclusive, share bool
 }
 
-// parseParameters reads a StorageClass's parameters. An error names the key, the value and
-// the rule; it looks at keys in order of name, so it is always the same error.
+// parseParameters reads a StorageClass's parameters. An error names the key, the value and the rule of each that is
+// wrong, in order of the keys.
 func parseParameters(params map[string]string) (parameters, error) {
 	p := parameters{
 		staleMinutes:         defaultStaleReplicaMinutes,
@@ -102,20 +103,26 @@ func parseParameters(params map[string]string) (parameters, error) {
 		keys = append(keys, key)
 	}
 	sort.Strings(keys)
+	var wrong []string
 	for _, key := range keys {
 		value := strings.TrimSpace(params[key])
 		if value == "" {
 			continue
 		}
 		if err := checkShareParameter(key, value); err != nil {
-			return parameters{}, err
+			wrong = append(wrong, err.Error())
 		}
 		if err := p.set(key, value); err != nil {
-			return parameters{}, fmt.Errorf("parameter %s: value %q %w", key, value, err)
+			wrong = append(wrong, fmt.Sprintf("parameter %s: value %q %v", key, value, err))
 		}
 	}
-	if err := p.checkMkfs(p.fsType); err != nil {
-		return parameters{}, err
+	if types.CheckFSType(p.fsType) == nil { // else nobody knows what its mkfs takes
+		if err := p.checkMkfs(p.fsType); err != nil {
+			wrong = append(wrong, err.Error())
+		}
+	}
+	if len(wrong) > 0 {
+		return parameters{}, errors.New(strings.Join(wrong, "; "))
 	}
 	return p, nil
 }

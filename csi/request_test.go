@@ -88,6 +88,18 @@ func TestParseParameters(t *testing.T) {
 		{name: "a node selector that is none is refused", params: map[string]string{"shareManagerNodeSelector": "zone=a"}, err: `parameter shareManagerNodeSelector: "zone=a" must be key:value pairs`},
 		{name: "a toleration that is none is refused", params: map[string]string{"shareManagerTolerations": "key=a:Never"}, err: `parameter shareManagerTolerations: "key=a:Never" must be`},
 		{name: "an empty tag is refused", params: map[string]string{"diskSelector": "ssd,,fast"}, err: "diskSelector"},
+		{
+			name: "all that is wrong is said at once, in order of the keys",
+			params: map[string]string{
+				"numberOfReplicas": "0", "fsType": "btrfs", "mkfsParams": "/dev/sda", "dataLocality": "near", "shareManagerTolerations": "key=a:Never", "encrypted": "true", "diskSelector": "ssd",
+			},
+			err: `parameter dataLocality: value "near" is none of disabled, best-effort, strict-local; ` +
+				`parameter encrypted: value "true" asks for something that is not offered; leave the parameter out or set it to false; ` +
+				`parameter fsType: value "btrfs" is none of ext4, xfs; ` +
+				`parameter numberOfReplicas: value "0" is not a whole number from 1 to 20; ` +
+				`parameter shareManagerTolerations: "key=a:Never" must be key=value:Effect or key:Effect`,
+		},
+		{name: "what is wrong with mkfs is said with the rest", params: map[string]string{"mkfsParams": "/dev/sda", "numberOfReplicas": "x"}, err: `parameter numberOfReplicas: value "x" is not a whole number from 1 to 20; `},
 		{name: "a device among the arguments of mkfs is refused", params: map[string]string{"mkfsParams": "/dev/sda -F"}, err: `argument "/dev/sda"`},
 	}
 	for _, c := range cases {
