@@ -104,8 +104,12 @@ func resumeEngine(in Input, p *Plan) {
 
 // requestRemount asks pods that still hold the dead engine's device to mount the new one, if the volume is still said to be attached
 // where it is wanted: not after an orderly detach. It asks when it sees that the engine has failed, and once more when the engine is
-// already at rest, for it may have come to rest before the first request was written.
+// already at rest, for it may have come to rest before the first request was written. The device of a shared volume is held by the share's
+// own pod, which ends with it and is replaced; what the pods of workloads lose by that, the share says (ShareManager.status).
 func requestRemount(in Input, p *Plan) {
+	if types.IsShared(in.Volume) {
+		return
+	}
 	if s := in.Volume.Status; s.State == longhorn.VolumeStateAttached && s.CurrentNodeID == in.Volume.Spec.NodeID {
 		p.Status.RemountRequestedAt = types.Timestamp(in.Now)
 	}

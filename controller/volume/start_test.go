@@ -128,6 +128,15 @@ func TestEngineThatEndedUnderItsUsers(t *testing.T) {
 		assert.Equal(t, longhorn.DesireStateRunning, p.UpdateEngine.Spec.DesireState)
 		assert.Zero(t, p.After, "not started at once")
 	})
+	t.Run("of a shared volume → started again, and nobody is asked to mount anew but by its share", func(t *testing.T) {
+		in := ended(types.ReasonEngineGone, longhorn.VolumeStateAttached)
+		in.Volume.Spec.AccessMode = longhorn.AccessModeReadWriteMany
+		p := plan(in)
+		assert.Empty(t, p.Status.RemountRequestedAt)
+		assert.Empty(t, p.Events)
+		require.NotNil(t, p.UpdateEngine)
+		assert.Equal(t, longhorn.DesireStateStopped, p.UpdateEngine.Spec.DesireState)
+	})
 	t.Run("it failed → a remount is requested, and it is tried again in 10 s", func(t *testing.T) {
 		in := ended("MemberFailed", longhorn.VolumeStateAttached)
 		p := plan(in)
