@@ -366,6 +366,8 @@ func TestASettingPerDataEngine(t *testing.T) {
 		"JSON in a text → as it is":         {"default-replica-count", `{"value":"{\"v1\":\"2\",\"v2\":\"4\"}"}`, `{"v1":"2","v2":"4"}`, "2"},
 		"an object → its text":              {"default-replica-count", `{"value": {"v1": "2", "v2": "4"}}`, `{"v1":"2","v2":"4"}`, "2"},
 		"a whole resource → its value":      {"default-replica-count", `{"id":"x","type":"setting","value":"2","applied":false,"definition":{"default":"1"}}`, `{"v1":"2","v2":"2"}`, "2"},
+		"a part of the CPU, for each one":   {"guaranteed-instance-manager-cpu", `{"value":"{\"v1\":\"2\",\"v2\":\"2\"}"}`, `{"v1":"2","v2":"2"}`, "2"},
+		"a broken part of the CPU":          {"guaranteed-instance-manager-cpu", `{"value":2.5}`, `{"v1":"2.5","v2":"2.5"}`, "2.5"},
 		"a truth value, not per engine":     {"replica-soft-anti-affinity", `{"value":true}`, "true", "true"},
 		"empty → the default, for each one": {"default-replica-count", `{"value":""}`, `{"v1":"3","v2":"3"}`, "3"},
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/controller/drain"
 	"github.com/longhorn-lep/longhorn-manager/controller/engine"
 	"github.com/longhorn-lep/longhorn-manager/controller/engine/abandon"
+	"github.com/longhorn-lep/longhorn-manager/controller/forcedeletion"
 	"github.com/longhorn-lep/longhorn-manager/controller/heartbeat"
 	"github.com/longhorn-lep/longhorn-manager/controller/instancemanager"
 	"github.com/longhorn-lep/longhorn-manager/controller/node"
@@ -125,6 +126,7 @@ func (d *daemon) newNodeScope() (*nodeScope, error) {
 		Node: d.node, Pod: instancemanager.PodOptions{Image: d.image, Devices: d.devices},
 		Nodes: store.Nodes, InstanceManagers: store.InstanceManagers, Pods: store.Pods,
 		Engines: store.Engines, Replicas: store.Replicas, DataPlane: d.plane,
+		Setting: store.Setting, Settings: store.Settings, KubeNodes: store.KubeNodes,
 		Env: d.env,
 	})
 	if err != nil {
@@ -201,7 +203,11 @@ func (d *daemon) leadCluster(ctx context.Context) error {
 			})
 		},
 		func(store *datastore.Datastore) (runner, error) {
-			return setting.New(setting.Deps{Env: d.env, Namespace: d.namespace, Settings: store.Settings, Defaults: store.DefaultSettings})
+			deps := setting.Deps{Env: d.env, Namespace: d.namespace, Settings: store.Settings, Defaults: store.DefaultSettings, Pods: store.Pods}
+			if !d.oldManifests {
+				deps.Classes = store.PriorityClasses
+			}
+			return setting.New(deps)
 		},
 		func(store *datastore.Datastore) (runner, error) {
 			return storageclass.New(storageclass.Deps{Env: d.env, ConfigMap: store.StorageClassConfig, Classes: store.StorageClasses})
@@ -238,6 +244,7 @@ func (d *daemon) leadCluster(ctx context.Context) error {
 				Nodes: store.Nodes, KubeNodes: store.KubeNodes, Pods: store.Pods, Services: store.Services,
 				ConfigMap: store.ShareClients,
 				Engines:   store.Engines, Replicas: store.Replicas, Claims: s.workloads, Ask: share.AskRecovery,
+				Setting: store.Setting,
 			})
 		},
 		func(store *datastore.Datastore) (runner, error) {
@@ -254,6 +261,12 @@ func (d *daemon) leadCluster(ctx context.Context) error {
 		},
 		func(store *datastore.Datastore) (runner, error) {
 			return remount.New(remount.Deps{Env: d.env, Volumes: store.Volumes, Shares: store.ShareManagers, Workloads: s.workloads, Setting: store.Setting})
+		},
+		func(store *datastore.Datastore) (runner, error) {
+			return forcedeletion.New(forcedeletion.Deps{
+				Env: d.env, Nodes: store.Nodes, Volumes: store.Volumes, Settings: store.Settings, Setting: store.Setting, Workloads: s.workloads,
+				KubeNodes: store.KubeNodes, Leases: store.Leases, Answers: reach.Any,
+			})
 		},
 		func(store *datastore.Datastore) (runner, error) {
 			return abandon.New(abandon.Deps{

@@ -7,6 +7,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -148,6 +149,8 @@ func resourceOf(kind Kind) schema.GroupResource {
 		return corev1.Resource("configmaps")
 	case StorageClasses:
 		return storagev1.Resource(string(kind))
+	case priorityClasses:
+		return schedulingv1.Resource(string(kind))
 	}
 	return longhorn.Resource(string(kind))
 }

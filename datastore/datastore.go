@@ -10,6 +10,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/kubernetes"
@@ -49,6 +50,8 @@ const (
 const (
 	secrets Kind = "secrets"
 	leases  Kind = "leases"
+
+	priorityClasses Kind = "priorityclasses"
 )
 
 // Options say what a Datastore sees.
@@ -93,6 +96,8 @@ type Datastore struct {
 	Secrets *Store[*corev1.Secret]
 	// Leases are all of them, and never watched either; types.DiskLeaseName names those of disks.
 	Leases *Store[*coordinationv1.Lease]
+	// PriorityClasses are never watched: read them with Live.
+	PriorityClasses *Store[*schedulingv1.PriorityClass]
 	// NodeLeases are those by which nodes that serve shares say that they live.
 	NodeLeases *Store[*coordinationv1.Lease]
 
@@ -125,6 +130,7 @@ func New(o Options) *Datastore {
 	d.Services = newStore(b, Services, ns, core.Services(ns), o.Kube, all.andLabels(types.LabelShareManager), &corev1.Service{}, nil)
 	d.NodeLeases = newStore(b, NodeLeases, ns, o.Kube.CoordinationV1().Leases(ns), o.Kube, all.andLabels(types.LabelNodeLease), &coordinationv1.Lease{}, nil)
 	d.Leases = newStore(b, leases, ns, o.Kube.CoordinationV1().Leases(ns), o.Kube, all, &coordinationv1.Lease{}, nil)
+	d.PriorityClasses = newStore(b, priorityClasses, "", o.Kube.SchedulingV1().PriorityClasses(), o.Kube, all, &schedulingv1.PriorityClass{}, nil)
 	d.Secrets = newStore(b, secrets, ns, core.Secrets(ns), o.Kube, all, &corev1.Secret{}, nil)
 	return d
 }

@@ -29,14 +29,17 @@ type Workloads struct {
 	running  sync.WaitGroup
 }
 
-// indexHandle goes by the volume of a PersistentVolume of our driver.
-const indexHandle = "handle"
+// indexHandle goes by the volume of a PersistentVolume of our driver, indexClaim by its claim, as namespace/name.
+const (
+	indexHandle = "handle"
+	indexClaim  = "claim"
+)
 
 // NewWorkloads makes one; it reads nothing and starts nothing.
 func NewWorkloads(kube kubernetes.Interface) *Workloads {
 	client := adapter[*corev1.PersistentVolume, *corev1.PersistentVolumeList]{typedClient: kube.CoreV1().PersistentVolumes()}
 	informer := newInformer[*corev1.PersistentVolume](client, kube, &corev1.PersistentVolume{},
-		cache.Indexers{indexHandle: byHandle}, func(*metav1.ListOptions) {})
+		cache.Indexers{indexHandle: byHandle, indexClaim: byClaim}, func(*metav1.ListOptions) {})
 	if err := informer.SetTransform(slimVolume); err != nil {
 		panic("BUG: transform of an informer that was never started: " + err.Error())
 	}
@@ -85,7 +88,22 @@ func (w *Workloads) PersistentVolumes(volume string) ([]*corev1.PersistentVolume
 	return all, nil
 }
 
-// Pods returns the pods of a namespace on a node, as the API server has them now; on all nodes if the node is empty.
+// VolumeOf returns the volume behind a claim; "" where the claim is bound to none of our driver's.
+func (w *Workloads) VolumeOf(namespace, claim string) (string, error) {
+	objs, err := w.informer.GetIndexer().ByIndex(indexClaim, namespace+"/"+claim)
+	if err != nil {
+		return "", fmt.Errorf("look up the volume of claim %s/%s: %w", namespace, claim, err)
+	}
+	for _, obj := range objs {
+		pv := obj.(*corev1.PersistentVolume)
+		if pv.Status.Phase == corev1.VolumeBound && pv.Spec.CSI.Driver == types.DriverName {
+			return pv.Spec.CSI.VolumeHandle, nil
+		}
+	}
+	return "", nil
+}
+
+// Pods returns the pods of a namespace on a node, as the API server has them now; of all namespaces, or on all nodes, where that is empty.
 func (w *Workloads) Pods(ctx context.Context, namespace, node string) ([]corev1.Pod, error) {
 	var options metav1.ListOptions
 	if node != "" {
@@ -139,6 +157,14 @@ func byHandle(obj any) ([]string, error) {
 		return nil, nil
 	}
 	return present(pv.Spec.CSI.VolumeHandle), nil
+}
+
+func byClaim(obj any) ([]string, error) {
+	pv := obj.(*corev1.PersistentVolume)
+	if pv.Spec.CSI == nil || pv.Spec.ClaimRef == nil {
+		return nil, nil
+	}
+	return []string{pv.Spec.ClaimRef.Namespace + "/" + pv.Spec.ClaimRef.Name}, nil
 }
 
 // slimVolume keeps what Claims needs. Of another driver's volumes only the name is left.

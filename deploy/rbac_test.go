@@ -172,6 +172,7 @@ func TestWhatTheLeaderMayDo(t *testing.T) {
 		"cluster /persistentvolumeclaims: get create patch",
 		"cluster /persistentvolumes: get list watch create patch",
 		"cluster /pods: list delete",
+		"cluster scheduling.k8s.io/priorityclasses: get",
 		"cluster storage.k8s.io/storageclasses: get list watch create update patch delete",
 		"longhorn-system /configmaps: create",
 		"longhorn-system /configmaps=longhorn-backend-ca: get update patch",

@@ -53,6 +53,7 @@ var well = map[string]string{
 	types.ReasonShareNotUsed:     "a share that nobody uses has no pod, and needs none",
 	types.ReasonRecoveryDataKept: "a server found what the one before it had recorded",
 	types.ReasonNoClientsBefore:  "no client had anything that could be lost",
+	types.ReasonWaitsForPods:     "the value is valid; pods that serve get it when they are made anew",
 	types.ReasonNoEffectYet:      "the value is valid; docs/SETTINGS.md lists what this release does not act on",
 }
 

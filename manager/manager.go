@@ -16,6 +16,7 @@ import (
 	"github.com/sirupsen/logrus"
 	"golang.org/x/sync/semaphore"
 	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validate/content"
@@ -143,6 +144,7 @@ type Deps struct {
 	Pods             Indexed[*corev1.Pod]
 	Claims           ClaimStore
 	StorageClasses   Live[*storagev1.StorageClass]
+	PriorityClasses  Live[*schedulingv1.PriorityClass]
 	// Namespace is where objects are made.
 	Namespace string
 	Clock     clock.Clock
@@ -201,6 +203,7 @@ func DepsOf(d *datastore.Datastore, claims ClaimStore, c clock.Clock, log *logru
 		Pods:             d.Pods,
 		Claims:           claims,
 		StorageClasses:   d.StorageClasses,
+		PriorityClasses:  d.PriorityClasses,
 		Namespace:        d.Namespace,
 		Clock:            c,
 		Log:              log,

@@ -64,6 +64,9 @@ func (m *Manager) UpdateSetting(ctx context.Context, name, value string) (Settin
 	if err := types.CheckSetting(types.SettingName(name), value); err != nil {
 		return SettingView{}, &Invalid{Field: "value", Rule: err.Error()}
 	}
+	if err := m.checkPriorityClass(ctx, definition, value); err != nil {
+		return SettingView{}, err
+	}
 	var stored *longhorn.Setting
 	err := m.retry(ctx, func() error {
 		s, err := m.deps.Settings.Live(ctx, name)
@@ -95,12 +98,30 @@ func (m *Manager) UpdateSetting(ctx context.Context, name, value string) (Settin
 	return settingView(stored, definition), nil
 }
 
+// checkPriorityClass refuses the name of a PriorityClass that is not there.
+func (m *Manager) checkPriorityClass(ctx context.Context, d types.SettingDefinition, value string) error {
+	if d.Name != types.SettingPriorityClass || value == "" {
+		return nil
+	}
+	_, err := m.deps.PriorityClasses.Live(ctx, value)
+	if apierrors.IsNotFound(err) {
+		return &Invalid{Field: "value", Rule: fmt.Sprintf("setting %s with invalid value %q: it names no PriorityClass", d.Name, value)}
+	}
+	if err != nil && !apierrors.IsForbidden(err) { // by manifests of an earlier release: the setting's status says later whether it is there
+		return fmt.Errorf("read PriorityClass %s: %w", value, err)
+	}
+	return nil
+}
+
 func settingView(s *longhorn.Setting, definition types.SettingDefinition) SettingView {
 	view := SettingView{
 		Name: s.Name, Value: s.Value, ValueInForce: types.ValueInForce(s), Applied: s.Status.Applied, Definition: definition,
 	}
 	if view.Value == "" {
 		view.Value = definition.Default
+	}
+	if types.IsPodSetting(definition.Name) && s.Status.ValueInForce != view.ValueInForce {
+		view.Applied = false // nobody has looked yet whether pods were made with another value
 	}
 	return view
 }

@@ -5,6 +5,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
@@ -54,6 +56,23 @@ func TestUpdateSetting(t *testing.T) {
 	t.Run("a value out of bounds → refused", func(t *testing.T) {
 		_, err := newBench(t).UpdateSetting(t.Context(), "default-replica-count", "21")
 		wantInvalid(t, err, "value", `value: setting default-replica-count with invalid value "21": it is more than 20`)
+	})
+	t.Run("a priority class that is there → written", func(t *testing.T) {
+		b := newBench(t, &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "ours"}})
+		view, err := b.UpdateSetting(t.Context(), "priority-class", "ours")
+		require.NoError(t, err)
+		assert.False(t, view.Applied, "nobody has looked at the pods yet")
+		b.ExpectWrites("create settings/priority-class")
+	})
+	t.Run("a priority class that is not there → refused", func(t *testing.T) {
+		b := newBench(t)
+		_, err := b.UpdateSetting(t.Context(), "priority-class", "ours")
+		wantInvalid(t, err, "value", `value: setting priority-class with invalid value "ours": it names no PriorityClass`)
+		b.ExpectWrites()
+	})
+	t.Run("no priority class → the built-in ones", func(t *testing.T) {
+		_, err := newBench(t, build.Setting(types.SettingPriorityClass, "ours")).UpdateSetting(t.Context(), "priority-class", "")
+		require.NoError(t, err)
 	})
 	t.Run("no option → refused with the options", func(t *testing.T) {
 		_, err := newBench(t).UpdateSetting(t.Context(), "replica-auto-balance", "much")

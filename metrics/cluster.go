@@ -29,7 +29,7 @@ var (
 	shareState       = ofCluster.ours("share_manager_state", "node share_manager state", "1 for the state that the share of the volume of that name is in (status.state).")
 	nodeCount        = ofCluster.add("node_count_total", "", "How many Longhorn nodes the cluster has.")
 	nodeReady        = ofCluster.ours("node_ready", "node", "1 if the node's condition Ready is True, else 0, of every node: a daemon that is down cannot say it of its own.")
-	settingApplied   = ofCluster.ours("setting_applied", "setting", "0 while the value of the setting is refused or has no effect yet, else 1.")
+	settingApplied   = ofCluster.ours("setting_applied", "setting", "0 while the value of the setting is refused, has no effect yet, or waits for pods that serve, else 1.")
 )
 
 var (

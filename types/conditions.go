@@ -232,6 +232,8 @@ const (
 	ReasonInvalidValue = "InvalidValue"
 	ReasonUnknownName  = "UnknownName"
 	ReasonNoEffectYet  = "NoEffectYet"
+	// ReasonWaitsForPods: pods that serve were made with another value.
+	ReasonWaitsForPods = "WaitsForPods"
 )
 
 // SetCondition puts c into list and returns the new list and whether anything

@@ -14,6 +14,8 @@ const (
 	EventDelete         = "Delete"
 	EventFailedDeleting = "FailedDeleting"
 	EventRemount        = "Remount"
+	// EventPodForceDeleted is about a volume, and about the controller of a pod that used it on a node that is down.
+	EventPodForceDeleted = "PodForceDeleted"
 	// About a shared volume.
 	EventShareRunning = "ShareRunning"
 	EventShareFailed  = "ShareFailed"
@@ -28,6 +30,9 @@ const (
 	EventUpgraded      = "Upgraded"
 	EventUpgradeWaits  = "UpgradeWaits"
 	EventUpgradeFailed = "UpgradeFailed"
+
+	// EventPodSettingRefused is about an InstanceManager or a shared volume whose pod cannot be made as a setting says.
+	EventPodSettingRefused = "PodSettingRefused"
 
 	// EventTrustedNetwork is about SettingRESTTrustedNetwork: the REST API asks for no credential, or asks again.
 	EventTrustedNetwork = "TrustedNetwork"

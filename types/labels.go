@@ -61,6 +61,9 @@ const AnnotationDefaultDiskDue = "longhorn.io/default-disk-due"
 // written the claim's number into the UUID file, which had the number given here.
 const AnnotationClaimFrom = "longhorn.io/claim-from"
 
+// AnnotationPodSettings of a pod of ours says with which values of settings it was made (PodSettings), as JSON.
+const AnnotationPodSettings = "longhorn.io/pod-settings"
+
 // AnnotationConfigMapVersion on a Setting is the resourceVersion of the ConfigMap
 // DefaultSettingsConfigMap whose value it was given last.
 const AnnotationConfigMapVersion = "longhorn.io/configmap-resource-version"

@@ -2,7 +2,10 @@ package types
 
 import (
 	"maps"
+	"net/netip"
 	"slices"
+
+	corev1 "k8s.io/api/core/v1"
 
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 )
@@ -71,4 +74,31 @@ func DiskOf(n *longhorn.Node, uuid string) string {
 		}
 	}
 	return first
+}
+
+// kubeletPort is where a kubelet listens if its node does not say.
+const kubeletPort = 10250
+
+// KubeletAddresses are where a node's kubelet listens, as host:port; none for a node that is not there (nil). What refuses a connection
+// there is a machine that runs.
+func KubeletAddresses(n *corev1.Node) []string {
+	if n == nil {
+		return nil
+	}
+	port := n.Status.DaemonEndpoints.KubeletEndpoint.Port
+	if port <= 0 || port > 1<<16-1 {
+		port = kubeletPort
+	}
+	var addresses []string
+	for _, a := range n.Status.Addresses {
+		if ip, err := netip.ParseAddr(a.Address); err == nil && a.Type == corev1.NodeInternalIP {
+			addresses = append(addresses, netip.AddrPortFrom(ip, uint16(port)).String())
+		}
+	}
+	return addresses
+}
+
+// IsNodeNotReady tells whether a Node says that its Kubernetes node does not answer, or is not ready.
+func IsNodeNotReady(n *longhorn.Node) bool {
+	return n != nil && nodeReadyReason(n) == ReasonKubernetesNodeNotReady
 }

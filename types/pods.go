@@ -44,3 +44,15 @@ func WhatPodWaitsFor(pod *corev1.Pod, container string) string {
 	}
 	return "its pod is starting"
 }
+
+// ClaimName is the claim, of the pod's namespace, behind a pod's volume; "" where there is none. The claim of a generic ephemeral
+// volume is named after pod and volume.
+func ClaimName(pod *corev1.Pod, v *corev1.Volume) string {
+	switch {
+	case v.PersistentVolumeClaim != nil:
+		return v.PersistentVolumeClaim.ClaimName
+	case v.Ephemeral != nil:
+		return pod.Name + "-" + v.Name
+	}
+	return ""
+}

@@ -3,6 +3,7 @@ package types
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,6 +21,7 @@ type SettingType string
 const (
 	SettingTypeString SettingType = "string"
 	SettingTypeInt    SettingType = "int"
+	SettingTypeFloat  SettingType = "float"
 	SettingTypeBool   SettingType = "bool"
 )
 
@@ -38,6 +40,7 @@ type SettingEffect string
 const (
 	SettingEffectNone       SettingEffect = "no effect yet"
 	SettingEffectAtOnce     SettingEffect = "at once"
+	SettingEffectNewPods    SettingEffect = "on pods made later"
 	SettingEffectNewVolumes SettingEffect = "on volumes made later"
 	SettingEffectNewDisks   SettingEffect = "on default disks made later"
 )
@@ -53,7 +56,7 @@ type SettingDefinition struct {
 	Default     string
 	// Options are the values of a SettingTypeString that has a choice of a few; empty: any text.
 	Options []string
-	// Minimum and Maximum bound a SettingTypeInt; a nil bound is open.
+	// Minimum and Maximum bound a SettingTypeInt or a SettingTypeFloat; a nil bound is open.
 	Minimum, Maximum *int64
 	// ReadOnly settings keep their default; any other value is refused.
 	ReadOnly bool
@@ -61,8 +64,9 @@ type SettingDefinition struct {
 	// for each data engine: {"v1":"3","v2":"3"}. The value of v1 counts.
 	PerEngine bool
 	Effect    SettingEffect
-	// rule adds a rule beyond type, options and bounds; nil: there is none.
-	rule func(value string) error
+	// rule adds a rule beyond type, options and bounds; nil: there is none. values says, for the documentation, which values it allows.
+	rule   func(value string) error
+	values string
 }
 
 // Settings lists the names of all settings, sorted.
@@ -176,6 +180,16 @@ func (d SettingDefinition) checkValue(value string) error {
 		case d.Minimum != nil && n < *d.Minimum:
 			return fmt.Errorf("is less than %d", *d.Minimum)
 		case d.Maximum != nil && n > *d.Maximum:
+			return fmt.Errorf("is more than %d", *d.Maximum)
+		}
+	case SettingTypeFloat:
+		n, err := strconv.ParseFloat(value, 64)
+		switch {
+		case err != nil || math.IsNaN(n) || math.IsInf(n, 0):
+			return fmt.Errorf("is not a number")
+		case d.Minimum != nil && n < float64(*d.Minimum):
+			return fmt.Errorf("is less than %d", *d.Minimum)
+		case d.Maximum != nil && n > float64(*d.Maximum):
 			return fmt.Errorf("is more than %d", *d.Maximum)
 		}
 	case SettingTypeBool:

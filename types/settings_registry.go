@@ -36,6 +36,10 @@ const (
 	SettingAllowEmptyDiskSelectorVolume                SettingName = "allow-empty-disk-selector-volume"
 	SettingAllowVolumeCreationWithDegradedAvailability SettingName = "allow-volume-creation-with-degraded-availability"
 	SettingConcurrentReplicaRebuildPerNodeLimit        SettingName = "concurrent-replica-rebuild-per-node-limit"
+	SettingTaintToleration                             SettingName = "taint-toleration"
+	SettingSystemManagedNodeSelector                   SettingName = "system-managed-components-node-selector"
+	SettingPriorityClass                               SettingName = "priority-class"
+	SettingGuaranteedInstanceManagerCPU                SettingName = "guaranteed-instance-manager-cpu"
 )
 
 // DrainPolicy is a value of SettingNodeDrainPolicy: what keeps a node from being drained.
@@ -71,7 +75,7 @@ var settingDefinitions = []SettingDefinition{
 	},
 	{
 		Name: SettingDefaultDataPath, DisplayName: "Default Data Path", Category: SettingCategoryGeneral,
-		Type: SettingTypeString, Default: "/var/lib/longhorn", rule: CheckDiskPath, Effect: SettingEffectNewDisks,
+		Type: SettingTypeString, Default: "/var/lib/longhorn", rule: CheckDiskPath, values: "an absolute path below `/`", Effect: SettingEffectNewDisks,
 		Description: "The directory on a new node that becomes its default disk. Existing disks are not touched.",
 	},
 	{
@@ -98,9 +102,10 @@ var settingDefinitions = []SettingDefinition{
 	},
 	{
 		Name: SettingNodeDownPodDeletionPolicy, DisplayName: "Pod Deletion Policy When Node is Down", Category: SettingCategoryGeneral,
-		Type: SettingTypeString, Default: "do-nothing", Effect: SettingEffectNone,
-		Options:     []string{"do-nothing", "delete-statefulset-pod", "delete-deployment-pod", "delete-both-statefulset-and-deployment-pod"},
-		Description: "Which pods with a volume are deleted by force when their node is down, so that others can take the volume.",
+		Type: SettingTypeString, Default: string(PodDeletionNone), Effect: SettingEffectAtOnce,
+		Options: []string{string(PodDeletionNone), string(PodDeletionOfStatefulSets), string(PodDeletionOfDeployments), string(PodDeletionOfBothWorkloads)},
+		Description: "Which pods with a volume are deleted by force when their node is down, so that their controllers make others elsewhere. Only pods that Kubernetes is deleting already, and whose grace is over; " +
+			"and only while Kubernetes hears nothing of the node, it does not answer and does not renew its lease. Kubernetes then lets go of the volume itself, after six minutes.",
 	},
 	{
 		Name: SettingNodeDrainPolicy, DisplayName: "Node Drain Policy", Category: SettingCategoryGeneral,
@@ -123,7 +128,7 @@ var settingDefinitions = []SettingDefinition{
 	},
 	{
 		Name: SettingAutoDeletePodBlacklist, DisplayName: "Black List for Auto Delete Pod When The Volume Is Detached Unexpectedly",
-		Category: SettingCategoryGeneral, Type: SettingTypeString, Default: "", rule: checkPodOwners, Effect: SettingEffectAtOnce,
+		Category: SettingCategoryGeneral, Type: SettingTypeString, Default: "", rule: checkPodOwners, values: "`GROUP/KIND;GROUP/KIND`", Effect: SettingEffectAtOnce,
 		Description: "Kinds of controllers whose pods are never restarted so, as apps/StatefulSet;apps/DaemonSet. The pods of a Deployment belong to an apps/ReplicaSet.",
 	},
 	{
@@ -138,7 +143,7 @@ var settingDefinitions = []SettingDefinition{
 	},
 	{
 		Name: SettingRWXVolumeAllowedClients, DisplayName: "RWX Volume Allowed Clients", Category: SettingCategoryGeneral,
-		Type: SettingTypeString, Default: ShareClientsNodes, rule: checkShareClients, Effect: SettingEffectAtOnce,
+		Type: SettingTypeString, Default: ShareClientsNodes, rule: checkShareClients, values: "`nodes`, `any`, addresses, networks", Effect: SettingEffectAtOnce,
 		Description: "Who may mount shared volumes over NFS, separated by commas: nodes (the cluster's nodes), addresses, networks as 192.0.2.0/24; or any, which limits nothing. " +
 			"With nodes alone nothing is limited while the addresses of a node are not known, and the ShareManager's condition ClientsLimited says so; with addresses or networks beside it those are believed to be complete. " +
 			"A change reaches running shares within two minutes, and ends no mount that is in use.",
@@ -228,6 +233,27 @@ var settingDefinitions = []SettingDefinition{
 		Name: SettingConcurrentReplicaRebuildPerNodeLimit, DisplayName: "Concurrent Replica Rebuild Per Node Limit",
 		Category: SettingCategoryDangerZone, Type: SettingTypeInt, Default: "5", Minimum: bound(0), Effect: SettingEffectAtOnce,
 		Description: "How many replicas may be rebuilt on a node at a time; 0: none, replicas are not rebuilt at all.",
+	},
+	{
+		Name: SettingTaintToleration, DisplayName: "Kubernetes Taint Toleration", Category: SettingCategoryDangerZone,
+		Type: SettingTypeString, Default: "", rule: checkTolerations, values: "`key=value:Effect;key:Effect`", Effect: SettingEffectNewPods,
+		Description: "Taints of nodes that the pods of shared volumes tolerate, besides those that their StorageClass names. Instance managers tolerate every taint. The daemons' and CSI pods' are values of the Helm chart.",
+	},
+	{
+		Name: SettingSystemManagedNodeSelector, DisplayName: "System Managed Components Node Selector", Category: SettingCategoryDangerZone,
+		Type: SettingTypeString, Default: "", rule: checkNodeSelector, values: "`key:value;key:value`", Effect: SettingEffectNewPods,
+		Description: "Labels that a node must have to get the pod of a shared volume; for a label that its StorageClass names too, the StorageClass counts. " +
+			"Instance managers are wherever a daemon is, for they serve the data that lies there: the chart's value manager.nodeSelector says where that is.",
+	},
+	{
+		Name: SettingPriorityClass, DisplayName: "Priority Class", Category: SettingCategoryDangerZone,
+		Type: SettingTypeString, Default: "", rule: checkPriorityClassName, values: "an existing PriorityClass", Effect: SettingEffectNewPods,
+		Description: "The PriorityClass of instance managers and of the pods of shared volumes. Empty: system-node-critical and system-cluster-critical. Where the class is not there any more when a pod is made, the pod gets that.",
+	},
+	{
+		Name: SettingGuaranteedInstanceManagerCPU, DisplayName: "Guaranteed Instance Manager CPU", Category: SettingCategoryDangerZone,
+		Type: SettingTypeFloat, Default: "12", Minimum: bound(0), Maximum: bound(40), PerEngine: true, Effect: SettingEffectNewPods,
+		Description: "How much of a node's allocatable CPU is kept for its instance manager, in percent; 0: nothing is. An instance manager that its node has no room for gets none.",
 	},
 	{
 		Name: SettingRESTTrustedNetwork, DisplayName: "REST API Trusts the Network", Category: SettingCategoryDangerZone,

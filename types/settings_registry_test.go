@@ -151,10 +151,8 @@ func allowed(d SettingDefinition) string {
 		return fmt.Sprintf("at least %d", *d.Minimum)
 	case d.Type == SettingTypeBool:
 		return "`true`, `false`"
-	case d.rule != nil:
-		return "an absolute path below `/`"
 	}
-	return ""
+	return d.values
 }
 
 func code(text string) string {

@@ -24,7 +24,7 @@ func TestEveryDefinitionIsComplete(t *testing.T) {
 		assert.Regexp(t, `\.$`, d.Description, name)
 		assert.Contains(t, categories, d.Category, name)
 		assert.NotEmpty(t, d.Effect, name)
-		assert.True(t, d.Type == types.SettingTypeInt || d.Minimum == nil && d.Maximum == nil, "%s has bounds and is no number", name)
+		assert.True(t, d.Type == types.SettingTypeInt || d.Type == types.SettingTypeFloat || d.Minimum == nil && d.Maximum == nil, "%s has bounds and is no number", name)
 		assert.True(t, d.Type == types.SettingTypeString || d.Options == nil, "%s has options and is no text", name)
 	}
 }
@@ -52,6 +52,39 @@ func TestCheckSetting(t *testing.T) {
 		{"an absolute path → valid", "default-data-path", "/mnt/a", ""},
 		{"a relative path → refused", "default-data-path", "mnt/a", `setting default-data-path with invalid value "mnt/a": it must be an absolute path`},
 		{"the root directory in disguise → refused", "default-data-path", "/a/..", `setting default-data-path with invalid value "/a/..": it is a directory of the system; give a disk a directory of its own, such as one below /mnt or /var/lib/longhorn`},
+		{"a part of the CPU → valid", "guaranteed-instance-manager-cpu", "12.5", ""},
+		{"for each data engine → valid", "guaranteed-instance-manager-cpu", `{"v1":"2","v2":"2"}`, ""},
+		{
+			"too much of the CPU → refused", "guaranteed-instance-manager-cpu", "40.5",
+			`setting guaranteed-instance-manager-cpu with invalid value "40.5": it is more than 40`,
+		},
+		{
+			"less than nothing of the CPU → refused", "guaranteed-instance-manager-cpu", "-0.1",
+			`setting guaranteed-instance-manager-cpu with invalid value "-0.1": it is less than 0`,
+		},
+		{
+			"no number → refused", "guaranteed-instance-manager-cpu", "NaN",
+			`setting guaranteed-instance-manager-cpu with invalid value "NaN": it is not a number`,
+		},
+		{"tolerations → valid", "taint-toleration", "only=storage:NoSchedule; old:NoExecute;any;", ""},
+		{
+			"tolerations separated by commas → refused", "taint-toleration", "a=b:NoSchedule,c=d:NoSchedule",
+			`setting taint-toleration with invalid value "a=b:NoSchedule,c=d:NoSchedule": it has the entry "a=b:NoSchedule,c=d:NoSchedule"; each entry must be key=value:Effect or key:Effect with an effect of NoSchedule, PreferNoSchedule or NoExecute, and entries are separated by semicolons`,
+		},
+		{"labels of nodes → valid", "system-managed-components-node-selector", "disk:ssd;zone:a", ""},
+		{
+			"a label with = → refused", "system-managed-components-node-selector", "disk=ssd",
+			`setting system-managed-components-node-selector with invalid value "disk=ssd": it has the entry "disk=ssd"; each entry must be key:value, a label of nodes, and entries are separated by semicolons`,
+		},
+		{
+			"a label twice → refused", "system-managed-components-node-selector", "a:b;a:c",
+			`setting system-managed-components-node-selector with invalid value "a:b;a:c": it has the label "a" twice`,
+		},
+		{"a class → valid", "priority-class", "system-cluster-critical", ""},
+		{
+			"no name of a class → refused", "priority-class", "High",
+			`setting priority-class with invalid value "High": it is no name of a PriorityClass: a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')`,
+		},
 		{"kinds of owners → valid", "blacklist-for-auto-delete-pod-when-volume-detached-unexpectedly", "apps/StatefulSet;apps/DaemonSet", ""},
 		{
 			"owners separated by commas → refused", "blacklist-for-auto-delete-pod-when-volume-detached-unexpectedly", "apps/StatefulSet,apps/DaemonSet",

@@ -103,14 +103,10 @@ func ParseShareNodeSelector(text string) (map[string]string, error) {
 // ParseShareTolerations reads the parameter shareManagerTolerations, "key=value:Effect;key:Effect". Without a value any value is
 // tolerated, without an effect any effect. The error names the parameter, the value and the rule.
 func ParseShareTolerations(text string) ([]corev1.Toleration, error) {
-	var list []corev1.Toleration
-	for _, part := range parts(text) {
-		t, ok := parseToleration(part)
-		if !ok {
-			return nil, fmt.Errorf("%s: %q must be key=value:Effect or key:Effect, separated by ';', with an effect of NoSchedule, PreferNoSchedule or NoExecute; %q is none",
-				ParameterShareTolerations, text, part)
-		}
-		list = append(list, t)
+	list, wrong := parseTolerations(text)
+	if wrong != "" {
+		return nil, fmt.Errorf("%s: %q must be key=value:Effect or key:Effect, separated by ';', with an effect of NoSchedule, PreferNoSchedule or NoExecute; %q is none",
+			ParameterShareTolerations, text, wrong)
 	}
 	return list, nil
 }

@@ -12,8 +12,8 @@ type Node struct {
 	Region            string               `json:"region"`
 	Zone              string               `json:"zone"`
 	Conditions        map[string]Condition `json:"conditions"`
-	// InstanceManagerCPURequest is always 0, and AutoEvicting always false: a node reserves no processor time for its data plane by
-	// itself, and a drain evicts by node-drain-policy without a mark on the node.
+	// InstanceManagerCPURequest is always 0, and AutoEvicting always false: setting guaranteed-instance-manager-cpu alone says what is kept for
+	// the data plane, and a drain evicts by node-drain-policy without a mark on the node.
 	InstanceManagerCPURequest int  `json:"instanceManagerCPURequest"`
 	AutoEvicting              bool `json:"autoEvicting"`
 	// Disks by disk name.

@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
 	"github.com/longhorn-lep/longhorn-manager/datastore"
@@ -48,15 +49,24 @@ func (c *Controller) apply(ctx context.Context, in Input, p Plan) error {
 	}
 	switch p.Action {
 	case ActionCreate:
-		return c.createPod(ctx, manager)
+		return c.createPod(ctx, in)
 	case ActionDelete:
 		return c.deletePod(ctx, in, p.Why)
 	}
 	return nil
 }
 
-func (c *Controller) createPod(ctx context.Context, manager *longhorn.InstanceManager) error {
-	if _, err := c.deps.Pods.Create(ctx, newPod(manager, c.deps.Pod)); err != nil {
+func (c *Controller) createPod(ctx context.Context, in Input) error {
+	manager := in.Manager
+	class := in.Settings[types.SettingPriorityClass]
+	_, err := c.deps.Pods.Create(ctx, newPod(manager, c.deps.Pod, in.Settings, in.Allocatable))
+	if apierrors.IsForbidden(err) && class != "" { // as the API server says of a class that is not there
+		c.refuse(types.SettingPriorityClass, class)
+		c.deps.Recorder.Eventf(manager, corev1.EventTypeWarning, types.EventPodSettingRefused,
+			"the pod is made with class %s, not as setting %s says: %v", priorityClass, types.SettingPriorityClass, err)
+		_, err = c.deps.Pods.Create(ctx, newPod(manager, c.deps.Pod, in.Settings.Without(types.SettingPriorityClass), in.Allocatable))
+	}
+	if err != nil {
 		return err
 	}
 	queue.Log(ctx).WithField(logfields.Image, manager.Spec.Image).Info("Made the instance manager's pod")
@@ -70,6 +80,12 @@ func (c *Controller) deletePod(ctx context.Context, in Input, why string) error 
 	err := c.deps.Pods.Delete(ctx, in.Pod.Name, datastore.Preconditions{UID: in.Pod.UID, ResourceVersion: in.Pod.ResourceVersion})
 	if err != nil {
 		return err
+	}
+	if percent := in.Settings[types.SettingGuaranteedInstanceManagerCPU]; lacksCPU(in.Pod) {
+		c.refuse(types.SettingGuaranteedInstanceManagerCPU, percent)
+		c.deps.Recorder.Eventf(in.Manager, corev1.EventTypeWarning, types.EventPodSettingRefused,
+			"the node has no room for the %s %% of its CPU that setting %s guarantees; the next pod gets no guarantee: %s",
+			percent, types.SettingGuaranteedInstanceManagerCPU, in.Pod.Status.Message)
 	}
 	queue.Log(ctx).WithField(logfields.Reason, why).Info("Deleted the instance manager's pod to replace it")
 	c.deps.Recorder.Eventf(in.Manager, corev1.EventTypeNormal, reasonDelete, "Deleted pod %s to replace it: %s", in.Pod.Name, why)

@@ -82,6 +82,16 @@ type Deps struct {
 	Engines          EngineStore
 	Replicas         ReplicaStore
 	DataPlane        DataPlane
+
+	// Setting and KubeNodes say with what pods are made; Settings tells of changes.
+	Setting   types.SettingValues
+	Settings  queue.Events
+	KubeNodes KubeNodeStore
+}
+
+// KubeNodeStore holds the Kubernetes node of this node.
+type KubeNodeStore interface {
+	GetRO(name string) (*corev1.Node, error)
 }
 
 // Controller keeps this node's data plane running. It runs in every daemon, for the
@@ -90,6 +100,8 @@ type Controller struct {
 	deps  Deps
 	name  string               // of the InstanceManager and of its pod
 	queue *queue.Queue[string] // of one key, that name
+	// refused are values of settings with which a pod could not run or not be made; only sync uses it, of which one runs at a time.
+	refused types.PodSettings
 }
 
 // New makes a Controller; it works when Run is called.
@@ -109,6 +121,12 @@ func New(deps Deps) (*Controller, error) {
 		queue.Watch{Events: deps.Pods, Handler: own},
 		queue.Watch{Events: deps.Engines, Handler: always},
 		queue.Watch{Events: deps.Replicas, Handler: always},
+		queue.Watch{Events: deps.Settings, Handler: queue.Handler(c.queue, func(s *longhorn.Setting) []string {
+			if !types.IsPodSetting(types.SettingName(s.Name)) {
+				return nil
+			}
+			return []string{c.name}
+		})},
 	)
 	if err != nil {
 		return nil, err
@@ -162,6 +180,10 @@ func (c *Controller) sync(ctx context.Context, name string) (queue.Result, error
 
 func (c *Controller) gather(manager *longhorn.InstanceManager) (Input, error) {
 	in := Input{Node: c.deps.Node, Manager: manager, Image: c.deps.Pod.Image}
+	var err error
+	if in.Settings, in.Allocatable, err = c.settings(); err != nil {
+		return in, err
+	}
 	pod, err := c.deps.Pods.GetRO(c.name)
 	switch {
 	case err == nil:
@@ -174,6 +196,34 @@ func (c *Controller) gather(manager *longhorn.InstanceManager) (Input, error) {
 	}
 	in.Needed, err = c.isNeeded()
 	return in, err
+}
+
+// settings are those in force, without what was refused before: a data plane without a guarantee is better than none. And what is allocatable on
+// the node; while that is not known, nothing of it can be guaranteed.
+func (c *Controller) settings() (s types.PodSettings, allocatable corev1.ResourceList, err error) {
+	wanted := types.PodSettingsOf(c.deps.Setting, types.SettingPriorityClass, types.SettingGuaranteedInstanceManagerCPU)
+	s = wanted
+	for name, value := range c.refused {
+		if wanted[name] == value {
+			s = s.Without(name)
+		}
+	}
+	node, err := c.deps.KubeNodes.GetRO(c.deps.Node)
+	if apierrors.IsNotFound(err) {
+		return s.Without(types.SettingGuaranteedInstanceManagerCPU), nil, nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return s, node.Status.Allocatable, nil
+}
+
+// refuse remembers that a setting's value cannot be followed, until it changes or the daemon starts anew.
+func (c *Controller) refuse(name types.SettingName, value string) {
+	if c.refused == nil {
+		c.refused = types.PodSettings{}
+	}
+	c.refused[name] = value
 }
 
 // isNeeded tells whether an engine or replica of this node runs or shall run.

@@ -46,7 +46,7 @@ func newFixture(t *testing.T, objs ...runtime.Object) *fixture {
 	c, err := New(Deps{
 		Node: "node-1", Pod: PodOptions{Image: image},
 		Nodes: d.Nodes, InstanceManagers: d.InstanceManagers, Pods: d.Pods, Engines: d.Engines, Replicas: d.Replicas,
-		DataPlane: f, Env: h.Env(),
+		DataPlane: f, Env: h.Env(), Setting: d.Setting, Settings: d.Settings, KubeNodes: d.KubeNodes,
 	})
 	require.NoError(t, err)
 	h.EndWithTest(c.Run)

@@ -35,6 +35,10 @@ type Input struct {
 	Manager *longhorn.InstanceManager
 	Pod     *corev1.Pod // nil: there is none
 	Image   string      // wanted
+	// Settings are those that a new pod is made with.
+	Settings types.PodSettings
+	// Allocatable is what the node has for pods.
+	Allocatable corev1.ResourceList
 	// Process is nil while the data plane does not answer.
 	Process *Snapshot
 	// Needed: the API shows an engine or replica of this node that runs or shall run.
@@ -69,6 +73,7 @@ type Plan struct {
 //	being deleted            wait                  stopped    False Deleting
 //	ended                    delete, in its time   error      False Failed
 //	old image, not needed    delete                as it is
+//	old settings, the same   delete                as it is
 //	does not run yet         wait                  starting   False Starting
 //	runs, never answered     wait                  starting   False Starting
 //	runs, answers            –                     running    True  Running
@@ -95,9 +100,20 @@ func plan(in Input, now time.Time) Plan {
 	if image := types.ContainerImage(in.Pod, containerName); image != in.Image && in.isIdle() {
 		p.Action = ActionDelete
 		p.Why = fmt.Sprintf("its image is %s, not %s, and it serves nothing", image, in.Image)
+	} else if made := types.SettingsOfPod(in.Pod); !made.Equal(in.Settings) && in.isIdle() {
+		p.Action = ActionDelete
+		p.Why = fmt.Sprintf("it was made with the settings %s, not %s, and it serves nothing", made.Annotation(), in.Settings.Annotation())
 	}
 	return p
 }
+
+// lacksCPU tells whether a pod's kubelet refused it because the node has no room for the CPU that it asks for.
+func lacksCPU(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodFailed && pod.Status.Reason == reasonOutOfCPU
+}
+
+// reasonOutOfCPU is a kubelet's reason.
+const reasonOutOfCPU = "OutOfcpu"
 
 // alive is the status of a pod that has not ended.
 func (in Input) alive(now time.Time) Plan {

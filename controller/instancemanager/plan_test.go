@@ -19,6 +19,9 @@ import (
 
 const image = "example/longhorn:1"
 
+// asBefore are settings with which pods are as those of releases that had no such settings.
+var asBefore = types.PodSettings{types.SettingPriorityClass: "", types.SettingGuaranteedInstanceManagerCPU: "0"}
+
 func stopped() *longhorn.InstanceManager { return build.InstanceManager("node-1") }
 
 func running(ip, process string) *longhorn.InstanceManager {
@@ -33,7 +36,7 @@ func unknown(ip, process string) *longhorn.InstanceManager {
 
 // pod is the manager's pod, made an hour ago, running at 10.0.0.1.
 func pod(changes ...func(*corev1.Pod)) *corev1.Pod {
-	p := newPod(stopped(), PodOptions{})
+	p := newPod(stopped(), PodOptions{}, asBefore, nil)
 	p.UID = "pod-uid"
 	p.CreationTimestamp = metav1.NewTime(testutil.Now.Add(-time.Hour))
 	p.Status = corev1.PodStatus{
@@ -190,7 +193,7 @@ var planCases = []struct {
 func TestPlan(t *testing.T) {
 	for _, c := range planCases {
 		t.Run(c.name, func(t *testing.T) {
-			in := Input{Node: "node-1", Manager: c.manager, Pod: c.pod, Image: image, Process: c.process, Needed: c.needed}
+			in := Input{Node: "node-1", Manager: c.manager, Pod: c.pod, Image: image, Settings: asBefore, Process: c.process, Needed: c.needed}
 			if c.process != nil {
 				in.Process.Version = "v2"
 			}
@@ -222,10 +225,10 @@ func TestPlan(t *testing.T) {
 }
 
 func TestThePodIsWhatTheDataPlaneNeeds(t *testing.T) {
-	env := func(o PodOptions) []corev1.EnvVar { return newPod(stopped(), o).Spec.Containers[0].Env }
+	env := func(o PodOptions) []corev1.EnvVar { return newPod(stopped(), o, asBefore, nil).Spec.Containers[0].Env }
 	assert.Contains(t, env(PodOptions{Devices: "fuse"}), corev1.EnvVar{Name: "LONGHORN_DEVICES", Value: "fuse"})
 	assert.NotContains(t, fmt.Sprint(env(PodOptions{})), "LONGHORN_DEVICES", "the program's default")
-	p := newPod(stopped(), PodOptions{ServiceAccount: "longhorn"})
+	p := newPod(stopped(), PodOptions{ServiceAccount: "longhorn"}, asBefore, nil)
 	name := types.InstanceManagerName("node-1")
 	assert.Equal(t, name, p.Name)
 	assert.Equal(t, "node-1", p.Spec.NodeName)
@@ -270,7 +273,7 @@ func TestANodeNameThatFitsNoLabelIsShortened(t *testing.T) {
 func TestGrowthIsShownWithItsProcess(t *testing.T) {
 	able := serving(0, 0)
 	able.GrowsReplicas, able.GrowsDevices = true, true
-	in := Input{Node: "node-1", Manager: running("10.0.0.1", "process-1"), Pod: pod(), Image: image, Process: able, Needed: true}
+	in := Input{Node: "node-1", Manager: running("10.0.0.1", "process-1"), Pod: pod(), Image: image, Settings: asBefore, Process: able, Needed: true}
 	s := plan(in, testutil.Now).Status
 	assert.Equal(t, &longhorn.ProcessGrowth{UUID: "process-1", Replicas: true, Devices: true}, s.Growth)
 	in.Manager.Status, in.Process = s, nil

@@ -19,7 +19,7 @@ const (
 	hostRoot = "/host"
 	// stopGrace is what a data plane gets to flush and close what it hosts.
 	stopGrace = 60 * time.Second
-	// priorityClass keeps the pod from being evicted or preempted before the workloads whose data it serves.
+	// priorityClass, where the setting asks for none, keeps the pod from being evicted or preempted before the workloads whose data it serves.
 	priorityClass = "system-node-critical"
 )
 
@@ -49,20 +49,21 @@ func managerLabels(node string) map[string]string {
 
 // newPod is the pod of an InstanceManager. It is bound to its node without the scheduler and tolerates every
 // taint: the node's data must be served where it lies. It is not restarted in place, so that a pod is one
-// process, and its end is seen.
-func newPod(m *longhorn.InstanceManager, o PodOptions) *corev1.Pod {
-	return &corev1.Pod{
+// process, and its end is seen. The CPU that it is guaranteed is a part of what is allocatable.
+func newPod(m *longhorn.InstanceManager, o PodOptions, s types.PodSettings, allocatable corev1.ResourceList) *corev1.Pod {
+	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace:       m.Namespace,
 			Name:            m.Name,
 			Labels:          managerLabels(m.Spec.NodeID),
+			Annotations:     map[string]string{types.AnnotationPodSettings: s.Annotation()},
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(m, longhorn.SchemeGroupVersion.WithKind("InstanceManager"))},
 		},
 		Spec: corev1.PodSpec{
 			NodeName:                      m.Spec.NodeID,
 			RestartPolicy:                 corev1.RestartPolicyNever,
 			TerminationGracePeriodSeconds: new(int64(stopGrace / time.Second)),
-			PriorityClassName:             priorityClass,
+			PriorityClassName:             s.PriorityClass(priorityClass),
 			Tolerations:                   []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
 			ServiceAccountName:            o.ServiceAccount,
 			ImagePullSecrets:              o.PullSecrets,
@@ -76,6 +77,10 @@ func newPod(m *longhorn.InstanceManager, o PodOptions) *corev1.Pod {
 			},
 		},
 	}
+	if cpu := s.CPURequest(allocatable); cpu != nil {
+		pod.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: *cpu}
+	}
+	return pod
 }
 
 // devicesEnv hands PodOptions.Devices on. A flag would keep a release that does not know it from starting.

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
@@ -142,31 +141,13 @@ func (m *Monitor) isLate(ctx context.Context, node string) bool {
 	return held && left == 0
 }
 
-// kubeletPort is where a kubelet listens if its node does not say.
-const kubeletPort = 10250
-
 // addressesOf are where a node answers if it lives: its kubelet, and the health of its shares. What refuses a connection lives.
 func addressesOf(in readyInput) []string {
 	var addresses []string
-	add := func(host string, port int32) {
-		if ip, err := netip.ParseAddr(host); err == nil {
-			addresses = append(addresses, netip.AddrPortFrom(ip, uint16(port)).String())
-		}
-	}
 	for _, pod := range in.Shares {
-		add(pod.Status.PodIP, types.ShareHealthPort)
-	}
-	if in.KubeNode == nil {
-		return addresses
-	}
-	port := in.KubeNode.Status.DaemonEndpoints.KubeletEndpoint.Port
-	if port <= 0 || port > 1<<16-1 {
-		port = kubeletPort
-	}
-	for _, a := range in.KubeNode.Status.Addresses {
-		if a.Type == corev1.NodeInternalIP {
-			add(a.Address, port)
+		if ip, err := netip.ParseAddr(pod.Status.PodIP); err == nil {
+			addresses = append(addresses, netip.AddrPortFrom(ip, types.ShareHealthPort).String())
 		}
 	}
-	return addresses
+	return append(addresses, types.KubeletAddresses(in.KubeNode)...)
 }

@@ -153,24 +153,12 @@ func usesAny(pod *corev1.Pod, claims []*corev1.PersistentVolume, volume string) 
 			continue
 		}
 		for i := range pod.Spec.Volumes {
-			if claimName(pod, &pod.Spec.Volumes[i]) == claim.Name {
+			if types.ClaimName(pod, &pod.Spec.Volumes[i]) == claim.Name {
 				return true
 			}
 		}
 	}
 	return false
-}
-
-// claimName is the claim behind a pod's volume; empty where there is none. The claim of
-// a generic ephemeral volume is named after pod and volume.
-func claimName(pod *corev1.Pod, v *corev1.Volume) string {
-	switch {
-	case v.PersistentVolumeClaim != nil:
-		return v.PersistentVolumeClaim.ClaimName
-	case v.Ephemeral != nil:
-		return pod.Name + "-" + v.Name
-	}
-	return ""
 }
 
 // holdsOldMount: a pod's start is when its node accepted it, before it mounts anything,

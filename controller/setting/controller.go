@@ -2,11 +2,15 @@ package setting
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
 	kubetypes "k8s.io/apimachinery/pkg/types"
 
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
@@ -30,6 +34,17 @@ type ConfigMapStore interface {
 	queue.Events
 }
 
+// PodStore holds the pods of the namespace.
+type PodStore interface {
+	List(selector labels.Selector) ([]*corev1.Pod, error)
+	queue.Events
+}
+
+// PriorityClasses reads PriorityClasses from the API server.
+type PriorityClasses interface {
+	Live(ctx context.Context, name string) (*schedulingv1.PriorityClass, error)
+}
+
 // Deps are what a Controller works with.
 type Deps struct {
 	queue.Env
@@ -37,7 +52,13 @@ type Deps struct {
 	Namespace string
 	Settings  Store
 	Defaults  ConfigMapStore
+	Pods      PodStore
+	// Classes may be nil: then any class is taken to be there.
+	Classes PriorityClasses
 }
+
+// classAgain is how soon to look again whether the PriorityClass that a setting names is there: it is not watched.
+const classAgain = 5 * time.Minute
 
 // Controller keeps the settings. It runs in the leader.
 type Controller struct {
@@ -73,6 +94,7 @@ func New(deps Deps) (*Controller, error) {
 	err := c.queue.Watch(
 		queue.Watch{Events: deps.Settings, Handler: queue.Handler(c.queue, func(s *longhorn.Setting) []key { return []key{{setting: s.Name}} })},
 		queue.Watch{Events: deps.Defaults, Handler: queue.Handler(c.queue, func(*corev1.ConfigMap) []key { return allKeys() })},
+		queue.Watch{Events: deps.Pods, Handler: queue.Changes(c.queue, whenPod)},
 	)
 	if err != nil {
 		return nil, err
@@ -86,6 +108,22 @@ func New(deps Deps) (*Controller, error) {
 func allKeys() []key {
 	keys := []key{{configMap: true}}
 	for _, name := range types.Settings() {
+		keys = append(keys, key{setting: string(name)})
+	}
+	return keys
+}
+
+// whenPod names the settings that say how a pod is made, when it is new, has ended or is about to.
+func whenPod(was, is *corev1.Pod) []key {
+	if was != nil && is != nil && hasNotEnded(was) == hasNotEnded(is) {
+		return nil
+	}
+	pod := is
+	if pod == nil {
+		pod = was
+	}
+	var keys []key
+	for name := range types.SettingsOfPod(pod) {
 		keys = append(keys, key{setting: string(name)})
 	}
 	return keys
@@ -117,9 +155,28 @@ func (c *Controller) sync(ctx context.Context, k key) (queue.Result, error) {
 	if s != nil && c.deps.Settings.IsStale(s) {
 		return queue.Result{}, queue.ErrStale
 	}
-	return queue.Result{}, c.apply(ctx, s, plan(Input{
-		Name: types.SettingName(k.setting), Setting: s, Defaults: defaults, Now: c.deps.Clock.Now(),
-	}))
+	in := Input{Name: types.SettingName(k.setting), Setting: s, Defaults: defaults, Now: c.deps.Clock.Now()}
+	if types.IsPodSetting(in.Name) {
+		if in.Pods, err = c.deps.Pods.List(labels.Everything()); err != nil {
+			return queue.Result{}, err
+		}
+	}
+	var again queue.Result
+	if class := types.ValueInForce(orEmpty(s)); in.Name == types.SettingPriorityClass && class != "" && c.deps.Classes != nil {
+		again.RequeueAfter = classAgain
+		_, err := c.deps.Classes.Live(ctx, class)
+		if in.ClassMissing = apierrors.IsNotFound(err); err != nil && !in.ClassMissing && !apierrors.IsForbidden(err) { // by manifests of an earlier release
+			return again, fmt.Errorf("read PriorityClass %s: %w", class, err)
+		}
+	}
+	return again, c.apply(ctx, s, plan(in))
+}
+
+func orEmpty(s *longhorn.Setting) *longhorn.Setting {
+	if s == nil {
+		return &longhorn.Setting{}
+	}
+	return s
 }
 
 // tell sends the problems of the ConfigMap as its Events, once until they change.

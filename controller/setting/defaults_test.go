@@ -31,7 +31,7 @@ func TestPlan(t *testing.T) {
 	}{
 		{"no object, nothing given → made with the default", "default-data-path", nil, Plan{Create: object("default-data-path", "/var/lib/longhorn", nil)}},
 		{"no object, a value given → made with that value", "default-replica-count", nil, Plan{Create: object("default-replica-count", "2", annotations("7"))}},
-		{"no object, nothing acts on it → not made", "node-down-pod-deletion-policy", nil, Plan{}},
+		{"no object, nothing acts on it → not made", "csi-allowed-topology-keys", nil, Plan{}},
 		{"no object, nothing acts on it, a value given → made, so that the value is not lost", "log-level", nil, Plan{Create: object("log-level", "Debug", annotations("7"))}},
 		{"no object of an unknown name → not made", "no-such-setting", nil, Plan{}},
 		{

@@ -5,6 +5,8 @@
 // It gives settings the values of the ConfigMap longhorn-default-setting, once for each
 // version of it: what a user sets afterwards stays until the ConfigMap changes again.
 //
+// A setting that says how pods are made tells which pods were made with another value: they serve, and are made anew when they do not.
+//
 // An object of a name that this release does not know gets a status, and nothing else.
 //
 // The package must not know who reads settings.

@@ -2,8 +2,11 @@ package setting
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
@@ -16,7 +19,11 @@ type Input struct {
 	// Setting is nil where there is no object.
 	Setting  *longhorn.Setting
 	Defaults types.DefaultSettings
-	Now      time.Time
+	// Pods are our own; of a setting that says how they are made, those that were made with another value are told.
+	Pods []*corev1.Pod
+	// ClassMissing: there is no PriorityClass of the name that is the value.
+	ClassMissing bool
+	Now          time.Time
 }
 
 // Plan is what is to be done; at most one of its fields is set. The object that Create or
@@ -32,7 +39,7 @@ func plan(in Input) Plan {
 	case in.Defaults.Pending(in.Name, in.Setting):
 		return give(in)
 	case in.Setting != nil:
-		status := statusOf(in.Setting, in.Now)
+		status := statusOf(in)
 		return Plan{Status: &status}
 	}
 	definition, ok := types.DefinitionOf(in.Name)
@@ -57,19 +64,21 @@ func give(in Input) Plan {
 }
 
 // statusOf decides a setting's status.
-func statusOf(s *longhorn.Setting, now time.Time) longhorn.SettingStatus {
+func statusOf(in Input) longhorn.SettingStatus {
+	s := in.Setting
 	status := *s.Status.DeepCopy()
-	c := valid(s)
+	c := in.valid()
 	status.Applied = c.Status == longhorn.ConditionTrue && c.Reason == ""
 	if c.Reason != types.ReasonUnknownName { // what another release wrote of its own setting stays
 		status.ValueInForce = types.ValueInForce(s)
 	}
-	status.Conditions, _ = types.SetCondition(status.Conditions, c, now)
+	status.Conditions, _ = types.SetCondition(status.Conditions, c, in.Now)
 	return status
 }
 
 // valid is the condition of that name; its message says which value is in force.
-func valid(s *longhorn.Setting) longhorn.Condition {
+func (in Input) valid() longhorn.Condition {
+	s := in.Setting
 	c := longhorn.Condition{Type: types.ConditionValid, Status: longhorn.ConditionFalse}
 	name, inForce := types.SettingName(s.Name), types.ValueInForce(s)
 	definition, ok := types.DefinitionOf(name)
@@ -83,11 +92,49 @@ func valid(s *longhorn.Setting) longhorn.Condition {
 		c.Message = fmt.Sprintf("%v; the value %s stays in force", err, inForce)
 		return c
 	}
+	if in.ClassMissing {
+		c.Reason = types.ReasonInvalidValue
+		c.Message = fmt.Sprintf("setting %s with invalid value %q: it names no PriorityClass; pods are made with the built-in one until there is one of that name", name, inForce)
+		return c
+	}
 	c.Status = longhorn.ConditionTrue
 	c.Message = fmt.Sprintf("the value %s is in force", inForce)
+	if others := madeOtherwise(name, inForce, in.Pods); len(others) > 0 {
+		c.Reason = types.ReasonWaitsForPods
+		c.Message = fmt.Sprintf("the value %s is valid and counts for pods made from now on; %s made with another: pods that serve volumes are not ended for it", inForce, listed(others))
+	}
 	if definition.Effect == types.SettingEffectNone {
 		c.Reason = types.ReasonNoEffectYet
 		c.Message = fmt.Sprintf("the value %s is valid, but this release does not act on the setting yet", inForce)
 	}
 	return c
+}
+
+// madeOtherwise are the pods, by name, that were made with another value of a setting.
+func madeOtherwise(name types.SettingName, inForce string, pods []*corev1.Pod) []string {
+	var others []string
+	for _, pod := range pods {
+		if value, concerned := types.SettingsOfPod(pod)[name]; concerned && value != inForce && hasNotEnded(pod) {
+			others = append(others, pod.Name)
+		}
+	}
+	slices.Sort(others)
+	return others
+}
+
+func hasNotEnded(pod *corev1.Pod) bool {
+	return pod.DeletionTimestamp == nil && pod.Status.Phase != corev1.PodFailed && pod.Status.Phase != corev1.PodSucceeded
+}
+
+// maxListed bounds how many pods a message names.
+const maxListed = 3
+
+func listed(pods []string) string {
+	switch {
+	case len(pods) == 1:
+		return "pod " + pods[0] + " was"
+	case len(pods) > maxListed:
+		return fmt.Sprintf("pods %s and %d more were", strings.Join(pods[:maxListed], ", "), len(pods)-maxListed)
+	}
+	return "pods " + strings.Join(pods, ", ") + " were"
 }

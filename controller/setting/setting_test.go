@@ -59,7 +59,10 @@ func TestStatus(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			got := statusOf(build.Setting(c.setting, c.value, func(s *longhorn.Setting) { s.Status.ValueInForce = c.last }), testutil.Now)
+			got := statusOf(Input{
+				Name: c.setting, Now: testutil.Now,
+				Setting: build.Setting(c.setting, c.value, func(s *longhorn.Setting) { s.Status.ValueInForce = c.last }),
+			})
 			want := longhorn.SettingStatus{
 				Applied: c.status == "True" && c.reason == "", ValueInForce: c.inForce,
 				Conditions: []longhorn.Condition{{
@@ -74,7 +77,7 @@ func TestStatus(t *testing.T) {
 func newController(t *testing.T, objs ...runtime.Object) (*testutil.Harness, *datastore.Datastore, *Controller) {
 	h := testutil.New(t, objs...)
 	d := h.Datastore(datastore.Options{})
-	c, err := New(Deps{Namespace: types.Namespace, Settings: d.Settings, Defaults: d.DefaultSettings, Env: h.Env()})
+	c, err := New(Deps{Namespace: types.Namespace, Settings: d.Settings, Defaults: d.DefaultSettings, Env: h.Env(), Pods: d.Pods, Classes: d.PriorityClasses})
 	require.NoError(t, err)
 	h.EndWithTest(c.Run)
 	return h, d, c
@@ -95,7 +98,8 @@ func TestMissingSettingsAreMadeAndExistingOnesLeftAlone(t *testing.T) {
 		"create settings/default-longhorn-static-storage-class",
 		"update settings/default-replica-count/status",
 		"create settings/deleting-confirmation-flag", "create settings/detach-manually-attached-volumes-when-cordoned",
-		"create settings/disable-scheduling-on-cordoned-node", "create settings/node-drain-policy",
+		"create settings/disable-scheduling-on-cordoned-node", "create settings/guaranteed-instance-manager-cpu", "create settings/node-down-pod-deletion-policy", "create settings/node-drain-policy",
+		"create settings/priority-class",
 		"create settings/replica-auto-balance",
 		"create settings/replica-disk-soft-anti-affinity",
 		"create settings/replica-rebuilding-bandwidth-limit", "create settings/replica-replenishment-wait-interval",
@@ -103,7 +107,8 @@ func TestMissingSettingsAreMadeAndExistingOnesLeftAlone(t *testing.T) {
 		"create settings/rest-trusted-network", "create settings/rwx-volume-allowed-clients",
 		"create settings/storage-minimal-available-percentage",
 		"create settings/storage-over-provisioning-percentage",
-		"create settings/storage-reserved-percentage-for-default-disk")
+		"create settings/storage-reserved-percentage-for-default-disk",
+		"create settings/system-managed-components-node-selector", "create settings/taint-toleration")
 	h.CatchUp()
 	assert.Equal(t, "25", d.Setting(types.SettingMinimalAvailablePercentage))
 	assert.Equal(t, "2", d.Setting(types.SettingDefaultReplicaCount))

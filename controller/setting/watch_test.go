@@ -43,7 +43,7 @@ func TestAChangeOfTheConfigMapReachesEverySetting(t *testing.T) {
 	d := h.Datastore(datastore.Options{})
 	ctx, cancel := context.WithCancel(t.Context())
 	watched := &watchedDefaults{read: make(chan struct{}), over: ctx.Done()}
-	c, err := New(Deps{Namespace: types.Namespace, Settings: d.Settings, Defaults: watched, Env: h.Env()})
+	c, err := New(Deps{Namespace: types.Namespace, Settings: d.Settings, Defaults: watched, Env: h.Env(), Pods: d.Pods})
 	require.NoError(t, err)
 	over := make(chan error, 1)
 	go func() { over <- c.Run(ctx) }()

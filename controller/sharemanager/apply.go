@@ -10,6 +10,7 @@ import (
 
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
 	"github.com/longhorn-lep/longhorn-manager/datastore"
+	"github.com/longhorn-lep/longhorn-manager/types"
 	"github.com/longhorn-lep/longhorn-manager/util/logfields"
 )
 
@@ -40,7 +41,7 @@ func (c *Controller) apply(ctx context.Context, in Input, p Plan) error {
 	}
 	log := queue.Log(ctx).WithField(logfields.Volume, in.Share.Name)
 	if p.CreatePod != nil {
-		if _, err := c.Pods.Create(ctx, p.CreatePod); err != nil {
+		if err := c.makePod(ctx, in, p.CreatePod); err != nil {
 			return staleIfExists(fmt.Errorf("make the pod of the share: %w", err))
 		}
 		log.WithField(logfields.Image, in.Share.Spec.Image).Info("Made the pod that serves the volume")
@@ -72,6 +73,25 @@ func (c *Controller) createService(ctx context.Context, s *corev1.Service) error
 		return again
 	}
 	queue.Log(ctx).WithError(err).WithField(logfields.Volume, s.Name).Warn("The Service of the share has another address; pods that have the volume mounted must be restarted")
+	return nil
+}
+
+// makePod makes a share's pod as the settings say or, where the API server refuses their priority class, with the built-in one: users of
+// the volume wait for the pod. A class that is not there is such a case.
+func (c *Controller) makePod(ctx context.Context, in Input, pod *corev1.Pod) error {
+	_, err := c.Pods.Create(ctx, pod)
+	if !apierrors.IsForbidden(err) || in.Settings[types.SettingPriorityClass] == "" {
+		return err
+	}
+	refused := err
+	in.Settings = in.Settings.Without(types.SettingPriorityClass)
+	if _, err := c.Pods.Create(ctx, newPod(in)); err != nil {
+		return err
+	}
+	if in.Volume != nil {
+		c.Recorder.Eventf(in.Volume, corev1.EventTypeWarning, types.EventPodSettingRefused,
+			"the pod that serves the volume is made with class %s, not as setting %s says: %v", priorityClass, types.SettingPriorityClass, refused)
+	}
 	return nil
 }
 

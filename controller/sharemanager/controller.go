@@ -98,6 +98,8 @@ type Deps struct {
 	Ask func(ctx context.Context, address string) (types.ShareRecovery, error)
 	// Owner is the node of this daemon, for status.ownerID.
 	Owner string
+	// Setting says with what pods are made.
+	Setting types.SettingValues
 }
 
 // Controller serves all shared volumes. Make it with New, then Run it.
@@ -235,6 +237,7 @@ func (c *Controller) ask(ctx context.Context, in *Input) {
 // gather reads all that a plan rests on.
 func (c *Controller) gather(share *longhorn.ShareManager) (Input, error) {
 	in := Input{Share: share, Owner: c.Owner, Now: c.Clock.Now()}
+	in.Settings = types.PodSettingsOf(c.Setting, types.SettingPriorityClass, types.SettingTaintToleration, types.SettingSystemManagedNodeSelector)
 	if v, err := c.Volumes.GetRO(share.Name); err == nil && isOf(share, v) {
 		in.Volume = v
 	} else if err != nil && !apierrors.IsNotFound(err) {

@@ -51,7 +51,7 @@ func start(t *testing.T, objs ...runtime.Object) (*testutil.Harness, *Controller
 	c, err := New(Deps{
 		Env: h.Env(), Owner: "leader", Shares: store.ShareManagers, Volumes: store.Volumes, Attachments: store.VolumeAttachments,
 		Nodes: store.Nodes, KubeNodes: store.KubeNodes, Pods: store.Pods, Services: store.Services, ConfigMap: store.ShareClients, Engines: store.Engines,
-		Replicas: store.Replicas, Claims: noClaims{},
+		Replicas: store.Replicas, Claims: noClaims{}, Setting: store.Setting,
 		Ask: func(context.Context, string) (types.ShareRecovery, error) {
 			return types.ShareRecovery{}, errors.New("no pod is to be asked")
 		},
@@ -304,4 +304,20 @@ func TestATicketDoesNotOutliveItsShare(t *testing.T) {
 	assert.Contains(t, tickets(), "csi-1")
 	sync(t, h, c, nil)
 	h.ExpectWrites()
+}
+
+func TestAShareIsServedWithoutAClassThatIsNotThere(t *testing.T) {
+	in := used().with(func(in *Input) {
+		in.Share = in.Share.DeepCopy()
+		in.Share.Namespace = types.Namespace
+		in.Settings = types.PodSettings{types.SettingPriorityClass: "gone", types.SettingTaintToleration: "a:NoSchedule"}
+	})
+	h, c := start(t)
+	h.Fail("create", "pods", apierrors.NewForbidden(corev1.Resource("pods"), "share-manager-vol", errors.New("no PriorityClass with name gone was found")))
+	require.NoError(t, c.makePod(t.Context(), in.Input, newPod(in.Input)))
+	pod, err := h.Kube.CoreV1().Pods(in.Share.Namespace).Get(t.Context(), "share-manager-vol", metav1.GetOptions{})
+	require.NoError(t, err)
+	assert.Equal(t, "system-cluster-critical", pod.Spec.PriorityClassName)
+	assert.Len(t, pod.Spec.Tolerations, 1, "the other settings are followed")
+	assert.Empty(t, types.SettingsOfPod(pod)[types.SettingPriorityClass])
 }

@@ -25,6 +25,7 @@ func used() *situation {
 		Volume:     &longhorn.Volume{ObjectMeta: metav1.ObjectMeta{Name: "vol", UID: "volume"}, Spec: longhorn.VolumeSpec{AccessMode: longhorn.AccessModeReadWriteMany}},
 		Attachment: &longhorn.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "vol"}},
 		Owner:      "leader", Now: now,
+		Settings: types.PodSettings{types.SettingPriorityClass: "", types.SettingTaintToleration: "", types.SettingSystemManagedNodeSelector: ""},
 	}}
 	s.Service = newService(s.Share)
 	s.Service.Spec.ClusterIP = "10.0.0.9"

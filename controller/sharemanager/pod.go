@@ -2,7 +2,9 @@ package sharemanager
 
 import (
 	"fmt"
+	"maps"
 	"net/url"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,7 +21,7 @@ const (
 	stopGrace = 30 * time.Second
 	// clientsVolume of the pod says who may mount the share.
 	clientsVolume = "clients"
-	// priorityClass keeps the pod from being preempted by the workloads that it serves.
+	// priorityClass, where the setting asks for none, keeps the pod from being preempted by the workloads that it serves.
 	priorityClass = "system-cluster-critical"
 )
 
@@ -63,14 +65,15 @@ func newPod(in Input) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: in.Share.Namespace, Name: types.ShareManagerPodName(volume), Labels: types.ShareManagerSelector(volume),
+			Annotations:     map[string]string{types.AnnotationPodSettings: in.Settings.Annotation()},
 			OwnerReferences: []metav1.OwnerReference{ownedBy(in.Share)},
 		},
 		Spec: corev1.PodSpec{
 			RestartPolicy:                 corev1.RestartPolicyNever,
 			TerminationGracePeriodSeconds: new(int64(stopGrace / time.Second)),
-			PriorityClassName:             priorityClass,
-			NodeSelector:                  in.Parameters.NodeSelector,
-			Tolerations:                   in.Parameters.Tolerations,
+			PriorityClassName:             in.Settings.PriorityClass(priorityClass),
+			NodeSelector:                  nodeSelector(in),
+			Tolerations:                   slices.Concat(in.Parameters.Tolerations, in.Settings.Tolerations()),
 			Affinity:                      affinity(in.Barred, in.Near),
 			AutomountServiceAccountToken:  new(false),
 			EnableServiceLinks:            new(false),
@@ -85,6 +88,17 @@ func newPod(in Input) *corev1.Pod {
 			},
 		},
 	}
+}
+
+// nodeSelector is what the setting and the StorageClass ask for together; of two values for one label the StorageClass's counts.
+func nodeSelector(in Input) map[string]string {
+	if len(in.Parameters.NodeSelector) == 0 {
+		return in.Settings.NodeSelector()
+	}
+	selector := map[string]string{}
+	maps.Copy(selector, in.Settings.NodeSelector())
+	maps.Copy(selector, in.Parameters.NodeSelector)
+	return selector
 }
 
 func container(in Input) corev1.Container {

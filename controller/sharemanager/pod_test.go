@@ -81,6 +81,24 @@ func TestClientsMayWriteIfAClaimSaysSo(t *testing.T) {
 	assert.Equal(t, types.NFSSquashRoot, p.Squash, "the first by name is asked, in whatever order they come")
 }
 
+func TestAPodFollowsTheSettingsAndTheStorageClass(t *testing.T) {
+	settings := types.PodSettings{
+		types.SettingPriorityClass: "ours", types.SettingTaintToleration: "only=storage:NoSchedule", types.SettingSystemManagedNodeSelector: "disk:hdd;zone:a",
+	}
+	pod := newPod(used().with(func(in *Input) {
+		in.Settings = settings
+		in.Parameters = Parameters{NodeSelector: map[string]string{"disk": "ssd"}, Tolerations: []corev1.Toleration{{Key: "any", Operator: "Exists"}}}
+	}).Input)
+	assert.Equal(t, "ours", pod.Spec.PriorityClassName)
+	assert.Equal(t, map[string]string{"disk": "ssd", "zone": "a"}, pod.Spec.NodeSelector)
+	assert.Equal(t, []corev1.Toleration{
+		{Key: "any", Operator: "Exists"}, {Key: "only", Operator: "Equal", Value: "storage", Effect: "NoSchedule"},
+	}, pod.Spec.Tolerations)
+	assert.Equal(t, settings, types.SettingsOfPod(pod))
+	pod = newPod(used().with(func(in *Input) { in.Settings = settings }).Input)
+	assert.Equal(t, map[string]string{"disk": "hdd", "zone": "a"}, pod.Spec.NodeSelector)
+}
+
 func TestNewPod(t *testing.T) {
 	in := used().with(func(in *Input) {
 		in.Barred, in.Near = []string{"down", "foreign"}, []string{"a", "c"}

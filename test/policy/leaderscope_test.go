@@ -32,7 +32,7 @@ func TestTheLeaderMakesThePodsOfSharesAlone(t *testing.T) {
 		{"with a field of itself in its environment → accepted", "pod", "  - args:", "  - env: [{name: N, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}]\n    args:", ""},
 		{"of no share → refused", "pod", "longhorn.io/share-manager: vol", "a: b", notShares},
 		{"of another component → refused", "pod", "longhorn.io/component: share-manager", "longhorn.io/component: instance-manager", notShares},
-		{"without a label → refused", "pod", "  labels:\n", "  annotations:\n", notShares},
+		{"without a label → refused", "pod", "  labels:\n", "", notShares},
 		{"of another name → refused", "pod", "name: share-manager-vol\n", "name: share-manager-other\n", notShares},
 		{"of a name that the API server chooses → refused", "pod", "name: share-manager-vol\n", "generateName: share-manager-vol\n", notShares},
 		{"of another volume's share manager → refused", "pod", "    name: vol\n", "    name: other\n", notShares},

@@ -1,0 +1,253 @@
+package forcedeletion
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	kubetypes "k8s.io/apimachinery/pkg/types"
+
+	"github.com/longhorn-lep/longhorn-manager/controller/queue"
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
+	"github.com/longhorn-lep/longhorn-manager/util/logfields"
+)
+
+// again is how soon to look once more at the pods of a node that is down: what happens to them sends no event.
+const again = 15 * time.Second
+
+// NodeStore holds the nodes of the whole cluster.
+type NodeStore interface {
+	GetRO(name string) (*longhorn.Node, error)
+	List(selector labels.Selector) ([]*longhorn.Node, error)
+	Live(ctx context.Context, name string) (*longhorn.Node, error)
+	queue.Events
+}
+
+// Workloads finds pods. *datastore.Workloads satisfies it.
+type Workloads interface {
+	// VolumeOf returns the volume behind a claim; "" where it is none of ours.
+	VolumeOf(namespace, claim string) (string, error)
+	// Pods must be read from the API server; an empty namespace stands for all.
+	Pods(ctx context.Context, namespace, node string) ([]corev1.Pod, error)
+	// DeletePod must delete the pod of that UID and no other.
+	DeletePod(ctx context.Context, namespace, name string, uid kubetypes.UID, graceSeconds int64) error
+}
+
+// Deps are what a Controller works with; its caches must be filled before Run.
+type Deps struct {
+	queue.Env
+
+	Nodes   NodeStore
+	Volumes interface {
+		GetRO(name string) (*longhorn.Volume, error)
+	}
+	Settings  queue.Events
+	Setting   types.SettingValues
+	Workloads Workloads
+	// KubeNodes and Leases read from the API server.
+	KubeNodes interface {
+		Live(ctx context.Context, name string) (*corev1.Node, error)
+	}
+	Leases interface {
+		Live(ctx context.Context, name string) (*coordinationv1.Lease, error)
+	}
+	// Answers tells whether one of the addresses (host:port) belongs to a machine that runs.
+	Answers func(ctx context.Context, addresses []string) bool
+}
+
+// Controller deletes pods of nodes that are down. Make it with New, then Run it.
+type Controller struct {
+	deps  Deps
+	queue *queue.Queue[string] // of nodes' names
+	beats map[string]beat      // by node, while it is down; only sync uses it, of which one runs at a time
+}
+
+// New registers the controller's handlers; nothing happens before Run.
+func New(deps Deps) (*Controller, error) {
+	c := &Controller{deps: deps, beats: map[string]beat{}}
+	c.queue = queue.New(queue.Options[string]{Name: "force-deletion", Env: deps.Env, Sync: c.sync})
+	err := c.queue.Watch(
+		queue.Watch{Events: deps.Nodes, Handler: queue.Changes(c.queue, whenNode)},
+		queue.Watch{Events: deps.Settings, Handler: queue.Handler(c.queue, c.whenSetting)},
+	)
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// Run syncs until ctx ends, and returns when the last sync is done.
+func (c *Controller) Run(ctx context.Context) error { return c.queue.Run(ctx) }
+
+// whenNode names a node that is not ready, is new or is no longer so. Nodes change all the time, above all in the free space of their disks.
+func whenNode(was, is *longhorn.Node) []string {
+	if is == nil || was != nil && types.IsNodeNotReady(was) == types.IsNodeNotReady(is) {
+		return nil
+	}
+	return []string{is.Name}
+}
+
+// whenSetting names the nodes for which the policy matters.
+func (c *Controller) whenSetting(s *longhorn.Setting) []string {
+	if s.Name != string(types.SettingNodeDownPodDeletionPolicy) {
+		return nil
+	}
+	nodes, err := c.deps.Nodes.List(labels.Everything())
+	if err != nil {
+		c.deps.Log.WithError(err).Error("The nodes are not listed after a change of the setting")
+		return nil
+	}
+	var down []string
+	for _, n := range nodes {
+		if types.IsNodeNotReady(n) {
+			down = append(down, n.Name)
+		}
+	}
+	return down
+}
+
+func (c *Controller) sync(ctx context.Context, node string) (queue.Result, error) {
+	n, err := c.deps.Nodes.GetRO(node)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return queue.Result{}, err
+	}
+	policy := types.PodDeletionPolicy(c.deps.Setting.Text(types.SettingNodeDownPodDeletionPolicy))
+	if err != nil || !types.IsNodeNotReady(n) || policy == types.PodDeletionNone {
+		delete(c.beats, node)
+		return queue.Result{}, nil
+	}
+	pods, after, err := c.candidates(ctx, node, policy)
+	if err != nil || len(pods) == 0 {
+		return queue.Result{RequeueAfter: after}, err
+	}
+	for i := range pods {
+		down, left, err := c.isDownNow(ctx, node) // before each: the node may come back in between
+		if err != nil {
+			return queue.Result{}, err
+		}
+		if !down {
+			return queue.Result{RequeueAfter: left}, nil
+		}
+		if err := c.remove(ctx, node, &pods[i]); err != nil {
+			return queue.Result{}, err
+		}
+	}
+	return queue.Result{RequeueAfter: after}, nil
+}
+
+// user is a pod that may be deleted, and the volumes of ours that it uses.
+type user struct {
+	corev1.Pod
+	volumes []string
+}
+
+// candidates are the pods of a node that may be deleted if it is down, by namespace and name; after is when to look again.
+func (c *Controller) candidates(ctx context.Context, node string, policy types.PodDeletionPolicy) (users []user, after time.Duration, err error) {
+	pods, err := c.deps.Workloads.Pods(ctx, metav1.NamespaceAll, node)
+	if err != nil {
+		return nil, 0, err
+	}
+	after = again
+	for _, pod := range pods {
+		may, left := mayDelete(&pod, policy, c.deps.Clock.Now())
+		if left > 0 {
+			after = min(after, left)
+		}
+		if !may || pod.Spec.NodeName != node {
+			continue
+		}
+		volumes, err := c.volumesOf(&pod)
+		if err != nil {
+			return nil, 0, err
+		}
+		if len(volumes) > 0 {
+			users = append(users, user{pod, volumes})
+		}
+	}
+	return users, after, nil
+}
+
+// volumesOf are the volumes of ours that a pod uses.
+func (c *Controller) volumesOf(pod *corev1.Pod) ([]string, error) {
+	var volumes []string
+	for i := range pod.Spec.Volumes {
+		claim := types.ClaimName(pod, &pod.Spec.Volumes[i])
+		if claim == "" {
+			continue
+		}
+		volume, err := c.deps.Workloads.VolumeOf(pod.Namespace, claim)
+		if err != nil {
+			return nil, err
+		}
+		if volume != "" && !slices.Contains(volumes, volume) {
+			volumes = append(volumes, volume)
+		}
+	}
+	return volumes, nil
+}
+
+// isDownNow asks all witnesses; after is when to ask again where the node may live.
+func (c *Controller) isDownNow(ctx context.Context, node string) (down bool, after time.Duration, err error) {
+	w := Witnesses{}
+	if w.Node, err = c.deps.Nodes.Live(ctx, node); err != nil && !apierrors.IsNotFound(err) {
+		return false, 0, fmt.Errorf("read node %s: %w", node, err)
+	}
+	if err != nil {
+		return false, again, nil
+	}
+	w.KubeNode, err = c.deps.KubeNodes.Live(ctx, node)
+	if apierrors.IsNotFound(err) {
+		return false, again, nil
+	}
+	if err != nil {
+		return false, 0, fmt.Errorf("read Kubernetes node %s: %w", node, err)
+	}
+	lease, err := c.deps.Leases.Live(ctx, types.NodeLeaseName(node))
+	if apierrors.IsNotFound(err) {
+		lease, err = nil, nil
+	}
+	if err != nil {
+		return false, 0, fmt.Errorf("read the lease of node %s: %w", node, err)
+	}
+	after = again
+	next, late, left := c.beats[node].late(lease, c.deps.Clock.Now())
+	c.beats[node], w.LeaseLate = next, late
+	if left > 0 {
+		after = left
+	}
+	addresses := types.KubeletAddresses(w.KubeNode)
+	// A node without an address cannot be asked, and may live.
+	w.Answers = len(addresses) == 0 || c.deps.Answers(ctx, addresses)
+	return isDown(w), after, nil
+}
+
+// remove deletes one pod. It may be repeated: a pod that is gone, or another of its name, is left alone.
+func (c *Controller) remove(ctx context.Context, node string, u *user) error {
+	err := c.deps.Workloads.DeletePod(ctx, u.Namespace, u.Name, u.UID, 0)
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	queue.Log(ctx).WithField(logfields.Node, node).WithField("pod", u.Namespace+"/"+u.Name).WithField("volumes", u.volumes).
+		Warn("Deleted a pod by force: its node is down")
+	why := fmt.Sprintf("node %s is down, the pod has not ended in its time, and setting %s covers it", node, types.SettingNodeDownPodDeletionPolicy)
+	owner := metav1.GetControllerOf(&u.Pod)
+	c.deps.Recorder.Eventf(&corev1.ObjectReference{
+		APIVersion: owner.APIVersion, Kind: owner.Kind, Namespace: u.Namespace, Name: owner.Name, UID: owner.UID,
+	}, corev1.EventTypeWarning, types.EventPodForceDeleted, "deleted pod %s by force: %s", u.Name, why)
+	for _, name := range u.volumes {
+		if v, err := c.deps.Volumes.GetRO(name); err == nil { // else there is nobody to tell
+			c.deps.Recorder.Eventf(v, corev1.EventTypeWarning, types.EventPodForceDeleted, "deleted pod %s/%s by force: %s", u.Namespace, u.Name, why)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,36 @@
+package types
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// PodDeletionPolicy is a value of SettingNodeDownPodDeletionPolicy: which pods are deleted by force on a node that is down.
+type PodDeletionPolicy string
+
+// The pod deletion policies.
+const (
+	PodDeletionNone            PodDeletionPolicy = "do-nothing"
+	PodDeletionOfStatefulSets  PodDeletionPolicy = "delete-statefulset-pod"
+	PodDeletionOfDeployments   PodDeletionPolicy = "delete-deployment-pod"
+	PodDeletionOfBothWorkloads PodDeletionPolicy = "delete-both-statefulset-and-deployment-pod"
+)
+
+// Covers tells whether the policy lets a pod be deleted. A pod of a Deployment is controlled by a ReplicaSet and has the label by which the
+// Deployment tells its ReplicaSets apart: a ReplicaSet that somebody made by hand is not covered.
+func (p PodDeletionPolicy) Covers(pod *corev1.Pod) bool {
+	owner := metav1.GetControllerOf(pod)
+	if owner == nil {
+		return false
+	}
+	switch PodOwner(owner) {
+	case "apps/StatefulSet":
+		return p == PodDeletionOfStatefulSets || p == PodDeletionOfBothWorkloads
+	case "apps/ReplicaSet":
+		return (p == PodDeletionOfDeployments || p == PodDeletionOfBothWorkloads) && pod.Labels[labelPodTemplateHash] != ""
+	}
+	return false
+}
+
+// labelPodTemplateHash is apps/v1.DefaultDeploymentUniqueLabelKey.
+const labelPodTemplateHash = "pod-template-hash"
