@@ -31,12 +31,17 @@ func (a Attributes) String() string {
 // notResources are the paths below /v1 that describe the API itself.
 var notResources = []string{"", "schemas", "apiversions"}
 
+// resourceFindings are explanations of what volumes, nodes and settings say of themselves. There is no such kind at the API server, so no
+// right to it can be given alone: who may list volumes may read them.
+const resourceFindings, resourceVolumes = "findings", "volumes"
+
 // attributesOf translates a request. It reads the path as http.ServeMux does, segment by segment before unescaping, so both
 // mean the same resource. A path that has no handler has attributes too: nobody learns without a right what there is.
 //
 //	GET, HEAD /v1/<kind>         list         GET, HEAD /v1/<kind>/<name>...            get
 //	POST      /v1/<kind>         create       DELETE    /v1/<kind>/<name>...            delete
 //	anything else of a kind      update, so are all actions (POST /v1/<kind>/<name>?action=...)
+//	GET, HEAD /v1/findings...    list volumes
 //	any other path               get if it is safe, otherwise update, of the path
 func attributesOf(r *http.Request) Attributes {
 	segments := strings.Split(strings.TrimPrefix(r.URL.EscapedPath(), "/"), "/")
@@ -53,6 +58,9 @@ func attributesOf(r *http.Request) Attributes {
 		a.Name = strings.Join(segments[2:], "/")
 	}
 	a.Verb = verbOf(r.Method, a.Name == "")
+	if a.Resource == resourceFindings && isSafe(r.Method) {
+		return Attributes{Verb: VerbList, Resource: resourceVolumes}
+	}
 	return a
 }
 

@@ -21,6 +21,8 @@ type kind struct {
 	wire any
 	// isView: the kind is a further collection of a type whose schema stands elsewhere.
 	isView bool
+	// readBy is the path of the kind whose right list opens this one, which has no right of its own; empty: its own rights do.
+	readBy string
 	hints  map[string]hint
 
 	list   func(ctx context.Context) ([]v1.Object, error)
@@ -48,6 +50,7 @@ type action struct {
 func kindsOf(m *manager.Manager) []kind {
 	return append(absentKinds(),
 		engineImageKind(m),
+		findingKind(m),
 		instanceManagerKind(m),
 		nodeKind(m),
 		settingKind(m),

@@ -121,6 +121,9 @@ func (k *kind) routes() []Route {
 	}
 	for i := range routes {
 		routes[i].Resource = k.path()
+		if k.readBy != "" {
+			routes[i].Resource, routes[i].Verb = k.readBy, VerbList
+		}
 	}
 	return routes
 }

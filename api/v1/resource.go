@@ -6,6 +6,7 @@ const (
 	TypeCollection       = "collection"
 	TypeEngineImage      = "engineImage"
 	TypeError            = "error"
+	TypeFinding          = "finding"
 	TypeInstanceManager  = "instanceManager"
 	TypeNode             = "node"
 	TypeSchema           = "schema"

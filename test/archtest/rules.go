@@ -57,7 +57,7 @@ var rules = []rule{
 	},
 	{
 		"manager/...",
-		[]string{"datastore", "scheduler", "types", "k8s/apis/...", "util/..."},
+		[]string{"datastore", "explain", "scheduler", "types", "k8s/apis/...", "util/..."},
 		"use cases write intent; they know neither HTTP nor controllers nor the engines' wire",
 	},
 	{"metrics", []string{"types", "k8s/apis/..."}, "a scrape only reads what the caches hold: no verbs of the datastore, no controllers"},
@@ -139,6 +139,12 @@ var rules = []rule{
 		"test/bench",
 		[]string{"instance/...", "membership"},
 		"figures are of the data plane alone",
+	},
+	{"test/page/browser", nil, "it drives a browser, and knows nothing of what it shows"},
+	{
+		"test/page",
+		[]string{"api", "manager", "ui", "datastore", "internal/testutil/...", "test/page/...", "types", "k8s/apis/..."},
+		"the page is tested on the real API over fakes",
 	},
 	{
 		"test/e2e",
