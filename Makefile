@@ -14,6 +14,10 @@ setup: ## install the Debian packages that everything below needs
 build: ## build bin/longhorn-manager and bin/devcluster
 	@scripts/build.sh
 
+.PHONY: ui
+ui: ## build the web page, for go build to embed
+	@scripts/ui.sh
+
 .PHONY: demo
 demo: setup build ## a cluster on this machine, a pod writing to a replicated volume
 	@scripts/demo.sh up
@@ -59,7 +63,7 @@ generate: ## make all generated code anew
 	@scripts/generate.sh
 
 .PHONY: verify
-verify: ## generated code, manifests and module files are what they should be; lint
+verify: ## generated code, manifests and module files are what they should be; lint; the page's types and tests
 	@scripts/verify.sh
 
 .PHONY: lint

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds bin/longhorn-manager (static, all roles) and bin/devcluster.
-# Usage: scripts/build.sh [manager|devcluster]
+# Builds bin/longhorn-manager (static, all roles, with the web page) and bin/devcluster.
+# Usage: scripts/build.sh [manager|devcluster]     (PAGE=none: without the page, where there is no npm)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 what=${1:-all}
@@ -15,6 +15,7 @@ step() { # step NAME COMMAND...
 	echo "build: $name done in $((SECONDS - start)) s"
 }
 if [ "$what" != devcluster ]; then
+	[ "${PAGE:-}" = none ] || scripts/ui.sh
 	step bin/longhorn-manager env CGO_ENABLED=0 go build -trimpath \
 		-ldflags "-s -w -X github.com/longhorn-lep/longhorn-manager/app.Version=$version" -o bin/longhorn-manager .
 fi

@@ -55,12 +55,20 @@ modules() {
 
 lint() { scripts/lint.sh; }
 
+page() {
+	if grep -nE '"resolved"|https?://[^"]*registry' ui/package-lock.json | head -3 | grep .; then
+		echo "verify: ui/package-lock.json names a registry, as above; make it anew with the .npmrc of ui/ (npm install)"
+		return 1
+	fi
+	scripts/ui.sh check
+}
+
 checks=("$@")
-[ $# -gt 0 ] || checks=(generated manifests modules lint)
+[ $# -gt 0 ] || checks=(generated manifests modules lint page)
 for check in "${checks[@]}"; do
 	case $check in
-	generated | manifests | modules | lint) ;;
-	*) echo "verify: $check: must be generated, manifests, modules or lint" >&2; exit 2 ;;
+	generated | manifests | modules | lint | page) ;;
+	*) echo "verify: $check: must be generated, manifests, modules, lint or page" >&2; exit 2 ;;
 	esac
 	start=$SECONDS
 	echo "verify: $check"

@@ -1,0 +1,31 @@
+import { useState } from 'react';
+import { useCollection } from '../api/live';
+import { fieldError, FormDialog } from '../components/FormDialog';
+import { SelectField } from '../components/SelectField';
+import { isTrue } from '../lib/capacity';
+import { actionLink, those, useForEach } from './useForEach';
+import type { ActionProps } from './VolumeActionDialog';
+
+export function AttachDialog({ volumes, onClose }: ActionProps) {
+  const nodes = useCollection('nodes');
+  const options = (nodes.data ?? []).map((n) => [n.name, isTrue(n.conditions, 'Ready') ? n.name : `${n.name} (not ready)`] as const);
+  const [chosen, setChosen] = useState('');
+  const node = chosen === '' ? (options[0]?.[0] ?? '') : chosen;
+  const change = useForEach(volumes, (v) => ({ method: 'POST', link: actionLink(v, 'attach'), body: { hostId: node, attachedBy: 'page' } }));
+  const error = fieldError(change.error, 'hostId');
+  return (
+    <FormDialog
+      title={`Attach ${those(volumes)}`}
+      submit="Attach"
+      onClose={onClose}
+      onSubmit={() => change.mutate(undefined, { onSuccess: onClose })}
+      isPending={change.isPending}
+      isDisabled={node === ''}
+      error={change.error}
+      fields={['hostId']}
+    >
+      <p>The volume becomes a block device of the node. Pods attach their volumes themselves; this is for maintenance.</p>
+      <SelectField label="Node" value={node} options={options} onChange={setChosen} error={error} />
+    </FormDialog>
+  );
+}

@@ -1,0 +1,36 @@
+import { useState } from 'react';
+import type { Volume } from '../api/types';
+import { fieldError, FormDialog } from '../components/FormDialog';
+import { SelectField } from '../components/SelectField';
+import { actionLink, those, useForEach } from './useForEach';
+import type { ActionProps } from './VolumeActionDialog';
+
+interface Props extends ActionProps {
+  title: string;
+  action: string;
+  field: string;
+  current: (v: Volume) => string;
+  options: readonly (readonly [string, string])[];
+}
+
+// ChoiceDialog gives one field one of a few values.
+export function ChoiceDialog({ volumes, onClose, title, action, field, current, options }: Props) {
+  const first = volumes[0];
+  const [value, setValue] = useState(first ? current(first) : '');
+  const change = useForEach(volumes, (v) => ({ method: 'POST', link: actionLink(v, action), body: { [field]: value } }));
+  const error = fieldError(change.error, field);
+  return (
+    <FormDialog
+      title={`${title} of ${those(volumes)}`}
+      submit="Change"
+      onClose={onClose}
+      onSubmit={() => change.mutate(undefined, { onSuccess: onClose })}
+      isPending={change.isPending}
+      isDisabled={volumes.every((v) => current(v) === value)}
+      error={change.error}
+      fields={[field]}
+    >
+      <SelectField label={title} value={value} options={options} onChange={setValue} error={error} />
+    </FormDialog>
+  );
+}

@@ -1,0 +1,44 @@
+import { useState } from 'react';
+import { useLocation } from 'wouter';
+import { FormDialog } from '../components/FormDialog';
+import { TextInput } from '../components/TextInput';
+import { bytes } from '../lib/format';
+import { actualSizeOf, claimOf, podsOf } from '../lib/volume';
+import { those, useForEach } from './useForEach';
+import type { ActionProps } from './VolumeActionDialog';
+
+// DeleteDialog says what will be lost and asks for the name; for several volumes, for their number.
+export function DeleteDialog({ volumes, onClose }: ActionProps) {
+  const [typed, setTyped] = useState('');
+  const [, go] = useLocation();
+  const wanted = volumes.length === 1 ? (volumes[0]?.name ?? '') : `delete ${volumes.length} volumes`;
+  const change = useForEach(volumes, (v) => ({ method: 'DELETE', link: v.links['self'] ?? `/v1/volumes/${encodeURIComponent(v.name)}` }));
+  const done = () => {
+    onClose();
+    go('/volumes');
+  };
+  return (
+    <FormDialog
+      title={`Delete ${those(volumes)}`}
+      submit="Delete for good"
+      danger
+      onClose={onClose}
+      onSubmit={() => change.mutate(undefined, { onSuccess: done })}
+      isPending={change.isPending}
+      isDisabled={typed !== wanted}
+      error={change.error}
+    >
+      <p>All replicas are removed from their disks. Nothing brings the data back:</p>
+      <ul className="losses">
+        {volumes.map((v) => (
+          <li key={v.name}>
+            <strong>{v.name}</strong>, {bytes(actualSizeOf(v))} of data
+            {claimOf(v) !== '' && `, claim ${claimOf(v)}`}
+            {podsOf(v).length > 0 && `, used by ${podsOf(v).join(', ')}`}
+          </li>
+        ))}
+      </ul>
+      <TextInput label={`Type “${wanted}” to go on`} value={typed} onChange={setTyped} autoFocus />
+    </FormDialog>
+  );
+}

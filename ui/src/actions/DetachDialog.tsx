@@ -1,0 +1,35 @@
+import { useState } from 'react';
+import { CheckboxField } from '../components/CheckboxField';
+import { FormDialog } from '../components/FormDialog';
+import { claimOf, isInUse, podsOf } from '../lib/volume';
+import { actionLink, those, useForEach } from './useForEach';
+import type { ActionProps } from './VolumeActionDialog';
+
+// DetachDialog drops the ticket that people have on a volume; all tickets, those of running pods too, only when that is asked for.
+export function DetachDialog({ volumes, onClose }: ActionProps) {
+  const [force, setForce] = useState(false);
+  const used = volumes.filter(isInUse);
+  const change = useForEach(volumes, (v) => ({ method: 'POST', link: actionLink(v, 'detach'), body: force ? { forceDetach: true } : { attachmentID: '' } }));
+  return (
+    <FormDialog
+      title={`Detach ${those(volumes)}`}
+      submit={force ? 'Take it from all users' : 'Detach'}
+      danger={force}
+      onClose={onClose}
+      onSubmit={() => change.mutate(undefined, { onSuccess: onClose })}
+      isPending={change.isPending}
+      error={change.error}
+    >
+      <p>What was attached by hand is detached. A pod that uses the volume keeps it.</p>
+      {used.map((v) => (
+        <p key={v.name} className="warning">
+          {v.name} is used by {podsOf(v).join(', ')}
+          {claimOf(v) !== '' && ` (claim ${claimOf(v)})`}.
+        </p>
+      ))}
+      <CheckboxField isSelected={force} onChange={setForce}>
+        Take it from all users, pods included: what they have not written yet is lost
+      </CheckboxField>
+    </FormDialog>
+  );
+}

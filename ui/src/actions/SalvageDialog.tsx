@@ -1,0 +1,36 @@
+import { useState } from 'react';
+import { CheckboxField } from '../components/CheckboxField';
+import { FormDialog } from '../components/FormDialog';
+import { placed } from '../lib/volume';
+import { actionLink, those, useForEach } from './useForEach';
+import type { ActionProps } from './VolumeActionDialog';
+
+// SalvageDialog starts a faulted volume from replicas that a person names. The API refuses those that are not known to hold all data.
+export function SalvageDialog({ volumes, onClose }: ActionProps) {
+  const volume = volumes[0];
+  const [names, setNames] = useState<string[]>([]);
+  const change = useForEach(volumes, (v) => ({ method: 'POST', link: actionLink(v, 'salvage'), body: { names } }));
+  return (
+    <FormDialog
+      title={`Salvage ${those(volumes)}`}
+      submit="Salvage"
+      danger
+      onClose={onClose}
+      onSubmit={() => change.mutate(undefined, { onSuccess: onClose })}
+      isPending={change.isPending}
+      isDisabled={names.length === 0}
+      error={change.error}
+    >
+      <p>The volume starts from the replicas that you choose. One that is not known to hold all that was written is refused, so nothing is lost unseen.</p>
+      <fieldset>
+        <legend>Replicas</legend>
+        {(volume ? placed(volume) : []).map((r) => (
+          <CheckboxField key={r.name} isSelected={names.includes(r.name)} onChange={(on) => setNames(on ? [...names, r.name] : names.filter((n) => n !== r.name))}>
+            {r.name} on {r.hostId}
+            {r.failedAt !== '' && `, failed ${r.failedAt}`}
+          </CheckboxField>
+        ))}
+      </fieldset>
+    </FormDialog>
+  );
+}

@@ -1,0 +1,66 @@
+import type { Volume } from '../api/types';
+import { AttachDialog } from './AttachDialog';
+import { ChoiceDialog } from './ChoiceDialog';
+import { DeleteDialog } from './DeleteDialog';
+import { DetachDialog } from './DetachDialog';
+import { ExpandDialog } from './ExpandDialog';
+import { ReplicaCountDialog } from './ReplicaCountDialog';
+import { SalvageDialog } from './SalvageDialog';
+import { CancelExpansionDialog } from './CancelExpansionDialog';
+import type { VolumeAction } from './volumeActions';
+
+export interface ActionProps {
+  volumes: Volume[];
+  onClose: () => void;
+}
+
+// VolumeActionDialog is the dialog of one action, for one or many volumes.
+export function VolumeActionDialog({ action, volumes, onClose }: ActionProps & { action: VolumeAction }) {
+  const props = { volumes, onClose };
+  switch (action) {
+    case 'attach':
+      return <AttachDialog {...props} />;
+    case 'detach':
+      return <DetachDialog {...props} />;
+    case 'expand':
+      return <ExpandDialog {...props} />;
+    case 'cancelExpansion':
+      return <CancelExpansionDialog {...props} />;
+    case 'updateReplicaCount':
+      return <ReplicaCountDialog {...props} />;
+    case 'updateDataLocality':
+      return (
+        <ChoiceDialog
+          {...props}
+          title="Data locality"
+          action="updateDataLocality"
+          field="dataLocality"
+          current={(v) => v.dataLocality}
+          options={[
+            ['disabled', 'disabled: replicas may be anywhere'],
+            ['best-effort', 'best-effort: one where the volume is used, if there is room'],
+            ['strict-local', 'strict-local: the only replica is where the volume is used'],
+          ]}
+        />
+      );
+    case 'updateAccessMode':
+      return (
+        <ChoiceDialog
+          {...props}
+          title="Access mode"
+          action="updateAccessMode"
+          field="accessMode"
+          current={(v) => v.accessMode}
+          options={[
+            ['rwo', 'rwo: one node at a time'],
+            ['rwop', 'rwop: one pod at a time'],
+            ['rwx', 'rwx: many nodes, shared by NFS'],
+          ]}
+        />
+      );
+    case 'salvage':
+      return <SalvageDialog {...props} />;
+    case 'delete':
+      return <DeleteDialog {...props} />;
+  }
+}

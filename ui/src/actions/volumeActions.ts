@@ -1,0 +1,32 @@
+// What people do with volumes. Each has a dialog that says what will happen, and asks for what it needs.
+
+import type { Volume } from '../api/types';
+
+export type VolumeAction = 'attach' | 'detach' | 'expand' | 'cancelExpansion' | 'updateReplicaCount' | 'updateDataLocality' | 'updateAccessMode' | 'salvage' | 'delete';
+
+export interface ActionInfo {
+  id: VolumeAction;
+  name: string;
+  // many: it makes sense for several volumes at once.
+  many: boolean;
+  danger?: boolean;
+  // fits tells, beyond what the API offers, where people would look for it.
+  fits: (v: Volume) => boolean;
+}
+
+export const actions: readonly ActionInfo[] = [
+  { id: 'attach', name: 'Attach …', many: false, fits: (v) => v.state === 'detached' },
+  { id: 'detach', name: 'Detach …', many: true, fits: (v) => v.state === 'attached' || v.state === 'attaching' },
+  { id: 'expand', name: 'Expand …', many: false, fits: () => true },
+  { id: 'cancelExpansion', name: 'Cancel the expansion …', many: false, fits: (v) => v.expansionRequired === true },
+  { id: 'updateReplicaCount', name: 'Number of replicas …', many: true, fits: () => true },
+  { id: 'updateDataLocality', name: 'Data locality …', many: true, fits: () => true },
+  { id: 'updateAccessMode', name: 'Access mode …', many: true, fits: (v) => v.state === 'detached' },
+  { id: 'salvage', name: 'Salvage …', many: false, danger: true, fits: () => true },
+  { id: 'delete', name: 'Delete …', many: true, danger: true, fits: () => true },
+];
+
+// actionsOf are those that the API offers for a volume and that fit its state; deleting is always there.
+export function actionsOf(v: Volume): ActionInfo[] {
+  return actions.filter((a) => (a.id === 'delete' || v.actions[a.id] !== undefined) && a.fits(v));
+}

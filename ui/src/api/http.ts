@@ -1,0 +1,75 @@
+// One way to the REST API: JSON in, JSON out, and an error that says what the API said.
+
+// ApiError is an answer that is no success, or no answer at all (status 0).
+export class ApiError extends Error {
+  readonly status: number;
+  readonly code: string;
+  readonly detail: string;
+
+  constructor(status: number, code: string, message: string, detail = '') {
+    super(message);
+    this.name = 'ApiError';
+    this.status = status;
+    this.code = code;
+    this.detail = detail;
+  }
+
+  // field is what the API's text names first, as in "size: must be ..."; empty if it names none.
+  get field(): string {
+    return /^([A-Za-z][A-Za-z0-9]*)(?:[.[][^:]*)?: /.exec(this.message)?.[1] ?? '';
+  }
+}
+
+// errorFrom reads the body of a refusal; a proxy in between may have sent something else than JSON.
+export function errorFrom(status: number, statusText: string, body: string): ApiError {
+  try {
+    const parsed: unknown = JSON.parse(body);
+    if (typeof parsed === 'object' && parsed !== null && 'message' in parsed && typeof parsed.message === 'string') {
+      const code = 'code' in parsed && typeof parsed.code === 'string' ? parsed.code : statusText;
+      const detail = 'detail' in parsed && typeof parsed.detail === 'string' ? parsed.detail : '';
+      return new ApiError(status, code, parsed.message, detail);
+    }
+  } catch {
+    // not JSON: shown as it is
+  }
+  const text = body.trim().slice(0, 300);
+  return new ApiError(status, statusText, text !== '' && !text.startsWith('<') ? text : `the API answered ${status} ${statusText}`);
+}
+
+// pathOf makes a link of the API a path of this server: the link's host is how the API believes that it was asked.
+export function pathOf(link: string): string {
+  const url = new URL(link, 'http://here');
+  return url.pathname + url.search;
+}
+
+// onUnauthorized is called when the API says that nobody is logged in.
+let onUnauthorized: () => void = () => undefined;
+
+export function setOnUnauthorized(call: () => void): void {
+  onUnauthorized = call;
+}
+
+export type Method = 'GET' | 'POST' | 'PUT' | 'DELETE';
+
+// request throws an ApiError unless the answer is a success; an empty answer is undefined.
+export async function request<T>(method: Method, link: string, body?: unknown, signal?: AbortSignal): Promise<T> {
+  const headers: Record<string, string> = { Accept: 'application/json' };
+  const init: RequestInit = { method, headers, credentials: 'same-origin', signal: signal ?? null };
+  if (body !== undefined) {
+    headers['Content-Type'] = 'application/json';
+    init.body = JSON.stringify(body);
+  }
+  let response: Response;
+  try {
+    response = await fetch(pathOf(link), init);
+  } catch (cause) {
+    if (signal?.aborted) throw cause;
+    throw new ApiError(0, 'No answer', 'the API cannot be reached; whether the request was carried out is not known');
+  }
+  const text = await response.text();
+  if (!response.ok) {
+    if (response.status === 401 && pathOf(link) !== '/v1/login') onUnauthorized();
+    throw errorFrom(response.status, response.statusText, text);
+  }
+  return (text === '' ? undefined : JSON.parse(text)) as T;
+}

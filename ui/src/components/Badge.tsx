@@ -1,0 +1,14 @@
+import type { ReactNode } from 'react';
+
+export type Tone = 'good' | 'warn' | 'bad' | 'busy' | 'idle';
+
+// The shapes differ as the colours do, for those who see no colours.
+const marks: Record<Tone, string> = { good: '●', warn: '▲', bad: '■', busy: '◐', idle: '○' };
+
+export function Badge({ tone, children }: { tone: Tone; children: ReactNode }) {
+  return (
+    <span className={`badge ${tone}`}>
+      <span aria-hidden="true">{marks[tone]}</span> {children}
+    </span>
+  );
+}

@@ -1,0 +1,52 @@
+import type { Finding } from '../api/types';
+import { Badge, type Tone } from './Badge';
+import { Command } from './Command';
+import { ObjectLink } from './ObjectLink';
+
+const tones: Record<Finding['severity'], Tone> = { error: 'bad', warning: 'warn', info: 'busy' };
+
+// Findings are what is not well, the worst first, each with its reason and the next steps.
+export function Findings({ list, hideObject }: { list: Finding[]; hideObject?: boolean }) {
+  return (
+    <ul className="findings">
+      {list.map((f, i) => (
+        <li key={`${f.id}/${i}`} className={`finding ${f.severity}`}>
+          <details>
+            <summary>
+              <Badge tone={tones[f.severity]}>{f.severity}</Badge>
+              <span className="what">{f.what}</span>
+            </summary>
+            {!hideObject && (
+              <p className="small">
+                About <ObjectLink object={f.object} /> · {f.reason}
+              </p>
+            )}
+            {f.why !== null && f.why.length > 0 && (
+              <>
+                <h4>Why</h4>
+                <ul>
+                  {f.why.map((line) => (
+                    <li key={line}>{line}</li>
+                  ))}
+                </ul>
+              </>
+            )}
+            {f.next !== null && f.next.length > 0 && (
+              <>
+                <h4>Next</h4>
+                <ol>
+                  {f.next.map((step) => (
+                    <li key={step.text + (step.command ?? '')}>
+                      {step.text}
+                      {step.command !== undefined && step.command !== '' && <Command text={step.command} />}
+                    </li>
+                  ))}
+                </ol>
+              </>
+            )}
+          </details>
+        </li>
+      ))}
+    </ul>
+  );
+}

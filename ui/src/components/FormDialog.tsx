@@ -1,0 +1,54 @@
+import type { ReactNode } from 'react';
+import { Dialog, Form, Heading, Modal, ModalOverlay } from 'react-aria-components';
+import type { ApiError } from '../api/http';
+import { Button } from './Button';
+import { Problem } from './Problem';
+
+interface Props {
+  title: string;
+  onClose: () => void;
+  onSubmit: () => void;
+  submit: string;
+  isPending?: boolean;
+  isDisabled?: boolean;
+  danger?: boolean;
+  // error is shown unless it names one of the form's fields, where it stands then.
+  error?: ApiError | null;
+  fields?: readonly string[];
+  children: ReactNode;
+}
+
+// FormDialog asks for what one change needs.
+export function FormDialog({ title, onClose, onSubmit, submit, isPending, isDisabled, danger, error, fields, children }: Props) {
+  const isAtField = error !== null && error !== undefined && (fields ?? []).includes(error.field);
+  return (
+    <ModalOverlay className="overlay" isOpen isDismissable={!isPending} onOpenChange={(open) => !open && onClose()}>
+      <Modal className="modal">
+        <Dialog className="dialog">
+          <Heading slot="title">{title}</Heading>
+          <Form
+            className="form"
+            onSubmit={(event) => {
+              event.preventDefault();
+              if (!isDisabled && !isPending) onSubmit();
+            }}
+          >
+            {children}
+            {error && !isAtField && <Problem error={error} />}
+            <div className="actions">
+              <Button onPress={onClose}>Cancel</Button>
+              <Button type="submit" look={danger ? 'danger' : 'primary'} isDisabled={(isDisabled ?? false) || (isPending ?? false)}>
+                {submit}
+              </Button>
+            </div>
+          </Form>
+        </Dialog>
+      </Modal>
+    </ModalOverlay>
+  );
+}
+
+// fieldError is the API's text for one field of a form; undefined if it names another one, or none.
+export function fieldError(error: ApiError | null | undefined, field: string): string | undefined {
+  return error && error.field === field ? error.message : undefined;
+}

@@ -1,0 +1,33 @@
+import { Meter as AriaMeter, ProgressBar } from 'react-aria-components';
+
+interface Part {
+  name: string;
+  value: number;
+  className: string;
+}
+
+// StackedMeter shows parts of a whole in one bar; its text says the same.
+export function StackedMeter({ label, text, whole, parts }: { label: string; text: string; whole: number; parts: Part[] }) {
+  const sum = parts.reduce((total, p) => total + p.value, 0);
+  return (
+    <AriaMeter className="meter" aria-label={label} value={sum} minValue={0} maxValue={Math.max(whole, sum, 1)} valueLabel={text}>
+      <div className="bar">
+        {parts.map((p) => (
+          <div key={p.name} className={`part ${p.className}`} style={{ width: `${(100 * p.value) / Math.max(whole, sum, 1)}%` }} title={p.name} />
+        ))}
+      </div>
+    </AriaMeter>
+  );
+}
+
+// Progress is how far something has got, in percent.
+export function Progress({ label, value, text }: { label: string; value: number; text?: string }) {
+  return (
+    <ProgressBar className="progress" aria-label={label} value={value}>
+      <div className="bar">
+        <div className="part busy" style={{ width: `${value}%` }} />
+      </div>
+      <span className="small">{text ?? `${value} %`}</span>
+    </ProgressBar>
+  );
+}

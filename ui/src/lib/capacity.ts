@@ -1,0 +1,63 @@
+// How much room the cluster's disks have.
+
+import type { Disk, Node } from '../api/types';
+
+export interface Capacity {
+  // All in bytes. total is what the file systems hold.
+  total: number;
+  reserved: number;
+  used: number;
+  available: number;
+  // scheduled is the size of all replicas, as large as their volumes may get.
+  scheduled: number;
+}
+
+export const nothing: Capacity = { total: 0, reserved: 0, used: 0, available: 0, scheduled: 0 };
+
+export function ofDisk(d: Disk): Capacity {
+  return {
+    total: d.storageMaximum,
+    reserved: Math.min(d.storageReserved, d.storageMaximum),
+    used: Math.max(0, d.storageMaximum - d.storageAvailable),
+    available: d.storageAvailable,
+    scheduled: d.storageScheduled,
+  };
+}
+
+export function sum(list: readonly Capacity[]): Capacity {
+  return list.reduce(
+    (a, b) => ({
+      total: a.total + b.total,
+      reserved: a.reserved + b.reserved,
+      used: a.used + b.used,
+      available: a.available + b.available,
+      scheduled: a.scheduled + b.scheduled,
+    }),
+    nothing,
+  );
+}
+
+export function isTrue(conditions: Node['conditions'], type: string): boolean {
+  return conditions[type]?.status === 'True';
+}
+
+// takesReplicas: new replicas may be placed on the disk.
+export function takesReplicas(n: Node, d: Disk): boolean {
+  return n.allowScheduling && d.allowScheduling && !n.evictionRequested && !d.evictionRequested && isTrue(n.conditions, 'Ready') && isTrue(d.conditions, 'Ready') && isTrue(d.conditions, 'Schedulable');
+}
+
+export function ofCluster(nodes: readonly Node[]): Capacity {
+  return sum(nodes.flatMap((n) => Object.values(n.disks ?? {}).map(ofDisk)));
+}
+
+// schedulable is the room for further replicas: what the file systems hold but for what is reserved, times the setting, less what is placed.
+export function schedulable(nodes: readonly Node[], overProvisioningPercent: number): number {
+  let free = 0;
+  for (const n of nodes) {
+    for (const d of Object.values(n.disks ?? {})) {
+      if (!takesReplicas(n, d)) continue;
+      free += Math.max(0, ((d.storageMaximum - d.storageReserved) * overProvisioningPercent) / 100 - d.storageScheduled);
+    }
+  }
+  return free;
+}

@@ -1,0 +1,62 @@
+// Searching, filtering and sorting the volumes of a table.
+
+import type { Volume } from '../api/types';
+import { sizeOf } from './format';
+import { actualSizeOf, claimOf, healthOf, healths, nodeOf, podsOf, type Health } from './volume';
+
+export type ColumnId = 'name' | 'health' | 'size' | 'actual' | 'replicas' | 'node' | 'claim' | 'pods' | 'locality' | 'access' | 'created';
+
+type Key = string | number;
+
+const keys: Record<ColumnId, (v: Volume) => Key> = {
+  name: (v) => v.name,
+  health: (v) => healths.indexOf(healthOf(v)),
+  size: (v) => sizeOf(v.size),
+  actual: actualSizeOf,
+  replicas: (v) => v.numberOfReplicas,
+  node: nodeOf,
+  claim: claimOf,
+  pods: (v) => podsOf(v).join(' '),
+  locality: (v) => v.dataLocality,
+  access: (v) => v.accessMode,
+  created: (v) => v.created,
+};
+
+export interface Sort {
+  column: ColumnId;
+  descending: boolean;
+}
+
+// sorted orders by a column, and by name where that is the same. Names count their numbers: vol-2 is before vol-10.
+export function sorted(volumes: readonly Volume[], sort: Sort): Volume[] {
+  const key = keys[sort.column];
+  const collator = new Intl.Collator(undefined, { numeric: true });
+  const compare = (a: Key, b: Key) => (typeof a === 'number' && typeof b === 'number' ? a - b : collator.compare(String(a), String(b)));
+  const sign = sort.descending ? -1 : 1;
+  return volumes
+    .map((v) => ({ v, key: key(v) }))
+    .sort((a, b) => sign * compare(a.key, b.key) || collator.compare(a.v.name, b.v.name))
+    .map(({ v }) => v);
+}
+
+export interface Filter {
+  text: string;
+  health: Health | 'all';
+}
+
+// filtered keeps volumes whose name, claim, pods or nodes have every word of the text.
+export function filtered(volumes: readonly Volume[], filter: Filter): Volume[] {
+  const words = filter.text.toLowerCase().split(/\s+/).filter((w) => w !== '');
+  return volumes.filter((v) => {
+    if (filter.health !== 'all' && healthOf(v) !== filter.health) return false;
+    if (words.length === 0) return true;
+    const hay = [v.name, claimOf(v), ...podsOf(v), nodeOf(v), ...(v.replicas ?? []).map((r) => r.hostId)].join(' ').toLowerCase();
+    return words.every((w) => hay.includes(w));
+  });
+}
+
+export function countByHealth(volumes: readonly Volume[]): Record<Health, number> {
+  const counts: Record<Health, number> = { faulted: 0, degraded: 0, busy: 0, healthy: 0, detached: 0 };
+  for (const v of volumes) counts[healthOf(v)] += 1;
+  return counts;
+}

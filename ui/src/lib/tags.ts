@@ -1,0 +1,4 @@
+// tagsOf reads tags that are separated by commas or spaces; each counts once.
+export function tagsOf(text: string): string[] {
+  return [...new Set(text.split(/[\s,]+/).filter((t) => t !== ''))];
+}

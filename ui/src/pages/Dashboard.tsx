@@ -1,0 +1,157 @@
+import { Link } from 'wouter';
+import { useCollection } from '../api/live';
+import type { Node, Volume } from '../api/types';
+import { Badge, type Tone } from '../components/Badge';
+import { Findings } from '../components/Findings';
+import { Loading } from '../components/Loading';
+import { StackedMeter } from '../components/Meter';
+import { Problem } from '../components/Problem';
+import { isTrue, ofCluster, schedulable, takesReplicas } from '../lib/capacity';
+import { bytes, number, percent } from '../lib/format';
+import { countByHealth } from '../lib/table';
+import { healths, type Health } from '../lib/volume';
+
+export function Dashboard() {
+  return (
+    <>
+      <h1>Dashboard</h1>
+      <div className="cards">
+        <CapacityCard />
+        <VolumesCard />
+        <NodesCard />
+      </div>
+      <NotWell />
+    </>
+  );
+}
+
+function CapacityCard() {
+  const nodes = useCollection('nodes');
+  const settings = useCollection('settings');
+  const over = Number(settings.data?.find((s) => s.name === 'storage-over-provisioning-percentage')?.valueInForce ?? '100');
+  return (
+    <section className="card" aria-labelledby="capacity">
+      <h2 id="capacity">Capacity</h2>
+      {nodes.isPending && <Loading what="nodes" />}
+      {nodes.isError && <Problem error={nodes.error} />}
+      {nodes.data && <CapacityFigures nodes={nodes.data} over={Number.isFinite(over) ? over : 100} />}
+    </section>
+  );
+}
+
+function CapacityFigures({ nodes, over }: { nodes: Node[]; over: number }) {
+  const c = ofCluster(nodes);
+  const text = `${bytes(c.used)} of ${bytes(c.total)} used (${percent(c.used, c.total)})`;
+  return (
+    <>
+      <p className="figure">{bytes(c.available)} free</p>
+      <StackedMeter
+        label="Capacity"
+        text={text}
+        whole={c.total}
+        parts={[
+          { name: 'Used', value: c.used, className: 'used' },
+          { name: 'Reserved', value: Math.min(c.reserved, c.available), className: 'reserved' },
+        ]}
+      />
+      <dl className="figures">
+        <dt>Used</dt>
+        <dd>
+          {bytes(c.used)} of {bytes(c.total)}
+        </dd>
+        <dt>Reserved for others</dt>
+        <dd>{bytes(c.reserved)}</dd>
+        <dt>Scheduled</dt>
+        <dd>{bytes(c.scheduled)}</dd>
+        <dt>Schedulable</dt>
+        <dd>{bytes(schedulable(nodes, over))}</dd>
+      </dl>
+    </>
+  );
+}
+
+const tones: Record<Health, Tone> = { faulted: 'bad', degraded: 'warn', busy: 'busy', healthy: 'good', detached: 'idle' };
+const words: Record<Health, string> = { faulted: 'Faulted', degraded: 'Degraded', busy: 'In transition', healthy: 'Healthy', detached: 'Detached' };
+
+function VolumesCard() {
+  const volumes = useCollection('volumes');
+  return (
+    <section className="card" aria-labelledby="volumes">
+      <h2 id="volumes">Volumes</h2>
+      {volumes.isPending && <Loading what="volumes" />}
+      {volumes.isError && <Problem error={volumes.error} />}
+      {volumes.data && <HealthCounts volumes={volumes.data} />}
+    </section>
+  );
+}
+
+function HealthCounts({ volumes }: { volumes: Volume[] }) {
+  const counts = countByHealth(volumes);
+  return (
+    <>
+      <p className="figure">{number(volumes.length)}</p>
+      <ul className="counts">
+        {healths.map((h) => (
+          <li key={h} className={counts[h] === 0 ? 'none' : ''}>
+            <Link href={`/volumes?health=${h}`}>
+              <Badge tone={tones[h]}>{words[h]}</Badge>
+              <span className="count">{number(counts[h])}</span>
+            </Link>
+          </li>
+        ))}
+      </ul>
+    </>
+  );
+}
+
+function NodesCard() {
+  const nodes = useCollection('nodes');
+  return (
+    <section className="card" aria-labelledby="nodes">
+      <h2 id="nodes">Nodes and disks</h2>
+      {nodes.isPending && <Loading what="nodes" />}
+      {nodes.isError && <Problem error={nodes.error} />}
+      {nodes.data && <NodeCounts nodes={nodes.data} />}
+    </section>
+  );
+}
+
+function NodeCounts({ nodes }: { nodes: Node[] }) {
+  const disks = nodes.flatMap((n) => Object.values(n.disks ?? {}).map((d) => ({ n, d })));
+  const rows: [string, Tone, number][] = [
+    ['Nodes not ready', 'bad', nodes.filter((n) => !isTrue(n.conditions, 'Ready')).length],
+    ['Nodes ready', 'good', nodes.filter((n) => isTrue(n.conditions, 'Ready')).length],
+    ['Disks not ready', 'bad', disks.filter(({ d }) => !isTrue(d.conditions, 'Ready')).length],
+    ['Disks that take no replicas', 'warn', disks.filter(({ n, d }) => isTrue(d.conditions, 'Ready') && !takesReplicas(n, d)).length],
+    ['Disks that take replicas', 'good', disks.filter(({ n, d }) => takesReplicas(n, d)).length],
+  ];
+  return (
+    <>
+      <p className="figure">
+        {number(nodes.length)} {nodes.length === 1 ? 'node' : 'nodes'}
+      </p>
+      <ul className="counts">
+        {rows.map(([name, tone, count]) => (
+          <li key={name} className={count === 0 ? 'none' : ''}>
+            <Link href="/nodes">
+              <Badge tone={tone}>{name}</Badge>
+              <span className="count">{number(count)}</span>
+            </Link>
+          </li>
+        ))}
+      </ul>
+    </>
+  );
+}
+
+function NotWell() {
+  const findings = useCollection('findings');
+  return (
+    <section className="card" aria-labelledby="not-well">
+      <h2 id="not-well">What needs attention</h2>
+      {findings.isPending && <Loading what="findings" />}
+      {findings.isError && <Problem error={findings.error} />}
+      {findings.data && (findings.data.length === 0 ? <p>Everything is as it was asked for.</p> : <Findings list={findings.data} />)}
+    </section>
+  );
+}

@@ -1,0 +1,35 @@
+import { useState } from 'react';
+import { Form } from 'react-aria-components';
+import { useLogin } from '../api/session';
+import { Button } from '../components/Button';
+import { Command } from '../components/Command';
+import { TextInput } from '../components/TextInput';
+
+const howTo = 'kubectl -n longhorn-system create token ACCOUNT --audience longhorn-backend';
+
+export function LoginPage() {
+  const [token, setToken] = useState('');
+  const login = useLogin();
+  return (
+    <main className="alone">
+      <h1>Log in to Longhorn</h1>
+      <p>The page asks the API with your rights. It needs a token of your account for the audience longhorn-backend:</p>
+      <Command text={howTo} />
+      <Form
+        className="form"
+        onSubmit={(event) => {
+          event.preventDefault();
+          login.mutate(token.trim());
+        }}
+      >
+        <TextInput label="Token" type="password" value={token} onChange={setToken} error={login.error?.message} autoFocus isRequired autoComplete="current-password" />
+        <div className="actions">
+          <Button type="submit" look="primary" isDisabled={token.trim() === '' || login.isPending}>
+            Log in
+          </Button>
+        </div>
+      </Form>
+      <p className="small">The token is kept in a cookie that no script can read, until you log out or close the browser.</p>
+    </main>
+  );
+}

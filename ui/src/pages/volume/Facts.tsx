@@ -1,0 +1,69 @@
+import type { ReactNode } from 'react';
+import type { Volume } from '../../api/types';
+import { bytes, dateTime, sizeOf, timeOf } from '../../lib/format';
+import { actualSizeOf, isGood, lacksLocalReplica, localityReason, nodeOf, placed } from '../../lib/volume';
+
+// Facts are what a volume is and was asked to be.
+export function Facts({ volume: v }: { volume: Volume }) {
+  const created = timeOf(v.created);
+  const engine = v.controllers?.[0];
+  const rows: [string, ReactNode][] = [
+    ['State', `${v.state === '' ? 'new' : v.state}, ${v.robustness}`],
+    ['Ready for workloads', v.ready ? 'yes' : `no: ${v.notReadyMessage}`],
+    ['Size', sizeText(v)],
+    ['Actual size', bytes(actualSizeOf(v))],
+    ['Replicas', v.state === 'attached' ? `${placed(v).filter(isGood).length} good of ${v.numberOfReplicas}` : v.numberOfReplicas],
+    ['Data locality', localityText(v)],
+    ['Access mode', v.accessMode],
+    ['Used on', nodeOf(v) || 'no node'],
+    ['Device', engine?.endpoint || 'none'],
+    ['Node tags', (v.nodeSelector ?? []).join(', ') || 'any'],
+    ['Disk tags', (v.diskSelector ?? []).join(', ') || 'any'],
+    ['Created', created === null ? '' : dateTime(created)],
+  ];
+  if (v.shareState !== '' || v.accessMode === 'rwx') {
+    rows.splice(7, 0, ['Share', v.shareState || 'stopped'], ['Share endpoint', v.shareEndpoint || 'none']);
+  }
+  return (
+    <section className="card" aria-labelledby="facts">
+      <h2 id="facts">Volume</h2>
+      <dl className="figures">
+        {rows.map(([name, value]) => (
+          <Row key={name} name={name}>
+            {value}
+          </Row>
+        ))}
+      </dl>
+    </section>
+  );
+}
+
+function Row({ name, children }: { name: string; children: ReactNode }) {
+  return (
+    <>
+      <dt>{name}</dt>
+      <dd>{children}</dd>
+    </>
+  );
+}
+
+function sizeText(v: Volume): ReactNode {
+  const engine = v.controllers?.find((c) => c.running);
+  if (v.expansionRequired !== true) return bytes(sizeOf(v.size));
+  const held = v.conditions['Expanded'];
+  return (
+    <>
+      {bytes(sizeOf(v.size))} asked for{engine ? `, ${bytes(sizeOf(engine.size))} offered now` : ''}
+      {held !== undefined && held.message !== '' && <span className="warning"> {held.message}</span>}
+    </>
+  );
+}
+
+function localityText(v: Volume): ReactNode {
+  if (!lacksLocalReplica(v)) return v.dataLocality;
+  return (
+    <>
+      {v.dataLocality} <span className="warning">⚠ no good replica on {nodeOf(v)}: {localityReason(v) || 'one is made if there is room'}</span>
+    </>
+  );
+}

@@ -1,0 +1,73 @@
+import { useCollection } from '../../api/live';
+import type { Node, Replica, Volume } from '../../api/types';
+import { Badge, type Tone } from '../../components/Badge';
+import { Progress } from '../../components/Meter';
+import { isTrue } from '../../lib/capacity';
+import { bytes } from '../../lib/format';
+import { nodeOf } from '../../lib/volume';
+
+// Placement draws the nodes with the replicas on their disks, and how far rebuilds have got.
+export function Placement({ volume }: { volume: Volume }) {
+  const nodes = useCollection('nodes');
+  const known = (nodes.data ?? []).map((n) => n.name);
+  // A node that is gone may still hold a replica.
+  const names = [...new Set([...known, ...(volume.replicas ?? []).map((r) => r.hostId)])].filter((n) => n !== '').sort();
+  const waiting = (volume.replicas ?? []).filter((r) => r.hostId === '');
+  return (
+    <section className="card" aria-labelledby="placement">
+      <h2 id="placement">Replicas on nodes and disks</h2>
+      <ul className="placement">
+        {names.map((name) => (
+          <NodeBox key={name} name={name} node={nodes.data?.find((n) => n.name === name)} volume={volume} />
+        ))}
+      </ul>
+      {waiting.length > 0 && (
+        <p className="warning">
+          {waiting.length} of {volume.numberOfReplicas} replicas {waiting.length === 1 ? 'has' : 'have'} no place{volume.conditions['Scheduled']?.message ? `: ${volume.conditions['Scheduled'].message}` : ''}
+        </p>
+      )}
+    </section>
+  );
+}
+
+function NodeBox({ name, node, volume }: { name: string; node: Node | undefined; volume: Volume }) {
+  const replicas = (volume.replicas ?? []).filter((r) => r.hostId === name);
+  const isUser = nodeOf(volume) === name;
+  const ready = node !== undefined && isTrue(node.conditions, 'Ready');
+  return (
+    <li className={`node-box${isUser ? ' user' : ''}${replicas.length === 0 ? ' vacant' : ''}`}>
+      <h3>
+        {name} {isUser && <span className="chip">used here</span>} {!ready && <Badge tone="bad">not ready</Badge>}
+      </h3>
+      {replicas.length === 0 && <p className="small">no replica</p>}
+      {replicas.map((r) => (
+        <ReplicaBox key={r.name} replica={r} volume={volume} node={node} />
+      ))}
+    </li>
+  );
+}
+
+function stateOf(r: Replica, isRebuilding: boolean): [Tone, string] {
+  if (isRebuilding || r.mode === 'WO') return ['busy', 'rebuilding'];
+  if (r.mode === 'RW') return ['good', 'good'];
+  if (r.mode === 'ERR' || r.failedAt !== '') return ['bad', 'failed'];
+  return r.running ? ['busy', 'starting'] : ['idle', 'stopped'];
+}
+
+function ReplicaBox({ replica: r, volume, node }: { replica: Replica; volume: Volume; node: Node | undefined }) {
+  const status = (volume.rebuildStatus ?? []).find((s) => s.replica === r.name && s.state !== 'complete');
+  const [tone, text] = stateOf(r, status?.isRebuilding === true);
+  const disk = Object.entries(node?.disks ?? {}).find(([, d]) => d.diskUUID === r.diskID && r.diskID !== '');
+  return (
+    <div className="replica-box">
+      <p>
+        <Badge tone={tone}>{text}</Badge> <span className="name">{r.name}</span>
+      </p>
+      <p className="small">
+        {disk ? `${disk[0]}, ${bytes(disk[1].storageAvailable)} free` : 'disk unknown'} · {r.diskPath}
+      </p>
+      {status?.isRebuilding && <Progress label={`Rebuild of ${r.name}`} value={status.progress} text={`${status.progress} %${status.copyBytes ? ` of ${bytes(status.copyBytes)}${status.partial ? ' that it lacks' : ''}` : ''}`} />}
+      {status !== undefined && status.error !== '' && <p className="field-error">{status.error}</p>}
+    </div>
+  );
+}

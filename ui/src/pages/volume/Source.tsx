@@ -1,0 +1,46 @@
+import { useEffect, useState } from 'react';
+import { Tab, TabList, TabPanel, Tabs } from 'react-aria-components';
+import type { Resource } from '../../api/types';
+
+// Source is the resource as the API sends it, as YAML and as JSON.
+export function Source({ resource }: { resource: Resource }) {
+  const [open, setOpen] = useState(false);
+  return (
+    <section className="card" aria-label="Source">
+      <details onToggle={(event) => setOpen(event.currentTarget.open)}>
+        <summary>
+          <h2>YAML and JSON</h2>
+        </summary>
+        {open && (
+          <Tabs>
+            <TabList aria-label="Form" className="tabs">
+              <Tab id="yaml">YAML</Tab>
+              <Tab id="json">JSON</Tab>
+            </TabList>
+            <TabPanel id="yaml">
+              <YAML resource={resource} />
+            </TabPanel>
+            <TabPanel id="json">
+              <pre className="source">{JSON.stringify(resource, null, 2)}</pre>
+            </TabPanel>
+          </Tabs>
+        )}
+      </details>
+    </section>
+  );
+}
+
+// YAML loads what writes it when it is wanted.
+function YAML({ resource }: { resource: Resource }) {
+  const [text, setText] = useState('');
+  useEffect(() => {
+    let current = true;
+    void import('yaml').then(({ stringify }) => {
+      if (current) setText(stringify(resource));
+    });
+    return () => {
+      current = false;
+    };
+  }, [resource]);
+  return <pre className="source">{text}</pre>;
+}

@@ -1,0 +1,48 @@
+import type { Volume } from '../../api/types';
+
+// Users are the claim, the pods and the tickets that a volume is attached for.
+export function Users({ volume: v }: { volume: Volume }) {
+  const k = v.kubernetesStatus;
+  const tickets = Object.values(v.volumeAttachment?.attachments ?? {});
+  return (
+    <section className="card" aria-labelledby="users">
+      <h2 id="users">Who uses it</h2>
+      <dl className="figures">
+        <dt>Persistent volume</dt>
+        <dd>{k.pvName === '' ? 'none' : `${k.pvName}, ${k.pvStatus}`}</dd>
+        <dt>Claim</dt>
+        <dd>{k.pvcName === '' ? 'none' : `${k.namespace}/${k.pvcName}`}</dd>
+      </dl>
+      <h3>Pods</h3>
+      {(k.workloadsStatus ?? []).length === 0 ? (
+        <p>No pod uses it.</p>
+      ) : (
+        <ul>
+          {(k.workloadsStatus ?? []).map((w) => (
+            <li key={w.podName}>
+              {w.podName}, {w.podStatus}
+              {w.workloadName !== '' && `, of ${w.workloadType} ${w.workloadName}`}
+            </li>
+          ))}
+        </ul>
+      )}
+      <h3>Attached for</h3>
+      {tickets.length === 0 ? (
+        <p>Nobody asks for it.</p>
+      ) : (
+        <ul>
+          {tickets.map((t) => (
+            <li key={t.attachmentID}>
+              {t.attachmentType} on {t.nodeID}: {t.satisfied ? 'attached' : `waits${reasonOf(t.conditions)}`}
+            </li>
+          ))}
+        </ul>
+      )}
+    </section>
+  );
+}
+
+function reasonOf(conditions: { message: string }[] | null): string {
+  const message = (conditions ?? []).find((c) => c.message !== '')?.message;
+  return message === undefined ? '' : `: ${message}`;
+}

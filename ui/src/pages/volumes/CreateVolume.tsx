@@ -1,0 +1,85 @@
+import { useState } from 'react';
+import { useChange, useCollection } from '../../api/live';
+import type { Volume } from '../../api/types';
+import { fieldError, FormDialog } from '../../components/FormDialog';
+import { SelectField } from '../../components/SelectField';
+import { SizeInput } from '../../components/SizeInput';
+import { TextInput } from '../../components/TextInput';
+import { parseSize } from '../../lib/size';
+import { tagsOf } from '../../lib/tags';
+
+const fields = ['name', 'size', 'numberOfReplicas', 'dataLocality', 'accessMode', 'nodeSelector', 'diskSelector'] as const;
+
+// CreateVolume makes a volume that no claim asked for.
+export function CreateVolume({ onClose }: { onClose: () => void }) {
+  const settings = useCollection('settings');
+  const inForce = (name: string, otherwise: string) => settings.data?.find((s) => s.name === name)?.valueInForce ?? otherwise;
+  const [name, setName] = useState('');
+  const [size, setSize] = useState('10Gi');
+  const [replicas, setReplicas] = useState(inForce('default-replica-count', '3'));
+  const [dataLocality, setDataLocality] = useState(inForce('default-data-locality', 'disabled'));
+  const [accessMode, setAccessMode] = useState('rwo');
+  const [nodeTags, setNodeTags] = useState('');
+  const [diskTags, setDiskTags] = useState('');
+  const create = useChange<Volume>('volumes');
+  const parsed = parseSize(size);
+  const submit = () => {
+    if ('error' in parsed) return;
+    const body = {
+      name: name.trim(),
+      size: String(parsed.bytes),
+      numberOfReplicas: dataLocality === 'strict-local' ? 1 : Number(replicas),
+      dataLocality,
+      accessMode,
+      frontend: 'blockdev',
+      nodeSelector: tagsOf(nodeTags),
+      diskSelector: tagsOf(diskTags),
+    };
+    create.mutate({ method: 'POST', link: '/v1/volumes', body }, { onSuccess: onClose });
+  };
+  const error = (field: (typeof fields)[number]) => fieldError(create.error, field);
+  return (
+    <FormDialog title="Create volume" submit="Create" onClose={onClose} onSubmit={submit} isPending={create.isPending} isDisabled={name.trim() === '' || 'error' in parsed} error={create.error} fields={fields}>
+      <TextInput label="Name" value={name} onChange={setName} error={error('name')} autoFocus isRequired description="Lower-case letters, digits and dashes, at most 40" />
+      <SizeInput label="Size" value={size} onChange={setSize} error={error('size')} />
+      <div className="pair">
+        <TextInput
+          label="Replicas"
+          value={dataLocality === 'strict-local' ? '1' : replicas}
+          onChange={setReplicas}
+          inputMode="numeric"
+          isDisabled={dataLocality === 'strict-local'}
+          error={error('numberOfReplicas')}
+          description="Copies on different nodes"
+        />
+        <SelectField
+          label="Data locality"
+          value={dataLocality}
+          onChange={setDataLocality}
+          options={[
+            ['disabled', 'disabled'],
+            ['best-effort', 'best-effort'],
+            ['strict-local', 'strict-local'],
+          ]}
+          error={error('dataLocality')}
+          description="best-effort keeps a copy where the volume is used, if there is room"
+        />
+      </div>
+      <SelectField
+        label="Access mode"
+        value={accessMode}
+        onChange={setAccessMode}
+        options={[
+          ['rwo', 'rwo: one node at a time'],
+          ['rwop', 'rwop: one pod at a time'],
+          ['rwx', 'rwx: many nodes, shared by NFS'],
+        ]}
+        error={error('accessMode')}
+      />
+      <div className="pair">
+        <TextInput label="Node tags" value={nodeTags} onChange={setNodeTags} error={error('nodeSelector')} description="Separated by commas; a node must have all" />
+        <TextInput label="Disk tags" value={diskTags} onChange={setDiskTags} error={error('diskSelector')} description="Separated by commas; a disk must have all" />
+      </div>
+    </FormDialog>
+  );
+}

@@ -1,0 +1,125 @@
+import { useMemo, useState } from 'react';
+import { Menu, MenuItem, MenuTrigger, Popover } from 'react-aria-components';
+import { useSearch } from 'wouter';
+import { VolumeActionDialog } from '../../actions/VolumeActionDialog';
+import { actions, type VolumeAction } from '../../actions/volumeActions';
+import { useCollection } from '../../api/live';
+import type { Volume } from '../../api/types';
+import { Button } from '../../components/Button';
+import { Loading } from '../../components/Loading';
+import { Problem } from '../../components/Problem';
+import { SelectField } from '../../components/SelectField';
+import { TextInput } from '../../components/TextInput';
+import { number } from '../../lib/format';
+import { filtered, sorted, type ColumnId, type Filter, type Sort } from '../../lib/table';
+import { healths } from '../../lib/volume';
+import { columns, storeColumns, storedColumns } from './columns';
+import { CreateVolume } from './CreateVolume';
+import { VolumeTable } from './VolumeTable';
+
+const names: Record<Filter['health'], string> = {
+  all: 'All states', faulted: 'Faulted', degraded: 'Degraded', busy: 'In transition', healthy: 'Healthy', detached: 'Detached',
+};
+
+export function VolumesPage() {
+  const volumes = useCollection('volumes');
+  const [creating, setCreating] = useState(false);
+  return (
+    <>
+      <div className="title">
+        <h1>Volumes</h1>
+        <Button look="primary" onPress={() => setCreating(true)}>
+          Create volume
+        </Button>
+      </div>
+      {volumes.isPending && <Loading what="volumes" />}
+      {volumes.isError && <Problem error={volumes.error} retry={() => void volumes.refetch()} />}
+      {volumes.data && <VolumeList volumes={volumes.data} />}
+      {creating && <CreateVolume onClose={() => setCreating(false)} />}
+    </>
+  );
+}
+
+function healthFrom(search: string): Filter['health'] {
+  const asked = new URLSearchParams(search).get('health');
+  return healths.find((h) => h === asked) ?? 'all';
+}
+
+function VolumeList({ volumes }: { volumes: Volume[] }) {
+  const search = useSearch();
+  const [filter, setFilter] = useState<Filter>({ text: '', health: healthFrom(search) });
+  const [sort, setSort] = useState<Sort>({ column: 'name', descending: false });
+  const [shown, setShown] = useState<ColumnId[]>(storedColumns);
+  const [selected, setSelected] = useState<Set<string>>(new Set());
+  const rows = useMemo(() => sorted(filtered(volumes, filter), sort), [volumes, filter, sort]);
+  const chosen = rows.filter((v) => selected.has(v.name)); // none that is not seen
+  return (
+    <>
+      <div className="toolbar">
+        <TextInput label="Search" value={filter.text} onChange={(text) => setFilter({ ...filter, text })} type="search" />
+        <SelectField label="State" value={filter.health} options={(['all', ...healths] as const).map((h) => [h, names[h]] as const)} onChange={(health) => setFilter({ ...filter, health })} />
+        <MenuTrigger>
+          <Button>Columns</Button>
+          <Popover className="popover">
+            <Menu
+              className="listbox"
+              selectionMode="multiple"
+              selectedKeys={shown}
+              disabledKeys={['name']}
+              onSelectionChange={(keys) => {
+                const next = columns.map((c) => c.id).filter((id) => id === 'name' || keys === 'all' || keys.has(id));
+                setShown(next);
+                storeColumns(next);
+              }}
+            >
+              {columns.map((c) => (
+                <MenuItem key={c.id} id={c.id} className="option">
+                  {c.name}
+                </MenuItem>
+              ))}
+            </Menu>
+          </Popover>
+        </MenuTrigger>
+        <p className="small" role="status">
+          {rows.length === volumes.length ? `${number(volumes.length)} volumes` : `${number(rows.length)} of ${number(volumes.length)} volumes`}
+          {chosen.length > 0 && `, ${number(chosen.length)} chosen`}
+        </p>
+        {chosen.length > 0 && <BulkMenu volumes={chosen} />}
+      </div>
+      {volumes.length === 0 ? (
+        <p className="empty">There is no volume yet. Claims with the storage class longhorn make volumes; so does the button above.</p>
+      ) : (
+        <VolumeTable volumes={rows} columns={columns.filter((c) => shown.includes(c.id))} sort={sort} onSort={setSort} selected={selected} onSelect={setSelected} />
+      )}
+    </>
+  );
+}
+
+function BulkMenu({ volumes }: { volumes: Volume[] }) {
+  const [open, setOpen] = useState<{ action: VolumeAction; volumes: Volume[] } | null>(null);
+  return (
+    <>
+      <MenuTrigger>
+        <Button>Actions on the chosen</Button>
+        <Popover className="popover">
+          <Menu
+            className="listbox"
+            onAction={(key) => {
+              const action = actions.find((a) => a.id === key);
+              if (action) setOpen({ action: action.id, volumes });
+            }}
+          >
+            {actions
+              .filter((a) => a.many)
+              .map((a) => (
+                <MenuItem key={a.id} id={a.id} className={a.danger ? 'option danger' : 'option'}>
+                  {a.name}
+                </MenuItem>
+              ))}
+          </Menu>
+        </Popover>
+      </MenuTrigger>
+      {open !== null && <VolumeActionDialog action={open.action} volumes={open.volumes} onClose={() => setOpen(null)} />}
+    </>
+  );
+}

@@ -1,0 +1,69 @@
+import type { ReactNode } from 'react';
+import { Link } from 'wouter';
+import type { Volume } from '../../api/types';
+import { HealthBadge } from '../../components/HealthBadge';
+import { LocalityMark } from '../../components/LocalityMark';
+import { bytes, dateTime, sizeOf, timeOf } from '../../lib/format';
+import type { ColumnId } from '../../lib/table';
+import { actualSizeOf, claimOf, nodeOf, placed, podsOf, isGood } from '../../lib/volume';
+
+export interface Column {
+  id: ColumnId;
+  name: string;
+  width: number; // in pixels, at least
+  isNumber?: boolean;
+  cell: (v: Volume) => ReactNode;
+}
+
+export const columns: readonly Column[] = [
+  {
+    id: 'name',
+    name: 'Name',
+    width: 260,
+    cell: (v) => (
+      <>
+        <Link href={`/volumes/${encodeURIComponent(v.name)}`}>{v.name}</Link> <LocalityMark volume={v} />
+      </>
+    ),
+  },
+  { id: 'health', name: 'State', width: 130, cell: (v) => <HealthBadge volume={v} /> },
+  { id: 'size', name: 'Size', width: 90, isNumber: true, cell: (v) => bytes(sizeOf(v.size)) },
+  { id: 'actual', name: 'Actual', width: 90, isNumber: true, cell: (v) => bytes(actualSizeOf(v)) },
+  { id: 'replicas', name: 'Replicas', width: 90, isNumber: true, cell: (v) => (v.state === 'attached' ? `${placed(v).filter(isGood).length} / ${v.numberOfReplicas}` : v.numberOfReplicas) },
+  { id: 'node', name: 'Used on', width: 130, cell: nodeOf },
+  { id: 'claim', name: 'Claim', width: 200, cell: claimOf },
+  { id: 'pods', name: 'Pods', width: 180, cell: (v) => podsOf(v).join(', ') },
+  { id: 'locality', name: 'Locality', width: 110, cell: (v) => v.dataLocality },
+  { id: 'access', name: 'Access', width: 80, cell: (v) => v.accessMode },
+  {
+    id: 'created',
+    name: 'Created',
+    width: 190,
+    cell: (v) => {
+      const date = timeOf(v.created);
+      return date === null ? '' : dateTime(date);
+    },
+  },
+];
+
+const key = 'longhorn-columns';
+const usual: readonly ColumnId[] = ['name', 'health', 'size', 'actual', 'replicas', 'node', 'claim'];
+
+// storedColumns are those that the reader chose. The name is always there.
+export function storedColumns(): ColumnId[] {
+  try {
+    const stored: unknown = JSON.parse(localStorage.getItem(key) ?? 'null');
+    if (Array.isArray(stored)) return columns.map((c) => c.id).filter((id) => id === 'name' || stored.includes(id));
+  } catch {
+    // none, or not readable
+  }
+  return [...usual];
+}
+
+export function storeColumns(chosen: readonly ColumnId[]): void {
+  try {
+    localStorage.setItem(key, JSON.stringify(chosen));
+  } catch {
+    // the choice lasts as long as the page
+  }
+}
