@@ -28,9 +28,21 @@ besides() {
 	return "$failed"
 }
 
+# page has the tests of the page in a browser fail instead of skip where what they need is there.
+page() {
+	if ! command -v npm >/dev/null || ! command -v chromium >/dev/null; then
+		echo "test: without npm and chromium (scripts/setup) the page is not tried in a browser"
+		return
+	fi
+	scripts/ui.sh packages
+	scripts/ui.sh build
+	export LONGHORN_PAGE=required
+}
+
 # unit runs four packages at a time: every other one mostly waits. What is not under the race detector goes beside.
 unit() {
 	local failed=0
+	page
 	echo "test: unit tests of the main module; those of devcluster, of the admission policies, of the alert rules, the whole search of the membership rules, which the race detector makes too slow, and what is fuzzed for a moment follow at the end"
 	beside dist/devcluster.log go -C devcluster test -timeout 15m ./...
 	beside dist/policy.log go -C test/policy test -timeout 15m ./...

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds the web page from ui/ into ui/page/built, which the program embeds; nothing to do when its sources did not change.
-# Usage: scripts/ui.sh [build|check]     (build: default; check: types, eslint, unit tests)
+# Usage: scripts/ui.sh [build|check|packages]     (build: default; check: types, eslint, unit tests; packages: only installs them)
 # Packages come from the registry that npm is configured for; ui/package-lock.json names none, and has their checksums.
 set -euo pipefail
 cd "$(dirname "$0")/../ui"
@@ -48,6 +48,6 @@ check() {
 }
 
 case $what in
-build | check) "$what" ;;
-*) echo "usage: scripts/ui.sh [build|check]" >&2 && exit 2 ;;
+build | check | packages) "$what" ;;
+*) echo "usage: scripts/ui.sh [build|check|packages]" >&2 && exit 2 ;;
 esac

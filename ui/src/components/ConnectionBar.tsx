@@ -18,7 +18,7 @@ export function ConnectionBar() {
   }, [state]);
   return (
     <div role="status" className="connection">
-      {late && <p>The connection to the API is lost. What is shown may be some seconds old; it is being connected again.</p>}
+      {late && <p>Live updates are interrupted and being mended. What is shown may be up to half a minute old.</p>}
     </div>
   );
 }
