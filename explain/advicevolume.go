@@ -4,7 +4,7 @@ import "github.com/longhorn-lep/longhorn-manager/types"
 
 var (
 	seeCopies  = Step{"See the copies and where they are", "kubectl -n {ns} get lhr -l longhornvolume={volume} -o wide"}
-	attachOnce = Step{"Use the volume in a pod, or attach it by hand with REST (README, Draining a node): replicas are copied by its engine alone", ""}
+	attachOnce = Step{"Use the volume in a pod, or attach it by hand with REST (docs/FEATURES.md, section Evicting): replicas are copied by its engine alone", ""}
 	bringBack  = Step{"Bring back the node or the disk that the message names: the volume starts by itself as soon as one copy that holds all its data can be opened", "kubectl longhorn explain node {copynode}"}
 	seeEngine  = Step{"See what the engine says", "kubectl -n {ns} describe lhe {volume}-e-0"}
 )

@@ -112,7 +112,7 @@ func proof(s *Snapshot, v *longhorn.Volume) []string {
 func salvageSteps(s *Snapshot, v *longhorn.Volume, p place) []Step {
 	if len(members(s, v.Name)) > 0 {
 		return p.steps([]Step{{
-			"Salvage by REST starts the volume if one of these replicas will do, or says what is missing (README)",
+			"Salvage by REST starts the volume if one of these replicas will do, or says what is missing (docs/FEATURES.md, section REST)",
 			`curl -X POST "$API/v1/volumes/{volume}?action=salvage" -d '{"names":["` + members(s, v.Name)[0].Name + `"]}'`,
 		}})
 	}

@@ -101,7 +101,7 @@ type Check struct {
 	Next     []explain.Step   `json:"next,omitempty"`
 }
 
-// oldestKernel is the oldest that volumes can be served with (README.md, Install).
+// oldestKernel is the oldest that volumes can be served with (docs/GETTING-STARTED.md).
 var oldestKernel = [2]int{5, 9}
 
 // Examine holds the facts against what a node must have. Conditions are those of the node controller, and what they mean is

@@ -243,9 +243,9 @@ func TestABudgetHoldsOnePod(t *testing.T) {
 	assert.Equal(t, map[string]string{
 		"longhorn.io/managed-by": "longhorn-manager", "longhorn.io/component": "instance-manager", "longhorn.io/node": "a",
 	}, b.Spec.Selector.MatchLabels)
-	readme, err := os.ReadFile("../../README.md")
+	page, err := os.ReadFile("../../docs/UPGRADE.md")
 	require.NoError(t, err)
-	assert.Contains(t, string(readme), "delete poddisruptionbudgets -l longhorn.io/managed-by=longhorn-manager\n", "so they go by hand where the release has no such controller")
+	assert.Contains(t, string(page), "delete poddisruptionbudgets -l longhorn.io/managed-by=longhorn-manager\n", "so they go by hand where the release has no such controller")
 	require.Len(t, b.OwnerReferences, 1)
 	assert.Equal(t, "InstanceManager", b.OwnerReferences[0].Kind)
 

@@ -1,0 +1,130 @@
+package docs
+
+import "fmt"
+
+// Part is a section of a page, all blocks of which are run in their order.
+type Part struct{ Page, Section string }
+
+// Life is an installation from its beginning to its end, by the commands of the pages. What a block sets in the shell is there in the next.
+type Life struct {
+	Name  string
+	Parts []Part
+	// ByHand is what the text tells readers to do by hand, as a command: before the block of that first line.
+	ByHand map[string]string
+}
+
+const (
+	gettingStarted = "docs/GETTING-STARTED.md"
+	features       = "docs/FEATURES.md"
+	commands       = "docs/COMMANDS.md"
+	failures       = "docs/FAILURES.md"
+	security       = "docs/SECURITY.md"
+	settings       = "docs/SETTINGS.md"
+	upgrading      = "docs/UPGRADE.md"
+	uninstalling   = "docs/UNINSTALL.md"
+)
+
+// SwitchOn is the command by which the test switches a node on; readers do that by hand.
+const SwitchOn = "switch-on"
+
+// Lives are what a test runs. Each begins and ends with nothing of the installation in the cluster.
+var Lives = []Life{
+	{
+		Name: "with Helm",
+		Parts: []Part{
+			{gettingStarted, "Install with Helm"},
+			{gettingStarted, "The command line"},
+			{gettingStarted, "A claim and a pod"},
+			{gettingStarted, "Look at it"},
+			{features, "Features"},
+			{features, "REST"},
+			{features, "StorageClasses"},
+			{features, "Disks"},
+			{features, "Tags"},
+			{features, "Number of replicas"},
+			{features, "Placement"},
+			{features, "A replica where the workload runs"},
+			{features, "One replica on one node"},
+			{features, "Evicting"},
+			{features, "Growing a volume"},
+			{features, "Volumes that many pods share"},
+			{features, "Settings"},
+			{settings, "Settings"},
+			{security, "Who may ask the REST API"},
+			{commands, "Commands for people"},
+			{commands, "doctor"},
+			{commands, "support-bundle"},
+			{features, "Draining a node"},
+			{upgrading, "With Helm"},
+			{upgrading, "What happens"},
+			{gettingStarted, "Look at it"},
+			{gettingStarted, "Break a node"},
+			{failures, "Failures"},
+			{gettingStarted, "Uninstall"},
+		},
+		ByHand: map[string]string{
+			`kubectl -n longhorn-system wait "lhv/$VOLUME" --for=jsonpath='{.status.robustness}'=healthy --timeout=10m`: SwitchOn + ` "$BROKEN"`,
+		},
+	},
+	{
+		Name: "with kubectl",
+		Parts: []Part{
+			{gettingStarted, "Install with kubectl"},
+			{upgrading, "With kubectl"},
+			{upgrading, "Going back"},
+			{uninstalling, "The way"},
+		},
+	},
+}
+
+// Blocks are the commands of a life, and the manifests that its parts have the reader save, in order; without those that are not run.
+func (l Life) Blocks(pages []Page) ([]Block, error) {
+	var all []Block
+	for _, part := range l.Parts {
+		found := false
+		for _, p := range pages {
+			for _, b := range p.Blocks {
+				if p.Path != part.Page || b.Section != part.Section || b.Info != Commands && b.File() == "" || notRun[b.FirstLine()] != "" {
+					continue
+				}
+				all, found = append(all, b), true
+			}
+		}
+		if !found {
+			return nil, fmt.Errorf("%s has no commands under %q", part.Page, part.Section)
+		}
+	}
+	return all, nil
+}
+
+// notRun are blocks that no life has, by their first line, each with the reason. A block whose text is the same as one that is run needs none.
+var notRun = map[string]string{
+	"make image                                     # dist/longhorn-manager.tar; or: docker build -f deploy/Dockerfile .": "it pushes to a registry; scripts/test.sh makes the image, and the clusters load it",
+	"make demo     # a three-node Kubernetes cluster on this machine, a pod writing to its volume":                        "they are what runs the tests; the demo is the same cluster and manifest",
+	"make build      # bin/longhorn-manager and bin/devcluster; minutes the first time, which compiles Kubernetes":        "they are what runs the tests",
+	"LONGHORN_E2E=keep go test -count=1 -v -run TestNodeIsCutOff ./test/e2e":                                              "it is what runs the tests",
+	"go build -o kubectl-longhorn .":                      "it is how scripts/build.sh makes the program",
+	"helm uninstall longhorn --namespace longhorn-system": "TestUninstall, with Helm's release removed: it takes a minute more",
+	"sudo longhorn-manager doctor":                        "on a node itself, which has no cluster; the same is run in the daemon's pod",
+	`curl --cacert ca.crt -H "Authorization: Bearer $(kubectl -n default create token operator --audience longhorn-backend)" \`: "in a pod with curl; TestRESTWantsACredential",
+	"source <(longhorn-manager completion bash)              # or zsh":                                                          "it changes the reader's shell; app/completion_test.go",
+}
+
+// notRunInline are commands in the text of the pages for users that are in no block, each with the reason.
+var notRunInline = map[string]string{
+	"kubectl delete -f deploy/longhorn.yaml": never,
+	"kubectl create":                         "it says what fails",
+	"kubectl -n longhorn-system delete lhv":  "it has no name: the text says of which volume",
+	"kubectl describe pvc":                   "it has no name: any claim",
+	"kubectl get lhn":                        "it stands for the table that it prints",
+	"kubectl longhorn explain node NODE":     "NODE stands for a node; blocks explain one by its name",
+	"kubectl taint node NODE node.kubernetes.io/out-of-service=nodeshutdown:NoExecute": "TestNodeIsCutOff",
+	"helm uninstall":                "it stands for the command of the block",
+	"helm install --take-ownership": "it stands for the whole command; Helm's own flag",
+	"kubectl -n longhorn-uninstall logs -f job/longhorn-uninstall":                             "it ends when the Job does; the block reads the log then",
+	"kubectl -n longhorn-uninstall delete job longhorn-uninstall":                              "after a refusal; TestUninstall has one, and deletes the Job",
+	"kubectl -n longhorn-system delete daemonset longhorn-manager --cascade=foreground":        "TestUninstall, with the manager gone",
+	"kubectl -n longhorn-system get volumes,engines,replicas.longhorn.io -o yaml > saved.yaml": "it reads; the namespace has to be Terminating",
+}
+
+const never = "the text says never to run it; TestUninstall shows what becomes of an installation without its policies"

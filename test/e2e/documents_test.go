@@ -1,0 +1,159 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/longhorn-lep/longhorn-manager/test/docs"
+	"github.com/longhorn-lep/longhorn-manager/test/e2e/cluster"
+)
+
+// TestTheDocumentsManifests: an API server with our definitions and policies takes every manifest of the pages.
+func TestTheDocumentsManifests(t *testing.T) {
+	ctx, c := apiOnly.get(t)
+	definitions(ctx, t, c)
+	pages, err := docs.Pages(apiOnly.options.Root)
+	require.NoError(t, err)
+	taken := 0
+	for _, p := range pages {
+		for _, b := range p.Blocks {
+			if b.Info != docs.Manifest {
+				continue
+			}
+			file := filepath.Join(t.TempDir(), "block.yaml")
+			require.NoError(t, os.WriteFile(file, []byte(b.Text), 0o600))
+			_, err := c.Kubectl(ctx, "apply", "--dry-run=server", "--validate=strict", "-f", file)
+			assert.NoError(t, err, "%s", b)
+			taken++
+		}
+	}
+	assert.Greater(t, taken, 5, "the manifests are not found")
+}
+
+// TestTheDocumentsCommands does what the pages tell users to do, from an empty cluster to an empty cluster, with nothing but their commands.
+func TestTheDocumentsCommands(t *testing.T) {
+	t.Parallel() // it has a cluster of its own
+	fresh := &shared{options: named("-documents", cluster.Options{
+		Nodes:  3,
+		Images: []string{"dist/longhorn-manager.tar", "dist/workload.tar"},
+	})}
+	ctx, c := fresh.get(t)
+	t.Cleanup(func() {
+		assert.NoError(t, fresh.down())
+	})
+	c.DumpIfFailed(t)
+	pages, err := docs.Pages(fresh.options.Root)
+	require.NoError(t, err)
+	reader := newReader(ctx, t, c, fresh.options)
+	for _, life := range docs.Lives {
+		ok := t.Run(life.Name, func(t *testing.T) {
+			blocks, err := life.Blocks(pages)
+			require.NoError(t, err)
+			said := reader.follow(ctx, t, life, blocks)
+			assert.Contains(t, said, "nothing is left of the installation", "the end of the uninstaller's log")
+			checkUninstalled(ctx, t, c)
+			if life.Name != docs.Lives[0].Name {
+				return
+			}
+			assert.Contains(t, said, "nothing is wrong with it", "explain of a volume that is well")
+			assert.Contains(t, said, "has 2 of 3 good copies", "explain of a volume that lost a node")
+			assert.Contains(t, said, "its kubelet does not answer", "explain of the node that was switched off")
+			assert.Contains(t, said, "findings.txt", "what is in the support bundle")
+		})
+		if !ok {
+			return // the next one begins with what this one leaves
+		}
+	}
+}
+
+// reader is who follows the pages: a shell in a directory of its own, whose commands reach the cluster.
+type reader struct {
+	dir     string // with the repository's deploy
+	bin     string // the reader's programs; /usr/local/bin to the pages
+	kube    string // the kubeconfig
+	replace *strings.Replacer
+}
+
+// newReader makes the programs that the pages take for granted. A node's power is switched by devcluster: ssh knows one command.
+func newReader(ctx context.Context, t *testing.T, c *cluster.Cluster, o cluster.Options) reader {
+	t.Helper()
+	r := reader{dir: t.TempDir(), bin: t.TempDir()}
+	kube, err := c.Devcluster(ctx, "kubeconfig")
+	require.NoError(t, err)
+	r.kube = kube
+	devcluster := fmt.Sprintf("%s --dir %s --name %s", filepath.Join(o.Root, "bin/devcluster"), o.Dir, o.Name)
+	for name, script := range map[string]string{
+		"kubectl":     `exec ` + devcluster + ` kubectl "$@"`,
+		"helm":        `exec ` + filepath.Join(o.Root, "scripts/helm.sh") + ` "$@"`,
+		"ssh":         `test "${*:2}" = "sudo poweroff -f" && exec ` + devcluster + ` stop-node "$1" --power-loss`,
+		docs.SwitchOn: `exec ` + devcluster + ` start-node "$1"`,
+		"sudo":        `exec "${@/#\/usr\/local\/bin/` + strings.ReplaceAll(r.bin, "/", `\/`) + `}"`,
+	} {
+		require.NoError(t, os.WriteFile(filepath.Join(r.bin, name), []byte("#!/bin/bash\n"+script+"\n"), 0o700)) //nolint:gosec // it is run
+	}
+	require.NoError(t, os.Symlink(filepath.Join(o.Root, "deploy"), filepath.Join(r.dir, "deploy")))
+	port := freePort(ctx, t)
+	r.replace = strings.NewReplacer(
+		"registry.example/longhorn-manager", "localhost/longhorn-manager", "longhorn-manager:1.0.0", "longhorn-manager:dev", "longhorn-manager:1.1.0", "longhorn-manager:dev",
+		"image.tag=1.0.0", "image.tag=dev", "image.tag=1.1.0", "image.tag=dev", "busybox:1.36", "localhost/workload:dev",
+		"service/longhorn-backend 9500 ", "service/longhorn-backend "+port+":9500 ", "localhost:9500", "localhost:"+port,
+	)
+	return r
+}
+
+// freePort is a port of this machine: another run may be at the one that the pages name.
+func freePort(ctx context.Context, t *testing.T) string {
+	t.Helper()
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "localhost:0")
+	require.NoError(t, err)
+	require.NoError(t, l.Close())
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	require.NoError(t, err)
+	return port
+}
+
+// timeouts are those of kubectl; a machine that is busy with other tests gets longer ones, as in package cluster.
+var timeouts = regexp.MustCompile(`--timeout=(\d+)m`)
+
+// follow runs the blocks of a life in one shell, ends with the first command that fails, and returns what all of them said.
+func (r reader) follow(ctx context.Context, t *testing.T, life docs.Life, blocks []docs.Block) string {
+	t.Helper()
+	var script strings.Builder
+	script.WriteString("set -eu\ntrap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n")
+	for _, b := range blocks {
+		text := timeouts.ReplaceAllStringFunc(r.replace.Replace(b.Text), func(flag string) string {
+			minutes, err := strconv.Atoi(timeouts.FindStringSubmatch(flag)[1])
+			require.NoError(t, err, flag)
+			return fmt.Sprintf("--timeout=%dm", 3*minutes)
+		})
+		if file := b.File(); file != "" {
+			require.NoError(t, os.WriteFile(filepath.Join(r.dir, file), []byte(text), 0o600))
+			continue
+		}
+		fmt.Fprintf(&script, "echo \"@ %s after $SECONDS s\"\n%s\n%s\n", b, life.ByHand[b.FirstLine()], text)
+	}
+	cmd := exec.CommandContext(ctx, "bash", "-c", script.String())
+	cmd.Dir = r.dir
+	cmd.Env = append(os.Environ(), "PATH="+r.bin+":"+os.Getenv("PATH"), "KUBECONFIG="+r.kube)
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = 20 * time.Second
+	var said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &said, &said
+	err := cmd.Run()
+	t.Log(said.String())
+	require.NoError(t, err, "the block after the last line with @ failed")
+	return said.String()
+}
