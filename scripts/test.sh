@@ -78,7 +78,7 @@ e2e() {
 	local failed=0
 	images
 	local before=$SECONDS
-	local own='^(TestDataLocality|TestGuests|TestSharedVolume|TestUninstall)'
+	local own='^(TestDataLocality|TestGuests|TestSharedVolume|TestTheDocumentsCommands|TestUninstall)'
 	local changing='^(TestTwoReleases|TestNode|TestRollingDrain|TestADrain|TestEviction|TestPowerIsLost|TestDaemonsComeAndGo)'
 	echo "test: the whole on clusters, and their failures; what runs on clusters of its own, and what changes nodes, follow at the end"
 	LONGHORN_E2E=required beside dist/devices.log plain -timeout 20m ./test/guestdevices
