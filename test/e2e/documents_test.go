@@ -107,7 +107,8 @@ func newReader(ctx context.Context, t *testing.T, c *cluster.Cluster, o cluster.
 	require.NoError(t, os.Symlink(filepath.Join(o.Root, "deploy"), filepath.Join(r.dir, "deploy")))
 	port := freePort(ctx, t)
 	r.replace = strings.NewReplacer(
-		"registry.example/longhorn-manager", "localhost/longhorn-manager", "longhorn-manager:1.0.0", "longhorn-manager:dev", "longhorn-manager:1.1.0", "longhorn-manager:dev",
+		"registry.example/longhorn-manager:1.0.0", "localhost/longhorn-manager:dev", "registry.example/longhorn-manager:1.1.0", "localhost/longhorn-manager:dev",
+		"registry.example/longhorn-manager", "localhost/longhorn-manager", // what comes first is tried first
 		"image.tag=1.0.0", "image.tag=dev", "image.tag=1.1.0", "image.tag=dev", "busybox:1.36", "localhost/workload:dev",
 		"service/longhorn-backend 9500 ", "service/longhorn-backend "+port+":9500 ", "localhost:9500", "localhost:"+port,
 	)
