@@ -5,27 +5,56 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"fmt"
+	"slices"
 )
 
-// Authentication is a private option, sent before NBD_OPT_GO for an export that wants it:
+// Authentication is a private option, sent before NBD_OPT_GO for an export that wants it. Over TLS each end proves the secret to the other:
+//
+//	client  optAuthTLS, proof (32 bytes)            HMAC-SHA256(secret, tlsAuthLabel || "client" || binding)
+//	server  repAuthProof, proof (32 bytes), ACK     HMAC-SHA256(secret, tlsAuthLabel || "server" || binding)
+//	        or NBD_REP_ERR_POLICY
+//
+// The binding is the key material that TLS exports as "EXPORTER-Channel-Binding" (RFC 9266). Both ends of one TLS connection have the same,
+// no other connection ever has it, and neither end can choose it. So a relay that ends TLS on both of its sides cannot pass a proof on, and
+// a recorded one is worth nothing. The client says no name before the server has proved itself: which secret is meant the server finds out
+// by trying those that it knows. The proof opens every export with that secret.
+//
+// Without TLS the client alone proves itself:
 //
 //	client  optAuth, no data                        asks for a nonce
 //	server  repAuthNonce, 32 random bytes           replaces any nonce given before
 //	client  optAuth, proof (32 bytes) then name     proof = HMAC-SHA256(secret, authLabel || nonce || name)
 //	server  ACK, or NBD_REP_ERR_POLICY              the nonce is spent either way
 //
-// A proof is good for the one export it names, on the one connection that holds the nonce. Limits: it shows that the peer knew
-// the secret when it connected and nothing more. It does not prove the server to the client, it does not hide anything, and it
-// does not protect what is sent after it: an attacker who can change packets on the path can take the connection over. TLS will
-// close that.
+// Such a proof is good for the one export it names, on the one connection that holds the nonce. It shows that the peer knew the secret when
+// it connected and nothing more: it does not prove the server to the client, it hides nothing, and an attacker who can change packets on
+// the path can take the connection over. Over TLS it is refused.
 const (
-	authLabel = "longhorn-nbd-auth-v1"
-	nonceLen  = 32
-	proofLen  = sha256.Size
+	authLabel    = "longhorn-nbd-auth-v1"
+	tlsAuthLabel = "longhorn-nbd-auth-v2"
+	nonceLen     = 32
+	proofLen     = sha256.Size
 
 	// maxAuthFailures is how many wrong proofs a connection may offer before it is cut.
 	maxAuthFailures = 3
 )
+
+// end is one of the two of a connection.
+type end string
+
+const (
+	clientEnd end = "client"
+	serverEnd end = "server"
+)
+
+// channelProof computes the proof of secret by one end of the TLS connection with that binding.
+func channelProof(secret, binding []byte, by end) []byte {
+	m := hmac.New(sha256.New, secret)
+	m.Write([]byte(tlsAuthLabel))
+	m.Write([]byte(by))
+	m.Write(binding)
+	return m.Sum(nil)
+}
 
 // authProof computes the proof of secret for name. The nonce has a fixed length, so what is hashed can be read one way only.
 func authProof(secret, nonce []byte, name string) []byte {
@@ -39,8 +68,11 @@ func authProof(secret, nonce []byte, name string) []byte {
 // authenticator is the server's side for one connection.
 type authenticator struct {
 	secret   func(export string) (secret []byte, required bool)
+	secrets  func() [][]byte // that may be proved over TLS
 	nonce    []byte          // nil when there is none to answer
-	proved   map[string]bool // export names whose secret the peer has shown to know
+	proved   map[string]bool // export names whose secret the peer has shown to know, without TLS
+	binding  []byte          // of the TLS connection; nil: there is none
+	known    [][]byte        // secrets that the peer has shown to know, over TLS
 	failures int
 }
 
@@ -76,9 +108,30 @@ func (a *authenticator) verify(data []byte) bool {
 	return true
 }
 
+// verifyChannel judges a proof over TLS and returns the server's own, nil if it is wrong.
+func (a *authenticator) verifyChannel(proof []byte) []byte {
+	for _, secret := range a.secrets() {
+		if len(secret) > 0 && hmac.Equal(channelProof(secret, a.binding, clientEnd), proof) {
+			a.known = append(a.known, secret)
+			return channelProof(secret, a.binding, serverEnd)
+		}
+	}
+	a.failures++
+	return nil
+}
+
+// hasProved says whether the peer has shown to know the secret of an export.
+func (a *authenticator) hasProved(name string) bool {
+	if a.proved[name] || a.secret == nil || len(a.known) == 0 {
+		return a.proved[name]
+	}
+	secret, _ := a.secret(name)
+	return len(secret) > 0 && slices.ContainsFunc(a.known, func(k []byte) bool { return hmac.Equal(k, secret) })
+}
+
 // admits says whether the peer may open name as far as authentication goes.
 func (a *authenticator) admits(name string) bool {
-	if a.secret == nil || a.proved[name] {
+	if a.secret == nil || a.hasProved(name) {
 		return true
 	}
 	_, required := a.secret(name)

@@ -112,3 +112,37 @@ func BenchmarkFlushBesideWriters(b *testing.B) {
 	b.ReportMetric(float64(took[(len(took)*99-1)/100].Microseconds()), "µs-p99")
 	b.ReportMetric(float64(took[len(took)-1].Microseconds()), "µs-max")
 }
+
+// BenchmarkTLS measures the wire with and without TLS over the loopback device, and what a handshake costs.
+func BenchmarkTLS(b *testing.B) {
+	const span = 64 << 20
+	address := listenTCP(b, serving(memory.New(span).Export("vol")), securing(false, "vol"))
+	for _, overTLS := range []bool{false, true} {
+		opts := nbd.DialOptions{Secret: secretNamed("vol"), TLS: overTLS}
+		open := func(b *testing.B) *nbd.Client {
+			c, err := nbd.Dial(b.Context(), "tcp", address, "vol", opts)
+			require.NoError(b, err)
+			return c
+		}
+		for _, size := range []int{4 << 10, 1 << 20} {
+			for _, write := range []bool{false, true} {
+				for _, depth := range []int{1, 16} {
+					op := "read"
+					if write {
+						op = "write"
+					}
+					b.Run(fmt.Sprintf("tls=%v/%dk/%s/QD%d", overTLS, size>>10, op, depth), func(b *testing.B) {
+						c := open(b)
+						measure(b, b.Context(), c, write, depth, size, span)
+						require.NoError(b, c.Close())
+					})
+				}
+			}
+		}
+		b.Run(fmt.Sprintf("tls=%v/handshake", overTLS), func(b *testing.B) {
+			for b.Loop() {
+				require.NoError(b, open(b).Close())
+			}
+		})
+	}
+}

@@ -16,6 +16,9 @@ type DialOptions struct {
 	// Secret, if not empty, is proved to the server before the export is opened. A server that does not offer authentication is
 	// then refused, for it is not the one that was meant.
 	Secret []byte
+	// TLS has the connection go through TLS 1.3, and client and server prove Secret, which must not be empty, to each other over it. A
+	// server that does not do so, or somebody in between who has it seem so, is refused. It says nothing of what the server demands.
+	TLS bool
 	// Timeout bounds connecting and the handshake; 10 s if zero.
 	Timeout time.Duration
 	// CancelGrace bounds how long a cancelled request waits for the socket to finish with the caller's memory before the whole
@@ -71,7 +74,6 @@ type ExportInfo struct {
 // touched after the return. If the socket is holding that memory at this moment, half written or half filled, the call waits for
 // it, for at most DialOptions.CancelGrace; then the peer counts as stalled and the whole connection is given up.
 type Client struct {
-	conn      net.Conn
 	in        source
 	opts      DialOptions
 	info      ExportInfo
@@ -117,7 +119,7 @@ func NewClient(ctx context.Context, conn net.Conn, exportName string, opts DialO
 		_ = conn.Close()
 		close(interrupted)
 	})
-	h := &clientHandshake{conn: conn, in: newSource(conn), name: exportName, secret: opts.Secret}
+	h := &clientHandshake{conn: conn, in: newSource(conn), name: exportName, secret: opts.Secret, tls: opts.TLS}
 	err := h.run()
 	if !stop() {
 		<-interrupted
@@ -132,8 +134,8 @@ func NewClient(ctx context.Context, conn net.Conn, exportName string, opts DialO
 		return nil, fmt.Errorf("open nbd export %q: %w", exportName, err)
 	}
 	c := &Client{
-		conn: conn, in: h.in, opts: opts, info: h.exportInfo(), statusID: h.statusID,
-		out: newSendQueue(conn), done: make(chan struct{}), reading: make(chan struct{}), calls: map[uint64]*call{},
+		in: h.in, opts: opts, info: h.exportInfo(), statusID: h.statusID,
+		out: newSendQueue(h.conn), done: make(chan struct{}), reading: make(chan struct{}), calls: map[uint64]*call{},
 	}
 	c.limits = limits{
 		readOnly: c.info.ReadOnly, blockMin: c.info.BlockSize.Min, maxPayload: c.info.BlockSize.Max,

@@ -1,6 +1,9 @@
 package nbd
 
 import (
+	"bufio"
+	"crypto/hmac"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +17,9 @@ type clientHandshake struct {
 	in     source
 	name   string
 	secret []byte
+	tls    bool // nothing but STARTTLS is said outside of TLS
+
+	binding []byte // of the TLS connection
 
 	structured bool
 	hasStatus  bool
@@ -40,7 +46,11 @@ func (h *clientHandshake) run() error {
 	if _, err := h.conn.Write(answer); err != nil {
 		return fmt.Errorf("send client flags: %w", err)
 	}
-	for _, step := range []func() error{h.authenticate, h.askStructured, h.askStatus, h.open} {
+	steps := []func() error{h.authenticate, h.askStructured, h.askStatus, h.open}
+	if h.tls {
+		steps[0] = h.secure
+	}
+	for _, step := range steps {
 		if err := step(); err != nil {
 			return err
 		}
@@ -80,6 +90,44 @@ func noReply(reply uint32, _ []byte) error {
 func isRefusal(err error) bool {
 	var o *OptionError
 	return errors.As(err, &o)
+}
+
+// secure begins TLS, proves the secret and has the server prove it. Whatever the server or somebody in between says, it is this or nothing.
+func (h *clientHandshake) secure() error {
+	if len(h.secret) == 0 {
+		return errors.New("TLS without a secret: nothing would tell the server from another")
+	}
+	if err := h.beginTLS(); err != nil {
+		return err
+	}
+	proved := false
+	err := h.ask(optAuthTLS, channelProof(h.secret, h.binding, clientEnd), func(reply uint32, data []byte) error {
+		if reply != repAuthProof {
+			return noReply(reply, data)
+		}
+		proved = hmac.Equal(data, channelProof(h.secret, h.binding, serverEnd))
+		return nil
+	})
+	switch {
+	case err != nil:
+		return fmt.Errorf("authenticate: %w", err)
+	case !proved:
+		return fmt.Errorf("authenticate: %w", ErrImpostor)
+	}
+	return nil
+}
+
+// beginTLS goes on over TLS, with a peer of whom nothing is known yet.
+func (h *clientHandshake) beginTLS() error {
+	if err := h.ask(optStartTLS, nil, noReply); err != nil {
+		return fmt.Errorf("begin TLS: %w", err)
+	}
+	s, err := newSecureConn(h.conn, h.in, func(c net.Conn) *tls.Conn { return tls.Client(c, newClientTLS()) })
+	if err != nil {
+		return err
+	}
+	h.conn, h.in, h.binding = s, bufio.NewReaderSize(s, maxRecord), s.binding
+	return nil
 }
 
 func (h *clientHandshake) authenticate() error {

@@ -13,7 +13,7 @@ import (
 // testClient is a Client on a connection whose handshake is over, without a reader.
 func testClient(v *valve) *Client {
 	c := &Client{
-		conn: v, opts: DialOptions{}.withDefaults(), out: newSendQueue(v), info: ExportInfo{Size: 1 << 20, Structured: true, CanFlush: true},
+		opts: DialOptions{}.withDefaults(), out: newSendQueue(v), info: ExportInfo{Size: 1 << 20, Structured: true, CanFlush: true},
 		limits: limits{blockMin: 1, maxPayload: MaxPayload, structured: true}, done: make(chan struct{}), reading: make(chan struct{}),
 		calls: map[uint64]*call{},
 	}

@@ -57,6 +57,9 @@ func errorf(no Errno, format string, args ...any) *Error {
 	return &Error{Errno: no, Msg: fmt.Sprintf(format, args...)}
 }
 
+// ErrImpostor says that a server did not prove the secret over TLS: it is not the one that was meant, or somebody is in between.
+var ErrImpostor = errors.New("the server has not proved that it knows the secret")
+
 // PolicyError says that the server knows the export and will not serve it to this peer, now or ever, with the reason.
 type PolicyError struct{ Text string }
 

@@ -116,9 +116,13 @@ func FuzzServerConnection(f *testing.F) {
 	f.Add(serverScript(appendOption(nil, optExportName, []byte("zero")), request{Type: cmdRead, Length: MaxPayload}))
 	f.Add(serverScript(appendOption(nil, optExportName, []byte("zero")), request{Type: cmdWrite, Length: 1<<32 - 1}))
 	f.Add(serverScript(appendOption(appendOption(nil, optAuth, nil), optAuth, make([]byte, 40))))
+	f.Add(serverScript(appendOption(nil, optStartTLS, nil)))
+	f.Add(append(serverScript(appendOption(nil, optStartTLS, nil)), "\x16\x03\x01\x00\x05\x01\x00\x00\x01\x00"...))
 	f.Add(serverScript(appendOption(appendOption(nil, optList, nil), optInfo, goOption{Name: "zero"}.encode())))
 	f.Fuzz(func(t *testing.T, in []byte) {
-		s := NewServer(zeroExporter{}, ServerOptions{Secret: func(string) ([]byte, bool) { return []byte("s"), false }})
+		s := NewServer(zeroExporter{}, ServerOptions{
+			Secret: func(string) ([]byte, bool) { return []byte("s"), false }, Secrets: func() [][]byte { return [][]byte{[]byte("s")} },
+		})
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		s.ServeConn(&scriptConn{in: bytes.NewReader(in)})
@@ -176,7 +180,7 @@ func FuzzClientReplies(f *testing.F) {
 	f.Fuzz(func(t *testing.T, in []byte, structured bool) {
 		conn := &scriptConn{in: bytes.NewReader(in)}
 		c := &Client{
-			conn: conn, in: bufio.NewReader(conn), opts: DialOptions{}.withDefaults(), statusID: 7, out: newSendQueue(conn),
+			in: bufio.NewReader(conn), opts: DialOptions{}.withDefaults(), statusID: 7, out: newSendQueue(conn),
 			info: ExportInfo{Size: 1 << 20, Structured: structured}, done: make(chan struct{}), reading: make(chan struct{}),
 			calls: map[uint64]*call{},
 		}

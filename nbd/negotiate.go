@@ -1,7 +1,9 @@
 package nbd
 
 import (
+	"bufio"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -25,6 +27,8 @@ type negotiator struct {
 	log      *logrus.Entry
 	sparse   *sparseLog
 	auth     authenticator
+	tls      *serverTLS // nil: TLS is not offered
+	tlsOnly  func(export string) bool
 	drop     func()
 	proved   func()                   // called when the peer has proved a secret
 	opened   func(took time.Duration) // called when the exporter has answered
@@ -100,8 +104,10 @@ func (n *negotiator) option(ctx context.Context) (*Export, error) {
 		n.metaContext(opt, data)
 	case optAuth:
 		return nil, n.authenticate(data)
+	case optAuthTLS:
+		return nil, n.authenticateTLS(data)
 	case optStartTLS:
-		n.startTLS()
+		return nil, n.startTLS(data)
 	default:
 		n.reply(opt, repErrUnsup, "option not supported")
 	}
@@ -121,10 +127,32 @@ func (n *negotiator) flush() error {
 	return err
 }
 
-// startTLS refuses. An implementation would acknowledge, wrap n.conn and n.in in a TLS server connection, forget every other thing
-// that was negotiated or proved, and make all options but this one answer NBD_REP_ERR_TLS_REQD until then.
-func (n *negotiator) startTLS() {
-	n.reply(optStartTLS, repErrUnsup, "TLS is not supported")
+// startTLS goes on over TLS, and forgets all that was negotiated or proved without it.
+func (n *negotiator) startTLS(data []byte) error {
+	switch {
+	case n.tls == nil:
+		n.reply(optStartTLS, repErrUnsup, "TLS is not supported")
+		return nil
+	case len(data) != 0 || n.auth.binding != nil:
+		n.reply(optStartTLS, repErrInvalid, "TLS begins once, without data")
+		return nil
+	}
+	config, err := n.tls.get()
+	if err != nil {
+		return err
+	}
+	n.reply(optStartTLS, repAck, "")
+	if err := n.flush(); err != nil {
+		return err
+	}
+	s, err := newSecureConn(n.conn, n.in, func(c net.Conn) *tls.Conn { return tls.Server(c, config) })
+	if err != nil {
+		return err
+	}
+	n.conn, n.in = s, bufio.NewReaderSize(s, maxRecord)
+	n.structured, n.metaSet, n.metaFor = false, false, ""
+	n.auth.binding, n.auth.nonce, n.auth.proved = s.binding, nil, nil
+	return nil
 }
 
 func (n *negotiator) list(ctx context.Context, data []byte) {
@@ -176,6 +204,10 @@ func (n *negotiator) authenticate(data []byte) error {
 		n.reply(optAuth, repErrUnsup, "authentication is not offered")
 		return nil
 	}
+	if n.auth.binding != nil {
+		n.reply(optAuth, repErrInvalid, "this proof is not bound to TLS")
+		return nil
+	}
 	if len(data) == 0 {
 		nonce, err := n.auth.challenge()
 		if err != nil {
@@ -189,8 +221,32 @@ func (n *negotiator) authenticate(data []byte) error {
 		n.reply(optAuth, repAck, "")
 		return nil
 	}
+	return n.refuseProof(optAuth)
+}
+
+// authenticateTLS is authenticate over TLS.
+func (n *negotiator) authenticateTLS(data []byte) error {
+	switch {
+	case n.auth.secret == nil || n.tls == nil:
+		n.reply(optAuthTLS, repErrUnsup, "authentication is not offered")
+		return nil
+	case n.auth.binding == nil:
+		n.reply(optAuthTLS, repErrTLSReqd, "this proof is bound to TLS")
+		return nil
+	}
+	proof := n.auth.verifyChannel(data)
+	if proof == nil {
+		return n.refuseProof(optAuthTLS)
+	}
+	n.proved()
+	n.reply(optAuthTLS, repAuthProof, string(proof))
+	n.reply(optAuthTLS, repAck, "")
+	return nil
+}
+
+func (n *negotiator) refuseProof(opt uint32) error {
 	n.sparse.log(n.log, logrus.WarnLevel, "Refused a wrong proof of an export's secret")
-	n.reply(optAuth, repErrPolicy, "authentication failed")
+	n.reply(opt, repErrPolicy, "authentication failed")
 	if n.auth.failures >= maxAuthFailures {
 		return errors.Join(n.flush(), errors.New("too many wrong proofs"))
 	}
@@ -202,10 +258,15 @@ func (n *negotiator) open(ctx context.Context, name string, infoOnly bool) (*Exp
 	if !n.auth.admits(name) {
 		return nil, repErrPolicy, "authentication required"
 	}
+	proved := n.auth.hasProved(name)
+	if n.tlsOnly != nil && n.auth.binding == nil && n.tlsOnly(name) {
+		n.note(proved, n.log.WithField("export", name), logrus.WarnLevel, "Refused to open an export without TLS")
+		return nil, repErrTLSReqd, "this export is opened over TLS alone"
+	}
 	began := time.Now()
 	exp, err := n.exporter.Open(ctx, name, ConnInfo{
 		LocalAddr: n.conn.LocalAddr(), RemoteAddr: n.conn.RemoteAddr(),
-		Authenticated: n.auth.proved[name], InfoOnly: infoOnly, Drop: n.drop,
+		Authenticated: proved, InfoOnly: infoOnly, Drop: n.drop,
 	})
 	n.opened(time.Since(began))
 	if err == nil {
@@ -216,21 +277,21 @@ func (n *negotiator) open(ctx context.Context, name string, infoOnly bool) (*Exp
 	var policy *PolicyError
 	switch {
 	case errors.Is(err, ErrUnknownExport):
-		n.note(name, log, logrus.DebugLevel, "Refused an unknown export")
+		n.note(proved, log, logrus.DebugLevel, "Refused an unknown export")
 		return nil, repErrUnknown, truncate(err.Error())
 	case errors.As(err, &policy):
-		n.note(name, log, logrus.InfoLevel, "Refused to open an export")
+		n.note(proved, log, logrus.InfoLevel, "Refused to open an export")
 		return nil, repErrPolicy, truncate(policy.Text)
 	case errors.Is(err, ESHUTDOWN):
 		return nil, repErrShutdown, "shutting down"
 	}
-	n.note(name, log, logrus.WarnLevel, "Opening an export did not work")
+	n.note(proved, log, logrus.WarnLevel, "Opening an export did not work")
 	return nil, repErrPlatform, "the export cannot be opened"
 }
 
 // note logs the outcome of an Open: always if the peer has proved itself, else sparsely.
-func (n *negotiator) note(name string, log *logrus.Entry, level logrus.Level, message string) {
-	if n.auth.proved[name] {
+func (n *negotiator) note(proved bool, log *logrus.Entry, level logrus.Level, message string) {
+	if proved {
 		log.Log(level, message)
 		return
 	}

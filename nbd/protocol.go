@@ -30,6 +30,7 @@ const (
 	optListMetaContext uint32 = 9
 	optSetMetaContext  uint32 = 10
 	optAuth            uint32 = 0x4c480001 // private: "LH" 1, see auth.go
+	optAuthTLS         uint32 = 0x4c480002 // private: "LH" 2, see auth.go
 )
 
 // Option replies. Those with the top bit set are errors.
@@ -39,11 +40,13 @@ const (
 	repInfo        uint32 = 3
 	repMetaContext uint32 = 4
 	repAuthNonce   uint32 = 0x4c480001 // private: the answer to an empty optAuth
+	repAuthProof   uint32 = 0x4c480002 // private: the server's proof
 	repErrBit      uint32 = 1 << 31
 	repErrUnsup           = repErrBit | 1
 	repErrPolicy          = repErrBit | 2
 	repErrInvalid         = repErrBit | 3
 	repErrPlatform        = repErrBit | 4
+	repErrTLSReqd         = repErrBit | 5
 	repErrUnknown         = repErrBit | 6
 	repErrShutdown        = repErrBit | 7
 	repErrTooBig          = repErrBit | 9

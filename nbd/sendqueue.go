@@ -57,6 +57,7 @@ const (
 // an idle connection costs nothing, a lone small request no switch of goroutines, and a busy connection few calls per frame.
 type sendQueue struct {
 	conn    net.Conn
+	secure  *secureConn     // nil: frames are sent as they are; else conn is beneath it
 	raw     syscall.RawConn // nil if conn cannot be written without blocking; then the writer sends everything
 	watch   *peerWatch      // nil if the kernel cannot tell whether the peer is alive
 	writers sync.WaitGroup  // the writer; Add only under mu while not failed
@@ -83,12 +84,16 @@ const maxBatch = 256 << 10
 
 func newSendQueue(conn net.Conn) *sendQueue {
 	q := &sendQueue{conn: conn, yield: runtime.Gosched}
-	raw := rawOf(conn)
+	if s, ok := conn.(*secureConn); ok {
+		q.secure, q.conn = s, s.Conn
+		s.hold()
+	}
+	raw := rawOf(q.conn)
 	if raw == nil {
 		return q
 	}
 	q.raw, q.offered = raw, q.writeOnce
-	if _, ok := conn.(*net.TCPConn); ok {
+	if _, ok := q.conn.(*net.TCPConn); ok {
 		q.watch = newPeerWatch(raw, q.isWriting, q.fail)
 	}
 	return q
@@ -102,7 +107,7 @@ func (q *sendQueue) send(f frame) {
 		q.mu.Unlock()
 		f.owner.frameDone(fateUnsent)
 		return
-	case q.writing || q.raw == nil:
+	case q.writing || q.raw == nil || q.secure != nil:
 		q.pending = append(q.pending, f)
 		q.startWriterLocked()
 		q.mu.Unlock()
@@ -251,6 +256,13 @@ func (q *sendQueue) sendBatch() {
 
 func (q *sendQueue) writeBatch() error {
 	q.gather()
+	if q.secure != nil {
+		defer clear(q.vec)
+		if err := q.secure.seal(q.vec, q.writeSealed); err != nil {
+			return err
+		}
+		return q.writeSealed()
+	}
 	q.bufs = q.vec
 	q.extend()
 	if q.watch != nil {
@@ -258,6 +270,21 @@ func (q *sendQueue) writeBatch() error {
 	}
 	_, err := q.bufs.WriteTo(q.conn) // one writev where the connection can
 	clear(q.vec)
+	return err
+}
+
+// writeSealed sends the records that are held.
+func (q *sendQueue) writeSealed() error {
+	sealed := q.secure.records.take()
+	if sealed == nil {
+		return nil
+	}
+	defer giveBack(sealed)
+	q.extend()
+	if q.watch != nil {
+		q.watch.arm()
+	}
+	_, err := q.conn.Write(*sealed)
 	return err
 }
 

@@ -19,6 +19,12 @@ type ServerOptions struct {
 	// Secret returns the secret of an export and whether a peer must prove that it knows it. Nil means that no peer must, and that the
 	// authentication option is not offered. It must answer for names that do not exist as it does for those that do.
 	Secret func(export string) (secret []byte, required bool)
+	// Secrets returns all that Secret returns of exports which exist, in any order. Peers may begin TLS, and prove one of them over it; nil
+	// means that TLS is not offered. Secret must be set too.
+	Secrets func() [][]byte
+	// TLSOnly says whether an export is opened over TLS alone; nil: none is. It is asked only when the peer has proved the export's secret,
+	// if it must, and about names that do not exist too.
+	TLSOnly func(export string) bool
 	// Log receives what is worth knowing of connections; nil discards it.
 	Log *logrus.Entry
 	// MaxInFlight bounds the requests that one connection may have unanswered; 128 if zero. Above it the server stops reading.
@@ -67,6 +73,7 @@ type Server struct {
 	base  context.Context
 	abort context.CancelFunc
 
+	tls    *serverTLS   // nil: not offered
 	lobby  lobby        // those of conns that have proved no secret
 	sparse *sparseLog   // for what a peer can have logged before it has an export
 	inside atomic.Int64 // requests in their Backend
@@ -86,6 +93,9 @@ func NewServer(e Exporter, opts ServerOptions) *Server {
 		exporter: e, opts: opts.withDefaults(),
 		lobby: lobby{places: maxUnproved}, sparse: newSparseLog(), farewell: farewell,
 		listeners: map[net.Listener]struct{}{}, conns: map[*serverConn]struct{}{}, empty: make(chan struct{}),
+	}
+	if s.opts.Secrets != nil {
+		s.tls = &serverTLS{}
 	}
 	s.base, s.abort = context.WithCancel(context.Background())
 	return s

@@ -73,6 +73,9 @@ func (c *serverConn) serve() {
 	if exp == nil {
 		return
 	}
+	if s, ok := n.conn.(*secureConn); ok {
+		c.in, c.out = n.in, newSendQueue(s)
+	}
 	c.setDeadline(time.Time{})
 	c.transmit(exp, n.structured, n.metaSet && n.metaFor == n.openedName)
 }
@@ -105,7 +108,8 @@ func (c *serverConn) negotiate() (*negotiator, *Export) {
 	c.setDeadline(c.deadline)
 	n := &negotiator{
 		exporter: c.server.exporter, conn: c.conn, in: c.in, log: c.log, sparse: c.server.sparse,
-		auth: authenticator{secret: c.server.opts.Secret}, drop: func() { _ = c.conn.Close() },
+		auth: authenticator{secret: c.server.opts.Secret, secrets: c.server.opts.Secrets},
+		tls:  c.server.tls, tlsOnly: c.server.opts.TLSOnly, drop: func() { _ = c.conn.Close() },
 		proved: func() { c.server.lobby.leave(&c.guest) },
 		opened: func(took time.Duration) { // the peer can do nothing about how long it took
 			c.deadline = c.deadline.Add(took)
