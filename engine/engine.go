@@ -46,6 +46,7 @@ type Member struct {
 	UID     string // of the replica; one that shows another is refused. Empty: not checked
 	Address string // for Config.Connect; one that has none and is not local counts as missing at once
 	Local   bool   // reached by direct call, so read from first
+	TLS     bool   // for Config.Connect: the connection is encrypted, and both ends prove the secret, or there is none
 }
 
 // Config is all that an Engine needs to know.

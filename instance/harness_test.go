@@ -215,7 +215,7 @@ func (c cluster) engineSpec(generation int64, epoch *proto.Epoch) *proto.EngineS
 	}
 	for _, n := range c {
 		s.Members = append(s.Members, &proto.Member{
-			Name: n.replicaName(), Uid: n.replicaSpec().GetUid(), Address: n.DataAddr().String(),
+			Name: n.replicaName(), Uid: n.replicaSpec().GetUid(), Address: n.DataAddr().String(), Tls: true,
 		})
 	}
 	return s

@@ -124,6 +124,7 @@ func New(opts Options) (*Instance, error) {
 	i.info = &proto.InfoReply{
 		Uuid: uuid.NewString(), BootId: boot, Port: uint32(port), Version: opts.Version, DevicesKept: opts.Keeper.Successions(), DisksOnVolumes: onVolumes,
 		ReplicasGrow: true, DevicesGrow: opts.Keeper.Resizes(), DeviceKind: string(device.KindFUSE),
+		Tls: true,
 	}
 	if makes, why := opts.Keeper.MakesNBD(); makes {
 		i.info.DeviceKind = string(device.KindNBD)
@@ -136,7 +137,9 @@ func New(opts Options) (*Instance, error) {
 		i.closeListeners()
 		return nil, err
 	}
-	i.dataServer = nbd.NewServer(&dataExporter{replicas: i.replicas}, nbd.ServerOptions{Secret: i.replicas.secretOf, Log: i.log})
+	i.dataServer = nbd.NewServer(&dataExporter{replicas: i.replicas}, nbd.ServerOptions{
+		Secret: i.replicas.secretOf, Secrets: i.replicas.secrets, TLSOnly: i.replicas.tlsOnly, Log: i.log,
+	})
 	i.toolServer = nbd.NewServer(&toolExporter{replicas: i.replicas, engines: i.engines}, nbd.ServerOptions{Log: i.log})
 	i.grpcServer = grpc.NewServer()
 	proto.RegisterInstanceManagerServer(i.grpcServer, &service{instance: i})

@@ -45,10 +45,15 @@ func TestWhatIsWrittenToAVolumeIsOnAllReplicas(t *testing.T) {
 }
 
 func TestTheDataPortRefusesThoseWhoMayNot(t *testing.T) {
+	t.Run("without TLS", func(t *testing.T) { testWhoMayNot(t, false) })
+	t.Run("over TLS", func(t *testing.T) { testWhoMayNot(t, true) })
+}
+
+func testWhoMayNot(t *testing.T, overTLS bool) {
 	n := newNode(t, 1)
 	n.createReplica()
 	dial := func(export string, s []byte) (*nbd.Client, error) {
-		return nbd.Dial(context.Background(), "tcp", n.DataAddr().String(), export, nbd.DialOptions{Secret: s})
+		return nbd.Dial(context.Background(), "tcp", n.DataAddr().String(), export, nbd.DialOptions{Secret: s, TLS: overTLS && s != nil})
 	}
 	c, err := dial("rw/vol/vol-r-1/5/five", secret)
 	require.NoError(t, err)

@@ -15,7 +15,7 @@ import (
 
 func (h *engineHost) member(s *proto.EngineSpec, m *proto.Member) engine.Member {
 	_, local := h.replicas.local(m.GetName(), s.GetVolume(), s.GetSecret())
-	return engine.Member{Name: m.GetName(), UID: m.GetUid(), Address: m.GetAddress(), Local: local}
+	return engine.Member{Name: m.GetName(), UID: m.GetUid(), Address: m.GetAddress(), Local: local, TLS: m.GetTls()}
 }
 
 // ofRequest finds the engine whose members a request is to change.
@@ -59,7 +59,8 @@ func (h *engineHost) connect(ctx context.Context, s *proto.EngineSpec, m engine.
 		return &localMember{translated{h.replicas.forEngine(m.Name, session), asFenced}, session}, nil
 	}
 	name := dataExport{volume: s.GetVolume(), replica: m.Name, generation: s.GetGeneration(), session: s.GetSession()}
-	c, err := nbd.Dial(ctx, "tcp", m.Address, name.String(), nbd.DialOptions{Secret: s.GetSecret(), Timeout: admitTimeout, Log: h.log})
+	opts := nbd.DialOptions{Secret: s.GetSecret(), TLS: m.TLS, Timeout: admitTimeout, Log: h.log}
+	c, err := nbd.Dial(ctx, "tcp", m.Address, name.String(), opts)
 	if err != nil {
 		return nil, asFenced(err)
 	}

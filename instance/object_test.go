@@ -91,7 +91,7 @@ func (o *object) epoch() membership.Epoch {
 func (o *object) memberRequest(n *node, bandwidth int64) *proto.EngineMemberRequest {
 	return &proto.EngineMemberRequest{
 		Name: volume + "-e-0", Session: o.session, BandwidthBytesPerSecond: bandwidth,
-		Member: &proto.Member{Name: n.replicaName(), Uid: n.replicaSpec().GetUid(), Address: n.DataAddr().String()},
+		Member: &proto.Member{Name: n.replicaName(), Uid: n.replicaSpec().GetUid(), Address: n.DataAddr().String(), Tls: true},
 	}
 }
 

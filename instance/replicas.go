@@ -347,6 +347,27 @@ func (h *replicaHost) secretOf(export string) ([]byte, bool) {
 	return h.decoy, true
 }
 
+// secrets are those of the volumes that have a replica here.
+func (h *replicaHost) secrets() [][]byte {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	all := make([][]byte, 0, len(h.hosted))
+	for _, e := range h.hosted {
+		all = append(all, e.spec.GetSecret())
+	}
+	return all
+}
+
+// tlsOnly tells whether an export of the TCP port is opened over TLS alone.
+func (h *replicaHost) tlsOnly(export string) bool {
+	name, err := parseDataExport(export)
+	if err != nil {
+		return false
+	}
+	e := h.find(name.replica)
+	return e != nil && e.spec.GetTlsOnly()
+}
+
 // local returns a replica that is open here, for an engine that shows the volume's secret.
 func (h *replicaHost) local(name, volume string, secret []byte) (*replica.Replica, bool) {
 	e := h.find(name)

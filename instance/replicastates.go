@@ -42,6 +42,7 @@ func (e *hosted) state() *proto.ReplicaState {
 	if now.GrowFailure != nil {
 		s.GrowError = now.GrowFailure.Error()
 	}
+	s.TlsOnly = e.spec.GetTlsOnly()
 	s.Epoch, s.AllocatedBytes = epochToWire(now.Epoch), e.tenancy.allocated.Load()
 	if now.Failure != nil {
 		s.Phase, s.Reason, s.Message = proto.Phase_PHASE_ERROR, string(replica.WriteFailed), now.Failure.Error()

@@ -15,7 +15,7 @@ const maxUnproved = 256
 
 // lobby holds the connections that have proved nothing yet. When there is one too many, the oldest of the address that has the most
 // is cut: so a flood from one address pushes out its own connections and no others. A handshake from the same address, or from among
-// more addresses than there are places, survives if it proves its secret, which takes two round trips, before as many newcomers as
+// more addresses than there are places, survives if it proves its secret, which takes two round trips (three over TLS), before as many newcomers as
 // there are places have come.
 type lobby struct {
 	places int

@@ -53,6 +53,8 @@ const (
 //	send, socket in use    the frame waits
 //	frames wait, and the sender that has the socket is through with its turn   the writer starts
 //
+// Over TLS senders offer nothing: the writer seals what waits and sends it.
+//
 // The writer is a goroutine that may block. It sends what waits, many frames with one system call, and ends when nothing does. So
 // an idle connection costs nothing, a lone small request no switch of goroutines, and a busy connection few calls per frame.
 type sendQueue struct {
@@ -215,6 +217,9 @@ func (q *sendQueue) startWriterLocked() {
 // write is the writer.
 func (q *sendQueue) write() {
 	defer q.writers.Done()
+	if q.secure != nil {
+		q.yield() // no sender has: what others are about to send shares a record and a system call
+	}
 	for q.takeBatch() {
 		q.sendBatch()
 	}

@@ -251,8 +251,10 @@ type InfoReply struct {
 	// Block devices can become larger while they are in use.
 	DevicesGrow bool `protobuf:"varint,8,opt,name=devices_grow,json=devicesGrow,proto3" json:"devices_grow,omitempty"`
 	// What new block devices are made with ("nbd", "fuse"), and why not with NBD.
-	DeviceKind    string `protobuf:"bytes,9,opt,name=device_kind,json=deviceKind,proto3" json:"device_kind,omitempty"`
-	WhyNoNbd      string `protobuf:"bytes,10,opt,name=why_no_nbd,json=whyNoNbd,proto3" json:"why_no_nbd,omitempty"`
+	DeviceKind string `protobuf:"bytes,9,opt,name=device_kind,json=deviceKind,proto3" json:"device_kind,omitempty"`
+	WhyNoNbd   string `protobuf:"bytes,10,opt,name=why_no_nbd,json=whyNoNbd,proto3" json:"why_no_nbd,omitempty"`
+	// Replicas are served over TLS too, and engines reach those over TLS of which Member.tls is set.
+	Tls           bool `protobuf:"varint,11,opt,name=tls,proto3" json:"tls,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -357,16 +359,25 @@ func (x *InfoReply) GetWhyNoNbd() string {
 	return ""
 }
 
+func (x *InfoReply) GetTls() bool {
+	if x != nil {
+		return x.Tls
+	}
+	return false
+}
+
 type ReplicaSpec struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Volume        string                 `protobuf:"bytes,2,opt,name=volume,proto3" json:"volume,omitempty"`
-	Uid           string                 `protobuf:"bytes,3,opt,name=uid,proto3" json:"uid,omitempty"`             // UID of the Replica object
-	Directory     string                 `protobuf:"bytes,4,opt,name=directory,proto3" json:"directory,omitempty"` // absolute path on the node: <disk_path>/replicas/<name>
-	SizeBytes     int64                  `protobuf:"varint,5,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
-	Secret        []byte                 `protobuf:"bytes,6,opt,name=secret,proto3" json:"secret,omitempty"`                     // of the volume; connections must prove it
-	DiskPath      string                 `protobuf:"bytes,7,opt,name=disk_path,json=diskPath,proto3" json:"disk_path,omitempty"` // absolute path on the node
-	DiskUuid      string                 `protobuf:"bytes,8,opt,name=disk_uuid,json=diskUuid,proto3" json:"disk_uuid,omitempty"` // what the UUID file in disk_path must say
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Name      string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Volume    string                 `protobuf:"bytes,2,opt,name=volume,proto3" json:"volume,omitempty"`
+	Uid       string                 `protobuf:"bytes,3,opt,name=uid,proto3" json:"uid,omitempty"`             // UID of the Replica object
+	Directory string                 `protobuf:"bytes,4,opt,name=directory,proto3" json:"directory,omitempty"` // absolute path on the node: <disk_path>/replicas/<name>
+	SizeBytes int64                  `protobuf:"varint,5,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
+	Secret    []byte                 `protobuf:"bytes,6,opt,name=secret,proto3" json:"secret,omitempty"`                     // of the volume; connections must prove it
+	DiskPath  string                 `protobuf:"bytes,7,opt,name=disk_path,json=diskPath,proto3" json:"disk_path,omitempty"` // absolute path on the node
+	DiskUuid  string                 `protobuf:"bytes,8,opt,name=disk_uuid,json=diskUuid,proto3" json:"disk_uuid,omitempty"` // what the UUID file in disk_path must say
+	// Engines that connect over the network must do so over TLS. It concerns new connections.
+	TlsOnly       bool `protobuf:"varint,9,opt,name=tls_only,json=tlsOnly,proto3" json:"tls_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -457,6 +468,13 @@ func (x *ReplicaSpec) GetDiskUuid() string {
 	return ""
 }
 
+func (x *ReplicaSpec) GetTlsOnly() bool {
+	if x != nil {
+		return x.TlsOnly
+	}
+	return false
+}
+
 type ReplicaRef struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -525,6 +543,7 @@ type ReplicaState struct {
 	Connected      bool                   `protobuf:"varint,10,opt,name=connected,proto3" json:"connected,omitempty"`                  // an engine is connected
 	SizeBytes      int64                  `protobuf:"varint,11,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"` // durably; 0 of one that is not open
 	GrowError      string                 `protobuf:"bytes,12,opt,name=grow_error,json=growError,proto3" json:"grow_error,omitempty"`  // why it is smaller than it was asked to be
+	TlsOnly        bool                   `protobuf:"varint,13,opt,name=tls_only,json=tlsOnly,proto3" json:"tls_only,omitempty"`       // as in the last ReplicaSpec
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -643,6 +662,13 @@ func (x *ReplicaState) GetGrowError() string {
 	return ""
 }
 
+func (x *ReplicaState) GetTlsOnly() bool {
+	if x != nil {
+		return x.TlsOnly
+	}
+	return false
+}
+
 type Epoch struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Generation    int64                  `protobuf:"varint,1,opt,name=generation,proto3" json:"generation,omitempty"`
@@ -704,10 +730,13 @@ func (x *Epoch) GetMembers() []string {
 }
 
 type Member struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Uid           string                 `protobuf:"bytes,2,opt,name=uid,proto3" json:"uid,omitempty"`
-	Address       string                 `protobuf:"bytes,3,opt,name=address,proto3" json:"address,omitempty"` // ip:port; a replica of this process is reached by direct call
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Name    string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Uid     string                 `protobuf:"bytes,2,opt,name=uid,proto3" json:"uid,omitempty"`
+	Address string                 `protobuf:"bytes,3,opt,name=address,proto3" json:"address,omitempty"` // ip:port; a replica of this process is reached by direct call
+	// The connection goes through TLS, and both ends prove the secret over it, or there is none. Only a process with InfoReply.tls does
+	// that, on both sides. What the peer says or leaves out changes nothing.
+	Tls           bool `protobuf:"varint,4,opt,name=tls,proto3" json:"tls,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -761,6 +790,13 @@ func (x *Member) GetAddress() string {
 		return x.Address
 	}
 	return ""
+}
+
+func (x *Member) GetTls() bool {
+	if x != nil {
+		return x.Tls
+	}
+	return false
 }
 
 type EngineSpec struct {
@@ -1516,7 +1552,7 @@ const file_instance_proto_instance_proto_rawDesc = "" +
 	"\x1dinstance/proto/instance.proto\x12\x14longhorn.instance.v1\"\a\n" +
 	"\x05Empty\"\r\n" +
 	"\vInfoRequest\"\x0e\n" +
-	"\fWatchRequest\"\xba\x02\n" +
+	"\fWatchRequest\"\xcc\x02\n" +
 	"\tInfoReply\x12\x12\n" +
 	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x17\n" +
 	"\aboot_id\x18\x02 \x01(\tR\x06bootId\x12\x12\n" +
@@ -1530,7 +1566,8 @@ const file_instance_proto_instance_proto_rawDesc = "" +
 	"deviceKind\x12\x1c\n" +
 	"\n" +
 	"why_no_nbd\x18\n" +
-	" \x01(\tR\bwhyNoNbd\"\xda\x01\n" +
+	" \x01(\tR\bwhyNoNbd\x12\x10\n" +
+	"\x03tls\x18\v \x01(\bR\x03tls\"\xf5\x01\n" +
 	"\vReplicaSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06volume\x18\x02 \x01(\tR\x06volume\x12\x10\n" +
@@ -1540,11 +1577,12 @@ const file_instance_proto_instance_proto_rawDesc = "" +
 	"size_bytes\x18\x05 \x01(\x03R\tsizeBytes\x12\x16\n" +
 	"\x06secret\x18\x06 \x01(\fR\x06secret\x12\x1b\n" +
 	"\tdisk_path\x18\a \x01(\tR\bdiskPath\x12\x1b\n" +
-	"\tdisk_uuid\x18\b \x01(\tR\bdiskUuid\"K\n" +
+	"\tdisk_uuid\x18\b \x01(\tR\bdiskUuid\x12\x19\n" +
+	"\btls_only\x18\t \x01(\bR\atlsOnly\"K\n" +
 	"\n" +
 	"ReplicaRef\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12)\n" +
-	"\x10fence_generation\x18\x02 \x01(\x03R\x0ffenceGeneration\"\x89\x03\n" +
+	"\x10fence_generation\x18\x02 \x01(\x03R\x0ffenceGeneration\"\xa4\x03\n" +
 	"\fReplicaState\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06volume\x18\x02 \x01(\tR\x06volume\x121\n" +
@@ -1562,17 +1600,19 @@ const file_instance_proto_instance_proto_rawDesc = "" +
 	"\n" +
 	"size_bytes\x18\v \x01(\x03R\tsizeBytes\x12\x1d\n" +
 	"\n" +
-	"grow_error\x18\f \x01(\tR\tgrowError\"[\n" +
+	"grow_error\x18\f \x01(\tR\tgrowError\x12\x19\n" +
+	"\btls_only\x18\r \x01(\bR\atlsOnly\"[\n" +
 	"\x05Epoch\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x01 \x01(\x03R\n" +
 	"generation\x12\x18\n" +
 	"\acounter\x18\x02 \x01(\x03R\acounter\x12\x18\n" +
-	"\amembers\x18\x03 \x03(\tR\amembers\"H\n" +
+	"\amembers\x18\x03 \x03(\tR\amembers\"Z\n" +
 	"\x06Member\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\x12\x18\n" +
-	"\aaddress\x18\x03 \x01(\tR\aaddress\"\x81\x03\n" +
+	"\aaddress\x18\x03 \x01(\tR\aaddress\x12\x10\n" +
+	"\x03tls\x18\x04 \x01(\bR\x03tls\"\x81\x03\n" +
 	"\n" +
 	"EngineSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
