@@ -145,6 +145,7 @@ func (d *dataPlane) ObserveReplica(name string) replica.Observed {
 				Phase: phases[r.GetPhase()], Reason: r.GetReason(), Message: r.GetMessage(),
 				Generation: r.GetGeneration(), AllocatedBytes: r.GetAllocatedBytes(), Process: s.GetInfo().GetUuid(),
 				SizeBytes: r.GetSizeBytes(), GrowError: r.GetGrowError(), Grows: s.GetInfo().GetReplicasGrow(),
+				Secure: s.GetInfo().GetTls(),
 			}
 		}
 	}
@@ -278,7 +279,7 @@ func (d *dataPlane) StartEngine(ctx context.Context, s engine.Spec) error {
 		w.Frontend = proto.Frontend_FRONTEND_BLOCK
 	}
 	for _, m := range s.Members {
-		w.Members = append(w.Members, &proto.Member{Name: m.Name, Uid: m.UID, Address: m.Address})
+		w.Members = append(w.Members, memberToWire(m))
 	}
 	_, err := d.rpc.EngineStart(ctx, w)
 	return refusalFromWire(err)
@@ -305,9 +306,13 @@ func inUse(message string, users []string) string {
 func (d *dataPlane) AddReplica(ctx context.Context, name, session string, m engine.Member, bytesPerSecond int64) error {
 	_, err := d.rpc.EngineAddReplica(ctx, &proto.EngineMemberRequest{
 		Name: name, Session: session, BandwidthBytesPerSecond: bytesPerSecond,
-		Member: &proto.Member{Name: m.Name, Uid: m.UID, Address: m.Address},
+		Member: memberToWire(m),
 	})
 	return err
+}
+
+func memberToWire(m engine.Member) *proto.Member {
+	return &proto.Member{Name: m.Name, Uid: m.UID, Address: m.Address, Tls: m.TLS}
 }
 
 // ExpandEngine implements engine.DataPlane.

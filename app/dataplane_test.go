@@ -36,6 +36,16 @@ func TestNothingIsConcludedWhileTheInstanceManagerDoesNotAnswer(t *testing.T) {
 	assert.Equal(t, types.PhaseUnknown, d.ObserveReplica("r").Phase)
 }
 
+func TestWhetherThereIsTLSIsHandedOn(t *testing.T) {
+	for _, tls := range []bool{false, true} {
+		d := &dataPlane{}
+		d.update(&proto.State{Info: &proto.InfoReply{Uuid: "process", Tls: tls}, Replicas: []*proto.ReplicaState{{Name: "r", Phase: proto.Phase_PHASE_RUNNING}}})
+		assert.Equal(t, tls, d.ObserveReplica("r").Secure, "a process with TLS: %v", tls)
+		m := memberToWire(engine.Member{Name: "r", UID: "uid", Address: "10.0.0.8:8500", TLS: tls})
+		assert.Equal(t, []any{"r", "uid", "10.0.0.8:8500", tls}, []any{m.GetName(), m.GetUid(), m.GetAddress(), m.GetTls()})
+	}
+}
+
 func TestWhatTheInstanceManagerShowsIsHandedOn(t *testing.T) {
 	d := &dataPlane{}
 	told := 0

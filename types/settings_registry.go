@@ -40,6 +40,7 @@ const (
 	SettingSystemManagedNodeSelector                   SettingName = "system-managed-components-node-selector"
 	SettingPriorityClass                               SettingName = "priority-class"
 	SettingGuaranteedInstanceManagerCPU                SettingName = "guaranteed-instance-manager-cpu"
+	SettingDataPathEncryption                          SettingName = "data-path-encryption"
 )
 
 // DrainPolicy is a value of SettingNodeDrainPolicy: what keeps a node from being drained.
@@ -254,6 +255,12 @@ var settingDefinitions = []SettingDefinition{
 		Name: SettingGuaranteedInstanceManagerCPU, DisplayName: "Guaranteed Instance Manager CPU", Category: SettingCategoryDangerZone,
 		Type: SettingTypeFloat, Default: "12", Minimum: bound(0), Maximum: bound(40), PerEngine: true, Effect: SettingEffectNewPods,
 		Description: "How much of a node's allocatable CPU is kept for its instance manager, in percent; 0: nothing is. An instance manager that its node has no room for gets none.",
+	},
+	{
+		Name: SettingDataPathEncryption, DisplayName: "Data Path Encryption", Category: SettingCategoryDangerZone,
+		Type: SettingTypeBool, Default: "true", Effect: SettingEffectAtOnce,
+		Description: "Let volumes' data travel between nodes through TLS. A change is for new connections: those that exist stay as they are until the volume is attached anew or the replica rebuilt. " +
+			"Processes of a release without TLS are reached without it as long as they run.",
 	},
 	{
 		Name: SettingRESTTrustedNetwork, DisplayName: "REST API Trusts the Network", Category: SettingCategoryDangerZone,

@@ -167,7 +167,9 @@ func (c *Controller) member(ctx context.Context, e *longhorn.Engine, name string
 	if err != nil {
 		return Member{}, fmt.Errorf("read replica %s: %w", name, err)
 	}
-	return Member{Name: name, UID: string(r.UID), Address: e.Spec.ReplicaAddressMap[name]}, nil
+	m := Member{Name: name, UID: string(r.UID), Address: e.Spec.ReplicaAddressMap[name]}
+	m.TLS = c.Setting.Bool(types.SettingDataPathEncryption) && !isOfEarlierRelease(r, m.Address)
+	return m, nil
 }
 
 // addReplica begins a rebuild, and then writes down that it was tried: if a rebuild fails at once, it

@@ -47,6 +47,8 @@ type Spec struct {
 type Member struct {
 	Name, UID string
 	Address   string // ip:port
+	// TLS: the connection is encrypted, and both ends prove the volume's key over it, or there is none.
+	TLS bool
 }
 
 // InUse is an error of StopEngine: a process has the device open or mounted.

@@ -2,7 +2,9 @@ package engine
 
 import (
 	"maps"
+	"net"
 	"slices"
+	"strconv"
 
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 )
@@ -41,6 +43,14 @@ func planMembers(in Input, p *Plan) {
 			return
 		}
 	}
+}
+
+// isOfEarlierRelease tells whether the process that serves a replica at an address knows no TLS. That must be known for certain: where
+// nothing is said, such as of a replica that is not running, whoever answers at the address must prove that it knows the volume's key.
+func isOfEarlierRelease(r *longhorn.Replica, address string) bool {
+	s := r.Status
+	serves := s.CurrentState == longhorn.InstanceStateRunning && s.UUID != "" && net.JoinHostPort(s.IP, strconv.Itoa(s.Port)) == address
+	return serves && s.SecureUUID != s.UUID
 }
 
 // stillAsked is what was tried and is still asked for, at the same address.

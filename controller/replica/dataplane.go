@@ -22,6 +22,8 @@ type Observed struct {
 	GrowError string
 	// Grows: the process makes a replica larger that is started with a larger size. One of an earlier release must not be asked.
 	Grows bool
+	// Secure: the process serves replicas over TLS.
+	Secure bool
 	// Process identifies the instance manager's process; empty while unknown.
 	Process string
 }

@@ -110,7 +110,10 @@ func planRun(in Input, p *Plan) {
 		p.Status.InstanceManagerName = in.Manager.Name
 		p.Status.IP = in.Manager.Status.IP
 		p.Status.Port = in.Manager.Status.Port
-		p.Status.UUID = in.Observed.Process
+		p.Status.UUID, p.Status.SecureUUID = in.Observed.Process, ""
+		if in.Observed.Secure {
+			p.Status.SecureUUID = in.Observed.Process
+		}
 		p.Status.Generation = in.Observed.Generation
 		setCreation(p, in.Now, longhorn.ConditionTrue, in.Observed.Reason, in.Observed.Message)
 		showAllocated(in, p)

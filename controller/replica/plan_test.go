@@ -238,6 +238,15 @@ func TestRunningReplicaShowsWhereItIsServed(t *testing.T) {
 	assert.Equal(t, 8500, s.Port)
 	assert.Equal(t, "p", s.UUID)
 	assert.Equal(t, im.Name, s.InstanceManagerName)
+	assert.Empty(t, s.SecureUUID, "said to be served over TLS, which the process has not said")
+
+	in.Observed.Secure = true
+	in.Replica.Status = plan(in).Status
+	assert.Equal(t, "p", in.Replica.Status.SecureUUID)
+	in.Observed.Secure, in.Observed.Process = false, "of an earlier release"
+	assert.Empty(t, plan(in).Status.SecureUUID, "what an earlier process said")
+	in.Observed = Observed{Phase: types.PhaseAbsent}
+	assert.Empty(t, plan(in).Status.SecureUUID, "what a process said that is gone")
 }
 
 func TestRefusedDirectoryBecomesAnError(t *testing.T) {

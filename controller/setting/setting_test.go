@@ -94,7 +94,7 @@ func TestMissingSettingsAreMadeAndExistingOnesLeftAlone(t *testing.T) {
 		"create settings/allow-volume-creation-with-degraded-availability", "create settings/auto-delete-pod-when-volume-detached-unexpectedly",
 		"create settings/blacklist-for-auto-delete-pod-when-volume-detached-unexpectedly",
 		"create settings/concurrent-replica-rebuild-per-node-limit",
-		"create settings/create-default-disk-labeled-nodes", "create settings/default-data-locality", "create settings/default-data-path",
+		"create settings/create-default-disk-labeled-nodes", "create settings/data-path-encryption", "create settings/default-data-locality", "create settings/default-data-path",
 		"create settings/default-longhorn-static-storage-class",
 		"update settings/default-replica-count/status",
 		"create settings/deleting-confirmation-flag", "create settings/detach-manually-attached-volumes-when-cordoned",

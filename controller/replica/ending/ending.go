@@ -23,7 +23,7 @@ func HasPlace(r *longhorn.Replica) bool { return r.Spec.NodeID != "" && r.Spec.D
 
 // ForgetRun forgets where a replica was served.
 func ForgetRun(s *longhorn.ReplicaStatus) {
-	s.IP, s.Port, s.UUID, s.InstanceManagerName = "", 0, "", ""
+	s.IP, s.Port, s.UUID, s.SecureUUID, s.InstanceManagerName = "", 0, "", "", ""
 }
 
 // Updater writes replicas.

@@ -67,6 +67,10 @@ type ReplicaStatus struct {
 	// AllocatedAt is when AllocatedBytes was written down.
 	// +optional
 	AllocatedAt string `json:"allocatedAt,omitempty"`
+	// SecureUUID is the identity of the process if that serves the replica over TLS; what it says holds only while it is status.uuid.
+	// Empty: the process is of a release without TLS, or the daemon that wrote the status is.
+	// +optional
+	SecureUUID string `json:"secureUUID,omitempty"`
 	// UnknownSince (RFC 3339) is since when the node has been down, and the leader has said so by the state unknown; empty while the
 	// node answers. The leader alone writes it.
 	// +optional
