@@ -13,6 +13,7 @@ import (
 // Names of what is loaded.
 const (
 	socketName = "unix socket"
+	clearName  = "unix socket, without TLS"
 	deviceName = "block device"
 	plainName  = "plain file"
 )
@@ -25,7 +26,9 @@ func (b *bench) measureLoad(ctx context.Context) (missed []string, err error) {
 	}
 	socket := &volume{name: "bench-socket", sizeBytes: spanBytes, frontend: pb.Frontend_FRONTEND_SOCKET}
 	device := &volume{name: "bench-device", sizeBytes: spanBytes, frontend: pb.Frontend_FRONTEND_BLOCK}
-	for _, v := range []*volume{socket, device} {
+	unsealed := &volume{name: "bench-clear", sizeBytes: spanBytes, frontend: pb.Frontend_FRONTEND_SOCKET, clear: true}
+	volumes := []*volume{socket, unsealed, device}
+	for _, v := range volumes {
 		if err := b.attach(ctx, v); err != nil {
 			return nil, err
 		}
@@ -33,6 +36,7 @@ func (b *bench) measureLoad(ctx context.Context) (missed []string, err error) {
 	plain := filepath.Join(b.dir, "plain")
 	targets := []target{
 		socketTarget(socketName, b.nodes[0].toolSocket(), "engine/"+socket.name),
+		socketTarget(clearName, b.nodes[0].toolSocket(), "engine/"+unsealed.name),
 		fileTarget(deviceName, device.endpoint),
 		fileTarget(plainName, plain),
 	}
@@ -45,7 +49,7 @@ func (b *bench) measureLoad(ctx context.Context) (missed []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, v := range []*volume{socket, device} {
+	for _, v := range volumes {
 		if err := b.checkNow(v); err != nil {
 			return nil, err
 		}
@@ -53,10 +57,10 @@ func (b *bench) measureLoad(ctx context.Context) (missed []string, err error) {
 	fmt.Printf("\n3 replicas, fio over %d MiB, median of %d runs of %v; 4 KiB at random, 1 MiB in a row; MB/s are 10^6 bytes; CPU is that of all instance managers; MTU %d\n\n",
 		spanBytes>>20, b.opts.runs, b.opts.runtime, b.opts.mtu)
 	missed = writeLoadTable(os.Stdout, targets, all)
-	if err := b.printWeights("after the load above", len([]*volume{socket, device})); err != nil {
+	if err := b.printWeights("after the load above", len(volumes)); err != nil {
 		return nil, err
 	}
-	for _, v := range []*volume{socket, device} {
+	for _, v := range volumes {
 		if err := b.detach(ctx, v); err != nil {
 			return nil, err
 		}

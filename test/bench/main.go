@@ -1,6 +1,7 @@
 // Command bench measures the data plane alone: three instance managers in three network namespaces that it makes itself, no
 // Kubernetes. An engine on the first has its local replica by direct call and two others over TCP. fio loads a volume through the
-// unix socket, another through its block device, and a plain file on the same disk, in turn; the medians are printed as a Markdown
+// unix socket, a second one so without TLS between the nodes, a third through its block device, and a plain file on the same disk, in turn;
+// the medians are printed as a Markdown
 // table beside the figures that must be beaten. Then it measures how long a flush takes beside writers of much, what a replica is sent
 // that was away, how long writes take beside a rebuild, how long a rebuild of scattered data takes beside a plain copy, and what idle
 // attached volumes cost in memory and processor time.

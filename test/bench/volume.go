@@ -14,6 +14,7 @@ type volume struct {
 	name      string
 	sizeBytes int64
 	frontend  pb.Frontend
+	clear     bool   // its data travel between nodes without TLS
 	endpoint  string // its device, if it has one; known once attached
 }
 
@@ -52,7 +53,7 @@ func (b *bench) attach(ctx context.Context, v *volume) error {
 		if s.GetPhase() != pb.Phase_PHASE_RUNNING {
 			return fmt.Errorf("start replica %s: it is %s: %s", r.GetName(), s.GetPhase(), s.GetMessage())
 		}
-		spec.Members = append(spec.Members, &pb.Member{Name: r.GetName(), Uid: r.GetUid(), Address: n.replicaHost()})
+		spec.Members = append(spec.Members, &pb.Member{Name: r.GetName(), Uid: r.GetUid(), Address: n.replicaHost(), Tls: !v.clear})
 	}
 	home := b.nodes[0]
 	if _, err := home.EngineStart(ctx, spec); err != nil {
