@@ -149,7 +149,7 @@ func (v *volume) replicaSpec(n *node) *proto.ReplicaSpec {
 }
 
 func (v *volume) member(n *node) *proto.Member {
-	return &proto.Member{Name: v.replicaName(n), Uid: v.replicaSpec(n).GetUid(), Address: n.proxy.address()}
+	return &proto.Member{Name: v.replicaName(n), Uid: v.replicaSpec(n).GetUid(), Address: n.proxy.address(), Tls: true}
 }
 
 // newVolume makes the replicas.
