@@ -1,6 +1,7 @@
 package heartbeat
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -8,8 +9,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	testclock "k8s.io/utils/clock/testing"
 
 	"github.com/longhorn-lep/longhorn-manager/datastore"
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil"
@@ -107,4 +110,61 @@ func TestWhatFailsIsTriedAgainAtTheNextRenewal(t *testing.T) {
 	h.Writes()
 	sync(t, beat, types.NodeLeaseRenewal)
 	h.ExpectWrites("update " + writes)
+}
+
+// Someone edited the lease: what this process remembers of it can never be written again.
+func TestALeaseThatSomeoneChangedIsReadAnew(t *testing.T) {
+	h, beat := begin(t, sharePod("n"))
+	sync(t, beat, types.NodeLeaseRenewal)
+	lease, err := beat.deps.Leases.Live(t.Context(), "node-n")
+	require.NoError(t, err)
+	edited := lease.DeepCopy()
+	edited.Labels["edited"] = "yes"
+	h.Overwrite(edited)
+	h.Clock.Step(types.NodeLeaseRenewal)
+	sync(t, beat, types.NodeLeaseRenewal) // a conflict
+	sync(t, beat, types.NodeLeaseRenewal)
+	renewed, err := beat.deps.Leases.Live(t.Context(), "node-n")
+	require.NoError(t, err)
+	assert.Equal(t, types.NodeLeaseRenewal, renewed.Spec.RenewTime.Sub(lease.Spec.RenewTime.Time))
+	assert.Equal(t, "yes", renewed.Labels["edited"])
+}
+
+// A lease that stays held, and is renewed no more, is that of a dead node.
+func TestALeaseThatIsNotGivenBackIsTriedAgain(t *testing.T) {
+	h, beat := begin(t, sharePod("n"))
+	sync(t, beat, types.NodeLeaseRenewal)
+	h.Overwrite(sharePod("n", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }))
+	h.CatchUp()
+	h.Fail("update", "leases", errors.New("the API server is away"))
+	sync(t, beat, types.NodeLeaseRenewal)
+	sync(t, beat, 0)
+	given, err := beat.deps.Leases.Live(t.Context(), "node-n")
+	require.NoError(t, err)
+	assert.False(t, types.IsNodeLeaseHeld(given))
+}
+
+// The renewals come each 2 s, however long a write takes.
+func TestASlowWriteDoesNotPutTheNextOneOff(t *testing.T) {
+	_, beat := begin(t, sharePod("n"))
+	beat.deps.Leases = slowLeases{beat.deps.Leases, func() { beat.deps.Clock.(*testclock.FakeClock).Step(1500 * time.Millisecond) }}
+	sync(t, beat, types.NodeLeaseRenewal-1500*time.Millisecond)
+	beat.deps.Leases = slowLeases{beat.deps.Leases, func() { beat.deps.Clock.(*testclock.FakeClock).Step(time.Minute) }}
+	sync(t, beat, time.Millisecond)
+}
+
+// slowLeases takes its time for each write.
+type slowLeases struct {
+	LeaseStore
+	wait func()
+}
+
+func (s slowLeases) Create(ctx context.Context, l *coordinationv1.Lease) (*coordinationv1.Lease, error) {
+	s.wait()
+	return s.LeaseStore.Create(ctx, l)
+}
+
+func (s slowLeases) Update(ctx context.Context, l *coordinationv1.Lease) (*coordinationv1.Lease, error) {
+	s.wait()
+	return s.LeaseStore.Update(ctx, l)
 }
