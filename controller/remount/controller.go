@@ -126,7 +126,7 @@ func (c *Controller) sync(ctx context.Context, name string) (queue.Result, error
 	if c.isDone(name, r) {
 		return queue.Result{}, nil
 	}
-	after, ok := due(v, r.at, c.deps.Clock.Now())
+	after, ok := due(v, r.at, writtenAt(share), c.deps.Clock.Now())
 	if !ok {
 		return queue.Result{RequeueAfter: after}, nil
 	}

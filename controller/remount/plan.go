@@ -17,8 +17,9 @@ import (
 // new device in place.
 const delay = 5 * time.Second
 
-// maxAge is how old a request of a share may be. It comes when the share serves, so pods are deleted soon or, where a setting spared
-// them, not at all: a new leader that knows nothing of that must not delete them later.
+// maxAge is how long ago a share's request may have been written. That is when the share serves, so pods are deleted soon or, where a setting
+// spared them, not at all: a new leader that knows nothing of that must not delete them later. The loss may be older: the leader may have been
+// unable to ask the share for long.
 const maxAge = 10 * time.Minute
 
 // requestOf is when a remount was requested, as the objects say it; "": never. A shared volume's pods mount it over NFS, and
@@ -33,17 +34,29 @@ func requestOf(v *longhorn.Volume, share *longhorn.ShareManager) string {
 	return share.Status.RemountRequestedAt
 }
 
+// writtenAt is when a share's last request was written; "": it asked for none, or does not say. share may be nil.
+func writtenAt(share *longhorn.ShareManager) string {
+	if share == nil || len(share.Status.RemountRequests) == 0 {
+		return ""
+	}
+	return share.Status.RemountRequests[len(share.Status.RemountRequests)-1]
+}
+
 // due tells whether to look at a volume's pods now, or else after how long; 0 and false:
 // not before the volume changes.
 //
 // A volume that is not attached, or is faulted, has nothing to mount: pods deleted now
 // would only wait in another place.
-func due(v *longhorn.Volume, request string, now time.Time) (after time.Duration, ok bool) {
+func due(v *longhorn.Volume, request, written string, now time.Time) (after time.Duration, ok bool) {
 	requested, err := time.Parse(time.RFC3339, request)
+	last := requested
+	if at, err := time.Parse(time.RFC3339, written); err == nil && at.After(requested) {
+		last = at
+	}
 	switch {
 	case err != nil: // never requested, or nothing that can be compared
 		return 0, false
-	case types.IsShared(v) && (!types.IsServed(v) || now.Sub(requested) > maxAge):
+	case types.IsShared(v) && (!types.IsServed(v) || now.Sub(last) > maxAge):
 		return 0, false
 	case v.DeletionTimestamp != nil, v.Status.State != longhorn.VolumeStateAttached, v.Status.CurrentNodeID == "":
 		return 0, false

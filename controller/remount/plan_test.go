@@ -95,7 +95,7 @@ func TestDue(t *testing.T) {
 		{"being deleted → never", remounted(func(v *longhorn.Volume) { v.DeletionTimestamp = &metav1.Time{Time: requested} }), time.Minute, 0, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			after, ok := due(c.volume, c.volume.Status.RemountRequestedAt, requested.Add(c.since))
+			after, ok := due(c.volume, c.volume.Status.RemountRequestedAt, "", requested.Add(c.since))
 			assert.Equal(t, c.after, after)
 			assert.Equal(t, c.ok, ok)
 		})
@@ -197,4 +197,12 @@ func TestPlanIsInOrderAndNamesEachPodOnce(t *testing.T) {
 		names = append(names, pod.Name)
 	}
 	assert.Equal(t, []string{"a", "b"}, names)
+}
+
+// A pod may ask for hours to end; its volume is dead.
+func TestTheGraceOfARestartIsBounded(t *testing.T) {
+	for asked, want := range map[int64]int64{0: 0, 10: 10, 30: 30, 31: 30, 86400: 30} {
+		assert.Equal(t, want, grace(&corev1.Pod{Spec: corev1.PodSpec{TerminationGracePeriodSeconds: &asked}}))
+	}
+	assert.EqualValues(t, 30, grace(&corev1.Pod{}))
 }

@@ -52,6 +52,19 @@ func TestPodsOfASharedVolumeAreRestartedOnAllNodesOnce(t *testing.T) {
 	f.ExpectWrites()
 }
 
+// The leader could not ask the share for an hour.
+func TestALossThatIsHeardOfLateIsActedUpon(t *testing.T) {
+	v := remounted(shared)
+	s := asking(v)
+	s.Status.RemountRequests = []string{types.Timestamp(requested.Add(time.Hour))}
+	f := newFixture(t, v, pod("a", running))
+	f.Seed(s)
+	f.CatchUp()
+	f.Clock.SetTime(requested.Add(time.Hour + time.Second))
+	f.mustSync(queue.Result{})
+	f.ExpectWrites("delete pods/a")
+}
+
 func TestPodsOfASharedVolumeAreLeftAlone(t *testing.T) {
 	off := settings(map[types.SettingName]string{types.SettingAutoDeletePodWhenVolumeDetachedUnexpectedly: "false"})
 	for _, c := range []struct {
@@ -66,6 +79,9 @@ func TestPodsOfASharedVolumeAreLeftAlone(t *testing.T) {
 		{name: "the share of an earlier volume asks", share: func(s *longhorn.ShareManager) { s.OwnerReferences[0].UID = "earlier" }},
 		{name: "the share does not serve", volume: func(v *longhorn.Volume) { v.Status.ShareState = longhorn.ShareManagerStateError }},
 		{name: "the request is old", since: 10*time.Minute + time.Second},
+		{name: "the request was written late, and is old", since: time.Hour + 10*time.Minute + time.Second, share: func(s *longhorn.ShareManager) {
+			s.Status.RemountRequests = []string{types.Timestamp(requested), types.Timestamp(requested.Add(time.Hour))}
+		}},
 		{name: "the request is too new", since: time.Second, want: queue.Result{RequeueAfter: 4 * time.Second}},
 		{name: "the setting is off", setting: off},
 	} {
@@ -99,4 +115,20 @@ func TestOnlySharesThatAskWakeTheirVolume(t *testing.T) {
 	require.Equal(t, []string{"vol"}, f.keysOfShare(s))
 	s.Status.RemountRequestedAt = ""
 	assert.Empty(t, f.keysOfShare(s))
+}
+
+// A container that ran may have had files open; one that never did has lost nothing.
+func TestPodsThatHaveRunAnythingAreRestarted(t *testing.T) {
+	ended := &corev1.ContainerStateTerminated{}
+	for name, status := range map[string]corev1.PodStatus{
+		"runs":                          {ContainerStatuses: []corev1.ContainerStatus{{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}},
+		"has ended":                     {ContainerStatuses: []corev1.ContainerStatus{{State: corev1.ContainerState{Terminated: ended}}}},
+		"ended, and waits to run again": {ContainerStatuses: []corev1.ContainerStatus{{LastTerminationState: corev1.ContainerState{Terminated: ended}}}},
+		"ran, and no more is known":     {ContainerStatuses: []corev1.ContainerStatus{{RestartCount: 1}}},
+		"prepares":                      {InitContainerStatuses: []corev1.ContainerStatus{{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}},
+	} {
+		assert.True(t, hasRun(&corev1.Pod{Status: status}), name)
+	}
+	waits := corev1.ContainerStatus{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{}}}
+	assert.False(t, hasRun(&corev1.Pod{Status: corev1.PodStatus{InitContainerStatuses: []corev1.ContainerStatus{waits}, ContainerStatuses: []corev1.ContainerStatus{waits}}}))
 }
