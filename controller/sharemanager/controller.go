@@ -106,6 +106,7 @@ type Deps struct {
 type Controller struct {
 	Deps
 	queue *queue.Queue[string] // of volumes' names
+	turns unready
 }
 
 // New registers the controller's handlers; nothing happens before Run.
@@ -202,6 +203,7 @@ func (c *Controller) sync(ctx context.Context, name string) (queue.Result, error
 func (c *Controller) letGo(ctx context.Context, name string) error {
 	va, err := orNone(c.Attachments.Get(name))
 	without := withTicket(va, name, "")
+	c.turns.since(name, nil, c.Clock.Now())
 	if err != nil || without == nil {
 		return err
 	}
@@ -258,6 +260,7 @@ func (c *Controller) gather(share *longhorn.ShareManager) (Input, error) {
 	if in.Pod, err = orNone(c.Pods.GetRO(types.ShareManagerPodName(share.Name))); err != nil {
 		return in, err
 	}
+	in.Unready = c.turns.since(share.Name, in.Pod, in.Now)
 	clients, err := orNone(c.ConfigMap.GetRO(types.ShareClientsConfigMap))
 	if err != nil {
 		return in, err

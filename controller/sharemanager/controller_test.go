@@ -61,7 +61,7 @@ func start(t *testing.T, objs ...runtime.Object) (*testutil.Harness, *Controller
 	return h, c
 }
 
-func sync(t *testing.T, h *testutil.Harness, c *Controller, want error) {
+func syncs(t *testing.T, h *testutil.Harness, c *Controller, want error) {
 	t.Helper()
 	_, err := c.sync(t.Context(), "vol")
 	require.ErrorIs(t, err, want)
@@ -80,9 +80,9 @@ func change(t *testing.T, h *testutil.Harness, c *Controller, how func(*corev1.P
 
 func TestAShareIsServedAndFollowsItsPod(t *testing.T) {
 	h, c := start(t)
-	sync(t, h, c, nil)
+	syncs(t, h, c, nil)
 	h.ExpectWrites("create services/vol", "update sharemanagers/vol/status", "create pods/share-manager-vol")
-	sync(t, h, c, queue.ErrStale)
+	syncs(t, h, c, queue.ErrStale)
 	h.CatchUp()
 	pod, err := c.Pods.GetRO("share-manager-vol")
 	require.NoError(t, err)
@@ -97,22 +97,22 @@ func TestAShareIsServedAndFollowsItsPod(t *testing.T) {
 	h.Overwrite(svc)
 
 	change(t, h, c, func(p *corev1.Pod) { p.Spec.NodeName, p.Status.Phase = "a", corev1.PodPending })
-	sync(t, h, c, nil)
+	syncs(t, h, c, nil)
 	h.ExpectWrites("update sharemanagers/vol/status", "update volumeattachments/vol")
 	h.CatchUp()
 	change(t, h, c, func(p *corev1.Pod) { p.Status.Phase = corev1.PodRunning; is("True", 0)(p) })
-	sync(t, h, c, nil)
+	syncs(t, h, c, nil)
 	h.ExpectWrites("update sharemanagers/vol/status")
 	h.ExpectEvents("Normal ShareRunning vol: The volume is served over NFS at nfs://10.0.0.9/vol, from node a")
 	h.CatchUp()
-	sync(t, h, c, nil)
+	syncs(t, h, c, nil)
 	h.ExpectWrites() // at rest nothing is written
 
 	change(t, h, c, func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })
-	sync(t, h, c, nil)
+	syncs(t, h, c, nil)
 	h.ExpectWrites("update sharemanagers/vol/status", "delete pods/share-manager-vol")
 	h.CatchUp()
-	sync(t, h, c, nil)
+	syncs(t, h, c, nil)
 	h.ExpectWrites("update sharemanagers/vol/status", "create pods/share-manager-vol")
 }
 
@@ -120,7 +120,7 @@ func TestAShareIsServedAndFollowsItsPod(t *testing.T) {
 func serve(t *testing.T, h *testutil.Harness, c *Controller, uid kubetypes.UID) []string {
 	t.Helper()
 	for range 2 { // the pod is made, and gets the ticket
-		sync(t, h, c, nil)
+		syncs(t, h, c, nil)
 		h.CatchUp()
 		change(t, h, c, func(p *corev1.Pod) {
 			p.UID, p.Spec.NodeName, p.Status.Phase, p.Status.PodIP = uid, "a", corev1.PodRunning, "10.1.0.7"
@@ -133,10 +133,10 @@ func serve(t *testing.T, h *testutil.Harness, c *Controller, uid kubetypes.UID) 
 	svc.Spec.ClusterIP = "10.0.0.9"
 	h.Overwrite(svc)
 	h.CatchUp()
-	sync(t, h, c, nil)
+	syncs(t, h, c, nil)
 	h.CatchUp()
 	h.Writes()
-	sync(t, h, c, nil)
+	syncs(t, h, c, nil)
 	h.CatchUp()
 	return h.Writes()
 }
@@ -163,7 +163,7 @@ func TestALossOfRecoveryDataIsActedUponOnceAlsoByAnotherLeader(t *testing.T) {
 	h.ExpectEvents(running)
 
 	change(t, h, c, func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })
-	sync(t, h, c, nil)
+	syncs(t, h, c, nil)
 	h.CatchUp()
 	said = types.ShareRecovery{Incident: "one", Reason: types.ReasonRecoveryDataMissing, Message: "it was not there", FoundAt: h.Clock.Now()}
 	serve(t, h, c, "pod-2")
@@ -182,7 +182,7 @@ func TestALossOfRecoveryDataIsActedUponOnceAlsoByAnotherLeader(t *testing.T) {
 	h.EndWithTest(other.Run)
 	for range 3 {
 		h.Clock.Step(time.Minute)
-		sync(t, h, other, nil)
+		syncs(t, h, other, nil)
 		h.CatchUp()
 	}
 	h.ExpectWrites()
@@ -206,13 +206,13 @@ func TestAPodThatDoesNotAnswerServesAndIsAskedAgain(t *testing.T) {
 
 func TestAnotherPodOfThatNameIsNotDeleted(t *testing.T) {
 	h, c := start(t, build.Pod("share-manager-vol", "a", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }))
-	sync(t, h, c, nil)
+	syncs(t, h, c, nil)
 	h.ExpectWrites("create services/vol", "update sharemanagers/vol/status")
 }
 
 func TestANodeThatTurnsWakesItsShares(t *testing.T) {
 	h, c := start(t)
-	sync(t, h, c, nil)
+	syncs(t, h, c, nil)
 	h.CatchUp()
 	change(t, h, c, func(p *corev1.Pod) { p.Spec.NodeName = "a" })
 	ready, err := c.Nodes.GetRO("a")
@@ -242,17 +242,17 @@ func TestADeletedServiceComesBackWithItsAddress(t *testing.T) {
 	deleteService(t, h, c)
 	unavailable := apierrors.NewServiceUnavailable("for a while")
 	h.Fail("create", "services", unavailable)
-	sync(t, h, c, unavailable)
+	syncs(t, h, c, unavailable)
 	h.CatchUp()
 	s, err := c.Shares.Get("vol")
 	require.NoError(t, err)
 	require.Equal(t, "nfs://10.0.0.9/vol", s.Status.Endpoint, "nothing else remembers the address")
-	sync(t, h, c, nil)
+	syncs(t, h, c, nil)
 	h.CatchUp()
 	service, err := c.Services.GetRO("vol")
 	require.NoError(t, err)
 	assert.Equal(t, "10.0.0.9", service.Spec.ClusterIP)
-	sync(t, h, c, nil)
+	syncs(t, h, c, nil)
 	h.CatchUp()
 	s, err = c.Shares.Get("vol")
 	require.NoError(t, err)
@@ -263,7 +263,7 @@ func TestAServiceWhoseAddressIsTakenGetsAnother(t *testing.T) {
 	h, c := start(t)
 	deleteService(t, h, c)
 	h.Fail("create", "services", apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Service").GroupKind(), "vol", nil))
-	sync(t, h, c, nil)
+	syncs(t, h, c, nil)
 	h.CatchUp()
 	service, err := c.Services.GetRO("vol")
 	require.NoError(t, err)
@@ -284,7 +284,7 @@ func TestATicketDoesNotOutliveItsShare(t *testing.T) {
 	require.NoError(t, h.Longhorn.LonghornV1beta2().ShareManagers(types.Namespace).Delete(t.Context(), "vol", metav1.DeleteOptions{}))
 	h.CatchUp()
 	h.Writes()
-	sync(t, h, c, nil)
+	syncs(t, h, c, nil)
 	h.ExpectWrites() // the next share of the volume has the ticket
 	v, err := c.Volumes.GetRO("vol")
 	require.NoError(t, err)
@@ -292,17 +292,17 @@ func TestATicketDoesNotOutliveItsShare(t *testing.T) {
 	v.Spec.AccessMode = longhorn.AccessModeReadWriteOnce
 	h.Overwrite(v)
 	h.CatchUp()
-	sync(t, h, c, nil)
+	syncs(t, h, c, nil)
 	h.ExpectWrites() // the pod may have the device
 	require.NoError(t, h.Kube.CoreV1().Pods(types.Namespace).Delete(t.Context(), "share-manager-vol", metav1.DeleteOptions{}))
 	h.CatchUp()
 	h.Writes()
-	sync(t, h, c, nil)
+	syncs(t, h, c, nil)
 	h.ExpectWrites("update volumeattachments/vol")
 	h.CatchUp()
 	assert.NotContains(t, tickets(), types.ShareTicketID("vol"))
 	assert.Contains(t, tickets(), "csi-1")
-	sync(t, h, c, nil)
+	syncs(t, h, c, nil)
 	h.ExpectWrites()
 }
 

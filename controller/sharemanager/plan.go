@@ -35,6 +35,8 @@ type Input struct {
 	Service    *corev1.Service            // nil: there is none
 	// NodeDown: the pod's node does not answer or is gone. NodeForeign: it answers, and no volume can be attached there.
 	NodeDown, NodeForeign bool
+	// Unready is since when the pod is not ready, as this process knows it; zero: as its kubelet says.
+	Unready time.Time
 	// Clients is what the ConfigMap types.ShareClientsConfigMap says; nil: there is none.
 	Clients map[string]string
 	// Barred are the Kubernetes nodes on which no volume can be attached now, and Near those with a good copy of the volume.
@@ -236,6 +238,9 @@ func (in Input) follow(p *Plan) {
 		p.Attachment = withTicket(in.Attachment, in.Share.Name, pod.Spec.NodeName)
 	}
 	ready, since := readiness(pod)
+	if !ready && !in.Unready.IsZero() {
+		since = in.Unready
+	}
 	serving := in.Share.Status.State == longhorn.ShareManagerStateRunning
 	silent := p.isSilent() // and there still, for its deletion has failed: the next pod begins in another state
 	switch {
