@@ -114,17 +114,18 @@ func (f *follower) follow(ctx context.Context, server netip.AddrPort) error {
 	if err != nil {
 		return err
 	}
+	var failed error
 	for c, pod := range connections {
 		if pod == serving {
 			continue
 		}
-		log := f.log.WithFields(logrus.Fields{"server": server, "local": c.Local, "former": pod, "pod": serving})
 		if err := f.network.Break(c); err != nil {
-			return err
+			failed = errors.Join(failed, err) // a mount may have several connections, and all must lead to the pod that serves
+			continue
 		}
-		log.Warn("Ended a connection to the former pod of a share")
+		f.log.WithFields(logrus.Fields{"server": server, "local": c.Local, "former": pod, "pod": serving}).Warn("Ended a connection to the former pod of a share")
 	}
-	return nil
+	return failed
 }
 
 // nodeNetwork is the network that a file stands for, such as /host/proc/1/ns/net.
