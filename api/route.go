@@ -99,7 +99,7 @@ func (s *Server) routes() []Route {
 	for i := range s.kinds {
 		routes = append(routes, s.kinds[i].routes()...)
 	}
-	return routes
+	return append(routes, Route{Method: http.MethodGet, Path: pathCapacities, Resource: resourceCapacities, Verb: VerbList, answer: serveCapacity(s.manager)})
 }
 
 // routes are all that clients can do with a kind.

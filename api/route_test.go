@@ -26,6 +26,8 @@ func TestRouteOf(t *testing.T) {
 		"POST /v1/nodes/n?action=diskUpdate": "update nodes diskUpdate",
 		"PUT /v1/settings/log-level":         "update settings",
 		"GET /v1/volumeattachments":          "list volumeattachments",
+		"GET /v1/storagecapacities?node=n":   "list storagecapacities",
+		"POST /v1/storagecapacities":         "",
 		"POST /v1/volumes/a?action=explode":  "",
 		"POST /v1/volumes/a":                 "",
 		"PATCH /v1/volumes/a":                "",

@@ -45,6 +45,7 @@ type Deps struct {
 // Server is the REST API of a daemon that sees the whole cluster.
 type Server struct {
 	log     *logrus.Entry
+	manager *manager.Manager
 	kinds   []kind
 	schemas []v1.Schema // without links
 	table   []Route
@@ -54,7 +55,7 @@ type Server struct {
 
 // NewServer returns the handler of all paths.
 func NewServer(d Deps) *Server {
-	s := &Server{log: d.Log, kinds: kindsOf(d.Manager), mux: http.NewServeMux()}
+	s := &Server{log: d.Log, manager: d.Manager, kinds: kindsOf(d.Manager), mux: http.NewServeMux()}
 	s.schemas = schemasOf(s.kinds)
 	// A page of another site must not make a visitor's browser change anything here.
 	guard := http.NewCrossOriginProtection()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/longhorn-lep/longhorn-manager/api"
 	"github.com/longhorn-lep/longhorn-manager/controller/attachment"
+	"github.com/longhorn-lep/longhorn-manager/controller/csidriver"
 	"github.com/longhorn-lep/longhorn-manager/controller/drain"
 	"github.com/longhorn-lep/longhorn-manager/controller/engine"
 	"github.com/longhorn-lep/longhorn-manager/controller/engine/abandon"
@@ -208,6 +209,12 @@ func (d *daemon) leadCluster(ctx context.Context) error {
 				deps.Classes = store.PriorityClasses
 			}
 			return setting.New(deps)
+		},
+		func(store *datastore.Datastore) (runner, error) {
+			if d.oldManifests {
+				return nil, nil
+			}
+			return csidriver.New(csidriver.Deps{Env: d.env, Drivers: store.CSIDrivers, Settings: store.Settings, Setting: store.Setting})
 		},
 		func(store *datastore.Datastore) (runner, error) {
 			return storageclass.New(storageclass.Deps{Env: d.env, ConfigMap: store.StorageClassConfig, Classes: store.StorageClasses})

@@ -26,6 +26,7 @@ var controllerCapabilities = []csipb.ControllerServiceCapability_RPC_Type{
 	csipb.ControllerServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER,
 	csipb.ControllerServiceCapability_RPC_LIST_VOLUMES,
 	csipb.ControllerServiceCapability_RPC_LIST_VOLUMES_PUBLISHED_NODES,
+	csipb.ControllerServiceCapability_RPC_GET_CAPACITY,
 }
 
 func (s *controllerServer) ControllerGetCapabilities(context.Context, *csipb.ControllerGetCapabilitiesRequest) (*csipb.ControllerGetCapabilitiesResponse, error) {

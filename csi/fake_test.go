@@ -19,6 +19,7 @@ type fakeService struct {
 	nodes   map[string]bool
 	volumes map[string]Volume
 	calls   []string
+	asked   VolumeRequest // by Capacity, last
 	// fail answers a call ("create pvc-1") with an error.
 	fail map[string]error
 	// looked is called, unlocked, before each look at a volume.
@@ -170,6 +171,17 @@ func (f *fakeService) Volumes(context.Context) ([]Volume, error) {
 		list = append(list, v)
 	}
 	return list, nil
+}
+
+// Capacity is 1 GiB on the nodes that there are, and on any.
+func (f *fakeService) Capacity(_ context.Context, r VolumeRequest, node string) (int64, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.asked = r
+	if err := f.fail["capacity "+node]; err != nil || node != "" && !f.nodes[node] {
+		return 0, err
+	}
+	return 1 << 30, nil
 }
 
 func (f *fakeService) HasNode(_ context.Context, name string) (bool, error) {

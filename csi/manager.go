@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 
@@ -24,6 +25,7 @@ type managerAPI interface {
 	ExpandVolume(ctx context.Context, name string, in v1.ExpandInput) (*v1.Volume, error)
 	CancelExpansion(ctx context.Context, name string) (*v1.Volume, error)
 	Node(ctx context.Context, name string) (*v1.Node, error)
+	Capacity(ctx context.Context, query url.Values) (*v1.StorageCapacity, error)
 }
 
 var _ managerAPI = (*client.Client)(nil)
@@ -167,6 +169,37 @@ func (m *manager) Expand(ctx context.Context, volume string, sizeBytes int64) er
 func (m *manager) CancelExpansion(ctx context.Context, volume string) error {
 	_, err := m.api.CancelExpansion(ctx, volume)
 	return classify(err)
+}
+
+// Capacity leaves out what means the default, as a request to create a volume may.
+func (m *manager) Capacity(ctx context.Context, r VolumeRequest, node string) (int64, error) {
+	query := url.Values{}
+	for key, value := range map[string]string{
+		v1.CapacityNode:                        node,
+		v1.CapacityDataLocality:                r.DataLocality,
+		v1.CapacityAccessMode:                  r.AccessMode,
+		v1.CapacityReplicaSoftAntiAffinity:     r.ReplicaSoftAntiAffinity,
+		v1.CapacityReplicaZoneSoftAntiAffinity: r.ReplicaZoneSoftAntiAffinity,
+		v1.CapacityReplicaDiskSoftAntiAffinity: r.ReplicaDiskSoftAntiAffinity,
+		v1.CapacityDiskSelector:                strings.Join(r.DiskSelector, ","),
+		v1.CapacityNodeSelector:                strings.Join(r.NodeSelector, ","),
+	} {
+		if value != "" {
+			query.Set(key, value)
+		}
+	}
+	if r.NumberOfReplicas > 0 {
+		query.Set(v1.CapacityNumberOfReplicas, strconv.Itoa(r.NumberOfReplicas))
+	}
+	answer, err := m.api.Capacity(ctx, query)
+	if err != nil {
+		return 0, classify(err)
+	}
+	size, err := strconv.ParseInt(answer.MaximumSize, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("maximumSize %q in the manager's answer: %w", answer.MaximumSize, err)
+	}
+	return size, nil
 }
 
 func (m *manager) HasNode(ctx context.Context, name string) (bool, error) {

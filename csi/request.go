@@ -168,18 +168,23 @@ func volumeRequest(req *csipb.CreateVolumeRequest) (VolumeRequest, error) {
 	if c.accessMode, err = p.accessMode(c); err != nil {
 		return VolumeRequest{}, err
 	}
+	r := p.volume(c.accessMode)
+	r.Name, r.SizeBytes = name, size
+	return r, nil
+}
+
+// volume is what the parameters ask for, without a name and a size.
+func (p parameters) volume(accessMode string) VolumeRequest {
 	return VolumeRequest{
-		Name:                        name,
-		SizeBytes:                   size,
 		NumberOfReplicas:            p.replicas,
 		StaleReplicaTimeoutMinutes:  p.staleMinutes,
 		DataLocality:                p.locality,
-		AccessMode:                  c.accessMode,
+		AccessMode:                  accessMode,
 		ReplicaSoftAntiAffinity:     p.softAntiAffinity,
 		ReplicaZoneSoftAntiAffinity: p.zoneSoftAntiAffinity,
 		ReplicaDiskSoftAntiAffinity: p.diskSoftAntiAffinity,
 		ReplicaAutoBalance:          p.autoBalance,
 		DiskSelector:                p.diskSelector,
 		NodeSelector:                p.nodeSelector,
-	}, nil
+	}
 }

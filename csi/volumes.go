@@ -38,6 +38,9 @@ type VolumeService interface {
 	Expand(ctx context.Context, volume string, sizeBytes int64) error
 	// CancelExpansion takes back what has not begun; ErrConflict: it has, or there is none.
 	CancelExpansion(ctx context.Context, volume string) error
+	// Capacity is the size in bytes of the largest volume that CreateVolume would make now for the request, whose name and size do not count,
+	// and that can be used on a node; 0: none. An empty node stands for any.
+	Capacity(ctx context.Context, r VolumeRequest, node string) (int64, error)
 	// HasNode tells whether a node of that name is part of the system, in whatever condition.
 	HasNode(ctx context.Context, name string) (bool, error)
 }

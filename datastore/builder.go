@@ -147,7 +147,7 @@ func resourceOf(kind Kind) schema.GroupResource {
 		return coordinationv1.Resource(string(leases))
 	case DefaultSettings, StorageClassConfig:
 		return corev1.Resource("configmaps")
-	case StorageClasses:
+	case StorageClasses, csiDrivers:
 		return storagev1.Resource(string(kind))
 	case priorityClasses:
 		return schedulingv1.Resource(string(kind))

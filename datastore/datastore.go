@@ -52,6 +52,7 @@ const (
 	leases  Kind = "leases"
 
 	priorityClasses Kind = "priorityclasses"
+	csiDrivers      Kind = "csidrivers"
 )
 
 // Options say what a Datastore sees.
@@ -98,6 +99,8 @@ type Datastore struct {
 	Leases *Store[*coordinationv1.Lease]
 	// PriorityClasses are never watched: read them with Live.
 	PriorityClasses *Store[*schedulingv1.PriorityClass]
+	// CSIDrivers are never watched: read them with Live.
+	CSIDrivers *Store[*storagev1.CSIDriver]
 	// NodeLeases are those by which nodes that serve shares say that they live.
 	NodeLeases *Store[*coordinationv1.Lease]
 
@@ -131,6 +134,7 @@ func New(o Options) *Datastore {
 	d.NodeLeases = newStore(b, NodeLeases, ns, o.Kube.CoordinationV1().Leases(ns), o.Kube, all.andLabels(types.LabelNodeLease), &coordinationv1.Lease{}, nil)
 	d.Leases = newStore(b, leases, ns, o.Kube.CoordinationV1().Leases(ns), o.Kube, all, &coordinationv1.Lease{}, nil)
 	d.PriorityClasses = newStore(b, priorityClasses, "", o.Kube.SchedulingV1().PriorityClasses(), o.Kube, all, &schedulingv1.PriorityClass{}, nil)
+	d.CSIDrivers = newStore(b, csiDrivers, "", o.Kube.StorageV1().CSIDrivers(), o.Kube, all, &storagev1.CSIDriver{}, nil)
 	d.Secrets = newStore(b, secrets, ns, core.Secrets(ns), o.Kube, all, &corev1.Secret{}, nil)
 	return d
 }

@@ -173,6 +173,7 @@ func TestWhatTheLeaderMayDo(t *testing.T) {
 		"cluster /persistentvolumes: get list watch create patch",
 		"cluster /pods: list delete",
 		"cluster scheduling.k8s.io/priorityclasses: get",
+		"cluster storage.k8s.io/csidrivers=driver.longhorn.io: get update patch",
 		"cluster storage.k8s.io/storageclasses: get list watch create update patch delete",
 		"longhorn-system /configmaps: create",
 		"longhorn-system /configmaps=longhorn-backend-ca: get update patch",
@@ -215,9 +216,11 @@ func TestWhatTheLeaderMayDo(t *testing.T) {
 func TestWhatTheCSIControllerMayDo(t *testing.T) {
 	assert.Equal(t, []string{
 		"cluster /events: create update patch",
+		"cluster /nodes: list",
 		"cluster /persistentvolumeclaims/status: patch",
 		"cluster /persistentvolumeclaims: get list watch update",
 		"cluster /persistentvolumes: get list watch create patch delete",
+		"cluster storage.k8s.io/csidrivers=driver.longhorn.io: get",
 		"cluster storage.k8s.io/csinodes: get list watch",
 		"cluster storage.k8s.io/storageclasses: get list watch",
 		"cluster storage.k8s.io/volumeattachments/status: patch",
@@ -226,7 +229,9 @@ func TestWhatTheCSIControllerMayDo(t *testing.T) {
 		"longhorn-system coordination.k8s.io/leases: create",
 		"longhorn-system coordination.k8s.io/leases=driver-longhorn-io-controller: get update",
 		"longhorn-system longhorn.io/nodes: get",
+		"longhorn-system longhorn.io/storagecapacities: list",
 		"longhorn-system longhorn.io/volumes: get list create update delete",
+		"longhorn-system storage.k8s.io/csistoragecapacities: list create update delete",
 	}, rightsOf(t, "longhorn-csi-controller"))
 }
 

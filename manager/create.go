@@ -257,21 +257,26 @@ func (c choice) check() error {
 
 // checkPlace makes sure that all replicas have a place, or one of them if that is enough.
 func (m *Manager) checkPlace(v *Volume, objects scheduler.Objects) error {
-	snapshot := objects.Snapshot(v.Name, scheduler.SettingsOf(m.settings(), &v.Spec))
+	if err := m.place(v, objects.Snapshot(v.Name, scheduler.SettingsOf(m.settings(), &v.Spec)), ""); err != nil {
+		return unplaceable(v, err)
+	}
+	return nil
+}
+
+// place fails with a *scheduler.Unschedulable where not enough replicas have a place; a node that is not empty is the only one for them.
+func (m *Manager) place(v *Volume, snapshot scheduler.Snapshot, node string) error {
 	request := scheduler.Request{
-		SizeBytes:    int64(v.Spec.Size),
-		NodeSelector: v.Spec.NodeSelector,
-		DiskSelector: v.Spec.DiskSelector,
+		SizeBytes:        int64(v.Spec.Size),
+		HardNodeAffinity: node,
+		NodeSelector:     v.Spec.NodeSelector,
+		DiskSelector:     v.Spec.DiskSelector,
 	}
 	_, err := scheduler.ScheduleAll(snapshot, request, v.Spec.NumberOfReplicas)
 	var u *scheduler.Unschedulable
 	if errors.As(err, &u) && u.Placed > 0 && m.settings().Bool(types.SettingAllowVolumeCreationWithDegradedAvailability) {
 		return nil
 	}
-	if err != nil {
-		return unplaceable(v, err)
-	}
-	return nil
+	return err
 }
 
 func (m *Manager) clusterObjects() (scheduler.Objects, error) {

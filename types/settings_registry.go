@@ -156,8 +156,8 @@ var settingDefinitions = []SettingDefinition{
 	},
 	{
 		Name: SettingCSIStorageCapacityTracking, DisplayName: "CSI Storage Capacity Tracking", Category: SettingCategoryGeneral,
-		Type: SettingTypeBool, Default: "false", Effect: SettingEffectNone,
-		Description: "Let Kubernetes schedule pods by the room that is left for their volumes.",
+		Type: SettingTypeBool, Default: "false", Effect: SettingEffectAtOnce,
+		Description: "Let Kubernetes schedule pods by the room that is left for their volumes, of StorageClasses with volumeBindingMode WaitForFirstConsumer. The figures are published within a minute, and are at most a minute old; until then such pods wait.",
 	},
 	{
 		Name: SettingLogLevel, DisplayName: "Log Level", Category: SettingCategoryGeneral,

@@ -108,6 +108,11 @@ func (c *Client) Node(ctx context.Context, name string) (*v1.Node, error) {
 	return call[v1.Node](ctx, c, http.MethodGet, item("nodes", name), nil)
 }
 
+// Capacity answers how large a volume could be made now; the query has the parameters of v1.StorageCapacity.
+func (c *Client) Capacity(ctx context.Context, query url.Values) (*v1.StorageCapacity, error) {
+	return call[v1.StorageCapacity](ctx, c, http.MethodGet, "/storagecapacities?"+query.Encode(), nil)
+}
+
 // Settings lists all settings, sorted by name.
 func (c *Client) Settings(ctx context.Context) ([]v1.Setting, error) {
 	return list[v1.Setting](ctx, c, "/settings")

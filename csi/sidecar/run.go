@@ -95,10 +95,11 @@ func Run(ctx context.Context, o Options) error {
 
 // work runs provisioner, attacher and resizer until ctx ends.
 func work(ctx context.Context, o Options, conn *grpc.ClientConn) error {
-	multiWriter, err := supportsMultiWriter(ctx, conn)
+	offered, err := capabilitiesOf(ctx, conn)
 	if err != nil {
 		return err
 	}
+	multiWriter := offered[csipb.ControllerServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER]
 	ctx = logr.NewContext(ctx, liblog.New(o.Log))
 	factory := informers.NewSharedInformerFactory(o.Kube, resync)
 	events := record.NewBroadcaster(record.WithContext(ctx))
@@ -118,6 +119,11 @@ func work(ctx context.Context, o Options, conn *grpc.ClientConn) error {
 		return err
 	}
 
+	published := &capacities{
+		kube: o.Kube, driver: csipb.NewControllerClient(conn), driverName: o.DriverName, namespace: o.Namespace,
+		classes: factory.Storage().V1().StorageClasses().Lister(), csiNodes: factory.Storage().V1().CSINodes().Lister(), log: o.Log,
+	}
+
 	var workers sync.WaitGroup
 	provisioner.ControllerWaitGroup(&workers)
 	factory.StartWithContext(ctx)
@@ -134,25 +140,27 @@ func work(ctx context.Context, o Options, conn *grpc.ClientConn) error {
 	if resizes != nil {
 		loops.Go(func() { resizes.Run(resizerLoad, ctx, &workers) })
 	}
+	if offered[csipb.ControllerServiceCapability_RPC_GET_CAPACITY] {
+		loops.Go(func() { published.run(ctx) })
+	}
 	loops.Wait()
 	workers.Wait()
 	return nil
 }
 
-// supportsMultiWriter asks the driver, which decides how it wants ReadWriteOnce spelled.
-func supportsMultiWriter(ctx context.Context, conn *grpc.ClientConn) (bool, error) {
+// capabilitiesOf asks the driver what it can do. It decides how it wants ReadWriteOnce spelled, and whether it knows its capacity.
+func capabilitiesOf(ctx context.Context, conn *grpc.ClientConn) (map[csipb.ControllerServiceCapability_RPC_Type]bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	response, err := csipb.NewControllerClient(conn).ControllerGetCapabilities(ctx, &csipb.ControllerGetCapabilitiesRequest{}, grpc.WaitForReady(true))
 	if err != nil {
-		return false, fmt.Errorf("asking the driver for its capabilities: %w", err)
+		return nil, fmt.Errorf("asking the driver for its capabilities: %w", err)
 	}
+	offered := map[csipb.ControllerServiceCapability_RPC_Type]bool{}
 	for _, c := range response.GetCapabilities() {
-		if c.GetRpc().GetType() == csipb.ControllerServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER {
-			return true, nil
-		}
+		offered[c.GetRpc().GetType()] = true
 	}
-	return false, nil
+	return offered, nil
 }
 
 // newProvisionController keeps trying for ever, and keeps the record of a volume that

@@ -1,0 +1,87 @@
+// Package csidriver keeps spec.storageCapacity of the driver's CSIDriver as setting csi-storage-capacity-tracking says: it tells Kubernetes
+// whether to schedule pods by the room that is left for their volumes, and the CSI controller whether to publish how much that is. It runs on
+// the leader.
+//
+// It owns that one field; the manifests make the object. It must not know how capacity is found.
+package csidriver
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/longhorn-lep/longhorn-manager/controller/queue"
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// again is how soon to look again at the CSIDriver, which is not watched, while the setting is on: it may have been made anew.
+const again = 5 * time.Minute
+
+// Store reads and writes CSIDrivers.
+type Store interface {
+	Live(ctx context.Context, name string) (*storagev1.CSIDriver, error)
+	Update(ctx context.Context, obj *storagev1.CSIDriver) (*storagev1.CSIDriver, error)
+}
+
+// Deps are what a Controller works with.
+type Deps struct {
+	queue.Env
+
+	Drivers  Store
+	Settings queue.Events
+	Setting  types.SettingValues
+}
+
+// Controller keeps the CSIDriver. Make it with New, then Run it.
+type Controller struct {
+	deps  Deps
+	queue *queue.Queue[string] // of one key, the driver's name
+}
+
+// New registers the handlers; nothing happens before Run.
+func New(deps Deps) (*Controller, error) {
+	c := &Controller{deps: deps}
+	c.queue = queue.New(queue.Options[string]{Name: "csi-driver", Env: deps.Env, Sync: c.sync})
+	err := c.queue.Watch(queue.Watch{Events: deps.Settings, Handler: queue.Handler(c.queue, func(s *longhorn.Setting) []string {
+		if s.Name != string(types.SettingCSIStorageCapacityTracking) {
+			return nil
+		}
+		return []string{types.DriverName}
+	})})
+	if err != nil {
+		return nil, err
+	}
+	c.queue.Add(types.DriverName)
+	return c, nil
+}
+
+// Run works until ctx ends.
+func (c *Controller) Run(ctx context.Context) error { return c.queue.Run(ctx) }
+
+func (c *Controller) sync(ctx context.Context, name string) (queue.Result, error) {
+	wanted := c.deps.Setting.Bool(types.SettingCSIStorageCapacityTracking)
+	var r queue.Result
+	if wanted {
+		r.RequeueAfter = again
+	}
+	driver, err := c.deps.Drivers.Live(ctx, name)
+	if apierrors.IsNotFound(err) {
+		return r, nil
+	}
+	if err != nil {
+		return r, err
+	}
+	if is := driver.Spec.StorageCapacity != nil && *driver.Spec.StorageCapacity; is == wanted {
+		return r, nil
+	}
+	driver.Spec.StorageCapacity = &wanted
+	if _, err := c.deps.Drivers.Update(ctx, driver); err != nil {
+		return r, fmt.Errorf("set storageCapacity of CSIDriver %s: %w", name, err)
+	}
+	queue.Log(ctx).WithField("value", wanted).Info("Kubernetes is told whether the driver publishes its storage capacity")
+	return r, nil
+}

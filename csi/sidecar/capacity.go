@@ -1,0 +1,235 @@
+package sidecar
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	csipb "github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/sirupsen/logrus"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/kubernetes"
+	storagelisters "k8s.io/client-go/listers/storage/v1"
+)
+
+// capacityInterval is how often the driver is asked how large volumes may be. Kubernetes schedules by figures that are so old.
+const capacityInterval = time.Minute
+
+// The labels by which CSIStorageCapacity objects are found again, as the usual side-car has them.
+const (
+	labelCapacityDriver  = "csi.storage.k8s.io/drivername"
+	labelCapacityManager = "csi.storage.k8s.io/managed-by"
+	capacityManager      = "longhorn-csi-controller"
+)
+
+// paramDataLocality of a StorageClass tells whether it matters on which node a volume is used.
+const paramDataLocality = "dataLocality"
+
+// capacities publishes how large the volumes of each StorageClass of a driver may be, as CSIStorageCapacity objects, while the driver's
+// CSIDriver says that Kubernetes looks at them (spec.storageCapacity), and removes them otherwise.
+//
+//	dataLocality of the class    objects
+//	disabled, best-effort        one, for all nodes: a volume may be used on any node, wherever its replicas are
+//	strict-local, or left out    one for each node that has the driver
+type capacities struct {
+	kube       kubernetes.Interface
+	driver     csipb.ControllerClient
+	driverName string
+	namespace  string
+	classes    storagelisters.StorageClassLister
+	csiNodes   storagelisters.CSINodeLister
+	log        *logrus.Entry
+}
+
+// run publishes until ctx ends. What fails is tried again at the next turn.
+func (c *capacities) run(ctx context.Context) {
+	next := time.NewTicker(capacityInterval)
+	defer next.Stop()
+	for {
+		if err := c.sync(ctx); err != nil && ctx.Err() == nil {
+			c.log.WithError(err).Warn("The storage capacity is not published; trying again")
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-next.C:
+		}
+	}
+}
+
+// sync makes the objects what they shall be. Where the driver does not answer for one, that stays as it is.
+func (c *capacities) sync(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	driver, err := c.kube.StorageV1().CSIDrivers().Get(ctx, c.driverName, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err), apierrors.IsForbidden(err): // manifests of an earlier release give no right to it, and know no capacity
+		return nil
+	case err != nil:
+		return fmt.Errorf("read CSIDriver %s: %w", c.driverName, err)
+	}
+	isOn := driver.Spec.StorageCapacity != nil && *driver.Spec.StorageCapacity
+	list, err := c.kube.StorageV1().CSIStorageCapacities(c.namespace).List(ctx, metav1.ListOptions{LabelSelector: labels.SelectorFromSet(c.labels()).String()})
+	if err != nil {
+		return fmt.Errorf("list storage capacities: %w", err)
+	}
+	surplus := map[string]*storagev1.CSIStorageCapacity{}
+	for i := range list.Items {
+		surplus[list.Items[i].Name] = &list.Items[i]
+	}
+	if isOn {
+		wanted, err := c.segments(ctx)
+		if err != nil {
+			return err
+		}
+		for _, s := range wanted {
+			if err := c.publish(ctx, s, surplus[s.name()]); err != nil {
+				return err
+			}
+			delete(surplus, s.name())
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(surplus)) {
+		err := c.kube.StorageV1().CSIStorageCapacities(c.namespace).Delete(ctx, name, metav1.DeleteOptions{})
+		if err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("delete storage capacity %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func (c *capacities) labels() map[string]string {
+	return map[string]string{labelCapacityDriver: c.driverName, labelCapacityManager: capacityManager}
+}
+
+// segment is a StorageClass on a node, or on all.
+type segment struct {
+	class *storagev1.StorageClass
+	node  string // as the driver knows it; "": all nodes
+	host  string // the node's label kubernetes.io/hostname
+}
+
+// name is the same for the same class and node, so that nothing is published twice.
+func (s segment) name() string {
+	sum := sha256.Sum256([]byte(s.class.Name + "/" + s.node))
+	return "longhorn-" + hex.EncodeToString(sum[:10])
+}
+
+// selector matches the nodes of a segment; an empty one matches all.
+func (s segment) selector() *metav1.LabelSelector {
+	if s.node == "" {
+		return &metav1.LabelSelector{}
+	}
+	return &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelHostname: s.host}}
+}
+
+// segments are all that figures are wanted for.
+func (c *capacities) segments(ctx context.Context) ([]segment, error) {
+	classes, err := c.classes.List(labels.Everything())
+	if err != nil {
+		return nil, err
+	}
+	var segments []segment
+	var nodes []segment // of no class
+	for _, class := range classes {
+		if class.Provisioner != c.driverName {
+			continue
+		}
+		switch class.Parameters[paramDataLocality] {
+		case "disabled", "best-effort":
+			segments = append(segments, segment{class: class})
+			continue
+		}
+		if nodes == nil {
+			if nodes, err = c.nodes(ctx); err != nil {
+				return nil, err
+			}
+		}
+		for _, n := range nodes {
+			n.class = class
+			segments = append(segments, n)
+		}
+	}
+	return segments, nil
+}
+
+// nodes are those that have the driver and a label to be known by.
+func (c *capacities) nodes(ctx context.Context) ([]segment, error) {
+	csiNodes, err := c.csiNodes.List(labels.Everything())
+	if err != nil {
+		return nil, err
+	}
+	list, err := c.kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{ResourceVersion: "0"})
+	if err != nil {
+		return nil, fmt.Errorf("list nodes: %w", err)
+	}
+	hosts := map[string]string{}
+	for i := range list.Items {
+		hosts[list.Items[i].Name] = list.Items[i].Labels[corev1.LabelHostname]
+	}
+	var nodes []segment
+	for _, n := range csiNodes {
+		for _, d := range n.Spec.Drivers {
+			if d.Name == c.driverName && hosts[n.Name] != "" {
+				nodes = append(nodes, segment{node: d.NodeID, host: hosts[n.Name]})
+			}
+		}
+	}
+	return nodes, nil
+}
+
+// publish asks the driver, and writes the object if the answer is another than it says; have is nil where there is none.
+func (c *capacities) publish(ctx context.Context, s segment, have *storagev1.CSIStorageCapacity) error {
+	parameters, err := readParameters(s.class.Parameters)
+	if err != nil {
+		c.log.WithError(err).WithField("class", s.class.Name).Debug("No volume is made of the class, and no capacity is published for it")
+		return nil
+	}
+	request := &csipb.GetCapacityRequest{Parameters: parameters.driver}
+	if s.node != "" {
+		request.AccessibleTopology = &csipb.Topology{Segments: map[string]string{corev1.LabelHostname: s.node}}
+	}
+	answer, err := c.driver.GetCapacity(ctx, request)
+	if err != nil {
+		c.log.WithError(err).WithField("class", s.class.Name).Warn("The driver does not say how large volumes of the class may be")
+		return nil
+	}
+	want := &storagev1.CSIStorageCapacity{
+		ObjectMeta:       metav1.ObjectMeta{Namespace: c.namespace, Name: s.name(), Labels: c.labels()},
+		NodeTopology:     s.selector(),
+		StorageClassName: s.class.Name,
+		Capacity:         resource.NewQuantity(answer.GetAvailableCapacity(), resource.BinarySI),
+	}
+	if most := answer.GetMaximumVolumeSize(); most != nil {
+		want.MaximumVolumeSize = resource.NewQuantity(most.GetValue(), resource.BinarySI)
+	}
+	store := c.kube.StorageV1().CSIStorageCapacities(c.namespace)
+	// The class and the nodes of an object cannot change.
+	if have != nil && (have.StorageClassName != want.StorageClassName || !equality.Semantic.DeepEqual(have.NodeTopology, want.NodeTopology)) {
+		if err := store.Delete(ctx, have.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("delete storage capacity %s: %w", have.Name, err)
+		}
+		have = nil
+	}
+	switch {
+	case have == nil:
+		_, err = store.Create(ctx, want, metav1.CreateOptions{})
+	case !equality.Semantic.DeepEqual(have.Capacity, want.Capacity) || !equality.Semantic.DeepEqual(have.MaximumVolumeSize, want.MaximumVolumeSize):
+		want.ResourceVersion = have.ResourceVersion
+		_, err = store.Update(ctx, want, metav1.UpdateOptions{})
+	}
+	if err != nil {
+		return fmt.Errorf("publish storage capacity %s of class %s: %w", want.Name, s.class.Name, err)
+	}
+	return nil
+}
