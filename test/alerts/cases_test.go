@@ -43,6 +43,10 @@ var cases = []alertCase{
 	{"LonghornVolumeCopiesMissing", "for seven hours", []string{`longhorn_volume_status{` + vol + `,condition="copiesmissing"} 1x420`}, 7 * time.Hour, ofVol},
 	{"LonghornVolumeCopiesMissing", "for an hour", []string{`longhorn_volume_status{` + vol + `,condition="copiesmissing"} 1x60`}, time.Hour, nil},
 
+	{"LonghornVolumeCopiesUnreachable", "for five minutes", []string{`longhorn_volume_status{` + vol + `,condition="copiesunreachable"} 1x10`}, 5 * time.Minute, ofVol},
+	{"LonghornVolumeCopiesUnreachable", "a node came back within a minute", []string{`longhorn_volume_status{` + vol + `,condition="copiesunreachable"} 1 0x10`}, 5 * time.Minute, nil},
+	{"LonghornVolumeCopiesUnreachable", "copies are missing, and others can be reached", []string{`longhorn_volume_status{` + vol + `,condition="copiesmissing"} 1x10`}, 5 * time.Minute, nil},
+
 	{
 		"LonghornVolumeNotScheduled", "no place for a quarter of an hour",
 		[]string{`longhorn_volume_status{` + vol + `,condition="scheduled",condition_reason="ReplicaSchedulingFailure"} 0x30`},
