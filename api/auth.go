@@ -65,11 +65,34 @@ func (g *Guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		g.refuse(w, r, err)
 		return
 	}
-	g.next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), identityKey{}, who)))
+	ctx := context.WithValue(r.Context(), identityKey{}, who)
+	ctx = context.WithValue(ctx, reviewKey{}, func(ctx context.Context) error {
+		_, err := g.judge(r.WithContext(ctx))
+		return err
+	})
+	g.next.ServeHTTP(w, r.WithContext(ctx))
 }
 
 // identityKey is the key of the sender's user name in a request's context.
 type identityKey struct{}
+
+// reviewKey is the key of a request's review in its context.
+type reviewKey struct{}
+
+// reviewOf asks once more what the Guard asked before it let the request through: for what is answered over a long time. Without a Guard
+// there is nothing to ask.
+func reviewOf(ctx context.Context) func(context.Context) error {
+	if review, ok := ctx.Value(reviewKey{}).(func(context.Context) error); ok {
+		return review
+	}
+	return func(context.Context) error { return nil }
+}
+
+// isRefused tells whether judge has decided; otherwise it could not.
+func isRefused(err error) bool {
+	_, ok := errors.AsType[*refusal](err)
+	return ok || errors.Is(err, ErrUnauthenticated)
+}
 
 // userOf is the name of a request's sender; "" where none was proved.
 func userOf(r *http.Request) string {

@@ -52,7 +52,7 @@ func (b *bench) guarded(access Access, trusted func() bool) http.Handler {
 func allRoutes() (routes [][2]string) {
 	paths := []string{"/", "/metrics", "/v1", "/v1/", "/v1/apiversions", "/v1/apiversions/v1", "/v1/schemas", "/v1/schemas/volume", "/v1/nothing", "/nothing"}
 	for _, k := range kindsOf(&manager.Manager{}) {
-		paths = append(paths, "/v1/"+k.path(), "/v1/"+k.path()+"/vol")
+		paths = append(paths, "/v1/"+k.path(), "/v1/"+k.path()+"/vol", "/v1/ws/"+k.path(), "/v1/ws/1s/"+k.path())
 		for _, a := range k.actions {
 			paths = append(paths, "/v1/"+k.path()+"/vol?action="+a.name)
 		}
@@ -122,6 +122,13 @@ func TestTheGuardAsksForTheRouteThatAnswers(t *testing.T) {
 		{"GET /v1/volumes/vol/snapshots", "get volumes.longhorn.io vol/snapshots"},
 		{"GET /v1/schemas/volume", "get /v1/schemas/volume"},
 		{"GET /metrics", "get /metrics"},
+		{"GET /v1/ws/volumes", "list volumes.longhorn.io"},
+		{"GET /v1/ws/1s/volumes", "list volumes.longhorn.io"},
+		{"GET /v1/ws/volumes/nodes", "list nodes.longhorn.io"},
+		{"GET /v1/ws/1s%2Fvolumes/nodes", "list nodes.longhorn.io"},
+		{"POST /v1/ws/volumes", "create volumes.longhorn.io"},
+		{"GET /v1/ws", "get /v1/ws"},
+		{"GET /v1/ws/1s/volumes/vol", "get /v1/ws/1s/volumes/vol"},
 		{"POST /", "update /"},
 	} {
 		method, path, _ := strings.Cut(tc.request, " ")

@@ -42,6 +42,7 @@ const resourceFindings, resourceVolumes = "findings", "volumes"
 //	POST      /v1/<kind>         create       DELETE    /v1/<kind>/<name>...            delete
 //	anything else of a kind      update, so are all actions (POST /v1/<kind>/<name>?action=...)
 //	GET, HEAD /v1/findings...    list volumes
+//	GET, HEAD /v1/ws/<kind>, /v1/ws/<period>/<kind>   list of the kind: a stream shows what its collection does
 //	any other path               get if it is safe, otherwise update, of the path
 func attributesOf(r *http.Request) Attributes {
 	segments := strings.Split(strings.TrimPrefix(r.URL.EscapedPath(), "/"), "/")
@@ -52,6 +53,12 @@ func attributesOf(r *http.Request) Attributes {
 	}
 	if len(segments) < 2 || segments[0] != "v1" || slices.Contains(notResources, segments[1]) {
 		return Attributes{Verb: verbOf(r.Method, false), Path: r.URL.Path}
+	}
+	if segments[1] == streamSegment {
+		if len(segments) != 3 && len(segments) != 4 {
+			return Attributes{Verb: verbOf(r.Method, false), Path: r.URL.Path}
+		}
+		return Attributes{Verb: verbOf(r.Method, true), Resource: segments[len(segments)-1]}
 	}
 	a := Attributes{Resource: segments[1]}
 	if len(segments) > 2 {

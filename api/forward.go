@@ -41,6 +41,7 @@ type Forwarder struct {
 	local     http.Handler
 	proxy     *httputil.ReverseProxy
 	transport *client.Transport
+	relays    relays
 }
 
 // NewForwarder returns a handler that answers with local on the leader, and on other
@@ -52,7 +53,7 @@ type Forwarder struct {
 // The leader sees the client's own Authorization, which it checks, and the client's Host and X-Forwarded-* headers, so that
 // links lead to where the client asked. way says how the leader is reached and trusted.
 func NewForwarder(leaderURL func() (string, bool), local http.Handler, isLeader func() bool, way Way, entry *logrus.Entry) *Forwarder {
-	f := &Forwarder{leaderURL: leaderURL, isLeader: isLeader, local: local}
+	f := &Forwarder{leaderURL: leaderURL, isLeader: isLeader, local: local, relays: relays{ending: make(chan struct{})}}
 	f.transport = client.NewTransport(client.TransportOptions{Way: way, ServerName: types.APIService, Base: &http.Transport{
 		DialContext:           (&net.Dialer{Timeout: dialTimeout}).DialContext,
 		TLSHandshakeTimeout:   dialTimeout,
@@ -81,8 +82,14 @@ func NewForwarder(leaderURL func() (string, bool), local http.Handler, isLeader 
 	return f
 }
 
-// Close ends the idle connections to leaders.
-func (f *Forwarder) Close() { f.transport.CloseIdleConnections() }
+// EndStreams ends the streams that were passed on, and returns when they have ended. Later ones are refused.
+func (f *Forwarder) EndStreams() { f.relays.close() }
+
+// Close ends the streams, and the idle connections to leaders.
+func (f *Forwarder) Close() {
+	f.EndStreams()
+	f.transport.CloseIdleConnections()
+}
 
 // ServeHTTP answers a request here or passes it to the leader.
 func (f *Forwarder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -96,7 +103,12 @@ func (f *Forwarder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_ = write(w, r, reply{wire.Status, wire})
 		return
 	}
-	f.proxy.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), leaderKey{}, leader)))
+	r = r.WithContext(context.WithValue(r.Context(), leaderKey{}, leader))
+	if isStream(r) {
+		f.relay(w, r, leader)
+		return
+	}
+	f.proxy.ServeHTTP(w, r)
 }
 
 // leaderKey is the key of the leader's *url.URL in a request's context.

@@ -25,7 +25,9 @@ type kind struct {
 	readBy string
 	hints  map[string]hint
 
+	// list is the collection; view is what it shows, "" if it never changes.
 	list   func(ctx context.Context) ([]v1.Object, error)
+	view   manager.View
 	get    func(ctx context.Context, id string) (v1.Object, error)
 	create func(ctx context.Context, body []byte) (v1.Object, error)
 	update func(ctx context.Context, id string, body []byte) (v1.Object, error)

@@ -66,6 +66,44 @@ func TestRequestsAtATimeAreBounded(t *testing.T) {
 	assert.Equal(t, 200, do(t, h, "GET", "/v1", "").Code)
 }
 
+// TestStreamsAreBounded: they take no place of requests, and those of one address leave room for others'.
+func TestStreamsAreBounded(t *testing.T) {
+	entered, leave := make(chan struct{}), make(chan struct{})
+	limits := Limits{Requests: 1, PerSecond: 1000, Burst: 1000, Streams: 3, StreamsPerAddress: 2}
+	h := Limited(limits, clocktesting.NewFakePassiveClock(time.Unix(1e9, 0)), http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, "/v1/ws/") {
+			entered <- struct{}{}
+			<-leave
+		}
+	}))
+	from := func(address, path string) *httptest.ResponseRecorder {
+		r := httptest.NewRequestWithContext(t.Context(), "GET", path, nil)
+		r.RemoteAddr = address
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		return w
+	}
+	var open sync.WaitGroup
+	stream := func(address string) {
+		open.Go(func() { from(address, "/v1/ws/volumes") })
+		<-entered
+	}
+	stream("192.0.2.1:1000")
+	stream("192.0.2.1:1001")
+	w := from("192.0.2.1:1002", "/v1/ws/nodes")
+	assert.Equal(t, 429, w.Code)
+	assert.Contains(t, w.Body.String(), "2 streams of this address are open")
+	stream("192.0.2.2:1000")
+	w = from("192.0.2.3:1000", "/v1/ws/volumes")
+	assert.Equal(t, 429, w.Code)
+	assert.Contains(t, w.Body.String(), "3 streams are open")
+	assert.Equal(t, 200, from("192.0.2.1:1003", "/v1").Code, "requests are counted apart")
+	close(leave)
+	open.Wait()
+	go func() { <-entered }()
+	assert.Equal(t, 200, from("192.0.2.1:1002", "/v1/ws/nodes").Code, "there is room again")
+}
+
 // listening serves TLS and plain HTTP on one port until the test ends.
 func listening(t *testing.T) (address string, listener *Listener) {
 	t.Helper()

@@ -36,7 +36,7 @@ func noSuch(id, name string) error {
 // engineImageKind has one resource.
 func engineImageKind(m *manager.Manager) kind {
 	return kind{
-		id: v1.TypeEngineImage, plural: "engineImages", wire: v1.EngineImage{},
+		id: v1.TypeEngineImage, plural: "engineImages", wire: v1.EngineImage{}, view: manager.ViewEngineImage,
 		list: func(context.Context) ([]v1.Object, error) {
 			view, err := m.EngineImage()
 			return objectsOf([]manager.EngineImageView{view}, engineImageOf), err
@@ -68,7 +68,7 @@ func tagKind(plural string, list func() ([]string, error), tagType string) kind 
 		return &v1.Tag{Resource: v1.Resource{ID: tag}, Name: tag, TagType: tagType}
 	}
 	return kind{
-		id: v1.TypeTag, plural: plural, wire: v1.Tag{}, isView: true,
+		id: v1.TypeTag, plural: plural, wire: v1.Tag{}, isView: true, view: manager.ViewTags,
 		list: func(context.Context) ([]v1.Object, error) {
 			tags, err := list()
 			return objectsOf(tags, tagOf), err

@@ -9,7 +9,7 @@ import (
 
 func nodeKind(m *manager.Manager) kind {
 	return kind{
-		id: v1.TypeNode, plural: "nodes", wire: v1.Node{},
+		id: v1.TypeNode, plural: "nodes", wire: v1.Node{}, view: manager.ViewNodes,
 		hints: map[string]hint{
 			"allowScheduling":   {update: true},
 			"evictionRequested": {update: true},

@@ -32,6 +32,8 @@ type Route struct {
 	Verb string
 	// Action is the value of the query parameter "action"; empty: the request calls none.
 	Action string
+	// IsStream: the answer is a websocket.
+	IsStream bool
 
 	answer func(*http.Request) (reply, error)
 }
@@ -82,7 +84,7 @@ func pick(routes []Route, r *http.Request) (Route, error) {
 	return Route{}, wrong
 }
 
-// routes are those of versions and schemas, and then those of the kinds.
+// routes are those of versions and schemas, those of the kinds, and then the streams of the kinds.
 func (s *Server) routes() []Route {
 	get := func(path, verb string, answer func(*http.Request) (reply, error)) Route {
 		return Route{Method: http.MethodGet, Path: path, Verb: verb, answer: answer}
@@ -98,6 +100,15 @@ func (s *Server) routes() []Route {
 	}
 	for i := range s.kinds {
 		routes = append(routes, s.kinds[i].routes()...)
+	}
+	for i := range s.kinds {
+		k := &s.kinds[i]
+		answer := s.streams.of(k)
+		for _, path := range []string{pathStreams + k.path(), pathStreams + "{period}/" + k.path()} {
+			routes = append(routes, Route{
+				Method: http.MethodGet, Path: path, Verb: VerbList, Resource: k.path(), IsStream: true, answer: answer,
+			})
+		}
 	}
 	return append(routes, Route{Method: http.MethodGet, Path: pathCapacities, Resource: resourceCapacities, Verb: VerbList, answer: serveCapacity(s.manager)})
 }

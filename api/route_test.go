@@ -28,6 +28,12 @@ func TestRouteOf(t *testing.T) {
 		"GET /v1/volumeattachments":          "list volumeattachments",
 		"GET /v1/storagecapacities?node=n":   "list storagecapacities",
 		"POST /v1/storagecapacities":         "",
+		"GET /v1/ws/volumes":                 "list volumes",
+		"GET /v1/ws/5s/nodes":                "list nodes",
+		"GET /v1/ws/nix":                     "",
+		"GET /v1/ws":                         "",
+		"GET /v1/ws/5s/nodes/a":              "",
+		"POST /v1/ws/volumes":                "",
 		"POST /v1/volumes/a?action=explode":  "",
 		"POST /v1/volumes/a":                 "",
 		"PATCH /v1/volumes/a":                "",
@@ -50,7 +56,7 @@ func TestEveryRouteIsAnswered(t *testing.T) {
 	b := newBench(t)
 	seen := map[string]bool{}
 	for _, route := range b.server.Routes() {
-		path := strings.NewReplacer("{id}", "nix", "{$}", "").Replace(route.Path)
+		path := strings.NewReplacer("{id}", "nix", "{$}", "", "{period}", "1s").Replace(route.Path)
 		if route.Action != "" {
 			path += "?action=" + route.Action
 		}
@@ -71,7 +77,7 @@ func TestEveryRouteIsAnswered(t *testing.T) {
 func TestTheGuardAsksForTheRightOfTheRoute(t *testing.T) {
 	b := newBench(t)
 	for _, route := range b.server.Routes() {
-		path := strings.NewReplacer("{id}", "nix", "{$}", "").Replace(route.Path)
+		path := strings.NewReplacer("{id}", "nix", "{$}", "", "{period}", "1s").Replace(route.Path)
 		if route.Action != "" {
 			path += "?action=" + route.Action
 		}

@@ -19,6 +19,8 @@ import (
 
 	"github.com/sirupsen/logrus"
 
+	"k8s.io/utils/clock"
+
 	v1 "github.com/longhorn-lep/longhorn-manager/api/v1"
 	"github.com/longhorn-lep/longhorn-manager/manager"
 )
@@ -39,7 +41,9 @@ type Deps struct {
 	Metrics http.Handler
 	// GET /healthz calls Healthy; nil: always healthy.
 	Healthy func() error
-	Log     *logrus.Entry
+	// Clock measures the time of streams; nil: the real one.
+	Clock clock.Clock
+	Log   *logrus.Entry
 }
 
 // Server is the REST API of a daemon that sees the whole cluster.
@@ -51,11 +55,15 @@ type Server struct {
 	table   []Route
 	api     *http.ServeMux // of the table's routes
 	mux     *http.ServeMux
+	streams *streams
 }
 
 // NewServer returns the handler of all paths.
 func NewServer(d Deps) *Server {
-	s := &Server{log: d.Log, manager: d.Manager, kinds: kindsOf(d.Manager), mux: http.NewServeMux()}
+	if d.Clock == nil {
+		d.Clock = clock.RealClock{}
+	}
+	s := &Server{log: d.Log, manager: d.Manager, kinds: kindsOf(d.Manager), mux: http.NewServeMux(), streams: newStreams(d)}
 	s.schemas = schemasOf(s.kinds)
 	// A page of another site must not make a visitor's browser change anything here.
 	guard := http.NewCrossOriginProtection()
@@ -71,6 +79,9 @@ func NewServer(d Deps) *Server {
 	}
 	return s
 }
+
+// Close ends the streams and returns when they have ended. It may be called more than once; streams that are asked for later are refused.
+func (s *Server) Close() { s.streams.close() }
 
 // ServeHTTP answers a request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
@@ -99,7 +110,7 @@ func (s *Server) handler() *http.ServeMux {
 	return mux
 }
 
-// reply is a response that is not an error. A nil body is sent as no body.
+// reply is a response that is not an error. A nil body is sent as no body; a body that is an http.HandlerFunc answers by itself.
 type reply struct {
 	status int
 	body   any
@@ -120,6 +131,10 @@ func (s *Server) handle(answer func(*http.Request) (reply, error)) http.HandlerF
 			if errors.As(err, &wrong) {
 				w.Header().Set("Allow", wrong.allow())
 			}
+		}
+		if takeOver, ok := result.body.(http.HandlerFunc); ok && err == nil {
+			takeOver(w, r)
+			return
 		}
 		if !isSafe(r.Method) && result.status < 500 {
 			s.entry(r, result.status).Info("request answered")

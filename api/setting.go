@@ -10,7 +10,7 @@ import (
 
 func settingKind(m *manager.Manager) kind {
 	return kind{
-		id: v1.TypeSetting, plural: "settings", wire: v1.Setting{},
+		id: v1.TypeSetting, plural: "settings", wire: v1.Setting{}, view: manager.ViewSettings,
 		hints: map[string]hint{"value": {update: true, required: true}},
 		list: func(context.Context) ([]v1.Object, error) {
 			views, err := m.ListSettings()
@@ -70,7 +70,7 @@ func definitionOf(d types.SettingDefinition) v1.SettingDefinition {
 
 func instanceManagerKind(m *manager.Manager) kind {
 	return kind{
-		id: v1.TypeInstanceManager, plural: "instanceManagers", wire: v1.InstanceManager{},
+		id: v1.TypeInstanceManager, plural: "instanceManagers", wire: v1.InstanceManager{}, view: manager.ViewInstanceManagers,
 		list: func(context.Context) ([]v1.Object, error) {
 			views, err := m.ListInstanceManagers()
 			return objectsOf(views, instanceManagerOf), err

@@ -10,7 +10,7 @@ import (
 // shareManagerKind is looked at alone: the volume's access mode says whether there is one.
 func shareManagerKind(m *manager.Manager) kind {
 	return kind{
-		id: v1.TypeShareManager, plural: "shareManagers", wire: v1.ShareManager{},
+		id: v1.TypeShareManager, plural: "shareManagers", wire: v1.ShareManager{}, view: manager.ViewShareManagers,
 		list: func(context.Context) ([]v1.Object, error) {
 			shares, err := m.ListShareManagers()
 			return objectsOf(shares, shareManagerOf), err

@@ -18,7 +18,7 @@ const (
 
 func volumeKind(m *manager.Manager) kind {
 	return kind{
-		id: v1.TypeVolume, plural: "volumes", wire: v1.Volume{},
+		id: v1.TypeVolume, plural: "volumes", wire: v1.Volume{}, view: manager.ViewVolumes,
 		hints: map[string]hint{
 			"name":                        {create: true, required: true, unique: true},
 			"size":                        {create: true, required: true, def: "100G"},
@@ -199,7 +199,7 @@ func updating[In any](m *manager.Manager, update func(In) manager.VolumeUpdate) 
 
 func volumeAttachmentKind(m *manager.Manager) kind {
 	return kind{
-		id: v1.TypeVolumeAttachment, plural: "volumeAttachments", wire: v1.VolumeAttachment{},
+		id: v1.TypeVolumeAttachment, plural: "volumeAttachments", wire: v1.VolumeAttachment{}, view: manager.ViewVolumeAttachments,
 		list: func(context.Context) ([]v1.Object, error) {
 			list, err := m.VolumeAttachments()
 			return objectsOf(list, attachmentsOf), err

@@ -303,9 +303,9 @@ func (d *daemon) leadCluster(ctx context.Context) error {
 
 // serveCluster runs the controllers of the cluster, and serves the REST API and the metrics of the cluster once the caches are filled.
 func (d *daemon) serveCluster(ctx context.Context, store *datastore.Datastore, s *scope) error {
-	hide := func() {}
+	hide, end := func() {}, func() {}
 	defer func() { hide() }()
-	defer d.rest.server.Store(nil)
+	defer func() { end() }()
 	authority := d.newAuthority(store)
 	s.runners = append(s.runners, authority)
 	return s.run(ctx, func(ctx context.Context) error {
@@ -317,7 +317,7 @@ func (d *daemon) serveCluster(ctx context.Context, store *datastore.Datastore, s
 			d.env.Log.WithError(err).Warn("The REST API's certificates are not published yet")
 		}
 		hide = d.showCluster(store, s.workloads)
-		d.rest.server.Store(d.newServer(store, s.workloads))
+		end = d.rest.open(ctx, d.newServer(store, s.workloads))
 		return nil
 	})
 }
@@ -336,5 +336,5 @@ func (d *daemon) clusterKinds() []datastore.Kind {
 
 func (d *daemon) newServer(store *datastore.Datastore, claims *datastore.Workloads) *api.Server {
 	m := manager.New(manager.DepsOf(store, claims, d.env.Clock, d.env.Log))
-	return api.NewServer(api.Deps{Manager: m, Log: d.env.Log})
+	return api.NewServer(api.Deps{Manager: m, Clock: d.env.Clock, Log: d.env.Log})
 }

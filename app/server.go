@@ -74,7 +74,7 @@ func (r *restAPI) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 }
 
 // handler is all that a request passes. What another daemon passes on is checked here like any other request, if this daemon leads.
-func (r *restAPI) handler() (handler http.Handler, end func()) {
+func (r *restAPI) handler() (http.Handler, *api.Forwarder) {
 	guard := api.NewGuard(r.access.reviews, r.access.trusted, r, r.log)
 	scraped := api.NewGuard(r.access.scrapers, r.access.trusted, r, r.log)
 	guards := http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
@@ -86,7 +86,19 @@ func (r *restAPI) handler() (handler http.Handler, end func()) {
 	})
 	forwarder := api.NewForwarder(r.leads.url, guards, r.leads.isLeader, r.access.identity.Way, r.log)
 	front := api.NewFront(r.access.reviews, r.access.trusted, r.page, forwarder, r.log)
-	return api.Limited(api.DefaultLimits, r.access.clock, api.OnlyTLS(r.access.trusted, front)), forwarder.Close
+	return api.Limited(api.DefaultLimits, r.access.clock, api.OnlyTLS(r.access.trusted, front)), forwarder
+}
+
+// open answers requests with the server until the function that it returns is called, or ctx ends. That also ends the server's streams; when it has
+// returned, there are none.
+func (r *restAPI) open(ctx context.Context, server *api.Server) (end func()) {
+	r.server.Store(server)
+	stop := context.AfterFunc(ctx, server.Close)
+	return func() {
+		r.server.CompareAndSwap(server, nil)
+		stop()
+		server.Close()
+	}
 }
 
 // run serves on an address until ctx ends, TLS and plain HTTP on one port.
@@ -95,7 +107,10 @@ func (r *restAPI) run(ctx context.Context, address string) error {
 	if err != nil {
 		return fmt.Errorf("listen for the REST API: %w", err)
 	}
-	handler, end := r.handler()
-	defer end()
+	handler, forwarder := r.handler()
+	defer forwarder.Close()
+	// Streams have no end of their own: they are not waited for, as requests are.
+	stop := context.AfterFunc(ctx, forwarder.EndStreams)
+	defer stop()
 	return api.Serve(ctx, api.NewListener(inner, api.ServerTLS(r.access.identity.Certificate)), handler)
 }

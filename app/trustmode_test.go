@@ -87,7 +87,7 @@ func TestADaemonAnswersNobodyUnasked(t *testing.T) {
 			reviews: onlyReader{}, scrapers: onlyReader{"prometheus"}, trusted: isTrusted, clock: h.Clock,
 			identity: trust.NewIdentity(h.Kube, types.Namespace, isTrusted, h.Clock),
 		}, nil, h.Log)
-		handler, end := rest.handler()
+		handler, forwarder := rest.handler()
 		ask := func(method, url, token string) (int, string) {
 			r := httptest.NewRequestWithContext(t.Context(), method, url, nil)
 			if token != "" {
@@ -118,7 +118,7 @@ func TestADaemonAnswersNobodyUnasked(t *testing.T) {
 		assert.Equal(t, 503, status("GET", "https://h/v1/volumes", "reader"), "there is no server yet, or no leader")
 		trusted = true
 		assert.Equal(t, 200, status("GET", "http://h/metrics", ""))
-		end()
+		forwarder.Close()
 	}
 }
 

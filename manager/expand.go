@@ -32,6 +32,8 @@ type ClaimStore interface {
 	// ReservePersistentVolume lets no other claim have the PersistentVolume, if it is as it was read.
 	ReservePersistentVolume(ctx context.Context, pv *corev1.PersistentVolume, namespace, claim string) error
 	CreateClaim(ctx context.Context, claim *corev1.PersistentVolumeClaim) error
+	// OnChange calls changed after each change of a PersistentVolume in the cache, until stop is called.
+	OnChange(changed func()) (stop func(), err error)
 }
 
 // ExpandRequest is what a volume is asked to become.

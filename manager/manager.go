@@ -145,6 +145,7 @@ type Deps struct {
 	Claims           ClaimStore
 	StorageClasses   Live[*storagev1.StorageClass]
 	PriorityClasses  Live[*schedulingv1.PriorityClass]
+	Changes          ChangeSource
 	// Namespace is where objects are made.
 	Namespace string
 	Clock     clock.Clock
@@ -204,6 +205,7 @@ func DepsOf(d *datastore.Datastore, claims ClaimStore, c clock.Clock, log *logru
 		Claims:           claims,
 		StorageClasses:   d.StorageClasses,
 		PriorityClasses:  d.PriorityClasses,
+		Changes:          d,
 		Namespace:        d.Namespace,
 		Clock:            c,
 		Log:              log,

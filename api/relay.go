@@ -1,0 +1,208 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/coder/websocket"
+)
+
+// relays are the streams that a daemon which does not lead passes on from the leader. Each is two websockets: so a client that does not
+// read is cut off here, and each end is told why the other has ended. A message is copied piece by piece and never held as a whole.
+//
+//	client ◄── websocket ── relay ◄── websocket ── stream of the leader, which checks the client's token
+type relays struct {
+	ending  chan struct{} // closed when all must end
+	running sync.WaitGroup
+	mu      sync.Mutex
+	ended   bool // guarded by mu
+}
+
+func (s *relays) close() {
+	s.mu.Lock()
+	if !s.ended {
+		s.ended = true
+		close(s.ending)
+	}
+	s.mu.Unlock()
+	s.running.Wait()
+}
+
+func (s *relays) enter() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.ended {
+		s.running.Add(1)
+	}
+	return !s.ended
+}
+
+func isStream(r *http.Request) bool {
+	return strings.HasPrefix(r.URL.Path, pathStreams) && strings.EqualFold(r.Header.Get("Upgrade"), "websocket")
+}
+
+// relayedHeaders go to the leader, beside those that rewrite adds. Those of the websocket are each side's own.
+var relayedHeaders = []string{
+	"Accept", "Authorization", "Cookie", "Origin", "User-Agent", "X-Api-Request-Url", "X-Forwarded-Port",
+}
+
+// relay opens the stream at the leader, and only then the client's.
+func (f *Forwarder) relay(w http.ResponseWriter, r *http.Request, leader *url.URL) {
+	if !f.relays.enter() {
+		respond(w, r, &refusal{http.StatusServiceUnavailable, "this daemon ends; try again"})
+		return
+	}
+	defer f.relays.running.Done()
+	from, response, err := f.dial(r)
+	if err != nil && response != nil && response.StatusCode != http.StatusSwitchingProtocols {
+		passOn(w, response)
+		return
+	}
+	if err != nil {
+		f.proxy.ErrorHandler(w, r, err)
+		return
+	}
+	defer func() { _ = from.CloseNow() }()
+	from.SetReadLimit(-1)                                                                 // no message is held here, however long it is
+	to, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true}) // the leader has looked at the origin
+	if err != nil {
+		return // Accept has answered
+	}
+	end := f.pump(to.CloseRead(r.Context()), to, from, leader)
+	if end == clientGone {
+		_ = to.CloseNow()
+		return
+	}
+	_ = to.Close(end.Code, end.Reason)
+}
+
+// dial asks the leader for the stream as the client has asked here.
+func (f *Forwarder) dial(r *http.Request) (*websocket.Conn, *http.Response, error) {
+	out := &http.Request{URL: new(url.URL), Header: http.Header{}}
+	*out.URL = *r.URL
+	for _, name := range relayedHeaders {
+		if values := r.Header.Values(name); len(values) > 0 {
+			out.Header[name] = values
+		}
+	}
+	rewrite(&httputil.ProxyRequest{In: r, Out: out})
+	return websocket.Dial(r.Context(), out.URL.String(), &websocket.DialOptions{
+		HTTPClient: &http.Client{Transport: f.transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
+		HTTPHeader: out.Header, Host: out.Host,
+	})
+}
+
+// passOn answers with the leader's refusal.
+func passOn(w http.ResponseWriter, response *http.Response) {
+	for _, name := range []string{"Content-Type", "X-Api-Schemas", "X-Content-Type-Options", "Cache-Control", "Retry-After", "Www-Authenticate", "Upgrade", "Allow"} {
+		if value := response.Header.Get(name); value != "" {
+			w.Header().Set(name, value)
+		}
+	}
+	w.WriteHeader(response.StatusCode)
+	_, _ = io.Copy(w, response.Body) // the client may be gone
+}
+
+// pump copies until one side ends, and says how the client's ends. ctx ends with the client's connection.
+func (f *Forwarder) pump(ctx context.Context, to, from *websocket.Conn, leader *url.URL) websocket.CloseError {
+	ctx, cancel := context.WithCancel(ctx)
+	copied := make(chan websocket.CloseError, 1)
+	go func() { copied <- copyMessages(ctx, to, from) }()
+	end, isCopied := f.attend(ctx, to, leader, copied)
+	cancel()
+	if !isCopied {
+		<-copied
+	}
+	return end
+}
+
+// attend waits for the end, and sees whether the client is there and the leader still leads.
+func (f *Forwarder) attend(ctx context.Context, to *websocket.Conn, leader *url.URL, copied <-chan websocket.CloseError) (end websocket.CloseError, isCopied bool) {
+	ticker := time.NewTicker(pingInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case end := <-copied:
+			return end, true
+		case <-ctx.Done():
+			return clientGone, false
+		case <-f.relays.ending:
+			return endShutdown, false
+		case <-ticker.C:
+		}
+		if now, ok := f.leaderURL(); !ok || now != leader.String() {
+			return endShutdown, false
+		}
+		limited, cancel := context.WithTimeout(ctx, pongTimeout)
+		err := to.Ping(limited)
+		cancel()
+		if err != nil {
+			return clientGone, false
+		}
+	}
+}
+
+// copyMessages copies from the leader to the client until one of them ends.
+func copyMessages(ctx context.Context, to, from *websocket.Conn) websocket.CloseError {
+	for {
+		kind, message, err := from.Reader(ctx)
+		if err != nil {
+			return endOfLeader(ctx, err)
+		}
+		if err := copyMessage(ctx, to, kind, message); err != nil {
+			if errors.Is(err, errClientWrite) {
+				return clientGone
+			}
+			return endOfLeader(ctx, err)
+		}
+	}
+}
+
+// errClientWrite: the client does not read, or is gone.
+var errClientWrite = errors.New("send to the client")
+
+func copyMessage(ctx context.Context, to *websocket.Conn, kind websocket.MessageType, message io.Reader) error {
+	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
+	defer cancel()
+	writer, err := to.Writer(ctx, kind)
+	if err != nil {
+		return errors.Join(errClientWrite, err)
+	}
+	if _, err := io.Copy(clientWriter{writer}, message); err != nil {
+		return err
+	}
+	if err := writer.Close(); err != nil {
+		return errors.Join(errClientWrite, err)
+	}
+	return nil
+}
+
+// clientWriter marks its errors, so that they are told from those of reading.
+type clientWriter struct{ io.Writer }
+
+func (w clientWriter) Write(b []byte) (int, error) {
+	n, err := w.Writer.Write(b)
+	if err != nil {
+		err = errors.Join(errClientWrite, err)
+	}
+	return n, err
+}
+
+// endOfLeader is what the client is told when the leader ends a stream.
+func endOfLeader(ctx context.Context, err error) websocket.CloseError {
+	end, ok := errors.AsType[websocket.CloseError](err)
+	switch {
+	case ctx.Err() != nil:
+		return clientGone
+	case ok && end.Code != websocket.StatusNoStatusRcvd:
+		return end
+	}
+	return endShutdown
+}

@@ -1,0 +1,318 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/coder/websocket"
+	"github.com/sirupsen/logrus"
+	"k8s.io/utils/clock"
+
+	"github.com/longhorn-lep/longhorn-manager/manager"
+)
+
+// The paths of streams: pathStreams, or pathStreams and a period, and then the path of a kind.
+const (
+	streamSegment = "ws"
+	pathStreams   = "/v1/" + streamSegment + "/"
+)
+
+// The times of a stream.
+const (
+	// defaultPeriod and maxPeriod are between two messages, if the client asks for none, and if it asks for a longer one.
+	defaultPeriod = time.Second
+	maxPeriod     = 15 * time.Second
+	// minPeriod is the shortest.
+	minPeriod = 100 * time.Millisecond
+	// pingInterval is how often a client must prove that it is there, and pongTimeout how long it may take.
+	pingInterval = 15 * time.Second
+	pongTimeout  = 10 * time.Second
+	// reviewInterval is how often a stream that has nothing to send looks whether its client may still read it. One that has looks each
+	// time.
+	reviewInterval = 30 * time.Second
+	// sendTimeout is how long a client may take to read one message.
+	sendTimeout = 30 * time.Second
+)
+
+// streams sends collections to clients over websockets: the whole collection at first and after each change of its bytes, at most one in a
+// period.
+//
+//	informers ──► feed of a kind ──► stream, one per client: waits for the period, looks at the client's right, sends
+//
+// A stream runs in the goroutine of its request, beside one that reads the client's pongs and its end. It holds no message longer than it
+// takes to send it; a client that does not read in time is cut off.
+type streams struct {
+	feeds map[string]*feed // by the path of the kind; guarded by mu
+	watch func(of manager.View, changed func()) (stop func(), err error)
+	clock clock.Clock
+	log   *logrus.Entry
+
+	ending  chan struct{} // closed when all must end
+	running sync.WaitGroup
+	mu      sync.Mutex
+	ended   bool // guarded by mu
+}
+
+func newStreams(d Deps) *streams {
+	return &streams{feeds: map[string]*feed{}, watch: d.Manager.OnChange, clock: d.Clock, log: d.Log, ending: make(chan struct{})}
+}
+
+// close ends all streams, and returns when they have ended.
+func (s *streams) close() {
+	s.mu.Lock()
+	if !s.ended {
+		s.ended = true
+		close(s.ending)
+	}
+	s.mu.Unlock()
+	s.running.Wait()
+}
+
+// enter counts a stream; false: there will be no more.
+func (s *streams) enter() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		return false
+	}
+	s.running.Add(1)
+	return true
+}
+
+func (s *streams) feedOf(k *kind) *feed {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f, ok := s.feeds[k.path()]
+	if !ok {
+		f = newFeed(k, nil)
+		if k.view != "" {
+			f.watch = func(changed func()) (stop func(), err error) { return s.watch(k.view, changed) }
+		}
+		s.feeds[k.path()] = f
+	}
+	return f
+}
+
+// of answers the requests for streams of a kind. What can be refused is refused before the connection changes its protocol.
+func (s *streams) of(k *kind) func(*http.Request) (reply, error) {
+	return func(r *http.Request) (reply, error) {
+		period, err := periodOf(r.PathValue("period"))
+		if err != nil {
+			return reply{}, err
+		}
+		if err := checkUpgrade(r); err != nil {
+			return reply{}, err
+		}
+		return reply{http.StatusSwitchingProtocols, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.serve(w, r, k, period) })}, nil
+	}
+}
+
+// periodOf reads a period; an empty one is the default.
+func periodOf(text string) (time.Duration, error) {
+	if text == "" {
+		return defaultPeriod, nil
+	}
+	period, err := time.ParseDuration(text)
+	if err != nil || period <= 0 {
+		return 0, &manager.Invalid{Field: "period", Value: fmt.Sprintf("%.40s", text), Rule: "must be a duration above 0, such as 5s"}
+	}
+	return min(max(period, minPeriod), maxPeriod), nil
+}
+
+// checkUpgrade refuses what is no request for a websocket, and pages of other origins: a browser sends a user's cookies with theirs, too,
+// and asks nobody whether the page may read the answer. What is no browser names no origin.
+func checkUpgrade(r *http.Request) error {
+	if !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") || r.Method != http.MethodGet {
+		return &refusal{http.StatusUpgradeRequired, "this is a stream: it is read over a websocket"}
+	}
+	origins := r.Header.Values("Origin")
+	if len(origins) == 0 {
+		return nil
+	}
+	origin, err := url.Parse(origins[0])
+	if err == nil && len(origins) == 1 && origin.Host != "" && (strings.EqualFold(origin.Host, r.Host) || isOrigin(baseURL(r), origin)) {
+		return nil
+	}
+	return &refusal{http.StatusForbidden, "requests from pages of other origins are not accepted"}
+}
+
+// isOrigin tells whether a page of that origin is below the URL's scheme and host. Behind a proxy the client's own are in headers, which a
+// page cannot set on a websocket.
+func isOrigin(base string, origin *url.URL) bool {
+	u, err := url.Parse(base)
+	return err == nil && u.Scheme == origin.Scheme && strings.EqualFold(u.Host, withoutDefaultPort(origin.Scheme, origin.Host))
+}
+
+// serve sends until the client or the daemon ends the stream.
+func (s *streams) serve(w http.ResponseWriter, r *http.Request, k *kind, period time.Duration) {
+	if !s.enter() {
+		respond(w, r, &refusal{http.StatusServiceUnavailable, "the leader is changing; try again"})
+		return
+	}
+	defer s.running.Done()
+	changed := make(chan struct{}, 1)
+	f := s.feedOf(k)
+	leave, err := f.join(changed)
+	if err != nil {
+		s.log.WithError(err).Error("stream not opened")
+		respond(w, r, &refusal{http.StatusInternalServerError, "the manager could not answer; its log says why"})
+		return
+	}
+	defer leave()
+	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true}) // checkUpgrade has looked at the origin
+	if err != nil {
+		s.log.WithError(err).Debug("stream not opened") // Accept has answered
+		return
+	}
+	t := &stream{
+		conn: conn, feed: f, changed: changed, ending: s.ending, clock: s.clock,
+		base: baseURL(r), period: period, review: reviewOf(r.Context()),
+	}
+	// Nothing but pongs, and the end, is read from clients.
+	err = t.run(conn.CloseRead(r.Context()))
+	end, ok := errors.AsType[websocket.CloseError](err)
+	if !ok {
+		end = websocket.CloseError{Code: websocket.StatusInternalError, Reason: "the manager could not go on; its log says why"}
+		s.log.WithError(err).WithField("path", r.URL.Path).Error("stream failed")
+	}
+	if end == clientGone {
+		_ = conn.CloseNow()
+		return
+	}
+	_ = conn.Close(end.Code, end.Reason)
+}
+
+// Why streams end.
+var (
+	// clientGone: the client has closed the stream, does not answer pings or does not read; it is told nothing.
+	clientGone   = websocket.CloseError{Code: websocket.StatusNoStatusRcvd}
+	endShutdown  = websocket.CloseError{Code: websocket.StatusGoingAway, Reason: "the daemon ends, or leads no longer; connect again"}
+	endRefused   = websocket.CloseError{Code: websocket.StatusPolicyViolation, Reason: "the token, or its right to the collection, has ended"}
+	endUndecided = websocket.CloseError{Code: websocket.StatusTryAgainLater, Reason: "the API server does not say whose token this is; try again"}
+)
+
+// stream is one client's.
+type stream struct {
+	conn    *websocket.Conn
+	feed    *feed
+	changed <-chan struct{}
+	ending  <-chan struct{}
+	clock   clock.Clock
+	base    string
+	period  time.Duration
+	review  func(context.Context) error
+
+	sum                    [32]byte  // of what was sent last; zero: nothing was
+	isDirty                bool      // something may have changed since
+	sent, pinged, reviewed time.Time // when that was done last
+}
+
+// run returns an error always: a websocket.CloseError that says how the stream ends, or why it cannot go on. ctx ends with the
+// connection.
+func (t *stream) run(ctx context.Context) error {
+	// Whatever ends the stream ends what it is doing.
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	now := t.clock.Now()
+	t.pinged, t.reviewed, t.isDirty = now, now, true
+	timer := t.clock.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return clientGone
+		case <-t.ending:
+			return endShutdown
+		case <-t.changed:
+			t.isDirty = true
+		case <-timer.C():
+		}
+		if err := t.due(ctx); err != nil {
+			if ctx.Err() != nil {
+				return clientGone
+			}
+			return err
+		}
+		timer.Stop()
+		timer.Reset(max(t.next().Sub(t.clock.Now()), 0))
+	}
+}
+
+// next is when something is due.
+func (t *stream) next() time.Time {
+	at := t.pinged.Add(pingInterval)
+	if review := t.reviewed.Add(reviewInterval); review.Before(at) {
+		at = review
+	}
+	if send := t.sent.Add(t.period); t.isDirty && send.Before(at) {
+		at = send
+	}
+	return at
+}
+
+// due does what is due now.
+func (t *stream) due(ctx context.Context) error {
+	now := t.clock.Now()
+	if t.isDirty && !now.Before(t.sent.Add(t.period)) {
+		t.isDirty, t.sent = false, now
+		if err := t.send(ctx); err != nil {
+			return err
+		}
+	}
+	if !now.Before(t.reviewed.Add(reviewInterval)) {
+		if err := t.checkRight(ctx); err != nil {
+			return err
+		}
+	}
+	if !now.Before(t.pinged.Add(pingInterval)) {
+		t.pinged = now
+		return t.ping(ctx)
+	}
+	return nil
+}
+
+// send sends the collection, unless the client has it already. Nothing is sent to a client whose right to it is not known.
+func (t *stream) send(ctx context.Context) error {
+	if err := t.checkRight(ctx); err != nil {
+		return err
+	}
+	latest, err := t.feed.render(ctx, t.base)
+	if err != nil || latest.sum == t.sum {
+		return err
+	}
+	limited, cancel := context.WithTimeout(ctx, sendTimeout)
+	defer cancel()
+	if err := t.conn.Write(limited, websocket.MessageText, latest.data); err != nil {
+		return clientGone
+	}
+	t.sum = latest.sum
+	return nil
+}
+
+func (t *stream) ping(ctx context.Context) error {
+	limited, cancel := context.WithTimeout(ctx, pongTimeout)
+	defer cancel()
+	if t.conn.Ping(limited) != nil {
+		return clientGone
+	}
+	return nil
+}
+
+// checkRight asks again what was asked when the stream was opened.
+func (t *stream) checkRight(ctx context.Context) error {
+	t.reviewed = t.clock.Now()
+	err := t.review(ctx)
+	switch {
+	case err == nil:
+		return nil
+	case isRefused(err):
+		return endRefused
+	}
+	return endUndecided
+}
