@@ -38,7 +38,7 @@ export function DeleteDialog({ volumes, onClose }: ActionProps) {
           </li>
         ))}
       </ul>
-      <TextInput label={`Type “${wanted}” to go on`} value={typed} onChange={setTyped} autoFocus />
+      <TextInput label={`Type “${wanted}” to go on`} value={typed} onChange={setTyped} takesFocus />
     </FormDialog>
   );
 }

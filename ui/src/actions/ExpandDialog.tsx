@@ -29,7 +29,7 @@ export function ExpandDialog({ volumes, onClose }: ActionProps) {
         It is {bytes(now)} now. A volume can grow while it is used; it cannot shrink.
         {volume !== undefined && claimOf(volume) !== '' && ` Its claim ${claimOf(volume)} grows with it.`}
       </p>
-      <SizeInput label="New size" value={size} onChange={setSize} error={fieldError(change.error, 'size') ?? ('bytes' in parsed && wanted <= now ? 'must be more than it is now' : undefined)} autoFocus />
+      <SizeInput label="New size" value={size} onChange={setSize} error={fieldError(change.error, 'size') ?? ('bytes' in parsed && wanted <= now ? 'must be more than it is now' : undefined)} takesFocus />
     </FormDialog>
   );
 }

@@ -26,7 +26,7 @@ export function ReplicaCountDialog({ volumes, onClose }: ActionProps) {
         value={count}
         onChange={setCount}
         inputMode="numeric"
-        autoFocus
+        takesFocus
         error={isNumber || count === '' ? (fieldError(change.error, 'replicaCount') ?? fieldError(change.error, 'numberOfReplicas')) : 'must be a whole number'}
       />
       {fewer && <p>Replicas beyond this number are removed, and their disks freed, once enough good ones are left.</p>}

@@ -19,7 +19,7 @@ interface One {
 // useForEach sends one change for each volume, one after the other, and tells of all that were refused.
 export function useForEach(volumes: Volume[], change: (v: Volume) => One) {
   const client = useQueryClient();
-  return useMutation<void, ApiError>({
+  return useMutation<undefined, ApiError>({
     mutationFn: async () => {
       const failures: { name: string; error: ApiError }[] = [];
       for (const v of volumes) {
@@ -32,6 +32,7 @@ export function useForEach(volumes: Volume[], change: (v: Volume) => One) {
         }
       }
       if (failures.length > 0) throw errorOfMany(failures, volumes.length);
+      return undefined;
     },
     onSettled: () => Promise.all(['volumes', 'findings'].map((kind) => client.invalidateQueries({ queryKey: [kind] }))),
   });

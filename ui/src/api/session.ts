@@ -23,10 +23,11 @@ export function useLogin() {
 // useLogout forgets all that was read with the login, too.
 export function useLogout() {
   const client = useQueryClient();
-  return useMutation<void, ApiError>({
+  return useMutation<undefined, ApiError>({
     mutationFn: () => request('POST', '/v1/logout'),
-    onSuccess: () => {
-      client.clear();
+    onSuccess: async () => {
+      client.removeQueries({ predicate: (query) => query.queryKey[0] !== 'session' });
+      await client.resetQueries({ queryKey: ['session'] });
     },
   });
 }

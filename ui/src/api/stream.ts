@@ -78,10 +78,10 @@ export class Stream<T> {
     };
     socket.onmessage = (event) => {
       if (this.socket !== socket) return;
-      const data = listOf<T>(event.data);
+      const data = listOf(event.data);
       if (data === null) return;
       this.attempt = 0; // a connection that says something works
-      this.options.onData(data);
+      this.options.onData(data as T[]);
     };
     socket.onclose = () => {
       if (this.socket !== socket) return;
@@ -103,11 +103,11 @@ export class Stream<T> {
 }
 
 // listOf is the list of a message; null for anything that is none, such as what a later release may send.
-export function listOf<T>(message: unknown): T[] | null {
+export function listOf(message: unknown): unknown[] | null {
   if (typeof message !== 'string') return null;
   try {
     const parsed: unknown = JSON.parse(message);
-    if (typeof parsed === 'object' && parsed !== null && 'data' in parsed && Array.isArray(parsed.data)) return parsed.data as T[];
+    if (typeof parsed === 'object' && parsed !== null && 'data' in parsed && Array.isArray(parsed.data)) return parsed.data as unknown[];
   } catch {
     // not JSON
   }

@@ -1,5 +1,5 @@
 import type { ReactNode } from 'react';
-import { Checkbox } from 'react-aria-components';
+import { CheckboxField as AriaCheckboxField, CheckboxButton } from 'react-aria-components';
 
 interface Props {
   isSelected: boolean;
@@ -12,16 +12,17 @@ interface Props {
 
 export function CheckboxField({ isSelected, onChange, isIndeterminate, isDisabled, label, children }: Props) {
   return (
-    <Checkbox
-      className="checkbox"
+    <AriaCheckboxField
       isSelected={isSelected}
       onChange={onChange}
       isIndeterminate={isIndeterminate ?? false}
       isDisabled={isDisabled ?? false}
       {...(label === undefined ? {} : { 'aria-label': label })}
     >
-      <span className="box" aria-hidden="true" />
-      {children}
-    </Checkbox>
+      <CheckboxButton className="checkbox">
+        <span className="box" aria-hidden="true" />
+        {children}
+      </CheckboxButton>
+    </AriaCheckboxField>
   );
 }

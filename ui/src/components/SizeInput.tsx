@@ -7,11 +7,11 @@ interface Props {
   onChange: (value: string) => void;
   error?: string | undefined;
   description?: string;
-  autoFocus?: boolean;
+  takesFocus?: boolean;
 }
 
 // SizeInput takes a size as people write it; what it says of it is what will be asked for.
-export function SizeInput({ label, value, onChange, error, description, autoFocus }: Props) {
+export function SizeInput({ label, value, onChange, error, description, takesFocus }: Props) {
   const parsed = parseSize(value);
   return (
     <TextInput
@@ -20,7 +20,7 @@ export function SizeInput({ label, value, onChange, error, description, autoFocu
       onChange={onChange}
       error={error ?? (value !== '' && value.trim() !== '0' && 'error' in parsed ? parsed.error : undefined)}
       description={description ?? 'A number with Mi, Gi, Ti (or M, G, T), as 10Gi'}
-      {...(autoFocus ? { autoFocus } : {})}
+      {...(takesFocus ? { takesFocus } : {})}
     />
   );
 }

@@ -9,14 +9,15 @@ interface Props {
   description?: ReactNode;
   error?: string | undefined;
   type?: string;
-  autoFocus?: boolean;
+  // takesFocus: a dialog begins there.
+  takesFocus?: boolean;
   isRequired?: boolean;
   isDisabled?: boolean;
   inputMode?: 'numeric' | 'decimal' | 'text';
   autoComplete?: string;
 }
 
-export function TextInput({ label, hideLabel, value, onChange, description, error, type = 'text', autoFocus, isRequired, isDisabled, inputMode, autoComplete = 'off' }: Props) {
+export function TextInput({ label, hideLabel, value, onChange, description, error, type = 'text', takesFocus, isRequired, isDisabled, inputMode, autoComplete = 'off' }: Props) {
   return (
     <TextField
       className="field"
@@ -24,7 +25,8 @@ export function TextInput({ label, hideLabel, value, onChange, description, erro
       onChange={onChange}
       type={type}
       isInvalid={error !== undefined && error !== ''}
-      autoFocus={autoFocus ?? false}
+      // eslint-disable-next-line jsx-a11y/no-autofocus -- in a dialog and on the page of the login nothing comes before it
+      autoFocus={takesFocus ?? false}
       isRequired={isRequired ?? false}
       isDisabled={isDisabled ?? false}
       validationBehavior="aria"

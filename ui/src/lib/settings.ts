@@ -33,7 +33,7 @@ export function plainValue(s: Setting, text: string): string {
   if (s.definition.dataEngineSpecific !== true) return text;
   try {
     const parsed: unknown = JSON.parse(text);
-    if (typeof parsed === 'object' && parsed !== null && 'v1' in parsed) return String((parsed as { v1: unknown }).v1);
+    if (typeof parsed === 'object' && parsed !== null && 'v1' in parsed) return String(parsed.v1);
   } catch {
     // not JSON: one value for all
   }

@@ -22,7 +22,7 @@ export function LoginPage() {
           login.mutate(token.trim());
         }}
       >
-        <TextInput label="Token" type="password" value={token} onChange={setToken} error={login.error?.message} autoFocus isRequired autoComplete="current-password" />
+        <TextInput label="Token" type="password" value={token} onChange={setToken} error={login.error?.message} takesFocus isRequired autoComplete="current-password" />
         <div className="actions">
           <Button type="submit" look="primary" isDisabled={token.trim() === '' || login.isPending}>
             Log in

@@ -55,7 +55,7 @@ export function DiskDialog({ node, name: existing, disk, onClose }: Props) {
         isDisabled={existing !== undefined}
         error={error('path')}
         description="A directory on the node, on a file system of its own"
-        autoFocus={existing === undefined}
+        takesFocus={existing === undefined}
         isRequired
       />
       <SizeInput label="Reserved for others" value={reserved} onChange={setReserved} error={error('storageReserved')} />

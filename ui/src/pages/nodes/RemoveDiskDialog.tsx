@@ -24,7 +24,7 @@ export function RemoveDiskDialog({ node, name, disk, onClose }: { node: Node; na
     >
       <p>The directory {disk.path} stays as it is; nothing in it is used any more.</p>
       {held > 0 && <p className="warning">It holds {held} replicas. Empty it first.</p>}
-      <TextInput label={`Type “${name}” to go on`} value={typed} onChange={setTyped} autoFocus />
+      <TextInput label={`Type “${name}” to go on`} value={typed} onChange={setTyped} takesFocus />
     </FormDialog>
   );
 }

@@ -40,7 +40,7 @@ export function CreateVolume({ onClose }: { onClose: () => void }) {
   const error = (field: (typeof fields)[number]) => fieldError(create.error, field);
   return (
     <FormDialog title="Create volume" submit="Create" onClose={onClose} onSubmit={submit} isPending={create.isPending} isDisabled={name.trim() === '' || 'error' in parsed} error={create.error} fields={fields}>
-      <TextInput label="Name" value={name} onChange={setName} error={error('name')} autoFocus isRequired description="Lower-case letters, digits and dashes, at most 40" />
+      <TextInput label="Name" value={name} onChange={setName} error={error('name')} takesFocus isRequired description="Lower-case letters, digits and dashes, at most 40" />
       <SizeInput label="Size" value={size} onChange={setSize} error={error('size')} />
       <div className="pair">
         <TextInput
