@@ -1,0 +1,134 @@
+package page
+
+import (
+	"context"
+	"flag"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/clock"
+	testclock "k8s.io/utils/clock/testing"
+
+	"github.com/longhorn-lep/longhorn-manager/api"
+	"github.com/longhorn-lep/longhorn-manager/datastore"
+	"github.com/longhorn-lep/longhorn-manager/internal/testutil"
+	"github.com/longhorn-lep/longhorn-manager/manager"
+	"github.com/longhorn-lep/longhorn-manager/test/page/browser"
+	"github.com/longhorn-lep/longhorn-manager/ui"
+)
+
+// root is the root of the module.
+const root = "../.."
+
+// screenshots is where pictures of all pages are written; empty: none are.
+var screenshots = flag.String("screenshots", "", "directory for pictures of all pages, dark and light (docs/images)")
+
+// access knows the tokens "admin" and "reader".
+type access struct{}
+
+func (access) Authenticate(_ context.Context, token string) (api.Identity, error) {
+	if token == "admin" || token == "reader" {
+		return api.Identity{User: "system:serviceaccount:default:" + token}, nil
+	}
+	return api.Identity{}, api.ErrUnauthenticated
+}
+
+func (access) Allowed(_ context.Context, who api.Identity, what api.Attributes) (bool, error) {
+	return strings.HasSuffix(who.User, ":admin") || what.Verb == "get" || what.Verb == "list", nil
+}
+
+// hastyClock lets every timer fire as soon as it is set: caches change between requests only.
+type hastyClock struct{ *testclock.FakeClock }
+
+func (c hastyClock) NewTimer(d time.Duration) clock.Timer {
+	timer := c.FakeClock.NewTimer(d)
+	c.Step(d)
+	return timer
+}
+
+// bench is the page of a cluster of fakes, and who looks at it.
+type bench struct {
+	*testutil.Harness
+	*browser.Browser
+	url string
+	mu  sync.Mutex // guards the caches and the API server of fakes
+}
+
+// newBench needs a built page and a browser; without them the test is skipped, unless LONGHORN_PAGE=required.
+func newBench(t *testing.T, objs ...runtime.Object) *bench {
+	t.Helper()
+	page, err := ui.New()
+	require.NoError(t, err)
+	missing := ""
+	switch {
+	case !page.Built():
+		missing = "the page is not built; run scripts/ui.sh"
+	case browser.Executable() == "":
+		missing = "chromium is missing; run scripts/setup"
+	}
+	if missing != "" {
+		if os.Getenv("LONGHORN_PAGE") == "required" {
+			t.Fatal(missing)
+		}
+		t.Skip(missing)
+	}
+	h := testutil.New(t, objs...)
+	m := manager.New(manager.DepsOf(h.Datastore(datastore.Options{}), datastore.NewWorkloads(h.Kube), hastyClock{h.Clock}, h.Log))
+	never := func() bool { return false }
+	guard := api.NewGuard(access{}, never, api.NewServer(api.Deps{Manager: m, Log: h.Log}), h.Log)
+	b := &bench{Harness: h}
+	server := httptest.NewUnstartedServer(api.NewFront(access{}, never, page, b.cached(guard), h.Log))
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	b.url = server.URL
+	b.Browser = browser.New(t, 1280, 800)
+	t.Cleanup(b.ExpectNoFailures)
+	return b
+}
+
+// cached lets each request see what those before it wrote. Streams wait for the caches, so they pass.
+func (b *bench) cached(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, "/v1/ws/") {
+			next.ServeHTTP(w, r)
+			return
+		}
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		next.ServeHTTP(w, r)
+		if r.Method != http.MethodGet {
+			b.CatchUp()
+		}
+	})
+}
+
+// change does what controllers would, and lets the caches see it.
+func (b *bench) change(objs ...runtime.Object) {
+	b.T.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.Overwrite(objs...)
+	b.CatchUp()
+}
+
+// login logs in as somebody.
+func (b *bench) login(token string) {
+	b.T.Helper()
+	b.Open(b.url + "/")
+	b.Type("textbox", "Token", token)
+	b.Click("button", "Log in")
+	b.Has("heading", "Dashboard")
+}
+
+// now is for conditions: they have changed lately.
+var now = metav1.Time{Time: testutil.Now}.Format(time.RFC3339)
+
+var created = testutil.Now.Add(-48 * time.Hour)

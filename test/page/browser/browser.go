@@ -1,0 +1,255 @@
+// Package browser drives a headless Chromium for the tests of the web page: it finds things as people and screen readers do, by their
+// role and name, runs axe, and takes screenshots. It must know nothing of what the page shows.
+package browser
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/chromedp"
+	"github.com/stretchr/testify/require"
+)
+
+// Patience is how long something that is waited for may take: the machine may be busy.
+const Patience = 2 * time.Minute
+
+// finder is a script that finds elements by role and name.
+//
+//go:embed finder.js
+var finder string
+
+// Browser is one tab.
+type Browser struct {
+	t   testing.TB
+	ctx context.Context
+
+	mu       sync.Mutex
+	failures []string // guarded by mu; what the browser complained of
+}
+
+// Executable is the browser that is there: $CHROMIUM, or chromium or google-chrome in the path; empty if there is none.
+func Executable() string {
+	if named := os.Getenv("CHROMIUM"); named != "" {
+		return named
+	}
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+	}
+	return ""
+}
+
+// New starts a browser, which ends with the test. It takes any certificate: tests know whom they ask.
+func New(t testing.TB, width, height int) *Browser {
+	t.Helper()
+	options := append([]chromedp.ExecAllocatorOption{}, chromedp.DefaultExecAllocatorOptions[:]...)
+	options = append(
+		options,
+		chromedp.ExecPath(Executable()), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.WindowSize(width, height),
+		chromedp.IgnoreCertErrors, chromedp.Flag("disable-dev-shm-usage", true), chromedp.Flag("lang", "en-GB"),
+		chromedp.UserDataDir(t.TempDir()), chromedp.WSURLReadTimeout(Patience),
+	)
+	allocator, end := chromedp.NewExecAllocator(context.Background(), options...)
+	ctx, cancel := chromedp.NewContext(allocator)
+	b := &Browser{t: t, ctx: ctx}
+	messages := chromedp.Console(ctx)
+	var reader sync.WaitGroup
+	reader.Go(func() {
+		for message, err := range messages {
+			if err != nil {
+				return
+			}
+			b.hear(message)
+		}
+	})
+	t.Cleanup(func() {
+		_ = chromedp.Cancel(ctx) // it may be gone
+		cancel()
+		end()
+		reader.Wait()
+	})
+	b.do("start "+Executable(), chromedp.EmulateViewport(int64(width), int64(height)), chromedp.Func(func(ctx context.Context, _ *chromedp.Target) error {
+		_, err := chromedp.Call(ctx, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: finder})
+		return err
+	}))
+	return b
+}
+
+// hear keeps what goes wrong in the page: exceptions, errors that scripts report, and what the content security policy forbids. That a
+// server refuses a request is for the page to show.
+func (b *Browser) hear(m chromedp.ConsoleMessage) {
+	if !m.IsException() && m.Type != chromedp.ConsoleError || m.Source == "network" || strings.HasPrefix(m.Text, "WebSocket connection to ") {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.failures = append(b.failures, m.String())
+}
+
+// ExpectNoFailures: no script failed, and nothing broke the content security policy.
+func (b *Browser) ExpectNoFailures() {
+	b.t.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	require.Empty(b.t, b.failures, "what the browser complained of")
+}
+
+// do takes steps, one after the other.
+func (b *Browser) do(what string, steps ...chromedp.Action[chromedp.Void]) {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, Patience)
+	defer cancel()
+	require.NoError(b.t, chromedp.Do(ctx, steps...), what)
+}
+
+// evaluated is the result of a script, or of the promise that it returns.
+func evaluated[T any](b *Browser, script string) (T, error) {
+	ctx, cancel := context.WithTimeout(b.ctx, Patience)
+	defer cancel()
+	return chromedp.Run(ctx, chromedp.Evaluate[T](script, chromedp.EvalAwaitPromise))
+}
+
+// Open goes to a URL.
+func (b *Browser) Open(url string) { b.t.Helper(); b.do("open "+url, chromedp.Navigate(url)) }
+
+// call calls a function of finder.js until it returns something other than null. The page itself waits; it is asked again when it was
+// left for another one meanwhile.
+func (b *Browser) call(what, function string, args ...string) {
+	b.t.Helper()
+	script := fmt.Sprintf(`new Promise((done) => {
+		const look = () => (window.__find.%s(...%s) !== null ? done(true) : setTimeout(look, 50));
+		look();
+	})`, function, list(b.t, args))
+	ctx, cancel := context.WithTimeout(b.ctx, Patience)
+	defer cancel()
+	var err error
+	for ctx.Err() == nil {
+		if _, err = chromedp.Run(ctx, chromedp.Evaluate[bool](script, chromedp.EvalAwaitPromise)); err == nil {
+			return
+		}
+	}
+	text, _ := evaluated[string](b, "document.body.innerText")
+	require.Fail(b.t, what+" did not come", "%v; the page says:\n%s", err, text)
+}
+
+// list is JSON for a script.
+func list(t testing.TB, words []string) string {
+	t.Helper()
+	encoded, err := json.Marshal(words)
+	require.NoError(t, err)
+	return string(encoded)
+}
+
+// Sees waits until a text can be read.
+func (b *Browser) Sees(text string) { b.t.Helper(); b.call("the text "+text, "text", text) }
+
+// SeesNot waits until a text can be read no more.
+func (b *Browser) SeesNot(text string) {
+	b.t.Helper()
+	b.call("the end of the text "+text, "noText", text)
+}
+
+// Has waits for an element of a role (button, link, textbox, dialog, img...) and name.
+func (b *Browser) Has(role, name string) {
+	b.t.Helper()
+	b.call(role+" "+name, "byRole", role, name)
+}
+
+// HasNot waits until there is no such element.
+func (b *Browser) HasNot(role, name string) {
+	b.t.Helper()
+	b.call("the end of "+role+" "+name, "noRole", role, name)
+}
+
+// Click waits for an element and clicks it with the mouse.
+func (b *Browser) Click(role, name string) {
+	b.t.Helper()
+	b.Has(role, name)
+	at, err := evaluated[[]float64](b, "window.__find.centre(..."+list(b.t, []string{role, name})+")")
+	require.NoError(b.t, err)
+	require.Len(b.t, at, 2, "where %s %s is", role, name)
+	b.do("click "+role+" "+name, chromedp.MouseClickXY(at[0], at[1]))
+}
+
+// Type replaces what a field has by a text.
+func (b *Browser) Type(role, name, text string) {
+	b.t.Helper()
+	b.Has(role, name)
+	_, err := evaluated[bool](b, "window.__find.focus(..."+list(b.t, []string{role, name})+")")
+	require.NoError(b.t, err)
+	b.do("type into "+role+" "+name, chromedp.KeyEvent(text))
+}
+
+// Press presses keys, such as kb.Tab.
+func (b *Browser) Press(keys string) { b.t.Helper(); b.do("press a key", chromedp.KeyEvent(keys)) }
+
+// Evaluate runs a script, waits for its promise if it returns one, and decodes the result.
+func (b *Browser) Evaluate(script string, result any) {
+	b.t.Helper()
+	text, err := evaluated[[]byte](b, script)
+	require.NoError(b.t, err)
+	require.NoError(b.t, json.Unmarshal(text, result))
+}
+
+// Dark and Light are what the system prefers, for Prefer.
+const (
+	Dark  = "dark"
+	Light = "light"
+)
+
+// Prefer sets the system's colours.
+func (b *Browser) Prefer(colours string) {
+	b.t.Helper()
+	b.do("prefer "+colours, chromedp.Func(func(ctx context.Context, _ *chromedp.Target) error {
+		_, err := chromedp.Call(ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: colours}, {Name: "prefers-reduced-motion", Value: "reduce"}},
+		})
+		return err
+	}))
+}
+
+// Resize sets the size of the page in pixels.
+func (b *Browser) Resize(width, height int64) {
+	b.t.Helper()
+	b.do("resize", chromedp.EmulateViewport(width, height))
+}
+
+// Screenshot writes what is seen to a PNG file.
+func (b *Browser) Screenshot(path string) {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, Patience)
+	defer cancel()
+	picture, err := chromedp.Run(ctx, chromedp.CaptureScreenshot())
+	require.NoError(b.t, err)
+	require.NoError(b.t, os.MkdirAll(filepath.Dir(path), 0o755))
+	require.NoError(b.t, os.WriteFile(path, picture, 0o644))
+}
+
+// axeSource is axe-core as npm installs it, below the root of the module.
+const axeSource = "ui/node_modules/axe-core/axe.min.js"
+
+// Axe lets axe look at the page and refuses all that it objects to. root is the root of the module.
+func (b *Browser) Axe(root, name string) {
+	b.t.Helper()
+	source, err := os.ReadFile(filepath.Join(root, axeSource))
+	require.NoError(b.t, err, "axe-core is missing; run scripts/ui.sh check")
+	// Through the debugger, which the content security policy does not bind.
+	_, err = evaluated[bool](b, string(source)+"; true")
+	require.NoError(b.t, err)
+	var violations []string
+	b.Evaluate(`axe.run(document, {resultTypes: ['violations']}).then((r) => r.violations.map(
+		(v) => v.id + ': ' + v.help + '\n' + v.nodes.slice(0, 5).map((n) => '  ' + n.html.slice(0, 200) + '\n  ' + n.failureSummary).join('\n')))`, &violations)
+	require.Empty(b.t, violations, "axe objects to %s:\n%s", name, strings.Join(violations, "\n"))
+}

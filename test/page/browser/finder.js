@@ -1,0 +1,56 @@
+// Finds elements as people do: by what can be seen, and by role and accessible name. Each function returns null while there is nothing.
+window.__find = (() => {
+  const roles = {
+    button: 'button, [role=button], summary',
+    link: 'a[href], [role=link]',
+    textbox: 'input:not([type=checkbox]):not([type=radio]), textarea, [role=textbox]',
+    checkbox: 'input[type=checkbox], [role=checkbox]',
+    switch: '[role=switch]',
+    dialog: '[role=dialog], [role=alertdialog], dialog',
+    menuitem: '[role^=menuitem]',
+    option: '[role=option]',
+    img: 'img, [role=img]',
+    heading: 'h1, h2, h3, h4, [role=heading]',
+    alert: '[role=alert]',
+    row: 'tr, [role=row]',
+    tab: '[role=tab]',
+    progressbar: '[role=progressbar]',
+    region: '[role=region], section[aria-labelledby], section[aria-label]',
+  };
+  const plain = (text) => (text ?? '').replace(/\s+/g, ' ').trim();
+  const byIds = (ids) => (ids ?? '').split(/\s+/).filter(Boolean).map((id) => plain(document.getElementById(id)?.textContent)).join(' ');
+  const isShown = (e) => {
+    if (e.closest('[aria-hidden=true], [inert]')) return false;
+    const box = (e.matches('input[type=checkbox]') ? (e.closest('label') ?? e) : e).getBoundingClientRect();
+    return box.width > 0 && box.height > 0 && getComputedStyle(e).visibility !== 'hidden';
+  };
+  const nameOf = (e) =>
+    plain(e.getAttribute('aria-label')) || plain(byIds(e.getAttribute('aria-labelledby'))) || plain(e.labels?.[0]?.textContent) || plain(e.innerText ?? e.textContent) || plain(e.getAttribute('title'));
+  // A name that is given counts before one that it is a part of.
+  const element = (role, name) => {
+    const all = [...document.querySelectorAll(roles[role] ?? `[role=${role}]`)].filter(isShown);
+    const named = all.map((e) => [e, nameOf(e)]);
+    return (named.find(([, n]) => n === name) ?? named.find(([, n]) => n.includes(name)) ?? [null])[0];
+  };
+  const seen = () => plain(document.body?.innerText);
+  return {
+    byRole: (role, name) => (element(role, name) ? true : null),
+    noRole: (role, name) => (element(role, name) ? null : true),
+    text: (text) => (seen().includes(text) ? true : null),
+    noText: (text) => (seen().includes(text) ? null : true),
+    centre: (role, name) => {
+      const found = element(role, name);
+      if (!found) return null;
+      const e = found.matches('input[type=checkbox]') ? (found.closest('label') ?? found) : found;
+      e.scrollIntoView({ block: 'nearest', inline: 'nearest' });
+      const box = e.getBoundingClientRect();
+      return [box.x + Math.min(box.width / 2, 60), box.y + box.height / 2];
+    },
+    focus: (role, name) => {
+      const e = element(role, name);
+      e.focus();
+      e.select?.();
+      return document.activeElement === e;
+    },
+  };
+})();

@@ -1,0 +1,82 @@
+package page
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// TestLogin: a wrong token is refused, a right one opens the page, and its cookie ends with the logout.
+func TestLogin(t *testing.T) {
+	b := newBench(t, cluster()...)
+	b.Open(b.url + "/volumes")
+	b.Has("heading", "Log in to Longhorn")
+	b.Axe(root, "the login")
+	b.Type("textbox", "Token", "wrong")
+	b.Click("button", "Log in")
+	b.Sees("the token is not valid")
+	b.Type("textbox", "Token", "reader")
+	b.Click("button", "Log in")
+	b.Has("link", "orders-db")
+	var cookies string
+	b.Evaluate("document.cookie", &cookies)
+	assert.Empty(t, cookies, "no script reads the token")
+	b.Click("button", "Log out")
+	b.Has("heading", "Log in to Longhorn")
+}
+
+// TestAReaderIsRefused: the API's refusal is shown as it is.
+func TestAReaderIsRefused(t *testing.T) {
+	b := newBench(t, cluster()...)
+	b.login("reader")
+	b.Open(b.url + "/volumes")
+	b.Click("button", "Create volume")
+	b.Type("textbox", "Name", "mine")
+	b.Click("button", "Create")
+	b.Sees(`403 Forbidden: user "system:serviceaccount:default:reader" has no right to create volumes.longhorn.io`)
+	b.ExpectWrites()
+}
+
+// TestCreateVolume: the form's own errors, the API's at the field that they name, and a volume.
+func TestCreateVolume(t *testing.T) {
+	b := newBench(t, threeNodes()...)
+	b.login("admin")
+	b.Click("link", "Volumes")
+	b.Sees("There is no volume yet.")
+	b.Click("button", "Create volume")
+	b.Axe(root, "the form of a new volume")
+	b.Type("textbox", "Name", "Bad Name")
+	b.Type("textbox", "Size", "ten")
+	b.Sees("must be a number with a unit")
+	b.Type("textbox", "Size", "2Gi")
+	b.Click("button", "Create")
+	b.Sees(`name: "Bad Name" must be a DNS label of at most 40 characters`)
+	b.ExpectWrites()
+	b.Type("textbox", "Name", "mine")
+	b.Click("button", "Create")
+	b.HasNot("dialog", "Create volume")
+	b.Click("link", "mine")
+	b.Has("heading", "mine")
+	b.ExpectWrites("create volumes/mine")
+}
+
+// TestDeletingAsksForTheName: nothing is deleted before it is typed.
+func TestDeletingAsksForTheName(t *testing.T) {
+	b := newBench(t, cluster()...)
+	b.login("admin")
+	b.Open(b.url + "/volumes/archive")
+	b.Click("button", "Actions on archive")
+	b.Click("menuitem", "Delete")
+	b.Has("dialog", "Delete archive")
+	b.Axe(root, "the dialog of a deletion")
+	b.Click("button", "Delete for good")
+	b.Type("textbox", "Type “archive” to go on", "archiv")
+	b.Click("button", "Delete for good")
+	b.Has("dialog", "Delete archive")
+	b.ExpectWrites()
+	b.Type("textbox", "Type “archive” to go on", "archive")
+	b.Click("button", "Delete for good")
+	b.HasNot("dialog", "Delete archive")
+	b.Has("heading", "Volumes")
+	b.ExpectWrites("delete volumes/archive")
+}
