@@ -53,7 +53,7 @@ type Forwarder struct {
 // The leader sees the client's own Authorization, which it checks, and the client's Host and X-Forwarded-* headers, so that
 // links lead to where the client asked. way says how the leader is reached and trusted.
 func NewForwarder(leaderURL func() (string, bool), local http.Handler, isLeader func() bool, way Way, entry *logrus.Entry) *Forwarder {
-	f := &Forwarder{leaderURL: leaderURL, isLeader: isLeader, local: local, relays: relays{ending: make(chan struct{})}}
+	f := &Forwarder{leaderURL: leaderURL, isLeader: isLeader, local: local, relays: relays{sendTimeout: sendTimeout, ending: make(chan struct{})}}
 	f.transport = client.NewTransport(client.TransportOptions{Way: way, ServerName: types.APIService, Base: &http.Transport{
 		DialContext:           (&net.Dialer{Timeout: dialTimeout}).DialContext,
 		TLSHandshakeTimeout:   dialTimeout,

@@ -19,6 +19,8 @@ import (
 //
 //	client ◄── websocket ── relay ◄── websocket ── stream of the leader, which checks the client's token
 type relays struct {
+	sendTimeout time.Duration // the constant, but in tests
+
 	ending  chan struct{} // closed when all must end
 	running sync.WaitGroup
 	mu      sync.Mutex
@@ -114,7 +116,7 @@ func passOn(w http.ResponseWriter, response *http.Response) {
 func (f *Forwarder) pump(ctx context.Context, to, from *websocket.Conn, leader *url.URL) websocket.CloseError {
 	ctx, cancel := context.WithCancel(ctx)
 	copied := make(chan websocket.CloseError, 1)
-	go func() { copied <- copyMessages(ctx, to, from) }()
+	go func() { copied <- copyMessages(ctx, to, from, f.relays.sendTimeout) }()
 	end, isCopied := f.attend(ctx, to, leader, copied)
 	cancel()
 	if !isCopied {
@@ -150,13 +152,13 @@ func (f *Forwarder) attend(ctx context.Context, to *websocket.Conn, leader *url.
 }
 
 // copyMessages copies from the leader to the client until one of them ends.
-func copyMessages(ctx context.Context, to, from *websocket.Conn) websocket.CloseError {
+func copyMessages(ctx context.Context, to, from *websocket.Conn, timeout time.Duration) websocket.CloseError {
 	for {
 		kind, message, err := from.Reader(ctx)
 		if err != nil {
 			return endOfLeader(ctx, err)
 		}
-		if err := copyMessage(ctx, to, kind, message); err != nil {
+		if err := copyMessage(ctx, to, kind, message, timeout); err != nil {
 			if errors.Is(err, errClientWrite) {
 				return clientGone
 			}
@@ -168,8 +170,8 @@ func copyMessages(ctx context.Context, to, from *websocket.Conn) websocket.Close
 // errClientWrite: the client does not read, or is gone.
 var errClientWrite = errors.New("send to the client")
 
-func copyMessage(ctx context.Context, to *websocket.Conn, kind websocket.MessageType, message io.Reader) error {
-	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
+func copyMessage(ctx context.Context, to *websocket.Conn, kind websocket.MessageType, message io.Reader, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	writer, err := to.Writer(ctx, kind)
 	if err != nil {

@@ -52,6 +52,8 @@ type streams struct {
 	watch func(of manager.View, changed func()) (stop func(), err error)
 	clock clock.Clock
 	log   *logrus.Entry
+	// sendTimeout is the constant, but in tests.
+	sendTimeout time.Duration
 
 	ending  chan struct{} // closed when all must end
 	running sync.WaitGroup
@@ -60,7 +62,9 @@ type streams struct {
 }
 
 func newStreams(d Deps) *streams {
-	return &streams{feeds: map[string]*feed{}, watch: d.Manager.OnChange, clock: d.Clock, log: d.Log, ending: make(chan struct{})}
+	return &streams{
+		feeds: map[string]*feed{}, watch: d.Manager.OnChange, clock: d.Clock, log: d.Log, sendTimeout: sendTimeout, ending: make(chan struct{}),
+	}
 }
 
 // close ends all streams, and returns when they have ended.
@@ -172,7 +176,7 @@ func (s *streams) serve(w http.ResponseWriter, r *http.Request, k *kind, period 
 	}
 	t := &stream{
 		conn: conn, feed: f, changed: changed, ending: s.ending, clock: s.clock,
-		base: baseURL(r), period: period, review: reviewOf(r.Context()),
+		base: baseURL(r), period: period, sendTimeout: s.sendTimeout, review: reviewOf(r.Context()),
 	}
 	// Nothing but pongs, and the end, is read from clients.
 	err = t.run(conn.CloseRead(r.Context()))
@@ -207,6 +211,8 @@ type stream struct {
 	base    string
 	period  time.Duration
 	review  func(context.Context) error
+
+	sendTimeout time.Duration
 
 	sum                    [32]byte  // of what was sent last; zero: nothing was
 	isDirty                bool      // something may have changed since
@@ -286,7 +292,7 @@ func (t *stream) send(ctx context.Context) error {
 	if err != nil || latest.sum == t.sum {
 		return err
 	}
-	limited, cancel := context.WithTimeout(ctx, sendTimeout)
+	limited, cancel := context.WithTimeout(ctx, t.sendTimeout)
 	defer cancel()
 	if err := t.conn.Write(limited, websocket.MessageText, latest.data); err != nil {
 		return clientGone

@@ -286,3 +286,36 @@ func TestAStreamThatEndsLeavesNothing(t *testing.T) {
 	assert.Nil(t, f.unwatch)
 	assert.Nil(t, f.latest.data)
 }
+
+// TestAClientThatDoesNotReadIsCutOff, and holds nothing of the daemon any more.
+func TestAClientThatDoesNotReadIsCutOff(t *testing.T) {
+	for _, through := range []string{"the leader", "another daemon"} {
+		t.Run(through, func(t *testing.T) {
+			l := newLive(t)
+			for i := range l.server.kinds {
+				if k := &l.server.kinds[i]; k.path() == "orphans" { // more than sockets hold
+					large := &v1.Absent{Resource: v1.Resource{ID: "o"}, Name: strings.Repeat("x", 64<<20)}
+					k.list = func(context.Context) ([]v1.Object, error) { return []v1.Object{large}, nil }
+				}
+			}
+			at := l.leader
+			if through == "the leader" {
+				l.server.streams.sendTimeout = time.Second
+			} else {
+				var f *Forwarder
+				at, f = l.follower(t)
+				f.relays.sendTimeout = time.Second
+			}
+			_, _, err := dial(t, at, "/v1/ws/orphans", "Authorization: Bearer reader")
+			require.NoError(t, err)
+			open := func() bool {
+				f := l.server.streams.feedOf(&kind{plural: "orphans"})
+				f.mu.Lock()
+				defer f.mu.Unlock()
+				return len(f.readers) > 0
+			}
+			require.True(t, open())
+			require.Eventually(t, func() bool { return !open() }, patience, 10*time.Millisecond)
+		})
+	}
+}
