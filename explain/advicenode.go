@@ -106,4 +106,7 @@ var settingAdvice = map[cause]advice{
 	{KindSetting, types.ConditionValid, types.ReasonUnknownName}: {Info, "this release knows no setting {name}, and leaves it alone", []Step{
 		{"Correct the name, or delete the object if no other release needs it", "kubectl -n {ns} delete lhs {name}"},
 	}, false},
+	{KindSetting, types.ConditionTrustedNetwork, types.ReasonNoCredentialWanted}: {Warning, "the REST API asks for no credential: whoever reaches its port may delete volumes", []Step{
+		{"When all pods are of this release and all clients send a token, turn the mode off (docs/SECURITY.md)", `kubectl -n {ns} patch lhs {name} --type merge -p '{"value":"false"}'`},
+	}, false},
 }

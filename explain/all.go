@@ -37,7 +37,7 @@ func All(s *Snapshot) []Finding {
 	return sorted(found)
 }
 
-// ofSetting explains a setting that is not in force. The registry is asked where no daemon has written the condition yet.
+// ofSetting explains a setting that is not in force, or leaves the REST API open. The registry is asked where no daemon has written the condition yet.
 func ofSetting(s *Snapshot, setting *longhorn.Setting) []Finding {
 	c := types.FindCondition(setting.Status.Conditions, types.ConditionValid)
 	name := types.SettingName(setting.Name)
@@ -45,7 +45,9 @@ func ofSetting(s *Snapshot, setting *longhorn.Setting) []Finding {
 	if _, known := types.DefinitionOf(name); known && err != nil && c.Status == longhorn.ConditionUnknown {
 		c = longhorn.Condition{Type: types.ConditionValid, Status: longhorn.ConditionFalse, Reason: types.ReasonInvalidValue, Message: err.Error()}
 	}
-	return ofConditions(Object{Kind: KindSetting, Name: setting.Name}, s.place(), []longhorn.Condition{c})
+	return ofConditions(Object{Kind: KindSetting, Name: setting.Name}, s.place(), []longhorn.Condition{
+		c, types.FindCondition(setting.Status.Conditions, types.ConditionTrustedNetwork),
+	})
 }
 
 // names of objects, sorted.

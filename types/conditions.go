@@ -80,6 +80,8 @@ const (
 	ConditionClientStateKept = "ClientStateKept"
 	// Setting.
 	ConditionValid = "Valid"
+	// Setting rest-trusted-network: True while the REST API asks for no credential. The condition is absent where that never was so.
+	ConditionTrustedNetwork = "TrustedNetwork"
 )
 
 // Reasons of conditions. A reason of an engine's or replica's InstanceCreation is
@@ -234,6 +236,8 @@ const (
 	ReasonNoEffectYet  = "NoEffectYet"
 	// ReasonWaitsForPods: pods that serve were made with another value.
 	ReasonWaitsForPods = "WaitsForPods"
+	// Setting TrustedNetwork.
+	ReasonNoCredentialWanted = "NoCredentialWanted"
 )
 
 // SetCondition puts c into list and returns the new list and whether anything

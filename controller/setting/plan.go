@@ -73,7 +73,24 @@ func statusOf(in Input) longhorn.SettingStatus {
 		status.ValueInForce = types.ValueInForce(s)
 	}
 	status.Conditions, _ = types.SetCondition(status.Conditions, c, in.Now)
+	if s.Name == string(types.SettingRESTTrustedNetwork) {
+		status.Conditions = saysTrust(status.Conditions, types.ValueInForce(s) == "true", in.Now)
+	}
 	return status
+}
+
+// saysTrust sets the condition TrustedNetwork.
+func saysTrust(conditions []longhorn.Condition, isOn bool, now time.Time) []longhorn.Condition {
+	c := longhorn.Condition{Type: types.ConditionTrustedNetwork, Status: longhorn.ConditionFalse, Message: "the REST API asks for a credential"}
+	if isOn {
+		c.Status, c.Reason = longhorn.ConditionTrue, types.ReasonNoCredentialWanted
+		c.Message = "the REST API answers requests without a credential: whoever reaches its port may delete volumes"
+	}
+	if !isOn && types.FindCondition(conditions, c.Type).Status == longhorn.ConditionUnknown {
+		return conditions
+	}
+	conditions, _ = types.SetCondition(conditions, c, now)
+	return conditions
 }
 
 // valid is the condition of that name; its message says which value is in force.

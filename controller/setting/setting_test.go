@@ -74,6 +74,28 @@ func TestStatus(t *testing.T) {
 	}
 }
 
+// TestTheModeWithoutCredentialsIsACondition, which is absent where it never was on.
+func TestTheModeWithoutCredentialsIsACondition(t *testing.T) {
+	said := func(s *longhorn.Setting) longhorn.Condition {
+		s.Status = statusOf(s, testutil.Now)
+		return types.FindCondition(s.Status.Conditions, "TrustedNetwork")
+	}
+	s := build.Setting(types.SettingRESTTrustedNetwork, "false")
+	assert.Equal(t, longhorn.ConditionUnknown, said(s).Status)
+	s.Value = "true"
+	assert.Equal(t, longhorn.Condition{
+		Type: "TrustedNetwork", Status: "True", LastTransitionTime: "2030-01-02T03:04:05Z", Reason: "NoCredentialWanted",
+		Message: "the REST API answers requests without a credential: whoever reaches its port may delete volumes",
+	}, said(s))
+	s.Value = "maybe" // refused: the last value stays in force
+	assert.Equal(t, longhorn.ConditionTrue, said(s).Status)
+	s.Value = "false"
+	assert.Equal(t, longhorn.ConditionFalse, said(s).Status)
+	s.Value = ""
+	assert.Equal(t, longhorn.ConditionFalse, said(s).Status)
+	assert.Equal(t, longhorn.ConditionUnknown, said(build.Setting("default-replica-count", "2")).Status)
+}
+
 func newController(t *testing.T, objs ...runtime.Object) (*testutil.Harness, *datastore.Datastore, *Controller) {
 	h := testutil.New(t, objs...)
 	d := h.Datastore(datastore.Options{})
