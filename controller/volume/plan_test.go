@@ -226,6 +226,40 @@ func TestNewVolume(t *testing.T) {
 		require.Len(t, p.Events, 1)
 		assert.Equal(t, types.ReasonReplicaSchedulingFailure, p.Events[0].Reason)
 	})
+	t.Run("detached is said together with the condition Scheduled, never before", func(t *testing.T) {
+		for name, change := range map[string]func(*Input){
+			"room for all":   func(*Input) {},
+			"room for two":   func(in *Input) { in.Volume.Spec.NumberOfReplicas = 3 },
+			"no node at all": func(in *Input) { in.Cluster.Nodes = nil },
+			"strict-local": func(in *Input) {
+				in.Volume.Spec.DataLocality, in.Volume.Spec.NumberOfReplicas = longhorn.DataLocalityStrictLocal, 1
+			},
+			"wanted at once":  func(in *Input) { in.Volume.Spec.NodeID = "a" },
+			"no room, wanted": func(in *Input) { in.Volume.Spec.NodeID, in.Cluster.Nodes = "a", nil },
+		} {
+			in := bare()
+			in.Volume.Status = longhorn.VolumeStatus{}
+			change(&in)
+			engine := in.Engine
+			in.Engine = nil
+			for step := range 4 {
+				p := plan(in)
+				said := types.FindCondition(p.Status.Conditions, types.ConditionScheduled).Status
+				if p.Volume == nil && p.Status.State == longhorn.VolumeStateDetached {
+					assert.NotEqual(t, longhorn.ConditionUnknown, said, "%s: step %d is detached without a verdict", name, step)
+				}
+				if step == 0 && p.Volume == nil {
+					assert.Equal(t, longhorn.VolumeStateCreating, p.Status.State, name)
+				}
+				if p.Volume != nil {
+					in.Volume.Spec, in.Volume.Labels, in.Volume.Finalizers = p.Volume.Spec, p.Volume.Labels, p.Volume.Finalizers
+				}
+				in.Volume.Status = p.Status
+				in.Replicas = append(in.Replicas, p.CreateReplicas...)
+				in.Engine = engine
+			}
+		}
+	})
 	t.Run("a replica of a volume that was in use is gone → none is made in its place", func(t *testing.T) {
 		in := world{}.input()
 		in.Cluster, in.Names, in.Replicas = cluster, names, in.Replicas[:1]
