@@ -70,6 +70,9 @@ func (g *Guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_, err := g.judge(r.WithContext(ctx))
 		return err
 	})
+	if who.User != "" {
+		ctx = context.WithValue(ctx, allowKey{}, func(ctx context.Context, what Attributes) error { return g.allow(ctx, who, what) })
+	}
 	g.next.ServeHTTP(w, r.WithContext(ctx))
 }
 
@@ -116,16 +119,50 @@ func (g *Guard) judge(r *http.Request) (Identity, error) {
 	if err != nil {
 		return Identity{}, err
 	}
-	what := attributesOf(r)
-	allowed, err := g.access.Allowed(r.Context(), who, what)
+	return who, g.allow(r.Context(), who, attributesOf(r))
+}
+
+// allow refuses what somebody has no right to.
+func (g *Guard) allow(ctx context.Context, who Identity, what Attributes) error {
+	allowed, err := g.access.Allowed(ctx, who, what)
 	if err != nil {
-		return Identity{}, err
+		return err
 	}
 	if !allowed {
-		return Identity{}, &refusal{http.StatusForbidden, fmt.Sprintf("user %q has no right to %s", who.User, what)}
+		return &refusal{http.StatusForbidden, fmt.Sprintf("user %q has no right to %s", who.User, what)}
 	}
-	return who, nil
+	return nil
 }
+
+// allowKey is the key of what says whether a request's sender has a further right, in its context.
+type allowKey struct{}
+
+// require refuses a request whose sender lacks a right that it needs beside that to its route. It must be called before anything is
+// changed. Where no sender was proved (trusted-network mode) nothing is required, as for the route.
+func require(ctx context.Context, what Attributes) error {
+	allow, ok := ctx.Value(allowKey{}).(func(context.Context, Attributes) error)
+	if !ok {
+		return nil
+	}
+	err := allow(ctx, what)
+	if err == nil {
+		return nil
+	}
+	if refused := decided(err); refused != nil {
+		return refused
+	}
+	return &undecided{err}
+}
+
+// undecided is a right that could not be reviewed.
+type undecided struct{ cause error }
+
+func (u *undecided) Error() string { return "review a right: " + u.cause.Error() }
+
+func (u *undecided) Unwrap() error { return u.cause }
+
+// textUndecided is what clients are told then.
+const textUndecided = "the API server does not say whose token this is, or what they may do; try again"
 
 // OnlyTLS returns a handler that refuses requests over plain HTTP, except while trusted answers true, and /healthz. It must stand before a
 // Forwarder: what comes from there to the leader comes over TLS, however it was sent.
@@ -161,18 +198,26 @@ func (g *Guard) refuse(w http.ResponseWriter, r *http.Request, err error) {
 
 // refusalOf is what the sender of a request is told whose credentials were refused or could not be checked.
 func refusalOf(err error, log *logrus.Entry) *refusal {
-	refused, ok := errors.AsType[*refusal](err)
-	switch {
-	case ok:
-	case errors.Is(err, ErrUnauthenticated):
-		refused = &refusal{http.StatusUnauthorized, ErrUnauthenticated.Error()}
-	case errors.Is(err, ErrTooManyReviews):
-		refused = &refusal{http.StatusTooManyRequests, ErrTooManyReviews.Error() + "; try again"}
-	default:
-		refused = &refusal{http.StatusServiceUnavailable, "the API server does not say whose token this is, or what they may do; try again"}
+	refused := decided(err)
+	if refused == nil {
+		refused = &refusal{http.StatusServiceUnavailable, textUndecided}
 		log.WithError(err).Warn("credentials could not be checked")
 	}
 	return refused
+}
+
+// decided is the refusal that an error means; nil: nobody could tell whether to refuse.
+func decided(err error) *refusal {
+	refused, ok := errors.AsType[*refusal](err)
+	switch {
+	case ok:
+		return refused
+	case errors.Is(err, ErrUnauthenticated):
+		return &refusal{http.StatusUnauthorized, ErrUnauthenticated.Error()}
+	case errors.Is(err, ErrTooManyReviews):
+		return &refusal{http.StatusTooManyRequests, ErrTooManyReviews.Error() + "; try again"}
+	}
+	return nil
 }
 
 // respond refuses a request without reading its body, so that the connection serves no other one.

@@ -11,19 +11,36 @@ import (
 type Attributes struct {
 	// Verb is get, list, create, update or delete.
 	Verb string
-	// Resource is a plural of group longhorn.io, and Name the object's name; Name is empty for a collection.
+	// Resource is a plural, and Name the object's name; Name is empty for a collection, and for an object that does not exist yet.
 	Resource, Name string
+	// Group is that of the resource: longhorn.io if empty, or GroupCore.
+	Group string
+	// Namespace is that of the resource: the installation's if empty, or NoNamespace.
+	Namespace string
 	// Path is that of a request for no resource, such as /v1/schemas.
 	Path string
 }
+
+const (
+	// GroupCore is Kubernetes' own group, which has no name.
+	GroupCore = "core"
+	// NoNamespace is where objects are that have no namespace.
+	NoNamespace = "*"
+)
 
 func (a Attributes) String() string {
 	if a.Resource == "" {
 		return a.Verb + " " + a.Path
 	}
-	what := a.Verb + " " + a.Resource + ".longhorn.io"
+	what := a.Verb + " " + a.Resource
+	if a.Group == "" {
+		what += ".longhorn.io"
+	}
 	if a.Name != "" {
 		what += " " + a.Name
+	}
+	if a.Namespace != "" && a.Namespace != NoNamespace {
+		what += " in namespace " + a.Namespace
 	}
 	return what
 }
@@ -43,6 +60,7 @@ const resourceFindings, resourceVolumes = "findings", "volumes"
 //	anything else of a kind      update, so are all actions (POST /v1/<kind>/<name>?action=...)
 //	GET, HEAD /v1/findings...    list volumes
 //	GET, HEAD /v1/ws/<kind>, /v1/ws/<period>/<kind>   list of the kind: a stream shows what its collection does
+//	the same of events           the same of the Events of Kubernetes: they are no objects of ours
 //	any other path               get if it is safe, otherwise update, of the path
 func attributesOf(r *http.Request) Attributes {
 	segments := strings.Split(strings.TrimPrefix(r.URL.EscapedPath(), "/"), "/")
@@ -58,7 +76,7 @@ func attributesOf(r *http.Request) Attributes {
 		if len(segments) != 3 && len(segments) != 4 {
 			return Attributes{Verb: verbOf(r.Method, false), Path: r.URL.Path}
 		}
-		return Attributes{Verb: verbOf(r.Method, true), Resource: segments[len(segments)-1]}
+		return ofKind(Attributes{Verb: verbOf(r.Method, true), Resource: segments[len(segments)-1]})
 	}
 	a := Attributes{Resource: segments[1]}
 	if len(segments) > 2 {
@@ -67,6 +85,14 @@ func attributesOf(r *http.Request) Attributes {
 	a.Verb = verbOf(r.Method, a.Name == "")
 	if a.Resource == resourceFindings && isSafe(r.Method) {
 		return Attributes{Verb: VerbList, Resource: resourceVolumes}
+	}
+	return ofKind(a)
+}
+
+// ofKind fills in the group of a kind of the API.
+func ofKind(a Attributes) Attributes {
+	if a.Resource == "events" {
+		a.Group = GroupCore
 	}
 	return a
 }

@@ -24,6 +24,7 @@ import (
 //	manager.ErrNotFound        404
 //	manager.ErrConflict        409
 //	context ended              503
+//	*undecided                 503
 //	anything else              500
 
 // refusal is an error of this package with its own status; its text is for the client.
@@ -58,6 +59,7 @@ func errorOf(err error) *v1.Error {
 	var wrong *methodError
 	var invalid *manager.Invalid
 	var problem *manager.Problem
+	var unclear *undecided
 	switch {
 	case errors.As(err, &refused):
 		return wire(refused.status, refused.text)
@@ -67,6 +69,8 @@ func errorOf(err error) *v1.Error {
 		return wire(http.StatusUnprocessableEntity, invalid.Error())
 	case errors.As(err, &problem):
 		return problemOf(problem, wire)
+	case errors.As(err, &unclear):
+		return wire(http.StatusServiceUnavailable, textUndecided)
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return wire(http.StatusServiceUnavailable, "the request ran out of time; whether it was carried out is not known")
 	}

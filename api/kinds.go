@@ -52,6 +52,7 @@ type action struct {
 func kindsOf(m *manager.Manager) []kind {
 	return append(absentKinds(),
 		engineImageKind(m),
+		eventKind(m),
 		findingKind(m),
 		instanceManagerKind(m),
 		nodeKind(m),

@@ -12,7 +12,7 @@ import (
 
 // absentTypes are types of Longhorn that this system lacks. Its clients list them all the same.
 var absentTypes = []string{
-	"backingImage", "backup", "backupTarget", "backupVolume", "event", "orphan", "recurringJob", "snapshot", "snapshotCR",
+	"backingImage", "backup", "backupTarget", "backupVolume", "orphan", "recurringJob", "snapshot", "snapshotCR",
 	"supportBundle", "systemBackup", "systemRestore",
 }
 

@@ -103,6 +103,8 @@ type Datastore struct {
 	CSIDrivers *Store[*storagev1.CSIDriver]
 	// NodeLeases are those by which nodes that serve shares say that they live.
 	NodeLeases *Store[*coordinationv1.Lease]
+	// Events are watched only while somebody reads them.
+	Events *Events
 
 	informers map[Kind]cache.SharedIndexInformer
 	running   sync.WaitGroup
@@ -135,6 +137,7 @@ func New(o Options) *Datastore {
 	d.Leases = newStore(b, leases, ns, o.Kube.CoordinationV1().Leases(ns), o.Kube, all, &coordinationv1.Lease{}, nil)
 	d.PriorityClasses = newStore(b, priorityClasses, "", o.Kube.SchedulingV1().PriorityClasses(), o.Kube, all, &schedulingv1.PriorityClass{}, nil)
 	d.CSIDrivers = newStore(b, csiDrivers, "", o.Kube.StorageV1().CSIDrivers(), o.Kube, all, &storagev1.CSIDriver{}, nil)
+	d.Events = newEvents(o.Kube, ns)
 	d.Secrets = newStore(b, secrets, ns, core.Secrets(ns), o.Kube, all, &corev1.Secret{}, nil)
 	return d
 }
@@ -142,13 +145,17 @@ func New(o Options) *Datastore {
 // Start begins to fill the caches and returns; they are kept up to date until ctx
 // ends. It must be called once.
 func (d *Datastore) Start(ctx context.Context) {
+	d.Events.start(ctx)
 	for _, informer := range d.informers {
 		d.running.Go(func() { informer.RunWithContext(ctx) })
 	}
 }
 
 // Wait returns when everything that Start began has ended, after its context did.
-func (d *Datastore) Wait() { d.running.Wait() }
+func (d *Datastore) Wait() {
+	d.running.Wait()
+	d.Events.wait()
+}
 
 // WaitForSync returns nil when every cache was filled once, or an error that names
 // those that were not when ctx ended. It does not wait for the optional kinds.

@@ -181,7 +181,7 @@ func TestWhatTheLeaderMayDo(t *testing.T) {
 		"longhorn-system /configmaps=longhorn-default-storageclass: get",
 		"longhorn-system /configmaps=longhorn-share-clients: get list watch update patch",
 		"longhorn-system /configmaps=longhorn-storageclass: update patch",
-		"longhorn-system /events: create patch",
+		"longhorn-system /events: list watch create patch",
 		"longhorn-system /pods: get list watch create delete",
 		"longhorn-system /secrets: get create delete",
 		"longhorn-system /secrets=longhorn-backend-tls: update patch",

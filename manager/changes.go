@@ -19,6 +19,7 @@ const (
 	ViewShareManagers     View = "share managers"
 	ViewEngineImage       View = "engine image"
 	ViewTags              View = "tags"
+	ViewEvents            View = "events"
 )
 
 // madeOf are the kinds that each view reads.
@@ -42,6 +43,9 @@ type ChangeSource interface {
 // after OnChange where there are objects. The calls come from goroutines of their own and must return at once. Pods that use volumes
 // are not watched: of a volume, only the objects that are ours and its PersistentVolume are.
 func (m *Manager) OnChange(of View, changed func()) (stop func(), err error) {
+	if of == ViewEvents {
+		return m.deps.Events.OnChange(changed)
+	}
 	kinds, ok := madeOf[of]
 	if !ok {
 		return nil, fmt.Errorf("BUG: no view %q", of)

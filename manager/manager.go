@@ -146,6 +146,7 @@ type Deps struct {
 	StorageClasses   Live[*storagev1.StorageClass]
 	PriorityClasses  Live[*schedulingv1.PriorityClass]
 	Changes          ChangeSource
+	Events           EventStore
 	// Namespace is where objects are made.
 	Namespace string
 	Clock     clock.Clock
@@ -206,6 +207,7 @@ func DepsOf(d *datastore.Datastore, claims ClaimStore, c clock.Clock, log *logru
 		StorageClasses:   d.StorageClasses,
 		PriorityClasses:  d.PriorityClasses,
 		Changes:          d,
+		Events:           d.Events,
 		Namespace:        d.Namespace,
 		Clock:            c,
 		Log:              log,

@@ -5,6 +5,7 @@ const (
 	TypeAPIVersion       = "apiVersion"
 	TypeCollection       = "collection"
 	TypeEngineImage      = "engineImage"
+	TypeEvent            = "event"
 	TypeError            = "error"
 	TypeFinding          = "finding"
 	TypeInstanceManager  = "instanceManager"

@@ -1,6 +1,7 @@
 package trust
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -117,7 +118,8 @@ func (r *Reviews) reviewToken(ctx context.Context, token string) (verdict, error
 
 // Allowed tells whether the API server's authorizers give a right in the namespace.
 func (r *Reviews) Allowed(ctx context.Context, who api.Identity, what api.Attributes) (bool, error) {
-	key := r.sumOf("right", fmt.Sprintf("%q %q %q %q %q %q %q %q", who.User, who.UID, who.Groups, who.Extra, what.Verb, what.Resource, what.Name, what.Path))
+	key := r.sumOf("right", fmt.Sprintf("%q %q %q %q %q", who.User, who.UID, who.Groups, who.Extra,
+		[]string{what.Verb, what.Group, what.Namespace, what.Resource, what.Name, what.Path}))
 	allowed, err := recall(ctx, r, r.rights, key, func(ctx context.Context) (bool, time.Duration, error) {
 		allowed, err := r.reviewRight(ctx, who, what)
 		return allowed, lifeOf(allowed), err
@@ -136,10 +138,7 @@ func (r *Reviews) reviewRight(ctx context.Context, who api.Identity, what api.At
 	if what.Resource == "" {
 		spec.NonResourceAttributes = &authorizationv1.NonResourceAttributes{Path: what.Path, Verb: what.Verb}
 	} else {
-		spec.ResourceAttributes = &authorizationv1.ResourceAttributes{
-			Namespace: r.namespace, Verb: what.Verb, Name: what.Name,
-			Group: longhorn.SchemeGroupVersion.Group, Version: longhorn.SchemeGroupVersion.Version, Resource: what.Resource,
-		}
+		spec.ResourceAttributes = r.resourceOf(what)
 	}
 	review, err := r.kube.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
 	if err != nil {
@@ -147,6 +146,21 @@ func (r *Reviews) reviewRight(ctx context.Context, who api.Identity, what api.At
 	}
 	// status.EvaluationError may be about a binding that has nothing to do with this right.
 	return review.Status.Allowed && !review.Status.Denied, nil
+}
+
+// resourceOf is what is asked for, as authorizers know it.
+func (r *Reviews) resourceOf(what api.Attributes) *authorizationv1.ResourceAttributes {
+	a := &authorizationv1.ResourceAttributes{
+		Namespace: cmp.Or(what.Namespace, r.namespace), Verb: what.Verb, Name: what.Name,
+		Group: longhorn.SchemeGroupVersion.Group, Version: longhorn.SchemeGroupVersion.Version, Resource: what.Resource,
+	}
+	if what.Group == api.GroupCore {
+		a.Group, a.Version = "", "v1"
+	}
+	if what.Namespace == api.NoNamespace {
+		a.Namespace = ""
+	}
+	return a
 }
 
 func lifeOf(yes bool) time.Duration {

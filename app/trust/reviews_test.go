@@ -177,6 +177,43 @@ func TestARightThatIsTakenAwayStopsWorking(t *testing.T) {
 	assert.False(t, allowed, "denied is denied")
 }
 
+// TestARightIsReviewedWhereItIs: in the namespace named, of the group named; and an answer about one is none about another.
+func TestARightIsReviewedWhereItIs(t *testing.T) {
+	s := newAPIServer()
+	r := s.reviews("us")
+	for _, tc := range []struct {
+		what api.Attributes
+		want authorizationv1.ResourceAttributes
+	}{
+		{
+			api.Attributes{Verb: "create", Resource: "persistentvolumeclaims"},
+			authorizationv1.ResourceAttributes{Namespace: "longhorn-system", Verb: "create", Group: "longhorn.io", Version: "v1beta2", Resource: "persistentvolumeclaims"},
+		},
+		{
+			api.Attributes{Verb: "create", Group: api.GroupCore, Namespace: "shop", Resource: "persistentvolumeclaims"},
+			authorizationv1.ResourceAttributes{Namespace: "shop", Verb: "create", Version: "v1", Resource: "persistentvolumeclaims"},
+		},
+		{
+			api.Attributes{Verb: "create", Group: api.GroupCore, Namespace: "bank", Resource: "persistentvolumeclaims"},
+			authorizationv1.ResourceAttributes{Namespace: "bank", Verb: "create", Version: "v1", Resource: "persistentvolumeclaims"},
+		},
+		{
+			api.Attributes{Verb: "create", Group: api.GroupCore, Namespace: api.NoNamespace, Resource: "persistentvolumes"},
+			authorizationv1.ResourceAttributes{Verb: "create", Version: "v1", Resource: "persistentvolumes"},
+		},
+		{
+			api.Attributes{Verb: "list", Group: api.GroupCore, Resource: "events"},
+			authorizationv1.ResourceAttributes{Namespace: "longhorn-system", Verb: "list", Version: "v1", Resource: "events"},
+		},
+	} {
+		before := len(s.asked)
+		_, err := r.Allowed(t.Context(), api.Identity{User: "ann"}, tc.what)
+		require.NoError(t, err)
+		require.Len(t, s.asked, before+1, "%v is another right", tc.what)
+		assert.Equal(t, &tc.want, s.asked[before].(authorizationv1.SubjectAccessReviewSpec).ResourceAttributes)
+	}
+}
+
 // TestUnknownTokensCostTheAPIServerLittle: those that are known go on.
 func TestUnknownTokensCostTheAPIServerLittle(t *testing.T) {
 	s := newAPIServer()
