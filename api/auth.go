@@ -137,9 +137,9 @@ func (g *Guard) allow(ctx context.Context, who Identity, what Attributes) error 
 // allowKey is the key of what says whether a request's sender has a further right, in its context.
 type allowKey struct{}
 
-// require refuses a request whose sender lacks a right that it needs beside that to its route. It must be called before anything is
+// needs refuses a request whose sender lacks a right that it needs beside that to its route. It must be called before anything is
 // changed. Where no sender was proved (trusted-network mode) nothing is required, as for the route.
-func require(ctx context.Context, what Attributes) error {
+func needs(ctx context.Context, what Attributes) error {
 	allow, ok := ctx.Value(allowKey{}).(func(context.Context, Attributes) error)
 	if !ok {
 		return nil

@@ -65,7 +65,7 @@ func TestAPersistentVolumeAndAClaimNeedTheRightToMakeThem(t *testing.T) {
 		},
 		{
 			"a claim in no namespace → the field, whatever the right", "pvcCreate", `{}`, &owner{denied: true}, 422,
-			"namespace: \"\" must name a namespace", nil, nil,
+			"namespace: must name a namespace", nil, nil,
 		},
 		{
 			"a claim with the right → made", "pvcCreate", `{"namespace":"shop"}`, &owner{}, 200, "", []Attributes{makeClaim},
@@ -125,7 +125,7 @@ func TestEventsAreThoseOfOurObjects(t *testing.T) {
 	assert.Equal(t, "event", got.Data[0].Type)
 	assert.Equal(t, "Warning", got.Data[0].EventType)
 	assert.Equal(t, v1.KubernetesEvent{
-		Metadata:       v1.EventMetadata{Name: "vol.1", Namespace: "longhorn-system", CreationTimestamp: "1970-01-01T00:16:40Z"},
+		Metadata:       v1.EventMetadata{Name: "vol.1", Namespace: "longhorn-system", UID: "uid-vol.1", CreationTimestamp: "1970-01-01T00:16:40Z"},
 		InvolvedObject: v1.InvolvedObject{Kind: "Volume", Namespace: "longhorn-system", Name: "vol", APIVersion: "longhorn.io/v1beta2"},
 		Type:           "Warning", Reason: "Degraded", Message: "a copy is missing", Count: 1,
 		Source:         v1.EventSource{Component: "longhorn-manager", Host: "node-1"},

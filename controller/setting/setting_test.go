@@ -77,7 +77,7 @@ func TestStatus(t *testing.T) {
 // TestTheModeWithoutCredentialsIsACondition, which is absent where it never was on.
 func TestTheModeWithoutCredentialsIsACondition(t *testing.T) {
 	said := func(s *longhorn.Setting) longhorn.Condition {
-		s.Status = statusOf(s, testutil.Now)
+		s.Status = statusOf(Input{Setting: s, Now: testutil.Now})
 		return types.FindCondition(s.Status.Conditions, "TrustedNetwork")
 	}
 	s := build.Setting(types.SettingRESTTrustedNetwork, "false")
