@@ -112,14 +112,23 @@ func passOn(w http.ResponseWriter, response *http.Response) {
 	_, _ = io.Copy(w, response.Body) // the client may be gone
 }
 
+// lastWrite is how long a piece that is being sent may take when the stream ends: the connection ends with a write that is given up, and
+// the client would not be told why.
+const lastWrite = time.Second
+
 // pump copies until one side ends, and says how the client's ends. ctx ends with the client's connection.
 func (f *Forwarder) pump(ctx context.Context, to, from *websocket.Conn, leader *url.URL) websocket.CloseError {
-	ctx, cancel := context.WithCancel(ctx)
+	reading, stopReading := context.WithCancel(ctx)
+	defer stopReading()
+	writing, stopWriting := context.WithCancel(ctx)
+	defer stopWriting()
 	copied := make(chan websocket.CloseError, 1)
-	go func() { copied <- copyMessages(ctx, to, from, f.relays.sendTimeout) }()
+	go func() { copied <- copyMessages(reading, writing, to, from, f.relays.sendTimeout) }()
 	end, isCopied := f.attend(ctx, to, leader, copied)
-	cancel()
+	stopReading()
 	if !isCopied {
+		late := time.AfterFunc(lastWrite, stopWriting)
+		defer late.Stop()
 		<-copied
 	}
 	return end
@@ -152,17 +161,17 @@ func (f *Forwarder) attend(ctx context.Context, to *websocket.Conn, leader *url.
 }
 
 // copyMessages copies from the leader to the client until one of them ends.
-func copyMessages(ctx context.Context, to, from *websocket.Conn, timeout time.Duration) websocket.CloseError {
+func copyMessages(reading, writing context.Context, to, from *websocket.Conn, timeout time.Duration) websocket.CloseError {
 	for {
-		kind, message, err := from.Reader(ctx)
+		kind, message, err := from.Reader(reading)
 		if err != nil {
-			return endOfLeader(ctx, err)
+			return endOfLeader(reading, err)
 		}
-		if err := copyMessage(ctx, to, kind, message, timeout); err != nil {
+		if err := copyMessage(writing, to, kind, message, timeout); err != nil {
 			if errors.Is(err, errClientWrite) {
 				return clientGone
 			}
-			return endOfLeader(ctx, err)
+			return endOfLeader(reading, err)
 		}
 	}
 }

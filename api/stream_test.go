@@ -315,7 +315,10 @@ func TestAClientThatDoesNotReadIsCutOff(t *testing.T) {
 				return len(f.readers) > 0
 			}
 			require.True(t, open())
-			require.Eventually(t, func() bool { return !open() }, patience, 10*time.Millisecond)
+			require.Eventually(t, func() bool {
+				l.Clock.Step(100 * time.Millisecond)
+				return !open()
+			}, patience, 10*time.Millisecond)
 		})
 	}
 }

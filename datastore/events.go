@@ -3,6 +3,7 @@ package datastore
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -45,8 +46,8 @@ type Events struct {
 type eventWatch struct {
 	informer cache.SharedIndexInformer
 	cancel   context.CancelFunc
-	users    int         // guarded by Events.mu
-	idle     *time.Timer // guarded by Events.mu; ends the watch, which has no users
+	users    int                // guarded by Events.mu
+	stay     context.CancelFunc // guarded by Events.mu; takes back that the watch, which has no users, ends soon
 }
 
 func newEvents(kube kubernetes.Interface, namespace string) *Events {
@@ -108,22 +109,28 @@ func (e *Events) acquire() *eventWatch {
 	}
 	if e.watch == nil {
 		ctx, cancel := context.WithCancel(e.ctx)
-		w := &eventWatch{informer: e.newInformer(), cancel: cancel}
-		w.idle = time.AfterFunc(e.linger, func() { e.endIdle(w) })
+		w := &eventWatch{informer: e.newInformer(), cancel: cancel, stay: func() {}}
 		e.running.Go(func() { w.informer.RunWithContext(ctx) })
 		e.watch = w
 	}
 	e.watch.users++
-	e.watch.idle.Stop()
+	e.watch.stay()
 	return e.watch
 }
 
 func (e *Events) release(w *eventWatch) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if w.users--; w.users == 0 {
-		w.idle.Reset(e.linger)
+	if w.users--; w.users > 0 || e.ctx == nil {
+		return
 	}
+	idle, stay := context.WithTimeout(e.ctx, e.linger)
+	w.stay = stay
+	context.AfterFunc(idle, func() {
+		if errors.Is(idle.Err(), context.DeadlineExceeded) {
+			e.endIdle(w)
+		}
+	})
 }
 
 // endIdle ends a watch, unless somebody has come meanwhile.

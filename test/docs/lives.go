@@ -115,7 +115,7 @@ var notRunInline = map[string]string{
 	"kubectl delete -f deploy/longhorn.yaml": never,
 	"kubectl create":                         "it says what fails",
 	"kubectl -n longhorn-system delete lhv":  "it has no name: the text says of which volume",
-	"kubectl get pvc":                        "it stands for the table that it prints",
+	"kubectl get events":                     "it stands for the right that it needs",
 	"kubectl describe pvc":                   "it has no name: any claim",
 	"kubectl get lhn":                        "it stands for the table that it prints",
 	"kubectl longhorn explain node NODE":     "NODE stands for a node; blocks explain one by its name",
