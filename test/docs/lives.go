@@ -38,6 +38,7 @@ var Lives = []Life{
 			{gettingStarted, "Look at it"},
 			{features, "Features"},
 			{features, "REST"},
+			{features, "The web page"},
 			{features, "StorageClasses"},
 			{features, "Disks"},
 			{features, "Tags"},
