@@ -137,7 +137,7 @@ func TestTLSIsDemandedWhenTheDaemonSaysSo(t *testing.T) {
 		s.TlsOnly = only
 		_, err := n.ReplicaStart(t.Context(), s)
 		require.NoError(t, err)
-		n.until("the demand", func(s *proto.State) bool { return s.GetReplicas()[0].GetTlsOnly() == only })
+		n.until("the demand", func(s *proto.State) bool { return len(s.GetReplicas()) == 1 && s.GetReplicas()[0].GetTlsOnly() == only })
 	}
 	early, err := dial("1/one", false)
 	require.NoError(t, err, "an engine of an earlier release")
