@@ -39,7 +39,7 @@ e2e: setup build ## the cluster tests alone
 	@scripts/test.sh e2e
 
 .PHONY: test-long
-test-long: setup build ## the long runs: six rounds of each power loss, the update of an older release, 2,000 checked histories, deep exploration
+test-long: setup build ## the long runs: the commands of the documents, six rounds of each power loss, the update of an older release, 2,000 checked histories, deep exploration
 	@scripts/test.sh long
 
 .PHONY: test-shares

@@ -60,6 +60,40 @@ type bench struct {
 	*browser.Browser
 	url string
 	mu  sync.Mutex // guards the caches and the API server of fakes
+
+	readers readers
+}
+
+// readers are the streams that are open: the caches of fakes tell nobody of changes.
+type readers struct {
+	mu   sync.Mutex
+	last int            // guarded by mu
+	all  map[int]func() // guarded by mu
+}
+
+// OnChange implements manager.ChangeSource.
+func (r *readers) OnChange(changed func(), _ ...datastore.Kind) (stop func(), err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.last++
+	id := r.last
+	if r.all == nil {
+		r.all = map[int]func(){}
+	}
+	r.all[id] = changed
+	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.all, id)
+	}, nil
+}
+
+func (r *readers) tell() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, changed := range r.all {
+		changed()
+	}
 }
 
 // newBench needs a built page and a browser; without them the test is skipped, unless LONGHORN_PAGE=required.
@@ -81,10 +115,12 @@ func newBench(t *testing.T, objs ...runtime.Object) *bench {
 		t.Skip(missing)
 	}
 	h := testutil.New(t, objs...)
-	m := manager.New(manager.DepsOf(h.Datastore(datastore.Options{}), datastore.NewWorkloads(h.Kube), hastyClock{h.Clock}, h.Log))
+	b := &bench{Harness: h}
+	deps := manager.DepsOf(h.Datastore(datastore.Options{}), datastore.NewWorkloads(h.Kube), hastyClock{h.Clock}, h.Log)
+	deps.Changes = &b.readers
+	m := manager.New(deps)
 	never := func() bool { return false }
 	guard := api.NewGuard(access{}, never, api.NewServer(api.Deps{Manager: m, Log: h.Log}), h.Log)
-	b := &bench{Harness: h}
 	server := httptest.NewUnstartedServer(api.NewFront(access{}, never, page, b.cached(guard), h.Log))
 	server.StartTLS()
 	t.Cleanup(server.Close)
@@ -106,8 +142,19 @@ func (b *bench) cached(next http.Handler) http.Handler {
 		next.ServeHTTP(w, r)
 		if r.Method != http.MethodGet {
 			b.CatchUp()
+			b.readers.tell()
 		}
 	})
+}
+
+// add makes objects, and lets the caches see them.
+func (b *bench) add(objs ...runtime.Object) {
+	b.T.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.Seed(objs...)
+	b.CatchUp()
+	b.readers.tell()
 }
 
 // change does what controllers would, and lets the caches see it.
@@ -117,6 +164,7 @@ func (b *bench) change(objs ...runtime.Object) {
 	defer b.mu.Unlock()
 	b.Overwrite(objs...)
 	b.CatchUp()
+	b.readers.tell()
 }
 
 // login logs in as somebody.

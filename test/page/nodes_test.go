@@ -19,7 +19,7 @@ func TestDisksAndTags(t *testing.T) {
 	b.Sees("tags: fast")
 	b.ExpectWrites("update nodes/node-1")
 
-	b.Click("button", "Add a disk to node-2")
+	b.Click("button", "Add disk to node-2")
 	b.Axe(root, "the form of a disk")
 	b.Type("textbox", "Path", "relative")
 	b.Click("button", "Add")

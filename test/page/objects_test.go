@@ -3,6 +3,7 @@ package page
 import (
 	"fmt"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
@@ -65,6 +66,8 @@ func volume(name string, sizeGiB int, s state) []runtime.Object {
 			e.Status.Endpoint = "/dev/longhorn/" + name
 		}
 	})
+	owned := []metav1.OwnerReference{{APIVersion: longhorn.SchemeGroupVersion.String(), Kind: "Volume", Name: name, UID: v.UID}}
+	e.OwnerReferences = owned
 	objs := []runtime.Object{v, e}
 	var members []string
 	for i := range 3 {
@@ -74,6 +77,7 @@ func volume(name string, sizeGiB int, s state) []runtime.Object {
 			continue
 		}
 		r := build.PlacedReplica(fmt.Sprintf("%s-r-%d", name, i+1), name, node, fmt.Sprintf("uuid-%d", i+1))
+		r.OwnerReferences = owned
 		if s.node != "" {
 			r.Spec.DesireState, r.Status.CurrentState = longhorn.DesireStateRunning, longhorn.InstanceStateRunning
 			e.Status.ReplicaModeMap[r.Name] = longhorn.ReplicaMode(mode)

@@ -13,6 +13,7 @@ export function DeleteDialog({ volumes, onClose }: ActionProps) {
   const [, go] = useLocation();
   const wanted = volumes.length === 1 ? (volumes[0]?.name ?? '') : `delete ${volumes.length} volumes`;
   const change = useForEach(volumes, (v) => ({ method: 'DELETE', link: v.links['self'] ?? `/v1/volumes/${encodeURIComponent(v.name)}` }));
+  // The page of a volume that is gone takes this dialog with it, often before the answer comes: mutate() would call nothing then.
   const done = () => {
     onClose();
     go('/volumes');
@@ -23,7 +24,7 @@ export function DeleteDialog({ volumes, onClose }: ActionProps) {
       submit="Delete for good"
       danger
       onClose={onClose}
-      onSubmit={() => change.mutate(undefined, { onSuccess: done })}
+      onSubmit={() => void change.mutateAsync(undefined).then(done, () => undefined)}
       isPending={change.isPending}
       isDisabled={typed !== wanted}
       error={change.error}

@@ -7,7 +7,7 @@ export function Conditions({ conditions, name = 'Conditions' }: { conditions: Re
   if (list.length === 0) return <p>There are none.</p>;
   return (
     // eslint-disable-next-line jsx-a11y/no-noninteractive-tabindex -- what scrolls must be reachable by keyboard
-    <div className="scroll" tabIndex={0} role="region" aria-label={name}>
+    <div className="scroll" tabIndex={0} role="group" aria-label={name}>
       <table className="table loose">
         <thead>
           <tr>

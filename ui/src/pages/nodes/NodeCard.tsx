@@ -26,7 +26,7 @@ export function NodeCard({ node }: { node: Node }) {
           <Button onPress={() => setEditing(true)} aria-label={`Change node ${node.name}`}>
             Change
           </Button>
-          <Button onPress={() => setAdding(true)} aria-label={`Add a disk to ${node.name}`}>
+          <Button onPress={() => setAdding(true)} aria-label={`Add disk to ${node.name}`}>
             Add disk
           </Button>
         </div>
