@@ -166,6 +166,19 @@ func TestNothingIsKeptOfACopyWhileAMemberIsStillAsked(t *testing.T) {
 	r.sameBytes("a", "c")
 }
 
+// awaitArrivalOrEnd waits until a copy waits at a gate, or has ended without coming there.
+func (r *rig) awaitArrivalOrEnd(g *faulty.Gate, e *Engine) {
+	r.t.Helper()
+	require.Eventually(r.t, func() bool {
+		select {
+		case <-g.Arrived():
+			return true
+		default:
+			return e.idle()
+		}
+	}, 3*time.Minute, time.Millisecond, "the copy neither ends nor comes to where it shall be interrupted")
+}
+
 // Copies end at random moments while writers overlap, and are gone on with by the same engine or the next.
 func TestInterruptedCopiesUnderLoad(t *testing.T) {
 	kept := 0
@@ -195,10 +208,7 @@ func TestInterruptedCopiesUnderLoad(t *testing.T) {
 						return op.Kind == faulty.Flush && seen > 10*after
 					}})
 					r.add(e, "c")
-					select {
-					case <-g.Arrived():
-					case <-time.After(50 * time.Millisecond):
-					}
+					r.awaitArrivalOrEnd(g, e)
 					_ = e.RemoveReplica(e.cfg.Session, "c")
 					mend()
 					g.Open()
