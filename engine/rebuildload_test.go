@@ -31,7 +31,7 @@ func TestRebuildUnderLoadWithFailures(t *testing.T) {
 			r.disk("c").rebuilding = true
 			r.recorded = membership.NewEpoch(1, 2, []string{"a", "b"})
 			e, changed := r.run(2)
-			load := startLoad(t, e, seed)
+			load := startLoad(t, e, seed, 0)
 			<-load.begun
 			if victim := rnd.IntN(4); victim < 3 {
 				r.breakSometime(rnd, r.disks[victim].name)
@@ -74,6 +74,7 @@ func (r *rig) breakSometime(rnd *rand.Rand, name string) {
 
 // load is writers on a volume: each has blocks of its own, and all share some.
 type load struct {
+	from  int64 // bytes; nothing before it is changed
 	quit  chan struct{}
 	begun chan struct{} // closed when a block of a writer's own was acknowledged
 	wg    sync.WaitGroup
@@ -86,8 +87,9 @@ const (
 	loadWriters = 4
 )
 
-func startLoad(t *testing.T, e *Engine, seed uint64) *load {
-	l := &load{quit: make(chan struct{}), begun: make(chan struct{}), last: map[int64]byte{}}
+// startLoad begins to change the volume from a position on, up to which it is left as it is.
+func startLoad(t *testing.T, e *Engine, seed uint64, from int64) *load {
+	l := &load{from: from, quit: make(chan struct{}), begun: make(chan struct{}), last: map[int64]byte{}}
 	for w := range loadWriters {
 		l.wg.Go(func() {
 			rnd := rand.New(rand.NewPCG(seed, uint64(w)))
@@ -107,9 +109,9 @@ func (l *load) step(b nbd.Backend, rnd *rand.Rand, w, n int) error {
 	ctx, value := context.Background(), byte(1+rnd.IntN(255))
 	switch rnd.IntN(6) {
 	case 0:
-		return b.WriteAt(ctx, pattern(value, 1+rnd.Int64N(20_000)), rnd.Int64N(testSize/2-20_000), false)
+		return b.WriteAt(ctx, pattern(value, 1+rnd.Int64N(20_000)), l.from+rnd.Int64N(testSize/2-l.from-20_000), false)
 	case 1:
-		return b.Zero(ctx, rnd.Int64N(testSize/2-20_000), 1+rnd.Int64N(20_000), 0)
+		return b.Zero(ctx, l.from+rnd.Int64N(testSize/2-l.from-20_000), 1+rnd.Int64N(20_000), 0)
 	case 2:
 		return b.Flush(ctx)
 	}

@@ -166,17 +166,10 @@ func TestNothingIsKeptOfACopyWhileAMemberIsStillAsked(t *testing.T) {
 	r.sameBytes("a", "c")
 }
 
-// awaitArrivalOrEnd waits until a copy waits at a gate, or has ended without coming there.
-func (r *rig) awaitArrivalOrEnd(g *faulty.Gate, e *Engine) {
+// awaitCopy waits until a copy is where it shall be, or has ended.
+func (r *rig) awaitCopy(e *Engine, there func() bool) {
 	r.t.Helper()
-	require.Eventually(r.t, func() bool {
-		select {
-		case <-g.Arrived():
-			return true
-		default:
-			return e.idle()
-		}
-	}, 3*time.Minute, time.Millisecond, "the copy neither ends nor comes to where it shall be interrupted")
+	require.Eventually(r.t, func() bool { return there() || e.idle() }, 3*time.Minute, time.Millisecond, "the copy neither ends nor comes to where it shall be interrupted")
 }
 
 // Copies end at random moments while writers overlap, and are gone on with by the same engine or the next.
@@ -198,17 +191,22 @@ func TestInterruptedCopiesUnderLoad(t *testing.T) {
 			var last *load
 			for generation := int64(2); generation < 5; generation++ {
 				e, changed := r.run(generation, keepEachRegion, func(c *Config) { c.QuietPeriod = 10 * time.Millisecond })
-				load := startLoad(t, e, seed*10+uint64(generation))
+				load := startLoad(t, e, seed*10+uint64(generation), testRegion)
 				<-load.begun
-				for range 3 {
+				for round := range 3 {
 					after, seen := int64(rnd.IntN(10)), int64(0)
+					if round > 0 { // something of it is kept first: region 0, which nobody changes
+						r.add(e, "c")
+						r.awaitCopy(e, func() bool { return !slices.Contains(r.disk("c").marked(), 0) })
+					}
 					g := faulty.NewGate()
 					mend := r.disk("c").io.Inject(faulty.Rule{Times: 1, Gate: g, Match: func(op faulty.Op) bool {
 						seen++
 						return op.Kind == faulty.Flush && seen > 10*after
 					}})
 					r.add(e, "c")
-					r.awaitArrivalOrEnd(g, e)
+					arrived := g.Arrived()
+					r.awaitCopy(e, func() bool { return len(arrived) > 0 })
 					_ = e.RemoveReplica(e.cfg.Session, "c")
 					mend()
 					g.Open()
