@@ -72,17 +72,18 @@ images() {
 cluster() { LONGHORN_E2E=required plain -v -parallel 3 "$@" ./test/e2e; }
 
 # e2e runs the cluster tests in three processes side by side, for all mostly wait: those with clusters of their own (nine nodes, nodes with
-# kernels of their own, the uninstaller); those that change the data plane or the nodes under a writer; and all others. Beside them, the
-# devices of the kernel's NBD client are tried in a guest. The documents' commands need a cluster more, which is too many beside these: "long"
-# runs them.
+# kernels of their own, the uninstaller); those that change the data plane or the nodes under a writer; and all others. Before them, the
+# devices of the kernel's NBD client are tried in a guest, alone: what runs there stands still while three clusters start. The documents'
+# commands need a cluster more, which is too many beside these: "long" runs them.
 e2e() {
 	local failed=0
 	images
 	local before=$SECONDS
 	local own='^(TestDataLocality|TestGuests|TestSharedVolume|TestUninstall)'
 	local changing='^(TestTwoReleases|TestNode|TestRollingDrain|TestADrain|TestEviction|TestPowerIsLost|TestDaemonsComeAndGo)'
+	echo "test: devices of the kernel's NBD client, in a guest"
+	LONGHORN_E2E=required plain -timeout 30m ./test/guestdevices || failed=1
 	echo "test: the whole on clusters, and their failures; what runs on clusters of its own, and what changes nodes, follow at the end"
-	LONGHORN_E2E=required beside dist/devices.log plain -timeout 20m ./test/guestdevices
 	beside dist/own.log cluster -timeout 75m -parallel 4 -run "$own"
 	LONGHORN_E2E_NAME=e2e-changing beside dist/changing.log cluster -timeout 75m -run "$changing"
 	cluster -timeout 75m -skip "$own|$changing|^TestTheDocumentsCommands" || failed=1

@@ -374,8 +374,8 @@ func (r *rig) abortAll() {
 	}
 }
 
-// rigPatience is how long a test with a rig may take.
-func rigPatience() time.Duration { return time.Minute + time.Duration(successions())*3*time.Second }
+// rigPatience is how long a test with a rig may take. On a machine with much else to do a guest's programs run at a hundredth of their pace.
+func rigPatience() time.Duration { return 5*time.Minute + time.Duration(successions())*5*time.Second }
 
 // terminate ends the holder in order and returns how it exited.
 func (r *rig) terminate() error {

@@ -19,14 +19,14 @@ import (
 var initScript []byte
 
 // guestTimeout bounds the life of a guest; a minute is usual.
-const guestTimeout = 10 * time.Minute
+const guestTimeout = 26 * time.Minute
 
 // The devices of the kernel's NBD client do what those of FUSE do: file systems, refused removals, aborts, growth under a mounted file
 // system, and successions under users that see no error.
 func TestDevicesOfTheKernelsNBDClient(t *testing.T) {
 	required := os.Getenv("LONGHORN_E2E") == "required"
 	if !required && os.Getenv("LONG") == "" {
-		t.Skip("a guest takes a minute: it runs beside the cluster tests, with LONGHORN_E2E=required, and with LONG=1")
+		t.Skip("a guest takes a minute: it runs before the cluster tests, with LONGHORN_E2E=required, and with LONG=1")
 	}
 	if missing := missing(); missing != "" {
 		if required || os.Getenv("CI") != "" {
