@@ -97,6 +97,12 @@ func (h *host) Inspect(path string) (mount.Inode, error) {
 
 func (h *host) ReadEnds(string) error { return nil }
 
+// Hold implements mount.Files.
+func (h *host) Hold(device string) (mount.DeviceNumber, func(), error) {
+	inode, err := h.Inspect(device)
+	return inode.Device, func() {}, err
+}
+
 // Probe implements mount.Files.
 func (h *host) Probe(device string) error {
 	h.mu.Lock()

@@ -30,6 +30,8 @@ type Files interface {
 	Inspect(path string) (Inode, error)
 	// ReadEnds reads the first and the last block of a device.
 	ReadEnds(device string) error
+	// Hold opens a device until release is called. The kernel gives its number to no other one before.
+	Hold(device string) (number DeviceNumber, release func(), err error)
 	// DeviceSize in bytes.
 	DeviceSize(device string) (int64, error)
 	Statfs(path string) (Statistics, error)

@@ -49,7 +49,7 @@ type Filesystem struct {
 	Device, Target, Type string
 	// Options of the mount; MkfsOptions precede what mount-utils gives to mkfs.
 	Options, MkfsOptions []string
-	// MkfsRefused is why no file system may be made; nil: it may.
+	// MkfsRefused is why no file system may be made, if the device is blank; nil: it may.
 	MkfsRefused error
 }
 
@@ -142,8 +142,8 @@ func (s *System) checkReadable(device string) error {
 // a file system nor a partition table nor any other signature it knows. Anything that blkid does
 // recognise is never formatted: fsck checks a file system of the same type before the mount, and one of
 // another type is mounted as the wanted one, which the kernel refuses. blkid has one exit code for
-// "nothing found" and for "could not read", so the device must first answer reads at its start and its
-// end. mkfs killed halfway leaves a device that is still blank by this rule, or has the signature of
+// "nothing found" and for "could not read", so the device must answer reads at its start and its end
+// before blkid, and once more after it (checkBlank). mkfs killed halfway leaves a device that is still blank by this rule, or has the signature of
 // the type wanted and fails fsck or mount.
 //
 // Nothing is cancelled here: a caller whose time runs out must keep the volume locked
@@ -155,15 +155,22 @@ func (s *System) FormatAndMount(f Filesystem) error {
 	if err := os.MkdirAll(f.Target, 0o750); err != nil {
 		return fmt.Errorf("making mount point: %w", err)
 	}
-	if f.MkfsRefused != nil {
-		switch format, err := s.mounter.GetDiskFormat(f.Device); {
-		case err != nil:
-			return fmt.Errorf("looking for a file system on %s: %w", f.Device, err)
-		case format == "":
+	held, release, err := s.files.Hold(f.Device)
+	if err != nil {
+		return fmt.Errorf("opening device %s: %w", f.Device, err)
+	}
+	defer release()
+	var refused error
+	mounter := mountutils.NewSafeFormatAndMount(s.mounter.Interface, guardedMkfs{Interface: s.exec, refused: &refused, check: func() error {
+		if f.MkfsRefused != nil {
 			return f.MkfsRefused
 		}
+		return s.checkBlank(f.Device, held)
+	}})
+	err = mounter.FormatAndMountSensitiveWithFormatOptions(f.Device, f.Target, f.Type, mountOptions(f), nil, f.MkfsOptions)
+	if refused != nil {
+		return refused
 	}
-	err := s.mounter.FormatAndMountSensitiveWithFormatOptions(f.Device, f.Target, f.Type, mountOptions(f), nil, f.MkfsOptions)
 	if err != nil {
 		return fmt.Errorf("mounting %s on %s as %s: %w", f.Device, f.Target, f.Type, err)
 	}

@@ -22,6 +22,23 @@ type fakeFiles struct {
 	inodes map[string]Inode
 	errs   map[string]error
 	unread error
+	// dead is what direct reads answer; replaced is the number that a device's path leads to once blkid has looked at it.
+	dead     error
+	replaced DeviceNumber
+	held     int // devices
+}
+
+func (f *fakeFiles) Hold(device string) (DeviceNumber, func(), error) {
+	inode, err := f.Inspect(device)
+	f.held++
+	return inode.Device, func() { f.held-- }, err
+}
+
+func (f *fakeFiles) Probe(device string) error {
+	if f.replaced != 0 {
+		f.inodes = map[string]Inode{device: {Block: true, Device: f.replaced}}
+	}
+	return f.dead
 }
 
 func (f *fakeFiles) Inspect(path string) (Inode, error) {
@@ -131,9 +148,17 @@ func TestFormatAndMount(t *testing.T) {
 			answers: []answer{{exit: 2}}, want: []string{probe}, err: errRefused,
 		},
 		{
+			name: "a device that died while it was looked at → not made", files: &fakeFiles{inodes: block, dead: syscall.EIO}, fsType: "ext4",
+			answers: []answer{{exit: 2}}, want: []string{probe}, err: ErrUnreadable,
+		},
+		{
+			name: "a device that was replaced while it was looked at → not made", files: &fakeFiles{inodes: block, replaced: 1793}, fsType: "ext4",
+			answers: []answer{{exit: 2}}, want: []string{probe}, err: ErrNotTheDevice,
+		},
+		{
 			name: "the wanted file system, mkfs refused → mounted", files: &fakeFiles{inodes: block}, fsType: "ext4", refused: errRefused,
-			answers: []answer{{output: "TYPE=ext4\n"}, {output: "TYPE=ext4\n"}, {}},
-			want:    []string{probe, probe, "fsck -a " + device}, mounted: []string{"noatime", "defaults"},
+			answers: []answer{{output: "TYPE=ext4\n"}, {}},
+			want:    []string{probe, "fsck -a " + device}, mounted: []string{"noatime", "defaults"},
 		},
 		{name: "nothing at the path → not there", files: &fakeFiles{errs: map[string]error{device: fs.ErrNotExist}}, fsType: "ext4", err: fs.ErrNotExist},
 	}
@@ -156,6 +181,7 @@ func TestFormatAndMount(t *testing.T) {
 				mounted = points[0].Opts
 			}
 			assert.Equal(t, c.mounted, mounted, "mounted with options")
+			assert.Zero(t, c.files.held, "devices held open")
 		})
 	}
 }
