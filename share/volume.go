@@ -26,6 +26,9 @@ var ErrForeign = errors.New("the device holds something else than ext4 or xfs")
 // ErrBlank means that there is nothing on a device, and that nothing may be made there.
 var ErrBlank = errors.New("the device is blank, and nothing is made on a share that is read-only")
 
+// ErrVanished means that a file system was found on a device, and was not a moment later. None is made in its place.
+var ErrVanished = errors.New("the file system that was on the device is not found there any more")
+
 // volume is the file system that is shared. After prepare, its methods may be called
 // side by side.
 type volume struct {
@@ -45,21 +48,20 @@ func newVolume(o Options) *volume {
 	return &volume{o: o, sys: mount.New(), log: o.Log, recovery: filepath.Join(o.RuntimeDirectory, "recovery")}
 }
 
-// prepare waits for the device and mounts its file system. It makes one only on a blank
-// device: see mount.System.FormatAndMount for what is blank, which is looked at again
-// there, right before the making.
+// prepare waits for the device and mounts its file system. It makes one only on a device
+// that is blank twice, here and in mount.System.FormatAndMount, which says what is blank.
 func (v *volume) prepare(ctx context.Context) error {
 	if err := awaitDevice(ctx, v.o.Device, v.o.ReadOnly, v.log); err != nil {
 		return err
 	}
-	fsType, err := v.choose()
+	fsType, blank, err := v.choose()
 	if err != nil {
 		return err
 	}
 	if err := v.isolate(); err != nil {
 		return err
 	}
-	if err := v.mount(fsType); err != nil {
+	if err := v.mount(fsType, blank); err != nil {
 		return err
 	}
 	if !v.o.ReadOnly {
@@ -73,21 +75,21 @@ func (v *volume) prepare(ctx context.Context) error {
 	return v.setUpRecovery()
 }
 
-// choose returns the type of the file system that is on the device, or that is to be
-// made there.
-func (v *volume) choose() (string, error) {
+// choose returns the type of the file system that is on the device or, where the device
+// is blank, of the one to be made there.
+func (v *volume) choose() (fsType string, blank bool, err error) {
 	found, err := v.sys.Contents(v.o.Device)
 	switch {
 	case err != nil:
-		return "", err
+		return "", false, err
 	case found == "" && v.o.ReadOnly:
-		return "", fmt.Errorf("%s: %w", v.o.Device, ErrBlank)
+		return "", false, fmt.Errorf("%s: %w", v.o.Device, ErrBlank)
 	case found == "":
-		return v.o.FSType, nil
+		return v.o.FSType, true, nil
 	case types.CheckFSType(found) != nil:
-		return "", fmt.Errorf("%s: %w: %s", v.o.Device, ErrForeign, found)
+		return "", false, fmt.Errorf("%s: %w: %s", v.o.Device, ErrForeign, found)
 	}
-	return found, nil
+	return found, false, nil
 }
 
 // isolate keeps what is mounted below the export root from other mount namespaces: there
@@ -111,8 +113,11 @@ func (v *volume) isolate() error {
 // OPEN, REMOVE and RENAME. Ganesha leaves that to the file system.
 const dirsync = "dirsync"
 
-func (v *volume) mount(fsType string) error {
+func (v *volume) mount(fsType string, blank bool) error {
 	params, refused := types.ParseMkfsParams(fsType, strings.Join(v.o.MkfsParams, " "))
+	if !blank {
+		refused = fmt.Errorf("%s: %w", v.o.Device, ErrVanished)
+	}
 	err := v.sys.FormatAndMount(mount.Filesystem{
 		Device: v.o.Device, Target: v.o.target(), Type: fsType, Options: append(slices.Clone(v.o.MountOptions), dirsync), MkfsOptions: params, MkfsRefused: refused,
 	})
