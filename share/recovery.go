@@ -3,10 +3,12 @@ package share
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
 
+	"github.com/google/uuid"
 	"golang.org/x/sys/unix"
 
 	"github.com/longhorn-lep/longhorn-manager/types"
@@ -50,7 +52,14 @@ func (v *volume) setUpRecovery() error {
 		v.log.WithField(logfields.Reason, lost).Info("No records of an earlier server's clients are on the volume")
 		v.incident = newIncident(types.ReasonRecoveryDataMissing, lost)
 	}
-	if err := dropForeign(v.recovery); err != nil {
+	switch err := dropForeign(v.recovery); {
+	case errors.Is(err, errTooMany):
+		if err := setAside(v.recovery); err != nil {
+			return err
+		}
+		v.log.WithError(err).Warn("The recovery data is no NFS server's: clients find it in the share's directory " + recoveryName)
+		v.incident = newIncident(types.ReasonRecoveryDataMissing, err.Error())
+	case err != nil:
 		return err
 	}
 	return v.bind(filepath.Join(v.recovery, coverName), filepath.Join(v.o.target(), recoveryName))
@@ -64,6 +73,22 @@ var recordsLink = regexp.MustCompile(`^node0\.[A-Za-z0-9]{6}$`)
 
 // maxNesting is above how many directories Ganesha nests for the record of one client: a name of 1024 bytes in pieces of 255.
 const maxNesting = 32
+
+// maxRecords is above how many entries the records have for any number of nodes, in all. Someone who could write the volume without a share
+// may have made millions: Ganesha takes 4 KiB of the node's memory for each.
+const maxRecords = 50_000
+
+// errTooMany means that there are more.
+var errTooMany = fmt.Errorf("directory %s/%s had more than %d entries", recoveryName, recordsName, maxRecords)
+
+// setAside moves all records to where clients see and may delete them: this process would take too long for that.
+func setAside(recovery string) error {
+	target := filepath.Join(recovery, coverName, recordsName+"-"+uuid.NewString())
+	if err := os.Rename(filepath.Join(recovery, recordsName), target); err != nil {
+		return fmt.Errorf("setting aside what is in place of the recovery data: %w", err)
+	}
+	return nil
+}
 
 // dropForeign removes from the recovery directory what neither Ganesha nor this package makes there. Someone who could write the volume
 // without a share made it: Ganesha would list and remove directories where a link leads, this process would write to a device or wait
@@ -84,28 +109,62 @@ func dropForeign(recovery string) error {
 			return fmt.Errorf("removing what is in place of the recovery data: %w", err)
 		}
 	}
-	return dropForeignIn(recovery, recovery, 0)
+	records := filepath.Join(recovery, recordsName)
+	if !isNoDirectory(records) {
+		left := maxRecords
+		if err := dropForeignIn(recovery, records, 1, &left); err != nil {
+			return err
+		}
+	}
+	left := maxRecords
+	if err := dropForeignIn(recovery, recovery, 0, &left); !errors.Is(err, errTooMany) {
+		return err
+	}
+	return nil // nobody reads what is beside the records
 }
 
-// dropForeignIn looks at a directory within the recovery directory, and at those in it; clients see what is in the cover as theirs.
-func dropForeignIn(recovery, dir string, nesting int) error {
-	entries, err := os.ReadDir(dir)
+// readAtOnce is how many entries of a directory are in memory at a time.
+const readAtOnce = 1000
+
+// dropForeignIn looks at a directory within the recovery directory, or at that itself, and at those in it, but for the records and the cover, which
+// is the clients'. left is how many entries may still be there.
+func dropForeignIn(recovery, dir string, nesting int, left *int) error {
+	entries, err := os.Open(dir)
 	if err != nil {
 		return fmt.Errorf("looking for what is foreign among the recovery data: %w", err)
 	}
-	for _, e := range entries {
-		path := filepath.Join(dir, e.Name())
+	defer entries.Close()
+	for {
+		some, err := entries.ReadDir(readAtOnce)
+		for _, e := range some {
+			if *left--; *left < 0 {
+				return errTooMany
+			}
+			if err := dropIfForeign(recovery, dir, e, nesting, left); err != nil {
+				return err
+			}
+		}
 		switch {
-		case nesting == 0 && e.Name() == coverName, e.Type().IsRegular():
-		case e.IsDir() && nesting < maxNesting:
-			err = dropForeignIn(recovery, path, nesting+1)
-		case e.Type() == os.ModeSymlink && dir == filepath.Join(recovery, recordsName) && leadsToRecords(path):
-		default:
-			err = os.RemoveAll(path)
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return fmt.Errorf("looking for what is foreign among the recovery data: %w", err)
 		}
-		if err != nil {
-			return fmt.Errorf("removing what is foreign among the recovery data: %w", err)
-		}
+	}
+}
+
+func dropIfForeign(recovery, dir string, e os.DirEntry, nesting int, left *int) error {
+	path := filepath.Join(dir, e.Name())
+	switch {
+	case nesting == 0 && (e.Name() == coverName || e.Name() == recordsName && e.IsDir()), e.Type().IsRegular():
+		return nil
+	case e.IsDir() && nesting < maxNesting:
+		return dropForeignIn(recovery, path, nesting+1, left)
+	case e.Type() == os.ModeSymlink && dir == filepath.Join(recovery, recordsName) && leadsToRecords(path):
+		return nil
+	}
+	if err := os.RemoveAll(path); err != nil {
+		return fmt.Errorf("removing what is foreign among the recovery data: %w", err)
 	}
 	return nil
 }

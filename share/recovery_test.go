@@ -4,6 +4,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -96,6 +97,33 @@ func TestWhatIsForeignIsDroppedFromTheRecoveryData(t *testing.T) {
 			assert.Equal(t, []string{"empty/", "file"}, tree(t, elsewhere), "what a link led to stays")
 		})
 	}
+}
+
+// Ganesha takes memory for each, and this process must not.
+func TestRecordsWithoutNumberAreSetAsideForTheClients(t *testing.T) {
+	dir := t.TempDir()
+	records, beside := filepath.Join(dir, "v4recov/node0.ABCDEF"), filepath.Join(dir, "beside")
+	for _, d := range []string{records, beside, filepath.Join(dir, "cover")} {
+		require.NoError(t, os.MkdirAll(d, 0o700))
+	}
+	links := func(to string, from, until int) {
+		entry := filepath.Join(t.TempDir(), "entry") // of its own: a file has 65,000 links at most
+		require.NoError(t, os.WriteFile(entry, nil, 0o600))
+		for i := from; i < until; i++ {
+			require.NoError(t, os.Link(entry, filepath.Join(to, strconv.Itoa(i))))
+		}
+	}
+	links(beside, 0, maxRecords+1)
+	links(records, 0, maxRecords-1) // with their own directory as many as there may be
+	require.NoError(t, dropForeign(dir), "nobody reads what is beside the records")
+	links(records, maxRecords-1, maxRecords)
+	require.ErrorIs(t, dropForeign(dir), errTooMany)
+	require.NoError(t, setAside(dir))
+	require.NoDirExists(t, filepath.Join(dir, "v4recov"))
+	aside, err := filepath.Glob(filepath.Join(dir, "cover/v4recov-*/node0.ABCDEF/0"))
+	require.NoError(t, err)
+	require.Len(t, aside, 1)
+	require.NoError(t, dropForeign(dir), "the next server begins anew")
 }
 
 // nested is a directory that has so many in each other, and the cover beside it.
