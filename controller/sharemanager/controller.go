@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -39,6 +40,8 @@ type AttachmentStore interface {
 type PodStore interface {
 	GetRO(name string) (*corev1.Pod, error)
 	ByIndex(index, value string) ([]*corev1.Pod, error)
+	// Live must show any pod.
+	Live(ctx context.Context, name string) (*corev1.Pod, error)
 	Create(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, error)
 	Delete(ctx context.Context, name string, p datastore.Preconditions) error
 	DeleteNow(ctx context.Context, name string, p datastore.Preconditions) error
@@ -48,6 +51,8 @@ type PodStore interface {
 // ServiceStore holds the Services of share managers.
 type ServiceStore interface {
 	GetRO(name string) (*corev1.Service, error)
+	// Live must show any Service.
+	Live(ctx context.Context, name string) (*corev1.Service, error)
 	Create(ctx context.Context, s *corev1.Service) (*corev1.Service, error)
 	queue.Events
 }
@@ -195,7 +200,42 @@ func (c *Controller) sync(ctx context.Context, name string) (queue.Result, error
 	}
 	c.ask(ctx, &in)
 	p := plan(in)
+	switch hidden, err := c.reveal(ctx, &in, p); {
+	case err != nil:
+		return queue.Result{}, err
+	case hidden:
+		p = plan(in)
+		p.wakeAfter(hiddenDelay)
+	}
 	return queue.Result{RequeueAfter: p.After}, c.apply(ctx, in, p)
+}
+
+// hiddenDelay is when to look again at an object that no cache shows, so that no event comes when it is gone.
+const hiddenDelay = 30 * time.Second
+
+// reveal looks whether a Service or a pod that is to be made is there already, but without the labels of a share's, so that the caches do not
+// show it: someone else's that has the same name, or the share's own that someone took the labels from. The plan must know of it.
+func (c *Controller) reveal(ctx context.Context, in *Input, p Plan) (hidden bool, err error) {
+	isHidden := func(o metav1.Object) bool { return o.GetLabels()[types.LabelShareManager] == "" }
+	if p.CreateService != nil {
+		service, err := orNone(c.Services.Live(ctx, p.CreateService.Name))
+		if err != nil {
+			return false, err
+		}
+		if service != nil && isHidden(service) {
+			in.Service, hidden = service, true
+		}
+	}
+	if p.CreatePod != nil {
+		pod, err := orNone(c.Pods.Live(ctx, p.CreatePod.Name))
+		if err != nil {
+			return false, err
+		}
+		if pod != nil && isHidden(pod) {
+			in.Pod, hidden = pod, true
+		}
+	}
+	return hidden, nil
 }
 
 // letGo removes the ticket that a share left behind which was deleted before it let go of the volume: the access mode was changed while the volume

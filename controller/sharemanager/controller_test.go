@@ -210,6 +210,51 @@ func TestAnotherPodOfThatNameIsNotDeleted(t *testing.T) {
 	h.ExpectWrites("create services/vol", "update sharemanagers/vol/status")
 }
 
+// A volume may have the name of a Service that is not a share's, such as longhorn-backend.
+func TestAnothersObjectThatNoCacheShowsIsTold(t *testing.T) {
+	other := metav1.ObjectMeta{Namespace: types.Namespace, Name: "vol"}
+	for _, tc := range []struct {
+		name   string
+		there  runtime.Object
+		writes []string
+		state  longhorn.ShareManagerState
+		says   string
+	}{
+		{
+			"a Service", &corev1.Service{ObjectMeta: other, Spec: corev1.ServiceSpec{ClusterIP: "10.0.0.1"}},
+			[]string{"update sharemanagers/vol/status", "create pods/share-manager-vol"}, "starting", "Service vol belongs to another; it must go first",
+		},
+		{
+			"a pod", &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: types.Namespace, Name: "share-manager-vol"}},
+			[]string{"create services/vol", "update sharemanagers/vol/status"}, "error", "pod share-manager-vol belongs to another; it must go first",
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			h, c := start(t)
+			h.Seed(tc.there) // and no cache shows it
+			got, err := c.sync(t.Context(), "vol")
+			require.NoError(t, err)
+			assert.Equal(t, 30*time.Second, got.RequeueAfter, "no event comes when it goes")
+			h.ExpectWrites(tc.writes...)
+			if tc.state == longhorn.ShareManagerStateStarting {
+				h.CatchUp()
+				change(t, h, c, func(p *corev1.Pod) { p.Spec.NodeName, p.Status.Phase = "a", corev1.PodRunning; is("True", 0)(p) })
+				_, err := c.sync(t.Context(), "vol")
+				require.NoError(t, err)
+			}
+			h.CatchUp()
+			s, err := c.Shares.Get("vol")
+			require.NoError(t, err)
+			assert.Equal(t, tc.state, s.Status.State)
+			assert.Equal(t, tc.says, types.FindCondition(s.Status.Conditions, types.ConditionReady).Message)
+			h.Writes()
+			_, err = c.sync(t.Context(), "vol")
+			require.NoError(t, err)
+			h.ExpectWrites() // at rest nothing is written
+		})
+	}
+}
+
 func TestANodeThatTurnsWakesItsShares(t *testing.T) {
 	h, c := start(t)
 	syncs(t, h, c, nil)
