@@ -64,6 +64,10 @@ const AnnotationClaimFrom = "longhorn.io/claim-from"
 // AnnotationPodSettings of a pod of ours says with which values of settings it was made (PodSettings), as JSON.
 const AnnotationPodSettings = "longhorn.io/pod-settings"
 
+// AnnotationShareEndpoint on a ShareManager is the endpoint of the one before it, which someone deleted while it served. Clients have that
+// address mounted.
+const AnnotationShareEndpoint = "longhorn.io/share-endpoint"
+
 // AnnotationConfigMapVersion on a Setting is the resourceVersion of the ConfigMap
 // DefaultSettingsConfigMap whose value it was given last.
 const AnnotationConfigMapVersion = "longhorn.io/configmap-resource-version"

@@ -247,5 +247,11 @@ func TestAServiceThatWasDeletedComesBackWithItsAddress(t *testing.T) {
 		p := plan(s.Input)
 		require.NotNil(t, p.CreateService)
 		assert.Equal(t, want, p.CreateService.Spec.ClusterIP)
+
+		s.Share.Annotations = map[string]string{types.AnnotationShareEndpoint: "nfs://10.0.0.8/vol"} // of a ShareManager that was deleted
+		if want == "" {
+			want = "10.0.0.8"
+		}
+		assert.Equal(t, want, plan(s.Input).CreateService.Spec.ClusterIP)
 	}
 }

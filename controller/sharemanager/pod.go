@@ -1,6 +1,7 @@
 package sharemanager
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/url"
@@ -26,7 +27,8 @@ const (
 )
 
 // newService is where clients find a share, on whatever node its pod is. Its address stays as long as the share: a Service that someone deleted
-// while the share ran is made again with that address, for clients that have it mounted know no other.
+// while the share ran is made again with that address, for clients that have it mounted know no other. So is that of a share whose ShareManager
+// someone deleted.
 func newService(s *longhorn.ShareManager) *corev1.Service {
 	return &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{
@@ -35,7 +37,7 @@ func newService(s *longhorn.ShareManager) *corev1.Service {
 		},
 		Spec: corev1.ServiceSpec{
 			Type:      corev1.ServiceTypeClusterIP,
-			ClusterIP: addressOf(s.Status.Endpoint),
+			ClusterIP: addressOf(cmp.Or(s.Status.Endpoint, s.Annotations[types.AnnotationShareEndpoint])),
 			Selector:  types.ShareManagerSelector(s.Name),
 			Ports: []corev1.ServicePort{{
 				Name: "nfs", Protocol: corev1.ProtocolTCP, Port: types.NFSPort, TargetPort: intstr.FromInt32(types.NFSPort),

@@ -52,11 +52,16 @@ func share(in Input, p *Plan) {
 	}
 }
 
+// newShareManager tells the next share manager which endpoint the last one had, if that was deleted while it served.
 func newShareManager(v *longhorn.Volume, image string) *longhorn.ShareManager {
-	return &longhorn.ShareManager{
+	s := &longhorn.ShareManager{
 		ObjectMeta: childMeta(v, v.Name, nil),
 		Spec:       longhorn.ShareManagerSpec{Image: image},
 	}
+	if v.Status.ShareEndpoint != "" {
+		s.Annotations = map[string]string{types.AnnotationShareEndpoint: v.Status.ShareEndpoint}
+	}
+	return s
 }
 
 func (c *Controller) applyShare(ctx context.Context, log *logrus.Entry, s shareStep) error {

@@ -62,6 +62,18 @@ func TestShare(t *testing.T) {
 	}
 }
 
+// Clients have the address mounted, and the next share's Service must have it.
+func TestTheNextShareManagerKnowsTheEndpointOfOneThatWasDeletedWhileItServed(t *testing.T) {
+	v := build.Volume("vol", shared)
+	assert.Empty(t, newShareManager(v, "image:1").Annotations, "the first one has any address")
+	v.Status.ShareEndpoint = "nfs://10.0.0.9/vol"
+	var p Plan
+	share(Input{Volume: v, ShareImage: "image:1"}, &p)
+	require.NotNil(t, p.share.create)
+	assert.Equal(t, map[string]string{"longhorn.io/share-endpoint": "nfs://10.0.0.9/vol"}, p.share.create.Annotations)
+	assert.Empty(t, p.Status.ShareEndpoint, "it does not serve yet")
+}
+
 func TestARequestOfTheShareIsShown(t *testing.T) {
 	for name, tc := range map[string]struct{ had, share, want string }{
 		"none → none":            {},
