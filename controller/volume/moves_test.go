@@ -257,7 +257,7 @@ func TestSevenDaysOfMoves(t *testing.T) {
 	for seed := range uint64(40) {
 		rng := rand.New(rand.NewPCG(seed, 7))
 		replicas := 1 + rng.IntN(3)
-		tr := newTraveller(t, replicas, time.Duration(1+rng.IntN(1800))*time.Second)
+		tr := newTraveller(t, replicas, time.Duration(1+rng.IntN(3*3600))*time.Second)
 		moves, losses := 0, 0
 		for start := tr.in.Now; tr.in.Now.Sub(start) < 7*24*time.Hour; {
 			node := string(rune('a' + rng.IntN(9)))
@@ -285,7 +285,7 @@ func TestSevenDaysOfMoves(t *testing.T) {
 			tr.in.Cluster.Nodes[i].AllowScheduling = true
 			tr.giveBack(tr.in.Cluster.Nodes[i].Name)
 		}
-		tr.pass(2 * time.Hour)
+		tr.pass(2*time.Hour + 2*tr.takes)
 		assert.True(t, tr.isLocal(), "seed %d: it stays, and there is room", seed)
 		assert.Len(t, tr.in.Replicas, replicas, "seed %d", seed)
 	}

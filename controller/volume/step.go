@@ -31,7 +31,8 @@ type Step struct {
 // there have been too few good ones.
 //
 //	target               what is                       step
-//	one more replica     -                             it is made, if there is a place
+//	one more replica     -                             it is made, if there is a place; one beyond the count waits
+//	                                                   until those that are dropped have gone
 //	keep, build          member                        the engine is asked to have it
 //	build                on its way to membership      the engine is asked to have it
 //	build                serves, its time has come     the engine is asked to have it, one at a time
@@ -42,8 +43,12 @@ func nextStep(in Input, c copies, degradedSince string) Step {
 	f := factsOf(in, c, degradedSince)
 	t := targetOf(f)
 	s := Step{Scheduled: allPlaced, After: t.After}
+	hasPlace := true
 	if t.Add != nil {
 		s.Make, s.Scheduled = place(in, f, *t.Add)
+		if hasPlace = s.Make != nil; t.Add.Why != whyCount && drops(f, t) {
+			s.Make = nil
+		}
 		s.MakesLocal = s.Make != nil && t.Add.Why == whyLocal
 	} else if f.consumer != "" && f.localCopy() == "" && f.movedSinceLocal() && f.untilSettled() > 0 {
 		s.Scheduled = settles(f)
@@ -51,7 +56,7 @@ func nextStep(in Input, c copies, degradedSince string) Step {
 	asked := askedFor(in, f, t)
 	// A replica whose rebuild is about to be ended leaves its turn to another one.
 	if !slices.ContainsFunc(f.list, func(v copyView) bool { return isBeingRebuilt(v) && (v.member || asked[v.Name] != "") }) {
-		v, wait, waits := nextRebuild(in, f, t, t.Add != nil && s.Make == nil)
+		v, wait, waits := nextRebuild(in, f, t, !hasPlace)
 		s.After, s.AwaitsTurn = sooner(s.After, wait), waits
 		if v != nil {
 			asked[v.Name], s.BeginsOn = address(v.Replica), v.Spec.NodeID
@@ -67,6 +72,11 @@ func nextStep(in Input, c copies, degradedSince string) Step {
 		s.GiveUp = giveUp(in, f, t)
 	}
 	return s
+}
+
+// drops tells whether a replica is to go that is there still, with its data: one more beyond the count would be the second. Its end is an event.
+func drops(f facts, t Target) bool {
+	return slices.ContainsFunc(f.list, func(v copyView) bool { return t.Copies[v.Name].Fate == fateDrop && v.DeletionTimestamp == nil })
 }
 
 // askedFor returns the replicas that the engine shall have, except one whose rebuild begins:

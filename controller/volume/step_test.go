@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/scheduler"
@@ -128,6 +129,58 @@ func TestOnlyAWaitForALocalCopyIsSaid(t *testing.T) {
 			assert.Equal(t, tc.reason, types.FindCondition(p.Status.Conditions, types.ConditionScheduled).Reason)
 			assert.Empty(t, p.CreateReplicas)
 			assert.Equal(t, tc.after, p.After)
+		})
+	}
+}
+
+// Of the copies beyond the count there is one at a time: the next one is made when those that are dropped have gone.
+func TestACopyBeyondTheCountWaitsForTheOneBefore(t *testing.T) {
+	copied := all(fresh, asked, tried, shows(longhorn.ReplicaModeWO))
+	for _, tc := range []struct {
+		name  string
+		in    Input
+		nodes []string // of its replicas in the end
+	}{
+		{"the volume has moved on from a local one that is being copied", usedOn("e", served(2, member, member, all(copied, onNode("d")))), []string{"a", "e"}},
+		{"the volume has moved on from a local one that was never begun", usedOn("e", served(2, member, member, all(fresh, onNode("d")))), []string{"a", "e"}},
+		{"one copy fewer is asked for, and none is local", usedOn("e", served(2, member, member, member)), []string{"a", "e"}},
+		{"two are to leave their disks, and the first has another in its place", served(2, all(member, evicted), all(member, evicted), member), []string{"c", "d"}},
+		{"the one that was to take the place of another is to leave its disk, too", served(2, all(member, evicted), member, all(once(long), evicted)), []string{"b", "d"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			in, made := evictedDisks(tc.in), 0
+			in.RebuildLimit = 5
+			for still, steps := 0, 0; still < 30; steps++ {
+				require.Less(t, steps, 500, "it never comes to rest")
+				if n := len(plan(in).CreateReplicas); n > 0 {
+					made += n
+					require.LessOrEqual(t, len(in.Replicas), in.Volume.Spec.NumberOfReplicas, "when another one is made")
+				}
+				if still++; obey(t, &in) {
+					still = 0
+				}
+			}
+			var nodes []string
+			for _, r := range in.Replicas {
+				nodes = append(nodes, r.Spec.NodeID)
+			}
+			slices.Sort(nodes)
+			assert.Equal(t, tc.nodes, nodes)
+			assert.Equal(t, 1, made)
+		})
+	}
+}
+
+// What is dropped is not awaited where a copy is lacking, and is gone once its object is being deleted: its node may be down.
+func TestACopyThatIsDroppedHoldsNoOtherUp(t *testing.T) {
+	stale := 2880 * time.Minute
+	for name, in := range map[string]Input{
+		"one is lacking": degradedFor(stale, served(2, member, all(once(stale), away))),
+		"the one that is dropped is being deleted, and its node is down": usedOn("e", served(2, member, member, all(once(time.Minute), away, beingDeleted))),
+	} {
+		t.Run(name, func(t *testing.T) {
+			in.RebuildLimit = 5
+			assert.Len(t, plan(in).CreateReplicas, 1)
 		})
 	}
 }
