@@ -166,6 +166,21 @@ func TestNothingIsKeptOfACopyWhileAMemberIsStillAsked(t *testing.T) {
 	r.sameBytes("a", "c")
 }
 
+// A member that has answered is in no copy's way any more.
+func TestTheNextCopyIsKeptToo(t *testing.T) {
+	r := newRig(t, "a", "b", "c")
+	e, changed := interruptCopy(r, func(*rig) {})
+	c, g := r.disk("c"), faulty.NewGate()
+	c.base = membership.Epoch{} // so that all is copied once more
+	c.io.Inject(faulty.Rule{Match: faulty.Touching(faulty.Write, 5*testRegion, 1), Gate: g})
+	r.add(e, "c")
+	<-g.Arrived()
+	assert.Equal(t, []int64{5, 6, 7}, c.marked())
+	g.Open()
+	r.await(e, changed, "member", rebuilt("c"))
+	r.sameBytes()
+}
+
 // awaitCopy waits until a copy is where it shall be, or has ended.
 func (r *rig) awaitCopy(e *Engine, there func() bool) {
 	r.t.Helper()
