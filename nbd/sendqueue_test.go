@@ -302,7 +302,10 @@ func TestAQueueThatFailsTellsEachOwnerOnce(t *testing.T) {
 
 // TestFramesOfManySendersStayWhole has senders of small and large frames at once, on sockets that are full now and then.
 func TestFramesOfManySendersStayWhole(t *testing.T) {
-	for name, pair := range map[string]func(*testing.T) (net.Conn, net.Conn){"tcp": tcpPair, "unix": unixPair, "pipe": func(*testing.T) (net.Conn, net.Conn) { return net.Pipe() }} {
+	for name, pair := range map[string]func(*testing.T) (net.Conn, net.Conn){
+		"tcp": tcpPair, "unix": unixPair, "pipe": func(*testing.T) (net.Conn, net.Conn) { return net.Pipe() },
+		"tls over tcp": overTLS(tcpPair), "tls over unix": overTLS(unixPair),
+	} {
 		t.Run(name, func(t *testing.T) {
 			const senders, frames = 8, 60
 			ours, theirs := pair(t)
