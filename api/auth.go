@@ -70,6 +70,9 @@ func (g *Guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_, err := g.judge(r.WithContext(ctx))
 		return err
 	})
+	if credential := r.Header.Get("Authorization"); credential != "" {
+		ctx = context.WithValue(ctx, credentialKey{}, credential)
+	}
 	if who.User != "" {
 		ctx = context.WithValue(ctx, allowKey{}, func(ctx context.Context, what Attributes) error { return g.allow(ctx, who, what) })
 	}

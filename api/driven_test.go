@@ -245,7 +245,7 @@ func TestEveryRouteRefusesABrokenBodyAndWhatIsMissing(t *testing.T) {
 		}
 	}
 	for _, request := range []string{
-		`attach {"hostId":"node-1"}`, `detach {}`, `salvage {"names":["r"]}`, `expand {"size":"2Gi"}`, `cancelExpansion {}`,
+		`attach {"hostId":"node-1"}`, `detach {}`, `salvage {"names":["r"]}`, `expand {"size":"2Gi"}`, `cancelExpansion {}`, `trimFilesystem {}`,
 		`updateReplicaCount {"replicaCount":2}`, `updateDataLocality {"dataLocality":"disabled"}`, `updateAccessMode {"accessMode":"rwo"}`,
 		`updateReplicaSoftAntiAffinity {"replicaSoftAntiAffinity":"ignored"}`, `updateReplicaZoneSoftAntiAffinity {"replicaZoneSoftAntiAffinity":"ignored"}`,
 		`updateReplicaDiskSoftAntiAffinity {"replicaDiskSoftAntiAffinity":"ignored"}`, `updateReplicaAutoBalance {"replicaAutoBalance":"ignored"}`,

@@ -23,6 +23,7 @@ import (
 //	manager.ErrInsufficient    422, code "Insufficient Storage"
 //	manager.ErrNotFound        404
 //	manager.ErrConflict        409
+//	manager.ErrUnavailable     503
 //	context ended              503
 //	*undecided                 503
 //	anything else              500
@@ -86,6 +87,8 @@ func problemOf(p *manager.Problem, wire func(int, string) *v1.Error) *v1.Error {
 		status = http.StatusConflict
 	case errors.Is(p.Class, manager.ErrInsufficient):
 		status, code = http.StatusUnprocessableEntity, v1.CodeInsufficientStorage
+	case errors.Is(p.Class, manager.ErrUnavailable):
+		status = http.StatusServiceUnavailable
 	}
 	e := wire(status, p.Text)
 	e.Detail = p.Detail

@@ -47,7 +47,7 @@ type Forwarder struct {
 // NewForwarder returns a handler that answers with local on the leader, and on other
 // daemons passes requests on to the leader. leaderURL is the scheme, host and port of
 // the leader's API, such as http://10.1.2.3:9500, and false while there is none; then
-// the answer is 503 with Retry-After. /metrics and /healthz are always local. Both
+// the answer is 503 with Retry-After. /metrics, /healthz and what is for this node (IsForNode) are always local. Both
 // functions must be quick: each request calls them.
 //
 // The leader sees the client's own Authorization, which it checks, and the client's Host and X-Forwarded-* headers, so that
@@ -93,7 +93,7 @@ func (f *Forwarder) Close() {
 
 // ServeHTTP answers a request here or passes it to the leader.
 func (f *Forwarder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.URL.Path == pathMetrics || r.URL.Path == pathHealthz || f.isLeader() {
+	if r.URL.Path == pathMetrics || r.URL.Path == pathHealthz || IsForNode(r) || f.isLeader() {
 		f.local.ServeHTTP(w, r)
 		return
 	}

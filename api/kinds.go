@@ -87,6 +87,9 @@ func (k *kind) resourceMethods() []string {
 	return methods
 }
 
+// unfinished is what an action answers with that goes on after the answer.
+type unfinished struct{ v1.Object }
+
 // answer reads the body, calls work and links the result.
 func (k *kind) answer(r *http.Request, status int, work func(body []byte) (v1.Object, error)) (reply, error) {
 	body, err := io.ReadAll(r.Body)
@@ -100,6 +103,9 @@ func (k *kind) answer(r *http.Request, status int, work func(body []byte) (v1.Ob
 	object, err := work(body)
 	if err != nil {
 		return reply{}, err
+	}
+	if u, ok := object.(unfinished); ok {
+		object, status = u.Object, http.StatusAccepted
 	}
 	k.link(baseURL(r), object)
 	return reply{status, object}, nil

@@ -9,7 +9,7 @@
 // and the resource of each request, so that a handler in front can decide who may make it.
 //
 //	client ──► any daemon ──► Forwarder ──► leader ──► Server ──► manager.Manager
-//	                              └── /metrics, /healthz: answered here
+//	                              └── /metrics, /healthz, what the leader asks of a node (nodelocal.go): answered here
 package api
 
 import (

@@ -92,7 +92,7 @@ var refusals = map[string]struct {
 	},
 	"an unknown action → the known ones": {
 		"POST", volumes + "/there?action=explode", "", 422, "Unprocessable Entity",
-		`action: "explode" must be one of attach, detach, salvage, expand, cancelExpansion, updateReplicaCount, updateDataLocality, updateAccessMode, updateReplicaSoftAntiAffinity, updateReplicaZoneSoftAntiAffinity, updateReplicaDiskSoftAntiAffinity, updateReplicaAutoBalance, updateNodeSelector, updateDiskSelector, pvCreate, pvcCreate, replicaRemove`,
+		`action: "explode" must be one of attach, detach, salvage, expand, cancelExpansion, trimFilesystem, updateReplicaCount, updateDataLocality, updateAccessMode, updateReplicaSoftAntiAffinity, updateReplicaZoneSoftAntiAffinity, updateReplicaDiskSoftAntiAffinity, updateReplicaAutoBalance, updateNodeSelector, updateDiskSelector, pvCreate, pvcCreate, replicaRemove`,
 	},
 	"attach without a node → the field": {
 		"POST", volumes + "/there?action=attach", "", 422, "Unprocessable Entity", "hostId: must name a node",
@@ -190,7 +190,7 @@ var refusals = map[string]struct {
 	},
 	"an action in other letters → unknown": {
 		"POST", volumes + "/there?action=replicaremove", `{"name":"r"}`, 422, "Unprocessable Entity",
-		`action: "replicaremove" must be one of attach, detach, salvage, expand, cancelExpansion, updateReplicaCount, updateDataLocality, updateAccessMode, updateReplicaSoftAntiAffinity, updateReplicaZoneSoftAntiAffinity, updateReplicaDiskSoftAntiAffinity, updateReplicaAutoBalance, updateNodeSelector, updateDiskSelector, pvCreate, pvcCreate, replicaRemove`,
+		`action: "replicaremove" must be one of attach, detach, salvage, expand, cancelExpansion, trimFilesystem, updateReplicaCount, updateDataLocality, updateAccessMode, updateReplicaSoftAntiAffinity, updateReplicaZoneSoftAntiAffinity, updateReplicaDiskSoftAntiAffinity, updateReplicaAutoBalance, updateNodeSelector, updateDiskSelector, pvCreate, pvcCreate, replicaRemove`,
 	},
 	"a second attach elsewhere → conflict": {
 		"POST", volumes + "/taken?action=attach", `{"hostId":"node-1"}`, 409, "Conflict",

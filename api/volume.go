@@ -99,6 +99,17 @@ func volumeKind(m *manager.Manager) kind {
 				}
 				return answerVolume(ctx, m)(m.CancelExpansion(ctx, id))
 			}},
+			{actionTrim, "empty", func(ctx context.Context, id string, body []byte) (v1.Object, error) {
+				if _, err := decodeInput[v1.Empty](body); err != nil {
+					return nil, err
+				}
+				view, isDone, err := m.TrimFilesystem(ctx, id)
+				o, err := answerVolume(ctx, m)(view, err)
+				if err == nil && !isDone {
+					return unfinished{o}, nil
+				}
+				return o, err
+			}},
 		}, volumeUpdates(m)...),
 	}
 }
@@ -115,15 +126,17 @@ func answerVolume(ctx context.Context, m *manager.Manager) func(manager.VolumeVi
 	}
 }
 
-// offersOnVolume hides salvage, expand and cancelExpansion in the states in which Longhorn does.
+// offersOnVolume hides salvage, expand, cancelExpansion and trimFilesystem in the states in which Longhorn does.
 func offersOnVolume(o v1.Object, action string) bool {
 	v, ok := o.(*v1.Volume)
-	if !ok || action != actionSalvage && action != actionExpand && action != actionCancelExpansion {
+	if !ok || action != actionSalvage && action != actionExpand && action != actionCancelExpansion && action != actionTrim {
 		return true
 	}
 	switch isFaulted := v.Robustness == "faulted"; {
 	case isFaulted, action == actionSalvage:
 		return isFaulted == (action == actionSalvage)
+	case action == actionTrim:
+		return v.State == "attached"
 	case v.State == "attaching":
 		return action == actionCancelExpansion
 	}

@@ -56,6 +56,7 @@ func root() *cli.Command {
 			shareManagerCommand(),
 			replicaCommand(),
 			uninstallCommand(),
+			trimCommand(),
 		}, inspectCommands()...),
 		EnableShellCompletion:           true,
 		ConfigureShellCompletionCommand: showCompletion,

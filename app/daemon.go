@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/utils/clock"
 
+	"github.com/longhorn-lep/longhorn-manager/api"
 	"github.com/longhorn-lep/longhorn-manager/app/trust"
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
 	"github.com/longhorn-lep/longhorn-manager/types"
@@ -110,12 +111,14 @@ func (d *daemon) run(ctx context.Context, listen, audience string) error {
 	}
 	trusted := func() bool { return isTrustedNetwork(node.store) }
 	reviews := trust.NewReviews(d.clients.kube, d.namespace, audience, d.env.Clock)
+	trims := d.newTrims(node.store)
+	defer trims.Close()
 	d.rest = newRESTAPI(d.leads, d.registry, node.healthy, restAccess{
 		reviews:  reviews,
 		scrapers: trust.Either{First: reviews, Second: trust.NewReviews(d.clients.kube, d.namespace, "", d.env.Clock)},
 		identity: trust.NewIdentity(d.clients.kube, d.namespace, trusted, d.env.Clock),
 		trusted:  trusted, clock: d.env.Clock,
-	}, page, d.env.Log)
+	}, page, api.NewNodeHandler(d.node, trims, d.env.Log), d.env.Log)
 
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.Go(func() error { return ended("node controllers", node.run(groupCtx)) })

@@ -28,6 +28,10 @@ type restAPI struct {
 	access  restAccess
 	// page serves the files of the web page.
 	page http.Handler
+	// ofNode answers what the leader asks of this node's daemon.
+	ofNode http.Handler
+	// peers are the daemons of all nodes, for this daemon while it leads.
+	peers *api.Peers
 	// server is set once this daemon leads and sees the whole cluster.
 	server atomic.Pointer[api.Server]
 }
@@ -46,8 +50,11 @@ type restAccess struct {
 	clock   clock.PassiveClock
 }
 
-func newRESTAPI(l *leadership, registry *prometheus.Registry, healthy func() error, access restAccess, page http.Handler, log *logrus.Entry) *restAPI {
-	return &restAPI{leads: l, log: log, healthy: healthy, access: access, page: page, metrics: promhttp.HandlerFor(registry, promhttp.HandlerOpts{})}
+func newRESTAPI(l *leadership, registry *prometheus.Registry, healthy func() error, access restAccess, page, ofNode http.Handler, log *logrus.Entry) *restAPI {
+	return &restAPI{
+		leads: l, log: log, healthy: healthy, access: access, page: page, ofNode: ofNode,
+		peers: api.NewPeers(access.identity.Way), metrics: promhttp.HandlerFor(registry, promhttp.HandlerOpts{}),
+	}
 }
 
 // ServeHTTP answers what each daemon answers itself; see api.Forwarder for the rest.
@@ -62,6 +69,8 @@ func (r *restAPI) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 			return
 		}
 		_, _ = w.Write([]byte("ok\n")) // the prober may be gone
+	case api.IsForNode(req):
+		r.ofNode.ServeHTTP(w, req)
 	default:
 		server := r.server.Load()
 		if server == nil {
@@ -109,6 +118,7 @@ func (r *restAPI) run(ctx context.Context, address string) error {
 	}
 	handler, forwarder := r.handler()
 	defer forwarder.Close()
+	defer r.peers.Close()
 	// Streams have no end of their own: they are not waited for, as requests are.
 	stop := context.AfterFunc(ctx, forwarder.EndStreams)
 	defer stop()

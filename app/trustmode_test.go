@@ -86,7 +86,7 @@ func TestADaemonAnswersNobodyUnasked(t *testing.T) {
 		rest := newRESTAPI(leadership, prometheus.NewRegistry(), func() error { return errors.New("secret: why") }, restAccess{
 			reviews: onlyReader{}, scrapers: onlyReader{"prometheus"}, trusted: isTrusted, clock: h.Clock,
 			identity: trust.NewIdentity(h.Kube, types.Namespace, isTrusted, h.Clock),
-		}, nil, h.Log)
+		}, nil, nil, h.Log)
 		handler, forwarder := rest.handler()
 		ask := func(method, url, token string) (int, string) {
 			r := httptest.NewRequestWithContext(t.Context(), method, url, nil)

@@ -16,6 +16,8 @@ var (
 	ErrConflict = errors.New("conflict")
 	// ErrInsufficient: the cluster has no place for it now.
 	ErrInsufficient = errors.New("insufficient storage")
+	// ErrUnavailable: something that must be asked does not answer, or cannot do it just now.
+	ErrUnavailable = errors.New("unavailable")
 )
 
 // Problem is a refusal whose text may be shown to the requester.

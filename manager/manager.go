@@ -129,7 +129,7 @@ type SettingStore interface {
 	Updater[*longhorn.Setting]
 }
 
-// Deps are what a Manager works with; all must be given. The stores must see the
+// Deps are what a Manager works with; all but Daemons must be given. The stores must see the
 // whole cluster, and their caches be filled, before the first call.
 type Deps struct {
 	Volumes          VolumeStore
@@ -147,6 +147,8 @@ type Deps struct {
 	PriorityClasses  Live[*schedulingv1.PriorityClass]
 	Changes          ChangeSource
 	Events           EventStore
+	// Daemons may be nil: then what only they can do is refused.
+	Daemons NodeDaemons
 	// Namespace is where objects are made.
 	Namespace string
 	Clock     clock.Clock
@@ -155,8 +157,8 @@ type Deps struct {
 
 // Manager carries out use cases. Its methods may be called from many goroutines.
 //
-// Errors: *Invalid, or a *Problem of the class ErrNotFound, ErrConflict or
-// ErrInsufficient; their texts are for the caller's eyes. Any other error is a
+// Errors: *Invalid, or a *Problem of the class ErrNotFound, ErrConflict, ErrInsufficient or
+// ErrUnavailable; their texts are for the caller's eyes. Any other error is a
 // failure behind the scenes, and its text is not.
 type Manager struct {
 	deps     Deps

@@ -26,6 +26,9 @@ const (
 	EventSucceededExpansion = "SucceededExpansion"
 	EventFailedExpansion    = "FailedExpansion"
 	EventCanceledExpansion  = "CanceledExpansion"
+	// About a volume whose file system was trimmed, or was not.
+	EventFilesystemTrimmed    = "FilesystemTrimmed"
+	EventFailedFilesystemTrim = "FailedFilesystemTrim"
 	// Of an InstanceManager, whose process is replaced by another version while it serves.
 	EventUpgraded      = "Upgraded"
 	EventUpgradeWaits  = "UpgradeWaits"

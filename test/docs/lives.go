@@ -48,6 +48,7 @@ var Lives = []Life{
 			{features, "One replica on one node"},
 			{features, "Evicting"},
 			{features, "Growing a volume"},
+			{features, "Giving space back"},
 			{features, "Volumes that many pods share"},
 			{features, "Settings"},
 			{settings, "Settings"},

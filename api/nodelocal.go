@@ -1,0 +1,147 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/longhorn-lep/longhorn-manager/api/client"
+	v1 "github.com/longhorn-lep/longhorn-manager/api/v1"
+	"github.com/longhorn-lep/longhorn-manager/manager"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// Some actions need what is on a volume's node. The leader checks them like all others, and then sends the request on, with the sender's
+// own credential, to that node's daemon, which answers it itself:
+//
+//	client ──► any daemon ──► leader: Server ──► manager ──► Peers ──► daemon of the node: Guard ──► NodeHandler
+//
+// The header nodeHeader names the node. It gives no right: the path is that of the client's request, and so is the right that the Guard
+// asks for. A daemon that knows the header answers with it. One of an earlier release takes the request for one that was passed on to it
+// as the leader, and refuses it.
+const nodeHeader = "X-Longhorn-Node"
+
+const actionTrim = "trimFilesystem"
+
+// IsForNode tells whether a request is one that a NodeHandler answers.
+func IsForNode(r *http.Request) bool {
+	return r.Method == http.MethodPost && r.Header.Get(nodeHeader) != "" && r.URL.Query().Get("action") == actionTrim
+}
+
+// Trimmer trims file systems on this node. Its errors are those of package manager.
+type Trimmer interface {
+	// Trim returns false without an error if the trim goes on. It must return within half a minute or so.
+	Trim(ctx context.Context, volume string) (isDone bool, err error)
+}
+
+// NewNodeHandler answers the requests of which IsForNode is true, for the daemon of a node. A Guard must stand before it.
+func NewNodeHandler(node string, trimmer Trimmer, log *logrus.Entry) http.Handler {
+	s := &Server{log: log}
+	mux := http.NewServeMux()
+	answer := func(r *http.Request) (reply, error) {
+		if named := r.Header.Get(nodeHeader); named != node {
+			return reply{}, &refusal{http.StatusMisdirectedRequest, fmt.Sprintf("this is the daemon of node %q, not of node %.100q", node, named)}
+		}
+		isDone, err := trimmer.Trim(r.Context(), r.PathValue("id"))
+		switch {
+		case err != nil:
+			return reply{}, err
+		case isDone:
+			return reply{status: http.StatusNoContent}, nil
+		}
+		return reply{status: http.StatusAccepted}, nil
+	}
+	nothing := func(r *http.Request) (reply, error) {
+		return reply{}, &refusal{http.StatusNotFound, "there is nothing at " + r.URL.Path}
+	}
+	mux.HandleFunc("POST /v1/volumes/{id}", s.handle(answer))
+	mux.HandleFunc("/", s.handle(nothing))
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set(nodeHeader, node)
+		mux.ServeHTTP(w, r)
+	})
+}
+
+// peerTimeout bounds one request to a node's daemon. It is more than a Trimmer waits, and less than a daemon waits for the leader.
+const peerTimeout = 50 * time.Second
+
+// Peers asks daemons of nodes for what only they can do. It implements manager.NodeDaemons.
+type Peers struct {
+	transport *client.Transport
+	http      *http.Client
+}
+
+// NewPeers returns a Peers; way says how daemons are reached and trusted. Close must be called.
+func NewPeers(way Way) *Peers {
+	transport := client.NewTransport(client.TransportOptions{Way: way, ServerName: types.APIService, Base: &http.Transport{
+		DialContext:         (&net.Dialer{Timeout: dialTimeout}).DialContext,
+		TLSHandshakeTimeout: dialTimeout,
+		IdleConnTimeout:     30 * time.Second,
+	}})
+	return &Peers{transport: transport, http: &http.Client{
+		Transport: transport, Timeout: peerTimeout,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
+}
+
+// Close ends idle connections.
+func (p *Peers) Close() { p.transport.CloseIdleConnections() }
+
+// credentialKey is the key of a request's Authorization header in its context.
+type credentialKey struct{}
+
+// TrimFilesystem implements manager.NodeDaemons. The context must be that of a client's request, whose credential it has.
+func (p *Peers) TrimFilesystem(ctx context.Context, node, address, volume string) (bool, error) {
+	self := resourceURL("https://"+net.JoinHostPort(address, fmt.Sprint(types.APIPort))+"/v1", "volumes", volume)
+	return p.post(ctx, node, self+"?action="+actionTrim)
+}
+
+func (p *Peers) post(ctx context.Context, node, url string) (bool, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, nil)
+	if err != nil {
+		return false, fmt.Errorf("make a request to the daemon of node %s: %w", node, err)
+	}
+	r.Header.Set(nodeHeader, node)
+	r.Header.Set(forwardedHeader, "true") // what a daemon of an earlier release goes by
+	if credential, _ := ctx.Value(credentialKey{}).(string); credential != "" {
+		r.Header.Set("Authorization", credential)
+	}
+	response, err := p.http.Do(r)
+	if err != nil {
+		return false, &manager.Problem{Class: manager.ErrUnavailable, Cause: err, Text: fmt.Sprintf(
+			"the daemon of node %q does not answer; whether the request was carried out is not known", node)}
+	}
+	defer func() { _ = response.Body.Close() }()
+	return outcomeOf(node, response)
+}
+
+// outcomeOf is what a daemon's answer means.
+func outcomeOf(node string, response *http.Response) (isDone bool, err error) {
+	switch response.StatusCode {
+	case http.StatusNoContent:
+		return true, nil
+	case http.StatusAccepted:
+		return false, nil
+	}
+	var wire v1.Error
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxBody))
+	if err == nil {
+		err = json.Unmarshal(body, &wire)
+	}
+	switch {
+	case response.StatusCode == http.StatusServiceUnavailable && response.Header.Get(nodeHeader) == "":
+		return false, &manager.Problem{Class: manager.ErrUnavailable, Text: fmt.Sprintf(
+			"the daemon of node %q cannot do that: it is of an earlier release, or has only just begun; try again when all daemons are of this release", node)}
+	case err != nil || wire.Message == "":
+		return false, fmt.Errorf("the daemon of node %s answered with status %d and no message: %w", node, response.StatusCode, err)
+	case response.StatusCode == http.StatusConflict:
+		return false, &manager.Problem{Class: manager.ErrConflict, Text: wire.Message}
+	}
+	return false, &manager.Problem{Class: manager.ErrUnavailable, Text: fmt.Sprintf("the daemon of node %q refuses: %s", node, wire.Message)}
+}

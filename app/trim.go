@@ -1,0 +1,61 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/urfave/cli/v3"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/longhorn-lep/longhorn-manager/app/trim"
+	"github.com/longhorn-lep/longhorn-manager/datastore"
+	"github.com/longhorn-lep/longhorn-manager/manager"
+	"github.com/longhorn-lep/longhorn-manager/types"
+	"github.com/longhorn-lep/longhorn-manager/util/logfields"
+)
+
+// trimCommand is what the daemon starts for each trim.
+func trimCommand() *cli.Command {
+	return &cli.Command{
+		Name: trim.Command, Hidden: true, Usage: "trim the file system of one device and say so in JSON; the daemon calls it", ArgsUsage: "HOST-ROOT DEVICE",
+		Action: func(_ context.Context, c *cli.Command) error {
+			if c.Args().Len() != 2 {
+				return fmt.Errorf("%s takes two arguments, the host's root directory and a device", trim.Command)
+			}
+			return trim.Main(c.Root().Writer, c.Args().Get(0), c.Args().Get(1))
+		},
+	}
+}
+
+// trimEventTimeout bounds the read of the volume that an Event is about.
+const trimEventTimeout = 10 * time.Second
+
+// newTrims trims the file systems of volumes that are mounted on this node.
+func (d *daemon) newTrims(store *datastore.Datastore) *trim.Trims {
+	return trim.New(trim.Options{
+		Node: d.node, Clock: d.env.Clock,
+		Run: trim.Process(d.node, d.hostRoot, types.DevicePath, "/proc/self/exe", trim.Command),
+		Ended: func(ctx context.Context, volume string, bytes int64, err error) {
+			log := d.env.Log.WithField(logfields.Volume, volume)
+			kind, reason, text := corev1.EventTypeNormal, types.EventFilesystemTrimmed,
+				fmt.Sprintf("The file system told the volume of %d bytes that it does not use", bytes)
+			if errors.Is(err, manager.ErrConflict) {
+				return // nothing was tried; who asked was told
+			}
+			if err != nil {
+				kind, reason, text = corev1.EventTypeWarning, types.EventFailedFilesystemTrim, err.Error()
+				log.WithError(err).Warn("The file system was not trimmed")
+			}
+			ctx, cancel := context.WithTimeout(ctx, trimEventTimeout)
+			defer cancel()
+			v, err := store.Volumes.Live(ctx, volume)
+			if err != nil {
+				log.WithError(err).Warn("No Event tells of the trim")
+				return
+			}
+			d.env.Recorder.Event(v, kind, reason, text)
+		},
+	})
+}

@@ -1,0 +1,90 @@
+package trim
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"time"
+
+	"github.com/longhorn-lep/longhorn-manager/manager"
+	"github.com/longhorn-lep/longhorn-manager/util/fstrim"
+)
+
+// Command is this program's command that trims one file system: longhorn-manager trim-filesystem HOST-ROOT DEVICE. The kernel cannot be
+// asked to stop but by the end of a process.
+const Command = "trim-filesystem"
+
+// said is what the process prints.
+type said struct {
+	TrimmedBytes int64 `json:"trimmedBytes"`
+	// Reason is a key of reasons, or empty. Message says why it failed; empty: it did not.
+	Reason  string `json:"reason,omitempty"`
+	Message string `json:"message,omitempty"`
+}
+
+// Reasons that callers are told of in words of their own.
+const (
+	noDevice    = "NoDevice"
+	notMounted  = "NotMounted"
+	unsupported = "Unsupported"
+)
+
+var reasons = map[string]error{noDevice: fstrim.ErrNoDevice, notMounted: fstrim.ErrNotMounted, unsupported: fstrim.ErrUnsupported}
+
+// Main is what the process does.
+func Main(out io.Writer, hostRoot, device string) error {
+	var s said
+	var err error
+	if s.TrimmedBytes, err = fstrim.Trim(hostRoot, device); err != nil {
+		s.Message = err.Error()
+		for reason, known := range reasons {
+			if errors.Is(err, known) {
+				s.Reason = reason
+			}
+		}
+	}
+	return json.NewEncoder(out).Encode(s)
+}
+
+// Process returns an Options.Run that starts a program, with the arguments HOST-ROOT and DEVICE added, for each trim. program must
+// print what Main does.
+func Process(node, hostRoot string, deviceOf func(volume string) string, program ...string) func(context.Context, string) (int64, error) {
+	return func(ctx context.Context, volume string) (int64, error) {
+		args := append(append([]string{}, program[1:]...), hostRoot, deviceOf(volume))
+		cmd := exec.CommandContext(ctx, program[0], args...)
+		cmd.WaitDelay = time.Second
+		var out, errs bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &out, &errs
+		if err := cmd.Run(); err != nil {
+			return 0, fmt.Errorf("trim volume %s in a process: %w: %.500s", volume, err, errs.String())
+		}
+		var s said
+		if err := json.Unmarshal(out.Bytes(), &s); err != nil {
+			return 0, fmt.Errorf("read what the trim of volume %s says: %w", volume, err)
+		}
+		return s.TrimmedBytes, s.problem(node, volume)
+	}
+}
+
+// problem is what callers are told.
+func (s said) problem(node, volume string) error {
+	conflict := func(why string) error {
+		return &manager.Problem{Class: manager.ErrConflict, Text: fmt.Sprintf("volume %q cannot be trimmed: %s", volume, why)}
+	}
+	switch s.Reason {
+	case noDevice:
+		return conflict(fmt.Sprintf("it has no block device on node %q", node))
+	case notMounted:
+		return conflict(fmt.Sprintf("no file system of it is mounted on node %q, as while no pod uses it, or a pod uses it as a block device", node))
+	case unsupported:
+		return conflict("its file system, or its device, does not offer that")
+	}
+	if s.Message != "" {
+		return &manager.Problem{Class: manager.ErrUnavailable, Text: fmt.Sprintf("volume %q was not trimmed on node %q: %s", volume, node, s.Message)}
+	}
+	return nil
+}

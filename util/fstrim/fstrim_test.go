@@ -1,0 +1,146 @@
+package fstrim
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/longhorn-lep/longhorn-manager/internal/testutil/mountns"
+)
+
+// addProcess adds one to a tree like /proc: its mounts and its root directory.
+func addProcess(t *testing.T, proc, pid, root string, mounts ...string) {
+	t.Helper()
+	dir := filepath.Join(proc, pid)
+	require.NoError(t, os.MkdirAll(dir, 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "mountinfo"), []byte(strings.Join(mounts, "\n")+"\n"), 0o600))
+	require.NoError(t, os.Symlink(root, filepath.Join(dir, "root")))
+}
+
+// TestTheMountIsFoundByTheDevice: the first process that shows a directory which really lies on the device.
+func TestTheMountIsFoundByTheDevice(t *testing.T) {
+	var st unix.Stat_t
+	root := t.TempDir()
+	require.NoError(t, unix.Stat(root, &st))
+	on := fmt.Sprintf("%d:%d", unix.Major(st.Dev), unix.Minor(st.Dev))
+	const elsewhere = "22 1 4094:4094 / /plain rw - ext4 /dev/x rw"
+	require.NoError(t, os.MkdirAll(filepath.Join(root, "a b"), 0o700))
+	require.NoError(t, os.MkdirAll(filepath.Join(root, "plain"), 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(root, "file"), nil, 0o600))
+	require.NoError(t, os.Symlink("/proc/self/fd", filepath.Join(root, "out")))
+
+	for name, c := range map[string]struct {
+		mounts [][]string // of processes 2, 10, ...: they are looked at by number, not by name
+		want   string
+		err    string
+	}{
+		"the first process has it":                        {[][]string{{elsewhere, "23 1 " + on + " / /plain rw - ext4 /dev/x rw"}, nil}, "/plain", ""},
+		"a blank in the path":                             {[][]string{{"23 1 " + on + ` / /a\040b rw - ext4 /dev/x rw`}}, "/a b", ""},
+		"a bound file first, then a directory":            {[][]string{{"23 1 " + on + " /x /file rw - ext4 /dev/x rw"}, {"23 1 " + on + " / /plain rw - ext4 /dev/x rw"}}, "/plain", ""},
+		"a process that ended meanwhile":                  {[][]string{{"23 1 " + on + " / /gone rw - ext4 /dev/x rw"}, {"23 1 " + on + " / /plain rw - ext4 /dev/x rw"}}, "/plain", ""},
+		"a link that leads out of the container":          {[][]string{{"23 1 " + on + " / /out rw - ext4 /dev/x rw"}}, "", ErrNotMounted.Error()},
+		"another device":                                  {[][]string{{elsewhere}}, "", ErrNotMounted.Error()},
+		"only a bound file → not mounted, with the cause": {[][]string{{"23 1 " + on + " /x /file rw - ext4 /dev/x rw"}}, "", "not a directory"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			proc := t.TempDir()
+			for i, mounts := range c.mounts {
+				addProcess(t, proc, []string{"2", "10"}[i], root, mounts...)
+			}
+			dir, err := open(proc, st.Dev)
+			if c.err != "" {
+				require.ErrorIs(t, err, ErrNotMounted)
+				assert.ErrorContains(t, err, c.err)
+				return
+			}
+			require.NoError(t, err)
+			defer dir.Close()
+			assert.Equal(t, c.want, dir.Name())
+		})
+	}
+}
+
+// TestWhatIsMountedThereNowCounts: a path of mountinfo over which something else was mounted is not trimmed in its place.
+func TestWhatIsMountedThereNowCounts(t *testing.T) {
+	root, proc := t.TempDir(), t.TempDir()
+	addProcess(t, proc, "2", root, "23 1 4094:4094 / / rw - ext4 /dev/x rw")
+	_, err := open(proc, unix.Mkdev(4094, 4094))
+	require.ErrorIs(t, err, ErrNotMounted)
+	assert.ErrorContains(t, err, "another file system is mounted over /")
+}
+
+func TestWhatIsNoBlockDeviceIsRefused(t *testing.T) {
+	for _, path := range []string{"/dev/null", "/nowhere"} {
+		_, err := Trim("/", path)
+		assert.ErrorIs(t, err, ErrNoDevice, path)
+	}
+}
+
+// TestARealFileSystem gives blocks back to a loop device's file once a file on it was deleted.
+func TestARealFileSystem(t *testing.T) {
+	for _, command := range []string{"losetup", "mkfs.ext4", "mkfs.xfs"} {
+		if _, err := exec.LookPath(command); err != nil {
+			mountns.Missing(t, command+" (util-linux, e2fsprogs, xfsprogs)")
+		}
+	}
+	if !mountns.Own(t) {
+		return
+	}
+	for _, fsType := range []string{"ext4", "xfs"} {
+		t.Run(fsType, func(t *testing.T) {
+			image, at := filepath.Join(t.TempDir(), "image"), t.TempDir()
+			require.NoError(t, os.WriteFile(image, nil, 0o600))
+			require.NoError(t, os.Truncate(image, 512<<20))
+			out, err := exec.CommandContext(t.Context(), "losetup", "--find", "--show", image).CombinedOutput()
+			if err != nil {
+				mountns.Missing(t, "a loop device: "+string(out))
+			}
+			device := strings.TrimSpace(string(out))
+			t.Cleanup(func() {
+				out, err := exec.CommandContext(context.Background(), "losetup", "--detach", device).CombinedOutput()
+				assert.NoError(t, err, "detaching %s: %s", device, out)
+			})
+			_, err = Trim("/", device)
+			require.ErrorIs(t, err, ErrNotMounted, "before it is mounted")
+			out, err = exec.CommandContext(t.Context(), "mkfs."+fsType, device).CombinedOutput()
+			require.NoError(t, err, string(out))
+			require.NoError(t, unix.Mount(device, at, fsType, 0, ""))
+			t.Cleanup(func() { assert.NoError(t, unix.Unmount(at, 0)) })
+
+			data := filepath.Join(at, "data")
+			require.NoError(t, os.WriteFile(data, make([]byte, 64<<20), 0o600))
+			syncFS(t, at)
+			full := allocated(t, image)
+			require.NoError(t, os.Remove(data))
+			syncFS(t, at)
+			trimmed, err := Trim("/", device)
+			require.NoError(t, err)
+			assert.Greater(t, trimmed, int64(64<<20))
+			assert.Less(t, allocated(t, image), full-(48<<20), "the file of the device keeps the blocks")
+		})
+	}
+}
+
+// allocated is how many bytes a file takes up.
+func allocated(t *testing.T, file string) int64 {
+	t.Helper()
+	var st unix.Stat_t
+	require.NoError(t, unix.Stat(file, &st))
+	return st.Blocks * 512
+}
+
+func syncFS(t *testing.T, path string) {
+	t.Helper()
+	dir, err := os.Open(path)
+	require.NoError(t, err)
+	defer dir.Close()
+	require.NoError(t, unix.Syncfs(int(dir.Fd())))
+}
