@@ -3,9 +3,11 @@ package app
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"golang.org/x/sys/unix"
 
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
 	"github.com/longhorn-lep/longhorn-manager/datastore"
@@ -32,12 +34,21 @@ func (d *daemon) showNode(store *datastore.Datastore) error {
 	err = d.registry.Register(metrics.NewNode(metrics.NodeDeps{
 		Node: d.node, Manager: pod, Nodes: store.Nodes, KubeNodes: store.KubeNodes, Replicas: store.Replicas, Engines: store.Engines,
 		InstanceManagers: store.InstanceManagers, Pods: store.Pods,
-		Leads: d.leads.isLeader, Proc: "/proc", Clock: d.env.Clock, Log: d.env.Log,
+		Leads: d.leads.isLeader, DeviceAt: d.deviceAt, Proc: "/proc", HostMounts: filepath.Join(d.hostRoot, "proc/1/mountinfo"), Clock: d.env.Clock, Log: d.env.Log,
 	}))
 	if err != nil {
 		return fmt.Errorf("register metrics of the node: %w", err)
 	}
 	return nil
+}
+
+// deviceAt looks for a block device on the node.
+func (d *daemon) deviceAt(path string) (metrics.Device, bool) {
+	var st unix.Stat_t
+	if err := unix.Stat(filepath.Join(d.hostRoot, path), &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFBLK {
+		return metrics.Device{}, false
+	}
+	return metrics.Device{Major: unix.Major(st.Rdev), Minor: unix.Minor(st.Rdev)}, true
 }
 
 // showCluster adds the metrics of the cluster, until hide is called. The caches must be filled: an empty one would say that there are no

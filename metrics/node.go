@@ -38,6 +38,14 @@ var (
 	replicaState     = ofNode.add("replica_state", "replica volume node state", "1 for the state that the replica is in (status.currentState).")
 	replicaAllocated = ofNode.ours("replica_allocated_bytes", "replica volume node", "Space that the replica's data takes on its disk, as last written down.")
 
+	volumeReadThroughput  = ofNode.add("volume_read_throughput", "node volume", "Bytes per second that users read of the volume, since the last scrape.")
+	volumeWriteThroughput = ofNode.add("volume_write_throughput", "node volume", "Bytes per second that users write to the volume, since the last scrape.")
+	volumeReadIOPS        = ofNode.add("volume_read_iops", "node volume", "Reads per second that the volume's device has answered, since the last scrape.")
+	volumeWriteIOPS       = ofNode.add("volume_write_iops", "node volume", "Writes per second that the volume's device has answered, since the last scrape.")
+	volumeReadLatency     = ofNode.add("volume_read_latency", "node volume", "Nanoseconds that a read took on average, since the last scrape; 0 if there was none.")
+	volumeWriteLatency    = ofNode.add("volume_write_latency", "node volume", "Nanoseconds that a write took on average, since the last scrape; 0 if there was none.")
+	volumeReadOnly        = ofNode.add("volume_file_system_read_only", "node volume", "1 if the volume's file system, as it is mounted for pods of the node, is read-only as a whole, else 0; absent while none is mounted.")
+
 	engineInfo  = ofNode.add("engine_info", "engine volume node data_engine", "1 for each engine of the node.")
 	engineState = ofNode.add("engine_state", "engine volume node state", "1 for the state that the engine is in (status.currentState).")
 	engineMode  = ofNode.add("engine_replica_mode", "engine volume replica mode", "1 for the mode in which the engine has the replica: RW, WO (it is being rebuilt) or ERR.")
@@ -74,20 +82,25 @@ type NodeDeps struct {
 	Pods             Getter[*corev1.Pod]
 	// Leads tells whether this daemon leads.
 	Leads func() bool
-	// Proc is where the kernel shows its figures: /proc.
-	Proc  string
-	Clock clock.PassiveClock
-	Log   *logrus.Entry
+	// DeviceAt finds the device at a path of the node.
+	DeviceAt func(path string) (Device, bool)
+	// Proc is where the kernel shows its figures: /proc. HostMounts is the file with the mounts of the node's first process.
+	Proc, HostMounts string
+	Clock            clock.PassiveClock
+	Log              *logrus.Entry
 }
 
 // Node is the prometheus.Collector of one node. It may be asked by many at a time.
 type Node struct {
 	deps  NodeDeps
 	usage *usage
+	io    *volumeIO
 }
 
 // NewNode makes it; it reads nothing.
-func NewNode(deps NodeDeps) *Node { return &Node{deps: deps, usage: newUsage(deps.Proc, deps.Clock)} }
+func NewNode(deps NodeDeps) *Node {
+	return &Node{deps: deps, usage: newUsage(deps.Proc, deps.Clock), io: newVolumeIO(deps.Clock)}
+}
 
 // Describe implements prometheus.Collector.
 func (n *Node) Describe(out chan<- *prometheus.Desc) { ofNode.describe(out) }
@@ -103,6 +116,7 @@ func (n *Node) Collect(out chan<- prometheus.Metric) {
 	}
 	n.replicas(s)
 	n.engines(s)
+	n.volumes(s)
 	n.instanceManager(s)
 	n.usages(s)
 	s.gauge(daemonLeads, oneIf(n.deps.Leads()), n.deps.Node, n.deps.Manager)

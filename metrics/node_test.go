@@ -3,6 +3,7 @@ package metrics
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -48,6 +49,7 @@ func fullNode(t testing.TB) *Node {
 	})}
 	deps.Engines = cache[*longhorn.Engine]{build.Engine("vol", func(e *longhorn.Engine) {
 		e.Spec.NodeID, e.Spec.DataEngine, e.Status.CurrentState = "node-1", longhorn.DataEngineV1, longhorn.InstanceStateRunning
+		e.Status.Endpoint = "/dev/longhorn/vol"
 		e.Status.ReplicaModeMap = map[string]longhorn.ReplicaMode{"vol-r-1": longhorn.ReplicaModeRW, "vol-r-2": longhorn.ReplicaModeWO}
 	})}
 	deps.InstanceManagers = cache[*longhorn.InstanceManager]{build.RunningInstanceManager("node-1", "10.0.0.1", "process-1", func(m *longhorn.InstanceManager) {
@@ -57,9 +59,14 @@ func fullNode(t testing.TB) *Node {
 		requests := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("120m"), corev1.ResourceMemory: resource.MustParse("64Mi")}
 		p.Spec.Containers = []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: requests}}, {}}
 	})}
+	deps.DeviceAt = func(path string) (Device, bool) { return Device{43, 32}, path == "/dev/longhorn/vol" }
+	deps.HostMounts = filepath.Join(t.TempDir(), "mountinfo")
+	writeFile(t, deps.HostMounts, "36 25 43:32 / /var/lib/kubelet/x rw,relatime shared:1 - ext4 /dev/longhorn/vol rw\n")
 	writeProc(t, deps.Proc, "100 0 100 5000 300 0 0 0 0 0", "10", "10")
+	writeFile(t, filepath.Join(deps.Proc, "diskstats"), " 253 0 vda 1 2 3 4 5 6 7 8 9 10 11\n  43 32 nbd1 100 0 800 50 1000 1 16000 4000 0 0 0 0 0 0 0\n")
 	n := NewNode(deps)
 	scrape(t, n)
+	writeFile(t, filepath.Join(deps.Proc, "diskstats"), " 253 0 vda 1 2 3 4 5 6 7 8 9 10 11\n  43 32 nbd1 300 0 2400 150 1000 1 16000 4000 0 0 0 0 0 0 0\n")
 	writeProc(t, deps.Proc, "600 100 200 9000 900 50 50 100 70 7", "110", "60")
 	clock.Step(10 * time.Second)
 	return n
@@ -106,6 +113,14 @@ func TestNode(t *testing.T) {
 		`longhorn_replica_allocated_bytes{node="node-1",replica="vol-r-1",volume="vol"} 77`,
 		`longhorn_replica_info{data_engine="v1",disk_path="/var/lib/longhorn",node="node-1",replica="vol-r-1",volume="vol"} 1`,
 		`longhorn_replica_state{node="node-1",replica="vol-r-1",state="running",volume="vol"} 1`,
+		`longhorn_volume_file_system_read_only{node="node-1",volume="vol"} 0`,
+		// 200 reads of 4 KiB in 10 s, which took 100 ms; no writes.
+		`longhorn_volume_read_iops{node="node-1",volume="vol"} 20`,
+		`longhorn_volume_read_latency{node="node-1",volume="vol"} 500000`,
+		`longhorn_volume_read_throughput{node="node-1",volume="vol"} 81920`,
+		`longhorn_volume_write_iops{node="node-1",volume="vol"} 0`,
+		`longhorn_volume_write_latency{node="node-1",volume="vol"} 0`,
+		`longhorn_volume_write_throughput{node="node-1",volume="vol"} 0`,
 	}, scrape(t, fullNode(t)))
 }
 

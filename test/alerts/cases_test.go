@@ -65,6 +65,22 @@ var cases = []alertCase{
 	{"LonghornVolumeObjectRefused", "not any more", []string{`longhorn_volume_status{` + vol + `,condition="childrefused"} 1x5 0x20`}, 15 * time.Minute, nil},
 
 	{
+		"LonghornVolumeFileSystemReadOnly", "read-only for five minutes",
+		[]string{`longhorn_volume_file_system_read_only{volume="v1",node="n1",instance="a"} 1x10`}, 5 * time.Minute,
+		[]string{"node=n1 volume=v1"},
+	},
+	{"LonghornVolumeFileSystemReadOnly", "it can be written", []string{`longhorn_volume_file_system_read_only{volume="v1",node="n1"} 0x10`}, 5 * time.Minute, nil},
+	{"LonghornVolumeFileSystemReadOnly", "it was, and is mounted no more", []string{`longhorn_volume_file_system_read_only{volume="v1",node="n1"} 1 stale`}, 5 * time.Minute, nil},
+
+	{
+		"LonghornVolumeSlow", "two seconds a write for a quarter of an hour",
+		[]string{`longhorn_volume_write_latency{volume="v1",node="n1"} 2000000000x20`}, 15 * time.Minute,
+		[]string{"node=n1 volume=v1"},
+	},
+	{"LonghornVolumeSlow", "half a second", []string{`longhorn_volume_write_latency{volume="v1",node="n1"} 500000000x20`}, 15 * time.Minute, nil},
+	{"LonghornVolumeSlow", "for five minutes", []string{`longhorn_volume_write_latency{volume="v1",node="n1"} 2000000000x5 1000000x20`}, 15 * time.Minute, nil},
+
+	{
 		"LonghornRebuildStuck", "no percent in 70 minutes",
 		[]string{`longhorn_engine_rebuild_progress{engine="e1",node="n1",rebuild_dst="r1",pvc="data"} 42x80`},
 		70 * time.Minute,
