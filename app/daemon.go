@@ -122,6 +122,9 @@ func (d *daemon) run(ctx context.Context, listen, audience string) error {
 
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.Go(func() error { return ended("node controllers", node.run(groupCtx)) })
+	group.Go(func() error {
+		return ended("the log's level", followLogLevel(groupCtx, node.store, d.env.Log.Logger))
+	})
 	group.Go(func() error { return ended("watch of the data plane", d.plane.watch(groupCtx)) })
 	group.Go(func() error { return ended("REST API", d.rest.run(groupCtx, listen)) })
 	group.Go(func() error {

@@ -161,8 +161,8 @@ var settingDefinitions = []SettingDefinition{
 	},
 	{
 		Name: SettingLogLevel, DisplayName: "Log Level", Category: SettingCategoryGeneral,
-		Type: SettingTypeString, Default: "Info", Options: []string{"Panic", "Fatal", "Error", "Warn", "Info", "Debug", "Trace"}, Effect: SettingEffectNone,
-		Description: "How much the daemons log.",
+		Type: SettingTypeString, Default: "Info", Options: []string{"Panic", "Fatal", "Error", "Warn", "Info", "Debug", "Trace"}, Effect: SettingEffectAtOnce,
+		Description: "How much the daemons log. With Info they log what their own flag says (--log-level, LOG_LEVEL), which is Info unless it is changed.",
 	},
 	{
 		Name: SettingDeletingConfirmation, DisplayName: "Deleting Confirmation Flag", Category: SettingCategoryGeneral,

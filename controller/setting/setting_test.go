@@ -49,8 +49,8 @@ func TestStatus(t *testing.T) {
 			"this release knows no setting no-such-setting and leaves it alone",
 		},
 		{
-			"nothing acts on it yet → valid and not applied", "log-level", "Debug", "", "True", "NoEffectYet", "Debug",
-			"the value Debug is valid, but this release does not act on the setting yet",
+			"nothing acts on it yet → valid and not applied", "csi-allowed-topology-keys", "zone", "", "True", "NoEffectYet", "zone",
+			"the value zone is valid, but this release does not act on the setting yet",
 		},
 		{
 			"a directory of the system → the one before", "default-data-path", "/", "/mnt/a", "False", "InvalidValue", "/mnt/a",

@@ -1,0 +1,33 @@
+package app
+
+import (
+	"context"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/longhorn-lep/longhorn-manager/datastore"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// followLogLevel has a log follow the setting log-level until ctx ends; while the setting has its default, the log has the level that it
+// has now. The datastore must watch settings.
+func followLogLevel(ctx context.Context, store *datastore.Datastore, log *logrus.Logger) error {
+	flag := log.GetLevel()
+	stop, err := store.OnChange(func() { log.SetLevel(logLevel(store.Setting(types.SettingLogLevel), flag)) }, datastore.Settings)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	<-ctx.Done()
+	return nil
+}
+
+// logLevel is the level that a value of the setting means, where the program's flag says another.
+func logLevel(value string, flag logrus.Level) logrus.Level {
+	d, _ := types.DefinitionOf(types.SettingLogLevel)
+	level, err := logrus.ParseLevel(value)
+	if err != nil || value == d.Default {
+		return flag
+	}
+	return level
+}
