@@ -99,8 +99,8 @@ older=${OLDER:-b08c98d}
 long() {
 	echo "test: deep exploration of the membership rules, 2,000 histories under faults, 190 disks taken away, 150 successions"
 	LONG=1 plain -timeout 3h -v ./membership/explore ./test/faults ./test/mounts ./device/holder
-	echo "test: what users write by hand, and what a disk may hold, fuzzed for a minute each"
-	FUZZTIME=60s FUZZJOBS=3 scripts/fuzz.sh ./disk ./controller/node/defaults
+	echo "test: what users write by hand, what a disk may hold, and requests to the REST API, fuzzed for a minute each"
+	FUZZTIME=60s FUZZJOBS=3 scripts/fuzz.sh ./disk ./controller/node/defaults ./api
 	images
 	scripts/older.sh "$older"
 	echo "test: the documents' commands"
