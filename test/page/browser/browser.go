@@ -21,7 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Patience is how long something that is waited for may take: the machine may be busy.
+// Patience is how long something that is waited for may take, unless Patient says otherwise: the machine may be busy.
 const Patience = 2 * time.Minute
 
 // finder is a script that finds elements by role and name.
@@ -31,8 +31,9 @@ var finder string
 
 // Browser is one tab.
 type Browser struct {
-	t   testing.TB
-	ctx context.Context
+	t        testing.TB
+	ctx      context.Context
+	patience time.Duration
 
 	mu       sync.Mutex
 	failures []string // guarded by mu; what the browser complained of
@@ -63,7 +64,7 @@ func New(t testing.TB, width, height int) *Browser {
 	)
 	allocator, end := chromedp.NewExecAllocator(context.Background(), options...)
 	ctx, cancel := chromedp.NewContext(allocator)
-	b := &Browser{t: t, ctx: ctx}
+	b := &Browser{t: t, ctx: ctx, patience: Patience}
 	messages := chromedp.Console(ctx)
 	var reader sync.WaitGroup
 	reader.Go(func() {
@@ -87,6 +88,9 @@ func New(t testing.TB, width, height int) *Browser {
 	return b
 }
 
+// Patient lets things take longer than Patience from here on.
+func (b *Browser) Patient(patience time.Duration) { b.patience = patience }
+
 // hear keeps what goes wrong in the page: exceptions, errors that scripts report, and what the content security policy forbids. That a
 // server refuses a request is for the page to show.
 func (b *Browser) hear(m chromedp.ConsoleMessage) {
@@ -109,14 +113,14 @@ func (b *Browser) ExpectNoFailures() {
 // do takes steps, one after the other.
 func (b *Browser) do(what string, steps ...chromedp.Action[chromedp.Void]) {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, Patience)
+	ctx, cancel := context.WithTimeout(b.ctx, b.patience)
 	defer cancel()
 	require.NoError(b.t, chromedp.Do(ctx, steps...), what)
 }
 
 // evaluated is the result of a script, or of the promise that it returns.
 func evaluated[T any](b *Browser, script string) (T, error) {
-	ctx, cancel := context.WithTimeout(b.ctx, Patience)
+	ctx, cancel := context.WithTimeout(b.ctx, b.patience)
 	defer cancel()
 	return chromedp.Run(ctx, chromedp.Evaluate[T](script, chromedp.EvalAwaitPromise))
 }
@@ -124,15 +128,15 @@ func evaluated[T any](b *Browser, script string) (T, error) {
 // Open goes to a URL.
 func (b *Browser) Open(url string) { b.t.Helper(); b.do("open "+url, chromedp.Navigate(url)) }
 
-// call calls a function of finder.js until it returns something other than null. The page itself waits; it is asked again when it was
-// left for another one meanwhile.
+// call calls a function of finder.js until it returns something other than null. The page itself waits, and looks ever more rarely, twice a
+// second at the end; it is asked again when it was left for another one meanwhile.
 func (b *Browser) call(what, function string, args ...string) {
 	b.t.Helper()
 	script := fmt.Sprintf(`new Promise((done) => {
-		const look = () => (window.__find.%s(...%s) !== null ? done(true) : setTimeout(look, 50));
-		look();
+		const look = (pause) => (window.__find.%s(...%s) !== null ? done(true) : setTimeout(look, pause, Math.min(500, pause * 1.2)));
+		look(30);
 	})`, function, list(b.t, args))
-	ctx, cancel := context.WithTimeout(b.ctx, Patience)
+	ctx, cancel := context.WithTimeout(b.ctx, b.patience)
 	defer cancel()
 	var err error
 	for ctx.Err() == nil {
@@ -171,6 +175,39 @@ func (b *Browser) Has(role, name string) {
 func (b *Browser) HasNot(role, name string) {
 	b.t.Helper()
 	b.call("the end of "+role+" "+name, "noRole", role, name)
+}
+
+// Describes waits until what describes an element has a text: a field's error is there, and a screen reader reads it with the field.
+func (b *Browser) Describes(role, name, text string) {
+	b.t.Helper()
+	b.call("the text "+text+" at "+role+" "+name, "described", role, name, text)
+}
+
+// Matches waits for an element that a CSS selector selects.
+func (b *Browser) Matches(selector string) { b.t.Helper(); b.call(selector, "selected", selector) }
+
+// Value is what a field has.
+func (b *Browser) Value(role, name string) string {
+	b.t.Helper()
+	b.Has(role, name)
+	value, err := evaluated[string](b, "window.__find.value(..."+list(b.t, []string{role, name})+")")
+	require.NoError(b.t, err)
+	return value
+}
+
+// Choose opens a list and takes one of its options.
+func (b *Browser) Choose(label, option string) {
+	b.t.Helper()
+	b.Click("button", label)
+	b.Click("option", option)
+	b.HasNot("option", option)
+}
+
+// Act chooses from the menu of a button.
+func (b *Browser) Act(button, item string) {
+	b.t.Helper()
+	b.Click("button", button)
+	b.Click("menuitem", item)
 }
 
 // Click waits for an element and clicks it with the mouse.
@@ -229,7 +266,7 @@ func (b *Browser) Resize(width, height int64) {
 // Screenshot writes what is seen to a PNG file.
 func (b *Browser) Screenshot(path string) {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, Patience)
+	ctx, cancel := context.WithTimeout(b.ctx, b.patience)
 	defer cancel()
 	picture, err := chromedp.Run(ctx, chromedp.CaptureScreenshot())
 	require.NoError(b.t, err)

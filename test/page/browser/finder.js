@@ -38,6 +38,9 @@ window.__find = (() => {
     noRole: (role, name) => (element(role, name) ? null : true),
     text: (text) => (seen().includes(text) ? true : null),
     noText: (text) => (seen().includes(text) ? null : true),
+    described: (role, name, text) => (byIds(element(role, name)?.getAttribute('aria-describedby')).includes(text) ? true : null),
+    selected: (selector) => (document.querySelector(selector) ? true : null),
+    value: (role, name) => element(role, name).value,
     centre: (role, name) => {
       const found = element(role, name);
       if (!found) return null;

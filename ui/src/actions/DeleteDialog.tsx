@@ -1,9 +1,9 @@
 import { useState } from 'react';
 import { useLocation } from 'wouter';
+import { ConfirmName, confirmation } from '../components/ConfirmName';
 import { FormDialog } from '../components/FormDialog';
-import { TextInput } from '../components/TextInput';
-import { bytes } from '../lib/format';
-import { actualSizeOf, claimOf, podsOf } from '../lib/volume';
+import { bytes, number } from '../lib/format';
+import { actualSizeOf, claimOf, placed, podsOf } from '../lib/volume';
 import { those, useForEach } from './useForEach';
 import type { ActionProps } from './VolumeActionDialog';
 
@@ -11,7 +11,7 @@ import type { ActionProps } from './VolumeActionDialog';
 export function DeleteDialog({ volumes, onClose }: ActionProps) {
   const [typed, setTyped] = useState('');
   const [, go] = useLocation();
-  const wanted = volumes.length === 1 ? (volumes[0]?.name ?? '') : `delete ${volumes.length} volumes`;
+  const wanted = confirmation('delete', volumes.map((v) => v.name));
   const change = useForEach(volumes, (v) => ({ method: 'DELETE', link: v.links['self'] ?? `/v1/volumes/${encodeURIComponent(v.name)}` }));
   // The page of a volume that is gone takes this dialog with it, often before the answer comes: mutate() would call nothing then.
   const done = () => {
@@ -33,13 +33,13 @@ export function DeleteDialog({ volumes, onClose }: ActionProps) {
       <ul className="losses">
         {volumes.map((v) => (
           <li key={v.name}>
-            <strong>{v.name}</strong>, {bytes(actualSizeOf(v))} of data
+            <strong>{v.name}</strong>, {bytes(actualSizeOf(v))} of data in {placed(v).length === 1 ? '1 replica' : `${number(placed(v).length)} replicas`}
             {claimOf(v) !== '' && `, claim ${claimOf(v)}`}
             {podsOf(v).length > 0 && `, used by ${podsOf(v).join(', ')}`}
           </li>
         ))}
       </ul>
-      <TextInput label={`Type “${wanted}” to go on`} value={typed} onChange={setTyped} takesFocus />
+      <ConfirmName wanted={wanted} value={typed} onChange={setTyped} />
     </FormDialog>
   );
 }

@@ -1,5 +1,6 @@
 import { useState } from 'react';
 import { CheckboxField } from '../components/CheckboxField';
+import { ConfirmName, confirmation } from '../components/ConfirmName';
 import { FormDialog } from '../components/FormDialog';
 import { claimOf, isInUse, podsOf } from '../lib/volume';
 import { actionLink, those, useForEach } from './useForEach';
@@ -8,6 +9,8 @@ import type { ActionProps } from './VolumeActionDialog';
 // DetachDialog drops the ticket that people have on a volume; all tickets, those of running pods too, only when that is asked for.
 export function DetachDialog({ volumes, onClose }: ActionProps) {
   const [force, setForce] = useState(false);
+  const [typed, setTyped] = useState('');
+  const wanted = confirmation('detach', volumes.map((v) => v.name));
   const used = volumes.filter(isInUse);
   const change = useForEach(volumes, (v) => ({ method: 'POST', link: actionLink(v, 'detach'), body: force ? { forceDetach: true } : { attachmentID: '' } }));
   return (
@@ -18,6 +21,7 @@ export function DetachDialog({ volumes, onClose }: ActionProps) {
       onClose={onClose}
       onSubmit={() => change.mutate(undefined, { onSuccess: onClose })}
       isPending={change.isPending}
+      isDisabled={force && typed !== wanted}
       error={change.error}
     >
       <p>What was attached by hand is detached. A pod that uses the volume keeps it.</p>
@@ -30,6 +34,7 @@ export function DetachDialog({ volumes, onClose }: ActionProps) {
       <CheckboxField isSelected={force} onChange={setForce}>
         Take it from all users, pods included: what they have not written yet is lost
       </CheckboxField>
+      {force && <ConfirmName wanted={wanted} value={typed} onChange={setTyped} />}
     </FormDialog>
   );
 }

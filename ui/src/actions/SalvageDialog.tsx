@@ -1,9 +1,17 @@
 import { useState } from 'react';
+import type { Replica } from '../api/types';
 import { CheckboxField } from '../components/CheckboxField';
 import { FormDialog } from '../components/FormDialog';
+import { dateTime, timeOf } from '../lib/format';
 import { placed } from '../lib/volume';
 import { actionLink, those, useForEach } from './useForEach';
 import type { ActionProps } from './VolumeActionDialog';
+
+// failed is when a replica failed; empty if it did not.
+function failed(r: Replica): string {
+  const at = timeOf(r.failedAt);
+  return at === null ? '' : `, failed ${dateTime(at)}`;
+}
 
 // SalvageDialog starts a faulted volume from replicas that a person names. The API refuses those that are not known to hold all data.
 export function SalvageDialog({ volumes, onClose }: ActionProps) {
@@ -27,7 +35,7 @@ export function SalvageDialog({ volumes, onClose }: ActionProps) {
         {(volume ? placed(volume) : []).map((r) => (
           <CheckboxField key={r.name} isSelected={names.includes(r.name)} onChange={(on) => setNames(on ? [...names, r.name] : names.filter((n) => n !== r.name))}>
             {r.name} on {r.hostId}
-            {r.failedAt !== '' && `, failed ${r.failedAt}`}
+            {failed(r)}
           </CheckboxField>
         ))}
       </fieldset>

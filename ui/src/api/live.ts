@@ -5,7 +5,7 @@ import { QueryClient, useMutation, useQuery, useQueryClient, type UseQueryResult
 import { useEffect, useSyncExternalStore } from 'react';
 import { ApiError, request, type Method } from './http';
 import { Stream, type Socket, type StreamState } from './stream';
-import type { Collection, Kind, Kinds } from './types';
+import type { Collection, Kind, Kinds, LonghornEvent } from './types';
 
 export function newQueryClient(): QueryClient {
   return new QueryClient({
@@ -21,27 +21,36 @@ export function newQueryClient(): QueryClient {
   });
 }
 
-export function useCollection<K extends Kind>(kind: K): UseQueryResult<Kinds[K][], ApiError> {
-  return useQuery<Kinds[K][], ApiError>({
+function queryOf<K extends Kind>(kind: K) {
+  return {
     queryKey: [kind],
-    queryFn: async ({ signal }) => (await request<Collection<Kinds[K]>>('GET', `/v1/${kind}`, undefined, signal)).data,
-  });
+    queryFn: async ({ signal }: { signal: AbortSignal }) => (await request<Collection<Kinds[K]>>('GET', `/v1/${kind}`, undefined, signal)).data,
+  };
 }
 
-// streamed are the kinds whose changes the API sends. What findings rest on is in these.
+export function useCollection<K extends Kind>(kind: K): UseQueryResult<Kinds[K][], ApiError> {
+  return useQuery<Kinds[K][], ApiError>(queryOf(kind));
+}
+
+// streamed are the kinds whose changes the API sends to every page. What findings rest on is in these.
 const streamed = ['volumes', 'nodes', 'settings'] as const;
 
 // findingsPause is how long after a change findings are read, in milliseconds: changes come in bursts, and explaining reads everything.
 const findingsPause = 1500;
 
-type States = Record<(typeof streamed)[number], StreamState>;
+// eventsPeriod is at least between two lists of Events: they are many, and all are sent each time.
+const eventsPeriod = '3s';
 
-let states: States = { volumes: 'connecting', nodes: 'connecting', settings: 'connecting' };
+let states: ReadonlyMap<Kind, StreamState> = new Map();
 const listeners = new Set<() => void>();
 
-function setState(kind: keyof States, state: StreamState): void {
-  if (states[kind] === state) return;
-  states = { ...states, [kind]: state };
+// setState: null for a stream that there is no more.
+function setState(kind: Kind, state: StreamState | null): void {
+  if ((states.get(kind) ?? null) === state) return;
+  const next = new Map(states);
+  if (state === null) next.delete(kind);
+  else next.set(kind, state);
+  states = next;
   for (const listener of listeners) listener();
 }
 
@@ -57,13 +66,13 @@ export function useConnection(): StreamState {
       listeners.add(listener);
       return () => listeners.delete(listener);
     },
-    () => worstOf(Object.values(states)),
+    () => worstOf([...states.values()]),
   );
 }
 
-function openSocket(kind: string): Socket {
+function openSocket(path: string): Socket {
   const scheme = location.protocol === 'https:' ? 'wss:' : 'ws:';
-  const ws = new WebSocket(`${scheme}//${location.host}/v1/ws/${kind}`);
+  const ws = new WebSocket(`${scheme}//${location.host}/v1/ws/${path}`);
   const socket: Socket = { onopen: null, onmessage: null, onclose: null, close: () => ws.close() };
   ws.onopen = () => socket.onopen?.();
   ws.onmessage = (event: MessageEvent<unknown>) => socket.onmessage?.({ data: event.data });
@@ -71,7 +80,38 @@ function openSocket(kind: string): Socket {
   return socket;
 }
 
-// useStreams keeps the streams of all kinds open while the page is.
+// follow keeps what is known of a kind as the cluster is, until the function that it returns is called.
+function follow(client: QueryClient, kind: Kind, path: string, changed: () => void): () => void {
+  const stream = new Stream<Kinds[Kind]>({
+    open: () => openSocket(path),
+    onData: (data) => {
+      client.setQueryData([kind], data);
+      changed();
+    },
+    onState: (state) => {
+      setState(kind, state);
+      if (state !== 'lost') return;
+      void client.query({ ...queryOf(kind), staleTime: 0, retry: false }).then(changed, (error: unknown) => {
+        if (isRefused(error)) end();
+      });
+    },
+  });
+  const online = () => stream.retry();
+  window.addEventListener('online', online);
+  const end = () => {
+    window.removeEventListener('online', online);
+    stream.close();
+    setState(kind, null);
+  };
+  return end;
+}
+
+// isRefused tells a list that this user may not read from one that cannot be read now: its stream is not mended by trying again.
+export function isRefused(error: unknown): boolean {
+  return error instanceof ApiError && error.status === 403;
+}
+
+// useStreams keeps the streams of what all pages show open while the page is.
 export function useStreams(): void {
   const client = useQueryClient();
   useEffect(() => {
@@ -82,31 +122,19 @@ export function useStreams(): void {
         void client.invalidateQueries({ queryKey: ['findings'] });
       }, findingsPause);
     };
-    const streams = streamed.map(
-      (kind) =>
-        new Stream<Kinds[typeof kind]>({
-          open: () => openSocket(kind),
-          onData: (data) => {
-            client.setQueryData([kind], data);
-            changed();
-          },
-          onState: (state) => {
-            setState(kind, state);
-            if (state === 'lost') {
-              void client.invalidateQueries({ queryKey: [kind] });
-              changed();
-            }
-          },
-        }),
-    );
-    const online = () => streams.forEach((s) => s.retry());
-    window.addEventListener('online', online);
+    const ends = streamed.map((kind) => follow(client, kind, kind, changed));
     return () => {
-      window.removeEventListener('online', online);
       clearTimeout(findings);
-      for (const s of streams) s.close();
+      for (const end of ends) end();
     };
   }, [client]);
+}
+
+// useEvents are the newest Events, kept up to date while they are shown. Only one component of a page may use it.
+export function useEvents(): UseQueryResult<LonghornEvent[], ApiError> {
+  const client = useQueryClient();
+  useEffect(() => follow(client, 'events', `${eventsPeriod}/events`, () => undefined), [client]);
+  return useCollection('events');
 }
 
 export interface Change {

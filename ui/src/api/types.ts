@@ -173,6 +173,19 @@ export interface Finding extends Resource {
   next: Step[] | null;
 }
 
+// LonghornEvent is a Kubernetes Event about an object of Longhorn.
+export interface LonghornEvent extends Resource {
+  eventType: string;
+  event: {
+    involvedObject: { kind: string; name: string };
+    reason: string;
+    message: string;
+    count: number;
+    firstTimestamp: string;
+    lastTimestamp: string;
+  };
+}
+
 export interface Session {
   user: string;
   trustedNetwork: boolean;
@@ -184,6 +197,7 @@ export interface Kinds {
   nodes: Node;
   settings: Setting;
   findings: Finding;
+  events: LonghornEvent;
 }
 
 export type Kind = keyof Kinds;

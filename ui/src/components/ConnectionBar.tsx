@@ -17,7 +17,7 @@ export function ConnectionBar() {
     return () => clearTimeout(timer);
   }, [state]);
   return (
-    <div role="status" className="connection">
+    <div role="status" className="connection" data-state={state}>
       {late && <p>Live updates are interrupted and being mended. What is shown may be up to half a minute old.</p>}
     </div>
   );

@@ -5,13 +5,16 @@ import { ObjectLink } from './ObjectLink';
 
 const tones: Record<Finding['severity'], Tone> = { error: 'bad', warning: 'warn', info: 'busy' };
 
+// shownAtOnce is how many findings show their reasons and next steps without being asked.
+const shownAtOnce = 3;
+
 // Findings are what is not well, the worst first, each with its reason and the next steps.
 export function Findings({ list, hideObject }: { list: Finding[]; hideObject?: boolean }) {
   return (
     <ul className="findings">
       {list.map((f, i) => (
         <li key={`${f.id}/${i}`} className={`finding ${f.severity}`}>
-          <details>
+          <details open={i < shownAtOnce}>
             <summary>
               <Badge tone={tones[f.severity]}>{f.severity}</Badge>
               <span className="what">{f.what}</span>

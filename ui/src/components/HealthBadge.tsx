@@ -1,4 +1,5 @@
 import type { Volume } from '../api/types';
+import { percent } from '../lib/format';
 import { healthText, rebuilds, toneOf } from '../lib/volume';
 import { Badge } from './Badge';
 
@@ -7,7 +8,7 @@ export function HealthBadge({ volume }: { volume: Volume }) {
   return (
     <Badge tone={toneOf(volume)}>
       {healthText(volume)}
-      {building.length > 0 && ` ${Math.min(...building.map((r) => r.progress))} %`}
+      {building.length > 0 && ` ${percent(Math.min(...building.map((r) => r.progress)), 100)}`}
     </Badge>
   );
 }

@@ -1,4 +1,5 @@
 import { Meter as AriaMeter, ProgressBar } from 'react-aria-components';
+import { percent } from '../lib/format';
 
 interface Part {
   name: string;
@@ -20,14 +21,15 @@ export function StackedMeter({ label, text, whole, parts }: { label: string; tex
   );
 }
 
-// Progress is how far something has got, in percent.
-export function Progress({ label, value, text }: { label: string; value: number; text?: string }) {
+// Progress is how far something has got, in percent; without a value, that it goes on.
+export function Progress({ label, value, text }: { label: string; value?: number; text?: string }) {
+  const isKnown = value !== undefined;
   return (
-    <ProgressBar className="progress" aria-label={label} value={value}>
+    <ProgressBar className="progress" aria-label={label} isIndeterminate={!isKnown} {...(isKnown ? { value } : {})} {...(text === undefined ? {} : { valueLabel: text })}>
       <div className="bar">
-        <div className="part busy" style={{ width: `${value}%` }} />
+        <div className={`part busy${isKnown ? '' : ' unknown'}`} style={{ width: isKnown ? `${value}%` : '35%' }} />
       </div>
-      <span className="small">{text ?? `${value} %`}</span>
+      <span className="small">{text ?? percent(value ?? 0, 100)}</span>
     </ProgressBar>
   );
 }

@@ -1,11 +1,12 @@
 // Resources for tests, as the API sends them, with what a test says of them.
 
-import type { Controller, Disk, KubernetesStatus, Node, Replica, Volume, Workload } from '../api/types';
+import type { Controller, Disk, KubernetesStatus, LonghornEvent, Node, RebuildStatus, Replica, Volume, Workload } from '../api/types';
 
 type Some<T> = { [K in keyof T]?: T[K] | undefined };
 
-interface VolumeFields extends Omit<Some<Volume>, 'replicas' | 'controllers' | 'kubernetesStatus'> {
+interface VolumeFields extends Omit<Some<Volume>, 'replicas' | 'controllers' | 'kubernetesStatus' | 'rebuildStatus'> {
   replicas?: Some<Replica>[];
+  rebuildStatus?: Some<RebuildStatus>[];
   controllers?: Some<Controller>[];
   kubernetesStatus?: Omit<Some<KubernetesStatus>, 'workloadsStatus'> & { workloadsStatus?: Some<Workload>[] };
 }
@@ -36,4 +37,12 @@ export function node(name: string, disks: Record<string, Disk>, fields: Some<Nod
     conditions: { Ready: { status: 'True' } }, disks,
   };
   return { ...base, ...fields } as unknown as Node;
+}
+
+export function event(id: string, fields: { kind?: string; name?: string; last?: string } = {}): LonghornEvent {
+  const { kind = 'Volume', name = 'v', last = '2030-01-01T00:00:00Z' } = fields;
+  return {
+    id, type: 'event', links: {}, actions: {}, eventType: 'Normal',
+    event: { involvedObject: { kind, name }, reason: 'Any', message: 'any', count: 1, firstTimestamp: last, lastTimestamp: last },
+  };
 }

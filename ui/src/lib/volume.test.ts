@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { volume } from './fixtures';
-import { healthOf, healthText, lacksLocalReplica, localityReason } from './volume';
+import { expansionOf, healthOf, healthText, lacksLocalReplica, localityReason, movesOf } from './volume';
 
 describe('healthOf', () => {
   it.each([
@@ -33,5 +33,43 @@ describe('lacksLocalReplica', () => {
     const condition = { type: 'Scheduled', status: 'True', lastTransitionTime: '', reason: 'LocalReplicaSchedulingFailure', message: 'node-1 has no room' };
     expect(localityReason(volume('v', { conditions: { Scheduled: condition } }))).toBe('node-1 has no room');
     expect(localityReason(volume('v', {}))).toBe('');
+  });
+});
+
+describe('expansionOf', () => {
+  const condition = (status: string, message: string) => ({ Expanded: { type: 'Expanded', status, lastTransitionTime: '', reason: '', message } });
+  const grows = { size: '2048', expansionRequired: true, controllers: [{ running: true, size: '1024', lastExpansionError: '' }] };
+  it.each([
+    ['nothing is asked for', { ...grows, expansionRequired: false }, null],
+    ['it goes on', grows, { wanted: 2048, offered: 1024, waits: '' }],
+    ['nothing is attached', { ...grows, controllers: [{ running: false, size: '1024' }] }, { wanted: 2048, offered: 0, waits: '' }],
+    ['there is no room', { ...grows, conditions: condition('False', 'node-1 lacks 5 bytes') }, { wanted: 2048, offered: 1024, waits: 'node-1 lacks 5 bytes' }],
+    ['the last attempt failed', { ...grows, controllers: [{ running: true, size: '1024', lastExpansionError: 'no answer' }] }, { wanted: 2048, offered: 1024, waits: 'no answer' }],
+    ['an earlier one was done', { ...grows, conditions: condition('True', 'it has 1024') }, { wanted: 2048, offered: 1024, waits: '' }],
+  ])('%s', (_, fields, want) => expect(expansionOf(volume('v', fields))).toEqual(want));
+});
+
+describe('movesOf', () => {
+  const waits = (type: string, status: string, message: string) => ({ [type]: { type, status, lastTransitionTime: '', reason: '', message } });
+  const all = [
+    volume('copied', { replicas: [{ name: 'copied-r-1' }, { name: 'copied-r-2' }], rebuildStatus: [{ replica: 'copied-r-2', isRebuilding: true, progress: 40 }] }),
+    volume('detached', { replicas: [{ name: 'detached-r-1' }], conditions: waits('EvictionWaits', 'True', 'it is detached') }),
+    volume('full', { replicas: [{ name: 'full-r-1' }], conditions: waits('Scheduled', 'False', 'no disk has room') }),
+    volume('later', { replicas: [{ name: 'later-r-1' }], conditions: waits('Scheduled', 'True', 'it has a place') }),
+    volume('itself', { replicas: [{ name: 'itself-r-1' }], rebuildStatus: [{ replica: 'itself-r-1', isRebuilding: true, progress: 70 }] }),
+  ];
+  const moves = movesOf({ 'detached-r-1': 1, 'copied-r-1': 2, 'full-r-1': 3, 'later-r-1': 4, 'itself-r-1': 5, 'unknown-r-1': 6 }, all);
+
+  it('has those under way first', () => expect(moves.map((m) => m.replica)).toEqual(['copied-r-1', 'detached-r-1', 'full-r-1', 'itself-r-1', 'later-r-1', 'unknown-r-1']));
+  it.each([
+    ['copied-r-1', 40, ''],
+    ['detached-r-1', null, 'it is detached'],
+    ['full-r-1', null, 'no disk has room'],
+    ['later-r-1', null, ''],
+    ['itself-r-1', null, ''],
+    ['unknown-r-1', null, ''],
+  ])('%s: %j, %j', (replica, progress, wait) => {
+    const move = moves.find((m) => m.replica === replica);
+    expect([move?.progress, move?.waits]).toEqual([progress, wait]);
   });
 });

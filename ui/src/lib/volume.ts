@@ -77,3 +77,51 @@ export function podsOf(v: Volume): string[] {
 export function isInUse(v: Volume): boolean {
   return podsOf(v).length > 0;
 }
+
+// Expansion is a size that was asked for and that users do not get yet. Sizes in bytes; offered is 0 while nothing is attached.
+export interface Expansion {
+  wanted: number;
+  offered: number;
+  // waits is what holds it up, in the API's words; empty while it goes on.
+  waits: string;
+}
+
+export function expansionOf(v: Volume): Expansion | null {
+  if (v.expansionRequired !== true) return null;
+  const engine = v.controllers?.find((c) => c.running);
+  const held = v.conditions['Expanded'];
+  const said = held !== undefined && held.status !== 'True' ? held.message : '';
+  return { wanted: sizeOf(v.size), offered: sizeOf(engine?.size), waits: said !== '' ? said : (engine?.lastExpansionError ?? '') };
+}
+
+// Move is a replica that is to leave its disk, and how far its volume has got with that.
+export interface Move {
+  replica: string;
+  bytes: number;
+  // volume is null if it is not known.
+  volume: Volume | null;
+  // progress of the copy that takes the replica's place, in percent; null while there is none.
+  progress: number | null;
+  // waits is what holds the volume's replicas up, in the API's words; empty if nothing is known to.
+  waits: string;
+}
+
+// movesOf are the moves off a disk with these replicas (sizes by name): those under way first.
+export function movesOf(scheduled: Record<string, number>, volumes: readonly Volume[]): Move[] {
+  const moves = Object.entries(scheduled).map(([replica, bytes]): Move => {
+    const volume = volumes.find((v) => (v.replicas ?? []).some((r) => r.name === replica)) ?? null;
+    const copies = volume === null ? [] : rebuilds(volume).filter((r) => r.replica !== replica);
+    return { replica, bytes, volume, progress: copies.length === 0 ? null : Math.min(...copies.map((r) => r.progress)), waits: volume === null || copies.length > 0 ? '' : waitsFor(volume) };
+  });
+  return moves.sort((a, b) => (b.progress ?? -1) - (a.progress ?? -1) || a.replica.localeCompare(b.replica));
+}
+
+// waitsFor is why replicas of a volume do not move: it is detached, there is no place for another one, or its device is in use.
+function waitsFor(v: Volume): string {
+  const failing: [string, string][] = [['EvictionWaits', 'True'], ['Scheduled', 'False'], ['DeviceInUse', 'True']];
+  for (const [type, status] of failing) {
+    const c = v.conditions[type];
+    if (c !== undefined && c.status === status && c.message !== '') return c.message;
+  }
+  return '';
+}

@@ -2,6 +2,7 @@ import { Link } from 'wouter';
 import { useCollection } from '../api/live';
 import type { Node, Volume } from '../api/types';
 import { Badge, type Tone } from '../components/Badge';
+import { EventsCard } from '../components/EventList';
 import { Findings } from '../components/Findings';
 import { Loading } from '../components/Loading';
 import { StackedMeter } from '../components/Meter';
@@ -15,12 +16,13 @@ export function Dashboard() {
   return (
     <>
       <h1>Dashboard</h1>
+      <NotWell />
       <div className="cards">
         <CapacityCard />
         <VolumesCard />
         <NodesCard />
       </div>
-      <NotWell />
+      <EventsCard id="events" title="What changed lately" />
     </>
   );
 }

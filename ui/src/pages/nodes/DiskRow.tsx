@@ -9,6 +9,7 @@ import { StackedMeter } from '../../components/Meter';
 import { ofDisk, takesReplicas } from '../../lib/capacity';
 import { bytes, number } from '../../lib/format';
 import { DiskDialog } from './DiskDialog';
+import { Moves } from './Moves';
 import { RemoveDiskDialog } from './RemoveDiskDialog';
 
 // DiskRow is one disk: its room, what it holds, and why it takes no replicas.
@@ -18,7 +19,7 @@ export function DiskRow({ name, disk, node }: { name: string; disk: Disk; node: 
   const takes = takesReplicas(node, disk);
   const held = Object.keys(disk.scheduledReplica ?? {}).sort();
   const why = ['Ready', 'Schedulable'].map((type) => disk.conditions[type]).find((x) => x !== undefined && x.status !== 'True' && x.message !== '');
-  const emptied = disk.conditions['Emptied'];
+  const emptied = disk.evictionRequested || node.evictionRequested ? disk.conditions['Emptied'] : undefined;
   return (
     <li className="disk">
       <div className="title">
@@ -47,7 +48,14 @@ export function DiskRow({ name, disk, node }: { name: string; disk: Disk; node: 
         {bytes(c.used)} of {bytes(c.total)} used · {bytes(c.reserved)} reserved · {bytes(c.scheduled)} scheduled · tags: {(disk.tags ?? []).join(', ') || 'none'}
       </p>
       {why !== undefined && <p className="warning">{why.message}</p>}
-      {(disk.evictionRequested || node.evictionRequested) && emptied !== undefined && <p role="status">Being emptied: {emptied.message}</p>}
+      {emptied !== undefined && (
+        <>
+          <p role="status">
+            <Badge tone={emptied.status === 'True' ? 'good' : 'busy'}>{emptied.status === 'True' ? 'emptied' : 'being emptied'}</Badge> {emptied.message}
+          </p>
+          <Moves replicas={disk.scheduledReplica ?? {}} name={`${name} of ${node.name}`} />
+        </>
+      )}
       <details>
         <summary>
           {number(held.length)} {held.length === 1 ? 'replica' : 'replicas'} on {name}, conditions

@@ -1,8 +1,8 @@
 import { useState } from 'react';
 import { useChange } from '../../api/live';
 import type { Disk, Node } from '../../api/types';
+import { ConfirmName } from '../../components/ConfirmName';
 import { FormDialog } from '../../components/FormDialog';
-import { TextInput } from '../../components/TextInput';
 import { disksWithout } from '../../lib/node';
 
 // RemoveDiskDialog takes a disk from a node. The API refuses one that takes or holds replicas.
@@ -24,7 +24,7 @@ export function RemoveDiskDialog({ node, name, disk, onClose }: { node: Node; na
     >
       <p>The directory {disk.path} stays as it is; nothing in it is used any more.</p>
       {held > 0 && <p className="warning">It holds {held} replicas. Empty it first.</p>}
-      <TextInput label={`Type “${name}” to go on`} value={typed} onChange={setTyped} takesFocus />
+      <ConfirmName wanted={name} value={typed} onChange={setTyped} />
     </FormDialog>
   );
 }

@@ -1,5 +1,6 @@
 import type { ReactNode } from 'react';
 import type { Volume } from '../../api/types';
+import { ExpansionProgress } from '../../components/ExpansionProgress';
 import { bytes, dateTime, sizeOf, timeOf } from '../../lib/format';
 import { actualSizeOf, isGood, lacksLocalReplica, localityReason, nodeOf, placed } from '../../lib/volume';
 
@@ -15,6 +16,7 @@ export function Facts({ volume: v }: { volume: Volume }) {
     ['Replicas', v.state === 'attached' ? `${placed(v).filter(isGood).length} good of ${v.numberOfReplicas}` : v.numberOfReplicas],
     ['Data locality', localityText(v)],
     ['Access mode', v.accessMode],
+    ['Frontend', v.frontend],
     ['Used on', nodeOf(v) || 'no node'],
     ['Device', engine?.endpoint || 'none'],
     ['Node tags', (v.nodeSelector ?? []).join(', ') || 'any'],
@@ -22,7 +24,7 @@ export function Facts({ volume: v }: { volume: Volume }) {
     ['Created', created === null ? '' : dateTime(created)],
   ];
   if (v.shareState !== '' || v.accessMode === 'rwx') {
-    rows.splice(7, 0, ['Share', v.shareState || 'stopped'], ['Share endpoint', v.shareEndpoint || 'none']);
+    rows.splice(8, 0, ['Share', v.shareState || 'stopped'], ['Share endpoint', v.shareEndpoint || 'none']);
   }
   return (
     <section className="card" aria-labelledby="facts">
@@ -48,15 +50,7 @@ function Row({ name, children }: { name: string; children: ReactNode }) {
 }
 
 function sizeText(v: Volume): ReactNode {
-  const engine = v.controllers?.find((c) => c.running);
-  if (v.expansionRequired !== true) return bytes(sizeOf(v.size));
-  const held = v.conditions['Expanded'];
-  return (
-    <>
-      {bytes(sizeOf(v.size))} asked for{engine ? `, ${bytes(sizeOf(engine.size))} offered now` : ''}
-      {held !== undefined && held.message !== '' && <span className="warning"> {held.message}</span>}
-    </>
-  );
+  return v.expansionRequired === true ? <ExpansionProgress volume={v} /> : bytes(sizeOf(v.size));
 }
 
 function localityText(v: Volume): ReactNode {

@@ -1,11 +1,13 @@
 import { Link } from 'wouter';
 import { useCollection } from '../../api/live';
 import type { Volume } from '../../api/types';
+import { EventsCard } from '../../components/EventList';
 import { Findings } from '../../components/Findings';
 import { HealthBadge } from '../../components/HealthBadge';
 import { Loading } from '../../components/Loading';
 import { LocalityMark } from '../../components/LocalityMark';
 import { Problem } from '../../components/Problem';
+import { aboutVolume } from '../../lib/events';
 import { VolumeMenu } from '../volumes/VolumeMenu';
 import { Facts } from './Facts';
 import { Placement } from './Placement';
@@ -16,7 +18,7 @@ import { Conditions } from '../../components/Conditions';
 export default function VolumePage({ name }: { name: string }) {
   const volumes = useCollection('volumes');
   if (volumes.isPending) return <Loading what="volumes" />;
-  if (volumes.isError) return <Problem error={volumes.error} retry={() => void volumes.refetch()} />;
+  if (volumes.data === undefined) return <Problem error={volumes.error} retry={() => void volumes.refetch()} />;
   const volume = volumes.data.find((v) => v.name === name);
   if (volume === undefined) {
     return (
@@ -50,6 +52,7 @@ function VolumeDetail({ volume }: { volume: Volume }) {
         <h2 id="conditions">Conditions</h2>
         <Conditions conditions={volume.conditions} />
       </section>
+      <EventsCard id="events" title="Events" of={(events) => aboutVolume(events, volume)} />
       <Source resource={volume} />
     </>
   );

@@ -8,7 +8,7 @@ import { TextInput } from '../../components/TextInput';
 import { parseSize } from '../../lib/size';
 import { tagsOf } from '../../lib/tags';
 
-const fields = ['name', 'size', 'numberOfReplicas', 'dataLocality', 'accessMode', 'nodeSelector', 'diskSelector'] as const;
+const fields = ['name', 'size', 'numberOfReplicas', 'dataLocality', 'accessMode', 'frontend', 'nodeSelector', 'diskSelector'] as const;
 
 // CreateVolume makes a volume that no claim asked for.
 export function CreateVolume({ onClose }: { onClose: () => void }) {
@@ -19,6 +19,7 @@ export function CreateVolume({ onClose }: { onClose: () => void }) {
   const [replicas, setReplicas] = useState(inForce('default-replica-count', '3'));
   const [dataLocality, setDataLocality] = useState(inForce('default-data-locality', 'disabled'));
   const [accessMode, setAccessMode] = useState('rwo');
+  const [frontend, setFrontend] = useState('blockdev');
   const [nodeTags, setNodeTags] = useState('');
   const [diskTags, setDiskTags] = useState('');
   const create = useChange<Volume>('volumes');
@@ -31,7 +32,7 @@ export function CreateVolume({ onClose }: { onClose: () => void }) {
       numberOfReplicas: dataLocality === 'strict-local' ? 1 : Number(replicas),
       dataLocality,
       accessMode,
-      frontend: 'blockdev',
+      frontend,
       nodeSelector: tagsOf(nodeTags),
       diskSelector: tagsOf(diskTags),
     };
@@ -65,17 +66,20 @@ export function CreateVolume({ onClose }: { onClose: () => void }) {
           description="best-effort keeps a copy where the volume is used, if there is room"
         />
       </div>
-      <SelectField
-        label="Access mode"
-        value={accessMode}
-        onChange={setAccessMode}
-        options={[
-          ['rwo', 'rwo: one node at a time'],
-          ['rwop', 'rwop: one pod at a time'],
-          ['rwx', 'rwx: many nodes, shared by NFS'],
-        ]}
-        error={error('accessMode')}
-      />
+      <div className="pair">
+        <SelectField
+          label="Access mode"
+          value={accessMode}
+          onChange={setAccessMode}
+          options={[
+            ['rwo', 'rwo: one node at a time'],
+            ['rwop', 'rwop: one pod at a time'],
+            ['rwx', 'rwx: many nodes, shared by NFS'],
+          ]}
+          error={error('accessMode')}
+        />
+        <SelectField label="Frontend" value={frontend} onChange={setFrontend} options={[['blockdev', 'blockdev: a device on the node']]} error={error('frontend')} />
+      </div>
       <div className="pair">
         <TextInput label="Node tags" value={nodeTags} onChange={setNodeTags} error={error('nodeSelector')} description="Separated by commas; a node must have all" />
         <TextInput label="Disk tags" value={diskTags} onChange={setDiskTags} error={error('diskSelector')} description="Separated by commas; a disk must have all" />

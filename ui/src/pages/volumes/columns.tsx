@@ -5,7 +5,7 @@ import { HealthBadge } from '../../components/HealthBadge';
 import { LocalityMark } from '../../components/LocalityMark';
 import { bytes, dateTime, sizeOf, timeOf } from '../../lib/format';
 import type { ColumnId } from '../../lib/table';
-import { actualSizeOf, claimOf, nodeOf, placed, podsOf, isGood } from '../../lib/volume';
+import { actualSizeOf, claimOf, expansionOf, nodeOf, placed, podsOf, isGood } from '../../lib/volume';
 
 export interface Column {
   id: ColumnId;
@@ -27,7 +27,7 @@ export const columns: readonly Column[] = [
     ),
   },
   { id: 'health', name: 'State', width: 130, cell: (v) => <HealthBadge volume={v} /> },
-  { id: 'size', name: 'Size', width: 90, isNumber: true, cell: (v) => bytes(sizeOf(v.size)) },
+  { id: 'size', name: 'Size', width: 90, isNumber: true, cell: sizeCell },
   { id: 'actual', name: 'Actual', width: 90, isNumber: true, cell: (v) => bytes(actualSizeOf(v)) },
   { id: 'replicas', name: 'Replicas', width: 90, isNumber: true, cell: (v) => (v.state === 'attached' ? `${placed(v).filter(isGood).length} / ${v.numberOfReplicas}` : v.numberOfReplicas) },
   { id: 'node', name: 'Used on', width: 130, cell: nodeOf },
@@ -45,6 +45,12 @@ export const columns: readonly Column[] = [
     },
   },
 ];
+
+// sizeCell is a volume's size, and where it grows also what users get until then.
+function sizeCell(v: Volume): string {
+  const e = expansionOf(v);
+  return e === null || e.offered === 0 ? bytes(sizeOf(v.size)) : `${bytes(e.offered)} → ${bytes(e.wanted)}`;
+}
 
 const key = 'longhorn-columns';
 const usual: readonly ColumnId[] = ['name', 'health', 'size', 'actual', 'replicas', 'node', 'claim'];

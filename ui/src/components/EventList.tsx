@@ -1,0 +1,75 @@
+import { useState } from 'react';
+import { Link } from 'wouter';
+import { useEvents } from '../api/live';
+import type { LonghornEvent } from '../api/types';
+import { lastOf, newestFirst, volumeOf } from '../lib/events';
+import { dateTime, number } from '../lib/format';
+import { Badge } from './Badge';
+import { Button } from './Button';
+import { Loading } from './Loading';
+import { Problem } from './Problem';
+
+interface Props {
+  id: string;
+  title: string;
+  // of chooses the Events that are shown.
+  of?: (events: LonghornEvent[]) => LonghornEvent[];
+  // hideObject: all are about what the page shows.
+  hideObject?: boolean;
+}
+
+// atFirst is how many are shown until more are asked for.
+const atFirst = 10;
+
+// EventsCard is what has happened lately, the newest first.
+export function EventsCard({ id, title, of = (events) => events, hideObject }: Props) {
+  const events = useEvents();
+  const [all, setAll] = useState(false);
+  const list = newestFirst(of(events.data ?? []));
+  return (
+    <section className="card" aria-labelledby={id}>
+      <h2 id={id}>{title}</h2>
+      {events.isPending && <Loading what="Events" />}
+      {events.isError && <Problem error={events.error} />}
+      {events.data && list.length === 0 && <p>Nothing that Kubernetes still remembers. It keeps Events for an hour, unless it is told otherwise.</p>}
+      <ul className="events">
+        {(all ? list : list.slice(0, atFirst)).map((e) => (
+          <Entry key={e.id} entry={e} hideObject={hideObject ?? false} />
+        ))}
+      </ul>
+      {list.length > atFirst && (
+        <Button look="quiet" onPress={() => setAll(!all)}>
+          {all ? 'Show fewer' : `Show all ${number(list.length)}`}
+        </Button>
+      )}
+    </section>
+  );
+}
+
+function Entry({ entry, hideObject }: { entry: LonghornEvent; hideObject: boolean }) {
+  const { involvedObject: object, reason, message, count } = entry.event;
+  const last = lastOf(entry);
+  return (
+    <li>
+      <p className="small">
+        {last > 0 && <time dateTime={new Date(last).toISOString()}>{dateTime(new Date(last))}</time>} {entry.eventType === 'Warning' && <Badge tone="warn">Warning</Badge>} <strong>{reason}</strong>
+        {!hideObject && (
+          <>
+            {' · '}
+            <About kind={object.kind} name={object.name} volume={volumeOf(entry)} />
+          </>
+        )}
+        {count > 1 && ` · ${number(count)} times`}
+      </p>
+      <p>{message}</p>
+    </li>
+  );
+}
+
+function About({ kind, name, volume }: { kind: string; name: string; volume: string }) {
+  const text = `${kind} ${name}`;
+  if (volume !== '') return <Link href={`/volumes/${encodeURIComponent(volume)}`}>{text}</Link>;
+  if (kind === 'Node') return <Link href={`/nodes#${name}`}>{text}</Link>;
+  if (kind === 'Setting') return <Link href={`/settings#${name}`}>{text}</Link>;
+  return <>{text}</>;
+}

@@ -1,0 +1,18 @@
+import type { Volume } from '../api/types';
+import { bytes } from '../lib/format';
+import { expansionOf } from '../lib/volume';
+import { Progress } from './Meter';
+
+// ExpansionProgress shows that a volume grows, and what holds it up. There is no bar with a length: a size is offered at once, when all
+// replicas have grown.
+export function ExpansionProgress({ volume }: { volume: Volume }) {
+  const e = expansionOf(volume);
+  if (e === null) return null;
+  const text = `${e.offered > 0 ? `${bytes(e.offered)} offered now, ` : ''}${bytes(e.wanted)} asked for`;
+  return (
+    <>
+      <Progress label={`Expansion of ${volume.name}`} text={text} />
+      {e.waits !== '' && <p className="warning">{e.waits}</p>}
+    </>
+  );
+}

@@ -1,0 +1,27 @@
+import { Link } from 'wouter';
+import { useCollection } from '../../api/live';
+import { Progress } from '../../components/Meter';
+import { bytes } from '../../lib/format';
+import { movesOf, type Move } from '../../lib/volume';
+
+// Moves are the replicas that are still to leave a disk which is being emptied, each with how far its volume has got.
+export function Moves({ replicas, name }: { replicas: Record<string, number>; name: string }) {
+  const volumes = useCollection('volumes');
+  const moves = movesOf(replicas, volumes.data ?? []);
+  if (moves.length === 0) return null;
+  return (
+    <ul className="moves" aria-label={`Replicas that leave ${name}`}>
+      {moves.map((m) => (
+        <li key={m.replica}>
+          {m.volume === null ? m.replica : <Link href={`/volumes/${encodeURIComponent(m.volume.name)}`}>{m.volume.name}</Link>}, {bytes(m.bytes)}
+          <State move={m} />
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+function State({ move }: { move: Move }) {
+  if (move.progress !== null) return <Progress label={`Copy of ${move.volume?.name ?? move.replica} to another disk`} value={move.progress} />;
+  return <span className="small">{move.waits === '' ? ': its turn has not come' : `: ${move.waits}`}</span>;
+}
