@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -31,18 +32,24 @@ const root = "../.."
 // screenshots is where pictures of all pages are written; empty: none are.
 var screenshots = flag.String("screenshots", "", "directory for pictures of all pages, dark and light (docs/images)")
 
-// access knows the tokens "admin" and "reader".
+// access knows the tokens "admin", "reader", and "operator", who may do everything with what is Longhorn's and must not see Events.
 type access struct{}
 
 func (access) Authenticate(_ context.Context, token string) (api.Identity, error) {
-	if token == "admin" || token == "reader" {
+	if slices.Contains([]string{"admin", "reader", "operator"}, token) {
 		return api.Identity{User: "system:serviceaccount:default:" + token}, nil
 	}
 	return api.Identity{}, api.ErrUnauthenticated
 }
 
 func (access) Allowed(_ context.Context, who api.Identity, what api.Attributes) (bool, error) {
-	return strings.HasSuffix(who.User, ":admin") || what.Verb == "get" || what.Verb == "list", nil
+	switch {
+	case strings.HasSuffix(who.User, ":admin"):
+		return true, nil
+	case strings.HasSuffix(who.User, ":operator"):
+		return what.Group != api.GroupCore, nil
+	}
+	return what.Verb == "get" || what.Verb == "list", nil
 }
 
 // hastyClock lets every timer fire as soon as it is set: caches change between requests only.
@@ -62,6 +69,60 @@ type bench struct {
 	mu  sync.Mutex // guards the caches and the API server of fakes
 
 	readers readers
+	network network
+}
+
+// network lets streams through, or not.
+type network struct {
+	mu    sync.Mutex
+	isCut bool          // guarded by mu
+	ends  chan struct{} // guarded by mu; closed when the streams that are open end
+}
+
+// cut ends all streams, and lets none through until the network is mended.
+func (n *network) cut() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.isCut = true
+	close(n.ends)
+}
+
+func (n *network) mend() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.isCut, n.ends = false, make(chan struct{})
+}
+
+// pass serves a stream until the network is cut.
+func (n *network) pass(next http.Handler, w http.ResponseWriter, r *http.Request) {
+	n.mu.Lock()
+	isCut, ends := n.isCut, n.ends
+	n.mu.Unlock()
+	if isCut {
+		http.Error(w, "cut", http.StatusBadGateway)
+		return
+	}
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	go func() { // it ends with the request
+		select {
+		case <-ends:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	next.ServeHTTP(w, r.WithContext(ctx))
+}
+
+// toldEvents are Events whose changes are told as those of the caches are.
+type toldEvents struct {
+	manager.EventStore
+	readers *readers
+}
+
+// OnChange implements manager.EventStore.
+func (e toldEvents) OnChange(changed func()) (stop func(), err error) {
+	return e.readers.OnChange(changed)
 }
 
 // readers are the streams that are open: the caches of fakes tell nobody of changes.
@@ -116,8 +177,9 @@ func newBench(t *testing.T, objs ...runtime.Object) *bench {
 	}
 	h := testutil.New(t, objs...)
 	b := &bench{Harness: h}
+	b.network.mend()
 	deps := manager.DepsOf(h.Datastore(datastore.Options{}), datastore.NewWorkloads(h.Kube), hastyClock{h.Clock}, h.Log)
-	deps.Changes = &b.readers
+	deps.Changes, deps.Events = &b.readers, toldEvents{deps.Events, &b.readers}
 	m := manager.New(deps)
 	never := func() bool { return false }
 	guard := api.NewGuard(access{}, never, api.NewServer(api.Deps{Manager: m, Log: h.Log}), h.Log)
@@ -134,7 +196,7 @@ func newBench(t *testing.T, objs ...runtime.Object) *bench {
 func (b *bench) cached(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, "/v1/ws/") {
-			next.ServeHTTP(w, r)
+			b.network.pass(next, w, r)
 			return
 		}
 		b.mu.Lock()

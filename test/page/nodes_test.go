@@ -1,6 +1,14 @@
 package page
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
 
 // TestDisksAndTags: a disk is added beside the one that is there, a bad tag is refused at its field.
 func TestDisksAndTags(t *testing.T) {
@@ -11,7 +19,7 @@ func TestDisksAndTags(t *testing.T) {
 	b.Axe(root, "the form of a node")
 	b.Type("textbox", "Tags", "fast, über")
 	b.Click("button", "Change")
-	b.Sees(`tags: "über" is no tag`)
+	b.Describes("textbox", "Tags", `tags: "über" is no tag`)
 	b.ExpectWrites()
 	b.Type("textbox", "Tags", "fast")
 	b.Click("button", "Change")
@@ -21,9 +29,10 @@ func TestDisksAndTags(t *testing.T) {
 
 	b.Click("button", "Add disk to node-2")
 	b.Axe(root, "the form of a disk")
+	assert.Regexp(t, "^disk-[a-z0-9]{5}$", b.Value("textbox", "Name"))
 	b.Type("textbox", "Path", "relative")
 	b.Click("button", "Add")
-	b.Sees(`.path: "relative"`)
+	b.Describes("textbox", "Path", `.path: "relative"`)
 	b.ExpectWrites()
 	b.Type("textbox", "Name", "second")
 	b.Type("textbox", "Path", "/mnt/second")
@@ -42,10 +51,69 @@ func TestSettings(t *testing.T) {
 	b.Type("textbox", "Search", "default replica count")
 	b.Type("textbox", "Value of Default Replica Count", "99")
 	b.Click("button", "Save Default Replica Count")
-	b.Sees("value: ")
+	b.Describes("textbox", "Value of Default Replica Count", "value: ")
 	b.ExpectWrites()
 	b.Type("textbox", "Value of Default Replica Count", "2")
 	b.Click("button", "Save Default Replica Count")
 	b.HasNot("button", "Save Default Replica Count")
 	b.ExpectWrites("create settings/default-replica-count")
+}
+
+// TestADiskIsEmptiedAndRemoved: the page shows which replicas are still to leave it, how far the copy of each has got or what it waits for,
+// and removes the disk when its name was typed.
+func TestADiskIsEmptiedAndRemoved(t *testing.T) {
+	objs := append(threeNodes(), volume("orders-queue", 5, state{
+		robustness: longhorn.VolumeRobustnessDegraded, node: "node-3", replicas: map[string]string{"node-1": "RW", "node-3": "WO"}, progress: 42,
+	})...)
+	objs = append(objs, volume("archive", 40, state{replicas: map[string]string{"node-1": "RW", "node-3": "RW"}, condition: &longhorn.Condition{
+		Type: types.ConditionEvictionWaits, Status: longhorn.ConditionTrue, LastTransitionTime: now, Message: "it moves when the volume is attached",
+	}})...)
+	b := newBench(t, objs...)
+	emptied := func(status longhorn.ConditionStatus, message string, held map[string]int64) *longhorn.Node {
+		n := build.ReadyNode("node-1", "uuid-1")
+		spec := n.Spec.Disks["disk-1"]
+		spec.AllowScheduling, spec.EvictionRequested = false, true
+		n.Spec.Disks["disk-1"] = spec
+		s := n.Status.DiskStatus["disk-1"]
+		s.ScheduledReplica = held
+		s.Conditions = append(s.Conditions, longhorn.Condition{Type: types.ConditionEmptied, Status: status, Message: message, LastTransitionTime: now})
+		n.Status.DiskStatus["disk-1"] = s
+		return n
+	}
+	b.change(emptied(longhorn.ConditionFalse, "2 replicas left", map[string]int64{"orders-queue-r-1": 5 * build.GiB, "archive-r-1": 40 * build.GiB}))
+	b.login("admin")
+	b.Click("link", "Nodes")
+	b.Sees("being emptied 2 replicas left")
+	b.Has("progressbar", "Copy of orders-queue to another disk")
+	b.Sees("archive, 40 GiB: it moves when the volume is attached")
+	b.Axe(root, "a disk that is emptied")
+	b.change(emptied(longhorn.ConditionTrue, "no volume has a replica on it", nil))
+	b.Sees("emptied no volume has a replica on it")
+	b.HasNot("progressbar", "Copy of")
+
+	idle := build.ReadyNode("node-2", "uuid-2")
+	spec := idle.Spec.Disks["disk-1"]
+	spec.AllowScheduling = false
+	idle.Spec.Disks["disk-1"] = spec
+	b.change(idle)
+	b.Click("button", "Remove disk-1 of node-2")
+	b.Axe(root, "the removal of a disk")
+	b.Click("button", "Remove")
+	b.ExpectWrites()
+	b.Type("textbox", "Type “disk-1” to go on", "disk-1")
+	b.Click("button", "Remove")
+	b.HasNot("dialog", "Remove disk-1")
+	b.ExpectWrites("update nodes/node-2")
+}
+
+// TestARefusedAnnotation: the node says which key was refused, and at which position.
+func TestARefusedAnnotation(t *testing.T) {
+	n := build.ReadyNode("node-1", "uuid-1")
+	n.Status.Conditions = append(n.Status.Conditions, longhorn.Condition{
+		Type: types.ConditionDefaultDisksConfig, Status: longhorn.ConditionFalse, LastTransitionTime: now, Message: `annotation refused: [1].storageReserved at byte 40: must be a number`,
+	})
+	b := newBench(t, n)
+	b.login("admin")
+	b.Click("link", "Nodes")
+	b.Sees("DefaultDisksConfig: annotation refused: [1].storageReserved at byte 40: must be a number")
 }

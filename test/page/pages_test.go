@@ -25,7 +25,26 @@ func TestLocality(t *testing.T) {
 
 // TestPagesAreAccessible: axe has no objection to any page, dark or light, wide or narrow.
 func TestPagesAreAccessible(t *testing.T) {
-	b := newBench(t, cluster()...)
+	b := newBench(t, append(cluster(), lately()...)...)
+	look := func(name, path, sees string) {
+		for _, colours := range []string{browser.Light, browser.Dark} {
+			b.Prefer(colours)
+			for _, width := range []int64{1280, 390} {
+				b.Resize(width, 800)
+				b.Open(b.url + path)
+				b.Sees(sees)
+				b.Axe(root, name+", "+colours)
+				var overflow bool
+				b.Evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth", &overflow)
+				assert.False(t, overflow, "%s at %d pixels scrolls sideways", name, width)
+				if *screenshots != "" {
+					size := map[int64]string{1280: "", 390: "-phone"}[width]
+					b.Screenshot(filepath.Join(*screenshots, name+"-"+colours+size+".png"))
+				}
+			}
+		}
+	}
+	look("login", "/", "Log in to Longhorn")
 	b.login("admin")
 	for _, page := range []struct{ name, path, sees string }{
 		{"dashboard", "/", "What needs attention"},
@@ -34,22 +53,7 @@ func TestPagesAreAccessible(t *testing.T) {
 		{"nodes", "/nodes", "node-3"},
 		{"settings", "/settings", "Over"},
 	} {
-		for _, colours := range []string{browser.Light, browser.Dark} {
-			b.Prefer(colours)
-			for _, width := range []int64{1280, 390} {
-				b.Resize(width, 800)
-				b.Open(b.url + page.path)
-				b.Sees(page.sees)
-				b.Axe(root, page.name+", "+colours)
-				var overflow bool
-				b.Evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth", &overflow)
-				assert.False(t, overflow, "%s at %d pixels scrolls sideways", page.name, width)
-				if *screenshots != "" {
-					size := map[int64]string{1280: "", 390: "-phone"}[width]
-					b.Screenshot(filepath.Join(*screenshots, page.name+"-"+colours+size+".png"))
-				}
-			}
-		}
+		look(page.name, page.path, page.sees)
 	}
 }
 

@@ -91,6 +91,9 @@ func New(t testing.TB, width, height int) *Browser {
 // Patient lets things take longer than Patience from here on.
 func (b *Browser) Patient(patience time.Duration) { b.patience = patience }
 
+// For makes t, a part of the test that started the browser, fail when something does not come.
+func (b *Browser) For(t testing.TB) { b.t = t }
+
 // hear keeps what goes wrong in the page: exceptions, errors that scripts report, and what the content security policy forbids. That a
 // server refuses a request is for the page to show.
 func (b *Browser) hear(m chromedp.ConsoleMessage) {
@@ -208,6 +211,18 @@ func (b *Browser) Act(button, item string) {
 	b.t.Helper()
 	b.Click("button", button)
 	b.Click("menuitem", item)
+}
+
+// Expect begins to look for an element at each change of the page; came waits until it was there, if only for a moment. The page must not
+// be loaded anew between the two.
+func (b *Browser) Expect(role, name string) (came func()) {
+	b.t.Helper()
+	_, err := evaluated[bool](b, "window.__find.record(..."+list(b.t, []string{role, name})+")")
+	require.NoError(b.t, err)
+	return func() {
+		b.t.Helper()
+		b.call(role+" "+name+", for a moment", "recorded", role, name)
+	}
 }
 
 // Click waits for an element and clicks it with the mouse.

@@ -32,6 +32,7 @@ window.__find = (() => {
     const named = all.map((e) => [e, nameOf(e)]);
     return (named.find(([, n]) => n === name) ?? named.find(([, n]) => n.includes(name)) ?? [null])[0];
   };
+  const records = new Set();
   const seen = () => plain(document.body?.innerText);
   return {
     byRole: (role, name) => (element(role, name) ? true : null),
@@ -39,6 +40,16 @@ window.__find = (() => {
     text: (text) => (seen().includes(text) ? true : null),
     noText: (text) => (seen().includes(text) ? null : true),
     described: (role, name, text) => (byIds(element(role, name)?.getAttribute('aria-describedby')).includes(text) ? true : null),
+    record: (role, name) => {
+      const look = (_, observer) => {
+        if (!element(role, name)) return;
+        records.add(`${role} ${name}`);
+        observer.disconnect();
+      };
+      new MutationObserver(look).observe(document.body, { subtree: true, childList: true, attributes: true, characterData: true });
+      return true;
+    },
+    recorded: (role, name) => (records.has(`${role} ${name}`) ? true : null),
     selected: (selector) => (document.querySelector(selector) ? true : null),
     value: (role, name) => element(role, name).value,
     centre: (role, name) => {

@@ -26,7 +26,7 @@ export function Findings({ list, hideObject }: { list: Finding[]; hideObject?: b
             )}
             {f.why !== null && f.why.length > 0 && (
               <>
-                <h4>Why</h4>
+                <h3>Why</h3>
                 <ul>
                   {f.why.map((line) => (
                     <li key={line}>{line}</li>
@@ -36,7 +36,7 @@ export function Findings({ list, hideObject }: { list: Finding[]; hideObject?: b
             )}
             {f.next !== null && f.next.length > 0 && (
               <>
-                <h4>Next</h4>
+                <h3>Next</h3>
                 <ol>
                   {f.next.map((step) => (
                     <li key={step.text + (step.command ?? '')}>

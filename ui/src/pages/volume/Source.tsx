@@ -21,7 +21,7 @@ export function Source({ resource }: { resource: Resource }) {
               <YAML resource={resource} />
             </TabPanel>
             <TabPanel id="json">
-              <pre className="source">{JSON.stringify(resource, null, 2)}</pre>
+              <Text text={JSON.stringify(resource, null, 2)} />
             </TabPanel>
           </Tabs>
         )}
@@ -42,5 +42,14 @@ function YAML({ resource }: { resource: Resource }) {
       current = false;
     };
   }, [resource]);
-  return <pre className="source">{text}</pre>;
+  return <Text text={text} />;
+}
+
+function Text({ text }: { text: string }) {
+  return (
+    // eslint-disable-next-line jsx-a11y/no-noninteractive-tabindex -- what scrolls must be reachable by keyboard
+    <pre className="source" tabIndex={0}>
+      {text}
+    </pre>
+  );
 }

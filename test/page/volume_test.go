@@ -1,0 +1,181 @@
+package page
+
+import (
+	"testing"
+
+	"github.com/chromedp/chromedp/kb"
+	"github.com/stretchr/testify/assert"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// TestActions: each act of the menu sends its change.
+func TestActions(t *testing.T) {
+	for _, tc := range []struct {
+		name, volume, item, dialog string
+		fill                       func(b *bench)
+		submit                     string
+		want                       []string
+	}{
+		{"attach", "archive", "Attach", "Attach archive", func(b *bench) { b.Choose("Node", "node-2") }, "Attach", []string{"create volumeattachments/archive"}},
+		{"number of replicas", "orders-db", "Number of replicas", "Replicas of orders-db", func(b *bench) {
+			b.Type("textbox", "Number of replicas", "99")
+			b.Click("button", "Change")
+			b.Describes("textbox", "Number of replicas", "must be 1 to 20")
+			b.Type("textbox", "Number of replicas", "2")
+		}, "Change", []string{"update volumes/orders-db"}},
+		{"data locality", "orders-db", "Data locality", "Data locality of orders-db", func(b *bench) { b.Choose("Data locality", "best-effort") }, "Change", []string{"update volumes/orders-db"}},
+		{"access mode", "archive", "Access mode", "Access mode of archive", func(b *bench) { b.Choose("Access mode", "rwx") }, "Change", []string{"update volumes/archive"}},
+		{"expand", "orders-db", "Expand", "Expand orders-db", func(b *bench) {
+			b.Type("textbox", "New size", "1Gi")
+			b.Describes("textbox", "New size", "must be more than it is now")
+			b.Type("textbox", "New size", "30Gi")
+		}, "Expand", []string{"update volumes/orders-db"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			b := newBench(t, cluster()...)
+			b.login("admin")
+			b.Open(b.url + "/volumes/" + tc.volume)
+			b.Act("Actions on "+tc.volume, tc.item)
+			b.Has("dialog", tc.dialog)
+			b.Axe(root, tc.dialog)
+			tc.fill(b)
+			b.ExpectWrites()
+			b.Click("button", tc.submit)
+			b.HasNot("dialog", tc.dialog)
+			b.ExpectWrites(tc.want...)
+		})
+	}
+}
+
+// TestDetachingByForceAsksForTheName: without it, the volume is detached as people attached it.
+func TestDetachingByForceAsksForTheName(t *testing.T) {
+	objs := append(cluster(), build.VolumeAttachment("orders-db", func(a *longhorn.VolumeAttachment) {
+		a.OwnerReferences = []metav1.OwnerReference{{APIVersion: longhorn.SchemeGroupVersion.String(), Kind: "Volume", Name: "orders-db", UID: build.Volume("orders-db").UID}}
+		a.Spec.AttachmentTickets = map[string]longhorn.AttachmentTicket{
+			"":    {ID: "", Type: longhorn.AttacherTypeAPI, NodeID: "node-1"},
+			"pod": {ID: "pod", Type: longhorn.AttacherTypeCSI, NodeID: "node-1"},
+		}
+	}))
+	b := newBench(t, objs...)
+	b.login("admin")
+	b.Open(b.url + "/volumes/orders-db")
+	b.Act("Actions on orders-db", "Detach")
+	b.Click("checkbox", "Take it from all users")
+	b.Axe(root, "a detach by force")
+	b.Click("button", "Take it from all users")
+	b.ExpectWrites()
+	b.Type("textbox", "Type “orders-db” to go on", "orders-db")
+	b.Click("button", "Take it from all users")
+	b.HasNot("dialog", "Detach orders-db")
+	b.ExpectWrites("update volumeattachments/orders-db")
+}
+
+// TestExpansionIsShown: what users get now, what was asked for, and what holds it up.
+func TestExpansionIsShown(t *testing.T) {
+	healthy := state{robustness: longhorn.VolumeRobustnessHealthy, node: "node-1", replicas: everywhere}
+	grows := volume("grows", 10, healthy)
+	v, ok := grows[0].(*longhorn.Volume)
+	assert.True(t, ok)
+	v.Spec.Size = 20 * build.GiB
+	v.Status.Size, v.Status.ExpansionRequired = 10*build.GiB, true
+	v.Status.Conditions = append(v.Status.Conditions, longhorn.Condition{
+		Type: types.ConditionExpanded, Status: longhorn.ConditionFalse, LastTransitionTime: now, Message: "disk disk-1 of node-2 lacks 5 GiB",
+	})
+	b := newBench(t, append(threeNodes(), grows...)...)
+	b.login("admin")
+	b.Click("link", "Volumes")
+	b.Sees("10 GiB → 20 GiB")
+	b.Click("link", "grows")
+	b.Has("progressbar", "Expansion of grows")
+	b.Sees("10 GiB offered now, 20 GiB asked for")
+	b.Sees("disk disk-1 of node-2 lacks 5 GiB")
+	b.Axe(root, "an expansion")
+	b.change(volume("grows", 20, healthy)...)
+	b.HasNot("progressbar", "Expansion of grows")
+}
+
+// TestAShare: its state and endpoint are shown, and the volume's YAML.
+func TestAShare(t *testing.T) {
+	shared := volume("shared", 2, state{robustness: longhorn.VolumeRobustnessHealthy, node: "node-1", replicas: everywhere})
+	v, ok := shared[0].(*longhorn.Volume)
+	assert.True(t, ok)
+	v.Spec.AccessMode = longhorn.AccessModeReadWriteMany
+	v.Status.ShareState, v.Status.ShareEndpoint = longhorn.ShareManagerStateRunning, "nfs://10.96.0.7/shared"
+	b := newBench(t, append(threeNodes(), shared...)...)
+	b.login("admin")
+	b.Click("link", "Volumes")
+	b.Click("link", "shared")
+	b.Sees("nfs://10.96.0.7/shared")
+	b.Sees("running")
+	b.Click("button", "YAML and JSON")
+	b.Sees("shareEndpoint: nfs://10.96.0.7/shared")
+	b.Click("tab", "JSON")
+	b.Sees(`"shareEndpoint": "nfs://10.96.0.7/shared"`)
+	b.Axe(root, "a volume's source")
+}
+
+// TestTheTable: the dashboard leads to what is degraded, columns are chosen, and several volumes are changed at once; one that is refused is
+// named, and the others are changed.
+func TestTheTable(t *testing.T) {
+	b := newBench(t, cluster()...)
+	b.login("admin")
+	b.Click("link", "Degraded")
+	b.Sees("2 of 5 volumes") // search-index lacks one of three replicas
+	b.Has("link", "orders-queue")
+	b.HasNot("link", "archive")
+	b.Choose("State", "All states")
+	b.Sees("5 volumes")
+	b.HasNot("button", "Locality")
+	b.Act("Columns", "Locality")
+	b.Press(kb.Escape)
+	b.Has("button", "Locality")
+
+	b.Click("checkbox", "Choose orders-db")
+	b.Click("checkbox", "Choose orders-queue")
+	b.Sees("2 chosen")
+	b.Act("Actions on the chosen", "Number of replicas")
+	b.Type("textbox", "Number of replicas", "2")
+	b.Click("button", "Change")
+	b.HasNot("dialog", "Replicas of 2 volumes")
+	b.ExpectWrites("update volumes/orders-db", "update volumes/orders-queue")
+	b.Act("Actions on the chosen", "Delete")
+	b.Has("textbox", "Type “delete 2 volumes” to go on")
+}
+
+// TestByKeyboard: a volume is made, and its menu opened, without a mouse.
+func TestByKeyboard(t *testing.T) {
+	b := newBench(t, threeNodes()...)
+	b.login("admin")
+	b.Open(b.url + "/volumes")
+	b.Sees("There is no volume yet.")
+	focused := func(name string) {
+		t.Helper()
+		for range 40 {
+			b.Press(kb.Tab)
+			var is string
+			b.Evaluate("document.activeElement.getAttribute('aria-label') || document.activeElement.innerText || ''", &is)
+			if is == name {
+				return
+			}
+		}
+		t.Fatalf("the tabulator does not lead to %s", name)
+	}
+	focused("Create volume")
+	b.Press(kb.Enter)
+	b.Has("dialog", "Create volume")
+	b.Press("mine" + kb.Enter)
+	b.HasNot("dialog", "Create volume")
+	b.ExpectWrites("create volumes/mine")
+	b.Has("link", "mine")
+	focused("Actions on mine")
+	b.Press(kb.Enter)
+	b.Has("menuitem", "Delete")
+	b.Press(kb.End + kb.Enter)
+	b.Has("dialog", "Delete mine")
+	b.Press(kb.Escape)
+	b.HasNot("dialog", "Delete mine")
+}
