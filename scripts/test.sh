@@ -28,8 +28,12 @@ besides() {
 	return "$failed"
 }
 
-# page has the tests of the page in a browser fail instead of skip where what they need is there.
+# page has the tests of the page in a browser, on fakes and on a cluster, fail instead of skip where what they need is there.
 page() {
+	if [ "${PAGE:-}" = none ]; then
+		echo "test: PAGE=none: the page is not tried in a browser"
+		return
+	fi
 	if ! command -v npm >/dev/null || ! command -v chromium >/dev/null; then
 		echo "test: without npm and chromium (scripts/setup) the page is not tried in a browser"
 		return
@@ -77,6 +81,7 @@ cluster() { LONGHORN_E2E=required plain -v -parallel 3 "$@" ./test/e2e; }
 # commands need a cluster more, which is too many beside these: "long" runs them.
 e2e() {
 	local failed=0
+	page
 	images
 	local before=$SECONDS
 	local own='^(TestDataLocality|TestGuests|TestSharedVolume|TestUninstall)'
