@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	kubetypes "k8s.io/apimachinery/pkg/types"
+	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
 	"github.com/longhorn-lep/longhorn-manager/datastore"
@@ -253,6 +254,64 @@ func TestAnothersObjectThatNoCacheShowsIsTold(t *testing.T) {
 			h.ExpectWrites() // at rest nothing is written
 		})
 	}
+}
+
+// A node that does not answer, or is gone, cannot confirm the end of its pod, and the next one must not wait for that.
+func TestHowThePodThatServedIsDeleted(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*corev1.Pod)
+		now    bool
+		says   string
+	}{
+		"it ended → it may end in order":                     {func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }, false, "its pod ended: "},
+		"its node is down → at once":                         {func(p *corev1.Pod) { p.Spec.NodeName = "b" }, true, "node b does not answer"},
+		"its node is gone → at once":                         {func(p *corev1.Pod) { p.Spec.NodeName = "z" }, true, "node z does not answer"},
+		"its node is no Longhorn node → it may end in order": {func(p *corev1.Pod) { p.Spec.NodeName = "c" }, false, "its pod is on node c, which is no Longhorn node"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, c := start(t)
+			serve(t, h, c, "pod-1")
+			change(t, h, c, tc.change)
+			var deleted []metav1.DeleteOptions
+			h.Kube.PrependReactor("delete", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
+				deleted = append(deleted, a.(clienttesting.DeleteActionImpl).DeleteOptions)
+				return false, nil, nil
+			})
+			syncs(t, h, c, nil)
+			require.Len(t, deleted, 1)
+			assert.EqualValues(t, "pod-1", *deleted[0].Preconditions.UID, "no other pod of that name")
+			assert.Equal(t, tc.now, deleted[0].GracePeriodSeconds != nil && *deleted[0].GracePeriodSeconds == 0)
+			h.CatchUp()
+			s, err := c.Shares.Get("vol")
+			require.NoError(t, err)
+			assert.Equal(t, tc.says, types.FindCondition(s.Status.Conditions, types.ConditionReady).Message)
+		})
+	}
+}
+
+func TestAShareDoesNotServeALaterVolumeOfItsName(t *testing.T) {
+	h, c := start(t)
+	serve(t, h, c, "pod-1")
+	v, err := c.Volumes.GetRO("vol")
+	require.NoError(t, err)
+	later := v.DeepCopy()
+	later.UID = "later"
+	h.Overwrite(later)
+	h.CatchUp()
+	syncs(t, h, c, nil)
+	h.ExpectWrites("update sharemanagers/vol/status", "delete pods/share-manager-vol")
+}
+
+func TestThePodLikesNodesWithAGoodCopy(t *testing.T) {
+	h, c := start(t, build.PlacedReplica("r-1", "vol", "a", "disk-a"), build.PlacedReplica("r-2", "vol", "b", "disk-b"),
+		build.Engine("vol", func(e *longhorn.Engine) { e.Status.Epoch = &longhorn.Epoch{Members: []string{"r-1"}} }))
+	syncs(t, h, c, nil)
+	h.CatchUp()
+	pod, err := c.Pods.GetRO("share-manager-vol")
+	require.NoError(t, err)
+	liked := pod.Spec.Affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution
+	require.Len(t, liked, 1, "r-2 is no member")
+	assert.Equal(t, []string{"a"}, liked[0].Preference.MatchFields[0].Values)
 }
 
 func TestANodeThatTurnsWakesItsShares(t *testing.T) {
