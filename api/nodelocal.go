@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sirupsen/logrus"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/longhorn-lep/longhorn-manager/api/client"
 	v1 "github.com/longhorn-lep/longhorn-manager/api/v1"
@@ -36,7 +37,7 @@ func IsForNode(r *http.Request) bool {
 
 // Trimmer trims file systems on this node. Its errors are those of package manager.
 type Trimmer interface {
-	// Trim returns false without an error if the trim goes on. It must return within half a minute or so.
+	// Trim returns false without an error if the trim goes on. It must return within 45 s. The name is one that a volume may have.
 	Trim(ctx context.Context, volume string) (isDone bool, err error)
 }
 
@@ -48,7 +49,11 @@ func NewNodeHandler(node string, trimmer Trimmer, log *logrus.Entry) http.Handle
 		if named := r.Header.Get(nodeHeader); named != node {
 			return reply{}, &refusal{http.StatusMisdirectedRequest, fmt.Sprintf("this is the daemon of node %q, not of node %.100q", node, named)}
 		}
-		isDone, err := trimmer.Trim(r.Context(), r.PathValue("id"))
+		volume := r.PathValue("id")
+		if len(validation.IsDNS1123Subdomain(volume)) > 0 { // as "../sda1", which would be a device beside those of volumes
+			return reply{}, &refusal{http.StatusNotFound, fmt.Sprintf("volume %.100q does not exist", volume)}
+		}
+		isDone, err := trimmer.Trim(r.Context(), volume)
 		switch {
 		case err != nil:
 			return reply{}, err
