@@ -112,7 +112,8 @@ func TestProblemsOfTheConfigMapAreToldOnceAndTheRestIsApplied(t *testing.T) {
 	const count = "default-replica-count"
 	h, d, c := newController(t, build.ConfigMap("longhorn-default-setting", "default-setting.yaml", count+": 2\nlog-level: loud\nnix: 1\n"))
 	syncAll(t, h, c, count, "log-level", "nix")
-	h.ExpectWrites("create settings/default-replica-count", "update settings/default-replica-count/status")
+	h.ExpectWrites("create settings/default-replica-count", "create settings/log-level", "update settings/default-replica-count/status", "update settings/log-level/status")
+	assert.Equal(t, "Info", valueOf(t, d, "log-level"), "a setting whose value is refused gets its default")
 	h.ExpectEvents(
 		`Warning DefaultSettingInvalid longhorn-default-setting: setting log-level with invalid value "loud": it is none of Panic, Fatal, Error, Warn, Info, Debug, Trace`,
 		`Warning DefaultSettingInvalid longhorn-default-setting: setting "nix" does not exist`)
