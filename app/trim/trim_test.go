@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -22,7 +24,15 @@ import (
 type rig struct {
 	*Trims
 	began atomic.Int32
-	ended []string // what Ended was told
+	mu    sync.Mutex
+	ended []string // guarded by mu; what Ended was told
+}
+
+// told returns what Ended was told.
+func (r *rig) told() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.ended)
 }
 
 // newRig makes trims by run; it must be called in a bubble of synctest.
@@ -44,7 +54,9 @@ func newRig(t *testing.T, run func(ctx context.Context) (int64, error)) *rig {
 	go func() {
 		defer close(collected)
 		for text := range told {
+			r.mu.Lock()
 			r.ended = append(r.ended, text)
+			r.mu.Unlock()
 		}
 	}()
 	t.Cleanup(func() {
@@ -85,7 +97,7 @@ func TestACallerIsToldTheOutcome(t *testing.T) {
 				assert.True(t, isDone)
 				assert.Equal(t, c.err, err)
 				synctest.Wait()
-				assert.Equal(t, []string{c.told}, r.ended)
+				assert.Equal(t, []string{c.told}, r.told())
 				assert.Empty(t, r.underWay)
 			})
 		})
@@ -108,7 +120,7 @@ func TestALongTrimGoesOnWithoutItsCaller(t *testing.T) {
 		require.NoError(t, err)
 		assert.True(t, isDone, "a later caller is told of the one that is under way")
 		synctest.Wait()
-		assert.Equal(t, []string{"v 1 <nil>"}, r.ended)
+		assert.Equal(t, []string{"v 1 <nil>"}, r.told())
 		assert.EqualValues(t, 1, r.began.Load(), "one trim for three callers")
 	})
 }
@@ -158,7 +170,7 @@ func TestATrimThatTheKernelKeepsHangsNobody(t *testing.T) {
 			require.ErrorIs(t, err, manager.ErrUnavailable)
 		}
 		assert.EqualValues(t, 1, r.began.Load(), "no process waits beside it")
-		assert.Len(t, r.ended, 1)
+		assert.Len(t, r.told(), 1)
 		began := time.Now()
 		r.Close()
 		assert.Equal(t, grace, time.Since(began), "nor does the daemon's end wait for the kernel")
@@ -177,7 +189,7 @@ func TestTheDaemonsEndEndsTrims(t *testing.T) {
 		require.NoError(t, err)
 		r.Close()
 		synctest.Wait()
-		assert.Equal(t, []string{`v 0 the daemon of node "node-1" is ending; try again`}, r.ended)
+		assert.Equal(t, []string{`v 0 the daemon of node "node-1" is ending; try again`}, r.told())
 	})
 }
 
