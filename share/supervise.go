@@ -30,6 +30,8 @@ type supervisor struct {
 	news      chan news
 	sizeBytes int64 // that the file system was grown to
 	growing   bool
+	growAfter time.Duration // not tried before; after a failure
+	growError string        // of the last try; empty: it succeeded
 	wasServed bool
 	silence   error // how the last probe ended
 }
@@ -161,7 +163,7 @@ func (s *supervisor) look(ctx context.Context, write bool) {
 			size, sizeErr = s.size()
 		}
 		return func(now time.Duration) ([]act, error) {
-			if sizeErr == nil && size > s.sizeBytes && !s.growing {
+			if sizeErr == nil && size > s.sizeBytes && !s.growing && now >= s.growAfter {
 				s.growTo(ctx, size)
 			}
 			return nil, s.watch.checked(now, err)
@@ -169,20 +171,27 @@ func (s *supervisor) look(ctx context.Context, write bool) {
 	})
 }
 
-// growTo lets the file system grow once; if it cannot, it is not tried again until the
-// device grows further.
+// growRetry is how long after a failure the file system is let grow again: what stood in the way may have gone, such as a member that was slow.
+const growRetry = time.Minute
+
+// growTo lets the file system grow. Nobody asks for it again, so a try that fails is repeated.
 func (s *supervisor) growTo(ctx context.Context, size int64) {
 	s.growing = true
 	s.aside(ctx, func() news {
 		err := s.grow()
-		return func(time.Duration) ([]act, error) {
-			s.growing, s.sizeBytes = false, size
+		return func(now time.Duration) ([]act, error) {
+			s.growing = false
 			log := s.log.WithField("sizeBytes", size)
 			if err != nil {
-				log.WithError(err).Warn("The file system cannot grow to fill its device")
-			} else {
-				log.Info("File system fills its device")
+				s.growAfter = now + growRetry
+				if err.Error() != s.growError { // once, not each minute
+					log.WithError(err).Warn("The file system cannot grow to fill its device; it is tried again")
+				}
+				s.growError = err.Error()
+				return nil, nil
 			}
+			s.sizeBytes, s.growError = size, ""
+			log.Info("File system fills its device")
 			return nil, nil
 		}
 	})

@@ -181,6 +181,30 @@ func TestTheFileSystemGrowsOnceForEachSize(t *testing.T) {
 	})
 }
 
+// A growth that fails is tried again, at a pace that harms nobody, until it succeeds.
+func TestAFileSystemThatCouldNotGrowIsTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		var failures atomic.Int64
+		failures.Store(3)
+		w.grow = func() error {
+			w.grown.Add(1)
+			if failures.Add(-1) >= 0 {
+				return errTest
+			}
+			return nil
+		}
+		w.sized.Store(200)
+		require.NoError(t, w.during(t, func() {
+			time.Sleep(growRetry / 2)
+			assert.EqualValues(t, 1, w.grown.Load(), "no sooner")
+			time.Sleep(10 * growRetry)
+			assert.EqualValues(t, 4, w.grown.Load(), "until it has grown")
+		}))
+		assert.EqualValues(t, 200, w.sizeBytes)
+	})
+}
+
 func TestStop(t *testing.T) {
 	for _, c := range []struct {
 		name            string
