@@ -109,6 +109,7 @@ func (p *webPage) needPage(ctx context.Context, t *testing.T) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.url+"/", nil)
 	require.NoError(t, err)
+	request.Header.Set("Accept", "text/html") // else the API answers
 	response, err := p.api.http.Do(request)
 	require.NoError(t, err)
 	defer func() { _ = response.Body.Close() }()

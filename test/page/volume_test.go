@@ -127,7 +127,7 @@ func TestTheTable(t *testing.T) {
 	b.Sees("2 of 5 volumes") // search-index lacks one of three replicas
 	b.Has("link", "orders-queue")
 	b.HasNot("link", "archive")
-	b.Choose("State", "All states")
+	b.Choose("Degraded State", "All states") // not the column
 	b.Sees("5 volumes")
 	b.HasNot("button", "Locality")
 	b.Act("Columns", "Locality")

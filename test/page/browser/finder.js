@@ -52,13 +52,22 @@ window.__find = (() => {
     recorded: (role, name) => (records.has(`${role} ${name}`) ? true : null),
     selected: (selector) => (document.querySelector(selector) ? true : null),
     value: (role, name) => element(role, name).value,
-    centre: (role, name) => {
-      const found = element(role, name);
-      if (!found) return null;
-      const e = found.matches('input[type=checkbox]') ? (found.closest('label') ?? found) : found;
-      e.scrollIntoView({ block: 'nearest', inline: 'nearest' });
-      const box = e.getBoundingClientRect();
-      return [box.x + Math.min(box.width / 2, 60), box.y + box.height / 2];
+    // centre is where an element can be clicked: once it has been in one place for three frames, and nothing covers it there. What opens
+    // above a page is moved to its place after it was drawn.
+    centre: async (role, name) => {
+      const frame = () => new Promise((done) => requestAnimationFrame(done));
+      for (let last = '', still = 0; ; await frame()) {
+        const found = element(role, name);
+        if (!found) continue;
+        const e = found.matches('input[type=checkbox]') ? (found.closest('label') ?? found) : found;
+        e.scrollIntoView({ block: 'nearest', inline: 'nearest' });
+        const box = e.getBoundingClientRect();
+        const at = [box.x + Math.min(box.width / 2, 60), box.y + box.height / 2];
+        const top = document.elementFromPoint(...at);
+        still = String(at) === last && top && (e.contains(top) || top.contains(e)) ? still + 1 : 0;
+        last = String(at);
+        if (still >= 2) return at;
+      }
     },
     focus: (role, name) => {
       const e = element(role, name);

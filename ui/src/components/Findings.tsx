@@ -5,8 +5,8 @@ import { ObjectLink } from './ObjectLink';
 
 const tones: Record<Finding['severity'], Tone> = { error: 'bad', warning: 'warn', info: 'busy' };
 
-// shownAtOnce is how many findings show their reasons and next steps without being asked.
-const shownAtOnce = 3;
+// shownAtOnce is how many findings show all reasons and next steps without being asked. The others show the first reason.
+const shownAtOnce = 1;
 
 // Findings are what is not well, the worst first, each with its reason and the next steps.
 export function Findings({ list, hideObject }: { list: Finding[]; hideObject?: boolean }) {
@@ -17,7 +17,10 @@ export function Findings({ list, hideObject }: { list: Finding[]; hideObject?: b
           <details open={i < shownAtOnce}>
             <summary>
               <Badge tone={tones[f.severity]}>{f.severity}</Badge>
-              <span className="what">{f.what}</span>
+              <span className="what">
+                {f.what}
+                {f.why?.[0] !== undefined && <span className="small reason">{f.why[0]}</span>}
+              </span>
             </summary>
             {!hideObject && (
               <p className="small">
