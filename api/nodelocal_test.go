@@ -235,8 +235,10 @@ func TestWhatIsForANodeIsAnsweredThere(t *testing.T) {
 	}
 	tr := &trimmer{isDone: true}
 	h := NewNodeHandler("node-1", tr, newBench(t).Log)
-	for _, path := range []string{"/v1/nodes/vol?action=trimFilesystem", "/v1/volumes?action=trimFilesystem", "/v1/volumes/vol/x?action=trimFilesystem",
-		"/v1/volumes/..%2fsda1?action=trimFilesystem", "/v1/volumes/%2e%2e?action=trimFilesystem", "/v1/volumes/a%2fb?action=trimFilesystem"} {
+	for _, path := range []string{
+		"/v1/nodes/vol?action=trimFilesystem", "/v1/volumes?action=trimFilesystem", "/v1/volumes/vol/x?action=trimFilesystem",
+		"/v1/volumes/..%2fsda1?action=trimFilesystem", "/v1/volumes/%2e%2e?action=trimFilesystem", "/v1/volumes/a%2fb?action=trimFilesystem",
+	} {
 		assert.Equal(t, 404, do(t, h, "POST", path, "", nodeHeader+": node-1").Code, path)
 	}
 	assert.Empty(t, tr.asked)

@@ -49,26 +49,35 @@ func TestAPersistentVolumeAndAClaimNeedTheRightToMakeThem(t *testing.T) {
 	}{
 		{
 			"a PersistentVolume without the right → refused", "pvCreate", `{}`, &owner{denied: true}, 403,
-			`user "ann" has no right to create persistentvolumes`, []Attributes{makePV}, nil,
+			`user "ann" has no right to create persistentvolumes`,
+			[]Attributes{makePV},
+			nil,
 		},
 		{
 			"a claim without the right → refused", "pvcCreate", `{"namespace":"shop"}`, &owner{denied: true}, 403,
-			`user "ann" has no right to create persistentvolumeclaims in namespace shop`, []Attributes{makeClaim}, nil,
+			`user "ann" has no right to create persistentvolumeclaims in namespace shop`,
+			[]Attributes{makeClaim},
+			nil,
 		},
 		{
 			"the right cannot be reviewed → try again", "pvcCreate", `{"namespace":"shop"}`, &owner{may: errBehindTheScenes}, 503,
-			textUndecided, []Attributes{makeClaim}, nil,
+			textUndecided,
+			[]Attributes{makeClaim},
+			nil,
 		},
 		{
 			"too many reviews → try again", "pvCreate", `{}`, &owner{may: ErrTooManyReviews}, 429,
-			"too many credentials are being checked; try again", []Attributes{makePV}, nil,
+			"too many credentials are being checked; try again",
+			[]Attributes{makePV},
+			nil,
 		},
 		{
 			"a claim in no namespace → the field, whatever the right", "pvcCreate", `{}`, &owner{denied: true}, 422,
 			"namespace: must name a namespace", nil, nil,
 		},
 		{
-			"a claim with the right → made", "pvcCreate", `{"namespace":"shop"}`, &owner{}, 200, "", []Attributes{makeClaim},
+			"a claim with the right → made", "pvcCreate", `{"namespace":"shop"}`, &owner{}, 200, "",
+			[]Attributes{makeClaim},
 			[]string{"update persistentvolumes/vol", "create persistentvolumeclaims/vol"},
 		},
 		{

@@ -33,7 +33,9 @@ func TestPace(t *testing.T) {
 			{0, nbd1, at(10, 10), pace{}}, {10 * time.Second, nbd1, at(30, 15), pace{at(20, 5), 10 * time.Second}},
 		},
 		"a scrape too soon → the last figure, and its time is not lost": {
-			{0, nbd1, at(0, 0), pace{}}, {time.Second, nbd1, at(5, 0), pace{}}, {4 * time.Second, nbd1, at(10, 0), pace{at(10, 0), 5 * time.Second}},
+			{0, nbd1, at(0, 0), pace{}},
+			{time.Second, nbd1, at(5, 0), pace{}},
+			{4 * time.Second, nbd1, at(10, 0), pace{at(10, 0), 5 * time.Second}},
 			{time.Second, nbd1, at(90, 0), pace{at(10, 0), 5 * time.Second}},
 		},
 		"another device → begins anew": {

@@ -47,14 +47,16 @@ func TestASettingWaitsForPodsThatWereMadeWithAnotherValue(t *testing.T) {
 		{"two pods → both are named", "taint-toleration", "a:NoSchedule", []*corev1.Pod{madeWith("share-2", share, ""), madeWith("share-1", share, "")}, "pods share-1, share-2 were"},
 		{
 			"many → three are named", "priority-class", "x",
-			[]*corev1.Pod{madeWith("a", share, ""), madeWith("b", share, ""), madeWith("c", manager, ""), madeWith("d", manager, ""), madeWith("e", manager, "")}, "pods a, b, c and 2 more were",
+			[]*corev1.Pod{madeWith("a", share, ""), madeWith("b", share, ""), madeWith("c", manager, ""), madeWith("d", manager, ""), madeWith("e", manager, "")},
+			"pods a, b, c and 2 more were",
 		},
 		{
 			"pods that have ended or are about to → applied", "priority-class", "x",
 			[]*corev1.Pod{
 				madeWith("a", share, "", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }),
 				madeWith("b", manager, "", func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: testutil.Now} }),
-			}, "",
+			},
+			"",
 		},
 		{"other pods → applied", "priority-class", "x", []*corev1.Pod{madeWith("manager", "app", "")}, ""},
 	} {

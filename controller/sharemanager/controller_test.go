@@ -223,11 +223,13 @@ func TestAnothersObjectThatNoCacheShowsIsTold(t *testing.T) {
 	}{
 		{
 			"a Service", &corev1.Service{ObjectMeta: other, Spec: corev1.ServiceSpec{ClusterIP: "10.0.0.1"}},
-			[]string{"update sharemanagers/vol/status", "create pods/share-manager-vol"}, "starting", "Service vol belongs to another; it must go first",
+			[]string{"update sharemanagers/vol/status", "create pods/share-manager-vol"},
+			"starting", "Service vol belongs to another; it must go first",
 		},
 		{
 			"a pod", &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: types.Namespace, Name: "share-manager-vol"}},
-			[]string{"create services/vol", "update sharemanagers/vol/status"}, "error", "pod share-manager-vol belongs to another; it must go first",
+			[]string{"create services/vol", "update sharemanagers/vol/status"},
+			"error", "pod share-manager-vol belongs to another; it must go first",
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -66,7 +66,8 @@ var cases = []alertCase{
 
 	{
 		"LonghornVolumeFileSystemReadOnly", "read-only for five minutes",
-		[]string{`longhorn_volume_file_system_read_only{volume="v1",node="n1",instance="a"} 1x10`}, 5 * time.Minute,
+		[]string{`longhorn_volume_file_system_read_only{volume="v1",node="n1",instance="a"} 1x10`},
+		5 * time.Minute,
 		[]string{"node=n1 volume=v1"},
 	},
 	{"LonghornVolumeFileSystemReadOnly", "it can be written", []string{`longhorn_volume_file_system_read_only{volume="v1",node="n1"} 0x10`}, 5 * time.Minute, nil},
@@ -74,7 +75,8 @@ var cases = []alertCase{
 
 	{
 		"LonghornVolumeSlow", "two seconds a write for a quarter of an hour",
-		[]string{`longhorn_volume_write_latency{volume="v1",node="n1"} 2000000000x20`}, 15 * time.Minute,
+		[]string{`longhorn_volume_write_latency{volume="v1",node="n1"} 2000000000x20`},
+		15 * time.Minute,
 		[]string{"node=n1 volume=v1"},
 	},
 	{"LonghornVolumeSlow", "half a second", []string{`longhorn_volume_write_latency{volume="v1",node="n1"} 500000000x20`}, 15 * time.Minute, nil},
