@@ -5,14 +5,18 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/utils/ptr"
 
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
@@ -67,4 +71,35 @@ func TestNetworkPoliciesLeavePortsOpen(t *testing.T) {
 	assert.Equal(t, map[int]int{types.NFSPort: 0, types.ShareHealthPort: 1}, open(types.ShareManagerSelector("vol")))
 	assert.Empty(t, open(labels.Set{"app": "longhorn-csi-plugin"}))
 	assert.Empty(t, open(labels.Set{"app": "longhorn-csi-controller"}))
+}
+
+// TestPodsThatNeedNoRightsOnTheirNodeHaveNone: a container is privileged because docs/SECURITY.md says why, or may do nothing on its node.
+func TestPodsThatNeedNoRightsOnTheirNodeHaveNone(t *testing.T) {
+	privileged := []string{"longhorn-manager", "longhorn-csi-plugin"}
+	_, job := uninstaller(t)
+	pods := []corev1.PodSpec{job.Spec.Template.Spec}
+	for _, d := range ofKind[appsv1.DaemonSet](t, "DaemonSet") {
+		pods = append(pods, d.Spec.Template.Spec)
+	}
+	for _, d := range ofKind[appsv1.Deployment](t, "Deployment") {
+		pods = append(pods, d.Spec.Template.Spec)
+	}
+	seen := 0
+	for _, pod := range pods {
+		for _, c := range slices.Concat(pod.InitContainers, pod.Containers) {
+			if slices.Contains(privileged, c.Name) {
+				continue
+			}
+			seen++
+			assert.Equal(t, &corev1.SecurityContext{
+				AllowPrivilegeEscalation: ptr.To(false),
+				ReadOnlyRootFilesystem:   ptr.To(true),
+				Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+			}, c.SecurityContext, "container %s", c.Name)
+			for _, v := range pod.Volumes {
+				assert.Nil(t, v.HostPath, "container %s, volume %s", c.Name, v.Name)
+			}
+		}
+	}
+	assert.Equal(t, 2, seen)
 }
