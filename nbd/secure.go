@@ -1,6 +1,7 @@
 package nbd
 
 import (
+	"context"
 	"crypto/ed25519"
 	"crypto/rand"
 	"crypto/tls"
@@ -70,7 +71,7 @@ func newSecureConn(conn net.Conn, in source, wrap func(net.Conn) *tls.Conn) (*se
 	}
 	records := &recordConn{Conn: conn, in: in}
 	s := &secureConn{Conn: conn, tls: wrap(records), records: records}
-	if err := s.tls.Handshake(); err != nil {
+	if err := s.tls.HandshakeContext(context.Background()); err != nil { // conn ends it
 		return nil, fmt.Errorf("TLS handshake: %w", err)
 	}
 	state := s.tls.ConnectionState()

@@ -105,7 +105,7 @@ func (b *Browser) hear(m chromedp.ConsoleMessage) {
 	b.failures = append(b.failures, m.String())
 }
 
-// ExpectNoFailures: no script failed, and nothing broke the content security policy.
+// ExpectNoFailures checks that no script failed, and that nothing broke the content security policy.
 func (b *Browser) ExpectNoFailures() {
 	b.t.Helper()
 	b.mu.Lock()
