@@ -53,8 +53,7 @@ const (
 //	send, socket in use    the frame waits
 //	frames wait, and the sender that has the socket is through with its turn   the writer starts
 //
-// Over TLS a sender seals what waits before it offers it, if that is little; the rest of what it has sealed, and all that is more, is the
-// writer's. The owners of sealed frames are told at once, for their bytes are no longer used.
+// Over TLS senders offer nothing: the writer seals what waits and sends it.
 //
 // The writer is a goroutine that may block. It sends what waits, many frames with one system call, and ends when nothing does. So
 // an idle connection costs nothing, a lone small request no switch of goroutines, and a busy connection few calls per frame.
@@ -74,8 +73,6 @@ type sendQueue struct {
 	patience atomic.Int64 // nanoseconds that one write may take, see hurry; 0: no bound
 
 	batch   []frame // being sent; the first may have been sent in part
-	sealed  *[]byte // over TLS: records that a sender has made; the kernel has taken the first sealedN bytes of them. nil: none
-	sealedN int
 	vec     [][]byte
 	bufs    net.Buffers
 	yield   func() // lets other goroutines run, which may have something to send
@@ -83,9 +80,6 @@ type sendQueue struct {
 	n       int
 	err     error
 }
-
-// maxSealBySender is how many bytes a sender seals itself: it may have others to send to, who wait meanwhile.
-const maxSealBySender = 2 * maxRecord
 
 // maxBatch is the payload, in bytes, after which a batch is closed: a frame's owner hears of it only when its batch is out.
 const maxBatch = 256 << 10
@@ -115,7 +109,7 @@ func (q *sendQueue) send(f frame) {
 		q.mu.Unlock()
 		f.owner.frameDone(fateUnsent)
 		return
-	case q.writing || q.raw == nil || q.secure != nil && f.size() > maxSealBySender:
+	case q.writing || q.raw == nil || q.secure != nil:
 		q.pending = append(q.pending, f)
 		q.startWriterLocked()
 		q.mu.Unlock()
@@ -125,19 +119,16 @@ func (q *sendQueue) send(f frame) {
 	q.pending = append(q.pending, f)
 	q.mu.Unlock()
 	q.yield()
-	switch {
-	case q.secure != nil:
-		q.sealTurn()
-	case q.takeBatch():
-		q.gather()
+	if q.takeBatch() {
 		n, err := q.offer()
 		q.endOffer(n, err)
 	}
 }
 
-// offer offers vec to the kernel once. It returns how many bytes the kernel took, which may be none.
+// offer offers the batch to the kernel once. It returns how many bytes the kernel took, which may be none.
 func (q *sendQueue) offer() (int, error) {
 	q.extend()
+	q.gather()
 	q.n, q.err = 0, nil
 	err := q.raw.Write(q.offered)
 	clear(q.vec)
@@ -213,59 +204,6 @@ func (q *sendQueue) giveBack(rest []frame, n int) bool {
 	return true
 }
 
-// sealTurn is the turn of a sender over TLS.
-func (q *sendQueue) sealTurn() {
-	if !q.takeLittle() {
-		return
-	}
-	err := q.sealBatch(func() error { return nil }) // the batch is less than what may be held
-	if q.sealed = q.secure.records.take(); err == nil && q.sealed != nil {
-		q.vec = append(q.vec[:0], *q.sealed)
-		q.sealedN, err = q.offer()
-	}
-	f := fateSent
-	if err != nil {
-		f = fateBroken
-		q.fail(fmt.Errorf("send: %w", err))
-	}
-	q.endBatch(f)
-	q.endSealTurn()
-}
-
-// takeLittle moves all frames that wait to batch. If they are too much for a sender it starts the writer instead, and returns false.
-func (q *sendQueue) takeLittle() bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	size := 0
-	for i := range q.pending {
-		size += q.pending[i].size()
-	}
-	if size > maxSealBySender {
-		q.writing = false
-		q.startWriterLocked()
-		return false
-	}
-	q.batch = append(q.batch, q.pending...)
-	clear(q.pending)
-	q.pending = q.pending[:0]
-	q.writing = len(q.batch) > 0
-	return q.writing
-}
-
-// endSealTurn gives the socket up, to the writer if anything is left to send.
-func (q *sendQueue) endSealTurn() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.sealed != nil && (q.failed || q.sealedN == len(*q.sealed)) {
-		giveBack(q.sealed)
-		q.sealed = nil
-	}
-	q.writing = false
-	if q.sealed != nil || len(q.pending) > 0 {
-		q.startWriterLocked()
-	}
-}
-
 // startWriterLocked starts the writer unless a sender has the socket, which starts it when it is through, or the writer itself.
 func (q *sendQueue) startWriterLocked() {
 	if q.writing || q.failed {
@@ -280,24 +218,11 @@ func (q *sendQueue) startWriterLocked() {
 func (q *sendQueue) write() {
 	defer q.writers.Done()
 	if q.secure != nil {
-		q.sendSealed()
-		q.yield() // what others are about to send shares a record and a system call
+		q.yield() // no sender has: what others are about to send shares a record and a system call
 	}
 	for q.takeBatch() {
 		q.sendBatch()
 	}
-}
-
-// sendSealed sends what a sender has sealed and the kernel has not taken.
-func (q *sendQueue) sendSealed() {
-	if q.sealed == nil {
-		return
-	}
-	if err := q.writeOut((*q.sealed)[q.sealedN:]); err != nil {
-		q.fail(fmt.Errorf("send: %w", err))
-	}
-	giveBack(q.sealed)
-	q.sealed = nil
 }
 
 // takeBatch moves frames from pending to batch, or gives the socket up if there is nothing to send.
@@ -327,11 +252,6 @@ func (q *sendQueue) sendBatch() {
 		f = fateBroken
 		q.fail(fmt.Errorf("send: %w", err))
 	}
-	q.endBatch(f)
-}
-
-// endBatch tells the owners of the batch its fate.
-func (q *sendQueue) endBatch(f fate) {
 	for i := range q.batch {
 		q.batch[i].owner.frameDone(f)
 	}
@@ -340,13 +260,14 @@ func (q *sendQueue) endBatch(f fate) {
 }
 
 func (q *sendQueue) writeBatch() error {
+	q.gather()
 	if q.secure != nil {
-		if err := q.sealBatch(q.writeSealed); err != nil {
+		defer clear(q.vec)
+		if err := q.secure.seal(q.vec, q.writeSealed); err != nil {
 			return err
 		}
 		return q.writeSealed()
 	}
-	q.gather()
 	q.bufs = q.vec
 	q.extend()
 	if q.watch != nil {
@@ -357,13 +278,6 @@ func (q *sendQueue) writeBatch() error {
 	return err
 }
 
-// sealBatch makes records of the batch. full sends those that are held when they are many.
-func (q *sendQueue) sealBatch(full func() error) error {
-	q.gather()
-	defer clear(q.vec)
-	return q.secure.seal(q.vec, full)
-}
-
 // writeSealed sends the records that are held.
 func (q *sendQueue) writeSealed() error {
 	sealed := q.secure.records.take()
@@ -371,16 +285,11 @@ func (q *sendQueue) writeSealed() error {
 		return nil
 	}
 	defer giveBack(sealed)
-	return q.writeOut(*sealed)
-}
-
-// writeOut sends p, however long that takes.
-func (q *sendQueue) writeOut(p []byte) error {
 	q.extend()
 	if q.watch != nil {
 		q.watch.arm()
 	}
-	_, err := q.conn.Write(p)
+	_, err := q.conn.Write(*sealed)
 	return err
 }
 

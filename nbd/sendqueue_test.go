@@ -2,6 +2,7 @@ package nbd
 
 import (
 	"bytes"
+	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -156,6 +157,30 @@ func tcpPair(t *testing.T) (ours, theirs net.Conn) {
 	t.Cleanup(func() { _ = ours.Close(); _ = theirs.Close() })
 	_ = theirs.SetDeadline(time.Now().Add(20 * time.Second))
 	return ours, theirs
+}
+
+// overTLS makes the two ends of a TLS connection over the two ends of another.
+func overTLS(pair func(*testing.T) (net.Conn, net.Conn)) func(*testing.T) (net.Conn, net.Conn) {
+	return func(t *testing.T) (net.Conn, net.Conn) {
+		t.Helper()
+		ours, theirs := pair(t)
+		config, err := newServerTLS()
+		require.NoError(t, err)
+		type end struct {
+			*secureConn
+			err error
+		}
+		server := make(chan end, 1)
+		go func() {
+			s, err := newSecureConn(theirs, newSource(theirs), func(c net.Conn) *tls.Conn { return tls.Server(c, config) })
+			server <- end{s, err}
+		}()
+		client, err := newSecureConn(ours, newSource(ours), func(c net.Conn) *tls.Conn { return tls.Client(c, newClientTLS()) })
+		require.NoError(t, err)
+		s := <-server
+		require.NoError(t, s.err)
+		return client, s.secureConn
+	}
 }
 
 // random returns n bytes of which any two parts differ.
