@@ -129,7 +129,7 @@ func (f *Forwarder) pump(ctx context.Context, to, from *websocket.Conn, leader *
 	if !isCopied {
 		late := time.AfterFunc(lastWrite, stopWriting)
 		defer late.Stop()
-		_ = <-copied // how it ended is known
+		<-copied //nolint:errcheck // how it ended is known
 	}
 	return end
 }

@@ -1,7 +1,6 @@
 package nbd
 
 import (
-	"context"
 	"crypto/ed25519"
 	"crypto/rand"
 	"crypto/tls"
@@ -71,7 +70,7 @@ func newSecureConn(conn net.Conn, in source, wrap func(net.Conn) *tls.Conn) (*se
 	}
 	records := &recordConn{Conn: conn, in: in}
 	s := &secureConn{Conn: conn, tls: wrap(records), records: records}
-	if err := s.tls.HandshakeContext(context.Background()); err != nil { // conn ends it
+	if err := s.tls.Handshake(); err != nil { //nolint:noctx // the deadline of conn, or its end, ends it
 		return nil, fmt.Errorf("TLS handshake: %w", err)
 	}
 	state := s.tls.ConnectionState()
