@@ -2,6 +2,7 @@ package explain
 
 import (
 	"cmp"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -93,16 +94,31 @@ func sorted(list []Finding) []Finding {
 type place map[string]string
 
 func (p place) fill(text string) string {
+	var pairs []string
 	for word, value := range p {
-		text = strings.ReplaceAll(text, "{"+word+"}", value)
+		pairs = append(pairs, "{"+word+"}", value)
 	}
-	return text
+	return strings.NewReplacer(pairs...).Replace(text) // what a value has in braces stays
+}
+
+// plainWord is what no shell takes for anything else.
+var plainWord = regexp.MustCompile(`^[A-Za-z0-9._/:@-]*$`)
+
+// command is fill for what people paste into a shell. Where a name has other characters there is no command: who may name a disk would
+// say what root runs.
+func (p place) command(text string) string {
+	for word, value := range p {
+		if strings.Contains(text, "{"+word+"}") && !plainWord.MatchString(value) {
+			return ""
+		}
+	}
+	return p.fill(text)
 }
 
 func (p place) steps(list []Step) []Step {
 	filled := make([]Step, len(list))
 	for i, step := range list {
-		filled[i] = Step{Text: p.fill(step.Text), Command: p.fill(step.Command)}
+		filled[i] = Step{Text: p.fill(step.Text), Command: p.command(step.Command)}
 	}
 	return filled
 }
