@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/sirupsen/logrus"
 
@@ -44,11 +45,12 @@ type Front struct {
 	page    http.Handler
 	next    http.Handler
 	log     *logrus.Entry
+	logins  chan struct{} // has an element for each login under way
 }
 
 // NewFront returns a Front. page serves the page's files and is asked without a credential; nil: there is no page.
 func NewFront(access Access, trusted func() bool, page, next http.Handler, log *logrus.Entry) *Front {
-	return &Front{access: access, trusted: trusted, page: page, next: next, log: log}
+	return &Front{access: access, trusted: trusted, page: page, next: next, log: log, logins: make(chan struct{}, maxLogins)}
 }
 
 // ServeHTTP answers a request or passes it on.
@@ -141,6 +143,13 @@ func isSameOrigin(r *http.Request, byScheme bool) bool {
 	return strings.EqualFold(withoutDefaultPort(origin.Scheme, origin.Host), withoutDefaultPort(origin.Scheme, r.Host))
 }
 
+// Nothing is known of who sends a login before its body was read. So few are read at a time, and not for long: each takes one of the places
+// for requests, which others want.
+const (
+	maxLogins     = 16
+	loginPatience = 5 * time.Second
+)
+
 // login checks a token and answers with the cookie that stands for it.
 func (f *Front) login(w http.ResponseWriter, r *http.Request) error {
 	if err := f.mayChangeSession(r); err != nil {
@@ -149,6 +158,13 @@ func (f *Front) login(w http.ResponseWriter, r *http.Request) error {
 	if r.TLS == nil {
 		return &refusal{http.StatusForbidden, "a token is taken over TLS alone: use https://"}
 	}
+	select {
+	case f.logins <- struct{}{}:
+		defer func() { <-f.logins }()
+	default:
+		return &refusal{http.StatusTooManyRequests, "too many logins are under way; try again"}
+	}
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(loginPatience)) // where w has none, the server's own holds
 	r.Body = http.MaxBytesReader(w, r.Body, maxLogin)
 	body, err := io.ReadAll(r.Body)
 	if err != nil {

@@ -1,9 +1,11 @@
 package api
 
 import (
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -92,6 +94,31 @@ func TestLoginsThatAreRefused(t *testing.T) {
 		assert.Equal(t, tc.message, decoded[v1.Error](t, w).Message, tc.name)
 		assert.Empty(t, w.Header().Get("Set-Cookie"), tc.name)
 	}
+}
+
+// TestLoginsThatSayNothingAreBounded: who sends no body takes no more than the places of logins, and gives them back.
+func TestLoginsThatSayNothingAreBounded(t *testing.T) {
+	b := newBench(t)
+	h := b.fronted(&accessOf{}, never)
+	var stalled sync.WaitGroup
+	var bodies []*io.PipeWriter
+	for range maxLogins {
+		body, held := io.Pipe()
+		bodies = append(bodies, held)
+		r := httptest.NewRequest(http.MethodPost, "https://h/v1/login", body)
+		stalled.Go(func() { h.ServeHTTP(httptest.NewRecorder(), r) })
+		_, err := held.Write([]byte("{")) // it is being read now
+		require.NoError(t, err)
+	}
+	w := do(t, h, "POST", "https://h/v1/login", `{"token":"admin"}`)
+	assert.Equal(t, http.StatusTooManyRequests, w.Code)
+	assert.Equal(t, "too many logins are under way; try again", decoded[v1.Error](t, w).Message)
+	for _, held := range bodies {
+		_ = held.Close()
+	}
+	stalled.Wait()
+	w = do(t, h, "POST", "https://h/v1/login", `{"token":"admin"}`)
+	assert.Less(t, w.Code, 300)
 }
 
 // TestTheCookieWorksForThisPageAlone: a browser sends it whichever page asks.

@@ -29,6 +29,5 @@
 //	ErrNotSent          no byte of the request left this process: it has not happened and will not.
 //	ErrUnknownOutcome   it may have happened, may still happen, or never will. Ask, do not assume.
 //
-// Not offered: TLS (NBD_OPT_STARTTLS is answered "unsupported"; see negotiator.startTLS for the place it will go), the cache
-// command, resize, extended headers, and fast zero.
+// Not offered: the cache command, resize, extended headers, and fast zero.
 package nbd
