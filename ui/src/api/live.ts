@@ -86,6 +86,7 @@ function follow(client: QueryClient, kind: Kind, path: string, changed: () => vo
     open: () => openSocket(path),
     onData: (data) => {
       client.setQueryData([kind], data);
+      void client.cancelQueries({ queryKey: [kind], exact: true }); // an answer that is on its way is older
       changed();
     },
     onState: (state) => {

@@ -16,7 +16,10 @@ export function useLogin() {
   const client = useQueryClient();
   return useMutation<Session, ApiError, string>({
     mutationFn: (token) => request('POST', '/v1/login', { token }),
-    onSuccess: (session) => client.setQueryData(['session'], session),
+    onSuccess: (session) => {
+      client.removeQueries({ predicate: (query) => query.queryKey[0] !== 'session' }); // what somebody else was shown before
+      client.setQueryData(['session'], session);
+    },
   });
 }
 

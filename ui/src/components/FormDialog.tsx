@@ -18,11 +18,11 @@ interface Props {
   children: ReactNode;
 }
 
-// FormDialog asks for what one change needs.
+// FormDialog asks for what one change needs. It stays while the change is under way: that would go on, and its refusals would be lost.
 export function FormDialog({ title, onClose, onSubmit, submit, isPending, isDisabled, danger, error, fields, children }: Props) {
   const isAtField = error !== null && error !== undefined && (fields ?? []).includes(error.field);
   return (
-    <ModalOverlay className="overlay" isOpen isDismissable={!isPending} onOpenChange={(open) => !open && onClose()}>
+    <ModalOverlay className="overlay" isOpen isDismissable={!isPending} isKeyboardDismissDisabled={isPending ?? false} onOpenChange={(open) => !open && onClose()}>
       <Modal className="modal">
         <Dialog className="dialog">
           <Heading slot="title">{title}</Heading>
@@ -36,7 +36,9 @@ export function FormDialog({ title, onClose, onSubmit, submit, isPending, isDisa
             {children}
             {error && !isAtField && <Problem error={error} />}
             <div className="actions">
-              <Button onPress={onClose}>Cancel</Button>
+              <Button onPress={onClose} isDisabled={isPending ?? false}>
+                Cancel
+              </Button>
               <Button type="submit" look={danger ? 'danger' : 'primary'} isDisabled={(isDisabled ?? false) || (isPending ?? false)}>
                 {submit}
               </Button>
