@@ -41,14 +41,14 @@ func (k *kernel) waiting() int {
 // Many requests hang, and after each another one is read and answered. Then all are answered, and no more readers than needed are left.
 func TestRequestsThatHangKeepNoOtherFromBeingServed(t *testing.T) {
 	k := newKernel(t)
-	k.store.wait = make(chan struct{})
+	release := k.holdWrites()
 	const hang = 50
 	for i := range uint64(hang) {
 		k.send(opWrite, i, imageNode, writeBody(4096*i, []byte{7}))
 		status, _ := k.ask(opFsync, imageNode, make([]byte, 16))
 		require.Zero(t, status)
 	}
-	close(k.store.wait)
+	release()
 	answered := map[uint64]bool{}
 	for range hang {
 		unique, status, _ := k.reply()
@@ -77,14 +77,14 @@ func TestTheNextRequestIsTakenWithoutThePoller(t *testing.T) {
 		require.Eventually(t, func() bool { return k.waiting() == maxWaiting }, 10*time.Second, time.Millisecond)
 		ask()
 	}
-	k.store.wait = make(chan struct{})
+	release := k.holdWrites()
 	for i := range uint64(maxWaiting) { // others are needed, soon
 		k.send(opWrite, i, imageNode, writeBody(0, []byte{7}))
 	}
 	ask()
 	require.Eventually(t, func() bool { return sleepers(t, k.server.poll) == maxWaiting }, 10*time.Second, time.Millisecond)
 	assert.Empty(t, rested, "a reader went to the poller")
-	close(k.store.wait)
+	release()
 	for range maxWaiting {
 		k.reply()
 	}
@@ -117,13 +117,13 @@ func TestAllReadersEndAtOnce(t *testing.T) {
 		t.Run(name+", warm", func(t *testing.T) {
 			rested := make(chan struct{}, 100)
 			k := newKernelWith(t, restless(time.Hour, rested))
-			k.store.wait = make(chan struct{})
+			release := k.holdWrites()
 			for i := range uint64(4) { // more than one is read, and both that wait in the end have read one
 				k.send(opWrite, i, imageNode, writeBody(0, []byte{7}))
 			}
 			status, _ := k.ask(opFsync, imageNode, make([]byte, 16))
 			require.Zero(t, status)
-			close(k.store.wait)
+			release()
 			for range 4 {
 				k.reply()
 			}

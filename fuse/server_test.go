@@ -94,6 +94,15 @@ func newKernelWith(t testing.TB, prepare func(*Server)) *kernel {
 	return k
 }
 
+// holdWrites has writes wait until they are released, which the end of the test does, too: a server that waits for them would keep it.
+func (k *kernel) holdWrites() (release func()) {
+	held := make(chan struct{})
+	k.store.wait = held
+	release = sync.OnceFunc(func() { close(held) })
+	k.t.Cleanup(release)
+	return release
+}
+
 // hangUp ends the connection, and expects the server to end.
 func (k *kernel) hangUp() {
 	if k.fd < 0 {
@@ -323,7 +332,7 @@ func TestStopAnswersWhatWasRead(t *testing.T) {
 	kept, err := Dup(k.server.fd) // by a holder
 	require.NoError(t, err)
 	defer unix.Close(kept)
-	k.store.wait = make(chan struct{})
+	release := k.holdWrites()
 	k.send(opWrite, 1, imageNode, writeBody(0, []byte{7}))
 	status, _ := k.ask(opFsync, imageNode, make([]byte, 16))
 	require.Zero(t, status)
@@ -334,7 +343,7 @@ func TestStopAnswersWhatWasRead(t *testing.T) {
 	case <-time.After(20 * time.Millisecond):
 	}
 	k.send(opFsync, 2, imageNode, make([]byte, 16)) // for the successor
-	close(k.store.wait)
+	release()
 	unique, status, _ := k.reply()
 	assert.Equal(t, uint64(1), unique)
 	assert.Zero(t, status)
