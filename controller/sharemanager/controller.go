@@ -308,8 +308,16 @@ func (c *Controller) gather(share *longhorn.ShareManager) (Input, error) {
 	if clients != nil {
 		in.Clients = clients.Data
 	}
-	if err := c.gatherNodes(&in); err != nil || in.Volume == nil || in.Pod != nil {
+	if err := c.gatherNodes(&in); err != nil || in.Volume == nil {
 		return in, err
+	}
+	claims, err := c.Claims.Claims(in.Volume.Name)
+	if err != nil {
+		return in, err
+	}
+	in.Parameters, in.Refused = parametersOf(claims)
+	if in.Pod != nil {
+		return in, nil
 	}
 	return in, c.gatherPlace(&in)
 }
@@ -358,13 +366,8 @@ func (c *Controller) gatherNodes(in *Input) error {
 	return nil
 }
 
-// gatherPlace reads what says where the next pod goes, and how it serves.
+// gatherPlace reads where there are good copies of the volume, to which the next pod goes if it can.
 func (c *Controller) gatherPlace(in *Input) error {
-	claims, err := c.Claims.Claims(in.Volume.Name)
-	if err != nil {
-		return err
-	}
-	in.Parameters, in.Refused = parametersOf(claims)
 	replicas, err := c.Replicas.ByIndex(datastore.IndexVolume, in.Volume.Name)
 	if err != nil {
 		return err

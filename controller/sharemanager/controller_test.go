@@ -26,9 +26,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-type noClaims struct{}
+// bound are the PersistentVolumes of every volume.
+type bound []*corev1.PersistentVolume
 
-func (noClaims) Claims(string) ([]*corev1.PersistentVolume, error) { return nil, nil }
+func (b bound) Claims(string) ([]*corev1.PersistentVolume, error) { return b, nil }
 
 // start makes a controller over nodes a, which is ready, b, which is down, and c, which is no Longhorn node; and a share that a
 // workload uses.
@@ -52,7 +53,7 @@ func start(t *testing.T, objs ...runtime.Object) (*testutil.Harness, *Controller
 	c, err := New(Deps{
 		Env: h.Env(), Owner: "leader", Shares: store.ShareManagers, Volumes: store.Volumes, Attachments: store.VolumeAttachments,
 		Nodes: store.Nodes, KubeNodes: store.KubeNodes, Pods: store.Pods, Services: store.Services, ConfigMap: store.ShareClients, Engines: store.Engines,
-		Replicas: store.Replicas, Claims: noClaims{}, Setting: store.Setting,
+		Replicas: store.Replicas, Claims: bound{}, Setting: store.Setting,
 		Ask: func(context.Context, string) (types.ShareRecovery, error) {
 			return types.ShareRecovery{}, errors.New("no pod is to be asked")
 		},
@@ -289,6 +290,27 @@ func TestHowThePodThatServedIsDeleted(t *testing.T) {
 			assert.Equal(t, tc.says, types.FindCondition(s.Status.Conditions, types.ConditionReady).Message)
 		})
 	}
+}
+
+func TestAPodForReadersIsReplacedWhenAClaimMayWrite(t *testing.T) {
+	h, c := start(t)
+	reader, writer := claim("", nil), claim("", nil)
+	reader[0].Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadOnlyMany}
+	writer[0].Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}
+	c.Claims = bound(reader)
+	assert.Empty(t, serve(t, h, c, "pod-1"), "it serves")
+	pod, err := c.Pods.GetRO("share-manager-vol")
+	require.NoError(t, err)
+	assert.Contains(t, pod.Spec.Containers[0].Args, readersOnly)
+
+	c.Claims = append(bound(reader), writer...)
+	syncs(t, h, c, nil)
+	h.ExpectWrites("update sharemanagers/vol/status", "delete pods/share-manager-vol")
+	h.CatchUp()
+	assert.Empty(t, serve(t, h, c, "pod-2"), "the next one stays")
+	pod, err = c.Pods.GetRO("share-manager-vol")
+	require.NoError(t, err)
+	assert.NotContains(t, pod.Spec.Containers[0].Args, readersOnly)
 }
 
 func TestAShareDoesNotServeALaterVolumeOfItsName(t *testing.T) {

@@ -19,8 +19,8 @@ type Parameters struct {
 	Tolerations        []corev1.Toleration
 	// Squash is "" where none is asked for.
 	Squash types.NFSSquash
-	// ClientsReadOnly: no claim lets its pods write.
-	ClientsReadOnly bool
+	// ClientsReadOnly: no claim lets its pods write. ClientsWrite: one does. Without a claim, neither is known.
+	ClientsReadOnly, ClientsWrite bool
 }
 
 // parametersOf reads the parameters of the first claim by name; refused says which of them breaks a rule. MkfsParams are not
@@ -39,7 +39,8 @@ func parametersOf(claims []*corev1.PersistentVolume) (p Parameters, refused stri
 	if p.FSType == "" {
 		p.FSType = given[types.ParameterFSType]
 	}
-	p.ClientsReadOnly = !slices.ContainsFunc(claims, isWritable)
+	p.ClientsWrite = slices.ContainsFunc(claims, isWritable)
+	p.ClientsReadOnly = !p.ClientsWrite
 	var refusals []string
 	refuse := func(err error) {
 		if err != nil {

@@ -90,6 +90,7 @@ type Event struct{ Type, Reason, Message string }
 //	yes     being deleted               error      –        stays
 //	any     does not end                as above   deleted at once, stays
 //	yes     ended                       error      deleted  stays
+//	yes     for readers, with a writer  error      deleted  stays
 //	yes     unready for too long        error      deleted at once, until it is gone or answers; stays
 //	yes     not ready yet               starting   –        on its node
 //	yes     unready since a moment      running    –        on its node
@@ -195,6 +196,10 @@ func (in Input) serve(p *Plan) {
 		in.fail(p, types.ReasonShareNodeDown, fmt.Sprintf("its pod is on node %s, which is no Longhorn node", pod.Spec.NodeName))
 	case pod.Status.Phase == corev1.PodFailed, pod.Status.Phase == corev1.PodSucceeded:
 		in.fail(p, types.ReasonPodFailed, "its pod ended: "+types.WhyPodEnded(pod, containerName))
+	case in.Parameters.ClientsWrite && servesReadersOnly(pod): // not the other way round: what readers cannot do, their nodes see to as well
+		why := fmt.Sprintf("its pod on node %s serves readers alone, and a claim that may write has come; another one takes its place", pod.Spec.NodeName)
+		p.is(longhorn.ShareManagerStateError, types.ReasonPodDeleting, why, in.Now)
+		p.end(in, why)
 	default:
 		in.follow(p)
 	}

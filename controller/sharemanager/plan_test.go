@@ -85,6 +85,11 @@ func overdue(ago time.Duration) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: now.Add(-ago)} }
 }
 
+// forReaders makes a pod as it is made while all claims only read.
+func forReaders(p *corev1.Pod) {
+	p.Spec.Containers[0].Args = append(p.Spec.Containers[0].Args, readersOnly)
+}
+
 func onNoNode(p *corev1.Pod) { p.Spec.NodeName = "" }
 
 func (s *situation) with(change func(*Input)) *situation {
@@ -129,6 +134,9 @@ func TestPlan(t *testing.T) {
 		"used, no pod, after a hundred failures → at most 2 min":               {in: used().was("error").failed(100, 0), state: "error", ticket: ticketStays, failures: 100, after: 2 * time.Minute},
 		"used, a parameter is refused → says so":                               {in: used().with(func(in *Input) { in.Refused = "shareManagerNodeSelector: no" }), state: "error", ticket: ticketStays, says: "shareManagerNodeSelector: no"},
 		"used, a pod of another → waits":                                       {in: used().pod(corev1.PodRunning, func(p *corev1.Pod) { p.OwnerReferences = nil }), state: "error", ticket: ticketStays, says: "pod share-manager-vol belongs to another; it must go first"},
+		"a claim that may write comes → a pod for readers is replaced":         {in: used().pod(corev1.PodRunning, is("True", 0), forReaders).was("running").with(func(in *Input) { in.Parameters.ClientsWrite = true }), state: "error", deletes: "gently", ticket: ticketStays, says: "its pod on node a serves readers alone, and a claim that may write has come; another one takes its place"},
+		"no claim is known → a pod for readers stays":                          {in: used().pod(corev1.PodRunning, is("True", 0), forReaders).was("running"), state: "running", endpoint: "nfs://10.0.0.9/vol", ticket: "a"},
+		"all claims only read → a pod for writers stays":                       {in: used().pod(corev1.PodRunning, is("True", 0)).was("running").with(func(in *Input) { in.Parameters.ClientsReadOnly = true }), state: "running", endpoint: "nfs://10.0.0.9/vol", ticket: "a"},
 		"used, a pod without a node → starting":                                {in: used().pod(corev1.PodPending, onNoNode), state: "starting", ticket: ticketStays},
 		"used, a pod on a node → the volume comes there":                       {in: used().pod(corev1.PodPending), state: "starting", ticket: "a"},
 		"used, a pod on another node than before → it follows":                 {in: used().ticket(ours, longhorn.AttacherTypeShareManager, "z").pod(corev1.PodPending), state: "starting", ticket: "a"},

@@ -18,6 +18,8 @@ import (
 
 const (
 	containerName = "share-manager"
+	// readersOnly is the argument of a pod that lets no client write.
+	readersOnly = "--clients-read-only"
 	// stopGrace is what a pod gets to end its server and to unmount the volume.
 	stopGrace = 30 * time.Second
 	// clientsVolume of the pod says who may mount the share.
@@ -146,9 +148,16 @@ func arguments(in Input) []string {
 		}
 	}
 	if in.Parameters.ClientsReadOnly {
-		args = append(args, "--clients-read-only")
+		args = append(args, readersOnly)
 	}
 	return args
+}
+
+// servesReadersOnly tells whether the pod was made while no claim let its pods write.
+func servesReadersOnly(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool {
+		return c.Name == containerName && slices.Contains(c.Args, readersOnly)
+	})
 }
 
 // affinity keeps a pod off nodes where no volume can be attached, and likes those with a copy of it. A node is named by its

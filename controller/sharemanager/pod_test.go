@@ -37,7 +37,8 @@ func TestParametersOf(t *testing.T) {
 			{Key: "old", Operator: "Exists", Effect: "NoExecute"},
 			{Key: "any", Operator: "Exists"},
 		},
-		Squash: types.NFSSquashRoot,
+		Squash:       types.NFSSquashRoot,
+		ClientsWrite: true,
 	}, p)
 
 	p, _ = parametersOf(claim("ext4", map[string]string{"fsType": "xfs"}))
@@ -76,6 +77,7 @@ func TestClientsMayWriteIfAClaimSaysSo(t *testing.T) {
 	} {
 		p, _ := parametersOf(c.claims)
 		assert.Equal(t, c.want, p.ClientsReadOnly, c.name)
+		assert.Equal(t, !c.want && c.claims != nil, p.ClientsWrite, c.name)
 	}
 	p, _ := parametersOf([]*corev1.PersistentVolume{with("b", "all", reads), with("a", "root", reads)})
 	assert.Equal(t, types.NFSSquashRoot, p.Squash, "the first by name is asked, in whatever order they come")

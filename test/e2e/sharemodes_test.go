@@ -118,8 +118,8 @@ spec:
 	s.c.Must(ctx, t, "-n", s.namespace, "delete", "deployment", "rolling", "--timeout=60s")
 }
 
-// changesModes: a volume that one pod used is detached, becomes shared by the REST API, and is used by pods of two nodes at once, of which one has
-// a claim that is ReadOnlyMany.
+// changesModes: a volume that one pod used is detached, becomes shared by the REST API, and is used by pods of two nodes at once. The first has a
+// claim that is ReadOnlyMany, for which the volume is served to readers alone, until the second wants to write.
 func (s *share) changesModes(ctx context.Context, t *testing.T) {
 	api := restOf(ctx, t, s.c)
 	const volume = "e2e-share-modes"
@@ -128,23 +128,26 @@ func (s *share) changesModes(ctx context.Context, t *testing.T) {
 		s.c.Must(context.WithoutCancel(ctx), t, "-n", types.Namespace, "delete", "lhv", volume, "--ignore-not-found", "--timeout=120s")
 	})
 	waitVolume(ctx, t, s.c, volume, ".status.state", "detached")
-	s.useAs(ctx, t, volume, map[string]string{"ReadWriteOnce": "node-1"}, func() {
+	s.useAs(ctx, t, volume, []user{{"ReadWriteOnce", "node-1"}}, func() {
 		s.exec(ctx, t, "readwriteonce", "echo of-one-pod >/data/file; sync /data/file")
 	})
 	api.do(ctx, t, http.MethodPost, "/volumes/"+volume+"?action=updateAccessMode", v1.UpdateAccessModeInput{AccessMode: "rwx"}, http.StatusOK, nil)
-	s.useAs(ctx, t, volume, map[string]string{"ReadWriteMany": "guest-2", "ReadOnlyMany": "guest-1"}, func() {
+	s.useAs(ctx, t, volume, []user{{"ReadOnlyMany", "guest-1"}, {"ReadWriteMany", "guest-2"}}, func() {
 		assert.Equal(t, "of-one-pod", s.exec(ctx, t, "readwritemany", "cat /data/file; echo of-many >>/data/file; sync /data/file"))
 		assert.Equal(t, "of-one-pod\nof-many", s.exec(ctx, t, "readonlymany", "cat /data/file"))
 		assert.Contains(t, s.exec(ctx, t, "readonlymany", "touch /data/other 2>&1 || true"), "Read-only file system")
 	})
 }
 
-// useAs makes a PersistentVolume, a claim and a pod for each of some access modes with a node, has them used, and removes them. The volume stays.
-func (s *share) useAs(ctx context.Context, t *testing.T, volume string, modes map[string]string, use func()) {
+// user is a pod on a node, with a claim of an access mode.
+type user struct{ mode, node string }
+
+// useAs makes a PersistentVolume, a claim and a pod for each user, one after the other, has them used, and removes them. The volume stays.
+func (s *share) useAs(ctx context.Context, t *testing.T, volume string, users []user, use func()) {
 	t.Helper()
 	var pods, claims, volumes []string
-	for mode, node := range modes {
-		name := strings.ToLower(mode)
+	for _, u := range users {
+		name := strings.ToLower(u.mode)
 		require.NoError(t, s.c.Apply(ctx, fmt.Sprintf(`
 apiVersion: v1
 kind: PersistentVolume
@@ -165,11 +168,11 @@ spec:
   volumeName: %[1]s-%[2]s
   accessModes: [%[3]s]
   resources: {requests: {storage: 64Mi}}
-`, volume, name, mode, s.namespace, types.DriverName)))
-		startPodOn(ctx, t, s.c, node, s.namespace, name, name, idle)
+`, volume, name, u.mode, s.namespace, types.DriverName)))
+		startPodOn(ctx, t, s.c, u.node, s.namespace, name, name, idle)
+		s.c.Must(ctx, t, "-n", s.namespace, "wait", "--for=condition=Ready", "--timeout=240s", "pod/"+name)
 		pods, claims, volumes = append(pods, "pod/"+name), append(claims, "pvc/"+name), append(volumes, volume+"-"+name)
 	}
-	s.c.Must(ctx, t, append([]string{"-n", s.namespace, "wait", "--for=condition=Ready", "--timeout=240s"}, pods...)...)
 	use()
 	s.c.Must(ctx, t, append([]string{"-n", s.namespace, "delete", "--timeout=120s"}, append(pods, claims...)...)...)
 	waitVolume(ctx, t, s.c, volume, ".status.state", "detached")
