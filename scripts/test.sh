@@ -76,7 +76,7 @@ images() {
 cluster() { LONGHORN_E2E=required plain -v -parallel 3 "$@" ./test/e2e; }
 
 # e2e runs the cluster tests in three processes side by side, for all mostly wait: those with clusters of their own (nine nodes, nodes with
-# kernels of their own, the uninstaller); those that change the data plane or the nodes under a writer; and all others. Before them, the
+# kernels of their own, the uninstaller); those that change the data plane or the nodes under a writer, with the page; and all others. Before them, the
 # devices of the kernel's NBD client are tried in a guest, alone: what runs there stands still while three clusters start. The documents'
 # commands need a cluster more, which is too many beside these: "long" runs them.
 e2e() {
@@ -85,7 +85,7 @@ e2e() {
 	images
 	local before=$SECONDS
 	local own='^(TestDataLocality|TestGuests|TestSharedVolume|TestUninstall)'
-	local changing='^(TestTwoReleases|TestNode|TestRollingDrain|TestADrain|TestEviction|TestPowerIsLost|TestDaemonsComeAndGo)'
+	local changing='^(TestTwoReleases|TestNode|TestRollingDrain|TestADrain|TestEviction|TestPowerIsLost|TestDaemonsComeAndGo|TestEngineFails|TestPage)'
 	echo "test: devices of the kernel's NBD client, in a guest"
 	LONGHORN_E2E=required plain -timeout 30m ./test/guestdevices || failed=1
 	echo "test: the whole on clusters, and their failures; what runs on clusters of its own, and what changes nodes, follow at the end"
