@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -21,8 +22,10 @@ import (
 )
 
 const (
-	// followRound is how often a node looks where its shares are. The next server's grace period, in which clients must be back, is at least 7 s.
+	// followRound is how often a node looks where its shares are, and followSoon how long after an answer that did not come it asks again. The next
+	// server's grace period, in which clients must be back, is at least 7 s, and ends then if they are.
 	followRound = 2 * time.Second
+	followSoon  = 300 * time.Millisecond
 	// followPatience bounds the question to one share's server.
 	followPatience = 2 * time.Second
 )
@@ -31,7 +34,8 @@ const (
 //
 // The kernel's NFS client follows a share by itself where the old pod is gone: its connection breaks. But where node and kubelet stand still, the old
 // pod's kernel goes on to acknowledge what the client sends, so the client waits for an answer that does not come, while the next server gives its
-// locks away. Only the client's node can end that connection.
+// locks away. And where the old pod's node has lost its power, the client begins a connection to it as long as the Service leads there, and tries
+// that for many seconds. Only the client's node can end such connections.
 //
 //	a question of the node's own ──► the Service's address ──► the pod that serves now: it answered
 //	the kernel client's connection ► the same address      ──► another pod: the former one
@@ -59,35 +63,40 @@ func newFollower(o NodeOptions, mounts *mount.System) *follower {
 type shareNetwork interface {
 	// Serving returns the pod's address that an NFS server has just answered at.
 	Serving(ctx context.Context, server netip.AddrPort) (netip.AddrPort, error)
-	// Connections lists those to a share, with the pods' addresses that they lead to. One whose pod is not known is left out.
+	// Connections lists those to a share, with the pods' addresses that they lead to, also those that are being made. One whose pod is not known is
+	// left out.
 	Connections(server netip.AddrPort) (map[flow.Flow]netip.AddrPort, error)
 	Break(f flow.Flow) error
 }
 
 // run looks until ctx ends.
 func (f *follower) run(ctx context.Context) error {
-	ticker := time.NewTicker(followRound)
-	defer ticker.Stop()
+	timer := time.NewTimer(followRound)
+	defer timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-ticker.C:
-			f.look(ctx)
+		case <-timer.C:
+			timer.Reset(f.look(ctx))
 		}
 	}
 }
 
-// look asks all shares at a time: one that does not answer holds up no other.
-func (f *follower) look(ctx context.Context) {
+// look asks all shares at a time: one that does not answer holds up no other for longer than followPatience. It returns when to look again.
+func (f *follower) look(ctx context.Context) time.Duration {
 	servers, err := f.servers()
 	var each sync.WaitGroup
-	errs := make([]error, len(servers))
+	errs, answered := make([]error, len(servers)), make([]bool, len(servers))
 	for i, server := range servers {
-		each.Go(func() { errs[i] = f.follow(ctx, netip.AddrPortFrom(server, types.NFSPort)) })
+		each.Go(func() { answered[i], errs[i] = f.follow(ctx, netip.AddrPortFrom(server, types.NFSPort)) })
 	}
 	each.Wait()
 	f.tell(errors.Join(append(errs, err)...))
+	if slices.Contains(answered, false) {
+		return followSoon
+	}
+	return followRound
 }
 
 // tell says once what does not work.
@@ -104,15 +113,15 @@ func (f *follower) tell(err error) {
 
 // follow ends the connections to a share that lead to another pod than the one that serves it. A share that nobody serves now is no error, nor is a
 // network whose kernel does not know where connections lead.
-func (f *follower) follow(ctx context.Context, server netip.AddrPort) error {
+func (f *follower) follow(ctx context.Context, server netip.AddrPort) (answered bool, err error) {
 	serving, err := f.network.Serving(ctx, server)
 	if err != nil {
 		f.log.WithError(err).WithField("server", server).Debug("The share's server gives no answer, or its pod is not known")
-		return nil
+		return errors.Is(err, flow.ErrNoPeer), nil
 	}
 	connections, err := f.network.Connections(server)
 	if err != nil {
-		return err
+		return true, err
 	}
 	var failed error
 	for c, pod := range connections {
@@ -125,7 +134,7 @@ func (f *follower) follow(ctx context.Context, server netip.AddrPort) error {
 		}
 		f.log.WithFields(logrus.Fields{"server": server, "local": c.Local, "former": pod, "pod": serving}).Warn("Ended a connection to the former pod of a share")
 	}
-	return failed
+	return true, failed
 }
 
 // nodeNetwork is the network that a file stands for, such as /host/proc/1/ns/net.

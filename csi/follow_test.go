@@ -52,19 +52,20 @@ func TestConnectionsToTheFormerPodAreEnded(t *testing.T) {
 		network fakeNetwork
 		want    []flow.Flow
 		warned  bool
+		again   time.Duration
 	}{
-		{"another pod serves → the connection to the former ends", fakeNetwork{serving: newPod, connections: map[flow.Flow]netip.AddrPort{first: oldPod, second: newPod}}, []flow.Flow{first}, true},
-		{"the same pod serves → none ends", fakeNetwork{serving: oldPod, connections: map[flow.Flow]netip.AddrPort{first: oldPod}}, nil, false},
-		{"no pod serves → none ends", fakeNetwork{silent: boom, connections: map[flow.Flow]netip.AddrPort{first: oldPod}}, nil, false},
-		{"the kernel does not track connections → none ends", fakeNetwork{silent: flow.ErrNoPeer, connections: map[flow.Flow]netip.AddrPort{first: oldPod}}, nil, false},
-		{"the connections are not known → none ends, and it is told", fakeNetwork{serving: newPod, unknown: boom}, nil, true},
-		{"it cannot be ended → it is told", fakeNetwork{serving: newPod, connections: map[flow.Flow]netip.AddrPort{first: oldPod}, stuck: boom}, []flow.Flow{first}, true},
-		{"one of several cannot be ended → the others are", fakeNetwork{serving: newPod, connections: map[flow.Flow]netip.AddrPort{first: oldPod, second: oldPod}, stuck: boom}, []flow.Flow{first, second}, true},
+		{"another pod serves → the connection to the former ends", fakeNetwork{serving: newPod, connections: map[flow.Flow]netip.AddrPort{first: oldPod, second: newPod}}, []flow.Flow{first}, true, followRound},
+		{"the same pod serves → none ends", fakeNetwork{serving: oldPod, connections: map[flow.Flow]netip.AddrPort{first: oldPod}}, nil, false, followRound},
+		{"no pod serves → none ends", fakeNetwork{silent: boom, connections: map[flow.Flow]netip.AddrPort{first: oldPod}}, nil, false, followSoon},
+		{"the kernel does not track connections → none ends", fakeNetwork{silent: flow.ErrNoPeer, connections: map[flow.Flow]netip.AddrPort{first: oldPod}}, nil, false, followRound},
+		{"the connections are not known → none ends, and it is told", fakeNetwork{serving: newPod, unknown: boom}, nil, true, followRound},
+		{"it cannot be ended → it is told", fakeNetwork{serving: newPod, connections: map[flow.Flow]netip.AddrPort{first: oldPod}, stuck: boom}, []flow.Flow{first}, true, followRound},
+		{"one of several cannot be ended → the others are", fakeNetwork{serving: newPod, connections: map[flow.Flow]netip.AddrPort{first: oldPod, second: oldPod}, stuck: boom}, []flow.Flow{first, second}, true, followRound},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			logger, hook := logtest.NewNullLogger()
 			f := &follower{servers: func() ([]netip.Addr, error) { return []netip.Addr{share.Addr()}, nil }, network: &c.network, log: logrus.NewEntry(logger)}
-			f.look(t.Context())
+			assert.Equal(t, c.again, f.look(t.Context()))
 			assert.ElementsMatch(t, c.want, c.network.broken)
 			assert.Equal(t, c.warned, len(hook.Entries) > 0)
 		})
@@ -141,6 +142,25 @@ func TestANodeFollowsItsShare(t *testing.T) {
 	f.look(t.Context())
 	assert.Empty(t, hook.Entries, "the client is where the share is")
 	require.NoError(t, askNFS(next))
+}
+
+// TestANodeFollowsItsShareFromADeadNode: the client has begun to connect to a pod whose node has no power when another pod serves.
+func TestANodeFollowsItsShareFromADeadNode(t *testing.T) {
+	n := servicenet.New(t, func(_ int, conn net.Conn) { answerNull(conn) })
+	n.Lead(0)
+	n.Silence(0)
+	network := nodeNetwork(n.File)
+	ended := n.Dialing(servicenet.Service)
+	require.Eventually(t, func() bool {
+		connections, err := network.Connections(servicenet.Service)
+		return err == nil && len(connections) == 1
+	}, time.Minute, time.Millisecond)
+	n.Lead(1)
+	logger, hook := logtest.NewNullLogger()
+	f := &follower{servers: func() ([]netip.Addr, error) { return []netip.Addr{servicenet.Service.Addr()}, nil }, network: network, log: logrus.NewEntry(logger)}
+	assert.Equal(t, followRound, f.look(t.Context()))
+	require.ErrorIs(t, <-ended, unix.ECONNABORTED)
+	assert.Len(t, hook.Entries, 1)
 }
 
 func TestOnlyAnNFSServerAnswersTheQuestion(t *testing.T) {

@@ -41,6 +41,9 @@ func newService(s *longhorn.ShareManager) *corev1.Service {
 			Type:      corev1.ServiceTypeClusterIP,
 			ClusterIP: addressOf(cmp.Or(s.Status.Endpoint, s.Annotations[types.AnnotationShareEndpoint])),
 			Selector:  types.ShareManagerSelector(s.Name),
+			// Clients look for the next server from the moment its pod has an address, not some seconds after it is ready: the sooner all are back,
+			// the sooner its grace period ends. There is one pod at a time.
+			PublishNotReadyAddresses: true,
 			Ports: []corev1.ServicePort{{
 				Name: "nfs", Protocol: corev1.ProtocolTCP, Port: types.NFSPort, TargetPort: intstr.FromInt32(types.NFSPort),
 			}},

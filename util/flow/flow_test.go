@@ -91,6 +91,25 @@ func TestOneConnectionIsBrokenAndNoOther(t *testing.T) {
 	assert.Equal(t, servicenet.Pods[1], peer(t, n, flowOf(t, again)))
 }
 
+// TestAConnectionThatIsBeingMadeIsBroken: the pod's node has lost its power, so that the kernel sends it the first packet again and again, also when
+// the Service leads elsewhere.
+func TestAConnectionThatIsBeingMadeIsBroken(t *testing.T) {
+	n, _ := node(t)
+	n.Lead(0)
+	n.Silence(0)
+	ended := n.Dialing(servicenet.Service)
+	var found []Flow
+	require.Eventually(t, func() bool {
+		n.In(func() (err error) { found, err = To(servicenet.Service); return err })
+		return len(found) == 1
+	}, patience, time.Millisecond)
+	assert.Equal(t, servicenet.Pods[0], peer(t, n, found[0]))
+	n.Lead(1)
+	n.In(found[0].Break)
+	require.ErrorIs(t, <-ended, unix.ECONNABORTED)
+	require.NoError(t, <-n.Dialing(servicenet.Service))
+}
+
 // TestWhatTheKernelForgotIsReset: this is all where a kernel cannot end a socket. What the client sends next goes to the other pod, which knows nothing
 // of the connection.
 func TestWhatTheKernelForgotIsReset(t *testing.T) {

@@ -15,7 +15,7 @@ const (
 	sockDiagByFamily = 20
 	sockDestroy      = 21
 
-	tcpEstablished = 1
+	tcpEstablished, tcpSynSent = 1, 2
 
 	// The lengths of struct inet_diag_req_v2 and struct inet_diag_msg, of which the first has the second's socket at another place.
 	diagRequest = 56
@@ -27,11 +27,12 @@ const (
 	cookieInSocketID = 40
 )
 
-// To lists the established connections of this network to an address.
+// To lists the connections of this network to an address, also those that are still being made: to a peer that is gone, that takes minutes, for the
+// kernel sends each packet of a connection to the same peer.
 func To(remote netip.AddrPort) ([]Flow, error) {
 	wanted := Flow{Remote: remote}
 	data := wanted.diag()
-	binary.NativeEndian.PutUint32(data[4:], 1<<tcpEstablished)
+	binary.NativeEndian.PutUint32(data[4:], 1<<tcpEstablished|1<<tcpSynSent)
 	replies, err := request(unix.NETLINK_INET_DIAG, netlink.Message{
 		Header: netlink.Header{Type: sockDiagByFamily, Flags: netlink.Request | netlink.Dump}, Data: data,
 	})

@@ -44,7 +44,7 @@ func New(t *testing.T, serve func(pod int, conn net.Conn)) *Net {
 	t.Cleanup(func() { n.ip("netns", "delete", node) })
 	n.ip("-n", node, "link", "set", "lo", "up")
 	for i, pod := range Pods {
-		name, link := fmt.Sprintf("lh-pod-%d-%d", i, os.Getpid()), fmt.Sprintf("pod%d", i)
+		name, link := podName(i), fmt.Sprintf("pod%d", i)
 		n.ip("netns", "add", name)
 		t.Cleanup(func() { n.ip("netns", "delete", name) })
 		n.ip("-n", node, "link", "add", link, "type", "veth", "peer", "name", "eth0", "netns", name)
@@ -59,6 +59,9 @@ func New(t *testing.T, serve func(pod int, conn net.Conn)) *Net {
 	n.ip("-n", node, "route", "add", "default", "via", Pods[0].Addr().String())
 	return n
 }
+
+// podName is that of a pod's network.
+func podName(pod int) string { return fmt.Sprintf("lh-pod-%d-%d", pod, os.Getpid()) }
 
 func (n *Net) ip(words ...string) {
 	n.t.Helper()
@@ -115,6 +118,27 @@ func (n *Net) Lead(pod int) {
 		}})
 		return c.Flush()
 	})
+}
+
+// Silence has a pod answer nothing any more, as one whose node has lost its power.
+func (n *Net) Silence(pod int) {
+	n.t.Helper()
+	n.ip("-n", podName(pod), "route", "add", "blackhole", fmt.Sprintf("10.1.%d.1/32", pod))
+}
+
+// Dialing begins to connect to an address from the node's network; how it ended is sent. It goes on as long as the kernel tries.
+func (n *Net) Dialing(to netip.AddrPort) <-chan error {
+	ended := make(chan error, 1)
+	go func() {
+		ended <- netns.In(n.File, func() error {
+			conn, err := net.Dial("tcp4", to.String())
+			if err == nil {
+				err = conn.Close()
+			}
+			return err
+		})
+	}()
+	return ended
 }
 
 // Dial connects to an address from the node's network, and from a port of it, if that is not 0.
