@@ -11,13 +11,19 @@ import (
 // its operator takes them from Secrets, and what it reads is worth less than what a token could change.
 type Either struct{ First, Second api.Access }
 
-// Authenticate asks Second about a token that is not good for First. An error that leaves it open whose the token is ends the search.
+// Authenticate asks Second about a token that is not good for First, or that First does not ask about among too many guesses: Second may
+// know it. Another error that leaves it open whose the token is ends the search.
 func (e Either) Authenticate(ctx context.Context, token string) (api.Identity, error) {
 	who, err := e.First.Authenticate(ctx, token)
-	if errors.Is(err, api.ErrUnauthenticated) {
-		return e.Second.Authenticate(ctx, token)
+	isLeftOpen := errors.Is(err, api.ErrTooManyReviews)
+	if !isLeftOpen && !errors.Is(err, api.ErrUnauthenticated) {
+		return who, err
 	}
-	return who, err
+	who, second := e.Second.Authenticate(ctx, token)
+	if isLeftOpen && errors.Is(second, api.ErrUnauthenticated) {
+		return api.Identity{}, err
+	}
+	return who, second
 }
 
 // Allowed asks First: rights do not depend on what the token is for.

@@ -3,8 +3,10 @@ package trust
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	authenticationv1 "k8s.io/api/authentication/v1"
 
 	"github.com/longhorn-lep/longhorn-manager/api"
@@ -43,4 +45,22 @@ func TestEitherAsksForRightsOnce(t *testing.T) {
 	assert.NoError(t, err)
 	assert.False(t, allowed, "the first says no")
 	assert.Empty(t, second.asked)
+}
+
+// TestAScraperThatIsKnownGoesOn while somebody guesses tokens: its token is none for the first.
+func TestAScraperThatIsKnownGoesOn(t *testing.T) {
+	first, second := newAPIServer(), newAPIServer()
+	second.token = good("https://kubernetes.default.svc")
+	reviews := first.reviews("us")
+	e := Either{reviews, second.reviews("")}
+	_, err := e.Authenticate(t.Context(), "secret")
+	require.NoError(t, err)
+	first.pass(YesLife + time.Second)
+	second.pass(YesLife + time.Second)
+	first.guess(t, reviews)
+	_, err = e.Authenticate(t.Context(), "secret")
+	require.NoError(t, err)
+	second.token = authenticationv1.TokenReviewStatus{}
+	_, err = e.Authenticate(t.Context(), "guess for both")
+	require.ErrorIs(t, err, api.ErrTooManyReviews, "the first might have said yes")
 }

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"golang.org/x/sync/singleflight"
 	"golang.org/x/time/rate"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -30,11 +29,15 @@ const (
 	noLife = 5 * time.Second
 	// reviewTimeout bounds a review.
 	reviewTimeout = 10 * time.Second
-	// maxRemembered is how many tokens, and how many rights, are remembered.
+	// maxRemembered is how many answers of a kind are remembered: tokens that are good and others, rights that are given and others.
 	maxRemembered = 4096
-	// reviewsPerSecond and reviewsBurst bound what unknown tokens cost the API server.
-	reviewsPerSecond = 50
-	reviewsBurst     = 200
+	// guessesPerSecond and guessesBurst bound what tokens cost the API server that are not known to be good, all together.
+	guessesPerSecond = 50
+	guessesBurst     = 200
+	// userPerSecond and userBurst bound what one user costs it: reviews of rights, and of tokens that were good before. CSI is one user,
+	// and asks for rights to each volume.
+	userPerSecond = 200
+	userBurst     = 400
 )
 
 // Reviews asks the API server about tokens and rights, and remembers its answers for a short time. It implements api.Access.
@@ -44,27 +47,22 @@ type Reviews struct {
 	audience  string // "": the API server's
 	clock     clock.PassiveClock
 	salt      [32]byte
-	budget    *rate.Limiter
 
-	tokens, rights *lru.Cache // sum → remembered[...]
-	flights        singleflight.Group
+	tokens memory[verdict]
+	rights memory[bool]
+	// A review needs a place in a budget: guesses, or that of the user whom it is about. So who guesses tokens, or asks for rights
+	// without end, takes nothing from users that are known.
+	guesses *rate.Limiter
+	users   *lru.Cache // name → *rate.Limiter
 }
-
-// remembered is an answer, and until when it is believed.
-type remembered[T any] struct {
-	answer T
-	until  time.Time
-}
-
-// sum stands for a token or a right in memory: whoever reads the memory of a daemon does not find tokens in this cache.
-type sum [sha256.Size]byte
 
 // NewReviews returns an Access that takes tokens for the audience alone, and rights in the namespace. An empty audience means the
 // API server's own.
 func NewReviews(kube kubernetes.Interface, namespace, audience string, c clock.PassiveClock) *Reviews {
 	r := &Reviews{
-		kube: kube, namespace: namespace, audience: audience, clock: c, budget: rate.NewLimiter(reviewsPerSecond, reviewsBurst),
-		tokens: lru.New(maxRemembered), rights: lru.New(maxRemembered),
+		kube: kube, namespace: namespace, audience: audience, clock: c,
+		tokens: newMemory[verdict](c), rights: newMemory[bool](c),
+		guesses: rate.NewLimiter(guessesPerSecond, guessesBurst), users: lru.New(maxRemembered),
 	}
 	_, _ = rand.Read(r.salt[:]) // it never fails (crypto/rand)
 	return r
@@ -78,9 +76,13 @@ type verdict struct {
 
 // Authenticate returns the owner of a token. api.ErrUnauthenticated: it is not good for this API.
 func (r *Reviews) Authenticate(ctx context.Context, token string) (api.Identity, error) {
-	v, err := recall(ctx, r, r.tokens, r.sumOf("token", token), func(ctx context.Context) (verdict, time.Duration, error) {
+	key, budget := r.sumOf(token), r.guesses
+	if before, ok := r.tokens.lastYes(key); ok {
+		budget = r.budgetOf(before.who)
+	}
+	v, err := r.tokens.recall(ctx, key, budget, func(ctx context.Context) (verdict, bool, error) {
 		v, err := r.reviewToken(ctx, token)
-		return v, lifeOf(v.good), err
+		return v, v.good, err
 	})
 	if err != nil {
 		return api.Identity{}, fmt.Errorf("review a token: %w", err)
@@ -118,11 +120,11 @@ func (r *Reviews) reviewToken(ctx context.Context, token string) (verdict, error
 
 // Allowed tells whether the API server's authorizers give a right in the namespace.
 func (r *Reviews) Allowed(ctx context.Context, who api.Identity, what api.Attributes) (bool, error) {
-	key := r.sumOf("right", fmt.Sprintf("%q %q %q %q %q", who.User, who.UID, who.Groups, who.Extra,
+	key := r.sumOf(fmt.Sprintf("%q %q %q %q %q", who.User, who.UID, who.Groups, who.Extra,
 		[]string{what.Verb, what.Group, what.Namespace, what.Resource, what.Name, what.Path}))
-	allowed, err := recall(ctx, r, r.rights, key, func(ctx context.Context) (bool, time.Duration, error) {
+	allowed, err := r.rights.recall(ctx, key, r.budgetOf(who), func(ctx context.Context) (bool, bool, error) {
 		allowed, err := r.reviewRight(ctx, who, what)
-		return allowed, lifeOf(allowed), err
+		return allowed, allowed, err
 	})
 	if err != nil {
 		return false, fmt.Errorf("review a right to %s: %w", what, err)
@@ -163,47 +165,17 @@ func (r *Reviews) resourceOf(what api.Attributes) *authorizationv1.ResourceAttri
 	return a
 }
 
-func lifeOf(yes bool) time.Duration {
-	if yes {
-		return YesLife
+// budgetOf is what a user's reviews are paid from.
+func (r *Reviews) budgetOf(who api.Identity) *rate.Limiter {
+	if known, ok := r.users.Get(who.User); ok {
+		return known.(*rate.Limiter)
 	}
-	return noLife
+	// Two first reviews at a time may make two; the later one stays.
+	fresh := rate.NewLimiter(userPerSecond, userBurst)
+	r.users.Add(who.User, fresh)
+	return fresh
 }
 
-func (r *Reviews) sumOf(kind, text string) sum {
-	return sha256.Sum256(append(r.salt[:], kind+" "+text...))
-}
-
-// recall returns what is remembered, or asks. Requests that want to know the same at a time ask once. An error is not remembered.
-func recall[T any](ctx context.Context, r *Reviews, known *lru.Cache, key sum, ask func(context.Context) (T, time.Duration, error)) (T, error) {
-	if found, ok := known.Get(key); ok {
-		if m := found.(remembered[T]); r.clock.Now().Before(m.until) {
-			return m.answer, nil
-		}
-	}
-	flight := r.flights.DoChan(string(key[:]), func() (any, error) {
-		if !r.budget.AllowN(r.clock.Now(), 1) {
-			return nil, api.ErrTooManyReviews
-		}
-		// Others wait for it too, so it does not end with the first one's request.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reviewTimeout)
-		defer cancel()
-		asked := r.clock.Now()
-		answer, life, err := ask(ctx)
-		if err != nil {
-			return nil, err
-		}
-		known.Add(key, remembered[T]{answer, asked.Add(life)})
-		return answer, nil
-	})
-	var none T
-	select {
-	case result := <-flight:
-		if result.Err != nil {
-			return none, result.Err
-		}
-		return result.Val.(T), nil
-	case <-ctx.Done():
-		return none, ctx.Err()
-	}
+func (r *Reviews) sumOf(text string) sum {
+	return sha256.Sum256(append(r.salt[:], text...))
 }

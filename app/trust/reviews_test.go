@@ -27,6 +27,8 @@ type apiServer struct {
 	err    error
 	// asked are the specs of the reviews.
 	asked []any
+	// guessed is how many tokens guess has made up.
+	guessed int
 }
 
 func newAPIServer() *apiServer {
@@ -214,21 +216,80 @@ func TestARightIsReviewedWhereItIs(t *testing.T) {
 	}
 }
 
-// TestUnknownTokensCostTheAPIServerLittle: those that are known go on.
+// guess asks about as many tokens as the budget of guesses has places, and about one more, which is not reviewed.
+func (s *apiServer) guess(t *testing.T, r *Reviews) {
+	t.Helper()
+	for {
+		s.guessed++
+		before := len(s.asked)
+		_, err := r.Authenticate(t.Context(), fmt.Sprint("guess ", s.guessed))
+		if errors.Is(err, api.ErrTooManyReviews) {
+			assert.Len(t, s.asked, before)
+			return
+		}
+		require.ErrorIs(t, err, api.ErrUnauthenticated)
+	}
+}
+
+// TestUnknownTokensCostTheAPIServerLittle: those that are known go on, and so do the rights of their owners, also when they must be
+// reviewed again, after however many guesses.
 func TestUnknownTokensCostTheAPIServerLittle(t *testing.T) {
+	s := newAPIServer()
+	r := s.reviews("us")
+	s.access.Allowed = true
+	use := func() (reviews int) {
+		before := len(s.asked)
+		s.token = good("us")
+		who, err := r.Authenticate(t.Context(), "secret")
+		require.NoError(t, err)
+		_, err = r.Allowed(t.Context(), who, api.Attributes{Verb: "list", Resource: "volumes"})
+		require.NoError(t, err)
+		s.token = authenticationv1.TokenReviewStatus{}
+		return len(s.asked) - before
+	}
+	assert.Equal(t, 2, use())
+	before := len(s.asked)
+	s.guess(t, r)
+	assert.Len(t, s.asked, before+guessesBurst-1, "the first use of a token is a guess, too")
+	assert.Equal(t, 0, use())
+	for s.guessed < 2*maxRemembered {
+		s.pass(YesLife + time.Second)
+		s.guess(t, r)
+	}
+	assert.Equal(t, 2, use())
+	s.guess(t, r)
+}
+
+// TestARevokedTokenIsAGuess: whoever has one takes nothing from its former owner.
+func TestARevokedTokenIsAGuess(t *testing.T) {
 	s := newAPIServer()
 	r := s.reviews("us")
 	s.token = good("us")
 	_, err := r.Authenticate(t.Context(), "secret")
 	require.NoError(t, err)
 	s.token = authenticationv1.TokenReviewStatus{}
-	for i := range reviewsBurst - 1 {
-		_, err = r.Authenticate(t.Context(), fmt.Sprint("guess ", i))
-		require.ErrorIs(t, err, api.ErrUnauthenticated)
-	}
-	_, err = r.Authenticate(t.Context(), "one more")
-	require.ErrorIs(t, err, api.ErrTooManyReviews)
-	assert.Len(t, s.asked, reviewsBurst)
+	s.pass(YesLife)
 	_, err = r.Authenticate(t.Context(), "secret")
-	require.NoError(t, err)
+	require.ErrorIs(t, err, api.ErrUnauthenticated)
+	s.pass(noLife)
+	s.guess(t, r)
+	_, err = r.Authenticate(t.Context(), "secret")
+	require.ErrorIs(t, err, api.ErrTooManyReviews)
+}
+
+// TestAUserWhoAsksWithoutEndTakesNothingFromOthers: of rights.
+func TestAUserWhoAsksWithoutEndTakesNothingFromOthers(t *testing.T) {
+	s := newAPIServer()
+	r := s.reviews("us")
+	ask := func(user string, i int) error {
+		_, err := r.Allowed(t.Context(), api.Identity{User: user}, api.Attributes{Verb: "get", Resource: "volumes", Name: fmt.Sprint(i)})
+		return err
+	}
+	for i := range userBurst {
+		require.NoError(t, ask("ann", i))
+	}
+	require.ErrorIs(t, ask("ann", userBurst), api.ErrTooManyReviews)
+	require.NoError(t, ask("bob", 0))
+	s.pass(time.Second / userPerSecond)
+	require.NoError(t, ask("ann", userBurst))
 }
