@@ -44,64 +44,53 @@ func TestRatesAreBoundedByAddress(t *testing.T) {
 	assert.Equal(t, 429, from("192.0.2.1:1002", "/v1"))
 }
 
-func TestRequestsAtATimeAreBounded(t *testing.T) {
-	entered, leave := make(chan struct{}), make(chan struct{})
-	h := Limited(Limits{Requests: 2, PerSecond: 1000, Burst: 1000}, clocktesting.NewFakePassiveClock(time.Unix(1e9, 0)), http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/slow" {
-			entered <- struct{}{}
-			<-leave
-		}
-	}))
-	var slow sync.WaitGroup
-	for range 2 {
-		slow.Go(func() { do(t, h, "GET", "/slow", "") })
-		<-entered
+// TestPlacesAreBounded: requests take no place of streams, and the other way round; those of one address leave room for others'.
+func TestPlacesAreBounded(t *testing.T) {
+	for _, tc := range []struct{ name, path, other, what string }{
+		{"requests", "/v1/volumes", "/v1/ws/volumes", "requests are being answered"},
+		{"streams", "/v1/ws/volumes", "/v1/volumes", "streams are open"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			entered, leave := make(chan struct{}), make(chan struct{})
+			limits := Limits{Requests: 4, PerSecond: 1000, Burst: 1000, Streams: 4}
+			h := Limited(limits, clocktesting.NewFakePassiveClock(time.Unix(1e9, 0)), http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				if r.Method == http.MethodPost {
+					entered <- struct{}{}
+					<-leave
+				}
+			}))
+			from := func(address, method, path string) (int, string) {
+				r := httptest.NewRequestWithContext(t.Context(), method, path, nil)
+				r.RemoteAddr = address + ":1000"
+				w := httptest.NewRecorder()
+				h.ServeHTTP(w, r)
+				return w.Code, w.Body.String()
+			}
+			var slow sync.WaitGroup
+			begin := func(address string) {
+				slow.Go(func() { from(address, "POST", tc.path) })
+				<-entered
+			}
+			begin("192.0.2.1")
+			status, text := from("192.0.2.1", "GET", tc.path)
+			assert.Equal(t, 429, status)
+			assert.Contains(t, text, "so many "+tc.what+" that there is no place for another one of this address")
+			begin("192.0.2.2")
+			begin("192.0.2.3")
+			begin("192.0.2.4")
+			status, text = from("192.0.2.5", "GET", tc.path)
+			assert.Equal(t, 429, status)
+			assert.Contains(t, text, "4 "+tc.what)
+			status, _ = from("192.0.2.1", "GET", tc.other)
+			assert.Equal(t, 200, status, "the others are counted apart")
+			status, _ = from("192.0.2.1", "GET", "/healthz")
+			assert.Equal(t, 200, status)
+			close(leave)
+			slow.Wait()
+			status, _ = from("192.0.2.1", "GET", tc.path)
+			assert.Equal(t, 200, status, "there is room again")
+		})
 	}
-	w := do(t, h, "GET", "/v1", "")
-	assert.Equal(t, 429, w.Code)
-	assert.Contains(t, w.Body.String(), "2 requests are being answered")
-	assert.Equal(t, 200, do(t, h, "GET", "/healthz", "").Code)
-	close(leave)
-	slow.Wait()
-	assert.Equal(t, 200, do(t, h, "GET", "/v1", "").Code)
-}
-
-// TestStreamsAreBounded: they take no place of requests, and those of one address leave room for others'.
-func TestStreamsAreBounded(t *testing.T) {
-	entered, leave := make(chan struct{}), make(chan struct{})
-	limits := Limits{Requests: 1, PerSecond: 1000, Burst: 1000, Streams: 3, StreamsPerAddress: 2}
-	h := Limited(limits, clocktesting.NewFakePassiveClock(time.Unix(1e9, 0)), http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		if strings.HasPrefix(r.URL.Path, "/v1/ws/") {
-			entered <- struct{}{}
-			<-leave
-		}
-	}))
-	from := func(address, path string) *httptest.ResponseRecorder {
-		r := httptest.NewRequestWithContext(t.Context(), "GET", path, nil)
-		r.RemoteAddr = address
-		w := httptest.NewRecorder()
-		h.ServeHTTP(w, r)
-		return w
-	}
-	var open sync.WaitGroup
-	stream := func(address string) {
-		open.Go(func() { from(address, "/v1/ws/volumes") })
-		<-entered
-	}
-	stream("192.0.2.1:1000")
-	stream("192.0.2.1:1001")
-	w := from("192.0.2.1:1002", "/v1/ws/nodes")
-	assert.Equal(t, 429, w.Code)
-	assert.Contains(t, w.Body.String(), "2 streams of this address are open")
-	stream("192.0.2.2:1000")
-	w = from("192.0.2.3:1000", "/v1/ws/volumes")
-	assert.Equal(t, 429, w.Code)
-	assert.Contains(t, w.Body.String(), "3 streams are open")
-	assert.Equal(t, 200, from("192.0.2.1:1003", "/v1").Code, "requests are counted apart")
-	close(leave)
-	open.Wait()
-	go func() { <-entered }()
-	assert.Equal(t, 200, from("192.0.2.1:1002", "/v1/ws/nodes").Code, "there is room again")
 }
 
 // listening serves TLS and plain HTTP on one port until the test ends.
@@ -161,7 +150,7 @@ func TestConnectionsOfOneAddressAreBounded(t *testing.T) {
 		return conn
 	}
 	var accepted []net.Conn
-	for range maxConnectionsPerSource {
+	for range maxConnections / 4 {
 		dial()
 		conn, err := l.Accept()
 		require.NoError(t, err)

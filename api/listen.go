@@ -11,10 +11,9 @@ import (
 	"time"
 )
 
-// Bounds on connections. One address has no more than a part of them, so that no single client takes all.
 const (
-	maxConnections          = 1024
-	maxConnectionsPerSource = 256
+	// maxConnections is how many a daemon has; see places for how many of one address. A probe of the kubelet needs one.
+	maxConnections = 1024
 	// firstByteTimeout is how long a client that has connected may say nothing.
 	firstByteTimeout = 10 * time.Second
 )
@@ -34,9 +33,8 @@ type Listener struct {
 	closed   chan struct{}
 	close    sync.Once
 
+	places  *places
 	mu      sync.Mutex
-	sources map[string]int        // guarded by mu; connections by address, none with 0
-	open    int                   // guarded by mu; their sum
 	waiting map[net.Conn]struct{} // guarded by mu; those that have said nothing yet
 	workers sync.WaitGroup
 }
@@ -46,7 +44,7 @@ func NewListener(inner net.Listener, config *tls.Config) *Listener {
 	l := &Listener{
 		Listener: inner, config: config, firstByte: firstByteTimeout,
 		accepted: make(chan net.Conn), failed: make(chan error, 1), closed: make(chan struct{}),
-		sources: map[string]int{}, waiting: map[net.Conn]struct{}{},
+		places: newPlaces(maxConnections), waiting: map[net.Conn]struct{}{},
 	}
 	l.workers.Go(l.run)
 	return l
@@ -89,12 +87,12 @@ func (l *Listener) run() {
 			l.failed <- err
 			return
 		}
-		source, ok := l.enter(conn)
-		if !ok {
+		from := sourceOf(conn.RemoteAddr().String())
+		if ok, _ := l.places.enter(from); !ok {
 			_ = conn.Close()
 			continue
 		}
-		l.workers.Go(func() { l.look(&counted{Conn: conn, leave: func() { l.leave(source) }}) })
+		l.workers.Go(func() { l.look(&counted{Conn: conn, leave: func() { l.places.leave(from) }}) })
 	}
 }
 
@@ -110,31 +108,6 @@ func (l *Listener) pause() bool {
 		return true
 	case <-l.closed:
 		return false
-	}
-}
-
-// enter counts a connection, unless there are too many.
-func (l *Listener) enter(conn net.Conn) (source string, ok bool) {
-	source = conn.RemoteAddr().String()
-	if host, _, err := net.SplitHostPort(source); err == nil {
-		source = host
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.open >= maxConnections || l.sources[source] >= maxConnectionsPerSource {
-		return "", false
-	}
-	l.open++
-	l.sources[source]++
-	return source, true
-}
-
-func (l *Listener) leave(source string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.open--
-	if l.sources[source]--; l.sources[source] == 0 {
-		delete(l.sources, source)
 	}
 }
 
