@@ -68,8 +68,16 @@ func TestPlacesAreBounded(t *testing.T) {
 			}
 			var slow sync.WaitGroup
 			begin := func(address string) {
-				slow.Go(func() { from(address, "POST", tc.path) })
-				<-entered
+				refused := make(chan struct{})
+				slow.Go(func() {
+					defer close(refused)
+					from(address, "POST", tc.path)
+				})
+				select {
+				case <-entered:
+				case <-refused:
+					t.Errorf("%s got no place", address)
+				}
 			}
 			begin("192.0.2.1")
 			status, text := from("192.0.2.1", "GET", tc.path)

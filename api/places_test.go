@@ -9,12 +9,13 @@ import (
 
 // fill takes as many places as a source gets.
 func fill(p *places, s source) (got int) {
-	for {
+	for got <= p.total {
 		if ok, _ := p.enter(s); !ok {
-			return got
+			break
 		}
 		got++
 	}
+	return got
 }
 
 // TestAnAddressLeavesPlacesToOthers: the first has a quarter, and after twenty there is one for who has none.
