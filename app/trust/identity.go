@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"sync"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,50 +15,6 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/api/client"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
-
-const (
-	// readEvery is how old a read Secret or ConfigMap may be. It is far below announceFor.
-	readEvery = time.Minute
-	// retryEvery is how long a failed read is not repeated, nor one that found nothing, nor one that was asked to be fresh.
-	retryEvery = 2 * time.Second
-)
-
-// cell holds something that is read again when it is old.
-type cell[T any] struct {
-	clock clock.PassiveClock
-	read  func(context.Context) (T, error)
-	// isThere tells whether a value is worth keeping for readEvery.
-	isThere func(T) bool
-
-	mu    sync.Mutex
-	value T         // guarded by mu
-	err   error     // guarded by mu; of the last read
-	when  time.Time // guarded by mu; of the last read, zero: never
-}
-
-// get returns a value that is at most readEvery old, or retryEvery if fresh. If a read fails, the last value is good, if there is one.
-func (c *cell[T]) get(ctx context.Context, fresh bool) (T, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	age := readEvery
-	if fresh || c.err != nil || !c.isThere(c.value) {
-		age = retryEvery
-	}
-	if now := c.clock.Now(); c.when.IsZero() || now.Sub(c.when) >= age {
-		value, err := c.read(ctx)
-		if err != nil && ctx.Err() != nil {
-			return c.value, err // the caller is gone: this says nothing of the API server
-		}
-		c.err, c.when = err, now
-		if err == nil {
-			c.value = value
-		}
-	}
-	if c.err != nil && c.isThere(c.value) {
-		return c.value, nil
-	}
-	return c.value, c.err
-}
 
 // Identity is the daemons' certificate and what they trust, read from the Secret.
 type Identity struct {

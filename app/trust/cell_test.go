@@ -1,0 +1,120 @@
+package trust
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"k8s.io/utils/clock"
+)
+
+// server answers reads of a cell: with the value after a while, or, where that is negative, not at all.
+type server struct {
+	takes time.Duration
+	value string
+	err   error
+	reads int
+}
+
+func (s *server) cell() *cell[string] {
+	return &cell[string]{
+		clock: clock.RealClock{}, isThere: func(v string) bool { return v != "" },
+		read: func(ctx context.Context) (string, error) {
+			s.reads++
+			if s.takes < 0 {
+				<-ctx.Done()
+				return "", ctx.Err()
+			}
+			time.Sleep(s.takes)
+			return s.value, s.err
+		},
+	}
+}
+
+// answer is what a caller got, and after how long.
+type answer struct {
+	value string
+	err   error
+	took  time.Duration
+}
+
+// ask gets from a cell; the answer comes over the channel.
+func ask(ctx context.Context, c *cell[string], fresh bool) <-chan answer {
+	began, out := time.Now(), make(chan answer, 1)
+	go func() {
+		value, err := c.get(ctx, fresh)
+		out <- answer{value, err, time.Since(began)}
+	}()
+	synctest.Wait()
+	return out
+}
+
+// TestOneReadServesAll: callers do not wait for each other's turn to wait.
+func TestOneReadServesAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{takes: -1}
+		c := s.cell()
+		var waiting []<-chan answer
+		for range 5 {
+			waiting = append(waiting, ask(t.Context(), c, false))
+		}
+		for _, w := range waiting {
+			assert.Equal(t, answer{"", context.DeadlineExceeded, readTimeout}, <-w)
+		}
+		assert.Equal(t, 1, s.reads)
+		assert.Equal(t, answer{"", context.DeadlineExceeded, 0}, <-ask(t.Context(), c, false), "the failed read has only just ended")
+		s.takes, s.value = time.Second, "value"
+		time.Sleep(retryEvery)
+		assert.Equal(t, answer{"value", nil, time.Second}, <-ask(t.Context(), c, false))
+		assert.Equal(t, 2, s.reads)
+	})
+}
+
+// TestTheOldValueIsGoodWhileAReadIsUnderWay, and after one that failed, but for those who ask for a fresh one.
+func TestTheOldValueIsGoodWhileAReadIsUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{value: "old"}
+		c := s.cell()
+		assert.Equal(t, answer{"old", nil, 0}, <-ask(t.Context(), c, false))
+		time.Sleep(readEvery - time.Nanosecond)
+		<-ask(t.Context(), c, false)
+		assert.Equal(t, 1, s.reads, "it is recent")
+		time.Sleep(time.Nanosecond)
+		s.takes, s.value = -1, ""
+		first, fresh := ask(t.Context(), c, false), ask(t.Context(), c, true)
+		assert.Equal(t, answer{"old", nil, 0}, <-ask(t.Context(), c, false))
+		assert.Equal(t, answer{"old", nil, readTimeout}, <-first)
+		assert.Equal(t, answer{"old", nil, readTimeout}, <-fresh)
+		assert.Equal(t, 2, s.reads)
+
+		time.Sleep(retryEvery)
+		assert.Equal(t, answer{"old", nil, 0}, <-ask(t.Context(), c, false), "the last read failed")
+		assert.Equal(t, 3, s.reads, "it is tried again all the same")
+		time.Sleep(readTimeout + retryEvery)
+		s.takes, s.value = 0, "new"
+		assert.Equal(t, answer{"new", nil, 0}, <-ask(t.Context(), c, true))
+		assert.Equal(t, 4, s.reads)
+		s.err = errors.New("broken")
+		time.Sleep(readEvery)
+		assert.Equal(t, answer{"new", nil, 0}, <-ask(t.Context(), c, false))
+		assert.Equal(t, 5, s.reads)
+	})
+}
+
+// TestACallerThatLeavesEndsNoRead: others wait for it.
+func TestACallerThatLeavesEndsNoRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{takes: 5 * time.Second, value: "value"}
+		c := s.cell()
+		leaving, leave := context.WithCancel(t.Context())
+		first, second := ask(leaving, c, false), ask(t.Context(), c, false)
+		time.Sleep(time.Second)
+		leave()
+		assert.Equal(t, answer{"", context.Canceled, time.Second}, <-first)
+		assert.Equal(t, answer{"value", nil, 5 * time.Second}, <-second)
+		assert.Equal(t, 1, s.reads)
+	})
+}
