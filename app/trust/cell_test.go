@@ -28,8 +28,12 @@ func (s *server) cell() *cell[string] {
 				<-ctx.Done()
 				return "", ctx.Err()
 			}
-			time.Sleep(s.takes)
-			return s.value, s.err
+			select {
+			case <-time.After(s.takes):
+				return s.value, s.err
+			case <-ctx.Done():
+				return "", ctx.Err()
+			}
 		},
 	}
 }
@@ -82,25 +86,30 @@ func TestTheOldValueIsGoodWhileAReadIsUnderWay(t *testing.T) {
 		time.Sleep(readEvery - time.Nanosecond)
 		<-ask(t.Context(), c, false)
 		assert.Equal(t, 1, s.reads, "it is recent")
-		time.Sleep(time.Nanosecond)
+		<-ask(t.Context(), c, true)
+		assert.Equal(t, 2, s.reads, "it is not fresh")
+		time.Sleep(retryEvery - time.Nanosecond)
+		<-ask(t.Context(), c, true)
+		assert.Equal(t, 2, s.reads, "it is fresh")
+		time.Sleep(readEvery - retryEvery + time.Nanosecond)
 		s.takes, s.value = -1, ""
 		first, fresh := ask(t.Context(), c, false), ask(t.Context(), c, true)
 		assert.Equal(t, answer{"old", nil, 0}, <-ask(t.Context(), c, false))
 		assert.Equal(t, answer{"old", nil, readTimeout}, <-first)
 		assert.Equal(t, answer{"old", nil, readTimeout}, <-fresh)
-		assert.Equal(t, 2, s.reads)
+		assert.Equal(t, 3, s.reads)
 
 		time.Sleep(retryEvery)
 		assert.Equal(t, answer{"old", nil, 0}, <-ask(t.Context(), c, false), "the last read failed")
-		assert.Equal(t, 3, s.reads, "it is tried again all the same")
+		assert.Equal(t, 4, s.reads, "it is tried again all the same")
 		time.Sleep(readTimeout + retryEvery)
 		s.takes, s.value = 0, "new"
 		assert.Equal(t, answer{"new", nil, 0}, <-ask(t.Context(), c, true))
-		assert.Equal(t, 4, s.reads)
+		assert.Equal(t, 5, s.reads)
 		s.err = errors.New("broken")
 		time.Sleep(readEvery)
 		assert.Equal(t, answer{"new", nil, 0}, <-ask(t.Context(), c, false))
-		assert.Equal(t, 5, s.reads)
+		assert.Equal(t, 6, s.reads)
 	})
 }
 
