@@ -129,6 +129,11 @@ func TestTheGuardAsksForTheRouteThatAnswers(t *testing.T) {
 		{"POST /v1/ws/volumes", "create volumes.longhorn.io"},
 		{"GET /v1/ws", "get /v1/ws"},
 		{"GET /v1/ws/1s/volumes/vol", "get /v1/ws/1s/volumes/vol"},
+		{"GET /v1/findings", "list volumes.longhorn.io"},
+		{"HEAD /v1/findings/x", "list volumes.longhorn.io"},
+		{"GET /v1/ws/findings", "list volumes.longhorn.io"},
+		{"GET /v1/ws/1s/findings", "list volumes.longhorn.io"},
+		{"POST /v1/findings", "create findings.longhorn.io"},
 		{"POST /", "update /"},
 	} {
 		method, path, _ := strings.Cut(tc.request, " ")

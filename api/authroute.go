@@ -48,9 +48,11 @@ func (a Attributes) String() string {
 // notResources are the paths below /v1 that describe the API itself.
 var notResources = []string{"", "schemas", "apiversions"}
 
-// resourceFindings are explanations of what volumes, nodes and settings say of themselves. There is no such kind at the API server, so no
-// right to it can be given alone: who may list volumes may read them.
 const resourceFindings, resourceVolumes = "findings", "volumes"
+
+// readBy are kinds that the API server does not know, so that nobody has a right to them. Those may read them who may list another kind:
+// findings are explanations of what volumes, nodes and settings say of themselves.
+var readBy = map[string]string{resourceFindings: resourceVolumes}
 
 // attributesOf translates a request. It reads the path as http.ServeMux does, segment by segment before unescaping, so both
 // mean the same resource. A path that has no handler has attributes too: nobody learns without a right what there is.
@@ -58,8 +60,8 @@ const resourceFindings, resourceVolumes = "findings", "volumes"
 //	GET, HEAD /v1/<kind>         list         GET, HEAD /v1/<kind>/<name>...            get
 //	POST      /v1/<kind>         create       DELETE    /v1/<kind>/<name>...            delete
 //	anything else of a kind      update, so are all actions (POST /v1/<kind>/<name>?action=...)
-//	GET, HEAD /v1/findings...    list volumes
 //	GET, HEAD /v1/ws/<kind>, /v1/ws/<period>/<kind>   list of the kind: a stream shows what its collection does
+//	GET, HEAD of findings        list volumes
 //	the same of events           the same of the Events of Kubernetes: they are no objects of ours
 //	any other path               get if it is safe, otherwise update, of the path
 func attributesOf(r *http.Request) Attributes {
@@ -83,14 +85,14 @@ func attributesOf(r *http.Request) Attributes {
 		a.Name = strings.Join(segments[2:], "/")
 	}
 	a.Verb = verbOf(r.Method, a.Name == "")
-	if a.Resource == resourceFindings && isSafe(r.Method) {
-		return Attributes{Verb: VerbList, Resource: resourceVolumes}
-	}
 	return ofKind(a)
 }
 
-// ofKind fills in the group of a kind of the API.
+// ofKind is what a request needs that has a verb for a kind of the API, or for one of its resources.
 func ofKind(a Attributes) Attributes {
+	if other, ok := readBy[a.Resource]; ok && (a.Verb == VerbList || a.Verb == VerbGet) {
+		return Attributes{Verb: VerbList, Resource: other}
+	}
 	if a.Resource == "events" {
 		a.Group = GroupCore
 	}

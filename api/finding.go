@@ -15,7 +15,7 @@ func findingKind(m *manager.Manager) kind {
 		return objectsOf(views, findingOf), err
 	}
 	return kind{
-		id: v1.TypeFinding, plural: resourceFindings, wire: v1.Finding{}, readBy: resourceVolumes,
+		id: v1.TypeFinding, plural: resourceFindings, wire: v1.Finding{},
 		list: func(context.Context) ([]v1.Object, error) { return list() },
 		get: func(_ context.Context, id string) (v1.Object, error) {
 			all, err := list()

@@ -21,8 +21,6 @@ type kind struct {
 	wire any
 	// isView: the kind is a further collection of a type whose schema stands elsewhere.
 	isView bool
-	// readBy is the path of the kind whose right list opens this one, which has no right of its own; empty: its own rights do.
-	readBy string
 	hints  map[string]hint
 
 	// list is the collection; view is what it shows, "" if it never changes.

@@ -103,10 +103,10 @@ func (s *Server) routes() []Route {
 	}
 	for i := range s.kinds {
 		k := &s.kinds[i]
-		answer := s.streams.of(k)
+		answer, right := s.streams.of(k), ofKind(Attributes{Verb: VerbList, Resource: k.path()})
 		for _, path := range []string{pathStreams + k.path(), pathStreams + "{period}/" + k.path()} {
 			routes = append(routes, Route{
-				Method: http.MethodGet, Path: path, Verb: VerbList, Resource: k.path(), IsStream: true, answer: answer,
+				Method: http.MethodGet, Path: path, Verb: right.Verb, Resource: right.Resource, IsStream: true, answer: answer,
 			})
 		}
 	}
@@ -131,10 +131,8 @@ func (k *kind) routes() []Route {
 		routes = append(routes, Route{Method: http.MethodPost, Path: resource, Verb: VerbUpdate, Action: a.name, answer: k.serveAction(a)})
 	}
 	for i := range routes {
-		routes[i].Resource = k.path()
-		if k.readBy != "" {
-			routes[i].Resource, routes[i].Verb = k.readBy, VerbList
-		}
+		right := ofKind(Attributes{Verb: routes[i].Verb, Resource: k.path()})
+		routes[i].Resource, routes[i].Verb = right.Resource, right.Verb
 	}
 	return routes
 }

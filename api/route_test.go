@@ -30,6 +30,8 @@ func TestRouteOf(t *testing.T) {
 		"POST /v1/storagecapacities":         "",
 		"GET /v1/ws/volumes":                 "list volumes",
 		"GET /v1/ws/5s/nodes":                "list nodes",
+		"GET /v1/findings":                   "list volumes",
+		"GET /v1/ws/findings":                "list volumes",
 		"GET /v1/ws/nix":                     "",
 		"GET /v1/ws":                         "",
 		"GET /v1/ws/5s/nodes/a":              "",
