@@ -1,18 +1,17 @@
 // Package devusers finds the users of a block device: which mounts lie on it and which
-// processes have it open. It owns the reading of /proc for that, and must not know what the
-// device is.
+// processes have it open. It must not know what the device is.
 package devusers
 
 import (
-	"bufio"
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/longhorn-lep/longhorn-manager/util/openat"
+	"github.com/longhorn-lep/longhorn-manager/util/procs"
 )
 
 // most is how many users are named.
@@ -23,8 +22,8 @@ const most = 5
 // root directory, below which its /proc lies. It looks as well as it can: a process that
 // ends meanwhile, or that may not be looked at, is left out. nil: none was found.
 func Of(root, path string) []string {
-	var device unix.Stat_t
-	if err := unix.Stat(filepath.Join(root, path), &device); err != nil || device.Mode&unix.S_IFMT != unix.S_IFBLK {
+	device, err := openat.Stat(root, path)
+	if err != nil || device.Mode&unix.S_IFMT != unix.S_IFBLK {
 		return nil
 	}
 	own, err := os.ReadFile("/proc/self/comm")
@@ -36,22 +35,12 @@ func Of(root, path string) []string {
 
 // users leaves out the processes of a name: those that serve the device have it open always.
 func users(proc, servers string, device unix.Stat_t) []string {
-	entries, err := os.ReadDir(proc)
-	if err != nil {
-		return nil
-	}
-	var pids []int
-	for _, e := range entries {
-		if pid, err := strconv.Atoi(e.Name()); err == nil {
-			pids = append(pids, pid)
-		}
-	}
-	slices.Sort(pids)
 	var found []string
 	seen := map[string]bool{} // mount points
-	for _, pid := range pids {
-		dir := filepath.Join(proc, strconv.Itoa(pid))
-		for _, at := range mountPoints(dir, device.Rdev) {
+	for _, pid := range procs.IDs(proc) {
+		dir := procs.Dir(proc, pid)
+		points, _ := procs.MountPoints(proc, pid, device.Rdev) // as well as it can
+		for _, at := range points {
 			if !seen[at] {
 				seen[at] = true
 				found = append(found, fmt.Sprintf("mounted at %s (%s)", at, process(dir, pid)))
@@ -65,23 +54,6 @@ func users(proc, servers string, device unix.Stat_t) []string {
 		}
 	}
 	return found
-}
-
-// mountPoints are those of a process whose third field of mountinfo is the device's number.
-func mountPoints(dir string, device uint64) []string {
-	file, err := os.Open(filepath.Join(dir, "mountinfo"))
-	if err != nil {
-		return nil
-	}
-	defer file.Close()
-	number := fmt.Sprintf("%d:%d", unix.Major(device), unix.Minor(device))
-	var points []string
-	for lines := bufio.NewScanner(file); lines.Scan(); {
-		if fields := strings.Fields(lines.Text()); len(fields) > 4 && fields[2] == number {
-			points = append(points, fields[4])
-		}
-	}
-	return points
 }
 
 // hasOpen looks only at what is below /dev: a file on a file system whose server is gone

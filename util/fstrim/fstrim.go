@@ -3,20 +3,19 @@
 package fstrim
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"math"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 	"unsafe"
 
+	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 
 	"github.com/longhorn-lep/longhorn-manager/util/openat"
+	"github.com/longhorn-lep/longhorn-manager/util/procs"
 )
 
 // What Trim may fail with, beside errors of the kernel.
@@ -25,6 +24,8 @@ var (
 	ErrNoDevice = errors.New("there is no such block device")
 	// ErrNotMounted: no process of the machine has a file system of the device mounted.
 	ErrNotMounted = errors.New("no file system of the device is mounted")
+	// ErrBound: the node has the device itself bound to a file, as for a pod that uses it as a block device.
+	ErrBound = errors.New("the device is used as a block device")
 	// ErrUnsupported: the file system, or its device, cannot trim.
 	ErrUnsupported = errors.New("the file system cannot be trimmed")
 )
@@ -39,17 +40,21 @@ type request struct{ start, length, shortest uint64 }
 // directory, below which its /proc and the device lie. Trim takes as long as the device does, and only SIGKILL ends it before: whoever
 // must not wait runs it in a process of its own.
 func Trim(root, path string) (int64, error) {
-	var device unix.Stat_t
-	if err := unix.Stat(filepath.Join(root, path), &device); err != nil {
-		if errors.Is(err, unix.ENOENT) {
-			return 0, ErrNoDevice
-		}
-		return 0, fmt.Errorf("look at device %s: %w", path, err)
+	device, err := openat.Stat(root, path)
+	if errors.Is(err, unix.ENOENT) {
+		return 0, ErrNoDevice
+	}
+	if err != nil {
+		return 0, err
 	}
 	if device.Mode&unix.S_IFMT != unix.S_IFBLK {
 		return 0, ErrNoDevice
 	}
-	dir, err := open(filepath.Join(root, "proc"), device.Rdev)
+	proc := filepath.Join(root, "proc")
+	if isBound(proc, device.Rdev) {
+		return 0, ErrBound
+	}
+	dir, err := open(proc, device.Rdev)
 	if err != nil {
 		return 0, err
 	}
@@ -69,9 +74,13 @@ func Trim(root, path string) (int64, error) {
 // container's paths may lead.
 func open(proc string, device uint64) (*os.File, error) {
 	var last error
-	for _, pid := range processes(proc) {
-		for _, at := range mountPoints(filepath.Join(proc, pid, "mountinfo"), device) {
-			dir, err := openat.Dir(filepath.Join(proc, pid, "root"), at)
+	for _, pid := range procs.IDs(proc) {
+		points, err := procs.MountPoints(proc, pid, device)
+		if err != nil {
+			last = err
+		}
+		for _, at := range points {
+			dir, err := openat.Dir(filepath.Join(procs.Dir(proc, pid), "root"), at)
 			if err != nil {
 				last = err // a bound file, a process that has ended
 				continue
@@ -90,42 +99,18 @@ func open(proc string, device uint64) (*os.File, error) {
 	return nil, ErrNotMounted
 }
 
-// processes are the names of the processes' directories, in the order of their numbers.
-func processes(proc string) []string {
-	entries, err := os.ReadDir(proc)
-	if err != nil {
-		return nil
+// isBound tells whether the first process sees a file that is the device: the kubelet's mounts are among its. A container's own device
+// files are in no mount of the host's.
+func isBound(proc string, device uint64) bool {
+	ids := procs.IDs(proc)
+	if len(ids) == 0 {
+		return false
 	}
-	var numbers []int
-	for _, e := range entries {
-		if n, err := strconv.Atoi(e.Name()); err == nil {
-			numbers = append(numbers, n)
-		}
-	}
-	slices.Sort(numbers)
-	names := make([]string, len(numbers))
-	for i, n := range numbers {
-		names[i] = strconv.Itoa(n)
-	}
-	return names
-}
-
-// unescape is how mountinfo writes blanks and backslashes of a path.
-var unescape = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
-
-// mountPoints are those in a mountinfo file whose file system is on the device.
-func mountPoints(mountinfo string, device uint64) []string {
-	file, err := os.Open(mountinfo)
-	if err != nil {
-		return nil
-	}
-	defer file.Close()
-	number := fmt.Sprintf("%d:%d", unix.Major(device), unix.Minor(device))
-	var points []string
-	for lines := bufio.NewScanner(file); lines.Scan(); {
-		if fields := strings.Fields(lines.Text()); len(fields) > 4 && fields[2] == number {
-			points = append(points, unescape.Replace(fields[4]))
-		}
-	}
-	return points
+	// Files of devtmpfs alone, as looking at one of a file system that hangs would hang. What could not be read has no effect here: it is
+	// no right that this decides about.
+	files, _ := procs.Mounts(proc, ids[0], func(i *mountinfo.Info) bool { return i.FSType == "devtmpfs" && i.Root != "/" })
+	return slices.ContainsFunc(files, func(i *mountinfo.Info) bool {
+		st, err := openat.Stat(filepath.Join(procs.Dir(proc, ids[0]), "root"), i.Mountpoint)
+		return err == nil && st.Mode&unix.S_IFMT == unix.S_IFBLK && st.Rdev == device
+	})
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -21,7 +22,8 @@ func addProcess(t *testing.T, proc, pid, root string, mounts ...string) {
 	t.Helper()
 	dir := filepath.Join(proc, pid)
 	require.NoError(t, os.MkdirAll(dir, 0o700))
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "mountinfo"), []byte(strings.Join(mounts, "\n")+"\n"), 0o600))
+	mounts = slices.DeleteFunc(mounts, func(line string) bool { return line == "" })
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "mountinfo"), []byte(strings.Join(mounts, "\n")), 0o600))
 	require.NoError(t, os.Symlink(root, filepath.Join(dir, "root")))
 }
 
@@ -42,13 +44,14 @@ func TestTheMountIsFoundByTheDevice(t *testing.T) {
 		want   string
 		err    string
 	}{
-		"the first process has it":                        {[][]string{{elsewhere, "23 1 " + on + " / /plain rw - ext4 /dev/x rw"}, nil}, "/plain", ""},
-		"a blank in the path":                             {[][]string{{"23 1 " + on + ` / /a\040b rw - ext4 /dev/x rw`}}, "/a b", ""},
-		"a bound file first, then a directory":            {[][]string{{"23 1 " + on + " /x /file rw - ext4 /dev/x rw"}, {"23 1 " + on + " / /plain rw - ext4 /dev/x rw"}}, "/plain", ""},
-		"a process that ended meanwhile":                  {[][]string{{"23 1 " + on + " / /gone rw - ext4 /dev/x rw"}, {"23 1 " + on + " / /plain rw - ext4 /dev/x rw"}}, "/plain", ""},
-		"a link that leads out of the container":          {[][]string{{"23 1 " + on + " / /out rw - ext4 /dev/x rw"}}, "", ErrNotMounted.Error()},
-		"another device":                                  {[][]string{{elsewhere}}, "", ErrNotMounted.Error()},
-		"only a bound file → not mounted, with the cause": {[][]string{{"23 1 " + on + " /x /file rw - ext4 /dev/x rw"}}, "", "not a directory"},
+		"the first process has it":                                 {[][]string{{elsewhere, "23 1 " + on + " / /plain rw - ext4 /dev/x rw"}, nil}, "/plain", ""},
+		"a blank in the path":                                      {[][]string{{"23 1 " + on + ` / /a\040b rw - ext4 /dev/x rw`}}, "/a b", ""},
+		"a bound file first, then a directory":                     {[][]string{{"23 1 " + on + " /x /file rw - ext4 /dev/x rw"}, {"23 1 " + on + " / /plain rw - ext4 /dev/x rw"}}, "/plain", ""},
+		"a process that ended meanwhile":                           {[][]string{{"23 1 " + on + " / /gone rw - ext4 /dev/x rw"}, {"23 1 " + on + " / /plain rw - ext4 /dev/x rw"}}, "/plain", ""},
+		"a link that leads out of the container":                   {[][]string{{"23 1 " + on + " / /out rw - ext4 /dev/x rw"}}, "", ErrNotMounted.Error()},
+		"another device":                                           {[][]string{{elsewhere}}, "", ErrNotMounted.Error()},
+		"mounts that cannot be read → not mounted, with the cause": {[][]string{{"23 1 " + on + " / /" + strings.Repeat("x", 1<<20) + " rw - ext4 /dev/x rw"}}, "", "read the mounts of process 2"},
+		"only a bound file → not mounted, with the cause":          {[][]string{{"23 1 " + on + " /x /file rw - ext4 /dev/x rw"}}, "", "not a directory"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			proc := t.TempDir()
@@ -81,6 +84,53 @@ func TestWhatIsNoBlockDeviceIsRefused(t *testing.T) {
 	for _, path := range []string{"/dev/null", "/nowhere"} {
 		_, err := Trim("/", path)
 		assert.ErrorIs(t, err, ErrNoDevice, path)
+	}
+}
+
+// TestALinkOfTheHostLeadsNowhereElse: a device is one of the host's, whatever this process has at the same path.
+func TestALinkOfTheHostLeadsNowhereElse(t *testing.T) {
+	host := t.TempDir()
+	require.NoError(t, os.MkdirAll(filepath.Join(host, "dev"), 0o700))
+	target := filepath.Join(t.TempDir(), "device")
+	if err := unix.Mknod(target, unix.S_IFBLK|0o600, int(unix.Mkdev(4094, 4094))); err != nil {
+		mountns.Missing(t, "root, to make a device file")
+	}
+	require.NoError(t, os.Symlink(target, filepath.Join(host, "dev", "vol")))
+	_, err := Trim(host, "/dev/vol")
+	require.ErrorIs(t, err, ErrNoDevice)
+}
+
+// TestABlockDeviceIsNotTrimmed: it is the pods that know what is on it, where one of them uses the device itself.
+func TestABlockDeviceIsNotTrimmed(t *testing.T) {
+	host := t.TempDir()
+	device := unix.Mkdev(4094, 4094)
+	for _, dir := range []string{"dev", "published", "plain"} {
+		require.NoError(t, os.Mkdir(filepath.Join(host, dir), 0o700))
+	}
+	for path, number := range map[string]uint64{"dev/vol": device, "published/vol": device, "published/other": unix.Mkdev(4094, 4093)} {
+		if err := unix.Mknod(filepath.Join(host, path), unix.S_IFBLK|0o600, int(number)); err != nil {
+			mountns.Missing(t, "root, to make a device file")
+		}
+	}
+	const mounted = "23 1 4094:4094 / /plain rw - ext4 /dev/x rw"
+	for name, c := range map[string]struct {
+		first  string // a mount of the first process
+		second string
+		want   error
+	}{
+		"the device is bound":          {"24 1 0:5 /longhorn/vol /published/vol rw - devtmpfs udev rw", "", ErrBound},
+		"another device is":            {"24 1 0:5 /longhorn/other /published/other rw - devtmpfs udev rw", "", ErrNotMounted},
+		"the file is gone":             {"24 1 0:5 /longhorn/vol /published/gone rw - devtmpfs udev rw", "", ErrNotMounted},
+		"only a container's own is":    {"", "24 1 0:5 /longhorn/vol /published/vol rw - devtmpfs udev rw", ErrNotMounted},
+		"a file of another filesystem": {"24 1 8:1 /x /published/vol rw - nfs server rw", "", ErrNotMounted},
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.NoError(t, os.RemoveAll(filepath.Join(host, "proc")))
+			addProcess(t, filepath.Join(host, "proc"), "1", host, mounted, c.first)
+			addProcess(t, filepath.Join(host, "proc"), "2", host, mounted, c.second)
+			_, err := Trim(host, "/dev/vol")
+			require.ErrorIs(t, err, c.want)
+		})
 	}
 }
 

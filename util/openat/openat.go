@@ -30,10 +30,32 @@ func Dir(root, path string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path), nil
 }
 
+// Stat looks at what path leads to, as seen by a process whose root directory is root; see Dir. It opens nothing: a device is not woken.
+func Stat(root, path string) (unix.Stat_t, error) {
+	var st unix.Stat_t
+	fd, err := beneath(root, path, unix.O_PATH)
+	if err != nil {
+		return st, fmt.Errorf("look at %s: %w", path, err)
+	}
+	defer unix.Close(fd)
+	if err := unix.Fstat(fd, &st); err != nil {
+		return st, fmt.Errorf("look at %s: %w", path, err)
+	}
+	return st, nil
+}
+
 // DirFD is Dir for a caller that needs the bare descriptor.
 func DirFD(root, path string) (int, error) {
+	fd, err := beneath(root, path, unix.O_RDONLY|unix.O_DIRECTORY)
+	if err != nil {
+		return -1, fmt.Errorf("open directory %s: %w", path, err)
+	}
+	return fd, nil
+}
+
+func beneath(root, path string, flags uint64) (int, error) {
 	if !strings.HasPrefix(path, "/") {
-		return -1, fmt.Errorf("open directory %q: %w", path, ErrRelative)
+		return -1, ErrRelative
 	}
 	rootFD, err := unix.Open(root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -45,14 +67,10 @@ func DirFD(root, path string) (int, error) {
 	if below == "" {
 		below = "."
 	}
-	fd, err := Open(rootFD, below, &unix.OpenHow{
-		Flags:   unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC,
+	return Open(rootFD, below, &unix.OpenHow{
+		Flags:   flags | unix.O_CLOEXEC,
 		Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS,
 	})
-	if err != nil {
-		return -1, fmt.Errorf("open directory %s: %w", path, err)
-	}
-	return fd, nil
 }
 
 // Open is openat2(2), repeated when a signal interrupted it or a rename or mount overtook it. The error is the errno.

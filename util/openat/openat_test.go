@@ -107,3 +107,21 @@ func TestOpenIsRepeated(t *testing.T) {
 		})
 	}
 }
+
+// TestStatStaysBeneathTheRoot: an absolute link is one of the root's.
+func TestStatStaysBeneathTheRoot(t *testing.T) {
+	root := t.TempDir()
+	require.NoError(t, os.Mkdir(filepath.Join(root, "etc"), 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(root, "etc", "file"), []byte("four"), 0o600))
+	require.NoError(t, os.Symlink("/etc/file", filepath.Join(root, "link")))
+	require.NoError(t, os.Symlink("/dev/null", filepath.Join(root, "out")))
+	for _, path := range []string{"/etc/file", "/link"} {
+		st, err := Stat(root, path)
+		require.NoError(t, err, path)
+		assert.EqualValues(t, 4, st.Size, path)
+	}
+	for path, want := range map[string]error{"/out": unix.ENOENT, "/nowhere": unix.ENOENT, "etc": ErrRelative} {
+		_, err := Stat(root, path)
+		require.ErrorIs(t, err, want, path)
+	}
+}
