@@ -36,12 +36,12 @@ const trimEventTimeout = 10 * time.Second
 func (d *daemon) newTrims(store *datastore.Datastore) *trim.Trims {
 	return trim.New(trim.Options{
 		Node: d.node, Clock: d.env.Clock,
-		Run: trim.Process(d.node, d.hostRoot, types.DevicePath, "/proc/self/exe", trim.Command),
+		Run: trim.Checked(d.node, store.Volumes.Live, trim.Process(d.node, d.hostRoot, types.DevicePath, "/proc/self/exe", trim.Command)),
 		Ended: func(ctx context.Context, volume string, bytes int64, err error) {
 			log := d.env.Log.WithField(logfields.Volume, volume)
 			kind, reason, text := corev1.EventTypeNormal, types.EventFilesystemTrimmed,
 				fmt.Sprintf("The file system told the volume of %d bytes that it does not use", bytes)
-			if errors.Is(err, manager.ErrConflict) {
+			if errors.Is(err, manager.ErrConflict) || errors.Is(err, manager.ErrNotFound) {
 				return // nothing was tried; who asked was told
 			}
 			if err != nil {

@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	goruntime "runtime"
@@ -126,8 +127,15 @@ func TestADaemonAnswersNobodyUnasked(t *testing.T) {
 func TestADaemonServesNoTLSBeforeTheLeaderMadeACertificate(t *testing.T) {
 	h := testutil.New(t)
 	identity := trust.NewIdentity(h.Kube, types.Namespace, func() bool { return false }, h.Clock)
-	_, err := api.ServerTLS(identity.Certificate).GetCertificate(&tls.ClientHelloInfo{})
+	near, far := net.Pipe()
+	asked := make(chan error, 1)
+	go func() {
+		asked <- tls.Client(far, &tls.Config{InsecureSkipVerify: true}).HandshakeContext(t.Context()) //nolint:gosec // there is nobody to know
+	}()
+	err := tls.Server(near, api.ServerTLS(identity.Certificate)).HandshakeContext(t.Context())
 	assert.EqualError(t, err, "the leader has made no certificate yet")
+	assert.NoError(t, near.Close())
+	assert.Error(t, <-asked)
 }
 
 // TestTheModeWaitsForTheDefinitions: the definition of settings refuses names that it does not know, and is changed a moment after the

@@ -47,6 +47,17 @@ func (m *Manager) TrimFilesystem(ctx context.Context, name string) (view VolumeV
 // notTrimmable says why a volume certainly has no file system that is mounted; empty: it may have one.
 func notTrimmable(view VolumeView) string {
 	v, pv := view.Volume, view.PersistentVolume
+	if why := NotTrimmable(v); why != "" {
+		return why
+	}
+	if pv != nil && pv.Spec.VolumeMode != nil && *pv.Spec.VolumeMode == corev1.PersistentVolumeBlock {
+		return fmt.Sprintf("the volumeMode of its PersistentVolume %q is Block, so it is its pods that know what is on it", pv.Name)
+	}
+	return ""
+}
+
+// NotTrimmable is what the volume alone says of that; the daemon of its node asks it, too.
+func NotTrimmable(v *longhorn.Volume) string {
 	switch {
 	case v.DeletionTimestamp != nil:
 		return "it is being deleted"
@@ -58,8 +69,6 @@ func notTrimmable(view VolumeView) string {
 		return fmt.Sprintf("it is %s, and only a file system that is mounted can be trimmed", state)
 	case v.Status.FrontendDisabled:
 		return "it is attached without a block device"
-	case pv != nil && pv.Spec.VolumeMode != nil && *pv.Spec.VolumeMode == corev1.PersistentVolumeBlock:
-		return fmt.Sprintf("the volumeMode of its PersistentVolume %q is Block, so it is its pods that know what is on it", pv.Name)
 	}
 	return ""
 }

@@ -31,9 +31,10 @@ const (
 	noDevice    = "NoDevice"
 	notMounted  = "NotMounted"
 	unsupported = "Unsupported"
+	bound       = "Bound"
 )
 
-var reasons = map[string]error{noDevice: fstrim.ErrNoDevice, notMounted: fstrim.ErrNotMounted, unsupported: fstrim.ErrUnsupported}
+var reasons = map[string]error{noDevice: fstrim.ErrNoDevice, notMounted: fstrim.ErrNotMounted, unsupported: fstrim.ErrUnsupported, bound: fstrim.ErrBound}
 
 // Main is what the process does.
 func Main(out io.Writer, hostRoot, device string) error {
@@ -80,6 +81,8 @@ func (s said) problem(node, volume string) error {
 		return conflict(fmt.Sprintf("it has no block device on node %q", node))
 	case notMounted:
 		return conflict(fmt.Sprintf("no file system of it is mounted on node %q, as while no pod uses it, or a pod uses it as a block device", node))
+	case bound:
+		return conflict(fmt.Sprintf("pods on node %q use it as a block device, so it is they that know what is on it", node))
 	case unsupported:
 		return conflict("its file system, or its device, does not offer that")
 	}

@@ -205,6 +205,7 @@ func TestWhatAProcessSays(t *testing.T) {
 		"nothing is mounted":       {`echo '{"trimmedBytes":0,"reason":"NotMounted","message":"m"}'`, 0, manager.ErrConflict, `volume "v" cannot be trimmed: no file system of it is mounted on node "node-1", as while no pod uses it, or a pod uses it as a block device`},
 		"there is no device":       {`echo '{"reason":"NoDevice","message":"m"}'`, 0, manager.ErrConflict, `volume "v" cannot be trimmed: it has no block device on node "node-1"`},
 		"it cannot be trimmed":     {`echo '{"reason":"Unsupported","message":"m"}'`, 0, manager.ErrConflict, `volume "v" cannot be trimmed: its file system, or its device, does not offer that`},
+		"it is a block device":     {`echo '{"reason":"Bound","message":"m"}'`, 0, manager.ErrConflict, `volume "v" cannot be trimmed: pods on node "node-1" use it as a block device, so it is they that know what is on it`},
 		"the device fails":         {`echo '{"message":"input/output error"}'`, 0, manager.ErrUnavailable, `volume "v" was not trimmed on node "node-1": input/output error`},
 		"a reason of a later one":  {`echo '{"reason":"Moon","message":"full"}'`, 0, manager.ErrUnavailable, `volume "v" was not trimmed on node "node-1": full`},
 		"the process fails":        {`echo why >&2; exit 3`, 0, nil, "trim volume v in a process: exit status 3: why\n"},
