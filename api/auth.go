@@ -43,7 +43,8 @@ type Guard struct {
 	log     *logrus.Entry
 }
 
-// NewGuard returns a Guard. While trusted answers true (trusted-network mode) requests without a bearer token are let through as well. A
+// NewGuard returns a Guard. While trusted answers true (trusted-network mode) requests without a bearer token are let through as well, but
+// for those of isTrustedBy. A
 // bearer token is always checked. trusted must be quick: each request calls it.
 func NewGuard(access Access, trusted func() bool, next http.Handler, log *logrus.Entry) *Guard {
 	return &Guard{access: access, trusted: trusted, next: next, log: log}
@@ -106,15 +107,15 @@ func userOf(r *http.Request) string {
 	return who.User
 }
 
-// judge says who sent a request that may be answered. It looks at nothing but the connection, the token, the method and the path: headers
-// that name a user or a sender are anybody's to write.
+// judge says who sent a request that may be answered. It looks at nothing but the token, the method and the path, and in trusted-network
+// mode at what gives a browser away: headers that name a user or a sender are anybody's to write.
 func (g *Guard) judge(r *http.Request) (Identity, error) {
 	token, given := bearerToken(r)
 	switch {
-	case !given && g.trusted():
+	case !given && isTrustedBy(r, g.trusted):
 		return Identity{}, nil
 	case !given:
-		return Identity{}, &refusal{http.StatusUnauthorized, "a bearer token is needed: Authorization: Bearer <token>"}
+		return Identity{}, missingCredential(r, g.trusted)
 	case token == "" || len(token) > maxToken:
 		return Identity{}, ErrUnauthenticated
 	}

@@ -236,7 +236,7 @@ func (f *Front) session(w http.ResponseWriter, r *http.Request) error {
 func (f *Front) writeSession(w http.ResponseWriter, r *http.Request, who Identity) error {
 	return write(w, r, reply{http.StatusOK, &v1.Session{
 		Resource: v1.Resource{Type: v1.TypeSession, Links: map[string]string{"self": strings.TrimSuffix(baseURL(r), "/v1") + pathSession}, Actions: map[string]string{}},
-		User:     who.User, TrustedNetwork: f.trusted(),
+		User:     who.User, TrustedNetwork: isTrustedBy(r, f.trusted),
 	}})
 }
 
