@@ -16,8 +16,13 @@ import (
 )
 
 // TokenCookie holds the bearer token of a person who logged in with the page. Scripts cannot read it, no page of another site can send
-// it, and it never goes over plain HTTP.
-const TokenCookie = "longhorn-token"
+// it, and it never goes over plain HTTP. Browsers take a cookie whose name begins so from this host alone, over TLS: neither a server of a
+// sibling name nor a request over plain HTTP can put another one in its place.
+const TokenCookie = "__Host-longhorn-token"
+
+// earlierTokenCookie is the name that daemons of releases before TokenCookie's know. While daemons of both run side by side, a login with
+// one must be one with the other: so it is given beside TokenCookie, and counts where that is not sent.
+const earlierTokenCookie = "longhorn-token"
 
 // The paths that a Front answers itself, next to those of the page.
 const (
@@ -102,24 +107,32 @@ func (f *Front) translate(r *http.Request) error {
 	return nil
 }
 
-// cookieToken takes the cookie off a request; the others stay. Of two cookies of the name none can be used.
+// cookieToken takes the cookie off a request; the others stay. Of two cookies of a name none can be used.
 func cookieToken(r *http.Request) (token string, given bool) {
-	cookies := r.Cookies()
-	named := func(c *http.Cookie) bool { return c.Name == TokenCookie }
-	i := slices.IndexFunc(cookies, named)
-	if i < 0 {
-		return "", false
+	values := map[string][]string{TokenCookie: nil, earlierTokenCookie: nil}
+	var rest []*http.Cookie
+	for _, c := range r.Cookies() {
+		if _, isOurs := values[c.Name]; isOurs {
+			values[c.Name] = append(values[c.Name], c.Value)
+		} else {
+			rest = append(rest, c)
+		}
 	}
-	token = cookies[i].Value
-	rest := slices.DeleteFunc(slices.Clone(cookies), named)
-	if len(rest) != len(cookies)-1 {
-		token = ""
+	found := values[TokenCookie]
+	if len(found) == 0 {
+		found = values[earlierTokenCookie]
+	}
+	if len(found) == 0 {
+		return "", false
 	}
 	r.Header.Del("Cookie")
 	for _, c := range rest {
 		r.AddCookie(c)
 	}
-	return token, true
+	if len(found) > 1 {
+		return "", true
+	}
+	return found[0], true
 }
 
 func isUpgrade(r *http.Request) bool {
@@ -185,7 +198,7 @@ func (f *Front) login(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	http.SetCookie(w, cookie(token, 0))
+	setCookies(w, token, 0)
 	f.log.WithField("user", who.User).Info("a person logged in")
 	return f.writeSession(w, r, who)
 }
@@ -195,7 +208,7 @@ func (f *Front) logout(w http.ResponseWriter, r *http.Request) error {
 	if err := f.mayChangeSession(r); err != nil {
 		return err
 	}
-	http.SetCookie(w, cookie("", -1))
+	setCookies(w, "", -1)
 	return write(w, r, reply{status: http.StatusNoContent})
 }
 
@@ -224,7 +237,7 @@ func (f *Front) session(w http.ResponseWriter, r *http.Request) error {
 		who, err = f.access.Authenticate(r.Context(), token)
 	}
 	if errors.Is(err, ErrUnauthenticated) {
-		http.SetCookie(w, cookie("", -1))
+		setCookies(w, "", -1)
 		return f.writeSession(w, r, Identity{})
 	}
 	if err != nil {
@@ -240,11 +253,14 @@ func (f *Front) writeSession(w http.ResponseWriter, r *http.Request, who Identit
 	}})
 }
 
-// cookie ends with the browser if its age is 0, and at once if that is negative. The token itself says until when it is good.
-func cookie(value string, maxAge int) *http.Cookie {
-	return &http.Cookie{
-		Name: TokenCookie, Value: value, Path: "/", MaxAge: maxAge,
-		HttpOnly: true, Secure: true, SameSite: http.SameSiteStrictMode,
+// setCookies gives cookies that end with the browser if their age is 0, and at once if that is negative. The token itself says until when
+// it is good.
+func setCookies(w http.ResponseWriter, value string, maxAge int) {
+	for _, name := range []string{TokenCookie, earlierTokenCookie} {
+		http.SetCookie(w, &http.Cookie{
+			Name: name, Value: value, Path: "/", MaxAge: maxAge,
+			HttpOnly: true, Secure: true, SameSite: http.SameSiteStrictMode,
+		})
 	}
 }
 

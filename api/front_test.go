@@ -47,9 +47,11 @@ func TestLogin(t *testing.T) {
 	w := do(t, h, "POST", "https://h/v1/login", `{"token":"reader"}`, "Origin: https://h")
 	require.Equal(t, 200, w.Code, w.Body)
 	assert.Equal(t, "reader", decoded[v1.Session](t, w).User)
-	given := w.Header().Get("Set-Cookie")
-	assert.Equal(t, "longhorn-token=reader; Path=/; HttpOnly; Secure; SameSite=Strict", given)
-	cookie := "Cookie: other=1; " + strings.SplitN(given, ";", 2)[0]
+	given := w.Header().Values("Set-Cookie")
+	assert.Equal(t, []string{
+		"__Host-longhorn-token=reader; Path=/; HttpOnly; Secure; SameSite=Strict", "longhorn-token=reader; Path=/; HttpOnly; Secure; SameSite=Strict",
+	}, given)
+	cookie := "Cookie: other=1; " + strings.SplitN(given[0], ";", 2)[0]
 
 	session := decoded[v1.Session](t, do(t, h, "GET", "https://h/v1/session", "", cookie))
 	assert.Equal(t, "reader", session.User)
@@ -62,7 +64,12 @@ func TestLogin(t *testing.T) {
 
 	w = do(t, h, "POST", "https://h/v1/logout", "", cookie, "Origin: https://h")
 	assert.Equal(t, 204, w.Code)
-	assert.Equal(t, "longhorn-token=; Path=/; Max-Age=0; HttpOnly; Secure; SameSite=Strict", w.Header().Get("Set-Cookie"))
+	assert.Equal(t, forgotten, w.Header().Values("Set-Cookie"))
+}
+
+// forgotten is what has a browser forget the cookies.
+var forgotten = []string{
+	"__Host-longhorn-token=; Path=/; Max-Age=0; HttpOnly; Secure; SameSite=Strict", "longhorn-token=; Path=/; Max-Age=0; HttpOnly; Secure; SameSite=Strict",
 }
 
 func TestLoginsThatAreRefused(t *testing.T) {
@@ -123,7 +130,8 @@ func TestLoginsThatSayNothingAreBounded(t *testing.T) {
 
 // TestTheCookieWorksForThisPageAlone: a browser sends it whichever page asks.
 func TestTheCookieWorksForThisPageAlone(t *testing.T) {
-	const cookie, delete, stream = "Cookie: longhorn-token=admin", "DELETE https://h/v1/volumes/vol", "GET https://h/v1/ws/volumes"
+	const cookie, earlier = "Cookie: __Host-longhorn-token=admin", "Cookie: longhorn-token=reader"
+	const delete, stream = "DELETE https://h/v1/volumes/vol", "GET https://h/v1/ws/volumes"
 	for _, tc := range []struct {
 		name, request string
 		headers       []string
@@ -147,7 +155,12 @@ func TestTheCookieWorksForThisPageAlone(t *testing.T) {
 		{"a program's stream", stream, []string{"Upgrade: websocket", "Authorization: Bearer reader"}, never, true, "Bearer reader"},
 		{"a program's change", delete, []string{"Authorization: Bearer reader"}, never, true, "Bearer reader"},
 		{"a header counts before the cookie", delete, []string{cookie, "Authorization: Bearer reader"}, never, true, "Bearer reader"},
-		{"two cookies → no token that can be good", "GET https://h/v1/volumes", []string{cookie, "Cookie: longhorn-token=reader"}, never, true, "Bearer "},
+		{"two cookies → no token that can be good", "GET https://h/v1/volumes", []string{cookie, cookie}, never, true, "Bearer "},
+		{"of a daemon of an earlier release", delete, []string{earlier, "Origin: https://h"}, never, true, "Bearer reader"},
+		{"two of those", "GET https://h/v1/volumes", []string{earlier, earlier}, never, true, "Bearer "},
+		{"another server's beside ours → ours", "GET https://h/v1/volumes", []string{earlier, earlier, cookie}, never, true, "Bearer admin"},
+		{"an empty one beside an earlier one → ours", "GET https://h/v1/volumes", []string{earlier, "Cookie: __Host-longhorn-token="}, never, true, "Bearer "},
+		{"of a daemon of an earlier release, of another site", delete, []string{earlier, "Origin: https://evil"}, never, false, ""},
 		{"no cookie", "GET https://h/v1/volumes", []string{"Cookie: other=1"}, never, true, ""},
 	} {
 		var seen *http.Request
@@ -167,24 +180,25 @@ func TestTheCookieWorksForThisPageAlone(t *testing.T) {
 			continue
 		}
 		assert.Equal(t, tc.authorization, seen.Header.Get("Authorization"), tc.name)
-		assert.NotContains(t, seen.Header.Get("Cookie"), TokenCookie, "%s: the token is in one place", tc.name)
+		assert.NotContains(t, strings.Join(seen.Header.Values("Cookie"), ";"), "longhorn-token", "%s: the token is in one place", tc.name)
 	}
 }
 
 func TestSession(t *testing.T) {
 	b := newBench(t)
 	for _, tc := range []struct {
-		name, header  string
-		trusted       func() bool
-		status        int
-		user, cleared string
+		name, header string
+		trusted      func() bool
+		status       int
+		user         string
+		cleared      []string
 	}{
-		{"nobody is logged in", "", never, 200, "", ""},
-		{"nobody need log in", "", always, 200, "", ""},
-		{"a cookie", "Cookie: longhorn-token=admin", never, 200, "admin", ""},
-		{"a cookie whose token has ended → forgotten", "Cookie: longhorn-token=ended", never, 200, "", "longhorn-token=; Path=/; Max-Age=0; HttpOnly; Secure; SameSite=Strict"},
-		{"a program", "Authorization: Bearer reader", never, 200, "reader", ""},
-		{"the API server does not answer", "Cookie: longhorn-token=unavailable", never, 503, "", ""},
+		{"nobody is logged in", "", never, 200, "", nil},
+		{"nobody need log in", "", always, 200, "", nil},
+		{"a cookie", "Cookie: __Host-longhorn-token=admin", never, 200, "admin", nil},
+		{"a cookie whose token has ended → forgotten", "Cookie: __Host-longhorn-token=ended", never, 200, "", forgotten},
+		{"a program", "Authorization: Bearer reader", never, 200, "reader", nil},
+		{"the API server does not answer", "Cookie: __Host-longhorn-token=unavailable", never, 503, "", nil},
 	} {
 		var headers []string
 		if tc.header != "" {
@@ -192,7 +206,7 @@ func TestSession(t *testing.T) {
 		}
 		w := do(t, b.fronted(&accessOf{}, tc.trusted), "GET", "https://h/v1/session", "", headers...)
 		assert.Equal(t, tc.status, w.Code, tc.name)
-		assert.Equal(t, tc.cleared, w.Header().Get("Set-Cookie"), tc.name)
+		assert.Equal(t, tc.cleared, w.Header().Values("Set-Cookie"), tc.name)
 		if tc.status == 200 {
 			session := decoded[v1.Session](t, w)
 			assert.Equal(t, tc.user, session.User, tc.name)
