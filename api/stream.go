@@ -33,6 +33,8 @@ const (
 	// pingInterval is how often a client must prove that it is there, and pongTimeout how long it may take.
 	pingInterval = 15 * time.Second
 	pongTimeout  = 10 * time.Second
+	// heartbeatInterval is between two heartbeats.
+	heartbeatInterval = 15 * time.Second
 	// reviewInterval is how often a stream that has nothing to send looks whether its client may still read it. One that has looks each
 	// time.
 	reviewInterval = 30 * time.Second
@@ -40,8 +42,15 @@ const (
 	sendTimeout = 30 * time.Second
 )
 
+// queryHeartbeat in a stream's URL asks for heartbeats. A browser's page does: it sees no ping, and a connection that says nothing looks to it
+// like a collection that does not change. Programs of Longhorn take every message for a collection, so nobody gets heartbeats unasked.
+const queryHeartbeat = "heartbeat"
+
+// heartbeat is the message; the first one follows the first collection, so that the client knows that others will come.
+var heartbeat = []byte(`{"type":"heartbeat"}`)
+
 // streams sends collections to clients over websockets: the whole collection at first and after each change of its bytes, at most one in a
-// period.
+// period, and heartbeats to those that ask for them.
 //
 //	informers ──► feed of a kind ──► stream, one per client: waits for the period, looks at the client's right, sends
 //
@@ -176,7 +185,7 @@ func (s *streams) serve(w http.ResponseWriter, r *http.Request, k *kind, period 
 	}
 	t := &stream{
 		conn: conn, feed: f, changed: changed, ending: s.ending, clock: s.clock,
-		base: baseURL(r), period: period, sendTimeout: s.sendTimeout, review: reviewOf(r.Context()),
+		base: baseURL(r), period: period, beats: r.URL.Query().Get(queryHeartbeat) == "true", sendTimeout: s.sendTimeout, review: reviewOf(r.Context()),
 	}
 	// Nothing but pongs, and the end, is read from clients.
 	err = t.run(conn.CloseRead(r.Context()))
@@ -210,13 +219,14 @@ type stream struct {
 	clock   clock.Clock
 	base    string
 	period  time.Duration
+	beats   bool // the client asked for heartbeats
 	review  func(context.Context) error
 
 	sendTimeout time.Duration
 
-	sum                    [32]byte  // of what was sent last; zero: nothing was
-	isDirty                bool      // something may have changed since
-	sent, pinged, reviewed time.Time // when that was done last
+	sum                          [32]byte  // of what was sent last; zero: nothing was
+	isDirty                      bool      // something may have changed since
+	sent, beat, pinged, reviewed time.Time // when that was done last
 }
 
 // run returns an error always: a websocket.CloseError that says how the stream ends, or why it cannot go on. ctx ends with the
@@ -256,6 +266,9 @@ func (t *stream) next() time.Time {
 	if review := t.reviewed.Add(reviewInterval); review.Before(at) {
 		at = review
 	}
+	if beat := t.beat.Add(heartbeatInterval); t.beats && beat.Before(at) {
+		at = beat
+	}
 	if send := t.sent.Add(t.period); t.isDirty && send.Before(at) {
 		at = send
 	}
@@ -268,6 +281,12 @@ func (t *stream) due(ctx context.Context) error {
 	if t.isDirty && !now.Before(t.sent.Add(t.period)) {
 		t.isDirty, t.sent = false, now
 		if err := t.send(ctx); err != nil {
+			return err
+		}
+	}
+	if t.beats && !now.Before(t.beat.Add(heartbeatInterval)) {
+		t.beat = now
+		if err := t.write(ctx, heartbeat); err != nil {
 			return err
 		}
 	}
@@ -292,12 +311,19 @@ func (t *stream) send(ctx context.Context) error {
 	if err != nil || latest.sum == t.sum {
 		return err
 	}
-	limited, cancel := context.WithTimeout(ctx, t.sendTimeout)
-	defer cancel()
-	if err := t.conn.Write(limited, websocket.MessageText, latest.data); err != nil {
-		return clientGone
+	if err := t.write(ctx, latest.data); err != nil {
+		return err
 	}
 	t.sum = latest.sum
+	return nil
+}
+
+func (t *stream) write(ctx context.Context, message []byte) error {
+	limited, cancel := context.WithTimeout(ctx, t.sendTimeout)
+	defer cancel()
+	if t.conn.Write(limited, websocket.MessageText, message) != nil {
+		return clientGone
+	}
 	return nil
 }
 

@@ -183,6 +183,30 @@ func TestAStreamSendsTheCollectionAndItsChanges(t *testing.T) {
 	}
 }
 
+// TestHeartbeats come to those who ask for them, the first one after the first collection, though nothing changes. Others get none.
+func TestHeartbeats(t *testing.T) {
+	for _, through := range []string{"the leader", "another daemon"} {
+		t.Run(through, func(t *testing.T) {
+			l := newLive(t)
+			at := l.leader
+			if through != "the leader" {
+				at, _ = l.follower(t)
+			}
+			begun := l.Clock.Now()
+			asked, plain := l.read(t, at, "/v1/ws/orphans?heartbeat=true"), l.read(t, at, "/v1/ws/1s/orphans")
+			assert.Equal(t, "collection", await(t, l, asked.messages, "first message").Type)
+			assert.Equal(t, "collection", await(t, l, plain.messages, "first message").Type)
+			for range 3 {
+				beat := await(t, l, asked.messages, "heartbeat")
+				assert.Equal(t, "heartbeat", beat.Type)
+				assert.Nil(t, beat.Data, "no page takes it for a list")
+			}
+			assert.GreaterOrEqual(t, l.Clock.Since(begun), 2*heartbeatInterval)
+			assert.Empty(t, plain.messages)
+		})
+	}
+}
+
 // TestEveryKindHasAStream that shows what its collection does.
 func TestEveryKindHasAStream(t *testing.T) {
 	l := newLive(t)
