@@ -1,6 +1,9 @@
-import { lazy, Suspense } from 'react';
-import { Redirect, Route, Switch } from 'wouter';
+import { QueryClientProvider } from '@tanstack/react-query';
+import { lazy, Suspense, useState, type ReactNode } from 'react';
+import { Redirect, Route, Switch, useLocation } from 'wouter';
+import { newQueryClient } from './api/live';
 import { useSession } from './api/session';
+import { ErrorBoundary } from './components/ErrorBoundary';
 import { Layout } from './components/Layout';
 import { Loading } from './components/Loading';
 import { Problem } from './components/Problem';
@@ -13,18 +16,45 @@ const NodesPage = lazy(() => import('./pages/nodes/NodesPage'));
 const SettingsPage = lazy(() => import('./pages/settings/SettingsPage'));
 
 export function App() {
+  return (
+    <ErrorBoundary place="">
+      <WhoIsThere />
+    </ErrorBoundary>
+  );
+}
+
+// WhoIsThere goes on showing the page when it cannot be read again who is logged in.
+function WhoIsThere() {
   const session = useSession();
-  if (session.isPending) return <Loading what="who is logged in" />;
-  if (session.isError) {
+  if (session.data === undefined) {
+    if (!session.isError) return <Loading what="who is logged in" />;
     return (
       <main className="alone">
         <Problem error={session.error} retry={() => void session.refetch()} />
       </main>
     );
   }
-  if (session.data.user === '' && !session.data.trustedNetwork) return <LoginPage />;
+  const { user, trustedNetwork } = session.data;
+  if (user === '' && !trustedNetwork) return <LoginPage />;
   return (
-    <Layout session={session.data}>
+    <Remembered key={user}>
+      <Layout session={session.data}>
+        <Pages />
+      </Layout>
+    </Remembered>
+  );
+}
+
+// Remembered keeps what its pages have read as long as it is there: the next person must not be shown what this one may read.
+function Remembered({ children }: { children: ReactNode }) {
+  const [client] = useState(newQueryClient);
+  return <QueryClientProvider client={client}>{children}</QueryClientProvider>;
+}
+
+function Pages() {
+  const [place] = useLocation();
+  return (
+    <ErrorBoundary place={place}>
       <Suspense fallback={<Loading what="the page" />}>
         <Switch>
           <Route path="/" component={Dashboard} />
@@ -37,6 +67,6 @@ export function App() {
           </Route>
         </Switch>
       </Suspense>
-    </Layout>
+    </ErrorBoundary>
   );
 }

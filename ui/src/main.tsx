@@ -1,7 +1,7 @@
 import { QueryClientProvider } from '@tanstack/react-query';
 import { StrictMode } from 'react';
 import { createRoot } from 'react-dom/client';
-import { newQueryClient } from './api/live';
+import { sessions } from './api/session';
 import { App } from './App';
 import { applyTheme, storedTheme } from './lib/theme';
 import './style/base.css';
@@ -14,7 +14,7 @@ const root = document.getElementById('root');
 if (root === null) throw new Error('BUG: index.html has no #root');
 createRoot(root).render(
   <StrictMode>
-    <QueryClientProvider client={newQueryClient()}>
+    <QueryClientProvider client={sessions}>
       <App />
     </QueryClientProvider>
   </StrictMode>,

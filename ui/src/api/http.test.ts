@@ -1,5 +1,5 @@
-import { describe, expect, it } from 'vitest';
-import { ApiError, errorFrom, pathOf } from './http';
+import { afterEach, describe, expect, it, vi } from 'vitest';
+import { ApiError, errorFrom, pathOf, request } from './http';
 
 describe('ApiError.field', () => {
   it.each([
@@ -20,6 +20,35 @@ describe('errorFrom', () => {
     expect(errorFrom(502, 'Bad Gateway', 'upstream is gone\n').message).toBe('upstream is gone');
     expect(errorFrom(502, 'Bad Gateway', '<html>').message).toBe('the API answered 502 Bad Gateway');
     expect(errorFrom(500, 'Internal Server Error', '').message).toBe('the API answered 500 Internal Server Error');
+  });
+});
+
+describe('request', () => {
+  afterEach(() => vi.unstubAllGlobals());
+
+  // asked is what a request gives when fetch does that.
+  const asked = async (answer: () => Promise<Response>) => {
+    vi.stubGlobal('fetch', answer);
+    return request('GET', '/v1/volumes').catch((error: unknown) => error);
+  };
+  const broken = () => {
+    const body = new ReadableStream({ start: (c) => c.error(new Error('the connection ended')) });
+    return Promise.resolve(new Response(body));
+  };
+
+  it('gives what the API answers', async () => {
+    expect(await asked(() => Promise.resolve(new Response('{"data":[]}')))).toEqual({ data: [] });
+    expect(await asked(() => Promise.resolve(new Response(null, { status: 204 })))).toBeUndefined();
+  });
+  it.each<[string, () => Promise<Response>, number, string, string]>([
+    ['no connection', () => Promise.reject(new TypeError('fetch')), 0, 'the API cannot be reached', ''],
+    ['a connection that ends within the answer', broken, 0, 'the API cannot be reached', ''],
+    ['a page of a proxy with status 200', () => Promise.resolve(new Response('<html>Log in')), 200, 'something between the browser and the API answered', '<html>Log in'],
+    ['a refusal', () => Promise.resolve(new Response('{"message":"no room"}', { status: 409 })), 409, 'no room', ''],
+  ])('%s → an ApiError that says so', async (_, answer, status, message, detail) => {
+    const error = await asked(answer);
+    expect(error).toBeInstanceOf(ApiError);
+    expect(error).toMatchObject({ status, message: expect.stringContaining(message) as string, detail });
   });
 });
 

@@ -20,6 +20,9 @@ export class ApiError extends Error {
   }
 }
 
+// shown is how much is shown of an answer that is not the API's, in characters.
+const shown = 300;
+
 // errorFrom reads the body of a refusal; a proxy in between may have sent something else than JSON.
 export function errorFrom(status: number, statusText: string, body: string): ApiError {
   try {
@@ -32,7 +35,7 @@ export function errorFrom(status: number, statusText: string, body: string): Api
   } catch {
     // not JSON: shown as it is
   }
-  const text = body.trim().slice(0, 300);
+  const text = body.trim().slice(0, shown);
   return new ApiError(status, statusText, text !== '' && !text.startsWith('<') ? text : `the API answered ${status} ${statusText}`);
 }
 
@@ -60,16 +63,22 @@ export async function request<T>(method: Method, link: string, body?: unknown, s
     init.body = JSON.stringify(body);
   }
   let response: Response;
+  let text: string;
   try {
     response = await fetch(pathOf(link), init);
+    text = await response.text();
   } catch (cause) {
     if (signal?.aborted) throw cause;
     throw new ApiError(0, 'No answer', 'the API cannot be reached; whether the request was carried out is not known');
   }
-  const text = await response.text();
   if (!response.ok) {
     if (response.status === 401 && pathOf(link) !== '/v1/login') onUnauthorized();
     throw errorFrom(response.status, response.statusText, text);
   }
-  return (text === '' ? undefined : JSON.parse(text)) as T;
+  if (text === '') return undefined as T;
+  try {
+    return JSON.parse(text) as T;
+  } catch {
+    throw new ApiError(response.status, 'No answer of the API', 'something between the browser and the API answered, such as the login page of a proxy; load the page again', text.trim().slice(0, shown));
+  }
 }

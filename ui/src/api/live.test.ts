@@ -1,14 +1,16 @@
 import { describe, expect, it } from 'vitest';
 import { ApiError } from './http';
-import { isRefused, worstOf } from './live';
+import { isRefused, together, type Connection } from './live';
 
-describe('worstOf', () => {
-  it.each([
-    [[], 'open'],
-    [['open', 'open'], 'open'],
-    [['open', 'connecting'], 'connecting'],
-    [['connecting', 'lost'], 'lost'],
-  ] as const)('%j → %s', (all, want) => expect(worstOf(all)).toBe(want));
+describe('together', () => {
+  const open: Connection = { state: 'open', currentUntil: 7 };
+  it.each<[Connection[], Connection]>([
+    [[], { state: 'open', currentUntil: 0 }],
+    [[open, open], { state: 'open', currentUntil: 0 }],
+    [[open, { state: 'connecting', currentUntil: 0 }], { state: 'connecting', currentUntil: 0 }],
+    [[{ state: 'lost', currentUntil: 20 }, open, { state: 'lost', currentUntil: 10 }], { state: 'lost', currentUntil: 10 }],
+    [[{ state: 'connecting', currentUntil: 0 }, { state: 'lost', currentUntil: 10 }], { state: 'lost', currentUntil: 0 }],
+  ])('%j → %j', (all, want) => expect(together(all)).toEqual(want));
 });
 
 describe('isRefused', () => {

@@ -1,8 +1,8 @@
 // Collections that stay as the cluster is: read once, and then replaced by each full list that a websocket sends. While the connection
 // is lost, each attempt to mend it also reads the list, so that the page is late rather than wrong.
 
-import { QueryClient, useMutation, useQuery, useQueryClient, type UseQueryResult } from '@tanstack/react-query';
-import { useEffect, useSyncExternalStore } from 'react';
+import { QueryClient, useMutation, useQuery, useQueryClient, type UseMutationResult, type UseQueryResult } from '@tanstack/react-query';
+import { useEffect, useRef, useSyncExternalStore } from 'react';
 import { ApiError, request, type Method } from './http';
 import { Stream, type Socket, type StreamState } from './stream';
 import type { Collection, Kind, Kinds, LonghornEvent } from './types';
@@ -10,7 +10,10 @@ import type { Collection, Kind, Kinds, LonghornEvent } from './types';
 export function newQueryClient(): QueryClient {
   return new QueryClient({
     defaultOptions: {
+      // A change that waits until the browser believes to be online would be sent when nobody expects it any more.
+      mutations: { networkMode: 'always' },
       queries: {
+        networkMode: 'always',
         staleTime: Infinity,
         refetchOnWindowFocus: false,
         refetchOnReconnect: false,
@@ -41,40 +44,48 @@ const findingsPause = 1500;
 // eventsPeriod is at least between two lists of Events: they are many, and all are sent each time.
 const eventsPeriod = '3s';
 
-let states: ReadonlyMap<Kind, StreamState> = new Map();
+// Connection is what the page says of its streams.
+export interface Connection {
+  state: StreamState;
+  // currentUntil is until when all that is shown was current, as Date.now() has it; 0 if that is not known.
+  currentUntil: number;
+}
+
+let streams: ReadonlyMap<Kind, Connection> = new Map();
+let connection: Connection = { state: 'open', currentUntil: 0 };
 const listeners = new Set<() => void>();
 
-// setState: null for a stream that there is no more.
-function setState(kind: Kind, state: StreamState | null): void {
-  if ((states.get(kind) ?? null) === state) return;
-  const next = new Map(states);
-  if (state === null) next.delete(kind);
-  else next.set(kind, state);
-  states = next;
+// setStream: null for a stream that there is no more.
+function setStream(kind: Kind, now: Connection | null): void {
+  const next = new Map(streams);
+  if (now === null) next.delete(kind);
+  else next.set(kind, now);
+  streams = next;
+  connection = together([...streams.values()]);
   for (const listener of listeners) listener();
 }
 
-// worstOf: one lost connection makes the page late.
-export function worstOf(all: readonly StreamState[]): StreamState {
-  if (all.includes('lost')) return 'lost';
-  return all.includes('connecting') ? 'connecting' : 'open';
+// together: one lost connection makes the page late.
+export function together(all: readonly Connection[]): Connection {
+  const state = (['lost', 'connecting'] as const).find((worst) => all.some((c) => c.state === worst)) ?? 'open';
+  const late = all.filter((c) => c.state !== 'open');
+  return { state, currentUntil: late.length === 0 ? 0 : Math.min(...late.map((c) => c.currentUntil)) };
 }
 
-export function useConnection(): StreamState {
+export function useConnection(): Connection {
   return useSyncExternalStore(
     (listener) => {
       listeners.add(listener);
       return () => listeners.delete(listener);
     },
-    () => worstOf([...states.values()]),
+    () => connection,
   );
 }
 
 function openSocket(path: string): Socket {
   const scheme = location.protocol === 'https:' ? 'wss:' : 'ws:';
-  const ws = new WebSocket(`${scheme}//${location.host}/v1/ws/${path}`);
-  const socket: Socket = { onopen: null, onmessage: null, onclose: null, close: () => ws.close() };
-  ws.onopen = () => socket.onopen?.();
+  const ws = new WebSocket(`${scheme}//${location.host}/v1/ws/${path}?heartbeat=true`);
+  const socket: Socket = { onmessage: null, onclose: null, close: () => ws.close() };
   ws.onmessage = (event: MessageEvent<unknown>) => socket.onmessage?.({ data: event.data });
   ws.onclose = () => socket.onclose?.();
   return socket;
@@ -89,20 +100,25 @@ function follow(client: QueryClient, kind: Kind, path: string, changed: () => vo
       void client.cancelQueries({ queryKey: [kind], exact: true }); // an answer that is on its way is older
       changed();
     },
-    onState: (state) => {
-      setState(kind, state);
+    onState: (state, currentUntil) => {
+      setStream(kind, { state, currentUntil });
       if (state !== 'lost') return;
       void client.query({ ...queryOf(kind), staleTime: 0, retry: false }).then(changed, (error: unknown) => {
         if (isRefused(error)) end();
       });
     },
   });
-  const online = () => stream.retry();
+  const online = () => stream.renew();
+  const seen = () => {
+    if (document.visibilityState === 'visible') stream.wake();
+  };
   window.addEventListener('online', online);
+  document.addEventListener('visibilitychange', seen);
   const end = () => {
     window.removeEventListener('online', online);
+    document.removeEventListener('visibilitychange', seen);
     stream.close();
-    setState(kind, null);
+    setStream(kind, null);
   };
   return end;
 }
@@ -144,11 +160,27 @@ export interface Change {
   body?: unknown;
 }
 
-// useChange sends one change. The lists that may show it are read again, for the stream may be slow or lost.
-export function useChange<T = unknown>(...kinds: Kind[]) {
+// useSend sends what mutationFn does. The lists that may show it are read again, for the stream may be slow or lost. What is asked for while
+// that is under way is ignored: isPending is drawn too late for the second click of two.
+export function useSend<T, V>(mutationFn: (variables: V) => Promise<T>, kinds: readonly Kind[]): UseMutationResult<T, ApiError, V> {
   const client = useQueryClient();
-  return useMutation<T, ApiError, Change>({
-    mutationFn: ({ method, link, body }) => request<T>(method, link, body),
-    onSettled: () => Promise.all([...kinds, 'findings'].map((kind) => client.invalidateQueries({ queryKey: [kind] }))),
+  const isBusy = useRef(false);
+  const mutation = useMutation<T, ApiError, V>({
+    mutationFn,
+    onSettled: () => {
+      isBusy.current = false;
+      return Promise.all([...kinds, 'findings'].map((kind) => client.invalidateQueries({ queryKey: [kind] })));
+    },
   });
+  const mutate: typeof mutation.mutate = (...args) => {
+    if (isBusy.current) return;
+    isBusy.current = true;
+    mutation.mutate(...args);
+  };
+  return { ...mutation, mutate };
+}
+
+// useChange sends one change.
+export function useChange<T = unknown>(...kinds: Kind[]): UseMutationResult<T, ApiError, Change> {
+  return useSend(({ method, link, body }: Change) => request<T>(method, link, body), kinds);
 }

@@ -1,36 +1,32 @@
-import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
+import { useMutation, useQuery } from '@tanstack/react-query';
 import { useEffect } from 'react';
 import { ApiError, request, setOnUnauthorized } from './http';
+import { newQueryClient } from './live';
 import type { Session } from './types';
 
-// useSession says who is logged in, and learns when a login has ended.
+// sessions remembers who is logged in. What that person is shown is remembered apart from it, and forgotten with the login (App.tsx).
+export const sessions = newQueryClient();
+
+const queryKey = ['session'];
+
+// useSession says who is logged in, and learns when a login has ended: from a refusal, and when the page is seen or online again.
 export function useSession() {
-  const client = useQueryClient();
   useEffect(() => {
-    setOnUnauthorized(() => void client.invalidateQueries({ queryKey: ['session'] }));
-  }, [client]);
-  return useQuery<Session, ApiError>({ queryKey: ['session'], queryFn: ({ signal }) => request('GET', '/v1/session', undefined, signal) });
+    setOnUnauthorized(() => void sessions.invalidateQueries({ queryKey }));
+  }, []);
+  return useQuery<Session, ApiError>(
+    { queryKey, queryFn: ({ signal }) => request('GET', '/v1/session', undefined, signal), refetchOnWindowFocus: 'always', refetchOnReconnect: 'always' },
+    sessions,
+  );
 }
 
 export function useLogin() {
-  const client = useQueryClient();
-  return useMutation<Session, ApiError, string>({
-    mutationFn: (token) => request('POST', '/v1/login', { token }),
-    onSuccess: (session) => {
-      client.removeQueries({ predicate: (query) => query.queryKey[0] !== 'session' }); // what somebody else was shown before
-      client.setQueryData(['session'], session);
-    },
-  });
+  return useMutation<Session, ApiError, string>(
+    { mutationFn: (token) => request('POST', '/v1/login', { token }), onSuccess: (session) => sessions.setQueryData(queryKey, session) },
+    sessions,
+  );
 }
 
-// useLogout forgets all that was read with the login, too.
 export function useLogout() {
-  const client = useQueryClient();
-  return useMutation<undefined, ApiError>({
-    mutationFn: () => request('POST', '/v1/logout'),
-    onSuccess: async () => {
-      client.removeQueries({ predicate: (query) => query.queryKey[0] !== 'session' });
-      await client.resetQueries({ queryKey: ['session'] });
-    },
-  });
+  return useMutation<undefined, ApiError>({ mutationFn: () => request('POST', '/v1/logout'), onSuccess: () => sessions.resetQueries({ queryKey }) }, sessions);
 }

@@ -1,12 +1,13 @@
 import { useEffect, useState } from 'react';
 import { useConnection } from '../api/live';
+import { dateTime } from '../lib/format';
 
 // graceful is how long a connection may be lost before it is said, in milliseconds: a leader that changes takes some seconds.
 const graceful = 3000;
 
 // ConnectionBar says that what is shown may be old.
 export function ConnectionBar() {
-  const state = useConnection();
+  const { state, currentUntil } = useConnection();
   const [late, setLate] = useState(false);
   useEffect(() => {
     if (state === 'open') {
@@ -18,7 +19,12 @@ export function ConnectionBar() {
   }, [state]);
   return (
     <div role="status" className="connection" data-state={state}>
-      {late && <p>Live updates are interrupted and being mended. What is shown may be up to half a minute old.</p>}
+      {late && (
+        <p>
+          {currentUntil === 0 ? 'There are no live updates yet.' : `Live updates are interrupted since ${dateTime(new Date(currentUntil))}.`} The page is connecting again. Until then, what is shown may be
+          old.
+        </p>
+      )}
     </div>
   );
 }

@@ -1,0 +1,45 @@
+import { Component, type ReactNode } from 'react';
+import { Button } from './Button';
+
+interface Props {
+  // place is what is shown; another place is tried anew.
+  place: string;
+  children: ReactNode;
+}
+
+interface State {
+  error: Error | null;
+}
+
+// ErrorBoundary shows what went wrong where a component failed, with ways to go on; without it nothing at all would be shown.
+export class ErrorBoundary extends Component<Props, State> {
+  override state: State = { error: null };
+
+  static getDerivedStateFromError(error: unknown): State {
+    return { error: error instanceof Error ? error : new Error(String(error)) };
+  }
+
+  override componentDidUpdate(before: Props): void {
+    if (before.place !== this.props.place && this.state.error !== null) this.setState({ error: null });
+  }
+
+  override render(): ReactNode {
+    const { error } = this.state;
+    if (error === null) return this.props.children;
+    return (
+      <div className="problem" role="alert">
+        <h1>This part of the page failed</h1>
+        <p>
+          {error.name}: {error.message}
+        </p>
+        <p>Changes that were sent go on. If the daemon that serves the page is newer than the page, loading it again helps.</p>
+        <div className="actions">
+          <Button onPress={() => this.setState({ error: null })}>Try again</Button>
+          <Button look="primary" onPress={() => location.reload()}>
+            Load the page again
+          </Button>
+        </div>
+      </div>
+    );
+  }
+}
