@@ -1,8 +1,9 @@
 import { useState } from 'react';
 import { useCollection } from '../api/live';
-import { fieldError, FormDialog } from '../components/FormDialog';
+import { fieldError } from '../components/FormDialog';
 import { SelectField } from '../components/SelectField';
 import { isTrue } from '../lib/capacity';
+import { ChangeForm } from './ChangeForm';
 import { actionLink, those, useForEach } from './useForEach';
 import type { ActionProps } from './VolumeActionDialog';
 
@@ -12,20 +13,18 @@ export function AttachDialog({ volumes, onClose }: ActionProps) {
   const [chosen, setChosen] = useState('');
   const node = chosen === '' ? (options[0]?.[0] ?? '') : chosen;
   const change = useForEach(volumes, (v) => ({ method: 'POST', link: actionLink(v, 'attach'), body: { hostId: node, attachedBy: 'page' } }));
-  const error = fieldError(change.error, 'hostId');
+  const error = fieldError(change.mutation.error, 'hostId');
   return (
-    <FormDialog
+    <ChangeForm
+      change={change}
       title={`Attach ${those(volumes)}`}
       submit="Attach"
       onClose={onClose}
-      onSubmit={() => change.mutate(undefined, { onSuccess: onClose })}
-      isPending={change.isPending}
       isDisabled={node === ''}
-      error={change.error}
       fields={['hostId']}
     >
       <p>The volume becomes a block device of the node. Pods attach their volumes themselves; this is for maintenance.</p>
       <SelectField label="Node" value={node} options={options} onChange={setChosen} error={error} />
-    </FormDialog>
+    </ChangeForm>
   );
 }

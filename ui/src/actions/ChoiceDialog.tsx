@@ -1,7 +1,8 @@
 import { useState } from 'react';
 import type { Volume } from '../api/types';
-import { fieldError, FormDialog } from '../components/FormDialog';
+import { fieldError } from '../components/FormDialog';
 import { SelectField } from '../components/SelectField';
+import { ChangeForm } from './ChangeForm';
 import { actionLink, those, useForEach } from './useForEach';
 import type { ActionProps } from './VolumeActionDialog';
 
@@ -18,19 +19,17 @@ export function ChoiceDialog({ volumes, onClose, title, action, field, current, 
   const first = volumes[0];
   const [value, setValue] = useState(first ? current(first) : '');
   const change = useForEach(volumes, (v) => ({ method: 'POST', link: actionLink(v, action), body: { [field]: value } }));
-  const error = fieldError(change.error, field);
+  const error = fieldError(change.mutation.error, field);
   return (
-    <FormDialog
+    <ChangeForm
+      change={change}
       title={`${title} of ${those(volumes)}`}
       submit="Change"
       onClose={onClose}
-      onSubmit={() => change.mutate(undefined, { onSuccess: onClose })}
-      isPending={change.isPending}
       isDisabled={volumes.every((v) => current(v) === value)}
-      error={change.error}
       fields={[field]}
     >
       <SelectField label={title} value={value} options={options} onChange={setValue} error={error} />
-    </FormDialog>
+    </ChangeForm>
   );
 }

@@ -1,9 +1,9 @@
 import { useState } from 'react';
 import { useLocation } from 'wouter';
 import { ConfirmName, confirmation } from '../components/ConfirmName';
-import { FormDialog } from '../components/FormDialog';
 import { bytes, number } from '../lib/format';
 import { actualSizeOf, claimOf, placed, podsOf } from '../lib/volume';
+import { ChangeForm } from './ChangeForm';
 import { those, useForEach } from './useForEach';
 import type { ActionProps } from './VolumeActionDialog';
 
@@ -13,21 +13,19 @@ export function DeleteDialog({ volumes, onClose }: ActionProps) {
   const [, go] = useLocation();
   const wanted = confirmation('delete', volumes.map((v) => v.name));
   const change = useForEach(volumes, (v) => ({ method: 'DELETE', link: v.links['self'] ?? `/v1/volumes/${encodeURIComponent(v.name)}` }));
-  // The page of a volume that is gone takes this dialog with it, often before the answer comes: mutate() would call nothing then.
   const done = () => {
     onClose();
     go('/volumes');
   };
   return (
-    <FormDialog
+    <ChangeForm
+      change={change}
       title={`Delete ${those(volumes)}`}
       submit="Delete for good"
       danger
       onClose={onClose}
-      onSubmit={() => void change.mutateAsync(undefined).then(done, () => undefined)}
-      isPending={change.isPending}
+      onDone={done}
       isDisabled={typed !== wanted}
-      error={change.error}
     >
       <p>All replicas are removed from their disks. Nothing brings the data back:</p>
       <ul className="losses">
@@ -40,6 +38,6 @@ export function DeleteDialog({ volumes, onClose }: ActionProps) {
         ))}
       </ul>
       <ConfirmName wanted={wanted} value={typed} onChange={setTyped} />
-    </FormDialog>
+    </ChangeForm>
   );
 }

@@ -1,8 +1,8 @@
 import { useState } from 'react';
 import { CheckboxField } from '../components/CheckboxField';
 import { ConfirmName, confirmation } from '../components/ConfirmName';
-import { FormDialog } from '../components/FormDialog';
 import { claimOf, isInUse, podsOf } from '../lib/volume';
+import { ChangeForm } from './ChangeForm';
 import { actionLink, those, useForEach } from './useForEach';
 import type { ActionProps } from './VolumeActionDialog';
 
@@ -14,15 +14,13 @@ export function DetachDialog({ volumes, onClose }: ActionProps) {
   const used = volumes.filter(isInUse);
   const change = useForEach(volumes, (v) => ({ method: 'POST', link: actionLink(v, 'detach'), body: force ? { forceDetach: true } : { attachmentID: '' } }));
   return (
-    <FormDialog
+    <ChangeForm
+      change={change}
       title={`Detach ${those(volumes)}`}
       submit={force ? 'Take it from all users' : 'Detach'}
       danger={force}
       onClose={onClose}
-      onSubmit={() => change.mutate(undefined, { onSuccess: onClose })}
-      isPending={change.isPending}
       isDisabled={force && typed !== wanted}
-      error={change.error}
     >
       <p>What was attached by hand is detached. A pod that uses the volume keeps it.</p>
       {used.map((v) => (
@@ -35,6 +33,6 @@ export function DetachDialog({ volumes, onClose }: ActionProps) {
         Take it from all users, pods included: what they have not written yet is lost
       </CheckboxField>
       {force && <ConfirmName wanted={wanted} value={typed} onChange={setTyped} />}
-    </FormDialog>
+    </ChangeForm>
   );
 }

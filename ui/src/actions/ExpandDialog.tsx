@@ -1,9 +1,10 @@
 import { useState } from 'react';
-import { fieldError, FormDialog } from '../components/FormDialog';
+import { fieldError } from '../components/FormDialog';
 import { SizeInput } from '../components/SizeInput';
 import { bytes, sizeOf } from '../lib/format';
 import { parseSize } from '../lib/size';
 import { claimOf } from '../lib/volume';
+import { ChangeForm } from './ChangeForm';
 import { actionLink, those, useForEach } from './useForEach';
 import type { ActionProps } from './VolumeActionDialog';
 
@@ -15,21 +16,19 @@ export function ExpandDialog({ volumes, onClose }: ActionProps) {
   const wanted = 'bytes' in parsed ? parsed.bytes : 0;
   const change = useForEach(volumes, (v) => ({ method: 'POST', link: actionLink(v, 'expand'), body: { size: String(wanted) } }));
   return (
-    <FormDialog
+    <ChangeForm
+      change={change}
       title={`Expand ${those(volumes)}`}
       submit="Expand"
       onClose={onClose}
-      onSubmit={() => change.mutate(undefined, { onSuccess: onClose })}
-      isPending={change.isPending}
       isDisabled={wanted <= now}
-      error={change.error}
       fields={['size']}
     >
       <p>
         It is {bytes(now)} now. A volume can grow while it is used; it cannot shrink.
         {volume !== undefined && claimOf(volume) !== '' && ` Its claim ${claimOf(volume)} grows with it.`}
       </p>
-      <SizeInput label="New size" value={size} onChange={setSize} error={fieldError(change.error, 'size') ?? ('bytes' in parsed && wanted <= now ? 'must be more than it is now' : undefined)} takesFocus />
-    </FormDialog>
+      <SizeInput label="New size" value={size} onChange={setSize} error={fieldError(change.mutation.error, 'size') ?? ('bytes' in parsed && wanted <= now ? 'must be more than it is now' : undefined)} takesFocus />
+    </ChangeForm>
   );
 }

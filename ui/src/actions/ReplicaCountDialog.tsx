@@ -1,24 +1,23 @@
 import { useState } from 'react';
-import { fieldError, FormDialog } from '../components/FormDialog';
+import { fieldError } from '../components/FormDialog';
 import { TextInput } from '../components/TextInput';
+import { wholeNumber } from '../lib/format';
+import { ChangeForm } from './ChangeForm';
 import { actionLink, those, useForEach } from './useForEach';
 import type { ActionProps } from './VolumeActionDialog';
 
 export function ReplicaCountDialog({ volumes, onClose }: ActionProps) {
   const [count, setCount] = useState(String(volumes[0]?.numberOfReplicas ?? 3));
-  const wanted = Number(count);
-  const isNumber = /^\d+$/.test(count.trim());
+  const wanted = wholeNumber(count);
   const change = useForEach(volumes, (v) => ({ method: 'POST', link: actionLink(v, 'updateReplicaCount'), body: { replicaCount: wanted } }));
-  const fewer = isNumber && volumes.some((v) => v.numberOfReplicas > wanted);
+  const fewer = wanted !== null && volumes.some((v) => v.numberOfReplicas > wanted);
   return (
-    <FormDialog
+    <ChangeForm
+      change={change}
       title={`Replicas of ${those(volumes)}`}
       submit="Change"
       onClose={onClose}
-      onSubmit={() => change.mutate(undefined, { onSuccess: onClose })}
-      isPending={change.isPending}
-      isDisabled={!isNumber || volumes.every((v) => v.numberOfReplicas === wanted)}
-      error={change.error}
+      isDisabled={wanted === null || volumes.every((v) => v.numberOfReplicas === wanted)}
       fields={['replicaCount', 'numberOfReplicas']}
     >
       <TextInput
@@ -27,9 +26,9 @@ export function ReplicaCountDialog({ volumes, onClose }: ActionProps) {
         onChange={setCount}
         inputMode="numeric"
         takesFocus
-        error={isNumber || count === '' ? (fieldError(change.error, 'replicaCount') ?? fieldError(change.error, 'numberOfReplicas')) : 'must be a whole number'}
+        error={wanted !== null || count === '' ? (fieldError(change.mutation.error, 'replicaCount') ?? fieldError(change.mutation.error, 'numberOfReplicas')) : 'must be a whole number'}
       />
       {fewer && <p>Replicas beyond this number are removed, and their disks freed, once enough good ones are left.</p>}
-    </FormDialog>
+    </ChangeForm>
   );
 }

@@ -1,9 +1,9 @@
 import { useState } from 'react';
 import type { Replica } from '../api/types';
 import { CheckboxField } from '../components/CheckboxField';
-import { FormDialog } from '../components/FormDialog';
 import { dateTime, timeOf } from '../lib/format';
 import { placed } from '../lib/volume';
+import { ChangeForm } from './ChangeForm';
 import { actionLink, those, useForEach } from './useForEach';
 import type { ActionProps } from './VolumeActionDialog';
 
@@ -19,15 +19,13 @@ export function SalvageDialog({ volumes, onClose }: ActionProps) {
   const [names, setNames] = useState<string[]>([]);
   const change = useForEach(volumes, (v) => ({ method: 'POST', link: actionLink(v, 'salvage'), body: { names } }));
   return (
-    <FormDialog
+    <ChangeForm
+      change={change}
       title={`Salvage ${those(volumes)}`}
       submit="Salvage"
       danger
       onClose={onClose}
-      onSubmit={() => change.mutate(undefined, { onSuccess: onClose })}
-      isPending={change.isPending}
       isDisabled={names.length === 0}
-      error={change.error}
     >
       <p>The volume starts from the replicas that you choose. One that is not known to hold all that was written is refused, so nothing is lost unseen.</p>
       <fieldset>
@@ -39,6 +37,6 @@ export function SalvageDialog({ volumes, onClose }: ActionProps) {
           </CheckboxField>
         ))}
       </fieldset>
-    </FormDialog>
+    </ChangeForm>
   );
 }

@@ -1,41 +1,27 @@
-import { useMutation, useQueryClient } from '@tanstack/react-query';
-import { ApiError, request, type Method } from '../api/http';
+import type { UseMutationResult } from '@tanstack/react-query';
+import { useState } from 'react';
+import { request, type ApiError } from '../api/http';
+import { useSend, type Change } from '../api/live';
 import type { Volume } from '../api/types';
+import { Batch, type Progress } from './batch';
 
-// errorOfMany is one error for several volumes; of one volume it is the API's own.
-export function errorOfMany(failures: { name: string; error: ApiError }[], total: number): ApiError {
-  const first = failures[0]?.error;
-  if (first !== undefined && total === 1) return first;
-  const lines = failures.map((f) => `${f.name}: ${f.error.message}`).join('\n');
-  return new ApiError(first?.status ?? 0, first?.code ?? '', `${failures.length} of ${total} volumes were refused`, lines);
+// ForEach is a change of some volumes.
+export interface ForEach {
+  mutation: UseMutationResult<undefined, ApiError, undefined>;
+  progress: Progress;
+  // stop leaves out the volumes whose change has not begun.
+  stop: () => void;
 }
 
-interface One {
-  method: Method;
-  link: string;
-  body?: unknown;
-}
-
-// useForEach sends one change for each volume, one after the other, and tells of all that were refused.
-export function useForEach(volumes: Volume[], change: (v: Volume) => One) {
-  const client = useQueryClient();
-  return useMutation<undefined, ApiError>({
-    mutationFn: async () => {
-      const failures: { name: string; error: ApiError }[] = [];
-      for (const v of volumes) {
-        const { method, link, body } = change(v);
-        try {
-          await request(method, link, body);
-        } catch (error) {
-          if (!(error instanceof ApiError)) throw error;
-          failures.push({ name: v.name, error });
-        }
-      }
-      if (failures.length > 0) throw errorOfMany(failures, volumes.length);
-      return undefined;
-    },
-    onSettled: () => Promise.all(['volumes', 'findings'].map((kind) => client.invalidateQueries({ queryKey: [kind] }))),
-  });
+// useForEach makes one change to each volume. What was made is not made again when the same is asked for once more.
+export function useForEach(volumes: readonly Volume[], change: (v: Volume) => Change): ForEach {
+  const [progress, setProgress] = useState<Progress>({ tried: 0, total: 0, isStopping: false });
+  const [batch] = useState(() => new Batch(({ method, link, body }) => request(method, link, body), setProgress));
+  const run = async (): Promise<undefined> => {
+    await batch.run(volumes.map((v) => ({ name: v.name, change: change(v) })));
+  };
+  const mutation = useSend<undefined, undefined>(run, ['volumes']);
+  return { mutation, progress, stop: () => batch.stop() };
 }
 
 // actionLink is where an action is POSTed to; one that the API does not offer now is sent all the same, and its answer says why not.
@@ -44,6 +30,6 @@ export function actionLink(v: Volume, action: string): string {
 }
 
 // those is how a dialog's title names its volumes.
-export function those(volumes: Volume[]): string {
+export function those(volumes: readonly Volume[]): string {
   return volumes.length === 1 ? (volumes[0]?.name ?? '') : `${volumes.length} volumes`;
 }

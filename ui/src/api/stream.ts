@@ -61,7 +61,7 @@ export class Stream<T> {
   private readonly options: Required<StreamOptions<T>>;
 
   constructor(options: StreamOptions<T>) {
-    this.options = { random: Math.random, now: Date.now, timer: browserTimer, ...options };
+    this.options = { random: Math.random, now: () => Date.now(), timer: browserTimer, ...options };
     options.onState('connecting', 0);
     this.connect();
   }

@@ -1,20 +1,30 @@
-import { useState } from 'react';
+import { useRef, useState } from 'react';
 import { Button } from './Button';
 
-// Command is a line for a shell, with a button that copies it.
+type Copied = 'no' | 'yes' | 'selected';
+
+const words: Record<Copied, string> = { no: 'Copy', yes: '✓', selected: 'Selected: copy it with the keyboard' };
+
+// Command is a line for a shell, with a button that copies it. Where the browser does not let the page copy, as over plain HTTP, the button
+// selects it.
 export function Command({ text }: { text: string }) {
-  const [copied, setCopied] = useState(false);
+  const [copied, setCopied] = useState<Copied>('no');
+  const line = useRef<HTMLElement>(null);
+  const select = () => {
+    if (line.current !== null) getSelection()?.selectAllChildren(line.current);
+    setCopied('selected');
+  };
+  const copy = () => {
+    // The types do not know that it may be missing.
+    const clipboard = navigator.clipboard as Clipboard | undefined;
+    if (clipboard === undefined) select();
+    else void clipboard.writeText(text).then(() => setCopied('yes'), select);
+  };
   return (
     <div className="command">
-      <code>{text}</code>
-      <Button
-        look="quiet"
-        aria-label={copied ? 'Copied' : 'Copy the command'}
-        onPress={() => {
-          void navigator.clipboard.writeText(text).then(() => setCopied(true));
-        }}
-      >
-        {copied ? '✓' : 'Copy'}
+      <code ref={line}>{text}</code>
+      <Button look="quiet" aria-label={copied === 'no' ? 'Copy the command' : copied === 'yes' ? 'Copied' : words.selected} onPress={copy}>
+        {words[copied]}
       </Button>
     </div>
   );

@@ -6,8 +6,7 @@ import { lastOf, newestFirst, volumeOf } from '../lib/events';
 import { dateTime, number } from '../lib/format';
 import { Badge } from './Badge';
 import { Button } from './Button';
-import { Loading } from './Loading';
-import { Problem } from './Problem';
+import { Read } from './Read';
 
 interface Props {
   id: string;
@@ -24,17 +23,24 @@ const atFirst = 10;
 // EventsCard is what has happened lately, the newest first.
 export function EventsCard({ id, title, of = (events) => events, hideObject }: Props) {
   const events = useEvents();
-  const [all, setAll] = useState(false);
-  const list = newestFirst(of(events.data ?? []));
   return (
     <section className="card" aria-labelledby={id}>
       <h2 id={id}>{title}</h2>
-      {events.isPending && <Loading what="Events" />}
-      {events.isError && <Problem error={events.error} />}
-      {events.data && list.length === 0 && <p>Nothing that Kubernetes still remembers. It keeps Events for an hour, unless it is told otherwise.</p>}
+      <Read query={events} what="Events">
+        {(data) => <Entries list={newestFirst(of(data))} hideObject={hideObject ?? false} />}
+      </Read>
+    </section>
+  );
+}
+
+function Entries({ list, hideObject }: { list: LonghornEvent[]; hideObject: boolean }) {
+  const [all, setAll] = useState(false);
+  return (
+    <>
+      {list.length === 0 && <p>Nothing that Kubernetes still remembers. It keeps Events for an hour, unless it is told otherwise.</p>}
       <ul className="events">
         {(all ? list : list.slice(0, atFirst)).map((e) => (
-          <Entry key={e.id} entry={e} hideObject={hideObject ?? false} />
+          <Entry key={e.id} entry={e} hideObject={hideObject} />
         ))}
       </ul>
       {list.length > atFirst && (
@@ -42,7 +48,7 @@ export function EventsCard({ id, title, of = (events) => events, hideObject }: P
           {all ? 'Show fewer' : `Show all ${number(list.length)}`}
         </Button>
       )}
-    </section>
+    </>
   );
 }
 

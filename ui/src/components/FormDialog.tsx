@@ -1,7 +1,9 @@
 import type { ReactNode } from 'react';
 import { Dialog, Form, Heading, Modal, ModalOverlay } from 'react-aria-components';
 import type { ApiError } from '../api/http';
+import { number } from '../lib/format';
 import { Button } from './Button';
+import { Progress } from './Meter';
 import { Problem } from './Problem';
 
 interface Props {
@@ -15,11 +17,13 @@ interface Props {
   // error is shown unless it names one of the form's fields, where it stands then.
   error?: ApiError | null;
   fields?: readonly string[];
+  // steps: the change has many, and shows while it is under way how far it is.
+  steps?: { tried: number; total: number; isStopping: boolean; stop: () => void };
   children: ReactNode;
 }
 
 // FormDialog asks for what one change needs. It stays while the change is under way: that would go on, and its refusals would be lost.
-export function FormDialog({ title, onClose, onSubmit, submit, isPending, isDisabled, danger, error, fields, children }: Props) {
+export function FormDialog({ title, onClose, onSubmit, submit, isPending, isDisabled, danger, error, fields, steps, children }: Props) {
   const isAtField = error !== null && error !== undefined && (fields ?? []).includes(error.field);
   return (
     <ModalOverlay className="overlay" isOpen isDismissable={!isPending} isKeyboardDismissDisabled={isPending ?? false} onOpenChange={(open) => !open && onClose()}>
@@ -34,11 +38,18 @@ export function FormDialog({ title, onClose, onSubmit, submit, isPending, isDisa
             }}
           >
             {children}
+            {isPending && steps && <Progress label={title} value={(100 * steps.tried) / Math.max(1, steps.total)} text={`${number(steps.tried)} of ${number(steps.total)}`} />}
             {error && !isAtField && <Problem error={error} />}
             <div className="actions">
-              <Button onPress={onClose} isDisabled={isPending ?? false}>
-                Cancel
-              </Button>
+              {isPending && steps ? (
+                <Button onPress={steps.stop} isDisabled={steps.isStopping}>
+                  Stop after this one
+                </Button>
+              ) : (
+                <Button onPress={onClose} isDisabled={isPending ?? false}>
+                  Cancel
+                </Button>
+              )}
               <Button type="submit" look={danger ? 'danger' : 'primary'} isDisabled={(isDisabled ?? false) || (isPending ?? false)}>
                 {submit}
               </Button>

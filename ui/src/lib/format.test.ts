@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { ago, bytes, percent, sizeOf, timeOf } from './format';
+import { ago, bytes, percent, sizeOf, timeOf, wholeNumber } from './format';
 
 describe('bytes', () => {
   it.each([
@@ -40,6 +40,12 @@ describe('timeOf', () => {
   ])('%s', (text, want) => expect(timeOf(text)?.toISOString()).toBe(want));
 
   it.each(['', '0001-01-01T00:00:00Z', 'yesterday'])('%j is none', (text) => expect(timeOf(text)).toBeNull());
+});
+
+describe('wholeNumber', () => {
+  it.each<[string, number | null]>([['3', 3], [' 20 ', 20], ['0', 0], ['', null], ['-1', null], ['2.5', null], ['1e3', null], ['three', null], ['9999999999', null]])('%j → %j', (text, want) =>
+    expect(wholeNumber(text)).toBe(want),
+  );
 });
 
 describe('ago', () => {

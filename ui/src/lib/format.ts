@@ -22,6 +22,11 @@ export function sizeOf(text: string | undefined): number {
   return text === undefined || text === '' || !Number.isFinite(n) ? 0 : n;
 }
 
+// wholeNumber reads a number that a person typed; null for anything else.
+export function wholeNumber(text: string): number | null {
+  return /^\d{1,9}$/.test(text.trim()) ? Number(text) : null;
+}
+
 export function number(n: number, locale?: string): string {
   return new Intl.NumberFormat(locale).format(n);
 }

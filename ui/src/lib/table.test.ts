@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { volume } from './fixtures';
-import { countByHealth, filtered, sorted } from './table';
+import { countByHealth, filtered, pruned, sorted } from './table';
 
 const list = [
   volume('vol-10', { size: '1073741824', state: 'attached', robustness: 'healthy', controllers: [{ hostId: 'node-b' }] }),
@@ -39,4 +39,13 @@ describe('filtered', () => {
 
 describe('countByHealth', () => {
   it('counts each volume once', () => expect(countByHealth(list)).toEqual({ faulted: 1, degraded: 1, busy: 1, healthy: 1, detached: 1 }));
+});
+
+describe('pruned', () => {
+  const volumes = [volume('a'), volume('b')];
+  it('forgets volumes that are gone', () => expect([...pruned(new Set(['a', 'gone']), volumes)]).toEqual(['a']));
+  it('is the same set while all are there', () => {
+    const selected = new Set(['a', 'b']);
+    expect(pruned(selected, volumes)).toBe(selected);
+  });
 });

@@ -55,6 +55,14 @@ export function filtered(volumes: readonly Volume[], filter: Filter): Volume[] {
   });
 }
 
+// pruned keeps the names of volumes that are there: one that is made later under the name of another must not be chosen. It returns the same
+// set if all are.
+export function pruned(selected: Set<string>, volumes: readonly Volume[]): Set<string> {
+  const there = new Set(volumes.map((v) => v.name));
+  const kept = [...selected].filter((name) => there.has(name));
+  return kept.length === selected.size ? selected : new Set(kept);
+}
+
 export function countByHealth(volumes: readonly Volume[]): Record<Health, number> {
   const counts: Record<Health, number> = { faulted: 0, degraded: 0, busy: 0, healthy: 0, detached: 0 };
   for (const v of volumes) counts[healthOf(v)] += 1;

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { volume } from './fixtures';
-import { expansionOf, healthOf, healthText, lacksLocalReplica, localityReason, movesOf } from './volume';
+import { expansionOf, healthOf, healthText, lacksLocalReplica, latest, localityReason, movesOf } from './volume';
 
 describe('healthOf', () => {
   it.each([
@@ -71,5 +71,12 @@ describe('movesOf', () => {
   ])('%s: %j, %j', (replica, progress, wait) => {
     const move = moves.find((m) => m.replica === replica);
     expect([move?.progress, move?.waits]).toEqual([progress, wait]);
+  });
+});
+
+describe('latest', () => {
+  it('has what is known now, in the order that was asked for, and what was known of those that are gone', () => {
+    const got = latest([volume('b'), volume('gone', { size: '7' })], [volume('a'), volume('b', { size: '9' })]);
+    expect(got.map((v) => `${v.name} ${v.size}`)).toEqual(['b 9', 'gone 7']);
   });
 });

@@ -4,6 +4,9 @@ import type { RebuildStatus, Replica, Volume } from '../api/types';
 import type { Tone } from '../components/Badge';
 import { sizeOf } from './format';
 
+// unset stands for a field that nothing has been written to yet: the manager fills it, or treats it as the usual value.
+export const unset = 'not set';
+
 // Health is what users call a volume's state: that of its data first, then what it does.
 export type Health = 'faulted' | 'degraded' | 'busy' | 'healthy' | 'detached';
 
@@ -124,4 +127,10 @@ function waitsFor(v: Volume): string {
     if (c !== undefined && c.status === status && c.message !== '') return c.message;
   }
   return '';
+}
+
+// latest are volumes as they are now; one that is gone, as it was.
+export function latest(volumes: readonly Volume[], live: readonly Volume[]): Volume[] {
+  const now = new Map(live.map((v) => [v.name, v]));
+  return volumes.map((v) => now.get(v.name) ?? v);
 }

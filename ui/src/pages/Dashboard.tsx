@@ -4,9 +4,8 @@ import type { Node, Volume } from '../api/types';
 import { Badge, type Tone } from '../components/Badge';
 import { EventsCard } from '../components/EventList';
 import { Findings } from '../components/Findings';
-import { Loading } from '../components/Loading';
 import { StackedMeter } from '../components/Meter';
-import { Problem } from '../components/Problem';
+import { Read } from '../components/Read';
 import { isTrue, ofCluster, schedulable, takesReplicas } from '../lib/capacity';
 import { bytes, number, percent } from '../lib/format';
 import { countByHealth } from '../lib/table';
@@ -34,9 +33,9 @@ function CapacityCard() {
   return (
     <section className="card" aria-labelledby="capacity">
       <h2 id="capacity">Capacity</h2>
-      {nodes.isPending && <Loading what="nodes" />}
-      {nodes.isError && <Problem error={nodes.error} />}
-      {nodes.data && <CapacityFigures nodes={nodes.data} over={Number.isFinite(over) ? over : 100} />}
+      <Read query={nodes} what="nodes">
+        {(list) => <CapacityFigures nodes={list} over={Number.isFinite(over) ? over : 100} />}
+      </Read>
     </section>
   );
 }
@@ -80,9 +79,9 @@ function VolumesCard() {
   return (
     <section className="card" aria-labelledby="volumes">
       <h2 id="volumes">Volumes</h2>
-      {volumes.isPending && <Loading what="volumes" />}
-      {volumes.isError && <Problem error={volumes.error} />}
-      {volumes.data && <HealthCounts volumes={volumes.data} />}
+      <Read query={volumes} what="volumes">
+        {(list) => <HealthCounts volumes={list} />}
+      </Read>
     </section>
   );
 }
@@ -111,9 +110,9 @@ function NodesCard() {
   return (
     <section className="card" aria-labelledby="nodes">
       <h2 id="nodes">Nodes and disks</h2>
-      {nodes.isPending && <Loading what="nodes" />}
-      {nodes.isError && <Problem error={nodes.error} />}
-      {nodes.data && <NodeCounts nodes={nodes.data} />}
+      <Read query={nodes} what="nodes">
+        {(list) => <NodeCounts nodes={list} />}
+      </Read>
     </section>
   );
 }
@@ -151,9 +150,9 @@ function NotWell() {
   return (
     <section className="card" aria-labelledby="not-well">
       <h2 id="not-well">What needs attention</h2>
-      {findings.isPending && <Loading what="findings" />}
-      {findings.isError && <Problem error={findings.error} />}
-      {findings.data && (findings.data.length === 0 ? <p>Everything is as it was asked for.</p> : <Findings list={findings.data} />)}
+      <Read query={findings} what="findings" ages>
+        {(list) => (list.length === 0 ? <p>Everything is as it was asked for.</p> : <Findings list={list} />)}
+      </Read>
     </section>
   );
 }

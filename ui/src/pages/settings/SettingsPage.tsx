@@ -1,8 +1,7 @@
 import { useState } from 'react';
 import { useCollection } from '../../api/live';
 import type { Setting } from '../../api/types';
-import { Loading } from '../../components/Loading';
-import { Problem } from '../../components/Problem';
+import { Read } from '../../components/Read';
 import { TextInput } from '../../components/TextInput';
 import { byCategory } from '../../lib/settings';
 import { SettingRow } from './SettingRow';
@@ -12,9 +11,9 @@ export default function SettingsPage() {
   return (
     <>
       <h1>Settings</h1>
-      {settings.isPending && <Loading what="settings" />}
-      {settings.isError && <Problem error={settings.error} retry={() => void settings.refetch()} />}
-      {settings.data && <SettingList settings={settings.data} />}
+      <Read query={settings} what="settings">
+        {(list) => <SettingList settings={list} />}
+      </Read>
     </>
   );
 }

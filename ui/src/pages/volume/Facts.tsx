@@ -2,7 +2,7 @@ import type { ReactNode } from 'react';
 import type { Volume } from '../../api/types';
 import { ExpansionProgress } from '../../components/ExpansionProgress';
 import { bytes, dateTime, sizeOf, timeOf } from '../../lib/format';
-import { actualSizeOf, isGood, lacksLocalReplica, localityReason, nodeOf, placed } from '../../lib/volume';
+import { actualSizeOf, isGood, lacksLocalReplica, localityReason, nodeOf, placed, unset } from '../../lib/volume';
 
 // Facts are what a volume is and was asked to be.
 export function Facts({ volume: v }: { volume: Volume }) {
@@ -15,7 +15,7 @@ export function Facts({ volume: v }: { volume: Volume }) {
     ['Actual size', bytes(actualSizeOf(v))],
     ['Replicas', v.state === 'attached' ? `${placed(v).filter(isGood).length} good of ${v.numberOfReplicas}` : v.numberOfReplicas],
     ['Data locality', localityText(v)],
-    ['Access mode', v.accessMode],
+    ['Access mode', v.accessMode || unset],
     ['Frontend', v.frontend],
     ['Used on', nodeOf(v) || 'no node'],
     ['Device', engine?.endpoint || 'none'],
@@ -54,7 +54,7 @@ function sizeText(v: Volume): ReactNode {
 }
 
 function localityText(v: Volume): ReactNode {
-  if (!lacksLocalReplica(v)) return v.dataLocality;
+  if (!lacksLocalReplica(v)) return v.dataLocality || unset;
   return (
     <>
       {v.dataLocality} <span className="warning">⚠ no good replica on {nodeOf(v)}: {localityReason(v) || 'one is made if there is room'}</span>

@@ -1,46 +1,55 @@
 import { Link } from 'wouter';
+import { useVolumeAction, type Act } from '../../actions/useVolumeAction';
 import { useCollection } from '../../api/live';
 import type { Volume } from '../../api/types';
+import { Conditions } from '../../components/Conditions';
 import { EventsCard } from '../../components/EventList';
 import { Findings } from '../../components/Findings';
 import { HealthBadge } from '../../components/HealthBadge';
-import { Loading } from '../../components/Loading';
 import { LocalityMark } from '../../components/LocalityMark';
-import { Problem } from '../../components/Problem';
+import { Read } from '../../components/Read';
 import { aboutVolume } from '../../lib/events';
 import { VolumeMenu } from '../volumes/VolumeMenu';
 import { Facts } from './Facts';
 import { Placement } from './Placement';
 import { Source } from './Source';
 import { Users } from './Users';
-import { Conditions } from '../../components/Conditions';
 
 export default function VolumePage({ name }: { name: string }) {
   const volumes = useCollection('volumes');
-  if (volumes.isPending) return <Loading what="volumes" />;
-  if (volumes.data === undefined) return <Problem error={volumes.error} retry={() => void volumes.refetch()} />;
-  const volume = volumes.data.find((v) => v.name === name);
-  if (volume === undefined) {
-    return (
-      <>
-        <h1>{name}</h1>
-        <p>
-          There is no volume of this name. <Link href="/volumes">All volumes</Link>
-        </p>
-      </>
-    );
-  }
-  return <VolumeDetail volume={volume} />;
+  const [act, dialog] = useVolumeAction(volumes.data ?? []);
+  return (
+    <>
+      <Read query={volumes} what="volumes">
+        {(list) => {
+          const volume = list.find((v) => v.name === name);
+          return volume === undefined ? <NoVolume name={name} /> : <VolumeDetail volume={volume} act={act} />;
+        }}
+      </Read>
+      {dialog}
+    </>
+  );
 }
 
-function VolumeDetail({ volume }: { volume: Volume }) {
+function NoVolume({ name }: { name: string }) {
+  return (
+    <>
+      <h1>{name}</h1>
+      <p>
+        There is no volume of this name. <Link href="/volumes">All volumes</Link>
+      </p>
+    </>
+  );
+}
+
+function VolumeDetail({ volume, act }: { volume: Volume; act: Act }) {
   return (
     <>
       <div className="title">
         <h1>
           {volume.name} <HealthBadge volume={volume} /> <LocalityMark volume={volume} />
         </h1>
-        <VolumeMenu volume={volume} label="Actions ▾" />
+        <VolumeMenu volume={volume} act={act} label="Actions ▾" />
       </div>
       <AboutVolume volume={volume} />
       <div className="cards wide">
@@ -61,12 +70,13 @@ function VolumeDetail({ volume }: { volume: Volume }) {
 function AboutVolume({ volume }: { volume: Volume }) {
   const findings = useCollection('findings');
   const list = (findings.data ?? []).filter((f) => f.object.volume === volume.name);
-  if (findings.isError) return <Problem error={findings.error} />;
-  if (list.length === 0) return null;
+  if (list.length === 0 && !findings.isError) return null;
   return (
     <section className="card" aria-labelledby="findings">
       <h2 id="findings">What needs attention</h2>
-      <Findings list={list} />
+      <Read query={findings} what="findings" ages>
+        {() => <Findings list={list} />}
+      </Read>
     </section>
   );
 }

@@ -5,6 +5,7 @@ import { fieldError, FormDialog } from '../../components/FormDialog';
 import { SelectField } from '../../components/SelectField';
 import { SizeInput } from '../../components/SizeInput';
 import { TextInput } from '../../components/TextInput';
+import { wholeNumber } from '../../lib/format';
 import { parseSize } from '../../lib/size';
 import { tagsOf } from '../../lib/tags';
 
@@ -16,8 +17,12 @@ export function CreateVolume({ onClose }: { onClose: () => void }) {
   const inForce = (name: string, otherwise: string) => settings.data?.find((s) => s.name === name)?.valueInForce ?? otherwise;
   const [name, setName] = useState('');
   const [size, setSize] = useState('10Gi');
-  const [replicas, setReplicas] = useState(inForce('default-replica-count', '3'));
-  const [dataLocality, setDataLocality] = useState(inForce('default-data-locality', 'disabled'));
+  // Settings may come after the form is open.
+  const [typedReplicas, setReplicas] = useState<string | null>(null);
+  const [chosenLocality, setDataLocality] = useState<string | null>(null);
+  const dataLocality = chosenLocality ?? inForce('default-data-locality', 'disabled');
+  const replicas = dataLocality === 'strict-local' ? '1' : (typedReplicas ?? inForce('default-replica-count', '3'));
+  const numberOfReplicas = wholeNumber(replicas);
   const [accessMode, setAccessMode] = useState('rwo');
   const [frontend, setFrontend] = useState('blockdev');
   const [nodeTags, setNodeTags] = useState('');
@@ -29,7 +34,7 @@ export function CreateVolume({ onClose }: { onClose: () => void }) {
     const body = {
       name: name.trim(),
       size: String(parsed.bytes),
-      numberOfReplicas: dataLocality === 'strict-local' ? 1 : Number(replicas),
+      numberOfReplicas,
       dataLocality,
       accessMode,
       frontend,
@@ -40,17 +45,17 @@ export function CreateVolume({ onClose }: { onClose: () => void }) {
   };
   const error = (field: (typeof fields)[number]) => fieldError(create.error, field);
   return (
-    <FormDialog title="Create volume" submit="Create" onClose={onClose} onSubmit={submit} isPending={create.isPending} isDisabled={name.trim() === '' || 'error' in parsed} error={create.error} fields={fields}>
+    <FormDialog title="Create volume" submit="Create" onClose={onClose} onSubmit={submit} isPending={create.isPending} isDisabled={name.trim() === '' || 'error' in parsed || numberOfReplicas === null} error={create.error} fields={fields}>
       <TextInput label="Name" value={name} onChange={setName} error={error('name')} takesFocus isRequired description="Lower-case letters, digits and dashes, at most 40" />
       <SizeInput label="Size" value={size} onChange={setSize} error={error('size')} />
       <div className="pair">
         <TextInput
           label="Replicas"
-          value={dataLocality === 'strict-local' ? '1' : replicas}
+          value={replicas}
           onChange={setReplicas}
           inputMode="numeric"
           isDisabled={dataLocality === 'strict-local'}
-          error={error('numberOfReplicas')}
+          error={numberOfReplicas === null ? 'must be a whole number' : error('numberOfReplicas')}
           description="Copies on different nodes"
         />
         <SelectField

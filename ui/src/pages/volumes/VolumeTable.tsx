@@ -1,5 +1,6 @@
 import { useVirtualizer } from '@tanstack/react-virtual';
 import { useRef } from 'react';
+import type { Act } from '../../actions/useVolumeAction';
 import type { Volume } from '../../api/types';
 import { CheckboxField } from '../../components/CheckboxField';
 import type { Sort } from '../../lib/table';
@@ -16,10 +17,11 @@ interface Props {
   onSort: (sort: Sort) => void;
   selected: ReadonlySet<string>;
   onSelect: (selected: Set<string>) => void;
+  act: Act;
 }
 
 // VolumeTable draws the rows that can be seen alone, so that thousands scroll well.
-export function VolumeTable({ volumes, columns, sort, onSort, selected, onSelect }: Props) {
+export function VolumeTable({ volumes, columns, sort, onSort, selected, onSelect, act }: Props) {
   const scroller = useRef<HTMLDivElement>(null);
   const virtual = useVirtualizer({ count: volumes.length, getScrollElement: () => scroller.current, estimateSize: () => rowHeight, overscan: 12 });
   const rows = virtual.getVirtualItems();
@@ -77,7 +79,7 @@ export function VolumeTable({ volumes, columns, sort, onSort, selected, onSelect
                   ),
                 )}
                 <td className="menu">
-                  <VolumeMenu volume={v} />
+                  <VolumeMenu volume={v} act={act} />
                 </td>
               </tr>
             );

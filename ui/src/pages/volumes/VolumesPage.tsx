@@ -1,17 +1,16 @@
 import { useMemo, useState } from 'react';
 import { Menu, MenuItem, MenuTrigger, Popover } from 'react-aria-components';
 import { useSearch } from 'wouter';
-import { VolumeActionDialog } from '../../actions/VolumeActionDialog';
-import { actions, type VolumeAction } from '../../actions/volumeActions';
+import { useVolumeAction, type Act } from '../../actions/useVolumeAction';
+import { actions } from '../../actions/volumeActions';
 import { useCollection } from '../../api/live';
 import type { Volume } from '../../api/types';
 import { Button } from '../../components/Button';
-import { Loading } from '../../components/Loading';
-import { Problem } from '../../components/Problem';
+import { Read } from '../../components/Read';
 import { SelectField } from '../../components/SelectField';
 import { TextInput } from '../../components/TextInput';
 import { number } from '../../lib/format';
-import { filtered, sorted, type ColumnId, type Filter, type Sort } from '../../lib/table';
+import { filtered, pruned, sorted, type ColumnId, type Filter, type Sort } from '../../lib/table';
 import { healths } from '../../lib/volume';
 import { columns, storeColumns, storedColumns } from './columns';
 import { CreateVolume } from './CreateVolume';
@@ -24,6 +23,7 @@ const names: Record<Filter['health'], string> = {
 export function VolumesPage() {
   const volumes = useCollection('volumes');
   const [creating, setCreating] = useState(false);
+  const [act, dialog] = useVolumeAction(volumes.data ?? []);
   return (
     <>
       <div className="title">
@@ -32,9 +32,10 @@ export function VolumesPage() {
           Create volume
         </Button>
       </div>
-      {volumes.isPending && <Loading what="volumes" />}
-      {volumes.isError && <Problem error={volumes.error} retry={() => void volumes.refetch()} />}
-      {volumes.data && <VolumeList volumes={volumes.data} />}
+      <Read query={volumes} what="volumes">
+        {(list) => <VolumeList volumes={list} act={act} />}
+      </Read>
+      {dialog}
       {creating && <CreateVolume onClose={() => setCreating(false)} />}
     </>
   );
@@ -45,12 +46,14 @@ function healthFrom(search: string): Filter['health'] {
   return healths.find((h) => h === asked) ?? 'all';
 }
 
-function VolumeList({ volumes }: { volumes: Volume[] }) {
+function VolumeList({ volumes, act }: { volumes: Volume[]; act: Act }) {
   const search = useSearch();
   const [filter, setFilter] = useState<Filter>({ text: '', health: healthFrom(search) });
   const [sort, setSort] = useState<Sort>({ column: 'name', descending: false });
   const [shown, setShown] = useState<ColumnId[]>(storedColumns);
   const [selected, setSelected] = useState<Set<string>>(new Set());
+  const there = pruned(selected, volumes);
+  if (there !== selected) setSelected(there);
   const rows = useMemo(() => sorted(filtered(volumes, filter), sort), [volumes, filter, sort]);
   const chosen = rows.filter((v) => selected.has(v.name)); // none that is not seen
   return (
@@ -84,42 +87,38 @@ function VolumeList({ volumes }: { volumes: Volume[] }) {
           {rows.length === volumes.length ? `${number(volumes.length)} volumes` : `${number(rows.length)} of ${number(volumes.length)} volumes`}
           {chosen.length > 0 && `, ${number(chosen.length)} chosen`}
         </p>
-        {chosen.length > 0 && <BulkMenu volumes={chosen} />}
+        {chosen.length > 0 && <BulkMenu volumes={chosen} act={act} />}
       </div>
       {volumes.length === 0 ? (
         <p className="empty">There is no volume yet. Claims with the storage class longhorn make volumes; so does the button above.</p>
       ) : (
-        <VolumeTable volumes={rows} columns={columns.filter((c) => shown.includes(c.id))} sort={sort} onSort={setSort} selected={selected} onSelect={setSelected} />
+        <VolumeTable volumes={rows} columns={columns.filter((c) => shown.includes(c.id))} sort={sort} onSort={setSort} selected={selected} onSelect={setSelected} act={act} />
       )}
     </>
   );
 }
 
-function BulkMenu({ volumes }: { volumes: Volume[] }) {
-  const [open, setOpen] = useState<{ action: VolumeAction; volumes: Volume[] } | null>(null);
+function BulkMenu({ volumes, act }: { volumes: Volume[]; act: Act }) {
   return (
-    <>
-      <MenuTrigger>
-        <Button>Actions on the chosen</Button>
-        <Popover className="popover">
-          <Menu
-            className="listbox"
-            onAction={(key) => {
-              const action = actions.find((a) => a.id === key);
-              if (action) setOpen({ action: action.id, volumes });
-            }}
-          >
-            {actions
-              .filter((a) => a.many)
-              .map((a) => (
-                <MenuItem key={a.id} id={a.id} className={a.danger ? 'option danger' : 'option'}>
-                  {a.name}
-                </MenuItem>
-              ))}
-          </Menu>
-        </Popover>
-      </MenuTrigger>
-      {open !== null && <VolumeActionDialog action={open.action} volumes={open.volumes} onClose={() => setOpen(null)} />}
-    </>
+    <MenuTrigger>
+      <Button>Actions on the chosen</Button>
+      <Popover className="popover">
+        <Menu
+          className="listbox"
+          onAction={(key) => {
+            const action = actions.find((a) => a.id === key);
+            if (action) act(action.id, volumes);
+          }}
+        >
+          {actions
+            .filter((a) => a.many)
+            .map((a) => (
+              <MenuItem key={a.id} id={a.id} className={a.danger ? 'option danger' : 'option'}>
+                {a.name}
+              </MenuItem>
+            ))}
+        </Menu>
+      </Popover>
+    </MenuTrigger>
   );
 }

@@ -5,7 +5,7 @@ import { HealthBadge } from '../../components/HealthBadge';
 import { LocalityMark } from '../../components/LocalityMark';
 import { bytes, dateTime, sizeOf, timeOf } from '../../lib/format';
 import type { ColumnId } from '../../lib/table';
-import { actualSizeOf, claimOf, expansionOf, nodeOf, placed, podsOf, isGood } from '../../lib/volume';
+import { actualSizeOf, claimOf, expansionOf, nodeOf, placed, podsOf, isGood, unset } from '../../lib/volume';
 
 export interface Column {
   id: ColumnId;
@@ -33,8 +33,8 @@ export const columns: readonly Column[] = [
   { id: 'node', name: 'Used on', width: 130, cell: nodeOf },
   { id: 'claim', name: 'Claim', width: 200, cell: claimOf },
   { id: 'pods', name: 'Pods', width: 180, cell: (v) => podsOf(v).join(', ') },
-  { id: 'locality', name: 'Locality', width: 110, cell: (v) => v.dataLocality },
-  { id: 'access', name: 'Access', width: 80, cell: (v) => v.accessMode },
+  { id: 'locality', name: 'Locality', width: 110, cell: (v) => v.dataLocality || unset },
+  { id: 'access', name: 'Access', width: 80, cell: (v) => v.accessMode || unset },
   {
     id: 'created',
     name: 'Created',
