@@ -33,16 +33,17 @@ const root = "../.."
 var screenshots = flag.String("screenshots", "", "directory for pictures of all pages, dark and light (docs/images)")
 
 // access knows the tokens "admin", "reader", and "operator", who may do everything with what is Longhorn's and must not see Events.
-type access struct{}
+type access struct{ revoked sync.Map } // by token
 
-func (access) Authenticate(_ context.Context, token string) (api.Identity, error) {
-	if slices.Contains([]string{"admin", "reader", "operator"}, token) {
+func (a *access) Authenticate(_ context.Context, token string) (api.Identity, error) {
+	_, isRevoked := a.revoked.Load(token)
+	if !isRevoked && slices.Contains([]string{"admin", "reader", "operator"}, token) {
 		return api.Identity{User: "system:serviceaccount:default:" + token}, nil
 	}
 	return api.Identity{}, api.ErrUnauthenticated
 }
 
-func (access) Allowed(_ context.Context, who api.Identity, what api.Attributes) (bool, error) {
+func (*access) Allowed(_ context.Context, who api.Identity, what api.Attributes) (bool, error) {
 	switch {
 	case strings.HasSuffix(who.User, ":admin"):
 		return true, nil
@@ -69,49 +70,8 @@ type bench struct {
 	mu  sync.Mutex // guards the caches and the API server of fakes
 
 	readers readers
-	network network
-}
-
-// network lets streams through, or not.
-type network struct {
-	mu    sync.Mutex
-	isCut bool          // guarded by mu
-	ends  chan struct{} // guarded by mu; closed when the streams that are open end
-}
-
-// cut ends all streams, and lets none through until the network is mended.
-func (n *network) cut() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.isCut = true
-	close(n.ends)
-}
-
-func (n *network) mend() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.isCut, n.ends = false, make(chan struct{})
-}
-
-// pass serves a stream until the network is cut.
-func (n *network) pass(next http.Handler, w http.ResponseWriter, r *http.Request) {
-	n.mu.Lock()
-	isCut, ends := n.isCut, n.ends
-	n.mu.Unlock()
-	if isCut {
-		http.Error(w, "cut", http.StatusBadGateway)
-		return
-	}
-	ctx, cancel := context.WithCancel(r.Context())
-	defer cancel()
-	go func() { // it ends with the request
-		select {
-		case <-ends:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
-	next.ServeHTTP(w, r.WithContext(ctx))
+	network *network
+	access  access
 }
 
 // toldEvents are Events whose changes are told as those of the caches are.
@@ -176,14 +136,13 @@ func newBench(t *testing.T, objs ...runtime.Object) *bench {
 		t.Skip(missing)
 	}
 	h := testutil.New(t, objs...)
-	b := &bench{Harness: h}
-	b.network.mend()
+	b := &bench{Harness: h, network: newNetwork()}
 	deps := manager.DepsOf(h.Datastore(datastore.Options{}), datastore.NewWorkloads(h.Kube), hastyClock{h.Clock}, h.Log)
 	deps.Changes, deps.Events = &b.readers, toldEvents{deps.Events, &b.readers}
 	m := manager.New(deps)
 	never := func() bool { return false }
-	guard := api.NewGuard(access{}, never, api.NewServer(api.Deps{Manager: m, Log: h.Log}), h.Log)
-	server := httptest.NewUnstartedServer(api.NewFront(access{}, never, page, b.cached(guard), h.Log))
+	guard := api.NewGuard(&b.access, never, api.NewServer(api.Deps{Manager: m, Log: h.Log}), h.Log)
+	server := httptest.NewUnstartedServer(b.network.over(api.NewFront(&b.access, never, page, b.cached(guard), h.Log)))
 	server.StartTLS()
 	t.Cleanup(server.Close)
 	b.url = server.URL
@@ -195,8 +154,8 @@ func newBench(t *testing.T, objs ...runtime.Object) *bench {
 // cached lets each request see what those before it wrote. Streams wait for the caches, so they pass.
 func (b *bench) cached(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if strings.HasPrefix(r.URL.Path, "/v1/ws/") {
-			b.network.pass(next, w, r)
+		if isStream(r) {
+			next.ServeHTTP(w, r)
 			return
 		}
 		b.mu.Lock()

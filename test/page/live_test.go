@@ -81,17 +81,157 @@ func TestWhoMayNotSeeEvents(t *testing.T) {
 	b.Matches(".connection[data-state=open]")
 }
 
-// TestALostConnection is said and mended; what has changed meanwhile is shown then.
+// healthy is a healthy volume of a size.
+func healthy(name string, sizeGiB int) []runtime.Object {
+	return volume(name, sizeGiB, state{robustness: longhorn.VolumeRobustnessHealthy, node: "node-1", replicas: everywhere})
+}
+
+// TestALostConnection is said and mended; what has changed meanwhile is shown then. What is known stays, though it cannot be read again.
 func TestALostConnection(t *testing.T) {
 	b := newBench(t, cluster()...)
 	b.login("admin")
 	b.Click("link", "Volumes")
 	b.Matches(".connection[data-state=open]")
+	failed := b.network.fail("/v1/volumes")
 	b.network.cut()
-	b.Sees("Live updates are interrupted")
-	b.Has("link", "orders-db") // what is known stays
-	b.change(volume("orders-db", 21, state{robustness: longhorn.VolumeRobustnessHealthy, node: "node-1", replicas: everywhere})...)
+	await(t, "a read of the volumes", failed)
+	b.Sees("Live updates are interrupted since ")
+	b.Has("link", "orders-db")
+	b.SeesNot("the proxy has a bad day")
+	b.change(healthy("orders-db", 21)...)
 	b.network.mend()
 	b.SeesNot("Live updates are interrupted")
 	b.Sees("21 GiB")
+}
+
+// TestAConnectionThatIsForgotten, by a router or while the machine slept, is made anew though nobody has closed it.
+func TestAConnectionThatIsForgotten(t *testing.T) {
+	for _, tc := range []struct{ name, happens string }{
+		{"the browser is online again", `window.dispatchEvent(new Event('online')); true`},
+		{"the page is seen after a sleep", `{
+			const now = Date.now;
+			Date.now = () => now() + 60_000;
+			document.dispatchEvent(new Event('visibilitychange', {bubbles: true}));
+		} true`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			b := newBench(t, cluster()...)
+			b.login("admin")
+			b.Click("link", "Volumes")
+			b.Matches(".connection[data-state=open]")
+			await(t, "a heartbeat", b.network.beat("/v1/ws/volumes"))
+			b.network.forget()
+			b.change(healthy("orders-db", 21)...)
+			var done bool
+			b.Evaluate(tc.happens, &done)
+			b.Sees("21 GiB")
+			b.change(healthy("orders-db", 22)...)
+			b.Sees("22 GiB")
+			b.Matches(".connection[data-state=open]")
+		})
+	}
+}
+
+// TestAnOlderAnswerDoesNotReplaceANewerList: the page gives up a read of the list when the stream brings one.
+func TestAnOlderAnswerDoesNotReplaceANewerList(t *testing.T) {
+	b := newBench(t, cluster()...)
+	b.login("admin")
+	b.Click("link", "Volumes")
+	b.Matches(".connection[data-state=open]")
+	old := b.network.delay("GET /v1/volumes")
+	b.network.cut()
+	await(t, "an answer", old.ready)
+	b.change(healthy("orders-db", 21)...)
+	b.network.mend()
+	b.Sees("21 GiB")
+	await(t, "the end of the read", old.left)
+	b.Sees("21 GiB")
+}
+
+// TestFindingsThatAreOld are shown, with when they were read last and why not since.
+func TestFindingsThatAreOld(t *testing.T) {
+	b := newBench(t, cluster()...)
+	b.login("admin")
+	b.Open(b.url + "/volumes/orders-queue")
+	b.Has("region", "What needs attention")
+	b.SeesNot("could not be read")
+	b.network.fail("/v1/findings")
+	b.change(healthy("orders-db", 21)...)
+	b.Sees("since then findings could not be read: the proxy has a bad day")
+	b.Matches(".finding")
+}
+
+// seenAgain makes the page believe that it was hidden, and waits until it has read who is logged in.
+const seenAgain = `new Promise((done) => {
+	const real = window.fetch, frame = (next) => requestAnimationFrame(next);
+	window.fetch = async (...request) => {
+		const answer = await real(...request);
+		if (String(request[0]).endsWith('/v1/session')) frame(() => frame(() => frame(() => done(true))));
+		return answer;
+	};
+	document.dispatchEvent(new Event('visibilitychange', {bubbles: true}));
+})`
+
+// TestALoginForgetsTheOneBefore: the page sees that a login has ended, and the next person is shown nothing that the one before was.
+func TestALoginForgetsTheOneBefore(t *testing.T) {
+	b := newBench(t, append(cluster(), event("b", "Volume", "orders-db", "OtherEvent", 1))...)
+	b.login("admin")
+	b.Sees("OtherEvent of orders-db")
+	b.access.revoked.Store("admin", true)
+	var done bool
+	b.Evaluate(seenAgain, &done)
+	b.Has("heading", "Log in to Longhorn")
+	b.Type("textbox", "Token", "operator")
+	b.Click("button", "Log in")
+	b.Sees(`403 Forbidden: user "system:serviceaccount:default:operator" has no right to list events`)
+	b.SeesNot("OtherEvent of orders-db")
+}
+
+// TestAReadOfTheLoginThatFails leaves the page as it is, with what was typed.
+func TestAReadOfTheLoginThatFails(t *testing.T) {
+	b := newBench(t, cluster()...)
+	b.login("admin")
+	b.Click("link", "Volumes")
+	b.Click("button", "Create volume")
+	b.Type("textbox", "Name", "mine")
+	failed := b.network.fail("/v1/session")
+	var done bool
+	b.Evaluate(seenAgain, &done)
+	await(t, "a read of the login", failed)
+	b.Click("button", "Create")
+	b.HasNot("dialog", "Create volume")
+	b.ExpectWrites("create volumes/mine")
+}
+
+// TestAPartThatFails says so; the rest of the page works, and the part is tried again.
+func TestAPartThatFails(t *testing.T) {
+	b := newBench(t, cluster()...)
+	b.Tolerate("no dates")
+	b.login("admin")
+	b.Click("link", "Volumes")
+	var done bool
+	b.Evaluate(`window.dates = Intl.DateTimeFormat; Intl.DateTimeFormat = function () { throw new Error('no dates') }; true`, &done)
+	b.Click("link", "archive")
+	b.Has("heading", "This part of the page failed")
+	b.Sees("Error: no dates")
+	b.Axe(root, "a part that failed")
+	b.Click("link", "Volumes")
+	b.Click("link", "archive")
+	b.Has("heading", "This part of the page failed")
+	b.Evaluate(`Intl.DateTimeFormat = window.dates; true`, &done)
+	b.Click("button", "Try again")
+	b.Has("region", "Conditions")
+}
+
+// TestACommandIsSelectedWhereThePageMayNotCopy, as over plain HTTP.
+func TestACommandIsSelectedWhereThePageMayNotCopy(t *testing.T) {
+	b := newBench(t)
+	b.Open(b.url + "/")
+	var done bool
+	b.Evaluate(`Object.defineProperty(navigator, 'clipboard', {value: undefined, configurable: true}); true`, &done)
+	b.Click("button", "Copy the command")
+	b.Sees("Selected: copy it with the keyboard")
+	var selected string
+	b.Evaluate(`getSelection().toString()`, &selected)
+	assert.Equal(t, "kubectl -n longhorn-system create token ACCOUNT --audience longhorn-backend", selected)
 }

@@ -35,8 +35,9 @@ type Browser struct {
 	ctx      context.Context
 	patience time.Duration
 
-	mu       sync.Mutex
-	failures []string // guarded by mu; what the browser complained of
+	mu        sync.Mutex
+	failures  []string // guarded by mu; what the browser complained of
+	tolerated string   // guarded by mu; complaints with this text are none; empty: there is none such
 }
 
 // Executable is the browser that is there: $CHROMIUM, or chromium or google-chrome in the path; empty if there is none.
@@ -102,7 +103,17 @@ func (b *Browser) hear(m chromedp.ConsoleMessage) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.tolerated != "" && strings.Contains(m.String(), b.tolerated) {
+		return
+	}
 	b.failures = append(b.failures, m.String())
+}
+
+// Tolerate lets scripts fail with a text, for a test that makes them.
+func (b *Browser) Tolerate(text string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.tolerated = text
 }
 
 // ExpectNoFailures checks that no script failed, and that nothing broke the content security policy.
