@@ -23,6 +23,7 @@ import (
 //	manager.ErrInsufficient    422, code "Insufficient Storage"
 //	manager.ErrNotFound        404
 //	manager.ErrConflict        409
+//	manager.ErrChanged         412
 //	manager.ErrUnavailable     503
 //	context ended              503
 //	*undecided                 503
@@ -85,6 +86,8 @@ func problemOf(p *manager.Problem, wire func(int, string) *v1.Error) *v1.Error {
 		status = http.StatusNotFound
 	case errors.Is(p.Class, manager.ErrConflict):
 		status = http.StatusConflict
+	case errors.Is(p.Class, manager.ErrChanged):
+		status = http.StatusPreconditionFailed
 	case errors.Is(p.Class, manager.ErrInsufficient):
 		status, code = http.StatusUnprocessableEntity, v1.CodeInsufficientStorage
 	case errors.Is(p.Class, manager.ErrUnavailable):

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"net/http"
 
 	v1 "github.com/longhorn-lep/longhorn-manager/api/v1"
 	"github.com/longhorn-lep/longhorn-manager/manager"
@@ -30,6 +31,7 @@ func nodeKind(m *manager.Manager) kind {
 			}
 			return objectOf(nodeOf)(m.UpdateNode(ctx, id, manager.NodeUpdate{
 				AllowScheduling: in.AllowScheduling, EvictionRequested: in.EvictionRequested, Tags: in.Tags,
+				IfSpecVersion: ifSpecVersion(ctx),
 			}))
 		},
 		remove: m.DeleteNode,
@@ -39,7 +41,7 @@ func nodeKind(m *manager.Manager) kind {
 				if err != nil {
 					return nil, err
 				}
-				return objectOf(nodeOf)(m.UpdateDisks(ctx, id, disks))
+				return objectOf(nodeOf)(m.UpdateDisks(ctx, id, manager.DisksUpdate{Disks: disks, IfSpecVersion: ifSpecVersion(ctx)}))
 			}},
 		},
 	}
@@ -65,6 +67,19 @@ func disksOf(body []byte) (map[string]manager.DiskSpec, error) {
 	return disks, nil
 }
 
+// specVersionKey is the key of the version in a request's context that the client asks to change.
+type specVersionKey struct{}
+
+// conditional is the context of a request's change, with the version that the client read, if it says one.
+func conditional(r *http.Request) context.Context {
+	return context.WithValue(r.Context(), specVersionKey{}, r.URL.Query().Get(v1.ParamIfSpecVersion))
+}
+
+func ifSpecVersion(ctx context.Context) string {
+	version, _ := ctx.Value(specVersionKey{}).(string)
+	return version
+}
+
 func nodeOf(view manager.NodeView) *v1.Node {
 	n := view.Node
 	wire := &v1.Node{
@@ -77,6 +92,7 @@ func nodeOf(view manager.NodeView) *v1.Node {
 		Region:            n.Status.Region,
 		Zone:              n.Status.Zone,
 		Conditions:        conditionsOf(n.Status.Conditions),
+		SpecVersion:       view.SpecVersion,
 		Disks:             make(map[string]v1.DiskInfo, len(n.Spec.Disks)),
 	}
 	for name, spec := range n.Spec.Disks {

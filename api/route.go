@@ -154,7 +154,7 @@ func (k *kind) serveGet(r *http.Request) (reply, error) {
 }
 
 func (k *kind) serveUpdate(r *http.Request) (reply, error) {
-	return k.answer(r, http.StatusOK, func(body []byte) (v1.Object, error) { return k.update(r.Context(), r.PathValue("id"), body) })
+	return k.answer(r, http.StatusOK, func(body []byte) (v1.Object, error) { return k.update(conditional(r), r.PathValue("id"), body) })
 }
 
 func (k *kind) serveRemove(r *http.Request) (reply, error) {
@@ -163,6 +163,6 @@ func (k *kind) serveRemove(r *http.Request) (reply, error) {
 
 func (k *kind) serveAction(a action) func(*http.Request) (reply, error) {
 	return func(r *http.Request) (reply, error) {
-		return k.answer(r, http.StatusOK, func(body []byte) (v1.Object, error) { return a.do(r.Context(), r.PathValue("id"), body) })
+		return k.answer(r, http.StatusOK, func(body []byte) (v1.Object, error) { return a.do(conditional(r), r.PathValue("id"), body) })
 	}
 }

@@ -14,6 +14,8 @@ var (
 	ErrNotFound = errors.New("not found")
 	// ErrConflict: the state of the object, or another user's wish, stands against it now.
 	ErrConflict = errors.New("conflict")
+	// ErrChanged: the object is not as the requester read it, who asked for a change of that alone.
+	ErrChanged = errors.New("changed since it was read")
 	// ErrInsufficient: the cluster has no place for it now.
 	ErrInsufficient = errors.New("insufficient storage")
 	// ErrUnavailable: something that must be asked does not answer, or cannot do it just now.

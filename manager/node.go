@@ -2,6 +2,9 @@ package manager
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"path"
@@ -29,6 +32,8 @@ type NodeView struct {
 	Node *Node
 	// Address is the IP of the node's manager pod; empty while it has none.
 	Address string
+	// SpecVersion is another one after each change of what users ask of the node. It does not change with what the node reports.
+	SpecVersion string
 }
 
 // NodeUpdate replaces what a user may say of a node as a whole.
@@ -36,6 +41,15 @@ type NodeUpdate struct {
 	AllowScheduling   bool
 	EvictionRequested bool
 	Tags              []string
+	// IfSpecVersion is the SpecVersion that the node must have; empty: any.
+	IfSpecVersion string
+}
+
+// DisksUpdate replaces all disks of a node.
+type DisksUpdate struct {
+	Disks map[string]DiskSpec
+	// IfSpecVersion is the SpecVersion that the node must have; empty: any.
+	IfSpecVersion string
 }
 
 // ListNodes returns all nodes, sorted by name.
@@ -64,7 +78,7 @@ func (m *Manager) Node(name string) (NodeView, error) {
 	return m.nodeView(n)
 }
 
-// UpdateNode overwrites the fields of NodeUpdate.
+// UpdateNode overwrites the fields of NodeUpdate. It fails with ErrChanged if the node has another version than the update asks for.
 func (m *Manager) UpdateNode(ctx context.Context, name string, update NodeUpdate) (NodeView, error) {
 	if update.AllowScheduling && update.EvictionRequested {
 		return NodeView{}, &Invalid{Field: "evictionRequested", Rule: "and allowScheduling exclude each other"}
@@ -73,7 +87,7 @@ func (m *Manager) UpdateNode(ctx context.Context, name string, update NodeUpdate
 	if err != nil {
 		return NodeView{}, err
 	}
-	return m.changeNode(ctx, name, func(n *Node) error {
+	return m.changeNode(ctx, name, update.IfSpecVersion, func(n *Node) error {
 		n.Spec.AllowScheduling = update.AllowScheduling
 		n.Spec.EvictionRequested = update.EvictionRequested
 		n.Spec.Tags = tags
@@ -105,8 +119,9 @@ func (m *Manager) DeleteNode(ctx context.Context, name string) error {
 	return nil
 }
 
-// UpdateDisks replaces all disks of a node. It checks against what is recorded now, and
-// refuses with ErrConflict:
+// UpdateDisks replaces all disks of a node. It fails with ErrChanged if the node has another
+// version than the update asks for. It checks against what is recorded now, and refuses with
+// ErrConflict:
 //
 //	disk left out                                     refused
 //	allowScheduling on                                yes
@@ -114,12 +129,12 @@ func (m *Manager) DeleteNode(ctx context.Context, name string) error {
 //	not ready: unmounted, gone, its node is down      no: its replicas stay, and are found with the disk
 //
 // A ready disk that holds a replica keeps its path, too: to move it, unmount it first.
-func (m *Manager) UpdateDisks(ctx context.Context, name string, disks map[string]DiskSpec) (NodeView, error) {
-	checked, err := checkedDisks(disks)
+func (m *Manager) UpdateDisks(ctx context.Context, name string, update DisksUpdate) (NodeView, error) {
+	checked, err := checkedDisks(update.Disks)
 	if err != nil {
 		return NodeView{}, err
 	}
-	return m.changeNode(ctx, name, func(n *Node) error {
+	return m.changeNode(ctx, name, update.IfSpecVersion, func(n *Node) error {
 		if err := checkNewPaths(n.Spec.Disks, checked); err != nil {
 			return err
 		}
@@ -153,12 +168,20 @@ func checkNewPaths(before, after map[string]DiskSpec) error {
 	return nil
 }
 
-func (m *Manager) changeNode(ctx context.Context, name string, change func(*Node) error) (NodeView, error) {
+// changeNode writes what change makes of the node, unless ifSpecVersion is given and is not the node's.
+func (m *Manager) changeNode(ctx context.Context, name, ifSpecVersion string, change func(*Node) error) (NodeView, error) {
 	var updated *Node
 	err := m.retry(ctx, func() error {
 		n, err := byName(ctx, m.deps.Nodes, name)
 		if err != nil {
 			return err
+		}
+		version, err := specVersion(n.Spec)
+		if err != nil {
+			return err
+		}
+		if ifSpecVersion != "" && ifSpecVersion != version {
+			return &Problem{Class: ErrChanged, Text: fmt.Sprintf("node %q was changed since it was read: read it again", name)}
 		}
 		if err := change(n); err != nil {
 			return err
@@ -182,13 +205,29 @@ func (m *Manager) nodeView(n *Node) (NodeView, error) {
 	if err != nil {
 		return NodeView{}, fmt.Errorf("list pods of node %s: %w", n.Name, err)
 	}
-	view := NodeView{Node: n}
+	version, err := specVersion(n.Spec)
+	if err != nil {
+		return NodeView{}, err
+	}
+	view := NodeView{Node: n, SpecVersion: version}
 	for _, pod := range pods {
 		if pod.Labels[managerPodLabel] == managerPodValue && pod.DeletionTimestamp == nil && pod.Status.PodIP != "" {
 			view.Address = pod.Status.PodIP
 		}
 	}
 	return view, nil
+}
+
+// specVersion is the start of a hash: unlike the object's generation it is the same for nodes that ask for the same, and unlike
+// its resourceVersion it does not change with the status. Another release of this program may give another one for the same spec;
+// clients then read the node again.
+func specVersion(spec longhorn.NodeSpec) (string, error) {
+	text, err := json.Marshal(spec) // maps in the order of their keys
+	if err != nil {
+		return "", fmt.Errorf("encode a node's spec: %w", err)
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:8]), nil
 }
 
 // checkMovable tells why a disk may not be removed, or, if it is kept, may not change its

@@ -80,7 +80,7 @@ func TestUpdateDisksRefusesWhatBreaksARule(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name+" → refused", func(t *testing.T) {
 			b := newBench(t, threeNodes()...)
-			_, err := b.UpdateDisks(t.Context(), "node-1", c.disks)
+			_, err := b.UpdateDisks(t.Context(), "node-1", DisksUpdate{Disks: c.disks})
 			wantInvalid(t, err, c.field, c.text)
 			b.ExpectWrites()
 		})
@@ -92,7 +92,7 @@ func TestUpdateDisksReplacesTheMap(t *testing.T) {
 	kept := DiskSpec{Path: "/data//one/", AllowScheduling: true, StorageReserved: 7, Tags: []string{"ssd"}}
 	t.Run("an empty closed disk left out → removed; a new one → added in its stored form", func(t *testing.T) {
 		b := newBench(t, build.ReadyNode("node-1", "uuid-1", build.WithDisk("disk-1", "/var/lib/longhorn", closed)))
-		view, err := b.UpdateDisks(t.Context(), "node-1", map[string]DiskSpec{"disk-2": kept})
+		view, err := b.UpdateDisks(t.Context(), "node-1", DisksUpdate{Disks: map[string]DiskSpec{"disk-2": kept}})
 		require.NoError(t, err)
 		want := map[string]DiskSpec{"disk-2": {Type: "filesystem", Path: "/data/one", AllowScheduling: true, StorageReserved: 7, Tags: []string{"ssd"}}}
 		assert.Equal(t, want, view.Node.Spec.Disks)
@@ -135,24 +135,68 @@ func TestUpdateDisksReplacesTheMap(t *testing.T) {
 				b.Seed(c.replica)
 				b.CatchUp()
 			}
-			_, err := b.UpdateDisks(t.Context(), "node-1", c.disks)
+			_, err := b.UpdateDisks(t.Context(), "node-1", DisksUpdate{Disks: c.disks})
 			wantProblem(t, err, ErrConflict, c.text)
 			b.ExpectWrites()
 		})
 	}
 }
 
+// A change that names the version that its client read is not made on another one, whoever wrote that, and however late.
+func TestAChangeOfAVersion(t *testing.T) {
+	tagged := func(tags ...string) func(*longhorn.Node) { return func(n *longhorn.Node) { n.Spec.Tags = tags } }
+	reported := func(n *longhorn.Node) { n.Status.Region = "another" }
+	const changed = `node "node-1" was changed since it was read: read it again`
+	for name, c := range map[string]struct {
+		now     func(*longhorn.Node)
+		refused bool
+	}{
+		"nothing changed → made":                         {tagged("fast"), false},
+		"the node reported something → made":             {func(n *longhorn.Node) { tagged("fast")(n); reported(n) }, false},
+		"another changed its tags → refused":             {tagged("slow"), true},
+		"another added a disk → refused":                 {func(n *longhorn.Node) { tagged("fast")(n); build.WithDisk("disk-2", "/mnt/two")(n) }, true},
+		"another changed it and the cache is late → too": {tagged(), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, build.ReadyNode("node-1", "uuid-1", tagged("fast")))
+			read, err := b.Node("node-1")
+			require.NoError(t, err)
+			b.Overwrite(build.ReadyNode("node-1", "uuid-1", c.now))
+			_, errNode := b.UpdateNode(t.Context(), "node-1", NodeUpdate{AllowScheduling: true, Tags: []string{"fast"}, IfSpecVersion: read.SpecVersion})
+			_, errDisks := b.UpdateDisks(t.Context(), "node-1", DisksUpdate{Disks: read.Node.Spec.Disks, IfSpecVersion: read.SpecVersion})
+			if c.refused {
+				wantProblem(t, errNode, ErrChanged, changed)
+				wantProblem(t, errDisks, ErrChanged, changed)
+				b.ExpectWrites()
+				return
+			}
+			require.NoError(t, errNode)
+			require.NoError(t, errDisks)
+		})
+	}
+	t.Run("another changes it between the read and the write → refused", func(t *testing.T) {
+		b := newBench(t, build.ReadyNode("node-1", "uuid-1"))
+		read, err := b.Node("node-1")
+		require.NoError(t, err)
+		b.Fail("update", "nodes", apierrors.NewConflict(longhorn.Resource("nodes"), "node-1", nil))
+		b.hasty.during = func() { b.Overwrite(build.ReadyNode("node-1", "uuid-1", tagged("slow"))) }
+		_, err = b.UpdateNode(t.Context(), "node-1", NodeUpdate{IfSpecVersion: read.SpecVersion})
+		wantProblem(t, err, ErrChanged, changed)
+		b.ExpectWrites("update nodes/node-1")
+	})
+}
+
 // A disk that an older installation made in a directory of the system stays, and does not keep its node from being changed.
 func TestADiskInADirectoryOfTheSystemStays(t *testing.T) {
 	b := newBench(t, build.ReadyNode("node-1", "uuid-1", build.WithDisk("disk-1", "/var/lib", func(d *longhorn.DiskSpec) { d.AllowScheduling = true })))
 	disks := map[string]DiskSpec{"disk-1": {Path: "/var/lib/"}, "disk-2": {Path: "/mnt/two"}}
-	view, err := b.UpdateDisks(t.Context(), "node-1", disks)
+	view, err := b.UpdateDisks(t.Context(), "node-1", DisksUpdate{Disks: disks})
 	require.NoError(t, err)
 	assert.Equal(t, "/var/lib", view.Node.Spec.Disks["disk-1"].Path)
 	assert.Equal(t, "/mnt/two", view.Node.Spec.Disks["disk-2"].Path)
 	disks["disk-2"] = DiskSpec{Path: "/var/lib"}
 	delete(disks, "disk-1")
-	_, err = b.UpdateDisks(t.Context(), "node-1", disks)
+	_, err = b.UpdateDisks(t.Context(), "node-1", DisksUpdate{Disks: disks})
 	assert.ErrorContains(t, err, "is a directory of the system", "under another name it is new")
 }
 
@@ -169,20 +213,20 @@ func TestADiskThatIsNotReadyIsTakenAwayFromUnderItsReplicas(t *testing.T) {
 	replica := build.PlacedReplica("vol-r-1", "vol", "node-1", "uuid-1")
 	t.Run("left out → removed, its replica stays", func(t *testing.T) {
 		b := newBench(t, node, replica)
-		view, err := b.UpdateDisks(t.Context(), "node-1", map[string]DiskSpec{})
+		view, err := b.UpdateDisks(t.Context(), "node-1", DisksUpdate{Disks: map[string]DiskSpec{}})
 		require.NoError(t, err)
 		assert.Empty(t, view.Node.Spec.Disks)
 		b.ExpectWrites("update nodes/node-1")
 	})
 	t.Run("given another path → moved", func(t *testing.T) {
 		b := newBench(t, node, replica)
-		view, err := b.UpdateDisks(t.Context(), "node-1", map[string]DiskSpec{"disk-1": {Path: "/mnt/e"}})
+		view, err := b.UpdateDisks(t.Context(), "node-1", DisksUpdate{Disks: map[string]DiskSpec{"disk-1": {Path: "/mnt/e"}}})
 		require.NoError(t, err)
 		assert.Equal(t, "/mnt/e", view.Node.Spec.Disks["disk-1"].Path)
 	})
 	t.Run("given the same path in another spelling → keeps the one it has", func(t *testing.T) {
 		b := newBench(t, build.ReadyNode("node-1", "uuid-1", build.WithDisk("disk-1", "/mnt//d")), replica)
-		view, err := b.UpdateDisks(t.Context(), "node-1", map[string]DiskSpec{"disk-1": {Path: "/mnt/d", AllowScheduling: true}})
+		view, err := b.UpdateDisks(t.Context(), "node-1", DisksUpdate{Disks: map[string]DiskSpec{"disk-1": {Path: "/mnt/d", AllowScheduling: true}}})
 		require.NoError(t, err)
 		assert.Equal(t, "/mnt//d", view.Node.Spec.Disks["disk-1"].Path)
 	})

@@ -18,7 +18,14 @@ type Node struct {
 	AutoEvicting              bool `json:"autoEvicting"`
 	// Disks by disk name.
 	Disks map[string]DiskInfo `json:"disks"`
+	// SpecVersion is another one after each change of what users ask of the node and its disks. A PUT and a diskUpdate with the query
+	// parameter ifSpecVersion are refused with status 412 if it is not the node's. Longhorn has neither.
+	SpecVersion string `json:"specVersion"`
 }
+
+// ParamIfSpecVersion is a query parameter, and not a key of the body: older daemons refuse keys that they do not know, and clients that
+// send back whole nodes must not begin to be refused.
+const ParamIfSpecVersion = "ifSpecVersion"
 
 // DiskInfo is a disk as it was asked for and as the node found it. All sizes are in bytes.
 type DiskInfo struct {
