@@ -4,6 +4,11 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
 // TestLogin: a wrong token is refused, a right one opens the page, and its cookie ends with the logout.
@@ -48,7 +53,12 @@ func TestCreateVolume(t *testing.T) {
 	b.Type("textbox", "Name", "Bad Name")
 	b.Type("textbox", "Size", "ten")
 	b.Describes("textbox", "Size", "must be a number with a unit")
+	b.Type("textbox", "Size", "10")
+	b.Describes("textbox", "Size", "must be at least 2,097,152 bytes (2 MiB)")
+	b.Type("textbox", "Size", "2GB")
+	b.Describes("textbox", "Size", "= 2,000,000,000 bytes, rounded up to 2,000,683,008 bytes (1.86 GiB)")
 	b.Type("textbox", "Size", "2Gi")
+	b.Describes("textbox", "Size", "= 2,147,483,648 bytes (2 GiB)")
 	b.Click("button", "Create")
 	b.Describes("textbox", "Name", `name: "Bad Name" must be a DNS label of at most 40 characters`)
 	b.ExpectWrites()
@@ -58,6 +68,27 @@ func TestCreateVolume(t *testing.T) {
 	b.Click("link", "mine")
 	b.Has("heading", "mine")
 	b.ExpectWrites("create volumes/mine")
+}
+
+// TestASizeInTheReadersLanguage: it is understood by the locale, or refused; never as another size.
+func TestASizeInTheReadersLanguage(t *testing.T) {
+	b := newBench(t, threeNodes()...)
+	b.Speak("de-DE")
+	b.login("admin")
+	b.Click("link", "Volumes")
+	b.Click("button", "Create volume")
+	b.Type("textbox", "Name", "mine")
+	b.Type("textbox", "Size", "1.000Gi")
+	b.Describes("textbox", "Size", "must have no sign between thousands; the decimal sign is a comma")
+	b.Click("button", "Create")
+	b.Type("textbox", "Size", "1,5Gi")
+	b.Describes("textbox", "Size", "= 1.610.612.736 bytes (1,5 GiB)")
+	b.ExpectWrites()
+	b.Click("button", "Create")
+	b.HasNot("dialog", "Create volume")
+	v, err := b.Longhorn.LonghornV1beta2().Volumes(types.Namespace).Get(t.Context(), "mine", metav1.GetOptions{})
+	require.NoError(t, err)
+	assert.Equal(t, longhorn.Bytes(1_610_612_736), v.Spec.Size)
 }
 
 // TestDeletingAsksForTheName: nothing is deleted before it is typed.

@@ -283,6 +283,15 @@ func (b *Browser) Prefer(colours string) {
 	}))
 }
 
+// Speak makes the system's language another one than English.
+func (b *Browser) Speak(locale string) {
+	b.t.Helper()
+	b.do("speak "+locale, chromedp.Func(func(ctx context.Context, _ *chromedp.Target) error {
+		_, err := chromedp.Call(ctx, emulation.SetLocaleOverride, emulation.SetLocaleOverrideParams{Locale: locale})
+		return err
+	}))
+}
+
 // Resize sets the size of the page in pixels.
 func (b *Browser) Resize(width, height int64) {
 	b.t.Helper()

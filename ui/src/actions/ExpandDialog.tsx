@@ -1,8 +1,7 @@
-import { useState } from 'react';
 import { fieldError } from '../components/FormDialog';
-import { SizeInput } from '../components/SizeInput';
+import { SizeInput, useSize } from '../components/SizeInput';
 import { bytes, sizeOf } from '../lib/format';
-import { parseSize } from '../lib/size';
+import { expandedSize } from '../lib/size';
 import { claimOf } from '../lib/volume';
 import { ChangeForm } from './ChangeForm';
 import { actionLink, those, useForEach } from './useForEach';
@@ -11,24 +10,23 @@ import type { ActionProps } from './VolumeActionDialog';
 export function ExpandDialog({ volumes, onClose }: ActionProps) {
   const volume = volumes[0];
   const now = sizeOf(volume?.size);
-  const [size, setSize] = useState(`${Math.ceil(now / 2 ** 30) + 1}Gi`);
-  const parsed = parseSize(size);
-  const wanted = 'bytes' in parsed ? parsed.bytes : 0;
-  const change = useForEach(volumes, (v) => ({ method: 'POST', link: actionLink(v, 'expand'), body: { size: String(wanted) } }));
+  const size = useSize(`${Math.ceil(now / 2 ** 30) + 1}Gi`, expandedSize(now));
+  const wanted = 'bytes' in size.parsed ? size.parsed.bytes : null;
+  const change = useForEach(volumes, (v) => ({ method: 'POST', link: actionLink(v, 'expand'), body: { size: String(wanted ?? 0) } }));
   return (
     <ChangeForm
       change={change}
       title={`Expand ${those(volumes)}`}
       submit="Expand"
       onClose={onClose}
-      isDisabled={wanted <= now}
+      isDisabled={wanted === null}
       fields={['size']}
     >
       <p>
         It is {bytes(now)} now. A volume can grow while it is used; it cannot shrink.
         {volume !== undefined && claimOf(volume) !== '' && ` Its claim ${claimOf(volume)} grows with it.`}
       </p>
-      <SizeInput label="New size" value={size} onChange={setSize} error={fieldError(change.mutation.error, 'size') ?? ('bytes' in parsed && wanted <= now ? 'must be more than it is now' : undefined)} takesFocus />
+      <SizeInput label="New size" size={size} refusal={fieldError(change.mutation.error, 'size')} takesFocus />
     </ChangeForm>
   );
 }

@@ -125,16 +125,20 @@ export interface Disk extends DiskUpdate {
   filesystemType?: string;
 }
 
-export interface Node extends Resource {
-  name: string;
-  address: string;
+export interface NodeUpdate {
   allowScheduling: boolean;
   evictionRequested: boolean;
   tags: string[] | null;
+}
+
+export interface Node extends Resource, NodeUpdate {
+  name: string;
+  address: string;
   region: string;
   zone: string;
   conditions: Record<string, Condition>;
   disks: Record<string, Disk> | null;
+  specVersion?: string;
 }
 
 export interface SettingDefinition {

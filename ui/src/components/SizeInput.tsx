@@ -1,25 +1,41 @@
-import { parseSize } from '../lib/size';
+import { useState } from 'react';
+import { parseSize, understood, type Parsed, type Rules } from '../lib/size';
 import { TextInput } from './TextInput';
+
+// SizeField is what a form has of a size: the text, and what that is read as.
+export interface SizeField {
+  text: string;
+  setText: (text: string) => void;
+  parsed: Parsed;
+}
+
+// useSize is a size of a form. The form must not be sent while it is an error.
+export function useSize(initial: string, rules: Rules): SizeField {
+  const [text, setText] = useState(initial);
+  return { text, setText, parsed: parseSize(text, rules) };
+}
 
 interface Props {
   label: string;
-  value: string;
-  onChange: (value: string) => void;
+  size: SizeField;
+  // error is what the API said of the field.
   error?: string | undefined;
-  description?: string;
+  // note is what is to be said of a size that is right.
+  note?: string | undefined;
   takesFocus?: boolean;
 }
 
-// SizeInput takes a size as people write it; what it says of it is what will be asked for.
-export function SizeInput({ label, value, onChange, error, description, takesFocus }: Props) {
-  const parsed = parseSize(value);
+// SizeInput takes a size as people write it, and says beside it how that is understood, or why it is refused, before it is sent.
+export function SizeInput({ label, size, error, note, takesFocus }: Props) {
+  const { text, setText, parsed } = size;
+  const wrong = 'error' in parsed ? parsed.error : undefined;
   return (
     <TextInput
       label={label}
-      value={value}
-      onChange={onChange}
-      error={error ?? (value !== '' && value.trim() !== '0' && 'error' in parsed ? parsed.error : undefined)}
-      description={description ?? 'A number with Mi, Gi, Ti (or M, G, T), as 10Gi'}
+      value={text}
+      onChange={setText}
+      error={error ?? (text === '' ? undefined : wrong)}
+      description={'error' in parsed ? 'A number with Mi, Gi, Ti (or M, G, T), as 10Gi' : [understood(parsed), note].filter((t) => t !== undefined).join('. ')}
       {...(takesFocus ? { takesFocus } : {})}
     />
   );

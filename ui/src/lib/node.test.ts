@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { disk, node } from './fixtures';
-import { disksWith, disksWithout, refusals, suggestedName } from './node';
+import { clashText, disksWith, disksWithout, rebased, refusals, suggestedName, type Asked } from './node';
 
 const n = node('n', { a: disk({ path: '/a', storageAvailable: 5, diskUUID: 'u' }), b: disk({ path: '/b', tags: null }) });
 const plain = { diskType: 'filesystem', diskDriver: '', allowScheduling: true, evictionRequested: false, storageReserved: 0, tags: [] };
@@ -11,6 +11,41 @@ describe('disks of a change', () => {
     expect(disksWith(n, 'a', { ...plain, path: '/a', allowScheduling: false })['b']).toEqual({ ...plain, path: '/b' });
   });
   it('removes one alone', () => expect(Object.keys(disksWithout(n, 'a'))).toEqual(['b']));
+});
+
+describe('rebased', () => {
+  const base: Asked = { allowScheduling: true, evictionRequested: false, tags: ['a', 'b'], storageReserved: 1 };
+  const cases: [string, Partial<Asked>, Partial<Asked>, Partial<Asked>, string[]][] = [
+    ['mine alone → as I wish', { tags: ['c'] }, {}, { tags: ['c'] }, []],
+    ['others alone → as they wish', {}, { tags: ['c'], storageReserved: 5 }, { tags: ['c'], storageReserved: 5 }, []],
+    ['different fields → both', { storageReserved: 9 }, { tags: ['c'], allowScheduling: false }, { storageReserved: 9, tags: ['c'], allowScheduling: false }, []],
+    ['the same in the same way → no clash', { tags: ['c', 'd'] }, { tags: ['d', 'c'] }, { tags: ['c', 'd'] }, []],
+    ['the same in different ways → a clash, and mine is kept', { tags: ['c'], storageReserved: 2 }, { tags: ['d'] }, { tags: ['c'], storageReserved: 2 }, ['tags']],
+    ['tags in another order → not changed', { tags: ['b', 'a'] }, { tags: ['c'] }, { tags: ['c'] }, []],
+    ['I empty it, others do so, too → no clash', { evictionRequested: true, allowScheduling: false }, { evictionRequested: true, allowScheduling: false }, { evictionRequested: true, allowScheduling: false }, []],
+    ['I empty it, others close it → emptied', { evictionRequested: true, allowScheduling: false }, { allowScheduling: false }, { evictionRequested: true, allowScheduling: false }, []],
+    ['I close it, others empty it → a clash', { allowScheduling: false }, { evictionRequested: true, allowScheduling: false }, { allowScheduling: false }, ['evictionRequested']],
+  ];
+  it.each(cases)('%s', (_, mine, now, value, clashes) => {
+    expect(rebased(base, { ...base, ...mine }, { ...base, ...now })).toEqual({ value: { ...base, ...value }, clashes });
+  });
+  it('takes placing and emptying as one: who empties it while others open it has a clash', () => {
+    const closed = { ...base, allowScheduling: false };
+    expect(rebased(closed, { ...closed, evictionRequested: true }, { ...closed, allowScheduling: true })).toEqual({ value: { ...closed, evictionRequested: true }, clashes: ['allowScheduling'] });
+  });
+  it('keeps what nobody changes, as the path', () => {
+    expect(rebased(disk({ path: '/old' }), disk({ tags: ['x'] }), disk({ path: '/new', diskUUID: 'u' })).value).toEqual(disk({ path: '/new', diskUUID: 'u', tags: ['x'] }));
+  });
+});
+
+describe('clashText', () => {
+  it('says what each field is now', () => {
+    const now = { allowScheduling: false, evictionRequested: true, tags: [], storageReserved: 2 ** 30 };
+    expect(clashText('d', now, ['tags', 'storageReserved'])).toBe(
+      'd was changed while this form was open: now its tags are none, and 1 GiB are reserved. Nothing was sent. Send it again to replace that by what stands here.',
+    );
+    expect(clashText('d', now, ['allowScheduling', 'evictionRequested'])).toContain('now no new replicas are placed there, and it is being emptied.');
+  });
 });
 
 describe('suggestedName', () => {

@@ -1,6 +1,7 @@
 // What is concluded from nodes, and the changes that are sent for them.
 
-import type { Condition, Disk, DiskUpdate, Node } from '../api/types';
+import type { Condition, DiskUpdate, Node, NodeUpdate } from '../api/types';
+import { bytes } from './format';
 
 // refusals are the annotations of a node that were not taken; each message names key and position.
 export function refusals(n: Node): Condition[] {
@@ -9,20 +10,63 @@ export function refusals(n: Node): Condition[] {
     .filter((c): c is Condition => c !== undefined && c.status === 'False' && c.message !== '');
 }
 
-// asked is a disk as users ask for it, without what was found of it.
-export function asked(d: Disk): DiskUpdate {
+// Asked is what people ask of a node or of a disk in a dialog.
+export interface Asked extends NodeUpdate {
+  storageReserved?: number;
+}
+
+// parts are fields that mean something together: who changes one has looked at the others.
+const parts: readonly (readonly (keyof Asked)[])[] = [['tags'], ['storageReserved'], ['allowScheduling', 'evictionRequested']];
+
+function isSame(a: Asked[keyof Asked], b: Asked[keyof Asked]): boolean {
+  const plain = (v: typeof a) => JSON.stringify(Array.isArray(v) ? [...v].sort() : (v ?? []));
+  return plain(a) === plain(b);
+}
+
+// rebased makes a change anew of what is asked for now. mine was made from base: the parts that it left alone are as they are now.
+// clashes are the fields that another person changed meanwhile to something else than mine has.
+export function rebased<T extends Asked>(base: T, mine: Asked, now: T): { value: T; clashes: (keyof Asked)[] } {
+  const value = { ...now };
+  const clashes: (keyof Asked)[] = [];
+  for (const part of parts) {
+    if (part.every((f) => isSame(base[f], mine[f]))) continue;
+    Object.assign(value, Object.fromEntries(part.filter((f) => mine[f] !== undefined).map((f) => [f, mine[f]])));
+    clashes.push(...part.filter((f) => !isSame(base[f], now[f]) && !isSame(mine[f], now[f])));
+  }
+  return { value, clashes };
+}
+
+// clashText says what another person made of fields, to one who was about to overwrite it. Nothing was sent then.
+export function clashText(what: string, now: Asked, clashes: readonly (keyof Asked)[]): string {
+  const is = (field: keyof Asked): string => {
+    switch (field) {
+      case 'tags':
+        return `its tags are ${(now.tags ?? []).join(', ') || 'none'}`;
+      case 'storageReserved':
+        return `${bytes(now.storageReserved ?? 0)} are reserved`;
+      case 'allowScheduling':
+        return now.allowScheduling ? 'new replicas may be placed there' : 'no new replicas are placed there';
+      case 'evictionRequested':
+        return now.evictionRequested ? 'it is being emptied' : 'it is not being emptied';
+    }
+  };
+  return `${what} was changed while this form was open: now ${clashes.map(is).join(', and ')}. Nothing was sent. Send it again to replace that by what stands here.`;
+}
+
+// wished is a disk as people ask for it, without what was found of it.
+export function wished(d: DiskUpdate): DiskUpdate {
   const { path, diskType, diskDriver, allowScheduling, evictionRequested, storageReserved, tags } = d;
   return { path, diskType, diskDriver, allowScheduling, evictionRequested, storageReserved, tags: tags ?? [] };
 }
 
 // disksWith are all disks of a node with one changed or added. The API replaces the whole map, so none may be left out.
 export function disksWith(n: Node, name: string, disk: DiskUpdate): Record<string, DiskUpdate> {
-  const all = Object.fromEntries(Object.entries(n.disks ?? {}).map(([other, d]) => [other, asked(d)]));
+  const all = Object.fromEntries(Object.entries(n.disks ?? {}).map(([other, d]) => [other, wished(d)]));
   return { ...all, [name]: disk };
 }
 
 export function disksWithout(n: Node, name: string): Record<string, DiskUpdate> {
-  return Object.fromEntries(Object.entries(n.disks ?? {}).filter(([other]) => other !== name).map(([other, d]) => [other, asked(d)]));
+  return Object.fromEntries(Object.entries(n.disks ?? {}).filter(([other]) => other !== name).map(([other, d]) => [other, wished(d)]));
 }
 
 const letters = 'abcdefghijklmnopqrstuvwxyz0123456789';

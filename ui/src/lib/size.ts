@@ -1,22 +1,88 @@
-// Sizes as people write them in forms.
+// Sizes as people write them in forms. What cannot be read in one way only is refused: a size that was understood wrongly is a volume
+// of that size.
 
-const factors: Record<string, number> = {
-  '': 1, b: 1,
-  k: 1e3, m: 1e6, g: 1e9, t: 1e12, p: 1e15,
-  kb: 1e3, mb: 1e6, gb: 1e9, tb: 1e12, pb: 1e15,
-  ki: 2 ** 10, mi: 2 ** 20, gi: 2 ** 30, ti: 2 ** 40, pi: 2 ** 50,
-  kib: 2 ** 10, mib: 2 ** 20, gib: 2 ** 30, tib: 2 ** 40, pib: 2 ** 50,
+import { bytes as inWords, number } from './format';
+
+const factors: Record<string, bigint> = {
+  '': 1n, b: 1n,
+  k: 10n ** 3n, m: 10n ** 6n, g: 10n ** 9n, t: 10n ** 12n, p: 10n ** 15n,
+  kb: 10n ** 3n, mb: 10n ** 6n, gb: 10n ** 9n, tb: 10n ** 12n, pb: 10n ** 15n,
+  ki: 2n ** 10n, mi: 2n ** 20n, gi: 2n ** 30n, ti: 2n ** 40n, pi: 2n ** 50n,
+  kib: 2n ** 10n, mib: 2n ** 20n, gib: 2n ** 30n, tib: 2n ** 40n, pib: 2n ** 50n,
 };
 
-export type Parsed = { bytes: number } | { error: string };
+// Rules are what a size must be, beyond being one.
+export interface Rules {
+  // least is the smallest size; 1 if it is not given. With 0, an empty field means 0.
+  least?: number;
+  // tooSmall is said of a smaller one, in place of what least is.
+  tooSmall?: string;
+  // step is what the API rounds sizes up to a multiple of.
+  step?: number;
+}
 
-// parseSize reads a number with a unit, in any case of letters: 10Gi, 10 GiB, 1.5t. The decimal sign is a point.
-export function parseSize(text: string): Parsed {
-  const match = /^\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*$/i.exec(text);
-  const factor = match ? factors[(match[2] ?? '').toLowerCase()] : undefined;
-  if (match === null || factor === undefined) return { error: 'must be a number with a unit, as 10Gi or 500M' };
-  const bytes = Math.round(Number(match[1]) * factor);
-  if (bytes < 1) return { error: 'must be more than 0' };
-  if (!Number.isSafeInteger(bytes)) return { error: 'is more than any disk holds' };
-  return { bytes };
+// volumeStep is what the API rounds the sizes of volumes up to a multiple of.
+const volumeStep = 2 * 2 ** 20;
+
+// volumeSize are the rules for a new volume. The API would make one of 10 bytes as large as volumeStep, but who writes "10" means no such volume.
+export const volumeSize: Rules = { least: volumeStep, step: volumeStep };
+
+// expandedSize are the rules for a volume that is larger than it is now.
+export function expandedSize(now: number): Rules {
+  return { least: now + 1, tooSmall: 'must be more than it is now', step: volumeStep };
+}
+
+// A Size has the bytes that are asked for, a multiple of the step, and those that were typed.
+export type Parsed = { bytes: number; typed: number } | { error: string };
+
+const decimalNames: Record<string, string> = { '.': 'a point', ',': 'a comma' };
+
+// parseSize reads a number with a unit, in any case of letters: 10Gi, 10 GiB, 1.5t. The decimal sign is that of the locale; a point is one
+// in each locale, as in Kubernetes, but for three digits after it where it may stand between thousands.
+export function parseSize(text: string, rules: Rules = {}, locale?: string): Parsed {
+  const { least = 1, tooSmall, step = 1 } = rules;
+  if (text.trim() === '' && least === 0) return { bytes: 0, typed: 0 };
+  const decimal = decimalOf(locale);
+  const match = /^([\d.,'’٫٬_\s]*)([a-z]*)$/i.exec(withPlainDigits(text, locale).trim());
+  const factor = factors[(match?.[2] ?? '').toLowerCase()];
+  const amount = (match?.[1] ?? '').trim();
+  if (factor === undefined || !/^\d.*\d$|^\d$/s.test(amount)) return { error: `must be a number with a unit, as 10Gi or 1${decimal}5Ti` };
+  const [, whole = '', sign = '', part = ''] = /^(\d+)(?:([^\d])(\d+))?$/.exec(amount) ?? [];
+  const isDecimal = sign === '' || sign === decimal || (sign === '.' && part.length !== 3);
+  if (whole === '' || !isDecimal) return { error: `must have no sign between thousands; the decimal sign is ${decimalNames[decimal] ?? `“${decimal}”`}` };
+  const scale = 10n ** BigInt(part.length);
+  const scaled = BigInt(whole + part) * factor;
+  if (factor === 1n && scaled % scale !== 0n) return { error: 'must be a whole number of bytes, or have a unit, as 10Gi' };
+  const typed = Number((scaled + scale - 1n) / scale);
+  const bytes = Math.ceil(typed / step) * step;
+  if (typed < least) return { error: tooSmall ?? (least === 1 ? 'must be more than 0' : `must be at least ${exactly(least, locale)}`) };
+  if (!Number.isSafeInteger(bytes)) return { error: `must be at most ${inWords(2 ** 53, locale)}` };
+  return { bytes, typed };
+}
+
+// understood says what was read, for people to see before they send it.
+export function understood(size: { bytes: number; typed: number }, locale?: string): string {
+  if (size.typed === size.bytes) return `= ${exactly(size.bytes, locale)}`;
+  return `= ${number(size.typed, locale)} bytes, rounded up to ${exactly(size.bytes, locale)}`;
+}
+
+function exactly(n: number, locale?: string): string {
+  const all = `${number(n, locale)} ${n === 1 ? 'byte' : 'bytes'}`;
+  return n < 1024 ? all : `${all} (${inWords(n, locale)})`;
+}
+
+// sizeText writes bytes as parseSize reads them, exactly.
+export function sizeText(bytes: number): string {
+  const unit = bytes === 0 ? undefined : ['Ti', 'Gi', 'Mi', 'Ki'].find((u) => bytes % Number(factors[u.toLowerCase()]) === 0);
+  return unit === undefined ? String(bytes) : `${bytes / Number(factors[unit.toLowerCase()])}${unit}`;
+}
+
+function decimalOf(locale?: string): string {
+  return new Intl.NumberFormat(locale).formatToParts(1.5).find((p) => p.type === 'decimal')?.value ?? '.';
+}
+
+// withPlainDigits has 0 to 9 in place of the locale's own digits.
+function withPlainDigits(text: string, locale?: string): string {
+  const own = Array.from(new Intl.NumberFormat(locale, { useGrouping: false }).format(9876543210)).reverse();
+  return Array.from(text, (c) => (own.includes(c) ? String(own.indexOf(c)) : c)).join('');
 }

@@ -1,13 +1,15 @@
 import { useState } from 'react';
-import { useChange } from '../../api/live';
-import type { Disk, Node } from '../../api/types';
-import { CheckboxField } from '../../components/CheckboxField';
-import { FormDialog } from '../../components/FormDialog';
-import { SizeInput } from '../../components/SizeInput';
+import { ApiError } from '../../api/http';
+import { changedMeanwhile, useNodeChange } from '../../api/nodeChange';
+import type { Disk, DiskUpdate, Node } from '../../api/types';
+import { fieldError, FormDialog } from '../../components/FormDialog';
+import { SizeInput, useSize } from '../../components/SizeInput';
 import { TextInput } from '../../components/TextInput';
-import { disksWith, suggestedName } from '../../lib/node';
-import { parseSize } from '../../lib/size';
-import { tagsOf } from '../../lib/tags';
+import { bytes } from '../../lib/format';
+import { clashText, disksWith, rebased, suggestedName, wished } from '../../lib/node';
+import { sizeText } from '../../lib/size';
+import { tagsOf, tagText } from '../../lib/tags';
+import { SchedulingFields, type Scheduling } from './SchedulingFields';
 
 interface Props {
   node: Node;
@@ -17,25 +19,46 @@ interface Props {
   onClose: () => void;
 }
 
+const newDisk: DiskUpdate = { path: '', diskType: 'filesystem', diskDriver: '', allowScheduling: true, evictionRequested: false, storageReserved: 0, tags: [] };
+const nameTaken = 'the node has a disk of this name';
+
 export function DiskDialog({ node, name: existing, disk, onClose }: Props) {
+  const [base, setBase] = useState<DiskUpdate>(disk ?? newDisk); // as it was when what stands here was begun
   const [name, setName] = useState(() => existing ?? suggestedName(Object.keys(node.disks ?? {})));
-  const [path, setPath] = useState(disk?.path ?? '');
-  const [reserved, setReserved] = useState(String(disk?.storageReserved ?? 0));
-  const [tags, setTags] = useState((disk?.tags ?? []).join(', '));
-  const [allowScheduling, setAllow] = useState(disk?.allowScheduling ?? true);
-  const [evictionRequested, setEvict] = useState(disk?.evictionRequested ?? false);
-  const change = useChange('nodes');
-  const parsed = reserved.trim() === '0' || reserved.trim() === '' ? { bytes: 0 } : parseSize(reserved);
+  const [path, setPath] = useState(base.path);
+  const reserved = useSize(sizeText(base.storageReserved), { least: 0 });
+  const [tags, setTags] = useState(tagText(base.tags));
+  const [scheduling, setScheduling] = useState<Scheduling>(base);
+  const change = useNodeChange(node.name);
+  const { parsed } = reserved;
   const isTaken = existing === undefined && Object.keys(node.disks ?? {}).includes(name.trim());
+
+  const added = (now: Node, mine: DiskUpdate) => {
+    if (now.disks?.[name.trim()] !== undefined) throw new ApiError(0, 'Changed meanwhile', `name: ${nameTaken}`);
+    return { disks: disksWith(now, name.trim(), mine) };
+  };
+  const changed = (now: Node, mine: DiskUpdate) => {
+    const there = now.disks?.[name];
+    if (there?.path !== base.path) throw changedMeanwhile(`${node.name} has no disk ${name} at ${base.path} any more. Nothing was sent.`);
+    const { value, clashes } = rebased<DiskUpdate>(base, mine, there);
+    if (clashes.length > 0) {
+      setBase(there);
+      reserved.setText(sizeText(value.storageReserved));
+      setTags(tagText(value.tags));
+      setScheduling(value);
+      throw changedMeanwhile(clashText(name, there, clashes));
+    }
+    return { disks: disksWith(now, name, wished(value)) };
+  };
   const submit = () => {
     if ('error' in parsed) return;
-    const wanted = { path: path.trim(), diskType: disk?.diskType ?? 'filesystem', diskDriver: disk?.diskDriver ?? '', allowScheduling, evictionRequested, storageReserved: parsed.bytes, tags: tagsOf(tags) };
-    const link = node.actions['diskUpdate'] ?? `/v1/nodes/${encodeURIComponent(node.name)}?action=diskUpdate`;
-    change.mutate({ method: 'POST', link, body: { disks: disksWith(node, name.trim(), wanted) } }, { onSuccess: onClose });
+    const mine = wished({ ...base, ...scheduling, path: path.trim(), storageReserved: parsed.bytes, tags: tagsOf(tags) });
+    change.mutate((now) => (existing === undefined ? added(now, mine) : changed(now, mine)), { onSuccess: onClose });
   };
   // The API names a disk's fields as disks.<name>.<field>.
-  const error = (part: string) => (change.error?.field === 'disks' && change.error.message.includes(`.${part}`) ? change.error.message : undefined);
+  const error = (part: string) => (change.error?.message.startsWith(`disks.${name.trim()}.${part}`) ? change.error.message : undefined);
   const isAtField = ['path', 'tags', 'storageReserved'].some((part) => error(part) !== undefined);
+  const room = disk?.storageMaximum ?? 0;
   return (
     <FormDialog
       title={existing === undefined ? `Add a disk to ${node.name}` : `Disk ${existing} of ${node.name}`}
@@ -45,9 +68,9 @@ export function DiskDialog({ node, name: existing, disk, onClose }: Props) {
       isPending={change.isPending}
       isDisabled={name.trim() === '' || path.trim() === '' || 'error' in parsed || isTaken}
       error={change.error}
-      fields={isAtField ? ['disks'] : []}
+      fields={isAtField ? ['disks'] : ['name']}
     >
-      <TextInput label="Name" value={name} onChange={setName} isDisabled={existing !== undefined} error={isTaken ? 'the node has a disk of this name' : undefined} />
+      <TextInput label="Name" value={name} onChange={setName} isDisabled={existing !== undefined} error={isTaken ? nameTaken : fieldError(change.error, 'name')} />
       <TextInput
         label="Path"
         value={path}
@@ -58,20 +81,14 @@ export function DiskDialog({ node, name: existing, disk, onClose }: Props) {
         takesFocus={existing === undefined}
         isRequired
       />
-      <SizeInput label="Reserved for others" value={reserved} onChange={setReserved} error={error('storageReserved')} />
+      <SizeInput
+        label="Reserved for others"
+        size={reserved}
+        error={error('storageReserved')}
+        note={room > 0 && 'bytes' in parsed && parsed.bytes >= room ? `The disk has ${bytes(room)}: no replica fits beside that` : undefined}
+      />
       <TextInput label="Tags" value={tags} onChange={setTags} error={error('tags')} description="Separated by commas" />
-      <CheckboxField isSelected={allowScheduling} onChange={setAllow}>
-        New replicas may be placed here
-      </CheckboxField>
-      <CheckboxField
-        isSelected={evictionRequested}
-        onChange={(on) => {
-          setEvict(on);
-          if (on) setAllow(false); // what is emptied must get nothing new
-        }}
-      >
-        Empty it: its replicas move to other disks
-      </CheckboxField>
+      <SchedulingFields value={scheduling} onChange={setScheduling} elsewhere="disks" />
     </FormDialog>
   );
 }

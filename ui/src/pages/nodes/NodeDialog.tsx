@@ -1,34 +1,33 @@
 import { useState } from 'react';
-import { useChange } from '../../api/live';
-import type { Node } from '../../api/types';
-import { CheckboxField } from '../../components/CheckboxField';
+import { changedMeanwhile, useNodeChange } from '../../api/nodeChange';
+import type { Node, NodeUpdate } from '../../api/types';
 import { fieldError, FormDialog } from '../../components/FormDialog';
 import { TextInput } from '../../components/TextInput';
-import { tagsOf } from '../../lib/tags';
+import { clashText, rebased } from '../../lib/node';
+import { tagsOf, tagText } from '../../lib/tags';
+import { SchedulingFields, type Scheduling } from './SchedulingFields';
 
 // NodeDialog changes what people ask of a node.
 export function NodeDialog({ node, onClose }: { node: Node; onClose: () => void }) {
-  const [tags, setTags] = useState((node.tags ?? []).join(', '));
-  const [allowScheduling, setAllow] = useState(node.allowScheduling);
-  const [evictionRequested, setEvict] = useState(node.evictionRequested);
-  const change = useChange('nodes');
-  const submit = () =>
-    change.mutate({ method: 'PUT', link: node.links['self'] ?? `/v1/nodes/${encodeURIComponent(node.name)}`, body: { allowScheduling, evictionRequested, tags: tagsOf(tags) } }, { onSuccess: onClose });
+  const [base, setBase] = useState<NodeUpdate>(node); // as it was when what stands here was begun
+  const [tags, setTags] = useState(tagText(node.tags));
+  const [scheduling, setScheduling] = useState<Scheduling>(node);
+  const change = useNodeChange(node.name);
+  const make = (now: Node) => {
+    const { value, clashes } = rebased(base, { ...scheduling, tags: tagsOf(tags) }, now);
+    if (clashes.length > 0) {
+      setBase(now);
+      setTags(tagText(value.tags));
+      setScheduling(value);
+      throw changedMeanwhile(clashText(node.name, now, clashes));
+    }
+    const { allowScheduling, evictionRequested } = value;
+    return { node: { allowScheduling, evictionRequested, tags: value.tags } };
+  };
   return (
-    <FormDialog title={`Node ${node.name}`} submit="Change" onClose={onClose} onSubmit={submit} isPending={change.isPending} error={change.error} fields={['tags']}>
+    <FormDialog title={`Node ${node.name}`} submit="Change" onClose={onClose} onSubmit={() => change.mutate(make, { onSuccess: onClose })} isPending={change.isPending} error={change.error} fields={['tags']}>
       <TextInput label="Tags" value={tags} onChange={setTags} error={fieldError(change.error, 'tags')} description="Separated by commas" />
-      <CheckboxField isSelected={allowScheduling} onChange={setAllow}>
-        New replicas may be placed here
-      </CheckboxField>
-      <CheckboxField
-        isSelected={evictionRequested}
-        onChange={(on) => {
-          setEvict(on);
-          if (on) setAllow(false); // what is emptied must get nothing new
-        }}
-      >
-        Empty it: its replicas move to other nodes
-      </CheckboxField>
+      <SchedulingFields value={scheduling} onChange={setScheduling} elsewhere="nodes" />
     </FormDialog>
   );
 }

@@ -3,10 +3,10 @@ import { useChange, useCollection } from '../../api/live';
 import type { Volume } from '../../api/types';
 import { fieldError, FormDialog } from '../../components/FormDialog';
 import { SelectField } from '../../components/SelectField';
-import { SizeInput } from '../../components/SizeInput';
+import { SizeInput, useSize } from '../../components/SizeInput';
 import { TextInput } from '../../components/TextInput';
 import { wholeNumber } from '../../lib/format';
-import { parseSize } from '../../lib/size';
+import { volumeSize } from '../../lib/size';
 import { tagsOf } from '../../lib/tags';
 
 const fields = ['name', 'size', 'numberOfReplicas', 'dataLocality', 'accessMode', 'frontend', 'nodeSelector', 'diskSelector'] as const;
@@ -16,7 +16,7 @@ export function CreateVolume({ onClose }: { onClose: () => void }) {
   const settings = useCollection('settings');
   const inForce = (name: string, otherwise: string) => settings.data?.find((s) => s.name === name)?.valueInForce ?? otherwise;
   const [name, setName] = useState('');
-  const [size, setSize] = useState('10Gi');
+  const size = useSize('10Gi', volumeSize);
   // Settings may come after the form is open.
   const [typedReplicas, setReplicas] = useState<string | null>(null);
   const [chosenLocality, setDataLocality] = useState<string | null>(null);
@@ -28,7 +28,7 @@ export function CreateVolume({ onClose }: { onClose: () => void }) {
   const [nodeTags, setNodeTags] = useState('');
   const [diskTags, setDiskTags] = useState('');
   const create = useChange<Volume>('volumes');
-  const parsed = parseSize(size);
+  const { parsed } = size;
   const submit = () => {
     if ('error' in parsed) return;
     const body = {
@@ -47,7 +47,7 @@ export function CreateVolume({ onClose }: { onClose: () => void }) {
   return (
     <FormDialog title="Create volume" submit="Create" onClose={onClose} onSubmit={submit} isPending={create.isPending} isDisabled={name.trim() === '' || 'error' in parsed || numberOfReplicas === null} error={create.error} fields={fields}>
       <TextInput label="Name" value={name} onChange={setName} error={error('name')} takesFocus isRequired description="Lower-case letters, digits and dashes, at most 40" />
-      <SizeInput label="Size" value={size} onChange={setSize} error={error('size')} />
+      <SizeInput label="Size" size={size} error={error('size')} />
       <div className="pair">
         <TextInput
           label="Replicas"

@@ -1,0 +1,154 @@
+package page
+
+import (
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// spec is what is asked of a node now.
+func (b *bench) spec(name string) longhorn.NodeSpec {
+	b.T.Helper()
+	n, err := b.Longhorn.LonghornV1beta2().Nodes(types.Namespace).Get(b.T.Context(), name, metav1.GetOptions{})
+	require.NoError(b.T, err)
+	return n.Spec
+}
+
+// byOthers is node-1 as another person left it: with a second disk, and other tags.
+func byOthers(changes ...func(*longhorn.Node)) *longhorn.Node {
+	return build.ReadyNode("node-1", "uuid-1", append([]func(*longhorn.Node){
+		build.WithDisk("theirs", "/mnt/theirs"),
+		func(n *longhorn.Node) { n.Spec.Tags = []string{"theirs"} },
+	}, changes...)...)
+}
+
+// theirDisk is disk-1 with what another person asks of it.
+func theirDisk(change func(*longhorn.DiskSpec)) func(*longhorn.Node) {
+	return func(n *longhorn.Node) {
+		d := n.Spec.Disks["disk-1"]
+		change(&d)
+		n.Spec.Disks["disk-1"] = d
+	}
+}
+
+// TestChangesOfOthersStay: a form changes what its user changed, of a node that others change while it is open, and that the page has not
+// heard of since.
+func TestChangesOfOthersStay(t *testing.T) {
+	tagged := theirDisk(func(d *longhorn.DiskSpec) { d.Tags = []string{"slow"} })
+	for _, tc := range []struct {
+		name, button, dialog string
+		before, after        *longhorn.Node
+		fill                 func(b *bench)
+		submit               string
+		want                 func(t *testing.T, spec longhorn.NodeSpec)
+	}{
+		{"a disk is changed", "Change disk-1 of node-1", "Disk disk-1", build.ReadyNode("node-1", "uuid-1"), byOthers(tagged), func(b *bench) {
+			b.Type("textbox", "Reserved for others", "2Gi")
+			b.Describes("textbox", "Reserved for others", "= 2,147,483,648 bytes (2 GiB)")
+		}, "Change", func(t *testing.T, spec longhorn.NodeSpec) {
+			assert.Equal(t, int64(2*build.GiB), spec.Disks["disk-1"].StorageReserved)
+			assert.Equal(t, []string{"slow"}, spec.Disks["disk-1"].Tags)
+			assert.Contains(t, spec.Disks, "theirs")
+		}},
+		{"a disk is added", "Add disk to node-1", "Add a disk", build.ReadyNode("node-1", "uuid-1"), byOthers(tagged), func(b *bench) {
+			b.Type("textbox", "Name", "mine")
+			b.Type("textbox", "Path", "/mnt/mine")
+		}, "Add", func(t *testing.T, spec longhorn.NodeSpec) {
+			assert.Contains(t, spec.Disks, "mine")
+			assert.Contains(t, spec.Disks, "theirs")
+			assert.Equal(t, []string{"slow"}, spec.Disks["disk-1"].Tags)
+		}},
+		{"a disk is removed", "Remove old of node-1", "Remove old", build.ReadyNode("node-1", "uuid-1", build.WithDisk("old", "/mnt/old", closed)), byOthers(tagged, build.WithDisk("old", "/mnt/old", closed)), func(b *bench) {
+			b.Type("textbox", "Type “old” to go on", "old")
+		}, "Remove", func(t *testing.T, spec longhorn.NodeSpec) {
+			assert.NotContains(t, spec.Disks, "old")
+			assert.Contains(t, spec.Disks, "theirs")
+			assert.Equal(t, []string{"slow"}, spec.Disks["disk-1"].Tags)
+		}},
+		{"a node is changed", "Change node node-1", "Node node-1", build.ReadyNode("node-1", "uuid-1"), byOthers(), func(b *bench) {
+			b.Click("checkbox", "Empty it")
+		}, "Change", func(t *testing.T, spec longhorn.NodeSpec) {
+			assert.True(t, spec.EvictionRequested)
+			assert.False(t, spec.AllowScheduling)
+			assert.Equal(t, []string{"theirs"}, spec.Tags)
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			b := newBench(t, tc.before)
+			b.login("admin")
+			b.Click("link", "Nodes")
+			b.Click("button", tc.button)
+			b.network.cut()
+			tc.fill(b)
+			b.change(tc.after)
+			b.Click("button", tc.submit)
+			b.HasNot("dialog", tc.dialog)
+			b.ExpectWrites("update nodes/node-1")
+			tc.want(t, b.spec("node-1"))
+		})
+	}
+}
+
+func closed(d *longhorn.DiskSpec) { d.AllowScheduling = false }
+
+// TestAClashIsSaid: what another person changed to something else is said and not overwritten, until it is sent once more.
+func TestAClashIsSaid(t *testing.T) {
+	b := newBench(t, build.ReadyNode("node-1", "uuid-1"))
+	b.login("admin")
+	b.Click("link", "Nodes")
+	b.Click("button", "Change disk-1 of node-1")
+	b.Type("textbox", "Tags", "fast")
+	b.change(byOthers(theirDisk(func(d *longhorn.DiskSpec) { d.Tags, d.StorageReserved = []string{"slow"}, 3*build.GiB })))
+	b.Click("button", "Change")
+	b.Sees("Changed meanwhile: disk-1 was changed while this form was open: now its tags are slow. Nothing was sent.")
+	b.Axe(root, "a clash")
+	b.ExpectWrites()
+	assert.Equal(t, "fast", b.Value("textbox", "Tags"), "what was typed stays")
+	assert.Equal(t, "3Gi", b.Value("textbox", "Reserved for others"), "what was not is as it is now")
+	b.Click("button", "Change")
+	b.HasNot("dialog", "Disk disk-1")
+	b.ExpectWrites("update nodes/node-1")
+	spec := b.spec("node-1")
+	assert.Equal(t, []string{"fast"}, spec.Disks["disk-1"].Tags)
+	assert.Equal(t, int64(3*build.GiB), spec.Disks["disk-1"].StorageReserved)
+
+	b.Click("button", "Change node node-1")
+	b.Type("textbox", "Tags", "mine")
+	b.change(byOthers(func(n *longhorn.Node) { n.Spec.Tags = []string{"other"} }))
+	b.Click("button", "Change")
+	b.Sees("Changed meanwhile: node-1 was changed while this form was open: now its tags are other. Nothing was sent.")
+	b.ExpectWrites()
+}
+
+// TestADiskOfAnotherPerson: a name that another person took meanwhile is refused at its field, and a disk that is another one now is not
+// removed.
+func TestADiskOfAnotherPerson(t *testing.T) {
+	b := newBench(t, build.ReadyNode("node-1", "uuid-1", build.WithDisk("old", "/mnt/old", closed)))
+	b.login("admin")
+	b.Click("link", "Nodes")
+	b.Click("button", "Add disk to node-1")
+	b.network.cut()
+	b.Type("textbox", "Name", "theirs")
+	b.Type("textbox", "Path", "/mnt/mine")
+	b.change(byOthers(build.WithDisk("old", "/mnt/old", closed)))
+	b.Click("button", "Add")
+	b.Describes("textbox", "Name", "the node has a disk of this name")
+	b.Click("button", "Cancel")
+	b.network.mend()
+
+	b.Click("button", "Remove old of node-1")
+	b.Type("textbox", "Type “old” to go on", "old")
+	b.change(byOthers(build.WithDisk("old", "/mnt/another", closed)))
+	b.Click("button", "Remove")
+	b.Sees("old was the disk at /mnt/old when this form was opened, and is that at /mnt/another now. Nothing was sent.")
+	b.ExpectWrites()
+	assert.ElementsMatch(t, []string{"disk-1", "old", "theirs"}, slices.Collect(maps.Keys(b.spec("node-1").Disks)))
+}

@@ -1,0 +1,20 @@
+import { CheckboxField } from '../../components/CheckboxField';
+
+// Scheduling is whether a disk or a node takes new replicas, and whether those that it has move away; not both.
+export interface Scheduling {
+  allowScheduling: boolean;
+  evictionRequested: boolean;
+}
+
+export function SchedulingFields({ value, onChange, elsewhere }: { value: Scheduling; onChange: (value: Scheduling) => void; elsewhere: string }) {
+  return (
+    <>
+      <CheckboxField isSelected={value.allowScheduling} onChange={(on) => onChange({ allowScheduling: on, evictionRequested: value.evictionRequested && !on })}>
+        New replicas may be placed here
+      </CheckboxField>
+      <CheckboxField isSelected={value.evictionRequested} onChange={(on) => onChange({ allowScheduling: value.allowScheduling && !on, evictionRequested: on })}>
+        Empty it: its replicas move to other {elsewhere}
+      </CheckboxField>
+    </>
+  );
+}
