@@ -72,6 +72,39 @@ type bench struct {
 	readers readers
 	network *network
 	access  access
+	daemons daemons
+}
+
+// daemons are those of all nodes; a test says what they answer.
+type daemons struct {
+	mu      sync.Mutex
+	err     error    // guarded by mu; what trims fail with
+	trimmed []string // guarded by mu; node/volume of each trim that succeeded
+}
+
+// trims are node/volume of each trim that succeeded.
+func (d *daemons) trims() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.trimmed)
+}
+
+// TrimFilesystem implements manager.NodeDaemons.
+func (d *daemons) TrimFilesystem(_ context.Context, node, _, volume string) (bool, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.err != nil {
+		return false, d.err
+	}
+	d.trimmed = append(d.trimmed, node+"/"+volume)
+	return true, nil
+}
+
+// answer makes all later trims fail with err; nil: they succeed.
+func (d *daemons) answer(err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.err = err
 }
 
 // toldEvents are Events whose changes are told as those of the caches are.
@@ -138,7 +171,7 @@ func newBench(t *testing.T, objs ...runtime.Object) *bench {
 	h := testutil.New(t, objs...)
 	b := &bench{Harness: h, network: newNetwork()}
 	deps := manager.DepsOf(h.Datastore(datastore.Options{}), datastore.NewWorkloads(h.Kube), hastyClock{h.Clock}, h.Log)
-	deps.Changes, deps.Events = &b.readers, toldEvents{deps.Events, &b.readers}
+	deps.Changes, deps.Events, deps.Daemons = &b.readers, toldEvents{deps.Events, &b.readers}, &b.daemons
 	m := manager.New(deps)
 	never := func() bool { return false }
 	guard := api.NewGuard(&b.access, never, api.NewServer(api.Deps{Manager: m, Log: h.Log}), h.Log)

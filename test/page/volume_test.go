@@ -5,10 +5,12 @@ import (
 
 	"github.com/chromedp/chromedp/kb"
 	"github.com/stretchr/testify/assert"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/manager"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
@@ -49,6 +51,29 @@ func TestActions(t *testing.T) {
 			b.ExpectWrites(tc.want...)
 		})
 	}
+}
+
+// TestTrimming: the menu has it while the volume is attached, and what stands against it is shown as the API says it.
+func TestTrimming(t *testing.T) {
+	b := newBench(t, append(cluster(), build.Pod("manager", "node-1", func(p *corev1.Pod) {
+		p.Labels["app"], p.Status.PodIP = "longhorn-manager", "10.0.1.1"
+	}))...)
+	b.daemons.answer(&manager.Problem{Class: manager.ErrConflict, Text: "nothing of volume orders-db is mounted on node-1"})
+	b.login("admin")
+	b.Open(b.url + "/volumes/orders-db")
+	b.Act("Actions on orders-db", "Trim the file system")
+	b.Axe(root, "the dialog of a trim")
+	b.Click("button", "Trim")
+	b.Sees("409 Conflict: nothing of volume orders-db is mounted on node-1")
+	b.daemons.answer(nil)
+	b.Click("button", "Trim")
+	b.HasNot("dialog", "Trim the file system")
+	assert.Equal(t, []string{"node-1/orders-db"}, b.daemons.trims())
+
+	b.Open(b.url + "/volumes/archive")
+	b.Click("button", "Actions on archive")
+	b.Has("menuitem", "Delete")
+	b.HasNot("menuitem", "Trim the file system")
 }
 
 // TestDetachingByForceAsksForTheName: without it, the volume is detached as people attached it.

@@ -7,6 +7,7 @@ import { ExpandDialog } from './ExpandDialog';
 import { ReplicaCountDialog } from './ReplicaCountDialog';
 import { SalvageDialog } from './SalvageDialog';
 import { CancelExpansionDialog } from './CancelExpansionDialog';
+import { TrimDialog } from './TrimDialog';
 import type { VolumeAction } from './volumeActions';
 
 export interface ActionProps {
@@ -58,6 +59,8 @@ export function VolumeActionDialog({ action, volumes, onClose }: ActionProps & {
           ]}
         />
       );
+    case 'trimFilesystem':
+      return <TrimDialog {...props} />;
     case 'salvage':
       return <SalvageDialog {...props} />;
     case 'delete':

@@ -2,7 +2,7 @@
 
 import type { Volume } from '../api/types';
 
-export type VolumeAction = 'attach' | 'detach' | 'expand' | 'cancelExpansion' | 'updateReplicaCount' | 'updateDataLocality' | 'updateAccessMode' | 'salvage' | 'delete';
+export type VolumeAction = 'attach' | 'detach' | 'expand' | 'cancelExpansion' | 'updateReplicaCount' | 'updateDataLocality' | 'updateAccessMode' | 'trimFilesystem' | 'salvage' | 'delete';
 
 export interface ActionInfo {
   id: VolumeAction;
@@ -22,6 +22,7 @@ export const actions: readonly ActionInfo[] = [
   { id: 'updateReplicaCount', name: 'Number of replicas …', many: true, fits: () => true },
   { id: 'updateDataLocality', name: 'Data locality …', many: true, fits: () => true },
   { id: 'updateAccessMode', name: 'Access mode …', many: true, fits: (v) => v.state === 'detached' },
+  { id: 'trimFilesystem', name: 'Trim the file system …', many: false, fits: () => true },
   { id: 'salvage', name: 'Salvage …', many: false, danger: true, fits: () => true },
   { id: 'delete', name: 'Delete …', many: true, danger: true, fits: () => true },
 ];
