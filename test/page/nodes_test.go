@@ -34,8 +34,9 @@ func TestDisksAndTags(t *testing.T) {
 	b.Click("button", "Add")
 	b.Describes("textbox", "Path", `.path: "relative"`)
 	b.ExpectWrites()
-	b.Type("textbox", "Name", "second")
 	b.Type("textbox", "Path", "/mnt/second")
+	b.SeesNot("must be an absolute path") // it was said of another one
+	b.Type("textbox", "Name", "second")
 	b.Click("button", "Add")
 	b.HasNot("dialog", "Add a disk to node-2")
 	b.Has("heading", "second /mnt/second")

@@ -18,15 +18,15 @@ export function useSize(initial: string, rules: Rules): SizeField {
 interface Props {
   label: string;
   size: SizeField;
-  // error is what the API said of the field.
-  error?: string | undefined;
+  // refusal is what the API said of the size that it was sent.
+  refusal?: string | undefined;
   // note is what is to be said of a size that is right.
   note?: string | undefined;
   takesFocus?: boolean;
 }
 
 // SizeInput takes a size as people write it, and says beside it how that is understood, or why it is refused, before it is sent.
-export function SizeInput({ label, size, error, note, takesFocus }: Props) {
+export function SizeInput({ label, size, refusal, note, takesFocus }: Props) {
   const { text, setText, parsed } = size;
   const wrong = 'error' in parsed ? parsed.error : undefined;
   return (
@@ -34,7 +34,8 @@ export function SizeInput({ label, size, error, note, takesFocus }: Props) {
       label={label}
       value={text}
       onChange={setText}
-      error={error ?? (text === '' ? undefined : wrong)}
+      error={text === '' ? undefined : wrong}
+      refusal={refusal}
       description={'error' in parsed ? 'A number with Mi, Gi, Ti (or M, G, T), as 10Gi' : [understood(parsed), note].filter((t) => t !== undefined).join('. ')}
       {...(takesFocus ? { takesFocus } : {})}
     />

@@ -1,4 +1,4 @@
-import type { ReactNode } from 'react';
+import { useState, type ReactNode } from 'react';
 import { FieldError, Input, Label, Text, TextField } from 'react-aria-components';
 
 interface Props {
@@ -8,6 +8,8 @@ interface Props {
   onChange: (value: string) => void;
   description?: ReactNode;
   error?: string | undefined;
+  // refusal is what the API said of the value that it was sent. It is not shown of another one.
+  refusal?: string | undefined;
   type?: string;
   // takesFocus: a dialog begins there.
   takesFocus?: boolean;
@@ -17,14 +19,17 @@ interface Props {
   autoComplete?: string;
 }
 
-export function TextInput({ label, hideLabel, value, onChange, description, error, type = 'text', takesFocus, isRequired, isDisabled, inputMode, autoComplete = 'off' }: Props) {
+export function TextInput({ label, hideLabel, value, onChange, description, error, refusal, type = 'text', takesFocus, isRequired, isDisabled, inputMode, autoComplete = 'off' }: Props) {
+  const [refused, setRefused] = useState({ refusal, value });
+  if (refused.refusal !== refusal) setRefused({ refusal, value });
+  const wrong = error ?? (refused.value === value ? refusal : undefined);
   return (
     <TextField
       className="field"
       value={value}
       onChange={onChange}
       type={type}
-      isInvalid={error !== undefined && error !== ''}
+      isInvalid={wrong !== undefined && wrong !== ''}
       // eslint-disable-next-line jsx-a11y/no-autofocus -- in a dialog and on the page of the login nothing comes before it
       autoFocus={takesFocus ?? false}
       isRequired={isRequired ?? false}
@@ -41,7 +46,7 @@ export function TextInput({ label, hideLabel, value, onChange, description, erro
           {description}
         </Text>
       )}
-      <FieldError className="field-error">{error}</FieldError>
+      <FieldError className="field-error">{wrong}</FieldError>
     </TextField>
   );
 }

@@ -56,8 +56,8 @@ export function DiskDialog({ node, name: existing, disk, onClose }: Props) {
     change.mutate((now) => (existing === undefined ? added(now, mine) : changed(now, mine)), { onSuccess: onClose });
   };
   // The API names a disk's fields as disks.<name>.<field>.
-  const error = (part: string) => (change.error?.message.startsWith(`disks.${name.trim()}.${part}`) ? change.error.message : undefined);
-  const isAtField = ['path', 'tags', 'storageReserved'].some((part) => error(part) !== undefined);
+  const refusal = (part: string) => (new RegExp(`^disks[.][^:]*[.]${part}(\\[\\d+\\])?: `).test(change.error?.message ?? '') ? change.error?.message : undefined);
+  const isAtField = ['path', 'tags', 'storageReserved'].some((part) => refusal(part) !== undefined);
   const room = disk?.storageMaximum ?? 0;
   return (
     <FormDialog
@@ -70,13 +70,13 @@ export function DiskDialog({ node, name: existing, disk, onClose }: Props) {
       error={change.error}
       fields={isAtField ? ['disks'] : ['name']}
     >
-      <TextInput label="Name" value={name} onChange={setName} isDisabled={existing !== undefined} error={isTaken ? nameTaken : fieldError(change.error, 'name')} />
+      <TextInput label="Name" value={name} onChange={setName} isDisabled={existing !== undefined} error={isTaken ? nameTaken : undefined} refusal={fieldError(change.error, 'name')} />
       <TextInput
         label="Path"
         value={path}
         onChange={setPath}
         isDisabled={existing !== undefined}
-        error={error('path')}
+        refusal={refusal('path')}
         description="A directory on the node, on a file system of its own"
         takesFocus={existing === undefined}
         isRequired
@@ -84,10 +84,10 @@ export function DiskDialog({ node, name: existing, disk, onClose }: Props) {
       <SizeInput
         label="Reserved for others"
         size={reserved}
-        error={error('storageReserved')}
+        refusal={refusal('storageReserved')}
         note={room > 0 && 'bytes' in parsed && parsed.bytes >= room ? `The disk has ${bytes(room)}: no replica fits beside that` : undefined}
       />
-      <TextInput label="Tags" value={tags} onChange={setTags} error={error('tags')} description="Separated by commas" />
+      <TextInput label="Tags" value={tags} onChange={setTags} refusal={refusal('tags')} description="Separated by commas" />
       <SchedulingFields value={scheduling} onChange={setScheduling} elsewhere="disks" />
     </FormDialog>
   );

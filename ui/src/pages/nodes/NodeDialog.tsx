@@ -26,7 +26,7 @@ export function NodeDialog({ node, onClose }: { node: Node; onClose: () => void 
   };
   return (
     <FormDialog title={`Node ${node.name}`} submit="Change" onClose={onClose} onSubmit={() => change.mutate(make, { onSuccess: onClose })} isPending={change.isPending} error={change.error} fields={['tags']}>
-      <TextInput label="Tags" value={tags} onChange={setTags} error={fieldError(change.error, 'tags')} description="Separated by commas" />
+      <TextInput label="Tags" value={tags} onChange={setTags} refusal={fieldError(change.error, 'tags')} description="Separated by commas" />
       <SchedulingFields value={scheduling} onChange={setScheduling} elsewhere="nodes" />
     </FormDialog>
   );

@@ -47,7 +47,7 @@ export function CreateVolume({ onClose }: { onClose: () => void }) {
   return (
     <FormDialog title="Create volume" submit="Create" onClose={onClose} onSubmit={submit} isPending={create.isPending} isDisabled={name.trim() === '' || 'error' in parsed || numberOfReplicas === null} error={create.error} fields={fields}>
       <TextInput label="Name" value={name} onChange={setName} error={error('name')} takesFocus isRequired description="Lower-case letters, digits and dashes, at most 40" />
-      <SizeInput label="Size" size={size} error={error('size')} />
+      <SizeInput label="Size" size={size} refusal={error('size')} />
       <div className="pair">
         <TextInput
           label="Replicas"
