@@ -64,6 +64,11 @@ func usable(d Disk) int64 {
 	return max(0, max(0, d.StorageAvailable-d.StorageReserved)-d.StorageScheduled)
 }
 
+// UsesAtLeast tells whether that percentage of a disk or more is in use, by replicas or by anything else. The answer is no while the disk's size is not known.
+func UsesAtLeast(percent, maximum, available int64) bool {
+	return maximum > 0 && maximum-available >= percentOf(maximum, percent)
+}
+
 // percentOf is v*percent/100, rounded toward zero, limited to the range of int64.
 // A percentage below zero counts as zero.
 func percentOf(v, percent int64) int64 {

@@ -26,6 +26,7 @@ var filters = []filter{
 	nodeTags,
 	diskTags,
 	enoughStorage,
+	usedBelow,
 }
 
 func nodeAvailable(c candidate, _ Request, _ Settings) (reason, message string) {
@@ -118,6 +119,16 @@ func enoughStorage(c candidate, req Request, s Settings) (reason, message string
 	}
 	if !c.disk.Schedulable {
 		return ReasonDisksUnavailable, "the disk is not schedulable"
+	}
+	return "", ""
+}
+
+// usedBelow keeps a replica that leaves a disk because too much of it is in use off one that would then be like that.
+func usedBelow(c candidate, req Request, _ Settings) (reason, message string) {
+	d := c.disk
+	if req.UsedBelowPercent > 0 && UsesAtLeast(req.UsedBelowPercent, d.StorageMaximum, d.StorageAvailable-req.ActualSizeBytes) {
+		return ReasonInsufficientStorage, fmt.Sprintf("storageAvailable %d - required %d must leave more than %d%% of storageMaximum %d",
+			d.StorageAvailable, req.ActualSizeBytes, 100-req.UsedBelowPercent, d.StorageMaximum)
 	}
 	return "", ""
 }

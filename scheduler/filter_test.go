@@ -77,6 +77,15 @@ func TestScheduleGivesAReasonForARejectedDisk(t *testing.T) {
 			defaults, ReasonInsufficientStorage,
 			"storageAvailable 1000 - required 750 must be more than 250 (25% of storageMaximum 1000)",
 		},
+		"just below what may be in use with the copy → placed": {
+			node: changedDisk(func(d *Disk) { d.StorageAvailable = 601 }), settings: defaults, req: Request{ActualSizeBytes: 100, UsedBelowPercent: 50},
+		},
+		"as much in use with the copy as may not be": {
+			changedDisk(func(d *Disk) { d.StorageAvailable = 600 }),
+			Request{ActualSizeBytes: 100, UsedBelowPercent: 50},
+			defaults, ReasonInsufficientStorage,
+			"storageAvailable 600 - required 100 must leave more than 50% of storageMaximum 1000",
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -81,6 +81,8 @@ type Request struct {
 	// NodeSelector and DiskSelector are tags that node and disk must all have.
 	NodeSelector []string
 	DiskSelector []string
+	// UsedBelowPercent, if not 0, is how much of the disk must not be in use once the replica is there (UsesAtLeast).
+	UsedBelowPercent int64
 }
 
 // Placement is the place of one replica, and what it was given there.

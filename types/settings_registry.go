@@ -207,8 +207,9 @@ var settingDefinitions = []SettingDefinition{
 	},
 	{
 		Name: SettingReplicaAutoBalanceDiskPressurePercentage, DisplayName: "Replica Auto Balance Disk Pressure Threshold (%)",
-		Category: SettingCategoryScheduling, Type: SettingTypeInt, Default: "90", Minimum: bound(0), Maximum: bound(99), Effect: SettingEffectNone,
-		Description: "From how much of a disk in use, in percent, replicas are moved to another disk of the node; 0: never.",
+		Category: SettingCategoryScheduling, Type: SettingTypeInt, Default: "90", Minimum: bound(0), Maximum: bound(99), Effect: SettingEffectAtOnce,
+		Description: "From how much of a disk in use, in percent, replicas of attached volumes with replica-auto-balance best-effort are moved to another disk of the node, where one stays below that with the replica; 0: never. " +
+			"A disk is given one replica at a time; each volume looks every ten minutes.",
 	},
 	{
 		Name: SettingDisableSchedulingOnCordoned, DisplayName: "Disable Scheduling On Cordoned Node", Category: SettingCategoryScheduling,

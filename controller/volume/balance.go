@@ -44,7 +44,7 @@ func (f facts) spreadOf(list []copyView) spread {
 //	least-effort   more zones, nodes or disks have a copy, and none of the three fewer
 //	best-effort    the same, or as many have one, and the copies are divided more evenly among them
 //
-// Each move makes a figure larger that cannot grow for ever, so moves come to an end.
+// (With best-effort, copies also leave disks that are too full: pressure.go.) Each move makes a figure larger that cannot grow for ever, so moves come to an end.
 func isBetter(mode longhorn.AutoBalance, is, was spread) bool {
 	if is.used != was.used {
 		return gains(is.used, was.used)
@@ -63,15 +63,24 @@ func gains(is, was [3]int) bool {
 }
 
 // improves tells whether the copies lie better once one more is good and the one that is needed least then has
-// gone: the same one that dropSurplus picks.
+// gone: the same one that dropSurplus picks. A copy on a disk that is too full may give way to one on its node, if nothing else
+// changes: a move to another node would have other reasons.
 func (f facts) improves(more copyView) bool {
 	settled := f.settled()
-	all := append(slices.Clone(settled), more)
-	for i := range all {
-		all[i].asked = true
+	more.member, more.mode = true, longhorn.ReplicaModeRW
+	f.list = append(slices.Clone(settled), more)
+	for i := range f.list {
+		f.list[i].asked = true
 	}
-	i := f.leastNeeded(all, func(v copyView) bool { return v.Name != f.localCopy() })
-	return i >= 0 && isBetter(f.balance, f.spreadOf(slices.Delete(all, i, i+1)), f.spreadOf(settled))
+	local := f.localCopy()
+	i := f.leastNeeded(f.list, func(v copyView) bool { return v.Name != local })
+	if i < 0 {
+		return false
+	}
+	gone := f.list[i]
+	is, was := f.spreadOf(slices.Delete(f.list, i, i+1)), f.spreadOf(settled)
+	return isBetter(f.balance, is, was) ||
+		is == was && f.pressed[gone.Name] && gone.Name != more.Name && gone.Spec.NodeID == more.Spec.NodeID
 }
 
 // settled are the good copies that stay where they are.
@@ -126,7 +135,7 @@ func keepBalancing(f facts, v copyView) (Decision, bool) {
 
 // addBalance asks for one more copy if there is a place with which the volume comes to lie better.
 func addBalance(f facts) (*Addition, time.Duration) {
-	if f.asked < 2 || len(f.list) != f.asked || !f.mayBalance() {
+	if f.asked < 2 && !f.relieves || len(f.list) != f.asked || !f.mayBalance() {
 		return nil, 0
 	}
 	return &Addition{Why: whyBalance}, lookAgain
@@ -134,7 +143,17 @@ func addBalance(f facts) (*Addition, time.Duration) {
 
 // placeBalancing finds a place for a copy with which the volume lies better; nil: there is none, which is no fault.
 func placeBalancing(in Input, f facts) *longhorn.Replica {
-	found, err := scheduler.Schedule(clusterFor(in.Cluster, f), request(in.Volume))
+	r := placeBetter(in, f, clusterFor(in.Cluster, f), request(in.Volume))
+	for _, v := range f.list {
+		if r == nil && f.pressed[v.Name] {
+			r = placeBeside(in, f, v)
+		}
+	}
+	return r
+}
+
+func placeBetter(in Input, f facts, cluster scheduler.Snapshot, want scheduler.Request) *longhorn.Replica {
+	found, err := scheduler.Schedule(cluster, want)
 	if err != nil {
 		return nil
 	}

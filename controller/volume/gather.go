@@ -46,6 +46,7 @@ func (c *Controller) gather(v *longhorn.Volume) (Input, error) {
 		return in, err
 	}
 	o.Replicas = c.promised(c.placed.with(o.Replicas, v.Name))
+	in.Unsettled = unsettledDisks(o.Replicas, in.Now)
 	in.Cluster = o.Snapshot(v.Name, scheduler.SettingsOf(c.deps.Setting, &v.Spec))
 	return in, nil
 }
@@ -95,6 +96,7 @@ func (c *Controller) gatherVolume(v *longhorn.Volume, o scheduler.Objects) (Inpu
 		}
 	}
 	in.Nodes = nodeFacts(nodes, o)
+	in.Pressed = pressedOf(in, o.Nodes)
 	return in, nil
 }
 

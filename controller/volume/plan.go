@@ -40,6 +40,12 @@ type Input struct {
 	Stranded map[string]bool
 	// Evicted are the replicas that must leave their disk.
 	Evicted map[string]bool
+	// DiskPressure is the percentage of a disk in use from which replicas are moved off it; 0: they are not.
+	DiskPressure int64
+	// Pressed are the replicas on such disks.
+	Pressed map[string]bool
+	// Unsettled are the disks, by UUID, that get replicas now, or had one lately: how much of them is in use is not known.
+	Unsettled map[string]bool
 	// Rebuilds are the claims of other volumes on the nodes that this one wants a rebuild on.
 	Rebuilds []Claim
 	// Cluster is where replicas may be placed.

@@ -102,20 +102,22 @@ func keepLocal(f facts, v copyView) (Decision, bool) {
 	return Decision{fateBuild, whyLocal}, true
 }
 
-// localCopy is the replica that the consumer keeps on its node: a good one, or else one that
-// may become good; "" if there is none.
+// localCopy is the replica that the consumer keeps on its node: a good one, rather not on a disk that is too full, or
+// else one that may become good; "" if there is none.
 func (f facts) localCopy() string {
-	best := ""
+	pressed, best := "", ""
 	for _, v := range f.list {
 		switch {
 		case v.Spec.NodeID != f.consumer || v.evicted || v.DeletionTimestamp != nil:
+		case v.isHealthy() && f.pressed[v.Name]:
+			pressed = v.Name
 		case v.isHealthy():
 			return v.Name
 		case best == "" && !v.member && f.prospects[v.Name] == expected:
 			best = v.Name
 		}
 	}
-	return best
+	return cmp.Or(pressed, best)
 }
 
 func moveEvicted(f facts, v copyView) (Decision, bool) {
@@ -186,8 +188,8 @@ func (f facts) beyond(list []copyView, mayGo func(copyView) bool) []string {
 }
 
 // leastNeeded picks from the replicas that may go: the one that is on its way out already, then
-// one of several on a disk, on a node or in a zone, in this order, then one away from the engine,
-// then the last by name. (Disk, node, zone: the design on data locality.)
+// one of several on a disk, on a node or in a zone, in this order, then one on a disk that is too
+// full, then one away from the engine, then the last by name. (Disk, node, zone: the design on data locality.)
 func (f facts) leastNeeded(list []copyView, mayGo func(copyView) bool) int {
 	perDisk, perNode, perZone := map[string]int{}, map[string]int{}, map[string]int{}
 	for _, v := range list {
@@ -201,6 +203,7 @@ func (f facts) leastNeeded(list []copyView, mayGo func(copyView) bool) int {
 			-cmp.Compare(perDisk[a.Spec.DiskID], perDisk[b.Spec.DiskID]),
 			-cmp.Compare(perNode[a.Spec.NodeID], perNode[b.Spec.NodeID]),
 			-cmp.Compare(perZone[f.zones[a.Spec.NodeID]], perZone[f.zones[b.Spec.NodeID]]),
+			first(f.pressed[a.Name], f.pressed[b.Name]),
 			first(a.Spec.NodeID != f.engine, b.Spec.NodeID != f.engine),
 			-cmp.Compare(a.Name, b.Name))
 	}

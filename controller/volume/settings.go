@@ -12,6 +12,7 @@ func (in *Input) readSettings(s types.SettingValues) {
 	in.DefaultReplicaCount = int(s.Int(types.SettingDefaultReplicaCount))
 	in.DefaultLocality = longhorn.DataLocality(s.Text(types.SettingDefaultDataLocality))
 	in.AutoBalance = longhorn.AutoBalance(s.Text(types.SettingReplicaAutoBalance))
+	in.DiskPressure = s.Int(types.SettingReplicaAutoBalanceDiskPressurePercentage)
 	in.ReplenishmentWait = time.Duration(s.Int(types.SettingReplenishmentWaitIntervalS)) * time.Second
 	in.RebuildLimit = rebuildLimit(s)
 	in.AllowDegraded = s.Bool(types.SettingAllowVolumeCreationWithDegradedAvailability)

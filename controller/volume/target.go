@@ -111,6 +111,8 @@ type facts struct {
 	stale         time.Duration // after that time a failed replica is given up; 0: never
 	rebuilds      bool          // replicas may be rebuilt at all
 	balance       longhorn.AutoBalance
+	relieves      bool            // copies are moved off disks that are too full
+	pressed       map[string]bool // replicas whose disk is too full
 	now           time.Time
 }
 
@@ -119,6 +121,7 @@ func factsOf(in Input, c copies, degradedSince string) facts {
 		copies: c, prospects: map[string]prospect{}, zones: map[string]string{}, asked: in.Volume.Spec.NumberOfReplicas, engine: in.Engine.Spec.NodeID,
 		degradedSince: degradedSince, patience: in.ReplenishmentWait, stale: time.Duration(in.Volume.Spec.StaleReplicaTimeout) * time.Minute,
 		rebuilds: in.RebuildLimit > 0, balance: autoBalanceOf(in.Volume, in.AutoBalance), now: in.Now,
+		relieves: in.relieves(), pressed: in.Pressed,
 	}
 	f.attachedAt, f.localAt = attachedSince(in), in.Volume.Status.LastLocalReplicaAt
 	f.strict = types.IsStrictLocal(in.Volume)

@@ -25,7 +25,7 @@ import (
 //	an instance manager runs in another process    with an engine or a replica there
 //	a rebuild ended                                degraded, with a replica on its node
 //	a setting                                      without a place for a replica, or degraded
-//	the setting replica-auto-balance               attached
+//	the settings of replica-auto-balance           attached
 //	the setting node-drain-policy                  with an engine or a replica on a cordoned node, too
 func (c *Controller) watch() error {
 	child := queue.Handler(c.queue, func(o metav1.Object) []string { return []string{o.GetLabels()[types.LabelVolume]} })
@@ -45,7 +45,8 @@ func (c *Controller) watch() error {
 }
 
 func (c *Controller) whenSetting(o metav1.Object) []string {
-	if o.GetName() == string(types.SettingReplicaAutoBalance) {
+	switch types.SettingName(o.GetName()) {
+	case types.SettingReplicaAutoBalance, types.SettingReplicaAutoBalanceDiskPressurePercentage:
 		return c.volumesThat(isAttached)
 	}
 	names := c.volumesThat(isWanting)
