@@ -147,7 +147,7 @@ func (d *daemon) newNodeScope() (*nodeScope, error) {
 	if err != nil {
 		return nil, fmt.Errorf("replica controller: %w", err)
 	}
-	beats, err := heartbeat.New(heartbeat.Deps{Env: d.env, Node: d.node, Pods: store.Pods, Leases: store.Leases, Nodes: store.Nodes})
+	beats, err := heartbeat.New(heartbeat.Deps{Env: d.env, Node: d.node, Pods: store.Pods, Leases: store.Leases, Nodes: store.Nodes, Settings: store.Settings, Setting: store.Setting})
 	if err != nil {
 		return nil, fmt.Errorf("heartbeat: %w", err)
 	}

@@ -99,7 +99,8 @@ var settingDefinitions = []SettingDefinition{
 	{
 		Name: SettingEngineReplicaTimeoutS, DisplayName: "Timeout between Engine and Replica", Category: SettingCategoryGeneral,
 		Type: SettingTypeInt, Default: "8", Minimum: bound(8), Maximum: bound(30), PerEngine: true, Effect: SettingEffectNone,
-		Description: "How long, in seconds, a replica may owe an answer that another has given before it is expelled.",
+		Description: "How long, in seconds, a replica may owe an answer that another has given before it is expelled. It is 8 s for every volume, whatever the value: " +
+			"how much an engine has under way, and what waits for it, are chosen for that.",
 	},
 	{
 		Name: SettingNodeDownPodDeletionPolicy, DisplayName: "Pod Deletion Policy When Node is Down", Category: SettingCategoryGeneral,
@@ -139,8 +140,9 @@ var settingDefinitions = []SettingDefinition{
 	},
 	{
 		Name: SettingRWXVolumeFastFailover, DisplayName: "RWX Volume Fast Failover", Category: SettingCategoryGeneral,
-		Type: SettingTypeBool, Default: "false", Effect: SettingEffectNone,
-		Description: "Move the server of a shared volume as soon as its node is seen to be silent.",
+		Type: SettingTypeBool, Default: "true", Effect: SettingEffectAtOnce,
+		Description: "Move the servers of shared volumes a few seconds after their node has died. Otherwise they move when Kubernetes says that the node is not ready, after 40 s or more. " +
+			"A node that serves shared volumes renews a lease every two seconds for that. Longhorn's default is false.",
 	},
 	{
 		Name: SettingRWXVolumeAllowedClients, DisplayName: "RWX Volume Allowed Clients", Category: SettingCategoryGeneral,
@@ -152,7 +154,8 @@ var settingDefinitions = []SettingDefinition{
 	{
 		Name: SettingCSIAllowedTopologyKeys, DisplayName: "CSI Allowed Topology Keys", Category: SettingCategoryGeneral,
 		Type: SettingTypeString, Default: "", Effect: SettingEffectNone,
-		Description: "Labels of nodes, with commas between them, that the CSI driver tells Kubernetes as topology.",
+		Description: "Labels of nodes, with commas between them, that the CSI driver tells Kubernetes as topology. It tells none: a volume can be used on every node, " +
+			"so no PersistentVolume has a node affinity, as with Longhorn's default.",
 	},
 	{
 		Name: SettingCSIStorageCapacityTracking, DisplayName: "CSI Storage Capacity Tracking", Category: SettingCategoryGeneral,

@@ -2,7 +2,8 @@
 // serves shares. It runs in the daemon of the node.
 //
 //	a share manager's pod is on the node ──► Lease node-<node>, renewed each 2 s ──► the leader asks a node that falls silent,
-//	none is any more                     ──► given back, renewed no more              and calls it down if it does not answer
+//	none is any more, or the setting     ──► given back, renewed no more              and calls it down if it does not answer
+//	rwx-volume-fast-failover is off
 //
 // Workloads on other nodes stand still while the node of their share is dead, and Kubernetes takes 40 s or more to say so.
 // One lease is enough for all shares of a node; a node without shares costs nothing.
@@ -49,6 +50,8 @@ type Deps struct {
 	Nodes  interface {
 		GetRO(name string) (*longhorn.Node, error)
 	}
+	Settings queue.Events
+	Setting  types.SettingValues
 }
 
 // Heartbeat keeps the Lease of a node. Make it with New, then Run it.
@@ -63,12 +66,19 @@ type Heartbeat struct {
 func New(d Deps) (*Heartbeat, error) {
 	h := &Heartbeat{deps: d}
 	h.queue = queue.New(queue.Options[string]{Name: "heartbeat", Env: d.Env, Sync: h.sync})
-	err := h.queue.Watch(queue.Watch{Events: d.Pods, Handler: queue.Handler(h.queue, func(pod *corev1.Pod) []string {
-		if pod.Labels[types.LabelShareManager] == "" {
-			return nil
-		}
-		return []string{d.Node}
-	})})
+	err := h.queue.Watch(
+		queue.Watch{Events: d.Pods, Handler: queue.Handler(h.queue, func(pod *corev1.Pod) []string {
+			if pod.Labels[types.LabelShareManager] == "" {
+				return nil
+			}
+			return []string{d.Node}
+		})},
+		queue.Watch{Events: d.Settings, Handler: queue.Handler(h.queue, func(s *longhorn.Setting) []string {
+			if s.Name != string(types.SettingRWXVolumeFastFailover) {
+				return nil
+			}
+			return []string{d.Node}
+		})})
 	if err != nil {
 		return nil, err
 	}
@@ -83,14 +93,14 @@ func (h *Heartbeat) Run(ctx context.Context) error { return h.queue.Run(ctx) }
 // sync renews the lease, or gives it back. What fails is tried again at the next renewal, never later: a queue's patience
 // would be taken for the node's death.
 func (h *Heartbeat) sync(ctx context.Context, node string) (queue.Result, error) {
-	serves, err := h.serves()
+	promises, err := h.promises()
 	if err != nil {
 		return queue.Result{}, err
 	}
 	began := h.deps.Clock.Now()
 	limited, cancel := context.WithTimeout(ctx, types.NodeLeaseRenewal)
 	defer cancel()
-	err = h.keep(limited, serves)
+	err = h.keep(limited, promises)
 	if err != nil {
 		h.lease = nil
 		if ctx.Err() != nil {
@@ -98,13 +108,17 @@ func (h *Heartbeat) sync(ctx context.Context, node string) (queue.Result, error)
 		}
 		queue.Log(ctx).WithError(err).Warn("The lease of the node is not written; trying again")
 	}
-	if err == nil && !serves {
+	if err == nil && !promises {
 		return queue.Result{}, nil
 	}
 	return queue.Result{RequeueAfter: max(time.Millisecond, types.NodeLeaseRenewal-h.deps.Clock.Since(began))}, nil
 }
 
-func (h *Heartbeat) serves() (bool, error) {
+// promises tells whether the node is to say that it lives.
+func (h *Heartbeat) promises() (bool, error) {
+	if !h.deps.Setting.Bool(types.SettingRWXVolumeFastFailover) {
+		return false, nil
+	}
 	pods, err := h.deps.Pods.ByIndex(datastore.IndexNode, h.deps.Node)
 	if err != nil {
 		return false, err
@@ -118,11 +132,11 @@ func (h *Heartbeat) serves() (bool, error) {
 }
 
 // keep makes the lease what it shall be.
-func (h *Heartbeat) keep(ctx context.Context, serves bool) error {
+func (h *Heartbeat) keep(ctx context.Context, promises bool) error {
 	if h.lease == nil {
 		lease, err := h.deps.Leases.Live(ctx, types.NodeLeaseName(h.deps.Node))
 		switch {
-		case apierrors.IsNotFound(err) && !serves:
+		case apierrors.IsNotFound(err) && !promises:
 			return nil
 		case apierrors.IsNotFound(err):
 			if lease, err = h.newLease(); err != nil {
@@ -135,12 +149,12 @@ func (h *Heartbeat) keep(ctx context.Context, serves bool) error {
 		}
 		h.lease = lease
 	}
-	if !serves && !types.IsNodeLeaseHeld(h.lease) {
+	if !promises && !types.IsNodeLeaseHeld(h.lease) {
 		return nil
 	}
 	u := h.lease.DeepCopy()
 	holder := ""
-	if serves {
+	if promises {
 		holder = h.deps.Node
 	}
 	u.Spec.HolderIdentity = &holder

@@ -12,6 +12,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/cache"
 	testclock "k8s.io/utils/clock/testing"
 
 	"github.com/longhorn-lep/longhorn-manager/datastore"
@@ -27,7 +28,7 @@ const writes = "leases/node-n"
 func begin(t *testing.T, objs ...runtime.Object) (*testutil.Harness, *Heartbeat) {
 	h := testutil.New(t, append(objs, build.Node("n"))...)
 	d := h.Datastore(datastore.Options{Node: "n"})
-	beat, err := New(Deps{Env: h.Env(), Node: "n", Pods: d.Pods, Leases: d.Leases, Nodes: d.Nodes})
+	beat, err := New(Deps{Env: h.Env(), Node: "n", Pods: d.Pods, Leases: d.Leases, Nodes: d.Nodes, Settings: d.Settings, Setting: d.Setting})
 	require.NoError(t, err)
 	h.EndWithTest(beat.Run)
 	return h, beat
@@ -167,4 +168,61 @@ func (s slowLeases) Create(ctx context.Context, l *coordinationv1.Lease) (*coord
 func (s slowLeases) Update(ctx context.Context, l *coordinationv1.Lease) (*coordinationv1.Lease, error) {
 	s.wait()
 	return s.LeaseStore.Update(ctx, l)
+}
+
+func TestWithoutFastFailoverNoLeaseIsKept(t *testing.T) {
+	h, beat := begin(t, sharePod("n"), build.Setting(types.SettingRWXVolumeFastFailover, "false"))
+	sync(t, beat, 0)
+	h.ExpectWrites()
+
+	h.Overwrite(build.Setting(types.SettingRWXVolumeFastFailover, "true"))
+	h.CatchUp()
+	sync(t, beat, types.NodeLeaseRenewal)
+	h.ExpectWrites("create " + writes)
+
+	h.Overwrite(build.Setting(types.SettingRWXVolumeFastFailover, "false"))
+	h.CatchUp()
+	sync(t, beat, 0)
+	h.ExpectWrites("update " + writes)
+	lease, err := beat.deps.Leases.Live(t.Context(), "node-n")
+	require.NoError(t, err)
+	assert.False(t, types.IsNodeLeaseHeld(lease), "the leader would call the node down")
+}
+
+// watched hands out the handler of the settings, and says when the lease is read.
+type watched struct {
+	LeaseStore
+	handler cache.ResourceEventHandler
+	read    chan struct{}
+}
+
+func (w *watched) AddHandler(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
+	w.handler = h
+	return nil, nil
+}
+
+func (w *watched) Live(ctx context.Context, name string) (*coordinationv1.Lease, error) {
+	w.read <- struct{}{}
+	return w.LeaseStore.Live(ctx, name)
+}
+
+func TestTheSettingWakesTheHeartbeat(t *testing.T) {
+	off, on := build.Setting(types.SettingRWXVolumeFastFailover, "false"), build.Setting(types.SettingRWXVolumeFastFailover, "true")
+	h := testutil.New(t, build.Node("n"), sharePod("n"), off)
+	d := h.Datastore(datastore.Options{Node: "n"})
+	w := &watched{LeaseStore: d.Leases, read: make(chan struct{})}
+	beat, err := New(Deps{Env: h.Env(), Node: "n", Pods: d.Pods, Leases: w, Nodes: d.Nodes, Settings: w, Setting: d.Setting})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	over := make(chan error, 1)
+	go func() { over <- beat.Run(ctx) }()
+	<-w.read // at the start
+	h.Overwrite(on)
+	h.CatchUp()
+	other := build.Setting(types.SettingLogLevel, "Info")
+	w.handler.OnUpdate(other, build.Setting(types.SettingLogLevel, "Debug"))
+	w.handler.OnUpdate(off, on)
+	<-w.read
+	cancel()
+	require.NoError(t, <-over)
 }

@@ -22,7 +22,7 @@ func TestPlan(t *testing.T) {
 	object := func(name, value string, annotations map[string]string) *longhorn.Setting {
 		return &longhorn.Setting{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations}, Value: value}
 	}
-	defaults := types.DefaultSettings{Version: "7", Values: map[types.SettingName]string{"default-replica-count": "2", "rwx-volume-fast-failover": "true"}}
+	defaults := types.DefaultSettings{Version: "7", Values: map[types.SettingName]string{"default-replica-count": "2", "engine-replica-timeout": "9"}}
 	for _, tc := range []struct {
 		name    string
 		setting types.SettingName
@@ -32,7 +32,7 @@ func TestPlan(t *testing.T) {
 		{"no object, nothing given → made with the default", "default-data-path", nil, Plan{Create: object("default-data-path", "/var/lib/longhorn", nil)}},
 		{"no object, a value given → made with that value", "default-replica-count", nil, Plan{Create: object("default-replica-count", "2", annotations("7"))}},
 		{"no object, nothing acts on it → not made", "csi-allowed-topology-keys", nil, Plan{}},
-		{"no object, nothing acts on it, a value given → made, so that the value is not lost", "rwx-volume-fast-failover", nil, Plan{Create: object("rwx-volume-fast-failover", "true", annotations("7"))}},
+		{"no object, nothing acts on it, a value given → made, so that the value is not lost", "engine-replica-timeout", nil, Plan{Create: object("engine-replica-timeout", "9", annotations("7"))}},
 		{"no object of an unknown name → not made", "no-such-setting", nil, Plan{}},
 		{
 			"a value that an older version gave → given anew, whatever the user made of it", "default-replica-count",
