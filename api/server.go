@@ -72,7 +72,7 @@ func NewServer(d Deps) *Server {
 	}))
 	s.table = s.routes()
 	s.api = s.handler()
-	s.mux.Handle("/", guard.Handler(s.api))
+	s.mux.Handle("/", s.atManagerURL(guard.Handler(s.api)))
 	s.mux.HandleFunc(pathHealthz, healthz(d.Healthy))
 	if d.Metrics != nil {
 		s.mux.Handle("GET "+pathMetrics, d.Metrics)
@@ -85,6 +85,17 @@ func (s *Server) Close() { s.streams.close() }
 
 // ServeHTTP answers a request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
+
+// atManagerURL has links begin with the setting manager-url, if that is set.
+func (s *Server) atManagerURL(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if u := s.manager.ManagerURL(); u != "" {
+			r = r.Clone(r.Context())
+			r.Header.Set(headerRequestURL, u)
+		}
+		next.ServeHTTP(w, r)
+	})
+}
 
 // handler answers the requests of the routes, and refuses all others.
 func (s *Server) handler() *http.ServeMux {

@@ -67,10 +67,13 @@ func writeHTML(w http.ResponseWriter, r *http.Request, result reply) error {
 // hostName is what a Host header may hold: a name or address, and a port.
 var hostName = regexp.MustCompile(`^[A-Za-z0-9._-]+(:[0-9]+)?$|^\[[0-9A-Fa-f:.]+\](:[0-9]+)?$`)
 
+// headerRequestURL is how a proxy says what it was asked; the setting manager-url stands in its place.
+const headerRequestURL = "X-API-request-url"
+
 // baseURL is what all links of a response begin with, as the client sees this API:
 // X-API-request-url, else X-Forwarded-{Proto,Host,Port}, else the Host header.
 func baseURL(r *http.Request) string {
-	if u, err := url.Parse(r.Header.Get("X-API-request-url")); err == nil &&
+	if u, err := url.Parse(r.Header.Get(headerRequestURL)); err == nil &&
 		(u.Scheme == "http" || u.Scheme == "https") && hostName.MatchString(u.Host) {
 		return u.Scheme + "://" + withoutDefaultPort(u.Scheme, u.Host) + "/v1"
 	}

@@ -9,6 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	v1 "github.com/longhorn-lep/longhorn-manager/api/v1"
+	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
+	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
 func TestBaseURL(t *testing.T) {
@@ -50,6 +52,13 @@ func TestEveryResponsePointsToTheSchemas(t *testing.T) {
 		w := do(t, b.server, method, path, "", "X-Forwarded-Host: lh.example")
 		assert.Equal(t, "http://lh.example/v1/schemas", w.Header().Get("X-API-Schemas"), request)
 	}
+}
+
+func TestTheManagerURLIsWhatLinksBeginWith(t *testing.T) {
+	b := newBench(t, detached("vol"), build.Setting(types.SettingManagerURL, "https://lh.example:8443"))
+	w := do(t, b.server, "GET", "/v1/volumes", "", "X-Forwarded-Host: other.example", "X-API-request-url: http://third.example/v1")
+	assert.Equal(t, "https://lh.example:8443/v1/schemas", w.Header().Get("X-API-Schemas"))
+	assert.Contains(t, w.Body.String(), `"self":"https://lh.example:8443/v1/volumes/vol"`)
 }
 
 func TestABrowserGetsAPageWithNothingLiveInIt(t *testing.T) {

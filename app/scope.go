@@ -336,6 +336,7 @@ func (d *daemon) clusterKinds() []datastore.Kind {
 
 func (d *daemon) newServer(store *datastore.Datastore, claims *datastore.Workloads) *api.Server {
 	deps := manager.DepsOf(store, claims, d.env.Clock, d.env.Log)
+	deps.Version = Version
 	deps.Daemons = d.rest.peers
 	m := manager.New(deps)
 	return api.NewServer(api.Deps{Manager: m, Clock: d.env.Clock, Log: d.env.Log})

@@ -149,6 +149,8 @@ type Deps struct {
 	Events           EventStore
 	// Daemons may be nil: then what only they can do is refused.
 	Daemons NodeDaemons
+	// Version is that of this program.
+	Version string
 	// Namespace is where objects are made.
 	Namespace string
 	Clock     clock.Clock

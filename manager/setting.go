@@ -42,6 +42,10 @@ func (m *Manager) Setting(name string) (SettingView, error) {
 	if !ok {
 		return SettingView{}, notFound("setting", name)
 	}
+	if definition.ReadOnly {
+		value, err := m.told(definition.Name)
+		return SettingView{Name: name, Value: value, ValueInForce: value, Applied: true, Definition: definition}, err
+	}
 	s, err := m.deps.Settings.GetRO(name)
 	if apierrors.IsNotFound(err) {
 		return SettingView{
@@ -55,11 +59,35 @@ func (m *Manager) Setting(name string) (SettingView, error) {
 	return settingView(s, definition), nil
 }
 
+// told is the value of a setting that cannot be set.
+func (m *Manager) told(name types.SettingName) (string, error) {
+	switch name {
+	case types.SettingCurrentVersion:
+		return m.deps.Version, nil
+	case types.SettingDefaultEngineImage, types.SettingDefaultInstanceManagerImage:
+		view, err := m.EngineImage()
+		return view.Image, err
+	}
+	panic("BUG: nothing tells setting " + string(name))
+}
+
+// ManagerURL is what links begin with; "": what each request says.
+func (m *Manager) ManagerURL() string {
+	s, err := m.deps.Settings.GetRO(string(types.SettingManagerURL))
+	if err != nil {
+		return ""
+	}
+	return types.ValueInForce(s)
+}
+
 // UpdateSetting gives a setting a value; an empty one means the default.
 func (m *Manager) UpdateSetting(ctx context.Context, name, value string) (SettingView, error) {
 	definition, ok := types.DefinitionOf(types.SettingName(name))
 	if !ok {
 		return SettingView{}, notFound("setting", name)
+	}
+	if definition.ReadOnly {
+		return SettingView{}, &Invalid{Field: "value", Rule: fmt.Sprintf("setting %s with invalid value %q: it cannot be set: the setting is read-only", name, value)}
 	}
 	if err := types.CheckSetting(types.SettingName(name), value); err != nil {
 		return SettingView{}, &Invalid{Field: "value", Rule: err.Error()}

@@ -111,3 +111,36 @@ func TestInstanceManagerShowsWhatItRuns(t *testing.T) {
 	require.NoError(t, err)
 	assert.Len(t, list, 1)
 }
+
+func TestWhatIsToldCannotBeSet(t *testing.T) {
+	im := build.RunningInstanceManager("n1", "10.0.0.1", "u", func(im *longhorn.InstanceManager) { im.Spec.Image = "registry/longhorn-manager:1" })
+	b := newBench(t, im, build.Setting(types.SettingCurrentVersion, "made by hand"))
+	b.deps.Version = "v1.2.3"
+	for name, want := range map[types.SettingName]string{
+		types.SettingCurrentVersion:              "v1.2.3",
+		types.SettingDefaultEngineImage:          "registry/longhorn-manager:1",
+		types.SettingDefaultInstanceManagerImage: "registry/longhorn-manager:1",
+	} {
+		view, err := b.Setting(string(name))
+		require.NoError(t, err)
+		assert.Equal(t, want, view.Value, name)
+		assert.Equal(t, want, view.ValueInForce, name)
+		assert.True(t, view.Applied, name)
+		for _, value := range []string{"", want, "other"} {
+			_, err = b.UpdateSetting(t.Context(), string(name), value)
+			require.ErrorContains(t, err, "cannot be set: the setting is read-only", "%s to %q", name, value)
+		}
+	}
+	b.ExpectWrites()
+}
+
+// A definition that nothing tells would end the process.
+func TestEverySettingThatIsReadOnlyIsTold(t *testing.T) {
+	b := newBench(t)
+	for _, name := range types.Settings() {
+		if d, _ := types.DefinitionOf(name); d.ReadOnly {
+			_, err := b.told(name)
+			assert.NoError(t, err, name)
+		}
+	}
+}

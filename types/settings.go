@@ -30,6 +30,7 @@ const (
 	SettingCategoryGeneral    = "general"
 	SettingCategoryScheduling = "scheduling"
 	SettingCategoryDangerZone = "danger Zone"
+	SettingCategorySystemInfo = "system info"
 )
 
 // SettingEffect says whether this release acts on a setting, and on what a new value acts.
@@ -43,6 +44,7 @@ const (
 	SettingEffectNewPods    SettingEffect = "on pods made later"
 	SettingEffectNewVolumes SettingEffect = "on volumes made later"
 	SettingEffectNewDisks   SettingEffect = "on default disks made later"
+	SettingEffectTold       SettingEffect = "is told" // by REST alone: there is nothing to set
 )
 
 // SettingDefinition is all that is known of a setting. REST, validation, defaults and
@@ -58,7 +60,7 @@ type SettingDefinition struct {
 	Options []string
 	// Minimum and Maximum bound a SettingTypeInt or a SettingTypeFloat; a nil bound is open.
 	Minimum, Maximum *int64
-	// ReadOnly settings keep their default; any other value is refused.
+	// ReadOnly settings cannot be set; package manager knows what they tell.
 	ReadOnly bool
 	// PerEngine settings may also be written as Longhorn stores them, as JSON with a value
 	// for each data engine: {"v1":"3","v2":"3"}. The value of v1 counts.

@@ -1,5 +1,10 @@
 package types
 
+import (
+	"errors"
+	"regexp"
+)
+
 // The settings that this release knows. An object of any other name is left alone: an
 // earlier or later release may know it.
 const (
@@ -21,6 +26,7 @@ const (
 	SettingCSIAllowedTopologyKeys                      SettingName = "csi-allowed-topology-keys"
 	SettingCSIStorageCapacityTracking                  SettingName = "csi-storage-capacity-tracking"
 	SettingLogLevel                                    SettingName = "log-level"
+	SettingManagerURL                                  SettingName = "manager-url"
 	SettingRESTTrustedNetwork                          SettingName = "rest-trusted-network"
 	SettingDeletingConfirmation                        SettingName = "deleting-confirmation-flag"
 	SettingOverProvisioningPercentage                  SettingName = "storage-over-provisioning-percentage"
@@ -41,6 +47,9 @@ const (
 	SettingPriorityClass                               SettingName = "priority-class"
 	SettingGuaranteedInstanceManagerCPU                SettingName = "guaranteed-instance-manager-cpu"
 	SettingDataPathEncryption                          SettingName = "data-path-encryption"
+	SettingCurrentVersion                              SettingName = "current-longhorn-version"
+	SettingDefaultEngineImage                          SettingName = "default-engine-image"
+	SettingDefaultInstanceManagerImage                 SettingName = "default-instance-manager-image"
 )
 
 // DrainPolicy is a value of SettingNodeDrainPolicy: what keeps a node from being drained.
@@ -168,6 +177,11 @@ var settingDefinitions = []SettingDefinition{
 		Description: "How much the daemons log. With Info they log what their own flag says (--log-level, LOG_LEVEL), which is Info unless it is changed.",
 	},
 	{
+		Name: SettingManagerURL, DisplayName: "Manager URL", Category: SettingCategoryGeneral,
+		Type: SettingTypeString, Default: "", rule: checkManagerURL, values: "`https://HOST:PORT`", Effect: SettingEffectAtOnce,
+		Description: "What the links of the REST API begin with, where a proxy does not say itself how it was asked. Empty: as each request says.",
+	},
+	{
 		Name: SettingDeletingConfirmation, DisplayName: "Deleting Confirmation Flag", Category: SettingCategoryGeneral,
 		Type: SettingTypeBool, Default: "false", Effect: SettingEffectAtOnce,
 		Description: "Must be true for an uninstallation, which deletes all volumes and their data.",
@@ -272,4 +286,29 @@ var settingDefinitions = []SettingDefinition{
 		Description: "Let the REST API answer requests without a credential, also over plain HTTP: whoever reaches its port may delete volumes. " +
 			"Clients of earlier releases need it. An upgrade from a release without credentials turns it on; turn it off when all pods are of this release.",
 	},
+	{
+		Name: SettingCurrentVersion, DisplayName: "Current Longhorn Version", Category: SettingCategorySystemInfo,
+		Type: SettingTypeString, ReadOnly: true, Effect: SettingEffectTold,
+		Description: "The version of the daemon that leads.",
+	},
+	{
+		Name: SettingDefaultEngineImage, DisplayName: "Default Engine Image", Category: SettingCategorySystemInfo,
+		Type: SettingTypeString, ReadOnly: true, Effect: SettingEffectTold,
+		Description: "The image that engines and replicas run: that of the one engine image, and of the instance managers.",
+	},
+	{
+		Name: SettingDefaultInstanceManagerImage, DisplayName: "Default Instance Manager Image", Category: SettingCategorySystemInfo,
+		Type: SettingTypeString, ReadOnly: true, Effect: SettingEffectTold,
+		Description: "The same image.",
+	},
+}
+
+// managerURL is a scheme, a name or address, and a port, and nothing behind them.
+var managerURL = regexp.MustCompile(`^https?://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?$`)
+
+func checkManagerURL(text string) error {
+	if !managerURL.MatchString(text) {
+		return errors.New("must be http:// or https://, a host, and a port if it is not the usual one")
+	}
+	return nil
 }

@@ -33,6 +33,7 @@ func TestPlan(t *testing.T) {
 		{"no object, a value given → made with that value", "default-replica-count", nil, Plan{Create: object("default-replica-count", "2", annotations("7"))}},
 		{"no object, nothing acts on it → not made", "csi-allowed-topology-keys", nil, Plan{}},
 		{"no object, nothing acts on it, a value given → made, so that the value is not lost", "engine-replica-timeout", nil, Plan{Create: object("engine-replica-timeout", "9", annotations("7"))}},
+		{"no object, it is told by REST → not made", "current-longhorn-version", nil, Plan{}},
 		{"no object of an unknown name → not made", "no-such-setting", nil, Plan{}},
 		{
 			"a value that an older version gave → given anew, whatever the user made of it", "default-replica-count",

@@ -43,8 +43,8 @@ func plan(in Input) Plan {
 		return Plan{Status: &status}
 	}
 	definition, ok := types.DefinitionOf(in.Name)
-	if !ok || definition.Effect == types.SettingEffectNone {
-		return Plan{} // what does not act is not made: it would look as if it did
+	if !ok || definition.Effect == types.SettingEffectNone || definition.ReadOnly {
+		return Plan{} // what does not act is not made: it would look as if it did. What is told is REST's to tell
 	}
 	return Plan{Create: &longhorn.Setting{ObjectMeta: metav1.ObjectMeta{Name: string(in.Name)}, Value: definition.Default}}
 }

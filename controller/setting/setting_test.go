@@ -121,7 +121,7 @@ func TestMissingSettingsAreMadeAndExistingOnesLeftAlone(t *testing.T) {
 		"create settings/default-longhorn-static-storage-class",
 		"update settings/default-replica-count/status",
 		"create settings/deleting-confirmation-flag", "create settings/detach-manually-attached-volumes-when-cordoned",
-		"create settings/disable-scheduling-on-cordoned-node", "create settings/guaranteed-instance-manager-cpu", "create settings/log-level", "create settings/node-down-pod-deletion-policy", "create settings/node-drain-policy",
+		"create settings/disable-scheduling-on-cordoned-node", "create settings/guaranteed-instance-manager-cpu", "create settings/log-level", "create settings/manager-url", "create settings/node-down-pod-deletion-policy", "create settings/node-drain-policy",
 		"create settings/priority-class",
 		"create settings/replica-auto-balance",
 		"create settings/replica-auto-balance-disk-pressure-percentage",
