@@ -34,7 +34,8 @@ func (d *daemon) showNode(store *datastore.Datastore) error {
 	err = d.registry.Register(metrics.NewNode(metrics.NodeDeps{
 		Node: d.node, Manager: pod, Nodes: store.Nodes, KubeNodes: store.KubeNodes, Replicas: store.Replicas, Engines: store.Engines,
 		InstanceManagers: store.InstanceManagers, Pods: store.Pods,
-		Leads: d.leads.isLeader, DeviceAt: d.deviceAt, Proc: "/proc", HostMounts: filepath.Join(d.hostRoot, "proc/1/mountinfo"), Clock: d.env.Clock, Log: d.env.Log,
+		Leads: d.leads.isLeader, DeviceAt: d.deviceAt, Proc: "/proc", HostMounts: filepath.Join(d.hostRoot, "proc/1/mountinfo"),
+		HostCgroups: filepath.Join(d.hostRoot, "sys/fs/cgroup"), Clock: d.env.Clock, Log: d.env.Log,
 	}))
 	if err != nil {
 		return fmt.Errorf("register metrics of the node: %w", err)

@@ -62,7 +62,7 @@ func emptyNode(t testing.TB) NodeDeps {
 	return NodeDeps{
 		Node: "node-1", Manager: "manager-1", Nodes: cache[*longhorn.Node]{}, KubeNodes: cache[*corev1.Node]{},
 		Replicas: cache[*longhorn.Replica]{}, Engines: cache[*longhorn.Engine]{}, InstanceManagers: cache[*longhorn.InstanceManager]{},
-		Pods: cache[*corev1.Pod]{}, Leads: func() bool { return false }, Proc: t.TempDir(), HostMounts: "/nowhere",
+		Pods: cache[*corev1.Pod]{}, Leads: func() bool { return false }, Proc: t.TempDir(), HostMounts: "/nowhere", HostCgroups: t.TempDir(),
 		DeviceAt: func(string) (Device, bool) { return Device{}, false }, Clock: clocktesting.NewFakeClock(begin), Log: quiet(),
 	}
 }

@@ -52,6 +52,8 @@ var (
 
 	managerCPURequests    = ofNode.add("instance_manager_cpu_requests_millicpu", "node instance_manager type", "CPU that the instance manager's pod requests, in thousandths of a CPU.")
 	managerMemoryRequests = ofNode.add("instance_manager_memory_requests_bytes", "node instance_manager type", "Memory that the instance manager's pod requests.")
+	managerCPUUsage       = ofNode.add("instance_manager_cpu_usage_millicpu", "node instance_manager type", "CPU that the instance manager's pod used since the last scrape, in thousandths of a CPU, from its control group; absent where that is not of version 2.")
+	managerMemoryUsage    = ofNode.add("instance_manager_memory_usage_bytes", "node instance_manager type", "Memory of the instance manager's pod, without files that are only cached, from its control group; absent where that is not of version 2.")
 	managerState          = ofNode.ours("instance_manager_state", "node instance_manager type state", "1 for the state that the instance manager is in (status.currentState).")
 	managerInfo           = ofNode.ours("instance_manager_info", "node instance_manager type version process", "1 for the serving process of the instance manager; process is its identity, which a restart changes.")
 
@@ -85,7 +87,8 @@ type NodeDeps struct {
 	// DeviceAt finds the device at a path of the node.
 	DeviceAt func(path string) (Device, bool)
 	// Proc is where the kernel shows its figures: /proc. HostMounts is the file with the mounts of the node's first process.
-	Proc, HostMounts string
+	// HostCgroups is the directory with the node's control groups.
+	Proc, HostMounts, HostCgroups string
 	Clock            clock.PassiveClock
 	Log              *logrus.Entry
 }
@@ -156,7 +159,7 @@ func (n *Node) engines(s series) {
 	}
 }
 
-// instanceManager sends what is known of the node's instance manager, and what its pod, of the same name, requests.
+// instanceManager sends what is known of the node's instance manager, and what its pod, of the same name, requests and uses.
 func (n *Node) instanceManager(s series) {
 	manager, err := n.deps.InstanceManagers.GetRO(types.InstanceManagerName(n.deps.Node))
 	if err != nil {
@@ -180,6 +183,9 @@ func (n *Node) instanceManager(s series) {
 	}
 	s.gauge(managerCPURequests, float64(cpu), n.deps.Node, name, kind)
 	s.bytes(managerMemoryRequests, memory, n.deps.Node, name, kind)
+	if used, ok := n.usage.ofPod(n.deps.HostCgroups, pod); ok {
+		used.send(s, managerCPUUsage, managerMemoryUsage, n.deps.Node, name, kind)
+	}
 }
 
 // usages sends what the kernel says of the machine and of this process.

@@ -58,14 +58,21 @@ func fullNode(t testing.TB) *Node {
 	deps.Pods = cache[*corev1.Pod]{build.Pod(types.InstanceManagerName("node-1"), "node-1", func(p *corev1.Pod) {
 		requests := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("120m"), corev1.ResourceMemory: resource.MustParse("64Mi")}
 		p.Spec.Containers = []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: requests}}, {}}
+		p.UID, p.Status.QOSClass = "12-34", corev1.PodQOSBurstable
 	})}
 	deps.DeviceAt = func(path string) (Device, bool) { return Device{43, 32}, path == "/dev/longhorn/vol" }
 	deps.HostMounts = filepath.Join(t.TempDir(), "mountinfo")
 	writeFile(t, deps.HostMounts, "36 25 43:32 / /var/lib/kubelet/x rw,relatime shared:1 - ext4 /dev/longhorn/vol rw\n")
 	writeProc(t, deps.Proc, "100 0 100 5000 300 0 0 0 0 0", "10", "10")
 	writeFile(t, filepath.Join(deps.Proc, "diskstats"), " 253 0 vda 1 2 3 4 5 6 7 8 9 10 11\n  43 32 nbd1 100 0 800 50 1000 1 16000 4000 0 0 0 0 0 0 0\n")
+	group := filepath.Join(deps.HostCgroups, "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod12_34.slice")
+	assert.NoError(t, os.MkdirAll(group, 0o755))
+	writeFile(t, filepath.Join(group, "cpu.stat"), "usage_usec 1000000\nuser_usec 1\n")
+	writeFile(t, filepath.Join(group, "memory.current"), "5000\n")
+	writeFile(t, filepath.Join(group, "memory.stat"), "anon 1\ninactive_file 1200\n")
 	n := NewNode(deps)
 	scrape(t, n)
+	writeFile(t, filepath.Join(group, "cpu.stat"), "usage_usec 3500000\nuser_usec 1\n")
 	writeFile(t, filepath.Join(deps.Proc, "diskstats"), " 253 0 vda 1 2 3 4 5 6 7 8 9 10 11\n  43 32 nbd1 300 0 2400 150 1000 1 16000 4000 0 0 0 0 0 0 0\n")
 	writeProc(t, deps.Proc, "600 100 200 9000 900 50 50 100 70 7", "110", "60")
 	clock.Step(10 * time.Second)
@@ -90,8 +97,10 @@ func TestNode(t *testing.T) {
 		`longhorn_engine_replica_mode{engine="vol-e-0",mode="WO",replica="vol-r-2",volume="vol"} 1`,
 		`longhorn_engine_state{engine="vol-e-0",node="node-1",state="running",volume="vol"} 1`,
 		`longhorn_instance_manager_cpu_requests_millicpu{instance_manager="` + manager + `",node="node-1",type="aio"} 120`,
+		`longhorn_instance_manager_cpu_usage_millicpu{instance_manager="` + manager + `",node="node-1",type="aio"} 250`,
 		`longhorn_instance_manager_info{instance_manager="` + manager + `",node="node-1",process="process-1",type="aio",version="v1"} 1`,
 		`longhorn_instance_manager_memory_requests_bytes{instance_manager="` + manager + `",node="node-1",type="aio"} 6.7108864e+07`,
+		`longhorn_instance_manager_memory_usage_bytes{instance_manager="` + manager + `",node="node-1",type="aio"} 3800`,
 		`longhorn_instance_manager_state{instance_manager="` + manager + `",node="node-1",state="running",type="aio"} 1`,
 		// 1 + 0.5 s in 10 s
 		`longhorn_manager_cpu_usage_millicpu{manager="manager-1",node="node-1"} 150`,
@@ -189,4 +198,34 @@ func TestThisProcess(t *testing.T) {
 	process, err := u.ofProcess()
 	assert.NoError(t, err)
 	assert.Positive(t, process.memoryBytes)
+}
+
+func TestWhereAPodsControlGroupIs(t *testing.T) {
+	for _, tc := range []struct {
+		name, group, memory string
+		qos                 corev1.PodQOSClass
+		want                bool
+	}{
+		{"systemd, guaranteed", "kubepods.slice/kubepods-pod12_34.slice", "9", corev1.PodQOSGuaranteed, true},
+		{"systemd, burstable", "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod12_34.slice", "9", corev1.PodQOSBurstable, true},
+		{"plain, guaranteed", "kubepods/pod12-34", "9", corev1.PodQOSGuaranteed, true},
+		{"plain, best effort", "kubepods/besteffort/pod12-34", "9", corev1.PodQOSBestEffort, true},
+		{"of another pod", "kubepods/pod12-35", "9", corev1.PodQOSGuaranteed, false},
+		{"memory that is no number", "kubepods/pod12-34", "max", corev1.PodQOSGuaranteed, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			groups := t.TempDir()
+			dir := filepath.Join(groups, tc.group)
+			assert.NoError(t, os.MkdirAll(dir, 0o755))
+			writeFile(t, filepath.Join(dir, "cpu.stat"), "usage_usec 1\n")
+			writeFile(t, filepath.Join(dir, "memory.current"), tc.memory+"\n")
+			pod := build.Pod("p", "node-1", func(p *corev1.Pod) { p.UID, p.Status.QOSClass = "12-34", tc.qos })
+			used, ok := newUsage("", clocktesting.NewFakeClock(begin)).ofPod(groups, pod)
+			assert.Equal(t, tc.want, ok)
+			if ok {
+				assert.Equal(t, int64(9), used.memoryBytes)
+				assert.False(t, used.isMeasured)
+			}
+		})
+	}
 }

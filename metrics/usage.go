@@ -18,6 +18,7 @@ type usage struct {
 	proc             string
 	clock            clock.PassiveClock
 	machine, process rate
+	pod              rate // of the instance manager
 }
 
 func newUsage(proc string, c clock.PassiveClock) *usage { return &usage{proc: proc, clock: c} }
