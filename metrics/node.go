@@ -89,8 +89,8 @@ type NodeDeps struct {
 	// Proc is where the kernel shows its figures: /proc. HostMounts is the file with the mounts of the node's first process.
 	// HostCgroups is the directory with the node's control groups.
 	Proc, HostMounts, HostCgroups string
-	Clock            clock.PassiveClock
-	Log              *logrus.Entry
+	Clock                         clock.PassiveClock
+	Log                           *logrus.Entry
 }
 
 // Node is the prometheus.Collector of one node. It may be asked by many at a time.
