@@ -179,7 +179,7 @@ var settingDefinitions = []SettingDefinition{
 	{
 		Name: SettingManagerURL, DisplayName: "Manager URL", Category: SettingCategoryGeneral,
 		Type: SettingTypeString, Default: "", rule: checkManagerURL, values: "`https://HOST:PORT`", Effect: SettingEffectAtOnce,
-		Description: "What the links of the REST API begin with, where a proxy does not say itself how it was asked. Empty: as each request says.",
+		Description: "What the links of the REST API begin with, whatever a request and its proxies say. Empty: what they say.",
 	},
 	{
 		Name: SettingDeletingConfirmation, DisplayName: "Deleting Confirmation Flag", Category: SettingCategoryGeneral,
