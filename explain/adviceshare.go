@@ -16,6 +16,13 @@ var shareAdvice = map[cause]advice{
 	{KindShareManager, types.ConditionReady, types.ReasonPodStarting}: {Info, "the share of volume {volume} is starting", []Step{
 		{"See what its pod waits for", "kubectl -n {ns} describe pod {pod}"},
 	}, false},
+	{KindShareManager, types.ConditionReady, types.ReasonShareDelayed}: {Broken, "volume {volume} is not shared yet: its share is late to start", []Step{
+		{"See what its pod waits for, and what it said", "kubectl -n {ns} describe pod {pod}; kubectl -n {ns} logs {pod} --tail=50"},
+		{"Where it waits for the volume, see what the volume waits for", "kubectl -n {ns} describe lhv {volume}"},
+	}, false},
+	{KindShareManager, types.ConditionReady, types.ReasonShareNotStarted}: {Broken, "volume {volume} is not shared: the pod of its share did not start, and another one is tried", []Step{
+		{"See why, in the Events of the share's volume", "kubectl -n {ns} describe lhv {volume}"}, seeShareLog,
+	}, false},
 	{KindShareManager, types.ConditionReady, types.ReasonPodFailed}:   {Broken, "volume {volume} is not shared: the pod of its share has failed, and another one is tried", []Step{seeShareLog}, false},
 	{KindShareManager, types.ConditionReady, types.ReasonPodDeleting}: {Warning, "volume {volume} is not shared: the pod of its share is being deleted; another one takes its place", []Step{seeShareLog}, false},
 	{KindShareManager, types.ConditionClientsLimited, types.ReasonClientsAllowedBySetting}: {Info, "whoever reaches the share of volume {volume} may mount it: a setting says so", []Step{

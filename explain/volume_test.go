@@ -271,6 +271,20 @@ func TestVolumesThatCannotBeUsedAreExplained(t *testing.T) {
 			object: "share manager v", severity: Broken, reason: types.ReasonPodFailed, what: "not shared", why: "3 pods have failed", command: "logs share-manager-v",
 		},
 		{
+			name: "the share does not start → what it waits for, and its pod", ask: "volume v",
+			change: func(w *world) {
+				w.share(longhorn.ShareManagerStateStarting, types.ReasonShareDelayed, "its pod has no node: 0/3 nodes are available")
+			},
+			object: "share manager v", severity: Broken, reason: types.ReasonShareDelayed, what: "late to start", why: "its pod has no node: 0/3", command: "describe pod share-manager-v",
+		},
+		{
+			name: "the share's pod was given up → why", ask: "volume v",
+			change: func(w *world) {
+				w.share(longhorn.ShareManagerStateError, types.ReasonShareNotStarted, "its pod has not become ready within 5m0s: ErrImagePull")
+			},
+			object: "share manager v", severity: Broken, reason: types.ReasonShareNotStarted, what: "another one is tried", why: "ErrImagePull", command: "describe lhv v",
+		},
+		{
 			name: "a pod on a node without NFS client waits for the share → the client", ask: "volume v",
 			change: func(w *world) {
 				w.v.Spec.AccessMode = longhorn.AccessModeReadWriteMany

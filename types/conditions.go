@@ -157,11 +157,14 @@ const (
 	ReasonWaitingForNode     = "WaitingForNode"
 	// Reason of a volume's Attaching and of a ticket that is not satisfied: the volume is strict-local, and its data is on another node.
 	ReasonStrictLocal = "StrictLocal"
-	// ShareManager Ready, besides those of pods.
+	// ShareManager Ready, besides those of pods. Delayed: the share has not started for a while, and the message says what it waits for.
+	// NotStarted: its pod was given up for that, and another one is tried.
 	ReasonShareNotUsed          = "NotUsed"
 	ReasonShareNodeDown         = "NodeDown"
 	ReasonShareNotAnswering     = "NotAnswering"
 	ReasonShareParameterInvalid = "ParameterInvalid"
+	ReasonShareDelayed          = "Delayed"
+	ReasonShareNotStarted       = "NotStarted"
 	// ShareManager ClientsLimited.
 	ReasonClientsAllowedBySetting = "AllowedBySetting"
 	ReasonClientsNotKnown         = "AddressesNotKnown"

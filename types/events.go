@@ -20,6 +20,8 @@ const (
 	EventShareRunning = "ShareRunning"
 	EventShareFailed  = "ShareFailed"
 	EventShareStopped = "ShareStopped"
+	// EventShareDelayed: the volume's share has not started for a while.
+	EventShareDelayed = "ShareDelayed"
 	// EventClientStateLost: a new server of the volume does not know the open files and locks of its clients.
 	EventClientStateLost = "ClientStateLost"
 	// About a volume that shall grow.

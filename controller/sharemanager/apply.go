@@ -41,8 +41,10 @@ func (c *Controller) apply(ctx context.Context, in Input, p Plan) error {
 	}
 	log := queue.Log(ctx).WithField(logfields.Volume, in.Share.Name)
 	if p.CreatePod != nil {
-		if err := c.makePod(ctx, in, p.CreatePod); err != nil {
-			return staleIfExists(fmt.Errorf("make the pod of the share: %w", err))
+		err := staleIfExists(c.makePod(ctx, in, p.CreatePod))
+		c.unmade.tried(in.Share.Name, err)
+		if err != nil {
+			return fmt.Errorf("make the pod of the share: %w", err)
 		}
 		log.WithField(logfields.Image, in.Share.Spec.Image).Info("Made the pod that serves the volume")
 	}

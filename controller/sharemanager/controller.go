@@ -112,6 +112,8 @@ type Controller struct {
 	Deps
 	queue *queue.Queue[string] // of volumes' names
 	turns unready
+	// unmade is of pods that the API server did not take.
+	unmade unmade
 }
 
 // New registers the controller's handlers; nothing happens before Run.
@@ -244,6 +246,7 @@ func (c *Controller) letGo(ctx context.Context, name string) error {
 	va, err := orNone(c.Attachments.Get(name))
 	without := withTicket(va, name, "")
 	c.turns.since(name, nil, c.Clock.Now())
+	c.unmade.tried(name, nil)
 	if err != nil || without == nil {
 		return err
 	}
@@ -278,7 +281,7 @@ func (c *Controller) ask(ctx context.Context, in *Input) {
 
 // gather reads all that a plan rests on.
 func (c *Controller) gather(share *longhorn.ShareManager) (Input, error) {
-	in := Input{Share: share, Owner: c.Owner, Now: c.Clock.Now()}
+	in := Input{Share: share, Owner: c.Owner, Now: c.Clock.Now(), Unmade: c.unmade.why(share.Name)}
 	in.Settings = types.PodSettingsOf(c.Setting, types.SettingPriorityClass, types.SettingTaintToleration, types.SettingSystemManagedNodeSelector)
 	if v, err := c.Volumes.GetRO(share.Name); err == nil && isOf(share, v) {
 		in.Volume = v

@@ -127,6 +127,7 @@ func serve(t *testing.T, h *testutil.Harness, c *Controller, uid kubetypes.UID) 
 		change(t, h, c, func(p *corev1.Pod) {
 			p.UID, p.Spec.NodeName, p.Status.Phase, p.Status.PodIP = uid, "a", corev1.PodRunning, "10.1.0.7"
 			is("True", 0)(p)
+			p.Status.Conditions[0].LastTransitionTime.Time = h.Clock.Now().Add(-steady)
 		})
 	}
 	svc, err := c.Services.GetRO("vol")

@@ -46,6 +46,8 @@ type Input struct {
 	Settings types.PodSettings
 	// Refused says which parameter breaks a rule; "": none does.
 	Refused string
+	// Unmade says why the API server did not take the pod when this process last tried; "": it did, or was not asked.
+	Unmade string
 	// Recovery is what the pod said of the recovery data; nil: it was not asked, or did not answer.
 	Recovery *types.ShareRecovery
 	Owner    string
@@ -93,6 +95,7 @@ type Event struct{ Type, Reason, Message string }
 //	yes     for readers, with a writer  error      deleted  stays
 //	yes     unready for too long        error      deleted at once, until it is gone or answers; stays
 //	yes     not ready yet               starting   –        on its node
+//	yes     not ready for far too long  error      deleted  on its node (starting.go)
 //	yes     unready since a moment      running    –        on its node
 //	yes     ready                       running    –        on its node
 //
@@ -142,7 +145,7 @@ func (in Input) isUsed() bool {
 
 // stop ends the pod, and lets go of the volume when the pod is gone: it has the device mounted.
 func (in Input) stop(p *Plan) {
-	p.Status.Failures, p.Status.FailedAt = 0, ""
+	p.forgetFailures()
 	why := "no workload uses the volume"
 	if in.isUsed() && in.Volume != nil && in.Volume.Status.Robustness == longhorn.VolumeRobustnessFaulted {
 		why = "the volume is faulted" // its workloads wait, and have what they had open
@@ -221,6 +224,10 @@ func (in Input) begin(p *Plan) {
 		}
 	}
 	p.CreatePod = newPod(in)
+	if in.Unmade != "" {
+		p.is(longhorn.ShareManagerStateStarting, types.ReasonShareDelayed, "its pod cannot be made: "+in.Unmade, in.Now)
+		return
+	}
 	p.is(longhorn.ShareManagerStateStarting, types.ReasonPodStarting, "its pod is made", in.Now)
 }
 
@@ -252,7 +259,7 @@ func (in Input) follow(p *Plan) {
 	case ready:
 		var why string
 		if p.Status.Endpoint, why = in.endpoint(); p.Status.Endpoint == "" {
-			p.is(longhorn.ShareManagerStateStarting, types.ReasonPodStarting, why, in.Now)
+			in.wait(p, why, since)
 			return
 		}
 		p.is(longhorn.ShareManagerStateRunning, types.ReasonPodRunning, fmt.Sprintf("it serves on node %s", pod.Spec.NodeName), in.Now)
@@ -260,11 +267,11 @@ func (in Input) follow(p *Plan) {
 			if left := since.Add(steadyAfter(p.Status.Failures)).Sub(in.Now); left > 0 {
 				p.After = left
 			} else {
-				p.Status.Failures, p.Status.FailedAt = 0, ""
+				p.forgetFailures()
 			}
 		}
 	case !serving && !silent:
-		p.is(longhorn.ShareManagerStateStarting, types.ReasonPodStarting, waitingFor(pod), in.Now)
+		in.start(p)
 	case !silent && since.Add(unreadyLimit).After(in.Now):
 		p.Status.Endpoint = in.Share.Status.Endpoint
 		p.is(longhorn.ShareManagerStateRunning, types.ReasonPodRunning, fmt.Sprintf("it serves on node %s", pod.Spec.NodeName), in.Now)
@@ -279,6 +286,9 @@ func (in Input) fail(p *Plan, reason, message string) {
 	if in.Pod.DeletionTimestamp == nil && in.Share.Status.State != longhorn.ShareManagerStateError {
 		p.Status.Failures++
 		p.Status.FailedAt = types.Timestamp(in.Now)
+		if in.Share.Status.State == longhorn.ShareManagerStateStarting && !in.NodeDown {
+			p.avoid(in.Pod.Spec.NodeName)
+		}
 	}
 	p.is(longhorn.ShareManagerStateError, reason, message, in.Now)
 	p.end(in, message)
@@ -296,10 +306,14 @@ func (p *Plan) is(state longhorn.ShareManagerState, reason, message string, now 
 
 // eventsOf tells people what became of the share.
 func eventsOf(before, now longhorn.ShareManagerStatus) []Event {
+	ready := types.FindCondition(now.Conditions, types.ConditionReady)
+	message := ready.Message
+	if ready.Reason == types.ReasonShareDelayed && types.FindCondition(before.Conditions, types.ConditionReady).Reason != ready.Reason {
+		return []Event{{corev1.EventTypeWarning, types.EventShareDelayed, "The volume is not served over NFS yet: " + message}}
+	}
 	if before.State == now.State {
 		return nil
 	}
-	message := types.FindCondition(now.Conditions, types.ConditionReady).Message
 	switch now.State {
 	case longhorn.ShareManagerStateRunning:
 		return []Event{{corev1.EventTypeNormal, types.EventShareRunning, fmt.Sprintf("The volume is served over NFS at %s, from node %s", now.Endpoint, now.CurrentNode)}}

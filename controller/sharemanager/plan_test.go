@@ -90,6 +90,35 @@ func forReaders(p *corev1.Pod) {
 	p.Spec.Containers[0].Args = append(p.Spec.Containers[0].Args, readersOnly)
 }
 
+// since has a pod scheduled, or not, for a while.
+func since(scheduled corev1.ConditionStatus, ago time.Duration, message string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.CreationTimestamp = metav1.Time{Time: now.Add(-ago)}
+		if scheduled == corev1.ConditionTrue {
+			p.CreationTimestamp = metav1.Time{Time: now.Add(-24 * time.Hour)} // it waited for a node, which does not count
+		}
+		p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{
+			Type: corev1.PodScheduled, Status: scheduled, Message: message, LastTransitionTime: metav1.Time{Time: now.Add(-ago)},
+		})
+	}
+}
+
+// runs has the pod's container run.
+func runs(p *corev1.Pod) {
+	p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: containerName, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
+}
+
+// waits has the pod's container wait for its image.
+func waits(p *corev1.Pod) {
+	p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: containerName, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "not found"}}}}
+}
+
+func attachedTo(node string) func(*Input) {
+	return func(in *Input) {
+		in.Volume.Status.State, in.Volume.Status.CurrentNodeID = longhorn.VolumeStateAttached, node
+	}
+}
+
 func onNoNode(p *corev1.Pod) { p.Spec.NodeName = "" }
 
 func (s *situation) with(change func(*Input)) *situation {
@@ -123,7 +152,7 @@ func TestPlan(t *testing.T) {
 		"the volume is faulted under its workloads → its pod ends":             {in: used().pod(corev1.PodRunning).with(func(in *Input) { in.Volume.Status.Robustness = longhorn.VolumeRobustnessFaulted }), state: "stopping", deletes: "gently", ticket: ticketStays, says: "the volume is faulted; its pod ends"},
 		"used, no pod, the last failure is in the future → made":               {in: used().was("error").failed(4, -time.Hour), state: "starting", creates: true, ticket: ticketStays, failures: 4},
 		"used, no Service can have the name → says so":                         {in: used().with(func(in *Input) { in.Share.Name = "1st" }), state: "error", ticket: ticketStays, says: `name: "1st" of a shared volume is also that of its Service, and must begin with a letter`},
-		"ready, the Service is an earlier share's → its address is not told":   {in: used().pod(corev1.PodRunning, is("True", 0)).with(func(in *Input) { in.Service.OwnerReferences[0].UID = "earlier" }), state: "starting", ticket: "a", says: "Service vol belongs to another; it must go first"},
+		"ready, the Service is an earlier share's → its address is not told":   {in: used().pod(corev1.PodRunning, is("True", 0)).with(func(in *Input) { in.Service.OwnerReferences[0].UID = "earlier" }), state: "starting", ticket: "a", after: time.Minute, says: "Service vol belongs to another; it must go first"},
 		"the volume is being deleted → its pod ends":                           {in: used().pod(corev1.PodRunning).with(func(in *Input) { in.Volume.DeletionTimestamp = &metav1.Time{Time: now} }), state: "stopping", deletes: "gently", ticket: ticketStays},
 		"the volume is gone → its pod ends":                                    {in: used().pod(corev1.PodRunning).with(func(in *Input) { in.Volume = nil }), state: "stopping", deletes: "gently", ticket: ticketStays},
 		"the volume is shared no more → its pod ends":                          {in: used().pod(corev1.PodRunning).with(func(in *Input) { in.Volume.Spec.AccessMode = "rwo" }), state: "stopping", deletes: "gently", ticket: ticketStays},
@@ -137,13 +166,13 @@ func TestPlan(t *testing.T) {
 		"a claim that may write comes → a pod for readers is replaced":         {in: used().pod(corev1.PodRunning, is("True", 0), forReaders).was("running").with(func(in *Input) { in.Parameters.ClientsWrite = true }), state: "error", deletes: "gently", ticket: ticketStays, says: "its pod on node a serves readers alone, and a claim that may write has come; another one takes its place"},
 		"no claim is known → a pod for readers stays":                          {in: used().pod(corev1.PodRunning, is("True", 0), forReaders).was("running"), state: "running", endpoint: "nfs://10.0.0.9/vol", ticket: "a"},
 		"all claims only read → a pod for writers stays":                       {in: used().pod(corev1.PodRunning, is("True", 0)).was("running").with(func(in *Input) { in.Parameters.ClientsReadOnly = true }), state: "running", endpoint: "nfs://10.0.0.9/vol", ticket: "a"},
-		"used, a pod without a node → starting":                                {in: used().pod(corev1.PodPending, onNoNode), state: "starting", ticket: ticketStays},
-		"used, a pod on a node → the volume comes there":                       {in: used().pod(corev1.PodPending), state: "starting", ticket: "a"},
-		"used, a pod on another node than before → it follows":                 {in: used().ticket(ours, longhorn.AttacherTypeShareManager, "z").pod(corev1.PodPending), state: "starting", ticket: "a"},
-		"used, a pod that runs and waits → starting":                           {in: used().ticket(ours, longhorn.AttacherTypeShareManager, "a").pod(corev1.PodRunning, is("False", time.Hour)).was("starting"), state: "starting", ticket: ticketStays},
+		"used, a pod without a node → starting":                                {in: used().pod(corev1.PodPending, onNoNode, since("False", 0, "0/3 nodes")), state: "starting", ticket: ticketStays, after: time.Minute, says: "its pod has no node: 0/3 nodes"},
+		"used, a pod on a node → the volume comes there":                       {in: used().pod(corev1.PodPending, since("True", 0, "")), state: "starting", ticket: "a", after: time.Minute, says: "its pod is starting"},
+		"used, a pod on another node than before → it follows":                 {in: used().ticket(ours, longhorn.AttacherTypeShareManager, "z").pod(corev1.PodPending, since("True", 0, "")), state: "starting", ticket: "a", after: time.Minute},
+		"used, a pod that runs and waits → starting":                           {in: used().ticket(ours, longhorn.AttacherTypeShareManager, "a").pod(corev1.PodRunning, is("False", time.Hour), since("True", 0, "")).was("starting"), state: "starting", ticket: ticketStays, after: time.Minute},
 		"used, a pod that is ready → running":                                  {in: used().ticket(ours, longhorn.AttacherTypeShareManager, "a").pod(corev1.PodRunning, is("True", 0)).was("starting"), state: "running", endpoint: "nfs://10.0.0.9/vol", ticket: ticketStays, says: "it serves on node a"},
 		"ready, an address of IPv6 → in brackets":                              {in: used().pod(corev1.PodRunning, is("True", 0)).with(func(in *Input) { in.Service.Spec.ClusterIP = "fd00::9" }), state: "running", endpoint: "nfs://[fd00::9]/vol", ticket: "a"},
-		"ready, the Service has no address → starting":                         {in: used().pod(corev1.PodRunning, is("True", 0)).with(func(in *Input) { in.Service.Spec.ClusterIP = "None" }), state: "starting", ticket: "a", says: "its Service has no address yet"},
+		"ready, the Service has no address → starting":                         {in: used().pod(corev1.PodRunning, is("True", 0)).with(func(in *Input) { in.Service.Spec.ClusterIP = "None" }), state: "starting", ticket: "a", after: time.Minute, says: "its Service has no address yet"},
 		"ready since a moment, after failures → they still count":              {in: used().pod(corev1.PodRunning, is("True", 29*time.Second)).was("running").failed(2, time.Hour), state: "running", endpoint: "nfs://10.0.0.9/vol", ticket: "a", failures: 2, after: time.Second},
 		"ready for 30 s, after two failures → they are forgotten":              {in: used().pod(corev1.PodRunning, is("True", 30*time.Second)).was("running").failed(2, time.Hour), state: "running", endpoint: "nfs://10.0.0.9/vol", ticket: "a"},
 		"ready for less than clients waited, after many → they still count":    {in: used().pod(corev1.PodRunning, is("True", 119*time.Second)).was("running").failed(20, time.Hour), state: "running", endpoint: "nfs://10.0.0.9/vol", ticket: "a", failures: 20, after: time.Second},
@@ -209,7 +238,7 @@ func TestAPodThatDoesNotAnswerIsDeletedAgainUntilItIsGone(t *testing.T) {
 
 	s.Pod = nil
 	s.Share.Status = plan(s.Input).Status
-	s.pod(corev1.PodPending, is("False", time.Hour))
+	s.pod(corev1.PodPending, is("False", time.Hour), since("True", 0, ""))
 	assert.Nil(t, plan(s.Input).DeletePod, "the next pod is another one")
 }
 

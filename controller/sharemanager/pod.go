@@ -81,7 +81,7 @@ func newPod(in Input) *corev1.Pod {
 			PriorityClassName:             in.Settings.PriorityClass(priorityClass),
 			NodeSelector:                  nodeSelector(in),
 			Tolerations:                   slices.Concat(in.Parameters.Tolerations, in.Settings.Tolerations()),
-			Affinity:                      affinity(in.Barred, in.Near),
+			Affinity:                      affinity(in),
 			AutomountServiceAccountToken:  new(false),
 			EnableServiceLinks:            new(false),
 			Containers:                    []corev1.Container{container(in)},
@@ -163,26 +163,38 @@ func servesReadersOnly(pod *corev1.Pod) bool {
 	})
 }
 
-// affinity keeps a pod off nodes where no volume can be attached, and likes those with a copy of it. A node is named by its
-// object's name, for its label kubernetes.io/hostname may differ.
-func affinity(barred, near []string) *corev1.Affinity {
-	named := func(operator corev1.NodeSelectorOperator, node string) corev1.NodeSelectorRequirement {
-		return corev1.NodeSelectorRequirement{Key: metav1.ObjectNameField, Operator: operator, Values: []string{node}}
-	}
+// affinity keeps a pod off nodes where no volume can be attached, and likes those with a copy of the volume, but not those where the pods
+// before it failed to start. A node is named by its object's name, for its label kubernetes.io/hostname may differ.
+func affinity(in Input) *corev1.Affinity {
+	failed := in.Share.Status.FailedNodes
 	a := &corev1.NodeAffinity{}
-	if len(barred) > 0 {
-		var term corev1.NodeSelectorTerm
-		for _, node := range barred {
-			term.MatchFields = append(term.MatchFields, named(corev1.NodeSelectorOpNotIn, node))
-		}
-		a.RequiredDuringSchedulingIgnoredDuringExecution = &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{term}}
+	if len(in.Barred) > 0 {
+		a.RequiredDuringSchedulingIgnoredDuringExecution = &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{notOn(in.Barred)}}
 	}
-	for _, node := range near {
-		a.PreferredDuringSchedulingIgnoredDuringExecution = append(a.PreferredDuringSchedulingIgnoredDuringExecution, corev1.PreferredSchedulingTerm{
-			Weight: 100, Preference: corev1.NodeSelectorTerm{MatchFields: []corev1.NodeSelectorRequirement{named(corev1.NodeSelectorOpIn, node)}},
-		})
+	prefer := func(term corev1.NodeSelectorTerm) {
+		a.PreferredDuringSchedulingIgnoredDuringExecution = append(a.PreferredDuringSchedulingIgnoredDuringExecution,
+			corev1.PreferredSchedulingTerm{Weight: 100, Preference: term})
+	}
+	for _, node := range in.Near {
+		if !slices.Contains(failed, node) {
+			prefer(corev1.NodeSelectorTerm{MatchFields: []corev1.NodeSelectorRequirement{named(corev1.NodeSelectorOpIn, node)}})
+		}
+	}
+	if len(failed) > 0 {
+		prefer(notOn(failed))
 	}
 	return &corev1.Affinity{NodeAffinity: a}
+}
+
+func notOn(nodes []string) (term corev1.NodeSelectorTerm) {
+	for _, node := range nodes {
+		term.MatchFields = append(term.MatchFields, named(corev1.NodeSelectorOpNotIn, node))
+	}
+	return term
+}
+
+func named(operator corev1.NodeSelectorOperator, node string) corev1.NodeSelectorRequirement {
+	return corev1.NodeSelectorRequirement{Key: metav1.ObjectNameField, Operator: operator, Values: []string{node}}
 }
 
 // readiness tells whether a pod is ready, and since when it has been, or has not.
@@ -193,17 +205,4 @@ func readiness(pod *corev1.Pod) (ready bool, since time.Time) {
 		}
 	}
 	return false, pod.CreationTimestamp.Time
-}
-
-// waitingFor says what a pod that is not ready waits for.
-func waitingFor(pod *corev1.Pod) string {
-	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
-			return "its pod has no node: " + c.Message
-		}
-	}
-	if s := types.ContainerStatus(pod, containerName); s != nil && s.State.Running != nil {
-		return fmt.Sprintf("its pod on node %s waits for the volume's device, or is about to serve it", pod.Spec.NodeName)
-	}
-	return types.WhatPodWaitsFor(pod, containerName)
 }

@@ -146,11 +146,11 @@ func TestWhatAPodWaitsFor(t *testing.T) {
 		"its pod has no node: 0/3 nodes are available": func(p *corev1.Pod) {
 			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "0/3 nodes are available"}}
 		},
-		"its pod is starting: ErrImagePull not found":                              container(corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "not found"}}),
-		"its pod on node a waits for the volume's device, or is about to serve it": container(corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}),
+		"its pod is starting: ErrImagePull not found":                         container(corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "not found"}}),
+		"its pod on node a waits for the volume, which is not attached there": container(corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}),
 		"its pod is starting": func(*corev1.Pod) {},
 	} {
-		assert.Equal(t, want, waitingFor(used().pod(corev1.PodPending, change).Pod))
+		assert.Equal(t, want, used().pod(corev1.PodPending, change).waitsFor())
 	}
 	ended := used().pod(corev1.PodFailed, container(corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "Error", ExitCode: 1, Message: "device /dev/longhorn/vol: no answer"}})).Pod
 	assert.Equal(t, "Error, exit code 1 device /dev/longhorn/vol: no answer", types.WhyPodEnded(ended, containerName))

@@ -45,12 +45,16 @@ type ShareManagerStatus struct {
 	// CurrentImage is the pod's image; empty while there is no pod.
 	// +optional
 	CurrentImage string `json:"currentImage,omitempty"`
-	// Failures is how many pods have failed one after the other; a pod that has served for ten minutes begins anew.
+	// Failures is how many pods have failed one after the other; a pod that has served for as long as clients waited begins anew.
 	// +optional
 	Failures int `json:"failures,omitempty"`
 	// FailedAt (RFC 3339) is when the last of them failed.
 	// +optional
 	FailedAt string `json:"failedAt,omitempty"`
+	// FailedNodes are those where a pod of these failed before it served. The next pod prefers other nodes.
+	// +listType=atomic
+	// +optional
+	FailedNodes []string `json:"failedNodes,omitempty"`
 	// ServedBy is the UID of the last pod that served clients and said what became of its predecessor's recovery data; empty while no
 	// pod has since the share was last stopped, when no client has anything to lose.
 	// +optional

@@ -1,0 +1,114 @@
+package sharemanager
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+const (
+	// tellAfter is how long a share may take to start before people are told what it waits for.
+	tellAfter = time.Minute
+	// firstStart is how long a share's first pod may take to become ready. Each failure doubles it, up to maxStart: another pod may get a node
+	// where it can start, and where none can, pods come and go ever more seldom.
+	firstStart, maxStart = 5 * time.Minute, time.Hour
+	// maxFailedNodes is how many nodes are remembered.
+	maxFailedNodes = 16
+)
+
+func startLimit(failures int) time.Duration { return min(maxStart, firstStart<<min(failures, 10)) }
+
+// start tells how a pod fares that has never been ready, and gives it up when that takes too long:
+//
+//	the pod                                      is given up
+//	has no node, or its container does not run   yes: another one looks for a node anew, with what is known of nodes by then
+//	runs, the volume is not attached there       yes: the volume may come to another node
+//	runs, the volume is attached there           no: it checks the file system, which may take hours, or starts the server, which it
+//	                                             gives up by itself
+func (in Input) start(p *Plan) {
+	ready := types.FindCondition(p.Status.Conditions, types.ConditionReady)
+	if p.Status.State == longhorn.ShareManagerStateError && ready.Reason == types.ReasonShareNotStarted {
+		in.fail(p, ready.Reason, ready.Message) // and is there still, for its deletion has failed
+		return
+	}
+	what, since := in.waitsFor(), waitsSince(in.Pod)
+	in.wait(p, what, since)
+	if isRunning(in.Pod) && in.isAttachedTo(in.Pod.Spec.NodeName) {
+		return
+	}
+	limit := startLimit(p.Status.Failures)
+	if left := since.Add(limit).Sub(in.Now); left > 0 {
+		p.wakeAfter(left)
+		return
+	}
+	in.fail(p, types.ReasonShareNotStarted, fmt.Sprintf("its pod has not become ready within %v: %s", limit, what))
+}
+
+// wait says what a share that starts waits for; after a while as a delay, which people are told of.
+func (in Input) wait(p *Plan, what string, since time.Time) {
+	reason := types.ReasonShareDelayed
+	if left := since.Add(tellAfter).Sub(in.Now); left > 0 {
+		reason = types.ReasonPodStarting
+		p.wakeAfter(left)
+	}
+	p.is(longhorn.ShareManagerStateStarting, reason, what, in.Now)
+}
+
+// waitsFor says what a pod that has never been ready waits for.
+func (in Input) waitsFor() string {
+	pod := in.Pod
+	if c := scheduled(pod); c.Status == corev1.ConditionFalse {
+		return "its pod has no node: " + c.Message
+	}
+	switch {
+	case !isRunning(pod):
+		return types.WhatPodWaitsFor(pod, containerName)
+	case in.isAttachedTo(pod.Spec.NodeName):
+		return fmt.Sprintf("its pod on node %s checks the volume's file system, or starts the server", pod.Spec.NodeName)
+	}
+	return fmt.Sprintf("its pod on node %s waits for the volume, which is not attached there", pod.Spec.NodeName)
+}
+
+// waitsSince is since when a pod waits on its node, or for one. The clocks are the scheduler's and the API server's.
+func waitsSince(pod *corev1.Pod) time.Time {
+	if c := scheduled(pod); c.Status == corev1.ConditionTrue && !c.LastTransitionTime.IsZero() {
+		return c.LastTransitionTime.Time
+	}
+	return pod.CreationTimestamp.Time
+}
+
+func scheduled(pod *corev1.Pod) corev1.PodCondition {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled {
+			return c
+		}
+	}
+	return corev1.PodCondition{}
+}
+
+func isRunning(pod *corev1.Pod) bool {
+	s := types.ContainerStatus(pod, containerName)
+	return s != nil && s.State.Running != nil
+}
+
+func (in Input) isAttachedTo(node string) bool {
+	return in.Volume != nil && in.Volume.Status.State == longhorn.VolumeStateAttached && in.Volume.Status.CurrentNodeID == node
+}
+
+// avoid has the next pods prefer other nodes.
+func (p *Plan) avoid(node string) {
+	if node == "" || slices.Contains(p.Status.FailedNodes, node) {
+		return
+	}
+	nodes := append(slices.Clone(p.Status.FailedNodes), node)
+	p.Status.FailedNodes = nodes[max(0, len(nodes)-maxFailedNodes):]
+}
+
+func (p *Plan) forgetFailures() {
+	p.Status.Failures, p.Status.FailedAt, p.Status.FailedNodes = 0, "", nil
+}
