@@ -14,8 +14,8 @@
 //	      ▼
 //	configuration ► ganesha.nfsd ► it answers for /VOLUME ► ready (gRPC health)
 //	      ▼                ▲
-//	each 3 s: the server answers?    no: SIGKILL, and a new one
-//	          the volume answers?    no: the end, with an error
+//	each 1 s: the server answers?    no: SIGKILL, and a new one (defaultTiming has the numbers)
+//	each 3 s: the volume answers?    no: the end, with an error
 //	          the device has grown?  the file system grows
 //	      ▼
 //	SIGTERM: the server ends, flush, unmount

@@ -33,7 +33,7 @@ func (p prober) null(ctx context.Context) error {
 	return nil
 }
 
-// lookup returns the file handle of an export.
+// lookup returns the file handle of an export. The server looks at the export's file system for it, and at nobody's file.
 func (p prober) lookup(ctx context.Context, export string) ([]byte, error) {
 	xid := rand.Uint32()
 	var handle []byte

@@ -23,6 +23,7 @@ const (
 	procCompound      = 1
 	authNone, authSys = 0, 1
 
+	opGetAttr   = 9
 	opGetFH     = 10
 	opLookup    = 15
 	opPutRootFH = 24
@@ -33,6 +34,16 @@ const (
 	// maxAuth bounds a verifier (RFC 5531, section 8.2).
 	maxAuth = 400
 	maxFH   = 128
+	maxMask = 8 // words of a mask of attributes
+
+	// attrSpaceAvail is the bit of space_avail in the second word of a mask. No server answers it from a cache: it asks the file system.
+	attrSpaceAvail = 1 << (42 - 32)
+)
+
+// Statuses with which a server says that it works, and that the client shall ask again.
+const (
+	statusDelay    statusError = 10008
+	statusResource statusError = 10018
 )
 
 // errReply means that the server's answer is not one to the call.
@@ -69,12 +80,13 @@ func nullCall(xid uint32) []byte {
 	return words{}.put(xid, rpcCall, rpcVersion, nfsProgram, nfsVersion, procNull, authNone, 0, authNone, 0).framed()
 }
 
-// lookupCall asks for the file handle of a name in the root of the server's name space.
+// lookupCall asks for the file handle of a name in the root of the server's name space, and for the space that is free there: so the
+// server looks into the export and its file system. It says nothing of a client, so the server keeps nothing of it.
 func lookupCall(xid uint32, name string) []byte {
 	credential := words{}.put(0).opaque("share-manager").put(0, 0, 0) // stamp, machine, user, group, no more groups
 	return words{}.put(xid, rpcCall, rpcVersion, nfsProgram, nfsVersion, procCompound).
 		put(authSys).opaque(string(credential)).put(authNone, 0).
-		opaque("").put(0, 3, opPutRootFH, opLookup).opaque(name).put(opGetFH).framed()
+		opaque("").put(0, 4, opPutRootFH, opLookup).opaque(name).put(opGetFH, opGetAttr, 2, 0, attrSpaceAvail).framed()
 }
 
 // readRecord reads one message, of one or more fragments.
@@ -146,6 +158,9 @@ func accepted(r *reader, xid uint32) error {
 	return nil
 }
 
+// isBusy tells whether a server that is well has put a call off.
+func isBusy(err error) bool { return errors.Is(err, statusDelay) || errors.Is(err, statusResource) }
+
 // parseNull judges the answer to a nullCall.
 func parseNull(xid uint32, record []byte) error {
 	r := &reader{rest: record}
@@ -171,15 +186,24 @@ func parseLookup(xid uint32, record []byte) ([]byte, error) {
 	if status != 0 && !r.short {
 		return nil, statusError(status)
 	}
-	if results != 3 || r.short {
+	if results != 4 || r.short {
 		return nil, fmt.Errorf("%w: %d results", errReply, results)
 	}
-	for _, op := range []uint32{opPutRootFH, opLookup, opGetFH} {
+	var handle []byte
+	for _, op := range []uint32{opPutRootFH, opLookup, opGetFH, opGetAttr} {
 		if got, status := r.word(), r.word(); got != op || status != 0 || r.short {
 			return nil, fmt.Errorf("%w: result of operation %d with status %d", errReply, got, status)
 		}
+		if op == opGetFH {
+			handle = r.opaque(maxFH)
+		}
 	}
-	handle := r.opaque(maxFH)
+	mask := r.word()
+	for range min(mask, maxMask) {
+		r.word()
+	}
+	r.opaque(maxReply) // the attributes; a server leaves out those that it does not have
+	r.short = r.short || mask > maxMask
 	if r.short || len(handle) == 0 || len(r.rest) != 0 {
 		return nil, fmt.Errorf("%w: no file handle", errReply)
 	}

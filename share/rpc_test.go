@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"fmt"
 	"io"
 	"net"
 	"strconv"
@@ -27,7 +28,8 @@ func TestCalls(t *testing.T) {
 	assert.Equal(t, uint32(len(lookup)-4)|lastFragment, binary.BigEndian.Uint32(lookup))
 	assert.Zero(t, len(lookup)%4)
 	assert.True(t, bytes.HasSuffix(lookup, []byte{
-		0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 24, 0, 0, 0, 15, 0, 0, 0, 5, 'p', 'v', 'c', '-', '1', 0, 0, 0, 0, 0, 0, 10,
+		0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 24, 0, 0, 0, 15, 0, 0, 0, 5, 'p', 'v', 'c', '-', '1', 0, 0, 0, 0, 0, 0, 10,
+		0, 0, 0, 9, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 4, 0, // space_avail is attribute 42
 	}), "%x", lookup)
 }
 
@@ -64,7 +66,7 @@ func TestNullReplies(t *testing.T) {
 
 func TestLookupReplies(t *testing.T) {
 	results := func(handle string) words {
-		return success(7).put(0).opaque("tag").put(3, 24, 0, 15, 0, 10, 0).opaque(handle)
+		return success(7).put(0).opaque("tag").put(4, 24, 0, 15, 0, 10, 0).opaque(handle).put(9, 0, 2, 0, 1<<10).opaque("8 bytes.")
 	}
 	got, err := parseLookup(7, results("handle"))
 	require.NoError(t, err)
@@ -74,14 +76,23 @@ func TestLookupReplies(t *testing.T) {
 		_, err := parseLookup(7, whole[:cut])
 		assert.Error(t, err, "%d bytes", cut)
 	}
+	none, err := parseLookup(7, success(7).put(0).opaque("").put(4, 24, 0, 15, 0, 10, 0).opaque("h").put(9, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0))
+	require.NoError(t, err, "a server without that attribute")
+	assert.Equal(t, "h", string(none))
 	_, err = parseLookup(7, success(7).put(2).opaque("").put(2, 24, 0, 15, 2))
 	assert.ErrorIs(t, err, statusError(2))
+	assert.False(t, isBusy(err))
+	_, err = parseLookup(7, success(7).put(10008).opaque("").put(1, 24, 10008))
+	assert.True(t, isBusy(fmt.Errorf("wrapped: %w", err)), "it is well, and shall be asked again")
 	for name, record := range map[string][]byte{
 		"no handle":              results(""),
 		"a handle too long":      results(string(make([]byte, 129))),
 		"more than was asked":    append(results("handle"), 0, 0, 0, 0),
-		"another operation":      success(7).put(0).opaque("").put(3, 24, 0, 9, 0, 10, 0).opaque("h"),
-		"a status in the middle": success(7).put(0).opaque("").put(3, 24, 0, 15, 5, 10, 0).opaque("h"),
+		"another operation":      success(7).put(0).opaque("").put(4, 24, 0, 9, 0, 10, 0).opaque("h").put(9, 0, 0, 0),
+		"a status in the middle": success(7).put(0).opaque("").put(4, 24, 0, 15, 5, 10, 0).opaque("h").put(9, 0, 0, 0),
+		"a status at the end":    success(7).put(0).opaque("").put(4, 24, 0, 15, 0, 10, 0).opaque("h").put(9, 5, 0, 0),
+		"a mask too long":        success(7).put(0).opaque("").put(4, 24, 0, 15, 0, 10, 0).opaque("h").put(9, 0, 9, 1, 2, 3, 4, 5, 6, 7, 8, 0),
+		"a mask without end":     success(7).put(0).opaque("").put(4, 24, 0, 15, 0, 10, 0).opaque("h").put(9, 0, 0xffffffff, 0),
 		"too few results":        success(7).put(0).opaque("").put(2, 24, 0, 15, 0),
 		"a tag without end":      success(7).put(0, 0xffffffff, 3),
 	} {
@@ -111,7 +122,7 @@ func TestRecords(t *testing.T) {
 
 func FuzzReplies(f *testing.F) {
 	f.Add([]byte(success(7)))
-	f.Add([]byte(success(7).put(0).opaque("tag").put(3, 24, 0, 15, 0, 10, 0).opaque("handle")))
+	f.Add([]byte(success(7).put(0).opaque("tag").put(4, 24, 0, 15, 0, 10, 0).opaque("handle").put(9, 0, 2, 0, 1<<10).opaque("8 bytes.")))
 	f.Fuzz(func(t *testing.T, record []byte) {
 		_ = parseNull(7, record)
 		if handle, err := parseLookup(7, record); err == nil && len(handle) > maxFH {

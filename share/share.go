@@ -22,8 +22,6 @@ const (
 	abandonPatience = 2 * time.Second
 )
 
-const probePatience = 3 * time.Second
-
 // Run shares a volume until ctx ends, when it returns nil, or until it cannot go on. When
 // it returns, the server has been killed and everything is unmounted, except what the
 // kernel holds for a volume that does not answer.
@@ -77,9 +75,10 @@ func serve(ctx context.Context, o Options, v *volume, health *healthService) err
 	} else if err := adoptRecords(v.recovery); err != nil {
 		o.Log.WithError(err).Warn("Some clients of the last server may lose their locks")
 	}
-	p := newProber(o.NFSPort, probePatience)
+	timing := defaultTiming(o.Lease)
+	p := newProber(o.NFSPort, timing.limit)
 	s := &supervisor{
-		watch: watch{t: defaultTiming(o.Lease)}, now: sinceBoot,
+		watch: watch{t: timing}, now: sinceBoot,
 		start:  func() (server, error) { return startGanesha(ctx, o, configuration) },
 		lookup: func(ctx context.Context) error { _, err := p.lookup(ctx, o.Volume); return err },
 		null:   p.null,

@@ -23,15 +23,21 @@ var (
 
 // timing is how often a share is looked at, and how much is put up with.
 type timing struct {
-	// pulse is the longest time between two steps, and early that between two probes of
-	// a server that has not answered yet.
+	// pulse is the longest time between two steps, and early that between two questions to
+	// a server that has not answered the last one.
 	pulse, early time.Duration
-	// round is the time between two probes, and between two checks of the volume.
+	// question is the time between two questions to a server that answers, and limit how
+	// long an answer may take.
+	question, limit time.Duration
+	// round is the time between two checks of the volume.
 	round time.Duration
-	// lease is the longest time that may lie between two of them.
+	// lease is the longest time that may lie between two steps.
 	lease time.Duration
-	// failures is after how many probes without an answer a server is killed.
-	failures int
+	// A server is killed after silences questions in succession without any answer, or after
+	// lookups in succession without one while it answers NULL; but not before it has been
+	// silent for slower times as long as the volume took for what was asked of it meanwhile.
+	silences, lookups int
+	slower            int
 	// starting is how long a server may take for its first answer.
 	starting time.Duration
 	// patience is how long a volume may take to answer, and a killed server to end.
@@ -42,9 +48,20 @@ type timing struct {
 	deaths                             int
 }
 
+// defaultTiming has all the numbers of a server that hangs:
+//
+//	it answers nothing                 killed after 4.1 to 5.1 s: 0 to 1 until it is asked, a question without answer (2),
+//	                                   0.1, another one (2)
+//	it answers NULL and no lookup      killed after 8.6 to 9.6 s: 0 to 1, four lookups without answer (2 each), and between
+//	                                   them 0.1, a NULL that is answered, 0.1
+//	either, and the volume is slow     not before 4 times the volume's slowest answer of that time has passed; not at all
+//	                                   while the volume does not answer, which is the end of all after 30 s
+//	clients are told (readiness)       when the first question was not answered and the volume was written after that: after
+//	                                   2 to 3 s; by the kubelet's probe 2 to 4 s later
 func defaultTiming(lease time.Duration) timing {
 	return timing{
-		pulse: time.Second, early: 100 * time.Millisecond, round: 3 * time.Second, lease: lease, failures: 2,
+		pulse: time.Second, early: 100 * time.Millisecond, question: time.Second, limit: 2 * time.Second,
+		round: 3 * time.Second, lease: lease, silences: 2, lookups: 4, slower: 4,
 		starting: 30 * time.Second, patience: 30 * time.Second,
 		young: 10 * time.Second, backoff: 500 * time.Millisecond, maxBackoff: 4 * time.Second, window: time.Minute, deaths: 5,
 	}
@@ -58,7 +75,7 @@ const (
 	actStart act = iota + 1
 	// actKill ends it at once.
 	actKill
-	// actLookup asks the server for the export, actNull for any answer; told by probed.
+	// actLookup asks the server for the export, actNull one that did not answer that for any answer; told by probed.
 	actLookup
 	actNull
 	// actCheck reads from the volume, actWrite writes to it, too; told by checked.
@@ -77,8 +94,8 @@ const (
 //	   └──────────────────────────────────────────────── exited ────────┘
 //
 // A server that does not answer is killed only when the volume was written after its
-// first silence, and it was silent to a probe after that: a server that waits for its
-// volume does not hang.
+// first silence, it was silent to a question after that, and for longer than a slow volume
+// explains: a server that waits for its volume does not hang.
 type watch struct {
 	t        timing
 	last     time.Duration // of the last awake; 0: none
@@ -94,16 +111,20 @@ type watch struct {
 	youngDeaths                  int // in succession
 
 	probing    bool
+	asked      act // the question under way, or the last one
 	probeSince time.Duration
 	nextProbe  time.Duration
-	failures   int // probes without an answer in succession
+	silences   int           // questions without an answer in succession
+	lookups    int           // lookups without an answer in succession
+	silentFrom time.Duration // when the first of lookups was asked
 
 	checking   bool
 	checkSince time.Duration
 	nextCheck  time.Duration
 	wantWrite  bool          // at the next check
 	writing    bool          // the check under way writes
-	wroteAt    time.Duration // the volume was written since the first of failures; 0: not yet
+	wroteAt    time.Duration // the volume was written since silentFrom; 0: not yet
+	slowest    time.Duration // check of the volume that has ended since then
 }
 
 // awake must be called before anything else is done, and at least every pulse.
@@ -134,7 +155,7 @@ func (w *watch) step(now time.Duration) ([]act, error) {
 	}
 	switch {
 	case !w.running && now >= w.restartAt:
-		w.running, w.answered, w.probing, w.killed, w.failures = true, false, false, false, 0
+		w.running, w.answered, w.probing, w.killed, w.silences, w.lookups = true, false, false, false, 0, 0
 		w.started, w.nextProbe = now, now+w.t.early
 		w.number++
 		acts = append(acts, actStart)
@@ -143,11 +164,12 @@ func (w *watch) step(now time.Duration) ([]act, error) {
 		acts = append(acts, w.kill(now))
 	case !w.probing && now >= w.nextProbe:
 		w.probing, w.probeSince = true, now
-		if w.answered {
-			acts = append(acts, actNull)
+		if w.lookups > 0 && w.asked == actLookup {
+			w.asked = actNull
 		} else {
-			acts = append(acts, actLookup)
+			w.asked = actLookup
 		}
+		acts = append(acts, w.asked)
 	}
 	return acts, nil
 }
@@ -195,34 +217,51 @@ func (w *watch) exited(now time.Duration) error {
 	return nil
 }
 
-// probed is told how a probe of the server of a number ended.
+// probed is told how a question to the server of a number ended.
 func (w *watch) probed(now time.Duration, number int, err error) []act {
 	if number != w.number || !w.running || w.killed {
 		return nil
 	}
-	w.probing = false
+	w.probing, w.nextProbe = false, now+w.t.early
 	switch {
+	case err == nil && w.asked == actNull:
+		w.silences = 0
+		return nil
 	case err == nil:
-		w.answered, w.failures, w.barren, w.wantWrite = true, 0, 0, false
-		w.nextProbe = now + w.t.round
+		w.answered, w.silences, w.lookups, w.barren, w.wantWrite = true, 0, 0, 0, false
+		w.nextProbe = now + w.t.question
 		return nil
 	case !w.answered:
-		w.nextProbe = now + w.t.early
 		return nil
 	}
-	if w.failures == 0 {
-		w.wroteAt, w.wantWrite, w.nextCheck = 0, true, now
+	if w.lookups == 0 {
+		w.silentFrom, w.wroteAt, w.slowest, w.wantWrite, w.nextCheck = w.probeSince, 0, 0, true, now
 	}
-	w.failures++
-	w.nextProbe = now + w.t.early
-	if w.failures >= w.t.failures && w.wroteAt != 0 && w.probeSince >= w.wroteAt {
+	w.silences++
+	if w.asked == actLookup {
+		w.lookups++
+	}
+	if w.hangs(now) {
 		return []act{w.kill(now)}
 	}
 	return nil
 }
 
+// hangs tells whether the server's silence is its own, and long enough.
+func (w *watch) hangs(now time.Duration) bool {
+	if w.silences < w.t.silences && w.lookups < w.t.lookups {
+		return false
+	}
+	slowest := w.slowest
+	if w.checking {
+		slowest = max(slowest, now-w.checkSince)
+	}
+	return w.wroteAt != 0 && w.probeSince >= w.wroteAt && now-w.silentFrom >= time.Duration(w.t.slower)*slowest
+}
+
 // checked is told how a check of the volume ended.
 func (w *watch) checked(now time.Duration, err error) error {
+	w.slowest = max(w.slowest, now-w.checkSince)
 	if w.writing && err == nil {
 		w.wroteAt, w.wantWrite = now, false
 	}
@@ -236,7 +275,8 @@ func (w *watch) checked(now time.Duration, err error) error {
 	return nil
 }
 
-// serving tells whether clients are served, as far as is known.
+// serving tells whether clients are served, as far as is known: a server that is silent while the volume takes writes serves none.
 func (w *watch) serving(now time.Duration) bool {
-	return w.running && w.answered && !w.killed && (!w.checking || now-w.checkSince <= 2*w.t.round)
+	isSilent := w.lookups > 0 && w.wroteAt != 0
+	return w.running && w.answered && !w.killed && !isSilent && (!w.checking || now-w.checkSince <= 2*w.t.round)
 }

@@ -62,45 +62,142 @@ func (s *story) served() *story {
 func TestAServerThatAnswersIsAskedNowAndThen(t *testing.T) {
 	s := newStory(t).served()
 	for range 5 {
-		assert.ElementsMatch(t, []act{actNull, actCheck}, s.after(3*time.Second))
+		for range 2 {
+			assert.Equal(t, []act{actLookup}, s.after(time.Second))
+			assert.Empty(t, s.answer(nil))
+		}
+		assert.ElementsMatch(t, []act{actLookup, actCheck}, s.after(time.Second))
 		assert.Empty(t, s.answer(nil))
 		s.good()
 		assert.True(t, s.w.serving(s.now))
 	}
 }
 
+// silent lets the question under way be unanswered for as long as it may be, and returns what follows from that.
+func (s *story) silent() []act {
+	s.t.Helper()
+	require.True(s.t, s.w.probing, "a question is under way")
+	for _, a := range s.after(s.w.t.limit) {
+		assert.Contains(s.t, []act{actCheck, actWrite}, a)
+		s.good()
+	}
+	return s.answer(errTest)
+}
+
 func TestAServerThatHangsIsKilledOnceTheVolumeIsKnownToAnswer(t *testing.T) {
 	s := newStory(t).served()
-	s.after(3 * time.Second)
-	s.good()
-	assert.Empty(t, s.answer(errTest))
+	hung := s.now
+	assert.Equal(t, []act{actLookup}, s.after(time.Second))
+	assert.Empty(t, s.silent())
+	assert.True(t, s.w.serving(s.now), "it may wait for the volume")
 	assert.Equal(t, []act{actWrite}, s.step())
 	s.good()
-	assert.Equal(t, []act{actNull}, s.after(100*time.Millisecond))
-	assert.Equal(t, []act{actKill}, s.answer(errTest))
+	assert.False(t, s.w.serving(s.now))
+	assert.Equal(t, []act{actNull}, s.after(100*time.Millisecond), "does it answer anything?")
+	assert.Equal(t, []act{actKill}, s.silent())
+	assert.Equal(t, 5100*time.Millisecond, s.now-hung, "at the latest")
 	assert.False(t, s.w.serving(s.now))
 	require.NoError(t, s.w.exited(s.now))
 	assert.Contains(t, s.after(time.Second), actStart)
 }
 
+func TestAServerThatAnswersNullAndNoLookupIsKilledLater(t *testing.T) {
+	s := newStory(t).served()
+	hung := s.now
+	assert.Equal(t, []act{actLookup}, s.after(time.Second))
+	for range 3 {
+		assert.Empty(t, s.silent())
+		if s.w.wantWrite {
+			assert.Equal(t, []act{actWrite}, s.step())
+			s.good()
+		}
+		assert.False(t, s.w.serving(s.now))
+		assert.Equal(t, []act{actNull}, s.after(100*time.Millisecond))
+		assert.Empty(t, s.answer(nil))
+		assert.False(t, s.w.serving(s.now), "no client can use such a server")
+		assert.Equal(t, []act{actLookup}, s.after(100*time.Millisecond))
+	}
+	assert.Equal(t, []act{actKill}, s.silent())
+	assert.Equal(t, 9600*time.Millisecond, s.now-hung, "at the latest")
+}
+
+func TestAServerThatAnswersALookupAgainBeginsAnew(t *testing.T) {
+	s := newStory(t).served()
+	for range 10 {
+		assert.Contains(t, s.after(time.Second), actLookup)
+		if s.w.checking {
+			s.good()
+		}
+		for range 3 {
+			assert.Empty(t, s.silent())
+			for _, a := range s.after(100 * time.Millisecond) {
+				if a != actNull {
+					s.good()
+				}
+			}
+			assert.Empty(t, s.answer(nil))
+			for _, a := range s.after(100 * time.Millisecond) {
+				if a != actLookup {
+					s.good()
+				}
+			}
+		}
+		assert.Empty(t, s.answer(nil))
+		assert.True(t, s.w.serving(s.now))
+	}
+}
+
 func TestAServerThatWaitsForItsVolumeIsNotKilled(t *testing.T) {
 	s := newStory(t).served()
-	s.after(3 * time.Second)
-	s.good()
-	s.answer(errTest)
+	assert.Equal(t, []act{actLookup}, s.after(time.Second))
+	s.after(time.Second)
+	assert.Empty(t, s.answer(errTest))
 	assert.Equal(t, []act{actWrite}, s.step())
-	for range 5 { // the write takes long
-		assert.Contains(t, s.after(3*time.Second), actNull)
+	for range 10 { // the write takes long
+		s.after(2100 * time.Millisecond)
 		assert.Empty(t, s.answer(errTest))
 	}
 	assert.False(t, s.w.serving(s.now))
-	assert.Equal(t, []act{actNull}, s.after(100*time.Millisecond))
+	s.after(100 * time.Millisecond)
 	s.now += time.Second
 	s.good()
-	assert.Empty(t, s.answer(errTest), "this probe was begun before the volume answered")
-	assert.Contains(t, s.after(100*time.Millisecond), actNull)
+	assert.Empty(t, s.answer(errTest), "this question was asked before the volume answered")
+	s.after(100 * time.Millisecond)
+	assert.Empty(t, s.answer(errTest), "the volume has just taken 20 s")
+	s.after(100 * time.Millisecond)
+	if s.w.asked == actNull {
+		assert.Empty(t, s.answer(nil))
+		assert.False(t, s.w.serving(s.now))
+		s.after(100 * time.Millisecond)
+	}
 	assert.Empty(t, s.answer(nil))
 	assert.True(t, s.w.serving(s.now))
+}
+
+// A volume whose writes take seconds has all of the server's threads wait, and with them a question.
+func TestAServerOfASlowVolumeIsGivenTime(t *testing.T) {
+	s := newStory(t).served()
+	assert.Equal(t, []act{actLookup}, s.after(time.Second))
+	asked := s.now
+	var killed time.Duration
+	var slow time.Duration // when the check under way shall end
+	for s.now < asked+time.Minute && killed == 0 {
+		for _, a := range s.after(100 * time.Millisecond) {
+			if a == actCheck || a == actWrite {
+				slow = s.now + 3*time.Second
+			}
+		}
+		if s.w.checking && s.now >= slow {
+			s.good()
+		}
+		if s.w.probing && s.now-s.w.probeSince >= s.w.t.limit {
+			for range s.answer(errTest) {
+				killed = s.now - asked
+			}
+		}
+	}
+	assert.GreaterOrEqual(t, killed, 12*time.Second, "four times what the volume takes")
+	assert.Less(t, killed, 20*time.Second, "and not for ever")
 }
 
 func TestAServerThatDoesNotGetReadyIsKilled(t *testing.T) {
@@ -164,8 +261,6 @@ func TestServersThatNeverAnswerAreTooManyHoweverSlow(t *testing.T) {
 
 func TestNewsOfAFormerServerIsNone(t *testing.T) {
 	s := newStory(t).served()
-	s.after(3 * time.Second)
-	s.good()
 	former := s.w.number
 	require.NoError(t, s.w.exited(s.now))
 	assert.Contains(t, s.after(time.Second), actStart)

@@ -14,7 +14,7 @@ type supervisor struct {
 	// and while the machine sleeps.
 	now   func() time.Duration
 	start func() (server, error)
-	// lookup and null must return within the time of a probe; check, grow and size may
+	// lookup and null must return within timing.limit; check, grow and size may
 	// take as long as the volume does.
 	lookup, null func(context.Context) error
 	check        func(write bool) error
@@ -145,6 +145,9 @@ func (s *supervisor) probe(ctx context.Context, ask func(context.Context) error)
 	s.aside(ctx, func() news {
 		err := ask(ctx)
 		return func(now time.Duration) ([]act, error) {
+			if s.watch.answered && isBusy(err) {
+				err = nil
+			}
 			s.silence = err
 			if err != nil && s.watch.answered {
 				s.log.WithError(err).Warn("The NFS server gave no answer")

@@ -3,6 +3,7 @@ package share
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -20,6 +21,8 @@ type fakeServer struct {
 	stubborn bool // does not end when asked to
 	stuck    bool // does not even end when killed
 	hangs    atomic.Bool
+	half     atomic.Bool // it answers NULL, and no lookup
+	busy     atomic.Bool // it answers a lookup with NFS4ERR_DELAY
 }
 
 func (f *fakeServer) ended() <-chan struct{} { return f.done }
@@ -59,10 +62,20 @@ func newWorld() *world {
 	begin := time.Now()
 	ask := func(context.Context) error {
 		if w.current.Load().hangs.Load() {
-			time.Sleep(3 * time.Second)
+			time.Sleep(2 * time.Second)
 			return errTest
 		}
 		return nil
+	}
+	lookup := func(ctx context.Context) error {
+		switch f := w.current.Load(); {
+		case f.half.Load():
+			time.Sleep(2 * time.Second)
+			return errTest
+		case f.busy.Load():
+			return fmt.Errorf("asking: %w", statusDelay)
+		}
+		return ask(ctx)
 	}
 	w.supervisor = &supervisor{
 		watch: watch{t: defaultTiming(15 * time.Second)},
@@ -76,7 +89,7 @@ func newWorld() *world {
 			w.current.Store(f)
 			return f, nil
 		},
-		lookup: ask, null: ask,
+		lookup: lookup, null: ask,
 		check: func(bool) error {
 			if err := w.failing.Load(); err != nil {
 				return *err
@@ -124,10 +137,22 @@ func TestSupervisor(t *testing.T) {
 		{"the server hangs → it is killed, another one", func(w *world) {
 			time.Sleep(time.Minute)
 			w.current.Load().hangs.Store(true)
-			time.Sleep(12 * time.Second)
+			time.Sleep(6 * time.Second)
 			synctest.Wait()
 			w.served = append(w.served, len(w.servers) == 2)
 		}, nil, 2, []bool{true, false, true, true, false}},
+		{"the server answers NULL and no lookup → it is killed, another one", func(w *world) {
+			time.Sleep(time.Minute)
+			w.current.Load().half.Store(true)
+			time.Sleep(11 * time.Second)
+			synctest.Wait()
+			w.served = append(w.served, len(w.servers) == 2)
+		}, nil, 2, []bool{true, false, true, true, false}},
+		{"the server that has answered is busy → it is left alone", func(w *world) {
+			time.Sleep(time.Minute)
+			w.current.Load().busy.Store(true)
+			time.Sleep(time.Minute)
+		}, nil, 1, []bool{true, false}},
 		{"the volume fails → the end", func(w *world) {
 			time.Sleep(time.Minute)
 			err := error(syscall.EIO)
