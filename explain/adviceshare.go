@@ -20,6 +20,10 @@ var shareAdvice = map[cause]advice{
 		{"See what its pod waits for, and what it said", "kubectl -n {ns} describe pod {pod}; kubectl -n {ns} logs {pod} --tail=50"},
 		{"Where it waits for the volume, see what the volume waits for", "kubectl -n {ns} describe lhv {volume}"},
 	}, false},
+	{KindShareManager, types.ConditionReady, types.ReasonShareForeignPod}: {Broken, "a pod that is not the share's has the name of the pod that serves volume {volume}", []Step{
+		{"See whose it is", "kubectl -n {ns} get pod {pod} -o yaml"},
+		{"If nothing needs it, delete it", "kubectl -n {ns} delete pod {pod}"},
+	}, false},
 	{KindShareManager, types.ConditionReady, types.ReasonShareNotStarted}: {Broken, "volume {volume} is not shared: the pod of its share did not start, and another one is tried", []Step{
 		{"See why, in the Events of the share's volume", "kubectl -n {ns} describe lhv {volume}"}, seeShareLog,
 	}, false},

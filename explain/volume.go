@@ -233,7 +233,10 @@ func ofTickets(s *Snapshot, v *longhorn.Volume) []Finding {
 // ofShare explains the NFS server of a shared volume, unless nobody needs it.
 func ofShare(s *Snapshot, v *longhorn.Volume) []Finding {
 	sm := named(s.ShareManagers, v.Name)
-	if sm == nil || sm.Status.State == longhorn.ShareManagerStateStopped || sm.Status.State == longhorn.ShareManagerStateStopping {
+	if sm == nil || sm.Status.State == longhorn.ShareManagerStateStopped {
+		return nil
+	}
+	if sm.Status.State == longhorn.ShareManagerStateStopping && types.FindCondition(sm.Status.Conditions, types.ConditionReady).Reason != types.ReasonShareForeignPod {
 		return nil
 	}
 	p := nodePlace(s, sm.Status.CurrentNode)

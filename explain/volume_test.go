@@ -278,6 +278,13 @@ func TestVolumesThatCannotBeUsedAreExplained(t *testing.T) {
 			object: "share manager v", severity: Broken, reason: types.ReasonShareDelayed, what: "late to start", why: "its pod has no node: 0/3", command: "describe pod share-manager-v",
 		},
 		{
+			name: "the share stops and another's pod may have the device → that pod", ask: "volume v",
+			change: func(w *world) {
+				w.share(longhorn.ShareManagerStateStopping, types.ReasonShareForeignPod, "pod share-manager-v belongs to another")
+			},
+			object: "share manager v", severity: Broken, reason: types.ReasonShareForeignPod, what: "not the share's", why: "belongs to another", command: "delete pod share-manager-v",
+		},
+		{
 			name: "the share's pod was given up → why", ask: "volume v",
 			change: func(w *world) {
 				w.share(longhorn.ShareManagerStateError, types.ReasonShareNotStarted, "its pod has not become ready within 5m0s: ErrImagePull")
@@ -339,9 +346,13 @@ func TestWhatIsOverIsNotTold(t *testing.T) {
 	w.detach()
 	condition(&w.e.Status.Conditions, types.ConditionInstanceCreation, longhorn.ConditionFalse, types.ReasonEngineGone, "of an earlier attachment")
 	condition(&w.Replicas[0].Status.Conditions, types.ConditionInstanceCreation, longhorn.ConditionFalse, types.ReasonTimedOut, "of an earlier start")
-	w.share(longhorn.ShareManagerStateStopped, types.ReasonShareNotUsed, "no workload uses the volume")
+	sm := w.share(longhorn.ShareManagerStateStopped, types.ReasonShareNotUsed, "no workload uses the volume")
 	if found := w.ask(t, "volume v"); len(found) != 0 {
 		t.Errorf("a volume that is detached and well is told as %+v", found)
+	}
+	sm.Status.State = longhorn.ShareManagerStateStopping
+	if found := w.ask(t, "volume v"); len(found) != 0 {
+		t.Errorf("a share that stops is told as %+v", found)
 	}
 }
 

@@ -158,13 +158,15 @@ const (
 	// Reason of a volume's Attaching and of a ticket that is not satisfied: the volume is strict-local, and its data is on another node.
 	ReasonStrictLocal = "StrictLocal"
 	// ShareManager Ready, besides those of pods. Delayed: the share has not started for a while, and the message says what it waits for.
-	// NotStarted: its pod was given up for that, and another one is tried.
+	// NotStarted: its pod was given up for that, and another one is tried. ForeignPod: a pod that is not the share's has the name of the
+	// share's pod, and must go first.
 	ReasonShareNotUsed          = "NotUsed"
 	ReasonShareNodeDown         = "NodeDown"
 	ReasonShareNotAnswering     = "NotAnswering"
 	ReasonShareParameterInvalid = "ParameterInvalid"
 	ReasonShareDelayed          = "Delayed"
 	ReasonShareNotStarted       = "NotStarted"
+	ReasonShareForeignPod       = "ForeignPod"
 	// ShareManager ClientsLimited.
 	ReasonClientsAllowedBySetting = "AllowedBySetting"
 	ReasonClientsNotKnown         = "AddressesNotKnown"

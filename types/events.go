@@ -22,6 +22,8 @@ const (
 	EventShareStopped = "ShareStopped"
 	// EventShareDelayed: the volume's share has not started for a while.
 	EventShareDelayed = "ShareDelayed"
+	// EventShareForeignPod: the volume is used no more, and stays attached for a pod that may have its device and is not the share's.
+	EventShareForeignPod = "ShareForeignPod"
 	// EventClientStateLost: a new server of the volume does not know the open files and locks of its clients.
 	EventClientStateLost = "ClientStateLost"
 	// About a volume that shall grow.

@@ -185,7 +185,7 @@ func (c *Controller) whenClients(was, is *corev1.ConfigMap) []string {
 func (c *Controller) sync(ctx context.Context, name string) (queue.Result, error) {
 	share, err := c.Shares.Get(name)
 	if apierrors.IsNotFound(err) {
-		return queue.Result{}, c.letGo(ctx, name)
+		return c.letGo(ctx, name)
 	}
 	if err != nil {
 		return queue.Result{}, err
@@ -215,7 +215,7 @@ func (c *Controller) sync(ctx context.Context, name string) (queue.Result, error
 // hiddenDelay is when to look again at an object that no cache shows, so that no event comes when it is gone.
 const hiddenDelay = 30 * time.Second
 
-// reveal looks whether a Service or a pod that is to be made is there already, but without the labels of a share's, so that the caches do not
+// reveal looks whether a Service or a pod that is to be made is there already, or a pod for which the volume is to stay attached, but without the labels of a share's, so that the caches do not
 // show it: someone else's that has the same name, or the share's own that someone took the labels from. The plan must know of it.
 func (c *Controller) reveal(ctx context.Context, in *Input, p Plan) (hidden bool, err error) {
 	isHidden := func(o metav1.Object) bool { return o.GetLabels()[types.LabelShareManager] == "" }
@@ -228,13 +228,16 @@ func (c *Controller) reveal(ctx context.Context, in *Input, p Plan) (hidden bool
 			in.Service, hidden = service, true
 		}
 	}
-	if p.CreatePod != nil {
-		pod, err := orNone(c.Pods.Live(ctx, p.CreatePod.Name))
-		if err != nil {
+	isReleased := in.Pod == nil && p.Attachment != nil
+	if p.CreatePod != nil || isReleased {
+		pod, err := orNone(c.Pods.Live(ctx, types.ShareManagerPodName(in.Share.Name)))
+		switch {
+		case err != nil:
 			return false, err
-		}
-		if pod != nil && isHidden(pod) {
+		case pod != nil && isHidden(pod):
 			in.Pod, hidden = pod, true
+		case pod != nil && isReleased:
+			return false, queue.ErrStale
 		}
 	}
 	return hidden, nil
@@ -242,28 +245,28 @@ func (c *Controller) reveal(ctx context.Context, in *Input, p Plan) (hidden bool
 
 // letGo removes the ticket that a share left behind which was deleted before it let go of the volume: the access mode was changed while the volume
 // had not come to the pod yet. The volume would be attached for it, and for no one else. As long as the pod is there, it may have the device.
-func (c *Controller) letGo(ctx context.Context, name string) error {
+func (c *Controller) letGo(ctx context.Context, name string) (queue.Result, error) {
 	va, err := orNone(c.Attachments.Get(name))
 	without := withTicket(va, name, "")
 	c.turns.since(name, nil, c.Clock.Now())
 	c.unmade.tried(name, nil)
 	if err != nil || without == nil {
-		return err
+		return queue.Result{}, err
 	}
 	if v, err := orNone(c.Volumes.GetRO(name)); err != nil || v == nil || types.IsShared(v) {
-		return err
+		return queue.Result{}, err
 	}
-	if pod, err := orNone(c.Pods.GetRO(types.ShareManagerPodName(name))); err != nil || pod != nil {
-		return err
+	if pod, err := orNone(c.Pods.Live(ctx, types.ShareManagerPodName(name))); err != nil || pod != nil {
+		return queue.Result{RequeueAfter: hiddenDelay}, err
 	}
 	if c.Attachments.IsStale(va) {
-		return queue.ErrStale
+		return queue.Result{}, queue.ErrStale
 	}
 	if _, err := c.Attachments.Update(ctx, without); err != nil {
-		return fmt.Errorf("remove the ticket of a share that is gone: %w", err)
+		return queue.Result{}, fmt.Errorf("remove the ticket of a share that is gone: %w", err)
 	}
 	queue.Log(ctx).WithField(logfields.Volume, name).Info("Removed the ticket of a share that is gone")
-	return nil
+	return queue.Result{}, nil
 }
 
 // ask asks the pod for what it found, if that matters now. The plan has it asked again where no answer comes.

@@ -18,8 +18,6 @@ const (
 	// unreadyLimit is how long a pod that served may be unready before another one takes its place. Its process starts a server
 	// that died or hangs within that time.
 	unreadyLimit = 15 * time.Second
-	// endLimit is how long after the grace of its deletion a pod may still be there before nobody waits for its end any more.
-	endLimit = time.Minute
 	// steady is how long a pod must have served at least for its share's earlier failures to be forgotten; see steadyAfter.
 	steady = 30 * time.Second
 	// firstDelay and maxDelay bound how long a share waits after its second failure, and after many.
@@ -85,6 +83,7 @@ type Event struct{ Type, Reason, Message string }
 //	wanted  pod                         state      pod      ticket
 //	no      none                        stopped             removed
 //	no      any                         stopping   deleted  stays
+//	no      another owner's             stopped    –        removed; stopping, and stays, where that pod may have the device
 //	yes     none, after a failure       error      –        stays
 //	yes     none                        starting   made     stays
 //	yes     another owner's             error      –        stays
@@ -143,53 +142,12 @@ func (in Input) isUsed() bool {
 	return false
 }
 
-// stop ends the pod, and lets go of the volume when the pod is gone: it has the device mounted.
-func (in Input) stop(p *Plan) {
-	p.forgetFailures()
-	why := "no workload uses the volume"
-	if in.isUsed() && in.Volume != nil && in.Volume.Status.Robustness == longhorn.VolumeRobustnessFaulted {
-		why = "the volume is faulted" // its workloads wait, and have what they had open
-	}
-	if in.Pod == nil {
-		p.Attachment = withTicket(in.Attachment, in.Share.Name, "")
-		if !in.isUsed() {
-			p.forgetClients()
-		}
-		p.is(longhorn.ShareManagerStateStopped, types.ReasonShareNotUsed, why, in.Now)
-		return
-	}
-	p.is(longhorn.ShareManagerStateStopping, types.ReasonShareNotUsed, why+"; its pod ends", in.Now)
-	p.end(in, why)
-}
-
-// end deletes the pod, unless that was done and its node will confirm it: a node that lives does so within endLimit, but for a pod with a
-// thread that nothing ends.
-func (p *Plan) end(in Input, why string) {
-	if !metav1.IsControlledBy(in.Pod, in.Share) {
-		return
-	}
-	ends := in.Pod.DeletionTimestamp // the end of its grace
-	if ends != nil && !in.NodeDown {
-		if left := ends.Add(endLimit).Sub(in.Now); left > 0 {
-			p.After = left
-			return
-		}
-	}
-	p.DeletePod = &Deletion{Why: why, Now: in.NodeDown || ends != nil || p.isSilent()}
-}
-
-// isSilent tells whether the pod has not answered for so long that it will not end in order either.
-func (p *Plan) isSilent() bool {
-	c := types.FindCondition(p.Status.Conditions, types.ConditionReady)
-	return p.Status.State == longhorn.ShareManagerStateError && c.Reason == types.ReasonShareNotAnswering
-}
-
 func (in Input) serve(p *Plan) {
 	switch pod := in.Pod; {
 	case pod == nil:
 		in.begin(p)
 	case !metav1.IsControlledBy(pod, in.Share):
-		p.is(longhorn.ShareManagerStateError, types.ReasonPodFailed, fmt.Sprintf("pod %s belongs to another; it must go first", pod.Name), in.Now)
+		in.awaitForeign(p, longhorn.ShareManagerStateError, "")
 	case in.NodeDown:
 		in.fail(p, types.ReasonShareNodeDown, fmt.Sprintf("node %s does not answer", pod.Spec.NodeName))
 	case pod.DeletionTimestamp != nil:
@@ -308,8 +266,12 @@ func (p *Plan) is(state longhorn.ShareManagerState, reason, message string, now 
 func eventsOf(before, now longhorn.ShareManagerStatus) []Event {
 	ready := types.FindCondition(now.Conditions, types.ConditionReady)
 	message := ready.Message
-	if ready.Reason == types.ReasonShareDelayed && types.FindCondition(before.Conditions, types.ConditionReady).Reason != ready.Reason {
+	isNew := types.FindCondition(before.Conditions, types.ConditionReady).Reason != ready.Reason
+	switch {
+	case ready.Reason == types.ReasonShareDelayed && isNew:
 		return []Event{{corev1.EventTypeWarning, types.EventShareDelayed, "The volume is not served over NFS yet: " + message}}
+	case ready.Reason == types.ReasonShareForeignPod && isNew && now.State == longhorn.ShareManagerStateStopping:
+		return []Event{{corev1.EventTypeWarning, types.EventShareForeignPod, "The volume is not served over NFS any more: " + message}}
 	}
 	if before.State == now.State {
 		return nil

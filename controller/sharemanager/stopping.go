@@ -1,0 +1,77 @@
+package sharemanager
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// endLimit is how long after the grace of its deletion a pod may still be there before nobody waits for its end any more.
+const endLimit = time.Minute
+
+// stop ends the pod, and lets go of the volume when the pod is gone: it has the device mounted.
+func (in Input) stop(p *Plan) {
+	p.forgetFailures()
+	why := "no workload uses the volume"
+	if in.isUsed() && in.Volume != nil && in.Volume.Status.Robustness == longhorn.VolumeRobustnessFaulted {
+		why = "the volume is faulted" // its workloads wait, and have what they had open
+	}
+	isForeign := in.Pod != nil && !metav1.IsControlledBy(in.Pod, in.Share)
+	switch {
+	case isForeign && in.mayHaveDevice(in.Pod):
+		in.awaitForeign(p, longhorn.ShareManagerStateStopping, why+"; the volume stays attached: ")
+		return
+	case isForeign:
+		p.wakeAfter(hiddenDelay)
+	}
+	if in.Pod == nil || isForeign {
+		p.Attachment = withTicket(in.Attachment, in.Share.Name, "")
+		if !in.isUsed() {
+			p.forgetClients()
+		}
+		p.is(longhorn.ShareManagerStateStopped, types.ReasonShareNotUsed, why, in.Now)
+		return
+	}
+	p.is(longhorn.ShareManagerStateStopping, types.ReasonShareNotUsed, why+"; its pod ends", in.Now)
+	p.end(in, why)
+}
+
+// mayHaveDevice tells whether a pod that is not the share's may have the volume's device: it is one that we made, for an earlier share of that
+// name or before someone took its owner away, runs, and does so where the volume is attached for the share.
+func (in Input) mayHaveDevice(pod *corev1.Pod) bool {
+	if in.Attachment == nil || types.ContainerImage(pod, containerName) == "" || pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded {
+		return false
+	}
+	ticket, ok := in.Attachment.Spec.AttachmentTickets[types.ShareTicketID(in.Share.Name)]
+	return ok && ticket.NodeID == pod.Spec.NodeName
+}
+
+// awaitForeign waits for the end of a pod that is not ours to delete. No event may come when it goes.
+func (in Input) awaitForeign(p *Plan, state longhorn.ShareManagerState, consequence string) {
+	p.is(state, types.ReasonShareForeignPod, fmt.Sprintf("%spod %s belongs to another; it must go first", consequence, in.Pod.Name), in.Now)
+	p.wakeAfter(hiddenDelay)
+}
+
+// end deletes the pod, unless that was done and its node will confirm it: a node that lives does so within endLimit, but for a pod with a
+// thread that nothing ends.
+func (p *Plan) end(in Input, why string) {
+	ends := in.Pod.DeletionTimestamp // the end of its grace
+	if ends != nil && !in.NodeDown {
+		if left := ends.Add(endLimit).Sub(in.Now); left > 0 {
+			p.After = left
+			return
+		}
+	}
+	p.DeletePod = &Deletion{Why: why, Now: in.NodeDown || ends != nil || p.isSilent()}
+}
+
+// isSilent tells whether the pod has not answered for so long that it will not end in order either.
+func (p *Plan) isSilent() bool {
+	c := types.FindCondition(p.Status.Conditions, types.ConditionReady)
+	return p.Status.State == longhorn.ShareManagerStateError && c.Reason == types.ReasonShareNotAnswering
+}
