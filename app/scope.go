@@ -250,7 +250,7 @@ func (d *daemon) leadCluster(ctx context.Context) error {
 				Env: d.env, Owner: d.node, Shares: store.ShareManagers, Volumes: store.Volumes, Attachments: store.VolumeAttachments,
 				Nodes: store.Nodes, KubeNodes: store.KubeNodes, Pods: store.Pods, Services: store.Services,
 				ConfigMap: store.ShareClients,
-				Engines:   store.Engines, Replicas: store.Replicas, Claims: s.workloads, Ask: share.AskRecovery,
+				Engines:   store.Engines, Replicas: store.Replicas, Claims: s.workloads, Classes: store.StorageClasses, Ask: share.AskRecovery,
 				Setting: store.Setting,
 			})
 		},

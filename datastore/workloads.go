@@ -19,7 +19,7 @@ import (
 )
 
 // Workloads finds the pods that use volumes. It caches only PersistentVolumes, cut down to
-// a name, a driver, a handle, its modes and a claim: they change seldom. Pods change all the time: it
+// a name, a driver, a handle, its modes, a class and a claim: they change seldom. Pods change all the time: it
 // does not watch them but lists them live on demand, one namespace and node at a time.
 //
 //	volume ──► PersistentVolume (driver, handle) ──► its claim ──► pods that name the claim
@@ -179,7 +179,7 @@ func slimVolume(obj any) (any, error) {
 	if csi := pv.Spec.CSI; csi != nil && csi.Driver == types.DriverName {
 		slim.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: csi.Driver, VolumeHandle: csi.VolumeHandle, FSType: csi.FSType}
 		slim.Spec.CSI.VolumeAttributes = shareParameters(csi.VolumeAttributes)
-		slim.Spec.VolumeMode, slim.Spec.AccessModes = pv.Spec.VolumeMode, pv.Spec.AccessModes
+		slim.Spec.VolumeMode, slim.Spec.AccessModes, slim.Spec.StorageClassName = pv.Spec.VolumeMode, pv.Spec.AccessModes, pv.Spec.StorageClassName
 		slim.Status.Phase = pv.Status.Phase
 		if claim := pv.Spec.ClaimRef; claim != nil {
 			slim.Spec.ClaimRef = &corev1.ObjectReference{Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID}

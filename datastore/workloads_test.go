@@ -18,6 +18,7 @@ import (
 func persistentVolume(name, driver, handle string, phase corev1.PersistentVolumePhase) *corev1.PersistentVolume {
 	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{"long": "text"}}}
 	pv.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: driver, VolumeHandle: handle, VolumeAttributes: map[string]string{"a": "b", "nfsSquash": "root"}}
+	pv.Spec.StorageClassName = "shared"
 	pv.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadOnlyMany}
 	pv.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "default", Name: "data", ResourceVersion: "7"}
 	pv.Status.Phase = phase
@@ -43,6 +44,7 @@ func TestWorkloadsFindClaimsOfAVolume(t *testing.T) {
 	require.Len(t, got, 1)
 	want := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv-1"}}
 	want.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: "driver.longhorn.io", VolumeHandle: "vol", VolumeAttributes: map[string]string{"nfsSquash": "root"}}
+	want.Spec.StorageClassName = "shared"
 	want.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadOnlyMany}
 	want.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "default", Name: "data"}
 	want.Status.Phase = corev1.VolumeBound

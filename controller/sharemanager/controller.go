@@ -4,10 +4,10 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -78,6 +78,12 @@ type Index[T any] interface {
 	ByIndex(index, value string) ([]T, error)
 }
 
+// ClassStore reads StorageClasses. Its cache may be empty: nothing waits until it is filled.
+type ClassStore interface {
+	GetRO(name string) (*storagev1.StorageClass, error)
+	Live(ctx context.Context, name string) (*storagev1.StorageClass, error)
+}
+
 // Claims finds the PersistentVolumes of a volume that are bound.
 type Claims interface {
 	Claims(volume string) ([]*corev1.PersistentVolume, error)
@@ -98,6 +104,7 @@ type Deps struct {
 	Engines     Index[*longhorn.Engine]
 	Replicas    Index[*longhorn.Replica]
 	Claims      Claims
+	Classes     ClassStore
 	// Ask asks a share's process at host:port what became of the recovery data of the process before it. It must return within a few
 	// seconds; an error means that nothing is known yet.
 	Ask func(ctx context.Context, address string) (types.ShareRecovery, error)
@@ -196,7 +203,7 @@ func (c *Controller) sync(ctx context.Context, name string) (queue.Result, error
 	if c.Shares.IsStale(share) {
 		return queue.Result{}, queue.ErrStale
 	}
-	in, err := c.gather(share)
+	in, err := c.gather(ctx, share)
 	if err != nil {
 		return queue.Result{}, err
 	}
@@ -280,110 +287,4 @@ func (c *Controller) ask(ctx context.Context, in *Input) {
 		return
 	}
 	in.Recovery = &said
-}
-
-// gather reads all that a plan rests on.
-func (c *Controller) gather(share *longhorn.ShareManager) (Input, error) {
-	in := Input{Share: share, Owner: c.Owner, Now: c.Clock.Now(), Unmade: c.unmade.why(share.Name)}
-	in.Settings = types.PodSettingsOf(c.Setting, types.SettingPriorityClass, types.SettingTaintToleration, types.SettingSystemManagedNodeSelector)
-	if v, err := c.Volumes.GetRO(share.Name); err == nil && isOf(share, v) {
-		in.Volume = v
-	} else if err != nil && !apierrors.IsNotFound(err) {
-		return in, err
-	}
-	va, err := c.Attachments.Get(share.Name)
-	switch {
-	case err == nil && c.Attachments.IsStale(va):
-		return in, queue.ErrStale
-	case err == nil:
-		in.Attachment = va
-	case !apierrors.IsNotFound(err):
-		return in, err
-	}
-	if in.Service, err = orNone(c.Services.GetRO(share.Name)); err != nil {
-		return in, err
-	}
-	if in.Pod, err = orNone(c.Pods.GetRO(types.ShareManagerPodName(share.Name))); err != nil {
-		return in, err
-	}
-	in.Unready = c.turns.since(share.Name, in.Pod, in.Now)
-	clients, err := orNone(c.ConfigMap.GetRO(types.ShareClientsConfigMap))
-	if err != nil {
-		return in, err
-	}
-	if clients != nil {
-		in.Clients = clients.Data
-	}
-	if err := c.gatherNodes(&in); err != nil || in.Volume == nil {
-		return in, err
-	}
-	claims, err := c.Claims.Claims(in.Volume.Name)
-	if err != nil {
-		return in, err
-	}
-	in.Parameters, in.Refused = parametersOf(claims)
-	if in.Pod != nil {
-		return in, nil
-	}
-	return in, c.gatherPlace(&in)
-}
-
-// isOf tells whether a share belongs to this very volume, and not to an earlier one of its name.
-func isOf(share *longhorn.ShareManager, v *longhorn.Volume) bool {
-	return slices.ContainsFunc(share.OwnerReferences, func(ref metav1.OwnerReference) bool { return ref.UID == v.UID })
-}
-
-// orNone returns nil for an object that does not exist.
-func orNone[T any](obj *T, err error) (*T, error) {
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	return obj, err
-}
-
-// gatherNodes reads how the nodes fare: that of the pod, and those that the next one must avoid.
-func (c *Controller) gatherNodes(in *Input) error {
-	kube, err := c.KubeNodes.List(labels.Everything())
-	if err != nil {
-		return err
-	}
-	for _, k := range kube {
-		n, err := orNone(c.Nodes.GetRO(k.Name))
-		if err != nil {
-			return err
-		}
-		if n == nil || types.IsNodeDown(n) {
-			in.Barred = append(in.Barred, k.Name)
-		}
-	}
-	if in.Pod == nil || in.Pod.Spec.NodeName == "" {
-		return nil
-	}
-	n, err := orNone(c.Nodes.GetRO(in.Pod.Spec.NodeName))
-	if err != nil {
-		return err
-	}
-	_, err = c.KubeNodes.GetRO(in.Pod.Spec.NodeName)
-	if err != nil && !apierrors.IsNotFound(err) {
-		return err
-	}
-	in.NodeDown = apierrors.IsNotFound(err) || n != nil && types.IsNodeDown(n)
-	in.NodeForeign = n == nil && !in.NodeDown
-	return nil
-}
-
-// gatherPlace reads where there are good copies of the volume, to which the next pod goes if it can.
-func (c *Controller) gatherPlace(in *Input) error {
-	replicas, err := c.Replicas.ByIndex(datastore.IndexVolume, in.Volume.Name)
-	if err != nil {
-		return err
-	}
-	engines, err := c.Engines.ByIndex(datastore.IndexVolume, in.Volume.Name)
-	if err != nil || len(engines) == 0 {
-		return err
-	}
-	for _, r := range types.GoodCopies(engines[0], replicas) {
-		in.Near = append(in.Near, r.Spec.NodeID)
-	}
-	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -26,10 +27,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// bound are the PersistentVolumes of every volume.
-type bound []*corev1.PersistentVolume
+type claims []*corev1.PersistentVolume
 
-func (b bound) Claims(string) ([]*corev1.PersistentVolume, error) { return b, nil }
+func (c claims) Claims(string) ([]*corev1.PersistentVolume, error) { return c, nil }
 
 // start makes a controller over nodes a, which is ready, b, which is down, and c, which is no Longhorn node; and a share that a
 // workload uses.
@@ -53,7 +53,7 @@ func start(t *testing.T, objs ...runtime.Object) (*testutil.Harness, *Controller
 	c, err := New(Deps{
 		Env: h.Env(), Owner: "leader", Shares: store.ShareManagers, Volumes: store.Volumes, Attachments: store.VolumeAttachments,
 		Nodes: store.Nodes, KubeNodes: store.KubeNodes, Pods: store.Pods, Services: store.Services, ConfigMap: store.ShareClients, Engines: store.Engines,
-		Replicas: store.Replicas, Claims: bound{}, Setting: store.Setting,
+		Replicas: store.Replicas, Claims: claims(nil), Classes: store.StorageClasses, Setting: store.Setting,
 		Ask: func(context.Context, string) (types.ShareRecovery, error) {
 			return types.ShareRecovery{}, errors.New("no pod is to be asked")
 		},
@@ -298,13 +298,13 @@ func TestAPodForReadersIsReplacedWhenAClaimMayWrite(t *testing.T) {
 	reader, writer := claim("", nil), claim("", nil)
 	reader[0].Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadOnlyMany}
 	writer[0].Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}
-	c.Claims = bound(reader)
+	c.Claims = claims(reader)
 	assert.Empty(t, serve(t, h, c, "pod-1"), "it serves")
 	pod, err := c.Pods.GetRO("share-manager-vol")
 	require.NoError(t, err)
 	assert.Contains(t, pod.Spec.Containers[0].Args, readersOnly)
 
-	c.Claims = append(bound(reader), writer...)
+	c.Claims = append(claims(reader), writer...)
 	syncs(t, h, c, nil)
 	h.ExpectWrites("update sharemanagers/vol/status", "delete pods/share-manager-vol")
 	h.CatchUp()
@@ -337,6 +337,37 @@ func TestThePodLikesNodesWithAGoodCopy(t *testing.T) {
 	liked := pod.Spec.Affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution
 	require.Len(t, liked, 1, "r-2 is no member")
 	assert.Equal(t, []string{"a"}, liked[0].Preference.MatchFields[0].Values)
+}
+
+// The class may not be in the cache yet, or be gone.
+func TestThePodFollowsTheTopologiesOfItsStorageClass(t *testing.T) {
+	class := &storagev1.StorageClass{
+		ObjectMeta: metav1.ObjectMeta{Name: "zonal"},
+		AllowedTopologies: []corev1.TopologySelectorTerm{{MatchLabelExpressions: []corev1.TopologySelectorLabelRequirement{
+			{Key: "topology.kubernetes.io/zone", Values: []string{"z"}},
+		}}},
+	}
+	for name, seed := range map[string]func(*testutil.Harness){
+		"in the cache":     func(h *testutil.Harness) { h.Seed(class); h.CatchUp() },
+		"not in the cache": func(h *testutil.Harness) { h.Seed(class) },
+		"gone":             func(*testutil.Harness) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, c := start(t)
+			seed(h)
+			pv := claim("", nil)[0]
+			pv.Spec.StorageClassName = "zonal"
+			c.Claims = claims{pv}
+			syncs(t, h, c, nil)
+			h.CatchUp()
+			pod, err := c.Pods.GetRO("share-manager-vol")
+			require.NoError(t, err)
+			terms := pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
+			require.Len(t, terms, 1)
+			assert.Len(t, terms[0].MatchFields, 2, "nodes b and c")
+			assert.Equal(t, name != "gone", len(terms[0].MatchExpressions) == 1)
+		})
+	}
 }
 
 func TestANodeThatTurnsWakesItsShares(t *testing.T) {

@@ -14,6 +14,8 @@ import (
 // Parameters of a share are those of the StorageClass, as the PersistentVolume of its volume carries them. A volume without
 // one has none.
 type Parameters struct {
+	// Class is the name of that StorageClass, which may be gone; "": there is none.
+	Class              string
 	FSType, MkfsParams string
 	NodeSelector       map[string]string
 	Tolerations        []corev1.Toleration
@@ -35,6 +37,7 @@ func parametersOf(claims []*corev1.PersistentVolume) (p Parameters, refused stri
 	}
 	csi := first.Spec.CSI
 	given := csi.VolumeAttributes
+	p.Class = first.Spec.StorageClassName
 	p.FSType, p.MkfsParams = csi.FSType, given[types.ParameterMkfsParams]
 	if p.FSType == "" {
 		p.FSType = given[types.ParameterFSType]

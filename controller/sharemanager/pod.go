@@ -168,8 +168,8 @@ func servesReadersOnly(pod *corev1.Pod) bool {
 func affinity(in Input) *corev1.Affinity {
 	failed := in.Share.Status.FailedNodes
 	a := &corev1.NodeAffinity{}
-	if len(in.Barred) > 0 {
-		a.RequiredDuringSchedulingIgnoredDuringExecution = &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{notOn(in.Barred)}}
+	if terms := allowed(in); len(terms) > 0 {
+		a.RequiredDuringSchedulingIgnoredDuringExecution = &corev1.NodeSelector{NodeSelectorTerms: terms}
 	}
 	prefer := func(term corev1.NodeSelectorTerm) {
 		a.PreferredDuringSchedulingIgnoredDuringExecution = append(a.PreferredDuringSchedulingIgnoredDuringExecution,
@@ -184,6 +184,23 @@ func affinity(in Input) *corev1.Affinity {
 		prefer(notOn(failed))
 	}
 	return &corev1.Affinity{NodeAffinity: a}
+}
+
+// allowed are the terms of which a node must meet one: in a topology of the StorageClass, and not barred. No terms allow any node.
+func allowed(in Input) (terms []corev1.NodeSelectorTerm) {
+	for _, topology := range in.Topologies {
+		term := notOn(in.Barred)
+		for _, e := range topology.MatchLabelExpressions {
+			term.MatchExpressions = append(term.MatchExpressions, corev1.NodeSelectorRequirement{Key: e.Key, Operator: corev1.NodeSelectorOpIn, Values: e.Values})
+		}
+		if len(term.MatchExpressions) > 0 {
+			terms = append(terms, term)
+		}
+	}
+	if len(terms) == 0 && len(in.Barred) > 0 {
+		return []corev1.NodeSelectorTerm{notOn(in.Barred)}
+	}
+	return terms
 }
 
 func notOn(nodes []string) (term corev1.NodeSelectorTerm) {

@@ -136,6 +136,53 @@ func TestNewPod(t *testing.T) {
 	assert.Nil(t, plain.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution, "a term without a requirement matches no node")
 }
 
+func TestThePodIsWhereTheStorageClassAllows(t *testing.T) {
+	in := func(key string, values ...string) corev1.TopologySelectorLabelRequirement {
+		return corev1.TopologySelectorLabelRequirement{Key: key, Values: values}
+	}
+	term := func(in ...corev1.TopologySelectorLabelRequirement) corev1.TopologySelectorTerm {
+		return corev1.TopologySelectorTerm{MatchLabelExpressions: in}
+	}
+	is := func(key string, values ...string) corev1.NodeSelectorRequirement {
+		return corev1.NodeSelectorRequirement{Key: key, Operator: "In", Values: values}
+	}
+	not := []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: "NotIn", Values: []string{"down"}}}
+	for name, tc := range map[string]struct {
+		topologies []corev1.TopologySelectorTerm
+		barred     []string
+		want       []corev1.NodeSelectorTerm
+	}{
+		"anywhere": {},
+		"anywhere but on one node": {
+			barred: []string{"down"}, want: []corev1.NodeSelectorTerm{{MatchFields: not}},
+		},
+		"two labels → both": {
+			topologies: []corev1.TopologySelectorTerm{term(in("zone", "a", "b"), in("rack", "1"))},
+			want:       []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{is("zone", "a", "b"), is("rack", "1")}}},
+		},
+		"two topologies → either, and in neither on a node that is barred": {
+			topologies: []corev1.TopologySelectorTerm{term(in("zone", "a")), term(in("zone", "b"))}, barred: []string{"down"},
+			want: []corev1.NodeSelectorTerm{
+				{MatchFields: not, MatchExpressions: []corev1.NodeSelectorRequirement{is("zone", "a")}},
+				{MatchFields: not, MatchExpressions: []corev1.NodeSelectorRequirement{is("zone", "b")}},
+			},
+		},
+		"a topology that says nothing → counts for nothing": {
+			topologies: []corev1.TopologySelectorTerm{term()}, barred: []string{"down"}, want: []corev1.NodeSelectorTerm{{MatchFields: not}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := newPod(used().with(func(in *Input) { in.Topologies, in.Barred = tc.topologies, tc.barred }).Input)
+			got := pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+			if tc.want == nil {
+				assert.Nil(t, got)
+				return
+			}
+			assert.Equal(t, tc.want, got.NodeSelectorTerms)
+		})
+	}
+}
+
 func TestWhatAPodWaitsFor(t *testing.T) {
 	container := func(s corev1.ContainerState) func(*corev1.Pod) {
 		return func(p *corev1.Pod) {
@@ -164,6 +211,7 @@ var update = flag.Bool("update", false, "write the golden files anew")
 func TestThePolicyKnowsWhatIsMade(t *testing.T) {
 	in := used().with(func(in *Input) {
 		in.Barred, in.Near = []string{"down"}, []string{"a"}
+		in.Topologies = []corev1.TopologySelectorTerm{{MatchLabelExpressions: []corev1.TopologySelectorLabelRequirement{{Key: "topology.kubernetes.io/zone", Values: []string{"z"}}}}}
 		in.Parameters = Parameters{FSType: "xfs", MkfsParams: "-K", NodeSelector: map[string]string{"disk": "ssd"}, Tolerations: []corev1.Toleration{{Key: "any", Operator: "Exists"}}, Squash: types.NFSSquashAll, ClientsReadOnly: true}
 	}).Input
 	pod, service := newPod(in), newService(in.Share)

@@ -1,0 +1,141 @@
+package sharemanager
+
+import (
+	"context"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/longhorn-lep/longhorn-manager/controller/queue"
+	"github.com/longhorn-lep/longhorn-manager/datastore"
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// gather reads all that a plan rests on.
+func (c *Controller) gather(ctx context.Context, share *longhorn.ShareManager) (Input, error) {
+	in := Input{Share: share, Owner: c.Owner, Now: c.Clock.Now(), Unmade: c.unmade.why(share.Name)}
+	in.Settings = types.PodSettingsOf(c.Setting, types.SettingPriorityClass, types.SettingTaintToleration, types.SettingSystemManagedNodeSelector)
+	if v, err := c.Volumes.GetRO(share.Name); err == nil && isOf(share, v) {
+		in.Volume = v
+	} else if err != nil && !apierrors.IsNotFound(err) {
+		return in, err
+	}
+	va, err := c.Attachments.Get(share.Name)
+	switch {
+	case err == nil && c.Attachments.IsStale(va):
+		return in, queue.ErrStale
+	case err == nil:
+		in.Attachment = va
+	case !apierrors.IsNotFound(err):
+		return in, err
+	}
+	if in.Service, err = orNone(c.Services.GetRO(share.Name)); err != nil {
+		return in, err
+	}
+	if in.Pod, err = orNone(c.Pods.GetRO(types.ShareManagerPodName(share.Name))); err != nil {
+		return in, err
+	}
+	in.Unready = c.turns.since(share.Name, in.Pod, in.Now)
+	clients, err := orNone(c.ConfigMap.GetRO(types.ShareClientsConfigMap))
+	if err != nil {
+		return in, err
+	}
+	if clients != nil {
+		in.Clients = clients.Data
+	}
+	if err := c.gatherNodes(&in); err != nil || in.Volume == nil {
+		return in, err
+	}
+	claims, err := c.Claims.Claims(in.Volume.Name)
+	if err != nil {
+		return in, err
+	}
+	in.Parameters, in.Refused = parametersOf(claims)
+	if in.Pod != nil {
+		return in, nil
+	}
+	return in, c.gatherPlace(ctx, &in)
+}
+
+// isOf tells whether a share belongs to this very volume, and not to an earlier one of its name.
+func isOf(share *longhorn.ShareManager, v *longhorn.Volume) bool {
+	return slices.ContainsFunc(share.OwnerReferences, func(ref metav1.OwnerReference) bool { return ref.UID == v.UID })
+}
+
+// orNone returns nil for an object that does not exist.
+func orNone[T any](obj *T, err error) (*T, error) {
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	return obj, err
+}
+
+// gatherNodes reads how the nodes fare: that of the pod, and those that the next one must avoid.
+func (c *Controller) gatherNodes(in *Input) error {
+	kube, err := c.KubeNodes.List(labels.Everything())
+	if err != nil {
+		return err
+	}
+	for _, k := range kube {
+		n, err := orNone(c.Nodes.GetRO(k.Name))
+		if err != nil {
+			return err
+		}
+		if n == nil || types.IsNodeDown(n) {
+			in.Barred = append(in.Barred, k.Name)
+		}
+	}
+	if in.Pod == nil || in.Pod.Spec.NodeName == "" {
+		return nil
+	}
+	n, err := orNone(c.Nodes.GetRO(in.Pod.Spec.NodeName))
+	if err != nil {
+		return err
+	}
+	_, err = c.KubeNodes.GetRO(in.Pod.Spec.NodeName)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return err
+	}
+	in.NodeDown = apierrors.IsNotFound(err) || n != nil && types.IsNodeDown(n)
+	in.NodeForeign = n == nil && !in.NodeDown
+	return nil
+}
+
+// gatherPlace reads what says where the next pod goes: where it may, and where there are good copies of the volume, to which it goes if it can.
+func (c *Controller) gatherPlace(ctx context.Context, in *Input) (err error) {
+	if in.Topologies, err = c.topologies(ctx, *in); err != nil {
+		return err
+	}
+	replicas, err := c.Replicas.ByIndex(datastore.IndexVolume, in.Volume.Name)
+	if err != nil {
+		return err
+	}
+	engines, err := c.Engines.ByIndex(datastore.IndexVolume, in.Volume.Name)
+	if err != nil || len(engines) == 0 {
+		return err
+	}
+	for _, r := range types.GoodCopies(engines[0], replicas) {
+		in.Near = append(in.Near, r.Spec.NodeID)
+	}
+	return nil
+}
+
+// topologies are those that the volume's StorageClass allows. A class that is gone allows all.
+func (c *Controller) topologies(ctx context.Context, in Input) ([]corev1.TopologySelectorTerm, error) {
+	name := in.Parameters.Class
+	if name == "" {
+		return nil, nil
+	}
+	class, err := orNone(c.Classes.GetRO(name))
+	if err == nil && class == nil && isWanted(in) {
+		class, err = orNone(c.Classes.Live(ctx, name))
+	}
+	if err != nil || class == nil {
+		return nil, err
+	}
+	return class.AllowedTopologies, nil
+}
