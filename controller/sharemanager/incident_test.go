@@ -152,6 +152,17 @@ func TestLearn(t *testing.T) {
 	}
 }
 
+// A later loss asks for later restarts; one whose time is said to be earlier takes none of those back that were asked for.
+func TestTheTimeOfARequestOnlyAdvances(t *testing.T) {
+	found := now.Add(-30 * time.Second)
+	lost := types.ShareRecovery{Incident: "two", Reason: types.ReasonRecoveryDataMissing, FoundAt: found}
+	for before, want := range map[time.Duration]time.Time{time.Minute: found, 10 * time.Second: now.Add(-10 * time.Second)} {
+		s := serves().after("pod-0", before).knows("one").says(lost)
+		s.Share.Status.RemountRequestedAt = types.Timestamp(now.Add(-before))
+		assert.Equal(t, types.Timestamp(want), plan(s.Input).Status.RemountRequestedAt)
+	}
+}
+
 func TestAShareThatStopsForgetsItsClients(t *testing.T) {
 	in := used().unused().after("pod-0", time.Minute).knows("one").clientState("False", types.ReasonRecoveryDataUnusable)
 	in.Share.Status.RemountRequestedAt = types.Timestamp(now.Add(-time.Minute))

@@ -99,9 +99,6 @@ func newPod(in Input) *corev1.Pod {
 
 // nodeSelector is what the setting and the StorageClass ask for together; of two values for one label the StorageClass's counts.
 func nodeSelector(in Input) map[string]string {
-	if len(in.Parameters.NodeSelector) == 0 {
-		return in.Settings.NodeSelector()
-	}
 	selector := map[string]string{}
 	maps.Copy(selector, in.Settings.NodeSelector())
 	maps.Copy(selector, in.Parameters.NodeSelector)

@@ -1,0 +1,79 @@
+package sharemanager
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/longhorn-lep/longhorn-manager/internal/testutil"
+)
+
+// The class may not be in the cache yet, or be gone.
+func TestThePodFollowsTheTopologiesOfItsStorageClass(t *testing.T) {
+	class := &storagev1.StorageClass{
+		ObjectMeta: metav1.ObjectMeta{Name: "zonal"},
+		AllowedTopologies: []corev1.TopologySelectorTerm{{MatchLabelExpressions: []corev1.TopologySelectorLabelRequirement{
+			{Key: "topology.kubernetes.io/zone", Values: []string{"z"}},
+		}}},
+	}
+	for name, seed := range map[string]func(*testutil.Harness){
+		"in the cache":     func(h *testutil.Harness) { h.Seed(class); h.CatchUp() },
+		"not in the cache": func(h *testutil.Harness) { h.Seed(class) },
+		"gone":             func(*testutil.Harness) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, c := start(t)
+			seed(h)
+			pv := claim("", nil)[0]
+			pv.Spec.StorageClassName = "zonal"
+			c.Claims = claims{pv}
+			syncs(t, h, c, nil)
+			h.CatchUp()
+			pod, err := c.Pods.GetRO("share-manager-vol")
+			require.NoError(t, err)
+			terms := pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
+			require.Len(t, terms, 1)
+			assert.Len(t, terms[0].MatchFields, 2, "nodes b and c")
+			assert.Equal(t, name != "gone", len(terms[0].MatchExpressions) == 1)
+		})
+	}
+}
+
+// noClass is an API server that is not to be asked for a class.
+type noClass struct {
+	ClassStore
+	t *testing.T
+}
+
+func (n noClass) Live(context.Context, string) (*storagev1.StorageClass, error) {
+	n.t.Error("the API server is asked for a class")
+	return nil, errors.New("asked")
+}
+
+func TestTheAPIServerIsAskedForAClassOnlyWhereItMatters(t *testing.T) {
+	named := claim("", nil)[0]
+	named.Spec.StorageClassName = "zonal"
+	for name, tc := range map[string]struct {
+		claims claims
+		isUsed bool
+	}{
+		"no claim":                      {nil, true},
+		"a claim without a class":       {claim("", nil), true},
+		"a class, and no pod is wanted": {claims{named}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, c := start(t)
+			c.Claims, c.Classes = tc.claims, noClass{c.Classes, t}
+			if !tc.isUsed {
+				stopUsing(t, h, c)
+			}
+			syncs(t, h, c, nil)
+		})
+	}
+}
