@@ -45,6 +45,7 @@ func TestNullReplies(t *testing.T) {
 		{"another call's reply → none", success(8), false},
 		{"a call → none", words{}.put(7, 0, 2, 100003, 4, 0), false},
 		{"denied → none", words{}.put(7, 1, 1, 0, 2, 2), false},
+		{"denied, and the rest looks like an answer → none", words{}.put(7, 1, 1, 0, 0, 0), false},
 		{"no such version → none", words{}.put(7, 1, 0, 0, 0, 2, 3, 3), false},
 		{"too long → none", success(7).put(0), false},
 		{"a verifier longer than the message → none", words{}.put(7, 1, 0, 0, 4096, 0), false},
@@ -166,6 +167,23 @@ func TestProber(t *testing.T) {
 	t.Run("an answer", func(t *testing.T) {
 		p := nfsServer(t, func(c net.Conn) { _, _ = c.Write(success(xidOf(c)).framed()) })
 		assert.NoError(t, p.null(t.Context()))
+	})
+	t.Run("an answer to another question", func(t *testing.T) {
+		p := nfsServer(t, func(c net.Conn) { _, _ = c.Write(success(xidOf(c) + 1).framed()) })
+		assert.ErrorIs(t, p.null(t.Context()), errReply)
+	})
+	t.Run("an export", func(t *testing.T) {
+		p := nfsServer(t, func(c net.Conn) {
+			_, _ = c.Write(success(xidOf(c)).put(0).opaque("").put(4, 24, 0, 15, 0, 10, 0).opaque("handle").put(9, 0, 0, 0).framed())
+		})
+		handle, err := p.lookup(t.Context(), "vol")
+		assert.NoError(t, err)
+		assert.Equal(t, "handle", string(handle))
+	})
+	t.Run("a server that is busy", func(t *testing.T) {
+		p := nfsServer(t, func(c net.Conn) { _, _ = c.Write(success(xidOf(c)).put(10008).opaque("").put(1, 24, 10008).framed()) })
+		_, err := p.lookup(t.Context(), "vol")
+		assert.True(t, isBusy(err), "%v", err)
 	})
 	t.Run("half an answer", func(t *testing.T) {
 		p := nfsServer(t, func(c net.Conn) { _, _ = c.Write(success(xidOf(c)).framed()[:12]) })

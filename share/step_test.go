@@ -200,6 +200,47 @@ func TestAServerOfASlowVolumeIsGivenTime(t *testing.T) {
 	assert.Less(t, killed, 20*time.Second, "and not for ever")
 }
 
+// A question that was asked before the volume was known to answer proves nothing, however fast the volume is.
+func TestAServerIsAskedAgainAfterTheVolumeWasWritten(t *testing.T) {
+	s := newStory(t).served()
+	assert.Equal(t, []act{actLookup}, s.after(time.Second))
+	assert.Empty(t, s.silent())
+	assert.Equal(t, []act{actWrite}, s.step())
+	assert.Equal(t, []act{actNull}, s.after(100*time.Millisecond))
+	s.now += time.Millisecond
+	s.good()
+	assert.Empty(t, s.silent(), "it was asked before")
+	assert.Equal(t, []act{actLookup}, s.after(100*time.Millisecond))
+	assert.Equal(t, []act{actKill}, s.silent())
+}
+
+// The check of the volume that is under way counts as well as those that have ended.
+func TestAServerOfAVolumeThatStopsToAnswerIsNotKilled(t *testing.T) {
+	s := newStory(t).served()
+	assert.Equal(t, []act{actLookup}, s.after(time.Second))
+	assert.Empty(t, s.silent())
+	assert.Equal(t, []act{actWrite}, s.step())
+	s.good()
+	for range 4 { // no check ends any more
+		assert.Contains(t, s.after(100*time.Millisecond), actNull)
+		assert.Empty(t, s.answer(nil))
+		assert.Contains(t, s.after(100*time.Millisecond), actLookup)
+		s.after(2 * time.Second)
+		assert.Empty(t, s.answer(errTest))
+	}
+}
+
+func TestTheNextStepIsWhenSomethingIsDue(t *testing.T) {
+	s := newStory(t).served()
+	require.NoError(t, s.w.exited(s.now))
+	assert.Equal(t, s.now+500*time.Millisecond, s.w.due(s.now), "the next server, for this one died young")
+	s.w.restartAt = s.now + time.Hour
+	s.w.nextCheck = s.now + 300*time.Millisecond
+	assert.Equal(t, s.w.nextCheck, s.w.due(s.now), "a check of the volume")
+	s.w.checking = true
+	assert.Equal(t, s.now+time.Second, s.w.due(s.now), "nothing but the pulse")
+}
+
 func TestAServerThatDoesNotGetReadyIsKilled(t *testing.T) {
 	s := newStory(t)
 	assert.Equal(t, []act{actCheck, actStart}, s.step())

@@ -134,6 +134,11 @@ func TestSupervisor(t *testing.T) {
 			_ = w.current.Load().kill()
 			time.Sleep(time.Minute)
 		}, nil, 2, []bool{true, false, true, false}},
+		{"the server dies young → another one, and it is one death", func(w *world) {
+			time.Sleep(2 * time.Second)
+			_ = w.current.Load().kill()
+			time.Sleep(time.Minute)
+		}, nil, 2, []bool{true, false, true, false}},
 		{"the server hangs → it is killed, another one", func(w *world) {
 			time.Sleep(time.Minute)
 			w.current.Load().hangs.Store(true)

@@ -12,6 +12,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 	testclock "k8s.io/utils/clock/testing"
 
@@ -129,6 +130,28 @@ func TestALeaseThatSomeoneChangedIsReadAnew(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, types.NodeLeaseRenewal, renewed.Spec.RenewTime.Sub(lease.Spec.RenewTime.Time))
 	assert.Equal(t, "yes", renewed.Labels["edited"])
+}
+
+func TestARenewalReadsNothing(t *testing.T) {
+	h, beat := begin(t, sharePod("n"))
+	sync(t, beat, types.NodeLeaseRenewal)
+	h.Kube.PrependReactor("get", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
+		t.Error("the lease is read")
+		return false, nil, nil
+	})
+	for range 2 {
+		sync(t, beat, types.NodeLeaseRenewal)
+	}
+}
+
+func TestALeaseWaitsForItsNode(t *testing.T) {
+	h := testutil.New(t, sharePod("n"))
+	d := h.Datastore(datastore.Options{Node: "n"})
+	beat, err := New(Deps{Env: h.Env(), Node: "n", Pods: d.Pods, Leases: d.Leases, Nodes: d.Nodes})
+	require.NoError(t, err)
+	h.EndWithTest(beat.Run)
+	sync(t, beat, types.NodeLeaseRenewal)
+	h.ExpectWrites()
 }
 
 // A lease that stays held, and is renewed no more, is that of a dead node.

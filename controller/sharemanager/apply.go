@@ -90,10 +90,8 @@ func (c *Controller) makePod(ctx context.Context, in Input, pod *corev1.Pod) err
 	if _, err := c.Pods.Create(ctx, newPod(in)); err != nil {
 		return err
 	}
-	if in.Volume != nil {
-		c.Recorder.Eventf(in.Volume, corev1.EventTypeWarning, types.EventPodSettingRefused,
-			"the pod that serves the volume is made with class %s, not as setting %s says: %v", priorityClass, types.SettingPriorityClass, refused)
-	}
+	c.Recorder.Eventf(in.Volume, corev1.EventTypeWarning, types.EventPodSettingRefused,
+		"the pod that serves the volume is made with class %s, not as setting %s says: %v", priorityClass, types.SettingPriorityClass, refused)
 	return nil
 }
 

@@ -1,13 +1,17 @@
 package sharemanager
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
 	"github.com/longhorn-lep/longhorn-manager/datastore"
@@ -45,6 +49,12 @@ func TestClientsOf(t *testing.T) {
 			kube:  []*corev1.Node{kube("a", "10.0.0.1", "10.1.1.0/24"), kube("b", "10.0.0.2")},
 			nodes: []*longhorn.Node{says("a", "10.0.0.1", "10.1.1.1", "172.17.0.1"), says("b", "10.0.0.2", "10.9.8.7", "172.17.0.1", "fd00::2")},
 			want:  "10.0.0.1,10.0.0.2,10.1.1.1,10.9.8.7,172.17.0.1,fd00::2",
+		},
+		{
+			name:  "a daemon says a network, and what is no address → neither counts",
+			kube:  []*corev1.Node{kube("a", "10.0.0.1")},
+			nodes: []*longhorn.Node{says("a", "10.0.0.1", "10.1.0.0/16", "nonsense")},
+			want:  "10.0.0.1",
 		},
 		{
 			name: "an address that only other machines know → it, too",
@@ -208,10 +218,45 @@ func TestTheListFollowsNodesAndSetting(t *testing.T) {
 	step("10.0.0.1\n10.1.1.1\n")
 	h.Overwrite(says("a", "10.0.0.1", "10.1.1.2"))
 	h.CatchUp()
-	step("10.0.0.1\n10.1.1.2\n", "update configmaps/longhorn-share-clients")
+	_, err = c.sync(t.Context(), types.ShareClientsConfigMap)
+	require.NoError(t, err)
+	h.ExpectWrites("update configmaps/longhorn-share-clients")
+	_, err = c.sync(t.Context(), types.ShareClientsConfigMap)
+	require.ErrorIs(t, err, queue.ErrStale, "the cache shows the former list")
+	h.ExpectWrites()
+	h.CatchUp()
+	h.Overwrite(says("a", "10.0.0.1", "10.1.1.3"))
+	h.CatchUp()
+	step("10.0.0.1\n10.1.1.3\n", "update configmaps/longhorn-share-clients")
 	h.Overwrite(build.Setting(types.SettingRWXVolumeAllowedClients, "any"))
 	h.CatchUp()
 	step("any", "update configmaps/longhorn-share-clients")
+}
+
+// Where there is no ConfigMap no event comes of one.
+func TestTheListIsMadeWithoutAnEvent(t *testing.T) {
+	h := testutil.New(t)
+	store := h.Datastore(datastore.Options{})
+	c, err := NewClients(ClientsDeps{
+		Env: h.Env(), Namespace: types.Namespace, ConfigMap: store.ShareClients, Nodes: store.Nodes, KubeNodes: store.KubeNodes,
+		Settings: store.Settings, Setting: store.Setting,
+	})
+	require.NoError(t, err)
+	made := make(chan struct{}, 1)
+	h.Kube.PrependReactor("create", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
+		made <- struct{}{}
+		return false, nil, nil
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- c.Run(ctx) }()
+	select {
+	case <-made:
+	case <-time.After(time.Minute):
+		t.Error("the list is not made")
+	}
+	cancel()
+	require.NoError(t, <-ended)
 }
 
 func TestWhatWakesTheList(t *testing.T) {

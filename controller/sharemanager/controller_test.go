@@ -451,3 +451,23 @@ func TestAShareIsServedWithoutAClassThatIsNotThere(t *testing.T) {
 	assert.Len(t, pod.Spec.Tolerations, 1, "the other settings are followed")
 	assert.Empty(t, types.SettingsOfPod(pod)[types.SettingPriorityClass])
 }
+
+func TestAPodThatIsRefusedWithTheBuiltInClassTooIsAFailure(t *testing.T) {
+	in := used().with(func(in *Input) { in.Settings = types.PodSettings{types.SettingPriorityClass: "gone"} })
+	h, c := start(t)
+	refused := apierrors.NewForbidden(corev1.Resource("pods"), "share-manager-vol", errors.New("exceeded quota"))
+	h.Fail("create", "pods", refused, refused)
+	require.ErrorIs(t, c.makePod(t.Context(), in.Input, newPod(in.Input)), refused)
+	h.ExpectEvents()
+}
+
+func TestAShareThatIsBeingDeletedIsLeftAlone(t *testing.T) {
+	h, c := start(t)
+	s, err := c.Shares.Get("vol")
+	require.NoError(t, err)
+	s.DeletionTimestamp, s.Finalizers = &metav1.Time{Time: h.Clock.Now()}, []string{"foregroundDeletion"}
+	h.Overwrite(s)
+	h.CatchUp()
+	syncs(t, h, c, nil)
+	h.ExpectWrites()
+}

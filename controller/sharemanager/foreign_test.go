@@ -8,6 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil"
@@ -107,4 +109,14 @@ func TestATicketIsKeptForAPodThatNoCacheShowsWhenItsShareIsGone(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, 30*time.Second, got.RequeueAfter, "no event comes when it goes")
 	h.ExpectWrites()
+}
+
+func TestAtRestTheAPIServerIsNotAsked(t *testing.T) {
+	h, c := start(t)
+	serve(t, h, c, "pod-1")
+	h.Kube.PrependReactor("get", "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		t.Errorf("the API server is asked for %s", a.GetResource().Resource)
+		return false, nil, nil
+	})
+	syncs(t, h, c, nil)
 }

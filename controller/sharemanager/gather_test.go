@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil"
 )
@@ -62,13 +63,15 @@ func TestTheAPIServerIsAskedForAClassOnlyWhereItMatters(t *testing.T) {
 	for name, tc := range map[string]struct {
 		claims claims
 		isUsed bool
+		cached []runtime.Object
 	}{
-		"no claim":                      {nil, true},
-		"a claim without a class":       {claim("", nil), true},
-		"a class, and no pod is wanted": {claims{named}, false},
+		"no claim":                      {nil, true, nil},
+		"a claim without a class":       {claim("", nil), true, nil},
+		"a class, and no pod is wanted": {claims{named}, false, nil},
+		"a class that the cache shows":  {claims{named}, true, []runtime.Object{&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "zonal"}}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h, c := start(t)
+			h, c := start(t, tc.cached...)
 			c.Claims, c.Classes = tc.claims, noClass{c.Classes, t}
 			if !tc.isUsed {
 				stopUsing(t, h, c)

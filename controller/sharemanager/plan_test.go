@@ -163,6 +163,7 @@ func TestPlan(t *testing.T) {
 		"the volume is shared no more → its pod ends":                             {in: used().pod(corev1.PodRunning).with(func(in *Input) { in.Volume.Spec.AccessMode = "rwo" }), state: "stopping", deletes: "gently", ticket: ticketStays},
 		"used, no pod → made":                                                     {in: used(), state: "starting", creates: true, ticket: ticketStays},
 		"used, no pod, after one failure → made at once":                          {in: used().was("error").failed(1, 0), state: "starting", creates: true, ticket: ticketStays, failures: 1},
+		"used, no pod, after two failures → waits for a second":                   {in: used().was("error").failed(2, 0), state: "error", ticket: ticketStays, failures: 2, after: time.Second},
 		"used, no pod, after four failures → waits":                               {in: used().was("error").failed(4, time.Second), state: "error", ticket: ticketStays, failures: 4, after: 3 * time.Second},
 		"used, no pod, four failures long ago → made":                             {in: used().was("error").failed(4, 5*time.Second), state: "starting", creates: true, ticket: ticketStays, failures: 4},
 		"used, no pod, after a hundred failures → at most 2 min":                  {in: used().was("error").failed(100, 0), state: "error", ticket: ticketStays, failures: 100, after: 2 * time.Minute},

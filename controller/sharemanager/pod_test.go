@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -136,6 +137,14 @@ func TestNewPod(t *testing.T) {
 	assert.Nil(t, plain.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution, "a term without a requirement matches no node")
 }
 
+func TestReadinessIsWhatTheConditionReadySays(t *testing.T) {
+	s := used().pod(corev1.PodRunning, since("True", time.Hour, ""))
+	s.Pod.Status.Conditions = append(s.Pod.Status.Conditions, corev1.PodCondition{Type: corev1.PodReady, Status: "False", LastTransitionTime: metav1.Time{Time: now}})
+	ready, at := readiness(s.Pod)
+	assert.False(t, ready, "it is scheduled, and no more")
+	assert.Equal(t, now, at)
+}
+
 func TestThePodIsWhereTheStorageClassAllows(t *testing.T) {
 	in := func(key string, values ...string) corev1.TopologySelectorLabelRequirement {
 		return corev1.TopologySelectorLabelRequirement{Key: key, Values: values}
@@ -167,6 +176,7 @@ func TestThePodIsWhereTheStorageClassAllows(t *testing.T) {
 				{MatchFields: not, MatchExpressions: []corev1.NodeSelectorRequirement{is("zone", "b")}},
 			},
 		},
+		"a topology that says nothing, and no node is barred → anywhere": {topologies: []corev1.TopologySelectorTerm{term()}},
 		"a topology that says nothing → counts for nothing": {
 			topologies: []corev1.TopologySelectorTerm{term()}, barred: []string{"down"}, want: []corev1.NodeSelectorTerm{{MatchFields: not}},
 		},

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/longhorn-lep/longhorn-manager/controller/queue"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
@@ -66,6 +67,9 @@ func TestAShareThatDoesNotStart(t *testing.T) {
 			assert.Equal(t, tc.deletes, p.DeletePod != nil, "the pod is deleted")
 			assert.Equal(t, tc.failures, p.Status.Failures)
 			assert.Equal(t, tc.avoids, p.Status.FailedNodes)
+			if tc.failures > tc.in.Share.Status.Failures {
+				assert.Equal(t, types.Timestamp(now), p.Status.FailedAt)
+			}
 			assert.Equal(t, tc.after, p.After)
 		})
 	}
@@ -89,6 +93,16 @@ func TestThePodPrefersNodesWhereNoneFailed(t *testing.T) {
 		{Key: "metadata.name", Operator: "NotIn", Values: []string{"a"}}, {Key: "metadata.name", Operator: "NotIn", Values: []string{"z"}},
 	}, liked[1].Preference.MatchFields)
 	assert.EqualValues(t, 100, liked[1].Weight)
+}
+
+func TestWhyPodsCouldNotBeMadeIsKnownOfEachShare(t *testing.T) {
+	u := &unmade{}
+	u.tried("a", errors.New("quota"))
+	u.tried("b", errors.New("webhook"))
+	assert.Equal(t, "quota", u.why("a"))
+	u.tried("a", queue.ErrStale)
+	assert.Empty(t, u.why("a"), "it is there")
+	assert.Equal(t, "webhook", u.why("b"))
 }
 
 func TestADelayIsToldOnce(t *testing.T) {
