@@ -41,7 +41,8 @@ const (
 //	the kernel client's connection ► the same address      ──► another pod: the former one
 //
 // A connection is ended only when an NFS server has answered at another pod than the one that the connection leads to. A share has one pod at a
-// time, whose name is the volume's, so a node's Service rules never lead to two of them, and a server that stands still answers nothing.
+// time, whose name is the volume's, so a node's Service rules never lead to two of them, and a server that stands still answers nothing. While none
+// answers, what the client has only begun is led anew: the kernel's next try, 1, 3, 7 and 15 s after the first, goes where the Service leads then.
 type follower struct {
 	// servers lists the addresses of the shares that are mounted on this node.
 	servers func() ([]netip.Addr, error)
@@ -67,6 +68,8 @@ type shareNetwork interface {
 	// left out.
 	Connections(server netip.AddrPort) (map[flow.Flow]netip.AddrPort, error)
 	Break(f flow.Flow) error
+	// LeadAnew has the next packet of each connection that is being made go where the Service leads then.
+	LeadAnew(server netip.AddrPort) error
 }
 
 // run looks until ctx ends.
@@ -117,7 +120,10 @@ func (f *follower) follow(ctx context.Context, server netip.AddrPort) (answered 
 	serving, err := f.network.Serving(ctx, server)
 	if err != nil {
 		f.log.WithError(err).WithField("server", server).Debug("The share's server gives no answer, or its pod is not known")
-		return errors.Is(err, flow.ErrNoPeer), nil
+		if errors.Is(err, flow.ErrNoPeer) {
+			return true, nil
+		}
+		return false, f.network.LeadAnew(server)
 	}
 	connections, err := f.network.Connections(server)
 	if err != nil {
@@ -168,7 +174,7 @@ func (n nodeNetwork) Serving(ctx context.Context, server netip.AddrPort) (pod ne
 func (n nodeNetwork) Connections(server netip.AddrPort) (map[flow.Flow]netip.AddrPort, error) {
 	connections := map[flow.Flow]netip.AddrPort{}
 	return connections, netns.In(string(n), func() error {
-		flows, err := flow.To(server)
+		flows, err := flow.To(server, flow.Made|flow.Begun)
 		for _, c := range flows {
 			pod, peerErr := c.Peer()
 			switch {
@@ -184,6 +190,17 @@ func (n nodeNetwork) Connections(server netip.AddrPort) (map[flow.Flow]netip.Add
 
 // Break implements shareNetwork.
 func (n nodeNetwork) Break(f flow.Flow) error { return netns.In(string(n), f.Break) }
+
+// LeadAnew implements shareNetwork.
+func (n nodeNetwork) LeadAnew(server netip.AddrPort) error {
+	return netns.In(string(n), func() error {
+		flows, err := flow.To(server, flow.Begun)
+		for _, c := range flows {
+			err = errors.Join(err, c.Forget())
+		}
+		return err
+	})
+}
 
 // The call that every NFS server answers, whoever asks (RFC 5531, 9; RFC 7530, 16.1), and the beginning of its answer. The words that follow, at
 // least nullRest, are a verifier and a status, which do not matter here.

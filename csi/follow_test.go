@@ -26,6 +26,7 @@ type fakeNetwork struct {
 	// silent, unknown and stuck are what each question fails with.
 	silent, unknown, stuck error
 	broken                 []flow.Flow
+	isLedAnew              bool
 }
 
 func (f *fakeNetwork) Serving(context.Context, netip.AddrPort) (netip.AddrPort, error) {
@@ -39,6 +40,11 @@ func (f *fakeNetwork) Connections(netip.AddrPort) (map[flow.Flow]netip.AddrPort,
 func (f *fakeNetwork) Break(c flow.Flow) error {
 	f.broken = append(f.broken, c)
 	return f.stuck
+}
+
+func (f *fakeNetwork) LeadAnew(netip.AddrPort) error {
+	f.isLedAnew = true
+	return nil
 }
 
 func TestConnectionsToTheFormerPodAreEnded(t *testing.T) {
@@ -67,6 +73,7 @@ func TestConnectionsToTheFormerPodAreEnded(t *testing.T) {
 			f := &follower{servers: func() ([]netip.Addr, error) { return []netip.Addr{share.Addr()}, nil }, network: &c.network, log: logrus.NewEntry(logger)}
 			assert.Equal(t, c.again, f.look(t.Context()))
 			assert.ElementsMatch(t, c.want, c.network.broken)
+			assert.Equal(t, c.again == followSoon, c.network.isLedAnew)
 			assert.Equal(t, c.warned, len(hook.Entries) > 0)
 		})
 	}
@@ -161,6 +168,25 @@ func TestANodeFollowsItsShareFromADeadNode(t *testing.T) {
 	assert.Equal(t, followRound, f.look(t.Context()))
 	require.ErrorIs(t, <-ended, unix.ECONNABORTED)
 	assert.Len(t, hook.Entries, 1)
+}
+
+// TestWhatIsBegunIsLedAnewWhileNoPodAnswers: where a kernel cannot end a connection, this is how the client comes to the next pod.
+func TestWhatIsBegunIsLedAnewWhileNoPodAnswers(t *testing.T) {
+	n := servicenet.New(t, func(int, net.Conn) {})
+	n.Lead(0)
+	n.Silence(0)
+	network := nodeNetwork(n.File)
+	ended := n.Dialing(servicenet.Service)
+	require.Eventually(t, func() bool {
+		connections, err := network.Connections(servicenet.Service)
+		return err == nil && len(connections) == 1
+	}, time.Minute, time.Millisecond)
+	n.Lead(1) // whose server answers no question yet
+	logger, hook := logtest.NewNullLogger()
+	f := &follower{servers: func() ([]netip.Addr, error) { return []netip.Addr{servicenet.Service.Addr()}, nil }, network: network, log: logrus.NewEntry(logger)}
+	assert.Equal(t, followSoon, f.look(t.Context()))
+	require.NoError(t, <-ended)
+	assert.Empty(t, hook.Entries)
 }
 
 func TestOnlyAnNFSServerAnswersTheQuestion(t *testing.T) {

@@ -147,7 +147,7 @@ func TestARenewalReadsNothing(t *testing.T) {
 func TestALeaseWaitsForItsNode(t *testing.T) {
 	h := testutil.New(t, sharePod("n"))
 	d := h.Datastore(datastore.Options{Node: "n"})
-	beat, err := New(Deps{Env: h.Env(), Node: "n", Pods: d.Pods, Leases: d.Leases, Nodes: d.Nodes})
+	beat, err := New(Deps{Env: h.Env(), Node: "n", Pods: d.Pods, Leases: d.Leases, Nodes: d.Nodes, Settings: d.Settings, Setting: d.Setting})
 	require.NoError(t, err)
 	h.EndWithTest(beat.Run)
 	sync(t, beat, types.NodeLeaseRenewal)

@@ -71,7 +71,7 @@ func TestOneConnectionIsBrokenAndNoOther(t *testing.T) {
 	assert.Equal(t, servicenet.Pods[0], peer(t, n, was))
 	assert.Equal(t, servicenet.Pods[1], peer(t, n, is))
 	var found []Flow
-	n.In(func() (err error) { found, err = To(servicenet.Service); return err })
+	n.In(func() (err error) { found, err = To(servicenet.Service, Made|Begun); return err })
 	assert.ElementsMatch(t, []Flow{was, is}, found)
 
 	n.In(was.Break)
@@ -100,7 +100,7 @@ func TestAConnectionThatIsBeingMadeIsBroken(t *testing.T) {
 	ended := n.Dialing(servicenet.Service)
 	var found []Flow
 	require.Eventually(t, func() bool {
-		n.In(func() (err error) { found, err = To(servicenet.Service); return err })
+		n.In(func() (err error) { found, err = To(servicenet.Service, Begun); return err })
 		return len(found) == 1
 	}, patience, time.Millisecond)
 	assert.Equal(t, servicenet.Pods[0], peer(t, n, found[0]))
@@ -108,6 +108,22 @@ func TestAConnectionThatIsBeingMadeIsBroken(t *testing.T) {
 	n.In(found[0].Break)
 	require.ErrorIs(t, <-ended, unix.ECONNABORTED)
 	require.NoError(t, <-n.Dialing(servicenet.Service))
+}
+
+// TestAConnectionThatIsBeingMadeIsLedAnew: the kernel's next try, of the same connection, goes where the Service leads then.
+func TestAConnectionThatIsBeingMadeIsLedAnew(t *testing.T) {
+	n, _ := node(t)
+	n.Lead(0)
+	n.Silence(0)
+	ended := n.Dialing(servicenet.Service)
+	var found []Flow
+	require.Eventually(t, func() bool {
+		n.In(func() (err error) { found, err = To(servicenet.Service, Begun); return err })
+		return len(found) == 1
+	}, patience, time.Millisecond)
+	n.Lead(1)
+	n.In(found[0].Forget)
+	require.NoError(t, <-ended)
 }
 
 // TestWhatTheKernelForgotIsReset: this is all where a kernel cannot end a socket. What the client sends next goes to the other pod, which knows nothing
