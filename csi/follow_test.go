@@ -151,42 +151,37 @@ func TestANodeFollowsItsShare(t *testing.T) {
 	require.NoError(t, askNFS(next))
 }
 
-// TestANodeFollowsItsShareFromADeadNode: the client has begun to connect to a pod whose node has no power when another pod serves.
+// TestANodeFollowsItsShareFromADeadNode: the client has begun to connect to a pod whose node has no power when another pod has the share. If that
+// answers, the client's connection is ended; else it is led there by the kernel's next try, which is all that some kernels can do.
 func TestANodeFollowsItsShareFromADeadNode(t *testing.T) {
-	n := servicenet.New(t, func(_ int, conn net.Conn) { answerNull(conn) })
-	n.Lead(0)
-	n.Silence(0)
-	network := nodeNetwork(n.File)
-	ended := n.Dialing(servicenet.Service)
-	require.Eventually(t, func() bool {
-		connections, err := network.Connections(servicenet.Service)
-		return err == nil && len(connections) == 1
-	}, time.Minute, time.Millisecond)
-	n.Lead(1)
-	logger, hook := logtest.NewNullLogger()
-	f := &follower{servers: func() ([]netip.Addr, error) { return []netip.Addr{servicenet.Service.Addr()}, nil }, network: network, log: logrus.NewEntry(logger)}
-	assert.Equal(t, followRound, f.look(t.Context()))
-	require.ErrorIs(t, <-ended, unix.ECONNABORTED)
-	assert.Len(t, hook.Entries, 1)
-}
-
-// TestWhatIsBegunIsLedAnewWhileNoPodAnswers: where a kernel cannot end a connection, this is how the client comes to the next pod.
-func TestWhatIsBegunIsLedAnewWhileNoPodAnswers(t *testing.T) {
-	n := servicenet.New(t, func(int, net.Conn) {})
-	n.Lead(0)
-	n.Silence(0)
-	network := nodeNetwork(n.File)
-	ended := n.Dialing(servicenet.Service)
-	require.Eventually(t, func() bool {
-		connections, err := network.Connections(servicenet.Service)
-		return err == nil && len(connections) == 1
-	}, time.Minute, time.Millisecond)
-	n.Lead(1) // whose server answers no question yet
-	logger, hook := logtest.NewNullLogger()
-	f := &follower{servers: func() ([]netip.Addr, error) { return []netip.Addr{servicenet.Service.Addr()}, nil }, network: network, log: logrus.NewEntry(logger)}
-	assert.Equal(t, followSoon, f.look(t.Context()))
-	require.NoError(t, <-ended)
-	assert.Empty(t, hook.Entries)
+	for _, c := range []struct {
+		name  string
+		serve func(net.Conn)
+		again time.Duration
+		ended error
+		told  int
+	}{
+		{"the next server answers", answerNull, followRound, unix.ECONNABORTED, 1},
+		{"the next server answers nothing yet", func(net.Conn) {}, followSoon, nil, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			n := servicenet.New(t, func(_ int, conn net.Conn) { c.serve(conn) })
+			n.Lead(0)
+			n.Silence(0)
+			network := nodeNetwork(n.File)
+			ended := n.Dialing(servicenet.Service)
+			require.Eventually(t, func() bool {
+				connections, err := network.Connections(servicenet.Service)
+				return err == nil && len(connections) == 1
+			}, time.Minute, time.Millisecond)
+			n.Lead(1)
+			logger, hook := logtest.NewNullLogger()
+			f := &follower{servers: func() ([]netip.Addr, error) { return []netip.Addr{servicenet.Service.Addr()}, nil }, network: network, log: logrus.NewEntry(logger)}
+			assert.Equal(t, c.again, f.look(t.Context()))
+			require.ErrorIs(t, <-ended, c.ended)
+			assert.Len(t, hook.Entries, c.told)
+		})
+	}
 }
 
 func TestOnlyAnNFSServerAnswersTheQuestion(t *testing.T) {

@@ -91,38 +91,39 @@ func TestOneConnectionIsBrokenAndNoOther(t *testing.T) {
 	assert.Equal(t, servicenet.Pods[1], peer(t, n, flowOf(t, again)))
 }
 
-// TestAConnectionThatIsBeingMadeIsBroken: the pod's node has lost its power, so that the kernel sends it the first packet again and again, also when
-// the Service leads elsewhere.
-func TestAConnectionThatIsBeingMadeIsBroken(t *testing.T) {
-	n, _ := node(t)
+// begun is a connection to the Service, in a node's network, that has begun when the pod's node had lost its power. The kernel sends that pod the
+// first packet again and again, also when the Service leads elsewhere. How it ended is sent.
+func begun(t *testing.T) (n *servicenet.Net, f Flow, ended <-chan error) {
+	t.Helper()
+	n, _ = node(t)
 	n.Lead(0)
 	n.Silence(0)
-	ended := n.Dialing(servicenet.Service)
-	var found []Flow
+	ended = n.Dialing(servicenet.Service)
 	require.Eventually(t, func() bool {
+		var found []Flow
 		n.In(func() (err error) { found, err = To(servicenet.Service, Begun); return err })
+		if len(found) == 1 {
+			f = found[0]
+		}
 		return len(found) == 1
 	}, patience, time.Millisecond)
-	assert.Equal(t, servicenet.Pods[0], peer(t, n, found[0]))
+	return n, f, ended
+}
+
+func TestAConnectionThatIsBeingMadeIsBroken(t *testing.T) {
+	n, f, ended := begun(t)
+	assert.Equal(t, servicenet.Pods[0], peer(t, n, f))
 	n.Lead(1)
-	n.In(found[0].Break)
+	n.In(f.Break)
 	require.ErrorIs(t, <-ended, unix.ECONNABORTED)
 	require.NoError(t, <-n.Dialing(servicenet.Service))
 }
 
 // TestAConnectionThatIsBeingMadeIsLedAnew: the kernel's next try, of the same connection, goes where the Service leads then.
 func TestAConnectionThatIsBeingMadeIsLedAnew(t *testing.T) {
-	n, _ := node(t)
-	n.Lead(0)
-	n.Silence(0)
-	ended := n.Dialing(servicenet.Service)
-	var found []Flow
-	require.Eventually(t, func() bool {
-		n.In(func() (err error) { found, err = To(servicenet.Service, Begun); return err })
-		return len(found) == 1
-	}, patience, time.Millisecond)
+	n, f, ended := begun(t)
 	n.Lead(1)
-	n.In(found[0].Forget)
+	n.In(f.Forget)
 	require.NoError(t, <-ended)
 }
 
