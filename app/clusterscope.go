@@ -1,0 +1,223 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/longhorn-lep/longhorn-manager/api"
+	"github.com/longhorn-lep/longhorn-manager/controller/attachment"
+	"github.com/longhorn-lep/longhorn-manager/controller/csidriver"
+	"github.com/longhorn-lep/longhorn-manager/controller/drain"
+	"github.com/longhorn-lep/longhorn-manager/controller/engine/abandon"
+	"github.com/longhorn-lep/longhorn-manager/controller/forcedeletion"
+	"github.com/longhorn-lep/longhorn-manager/controller/node"
+	"github.com/longhorn-lep/longhorn-manager/controller/outage"
+	"github.com/longhorn-lep/longhorn-manager/controller/relocation"
+	"github.com/longhorn-lep/longhorn-manager/controller/remount"
+	"github.com/longhorn-lep/longhorn-manager/controller/replica/orphan"
+	"github.com/longhorn-lep/longhorn-manager/controller/setting"
+	"github.com/longhorn-lep/longhorn-manager/controller/sharemanager"
+	"github.com/longhorn-lep/longhorn-manager/controller/storageclass"
+	"github.com/longhorn-lep/longhorn-manager/controller/volume"
+	"github.com/longhorn-lep/longhorn-manager/datastore"
+	"github.com/longhorn-lep/longhorn-manager/manager"
+	"github.com/longhorn-lep/longhorn-manager/share"
+	"github.com/longhorn-lep/longhorn-manager/util/reach"
+)
+
+// lead is what the leader does for the whole cluster, with the leader's account.
+func (d *daemon) lead(ctx context.Context) error {
+	if d.ownAccount {
+		return d.leadCluster(ctx)
+	}
+	leader, end, err := d.asLeader(ctx)
+	if err != nil {
+		return err
+	}
+	defer end()
+	return leader.leadCluster(ctx)
+}
+
+// asLeader is this daemon with the leader's account. When end has returned, no request is sent with it, nor an Event that waits.
+func (d *daemon) asLeader(ctx context.Context) (leader *daemon, end func(), err error) {
+	l := *d
+	var drop func()
+	if l.clients, drop, err = leaderClients(ctx, d.clients, d.namespace, d.env.Clock, d.env.Log); err != nil {
+		return nil, nil, err
+	}
+	l.oldManifests = l.clients == d.clients
+	var stopEvents func()
+	l.env.Recorder, stopEvents = newRecorder(l.clients, "longhorn-manager", d.node, d.env.Log)
+	return &l, func() { stopEvents(); drop() }, nil
+}
+
+// maker makes a controller of the leader.
+type maker func(*datastore.Datastore) (runner, error)
+
+// leadCluster runs the controllers of the cluster, and serves the REST API.
+func (d *daemon) leadCluster(ctx context.Context) error {
+	store := datastore.New(datastore.Options{Kube: d.clients.kube, Longhorn: d.clients.longhorn, Namespace: d.namespace, Kinds: d.clusterKinds()})
+	s := &scope{store: store, workloads: datastore.NewWorkloads(d.clients.kube)}
+	makers := slices.Concat(d.volumeControllers(s.workloads), d.nodeControllers(s.workloads), d.settingControllers())
+	if !d.oldManifests {
+		makers = append(makers, d.laterControllers(s.workloads)...)
+	}
+	for _, add := range makers {
+		r, err := add(store)
+		if err != nil {
+			return fmt.Errorf("cluster controllers: %w", err)
+		}
+		s.runners = append(s.runners, r)
+	}
+	return d.serveCluster(ctx, store, s)
+}
+
+// volumeControllers are those of volumes, where they are attached and who uses them.
+func (d *daemon) volumeControllers(workloads *datastore.Workloads) []maker {
+	return []maker{
+		func(store *datastore.Datastore) (runner, error) {
+			deps := volume.DepsOf(store)
+			deps.Env, deps.Owner, deps.ShareImage = d.env, d.node, d.image
+			return volume.New(deps)
+		},
+		func(store *datastore.Datastore) (runner, error) {
+			return attachment.New(attachment.Deps{
+				Env: d.env, Volumes: store.Volumes, VolumeAttachments: store.VolumeAttachments, Engines: store.Engines, Replicas: store.Replicas,
+			})
+		},
+		func(store *datastore.Datastore) (runner, error) {
+			return relocation.New(relocation.Deps{Env: d.env, Replicas: store.Replicas, Nodes: store.Nodes, Engines: store.Engines})
+		},
+		func(store *datastore.Datastore) (runner, error) {
+			return remount.New(remount.Deps{Env: d.env, Volumes: store.Volumes, Shares: store.ShareManagers, Workloads: workloads, Setting: store.Setting})
+		},
+		func(store *datastore.Datastore) (runner, error) {
+			return abandon.New(abandon.Deps{
+				Env: d.env, Owner: d.node, Engines: store.Engines, Nodes: store.Nodes, KubeNodes: store.KubeNodes, Volumes: store.Volumes,
+			})
+		},
+		func(store *datastore.Datastore) (runner, error) {
+			return orphan.New(orphan.Deps{
+				Env: d.env, Owner: d.node, Replicas: store.Replicas, Nodes: store.Nodes, KubeNodes: store.KubeNodes,
+				Volumes: store.Volumes, Engines: store.Engines,
+			})
+		},
+	}
+}
+
+// nodeControllers are those of nodes, and of what becomes of pods whose node is down.
+func (d *daemon) nodeControllers(workloads *datastore.Workloads) []maker {
+	return []maker{
+		func(store *datastore.Datastore) (runner, error) {
+			deps := node.MonitorDeps{Env: d.env, Nodes: store.Nodes, KubeNodes: store.KubeNodes, Pods: store.Pods, Answers: reach.Any}
+			if !d.oldManifests {
+				deps.Leases = store.NodeLeases
+			}
+			return node.NewMonitor(deps)
+		},
+		func(store *datastore.Datastore) (runner, error) {
+			return node.NewDeparture(node.DepartureDeps{Env: d.env, Nodes: store.Nodes, KubeNodes: store.KubeNodes, InstanceManagers: store.InstanceManagers})
+		},
+		func(store *datastore.Datastore) (runner, error) {
+			return node.NewLeases(node.LeasesDeps{Env: d.env, Leases: store.Leases, Nodes: store.Nodes, Replicas: store.Replicas}), nil
+		},
+		func(store *datastore.Datastore) (runner, error) {
+			return outage.New(outage.Deps{Env: d.env, Nodes: store.Nodes, Replicas: store.Replicas, Managers: store.InstanceManagers})
+		},
+		func(store *datastore.Datastore) (runner, error) {
+			return forcedeletion.New(forcedeletion.Deps{
+				Env: d.env, Nodes: store.Nodes, Volumes: store.Volumes, Settings: store.Settings, Setting: store.Setting, Workloads: workloads,
+				KubeNodes: store.KubeNodes, Leases: store.Leases, Answers: reach.Any,
+			})
+		},
+	}
+}
+
+// settingControllers are those of settings, and of what is made from them.
+func (d *daemon) settingControllers() []maker {
+	return []maker{
+		func(store *datastore.Datastore) (runner, error) {
+			deps := setting.Deps{Env: d.env, Namespace: d.namespace, Settings: store.Settings, Defaults: store.DefaultSettings, Pods: store.Pods}
+			if !d.oldManifests {
+				deps.Classes = store.PriorityClasses
+			}
+			return setting.New(deps)
+		},
+		func(store *datastore.Datastore) (runner, error) {
+			return storageclass.New(storageclass.Deps{Env: d.env, ConfigMap: store.StorageClassConfig, Classes: store.StorageClasses})
+		},
+	}
+}
+
+// laterControllers are those that need rights which manifests of the first release do not give.
+func (d *daemon) laterControllers(workloads *datastore.Workloads) []maker {
+	return []maker{
+		func(store *datastore.Datastore) (runner, error) {
+			return csidriver.New(csidriver.Deps{Env: d.env, Drivers: store.CSIDrivers, Settings: store.Settings, Setting: store.Setting})
+		},
+		func(store *datastore.Datastore) (runner, error) {
+			return drain.New(drain.Deps{
+				Env: d.env, Volumes: store.Volumes, Attachments: store.VolumeAttachments, Engines: store.Engines, Replicas: store.Replicas,
+				Nodes: store.Nodes, KubeNodes: store.KubeNodes, Managers: store.InstanceManagers, Budgets: store.Budgets,
+				Settings: store.Settings, Setting: store.Setting,
+			})
+		},
+		func(store *datastore.Datastore) (runner, error) {
+			return sharemanager.New(sharemanager.Deps{
+				Env: d.env, Owner: d.node, Shares: store.ShareManagers, Volumes: store.Volumes, Attachments: store.VolumeAttachments,
+				Nodes: store.Nodes, KubeNodes: store.KubeNodes, Pods: store.Pods, Services: store.Services,
+				ConfigMap: store.ShareClients,
+				Engines:   store.Engines, Replicas: store.Replicas, Claims: workloads, Classes: store.StorageClasses, Ask: share.AskRecovery,
+				Setting: store.Setting,
+			})
+		},
+		func(store *datastore.Datastore) (runner, error) {
+			return sharemanager.NewClients(sharemanager.ClientsDeps{
+				Env: d.env, Namespace: d.namespace, ConfigMap: store.ShareClients, Nodes: store.Nodes, KubeNodes: store.KubeNodes,
+				Settings: store.Settings, Setting: store.Setting,
+			})
+		},
+	}
+}
+
+// serveCluster runs the controllers of the cluster, and serves the REST API and the metrics of the cluster once the caches are filled.
+func (d *daemon) serveCluster(ctx context.Context, store *datastore.Datastore, s *scope) error {
+	hide, end := func() {}, func() {}
+	defer func() { hide() }()
+	defer func() { end() }()
+	authority := d.newAuthority(store)
+	s.runners = append(s.runners, authority)
+	return s.run(ctx, func(ctx context.Context) error {
+		if err := d.decideTrustedNetwork(ctx, store); err != nil {
+			return err
+		}
+		// Before the API is served: whoever is refused can learn how to do better. It is done again until it succeeds.
+		if err := authority.Publish(ctx); err != nil {
+			d.env.Log.WithError(err).Warn("The REST API's certificates are not published yet")
+		}
+		hide = d.showCluster(store, s.workloads)
+		end = d.rest.open(ctx, d.newServer(store, s.workloads))
+		return nil
+	})
+}
+
+// clusterKinds are what the leader watches; nil: all. A kind that it may not watch would keep it
+// from ever beginning.
+func (d *daemon) clusterKinds() []datastore.Kind {
+	if !d.oldManifests {
+		return nil
+	}
+	return []datastore.Kind{
+		datastore.Volumes, datastore.VolumeAttachments, datastore.Engines, datastore.Replicas, datastore.Nodes, datastore.Settings,
+		datastore.InstanceManagers, datastore.Pods, datastore.KubeNodes, datastore.ShareManagers,
+	}
+}
+
+func (d *daemon) newServer(store *datastore.Datastore, claims *datastore.Workloads) *api.Server {
+	deps := manager.DepsOf(store, claims, d.env.Clock, d.env.Log)
+	deps.Version = Version
+	deps.Daemons = d.rest.peers
+	m := manager.New(deps)
+	return api.NewServer(api.Deps{Manager: m, Clock: d.env.Clock, Log: d.env.Log})
+}
