@@ -50,7 +50,8 @@ export function FormDialog({ title, onClose, onSubmit, submit, isPending, isDisa
                   Cancel
                 </Button>
               )}
-              <Button type="submit" look={danger ? 'danger' : 'primary'} isDisabled={(isDisabled ?? false) || (isPending ?? false)}>
+              {/* A button of its own while it is disabled: react-aria ends a press with a click of its own, a moment later, by which time what was typed may have enabled the button. */}
+              <Button key={isDisabled ? 'disabled' : 'enabled'} type="submit" look={danger ? 'danger' : 'primary'} isDisabled={(isDisabled ?? false) || (isPending ?? false)}>
                 {submit}
               </Button>
             </div>
