@@ -212,40 +212,109 @@ func TestWithoutFastFailoverNoLeaseIsKept(t *testing.T) {
 	assert.False(t, types.IsNodeLeaseHeld(lease), "the leader would call the node down")
 }
 
-// watched hands out the handler of the settings, and says when the lease is read.
-type watched struct {
-	LeaseStore
+// handled hands out the handler that is registered with it.
+type handled struct {
+	PodStore
 	handler cache.ResourceEventHandler
-	read    chan struct{}
 }
 
-func (w *watched) AddHandler(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
+func (w *handled) AddHandler(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
 	w.handler = h
 	return nil, nil
 }
 
-func (w *watched) Live(ctx context.Context, name string) (*coordinationv1.Lease, error) {
+// told says when the lease is read, and when it was written.
+type told struct {
+	LeaseStore
+	read    chan struct{}
+	written chan *coordinationv1.Lease
+}
+
+func (w *told) Live(ctx context.Context, name string) (*coordinationv1.Lease, error) {
 	w.read <- struct{}{}
 	return w.LeaseStore.Live(ctx, name)
 }
 
-func TestTheSettingWakesTheHeartbeat(t *testing.T) {
-	off, on := build.Setting(types.SettingRWXVolumeFastFailover, "false"), build.Setting(types.SettingRWXVolumeFastFailover, "true")
-	h := testutil.New(t, build.Node("n"), sharePod("n"), off)
+func (w *told) Create(ctx context.Context, l *coordinationv1.Lease) (*coordinationv1.Lease, error) {
+	l, err := w.LeaseStore.Create(ctx, l)
+	w.written <- l
+	return l, err
+}
+
+func (w *told) Update(ctx context.Context, l *coordinationv1.Lease) (*coordinationv1.Lease, error) {
+	l, err := w.LeaseStore.Update(ctx, l)
+	w.written <- l
+	return l, err
+}
+
+// run runs a heartbeat until the test ends, and returns what wakes it and what it does.
+func run(t *testing.T, objs ...runtime.Object) (h *testutil.Harness, pods, settings cache.ResourceEventHandler, leases *told) {
+	h = testutil.New(t, append(objs, build.Node("n"))...)
 	d := h.Datastore(datastore.Options{Node: "n"})
-	w := &watched{LeaseStore: d.Leases, read: make(chan struct{})}
-	beat, err := New(Deps{Env: h.Env(), Node: "n", Pods: d.Pods, Leases: w, Nodes: d.Nodes, Settings: w, Setting: d.Setting})
+	leases = &told{LeaseStore: d.Leases, read: make(chan struct{}, 9), written: make(chan *coordinationv1.Lease, 9)}
+	p, s := &handled{PodStore: d.Pods}, &handled{}
+	beat, err := New(Deps{Env: h.Env(), Node: "n", Pods: p, Leases: leases, Nodes: d.Nodes, Settings: s, Setting: d.Setting})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	over := make(chan error, 1)
 	go func() { over <- beat.Run(ctx) }()
-	<-w.read // at the start
+	t.Cleanup(func() {
+		cancel()
+		assert.NoError(t, <-over)
+	})
+	return h, p.handler, s.handler, leases
+}
+
+func await[T any](t *testing.T, c <-chan T, what string) (got T) {
+	t.Helper()
+	select {
+	case got = <-c:
+	case <-time.After(time.Minute):
+		t.Fatal(what)
+	}
+	return got
+}
+
+// No event tells of a share that left while no daemon was there.
+func TestTheStartGivesAnOldLeaseBack(t *testing.T) {
+	_, before := begin(t, sharePod("n"))
+	sync(t, before, types.NodeLeaseRenewal)
+	lease, err := before.deps.Leases.Live(t.Context(), "node-n")
+	require.NoError(t, err)
+	for _, objs := range [][]runtime.Object{
+		{lease},
+		{lease, sharePod("n"), build.Setting(types.SettingRWXVolumeFastFailover, "false")},
+	} {
+		_, _, _, leases := run(t, objs...)
+		assert.False(t, types.IsNodeLeaseHeld(await(t, leases.written, "the lease is not given back")))
+	}
+}
+
+func TestAPodOfAShareWakesTheHeartbeat(t *testing.T) {
+	h, pods, _, leases := run(t)
+	await(t, leases.read, "the lease is not read at the start")
+	pod := sharePod("n")
+	h.Seed(pod)
+	h.CatchUp()
+	pods.OnAdd(build.Pod("another", "n"), false)
+	pods.OnAdd(pod, false)
+	assert.True(t, types.IsNodeLeaseHeld(await(t, leases.written, "no lease is made")))
+	assert.Len(t, leases.read, 1, "a pod that serves no share woke it")
+}
+
+func TestTheSettingWakesTheHeartbeat(t *testing.T) {
+	off, on := build.Setting(types.SettingRWXVolumeFastFailover, "false"), build.Setting(types.SettingRWXVolumeFastFailover, "true")
+	h, _, settings, leases := run(t, sharePod("n"), off)
+	await(t, leases.read, "the lease is not read at the start")
 	h.Overwrite(on)
 	h.CatchUp()
 	other := build.Setting(types.SettingLogLevel, "Info")
-	w.handler.OnUpdate(other, build.Setting(types.SettingLogLevel, "Debug"))
-	w.handler.OnUpdate(off, on)
-	<-w.read
-	cancel()
-	require.NoError(t, <-over)
+	settings.OnUpdate(other, build.Setting(types.SettingLogLevel, "Debug"))
+	settings.OnUpdate(off, on)
+	assert.True(t, types.IsNodeLeaseHeld(await(t, leases.written, "no lease is made")))
+
+	h.Overwrite(off)
+	h.CatchUp()
+	settings.OnUpdate(on, off)
+	assert.False(t, types.IsNodeLeaseHeld(await(t, leases.written, "the lease is not given back")))
 }
