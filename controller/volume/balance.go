@@ -63,9 +63,16 @@ func gains(is, was [3]int) bool {
 }
 
 // improves tells whether the copies lie better once one more is good and the one that is needed least then has
-// gone: the same one that dropSurplus picks. A copy on a disk that is too full may give way to one on its node, if nothing else
-// changes: a move to another node would have other reasons.
+// gone: the same one that dropSurplus picks.
 func (f facts) improves(more copyView) bool {
+	spreads, relieves := f.effect(more)
+	return spreads || relieves
+}
+
+// effect tells what one more copy does once it is good and the one that is needed least has gone: spreads, whether the
+// copies are divided better; relieves, whether a copy on a disk that is too full gives way to one on its node, and nothing
+// else changes. A move to another node would have other reasons.
+func (f facts) effect(more copyView) (spreads, relieves bool) {
 	settled := f.settled()
 	more.member, more.mode = true, longhorn.ReplicaModeRW
 	f.list = append(slices.Clone(settled), more)
@@ -75,12 +82,11 @@ func (f facts) improves(more copyView) bool {
 	local := f.localCopy()
 	i := f.leastNeeded(f.list, func(v copyView) bool { return v.Name != local })
 	if i < 0 {
-		return false
+		return false, false
 	}
 	gone := f.list[i]
 	is, was := f.spreadOf(slices.Delete(f.list, i, i+1)), f.spreadOf(settled)
-	return isBetter(f.balance, is, was) ||
-		is == was && f.pressed[gone.Name] && gone.Name != more.Name && gone.Spec.NodeID == more.Spec.NodeID
+	return isBetter(f.balance, is, was), is == was && f.pressed[gone.Name] && gone.Name != more.Name && gone.Spec.NodeID == more.Spec.NodeID
 }
 
 // settled are the good copies that stay where they are.
@@ -141,27 +147,33 @@ func addBalance(f facts) (*Addition, time.Duration) {
 	return &Addition{Why: whyBalance}, lookAgain
 }
 
-// placeBalancing finds a place for a copy with which the volume lies better; nil: there is none, which is no fault.
+// placeBalancing finds a place for a copy with which the volume lies better; nil: there is none, which is no fault. Only
+// placeBeside looks for a disk that does not come to be too full itself, so no other place counts as a relief.
 func placeBalancing(in Input, f facts) *longhorn.Replica {
-	r := placeBetter(in, f, clusterFor(in.Cluster, f), request(in.Volume))
-	for _, v := range f.list {
-		if r == nil && f.pressed[v.Name] {
-			r = placeBeside(in, f, v)
+	r := placeCopy(in, clusterFor(in.Cluster, f), request(in.Volume))
+	if r != nil {
+		if spreads, _ := f.effect(copyView{Replica: r}); spreads {
+			return r
 		}
 	}
-	return r
+	for _, v := range f.list {
+		if !f.pressed[v.Name] {
+			continue
+		}
+		if r = placeBeside(in, f, v); r != nil && f.improves(copyView{Replica: r}) {
+			return r
+		}
+	}
+	return nil
 }
 
-func placeBetter(in Input, f facts, cluster scheduler.Snapshot, want scheduler.Request) *longhorn.Replica {
+// placeCopy is a replica where there is a place; nil: there is none.
+func placeCopy(in Input, cluster scheduler.Snapshot, want scheduler.Request) *longhorn.Replica {
 	found, err := scheduler.Schedule(cluster, want)
 	if err != nil {
 		return nil
 	}
-	r := newReplica(in.Volume, in.Names[0], found)
-	if !f.improves(copyView{Replica: r}) {
-		return nil
-	}
-	return r
+	return newReplica(in.Volume, in.Names[0], found)
 }
 
 // autoBalanceOf is what a volume says about its balance, or else the setting.

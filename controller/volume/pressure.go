@@ -81,5 +81,5 @@ func placeBeside(in Input, f facts, v copyView) *longhorn.Replica {
 	}
 	want := request(in.Volume)
 	want.HardNodeAffinity, want.UsedBelowPercent = v.Spec.NodeID, in.DiskPressure
-	return placeBetter(in, f, cluster, want)
+	return placeCopy(in, cluster, want)
 }

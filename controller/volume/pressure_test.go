@@ -211,6 +211,8 @@ func TestCopiesLeaveADiskThatIsTooFull(t *testing.T) {
 		{"another disk has room → it goes there", pressing(90, served(1, at("a", "d1"))), 10, "d1=80 d2=10", "d2", 1},
 		{"the disk is less full → it stays", pressing(90, served(1, at("a", "d1"))), 10, "d1=79 d2=10", "d1", 0},
 		{"the other disk would be as full → it stays", pressing(90, served(1, at("a", "d1"))), 10, "d1=80 d2=80", "d1", 0},
+		{"the other disk would be as full, and replicas may share a node → it stays", softNodes(pressing(90, served(1, at("a", "d1")))), 10, "d1=80 d2=80", "d1", 0},
+		{"as full, with a copy elsewhere, and replicas may share a node → it stays", softNodes(pressing(90, usedOn("a", served(2, at("a", "d1"), at("b", "e1"))))), 10, "d1=80 d2=80", "d1 e1", 0},
 		{"the other disk would be just less full → it goes there", pressing(90, served(1, at("a", "d1"))), 10, "d1=80 d2=79", "d2", 1},
 		{"the other of two copies is elsewhere → it stays there", pressing(90, served(2, at("a", "d1"), at("b", "e1"))), 10, "d1=80 d2=10", "d2 e1", 1},
 		{"it is where the volume is used → it goes, though another node has more room", pressing(90, usedOn("a", served(2, at("a", "d1"), at("b", "e1")))), 10, "d1=80 d2=70", "d2 e1", 1},
@@ -258,6 +260,9 @@ func TestMovesOffFullDisksComeToRest(t *testing.T) {
 		for i := range count {
 			disk := "disk-" + []string{"d1", "d1", "d2", "d3"}[rng.IntN(4)]
 			in := served(1, all(member, onNode("a"), onDisk(disk), olderBy(time.Hour)))
+			if seed%2 == 1 {
+				in = softNodes(in)
+			}
 			in.Replicas[0].Name = fmt.Sprintf("r%02d", i)
 			renamed(&in, "r1", in.Replicas[0].Name)
 			in.Names[0].Replica = fmt.Sprintf("n%02d", i)
