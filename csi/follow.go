@@ -1,11 +1,13 @@
 package csi
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/netip"
 	"path/filepath"
@@ -22,10 +24,12 @@ import (
 )
 
 const (
-	// followRound is how often a node looks where its shares are, and followSoon how long after an answer that did not come it asks again. The next
-	// server's grace period, in which clients must be back, is at least 7 s, and ends then if they are.
+	// followRound is how often a node asks each of its shares, and followSoon how long after an answer that did not come it asks that share again. The
+	// next server's grace period, in which clients must be back, is at least 7 s, and ends then if they are.
 	followRound = 2 * time.Second
 	followSoon  = 300 * time.Millisecond
+	// followHope is for how long a share that gives no answer is asked so often. It may give none for days, and its clients' kernels then try seldom.
+	followHope = 5 * time.Minute
 	// followPatience bounds the question to one share's server.
 	followPatience = 2 * time.Second
 )
@@ -48,7 +52,16 @@ type follower struct {
 	servers func() ([]netip.Addr, error)
 	network shareNetwork
 	log     *logrus.Entry
-	failed  string // that listing or asking was told to fail with; "": it works
+	now     func() time.Time
+	shares  map[netip.Addr]*pursuit // those that are mounted
+	failed  string                  // that listing or asking was told to fail with; "": it works
+}
+
+// pursuit is what a follower knows of one share.
+type pursuit struct {
+	next   time.Time // when it is asked again; zero: it was never asked
+	silent time.Time // since when it gives no answer; zero: it gave one
+	err    error     // that following it failed with
 }
 
 // newFollower watches the shares that are staged by this driver: the kubelet has a directory for each.
@@ -56,7 +69,7 @@ func newFollower(o NodeOptions, mounts *mount.System) *follower {
 	staged := filepath.Join(o.KubeletDir, "plugins/kubernetes.io/csi", o.DriverName)
 	return &follower{
 		servers: func() ([]netip.Addr, error) { return mounts.Servers(staged) },
-		network: nodeNetwork(filepath.Join(o.HostProc, "1/ns/net")), log: o.Log,
+		network: nodeNetwork(filepath.Join(o.HostProc, "1/ns/net")), log: o.Log, now: time.Now,
 	}
 }
 
@@ -86,20 +99,53 @@ func (f *follower) run(ctx context.Context) error {
 	}
 }
 
-// look asks all shares at a time: one that does not answer holds up no other for longer than followPatience. It returns when to look again.
+// look asks all shares whose time has come, at a time: one that does not answer holds up no other for longer than followPatience. It returns when to
+// look again.
 func (f *follower) look(ctx context.Context) time.Duration {
 	servers, err := f.servers()
+	if err == nil {
+		f.keep(servers)
+	}
 	var each sync.WaitGroup
-	errs, answered := make([]error, len(servers)), make([]bool, len(servers))
-	for i, server := range servers {
-		each.Go(func() { answered[i], errs[i] = f.follow(ctx, netip.AddrPortFrom(server, types.NFSPort)) })
+	for server, p := range f.shares {
+		if !p.next.After(f.now()) {
+			each.Go(func() { f.ask(ctx, server, p) })
+		}
 	}
 	each.Wait()
-	f.tell(errors.Join(append(errs, err)...))
-	if slices.Contains(answered, false) {
-		return followSoon
+	errs, now, again := []error{err}, f.now(), followRound
+	for _, server := range slices.SortedFunc(maps.Keys(f.shares), netip.Addr.Compare) {
+		p := f.shares[server]
+		errs, again = append(errs, p.err), min(again, p.next.Sub(now))
 	}
-	return followRound
+	f.tell(errors.Join(errs...))
+	return max(0, again)
+}
+
+// keep knows these shares and no others.
+func (f *follower) keep(servers []netip.Addr) {
+	shares := map[netip.Addr]*pursuit{}
+	for _, server := range servers {
+		shares[server] = cmp.Or(f.shares[server], &pursuit{})
+	}
+	f.shares = shares
+}
+
+// ask follows a share and plans when to do so again.
+func (f *follower) ask(ctx context.Context, server netip.Addr, p *pursuit) {
+	answered, err := f.follow(ctx, netip.AddrPortFrom(server, types.NFSPort))
+	now := f.now()
+	p.err, p.next = err, now.Add(followRound)
+	switch {
+	case answered:
+		p.silent = time.Time{}
+		return
+	case p.silent.IsZero():
+		p.silent = now
+	}
+	if now.Sub(p.silent) < followHope {
+		p.next = now.Add(followSoon)
+	}
 }
 
 // tell says once what does not work.

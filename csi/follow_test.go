@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"sync"
 	"testing"
 	"time"
 
@@ -47,6 +48,15 @@ func (f *fakeNetwork) LeadAnew(netip.AddrPort) error {
 	return nil
 }
 
+// standing is a clock that stands still.
+func standing() time.Time { return time.Unix(1e9, 0) }
+
+// lookAnew looks at all shares, as if the time of each had come.
+func lookAnew(t *testing.T, f *follower) time.Duration {
+	f.shares = nil
+	return f.look(t.Context())
+}
+
 func TestConnectionsToTheFormerPodAreEnded(t *testing.T) {
 	oldPod, newPod := netip.MustParseAddrPort("10.1.0.4:2049"), netip.MustParseAddrPort("10.1.1.4:2049")
 	share := netip.MustParseAddrPort("10.96.0.9:2049")
@@ -70,7 +80,7 @@ func TestConnectionsToTheFormerPodAreEnded(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			logger, hook := logtest.NewNullLogger()
-			f := &follower{servers: func() ([]netip.Addr, error) { return []netip.Addr{share.Addr()}, nil }, network: &c.network, log: logrus.NewEntry(logger)}
+			f := &follower{servers: func() ([]netip.Addr, error) { return []netip.Addr{share.Addr()}, nil }, network: &c.network, log: logrus.NewEntry(logger), now: standing}
 			assert.Equal(t, c.again, f.look(t.Context()))
 			assert.ElementsMatch(t, c.want, c.network.broken)
 			assert.Equal(t, c.again == followSoon, c.network.isLedAnew)
@@ -79,17 +89,75 @@ func TestConnectionsToTheFormerPodAreEnded(t *testing.T) {
 	}
 }
 
+// askedNetwork says which shares were asked; those of silent give no answer.
+type askedNetwork struct {
+	fakeNetwork
+	mu     sync.Mutex
+	asked  []string
+	silent map[string]bool
+}
+
+func (a *askedNetwork) Serving(_ context.Context, server netip.AddrPort) (netip.AddrPort, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	name := server.Addr().String()
+	a.asked = append(a.asked, name)
+	if a.silent[name] {
+		return netip.AddrPort{}, errors.New("no answer")
+	}
+	return server, nil
+}
+
+func (a *askedNetwork) LeadAnew(netip.AddrPort) error { return nil }
+
+// A share that is down for days costs a node with many others no more than one that serves.
+func TestOnlyAShareThatGivesNoAnswerIsAskedOften(t *testing.T) {
+	const down, up, gone = "10.96.0.1", "10.96.0.2", "10.96.0.3"
+	logger, _ := logtest.NewNullLogger()
+	now := standing()
+	mounted := []netip.Addr{netip.MustParseAddr(down), netip.MustParseAddr(up), netip.MustParseAddr(gone)}
+	network := &askedNetwork{silent: map[string]bool{down: true}}
+	f := &follower{
+		servers: func() ([]netip.Addr, error) { return mounted, nil },
+		network: network, log: logrus.NewEntry(logger), now: func() time.Time { return now },
+	}
+	questions := func(of string, during time.Duration) (count int) {
+		network.asked = nil
+		for end := now.Add(during); now.Before(end); {
+			now = now.Add(f.look(t.Context()))
+		}
+		for _, name := range network.asked {
+			if name == of {
+				count++
+			}
+		}
+		return count
+	}
+	assert.Equal(t, 20, questions(down, 6*time.Second))
+	assert.Equal(t, 3, questions(up, 6*time.Second))
+	questions(down, followHope)
+	assert.Equal(t, 30, questions(down, time.Minute))
+	network.silent[down] = false
+	questions(down, followRound)
+	network.silent[down] = true
+	questions(down, followRound)
+	assert.Equal(t, 20, questions(down, 6*time.Second), "it gave an answer meanwhile")
+	mounted = mounted[:2]
+	assert.Zero(t, questions(gone, 6*time.Second))
+	assert.Len(t, f.shares, 2)
+}
+
 func TestWhatFailsAllTheTimeIsToldOnce(t *testing.T) {
 	logger, hook := logtest.NewNullLogger()
 	boom := errors.New("boom")
-	f := &follower{servers: func() ([]netip.Addr, error) { return nil, boom }, log: logrus.NewEntry(logger)}
-	f.look(t.Context())
-	f.look(t.Context())
+	f := &follower{servers: func() ([]netip.Addr, error) { return nil, boom }, log: logrus.NewEntry(logger), now: standing}
+	lookAnew(t, f)
+	lookAnew(t, f)
 	assert.Len(t, hook.Entries, 1)
 	boom = nil
-	f.look(t.Context())
+	lookAnew(t, f)
 	boom = errors.New("boom")
-	f.look(t.Context())
+	lookAnew(t, f)
 	assert.Len(t, hook.Entries, 2)
 }
 
@@ -125,15 +193,15 @@ func TestANodeFollowsItsShare(t *testing.T) {
 	logger, hook := logtest.NewNullLogger()
 	f := &follower{
 		servers: func() ([]netip.Addr, error) { return []netip.Addr{servicenet.Service.Addr()}, nil },
-		network: nodeNetwork(n.File), log: logrus.NewEntry(logger),
+		network: nodeNetwork(n.File), log: logrus.NewEntry(logger), now: standing,
 	}
-	f.look(t.Context())
+	lookAnew(t, f)
 	assert.Empty(t, hook.Entries, "no other pod serves")
 	_, err := client.Write([]byte("x"))
 	require.NoError(t, err)
 
 	n.Lead(1)
-	f.look(t.Context())
+	lookAnew(t, f)
 	require.NoError(t, client.SetDeadline(time.Now().Add(time.Minute)))
 	_, err = client.Read(make([]byte, 1))
 	require.ErrorIs(t, err, unix.ECONNABORTED)
@@ -146,7 +214,7 @@ func TestANodeFollowsItsShare(t *testing.T) {
 	next := n.Dial(servicenet.Service, client.LocalAddr().(*net.TCPAddr).Port)
 	require.NoError(t, askNFS(next))
 	hook.Reset()
-	f.look(t.Context())
+	lookAnew(t, f)
 	assert.Empty(t, hook.Entries, "the client is where the share is")
 	require.NoError(t, askNFS(next))
 }
@@ -176,7 +244,7 @@ func TestANodeFollowsItsShareFromADeadNode(t *testing.T) {
 			}, time.Minute, time.Millisecond)
 			n.Lead(1)
 			logger, hook := logtest.NewNullLogger()
-			f := &follower{servers: func() ([]netip.Addr, error) { return []netip.Addr{servicenet.Service.Addr()}, nil }, network: network, log: logrus.NewEntry(logger)}
+			f := &follower{servers: func() ([]netip.Addr, error) { return []netip.Addr{servicenet.Service.Addr()}, nil }, network: network, log: logrus.NewEntry(logger), now: standing}
 			assert.Equal(t, c.again, f.look(t.Context()))
 			require.ErrorIs(t, <-ended, c.ended)
 			assert.Len(t, hook.Entries, c.told)
