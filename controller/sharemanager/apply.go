@@ -42,7 +42,7 @@ func (c *Controller) apply(ctx context.Context, in Input, p Plan) error {
 	log := queue.Log(ctx).WithField(logfields.Volume, in.Share.Name)
 	if p.CreatePod != nil {
 		err := staleIfExists(c.makePod(ctx, in, p.CreatePod))
-		c.unmade.tried(in.Share.Name, err)
+		c.unmade.tried(in.Share.Name, err, c.Clock.Now())
 		if err != nil {
 			return fmt.Errorf("make the pod of the share: %w", err)
 		}

@@ -152,7 +152,8 @@ func New(d Deps) (*Controller, error) {
 // Run syncs until ctx ends, and returns when the last sync is done.
 func (c *Controller) Run(ctx context.Context) error { return c.queue.Run(ctx) }
 
-// whenNode names the shares on a node that turned. Nodes change all the time, above all in the free space of their disks.
+// whenNode names the shares on a node that turned, and those whose pod has no node and may get one that turned up. Nodes change all the time, above
+// all in the free space of their disks.
 func (c *Controller) whenNode(was, is *longhorn.Node) []string {
 	node := is
 	if is == nil {
@@ -170,7 +171,12 @@ func (c *Controller) whenNode(was, is *longhorn.Node) []string {
 			volumes = append(volumes, volume)
 		}
 	}
-	return volumes
+	if is == nil || types.IsNodeDown(is) {
+		return volumes
+	}
+	return append(volumes, c.sharesThat(func(s *longhorn.ShareManager) bool {
+		return s.Status.State == longhorn.ShareManagerStateStarting && s.Status.CurrentNode == ""
+	})...)
 }
 
 // whenClients names all shares when it is no longer the same whether clients are limited. Who they are is for the pods to know.
@@ -178,13 +184,18 @@ func (c *Controller) whenClients(was, is *corev1.ConfigMap) []string {
 	if was != nil && is != nil && openness(was.Data) == openness(is.Data) {
 		return nil
 	}
+	return c.sharesThat(func(*longhorn.ShareManager) bool { return true })
+}
+
+func (c *Controller) sharesThat(are func(*longhorn.ShareManager) bool) (volumes []string) {
 	shares, err := c.Shares.List(labels.Everything())
 	if err != nil {
 		return nil
 	}
-	var volumes []string
 	for _, s := range shares {
-		volumes = append(volumes, s.Name)
+		if are(s) {
+			volumes = append(volumes, s.Name)
+		}
 	}
 	return volumes
 }
@@ -256,7 +267,7 @@ func (c *Controller) letGo(ctx context.Context, name string) (queue.Result, erro
 	va, err := orNone(c.Attachments.Get(name))
 	without := withTicket(va, name, "")
 	c.turns.since(name, nil, c.Clock.Now())
-	c.unmade.tried(name, nil)
+	c.unmade.tried(name, nil, c.Clock.Now())
 	if err != nil || without == nil {
 		return queue.Result{}, err
 	}

@@ -200,6 +200,21 @@ func allowed(in Input) (terms []corev1.NodeSelectorTerm) {
 	return terms
 }
 
+// barredBy are the nodes that a pod was barred from when it was made.
+func barredBy(pod *corev1.Pod) (nodes []string) {
+	if pod.Spec.Affinity == nil || pod.Spec.Affinity.NodeAffinity == nil || pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+		return nil
+	}
+	for _, term := range pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+		for _, f := range term.MatchFields {
+			if f.Key == metav1.ObjectNameField && f.Operator == corev1.NodeSelectorOpNotIn {
+				nodes = append(nodes, f.Values...)
+			}
+		}
+	}
+	return nodes
+}
+
 func notOn(nodes []string) (term corev1.NodeSelectorTerm) {
 	for _, node := range nodes {
 		term.MatchFields = append(term.MatchFields, named(corev1.NodeSelectorOpNotIn, node))

@@ -26,6 +26,8 @@ func startLimit(failures int) time.Duration { return min(maxStart, firstStart<<m
 // start tells how a pod fares that has never been ready, and gives it up when that takes too long:
 //
 //	the pod                                      is given up
+//	has no node, and was barred from one that    at once, and that is no failure: the scheduler believes what the pod said of nodes when
+//	can be used by now                           it was made
 //	has no node, or its container does not run   yes: another one looks for a node anew, with what is known of nodes by then
 //	runs, the volume is not attached there       yes: the volume may come to another node
 //	runs, the volume is attached there           no: it checks the file system, which may take hours, or starts the server, which it
@@ -38,6 +40,10 @@ func (in Input) start(p *Plan) {
 	}
 	what, since := in.waitsFor(), waitsSince(in.Pod)
 	in.wait(p, what, since)
+	if node := in.wronglyBarred(); node != "" {
+		p.end(in, fmt.Sprintf("it was made while node %s could not be used, has no node, and node %s can be used now", node, node))
+		return
+	}
 	if isRunning(in.Pod) && in.isAttachedTo(in.Pod.Spec.NodeName) {
 		return
 	}
@@ -72,6 +78,19 @@ func (in Input) waitsFor() string {
 		return fmt.Sprintf("its pod on node %s checks the volume's file system, or starts the server", pod.Spec.NodeName)
 	}
 	return fmt.Sprintf("its pod on node %s waits for the volume, which is not attached there", pod.Spec.NodeName)
+}
+
+// wronglyBarred is a node that a pod without a node must not go to, and could go to now; "": there is none.
+func (in Input) wronglyBarred() string {
+	if in.Pod.Spec.NodeName != "" {
+		return ""
+	}
+	for _, node := range barredBy(in.Pod) {
+		if !slices.Contains(in.Barred, node) {
+			return node
+		}
+	}
+	return ""
 }
 
 // waitsSince is since when a pod waits on its node, or for one. The clocks are the scheduler's and the API server's.

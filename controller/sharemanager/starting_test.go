@@ -44,6 +44,9 @@ func TestAShareThatDoesNotStart(t *testing.T) {
 		"it is missing for the hundredth time → for an hour":          {in: starting(waits, since("True", 59*time.Minute, "")).failed(100, time.Hour), state: "starting", reason: "Delayed", says: pulls, failures: 100, after: time.Minute},
 		"no node, for a minute → delayed":                             {in: starting(onNoNode, since("False", time.Minute, "0/3 nodes")), state: "starting", reason: "Delayed", says: lacks, after: 4 * time.Minute},
 		"no node, for five → another pod, and no node is avoided":     {in: starting(onNoNode, since("False", 5*time.Minute, "0/3 nodes")), state: "error", reason: "NotStarted", says: "its pod has not become ready within 5m0s: " + lacks, deletes: true, failures: 1},
+		"no node, and a node can be used again → another, no failure": {in: used().with(barred("y", "z")).pod(corev1.PodPending, onNoNode, since("False", time.Second, "0/3 nodes")).was("starting").with(barred("z")), state: "starting", reason: "Starting", says: lacks, deletes: true, after: 59 * time.Second},
+		"no node, and the same nodes cannot be used → it waits":       {in: used().with(barred("y", "z")).pod(corev1.PodPending, onNoNode, since("False", time.Second, "0/3 nodes")).was("starting").with(barred("x", "y", "z")), state: "starting", reason: "Starting", says: lacks, after: 59 * time.Second},
+		"it has a node, and another can be used again → it stays":     {in: used().with(barred("y", "z")).pod(corev1.PodPending, waits, since("True", time.Second, "")).was("starting").with(barred("z")), state: "starting", reason: "Starting", says: pulls, after: 59 * time.Second},
 		"it runs, the volume is elsewhere → another pod":              {in: starting(runs, since("True", 5*time.Minute, "")).with(attachedTo("z")), state: "error", reason: "NotStarted", deletes: true, failures: 1, avoids: []string{"a"}, says: "its pod has not become ready within 5m0s: its pod on node a waits for the volume, which is not attached there"},
 		"it runs, the volume is about to come → another pod":          {in: starting(runs, since("True", 5*time.Minute, "")).with(attachedTo("a")).with(func(in *Input) { in.Volume.Status.State = "attaching" }), state: "error", reason: "NotStarted", deletes: true, failures: 1, avoids: []string{"a"}, says: "its pod has not become ready within 5m0s: its pod on node a waits for the volume, which is not attached there"},
 		"it runs with the volume for a day → it is not disturbed":     {in: starting(runs, since("True", 24*time.Hour, "")).with(attachedTo("a")), state: "starting", reason: "Delayed", says: "its pod on node a checks the volume's file system, or starts the server"},
@@ -75,6 +78,20 @@ func TestAShareThatDoesNotStart(t *testing.T) {
 	}
 }
 
+func barred(nodes ...string) func(*Input) { return func(in *Input) { in.Barred = nodes } }
+
+// Within the topology of a StorageClass, too.
+func TestAPodSaysWhichNodesItWasBarredFrom(t *testing.T) {
+	s := used().with(barred("y", "z"))
+	for _, zone := range []string{"1", "2"} {
+		s.Topologies = append(s.Topologies, corev1.TopologySelectorTerm{MatchLabelExpressions: []corev1.TopologySelectorLabelRequirement{{Key: "zone", Values: []string{zone}}}})
+	}
+	s.pod(corev1.PodPending, onNoNode)
+	assert.Equal(t, []string{"y", "z", "y", "z"}, barredBy(s.Pod))
+	assert.Empty(t, barredBy(used().pod(corev1.PodPending).Pod))
+	assert.Empty(t, barredBy(&corev1.Pod{}))
+}
+
 func TestNodesWhereTheShareFailedAreRememberedUpToABound(t *testing.T) {
 	p := &Plan{}
 	for _, node := range []string{"01", "02", "02", "03", "04", "05", "06", "07", "08", "09", "10", "11", "12", "13", "14", "15", "16", "17"} {
@@ -97,12 +114,16 @@ func TestThePodPrefersNodesWhereNoneFailed(t *testing.T) {
 
 func TestWhyPodsCouldNotBeMadeIsKnownOfEachShare(t *testing.T) {
 	u := &unmade{}
-	u.tried("a", errors.New("quota"))
-	u.tried("b", errors.New("webhook"))
+	u.tried("a", errors.New("quota"), now)
+	u.tried("b", errors.New("webhook"), now)
 	assert.Equal(t, "quota", u.why("a"))
-	u.tried("a", queue.ErrStale)
+	u.tried("a", queue.ErrStale, now)
 	assert.Empty(t, u.why("a"), "it is there")
 	assert.Equal(t, "webhook", u.why("b"))
+	u.tried("b", errors.New("quota"), now.Add(newsEvery-1))
+	assert.Equal(t, "webhook", u.why("b"), "each text is written, and each write brings on the next try")
+	u.tried("b", errors.New("quota"), now.Add(newsEvery))
+	assert.Equal(t, "quota", u.why("b"))
 }
 
 func TestADelayIsToldOnce(t *testing.T) {
@@ -152,4 +173,39 @@ func TestAPodThatTheAPIServerRefusesIsTold(t *testing.T) {
 	s, err = c.Shares.Get("vol")
 	require.NoError(t, err)
 	assert.Equal(t, "its pod is starting", types.FindCondition(s.Status.Conditions, types.ConditionReady).Message)
+}
+
+// All nodes were down when the pod was made, as after a power cut of the whole cluster.
+func TestAPodThatNoNodeMayHaveIsMadeAnewWhenOneIsBack(t *testing.T) {
+	h, c := start(t)
+	ready, err := c.Nodes.GetRO("a")
+	require.NoError(t, err)
+	down, err := c.Nodes.GetRO("b")
+	require.NoError(t, err)
+	off := down.DeepCopy()
+	off.Name = "a"
+	h.Overwrite(off)
+	h.CatchUp()
+	syncs(t, h, c, nil)
+	h.CatchUp()
+	pod, err := c.Pods.GetRO("share-manager-vol")
+	require.NoError(t, err)
+	assert.Equal(t, []string{"a", "b", "c"}, barredBy(pod))
+	h.Writes()
+	syncs(t, h, c, nil)
+	h.CatchUp()
+	h.ExpectWrites("update sharemanagers/vol/status")
+	syncs(t, h, c, nil)
+	h.ExpectWrites()
+
+	h.Overwrite(ready.DeepCopy())
+	h.CatchUp()
+	syncs(t, h, c, nil)
+	h.CatchUp()
+	h.ExpectWrites("delete pods/share-manager-vol")
+	syncs(t, h, c, nil)
+	h.CatchUp()
+	pod, err = c.Pods.GetRO("share-manager-vol")
+	require.NoError(t, err)
+	assert.Equal(t, []string{"b", "c"}, barredBy(pod))
 }
