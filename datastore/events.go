@@ -58,11 +58,11 @@ func newEvents(kube kubernetes.Interface, namespace string) *Events {
 
 // List returns the newest Events, sorted by name. They must not be modified, and have what slimEvent keeps.
 func (e *Events) List(ctx context.Context) ([]*corev1.Event, error) {
-	w := e.acquire()
-	if w == nil { // tests that start nothing
+	w := e.acquire() //nolint:contextcheck // others may use the watch when this request has ended
+	if w == nil {    // tests that start nothing
 		return e.live(ctx)
 	}
-	defer e.release(w)
+	defer e.release(w) //nolint:contextcheck // as above
 	limited, cancel := context.WithTimeout(ctx, eventSyncTimeout)
 	defer cancel()
 	if !cache.WaitForCacheSync(limited.Done(), w.informer.HasSynced) {
