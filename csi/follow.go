@@ -46,7 +46,7 @@ const (
 //
 // A connection is ended only when an NFS server has answered at another pod than the one that the connection leads to. A share has one pod at a
 // time, whose name is the volume's, so a node's Service rules never lead to two of them, and a server that stands still answers nothing. While none
-// answers, what the client has only begun is led anew: the kernel's next try, 1, 3, 7 and 15 s after the first, goes where the Service leads then.
+// answers, nothing is ended: what the client begins then is refused as long as the Service leads nowhere, and a client that was refused waits ever longer.
 type follower struct {
 	// servers lists the addresses of the shares that are mounted on this node.
 	servers func() ([]netip.Addr, error)
@@ -81,8 +81,6 @@ type shareNetwork interface {
 	// left out.
 	Connections(server netip.AddrPort) (map[flow.Flow]netip.AddrPort, error)
 	Break(f flow.Flow) error
-	// LeadAnew has the next packet of each connection that is being made go where the Service leads then.
-	LeadAnew(server netip.AddrPort) error
 }
 
 // run looks until ctx ends.
@@ -169,7 +167,7 @@ func (f *follower) follow(ctx context.Context, server netip.AddrPort) (answered 
 		if errors.Is(err, flow.ErrNoPeer) {
 			return true, nil
 		}
-		return false, f.network.LeadAnew(server)
+		return false, nil
 	}
 	connections, err := f.network.Connections(server)
 	if err != nil {
@@ -220,7 +218,7 @@ func (n nodeNetwork) Serving(ctx context.Context, server netip.AddrPort) (pod ne
 func (n nodeNetwork) Connections(server netip.AddrPort) (map[flow.Flow]netip.AddrPort, error) {
 	connections := map[flow.Flow]netip.AddrPort{}
 	return connections, netns.In(string(n), func() error {
-		flows, err := flow.To(server, flow.Made|flow.Begun)
+		flows, err := flow.To(server)
 		for _, c := range flows {
 			pod, peerErr := c.Peer()
 			switch {
@@ -236,17 +234,6 @@ func (n nodeNetwork) Connections(server netip.AddrPort) (map[flow.Flow]netip.Add
 
 // Break implements shareNetwork.
 func (n nodeNetwork) Break(f flow.Flow) error { return netns.In(string(n), f.Break) }
-
-// LeadAnew implements shareNetwork.
-func (n nodeNetwork) LeadAnew(server netip.AddrPort) error {
-	return netns.In(string(n), func() error {
-		flows, err := flow.To(server, flow.Begun)
-		for _, c := range flows {
-			err = errors.Join(err, c.Forget())
-		}
-		return err
-	})
-}
 
 // The call that every NFS server answers, whoever asks (RFC 5531, 9; RFC 7530, 16.1), and the beginning of its answer. The words that follow, at
 // least nullRest, are a verifier and a status, which do not matter here.

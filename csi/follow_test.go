@@ -27,7 +27,6 @@ type fakeNetwork struct {
 	// silent, unknown and stuck are what each question fails with.
 	silent, unknown, stuck error
 	broken                 []flow.Flow
-	isLedAnew              bool
 }
 
 func (f *fakeNetwork) Serving(context.Context, netip.AddrPort) (netip.AddrPort, error) {
@@ -41,11 +40,6 @@ func (f *fakeNetwork) Connections(netip.AddrPort) (map[flow.Flow]netip.AddrPort,
 func (f *fakeNetwork) Break(c flow.Flow) error {
 	f.broken = append(f.broken, c)
 	return f.stuck
-}
-
-func (f *fakeNetwork) LeadAnew(netip.AddrPort) error {
-	f.isLedAnew = true
-	return nil
 }
 
 // standing is a clock that stands still.
@@ -83,7 +77,6 @@ func TestConnectionsToTheFormerPodAreEnded(t *testing.T) {
 			f := &follower{servers: func() ([]netip.Addr, error) { return []netip.Addr{share.Addr()}, nil }, network: &c.network, log: logrus.NewEntry(logger), now: standing}
 			assert.Equal(t, c.again, f.look(t.Context()))
 			assert.ElementsMatch(t, c.want, c.network.broken)
-			assert.Equal(t, c.again == followSoon, c.network.isLedAnew)
 			assert.Equal(t, c.warned, len(hook.Entries) > 0)
 		})
 	}
@@ -107,8 +100,6 @@ func (a *askedNetwork) Serving(_ context.Context, server netip.AddrPort) (netip.
 	}
 	return server, nil
 }
-
-func (a *askedNetwork) LeadAnew(netip.AddrPort) error { return nil }
 
 // A share that is down for days costs a node with many others no more than one that serves.
 func TestOnlyAShareThatGivesNoAnswerIsAskedOften(t *testing.T) {
@@ -219,37 +210,23 @@ func TestANodeFollowsItsShare(t *testing.T) {
 	require.NoError(t, askNFS(next))
 }
 
-// TestANodeFollowsItsShareFromADeadNode: the client has begun to connect to a pod whose node has no power when another pod has the share. If that
-// answers, the client's connection is ended; else it is led there by the kernel's next try, which is all that some kernels can do.
+// TestANodeFollowsItsShareFromADeadNode: the client has begun to connect to a pod whose node has no power when another pod serves.
 func TestANodeFollowsItsShareFromADeadNode(t *testing.T) {
-	for _, c := range []struct {
-		name  string
-		serve func(net.Conn)
-		again time.Duration
-		ended error
-		told  int
-	}{
-		{"the next server answers", answerNull, followRound, unix.ECONNABORTED, 1},
-		{"the next server answers nothing yet", func(net.Conn) {}, followSoon, nil, 0},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			n := servicenet.New(t, func(_ int, conn net.Conn) { c.serve(conn) })
-			n.Lead(0)
-			n.Silence(0)
-			network := nodeNetwork(n.File)
-			ended := n.Dialing(servicenet.Service)
-			require.Eventually(t, func() bool {
-				connections, err := network.Connections(servicenet.Service)
-				return err == nil && len(connections) == 1
-			}, time.Minute, time.Millisecond)
-			n.Lead(1)
-			logger, hook := logtest.NewNullLogger()
-			f := &follower{servers: func() ([]netip.Addr, error) { return []netip.Addr{servicenet.Service.Addr()}, nil }, network: network, log: logrus.NewEntry(logger), now: standing}
-			assert.Equal(t, c.again, f.look(t.Context()))
-			require.ErrorIs(t, <-ended, c.ended)
-			assert.Len(t, hook.Entries, c.told)
-		})
-	}
+	n := servicenet.New(t, func(_ int, conn net.Conn) { answerNull(conn) })
+	n.Lead(0)
+	n.Silence(0)
+	network := nodeNetwork(n.File)
+	ended := n.Dialing(servicenet.Service)
+	require.Eventually(t, func() bool {
+		connections, err := network.Connections(servicenet.Service)
+		return err == nil && len(connections) == 1
+	}, time.Minute, time.Millisecond)
+	n.Lead(1)
+	logger, hook := logtest.NewNullLogger()
+	f := &follower{servers: func() ([]netip.Addr, error) { return []netip.Addr{servicenet.Service.Addr()}, nil }, network: network, log: logrus.NewEntry(logger), now: standing}
+	assert.Equal(t, followRound, f.look(t.Context()))
+	require.ErrorIs(t, <-ended, unix.ECONNABORTED)
+	assert.Len(t, hook.Entries, 1)
 }
 
 func TestOnlyAnNFSServerAnswersTheQuestion(t *testing.T) {

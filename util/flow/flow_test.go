@@ -71,7 +71,7 @@ func TestOneConnectionIsBrokenAndNoOther(t *testing.T) {
 	assert.Equal(t, servicenet.Pods[0], peer(t, n, was))
 	assert.Equal(t, servicenet.Pods[1], peer(t, n, is))
 	var found []Flow
-	n.In(func() (err error) { found, err = To(servicenet.Service, Made|Begun); return err })
+	n.In(func() (err error) { found, err = To(servicenet.Service); return err })
 	assert.ElementsMatch(t, []Flow{was, is}, found)
 
 	n.In(was.Break)
@@ -101,7 +101,7 @@ func begun(t *testing.T) (n *servicenet.Net, f Flow, ended <-chan error) {
 	ended = n.Dialing(servicenet.Service)
 	require.Eventually(t, func() bool {
 		var found []Flow
-		n.In(func() (err error) { found, err = To(servicenet.Service, Begun); return err })
+		n.In(func() (err error) { found, err = To(servicenet.Service); return err })
 		if len(found) == 1 {
 			f = found[0]
 		}

@@ -27,21 +27,12 @@ const (
 	cookieInSocketID = 40
 )
 
-// Stage of a connection.
-type Stage uint32
-
-// The stages, which may be joined. One that has begun has had no answer yet. If its peer is gone, that stays so for minutes, for the kernel sends each
-// packet of a connection to the same peer.
-const (
-	Made  Stage = 1 << tcpEstablished
-	Begun Stage = 1 << tcpSynSent
-)
-
-// To lists the connections of this network to an address that are at one of some stages.
-func To(remote netip.AddrPort, stages Stage) ([]Flow, error) {
+// To lists the connections of this network to an address, also those that are still being made: to a peer that is gone, that takes minutes, for the
+// kernel sends each packet of a connection to the same peer.
+func To(remote netip.AddrPort) ([]Flow, error) {
 	wanted := Flow{Remote: remote}
 	data := wanted.diag()
-	binary.NativeEndian.PutUint32(data[4:], uint32(stages))
+	binary.NativeEndian.PutUint32(data[4:], 1<<tcpEstablished|1<<tcpSynSent)
 	replies, err := request(unix.NETLINK_INET_DIAG, netlink.Message{
 		Header: netlink.Header{Type: sockDiagByFamily, Flags: netlink.Request | netlink.Dump}, Data: data,
 	})
