@@ -233,8 +233,9 @@ func (c *Controller) sync(ctx context.Context, name string) (queue.Result, error
 // hiddenDelay is when to look again at an object that no cache shows, so that no event comes when it is gone.
 const hiddenDelay = 30 * time.Second
 
-// reveal looks whether a Service or a pod that is to be made is there already, or a pod for which the volume is to stay attached, but without the labels of a share's, so that the caches do not
-// show it: someone else's that has the same name, or the share's own that someone took the labels from. The plan must know of it.
+// reveal looks whether a Service or a pod that is to be made is there already, or a pod for which the volume is to stay attached, but without the
+// labels of a share's, so that the caches do not show it: someone else's that has the same name, or the share's own that someone took the labels
+// from. The plan must know of it.
 func (c *Controller) reveal(ctx context.Context, in *Input, p Plan) (hidden bool, err error) {
 	isHidden := func(o metav1.Object) bool { return o.GetLabels()[types.LabelShareManager] == "" }
 	if p.CreateService != nil {
