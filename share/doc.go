@@ -13,7 +13,8 @@
 //	recovery directory              .longhorn-share on the volume, hidden from clients
 //	      ▼
 //	configuration ► ganesha.nfsd ► it answers for /VOLUME ► ready (gRPC health)
-//	      ▼                ▲
+//	      │                ▲       has it clients to wait for? it is held still for 4 s (step.go)
+//	      ▼                │
 //	each 1 s: the server answers?    no: SIGKILL, and a new one (defaultTiming has the numbers)
 //	each 3 s: the volume answers?    no: the end, with an error
 //	          the device has grown?  the file system grows

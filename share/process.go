@@ -19,6 +19,9 @@ type server interface {
 	// terminate asks the server to end in order, kill ends it.
 	terminate() error
 	kill() error
+	// hold stops the server and release lets it go on. One that is held can be killed, and does nothing else.
+	hold() error
+	release() error
 }
 
 // ganesha is an NFS-Ganesha.
@@ -71,6 +74,10 @@ func (g *ganesha) why() error {
 func (g *ganesha) terminate() error { return g.signal(syscall.SIGTERM) }
 
 func (g *ganesha) kill() error { return g.signal(syscall.SIGKILL) }
+
+func (g *ganesha) hold() error { return g.signal(syscall.SIGSTOP) }
+
+func (g *ganesha) release() error { return g.signal(syscall.SIGCONT) }
 
 func (g *ganesha) signal(s os.Signal) error {
 	if err := g.process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {

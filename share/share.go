@@ -82,6 +82,7 @@ func serve(ctx context.Context, o Options, v *volume, health *healthService) err
 		start:  func() (server, error) { return startGanesha(ctx, o, configuration) },
 		lookup: func(ctx context.Context) error { _, err := p.lookup(ctx, o.Volume); return err },
 		null:   p.null,
+		awaits: func() bool { return awaitsClients(v.recovery) },
 		check:  v.check, size: v.size, grow: v.grow,
 		serving: health.set, log: o.Log,
 	}

@@ -347,3 +347,135 @@ func TestWhenAShareIsGivenUp(t *testing.T) {
 		assert.ErrorIs(t, s.w.awake(s.now), ErrStalled)
 	})
 }
+
+// restarted is a server that follows another one in this process, and has not answered yet.
+func (s *story) restarted() *story {
+	s.t.Helper()
+	s.now += time.Minute
+	require.NoError(s.t, s.w.awake(s.now-time.Minute))
+	s.w.last = s.now
+	require.NoError(s.t, s.w.exited(s.now))
+	assert.Contains(s.t, s.step(), actStart)
+	s.good()
+	return s
+}
+
+// answers is the first answer of a server.
+func (s *story) answers() {
+	s.t.Helper()
+	assert.Equal(s.t, []act{actLookup}, s.after(100*time.Millisecond))
+	assert.Empty(s.t, s.answer(nil))
+}
+
+// until lets time pass until an act follows that is no check of the volume, and returns it.
+func (s *story) until(limit time.Duration) act {
+	s.t.Helper()
+	for end := s.now + limit; s.now < end; {
+		due := s.w.due(s.now)
+		require.Greater(s.t, due, s.now, "it turns for ever")
+		s.now = min(due, end)
+		for _, a := range s.step() {
+			switch a {
+			case actCheck, actWrite:
+				s.good()
+			default:
+				return a
+			}
+		}
+	}
+	return 0
+}
+
+func TestAServerWithClientsToWaitForIsHeldStill(t *testing.T) {
+	const hold = 4 * time.Second // Ganesha looks 7 s after its start
+	t.Run("the first one, once nodes may have asked it", func(t *testing.T) {
+		s := newStory(t)
+		assert.Equal(t, []act{actCheck, actStart}, s.step())
+		s.good()
+		s.w.awaiting(s.w.number)
+		s.answers()
+		answered := s.now
+		assert.Equal(t, actHold, s.until(time.Minute))
+		assert.Equal(t, 400*time.Millisecond, s.now-answered)
+		assert.True(t, s.w.serving(s.now), "a Service that leads to ready pods alone must lead to it")
+		assert.Equal(t, actRelease, s.until(time.Minute))
+		assert.Equal(t, hold, s.now-answered)
+		assert.Equal(t, actLookup, s.until(time.Minute), "and is asked again")
+		for range 20 {
+			assert.Empty(t, s.answer(nil))
+			assert.Equal(t, actLookup, s.until(time.Minute), "once is enough")
+		}
+	})
+	t.Run("a later one, at once", func(t *testing.T) {
+		s := newStory(t).served().restarted()
+		s.w.awaiting(s.w.number)
+		s.answers()
+		answered := s.now
+		assert.Equal(t, []act{actHold}, s.step())
+		assert.Equal(t, actRelease, s.until(time.Minute))
+		assert.Equal(t, hold, s.now-answered)
+	})
+	t.Run("not without clients", func(t *testing.T) {
+		s := newStory(t).served().restarted()
+		s.answers()
+		assert.Equal(t, actLookup, s.until(time.Minute))
+	})
+	t.Run("not for the clients of another server", func(t *testing.T) {
+		s := newStory(t).served().restarted()
+		s.w.awaiting(s.w.number - 1)
+		s.answers()
+		assert.Equal(t, actLookup, s.until(time.Minute))
+	})
+	t.Run("not before it has answered", func(t *testing.T) {
+		s := newStory(t)
+		s.step()
+		s.good()
+		s.w.awaiting(s.w.number)
+		for range 50 {
+			assert.Equal(t, actLookup, s.until(time.Minute))
+			assert.Empty(t, s.answer(errTest))
+		}
+	})
+	t.Run("for the rest of the time, if its clients are known late", func(t *testing.T) {
+		s := newStory(t).served().restarted()
+		s.answers()
+		answered := s.now
+		assert.Equal(t, []act{actLookup}, s.after(time.Second))
+		s.w.awaiting(s.w.number)
+		assert.Empty(t, s.step(), "not while it is asked")
+		assert.Empty(t, s.answer(nil))
+		assert.Equal(t, []act{actHold}, s.step())
+		assert.Equal(t, actRelease, s.until(time.Minute))
+		assert.Equal(t, hold, s.now-answered)
+	})
+	t.Run("not if they are known too late", func(t *testing.T) {
+		s := newStory(t).served().restarted()
+		s.answers()
+		for range 5 {
+			assert.Equal(t, actLookup, s.until(time.Minute))
+			assert.Empty(t, s.answer(nil))
+		}
+		s.w.awaiting(s.w.number)
+		assert.Equal(t, actLookup, s.until(time.Minute))
+	})
+	t.Run("the next one, if it dies meanwhile", func(t *testing.T) {
+		s := newStory(t).served().restarted()
+		s.w.awaiting(s.w.number)
+		s.answers()
+		assert.Equal(t, []act{actHold}, s.step())
+		require.NoError(t, s.w.exited(s.now))
+		assert.Equal(t, actStart, s.until(time.Minute))
+		s.w.awaiting(s.w.number)
+		assert.Equal(t, actLookup, s.until(time.Minute))
+		assert.Empty(t, s.answer(nil))
+		assert.Equal(t, []act{actHold}, s.step())
+		assert.Equal(t, actRelease, s.until(time.Minute))
+	})
+	t.Run("no longer than until Ganesha looks, whatever the lease", func(t *testing.T) {
+		for lease, hold := range map[time.Duration]time.Duration{
+			5 * time.Second: 0, 15 * time.Second: 4 * time.Second, 16 * time.Second: 5 * time.Second, time.Minute: 7 * time.Second,
+		} {
+			assert.Equal(t, hold, defaultTiming(lease).hold, "a lease of %s", lease)
+		}
+	})
+}

@@ -36,6 +36,18 @@ func (f *fakeServer) terminate() error {
 	return nil
 }
 
+func (f *fakeServer) hold() error {
+	f.signals = append(f.signals, syscall.SIGSTOP)
+	f.hangs.Store(true)
+	return nil
+}
+
+func (f *fakeServer) release() error {
+	f.signals = append(f.signals, syscall.SIGCONT)
+	f.hangs.Store(false)
+	return nil
+}
+
 func (f *fakeServer) kill() error {
 	f.signals = append(f.signals, syscall.SIGKILL)
 	if !f.stuck {
@@ -54,6 +66,7 @@ type world struct {
 	sized    atomic.Int64
 	grown    atomic.Int64
 	served   []bool
+	clients  atomic.Bool  // of an earlier server are known
 	skipped  atomic.Int64 // time in which this process stood still
 }
 
@@ -96,7 +109,8 @@ func newWorld() *world {
 			}
 			return nil
 		},
-		size: func() (int64, error) { return w.sized.Load(), nil },
+		awaits: func() bool { return w.clients.Load() },
+		size:   func() (int64, error) { return w.sized.Load(), nil },
 		grow: func() error {
 			w.grown.Add(1)
 			return nil
@@ -191,6 +205,39 @@ func TestSupervisor(t *testing.T) {
 				assert.ErrorIs(t, err, c.err)
 				assert.Len(t, w.servers, c.servers)
 				assert.Equal(t, c.served, w.served)
+			})
+		})
+	}
+}
+
+func TestAServerIsHeldStillForItsClients(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		during  func(w *world)
+		signals []syscall.Signal
+	}{
+		{
+			"it has clients to wait for → it is held still for a while", func(*world) { time.Sleep(time.Minute) },
+			[]syscall.Signal{syscall.SIGSTOP, syscall.SIGCONT, syscall.SIGTERM},
+		},
+		{"it has none → it is not", func(w *world) {
+			w.clients.Store(false)
+			time.Sleep(time.Minute)
+		}, []syscall.Signal{syscall.SIGTERM}},
+		{
+			"all is to end meanwhile → it goes on, to end in order", func(*world) { time.Sleep(2 * time.Second) },
+			[]syscall.Signal{syscall.SIGSTOP, syscall.SIGCONT, syscall.SIGTERM},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld()
+				w.clients.Store(true)
+				require.NoError(t, w.during(t, func() { c.during(w) }))
+				w.stop(time.Second, time.Second)
+				require.Len(t, w.servers, 1)
+				assert.Equal(t, c.signals, w.servers[0].signals)
+				assert.Equal(t, []bool{true, false}, w.served)
 			})
 		})
 	}
