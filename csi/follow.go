@@ -32,6 +32,9 @@ const (
 	followHope = 5 * time.Minute
 	// followPatience bounds the question to one share's server.
 	followPatience = 2 * time.Second
+	// followRoom is how long after a server's answer connections are ended. A server that waits for clients is held still shortly after its first
+	// answers (package share), and one that comes back before that is refused and waits for longer than one that comes later.
+	followRoom = 700 * time.Millisecond
 )
 
 // follower ends the node's connections to the pod that a share had before, when another pod serves it.
@@ -169,15 +172,20 @@ func (f *follower) follow(ctx context.Context, server netip.AddrPort) (answered 
 		}
 		return false, nil
 	}
-	connections, err := f.network.Connections(server)
-	if err != nil {
+	former, err := f.toOthers(server, serving)
+	if err != nil || len(former) == 0 {
+		return true, err
+	}
+	select {
+	case <-ctx.Done():
+		return true, nil
+	case <-time.After(followRoom):
+	}
+	if former, err = f.toOthers(server, serving); err != nil {
 		return true, err
 	}
 	var failed error
-	for c, pod := range connections {
-		if pod == serving {
-			continue
-		}
+	for c, pod := range former {
 		if err := f.network.Break(c); err != nil {
 			failed = errors.Join(failed, err) // a mount may have several connections, and all must lead to the pod that serves
 			continue
@@ -185,6 +193,13 @@ func (f *follower) follow(ctx context.Context, server netip.AddrPort) (answered 
 		f.log.WithFields(logrus.Fields{"server": server, "local": c.Local, "former": pod, "pod": serving}).Warn("Ended a connection to the former pod of a share")
 	}
 	return true, failed
+}
+
+// toOthers lists the connections to a share that lead to another pod than the one that serves it.
+func (f *follower) toOthers(server, serving netip.AddrPort) (map[flow.Flow]netip.AddrPort, error) {
+	connections, err := f.network.Connections(server)
+	maps.DeleteFunc(connections, func(_ flow.Flow, pod netip.AddrPort) bool { return pod == serving })
+	return connections, err
 }
 
 // nodeNetwork is the network that a file stands for, such as /host/proc/1/ns/net.
