@@ -51,14 +51,14 @@ type files struct {
 // steps is how often the memory is looked at while all files are gone through.
 const steps = 10
 
-// atOnce goes through directories, eight at a time: a file is durable when it is closed, which takes a while.
+// atOnce goes through directories, 48 at a time: a file is durable when it is closed, which takes a while, and those that wait share a flush.
 const atOnce = `
 ids=()
 for ((n = %d; n < %d; n++)); do
   d=/data/many/%s/$n other=/data/many/%s/$n
   ( %s ) &
   ids+=($!)
-  if ((${#ids[@]} == 8)); then for id in "${ids[@]}"; do wait $id; done; ids=(); fi
+  if ((${#ids[@]} == 48)); then for id in "${ids[@]}"; do wait $id; done; ids=(); fi
 done
 for id in "${ids[@]}"; do wait $id; done
 `
