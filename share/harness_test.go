@@ -28,6 +28,8 @@ const (
 	roleEnv = "LONGHORN_TEST_SHARE_OPTIONS"
 	// lookupEnv has the name of an export whose file handle this program then prints.
 	lookupEnv = "LONGHORN_TEST_SHARE_LOOKUP"
+	// clientEnv has the name of an NFS client that this program then is, for longer than a record needs to go.
+	clientEnv = "LONGHORN_TEST_SHARE_CLIENT"
 	patience  = time.Minute
 )
 
@@ -42,6 +44,11 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 		fmt.Fprintf(os.Stdout, "%x", handle)
+	case os.Getenv(clientEnv) != "":
+		if err := beClient(os.Getenv(clientEnv), endedSettle+3*endedRound); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
 	default:
 		os.Exit(m.Run())
 	}

@@ -43,13 +43,15 @@ func TestHealthService(t *testing.T) {
 
 func TestSoberLog(t *testing.T) {
 	var got bytes.Buffer
-	s := &sober{to: &got}
+	var heard []string
+	s := &sober{to: &got, hear: func(line []byte) { heard = append(heard, string(line)) }}
 	for _, part := range []string{"one\ntw", "o\nx :LOG :NU", "LL :LOG: Changing\nthree", "\nrest"} {
 		n, err := s.Write([]byte(part))
 		require.NoError(t, err)
 		assert.Equal(t, len(part), n)
 	}
 	assert.Equal(t, "one\ntwo\nthree\n", got.String())
+	assert.Equal(t, []string{"one\n", "two\n", "x :LOG :NULL :LOG: Changing\n", "three\n"}, heard)
 	got.Reset()
 	_, err := s.Write(bytes.Repeat([]byte("x"), maxLine))
 	require.NoError(t, err)

@@ -32,12 +32,12 @@ type ganesha struct {
 }
 
 // startGanesha starts one that ends with this process, whatever ends that: nothing would
-// look after it.
-func startGanesha(ctx context.Context, o Options, configurationFile string) (*ganesha, error) {
+// look after it. hear is told each line of its log.
+func startGanesha(ctx context.Context, o Options, configurationFile string, hear func([]byte)) (*ganesha, error) {
 	// The end of the context does not end it: the supervisor does, in order.
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), o.Program,
 		"-F", "-L", "STDOUT", "-f", configurationFile, "-p", filepath.Join(o.RuntimeDirectory, "ganesha.pid"))
-	log := &sober{to: os.Stdout}
+	log := &sober{to: os.Stdout, hear: hear}
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.Env = append(os.Environ(), "MALLOC_ARENA_MAX=2") // one for each of its threads would keep what each once needed
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

@@ -33,7 +33,7 @@ func TestAShareIsServedThroughTheDeathsOfItsServer(t *testing.T) {
 	}
 	dir := t.TempDir()
 	image := newImage(t, 256<<20)
-	r := startRole(t, dir, loopDevice(t, image), nil)
+	r := startRole(t, dir, loopDevice(t, image), func(o *Options) { o.Lease, o.Grace = 8*time.Second, 8*time.Second })
 	r.await(sayServed, 1)
 	var st unix.Stat_t
 	require.NoError(t, unix.Stat(r.o.target(), &st))

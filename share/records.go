@@ -28,7 +28,7 @@ const linkName = "node0"
 //	no      there                      leads to records    kept
 //	no      cannot be read                                 not known
 //
-// Records of single clients that are missing are not seen: a client that ends takes its record along.
+// Records of single clients that are missing are not seen: that of a client that ends is removed (ended.go).
 func lostRecords(recovery string, made bool) string {
 	if made {
 		return fmt.Sprintf("directory %s was not on the volume", recoveryName)

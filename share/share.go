@@ -77,9 +77,13 @@ func serve(ctx context.Context, o Options, v *volume, health *healthService) err
 	}
 	timing := defaultTiming(o.Lease)
 	p := newProber(o.NFSPort, timing.limit)
+	ended := newDepartures(v.recovery, o.Log)
 	s := &supervisor{
 		watch: watch{t: timing}, now: sinceBoot,
-		start:  func() (server, error) { return startGanesha(ctx, o, configuration) },
+		start: func() (server, error) {
+			ended.anew()
+			return startGanesha(ctx, o, configuration, ended.hear)
+		},
 		lookup: func(ctx context.Context) error { _, err := p.lookup(ctx, o.Volume); return err },
 		null:   p.null,
 		awaits: func() bool { return awaitsClients(v.recovery) },
@@ -95,7 +99,10 @@ func serve(ctx context.Context, o Options, v *volume, health *healthService) err
 		s.sizeBytes = size // prepare has let the file system grow to it
 	}
 	o.Log.Info("The volume is mounted; starting the NFS server")
+	running, stopped := context.WithCancel(ctx)
+	go ended.run(running)
 	err := s.run(ctx)
+	stopped() // what a server says of clients while it ends is of no use
 	// A volume that failed, or that another share manager may have by now, gets no flush
 	// from here: it would be refused below, or wait for long. What clients were promised
 	// to be on disk is there already; the rest they send again to a new server.

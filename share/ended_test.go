@@ -1,0 +1,215 @@
+package share
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// What Ganesha 4.3 says, with the name of a client of Linux.
+const (
+	sayEnded = "24/11/2026 14:23:09 : epoch 6b059db8 : share-manager-pvc-1 : nfs-ganesha-22[reaper] fs_rm_clid_impl :CLIENT ID :EVENT :Failed to remove client recovery dir (/%s), errno: No such file or directory (2)\n"
+	sayCame  = "24/11/2026 14:23:10 : epoch 6b059db8 : share-manager-pvc-1 : nfs-ganesha-22[svc_5] fs_create_clid_name :CLIENT ID :DEBUG :Created client name [%s]\n"
+	linux    = "::ffff:169.254.99.1-(39:Linux NFSv4.2 longhorn-csi-plugin-b97sm)"
+)
+
+// kept are the clients of which there are records.
+type kept struct {
+	t *testing.T
+	*departures
+	in string // the directory in force
+}
+
+func newKept(t *testing.T, clients ...string) *kept {
+	t.Helper()
+	recovery := t.TempDir()
+	k := &kept{t: t, departures: newDepartures(recovery, quiet()), in: filepath.Join(recovery, recordsName, "node0.abcdef")}
+	for _, name := range clients {
+		require.NoError(t, os.MkdirAll(filepath.Join(k.in, name), 0o700))
+	}
+	return k
+}
+
+func (k *kept) says(form, client string) { k.hear(fmt.Appendf(nil, form, client)) }
+
+func (k *kept) wantRecord(client string, want bool) {
+	k.t.Helper()
+	_, err := os.Stat(filepath.Join(k.in, client))
+	assert.Equal(k.t, want, err == nil, "record of %s", client)
+}
+
+func TestTheRecordOfAClientThatHasEndedGoes(t *testing.T) {
+	const other = "::ffff:169.254.99.1-(39:Linux NFSv4.2 longhorn-csi-plugin-6ksqt)"
+	for _, c := range []struct {
+		name string
+		tell func(k *kept)
+		want bool
+	}{
+		{"it has ended → the record goes", func(k *kept) { k.says(sayEnded, linux) }, false},
+		{"it has not → it stays", func(*kept) {}, true},
+		{"another one has ended → it stays", func(k *kept) { k.says(sayEnded, other) }, true},
+		{"it was back at once → it stays", func(k *kept) {
+			k.says(sayEnded, linux)
+			k.says(sayCame, linux)
+		}, true},
+		{"it was back within the time → it stays", func(k *kept) {
+			k.says(sayEnded, linux)
+			time.Sleep(endedSettle - time.Millisecond)
+			k.says(sayCame, linux)
+		}, true},
+		{"another one came → the record goes", func(k *kept) {
+			k.says(sayEnded, linux)
+			k.says(sayCame, other)
+		}, false},
+		{"it came and has ended → the record goes", func(k *kept) {
+			k.says(sayCame, linux)
+			k.says(sayEnded, linux)
+		}, false},
+		{"it was back after the record had gone → there is one again", func(k *kept) {
+			k.says(sayEnded, linux)
+			time.Sleep(endedSettle + 2*endedRound)
+			k.wantRecord(linux, false)
+			k.says(sayCame, linux)
+		}, true},
+		{"it was back long after that → the server makes the record", func(k *kept) {
+			k.says(sayEnded, linux)
+			time.Sleep(endedMemory + 2*endedRound)
+			k.says(sayCame, linux)
+		}, false},
+		{"another server has started → it stays, for that one waits for the client", func(k *kept) {
+			k.says(sayEnded, linux)
+			k.anew()
+		}, true},
+		{"it was back, and has ended again → the record goes", func(k *kept) {
+			k.says(sayEnded, linux)
+			time.Sleep(endedSettle + 2*endedRound)
+			k.says(sayCame, linux)
+			time.Sleep(2 * endedRound)
+			k.wantRecord(linux, true)
+			k.says(sayEnded, linux)
+		}, false},
+		{"the server cannot remove it for another reason → it stays", func(k *kept) {
+			k.hear([]byte("24/11/2026 14:23:09 : epoch 6b059db8 : vm : nfs-ganesha-22[reaper] fs_rm_clid_impl :CLIENT ID :EVENT :Failed to remove client recovery dir (/" + linux + "), errno: Permission denied (13)\n"))
+		}, true},
+		{"a client's name reads like the line → it stays", func(k *kept) {
+			k.hear([]byte("24/11/2026 14:23:09 : epoch 6b059db8 : vm : nfs-ganesha-22[svc_1] nfs4_op_setclientid :CLIENT ID :DEBUG :name=fs_rm_clid_impl :CLIENT ID :EVENT :Failed to remove client recovery dir (/" + linux + "), errno: No such file or directory (2)\n"))
+		}, true},
+		{"a line leads out of the directory → it stays", func(k *kept) { k.says(sayEnded, "../node0.abcdef/"+linux) }, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				k := newKept(t, linux, other)
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				go k.run(ctx)
+				c.tell(k)
+				time.Sleep(endedSettle + 2*endedRound)
+				synctest.Wait()
+				k.wantRecord(linux, c.want)
+			})
+		})
+	}
+}
+
+func TestARecordGoesFromEachDirectory(t *testing.T) {
+	k := newKept(t, linux)
+	next := filepath.Join(k.records, "node0.ghijkl", linux)
+	beside := filepath.Join(k.records, "beside", linux)
+	for _, dir := range []string{next, beside} {
+		require.NoError(t, os.MkdirAll(dir, 0o700))
+	}
+	assert.ElementsMatch(t, []string{k.in, filepath.Dir(next)}, k.remove(linux))
+	assert.NoDirExists(t, next)
+	assert.DirExists(t, beside, "it is nobody's directory of records")
+
+	k.makeAgain(linux, []string{k.in, filepath.Join(k.records, "node0.gone")})
+	k.wantRecord(linux, true)
+	assert.NoDirExists(t, filepath.Join(k.records, "node0.gone"))
+	require.NoError(t, os.WriteFile(filepath.Join(k.in, linux, "file"), nil, 0o600))
+	assert.Empty(t, k.remove(linux), "what is in it is no one's to remove")
+	k.wantRecord(linux, true)
+}
+
+func TestDeparturesAreBounded(t *testing.T) {
+	k := newKept(t)
+	for i := range maxRecords + 10 {
+		k.says(sayEnded, fmt.Sprint(i))
+	}
+	assert.Len(t, k.clients, maxRecords)
+}
+
+// beClient is an NFSv4.0 client that makes itself known, boots anew, which shows in its verifier, and then renews its lease for a while.
+func beClient(name string, d time.Duration) error {
+	p := newProber(2049, patience)
+	const opRenew, opSetClientID, opConfirm = 30, 35, 36
+	call := func(op words) (*reader, error) {
+		credential := words{}.put(0).opaque("test").put(0, 0, 0)
+		record, err := p.call(context.Background(), words{}.put(1, rpcCall, rpcVersion, nfsProgram, nfsVersion, procCompound, authSys).
+			opaque(string(credential)).put(authNone, 0).opaque("").put(0, 1).add(op).framed())
+		if err != nil {
+			return nil, err
+		}
+		r := &reader{rest: record}
+		if err := accepted(r, 1); err != nil {
+			return nil, err
+		}
+		if status := r.word(); status != 0 {
+			return nil, statusError(status)
+		}
+		r.opaque(maxReply)
+		r.word() // results
+		r.word() // the operation
+		r.word() // its status
+		return r, nil
+	}
+	var id []byte
+	for boot := range uint32(2) {
+		r, err := call(words{}.put(opSetClientID, 0, boot).opaque(name).put(0x40000000).opaque("tcp").opaque("127.0.0.1.0.0").put(1))
+		if err != nil {
+			return fmt.Errorf("boot %d: %w", boot, err)
+		}
+		confirm := words{}.put(opConfirm).add(r.rest[:16])
+		id = r.rest[:8]
+		if _, err := call(confirm); err != nil {
+			return fmt.Errorf("boot %d, confirming: %w", boot, err)
+		}
+	}
+	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(500 * time.Millisecond) {
+		if _, err := call(words{}.put(opRenew, binary.BigEndian.Uint32(id), binary.BigEndian.Uint32(id[4:]))); err != nil {
+			return fmt.Errorf("renewing: %w", err)
+		}
+	}
+	return nil
+}
+
+func (w words) add(b []byte) words { return append(w, b...) }
+
+// TestTheServerDoesNotWaitForClientsThatHaveEnded: those of a real server.
+func TestTheServerDoesNotWaitForClientsThatHaveEnded(t *testing.T) {
+	if !own(t) {
+		return
+	}
+	r := startRole(t, t.TempDir(), loopDevice(t, newImage(t, 64<<20)), nil)
+	r.await(sayServed, 1)
+	records := func() []string {
+		found, err := filepath.Glob(filepath.Join(r.o.RuntimeDirectory, "recovery", recordsName, "node0.*", "*"))
+		require.NoError(t, err)
+		return found
+	}
+	self, err := os.Executable()
+	require.NoError(t, err)
+	out, err := r.inside(clientEnv+"=stays", self, "-test.run=^$")
+	require.NoError(t, err, out)
+	require.Len(t, records(), 1, "a client that booted anew and goes on has its record")
+	require.Eventually(t, func() bool { return len(records()) == 0 }, patience, 100*time.Millisecond, "its lease is over, and its record stays")
+	assert.NotContains(t, r.out.String(), "CLIENT ID", "its log is for this process alone")
+	r.terminate()
+}
