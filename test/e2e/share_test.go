@@ -110,9 +110,12 @@ func TestSharedVolume(t *testing.T) {
 		assert.Equal(t, endpoint, s.status(ctx, t).Endpoint, "the address stays")
 	}
 	s.check(ctx, t)
-	for _, pod := range []string{"one", "two"} {
-		deletePod(ctx, t, c, s.namespace, pod)
-	}
+	t.Run("a node needs it no more → no server waits for that", func(t *testing.T) {
+		c.DumpIfFailed(t)
+		deletePod(ctx, t, c, s.namespace, "one")
+		s.waitClients(ctx, t, 1)
+	})
+	deletePod(ctx, t, c, s.namespace, "two")
 	t.Run("no pod uses it → it is detached, and starts anew with its data", func(t *testing.T) {
 		c.DumpIfFailed(t)
 		s.stopsAndStarts(ctx, t)
@@ -145,6 +148,19 @@ func (s *share) status(ctx context.Context, t *testing.T) longhorn.ShareManagerS
 	sm, err := s.c.Longhorn.LonghornV1beta2().ShareManagers(types.Namespace).Get(ctx, s.volume, metav1.GetOptions{})
 	require.NoError(t, err)
 	return sm.Status
+}
+
+// waitClients waits until a share's next server would wait for so many clients.
+func (s *share) waitClients(ctx context.Context, t *testing.T, want int) {
+	t.Helper()
+	cluster.Eventually(ctx, t, time.Minute, "what the server knows of its clients", func(ctx context.Context) error {
+		records, err := s.c.Kubectl(ctx, "-n", types.Namespace, "exec", types.ShareManagerPodName(s.volume), "--",
+			"ls", "-1", "/run/longhorn-share/recovery/v4recov/node0/")
+		if err == nil && len(strings.Fields(strings.ReplaceAll(records, " ", "_"))) != want {
+			err = fmt.Errorf("there are records of %q", records)
+		}
+		return err
+	})
 }
 
 // expectServed: volume, share manager, Service and pod say the same.
