@@ -56,16 +56,17 @@ type timing struct {
 // and lock. A client of Linux asks again 0.1, 0.3, 0.7, 1.5, 3.1, 6.3, 12.7 s after it was refused first; so the one
 // that comes early waits longest. Requests that a stopped server finds when it goes on were refused by nobody.
 //
-//	s after the first answer  0         4              7 (look)
+//	s after the first answer  0         4.2            7 (look)
 //	clients come              ├──┬──┬────┼───┬──┬───────┼──
 //	held still                ╞══════════╡              │
 //	they claim their state               ├────┐         │
-//	refused, asked again                      ├─┴─┴──┴──┼──┴ done: after 7.1 to 7.6
+//	refused, asked again                      ├─┴─┴──┴──┼──┴ done: after 7.3 to 7.8
 //
-// Claiming state is left lead, within which a client that was refused asks again three seconds later, after the look.
+// What is left, lead, is for claiming state. It is less than the 3.1 s after which a client that was refused asks again, so
+// that this is after the look, also where the server is slow to begin.
 const (
 	maxLook = 10 * time.Second
-	lead    = 3 * time.Second
+	lead    = 2800 * time.Millisecond
 )
 
 // defaultTiming has all the numbers of a server that hangs:

@@ -387,7 +387,7 @@ func (s *story) until(limit time.Duration) act {
 }
 
 func TestAServerWithClientsToWaitForIsHeldStill(t *testing.T) {
-	const hold = 4 * time.Second // Ganesha looks 7 s after its start
+	const hold = 4200 * time.Millisecond // Ganesha looks 7 s after its start
 	t.Run("the first one, once nodes may have asked it", func(t *testing.T) {
 		s := newStory(t)
 		assert.Equal(t, []act{actCheck, actStart}, s.step())
@@ -473,7 +473,7 @@ func TestAServerWithClientsToWaitForIsHeldStill(t *testing.T) {
 	})
 	t.Run("no longer than until Ganesha looks, whatever the lease", func(t *testing.T) {
 		for lease, hold := range map[time.Duration]time.Duration{
-			5 * time.Second: 0, 15 * time.Second: 4 * time.Second, 16 * time.Second: 5 * time.Second, time.Minute: 7 * time.Second,
+			5 * time.Second: 0, 15 * time.Second: 4200 * time.Millisecond, 16 * time.Second: 5200 * time.Millisecond, time.Minute: 7200 * time.Millisecond,
 		} {
 			assert.Equal(t, hold, defaultTiming(lease).hold, "a lease of %s", lease)
 		}
