@@ -100,7 +100,7 @@ func (f *follower) run(ctx context.Context) error {
 	}
 }
 
-// look asks all shares whose time has come, at a time: one that does not answer holds up no other for longer than followPatience. It returns when to
+// look asks all shares whose time has come, at a time: one holds up no other for longer than followPatience and followRoom. It returns when to
 // look again.
 func (f *follower) look(ctx context.Context) time.Duration {
 	servers, err := f.servers()

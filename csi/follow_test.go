@@ -78,8 +78,10 @@ func TestConnectionsToTheFormerPodAreEnded(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				logger, hook := logtest.NewNullLogger()
 				f := &follower{servers: func() ([]netip.Addr, error) { return []netip.Addr{share.Addr()}, nil }, network: &c.network, log: logrus.NewEntry(logger), now: standing}
+				began := time.Now()
 				assert.Equal(t, c.again, f.look(t.Context()))
 				assert.ElementsMatch(t, c.want, c.network.broken)
+				assert.Equal(t, len(c.want) > 0, time.Since(began) > 0, "it waits where something is to be ended")
 				assert.Equal(t, c.warned, len(hook.Entries) > 0)
 			})
 		})

@@ -15,13 +15,14 @@ var squashWords = map[Squash]string{SquashNone: "No_Root_Squash", SquashRoot: "R
 //   - No lists of clients: all come from one address (onesource.go).
 //   - Numeric owners: there is no user database here, and AUTH_SYS sends numbers anyway.
 //   - Nobody is 65534, as on Linux; Ganesha's own choice is 4294967294, which has no name.
-//   - MDCACHE: an entry takes about 3 KiB. Whoever needs one above the high-water mark takes an
-//     old one, if the few that are looked at for that are free; with 60 files in the making they
+//   - MDCACHE: an entry takes about 3 KiB. Above the high-water mark a new one takes the place of
+//     an old one, if the few that are looked at for that are free; with 60 files in the making they
 //     often are not. So what is above is freed each 10 s, and not 100 of them each 90 s.
 //   - Logging: warnings, and what happens to grace periods. DBUS, DISP, INIT and NFS_CB
 //     complain at each start that there is no message bus, no port mapper and no Kerberos,
 //     which are not wanted, and TIRPC of each client that closes its connection. What CLIENTID
-//     says when clients come and go is for departures (ended.go), and is not shown.
+//     says when clients come and go is for departures (ended.go), and is not shown. It has
+//     addresses as clients write them, so each line begins with a mark that they do not know.
 var configuration = template.Must(template.New("ganesha.conf").Funcs(template.FuncMap{
 	"seconds": func(d time.Duration) int64 { return int64(d / time.Second) },
 }).Parse(`NFS_CORE_PARAM {
@@ -62,6 +63,12 @@ MDCACHE {
 
 LOG {
 	Default_Log_Level = WARN;
+	Format {
+		Date_Format = user_defined;
+		User_Date_Format = "{{.Mark}} %d/%m/%Y";
+		File_Name = false;
+		Line_Num = false;
+	}
 	Components {
 		STATE = EVENT;
 		CLIENTID = DEBUG;
@@ -89,15 +96,15 @@ EXPORT {
 `))
 
 // ganeshaConfiguration is the text of Ganesha's configuration file. recovery is where
-// Ganesha keeps what it must know of its clients after a restart.
-func ganeshaConfiguration(o Options, recovery string) string {
+// Ganesha keeps what it must know of its clients after a restart, and mark what its lines in the log begin with.
+func ganeshaConfiguration(o Options, recovery, mark string) string {
 	access := "RW"
 	if o.ReadOnly || o.ClientsReadOnly {
 		access = "RO"
 	}
 	var text strings.Builder
 	err := configuration.Execute(&text, map[string]any{
-		"NFSPort": o.NFSPort, "Lease": o.Lease, "Grace": o.Grace, "Recovery": recovery,
+		"Mark": mark, "NFSPort": o.NFSPort, "Lease": o.Lease, "Grace": o.Grace, "Recovery": recovery,
 		"Path": o.target(), "Volume": o.Volume, "Squash": squashWords[o.Squash], "Access": access,
 	})
 	if err != nil {

@@ -47,7 +47,7 @@ func TestConfiguration(t *testing.T) {
 			c.change(&o)
 			o, err := o.normalize()
 			require.NoError(t, err)
-			got := ganeshaConfiguration(o, "/run/longhorn-share/recovery")
+			got := ganeshaConfiguration(o, "/run/longhorn-share/recovery", "MARK")
 			file := filepath.Join("testdata", c.golden)
 			if *update {
 				require.NoError(t, os.WriteFile(file, []byte(got), 0o600))

@@ -21,15 +21,18 @@ import (
 //	Failed to remove client recovery dir (/NAME), errno: No such file or directory (2)      the client has ended
 //	Created client name [NAME]                                                             it is back; its record is made next, if it is not there
 //
-// A record must not go that its client has again. So it goes a while after the client has ended, unless that is back by then; and is made anew if
-// the log says only afterwards that it is. A Ganesha that removes its records itself says the former of none.
+// A client that has state at the server must have its record; one too many costs only time. So a record goes a while after the client has ended,
+// unless that is back by then; and is made anew if the log says only afterwards that it is. A Ganesha that removes its records itself never
+// logs the first line.
+//
+// A NAME is ADDRESS-(LENGTH:WHAT THE CLIENT CALLS ITSELF). Those that are longer than a file's name may be are in pieces, and stay.
 var (
-	clientEnded = regexp.MustCompile(`^\S+ \S+ : epoch [0-9a-f]+ : \S+ : nfs-ganesha-\d+\[[^\]]*\] fs_rm_clid_impl :CLIENT ID :EVENT :Failed to remove client recovery dir \(/([^/]+)\), errno: .*\(2\)\n?$`)
-	clientCame  = regexp.MustCompile(`^\S+ \S+ : epoch [0-9a-f]+ : \S+ : nfs-ganesha-\d+\[[^\]]*\] fs_create_clid_name :CLIENT ID :DEBUG :Created client name \[([^/]+)\]\n?$`)
+	clientEnded = regexp.MustCompile(`^[^\]]*\[[^\]]*\] fs_rm_clid_impl :CLIENT ID :EVENT :Failed to remove client recovery dir \(/([^/]+-\(\d+:[^/]*\))\), errno: .*\(2\)\n?$`)
+	clientCame  = regexp.MustCompile(`^[^\]]*\[[^\]]*\] fs_create_clid_name :CLIENT ID :DEBUG :Created client name \[([^/]+)\]\n?$`)
 )
 
 const (
-	// endedSettle is how long after a client's end its record goes, and endedMemory how long after that its return is listened for.
+	// endedSettle is how long after a client's end its record goes, and endedMemory how long after its end its return is listened for.
 	endedSettle = 2 * time.Second
 	endedMemory = time.Minute
 	// endedRound is the time between two looks.
@@ -40,7 +43,11 @@ const (
 type departures struct {
 	records string // directory of the records
 	log     *logrus.Entry
-	now     func() time.Time
+	// remove takes a client's record away, and returns the directories that it was in.
+	remove func(client string) []string
+	// returned has a value when the record of a client that is back is to be made again.
+	returned chan struct{}
+	looked   time.Time // last; of the goroutine of run
 
 	mu sync.Mutex
 	// clients are guarded by mu. Their names are those of their records.
@@ -50,16 +57,19 @@ type departures struct {
 // departure is the end of one client.
 type departure struct {
 	at   time.Time
-	gone bool // its record was removed, or is being removed
-	from []string
-	back bool // the client has come after that
+	gone bool     // its record was removed, or is being removed
+	from []string // directories that its record was removed from
+	back bool     // the client has come after gone was set
+	told bool     // that its record cannot be made again
 }
 
 func newDepartures(recovery string, log *logrus.Entry) *departures {
-	return &departures{records: filepath.Join(recovery, recordsName), log: log, now: time.Now, clients: map[string]*departure{}}
+	d := &departures{records: filepath.Join(recovery, recordsName), log: log, returned: make(chan struct{}, 1), clients: map[string]*departure{}}
+	d.remove = d.removeRecord
+	return d
 }
 
-// hear is told each line of the server's log. It waits for nothing.
+// hear is told each line of the server's own. It waits for nothing.
 func (d *departures) hear(line []byte) {
 	if !bytes.Contains(line, []byte("_clid_")) {
 		return
@@ -67,21 +77,25 @@ func (d *departures) hear(line []byte) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if m := clientEnded.FindSubmatch(line); m != nil && len(d.clients) < maxRecords {
-		d.clients[string(m[1])] = &departure{at: d.now()}
+		d.clients[string(m[1])] = &departure{at: time.Now()}
 	}
 	if m := clientCame.FindSubmatch(line); m != nil {
 		switch one := d.clients[string(m[1])]; {
 		case one == nil:
 		case one.gone:
 			one.back = true
+			select {
+			case d.returned <- struct{}{}:
+			default:
+			}
 		default:
 			delete(d.clients, string(m[1]))
 		}
 	}
 }
 
-// anew forgets whose record was still to go: a server that starts has read it, and drops it at the end of its grace period.
-func (d *departures) anew() {
+// serverStarts forgets whose record was still to go: the server that starts will read it, and drops it at the end of its grace period.
+func (d *departures) serverStarts() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for name, one := range d.clients {
@@ -95,63 +109,106 @@ func (d *departures) anew() {
 func (d *departures) run(ctx context.Context) {
 	ticker := time.NewTicker(endedRound)
 	defer ticker.Stop()
+	defer d.makeAgain()
 	for {
 		select {
 		case <-ctx.Done():
 			return
+		case <-d.returned:
+			d.makeAgain()
 		case <-ticker.C:
 			d.look()
 		}
 	}
 }
 
-// look removes the records whose time has come, and makes those again whose clients are back.
+// look removes the records whose time has come, one by one: whoever comes back before its turn keeps its record.
 func (d *departures) look() {
-	for name, one := range d.due() {
-		from := d.remove(name)
-		d.mu.Lock()
-		one.from = from
-		d.mu.Unlock()
+	now := time.Now()
+	isLate := !d.looked.IsZero() && now.Sub(d.looked) > 2*endedRound
+	d.looked = now
+	if isLate {
+		d.settleAnew(now)
 	}
-	for name, from := range d.returned() {
-		d.log.WithField("client", name).Info("A client is back whose record was just removed: it is made again")
-		d.makeAgain(name, from)
+	for name, one := d.takeDue(now); one != nil; name, one = d.takeDue(now) {
+		d.removed(name, one, d.remove(name))
+		d.makeAgain()
+	}
+	d.looked = time.Now()
+}
+
+// settleAnew gives all records their time again: this process stood still, and what the server says meanwhile is not read yet.
+func (d *departures) settleAnew(now time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, one := range d.clients {
+		if !one.gone {
+			one.at = now
+		}
 	}
 }
 
-// due are the clients whose records shall go now. What is long over is forgotten.
-func (d *departures) due() map[string]*departure {
+// takeDue is a client whose record shall go now; nil: there is none. What is long over is forgotten.
+func (d *departures) takeDue(now time.Time) (string, *departure) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	due := map[string]*departure{}
 	for name, one := range d.clients {
-		switch since := d.now().Sub(one.at); {
+		switch since := now.Sub(one.at); {
 		case !one.gone && since >= endedSettle:
 			one.gone = true
-			due[name] = one
+			return name, one
 		case one.gone && !one.back && since > endedMemory:
 			delete(d.clients, name)
 		}
 	}
-	return due
+	return "", nil
 }
 
-// returned are the clients that came back after their records were removed, with the directories that these were in.
-func (d *departures) returned() map[string][]string {
+// removed is told that a client's record is gone.
+func (d *departures) removed(name string, one *departure, from []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	back := map[string][]string{}
-	for name, one := range d.clients {
-		if one.back {
-			back[name] = one.from
-			delete(d.clients, name)
-		}
+	one.from = from
+	if d.clients[name] != one { // it came, and perhaps ended again, meanwhile
+		one.back = true
+		d.clients[name] = one
 	}
-	return back
 }
 
-// remove takes a record out of each directory of records: in a grace period there are two. What is in the record stays, and so it does.
-func (d *departures) remove(name string) (from []string) {
+// makeAgain makes the records of those that came back after theirs had gone. What fails is tried again.
+func (d *departures) makeAgain() {
+	d.mu.Lock()
+	back := map[string]*departure{}
+	for name, one := range d.clients {
+		if one.back {
+			back[name] = one
+		}
+	}
+	d.mu.Unlock()
+	for name, one := range back {
+		err := d.makeRecord(name, one.from)
+		if err != nil && !one.told {
+			one.told = true
+			d.log.WithError(err).WithField("client", name).Error("A client that is back has no record: it loses its locks if the share moves now")
+		}
+		if err == nil {
+			d.forget(name, one)
+		}
+	}
+}
+
+// forget is told that a client has its record again.
+func (d *departures) forget(name string, one *departure) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.clients[name] == one {
+		delete(d.clients, name)
+	}
+}
+
+// removeRecord takes a record out of each directory of records: in a grace period there are two. One that is not empty stays: it is a piece of
+// another name.
+func (d *departures) removeRecord(name string) (from []string) {
 	entries, err := os.ReadDir(d.records)
 	if err != nil {
 		return nil
@@ -164,17 +221,20 @@ func (d *departures) remove(name string) (from []string) {
 		switch err := unix.Rmdir(filepath.Join(dir, name)); {
 		case err == nil:
 			from = append(from, dir)
-		case !errors.Is(err, unix.ENOENT):
+		case !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ENOTEMPTY):
 			d.log.WithError(err).WithField("client", name).Warn("The record of a client that has ended stays: the next server waits for it")
 		}
 	}
 	return from
 }
 
-func (d *departures) makeAgain(name string, in []string) {
+// makeRecord makes a record in directories, of those that are still there.
+func (d *departures) makeRecord(name string, in []string) error {
+	var errs []error
 	for _, dir := range in {
 		if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil && !errors.Is(err, os.ErrExist) && !errors.Is(err, os.ErrNotExist) {
-			d.log.WithError(err).WithField("client", name).Error("A client that is back has no record: it loses its locks when the share moves")
+			errs = append(errs, err)
 		}
 	}
+	return errors.Join(errs...)
 }

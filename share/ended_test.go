@@ -3,6 +3,7 @@ package share
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -84,10 +85,25 @@ func TestTheRecordOfAClientThatHasEndedGoes(t *testing.T) {
 			time.Sleep(endedMemory + 2*endedRound)
 			k.says(sayCame, linux)
 		}, false},
+		{"it was back a while after that → there is one again", func(k *kept) {
+			k.says(sayEnded, linux)
+			time.Sleep(endedMemory - 2*endedRound)
+			k.says(sayCame, linux)
+		}, true},
 		{"another server has started → it stays, for that one waits for the client", func(k *kept) {
 			k.says(sayEnded, linux)
-			k.anew()
+			k.serverStarts()
 		}, true},
+		{"another server has started after the record had gone, and it was back → there is one again", func(k *kept) {
+			k.says(sayEnded, linux)
+			time.Sleep(endedSettle + 2*endedRound)
+			k.serverStarts()
+			k.says(sayCame, linux)
+		}, true},
+		{"another client's address reads like its return → the record goes", func(k *kept) {
+			k.says(sayEnded, linux)
+			k.hear([]byte("24/11/2026 14:23:09 : epoch 6b059db8 : vm : nfs-ganesha-22[svc_1] nfs4_op_setclientid :CLIENT ID :DEBUG :r_addr=] fs_create_clid_name :CLIENT ID :DEBUG :Created client name [" + linux + "]\n"))
+		}, false},
 		{"it was back, and has ended again → the record goes", func(k *kept) {
 			k.says(sayEnded, linux)
 			time.Sleep(endedSettle + 2*endedRound)
@@ -103,6 +119,11 @@ func TestTheRecordOfAClientThatHasEndedGoes(t *testing.T) {
 			k.hear([]byte("24/11/2026 14:23:09 : epoch 6b059db8 : vm : nfs-ganesha-22[svc_1] nfs4_op_setclientid :CLIENT ID :DEBUG :name=fs_rm_clid_impl :CLIENT ID :EVENT :Failed to remove client recovery dir (/" + linux + "), errno: No such file or directory (2)\n"))
 		}, true},
 		{"a line leads out of the directory → it stays", func(k *kept) { k.says(sayEnded, "../node0.abcdef/"+linux) }, true},
+		{"a line means the directory → it stays", func(k *kept) {
+			k.says(sayEnded, ".")
+			k.says(sayEnded, "..")
+			assert.Empty(k.t, k.clients)
+		}, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -114,9 +135,111 @@ func TestTheRecordOfAClientThatHasEndedGoes(t *testing.T) {
 				time.Sleep(endedSettle + 2*endedRound)
 				synctest.Wait()
 				k.wantRecord(linux, c.want)
+				time.Sleep(endedMemory + 2*endedRound)
+				synctest.Wait()
+				assert.Empty(t, k.clients, "all is forgotten in the end")
 			})
 		})
 	}
+}
+
+// While a record is being removed the volume may take its time, and clients come and go.
+func TestAClientThatIsBackWhileItsRecordGoes(t *testing.T) {
+	const other = "::ffff:169.254.99.1-(39:Linux NFSv4.2 longhorn-csi-plugin-6ksqt)"
+	for _, c := range []struct {
+		name      string
+		meanwhile func(k *kept)
+		want      bool
+	}{
+		{"it is back → there is one again", func(k *kept) { k.says(sayCame, linux) }, true},
+		{"it is back, has ended, and is back → there is one again", func(k *kept) {
+			k.says(sayCame, linux)
+			k.says(sayEnded, linux)
+			k.says(sayCame, linux)
+		}, true},
+		{"it stays away → there is none", func(*kept) {}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				k := newKept(t, linux)
+				k.says(sayEnded, linux)
+				time.Sleep(endedSettle)
+				k.remove = func(name string) []string {
+					c.meanwhile(k)
+					return k.removeRecord(name)
+				}
+				k.look()
+				k.wantRecord(linux, c.want)
+			})
+		})
+	}
+	t.Run("another one's is removed → it keeps its own", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			k := newKept(t, linux, other)
+			k.says(sayEnded, linux)
+			k.says(sayEnded, other)
+			time.Sleep(endedSettle)
+			var removed []string
+			k.remove = func(name string) []string {
+				removed = append(removed, name)
+				k.says(sayCame, linux)
+				k.says(sayCame, other)
+				return k.removeRecord(name)
+			}
+			k.look()
+			assert.Len(t, removed, 1)
+			k.wantRecord(linux, true)
+			k.wantRecord(other, true)
+		})
+	})
+	t.Run("this process stood still → it first reads what was said meanwhile", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			k := newKept(t, linux)
+			k.look()
+			k.says(sayEnded, linux)
+			time.Sleep(10 * time.Second)
+			k.look()
+			k.wantRecord(linux, true)
+			time.Sleep(endedRound)
+			k.look()
+			k.says(sayCame, linux)
+			time.Sleep(endedRound)
+			k.look()
+			k.wantRecord(linux, true)
+		})
+	})
+	t.Run("all ends in that moment → there is one again", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			k := newKept(t, linux)
+			k.says(sayEnded, linux)
+			time.Sleep(endedSettle)
+			k.look()
+			k.wantRecord(linux, false)
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			k.says(sayCame, linux)
+			<-k.returned // as if it was not seen
+			k.run(ctx)
+			k.wantRecord(linux, true)
+		})
+	})
+	t.Run("it cannot be made → it is tried again", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			k := newKept(t, linux)
+			k.says(sayEnded, linux)
+			time.Sleep(endedSettle)
+			k.look()
+			blocked := filepath.Join(k.in, "file")
+			require.NoError(t, os.WriteFile(blocked, nil, 0o600))
+			k.clients[linux].from = []string{blocked} // a directory in a file: ENOTDIR
+			k.says(sayCame, linux)
+			k.makeAgain()
+			k.clients[linux].from = []string{k.in}
+			k.makeAgain()
+			k.wantRecord(linux, true)
+			assert.Empty(t, k.clients)
+		})
+	})
 }
 
 func TestARecordGoesFromEachDirectory(t *testing.T) {
@@ -130,7 +253,7 @@ func TestARecordGoesFromEachDirectory(t *testing.T) {
 	assert.NoDirExists(t, next)
 	assert.DirExists(t, beside, "it is nobody's directory of records")
 
-	k.makeAgain(linux, []string{k.in, filepath.Join(k.records, "node0.gone")})
+	require.NoError(t, k.makeRecord(linux, []string{k.in, filepath.Join(k.records, "node0.gone")}))
 	k.wantRecord(linux, true)
 	assert.NoDirExists(t, filepath.Join(k.records, "node0.gone"))
 	require.NoError(t, os.WriteFile(filepath.Join(k.in, linux, "file"), nil, 0o600))
@@ -141,12 +264,13 @@ func TestARecordGoesFromEachDirectory(t *testing.T) {
 func TestDeparturesAreBounded(t *testing.T) {
 	k := newKept(t)
 	for i := range maxRecords + 10 {
-		k.says(sayEnded, fmt.Sprint(i))
+		k.says(sayEnded, fmt.Sprintf("::ffff:169.254.99.1-(1:%d)", i))
 	}
 	assert.Len(t, k.clients, maxRecords)
 }
 
-// beClient is an NFSv4.0 client that makes itself known, boots anew, which shows in its verifier, and then renews its lease for a while.
+// beClient is an NFSv4.0 client that makes itself known, boots anew, which shows in its verifier, and then renews its lease for a while. Another
+// client would have it taken for one that has ended.
 func beClient(name string, d time.Duration) error {
 	p := newProber(2049, patience)
 	const opRenew, opSetClientID, opConfirm = 30, 35, 36
@@ -182,6 +306,12 @@ func beClient(name string, d time.Duration) error {
 			return fmt.Errorf("boot %d, confirming: %w", boot, err)
 		}
 	}
+	// Another one's address reads like a line of the server's own, which says that the first has ended.
+	forged := "127.0.0.1.0.0\n" + fmt.Sprintf(sayEnded, fmt.Sprintf("::ffff:127.0.0.1-(%d:%s)", len(name), name))
+	_, err := call(words{}.put(opSetClientID, 0, 0).opaque("forger").put(0x40000000).opaque("tcp").opaque(forged).put(1))
+	if refused := statusError(0); err != nil && !errors.As(err, &refused) {
+		return fmt.Errorf("forging: %w", err)
+	}
 	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(500 * time.Millisecond) {
 		if _, err := call(words{}.put(opRenew, binary.BigEndian.Uint32(id), binary.BigEndian.Uint32(id[4:]))); err != nil {
 			return fmt.Errorf("renewing: %w", err)
@@ -210,6 +340,6 @@ func TestTheServerDoesNotWaitForClientsThatHaveEnded(t *testing.T) {
 	require.NoError(t, err, out)
 	require.Len(t, records(), 1, "a client that booted anew and goes on has its record")
 	require.Eventually(t, func() bool { return len(records()) == 0 }, patience, 100*time.Millisecond, "its lease is over, and its record stays")
-	assert.NotContains(t, r.out.String(), "CLIENT ID", "its log is for this process alone")
+	assert.NotRegexp(t, ":CLIENT ID :(DEBUG|EVENT)", r.out.String(), "these lines are for this process alone")
 	r.terminate()
 }

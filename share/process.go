@@ -32,12 +32,11 @@ type ganesha struct {
 }
 
 // startGanesha starts one that ends with this process, whatever ends that: nothing would
-// look after it. hear is told each line of its log.
-func startGanesha(ctx context.Context, o Options, configurationFile string, hear func([]byte)) (*ganesha, error) {
+// look after it. log reads what it writes, and is closed when it has ended.
+func startGanesha(ctx context.Context, o Options, configurationFile string, log *sober) (*ganesha, error) {
 	// The end of the context does not end it: the supervisor does, in order.
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), o.Program,
 		"-F", "-L", "STDOUT", "-f", configurationFile, "-p", filepath.Join(o.RuntimeDirectory, "ganesha.pid"))
-	log := &sober{to: os.Stdout, hear: hear}
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.Env = append(os.Environ(), "MALLOC_ARENA_MAX=2") // one for each of its threads would keep what each once needed
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -55,6 +54,7 @@ func startGanesha(ctx context.Context, o Options, configurationFile string, hear
 			g.err = cmd.Wait()
 			close(g.done)
 		}
+		log.close()
 	}()
 	if err := <-started; err != nil {
 		return nil, fmt.Errorf("starting %s: %w", o.Program, err)

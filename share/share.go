@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/google/uuid"
 	"golang.org/x/sys/unix"
 )
 
@@ -64,7 +65,8 @@ func Run(ctx context.Context, o Options) error {
 // serve runs the server on a volume that is mounted.
 func serve(ctx context.Context, o Options, v *volume, health *healthService) error {
 	configuration := filepath.Join(o.RuntimeDirectory, "ganesha.conf")
-	if err := os.WriteFile(configuration, []byte(ganeshaConfiguration(o, v.recovery)), 0o600); err != nil {
+	mark := uuid.NewString()
+	if err := os.WriteFile(configuration, []byte(ganeshaConfiguration(o, v.recovery, mark)), 0o600); err != nil {
 		v.closeWithin(unmountPatience)
 		return fmt.Errorf("writing the NFS server's configuration: %w", err)
 	}
@@ -81,8 +83,8 @@ func serve(ctx context.Context, o Options, v *volume, health *healthService) err
 	s := &supervisor{
 		watch: watch{t: timing}, now: sinceBoot,
 		start: func() (server, error) {
-			ended.anew()
-			return startGanesha(ctx, o, configuration, ended.hear)
+			ended.serverStarts()
+			return startGanesha(ctx, o, configuration, newSober(os.Stdout, mark, ended.hear))
 		},
 		lookup: func(ctx context.Context) error { _, err := p.lookup(ctx, o.Volume); return err },
 		null:   p.null,
@@ -99,10 +101,15 @@ func serve(ctx context.Context, o Options, v *volume, health *healthService) err
 		s.sizeBytes = size // prepare has let the file system grow to it
 	}
 	o.Log.Info("The volume is mounted; starting the NFS server")
-	running, stopped := context.WithCancel(ctx)
-	go ended.run(running)
+	running, stop := context.WithCancel(ctx)
+	departed := make(chan struct{})
+	go func() {
+		defer close(departed)
+		ended.run(running)
+	}()
 	err := s.run(ctx)
-	stopped() // what a server says of clients while it ends is of no use
+	stop() // what a server says of clients while it ends is of no use
+	v.within(abandonPatience, func() { <-departed })
 	// A volume that failed, or that another share manager may have by now, gets no flush
 	// from here: it would be refused below, or wait for long. What clients were promised
 	// to be on disk is there already; the rest they send again to a new server.
@@ -136,7 +143,7 @@ func (v *volume) within(limit time.Duration, f func()) {
 	select {
 	case <-done:
 	case <-time.After(limit):
-		v.log.Warn("The volume is still being unmounted, and is left so")
+		v.log.Warn("The volume does not answer in time, and is left as it is")
 	}
 }
 

@@ -3,28 +3,42 @@ package share
 import (
 	"bytes"
 	"io"
-	"slices"
+	"regexp"
 )
 
-// chatter marks the lines in which Ganesha tells the level of each part of its log, and those that only departures read.
-var chatter = [][]byte{[]byte(":LOG :NULL :LOG:"), []byte(":CLIENT ID :EVENT :"), []byte(":CLIENT ID :INFO :"), []byte(":CLIENT ID :DEBUG :")}
-
-// sober passes whole lines on, except chatter.
+// sober reads the server's log: it has each line heard, and passes on those that someone may want to read. The server's own lines begin
+// with a mark that no client knows (config.go), so that one which a client has put into a value by a line feed is told apart. Such a
+// rest of a line goes where its beginning went.
 type sober struct {
-	to   io.Writer
-	hear func([]byte) // is told each line, if it is set
-	rest []byte
+	mark    []byte
+	hear    func(line []byte) // is told each line with the mark, without it
+	lines   chan []byte       // to be passed on
+	rest    []byte
+	quieted bool // the last line of the server's own was chatter
 }
 
-func isChatter(line []byte) bool {
-	return slices.ContainsFunc(chatter, func(mark []byte) bool { return bytes.Contains(line, mark) })
+const (
+	// maxLine bounds what is kept of a line without an end.
+	maxLine = 16 << 10
+	// maxUnread is how many lines wait for the log's reader. More are lost: a log must not stop the server.
+	maxUnread = 1000
+)
+
+// newSober passes lines on to a writer until close.
+func newSober(to io.Writer, mark string, hear func([]byte)) *sober {
+	s := &sober{mark: []byte(mark + " "), hear: hear, lines: make(chan []byte, maxUnread)}
+	go func() {
+		for line := range s.lines {
+			_, _ = to.Write(line)
+		}
+	}()
+	return s
 }
 
-// maxLine bounds what is kept of a line without an end.
-const maxLine = 16 << 10
+// close ends the passing on, once what was written is passed on. Nothing may be written after it.
+func (s *sober) close() { close(s.lines) }
 
-// Write implements io.Writer. What its reader does not take is lost: a log must not stop
-// the server.
+// Write implements io.Writer.
 func (s *sober) Write(p []byte) (int, error) {
 	s.rest = append(s.rest, p...)
 	for {
@@ -35,13 +49,42 @@ func (s *sober) Write(p []byte) (int, error) {
 		if end == 0 {
 			return len(p), nil
 		}
-		line := s.rest[:end]
-		if s.hear != nil {
-			s.hear(line)
-		}
-		if !isChatter(line) {
-			_, _ = s.to.Write(line)
-		}
+		s.line(bytes.Clone(s.rest[:end]))
 		s.rest = append([]byte(nil), s.rest[end:]...)
 	}
+}
+
+func (s *sober) line(line []byte) {
+	line, isMarked := bytes.CutPrefix(line, s.mark)
+	if isMarked {
+		s.hear(line)
+		s.quieted = isChatter(line)
+	}
+	if s.quieted || isChatter(line) {
+		return
+	}
+	select {
+	case s.lines <- line:
+	default:
+	}
+}
+
+// origin is the head of a line of Ganesha's own: which function says it, of which component, how grave it is.
+var origin = regexp.MustCompile(`^[^\]]*\[[^\]]*\] (\S+) :([A-Z0-9 _]+) :([A-Z_]+) :`)
+
+// isChatter tells whether a line says the level of a part of Ganesha's log, or is one that only departures read. That a client could
+// not be recorded is none.
+func isChatter(line []byte) bool {
+	m := origin.FindSubmatch(line)
+	if m == nil {
+		return false
+	}
+	switch string(m[2]) {
+	case "LOG":
+		return string(m[3]) == "NULL"
+	case "CLIENT ID":
+		level := string(m[3])
+		return level == "INFO" || level == "DEBUG" || level == "EVENT" && string(m[1]) != "fs_add_clid"
+	}
+	return false
 }

@@ -195,6 +195,7 @@ func (w *watch) step(now time.Duration) ([]act, error) {
 	case w.held:
 		if now >= w.answeredAt+w.t.hold {
 			w.held, w.released, w.nextProbe = false, true, now+w.t.early
+			w.silences, w.lookups = 0, 0 // of before it was held
 			acts = append(acts, actRelease)
 		}
 	case w.willHold(now) && now >= w.holdFrom():

@@ -471,6 +471,31 @@ func TestAServerWithClientsToWaitForIsHeldStill(t *testing.T) {
 		assert.Equal(t, []act{actHold}, s.step())
 		assert.Equal(t, actRelease, s.until(time.Minute))
 	})
+	t.Run("not the next one, if that has no clients", func(t *testing.T) {
+		s := newStory(t).served().restarted()
+		s.w.awaiting(s.w.number)
+		s.answers()
+		assert.Equal(t, []act{actHold}, s.step())
+		require.NoError(t, s.w.exited(s.now))
+		assert.Equal(t, actStart, s.until(time.Minute))
+		assert.Equal(t, actLookup, s.until(time.Minute))
+		assert.Empty(t, s.answer(nil))
+		assert.Empty(t, s.step())
+	})
+	t.Run("and a silence of before does not count after it", func(t *testing.T) {
+		s := newStory(t).served().restarted()
+		s.answers()
+		assert.Equal(t, []act{actLookup}, s.after(time.Second))
+		assert.Empty(t, s.silent())
+		s.w.awaiting(s.w.number)
+		assert.ElementsMatch(t, []act{actWrite, actHold}, s.step())
+		s.good()
+		assert.Equal(t, actRelease, s.until(time.Minute))
+		released := s.now
+		assert.Equal(t, actLookup, s.until(time.Minute))
+		assert.Equal(t, 100*time.Millisecond, s.now-released)
+		assert.Empty(t, s.silent())
+	})
 	t.Run("no longer than until Ganesha looks, whatever the lease", func(t *testing.T) {
 		for lease, hold := range map[time.Duration]time.Duration{
 			5 * time.Second: 0, 15 * time.Second: 4200 * time.Millisecond, 16 * time.Second: 5200 * time.Millisecond, time.Minute: 7200 * time.Millisecond,

@@ -220,6 +220,12 @@ func TestAServerIsHeldStillForItsClients(t *testing.T) {
 			"it has clients to wait for → it is held still for a while", func(*world) { time.Sleep(time.Minute) },
 			[]syscall.Signal{syscall.SIGSTOP, syscall.SIGCONT, syscall.SIGTERM},
 		},
+		{"the volume fails meanwhile → it is killed as it is", func(w *world) {
+			time.Sleep(2 * time.Second)
+			err := error(syscall.EIO)
+			w.failing.Store(&err)
+			time.Sleep(2 * time.Second)
+		}, []syscall.Signal{syscall.SIGSTOP, syscall.SIGKILL}},
 		{"it has none → it is not", func(w *world) {
 			w.clients.Store(false)
 			time.Sleep(time.Minute)
@@ -233,8 +239,11 @@ func TestAServerIsHeldStillForItsClients(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld()
 				w.clients.Store(true)
-				require.NoError(t, w.during(t, func() { c.during(w) }))
-				w.stop(time.Second, time.Second)
+				request := time.Second
+				if err := w.during(t, func() { c.during(w) }); err != nil {
+					request = 0 // as serve does
+				}
+				w.stop(request, time.Second)
 				require.Len(t, w.servers, 1)
 				assert.Equal(t, c.signals, w.servers[0].signals)
 				assert.Equal(t, []bool{true, false}, w.served)
