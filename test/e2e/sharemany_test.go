@@ -44,7 +44,6 @@ apiVersion: v1
 kind: Pod
 metadata: {name: p%[1]d, namespace: %[2]s, labels: {app: many}}
 spec:
-  restartPolicy: Never
   terminationGracePeriodSeconds: 1
   nodeSelector: {kubernetes.io/hostname: guest-%[3]d}
   containers:
