@@ -67,6 +67,9 @@ spec:
 		assert.Equal(t, strconv.Itoa(i), c.Must(ctx, t, "-n", ns, "exec", fmt.Sprintf("p%d", i), "--", "cat", "/data/file"))
 	}
 	sayIdleMemory(ctx, t, c)
+	began = time.Now()
+	c.Must(ctx, t, "delete", "namespace", ns, fmt.Sprintf("--timeout=%ds", 120+20*count)) // longer than the limit of a test with few pods
+	t.Logf("FIGURES %d shared claims and their pods were deleted in %v", count, time.Since(began).Round(time.Second))
 }
 
 // sayReady says how long after they were made pods were ready.

@@ -26,7 +26,7 @@ func namespace(ctx context.Context, t *testing.T, c *cluster.Cluster, name strin
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 		defer cancel()
-		_, err := c.Kubectl(ctx, "delete", "namespace", name, "--timeout=150s")
+		_, err := c.Kubectl(ctx, "delete", "namespace", name, "--ignore-not-found", "--timeout=150s")
 		assert.NoError(t, err, "put the test's namespace away")
 	})
 	c.DumpIfFailed(t) // registered last, so it runs while the pods are still there
