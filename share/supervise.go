@@ -115,7 +115,7 @@ func (s *supervisor) do(ctx context.Context, acts []act) error {
 				return err // another try would end alike
 			}
 			s.server = server
-			s.count(ctx)
+			s.lookForClients(ctx)
 		case actKill:
 			s.log.WithError(s.silence).Warn("The NFS server does not answer and is killed")
 			if err := s.server.kill(); err != nil {
@@ -152,8 +152,8 @@ func (s *supervisor) aside(ctx context.Context, f func() news) {
 	}()
 }
 
-// count finds out whether the server that has just started has clients to wait for.
-func (s *supervisor) count(ctx context.Context) {
+// lookForClients finds out whether the server that has just started has clients to wait for.
+func (s *supervisor) lookForClients(ctx context.Context) {
 	number := s.watch.number
 	s.aside(ctx, func() news {
 		awaits := s.awaits()
