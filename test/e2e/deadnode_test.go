@@ -63,7 +63,7 @@ func (w *writer) cutOff(ctx context.Context, t *testing.T, leading func(old stri
 	back := time.Now()
 	w.waitHealthy(ctx, t, 3*time.Minute)
 	t.Logf("healthy %s after the node was back", time.Since(back).Round(time.Second))
-	h.checkRebuilt(t, local.Name)
+	h.checkRebuilt(ctx, t, local.Name)
 	cluster.Eventually(ctx, t, time.Minute, "nothing of the old device is left on "+old, func(ctx context.Context) error {
 		left, err := leftovers(ctx, c, old, w.volume)
 		if err == nil && left != "" {

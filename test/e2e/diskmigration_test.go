@@ -3,11 +3,11 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	v1 "github.com/longhorn-lep/longhorn-manager/api/v1"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
@@ -40,10 +40,16 @@ func TestDiskMigratesUnderAWriter(t *testing.T) {
 		replica: replicaOn(ctx, t, c, w.volume, from),
 	}
 	m.move(ctx, t, from, "other-path")
-	waitDisk(ctx, t, c, from, tag, longhorn.ConditionFalse, m.path)
-	n, err := longhornNode(ctx, c, from)
-	require.NoError(t, err)
-	assert.Equal(t, "DiskMoved", types.FindCondition(n.Status.DiskStatus[tag].Conditions, types.ConditionReady).Reason, "the entry of the old path")
+	cluster.Eventually(ctx, t, 30*time.Second, "the entry of the old path says DiskMoved", func(ctx context.Context) error {
+		n, err := longhornNode(ctx, c, from)
+		if err != nil {
+			return err
+		}
+		if ready := types.FindCondition(n.Status.DiskStatus[tag].Conditions, types.ConditionReady); ready.Reason != "DiskMoved" || !strings.Contains(ready.Message, m.path) {
+			return fmt.Errorf("it is %s: %s: %s", ready.Status, ready.Reason, ready.Message)
+		}
+		return nil
+	})
 	m.move(ctx, t, to, "other-node")
 
 	w.checkVerified(ctx, t)
@@ -102,7 +108,7 @@ func (m *migration) move(ctx context.Context, t *testing.T, node, entry string) 
 	})
 	m.waitHealthy(ctx, t, 3*time.Minute)
 	t.Logf("healthy with the disk on %s in %s %s after it was unmounted", node, is.path, time.Since(began).Round(time.Second))
-	h.checkRebuilt(t, m.replica.Name)
+	h.checkRebuilt(ctx, t, m.replica.Name)
 	assert.Len(t, replicasOf(ctx, t, m.c, m.volume), 2, "replicas: the one that was there is used, no other is made")
 	m.waitAcked(ctx, t, time.Now(), 30*time.Second)
 	assert.Equal(t, beneath, m.beneath(ctx, t, was, m.node), "beneath %s on %s, which the disk left", was.path, m.node)

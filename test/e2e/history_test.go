@@ -159,23 +159,23 @@ func (h *history) modes(replica string) []string {
 }
 
 // checkRebuilt fails the test unless a replica was lost, and was RW again only after it
-// had been rebuilt, that is directly after it was WO.
-func (h *history) checkRebuilt(t *testing.T, replica string) {
+// had been rebuilt, that is directly after it was WO. What the API server told others
+// may not have come here yet.
+func (h *history) checkRebuilt(ctx context.Context, t *testing.T, replica string) {
 	t.Helper()
-	modes := h.modes(replica)
-	lost, rebuilt := false, false
-	for i, mode := range modes {
-		switch {
-		case mode != "RW":
-			lost = true
-		case lost && modes[i-1] == "WO":
-			rebuilt = true
-		case lost:
-			t.Errorf("replica %s became RW after %s, without a rebuild; it was %v", replica, modes[i-1], modes)
+	var modes []string
+	cluster.Eventually(ctx, t, 10*time.Second, "replica "+replica+" is seen lost, rebuilt and a member", func(context.Context) error {
+		modes = h.modes(replica)
+		if n := len(modes); n < 2 || modes[n-1] != "RW" {
+			return fmt.Errorf("it was %q", modes)
+		}
+		return nil
+	})
+	for i, mode := range modes[1:] {
+		if mode == "RW" && modes[i] != "WO" {
+			t.Errorf("replica %s became RW after %s, without a rebuild; it was %q", replica, modes[i], modes)
 		}
 	}
-	assert.True(t, rebuilt, "replica %s was not lost, rebuilt and then a member", replica)
-	assert.Equal(t, "RW", modes[len(modes)-1], "replica %s was not lost, rebuilt and then a member", replica)
 }
 
 func (h *history) String() string {

@@ -53,7 +53,7 @@ func TestReplicaIsLostUnderLoad(t *testing.T) {
 			})
 			waitHealthy(ctx, t, c, volume, 2*time.Minute)
 			t.Logf("healthy again after %s", time.Since(began).Round(time.Second))
-			h.checkRebuilt(t, victims[i].Name)
+			h.checkRebuilt(ctx, t, victims[i].Name)
 			if podPhase(ctx, t, c, ns, "load") != "Running" {
 				t.Fatalf("fio reports:\n%s", c.Must(ctx, t, "-n", ns, "logs", "load", "--tail=50"))
 			}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -38,7 +39,7 @@ func Eventually(ctx context.Context, t *testing.T, timeout time.Duration, what s
 		select {
 		case <-time.After(pause(time.Since(began))):
 		case <-ctx.Done():
-			t.Fatalf("waited %s until %s: %v", timeout, what, last)
+			fatal(t, fmt.Errorf("waited %s until %s: %w", timeout, what, last))
 		}
 	}
 }
@@ -68,7 +69,7 @@ func (c *Cluster) Must(ctx context.Context, t *testing.T, args ...string) string
 	t.Helper()
 	out, err := c.Kubectl(ctx, args...)
 	if err != nil {
-		t.Fatal(err)
+		fatal(t, err)
 	}
 	return out
 }
@@ -78,12 +79,22 @@ func (c *Cluster) MustOnNode(ctx context.Context, t *testing.T, node string, com
 	t.Helper()
 	out, err := c.OnNode(ctx, node, command...)
 	if err != nil {
-		t.Fatal(err)
+		fatal(t, err)
 	}
 	return out
 }
 
-// DumpIfFailed prints at the end of a failed test what the cluster last said.
+// failures is why tests failed, by their names, for DumpIfFailed to say it again below all that it prints.
+var failures sync.Map
+
+func fatal(t *testing.T, err error) {
+	t.Helper()
+	failures.Store(t.Name(), err)
+	t.Fatal(err)
+}
+
+// DumpIfFailed prints at the end of a failed test what the cluster last said, and last of all why the test failed, where a wait or a
+// command of this package was the reason.
 func (c *Cluster) DumpIfFailed(t *testing.T) {
 	t.Cleanup(func() {
 		if !t.Failed() {
@@ -97,6 +108,9 @@ func (c *Cluster) DumpIfFailed(t *testing.T) {
 				out = err.Error()
 			}
 			t.Logf("--- kubectl %s\n%s", fmt.Sprint(what), tail(out, 12000))
+		}
+		if err, ok := failures.Load(t.Name()); ok {
+			t.Logf("failed because: %v", err)
 		}
 	})
 }
