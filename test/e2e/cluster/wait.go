@@ -109,10 +109,23 @@ func (c *Cluster) DumpIfFailed(t *testing.T) {
 			}
 			t.Logf("--- kubectl %s\n%s", fmt.Sprint(what), tail(out, 12000))
 		}
-		if err, ok := failures.Load(t.Name()); ok {
-			t.Logf("failed because: %v", err)
+		for _, reason := range reasons(t.Name()) {
+			t.Log("failed because: " + reason)
 		}
 	})
+}
+
+// reasons takes out why a test and the tests in it failed.
+func reasons(test string) (all []string) {
+	failures.Range(func(name, err any) bool {
+		if name == test || strings.HasPrefix(fmt.Sprint(name), test+"/") {
+			failures.Delete(name) // a repetition has its own
+			all = append(all, fmt.Sprintf("%v: %v", name, err))
+		}
+		return true
+	})
+	slices.Sort(all)
+	return all
 }
 
 var dumps = [][]string{

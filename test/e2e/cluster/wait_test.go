@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -19,4 +20,13 @@ func TestKubectlWaitsWithSlack(t *testing.T) {
 			assert.Equal(t, given, tc.args, "the caller's are changed")
 		})
 	}
+}
+
+func TestReasonsAreOfATestAndThoseInItOnce(t *testing.T) {
+	for _, name := range []string{"TestA", "TestA/b", "TestAlike"} {
+		failures.Store(name, errors.New("waited"))
+	}
+	assert.Equal(t, []string{"TestA/b: waited", "TestA: waited"}, reasons("TestA"))
+	assert.Empty(t, reasons("TestA"))
+	assert.Equal(t, []string{"TestAlike: waited"}, reasons("TestAlike"))
 }
