@@ -119,7 +119,7 @@ func (e *Engine) ask(ctx context.Context, c *candidate) (err error) {
 	if err != nil {
 		return fmt.Errorf("ask for the state: %w", err)
 	}
-	if err := json.Unmarshal(reply, &c.state); err != nil {
+	if c.state, err = decodeState(reply); err != nil {
 		return fmt.Errorf("read the state: %w", err)
 	}
 	s := c.state
@@ -128,14 +128,28 @@ func (e *Engine) ask(ctx context.Context, c *candidate) (err error) {
 		return fmt.Errorf("%w: its uid is %s, not %s", errMismatch, s.UID, c.UID)
 	case s.SizeBytes < e.mirror.size.Load() || c.replica.Size() < e.mirror.size.Load():
 		return fmt.Errorf("%w: its size is %d bytes, less than %d", errMismatch, s.SizeBytes, e.mirror.size.Load())
-	case s.RegionBytes <= 0:
-		return fmt.Errorf("%w: its regions have %d bytes", errMismatch, s.RegionBytes)
 	case s.Generation > e.cfg.Generation:
 		return fmt.Errorf("%w: generation %d", ErrFenced, s.Generation)
 	case s.Generation < e.cfg.Generation:
 		return fmt.Errorf("%w: it admitted generation %d but shows %d", errMismatch, e.cfg.Generation, s.Generation)
 	}
+	if err := membership.CheckRegions(e.mirror.size.Load(), s.RegionBytes); err != nil {
+		return fmt.Errorf("%w: %w", errMismatch, err)
+	}
 	return nil
+}
+
+// maxStateBytes bounds what a replica may say of itself. The epoch that it shows is passed on to the API object, with those of the other
+// engines of this node, in one message.
+const maxStateBytes = 64 << 10
+
+// decodeState reads the reply to membership.OpState.
+func decodeState(reply []byte) (s membership.State, err error) {
+	if len(reply) > maxStateBytes {
+		return s, fmt.Errorf("%w: its state has %d bytes, more than %d", errMismatch, len(reply), maxStateBytes)
+	}
+	err = json.Unmarshal(reply, &s)
+	return s, err
 }
 
 func (cs candidates) shown() map[string]membership.Shown {

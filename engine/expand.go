@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	"github.com/longhorn-lep/longhorn-manager/membership"
@@ -38,6 +37,9 @@ func (e *Engine) expand(ctx context.Context, session string, size int64) error {
 		e.mu.Unlock()
 	}()
 	if size > e.mirror.size.Load() {
+		if err := membership.CheckRegions(size, e.mirror.regions.regionBytes); err != nil {
+			return err
+		}
 		if err := e.growMembers(ctx, size); err != nil {
 			return err
 		}
@@ -83,8 +85,8 @@ func (e *Engine) growMembers(ctx context.Context, size int64) error {
 		if err != nil {
 			return fmt.Errorf("ask replica %s for its size: %w", m.name, err)
 		}
-		var s membership.State
-		if err := json.Unmarshal(reply, &s); err != nil {
+		s, err := decodeState(reply)
+		if err != nil {
 			return fmt.Errorf("ask replica %s for its size: %w", m.name, err)
 		}
 		if s.SizeBytes < size {

@@ -205,7 +205,11 @@ func (m *mirror) Extents(_ context.Context, off, length int64) ([]nbd.Extent, er
 	return extents, err
 }
 
-// extents asks one member about a range. One that hangs while another can read there is expelled for it.
+// sectorBytes is the smallest piece of a volume that has a state of its own.
+const sectorBytes = 512
+
+// extents asks one member about a range. One that hangs while another can read there is expelled for it. An answer that cuts the range into
+// parts of sectors is an error: whoever asks keeps each part, and asks again where the answer ends.
 func (m *mirror) extents(b *member, off, length int64) ([]nbd.Extent, error) {
 	answer := make(chan []nbd.Extent, 1)
 	err := m.watchdog.whileProbed(b, off, length, func() error {
@@ -216,7 +220,13 @@ func (m *mirror) extents(b *member, off, length int64) ([]nbd.Extent, error) {
 	if err != nil {
 		return nil, err
 	}
-	return <-answer, nil
+	extents := <-answer
+	for _, e := range extents {
+		if end := e.Offset + e.Length; end%sectorBytes != 0 && end < off+length {
+			return nil, fmt.Errorf("replica %s: an extent of %d bytes at %d: %w", b.name, e.Length, e.Offset, nbd.EIO)
+		}
+	}
+	return extents, nil
 }
 
 // WriteAt implements nbd.Backend.

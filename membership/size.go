@@ -1,5 +1,7 @@
 package membership
 
+import "fmt"
+
 const (
 	minRegionBytes = 4 << 20
 	mostRegions    = 256 << 10
@@ -14,6 +16,15 @@ func RegionBytes(sizeBytes int64) int64 {
 		region *= 2
 	}
 	return region
+}
+
+// CheckRegions refuses a region size with which no replica of a size is created. An engine needs memory for each region of its volume, and a
+// replica at the other end of a connection says how long a region is.
+func CheckRegions(sizeBytes, regionBytes int64) error {
+	if regionBytes <= 0 || regionBytes&(regionBytes-1) != 0 || (sizeBytes-1)/regionBytes >= mostRegions {
+		return fmt.Errorf("regions of %d bytes do not go with a size of %d", regionBytes, sizeBytes)
+	}
+	return nil
 }
 
 // CanGrow tells whether a volume of a size can grow to another: the regions of the intent maps, which the size gives, must stay as they

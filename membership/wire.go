@@ -86,16 +86,13 @@ type wireRegions struct {
 	Bits  []byte `json:"bits"`
 }
 
-// maxRegions bounds what is decoded; no volume has as many regions.
-const maxRegions = 8 << 20
-
 // MarshalJSON implements json.Marshaler. Indexes must be sorted and not negative.
 func (r Regions) MarshalJSON() ([]byte, error) {
 	var w wireRegions
 	if n := len(r.Indexes); n > 0 {
 		w.First = r.Indexes[0] &^ 7
 		last := r.Indexes[n-1]
-		if w.First < 0 || last < w.First || last-w.First >= maxRegions {
+		if w.First < 0 || last < w.First || last-w.First >= mostRegions {
 			return nil, fmt.Errorf("regions from %d to %d", r.Indexes[0], last)
 		}
 		w.Bits = make([]byte, (last-w.First)/8+1)
@@ -116,7 +113,7 @@ func (r *Regions) UnmarshalJSON(b []byte) error {
 	if err := json.Unmarshal(b, &w); err != nil {
 		return fmt.Errorf("decode regions: %w", err)
 	}
-	if w.First < 0 || w.First > math.MaxInt64-maxRegions || len(w.Bits) > maxRegions/8 {
+	if w.First < 0 || w.First > math.MaxInt64-mostRegions || len(w.Bits) > mostRegions/8 {
 		return fmt.Errorf("decode regions: %d bytes from region %d", len(w.Bits), w.First)
 	}
 	r.Indexes = nil

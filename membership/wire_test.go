@@ -1,7 +1,9 @@
 package membership
 
 import (
+	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -32,7 +34,7 @@ func TestRegionsOnTheWire(t *testing.T) {
 }
 
 func TestAllRegionsOfALargeVolumeFitOneMessage(t *testing.T) {
-	all := make([]int64, 512<<10)
+	all := make([]int64, mostRegions)
 	for i := range all {
 		all[i] = int64(i)
 	}
@@ -42,11 +44,12 @@ func TestAllRegionsOfALargeVolumeFitOneMessage(t *testing.T) {
 }
 
 func TestBadRegionsAreRefused(t *testing.T) {
-	for _, indexes := range [][]int64{{5, 90, 4}, {90, 4}, {-1}, {0, maxRegions}} {
+	for _, indexes := range [][]int64{{5, 90, 4}, {90, 4}, {-1}, {0, mostRegions}} {
 		_, err := json.Marshal(Regions{Indexes: indexes})
 		assert.Error(t, err, "%v was encoded", indexes)
 	}
-	for _, text := range []string{`{"first":-8}`, `{"first":9223372036854775807,"bits":"gA=="}`, `[]`} {
+	tooMany := fmt.Sprintf(`{"first":0,"bits":%q}`, base64.StdEncoding.EncodeToString(make([]byte, mostRegions/8+1)))
+	for _, text := range []string{`{"first":-8}`, `{"first":9223372036854775807,"bits":"gA=="}`, `[]`, tooMany} {
 		var r Regions
 		assert.Error(t, json.Unmarshal([]byte(text), &r), "%s was decoded as %v", strings.TrimSpace(text), r.Indexes)
 	}
