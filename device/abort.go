@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
 	"github.com/longhorn-lep/longhorn-manager/fuse"
@@ -92,12 +93,19 @@ func (l *Local) remove(k *kept) error {
 	return err
 }
 
+// parkersAtOnce is how many devices are parked side by side. One whose lock is held by a disconnection that waits in the kernel holds up one.
+const parkersAtOnce = 64
+
 // ServerEnded says that the process which served all devices has ended. A device that it was having made is removed; a removal that it
 // waited for is given up, or finished where it cannot be; all others stay, for a successor, which must not start before this returns.
+// The requests of each device must find a connection before the kernel gives up on them: this comes first, and side by side.
 func (l *Local) ServerEnded() {
 	l.mu.Lock()
 	l.server++
-	var unsettled, parted []*kept
+	var unsettled []*kept
+	var parking errgroup.Group
+	parking.SetLimit(parkersAtOnce)
+	parted := map[*kept]int{} // with its turn
 	for _, k := range l.devices {
 		k.turn++
 		k.held.Served = false
@@ -105,13 +113,17 @@ func (l *Local) ServerEnded() {
 			unsettled = append(unsettled, k)
 		}
 		if k.nbd != nil {
-			parted = append(parted, k)
+			parted[k] = k.turn
 		}
 	}
 	l.mu.Unlock()
-	for _, k := range parted {
-		l.park(k)
+	for k, turn := range parted {
+		parking.Go(func() error {
+			l.park(k, turn)
+			return nil
+		})
 	}
+	_ = parking.Wait()
 	for _, k := range unsettled {
 		l.awaitOperation(k)
 	}

@@ -61,6 +61,15 @@ func devicesIn(dir string) Options {
 	return opts
 }
 
+// newKeeper keeps devices until the end of the test. What still waits for a server then fails, so that a test which fails does not leave
+// threads that wait in the kernel for ever.
+func newKeeper(t testing.TB, dir string) *Local {
+	t.Helper()
+	l := NewLocal(devicesIn(dir))
+	t.Cleanup(l.AbortAll)
+	return l
+}
+
 // onlyFUSE skips a test of what only devices of KindFUSE have.
 func onlyFUSE(t *testing.T) {
 	t.Helper()
@@ -239,7 +248,7 @@ func TestBlockDeviceNodeOfSomethingElseIsNotReplaced(t *testing.T) {
 	needDevices(t)
 	dir := t.TempDir()
 	path := filepath.Join(dir, "vol-1")
-	keeper := NewLocal(devicesIn(dir))
+	keeper := newKeeper(t, dir)
 	start := func() (*Frontend, error) {
 		f := NewFrontend(FrontendOptions{Keeper: keeper, Owner: owner(1)})
 		_, err := f.Start(t.Context(), "vol-1", 1<<20, memory.New(1<<20))

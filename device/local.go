@@ -209,17 +209,17 @@ func (s session) Leave(_ context.Context, volume string, owner Owner) error {
 	if err == nil && (k == nil || k.held.Owner != owner) {
 		err = fmt.Errorf("%s: %w", volume, ErrNotHeld)
 	}
-	s.mu.Unlock()
 	if err != nil {
+		s.mu.Unlock()
 		return err
 	}
-	if k.nbd != nil { // before another may adopt it
-		s.park(k)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	k.turn++
-	k.held.Served = false
+	turn := k.turn
+	s.mu.Unlock()
+	if k.nbd != nil {
+		s.park(k, turn) // before another may adopt it
+	}
+	s.leave(k, turn)
 	return nil
 }
 

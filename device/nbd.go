@@ -25,7 +25,7 @@ import (
 // The kernel gives up on requests a while (kernel.deadTimeout) after a connection has ended without another, which is when this process has died too.
 type nbdDevice struct {
 	blockNode
-	link   *kernel.Link
+	link   nbdLink
 	device kernel.Device
 
 	mu     sync.Mutex
@@ -34,6 +34,18 @@ type nbdDevice struct {
 	cut    bool // guarded by mu; disconnected for ever
 	// connection counts the sockets; guarded by mu.
 	connection int
+}
+
+// nbdLink is what a device needs of a kernel.Link.
+type nbdLink interface {
+	Reconnect(d kernel.Device, socket int) error
+	Disconnect(d kernel.Device) error
+	EndWithUsers(d kernel.Device, ends bool) error
+	Resize(d kernel.Device, sizeBytes int64) error
+	Limit(d kernel.Device) error
+	IsConfigured(d kernel.Device) bool
+	Number(d kernel.Device) (uint64, error)
+	Size(d kernel.Device) (int64, error)
 }
 
 // nbdID is how the kernel knows a device.
@@ -126,82 +138,137 @@ func (d *nbdDevice) endConnectionLocked() {
 }
 
 // The kernel replaces a connection only when it has seen its end, which is moments after that, and does not say whether it has: until then
-// it does nothing, and so it does with one that works. So it is asked again and again for a while: a few times before the caller goes on,
-// then beside.
+// it does nothing, and so it does with one that works. So it is asked again, by another goroutine, until it must have seen the end: its
+// callers have many devices to connect before the first request fails.
 const (
-	reconnectSoon = 50 * time.Millisecond
-	reconnectLate = 10 * time.Second
+	reconnectSoon  = time.Millisecond
+	reconnectLate  = 10 * time.Second
+	reconnectPause = 4 // each pause is so many times as long as the one before
 )
 
-// connect ends the connection, and has the kernel use another socket, of which it takes over the descriptors.
-func (d *nbdDevice) connect(socket, parked int) error {
+// errCut says that a device was aborted or removed.
+var errCut = errors.New("the device was aborted")
+
+// connect ends the connection, and has the kernel use another socket, of which it takes over the descriptors. It does nothing if may
+// says no, which it asks when nobody else can connect the device; nil: it may.
+func (d *nbdDevice) connect(socket, parked int, may func() bool) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.cut {
-		_ = unix.Close(socket)
-		if parked >= 0 {
-			_ = unix.Close(parked)
-		}
-		return errors.New("the device was aborted")
+	var err error
+	switch {
+	case d.cut:
+		err = errCut
+	case may != nil && !may():
+		err = ErrEnded
+	}
+	if err != nil {
+		closeAll(socket, parked)
+		return err
 	}
 	d.endConnectionLocked()
 	d.socket, d.parked = socket, parked
 	d.connection++
-	number := d.connection
-	for pause := time.Millisecond; ; pause *= 2 {
-		if err := d.link.Reconnect(d.device, socket); err != nil {
-			d.endConnectionLocked()
-			return err
-		}
-		if pause > reconnectSoon {
-			break
-		}
-		time.Sleep(pause) // the kernel has nothing to wait on
+	if err := d.link.Reconnect(d.device, socket); err != nil {
+		d.endConnectionLocked()
+		return err
 	}
-	go d.connectAgain(number)
+	go d.connectAgain(d.connection)
 	return nil
 }
 
-// connectAgain asks the kernel for a connection's sake until it must have seen the end of the one before.
+func closeAll(fds ...int) {
+	for _, fd := range fds {
+		if fd >= 0 {
+			_ = unix.Close(fd)
+		}
+	}
+}
+
+// connectAgain asks the kernel for a connection's sake until it must have seen the end of the one before. A question that fails is asked again:
+// whether an earlier one was heard is not known.
 func (d *nbdDevice) connectAgain(number int) {
-	for pause := 2 * reconnectSoon; pause < reconnectLate; pause *= 2 {
-		time.Sleep(pause)
-		d.mu.Lock()
-		if d.connection != number || d.cut || d.link.Reconnect(d.device, d.socket) != nil {
-			d.mu.Unlock()
+	for pause := reconnectSoon; pause < reconnectLate; {
+		time.Sleep(pause) // the kernel has nothing to wait on
+		asked, err := d.ask(number)
+		if !asked {
 			return
 		}
-		d.mu.Unlock()
+		if err == nil || pause < time.Second {
+			pause *= reconnectPause
+		}
 	}
 }
 
-// park has the requests of a device that no process serves wait.
-func (l *Local) park(k *kept) {
-	err := k.nbd.park()
-	if err != nil {
-		l.opts.Log.WithError(err).WithField("device", k.held.Path).Error("Requests of a device without a server fail soon")
+// ask asks the kernel once more to use the socket of a connection, unless there is another one or the device is gone.
+func (d *nbdDevice) ask(number int) (asked bool, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.connection != number || d.socket < 0 || d.cut || !d.link.IsConfigured(d.device) {
+		return false, nil
+	}
+	return true, d.link.Reconnect(d.device, d.socket)
+}
+
+// The pauses between attempts to park a device whose requests fail soon otherwise.
+const (
+	parkSoon = 10 * time.Millisecond
+	parkLate = time.Second
+)
+
+// park has the requests of a device that no process serves wait, unless it is another's turn already. When that cannot be done now, for want
+// of descriptors or memory, another goroutine goes on until it is, or the device has another turn or is gone.
+func (l *Local) park(k *kept, turn int) {
+	err := k.nbd.park(l.isTurn(k, turn))
+	if !isWorthAgain(err) {
+		return
+	}
+	log := l.opts.Log.WithField("device", k.held.Path)
+	log.WithError(err).Error("Requests of a device without a server fail soon: it could not be parked, which is tried again")
+	go func() {
+		for pause := parkSoon; isWorthAgain(err) && k.nbd.link.IsConfigured(k.nbd.device); pause = min(2*pause, parkLate) {
+			time.Sleep(pause)
+			err = k.nbd.park(l.isTurn(k, turn))
+		}
+		if err == nil {
+			log.Info("Requests of a device without a server wait")
+		}
+	}()
+}
+
+func isWorthAgain(err error) bool {
+	return err != nil && !errors.Is(err, errCut) && !errors.Is(err, ErrEnded)
+}
+
+// isTurn returns what tells whether nobody has adopted or left a device since a turn, and its server has not ended.
+func (l *Local) isTurn(k *kept, turn int) func() bool {
+	return func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return k.turn == turn
 	}
 }
 
-func (d *nbdDevice) park() error {
+// park gives the kernel a socket on whose other end nothing is read.
+func (d *nbdDevice) park(may func() bool) error {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("make a socket pair: %w", err)
 	}
-	defer func() { _, _ = unix.Close(pair[0]), unix.Close(pair[1]) }()
+	defer closeAll(pair[:]...)
 	socket, err := fuse.Dup(pair[0])
 	if err != nil {
 		return err
 	}
 	parked, err := fuse.Dup(pair[1])
 	if err != nil {
-		_ = unix.Close(socket)
+		closeAll(socket)
 		return err
 	}
-	return d.connect(socket, parked)
+	return d.connect(socket, parked, may)
 }
 
-// AdoptSocket implements Keeper. It is not in the way of an operation: one may wait for the very process that adopts.
+// AdoptSocket implements Keeper. It is not in the way of an operation: one may wait for the very process that adopts. The socket of a process
+// that has ended meanwhile is not used: its successor may have the device by then.
 func (s session) AdoptSocket(_ context.Context, volume string, owner Owner, socket int) (Held, error) {
 	own, err := fuse.Dup(socket)
 	if err != nil {
@@ -218,22 +285,21 @@ func (s session) AdoptSocket(_ context.Context, volume string, owner Owner, sock
 	k.held.Owner, k.held.Served = owner, true
 	turn, held := k.turn, k.held
 	s.mu.Unlock()
-	if err := k.nbd.connect(own, -1); err != nil {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if k.turn == turn {
-			k.held.Served = false
-		}
+	if err := k.nbd.connect(own, -1, s.isTurn(k, turn)); err != nil {
+		s.park(k, turn) // before another may adopt it
+		s.leave(k, turn)
 		return Held{}, err
 	}
-	s.mu.Lock()
-	ended := k.turn != turn
-	s.mu.Unlock()
-	if ended { // ServerEnded may have come between: the socket of a process that is gone must not stay
-		s.park(k)
-		return Held{}, ErrEnded
-	}
 	return held, nil
+}
+
+// leave makes a device adoptable, unless it is another's turn already.
+func (l *Local) leave(k *kept, turn int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if k.turn == turn {
+		k.held.Served = false
+	}
 }
 
 // grow makes the device larger. The owner serves the new size already.
@@ -277,7 +343,7 @@ func (d *nbdDevice) detach(proceed func() error, gone func()) (syncErr, err erro
 		<-claim.ended
 		return syncErr, err
 	}
-	err = d.link.EndWithUsers(d.device, true)
+	err = d.endWithUsers()
 	claim.close()
 	<-claim.ended
 	if d.link.IsConfigured(d.device) {
@@ -292,6 +358,16 @@ func (d *nbdDevice) detach(proceed func() error, gone func()) (syncErr, err erro
 	d.cut = true
 	d.endConnectionLocked()
 	return syncErr, nil
+}
+
+// endWithUsers has the device end with its last user, unless it was disconnected: see kernel.Link.Disconnect.
+func (d *nbdDevice) endWithUsers() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.cut {
+		return errCut
+	}
+	return d.link.EndWithUsers(d.device, true)
 }
 
 // NodeName makes of a node's name what Options.Node may be.

@@ -19,7 +19,7 @@ func TestARemovalOfAnNBDDeviceWhoseServerEndsWaitsForTheSuccessor(t *testing.T) 
 	const size = 4 << 20
 	m := memory.New(size)
 	g := newGate(memory.New(size)) // what is written there is lost
-	keeper := NewLocal(devicesIn(t.TempDir()))
+	keeper := newKeeper(t, t.TempDir())
 	f := frontend(keeper.Session(), 1)
 	path, err := f.Start(t.Context(), "vol-1", size, g)
 	require.NoError(t, err)

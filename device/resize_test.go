@@ -112,7 +112,7 @@ func TestASuccessorFinishesTheGrowth(t *testing.T) {
 	onlyFUSE(t) // the growth that fails asks the server
 	needDevices(t)
 	const before, after = 4 << 20, 16 << 20
-	m, keeper := memory.New(after), NewLocal(devicesIn(t.TempDir()))
+	m, keeper := memory.New(after), newKeeper(t, t.TempDir())
 	first := frontend(keeper, 1)
 	path, err := first.Start(t.Context(), "vol-1", before, m)
 	require.NoError(t, err)

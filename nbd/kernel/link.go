@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/mdlayher/genetlink"
@@ -58,10 +59,15 @@ type Device struct {
 	ID string
 }
 
-// Link configures devices.
+// Link configures devices. It keeps its way to the kernel open: to open another one needs descriptors, and a change of the network namespace,
+// for each command.
 type Link struct {
 	dial  func() (*genetlink.Conn, error)
 	sysfs string // the directory of block devices
+
+	mu     sync.Mutex
+	conn   *genetlink.Conn  // guarded by mu; nil: dial first
+	family genetlink.Family // guarded by mu; as conn knows it
 }
 
 // Open returns a Link, if the kernel has the module. The interface is seen in the machine's first network namespace alone, of which netNS is
@@ -78,13 +84,8 @@ func Open(netNS string) (*Link, error) {
 		defer f.Close()
 		return genetlink.Dial(&netlink.Config{NetNS: int(f.Fd())})
 	}}
-	conn, err := l.dial()
-	if err != nil {
-		return nil, fmt.Errorf("reach the kernel: %w", err)
-	}
-	defer func() { _ = conn.Close() }()
-	if _, err := conn.GetFamily(familyName); err != nil {
-		return nil, fmt.Errorf("the kernel has no NBD client (module nbd): %w", err)
+	if err := l.reach(); err != nil {
+		return nil, err
 	}
 	var u unix.Utsname
 	if err := unix.Uname(&u); err != nil {
@@ -108,23 +109,60 @@ func namesOwners(release string) bool {
 
 // do sends one command.
 func (l *Link) do(command uint8, flags netlink.HeaderFlags, encode func(*netlink.AttributeEncoder)) ([]genetlink.Message, error) {
-	conn, err := l.dial()
-	if err != nil {
-		return nil, fmt.Errorf("reach the kernel: %w", err)
-	}
-	defer func() { _ = conn.Close() }()
-	family, err := conn.GetFamily(familyName)
-	if err != nil {
-		return nil, fmt.Errorf("find the kernel's NBD client: %w", err)
-	}
 	ae := netlink.NewAttributeEncoder()
 	encode(ae)
 	data, err := ae.Encode()
 	if err != nil {
 		return nil, fmt.Errorf("encode the command: %w", err)
 	}
-	m := genetlink.Message{Header: genetlink.Header{Command: command, Version: family.Version}, Data: data}
-	return conn.Execute(m, family.ID, netlink.Request|flags)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	wasOpen := l.conn != nil
+	for {
+		if err := l.reachLocked(); err != nil {
+			return nil, err
+		}
+		m := genetlink.Message{Header: genetlink.Header{Command: command, Version: l.family.Version}, Data: data}
+		replies, err := l.conn.Execute(m, l.family.ID, netlink.Request|flags)
+		if err == nil {
+			return replies, nil
+		}
+		l.hangUpLocked()
+		if !wasOpen || !errors.Is(err, unix.ENOENT) {
+			return nil, err
+		}
+		wasOpen = false // the kernel did nothing: since conn was opened, the module was loaded again, and has another number
+	}
+}
+
+// reach opens the way to the kernel's NBD client unless it is open.
+func (l *Link) reach() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.reachLocked()
+}
+
+func (l *Link) reachLocked() error {
+	if l.conn != nil {
+		return nil
+	}
+	conn, err := l.dial()
+	if err != nil {
+		return fmt.Errorf("reach the kernel: %w", err)
+	}
+	family, err := conn.GetFamily(familyName)
+	if err != nil {
+		_ = conn.Close()
+		return fmt.Errorf("the kernel has no NBD client (module nbd): %w", err)
+	}
+	l.conn, l.family = conn, family
+	return nil
+}
+
+// hangUpLocked closes a way on which an answer may be left.
+func (l *Link) hangUpLocked() {
+	_ = l.conn.Close()
+	l.conn = nil
 }
 
 func sockets(fd int) func(*netlink.AttributeEncoder) error {
@@ -211,9 +249,20 @@ func (l *Link) Reconnect(d Device, socket int) error {
 }
 
 // Disconnect ends a device: what is under way and what comes later fails. Its number is free when its last user has let go of it. The caller
-// must have shut its connection down: Disconnect waits for what the kernel is sending.
+// must have shut its connection down: Disconnect waits for what the kernel is sending. The caller must not have the device end with its users
+// meanwhile.
+//
+// The kernel's command to disconnect has a number only, and no ID: the device of another program may have the number by then. So the device is
+// first told to stay when its last user goes, which the kernel refuses if the ID is another one. From then on the number is free only
+// after a disconnection, and no program but this one disconnects the device.
 func (l *Link) Disconnect(d Device) error {
-	_, err := l.do(cmdDisconnect, netlink.Acknowledge, func(ae *netlink.AttributeEncoder) { ae.Uint32(attrIndex, d.Index) })
+	err := l.EndWithUsers(d, false)
+	if errors.Is(err, unix.EINVAL) {
+		return nil // it is gone, or another program's, or was disconnected before and is open still
+	}
+	if err == nil {
+		_, err = l.do(cmdDisconnect, netlink.Acknowledge, func(ae *netlink.AttributeEncoder) { ae.Uint32(attrIndex, d.Index) })
+	}
 	if err != nil && l.IsConfigured(d) {
 		return fmt.Errorf("disconnect nbd%d: %w", d.Index, err)
 	}

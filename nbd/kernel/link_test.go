@@ -116,15 +116,89 @@ func TestReconfigurations(t *testing.T) {
 	}
 }
 
+// configure makes a device seen in sysfs.
+func configure(t *testing.T, l *Link, d Device) {
+	t.Helper()
+	dir := l.dir(d)
+	require.NoError(t, os.MkdirAll(dir, 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "backend"), []byte(d.ID+"\n"), 0o600))
+}
+
+// The command to disconnect says a number only. So the kernel is asked first whether the number is that device's, in a way that keeps it so.
+func TestTheDeviceOfAnotherProgramIsNotDisconnected(t *testing.T) {
+	d := Device{Index: 3, ID: "longhorn:n/v"}
+	l, sent := fake(t, nil)
+	configure(t, l, d)
+	require.NoError(t, l.Disconnect(d))
+	require.Len(t, *sent, 2)
+	assert.EqualValues(t, 3, (*sent)[0].number)
+	assert.Equal(t, map[uint16]any{1: uint32(3), 10: "longhorn:n/v", 6: uint64(0)}, (*sent)[0].attrs, "it stays when its last user goes")
+	assert.EqualValues(t, 2, (*sent)[1].number)
+	assert.Equal(t, map[uint16]any{1: uint32(3)}, (*sent)[1].attrs)
+	l, sent = fake(t, unix.EINVAL) // the number is another's by now
+	configure(t, l, Device{Index: 3, ID: "another program"})
+	require.NoError(t, l.Disconnect(d))
+	require.Len(t, *sent, 1)
+	assert.EqualValues(t, 3, (*sent)[0].number)
+}
+
+// Each command would need descriptors, and a thread in another network namespace, to reach the kernel anew.
+func TestCommandsShareAWayToTheKernel(t *testing.T) {
+	d := Device{Index: 3, ID: "longhorn:n/v"}
+	l, sent := fake(t, nil)
+	dial, dials := l.dial, 0
+	l.dial = func() (*genetlink.Conn, error) {
+		dials++
+		return dial()
+	}
+	for range 5 {
+		require.NoError(t, l.Reconnect(d, 9))
+	}
+	assert.Len(t, *sent, 5)
+	assert.Equal(t, 1, dials)
+}
+
+// A way on which a command failed may have an answer left. A module that was loaded again has another number.
+func TestAWayThatFailedIsNotUsedAgain(t *testing.T) {
+	for name, tc := range map[string]struct {
+		answer error
+		dials  int
+		fails  bool
+	}{
+		"the module was loaded again → the command is given again": {unix.ENOENT, 2, false},
+		"refused → the next command has another way":               {unix.EBUSY, 1, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := Device{Index: 3, ID: "longhorn:n/v"}
+			l, _ := fake(t, nil)
+			require.NoError(t, l.Reconnect(d, 9))
+			bad, _ := fake(t, tc.answer)
+			conn, err := bad.dial()
+			require.NoError(t, err)
+			l.conn = conn // as it has become
+			dial, dials := l.dial, 1
+			l.dial = func() (*genetlink.Conn, error) {
+				dials++
+				return dial()
+			}
+			assert.Equal(t, tc.fails, l.Reconnect(d, 9) != nil)
+			assert.Equal(t, tc.dials, dials)
+			assert.NoError(t, l.Reconnect(d, 9))
+			assert.Equal(t, 2, dials)
+		})
+	}
+}
+
 func TestWhatTheKernelRefuses(t *testing.T) {
 	d := Device{Index: 3, ID: "longhorn:n/v"}
 	l, _ := fake(t, unix.EINVAL)
 	assert.ErrorIs(t, l.Reconnect(d, 9), unix.EINVAL)
 	assert.NoError(t, l.Disconnect(d), "a device that is not there")
-	dir := filepath.Join(l.sysfs, "nbd3")
-	require.NoError(t, os.Mkdir(dir, 0o700))
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "backend"), []byte("longhorn:n/v\n"), 0o600))
-	assert.ErrorIs(t, l.Disconnect(d), unix.EINVAL)
+	configure(t, l, d)
+	assert.NoError(t, l.Disconnect(d), "a device that was disconnected and is open still")
+	busy, _ := fake(t, unix.ENOMEM)
+	configure(t, busy, d)
+	assert.ErrorIs(t, busy.Disconnect(d), unix.ENOMEM)
 	found, err := l.Configured("longhorn:n/")
 	require.NoError(t, err)
 	assert.Equal(t, []Device{d}, found)
