@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
 	"github.com/longhorn-lep/longhorn-manager/datastore"
@@ -21,11 +22,21 @@ const (
 )
 
 func (c *Controller) createManager(ctx context.Context, node *longhorn.Node) error {
-	if _, err := c.deps.InstanceManagers.Create(ctx, newManager(node, c.deps.Pod.Image)); err != nil {
+	_, err := c.deps.InstanceManagers.Create(ctx, newManager(node, c.deps.Pod.Image))
+	if err = c.tried(node, err); err != nil {
 		return err
 	}
 	queue.Log(ctx).Info("Made the instance manager of this node")
 	return nil
+}
+
+// tried marks a refusal of a child of parent, and records its Event once. The next plan shows that of the pod in the condition.
+func (c *Controller) tried(parent runtime.Object, err error) error {
+	err = queue.OfChild(err)
+	if c.refusals.Tried(c.name, err, c.deps.Clock.Now()) {
+		c.deps.Recorder.Event(parent, corev1.EventTypeWarning, types.ReasonChildRefused, queue.ChildRefusal(err))
+	}
+	return err
 }
 
 // apply writes the status first, so that no client still trusts an address whose pod is
@@ -58,19 +69,29 @@ func (c *Controller) apply(ctx context.Context, in Input, p Plan) error {
 
 func (c *Controller) createPod(ctx context.Context, in Input) error {
 	manager := in.Manager
-	class := in.Settings[types.SettingPriorityClass]
-	_, err := c.deps.Pods.Create(ctx, newPod(manager, c.deps.Pod, in.Settings, in.Allocatable))
-	if apierrors.IsForbidden(err) && class != "" { // as the API server says of a class that is not there
-		c.refuse(types.SettingPriorityClass, class)
-		c.deps.Recorder.Eventf(manager, corev1.EventTypeWarning, types.EventPodSettingRefused,
-			"the pod is made with class %s, not as setting %s says: %v", priorityClass, types.SettingPriorityClass, err)
-		_, err = c.deps.Pods.Create(ctx, newPod(manager, c.deps.Pod, in.Settings.Without(types.SettingPriorityClass), in.Allocatable))
-	}
-	if err != nil {
+	if err := c.tried(manager, c.createPodWith(ctx, in)); err != nil {
 		return err
 	}
 	queue.Log(ctx).WithField(logfields.Image, manager.Spec.Image).Info("Made the instance manager's pod")
 	c.deps.Recorder.Eventf(manager, corev1.EventTypeNormal, reasonCreate, "Made pod %s with image %s", c.name, manager.Spec.Image)
+	return nil
+}
+
+// createPodWith creates it as the settings say or, where the API server takes it only with the built-in class, with that: so it
+// says of a class that is not there. If it takes neither, the class is not the reason.
+func (c *Controller) createPodWith(ctx context.Context, in Input) error {
+	class := in.Settings[types.SettingPriorityClass]
+	_, err := c.deps.Pods.Create(ctx, newPod(in.Manager, c.deps.Pod, in.Settings, in.Allocatable))
+	if class == "" || !apierrors.IsForbidden(err) {
+		return err
+	}
+	refused := err
+	if _, err := c.deps.Pods.Create(ctx, newPod(in.Manager, c.deps.Pod, in.Settings.Without(types.SettingPriorityClass), in.Allocatable)); err != nil {
+		return err
+	}
+	c.refuse(types.SettingPriorityClass, class)
+	c.deps.Recorder.Eventf(in.Manager, corev1.EventTypeWarning, types.EventPodSettingRefused,
+		"the pod is made with class %s, not as setting %s says: %v", priorityClass, types.SettingPriorityClass, refused)
 	return nil
 }
 

@@ -102,6 +102,8 @@ type Controller struct {
 	queue *queue.Queue[string] // of one key, that name
 	// refused are values of settings with which a pod could not run or not be made; only sync uses it, of which one runs at a time.
 	refused types.PodSettings
+	// refusals has the API server's words for the pod or the InstanceManager, under name.
+	refusals queue.Refusals[string]
 }
 
 // New makes a Controller; it works when Run is called.
@@ -179,7 +181,7 @@ func (c *Controller) sync(ctx context.Context, name string) (queue.Result, error
 }
 
 func (c *Controller) gather(manager *longhorn.InstanceManager) (Input, error) {
-	in := Input{Node: c.deps.Node, Manager: manager, Image: c.deps.Pod.Image}
+	in := Input{Node: c.deps.Node, Manager: manager, Image: c.deps.Pod.Image, Refused: c.refusals.Words(c.name)}
 	var err error
 	if in.Settings, in.Allocatable, err = c.settings(); err != nil {
 		return in, err

@@ -41,6 +41,8 @@ type Input struct {
 	Allocatable corev1.ResourceList
 	// Process is nil while the data plane does not answer.
 	Process *Snapshot
+	// Refused are the API server's words for why it does not take the pod; "": it does, or nobody tried.
+	Refused string
 	// Needed: the API shows an engine or replica of this node that runs or shall run.
 	Needed bool
 }
@@ -69,6 +71,7 @@ type Plan struct {
 //
 //	pod                      action                state      PodReady
 //	none                     create                stopped    False NotFound
+//	none, and refused        create                stopped    False ChildRefused
 //	of another owner         wait                  error      False Failed
 //	being deleted            wait                  stopped    False Deleting
 //	ended                    delete, in its time   error      False Failed
@@ -85,7 +88,8 @@ type Plan struct {
 func plan(in Input, now time.Time) Plan {
 	switch pod := in.Pod; {
 	case pod == nil:
-		p := in.is(longhorn.InstanceManagerStateStopped, types.ReasonPodNotFound, "its pod does not exist", now)
+		reason, message := in.whyMissing()
+		p := in.is(longhorn.InstanceManagerStateStopped, reason, message, now)
 		p.Action = ActionCreate
 		return p
 	case !metav1.IsControlledBy(pod, in.Manager):
@@ -105,6 +109,17 @@ func plan(in Input, now time.Time) Plan {
 		p.Why = fmt.Sprintf("it was made with the settings %s, not %s, and it serves nothing", made.Annotation(), in.Settings.Annotation())
 	}
 	return p
+}
+
+// whyMissing says why there is no pod. The words of a refusal stay when a daemon that has just started has not tried yet.
+func (in Input) whyMissing() (reason, message string) {
+	if in.Refused != "" {
+		return types.ReasonChildRefused, in.Refused
+	}
+	if before := types.FindCondition(in.Manager.Status.Conditions, types.ConditionPodReady); before.Reason == types.ReasonChildRefused {
+		return before.Reason, before.Message
+	}
+	return types.ReasonPodNotFound, "its pod does not exist"
 }
 
 // lacksCPU tells whether a pod's kubelet refused it because the node has no room for the CPU that it asks for.
