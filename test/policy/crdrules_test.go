@@ -41,6 +41,7 @@ const (
 	longName   = "Volume : metadata.name must be at most 40 characters"
 	isLabel    = "Volume : metadata.name must be a DNS-1123 label"
 	isSome     = "Volume spec.size: size must be greater than zero"
+	isGiven    = "Volume spec.size: size is missing: give bytes as a string, for example \"10737418240\" for 10 GiB"
 	isMost     = "Volume spec.size: size must be at most 9223372036852678656 bytes"
 	notShared  = "Volume spec.accessMode: accessMode must not be rwx with dataLocality strict-local: a shared volume is used on many nodes"
 	modeAtRest = "Volume : accessMode changes to or from rwx only while the volume is detached: spec.nodeID is empty and status.state is detached"
@@ -76,6 +77,10 @@ var crdCases = []crdCase{
 	{rule: isLabel, name: "one letter → accepted", object: of("v", "numberOfReplicas: 3, size: '2097152'", "")},
 	{rule: isLabel, name: "a dot, which the API server allows → refused", object: of("a.b", "numberOfReplicas: 3, size: '2097152'", ""), refused: true},
 
+	{rule: isGiven, name: "a size → accepted", object: of("v", "size: '2097152'", "")},
+	{rule: isGiven, name: "no size → refused", object: of("v", "numberOfReplicas: 3", ""), refused: true},
+	{rule: isGiven, name: "a size that is taken away → refused", old: ofSize(sector2M, "size: '2097152'"), object: of("v", "numberOfReplicas: 3", "size: '2097152'"), refused: true},
+	{rule: isGiven, name: "something else of a volume that never had one → accepted", old: of("v", "staleReplicaTimeout: 4", ""), object: of("v", "staleReplicaTimeout: 4", "state: deleting")},
 	{rule: isSome, name: "1 byte → accepted", object: ofSize("1", "")},
 	{rule: isSome, name: "0 → refused", object: ofSize("0", ""), refused: true},
 	{rule: isSome, name: "less than 0 → refused", object: ofSize("-1", ""), refused: true},
@@ -169,6 +174,19 @@ func TestASizeThatIsNoNumberIsRefused(t *testing.T) {
 		assert.NotEmpty(t, definitions(t)["Volume"].refusals(t, "", ofSize(size, "")), size)
 		assert.NotEmpty(t, definitions(t)["Volume"].refusals(t, ofSize(sector2M, "size: '2097152'"), ofSize(size, "")), size)
 	}
+}
+
+// TestASizeWithAUnitIsRefusedOnce: the rules that read the number must not add errors of their own.
+func TestASizeWithAUnitIsRefusedOnce(t *testing.T) {
+	errs := definitions(t)["Volume"].refusals(t, "", ofSize("10Gi", ""))
+	require.Len(t, errs, 1)
+	assert.Contains(t, errs[0].Error(), "spec.size")
+}
+
+func TestAVolumeWithoutASpecIsRefused(t *testing.T) {
+	errs := definitions(t)["Volume"].refusals(t, "", "{metadata: {name: v}}")
+	require.NotEmpty(t, errs)
+	assert.Equal(t, "spec: Required value", errs[0].Error())
 }
 
 // TestEveryRuleHasCases: one that it lets through and one that it refuses; of a rule that compares with what was, both are updates.

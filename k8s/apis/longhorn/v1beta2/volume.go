@@ -96,12 +96,12 @@ const DataEngineV1 DataEngine = "v1"
 // VolumeSpec is what the user asks of a volume.
 // +kubebuilder:validation:XValidation:rule="!has(self.dataLocality) || self.dataLocality != 'strict-local' || !has(self.accessMode) || self.accessMode != 'rwx'",fieldPath=".accessMode",message="accessMode must not be rwx with dataLocality strict-local: a shared volume is used on many nodes"
 // +kubebuilder:validation:XValidation:rule="!has(self.dataLocality) || self.dataLocality != 'strict-local' || !has(self.numberOfReplicas) || self.numberOfReplicas <= 1",fieldPath=".numberOfReplicas",message="numberOfReplicas must be 1 with dataLocality strict-local: the one replica is on the node where the volume is attached"
+// +kubebuilder:validation:XValidation:rule="has(self.size)",fieldPath=".size",reason=FieldValueRequired,message="size is missing: give bytes as a string, for example \"10737418240\" for 10 GiB"
 type VolumeSpec struct {
-	// Size in bytes; the volume controller rounds it up to 2 MiB. An omitted size is 2 MiB. It may grow. It may shrink only
+	// Size in bytes; it must be given. The volume controller rounds it up to a multiple of 2 MiB. It may grow. It may shrink only
 	// down to status.size, which takes back an expansion that has not begun.
-	// +kubebuilder:validation:XValidation:rule="int(self) > 0",message="size must be greater than zero"
-	// +kubebuilder:validation:XValidation:rule="int(self) <= 9223372036852678656",message="size must be at most 9223372036852678656 bytes"
-	// +kubebuilder:default="2097152"
+	// +kubebuilder:validation:XValidation:rule="!self.matches('^-?[0-9]+$') || int(self) > 0",message="size must be greater than zero"
+	// +kubebuilder:validation:XValidation:rule="!self.matches('^-?[0-9]+$') || int(self) <= 9223372036852678656",message="size must be at most 9223372036852678656 bytes"
 	// +optional
 	Size Bytes `json:"size"`
 	// +kubebuilder:default=blockdev
@@ -220,8 +220,8 @@ type VolumeStatus struct {
 // +kubebuilder:printcolumn:name="Locality",type=string,priority=1,JSONPath=`.spec.dataLocality`
 // +kubebuilder:printcolumn:name="Access",type=string,priority=1,JSONPath=`.spec.accessMode`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
-// +kubebuilder:validation:XValidation:rule="int(self.spec.size) >= int(oldSelf.spec.size) || (has(oldSelf.status) && has(oldSelf.status.size) && int(oldSelf.status.size) > 0 && int(self.spec.size) >= int(oldSelf.status.size))",message="size must not shrink: only an expansion that has not begun can be taken back, down to status.size; once it has begun, replicas may have the new size"
-// +kubebuilder:validation:XValidation:rule="int(self.spec.size) <= int(oldSelf.spec.size) || int(oldSelf.spec.size) % 2097152 != 0 || (has(oldSelf.status) && has(oldSelf.status.size) && int(oldSelf.status.size) > 0)",message="size cannot grow yet: status.size is not recorded; wait until the volume controller of this release has recorded it"
+// +kubebuilder:validation:XValidation:rule="!has(self.spec.size) || !has(oldSelf.spec.size) || int(self.spec.size) >= int(oldSelf.spec.size) || (has(oldSelf.status) && has(oldSelf.status.size) && int(oldSelf.status.size) > 0 && int(self.spec.size) >= int(oldSelf.status.size))",message="size must not shrink: only an expansion that has not begun can be taken back, down to status.size; once it has begun, replicas may have the new size"
+// +kubebuilder:validation:XValidation:rule="!has(self.spec.size) || !has(oldSelf.spec.size) || int(self.spec.size) <= int(oldSelf.spec.size) || int(oldSelf.spec.size) % 2097152 != 0 || (has(oldSelf.status) && has(oldSelf.status.size) && int(oldSelf.status.size) > 0)",message="size cannot grow yet: status.size is not recorded; wait until the volume controller of this release has recorded it"
 // +kubebuilder:validation:XValidation:rule="(has(self.spec.dataLocality) && self.spec.dataLocality == 'strict-local') == (has(oldSelf.spec.dataLocality) && oldSelf.spec.dataLocality == 'strict-local') || !has(oldSelf.status) || !has(oldSelf.status.state) || oldSelf.status.state == '' || (oldSelf.status.state == 'detached' && (!has(oldSelf.spec.nodeID) || size(oldSelf.spec.nodeID) == 0))",message="dataLocality changes to or from strict-local only while the volume is detached: spec.nodeID is empty and status.state is detached"
 // +kubebuilder:validation:XValidation:rule="(has(self.spec.accessMode) && self.spec.accessMode == 'rwx') == (has(oldSelf.spec.accessMode) && oldSelf.spec.accessMode == 'rwx') || !has(oldSelf.status) || !has(oldSelf.status.state) || oldSelf.status.state == '' || (oldSelf.status.state == 'detached' && (!has(oldSelf.spec.nodeID) || size(oldSelf.spec.nodeID) == 0))",message="accessMode changes to or from rwx only while the volume is detached: spec.nodeID is empty and status.state is detached"
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 40",message="metadata.name must be at most 40 characters"
@@ -231,7 +231,7 @@ type VolumeStatus struct {
 type Volume struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
-	// +kubebuilder:default={}
+	// +kubebuilder:validation:Required
 	Spec VolumeSpec `json:"spec,omitempty"`
 	// +optional
 	Status VolumeStatus `json:"status,omitempty"`
