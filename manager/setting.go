@@ -67,6 +67,9 @@ func (m *Manager) told(name types.SettingName) (string, error) {
 	case types.SettingDefaultEngineImage, types.SettingDefaultInstanceManagerImage:
 		view, err := m.EngineImage()
 		return view.Image, err
+	case types.SettingAutoSalvage, types.SettingDisableRevisionCounter, types.SettingV1DataEngine, types.SettingV2DataEngine:
+		definition, _ := types.DefinitionOf(name)
+		return definition.Default, nil
 	}
 	panic("BUG: nothing tells setting " + string(name))
 }
@@ -85,6 +88,9 @@ func (m *Manager) UpdateSetting(ctx context.Context, name, value string) (Settin
 	definition, ok := types.DefinitionOf(types.SettingName(name))
 	if !ok {
 		return SettingView{}, notFound("setting", name)
+	}
+	if definition.ReadOnly && definition.Default != "" && types.CheckSetting(definition.Name, value) == nil {
+		return m.Setting(name) // it is so
 	}
 	if definition.ReadOnly {
 		return SettingView{}, &Invalid{Field: "value", Rule: fmt.Sprintf("setting %s with invalid value %q: it cannot be set: the setting is read-only", name, value)}

@@ -66,6 +66,10 @@ type SettingDefinition struct {
 	// for each data engine: {"v1":"3","v2":"3"}. The value of v1 counts.
 	PerEngine bool
 	Effect    SettingEffect
+	// Pattern is a regular expression that every valid value of a setting with a rule matches; empty: none is known. What cannot call the
+	// rule, as the admission policy and the chart's schema cannot, goes by it, and says PatternSays of a value that does not match:
+	// "it <PatternSays>".
+	Pattern, PatternSays string
 	// rule adds a rule beyond type, options and bounds; nil: there is none. values says, for the documentation, which values it allows.
 	rule   func(value string) error
 	values string

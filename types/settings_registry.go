@@ -47,6 +47,10 @@ const (
 	SettingPriorityClass                               SettingName = "priority-class"
 	SettingGuaranteedInstanceManagerCPU                SettingName = "guaranteed-instance-manager-cpu"
 	SettingDataPathEncryption                          SettingName = "data-path-encryption"
+	SettingAutoSalvage                                 SettingName = "auto-salvage"
+	SettingDisableRevisionCounter                      SettingName = "disable-revision-counter"
+	SettingV1DataEngine                                SettingName = "v1-data-engine"
+	SettingV2DataEngine                                SettingName = "v2-data-engine"
 	SettingCurrentVersion                              SettingName = "current-longhorn-version"
 	SettingDefaultEngineImage                          SettingName = "default-engine-image"
 	SettingDefaultInstanceManagerImage                 SettingName = "default-instance-manager-image"
@@ -85,7 +89,7 @@ var settingDefinitions = []SettingDefinition{
 	},
 	{
 		Name: SettingDefaultDataPath, DisplayName: "Default Data Path", Category: SettingCategoryGeneral,
-		Type: SettingTypeString, Default: "/var/lib/longhorn", rule: CheckDiskPath, values: "an absolute path below `/`", Effect: SettingEffectNewDisks,
+		Type: SettingTypeString, Default: "/var/lib/longhorn", rule: CheckDiskPath, Pattern: "^/", PatternSays: errPathRelative.Error(), values: "an absolute path below `/`", Effect: SettingEffectNewDisks,
 		Description: "The directory on a new node that becomes its default disk. Existing disks are not touched.",
 	},
 	{
@@ -178,13 +182,23 @@ var settingDefinitions = []SettingDefinition{
 	},
 	{
 		Name: SettingManagerURL, DisplayName: "Manager URL", Category: SettingCategoryGeneral,
-		Type: SettingTypeString, Default: "", rule: checkManagerURL, values: "`https://HOST:PORT`", Effect: SettingEffectAtOnce,
+		Type: SettingTypeString, Default: "", rule: checkManagerURL, Pattern: managerURL.String(), PatternSays: errManagerURL.Error(), values: "`https://HOST:PORT`", Effect: SettingEffectAtOnce,
 		Description: "What the links of the REST API begin with, whatever a request and its proxies say. Empty: what they say.",
 	},
 	{
 		Name: SettingDeletingConfirmation, DisplayName: "Deleting Confirmation Flag", Category: SettingCategoryGeneral,
 		Type: SettingTypeBool, Default: "false", Effect: SettingEffectAtOnce,
 		Description: "Must be true for an uninstallation, which deletes all volumes and their data.",
+	},
+	{
+		Name: SettingAutoSalvage, DisplayName: "Automatic salvage", Category: SettingCategoryGeneral,
+		Type: SettingTypeBool, Default: "true", ReadOnly: true, Effect: SettingEffectTold,
+		Description: "A faulted volume always starts by itself as soon as a replica with all its data can be opened.",
+	},
+	{
+		Name: SettingDisableRevisionCounter, DisplayName: "Disable Revision Counter", Category: SettingCategoryGeneral,
+		Type: SettingTypeBool, Default: "true", ReadOnly: true, PerEngine: true, Effect: SettingEffectTold,
+		Description: "There is no revision counter: the engine records which replicas hold all data.",
 	},
 	{
 		Name: SettingOverProvisioningPercentage, DisplayName: "Storage Over Provisioning Percentage", Category: SettingCategoryScheduling,
@@ -266,7 +280,9 @@ var settingDefinitions = []SettingDefinition{
 	},
 	{
 		Name: SettingPriorityClass, DisplayName: "Priority Class", Category: SettingCategoryDangerZone,
-		Type: SettingTypeString, Default: "", rule: checkPriorityClassName, values: "an existing PriorityClass", Effect: SettingEffectNewPods,
+		Type: SettingTypeString, Default: "", rule: checkPriorityClassName, values: "an existing PriorityClass",
+		Pattern: "^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$", PatternSays: "is no name of a PriorityClass: a lowercase RFC 1123 subdomain",
+		Effect:      SettingEffectNewPods,
 		Description: "The PriorityClass of instance managers and of the pods of shared volumes. Empty: system-node-critical and system-cluster-critical. Where the class is not there any more when a pod is made, the pod gets that.",
 	},
 	{
@@ -279,6 +295,16 @@ var settingDefinitions = []SettingDefinition{
 		Type: SettingTypeBool, Default: "true", Effect: SettingEffectAtOnce,
 		Description: "Let volumes' data travel between nodes through TLS. A change is for new connections: those that exist stay as they are until the volume is attached anew or the replica rebuilt. " +
 			"Processes of a release without TLS are reached without it as long as they run.",
+	},
+	{
+		Name: SettingV1DataEngine, DisplayName: "V1 Data Engine", Category: SettingCategoryDangerZone,
+		Type: SettingTypeBool, Default: "true", ReadOnly: true, Effect: SettingEffectTold,
+		Description: "Volumes have the data engine v1, which is the one of this product.",
+	},
+	{
+		Name: SettingV2DataEngine, DisplayName: "V2 Data Engine", Category: SettingCategoryDangerZone,
+		Type: SettingTypeBool, Default: "false", ReadOnly: true, Effect: SettingEffectTold,
+		Description: "There is no data engine v2.",
 	},
 	{
 		Name: SettingRESTTrustedNetwork, DisplayName: "REST API Trusts the Network", Category: SettingCategoryDangerZone,
@@ -306,9 +332,11 @@ var settingDefinitions = []SettingDefinition{
 // managerURL is a scheme, a name or address, and a port, and nothing behind them.
 var managerURL = regexp.MustCompile(`^https?://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?$`)
 
+var errManagerURL = errors.New("must be http:// or https://, a host, and a port if it is not the usual one")
+
 func checkManagerURL(text string) error {
 	if !managerURL.MatchString(text) {
-		return errors.New("must be http:// or https://, a host, and a port if it is not the usual one")
+		return errManagerURL
 	}
 	return nil
 }
