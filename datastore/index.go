@@ -10,7 +10,9 @@ import (
 
 // The indexes of the caches; an object without the value is in none.
 const (
-	// IndexVolume goes by the label of the volume: Volumes, VolumeAttachments, Engines, Replicas.
+	// IndexVolume goes by the volume that an object belongs to, by its spec (types.VolumeOf), whatever its labels
+	// are: Volumes, VolumeAttachments, Engines, Replicas. Those of an earlier volume of the name are there, too: the
+	// caller compares the owner's UID.
 	IndexVolume = "volume"
 	// IndexNode goes by the node that runs the object, spec.nodeID (Engines,
 	// Replicas, InstanceManagers) or spec.nodeName (Pods).
@@ -19,9 +21,7 @@ const (
 	IndexDisk = "disk"
 )
 
-func byVolumeLabel(obj any) ([]string, error) {
-	return present(obj.(Object).GetLabels()[types.LabelVolume]), nil
-}
+func byVolume(obj any) ([]string, error) { return present(types.VolumeOf(obj.(Object))), nil }
 
 func byNode(obj any) ([]string, error) { return present(nodeOf(obj)), nil }
 
@@ -55,14 +55,14 @@ func present(value string) []string {
 	return []string{value}
 }
 
-func volumeIndexers() cache.Indexers { return cache.Indexers{IndexVolume: byVolumeLabel} }
+func volumeIndexers() cache.Indexers { return cache.Indexers{IndexVolume: byVolume} }
 
 func nodeIndexers() cache.Indexers { return cache.Indexers{IndexNode: byNode} }
 
 func engineIndexers() cache.Indexers {
-	return cache.Indexers{IndexVolume: byVolumeLabel, IndexNode: byNode}
+	return cache.Indexers{IndexVolume: byVolume, IndexNode: byNode}
 }
 
 func replicaIndexers() cache.Indexers {
-	return cache.Indexers{IndexVolume: byVolumeLabel, IndexNode: byNode, IndexDisk: byDisk}
+	return cache.Indexers{IndexVolume: byVolume, IndexNode: byNode, IndexDisk: byDisk}
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kubetypes "k8s.io/apimachinery/pkg/types"
 
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
 	"github.com/longhorn-lep/longhorn-manager/datastore"
@@ -26,10 +27,13 @@ func (c *Controller) apply(ctx context.Context, log *logrus.Entry, v *longhorn.V
 		_, err := c.deps.Volumes.Update(ctx, p.Volume)
 		return err
 	}
+	if p.Labels != nil {
+		return c.putBackLabels(ctx, log, *p.Labels)
+	}
 	if err := c.makeChildren(ctx, log, v, p); err != nil {
 		return ofChild(err)
 	}
-	if err := c.applyShare(ctx, log, p.share); err != nil {
+	if err := c.applyShare(ctx, log, v, p.share); err != nil {
 		return ofChild(err)
 	}
 	for _, r := range p.UpdateReplicas {
@@ -108,7 +112,7 @@ func (c *Controller) makeChildren(ctx context.Context, log *logrus.Entry, v *lon
 func (c *Controller) makeOthers(ctx context.Context, log *logrus.Entry, v *longhorn.Volume, p Plan) error {
 	if p.CreateAttachment != nil {
 		if _, err := c.deps.Attachments.Create(ctx, p.CreateAttachment); err != nil {
-			return staleIfExists(fmt.Errorf("create the volume attachment: %w", err))
+			return c.ifExists(ctx, v, fmt.Errorf("create the volume attachment: %w", err), liveFrom(c.deps.Attachments, p.CreateAttachment.Name))
 		}
 	}
 	if p.EnsureSecret {
@@ -119,7 +123,7 @@ func (c *Controller) makeOthers(ctx context.Context, log *logrus.Entry, v *longh
 	if p.CreateEngine != nil {
 		log.Info("creating the engine")
 		if _, err := c.deps.Engines.Create(ctx, p.CreateEngine); err != nil {
-			return staleIfExists(fmt.Errorf("create the engine: %w", err))
+			return c.ifExists(ctx, v, fmt.Errorf("create the engine: %w", err), liveFrom(c.deps.Engines, p.CreateEngine.Name))
 		}
 	}
 	return nil
@@ -146,7 +150,7 @@ func (c *Controller) makeReplicas(ctx context.Context, log *logrus.Entry, v *lon
 	if err != nil {
 		return err
 	}
-	if len(live) != len(cached) {
+	if !showsAll(cached, live, v.Name) {
 		return queue.ErrStale
 	}
 	c.placed.releaseOthers(v.Name, replicas)
@@ -161,6 +165,27 @@ func (c *Controller) makeReplicas(ctx context.Context, log *logrus.Entry, v *lon
 		created++
 	}
 	return nil
+}
+
+// showsAll tells whether the cache shows the same replicas as a live list that the label selects. Those that have lost the
+// label, and have not got it back yet, are in the cache alone.
+func showsAll(cached, live []*longhorn.Replica, volume string) bool {
+	uids := map[kubetypes.UID]bool{}
+	for _, r := range cached {
+		if r.Labels[types.LabelVolume] == volume {
+			uids[r.UID] = true
+		}
+	}
+	for _, r := range live {
+		if types.VolumeOf(r) != volume {
+			continue
+		}
+		if !uids[r.UID] {
+			return false
+		}
+		delete(uids, r.UID)
+	}
+	return len(uids) == 0
 }
 
 // isRefusal tells whether the API server has answered that it did not do what it was asked.
@@ -180,20 +205,20 @@ func (c *Controller) ensureSecret(ctx context.Context, v *longhorn.Volume) error
 		Data:       map[string][]byte{types.VolumeSecretKey: key},
 	}
 	_, err := c.deps.Secrets.Create(ctx, secret)
-	if err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("create the data plane's key: %w", err)
-	}
 	if err == nil {
 		return nil
 	}
-	existing, err := c.deps.Secrets.Live(ctx, secret.Name)
-	if err != nil {
-		return fmt.Errorf("read the data plane's key: %w", datastore.Needed(err))
+	if !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("create the data plane's key: %w", err)
 	}
-	if !ownedBy(existing, v) { // an earlier volume of this name left it: the collector is about to take it
-		return queue.ErrStale
+	existing, failed := c.deps.Secrets.Live(ctx, secret.Name)
+	if failed != nil {
+		return fmt.Errorf("read the data plane's key: %w", datastore.Needed(failed))
 	}
-	return nil
+	if ownedBy(existing, v) {
+		return nil
+	}
+	return c.obstructs(v, existing, err)
 }
 
 func (c *Controller) applyDeletion(ctx context.Context, log *logrus.Entry, v *longhorn.Volume, d Deletion) error {
@@ -254,7 +279,10 @@ func (c *Controller) nothingWrites(ctx context.Context, v *longhorn.Volume) (boo
 	case err != nil:
 		return false, fmt.Errorf("read the engine: %w", err)
 	}
-	return !ownedBy(e, v), nil
+	if !ownedBy(e, v) {
+		return true, nil
+	}
+	return false, c.obstructs(v, e, fmt.Errorf("delete the engine: engine %s still exists", e.Name))
 }
 
 func (c *Controller) dropFinalizer(ctx context.Context, log *logrus.Entry, v *longhorn.Volume) error {
@@ -281,13 +309,5 @@ func (c *Controller) writeStatus(ctx context.Context, v *longhorn.Volume, status
 	u := v.DeepCopy()
 	u.Status = status
 	_, err := c.deps.Volumes.UpdateStatus(ctx, u)
-	return err
-}
-
-// staleIfExists: an earlier sync made what exists already, and the cache has not shown it yet.
-func staleIfExists(err error) error {
-	if apierrors.IsAlreadyExists(err) {
-		return queue.ErrStale
-	}
 	return err
 }

@@ -50,7 +50,7 @@ func (c *Controller) sync(ctx context.Context, name string) (queue.Result, error
 		if err != nil || !types.HasFinalizer(v) {
 			return queue.Result{}, err
 		}
-		return queue.Result{}, c.applyDeletion(ctx, log, v, planDeletion(in))
+		return queue.Result{}, c.showRefusal(ctx, v, c.applyDeletion(ctx, log, v, planDeletion(in)))
 	}
 	p, err := c.plan(v)
 	if err != nil {

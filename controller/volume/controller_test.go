@@ -95,7 +95,7 @@ func TestDeletionKeepsReplicasWhileAnEngineIsThere(t *testing.T) {
 	// The cache has lost sight of the engine, the API server has not.
 	h, c := begin(t, build.Volume("vol", finalized, deletedVolume), build.PlacedReplica("r", "vol", "a", "disk-a", ownedReplica))
 	h.Seed(build.Engine("vol", owned, func(e *longhorn.Engine) { e.Spec.NodeID = "a"; e.Status.CurrentState = longhorn.InstanceStateRunning }))
-	syncOf(t, h, c, nil)
+	syncOf(t, h, c, queue.ErrStale)
 	h.ExpectWrites("update volumes/vol/status")
 }
 

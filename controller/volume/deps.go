@@ -28,6 +28,8 @@ type VolumeStore interface {
 // AttachmentStore holds all volume attachments.
 type AttachmentStore interface {
 	GetRO(name string) (*longhorn.VolumeAttachment, error)
+	Live(ctx context.Context, name string) (*longhorn.VolumeAttachment, error)
+	Update(ctx context.Context, va *longhorn.VolumeAttachment) (*longhorn.VolumeAttachment, error)
 	Create(ctx context.Context, va *longhorn.VolumeAttachment) (*longhorn.VolumeAttachment, error)
 	queue.Events
 }

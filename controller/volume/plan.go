@@ -74,6 +74,8 @@ type Plan struct {
 	// Volume has its metadata and spec filled in; when set, everything else waits
 	// for the next sync.
 	Volume *longhorn.Volume
+	// Labels are children whose label of the volume is put back; when set, everything else waits for the next sync.
+	Labels *unlabelled
 
 	EnsureSecret     bool
 	CreateAttachment *longhorn.VolumeAttachment
@@ -141,6 +143,9 @@ type Event struct{ Type, Reason, Message string }
 func plan(in Input) Plan {
 	if filled := fill(in); filled != nil {
 		return Plan{Volume: filled, Status: in.Volume.Status}
+	}
+	if lost := unlabelledOf(in); lost != nil {
+		return Plan{Labels: lost, Status: in.Volume.Status}
 	}
 	p := Plan{Status: *in.Volume.Status.DeepCopy()}
 	p.Status.OwnerID = in.Owner

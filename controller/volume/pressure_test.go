@@ -182,7 +182,7 @@ func (w *fullWorld) rest(t *testing.T) {
 func (w *fullWorld) with(name string, size int64, in Input) {
 	in.Volume.Name, in.Volume.Labels, in.Volume.Status.ActualSize = name, map[string]string{types.LabelVolume: name}, size*gib
 	for _, r := range in.Replicas {
-		r.Spec.VolumeName, r.Status.AllocatedBytes = name, size*gib
+		r.Spec.VolumeName, r.Labels[types.LabelVolume], r.Status.AllocatedBytes = name, name, size*gib
 	}
 	in.Cluster.Settings.OverProvisioningPercent = 1000
 	w.volumes = append(w.volumes, in)

@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -34,7 +35,7 @@ func (c *Controller) showRefusal(ctx context.Context, v *longhorn.Volume, err er
 		return err
 	}
 	condition := longhorn.Condition{
-		Type: types.ConditionChildRefused, Status: longhorn.ConditionTrue, Reason: string(apierrors.ReasonForError(err)), Message: err.Error(),
+		Type: types.ConditionChildRefused, Status: longhorn.ConditionTrue, Reason: cmp.Or(string(apierrors.ReasonForError(err)), types.ConditionChildRefused), Message: err.Error(),
 	}
 	u := v.DeepCopy()
 	var changed bool

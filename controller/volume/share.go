@@ -16,6 +16,7 @@ import (
 // ShareStore holds all share managers.
 type ShareStore interface {
 	GetRO(name string) (*longhorn.ShareManager, error)
+	Live(ctx context.Context, name string) (*longhorn.ShareManager, error)
 	Create(ctx context.Context, s *longhorn.ShareManager) (*longhorn.ShareManager, error)
 	Update(ctx context.Context, s *longhorn.ShareManager) (*longhorn.ShareManager, error)
 	Delete(ctx context.Context, name string, p datastore.Preconditions) error
@@ -64,11 +65,11 @@ func newShareManager(v *longhorn.Volume, image string) *longhorn.ShareManager {
 	return s
 }
 
-func (c *Controller) applyShare(ctx context.Context, log *logrus.Entry, s shareStep) error {
+func (c *Controller) applyShare(ctx context.Context, log *logrus.Entry, v *longhorn.Volume, s shareStep) error {
 	if s.create != nil {
 		log.Info("creating the share manager")
 		if _, err := c.deps.Shares.Create(ctx, s.create); err != nil {
-			return staleIfExists(fmt.Errorf("create the share manager: %w", err))
+			return c.ifExists(ctx, v, fmt.Errorf("create the share manager: %w", err), liveFrom(c.deps.Shares, s.create.Name))
 		}
 	}
 	if s.update != nil {

@@ -28,7 +28,7 @@ import (
 //	the settings of replica-auto-balance           attached
 //	the setting node-drain-policy                  with an engine or a replica on a cordoned node, too
 func (c *Controller) watch() error {
-	child := queue.Handler(c.queue, func(o metav1.Object) []string { return []string{o.GetLabels()[types.LabelVolume]} })
+	child := queue.Handler(c.queue, func(o metav1.Object) []string { return []string{types.VolumeOf(o)} })
 	setting := queue.Handler(c.queue, c.whenSetting)
 	return c.queue.Watch(
 		queue.Watch{Events: c.deps.Volumes, Handler: queue.Handler(c.queue, queue.Name[*longhorn.Volume])},
