@@ -35,14 +35,14 @@ func volumesAndData(s State, p *Plan) {
 		}
 	}
 	for _, r := range s.of(replicas) {
-		if !r.isDeleted() && owned[r.Labels[types.LabelVolume]] {
+		if !r.isDeleted() && owned[r.volume()] {
 			p.Waits = append(p.Waits, waited(replicas, r))
 			continue
 		}
 		p.end(replicas, r, s.canStrip(r), s.leftBehind(r))
 	}
 	for _, e := range s.of(engines) {
-		if !e.isDeleted() && owned[e.Labels[types.LabelVolume]] {
+		if !e.isDeleted() && owned[e.volume()] {
 			p.Waits = append(p.Waits, "engines/"+e.Name)
 			continue
 		}

@@ -182,11 +182,11 @@ func (c *cluster) install(manager bool, alive ...string) {
 			c.add(pods, "longhorn-manager-"+n, map[string]any{"spec": map[string]any{"nodeName": n}, "status": conditions}, kubelet).
 				SetLabels(map[string]string{types.LabelApp: types.AppManager})
 		}
-		r := c.add(replicas, "v-r-"+n, map[string]any{
-			"spec":   map[string]any{"nodeID": n, "diskPath": "/disk", "dataDirectoryName": "v-" + n},
+		// A label is gone easily; a replica belongs to its volume by its spec.
+		c.add(replicas, "v-r-"+n, map[string]any{
+			"spec":   map[string]any{"volumeName": "v", "nodeID": n, "diskPath": "/disk", "dataDirectoryName": "v-" + n},
 			"status": map[string]any{"directoryCreated": true},
 		}, types.Finalizer)
-		r.SetLabels(map[string]string{types.LabelVolume: "v"})
 	}
 	c.add(volumes, "v", nil, types.Finalizer)
 	c.add(engines, "v-e-0", nil, types.Finalizer).SetLabels(map[string]string{types.LabelVolume: "v"})

@@ -1,6 +1,7 @@
 package uninstall
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -18,7 +19,7 @@ type Object struct {
 	Node            string // of replicas and pods
 	Ready           bool   // of pods and Kubernetes nodes
 	Provisioner     string // of StorageClasses; of Kubernetes' VolumeAttachments the attacher, of PersistentVolumes the driver
-	Volume          string // of PersistentVolumes: the volume's name
+	Volume          string // of PersistentVolumes, engines and replicas: the volume's name
 	// ClaimNamespace and Claim are of PersistentVolumes: whose claim has it.
 	ClaimNamespace, Claim string
 	Value                 string // of settings
@@ -28,6 +29,9 @@ type Object struct {
 	Reason, Message string
 	ReadyDisks      []string // of nodes: the UUIDs
 }
+
+// volume is the volume of an engine or a replica.
+func (o Object) volume() string { return cmp.Or(o.Volume, o.Labels[types.LabelVolume]) }
 
 func (o Object) isDeleted() bool { return !o.DeletedAt.IsZero() }
 

@@ -29,7 +29,7 @@ func (s State) refusal() string {
 		names = append(names, "volume "+v.Name)
 	}
 	for _, r := range s.of(replicas) {
-		if r.Path != "" && !slices.Contains(names, "volume "+r.Labels[types.LabelVolume]) {
+		if r.Path != "" && !slices.Contains(names, "volume "+r.volume()) {
 			names = append(names, "replica "+r.Name)
 		}
 	}

@@ -222,7 +222,7 @@ func objectOf(u *unstructured.Unstructured) Object {
 		return s
 	}
 	o.Provisioner = cmp.Or(text("spec", "attacher"), text("spec", "csi", "driver"), text("provisioner"))
-	o.Volume = text("spec", "csi", "volumeHandle")
+	o.Volume = cmp.Or(text("spec", "csi", "volumeHandle"), text("spec", "volumeName"))
 	o.ClaimNamespace, o.Claim = text("spec", "claimRef", "namespace"), text("spec", "claimRef", "name")
 	o.Node, o.Value = text("spec", "nodeID"), text("value")
 	if u.GetKind() == "Pod" {
