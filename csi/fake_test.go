@@ -87,7 +87,7 @@ func (f *fakeService) CreateVolume(_ context.Context, r VolumeRequest) error {
 	if err := f.record("create " + r.Name); err != nil {
 		return err
 	}
-	v := Volume{Name: r.Name, SizeBytes: r.SizeBytes, State: stateCreating, Tickets: map[string]Ticket{}}
+	v := Volume{Name: r.Name, SizeBytes: r.SizeBytes, State: stateCreating, AccessMode: r.AccessMode, Asked: r, Tickets: map[string]Ticket{}}
 	if f.instant {
 		v.State, v.Ready = stateDetached, true
 	}

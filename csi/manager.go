@@ -80,6 +80,7 @@ func volumeOf(wire *v1.Volume) (Volume, error) {
 		NodeID:           nodeOf(wire),
 		StrictLocalNodes: wire.StrictLocalNodes,
 		AccessMode:       wire.AccessMode,
+		Asked:            askedOf(wire),
 		ShareEndpoint:    wire.ShareEndpoint,
 		ShareState:       wire.ShareState,
 		Expanding:        wire.ExpansionRequired,
@@ -95,6 +96,20 @@ func volumeOf(wire *v1.Volume) (Volume, error) {
 		}
 	}
 	return v, nil
+}
+
+func askedOf(wire *v1.Volume) VolumeRequest {
+	return VolumeRequest{
+		NumberOfReplicas:            wire.NumberOfReplicas,
+		StaleReplicaTimeoutMinutes:  wire.StaleReplicaTimeout,
+		DataLocality:                wire.DataLocality,
+		ReplicaSoftAntiAffinity:     wire.ReplicaSoftAntiAffinity,
+		ReplicaZoneSoftAntiAffinity: wire.ReplicaZoneSoftAntiAffinity,
+		ReplicaDiskSoftAntiAffinity: wire.ReplicaDiskSoftAntiAffinity,
+		ReplicaAutoBalance:          wire.ReplicaAutoBalance,
+		DiskSelector:                wire.DiskSelector,
+		NodeSelector:                wire.NodeSelector,
+	}
 }
 
 // nodeOf is where the volume's engine is. A volume that is detached has none running,

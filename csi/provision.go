@@ -25,8 +25,8 @@ type controller struct {
 	log        *logrus.Entry
 }
 
-// create makes the volume unless it is there. A volume that is there must have the
-// same size; anything else that differs was decided when it was made.
+// create creates the volume unless it exists. An existing volume must be one that the same request could have created
+// (checkExisting).
 func (c *controller) create(ctx context.Context, r VolumeRequest) error {
 	v, err := c.volumes.Volume(ctx, r.Name)
 	if err == nil {
@@ -52,16 +52,6 @@ func (c *controller) create(ctx context.Context, r VolumeRequest) error {
 		return status.Errorf(codes.DeadlineExceeded, "creating volume %s: it was not ready in time", r.Name)
 	}
 	return err
-}
-
-func checkExisting(v Volume, r VolumeRequest) error {
-	if v.State == stateDeleting {
-		return status.Errorf(codes.Aborted, "creating volume %s: one of that name is being deleted", r.Name)
-	}
-	if v.SizeBytes != r.SizeBytes {
-		return status.Errorf(codes.AlreadyExists, "creating volume %s: it exists with %d bytes, not %d", r.Name, v.SizeBytes, r.SizeBytes)
-	}
-	return nil
 }
 
 // delete removes the volume and waits until it is gone. It refuses a volume that a node

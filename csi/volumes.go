@@ -77,6 +77,9 @@ type Volume struct {
 	StrictLocalNodes []string
 	// AccessMode is rwo, rwop or rwx.
 	AccessMode string
+	// Asked is what the volume was created with, or what a user has set since; its name, size and access mode are
+	// left out. An empty field is not known: managers of earlier releases do not send every field.
+	Asked VolumeRequest
 	// ShareEndpoint is where a shared volume is served, nfs://<address>/<volume>; empty while it is not. ShareState is how its share manager fares.
 	ShareEndpoint, ShareState string
 	// NodeID is where its engine is or is wanted; empty when nowhere.
