@@ -1,0 +1,156 @@
+package types
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/longhorn-lep/longhorn-manager/util/spelling"
+)
+
+// ClassParameter is a parameter of a StorageClass that this driver or Longhorn knows. An empty value asks for nothing,
+// whatever the parameter.
+type ClassParameter struct {
+	Name string
+	// Offered: the driver acts on the parameter. The other fields about values, except Values and IsBool, are for those that are not.
+	Offered bool
+	// IsBool: the value must be a boolean as Go reads it ("true", "1", "F", ...).
+	IsBool bool
+	// Values are the only ones; nil: other rules decide.
+	Values []string
+	// Neutral are the values that ask for nothing. Of a boolean, "true" or "false" stands for all its spellings.
+	Neutral []string
+	// Moot: the other values only adjust something that is not offered, such as how a backup is compressed. The driver accepts
+	// them and reports that they have no effect. It refuses the other values of parameters that are not moot: a volume
+	// that silently is not encrypted, or not restored from its backup, is worse than none.
+	Moot bool
+	// AsksFor is what the parameter asks for, as the object of a sentence.
+	AsksFor string
+}
+
+// The values that a volume's fields share with the settings that they override.
+var (
+	ignoredOrSwitch = []string{"ignored", "enabled", "disabled"}
+	ignoredOrOff    = []string{"ignored", "disabled"}
+)
+
+// ClassParameters are all known parameters: first those that are offered, then Longhorn's other ones. The Helm chart's
+// schema may be generated from them.
+var ClassParameters = []ClassParameter{
+	{Name: "numberOfReplicas", Offered: true},
+	{Name: "staleReplicaTimeout", Offered: true},
+	{Name: ParameterFSType, Offered: true, Values: fsTypes},
+	{Name: ParameterMkfsParams, Offered: true},
+	{Name: "dataLocality", Offered: true, Values: []string{"disabled", "best-effort", "strict-local"}},
+	{Name: "diskSelector", Offered: true},
+	{Name: "nodeSelector", Offered: true},
+	{Name: "replicaSoftAntiAffinity", Offered: true, Values: ignoredOrSwitch},
+	{Name: "replicaZoneSoftAntiAffinity", Offered: true, Values: ignoredOrSwitch},
+	{Name: "replicaDiskSoftAntiAffinity", Offered: true, Values: ignoredOrSwitch},
+	{Name: "replicaAutoBalance", Offered: true, Values: []string{"ignored", "disabled", "least-effort", "best-effort"}},
+	{Name: "share", Offered: true, IsBool: true},
+	{Name: "exclusive", Offered: true, IsBool: true},
+	{Name: "nfsOptions", Offered: true},
+	{Name: ParameterNFSSquash, Offered: true, Values: []string{string(NFSSquashNone), string(NFSSquashRoot), string(NFSSquashAll)}},
+	{Name: ParameterShareNodeSelector, Offered: true},
+	{Name: ParameterShareTolerations, Offered: true},
+
+	// What would change the data, its protection or its place is refused.
+	{Name: "encrypted", IsBool: true, Neutral: []string{"false"}, AsksFor: "encryption"},
+	{Name: "fromBackup", AsksFor: "a restore from a backup"},
+	{Name: "dataSource", AsksFor: "a clone of another volume or of a snapshot"},
+	{Name: "backingImage", AsksFor: "a backing image"},
+	{Name: "backingImageDataSourceType", AsksFor: "a backing image"},
+	{Name: "backingImageDataSourceParameters", AsksFor: "a backing image"},
+	{Name: "backingImageChecksum", AsksFor: "a backing image"},
+	{Name: "baseImage", AsksFor: "a base image"},
+	{Name: "recurringJobSelector", Neutral: []string{"[]"}, AsksFor: "recurring snapshots or backups"},
+	{Name: "recurringJobs", Neutral: []string{"[]"}, AsksFor: "recurring snapshots or backups"},
+	{Name: "migratable", IsBool: true, Neutral: []string{"false"}, AsksFor: "live migration"},
+	{Name: "standby", IsBool: true, Neutral: []string{"false"}, AsksFor: "a standby volume"},
+	{Name: "strictTopology", IsBool: true, Neutral: []string{"false"}, AsksFor: "volumes that are bound to a topology"},
+	{Name: "volumeTopology", AsksFor: "volumes that are bound to a topology"},
+	{Name: "dataEngine", Neutral: []string{"v1"}, AsksFor: "another data engine"},
+	{Name: "dataLayout", AsksFor: "another layout of the data"},
+	{Name: "frontend", Neutral: []string{"blockdev"}, AsksFor: "another frontend"},
+	{Name: "offlineRebuilding", Values: ignoredOrSwitch, Neutral: ignoredOrOff, AsksFor: "rebuilds while the volume is detached"},
+
+	// What adjusts something that is not offered is accepted.
+	{Name: "cloneMode", Values: []string{"full-copy", "linked-clone"}, Neutral: []string{"full-copy", "linked-clone"}},
+	{Name: "unmapMarkSnapChainRemoved", Values: ignoredOrSwitch, Neutral: ignoredOrSwitch},
+	{Name: "restoreVolumeRecurringJob", Values: ignoredOrSwitch, Neutral: ignoredOrSwitch},
+	{Name: "backupCompressionMethod", Values: []string{"none", "lz4", "gzip"}, Neutral: []string{"none", "lz4", "gzip"}},
+	{Name: "backupBlockSize", Neutral: []string{"2097152", "16777216", "2Mi", "16Mi"}, Moot: true},
+	{Name: "backupTargetName", Neutral: []string{"default"}, Moot: true},
+	{Name: "freezeFilesystemForSnapshot", Values: ignoredOrSwitch, Neutral: ignoredOrOff, Moot: true},
+	{Name: "snapshotDataIntegrity", Values: []string{"ignored", "disabled", "enabled", "fast-check"}, Neutral: ignoredOrOff, Moot: true},
+	{Name: "snapshotMaxCount", Neutral: []string{"0", "250"}, Moot: true},
+	{Name: "snapshotMaxSize", Neutral: []string{"0"}, Moot: true},
+	{Name: "disableRevisionCounter", IsBool: true, Neutral: []string{"true"}, Moot: true},
+	{Name: "accessMode", Values: []string{"rwo", "rwop", "rwx"}, Neutral: []string{"rwo"}, Moot: true}, // the claim decides
+	{Name: "storageCapacityMode", Values: []string{"node", "zone"}, Neutral: []string{"node"}, Moot: true},
+	{Name: "rebuildConcurrentSyncLimit", Neutral: []string{"0"}, Moot: true},
+	{Name: "replicaRebuildingBandwidthLimit", Neutral: []string{"0"}, Moot: true},
+	{Name: "ublkQueueDepth", Neutral: []string{"0"}, Moot: true},
+	{Name: "ublkNumberOfQueue", Neutral: []string{"0"}, Moot: true},
+}
+
+// ClassParameterNames are the names of ClassParameters, in the same order.
+func ClassParameterNames() []string {
+	names := make([]string, len(ClassParameters))
+	for i, p := range ClassParameters {
+		names[i] = p.Name
+	}
+	return names
+}
+
+// CheckClassParameter checks one parameter of a StorageClass, as far as ClassParameters tell. The error names the parameter
+// and the rule. hasEffect is false where the driver accepts the parameter and does not act on it, although it asks for
+// something: then its author should hear of that. A name that is like a known one is an error. Other unknown names
+// are accepted without effect, as Longhorn does, because classes have keys that other tools read.
+func CheckClassParameter(name, value string) (hasEffect bool, err error) {
+	value = strings.TrimSpace(value)
+	i := slices.IndexFunc(ClassParameters, func(p ClassParameter) bool {
+		return p.Name == name || p.Name == ParameterFSType && strings.EqualFold(name, ParameterFSType) // as Kubernetes reads it
+	})
+	switch {
+	case i < 0 && value == "":
+		return false, nil
+	case i < 0:
+		if near := spelling.Nearest(name, ClassParameterNames()); near != "" {
+			return false, fmt.Errorf("parameter %s: there is no parameter of this name; did you mean %s?", name, near)
+		}
+		return false, nil
+	case value == "":
+		return true, nil
+	}
+	hasEffect, err = ClassParameters[i].check(value)
+	if err != nil {
+		err = fmt.Errorf("parameter %s: value %q %w", name, value, err)
+	}
+	return hasEffect, err
+}
+
+func (p ClassParameter) check(value string) (hasEffect bool, err error) {
+	if p.IsBool {
+		b, err := strconv.ParseBool(value)
+		if err != nil {
+			return false, fmt.Errorf("is neither true nor false")
+		}
+		value = strconv.FormatBool(b)
+	}
+	switch {
+	case p.Values != nil && !slices.Contains(p.Values, value):
+		return false, fmt.Errorf("is none of %s", strings.Join(p.Values, ", "))
+	case p.Offered, slices.Contains(p.Neutral, value):
+		return true, nil
+	case p.Moot:
+		return false, nil
+	}
+	rule := "leave the parameter out"
+	if len(p.Neutral) > 0 {
+		rule += " or set it to " + strings.Join(p.Neutral, " or ")
+	}
+	return false, fmt.Errorf("asks for %s, which is not offered; %s", p.AsksFor, rule)
+}

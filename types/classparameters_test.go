@@ -1,0 +1,132 @@
+package types
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestCheckClassParameter: each value of a parameter that the driver does not act on, and what becomes of it.
+func TestCheckClassParameter(t *testing.T) {
+	const (
+		neutral   = "neutral"
+		noEffect  = "no effect" // accepted, and its author hears of it
+		noneOf    = "is none of "
+		notOffers = "which is not offered"
+	)
+	for _, c := range []struct{ name, value, want string }{
+		{"numberOfReplicas", "3", neutral}, // it acts, and its rule is the driver's
+		{"dataLocality", "near", `parameter dataLocality: value "near" is none of disabled, best-effort, strict-local`},
+		{"share", "yes", `parameter share: value "yes" is neither true nor false`},
+		{"fstype", "xfs", neutral},
+		{"FSTYPE", "btrfs", `value "btrfs" is none of ext4, xfs`},
+
+		{"encrypted", "", neutral},
+		{"encrypted", " false ", neutral},
+		{"encrypted", "F", neutral},
+		{"encrypted", "true", `parameter encrypted: value "true" asks for encryption, which is not offered; leave the parameter out or set it to false`},
+		{"encrypted", "1", "asks for encryption"},
+		{"encrypted", "no", "is neither true nor false"},
+		{"fromBackup", "", neutral},
+		{"fromBackup", "s3://b@r/?volume=v", "asks for a restore from a backup, which is not offered; leave the parameter out"},
+		{"dataSource", "vol://v", notOffers},
+		{"backingImage", "parrot", notOffers},
+		{"backingImageDataSourceType", "download", notOffers},
+		{"backingImageDataSourceParameters", "{}", notOffers},
+		{"backingImageChecksum", "abc", notOffers},
+		{"baseImage", "x", notOffers},
+		{"recurringJobSelector", "[]", neutral},
+		{"recurringJobSelector", `[{"name":"daily","isGroup":true}]`, "asks for recurring snapshots or backups"},
+		{"recurringJobs", `[{"name":"daily"}]`, notOffers},
+		{"migratable", "false", neutral},
+		{"migratable", "true", notOffers},
+		{"standby", "true", notOffers},
+		{"strictTopology", "False", neutral},
+		{"strictTopology", "true", notOffers},
+		{"volumeTopology", "zonal", notOffers},
+		{"dataEngine", "v1", neutral},
+		{"dataEngine", "v2", notOffers},
+		{"dataLayout", "x", notOffers},
+		{"frontend", "blockdev", neutral},
+		{"frontend", "iscsi", notOffers},
+		{"offlineRebuilding", "ignored", neutral},
+		{"offlineRebuilding", "disabled", neutral},
+		{"offlineRebuilding", "enabled", notOffers},
+		{"offlineRebuilding", "true", noneOf + "ignored, enabled, disabled"},
+
+		{"cloneMode", "full-copy", neutral},
+		{"cloneMode", "linked-clone", neutral},
+		{"unmapMarkSnapChainRemoved", "enabled", neutral},
+		{"restoreVolumeRecurringJob", "enabled", neutral},
+		{"backupCompressionMethod", "none", neutral},
+		{"backupCompressionMethod", "lz4", neutral},
+		{"backupCompressionMethod", "gzip", neutral},
+		{"backupCompressionMethod", "zip", noneOf + "none, lz4, gzip"},
+		{"backupBlockSize", "2097152", neutral},
+		{"backupBlockSize", "4194304", noEffect},
+		{"backupTargetName", "default", neutral},
+		{"backupTargetName", "offsite", noEffect},
+		{"freezeFilesystemForSnapshot", "disabled", neutral},
+		{"freezeFilesystemForSnapshot", "enabled", noEffect},
+		{"snapshotDataIntegrity", "ignored", neutral},
+		{"snapshotDataIntegrity", "fast-check", noEffect},
+		{"snapshotDataIntegrity", "slow-check", noneOf},
+		{"snapshotMaxCount", "250", neutral},
+		{"snapshotMaxCount", "7", noEffect},
+		{"snapshotMaxSize", "0", neutral},
+		{"snapshotMaxSize", "1073741824", noEffect},
+		{"disableRevisionCounter", "true", neutral},
+		{"disableRevisionCounter", "false", noEffect},
+		{"accessMode", "rwo", neutral},
+		{"accessMode", "rwx", noEffect},
+		{"storageCapacityMode", "node", neutral},
+		{"storageCapacityMode", "zone", noEffect},
+		{"rebuildConcurrentSyncLimit", "0", neutral},
+		{"rebuildConcurrentSyncLimit", "3", noEffect},
+		{"replicaRebuildingBandwidthLimit", "100", noEffect},
+		{"ublkQueueDepth", "128", noEffect},
+		{"ublkNumberOfQueue", "2", noEffect},
+
+		{"colour", "blue", noEffect},
+		{"colour", "", noEffect},
+		{"example.com/owner", "team-a", noEffect},
+		{"numberOfReplica", "2", "parameter numberOfReplica: there is no parameter of this name; did you mean numberOfReplicas?"},
+		{"numberofreplicas", "2", "did you mean numberOfReplicas?"},
+		{"encryptd", "true", "did you mean encrypted?"},
+		{"data-locality", "strict-local", "did you mean dataLocality?"},
+		{"numberOfReplica", "", noEffect}, // it asks for nothing
+	} {
+		t.Run(c.name+"="+c.value, func(t *testing.T) {
+			hasEffect, err := CheckClassParameter(c.name, c.value)
+			switch c.want {
+			case neutral, noEffect:
+				require.NoError(t, err)
+				assert.Equal(t, c.want == neutral, hasEffect)
+			default:
+				assert.ErrorContains(t, err, c.want)
+			}
+		})
+	}
+}
+
+// TestClassParameters: the table is sound, whoever adds a row.
+func TestClassParameters(t *testing.T) {
+	seen := map[string]bool{}
+	for _, p := range ClassParameters {
+		assert.False(t, seen[p.Name], "%s is there twice", p.Name)
+		seen[p.Name] = true
+		if p.Offered {
+			assert.Empty(t, p.Neutral, p.Name)
+			assert.False(t, p.Moot, p.Name)
+		}
+		for _, value := range p.Neutral {
+			if p.Values != nil {
+				assert.Contains(t, p.Values, value, p.Name)
+			}
+		}
+		canBeRefused := !p.Offered && !p.Moot && (p.Values == nil || len(p.Neutral) < len(p.Values))
+		assert.Equal(t, canBeRefused, p.AsksFor != "", "%s: a refusal, and nothing else, says what is not offered", p.Name)
+	}
+	assert.Equal(t, len(ClassParameters), len(ClassParameterNames()))
+}
