@@ -105,7 +105,7 @@ func TestCreateVolumeTwice(t *testing.T) {
 
 func TestSizeText(t *testing.T) {
 	for bytes, want := range map[int64]string{
-		0: "0 bytes", 1023: "1023 bytes", 1 << 10: "1Ki", 64 << 20: "64Mi", 5 << 40: "5Ti", 1<<40 + 2<<20: "1048578Mi",
+		0: "0 bytes", 1023: "1023 bytes", 1 << 10: "1Ki", 64 << 20: "64Mi", 5 << 40: "5Ti", 1<<40 + 2<<20: "1.00 TiB (1099513724928 bytes)",
 		64<<20 + 1: "64.00 MiB (67108865 bytes)", 1500: "1.46 KiB (1500 bytes)", 1<<63 - 1: "8.00 EiB (9223372036854775807 bytes)",
 	} {
 		assert.Equal(t, want, sizeText(bytes))

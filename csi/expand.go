@@ -24,7 +24,7 @@ func expandedSize(r *csipb.CapacityRange, c capability) (int64, error) {
 		return size, err
 	}
 	if most := types.MaximumFilesystemSize(c.fsType); size > most {
-		return 0, errOutOfRange{fmt.Sprintf("capacity range: %d bytes are more than an %s file system can have, which is %d", size, c.fsType, most)}
+		return 0, errOutOfRange{fmt.Sprintf("capacity range: %s are more than an %s file system can have, which is %s", sizeText(size), c.fsType, sizeText(most))}
 	}
 	return size, nil
 }
@@ -39,18 +39,18 @@ func expandedSize(r *csipb.CapacityRange, c capability) (int64, error) {
 func (c *controller) expand(ctx context.Context, name string, size, limit int64) (Volume, error) {
 	v, err := c.volumes.Volume(ctx, name)
 	if err != nil {
-		return v, fmt.Errorf("looking for volume %s: %w", name, err)
+		return v, about(err, "looking for volume "+name, name)
 	}
 	switch {
 	case v.State == stateDeleting:
 		return v, status.Errorf(codes.NotFound, "volume %s: it is being deleted", name)
 	case limit > 0 && v.SizeBytes > limit:
-		return v, status.Errorf(codes.OutOfRange, "expanding volume %s: it has %d bytes, more than the limit %d", name, v.SizeBytes, limit)
+		return v, status.Errorf(codes.OutOfRange, "expanding volume %s: it has %s, more than the limit %s", name, sizeText(v.SizeBytes), sizeText(limit))
 	case v.SizeBytes < size:
 		if err := c.volumes.Expand(ctx, name, size); errors.Is(err, ErrInsufficientStorage) {
-			return v, status.Errorf(codes.OutOfRange, "expanding volume %s to %d bytes: %v", name, size, err)
+			return v, status.Error(codes.OutOfRange, about(err, fmt.Sprintf("expanding volume %s to %s", name, sizeText(size)), name).Error())
 		} else if err != nil {
-			return v, fmt.Errorf("expanding volume %s: %w", name, err)
+			return v, about(err, "expanding volume "+name, name)
 		}
 		c.log.WithFields(logrus.Fields{"volume": name, "sizeBytes": size}).Info("Asked for the volume to be expanded")
 	}
@@ -66,7 +66,7 @@ func (c *controller) expand(ctx context.Context, name string, size, limit int64)
 	case errors.Is(err, errInfeasible):
 		return v, c.giveUp(ctx, v)
 	case errors.Is(err, errWaitOver):
-		return v, status.Errorf(codes.DeadlineExceeded, "expanding volume %s: it has not %d bytes in time: %s", name, size, v.ExpansionMessage)
+		return v, status.Errorf(codes.DeadlineExceeded, "expanding volume %s to %s: not done in time: %s", name, sizeText(size), v.ExpansionMessage)
 	}
 	return v, err
 }
@@ -86,5 +86,5 @@ func (c *controller) giveUp(ctx context.Context, v Volume) error {
 		return status.Errorf(codes.Aborted, "expanding volume %s: %s; taking that back: %v", v.Name, v.ExpansionMessage, err)
 	}
 	c.log.WithFields(logrus.Fields{"volume": v.Name, "reason": v.ExpansionReason}).Info("Took back an expansion that does not fit")
-	return status.Errorf(codes.OutOfRange, "expanding volume %s to %d bytes: %s", v.Name, v.SizeBytes, v.ExpansionMessage)
+	return status.Errorf(codes.OutOfRange, "expanding volume %s to %s: %s", v.Name, sizeText(v.SizeBytes), v.ExpansionMessage)
 }

@@ -242,10 +242,7 @@ func classify(err error) error {
 	text := err.Error()
 	var refusal *client.Error
 	if errors.As(err, &refusal) && refusal.Message != "" {
-		text = refusal.Message
-		if refusal.Detail != "" {
-			text += ": " + strings.Join(strings.Split(strings.TrimSpace(refusal.Detail), "\n"), "; ")
-		}
+		text = withDetail(refusal.Message, refusal.Detail)
 	}
 	for theirs, ours := range map[error]error{
 		client.ErrNotFound:     ErrNotFound,
@@ -258,4 +255,37 @@ func classify(err error) error {
 		}
 	}
 	return err
+}
+
+// maxDetails is how many lines of a refusal's detail become part of a message: an Event shows them in one line.
+const maxDetails = 3
+
+// withDetail is a refusal in one line. It leaves out lines of the detail that the message has already.
+func withDetail(message, detail string) string {
+	var lines []string
+	for line := range strings.Lines(detail) {
+		if line = strings.TrimSpace(line); line != "" && !strings.Contains(message, line) {
+			lines = append(lines, line)
+		}
+	}
+	if more := len(lines) - maxDetails; more > 0 {
+		lines = append(lines[:maxDetails], fmt.Sprintf("and %d more", more))
+	}
+	if len(lines) == 0 {
+		return message
+	}
+	return message + ": " + strings.Join(lines, "; ")
+}
+
+// about puts an action in front of an error, unless the error is a refusal of the manager that has all these names already.
+func about(err error, action string, names ...string) error {
+	var refusal *serviceError
+	isNamed := errors.As(err, &refusal)
+	for _, name := range names {
+		isNamed = isNamed && strings.Contains(refusal.text, name)
+	}
+	if isNamed {
+		return err
+	}
+	return fmt.Errorf("%s: %w", action, err)
 }

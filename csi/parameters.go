@@ -12,7 +12,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/mount"
 )
 
-// The keys of a StorageClass's parameters that have an effect.
+// The keys of a StorageClass's parameters that this package acts on. types.ClassParameters has all that are known.
 const (
 	paramNumberOfReplicas            = "numberOfReplicas"
 	paramStaleReplicaTimeout         = "staleReplicaTimeout"
@@ -30,13 +30,6 @@ const (
 	paramNFSOptions                  = "nfsOptions"
 )
 
-// supported are all of the above.
-var supported = []string{
-	paramNumberOfReplicas, paramStaleReplicaTimeout, paramFSType, paramMkfsParams, paramDataLocality,
-	paramDiskSelector, paramNodeSelector, paramReplicaSoftAntiAffinity, paramReplicaZoneSoftAntiAffinity, paramReplicaDiskSoftAntiAffinity, paramReplicaAutoBalance,
-	paramShare, paramExclusive, paramNFSOptions, types.ParameterNFSSquash, types.ParameterShareNodeSelector, types.ParameterShareTolerations,
-}
-
 // reservedPrefix begins the keys that belong to the side-cars, not to the driver.
 const reservedPrefix = "csi.storage.k8s.io/"
 
@@ -45,31 +38,6 @@ const (
 	defaultStaleReplicaMinutes = 2880
 	maxReplicas                = 20
 )
-
-// unsupported are Longhorn's parameters for what this driver cannot do, each with the
-// values that ask for nothing (the empty text is always one). It refuses any other value: a
-// volume that silently is not encrypted, or not restored from its backup, is worse than
-// none. It ignores a key that is neither here nor above.
-var unsupported = map[string][]string{
-	"fromBackup":                  nil,
-	"backingImage":                nil,
-	"backingImageDataSourceType":  nil,
-	"dataSource":                  nil,
-	"cloneMode":                   nil,
-	"recurringJobSelector":        {"[]"},
-	"volumeTopology":              nil,
-	"migratable":                  {"false"},
-	"encrypted":                   {"false"},
-	"standby":                     {"false"},
-	"strictTopology":              {"false"},
-	"dataEngine":                  {dataEngineV1},
-	"dataLayout":                  nil,
-	"unmapMarkSnapChainRemoved":   {"ignored", "disabled"},
-	"snapshotDataIntegrity":       {"ignored", "disabled"},
-	"freezeFilesystemForSnapshot": {"ignored", "disabled"},
-	"backupCompressionMethod":     {"lz4"},
-	"backupTargetName":            {"default"},
-}
 
 // parameters is a StorageClass, read.
 type parameters struct {
@@ -96,7 +64,7 @@ func parseParameters(params map[string]string) (parameters, error) {
 		softAntiAffinity:     antiAffinityIgnored,
 		zoneSoftAntiAffinity: antiAffinityIgnored,
 		diskSoftAntiAffinity: antiAffinityIgnored,
-		autoBalance:          autoBalances[0],
+		autoBalance:          autoBalanceIgnored,
 	}
 	keys := make([]string, 0, len(params))
 	for key := range params {
@@ -106,14 +74,11 @@ func parseParameters(params map[string]string) (parameters, error) {
 	var wrong []string
 	for _, key := range keys {
 		value := strings.TrimSpace(params[key])
-		if value == "" {
+		if value == "" || strings.HasPrefix(key, reservedPrefix) {
 			continue
 		}
-		if err := checkShareParameter(key, value); err != nil {
+		if err := p.read(key, value); err != nil {
 			wrong = append(wrong, err.Error())
-		}
-		if err := p.set(key, value); err != nil {
-			wrong = append(wrong, fmt.Sprintf("parameter %s: value %q %v", key, value, err))
 		}
 	}
 	if types.CheckFSType(p.fsType) == nil { // else nobody knows what its mkfs takes
@@ -125,6 +90,42 @@ func parseParameters(params map[string]string) (parameters, error) {
 		return parameters{}, errors.New(strings.Join(wrong, "; "))
 	}
 	return p, nil
+}
+
+// CheckParameters tells what is wrong with the parameters of a StorageClass, as CreateVolume would.
+func CheckParameters(params map[string]string) error {
+	_, err := parseParameters(params)
+	return err
+}
+
+// read checks one parameter and takes its value over.
+func (p *parameters) read(key, value string) error {
+	if err := checkShareParameter(key, value); err != nil {
+		return err
+	}
+	if _, err := types.CheckClassParameter(key, value); err != nil {
+		return err
+	}
+	if err := p.set(key, value); err != nil {
+		return fmt.Errorf("parameter %s: value %q %w", key, value, err)
+	}
+	return nil
+}
+
+// withoutEffect lists, sorted, the parameters of a StorageClass that ask for something and that the driver accepts without
+// acting on them.
+func withoutEffect(params map[string]string) []string {
+	var list []string
+	for key, value := range params {
+		if strings.HasPrefix(key, reservedPrefix) {
+			continue
+		}
+		if hasEffect, err := types.CheckClassParameter(key, value); err == nil && !hasEffect {
+			list = append(list, fmt.Sprintf("%s (%q)", key, value))
+		}
+	}
+	slices.Sort(list)
+	return list
 }
 
 // checkMkfs checks the options of mkfs against the type of the file system to be made; the
@@ -173,6 +174,7 @@ func (p parameters) accessMode(c capability) (string, error) {
 	return c.accessMode, nil
 }
 
+// set takes over a value that types.CheckClassParameter accepts.
 func (p *parameters) set(key, value string) (err error) {
 	switch key {
 	case paramNumberOfReplicas:
@@ -180,52 +182,31 @@ func (p *parameters) set(key, value string) (err error) {
 	case paramStaleReplicaTimeout:
 		p.staleMinutes, err = parseMinutes(value)
 	case paramFSType:
-		p.fsType, err = value, types.CheckFSType(value)
+		p.fsType = value
 	case paramMkfsParams:
 		p.mkfsParams = value
 	case paramReplicaSoftAntiAffinity:
-		p.softAntiAffinity, err = parseAntiAffinity(value)
+		p.softAntiAffinity = value
 	case paramReplicaZoneSoftAntiAffinity:
-		p.zoneSoftAntiAffinity, err = parseAntiAffinity(value)
+		p.zoneSoftAntiAffinity = value
 	case paramReplicaDiskSoftAntiAffinity:
-		p.diskSoftAntiAffinity, err = parseAntiAffinity(value)
+		p.diskSoftAntiAffinity = value
 	case paramReplicaAutoBalance:
-		p.autoBalance, err = value, checkAutoBalance(value)
+		p.autoBalance = value
 	case paramDataLocality:
-		p.locality, err = value, checkLocality(value)
+		p.locality = value
 	case paramDiskSelector:
 		p.diskSelector, err = parseTags(value)
 	case paramNodeSelector:
 		p.nodeSelector, err = parseTags(value)
 	case paramExclusive:
-		p.exclusive, err = parseBool(value)
+		p.exclusive, err = strconv.ParseBool(value)
 	case paramShare:
-		p.share, err = parseBool(value)
+		p.share, err = strconv.ParseBool(value)
 	case paramNFSOptions:
 		_, err = mount.ParseNFSOptions(value)
-	default:
-		if neutral, known := unsupported[key]; known && !slices.Contains(neutral, value) {
-			err = fmt.Errorf("asks for something that is not offered; leave the parameter out%s", orOneOf(neutral))
-		}
 	}
 	return err
-}
-
-// isKnownParameter tells whether this driver knows a key, even if only to refuse it. It
-// ignores unknown keys.
-func isKnownParameter(key string) bool {
-	if slices.Contains(supported, key) {
-		return true
-	}
-	_, known := unsupported[key]
-	return known
-}
-
-func orOneOf(values []string) string {
-	if len(values) == 0 {
-		return ""
-	}
-	return " or set it to " + strings.Join(values, " or ")
 }
 
 func parseReplicas(value string) (int, error) {
@@ -246,40 +227,6 @@ func parseMinutes(value string) (int, error) {
 		return defaultStaleReplicaMinutes, nil
 	}
 	return n, nil
-}
-
-func parseBool(value string) (bool, error) {
-	b, err := strconv.ParseBool(value)
-	if err != nil {
-		return false, fmt.Errorf("is neither true nor false")
-	}
-	return b, nil
-}
-
-func parseAntiAffinity(value string) (string, error) {
-	switch value {
-	case antiAffinityIgnored, antiAffinityEnabled, antiAffinityDisabled:
-		return value, nil
-	}
-	return "", fmt.Errorf("is none of ignored, enabled, disabled")
-}
-
-// autoBalances are the values of the parameter; the first, the default, follows the setting.
-var autoBalances = []string{"ignored", "disabled", "least-effort", "best-effort"}
-
-func checkAutoBalance(value string) error {
-	if !slices.Contains(autoBalances, value) {
-		return fmt.Errorf("is none of %s", strings.Join(autoBalances, ", "))
-	}
-	return nil
-}
-
-func checkLocality(value string) error {
-	switch value {
-	case localityDisabled, localityBestEffort, localityStrict:
-		return nil
-	}
-	return fmt.Errorf("is none of %s, %s, %s", localityDisabled, localityBestEffort, localityStrict)
 }
 
 // parseTags reads a comma-separated list; spaces around a tag are not part of it.

@@ -33,7 +33,7 @@ func (c *controller) create(ctx context.Context, r VolumeRequest) error {
 		return checkExisting(v, r)
 	}
 	if !errors.Is(err, ErrNotFound) {
-		return fmt.Errorf("looking for volume %s: %w", r.Name, err)
+		return about(err, "looking for volume "+r.Name, r.Name)
 	}
 	err = c.volumes.CreateVolume(ctx, r)
 	if errors.Is(err, ErrConflict) { // made between the two calls: by another process of ours, or by a person
@@ -42,7 +42,7 @@ func (c *controller) create(ctx context.Context, r VolumeRequest) error {
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("creating volume %s: %w", r.Name, err)
+		return about(err, "creating volume "+r.Name, r.Name)
 	}
 	c.log.WithFields(logrus.Fields{"volume": r.Name, "sizeBytes": r.SizeBytes}).Info("Created volume")
 	_, err = c.await(ctx, r.Name, func(v Volume) (bool, error) {
@@ -62,7 +62,7 @@ func (c *controller) delete(ctx context.Context, name string) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("looking for volume %s: %w", name, err)
+		return about(err, "looking for volume "+name, name)
 	}
 	for _, t := range v.Tickets {
 		if t.Type == attacherType && t.Satisfied {
@@ -71,7 +71,7 @@ func (c *controller) delete(ctx context.Context, name string) error {
 	}
 	if v.State != stateDeleting {
 		if err := c.volumes.DeleteVolume(ctx, name); err != nil && !errors.Is(err, ErrNotFound) {
-			return fmt.Errorf("deleting volume %s: %w", name, err)
+			return about(err, "deleting volume "+name, name)
 		}
 		c.log.WithField("volume", name).Info("Asked for the volume to be deleted")
 	}
@@ -100,7 +100,7 @@ func (c *controller) await(ctx context.Context, name string, done func(Volume) (
 	for {
 		v, err := c.volumes.Volume(ctx, name)
 		if err != nil {
-			return last, fmt.Errorf("waiting for volume %s: %w", name, err)
+			return last, about(err, "waiting for volume "+name, name)
 		}
 		last = v
 		if ok, err := done(v); ok || err != nil {

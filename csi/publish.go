@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -59,14 +58,14 @@ func isFinal(code codes.Code) bool {
 func (c *controller) attach(ctx context.Context, volume, node, id string, as capability) (Volume, error) {
 	known, err := c.volumes.HasNode(ctx, node)
 	if err != nil {
-		return Volume{}, fmt.Errorf("looking for node %s: %w", node, err)
+		return Volume{}, about(err, "looking for node "+node, node)
 	}
 	if !known {
 		return Volume{}, status.Errorf(codes.NotFound, "publishing volume %s: node %s: not found", volume, node)
 	}
 	v, err := c.volumes.Volume(ctx, volume)
 	if err != nil {
-		return v, fmt.Errorf("looking for volume %s: %w", volume, err)
+		return v, about(err, "looking for volume "+volume, volume)
 	}
 	if err := checkMode(v, as); err != nil {
 		return v, err
@@ -81,7 +80,7 @@ func (c *controller) attach(ctx context.Context, volume, node, id string, as cap
 	if !asked {
 		ticket := Ticket{ID: id, Type: attacherType, NodeID: node}
 		if err := c.volumes.Attach(ctx, volume, ticket); err != nil {
-			return v, fmt.Errorf("attaching volume %s to node %s: %w", volume, node, err)
+			return v, about(err, "attaching volume "+volume+" to node "+node, volume, node)
 		}
 		c.log.WithFields(logrus.Fields{"volume": volume, "node": node}).Info("Asked for the volume to be attached")
 	}
@@ -153,7 +152,7 @@ func (c *controller) unpublish(ctx context.Context, volume, node string) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("looking for volume %s: %w", volume, err)
+		return about(err, "looking for volume "+volume, volume)
 	}
 	ids := c.ticketsFor(v, node)
 	if node != "" && len(ids) == 0 {
@@ -162,7 +161,7 @@ func (c *controller) unpublish(ctx context.Context, volume, node string) error {
 	}
 	for _, id := range ids {
 		if err := c.volumes.Detach(ctx, volume, id); err != nil && !errors.Is(err, ErrNotFound) {
-			return fmt.Errorf("detaching volume %s: %w", volume, err)
+			return about(err, "detaching volume "+volume, volume)
 		}
 		c.log.WithFields(logrus.Fields{"volume": volume, "node": node}).Info("Asked for the volume to be detached")
 	}

@@ -2,6 +2,7 @@ package csi
 
 import (
 	"fmt"
+	"maps"
 	"math"
 
 	csipb "github.com/container-storage-interface/spec/lib/go/csi"
@@ -45,13 +46,13 @@ func readCapability(c *csipb.VolumeCapability) (capability, error) {
 	case csipb.VolumeCapability_AccessMode_MULTI_NODE_READER_ONLY:
 		result.accessMode, result.readOnly = accessModeRWX, true
 	default:
-		return capability{}, fmt.Errorf("access mode %s is not supported", mode)
+		return capability{}, fmt.Errorf("access mode %s is not supported", modeName(mode))
 	}
 	switch access := c.GetAccessType().(type) {
 	case *csipb.VolumeCapability_Block:
 		if result.isShared() {
 			return capability{}, fmt.Errorf("access mode %s is not supported for a block volume: several nodes share a volume over NFS, which has no block devices",
-				c.GetAccessMode().GetMode())
+				modeName(c.GetAccessMode().GetMode()))
 		}
 		result.block = true
 	case *csipb.VolumeCapability_Mount:
@@ -60,12 +61,23 @@ func readCapability(c *csipb.VolumeCapability) (capability, error) {
 			break
 		}
 		if err := types.CheckFSType(result.fsType); err != nil {
-			return capability{}, fmt.Errorf("file system type %q %w", result.fsType, err)
+			return capability{}, fmt.Errorf("parameter %s: value %q %w", paramFSType, result.fsType, err)
 		}
 	default:
 		return capability{}, fmt.Errorf("the capability says neither block nor mount")
 	}
 	return result, nil
+}
+
+// modeName is an access mode as claims have it, with the name that CSI gives it.
+func modeName(mode csipb.VolumeCapability_AccessMode_Mode) string {
+	switch mode {
+	case csipb.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER:
+		return "ReadWriteMany (" + mode.String() + ")"
+	case csipb.VolumeCapability_AccessMode_MULTI_NODE_READER_ONLY:
+		return "ReadOnlyMany (" + mode.String() + ")"
+	}
+	return mode.String()
 }
 
 // readCapabilities checks them all; at least one is required. The volume is shared if one
@@ -115,18 +127,18 @@ func volumeSize(r *csipb.CapacityRange, fsType string) (int64, error) {
 		return 0, fmt.Errorf("capacity range: required %d and limit %d must not be negative", required, limit)
 	}
 	if limit > 0 && limit < required {
-		return 0, fmt.Errorf("capacity range: limit %d is less than the required %d", limit, required)
+		return 0, fmt.Errorf("capacity range: the limit %s is less than the required %s", sizeText(limit), sizeText(required))
 	}
 	size := max(required, minimumSize)
 	if fsType == types.FSTypeXFS {
 		size = max(size, minimumXFSSize)
 	}
 	if size > maximumSize {
-		return 0, errOutOfRange{fmt.Sprintf("capacity range: required %d must be at most %d bytes", required, maximumSize)}
+		return 0, errOutOfRange{fmt.Sprintf("capacity range: the required %s are more than the largest possible size, %s", sizeText(required), sizeText(maximumSize))}
 	}
 	size = (size + sizeUnit - 1) / sizeUnit * sizeUnit
 	if limit > 0 && size > limit {
-		return 0, errOutOfRange{fmt.Sprintf("capacity range: the smallest possible size is %d bytes, which is more than the limit %d", size, limit)}
+		return 0, errOutOfRange{fmt.Sprintf("capacity range: the smallest possible size is %s, which is more than the limit %s", sizeText(size), sizeText(limit))}
 	}
 	return size, nil
 }
@@ -147,19 +159,13 @@ func volumeRequest(req *csipb.CreateVolumeRequest) (VolumeRequest, error) {
 	if err != nil {
 		return VolumeRequest{}, err
 	}
-	p, err := parseParameters(req.GetParameters())
+	p, err := parseParameters(withFSType(req.GetParameters(), c.fsType))
 	if err != nil {
 		return VolumeRequest{}, err
 	}
 	fsType := p.fsType
-	if c.fsType != "" {
-		fsType = c.fsType
-	}
 	if c.block {
 		fsType = ""
-	}
-	if err := p.checkMkfs(fsType); err != nil {
-		return VolumeRequest{}, err
 	}
 	size, err := volumeSize(req.GetCapacityRange(), fsType)
 	if err != nil {
@@ -171,6 +177,19 @@ func volumeRequest(req *csipb.CreateVolumeRequest) (VolumeRequest, error) {
 	r := p.volume(c.accessMode)
 	r.Name, r.SizeBytes = name, size
 	return r, nil
+}
+
+// withFSType are the parameters with the type of the file system that the capability names, which wins; "": none is named.
+func withFSType(params map[string]string, fsType string) map[string]string {
+	if fsType == "" {
+		return params
+	}
+	result := maps.Clone(params)
+	if result == nil {
+		result = map[string]string{}
+	}
+	result[paramFSType] = fsType
+	return result
 }
 
 // volume is what the parameters ask for, without a name and a size.

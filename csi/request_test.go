@@ -94,7 +94,7 @@ func TestParseParameters(t *testing.T) {
 				"numberOfReplicas": "0", "fsType": "btrfs", "mkfsParams": "/dev/sda", "dataLocality": "near", "shareManagerTolerations": "key=a:Never", "encrypted": "true", "diskSelector": "ssd",
 			},
 			err: `parameter dataLocality: value "near" is none of disabled, best-effort, strict-local; ` +
-				`parameter encrypted: value "true" asks for something that is not offered; leave the parameter out or set it to false; ` +
+				`parameter encrypted: value "true" asks for encryption, which is not offered; leave the parameter out or set it to false; ` +
 				`parameter fsType: value "btrfs" is none of ext4, xfs; ` +
 				`parameter numberOfReplicas: value "0" is not a whole number from 1 to 20; ` +
 				`parameter shareManagerTolerations: "key=a:Never" must be key=value:Effect or key:Effect`,
@@ -137,13 +137,13 @@ func TestVolumeSize(t *testing.T) {
 		{name: "one byte more is rounded up", required: 64*mib + 1, want: 66 * mib},
 		{name: "xfs gets what it needs", required: 64 * mib, fsType: "xfs", want: 300 * mib},
 		{name: "a limit that is met is no matter", required: 64 * mib, limit: 64 * mib, want: 64 * mib},
-		{name: "rounding past the limit is out of range", required: 64*mib + 1, limit: 65 * mib, err: "smallest possible size is 69206016"},
-		{name: "xfs past the limit is out of range", required: 64 * mib, limit: 100 * mib, fsType: "xfs", err: "314572800"},
-		{name: "a limit below the requirement is refused", required: 64 * mib, limit: 32 * mib, err: "less than the required"},
+		{name: "rounding past the limit is out of range", required: 64*mib + 1, limit: 65 * mib, err: "the smallest possible size is 66Mi, which is more than the limit 65Mi"},
+		{name: "xfs past the limit is out of range", required: 64 * mib, limit: 100 * mib, fsType: "xfs", err: "300Mi"},
+		{name: "a limit below the requirement is refused", required: 64 * mib, limit: 32 * mib, err: "the limit 32Mi is less than the required 64Mi"},
 		{name: "a negative size is refused", required: -1, err: "must not be negative"},
 		{name: "the largest multiple of the unit stays", required: 9223372036852678656, want: 9223372036852678656},
-		{name: "one byte more is out of range", required: 9223372036852678657, err: "capacity range: required 9223372036852678657 must be at most 9223372036852678656 bytes"},
-		{name: "the largest number is out of range", required: 1<<63 - 1, err: "capacity range: required 9223372036854775807 must be at most 9223372036852678656 bytes"},
+		{name: "one byte more is out of range", required: 9223372036852678657, err: "capacity range: the required 8.00 EiB (9223372036852678657 bytes) are more than the largest possible size, 8.00 EiB (9223372036852678656 bytes)"},
+		{name: "the largest number is out of range", required: 1<<63 - 1, err: "the required 8.00 EiB (9223372036854775807 bytes) are more than"},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -200,6 +200,11 @@ func TestVolumeRequest(t *testing.T) {
 			},
 			want: base,
 		},
+		{
+			name: "options of mkfs for the capability's file system are accepted",
+			req:  asking(map[string]string{"mkfsParams": "-i size=512"}, capabilityOf(writer, "xfs")),
+			want: with(func(r *VolumeRequest) { r.SizeBytes = 300 << 20 }),
+		},
 		{name: "a nameless volume is refused", req: &csipb.CreateVolumeRequest{VolumeCapabilities: mount}, err: "name is missing"},
 		{name: "a name of dots is refused", req: &csipb.CreateVolumeRequest{Name: "..", VolumeCapabilities: mount}, err: "must consist of"},
 		{name: "no capability is refused", req: &csipb.CreateVolumeRequest{Name: uid}, err: "capabilities are missing"},
@@ -214,8 +219,8 @@ func TestVolumeRequest(t *testing.T) {
 			}, capabilityOf(multiNode, "")),
 			want: shared,
 		},
-		{name: "a block volume of many nodes is refused", req: asking(nil, blockOf(multiNode)), err: "access mode MULTI_NODE_MULTI_WRITER is not supported for a block volume: several nodes share a volume over NFS"},
-		{name: "a block volume that many nodes read is refused", req: asking(nil, blockOf(multiReader)), err: "MULTI_NODE_READER_ONLY is not supported for a block volume"},
+		{name: "a block volume of many nodes is refused", req: asking(nil, blockOf(multiNode)), err: "access mode ReadWriteMany (MULTI_NODE_MULTI_WRITER) is not supported for a block volume: several nodes share a volume over NFS"},
+		{name: "a block volume that many nodes read is refused", req: asking(nil, blockOf(multiReader)), err: "ReadOnlyMany (MULTI_NODE_READER_ONLY) is not supported for a block volume"},
 		{name: "a block volume with the parameter share is refused", req: asking(map[string]string{"share": "true"}, blockOf(writer)), err: `parameter share: value "true"`},
 		{name: "one writer among many nodes is refused", req: asking(nil, capabilityOf(csipb.VolumeCapability_AccessMode_MULTI_NODE_SINGLE_WRITER, "")), err: "MULTI_NODE_SINGLE_WRITER is not supported"},
 		{name: "one pod and many nodes are refused", req: asking(nil, capabilityOf(singleWriter, ""), capabilityOf(multiNode, "")), err: "contradict each other"},
@@ -235,16 +240,5 @@ func TestVolumeRequest(t *testing.T) {
 			checkError(t, err, c.err)
 			assert.Equal(t, c.want, got)
 		})
-	}
-}
-
-func TestIsKnownParameter(t *testing.T) {
-	for key, want := range map[string]bool{
-		"numberOfReplicas": true, "staleReplicaTimeout": true, "fsType": true, "mkfsParams": true, "dataLocality": true,
-		"diskSelector": true, "nodeSelector": true, "replicaSoftAntiAffinity": true, "share": true, "exclusive": true,
-		"encrypted": true, "fromBackup": true, "nfsOptions": true, "nfsSquash": true, "shareManagerNodeSelector": true, "shareManagerTolerations": true,
-		"numberofreplicas": false, "flavour": false, "": false,
-	} {
-		assert.Equal(t, want, isKnownParameter(key), key)
 	}
 }

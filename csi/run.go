@@ -112,8 +112,8 @@ type ControllerOptions struct {
 	Volumes VolumeService
 	// HealthAddress is host:port of the health check over HTTP; empty means none.
 	HealthAddress string
-	// Sidecar configures provisioner, attacher and resizer; its Endpoint, DriverName and
-	// IsKnownParameter are filled in.
+	// Sidecar configures provisioner, attacher and resizer; its Endpoint, DriverName,
+	// CheckParameters and WithoutEffect are filled in.
 	Sidecar sidecar.Options
 	Log     *logrus.Entry
 }
@@ -132,7 +132,8 @@ func RunController(ctx context.Context, o ControllerOptions) error {
 	if err != nil {
 		return err
 	}
-	o.Sidecar.Endpoint, o.Sidecar.DriverName, o.Sidecar.IsKnownParameter = path, o.DriverName, isKnownParameter
+	o.Sidecar.Endpoint, o.Sidecar.DriverName = path, o.DriverName
+	o.Sidecar.CheckParameters, o.Sidecar.WithoutEffect = CheckParameters, withoutEffect
 	group, groupCtx := errgroup.WithContext(ctx)
 	// The side-cars stop first: they would have to ask again about a call that is cut off.
 	serverCtx, stopServer := context.WithCancel(context.WithoutCancel(ctx))

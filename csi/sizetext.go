@@ -6,11 +6,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// sizeText is a size for people. A whole number of a binary unit is exact ("64Mi"); any other size is rounded to two places
-// and followed by the bytes.
+// sizeText is a size for people. A small whole number of a binary unit is exact ("64Mi"); any other size is rounded to two
+// places and followed by the bytes.
 func sizeText(bytes int64) string {
 	exact := resource.NewQuantity(bytes, resource.BinarySI).String()
-	if last := exact[len(exact)-1]; last == 'i' {
+	if last := exact[len(exact)-1]; last == 'i' && len(exact) <= len("999999Mi") {
 		return exact
 	}
 	if bytes < 1<<10 {

@@ -17,14 +17,10 @@ const (
 	// accessModeRWX: the volume is shared. A share manager serves it over NFS to any number of nodes.
 	accessModeRWX = "rwx"
 
-	localityDisabled   = "disabled"
-	localityBestEffort = "best-effort"
-	localityStrict     = "strict-local"
-	dataEngineV1       = "v1"
+	localityStrict = "strict-local"
 
-	antiAffinityIgnored  = "ignored"
-	antiAffinityEnabled  = "enabled"
-	antiAffinityDisabled = "disabled"
+	antiAffinityIgnored = "ignored"
+	autoBalanceIgnored  = "ignored"
 
 	conditionTrue = "True"
 

@@ -1,6 +1,8 @@
 package sidecar
 
 import (
+	"maps"
+	"slices"
 	"testing"
 
 	csipb "github.com/container-storage-interface/spec/lib/go/csi"
@@ -13,7 +15,7 @@ import (
 )
 
 func TestIgnoredParametersAreReportedOnceForAClaim(t *testing.T) {
-	const prefix = "Warning IgnoredParameters storage class longhorn: the driver does not know these parameters, and ignored them: "
+	const prefix = "Warning IgnoredParameters storage class longhorn: these parameters have no effect, because the driver does not offer what they ask for, or does not know them: "
 	for _, c := range []struct {
 		name   string
 		params map[string]string
@@ -27,9 +29,14 @@ func TestIgnoredParametersAreReportedOnceForAClaim(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			p := provisionerOver(t, &fakeDriver{answer: &csipb.Volume{VolumeId: "pvc-u1"}, err: c.err})
 			recorder := record.NewFakeRecorder(10)
-			p.recorder, p.isKnown = recorder, func(key string) bool { return key == "known" }
+			p.recorder, p.withoutEffect = recorder, func(params map[string]string) []string {
+				rest := maps.Clone(params)
+				delete(rest, "known")
+				delete(rest, "fstype")
+				return slices.Sorted(maps.Keys(rest))
+			}
 			_, _, err := p.Provision(t.Context(), provision.ProvisionOptions{StorageClass: class(c.params), PVName: "pvc-u1", PVC: claim(nil)})
-			require.Equal(t, status.Code(c.err), status.Code(err), "%v, %v", err, c.err)
+			require.Equal(t, c.err != nil, err != nil, "%v, %v", err, c.err)
 			close(recorder.Events)
 			var got []string
 			for event := range recorder.Events {

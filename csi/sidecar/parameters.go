@@ -2,10 +2,12 @@ package sidecar
 
 import (
 	"fmt"
-	"slices"
+	"maps"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/longhorn-lep/longhorn-manager/util/spelling"
 )
 
 // reservedPrefix begins the keys of a StorageClass's parameters that are for the
@@ -30,9 +32,9 @@ type classParameters struct {
 	driver map[string]string
 }
 
-// readParameters separates what is for the provisioner. It refuses a reserved key that
-// means nothing here, references to secrets among them: the driver takes none, and a
-// volume that was to be encrypted must not be made in the clear.
+// readParameters separates what is for the provisioner. It refuses a reserved key that has no meaning here and that is not
+// empty. References to secrets are among them: the driver takes none, and a volume that should be encrypted must not
+// be created without encryption.
 func readParameters(params map[string]string) (classParameters, error) {
 	result := classParameters{driver: map[string]string{}}
 	prefixed, plain := "", ""
@@ -41,7 +43,9 @@ func readParameters(params map[string]string) (classParameters, error) {
 		case key == keyFSType:
 			prefixed = value
 		case strings.HasPrefix(key, reservedPrefix):
-			return classParameters{}, fmt.Errorf("parameter %s: the driver does not know it", key)
+			if value != "" {
+				return classParameters{}, refuseReserved(key)
+			}
 		case strings.EqualFold(key, plainFSType):
 			if plain != "" && value != "" && plain != value {
 				return classParameters{}, fmt.Errorf("parameter fsType is given twice, as %s and %s", min(plain, value), max(plain, value))
@@ -62,6 +66,26 @@ func readParameters(params map[string]string) (classParameters, error) {
 	return result, nil
 }
 
+// refuseReserved says why a reserved key is refused.
+func refuseReserved(key string) error {
+	name := strings.TrimPrefix(key, reservedPrefix)
+	switch near := spelling.Nearest(name, []string{strings.TrimPrefix(keyFSType, reservedPrefix)}); {
+	case near != "":
+		return fmt.Errorf("parameter %s: there is no parameter of this name; did you mean %s?", key, reservedPrefix+near)
+	case strings.HasSuffix(name, "-secret-name"), strings.HasSuffix(name, "-secret-namespace"):
+		return fmt.Errorf("parameter %s: the driver uses no secrets, because encryption is not offered; leave the parameter out", key)
+	}
+	return fmt.Errorf("parameter %s: the driver does not know it; leave the parameter out", key)
+}
+
+// checked are the parameters as the driver will judge them, with the type of the file system that the claim gets.
+func (p classParameters) checked() map[string]string {
+	result := maps.Clone(p.driver)
+	maps.DeleteFunc(result, func(key, _ string) bool { return strings.EqualFold(key, plainFSType) })
+	result["fsType"] = p.fsType
+	return result
+}
+
 // describe adds what the driver learns of the claim.
 func (p classParameters) describe(claim *corev1.PersistentVolumeClaim, pvName string) map[string]string {
 	result := map[string]string{keyPVCName: claim.Name, keyPVCNamespace: claim.Namespace, keyPVName: pvName}
@@ -69,20 +93,4 @@ func (p classParameters) describe(claim *corev1.PersistentVolumeClaim, pvName st
 		result[key] = value
 	}
 	return result
-}
-
-// unknown lists the keys, sorted, that neither the provisioner nor the driver acts on.
-// isKnown says which the driver does; nil: all.
-func (p classParameters) unknown(isKnown func(string) bool) []string {
-	if isKnown == nil {
-		return nil
-	}
-	var keys []string
-	for key := range p.driver {
-		if !isKnown(key) && !strings.EqualFold(key, plainFSType) {
-			keys = append(keys, key)
-		}
-	}
-	slices.Sort(keys)
-	return keys
 }

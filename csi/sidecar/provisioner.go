@@ -2,6 +2,7 @@ package sidecar
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"strings"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	storagelisters "k8s.io/client-go/listers/storage/v1"
 	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/ptr"
 	provision "sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller"
 )
 
@@ -34,10 +36,12 @@ type Provisioner struct {
 	// multiWriter: the driver wants ReadWriteOnce as SINGLE_NODE_MULTI_WRITER.
 	multiWriter bool
 	attachments storagelisters.VolumeAttachmentLister
-	// isKnown tells which keys of a StorageClass the driver knows; nil: all.
-	isKnown  func(parameter string) bool
-	recorder record.EventRecorder
-	log      *logrus.Entry
+	// check and withoutEffect judge the parameters of a StorageClass; see Options.
+	check         func(map[string]string) error
+	withoutEffect func(map[string]string) []string
+	recorder      record.EventRecorder
+	failures      repeatedTexts // by claim
+	log           *logrus.Entry
 }
 
 var _ provision.BlockProvisioner = (*Provisioner)(nil)
@@ -47,20 +51,19 @@ func (p *Provisioner) SupportsBlock(context.Context) bool { return true }
 
 // Provision makes the volume for a claim and describes the PersistentVolume of it.
 func (p *Provisioner) Provision(ctx context.Context, o provision.ProvisionOptions) (*corev1.PersistentVolume, provision.ProvisioningState, error) {
-	params, err := readParameters(o.StorageClass.Parameters)
+	params, req, err := p.prepare(o)
 	if err != nil {
-		return nil, provision.ProvisioningFinished, fmt.Errorf("storage class %s: %w", o.StorageClass.Name, err)
-	}
-	req, err := p.request(o, params)
-	if err != nil {
-		return nil, provision.ProvisioningFinished, err
+		// An earlier attempt may have got as far as the driver, and a volume may be under way.
+		return nil, provision.ProvisioningNoChange, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	response, err := p.driver.CreateVolume(ctx, req)
 	if err != nil {
-		return nil, stateAfter(err), err
+		// Without its code: to InvalidArgument the library adds words of its own. The code has done its work.
+		return nil, stateAfter(err), errors.New(p.failures.text(string(o.PVC.UID), messageOf(err)))
 	}
+	p.failures.forget(string(o.PVC.UID))
 	volume := response.GetVolume()
 	if got, want := volume.GetCapacityBytes(), req.CapacityRange.RequiredBytes; got != 0 && got < want {
 		return nil, provision.ProvisioningInBackground, fmt.Errorf(
@@ -71,13 +74,28 @@ func (p *Provisioner) Provision(ctx context.Context, o provision.ProvisionOption
 	return p.persistentVolume(o, params, volume), provision.ProvisioningFinished, nil
 }
 
-// reportIgnored tells the claim's owner which parameters of the class had no effect:
-// perhaps a word was mistyped. It runs when the volume has been made, which happens once
-// for a claim, so retries of a claim do not repeat the report.
+// prepare checks claim and class before the driver is asked.
+func (p *Provisioner) prepare(o provision.ProvisionOptions) (classParameters, *csipb.CreateVolumeRequest, error) {
+	params, err := readParameters(o.StorageClass.Parameters)
+	if err == nil && p.check != nil {
+		err = p.check(params.checked())
+	}
+	if err != nil {
+		return params, nil, fmt.Errorf("storage class %s: %w; a class cannot be changed: create it again without the fault", o.StorageClass.Name, err)
+	}
+	req, err := p.request(o, params)
+	return params, req, err
+}
+
+// reportIgnored tells the claim's owner which parameters of the class had no effect. It runs when the volume exists, which
+// happens once for a claim, so retries of a claim do not repeat the report.
 func (p *Provisioner) reportIgnored(o provision.ProvisionOptions, params classParameters) {
-	if ignored := params.unknown(p.isKnown); len(ignored) > 0 {
+	if p.withoutEffect == nil {
+		return
+	}
+	if ignored := p.withoutEffect(params.driver); len(ignored) > 0 {
 		p.recorder.Eventf(o.PVC, corev1.EventTypeWarning, eventIgnoredParameters,
-			"storage class %s: the driver does not know these parameters, and ignored them: %s",
+			"storage class %s: these parameters have no effect, because the driver does not offer what they ask for, or does not know them: %s",
 			o.StorageClass.Name, strings.Join(ignored, ", "))
 	}
 }
@@ -87,6 +105,9 @@ func (p *Provisioner) request(o provision.ProvisionOptions, params classParamete
 	switch {
 	case claim.Spec.Selector != nil:
 		return nil, fmt.Errorf("claim %s/%s: a selector cannot be honoured when a volume is made", claim.Namespace, claim.Name)
+	case ptr.Deref(claim.Spec.VolumeAttributesClassName, "") != "":
+		return nil, fmt.Errorf("claim %s/%s: volumeAttributesClassName %q: volume attributes classes are not offered; create the claim again without the field",
+			claim.Namespace, claim.Name, *claim.Spec.VolumeAttributesClassName)
 	case claim.Spec.DataSource != nil || claim.Spec.DataSourceRef != nil:
 		return nil, fmt.Errorf("claim %s/%s: making a volume from a data source is not offered", claim.Namespace, claim.Name)
 	}

@@ -20,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	storagelisters "k8s.io/client-go/listers/storage/v1"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
 	provision "sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller"
 )
 
@@ -187,14 +188,27 @@ func TestProvisionRefusesBeforeItAsksTheDriver(t *testing.T) {
 		{name: "a secret that nobody would use", params: map[string]string{"csi.storage.k8s.io/node-stage-secret-name": "s"}, text: "node-stage-secret-name"},
 		{name: "two file systems", params: map[string]string{"csi.storage.k8s.io/fstype": "xfs", "fsType": "ext4"}, text: "contradict"},
 		{name: "a selector", claim: func(c *corev1.PersistentVolumeClaim) { c.Spec.Selector = &metav1.LabelSelector{} }, text: "selector"},
+		{name: "a file system, misspelt", params: map[string]string{"csi.storage.k8s.io/fsType": "xfs"}, text: "did you mean csi.storage.k8s.io/fstype?"},
+		{name: "a fault of the driver's parameters", params: map[string]string{"numberOfReplica": "2"}, text: "storage class longhorn: numberOfReplica is wrong; a class cannot be changed"},
+		{
+			name: "a class of volume attributes", claim: func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeAttributesClassName = ptr.To("gold") },
+			text: `claim default/data: volumeAttributesClassName "gold": volume attributes classes are not offered; create the claim again without the field`,
+		},
 		{name: "a data source", claim: func(c *corev1.PersistentVolumeClaim) { c.Spec.DataSource = &corev1.TypedLocalObjectReference{} }, text: "data source"},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			d := &fakeDriver{}
-			_, state, err := provisionerOver(t, d).Provision(t.Context(), provision.ProvisionOptions{StorageClass: class(c.params), PVName: "pvc-u1", PVC: claim(c.claim)})
+			p := provisionerOver(t, d)
+			p.check = func(params map[string]string) error {
+				if _, found := params["numberOfReplica"]; found {
+					return errors.New("numberOfReplica is wrong")
+				}
+				return nil
+			}
+			_, state, err := p.Provision(t.Context(), provision.ProvisionOptions{StorageClass: class(c.params), PVName: "pvc-u1", PVC: claim(c.claim)})
 			assert.ErrorContains(t, err, c.text)
-			assert.Equal(t, provision.ProvisioningFinished, state)
+			assert.Equal(t, provision.ProvisioningNoChange, state, "an earlier attempt may have made a volume, which must not be forgotten")
 			assert.Empty(t, d.created, "the driver was asked")
 		})
 	}
@@ -225,7 +239,7 @@ func TestProvisionAsksForWhatTheClaimSays(t *testing.T) {
 				}
 			})
 			_, state, err := provisionerOver(t, d).Provision(t.Context(), provision.ProvisionOptions{StorageClass: class(nil), PVName: "pvc-u1", PVC: asked})
-			assert.Equal(t, codes.OutOfRange, status.Code(err), err)
+			require.EqualError(t, err, "x")
 			assert.Equal(t, provision.ProvisioningFinished, state)
 			got := d.created[0].CapacityRange
 			assert.Equal(t, c.wantRequired, got.RequiredBytes)
@@ -254,7 +268,7 @@ func TestProvisionStateAfterAnError(t *testing.T) {
 		_, state, err := provisionerOver(t, &fakeDriver{err: c.err}).Provision(t.Context(),
 			provision.ProvisionOptions{StorageClass: class(nil), PVName: "pvc-u1", PVC: claim(nil)})
 		assert.Equal(t, c.want, state)
-		assert.ErrorIs(t, err, c.err)
+		require.EqualError(t, err, "x", "the driver's words and no others, or the library adds its own to InvalidArgument")
 	}
 }
 

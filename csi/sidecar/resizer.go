@@ -11,6 +11,7 @@ import (
 	resizercsi "github.com/kubernetes-csi/external-resizer/v2/pkg/csi"
 	"github.com/kubernetes-csi/external-resizer/v2/pkg/resizer"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/status"
 	"k8s.io/client-go/informers"
 )
 
@@ -35,6 +36,8 @@ type resizeClient struct {
 	end    context.Context //nolint:containedctx // see above
 	conn   *grpc.ClientConn
 	driver string
+	// failures are by volume.
+	failures repeatedTexts
 }
 
 var _ resizercsi.Client = (*resizeClient)(nil)
@@ -91,7 +94,11 @@ func (c *resizeClient) Expand(
 		VolumeId: volume, CapacityRange: &csipb.CapacityRange{RequiredBytes: requiredBytes},
 		Secrets: secrets, VolumeCapability: capability,
 	})
-	return response.GetCapacityBytes(), response.GetNodeExpansionRequired(), err
+	if err != nil {
+		return 0, false, &callError{status: status.Convert(err), text: c.failures.text(volume, messageOf(err))}
+	}
+	c.failures.forget(volume)
+	return response.GetCapacityBytes(), response.GetNodeExpansionRequired(), nil
 }
 
 // CloseConnection implements the library's Client; the connection is not its own.

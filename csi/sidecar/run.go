@@ -56,9 +56,11 @@ type Options struct {
 	// Namespace and Identity are where and by which name this process campaigns for the
 	// Lease <driver name, dots as dashes>-controller. Identity must differ between processes.
 	Namespace, Identity string
-	// IsKnownParameter tells which keys of a StorageClass the driver acts on; the others
-	// are reported on the claim. nil: all are known.
-	IsKnownParameter func(key string) bool
+	// CheckParameters tells what is wrong with the parameters of a StorageClass that are for the driver. The driver checks them,
+	// too; here the message can name the class. nil: the driver alone checks.
+	CheckParameters func(params map[string]string) error
+	// WithoutEffect lists those that the driver accepts without acting on them; the claim gets an Event. nil: none.
+	WithoutEffect func(params map[string]string) []string
 	// CompareInterval is how often the attacher compares what the driver has published with
 	// what Kubernetes believes; 0: once a minute. It attaches again a volume that lost its
 	// attachment, as by a detachment by force.
@@ -81,7 +83,7 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return fmt.Errorf("enabling the orderly end of attacher and resizer: %w", err)
 	}
-	conn, err := grpc.NewClient("unix://"+o.Endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient("unix://"+o.Endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithUnaryInterceptor(plainErrors))
 	if err != nil {
 		return fmt.Errorf("connecting to driver at %s: %w", o.Endpoint, err)
 	}
@@ -109,9 +111,9 @@ func work(ctx context.Context, o Options, conn *grpc.ClientConn) error {
 		driver: csipb.NewControllerClient(conn), driverName: o.DriverName, identity: o.Identity,
 		multiWriter: multiWriter,
 		attachments: factory.Storage().V1().VolumeAttachments().Lister(),
-		isKnown:     o.IsKnownParameter,
-		recorder:    events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: o.DriverName}),
-		log:         o.Log,
+		check:       o.CheckParameters, withoutEffect: o.WithoutEffect,
+		recorder: events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: o.DriverName}),
+		log:      o.Log,
 	})
 	attachments := newAttachController(o, factory, conn, multiWriter)
 	resizes, err := newResizeController(ctx, o, factory, conn)

@@ -47,21 +47,26 @@ func TestBadInput(t *testing.T) {
 
 func badClaims(ctx context.Context, t *testing.T, c *cluster.Cluster, ns string) {
 	class(ctx, t, c, "e2e-bad-value", `{numberOfReplicas: "none"}`)
+	class(ctx, t, c, "e2e-misspelt", `{numberOfReplica: "2"}`)
 	for _, tc := range []struct {
 		name, claim, size, class string
 		told                     []string // parts of the Event
 	}{
 		{
+			"a misspelt parameter of the StorageClass → the name that was probably meant", "misspelt", "64Mi", "e2e-misspelt",
+			[]string{"storage class e2e-misspelt", "parameter numberOfReplica: there is no parameter of this name; did you mean numberOfReplicas?"},
+		},
+		{
 			"a bad value in the StorageClass → the key, the value and the rule", "bad-value", "64Mi", "e2e-bad-value",
-			[]string{"InvalidArgument", `parameter numberOfReplicas: value "none" is not a whole number from 1 to 20`},
+			[]string{"storage class e2e-bad-value", `parameter numberOfReplicas: value "none" is not a whole number from 1 to 20`},
 		},
 		{
 			"larger than every disk → no room, and why", "too-large", tooLargeClaim, "longhorn",
-			[]string{"ResourceExhausted", "size " + tooLarge + " with numberOfReplicas 3 does not fit on the disks", "insufficient storage"},
+			[]string{"size " + tooLarge + " with numberOfReplicas 3 does not fit on the disks", "insufficient storage"},
 		},
 		{
 			"more bytes than 64 bits can count → out of range", "10e", "10E", "longhorn",
-			[]string{"OutOfRange", "capacity range: required 9223372036854775807 must be at most 9223372036852678656 bytes"},
+			[]string{"capacity range: the required 8.00 EiB (9223372036854775807 bytes) are more than the largest possible size"},
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -76,10 +81,10 @@ func badClaims(ctx context.Context, t *testing.T, c *cluster.Cluster, ns string)
 }
 
 func unknownKey(ctx context.Context, t *testing.T, c *cluster.Cluster, ns string) {
-	class(ctx, t, c, "e2e-unknown-key", `{numberOfReplicas: "2", numberOfReplica: "3", colour: blue}`)
+	class(ctx, t, c, "e2e-unknown-key", `{numberOfReplicas: "2", snapshotDataIntegrity: enabled, colour: blue}`)
 	volume := claimOf(ctx, t, c, ns, "unknown-key", "64Mi", "e2e-unknown-key")
 	waitEvent(ctx, t, c, ns, "PersistentVolumeClaim", "unknown-key",
-		"IgnoredParameters", "storage class e2e-unknown-key", "ignored them: colour, numberOfReplica")
+		"IgnoredParameters", "storage class e2e-unknown-key", `colour ("blue"), snapshotDataIntegrity ("enabled")`)
 	assert.Equal(t, 2, theVolume(ctx, t, c, volume).Spec.NumberOfReplicas)
 }
 
@@ -189,7 +194,7 @@ func (h *heldVolume) path(action string) string { return "/volumes/" + h.volume 
 
 // letGo waits until the pod's owner can read where the volume is, then gives it to the pod.
 func (h *heldVolume) letGo(ctx context.Context, t *testing.T) {
-	waitEvent(ctx, t, h.c, h.namespace, "Pod", h.pod, "FailedAttachVolume", "FailedPrecondition", "it is attached to node "+nodes[0])
+	waitEvent(ctx, t, h.c, h.namespace, "Pod", h.pod, "FailedAttachVolume", "it is attached to node "+nodes[0])
 	phase := podPhase(ctx, t, h.c, h.namespace, h.pod)
 	assert.Equal(t, "Pending", phase, "the pod is %s while the volume is elsewhere", phase)
 	h.api.do(ctx, t, http.MethodPost, h.path("detach"), v1.DetachInput{}, http.StatusOK, nil)
