@@ -141,11 +141,15 @@ func doctorCommand() *cli.Command {
 			outputFlag(),
 		},
 		Action: func(ctx context.Context, c *cli.Command) error {
+			namespace, err := doctorNamespace(c.String("namespace"), c.IsSet("namespace"), podNamespace())
+			if err != nil {
+				return err
+			}
 			root := c.String("host-root")
 			if root == "" {
 				root = hostRoot()
 			}
-			checks := inspect.Examine(inspect.LookAtNode(ctx, c.String("node-id"), c.String("namespace"), root, c.String("path")))
+			checks := inspect.Examine(inspect.LookAtNode(ctx, c.String("node-id"), namespace, root, c.String("path")))
 			if c.String("output") == outputJSON {
 				if err := writeJSON(c.Root().Writer, checks); err != nil {
 					return err
@@ -159,6 +163,30 @@ func doctorCommand() *cli.Command {
 			return nil
 		},
 	}
+}
+
+// podNamespaceFile names the namespace of the pod that this runs in. It is missing on the node itself.
+const podNamespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
+
+// podNamespace is the namespace of the pod that this runs in; empty on the node itself.
+func podNamespace() string {
+	text, err := os.ReadFile(podNamespaceFile)
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(text))
+}
+
+// doctorNamespace is the namespace that the doctor's commands name. In a pod of the installation it is the pod's; the doctor asks no
+// API server, so on the node itself any namespace may be right.
+func doctorNamespace(asked string, isSet bool, pod string) (string, error) {
+	switch {
+	case pod == "":
+		return asked, nil
+	case isSet && asked != pod:
+		return "", fmt.Errorf("no installation is in namespace %q as far as this pod can see: the pod is in namespace %s; leave -n out", asked, pod)
+	}
+	return pod, nil
 }
 
 func defaultDataPath() string {
@@ -193,6 +221,10 @@ func writeBundle(ctx context.Context, c *cli.Command) (err error) {
 	cluster, config, err := clusterOf(c)
 	if err != nil {
 		return err
+	}
+	// Any other error is no reason to stop: a bundle is most needed when the API server answers little.
+	if missing := new(inspect.NotInstalled); errors.As(cluster.CheckInstalled(ctx), &missing) {
+		return missing
 	}
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 
 // All explains the whole cluster, the worst first.
 func All(s *Snapshot) []Finding {
-	var found []Finding
+	found := noNodes(s)
 	for _, n := range s.Nodes {
 		found = append(found, ofNode(s, n)...)
 		found = append(found, ofInstanceManager(s, n)...)
@@ -35,6 +35,19 @@ func All(s *Snapshot) []Finding {
 		found = append(found, ofClaim(s, c)...)
 	}
 	return sorted(found)
+}
+
+// noNodes says that an installation has no node: none of its daemons has ever run.
+func noNodes(s *Snapshot) []Finding {
+	if len(s.Nodes) > 0 || !s.sees(ResourceNodes) {
+		return nil
+	}
+	return []Finding{{
+		Object{Kind: KindInstallation, Name: s.Namespace},
+		Broken, "NoNodes",
+		"the installation in namespace " + s.Namespace + " has no nodes: no pod of longhorn-manager has started", nil,
+		s.place().steps([]Step{{"See why the pods do not start", "kubectl -n {ns} get pods -l app=longhorn-manager; kubectl -n {ns} describe daemonset longhorn-manager"}}),
+	}}
 }
 
 // ofSetting explains a setting that is not in force, or leaves the REST API open. The registry is asked where no daemon has written the condition yet.

@@ -22,6 +22,9 @@ const (
 	KindShareManager    Kind = "share manager"
 	KindSetting         Kind = "setting"
 	KindClaim           Kind = "claim"
+	KindPV              Kind = "persistent volume"
+	KindPod             Kind = "pod"
+	KindInstallation    Kind = "installation"
 )
 
 // Severity says how much a Finding matters.
@@ -43,7 +46,7 @@ func (s Severity) rank() int { return slices.Index([]Severity{Broken, Warning, I
 // Object names what a Finding is about.
 type Object struct {
 	Kind Kind `json:"kind"`
-	// Name of the object; of a ticket its id; of a claim namespace/name.
+	// Name of the object; of a ticket its id; of a claim and a pod namespace/name; of the installation its namespace.
 	Name string `json:"name"`
 	// Node of a disk or replica; empty for other kinds, and for a replica without a place.
 	Node string `json:"node,omitempty"`

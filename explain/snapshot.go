@@ -55,10 +55,19 @@ const (
 	ResourceClaims           = "persistentvolumeclaims"
 	ResourceClasses          = "storageclasses"
 	ResourceEvents           = "events"
+	ResourceDaemonSets       = "daemonsets"
 )
 
+// MayNotRead tells whether the user may not read the objects of a kind. Nothing may be concluded from their absence then.
+func (s *Snapshot) MayNotRead(plural string) bool { return slices.Contains(s.Unseen, plural) }
+
 // sees tells whether the objects of a kind were read.
-func (s *Snapshot) sees(plural string) bool { return !slices.Contains(s.Unseen, plural) }
+func (s *Snapshot) sees(plural string) bool { return !s.MayNotRead(plural) }
+
+// IsEmpty tells whether there is no object of this product.
+func (s *Snapshot) IsEmpty() bool {
+	return len(s.Volumes)+len(s.Engines)+len(s.Replicas)+len(s.Attachments)+len(s.Nodes)+len(s.InstanceManagers)+len(s.ShareManagers)+len(s.Settings) == 0
+}
 
 // named returns the object of a name; the zero value (nil) if there is none.
 func named[T metav1.Object](list []T, name string) T {

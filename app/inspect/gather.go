@@ -29,8 +29,8 @@ type Cluster struct {
 // pageSize is how many objects one answer of the API server has.
 const pageSize = 500
 
-// Snapshot reads all objects that explanations rest on. A kind that the user may not read is named in Unseen; the API server's
-// refusal of all of ours, and every other error, is an error.
+// Snapshot reads all objects that explanations rest on. A kind that the user may not read is named in Unseen. A namespace without an
+// installation is an error, and so are the API server's refusal of all of our kinds, and every other failure.
 func (c Cluster) Snapshot(ctx context.Context) (*explain.Snapshot, error) {
 	s := &explain.Snapshot{Now: c.Clock.Now(), Namespace: c.Namespace}
 	g := gathering{ctx: ctx, s: s}
@@ -51,8 +51,16 @@ func (c Cluster) Snapshot(ctx context.Context) (*explain.Snapshot, error) {
 	if g.err != nil {
 		return nil, g.err
 	}
-	if len(s.Unseen) > 0 && s.Unseen[0] == explain.ResourceVolumes && len(s.Volumes)+len(s.Nodes)+len(s.Settings) == 0 {
-		return nil, fmt.Errorf("your account may not list %s in namespace %s: ask for the rights get and list on longhorn.io there, or name another --namespace", s.Unseen[0], c.Namespace)
+	if !s.IsEmpty() {
+		return s, nil
+	}
+	if s.MayNotRead(explain.ResourceVolumes) && s.MayNotRead(explain.ResourceNodes) && s.MayNotRead(explain.ResourceSettings) {
+		other := NotInstalled{Elsewhere: c.elsewhere(ctx)}
+		return nil, fmt.Errorf("your account may not list %s in namespace %s: ask for the rights get and list on longhorn.io there, or name another --namespace%s",
+			explain.ResourceVolumes, c.Namespace, other.where())
+	}
+	if err := c.CheckInstalled(ctx); err != nil {
+		return nil, err
 	}
 	return s, nil
 }

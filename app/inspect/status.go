@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"text/tabwriter"
 
 	"github.com/longhorn-lep/longhorn-manager/explain"
@@ -41,8 +42,9 @@ type VolumeStatus struct {
 	Robustness longhorn.VolumeRobustness `json:"robustness"`
 	Node       string                    `json:"node"`
 	Size       int64                     `json:"size"`
-	GoodCopies int                       `json:"goodCopies"`
-	Copies     int                       `json:"copies"`
+	// GoodCopies is null where the user may not read what it rests on.
+	GoodCopies *int `json:"goodCopies"`
+	Copies     int  `json:"copies"`
 }
 
 // StatusOf is the overview of a snapshot.
@@ -82,9 +84,13 @@ func volumeStatus(s *explain.Snapshot, v *longhorn.Volume) VolumeStatus {
 	status := VolumeStatus{
 		Name: v.Name, State: v.Status.State, Robustness: v.Status.Robustness, Node: v.Status.CurrentNodeID, Size: int64(v.Spec.Size), Copies: v.Spec.NumberOfReplicas,
 	}
+	if s.MayNotRead(explain.ResourceEngines) || s.MayNotRead(explain.ResourceReplicas) {
+		return status
+	}
+	status.GoodCopies = new(int)
 	for _, e := range s.Engines {
 		if e.Spec.VolumeName == v.Name {
-			status.GoodCopies = len(types.GoodCopies(e, s.Replicas))
+			*status.GoodCopies = len(types.GoodCopies(e, s.Replicas))
 		}
 	}
 	return status
@@ -100,16 +106,20 @@ func (s Status) Print(out io.Writer) error {
 	}
 	fmt.Fprintln(w, "\nVOLUME\tSTATE\tROBUSTNESS\tCOPIES\tSIZE\tNODE")
 	for _, v := range s.Volumes {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%d/%d\t%s\t%s\n", v.Name, v.State, v.Robustness, v.GoodCopies, v.Copies, sizeText(v.Size), v.Node)
+		good := "?"
+		if v.GoodCopies != nil {
+			good = strconv.Itoa(*v.GoodCopies)
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s/%d\t%s\t%s\n", v.Name, v.State, v.Robustness, good, v.Copies, sizeText(v.Size), v.Node)
 	}
 	fmt.Fprintln(w)
-	printSummary(w, s.Findings)
+	printSummary(w, s.Findings, s.Unseen)
 	printUnseen(w, s.Unseen)
 	return w.Flush()
 }
 
 // printSummary has a line for each error and warning, and a count of what is only for information.
-func printSummary(w io.Writer, found []explain.Finding) {
+func printSummary(w io.Writer, found []explain.Finding, unseen []string) {
 	information := 0
 	header := "SEVERITY\tOBJECT\tWHAT\n"
 	for _, f := range found {
@@ -121,6 +131,8 @@ func printSummary(w io.Writer, found []explain.Finding) {
 		header = ""
 	}
 	switch {
+	case len(found) == 0 && len(unseen) > 0:
+		fmt.Fprintln(w, "Nothing wrong was found in what your account may read.")
 	case len(found) == 0:
 		fmt.Fprintln(w, "All is well.")
 	case header != "":
@@ -132,7 +144,7 @@ func printSummary(w io.Writer, found []explain.Finding) {
 
 func printUnseen(w io.Writer, unseen []string) {
 	for _, resource := range unseen {
-		fmt.Fprintf(w, "Your account may not read %s: what rests on them is not said.\n", resource)
+		fmt.Fprintf(w, "Your account may not read %s: problems that only they show are not listed.\n", resource)
 	}
 }
 
@@ -158,7 +170,10 @@ func sizeText(n int64) string {
 
 // PrintFindings writes what is said of one object: each finding with why and next steps.
 func PrintFindings(out io.Writer, about string, found []explain.Finding, unseen []string) {
-	if len(found) == 0 {
+	switch {
+	case len(found) == 0 && len(unseen) > 0:
+		fmt.Fprintf(out, "%s: nothing wrong was found in what your account may read.\n", about)
+	case len(found) == 0:
 		fmt.Fprintf(out, "%s: nothing is wrong with it.\n", about)
 	}
 	for i, f := range found {

@@ -1,0 +1,120 @@
+package inspect
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/longhorn-lep/longhorn-manager/explain"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// NotInstalled is the error of a command whose namespace has no installation that the user can see.
+type NotInstalled struct {
+	Namespace string
+	// Unread are the kinds that the user may not read there.
+	Unread []string
+	// Elsewhere are the namespaces that have an installation, as far as the user can see.
+	Elsewhere []string
+}
+
+func (e *NotInstalled) Error() string {
+	text := fmt.Sprintf("no installation is in namespace %q", e.Namespace)
+	if len(e.Unread) > 0 {
+		text = fmt.Sprintf("no installation can be seen in namespace %q: your account may not read %s there", e.Namespace, strings.Join(e.Unread, ", "))
+	}
+	return text + e.where()
+}
+
+// where names the namespaces with an installation, for the end of an error.
+func (e *NotInstalled) where() string {
+	if len(e.Elsewhere) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; namespace %s has one: use -n %s", strings.Join(e.Elsewhere, ", "), e.Elsewhere[0])
+}
+
+// markKind is a kind of objects that every installation has.
+type markKind struct {
+	resource string
+	list     func(ctx context.Context, namespace string, o metav1.ListOptions) (runtime.Object, error)
+}
+
+// marks are the kinds by which an installation is found: its DaemonSet from the first moment, its settings and nodes once a daemon has
+// run.
+func (c Cluster) marks() []markKind {
+	ours := c.Longhorn.LonghornV1beta2()
+	return []markKind{
+		{explain.ResourceDaemonSets, func(ctx context.Context, namespace string, o metav1.ListOptions) (runtime.Object, error) {
+			o.LabelSelector = types.LabelApp + "=" + types.AppManager + "," + types.InstallationLabel
+			return c.Kube.AppsV1().DaemonSets(namespace).List(ctx, o)
+		}},
+		{explain.ResourceSettings, func(ctx context.Context, namespace string, o metav1.ListOptions) (runtime.Object, error) {
+			return ours.Settings(namespace).List(ctx, o)
+		}},
+		{explain.ResourceNodes, func(ctx context.Context, namespace string, o metav1.ListOptions) (runtime.Object, error) {
+			return ours.Nodes(namespace).List(ctx, o)
+		}},
+		{explain.ResourceVolumes, func(ctx context.Context, namespace string, o metav1.ListOptions) (runtime.Object, error) {
+			return ours.Volumes(namespace).List(ctx, o)
+		}},
+	}
+}
+
+// CheckInstalled returns *NotInstalled if the user can see no installation in the namespace, with the namespaces where there is one.
+func (c Cluster) CheckInstalled(ctx context.Context) error {
+	here, unread, err := c.installed(ctx, c.Namespace)
+	if err != nil || len(here) > 0 {
+		return err
+	}
+	return &NotInstalled{Namespace: c.Namespace, Unread: unread, Elsewhere: c.elsewhere(ctx)}
+}
+
+// elsewhere are the namespaces with an installation. A user who may not look at all namespaces may still have rights in the usual one.
+// Errors are left out: the text is an addition to another error.
+func (c Cluster) elsewhere(ctx context.Context) []string {
+	for _, namespace := range []string{corev1.NamespaceAll, types.Namespace} {
+		if found, _, err := c.installed(ctx, namespace); err == nil && len(found) > 0 {
+			return slices.DeleteFunc(found, func(name string) bool { return name == c.Namespace })
+		}
+	}
+	return nil
+}
+
+// installed returns the namespaces, of one or of all, in which an installation is seen, and the kinds that the user may not read. A
+// cluster that does not know our kinds has none of their objects.
+func (c Cluster) installed(ctx context.Context, namespace string) (found, unread []string, err error) {
+	for _, kind := range c.marks() {
+		list, err := kind.list(ctx, namespace, metav1.ListOptions{Limit: pageSize})
+		switch {
+		case apierrors.IsForbidden(err):
+			unread = append(unread, kind.resource)
+			continue
+		case apierrors.IsNotFound(err):
+			continue
+		case err != nil:
+			return nil, nil, fmt.Errorf("list %s: %w", kind.resource, err)
+		}
+		if err := meta.EachListItem(list, func(o runtime.Object) error {
+			object, err := meta.Accessor(o)
+			if err == nil && !slices.Contains(found, object.GetNamespace()) {
+				found = append(found, object.GetNamespace())
+			}
+			return err
+		}); err != nil {
+			return nil, nil, err
+		}
+		if len(found) > 0 {
+			break
+		}
+	}
+	slices.Sort(found)
+	return found, unread, nil
+}
