@@ -90,11 +90,15 @@ func explainCommand() *cli.Command {
 				if c.Args().Len() != 1 {
 					return fmt.Errorf("explain %s takes one argument, %s; it got %d", kind, argument, c.Args().Len())
 				}
-				s, err := snapshot(ctx, c)
+				name := c.Args().First()
+				claims, _, _ := strings.Cut(name, "/") // the names of other kinds have no slash
+				if kind != "claim" {
+					claims = ""
+				}
+				s, err := snapshotOf(ctx, c, claims)
 				if err != nil {
 					return err
 				}
-				name := c.Args().First()
 				found, err := find(s, c, name)
 				if err != nil {
 					return err
@@ -119,7 +123,7 @@ func explainCommand() *cli.Command {
 			of("disk", "NAME", "a disk, of all nodes that have one of that name", func(s *explain.Snapshot, c *cli.Command, name string) ([]explain.Finding, error) {
 				return explain.Disk(s, c.String("node"), name)
 			}, inspect.DiskNames, &cli.StringFlag{Name: "node", Usage: "only the disk of this node"}),
-			of("claim", "NAMESPACE/NAME", "a PersistentVolumeClaim that waits", func(s *explain.Snapshot, _ *cli.Command, name string) ([]explain.Finding, error) {
+			of("claim", "NAMESPACE/NAME", "a PersistentVolumeClaim, with its volume and the pods that use it", func(s *explain.Snapshot, _ *cli.Command, name string) ([]explain.Finding, error) {
 				namespace, claim, ok := strings.Cut(name, "/")
 				if !ok {
 					return nil, fmt.Errorf("claim %q must be NAMESPACE/NAME", name)
@@ -256,10 +260,16 @@ func writeBundle(ctx context.Context, c *cli.Command) (err error) {
 
 // snapshot reads the cluster that the flags name.
 func snapshot(ctx context.Context, c *cli.Command) (*explain.Snapshot, error) {
+	return snapshotOf(ctx, c, "")
+}
+
+// snapshotOf is snapshot with the claims of one namespace alone; empty: of all.
+func snapshotOf(ctx context.Context, c *cli.Command, claimNamespace string) (*explain.Snapshot, error) {
 	cluster, _, err := clusterOf(c)
 	if err != nil {
 		return nil, err
 	}
+	cluster.ClaimNamespace = claimNamespace
 	return cluster.Snapshot(ctx)
 }
 

@@ -31,8 +31,14 @@ func All(s *Snapshot) []Finding {
 	for _, setting := range s.Settings {
 		found = append(found, ofSetting(s, setting)...)
 	}
+	for _, pv := range s.PersistentVolumes {
+		found = append(found, ofPV(s, pv)...)
+	}
 	for _, c := range s.Claims {
 		found = append(found, ofClaim(s, c)...)
+	}
+	for _, c := range s.Claims {
+		found = append(found, slices.DeleteFunc(ofUsers(s, c, s.pvOf(c)), func(f Finding) bool { return f.Severity == Info })...)
 	}
 	return sorted(found)
 }

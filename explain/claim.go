@@ -1,7 +1,10 @@
 package explain
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -9,42 +12,189 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// Claim explains why a PersistentVolumeClaim is not bound. The error says that there is no such claim.
+// Claim explains a PersistentVolumeClaim: why it waits, or what is wrong with its PersistentVolume, the volume behind it with engine,
+// copies, share and nodes, and the pods that use it. Causes come first. The error says that there is no such claim.
 func Claim(s *Snapshot, namespace, name string) ([]Finding, error) {
-	for _, c := range s.Claims {
-		if c.Namespace == namespace && c.Name == name {
-			return ofClaim(s, c), nil
-		}
+	c := s.claim(namespace, name)
+	if c == nil {
+		return nil, notThere(s, KindClaim, namespace+"/"+name, ResourceClaims, nil)
 	}
-	return nil, notThere(s, KindClaim, namespace+"/"+name, ResourceClaims, nil)
+	var found []Finding
+	pv := s.pvOf(c)
+	if v := volumeOf(s, pv); v != nil {
+		found = append(found, ofVolume(s, v)...)
+		found = append(found, ofUsedNodes(s, v)...)
+	}
+	if pv != nil {
+		found = append(found, ofPV(s, pv)...)
+	}
+	found = append(found, ofClaim(s, c)...)
+	found = append(found, notOurs(s, c, pv)...)
+	found = append(found, ofUsers(s, c, pv)...)
+	return causesFirst(found), nil
 }
 
-// ofClaim explains a claim that waits. One of another driver's class is not ours to explain.
+// claim is the claim of a name; nil: there is none.
+func (s *Snapshot) claim(namespace, name string) *corev1.PersistentVolumeClaim {
+	for _, c := range s.Claims {
+		if c.Namespace == namespace && c.Name == name {
+			return c
+		}
+	}
+	return nil
+}
+
+// causesFirst puts what keeps a claim from being used before the pods that wait for it, and what does not keep it behind them.
+func causesFirst(list []Finding) []Finding {
+	place := func(f Finding) int {
+		switch {
+		case f.Object.Kind == KindPod && f.Severity != Info:
+			return 1
+		case f.Severity == Broken, f.Severity == Warning && (f.Object.Kind == KindTicket || f.Object.Kind == KindShareManager):
+			return 0
+		case f.Severity == Warning:
+			return 2
+		}
+		return 3
+	}
+	list = sorted(list)
+	slices.SortStableFunc(list, func(a, b Finding) int { return cmp.Compare(place(a), place(b)) })
+	return list
+}
+
+func claimPlace(s *Snapshot, c *corev1.PersistentVolumeClaim) place {
+	class := ""
+	if c.Spec.StorageClassName != nil {
+		class = *c.Spec.StorageClassName
+	}
+	return s.place("name", c.Name, "claimns", c.Namespace, "claim", c.Namespace+"/"+c.Name, "class", class, "pv", c.Spec.VolumeName)
+}
+
+// ofClaim explains a claim itself. A claim of another driver is not ours to explain.
 func ofClaim(s *Snapshot, c *corev1.PersistentVolumeClaim) []Finding {
-	if c.Status.Phase != corev1.ClaimPending || c.Spec.VolumeName != "" || c.Spec.StorageClassName == nil {
+	if c.Spec.VolumeName == "" {
+		return ofPending(s, c)
+	}
+	return ofBound(s, c)
+}
+
+// claimFinding makes findings about one claim.
+type claimFinding struct {
+	o Object
+	p place
+}
+
+func about(s *Snapshot, c *corev1.PersistentVolumeClaim) claimFinding {
+	return claimFinding{Object{Kind: KindClaim, Name: c.Namespace + "/" + c.Name}, claimPlace(s, c)}
+}
+
+func (a claimFinding) say(severity Severity, reason, what string, why []string, next ...Step) Finding {
+	return Finding{a.o, severity, reason, a.p.fill(what), why, a.p.steps(next)}
+}
+
+var describeClaim = Step{"See the claim and its Events", "kubectl -n {claimns} describe pvc {name}"}
+
+// ofPending explains a claim that has no PersistentVolume yet.
+func ofPending(s *Snapshot, c *corev1.PersistentVolumeClaim) []Finding {
+	class := classOf(s, c)
+	if c.Spec.StorageClassName == nil || *c.Spec.StorageClassName == "" || class == nil && !s.sees(ResourceClasses) || class != nil && class.Provisioner != types.DriverName {
 		return nil
 	}
-	class := named(s.Classes, *c.Spec.StorageClassName)
-	if class != nil && class.Provisioner != types.DriverName || class == nil && !s.sees(ResourceClasses) {
-		return nil
-	}
-	p := s.place("name", c.Name, "claimns", c.Namespace, "class", *c.Spec.StorageClassName)
-	f := Finding{Object: Object{Kind: KindClaim, Name: c.Namespace + "/" + c.Name}, Severity: Warning, Reason: "ClaimPending", What: "claim " + c.Namespace + "/" + c.Name + " waits for its volume"}
-	switch last := lastEvent(s, c); {
+	a := about(s, c)
+	last := lastEvent(s, referenceOf(c), func(e *corev1.Event) bool { return e.Reason != eventIgnoredParameters })
+	switch {
+	case c.DeletionTimestamp != nil:
+		return []Finding{deletingClaim(s, c)}
 	case class == nil:
-		f.What, f.Severity = "claim "+c.Namespace+"/"+c.Name+" names a StorageClass that does not exist", Broken
-		f.Next = []Step{{"Make the class, or a claim of another one", "kubectl get storageclass"}}
+		return []Finding{a.say(Broken, "ClaimPending", "claim {claim} names a StorageClass that does not exist", nil, Step{"Make the class, or a claim of another one", "kubectl get storageclass"})}
 	case awaitsPod(c, class):
-		f.Severity, f.Why = Info, []string{"its class has volumeBindingMode WaitForFirstConsumer: the volume is made when a pod uses the claim"}
-		f.Next = []Step{{"Use the claim in a pod", "kubectl -n {claimns} describe pvc {name}"}}
-	case last != nil:
-		f.Why = []string{fmt.Sprintf("%s: %s", last.Reason, last.Message)}
-		f.Next = []Step{{"Mend what the message names; it is tried again by itself", "kubectl -n {claimns} describe pvc {name}"}}
-	default:
-		f.Next = []Step{{"See whether the pods that make volumes run", "kubectl -n {ns} get pods -l app=" + types.AppCSIController}}
+		return []Finding{a.say(Info, "ClaimPending", "claim {claim} waits for its volume",
+			[]string{"its class has volumeBindingMode WaitForFirstConsumer: the volume is made when a pod uses the claim"}, Step{"Use the claim in a pod", describeClaim.Command})}
 	}
-	f.Next = p.steps(f.Next)
-	return []Finding{f}
+	if f, lacks := tooLarge(s, c, class, a); lacks {
+		return []Finding{f}
+	}
+	if last != nil {
+		plain, code := plainMessage(last.Message)
+		return []Finding{a.say(Warning, "ClaimPending", "claim {claim} waits for its volume", []string{last.Reason + ": " + plain}, refusedSteps(code)...)}
+	}
+	return append(controllerMissing(s), a.say(Warning, "ClaimPending", "claim {claim} waits for its volume", nil,
+		Step{"See whether the pods that make volumes run", "kubectl -n {ns} get pods -l app=" + types.AppCSIController}))
+}
+
+// refusedSteps are what helps where the call that makes a volume failed with a code.
+func refusedSteps(code string) []Step {
+	switch code {
+	case "InvalidArgument":
+		return []Step{
+			{"If the message names a parameter: parameters of a StorageClass cannot be changed, so delete the StorageClass and create it again; the claim is retried automatically",
+				"kubectl get storageclass {class} -o yaml"},
+			{"If the message names the claim's size, access mode or volume mode: delete the claim and create it again", describeClaim.Command},
+		}
+	case "ResourceExhausted", "OutOfRange":
+		return []Step{{"Ask for a smaller volume or fewer replicas, or make room; the claim is retried automatically", "kubectl longhorn status"}}
+	}
+	return []Step{{"Correct what the message names; the claim is retried automatically", describeClaim.Command}}
+}
+
+// controllerMissing says that no pod makes volumes.
+func controllerMissing(s *Snapshot) []Finding {
+	if !s.sees(ResourcePods) {
+		return nil
+	}
+	var why []string
+	for _, pod := range s.Pods {
+		if pod.Labels[types.LabelApp] != types.AppCSIController {
+			continue
+		}
+		if isPodReady(pod) {
+			return nil
+		}
+		why = append(why, strings.TrimSpace("pod "+pod.Name+" is not ready; "+podTrouble(pod)))
+	}
+	return []Finding{{
+		Object{Kind: KindInstallation, Name: s.Namespace}, Broken, "NoCSIController", "no pod that creates and attaches volumes is ready: claims and pods wait", why,
+		s.place().steps([]Step{{"See why the pods do not run", "kubectl -n {ns} describe pods -l app=" + types.AppCSIController}}),
+	}}
+}
+
+func isPodReady(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// notOurs says of a claim that was asked for why this product has nothing to do with it, or cannot tell.
+func notOurs(s *Snapshot, c *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume) []Finding {
+	a, class := about(s, c), classOf(s, c)
+	switch {
+	case pv != nil && (pv.Spec.CSI == nil || pv.Spec.CSI.Driver != types.DriverName):
+		return []Finding{a.say(Info, "OtherDriver", "claim {claim} has a volume of another driver", nil, Step{"See its PersistentVolume", "kubectl describe pv {pv}"})}
+	case pv != nil || c.Spec.VolumeName != "":
+		return nil
+	case class != nil && class.Provisioner != types.DriverName:
+		return []Finding{a.say(Info, "OtherDriver", "claim {claim} is of StorageClass {class}, whose provisioner is "+class.Provisioner, nil, Step{"Ask that driver", describeClaim.Command})}
+	case c.Spec.StorageClassName == nil:
+		return []Finding{a.say(Warning, "ClaimPending", "claim {claim} names no StorageClass, and there was no default when it was created", nil,
+			Step{"Mark a class as the default, or create the claim again with a class", "kubectl get storageclass"})}
+	case *c.Spec.StorageClassName == "":
+		return []Finding{a.say(Info, "ClaimPending", "claim {claim} has an empty storageClassName: it waits for a PersistentVolume that someone creates", nil,
+			Step{"Create the PersistentVolume, or create the claim again with a class", "kubectl get pv; kubectl get storageclass"})}
+	case class == nil && !s.sees(ResourceClasses):
+		return []Finding{a.say(Info, "ClaimPending", "claim {claim} waits for its volume", nil, describeClaim)}
+	}
+	return nil
+}
+
+func classOf(s *Snapshot, c *corev1.PersistentVolumeClaim) *storagev1.StorageClass {
+	if c.Spec.StorageClassName == nil {
+		return nil
+	}
+	return named(s.Classes, *c.Spec.StorageClassName)
+}
+
+func referenceOf(c *corev1.PersistentVolumeClaim) corev1.ObjectReference {
+	return corev1.ObjectReference{Kind: "PersistentVolumeClaim", Namespace: c.Namespace, Name: c.Name, UID: c.UID}
 }
 
 // awaitsPod tells whether the claim waits for its first pod, as its class says.
@@ -53,17 +203,11 @@ func awaitsPod(c *corev1.PersistentVolumeClaim, class *storagev1.StorageClass) b
 	return mode != nil && *mode == storagev1.VolumeBindingWaitForFirstConsumer && c.Annotations["volume.kubernetes.io/selected-node"] == ""
 }
 
-// lastEvent is the last Warning about a claim; nil: there is none.
-func lastEvent(s *Snapshot, c *corev1.PersistentVolumeClaim) *corev1.Event {
-	var last *corev1.Event
-	for _, e := range s.Events {
-		about := e.InvolvedObject
-		if e.Type != corev1.EventTypeWarning || about.Kind != "PersistentVolumeClaim" || about.Namespace != c.Namespace || about.Name != c.Name {
-			continue
-		}
-		if last == nil || last.LastTimestamp.Before(&e.LastTimestamp) {
-			last = e
-		}
+// deletingClaim says what a deleted claim waits for.
+func deletingClaim(s *Snapshot, c *corev1.PersistentVolumeClaim) Finding {
+	why := finalizers(c.Finalizers)
+	for _, pod := range usersOf(s, c) {
+		why = append(why, fmt.Sprintf("pod %s uses it", pod.Name))
 	}
-	return last
+	return about(s, c).say(Info, "Deleting", "claim {claim} is being deleted", why, Step{"Delete the pods that use it", describeClaim.Command})
 }

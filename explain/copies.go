@@ -15,8 +15,8 @@ func degraded(s *Snapshot, v *longhorn.Volume, o Object, p place) []Finding {
 		return nil
 	}
 	e := s.engine(v.Name)
-	if e == nil {
-		return nil
+	if e == nil || !s.sees(ResourceReplicas) {
+		return []Finding{{o, Warning, "Degraded", p.fill("volume {volume} has fewer good copies than asked for"), nil, p.steps([]Step{seeCopies})}}
 	}
 	good := len(types.GoodCopies(e, s.replicasOf(v.Name)))
 	f := Finding{Object: o, Severity: Warning, Reason: "Degraded", What: fmt.Sprintf("volume %s has %d of %d good copies", v.Name, good, v.Spec.NumberOfReplicas)}
@@ -123,6 +123,8 @@ func whereabouts(s *Snapshot, r *longhorn.Replica) string {
 	switch {
 	case r.Spec.NodeID == "":
 		return "it has no place yet"
+	case n == nil && !s.sees(ResourceNodes):
+		return fmt.Sprintf("on node %s, %s", r.Spec.NodeID, stateOf(r))
 	case n == nil:
 		return "its node " + r.Spec.NodeID + " does not exist any more"
 	case types.IsNodeDown(n):
@@ -163,7 +165,7 @@ func ofReplica(s *Snapshot, r *longhorn.Replica) []Finding {
 	found := ofConditions(o, p, told)
 	if r.DeletionTimestamp != nil && len(found) == 0 {
 		f := Finding{o, Info, "Deleting", p.fill("replica {replica} is being deleted"), finalizers(r.Finalizers), p.steps([]Step{{"See it", "kubectl -n {ns} describe lhr {replica}"}})}
-		if n := s.node(r.Spec.NodeID); types.IsNodeDown(n) && r.Spec.NodeID != "" {
+		if r.Spec.NodeID != "" && s.isDown(r.Spec.NodeID) {
 			f.Severity = Warning
 			f.Why = append(f.Why, "its data can be removed by node "+r.Spec.NodeID+" alone, which is down")
 			f.Next = p.steps([]Step{asNode})

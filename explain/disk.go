@@ -65,6 +65,9 @@ func evictionHolds(s *Snapshot, leaves func(*longhorn.Replica) bool) []string {
 // whyStays is why a replica has not left its disk yet.
 func whyStays(s *Snapshot, r *longhorn.Replica) string {
 	v := named(s.Volumes, r.Spec.VolumeName)
+	if v == nil && !s.sees(ResourceVolumes) {
+		return "what its volume waits for cannot be read"
+	}
 	if v == nil {
 		return "its volume does not exist"
 	}

@@ -63,6 +63,9 @@ func placementSteps(s *Snapshot, v *longhorn.Volume, reason string, p place) []S
 	if reason != types.ReasonReplicaSchedulingFailure && reason != types.ReasonDegradedAvailability && reason != types.ReasonEvictionFailed {
 		return nil
 	}
+	if !s.sees(ResourceNodes) {
+		return nil
+	}
 	var steps []Step
 	if nodes := usableNodes(s); !scheduler.SettingsOf(s.values(), &v.Spec).NodeSoftAntiAffinity && nodes < v.Spec.NumberOfReplicas {
 		steps = append(steps, Step{

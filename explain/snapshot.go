@@ -34,7 +34,13 @@ type Snapshot struct {
 	Pods      []*corev1.Pod // of Namespace
 	Claims    []*corev1.PersistentVolumeClaim
 	Classes   []*storagev1.StorageClass
-	Events    []*corev1.Event // of claims
+	Events    []*corev1.Event // Warnings about claims, and about pods whose volumes cannot be mounted
+
+	PersistentVolumes []*corev1.PersistentVolume
+	// UserPods are pods of any namespace that use claims; of the whole cluster only those that have not started yet.
+	UserPods []*corev1.Pod
+	// KubeAttachments are Kubernetes' VolumeAttachments of this driver.
+	KubeAttachments []*storagev1.VolumeAttachment
 
 	// Unseen names the kinds that could not be read, by their plural as kubectl knows it.
 	Unseen []string
@@ -56,6 +62,9 @@ const (
 	ResourceClasses          = "storageclasses"
 	ResourceEvents           = "events"
 	ResourceDaemonSets       = "daemonsets"
+	ResourcePVs              = "persistentvolumes"
+	ResourceUserPods         = "pods that use claims"
+	ResourceKubeAttachments  = "volumeattachments.storage.k8s.io"
 )
 
 // MayNotRead tells whether the user may not read the objects of a kind. Nothing may be concluded from their absence then.
@@ -81,6 +90,21 @@ func named[T metav1.Object](list []T, name string) T {
 }
 
 func (s *Snapshot) node(name string) *longhorn.Node { return named(s.Nodes, name) }
+
+// isDown tells whether a node is known to be down, or gone. A node that the user may not read is not.
+func (s *Snapshot) isDown(node string) bool {
+	n := s.node(node)
+	return types.IsNodeDown(n) && (n != nil || s.sees(ResourceNodes))
+}
+
+// isReachable tells whether a replica can be counted on; a replica whose node the user may not read is taken for reachable.
+func (s *Snapshot) isReachable(r *longhorn.Replica) bool {
+	n := s.node(r.Spec.NodeID)
+	if n == nil {
+		return !s.sees(ResourceNodes)
+	}
+	return types.IsReachable(r, n)
+}
 
 func (s *Snapshot) engine(volume string) *longhorn.Engine {
 	return named(s.Engines, types.EngineName(volume))

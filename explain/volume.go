@@ -15,7 +15,7 @@ import (
 func Volume(s *Snapshot, name string) ([]Finding, error) {
 	v := named(s.Volumes, name)
 	if v == nil {
-		if left := s.replicasOf(name); len(left) > 0 {
+		if left := s.replicasOf(name); len(left) > 0 && s.sees(ResourceVolumes) {
 			return sorted(orphans(s, left)), nil
 		}
 		return nil, notThere(s, KindVolume, name, ResourceVolumes, names(s.Volumes))
@@ -66,20 +66,12 @@ func volumePlace(s *Snapshot, v *longhorn.Volume) place {
 	p := nodePlace(s, node)
 	p["volume"], p["pod"], p["copynode"] = v.Name, types.ShareManagerPodName(v.Name), node
 	for _, r := range members(s, v.Name) {
-		if n := s.node(r.Spec.NodeID); !types.IsReachable(r, orNone(n)) {
+		if !s.isReachable(r) {
 			p["copynode"] = r.Spec.NodeID
 			break
 		}
 	}
 	return p
-}
-
-// orNone is a node for questions that take any: a missing one is one without status.
-func orNone(n *longhorn.Node) *longhorn.Node {
-	if n == nil {
-		return &longhorn.Node{}
-	}
-	return n
 }
 
 // members are the replicas that the recorded epoch lists and that exist.
@@ -94,6 +86,9 @@ func members(s *Snapshot, volume string) []*longhorn.Replica {
 // proof says which replicas are known to hold all data of a faulted volume, and in what state each is.
 func proof(s *Snapshot, v *longhorn.Volume) []string {
 	e := s.engine(v.Name)
+	if !s.sees(ResourceEngines) || !s.sees(ResourceReplicas) {
+		return nil
+	}
 	if e == nil || e.Status.Epoch == nil {
 		return []string{"no epoch is recorded: nothing was ever written to the volume"}
 	}
@@ -115,6 +110,9 @@ func salvageSteps(s *Snapshot, v *longhorn.Volume, p place) []Step {
 			"Salvage by REST starts the volume if one of these replicas will do, or says what is missing (docs/FEATURES.md, section REST)",
 			`curl -X POST "$API/v1/volumes/{volume}?action=salvage" -d '{"names":["` + members(s, v.Name)[0].Name + `"]}'`,
 		}})
+	}
+	if !s.sees(ResourceEngines) || !s.sees(ResourceReplicas) {
+		return nil
 	}
 	steps := []Step{{"Restore the volume from a backup: an older copy is never used in place of one with later writes", ""}}
 	for _, r := range s.replicasOf(v.Name) {
@@ -169,7 +167,7 @@ func ofEngine(s *Snapshot, v *longhorn.Volume, p place) []Finding {
 		told = append(told, c)
 	}
 	found := ofConditions(o, p, told)
-	if node := e.Spec.NodeID; node != "" && types.IsNodeDown(s.node(node)) {
+	if node := e.Spec.NodeID; node != "" && s.isDown(node) {
 		found = append(found, Finding{
 			o, Broken, "EngineNodeDown", p.fill("volume {volume} is used on node " + node + ", which is down"),
 			[]string{"what ran there may run still, so the volume goes elsewhere only when its pod is gone"},
@@ -189,6 +187,9 @@ func ofLocality(s *Snapshot, v *longhorn.Volume, o Object, p place) []Finding {
 	if v.Spec.DataLocality != longhorn.DataLocalityBestEffort || v.Status.State != longhorn.VolumeStateAttached || node == "" ||
 		scheduled == types.ReasonLocalReplicaSchedulingFailure || scheduled == types.ReasonLocalReplicaWaits {
 		return nil // the condition says it
+	}
+	if !s.sees(ResourceEngines) || !s.sees(ResourceReplicas) {
+		return nil
 	}
 	e := s.engine(v.Name)
 	for _, r := range s.replicasOf(v.Name) {

@@ -67,7 +67,10 @@ func volumesOf(s *explain.Snapshot) map[explain.Object]string {
 func (m *Manager) snapshot() (*explain.Snapshot, error) {
 	s := &explain.Snapshot{
 		Now: m.deps.Clock.Now(), Namespace: m.deps.Namespace,
-		Unseen: []string{explain.ResourceKubeNodes, explain.ResourceClaims, explain.ResourceClasses, explain.ResourceEvents},
+		Unseen: []string{
+			explain.ResourceKubeNodes, explain.ResourceClaims, explain.ResourceClasses, explain.ResourceEvents,
+			explain.ResourcePVs, explain.ResourceUserPods, explain.ResourceKubeAttachments,
+		},
 	}
 	for _, read := range []func() error{
 		reading(&s.Volumes, m.deps.Volumes.List), reading(&s.Engines, m.deps.Engines.List), reading(&s.Replicas, m.deps.Replicas.List),

@@ -3,6 +3,7 @@ package inspect
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -16,6 +17,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/explain"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/k8s/client/clientset/versioned"
+	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
 // Cluster is read with a user's rights.
@@ -24,6 +26,8 @@ type Cluster struct {
 	Longhorn  versioned.Interface
 	Namespace string
 	Clock     clock.PassiveClock
+	// ClaimNamespace is the only namespace whose claims, and the pods that use them, are read; empty: all.
+	ClaimNamespace string
 }
 
 // pageSize is how many objects one answer of the API server has.
@@ -35,6 +39,9 @@ func (c Cluster) Snapshot(ctx context.Context) (*explain.Snapshot, error) {
 	s := &explain.Snapshot{Now: c.Clock.Now(), Namespace: c.Namespace}
 	g := gathering{ctx: ctx, s: s}
 	ours, core := c.Longhorn.LonghornV1beta2(), c.Kube.CoreV1()
+	// A claim is bound after its PersistentVolume is created, and that after the volume: read in this order, none seems to be missing.
+	s.Claims = gather[corev1.PersistentVolumeClaim](&g, explain.ResourceClaims, core.PersistentVolumeClaims(c.ClaimNamespace).List, "")
+	s.PersistentVolumes = gather[corev1.PersistentVolume](&g, explain.ResourcePVs, core.PersistentVolumes().List, "")
 	s.Volumes = gather[longhorn.Volume](&g, explain.ResourceVolumes, ours.Volumes(c.Namespace).List, "")
 	s.Engines = gather[longhorn.Engine](&g, explain.ResourceEngines, ours.Engines(c.Namespace).List, "")
 	s.Replicas = gather[longhorn.Replica](&g, explain.ResourceReplicas, ours.Replicas(c.Namespace).List, "")
@@ -45,9 +52,11 @@ func (c Cluster) Snapshot(ctx context.Context) (*explain.Snapshot, error) {
 	s.Settings = gather[longhorn.Setting](&g, explain.ResourceSettings, ours.Settings(c.Namespace).List, "")
 	s.KubeNodes = gather[corev1.Node](&g, explain.ResourceKubeNodes, core.Nodes().List, "")
 	s.Pods = gather[corev1.Pod](&g, explain.ResourcePods, core.Pods(c.Namespace).List, "")
-	s.Claims = gather[corev1.PersistentVolumeClaim](&g, explain.ResourceClaims, core.PersistentVolumeClaims("").List, "")
+	s.UserPods = slices.DeleteFunc(gather[corev1.Pod](&g, explain.ResourceUserPods, core.Pods(c.ClaimNamespace).List, c.userPods()), usesNoClaim)
+	s.Events = c.events(&g)
 	s.Classes = gather[storagev1.StorageClass](&g, explain.ResourceClasses, c.Kube.StorageV1().StorageClasses().List, "")
-	s.Events = gather[corev1.Event](&g, explain.ResourceEvents, core.Events("").List, "involvedObject.kind=PersistentVolumeClaim,type=Warning")
+	s.KubeAttachments = slices.DeleteFunc(gather[storagev1.VolumeAttachment](&g, explain.ResourceKubeAttachments, c.Kube.StorageV1().VolumeAttachments().List, ""),
+		func(a *storagev1.VolumeAttachment) bool { return a.Spec.Attacher != types.DriverName })
 	if g.err != nil {
 		return nil, g.err
 	}
@@ -65,6 +74,38 @@ func (c Cluster) Snapshot(ctx context.Context) (*explain.Snapshot, error) {
 	return s, nil
 }
 
+// userPods selects the pods that are read for the sake of their claims. Of a whole cluster they are those that have not started: all of
+// them would be many, and the others have their volumes.
+func (c Cluster) userPods() string {
+	if c.ClaimNamespace == "" {
+		return "status.phase=" + string(corev1.PodPending)
+	}
+	return ""
+}
+
+func usesNoClaim(pod *corev1.Pod) bool {
+	return !slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.PersistentVolumeClaim != nil || v.Ephemeral != nil })
+}
+
+// events are the Warnings about claims and about volumes that cannot be mounted, each once. One list could not be selected by both.
+func (c Cluster) events(g *gathering) []*corev1.Event {
+	selectors := []string{"involvedObject.kind=PersistentVolumeClaim,type=Warning"}
+	for _, reason := range explain.MountEvents {
+		selectors = append(selectors, "involvedObject.kind=Pod,reason="+reason)
+	}
+	var all []*corev1.Event
+	seen := map[string]bool{}
+	for _, selector := range selectors {
+		for _, e := range gather[corev1.Event](g, explain.ResourceEvents, c.Kube.CoreV1().Events(c.ClaimNamespace).List, selector) {
+			if key := e.Namespace + "/" + e.Name; !seen[key] {
+				seen[key] = true
+				all = append(all, e)
+			}
+		}
+	}
+	return all
+}
+
 // gathering keeps what went wrong, so that the kinds can be listed one after the other.
 type gathering struct {
 	ctx context.Context
@@ -80,7 +121,9 @@ func gather[T any, L runtime.Object](g *gathering, resource string, list func(co
 		page, err := list(g.ctx, opts)
 		switch {
 		case apierrors.IsForbidden(err):
-			g.s.Unseen = append(g.s.Unseen, resource)
+			if !g.s.MayNotRead(resource) {
+				g.s.Unseen = append(g.s.Unseen, resource)
+			}
 			return nil
 		case apierrors.IsNotFound(err):
 			g.err = fmt.Errorf("the cluster does not know %s: nothing of this product is installed there, or your kubeconfig names another cluster", resource)

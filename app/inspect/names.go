@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/longhorn-lep/longhorn-manager/explain"
+	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
 // VolumeNames are those of all volumes, sorted; the following are the same of other kinds. They are what a shell completes.
@@ -35,11 +36,15 @@ func DiskNames(s *explain.Snapshot) []string {
 	return unique(names)
 }
 
-// ClaimNames are namespace/name of all claims that are not bound.
+// ClaimNames are namespace/name of all claims that wait, or have a volume of this driver.
 func ClaimNames(s *explain.Snapshot) []string {
 	var names []string
+	ours := map[string]bool{"": true}
+	for _, pv := range s.PersistentVolumes {
+		ours[pv.Name] = pv.Spec.CSI != nil && pv.Spec.CSI.Driver == types.DriverName
+	}
 	for _, c := range s.Claims {
-		if c.Spec.VolumeName == "" {
+		if ours[c.Spec.VolumeName] {
 			names = append(names, c.Namespace+"/"+c.Name)
 		}
 	}

@@ -102,7 +102,7 @@ func (s Status) Print(out io.Writer) error {
 	fmt.Fprintln(w, "NODE\tREADY\tSCHEDULABLE\tDISKS\tFREE\tSIZE\tPROMISED")
 	for _, n := range s.Nodes {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%d/%d\t%s\t%s\t%s\n", n.Name, yes(n.Ready), yes(n.Schedulable), n.ReadyDisks, n.Disks,
-			sizeText(n.StorageAvailable), sizeText(n.StorageMaximum), sizeText(n.StorageScheduled))
+			explain.SizeText(n.StorageAvailable), explain.SizeText(n.StorageMaximum), explain.SizeText(n.StorageScheduled))
 	}
 	fmt.Fprintln(w, "\nVOLUME\tSTATE\tROBUSTNESS\tCOPIES\tSIZE\tNODE")
 	for _, v := range s.Volumes {
@@ -110,7 +110,7 @@ func (s Status) Print(out io.Writer) error {
 		if v.GoodCopies != nil {
 			good = strconv.Itoa(*v.GoodCopies)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s/%d\t%s\t%s\n", v.Name, v.State, v.Robustness, good, v.Copies, sizeText(v.Size), v.Node)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s/%d\t%s\t%s\n", v.Name, v.State, v.Robustness, good, v.Copies, explain.SizeText(v.Size), v.Node)
 	}
 	fmt.Fprintln(w)
 	printSummary(w, s.Findings, s.Unseen)
@@ -153,19 +153,6 @@ func yes(b bool) string {
 		return "yes"
 	}
 	return "no"
-}
-
-// sizeText writes a size in the largest unit of which it has one, with one place after the point.
-func sizeText(n int64) string {
-	units := []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB"}
-	value, i := float64(n), 0
-	for value >= 1024 && i < len(units)-1 {
-		value, i = value/1024, i+1
-	}
-	if i == 0 {
-		return fmt.Sprintf("%d B", n)
-	}
-	return fmt.Sprintf("%.1f %s", value, units[i])
 }
 
 // PrintFindings writes what is said of one object: each finding with why and next steps.

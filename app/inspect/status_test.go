@@ -103,7 +103,7 @@ func TestWhatTheUserMayNotReadIsNamed(t *testing.T) {
 	c, ours, kube := cluster()
 	kube.PrependReactor("list", "pods", refuse(forbidden))
 	s, err := c.Snapshot(t.Context())
-	if err != nil || !slices.Equal(s.Unseen, []string{explain.ResourcePods}) {
+	if err != nil || !slices.Equal(s.Unseen, []string{explain.ResourcePods, explain.ResourceUserPods}) {
 		t.Errorf("without the right to list pods: %v, %v", s, err)
 	}
 	ours.PrependReactor("list", "*", refuse(forbidden))

@@ -1,0 +1,183 @@
+package explain
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// eventIgnoredParameters is the reason of the Event about parameters of a StorageClass that the driver does not know.
+const eventIgnoredParameters = "IgnoredParameters"
+
+// pvOf is the PersistentVolume of a claim; nil: there is none, or the user may not read it.
+func (s *Snapshot) pvOf(c *corev1.PersistentVolumeClaim) *corev1.PersistentVolume {
+	if c.Spec.VolumeName == "" {
+		return nil
+	}
+	return named(s.PersistentVolumes, c.Spec.VolumeName)
+}
+
+// pvOfVolume is the PersistentVolume of a volume: it names the volume in its volumeHandle, and may have any name. nil: there is none.
+func (s *Snapshot) pvOfVolume(volume string) *corev1.PersistentVolume {
+	i := slices.IndexFunc(s.PersistentVolumes, func(pv *corev1.PersistentVolume) bool { return isOurs(pv) && pv.Spec.CSI.VolumeHandle == volume })
+	if i < 0 {
+		return nil
+	}
+	return s.PersistentVolumes[i]
+}
+
+func isOurs(pv *corev1.PersistentVolume) bool {
+	return pv.Spec.CSI != nil && pv.Spec.CSI.Driver == types.DriverName
+}
+
+// volumeOf is the volume behind a PersistentVolume; nil: there is none.
+func volumeOf(s *Snapshot, pv *corev1.PersistentVolume) *longhorn.Volume {
+	if pv == nil || !isOurs(pv) {
+		return nil
+	}
+	return named(s.Volumes, pv.Spec.CSI.VolumeHandle)
+}
+
+// ofBound explains a claim that has, or names, a PersistentVolume.
+func ofBound(s *Snapshot, c *corev1.PersistentVolumeClaim) []Finding {
+	a, pv := about(s, c), s.pvOf(c)
+	seePV := Step{"See the PersistentVolume", "kubectl get pv {pv} -o yaml"}
+	switch {
+	case pv == nil && !s.sees(ResourcePVs), pv != nil && !isOurs(pv):
+		return nil
+	case pv == nil && c.Status.Phase == corev1.ClaimPending:
+		return []Finding{a.say(Broken, "PersistentVolumeMissing", "claim {claim} names PersistentVolume {pv}, which does not exist", nil,
+			Step{"Create the PersistentVolume, or create the claim again without spec.volumeName", describeClaim.Command})}
+	case pv == nil:
+		return []Finding{a.say(Broken, "PersistentVolumeMissing", "claim {claim} has lost PersistentVolume {pv}, which does not exist any more", nil,
+			Step{"If the volume still exists, create the claim and a PersistentVolume with its name as volumeHandle again", "kubectl -n {ns} get lhv"})}
+	}
+	var found []Finding
+	switch ref := pv.Spec.ClaimRef; {
+	case ref != nil && (ref.Namespace != c.Namespace || ref.Name != c.Name):
+		found = append(found, a.say(Broken, "PersistentVolumeTaken", "claim {claim} names PersistentVolume {pv}, which belongs to claim "+ref.Namespace+"/"+ref.Name, nil,
+			seePV, Step{"Give the claim another PersistentVolume", describeClaim.Command}))
+	case c.Status.Phase == corev1.ClaimLost, ref != nil && c.UID != "" && ref.UID != "" && ref.UID != c.UID:
+		found = append(found, a.say(Broken, "ClaimLost", "claim {claim} is not bound to PersistentVolume {pv}, which belonged to an earlier claim of this name", nil,
+			Step{"To use the data again, remove spec.claimRef of the PersistentVolume", `kubectl patch pv {pv} --type merge -p '{"spec":{"claimRef":null}}'`}))
+	case c.Status.Phase == corev1.ClaimPending:
+		var why []string
+		if last := lastEvent(s, referenceOf(c), func(*corev1.Event) bool { return true }); last != nil {
+			plain, _ := plainMessage(last.Message)
+			why = append(why, last.Reason+": "+plain)
+		}
+		found = append(found, a.say(Warning, "ClaimPending", "claim {claim} waits to be bound to PersistentVolume {pv}", why,
+			Step{"Compare the size, access modes, volume mode and storageClassName of both", "kubectl -n {claimns} get pvc {name} -o yaml; kubectl get pv {pv} -o yaml"}))
+	}
+	if c.DeletionTimestamp != nil {
+		found = append(found, deletingClaim(s, c))
+	}
+	found = append(found, ofClaimConditions(c, a)...)
+	if e := lastEvent(s, referenceOf(c), func(e *corev1.Event) bool { return e.Reason == eventIgnoredParameters }); e != nil {
+		found = append(found, a.say(Warning, e.Reason, "claim {claim} has a volume without some of the parameters of StorageClass {class}", []string{e.Message},
+			Step{"Correct their names: parameters of a StorageClass cannot be changed, so delete the StorageClass and create it again", "kubectl get storageclass {class} -o yaml"},
+			Step{"If the volume shall have them, change the volume, or delete the claim and create it again", "kubectl -n {ns} get lhv"}))
+	}
+	return found
+}
+
+// ofClaimConditions explains what Kubernetes itself says of an expansion or a change of a claim.
+func ofClaimConditions(c *corev1.PersistentVolumeClaim, a claimFinding) []Finding {
+	var found []Finding
+	for _, condition := range c.Status.Conditions {
+		if condition.Status != corev1.ConditionTrue {
+			continue
+		}
+		var why []string
+		if condition.Message != "" {
+			why = []string{condition.Message}
+		}
+		reason := string(condition.Type)
+		switch condition.Type {
+		case corev1.PersistentVolumeClaimControllerResizeError, corev1.PersistentVolumeClaimNodeResizeError:
+			found = append(found, a.say(Warning, reason, "claim {claim} cannot grow", why, Step{"Correct what the message names, or ask for the old size again", describeClaim.Command}))
+		case corev1.PersistentVolumeClaimVolumeModifyVolumeError:
+			found = append(found, a.say(Warning, reason, "claim {claim} cannot be changed as its VolumeAttributesClass asks", why, describeClaim))
+		case corev1.PersistentVolumeClaimFileSystemResizePending:
+			found = append(found, a.say(Info, reason, "the volume of claim {claim} has grown, and its file system grows when a pod mounts it", why,
+				Step{"Start a pod that uses the claim, if none runs", describeClaim.Command}))
+		}
+	}
+	return found
+}
+
+// ofPV explains a PersistentVolume of this driver.
+func ofPV(s *Snapshot, pv *corev1.PersistentVolume) []Finding {
+	if !isOurs(pv) {
+		return nil
+	}
+	handle := pv.Spec.CSI.VolumeHandle
+	o, p := Object{Kind: KindPV, Name: pv.Name}, s.place("pv", pv.Name, "volume", handle)
+	var found []Finding
+	say := func(severity Severity, reason, what string, why []string, next ...Step) {
+		found = append(found, Finding{o, severity, reason, p.fill(what), why, p.steps(next)})
+	}
+	deleted := pv.DeletionTimestamp != nil || pv.Status.Phase == corev1.VolumeReleased
+	switch v := volumeOf(s, pv); {
+	case v == nil && s.sees(ResourceVolumes) && !deleted:
+		severity := Broken
+		if pv.Status.Phase != corev1.VolumeBound {
+			severity = Warning // no claim uses it yet
+		}
+		say(severity, "VolumeMissing", "volume {volume} of PersistentVolume {pv} does not exist; create it, or correct volumeHandle", similarVolumes(s, pv),
+			Step{"See which volumes exist", "kubectl -n {ns} get lhv"},
+			Step{"To correct volumeHandle, create the PersistentVolume again: the field cannot be changed", "kubectl get pv {pv} -o yaml"},
+			Step{"If the volume was deleted, its data is gone: restore it from a backup into a new volume", ""})
+	case v != nil && v.DeletionTimestamp != nil && !deleted:
+		say(Broken, "VolumeDeleted", "volume {volume} of PersistentVolume {pv} is being deleted, with its data", finalizers(v.Finalizers),
+			Step{"The deletion cannot be taken back: copy the data from a running pod now, or restore it from a backup into a new volume", "kubectl longhorn explain volume {volume}"})
+	}
+	if pv.Status.Phase == corev1.VolumeFailed {
+		say(Warning, "PersistentVolumeFailed", "PersistentVolume {pv} could not be deleted", nonempty(pv.Status.Message), Step{"Correct what the message names; the deletion is retried automatically", "kubectl describe pv {pv}"})
+	}
+	if pv.DeletionTimestamp != nil && pv.Status.Phase == corev1.VolumeBound {
+		say(Warning, "Deleting", "PersistentVolume {pv} is being deleted, and goes when its claim is deleted", finalizers(pv.Finalizers), Step{"See its claim", "kubectl describe pv {pv}"})
+	}
+	return append(found, ofKubeAttachments(s, pv, o, p)...)
+}
+
+func nonempty(text string) []string {
+	if text == "" {
+		return nil
+	}
+	return []string{text}
+}
+
+// similarVolumes names the volumes whose names look like the one that a PersistentVolume asks for in vain.
+func similarVolumes(s *Snapshot, pv *corev1.PersistentVolume) []string {
+	if near := Nearest(pv.Spec.CSI.VolumeHandle, names(s.Volumes)); near != "" {
+		return []string{fmt.Sprintf("a volume of a similar name exists: %s", near)}
+	}
+	return nil
+}
+
+// ofKubeAttachments explains why the volume of a PersistentVolume cannot be attached to a node, or detached from it, by the status of
+// Kubernetes' own objects, which stays when Events are gone.
+func ofKubeAttachments(s *Snapshot, pv *corev1.PersistentVolume, o Object, p place) []Finding {
+	var found []Finding
+	for _, a := range s.KubeAttachments {
+		if source := a.Spec.Source.PersistentVolumeName; source == nil || *source != pv.Name {
+			continue
+		}
+		p["attachment"], p["attachnode"] = a.Name, a.Spec.NodeName
+		see := Step{"See the attachment", "kubectl describe volumeattachments.storage.k8s.io {attachment}"}
+		if e := a.Status.AttachError; e != nil && !a.Status.Attached && a.DeletionTimestamp == nil {
+			plain, _ := plainMessage(e.Message)
+			found = append(found, Finding{o, Broken, "AttachError", p.fill("PersistentVolume {pv} cannot be attached to node {attachnode}"), nonempty(plain), p.steps([]Step{see})})
+		}
+		if e := a.Status.DetachError; e != nil {
+			plain, _ := plainMessage(e.Message)
+			found = append(found, Finding{o, Warning, "DetachError", p.fill("PersistentVolume {pv} cannot be detached from node {attachnode}"), nonempty(plain), p.steps([]Step{see})})
+		}
+	}
+	return found
+}

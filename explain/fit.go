@@ -1,0 +1,107 @@
+package explain
+
+import (
+	"errors"
+	"fmt"
+	"sort"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/scheduler"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// sizeUnit is what the size of a volume is a multiple of, in bytes.
+const sizeUnit = int64(2) << 20
+
+// tooLarge says of a claim that waits how large a volume of its class may be, if the scheduler finds no place for one of its size.
+func tooLarge(s *Snapshot, c *corev1.PersistentVolumeClaim, class *storagev1.StorageClass, a claimFinding) (Finding, bool) {
+	spec, ok := specOf(s, c, class)
+	if !ok || !s.sees(ResourceNodes) || !s.sees(ResourceReplicas) || !s.sees(ResourceInstanceManagers) || len(s.Nodes) == 0 {
+		return Finding{}, false
+	}
+	objects := scheduler.Objects{Nodes: s.Nodes, InstanceManagers: s.InstanceManagers, Replicas: s.Replicas}
+	cluster := objects.Snapshot("pvc-"+string(c.UID), scheduler.SettingsOf(s.values(), &spec))
+	lack := noRoomFor(s, cluster, spec, int64(spec.Size))
+	if lack == nil {
+		return Finding{}, false
+	}
+	units := int64(sort.Search(int(int64(spec.Size)/sizeUnit), func(units int) bool {
+		return noRoomFor(s, cluster, spec, (int64(units)+1)*sizeUnit) != nil
+	}))
+	asks := fmt.Sprintf("claim {claim} asks for %s with %d replicas, ", SizeText(int64(spec.Size)), spec.NumberOfReplicas)
+	if units > 0 {
+		return a.say(Warning, "ClaimPending", asks+"and the largest volume that fits is "+SizeText(units*sizeUnit), nil,
+			Step{"Delete the claim and create a smaller one, or add disks: the claim is retried automatically", "kubectl longhorn status"}), true
+	}
+	var why []string
+	for _, r := range lack.Rejections {
+		where := "node " + r.Node
+		if r.Disk != "" {
+			where += " disk " + r.Disk
+		}
+		why = append(why, fmt.Sprintf("%s: %s: %s", where, r.Reason, r.Message))
+	}
+	return a.say(Warning, "ClaimPending", asks+"and no volume of StorageClass {class} fits, not even a smaller one", why,
+		Step{"Correct what the nodes and disks lack; the claim is retried automatically", "kubectl longhorn status"}), true
+}
+
+// noRoomFor is why a volume of a size could not be created now; nil: it could.
+func noRoomFor(s *Snapshot, cluster scheduler.Snapshot, spec longhorn.VolumeSpec, size int64) *scheduler.Unschedulable {
+	_, err := scheduler.ScheduleAll(cluster, scheduler.Request{SizeBytes: size, NodeSelector: spec.NodeSelector, DiskSelector: spec.DiskSelector}, spec.NumberOfReplicas)
+	var u *scheduler.Unschedulable
+	if !errors.As(err, &u) || u.Placed > 0 && s.values().Bool(types.SettingAllowVolumeCreationWithDegradedAvailability) {
+		return nil
+	}
+	return u
+}
+
+// specOf is what a volume for a claim would ask the scheduler for; false: its class has values that are refused for themselves.
+func specOf(s *Snapshot, c *corev1.PersistentVolumeClaim, class *storagev1.StorageClass) (longhorn.VolumeSpec, bool) {
+	request := c.Spec.Resources.Requests[corev1.ResourceStorage]
+	spec := longhorn.VolumeSpec{
+		Size:                        longhorn.Bytes(request.Value()),
+		NumberOfReplicas:            int(s.values().Int(types.SettingDefaultReplicaCount)),
+		NodeSelector:                words(class.Parameters["nodeSelector"]),
+		DiskSelector:                words(class.Parameters["diskSelector"]),
+		ReplicaSoftAntiAffinity:     longhorn.AntiAffinity(class.Parameters["replicaSoftAntiAffinity"]),
+		ReplicaZoneSoftAntiAffinity: longhorn.AntiAffinity(class.Parameters["replicaZoneSoftAntiAffinity"]),
+		ReplicaDiskSoftAntiAffinity: longhorn.AntiAffinity(class.Parameters["replicaDiskSoftAntiAffinity"]),
+	}
+	if text := class.Parameters["numberOfReplicas"]; text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 {
+			return spec, false
+		}
+		spec.NumberOfReplicas = n
+	}
+	return spec, spec.Size > 0
+}
+
+// words are the parts of a list with commas.
+func words(list string) []string {
+	var parts []string
+	for _, part := range strings.Split(list, ",") {
+		if part = strings.TrimSpace(part); part != "" {
+			parts = append(parts, part)
+		}
+	}
+	return parts
+}
+
+// SizeText writes a size in the largest unit of which it has one, with one place after the point.
+func SizeText(n int64) string {
+	units := []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB"}
+	value, i := float64(n), 0
+	for value >= 1024 && i < len(units)-1 {
+		value, i = value/1024, i+1
+	}
+	if i == 0 {
+		return fmt.Sprintf("%d B", n)
+	}
+	return fmt.Sprintf("%.1f %s", value, units[i])
+}

@@ -1,0 +1,144 @@
+package explain
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// MountEvents are the reasons of the Events by which Kubernetes says that a volume of a pod cannot be attached or mounted.
+var MountEvents = []string{"FailedMount", "FailedAttachVolume", "FailedMapVolume"}
+
+// usersOf are the pods that use a claim and have not ended.
+func usersOf(s *Snapshot, c *corev1.PersistentVolumeClaim) []*corev1.Pod {
+	var pods []*corev1.Pod
+	for _, pod := range s.UserPods {
+		if pod.Namespace == c.Namespace && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed && volumeIn(pod, c.Name) != "" {
+			pods = append(pods, pod)
+		}
+	}
+	return pods
+}
+
+// volumeIn is the name that a claim's volume has within a pod; empty: the pod does not use the claim.
+func volumeIn(pod *corev1.Pod, claim string) string {
+	for _, v := range pod.Spec.Volumes {
+		if v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == claim || v.Ephemeral != nil && pod.Name+"-"+v.Name == claim {
+			return v.Name
+		}
+	}
+	return ""
+}
+
+// ofUsers explains the pods that cannot start because of a claim's volume.
+func ofUsers(s *Snapshot, c *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume) []Finding {
+	if pv == nil || !isOurs(pv) {
+		return nil
+	}
+	var found []Finding
+	for _, pod := range usersOf(s, c) {
+		if pod.Status.Phase != corev1.PodPending && pod.Status.Phase != "" {
+			continue
+		}
+		p := s.place("podns", pod.Namespace, "userpod", pod.Name, "claim", c.Namespace+"/"+c.Name, "podnode", pod.Spec.NodeName)
+		f := Finding{Object: Object{Kind: KindPod, Name: pod.Namespace + "/" + pod.Name, Node: pod.Spec.NodeName}}
+		events := mountEvents(s, pod, volumeIn(pod, c.Name), pv.Name)
+		switch {
+		case pod.DeletionTimestamp != nil:
+			continue
+		case pod.Spec.NodeName == "":
+			f.Severity, f.Reason, f.What, f.Why = Warning, "Unschedulable", "pod {podns}/{userpod} uses claim {claim} and has no node yet", nonempty(podTrouble(pod))
+			f.Next = []Step{{"See what keeps it from every node", "kubectl -n {podns} describe pod {userpod}"}}
+		case len(events) > 0:
+			f.Severity, f.Reason, f.What = Broken, events[0].Reason, "pod {podns}/{userpod} cannot use claim {claim} on node {podnode}"
+			for _, e := range events {
+				plain, _ := plainMessage(e.Message)
+				f.Why = append(f.Why, e.Reason+": "+plain)
+			}
+			f.Next = []Step{{"Correct what the lines above name first; the mount is retried automatically", "kubectl -n {podns} describe pod {userpod}"}}
+		case !isRunning(pod):
+			f.Severity, f.Reason, f.What, f.Why = Info, "PodStarting", "pod {podns}/{userpod}, which uses claim {claim}, has not started on node {podnode}", nonempty(podTrouble(pod))
+			f.Next = []Step{{"If that lasts, see what it waits for", "kubectl -n {podns} describe pod {userpod}"}}
+		default:
+			continue
+		}
+		f.What, f.Next = p.fill(f.What), p.steps(f.Next)
+		found = append(found, f)
+	}
+	return found
+}
+
+// isRunning tells whether a container of a pod runs or has run: its volumes are mounted.
+func isRunning(pod *corev1.Pod) bool {
+	ran := func(c corev1.ContainerStatus) bool {
+		return c.State.Running != nil || c.State.Terminated != nil || c.LastTerminationState.Terminated != nil
+	}
+	return slices.ContainsFunc(pod.Status.InitContainerStatuses, ran) || slices.ContainsFunc(pod.Status.ContainerStatuses, ran)
+}
+
+// mountEvents are the last Events, one of each reason, that say why a pod has not got a volume. The volume is known by its name in the pod,
+// or by its PersistentVolume: other volumes of the pod fail for reasons of their own.
+func mountEvents(s *Snapshot, pod *corev1.Pod, volume, pv string) []*corev1.Event {
+	if isRunning(pod) {
+		return nil
+	}
+	about := corev1.ObjectReference{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}
+	var events []*corev1.Event
+	for _, reason := range MountEvents {
+		last := lastEvent(s, about, func(e *corev1.Event) bool { return e.Reason == reason && isAboutVolume(e.Message, volume, pv) })
+		if last != nil {
+			events = append(events, last)
+		}
+	}
+	return events
+}
+
+// isAboutVolume tells whether the message of an Event is about a volume. The kubelet writes `volume "PV"`, or lists names of the pod as
+// `unmounted volumes=[data logs]`.
+func isAboutVolume(message, volume, pv string) bool {
+	if strings.Contains(message, `"`+pv+`"`) {
+		return true
+	}
+	_, list, found := strings.Cut(message, "unmounted volumes=[")
+	list, _, _ = strings.Cut(list, "]")
+	return found && slices.Contains(strings.FieldsFunc(list, func(r rune) bool { return r == ' ' || r == ',' }), volume)
+}
+
+// ofUsedNodes explains the nodes on which a volume is used, or is to be used, as far as that keeps it from being used.
+func ofUsedNodes(s *Snapshot, v *longhorn.Volume) []Finding {
+	used := []string{v.Status.CurrentNodeID, v.Spec.NodeID}
+	if va := named(s.Attachments, v.Name); va != nil {
+		for _, t := range va.Spec.AttachmentTickets {
+			used = append(used, t.NodeID)
+		}
+	}
+	if sm := named(s.ShareManagers, v.Name); sm != nil && types.IsShared(v) {
+		used = append(used, sm.Status.CurrentNode)
+	}
+	slices.Sort(used)
+	var found []Finding
+	for _, name := range slices.Compact(used) {
+		n := s.node(name)
+		switch {
+		case name == "" || n == nil && !s.sees(ResourceNodes):
+			continue
+		case n == nil:
+			found = append(found, Finding{
+				Object{Kind: KindNode, Name: name}, Broken, "NodeMissing", fmt.Sprintf("node %s, where volume %s is used, does not exist", name, v.Name), nil,
+				s.place("node", name).steps([]Step{{"See which nodes exist", "kubectl -n {ns} get lhn"}}),
+			})
+			continue
+		}
+		for _, f := range append(ofNode(s, n), ofInstanceManager(s, n)...) {
+			if f.Severity != Info {
+				found = append(found, f)
+			}
+		}
+	}
+	return found
+}
