@@ -19,6 +19,7 @@ func ofDisk(s *Snapshot, n *longhorn.Node, name string) []Finding {
 	if len(status.Conditions) == 0 {
 		say(Warning, "NoStatus", "disk {disk} of node {node} has not been looked at yet", nil, seeDaemon)
 	}
+	found = append(found, readiness(o, status.Conditions, p.fill("it is not known whether disk {disk} of node {node} is ready"), p.steps([]Step{seeDaemon}))...)
 	ready := types.IsConditionTrue(status.Conditions, types.ConditionReady)
 	for _, f := range ofConditions(o, p, status.Conditions) {
 		switch {

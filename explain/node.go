@@ -40,7 +40,7 @@ func Disk(s *Snapshot, node, name string) ([]Finding, error) {
 		if _, ok := n.Spec.Disks[name]; ok {
 			there = true
 			found = append(found, ofDisk(s, n, name)...)
-			found = append(found, nodeNotReady(s, n)...)
+			found = append(found, ofDisksNode(s, n)...)
 		}
 	}
 	if !there {
@@ -78,6 +78,7 @@ func ofNode(s *Snapshot, n *longhorn.Node) []Finding {
 	if len(n.Status.Conditions) == 0 {
 		found = append(found, Finding{o, Warning, "NoStatus", p.fill("node {node} has no status yet: no daemon has written one"), nil, p.steps([]Step{seeDaemon})})
 	}
+	found = append(found, readiness(o, n.Status.Conditions, p.fill("it is not known whether node {node} is ready"), p.steps([]Step{seeLeader, describeKubeNode}))...)
 	return append(found, ofNodeSpec(s, n, o, p)...)
 }
 
@@ -113,13 +114,17 @@ func noDefaultDisk(s *Snapshot, n *longhorn.Node) []string {
 	return []string{fmt.Sprintf("setting %s is on, and the Kubernetes node has no label %s", types.SettingCreateDefaultDiskLabeled, types.LabelCreateDefaultDisk)}
 }
 
-// nodeNotReady is what makes a disk unusable though the disk itself may be well.
-func nodeNotReady(s *Snapshot, n *longhorn.Node) []Finding {
-	c := types.FindCondition(n.Status.Conditions, types.ConditionReady)
-	if c.Status != longhorn.ConditionFalse {
-		return nil
+// ofDisksNode is what makes a disk unusable though the disk itself may be well: its node, or the data plane there, does not serve it, or
+// people keep replicas off the node.
+func ofDisksNode(s *Snapshot, n *longhorn.Node) []Finding {
+	o, p := Object{Kind: KindNode, Name: n.Name}, nodePlace(s, n.Name)
+	found := ofConditions(o, p, []longhorn.Condition{types.FindCondition(n.Status.Conditions, types.ConditionReady), types.FindCondition(n.Status.Conditions, types.ConditionSchedulable)})
+	for _, f := range ofInstanceManager(s, n) {
+		if f.Severity != Info {
+			found = append(found, f)
+		}
 	}
-	return ofConditions(Object{Kind: KindNode, Name: n.Name}, nodePlace(s, n.Name), []longhorn.Condition{c})
+	return append(found, ofNodeSpec(s, n, o, p)...)
 }
 
 // ofInstanceManager tells how the node's data plane fares.
@@ -139,7 +144,7 @@ func ofInstanceManager(s *Snapshot, n *longhorn.Node) []Finding {
 			found[i].Why = append(found[i].Why, why)
 		}
 	}
-	return found
+	return append(found, unsaidOfManager(im, o, p, found)...)
 }
 
 // podTrouble says what the kubelet says of a pod that does not run; empty: nothing, or there is no pod.

@@ -27,7 +27,8 @@ func ofVolume(s *Snapshot, v *longhorn.Volume) []Finding {
 	p := volumePlace(s, v)
 	o := Object{Kind: KindVolume, Name: v.Name}
 	if v.DeletionTimestamp != nil {
-		return append(deleting(s, v, o, p), ofReplicas(s, v)...)
+		found := append(deleting(s, v, o, p), ofEngine(s, v, p)...)
+		return append(append(found, ofReplicas(s, v)...), ofTickets(s, v)...)
 	}
 	var found []Finding
 	for _, f := range ofConditions(o, p, v.Status.Conditions) {
@@ -51,7 +52,9 @@ func ofVolume(s *Snapshot, v *longhorn.Volume) []Finding {
 	found = append(found, ofReplicas(s, v)...)
 	found = append(found, ofLocality(s, v, o, p)...)
 	found = append(found, ofTickets(s, v)...)
-	return append(found, ofShare(s, v)...)
+	share := ofShare(s, v)
+	found = append(append(found, share...), unsaidOfShare(s, v, share)...)
+	return append(found, unsaidOfVolume(s, v, o, p, found)...)
 }
 
 // volumePlace has the words for texts about a volume. The node is the one where it is used, or shall be.
