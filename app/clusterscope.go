@@ -84,6 +84,7 @@ func (d *daemon) volumeControllers(workloads *datastore.Workloads) []maker {
 		func(store *datastore.Datastore) (runner, error) {
 			return attachment.New(attachment.Deps{
 				Env: d.env, Volumes: store.Volumes, VolumeAttachments: store.VolumeAttachments, Engines: store.Engines, Replicas: store.Replicas,
+				ShareClients: store.ShareClients,
 			})
 		},
 		func(store *datastore.Datastore) (runner, error) {

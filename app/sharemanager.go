@@ -33,7 +33,7 @@ func shareManagerCommand() *cli.Command {
 			&cli.StringFlag{Name: "export-root", Value: "/export", Usage: "directory below which the volume is mounted"},
 			&cli.IntFlag{Name: "nfs-port", Value: 2049, Usage: "port of the NFS server"},
 			&cli.StringFlag{Name: "health-listen", Value: ":9600", Usage: "host:port of the gRPC health service"},
-			&cli.StringFlag{Name: "clients-file", Value: types.ShareClientsDirectory + "/" + types.ShareClientsKey, Usage: "file with the addresses that may mount the share; without it, any may"},
+			&cli.StringFlag{Name: "clients-file", Value: types.ShareClientsDirectory + "/" + types.ShareClientsKey, Usage: "file with the addresses that may mount the share; without it, only this machine may"},
 			&cli.StringFlag{Name: "squash", Value: string(share.SquashNone), Usage: "which users of clients are nobody: none, root or all"},
 			&cli.BoolFlag{Name: "read-only", Usage: "write nothing to the volume"},
 			&cli.BoolFlag{Name: "clients-read-only", Usage: "clients only read; the server makes the file system and keeps its records on the volume"},

@@ -100,6 +100,10 @@ var ticketAdvice = map[cause]advice{
 	{KindTicket, types.ConditionSatisfied, types.ReasonWaitingForShare}: {Warning, "node {node} waits until volume {volume} is shared", []Step{
 		{"See what its share manager says", "kubectl -n {ns} describe lhsm {volume}"},
 	}, false},
+	{KindTicket, types.ConditionSatisfied, types.ReasonClientsNotKnown}: {Warning, "node {node} waits until its daemon reports its addresses, to which the share of volume {volume} is limited", []Step{
+		{"See why the daemon of the node does not run", "kubectl longhorn status"},
+		{"Or name the networks of the nodes in setting rwx-volume-allowed-clients", "kubectl -n {ns} describe lhs rwx-volume-allowed-clients"},
+	}, false},
 	{KindTicket, types.ConditionSatisfied, types.ReasonStrictLocal}: {Broken, "volume {volume} cannot be attached to node {node}: it is strict-local, and its data is elsewhere", []Step{
 		{"Run the pod on the node that the message names, by its nodeSelector", "kubectl -n {ns} get lhr -l longhornvolume={volume}"},
 		{"Or let the volume leave its node: while it is detached, make it best-effort", `kubectl -n {ns} patch lhv {volume} --type merge -p '{"spec":{"dataLocality":"best-effort"}}'`},

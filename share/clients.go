@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -27,19 +28,25 @@ const clientsTable = "longhorn-share-clients"
 
 // doorkeeper keeps strangers from the NFS port of this network, by the list in a file (types.ShareClientsConfigMap) that may change at any time.
 //
-//	the file                          new connections to the port
-//	has addresses and networks        from these, and from this machine; those of others get no answer
-//	says any, or is not there         from anywhere
-//	is not a list                     as before; from anywhere, where there was no list before
+//	the file                                what reaches the port
+//	has addresses and networks              what these send, and this machine; others get no answer
+//	says any, and that a person set it      what anyone sends
+//	says any for another reason             as before: a leader of an earlier release opens all shares while it does not know one node's addresses
+//	is not a list, or is not there          as before
 //
-// A connection that is established stays, whatever the list says later: a node that leaves the cluster ends its own.
+// As before is this machine alone where there was no list before: a stranger who is let in reads all files, and may change them.
+//
+// The list holds for connections that are established, too. They end by having no packet of theirs let in any more: the same rule does it in the
+// same step, so no connection can come between, and it needs nothing of the kernel but the rule (SOCK_DESTROY needs CONFIG_INET_DIAG_DESTROY, and
+// shows the server's sockets with the one source of all clients). The server drops the state of such a client when its lease ends.
 type doorkeeper struct {
 	file   string
 	limit  func([]netip.Prefix) error
 	log    *logrus.Entry
 	now    func() time.Duration
 	read   time.Duration // when it was read last; 0: never
-	text   string        // that was read last
+	text   string        // the list that was read last
+	closed bool          // to all clients, where there was no list yet
 	failed string        // what was told last; "": nothing is wrong
 }
 
@@ -58,20 +65,38 @@ func (d *doorkeeper) look() {
 	}
 	first := d.read == 0
 	d.read = now
-	text, err := os.ReadFile(d.file)
-	if errors.Is(err, fs.ErrNotExist) {
-		text, err = []byte(types.ShareClientsAny), nil
+	text, err := readClients(d.file)
+	if err == nil && (first || d.failed != "" || text != d.text) {
+		err = d.follow(text)
 	}
-	if err == nil && (first || d.failed != "" || string(text) != d.text) {
-		err = d.follow(string(text))
+	if err != nil && d.text == "" && !d.closed {
+		refusal := d.limit([]netip.Prefix{})
+		d.closed = refusal == nil
+		err = errors.Join(err, refusal)
 	}
 	switch {
 	case err == nil:
 		d.failed = ""
 	case err.Error() != d.failed:
 		d.failed = err.Error()
-		d.log.WithError(err).Warn("Who may mount the share is as before; where no list was there before, any client may")
+		d.log.WithError(err).Warn("Who may mount the share is as before; where no list was there before, no client may")
 	}
+}
+
+// readClients reads the list. ShareClientsAny is one only where the file beside it says that a person wants it.
+func readClients(file string) (string, error) {
+	text, err := os.ReadFile(file)
+	if err != nil || strings.TrimSpace(string(text)) != types.ShareClientsAny {
+		return string(text), err
+	}
+	reason, err := os.ReadFile(filepath.Join(filepath.Dir(file), types.ShareClientsReasonKey))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", err
+	}
+	if strings.TrimSpace(string(reason)) != types.ReasonClientsAllowedBySetting {
+		return "", fmt.Errorf("file %s lets any client mount, and not because a setting says so: %q", file, reason)
+	}
+	return string(text), nil
 }
 
 func (d *doorkeeper) follow(text string) error {
@@ -111,8 +136,8 @@ func parseClients(text string) ([]netip.Prefix, error) {
 	return networks, nil
 }
 
-// limitClients lets only these networks, and this machine, begin connections to a port of this network; nil: any may. It replaces what it did
-// before in one step. Connections that are established stay.
+// limitClients lets only these networks, and this machine, send to a port of this network, also over connections that are established; nil: any
+// may. It replaces what it did before in one step.
 func limitClients(port int, networks []netip.Prefix) error {
 	// All goes in one message, which the socket's buffer must hold: a rule for a network takes the most.
 	const perNetwork, rules = 512, 64 << 10
@@ -147,11 +172,7 @@ func addDoor(c *nftables.Conn, table *nftables.Table, port int, networks []netip
 		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseTransportHeader, Offset: destinationPort, Len: 2},
 		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: binaryutil.BigEndian.PutUint16(uint16(port))},
 	}
-	established := binaryutil.NativeEndian.PutUint32(expr.CtStateBitESTABLISHED)
 	rule(&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: 1}, &expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: loopback()}, accept)
-	rule(&expr.Ct{Key: expr.CtKeySTATE, Register: 1},
-		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 4, Mask: established, Xor: make([]byte, 4)},
-		&expr.Cmp{Op: expr.CmpOpNeq, Register: 1, Data: make([]byte, 4)}, accept)
 	for _, f := range []struct {
 		family byte
 		kind   nftables.SetDatatype

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/mountns"
+	"github.com/longhorn-lep/longhorn-manager/types"
 	"github.com/longhorn-lep/longhorn-manager/util/netns"
 )
 
@@ -73,9 +74,22 @@ func TestTheDoorkeeperFollowsItsFile(t *testing.T) {
 		d.look()
 		assert.Equal(t, want, asked, why)
 	}
+	reason := func(text string) {
+		t.Helper()
+		require.NoError(t, os.WriteFile(filepath.Join(filepath.Dir(d.file), "reason"), []byte(text), 0o600))
+	}
+	nobody := []netip.Prefix{}
 	one, two := networks("10.0.0.1/32"), networks("10.0.0.1/32", "10.0.0.2/32")
-	step("there is no file", "", nil)
+	refusal = errors.New("no nftables")
+	step("there is no file", "", nobody)
+	refusal = nil
+	step("there still is none, and the kernel agrees", "", nobody)
 	step("there still is none", "")
+	step("it is empty", " ")
+	step("a leader of an earlier release does not know one node, and opens all", "any")
+	assert.ErrorContains(t, errors.New(d.failed), "not because a setting says so")
+	reason(types.ReasonClientsNotKnown)
+	step("it says so", "any")
 	step("the list comes", "10.0.0.1", one)
 	step("at rest", "")
 	step("it is no list", "nonsense")
@@ -88,14 +102,18 @@ func TestTheDoorkeeperFollowsItsFile(t *testing.T) {
 	refusal = nil
 	step("it agrees", "", two)
 	step("at rest again", "")
+	step("an earlier leader opens all", "any")
+	step("the list is back", "10.0.0.1", one)
+	reason(types.ReasonClientsAllowedBySetting)
 	require.NoError(t, os.WriteFile(d.file, []byte("any"), 0o600))
 	asked = nil
 	d.look()
 	assert.Empty(t, asked, "it is not due")
-	step("it is due", "", nil)
+	step("a person opens all", "", nil)
 	step("the list is back", "10.0.0.1", one)
 	require.NoError(t, os.Remove(d.file))
-	step("it is gone", "", nil)
+	step("it is gone", "")
+	step("it is empty", " ")
 }
 
 // door is a network with an echo server at a port, and a client's network beside it, which has any address of 192.0.2.0/24 and fd00:2::/64.
@@ -213,6 +231,17 @@ func (d door) echo(conn net.Conn) {
 	assert.Equal(d.t, "hello", string(answer))
 }
 
+// silent checks that what is sent over a connection gets no answer. Where it did, it would do so at once.
+func (d door) silent(conn net.Conn) {
+	d.t.Helper()
+	require.NoError(d.t, conn.SetDeadline(time.Now().Add(time.Second)))
+	_, err := conn.Write([]byte("hello"))
+	require.NoError(d.t, err)
+	n, err := conn.Read(make([]byte, 5))
+	assert.Zero(d.t, n)
+	require.ErrorIs(d.t, err, os.ErrDeadlineExceeded)
+}
+
 func TestOnlyListedClientsAreLetIn(t *testing.T) {
 	d := newDoor(t)
 	d.call("192.0.2.1") // whoever asks, where there is no list
@@ -239,8 +268,8 @@ func TestOnlyListedClientsAreLetIn(t *testing.T) {
 	d.call("192.0.2.2")
 	d.refused("192.0.2.1")
 	d.refused("fd00:2::1")
-	d.echo(one) // established before
-	d.echo(six)
+	d.silent(one) // established before
+	d.silent(six)
 
 	d.limit(nil)
 	d.call("192.0.2.9")
@@ -256,9 +285,12 @@ func TestTheDoorComesBeforeTheOneSource(t *testing.T) {
 	d.call("fd00:2::1")
 	d.refused("192.0.2.2")
 	d.refused("fd00:2::2")
-	d.limit(networks("192.0.2.2/32"))
-	d.call("192.0.2.2")
+	d.limit(networks("192.0.2.1/32", "192.0.2.2/32"))
+	two := d.call("192.0.2.2")
 	d.echo(one)
+	d.limit(networks("192.0.2.2/32"))
+	d.silent(one)
+	d.echo(two)
 }
 
 func TestALongListFitsTheKernel(t *testing.T) {

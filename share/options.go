@@ -50,7 +50,7 @@ type Options struct {
 	NFSPort    int
 	// HealthListen is the host:port of the gRPC health service.
 	HealthListen string
-	// ClientsFile says who may begin a connection to NFSPort (types.ShareClientsConfigMap); it may change, come and go at any time.
+	// ClientsFile says who may send to NFSPort (types.ShareClientsConfigMap); it may change, come and go at any time.
 	ClientsFile string
 	Squash      Squash
 	// ReadOnly: nothing is written to the volume, neither by clients nor by the server.

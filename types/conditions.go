@@ -167,7 +167,8 @@ const (
 	ReasonShareDelayed          = "Delayed"
 	ReasonShareNotStarted       = "NotStarted"
 	ReasonShareForeignPod       = "ForeignPod"
-	// ShareManager ClientsLimited.
+	// ShareManager ClientsLimited. AddressesNotKnown is also of a VolumeAttachment ticket of a shared volume: at which addresses the share sees the
+	// ticket's node is not known yet.
 	ReasonClientsAllowedBySetting = "AllowedBySetting"
 	ReasonClientsNotKnown         = "AddressesNotKnown"
 	ReasonClientsNotListed        = "NotListedYet"

@@ -161,8 +161,8 @@ var settingDefinitions = []SettingDefinition{
 		Name: SettingRWXVolumeAllowedClients, DisplayName: "RWX Volume Allowed Clients", Category: SettingCategoryGeneral,
 		Type: SettingTypeString, Default: ShareClientsNodes, rule: checkShareClients, values: "`nodes`, `any`, addresses, networks", Effect: SettingEffectAtOnce,
 		Description: "Who may mount shared volumes over NFS, separated by commas: nodes (the cluster's nodes), addresses, networks as 192.0.2.0/24; or any, which limits nothing. " +
-			"With nodes alone nothing is limited while the addresses of a node are not known, and the ShareManager's condition ClientsLimited says so; with addresses or networks beside it those are believed to be complete. " +
-			"A change reaches running shares within two minutes, and ends no mount that is in use.",
+			"With nodes alone no shared volume is published to a node whose daemon has not reported the node's addresses yet; with addresses or networks beside it those are believed to be complete. " +
+			"A change reaches running shares within two minutes, and cuts off clients that it no longer allows, also those that have a share mounted.",
 	},
 	{
 		Name: SettingCSIAllowedTopologyKeys, DisplayName: "CSI Allowed Topology Keys", Category: SettingCategoryGeneral,

@@ -8,13 +8,22 @@ import (
 )
 
 // The ConfigMap ShareClientsConfigMap says who may mount shared volumes: under ShareClientsKey the word ShareClientsAny, or addresses and networks,
-// one a line. The pod of a share has it as a directory. A pod whose ConfigMap is missing refuses no client.
+// one a line. The pod of a share has it as a directory. Earlier releases read ShareClientsKey alone, take an empty list for none, and write
+// ShareClientsAny where the addresses of a node are not known: a reader must believe that word only where the reason is
+// ReasonClientsAllowedBySetting, and a writer must never write an empty list (ShareClientsNobody).
 const (
 	ShareClientsConfigMap = "longhorn-share-clients"
 	ShareClientsKey       = "clients"
-	// ShareClientsReasonKey and ShareClientsMessageKey say why, where it is ShareClientsAny.
+	// ShareClientsReasonKey and ShareClientsMessageKey say why the list is as it is, where that needs saying.
 	ShareClientsReasonKey  = "reason"
 	ShareClientsMessageKey = "message"
+	// ShareClientsNodesKey says which addresses of the list belong to which node: the node's name and its addresses, a node a line. The next list
+	// keeps the addresses of a node whose daemon reports none any more.
+	ShareClientsNodesKey = "nodes"
+	// ShareClientsWaitingKey names the nodes whose clients the list does not know yet, one a line: no shared volume is published to them.
+	ShareClientsWaitingKey = "waiting"
+	// ShareClientsNobody is the one line of a list without clients: the share's own machine, which may connect anyway.
+	ShareClientsNobody = "127.0.0.1"
 	// ShareClientsDirectory is where a share's pod has the ConfigMap.
 	ShareClientsDirectory = "/etc/longhorn-share"
 )
@@ -75,6 +84,11 @@ func ParseShareClient(text string) (netip.Prefix, error) {
 		return netip.Prefix{}, fmt.Errorf("%q is neither an address nor a network", text)
 	}
 	return network.Masked(), nil
+}
+
+// ShareClientsWaiting are the nodes for which a list of clients has shared volumes wait.
+func ShareClientsWaiting(data map[string]string) []string {
+	return strings.Fields(data[ShareClientsWaitingKey])
 }
 
 // SortShareClients returns the networks in order, each once.

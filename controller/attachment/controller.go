@@ -6,9 +6,11 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
 	"github.com/longhorn-lep/longhorn-manager/datastore"
@@ -33,8 +35,15 @@ type Index[T any] interface {
 // Store holds all volume attachments.
 type Store interface {
 	GetRO(name string) (*longhorn.VolumeAttachment, error)
+	List(selector labels.Selector) ([]*longhorn.VolumeAttachment, error)
 	UpdateStatus(ctx context.Context, va *longhorn.VolumeAttachment) (*longhorn.VolumeAttachment, error)
 	IsStale(va *longhorn.VolumeAttachment) bool
+	queue.Events
+}
+
+// ConfigMapStore holds the ConfigMap types.ShareClientsConfigMap, if there is one.
+type ConfigMapStore interface {
+	GetRO(name string) (*corev1.ConfigMap, error)
 	queue.Events
 }
 
@@ -50,6 +59,8 @@ type Deps struct {
 	// Engines and Replicas are found by datastore.IndexVolume.
 	Engines  Index[*longhorn.Engine]
 	Replicas Index[*longhorn.Replica]
+	// ShareClients says for which nodes shared volumes wait.
+	ShareClients ConfigMapStore
 }
 
 // Controller attaches and detaches all volumes of the cluster. Make it with New, then Run it.
@@ -67,6 +78,7 @@ func New(d Deps) (*Controller, error) {
 	err := c.queue.Watch(
 		queue.Watch{Events: d.Volumes, Handler: byName},
 		queue.Watch{Events: d.VolumeAttachments, Handler: byName},
+		queue.Watch{Events: d.ShareClients, Handler: queue.Changes(c.queue, c.whenWaiting)},
 	)
 	if err != nil {
 		return nil, err
@@ -76,6 +88,35 @@ func New(d Deps) (*Controller, error) {
 
 // Run syncs until ctx ends, and returns when the last sync is done.
 func (c *Controller) Run(ctx context.Context) error { return c.queue.Run(ctx) }
+
+// whenWaiting names the attachments with a ticket of the CSI driver for a node that shared volumes wait for since, or no longer.
+func (c *Controller) whenWaiting(was, is *corev1.ConfigMap) []string {
+	before, now := waiting(was), waiting(is)
+	if slices.Equal(before, now) {
+		return nil
+	}
+	all, err := c.deps.VolumeAttachments.List(labels.Everything())
+	if err != nil {
+		return nil
+	}
+	var names []string
+	for _, va := range all {
+		for _, t := range va.Spec.AttachmentTickets {
+			if t.Type == longhorn.AttacherTypeCSI && slices.Contains(before, t.NodeID) != slices.Contains(now, t.NodeID) {
+				names = append(names, va.Name)
+				break
+			}
+		}
+	}
+	return names
+}
+
+func waiting(list *corev1.ConfigMap) []string {
+	if list == nil {
+		return nil
+	}
+	return types.ShareClientsWaiting(list.Data)
+}
 
 func (c *Controller) sync(ctx context.Context, name string) (queue.Result, error) {
 	va, err := c.deps.VolumeAttachments.GetRO(name)
@@ -99,7 +140,14 @@ func (c *Controller) sync(ctx context.Context, name string) (queue.Result, error
 	if err != nil {
 		return queue.Result{}, err
 	}
-	p := plan(Input{Volume: v, Attachment: va, Nodes: nodes, Now: c.deps.Clock.Now()})
+	clients, err := c.deps.ShareClients.GetRO(types.ShareClientsConfigMap)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return queue.Result{}, err
+	}
+	if err != nil {
+		clients = nil
+	}
+	p := plan(Input{Volume: v, Attachment: va, Nodes: nodes, Waiting: waiting(clients), Now: c.deps.Clock.Now()})
 	var result queue.Result
 	if p.Refuses {
 		result.RequeueAfter = lookAgain

@@ -24,7 +24,7 @@ func TestTicketIsServedAndAnsweredOnce(t *testing.T) {
 			va.Spec.AttachmentTickets = tickets{"x": ticket("x", longhorn.AttacherTypeCSI, "a")}
 		}))
 	store := h.Datastore(datastore.Options{})
-	c, err := New(Deps{Volumes: store.Volumes, VolumeAttachments: store.VolumeAttachments, Engines: store.Engines, Replicas: store.Replicas, Env: h.Env()})
+	c, err := New(Deps{Volumes: store.Volumes, VolumeAttachments: store.VolumeAttachments, Engines: store.Engines, Replicas: store.Replicas, ShareClients: store.ShareClients, Env: h.Env()})
 	require.NoError(t, err)
 	h.EndWithTest(c.Run)
 	sync := func() {
@@ -70,7 +70,7 @@ func TestStrictLocalVolumeGoesWhereItsDataIs(t *testing.T) {
 			va.Spec.AttachmentTickets = tickets{"x": ticket("x", longhorn.AttacherTypeAPI, "a")}
 		}))
 	store := h.Datastore(datastore.Options{})
-	c, err := New(Deps{Volumes: store.Volumes, VolumeAttachments: store.VolumeAttachments, Engines: store.Engines, Replicas: store.Replicas, Env: h.Env()})
+	c, err := New(Deps{Volumes: store.Volumes, VolumeAttachments: store.VolumeAttachments, Engines: store.Engines, Replicas: store.Replicas, ShareClients: store.ShareClients, Env: h.Env()})
 	require.NoError(t, err)
 	h.EndWithTest(c.Run)
 	result, err := c.sync(t.Context(), "vol")

@@ -23,7 +23,9 @@ type Input struct {
 	Attachment *longhorn.VolumeAttachment
 	// Nodes are those on which alone the volume may be attached (types.StrictLocalNodes); nil: on all.
 	Nodes []string
-	Now   time.Time
+	// Waiting are the nodes that no share would let in yet (types.ShareClientsWaiting).
+	Waiting []string
+	Now     time.Time
 }
 
 // Plan is what to do.
@@ -205,6 +207,8 @@ func ticketCondition(in Input, t longhorn.AttachmentTicket) longhorn.Condition {
 	attached := v.Status.State == longhorn.VolumeStateAttached
 	shared := mountsShare(v, t)
 	switch {
+	case shared && types.IsServed(v) && v.DeletionTimestamp == nil && slices.Contains(in.Waiting, t.NodeID):
+		return no(types.ReasonClientsNotKnown, "waiting until the daemon of node %s reports the node's addresses: the share of volume %s lets in known addresses alone", t.NodeID, v.Name)
 	case shared && types.IsServed(v) && v.DeletionTimestamp == nil:
 		return longhorn.Condition{Type: types.ConditionSatisfied, Status: longhorn.ConditionTrue}
 	case shared && faulted.Status != longhorn.ConditionTrue:

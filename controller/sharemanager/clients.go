@@ -19,84 +19,173 @@ type ClientsInput struct {
 	KubeNodes []*corev1.Node
 	// Nodes by name.
 	Nodes map[string]*longhorn.Node
+	// Last is what the ConfigMap says now; nil: there is none.
+	Last map[string]string
 }
 
-// clientsOf is what the ConfigMap shall say.
+// clientsOf is what the ConfigMap must say.
 //
 // A node's kernel mounts a share through the share's Service. The pod sees it at an address of the node, or at one that the node's network has for
 // pods: that of a bridge where the pod is on the same node, that of a tunnel where it is not. Which one depends on the network plugin, and on
-// kube-proxy. So each node's daemon says all addresses of its node, and the Kubernetes node adds those that only other machines know.
+// kube-proxy. So each node's daemon reports all addresses of its node, and the Kubernetes node adds those that only other machines know.
 //
-//	the daemon's list                  the node's client is seen at
-//	has an InternalIP of the node      those, and the InternalIPs and ExternalIPs
-//	is missing, or has none of them    these, and the first two of its podCIDRs: a tunnel and a bridge have them, with plugins that use podCIDRs
-//	the same, plugin does not          not known: any client may mount, unless the setting has addresses of its own
+//	the Kubernetes node                                     its clients are seen at
+//	has no Longhorn Node                                    none: it has no CSI plugin, and mounts nothing
+//	its daemon reports an InternalIP of the node            the reported addresses, and the InternalIPs and ExternalIPs
+//	it does not, and the last list has the node's           those of the last list, and the InternalIPs and ExternalIPs
+//	neither, and the plugin uses podCIDRs                   these, and the first two of its podCIDRs, which a tunnel and a bridge have
+//	nothing of these                                        these; whether at others is not known, so shared volumes wait for the node
+//
+// The last row never lets anyone else in: a node that joins must not open the shares of all. With networks of the setting's own, no node waits:
+// the person who set them knows the addresses.
 func clientsOf(in ClientsInput) map[string]string {
 	if in.Allowed.Any {
 		return anyClient(types.ReasonClientsAllowedBySetting, fmt.Sprintf("setting %s is %s", types.SettingRWXVolumeAllowedClients, types.ShareClientsAny))
 	}
+	data := map[string]string{}
 	clients := slices.Clone(in.Allowed.Networks)
+	var nodes []nodeClients
 	if in.Allowed.Nodes {
-		nodes, unknown := clientsOfNodes(in)
-		if len(unknown) > 0 && len(in.Allowed.Networks) == 0 {
-			slices.Sort(unknown)
-			return anyClient(types.ReasonClientsNotKnown, fmt.Sprintf("at which addresses clients on these nodes are seen is not known: %s; setting %s may name them",
-				strings.Join(unknown[:min(len(unknown), maxNamed)], ", "), types.SettingRWXVolumeAllowedClients))
+		nodes = clientsOfNodes(in)
+		for _, n := range nodes {
+			clients = slices.Concat(clients, n.own, n.more)
 		}
-		clients = append(clients, nodes...)
-	}
-	var lines strings.Builder
-	for _, network := range types.SortShareClients(clients) {
-		if network.IsSingleIP() {
-			fmt.Fprintln(&lines, network.Addr())
-		} else {
-			fmt.Fprintln(&lines, network)
+		if waiting := waitingOf(nodes); len(in.Allowed.Networks) == 0 && waiting != "" {
+			data[types.ShareClientsWaitingKey] = waiting
+		}
+		if known := knownOf(nodes); known != "" {
+			data[types.ShareClientsNodesKey] = known
 		}
 	}
-	if lines.Len() > maxClientsBytes {
-		return anyClient(types.ReasonClientsNotKnown, fmt.Sprintf("the addresses of all nodes take %d bytes, more than the %d that ConfigMap %s can have; setting %s may name networks instead",
-			lines.Len(), maxClientsBytes, types.ShareClientsConfigMap, types.SettingRWXVolumeAllowedClients))
+	data[types.ShareClientsKey] = linesOf(clients)
+	if size := sizeOf(data); size > maxClientsBytes {
+		delete(data, types.ShareClientsNodesKey)
+		clients = slices.Clone(in.Allowed.Networks)
+		for _, n := range nodes {
+			clients = append(clients, n.own...)
+		}
+		data[types.ShareClientsKey] = linesOf(clients)
+		data[types.ShareClientsMessageKey] = fmt.Sprintf("the addresses of all nodes take %d bytes, more than the %d that ConfigMap %s can have, so it has the nodes' InternalIPs and ExternalIPs alone; setting %s may name networks",
+			size, maxClientsBytes, types.ShareClientsConfigMap, types.SettingRWXVolumeAllowedClients)
 	}
-	return map[string]string{types.ShareClientsKey: lines.String()}
+	return data
 }
 
 // maxClientsBytes leaves room for the rest of the ConfigMap, which the API server takes up to 1 MiB of.
 const maxClientsBytes = 900 << 10
 
-// maxNamed is how many nodes a message names at most.
-const maxNamed = 5
+func sizeOf(data map[string]string) (size int) {
+	for _, value := range data {
+		size += len(value)
+	}
+	return size
+}
+
+func linesOf(clients []netip.Prefix) string {
+	var lines strings.Builder
+	for _, network := range types.SortShareClients(clients) {
+		fmt.Fprintln(&lines, textOf(network))
+	}
+	if lines.Len() == 0 {
+		return types.ShareClientsNobody + "\n"
+	}
+	return lines.String()
+}
+
+func textOf(network netip.Prefix) string {
+	if network.IsSingleIP() {
+		return network.Addr().String()
+	}
+	return network.String()
+}
 
 func anyClient(reason, message string) map[string]string {
 	return map[string]string{types.ShareClientsKey: types.ShareClientsAny, types.ShareClientsReasonKey: reason, types.ShareClientsMessageKey: message}
 }
 
-// clientsOfNodes are the addresses of all nodes, and the nodes of which they are not known.
-func clientsOfNodes(in ClientsInput) (clients []netip.Prefix, unknown []string) {
-	podCIDRs := usesPodCIDRs(in)
+// nodeClients are the addresses at which clients on a node are seen.
+type nodeClients struct {
+	node string
+	// own are those of the Kubernetes node; more are the others.
+	own, more []netip.Prefix
+	// waits: there may be others, which are not known.
+	waits bool
+}
+
+// clientsOfNodes are those of the nodes that have a CSI plugin, by the nodes' names.
+func clientsOfNodes(in ClientsInput) (nodes []nodeClients) {
+	podCIDRs, last := usesPodCIDRs(in), lastOf(in.Last)
 	for _, k := range in.KubeNodes {
-		own := kubeAddresses(k)
-		clients = append(clients, own...)
-		said, ok := saidAddresses(in.Nodes[k.Name], own)
-		switch cidrs := podCIDRsOf(k); {
-		case ok:
-			clients = append(clients, said...)
-		case podCIDRs && len(cidrs) > 0:
-			for _, cidr := range cidrs {
-				clients = append(clients, single(cidr.Addr()), single(cidr.Addr().Next()))
+		n, ok := in.Nodes[k.Name]
+		if !ok {
+			continue
+		}
+		c := nodeClients{node: k.Name, own: kubeAddresses(k)}
+		if c.more, ok = saidAddresses(n, c.own); !ok {
+			switch cidrs := podCIDRsOf(k); {
+			case len(last[k.Name]) > 0:
+				c.more = last[k.Name]
+			case podCIDRs && len(cidrs) > 0:
+				c.more = nil
+				for _, cidr := range cidrs {
+					c.more = append(c.more, single(cidr.Addr()), single(cidr.Addr().Next()))
+				}
+			default:
+				c.more, c.waits = nil, true
 			}
-		default:
-			unknown = append(unknown, k.Name)
+		}
+		nodes = append(nodes, c)
+	}
+	slices.SortFunc(nodes, func(a, b nodeClients) int { return strings.Compare(a.node, b.node) })
+	return nodes
+}
+
+func waitingOf(nodes []nodeClients) string {
+	var lines strings.Builder
+	for _, n := range nodes {
+		if n.waits {
+			fmt.Fprintln(&lines, n.node)
 		}
 	}
-	return clients, unknown
+	return lines.String()
+}
+
+// knownOf says which addresses are which node's, for lastOf.
+func knownOf(nodes []nodeClients) string {
+	var lines strings.Builder
+	for _, n := range nodes {
+		if len(n.more) == 0 {
+			continue
+		}
+		lines.WriteString(n.node)
+		for _, address := range types.SortShareClients(n.more) {
+			lines.WriteString(" " + textOf(address))
+		}
+		lines.WriteString("\n")
+	}
+	return lines.String()
+}
+
+// lastOf reads what knownOf wrote. A list of an earlier release has nothing of it.
+func lastOf(data map[string]string) map[string][]netip.Prefix {
+	last := map[string][]netip.Prefix{}
+	for line := range strings.Lines(data[types.ShareClientsNodesKey]) {
+		words := strings.Fields(line)
+		if len(words) == 0 {
+			continue
+		}
+		for _, word := range words[1:] {
+			if address, err := types.ParseShareClient(word); err == nil && address.IsSingleIP() {
+				last[words[0]] = append(last[words[0]], address)
+			}
+		}
+	}
+	return last
 }
 
 // saidAddresses are those that the node's daemon says. They count where one of them is the Kubernetes node's: the daemon then looked at the network
 // that the node's clients are in.
 func saidAddresses(n *longhorn.Node, own []netip.Prefix) (said []netip.Prefix, ok bool) {
-	if n == nil {
-		return nil, false
-	}
 	for _, text := range n.Status.Addresses {
 		if address, err := types.ParseShareClient(text); err == nil && address.IsSingleIP() {
 			said = append(said, address)
@@ -109,7 +198,11 @@ func saidAddresses(n *longhorn.Node, own []netip.Prefix) (said []netip.Prefix, o
 // usesPodCIDRs tells whether a node has an address within its podCIDRs, so that the network plugin takes its addresses from them.
 func usesPodCIDRs(in ClientsInput) bool {
 	return slices.ContainsFunc(in.KubeNodes, func(k *corev1.Node) bool {
-		said, ok := saidAddresses(in.Nodes[k.Name], kubeAddresses(k))
+		n := in.Nodes[k.Name]
+		if n == nil {
+			return false
+		}
+		said, ok := saidAddresses(n, kubeAddresses(k))
 		return ok && slices.ContainsFunc(podCIDRsOf(k), func(cidr netip.Prefix) bool {
 			return slices.ContainsFunc(said, func(a netip.Prefix) bool { return cidr.Contains(a.Addr()) })
 		})
@@ -155,13 +248,16 @@ func clientsLimited(pod *corev1.Pod, data map[string]string) longhorn.Condition 
 	hasList := pod == nil || slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == clientsVolume })
 	switch {
 	case data == nil:
-		c.Reason, c.Message = types.ReasonClientsNotListed, "whoever reaches its pod may mount the volume: the list of clients is not made yet"
+		c.Reason, c.Message = types.ReasonClientsNotListed, "the list of clients is not made yet: no client may mount the volume until then, or any client where its pod is of an earlier release"
 	case openness(data) != "":
 		c.Reason, c.Message = data[types.ShareClientsReasonKey], "whoever reaches its pod may mount the volume: "+openness(data)
 	case !hasList:
 		c.Reason, c.Message = types.ReasonClientsOlderPod, "whoever reaches its pod may mount the volume: the pod was made by an earlier release, which had no list of clients"
 	default:
 		c.Status, c.Message = longhorn.ConditionTrue, fmt.Sprintf("clients listed in ConfigMap %s may mount the volume", types.ShareClientsConfigMap)
+		if remark := data[types.ShareClientsMessageKey]; remark != "" {
+			c.Message += "; " + remark
+		}
 	}
 	return c
 }

@@ -35,13 +35,14 @@ func says(name string, addresses ...string) *longhorn.Node {
 }
 
 func TestClientsOf(t *testing.T) {
-	const notKnown = "at which addresses clients on these nodes are seen is not known: "
 	for _, c := range []struct {
 		name    string
 		allowed string // "": nodes
 		kube    []*corev1.Node
 		nodes   []*longhorn.Node
+		last    map[string]string
 		want    string // the lines with commas between them
+		waiting string // the nodes with commas between them
 		message string
 	}{
 		{
@@ -65,45 +66,75 @@ func TestClientsOf(t *testing.T) {
 			want:  "10.0.0.1,192.0.2.1",
 		},
 		{
-			name:  "a node without a daemon, plugin uses podCIDRs → the first two of its own",
+			name:  "a daemon that has not reported, plugin uses podCIDRs → the first two of its own",
 			kube:  []*corev1.Node{kube("a", "10.0.0.1", "10.1.1.0/24"), kube("b", "10.0.0.2", "10.1.2.0/24", "fd00:2::/64")},
-			nodes: []*longhorn.Node{says("a", "10.0.0.1", "10.1.1.1")},
+			nodes: []*longhorn.Node{says("a", "10.0.0.1", "10.1.1.1"), says("b")},
 			want:  "10.0.0.1,10.0.0.2,10.1.1.1,10.1.2.0,10.1.2.1,fd00:2::,fd00:2::1",
 		},
 		{
-			name:  "a node without a daemon, plugin has addresses of its own → any",
-			kube:  []*corev1.Node{kube("a", "10.0.0.1", "10.1.1.0/24"), kube("b", "10.0.0.2", "10.1.2.0/24")},
-			nodes: []*longhorn.Node{says("a", "10.0.0.1", "10.244.3.1")},
-			want:  "any", message: notKnown + "b;",
-		},
-		{
-			name:  "a node without a daemon and podCIDR → any",
-			kube:  []*corev1.Node{kube("b", "10.0.0.2"), kube("a", "10.0.0.1", "10.1.1.0/24"), kube("c", "10.0.0.3")},
+			name:  "a node without a CSI plugin, plugin uses podCIDRs → left out",
+			kube:  []*corev1.Node{kube("a", "10.0.0.1", "10.1.1.0/24"), kube("b", "10.0.0.2", "10.1.2.0/24", "fd00:2::/64")},
 			nodes: []*longhorn.Node{says("a", "10.0.0.1", "10.1.1.1")},
-			want:  "any", message: notKnown + "b, c;",
+			want:  "10.0.0.1,10.1.1.1",
 		},
 		{
-			name:  "daemons of an earlier release → any",
-			kube:  []*corev1.Node{kube("a", "10.0.0.1", "10.1.1.0/24")},
-			nodes: []*longhorn.Node{says("a")},
-			want:  "any", message: notKnown + "a;",
+			name:  "a node without a CSI plugin, plugin has addresses of its own → left out",
+			kube:  []*corev1.Node{kube("a", "10.0.0.1"), kube("new", "10.0.0.2")},
+			nodes: []*longhorn.Node{says("a", "10.0.0.1", "10.244.3.1")},
+			want:  "10.0.0.1,10.244.3.1",
 		},
 		{
-			name:  "a daemon that looked at another network → any",
+			name:  "daemons that have not reported, plugin has addresses of its own → their nodes wait, and nothing is opened",
+			kube:  []*corev1.Node{kube("c", "10.0.0.3", "10.1.3.0/24"), kube("a", "10.0.0.1", "10.1.1.0/24"), kube("b", "10.0.0.2", "10.1.2.0/24")},
+			nodes: []*longhorn.Node{says("a", "10.0.0.1", "10.244.3.1"), says("b"), says("c")},
+			want:  "10.0.0.1,10.0.0.2,10.0.0.3,10.244.3.1", waiting: "b,c",
+		},
+		{
+			name:  "a daemon that looked at another network → its node waits",
 			kube:  []*corev1.Node{kube("a", "10.0.0.1")},
 			nodes: []*longhorn.Node{says("a", "10.1.1.7")},
-			want:  "any", message: notKnown + "a;",
+			want:  "10.0.0.1", waiting: "a",
 		},
 		{
-			name: "many that are not known → the first are named",
-			kube: []*corev1.Node{kube("f", "10.0.0.6"), kube("a", "10.0.0.1"), kube("b", "10.0.0.2"), kube("c", "10.0.0.3"), kube("d", "10.0.0.4"), kube("e", "10.0.0.5")},
-			want: "any", message: notKnown + "a, b, c, d, e;",
+			name:  "a node is not known yet, and the last list was any, of an earlier release → closed",
+			kube:  []*corev1.Node{kube("a", "10.0.0.1"), kube("new", "10.0.0.2")},
+			nodes: []*longhorn.Node{says("a", "10.0.0.1"), says("new")},
+			last:  map[string]string{"clients": "any", "reason": "AddressesNotKnown"},
+			want:  "10.0.0.1,10.0.0.2", waiting: "new",
 		},
 		{
-			name:    "a node that is not known, and networks from the setting → both",
+			name:  "a daemon reports no more, as one of an earlier release → the addresses of the last list stay",
+			kube:  []*corev1.Node{kube("a", "10.0.0.1"), kube("b", "10.0.0.2")},
+			nodes: []*longhorn.Node{says("a", "10.0.0.1", "10.9.0.1"), says("b")},
+			last:  map[string]string{"clients": "10.0.0.2\n10.9.0.2\n", "nodes": "b 10.0.0.2 10.9.0.2 nonsense\ngone 10.9.0.3\n\n"},
+			want:  "10.0.0.1,10.0.0.2,10.9.0.1,10.9.0.2",
+		},
+		{
+			name:  "a daemon reports others than in the last list → these alone",
+			kube:  []*corev1.Node{kube("a", "10.0.0.1")},
+			nodes: []*longhorn.Node{says("a", "10.0.0.1", "10.9.0.7")},
+			last:  map[string]string{"nodes": "a 10.0.0.1 10.9.0.1\n"},
+			want:  "10.0.0.1,10.9.0.7",
+		},
+		{
+			name:    "a setting that was wider → the last list does not keep it so",
+			allowed: "nodes",
+			kube:    []*corev1.Node{kube("a", "10.0.0.1")},
+			nodes:   []*longhorn.Node{says("a")},
+			last:    map[string]string{"clients": "0.0.0.0/0\n", "nodes": "a 0.0.0.0/0\n"},
+			want:    "10.0.0.1", waiting: "a",
+		},
+		{
+			name:    "a node that is not known, and networks from the setting → both, and it does not wait",
 			allowed: "nodes, 10.244.0.0/28,192.0.2.9",
 			kube:    []*corev1.Node{kube("b", "10.0.0.2")},
+			nodes:   []*longhorn.Node{says("b")},
 			want:    "10.0.0.2,10.244.0.0/28,192.0.2.9",
+		},
+		{
+			name: "no node can mount → a list of nobody, for an empty one opens shares of an earlier release",
+			kube: []*corev1.Node{kube("a", "10.0.0.1")},
+			want: "127.0.0.1",
 		},
 		{
 			name:    "networks alone → no node",
@@ -132,12 +163,13 @@ func TestClientsOf(t *testing.T) {
 			}
 			allowed, err := types.ParseShareClients(c.allowed)
 			require.NoError(t, err)
-			in := ClientsInput{Allowed: allowed, KubeNodes: c.kube, Nodes: map[string]*longhorn.Node{}}
+			in := ClientsInput{Allowed: allowed, KubeNodes: c.kube, Nodes: map[string]*longhorn.Node{}, Last: c.last}
 			for _, n := range c.nodes {
 				in.Nodes[n.Name] = n
 			}
 			got := clientsOf(in)
 			assert.Equal(t, c.want, strings.Join(strings.Fields(got["clients"]), ","))
+			assert.Equal(t, c.waiting, strings.Join(strings.Fields(got["waiting"]), ","))
 			if c.message == "" {
 				assert.Empty(t, got["message"])
 			} else {
@@ -162,7 +194,8 @@ func TestClientsLimited(t *testing.T) {
 		{"a list → limited", withList, limits, "True", "ConfigMap longhorn-share-clients"},
 		{"a list, no pod yet → the next one is", nil, limits, "True", ""},
 		{"any → open, and why", withList, open, "False AddressesNotKnown", "node a is not known"},
-		{"no list yet → open", withList, nil, "False NotListedYet", ""},
+		{"no list yet → told", withList, nil, "False NotListedYet", ""},
+		{"a list with a remark → told", withList, map[string]string{"clients": "10.0.0.1\n", "message": "too long"}, "True", "may mount the volume; too long"},
 		{"a list, and a pod that has none → open", older, limits, "False PodOfEarlierRelease", "earlier release"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -228,6 +261,9 @@ func TestTheListFollowsNodesAndSetting(t *testing.T) {
 	h.Overwrite(says("a", "10.0.0.1", "10.1.1.3"))
 	h.CatchUp()
 	step("10.0.0.1\n10.1.1.3\n", "update configmaps/longhorn-share-clients")
+	h.Overwrite(says("a")) // a daemon of an earlier release wrote its status
+	h.CatchUp()
+	step("10.0.0.1\n10.1.1.3\n")
 	h.Overwrite(build.Setting(types.SettingRWXVolumeAllowedClients, "any"))
 	h.CatchUp()
 	step("any", "update configmaps/longhorn-share-clients")
@@ -285,7 +321,7 @@ func TestWhatWakesTheList(t *testing.T) {
 	assert.Equal(t, []string{"vol"}, c.whenClients(limits, nil))
 }
 
-func TestAListThatDoesNotFitAConfigMapIsAny(t *testing.T) {
+func TestAListThatDoesNotFitAConfigMapHasTheNodesOwnAddresses(t *testing.T) {
 	in := ClientsInput{Allowed: types.ShareClients{Nodes: true}, Nodes: map[string]*longhorn.Node{}}
 	for i := range 3000 {
 		name, address := fmt.Sprintf("n%d", i), fmt.Sprintf("10.%d.%d.1", i/250, i%250)
@@ -297,9 +333,10 @@ func TestAListThatDoesNotFitAConfigMapIsAny(t *testing.T) {
 		in.Nodes[name] = says(name, said...)
 	}
 	got := clientsOf(in)
-	assert.Equal(t, "any", got["clients"])
-	assert.Equal(t, types.ReasonClientsNotKnown, got["reason"])
+	assert.Len(t, strings.Fields(got["clients"]), 3000)
 	assert.Contains(t, got["message"], "more than the 921600 that ConfigMap longhorn-share-clients can have")
-	in.KubeNodes = in.KubeNodes[:1000]
-	assert.Greater(t, len(clientsOf(in)["clients"]), 500_000, "one that fits")
+	assert.Less(t, sizeOf(got), maxClientsBytes)
+	in.KubeNodes = in.KubeNodes[:700]
+	assert.Greater(t, len(clientsOf(in)["clients"]), 350_000, "one that fits")
+	assert.Empty(t, clientsOf(in)["message"])
 }

@@ -89,6 +89,9 @@ func (c *Clients) sync(ctx context.Context, name string) (queue.Result, error) {
 	if present != nil && c.deps.ConfigMap.IsStale(present) {
 		return queue.Result{}, queue.ErrStale
 	}
+	if present != nil {
+		in.Last = present.Data
+	}
 	wanted := clientsOf(in)
 	switch {
 	case present == nil:

@@ -181,7 +181,7 @@ func (c *Controller) whenNode(was, is *longhorn.Node) []string {
 
 // whenClients names all shares when it is no longer the same whether clients are limited. Who they are is for the pods to know.
 func (c *Controller) whenClients(was, is *corev1.ConfigMap) []string {
-	if was != nil && is != nil && openness(was.Data) == openness(is.Data) {
+	if was != nil && is != nil && openness(was.Data) == openness(is.Data) && was.Data[types.ShareClientsMessageKey] == is.Data[types.ShareClientsMessageKey] {
 		return nil
 	}
 	return c.sharesThat(func(*longhorn.ShareManager) bool { return true })
