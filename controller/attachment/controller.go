@@ -118,6 +118,11 @@ func waiting(list *corev1.ConfigMap) []string {
 	return types.ShareClientsWaiting(list.Data)
 }
 
+// Sync looks at one volume, as the queue has it done. It is for tests of several controllers at once.
+func (c *Controller) Sync(ctx context.Context, name string) (queue.Result, error) {
+	return c.sync(ctx, name)
+}
+
 func (c *Controller) sync(ctx context.Context, name string) (queue.Result, error) {
 	va, err := c.deps.VolumeAttachments.GetRO(name)
 	if apierrors.IsNotFound(err) {

@@ -200,6 +200,11 @@ func (c *Controller) sharesThat(are func(*longhorn.ShareManager) bool) (volumes 
 	return volumes
 }
 
+// Sync looks at one volume, as the queue has it done. It is for tests of several controllers at once.
+func (c *Controller) Sync(ctx context.Context, name string) (queue.Result, error) {
+	return c.sync(ctx, name)
+}
+
 func (c *Controller) sync(ctx context.Context, name string) (queue.Result, error) {
 	share, err := c.Shares.Get(name)
 	if apierrors.IsNotFound(err) {

@@ -176,13 +176,3 @@ func TestAShareThatStopsForgetsItsClients(t *testing.T) {
 	waits := plan(in.pod(corev1.PodRunning, deleted).Input).Status
 	assert.Equal(t, "pod-0", waits.ServedBy, "its pod may still serve")
 }
-
-// Its workloads go on when the volume is salvaged, with what they had open.
-func TestAShareOfAFaultedVolumeDoesNotForgetItsClients(t *testing.T) {
-	in := used().after("pod-0").clientState("False", types.ReasonRecoveryDataUnusable)
-	in.Volume.Status.Robustness = longhorn.VolumeRobustnessFaulted
-	s := plan(in.Input).Status
-	assert.Equal(t, longhorn.ShareManagerStateStopped, s.State)
-	assert.Equal(t, "pod-0", s.ServedBy)
-	assert.Equal(t, types.ReasonRecoveryDataUnusable, types.FindCondition(s.Conditions, types.ConditionClientStateKept).Reason)
-}

@@ -125,10 +125,11 @@ func plan(in Input) Plan {
 	return p
 }
 
-// isWanted tells whether a workload uses the volume, and it can be served.
+// isWanted tells whether a workload uses the volume, and it may be served. Whether it can be now does not count: a volume is faulted only while it is
+// attached for the share, so a share that stopped for that would start again at once. Its pod waits for the device, as a workload of any volume does.
 func isWanted(in Input) bool {
 	v := in.Volume
-	return v != nil && v.DeletionTimestamp == nil && types.IsShared(v) && v.Status.Robustness != longhorn.VolumeRobustnessFaulted && in.isUsed()
+	return v != nil && v.DeletionTimestamp == nil && types.IsShared(v) && in.isUsed()
 }
 
 // isUsed tells whether a workload has the volume mounted, or is about to, be the volume as it may.

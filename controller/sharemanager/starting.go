@@ -30,6 +30,8 @@ func startLimit(failures int) time.Duration { return min(maxStart, firstStart<<m
 //	can be used by now                           it was made
 //	has no node, or its container does not run   yes: another one looks for a node anew, with what is known of nodes by then
 //	runs, the volume is not attached there       yes: the volume may come to another node
+//	waits for a volume that no node can have     no: its replicas are missing, or cannot be fenced, wherever the pod is. The time counts from
+//	                                             when that is over
 //	runs, the volume is attached there           no: it checks the file system, which may take hours, or starts the server, which it
 //	                                             gives up by itself
 func (in Input) start(p *Plan) {
@@ -39,12 +41,18 @@ func (in Input) start(p *Plan) {
 		return
 	}
 	what, since := in.waitsFor(), waitsSince(in.Pod)
+	fault := in.faultOfVolume()
+	if fault.LastTransitionTime != "" {
+		if changed, err := time.Parse(time.RFC3339, fault.LastTransitionTime); err == nil && changed.After(since) {
+			since = changed
+		}
+	}
 	in.wait(p, what, since)
 	if node := in.wronglyBarred(); node != "" {
 		p.end(in, fmt.Sprintf("it was made while node %s could not be used, has no node, and node %s can be used now", node, node))
 		return
 	}
-	if isRunning(in.Pod) && in.isAttachedTo(in.Pod.Spec.NodeName) {
+	if isRunning(in.Pod) && (in.isAttachedTo(in.Pod.Spec.NodeName) || fault.Status == longhorn.ConditionTrue) {
 		return
 	}
 	limit := startLimit(p.Status.Failures)
@@ -53,6 +61,15 @@ func (in Input) start(p *Plan) {
 		return
 	}
 	in.fail(p, types.ReasonShareNotStarted, fmt.Sprintf("its pod has not become ready within %v: %s", limit, what))
+}
+
+// faultOfVolume is what keeps the volume from every node, or kept it: of a fault of its engine, another node may be free.
+func (in Input) faultOfVolume() longhorn.Condition {
+	c := types.FindCondition(in.Volume.Status.Conditions, types.ConditionFaulted)
+	if c.Status == longhorn.ConditionTrue && c.Reason == types.ReasonEngineFailed {
+		return longhorn.Condition{}
+	}
+	return c
 }
 
 // wait says what a share that starts waits for; after a while as a delay, which people are told of.
@@ -76,6 +93,9 @@ func (in Input) waitsFor() string {
 		return types.WhatPodWaitsFor(pod, containerName)
 	case in.isAttachedTo(pod.Spec.NodeName):
 		return fmt.Sprintf("its pod on node %s checks the volume's file system, or starts the server", pod.Spec.NodeName)
+	}
+	if fault := types.FindCondition(in.Volume.Status.Conditions, types.ConditionFaulted); fault.Status == longhorn.ConditionTrue {
+		return fmt.Sprintf("its pod on node %s waits for the volume, which cannot be attached: %s", pod.Spec.NodeName, fault.Message)
 	}
 	return fmt.Sprintf("its pod on node %s waits for the volume, which is not attached there", pod.Spec.NodeName)
 }

@@ -209,3 +209,34 @@ func TestAPodThatNoNodeMayHaveIsMadeAnewWhenOneIsBack(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, []string{"b", "c"}, barredBy(pod))
 }
+
+// A volume that no node can have is no reason to try another one; that its engine failed here is.
+func TestAPodWaitsForAVolumeThatNoNodeCanHave(t *testing.T) {
+	fault := func(status longhorn.ConditionStatus, reason string, ago time.Duration) func(*Input) {
+		return func(in *Input) {
+			in.Volume.Status.Conditions = []longhorn.Condition{{Type: types.ConditionFaulted, Status: status, Reason: reason, Message: "no replica runs", LastTransitionTime: types.Timestamp(now.Add(-ago))}}
+		}
+	}
+	for name, c := range map[string]struct {
+		fault func(*Input)
+		given bool
+		after time.Duration
+		says  string
+	}{
+		"no replica, for an hour → waits":                    {fault("True", types.ReasonReplicaMissing, time.Hour), false, 0, "its pod on node a waits for the volume, which cannot be attached: no replica runs"},
+		"not fenced, for an hour → waits":                    {fault("True", types.ReasonNotFenced, time.Hour), false, 0, ""},
+		"the engine failed there, for an hour → given up":    {fault("True", types.ReasonEngineFailed, time.Hour), true, 0, ""},
+		"the fault was over a minute ago → has its time":     {fault("False", "", time.Minute), false, 4 * time.Minute, "its pod on node a waits for the volume, which is not attached there"},
+		"the fault was over five minutes ago → given up":     {fault("False", "", 5*time.Minute), true, 0, ""},
+		"it never had a fault, and waits too long → as ever": {func(*Input) {}, true, 0, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := plan(used().pod(corev1.PodRunning, runs, since("True", time.Hour, "")).was("starting").with(c.fault).Input)
+			assert.Equal(t, c.given, p.DeletePod != nil)
+			if !c.given {
+				assert.Equal(t, c.after, p.After)
+				assert.Contains(t, types.FindCondition(p.Status.Conditions, types.ConditionReady).Message, c.says)
+			}
+		})
+	}
+}

@@ -16,10 +16,10 @@ const endLimit = time.Minute
 
 // stop ends the pod, and lets go of the volume when the pod is gone: it has the device mounted.
 func (in Input) stop(p *Plan) {
-	p.forgetFailures()
 	why := "no workload uses the volume"
-	if in.isUsed() && in.Volume != nil && in.Volume.Status.Robustness == longhorn.VolumeRobustnessFaulted {
-		why = "the volume is faulted" // its workloads wait, and have what they had open
+	// Workloads that come and go must not have pods fail without a pause.
+	if failed, err := time.Parse(time.RFC3339, p.Status.FailedAt); err != nil || in.Now.Sub(failed) > maxStart {
+		p.forgetFailures()
 	}
 	isForeign := in.Pod != nil && !metav1.IsControlledBy(in.Pod, in.Share)
 	switch {

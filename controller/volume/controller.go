@@ -32,6 +32,11 @@ func New(d Deps) (*Controller, error) {
 // Run syncs until ctx ends, and returns when the last sync is done.
 func (c *Controller) Run(ctx context.Context) error { return c.queue.Run(ctx) }
 
+// Sync looks at one volume, as the queue has it done. It is for tests of several controllers at once.
+func (c *Controller) Sync(ctx context.Context, name string) (queue.Result, error) {
+	return c.sync(ctx, name)
+}
+
 func (c *Controller) sync(ctx context.Context, name string) (queue.Result, error) {
 	v, err := c.deps.Volumes.Get(name)
 	if apierrors.IsNotFound(err) {

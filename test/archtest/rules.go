@@ -124,6 +124,11 @@ var rules = []rule{
 		"test helpers serve every controller and know none",
 	},
 	{"test/archtest", nil, "it only reads files"},
+	{
+		"test/controllers",
+		[]string{"controller/...", "datastore", "internal/testutil/...", "k8s/apis/...", "types"},
+		"controllers that meet in the API, over a fake one",
+	},
 	{"deploy", []string{"types"}, "manifests are data; their test only compares names"},
 	{
 		"test/faults",
