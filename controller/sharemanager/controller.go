@@ -158,7 +158,7 @@ func (c *Controller) whenNode(was, is *longhorn.Node) []string {
 	node := is
 	if is == nil {
 		node = was
-	} else if was != nil && types.IsNodeDown(was) == types.IsNodeDown(is) {
+	} else if was != nil && types.IsNodeDown(was) == types.IsNodeDown(is) && daemonAway(was).IsZero() == daemonAway(is).IsZero() {
 		return nil
 	}
 	pods, err := c.Pods.ByIndex(datastore.IndexNode, node.Name)
@@ -171,7 +171,7 @@ func (c *Controller) whenNode(was, is *longhorn.Node) []string {
 			volumes = append(volumes, volume)
 		}
 	}
-	if is == nil || types.IsNodeDown(is) {
+	if is == nil || !daemonAway(is).IsZero() {
 		return volumes
 	}
 	return append(volumes, c.sharesThat(func(s *longhorn.ShareManager) bool {

@@ -3,6 +3,7 @@ package sharemanager
 import (
 	"context"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -85,8 +86,11 @@ func (c *Controller) gatherNodes(in *Input) error {
 		if err != nil {
 			return err
 		}
-		if n == nil || types.IsNodeDown(n) {
+		away := daemonAway(n)
+		if n == nil || types.IsNodeDown(n) || !away.IsZero() && in.Now.Sub(away) > daemonGrace {
 			in.Barred = append(in.Barred, k.Name)
+		} else if away.IsZero() && in.Pod != nil && k.Name != in.Pod.Spec.NodeName {
+			in.Elsewhere = true
 		}
 	}
 	if in.Pod == nil || in.Pod.Spec.NodeName == "" {
@@ -102,7 +106,28 @@ func (c *Controller) gatherNodes(in *Input) error {
 	}
 	in.NodeDown = apierrors.IsNotFound(err) || n != nil && types.IsNodeDown(n)
 	in.NodeForeign = n == nil && !in.NodeDown
+	in.DaemonAway = daemonAway(n)
 	return nil
+}
+
+// daemonGrace is how long a node may be without a daemon that works before pods are kept off it: a daemon that is upgraded is back by then.
+const daemonGrace = time.Minute
+
+// daemonAway is since when a node cannot start an engine, as far as its Ready condition knows; zero: it can, or there is no such node. A node that
+// lacks memory, disk or the like starts them all the same.
+func daemonAway(n *longhorn.Node) time.Time {
+	if n == nil {
+		return time.Time{}
+	}
+	c := types.FindCondition(n.Status.Conditions, types.ConditionReady)
+	if c.Status != longhorn.ConditionFalse || c.Reason == types.ReasonKubernetesNodePressure {
+		return time.Time{}
+	}
+	since, err := time.Parse(time.RFC3339, c.LastTransitionTime)
+	if err != nil {
+		return time.Unix(0, 0)
+	}
+	return since
 }
 
 // gatherPlace reads what says where the next pod goes: where it may, and where there are good copies of the volume, to which it goes if it can.

@@ -33,6 +33,10 @@ type Input struct {
 	Service    *corev1.Service            // nil: there is none
 	// NodeDown: the pod's node does not answer or is gone. NodeForeign: it answers, and no volume can be attached there.
 	NodeDown, NodeForeign bool
+	// DaemonAway is since when no daemon works on the pod's node, so that no engine can start there; zero: one does. Elsewhere: another node can have
+	// the pod.
+	DaemonAway time.Time
+	Elsewhere  bool
 	// Unready is since when the pod is not ready, as this process knows it; zero: as its kubelet says.
 	Unready time.Time
 	// Clients is what the ConfigMap types.ShareClientsConfigMap says; nil: there is none.

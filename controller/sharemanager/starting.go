@@ -19,6 +19,8 @@ const (
 	firstStart, maxStart = 5 * time.Minute, time.Hour
 	// maxFailedNodes is how many nodes are remembered.
 	maxFailedNodes = 16
+	// daemonStart is how long a pod waits on a node without a daemon while another node could have it.
+	daemonStart = 30 * time.Second
 )
 
 func startLimit(failures int) time.Duration { return min(maxStart, firstStart<<min(failures, 10)) }
@@ -29,6 +31,7 @@ func startLimit(failures int) time.Duration { return min(maxStart, firstStart<<m
 //	has no node, and was barred from one that    at once, and that is no failure: the scheduler believes what the pod said of nodes when
 //	can be used by now                           it was made
 //	has no node, or its container does not run   yes: another one looks for a node anew, with what is known of nodes by then
+//	is on a node without a daemon that works     after half a minute, if another node can have the pod: nothing attaches the volume there
 //	runs, the volume is not attached there       yes: the volume may come to another node
 //	waits for a volume that no node can have     no: its replicas are missing, or cannot be fenced, wherever the pod is. The time counts from
 //	                                             when that is over
@@ -51,6 +54,17 @@ func (in Input) start(p *Plan) {
 	if node := in.wronglyBarred(); node != "" {
 		p.end(in, fmt.Sprintf("it was made while node %s could not be used, has no node, and node %s can be used now", node, node))
 		return
+	}
+	if away := in.DaemonAway; !away.IsZero() && in.Elsewhere && !in.isAttachedTo(in.Pod.Spec.NodeName) {
+		if away.Before(since) {
+			away = since
+		}
+		left := away.Add(daemonStart).Sub(in.Now)
+		if left <= 0 {
+			in.fail(p, types.ReasonShareNotStarted, fmt.Sprintf("node %s has no daemon that works, so the volume cannot be attached there: %s", in.Pod.Spec.NodeName, what))
+			return
+		}
+		p.wakeAfter(left)
 	}
 	if isRunning(in.Pod) && (in.isAttachedTo(in.Pod.Spec.NodeName) || fault.Status == longhorn.ConditionTrue) {
 		return
