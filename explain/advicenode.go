@@ -30,6 +30,9 @@ var nodeAdvice = map[cause]advice{
 	{KindNode, types.ConditionReady, types.ReasonManagerPodDown}: {Warning, "the pod of longhorn-manager on node {node} is not ready: volumes are served, and nothing new is done there", []Step{
 		seeDaemon, {"See what it says", "kubectl -n {ns} logs {daemon} --tail=50"},
 	}, false},
+	{KindNode, types.ConditionReady, types.ReasonKubeletNotReady}: {Warning, "the kubelet of node {node} reports that it is not ready; the shares there go on", []Step{
+		describeKubeNode,
+	}, false},
 	{KindNode, types.ConditionReady, types.ReasonKubernetesNodePressure}: {Warning, "node {node} lacks memory, disk, process ids or network", []Step{describeKubeNode}, false},
 	{KindNode, types.ConditionSchedulable, types.ReasonKubernetesNodeCordoned}: {Info, "node {node} gets no new replicas: its Kubernetes node is cordoned", []Step{
 		{"When its maintenance is over, let it have pods and replicas again", "kubectl uncordon {node}"},

@@ -110,11 +110,12 @@ func (m *Monitor) sync(ctx context.Context, name string) (queue.Result, error) {
 	if err != nil {
 		return queue.Result{}, err
 	}
-	var look time.Duration
+	var look, ask time.Duration
 	in.Silent, look = m.isSilent(ctx, in)
+	in.Serves, ask = m.serves(ctx, in)
 	now := m.deps.Clock.Now()
 	condition, again := readiness(in, now)
-	result := queue.Result{RequeueAfter: soonest(look, again)}
+	result := queue.Result{RequeueAfter: soonest(look, ask, again)}
 
 	before := node.Status.DeepCopy()
 	node.Status.Conditions, _ = types.SetCondition(before.Conditions, condition, now)

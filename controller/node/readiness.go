@@ -22,6 +22,7 @@ type readyInput struct {
 	Daemons  []*corev1.Pod // the daemon's pods on that node
 	Shares   []*corev1.Pod // that serve, or are about to
 	Silent   bool          // it serves shares, and does not answer (silence.go)
+	Serves   bool          // it serves shares, and answers though its kubelet says that it is not ready (silence.go)
 }
 
 // readiness decides a node's Ready condition and, if positive, when to decide again.
@@ -29,19 +30,24 @@ type readyInput struct {
 //
 //	KubernetesNodeGone      the Kubernetes node was removed
 //	KubernetesNodeNotReady  the kubelet does not answer, or says so for 15 s
+//	KubeletNotReady         it says so, and the node serves shares and answers
 //	NodeNotAnswering        it serves shares, has not renewed its lease, and does not answer
 //	ManagerPodMissing       no pod of the daemon is on the node
 //	ManagerPodDown          there is one, and it is not ready
 //	KubernetesNodePressure  the node lacks memory, disk, process ids or network
 //
-// Only the first three mean that what runs on the node may be lost. A daemon that is
+// Only KubernetesNodeGone, KubernetesNodeNotReady and NodeNotAnswering mean that what
+// runs on the node may be lost. A daemon that is
 // missing or down, as in an upgrade, takes nothing from the data plane.
 func readiness(in readyInput, now time.Time) (longhorn.Condition, time.Duration) {
 	if in.KubeNode == nil {
 		return notReady(types.ReasonKubernetesNodeGone, "Kubernetes node %s is gone", in.Node), 0
 	}
 	kubelet, again := kubeletReady(in.KubeNode, now)
-	if kubelet != "" {
+	switch {
+	case kubelet != "" && in.Serves:
+		return notReady(types.ReasonKubeletNotReady, "Kubernetes node %s is not ready, but serves shares and answers: %s", in.Node, kubelet), again
+	case kubelet != "":
 		return notReady(types.ReasonKubernetesNodeNotReady, "Kubernetes node %s is not ready: %s", in.Node, kubelet), 0
 	}
 	if in.Silent {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
@@ -124,6 +125,29 @@ func (m *Monitor) isSilent(ctx context.Context, in readyInput) (silent bool, aga
 	}
 	addresses := addressesOf(in)
 	return len(addresses) > 0 && !m.deps.Answers(ctx, addresses) && m.isLate(ctx, in.Node), types.NodeLeaseRenewal
+}
+
+// serves tells whether a node lives, serves shares, and answers, though its kubelet reports for a while that it is not ready: a container runtime or a
+// network plugin restarts, and what runs goes on. A kubelet that does not report (Ready is Unknown) is believed to be dead, as Kubernetes does. again,
+// if positive, is when to ask again.
+func (m *Monitor) serves(ctx context.Context, in readyInput) (serves bool, again time.Duration) {
+	if in.KubeNode == nil || len(in.Shares) == 0 || !saysNotReady(in.KubeNode) {
+		return false, 0
+	}
+	if kubelet, _ := kubeletReady(in.KubeNode, m.deps.Clock.Now()); kubelet == "" {
+		return false, 0
+	}
+	addresses := addressesOf(in)
+	return len(addresses) > 0 && m.deps.Answers(ctx, addresses), types.NodeLeaseRenewal
+}
+
+func saysNotReady(n *corev1.Node) bool {
+	for _, c := range n.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return c.Status == corev1.ConditionFalse
+		}
+	}
+	return false
 }
 
 // isLate reads a node's lease from the API server, after the node has not answered, and tells whether it is late still. A leader that
