@@ -99,10 +99,19 @@ func forbiddenOf(err error) error {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) {
 		if details := status.Status().Details; details != nil && len(details.Causes) > 0 {
-			return &Problem{Class: ErrConflict, Text: details.Causes[0].Message, Cause: err}
+			return &Problem{Class: ErrConflict, Text: policyText(details.Causes[0].Message), Cause: err}
 		}
 	}
 	return err
+}
+
+// policyText is the text of an admission policy in the API server's message, which begins with the name of the policy. Any other
+// message is returned as it is.
+func policyText(message string) string {
+	if _, text, found := strings.Cut(message, " denied request: "); found && strings.HasPrefix(message, "ValidatingAdmissionPolicy '") {
+		return text
+	}
+	return message
 }
 
 // wholeObject stands in the place of a field where a rule of the schema is on the object.
@@ -117,7 +126,7 @@ func invalidOf(err error) error {
 			if cause.Field == wholeObject { // a rule on several fields, whose text names them
 				return &Invalid{Rule: strings.TrimPrefix(cause.Message, `Invalid value: "object": `)}
 			}
-			return &Invalid{Field: cause.Field, Rule: cause.Message}
+			return &Invalid{Field: cause.Field, Rule: policyText(cause.Message)}
 		}
 	}
 	return &Invalid{Rule: err.Error()}

@@ -106,7 +106,8 @@ func (m *Manager) DeleteNode(ctx context.Context, name string) error {
 		}
 		switch _, err := m.deps.KubeNodes.Live(ctx, name); {
 		case err == nil:
-			return conflict("node %q cannot be removed while its Kubernetes node is there; it goes by itself when that is removed", name)
+			return conflict("node %s cannot be deleted while its Kubernetes node is there: it would be registered again without its disks and tags;"+
+				" it goes by itself when its Kubernetes node is removed", name)
 		case !apierrors.IsNotFound(err):
 			return fmt.Errorf("read Kubernetes node %s: %w", name, err)
 		}
@@ -231,51 +232,39 @@ func specVersion(spec longhorn.NodeSpec) (string, error) {
 }
 
 // checkMovable tells why a disk may not be removed, or, if it is kept, may not change its
-// path. It asks the disk's status and the replicas themselves, for the status follows them
-// after a while.
+// path. It looks at the disk's status and at the replicas themselves: the status follows them
+// after a while. The admission policies of nodes have the same rules and words for kubectl.
 func (m *Manager) checkMovable(n *Node, disk string, kept bool) error {
-	status, what := n.Status.DiskStatus[disk], "be removed"
-	if kept {
-		what = "change its path"
-	}
+	status := n.Status.DiskStatus[disk]
+	held := conflict("disk %s of node %s is ready and holds replicas: it cannot be removed or change its path; delete the replicas, or unmount the disk to move it with them",
+		disk, n.Name)
 	switch {
 	case !kept && n.Spec.Disks[disk].AllowScheduling:
-		return conflict("disk %q of node %q cannot be removed while its allowScheduling is true: disable the disk first", disk, n.Name)
+		return conflict("disk %s of node %s cannot be removed while its allowScheduling is true: disable the disk first", disk, n.Name)
 	case !types.IsConditionTrue(status.Conditions, types.ConditionReady):
 		return nil
 	case status.StorageScheduled > 0:
-		return conflict("disk %q of node %q cannot %s: replicas of %d bytes are scheduled to it, and it is ready; delete them, or unmount the disk to move it with them",
-			disk, n.Name, what, status.StorageScheduled)
+		return held
 	}
 	replicas, err := m.deps.Replicas.ByIndex(datastore.IndexDisk, status.DiskUUID)
 	if err != nil {
 		return fmt.Errorf("list replicas on disk %s: %w", status.DiskUUID, err)
 	}
 	if status.DiskUUID != "" && len(replicas) > 0 {
-		return conflict("disk %q of node %q cannot %s: it holds replica %q, and it is ready; delete it, or unmount the disk to move it with it",
-			disk, n.Name, what, replicas[0].Name)
+		return held
 	}
 	return nil
 }
 
-// checkedDisks validates a whole set of disks and returns it in its stored form.
+// checkedDisks validates each disk of a set by itself and returns the set in its stored form. Two disks with one path, or on one file
+// system, are accepted: only the node can tell, and the node controller shows the conflict in the condition Ready of the disks.
 func checkedDisks(disks map[string]DiskSpec) (map[string]DiskSpec, error) {
 	checked := make(map[string]DiskSpec, len(disks))
-	paths := map[string]string{}
-	names := make([]string, 0, len(disks))
-	for name := range disks {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(disks)) {
 		disk, err := checkedDisk(name, disks[name])
 		if err != nil {
 			return nil, err
 		}
-		if other, taken := paths[disk.Path]; taken {
-			return nil, &Invalid{Field: "disks." + name + ".path", Value: disk.Path, Rule: fmt.Sprintf("is the path of disk %q too", other)}
-		}
-		paths[disk.Path] = name
 		checked[name] = disk
 	}
 	return checked, nil

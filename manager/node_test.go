@@ -67,15 +67,14 @@ func TestUpdateDisksRefusesWhatBreaksARule(t *testing.T) {
 		field string
 		text  string
 	}{
-		"a system's directory":       {map[string]DiskSpec{"d": {Path: "/etc/kubernetes//manifests/"}}, "disks.d.path", `disks.d.path: "/etc/kubernetes/manifests" is a directory of the system; give a disk a directory of its own, such as one below /mnt or /var/lib/longhorn`},
-		"an empty tag":               {map[string]DiskSpec{"d": {Path: "/data", Tags: []string{"a", ""}}}, "disks.d.tags[1]", `disks.d.tags[1]: at least one error encountered while validating tags: "" is no tag: a tag must not be empty`},
-		"a relative path":            {map[string]DiskSpec{"d": {Path: "data"}}, "disks.d.path", `disks.d.path: "data" must be an absolute path`},
-		"a block device":             {map[string]DiskSpec{"d": {Path: "/d", Type: "block"}}, "disks.d.diskType", `disks.d.diskType: "block" must be filesystem`},
-		"a driver":                   {map[string]DiskSpec{"d": {Path: "/d", Driver: "aio"}}, "disks.d.diskDriver", `disks.d.diskDriver: "aio" must be empty: only block disks have a driver`},
-		"a negative reserve":         {map[string]DiskSpec{"d": {Path: "/d", StorageReserved: -1}}, "disks.d.storageReserved", `disks.d.storageReserved: "-1" must not be negative`},
-		"scheduling and eviction":    {map[string]DiskSpec{"d": {Path: "/d", AllowScheduling: true, EvictionRequested: true}}, "disks.d.evictionRequested", "disks.d.evictionRequested: and allowScheduling exclude each other"},
-		"no name":                    {map[string]DiskSpec{"": {Path: "/d"}}, "disks", "disks: a disk must have a name"},
-		"two disks at the same path": {map[string]DiskSpec{"a": {Path: "/d"}, "b": {Path: "/x/../d/"}}, "disks.b.path", `disks.b.path: "/d" is the path of disk "a" too`},
+		"a system's directory":    {map[string]DiskSpec{"d": {Path: "/etc/kubernetes//manifests/"}}, "disks.d.path", `disks.d.path: "/etc/kubernetes/manifests" is a directory of the system; give a disk a directory of its own, such as one below /mnt or /var/lib/longhorn`},
+		"an empty tag":            {map[string]DiskSpec{"d": {Path: "/data", Tags: []string{"a", ""}}}, "disks.d.tags[1]", `disks.d.tags[1]: at least one error encountered while validating tags: "" is no tag: a tag must not be empty`},
+		"a relative path":         {map[string]DiskSpec{"d": {Path: "data"}}, "disks.d.path", `disks.d.path: "data" must be an absolute path`},
+		"a block device":          {map[string]DiskSpec{"d": {Path: "/d", Type: "block"}}, "disks.d.diskType", `disks.d.diskType: "block" must be filesystem`},
+		"a driver":                {map[string]DiskSpec{"d": {Path: "/d", Driver: "aio"}}, "disks.d.diskDriver", `disks.d.diskDriver: "aio" must be empty: only block disks have a driver`},
+		"a negative reserve":      {map[string]DiskSpec{"d": {Path: "/d", StorageReserved: -1}}, "disks.d.storageReserved", `disks.d.storageReserved: "-1" must not be negative`},
+		"scheduling and eviction": {map[string]DiskSpec{"d": {Path: "/d", AllowScheduling: true, EvictionRequested: true}}, "disks.d.evictionRequested", "disks.d.evictionRequested: and allowScheduling exclude each other"},
+		"no name":                 {map[string]DiskSpec{"": {Path: "/d"}}, "disks", "disks: a disk must have a name"},
 	}
 	for name, c := range cases {
 		t.Run(name+" → refused", func(t *testing.T) {
@@ -87,9 +86,22 @@ func TestUpdateDisksRefusesWhatBreaksARule(t *testing.T) {
 	}
 }
 
+const diskHeld = "disk disk-1 of node node-1 is ready and holds replicas: it cannot be removed or change its path;" +
+	" delete the replicas, or unmount the disk to move it with them"
+
 func TestUpdateDisksReplacesTheMap(t *testing.T) {
 	closed := func(d *longhorn.DiskSpec) { d.AllowScheduling = false }
 	kept := DiskSpec{Path: "/data//one/", AllowScheduling: true, StorageReserved: 7, Tags: []string{"ssd"}}
+	t.Run("two disks at one path → accepted; their conditions show the conflict", func(t *testing.T) {
+		b := newBench(t, build.ReadyNode("node-1", "uuid-1"))
+		view, err := b.UpdateDisks(t.Context(), "node-1", DisksUpdate{Disks: map[string]DiskSpec{
+			"disk-1": {Path: "/var/lib/longhorn"}, "a": {Path: "/d"}, "b": {Path: "/x/../d/"}, "c": {Path: "/var/lib/longhorn"},
+		}})
+		require.NoError(t, err)
+		assert.Equal(t, "/d", view.Node.Spec.Disks["a"].Path)
+		assert.Equal(t, "/d", view.Node.Spec.Disks["b"].Path)
+		b.ExpectWrites("update nodes/node-1")
+	})
 	t.Run("an empty closed disk left out → removed; a new one → added in its stored form", func(t *testing.T) {
 		b := newBench(t, build.ReadyNode("node-1", "uuid-1", build.WithDisk("disk-1", "/var/lib/longhorn", closed)))
 		view, err := b.UpdateDisks(t.Context(), "node-1", DisksUpdate{Disks: map[string]DiskSpec{"disk-2": kept}})
@@ -105,27 +117,27 @@ func TestUpdateDisksReplacesTheMap(t *testing.T) {
 	}{
 		"left out while it may be scheduled": {
 			build.ReadyNode("node-1", "uuid-1"), nil,
-			`disk "disk-1" of node "node-1" cannot be removed while its allowScheduling is true: disable the disk first`, nil,
+			`disk disk-1 of node node-1 cannot be removed while its allowScheduling is true: disable the disk first`, nil,
 		},
 		"left out while its status counts replicas": {
 			build.ReadyNode("node-1", "uuid-1", build.WithDisk("disk-1", "/d", closed),
 				build.WithDiskStatus("disk-1", "uuid-1", func(s *longhorn.DiskStatus) { s.StorageScheduled = 5 })), nil,
-			`disk "disk-1" of node "node-1" cannot be removed: replicas of 5 bytes are scheduled to it, and it is ready; delete them, or unmount the disk to move it with them`, nil,
+			diskHeld, nil,
 		},
 		"left out while a replica is there that its status does not count yet": {
 			build.ReadyNode("node-1", "uuid-1", build.WithDisk("disk-1", "/d", closed)),
 			build.PlacedReplica("vol-r-1", "vol", "node-1", "uuid-1"),
-			`disk "disk-1" of node "node-1" cannot be removed: it holds replica "vol-r-1", and it is ready; delete it, or unmount the disk to move it with it`, nil,
+			diskHeld, nil,
 		},
 		"given another path while it is ready and holds a replica": {
 			build.ReadyNode("node-1", "uuid-1"),
 			build.PlacedReplica("vol-r-1", "vol", "node-1", "uuid-1"),
-			`disk "disk-1" of node "node-1" cannot change its path: it holds replica "vol-r-1", and it is ready; delete it, or unmount the disk to move it with it`,
+			diskHeld,
 			map[string]DiskSpec{"disk-1": {Path: "/elsewhere"}},
 		},
 		"left out while it is not ready but may be scheduled": {
 			build.ReadyNode("node-1", "uuid-1", unmounted), nil,
-			`disk "disk-1" of node "node-1" cannot be removed while its allowScheduling is true: disable the disk first`, nil,
+			`disk disk-1 of node node-1 cannot be removed while its allowScheduling is true: disable the disk first`, nil,
 		},
 	}
 	for name, c := range refused {
@@ -241,7 +253,8 @@ func TestDeleteNode(t *testing.T) {
 	t.Run("its Kubernetes node is there, though it does not answer → refused", func(t *testing.T) {
 		b := newBench(t, build.ReadyNode("node-1", "uuid-1"), build.KubeNode("node-1", func(n *corev1.Node) { n.Status.Conditions = nil }))
 		err := b.DeleteNode(t.Context(), "node-1")
-		wantProblem(t, err, ErrConflict, `node "node-1" cannot be removed while its Kubernetes node is there; it goes by itself when that is removed`)
+		wantProblem(t, err, ErrConflict, "node node-1 cannot be deleted while its Kubernetes node is there: it would be registered again without its disks and tags;"+
+			" it goes by itself when its Kubernetes node is removed")
 		b.ExpectWrites()
 	})
 	t.Run("the server does not answer about the Kubernetes node → nothing is deleted", func(t *testing.T) {
@@ -259,7 +272,9 @@ func TestDeleteNode(t *testing.T) {
 	t.Run("a policy of the cluster is against it → its words", func(t *testing.T) {
 		b := newBench(t, build.ReadyNode("node-1", "uuid-1"))
 		denied := apierrors.NewForbidden(longhorn.Resource("nodes"), "node-1", errors.New("denied"))
-		denied.ErrStatus.Details.Causes = []metav1.StatusCause{{Message: "it holds replicas"}}
+		denied.ErrStatus.Details.Causes = []metav1.StatusCause{{
+			Message: "ValidatingAdmissionPolicy 'longhorn-keep-disks' with binding 'longhorn-keep-disks' denied request: it holds replicas",
+		}}
 		b.Fail("delete", "nodes", denied)
 		wantProblem(t, b.DeleteNode(t.Context(), "node-1"), ErrConflict, "it holds replicas")
 	})

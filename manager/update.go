@@ -24,7 +24,7 @@ type VolumeUpdate struct {
 	// DataLocality takes effect at once. From best-effort to disabled the local replica stays. It changes to or from strict-local only while
 	// the volume is detached; strict-local needs NumberOfReplicas 1.
 	DataLocality *string
-	// AccessMode changes only while the volume is detached, and is not rwx with dataLocality strict-local.
+	// AccessMode changes to or from rwx only while the volume is detached, and is not rwx with dataLocality strict-local.
 	AccessMode *string
 	// What follows says where replicas may be placed from now on; those that are placed stay.
 	ReplicaSoftAntiAffinity, ReplicaZoneSoftAntiAffinity, ReplicaDiskSoftAntiAffinity *string
@@ -153,9 +153,11 @@ func checkLocalityChange(v *Volume, before longhorn.VolumeSpec) error {
 	return conflict("volume %q is %s: its dataLocality changes from %q to %q only while it is detached", v.Name, v.Status.State, before.DataLocality, v.Spec.DataLocality)
 }
 
-// checkAccessModeChange refuses another access mode while the volume is used by the rules of the one before.
+// checkAccessModeChange refuses a change to or from rwx unless the volume is detached: its users reach it in another way then. The API
+// server has the same rule.
 func checkAccessModeChange(v *Volume, before longhorn.VolumeSpec) error {
-	if err := checkShared(v.Spec); err != nil || v.Spec.AccessMode == before.AccessMode || isAtRest(v) {
+	const shared = longhorn.AccessModeReadWriteMany
+	if err := checkShared(v.Spec); err != nil || (v.Spec.AccessMode == shared) == (before.AccessMode == shared) || isAtRest(v) {
 		return err
 	}
 	return conflict("volume %q is %s: its accessMode changes from %q to %q only while it is detached", v.Name, v.Status.State, before.AccessMode, v.Spec.AccessMode)
@@ -248,7 +250,8 @@ func (m *Manager) removeReplica(ctx context.Context, volume, replica string) (*V
 // checkReplicaSpare refuses the removal of a replica while no other one is good, by what the API
 // server has now, and can be opened and reached; or while the leader has found that.
 func (m *Manager) checkReplicaSpare(ctx context.Context, v *Volume, r *Replica) error {
-	refusal := conflict("replica %q of volume %q cannot be removed: no other healthy replica available", r.Name, v.Name)
+	refusal := conflict("replica %s has the last good copy of volume %s (no other healthy replica available): it cannot be deleted;"+
+		" to delete the volume, run kubectl -n %s delete volumes.longhorn.io %s", r.Name, v.Name, v.Namespace, v.Name)
 	if _, isLast := r.Annotations[types.AnnotationLastGoodCopy]; isLast {
 		return refusal
 	}

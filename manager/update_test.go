@@ -219,7 +219,7 @@ func node2(change func(*longhorn.Node)) func(*longhorn.Node) {
 }
 
 func TestRemoveReplica(t *testing.T) {
-	const refused = `replica "r-1" of volume "vol" cannot be removed: no other healthy replica available`
+	const refused = `replica r-1 has the last good copy of volume vol (no other healthy replica available): it cannot be deleted; to delete the volume, run kubectl -n longhorn-system delete volumes.longhorn.io vol`
 	stopped := func(e *longhorn.Engine, _ []*longhorn.Replica) {
 		e.Status.CurrentState, e.Status.ReplicaModeMap = longhorn.InstanceStateStopped, nil
 	}
@@ -344,7 +344,7 @@ func TestRemovalsComeOneAfterTheOther(t *testing.T) {
 	_, err := b.RemoveReplica(t.Context(), "vol", "r-1")
 	require.NoError(t, err)
 	_, err = b.RemoveReplica(t.Context(), "vol", "r-2")
-	wantProblem(t, err, ErrConflict, `replica "r-2" of volume "vol" cannot be removed: no other healthy replica available`)
+	wantProblem(t, err, ErrConflict, `replica r-2 has the last good copy of volume vol (no other healthy replica available): it cannot be deleted; to delete the volume, run kubectl -n longhorn-system delete volumes.longhorn.io vol`)
 	b.ExpectWrites("delete replicas/r-1")
 }
 
@@ -362,7 +362,7 @@ func TestOnlyTheReplicaThatWasLookedAtIsRemoved(t *testing.T) {
 		b.Overwrite(marked)
 	}}
 	_, err = b.RemoveReplica(t.Context(), "vol", "r-1")
-	wantProblem(t, err, ErrConflict, `replica "r-1" of volume "vol" cannot be removed: no other healthy replica available`)
+	wantProblem(t, err, ErrConflict, `replica r-1 has the last good copy of volume vol (no other healthy replica available): it cannot be deleted; to delete the volume, run kubectl -n longhorn-system delete volumes.longhorn.io vol`)
 	b.ExpectWrites("delete replicas/r-1") // which was refused
 	_, err = replicas.Live(t.Context(), "r-1")
 	assert.NoError(t, err)
@@ -437,7 +437,7 @@ func TestARemovalDoesNotBelieveTheCache(t *testing.T) {
 			b := newBench(t, objs...)
 			b.Overwrite(change(objs))
 			_, err := b.RemoveReplica(t.Context(), "vol", "r-1")
-			wantProblem(t, err, ErrConflict, `replica "r-1" of volume "vol" cannot be removed: no other healthy replica available`)
+			wantProblem(t, err, ErrConflict, `replica r-1 has the last good copy of volume vol (no other healthy replica available): it cannot be deleted; to delete the volume, run kubectl -n longhorn-system delete volumes.longhorn.io vol`)
 			b.ExpectWrites()
 		})
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -86,7 +87,7 @@ func TestWhatHoldsDataIsNotDeletedByHand(t *testing.T) {
 	}
 	const uninstall = "holds the records of all volumes: deleting it would lose their data; to uninstall, run kubectl apply -f deploy/uninstall.yaml"
 	for _, tc := range []struct{ name, kind, object, refusal string }{
-		{"the last good copy → refused", "replica", "q-r-last", "replica q-r-last has the last good copy of volume q: it cannot be deleted; to delete the volume, run kubectl -n " + types.Namespace + " delete volumes.longhorn.io q"},
+		{"the last good copy → refused", "replica", "q-r-last", "replica q-r-last has the last good copy of volume q (no other healthy replica available): it cannot be deleted; to delete the volume, run kubectl -n " + types.Namespace + " delete volumes.longhorn.io q"},
 		{"an instance manager that runs an engine → refused", "manager", "im-node-x", "instance manager im-node-x runs the engine of volume q: deleting it would cut the volume; to move what is on its node elsewhere, run kubectl drain node-x"},
 		{"an attached volume → refused", "volume", "q", "volume q is in use (attached, node node-x): it cannot be deleted, its data would go with it; delete the pods that use it, then its PersistentVolumeClaim"},
 		{"the volume of a bound claim → refused", "volume", "claimed", "volume claimed has the data of PersistentVolumeClaim " + types.Namespace + "/claimed: it cannot be deleted while that claim is there"},
@@ -110,9 +111,17 @@ func TestWhatHoldsDataIsNotDeletedByHand(t *testing.T) {
 	for kind, object := range map[string]string{"replica": "q-r-other", "manager": "im-node-y", "attachment": "idle", "volume": "idle"} {
 		t.Run("another "+kind+" → accepted", func(t *testing.T) { check(t, remove[kind](object, metav1.DeleteOptions{}), "") })
 	}
+	const leader = "--as=system:serviceaccount:" + types.Namespace + ":" + types.LeaderAccount
+	for object, refusal := range map[string]string{"q": "volume q is in use (attached, node node-x)", "claimed": "volume claimed has the data of PersistentVolumeClaim"} {
+		_, err := c.Kubectl(ctx, "-n", types.Namespace, "delete", "volumes.longhorn.io", object, "--dry-run=server", leader)
+		assert.ErrorContains(t, err, refusal, "by the account of the REST API")
+	}
 	// By the account that deletes them in its turn; then nothing is left for other tests.
-	for _, object := range []string{"replicas.longhorn.io/q-r-last", "engines.longhorn.io/q-e-0", "instancemanagers.longhorn.io/im-node-x", "volumeattachments.longhorn.io/q", "volumes.longhorn.io/q", "volumes.longhorn.io/claimed"} {
-		c.Must(ctx, t, "-n", types.Namespace, "delete", object, "--as=system:serviceaccount:"+types.Namespace+":"+types.LeaderAccount)
+	for _, object := range []string{"replicas.longhorn.io/q-r-last", "engines.longhorn.io/q-e-0", "instancemanagers.longhorn.io/im-node-x", "volumeattachments.longhorn.io/q"} {
+		c.Must(ctx, t, "-n", types.Namespace, "delete", object, leader)
+	}
+	for _, object := range []string{"volumes.longhorn.io/q", "volumes.longhorn.io/claimed"} {
+		c.Must(ctx, t, "-n", types.Namespace, "delete", object, "--as=system:kube-controller-manager", "--as-group=system:masters")
 	}
 }
 

@@ -158,9 +158,18 @@ func (f *fleet) delete(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
 	defer cancel()
 	for _, name := range f.volumes {
-		if _, _, err := f.api.once(ctx, http.MethodDelete, "/volumes/"+name, nil); err != nil {
+		if _, _, err := f.api.once(ctx, http.MethodPost, "/volumes/"+name+"?action=detach", []byte(`{"forceDetach":true}`)); err != nil {
 			t.Error(err)
 		}
+	}
+	for _, name := range f.volumes {
+		cluster.Eventually(ctx, t, time.Minute, "volume "+name+" is detached and may be deleted", func(ctx context.Context) error {
+			status, answer, err := f.api.once(ctx, http.MethodDelete, "/volumes/"+name, nil)
+			if err == nil && status != http.StatusNoContent && status != http.StatusNotFound {
+				err = fmt.Errorf("status %d: %s", status, answer)
+			}
+			return err
+		})
 	}
 	cluster.Eventually(ctx, t, 3*time.Minute, "all volumes are gone", func(ctx context.Context) error {
 		list, err := f.c.Longhorn.LonghornV1beta2().Volumes(types.Namespace).List(ctx, metav1.ListOptions{})

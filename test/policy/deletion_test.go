@@ -75,7 +75,7 @@ func TestWhatIsNotDeletedByHand(t *testing.T) {
 
 		{
 			name: "the last good copy → refused, the volume is named", policy: "longhorn-keep-last-copies", resource: ours("replicas"), object: lastCopy,
-			want: "replica v-r-1 has the last good copy of volume v: it cannot be deleted; to delete the volume, run kubectl -n storage delete volumes.longhorn.io v",
+			want: "replica v-r-1 has the last good copy of volume v (no other healthy replica available): it cannot be deleted; to delete the volume, run kubectl -n storage delete volumes.longhorn.io v",
 		},
 		{name: "a copy that is not the last → accepted", policy: "longhorn-keep-last-copies", resource: ours("replicas"), object: someCopy},
 		{name: "a copy of which nothing is said → accepted", policy: "longhorn-keep-last-copies", resource: ours("replicas"), object: newCopy},
@@ -83,7 +83,7 @@ func TestWhatIsNotDeletedByHand(t *testing.T) {
 		{
 			name: "the last good copy, by an account of that name elsewhere → refused", policy: "longhorn-keep-last-copies", resource: ours("replicas"), object: lastCopy,
 			user: "system:serviceaccount:other:longhorn-manager-leader",
-			want: "replica v-r-1 has the last good copy of volume v: it cannot be deleted; to delete the volume, run kubectl -n storage delete volumes.longhorn.io v",
+			want: "replica v-r-1 has the last good copy of volume v (no other healthy replica available): it cannot be deleted; to delete the volume, run kubectl -n storage delete volumes.longhorn.io v",
 		},
 		{
 			name: "the last good copy, by the namespace's end → accepted", policy: "longhorn-keep-last-copies", resource: ours("replicas"), object: lastCopy,
@@ -118,8 +118,8 @@ func TestWhatIsNotDeletedByHand(t *testing.T) {
 			object: "{apiVersion: longhorn.io/v1beta2, kind: Volume, metadata: {name: v, namespace: storage, deletionTimestamp: '2026-01-01T00:00:00Z'}, status: {state: deleting, currentNodeID: a}}",
 		},
 		{
-			name: "an attached volume, by the leader, as for REST and CSI → accepted", policy: "longhorn-keep-attached-volumes", resource: ours("volumes"),
-			object: volume("status: {state: attached, currentNodeID: a}"), user: account("longhorn-manager-leader"),
+			name: "an attached volume, by the leader, as for REST and CSI → refused", policy: "longhorn-keep-attached-volumes", resource: ours("volumes"),
+			object: volume("status: {state: attached, currentNodeID: a}"), user: account("longhorn-manager-leader"), want: inUse("attached, node a"),
 		},
 		{
 			name: "an attached volume, by the namespace's end → accepted", policy: "longhorn-keep-attached-volumes", resource: ours("volumes"),
@@ -146,8 +146,14 @@ func TestWhatIsNotDeletedByHand(t *testing.T) {
 			params: []string{"{apiVersion: v1, kind: PersistentVolume, metadata: {name: v}, spec: {csi: {driver: driver.longhorn.io, volumeHandle: v}}}"},
 		},
 		{
-			name: "the volume of a bound claim, by the leader → accepted", policy: "longhorn-keep-claimed-volumes", resource: ours("volumes"), object: volume("spec: {}"),
+			name: "the volume of a bound claim, by the leader, as for REST and CSI → refused", policy: "longhorn-keep-claimed-volumes", resource: ours("volumes"), object: volume("spec: {}"),
 			params: []string{volumeOf("v", "driver.longhorn.io", "Bound")}, user: account("longhorn-manager-leader"),
+			want: "volume v has the data of PersistentVolumeClaim shop/data-db-0: it cannot be deleted while that claim is there; run kubectl -n shop delete pvc data-db-0," +
+				" and where PersistentVolume pv-v has the reclaim policy Delete, the volume goes with it",
+		},
+		{
+			name: "the claim is gone, by the leader, as for CSI → accepted", policy: "longhorn-keep-claimed-volumes", resource: ours("volumes"), object: volume("spec: {}"),
+			params: []string{volumeOf("v", "driver.longhorn.io", "Released")}, user: account("longhorn-manager-leader"),
 		},
 
 		{name: "an instance manager, no engines → accepted", policy: "longhorn-keep-instance-managers", resource: ours("instancemanagers"), object: manager},

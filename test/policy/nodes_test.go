@@ -10,7 +10,7 @@ import (
 
 // nodeWith is a Node with a spec and a status, each YAML.
 func nodeWith(spec, status string) string {
-	return "{apiVersion: longhorn.io/v1beta2, kind: Node, metadata: {name: n, namespace: storage}, spec: {" + spec + "}, status: {" + status + "}}"
+	return "{apiVersion: longhorn.io/v1beta2, kind: Node, metadata: {name: 'n', namespace: storage}, spec: {" + spec + "}, status: {" + status + "}}"
 }
 
 // diskAt is a spec with one disk.
@@ -22,6 +22,7 @@ const (
 	readyDisk  = "diskStatus: {d: {scheduledReplica: {r: 1}, conditions: [{type: Ready, status: 'True'}]}}"
 	awayDisk   = "diskStatus: {d: {scheduledReplica: {r: 1}, conditions: [{type: Ready, status: 'False'}]}}"
 	emptyDisk  = "diskStatus: {d: {conditions: [{type: Ready, status: 'True'}]}}"
+	readyNode  = "conditions: [{type: Ready, status: 'True'}], "
 	goneNode   = "conditions: [{type: Ready, status: 'False', reason: KubernetesNodeGone}], "
 	keepDisks  = "longhorn-keep-disks"
 	diskRules  = "longhorn-disk-rules"
@@ -49,7 +50,7 @@ func TestWhatPeopleMaySayOfANodesDisks(t *testing.T) {
 		{name: "the root → refused", policy: diskRules, object: nodeWith(diskAt("/", ""), ""), want: `spec.disks.d.path: "/` + notASystem},
 		{name: "beside the system's → accepted", policy: diskRules, object: nodeWith(diskAt("/var/lib/longhorn", ""), "")},
 		{name: "a path of an older installation, unchanged → accepted", policy: diskRules, old: nodeWith(diskAt("/etc//d", ""), ""), object: nodeWith(diskAt("/etc//d", ", storageReserved: 1"), "")},
-		{name: "an open disk is left out → refused", policy: diskRules, old: nodeWith(open, ""), object: nodeWith("disks: {}", ""), want: "cannot be removed while its allowScheduling is true; set that to false first"},
+		{name: "an open disk is left out → refused", policy: diskRules, old: nodeWith(open, ""), object: nodeWith("disks: {}", ""), want: "cannot be removed while its allowScheduling is true: disable the disk first"},
 		{name: "a closed disk is left out → accepted", policy: diskRules, old: nodeWith(closed, ""), object: nodeWith("disks: {}", "")},
 		{name: "a tag of a disk with a blank → refused", policy: diskRules, object: nodeWith(diskAt("/mnt/d", ", tags: [ssd, 'a b']"), ""), want: `spec.disks.d.tags: "a b` + notATag},
 		{name: "tags of a disk → accepted", policy: diskRules, object: nodeWith(diskAt("/mnt/d", ", tags: [ssd, example.com/fast]"), "")},
@@ -63,6 +64,8 @@ func TestWhatPeopleMaySayOfANodesDisks(t *testing.T) {
 		{name: "a disk that is away is left out → accepted", policy: keepDisks, old: nodeWith(closed, awayDisk), object: nodeWith("disks: {}", awayDisk)},
 		{name: "an empty disk is left out → accepted", policy: keepDisks, old: nodeWith(closed, emptyDisk), object: nodeWith("disks: {}", emptyDisk)},
 		{name: "a node with such a disk is deleted → refused", policy: keepDisks, old: nodeWith(closed, readyDisk), want: "it goes by itself when its Kubernetes node is removed"},
+		{name: "a node with empty disks, whose Kubernetes node is there, is deleted → refused", policy: keepDisks, old: nodeWith(closed, readyNode+emptyDisk), want: "node n cannot be deleted while its Kubernetes node is there: it would be registered again"},
+		{name: "a node that the leader has not looked for is deleted → accepted", policy: keepDisks, old: nodeWith(closed, emptyDisk)},
 		{name: "such a node, whose Kubernetes node is gone, is deleted → accepted", policy: keepDisks, old: nodeWith(closed, goneNode+readyDisk)},
 		{name: "a node with such a disk, by the namespace's end → accepted", policy: keepDisks, old: nodeWith(closed, readyDisk), groups: []string{"system:serviceaccounts:kube-system"}},
 	} {

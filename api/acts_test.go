@@ -1,0 +1,115 @@
+package api
+
+import (
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	kubescheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/yaml"
+
+	v1 "github.com/longhorn-lep/longhorn-manager/api/v1"
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/k8s/client/clientset/versioned/scheme"
+)
+
+// act is the part of a row of testdata/acts.yaml that is the REST API's; the file says what it means.
+type act struct {
+	Act, Method, Path, Body, Judge, Policy, Kubectl, Rest, Why string
+	Old, Object                                                json.RawMessage
+	Objects, Params                                            []json.RawMessage
+}
+
+const restAccepts = "-"
+
+// refusal is what REST must answer; empty: it accepts.
+func (a act) refusal() string {
+	switch a.Rest {
+	case restAccepts:
+		return ""
+	case "":
+		return a.Kubectl
+	}
+	return a.Rest
+}
+
+// typed is an object of the table as the fake API server has it.
+func typed(t *testing.T, text []byte) runtime.Object {
+	t.Helper()
+	decoder := scheme.Codecs.UniversalDeserializer()
+	if strings.Contains(string(text), `"apiVersion":"v1"`) {
+		decoder = kubescheme.Codecs.UniversalDeserializer()
+	}
+	o, _, err := decoder.Decode(text, nil, nil)
+	require.NoError(t, err, string(text))
+	return o
+}
+
+// denied is the API server's refusal of a deletion by a policy.
+func denied(policy, text string) error {
+	err := apierrors.NewForbidden(longhorn.Resource("volumes"), "v", nil)
+	err.ErrStatus.Details.Causes = []metav1.StatusCause{{
+		Message: "ValidatingAdmissionPolicy '" + policy + "' with binding '" + policy + "' denied request: " + text,
+	}}
+	return err
+}
+
+// TestRESTAnswersAsTheTableOfActsSays has REST's side of the table that package test/policy has for kubectl.
+func TestRESTAnswersAsTheTableOfActsSays(t *testing.T) {
+	text, err := os.ReadFile("testdata/acts.yaml")
+	require.NoError(t, err)
+	var acts []act
+	require.NoError(t, yaml.UnmarshalStrict(text, &acts))
+	require.NotEmpty(t, acts)
+	for _, a := range acts {
+		t.Run(a.Act, func(t *testing.T) {
+			isAccepted := a.refusal() == ""
+			assert.True(t, a.Judge == "none" || isAccepted == (a.Kubectl == "") || a.Why != "", "the doors differ, and the table does not say why")
+			if a.Judge == "none" {
+				w := do(t, newBench(t).server, a.Method, a.Path, a.Body)
+				assert.Contains(t, []int{404, 405}, w.Code, w.Body)
+				return
+			}
+			b := newBench(t)
+			for _, o := range append(a.Objects, a.Params...) {
+				if pv, isPV := typed(t, o).(*corev1.PersistentVolume); isPV {
+					require.NoError(t, b.workloads.Replace([]*corev1.PersistentVolume{pv}))
+					continue
+				}
+				b.Seed(typed(t, o))
+			}
+			if len(a.Old) > 0 {
+				b.Seed(typed(t, a.Old))
+			}
+			b.CatchUp()
+			if a.Judge == "api-server" && !isAccepted {
+				b.Fail("delete", "volumes", denied(a.Policy, a.Kubectl))
+			}
+			w := do(t, b.server, a.Method, a.Path, a.Body)
+			if isAccepted {
+				assert.Less(t, w.Code, 300, w.Body)
+				assert.NotEmpty(t, b.Writes())
+				return
+			}
+			e := decoded[v1.Error](t, w)
+			switch {
+			case a.Rest != "":
+				assert.Contains(t, []int{409, 422}, w.Code)
+				assert.Contains(t, e.Message, a.Rest)
+			default:
+				assert.Equal(t, 409, w.Code)
+				assert.Equal(t, a.Kubectl, e.Message)
+			}
+			if a.Judge == "manager" {
+				b.ExpectWrites()
+			}
+		})
+	}
+}

@@ -1,0 +1,73 @@
+package policy
+
+import (
+	"encoding/json"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/admission"
+	"sigs.k8s.io/yaml"
+)
+
+// act is the part of a row of api/testdata/acts.yaml that is kubectl's; the file says what it means.
+type act struct {
+	Act, Judge, Policy, Kubectl, Rest, Why string
+	Old, Object                            json.RawMessage
+	Params                                 []json.RawMessage
+}
+
+// resourceOf is the resource of an object, as a request names it.
+func resourceOf(t *testing.T, text string) schema.GroupVersionResource {
+	t.Helper()
+	all := map[string]string{
+		"Volume": "volumes", "Replica": "replicas", "Engine": "engines", "InstanceManager": "instancemanagers",
+		"VolumeAttachment": "volumeattachments", "Setting": "settings", "Node": "nodes",
+	}
+	kind := object(t, text).GetKind()
+	require.Contains(t, all, kind)
+	return ours(all[kind])
+}
+
+// TestKubectlIsAnsweredAsTheTableOfActsSays has kubectl's side of the table that the tests of package api have for REST. Where the table says
+// that the API server judges REST too, its account gets the same answer.
+func TestKubectlIsAnsweredAsTheTableOfActsSays(t *testing.T) {
+	text, err := os.ReadFile("../../api/testdata/acts.yaml")
+	require.NoError(t, err)
+	var acts []act
+	require.NoError(t, yaml.Unmarshal(text, &acts))
+	require.NotEmpty(t, acts)
+	all, kinds := policies(t), definitions(t)
+	for _, a := range acts {
+		t.Run(a.Act, func(t *testing.T) {
+			old, after := string(a.Old), string(a.Object)
+			if a.Policy == "" {
+				var got string
+				for _, e := range kinds[object(t, after).GetKind()].refusals(t, old, after) {
+					got += e.Error() + "\n"
+				}
+				assert.Equal(t, a.Kubectl == "", got == "", got)
+				assert.Contains(t, got, a.Kubectl)
+				return
+			}
+			require.Contains(t, all, a.Policy)
+			by := func(user string) string {
+				r := request{operation: admission.Update, old: old, object: after, user: user, groups: []string{"system:authenticated"}}
+				if after == "" {
+					r.operation = admission.Delete
+				}
+				r.resource = resourceOf(t, old)
+				for _, p := range a.Params {
+					r.params = append(r.params, string(p))
+				}
+				return refusal(t, all[a.Policy], r)
+			}
+			assert.Equal(t, a.Kubectl, by("admin"))
+			if a.Judge == "api-server" {
+				assert.Equal(t, a.Kubectl, by("system:serviceaccount:longhorn-system:longhorn-manager-leader"), "by the account of REST")
+			}
+		})
+	}
+}
