@@ -13,6 +13,8 @@ var (
 	// ErrNotRegular says that a name is something else than what was asked for: a symbolic link, a device, another file
 	// system's root, a directory where a file was wanted.
 	ErrNotRegular = errors.New("not a plain file or directory of this file system")
+	// ErrCached says that the kernel keeps a part of a file in its cache although it was asked to drop the file.
+	ErrCached = errors.New("the kernel does not drop the file from its cache")
 )
 
 // FS gives access to directories by absolute path.
@@ -97,6 +99,9 @@ type File interface {
 	// matter who wrote it; then the file may read as before that write. It does not wait. The syncs and WriteBack tell the same of
 	// their opening: each opening tells each error once, so a caller with several goroutines must see to it that all hear it.
 	WriteError() error
+	// DropCache makes the kernel drop what it has cached of the file, and checks that it did: the next reads return what the disk has.
+	// Changes must have been synced before. The error wraps ErrCached when a part stays cached.
+	DropCache() error
 	// Datasync makes the content durable, Sync also all there is to know of the file.
 	Datasync() error
 	Sync() error

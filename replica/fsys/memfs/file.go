@@ -18,13 +18,18 @@ type sector = [sectorBytes]byte
 type fileNode struct {
 	inode                 uint64
 	size, durableSize     int64
-	content, durableBytes map[int64]*sector
+	content, durableBytes map[int64]*sector // as read through the cache, and as the disk has it
 	unsynced              map[int64]bool
-	lost                  int // counts what could not be written out
+	// lost has the sectors that could not be written out: content has what was written, and the disk what was there before.
+	lost   map[int64]bool
+	errors int // counts failures to write out
+	heard  int // of errors, the last one that some opening reported
 }
 
 func newFile(inode uint64) *fileNode {
-	return &fileNode{inode: inode, content: map[int64]*sector{}, durableBytes: map[int64]*sector{}, unsynced: map[int64]bool{}}
+	return &fileNode{
+		inode: inode, content: map[int64]*sector{}, durableBytes: map[int64]*sector{}, unsynced: map[int64]bool{}, lost: map[int64]bool{},
+	}
 }
 
 func (n *fileNode) number() uint64 { return n.inode }
@@ -33,8 +38,9 @@ type file struct {
 	fs    *FS
 	node  *fileNode
 	name  string
+	path  string
 	epoch int
-	told  int // of lost
+	told  int // of the node's errors, the last one that this opening has reported
 }
 
 func (f *file) enter(kind string) error {
@@ -103,6 +109,7 @@ func (n *fileNode) put(p []byte, off int64) {
 		}
 		c := copy(s[off%sectorBytes:], p)
 		n.content[i], n.unsynced[i] = s, true
+		delete(n.lost, i)
 		p, off = p[c:], off+int64(c)
 	}
 }
@@ -120,11 +127,15 @@ func (f *file) PunchHole(off, length int64) error { return f.zero("punch", off, 
 
 func (f *file) ZeroRange(off, length int64) error { return f.zero("zero", off, length, false) }
 
+// zero writes out the range before, as Host does, and so reports what could not be written out.
 func (f *file) zero(kind string, off, length int64, free bool) error {
 	if err := f.enter(kind); err != nil {
 		return err
 	}
 	defer f.fs.mu.Unlock()
+	if err := f.writeErrorLocked(); err != nil {
+		return err
+	}
 	f.node.put(make([]byte, length), off)
 	for i := (off + sectorBytes - 1) / sectorBytes; free && (i+1)*sectorBytes <= off+length; i++ {
 		delete(f.node.content, i)
@@ -163,79 +174,6 @@ func (f *file) AllocatedBytes() (int64, error) {
 	}
 	defer f.fs.mu.Unlock()
 	return int64(len(f.node.content)) * sectorBytes, nil
-}
-
-func (f *file) Datasync() error { return f.sync("datasync") }
-
-func (f *file) Sync() error { return f.sync("sync") }
-
-func (f *file) sync(kind string) error {
-	if err := f.enter(kind); err != nil {
-		return err
-	}
-	defer f.fs.mu.Unlock()
-	n := f.node
-	if err := f.writeErrorLocked(); err != nil {
-		return err
-	}
-	for i := range n.unsynced {
-		keep(n.durableBytes, i, n.content[i])
-	}
-	n.durableSize, n.unsynced = n.size, map[int64]bool{}
-	return nil
-}
-
-func (f *file) WriteBack() error {
-	if err := f.enter("writeback"); err != nil {
-		return err
-	}
-	defer f.fs.mu.Unlock()
-	return f.writeErrorLocked()
-}
-
-// Unwritten is not told, as by a kernel before 6.5.
-func (f *file) Unwritten() (int64, error) { return 0, syscall.EOPNOTSUPP }
-
-func (f *file) WriteError() error {
-	if err := f.enter(""); err != nil {
-		return err
-	}
-	defer f.fs.mu.Unlock()
-	return f.writeErrorLocked()
-}
-
-// writeErrorLocked tells each opening once that something could not be written out.
-func (f *file) writeErrorLocked() error {
-	if f.told == f.node.lost {
-		return nil
-	}
-	f.told = f.node.lost
-	return syscall.EIO
-}
-
-// LoseUnsynced fails to write out what was written to files of a name and not synced, as a kernel does in the background: they read as
-// before, and each present opening reports it once.
-func (f *FS) LoseUnsynced(name string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.root.loseUnsynced(name)
-}
-
-func (d *dirNode) loseUnsynced(name string) {
-	for n, e := range d.entries {
-		switch e := e.(type) {
-		case *dirNode:
-			e.loseUnsynced(name)
-		case *fileNode:
-			if n == name {
-				for i := range e.unsynced {
-					keep(e.content, i, e.durableBytes[i])
-				}
-				e.unsynced = map[int64]bool{}
-				e.lost++
-			}
-		}
-	}
 }
 
 func (f *file) Close() error { return nil }
@@ -318,7 +256,8 @@ func (n *fileNode) crash(rng *rand.Rand) {
 	if rng.IntN(2) == 0 {
 		n.durableSize = n.size
 	}
-	n.size, n.unsynced, n.content = n.durableSize, map[int64]bool{}, map[int64]*sector{}
+	n.size, n.unsynced, n.lost, n.content = n.durableSize, map[int64]bool{}, map[int64]bool{}, map[int64]*sector{}
+	n.heard = n.errors
 	for i, s := range n.durableBytes {
 		n.content[i] = s
 	}

@@ -8,6 +8,9 @@
 //	file size       old or new
 //	directory       entries are journalled in order: a crash keeps any number of the first changes since the last sync
 //
+// Reads and writes go through a page cache as the one of Linux (cache.go). What could not be written out stays readable, and counts as
+// clean, until it is evicted.
+//
 // It must not know what the files mean, and production code must not import it.
 package memfs
 
@@ -30,7 +33,8 @@ var ErrCrashed = errors.New("the machine has no power")
 type Op struct {
 	// N counts the steps from 1.
 	N int
-	// Kind is one of create mkdir rename exchange unlink rmdir write truncate punch zero writeback datasync sync syncdir.
+	// Kind is one of create mkdir rename exchange unlink rmdir write truncate punch zero writeback datasync sync dropcache
+	// syncdir.
 	Kind string
 	// Name is the last element of the name that it concerns.
 	Name string
@@ -49,6 +53,9 @@ type FS struct {
 	full bool
 	// noExchange is true when names cannot be exchanged.
 	noExchange bool
+	// failing has the syncs that are to fail, and kept the files of which the cache is not dropped.
+	failing []failingSync
+	kept    []string
 	// before is asked before each step; an error makes the step fail with no effect.
 	before func(Op) error
 }
@@ -174,7 +181,7 @@ func (f *FS) OpenDir(name string) (fsys.Dir, error) {
 		}
 		at = next
 	}
-	return &dir{fs: f, node: at, epoch: f.epoch}, nil
+	return &dir{fs: f, node: at, path: path.Clean(name), epoch: f.epoch}, nil
 }
 
 func lookupDir(in *dirNode, name string) (*dirNode, error) {
@@ -190,6 +197,7 @@ func lookupDir(in *dirNode, name string) (*dirNode, error) {
 type dir struct {
 	fs    *FS
 	node  *dirNode
+	path  string
 	epoch int
 }
 
@@ -212,7 +220,7 @@ func (d *dir) OpenDir(name string) (fsys.Dir, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &dir{fs: d.fs, node: n, epoch: d.epoch}, nil
+	return &dir{fs: d.fs, node: n, path: path.Join(d.path, name), epoch: d.epoch}, nil
 }
 
 func (d *dir) OpenFile(name string, mode fsys.Mode) (fsys.File, error) {
@@ -237,7 +245,7 @@ func (d *dir) OpenFile(name string, mode fsys.Mode) (fsys.File, error) {
 	case nil:
 		return nil, syscall.ENOENT
 	case *fileNode:
-		return &file{fs: d.fs, node: n, name: name, epoch: d.epoch, told: n.lost}, nil
+		return &file{fs: d.fs, node: n, name: name, path: path.Join(d.path, name), epoch: d.epoch, told: n.toldAtOpening()}, nil
 	}
 	return nil, fsys.ErrNotRegular
 }
