@@ -159,6 +159,10 @@ func (r *Replica) clearIntents(regions []int64) error {
 			return invalid("region %d of %d", i, count)
 		}
 	}
+	// The engine has flushed the regions. If something could not be written out since, it may be what that flush relied on.
+	if err := r.checkWrittenOut(); err != nil {
+		return err
+	}
 	if err := r.since.add(regions); err != nil {
 		r.fail(err)
 		return err

@@ -292,7 +292,9 @@ func (r *Replica) openData() (err error) {
 	if r.errors, err = r.dir.OpenFile(dataName, fsys.ReadOnly); err != nil {
 		return refuseFile(r.dirPath, err, DataMissing, NotAReplica)
 	}
-	r.out = newWriteback(r.data, r.opts.Pace, r.opts.Clock, func(err error) { r.fail(fmt.Errorf("write out replica %s: %w", r.name, err)) })
+	r.out = newWriteback(r.data, r.opts.Pace, r.opts.Clock, r.checkWrittenOut, func(err error) {
+		r.fail(fmt.Errorf("write out replica %s: %w", r.name, err))
+	})
 	r.data = r.out
 	return nil
 }

@@ -60,8 +60,11 @@ func (r *Replica) changed() {
 }
 
 // fail ends service after a write or sync that did not work: what the disk holds is no longer known, and the engine must
-// not be told otherwise. The first cause is kept. It does not wait.
+// not be told otherwise. The first cause is kept; the error of a request that found the replica failed is none. It does not wait.
 func (r *Replica) fail(cause error) {
+	if errors.Is(cause, ErrFailed) {
+		return
+	}
 	if r.end(cause, false) && r.opts.Log != nil {
 		r.opts.Log.WithError(cause).Error("A write to the disk did not work, the replica serves nothing any more")
 	}

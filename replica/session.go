@@ -271,19 +271,31 @@ func (r *Replica) markUnreadable(off, length int64) {
 }
 
 // believe tells whether what was just read may be answered. When the kernel could not write something out it may drop that, and read
-// what the disk has: the bytes from before. It tells so in each opening of the file, before it can drop anything; so as long as
+// what the disk has: the bytes from before. It reports so in each opening of the file, before it can drop anything; so as long as
 // something is unsettled, that is asked after each read. A read that was with the disk when the replica failed is refused as well.
 func (r *Replica) believe() error {
-	if r.out == nil {
+	switch {
+	case r.out == nil:
 		return nil // nothing is written in an opening for reading alone
+	case r.out.unsettled() > 0:
+		return r.checkWrittenOut()
 	}
-	if r.out.unsettled() > 0 && !r.hasFailed.Load() {
-		r.checking.Lock()
-		defer r.checking.Unlock()
-		if err := r.writeError(); err != nil {
-			return err
-		}
+	return r.checkServing()
+}
+
+// checkWrittenOut returns an error if something could not be written out, or if the replica has failed for any other reason. The opening
+// that it asks is used for nothing else: whichever call of the other opening the kernel reports the failure to, this one finds it.
+func (r *Replica) checkWrittenOut() error {
+	r.checking.Lock()
+	defer r.checking.Unlock()
+	if err := r.writeError(); err != nil {
+		return err
 	}
+	return r.checkServing()
+}
+
+// checkServing returns the error of a request that was under way when the replica failed, or nil.
+func (r *Replica) checkServing() error {
 	if r.hasFailed.Load() {
 		return shutdown(r, fmt.Errorf("%w: %w", ErrFailed, r.State().Failure))
 	}
@@ -316,8 +328,8 @@ func (r *Replica) changeData(off, length int64, do func(data dataFile, off, leng
 	return nil
 }
 
-// syncData is one run of r.syncs. After a failed sync no later one can be believed: the kernel reports an error once and may
-// have dropped what it could not write.
+// syncData is one run of r.syncs. After a failed sync no later one can be believed: the kernel reports an error once per opening and may
+// have dropped what it could not write. A sync that succeeds is believed after another opening was asked as well (writeback.check).
 func (r *Replica) syncData() error {
 	r.mu.Lock()
 	failure := r.failure

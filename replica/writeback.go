@@ -37,9 +37,14 @@ const (
 //	absorbed  of those bytes the kernel has no more: they were overwritten, or written out by itself
 //
 // What is not settled may be lost before any caller hears of it. Of that, what was not absorbed is what a flush may find: the backlog.
+//
+// The kernel reports a failure to write out once per opening. Syncs, write-outs and zeroes share one, so the success of a call says only
+// that it is not the call that was told. So nothing is settled, and no sync succeeds, before check has succeeded as well.
 type writeback struct {
 	fsys.File
 	clock clock.PassiveClock
+	// check asks another opening of the file, after a call that succeeded, whether something could not be written out.
+	check func() error
 	// failed is called with the error of a write-out, and must end the replica.
 	failed func(error)
 	pace   *Pace
@@ -56,8 +61,8 @@ type writeback struct {
 	began time.Time     // guarded by mu; of the write-out under way, else zero
 }
 
-func newWriteback(data fsys.File, p *Pace, c clock.PassiveClock, failed func(error)) *writeback {
-	w := &writeback{File: data, pace: p, clock: c, failed: failed, room: make(chan struct{})}
+func newWriteback(data fsys.File, p *Pace, c clock.PassiveClock, check func() error, failed func(error)) *writeback {
+	w := &writeback{File: data, pace: p, clock: c, check: check, failed: failed, room: make(chan struct{})}
 	w.written.Store(1) // what was written in an earlier opening may not be on the disk
 	return w
 }
@@ -80,14 +85,37 @@ func (w *writeback) isWorthIt() bool {
 // WriteAt writes, and begins the write-out when enough was written.
 func (w *writeback) WriteAt(p []byte, off int64) error {
 	err := w.File.WriteAt(p, off)
-	w.written.Add(int64(len(p))) // of a write that failed, any part may be there
+	w.wrote(int64(len(p))) // of a write that failed, any part may be there
+	return err
+}
+
+// zeroedBytes is how much of a range that is zeroed stays in the page cache at most: a file system zeroes the blocks at both ends there,
+// where the range covers them in part, and forgets the others.
+const zeroedBytes = 2 * 4096
+
+// PunchHole counts what of the range may be in the page cache.
+func (w *writeback) PunchHole(off, length int64) error {
+	err := w.File.PunchHole(off, length)
+	w.wrote(min(length, zeroedBytes))
+	return err
+}
+
+// ZeroRange is as PunchHole.
+func (w *writeback) ZeroRange(off, length int64) error {
+	err := w.File.ZeroRange(off, length)
+	w.wrote(min(length, zeroedBytes))
+	return err
+}
+
+// wrote counts bytes that were written by a call which has returned: a sync that begins before covers none of them.
+func (w *writeback) wrote(n int64) {
+	w.written.Add(n)
 	if w.backlog() >= busyFrom && !w.isBusy.Load() {
 		w.mu.Lock()
 		w.countLocked()
 		w.mu.Unlock()
 	}
 	w.begin()
-	return err
 }
 
 // countLocked makes the pace of the disk count this replica, or stop counting it.
@@ -191,15 +219,18 @@ func (w *writeback) Datasync() error {
 	return w.settleBy(w.File.Datasync)
 }
 
-// settleBy settles what was written before it began, if write succeeds, and has the pace measure that.
+// settleBy settles what was written before it began, if write and check succeed, and has the pace measure that.
 func (w *writeback) settleBy(write func() error) error {
 	covered, amount := w.written.Load(), w.backlog()
 	ended := w.pace.writes(amount, w.clock)
-	if err := write(); err != nil {
-		ended(false)
+	err := write()
+	ended(err == nil)
+	if err == nil {
+		err = w.check()
+	}
+	if err != nil {
 		return err
 	}
-	ended(true)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if covered > w.settled.Load() {
