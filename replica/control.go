@@ -138,7 +138,7 @@ func (s *Session) recordEpoch(e membership.Epoch) error {
 		if rebuilt {
 			m.Rebuilding = false
 		}
-		if renewed = rebuilt && r.renewing; renewed {
+		if renewed = rebuilt && r.renewing && r.failure == nil; renewed {
 			m.BootID = r.opts.BootID
 		}
 	})
@@ -175,7 +175,7 @@ func (r *Replica) clearIntents(regions []int64) error {
 	case err != nil:
 		return r.failUnlessNoSpace(err)
 	case left == 0:
-		return r.trust() // what may have been lost has been made good
+		return r.trust() // what may have been lost has been made good, or no member has it
 	}
 	return nil
 }

@@ -1,7 +1,6 @@
 package replica
 
 import (
-	"encoding/json"
 	"syscall"
 	"testing"
 
@@ -65,9 +64,7 @@ func TestNothingIsSettledWhenAnotherCallWasToldThatItIsLost(t *testing.T) {
 // A flush that must not be believed would have the engine clear the mark: then no rebuild would find what the replica lacks.
 func TestAMarkIsNotClearedOverALostWrite(t *testing.T) {
 	clear := func(s *Session) error {
-		payload, err := json.Marshal(membership.Regions{Indexes: []int64{0}})
-		require.NoError(t, err)
-		_, err = s.Control(t.Context(), membership.OpClearIntents, payload)
+		_, err := s.Control(t.Context(), membership.OpClearIntents, regionsPayload(t, 0))
 		return err
 	}
 	for _, tc := range []struct {

@@ -36,6 +36,29 @@ func newIntents(file fsys.File, image intentImage, regionBytes int64) *intents {
 	return m
 }
 
+// rewrite writes all sectors and syncs them: the marks that were read may be in the cache alone. Nothing else uses the map yet.
+func (m *intents) rewrite() error {
+	if err := rewrite(m.file, m.image.b); err != nil {
+		return fmt.Errorf("write the intent map again: %w", err)
+	}
+	return nil
+}
+
+// rewrite makes a file durable that has just been read. What the kernel shows of it may be clean although an earlier sync failed, so it
+// is written again. The first sync may report that earlier failure.
+func rewrite(file fsys.File, content []byte) error {
+	var err error
+	for range 2 {
+		if err = file.WriteAt(content, 0); err == nil {
+			err = file.Datasync()
+		}
+		if err == nil {
+			return nil
+		}
+	}
+	return err
+}
+
 // mark returns when the regions of a range are marked durably. An error means that some may not be; the range must not be
 // written. Callers hold the replica's write lock for reading.
 func (m *intents) mark(off, length int64) error {

@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -83,7 +84,8 @@ type Replica struct {
 	closed      bool // guarded by mu
 }
 
-// Open opens a replica that Create made, and takes its lock. It writes nothing, but makes durable what it has read. One that is smaller
+// Open opens a replica that Create made, and takes its lock. It changes nothing, but makes durable what it has read, and drops from the
+// kernel's cache what the disk may not have. One that is smaller
 // than want is grown then; where there is no space for that it is opened all the same, and State tells. The replica does
 // not need the Disk any more, but does not watch it either: a caller that learns that the disk is gone must call Lose. An error is a
 // *RefusedError.
@@ -141,18 +143,58 @@ func openIn(parent fsys.Dir, dir, name string, want Spec, opts Options) (*Replic
 		err = r.growAtOpening(want.SizeBytes)
 	}
 	if err != nil {
-		r.closeFiles()
+		_ = r.lane.run(context.Background(), call{what: "close", work: r.abandon})
 		return nil, err
 	}
 	return r, nil
 }
 
+// abandon ends an opening that did not succeed. The caller is in the lane, where a failure of the opening may still be recorded.
+func (r *Replica) abandon() error {
+	r.released = true
+	r.closeFiles()
+	return nil
+}
+
 // confirm makes durable what was read, before anything relies on it. The process that had the replica before may have been killed
-// between a step and its sync: then the kernel shows what a loss of power takes back.
+// between a step and its sync: then the kernel shows what a loss of power takes back. Or one of its syncs failed: then the kernel shows
+// what the disk does not have, and no further sync changes that. So unless the replica was closed in order, the intent map is written
+// again as it was read, and the data is dropped from the cache.
 func (r *Replica) confirm(parent fsys.Dir) error {
-	for _, sync := range []func() error{parent.Sync, r.dir.Sync, r.imap.Datasync} {
-		if err := sync(); err != nil {
+	steps := []func() error{parent.Sync, r.dir.Sync}
+	if r.meta.Clean {
+		steps = append(steps, r.imap.Datasync)
+	} else {
+		steps = append(steps, r.intents.rewrite, r.dropCache)
+	}
+	for _, step := range steps {
+		if err := step(); err != nil {
 			return refuse(r.dirPath, IOError, "%w", err)
+		}
+	}
+	return nil
+}
+
+// dropCache makes reads of the data return what the disk has, or fails. The kernel may still report an error from before this opening: the
+// replica may lack writes then, but what it has is known all the same as soon as nothing is cached.
+func (r *Replica) dropCache() error {
+	data := r.out.File // an error from before is not the end of this opening
+	lost := data.Datasync()
+	if lost != nil {
+		if err := data.Datasync(); err != nil {
+			return err
+		}
+	}
+	if err := data.DropCache(); err != nil {
+		return err
+	}
+	if err := r.errors.WriteError(); err != nil {
+		lost = err
+	}
+	if lost != nil {
+		r.cacheKept = false
+		if r.opts.Log != nil {
+			r.opts.Log.WithError(lost).Warn("Writes of before this opening are lost")
 		}
 	}
 	return nil

@@ -65,9 +65,13 @@ func (r *Replica) fail(cause error) {
 	if errors.Is(cause, ErrFailed) {
 		return
 	}
-	if r.end(cause, false) && r.opts.Log != nil {
+	if !r.end(cause, false) {
+		return
+	}
+	if r.opts.Log != nil {
 		r.opts.Log.WithError(cause).Error("A write to the disk did not work, the replica serves nothing any more")
 	}
+	r.forgetSoon()
 }
 
 // Lose ends service because the disk's path does not lead any more to the disk that the replica is on, or because its files are not there
@@ -187,7 +191,7 @@ func (r *Replica) settle() error {
 		return nil // what it wrote the kernel writes out, to the disk it was written to
 	}
 	if failure != nil {
-		r.forgetBoot(failure)
+		r.forgetBoot()
 		return nil
 	}
 	if clean {
@@ -200,7 +204,7 @@ func (r *Replica) settle() error {
 	switch {
 	case err != nil:
 		r.fail(err)
-		r.forgetBoot(err)
+		r.forgetBoot()
 		return err
 	case len(r.intents.marked()) > 0:
 		return nil

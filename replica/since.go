@@ -129,7 +129,7 @@ func openSince(dir fsys.Dir, m Meta) (*since, error) {
 		s.file, err = dir.OpenFile(besideName, fsys.ReadWrite)
 	}
 	if err == nil {
-		err = s.file.Datasync()
+		err = rewrite(s.file, b)
 	}
 	if err != nil {
 		return s, s.drop()

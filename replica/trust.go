@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -13,10 +14,19 @@ import (
 //	opened                hasKept decides; nothing is written
 //	an engine let in      the metadata gets this boot's id, or "" when something may be missing: from here on writes come that are
 //	                      not durable, so the id of another boot would be of no use
-//	no mark left          what was missing has been made good: this boot's id
+//	no mark left          what was missing has been made good, or no member has it: this boot's id
 //	rebuilt               the same, if the rebuild began in this opening
-//	a write or sync failed, or the disk was lost
-//	                      "" at the close, if the disk takes it; the host of the replica remembers it as well (Options.Distrust)
+//	a write or sync failed
+//	                      "" at once, if the disk takes it, and otherwise at the close; the host of the replica remembers it as well
+//	                      (Options.Distrust)
+//	the disk was lost     the host remembers it
+//
+// What a replica has is another question than what it may lack. After a failed sync the kernel shows bytes that the disk does not have,
+// to every later opening of the same boot. So only a replica that was closed in order is opened with its cache: then every sync succeeded,
+// and nothing was written since. Any other opening drops the data from the cache and checks that it is gone (confirm), or is refused:
+// a file that a program keeps locked in memory cannot be opened. From then on reads return what the disk has, whoever was killed or failed
+// before. That is also why the last clearing makes a single member trusted again, although it was compared with no other: what it reads
+// cannot change later, and no other replica has what it may lack.
 
 // hasKept tells whether nothing that was written before an opening can be missing now, synced or not.
 //
@@ -72,11 +82,27 @@ func (r *Replica) keep() {
 	r.cacheKept = r.failure == nil
 }
 
+// forgetSoon has the lane do forgetBoot. It does not wait for the close, before which the process may be killed: the next opening would take
+// the replica for one that has kept everything. The goroutine ends with the calls that have the lane before it.
+func (r *Replica) forgetSoon() {
+	go func() {
+		_ = r.lane.run(context.Background(), call{what: "record that writes were lost", work: func() error {
+			if !r.released {
+				r.forgetBoot()
+			}
+			return nil
+		}})
+	}()
+}
+
 // forgetBoot records that writes were lost although the machine ran on, so that the replica is not preferred as a source. The
 // disk may refuse that too; then the next opening does not know, unless Options.Distrust tells it. When it is the metadata that is
-// uncertain, nothing was lost.
-func (r *Replica) forgetBoot(failure error) {
-	if errors.Is(failure, errUncertain) {
+// uncertain, nothing was lost. The caller is in the lane.
+func (r *Replica) forgetBoot() {
+	r.mu.Lock()
+	needless := r.lost || errors.Is(r.failure, errUncertain) || r.meta.BootID == ""
+	r.mu.Unlock()
+	if needless {
 		return
 	}
 	if err := r.update(func(m *Meta) { m.BootID = "" }); err != nil && r.opts.Log != nil {

@@ -61,10 +61,9 @@ type writeback struct {
 	began time.Time     // guarded by mu; of the write-out under way, else zero
 }
 
+// newWriteback returns the data file of an opening for which all is on the disk that was written before (Replica.confirm).
 func newWriteback(data fsys.File, p *Pace, c clock.PassiveClock, check func() error, failed func(error)) *writeback {
-	w := &writeback{File: data, pace: p, clock: c, check: check, failed: failed, room: make(chan struct{})}
-	w.written.Store(1) // what was written in an earlier opening may not be on the disk
-	return w
+	return &writeback{File: data, pace: p, clock: c, check: check, failed: failed, room: make(chan struct{})}
 }
 
 func (w *writeback) unsettled() int64 { return w.written.Load() - w.settled.Load() }
