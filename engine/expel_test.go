@@ -409,6 +409,7 @@ func TestResyncGoesOnWithoutAMemberThatFails(t *testing.T) {
 				for _, d := range r.disks {
 					d.fill(t, d.name[0], 0, testSize)
 					d.mark(2)
+					d.cacheKept = true // else it is not read, but written in any case
 				}
 				r.disk(victim).io.Inject(failing(nbd.EIO, kind))
 				rest := slices.DeleteFunc([]string{"a", "b", "c"}, func(n string) bool { return n == victim })

@@ -43,6 +43,7 @@ type disk struct {
 	region     int64            // bytes
 	clean      bool             //
 	cacheKept  bool             //
+	readsDisk  bool             //
 	rebuilding bool             //
 	marks      map[int64]bool   //
 	base       membership.Epoch // of one that was left out
@@ -243,7 +244,7 @@ func (d *disk) control(op uint16, payload []byte) ([]byte, error) {
 	case membership.OpState:
 		return json.Marshal(membership.State{
 			UID: d.uid, SizeBytes: d.size, Generation: d.generation, Epoch: d.epoch, RegionBytes: d.region, Clean: d.clean,
-			CacheKept: d.cacheKept, Rebuilding: d.rebuilding, Base: d.base,
+			CacheKept: d.cacheKept, Rebuilding: d.rebuilding, Base: d.base, ReadsDisk: d.readsDisk,
 		})
 	case membership.OpRecordEpoch:
 		prior := d.epoch

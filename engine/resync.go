@@ -29,7 +29,8 @@ const (
 //
 // Any member's content of a marked region is a right one: an acknowledged write is on all of them, and of the others any may be
 // kept, sector by sector. What a machine lost with its power may be missing in what it kept in memory only; so the source is a
-// replica that has lost nothing, if there is one. A member that fails is left behind, and the rest begins again.
+// replica that has lost nothing, if there is one. A member that may have lost something is written whatever it reads (resync): after a
+// failed sync its kernel may show what its disk does not have. A member that fails is left behind, and the rest begins again.
 func (e *Engine) equalize(members candidates) *failure {
 	m := e.mirror
 	for {
@@ -52,10 +53,10 @@ func (m *mirror) equalizeOnce(ctx context.Context, ro *roster, members candidate
 	if err != nil || marked.count() == 0 {
 		return err
 	}
-	source := chooseSource(ro, members)
-	log.WithFields(logrus.Fields{"regions": marked.count(), "source": ro.serving[source].name}).Info("Making replicas equal after an unclean stop")
-	if len(ro.serving) > 1 {
-		if err := m.copyRuns(ctx, ro, marked.runs(), source); err != nil {
+	r := newResync(m, ro, members)
+	log.WithFields(logrus.Fields{"regions": marked.count(), "source": ro.serving[r.source].name}).Info("Making replicas equal after an unclean stop")
+	if r.isNeeded() {
+		if err := r.copyRuns(ctx, marked.runs()); err != nil {
 			return err
 		}
 	}
@@ -68,17 +69,49 @@ func (m *mirror) equalizeOnce(ctx context.Context, ro *roster, members candidate
 	return m.clearOn(ro, marked.indexes())
 }
 
-// chooseSource returns the serving member that the others are made equal to: the first that was closed cleanly, else the first
-// whose machine has lost nothing, else the first.
-func chooseSource(ro *roster, members candidates) int {
-	best, rank := 0, 0
+// resync makes the serving members equal to one of them.
+type resync struct {
+	mirror *mirror
+	ro     *roster
+	source int
+	// rewrite says of each serving member whether it is written although it reads as the source.
+	rewrite []bool
+}
+
+func newResync(m *mirror, ro *roster, members candidates) *resync {
+	r := &resync{mirror: m, ro: ro, rewrite: make([]bool, len(ro.serving))}
+	states := make([]membership.State, len(ro.serving))
 	for i, b := range ro.serving {
-		at := slices.IndexFunc(members, func(c *candidate) bool { return c.Name == b.name })
-		if at < 0 {
-			continue
+		if at := slices.IndexFunc(members, func(c *candidate) bool { return c.Name == b.name }); at >= 0 {
+			states[i] = members[at].state
 		}
+	}
+	r.source = chooseSource(states)
+	for i, s := range states {
+		r.rewrite[i] = isRewritten(s, i == r.source)
+	}
+	return r
+}
+
+// isRewritten tells whether a member is written even where it reads as the source does:
+//
+//	closed cleanly, or has lost nothing   no: it reads what its disk has or will have
+//	may have lost something               yes
+//	the same, and is the source           only if it does not say that it reads its disk: its content wins, and must be on its disk, too
+func isRewritten(s membership.State, isSource bool) bool {
+	return !s.Clean && !s.CacheKept && !(isSource && s.ReadsDisk)
+}
+
+// isNeeded tells whether there is anything to compare or to write.
+func (r *resync) isNeeded() bool { return len(r.ro.serving) > 1 || r.rewrite[r.source] }
+
+// chooseSource returns the member that the others are made equal to: the first that was closed cleanly, else the first
+// whose machine has lost nothing, else the first.
+func chooseSource(states []membership.State) int {
+	best, rank := 0, 0
+	for i, s := range states {
 		r := 0
-		switch s := members[at].state; {
+		switch {
 		case s.Clean:
 			r = 2
 		case s.CacheKept:
@@ -132,17 +165,17 @@ func decodeRegions(replica string, reply []byte, count int64) ([]int64, error) {
 }
 
 // copyRuns makes the runs equal to the source.
-func (m *mirror) copyRuns(ctx context.Context, ro *roster, runs []run, source int) error {
+func (r *resync) copyRuns(ctx context.Context, runs []run) error {
 	group, failed := errgroup.WithContext(ctx)
 	group.SetLimit(resyncWorkers)
 	for _, q := range runs {
-		b := m.regions.bytesOf(q, m.size.Load())
+		b := r.mirror.regions.bytesOf(q, r.mirror.size.Load())
 		for off, end := b.from, b.to; off < end; off += resyncStep {
 			if failed.Err() != nil {
 				break
 			}
 			length := min(resyncStep, end-off)
-			group.Go(func() error { return m.copyStep(failed, ro, source, off, length) })
+			group.Go(func() error { return r.copyStep(failed, off, length) })
 		}
 	}
 	if err := group.Wait(); err != nil {
@@ -151,14 +184,16 @@ func (m *mirror) copyRuns(ctx context.Context, ro *roster, runs []run, source in
 	return ctx.Err()
 }
 
-// copyStep makes one step equal to the source. What no member has allocated is equal already: a discard of a whole volume marks all
-// of it, and need not make all of it read.
-func (m *mirror) copyStep(ctx context.Context, ro *roster, source int, off, length int64) error {
-	if m.isZeroEverywhere(ro.serving, off, length) {
-		return nil
+// copyStep makes one step equal to the source. What no member has allocated is equal already, and need not be read: a discard of a whole
+// volume marks all of it. A member that is written in any case gets the hole again.
+func (r *resync) copyStep(ctx context.Context, off, length int64) error {
+	if r.mirror.isZeroEverywhere(r.ro.serving, off, length) {
+		return r.put(off, length, func(i int) (bool, error) { return r.rewrite[i], nil }, func(b *member) error {
+			return b.Zero(background, off, length, 0)
+		})
 	}
 	for end := off + length; off < end && ctx.Err() == nil; off += resyncChunk {
-		if err := m.copyChunk(ro, source, off, min(resyncChunk, end-off)); err != nil {
+		if err := r.copyChunk(off, min(resyncChunk, end-off)); err != nil {
 			return err
 		}
 	}
@@ -184,32 +219,44 @@ func (m *mirror) isZeroEverywhere(members []*member, off, length int64) bool {
 	return true
 }
 
-// copyChunk makes one chunk equal to the source; only what differs is written. A member that returns an error has failed.
-func (m *mirror) copyChunk(ro *roster, source int, off, length int64) error {
-	fault := func(b *member, err error) error {
-		m.failed(b, err)
-		return fmt.Errorf("replica %s: %w", b.name, err)
-	}
+// copyChunk makes one chunk equal to the source; only what differs is written, except to those that are written in any case.
+func (r *resync) copyChunk(off, length int64) error {
+	m, from := r.mirror, r.ro.serving[r.source]
 	want, have := make([]byte, length), make([]byte, length) // not used again: what hangs in a disk may still be at them
-	from := ro.serving[source]
 	if err := m.watchdog.whileProbed(from, off, length, func() error { return from.ReadAt(background, want, off) }); err != nil {
-		return fault(from, fmt.Errorf("read %d bytes at %d: %w", length, off, err))
+		return r.fault(from, fmt.Errorf("read %d bytes at %d: %w", length, off, err))
 	}
-	for i, b := range ro.serving {
-		if i == source {
+	differs := func(i int) (bool, error) {
+		if i == r.source || r.rewrite[i] {
+			return r.rewrite[i], nil
+		}
+		b := r.ro.serving[i]
+		err := m.watchdog.whileOthersWait(b, func() error { return b.ReadAt(background, have, off) })
+		return err == nil && !bytes.Equal(want, have), err
+	}
+	return r.put(off, length, differs, func(b *member) error { return putChunk(b, want, off) })
+}
+
+// put writes a range of each serving member of which differs says so. A member that returns an error has failed.
+func (r *resync) put(off, length int64, differs func(i int) (bool, error), write func(*member) error) error {
+	for i, b := range r.ro.serving {
+		is, err := differs(i)
+		if err != nil {
+			return r.fault(b, fmt.Errorf("read %d bytes at %d: %w", length, off, err))
+		}
+		if !is {
 			continue
 		}
-		if err := m.watchdog.whileOthersWait(b, func() error { return b.ReadAt(background, have, off) }); err != nil {
-			return fault(b, fmt.Errorf("read %d bytes at %d: %w", length, off, err))
-		}
-		if bytes.Equal(want, have) {
-			continue
-		}
-		if err := m.watchdog.whileOthersWait(b, func() error { return putChunk(b, want, off) }); err != nil {
-			return fault(b, fmt.Errorf("write %d bytes at %d: %w", length, off, err))
+		if err := r.mirror.watchdog.whileOthersWait(b, func() error { return write(b) }); err != nil {
+			return r.fault(b, fmt.Errorf("write %d bytes at %d: %w", length, off, err))
 		}
 	}
 	return nil
+}
+
+func (r *resync) fault(b *member, err error) error {
+	r.mirror.failed(b, err)
+	return fmt.Errorf("replica %s: %w", b.name, err)
 }
 
 // putChunk writes a chunk, as a hole if it is all zeroes.

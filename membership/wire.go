@@ -67,6 +67,9 @@ type State struct {
 	// was closed cleanly, or has no mark, or its machine has not been restarted and its disk has neither failed nor gone
 	// away since. Among equals such a replica is the better source.
 	CacheKept bool `json:"cacheKept"`
+	// ReadsDisk is true when reads return nothing that the replica's disk may lack because of a failure before this session. Releases
+	// that do not send it may show what only the kernel's cache has.
+	ReadsDisk bool `json:"readsDisk,omitempty"`
 	// Rebuilding is true from OpBeginRebuild until an epoch that lists the replica is stored: its content is worth nothing, unless
 	// the API object's epoch lists it.
 	Rebuilding bool `json:"rebuilding"`
