@@ -69,7 +69,7 @@ func TestAWriteBesideTheEndOfAWriteOutIsWrittenOut(t *testing.T) {
 		return 0, nil
 	}
 	var steps atomic.Int64
-	for round := range int64(300_000) {
+	for round := range int64(100_000) {
 		asked.Store(false)
 		w.wrote(16 << 10)
 		for !asked.Load() {
