@@ -15,6 +15,7 @@ var (
 var diskAdvice = map[cause]advice{
 	{KindDisk, types.ConditionReady, disk.ReasonNoDiskInfo}: {Broken, "disk {disk} of node {node} cannot be read: its directory or its UUID file is missing, or is not made yet", []Step{
 		{"On the node, look at the directory and its UUID file", "ls -l {path} {path}/longhorn-disk.cfg"}, mountDisk,
+		{"If the path is wrong, or no volume has data there, correct the path or create the directory", "kubectl -n {ns} edit lhn {node}"},
 	}, false},
 	{KindDisk, types.ConditionReady, disk.ReasonDiskFilesystemChanged}: {Broken, "disk {disk} of node {node} is not at its path: its file system is not mounted, or another one is", []Step{mountDisk, removeDisk}, false},
 	{KindDisk, types.ConditionReady, disk.ReasonReplicasDirectoryMissing}: {Broken, "disk {disk} of node {node} has lost its directory for replicas, and all replicas in it", []Step{
@@ -44,7 +45,7 @@ var diskAdvice = map[cause]advice{
 		{"On the node, see what else is on its file system", "df -h {path}; du -xsh {path}/*"},
 		{"Give the node another disk, or change storage-over-provisioning-percentage or storage-minimal-available-percentage, if the message names their limit", "kubectl -n {ns} get lhs storage-over-provisioning-percentage storage-minimal-available-percentage"},
 	}, false},
-	{KindDisk, types.ConditionSchedulable, types.ReasonDiskNotReady}: {Warning, "disk {disk} of node {node} gets no replicas while it is not ready", []Step{mountDisk}, false},
+	{KindDisk, types.ConditionSchedulable, types.ReasonDiskNotReady}: {Warning, "disk {disk} of node {node} gets no replicas while it is not ready", []Step{asNode}, false},
 	{KindDisk, types.ConditionSchedulable, types.ReasonNodeNotReady}: {Warning, "disk {disk} gets no replicas while node {node} is not ready", []Step{
 		{"Explain the node", "kubectl longhorn explain node {node}"},
 	}, false},

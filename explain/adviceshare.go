@@ -4,14 +4,17 @@ import "github.com/longhorn-lep/longhorn-manager/types"
 
 var seeShareLog = Step{"See what it said", "kubectl -n {ns} logs {pod} --tail=50; kubectl -n {ns} describe pod {pod}"}
 
+// findPV shows the PersistentVolumes with the volume of each: a PersistentVolume need not have the name of its volume.
+const findPV = "kubectl get pv -o custom-columns=NAME:.metadata.name,VOLUME:.spec.csi.volumeHandle,ATTRIBUTES:.spec.csi.volumeAttributes"
+
 // shareAdvice is of a shared volume's NFS server.
 var shareAdvice = map[cause]advice{
-	{KindShareManager, types.ConditionReady, types.ReasonShareNodeDown}: {Broken, "volume {volume} is not shared: the node of its share does not answer; another node takes over", []Step{
-		{"Explain the node", "kubectl longhorn explain node {node}"},
+	{KindShareManager, types.ConditionReady, types.ReasonShareNodeDown}: {Broken, "volume {volume} is not shared: the node of its share does not answer, or is no node of this installation; another node takes over", []Step{
+		{"Explain the node", "kubectl longhorn explain node {node}"}, describeKubeNode,
 	}, false},
 	{KindShareManager, types.ConditionReady, types.ReasonShareNotAnswering}: {Broken, "volume {volume} is not shared: its NFS server does not answer, and is replaced", []Step{seeShareLog}, false},
-	{KindShareManager, types.ConditionReady, types.ReasonShareParameterInvalid}: {Broken, "volume {volume} is not shared: a parameter of its StorageClass is invalid", []Step{
-		{"Correct the attribute that the message names. Those of a PersistentVolume do not change: make the volume's PersistentVolume anew, or another volume", "kubectl get pv {volume} -o jsonpath='{.spec.csi.volumeAttributes}'"},
+	{KindShareManager, types.ConditionReady, types.ReasonShareParameterInvalid}: {Broken, "volume {volume} is not shared: its share cannot be configured as asked", []Step{
+		{"Correct the attribute that the message names: attributes of a PersistentVolume cannot be changed, so create the PersistentVolume again", findPV},
 	}, false},
 	{KindShareManager, types.ConditionReady, types.ReasonPodStarting}: {Info, "the share of volume {volume} is starting", []Step{
 		{"See what its pod waits for", "kubectl -n {ns} describe pod {pod}"},
@@ -19,6 +22,7 @@ var shareAdvice = map[cause]advice{
 	{KindShareManager, types.ConditionReady, types.ReasonShareDelayed}: {Broken, "volume {volume} is not shared yet: its share is late to start", []Step{
 		{"See what its pod waits for, and what it said", "kubectl -n {ns} describe pod {pod}; kubectl -n {ns} logs {pod} --tail=50"},
 		{"Where it waits for the volume, see what the volume waits for", "kubectl -n {ns} describe lhv {volume}"},
+		{"Where the API server refuses the pod, see what limits the namespace", seeLimits},
 	}, false},
 	{KindShareManager, types.ConditionReady, types.ReasonShareForeignPod}: {Broken, "a pod that is not the share's has the name of the pod that serves volume {volume}", []Step{
 		{"See whose it is", "kubectl -n {ns} get pod {pod} -o yaml"},

@@ -6,6 +6,7 @@ var (
 	seeCopies  = Step{"See the copies and where they are", "kubectl -n {ns} get lhr -l longhornvolume={volume} -o wide"}
 	attachOnce = Step{"Use the volume in a pod, or attach it by hand with REST (docs/FEATURES.md, section Evicting): replicas are copied by its engine alone", ""}
 	bringBack  = Step{"Bring back the node or the disk that the message names: the volume starts by itself as soon as one copy that holds all its data can be opened", "kubectl longhorn explain node {copynode}"}
+	seeLimits  = "kubectl -n {ns} get resourcequotas,limitranges; kubectl get validatingadmissionpolicybindings,validatingwebhookconfigurations"
 	seeEngine  = Step{"See what the engine says", "kubectl -n {ns} describe lhe {volume}-e-0"}
 )
 
@@ -49,7 +50,7 @@ var volumeAdvice = map[cause]advice{
 		{"Or let the volume leave its node: while it is detached, make it best-effort", `kubectl -n {ns} patch lhv {volume} --type merge -p '{"spec":{"dataLocality":"best-effort"}}'`},
 	}, false},
 	{KindVolume, types.ConditionChildRefused, ""}: {Broken, "the API server refuses an object of volume {volume}: nothing goes on until it takes it", []Step{
-		{"Mend the quota, the policy or the webhook that the message names; it is tried again by itself", "kubectl -n {ns} get resourcequota"},
+		{"Change the quota, limit, policy or webhook that the message names; the request is retried automatically", seeLimits},
 	}, false},
 	{KindVolume, types.ConditionEvictionWaits, types.ReasonVolumeDetached}: {Warning, "replicas of volume {volume} are to leave their disks, and cannot while the volume is detached", []Step{attachOnce}, false},
 	{KindVolume, types.ConditionCopiesMissing, types.ReasonVolumeDetached}: {Warning, "volume {volume} is detached with fewer good copies than asked for", []Step{attachOnce, seeCopies}, false},

@@ -2,12 +2,15 @@ package explain
 
 import (
 	"fmt"
+	"path"
 	"slices"
 
+	"github.com/longhorn-lep/longhorn-manager/disk"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
+// ofDisk explains a disk by its conditions, which have the cause, and by what people have asked of it.
 func ofDisk(s *Snapshot, n *longhorn.Node, name string) []Finding {
 	spec, status := n.Spec.Disks[name], n.Status.DiskStatus[name]
 	o, p := Object{Kind: KindDisk, Name: name, Node: n.Name}, nodePlace(s, n.Name)
@@ -27,9 +30,11 @@ func ofDisk(s *Snapshot, n *longhorn.Node, name string) []Finding {
 		case f.Reason == types.ReasonReplicasLeft:
 			f.Why = append(f.Why, evictionHolds(s, func(r *longhorn.Replica) bool { return r.Spec.DiskID == status.DiskUUID })...)
 			found = append(found, f)
-		case f.Reason == types.ReasonDiskPressure && ready && status.StorageAvailable <= 0:
+		case f.Reason == types.ReasonDiskPressure && ready && status.StorageAvailable <= 0 && status.StorageMaximum >= smallDisk:
 			f.Severity, f.What = Broken, p.fill("disk {disk} of node {node} is full: writes to its replicas wait or fail")
 			found = append(found, f)
+		case f.Reason == disk.ReasonDiskFilesystemChanged && sharesFilesystem(n, name):
+			found = append(found, sharedFilesystem(n, name, f, p))
 		default:
 			found = append(found, f)
 		}
@@ -43,6 +48,41 @@ func ofDisk(s *Snapshot, n *longhorn.Node, name string) []Finding {
 			Step{"Allow it, if that is not wanted any more", `kubectl -n {ns} patch lhn {node} --type merge -p '{"spec":{"disks":{"{disk}":{"allowScheduling":true}}}}'`})
 	}
 	return found
+}
+
+// smallDisk is the size in bytes below which storageAvailable 0 does not say that a disk is full: the figure is rounded down.
+const smallDisk = int64(1) << 30
+
+// samePath are the other entries of a node that have the path of a disk.
+func samePath(n *longhorn.Node, name string) []string {
+	var others []string
+	for other, spec := range n.Spec.Disks {
+		if other != name && path.Clean(spec.Path) == path.Clean(n.Spec.Disks[name].Path) {
+			others = append(others, other)
+		}
+	}
+	slices.Sort(others)
+	return others
+}
+
+// sharesFilesystem tells whether a disk with the reason DiskFilesystemChanged has the file system of another disk. A disk that was never
+// accepted has no file system of its own that could have changed.
+func sharesFilesystem(n *longhorn.Node, name string) bool {
+	return n.Status.DiskStatus[name].DiskUUID == "" || len(samePath(n, name)) > 0
+}
+
+// sharedFilesystem turns the finding of a disk that has the file system of another one into what helps then.
+func sharedFilesystem(n *longhorn.Node, name string, f Finding, p place) Finding {
+	f.Severity, f.What = Warning, p.fill("disk {disk} of node {node} has the file system of another disk: a file system can be one disk only")
+	for _, other := range samePath(n, name) {
+		f.Why = append(f.Why, fmt.Sprintf("disk %s of this node has the same path, %s", other, n.Spec.Disks[name].Path))
+	}
+	takeOut := Step{"Take one of the two entries out of the node's spec", "kubectl -n {ns} edit lhn {node}"}
+	if n.Status.DiskStatus[name].DiskUUID == "" {
+		takeOut = Step{"Take this entry out of the node's spec: it has no replicas", `kubectl -n {ns} patch lhn {node} --type merge -p '{"spec":{"disks":{"{disk}":null}}}'`}
+	}
+	f.Next = p.steps([]Step{takeOut, {"Or, if it is to be a disk of its own, mount another file system at its path", "findmnt -T {path}"}})
+	return f
 }
 
 // maxHolds bounds how many replicas a finding about an eviction names.

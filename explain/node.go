@@ -70,6 +70,10 @@ func ofNode(s *Snapshot, n *longhorn.Node) []Finding {
 	o, p := Object{Kind: KindNode, Name: n.Name}, nodePlace(s, n.Name)
 	found := ofConditions(o, p, n.Status.Conditions)
 	for i := range found {
+		if reason := found[i].Reason; len(n.Spec.Disks) > 0 && (reason == types.ReasonCreateDefaultDiskSettingOff || reason == types.ReasonCreateDefaultDiskLabelNotConfig) {
+			has, _ := adviceFor(cause{KindNode, types.ConditionDefaultDisksConfigUsed, types.ReasonNodeHasDisks})
+			found[i].Next = p.steps(has.next) // the annotation would not be read anyway
+		}
 		if found[i].Reason == types.ReasonNFSClientNotFound && slices.ContainsFunc(s.Volumes, types.IsShared) {
 			found[i].Severity = Warning
 			found[i].Why = append(found[i].Why, "this cluster has volumes with access mode ReadWriteMany")

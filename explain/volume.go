@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/util/validation"
+
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
@@ -248,6 +250,9 @@ func ofShare(s *Snapshot, v *longhorn.Volume) []Finding {
 	found := ofConditions(Object{Kind: KindShareManager, Name: sm.Name}, p, sm.Status.Conditions)
 	why := podTrouble(named(s.Pods, p["pod"]))
 	for i := range found {
+		if found[i].Reason == types.ReasonShareParameterInvalid {
+			found[i].Next = refusedShareSteps(s, v.Name, found[i].Next)
+		}
 		if why != "" {
 			found[i].Why = append(found[i].Why, why)
 		}
@@ -256,4 +261,16 @@ func ofShare(s *Snapshot, v *longhorn.Volume) []Finding {
 		}
 	}
 	return found
+}
+
+// refusedShareSteps are what helps where the name of a shared volume, or an attribute of its PersistentVolume, is refused. otherwise are
+// the steps where neither is known.
+func refusedShareSteps(s *Snapshot, volume string, otherwise []Step) []Step {
+	if len(validation.IsDNS1035Label(volume)) > 0 {
+		return []Step{{"Create a volume whose name begins with a letter, and copy the data to it: the name of a volume cannot be changed", ""}}
+	}
+	if pv := s.pvOfVolume(volume); pv != nil {
+		return []Step{{otherwise[0].Text, place{"pv": pv.Name}.command("kubectl get pv {pv} -o yaml")}}
+	}
+	return otherwise
 }
