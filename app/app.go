@@ -42,7 +42,7 @@ func Main(args []string) int {
 }
 
 func root() *cli.Command {
-	return &cli.Command{
+	return strict(&cli.Command{
 		Name:    "longhorn-manager",
 		Usage:   "replicated volumes from the disks of a Kubernetes cluster's nodes",
 		Version: Version,
@@ -60,15 +60,15 @@ func root() *cli.Command {
 		}, inspectCommands()...),
 		EnableShellCompletion:           true,
 		ConfigureShellCompletionCommand: showCompletion,
-	}
+	})
 }
 
 // plugin is the program as kubectl calls it: with the commands for people alone.
 func plugin() *cli.Command {
-	return &cli.Command{
+	return strict(&cli.Command{
 		Name: pluginName, Usage: "look at Longhorn's volumes, nodes and disks (kubectl longhorn)", Version: Version, Commands: inspectCommands(),
 		EnableShellCompletion: true, ConfigureShellCompletionCommand: showCompletion,
-	}
+	})
 }
 
 // showCompletion lists the command that prints the shells' scripts among the others.

@@ -81,57 +81,100 @@ type explained struct {
 	Unseen   []string          `json:"unseen,omitempty"`
 }
 
-func explainCommand() *cli.Command {
-	of := func(kind, argument, usage string, find func(s *explain.Snapshot, c *cli.Command, name string) ([]explain.Finding, error), names func(*explain.Snapshot) []string, flags ...cli.Flag) *cli.Command {
-		return &cli.Command{
-			Name: kind, Usage: usage, ArgsUsage: argument, Flags: append(append(clusterFlags(), outputFlag()), flags...),
-			ShellComplete: completeNames(names),
-			Action: func(ctx context.Context, c *cli.Command) error {
-				if c.Args().Len() != 1 {
-					return fmt.Errorf("explain %s takes one argument, %s; it got %d", kind, argument, c.Args().Len())
-				}
-				name := c.Args().First()
-				claims, _, _ := strings.Cut(name, "/") // the names of other kinds have no slash
-				if kind != "claim" {
-					claims = ""
-				}
-				s, err := snapshotOf(ctx, c, claims)
-				if err != nil {
-					return err
-				}
-				found, err := find(s, c, name)
-				if err != nil {
-					return err
-				}
-				if c.String("output") == outputJSON {
-					return writeJSON(c.Root().Writer, explained{kind + " " + name, append([]explain.Finding{}, found...), s.Unseen})
-				}
-				inspect.PrintFindings(c.Root().Writer, kind+" "+name, found, s.Unseen)
-				return nil
-			},
-		}
+// explainable is a kind of objects that explain knows.
+type explainable struct {
+	kind string
+	// aliases are the words by which kubectl knows the kind.
+	aliases         []string
+	argument, usage string
+	// namespace is of the only claims that must be read; empty: all.
+	namespace func(name string) string
+	find      func(s *explain.Snapshot, c *cli.Command, name string) ([]explain.Finding, error)
+	names     func(*explain.Snapshot) []string
+	flags     []cli.Flag
+}
+
+// explainables are all kinds. Find is called with the one argument.
+func explainables() []explainable {
+	plain := func(find func(*explain.Snapshot, string) ([]explain.Finding, error)) func(*explain.Snapshot, *cli.Command, string) ([]explain.Finding, error) {
+		return func(s *explain.Snapshot, _ *cli.Command, name string) ([]explain.Finding, error) { return find(s, name) }
 	}
-	return &cli.Command{
-		Name: "explain", Usage: "why an object is as it is, and what to do next",
-		Commands: []*cli.Command{
-			of("volume", "NAME", "a volume, with its engine, copies, share and tickets", func(s *explain.Snapshot, _ *cli.Command, name string) ([]explain.Finding, error) {
-				return explain.Volume(s, name)
-			}, inspect.VolumeNames),
-			of("node", "NAME", "a node, with its disks and data plane", func(s *explain.Snapshot, _ *cli.Command, name string) ([]explain.Finding, error) {
-				return explain.Node(s, name)
-			}, inspect.NodeNames),
-			of("disk", "NAME", "a disk, of all nodes that have one of that name", func(s *explain.Snapshot, c *cli.Command, name string) ([]explain.Finding, error) {
+	return []explainable{
+		{kind: "volume", aliases: []string{"volumes", "lhv", "volumes.longhorn.io"}, argument: "NAME", usage: "a volume, with its engine, copies, share and tickets",
+			find: plain(explain.Volume), names: inspect.VolumeNames},
+		{kind: "node", aliases: []string{"nodes", "no", "lhn", "nodes.longhorn.io"}, argument: "NAME", usage: "a node, with its disks and data plane",
+			find: plain(explain.Node), names: inspect.NodeNames},
+		{kind: "disk", aliases: []string{"disks"}, argument: "NAME", usage: "a disk, of all nodes that have one of that name",
+			find: func(s *explain.Snapshot, c *cli.Command, name string) ([]explain.Finding, error) {
 				return explain.Disk(s, c.String("node"), name)
-			}, inspect.DiskNames, &cli.StringFlag{Name: "node", Usage: "only the disk of this node"}),
-			of("claim", "NAMESPACE/NAME", "a PersistentVolumeClaim, with its volume and the pods that use it", func(s *explain.Snapshot, _ *cli.Command, name string) ([]explain.Finding, error) {
-				namespace, claim, ok := strings.Cut(name, "/")
-				if !ok {
-					return nil, fmt.Errorf("claim %q must be NAMESPACE/NAME", name)
-				}
-				return explain.Claim(s, namespace, claim)
-			}, inspect.ClaimNames),
-		},
+			}, names: inspect.DiskNames, flags: []cli.Flag{&cli.StringFlag{Name: "node", Usage: "only the disk of this node"}}},
+		{kind: "claim", aliases: []string{"claims", "pvc", "pvcs", "persistentvolumeclaim", "persistentvolumeclaims"}, argument: "NAMESPACE/NAME",
+			usage: "a PersistentVolumeClaim, with its volume and the pods that use it", namespace: namespaceOf,
+			find: plain(findClaim), names: inspect.ClaimNames},
+		{kind: "pv", aliases: []string{"pvs", "persistentvolume", "persistentvolumes"}, argument: "NAME", usage: "a PersistentVolume, with its volume and its claim",
+			find: plain(explain.PersistentVolume), names: inspect.PersistentVolumeNames},
+		{kind: "setting", aliases: []string{"settings", "lhs", "settings.longhorn.io"}, argument: "NAME", usage: "a setting",
+			find: plain(explain.Setting), names: inspect.SettingNames},
 	}
+}
+
+// namespaceOf is the namespace of a claim NAMESPACE/NAME; empty: it has none.
+func namespaceOf(name string) string {
+	namespace, _, ok := strings.Cut(name, "/")
+	if !ok {
+		return ""
+	}
+	return namespace
+}
+
+func findClaim(s *explain.Snapshot, name string) ([]explain.Finding, error) {
+	namespace, claim, ok := strings.Cut(name, "/")
+	if ok {
+		return explain.Claim(s, namespace, claim)
+	}
+	err := fmt.Errorf("claim %q must be NAMESPACE/NAME", name)
+	if lines := explain.ClaimsNamed(s, name); len(lines) > 0 {
+		err = fmt.Errorf("%w; did you mean: %s", err, strings.Join(lines, ", or: "))
+	}
+	return nil, err
+}
+
+func explainCommand() *cli.Command {
+	command := &cli.Command{Name: "explain", Usage: "why an object is as it is, and what to do next"}
+	for _, e := range explainables() {
+		command.Commands = append(command.Commands, e.command())
+	}
+	return command
+}
+
+func (e explainable) command() *cli.Command {
+	return &cli.Command{
+		Name: e.kind, Aliases: e.aliases, Usage: e.usage, ArgsUsage: e.argument, Flags: append(append(clusterFlags(), outputFlag()), e.flags...),
+		ShellComplete: completeNames(e.names), Action: e.run,
+	}
+}
+
+func (e explainable) run(ctx context.Context, c *cli.Command) error {
+	if c.Args().Len() != 1 {
+		return fmt.Errorf("explain %s takes one argument, %s; it got %d", e.kind, e.argument, c.Args().Len())
+	}
+	name, claims := c.Args().First(), ""
+	if e.namespace != nil {
+		claims = e.namespace(name)
+	}
+	s, err := snapshotOf(ctx, c, claims)
+	if err != nil {
+		return err
+	}
+	found, err := e.find(s, c, name)
+	if err != nil {
+		return err
+	}
+	if c.String("output") == outputJSON {
+		return writeJSON(c.Root().Writer, explained{e.kind + " " + name, append([]explain.Finding{}, found...), s.Unseen})
+	}
+	inspect.PrintFindings(c.Root().Writer, e.kind+" "+name, found, s.Unseen)
+	return nil
 }
 
 func doctorCommand() *cli.Command {

@@ -82,12 +82,20 @@ func names[T metav1.Object](list []T) []string {
 // maxNames bounds how many objects an error offers instead.
 const maxNames = 20
 
-// notThere says that there is no object of a name, and which there are.
-func notThere(s *Snapshot, kind Kind, name, plural string, have []string) error {
+// notThere says that there is no object of a name, and what may have been meant, or which there are. others are lines for explain about
+// objects of other kinds that have the name.
+func notThere(s *Snapshot, kind Kind, name, plural string, have []string, others ...string) error {
 	if !s.sees(plural) {
 		return fmt.Errorf("%s %q: your account may not read %s", kind, name, plural)
 	}
 	text := fmt.Sprintf("%s %q does not exist", kind, name)
+	near := meant(name, have)
+	switch {
+	case len(others) > 0:
+		return fmt.Errorf("%s; did you mean: %s", text, strings.Join(others, ", or: "))
+	case near != "":
+		return fmt.Errorf("%s; did you mean %q?", text, near)
+	}
 	if len(have) > maxNames {
 		have = append(slices.Clone(have[:maxNames]), "...")
 	}
@@ -95,4 +103,35 @@ func notThere(s *Snapshot, kind Kind, name, plural string, have []string) error 
 		text += "; there are " + strings.Join(have, ", ")
 	}
 	return fmt.Errorf("%s", text)
+}
+
+// maxMeant bounds how many claims of one name an error offers.
+const maxMeant = 5
+
+// ClaimsNamed are the lines for explain about all claims of a name, in any namespace that was read.
+func ClaimsNamed(s *Snapshot, name string) []string {
+	var lines []string
+	for _, c := range s.Claims {
+		if c.Name == name {
+			lines = append(lines, "explain claim "+c.Namespace+"/"+c.Name)
+		}
+	}
+	slices.Sort(lines)
+	return lines[:min(len(lines), maxMeant)]
+}
+
+// volumesNamed are the lines for explain about what a user may have taken for the name of a volume: a claim's, or a PersistentVolume's.
+func volumesNamed(s *Snapshot, name string) []string {
+	if pv := named(s.PersistentVolumes, name); pv != nil && isOurs(pv) {
+		return []string{"explain pv " + name}
+	}
+	return ClaimsNamed(s, name)
+}
+
+// Setting explains a setting. The error says that there is no such setting.
+func Setting(s *Snapshot, name string) ([]Finding, error) {
+	if setting := named(s.Settings, name); setting != nil {
+		return sorted(ofSetting(s, setting)), nil
+	}
+	return nil, notThere(s, KindSetting, name, ResourceSettings, names(s.Settings))
 }

@@ -19,8 +19,33 @@ func Claim(s *Snapshot, namespace, name string) ([]Finding, error) {
 	if c == nil {
 		return nil, notThere(s, KindClaim, namespace+"/"+name, ResourceClaims, nil)
 	}
+	return causesFirst(ofChain(s, c, s.pvOf(c))), nil
+}
+
+// PersistentVolume explains a PersistentVolume: like the claim that is bound to it, or by itself. The error says that there is none.
+func PersistentVolume(s *Snapshot, name string) ([]Finding, error) {
+	pv := named(s.PersistentVolumes, name)
+	if pv == nil {
+		return nil, notThere(s, KindPV, name, ResourcePVs, names(slices.DeleteFunc(slices.Clone(s.PersistentVolumes), func(pv *corev1.PersistentVolume) bool { return !isOurs(pv) })))
+	}
+	if !isOurs(pv) {
+		return []Finding{{
+			Object{Kind: KindPV, Name: name}, Info, "OtherDriver", "PersistentVolume " + name + " is of another driver", nil,
+			place{"pv": name}.steps([]Step{{"See its driver", "kubectl describe pv {pv}"}}),
+		}}, nil
+	}
+	var c *corev1.PersistentVolumeClaim
+	if ref := pv.Spec.ClaimRef; ref != nil {
+		if c = s.claim(ref.Namespace, ref.Name); c != nil && c.Spec.VolumeName != name {
+			c = nil
+		}
+	}
+	return causesFirst(ofChain(s, c, pv)), nil
+}
+
+// ofChain explains what a claim and its PersistentVolume rest on, from the volume to the pods. Either may be nil.
+func ofChain(s *Snapshot, c *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume) []Finding {
 	var found []Finding
-	pv := s.pvOf(c)
 	if v := volumeOf(s, pv); v != nil {
 		found = append(found, ofVolume(s, v)...)
 		found = append(found, ofUsedNodes(s, v)...)
@@ -28,10 +53,12 @@ func Claim(s *Snapshot, namespace, name string) ([]Finding, error) {
 	if pv != nil {
 		found = append(found, ofPV(s, pv)...)
 	}
-	found = append(found, ofClaim(s, c)...)
-	found = append(found, notOurs(s, c, pv)...)
-	found = append(found, ofUsers(s, c, pv)...)
-	return causesFirst(found), nil
+	if c != nil {
+		found = append(found, ofClaim(s, c)...)
+		found = append(found, notOurs(s, c, pv)...)
+		found = append(found, ofUsers(s, c, pv)...)
+	}
+	return found
 }
 
 // claim is the claim of a name; nil: there is none.

@@ -1,14 +1,36 @@
 package explain
 
+import (
+	"slices"
+	"strings"
+)
+
 // Nearest is the word of a list that is most like a mistyped one; empty: none is. The first of equals wins.
 func Nearest(typed string, words []string) string {
-	near, least := "", 1+max(1, len(typed)/3)
+	near, least := "", 1+len(typed)/3
 	for _, word := range words {
 		if d := distance(typed, word); d < least {
 			near, least = word, d
 		}
 	}
 	return near
+}
+
+// meant is the name of a list that a user most likely meant: one that is like the typed name, or the only one that begins with it.
+func meant(typed string, names []string) string {
+	if near := Nearest(typed, names); near != "" {
+		return near
+	}
+	var longer []string
+	for _, name := range names {
+		if strings.HasPrefix(name, typed) {
+			longer = append(longer, name)
+		}
+	}
+	if longer = slices.Compact(longer); typed != "" && len(longer) == 1 {
+		return longer[0]
+	}
+	return ""
 }
 
 // distance is how many letters must be inserted, deleted or replaced to make b of a.

@@ -20,7 +20,7 @@ func Volume(s *Snapshot, name string) ([]Finding, error) {
 		if left := s.replicasOf(name); len(left) > 0 && s.sees(ResourceVolumes) {
 			return sorted(orphans(s, left)), nil
 		}
-		return nil, notThere(s, KindVolume, name, ResourceVolumes, names(s.Volumes))
+		return nil, notThere(s, KindVolume, name, ResourceVolumes, names(s.Volumes), volumesNamed(s, name)...)
 	}
 	return sorted(ofVolume(s, v)), nil
 }

@@ -51,6 +51,26 @@ func ClaimNames(s *explain.Snapshot) []string {
 	return unique(names)
 }
 
+// PersistentVolumeNames are those of all PersistentVolumes of this driver.
+func PersistentVolumeNames(s *explain.Snapshot) []string {
+	var names []string
+	for _, pv := range s.PersistentVolumes {
+		if pv.Spec.CSI != nil && pv.Spec.CSI.Driver == types.DriverName {
+			names = append(names, pv.Name)
+		}
+	}
+	return unique(names)
+}
+
+// SettingNames are those of all settings.
+func SettingNames(s *explain.Snapshot) []string {
+	var names []string
+	for _, setting := range s.Settings {
+		names = append(names, setting.Name)
+	}
+	return unique(names)
+}
+
 func unique(names []string) []string {
 	slices.Sort(names)
 	return slices.Compact(names)
