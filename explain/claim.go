@@ -48,7 +48,7 @@ func ofChain(s *Snapshot, c *corev1.PersistentVolumeClaim, pv *corev1.Persistent
 	var found []Finding
 	if v := volumeOf(s, pv); v != nil {
 		found = append(found, ofVolume(s, v)...)
-		found = append(found, ofUsedNodes(s, v)...)
+		found = append(found, ofUsedNodes(s, v, waitingOn(s, c))...)
 	}
 	if pv != nil {
 		found = append(found, ofPV(s, pv)...)
@@ -134,12 +134,15 @@ func ofPending(s *Snapshot, c *corev1.PersistentVolumeClaim) []Finding {
 		return []Finding{deletingClaim(s, c)}
 	case class == nil:
 		return []Finding{a.say(Broken, "ClaimPending", "claim {claim} names a StorageClass that does not exist", nil, Step{"Make the class, or a claim of another one", "kubectl get storageclass"})}
-	case awaitsPod(c, class):
+	case awaitsPod(c, class) && len(usersOf(s, c)) == 0:
 		return []Finding{a.say(Info, "ClaimPending", "claim {claim} waits for its volume",
 			[]string{"its class has volumeBindingMode WaitForFirstConsumer: the volume is made when a pod uses the claim"}, Step{"Use the claim in a pod", describeClaim.Command})}
 	}
 	if f, lacks := tooLarge(s, c, class, a); lacks {
 		return []Finding{f}
+	}
+	if awaitsPod(c, class) {
+		return []Finding{a.say(Warning, "ClaimPending", "claim {claim} waits until its pod has a node", podsWithoutNode(s, c), Step{"See what keeps the pod from every node", describeClaim.Command})}
 	}
 	if last != nil {
 		plain, code := plainMessage(last.Message)
@@ -147,6 +150,17 @@ func ofPending(s *Snapshot, c *corev1.PersistentVolumeClaim) []Finding {
 	}
 	return append(controllerMissing(s), a.say(Warning, "ClaimPending", "claim {claim} waits for its volume", nil,
 		Step{"See whether the pods that make volumes run", "kubectl -n {ns} get pods -l app=" + types.AppCSIController}))
+}
+
+// podsWithoutNode says of each pod that uses a claim why it has no node.
+func podsWithoutNode(s *Snapshot, c *corev1.PersistentVolumeClaim) []string {
+	var why []string
+	for _, pod := range usersOf(s, c) {
+		if trouble := podTrouble(pod); pod.Spec.NodeName == "" && trouble != "" {
+			why = append(why, trouble)
+		}
+	}
+	return why
 }
 
 // refusedSteps are what helps where the call that makes a volume failed with a code.

@@ -226,6 +226,39 @@ func TestAClaimIsFollowedToItsVolumeAndItsPods(t *testing.T) {
 	})
 }
 
+func TestAClaimWhosePodHasNoNode(t *testing.T) {
+	waiting := func(size string) func(w *world) {
+		return func(w *world) {
+			c, _, pod := w.claimed()
+			mode := storagev1.VolumeBindingWaitForFirstConsumer
+			w.Classes[0].VolumeBindingMode, w.PersistentVolumes = &mode, nil
+			c.Spec.VolumeName, c.Status.Phase = "", corev1.ClaimPending
+			c.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(size)}
+			waits(pod)
+			pod.Spec.NodeName = ""
+			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "no node has the label"}}
+		}
+	}
+	runFaults(t, []fault{
+		{
+			name: "the class waits for a pod, and the pod for a node → why", ask: "claim shop data", change: waiting("1Gi"),
+			object: "claim shop/data", severity: Warning, reason: "ClaimPending", what: "waits until its pod has a node", why: "no node has the label", command: "describe pvc data",
+		},
+		{
+			name: "no disk has room → the size", ask: "claim shop data", change: waiting("5Ti"),
+			object: "claim shop/data", severity: Warning, reason: "ClaimPending", what: "the largest volume that fits is", command: "status",
+		},
+	})
+	w := newWorld()
+	_, _, pod := w.claimed()
+	waits(pod)
+	pod.Spec.NodeName = "stranger"
+	found := w.ask(t, "claim shop data")
+	if len(found) == 0 || found[0].Reason != "NodeMissing" || found[0].Object.Name != "stranger" {
+		t.Errorf("of a pod on a node without the product it says %+v", found)
+	}
+}
+
 func TestAClaimThatIsUsedIsWell(t *testing.T) {
 	w := newWorld()
 	_, _, pod := w.claimed()

@@ -73,6 +73,20 @@ func ofUsers(s *Snapshot, c *corev1.PersistentVolumeClaim, pv *corev1.Persistent
 	return found
 }
 
+// waitingOn are the nodes of the pods that use a claim and have not started.
+func waitingOn(s *Snapshot, c *corev1.PersistentVolumeClaim) []string {
+	var nodes []string
+	if c == nil {
+		return nil
+	}
+	for _, pod := range usersOf(s, c) {
+		if !isRunning(pod) {
+			nodes = append(nodes, pod.Spec.NodeName)
+		}
+	}
+	return nodes
+}
+
 // isRunning tells whether a container of a pod runs or has run: its volumes are mounted.
 func isRunning(pod *corev1.Pod) bool {
 	ran := func(c corev1.ContainerStatus) bool {
@@ -109,9 +123,10 @@ func isAboutVolume(message, volume, pv string) bool {
 	return found && slices.Contains(strings.FieldsFunc(list, func(r rune) bool { return r == ' ' || r == ',' }), volume)
 }
 
-// ofUsedNodes explains the nodes on which a volume is used, or is to be used, as far as that keeps it from being used.
-func ofUsedNodes(s *Snapshot, v *longhorn.Volume) []Finding {
-	used := []string{v.Status.CurrentNodeID, v.Spec.NodeID}
+// ofUsedNodes explains the nodes on which a volume is used, or is to be used, as far as that keeps it from being used. used are the nodes of
+// the pods that wait for it.
+func ofUsedNodes(s *Snapshot, v *longhorn.Volume, used []string) []Finding {
+	used = append(used, v.Status.CurrentNodeID, v.Spec.NodeID)
 	if va := named(s.Attachments, v.Name); va != nil {
 		for _, t := range va.Spec.AttachmentTickets {
 			used = append(used, t.NodeID)
@@ -129,8 +144,8 @@ func ofUsedNodes(s *Snapshot, v *longhorn.Volume) []Finding {
 			continue
 		case n == nil:
 			found = append(found, Finding{
-				Object{Kind: KindNode, Name: name}, Broken, "NodeMissing", fmt.Sprintf("node %s, where volume %s is used, does not exist", name, v.Name), nil,
-				s.place("node", name).steps([]Step{{"See which nodes exist", "kubectl -n {ns} get lhn"}}),
+				Object{Kind: KindNode, Name: name}, Broken, "NodeMissing", fmt.Sprintf("node %s, where volume %s is to be used, is no node of this installation", name, v.Name), nil,
+				s.place("node", name).steps([]Step{seeDaemon, {"See why the pods of the installation are not there, as by a taint", describeKubeNode.Command}}),
 			})
 			continue
 		}
