@@ -97,24 +97,38 @@ type explainable struct {
 // explainables are all kinds. Find is called with the one argument.
 func explainables() []explainable {
 	plain := func(find func(*explain.Snapshot, string) ([]explain.Finding, error)) func(*explain.Snapshot, *cli.Command, string) ([]explain.Finding, error) {
-		return func(s *explain.Snapshot, _ *cli.Command, name string) ([]explain.Finding, error) { return find(s, name) }
+		return func(s *explain.Snapshot, _ *cli.Command, name string) ([]explain.Finding, error) {
+			return find(s, name)
+		}
 	}
 	return []explainable{
-		{kind: "volume", aliases: []string{"volumes", "lhv", "volumes.longhorn.io"}, argument: "NAME", usage: "a volume, with its engine, copies, share and tickets",
-			find: plain(explain.Volume), names: inspect.VolumeNames},
-		{kind: "node", aliases: []string{"nodes", "no", "lhn", "nodes.longhorn.io"}, argument: "NAME", usage: "a node, with its disks and data plane",
-			find: plain(explain.Node), names: inspect.NodeNames},
-		{kind: "disk", aliases: []string{"disks"}, argument: "NAME", usage: "a disk, of all nodes that have one of that name",
+		{
+			kind: "volume", aliases: []string{"volumes", "lhv", "volumes.longhorn.io"}, argument: "NAME", usage: "a volume, with its engine, copies, share and tickets",
+			find: plain(explain.Volume), names: inspect.VolumeNames,
+		},
+		{
+			kind: "node", aliases: []string{"nodes", "no", "lhn", "nodes.longhorn.io"}, argument: "NAME", usage: "a node, with its disks and data plane",
+			find: plain(explain.Node), names: inspect.NodeNames,
+		},
+		{
+			kind: "disk", aliases: []string{"disks"}, argument: "NAME", usage: "a disk, of all nodes that have one of that name",
 			find: func(s *explain.Snapshot, c *cli.Command, name string) ([]explain.Finding, error) {
 				return explain.Disk(s, c.String("node"), name)
-			}, names: inspect.DiskNames, flags: []cli.Flag{&cli.StringFlag{Name: "node", Usage: "only the disk of this node"}}},
-		{kind: "claim", aliases: []string{"claims", "pvc", "pvcs", "persistentvolumeclaim", "persistentvolumeclaims"}, argument: "NAMESPACE/NAME",
+			}, names: inspect.DiskNames, flags: []cli.Flag{&cli.StringFlag{Name: "node", Usage: "only the disk of this node"}},
+		},
+		{
+			kind: "claim", aliases: []string{"claims", "pvc", "pvcs", "persistentvolumeclaim", "persistentvolumeclaims"}, argument: "NAMESPACE/NAME",
 			usage: "a PersistentVolumeClaim, with its volume and the pods that use it", namespace: namespaceOf,
-			find: plain(findClaim), names: inspect.ClaimNames},
-		{kind: "pv", aliases: []string{"pvs", "persistentvolume", "persistentvolumes"}, argument: "NAME", usage: "a PersistentVolume, with its volume and its claim",
-			find: plain(explain.PersistentVolume), names: inspect.PersistentVolumeNames},
-		{kind: "setting", aliases: []string{"settings", "lhs", "settings.longhorn.io"}, argument: "NAME", usage: "a setting",
-			find: plain(explain.Setting), names: inspect.SettingNames},
+			find: plain(findClaim), names: inspect.ClaimNames,
+		},
+		{
+			kind: "pv", aliases: []string{"pvs", "persistentvolume", "persistentvolumes"}, argument: "NAME", usage: "a PersistentVolume, with its volume and its claim",
+			find: plain(explain.PersistentVolume), names: inspect.PersistentVolumeNames,
+		},
+		{
+			kind: "setting", aliases: []string{"settings", "lhs", "settings.longhorn.io"}, argument: "NAME", usage: "a setting",
+			find: plain(explain.Setting), names: inspect.SettingNames,
+		},
 	}
 }
 

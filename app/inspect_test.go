@@ -46,7 +46,12 @@ func runPlugin(t *testing.T, args ...string) (string, error) {
 func TestEveryCommandRefusesANamespaceWithoutAnInstallation(t *testing.T) {
 	config, bundle := emptyCluster(t), filepath.Join(t.TempDir(), "bundle.tar.gz")
 	for _, args := range [][]string{
-		{"status"}, {"status", "-o", "json"}, {"explain", "volume", "v"}, {"explain", "node", "n"}, {"explain", "disk", "d"}, {"explain", "claim", "shop/data"},
+		{"status"},
+		{"status", "-o", "json"},
+		{"explain", "volume", "v"},
+		{"explain", "node", "n"},
+		{"explain", "disk", "d"},
+		{"explain", "claim", "shop/data"},
 		{"support-bundle", "-f", bundle},
 	} {
 		out, err := runPlugin(t, append(args, "--kubeconfig", config, "-n", "wrong")...)

@@ -56,7 +56,9 @@ func TestAdviceFollowsTheCauseOfACondition(t *testing.T) {
 		},
 		{
 			name: "a path that leads nowhere → correct it", ask: "disk n1 nvme-ssd",
-			change: func(w *world) { w.secondDisk("/mnt/nope", "", disk.ReasonNoDiskInfo, "open directory /mnt/nope: no such file or directory") },
+			change: func(w *world) {
+				w.secondDisk("/mnt/nope", "", disk.ReasonNoDiskInfo, "open directory /mnt/nope: no such file or directory")
+			},
 			object: second, severity: Broken, reason: disk.ReasonNoDiskInfo, what: "cannot be read", why: "no such file", command: "edit lhn n1",
 		},
 		{
@@ -124,7 +126,9 @@ var mounts = []string{
 func TestToMountIsAdvisedOnlyWhereItHelps(t *testing.T) {
 	for _, table := range []map[cause]advice{diskAdvice, replicaAdvice} {
 		for c, a := range table {
-			advised := slices.ContainsFunc(a.next, func(s Step) bool { return strings.Contains(s.Command, "mount ") && !strings.HasPrefix(s.Command, "umount") })
+			advised := slices.ContainsFunc(a.next, func(s Step) bool {
+				return strings.Contains(s.Command, "mount ") && !strings.HasPrefix(s.Command, "umount")
+			})
 			if helps := slices.Contains(mounts, c.reason); advised != helps {
 				t.Errorf("%v: advised to mount %v, and that helps %v", c, advised, helps)
 			}

@@ -14,7 +14,8 @@ var (
 // diskAdvice is of the conditions of a disk.
 var diskAdvice = map[cause]advice{
 	{KindDisk, types.ConditionReady, disk.ReasonNoDiskInfo}: {Broken, "disk {disk} of node {node} cannot be read: its directory or its UUID file is missing, or is not made yet", []Step{
-		{"On the node, look at the directory and its UUID file", "ls -l {path} {path}/longhorn-disk.cfg"}, mountDisk,
+		{"On the node, look at the directory and its UUID file", "ls -l {path} {path}/longhorn-disk.cfg"},
+		mountDisk,
 		{"If the path is wrong, or no volume has data there, correct the path or create the directory", "kubectl -n {ns} edit lhn {node}"},
 	}, false},
 	{KindDisk, types.ConditionReady, disk.ReasonDiskFilesystemChanged}: {Broken, "disk {disk} of node {node} is not at its path: its file system is not mounted, or another one is", []Step{mountDisk, removeDisk}, false},

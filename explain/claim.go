@@ -30,7 +30,8 @@ func PersistentVolume(s *Snapshot, name string) ([]Finding, error) {
 	}
 	if !isOurs(pv) {
 		return []Finding{{
-			Object{Kind: KindPV, Name: name}, Info, "OtherDriver", "PersistentVolume " + name + " is of another driver", nil,
+			Object{Kind: KindPV, Name: name},
+			Info, "OtherDriver", "PersistentVolume " + name + " is of another driver", nil,
 			place{"pv": name}.steps([]Step{{"See its driver", "kubectl describe pv {pv}"}}),
 		}}, nil
 	}
@@ -168,8 +169,10 @@ func refusedSteps(code string) []Step {
 	switch code {
 	case "InvalidArgument":
 		return []Step{
-			{"If the message names a parameter: parameters of a StorageClass cannot be changed, so delete the StorageClass and create it again; the claim is retried automatically",
-				"kubectl get storageclass {class} -o yaml"},
+			{
+				"If the message names a parameter: parameters of a StorageClass cannot be changed, so delete the StorageClass and create it again; the claim is retried automatically",
+				"kubectl get storageclass {class} -o yaml",
+			},
 			{"If the message names the claim's size, access mode or volume mode: delete the claim and create it again", describeClaim.Command},
 		}
 	case "ResourceExhausted", "OutOfRange":
@@ -194,7 +197,8 @@ func controllerMissing(s *Snapshot) []Finding {
 		why = append(why, strings.TrimSpace("pod "+pod.Name+" is not ready; "+podTrouble(pod)))
 	}
 	return []Finding{{
-		Object{Kind: KindInstallation, Name: s.Namespace}, Broken, "NoCSIController", "no pod that creates and attaches volumes is ready: claims and pods wait", why,
+		Object{Kind: KindInstallation, Name: s.Namespace},
+		Broken, "NoCSIController", "no pod that creates and attaches volumes is ready: claims and pods wait", why,
 		s.place().steps([]Step{{"See why the pods do not run", "kubectl -n {ns} describe pods -l app=" + types.AppCSIController}}),
 	}}
 }

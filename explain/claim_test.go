@@ -471,3 +471,11 @@ func TestTheNearestWordIsOffered(t *testing.T) {
 		}
 	}
 }
+
+func TestASizeThatMayBeAskedForIsRoundedDown(t *testing.T) {
+	for n, want := range map[int64]string{0: "0 B", 1023: "1023 B", 1024: "1.0 KiB", 1<<30 + 380<<20: "1.3 GiB", 2<<30 - 1: "1.9 GiB", 10 << 20: "10.0 MiB", 5 << 40: "5.0 TiB"} {
+		if got := roundedDown(n); got != want {
+			t.Errorf("%d is %q, want %q", n, got, want)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package explain
 import (
 	"errors"
 	"fmt"
+	"math"
 	"sort"
 	"strconv"
 	"strings"
@@ -35,7 +36,7 @@ func tooLarge(s *Snapshot, c *corev1.PersistentVolumeClaim, class *storagev1.Sto
 	}))
 	asks := fmt.Sprintf("claim {claim} asks for %s with %d replicas, ", SizeText(int64(spec.Size)), spec.NumberOfReplicas)
 	if units > 0 {
-		return a.say(Warning, "ClaimPending", asks+"and the largest volume that fits is "+SizeText(units*sizeUnit), nil,
+		return a.say(Warning, "ClaimPending", asks+"and the largest volume that fits is "+roundedDown(units*sizeUnit), nil,
 			Step{"Delete the claim and create a smaller one, or add disks: the claim is retried automatically", "kubectl longhorn status"}), true
 	}
 	var why []string
@@ -94,7 +95,12 @@ func words(list string) []string {
 }
 
 // SizeText writes a size in the largest unit of which it has one, with one place after the point.
-func SizeText(n int64) string {
+func SizeText(n int64) string { return sizeText(n, math.Round) }
+
+// roundedDown is SizeText of a size that people may ask for: what it says is never more than there is.
+func roundedDown(n int64) string { return sizeText(n, math.Floor) }
+
+func sizeText(n int64, round func(float64) float64) string {
 	units := []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB"}
 	value, i := float64(n), 0
 	for value >= 1024 && i < len(units)-1 {
@@ -103,5 +109,5 @@ func SizeText(n int64) string {
 	if i == 0 {
 		return fmt.Sprintf("%d B", n)
 	}
-	return fmt.Sprintf("%.1f %s", value, units[i])
+	return fmt.Sprintf("%.1f %s", round(value*10)/10, units[i])
 }

@@ -144,7 +144,8 @@ func ofUsedNodes(s *Snapshot, v *longhorn.Volume, used []string) []Finding {
 			continue
 		case n == nil:
 			found = append(found, Finding{
-				Object{Kind: KindNode, Name: name}, Broken, "NodeMissing", fmt.Sprintf("node %s, where volume %s is to be used, is no node of this installation", name, v.Name), nil,
+				Object{Kind: KindNode, Name: name},
+				Broken, "NodeMissing", fmt.Sprintf("node %s, where volume %s is to be used, is no node of this installation", name, v.Name), nil,
 				s.place("node", name).steps([]Step{seeDaemon, {"See why the pods of the installation are not there, as by a taint", describeKubeNode.Command}}),
 			})
 			continue

@@ -46,8 +46,10 @@ func TestANamespaceWithoutAnInstallationIsAnError(t *testing.T) {
 		change func(c *Cluster, ours *longhornfake.Clientset, kube *kubefake.Clientset)
 		want   string
 	}{
-		{"the installation is in another namespace → it is named", func(*Cluster, *longhornfake.Clientset, *kubefake.Clientset) {},
-			`no installation is in namespace "wrong"; namespace longhorn-system has one: use -n longhorn-system`},
+		{
+			"the installation is in another namespace → it is named", func(*Cluster, *longhornfake.Clientset, *kubefake.Clientset) {},
+			`no installation is in namespace "wrong"; namespace longhorn-system has one: use -n longhorn-system`,
+		},
 		{"there is none anywhere → no other is offered", func(c *Cluster, _ *longhornfake.Clientset, _ *kubefake.Clientset) {
 			c.Longhorn = longhornfake.NewSimpleClientset()
 		}, `no installation is in namespace "wrong"`},
