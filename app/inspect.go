@@ -238,8 +238,8 @@ func podNamespace() string {
 	return strings.TrimSpace(string(text))
 }
 
-// doctorNamespace is the namespace that the doctor's commands name. In a pod of the installation it is the pod's; the doctor asks no
-// API server, so on the node itself any namespace may be right.
+// doctorNamespace is the namespace that the doctor's commands name. In a pod of the installation it is the pod's; the
+// doctor asks no API server, so on the node itself any namespace may be right.
 func doctorNamespace(asked string, isSet bool, pod string) (string, error) {
 	switch {
 	case pod == "":

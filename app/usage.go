@@ -10,8 +10,9 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/explain"
 )
 
-// strict makes a command, and all below it, refuse what they do not know: other commands, flags and arguments. The library would print
-// help, or ignore them. The error is returned and printed once, and the exit code is that of any error.
+// strict makes a command, and all below it, refuse what they do not know: other commands, flags and arguments. The
+// library would print help, or ignore them. The error is returned and printed once, and the exit code is that of any
+// error.
 func strict(c *cli.Command) *cli.Command {
 	c.OnUsageError = func(_ context.Context, _ *cli.Command, err error, _ bool) error { return err }
 	for _, sub := range c.Commands {

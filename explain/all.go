@@ -82,8 +82,8 @@ func names[T metav1.Object](list []T) []string {
 // maxNames bounds how many objects an error offers instead.
 const maxNames = 20
 
-// notThere says that there is no object of a name, and what may have been meant, or which there are. others are lines for explain about
-// objects of other kinds that have the name.
+// notThere says that there is no object of a name, and what may have been meant, or which there are. others are lines
+// for explain about objects of other kinds that have the name.
 func notThere(s *Snapshot, kind Kind, name, plural string, have []string, others ...string) error {
 	if !s.sees(plural) {
 		return fmt.Errorf("%s %q: your account may not read %s", kind, name, plural)
@@ -120,7 +120,8 @@ func ClaimsNamed(s *Snapshot, name string) []string {
 	return lines[:min(len(lines), maxMeant)]
 }
 
-// volumesNamed are the lines for explain about what a user may have taken for the name of a volume: a claim's, or a PersistentVolume's.
+// volumesNamed are the lines for explain about what a user may have taken for the name of a volume: a claim's, or a
+// PersistentVolume's.
 func volumesNamed(s *Snapshot, name string) []string {
 	if pv := named(s.PersistentVolumes, name); pv != nil && isOurs(pv) {
 		return []string{"explain pv " + name}

@@ -21,7 +21,8 @@ func (s *Snapshot) pvOf(c *corev1.PersistentVolumeClaim) *corev1.PersistentVolum
 	return named(s.PersistentVolumes, c.Spec.VolumeName)
 }
 
-// pvOfVolume is the PersistentVolume of a volume: it names the volume in its volumeHandle, and may have any name. nil: there is none.
+// pvOfVolume is the PersistentVolume of a volume: it names the volume in its volumeHandle, and may have any name. nil:
+// there is none.
 func (s *Snapshot) pvOfVolume(volume string) *corev1.PersistentVolume {
 	i := slices.IndexFunc(s.PersistentVolumes, func(pv *corev1.PersistentVolume) bool { return isOurs(pv) && pv.Spec.CSI.VolumeHandle == volume })
 	if i < 0 {
@@ -80,7 +81,7 @@ func ofBound(s *Snapshot, c *corev1.PersistentVolumeClaim) []Finding {
 	if e := lastEvent(s, referenceOf(c), func(e *corev1.Event) bool { return e.Reason == eventIgnoredParameters }); e != nil {
 		found = append(found, a.say(Warning, e.Reason, "claim {claim} has a volume without some of the parameters of StorageClass {class}", []string{e.Message},
 			Step{"Correct their names: parameters of a StorageClass cannot be changed, so delete the StorageClass and create it again", "kubectl get storageclass {class} -o yaml"},
-			Step{"If the volume shall have them, change the volume, or delete the claim and create it again", "kubectl -n {ns} get lhv"}))
+			Step{"If the volume must have them, change the volume, or delete the claim and create it again", "kubectl -n {ns} get lhv"}))
 	}
 	return found
 }
@@ -160,8 +161,8 @@ func similarVolumes(s *Snapshot, pv *corev1.PersistentVolume) []string {
 	return nil
 }
 
-// ofKubeAttachments explains why the volume of a PersistentVolume cannot be attached to a node, or detached from it, by the status of
-// Kubernetes' own objects, which stays when Events are gone.
+// ofKubeAttachments explains why the volume of a PersistentVolume cannot be attached to a node, or detached from it,
+// by the status of Kubernetes' own objects, which stays when Events are gone.
 func ofKubeAttachments(s *Snapshot, pv *corev1.PersistentVolume, o Object, p place) []Finding {
 	var found []Finding
 	for _, a := range s.KubeAttachments {

@@ -12,8 +12,9 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// Claim explains a PersistentVolumeClaim: why it waits, or what is wrong with its PersistentVolume, the volume behind it with engine,
-// copies, share and nodes, and the pods that use it. Causes come first. The error says that there is no such claim.
+// Claim explains a PersistentVolumeClaim: why it waits, or what is wrong with its PersistentVolume, the volume behind
+// it with engine, copies, share and nodes, and the pods that use it. Causes come first. The error says that there is
+// no such claim.
 func Claim(s *Snapshot, namespace, name string) ([]Finding, error) {
 	c := s.claim(namespace, name)
 	if c == nil {
@@ -22,7 +23,8 @@ func Claim(s *Snapshot, namespace, name string) ([]Finding, error) {
 	return causesFirst(ofChain(s, c, s.pvOf(c))), nil
 }
 
-// PersistentVolume explains a PersistentVolume: like the claim that is bound to it, or by itself. The error says that there is none.
+// PersistentVolume explains a PersistentVolume: like the claim that is bound to it, or by itself. The error says that
+// there is none.
 func PersistentVolume(s *Snapshot, name string) ([]Finding, error) {
 	pv := named(s.PersistentVolumes, name)
 	if pv == nil {
@@ -72,7 +74,8 @@ func (s *Snapshot) claim(namespace, name string) *corev1.PersistentVolumeClaim {
 	return nil
 }
 
-// causesFirst puts what keeps a claim from being used before the pods that wait for it, and what does not keep it behind them.
+// causesFirst puts what keeps a claim from being used before the pods that wait for it, and what does not keep it
+// behind them.
 func causesFirst(list []Finding) []Finding {
 	place := func(f Finding) int {
 		switch {
@@ -134,10 +137,10 @@ func ofPending(s *Snapshot, c *corev1.PersistentVolumeClaim) []Finding {
 	case c.DeletionTimestamp != nil:
 		return []Finding{deletingClaim(s, c)}
 	case class == nil:
-		return []Finding{a.say(Broken, "ClaimPending", "claim {claim} names a StorageClass that does not exist", nil, Step{"Make the class, or a claim of another one", "kubectl get storageclass"})}
+		return []Finding{a.say(Broken, "ClaimPending", "claim {claim} names a StorageClass that does not exist", nil, Step{"Create the class, or create the claim again with another class", "kubectl get storageclass"})}
 	case awaitsPod(c, class) && len(usersOf(s, c)) == 0:
 		return []Finding{a.say(Info, "ClaimPending", "claim {claim} waits for its volume",
-			[]string{"its class has volumeBindingMode WaitForFirstConsumer: the volume is made when a pod uses the claim"}, Step{"Use the claim in a pod", describeClaim.Command})}
+			[]string{"its class has volumeBindingMode WaitForFirstConsumer: the volume is created when a pod uses the claim"}, Step{"Use the claim in a pod", describeClaim.Command})}
 	}
 	if f, lacks := tooLarge(s, c, class, a); lacks {
 		return []Finding{f}
@@ -150,7 +153,7 @@ func ofPending(s *Snapshot, c *corev1.PersistentVolumeClaim) []Finding {
 		return []Finding{a.say(Warning, "ClaimPending", "claim {claim} waits for its volume", []string{last.Reason + ": " + plain}, refusedSteps(code)...)}
 	}
 	return append(controllerMissing(s), a.say(Warning, "ClaimPending", "claim {claim} waits for its volume", nil,
-		Step{"See whether the pods that make volumes run", "kubectl -n {ns} get pods -l app=" + types.AppCSIController}))
+		Step{"See whether the pods that create volumes run", "kubectl -n {ns} get pods -l app=" + types.AppCSIController}))
 }
 
 // podsWithoutNode says of each pod that uses a claim why it has no node.

@@ -317,7 +317,8 @@ func TestWhatMayNotBeReadIsNotMissing(t *testing.T) {
 	}
 }
 
-// TestNothingIsConcludedFromWhatMayNotBeRead takes kinds away from a faulted volume: what remains must not tell people to give data up.
+// TestNothingIsConcludedFromWhatMayNotBeRead takes kinds away from a faulted volume: what remains must not tell people
+// to give data up.
 func TestNothingIsConcludedFromWhatMayNotBeRead(t *testing.T) {
 	for _, unseen := range []string{ResourceNodes, ResourceEngines, ResourceReplicas} {
 		w := newWorld()

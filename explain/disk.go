@@ -50,7 +50,8 @@ func ofDisk(s *Snapshot, n *longhorn.Node, name string) []Finding {
 	return found
 }
 
-// smallDisk is the size in bytes below which storageAvailable 0 does not say that a disk is full: the figure is rounded down.
+// smallDisk is the size in bytes below which storageAvailable 0 does not say that a disk is full: the figure is
+// rounded down.
 const smallDisk = int64(1) << 30
 
 // samePath are the other entries of a node that have the path of a disk.
@@ -65,8 +66,8 @@ func samePath(n *longhorn.Node, name string) []string {
 	return others
 }
 
-// sharesFilesystem tells whether a disk with the reason DiskFilesystemChanged has the file system of another disk. A disk that was never
-// accepted has no file system of its own that could have changed.
+// sharesFilesystem tells whether a disk with the reason DiskFilesystemChanged has the file system of another disk. A
+// disk that was never accepted has no file system of its own that could have changed.
 func sharesFilesystem(n *longhorn.Node, name string) bool {
 	return n.Status.DiskStatus[name].DiskUUID == "" || len(samePath(n, name)) > 0
 }

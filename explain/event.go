@@ -43,7 +43,8 @@ var (
 	callError = regexp.MustCompile(`rpc error: code = (\w+) desc = `)
 )
 
-// plainMessage is an Event's message without the words of its transport, and the code of the call that failed; empty: there is none.
+// plainMessage is an Event's message without the words of its transport, and the code of the call that failed; empty:
+// there is none.
 func plainMessage(message string) (plain, code string) {
 	message = strings.TrimPrefix(message, combined)
 	if found := callError.FindStringSubmatchIndex(message); found != nil {

@@ -19,7 +19,8 @@ import (
 // sizeUnit is what the size of a volume is a multiple of, in bytes.
 const sizeUnit = int64(2) << 20
 
-// tooLarge says of a claim that waits how large a volume of its class may be, if the scheduler finds no place for one of its size.
+// tooLarge says of a claim that waits how large a volume of its class may be, if the scheduler finds no place for one
+// of its size.
 func tooLarge(s *Snapshot, c *corev1.PersistentVolumeClaim, class *storagev1.StorageClass, a claimFinding) (Finding, bool) {
 	spec, ok := specOf(s, c, class)
 	if !ok || !s.sees(ResourceNodes) || !s.sees(ResourceReplicas) || !s.sees(ResourceInstanceManagers) || len(s.Nodes) == 0 {
@@ -61,7 +62,8 @@ func noRoomFor(s *Snapshot, cluster scheduler.Snapshot, spec longhorn.VolumeSpec
 	return u
 }
 
-// specOf is what a volume for a claim would ask the scheduler for; false: its class has values that are refused for themselves.
+// specOf is what a volume for a claim would ask the scheduler for; false: its class has values that are refused for
+// themselves.
 func specOf(s *Snapshot, c *corev1.PersistentVolumeClaim, class *storagev1.StorageClass) (longhorn.VolumeSpec, bool) {
 	request := c.Spec.Resources.Requests[corev1.ResourceStorage]
 	spec := longhorn.VolumeSpec{

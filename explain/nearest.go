@@ -16,7 +16,8 @@ func Nearest(typed string, words []string) string {
 	return near
 }
 
-// meant is the name of a list that a user most likely meant: one that is like the typed name, or the only one that begins with it.
+// meant is the name of a list that a user most likely meant: one that is like the typed name, or the only one that
+// begins with it.
 func meant(typed string, names []string) string {
 	if near := Nearest(typed, names); near != "" {
 		return near

@@ -118,8 +118,8 @@ func noDefaultDisk(s *Snapshot, n *longhorn.Node) []string {
 	return []string{fmt.Sprintf("setting %s is on, and the Kubernetes node has no label %s", types.SettingCreateDefaultDiskLabeled, types.LabelCreateDefaultDisk)}
 }
 
-// ofDisksNode is what makes a disk unusable though the disk itself may be well: its node, or the data plane there, does not serve it, or
-// people keep replicas off the node.
+// ofDisksNode is what makes a disk unusable though the disk itself may be well: its node, or the data plane there,
+// does not serve it, or people keep replicas off the node.
 func ofDisksNode(s *Snapshot, n *longhorn.Node) []Finding {
 	o, p := Object{Kind: KindNode, Name: n.Name}, nodePlace(s, n.Name)
 	found := ofConditions(o, p, []longhorn.Condition{types.FindCondition(n.Status.Conditions, types.ConditionReady), types.FindCondition(n.Status.Conditions, types.ConditionSchedulable)})

@@ -67,7 +67,8 @@ const (
 	ResourceKubeAttachments  = "volumeattachments.storage.k8s.io"
 )
 
-// MayNotRead tells whether the user may not read the objects of a kind. Nothing may be concluded from their absence then.
+// MayNotRead tells whether the user may not read the objects of a kind. Nothing may be concluded from their absence
+// then.
 func (s *Snapshot) MayNotRead(plural string) bool { return slices.Contains(s.Unseen, plural) }
 
 // sees tells whether the objects of a kind were read.
@@ -97,7 +98,8 @@ func (s *Snapshot) isDown(node string) bool {
 	return types.IsNodeDown(n) && (n != nil || s.sees(ResourceNodes))
 }
 
-// isReachable tells whether a replica can be counted on; a replica whose node the user may not read is taken for reachable.
+// isReachable tells whether a replica can be counted on; a replica whose node the user may not read is taken for
+// reachable.
 func (s *Snapshot) isReachable(r *longhorn.Replica) bool {
 	n := s.node(r.Spec.NodeID)
 	if n == nil {

@@ -8,10 +8,11 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// This file explains what no condition says: an object that is missing, is being deleted, or has a state for which it has no condition.
-// Without it, such an object would seem to be well.
+// This file explains what no condition says: an object that is missing, is being deleted, or has a state for which it
+// has no condition. Without it, such an object would seem to be well.
 
-// readiness says that no one knows whether an object is ready: its conditions lack Ready, or it is Unknown without a reason.
+// readiness says that no one knows whether an object is ready: its conditions lack Ready, or it is Unknown without a
+// reason.
 func readiness(o Object, list []longhorn.Condition, what string, next []Step) []Finding {
 	c := types.FindCondition(list, types.ConditionReady)
 	if len(list) == 0 || c.Reason != "" || c.Status == longhorn.ConditionTrue || c.Status == longhorn.ConditionFalse {
@@ -20,7 +21,8 @@ func readiness(o Object, list []longhorn.Condition, what string, next []Step) []
 	return []Finding{{o, Warning, "ReadyUnknown", what, nonempty(c.Message), next}}
 }
 
-// unsaidOfVolume explains what neither the conditions of a volume nor those of its other objects say. said is what they do.
+// unsaidOfVolume explains what neither the conditions of a volume nor those of its other objects say. said is what
+// they do.
 func unsaidOfVolume(s *Snapshot, v *longhorn.Volume, o Object, p place, said []Finding) []Finding {
 	var found []Finding
 	say := func(severity Severity, reason, what string, why []string, next ...Step) {
@@ -49,8 +51,8 @@ func unsaidOfVolume(s *Snapshot, v *longhorn.Volume, o Object, p place, said []F
 
 var seeLeader = Step{"See whether a daemon leads, and what it says", "kubectl -n {ns} get lease " + types.LeaderLease}
 
-// unreachableCopies says of a detached volume which of its good copies could not be opened now. Of one that is attached, or is to be, the
-// conditions say it.
+// unreachableCopies says of a detached volume which of its good copies could not be opened now. Of one that is
+// attached, or is to be, the conditions say it.
 func unreachableCopies(s *Snapshot, v *longhorn.Volume, o Object, p place) []Finding {
 	e := s.engine(v.Name)
 	if v.Status.State != longhorn.VolumeStateDetached || v.Spec.NodeID != "" || e == nil || !s.sees(ResourceNodes) || !s.sees(ResourceReplicas) {
@@ -91,7 +93,8 @@ func unsaidOfManager(im *longhorn.InstanceManager, o Object, p place, said []Fin
 	return nil
 }
 
-// unsaidOfShare explains the share of a shared volume that pods ask for, where its conditions say nothing of why it does not serve.
+// unsaidOfShare explains the share of a shared volume that pods ask for, where its conditions say nothing of why it
+// does not serve.
 func unsaidOfShare(s *Snapshot, v *longhorn.Volume, said []Finding) []Finding {
 	sm, va := named(s.ShareManagers, v.Name), named(s.Attachments, v.Name)
 	o, p := Object{Kind: KindShareManager, Name: v.Name}, s.place("volume", v.Name, "pod", types.ShareManagerPodName(v.Name))

@@ -11,7 +11,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// MountEvents are the reasons of the Events by which Kubernetes says that a volume of a pod cannot be attached or mounted.
+// MountEvents are the reasons of the Events by which Kubernetes says that a volume of a pod cannot be attached or
+// mounted.
 var MountEvents = []string{"FailedMount", "FailedAttachVolume", "FailedMapVolume"}
 
 // usersOf are the pods that use a claim and have not ended.
@@ -95,8 +96,8 @@ func isRunning(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Status.InitContainerStatuses, ran) || slices.ContainsFunc(pod.Status.ContainerStatuses, ran)
 }
 
-// mountEvents are the last Events, one of each reason, that say why a pod has not got a volume. The volume is known by its name in the pod,
-// or by its PersistentVolume: other volumes of the pod fail for reasons of their own.
+// mountEvents are the last Events, one of each reason, that say why a pod has not got a volume. The volume is known by
+// its name in the pod, or by its PersistentVolume: other volumes of the pod fail for reasons of their own.
 func mountEvents(s *Snapshot, pod *corev1.Pod, volume, pv string) []*corev1.Event {
 	if isRunning(pod) {
 		return nil
@@ -112,8 +113,8 @@ func mountEvents(s *Snapshot, pod *corev1.Pod, volume, pv string) []*corev1.Even
 	return events
 }
 
-// isAboutVolume tells whether the message of an Event is about a volume. The kubelet writes `volume "PV"`, or lists names of the pod as
-// `unmounted volumes=[data logs]`.
+// isAboutVolume tells whether the message of an Event is about a volume. The kubelet writes `volume "PV"`, or lists
+// names of the pod as `unmounted volumes=[data logs]`.
 func isAboutVolume(message, volume, pv string) bool {
 	if strings.Contains(message, `"`+pv+`"`) {
 		return true
@@ -123,8 +124,8 @@ func isAboutVolume(message, volume, pv string) bool {
 	return found && slices.Contains(strings.FieldsFunc(list, func(r rune) bool { return r == ' ' || r == ',' }), volume)
 }
 
-// ofUsedNodes explains the nodes on which a volume is used, or is to be used, as far as that keeps it from being used. used are the nodes of
-// the pods that wait for it.
+// ofUsedNodes explains the nodes on which a volume is used, or is to be used, as far as that keeps it from being used.
+// used are the nodes of the pods that wait for it.
 func ofUsedNodes(s *Snapshot, v *longhorn.Volume, used []string) []Finding {
 	used = append(used, v.Status.CurrentNodeID, v.Spec.NodeID)
 	if va := named(s.Attachments, v.Name); va != nil {

@@ -263,8 +263,8 @@ func ofShare(s *Snapshot, v *longhorn.Volume) []Finding {
 	return found
 }
 
-// refusedShareSteps are what helps where the name of a shared volume, or an attribute of its PersistentVolume, is refused. otherwise are
-// the steps where neither is known.
+// refusedShareSteps are what helps where the name of a shared volume, or an attribute of its PersistentVolume, is
+// refused. otherwise are the steps where neither is known.
 func refusedShareSteps(s *Snapshot, volume string, otherwise []Step) []Step {
 	if len(validation.IsDNS1035Label(volume)) > 0 {
 		return []Step{{"Create a volume whose name begins with a letter, and copy the data to it: the name of a volume cannot be changed", ""}}

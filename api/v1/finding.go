@@ -15,8 +15,8 @@ type Finding struct {
 	Next []Step   `json:"next"`
 }
 
-// FindingObject names an object. Kind is volume, engine, replica, ticket, node, disk, instance manager, share manager, setting or
-// installation.
+// FindingObject names an object. Kind is volume, engine, replica, ticket, node, disk, instance manager, share manager,
+// setting or installation.
 type FindingObject struct {
 	Kind string `json:"kind"`
 	Name string `json:"name"`

@@ -33,13 +33,15 @@ type Cluster struct {
 // pageSize is how many objects one answer of the API server has.
 const pageSize = 500
 
-// Snapshot reads all objects that explanations rest on. A kind that the user may not read is named in Unseen. A namespace without an
-// installation is an error, and so are the API server's refusal of all of our kinds, and every other failure.
+// Snapshot reads all objects that explanations rest on. A kind that the user may not read is named in Unseen. A
+// namespace without an installation is an error, and so are the API server's refusal of all of our kinds, and every
+// other failure.
 func (c Cluster) Snapshot(ctx context.Context) (*explain.Snapshot, error) {
 	s := &explain.Snapshot{Now: c.Clock.Now(), Namespace: c.Namespace}
 	g := gathering{ctx: ctx, s: s}
 	ours, core := c.Longhorn.LonghornV1beta2(), c.Kube.CoreV1()
-	// A claim is bound after its PersistentVolume is created, and that after the volume: read in this order, none seems to be missing.
+	// A claim is bound after its PersistentVolume is created, and that after the volume: read in this order, none
+	// seems to be missing.
 	s.Claims = gather[corev1.PersistentVolumeClaim](&g, explain.ResourceClaims, core.PersistentVolumeClaims(c.ClaimNamespace).List, "")
 	s.PersistentVolumes = gather[corev1.PersistentVolume](&g, explain.ResourcePVs, core.PersistentVolumes().List, "")
 	s.Volumes = gather[longhorn.Volume](&g, explain.ResourceVolumes, ours.Volumes(c.Namespace).List, "")
@@ -74,8 +76,8 @@ func (c Cluster) Snapshot(ctx context.Context) (*explain.Snapshot, error) {
 	return s, nil
 }
 
-// userPods selects the pods that are read for the sake of their claims. Of a whole cluster they are those that have not started: all of
-// them would be many, and the others have their volumes.
+// userPods selects the pods that are read for the sake of their claims. Of a whole cluster they are those that have
+// not started: all of them would be many, and the others have their volumes.
 func (c Cluster) userPods() string {
 	if c.ClaimNamespace == "" {
 		return "status.phase=" + string(corev1.PodPending)
@@ -87,7 +89,8 @@ func usesNoClaim(pod *corev1.Pod) bool {
 	return !slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.PersistentVolumeClaim != nil || v.Ephemeral != nil })
 }
 
-// events are the Warnings about claims and about volumes that cannot be mounted, each once. One list could not be selected by both.
+// events are the Warnings about claims and about volumes that cannot be mounted, each once. One list could not be
+// selected by both.
 func (c Cluster) events(g *gathering) []*corev1.Event {
 	selectors := []string{"involvedObject.kind=PersistentVolumeClaim,type=Warning"}
 	for _, reason := range explain.MountEvents {

@@ -47,8 +47,8 @@ type markKind struct {
 	list     func(ctx context.Context, namespace string, o metav1.ListOptions) (runtime.Object, error)
 }
 
-// marks are the kinds by which an installation is found: its DaemonSet from the first moment, its settings and nodes once a daemon has
-// run.
+// marks are the kinds by which an installation is found: its DaemonSet from the first moment, its settings and nodes
+// once a daemon has run.
 func (c Cluster) marks() []markKind {
 	ours := c.Longhorn.LonghornV1beta2()
 	return []markKind{
@@ -68,7 +68,8 @@ func (c Cluster) marks() []markKind {
 	}
 }
 
-// CheckInstalled returns *NotInstalled if the user can see no installation in the namespace, with the namespaces where there is one.
+// CheckInstalled returns *NotInstalled if the user can see no installation in the namespace, with the namespaces where
+// there is one.
 func (c Cluster) CheckInstalled(ctx context.Context) error {
 	here, unread, err := c.installed(ctx, c.Namespace)
 	if err != nil || len(here) > 0 {
@@ -77,8 +78,8 @@ func (c Cluster) CheckInstalled(ctx context.Context) error {
 	return &NotInstalled{Namespace: c.Namespace, Unread: unread, Elsewhere: c.elsewhere(ctx)}
 }
 
-// elsewhere are the namespaces with an installation. A user who may not look at all namespaces may still have rights in the usual one.
-// Errors are left out: the text is an addition to another error.
+// elsewhere are the namespaces with an installation. A user who may not look at all namespaces may still have rights
+// in the usual one. Errors are left out: the text is an addition to another error.
 func (c Cluster) elsewhere(ctx context.Context) []string {
 	for _, namespace := range []string{corev1.NamespaceAll, types.Namespace} {
 		if found, _, err := c.installed(ctx, namespace); err == nil && len(found) > 0 {
@@ -88,8 +89,8 @@ func (c Cluster) elsewhere(ctx context.Context) []string {
 	return nil
 }
 
-// installed returns the namespaces, of one or of all, in which an installation is seen, and the kinds that the user may not read. A
-// cluster that does not know our kinds has none of their objects.
+// installed returns the namespaces, of one or of all, in which an installation is seen, and the kinds that the user
+// may not read. A cluster that does not know our kinds has none of their objects.
 func (c Cluster) installed(ctx context.Context, namespace string) (found, unread []string, err error) {
 	for _, kind := range c.marks() {
 		list, err := kind.list(ctx, namespace, metav1.ListOptions{Limit: pageSize})
