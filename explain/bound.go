@@ -68,7 +68,7 @@ func ofBound(s *Snapshot, c *corev1.PersistentVolumeClaim) []Finding {
 	case c.Status.Phase == corev1.ClaimPending:
 		var why []string
 		if last := lastEvent(s, referenceOf(c), func(*corev1.Event) bool { return true }); last != nil {
-			plain, _ := plainMessage(last.Message)
+			plain := plainMessage(last.Message)
 			why = append(why, last.Reason+": "+plain)
 		}
 		found = append(found, a.say(Warning, "ClaimPending", "claim {claim} waits to be bound to PersistentVolume {pv}", why,
@@ -172,11 +172,11 @@ func ofKubeAttachments(s *Snapshot, pv *corev1.PersistentVolume, o Object, p pla
 		p["attachment"], p["attachnode"] = a.Name, a.Spec.NodeName
 		see := Step{"See the attachment", "kubectl describe volumeattachments.storage.k8s.io {attachment}"}
 		if e := a.Status.AttachError; e != nil && !a.Status.Attached && a.DeletionTimestamp == nil {
-			plain, _ := plainMessage(e.Message)
+			plain := plainMessage(e.Message)
 			found = append(found, Finding{o, Broken, "AttachError", p.fill("PersistentVolume {pv} cannot be attached to node {attachnode}"), nonempty(plain), p.steps([]Step{see})})
 		}
 		if e := a.Status.DetachError; e != nil {
-			plain, _ := plainMessage(e.Message)
+			plain := plainMessage(e.Message)
 			found = append(found, Finding{o, Warning, "DetachError", p.fill("PersistentVolume {pv} cannot be detached from node {attachnode}"), nonempty(plain), p.steps([]Step{see})})
 		}
 	}

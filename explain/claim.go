@@ -142,15 +142,18 @@ func ofPending(s *Snapshot, c *corev1.PersistentVolumeClaim) []Finding {
 		return []Finding{a.say(Info, "ClaimPending", "claim {claim} waits for its volume",
 			[]string{"its class has volumeBindingMode WaitForFirstConsumer: the volume is created when a pod uses the claim"}, Step{"Use the claim in a pod", describeClaim.Command})}
 	}
-	if f, lacks := tooLarge(s, c, class, a); lacks {
+	message := ""
+	if last != nil {
+		message = plainMessage(last.Message)
+	}
+	if f, lacks := tooLarge(s, c, class, a); lacks && !namesParameter(message, class) {
 		return []Finding{f}
 	}
 	if awaitsPod(c, class) {
 		return []Finding{a.say(Warning, "ClaimPending", "claim {claim} waits until its pod has a node", podsWithoutNode(s, c), Step{"See what keeps the pod from every node", describeClaim.Command})}
 	}
 	if last != nil {
-		plain, code := plainMessage(last.Message)
-		return []Finding{a.say(Warning, "ClaimPending", "claim {claim} waits for its volume", []string{last.Reason + ": " + plain}, refusedSteps(code)...)}
+		return []Finding{a.say(Warning, "ClaimPending", "claim {claim} waits for its volume", []string{last.Reason + ": " + message}, refusedSteps(message, class)...)}
 	}
 	return append(controllerMissing(s), a.say(Warning, "ClaimPending", "claim {claim} waits for its volume", nil,
 		Step{"See whether the pods that create volumes run", "kubectl -n {ns} get pods -l app=" + types.AppCSIController}))
@@ -167,21 +170,27 @@ func podsWithoutNode(s *Snapshot, c *corev1.PersistentVolumeClaim) []string {
 	return why
 }
 
-// refusedSteps are what helps where the call that makes a volume failed with a code.
-func refusedSteps(code string) []Step {
-	switch code {
-	case "InvalidArgument":
-		return []Step{
-			{
-				"If the message names a parameter: parameters of a StorageClass cannot be changed, so delete the StorageClass and create it again; the claim is retried automatically",
-				"kubectl get storageclass {class} -o yaml",
-			},
-			{"If the message names the claim's size, access mode or volume mode: delete the claim and create it again", describeClaim.Command},
-		}
-	case "ResourceExhausted", "OutOfRange":
-		return []Step{{"Ask for a smaller volume or fewer replicas, or make room; the claim is retried automatically", "kubectl longhorn status"}}
+// refusedSteps are what helps where a message says why no volume is created for a claim of a class.
+func refusedSteps(message string, class *storagev1.StorageClass) []Step {
+	const again = "parameters of a StorageClass cannot be changed, so delete the StorageClass and create it again; the claim is retried automatically"
+	see := "kubectl get storageclass {class} -o yaml"
+	if namesParameter(message, class) {
+		return []Step{{"Correct the parameter: " + again, see}}
 	}
-	return []Step{{"Correct what the message names; the claim is retried automatically", describeClaim.Command}}
+	return []Step{
+		{"If the message names a parameter, correct it: " + again, see},
+		{"If the message names a field of the claim, delete the claim and create it again; otherwise it is retried automatically", describeClaim.Command},
+	}
+}
+
+// namesParameter tells whether a message refuses a parameter of a class.
+func namesParameter(message string, class *storagev1.StorageClass) bool {
+	for key := range class.Parameters {
+		if strings.Contains(message, "parameter "+key+":") {
+			return true
+		}
+	}
+	return false
 }
 
 // controllerMissing says that no pod makes volumes.

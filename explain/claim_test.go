@@ -423,13 +423,25 @@ func TestWhyAClaimWaitsIsNotReadFromEventsAlone(t *testing.T) {
 				w.pendingClaim("1Gi")
 				w.Classes[0].Parameters = map[string]string{"numberOfReplicas": "three"}
 				e := w.happens(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "data"}}, "ProvisioningFailed",
-					`failed to provision volume with StorageClass "longhorn": rpc error: code = InvalidArgument desc = numberOfReplicas: value "three" is not a whole number`, 0)
+					`failed to provision volume with StorageClass "longhorn": rpc error: code = InvalidArgument desc = parameter numberOfReplicas: value "three" is not a whole number`, 0)
 				e.InvolvedObject.Kind = "PersistentVolumeClaim"
 			},
 			object: "claim shop/data", severity: Warning, reason: "ClaimPending", what: "waits for its volume",
-			why: `failed to provision volume with StorageClass "longhorn": numberOfReplicas: value "three"`, command: "kubectl get storageclass longhorn -o yaml",
+			why: `failed to provision volume with StorageClass "longhorn": parameter numberOfReplicas: value "three"`, command: "kubectl get storageclass longhorn -o yaml",
 		},
 	})
+}
+
+func TestARefusedParameterIsSaidBeforeALackOfRoom(t *testing.T) {
+	w := newWorld()
+	w.pendingClaim("5Ti")
+	w.Classes[0].Parameters = map[string]string{"numberOfReplica": "1"}
+	e := w.happens(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "data"}}, "ProvisioningFailed", "storage class longhorn: parameter numberOfReplica: there is no parameter of this name", 0)
+	e.InvolvedObject.Kind = "PersistentVolumeClaim"
+	found := w.ask(t, "claim shop data")
+	if len(found) != 1 || !strings.Contains(found[0].Why[0], "numberOfReplica: there is no parameter") {
+		t.Errorf("it says %+v", found)
+	}
 }
 
 func TestTheControllerThatRunsIsNotBlamed(t *testing.T) {
@@ -477,6 +489,24 @@ func TestASizeThatMayBeAskedForIsRoundedDown(t *testing.T) {
 	for n, want := range map[int64]string{0: "0 B", 1023: "1023 B", 1024: "1.0 KiB", 1<<30 + 380<<20: "1.3 GiB", 2<<30 - 1: "1.9 GiB", 10 << 20: "10.0 MiB", 5 << 40: "5.0 TiB"} {
 		if got := roundedDown(n); got != want {
 			t.Errorf("%d is %q, want %q", n, got, want)
+		}
+	}
+}
+
+func TestWhatHelpsARefusedClaimFollowsItsMessage(t *testing.T) {
+	class := &storagev1.StorageClass{Parameters: map[string]string{"numberOfReplicas": "three", "share": "yes"}}
+	for message, want := range map[string][]string{
+		`storage class x: parameter numberOfReplicas: value "three" is not a whole number`: {"Correct the parameter: parameters of a StorageClass cannot be changed"},
+		"access mode MULTI_NODE_MULTI_WRITER is not supported for a block volume: share":   {"If the message names a parameter", "If the message names a field of the claim"},
+	} {
+		steps := refusedSteps(message, class)
+		if len(steps) != len(want) {
+			t.Fatalf("for %q it advises %+v", message, steps)
+		}
+		for i, step := range steps {
+			if !strings.HasPrefix(step.Text, want[i]) {
+				t.Errorf("for %q it advises %q, want %q", message, step.Text, want[i])
+			}
 		}
 	}
 }

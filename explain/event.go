@@ -38,18 +38,13 @@ func seenAt(e *corev1.Event) time.Time {
 	return last
 }
 
-var (
-	combined  = "(combined from similar events): "
-	callError = regexp.MustCompile(`rpc error: code = (\w+) desc = `)
-)
+// combined is what a client puts before the message of an Event that stands for several.
+const combined = "(combined from similar events): "
 
-// plainMessage is an Event's message without the words of its transport, and the code of the call that failed; empty:
-// there is none.
-func plainMessage(message string) (plain, code string) {
-	message = strings.TrimPrefix(message, combined)
-	if found := callError.FindStringSubmatchIndex(message); found != nil {
-		code = message[found[2]:found[3]]
-		message = callError.ReplaceAllString(message, "")
-	}
-	return strings.TrimSpace(message), code
+// callError is what gRPC puts before the words of the one that was called.
+var callError = regexp.MustCompile(`rpc error: code = \w+ desc = `)
+
+// plainMessage is the message of an Event or an attachment without the words of its transport.
+func plainMessage(message string) string {
+	return strings.TrimSpace(callError.ReplaceAllString(strings.TrimPrefix(message, combined), ""))
 }

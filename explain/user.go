@@ -58,7 +58,7 @@ func ofUsers(s *Snapshot, c *corev1.PersistentVolumeClaim, pv *corev1.Persistent
 		case len(events) > 0:
 			f.Severity, f.Reason, f.What = Broken, events[0].Reason, "pod {podns}/{userpod} cannot use claim {claim} on node {podnode}"
 			for _, e := range events {
-				plain, _ := plainMessage(e.Message)
+				plain := plainMessage(e.Message)
 				f.Why = append(f.Why, e.Reason+": "+plain)
 			}
 			f.Next = []Step{{"Correct what the lines above name first; the mount is retried automatically", "kubectl -n {podns} describe pod {userpod}"}}
