@@ -37,21 +37,26 @@ func PersistentVolume(s *Snapshot, name string) ([]Finding, error) {
 			place{"pv": name}.steps([]Step{{"See its driver", "kubectl describe pv {pv}"}}),
 		}}, nil
 	}
-	var c *corev1.PersistentVolumeClaim
-	if ref := pv.Spec.ClaimRef; ref != nil {
-		if c = s.claim(ref.Namespace, ref.Name); c != nil && c.Spec.VolumeName != name {
-			c = nil
-		}
+	return causesFirst(ofChain(s, s.claimOf(pv), pv)), nil
+}
+
+// claimOf is the claim that is bound to a PersistentVolume; nil: there is none.
+func (s *Snapshot) claimOf(pv *corev1.PersistentVolume) *corev1.PersistentVolumeClaim {
+	if pv == nil || pv.Spec.ClaimRef == nil {
+		return nil
 	}
-	return causesFirst(ofChain(s, c, pv)), nil
+	c := s.claim(pv.Spec.ClaimRef.Namespace, pv.Spec.ClaimRef.Name)
+	if c == nil || c.Spec.VolumeName != pv.Name {
+		return nil
+	}
+	return c
 }
 
 // ofChain explains what a claim and its PersistentVolume rest on, from the volume to the pods. Either may be nil.
 func ofChain(s *Snapshot, c *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume) []Finding {
 	var found []Finding
 	if v := volumeOf(s, pv); v != nil {
-		found = append(found, ofVolume(s, v)...)
-		found = append(found, ofUsedNodes(s, v, waitingOn(s, c))...)
+		found = append(ofVolume(s, v), ofUsedNodes(s, v, waitingOn(s, c))...)
 	}
 	if pv != nil {
 		found = append(found, ofPV(s, pv)...)

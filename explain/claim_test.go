@@ -271,6 +271,25 @@ func TestAClaimThatIsUsedIsWell(t *testing.T) {
 	}
 }
 
+func TestAVolumeIsFollowedToThePodsThatCannotMountIt(t *testing.T) {
+	w := newWorld()
+	_, _, pod := w.claimed()
+	if found := w.ask(t, "volume v"); len(found) != 0 {
+		t.Errorf("of one that is used it says %+v", found)
+	}
+	waits(pod)
+	w.happens(pod, "FailedMount", `MountVolume.MountDevice failed for volume "pv-1" : bad option`, 0)
+	w.kubeAttachment(false, "no", "")
+	w.nodeSays(1, types.ConditionReady, longhorn.ConditionFalse, types.ReasonManagerPodDown, "m")
+	var said []string
+	for _, f := range w.ask(t, "volume v") {
+		said = append(said, f.Object.String()+" "+f.Reason)
+	}
+	if want := []string{"persistent volume pv-1 AttachError", "pod shop/db FailedMount", "node n1 ManagerPodDown"}; !slices.Equal(said, want) {
+		t.Errorf("it says %q, want %q", said, want)
+	}
+}
+
 func TestOfACauseAndItsConsequencesTheCauseIsFirst(t *testing.T) {
 	w := newWorld()
 	_, _, pod := w.claimed()

@@ -12,8 +12,9 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// Volume explains a volume: what is wrong with it, its engine, its copies, its share, and those who want it attached. The error
-// says that there is no such volume.
+// Volume explains a volume: what is wrong with it, its engine, its copies, its share, the nodes where it is used, and
+// those who want it attached; then with its PersistentVolume, its claim and the pods that use it. The error says that
+// there is no such volume.
 func Volume(s *Snapshot, name string) ([]Finding, error) {
 	v := named(s.Volumes, name)
 	if v == nil {
@@ -22,7 +23,10 @@ func Volume(s *Snapshot, name string) ([]Finding, error) {
 		}
 		return nil, notThere(s, KindVolume, name, ResourceVolumes, names(s.Volumes), volumesNamed(s, name)...)
 	}
-	return sorted(ofVolume(s, v)), nil
+	if pv := s.pvOfVolume(name); pv != nil {
+		return sorted(ofChain(s, s.claimOf(pv), pv)), nil
+	}
+	return sorted(append(ofVolume(s, v), ofUsedNodes(s, v, nil)...)), nil
 }
 
 func ofVolume(s *Snapshot, v *longhorn.Volume) []Finding {
