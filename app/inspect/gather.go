@@ -66,9 +66,8 @@ func (c Cluster) Snapshot(ctx context.Context) (*explain.Snapshot, error) {
 		return s, nil
 	}
 	if s.MayNotRead(explain.ResourceVolumes) && s.MayNotRead(explain.ResourceNodes) && s.MayNotRead(explain.ResourceSettings) {
-		other := NotInstalled{Elsewhere: c.elsewhere(ctx)}
 		return nil, fmt.Errorf("your account may not list %s in namespace %s: ask for the rights get and list on longhorn.io there, or name another --namespace%s",
-			explain.ResourceVolumes, c.Namespace, other.where())
+			explain.ResourceVolumes, c.Namespace, c.elsewhere(ctx).where())
 	}
 	if err := c.CheckInstalled(ctx); err != nil {
 		return nil, err

@@ -23,6 +23,8 @@ type NotInstalled struct {
 	Unread []string
 	// Elsewhere are the namespaces that have an installation, as far as the user can see.
 	Elsewhere []string
+	// Hidden: the cluster has the CSIDriver of an installation, whose namespace the user may not read.
+	Hidden bool
 }
 
 func (e *NotInstalled) Error() string {
@@ -35,7 +37,10 @@ func (e *NotInstalled) Error() string {
 
 // where names the namespaces with an installation, for the end of an error.
 func (e *NotInstalled) where() string {
-	if len(e.Elsewhere) == 0 {
+	switch {
+	case e.Hidden:
+		return fmt.Sprintf("; CSIDriver %s exists, so one is in a namespace that your account may not read", types.DriverName)
+	case len(e.Elsewhere) == 0:
 		return ""
 	}
 	return fmt.Sprintf("; namespace %s has one: use -n %s", strings.Join(e.Elsewhere, ", "), e.Elsewhere[0])
@@ -75,18 +80,25 @@ func (c Cluster) CheckInstalled(ctx context.Context) error {
 	if err != nil || len(here) > 0 {
 		return err
 	}
-	return &NotInstalled{Namespace: c.Namespace, Unread: unread, Elsewhere: c.elsewhere(ctx)}
+	missing := c.elsewhere(ctx)
+	missing.Namespace, missing.Unread = c.Namespace, unread
+	return missing
 }
 
-// elsewhere are the namespaces with an installation. A user who may not look at all namespaces may still have rights
+// elsewhere finds the namespaces with an installation. A user who may not look at all namespaces may still have rights
 // in the usual one. Errors are left out: the text is an addition to another error.
-func (c Cluster) elsewhere(ctx context.Context) []string {
+func (c Cluster) elsewhere(ctx context.Context) *NotInstalled {
 	for _, namespace := range []string{corev1.NamespaceAll, types.Namespace} {
-		if found, _, err := c.installed(ctx, namespace); err == nil && len(found) > 0 {
-			return slices.DeleteFunc(found, func(name string) bool { return name == c.Namespace })
+		found, unread, err := c.installed(ctx, namespace)
+		switch {
+		case err == nil && len(found) > 0:
+			return &NotInstalled{Elsewhere: slices.DeleteFunc(found, func(name string) bool { return name == c.Namespace })}
+		case err == nil && namespace == corev1.NamespaceAll && len(unread) == 0: // there is none
+			return &NotInstalled{}
 		}
 	}
-	return nil
+	driver, err := c.Kube.StorageV1().CSIDrivers().Get(ctx, types.DriverName, metav1.GetOptions{})
+	return &NotInstalled{Hidden: err == nil && driver.Labels[types.InstallationLabel] != ""}
 }
 
 // installed returns the namespaces, of one or of all, in which an installation is seen, and the kinds that the user

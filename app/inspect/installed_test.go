@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -67,6 +68,13 @@ func TestANamespaceWithoutAnInstallationIsAnError(t *testing.T) {
 			c.Longhorn = longhornfake.NewSimpleClientset()
 			kube.PrependReactor("list", "daemonsets", refuse(apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("no"))))
 		}, `no installation can be seen in namespace "wrong": your account may not read daemonsets there`},
+		{"only the driver may be seen → so", func(c *Cluster, _ *longhornfake.Clientset, kube *kubefake.Clientset) {
+			c.Longhorn = longhornfake.NewSimpleClientset()
+			kube.PrependReactor("list", "daemonsets", refuse(apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("no"))))
+			driver := &storagev1.CSIDriver{}
+			driver.Name, driver.Labels = types.DriverName, map[string]string{types.InstallationLabel: "lep"}
+			_ = kube.Tracker().Add(driver)
+		}, `no installation can be seen in namespace "wrong": your account may not read daemonsets there; CSIDriver driver.longhorn.io exists, so one is in a namespace that your account may not read`},
 		{"nothing may be read there → the rights, and where one is", func(_ *Cluster, ours *longhornfake.Clientset, kube *kubefake.Clientset) {
 			ours.PrependReactor("list", "*", forbidIn(types.Namespace))
 			kube.PrependReactor("list", "*", forbidIn(types.Namespace))
