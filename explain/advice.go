@@ -38,7 +38,7 @@ func adviceFor(c cause) (advice, bool) {
 
 // troubles are the conditions that are there, True, while something is not as it should be. All others are False then.
 var troubles = []string{
-	types.ConditionFaulted, types.ConditionAttaching, types.ConditionChildRefused, types.ConditionEvictionWaits, types.ConditionCopiesMissing, types.ConditionCopiesUnreachable,
+	types.ConditionFaulted, types.ConditionAttaching, types.ConditionChildRefused, types.ConditionEvictionWaits, types.ConditionCopiesMissing, types.ConditionCopiesUnreachable, types.ConditionSurplusReplicas,
 	types.ConditionDeviceInUse, types.ConditionEpochRefused, types.ConditionRemovalRefused, types.ConditionTrustedNetwork,
 }
 

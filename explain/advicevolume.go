@@ -24,7 +24,7 @@ var volumeAdvice = map[cause]advice{
 	{KindVolume, types.ConditionScheduled, types.ReasonLocalReplicaWaits}: {Info, "volume {volume} has no copy on node {node} yet: it moves to and fro, and gets one when it stays", []Step{
 		{"Nothing is to be done", ""},
 	}, true},
-	{KindVolume, types.ConditionScheduled, types.ReasonPlacedWhenAttached}: {Info, "volume {volume} is strict-local: it gets its replica where it is attached first", []Step{
+	{KindVolume, types.ConditionScheduled, types.ReasonPlacedWhenAttached}: {Info, "volume {volume} gets its replica on the node where it is attached first", []Step{
 		{"Use the volume in a pod", ""},
 	}, true},
 	{KindVolume, types.ConditionScheduled, types.ReasonDegradedAvailability}: {Warning, "volume {volume} is used with fewer copies than asked for: the others have no place", []Step{
@@ -54,6 +54,9 @@ var volumeAdvice = map[cause]advice{
 	}, false},
 	{KindVolume, types.ConditionEvictionWaits, types.ReasonVolumeDetached}: {Warning, "replicas of volume {volume} are to leave their disks, and cannot while the volume is detached", []Step{attachOnce}, false},
 	{KindVolume, types.ConditionCopiesMissing, types.ReasonVolumeDetached}: {Warning, "volume {volume} is detached with fewer good copies than asked for", []Step{attachOnce, seeCopies}, false},
+	{KindVolume, types.ConditionSurplusReplicas, types.ReasonReplicaCountLowered}: {Info, "volume {volume} has more good replicas than asked for: the message names them, and when the manager removes the surplus", []Step{
+		{"Delete the replica to give up, or wait", "kubectl -n {ns} delete lhr <name>"},
+	}, false},
 	{KindVolume, types.ConditionCopiesUnreachable, types.ReasonNodeDown}: {Broken, "volume {volume} cannot be served: all its good copies are on nodes that are down", []Step{
 		{"Bring back the nodes that the message names: the volume starts by itself", "kubectl longhorn explain node {copynode}"}, seeCopies,
 	}, false},

@@ -50,6 +50,9 @@ const (
 	// Volume: it is detached, and has fewer good copies than asked for; the message names them. Others are
 	// rebuilt by an engine alone, so when the volume is attached.
 	ConditionCopiesMissing = "CopiesMissing"
+	// Volume: spec.numberOfReplicas was lowered, and the volume has more good replicas than that. For five minutes from the condition's
+	// LastTransitionTime on they are left to people, who remove or evict the ones that they choose; then the manager removes some.
+	ConditionSurplusReplicas = "SurplusReplicas"
 	// Volume: it is attached or shall be, and all its good copies are on nodes that are down; the message names these. It starts by itself
 	// when they return.
 	ConditionCopiesUnreachable = "CopiesUnreachable"
@@ -120,15 +123,17 @@ const (
 	ReasonNodeNotReady = "NodeNotReady"
 	// Volume Scheduled. LocalReplicaWaits goes with True: the volume moves to and fro, and gets a local
 	// replica when it stays. LocalReplicaSchedulingFailure: there are enough replicas, and none can be placed
-	// where the volume is used. EvictionFailed: a replica must leave its disk, and another one has no
-	// place. DegradedAvailability goes with True: some replicas have no place, and the volume may be used
+	// where the volume is used. ReplicaSchedulingFailure: a replica has no place, be it in place of one that must
+	// leave its disk; for the latter, earlier releases wrote EvictionFailed. DegradedAvailability goes with True: some replicas have no place, and the volume may be used
 	// without them. They are the Events' reasons too.
 	ReasonReplicaSchedulingFailure      = "ReplicaSchedulingFailure"
 	ReasonLocalReplicaSchedulingFailure = "LocalReplicaSchedulingFailure"
 	ReasonLocalReplicaWaits             = "LocalReplicaWaits"
 	ReasonEvictionFailed                = "EvictionFailed"
-	// Volume Scheduled, with True: a strict-local volume gets its replica where it is attached first.
+	// Volume Scheduled, with True: a strict-local volume, or a best-effort one of one replica, gets it where it is attached first.
 	ReasonPlacedWhenAttached = "PlacedWhenAttached"
+	// Volume SurplusReplicas.
+	ReasonReplicaCountLowered = "ReplicaCountLowered"
 	// Disk Emptied.
 	ReasonReplicasLeft = "ReplicasLeft"
 	// Reason of EvictionWaits and CopiesMissing.

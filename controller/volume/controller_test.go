@@ -105,6 +105,14 @@ func TestDeletionOfReplicasThenOfTheVolume(t *testing.T) {
 	h.ExpectWrites("update volumes/vol/status", "delete replicas/r")
 	h.CatchUp()
 	syncOf(t, h, c, nil)
+	h.ExpectWrites() // its node has not removed the data yet
+	r := must(c.deps.Replicas.(*datastore.Store[*longhorn.Replica]).Get("r"))
+	types.RemoveFinalizer(r)
+	_, err := c.deps.Replicas.Update(t.Context(), r)
+	require.NoError(t, err)
+	h.CatchUp()
+	h.Writes()
+	syncOf(t, h, c, nil)
 	h.ExpectWrites("update volumes/vol")
 }
 
@@ -123,7 +131,7 @@ func TestDeletionOfAVolumeThatIsAnotherOneByNow(t *testing.T) {
 
 func TestReplicasOfAnEarlierVolumeAreNotTouched(t *testing.T) {
 	h, c := begin(t, build.Volume("vol", finalized, deletedVolume),
-		build.PlacedReplica("mine", "vol", "a", "disk-a", ownedReplica, deletedReplica),
+		build.PlacedReplica("mine", "vol", "away", "disk-away", ownedReplica, deletedReplica),
 		build.PlacedReplica("old", "vol", "b", "disk-b", func(r *longhorn.Replica) {
 			r.OwnerReferences = owner()
 			r.OwnerReferences[0].UID = "an earlier one"

@@ -1,7 +1,10 @@
 package volume
 
 import (
+	"slices"
+
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
 // Deletion is what to do for a volume that is going away, in the order of its fields.
@@ -10,15 +13,21 @@ type Deletion struct {
 	UpdateEngine   *longhorn.Engine
 	DeleteEngine   *longhorn.Engine
 	DeleteReplicas []*longhorn.Replica
-	// DropFinalizer: nothing can write to the volume any more, and every replica is deleted or
-	// waits only for its own node.
+	// DropFinalizer: nothing can write to the volume, and each replica has gone, or is deleted and waits for something
+	// that may be away for long.
 	DropFinalizer bool
 	Status        longhorn.VolumeStatus
 }
 
 // planDeletion stops the engine, deletes it, and only when it is gone deletes the
-// replicas: as long as an engine could still write, its replicas must stay. A replica
-// whose node is away keeps its own finalizer and does not hold up the volume.
+// replicas: as long as an engine could still write, its replicas must stay. The volume goes
+// after its replicas, so that what is gone has given its space back:
+//
+//	deleted replica                        the volume
+//	on a node that is up                   waits for it
+//	on a node that is down or gone         does not wait: the replica stays deleting until the node returns
+//	whose node is back without its disk    does not wait
+//	whose data cannot be removed           does not wait: the replica says why
 func planDeletion(in Input) Deletion {
 	d := Deletion{Status: *in.Volume.Status.DeepCopy()}
 	d.Status.OwnerID = in.Owner
@@ -45,8 +54,20 @@ func planDeletion(in Input) Deletion {
 			d.DeleteReplicas = append(d.DeleteReplicas, r)
 		}
 	}
-	d.DropFinalizer = len(d.DeleteReplicas) == 0
+	d.DropFinalizer = !slices.ContainsFunc(in.Replicas, func(r *longhorn.Replica) bool { return isGoing(in, r) })
 	return d
+}
+
+// isGoing tells whether a replica will be removed soon, as far as is known.
+func isGoing(in Input, r *longhorn.Replica) bool {
+	node, known := in.Nodes[r.Spec.NodeID]
+	switch {
+	case r.DeletionTimestamp == nil:
+		return true
+	case !known, node.Down, node.Gone, in.Stranded[r.Name]:
+		return false
+	}
+	return !types.IsConditionTrue(r.Status.Conditions, types.ConditionRemovalRefused)
 }
 
 // behindFence makes the replicas shut out an engine that may be left on a node that does not

@@ -57,6 +57,10 @@ func transitions(in Input, next *longhorn.VolumeStatus) []Event {
 	if is.Status == longhorn.ConditionTrue && was.Message != is.Message {
 		add(corev1.EventTypeWarning, types.ConditionCopiesUnreachable, "volume %s: %s", v.Name, is.Message)
 	}
+	was, is = types.FindCondition(old.Conditions, types.ConditionSurplusReplicas), types.FindCondition(next.Conditions, types.ConditionSurplusReplicas)
+	if is.Status == longhorn.ConditionTrue && was.Status != is.Status {
+		add(corev1.EventTypeNormal, types.ConditionSurplusReplicas, "volume %s: %s", v.Name, is.Message)
+	}
 	if old.Robustness != next.Robustness {
 		switch next.Robustness {
 		case longhorn.VolumeRobustnessHealthy:

@@ -48,7 +48,7 @@ func place(in Input, f facts, add Addition) (*longhorn.Replica, scheduling) {
 		if f.strict {
 			text += "; " + strictLocalLeaves
 		}
-		return nil, unplaced(types.ReasonEvictionFailed, text)
+		return nil, unplaced(types.ReasonReplicaSchedulingFailure, text)
 	case whyLocal:
 		return nil, unplaced(types.ReasonLocalReplicaSchedulingFailure, fmt.Sprintf("no replica can be placed on node %s, where the volume is used: %v", add.Node, err))
 	}
@@ -142,4 +142,11 @@ func degraded(in Input, lack *scheduler.Unschedulable) scheduling {
 	next := scheduler.Unschedulable{Wanted: 1, Rejections: lack.Rejections}
 	return scheduling{longhorn.ConditionTrue, types.ReasonDegradedAvailability, fmt.Sprintf("%d of %d replicas have a place, and setting %s lets the volume be used with these: %s",
 		lack.Placed+len(in.Replicas), in.Volume.Spec.NumberOfReplicas, types.SettingAllowVolumeCreationWithDegradedAvailability, next.Error())}
+}
+
+// lacksAtRest is the condition of a detached volume with data that has fewer replicas than asked for, where the setting lets it be used
+// with these. Others are made once it is attached, so whether they have a place is not known before.
+func lacksAtRest(in Input) scheduling {
+	return scheduling{longhorn.ConditionTrue, types.ReasonDegradedAvailability, fmt.Sprintf("%d of %d replicas have a place, and setting %s lets the volume be used with these: others are placed when it is attached",
+		len(in.Replicas), in.Volume.Spec.NumberOfReplicas, types.SettingAllowVolumeCreationWithDegradedAvailability)}
 }

@@ -153,6 +153,9 @@ func plan(in Input) Plan {
 	if p.Status.Size == 0 {
 		p.Status.Size = firstSize(in)
 	}
+	if p.Status.ObservedReplicaCount == 0 {
+		p.Status.ObservedReplicaCount = in.Volume.Spec.NumberOfReplicas
+	}
 
 	share(in, &p)
 	if in.Attachment == nil {
@@ -180,6 +183,7 @@ func plan(in Input) Plan {
 		p.take(nextStep(in, copies, p.Status.LastDegradedAt), in.Now)
 	}
 	expand(in, &p)
+	surplusWaits(in, copies, &p)
 	evictionWaits(in, &p)
 	copiesMissing(in, &p)
 	copiesUnreachable(in, &p)
@@ -211,8 +215,8 @@ func actualSize(replicas []*longhorn.Replica) int64 {
 // planFirst makes the replicas of a new volume, and tells whether the volume waits for them: they
 // are made first, and a volume that may not be used without the missing ones stays as it is.
 func planFirst(in Input, p *Plan) (waits bool) {
-	if types.IsStrictLocal(in.Volume) && isNew(in) {
-		return planStrictLocal(in, p)
+	if isPlacedWhenAttached(in.Volume) && isNew(in) {
+		return planWhenAttached(in, p)
 	}
 	missing := in.Volume.Spec.NumberOfReplicas - len(in.Replicas)
 	if missing <= 0 {
@@ -222,6 +226,9 @@ func planFirst(in Input, p *Plan) (waits bool) {
 		return false
 	}
 	if !isNew(in) {
+		if in.AllowDegraded && atRest(in.Engine) && in.Volume.Spec.NodeID == "" {
+			p.say(lacksAtRest(in), in.Now)
+		}
 		return false
 	}
 	made, said := placeFirst(in, missing)

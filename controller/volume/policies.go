@@ -133,7 +133,7 @@ func moveEvicted(f facts, v copyView) (Decision, bool) {
 // spareEvicted are the replicas that must leave their disk and can, though not all of them have another
 // one in their place: there are more good ones than asked for.
 func (f facts) spareEvicted() []string {
-	return f.beyond(f.those(copyView.isSound), func(v copyView) bool { return v.evicted })
+	return beyond(f, f.asked, f.those(copyView.isSound), func(v copyView) bool { return v.evicted })
 }
 
 // localRest is how long a copy that failed where the volume is used is spared though there are enough
@@ -159,24 +159,24 @@ func dropSurplus(f facts, v copyView) (Decision, bool) {
 	return Decision{fateDrop, whySurplus}, isSurplus
 }
 
-// surplus are the good replicas beyond what is asked for. Those that must leave their disk
-// have a policy of their own, and the local one is not among them.
+// surplus are the good replicas beyond what is asked for, and beyond those that a lowered count leaves to people for a while. Those
+// that must leave their disk have a policy of their own, and the local one is not among them.
 func (f facts) surplus() []string {
 	local := ""
 	if f.consumer != "" {
 		local = f.localCopy()
 	}
-	return f.beyond(f.those(func(v copyView) bool { return v.isSound() && !v.evicted }), func(v copyView) bool { return v.Name != local })
+	return beyond(f, f.asked+f.spared, f.those(func(v copyView) bool { return v.isSound() && !v.evicted }), func(v copyView) bool { return v.Name != local })
 }
 
 func (f facts) those(are func(copyView) bool) []copyView {
 	return slices.DeleteFunc(slices.Clone(f.list), func(v copyView) bool { return !are(v) })
 }
 
-// beyond are those of the replicas that may go, as many as there are more than asked for.
-func (f facts) beyond(list []copyView, mayGo func(copyView) bool) []string {
+// beyond are those of the replicas that may go, as many as there are more than so many.
+func beyond(f facts, count int, list []copyView, mayGo func(copyView) bool) []string {
 	var names []string
-	for excess := len(list) - f.asked; excess > 0; excess-- {
+	for excess := len(list) - count; excess > 0; excess-- {
 		i := f.leastNeeded(list, mayGo)
 		if i < 0 {
 			break

@@ -224,7 +224,7 @@ func returned(n int) []object.Object {
 			build.Volume(name, finalized, func(v *longhorn.Volume) {
 				v.Spec.NumberOfReplicas, v.Spec.NodeID = 2, "a"
 				v.Status = longhorn.VolumeStatus{
-					OwnerID: "leader", State: longhorn.VolumeStateAttached, CurrentNodeID: "a", AttachedAt: ago(long), Robustness: longhorn.VolumeRobustnessDegraded, Size: build.GiB,
+					OwnerID: "leader", State: longhorn.VolumeStateAttached, CurrentNodeID: "a", AttachedAt: ago(long), Robustness: longhorn.VolumeRobustnessDegraded, Size: build.GiB, ObservedReplicaCount: 2,
 					LastDegradedAt: types.Timestamp(testutil.Now.Add(time.Duration(-n+(i*7)%n) * time.Second)),
 					Conditions: []longhorn.Condition{
 						{Type: types.ConditionScheduled, Status: longhorn.ConditionTrue},

@@ -60,7 +60,7 @@ func attachedVolume(n int, changes ...func(*longhorn.Volume)) *longhorn.Volume {
 	return build.Volume("vol", append([]func(*longhorn.Volume){finalized, func(v *longhorn.Volume) {
 		v.Spec.NumberOfReplicas, v.Spec.NodeID = n, "a"
 		v.Status = longhorn.VolumeStatus{
-			OwnerID: "leader", State: longhorn.VolumeStateAttached, CurrentNodeID: "a", AttachedAt: ago(long), Robustness: longhorn.VolumeRobustnessHealthy, Size: build.GiB,
+			OwnerID: "leader", State: longhorn.VolumeStateAttached, CurrentNodeID: "a", AttachedAt: ago(long), Robustness: longhorn.VolumeRobustnessHealthy, Size: build.GiB, ObservedReplicaCount: n,
 			Conditions: []longhorn.Condition{
 				{Type: types.ConditionScheduled, Status: longhorn.ConditionTrue},
 				{Type: types.ConditionFaulted, Status: longhorn.ConditionFalse},

@@ -47,7 +47,7 @@ func TestACopyWithoutAPlaceIsSaid(t *testing.T) {
 		{name: "a copy is to leave its disk, another has room → made there", in: onNodes(3, evictedDisks(served(2, member, all(member, evicted)))), made: "c"},
 		{
 			name: "a copy is to leave its disk, there is no other → it stays, which is said", in: onNodes(2, evictedDisks(served(2, member, all(member, evicted)))),
-			reason: types.ReasonEvictionFailed, says: []string{"replica r2 cannot leave its disk on node b", "anti-affinity cannot be satisfied (1 disk)", "disks are unavailable (1 disk: the disk is being evicted)"},
+			reason: types.ReasonReplicaSchedulingFailure, says: []string{"replica r2 cannot leave its disk on node b", "anti-affinity cannot be satisfied (1 disk)", "disks are unavailable (1 disk: the disk is being evicted)"},
 		},
 		{
 			name: "a failed copy is on such a disk, and there is no other → rebuilt there all the same", in: onNodes(2, evictedDisks(degradedFor(0, served(2, member, all(once(long), evicted))))),
@@ -122,7 +122,7 @@ func TestOnlyAWaitForALocalCopyIsSaid(t *testing.T) {
 		"one is local → nothing to wait for":         {moved(usedOn("a", served(2, member, member))), "", 0},
 		"one is becoming local → the same":           {moved(usedOn("c", served(2, member, member, all(fresh, asked, tried, shows(longhorn.ReplicaModeWO))))), "", 0},
 		"none is wanted there → the same":            {disabled(moved(usedOn("d", served(2, member, member)))), "", 0},
-		"one is evicted, no place → that is said":    {moved(usedOn("d", onNodes(2, evictedDisks(served(2, member, all(member, evicted)))))), types.ReasonEvictionFailed, 0},
+		"one is evicted, no place → that is said":    {moved(usedOn("d", onNodes(2, evictedDisks(served(2, member, all(member, evicted)))))), types.ReasonReplicaSchedulingFailure, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := plan(tc.in)

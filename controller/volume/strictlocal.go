@@ -1,10 +1,10 @@
 package volume
 
 import (
+	"fmt"
 	"slices"
 
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
-	"github.com/longhorn-lep/longhorn-manager/scheduler"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
@@ -23,18 +23,26 @@ import (
 // strictLocalLeaves says what makes a strict-local replica leave its node.
 const strictLocalLeaves = "a strict-local replica leaves its node only if the volume is detached, gets another dataLocality, and is attached again"
 
-// planStrictLocal sees to the first replica of a strict-local volume that never started, and tells whether the volume waits for it.
-func planStrictLocal(in Input, p *Plan) (waits bool) {
+// isPlacedWhenAttached tells whether a new volume gets its replica where it is attached first: it has but one, which is to be local.
+func isPlacedWhenAttached(v *longhorn.Volume) bool {
+	return types.IsStrictLocal(v) || v.Spec.DataLocality == longhorn.DataLocalityBestEffort && v.Spec.NumberOfReplicas == 1
+}
+
+// planWhenAttached places the one replica of a volume that never started, and tells whether the volume waits for it. That of a best-effort
+// volume may be anywhere, if the node where it is attached has no place.
+func planWhenAttached(in Input, p *Plan) (waits bool) {
 	node := in.Volume.Spec.NodeID
-	isThere := func(r *longhorn.Replica) bool { return types.Stays(r) && (node == "" || r.Spec.NodeID == node) }
+	isThere := func(r *longhorn.Replica) bool {
+		return types.Stays(r) && (node == "" || r.Spec.NodeID == node || !types.IsStrictLocal(in.Volume))
+	}
 	switch {
 	case slices.ContainsFunc(in.Replicas, isThere), refusesNode(in) != "":
 		p.say(allPlaced, in.Now)
 		return false
 	case node == "":
-		p.say(scheduling{longhorn.ConditionTrue, types.ReasonPlacedWhenAttached, "the replica is placed on the node where the volume is attached first, for dataLocality is strict-local"}, in.Now)
+		p.say(scheduling{longhorn.ConditionTrue, types.ReasonPlacedWhenAttached, fmt.Sprintf("the replica is placed on the node where the volume is attached first: dataLocality is %s", in.Volume.Spec.DataLocality)}, in.Now)
 	default:
-		made, said := placeStrictLocal(in, node)
+		made, said := placeAttached(in, node)
 		p.say(said, in.Now)
 		p.CreateReplicas = made
 	}
@@ -42,10 +50,13 @@ func planStrictLocal(in Input, p *Plan) (waits bool) {
 	return true
 }
 
-func placeStrictLocal(in Input, node string) ([]*longhorn.Replica, scheduling) {
+func placeAttached(in Input, node string) ([]*longhorn.Replica, scheduling) {
 	want := request(in.Volume)
-	want.ActualSizeBytes, want.HardNodeAffinity = 0, node
-	found, err := scheduler.Schedule(in.Cluster, want)
+	want.ActualSizeBytes = 0
+	if types.IsStrictLocal(in.Volume) {
+		want.HardNodeAffinity = node
+	}
+	found, err := near(in.Cluster, want, node)
 	if err != nil {
 		return nil, unplaced(types.ReasonReplicaSchedulingFailure, err.Error())
 	}

@@ -137,7 +137,7 @@ func TestAStrictLocalReplicaLeavesItsDiskButNotItsNode(t *testing.T) {
 		p := plan(evictedDisks(strictOn("a", served(1, all(member, evicted)))))
 		assert.Empty(t, p.CreateReplicas)
 		c := types.FindCondition(p.Status.Conditions, types.ConditionScheduled)
-		assert.Equal(t, types.ReasonEvictionFailed, c.Reason)
+		assert.Equal(t, types.ReasonReplicaSchedulingFailure, c.Reason)
 		assert.Contains(t, c.Message, "replica r1 cannot leave its disk on node a")
 		assert.Contains(t, c.Message, "leaves its node only if the volume is detached, gets another dataLocality")
 	})

@@ -96,6 +96,7 @@ type facts struct {
 	copies
 	prospects map[string]prospect // of those that are no members
 	asked     int                 // how many replicas are asked for
+	spared    int                 // how many good ones beyond that are not given up yet, since the count was lowered
 	engine    string              // the node of the engine
 	zones     map[string]string   // of nodes, by name; all without one are in the same
 	// consumer is the node on which a replica is wanted; empty: no matter where.
@@ -125,6 +126,7 @@ func factsOf(in Input, c copies, degradedSince string) facts {
 	}
 	f.attachedAt, f.localAt = attachedSince(in), in.Volume.Status.LastLocalReplicaAt
 	f.strict = types.IsStrictLocal(in.Volume)
+	f.spared, _ = sparedOf(in)
 	if f.strict || in.Volume.Spec.DataLocality == longhorn.DataLocalityBestEffort && !in.Engine.Spec.DisableFrontend {
 		f.consumer = in.Engine.Spec.NodeID
 	}

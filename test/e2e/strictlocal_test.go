@@ -73,7 +73,7 @@ func waitEvictionWaits(ctx context.Context, t *testing.T, c *cluster.Cluster, vo
 	setEviction(ctx, t, c, node, true)
 	cluster.Eventually(ctx, t, 30*time.Second, "volume "+volume+" says why its replica stays", func(ctx context.Context) error {
 		scheduled := types.FindCondition(theVolume(ctx, t, c, volume).Status.Conditions, types.ConditionScheduled)
-		if scheduled.Reason != types.ReasonEvictionFailed || !strings.Contains(scheduled.Message, replica) || !strings.Contains(scheduled.Message, "another dataLocality") {
+		if scheduled.Reason != types.ReasonReplicaSchedulingFailure || !strings.Contains(scheduled.Message, replica) || !strings.Contains(scheduled.Message, "another dataLocality") {
 			return fmt.Errorf("its condition is %+v", scheduled)
 		}
 		return nil

@@ -40,8 +40,9 @@ type ReplicaSpec struct {
 	// +optional
 	RebuildRetryCount int `json:"rebuildRetryCount"`
 	// EvictionRequested has the copy leave its disk, when another one has taken its place.
+	// +kubebuilder:default=false
 	// +optional
-	EvictionRequested bool `json:"evictionRequested,omitempty"`
+	EvictionRequested bool `json:"evictionRequested"`
 	// +kubebuilder:default=true
 	// +optional
 	Active bool `json:"active"`

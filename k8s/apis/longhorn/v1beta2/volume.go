@@ -190,6 +190,10 @@ type VolumeStatus struct {
 	// LastDegradedAt (RFC 3339) is since when the volume has had fewer good copies than asked for; empty while healthy.
 	// +optional
 	LastDegradedAt string `json:"lastDegradedAt"`
+	// ObservedReplicaCount is the spec.numberOfReplicas that the controller has last acted on. After that was lowered it keeps the
+	// higher value for as long as the condition SurplusReplicas is True; 0: not recorded yet.
+	// +optional
+	ObservedReplicaCount int `json:"observedReplicaCount,omitempty"`
 	// LastLocalReplicaAt (RFC 3339) is when a replica was last made just because the volume had none on CurrentNodeID.
 	// +optional
 	LastLocalReplicaAt string `json:"lastLocalReplicaAt,omitempty"`
