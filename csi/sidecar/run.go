@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
 	csitrans "k8s.io/csi-translation-lib"
+	"k8s.io/utils/clock"
 	provision "sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller"
 
 	"github.com/longhorn-lep/longhorn-manager/util/election"
@@ -115,7 +116,8 @@ func work(ctx context.Context, o Options, conn *grpc.ClientConn) error {
 		recorder: events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: o.DriverName}),
 		log:      o.Log,
 	})
-	attachments := newAttachController(o, factory, conn, multiWriter)
+	lone := newUnattached(o, factory, conn, events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: o.DriverName}))
+	attachments := newAttachController(o, factory, conn, lone, multiWriter)
 	resizes, err := newResizeController(ctx, o, factory, conn)
 	if err != nil {
 		return err
@@ -139,6 +141,7 @@ func work(ctx context.Context, o Options, conn *grpc.ClientConn) error {
 	var loops sync.WaitGroup
 	loops.Go(func() { provisioner.Run(ctx) })
 	loops.Go(func() { attachments.Run(ctx, attacherLoad, &workers) })
+	loops.Go(func() { lone.run(ctx, cmp.Or(o.CompareInterval, compareInterval)) })
 	if resizes != nil {
 		loops.Go(func() { resizes.Run(resizerLoad, ctx, &workers) })
 	}
@@ -184,10 +187,10 @@ func newProvisionController(ctx context.Context, o Options, factory informers.Sh
 	)
 }
 
-func newAttachController(o Options, factory informers.SharedInformerFactory, conn *grpc.ClientConn, multiWriter bool) *attach.CSIAttachController {
+func newAttachController(o Options, factory informers.SharedInformerFactory, conn *grpc.ClientConn, lister attach.VolumeLister, multiWriter bool) *attach.CSIAttachController {
 	timeout := callTimeout
 	handler := attach.NewCSIHandler(o.Kube, o.DriverName,
-		attacher.NewAttacher(conn), attacher.NewVolumeLister(conn, 0),
+		attacher.NewAttacher(conn), lister,
 		factory.Core().V1().PersistentVolumes().Lister(),
 		factory.Storage().V1().CSINodes().Lister(),
 		factory.Storage().V1().VolumeAttachments().Lister(),
@@ -200,6 +203,16 @@ func newAttachController(o Options, factory informers.SharedInformerFactory, con
 		backoff(), backoff(),
 		true, cmp.Or(o.CompareInterval, compareInterval),
 	)
+}
+
+func newUnattached(o Options, factory informers.SharedInformerFactory, conn *grpc.ClientConn, recorder record.EventRecorder) *unattached {
+	return &unattached{
+		lister: attacher.NewVolumeLister(conn, 0), kube: o.Kube, driver: csipb.NewControllerClient(conn), driverName: o.DriverName,
+		attachments: factory.Storage().V1().VolumeAttachments().Lister(),
+		volumes:     factory.Core().V1().PersistentVolumes().Lister(),
+		csiNodes:    factory.Storage().V1().CSINodes().Lister(),
+		recorder:    recorder, clock: clock.RealClock{}, log: o.Log,
+	}
 }
 
 func backoff() workqueue.TypedRateLimiter[string] {
