@@ -153,7 +153,7 @@ func TestExpandVolumeMustFit(t *testing.T) {
 		n.Status.Conditions[0] = longhorn.Condition{Type: types.ConditionReady, Status: longhorn.ConditionFalse, Reason: types.ReasonKubernetesNodeNotReady}
 	}
 	full := build.WithDiskStatus("disk-1", "disk-b", func(d *longhorn.DiskStatus) { d.StorageAvailable = 30 * build.GiB })
-	const lacks = `volume "vol" cannot be expanded to 10737418240 bytes: 9663676416 extra bytes do not fit on disk disk-b (/var/lib/longhorn) of node b: `
+	const lacks = `volume "vol" cannot be expanded to 10737418240 bytes: 9 GiB more do not fit on disk disk-b (/var/lib/longhorn) of node b: `
 	cases := map[string]struct {
 		given   claimed
 		b       []func(*longhorn.Node) // what is special of node b, where a replica is

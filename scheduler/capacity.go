@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+
+	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
 // Reasons of a disk whose Schedulable condition is False.
@@ -37,19 +39,19 @@ func DiskSchedulable(node string, d Disk, s Settings) (schedulable bool, reason,
 func shortage(d Disk, s Settings, size, required int64) string {
 	switch {
 	case d.StorageMaximum <= 0:
-		return fmt.Sprintf("its size is not known: storageMaximum is %d", d.StorageMaximum)
+		return fmt.Sprintf("its size is not known: storageMaximum is %s", types.SizeText(d.StorageMaximum))
 	case d.StorageAvailable <= 0:
-		return fmt.Sprintf("it is full: storageAvailable is %d of storageMaximum %d", d.StorageAvailable, d.StorageMaximum)
+		return fmt.Sprintf("it is full: storageAvailable is %s of storageMaximum %s", types.SizeText(d.StorageAvailable), types.SizeText(d.StorageMaximum))
 	}
 	floor := percentOf(d.StorageMaximum, s.MinimalAvailablePercent)
 	if d.StorageAvailable-required <= floor {
-		return fmt.Sprintf("storageAvailable %d - required %d must be more than %d (%d%% of storageMaximum %d)",
-			d.StorageAvailable, required, floor, s.MinimalAvailablePercent, d.StorageMaximum)
+		return fmt.Sprintf("storageAvailable %s - required %s must be more than %s (%d%% of storageMaximum %s)",
+			types.SizeText(d.StorageAvailable), types.SizeText(required), types.SizeText(floor), s.MinimalAvailablePercent, types.SizeText(d.StorageMaximum))
 	}
 	ceiling := virtualCeiling(d, s)
 	if d.StorageScheduled > ceiling-size { // not scheduled+size, which could overflow
-		return fmt.Sprintf("storageScheduled %d + size %d must not exceed %d (%d%% of storageMaximum %d - storageReserved %d)",
-			d.StorageScheduled, size, ceiling, s.OverProvisioningPercent, d.StorageMaximum, d.StorageReserved)
+		return fmt.Sprintf("storageScheduled %s + size %s must not exceed %s (%d%% of storageMaximum %s - storageReserved %s)",
+			types.SizeText(d.StorageScheduled), types.SizeText(size), types.SizeText(ceiling), s.OverProvisioningPercent, types.SizeText(d.StorageMaximum), types.SizeText(d.StorageReserved))
 	}
 	return ""
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
 // candidate is a disk with its node, both as they are in the snapshot.
@@ -127,8 +129,8 @@ func enoughStorage(c candidate, req Request, s Settings) (reason, message string
 func usedBelow(c candidate, req Request, _ Settings) (reason, message string) {
 	d := c.disk
 	if req.UsedBelowPercent > 0 && UsesAtLeast(req.UsedBelowPercent, d.StorageMaximum, d.StorageAvailable-req.ActualSizeBytes) {
-		return ReasonInsufficientStorage, fmt.Sprintf("storageAvailable %d - required %d must leave more than %d%% of storageMaximum %d",
-			d.StorageAvailable, req.ActualSizeBytes, 100-req.UsedBelowPercent, d.StorageMaximum)
+		return ReasonInsufficientStorage, fmt.Sprintf("storageAvailable %s - required %s must leave more than %d%% of storageMaximum %s",
+			types.SizeText(d.StorageAvailable), types.SizeText(req.ActualSizeBytes), 100-req.UsedBelowPercent, types.SizeText(d.StorageMaximum))
 	}
 	return "", ""
 }

@@ -40,7 +40,7 @@ func TestScheduleGivesAReasonForARejectedDisk(t *testing.T) {
 			changedDisk(func(d *Disk) { d.Schedulable, d.StorageAvailable = false, 250 }),
 			Request{},
 			defaults,
-			ReasonInsufficientStorage, "storageAvailable 250 - required 0 must be more than 250 (25% of storageMaximum 1000)",
+			ReasonInsufficientStorage, "storageAvailable 250 bytes - required 0 bytes must be more than 250 bytes (25% of storageMaximum 1000 bytes)",
 		},
 		"node without disks": {node("n"), Request{}, defaults, ReasonDiskNotFound, "the node has no disks"},
 
@@ -69,13 +69,13 @@ func TestScheduleGivesAReasonForARejectedDisk(t *testing.T) {
 			healthy,
 			Request{SizeBytes: 1001},
 			defaults, ReasonInsufficientStorage,
-			"storageScheduled 0 + size 1001 must not exceed 1000 (100% of storageMaximum 1000 - storageReserved 0)",
+			"storageScheduled 0 bytes + size 1001 bytes must not exceed 1000 bytes (100% of storageMaximum 1000 bytes - storageReserved 0 bytes)",
 		},
 		"copy larger than the free space": {
 			healthy,
 			Request{SizeBytes: 1000, ActualSizeBytes: 750},
 			defaults, ReasonInsufficientStorage,
-			"storageAvailable 1000 - required 750 must be more than 250 (25% of storageMaximum 1000)",
+			"storageAvailable 1000 bytes - required 750 bytes must be more than 250 bytes (25% of storageMaximum 1000 bytes)",
 		},
 		"just below what may be in use with the copy → placed": {
 			node: changedDisk(func(d *Disk) { d.StorageAvailable = 601 }), settings: defaults, req: Request{ActualSizeBytes: 100, UsedBelowPercent: 50},
@@ -84,7 +84,7 @@ func TestScheduleGivesAReasonForARejectedDisk(t *testing.T) {
 			changedDisk(func(d *Disk) { d.StorageAvailable = 600 }),
 			Request{ActualSizeBytes: 100, UsedBelowPercent: 50},
 			defaults, ReasonInsufficientStorage,
-			"storageAvailable 600 - required 100 must leave more than 50% of storageMaximum 1000",
+			"storageAvailable 600 bytes - required 100 bytes must leave more than 50% of storageMaximum 1000 bytes",
 		},
 	}
 	for name, tt := range tests {
@@ -119,7 +119,7 @@ func TestUnschedulableNamesEveryDisk(t *testing.T) {
 	_, err := Schedule(s, Request{SizeBytes: 10})
 	var unschedulable *Unschedulable
 	require.ErrorAs(t, err, &unschedulable)
-	const full = "storageAvailable 100 - required 0 must be more than 250 (25% of storageMaximum 1000)"
+	const full = "storageAvailable 100 bytes - required 0 bytes must be more than 250 bytes (25% of storageMaximum 1000 bytes)"
 	want := []Rejection{
 		{"a", "a1", ReasonNodesUnavailable, "the node is not ready"},
 		{"b", "b1", ReasonInsufficientStorage, full},
@@ -162,7 +162,7 @@ func TestTheSummarySaysWhatDisksLack(t *testing.T) {
 			"the volume would lie on itself (2 disks: a), hard affinity cannot be satisfied (1 disk: b)",
 		},
 		"figures that change → not in the sentence": {
-			slices.Concat(reject(2, ReasonInsufficientStorage, "storageAvailable 7"), reject(1, ReasonAntiAffinity, "x"), reject(1, ReasonDiskNotFound, "y")),
+			slices.Concat(reject(2, ReasonInsufficientStorage, "storageAvailable 7 bytes"), reject(1, ReasonAntiAffinity, "x"), reject(1, ReasonDiskNotFound, "y")),
 			"insufficient storage (2 disks), anti-affinity cannot be satisfied (1 disk), disk not found (1 node)",
 		},
 	} {

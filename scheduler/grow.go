@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
 // GrowthShortage says why the replicas of a volume cannot take more bytes on their disks, by disk UUID: the first disk, by UUID, that has no
@@ -22,7 +24,7 @@ func GrowthShortage(s Snapshot, delta map[string]int64) string {
 					continue
 				}
 				if lack := growthShortage(d, s.Settings, delta[uuid]); lack != "" {
-					return fmt.Sprintf("%d extra bytes do not fit on disk %s (%s) of node %s: %s", delta[uuid], uuid, d.Path, n.Name, lack)
+					return fmt.Sprintf("%s more do not fit on disk %s (%s) of node %s: %s", types.SizeText(delta[uuid]), uuid, d.Path, n.Name, lack)
 				}
 			}
 		}
@@ -36,8 +38,8 @@ func growthShortage(d Disk, s Settings, delta int64) string {
 	}
 	floor := percentOf(d.StorageMaximum, s.MinimalAvailablePercent)
 	if d.StorageAvailable+d.StorageReserved-delta < floor {
-		return fmt.Sprintf("storageAvailable %d + storageReserved %d - %d must leave %d (%d%% of storageMaximum %d)",
-			d.StorageAvailable, d.StorageReserved, delta, floor, s.MinimalAvailablePercent, d.StorageMaximum)
+		return fmt.Sprintf("storageAvailable %s + storageReserved %s - %s must leave %s (%d%% of storageMaximum %s)", types.SizeText(d.StorageAvailable),
+			types.SizeText(d.StorageReserved), types.SizeText(delta), types.SizeText(floor), s.MinimalAvailablePercent, types.SizeText(d.StorageMaximum))
 	}
 	return ""
 }

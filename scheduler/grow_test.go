@@ -19,7 +19,7 @@ func TestGrowthShortage(t *testing.T) {
 		lacks  string
 	}{
 		{"there is room → nothing", 500, func(*Disk) {}, ""},
-		{"more is promised than the disk has → refused", 501, func(*Disk) {}, "storageScheduled 500 + size 501"},
+		{"more is promised than the disk has → refused", 501, func(*Disk) {}, "storageScheduled 500 bytes + size 501 bytes"},
 		{"the bytes leave the least that must be free → nothing", 400, func(d *Disk) { d.StorageAvailable = 650 }, ""},
 		{"one byte less would be free → refused", 401, func(d *Disk) { d.StorageAvailable = 650 }, "must leave 250"},
 		{"what is reserved counts as free", 401, func(d *Disk) { d.StorageAvailable, d.StorageReserved = 650, 1 }, ""},
@@ -32,7 +32,7 @@ func TestGrowthShortage(t *testing.T) {
 				return
 			}
 			assert.Contains(t, lacks, tc.lacks)
-			assert.Contains(t, lacks, "extra bytes do not fit on disk u")
+			assert.Contains(t, lacks, "more do not fit on disk u")
 		})
 	}
 }

@@ -16,7 +16,7 @@ func (c *Controller) tell(e *longhorn.Engine, next longhorn.EngineStatus) {
 	c.tellMembers(e, next)
 	for _, kind := range []string{types.ConditionEpochRefused, types.ConditionDeviceInUse} {
 		was, is := types.FindCondition(e.Status.Conditions, kind), types.FindCondition(next.Conditions, kind)
-		if is.Status == longhorn.ConditionTrue && (was.Status != is.Status || was.Message != is.Message) {
+		if is.Status == longhorn.ConditionTrue && (was.Status != is.Status || was.Message != is.Message && !types.DiffersInFigures(was.Message, is.Message)) {
 			c.Recorder.Event(e, corev1.EventTypeWarning, kind, is.Message)
 		}
 	}

@@ -37,27 +37,19 @@ func transitions(in Input, next *longhorn.VolumeStatus) []Event {
 		add(corev1.EventTypeWarning, types.EventRemount, "the engine of volume %s ended on node %s while in use; the volume is attached again, and what mounted it before must mount it again",
 			v.Name, old.CurrentNodeID)
 	}
-	was, is := types.FindCondition(old.Conditions, types.ConditionFaulted), types.FindCondition(next.Conditions, types.ConditionFaulted)
-	if is.Status == longhorn.ConditionTrue && (was.Status != is.Status || was.Message != is.Message) {
-		add(corev1.EventTypeWarning, types.EventFaulted, "%s", is.Message)
+	for _, c := range []struct{ condition, kind, reason, format string }{
+		{types.ConditionFaulted, corev1.EventTypeWarning, types.EventFaulted, "%[2]s"},
+		{types.ConditionDeviceInUse, corev1.EventTypeWarning, types.ConditionDeviceInUse, "volume %s cannot be detached: %s"},
+		{types.ConditionEvictionWaits, corev1.EventTypeNormal, types.ConditionEvictionWaits, "volume %s is detached: %s"},
+		{types.ConditionCopiesMissing, corev1.EventTypeWarning, types.ConditionCopiesMissing, "volume %s is detached: %s"},
+		{types.ConditionCopiesUnreachable, corev1.EventTypeWarning, types.ConditionCopiesUnreachable, "volume %s: %s"},
+	} {
+		was, is := types.FindCondition(old.Conditions, c.condition), types.FindCondition(next.Conditions, c.condition)
+		if is.Status == longhorn.ConditionTrue && (was.Status != is.Status || saysMore(was, is)) {
+			add(c.kind, c.reason, c.format, v.Name, is.Message)
+		}
 	}
-	was, is = types.FindCondition(old.Conditions, types.ConditionDeviceInUse), types.FindCondition(next.Conditions, types.ConditionDeviceInUse)
-	if is.Status == longhorn.ConditionTrue && (was.Status != is.Status || was.Message != is.Message) {
-		add(corev1.EventTypeWarning, types.ConditionDeviceInUse, "volume %s cannot be detached: %s", v.Name, is.Message)
-	}
-	was, is = types.FindCondition(old.Conditions, types.ConditionEvictionWaits), types.FindCondition(next.Conditions, types.ConditionEvictionWaits)
-	if is.Status == longhorn.ConditionTrue && was.Message != is.Message {
-		add(corev1.EventTypeNormal, types.ConditionEvictionWaits, "volume %s is detached: %s", v.Name, is.Message)
-	}
-	was, is = types.FindCondition(old.Conditions, types.ConditionCopiesMissing), types.FindCondition(next.Conditions, types.ConditionCopiesMissing)
-	if is.Status == longhorn.ConditionTrue && was.Message != is.Message {
-		add(corev1.EventTypeWarning, types.ConditionCopiesMissing, "volume %s is detached: %s", v.Name, is.Message)
-	}
-	was, is = types.FindCondition(old.Conditions, types.ConditionCopiesUnreachable), types.FindCondition(next.Conditions, types.ConditionCopiesUnreachable)
-	if is.Status == longhorn.ConditionTrue && was.Message != is.Message {
-		add(corev1.EventTypeWarning, types.ConditionCopiesUnreachable, "volume %s: %s", v.Name, is.Message)
-	}
-	was, is = types.FindCondition(old.Conditions, types.ConditionSurplusReplicas), types.FindCondition(next.Conditions, types.ConditionSurplusReplicas)
+	was, is := types.FindCondition(old.Conditions, types.ConditionSurplusReplicas), types.FindCondition(next.Conditions, types.ConditionSurplusReplicas)
 	if is.Status == longhorn.ConditionTrue && was.Status != is.Status {
 		add(corev1.EventTypeNormal, types.ConditionSurplusReplicas, "volume %s: %s", v.Name, is.Message)
 	}
@@ -70,7 +62,7 @@ func transitions(in Input, next *longhorn.VolumeStatus) []Event {
 		}
 	}
 	was, is = types.FindCondition(old.Conditions, types.ConditionScheduled), types.FindCondition(next.Conditions, types.ConditionScheduled)
-	if is.Reason != "" && was.Message != is.Message {
+	if is.Reason != "" && (was.Reason != is.Reason || saysMore(was, is)) {
 		kind := corev1.EventTypeWarning
 		if is.Reason == types.ReasonPlacedWhenAttached {
 			kind = corev1.EventTypeNormal
@@ -78,6 +70,11 @@ func transitions(in Input, next *longhorn.VolumeStatus) []Event {
 		add(kind, is.Reason, "%s", is.Message)
 	}
 	return events
+}
+
+// saysMore tells whether a condition's message differs from the one before in more than figures, which change all the time.
+func saysMore(was, is longhorn.Condition) bool {
+	return was.Message != is.Message && !types.DiffersInFigures(was.Message, is.Message)
 }
 
 // lack says which good replicas a degraded volume lacks, and why.

@@ -85,7 +85,7 @@ func expand(in Input, p *Plan) {
 func cannotBegin(in Input) *hold {
 	from, to := in.Volume.Status.Size, in.Volume.Spec.Size
 	if !membership.CanGrow(int64(from), int64(to)) {
-		return &hold{types.ReasonSizeLimit, fmt.Sprintf("a volume of %d bytes cannot grow to %d: the regions of its intent maps would be larger", from, to)}
+		return &hold{types.ReasonSizeLimit, fmt.Sprintf("a volume of %s cannot grow to %s: the regions of its intent maps would be larger", types.SizeText(int64(from)), types.SizeText(int64(to)))}
 	}
 	delta := map[string]int64{}
 	for _, r := range in.Replicas {
@@ -177,7 +177,7 @@ func leastSize(in Input, p *Plan) (longhorn.Bytes, *hold) {
 		if r.Status.CurrentSize >= in.Volume.Status.Size {
 			continue
 		}
-		what := fmt.Sprintf("replica %s on node %s has %d bytes", name, r.Spec.NodeID, r.Status.CurrentSize)
+		what := fmt.Sprintf("replica %s on node %s has %s", name, r.Spec.NodeID, types.SizeText(int64(r.Status.CurrentSize)))
 		if c := types.FindCondition(r.Status.Conditions, types.ConditionExpanded); c.Status == longhorn.ConditionFalse {
 			reason, what = types.ReasonReplicaNotGrown, fmt.Sprintf("replica %s on node %s: %s", name, r.Spec.NodeID, c.Message)
 		}
@@ -230,13 +230,13 @@ func sayExpansion(in Input, p *Plan, waits *hold) {
 	wasPending := was.Status == longhorn.ConditionFalse
 	canceled := wasPending && isBefore(was.Reason) && in.Volume.Spec.Size <= in.Volume.Status.Size
 	if canceled {
-		p.event(corev1.EventTypeNormal, types.EventCanceledExpansion, "the expansion of volume %s was taken back before it began; its size is %d bytes", in.Volume.Name, p.Status.Size)
+		p.event(corev1.EventTypeNormal, types.EventCanceledExpansion, "the expansion of volume %s was taken back before it began; its size is %s", in.Volume.Name, types.SizeText(int64(p.Status.Size)))
 	}
 	switch {
 	case !required && (wasPending || p.beginsExpansion(in.Volume)):
 		setCondition(p, in.Now, types.ConditionExpanded, longhorn.ConditionTrue, "", "")
 		if !canceled {
-			p.event(corev1.EventTypeNormal, types.EventSucceededExpansion, "volume %s has %d bytes", in.Volume.Name, p.Status.Size)
+			p.event(corev1.EventTypeNormal, types.EventSucceededExpansion, "volume %s has %s", in.Volume.Name, types.SizeText(int64(p.Status.Size)))
 		}
 	case required:
 		sayHeld(in, p, waits, was)
@@ -249,7 +249,7 @@ func sayHeld(in Input, p *Plan, waits *hold, was longhorn.Condition) {
 	}
 	setCondition(p, in.Now, types.ConditionExpanded, longhorn.ConditionFalse, waits.reason, waits.message)
 	if isHeldUp(waits.reason) && was.Reason != waits.reason {
-		p.event(corev1.EventTypeWarning, types.EventFailedExpansion, "volume %s cannot grow to %d bytes now: %s", in.Volume.Name, in.Volume.Spec.Size, waits.message)
+		p.event(corev1.EventTypeWarning, types.EventFailedExpansion, "volume %s cannot grow to %s now: %s", in.Volume.Name, types.SizeText(int64(in.Volume.Spec.Size)), waits.message)
 	}
 	p.again(retryExpansion)
 }
