@@ -84,6 +84,10 @@ const AnnotationTemplate = "longhorn.io/template-sha256"
 // disk. The leader deletes the Lease a day later.
 const AnnotationDiskGoneSince = "longhorn.io/disk-gone-since"
 
+// AnnotationRemountPods on a Volume names, by UID, the pods that held its mount when the last remount was requested, as JSON. The
+// remount controller writes it, and takes the pods out once it has restarted them.
+const AnnotationRemountPods = "longhorn.io/remount-pods"
+
 // AnnotationSchedulingError on a PersistentVolume tells why its volume has no place.
 const AnnotationSchedulingError = "longhorn.io/volume-scheduling-error"
 

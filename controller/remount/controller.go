@@ -2,7 +2,6 @@ package remount
 
 import (
 	"context"
-	"sync"
 
 	"github.com/sirupsen/logrus"
 	corev1 "k8s.io/api/core/v1"
@@ -26,6 +25,8 @@ const (
 // VolumeStore holds all volumes.
 type VolumeStore interface {
 	GetRO(name string) (*longhorn.Volume, error)
+	Update(ctx context.Context, v *longhorn.Volume) (*longhorn.Volume, error)
+	IsStale(v *longhorn.Volume) bool
 	queue.Events
 }
 
@@ -57,27 +58,15 @@ type Deps struct {
 	Setting   types.SettingValues
 }
 
-// request is one wish for a remount.
-type request struct {
-	volume kubetypes.UID
-	at     string
-}
-
 // Controller restarts workloads. Make it with New, then Run it.
 type Controller struct {
 	deps  Deps
 	queue *queue.Queue[string]
-
-	mu sync.Mutex // guards done
-	// done are the requests that were handled, by name of the volume, so that the controller need
-	// not list pods each time that a volume's status changes. A new leader looks once more, and
-	// finds only pods that started later.
-	done map[string]request
 }
 
 // New registers the controller's handlers; nothing happens before Run.
 func New(deps Deps) (*Controller, error) {
-	c := &Controller{deps: deps, done: map[string]request{}}
+	c := &Controller{deps: deps}
 	c.queue = queue.New(queue.Options[string]{Name: "remount", Env: deps.Env, Sync: c.sync})
 	err := c.queue.Watch(
 		queue.Watch{Events: deps.Volumes, Handler: queue.Handler(c.queue, c.keysOf)},
@@ -110,11 +99,13 @@ func (c *Controller) keysOfShare(s *longhorn.ShareManager) []string {
 func (c *Controller) sync(ctx context.Context, name string) (queue.Result, error) {
 	v, err := c.deps.Volumes.GetRO(name)
 	if apierrors.IsNotFound(err) {
-		c.forget(name)
 		return queue.Result{}, nil
 	}
 	if err != nil {
 		return queue.Result{}, err
+	}
+	if c.deps.Volumes.IsStale(v) {
+		return queue.Result{}, queue.ErrStale
 	}
 	share, err := c.deps.Shares.GetRO(name)
 	if apierrors.IsNotFound(err) {
@@ -122,25 +113,45 @@ func (c *Controller) sync(ctx context.Context, name string) (queue.Result, error
 	} else if err != nil {
 		return queue.Result{}, err
 	}
-	r := request{volume: v.UID, at: requestOf(v, share)}
-	if c.isDone(name, r) {
+	return c.handle(ctx, v, requestOf(v, share), writtenAt(share))
+}
+
+// handle records the pods that a request concerns as soon as it is seen, and restarts these once the volume is served.
+func (c *Controller) handle(ctx context.Context, v *longhorn.Volume, request, written string) (queue.Result, error) {
+	r := recordOf(v)
+	switch {
+	case !isAsking(v, request, written, c.deps.Clock.Now()), r.Request == request && len(r.Pods) == 0:
 		return queue.Result{}, nil
+	case r.Request != request:
+		in, err := c.gather(ctx, v, request)
+		if err != nil {
+			return queue.Result{}, err
+		}
+		return queue.Result{}, c.write(ctx, v, recorded{request, witnesses(in)})
 	}
-	after, ok := due(v, r.at, writtenAt(share), c.deps.Clock.Now())
+	after, ok := due(v, request, written, c.deps.Clock.Now())
 	if !ok {
 		return queue.Result{RequeueAfter: after}, nil
 	}
-	in, err := c.gather(ctx, v, r.at)
+	in, err := c.gather(ctx, v, request)
 	if err != nil {
 		return queue.Result{}, err
 	}
+	in.Recorded = r.Pods
 	if err := c.apply(ctx, v, plan(in)); err != nil {
 		return queue.Result{}, err
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.done[name] = r
-	return queue.Result{}, nil
+	return queue.Result{}, c.write(ctx, v, recorded{request, []kubetypes.UID{}})
+}
+
+// write stores a record. The change of the volume that it is brings the volume back.
+func (c *Controller) write(ctx context.Context, v *longhorn.Volume, r recorded) error {
+	u, err := r.annotated(v)
+	if err != nil {
+		return err
+	}
+	_, err = c.deps.Volumes.Update(ctx, u)
+	return err
 }
 
 func (c *Controller) gather(ctx context.Context, v *longhorn.Volume, request string) (Input, error) {
@@ -218,16 +229,4 @@ func ownerOf(pod *corev1.Pod) *corev1.ObjectReference {
 	return &corev1.ObjectReference{
 		APIVersion: owner.APIVersion, Kind: owner.Kind, Namespace: pod.Namespace, Name: owner.Name, UID: owner.UID,
 	}
-}
-
-func (c *Controller) isDone(name string, r request) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.done[name] == r
-}
-
-func (c *Controller) forget(name string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.done, name)
 }

@@ -13,12 +13,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	kubetypes "k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
 	"github.com/longhorn-lep/longhorn-manager/datastore"
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -71,6 +73,14 @@ func (f *fixture) mustSync(want queue.Result) {
 	require.Equal(f.T, want, got)
 }
 
+// record lets the controller see the request, and the cache show the record.
+func (f *fixture) record() {
+	f.T.Helper()
+	f.mustSync(queue.Result{})
+	f.ExpectWrites("update volumes/vol")
+	f.CatchUp()
+}
+
 func (f *fixture) expectEvents(want ...string) {
 	f.T.Helper()
 	assert.Equal(f.T, want, f.events.lines)
@@ -81,8 +91,10 @@ func bare(p *corev1.Pod) { p.OwnerReferences = nil }
 
 func TestPodsAreDeletedOnceAndTheirOwnersTold(t *testing.T) {
 	f := newFixture(t, remounted(), pod("a"), pod("b", bare))
+	f.record()
 	f.mustSync(queue.Result{})
-	f.ExpectWrites("delete pods/a")
+	f.ExpectWrites("delete pods/a", "update volumes/vol")
+	f.CatchUp()
 	f.expectEvents("Normal Remount Volume", "Normal Remount ReplicaSet default/web", "Warning Remount Volume")
 	// A pod of that name comes back, and the volume's status changes again.
 	f.Seed(pod("a", func(p *corev1.Pod) { p.UID = "uid-a-2" }))
@@ -93,7 +105,7 @@ func TestPodsAreDeletedOnceAndTheirOwnersTold(t *testing.T) {
 
 func TestANewRequestIsSeenTo(t *testing.T) {
 	f := newFixture(t, remounted())
-	f.mustSync(queue.Result{})
+	f.record()
 	f.Seed(pod("a", func(p *corev1.Pod) { p.Status.StartTime = &metav1.Time{Time: requested.Add(time.Second)} }))
 	v, err := f.Longhorn.LonghornV1beta2().Volumes("longhorn-system").Get(t.Context(), "vol", metav1.GetOptions{})
 	require.NoError(t, err)
@@ -102,13 +114,93 @@ func TestANewRequestIsSeenTo(t *testing.T) {
 	require.NoError(t, err)
 	f.CatchUp()
 	f.Writes()
+	f.record()
 	f.mustSync(queue.Result{})
-	f.ExpectWrites("delete pods/a")
+	f.ExpectWrites("delete pods/a", "update volumes/vol")
+}
+
+// Whatever the clocks of the nodes and of the leaders say.
+func TestANewLeaderDeletesNeitherReplacementsNorPodsThatWereSpared(t *testing.T) {
+	off := settings(map[types.SettingName]string{types.SettingAutoDeletePodWhenVolumeDetachedUnexpectedly: "false"})
+	for name, c := range map[string]struct {
+		setting types.SettingValues
+		seed    *corev1.Pod
+		writes  []string
+	}{
+		"a replacement":            {seed: pod("a", func(p *corev1.Pod) { p.UID = "uid-a-2" }), setting: settings(nil), writes: []string{"delete pods/a", "update volumes/vol"}},
+		"a pod that was spared":    {setting: off, writes: []string{"update volumes/vol"}},
+		"a pod that came meantime": {seed: pod("b"), setting: settings(nil), writes: []string{"delete pods/a", "update volumes/vol"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, remounted(), pod("a"))
+			f.deps.Setting = c.setting
+			f.record()
+			f.mustSync(queue.Result{})
+			f.ExpectWrites(c.writes...)
+			if c.seed != nil {
+				f.Seed(c.seed)
+			}
+			f.CatchUp()
+			next := f.next(settings(nil))
+			_, err := next.sync(t.Context(), "vol")
+			require.NoError(t, err)
+			f.ExpectWrites()
+		})
+	}
+}
+
+// next is the controller of another leader, which sees the same cluster.
+func (f *fixture) next(setting types.SettingValues) *Controller {
+	f.T.Helper()
+	deps := f.deps
+	deps.Setting = setting
+	c, err := New(deps)
+	require.NoError(f.T, err)
+	f.EndWithTest(c.Run)
+	return c
+}
+
+func TestALeaderThatDiesBetweenTheRecordAndTheDeletionIsFollowed(t *testing.T) {
+	f := newFixture(t, remounted(), pod("a"))
+	f.record()
+	f.Seed(pod("b"))
+	_, err := f.next(settings(nil)).sync(t.Context(), "vol")
+	require.NoError(t, err)
+	f.ExpectWrites("delete pods/a", "update volumes/vol")
+}
+
+func TestARecordIsMadeWhileTheVolumeIsNotServedYet(t *testing.T) {
+	f := newFixture(t, remounted(func(v *longhorn.Volume) { v.Status.State, v.Status.Robustness = "attaching", "unknown" }), pod("a"))
+	f.record()
+	f.mustSync(queue.Result{})
+	f.ExpectWrites()
+	assert.Equal(t, []kubetypes.UID{"uid-a"}, recordOf(must(f.deps.Volumes.GetRO("vol"))).Pods)
+}
+
+func TestAnAnnotationThatCannotBeReadIsWrittenAgain(t *testing.T) {
+	f := newFixture(t, remounted(func(v *longhorn.Volume) { v.Annotations = map[string]string{types.AnnotationRemountPods: "{"} }), pod("a"))
+	f.record()
+	assert.Equal(t, recorded{types.Timestamp(requested), []kubetypes.UID{"uid-a"}}, recordOf(must(f.deps.Volumes.GetRO("vol"))))
+}
+
+func TestARequestThatIsOldIsNotRecordedEither(t *testing.T) {
+	f := newFixture(t, remounted(), pod("a"))
+	f.Clock.SetTime(requested.Add(11 * time.Minute))
+	f.mustSync(queue.Result{})
+	f.ExpectWrites()
+}
+
+func must[T any](o T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return o
 }
 
 func TestNothingIsDeletedTooEarly(t *testing.T) {
 	f := newFixture(t, remounted(), pod("a"))
 	f.Clock.SetTime(requested.Add(time.Second))
+	f.record()
 	f.mustSync(queue.Result{RequeueAfter: 4 * time.Second})
 	f.ExpectWrites()
 }
@@ -122,6 +214,7 @@ func TestAVolumeThatIsGoneNeedsNothing(t *testing.T) {
 func TestAFailedDeletionIsTriedAgainAndToldOnce(t *testing.T) {
 	f := newFixture(t, remounted(), pod("a"), pod("b"))
 	away := errors.New("the API server is away")
+	f.record()
 	f.Fail("delete", "pods", away, away)
 	for range 2 {
 		_, err := f.sync(t.Context(), "vol")
@@ -129,7 +222,7 @@ func TestAFailedDeletionIsTriedAgainAndToldOnce(t *testing.T) {
 	}
 	f.expectEvents()
 	f.mustSync(queue.Result{})
-	f.ExpectWrites("delete pods/a", "delete pods/a", "delete pods/a", "delete pods/b")
+	f.ExpectWrites("delete pods/a", "delete pods/a", "delete pods/a", "delete pods/b", "update volumes/vol")
 	f.expectEvents("Normal Remount Volume", "Normal Remount ReplicaSet default/web", "Normal Remount Volume", "Normal Remount ReplicaSet default/web")
 }
 
@@ -140,6 +233,7 @@ func TestAPodReplacedMeanwhileIsLeftAlone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, remounted(), pod("a"))
+			f.record()
 			f.Fail("delete", "pods", err)
 			f.mustSync(queue.Result{})
 			f.expectEvents()

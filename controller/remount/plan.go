@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kubetypes "k8s.io/apimachinery/pkg/types"
 
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/types"
@@ -17,9 +18,9 @@ import (
 // new device in place.
 const delay = 5 * time.Second
 
-// maxAge is how long ago a share's request may have been written. That is when the share serves, so pods are deleted soon or, where a setting
-// spared them, not at all: a new leader that knows nothing of that must not delete them later. The loss may be older: the leader may have been
-// unable to ask the share for long.
+// maxAge is for how long after a request was written, or after the volume has been attached since, pods are deleted. By then they have been, or
+// a setting has spared them. The loss itself may be older: the leader may have been unable to ask a share, or no replica may have been there
+// to attach the volume, for long.
 const maxAge = 10 * time.Minute
 
 // requestOf is when a remount was requested, as the objects say it; "": never. A shared volume's pods mount it over NFS, and
@@ -48,25 +49,48 @@ func writtenAt(share *longhorn.ShareManager) string {
 // A volume that is not attached, or is faulted, has nothing to mount: pods deleted now
 // would only wait in another place.
 func due(v *longhorn.Volume, request, written string, now time.Time) (after time.Duration, ok bool) {
-	requested, err := time.Parse(time.RFC3339, request)
-	last := requested
-	if at, err := time.Parse(time.RFC3339, written); err == nil && at.After(requested) {
-		last = at
+	if !isAsking(v, request, written, now) {
+		return 0, false
 	}
 	switch {
-	case err != nil: // never requested, or nothing that can be compared
-		return 0, false
-	case types.IsShared(v) && (!types.IsServed(v) || now.Sub(last) > maxAge):
-		return 0, false
-	case v.DeletionTimestamp != nil, v.Status.State != longhorn.VolumeStateAttached, v.Status.CurrentNodeID == "":
+	case v.Status.State != longhorn.VolumeStateAttached, v.Status.CurrentNodeID == "", types.IsShared(v) && !types.IsServed(v):
 		return 0, false
 	case v.Status.Robustness != longhorn.VolumeRobustnessHealthy && v.Status.Robustness != longhorn.VolumeRobustnessDegraded:
 		return 0, false
 	}
+	requested, _ := time.Parse(time.RFC3339, request) // isAsking has read it
 	if left := requested.Add(delay).Sub(now); left > 0 {
 		return left, false
 	}
 	return 0, true
+}
+
+// isAsking tells whether a request can be read, and is not too old to act on it.
+func isAsking(v *longhorn.Volume, request, written string, now time.Time) bool {
+	requested, err := time.Parse(time.RFC3339, request)
+	if err != nil || v.DeletionTimestamp != nil { // never requested, or nothing that can be compared
+		return false
+	}
+	last := requested
+	if at, err := time.Parse(time.RFC3339, written); err == nil && at.After(requested) {
+		last = at
+	}
+	return !isOld(v, last, now)
+}
+
+// isOld tells whether a request is too long ago to delete pods for it, though they could have been deleted in the meantime.
+func isOld(v *longhorn.Volume, written, now time.Time) bool {
+	if types.IsShared(v) {
+		return now.Sub(written) > maxAge
+	}
+	if v.Status.State != longhorn.VolumeStateAttached {
+		return false
+	}
+	attaching := types.FindCondition(v.Status.Conditions, types.ConditionAttaching)
+	if at, err := time.Parse(time.RFC3339, attaching.LastTransitionTime); err == nil && attaching.Status == longhorn.ConditionFalse && at.After(written) {
+		written = at // it was on its way until then
+	}
+	return now.Sub(written) > maxAge
 }
 
 // Input is what a decision rests on.
@@ -74,6 +98,8 @@ type Input struct {
 	Volume *longhorn.Volume
 	// Request is what requestOf returned.
 	Request string
+	// Recorded are the pods that existed when the request was seen.
+	Recorded []kubetypes.UID
 	// Claims are the PersistentVolumes of that volume that are bound.
 	Claims []*corev1.PersistentVolume
 	// Pods are candidates: at least those on the volume's node in the claims' namespaces, and of a shared volume those on all nodes.
@@ -97,16 +123,12 @@ type Kept struct {
 }
 
 // plan finds the pods whose mount of the volume is dead: on the volume's node, using it,
-// started before the remount was requested, and neither ended nor about to. Of a shared volume it
+// recorded when the remount was requested, and neither ended nor about to. Of a shared volume it
 // finds those on any node, if they have run anything that can have opened files.
 func plan(in Input) Plan {
 	var p Plan
-	requested, err := time.Parse(time.RFC3339, in.Request)
-	if err != nil {
-		return p
-	}
 	for _, pod := range in.Pods {
-		if !isAffected(&pod, in.Volume) || !usesAny(&pod, in.Claims, in.Volume.Name) || !holdsOldMount(&pod, requested) {
+		if !slices.Contains(in.Recorded, pod.UID) || !isAffected(&pod, in.Volume) || !usesAny(&pod, in.Claims, in.Volume.Name) || !holdsOldMount(&pod, in) {
 			continue
 		}
 		if why := whyKept(&pod, in.Setting); why != "" {
@@ -174,18 +196,21 @@ func usesAny(pod *corev1.Pod, claims []*corev1.PersistentVolume, volume string) 
 	return false
 }
 
-// holdsOldMount: a pod's start is when its node accepted it, before it mounts anything,
-// in whole seconds, as the request is. A pod that started in the second of the request
-// may be the replacement of the first, and is left alone. The two times come from two
-// machines, whose clocks must agree to the second or so.
-func holdsOldMount(pod *corev1.Pod, requested time.Time) bool {
+// holdsOldMount: a pod that its node has accepted, and that has not ended. The request of a volume is written while the
+// device is gone, so each pod that exists then has the old one. The request of a share is the time of a loss, which may be
+// heard of later: a pod that started after it, by its node's clock, has lost nothing.
+func holdsOldMount(pod *corev1.Pod, in Input) bool {
 	switch {
 	case pod.DeletionTimestamp != nil, pod.Status.StartTime == nil:
 		return false
 	case pod.Status.Phase == corev1.PodSucceeded, pod.Status.Phase == corev1.PodFailed:
 		return false
 	}
-	return pod.Status.StartTime.Time.Before(requested)
+	if !types.IsShared(in.Volume) {
+		return true
+	}
+	lost, err := time.Parse(time.RFC3339, in.Request)
+	return err == nil && pod.Status.StartTime.Time.Before(lost)
 }
 
 // isMadeAgain: the owner of a static pod's image in the API is its node, which makes it

@@ -84,7 +84,10 @@ func TestDue(t *testing.T) {
 		{"attached again, just now → in 5 s", remounted(), 0, 5 * time.Second, false},
 		{"attached again, 2 s ago → in 3 s", remounted(), 2 * time.Second, 3 * time.Second, false},
 		{"attached again, 5 s ago → now", remounted(), 5 * time.Second, 0, true},
-		{"attached again long ago → now", remounted(), time.Hour, 0, true},
+		{"attached again ten minutes ago → now", remounted(), 10 * time.Minute, 0, true},
+		{"attached again longer ago → never", remounted(), 10*time.Minute + time.Second, 0, false},
+		{"requested long ago, and attached just now → now", remounted(attachedAfter(time.Hour)), time.Hour + time.Minute, 0, true},
+		{"requested long ago, and attached longer ago than ten minutes → never", remounted(attachedAfter(time.Hour)), time.Hour + 11*time.Minute, 0, false},
 		{"degraded → now", status(func(s *longhorn.VolumeStatus) { s.Robustness = "degraded" }), time.Minute, 0, true},
 		{"faulted → not before it changes", status(func(s *longhorn.VolumeStatus) { s.Robustness = "faulted" }), time.Minute, 0, false},
 		{"of unknown robustness → not before it changes", status(func(s *longhorn.VolumeStatus) { s.Robustness = "unknown" }), time.Minute, 0, false},
@@ -102,6 +105,13 @@ func TestDue(t *testing.T) {
 	}
 }
 
+// attachedAfter: the volume was on its way for that long after the request.
+func attachedAfter(d time.Duration) func(*longhorn.Volume) {
+	return func(v *longhorn.Volume) {
+		v.Status.Conditions = []longhorn.Condition{{Type: types.ConditionAttaching, Status: longhorn.ConditionFalse, LastTransitionTime: types.Timestamp(requested.Add(d))}}
+	}
+}
+
 func TestPlan(t *testing.T) {
 	started := func(d time.Duration) func(*corev1.Pod) {
 		return func(p *corev1.Pod) { p.Status.StartTime = &metav1.Time{Time: requested.Add(d)} }
@@ -111,13 +121,15 @@ func TestPlan(t *testing.T) {
 		claims  []*corev1.PersistentVolume
 		pod     *corev1.Pod
 		setting map[types.SettingName]string
+		unseen  bool // it did not exist when the request was seen
 		delete  bool
 		kept    string // why it must be restarted by people
 	}{
 		{name: "started before → deleted", pod: pod("a"), delete: true},
 		{name: "started a second before → deleted", pod: pod("a", started(-time.Second)), delete: true},
-		{name: "started in the same second → stays", pod: pod("a", started(0))},
-		{name: "started later → stays", pod: pod("a", started(time.Second))},
+		{name: "started before, by a clock that is ahead → deleted", pod: pod("a", started(time.Hour)), delete: true},
+		{name: "did not exist when the request was seen → stays", pod: pod("a"), unseen: true},
+		{name: "did not exist then, and started before by its node's clock → stays", pod: pod("a", started(-time.Hour)), unseen: true},
 		{name: "not started yet → stays", pod: pod("a", func(p *corev1.Pod) { p.Status.StartTime = nil })},
 		{name: "being deleted already → stays", pod: pod("a", func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: requested} })},
 		{name: "ended well → stays", pod: pod("a", func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded })},
@@ -130,7 +142,7 @@ func TestPlan(t *testing.T) {
 			setting: map[types.SettingName]string{types.SettingAutoDeletePodWhenVolumeDetachedUnexpectedly: "false"},
 		},
 		{
-			name: "the setting is off, started later → stays", pod: pod("a", started(time.Second)),
+			name: "the setting is off, did not exist then → stays", pod: pod("a"), unseen: true,
 			setting: map[types.SettingName]string{types.SettingAutoDeletePodWhenVolumeDetachedUnexpectedly: "false"},
 		},
 		{
@@ -171,7 +183,11 @@ func TestPlan(t *testing.T) {
 			if c.claims == nil {
 				c.claims = []*corev1.PersistentVolume{bound()}
 			}
-			p := plan(Input{Volume: remounted(), Request: types.Timestamp(requested), Claims: c.claims, Pods: []corev1.Pod{*c.pod}, Setting: settings(c.setting)})
+			in := Input{Volume: remounted(), Request: types.Timestamp(requested), Claims: c.claims, Pods: []corev1.Pod{*c.pod}, Setting: settings(c.setting)}
+			if !c.unseen {
+				in.Recorded = []kubetypes.UID{c.pod.UID}
+			}
+			p := plan(in)
 			assert.Equal(t, c.delete, len(p.Delete) == 1)
 			if c.kept == "" {
 				assert.Empty(t, p.Keep)
@@ -186,6 +202,7 @@ func TestPlanIsInOrderAndNamesEachPodOnce(t *testing.T) {
 	second := bound(func(pv *corev1.PersistentVolume) { pv.Name, pv.Spec.ClaimRef.Name = "pv-2", "tmp" })
 	p := plan(Input{
 		Volume: remounted(), Request: types.Timestamp(requested), Claims: []*corev1.PersistentVolume{bound(), second}, Setting: settings(nil),
+		Recorded: []kubetypes.UID{"uid-a", "uid-b"},
 		Pods: []corev1.Pod{*pod("b"), *pod("a", func(p *corev1.Pod) {
 			p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{VolumeSource: corev1.VolumeSource{
 				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "tmp"},
