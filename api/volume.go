@@ -389,8 +389,13 @@ func runningImage(s manager.InstanceStatus, image string) string {
 	return ""
 }
 
+// kubernetesStatusOf is who uses a volume now, and where nobody does, who did so last.
 func kubernetesStatusOf(view manager.VolumeView) v1.KubernetesStatus {
-	status := v1.KubernetesStatus{WorkloadsStatus: make([]v1.WorkloadStatus, 0, len(view.Workloads))}
+	last := view.Volume.Status.KubernetesStatus
+	status := v1.KubernetesStatus{
+		PVName: last.PVName, Namespace: last.Namespace, PVCName: last.PVCName, LastPVCRefAt: last.LastPVCRefAt,
+		WorkloadsStatus: make([]v1.WorkloadStatus, 0, len(view.Workloads)),
+	}
 	if pv := view.PersistentVolume; pv != nil {
 		status.PVName, status.PVStatus = pv.Name, string(pv.Status.Phase)
 		if claim := pv.Spec.ClaimRef; claim != nil {
@@ -401,6 +406,13 @@ func kubernetesStatusOf(view manager.VolumeView) v1.KubernetesStatus {
 		status.WorkloadsStatus = append(status.WorkloadsStatus, v1.WorkloadStatus{
 			PodName: w.Pod, PodStatus: w.Phase, WorkloadName: w.Owner, WorkloadType: w.OwnerKind,
 		})
+	}
+	if len(view.Workloads) > 0 || last.LastPodRefAt == "" {
+		return status
+	}
+	status.LastPodRefAt = last.LastPodRefAt
+	for _, w := range last.WorkloadsStatus {
+		status.WorkloadsStatus = append(status.WorkloadsStatus, v1.WorkloadStatus(w))
 	}
 	return status
 }

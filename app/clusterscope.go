@@ -19,6 +19,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/controller/setting"
 	"github.com/longhorn-lep/longhorn-manager/controller/sharemanager"
 	"github.com/longhorn-lep/longhorn-manager/controller/storageclass"
+	"github.com/longhorn-lep/longhorn-manager/controller/usage"
 	"github.com/longhorn-lep/longhorn-manager/controller/volume"
 	"github.com/longhorn-lep/longhorn-manager/datastore"
 	"github.com/longhorn-lep/longhorn-manager/manager"
@@ -92,6 +93,9 @@ func (d *daemon) volumeControllers(workloads *datastore.Workloads) []maker {
 		},
 		func(store *datastore.Datastore) (runner, error) {
 			return remount.New(remount.Deps{Env: d.env, Volumes: store.Volumes, Shares: store.ShareManagers, Workloads: workloads, Setting: store.Setting})
+		},
+		func(store *datastore.Datastore) (runner, error) {
+			return usage.New(usage.Deps{Env: d.env, Volumes: store.Volumes, Workloads: workloads})
 		},
 		func(store *datastore.Datastore) (runner, error) {
 			return abandon.New(abandon.Deps{

@@ -121,7 +121,7 @@ func (c change) isInList() bool {
 
 // elements are both sides of a list with elements that stay and can be told apart.
 func (c change) elements() (before, after elements, ok bool) {
-	for _, field := range []string{"type", "uid"} { // of conditions, and of references to owners
+	for _, field := range []string{"type", "uid", "podName"} { // of conditions, of references to owners, of workloads
 		before, after := elementsBy(field, c.old), elementsBy(field, c.new)
 		if slices.ContainsFunc(after.keys, func(key string) bool { return slices.Contains(before.keys, key) }) {
 			return before, after, true

@@ -2,6 +2,7 @@ package datastore
 
 import (
 	"reflect"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -76,7 +77,7 @@ func TestWhatAPatchSays(t *testing.T) {
 	}
 }
 
-// TestElementsOfOurListsCanBeToldApart: a list of objects without a type in each would be written
+// TestElementsOfOurListsCanBeToldApart: a list of objects without a type, or a pod's name, in each would be written
 // as a whole, without what a newer release has put into its elements.
 func TestElementsOfOurListsCanBeToldApart(t *testing.T) {
 	lists := 0
@@ -90,8 +91,10 @@ func TestElementsOfOurListsCanBeToldApart(t *testing.T) {
 				return
 			}
 			lists++
-			name, ok := of.Elem().FieldByName("Type")
-			assert.True(t, ok && name.Tag.Get("json") == "type", "%s has elements without a type: make patch.go know what tells them apart", path)
+			ok := slices.ContainsFunc(reflect.VisibleFields(of.Elem()), func(f reflect.StructField) bool {
+				return slices.Contains([]string{"type", "podName"}, f.Tag.Get("json"))
+			})
+			assert.True(t, ok, "%s has elements without a type: make patch.go know what tells them apart", path)
 			look(path, of.Elem())
 		case reflect.Struct:
 			for i := range of.NumField() {
@@ -106,7 +109,7 @@ func TestElementsOfOurListsCanBeToldApart(t *testing.T) {
 	} {
 		look(reflect.TypeOf(obj).Elem().Name(), reflect.TypeOf(obj).Elem())
 	}
-	assert.Equal(t, 8, lists, "lists of objects that were looked at")
+	assert.Equal(t, 9, lists, "lists of objects that were looked at")
 }
 
 // BenchmarkPatch is what a write costs besides its request: a node of ten disks with thirty

@@ -15,11 +15,11 @@ import (
 
 func TestChildrenAreFoundByTheirVolumeWhateverTheirLabelSays(t *testing.T) {
 	for name, labels := range map[string]map[string]string{
-		"label → found":                       {types.LabelVolume: "vol"},
-		"no label → found":                    nil,
-		"label of another volume → found":     {types.LabelVolume: "other"},
-		"empty label → found":                 {types.LabelVolume: ""},
-		"other labels, not the one → found":   {types.LabelNode: "a"},
+		"label → found":                     {types.LabelVolume: "vol"},
+		"no label → found":                  nil,
+		"label of another volume → found":   {types.LabelVolume: "other"},
+		"empty label → found":               {types.LabelVolume: ""},
+		"other labels, not the one → found": {types.LabelNode: "a"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := testutil.New(t,

@@ -63,6 +63,16 @@ func (w *Workloads) WaitForSync(ctx context.Context) error {
 	return fmt.Errorf("fill the cache of persistent volumes: %w", context.Cause(ctx))
 }
 
+// AddHandler makes the cache call h for every change of a PersistentVolume, from a goroutine of its own. The objects have no fields but those
+// of PersistentVolumes.
+func (w *Workloads) AddHandler(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
+	registration, err := w.informer.AddEventHandler(h)
+	if err != nil {
+		return nil, fmt.Errorf("handle events of persistent volumes: %w", err)
+	}
+	return registration, nil
+}
+
 // Claims returns the PersistentVolumes of a volume that are bound to a claim
 // (spec.claimRef); they must not be modified, and have no fields but those and types.ShareParameters.
 func (w *Workloads) Claims(volume string) ([]*corev1.PersistentVolume, error) {

@@ -1,6 +1,6 @@
 package v1
 
-// KubernetesStatus tells who in the cluster uses a volume. All of it is empty while no PersistentVolume stands for the volume.
+// KubernetesStatus tells who in the cluster uses a volume, or did so last. All of it is empty if no PersistentVolume ever stood for the volume.
 type KubernetesStatus struct {
 	PVName string `json:"pvName"`
 	// PVStatus is the PersistentVolume's phase: Available, Bound, Released or Failed.
@@ -8,10 +8,11 @@ type KubernetesStatus struct {
 	// Namespace and PVCName are of the claim that the PersistentVolume is, or was, bound to.
 	Namespace string `json:"namespace"`
 	PVCName   string `json:"pvcName"`
-	// LastPVCRefAt and LastPodRefAt are always empty: what is shown is so now.
+	// LastPVCRefAt is since when the claim has been gone, and LastPodRefAt since when the pods of WorkloadsStatus have not used the volume.
+	// Each is empty while what it is about is there.
 	LastPVCRefAt string `json:"lastPVCRefAt"`
 	LastPodRefAt string `json:"lastPodRefAt"`
-	// WorkloadsStatus has a pod each that uses the attached volume, sorted by name.
+	// WorkloadsStatus has a pod each that uses the attached volume, or did so last, sorted by name.
 	WorkloadsStatus []WorkloadStatus `json:"workloadsStatus"`
 }
 

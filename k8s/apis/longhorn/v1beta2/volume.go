@@ -206,6 +206,46 @@ type VolumeStatus struct {
 	// ShareEndpoint is where the volume can be mounted, nfs://<address>/<volume>; empty while it is not served.
 	// +optional
 	ShareEndpoint string `json:"shareEndpoint,omitempty"`
+	// KubernetesStatus is who uses the volume in Kubernetes, or did so last. The usage controller alone writes it.
+	// +optional
+	KubernetesStatus KubernetesStatus `json:"kubernetesStatus"`
+}
+
+// KubernetesStatus is who uses a volume in Kubernetes. What has gone is kept, with the time since when it has been so.
+type KubernetesStatus struct {
+	// +optional
+	PVName string `json:"pvName,omitempty"`
+	// PVStatus is the PersistentVolume's phase; empty while there is none.
+	// +optional
+	PVStatus string `json:"pvStatus,omitempty"`
+	// Namespace and PVCName are of the claim.
+	// +optional
+	Namespace string `json:"namespace,omitempty"`
+	// +optional
+	PVCName string `json:"pvcName,omitempty"`
+	// LastPVCRefAt (RFC 3339) is since when the claim has been gone; empty while it is there, or never was.
+	// +optional
+	LastPVCRefAt string `json:"lastPVCRefAt,omitempty"`
+	// LastPodRefAt (RFC 3339) is since when no pod of WorkloadsStatus has used the volume; empty while one does, or none ever did.
+	// +optional
+	LastPodRefAt string `json:"lastPodRefAt,omitempty"`
+	// WorkloadsStatus are the pods that used the volume when it was last attached, sorted by name.
+	// +listType=atomic
+	// +optional
+	WorkloadsStatus []WorkloadStatus `json:"workloadsStatus,omitempty"`
+}
+
+// WorkloadStatus is a pod and what controls it.
+type WorkloadStatus struct {
+	PodName string `json:"podName"`
+	// PodStatus is the pod's phase.
+	// +optional
+	PodStatus string `json:"podStatus,omitempty"`
+	// WorkloadName and WorkloadType name the pod's controller, as a StatefulSet; empty: it has none.
+	// +optional
+	WorkloadName string `json:"workloadName,omitempty"`
+	// +optional
+	WorkloadType string `json:"workloadType,omitempty"`
 }
 
 // +genclient
