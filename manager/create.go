@@ -148,6 +148,9 @@ func (m *Manager) newVolume(req VolumeRequest) (*Volume, error) {
 	if err := checkShared(v.Spec); err != nil {
 		return nil, err
 	}
+	if err := checkShareName(v.Name, v.Spec); err != nil {
+		return nil, err
+	}
 	if err := checkStrictLocal("numberOfReplicas", v.Spec); err != nil {
 		return nil, err
 	}
@@ -192,6 +195,14 @@ func checkShared(spec longhorn.VolumeSpec) error {
 		}
 	}
 	return nil
+}
+
+// checkShareName refuses a shared volume that no Service could have the name of. It must not be asked of a volume that is shared already.
+func checkShareName(name string, spec longhorn.VolumeSpec) error {
+	if spec.AccessMode != longhorn.AccessModeReadWriteMany || types.CanBeShared(name) {
+		return nil
+	}
+	return &Invalid{Field: "name", Value: name, Rule: types.ShareNameRule}
 }
 
 // checkStrictLocal refuses more than one replica of a strict-local volume; field is that of the number.

@@ -157,7 +157,10 @@ func checkLocalityChange(v *Volume, before longhorn.VolumeSpec) error {
 // server has the same rule.
 func checkAccessModeChange(v *Volume, before longhorn.VolumeSpec) error {
 	const shared = longhorn.AccessModeReadWriteMany
-	if err := checkShared(v.Spec); err != nil || (v.Spec.AccessMode == shared) == (before.AccessMode == shared) || isAtRest(v) {
+	if err := checkShared(v.Spec); err != nil || v.Spec.AccessMode == before.AccessMode {
+		return err
+	}
+	if err := checkShareName(v.Name, v.Spec); err != nil || (v.Spec.AccessMode == shared) == (before.AccessMode == shared) || isAtRest(v) {
 		return err
 	}
 	return conflict("volume %q is %s: its accessMode changes from %q to %q only while it is detached", v.Name, v.Status.State, before.AccessMode, v.Spec.AccessMode)

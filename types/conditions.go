@@ -98,7 +98,7 @@ const (
 	ReasonKubernetesNodePressure = "KubernetesNodePressure"
 	ReasonNodeNotAnswering       = "NodeNotAnswering"
 	// KubeletNotReady: the kubelet itself reports that it is not ready, and the node serves shares and answers, so it is not down.
-	ReasonKubeletNotReady = "KubeletNotReady"
+	ReasonKubeletNotReady        = "KubeletNotReady"
 	ReasonKubernetesNodeCordoned = "KubernetesNodeCordoned"
 	ReasonNoMountPropagation     = "NoMountPropagationSupport"
 	ReasonKernelModulesNotLoaded = "KernelModulesNotLoaded"

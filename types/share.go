@@ -23,6 +23,12 @@ func IsServed(v *longhorn.Volume) bool {
 	return IsShared(v) && v.Status.ShareState == longhorn.ShareManagerStateRunning && v.Status.ShareEndpoint != ""
 }
 
+// ShareNameRule is the rule of CanBeShared; the CRD has it in the same words.
+const ShareNameRule = "must begin with a letter where accessMode is rwx: the Service of a shared volume has the volume's name"
+
+// CanBeShared tells whether a volume of that name can be a shared one.
+func CanBeShared(name string) bool { return len(validation.IsDNS1035Label(name)) == 0 }
+
 // ShareEndpoint is where clients mount a volume: nfs://<address>/<volume>, an IPv6 address in brackets; "" if the address is none.
 func ShareEndpoint(address, volume string) string {
 	ip, err := netip.ParseAddr(address)

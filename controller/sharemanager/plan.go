@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/validation"
 
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/types"
@@ -310,10 +309,10 @@ func (in Input) endpoint() (endpoint, why string) {
 
 // refusedName says why no Service can have the volume's name; "": one can.
 func (in Input) refusedName() string {
-	if len(validation.IsDNS1035Label(in.Share.Name)) == 0 {
+	if types.CanBeShared(in.Share.Name) {
 		return ""
 	}
-	return fmt.Sprintf("name: %q of a shared volume is also that of its Service, and must begin with a letter", in.Share.Name)
+	return fmt.Sprintf("name: %q %s", in.Share.Name, types.ShareNameRule)
 }
 
 // withTicket returns the attachment with the share's ticket for a node, or without it if node is ""; nil if it is so already.

@@ -28,6 +28,11 @@ func mode(mode, more, status string) string {
 	return of("v", "size: '2097152', numberOfReplicas: 1, accessMode: "+mode+more, status)
 }
 
+// digit is a volume whose name begins with a digit, with an access mode.
+func digit(mode, status string) string {
+	return of("2024-media", "size: '2097152', numberOfReplicas: 1, accessMode: "+mode, status)
+}
+
 // crdCase is a request, and whether the rule lets it through.
 type crdCase struct {
 	rule, name  string
@@ -44,6 +49,8 @@ const (
 	isGiven    = "Volume spec.size: size is missing: give bytes as a string, for example \"10737418240\" for 10 GiB"
 	isMost     = "Volume spec.size: size must be at most 9223372036852678656 bytes"
 	notShared  = "Volume spec.accessMode: accessMode must not be rwx with dataLocality strict-local: a shared volume is used on many nodes"
+	letter     = "Volume : metadata.name must begin with a letter where accessMode is rwx: the Service of a shared volume has the volume's name"
+	letterToo  = "Volume : accessMode cannot change to rwx: metadata.name must begin with a letter where accessMode is rwx: the Service of a shared volume has the volume's name"
 	modeAtRest = "Volume : accessMode changes to or from rwx only while the volume is detached: spec.nodeID is empty and status.state is detached"
 	oneLocal   = "Volume spec.numberOfReplicas: numberOfReplicas must be 1 with dataLocality strict-local: the one replica is on the node where the volume is attached"
 	atRest     = "Volume : dataLocality changes to or from strict-local only while the volume is detached: spec.nodeID is empty and status.state is detached"
@@ -96,6 +103,14 @@ var crdCases = []crdCase{
 	{rule: notShared, name: "shared, no locality → accepted", object: of("v", "size: '2097152', accessMode: rwx", "")},
 	{rule: notShared, name: "strict-local, of one node → accepted", object: of("v", "size: '2097152', numberOfReplicas: 1, accessMode: rwop, dataLocality: strict-local", "")},
 	{rule: notShared, name: "shared and strict-local → refused", object: of("v", "size: '2097152', numberOfReplicas: 1, accessMode: rwx, dataLocality: strict-local", ""), refused: true},
+
+	{rule: letter, name: "shared, begins with a letter → accepted", object: of("media-2024", "size: '2097152', numberOfReplicas: 1, accessMode: rwx", "")},
+	{rule: letter, name: "of one node, begins with a digit → accepted", object: of("2024-media", "size: '2097152', numberOfReplicas: 1", "")},
+	{rule: letter, name: "shared, begins with a digit → refused", object: of("2024-media", "size: '2097152', numberOfReplicas: 1, accessMode: rwx", ""), refused: true},
+	{rule: letter, name: "one that an earlier release let in, something else of it → accepted", old: digit("rwx", "state: detached"), object: of("2024-media", "size: '2097152', numberOfReplicas: 2, accessMode: rwx", "state: detached")},
+	{rule: letter, name: "one that an earlier release let in, from rwx → accepted", old: digit("rwx", "state: detached"), object: digit("rwo", "state: detached")},
+	{rule: letterToo, name: "stays of one node → accepted", old: digit("rwo", "state: detached"), object: digit("rwop", "state: detached")},
+	{rule: letterToo, name: "to rwx, begins with a digit → refused", old: digit("rwo", "state: detached"), object: digit("rwx", "state: detached"), refused: true},
 
 	{rule: modeAtRest, name: "to rwx, detached → accepted", old: mode("rwo", "", "state: detached"), object: mode("rwx", "", "state: detached")},
 	{rule: modeAtRest, name: "from rwx, detached → accepted", old: mode("rwx", "", "state: detached"), object: mode("rwop", "", "state: detached")},

@@ -270,6 +270,8 @@ type WorkloadStatus struct {
 // +kubebuilder:validation:XValidation:rule="(has(self.spec.accessMode) && self.spec.accessMode == 'rwx') == (has(oldSelf.spec.accessMode) && oldSelf.spec.accessMode == 'rwx') || !has(oldSelf.status) || !has(oldSelf.status.state) || oldSelf.status.state == '' || (oldSelf.status.state == 'detached' && (!has(oldSelf.spec.nodeID) || size(oldSelf.spec.nodeID) == 0))",message="accessMode changes to or from rwx only while the volume is detached: spec.nodeID is empty and status.state is detached"
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 40",message="metadata.name must be at most 40 characters"
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="metadata.name must be a DNS-1123 label"
+// +kubebuilder:validation:XValidation:rule="!(has(self.spec.accessMode) && self.spec.accessMode == 'rwx' && self.metadata.name.matches('^[0-9]')) || (has(self.status) && has(self.status.state) && self.status.state != '')",message="metadata.name must begin with a letter where accessMode is rwx: the Service of a shared volume has the volume's name"
+// +kubebuilder:validation:XValidation:rule="!(has(self.spec.accessMode) && self.spec.accessMode == 'rwx' && self.metadata.name.matches('^[0-9]')) || (has(oldSelf.spec.accessMode) && oldSelf.spec.accessMode == 'rwx')",message="accessMode cannot change to rwx: metadata.name must begin with a letter where accessMode is rwx: the Service of a shared volume has the volume's name"
 
 // Volume is a replicated block device that follows its workload from node to node.
 type Volume struct {
