@@ -46,6 +46,9 @@ var shareAdvice = map[cause]advice{
 	{KindShareManager, types.ConditionClientsLimited, types.ReasonClientsOlderPod}: {Info, "whoever reaches the share of volume {volume} may mount it: its pod is of an earlier release", []Step{
 		{"Delete the pod when its clients may wait for some seconds: the next one has the list", "kubectl -n {ns} delete pod {pod}"},
 	}, false},
+	{KindShareManager, types.ConditionExpanded, types.ReasonFilesystemNotGrown}: {Warning, "volume {volume} has its size, and its file system does not fill it", []Step{
+		{"When clients may wait, delete the pod of the share: the next one lets the file system grow unmounted", "kubectl -n {ns} delete pod {pod}"}, seeShareLog,
+	}, false},
 	{KindShareManager, types.ConditionClientStateKept, types.ReasonRecoveryDataMissing}: {Warning, "clients of volume {volume} have lost their open files and locks when its server was replaced", []Step{
 		{"Restart the pods that use the volume and report errors; those with a controller are restarted by themselves", "kubectl -n {ns} describe lhv {volume}"},
 	}, false},

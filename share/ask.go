@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -16,24 +16,45 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// recoveryService says what became of the recovery data of the last server.
+// recoveryService says what became of the recovery data of the last server, and whether the file system fills its device.
 type recoveryService struct {
 	proto.UnimplementedShareServer
-	answer atomic.Pointer[proto.RecoveryReply] // nil: not known yet
+
+	mu       sync.Mutex
+	answer   *proto.RecoveryReply // nil: not known yet; guarded by mu, and never changed once it is there
+	notGrown string               // guarded by mu
 }
 
-// found must be called once, before clients are served.
+// found must be called before clients are served, and again with each later loss.
 func (s *recoveryService) found(r types.ShareRecovery) {
 	answer := &proto.RecoveryReply{}
 	if r.Incident != "" {
 		answer = &proto.RecoveryReply{IncidentId: r.Incident, Reason: r.Reason, Message: r.Message, FoundAtUnix: r.FoundAt.Unix()}
 	}
-	s.answer.Store(answer)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	answer.NotGrown = s.notGrown
+	s.answer = answer
+}
+
+// grown takes in how the file system was last let grow.
+func (s *recoveryService) grown(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.notGrown = ""
+	if err != nil {
+		s.notGrown = err.Error()
+	}
+	if was := s.answer; was != nil && was.NotGrown != s.notGrown {
+		s.answer = &proto.RecoveryReply{IncidentId: was.IncidentId, Reason: was.Reason, Message: was.Message, FoundAtUnix: was.FoundAtUnix, NotGrown: s.notGrown}
+	}
 }
 
 // Recovery implements the gRPC method.
 func (s *recoveryService) Recovery(context.Context, *proto.RecoveryRequest) (*proto.RecoveryReply, error) {
-	answer := s.answer.Load()
+	s.mu.Lock()
+	answer := s.answer
+	s.mu.Unlock()
 	if answer == nil {
 		return nil, status.Error(codes.Unavailable, "the volume is not mounted yet")
 	}
@@ -55,7 +76,7 @@ func AskRecovery(ctx context.Context, address string) (types.ShareRecovery, erro
 	defer func() { _ = conn.Close() }()
 	r, err := proto.NewShareClient(conn).Recovery(ctx, &proto.RecoveryRequest{})
 	switch {
-	case status.Code(err) == codes.Unimplemented, err == nil && r.GetIncidentId() == "":
+	case status.Code(err) == codes.Unimplemented:
 		return types.ShareRecovery{}, nil
 	case err != nil:
 		return types.ShareRecovery{}, fmt.Errorf("ask the share manager at %s for its recovery data: %w", address, err)
@@ -71,12 +92,16 @@ const (
 
 // recoveryOf reads the answer of a share manager that may be of any release, or broken. A loss counts whatever is said of it.
 func recoveryOf(r *proto.RecoveryReply) types.ShareRecovery {
+	notGrown := cut(r.GetNotGrown(), maxMessage)
+	if r.GetIncidentId() == "" {
+		return types.ShareRecovery{NotGrown: notGrown}
+	}
 	reason := r.GetReason()
 	if reason != types.ReasonRecoveryDataUnusable {
 		reason = types.ReasonRecoveryDataMissing
 	}
 	return types.ShareRecovery{
-		Incident: cut(r.GetIncidentId(), maxIncident), Reason: reason, Message: cut(r.GetMessage(), maxMessage), FoundAt: time.Unix(r.GetFoundAtUnix(), 0),
+		Incident: cut(r.GetIncidentId(), maxIncident), Reason: reason, Message: cut(r.GetMessage(), maxMessage), FoundAt: time.Unix(r.GetFoundAtUnix(), 0), NotGrown: notGrown,
 	}
 }
 

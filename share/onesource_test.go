@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
 func TestRecordsAreAdopted(t *testing.T) {
@@ -55,7 +57,11 @@ func TestAClientIsKnownWhateverItsAddress(t *testing.T) {
 	if !own(t) {
 		return
 	}
-	r := startRole(t, t.TempDir(), loopDevice(t, newImage(t, 64<<20)), nil)
+	dir := t.TempDir()
+	for name, text := range map[string]string{"clients": types.ShareClientsAny, types.ShareClientsReasonKey: types.ReasonClientsAllowedBySetting} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+	r := startRole(t, dir, loopDevice(t, newImage(t, 64<<20)), nil)
 	r.await(sayServed, 1)
 	if strings.Contains(r.out.String(), "nftables") {
 		t.Skipf("this kernel has no nftables:\n%s", r.out)

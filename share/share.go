@@ -58,6 +58,7 @@ func Run(ctx context.Context, o Options) error {
 		}
 		return fmt.Errorf("preparing volume %s: %w", o.Volume, err)
 	}
+	health.recovery.grown(v.notGrown)
 	health.recovery.found(v.incident)
 	return serve(ctx, o, v, health)
 }
@@ -80,20 +81,27 @@ func serve(ctx context.Context, o Options, v *volume, health *healthService) err
 	timing := defaultTiming(o.Lease)
 	p := newProber(o.NFSPort, timing.limit)
 	ended := newDepartures(v.recovery, o.Log)
+	records := &recording{since: time.Now(), tell: health.recovery.found, log: o.Log}
+	spare := ballast{recovery: v.recovery, log: o.Log}
 	s := &supervisor{
 		watch: watch{t: timing}, now: sinceBoot,
 		start: func() (server, error) {
 			ended.serverStarts()
-			return startGanesha(ctx, o, configuration, newSober(os.Stdout, mark, ended.hear))
+			records.serverStarts()
+			if !o.ReadOnly {
+				v.within(abandonPatience, spare.giveUp)
+			}
+			return startGanesha(ctx, o, configuration, newSober(os.Stdout, mark, func(line []byte) { ended.hear(line); records.hear(line) }))
 		},
 		lookup: func(ctx context.Context) error { _, err := p.lookup(ctx, o.Volume); return err },
 		null:   p.null,
 		awaits: func() bool { return awaitsClients(v.recovery) },
 		check:  v.check, size: v.size, grow: v.grow,
+		grown:   health.recovery.grown,
 		serving: health.set, log: o.Log,
 	}
 	reap := reaper()
-	s.each = func() { reap(); door.look() }
+	s.each = func() { reap(); door.look(); records.report(time.Now()) }
 	if o.ReadOnly {
 		s.grow = func() error { return nil }
 	}
@@ -107,9 +115,16 @@ func serve(ctx context.Context, o Options, v *volume, health *healthService) err
 		defer close(departed)
 		ended.run(running)
 	}()
+	spared := make(chan struct{})
+	go func() {
+		defer close(spared)
+		if !o.ReadOnly {
+			spare.run(running)
+		}
+	}()
 	err := s.run(ctx)
 	stop() // what a server says of clients while it ends is of no use
-	v.within(abandonPatience, func() { <-departed })
+	v.within(abandonPatience, func() { <-departed; <-spared })
 	// A volume that failed, or that another share manager may have by now, gets no flush
 	// from here: it would be refused below, or wait for long. What clients were promised
 	// to be on disk is there already; the rest they send again to a new server.

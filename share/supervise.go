@@ -22,6 +22,8 @@ type supervisor struct {
 	awaits func() bool
 	size   func() (int64, error)
 	grow   func() error
+	// grown is told how each try to let the file system grow ended.
+	grown func(error)
 	// serving is told when clients begin or cease to be served.
 	serving func(bool)
 	// each is called once a pulse or more often.
@@ -210,6 +212,7 @@ func (s *supervisor) growTo(ctx context.Context, size int64) {
 		err := s.grow()
 		return func(now time.Duration) ([]act, error) {
 			s.growing = false
+			s.grown(err)
 			log := s.log.WithField("sizeBytes", size)
 			if err != nil {
 				s.growAfter = now + growRetry

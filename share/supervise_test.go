@@ -65,9 +65,11 @@ type world struct {
 	failing  atomic.Pointer[error]
 	sized    atomic.Int64
 	grown    atomic.Int64
-	served   []bool
-	clients  atomic.Bool  // of an earlier server are known
-	skipped  atomic.Int64 // time in which this process stood still
+	// lastGrown is how the last growth ended, as is reported.
+	lastGrown atomic.Pointer[error]
+	served    []bool
+	clients   atomic.Bool  // of an earlier server are known
+	skipped   atomic.Int64 // time in which this process stood still
 }
 
 func newWorld() *world {
@@ -111,6 +113,7 @@ func newWorld() *world {
 		},
 		awaits: func() bool { return w.clients.Load() },
 		size:   func() (int64, error) { return w.sized.Load(), nil },
+		grown:  func(err error) { w.lastGrown.Store(&err) },
 		grow: func() error {
 			w.grown.Add(1)
 			return nil
@@ -284,8 +287,10 @@ func TestAFileSystemThatCouldNotGrowIsTriedAgain(t *testing.T) {
 		require.NoError(t, w.during(t, func() {
 			time.Sleep(growRetry / 2)
 			assert.EqualValues(t, 1, w.grown.Load(), "no sooner")
+			assert.Error(t, *w.lastGrown.Load())
 			time.Sleep(10 * growRetry)
 			assert.EqualValues(t, 4, w.grown.Load(), "until it has grown")
+			assert.NoError(t, *w.lastGrown.Load())
 		}))
 		assert.EqualValues(t, 200, w.sizeBytes)
 	})

@@ -42,6 +42,8 @@ type volume struct {
 	checks int // of check, which are never two at a time
 	// incident is how the last server's records of its clients were lost, once prepare has returned; zero: they were not.
 	incident types.ShareRecovery
+	// notGrown is why the file system does not fill its device, once prepare has returned; nil: it does.
+	notGrown error
 }
 
 func newVolume(o Options) *volume {
@@ -68,8 +70,8 @@ func (v *volume) prepare(ctx context.Context) error {
 		if err := openRoot(v.o.target()); err != nil {
 			return err
 		}
-		if err := v.grow(); err != nil {
-			v.log.WithError(err).Warn("The file system cannot grow to fill its device") // the data must be in reach all the same
+		if err := v.growAtStart(fsType); err != nil {
+			return err
 		}
 	}
 	return v.setUpRecovery()
@@ -143,6 +145,33 @@ func openRoot(root string) error {
 		return fmt.Errorf("opening %s to all users: %w", root, err)
 	}
 	return nil
+}
+
+// growAtStart lets the file system fill its device: mounted or, where the kernel refuses that, unmounted, which nobody minds before clients are
+// served. That it does not grow is no error: the data must be in reach all the same.
+func (v *volume) growAtStart(fsType string) error {
+	refusal := v.grow()
+	if refusal == nil {
+		return nil
+	}
+	v.log.WithError(refusal).Warn("The file system cannot grow while it is mounted; it is unmounted for that")
+	if err := v.sys.Unmount(v.o.target()); err != nil {
+		v.notGrown = errors.Join(refusal, err)
+		v.log.WithError(err).Warn("The file system cannot grow to fill its device")
+		return nil
+	}
+	v.mounts = v.mounts[:len(v.mounts)-1]
+	if err := v.sys.GrowOffline(v.o.Device); err != nil {
+		v.notGrown = refusal
+		if !errors.Is(err, mount.ErrNotOffline) {
+			v.notGrown = errors.Join(refusal, err)
+		}
+		v.log.WithError(err).Warn("The file system cannot grow to fill its device")
+	}
+	if err := os.MkdirAll(v.o.target(), 0o755); err != nil {
+		return fmt.Errorf("making the mount point again: %w", err)
+	}
+	return v.mount(fsType, false)
 }
 
 // size of the device.

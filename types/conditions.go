@@ -60,7 +60,7 @@ const (
 	// users as far as the node knows them.
 	ConditionDeviceInUse = "DeviceInUse"
 	// Volume: it was asked to grow; False until users get the size, with what holds it up. Replica: it was asked to grow; False while it
-	// cannot. The condition is absent where that never was so.
+	// cannot. ShareManager: False while the file system does not fill its device. The condition is absent where that never was so.
 	ConditionExpanded = "Expanded"
 	// ShareManager: its pod is told to let only listed clients mount the volume. It does where its kernel has nftables; its log says where that fails.
 	ConditionClientsLimited = "ClientsLimited"
@@ -187,6 +187,8 @@ const (
 	ReasonRecoveryDataKept     = "RecoveryDataKept"
 	ReasonRecoveryDataMissing  = "RecoveryDataMissing"
 	ReasonRecoveryDataUnusable = "RecoveryDataUnusable"
+	// ShareManager Expanded: the volume has its size, and its file system could not grow to it.
+	ReasonFilesystemNotGrown = "FilesystemNotGrown"
 	// VolumeAttachment ticket of a shared volume: its share manager does not run.
 	ReasonWaitingForShare = "WaitingForShare"
 	// InstanceCreation of replicas and engines. KeyMissing: the volume's Secret is gone.

@@ -26,6 +26,8 @@ const (
 	EventShareForeignPod = "ShareForeignPod"
 	// EventClientStateLost: a new server of the volume does not know the open files and locks of its clients.
 	EventClientStateLost = "ClientStateLost"
+	// EventClientStateNotRecorded: the server of the volume cannot record its clients, which lose their open files and locks when it ends.
+	EventClientStateNotRecorded = "ClientStateNotRecorded"
 	// About a volume that shall grow.
 	EventSucceededExpansion = "SucceededExpansion"
 	EventFailedExpansion    = "FailedExpansion"

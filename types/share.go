@@ -48,8 +48,10 @@ type ShareRecovery struct {
 	Incident string
 	// Reason is ReasonRecoveryDataMissing or ReasonRecoveryDataUnusable, and Message says more; both "" without an Incident.
 	Reason, Message string
-	// FoundAt is when the loss was found, before any client was served, by the clock of the share manager's node.
+	// FoundAt is when the loss was found, by the clock of the share manager's node.
 	FoundAt time.Time
+	// NotGrown is why the file system does not fill its device; "": it does, or that is not known.
+	NotGrown string
 }
 
 // Parameters of a StorageClass that a share manager reads, from the PersistentVolume of its volume.

@@ -121,6 +121,7 @@ type Controller struct {
 	turns unready
 	// unmade is of pods that the API server did not take.
 	unmade unmade
+	asked  asked
 }
 
 // New registers the controller's handlers; nothing happens before Run.
@@ -223,7 +224,7 @@ func (c *Controller) sync(ctx context.Context, name string) (queue.Result, error
 	if err != nil {
 		return queue.Result{}, err
 	}
-	c.ask(ctx, &in)
+	next := c.ask(ctx, &in)
 	p := plan(in)
 	switch hidden, err := c.reveal(ctx, &in, p); {
 	case err != nil:
@@ -231,6 +232,9 @@ func (c *Controller) sync(ctx context.Context, name string) (queue.Result, error
 	case hidden:
 		p = plan(in)
 		p.wakeAfter(hiddenDelay)
+	}
+	if next > 0 {
+		p.wakeAfter(next)
 	}
 	return queue.Result{RequeueAfter: p.After}, c.apply(ctx, in, p)
 }
@@ -274,6 +278,7 @@ func (c *Controller) letGo(ctx context.Context, name string) (queue.Result, erro
 	without := withTicket(va, name, "")
 	c.turns.since(name, nil, c.Clock.Now())
 	c.unmade.tried(name, nil, c.Clock.Now())
+	c.asked.forget(name)
 	if err != nil || without == nil {
 		return queue.Result{}, err
 	}
@@ -293,15 +298,23 @@ func (c *Controller) letGo(ctx context.Context, name string) (queue.Result, erro
 	return queue.Result{}, nil
 }
 
-// ask asks the pod for what it found, if that matters now. The plan has it asked again where no answer comes.
-func (c *Controller) ask(ctx context.Context, in *Input) {
-	if !in.isToBeAsked() {
-		return
+// ask asks the pod for what it found, until it has answered once, and then now and then for what it has found since. It returns when to ask again; 0:
+// the plan says when, or never.
+func (c *Controller) ask(ctx context.Context, in *Input) (next time.Duration) {
+	if !in.isServing() {
+		return 0
+	}
+	if in.wasAsked() {
+		if left := c.asked.left(in.Share.Name, in.Pod.UID, in.Now); left > 0 {
+			return left
+		}
+		defer func() { next = c.asked.again(in.Share.Name, in.Recovery != nil, in.Now) }()
 	}
 	said, err := c.Ask(ctx, net.JoinHostPort(in.Pod.Status.PodIP, fmt.Sprint(types.ShareHealthPort)))
 	if err != nil {
 		queue.Log(ctx).WithError(err).WithField(logfields.Volume, in.Share.Name).Debug("The share's pod did not say what became of the recovery data")
-		return
+		return 0
 	}
 	in.Recovery = &said
+	return 0
 }

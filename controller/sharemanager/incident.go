@@ -21,16 +21,19 @@ const (
 	askDelay, maxAskDelay = 5 * time.Second, 5 * time.Minute
 )
 
-// isToBeAsked tells whether the pod serves clients and has not been asked yet what became of the recovery data. It is asked after the
-// status says that the share runs, so that clients do not wait for the answer.
-func (in Input) isToBeAsked() bool {
+// isServing tells whether the pod serves clients, so that it can be asked what became of the recovery data, and how the volume is. It is asked after
+// the status says that the share runs, so that clients do not wait for the answer.
+func (in Input) isServing() bool {
 	pod := in.Pod
-	if !isWanted(in) || pod == nil || pod.DeletionTimestamp != nil || in.NodeDown || pod.Status.PodIP == "" || in.Share.Status.ServedBy == string(pod.UID) {
+	if !isWanted(in) || pod == nil || pod.DeletionTimestamp != nil || in.NodeDown || pod.Status.PodIP == "" {
 		return false
 	}
 	ready, _ := readiness(pod)
 	return ready && in.Share.Status.State == longhorn.ShareManagerStateRunning
 }
+
+// wasAsked tells whether the pod has answered before.
+func (in Input) wasAsked() bool { return in.Share.Status.ServedBy == string(in.Pod.UID) }
 
 // learn takes in what the pod said of the recovery data, once for each pod.
 //
@@ -45,12 +48,19 @@ func (in Input) isToBeAsked() bool {
 //
 // The status has it all, and is written at once: no incident is acted upon twice, nor by two leaders.
 func (in Input) learn(p *Plan) {
-	if !in.isToBeAsked() {
+	switch {
+	case !in.isServing():
 		return
-	}
-	if in.Recovery == nil {
+	case in.Recovery == nil && in.wasAsked():
+		return
+	case in.Recovery == nil:
 		_, since := readiness(in.Pod)
 		p.wakeAfter(min(max(in.Now.Sub(since), askDelay), maxAskDelay))
+		return
+	}
+	p.grown(in.Recovery.NotGrown, in.Now)
+	if in.wasAsked() {
+		in.learnMore(p)
 		return
 	}
 	before, said := in.Share.Status, *in.Recovery
@@ -76,6 +86,37 @@ func (in Input) learn(p *Plan) {
 		p.clientState(longhorn.ConditionTrue, types.ReasonNoClientsBefore, "no earlier server had clients", in.Now)
 	default:
 		in.requestRemount(p, said)
+	}
+}
+
+// learnMore takes in what the pod says later: its server cannot record its clients any more, or one that could not has been replaced in the pod.
+func (in Input) learnMore(p *Plan) {
+	said := *in.Recovery
+	if said.Incident == "" || said.Incident == in.Share.Status.IncidentID {
+		return
+	}
+	p.Status.IncidentID = said.Incident
+	if said.Reason != types.ReasonRecoveryDataUnusable {
+		in.requestRemount(p, said)
+		return
+	}
+	message := "clients lose their open files and locks when the pod ends: " + said.Message
+	p.clientState(longhorn.ConditionFalse, said.Reason, message, in.Now)
+	p.told = append(p.told, Event{corev1.EventTypeWarning, types.EventClientStateNotRecorded, "The volume's " + message})
+}
+
+// grown takes in why the file system does not fill its device; "": it does.
+func (p *Plan) grown(why string, now time.Time) {
+	if why == "" {
+		p.Status.Conditions = slices.DeleteFunc(slices.Clone(p.Status.Conditions), func(c longhorn.Condition) bool { return c.Type == types.ConditionExpanded })
+		return
+	}
+	message := "the file system does not fill its device; it is let grow unmounted when the share starts the next time: " + why
+	was := types.FindCondition(p.Status.Conditions, types.ConditionExpanded)
+	c := longhorn.Condition{Type: types.ConditionExpanded, Status: longhorn.ConditionFalse, Reason: types.ReasonFilesystemNotGrown, Message: message}
+	p.Status.Conditions, _ = types.SetCondition(p.Status.Conditions, c, now)
+	if was.Status != longhorn.ConditionFalse {
+		p.told = append(p.told, Event{corev1.EventTypeWarning, types.EventFailedExpansion, "The volume has its new size, but " + message})
 	}
 }
 
@@ -135,7 +176,7 @@ func (p *Plan) wakeAfter(d time.Duration) {
 // lossEvents tells people that clients lost their state, and what follows.
 func (p *Plan) lossEvents() []Event {
 	if p.lost == "" {
-		return nil
+		return p.told
 	}
-	return []Event{{corev1.EventTypeWarning, types.EventClientStateLost, p.lost}}
+	return append(p.told, Event{corev1.EventTypeWarning, types.EventClientStateLost, p.lost})
 }

@@ -106,7 +106,6 @@ func TestLearn(t *testing.T) {
 			event: "The volume's clients have lost their open files and locks: it was not there (incident two). The pods that use it and started before " + made + " are to be restarted",
 		},
 		{name: "a loss that is known → no second restart", in: serves().after("pod-0").knows("two").says(lost), servedBy: "pod", incident: "two"},
-		{name: "a pod that was asked → not looked at again", in: serves().after("pod").knows("one").says(lost), servedBy: "pod", incident: "one"},
 		{
 			name: "the third within an hour → restart", in: serves().after("pod-0", minutes(50), minutes(20)).knows("one").says(lost),
 			servedBy: "pod", incident: "two", reason: types.ReasonRecoveryDataMissing, requested: at, requests: 3,

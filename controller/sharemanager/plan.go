@@ -69,7 +69,8 @@ type Plan struct {
 	// After is when to look again though nothing changed; 0: never.
 	After time.Duration
 
-	lost string // what to tell people of a loss of recovery data; "": there was none
+	lost string  // what to tell people of a loss of recovery data; "": there was none
+	told []Event // of what the pod said beside that
 }
 
 // Deletion of the pod that the plan looked at, and why. Now: nobody waits for its end, which its node cannot confirm, or which it would not

@@ -70,7 +70,10 @@ type RecoveryReply struct {
 	// Why, in a sentence.
 	Message string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
 	// When that was found, by the clock of the share manager's node, in seconds since 1970.
-	FoundAtUnix   int64 `protobuf:"varint,4,opt,name=found_at_unix,json=foundAtUnix,proto3" json:"found_at_unix,omitempty"`
+	FoundAtUnix int64 `protobuf:"varint,4,opt,name=found_at_unix,json=foundAtUnix,proto3" json:"found_at_unix,omitempty"`
+	// Why the file system does not fill its device; empty: it does, or the share manager is
+	// of a release that does not say.
+	NotGrown      string `protobuf:"bytes,5,opt,name=not_grown,json=notGrown,proto3" json:"not_grown,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -133,18 +136,26 @@ func (x *RecoveryReply) GetFoundAtUnix() int64 {
 	return 0
 }
 
+func (x *RecoveryReply) GetNotGrown() string {
+	if x != nil {
+		return x.NotGrown
+	}
+	return ""
+}
+
 var File_share_proto_share_proto protoreflect.FileDescriptor
 
 const file_share_proto_share_proto_rawDesc = "" +
 	"\n" +
 	"\x17share/proto/share.proto\x12\x11longhorn.share.v1\"\x11\n" +
-	"\x0fRecoveryRequest\"\x86\x01\n" +
+	"\x0fRecoveryRequest\"\xa3\x01\n" +
 	"\rRecoveryReply\x12\x1f\n" +
 	"\vincident_id\x18\x01 \x01(\tR\n" +
 	"incidentId\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x18\n" +
 	"\amessage\x18\x03 \x01(\tR\amessage\x12\"\n" +
-	"\rfound_at_unix\x18\x04 \x01(\x03R\vfoundAtUnix2Y\n" +
+	"\rfound_at_unix\x18\x04 \x01(\x03R\vfoundAtUnix\x12\x1b\n" +
+	"\tnot_grown\x18\x05 \x01(\tR\bnotGrown2Y\n" +
 	"\x05Share\x12P\n" +
 	"\bRecovery\x12\".longhorn.share.v1.RecoveryRequest\x1a .longhorn.share.v1.RecoveryReplyB<Z:github.com/longhorn-lep/longhorn-manager/share/proto;protob\x06proto3"
 

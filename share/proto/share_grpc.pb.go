@@ -29,9 +29,10 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 type ShareClient interface {
-	// Recovery says what became of the recovery data of the last server. UNAVAILABLE until
-	// that is known, which it is before clients are served; the answer stays the same then
-	// for as long as the process lives.
+	// Recovery says what became of the recovery data of the last server, and how the volume
+	// is. UNAVAILABLE until that is known, which it is before clients are served. A later
+	// answer may have another incident: the server cannot record its clients any more, or
+	// one that could not has been replaced in the same pod.
 	Recovery(ctx context.Context, in *RecoveryRequest, opts ...grpc.CallOption) (*RecoveryReply, error)
 }
 
@@ -57,9 +58,10 @@ func (c *shareClient) Recovery(ctx context.Context, in *RecoveryRequest, opts ..
 // All implementations must embed UnimplementedShareServer
 // for forward compatibility.
 type ShareServer interface {
-	// Recovery says what became of the recovery data of the last server. UNAVAILABLE until
-	// that is known, which it is before clients are served; the answer stays the same then
-	// for as long as the process lives.
+	// Recovery says what became of the recovery data of the last server, and how the volume
+	// is. UNAVAILABLE until that is known, which it is before clients are served. A later
+	// answer may have another incident: the server cannot record its clients any more, or
+	// one that could not has been replaced in the same pod.
 	Recovery(context.Context, *RecoveryRequest) (*RecoveryReply, error)
 	mustEmbedUnimplementedShareServer()
 }

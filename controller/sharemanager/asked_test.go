@@ -1,0 +1,110 @@
+package sharemanager
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// A pod says later that its server cannot record its clients: nothing is lost yet, and the next server will not know them.
+func TestWhatAPodSaysLater(t *testing.T) {
+	unusable := types.ShareRecovery{Incident: "two", Reason: types.ReasonRecoveryDataUnusable, Message: "it is full", FoundAt: now}
+	lost := types.ShareRecovery{Incident: "two", Reason: types.ReasonRecoveryDataMissing, Message: "the server before this one was not recorded", FoundAt: now.Add(-time.Minute)}
+	asked := func() *situation { return serves().after("pod").clientState("True", types.ReasonRecoveryDataKept) }
+	for name, c := range map[string]struct {
+		in       *situation
+		reason   string
+		requests int
+		events   []string
+	}{
+		"nothing new → stays": {asked().says(types.ShareRecovery{}), types.ReasonRecoveryDataKept, 0, nil},
+		"no answer → stays":   {asked(), types.ReasonRecoveryDataKept, 0, nil},
+		"it cannot record → told, no restart yet": {
+			asked().says(unusable), types.ReasonRecoveryDataUnusable, 0,
+			[]string{"ClientStateNotRecorded The volume's clients lose their open files and locks when the pod ends: it is full"},
+		},
+		"the same again → nothing": {asked().knows("two").says(unusable), types.ReasonRecoveryDataKept, 0, nil},
+		"its next server did not know them → restarts": {
+			asked().says(lost), types.ReasonRecoveryDataMissing, 1,
+			[]string{"ClientStateLost The volume's clients have lost their open files and locks: the server before this one was not recorded (incident two). The pods that use it and started before " + types.Timestamp(now.Add(-time.Minute)) + " are to be restarted"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := plan(c.in.Input)
+			assert.Equal(t, c.reason, types.FindCondition(p.Status.Conditions, types.ConditionClientStateKept).Reason)
+			assert.Len(t, p.Status.RemountRequests, c.requests)
+			var events []string
+			for _, e := range p.Events {
+				events = append(events, e.Reason+" "+e.Message)
+			}
+			assert.Equal(t, c.events, events)
+		})
+	}
+	p := plan(asked().says(unusable).Input)
+	next := serves().says(types.ShareRecovery{})
+	next.Share.Status = p.Status
+	next.Share.Status.ServedBy = "an earlier pod"
+	assert.Len(t, plan(next.Input).Status.RemountRequests, 1, "the next server restarts the pods that use the volume")
+}
+
+func TestAFileSystemThatCouldNotGrowIsTold(t *testing.T) {
+	s := serves().after("pod").says(types.ShareRecovery{NotGrown: "the kernel refuses"})
+	p := plan(s.Input)
+	c := types.FindCondition(p.Status.Conditions, types.ConditionExpanded)
+	assert.Equal(t, longhorn.ConditionFalse, c.Status)
+	assert.Equal(t, types.ReasonFilesystemNotGrown, c.Reason)
+	assert.Contains(t, c.Message, "it is let grow unmounted when the share starts the next time: the kernel refuses")
+	require.Len(t, p.Events, 1)
+	assert.Equal(t, types.EventFailedExpansion, p.Events[0].Reason)
+	s.Share.Status = p.Status
+	assert.Empty(t, plan(s.Input).Events, "once")
+	s.says(types.ShareRecovery{})
+	assert.Empty(t, types.FindCondition(plan(s.Input).Status.Conditions, types.ConditionExpanded).Reason, "it has grown")
+}
+
+// A pod that has answered is asked now and then, and one that does not answer then is left alone.
+func TestAPodThatHasAnsweredIsAskedNowAndThen(t *testing.T) {
+	h, c := start(t)
+	asks, silent := 0, false
+	c.Ask = func(context.Context, string) (types.ShareRecovery, error) {
+		asks++
+		if silent {
+			return types.ShareRecovery{}, errors.New("no answer")
+		}
+		return types.ShareRecovery{}, nil
+	}
+	serve(t, h, c, "pod")
+	syncs(t, h, c, nil)
+	h.CatchUp()
+	asks = 0
+	h.Writes()
+	look := func(want int, again time.Duration) {
+		t.Helper()
+		result, err := c.sync(t.Context(), "vol")
+		require.NoError(t, err)
+		assert.Equal(t, want, asks)
+		assert.Equal(t, again, result.RequeueAfter)
+		h.ExpectWrites() // at rest nothing is written
+	}
+	look(0, 5*time.Minute)
+	h.Clock.Step(4 * time.Minute)
+	look(0, time.Minute)
+	h.Clock.Step(time.Minute)
+	look(1, 5*time.Minute)
+	look(1, 5*time.Minute)
+	silent = true
+	h.Clock.Step(5 * time.Minute)
+	look(2, time.Hour)
+	h.Clock.Step(time.Hour)
+	silent = false
+	look(3, 5*time.Minute)
+	c.asked.forget("vol")
+	look(3, 5*time.Minute) // as a new leader
+}
