@@ -100,6 +100,7 @@ func readCapabilities(list []*csipb.VolumeCapability) (capability, error) {
 		if one.fsType != "" {
 			result.fsType = one.fsType
 		}
+		result.mountFlags = append(result.mountFlags, one.mountFlags...)
 		exclusive, shared = exclusive || one.accessMode == accessModeRWOP, shared || one.isShared()
 		result.block = result.block && one.block
 	}
@@ -173,6 +174,11 @@ func volumeRequest(req *csipb.CreateVolumeRequest) (VolumeRequest, error) {
 	}
 	if c.accessMode, err = p.accessMode(c); err != nil {
 		return VolumeRequest{}, err
+	}
+	if c.accessMode == accessModeRWX {
+		if err := checkShareMountOptions(c.mountFlags); err != nil {
+			return VolumeRequest{}, err
+		}
 	}
 	r := p.volume(c.accessMode)
 	r.Name, r.SizeBytes = name, size

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"net/url"
+	"strings"
 
 	"github.com/sirupsen/logrus"
 	"google.golang.org/grpc/codes"
@@ -17,6 +18,18 @@ import (
 type share struct {
 	export  mount.Export
 	options mount.NFSOptions
+	// ignored are mount options of a PersistentVolume that no share is mounted with. A claim with them is refused; earlier releases made volumes
+	// with them, which must still be mounted.
+	ignored []string
+}
+
+// checkShareMountOptions refuses mount options that a shared volume would be mounted without.
+func checkShareMountOptions(options []string) error {
+	if _, refused := mount.DefaultNFSOptions.WithMountOptions(options); len(refused) > 0 {
+		return fmt.Errorf("mountOptions: %s: a shared volume is mounted over NFS version 4, which has no such option; parameter %s takes all options of the kernel's NFS client",
+			strings.Join(refused, ", "), paramNFSOptions)
+	}
+	return nil
 }
 
 // shareOf reads how to mount a volume that is published at an endpoint; nil: it has a device.
@@ -40,8 +53,9 @@ func shareOf(req stagingRequest, c capability) (*share, error) {
 			return nil, status.Errorf(codes.InvalidArgument, "parameter %s: value %q %v", paramNFSOptions, text, err)
 		}
 	}
-	// Those of the class that are for a file system on the device are used where that is mounted.
-	return &share{mount.Export{Server: server, Path: "/" + volume}, options.WithFlags(c.mountFlags)}, nil
+	s := &share{export: mount.Export{Server: server, Path: "/" + volume}}
+	s.options, s.ignored = options.WithMountOptions(c.mountFlags)
+	return s, nil
 }
 
 // parseEndpoint returns the address in nfs://<address>/<volume>. An error is a clause that follows the value.
@@ -70,6 +84,9 @@ func (n *node) stageShare(s staging) error {
 		return status.Errorf(codes.Internal, "staging volume %s: %v", s.volume, err)
 	case keep:
 		return nil
+	}
+	if len(s.share.ignored) > 0 {
+		n.log.WithFields(logrus.Fields{"volume": s.volume, "options": s.share.ignored}).Warn("Mounting a shared volume without mount options that NFS does not have")
 	}
 	err = n.mounts.MountNFS(s.share.export, s.path, s.share.options)
 	switch {

@@ -32,8 +32,8 @@ type NFSOptions struct {
 	// flags are those of mount(2); data is the rest, which the file system reads.
 	flags uintptr
 	data  []string
-	// fallback: older versions and soft may be tried, too.
-	fallback bool
+	// fallback: older versions and soft may be tried, too; the version not where it is fixed.
+	fallback, fixed bool
 }
 
 // genericOptions are the options that mount(2) takes as flags; off clears a flag.
@@ -113,12 +113,74 @@ func (o *NFSOptions) setFlag(option string) bool {
 	return ok
 }
 
-// WithFlags adds those of the options that any file system takes; the others are for another one.
-func (o NFSOptions) WithFlags(options []string) NFSOptions {
-	for _, option := range options {
-		o.setFlag(option)
+// nfsOptionNames are the options of an NFS mount that a mount option may be, besides those that any file system takes. Those of one group exclude
+// each other: one that is asked for takes the place of the others. A name without a group is one of its own.
+var nfsOptionNames = map[string]string{
+	"hard": "hard", "soft": "hard", "softerr": "hard",
+	"vers": "vers", "nfsvers": "vers",
+	"resvport": "resvport", "noresvport": "resvport",
+	"ac": "ac", "noac": "ac", "cto": "cto", "nocto": "cto",
+	"sharecache": "sharecache", "nosharecache": "sharecache",
+	"rdirplus": "rdirplus", "nordirplus": "rdirplus",
+	"softreval": "softreval", "nosoftreval": "softreval",
+	"migration": "migration", "nomigration": "migration",
+	"trunkdiscovery": "trunkdiscovery", "notrunkdiscovery": "trunkdiscovery",
+	"fsc": "fsc", "nofsc": "fsc", "lock": "lock", "nolock": "lock", "intr": "intr", "nointr": "intr",
+	"timeo": "", "retrans": "", "rsize": "", "wsize": "", "bsize": "", "proto": "", "port": "", "sec": "", "nconnect": "", "max_connect": "",
+	"acregmin": "", "acregmax": "", "acdirmin": "", "acdirmax": "", "actimeo": "", "lookupcache": "", "local_lock": "", "write": "",
+	"minorversion": "",
+}
+
+func groupOf(name string) (group string, known bool) {
+	group, known = nfsOptionNames[name]
+	if group == "" {
+		group = name
 	}
-	return o
+	return group, known
+}
+
+// WithMountOptions adds mount options, as of a StorageClass: each takes the place of what was there for the same thing. refused are those that no share
+// is mounted with, such as those for a file system on a device, or another version; they have no effect.
+func (o NFSOptions) WithMountOptions(options []string) (with NFSOptions, refused []string) {
+	o.data = slices.Clone(o.data)
+	for _, list := range options {
+		for _, option := range strings.Split(list, ",") {
+			option = strings.TrimSpace(option)
+			if option == "" || o.setFlag(option) || slices.Contains(idleOptions, option) {
+				continue
+			}
+			if !o.replace(option) {
+				refused = append(refused, option)
+			}
+		}
+	}
+	return o, refused
+}
+
+// replace puts an option of an NFS mount in place of those of its group; false: it is none, or one that a share cannot have.
+func (o *NFSOptions) replace(option string) bool {
+	name, value, _ := strings.Cut(option, "=")
+	group, known := groupOf(name)
+	switch {
+	case !known, !nfsOption.MatchString(option), slices.Contains(ownOptions, name):
+		return false
+	case group == "vers" && !nfsVersion.MatchString(value), name == "port" && portOf(value) == 0:
+		return false
+	case group == "vers":
+		o.fixed, option = true, "vers="+value
+	}
+	isSame := func(other string) bool {
+		name, _, _ := strings.Cut(other, "=")
+		of, _ := groupOf(name)
+		return of == group
+	}
+	at := slices.IndexFunc(o.data, isSame)
+	if at < 0 {
+		o.data = append(o.data, option)
+		return true
+	}
+	o.data = append(append(o.data[:at:at], option), slices.DeleteFunc(slices.Clone(o.data[at+1:]), isSame)...)
+	return true
 }
 
 func (o NFSOptions) port() uint16 {
@@ -131,22 +193,30 @@ func (o NFSOptions) port() uint16 {
 }
 
 // variants are the lists to try, best first. "vers=4" alone asks for the latest that both know; the kernel would take it for 4.0.
-func (o NFSOptions) variants() [][]string {
-	if o.fallback {
-		return [][]string{o.data, o.with("softerr", "soft"), o.with("vers=4.2", "vers=4.1"), o.with("vers=4.2", "vers=4.1", "softerr", "soft")}
+func (o NFSOptions) variants() (lists [][]string) {
+	for _, data := range o.versions() {
+		lists = append(lists, data)
+		if o.fallback && slices.Contains(data, "softerr") {
+			lists = append(lists, with(data, "softerr", "soft"))
+		}
+	}
+	return lists
+}
+
+func (o NFSOptions) versions() [][]string {
+	if o.fallback && !o.fixed {
+		return [][]string{o.data, with(o.data, "vers=4.2", "vers=4.1")}
 	}
 	i := slices.IndexFunc(o.data, func(option string) bool { return option == "vers=4" || option == "nfsvers=4" })
 	if i < 0 || slices.ContainsFunc(o.data, func(option string) bool { return strings.HasPrefix(option, "minorversion=") }) {
 		return [][]string{o.data}
 	}
-	return [][]string{o.with(o.data[i], "vers=4.2"), o.with(o.data[i], "vers=4.1"), o.with(o.data[i], "vers=4.0")}
+	return [][]string{with(o.data, o.data[i], "vers=4.2"), with(o.data, o.data[i], "vers=4.1"), with(o.data, o.data[i], "vers=4.0")}
 }
 
-// with replaces options: the first by the second, the third by the fourth, and so on.
-func (o NFSOptions) with(pairs ...string) []string {
-	data := slices.Clone(o.data)
-	for i := 0; i < len(pairs); i += 2 {
-		data[slices.Index(data, pairs[i])] = pairs[i+1]
-	}
+// with is a list with one option in place of another, which it must have.
+func with(data []string, old, option string) []string {
+	data = slices.Clone(data)
+	data[slices.Index(data, old)] = option
 	return data
 }
