@@ -71,10 +71,45 @@ func parseEndpoint(endpoint, volume string) (netip.Addr, error) {
 	return address.Unmap(), nil
 }
 
-// stageShare mounts the volume's export at the staging path. It may be repeated: a mount of that export stays if its server answers, and any other
-// mount there is replaced. No device is touched.
-func (n *node) stageShare(s staging) error {
-	keep, err := n.isMountOfShare(s)
+// stageShare mounts the volume's export at the staging path, and returns the export. It may be repeated: a mount of that export stays if its server
+// answers, and any other mount there is replaced. No device is touched.
+//
+// The address that the volume was published with may be dead for good: the Service of the share was deleted, and another Service took its address.
+// Kubernetes keeps it for as long as a pod of the node uses the volume. So where it does not serve, the Service's present address counts.
+func (n *node) stageShare(s staging) (mount.Export, error) {
+	given := s.share.export
+	entry, err := n.mounts.Listed(s.path)
+	if err == nil && entry.IsNFS() && entry.Source != given.Source() {
+		if moved, ok := n.movedTo(s); ok && entry.Source == moved.Source() {
+			return moved, n.stageShareAt(s, moved) // an earlier call mounted it
+		}
+	}
+	failed := n.stageShareAt(s, given)
+	if failed == nil {
+		return given, nil
+	}
+	moved, ok := n.movedTo(s)
+	if !ok {
+		return given, failed
+	}
+	n.log.WithError(failed).WithFields(logrus.Fields{"volume": s.volume, "export": moved.Source()}).Warn("The share is not served where it was published; its Service has another address now")
+	return moved, n.stageShareAt(s, moved)
+}
+
+// movedTo is the volume's export at the present address of its Service, where that is another one than it was published with.
+func (n *node) movedTo(s staging) (mount.Export, bool) {
+	if n.serviceAddress == nil {
+		return mount.Export{}, false
+	}
+	address, err := n.serviceAddress(s.volume)
+	if err != nil || address == s.share.export.Server {
+		return mount.Export{}, false
+	}
+	return mount.Export{Server: address, Path: s.share.export.Path}, true
+}
+
+func (n *node) stageShareAt(s staging, export mount.Export) error {
+	keep, err := n.isMountOfShare(s, export)
 	switch {
 	case errors.Is(err, mount.ErrStuck):
 		return status.Errorf(codes.Unavailable, "staging volume %s: %v", s.volume, err)
@@ -88,7 +123,7 @@ func (n *node) stageShare(s staging) error {
 	if len(s.share.ignored) > 0 {
 		n.log.WithFields(logrus.Fields{"volume": s.volume, "options": s.share.ignored}).Warn("Mounting a shared volume without mount options that NFS does not have")
 	}
-	err = n.mounts.MountNFS(s.share.export, s.path, s.share.options)
+	err = n.mounts.MountNFS(export, s.path, s.share.options)
 	switch {
 	case errors.Is(err, mount.ErrNoNFSClient):
 		return status.Errorf(codes.FailedPrecondition, "staging volume %s, which is shared over NFS: %v", s.volume, err)
@@ -97,7 +132,7 @@ func (n *node) stageShare(s staging) error {
 	case err != nil:
 		return status.Errorf(codes.Internal, "staging volume %s: %v", s.volume, err)
 	}
-	n.log.WithFields(logrus.Fields{"volume": s.volume, "path": s.path, "export": s.share.export.Source()}).Info("Staged a shared volume")
+	n.log.WithFields(logrus.Fields{"volume": s.volume, "path": s.path, "export": export.Source()}).Info("Staged a shared volume")
 	return nil
 }
 
@@ -105,7 +140,7 @@ func (n *node) stageShare(s staging) error {
 //
 // A mount whose server does not answer in time may be good: the share may be on its way to another node, and the calls of pods wait for that. It
 // is replaced only where no pod has it.
-func (n *node) isMountOfShare(s staging) (bool, error) {
+func (n *node) isMountOfShare(s staging, export mount.Export) (bool, error) {
 	entry, err := n.mounts.Listed(s.path)
 	log := n.log.WithFields(logrus.Fields{"volume": s.volume, "path": s.path})
 	switch {
@@ -114,7 +149,7 @@ func (n *node) isMountOfShare(s staging) (bool, error) {
 	case !entry.IsNFS():
 		log.Warn("Removing the mount of a device: the volume is shared now")
 		return false, n.takeOff(s.volume, s.path)
-	case entry.Source != s.share.export.Source():
+	case entry.Source != export.Source():
 		log.WithField("export", entry.Source).Warn("Removing the mount of another export: the volume is served elsewhere now")
 		return false, n.mounts.DetachNFS(s.path, mount.Hasty)
 	}
@@ -149,13 +184,14 @@ func (n *node) publishShare(p publication) error {
 	if staged == (mount.Entry{}) {
 		return status.Errorf(codes.FailedPrecondition, "publishing volume %s: it is not staged at %s", volume, p.staged.path)
 	}
-	if err := n.stageShare(p.staged); err != nil {
+	export, err := n.stageShare(p.staged)
+	if err != nil {
 		return err
 	}
 	if staged, err = n.mounts.Listed(p.staged.path); err != nil {
 		return failed(err)
 	}
-	if !staged.IsNFS() || staged.Source != p.staged.share.export.Source() {
+	if !staged.IsNFS() || staged.Source != export.Source() {
 		return status.Errorf(codes.FailedPrecondition, "publishing volume %s: its export is not mounted at %s", volume, p.staged.path)
 	}
 	bound := mount.Entry{Path: p.target, Type: staged.Type, Source: staged.Source, Device: staged.Device, ReadOnly: staged.ReadOnly || p.readOnly}

@@ -3,6 +3,7 @@ package csi
 import (
 	"errors"
 	"io/fs"
+	"net/netip"
 	"path/filepath"
 
 	"github.com/sirupsen/logrus"
@@ -56,6 +57,8 @@ type node struct {
 	// devices is the directory with one block device per attached volume.
 	devices string
 	log     *logrus.Entry
+	// serviceAddress is the present address of a share's Service; nil: nobody knows.
+	serviceAddress func(volume string) (netip.Addr, error)
 }
 
 // staging is a checked request to stage.
@@ -80,7 +83,8 @@ type staging struct {
 // its device each time; see mountStaged.
 func (n *node) stage(s staging) error {
 	if s.share != nil {
-		return n.stageShare(s)
+		_, err := n.stageShare(s)
+		return err
 	}
 	device := filepath.Join(n.devices, s.volume)
 	number, err := n.mounts.BlockDevice(device)
