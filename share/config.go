@@ -93,11 +93,34 @@ EXPORT {
 		Name = VFS;
 	}
 }
-`))
+{{if .Cover}}
+EXPORT {
+	Export_Id = 2;
+	Path = "{{.Path}}/{{.Recovery_}}";
+	Pseudo = "/{{.Volume}}/{{.Recovery_}}";
+	Protocols = 4;
+	Transports = TCP;
+	SecType = sys;
+	Squash = {{.Squash}};
+	Access_Type = {{.Cover}};
+	FSAL {
+		Name = VFS;
+	}
+}
+{{end}}`))
+
+// coverAccess is what clients may do with the empty directory that is mounted over the recovery directory.
+type coverAccess string
+
+const (
+	noCover      coverAccess = ""     // none is mounted
+	coverHidden  coverAccess = "NONE" // they see none
+	coverVisible coverAccess = "RW"   // it has something that they may want to delete
+)
 
 // ganeshaConfiguration is the text of Ganesha's configuration file. recovery is where
 // Ganesha keeps what it must know of its clients after a restart, and mark what its lines in the log begin with.
-func ganeshaConfiguration(o Options, recovery, mark string) string {
+func ganeshaConfiguration(o Options, recovery, mark string, cover coverAccess) string {
 	access := "RW"
 	if o.ReadOnly || o.ClientsReadOnly {
 		access = "RO"
@@ -106,6 +129,7 @@ func ganeshaConfiguration(o Options, recovery, mark string) string {
 	err := configuration.Execute(&text, map[string]any{
 		"Mark": mark, "NFSPort": o.NFSPort, "Lease": o.Lease, "Grace": o.Grace, "Recovery": recovery,
 		"Path": o.target(), "Volume": o.Volume, "Squash": squashWords[o.Squash], "Access": access,
+		"Cover": cover, "Recovery_": recoveryName,
 	})
 	if err != nil {
 		panic("BUG: the template of Ganesha's configuration: " + err.Error())

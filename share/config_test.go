@@ -33,21 +33,22 @@ func TestConfiguration(t *testing.T) {
 	for _, c := range []struct {
 		golden string
 		change func(*Options)
+		cover  coverAccess
 	}{
-		{"plain.conf", func(*Options) {}},
+		{"plain.conf", func(*Options) {}, coverHidden},
 		{"squashed.conf", func(o *Options) {
 			o.Squash, o.NFSPort = SquashAll, 20490
 			o.Lease, o.Grace = 30*time.Second, time.Minute
-		}},
-		{"readers.conf", func(o *Options) { o.ClientsReadOnly = true }},
-		{"readonly.conf", func(o *Options) { o.ReadOnly, o.Squash = true, SquashRoot }},
+		}, coverVisible},
+		{"readers.conf", func(o *Options) { o.ClientsReadOnly = true }, coverHidden},
+		{"readonly.conf", func(o *Options) { o.ReadOnly, o.Squash = true, SquashRoot }, noCover},
 	} {
 		t.Run(c.golden, func(t *testing.T) {
 			o := valid()
 			c.change(&o)
 			o, err := o.normalize()
 			require.NoError(t, err)
-			got := ganeshaConfiguration(o, "/run/longhorn-share/recovery", "MARK")
+			got := ganeshaConfiguration(o, "/run/longhorn-share/recovery", "MARK", c.cover)
 			file := filepath.Join("testdata", c.golden)
 			if *update {
 				require.NoError(t, os.WriteFile(file, []byte(got), 0o600))

@@ -30,6 +30,8 @@ const (
 	lookupEnv = "LONGHORN_TEST_SHARE_LOOKUP"
 	// clientEnv has the name of an NFS client that this program then is, for longer than a record needs to go.
 	clientEnv = "LONGHORN_TEST_SHARE_CLIENT"
+	// removeEnv has the name of something in the root of the share vol that this program then removes, as a client of NFSv4.0.
+	removeEnv = "LONGHORN_TEST_SHARE_REMOVE"
 	patience  = time.Minute
 )
 
@@ -44,6 +46,8 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 		fmt.Fprintf(os.Stdout, "%x", handle)
+	case os.Getenv(removeEnv) != "":
+		fmt.Fprint(os.Stdout, removeFromRoot(os.Getenv(removeEnv)))
 	case os.Getenv(clientEnv) != "":
 		if err := beClient(os.Getenv(clientEnv), endedSettle+3*endedRound); err != nil {
 			fmt.Fprintln(os.Stderr, err)

@@ -138,7 +138,9 @@ func TestClientsDoNotReachTheRecoveryData(t *testing.T) {
 	records, err := filepath.Glob(filepath.Join(r.o.RuntimeDirectory, "recovery", "v4recov", "node0.*", "*"))
 	require.NoError(t, err)
 	assert.NotEmpty(t, records, "no client was recorded")
-	assert.NotContains(t, r.client("nfs-ls", url(".longhorn-share")), "v4recov")
+	out, err := r.inside("", "nfs-ls", url(".longhorn-share"))
+	require.Error(t, err)
+	assert.Contains(t, out, "NFS4ERR_NOENT")
 	r.terminate()
 
 	// A user of the volume leads the records elsewhere.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 
 	"github.com/google/uuid"
 	"golang.org/x/sys/unix"
@@ -223,4 +224,20 @@ func makeDirectory(parent int, name string) (fd int, made bool, err error) {
 		return -1, false, fmt.Errorf("keeping directory %s to root: %w", name, err)
 	}
 	return fd, made, nil
+}
+
+// cover is what clients may do with the directory that is mounted over the recovery directory, once prepare has returned.
+//
+// It is an export of its own, not for its access alone: a client that removes the directory would ask for what the kernel refuses with EBUSY, which
+// Ganesha 4.3 answers with NFS4ERR_DELAY, so that the client asks for ever. Ganesha removes no directory that another export is at, and says
+// NFS4ERR_NOTEMPTY at once; and it does not list one whose export a client has no access to. So who empties a share sees nothing that stays.
+func (v *volume) cover() coverAccess {
+	path := filepath.Join(v.o.target(), recoveryName)
+	if !slices.Contains(v.mounts, path) {
+		return noCover
+	}
+	if entries, err := os.ReadDir(path); err != nil || len(entries) > 0 {
+		return coverVisible
+	}
+	return coverHidden
 }

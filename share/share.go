@@ -67,7 +67,7 @@ func Run(ctx context.Context, o Options) error {
 func serve(ctx context.Context, o Options, v *volume, health *healthService) error {
 	configuration := filepath.Join(o.RuntimeDirectory, "ganesha.conf")
 	mark := uuid.NewString()
-	if err := os.WriteFile(configuration, []byte(ganeshaConfiguration(o, v.recovery, mark)), 0o600); err != nil {
+	if err := os.WriteFile(configuration, []byte(ganeshaConfiguration(o, v.recovery, mark, v.cover())), 0o600); err != nil {
 		v.closeWithin(unmountPatience)
 		return fmt.Errorf("writing the NFS server's configuration: %w", err)
 	}

@@ -82,6 +82,8 @@ func isChatter(line []byte) bool {
 	switch string(m[2]) {
 	case "LOG":
 		return string(m[3]) == "NULL"
+	case "FSAL": // each time that a client removes or renames the directory that is an export of its own (recovery.go)
+		return string(m[1]) == "fsal_remove" || string(m[1]) == "fsal_rename"
 	case "CLIENT ID":
 		level := string(m[3])
 		return level == "INFO" || level == "DEBUG" || level == "EVENT" && string(m[1]) != "fs_add_clid"

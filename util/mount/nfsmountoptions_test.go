@@ -20,8 +20,10 @@ func TestMountOptionsOfAShareAct(t *testing.T) {
 	}{
 		"none → the default": {"", nil, []string{"vers=4.2,noresvport,softerr,timeo=300,retrans=5", "vers=4.2,noresvport,soft,timeo=300,retrans=5", "vers=4.1,noresvport,softerr,timeo=300,retrans=5", "vers=4.1,noresvport,soft,timeo=300,retrans=5"}, 0, nil},
 		"version, hard, timeo and noatime → all act": {
-			"", []string{"nfsvers=4.1", "hard", "timeo=600", "noatime"},
-			[]string{"vers=4.1,noresvport,hard,timeo=600,retrans=5"}, noatime, nil,
+			"",
+			[]string{"nfsvers=4.1", "hard", "timeo=600", "noatime"},
+			[]string{"vers=4.1,noresvport,hard,timeo=600,retrans=5"},
+			noatime, nil,
 		},
 		"hard alone → older versions are still tried": {"", []string{"hard"}, []string{"vers=4.2,noresvport,hard,timeo=300,retrans=5", "vers=4.1,noresvport,hard,timeo=300,retrans=5"}, 0, nil},
 		"vers=4 → the latest that both know": {

@@ -1,0 +1,89 @@
+package share
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// removeFromRoot removes a name from the root of the share vol or, of two with a colon between them, renames the first. It says how that ended.
+func removeFromRoot(name string) string {
+	const opRemove, opRename, opSaveFH = 28, 29, 32
+	act := words{}.put(opRemove).opaque(name)
+	if from, to, ok := strings.Cut(name, ":"); ok {
+		act = words{}.put(opRename).opaque(from).opaque(to)
+	}
+	credential := words{}.put(0).opaque("test").put(0, 0, 0)
+	record, err := newProber(2049, patience).call(context.Background(), words{}.put(1, rpcCall, rpcVersion, nfsProgram, nfsVersion, procCompound, authSys).
+		opaque(string(credential)).put(authNone, 0).opaque("").put(0, 4, opPutRootFH, opLookup).opaque("vol").put(opSaveFH).add(act).framed())
+	r := &reader{rest: record}
+	if err == nil {
+		err = accepted(r, 1)
+	}
+	if err != nil {
+		return err.Error()
+	}
+	if status := r.word(); status != 0 {
+		err = statusError(status)
+	}
+	if err != nil {
+		return err.Error()
+	}
+	return "done"
+}
+
+// Who empties a share, as by rm -rf of all that is there, must not wait for ever for the one directory that stays.
+func TestEmptyingAShareEnds(t *testing.T) {
+	if !own(t) {
+		return
+	}
+	image, dir := newImage(t, 64<<20), t.TempDir()
+	r := startRole(t, dir, loopDevice(t, image), nil)
+	r.await(sayServed, 1)
+	const inGrace = "NFS status 10013"
+	self, err := os.Executable()
+	require.NoError(t, err)
+	remove := func(name string) (out string) {
+		t.Helper()
+		require.Eventually(t, func() bool {
+			out, err = r.inside(removeEnv+"="+name, self, "-test.run=^$")
+			require.NoError(t, err, out)
+			return out != inGrace
+		}, patience, 100*time.Millisecond)
+		return out
+	}
+	const notEmpty = "NFS status 66"
+	assert.Equal(t, notEmpty, remove(recoveryName+":other"))
+	r.write("file", "data")
+	require.NoError(t, os.Mkdir(filepath.Join(r.o.target(), "plain"), 0o700))
+	assert.Equal(t, notEmpty, remove(recoveryName))
+	assert.NotEqual(t, statusDelay.Error(), remove("plain:"+recoveryName))
+	assert.Equal(t, "done", remove("plain"))
+	assert.NotContains(t, r.out.String(), "Attempt to remove", "a client could fill the log with it")
+	assert.Contains(t, r.client("nfs-ls", url("")), "file")
+	assert.NotContains(t, r.client("nfs-ls", url("")), recoveryName, "clients do not see it")
+	_, err = r.inside("", "nfs-ls", url(recoveryName))
+	require.Error(t, err)
+	assert.Equal(t, "done", remove("file"))
+	handle := r.handle()
+	r.terminate()
+
+	// What someone had put in place of the recovery data is set aside there, for clients to delete.
+	mounted := t.TempDir()
+	device := loopDevice(t, image)
+	run(t, "mount", device, mounted)
+	require.NoError(t, os.WriteFile(filepath.Join(mounted, recoveryName, coverName, "foreign"), []byte("text"), 0o600))
+	run(t, "umount", mounted)
+	r = startRole(t, t.TempDir(), device, func(o *Options) { o.ExportRoot = r.o.ExportRoot })
+	r.await(sayServed, 1)
+	assert.Equal(t, handle, r.handle(), "the file handle of the root")
+	assert.Equal(t, notEmpty, remove(recoveryName))
+	assert.Contains(t, strings.Fields(r.client("nfs-ls", url(recoveryName))), "foreign")
+	r.terminate()
+}
