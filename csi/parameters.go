@@ -3,6 +3,7 @@ package csi
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sort"
 	"strconv"
@@ -239,4 +240,12 @@ func parseTags(value string) ([]string, error) {
 		tags = append(tags, tag)
 	}
 	return tags, nil
+}
+
+// KnownParameters lists the keys that a StorageClass may have, sorted, also those that this driver only refuses. The
+// schema of the Helm chart has them.
+func KnownParameters() []string {
+	keys := slices.Concat(supported, slices.Collect(maps.Keys(unsupported)))
+	slices.Sort(keys)
+	return keys
 }

@@ -85,6 +85,24 @@ func Settings() []SettingName {
 	return names
 }
 
+// ChartNames are the names that Longhorn's Helm chart gives a setting: camel case, with the abbreviation of a word as it is or in capitals.
+func ChartNames(name SettingName) []string {
+	first, rest, _ := strings.Cut(string(name), "-")
+	camel, capitals := first, first
+	for _, word := range strings.Split(rest, "-") {
+		if word == "" {
+			continue
+		}
+		title := strings.ToUpper(word[:1]) + word[1:]
+		camel += title
+		if slices.Contains([]string{"cpu", "url"}, word) {
+			title = strings.ToUpper(word)
+		}
+		capitals += title
+	}
+	return slices.Compact([]string{camel, capitals})
+}
+
 // DefinitionOf returns a setting's definition and whether this release knows the setting.
 func DefinitionOf(name SettingName) (SettingDefinition, bool) {
 	i := slices.IndexFunc(settingDefinitions, func(d SettingDefinition) bool { return d.Name == name })

@@ -168,5 +168,5 @@ var roleNames = []string{"longhorn-manager", "longhorn-manager-leader", "longhor
 var policyNames = []string{
 	"longhorn-no-adoption", "longhorn-keep-settings", "longhorn-keep-disks", "longhorn-keep-engines", "longhorn-keep-installation",
 	"longhorn-keep-attached-volumes", "longhorn-keep-claimed-volumes",
-	"longhorn-keep-last-copies", "longhorn-keep-instance-managers", "longhorn-keep-attachments", "longhorn-node-scope", "longhorn-leader-scope", "longhorn-disk-rules",
+	"longhorn-keep-last-copies", "longhorn-keep-instance-managers", "longhorn-keep-attachments", "longhorn-node-scope", "longhorn-leader-scope", "longhorn-disk-rules", "longhorn-setting-values",
 }

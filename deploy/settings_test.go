@@ -1,0 +1,332 @@
+package deploy
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/longhorn-lep/longhorn-manager/csi"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+var update = flag.Bool("update", false, "write what is made of the registry of settings instead of comparing it")
+
+// made is how to write the files of this test again.
+const made = "go test ./deploy -run TestWhatIsMadeOfTheRegistry -update"
+
+const (
+	policyFile  = "chart/templates/74-policy-settings.yaml"
+	schemaFile  = "chart/values.schema.json"
+	samplesFile = "../test/policy/testdata/settings.json"
+)
+
+// TestWhatIsMadeOfTheRegistry: the admission policy, the chart's schema and the samples by which test/policy compares the policy
+// with types.CheckSetting follow the registry of settings.
+func TestWhatIsMadeOfTheRegistry(t *testing.T) {
+	schema, err := os.ReadFile(schemaFile)
+	require.NoError(t, err)
+	written, _, found := strings.Cut(string(schema), schemaBegin)
+	require.True(t, found, "%s has no line %q", schemaFile, schemaBegin)
+	for file, want := range map[string]string{
+		policyFile:  settingsPolicy(),
+		schemaFile:  written + schemaBegin + settingsSchema(t),
+		samplesFile: samples(t),
+	} {
+		if *update {
+			require.NoError(t, os.WriteFile(file, []byte(want), 0o644))
+			continue
+		}
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		assert.Equal(t, want, string(text), "%s: run: %s, then scripts/manifests.sh", file, made)
+	}
+}
+
+// registry has every setting, in order of the names.
+func registry() []types.SettingDefinition {
+	var all []types.SettingDefinition
+	for _, name := range types.Settings() {
+		if name == settingOfTests {
+			continue
+		}
+		d, _ := types.DefinitionOf(name)
+		all = append(all, d)
+	}
+	return all
+}
+
+// settingOfTests is known with the build tag next alone.
+const settingOfTests = "setting-of-the-next-release"
+
+// settingsPolicy is the admission policy. It has the rules of types.CheckSetting as far as CEL can have them, in the same order and words.
+func settingsPolicy() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, `# Made of the registry of settings (package types) by: %s
+#
+# A value that breaks a rule of its setting is refused, in the words in which REST and the ConfigMap's Event say it. An empty
+# value means the default. A setting that is not listed here is left alone: another release may know it. So are the daemons,
+# which check values themselves: one of another release may have other rules. What CEL cannot say, the condition Valid does:
+# the entries of lists, a path that is one of the system's, JSON that is not as Longhorn writes it, numbers of more than 18 digits.
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata:
+  name: longhorn-setting-values
+spec:
+  failurePolicy: Fail
+  matchConstraints:
+    resourceRules:
+      - apiGroups: [longhorn.io]
+        apiVersions: [v1beta2]
+        operations: [CREATE, UPDATE]
+        resources: [settings]
+  matchConditions:
+    - name: not-by-the-manager
+      expression: >-
+        !(request.userInfo.username in ['longhorn-manager', 'longhorn-manager-leader'].map(name,
+          'system:serviceaccount:' + request.namespace + ':' + name))
+    - name: value-is-new
+      expression: >-
+        oldObject == null || (has(oldObject.value) ? oldObject.value : '') != (has(object.value) ? object.value : '')
+  variables:
+    - name: name
+      expression: object.metadata.name
+    - name: value
+      expression: "has(object.value) ? object.value : ''"
+`, made)
+	list := func(name string, of func(types.SettingDefinition) (string, bool)) {
+		fmt.Fprintf(&b, "    - name: %s\n      expression: >-\n        {\n", name)
+		var entries []string
+		for _, d := range registry() {
+			if text, has := of(d); has {
+				entries = append(entries, fmt.Sprintf("          '%s': %s", d.Name, text))
+			}
+		}
+		fmt.Fprintf(&b, "%s\n        }\n", strings.Join(entries, ",\n"))
+	}
+	ofType := func(kind types.SettingType) func(types.SettingDefinition) (string, bool) {
+		return func(d types.SettingDefinition) (string, bool) { return "true", d.Type == kind }
+	}
+	bound := func(n func(types.SettingDefinition) *int64) func(types.SettingDefinition) (string, bool) {
+		return func(d types.SettingDefinition) (string, bool) {
+			if limit := n(d); limit != nil {
+				return strconv.FormatInt(*limit, 10), true
+			}
+			return "", false
+		}
+	}
+	list("perEngine", func(d types.SettingDefinition) (string, bool) { return "true", d.PerEngine })
+	list("readOnly", func(d types.SettingDefinition) (string, bool) { return celText(d.Default), d.ReadOnly })
+	list("options", func(d types.SettingDefinition) (string, bool) {
+		return "['" + strings.Join(d.Options, "', '") + "']", len(d.Options) > 0
+	})
+	list("whole", ofType(types.SettingTypeInt))
+	list("number", ofType(types.SettingTypeFloat))
+	list("flag", ofType(types.SettingTypeBool))
+	list("least", bound(func(d types.SettingDefinition) *int64 { return d.Minimum }))
+	list("most", bound(func(d types.SettingDefinition) *int64 { return d.Maximum }))
+	list("pattern", func(d types.SettingDefinition) (string, bool) { return celText(d.Pattern), d.Pattern != "" })
+	list("patternSays", func(d types.SettingDefinition) (string, bool) { return celText(d.PatternSays), d.Pattern != "" })
+	b.WriteString(`    # plain is the value for the data engine v1, where it is written as Longhorn does: {"v1":"3","v2":"3"}.
+    - name: isEngines
+      expression: >-
+        variables.name in variables.perEngine && variables.value.startsWith('{')
+    - name: plain
+      expression: >-
+        !variables.isEngines ? variables.value
+        : variables.value.matches(r'^[{]"v1":"[^"\\]+"(,"v[2-9]":"[^"\\]*")*[}]$') ? variables.value.split('"')[3] : ''
+    - name: wrong
+      expression: >-
+        variables.plain == '' ? ''
+        : variables.name in variables.readOnly ?
+          (variables.plain == variables.readOnly[variables.name] ? '' : 'cannot be set: the setting is read-only')
+        : variables.name in variables.options ?
+          (variables.plain in variables.options[variables.name] ? '' : 'is none of ' + variables.options[variables.name].join(', '))
+        : variables.name in variables.flag ?
+          (variables.plain in ['true', 'false'] ? '' : 'is neither true nor false')
+        : variables.name in variables.whole ?
+          (!variables.plain.matches('^[-+]?[0-9]+$') ? 'is not a whole number'
+          : !variables.plain.matches('^[-+]?0*[0-9]{1,18}$') ? ''
+          : variables.name in variables.least && int(variables.plain) < variables.least[variables.name] ?
+            'is less than ' + string(variables.least[variables.name])
+          : variables.name in variables.most && int(variables.plain) > variables.most[variables.name] ?
+            'is more than ' + string(variables.most[variables.name])
+          : '')
+        : variables.name in variables.number ?
+          (variables.plain.matches('^[-+]?0[xX]|_') ? ''
+          : !variables.plain.matches('^[-+]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][-+]?[0-9]{1,2})?$') ? 'is not a number'
+          : variables.name in variables.least && double(variables.plain) < double(variables.least[variables.name]) ?
+            'is less than ' + string(variables.least[variables.name])
+          : variables.name in variables.most && double(variables.plain) > double(variables.most[variables.name]) ?
+            'is more than ' + string(variables.most[variables.name])
+          : '')
+        : variables.name in variables.pattern && !variables.plain.matches(variables.pattern[variables.name]) ?
+          variables.patternSays[variables.name]
+        : ''
+  validations:
+    - expression: "variables.wrong == ''"
+      messageExpression: >-
+        'setting ' + variables.name + ' with invalid value "' + variables.value.replace('\\', '\\\\').replace('"', '\\"') + '": it ' + variables.wrong
+      message: the value breaks a rule of the setting; docs/SETTINGS.md has the rules
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata:
+  name: longhorn-setting-values
+spec:
+  policyName: longhorn-setting-values
+  validationActions: [Deny]
+`)
+	return b.String()
+}
+
+// celText is a CEL literal of a text without quotes.
+func celText(text string) string { return "r'" + text + "'" }
+
+// schemaBegin is where the part of the schema begins that is made.
+const schemaBegin = "    \"settings\": {\n      \"$comment\": \"Made of the registry of settings and of package csi, to the end of the file, by: " + made + "\",\n"
+
+// settingsSchema is the end of the chart's schema: the definitions settings and parameters. Each setting has its own name, and the one
+// that Longhorn's chart gives it.
+func settingsSchema(t *testing.T) string {
+	t.Helper()
+	entry := func(name string, rule any) string {
+		text, err := json.Marshal(rule)
+		require.NoError(t, err)
+		return fmt.Sprintf("        %q: %s", name, text)
+	}
+	var settings, parameters []string
+	for _, d := range registry() {
+		rule, has := schemaOf(d)
+		if !has {
+			continue
+		}
+		settings = append(settings, entry(string(d.Name), rule))
+		for _, name := range types.ChartNames(d.Name) {
+			settings = append(settings, entry(name, map[string]string{"$ref": "#/definitions/settings/properties/" + string(d.Name)}))
+		}
+	}
+	for _, name := range csi.KnownParameters() {
+		parameters = append(parameters, entry(name, map[string][]string{"type": {"string", "number", "boolean", "null"}}))
+	}
+	const closed = "      \"type\": \"object\",\n      \"additionalProperties\": false,\n"
+	properties := func(entries []string) string {
+		return "      \"properties\": {\n" + strings.Join(entries, ",\n") + "\n      }\n    }"
+	}
+	return closed + properties(settings) + ",\n    \"parameters\": {\n" + closed +
+		"      \"patternProperties\": {\"^csi[.]storage[.]k8s[.]io/\": {\"type\": \"string\"}},\n" + properties(parameters) + "\n  }\n}\n"
+}
+
+// schemaOf is the rule of a setting's value in a values file, where null and "" mean the default. Of text, it says what the registry can say
+// without a rule of its own; of numbers in quotes, that they are in bounds where those are two.
+func schemaOf(d types.SettingDefinition) (rule map[string]any, has bool) {
+	switch {
+	case d.ReadOnly && d.Default == "":
+		return nil, false
+	case d.ReadOnly && d.Type == types.SettingTypeBool:
+		return map[string]any{"enum": []any{d.Default == "true", d.Default, "", nil}}, true
+	case len(d.Options) > 0:
+		enum := []any{"", nil}
+		for _, o := range d.Options {
+			enum = append(enum, o)
+		}
+		return map[string]any{"enum": enum}, true
+	case d.Type == types.SettingTypeBool:
+		return map[string]any{"enum": []any{true, false, "true", "false", "", nil}}, true
+	case d.Type == types.SettingTypeString:
+		rule := map[string]any{"type": []string{"string", "null"}}
+		if d.Pattern != "" {
+			rule["pattern"] = "^$|" + d.Pattern
+		}
+		return rule, true
+	}
+	number := map[types.SettingType]string{types.SettingTypeInt: "integer", types.SettingTypeFloat: "number"}[d.Type]
+	rule = map[string]any{"type": []string{number, "string", "null"}, "pattern": inBounds(d)}
+	if d.Minimum != nil {
+		rule["minimum"] = *d.Minimum
+	}
+	if d.Maximum != nil {
+		rule["maximum"] = *d.Maximum
+	}
+	return rule, true
+}
+
+// inBounds is the pattern of a number in quotes.
+func inBounds(d types.SettingDefinition) string {
+	digits := "[0-9]+"
+	if d.Maximum != nil {
+		var all []string
+		for n := *d.Minimum; n <= *d.Maximum; n++ {
+			all = append(all, strconv.FormatInt(n, 10))
+		}
+		slices.Reverse(all)
+		digits = "(" + strings.Join(all, "|") + ")"
+	}
+	if d.Type == types.SettingTypeFloat {
+		digits = "[0-9]+([.][0-9]+)?" // the manager has the bounds
+	}
+	engines := ""
+	if d.PerEngine {
+		engines = "|^[{]"
+	}
+	return "^$|^0*" + digits + "$" + engines
+}
+
+// sample is a value of a setting, and the rule that it breaks; Rule is empty where it breaks none.
+type sample struct {
+	Setting, Value, Rule string
+}
+
+// sampled are values to try, by the type of a setting.
+var sampled = map[types.SettingType][]string{
+	types.SettingTypeBool:  {"true", "false", "True", "yes", "1", " true"},
+	types.SettingTypeInt:   {"0", "-1", "007", "+3", "1.5", "1e1", "3 ", "3Gi", "999999999999999999", "9223372036854775808", "99999999999999999999"},
+	types.SettingTypeFloat: {"0", "-1", "+3", "1.5", ".5", "5.", "1e1", "1e99", "NaN", "Inf", "0x10", "3 ", "3Gi", "1_0"},
+	types.SettingTypeString: {
+		"allways-allow", "Disabled", `a "b" \c`, "/mnt/disk", "mnt/disk", "/", "/etc/x", "https://longhorn.example.com", "ftp://x", "https://x/y", "my-class",
+		"My Class", "a..b", "key=value:NoSchedule", "key=value", "key:value", "apps/StatefulSet", "a/b/c", "nodes", "nodes,192.0.2.0/24", "192.0.2.0/33",
+	},
+}
+
+// perEngine are values to try of a setting that may have one for each engine.
+var perEngine = []string{
+	`{"v1":"3","v2":"3"}`, `{"v1":"true"}`, `{"v1":"99","v2":"3"}`, `{"v1":"3","v2":"99"}`, `{"v1":""}`, `{"v2":"3"}`, `{"v1":3}`, `{"v1":"a\"b"}`, `{ "v1": "99" }`, "{",
+}
+
+// samples are values of every setting, those at its bounds among them, one JSON text a line.
+func samples(t *testing.T) string {
+	t.Helper()
+	var b strings.Builder
+	for _, d := range registry() {
+		values := append([]string{"", d.Default}, sampled[d.Type]...)
+		if d.PerEngine {
+			values = append(values, perEngine...)
+		}
+		for _, o := range d.Options {
+			values = append(values, o, o+"s")
+		}
+		for _, limit := range []*int64{d.Minimum, d.Maximum} {
+			if limit != nil {
+				values = append(values, strconv.FormatInt(*limit-1, 10), strconv.FormatInt(*limit, 10), strconv.FormatInt(*limit+1, 10), fmt.Sprintf("%d.1", *limit))
+			}
+		}
+		slices.Sort(values)
+		for _, v := range slices.Compact(values) {
+			s := sample{Setting: string(d.Name), Value: v}
+			if err := types.CheckSetting(d.Name, v); err != nil {
+				_, s.Rule, _ = strings.Cut(err.Error(), ": it ")
+			}
+			text, err := json.Marshal(s)
+			require.NoError(t, err)
+			fmt.Fprintf(&b, "%s\n", text)
+		}
+	}
+	return b.String()
+}
