@@ -1,7 +1,7 @@
 package types
 
-// Reasons of Events, as Longhorn's users look for them. An Event about a condition of
-// a node or a disk has the condition's type as its reason.
+// Reasons of Events, as Longhorn's users look for them. EventReason has
+// that of an Event about a condition of a node, a disk, a setting or an instance manager.
 const (
 	EventAttached       = "Attached"
 	EventDetached       = "Detached"

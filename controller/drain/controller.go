@@ -198,7 +198,7 @@ func (c *Controller) tell(ctx context.Context, managers []*longhorn.InstanceMana
 			continue
 		}
 		if condition := types.FindCondition(m.Status.Conditions, types.ConditionDrainable); condition.Status != longhorn.ConditionUnknown {
-			c.deps.Recorder.Event(m, corev1.EventTypeNormal, types.ConditionDrainable, condition.Message)
+			c.deps.Recorder.Event(m, corev1.EventTypeNormal, types.EventReason(condition), condition.Message)
 		}
 	}
 	return errors.Join(failures...)

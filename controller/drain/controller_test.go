@@ -93,7 +93,7 @@ func TestADrainEndsWhenTheVolumeIsDetached(t *testing.T) {
 	h.CatchUp()
 	require.NoError(t, sync(t, c))
 	h.ExpectWrites("update instancemanagers/" + types.InstanceManagerName("a") + "/status")
-	h.ExpectEvents("Normal Drainable " + types.InstanceManagerName("a") + ": attached to this node: volume v; it can be drained when they are detached")
+	h.ExpectEvents("Normal EngineRuns " + types.InstanceManagerName("a") + ": attached to this node: volume v; it can be drained when they are detached")
 	h.CatchUp()
 
 	e, err := c.deps.Engines.List(labels.Everything())

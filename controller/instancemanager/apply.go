@@ -55,7 +55,7 @@ func (c *Controller) apply(ctx context.Context, in Input, p Plan) error {
 			if flipped.Status == longhorn.ConditionTrue {
 				eventType = corev1.EventTypeNormal
 			}
-			c.deps.Recorder.Event(manager, eventType, flipped.Type, flipped.Message)
+			c.deps.Recorder.Event(manager, eventType, types.EventReason(flipped), flipped.Message)
 		}
 	}
 	switch p.Action {

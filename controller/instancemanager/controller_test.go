@@ -71,7 +71,7 @@ func TestFromNothingToRunning(t *testing.T) {
 	f.mustSync()
 	f.ExpectWrites("update instancemanagers/"+name+"/status", "create pods/"+name)
 	f.ExpectEvents(
-		"Warning PodReady "+name+": its pod does not exist",
+		"Warning NotFound "+name+": its pod does not exist",
 		"Normal Create "+name+": Made pod "+name+" with image example/longhorn:1")
 	_, err = f.sync(t.Context(), name)
 	assert.ErrorIs(t, err, queue.ErrStale)

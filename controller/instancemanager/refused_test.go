@@ -40,7 +40,7 @@ func TestARefusedPodIsShownInTheWordsOfTheAPIServerUntilItIsCreated(t *testing.T
 	words := "create pods " + name + ": pods \"" + name + "\" is forbidden: " + limitRange
 	f.Fail("create", "pods", refusesPods(limitRange), refusesPods(limitRange), refusesPods(limitRange))
 	f.mustRefuse()
-	f.ExpectEvents("Warning PodReady "+name+": its pod does not exist", "Warning ChildRefused "+name+": "+words)
+	f.ExpectEvents("Warning NotFound "+name+": its pod does not exist", "Warning ChildRefused "+name+": "+words)
 	f.mustRefuse()
 	assert.Equal(t, longhorn.ConditionFalse, f.podReady().Status)
 	assert.Equal(t, "ChildRefused", f.podReady().Reason)
@@ -84,7 +84,7 @@ func TestARefusalWithEitherPriorityClassIsNotThatOfTheClass(t *testing.T) {
 	f := newFixture(t, build.Node("node-1"), stopped(), build.Setting(types.SettingPriorityClass, "own"))
 	f.Fail("create", "pods", refusesPods(limitRange), refusesPods(limitRange))
 	f.mustRefuse()
-	f.ExpectEvents("Warning PodReady "+name+": its pod does not exist",
+	f.ExpectEvents("Warning NotFound "+name+": its pod does not exist",
 		"Warning ChildRefused "+name+": create pods "+name+": pods \""+name+"\" is forbidden: "+limitRange)
 	f.mustSync()
 	pod, err := f.store.Pods.Live(t.Context(), name)

@@ -248,7 +248,7 @@ func (c *Controller) apply(ctx context.Context, node *longhorn.Node, p Plan) err
 	return nil
 }
 
-// recordFlips sends an Event per condition, with the condition's type as the reason.
+// recordFlips sends an Event per condition.
 func recordFlips(recorder record.EventRecorder, node *longhorn.Node, flipped []longhorn.Condition) {
 	for _, c := range flipped {
 		optional := c.Type == types.ConditionNFSClientInstalled || c.Type == types.ConditionKernelNBDClient
@@ -259,6 +259,6 @@ func recordFlips(recorder record.EventRecorder, node *longhorn.Node, flipped []l
 		if c.Status == longhorn.ConditionTrue || c.Type == types.ConditionEmptied {
 			eventType = corev1.EventTypeNormal
 		}
-		recorder.Event(node, eventType, c.Type, c.Message)
+		recorder.Event(node, eventType, types.EventReason(c), c.Message)
 	}
 }

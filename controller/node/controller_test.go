@@ -262,7 +262,7 @@ func TestAMountThatWentAwayIsToldAndNothingIsMadeInItsPlace(t *testing.T) {
 	assert.Empty(t, f.disks.done, "on disk")
 	events := f.Recorder.Take()
 	require.Len(t, events, 2)
-	assert.True(t, strings.HasPrefix(events[0], "Warning Ready node-1: Disk disk-1(/var/lib/longhorn) on node node-1 is not ready: "), events[0])
+	assert.True(t, strings.HasPrefix(events[0], "Warning DiskFilesystemChanged node-1: Disk disk-1(/var/lib/longhorn) on node node-1 is not ready: "), events[0])
 	assert.Equal(t, uuid1, f.live().Status.DiskStatus["disk-1"].DiskUUID)
 }
 
@@ -338,7 +338,7 @@ func TestMonitorWritesReadyAlone(t *testing.T) {
 	}
 	sync()
 	h.ExpectWrites("update nodes/node-1/status")
-	h.ExpectEvents("Warning Ready node-1: pod longhorn-manager-x of longhorn-manager on node node-1 is not ready")
+	h.ExpectEvents("Warning ManagerPodDown node-1: pod longhorn-manager-x of longhorn-manager on node node-1 is not ready")
 	n, _ := d.Nodes.Get("node-1")
 	assert.Equal(t, "z", n.Status.Zone)
 	assert.Equal(t, "KubernetesNodeCordoned", types.FindCondition(n.Status.Conditions, "Schedulable").Reason, "the daemon's part was touched")
@@ -411,9 +411,9 @@ func TestMonitorMarksTheDisksOfANodeThatIsAway(t *testing.T) {
 	h.Overwrite(build.KubeNode("node-1", down))
 	sync()
 	h.ExpectWrites("update nodes/node-1/status")
-	h.ExpectEvents("Warning Ready node-1: Kubernetes node node-1 is not ready: m (R)",
-		"Warning Ready node-1: Disk disk-1(/var/lib/longhorn) on node node-1 is not ready: the node is not ready",
-		"Warning Schedulable node-1: Disk disk-1(/var/lib/longhorn) on the node node-1 is not schedulable for more replica; the node is not ready")
+	h.ExpectEvents("Warning KubernetesNodeNotReady node-1: Kubernetes node node-1 is not ready: m (R)",
+		"Warning NodeNotReady node-1: Disk disk-1(/var/lib/longhorn) on node node-1 is not ready: the node is not ready",
+		"Warning NodeNotReady node-1: Disk disk-1(/var/lib/longhorn) on the node node-1 is not schedulable for more replica; the node is not ready")
 	want := summary{ready: "False/NodeNotReady", schedulable: "False/NodeNotReady", uuid: uuid1, maximum: 100, available: 100}
 	assert.Equal(t, want, diskNow())
 	sync()

@@ -187,5 +187,5 @@ func TestWhatNothingNeedsIsNoWarning(t *testing.T) {
 	for e := range recorder.Events {
 		told = append(told, e)
 	}
-	assert.Equal(t, []string{"Warning KernelModulesLoaded there is no device", "Normal NFSClientInstalled there is one"}, told)
+	assert.Equal(t, []string{"Warning NotKernelModulesLoaded there is no device", "Normal NFSClientInstalled there is one"}, told)
 }

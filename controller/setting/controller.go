@@ -227,7 +227,7 @@ func (c *Controller) writeStatus(ctx context.Context, s *longhorn.Setting, statu
 	switch {
 	case now.Message == was.Message:
 	case now.Status != longhorn.ConditionTrue: // not only when it flips: another bad value has another message
-		c.deps.Recorder.Event(s, corev1.EventTypeWarning, now.Type, now.Message)
+		c.deps.Recorder.Event(s, corev1.EventTypeWarning, types.EventReason(now), now.Message)
 	case was.Status == longhorn.ConditionFalse:
 		c.deps.Recorder.Event(s, corev1.EventTypeNormal, now.Type, now.Message)
 	}

@@ -157,7 +157,7 @@ func TestASettingOfAnotherReleaseIsLeftAlone(t *testing.T) {
 	assert.Equal(t, "6", s.Status.ValueInForce)
 	assert.False(t, s.Status.Applied)
 	assert.Equal(t, "UnknownName", types.FindCondition(s.Status.Conditions, "Valid").Reason)
-	h.ExpectEvents("Warning Valid a-setting-of-next-year: this release knows no setting a-setting-of-next-year and leaves it alone")
+	h.ExpectEvents("Warning UnknownName a-setting-of-next-year: this release knows no setting a-setting-of-next-year and leaves it alone")
 }
 
 // TestTheQueueTellsSettingsAndTheConfigMapApart: a setting may have the ConfigMap's name.

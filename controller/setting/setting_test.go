@@ -159,12 +159,12 @@ func TestABadValueIsToldEachTimeAndItsCureOnce(t *testing.T) {
 	}
 	sync()
 	h.ExpectWrites("update settings/default-replica-count/status")
-	h.ExpectEvents(`Warning Valid default-replica-count: setting default-replica-count with invalid value "x": it is not a whole number; the value 3 stays in force`)
+	h.ExpectEvents(`Warning InvalidValue default-replica-count: setting default-replica-count with invalid value "x": it is not a whole number; the value 3 stays in force`)
 	sync()
 	h.ExpectWrites()
 	set("0")
 	sync()
-	h.ExpectEvents(`Warning Valid default-replica-count: setting default-replica-count with invalid value "0": it is less than 1; the value 3 stays in force`)
+	h.ExpectEvents(`Warning InvalidValue default-replica-count: setting default-replica-count with invalid value "0": it is less than 1; the value 3 stays in force`)
 	set("1")
 	sync()
 	h.ExpectEvents("Normal Valid default-replica-count: the value 1 is in force")
@@ -175,7 +175,7 @@ func TestABadValueIsToldEachTimeAndItsCureOnce(t *testing.T) {
 	set("two")
 	assert.Equal(t, "2", d.Setting("default-replica-count"))
 	sync()
-	h.ExpectEvents(`Warning Valid default-replica-count: setting default-replica-count with invalid value "two": it is not a whole number; the value 2 stays in force`)
+	h.ExpectEvents(`Warning InvalidValue default-replica-count: setting default-replica-count with invalid value "two": it is not a whole number; the value 2 stays in force`)
 }
 
 func TestALateCacheAndARefusedWriteAreTriedAgain(t *testing.T) {

@@ -26,7 +26,7 @@ func waitField(ctx context.Context, t *testing.T, c *cluster.Cluster, object, pa
 }
 
 // TestSettingsOfTheConfigMap: values come from the ConfigMap, what is wrong in it is
-// shown, and an invalid value of a user leaves the last valid one in force.
+// shown, and an invalid value of a user is refused.
 func TestSettingsOfTheConfigMap(t *testing.T) {
 	ctx, c := threeNodes.get(t)
 	c.DumpIfFailed(t)
@@ -58,8 +58,9 @@ func TestSettingsOfTheConfigMap(t *testing.T) {
 	})
 	set(ctx, "614")
 	waitField(ctx, t, c, setting, inForce, "614 true 614")
-	set(ctx, "soon")
-	waitField(ctx, t, c, setting, inForce, "soon false 614")
+	_, err := c.Kubectl(ctx, "-n", types.Namespace, "patch", setting, "--type=merge", "-p", `{"value":"soon"}`)
+	require.ErrorContains(t, err, `setting replica-replenishment-wait-interval with invalid value "soon": it is not a whole number`)
+	waitField(ctx, t, c, setting, inForce, "614 true 614")
 	apply("replica-replenishment-wait-interval: 615")
 	waitField(ctx, t, c, setting, inForce, "615 true 615")
 }
