@@ -5,10 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
-	"reflect"
-	"slices"
 	"strings"
 
 	v1 "github.com/longhorn-lep/longhorn-manager/api/v1"
@@ -101,8 +98,8 @@ func problemOf(p *manager.Problem, wire func(int, string) *v1.Error) *v1.Error {
 	return e
 }
 
-// decode reads a request's body. An empty body is an empty object; unknown keys
-// are ignored, as Longhorn's clients send back whole resources.
+// decode reads a request's body. An empty body is an empty object. decode ignores unknown keys; decodeInput and decodeResource
+// refuse them.
 func decode[T any](body []byte) (T, error) {
 	var value T
 	if len(strings.TrimSpace(string(body))) == 0 {
@@ -133,40 +130,6 @@ func decode[T any](body []byte) (T, error) {
 	return value, &refusal{http.StatusBadRequest, fmt.Sprintf("the body cannot be read: %v", err)}
 }
 
-// decodeInput reads the body of an action. A key that the action does not know is refused, for it may be a
-// slip of the pen, and without it the action means something else: a detach without a ticket's id, for
-// example. The keys of a resource's envelope are let through. What is beneath a known key is as decode reads
-// it: clients send disks back as they got them.
-func decodeInput[T any](body []byte) (T, error) {
-	value, err := decode[T](body)
-	if err != nil {
-		return value, err
-	}
-	given, err := decode[map[string]json.RawMessage](body)
-	if err != nil {
-		return value, err
-	}
-	known := keysOf(reflect.TypeFor[T]())
-	for _, key := range slices.Sorted(maps.Keys(given)) {
-		isThis := func(k string) bool { return strings.EqualFold(k, key) } // as the decoder takes them
-		if !slices.ContainsFunc(known, isThis) && !slices.ContainsFunc(keysOf(reflect.TypeFor[v1.Resource]()), isThis) {
-			return value, &manager.Invalid{Field: fmt.Sprintf("%.100s", key), Rule: "is no key of this action; it has " + strings.Join(known, ", ")}
-		}
-	}
-	return value, nil
-}
-
-// keysOf are the JSON keys of a struct.
-func keysOf(t reflect.Type) []string {
-	var keys []string
-	for _, f := range reflect.VisibleFields(t) {
-		if key, _, _ := strings.Cut(f.Tag.Get("json"), ","); !f.Anonymous && key != "" && key != "-" {
-			keys = append(keys, key)
-		}
-	}
-	return keys
-}
-
 // position is where in the text the decoder stopped, for people: both count from 1,
 // the column in bytes.
 func position(text []byte, offset int64) string {
@@ -174,39 +137,4 @@ func position(text []byte, offset int64) string {
 	line := 1 + strings.Count(before, "\n")
 	column := len(before) - strings.LastIndex(before, "\n")
 	return fmt.Sprintf("line %d column %d", line, column)
-}
-
-// unsupported are keys of Longhorn's volumes that ask for what this system lacks, with
-// the values that ask for nothing. If it ignored other values it would make, for
-// example, a volume that its owner believes encrypted.
-var unsupported = []struct {
-	key      string
-	harmless []string // JSON
-}{
-	{"encrypted", []string{"false"}},
-	{"migratable", []string{"false"}},
-	{"standby", []string{"false"}},
-	{"fromBackup", []string{`""`}},
-	{"backingImage", []string{`""`}},
-	{"dataSource", []string{`""`}},
-	{"topologyRequirement", []string{"[]"}},
-}
-
-// checkUnsupported refuses a new volume that asks for what this system lacks.
-func checkUnsupported(body []byte) error {
-	keys, err := decode[map[string]json.RawMessage](body)
-	if err != nil {
-		return err
-	}
-	for _, u := range unsupported {
-		for _, key := range slices.Sorted(maps.Keys(keys)) {
-			value := strings.TrimSpace(string(keys[key]))
-			// In any case: the decoder takes the keys that are offered so, too.
-			if !strings.EqualFold(key, u.key) || value == "null" || slices.Contains(u.harmless, value) {
-				continue
-			}
-			return &manager.Invalid{Field: u.key, Value: value, Rule: "is not offered yet; leave it out, or give " + strings.Join(u.harmless, " or ")}
-		}
-	}
-	return nil
 }

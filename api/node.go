@@ -25,7 +25,7 @@ func nodeKind(m *manager.Manager) kind {
 			return objectOf(nodeOf)(m.Node(id))
 		},
 		update: func(ctx context.Context, id string, body []byte) (v1.Object, error) {
-			in, err := decode[v1.NodeUpdate](body)
+			in, err := decodeResource[v1.NodeUpdate](body, &v1.Node{})
 			if err != nil {
 				return nil, err
 			}
@@ -52,6 +52,9 @@ func nodeKind(m *manager.Manager) kind {
 func disksOf(body []byte) (map[string]manager.DiskSpec, error) {
 	in, err := decodeInput[v1.DiskUpdateInput](body)
 	if err != nil {
+		return nil, err
+	}
+	if err := checkDiskKeys(body); err != nil {
 		return nil, err
 	}
 	if in.Disks == nil {

@@ -295,7 +295,7 @@ func TestInsufficientStorageNamesEachDisk(t *testing.T) {
 
 func TestCreatingAVolumeAnswersWithIt(t *testing.T) {
 	b := newBench(t, threeNodes()...)
-	w := do(t, b.server, "POST", "/v1/volumes", `{"name":"vol","size":1073741824,"replicaZoneSoftAntiAffinity":"ignored","encrypted":false,"color":"red"}`)
+	w := do(t, b.server, "POST", "/v1/volumes", `{"name":"vol","size":1073741824,"replicaZoneSoftAntiAffinity":"ignored","encrypted":false,"snapshotMaxCount":250}`)
 	require.Equal(t, http.StatusCreated, w.Code, w.Body)
 	b.ExpectWrites("create volumes/vol")
 	v := decoded[v1.Volume](t, w)
@@ -335,7 +335,7 @@ func TestANodeIsDeletedOnlyWithoutItsKubernetesNode(t *testing.T) {
 
 func TestUpdatesReachTheObjects(t *testing.T) {
 	b := newBench(t, append(threeNodes(), build.Setting(types.SettingDefaultReplicaCount, "3"))...)
-	w := do(t, b.server, "PUT", "/v1/nodes/node-1", `{"allowScheduling":false,"tags":["b","a"],"name":"ignored"}`)
+	w := do(t, b.server, "PUT", "/v1/nodes/node-1", `{"allowScheduling":false,"tags":["b","a"],"name":"ignored","zone":"ignored"}`)
 	n := decoded[v1.Node](t, w)
 	assert.Equal(t, 200, w.Code, w.Body)
 	assert.False(t, n.AllowScheduling)

@@ -20,7 +20,7 @@ func settingKind(m *manager.Manager) kind {
 			return objectOf(settingOf)(m.Setting(id))
 		},
 		update: func(ctx context.Context, id string, body []byte) (v1.Object, error) {
-			in, err := decode[v1.SettingUpdate](body)
+			in, err := decodeResource[v1.SettingUpdate](body, &v1.Setting{})
 			if err != nil {
 				return nil, err
 			}

@@ -51,7 +51,7 @@ func volumeKind(m *manager.Manager) kind {
 			if err := checkUnsupported(body); err != nil {
 				return nil, err
 			}
-			in, err := decode[v1.VolumeCreate](body)
+			in, err := decodeResource[v1.VolumeCreate](body, &v1.Volume{}, formerFields...)
 			if err != nil {
 				return nil, err
 			}

@@ -18,7 +18,7 @@ const nameOfNone = "none"
 // its name and size, and that could be used on a node; 0: none. An empty node stands for any. It fails with *Invalid where a field breaks a
 // rule. A strict-local volume must fit on the node; another one may be anywhere, and the node need only be one of ours.
 func (m *Manager) Capacity(req VolumeRequest, node string) (int64, error) {
-	req.Name, req.Size = nameOfNone, ""
+	req.Name, req.Size = nameOfNone, "1"
 	v, err := m.newVolume(req)
 	if err != nil {
 		return 0, err

@@ -31,7 +31,7 @@ const (
 // VolumeRequest asks for a volume. Empty texts, nil and 0 mean the default.
 type VolumeRequest struct {
 	Name string
-	// Size in bytes, or a quantity such as 10Gi; left out it is 2 MiB.
+	// Size in bytes, or a quantity such as 10Gi; it must be given.
 	Size             string
 	NumberOfReplicas int
 	// StaleReplicaTimeout in minutes.
@@ -161,7 +161,7 @@ func (m *Manager) newVolume(req VolumeRequest) (*Volume, error) {
 // parseSize reads plain bytes or a Kubernetes quantity and rounds it up.
 func parseSize(text string) (longhorn.Bytes, error) {
 	if text == "" {
-		return sizeUnit, nil
+		return 0, &Invalid{Field: "size", Rule: "is missing"}
 	}
 	refuse := func(rule string) (longhorn.Bytes, error) {
 		return 0, &Invalid{Field: "size", Value: text, Rule: rule}

@@ -66,7 +66,6 @@ func TestCreateVolumeReadsSizes(t *testing.T) {
 		size string
 		want longhorn.Bytes
 	}{
-		"left out → 2 MiB":                       {"", 2097152},
 		"one byte → rounded up to 2 MiB":         {"1", 2097152},
 		"2 MiB → as it is":                       {"2097152", 2097152},
 		"2 MiB and a byte → 4 MiB":               {"2097153", 4194304},
@@ -86,7 +85,7 @@ func TestCreateVolumeReadsSizes(t *testing.T) {
 
 func TestCreateVolumeWithDefaultsRecordsThemAll(t *testing.T) {
 	b := newBench(t, append(threeNodes(), build.Setting(types.SettingDefaultReplicaCount, "2"))...)
-	view, err := b.CreateVolume(t.Context(), VolumeRequest{Name: "vol"})
+	view, err := b.CreateVolume(t.Context(), VolumeRequest{Name: "vol", Size: "1"})
 	require.NoError(t, err)
 	b.ExpectWrites("create volumes/vol")
 	want := longhorn.VolumeSpec{
@@ -106,10 +105,10 @@ func TestCreateVolumeWithDefaultsRecordsThemAll(t *testing.T) {
 
 func TestCreateVolumeWithoutALocalityGetsTheSettings(t *testing.T) {
 	b := newBench(t, append(threeNodes(), build.Setting(types.SettingDefaultDataLocality, "best-effort"))...)
-	view, err := b.CreateVolume(t.Context(), VolumeRequest{Name: "vol"})
+	view, err := b.CreateVolume(t.Context(), VolumeRequest{Name: "vol", Size: "1"})
 	require.NoError(t, err)
 	assert.Equal(t, longhorn.DataLocalityBestEffort, view.Volume.Spec.DataLocality)
-	view, err = b.CreateVolume(t.Context(), VolumeRequest{Name: "other", DataLocality: "disabled"})
+	view, err = b.CreateVolume(t.Context(), VolumeRequest{Name: "other", Size: "1", DataLocality: "disabled"})
 	require.NoError(t, err)
 	assert.Equal(t, longhorn.DataLocalityDisabled, view.Volume.Spec.DataLocality)
 }

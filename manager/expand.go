@@ -58,9 +58,6 @@ type ExpandRequest struct {
 // room is no promise: the volume controller asks again before it begins.
 func (m *Manager) ExpandVolume(ctx context.Context, name string, req ExpandRequest) (VolumeView, error) {
 	size := req.Size
-	if size == "" {
-		return VolumeView{}, &Invalid{Field: "size", Rule: "must be given"}
-	}
 	wanted, err := parseSize(size)
 	if err != nil {
 		return VolumeView{}, err

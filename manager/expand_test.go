@@ -105,7 +105,7 @@ func TestExpandVolume(t *testing.T) {
 		"less than it has → refused": {
 			claimed{request: "1Gi"}, "512Mi", gib, "1Gi", nil, `size: "512Mi" must not be less than the volume's 1073741824 bytes: a volume cannot shrink`,
 		},
-		"no size → refused":    {claimed{}, "", gib, "", nil, "size: must be given"},
+		"no size → refused":    {claimed{}, "", gib, "", nil, "size: is missing"},
 		"not a size → refused": {claimed{}, "much", gib, "", nil, `size: "much" must be a number of bytes, or a quantity such as 10Gi or 100G`},
 		"faulted → refused":    {claimed{volume: faulted}, "2Gi", gib, "", ErrConflict, `volume "vol" cannot be expanded: volume is faulted`},
 		"more than ext4 can have → refused": {

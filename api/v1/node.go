@@ -66,7 +66,7 @@ type DiskUpdateInput struct {
 }
 
 // NodeUpdate is the body of PUT /v1/nodes/<name>. It overwrites all three fields:
-// one that is left out becomes false or empty. Other fields of a node are ignored.
+// one that is left out becomes false or empty. Other fields of a Node are ignored; any other key is refused.
 type NodeUpdate struct {
 	AllowScheduling   bool     `json:"allowScheduling"`
 	EvictionRequested bool     `json:"evictionRequested"`

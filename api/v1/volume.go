@@ -38,13 +38,13 @@ func (e *QuantityError) Error() string {
 }
 
 // VolumeCreate is the body of POST /v1/volumes. A field left out gets the default
-// that its comment names; keys that are not here are ignored, unless they ask for
-// something that this system cannot do.
+// that its comment names. The other fields of a Volume are ignored, unless they ask for
+// something that this system cannot do. Any other key is refused.
 type VolumeCreate struct {
 	// Name must be a DNS-1123 label of at most 40 characters.
 	Name string `json:"name"`
-	// Size is rounded up to a multiple of 2 MiB; left out, it is 2 MiB.
-	Size Quantity `json:"size,omitempty"`
+	// Size is rounded up to a multiple of 2 MiB; it must be given.
+	Size Quantity `json:"size"`
 	// NumberOfReplicas: 0 or left out means the setting default-replica-count.
 	NumberOfReplicas int `json:"numberOfReplicas,omitempty"`
 	// StaleReplicaTimeout in minutes; left out, it is 2880. 0 or less: never by time.

@@ -1,0 +1,126 @@
+package api
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	v1 "github.com/longhorn-lep/longhorn-manager/api/v1"
+	"github.com/longhorn-lep/longhorn-manager/manager"
+)
+
+// decodeInput reads the body of an action. It refuses a key that the action does not have: the key may be a typing error, and the
+// action means something else without it, such as a detach without the id of a ticket. It ignores the keys that every resource has.
+func decodeInput[T any](body []byte) (T, error) {
+	value, err := decode[T](body)
+	if err != nil {
+		return value, err
+	}
+	known := keysOf(reflect.TypeFor[T]())
+	return value, checkKeys(body, "", "is no key of this action; it has "+strings.Join(known, ", "), known)
+}
+
+// decodeResource reads the body of a request that creates or changes a resource. Clients send back whole resources, so it ignores the
+// other fields of the resource, whose struct is wire, and the keys in more. It refuses a key that is none of these: the key may be a
+// typing error, and its author would believe that it acts.
+func decodeResource[T any](body []byte, wire v1.Object, more ...string) (T, error) {
+	value, err := decode[T](body)
+	if err != nil {
+		return value, err
+	}
+	settable := keysOf(reflect.TypeFor[T]())
+	known := slices.Concat(settable, keysOf(reflect.TypeOf(wire).Elem()), more)
+	return value, checkKeys(body, "", "is no field of this resource; fields that can be set are "+strings.Join(settable, ", "), known)
+}
+
+// checkKeys refuses the first key, in order, of a JSON object that is not among the known ones; prefix is the path of the object.
+func checkKeys(object []byte, prefix, rule string, known []string) error {
+	given, err := decode[map[string]json.RawMessage](object)
+	if err != nil {
+		return err
+	}
+	known = append(slices.Clone(known), keysOf(reflect.TypeFor[v1.Resource]())...)
+	for _, key := range slices.Sorted(maps.Keys(given)) {
+		isThis := func(k string) bool { return strings.EqualFold(k, key) } // as the decoder takes them
+		if !slices.ContainsFunc(known, isThis) {
+			return &manager.Invalid{Field: prefix + fmt.Sprintf("%.100s", key), Rule: rule}
+		}
+	}
+	return nil
+}
+
+// keysOf are the JSON keys of a struct.
+func keysOf(t reflect.Type) []string {
+	var keys []string
+	for _, f := range reflect.VisibleFields(t) {
+		if key, _, _ := strings.Cut(f.Tag.Get("json"), ","); !f.Anonymous && key != "" && key != "-" {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// unsupported are fields of Longhorn's volumes that ask for what this system lacks, with
+// the values that ask for nothing. If REST ignored other values it would create, for
+// example, a volume that its owner believes encrypted. Fields that only adjust what this system lacks, such as how a backup is
+// compressed, are not here: REST ignores them.
+var unsupported = []struct {
+	key      string
+	harmless []string // JSON
+}{
+	{"encrypted", []string{"false"}},
+	{"migratable", []string{"false"}},
+	{"standby", []string{"false"}},
+	{"fromBackup", []string{`""`}},
+	{"backingImage", []string{`""`}},
+	{"baseImage", []string{`""`}},
+	{"dataSource", []string{`""`}},
+	{"dataLayout", []string{`""`}},
+	{"topologyRequirement", []string{"[]"}},
+	{"recurringJobSelector", []string{"[]"}},
+	{"recurringJobs", []string{"[]"}},
+	{"offlineRebuilding", []string{`""`, `"ignored"`, `"disabled"`}},
+	{"disableFrontend", []string{"false"}},
+}
+
+// formerFields are fields of volumes that earlier releases of Longhorn had, or that only adjust what this system lacks.
+var formerFields = []string{"baseImage", "recurringJobs", "engineImage", "currentEngineImage", "ublkQueueDepth", "ublkNumberOfQueue"}
+
+// checkUnsupported refuses a new volume that asks for what this system lacks.
+func checkUnsupported(body []byte) error {
+	keys, err := decode[map[string]json.RawMessage](body)
+	if err != nil {
+		return err
+	}
+	for _, u := range unsupported {
+		for _, key := range slices.Sorted(maps.Keys(keys)) {
+			value := strings.TrimSpace(string(keys[key]))
+			// In any case: the decoder takes the keys that are offered so, too.
+			if !strings.EqualFold(key, u.key) || value == "null" || slices.Contains(u.harmless, value) {
+				continue
+			}
+			return &manager.Invalid{Field: u.key, Value: value, Rule: "is not offered yet; leave it out, or give " + strings.Join(u.harmless, " or ")}
+		}
+	}
+	return nil
+}
+
+// checkDiskKeys refuses keys that a disk in the body of a diskUpdate does not have. Clients send disks back as they read them.
+func checkDiskKeys(body []byte) error {
+	in, err := decode[struct {
+		Disks map[string]json.RawMessage `json:"disks"`
+	}](body)
+	if err != nil {
+		return err
+	}
+	rule := "is no field of a disk; fields that can be set are " + strings.Join(keysOf(reflect.TypeFor[v1.DiskUpdate]()), ", ")
+	for _, name := range slices.Sorted(maps.Keys(in.Disks)) {
+		if err := checkKeys(in.Disks[name], "disks."+name+".", rule, keysOf(reflect.TypeFor[v1.DiskInfo]())); err != nil {
+			return err
+		}
+	}
+	return nil
+}
