@@ -32,12 +32,13 @@ const root = "../.."
 // screenshots is where pictures of all pages are written; empty: none are.
 var screenshots = flag.String("screenshots", "", "directory for pictures of all pages, dark and light (docs/images)")
 
-// access knows the tokens "admin", "reader", and "operator", who may do everything with what is Longhorn's and must not see Events.
+// access knows the tokens "admin", "reader", "operator", who may do everything with what is Longhorn's and must not see Events, and
+// "guest", who may only see volumes.
 type access struct{ revoked sync.Map } // by token
 
 func (a *access) Authenticate(_ context.Context, token string) (api.Identity, error) {
 	_, isRevoked := a.revoked.Load(token)
-	if !isRevoked && slices.Contains([]string{"admin", "reader", "operator"}, token) {
+	if !isRevoked && slices.Contains([]string{"admin", "reader", "operator", "guest"}, token) {
 		return api.Identity{User: "system:serviceaccount:default:" + token}, nil
 	}
 	return api.Identity{}, api.ErrUnauthenticated
@@ -49,6 +50,8 @@ func (*access) Allowed(_ context.Context, who api.Identity, what api.Attributes)
 		return true, nil
 	case strings.HasSuffix(who.User, ":operator"):
 		return what.Group != api.GroupCore, nil
+	case strings.HasSuffix(who.User, ":guest"):
+		return what.Resource == "volumes" && (what.Verb == "get" || what.Verb == "list"), nil
 	}
 	return what.Verb == "get" || what.Verb == "list", nil
 }

@@ -77,7 +77,7 @@ func TestEvents(t *testing.T) {
 func TestWhoMayNotSeeEvents(t *testing.T) {
 	b := newBench(t, cluster()...)
 	b.login("operator")
-	b.Sees(`403 Forbidden: user "system:serviceaccount:default:operator" has no right to list events`)
+	b.Sees(`Not shown: user "system:serviceaccount:default:operator" has no right to list events`)
 	b.Matches(".connection[data-state=open]")
 }
 
@@ -192,7 +192,7 @@ func TestALoginForgetsTheOneBefore(t *testing.T) {
 	b.Has("heading", "Log in to Longhorn")
 	b.Type("textbox", "Token", "operator")
 	b.Click("button", "Log in")
-	b.Sees(`403 Forbidden: user "system:serviceaccount:default:operator" has no right to list events`)
+	b.Sees(`Not shown: user "system:serviceaccount:default:operator" has no right to list events`)
 	b.SeesNot("OtherEvent of orders-db")
 }
 

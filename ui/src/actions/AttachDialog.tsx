@@ -1,8 +1,10 @@
 import { useState } from 'react';
 import { useCollection } from '../api/live';
 import { fieldError } from '../components/FormDialog';
+import { TextInput } from '../components/TextInput';
 import { SelectField } from '../components/SelectField';
 import { isTrue } from '../lib/capacity';
+import { unreadableNodes } from '../lib/node';
 import { ChangeForm } from './ChangeForm';
 import { actionLink, those, useForEach } from './useForEach';
 import type { ActionProps } from './VolumeActionDialog';
@@ -24,7 +26,11 @@ export function AttachDialog({ volumes, onClose }: ActionProps) {
       fields={['hostId']}
     >
       <p>The volume becomes a block device of the node. Pods attach their volumes themselves; this is for maintenance.</p>
-      <SelectField label="Node" value={node} options={options} onChange={setChosen} error={error} />
+      {nodes.isError && nodes.data === undefined ? (
+        <TextInput label="Node" value={chosen} onChange={setChosen} refusal={error} description={unreadableNodes(nodes.error)} isRequired />
+      ) : (
+        <SelectField label="Node" value={node} options={options} onChange={setChosen} error={error} />
+      )}
     </ChangeForm>
   );
 }

@@ -2,7 +2,7 @@ import { useState } from 'react';
 import { useLocation } from 'wouter';
 import { ConfirmName, confirmation } from '../components/ConfirmName';
 import { bytes, number } from '../lib/format';
-import { actualSizeOf, claimOf, placed, podsOf } from '../lib/volume';
+import { actualSizeOf, claimOf, keptBecause, placed } from '../lib/volume';
 import { ChangeForm } from './ChangeForm';
 import { those, useForEach } from './useForEach';
 import type { ActionProps } from './VolumeActionDialog';
@@ -12,6 +12,7 @@ export function DeleteDialog({ volumes, onClose }: ActionProps) {
   const [typed, setTyped] = useState('');
   const [, go] = useLocation();
   const wanted = confirmation('delete', volumes.map((v) => v.name));
+  const kept = volumes.filter((v) => keptBecause(v) !== '');
   const change = useForEach(volumes, (v) => ({ method: 'DELETE', link: v.links['self'] ?? `/v1/volumes/${encodeURIComponent(v.name)}` }));
   const done = () => {
     onClose();
@@ -25,7 +26,7 @@ export function DeleteDialog({ volumes, onClose }: ActionProps) {
       danger
       onClose={onClose}
       onDone={done}
-      isDisabled={typed !== wanted}
+      isDisabled={typed !== wanted || kept.length > 0}
     >
       <p>All replicas are removed from their disks. Nothing brings the data back:</p>
       <ul className="losses">
@@ -33,10 +34,13 @@ export function DeleteDialog({ volumes, onClose }: ActionProps) {
           <li key={v.name}>
             <strong>{v.name}</strong>, {bytes(actualSizeOf(v))} of data in {placed(v).length === 1 ? '1 replica' : `${number(placed(v).length)} replicas`}
             {claimOf(v) !== '' && `, claim ${claimOf(v)}`}
-            {podsOf(v).length > 0 && `, used by ${podsOf(v).join(', ')}`}
+            {keptBecause(v) !== '' && <span className="field-error">, cannot be deleted now: {keptBecause(v)}</span>}
           </li>
         ))}
       </ul>
+      {kept.length > 0 && (
+        <p className="warning">Delete the pods that use a volume, and then its claim: a volume of a StorageClass goes with its claim. Detach one that was attached by hand.</p>
+      )}
       <ConfirmName wanted={wanted} value={typed} onChange={setTyped} />
     </ChangeForm>
   );

@@ -1,6 +1,7 @@
 // What people do with volumes. Each has a dialog that says what will happen, and asks for what it needs.
 
 import type { Volume } from '../api/types';
+import { keptBecause } from '../lib/volume';
 
 export type VolumeAction = 'attach' | 'detach' | 'expand' | 'cancelExpansion' | 'updateReplicaCount' | 'updateDataLocality' | 'updateAccessMode' | 'trimFilesystem' | 'salvage' | 'delete';
 
@@ -30,4 +31,10 @@ export const actions: readonly ActionInfo[] = [
 // actionsOf are those that the API offers for a volume and that fit its state; deleting is always there.
 export function actionsOf(v: Volume): ActionInfo[] {
   return actions.filter((a) => (a.id === 'delete' || v.actions[a.id] !== undefined) && a.fits(v));
+}
+
+// obstacleTo says why an action that is shown cannot be done now; empty: it can.
+export function obstacleTo(action: VolumeAction, v: Volume): string {
+  const kept = action === 'delete' ? keptBecause(v) : '';
+  return kept === '' ? '' : `Not now: ${kept}`;
 }

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { disk, node } from './fixtures';
-import { clashText, disksWith, disksWithout, rebased, refusals, suggestedName, type Asked } from './node';
+import { clashText, disksWith, disksWithout, readinessOf, rebased, refusals, suggestedName, unreadableNodes, type Asked } from './node';
 
 const n = node('n', { a: disk({ path: '/a', storageAvailable: 5, diskUUID: 'u' }), b: disk({ path: '/b', tags: null }) });
 const plain = { diskType: 'filesystem', diskDriver: '', allowScheduling: true, evictionRequested: false, storageReserved: 0, tags: [] };
@@ -62,4 +62,20 @@ describe('refusals', () => {
     const bad = c('DefaultDisksConfig', 'False', 'line 2: path must be absolute');
     expect(refusals(node('n', {}, { conditions: { DefaultDisksConfig: bad, DefaultNodeTags: c('DefaultNodeTags', 'True', ''), Ready: c('Ready', 'False', 'x') } }))).toEqual([bad]);
   });
+});
+
+describe('readinessOf', () => {
+  const down = node('down', {}, { conditions: {} });
+  it('is unknown while nodes cannot be read, and not bad', () => expect(readinessOf(undefined, 'n')).toBe('unknown'));
+  it('follows the condition of a node that is known', () => {
+    expect(readinessOf([n, down], 'n')).toBe('ready');
+    expect(readinessOf([n, down], 'down')).toBe('not ready');
+  });
+  it('is not ready for a node that is gone', () => expect(readinessOf([n], 'gone')).toBe('not ready'));
+});
+
+describe('unreadableNodes', () => {
+  it('is not said while they are being read', () => expect(unreadableNodes(null)).toBe(''));
+  it('says that the account may not', () => expect(unreadableNodes({ status: 403, message: 'x' })).toContain('You may not see nodes'));
+  it('gives the cause of a failure', () => expect(unreadableNodes({ status: 0, message: 'no answer' })).toContain('no answer'));
 });

@@ -3,6 +3,21 @@
 import type { Condition, DiskUpdate, Node, NodeUpdate } from '../api/types';
 import { bytes } from './format';
 
+// Readiness of a node: unknown is neither good nor bad, such as for an account that may not list nodes.
+export type Readiness = 'ready' | 'not ready' | 'unknown';
+
+// readinessOf is that of a node by its name; nodes are undefined while the page has not read them, or may not.
+export function readinessOf(nodes: readonly Node[] | undefined, name: string): Readiness {
+  if (nodes === undefined) return 'unknown';
+  return nodes.find((n) => n.name === name)?.conditions['Ready']?.status === 'True' ? 'ready' : 'not ready';
+}
+
+// unreadableNodes says why nodes are not shown; empty while they are being read.
+export function unreadableNodes(error: { status: number; message: string } | null): string {
+  if (error === null) return '';
+  return error.status === 403 ? 'You may not see nodes, so their state and their disks are not shown.' : `The state of nodes and disks is not known: ${error.message}`;
+}
+
 // refusals are the annotations of a node that were not taken; each message names key and position.
 export function refusals(n: Node): Condition[] {
   return ['DefaultDisksConfig', 'DefaultDisksConfigUsed', 'DefaultNodeTags']

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { volume } from './fixtures';
-import { expansionOf, healthOf, healthText, lacksLocalReplica, latest, localityReason, movesOf } from './volume';
+import { expansionOf, healthOf, healthText, keptBecause, lacksLocalReplica, latest, localityReason, movesOf } from './volume';
 
 describe('healthOf', () => {
   it.each([
@@ -79,4 +79,24 @@ describe('latest', () => {
     const got = latest([volume('b'), volume('gone', { size: '7' })], [volume('a'), volume('b', { size: '9' })]);
     expect(got.map((v) => `${v.name} ${v.size}`)).toEqual(['b 9', 'gone 7']);
   });
+});
+
+describe('keptBecause', () => {
+  const engine = [{ hostId: 'node-1' }];
+  const bound = { pvName: 'pv', pvStatus: 'Bound', namespace: 'shop', pvcName: 'data' };
+  it.each([
+    ['detached, without a claim', {}, ''],
+    ['new', { state: '' }, ''],
+    ['faulted, detached', { robustness: 'faulted' }, ''],
+    ['its claim is gone', { kubernetesStatus: { ...bound, pvStatus: 'Released' } }, ''],
+    ['attached by hand', { state: 'attached', controllers: engine }, 'it is attached to node-1'],
+    ['about to be attached', { state: 'attaching' }, 'it is attaching'],
+    ['on its way from a node', { state: 'detaching', controllers: engine }, 'it is detaching from node-1'],
+    ['its claim is bound', { kubernetesStatus: bound }, 'it has the data of claim shop/data'],
+    [
+      'used by a pod',
+      { state: 'attached', controllers: engine, kubernetesStatus: { ...bound, workloadsStatus: [{ podName: 'db-0' }] } },
+      'it is attached to node-1; it is used by pod db-0; it has the data of claim shop/data',
+    ],
+  ])('%s → %s', (_, fields, want) => expect(keptBecause(volume('v', fields))).toBe(want));
 });

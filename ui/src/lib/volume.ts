@@ -76,6 +76,21 @@ export function podsOf(v: Volume): string[] {
   return (v.kubernetesStatus.workloadsStatus ?? []).map((w) => w.podName);
 }
 
+// keptBecause is why the API refuses to delete a volume now; empty: it does not. The API has the same rule and decides.
+export function keptBecause(v: Volume): string {
+  const reasons: string[] = [];
+  if (v.state === 'attached' || v.state === 'attaching' || v.state === 'detaching' || nodeOf(v) !== '') {
+    const state = v.state === 'attaching' || v.state === 'detaching' ? v.state : 'attached';
+    const node = nodeOf(v);
+    const to = state === 'detaching' ? 'from' : 'to';
+    reasons.push(node === '' ? `it is ${state}` : `it is ${state} ${to} ${node}`);
+  }
+  const pods = podsOf(v);
+  if (pods.length > 0) reasons.push(`it is used by ${pods.length === 1 ? 'pod' : 'pods'} ${pods.join(', ')}`);
+  if (v.kubernetesStatus.pvStatus === 'Bound') reasons.push(`it has the data of claim ${claimOf(v)}`);
+  return reasons.join('; ');
+}
+
 // isInUse: a workload has it.
 export function isInUse(v: Volume): boolean {
   return podsOf(v).length > 0;

@@ -2,8 +2,8 @@ import { useCollection } from '../../api/live';
 import type { Node, Replica, Volume } from '../../api/types';
 import { Badge, type Tone } from '../../components/Badge';
 import { Progress } from '../../components/Meter';
-import { isTrue } from '../../lib/capacity';
 import { bytes } from '../../lib/format';
+import { readinessOf, unreadableNodes, type Readiness } from '../../lib/node';
 import { nodeOf } from '../../lib/volume';
 
 // Placement draws the nodes with the replicas on their disks, and how far rebuilds have got.
@@ -12,13 +12,15 @@ export function Placement({ volume }: { volume: Volume }) {
   const known = (nodes.data ?? []).map((n) => n.name);
   // A node that is gone may still hold a replica.
   const names = [...new Set([...known, ...(volume.replicas ?? []).map((r) => r.hostId)])].filter((n) => n !== '').sort();
+  const unseen = nodes.data === undefined ? unreadableNodes(nodes.error) : '';
   const waiting = (volume.replicas ?? []).filter((r) => r.hostId === '');
   return (
     <section className="card" aria-labelledby="placement">
       <h2 id="placement">Replicas on nodes and disks</h2>
+      {unseen !== '' && <p className="small">{unseen}</p>}
       <ul className="placement">
         {names.map((name) => (
-          <NodeBox key={name} name={name} node={nodes.data?.find((n) => n.name === name)} volume={volume} />
+          <NodeBox key={name} name={name} node={nodes.data?.find((n) => n.name === name)} readiness={readinessOf(nodes.data, name)} volume={volume} />
         ))}
       </ul>
       {waiting.length > 0 && (
@@ -30,18 +32,17 @@ export function Placement({ volume }: { volume: Volume }) {
   );
 }
 
-function NodeBox({ name, node, volume }: { name: string; node: Node | undefined; volume: Volume }) {
+function NodeBox({ name, node, readiness, volume }: { name: string; node: Node | undefined; readiness: Readiness; volume: Volume }) {
   const replicas = (volume.replicas ?? []).filter((r) => r.hostId === name);
   const isUser = nodeOf(volume) === name;
-  const ready = node !== undefined && isTrue(node.conditions, 'Ready');
   return (
     <li className={`node-box${isUser ? ' user' : ''}${replicas.length === 0 ? ' vacant' : ''}`}>
       <h3>
-        {name} {isUser && <span className="chip">used here</span>} {!ready && <Badge tone="bad">not ready</Badge>}
+        {name} {isUser && <span className="chip">used here</span>} {readiness === 'not ready' && <Badge tone="bad">not ready</Badge>}
       </h3>
       {replicas.length === 0 && <p className="small">no replica</p>}
       {replicas.map((r) => (
-        <ReplicaBox key={r.name} replica={r} volume={volume} node={node} />
+        <ReplicaBox key={r.name} replica={r} volume={volume} node={node} isNodeKnown={readiness !== 'unknown'} />
       ))}
     </li>
   );
@@ -54,7 +55,7 @@ function stateOf(r: Replica, isRebuilding: boolean): [Tone, string] {
   return r.running ? ['busy', 'starting'] : ['idle', 'stopped'];
 }
 
-function ReplicaBox({ replica: r, volume, node }: { replica: Replica; volume: Volume; node: Node | undefined }) {
+function ReplicaBox({ replica: r, volume, node, isNodeKnown }: { replica: Replica; volume: Volume; node: Node | undefined; isNodeKnown: boolean }) {
   const status = (volume.rebuildStatus ?? []).find((s) => s.replica === r.name && s.state !== 'complete');
   const [tone, text] = stateOf(r, status?.isRebuilding === true);
   const disk = Object.entries(node?.disks ?? {}).find(([, d]) => d.diskUUID === r.diskID && r.diskID !== '');
@@ -64,7 +65,8 @@ function ReplicaBox({ replica: r, volume, node }: { replica: Replica; volume: Vo
         <Badge tone={tone}>{text}</Badge> <span className="name">{r.name}</span>
       </p>
       <p className="small">
-        {disk ? `${disk[0]}, ${bytes(disk[1].storageAvailable)} free` : 'disk unknown'} · {r.diskPath}
+        {disk ? `${disk[0]}, ${bytes(disk[1].storageAvailable)} free · ` : isNodeKnown ? 'disk unknown · ' : ''}
+        {r.diskPath}
       </p>
       {status?.isRebuilding && <Progress label={`Rebuild of ${r.name}`} value={status.progress} text={`${status.progress} %${status.copyBytes ? ` of ${bytes(status.copyBytes)}${status.partial ? ' that it lacks' : ''}` : ''}`} />}
       {status !== undefined && status.error !== '' && <p className="field-error">{status.error}</p>}

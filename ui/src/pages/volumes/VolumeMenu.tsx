@@ -1,6 +1,6 @@
-import { Menu, MenuItem, MenuTrigger, Popover } from 'react-aria-components';
+import { Menu, MenuItem, MenuTrigger, Popover, Text } from 'react-aria-components';
 import type { Act } from '../../actions/useVolumeAction';
-import { actionsOf } from '../../actions/volumeActions';
+import { actionsOf, obstacleTo } from '../../actions/volumeActions';
 import type { Volume } from '../../api/types';
 import { Button } from '../../components/Button';
 
@@ -19,11 +19,19 @@ export function VolumeMenu({ volume, act, label = '⋯' }: { volume: Volume; act
             if (action) act(action.id, [volume]);
           }}
         >
-          {actionsOf(volume).map((a) => (
-            <MenuItem key={a.id} id={a.id} className={a.danger ? 'option danger' : 'option'}>
-              {a.name}
-            </MenuItem>
-          ))}
+          {actionsOf(volume).map((a) => {
+            const obstacle = obstacleTo(a.id, volume);
+            return (
+              <MenuItem key={a.id} id={a.id} className={a.danger ? 'option danger' : 'option'} isDisabled={obstacle !== ''} textValue={a.name}>
+                <Text slot="label">{a.name}</Text>
+                {obstacle !== '' && (
+                  <Text slot="description" className="small obstacle">
+                    {obstacle}
+                  </Text>
+                )}
+              </MenuItem>
+            );
+          })}
         </Menu>
       </Popover>
     </MenuTrigger>
