@@ -108,12 +108,13 @@ func work(ctx context.Context, o Options, conn *grpc.ClientConn) error {
 	events := record.NewBroadcaster(record.WithContext(ctx))
 	defer events.Shutdown()
 	events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: o.Kube.CoreV1().Events("")})
+	recorder := events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: o.DriverName})
 	provisioner := newProvisionController(ctx, o, factory, &Provisioner{
 		driver: csipb.NewControllerClient(conn), driverName: o.DriverName, identity: o.Identity,
 		multiWriter: multiWriter,
 		attachments: factory.Storage().V1().VolumeAttachments().Lister(),
 		check:       o.CheckParameters, withoutEffect: o.WithoutEffect,
-		recorder: events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: o.DriverName}),
+		recorder: recorder,
 		log:      o.Log,
 	})
 	lone := newUnattached(o, factory, conn, events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: o.DriverName}))
@@ -123,6 +124,10 @@ func work(ctx context.Context, o Options, conn *grpc.ClientConn) error {
 		return err
 	}
 
+	attributes, err := newAttributesClasses(o, factory, recorder)
+	if err != nil {
+		return err
+	}
 	published := &capacities{
 		kube: o.Kube, driver: csipb.NewControllerClient(conn), driverName: o.DriverName, namespace: o.Namespace,
 		classes: factory.Storage().V1().StorageClasses().Lister(), csiNodes: factory.Storage().V1().CSINodes().Lister(), log: o.Log,
@@ -145,6 +150,7 @@ func work(ctx context.Context, o Options, conn *grpc.ClientConn) error {
 	if resizes != nil {
 		loops.Go(func() { resizes.Run(resizerLoad, ctx, &workers) })
 	}
+	loops.Go(func() { attributes.run(ctx) })
 	if offered[csipb.ControllerServiceCapability_RPC_GET_CAPACITY] {
 		loops.Go(func() { published.run(ctx) })
 	}
