@@ -6,11 +6,14 @@ import (
 	"encoding/hex"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
 	csipb "github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/sirupsen/logrus"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -20,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/kubernetes"
 	storagelisters "k8s.io/client-go/listers/storage/v1"
+	"k8s.io/utils/ptr"
 )
 
 // capacityInterval is how often the driver is asked how large volumes may be. Kubernetes schedules by figures that are so old.
@@ -32,15 +36,18 @@ const (
 	capacityManager      = "longhorn-csi-controller"
 )
 
-// paramDataLocality of a StorageClass tells whether it matters on which node a volume is used.
+// paramDataLocality of a StorageClass tells whether the figure depends on the node.
 const paramDataLocality = "dataLocality"
 
-// capacities publishes how large the volumes of each StorageClass of a driver may be, as CSIStorageCapacity objects, while the driver's
-// CSIDriver says that Kubernetes looks at them (spec.storageCapacity), and removes them otherwise.
+// capacities publishes how large the volumes of a StorageClass may be, as CSIStorageCapacity objects, while the driver's CSIDriver
+// says that Kubernetes reads them (spec.storageCapacity), and removes them otherwise.
 //
-//	dataLocality of the class    objects
-//	disabled, best-effort        one, for all nodes: a volume may be used on any node, wherever its replicas are
-//	strict-local, or left out    one for each node that has the driver
+// There is one object for each node that has the driver and each class with volumeBindingMode WaitForFirstConsumer. Kubernetes
+// looks at no others: a claim of another class gets its volume before its pod has a node.
+//
+//	dataLocality of the class    the figure
+//	disabled, best-effort        the same for all nodes: each node can use a volume, wherever its replicas are
+//	strict-local, or left out    the node's own
 type capacities struct {
 	kube       kubernetes.Interface
 	driver     csipb.ControllerClient
@@ -92,8 +99,9 @@ func (c *capacities) sync(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		sizes := answers{}
 		for _, s := range wanted {
-			if err := c.publish(ctx, s, surplus[s.name()]); err != nil {
+			if err := c.publish(ctx, s, surplus[s.name()], sizes); err != nil {
 				return err
 			}
 			delete(surplus, s.name())
@@ -112,10 +120,10 @@ func (c *capacities) labels() map[string]string {
 	return map[string]string{labelCapacityDriver: c.driverName, labelCapacityManager: capacityManager}
 }
 
-// segment is a StorageClass on a node, or on all.
+// segment is a StorageClass on a node.
 type segment struct {
 	class *storagev1.StorageClass
-	node  string // as the driver knows it; "": all nodes
+	node  string // as the driver knows it
 	host  string // the node's label kubernetes.io/hostname
 }
 
@@ -125,13 +133,28 @@ func (s segment) name() string {
 	return "longhorn-" + hex.EncodeToString(sum[:10])
 }
 
-// selector matches the nodes of a segment; an empty one matches all.
+// selector matches the node of a segment.
 func (s segment) selector() *metav1.LabelSelector {
-	if s.node == "" {
-		return &metav1.LabelSelector{}
-	}
 	return &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelHostname: s.host}}
 }
+
+// question is what the driver is asked for a segment: the class, and the node where it matters.
+func (s segment) question() question {
+	switch s.class.Parameters[paramDataLocality] {
+	case "disabled", "best-effort":
+		return question{class: s.class.Name}
+	}
+	return question{class: s.class.Name, node: s.node}
+}
+
+type question struct{ class, node string }
+
+// answers are those of one turn; nil: the driver gave none.
+type answers map[question]*csipb.GetCapacityResponse
+
+// refused is the figure for a class whose parameters are refused. With a smaller one, Kubernetes would give the pod no node for
+// lack of room, and nobody would be told about the parameters. So the pod gets a node, and its claim an Event with the refusal.
+var refused = &csipb.GetCapacityResponse{AvailableCapacity: math.MaxInt64}
 
 // segments are all that figures are wanted for.
 func (c *capacities) segments(ctx context.Context) ([]segment, error) {
@@ -139,22 +162,18 @@ func (c *capacities) segments(ctx context.Context) ([]segment, error) {
 	if err != nil {
 		return nil, err
 	}
+	classes = slices.DeleteFunc(slices.Clone(classes), func(class *storagev1.StorageClass) bool {
+		return class.Provisioner != c.driverName || ptr.Deref(class.VolumeBindingMode, "") != storagev1.VolumeBindingWaitForFirstConsumer
+	})
+	if len(classes) == 0 {
+		return nil, nil
+	}
+	nodes, err := c.nodes(ctx) // of no class
+	if err != nil {
+		return nil, err
+	}
 	var segments []segment
-	var nodes []segment // of no class
 	for _, class := range classes {
-		if class.Provisioner != c.driverName {
-			continue
-		}
-		switch class.Parameters[paramDataLocality] {
-		case "disabled", "best-effort":
-			segments = append(segments, segment{class: class})
-			continue
-		}
-		if nodes == nil {
-			if nodes, err = c.nodes(ctx); err != nil {
-				return nil, err
-			}
-		}
 		for _, n := range nodes {
 			n.class = class
 			segments = append(segments, n)
@@ -188,20 +207,38 @@ func (c *capacities) nodes(ctx context.Context) ([]segment, error) {
 	return nodes, nil
 }
 
-// publish asks the driver, and writes the object if the answer is another than it says; have is nil where there is none.
-func (c *capacities) publish(ctx context.Context, s segment, have *storagev1.CSIStorageCapacity) error {
+// ask returns the driver's answer for a segment, or nil if there is none.
+func (c *capacities) ask(ctx context.Context, s segment, sizes answers) *csipb.GetCapacityResponse {
+	q := s.question()
+	if answer, asked := sizes[q]; asked {
+		return answer
+	}
+	sizes[q] = nil
 	parameters, err := readParameters(s.class.Parameters)
 	if err != nil {
-		c.log.WithError(err).WithField("class", s.class.Name).Debug("No volume is made of the class, and no capacity is published for it")
-		return nil
+		sizes[q] = refused
+		return refused
 	}
 	request := &csipb.GetCapacityRequest{Parameters: parameters.driver}
-	if s.node != "" {
-		request.AccessibleTopology = &csipb.Topology{Segments: map[string]string{corev1.LabelHostname: s.node}}
+	if q.node != "" {
+		request.AccessibleTopology = &csipb.Topology{Segments: map[string]string{corev1.LabelHostname: q.node}}
 	}
 	answer, err := c.driver.GetCapacity(ctx, request)
-	if err != nil {
+	switch {
+	case status.Code(err) == codes.InvalidArgument:
+		answer = refused
+	case err != nil:
 		c.log.WithError(err).WithField("class", s.class.Name).Warn("The driver does not say how large volumes of the class may be")
+		return nil
+	}
+	sizes[q] = answer
+	return answer
+}
+
+// publish writes the object if the driver's answer is another than it says; have is nil where there is none.
+func (c *capacities) publish(ctx context.Context, s segment, have *storagev1.CSIStorageCapacity, sizes answers) (err error) {
+	answer := c.ask(ctx, s, sizes)
+	if answer == nil {
 		return nil
 	}
 	want := &storagev1.CSIStorageCapacity{

@@ -2,12 +2,15 @@ package sidecar
 
 import (
 	"context"
+	"math"
 	"testing"
 
 	csipb "github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -16,6 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	storagelisters "k8s.io/client-go/listers/storage/v1"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
 )
 
 // measured is a driver that knows how large volumes may be, by node.
@@ -34,9 +38,17 @@ func (m *measured) GetCapacity(_ context.Context, req *csipb.GetCapacityRequest,
 
 func capacityClass(name, provisioner, locality string) *storagev1.StorageClass {
 	c := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Provisioner: provisioner, Parameters: map[string]string{}}
+	c.VolumeBindingMode = ptr.To(storagev1.VolumeBindingWaitForFirstConsumer)
 	if locality != "" {
 		c.Parameters["dataLocality"] = locality
 	}
+	return c
+}
+
+// immediate is a class whose claims get their volume before their pods have a node.
+func immediate(mode *storagev1.VolumeBindingMode) *storagev1.StorageClass {
+	c := capacityClass("immediate-"+string(ptr.Deref(mode, "unset")), driverName, "disabled")
+	c.VolumeBindingMode = mode
 	return c
 }
 
@@ -60,7 +72,7 @@ func capacitiesOver(t *testing.T, m *measured, isOn bool, classes ...*storagev1.
 	}, kube
 }
 
-// published is the size by class and host label; "" stands for all nodes.
+// published is the size by class and host label.
 func published(t *testing.T, kube *fake.Clientset) map[string]string {
 	t.Helper()
 	list, err := kube.StorageV1().CSIStorageCapacities("ns").List(t.Context(), metav1.ListOptions{})
@@ -89,10 +101,13 @@ func TestCapacityIsPublishedForEachClassAndItsNodes(t *testing.T) {
 	m := &measured{sizes: map[string]int64{"": 3 << 30, "n1": 1 << 30, "n2": 2 << 30}}
 	c, kube := capacitiesOver(t, m, true,
 		capacityClass("far", driverName, "disabled"), capacityClass("near", driverName, "best-effort"), capacityClass("local", driverName, "strict-local"),
-		capacityClass("foreign", "other.example", "disabled"))
+		capacityClass("foreign", "other.example", "disabled"), immediate(ptr.To(storagev1.VolumeBindingImmediate)), immediate(nil))
 	require.NoError(t, c.sync(t.Context()))
-	want := map[string]string{"far ": "3Gi", "near ": "3Gi", "local host-n1": "1Gi", "local host-n2": "2Gi"}
+	want := map[string]string{
+		"far host-n1": "3Gi", "far host-n2": "3Gi", "near host-n1": "3Gi", "near host-n2": "3Gi", "local host-n1": "1Gi", "local host-n2": "2Gi",
+	}
 	assert.Equal(t, want, published(t, kube))
+	assert.Equal(t, 4, m.asked, "where the node does not matter, one answer is for all nodes")
 
 	writes(kube)
 	require.NoError(t, c.sync(t.Context()))
@@ -143,4 +158,35 @@ func TestWithoutItsObjectNothingIsPublished(t *testing.T) {
 	require.NoError(t, c.sync(t.Context()))
 	assert.Zero(t, m.asked)
 	assert.Empty(t, published(t, kube))
+}
+
+// TestObjectsThatNobodyReadsAreRemoved: an earlier release published one object for all nodes, also for classes without
+// WaitForFirstConsumer.
+func TestObjectsThatNobodyReadsAreRemoved(t *testing.T) {
+	m := &measured{sizes: map[string]int64{"": 3 << 30}}
+	c, kube := capacitiesOver(t, m, true, capacityClass("far", driverName, "disabled"), immediate(nil))
+	for _, class := range []string{"far", "immediate-unset"} {
+		_, err := kube.StorageV1().CSIStorageCapacities("ns").Create(t.Context(), &storagev1.CSIStorageCapacity{
+			ObjectMeta: metav1.ObjectMeta{Name: "longhorn-" + class, Namespace: "ns", Labels: c.labels()}, StorageClassName: class, NodeTopology: &metav1.LabelSelector{},
+		}, metav1.CreateOptions{})
+		require.NoError(t, err)
+	}
+	require.NoError(t, c.sync(t.Context()))
+	assert.Equal(t, map[string]string{"far host-n1": "3Gi", "far host-n2": "3Gi"}, published(t, kube))
+}
+
+// TestAClassThatIsRefusedGetsItsPodsANode: only then does the claim get an Event that says what is wrong with the class.
+func TestAClassThatIsRefusedGetsItsPodsANode(t *testing.T) {
+	reserved := capacityClass("reserved", driverName, "disabled")
+	reserved.Parameters["csi.storage.k8s.io/colour"] = "blue"
+	m := &measured{err: status.Error(codes.InvalidArgument, "parameter numberOfReplica")}
+	c, kube := capacitiesOver(t, m, true, capacityClass("misspelt", driverName, "disabled"), reserved)
+	require.NoError(t, c.sync(t.Context()))
+	list, err := kube.StorageV1().CSIStorageCapacities("ns").List(t.Context(), metav1.ListOptions{})
+	require.NoError(t, err)
+	require.Len(t, list.Items, 4)
+	for _, object := range list.Items {
+		assert.EqualValues(t, math.MaxInt64, object.Capacity.Value())
+		assert.Nil(t, object.MaximumVolumeSize)
+	}
 }
