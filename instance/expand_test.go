@@ -133,3 +133,19 @@ func TestAnExpansionThatWaitsForAnEpochInVainIsBusy(t *testing.T) {
 	err := toStatus(fmt.Errorf("expand to 512 bytes: %w: vol-r-1", engine.ErrLeaving))
 	assert.Equal(t, reasonBusy, reason(err), err)
 }
+
+// A daemon with an older object starts a replica with the size from before it grew. The replica keeps its size, and can still be fenced and read
+// when it is stopped.
+func TestAReplicaThatIsStartedWithASmallerSizeCanBeFenced(t *testing.T) {
+	const size = 2 * testSize
+	c := newCluster(t)
+	n := c[0]
+	require.Equal(t, int64(size), n.grow(size).GetSizeBytes())
+	require.Equal(t, int64(size), n.grow(testSize).GetSizeBytes())
+	require.NoError(t, n.stopReplica(0))
+	v, err := n.dialTool("ro/" + n.replicaName())
+	require.NoError(t, err)
+	require.Equal(t, int64(size), v.Size())
+	require.NoError(t, v.Close())
+	require.NoError(t, n.stopReplica(7))
+}

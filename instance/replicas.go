@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sirupsen/logrus"
+	protobuf "google.golang.org/protobuf/proto"
 
 	"github.com/longhorn-lep/longhorn-manager/instance/proto"
 	"github.com/longhorn-lep/longhorn-manager/replica"
@@ -142,7 +143,7 @@ func (h *replicaHost) startNamed(ctx context.Context, s *proto.ReplicaSpec) (*pr
 		}
 		if old.replica.State().Failure == nil {
 			h.grow(ctx, old, s)
-			h.put(s.GetName(), &hosted{spec: s, replica: old.replica, tenancy: old.tenancy}) // the secret may be another
+			h.put(s.GetName(), &hosted{spec: sized(s, old.replica.Size()), replica: old.replica, tenancy: old.tenancy}) // the secret may be another
 			return old.state(), nil
 		}
 		if err := h.close(ctx, old); err != nil {
@@ -167,6 +168,17 @@ func (h *replicaHost) grow(ctx context.Context, e *hosted, s *proto.ReplicaSpec)
 	if err := e.replica.Grow(ctx, s.GetSizeBytes()); err != nil {
 		h.logOf(s).WithError(err).Warn("Replica not grown")
 	}
+}
+
+// sized returns a spec with a size of at least what the replica has. A daemon that has an older object asks for less; replicas never shrink, so
+// one that is opened again with that size, to fence it or to read it, would be refused.
+func sized(s *proto.ReplicaSpec, hasBytes int64) *proto.ReplicaSpec {
+	if s.GetSizeBytes() >= hasBytes {
+		return s
+	}
+	s = protobuf.CloneOf(s)
+	s.SizeBytes = hasBytes
+	return s
 }
 
 func isSamePlace(a, b *proto.ReplicaSpec) bool {
