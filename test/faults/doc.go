@@ -7,7 +7,7 @@
 //	object:  the Engine object, by compare-and-swap
 //	proxies: between engines and replicas, cut or stalled
 //	plan:    kill, power loss, pause, cut, stall, full disk, broken disk, hung disk (frozen: nothing fails, and all is answered late),
-//	         slow syncs, failing syncs, writes so long that sockets fill, no API server, an engine overtaken, moved, a member removed;
+//	         slow syncs, failing syncs of data, marks and metadata, caches dropped, writes so long that sockets fill, no API server, an engine overtaken, moved, a member removed;
 //	         the volume made larger, a replica moved to another node: another one is rebuilt there, then the first leaves the epoch;
 //	         full copies that are slow, and interrupted;
 //	         and stories: several of these in an order that hurts
@@ -31,6 +31,10 @@
 // and some are not. A start after a crash then copies some of them only, and whatever is unmarked and differs shows at the end. The
 // test counts marks that were cleared, such starts, members that were too slow, and rebuilds of a part of the volume, and fails if there
 // were none; among very many also of copies that were gone on with, for a part of the volume.
+//
+// A sync that fails loses what it was to write out as a kernel does (cache_test.go): that reads as it was written, also for the processes that
+// come next, until the node's caches are dropped. At the end all caches are dropped before the replicas are compared. Marks and the record of what
+// was changed are kept so too. What was acknowledged and not flushed may be gone after a sync of data failed, as after a loss of power.
 //
 // A node loses its power by itself: its file system is shut down without being written out, and mounted again under another boot id.
 //

@@ -131,7 +131,7 @@ func (o *outcome) judge(t *testing.T, n int, hasDisks bool) {
 	switch {
 	case n >= 20 && (total.starts < n+n/10 || total.rebuilds < n/4 || o.acknowledged < 20*n || o.unknown == 0),
 		n >= 100 && (total.cleared == 0 || total.slow == 0 || total.partial == 0 || total.floods == 0 || total.deltas == 0),
-		n >= 100 && (total.wiped == 0 || total.slowSyncs == 0 || total.failedSyncs == 0),
+		n >= 100 && (total.wiped == 0 || total.slowSyncs == 0 || total.failedSyncs == 0 || total.dropped == 0),
 		n >= 100 && (total.expanded == 0 || total.looked == 0 || total.moved == 0),
 		n >= 1000 && total.goneOn == 0,
 		n >= 100 && canHaveDevices() && total.devices == 0,
@@ -241,6 +241,9 @@ func (v *volume) live(seed uint64, p plan) error {
 	if err == nil {
 		err = v.await("is whole in the end", v.isWhole)
 	}
+	if call := v.mayLose.Load(); call != 0 {
+		v.history.losePower(call)
+	}
 	if err != nil {
 		return err
 	}
@@ -312,6 +315,9 @@ func (v *volume) compareReplicas(ctx context.Context, served content) error {
 		return fmt.Errorf("the volume holds %s", stray)
 	}
 	for _, n := range v.replicaNodes() {
+		if err := n.dropCaches(); err != nil { // the disks are to be equal
+			return err
+		}
 		b, err := n.dial(ctx, "ro/"+v.replicaName(n))
 		if err != nil {
 			return fmt.Errorf("open the replica of node %d: %w", n.number, err)

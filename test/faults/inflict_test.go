@@ -93,16 +93,35 @@ func (f fault) hit(v *volume, n *node) error {
 		n.proxy.stall()
 		pause(v.ctx, f.last)
 		n.proxy.heal()
-	case slowSyncs, failedSyncs:
+	case "drop":
+		return f.dropCaches(n)
+	case slowSyncs, failedSyncs, failedMarks, failedMeta:
+		call := v.history.now()
 		if err := n.orderSyncs(f.kind, f.takes); err != nil {
 			return err
 		}
 		pause(v.ctx, f.last)
+		if f.kind == failedSyncs { // what was not flushed may be gone now, and when the replica is opened again
+			v.history.losePower(call)
+			v.mayLose.CompareAndSwap(0, call)
+		}
 		return n.mendSyncs()
 	default:
 		return f.hitProcess(v, n)
 	}
 	return nil
+}
+
+// dropCaches has a node's caches dropped, unless its process is not there to do it.
+func (f fault) dropCaches(n *node) error {
+	if !n.process.TryLock() {
+		return nil
+	}
+	defer n.process.Unlock()
+	if c, _ := n.now(); c == nil {
+		return nil
+	}
+	return n.dropCaches()
 }
 
 // hitProcess inflicts the faults of a node's process and disk, one at a time per node: a fault that comes while another lasts

@@ -18,6 +18,7 @@ var (
 	saidSlowSync   = regexp.MustCompile(`msg="A sync was slow as ordered"`)
 	saidLacks      = regexp.MustCompile(`msg="Replica gets what was changed while it was away" .*regions=(\d+) `)
 	saidGoesOn     = regexp.MustCompile(`msg="Replica gets what an interrupted copy has left" .*regions=(\d+) `)
+	saidDropped    = regexp.MustCompile(`msg="Caches were dropped as ordered" pages=[1-9]`)
 	saidFailedSync = regexp.MustCompile(`msg="A sync fails as ordered"`)
 )
 
@@ -35,11 +36,14 @@ func (v *volume) countLogged() error {
 	v.mu.Unlock()
 	for _, n := range v.nodes {
 		err := n.readLog(func(line string) {
+			v.mu.Lock()
+			defer v.mu.Unlock()
+			if saidDropped.MatchString(line) {
+				v.seen.dropped++
+			}
 			if !strings.HasSuffix(line, " volume="+v.name+"\n") {
 				return
 			}
-			v.mu.Lock()
-			defer v.mu.Unlock()
 			if saidSlow.MatchString(line) {
 				v.seen.slow++
 			}

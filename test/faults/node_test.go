@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -75,11 +76,15 @@ func serveNode(dir, image string) error {
 	log := logrus.New()
 	log.SetOutput(os.Stderr)
 	log.SetFormatter(&logrus.TextFormatter{DisableColors: true, TimestampFormat: "15:04:05.000000", FullTimestamp: true})
+	files, err := newSyncFaults(dir, logrus.NewEntry(log))
+	if err != nil {
+		return err
+	}
 	i, err := instance.New(instance.Options{
 		Root: dir, DataListen: "127.0.0.1:0", ToolSocket: filepath.Join(dir, "nbd.sock"), GRPCSocket: filepath.Join(dir, "grpc.sock"),
 		DeviceDir: filepath.Join(dir, "dev"), Version: "test", Log: logrus.NewEntry(log),
 		QuietPeriod: quietPeriod, SlowAfter: slowAfter * laziness(), KeepEvery: 3 * regionBytes, // a full copy is kept once before its end
-		Files: &syncFaults{FS: fsys.Host{Root: dir}, orders: filepath.Join(dir, ordersName), log: logrus.NewEntry(log)},
+		Files: files,
 	})
 	if err != nil {
 		return err
@@ -91,6 +96,20 @@ func serveNode(dir, image string) error {
 		cancel()
 	}()
 	return i.Run(ctx)
+}
+
+// newSyncFaults returns the file systems of a node.
+func newSyncFaults(dir string, log *logrus.Entry) (*syncFaults, error) {
+	boot, err := os.ReadFile(filepath.Join(dir, bootName))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	cs := &caches{dir: filepath.Join(dir, "cache"), boot: strings.TrimSpace(string(boot)), known: map[string]*pageCache{}, files: map[string]fsys.File{}}
+	if err := os.MkdirAll(cs.dir, 0o700); err != nil {
+		return nil, err
+	}
+	go cs.dropOnOrder(filepath.Join(dir, dropName), func(pages int) { log.WithField("pages", pages).Info("Caches were dropped as ordered") })
+	return &syncFaults{FS: fsys.Host{Root: dir}, orders: filepath.Join(dir, ordersName), log: log, caches: cs}, nil
 }
 
 // prepareDisk makes a disk ready for replicas, durably. One that is already may be full.

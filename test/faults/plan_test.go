@@ -41,7 +41,9 @@ type fault struct {
 // The kinds of faults that a node's process learns of by name.
 const (
 	slowSyncs   = "slow-syncs"
-	failedSyncs = "failed-syncs" // the first sync of each replica fails, those after it do nothing and succeed
+	failedSyncs = "failed-syncs" // the first sync of each opening of data fails: what it was to write out stays in the cache, and nowhere else
+	failedMarks = "failed-marks" // the same of the intent map, and of the record of what was changed
+	failedMeta  = "failed-meta"  // the same of metadata
 )
 
 // place is a node, counted from 0, or what is known only when the fault happens.
@@ -120,7 +122,10 @@ var kinds = []chance[string]{
 	{"move", 2},
 	{"remove", 2},
 	{slowSyncs, 3},
-	{failedSyncs, 2},
+	{failedSyncs, 3},
+	{failedMarks, 2},
+	{failedMeta, 2},
+	{"drop", 4},
 	{"grow", 5},
 	{"evict", 4},
 	{"go-local", 2},
@@ -144,6 +149,7 @@ var stories = []chance[func(rng *rand.Rand) plan]{
 	{joinWindow, 3},
 	{unequalFlushes, 2},
 	{failedFlush, 3},
+	{lostCache, 5},
 	{brokenGrowth, 4},
 	{awayMeanwhile, 3},
 	{noRoomToGrow, 3},
@@ -167,7 +173,7 @@ func newPlan(rng *rand.Rand) plan {
 		if f.kind == "grow" {
 			f.detail = rng.IntN(4)
 		}
-		if f.kind == slowSyncs || f.kind == failedSyncs {
+		if f.kind == slowSyncs || strings.HasPrefix(f.kind, "failed-") {
 			f.takes = between(rng, 5*time.Millisecond, slowestSync)
 		}
 		p.faults = append(p.faults, f)
@@ -305,4 +311,18 @@ func failedFlush(rng *rand.Rand) plan {
 		p.faults = append(p.faults, fault{kind: "api", at: at, last: 130 * time.Millisecond})
 	}
 	return p
+}
+
+// lostCache makes syncs of one member, or of all, fail while no epoch can be recorded, so that whoever starts next begins with all of them as
+// they are; ends all processes, which keep their caches; and has the caches dropped when the volume may be whole again.
+func lostCache(rng *rand.Rand) plan {
+	on := []place{place(rng.IntN(nodeCount)), everywhere}[rng.IntN(2)]
+	at := between(rng, 10*time.Millisecond, 60*time.Millisecond)
+	takes := between(rng, 5*time.Millisecond, 20*time.Millisecond)
+	return plan{story: "lost cache", syncEvery: 2, faults: []fault{
+		{kind: "api", at: at, last: 90 * time.Millisecond},
+		{kind: pick(rng, []chance[string]{{failedSyncs, 3}, {failedMarks, 1}}), on: on, at: at + 5*time.Millisecond, last: 60 * time.Millisecond, takes: takes},
+		{kind: "blackout", on: everywhere, at: at + 5*time.Millisecond + takes + between(rng, 5*time.Millisecond, 40*time.Millisecond), last: 5 * time.Millisecond},
+		{kind: "drop", on: everywhere, at: at + between(rng, 150*time.Millisecond, 400*time.Millisecond)},
+	}}
 }

@@ -19,17 +19,22 @@ const (
 	// ordersName is the file in a node's directory that tells its process what the syncs of volumes' data do: nothing strange while it
 	// does not exist, else a kind of fault and a time.
 	ordersName = "syncs"
-	dataName   = "data.img" // of a replica
+	// Files of a replica.
+	dataName     = "data.img"
+	intentName   = "intent.map"
+	besideName   = "intent.map.tmp"
+	metaTempName = "replica.meta.tmp"
 )
 
 // slowestSync is how long an ordered sync takes at most: an engine waits slowAfter for a member when another one has answered.
 const slowestSync = 3 * slowAfter / 2
 
-// syncFaults are the file systems of a node, on which the syncs of data are slow, or fail.
+// syncFaults are the file systems of a node, on which syncs are slow, or fail as those of a kernel do.
 type syncFaults struct {
 	fsys.FS
 	orders string
 	log    *logrus.Entry
+	caches *caches
 }
 
 func (s *syncFaults) OpenDir(path string) (fsys.Dir, error) {
@@ -55,48 +60,143 @@ func (d *syncFaultsDir) OpenDir(name string) (fsys.Dir, error) {
 	return d.faults.dir(sub, filepath.Join(d.path, name), err)
 }
 
+// failing are the kinds of fault by the files of which the syncs fail.
+var failing = map[string]string{dataName: failedSyncs, intentName: failedMarks, besideName: failedMarks, metaTempName: failedMeta}
+
 func (d *syncFaultsDir) OpenFile(name string, mode fsys.Mode) (fsys.File, error) {
 	f, err := d.Dir.OpenFile(name, mode)
-	if err != nil || name != dataName || mode != fsys.ReadWrite {
+	if err != nil || failing[name] == "" {
 		return f, err
 	}
-	volume, _, _ := strings.Cut(filepath.Base(d.path), "-r-")
-	return &syncFaultsFile{File: f, orders: d.faults.orders, log: d.faults.log.WithField("volume", volume)}, nil
+	s := &syncFaultsFile{File: f, orders: d.faults.orders, log: d.faults.log.WithField("volume", volumeOf(filepath.Join(d.path, name))), fails: failing[name], slow: name == dataName}
+	if name == metaTempName { // it is not used after a sync that failed
+		return s, nil
+	}
+	s.cache, err = d.faults.caches.of(filepath.Join(d.path, name), f, mode == fsys.CreateNew, func() (fsys.File, error) {
+		return d.Dir.OpenFile(name, fsys.ReadWrite)
+	})
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	s.told = s.cache.toldAtOpening()
+	return s, nil
 }
 
-// syncFaultsFile is the data of a replica in one opening. After a sync that failed all later ones do nothing and succeed: so does a
-// kernel that takes the pages which it could not write for clean, and tells of them once.
+// syncFaultsFile is one opening of a file whose syncs can fail. What a sync could not write out stays readable in the cache, and later syncs do
+// nothing about it: so does a kernel, which tells each opening once.
 type syncFaultsFile struct {
 	fsys.File
 	orders string
 	log    *logrus.Entry
-	lost   atomic.Bool // a sync has failed
+	fails  string     // the kind of fault
+	slow   bool       // its syncs can be slow
+	cache  *pageCache // nil: none is kept
+
+	failed atomic.Bool // as ordered, in this opening
+	told   int         // guarded by cache.telling; the last failure that was told
 }
 
-func (f *syncFaultsFile) Datasync() error  { return f.sync(f.File.Datasync) }
-func (f *syncFaultsFile) Sync() error      { return f.sync(f.File.Sync) }
-func (f *syncFaultsFile) WriteBack() error { return f.unlessLost(f.File.WriteBack) }
+func (f *syncFaultsFile) Datasync() error { return f.sync(f.File.Datasync) }
+func (f *syncFaultsFile) Sync() error     { return f.sync(f.File.Sync) }
 
-func (f *syncFaultsFile) unlessLost(do func() error) error {
-	if f.lost.Load() {
-		return nil
+func (f *syncFaultsFile) WriteBack() error {
+	if err := f.File.WriteBack(); err != nil {
+		return err
+	}
+	return f.WriteError()
+}
+
+// WriteError implements fsys.File.
+func (f *syncFaultsFile) WriteError() error {
+	if f.cache != nil {
+		f.cache.telling.Lock()
+		untold := f.told < f.cache.errors
+		f.told, f.cache.heard = f.cache.errors, f.cache.errors
+		f.cache.telling.Unlock()
+		if untold {
+			return fmt.Errorf("write out as ordered: %w", syscall.EIO)
+		}
+	}
+	return f.File.WriteError()
+}
+
+func (f *syncFaultsFile) change(off, length int64, do func() error) error {
+	if f.cache == nil {
+		return do()
+	}
+	f.cache.mu.Lock()
+	defer f.cache.mu.Unlock()
+	if err := f.cache.changeLocked(f.File, off, length); err != nil {
+		return err
 	}
 	return do()
+}
+
+func (f *syncFaultsFile) WriteAt(p []byte, off int64) error {
+	return f.change(off, int64(len(p)), func() error { return f.File.WriteAt(p, off) })
+}
+
+func (f *syncFaultsFile) PunchHole(off, length int64) error {
+	return f.change(off, length, func() error { return f.File.PunchHole(off, length) })
+}
+
+func (f *syncFaultsFile) ZeroRange(off, length int64) error {
+	return f.change(off, length, func() error { return f.File.ZeroRange(off, length) })
+}
+
+// DropCache implements fsys.File.
+func (f *syncFaultsFile) DropCache() error {
+	if f.cache != nil {
+		f.cache.mu.Lock()
+		defer f.cache.mu.Unlock()
+		if len(f.cache.dirty)+len(f.cache.writes) > 0 {
+			return fmt.Errorf("drop what is dirty: %w", fsys.ErrCached)
+		}
+		if _, err := f.cache.dropLocked(f.File); err != nil {
+			return err
+		}
+	}
+	return f.File.DropCache()
 }
 
 func (f *syncFaultsFile) sync(do func() error) error {
 	kind, takes := readOrder(f.orders)
-	if kind == "" || f.lost.Load() {
-		return f.unlessLost(do)
+	if kind == slowSyncs && f.slow || kind == f.fails {
+		time.Sleep(takes) // others come meanwhile, and wait for the next sync
 	}
-	time.Sleep(takes) // others come meanwhile, and wait for the next sync
-	if kind == failedSyncs {
-		f.lost.Store(true)
+	fails := kind == f.fails && f.failed.CompareAndSwap(false, true)
+	if f.cache == nil {
+		if fails {
+			f.log.Info("A sync fails as ordered")
+			return fmt.Errorf("sync as ordered: %w", syscall.EIO)
+		}
+		return do()
+	}
+	f.cache.syncing.Lock()
+	defer f.cache.syncing.Unlock()
+	if err := f.noted(noteSync); err != nil {
+		return err
+	}
+	if fails {
 		f.log.Info("A sync fails as ordered")
-		return fmt.Errorf("sync as ordered: %w", syscall.EIO)
+		f.cache.telling.Lock()
+		f.cache.errors++
+		f.cache.telling.Unlock()
+		return errors.Join(f.WriteError(), f.noted(noteFailed))
 	}
-	f.log.Info("A sync was slow as ordered")
-	return do()
+	if kind == slowSyncs && f.slow {
+		f.log.Info("A sync was slow as ordered")
+	}
+	if err := do(); err != nil {
+		return errors.Join(err, f.noted(noteFailed))
+	}
+	return errors.Join(f.noted(noteSynced), f.WriteError())
+}
+
+func (f *syncFaultsFile) noted(note byte) error {
+	f.cache.mu.Lock()
+	defer f.cache.mu.Unlock()
+	return f.cache.note(note)
 }
 
 func readOrder(path string) (kind string, takes time.Duration) {

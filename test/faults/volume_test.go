@@ -24,6 +24,7 @@ type volume struct {
 	gather  time.Duration // see plan
 	rate    atomic.Int64  // see plan.copyRate; 0 once all is mended
 	block   bool          // its clients use its block device
+	mayLose atomic.Int64  // since when a member may have lost what was not flushed, without a loss of power; 0: none has
 	waiting time.Time     // since when the start of an engine waits for members; zero if none does; of control alone
 
 	mu      sync.Mutex
@@ -64,6 +65,7 @@ type tally struct {
 	devices                  int // volumes that were used by their block device
 	wiped                    int // discards and zeroes that were acknowledged
 	slowSyncs, failedSyncs   int // as ordered
+	dropped                  int // caches that had what their disk did not have
 	growths                  int // sizes that were asked for
 	expanded                 int // sizes that were offered
 	looked                   int // members whose metadata was read when more was offered
@@ -89,6 +91,7 @@ func (t *tally) add(o tally) {
 	t.wiped += o.wiped
 	t.slowSyncs += o.slowSyncs
 	t.failedSyncs += o.failedSyncs
+	t.dropped += o.dropped
 	t.growths += o.growths
 	t.expanded += o.expanded
 	t.looked += o.looked
@@ -101,10 +104,10 @@ func (t *tally) add(o tally) {
 func (t tally) String() string {
 	return fmt.Sprintf("%d starts of an engine, %d of them copied a part of the regions, %d epochs, %d rebuilds asked for, %d of part of the regions, %d of the rest of a copy, %d marks cleared, "+
 		"%d replicas too slow, %d power losses, %d disks hung, %d long writes, %d writes without space, %d ends in order that left marks, "+
-		"%d volumes used by their devices, %d blocks cleared, %d syncs slow, %d failed, %d larger sizes asked for, %d offered, %d members looked at, "+
+		"%d volumes used by their devices, %d blocks cleared, %d syncs slow, %d failed, %d caches dropped with what was lost, %d larger sizes asked for, %d offered, %d members looked at, "+
 		"%d looks at a replica that could not grow, %d replicas moved",
 		t.starts, t.partial, t.epochs, t.rebuilds, t.deltas, t.goneOn, t.cleared, t.slow, t.powerLosses, t.freezes, t.floods, t.refused, t.leftMarks,
-		t.devices, t.wiped, t.slowSyncs, t.failedSyncs, t.growths, t.expanded, t.looked, t.ungrown, t.moved)
+		t.devices, t.wiped, t.slowSyncs, t.failedSyncs, t.dropped, t.growths, t.expanded, t.looked, t.ungrown, t.moved)
 }
 
 // run is one start of the engine.
