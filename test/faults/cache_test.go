@@ -3,6 +3,7 @@ package faults
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -270,9 +271,9 @@ func (cs *caches) forgetOthersLocked(volume string) {
 // dropName is the file in a node's directory that has its process drop its files from the cache. It removes the file then.
 const dropName = "drop"
 
-// dropOnOrder ends with the process.
-func (cs *caches) dropOnOrder(order string, said func(pages int)) {
-	for ; ; time.Sleep(time.Millisecond) {
+// dropOnOrder drops the files of a node's process as often as that is ordered, until ctx ends.
+func (cs *caches) dropOnOrder(ctx context.Context, order string, said func(pages int)) {
+	for ; ctx.Err() == nil; time.Sleep(time.Millisecond) {
 		if _, err := os.Stat(order); err != nil {
 			continue
 		}

@@ -18,7 +18,7 @@ var (
 	saidSlowSync   = regexp.MustCompile(`msg="A sync was slow as ordered"`)
 	saidLacks      = regexp.MustCompile(`msg="Replica gets what was changed while it was away" .*regions=(\d+) `)
 	saidGoesOn     = regexp.MustCompile(`msg="Replica gets what an interrupted copy has left" .*regions=(\d+) `)
-	saidDropped    = regexp.MustCompile(`msg="Caches were dropped as ordered" pages=[1-9]`)
+	saidDropped    = regexp.MustCompile(`msg="(Caches were dropped as ordered|A file was dropped from the cache)" pages=[1-9]`)
 	saidFailedSync = regexp.MustCompile(`msg="A sync fails as ordered"`)
 )
 

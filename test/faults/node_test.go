@@ -91,6 +91,9 @@ func serveNode(dir, image string) error {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
+	go files.caches.dropOnOrder(ctx, filepath.Join(dir, dropName), func(pages int) {
+		log.WithField("pages", pages).Info("Caches were dropped as ordered")
+	})
 	go func() { // ends with the process
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		cancel()
@@ -108,7 +111,6 @@ func newSyncFaults(dir string, log *logrus.Entry) (*syncFaults, error) {
 	if err := os.MkdirAll(cs.dir, 0o700); err != nil {
 		return nil, err
 	}
-	go cs.dropOnOrder(filepath.Join(dir, dropName), func(pages int) { log.WithField("pages", pages).Info("Caches were dropped as ordered") })
 	return &syncFaults{FS: fsys.Host{Root: dir}, orders: filepath.Join(dir, ordersName), log: log, caches: cs}, nil
 }
 

@@ -149,7 +149,7 @@ var stories = []chance[func(rng *rand.Rand) plan]{
 	{joinWindow, 3},
 	{unequalFlushes, 2},
 	{failedFlush, 3},
-	{lostCache, 5},
+	{lostCache, 8},
 	{brokenGrowth, 4},
 	{awayMeanwhile, 3},
 	{noRoomToGrow, 3},

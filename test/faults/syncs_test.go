@@ -152,9 +152,11 @@ func (f *syncFaultsFile) DropCache() error {
 		if len(f.cache.dirty)+len(f.cache.writes) > 0 {
 			return fmt.Errorf("drop what is dirty: %w", fsys.ErrCached)
 		}
-		if _, err := f.cache.dropLocked(f.File); err != nil {
+		pages, err := f.cache.dropLocked(f.File)
+		if err != nil {
 			return err
 		}
+		f.log.WithField("pages", pages).Info("A file was dropped from the cache")
 	}
 	return f.File.DropCache()
 }
