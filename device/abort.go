@@ -93,12 +93,14 @@ func (l *Local) remove(k *kept) error {
 	return err
 }
 
-// parkersAtOnce is how many devices are parked side by side. One whose lock is held by a disconnection that waits in the kernel holds up one.
+// parkersAtOnce is how many devices are parked side by side. One whose lock is held by a disconnection that waits in
+// the kernel holds up one.
 const parkersAtOnce = 64
 
 // ServerEnded says that the process which served all devices has ended. A device that it was having made is removed; a removal that it
 // waited for is given up, or finished where it cannot be; all others stay, for a successor, which must not start before this returns.
-// The requests of each device must find a connection before the kernel gives up on them: this comes first, and side by side.
+// The requests of each device must find a connection before the kernel gives up on them: this comes first, and side
+// by side.
 func (l *Local) ServerEnded() {
 	l.mu.Lock()
 	l.server++

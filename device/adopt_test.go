@@ -13,7 +13,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/nbd/memory"
 )
 
-// A device has one server, of the latest generation. The keeper sees to that, whatever those who ask have looked at before.
+// A device has one server, of the latest generation. The keeper sees to that, whatever those who ask have looked at
+// before.
 func TestWhoMayAdoptADevice(t *testing.T) {
 	other := owner(1)
 	other.Session = "other"
@@ -104,8 +105,8 @@ func TestAServerThatEndedIsRefusedEverything(t *testing.T) {
 	}
 }
 
-// The last data of plain writers is given to the server before the removal of an NBD device passes the point of no return. The block device
-// is one of FUSE here: the kernel writes back its cache alike.
+// The last data of plain writers is given to the server before the removal of an NBD device passes the point of no
+// return. The block device is one of FUSE here: the kernel writes back its cache alike.
 func TestARemovalOfAnNBDDeviceWritesBackBeforeItProceeds(t *testing.T) {
 	needDevices(t)
 	const size = 4 << 20

@@ -61,8 +61,8 @@ func devicesIn(dir string) Options {
 	return opts
 }
 
-// newKeeper keeps devices until the end of the test. What still waits for a server then fails, so that a test which fails does not leave
-// threads that wait in the kernel for ever.
+// newKeeper keeps devices until the end of the test. What still waits for a server then fails, so that a test which
+// fails does not leave threads that wait in the kernel for ever.
 func newKeeper(t testing.TB, dir string) *Local {
 	t.Helper()
 	l := NewLocal(devicesIn(dir))

@@ -138,8 +138,8 @@ func (d *nbdDevice) endConnectionLocked() {
 }
 
 // The kernel replaces a connection only when it has seen its end, which is moments after that, and does not say whether it has: until then
-// it does nothing, and so it does with one that works. So it is asked again, by another goroutine, until it must have seen the end: its
-// callers have many devices to connect before the first request fails.
+// it does nothing, and so it does with one that works. So it is asked again, by another goroutine, until it must have
+// seen the end: its callers have many devices to connect before the first request fails.
 const (
 	reconnectSoon  = time.Millisecond
 	reconnectLate  = 10 * time.Second
@@ -149,8 +149,8 @@ const (
 // errCut says that a device was aborted or removed.
 var errCut = errors.New("the device was aborted")
 
-// connect ends the connection, and has the kernel use another socket, of which it takes over the descriptors. It does nothing if may
-// says no, which it asks when nobody else can connect the device; nil: it may.
+// connect ends the connection, and has the kernel use another socket, of which it takes over the descriptors. It does
+// nothing if may says no, which it asks when nobody else can connect the device; nil: it may.
 func (d *nbdDevice) connect(socket, parked int, may func() bool) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -184,8 +184,8 @@ func closeAll(fds ...int) {
 	}
 }
 
-// connectAgain asks the kernel for a connection's sake until it must have seen the end of the one before. A question that fails is asked again:
-// whether an earlier one was heard is not known.
+// connectAgain asks the kernel for a connection's sake until it must have seen the end of the one before. A question
+// that fails is asked again: whether an earlier one was heard is not known.
 func (d *nbdDevice) connectAgain(number int) {
 	for pause := reconnectSoon; pause < reconnectLate; {
 		time.Sleep(pause) // the kernel has nothing to wait on
@@ -215,8 +215,9 @@ const (
 	parkLate = time.Second
 )
 
-// park has the requests of a device that no process serves wait, unless it is another's turn already. When that cannot be done now, for want
-// of descriptors or memory, another goroutine goes on until it is, or the device has another turn or is gone.
+// park has the requests of a device that no process serves wait, unless it is another's turn already. When that
+// cannot be done now, for want of descriptors or memory, another goroutine goes on until it is, or the device has
+// another turn or is gone.
 func (l *Local) park(k *kept, turn int) {
 	err := k.nbd.park(l.isTurn(k, turn))
 	if !isWorthAgain(err) {
@@ -267,8 +268,8 @@ func (d *nbdDevice) park(may func() bool) error {
 	return d.connect(socket, parked, may)
 }
 
-// AdoptSocket implements Keeper. It is not in the way of an operation: one may wait for the very process that adopts. The socket of a process
-// that has ended meanwhile is not used: its successor may have the device by then.
+// AdoptSocket implements Keeper. It is not in the way of an operation: one may wait for the very process that adopts.
+// The socket of a process that has ended meanwhile is not used: its successor may have the device by then.
 func (s session) AdoptSocket(_ context.Context, volume string, owner Owner, socket int) (Held, error) {
 	own, err := fuse.Dup(socket)
 	if err != nil {

@@ -126,8 +126,8 @@ func disconnectAll(l *Local) {
 	}
 }
 
-// The kernel gives up on requests of a device 10 s after its connection has ended. A node has hundreds of devices, and only then does the next
-// process start.
+// The kernel gives up on requests of a device 10 s after its connection has ended. A node has hundreds of devices,
+// and only then does the next process start.
 func TestAllDevicesOfAServerThatEndedAreParkedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const devices = 300
@@ -277,8 +277,8 @@ func TestADeviceThatIsLeftIsParkedBeforeItIsAdoptable(t *testing.T) {
 	assert.False(t, served())
 }
 
-// An operation of a process that has ended may be held up for as long as its successor takes to adopt the device. What it does then must not
-// end the successor's connection, nor make the device adoptable.
+// An operation of a process that has ended may be held up for as long as its successor takes to adopt the device.
+// What it does then must not end the successor's connection, nor make the device adoptable.
 func TestOperationsOfAServerThatEndedLeaveItsSuccessorsConnectionAlone(t *testing.T) {
 	for name, operate := range map[string]func(t *testing.T, k Keeper) error{
 		"adoption": func(t *testing.T, k Keeper) error {

@@ -139,8 +139,8 @@ func (e *Engine) ask(ctx context.Context, c *candidate) (err error) {
 	return nil
 }
 
-// maxStateBytes bounds what a replica may say of itself. The epoch that it shows is passed on to the API object, with those of the other
-// engines of this node, in one message.
+// maxStateBytes bounds what a replica may say of itself. The epoch that it shows is passed on to the API object, with
+// those of the other engines of this node, in one message.
 const maxStateBytes = 64 << 10
 
 // decodeState reads the reply to membership.OpState.

@@ -53,8 +53,8 @@ func TestAMarkOfACopyStaysOverAChangeThatOutlastsTheFlush(t *testing.T) {
 	r.sameBytes()
 }
 
-// A mark that only the new member has, of a change during the copy, is cleared though nothing changes any more. As long as a mark is left
-// no engine ends in order.
+// A mark that only the new member has, of a change during the copy, is cleared though nothing changes any more. As
+// long as a mark is left no engine ends in order.
 func TestMarksOfANewMemberAreClearedWithTheOthers(t *testing.T) {
 	r, e, changed, copying := copyHeldAt(t, 5)
 	c := r.disk("c")

@@ -208,8 +208,9 @@ func (m *mirror) Extents(_ context.Context, off, length int64) ([]nbd.Extent, er
 // sectorBytes is the smallest piece of a volume that has a state of its own.
 const sectorBytes = 512
 
-// extents asks one member about a range. One that hangs while another can read there is expelled for it. An answer that cuts the range into
-// parts of sectors is an error: whoever asks keeps each part, and asks again where the answer ends.
+// extents asks one member about a range. One that hangs while another can read there is expelled for it. An answer
+// that cuts the range into parts of sectors is an error: whoever asks keeps each part, and asks again where the
+// answer ends.
 func (m *mirror) extents(b *member, off, length int64) ([]nbd.Extent, error) {
 	answer := make(chan []nbd.Extent, 1)
 	err := m.watchdog.whileProbed(b, off, length, func() error {

@@ -13,8 +13,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/nbd"
 )
 
-// The process serves all volumes of a node, and a replica is at the other end of a connection: what it answers must not decide how much memory
-// is taken.
+// The process serves all volumes of a node, and a replica is at the other end of a connection: what it answers must
+// not decide how much memory is taken.
 func TestAReplicaWhoseStateAsksForTooMuchMemoryIsRefused(t *testing.T) {
 	const size = 1 << 44
 	for name, spoil := range map[string]func(*disk){

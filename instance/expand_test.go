@@ -134,8 +134,8 @@ func TestAnExpansionThatWaitsForAnEpochInVainIsBusy(t *testing.T) {
 	assert.Equal(t, reasonBusy, reason(err), err)
 }
 
-// A daemon with an older object starts a replica with the size from before it grew. The replica keeps its size, and can still be fenced and read
-// when it is stopped.
+// A daemon with an older object starts a replica with the size from before it grew. The replica keeps its size, and
+// can still be fenced and read when it is stopped.
 func TestAReplicaThatIsStartedWithASmallerSizeCanBeFenced(t *testing.T) {
 	const size = 2 * testSize
 	c := newCluster(t)

@@ -170,8 +170,8 @@ func (h *replicaHost) grow(ctx context.Context, e *hosted, s *proto.ReplicaSpec)
 	}
 }
 
-// sized returns a spec with a size of at least what the replica has. A daemon that has an older object asks for less; replicas never shrink, so
-// one that is opened again with that size, to fence it or to read it, would be refused.
+// sized returns a spec with a size of at least what the replica has. A daemon that has an older object asks for less;
+// replicas never shrink, so one that is opened again with that size, to fence it or to read it, would be refused.
 func sized(s *proto.ReplicaSpec, hasBytes int64) *proto.ReplicaSpec {
 	if s.GetSizeBytes() >= hasBytes {
 		return s

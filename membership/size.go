@@ -18,8 +18,8 @@ func RegionBytes(sizeBytes int64) int64 {
 	return region
 }
 
-// CheckRegions refuses a region size with which no replica of a size is created. An engine needs memory for each region of its volume, and a
-// replica at the other end of a connection says how long a region is.
+// CheckRegions refuses a region size with which no replica of a size is created. An engine needs memory for each
+// region of its volume, and a replica at the other end of a connection says how long a region is.
 func CheckRegions(sizeBytes, regionBytes int64) error {
 	if regionBytes <= 0 || regionBytes&(regionBytes-1) != 0 || (sizeBytes-1)/regionBytes >= mostRegions {
 		return fmt.Errorf("regions of %d bytes do not go with a size of %d", regionBytes, sizeBytes)

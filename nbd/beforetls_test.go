@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What came before a handshake was not encrypted, and anybody can have sent it: it must not be taken for a part of what is.
+// What came before a handshake was not encrypted, and anybody can have sent it: it must not be taken for a part of
+// what is.
 func TestBytesBeforeAHandshakeAreRefused(t *testing.T) {
 	ours, theirs := net.Pipe()
 	t.Cleanup(func() { _, _ = ours.Close(), theirs.Close() })

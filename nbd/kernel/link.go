@@ -59,8 +59,8 @@ type Device struct {
 	ID string
 }
 
-// Link configures devices. It keeps its way to the kernel open: to open another one needs descriptors, and a change of the network namespace,
-// for each command.
+// Link configures devices. It keeps its way to the kernel open: to open another one needs descriptors, and a change
+// of the network namespace, for each command.
 type Link struct {
 	dial  func() (*genetlink.Conn, error)
 	sysfs string // the directory of block devices
@@ -249,12 +249,13 @@ func (l *Link) Reconnect(d Device, socket int) error {
 }
 
 // Disconnect ends a device: what is under way and what comes later fails. Its number is free when its last user has let go of it. The caller
-// must have shut its connection down: Disconnect waits for what the kernel is sending. The caller must not have the device end with its users
-// meanwhile.
+// must have shut its connection down: Disconnect waits for what the kernel is sending. The caller must not have the
+// device end with its users meanwhile.
 //
-// The kernel's command to disconnect has a number only, and no ID: the device of another program may have the number by then. So the device is
-// first told to stay when its last user goes, which the kernel refuses if the ID is another one. From then on the number is free only
-// after a disconnection, and no program but this one disconnects the device.
+// The kernel's command to disconnect has a number only, and no ID: the device of another program may have the number
+// by then. So the device is first told to stay when its last user goes, which the kernel refuses if the ID is another
+// one. From then on the number is free only after a disconnection, and no program but this one disconnects the
+// device.
 func (l *Link) Disconnect(d Device) error {
 	err := l.EndWithUsers(d, false)
 	if errors.Is(err, unix.EINVAL) {

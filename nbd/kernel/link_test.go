@@ -124,7 +124,8 @@ func configure(t *testing.T, l *Link, d Device) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "backend"), []byte(d.ID+"\n"), 0o600))
 }
 
-// The command to disconnect says a number only. So the kernel is asked first whether the number is that device's, in a way that keeps it so.
+// The command to disconnect says a number only. So the kernel is asked first whether the number is that device's, in
+// a way that keeps it so.
 func TestTheDeviceOfAnotherProgramIsNotDisconnected(t *testing.T) {
 	d := Device{Index: 3, ID: "longhorn:n/v"}
 	l, sent := fake(t, nil)
@@ -142,7 +143,7 @@ func TestTheDeviceOfAnotherProgramIsNotDisconnected(t *testing.T) {
 	assert.EqualValues(t, 3, (*sent)[0].number)
 }
 
-// Each command would need descriptors, and a thread in another network namespace, to reach the kernel anew.
+// Each command would need descriptors, and a thread in another network namespace, to reach the kernel again.
 func TestCommandsShareAWayToTheKernel(t *testing.T) {
 	d := Device{Index: 3, ID: "longhorn:n/v"}
 	l, sent := fake(t, nil)

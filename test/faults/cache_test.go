@@ -18,15 +18,15 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/replica/fsys"
 )
 
-// A pageCache is what the kernel's cache of one file has and its disk has not. The file itself is the cache: what is written is read again, and
-// stays when the process is killed. For each page that was changed since the last sync, or that a sync could not write out, the cache keeps what
-// the disk has in its place:
+// A pageCache is what the kernel's cache of one file has and its disk has not. The file itself is the cache: what is
+// written is read again, and stays when the process is killed. For each page that was changed since the last sync, or
+// that a sync could not write out, the cache keeps what the disk has in its place:
 //
 //	dirty    changed since the last sync that succeeded, or is being synced
 //	lost     its sync failed: it reads as it was written, and counts as clean, until the file is dropped from the cache
 //
-// The pages are noted in a journal outside of the node's disk, so they survive the process, as the kernel's cache does. A loss of power drops
-// what is lost; what becomes of dirty pages then is the file system's to say.
+// The pages are noted in a journal outside of the node's disk, so they survive the process, as the kernel's cache
+// does. A loss of power drops what is lost; what becomes of dirty pages then is the file system's to say.
 type pageCache struct {
 	journal *os.File
 
@@ -42,14 +42,15 @@ type pageCache struct {
 	heard   int        // guarded by telling; the last of these that some opening was told
 }
 
-// What is noted in a journal: the beginning of a sync, its end with success or without, and an eviction; or the content of a page.
+// What is noted in a journal: the beginning of a sync, its end with success or without, and an eviction; or the
+// content of a page.
 const (
 	noteSync, noteSynced, noteFailed, noteDropped = 's', 'c', 'l', 'e'
 	notePage, noteHole                            = 'd', 'z'
 )
 
-// openPageCache returns the cache of a file, with what an earlier process of the node left if the file and the boot of its machine are the same.
-// Of an earlier boot it returns what was lost, to be dropped.
+// openPageCache returns the cache of a file, with what an earlier process of the node left if the file and the boot
+// of its machine are the same. Of an earlier boot it returns what was lost, to be dropped.
 func openPageCache(journal, identity, boot string) (c *pageCache, booted bool, err error) {
 	c = &pageCache{dirty: map[int64][]byte{}, writes: map[int64][]byte{}, lost: map[int64][]byte{}}
 	if c.journal, err = os.OpenFile(journal, os.O_RDWR|os.O_CREATE, 0o600); err != nil {
@@ -268,7 +269,8 @@ func (cs *caches) forgetOthersLocked(volume string) {
 	}
 }
 
-// dropName is the file in a node's directory that has its process drop its files from the cache. It removes the file then.
+// dropName is the file in a node's directory that has its process drop its files from the cache. It removes the file
+// then.
 const dropName = "drop"
 
 // dropOnOrder drops the files of a node's process as often as that is ordered, until ctx ends.

@@ -32,9 +32,10 @@
 // test counts marks that were cleared, such starts, members that were too slow, and rebuilds of a part of the volume, and fails if there
 // were none; among very many also of copies that were gone on with, for a part of the volume.
 //
-// A sync that fails loses what it was to write out as a kernel does (cache_test.go): that reads as it was written, also for the processes that
-// come next, until the node's caches are dropped. At the end all caches are dropped before the replicas are compared. Marks and the record of what
-// was changed are kept so too. What was acknowledged and not flushed may be gone after a sync of data failed, as after a loss of power.
+// A sync that fails loses what it was to write out as a kernel does (cache_test.go): that reads as it was written,
+// also for the processes that come next, until the node's caches are dropped. At the end all caches are dropped
+// before the replicas are compared. Marks and the record of what was changed are kept so too. What was acknowledged
+// and not flushed may be gone after a sync of data failed, as after a loss of power.
 //
 // A node loses its power by itself: its file system is shut down without being written out, and mounted again under another boot id.
 //

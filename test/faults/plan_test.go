@@ -313,8 +313,9 @@ func failedFlush(rng *rand.Rand) plan {
 	return p
 }
 
-// lostCache makes syncs of one member, or of all, fail while no epoch can be recorded, so that whoever starts next begins with all of them as
-// they are; ends all processes, which keep their caches; and has the caches dropped when the volume may be whole again.
+// lostCache makes syncs of one member, or of all, fail while no epoch can be recorded, so that whoever starts next
+// begins with all of them as they are; ends all processes, which keep their caches; and has the caches dropped when
+// the volume may be whole again.
 func lostCache(rng *rand.Rand) plan {
 	on := []place{place(rng.IntN(nodeCount)), everywhere}[rng.IntN(2)]
 	at := between(rng, 10*time.Millisecond, 60*time.Millisecond)

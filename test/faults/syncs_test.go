@@ -82,8 +82,8 @@ func (d *syncFaultsDir) OpenFile(name string, mode fsys.Mode) (fsys.File, error)
 	return s, nil
 }
 
-// syncFaultsFile is one opening of a file whose syncs can fail. What a sync could not write out stays readable in the cache, and later syncs do
-// nothing about it: so does a kernel, which tells each opening once.
+// syncFaultsFile is one opening of a file whose syncs can fail. What a sync could not write out stays readable in the
+// cache, and later syncs do nothing about it: so does a kernel, which tells each opening once.
 type syncFaultsFile struct {
 	fsys.File
 	orders string
