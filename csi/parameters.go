@@ -3,7 +3,6 @@ package csi
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"sort"
 	"strconv"
@@ -240,12 +239,4 @@ func parseTags(value string) ([]string, error) {
 		tags = append(tags, tag)
 	}
 	return tags, nil
-}
-
-// KnownParameters lists the keys that a StorageClass may have, sorted, also those that this driver only refuses. The
-// schema of the Helm chart has them.
-func KnownParameters() []string {
-	keys := slices.Concat(supported, slices.Collect(maps.Keys(unsupported)))
-	slices.Sort(keys)
-	return keys
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/longhorn-lep/longhorn-manager/csi"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
@@ -191,7 +190,7 @@ spec:
 func celText(text string) string { return "r'" + text + "'" }
 
 // schemaBegin is where the part of the schema begins that is made.
-const schemaBegin = "    \"settings\": {\n      \"$comment\": \"Made of the registry of settings and of package csi, to the end of the file, by: " + made + "\",\n"
+const schemaBegin = "    \"settings\": {\n      \"$comment\": \"Made of package types, the registry of settings and the parameters of StorageClasses, to the end of the file, by: " + made + "\",\n"
 
 // settingsSchema is the end of the chart's schema: the definitions settings and parameters. Each setting has its own name, and the one
 // that Longhorn's chart gives it.
@@ -213,7 +212,7 @@ func settingsSchema(t *testing.T) string {
 			settings = append(settings, entry(name, map[string]string{"$ref": "#/definitions/settings/properties/" + string(d.Name)}))
 		}
 	}
-	for _, name := range csi.KnownParameters() {
+	for _, name := range types.ClassParameterNames() {
 		parameters = append(parameters, entry(name, map[string][]string{"type": {"string", "number", "boolean", "null"}}))
 	}
 	const closed = "      \"type\": \"object\",\n      \"additionalProperties\": false,\n"
