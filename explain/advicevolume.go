@@ -55,7 +55,7 @@ var volumeAdvice = map[cause]advice{
 	{KindVolume, types.ConditionEvictionWaits, types.ReasonVolumeDetached}: {Warning, "replicas of volume {volume} are to leave their disks, and cannot while the volume is detached", []Step{attachOnce}, false},
 	{KindVolume, types.ConditionCopiesMissing, types.ReasonVolumeDetached}: {Warning, "volume {volume} is detached with fewer good copies than asked for", []Step{attachOnce, seeCopies}, false},
 	{KindVolume, types.ConditionSurplusReplicas, types.ReasonReplicaCountLowered}: {Info, "volume {volume} has more good replicas than asked for: the message names them, and when the manager removes the surplus", []Step{
-		{"Delete the replica to give up, or wait", "kubectl -n {ns} delete lhr <name>"},
+		{"Delete the replica to give up, or wait", "kubectl -n {ns} delete lhr REPLICA"},
 	}, false},
 	{KindVolume, types.ConditionCopiesUnreachable, types.ReasonNodeDown}: {Broken, "volume {volume} cannot be served: all its good copies are on nodes that are down", []Step{
 		{"Bring back the nodes that the message names: the volume starts by itself", "kubectl longhorn explain node {copynode}"}, seeCopies,

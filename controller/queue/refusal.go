@@ -23,7 +23,10 @@ func OfChild(err error) error {
 	return &childRefused{err}
 }
 
-// ChildRefusal returns the words of a refusal that OfChild marked; "": err has none.
+// Obstructed marks err as OfChild does, whatever it is: the child cannot be created because an object of another owner has its name.
+func Obstructed(err error) error { return &childRefused{err} }
+
+// ChildRefusal returns the words of a refusal that OfChild or Obstructed marked; "": err has none.
 func ChildRefusal(err error) string {
 	if refused := (*childRefused)(nil); !errors.As(err, &refused) {
 		return ""

@@ -31,25 +31,25 @@ func (c *Controller) apply(ctx context.Context, log *logrus.Entry, v *longhorn.V
 		return c.putBackLabels(ctx, log, *p.Labels)
 	}
 	if err := c.makeChildren(ctx, log, v, p); err != nil {
-		return ofChild(err)
+		return queue.OfChild(err)
 	}
 	if err := c.applyShare(ctx, log, v, p.share); err != nil {
-		return ofChild(err)
+		return queue.OfChild(err)
 	}
 	for _, r := range p.UpdateReplicas {
 		log.WithField(logfields.Replica, r.Name).WithField(logfields.State, r.Spec.DesireState).Info("changing what is wanted of a replica")
 		if _, err := c.deps.Replicas.Update(ctx, r); err != nil {
-			return ofChild(fmt.Errorf("update replica %s: %w", r.Name, err))
+			return queue.OfChild(fmt.Errorf("update replica %s: %w", r.Name, err))
 		}
 	}
 	if e := p.UpdateEngine; e != nil {
 		log.WithField(logfields.Node, e.Spec.NodeID).WithField(logfields.State, e.Spec.DesireState).Info("changing what is wanted of the engine")
 		if _, err := c.deps.Engines.Update(ctx, e); err != nil {
-			return ofChild(fmt.Errorf("update engine %s: %w", e.Name, err))
+			return queue.OfChild(fmt.Errorf("update engine %s: %w", e.Name, err))
 		}
 	}
 	if p.writesChildren() || !p.AwaitsTurn {
-		c.childrenTaken(&p.Status)
+		c.childrenTaken(v.Name, &p.Status)
 	}
 	if err := c.writeStatus(ctx, v, p.Status); err != nil {
 		return err

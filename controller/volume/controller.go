@@ -18,6 +18,8 @@ type Controller struct {
 	queue  *queue.Queue[string]
 	placed *reservations
 	turns  turns
+	// refusals has the API server's words for the children of volumes, by the volume's name.
+	refusals queue.Refusals[string]
 	// taking is held from looking at the room and the turns that are left until they are taken.
 	taking sync.Mutex
 }
@@ -41,6 +43,7 @@ func (c *Controller) sync(ctx context.Context, name string) (queue.Result, error
 	v, err := c.deps.Volumes.Get(name)
 	if apierrors.IsNotFound(err) {
 		c.turns.forget(name)
+		c.refusals.Forget(name)
 		return queue.Result{}, nil
 	}
 	if err != nil {

@@ -62,7 +62,7 @@ func (c *Controller) obstructs(v *longhorn.Volume, o metav1.Object, err error) e
 	if !ownedBy(o, v) && c.deps.Clock.Since(since) < leftoverTime {
 		return queue.ErrStale
 	}
-	return &childRefused{fmt.Errorf("%w: %s", err, whose(v, o))}
+	return queue.Obstructed(fmt.Errorf("%w: %s", err, whose(v, o)))
 }
 
 // whose says for people why an object is not the volume's child, and what to do about it.

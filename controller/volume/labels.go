@@ -7,6 +7,7 @@ import (
 	"github.com/sirupsen/logrus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/longhorn-lep/longhorn-manager/controller/queue"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/types"
 	"github.com/longhorn-lep/longhorn-manager/util/logfields"
@@ -65,23 +66,23 @@ func (c *Controller) putBackLabels(ctx context.Context, log *logrus.Entry, u unl
 	if u.engine != nil {
 		log.WithField(logfields.Engine, u.engine.Name).Info("putting back the volume's label")
 		if _, err := c.deps.Engines.Update(ctx, u.engine); err != nil {
-			return ofChild(fmt.Errorf("label engine %s: %w", u.engine.Name, err))
+			return queue.OfChild(fmt.Errorf("label engine %s: %w", u.engine.Name, err))
 		}
 	}
 	for _, r := range u.replicas {
 		log.WithField(logfields.Replica, r.Name).Info("putting back the volume's label")
 		if _, err := c.deps.Replicas.Update(ctx, r); err != nil {
-			return ofChild(fmt.Errorf("label replica %s: %w", r.Name, err))
+			return queue.OfChild(fmt.Errorf("label replica %s: %w", r.Name, err))
 		}
 	}
 	if u.attachment != nil {
 		if _, err := c.deps.Attachments.Update(ctx, u.attachment); err != nil {
-			return ofChild(fmt.Errorf("label the volume attachment: %w", err))
+			return queue.OfChild(fmt.Errorf("label the volume attachment: %w", err))
 		}
 	}
 	if u.share != nil {
 		if _, err := c.deps.Shares.Update(ctx, u.share); err != nil {
-			return ofChild(fmt.Errorf("label the share manager: %w", err))
+			return queue.OfChild(fmt.Errorf("label the share manager: %w", err))
 		}
 	}
 	return nil

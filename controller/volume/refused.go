@@ -3,7 +3,6 @@ package volume
 import (
 	"cmp"
 	"context"
-	"errors"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -13,29 +12,16 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// childRefused is the API server's refusal to take an object of the volume's as it is: a rule
-// of the definition, a quota, a policy of the cluster's own.
-type childRefused struct{ error }
-
-func (e *childRefused) Unwrap() error { return e.error }
-
-// ofChild marks err, of a write to a child, if it is a refusal.
-func ofChild(err error) error {
-	if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) {
-		return &childRefused{err}
-	}
-	return err
-}
-
-// showRefusal writes a refusal into the volume's status, and records its Event once. It
-// returns err, so that it is tried again: no event here tells when the obstacle goes.
+// showRefusal writes the words of a refusal that queue.OfChild or queue.Obstructed marked into the volume's status, and
+// records its Event once. Words that only differ in their figures do not write again at once (queue.Refusals): the write
+// would bring on the next attempt. It returns err, so that the write to the child is tried again: no event here tells when the
+// obstacle goes.
 func (c *Controller) showRefusal(ctx context.Context, v *longhorn.Volume, err error) error {
-	refused := (*childRefused)(nil)
-	if !errors.As(err, &refused) {
+	if err == nil || !c.refusals.Tried(v.Name, err, c.deps.Clock.Now()) {
 		return err
 	}
 	condition := longhorn.Condition{
-		Type: types.ConditionChildRefused, Status: longhorn.ConditionTrue, Reason: cmp.Or(string(apierrors.ReasonForError(err)), types.ConditionChildRefused), Message: err.Error(),
+		Type: types.ConditionChildRefused, Status: longhorn.ConditionTrue, Reason: cmp.Or(string(apierrors.ReasonForError(err)), types.ConditionChildRefused), Message: queue.ChildRefusal(err),
 	}
 	u := v.DeepCopy()
 	var changed bool
@@ -43,6 +29,7 @@ func (c *Controller) showRefusal(ctx context.Context, v *longhorn.Volume, err er
 		return err
 	}
 	if _, failed := c.deps.Volumes.UpdateStatus(ctx, u); failed != nil {
+		c.refusals.Forget(v.Name) // so that the next attempt shows it
 		queue.Log(ctx).WithError(failed).Warn("Cannot show that the API server refuses an object of the volume's")
 		return err
 	}
@@ -52,7 +39,8 @@ func (c *Controller) showRefusal(ctx context.Context, v *longhorn.Volume, err er
 
 // childrenTaken turns the condition False once every object was taken, or none is to be written. While
 // a rebuild waits for its turn nothing is attempted, so what was refused may be refused still.
-func (c *Controller) childrenTaken(s *longhorn.VolumeStatus) {
+func (c *Controller) childrenTaken(name string, s *longhorn.VolumeStatus) {
+	c.refusals.Forget(name)
 	if types.IsConditionTrue(s.Conditions, types.ConditionChildRefused) {
 		s.Conditions, _ = types.SetCondition(s.Conditions,
 			longhorn.Condition{Type: types.ConditionChildRefused, Status: longhorn.ConditionFalse}, c.deps.Clock.Now())

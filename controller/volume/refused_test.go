@@ -48,6 +48,32 @@ func TestAChildThatTheAPIServerRefusesIsToldOnceAndUntilItIsTaken(t *testing.T) 
 	assert.Empty(t, refusal().Message)
 }
 
+// The figures of a quota differ at each attempt. A status that followed them would bring on the next attempt at once.
+func TestARefusalWhoseFiguresDifferAtEachAttemptIsWrittenOnce(t *testing.T) {
+	h, c := begin(t, build.Volume("vol", finalized), build.VolumeAttachment("vol", func(va *longhorn.VolumeAttachment) { va.OwnerReferences = owner() }))
+	quota := func(used string) error {
+		return apierrors.NewForbidden(schema.GroupResource{Group: "longhorn.io", Resource: "engines"}, "vol-e-0", errors.New("exceeded quota, used "+used))
+	}
+	h.Fail("create", "engines", quota("1"), quota("2"))
+	h.Fail("update", "volumes", errors.New("away"))
+	_, err := c.sync(t.Context(), "vol")
+	require.Error(t, err)
+	h.ExpectEvents()
+	h.Writes()
+
+	_, err = c.sync(t.Context(), "vol")
+	require.Error(t, err)
+	assert.Len(t, h.Recorder.Take(), 1, "a status that could not be written is written at the next attempt")
+	h.CatchUp()
+	h.Writes()
+
+	h.Fail("create", "engines", quota("3"))
+	_, err = c.sync(t.Context(), "vol")
+	require.Error(t, err)
+	h.ExpectWrites("create secrets/vol-data-plane", "create engines/vol-e-0")
+	h.ExpectEvents()
+}
+
 func TestAFailureThatIsNoRefusalIsNotShownAsOne(t *testing.T) {
 	h, c := begin(t, build.Volume("vol", finalized), build.VolumeAttachment("vol", func(va *longhorn.VolumeAttachment) { va.OwnerReferences = owner() }))
 	h.Fail("create", "engines", errors.New("away"))
