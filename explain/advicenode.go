@@ -85,6 +85,9 @@ var managerAdvice = map[cause]advice{
 	{KindInstanceManager, types.ConditionPodReady, types.ReasonPodNotFound}: {Broken, "the data plane of node {node} has no pod: no replica and no engine runs there", []Step{
 		seeDaemon, {"See whether something refuses the pod: a quota, a policy, a taint", "kubectl -n {ns} get events --field-selector involvedObject.name={name}"},
 	}, false},
+	{KindInstanceManager, types.ConditionPodReady, types.ReasonChildRefused}: {Broken, "the API server refuses the pod of the data plane of node {node}: no replica and no engine runs there", []Step{
+		{"Change the limit, quota, policy or webhook that the message names; the pod is created automatically then", seeLimits},
+	}, false},
 	{KindInstanceManager, types.ConditionPodReady, types.ReasonPodDeleting}: {Warning, "the pod of the data plane of node {node} is being deleted; another one takes its place", []Step{describePod}, false},
 	{KindInstanceManager, types.ConditionPodReady, types.ReasonNodeDown}:    {Broken, "what the data plane of node {node} does is not known: the node is down", []Step{describeKubeNode}, false},
 	{KindInstanceManager, types.ConditionDrainable, types.ReasonEngineRuns}: {Info, "a drain of node {node} waits until the volumes attached there are detached", []Step{

@@ -240,7 +240,7 @@ const (
 	ReasonPodDeleting = "Deleting"
 	// InstanceManager PodReady, Unknown: the leader says so, for no daemon there can. Also the reason of a volume's CopiesUnreachable.
 	ReasonNodeDown = "NodeDown"
-	// The API server refuses to create a child of the object: the pod of an InstanceManager or a ShareManager. The message has
+	// The API server refuses to create a child of the object: the pod of an InstanceManager. The message has
 	// its words. It is the reason of the Event too.
 	ReasonChildRefused = "ChildRefused"
 	// InstanceManager Drainable. LastReplica is a deleted replica's Removable too.
