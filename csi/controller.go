@@ -110,7 +110,7 @@ func (s *controllerServer) ControllerPublishVolume(ctx context.Context, req *csi
 	if err != nil {
 		return nil, toStatus(err)
 	}
-	return &csipb.ControllerPublishVolumeResponse{PublishContext: publishContext(v)}, nil
+	return &csipb.ControllerPublishVolumeResponse{PublishContext: withDataNode(publishContext(v), v)}, nil
 }
 
 // onNode is what a call locks while it publishes a volume to a node, or takes it from the node. One node's call must not wait for

@@ -35,6 +35,9 @@ func (c *controller) create(ctx context.Context, r VolumeRequest) error {
 	if !errors.Is(err, ErrNotFound) {
 		return about(err, "looking for volume "+r.Name, r.Name)
 	}
+	if err := c.checkFirstNode(ctx, r); err != nil {
+		return err
+	}
 	err = c.volumes.CreateVolume(ctx, r)
 	if errors.Is(err, ErrConflict) { // made between the two calls: by another process of ours, or by a person
 		if v, getErr := c.volumes.Volume(ctx, r.Name); getErr == nil {

@@ -84,11 +84,16 @@ func (c *controller) attach(ctx context.Context, volume, node, id string, as cap
 		}
 		c.log.WithFields(logrus.Fields{"volume": volume, "node": node}).Info("Asked for the volume to be attached")
 	}
+	settled := 0
 	v, err = c.await(ctx, volume, func(v Volume) (bool, error) {
 		if v.Faulted {
 			return false, notReady(v)
 		}
-		return isSatisfied(v, id, node), nil
+		if !isSatisfied(v, id, node) {
+			return false, nil
+		}
+		settled++
+		return !lacksDataNode(v) || settled > settleLooks, nil
 	})
 	if errors.Is(err, errWaitOver) {
 		return v, notSatisfied(v, id, node)

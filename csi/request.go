@@ -182,7 +182,10 @@ func volumeRequest(req *csipb.CreateVolumeRequest) (VolumeRequest, error) {
 	}
 	r := p.volume(c.accessMode)
 	r.Name, r.SizeBytes = name, size
-	return r, nil
+	if preferred := req.GetAccessibilityRequirements().GetPreferred(); len(preferred) > 0 {
+		r.FirstNode, err = nodeOfTopology(preferred[0])
+	}
+	return r, err
 }
 
 // withFSType are the parameters with the type of the file system that the capability names, which wins; "": none is named.

@@ -60,6 +60,9 @@ type VolumeRequest struct {
 	ReplicaAutoBalance          string
 	DiskSelector                []string
 	NodeSelector                []string
+	// FirstNode is where Kubernetes will run the first pod; empty where the volume is created before the pod has a node. The manager
+	// is not told: a volume is placed when it is attached, or wherever there is room.
+	FirstNode string
 }
 
 // Volume is what the controller service looks at.

@@ -23,7 +23,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/kubernetes"
 	storagelisters "k8s.io/client-go/listers/storage/v1"
-	"k8s.io/utils/ptr"
 )
 
 // capacityInterval is how often the driver is asked how large volumes may be. Kubernetes schedules by figures that are so old.
@@ -37,7 +36,10 @@ const (
 )
 
 // paramDataLocality of a StorageClass tells whether the figure depends on the node.
-const paramDataLocality = "dataLocality"
+const (
+	paramDataLocality = "dataLocality"
+	localityStrict    = "strict-local"
+)
 
 // capacities publishes how large the volumes of a StorageClass may be, as CSIStorageCapacity objects, while the driver's CSIDriver
 // says that Kubernetes reads them (spec.storageCapacity), and removes them otherwise.
@@ -163,7 +165,7 @@ func (c *capacities) segments(ctx context.Context) ([]segment, error) {
 		return nil, err
 	}
 	classes = slices.DeleteFunc(slices.Clone(classes), func(class *storagev1.StorageClass) bool {
-		return class.Provisioner != c.driverName || ptr.Deref(class.VolumeBindingMode, "") != storagev1.VolumeBindingWaitForFirstConsumer
+		return class.Provisioner != c.driverName || !bindsLate(class)
 	})
 	if len(classes) == 0 {
 		return nil, nil

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -61,7 +62,7 @@ func (p *Provisioner) Provision(ctx context.Context, o provision.ProvisionOption
 	response, err := p.driver.CreateVolume(ctx, req)
 	if err != nil {
 		// Without its code: to InvalidArgument the library adds words of its own. The code has done its work.
-		return nil, stateAfter(err), errors.New(p.failures.text(string(o.PVC.UID), messageOf(err)))
+		return nil, stateOf(o, err), errors.New(p.failures.text(string(o.PVC.UID), messageOf(err)))
 	}
 	p.failures.forget(string(o.PVC.UID))
 	volume := response.GetVolume()
@@ -127,11 +128,16 @@ func (p *Provisioner) request(o provision.ProvisionOptions, params classParamete
 			FsType: params.fsType, MountFlags: o.StorageClass.MountOptions,
 		}}
 	}
+	var node *csipb.TopologyRequirement
+	if o.SelectedNodeName != "" {
+		node = &csipb.TopologyRequirement{Preferred: []*csipb.Topology{{Segments: map[string]string{corev1.LabelHostname: o.SelectedNodeName}}}}
+	}
 	return &csipb.CreateVolumeRequest{
-		Name:               o.PVName,
-		CapacityRange:      capacity,
-		VolumeCapabilities: []*csipb.VolumeCapability{c},
-		Parameters:         params.describe(claim, o.PVName),
+		Name:                      o.PVName,
+		CapacityRange:             capacity,
+		VolumeCapabilities:        []*csipb.VolumeCapability{c},
+		Parameters:                params.describe(claim, o.PVName),
+		AccessibilityRequirements: node,
 	}, nil
 }
 
@@ -174,7 +180,7 @@ func (p *Provisioner) persistentVolume(o provision.ProvisionOptions, params clas
 		reclaim = *o.StorageClass.ReclaimPolicy
 	}
 	return &corev1.PersistentVolume{
-		ObjectMeta: metav1.ObjectMeta{Name: o.PVName},
+		ObjectMeta: metav1.ObjectMeta{Name: o.PVName, Annotations: annotationsOf(o.StorageClass)},
 		Spec: corev1.PersistentVolumeSpec{
 			AccessModes:                   o.PVC.Spec.AccessModes,
 			MountOptions:                  o.StorageClass.MountOptions,
@@ -184,6 +190,31 @@ func (p *Provisioner) persistentVolume(o provision.ProvisionOptions, params clas
 			PersistentVolumeSource:        corev1.PersistentVolumeSource{CSI: source},
 		},
 	}
+}
+
+// annotationsOf are those of a class's PersistentVolumes.
+func annotationsOf(class *storagev1.StorageClass) map[string]string {
+	if bindsLate(class) && isStrictLocal(class) {
+		return map[string]string{AnnotationAffinity: "true"}
+	}
+	return nil
+}
+
+func isStrictLocal(class *storagev1.StorageClass) bool {
+	return strings.TrimSpace(class.Parameters[paramDataLocality]) == localityStrict
+}
+
+// bindsLate tells whether a claim of a class gets its volume when its pod has a node.
+func bindsLate(class *storagev1.StorageClass) bool {
+	return ptr.Deref(class.VolumeBindingMode, "") == storagev1.VolumeBindingWaitForFirstConsumer
+}
+
+// stateOf is stateAfter, except that Kubernetes chooses another node where the one that it chose has no room, and the node matters.
+func stateOf(o provision.ProvisionOptions, err error) provision.ProvisioningState {
+	if status.Code(err) == codes.ResourceExhausted && o.SelectedNodeName != "" && isStrictLocal(o.StorageClass) {
+		return provision.ProvisioningReschedule
+	}
+	return stateAfter(err)
 }
 
 // stateAfter tells from the driver's answer whether a volume may have been made, or may

@@ -128,6 +128,10 @@ func work(ctx context.Context, o Options, conn *grpc.ClientConn) error {
 	if err != nil {
 		return err
 	}
+	affine, err := newAffinities(o, factory, recorder)
+	if err != nil {
+		return err
+	}
 	published := &capacities{
 		kube: o.Kube, driver: csipb.NewControllerClient(conn), driverName: o.DriverName, namespace: o.Namespace,
 		classes: factory.Storage().V1().StorageClasses().Lister(), csiNodes: factory.Storage().V1().CSINodes().Lister(), log: o.Log,
@@ -151,6 +155,7 @@ func work(ctx context.Context, o Options, conn *grpc.ClientConn) error {
 		loops.Go(func() { resizes.Run(resizerLoad, ctx, &workers) })
 	}
 	loops.Go(func() { attributes.run(ctx) })
+	loops.Go(func() { affine.run(ctx) })
 	if offered[csipb.ControllerServiceCapability_RPC_GET_CAPACITY] {
 		loops.Go(func() { published.run(ctx) })
 	}

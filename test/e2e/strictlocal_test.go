@@ -49,6 +49,48 @@ func TestStrictLocal(t *testing.T) {
 	assert.Equal(t, replica, soleReplica(ctx, t, c, volume, home))
 }
 
+// TestStrictLocalLeadsItsPods: the pod of a StatefulSet that is deleted and created again goes to the node with the data, without
+// a word about nodes.
+func TestStrictLocalLeadsItsPods(t *testing.T) {
+	ctx, c := threeNodes.get(t)
+	ns := namespace(ctx, t, c, "e2e-strict-leads")
+	const name = "e2e-strict-late"
+	require.NoError(t, c.Apply(ctx, fmt.Sprintf("apiVersion: storage.k8s.io/v1\nkind: StorageClass\nmetadata: {name: %s}\nprovisioner: %s\n"+
+		"volumeBindingMode: WaitForFirstConsumer\nparameters: {dataLocality: strict-local}\n", name, types.DriverName)))
+	t.Cleanup(func() { c.Must(context.WithoutCancel(ctx), t, "delete", "storageclass", name, "--ignore-not-found") })
+	startClaim(ctx, t, c, ns, "data", "64Mi", name)
+	set := fmt.Sprintf(`
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: db, namespace: %s}
+spec:
+  serviceName: db
+  selector: {matchLabels: {app: db}}
+  template:
+    metadata: {labels: {app: db}}
+    spec:
+      terminationGracePeriodSeconds: 1
+      containers:
+        - {name: c, image: "localhost/workload:dev", imagePullPolicy: Never, command: [sleep, infinity], volumeMounts: [{name: v, mountPath: /data}]}
+      volumes: [{name: v, persistentVolumeClaim: {claimName: data}}]
+`, ns)
+	start := func() string {
+		require.NoError(t, c.Apply(ctx, set))
+		c.Must(ctx, t, "-n", ns, "rollout", "status", "statefulset/db", "--timeout=180s")
+		return c.Must(ctx, t, "-n", ns, "get", "pod", "db-0", "-o", "jsonpath={.spec.nodeName}")
+	}
+	home := start()
+	sum := writeFile(ctx, t, c, ns, "db-0", "/data/file", 1)
+	volume := c.Must(ctx, t, "-n", ns, "get", "pvc", "data", "-o", "jsonpath={.spec.volumeName}")
+	waitEvent(ctx, t, c, "default", "PersistentVolume", volume, "NodeAffinitySet", home)
+	for range 3 {
+		c.Must(ctx, t, "-n", ns, "delete", "statefulset", "db", "--cascade=foreground", "--wait", "--timeout=120s")
+		waitVolume(ctx, t, c, volume, ".status.state", "detached")
+		assert.Equal(t, home, start())
+		assert.Equal(t, sum, sumInPod(ctx, t, c, ns, "db-0", "/data/file"))
+	}
+}
+
 // strictPod runs a pod with the claim "data" on a node, and waits until it is ready.
 func strictPod(ctx context.Context, t *testing.T, c *cluster.Cluster, ns, name, node string) {
 	t.Helper()

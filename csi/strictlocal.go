@@ -1,0 +1,49 @@
+package csi
+
+import (
+	"context"
+	"errors"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/longhorn-lep/longhorn-manager/csi/sidecar"
+)
+
+// checkFirstNode refuses a strict-local volume that has no place where its first pod will run: its data cannot be elsewhere, and
+// Kubernetes can still choose another node.
+func (c *controller) checkFirstNode(ctx context.Context, r VolumeRequest) error {
+	if r.FirstNode == "" || r.DataLocality != localityStrict {
+		return nil
+	}
+	size, err := c.volumes.Capacity(ctx, r, r.FirstNode)
+	switch {
+	case errors.Is(err, ErrNotFound): // a manager of an earlier release cannot tell
+		return nil
+	case err != nil:
+		return about(err, "asking for the capacity of node "+r.FirstNode, r.FirstNode)
+	case size < r.SizeBytes:
+		return status.Errorf(codes.ResourceExhausted, "volume %s: node %s has no place for its %s: the largest possible strict-local volume there is %s",
+			r.Name, r.FirstNode, sizeText(r.SizeBytes), sizeText(size))
+	}
+	return nil
+}
+
+// withDataNode adds the node that has the data of an attached strict-local volume to the context of its publication, where
+// the side-car finds it and leads later pods there. A volume whose data is on several nodes gets one when it has one left.
+func withDataNode(publication map[string]string, v Volume) map[string]string {
+	if v.Asked.DataLocality != localityStrict || len(v.StrictLocalNodes) != 1 {
+		return publication
+	}
+	if publication == nil {
+		publication = map[string]string{}
+	}
+	publication[sidecar.KeyStrictLocalNode] = v.StrictLocalNodes[0]
+	return publication
+}
+
+// lacksDataNode tells whether the manager has not seen yet where the data of a strict-local volume is. A manager of an earlier
+// release never says so.
+func lacksDataNode(v Volume) bool {
+	return v.Asked.DataLocality == localityStrict && len(v.StrictLocalNodes) == 0
+}
