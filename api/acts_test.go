@@ -3,7 +3,6 @@ package api
 import (
 	"encoding/json"
 	"os"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -11,13 +10,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	kubescheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/yaml"
 
 	v1 "github.com/longhorn-lep/longhorn-manager/api/v1"
+	"github.com/longhorn-lep/longhorn-manager/internal/testutil"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
-	"github.com/longhorn-lep/longhorn-manager/k8s/client/clientset/versioned/scheme"
 )
 
 // act is the part of a row of testdata/acts.yaml that is the REST API's; the file says what it means.
@@ -38,18 +35,6 @@ func (a act) refusal() string {
 		return a.Kubectl
 	}
 	return a.Rest
-}
-
-// typed is an object of the table as the fake API server has it.
-func typed(t *testing.T, text []byte) runtime.Object {
-	t.Helper()
-	decoder := scheme.Codecs.UniversalDeserializer()
-	if strings.Contains(string(text), `"apiVersion":"v1"`) {
-		decoder = kubescheme.Codecs.UniversalDeserializer()
-	}
-	o, _, err := decoder.Decode(text, nil, nil)
-	require.NoError(t, err, string(text))
-	return o
 }
 
 // denied is the API server's refusal of a deletion by a policy.
@@ -79,14 +64,14 @@ func TestRESTAnswersAsTheTableOfActsSays(t *testing.T) {
 			}
 			b := newBench(t)
 			for _, o := range append(a.Objects, a.Params...) {
-				if pv, isPV := typed(t, o).(*corev1.PersistentVolume); isPV {
+				if pv, isPV := testutil.Decode(t, o).(*corev1.PersistentVolume); isPV {
 					require.NoError(t, b.workloads.Replace([]*corev1.PersistentVolume{pv}))
 					continue
 				}
-				b.Seed(typed(t, o))
+				b.Seed(testutil.Decode(t, o))
 			}
 			if len(a.Old) > 0 {
-				b.Seed(typed(t, a.Old))
+				b.Seed(testutil.Decode(t, a.Old))
 			}
 			b.CatchUp()
 			if a.Judge == "api-server" && !isAccepted {

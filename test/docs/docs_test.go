@@ -160,7 +160,7 @@ var (
 	// word is what a source file is made of, for this.
 	word = regexp.MustCompile(`[A-Za-z][A-Za-z0-9_]*(?:-[A-Za-z0-9_]+)*`)
 	// ofOthers are names of Kubernetes and of Linux that no source file of ours needs.
-	ofOthers = []string{"FailedAttachVolume", "NodeResizeError", "maximumVolumeSize", "user-mode-linux"}
+	ofOthers = []string{"FailedAttachVolume", "ModifyVolumeError", "NodeResizeError", "maximumVolumeSize", "user-mode-linux"}
 )
 
 // words are all words of the source: programs, manifests, scripts.
