@@ -1,4 +1,7 @@
-{{- /* longhorn.image is the one image of all pods. */ -}}
+{{- /* longhorn.image is the one image of all pods, by tag, by digest or by both. */ -}}
 {{- define "longhorn.image" -}}
-{{ .Values.image.repository }}:{{ .Values.image.tag }}
+{{- if and .Values.image.digest (contains "@" .Values.image.tag) -}}
+{{- fail "image.digest: image.tag has a digest too; give one of them" -}}
+{{- end -}}
+{{ .Values.image.repository }}:{{ .Values.image.tag }}{{ with .Values.image.digest }}@{{ . }}{{ end }}
 {{- end -}}
