@@ -114,8 +114,32 @@ func (s PodSettings) NodeSelector() map[string]string {
 	return selector
 }
 
-// CPURequest is the guaranteed part of a node's allocatable CPU, in whole thousandths of a CPU; nil: nothing is guaranteed.
+// ofNode ends the CPU that a node asks for itself, in thousandths of a CPU: "250m". The setting's own values have no such end.
+const ofNode = "m"
+
+// WithCPU is the same, with the CPU that a node asks for itself instead of what the setting says; 0: the node asks for none.
+func (s PodSettings) WithCPU(milli int) PodSettings {
+	if milli <= 0 {
+		return s
+	}
+	other := maps.Clone(s)
+	other[SettingGuaranteedInstanceManagerCPU] = strconv.Itoa(milli) + ofNode
+	return other
+}
+
+// IsOfNode tells whether a value is what a node asks for itself, so that the setting does not say what pods on it are made with.
+func IsOfNode(value string) bool { return strings.HasSuffix(value, ofNode) }
+
+// CPURequest is what is guaranteed, in whole thousandths of a CPU: a part of the node's allocatable CPU, or what the node asks for; nil:
+// nothing is guaranteed.
 func (s PodSettings) CPURequest(allocatable corev1.ResourceList) *resource.Quantity {
+	if text, own := strings.CutSuffix(s[SettingGuaranteedInstanceManagerCPU], ofNode); own {
+		milli, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || milli <= 0 {
+			return nil
+		}
+		return resource.NewMilliQuantity(milli, resource.DecimalSI)
+	}
 	percent, err := strconv.ParseFloat(s[SettingGuaranteedInstanceManagerCPU], 64)
 	milli := int64(math.Round(float64(allocatable.Cpu().MilliValue()) * percent / 100))
 	if err != nil || milli <= 0 {

@@ -288,7 +288,7 @@ var settingDefinitions = []SettingDefinition{
 	{
 		Name: SettingGuaranteedInstanceManagerCPU, DisplayName: "Guaranteed Instance Manager CPU", Category: SettingCategoryDangerZone,
 		Type: SettingTypeFloat, Default: "12", Minimum: bound(0), Maximum: bound(40), PerEngine: true, Effect: SettingEffectNewPods,
-		Description: "How much of a node's allocatable CPU is kept for its instance manager, in percent; 0: nothing is. An instance manager that its node has no room for gets none.",
+		Description: "How much of a node's allocatable CPU is kept for its instance manager, in percent; 0: nothing is. An instance manager that its node has no room for gets none. A Node whose spec.instanceManagerCPURequest is more than 0, in thousandths of a CPU, gets that instead.",
 	},
 	{
 		Name: SettingDataPathEncryption, DisplayName: "Data Path Encryption", Category: SettingCategoryDangerZone,

@@ -2,6 +2,7 @@ package instancemanager
 
 import (
 	"context"
+	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -102,11 +103,14 @@ func (c *Controller) deletePod(ctx context.Context, in Input, why string) error 
 	if err != nil {
 		return err
 	}
-	if percent := in.Settings[types.SettingGuaranteedInstanceManagerCPU]; lacksCPU(in.Pod) {
-		c.refuse(types.SettingGuaranteedInstanceManagerCPU, percent)
+	if wanted := in.Settings[types.SettingGuaranteedInstanceManagerCPU]; lacksCPU(in.Pod) {
+		c.refuse(types.SettingGuaranteedInstanceManagerCPU, wanted)
+		what := fmt.Sprintf("%s %% of its CPU that setting %s guarantees", wanted, types.SettingGuaranteedInstanceManagerCPU)
+		if types.IsOfNode(wanted) {
+			what = fmt.Sprintf("%s CPU of its spec.instanceManagerCPURequest", wanted)
+		}
 		c.deps.Recorder.Eventf(in.Manager, corev1.EventTypeWarning, types.EventPodSettingRefused,
-			"the node has no room for the %s %% of its CPU that setting %s guarantees; the next pod gets no guarantee: %s",
-			percent, types.SettingGuaranteedInstanceManagerCPU, in.Pod.Status.Message)
+			"the node has no room for the %s; the next pod gets no guarantee: %s", what, in.Pod.Status.Message)
 	}
 	queue.Log(ctx).WithField(logfields.Reason, why).Info("Deleted the instance manager's pod to replace it")
 	c.deps.Recorder.Eventf(in.Manager, corev1.EventTypeNormal, reasonDelete, "Deleted pod %s to replace it: %s", in.Pod.Name, why)

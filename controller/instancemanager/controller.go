@@ -172,7 +172,7 @@ func (c *Controller) sync(ctx context.Context, name string) (queue.Result, error
 		_, err := c.deps.InstanceManagers.Update(ctx, manager)
 		return queue.Result{}, err
 	}
-	in, err := c.gather(manager)
+	in, err := c.gather(node, manager)
 	if err != nil {
 		return queue.Result{}, err
 	}
@@ -180,10 +180,10 @@ func (c *Controller) sync(ctx context.Context, name string) (queue.Result, error
 	return queue.Result{RequeueAfter: p.After}, c.apply(ctx, in, p)
 }
 
-func (c *Controller) gather(manager *longhorn.InstanceManager) (Input, error) {
+func (c *Controller) gather(node *longhorn.Node, manager *longhorn.InstanceManager) (Input, error) {
 	in := Input{Node: c.deps.Node, Manager: manager, Image: c.deps.Pod.Image, Refused: c.refusals.Words(c.name)}
 	var err error
-	if in.Settings, in.Allocatable, err = c.settings(); err != nil {
+	if in.Settings, in.Allocatable, err = c.settings(node.Spec.InstanceManagerCPURequest); err != nil {
 		return in, err
 	}
 	pod, err := c.deps.Pods.GetRO(c.name)
@@ -200,10 +200,10 @@ func (c *Controller) gather(manager *longhorn.InstanceManager) (Input, error) {
 	return in, err
 }
 
-// settings are those in force, without what was refused before: a data plane without a guarantee is better than none. And what is allocatable on
+// settings are those in force, with the CPU that the node asks for itself, in thousandths, and without what was refused before: a data plane without a guarantee is better than none. And what is allocatable on
 // the node; while that is not known, nothing of it can be guaranteed.
-func (c *Controller) settings() (s types.PodSettings, allocatable corev1.ResourceList, err error) {
-	wanted := types.PodSettingsOf(c.deps.Setting, types.SettingPriorityClass, types.SettingGuaranteedInstanceManagerCPU)
+func (c *Controller) settings(cpuOfNode int) (s types.PodSettings, allocatable corev1.ResourceList, err error) {
+	wanted := types.PodSettingsOf(c.deps.Setting, types.SettingPriorityClass, types.SettingGuaranteedInstanceManagerCPU).WithCPU(cpuOfNode)
 	s = wanted
 	for name, value := range c.refused {
 		if wanted[name] == value {

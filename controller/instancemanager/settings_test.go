@@ -66,7 +66,7 @@ func kubeNode() *corev1.Node {
 
 func (f *fixture) wanted() types.PodSettings {
 	f.T.Helper()
-	s, _, err := f.settings()
+	s, _, err := f.settings(0)
 	require.NoError(f.T, err)
 	return s
 }

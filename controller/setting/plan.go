@@ -127,11 +127,12 @@ func (in Input) valid() longhorn.Condition {
 	return c
 }
 
-// madeOtherwise are the pods, by name, that were made with another value of a setting.
+// madeOtherwise are the pods, by name, that were made with another value of a setting. A pod that was made with what its node asks for is
+// none of them, whether or not the node still asks.
 func madeOtherwise(name types.SettingName, inForce string, pods []*corev1.Pod) []string {
 	var others []string
 	for _, pod := range pods {
-		if value, concerned := types.SettingsOfPod(pod)[name]; concerned && value != inForce && hasNotEnded(pod) {
+		if value, concerned := types.SettingsOfPod(pod)[name]; concerned && value != inForce && hasNotEnded(pod) && !types.IsOfNode(value) {
 			others = append(others, pod.Name)
 		}
 	}

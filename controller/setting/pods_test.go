@@ -42,6 +42,7 @@ func TestASettingWaitsForPodsThatWereMadeWithAnotherValue(t *testing.T) {
 		{"a pod made with another → waits", "guaranteed-instance-manager-cpu", "20", []*corev1.Pod{madeWith("im-1", manager, `{"guaranteed-instance-manager-cpu":"12"}`)}, "pod im-1 was"},
 		{"a pod of an earlier release → waits", "guaranteed-instance-manager-cpu", "20", []*corev1.Pod{madeWith("im-1", manager, "")}, "pod im-1 was"},
 		{"what says nothing → as of an earlier release", "priority-class", "", []*corev1.Pod{madeWith("im-1", manager, "{torn")}, ""},
+		{"a pod made with what its node asks for → applied", "guaranteed-instance-manager-cpu", "20", []*corev1.Pod{madeWith("im-1", manager, `{"guaranteed-instance-manager-cpu":"250m"}`)}, ""},
 		{"pods of shares have no such setting → applied", "guaranteed-instance-manager-cpu", "20", []*corev1.Pod{madeWith("share-1", share, `{"priority-class":"x"}`)}, ""},
 		{"instance managers tolerate every taint → applied", "taint-toleration", "a:NoSchedule", []*corev1.Pod{madeWith("im-1", manager, "")}, ""},
 		{"two pods → both are named", "taint-toleration", "a:NoSchedule", []*corev1.Pod{madeWith("share-2", share, ""), madeWith("share-1", share, "")}, "pods share-1, share-2 were"},

@@ -87,6 +87,11 @@ type NodeSpec struct {
 	// +listType=atomic
 	// +optional
 	Tags []string `json:"tags"`
+	// InstanceManagerCPURequest is the CPU that is guaranteed to the node's instance manager, in thousandths of a CPU; 0: what the setting
+	// guaranteed-instance-manager-cpu says.
+	// +kubebuilder:validation:Minimum=0
+	// +optional
+	InstanceManagerCPURequest int `json:"instanceManagerCPURequest,omitempty"`
 }
 
 // NodeStatus is what the node controllers observed.

@@ -154,6 +154,8 @@ type VolumeSpec struct {
 	// +kubebuilder:default=true
 	// +optional
 	RevisionCounterDisabled bool `json:"revisionCounterDisabled"`
+
+	NeutralVolumeSpec `json:",inline"`
 }
 
 // VolumeStatus is what the volume controller observed.

@@ -1,0 +1,72 @@
+package v1beta2
+
+// NeutralVolumeSpec has the fields of Longhorn's Volume for what this release does not offer, so that a Volume that is kept in Git can be
+// applied as it is. Each accepts the values that ask for nothing and refuses any other: a volume that silently is not encrypted, or not
+// restored from its backup, is worse than none. A release that offers one of them finds no wish of an earlier time. No controller reads
+// or writes them.
+type NeutralVolumeSpec struct {
+	// +kubebuilder:validation:XValidation:rule="self == ''",message="backingImage must be empty or left out: backing images are not offered"
+	// +optional
+	BackingImage string `json:"backingImage,omitempty"`
+	// +kubebuilder:validation:XValidation:rule="self in ['', 'lz4', 'none']",message="backupCompressionMethod must be lz4, none or left out: backups are not offered"
+	// +optional
+	BackupCompressionMethod string `json:"backupCompressionMethod,omitempty"`
+	// +kubebuilder:validation:XValidation:rule="self in ['', 'default']",message="backupTargetName must be default or left out: backups are not offered"
+	// +optional
+	BackupTargetName string `json:"backupTargetName,omitempty"`
+	// +kubebuilder:validation:XValidation:rule="self in ['', 'v1']",message="backendStoreDriver must be v1 or left out"
+	// +optional
+	BackendStoreDriver string `json:"backendStoreDriver,omitempty"`
+	// +kubebuilder:validation:XValidation:rule="self == ''",message="cloneMode must be empty or left out: clones are not offered"
+	// +optional
+	CloneMode string `json:"cloneMode,omitempty"`
+	// +kubebuilder:validation:XValidation:rule="self == ''",message="dataSource must be empty or left out: clones are not offered"
+	// +optional
+	DataSource string `json:"dataSource,omitempty"`
+	// +kubebuilder:validation:XValidation:rule="!self",message="encrypted must be false or left out: encryption of a volume's data on disks is not offered"
+	// +optional
+	Encrypted bool `json:"encrypted,omitempty"`
+	// +kubebuilder:validation:XValidation:rule="self in ['', 'ignored', 'disabled']",message="freezeFilesystemForSnapshot must be ignored, disabled or left out: snapshots are not offered"
+	// +optional
+	FreezeFilesystemForSnapshot string `json:"freezeFilesystemForSnapshot,omitempty"`
+	// +kubebuilder:validation:XValidation:rule="self == ''",message="fromBackup must be empty or left out: backups are not offered"
+	// +optional
+	FromBackup string `json:"fromBackup,omitempty"`
+	// +kubebuilder:validation:XValidation:rule="self == ''",message="image must be empty or left out: every volume is served by the image of the daemons"
+	// +optional
+	Image string `json:"image,omitempty"`
+	// +kubebuilder:validation:XValidation:rule="!self",message="migratable must be false or left out: live migration is not offered"
+	// +optional
+	Migratable bool `json:"migratable,omitempty"`
+	// +kubebuilder:validation:XValidation:rule="self == ''",message="migrationNodeID must be empty or left out: live migration is not offered"
+	// +optional
+	MigrationNodeID string `json:"migrationNodeID,omitempty"`
+	// +kubebuilder:validation:XValidation:rule="self in ['', 'ignored', 'disabled']",message="offlineRebuilding must be ignored, disabled or left out: replicas are rebuilt when the volume is attached"
+	// +optional
+	OfflineRebuilding string `json:"offlineRebuilding,omitempty"`
+	// +kubebuilder:validation:XValidation:rule="self in ['', 'ignored', 'disabled']",message="offlineReplicaRebuilding must be ignored, disabled or left out: replicas are rebuilt when the volume is attached"
+	// +optional
+	OfflineReplicaRebuilding string `json:"offlineReplicaRebuilding,omitempty"`
+	// +kubebuilder:validation:XValidation:rule="self == 0",message="rebuildConcurrentSyncLimit must be 0 or left out: it is not offered"
+	// +optional
+	RebuildConcurrentSyncLimit int `json:"rebuildConcurrentSyncLimit,omitempty"`
+	// +kubebuilder:validation:XValidation:rule="self in ['', 'ignored', 'disabled']",message="restoreVolumeRecurringJob must be ignored, disabled or left out: recurring jobs are not offered"
+	// +optional
+	RestoreVolumeRecurringJob string `json:"restoreVolumeRecurringJob,omitempty"`
+	// +kubebuilder:validation:XValidation:rule="self in ['', 'ignored', 'disabled']",message="snapshotDataIntegrity must be ignored, disabled or left out: snapshots are not offered"
+	// +optional
+	SnapshotDataIntegrity string `json:"snapshotDataIntegrity,omitempty"`
+	// SnapshotMaxCount may be 250 too, which Longhorn writes where a user says nothing: the most that it allows.
+	// +kubebuilder:validation:XValidation:rule="self in [0, 250]",message="snapshotMaxCount must be 0, 250 or left out: snapshots are not offered"
+	// +optional
+	SnapshotMaxCount int `json:"snapshotMaxCount,omitempty"`
+	// +kubebuilder:validation:XValidation:rule="self == '0'",message="snapshotMaxSize must be \"0\" or left out: snapshots are not offered"
+	// +optional
+	SnapshotMaxSize Bytes `json:"snapshotMaxSize,omitempty"`
+	// +kubebuilder:validation:XValidation:rule="!self",message="Standby must be false or left out: standby volumes are not offered"
+	// +optional
+	Standby bool `json:"Standby,omitempty"`
+	// +kubebuilder:validation:XValidation:rule="self in ['', 'ignored', 'disabled']",message="unmapMarkSnapChainRemoved must be ignored, disabled or left out: snapshots are not offered"
+	// +optional
+	UnmapMarkSnapChainRemoved string `json:"unmapMarkSnapChainRemoved,omitempty"`
+}
