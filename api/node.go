@@ -15,7 +15,9 @@ func nodeKind(m *manager.Manager) kind {
 			"allowScheduling":   {update: true},
 			"evictionRequested": {update: true},
 			"tags":              {update: true},
-			"conditions":        {typ: "map[nodeCondition]"},
+
+			"instanceManagerCPURequest": {update: true},
+			"conditions":                {typ: "map[nodeCondition]"},
 		},
 		list: func(context.Context) ([]v1.Object, error) {
 			views, err := m.ListNodes()
@@ -31,7 +33,8 @@ func nodeKind(m *manager.Manager) kind {
 			}
 			return objectOf(nodeOf)(m.UpdateNode(ctx, id, manager.NodeUpdate{
 				AllowScheduling: in.AllowScheduling, EvictionRequested: in.EvictionRequested, Tags: in.Tags,
-				IfSpecVersion: ifSpecVersion(ctx),
+				InstanceManagerCPURequest: in.InstanceManagerCPURequest,
+				IfSpecVersion:             ifSpecVersion(ctx),
 			}))
 		},
 		remove: m.DeleteNode,
@@ -96,7 +99,10 @@ func nodeOf(view manager.NodeView) *v1.Node {
 		Zone:              n.Status.Zone,
 		Conditions:        conditionsOf(n.Status.Conditions),
 		SpecVersion:       view.SpecVersion,
-		Disks:             make(map[string]v1.DiskInfo, len(n.Spec.Disks)),
+
+		InstanceManagerCPURequest: n.Spec.InstanceManagerCPURequest,
+
+		Disks: make(map[string]v1.DiskInfo, len(n.Spec.Disks)),
 	}
 	for name, spec := range n.Spec.Disks {
 		status := n.Status.DiskStatus[name]

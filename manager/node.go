@@ -41,6 +41,8 @@ type NodeUpdate struct {
 	AllowScheduling   bool
 	EvictionRequested bool
 	Tags              []string
+	// InstanceManagerCPURequest is in thousandths of a CPU, 0 for what the setting says; nil leaves it as it is.
+	InstanceManagerCPURequest *int
 	// IfSpecVersion is the SpecVersion that the node must have; empty: any.
 	IfSpecVersion string
 }
@@ -87,7 +89,13 @@ func (m *Manager) UpdateNode(ctx context.Context, name string, update NodeUpdate
 	if err != nil {
 		return NodeView{}, err
 	}
+	if cpu := update.InstanceManagerCPURequest; cpu != nil && *cpu < 0 {
+		return NodeView{}, &Invalid{Field: "instanceManagerCPURequest", Value: strconv.Itoa(*cpu), Rule: "must be 0 or more thousandths of a CPU"}
+	}
 	return m.changeNode(ctx, name, update.IfSpecVersion, func(n *Node) error {
+		if update.InstanceManagerCPURequest != nil {
+			n.Spec.InstanceManagerCPURequest = *update.InstanceManagerCPURequest
+		}
 		n.Spec.AllowScheduling = update.AllowScheduling
 		n.Spec.EvictionRequested = update.EvictionRequested
 		n.Spec.Tags = tags

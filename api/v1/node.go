@@ -12,8 +12,8 @@ type Node struct {
 	Region            string               `json:"region"`
 	Zone              string               `json:"zone"`
 	Conditions        map[string]Condition `json:"conditions"`
-	// InstanceManagerCPURequest is always 0, and AutoEvicting always false: setting guaranteed-instance-manager-cpu alone says what is kept for
-	// the data plane, and a drain evicts by node-drain-policy without a mark on the node.
+	// InstanceManagerCPURequest is the CPU that is guaranteed to the node's data plane, in thousandths of a CPU; 0: what setting
+	// guaranteed-instance-manager-cpu says. AutoEvicting is always false: a drain evicts by node-drain-policy without a mark on the node.
 	InstanceManagerCPURequest int  `json:"instanceManagerCPURequest"`
 	AutoEvicting              bool `json:"autoEvicting"`
 	// Disks by disk name.
@@ -65,10 +65,11 @@ type DiskUpdateInput struct {
 	Disks map[string]DiskUpdate `json:"disks"`
 }
 
-// NodeUpdate is the body of PUT /v1/nodes/<name>. It overwrites all three fields:
-// one that is left out becomes false or empty. Other fields of a Node are ignored; any other key is refused.
+// NodeUpdate is the body of PUT /v1/nodes/<name>. It overwrites its fields: one that is left out becomes false or empty, except
+// instanceManagerCPURequest, which stays as it is then. Other fields of a Node are ignored; any other key is refused.
 type NodeUpdate struct {
-	AllowScheduling   bool     `json:"allowScheduling"`
-	EvictionRequested bool     `json:"evictionRequested"`
-	Tags              []string `json:"tags"`
+	AllowScheduling           bool     `json:"allowScheduling"`
+	EvictionRequested         bool     `json:"evictionRequested"`
+	Tags                      []string `json:"tags"`
+	InstanceManagerCPURequest *int     `json:"instanceManagerCPURequest,omitempty"`
 }
