@@ -160,7 +160,7 @@ func TestAVolumeInUseIsShownWhole(t *testing.T) {
 		e.Status.Epoch = &longhorn.Epoch{Generation: 1, Counter: 1, Members: []string{"vol-r-1"}}
 		e.Status.CurrentSize, e.Status.Endpoint = build.GiB, "/dev/longhorn/vol"
 		e.Status.ReplicaModeMap = map[string]longhorn.ReplicaMode{"vol-r-1": "RW"}
-		e.Status.RebuildStatus = map[string]longhorn.RebuildStatus{"vol-r-2": {Error: "e", IsRebuilding: true, Progress: 7, State: "in_progress"}}
+		e.Status.RebuildStatus = map[string]longhorn.RebuildStatus{"vol-r-1": {Error: "e", IsRebuilding: true, Progress: 7, State: "in_progress"}}
 	})
 	replica := build.PlacedReplica("vol-r-1", "vol", "node-2", "uuid-2", func(r *longhorn.Replica) {
 		r.OwnerReferences = ownedByVol
@@ -191,7 +191,7 @@ func TestAVolumeInUseIsShownWhole(t *testing.T) {
 	}
 	require.Len(t, got.Replicas, 1)
 	assert.Equal(t, member, got.Replicas[0])
-	rebuild := v1.RebuildStatus{Replica: "vol-r-2", Error: "e", IsRebuilding: true, Progress: 7, State: "in_progress", FromReplicaList: []string{}}
+	rebuild := v1.RebuildStatus{Replica: "vol-r-1", Error: "e", IsRebuilding: true, Progress: 7, State: "in_progress", FromReplicaList: []string{}}
 	require.Len(t, got.RebuildStatus, 1)
 	assert.Equal(t, rebuild, got.RebuildStatus[0])
 	ticket := got.VolumeAttachment.Attachments["csi-1"]

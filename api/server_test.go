@@ -79,7 +79,7 @@ var refusals = map[string]struct {
 	},
 	"no room → its own code": {
 		"POST", volumes, `{"name":"vol","size":"1Ti","mustFit":true}`, 422, "Insufficient Storage",
-		`volume "vol": size 1099511627776 with numberOfReplicas 3 does not fit on the disks: replica scheduling failed: 0 of 3 replicas fit: insufficient storage (3 disks)`,
+		`volume "vol": size 1 TiB with numberOfReplicas 3 does not fit on the disks: replica scheduling failed: 0 of 3 replicas fit: insufficient storage (3 disks)`,
 	},
 	"a taken name → conflict": {
 		"POST", volumes, `{"name":"there","size":"1Gi"}`, 409, "Conflict", `volume "there" exists already`,

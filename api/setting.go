@@ -2,11 +2,18 @@ package api
 
 import (
 	"context"
+	"fmt"
+	"net/http"
+	"slices"
 
 	v1 "github.com/longhorn-lep/longhorn-manager/api/v1"
 	"github.com/longhorn-lep/longhorn-manager/manager"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
+
+// formerSettings are settings of early releases of Longhorn. Its clients ask for one of them, and take the status 500 with these words for
+// a release that has none. They give up at any other answer.
+var formerSettings = []string{"backup-target", "backup-target-credential-secret", "backupstore-poll-interval"}
 
 func settingKind(m *manager.Manager) kind {
 	return kind{
@@ -17,6 +24,9 @@ func settingKind(m *manager.Manager) kind {
 			return objectsOf(views, settingOf), err
 		},
 		get: func(_ context.Context, id string) (v1.Object, error) {
+			if slices.Contains(formerSettings, id) {
+				return nil, &refusal{http.StatusInternalServerError, fmt.Sprintf("setting %s is not supported", id)}
+			}
 			return objectOf(settingOf)(m.Setting(id))
 		},
 		update: func(ctx context.Context, id string, body []byte) (v1.Object, error) {

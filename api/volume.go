@@ -294,13 +294,15 @@ func volumeOf(view manager.VolumeView) *v1.Volume {
 		wire.VolumeAttachment.ID, wire.VolumeAttachment.Volume = v.Name, v.Name
 	}
 	for _, r := range view.Replicas {
-		wire.Replicas = append(wire.Replicas, replicaOf(r, view.Image))
+		if !r.Removed {
+			wire.Replicas = append(wire.Replicas, replicaOf(r, view.Image))
+		}
 	}
 	for i := range view.Unplaced {
 		wire.Replicas = append(wire.Replicas, unplacedReplica(v.Name, i))
 	}
 	for _, e := range view.Engines {
-		wire.Controllers = append(wire.Controllers, controllerOf(e, v.Status.ActualSize, view.Image))
+		wire.Controllers = append(wire.Controllers, controllerOf(e, v, view.Image))
 	}
 	for _, r := range view.Rebuilds {
 		wire.RebuildStatus = append(wire.RebuildStatus, v1.RebuildStatus{
@@ -332,7 +334,13 @@ func replicaOf(r manager.ReplicaView, image string) v1.Replica {
 	return wire
 }
 
-func controllerOf(e *manager.Engine, actualSize int64, image string) v1.Controller {
+// controllerOf is an engine. One that does not run has the size that it will start with: clients wait for that to see whether a detached
+// volume has grown.
+func controllerOf(e *manager.Engine, v *manager.Volume, image string) v1.Controller {
+	size := int64(e.Status.CurrentSize)
+	if !isRunning(e.Status.InstanceStatus) {
+		size = cmp.Or(int64(v.Status.Size), int64(v.Spec.Size))
+	}
 	return v1.Controller{
 		Name:                e.Name,
 		Image:               image,
@@ -341,8 +349,8 @@ func controllerOf(e *manager.Engine, actualSize int64, image string) v1.Controll
 		Address:             e.Status.IP,
 		Running:             isRunning(e.Status.InstanceStatus),
 		InstanceManagerName: e.Status.InstanceManagerName,
-		Size:                decimal(int64(e.Status.CurrentSize)),
-		ActualSize:          decimal(actualSize),
+		Size:                decimal(size),
+		ActualSize:          decimal(v.Status.ActualSize),
 		Endpoint:            e.Status.Endpoint,
 		IsExpanding:         e.Status.IsExpanding,
 		LastExpansionError:  e.Status.LastExpansionError, LastExpansionFailedAt: e.Status.LastExpansionFailedAt,

@@ -147,12 +147,12 @@ func TestCreateVolumeWithoutRoomNamesTheReasonsAndWritesNothing(t *testing.T) {
 		"larger than the disks": {
 			threeNodes(),
 			VolumeRequest{Name: "vol", MustFit: true, Size: "101Gi"},
-			`volume "vol": size 108447924224 with numberOfReplicas 3 does not fit on the disks: replica scheduling failed: 0 of 3 replicas fit: insufficient storage (3 disks)`,
+			`volume "vol": size 101 GiB with numberOfReplicas 3 does not fit on the disks: replica scheduling failed: 0 of 3 replicas fit: insufficient storage (3 disks)`,
 		},
 		"more replicas than nodes, all of which must have a place": {
 			append(threeNodes(), all),
 			VolumeRequest{Name: "vol", MustFit: true, Size: "1Gi", NumberOfReplicas: 4},
-			`volume "vol": size 1073741824 with numberOfReplicas 4 does not fit on the disks: replica scheduling failed: 3 of 4 replicas fit: anti-affinity cannot be satisfied (3 disks)`,
+			`volume "vol": size 1 GiB with numberOfReplicas 4 does not fit on the disks: replica scheduling failed: 3 of 4 replicas fit: anti-affinity cannot be satisfied (3 disks)`,
 		},
 		"a tag that no disk has yet": {
 			threeNodes(),
@@ -167,12 +167,12 @@ func TestCreateVolumeWithoutRoomNamesTheReasonsAndWritesNothing(t *testing.T) {
 		"no nodes": {
 			nil,
 			VolumeRequest{Name: "vol", MustFit: true, Size: "1Gi", NumberOfReplicas: 1},
-			`volume "vol": size 1073741824 with numberOfReplicas 1 does not fit on the disks: replica scheduling failed: node not found`,
+			`volume "vol": size 1 GiB with numberOfReplicas 1 does not fit on the disks: replica scheduling failed: node not found`,
 		},
 		"the room is promised to others, and all must have a place": {
 			append(threeNodes(), all, build.PlacedReplica("other-r-1", "other", "node-1", "uuid-1", func(r *longhorn.Replica) { r.Spec.VolumeSize = 100 * build.GiB })),
 			VolumeRequest{Name: "vol", MustFit: true, Size: "1Gi"},
-			`volume "vol": size 1073741824 with numberOfReplicas 3 does not fit on the disks: replica scheduling failed: 2 of 3 replicas fit: anti-affinity cannot be satisfied (2 disks), insufficient storage (1 disk)`,
+			`volume "vol": size 1 GiB with numberOfReplicas 3 does not fit on the disks: replica scheduling failed: 2 of 3 replicas fit: anti-affinity cannot be satisfied (2 disks), insufficient storage (1 disk)`,
 		},
 	}
 	for name, c := range cases {

@@ -53,6 +53,8 @@ type ReplicaView struct {
 	*Replica
 	// Mode is RW, WO or ERR; empty while the volume has no engine running.
 	Mode string
+	// Removed: it was removed, serves nothing, and other replicas have the data. Its object is there until its node has removed its data.
+	Removed bool
 }
 
 // RebuildView tells how far the rebuild of a replica has got.
@@ -136,14 +138,21 @@ func (m *Manager) view(v *Volume, attachment *VolumeAttachment) (VolumeView, err
 			view.Engines = append(view.Engines, e)
 		}
 	}
+	engine := servingEngine(v, view.Engines)
 	modes := map[string]longhorn.ReplicaMode{}
-	if e := servingEngine(v, view.Engines); e != nil {
-		modes, view.Rebuilds = e.Status.ReplicaModeMap, rebuildsOf(e)
+	if engine != nil {
+		modes = engine.Status.ReplicaModeMap
 	}
 	for _, r := range replicas {
 		if belongs(r, v) {
 			view.Replicas = append(view.Replicas, ReplicaView{Replica: r, Mode: string(modes[r.Name])})
 		}
+	}
+	for i, r := range view.Replicas {
+		view.Replicas[i].Removed = v.DeletionTimestamp == nil && r.DeletionTimestamp != nil && r.Mode == "" && hasData(view.Replicas)
+	}
+	if engine != nil {
+		view.Rebuilds = rebuildsOf(engine, view.Replicas)
 	}
 	view.Unplaced = unplaced(v, replicas)
 	if view.Image, err = m.image(); err != nil {
@@ -160,10 +169,11 @@ func (m *Manager) view(v *Volume, attachment *VolumeAttachment) (VolumeView, err
 	return view, nil
 }
 
-// unplaced counts the replicas that are wanted and were not made, for there is no place for them. Of a volume that was not looked at
-// yet, or is being deleted, that is not known.
+// unplaced counts the replicas that a volume without any data lacks because there is no place for them. A volume that has been used is
+// degraded instead: clients take each replica that is listed for one that exists. Of a volume that no controller has seen yet, or that is
+// being deleted, the number is not known.
 func unplaced(v *Volume, replicas []*Replica) int {
-	if v.Status.State == "" || v.DeletionTimestamp != nil {
+	if v.Status.State == "" || v.DeletionTimestamp != nil || isUsed(v, replicas) {
 		return 0
 	}
 	wanted := v.Spec.NumberOfReplicas
@@ -173,6 +183,11 @@ func unplaced(v *Volume, replicas []*Replica) int {
 		}
 	}
 	return max(wanted, 0)
+}
+
+// isUsed tells whether a volume is attached, or has ever had a good replica.
+func isUsed(v *Volume, replicas []*Replica) bool {
+	return v.Status.CurrentNodeID != "" || slices.ContainsFunc(replicas, func(r *Replica) bool { return belongs(r, v) && r.Spec.LastHealthyAt != "" })
 }
 
 func robustness(v *Volume, engines []*Engine, replicas []ReplicaView) longhorn.VolumeRobustness {
@@ -218,9 +233,13 @@ func servingEngine(v *Volume, engines []*Engine) *Engine {
 	return nil
 }
 
-func rebuildsOf(e *Engine) []RebuildView {
+// rebuildsOf leaves out the replicas that were removed: their rebuilds ended because of that, and have not failed.
+func rebuildsOf(e *Engine, replicas []ReplicaView) []RebuildView {
 	var views []RebuildView
 	for _, replica := range slices.Sorted(maps.Keys(e.Status.RebuildStatus)) {
+		if !slices.ContainsFunc(replicas, func(r ReplicaView) bool { return r.Name == replica && r.DeletionTimestamp == nil }) {
+			continue
+		}
 		views = append(views, RebuildView{Replica: replica, RebuildStatus: e.Status.RebuildStatus[replica]})
 	}
 	return views
@@ -264,8 +283,8 @@ func hasUnplaced(v *Volume, replicas []ReplicaView) bool {
 // unplaceable is the scheduler's refusal for the user who asked for the volume.
 func unplaceable(v *Volume, err error) error {
 	problem := &Problem{Class: ErrInsufficient, Cause: err, Text: fmt.Sprintf(
-		"volume %q: size %d with numberOfReplicas %d does not fit on the disks: %v",
-		v.Name, v.Spec.Size, v.Spec.NumberOfReplicas, err)}
+		"volume %q: size %s with numberOfReplicas %d does not fit on the disks: %v",
+		v.Name, types.SizeText(int64(v.Spec.Size)), v.Spec.NumberOfReplicas, err)}
 	var u *scheduler.Unschedulable
 	if errors.As(err, &u) {
 		problem.Detail = u.Details()

@@ -117,6 +117,7 @@ func TestAVolumeShowsItsRebuilds(t *testing.T) {
 					e.Status.ReplicaModeMap = map[string]longhorn.ReplicaMode{"vol-r-2": "WO"}
 					e.Status.RebuildStatus = status
 				}), "vol"),
+				owned(build.PlacedReplica("vol-r-1", "vol", "node-1", "uuid-1"), "vol"),
 				owned(build.PlacedReplica("vol-r-2", "vol", "node-2", "uuid-2"), "vol"))
 			view, err := b.Volume(t.Context(), "vol")
 			require.NoError(t, err)
@@ -125,7 +126,7 @@ func TestAVolumeShowsItsRebuilds(t *testing.T) {
 			if c.want != nil {
 				wantMode = "WO"
 			}
-			got := view.Replicas[0].Mode
+			got := view.Replicas[1].Mode
 			assert.Equal(t, wantMode, got)
 		})
 	}
