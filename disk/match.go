@@ -23,6 +23,9 @@ const (
 	ReasonDiskOnVolume = "DiskOnVolume"
 	// ReasonDiskReadOnly: nothing can be written to the disk's file system.
 	ReasonDiskReadOnly = "DiskReadOnly"
+	// ReasonDiskInMemory: the disk's file system is in memory, so a restart of the node loses all
+	// replicas on it. A new disk is not ready for it; one that was used before gets no more replicas.
+	ReasonDiskInMemory = "DiskInMemory"
 	// ReasonDuplicateUUID: another disk of the node has the same disk UUID.
 	ReasonDuplicateUUID = "DuplicateUUID"
 	// ReasonDiskMoved: the disk is in use at another path of the node, under another name.
@@ -112,7 +115,7 @@ func (c *candidate) fileUUID() string {
 //
 //  1. Alone: the directory and its UUID file are readable, and the file agrees
 //     with the recorded UUID. A recorded UUID without a file is a missing mount. A
-//     disk with its file has a directory for replicas. It can be written to. No disk lies on a volume that
+//     disk with its file has a directory for replicas. It can be written to. A new one is not in memory. No disk lies on a volume that
 //     this node serves: the data plane keeps such file systems out of its process.
 //  2. Per file system: the one disk that was recorded stays and all new ones are
 //     not ready, even while that disk itself is not ready; if all are new, none is ready. Should several recorded disks, each
@@ -203,6 +206,8 @@ func checkAlone(all []*candidate, reject rejectFunc) {
 			reject(c, ReasonDiskFilesystemChanged, gistMismatch(c))
 		case c.record.ReadOnly:
 			reject(c, ReasonDiskReadOnly, gistReadOnly)
+		case missing && InMemory(c.record.FSType):
+			reject(c, ReasonDiskInMemory, gistInMemory(c))
 		case missing:
 			// A new disk: its file is made if the other passes find nothing.
 		case c.record.ConfigErr != nil:

@@ -29,6 +29,7 @@ type fixture struct {
 	replicasErr error
 	onVolume    string
 	readOnly    bool
+	fsType      string
 
 	mayLieOnVolume bool
 }
@@ -43,7 +44,7 @@ func matchFixtures(disks map[string]fixture) map[string]Verdict {
 		if f.noRecord {
 			continue
 		}
-		rec := Record{Name: name, Path: "/" + name, Exists: true, DeviceID: f.device, FSID: "0000000000f5", ConfigErr: f.fileErr, ReplicasErr: f.replicasErr, OnVolume: f.onVolume, ReadOnly: f.readOnly, Err: f.scanErr}
+		rec := Record{Name: name, Path: "/" + name, Exists: true, DeviceID: f.device, FSID: "0000000000f5", ConfigErr: f.fileErr, ReplicasErr: f.replicasErr, OnVolume: f.onVolume, ReadOnly: f.readOnly, FSType: f.fsType, Err: f.scanErr}
 		if f.file != "" {
 			rec.Config = &Config{UUID: f.file}
 		}
@@ -106,6 +107,10 @@ func TestMatchJudgesADiskAlone(t *testing.T) {
 		"new, on a volume, which is possible":         {fixture{fileErr: ErrConfigMissing, onVolume: "vol", mayLieOnVolume: true}, creating},
 		"known, read-only → not ready":                {fixture{recorded: uuidA, ready: true, file: uuidA, readOnly: true}, rejected(uuidA, ReasonDiskReadOnly, "mount it for writing")},
 		"new, read-only → no file is tried":           {fixture{fileErr: ErrConfigMissing, readOnly: true}, rejected("", ReasonDiskReadOnly, "dmesg")},
+		"new, in memory → no file is made":            {fixture{fileErr: ErrConfigMissing, fsType: "tmpfs"}, rejected("", ReasonDiskInMemory, "its file system (tmpfs) is in memory")},
+		"new, in memory, by its number → the same":    {fixture{fileErr: ErrConfigMissing, fsType: "0x858458f6"}, rejected("", ReasonDiskInMemory, "a restart of the node would lose all replicas")},
+		"known, in memory → its replicas are served":  {fixture{recorded: uuidA, ready: true, file: uuidA, fsType: "tmpfs"}, accepted(uuidA)},
+		"added again, in memory → the same":           {fixture{file: uuidA, fsType: "ramfs"}, accepted(uuidA)},
 		"known, another one, read-only → wrong mount": {fixture{recorded: uuidA, file: uuidB, readOnly: true}, rejected(uuidA, ReasonDiskFilesystemChanged, "shows disk UUID")},
 		"not scanned → no info":                       {fixture{noRecord: true}, rejected("", ReasonNoDiskInfo, "not been scanned")},
 		"scanned at its former path → no info":        {fixture{file: uuidA, oldPath: true}, rejected("", ReasonNoDiskInfo, "not been scanned")},

@@ -46,6 +46,11 @@ func gistOnVolume(c *candidate) string {
 		"there; its pod is made anew when no volume is attached to the node and no replica runs on it", c.record.OnVolume)
 }
 
+func gistInMemory(c *candidate) string {
+	return fmt.Sprintf("its file system (%s) is in memory: a restart of the node would lose all replicas on it. "+
+		"Mount a file system of a device there, or take the disk out of the node's disks", c.record.FSType)
+}
+
 func gistReplicas(c *candidate) string {
 	if !errors.Is(c.record.ReplicasErr, ErrReplicasMissing) {
 		return c.record.ReplicasErr.Error() + "; move it aside, or unmount it"

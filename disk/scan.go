@@ -13,7 +13,9 @@ import (
 )
 
 // availableGranularity is what StorageAvailable is rounded down to, in bytes, so
-// that a busy disk does not make its node's status change at every scan.
+// that a busy disk does not make its node's status change at every scan. A disk of
+// which that is more than a hundredth has an exact figure: a small one is not full
+// because its free space is less.
 const availableGranularity = 100 << 20
 
 // Record is what the kernel and the UUID file say about one disk. When Err is
@@ -53,7 +55,8 @@ type Record struct {
 	// at a remount.
 	FSID string
 	// StorageMaximum is f_blocks and StorageAvailable f_bfree of statfs(2), in
-	// bytes; the latter is rounded down to a multiple of 100 MiB.
+	// bytes; the latter is rounded down to a multiple of 100 MiB on disks of 10000 MiB
+	// or more.
 	StorageMaximum   int64
 	StorageAvailable int64
 
@@ -198,7 +201,20 @@ func capacity(sfs unix.Statfs_t) (maximum, available int64) {
 	}
 	maximum = int64(sfs.Blocks) * unit
 	available = int64(sfs.Bfree) * unit
-	return maximum, available - available%availableGranularity
+	if availableGranularity <= maximum/100 {
+		available -= available % availableGranularity
+	}
+	return maximum, available
+}
+
+// InMemory tells whether a file system of that type, as Record has it, is lost at a
+// restart of the node.
+func InMemory(fsType string) bool {
+	switch fsType {
+	case "tmpfs", "ramfs", "rootfs", fmt.Sprintf("0x%x", unix.TMPFS_MAGIC), fmt.Sprintf("0x%x", unix.RAMFS_MAGIC):
+		return true
+	}
+	return false
 }
 
 func fsidText(words [2]int32) string {

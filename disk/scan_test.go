@@ -205,17 +205,20 @@ func TestSameFilesystem(t *testing.T) {
 	}
 }
 
-func TestCapacityRoundsFreeSpaceDown(t *testing.T) {
-	const mib = 1 << 20
+func TestCapacityRoundsFreeSpaceOfLargeDisksDown(t *testing.T) {
+	const mib, large = 1 << 20, 256 * 10000
 	tests := map[string]struct {
 		sfs           unix.Statfs_t
 		maximum, free int64
 	}{
-		"just below a step":     {unix.Statfs_t{Bsize: 4096, Frsize: 4096, Blocks: 256 * 1000, Bfree: 256*200 - 1}, 1000 * mib, 100 * mib},
-		"on a step":             {unix.Statfs_t{Bsize: 4096, Frsize: 4096, Blocks: 256 * 1000, Bfree: 256 * 200}, 1000 * mib, 200 * mib},
-		"under 100 MiB":         {unix.Statfs_t{Bsize: 4096, Blocks: 256 * 1000, Bfree: 256 * 99}, 1000 * mib, 0},
-		"fragments are units":   {unix.Statfs_t{Bsize: mib, Frsize: 4096, Blocks: 256 * 1000, Bfree: 256 * 100}, 1000 * mib, 100 * mib},
-		"reserved blocks count": {unix.Statfs_t{Bsize: 4096, Blocks: 256 * 1000, Bfree: 256 * 300, Bavail: 256 * 100}, 1000 * mib, 300 * mib},
+		"just below a step":             {unix.Statfs_t{Bsize: 4096, Frsize: 4096, Blocks: large, Bfree: 256*200 - 1}, 10000 * mib, 100 * mib},
+		"on a step":                     {unix.Statfs_t{Bsize: 4096, Frsize: 4096, Blocks: large, Bfree: 256 * 200}, 10000 * mib, 200 * mib},
+		"under 100 MiB":                 {unix.Statfs_t{Bsize: 4096, Blocks: large, Bfree: 256 * 99}, 10000 * mib, 0},
+		"fragments are units":           {unix.Statfs_t{Bsize: mib, Frsize: 4096, Blocks: large, Bfree: 256 * 100}, 10000 * mib, 100 * mib},
+		"reserved blocks count":         {unix.Statfs_t{Bsize: 4096, Blocks: large, Bfree: 256 * 300, Bavail: 256 * 100}, 10000 * mib, 300 * mib},
+		"a small disk has what is free": {unix.Statfs_t{Bsize: 4096, Blocks: 256 * 100, Bfree: 256 * 99}, 100 * mib, 99 * mib},
+		"the largest exact one":         {unix.Statfs_t{Bsize: 4096, Blocks: large - 1, Bfree: 256*200 - 1}, 10000*mib - 4096, 200*mib - 4096},
+		"a small one that is full":      {unix.Statfs_t{Bsize: 4096, Blocks: 256 * 100}, 100 * mib, 0},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

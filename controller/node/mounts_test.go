@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
+	"github.com/longhorn-lep/longhorn-manager/disk"
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/mountns"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
@@ -34,6 +35,18 @@ func (n tellingNodes) UpdateStatus(ctx context.Context, obj *longhorn.Node) (*lo
 		n.wrote <- stored
 	}
 	return stored, err
+}
+
+// asOfADevice lets file systems in memory stand for those of devices.
+type asOfADevice struct{ HostDisks }
+
+func (d asOfADevice) Scan(paths map[string]string) map[string]disk.Record {
+	records := d.HostDisks.Scan(paths)
+	for name, r := range records {
+		r.FSType = "ext4"
+		records[name] = r
+	}
+	return records
 }
 
 // With real mounts: each change is in the disk's condition within 5 s, nothing is written
@@ -58,7 +71,7 @@ func TestALostMountShowsWithinFiveSeconds(t *testing.T) {
 	nodes := tellingNodes{NodeStore: f.store.Nodes, f: f, wrote: make(chan *longhorn.Node, 100)}
 	c, err := New(Deps{
 		Node: "node-1", Namespace: types.Namespace, Nodes: nodes, KubeNodes: f.store.KubeNodes, Replicas: f.store.Replicas,
-		Settings: f.store.Settings, Setting: f.store.Setting, Disks: HostDisks{Root: root}, Claims: f.claims,
+		Settings: f.store.Settings, Setting: f.store.Setting, Disks: asOfADevice{HostDisks{Root: root}}, Claims: f.claims,
 		WatchMounts: mountwatch.Watch, Env: queue.Env{Clock: clock.RealClock{}, Recorder: f.Recorder, Log: f.Log},
 	})
 	require.NoError(t, err)

@@ -237,6 +237,11 @@ func hasRoom(in Input, name string, status longhorn.DiskStatus, ready bool) long
 		StorageReserved:  in.Node.Spec.Disks[name].StorageReserved,
 		StorageScheduled: status.StorageScheduled,
 	}, in.Settings)
+	if ok && disk.InMemory(status.FSType) { // of an earlier release, which let it in
+		ok, reason = false, disk.ReasonDiskInMemory
+		message = fmt.Sprintf("Disk %s(%s) on node %s gets no more replicas: its file system (%s) is in memory, and a restart of the node loses all replicas on it. "+
+			"Those that are there are served; move them to other disks by evictionRequested", name, status.DiskPath, in.Node.Name, status.FSType)
+	}
 	c := longhorn.Condition{Type: types.ConditionSchedulable, Status: longhorn.ConditionFalse, Reason: reason, Message: message}
 	if ok {
 		c.Status = longhorn.ConditionTrue
