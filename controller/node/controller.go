@@ -86,6 +86,8 @@ type Controller struct {
 	claims  map[string]settled // by disk name; only sync uses it, and one sync runs at a time
 	// Only sync uses lastDefault, too.
 	lastDefault defaultAttempt
+	// refusals has the API server's words for this node's object, under the node's name.
+	refusals queue.Refusals[string]
 
 	mu    sync.Mutex
 	heard DataPlane // guarded by mu; what it said last

@@ -7,10 +7,12 @@ import (
 	"time"
 
 	"github.com/sirupsen/logrus"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/longhorn-lep/longhorn-manager/controller/node/defaults"
+	"github.com/longhorn-lep/longhorn-manager/controller/queue"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/types"
 	"github.com/longhorn-lep/longhorn-manager/util/logfields"
@@ -51,7 +53,8 @@ func (c *Controller) register(ctx context.Context, log *logrus.Entry) error {
 			node.Annotations = map[string]string{types.AnnotationDefaultDiskDue: "true"}
 		}
 	}
-	if _, err := c.deps.Nodes.Create(ctx, node); err != nil {
+	_, err = c.deps.Nodes.Create(ctx, node)
+	if err = c.registered(err); err != nil {
 		return err
 	}
 	if diskErr != nil {
@@ -60,6 +63,17 @@ func (c *Controller) register(ctx context.Context, log *logrus.Entry) error {
 	}
 	log.WithField(logfields.Disk, strings.Join(sortedDisks(node), " ")).Info("Registered the node")
 	return nil
+}
+
+// registered takes in how the creation of the Node ended. The API server's refusal is an Event of the Kubernetes node: there is no other object.
+func (c *Controller) registered(err error) error {
+	err = queue.OfChild(err)
+	if c.refusals.Tried(c.deps.Node, err, c.deps.Clock.Now()) {
+		if kubeNode, unknown := c.deps.KubeNodes.GetRO(c.deps.Node); unknown == nil {
+			c.deps.Recorder.Event(kubeNode, corev1.EventTypeWarning, types.ReasonChildRefused, queue.ChildRefusal(err))
+		}
+	}
+	return err
 }
 
 // labeledOnly is the setting create-default-disk-labeled-nodes.

@@ -66,6 +66,8 @@ type Controller struct {
 	queue *queue.Queue[key]
 	// told is what was said last about the ConfigMap; only sync uses it, of which one runs at a time.
 	told told
+	// refusals are the API server's words for settings that it does not take, by name.
+	refusals queue.Refusals[string]
 }
 
 // key is the name of a setting, or the ConfigMap.
@@ -169,7 +171,22 @@ func (c *Controller) sync(ctx context.Context, k key) (queue.Result, error) {
 			return again, fmt.Errorf("read PriorityClass %s: %w", class, err)
 		}
 	}
-	return again, c.apply(ctx, s, plan(in))
+	return again, c.showRefusal(k.setting, s, cm, c.apply(ctx, s, plan(in)))
+}
+
+// showRefusal records an Event of the setting, or of the ConfigMap where there is no object yet, if the API server does not take what the
+// setting is to be. It returns err.
+func (c *Controller) showRefusal(name string, s *longhorn.Setting, cm *corev1.ConfigMap, err error) error {
+	if !c.refusals.Tried(name, err, c.deps.Clock.Now()) {
+		return err
+	}
+	switch {
+	case s != nil:
+		c.deps.Recorder.Event(s, corev1.EventTypeWarning, types.ReasonChildRefused, queue.ChildRefusal(err))
+	case cm != nil:
+		c.deps.Recorder.Event(cm, corev1.EventTypeWarning, types.ReasonChildRefused, queue.ChildRefusal(err))
+	}
+	return err
 }
 
 func orEmpty(s *longhorn.Setting) *longhorn.Setting {
@@ -200,12 +217,12 @@ func (c *Controller) apply(ctx context.Context, s *longhorn.Setting, p Plan) err
 	case p.Create != nil:
 		p.Create.Namespace = c.deps.Namespace
 		if _, err := c.deps.Settings.Create(ctx, p.Create); err != nil {
-			return err
+			return queue.OfChild(err)
 		}
 		queue.Log(ctx).WithField("value", p.Create.Value).Info("Made a setting")
 	case p.Update != nil:
 		if _, err := c.deps.Settings.Update(ctx, p.Update); err != nil {
-			return err
+			return queue.OfChild(err)
 		}
 		queue.Log(ctx).WithField("value", p.Update.Value).Info("Gave a setting its value from the ConfigMap")
 	case p.Status != nil:

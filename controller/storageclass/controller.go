@@ -98,9 +98,12 @@ func (c *Controller) follow(ctx context.Context, cm *corev1.ConfigMap) error {
 	}
 	p := plan(text, wanted, present)
 	err = c.apply(ctx, cm, p, func() (*storagev1.StorageClass, error) { return c.replace(ctx, text, wanted) })
-	if apierrors.IsInvalid(err) {
-		c.tell(cm, fmt.Sprintf("key %s: the API server refuses the StorageClass: %v", types.StorageClassKey, err))
-		return nil
+	if words := queue.ChildRefusal(queue.OfChild(err)); words != "" {
+		c.tell(cm, fmt.Sprintf("key %s: the API server refuses the StorageClass: %s", types.StorageClassKey, words))
+		if apierrors.IsInvalid(err) {
+			return nil // until the text changes
+		}
+		return err // until a policy or a webhook does
 	}
 	if err == nil {
 		c.tell(cm, p.Problem)

@@ -85,6 +85,8 @@ type Controller struct {
 	asked    bool                      // whether the Lease is held was looked up; holding says the answer since
 	holds    bool
 	told     string // the last message about what it waits for
+	// refusals has the API server's words for the Lease, under the node's name.
+	refusals queue.Refusals[string]
 }
 
 const (

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -18,6 +19,10 @@ import (
 // what stands in the way.
 func (c *Controller) takeTurn(ctx context.Context) ([]string, error) {
 	holder, err := c.take(ctx)
+	err = queue.OfChild(err)
+	if c.refusals.Tried(c.deps.Node, err, c.deps.Clock.Now()) {
+		c.event(ctx, corev1.EventTypeWarning, types.ReasonChildRefused, queue.ChildRefusal(err))
+	}
 	if err != nil {
 		return nil, err
 	}
