@@ -12,8 +12,9 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// settle is how long after an attachment began the pods are listed: by then they have started, and show what they are.
-const settle = time.Minute
+// settle is how long after an attachment began the pods are listed: by then they exist. It is soon enough for
+// the write to be one of those that follow an attachment, so that nothing is written at rest.
+const settle = 10 * time.Second
 
 // Input is what a decision rests on. Nothing in it is modified.
 type Input struct {

@@ -129,7 +129,7 @@ func TestPodsAreListedOnceAnAttachment(t *testing.T) {
 		now    bool
 	}{
 		{name: "attached for a minute → now", state: attached, since: time.Minute, pv: pv("Bound", "data"), now: true},
-		{name: "attached just now → later", state: attached, since: 10 * time.Second, pv: pv("Bound", "data"), after: 50 * time.Second},
+		{name: "attached just now → later", state: attached, since: 4 * time.Second, pv: pv("Bound", "data"), after: 6 * time.Second},
 		{name: "attached again → now", state: attached, was: last, since: time.Hour, pv: pv("Bound", "data"), listed: earlier, now: true},
 		{name: "listed already → not again", state: attached, since: time.Hour, pv: pv("Bound", "data"), listed: types.Timestamp(testutil.Now.Add(-time.Hour))},
 		{name: "known already → not again", state: attached, was: known, since: time.Hour, pv: pv("Bound", "data")},
