@@ -74,6 +74,7 @@ func TestTheOneReplicaOfABestEffortVolumeIsPlacedWhereItIsAttachedFirst(t *testi
 
 func TestADeletedVolumeGoesAfterTheReplicasThatCanBeRemoved(t *testing.T) {
 	deletedReplica := func(in *Input, r *longhorn.Replica) { r.DeletionTimestamp = &metav1.Time{Time: now} }
+	longAgo := func(in *Input, r *longhorn.Replica) { r.DeletionTimestamp = &metav1.Time{Time: now.Add(-removalWait)} }
 	refused := func(_ *Input, r *longhorn.Replica) {
 		r.Status.Conditions = []longhorn.Condition{{Type: types.ConditionRemovalRefused, Status: longhorn.ConditionTrue}}
 	}
@@ -83,6 +84,7 @@ func TestADeletedVolumeGoesAfterTheReplicasThatCanBeRemoved(t *testing.T) {
 		goes    bool
 	}{
 		{"its replica is on a node that is up → waits", deletedReplica, false},
+		{"on a node that is up, which has not removed it in a minute → waits no longer", longAgo, true},
 		{"on a node that is down → does not wait", all(deletedReplica, away), true},
 		{"on a node that is gone → does not wait", all(deletedReplica, nodeGone), true},
 		{"its node is back without the disk → does not wait", all(deletedReplica, stranded), true},
@@ -98,6 +100,7 @@ func TestADeletedVolumeGoesAfterTheReplicasThatCanBeRemoved(t *testing.T) {
 			in.Engine = nil
 			d := planDeletion(in)
 			assert.Equal(t, tc.goes, d.DropFinalizer)
+			assert.Equal(t, !tc.goes, d.After > 0, "no event tells that the wait is over")
 			assert.Equal(t, in.Replicas[0].DeletionTimestamp == nil, len(d.DeleteReplicas) == 1)
 		})
 	}

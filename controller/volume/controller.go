@@ -58,7 +58,8 @@ func (c *Controller) sync(ctx context.Context, name string) (queue.Result, error
 		if err != nil || !types.HasFinalizer(v) {
 			return queue.Result{}, err
 		}
-		return queue.Result{}, c.showRefusal(ctx, v, c.applyDeletion(ctx, log, v, planDeletion(in)))
+		d := planDeletion(in)
+		return queue.Result{RequeueAfter: d.After}, c.showRefusal(ctx, v, c.applyDeletion(ctx, log, v, d))
 	}
 	p, err := c.plan(v)
 	if err != nil {

@@ -2,6 +2,7 @@ package volume
 
 import (
 	"slices"
+	"time"
 
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/types"
@@ -17,14 +18,20 @@ type Deletion struct {
 	// that may be away for long.
 	DropFinalizer bool
 	Status        longhorn.VolumeStatus
+	// After is when to look again although nothing changes; 0: not.
+	After time.Duration
 }
+
+// removalWait is how long a volume waits for a deleted replica. A disk that is not ready, or a daemon that is missing, may keep the
+// replica for days, and whoever deleted the volume must not wait so long: the replica stays deleting without the volume.
+const removalWait = time.Minute
 
 // planDeletion stops the engine, deletes it, and only when it is gone deletes the
 // replicas: as long as an engine could still write, its replicas must stay. The volume goes
 // after its replicas, so that what is gone has given its space back:
 //
 //	deleted replica                        the volume
-//	on a node that is up                   waits for it
+//	on a node that is up                   waits for it, removalWait at most
 //	on a node that is down or gone         does not wait: the replica stays deleting until the node returns
 //	whose node is back without its disk    does not wait
 //	whose data cannot be removed           does not wait: the replica says why
@@ -55,6 +62,9 @@ func planDeletion(in Input) Deletion {
 		}
 	}
 	d.DropFinalizer = !slices.ContainsFunc(in.Replicas, func(r *longhorn.Replica) bool { return isGoing(in, r) })
+	if !d.DropFinalizer {
+		d.After = removalWait
+	}
 	return d
 }
 
@@ -64,7 +74,7 @@ func isGoing(in Input, r *longhorn.Replica) bool {
 	switch {
 	case r.DeletionTimestamp == nil:
 		return true
-	case !known, node.Down, node.Gone, in.Stranded[r.Name]:
+	case !known, node.Down, node.Gone, in.Stranded[r.Name], in.Now.Sub(r.DeletionTimestamp.Time) >= removalWait:
 		return false
 	}
 	return !types.IsConditionTrue(r.Status.Conditions, types.ConditionRemovalRefused)
