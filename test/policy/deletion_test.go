@@ -104,6 +104,18 @@ func TestWhatIsNotDeletedByHand(t *testing.T) {
 			object: volume("spec: {nodeID: a}, status: {state: attaching}"), want: inUse("attaching, node a"),
 		},
 		{
+			name: "a detaching volume whose engine cannot be shut out, and that nothing asks for → accepted: there is no other way out", policy: "longhorn-keep-attached-volumes", resource: ours("volumes"),
+			object: volume("spec: {nodeID: ''}, status: {state: detaching, currentNodeID: a, conditions: [{type: Faulted, status: 'True', reason: NotFenced}]}"),
+		},
+		{
+			name: "the same volume while something asks for it → refused", policy: "longhorn-keep-attached-volumes", resource: ours("volumes"),
+			object: volume("spec: {nodeID: b}, status: {state: detaching, currentNodeID: a, conditions: [{type: Faulted, status: 'True', reason: NotFenced}]}"), want: inUse("detaching, node a"),
+		},
+		{
+			name: "a detaching volume that is faulted for another reason → refused", policy: "longhorn-keep-attached-volumes", resource: ours("volumes"),
+			object: volume("spec: {nodeID: ''}, status: {state: detaching, currentNodeID: a, conditions: [{type: Faulted, status: 'True', reason: EngineFailed}, {type: Attaching, status: 'True', reason: NotFenced}]}"), want: inUse("detaching, node a"),
+		},
+		{
 			name: "a detaching volume → refused", policy: "longhorn-keep-attached-volumes", resource: ours("volumes"),
 			object: volume("spec: {nodeID: ''}, status: {state: detaching, currentNodeID: a}"), want: inUse("detaching, node a"),
 		},
