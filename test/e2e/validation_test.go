@@ -39,7 +39,9 @@ func TestAPIServerRefusesWhatMakesNoSense(t *testing.T) {
 		refusal  string // part of the message; empty: accepted
 	}{
 		{"a volume with all that it may have → accepted", object("Volume", "v-full", `spec: {size: "10737418240", numberOfReplicas: 3, diskSelector: [ssd], nodeSelector: [storage], staleReplicaTimeout: 30, accessMode: rwop, dataLocality: best-effort, replicaSoftAntiAffinity: enabled, replicaZoneSoftAntiAffinity: disabled, replicaDiskSoftAntiAffinity: disabled, replicaAutoBalance: least-effort}`), ""},
-		{"a volume with nothing but a name → accepted, defaults filled in", object("Volume", "v-empty", ``), ""},
+		{"a volume with nothing but a name → refused: it must say its size", object("Volume", "v-empty", ``), "spec"},
+		{"a volume without a size → refused", object("Volume", "v-empty", `spec: {numberOfReplicas: 1}`), "spec.size"},
+		{"a volume with nothing but a size → accepted, defaults filled in", object("Volume", "v-empty", `spec: {size: "2097152"}`), ""},
 		{"size as a number → refused: sizes are strings on the wire", object("Volume", "v-1", `spec: {size: 1073741824}`), "spec.size"},
 		{"size with a unit → refused", object("Volume", "v-1", `spec: {size: 10Gi}`), "spec.size"},
 		{"size zero → refused", object("Volume", "v-1", `spec: {size: "0"}`), "size must be greater than zero"},
@@ -133,7 +135,7 @@ func TestAPIServerKnowsWhenAnExpansionCanBeTakenBack(t *testing.T) {
 func TestDefaultsAreFilledIn(t *testing.T) {
 	ctx, c := apiOnly.get(t)
 	definitions(ctx, t, c)
-	require.NoError(t, c.Apply(ctx, object("Volume", "d-1", "")))
+	require.NoError(t, c.Apply(ctx, object("Volume", "d-1", `spec: {size: "2097152"}`)))
 	v, err := c.Longhorn.LonghornV1beta2().Volumes(types.Namespace).Get(ctx, "d-1", metav1.GetOptions{})
 	require.NoError(t, err)
 	assert.Empty(t, v.Spec.DataLocality, "the volume controller fills it in, by the setting")
