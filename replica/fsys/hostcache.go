@@ -4,16 +4,18 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
-// dropTries is how often the kernel is asked to drop a file: a page that is in use at the moment of the call stays.
-const dropTries = 5
+// dropPauses are the pauses between the attempts to drop a file: a page that is in use at the moment of the call stays, and a program that
+// reads the file, such as a backup of the disk, has read further by the next attempt.
+var dropPauses = []time.Duration{time.Millisecond, 10 * time.Millisecond, 50 * time.Millisecond, 200 * time.Millisecond, 500 * time.Millisecond}
 
 func (f *hostFile) DropCache() error {
-	for try := 1; ; try++ {
+	for try := 0; ; try++ {
 		err := f.call("drop the cache of", func(fd int) error { return unix.Fadvise(fd, 0, 0, unix.FADV_DONTNEED) })
 		if err != nil {
 			return err
@@ -24,9 +26,10 @@ func (f *hostFile) DropCache() error {
 			return err
 		case cached == 0:
 			return nil
-		case try == dropTries:
+		case try == len(dropPauses):
 			return fmt.Errorf("drop the cache of %s: %w: %d pages are left", f.name(), ErrCached, cached)
 		}
+		time.Sleep(dropPauses[try])
 	}
 }
 
