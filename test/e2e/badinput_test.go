@@ -62,7 +62,7 @@ func badClaims(ctx context.Context, t *testing.T, c *cluster.Cluster, ns string)
 		},
 		{
 			"larger than every disk → no room, and why", "too-large", tooLargeClaim, "longhorn",
-			[]string{"size " + tooLarge + " with numberOfReplicas 3 does not fit on the disks", "insufficient storage"},
+			[]string{"size 1 PiB with numberOfReplicas 3 does not fit on the disks", "insufficient storage"},
 		},
 		{
 			"more bytes than 64 bits can count → out of range", "10e", "10E", "longhorn",
@@ -124,7 +124,7 @@ func badRequests(ctx context.Context, t *testing.T, api restAPI, held *heldVolum
 			"larger than every disk, and must fit → no room, and why", http.MethodPost, "/volumes",
 			v1.VolumeCreate{Name: name, Size: tooLargeClaim, MustFit: true},
 			http.StatusUnprocessableEntity,
-			[]string{v1.CodeInsufficientStorage, "size " + tooLarge, "insufficient storage"},
+			[]string{v1.CodeInsufficientStorage, "size 1 PiB", "insufficient storage"},
 		},
 		{
 			"more bytes than 64 bits can count → the field and the rule", http.MethodPost, "/volumes",
