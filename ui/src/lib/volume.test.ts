@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { volume } from './fixtures';
-import { expansionOf, healthOf, healthText, keptBecause, lacksLocalReplica, latest, localityReason, movesOf } from './volume';
+import { expansionOf, healthOf, healthText, keptBecause, lacksLocalReplica, latest, localityReason, missing, movesOf } from './volume';
 
 describe('healthOf', () => {
   it.each([
@@ -99,4 +99,16 @@ describe('keptBecause', () => {
       'it is attached to node-1; it is used by pod db-0; it has the data of claim shop/data',
     ],
   ])('%s → %s', (_, fields, want) => expect(keptBecause(volume('v', fields))).toBe(want));
+});
+
+describe('missing', () => {
+  const one = [{ hostId: 'node-1' }];
+  it.each([
+    ['all exist', { replicas: [...one, ...one, ...one] }, 0],
+    ['one exists, and the API lists no others', { replicas: one }, 2],
+    ['one exists, and the API lists one without a place', { replicas: [...one, { hostId: '' }] }, 2],
+    ['more than were asked for', { numberOfReplicas: 1, replicas: [...one, ...one] }, 0],
+    ['new', { state: '' }, 0],
+    ['being deleted', { state: 'deleting' }, 0],
+  ])('%s → %i', (_, fields, want) => expect(missing(volume('v', fields))).toBe(want));
 });

@@ -44,9 +44,14 @@ export function isGood(r: Replica): boolean {
   return r.mode === 'RW';
 }
 
-// placed are the replicas that exist; the API adds one without a node for each that is wanted and has no place.
+// placed are the replicas that exist; of a volume that was never used, the API adds one without a node for each that has no place.
 export function placed(v: Volume): Replica[] {
   return (v.replicas ?? []).filter((r) => r.hostId !== '');
+}
+
+// missing is how many replicas are asked for and do not exist. Of a volume that is new or going it is not known.
+export function missing(v: Volume): number {
+  return v.state === '' || v.state === 'creating' || v.state === 'deleting' ? 0 : Math.max(0, v.numberOfReplicas - placed(v).length);
 }
 
 // lacksLocalReplica: it should be read from its own node, as best it can be, and is not.

@@ -4,7 +4,7 @@ import { Badge, type Tone } from '../../components/Badge';
 import { Progress } from '../../components/Meter';
 import { bytes } from '../../lib/format';
 import { readinessOf, unreadableNodes, type Readiness } from '../../lib/node';
-import { nodeOf } from '../../lib/volume';
+import { missing, nodeOf } from '../../lib/volume';
 
 // Placement draws the nodes with the replicas on their disks, and how far rebuilds have got.
 export function Placement({ volume }: { volume: Volume }) {
@@ -13,7 +13,9 @@ export function Placement({ volume }: { volume: Volume }) {
   // A node that is gone may still hold a replica.
   const names = [...new Set([...known, ...(volume.replicas ?? []).map((r) => r.hostId)])].filter((n) => n !== '').sort();
   const unseen = nodes.data === undefined ? unreadableNodes(nodes.error) : '';
-  const waiting = (volume.replicas ?? []).filter((r) => r.hostId === '');
+  // Why there are too few is known where the scheduler says so; otherwise a replica may be on its way.
+  const scheduled = volume.conditions['Scheduled'];
+  const waiting = scheduled?.status === 'True' && scheduled.message === '' ? 0 : missing(volume);
   return (
     <section className="card" aria-labelledby="placement">
       <h2 id="placement">Replicas on nodes and disks</h2>
@@ -23,9 +25,9 @@ export function Placement({ volume }: { volume: Volume }) {
           <NodeBox key={name} name={name} node={nodes.data?.find((n) => n.name === name)} readiness={readinessOf(nodes.data, name)} volume={volume} />
         ))}
       </ul>
-      {waiting.length > 0 && (
+      {waiting > 0 && (
         <p className="warning">
-          {waiting.length} of {volume.numberOfReplicas} replicas {waiting.length === 1 ? 'has' : 'have'} no place{volume.conditions['Scheduled']?.message ? `: ${volume.conditions['Scheduled'].message}` : ''}
+          {waiting} of {volume.numberOfReplicas} replicas {waiting === 1 ? 'has' : 'have'} no place{scheduled?.message ? `: ${scheduled.message}` : ''}
         </p>
       )}
     </section>
