@@ -24,7 +24,7 @@ func decodeInput[T any](body []byte) (T, error) {
 }
 
 // decodeResource reads the body of a request that creates or changes a resource. Clients send back whole resources, so it ignores the
-// other fields of the resource, whose struct is wire, and the keys in more. It refuses a key that is none of these: the key may be a
+// other fields of the resource, whose struct is wire, and the keys in more. It refuses any other key: the key may be a
 // typing error, and its author would believe that it acts.
 func decodeResource[T any](body []byte, wire v1.Object, more ...string) (T, error) {
 	value, err := decode[T](body)

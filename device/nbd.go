@@ -216,8 +216,8 @@ const (
 )
 
 // park has the requests of a device that no process serves wait, unless it is another's turn already. When that
-// cannot be done now, for want of descriptors or memory, another goroutine goes on until it is, or the device has
-// another turn or is gone.
+// fails because descriptors or memory are short, another goroutine repeats it until it succeeds, the device has
+// another turn, or the device is gone.
 func (l *Local) park(k *kept, turn int) {
 	err := k.nbd.park(l.isTurn(k, turn))
 	if !isWorthAgain(err) {

@@ -209,7 +209,7 @@ func (m *mirror) Extents(_ context.Context, off, length int64) ([]nbd.Extent, er
 const sectorBytes = 512
 
 // extents asks one member about a range. One that hangs while another can read there is expelled for it. An answer
-// that cuts the range into parts of sectors is an error: whoever asks keeps each part, and asks again where the
+// that cuts the range into parts of sectors is an error: the caller keeps each part, and asks again where the
 // answer ends.
 func (m *mirror) extents(b *member, off, length int64) ([]nbd.Extent, error) {
 	answer := make(chan []nbd.Extent, 1)

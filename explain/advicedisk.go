@@ -31,7 +31,7 @@ var diskAdvice = map[cause]advice{
 	{KindDisk, types.ConditionReady, disk.ReasonDiskInMemory}: {Broken, "disk {disk} of node {node} is in memory: a restart of the node would lose all replicas on it, so it gets none", []Step{
 		{"Mount a file system of a device at the path, or take the disk out of the node's spec", "kubectl -n {ns} edit lhn {node}"},
 	}, false},
-	{KindDisk, types.ConditionSchedulable, disk.ReasonDiskInMemory}: {Warning, "disk {disk} of node {node} is in memory: a restart of the node loses all replicas on it, and it gets no more", []Step{
+	{KindDisk, types.ConditionSchedulable, disk.ReasonDiskInMemory}: {Warning, "disk {disk} of node {node} is in memory: a restart of the node loses all replicas on it, and it gets no new ones", []Step{
 		{"Move its replicas to other disks", `kubectl -n {ns} patch lhn {node} --type merge -p '{"spec":{"disks":{"{disk}":{"allowScheduling":false,"evictionRequested":true}}}}'`},
 	}, false},
 	{KindDisk, types.ConditionReady, disk.ReasonDuplicateUUID}: {Broken, "disk {disk} of node {node} has the UUID of another disk: one is a copy of the other, and neither can be told apart safely", []Step{

@@ -30,7 +30,7 @@ var nodeAdvice = map[cause]advice{
 	{KindNode, types.ConditionReady, types.ReasonManagerPodDown}: {Warning, "the pod of longhorn-manager on node {node} is not ready: volumes are served, and nothing new is done there", []Step{
 		seeDaemon, {"See what it says", "kubectl -n {ns} logs {daemon} --tail=50"},
 	}, false},
-	{KindNode, types.ConditionReady, types.ReasonKubeletNotReady}: {Warning, "the kubelet of node {node} reports that it is not ready; the shares there go on", []Step{
+	{KindNode, types.ConditionReady, types.ReasonKubeletNotReady}: {Warning, "the kubelet of node {node} reports that it is not ready; its shares keep serving", []Step{
 		describeKubeNode,
 	}, false},
 	{KindNode, types.ConditionReady, types.ReasonKubernetesNodePressure}: {Warning, "node {node} lacks memory, disk, process ids or network", []Step{describeKubeNode}, false},

@@ -54,7 +54,7 @@ func ofBound(s *Snapshot, c *corev1.PersistentVolumeClaim) []Finding {
 		return []Finding{a.say(Broken, "PersistentVolumeMissing", "claim {claim} names PersistentVolume {pv}, which does not exist", nil,
 			Step{"Create the PersistentVolume, or create the claim again without spec.volumeName", describeClaim.Command})}
 	case pv == nil:
-		return []Finding{a.say(Broken, "PersistentVolumeMissing", "claim {claim} has lost PersistentVolume {pv}, which does not exist any more", nil,
+		return []Finding{a.say(Broken, "PersistentVolumeMissing", "claim {claim} has lost PersistentVolume {pv}, which no longer exists", nil,
 			Step{"If the volume still exists, create the claim and a PersistentVolume with its name as volumeHandle again", "kubectl -n {ns} get lhv"})}
 	}
 	var found []Finding

@@ -95,7 +95,7 @@ func (m *Manager) Volume(ctx context.Context, name string) (VolumeView, error) {
 
 // DeleteVolume asks for the deletion of a volume and its data, and does not wait
 // for it. Asking again is no error until the volume is gone. The API server decides: its admission policies keep a volume that is
-// attached, or that has the data of a claim, whoever asks. Then DeleteVolume fails with ErrConflict and the text of the policy.
+// attached, or that has the data of a claim, from every account. Then DeleteVolume fails with ErrConflict and the text of the policy.
 func (m *Manager) DeleteVolume(ctx context.Context, name string) error {
 	v, err := byName(ctx, m.deps.Volumes, name)
 	if err != nil {

@@ -36,7 +36,7 @@ const clientsTable = "longhorn-share-clients"
 //
 // As before is this machine alone where there was no list before: a stranger who is let in reads all files, and may change them.
 //
-// The list holds for connections that are established, too. They end by having no packet of theirs let in any more: the same rule does it in the
+// The list applies to established connections, too. The same rule drops all further packets of clients that are no longer listed, in the
 // same step, so no connection can come between, and it needs nothing of the kernel but the rule (SOCK_DESTROY needs CONFIG_INET_DIAG_DESTROY, and
 // shows the server's sockets with the one source of all clients). The server drops the state of such a client when its lease ends.
 type doorkeeper struct {

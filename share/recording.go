@@ -39,7 +39,7 @@ type recording struct {
 	latest types.ShareRecovery // to be reported; zero: nothing is; guarded by mu
 }
 
-// hear is told each line of the server's own. It waits for nothing.
+// hear receives each line that the server itself wrote to its log. It never blocks.
 func (r *recording) hear(line []byte) {
 	if !bytes.Contains(line, []byte("Failed to create ")) {
 		return

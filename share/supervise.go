@@ -22,7 +22,7 @@ type supervisor struct {
 	awaits func() bool
 	size   func() (int64, error)
 	grow   func() error
-	// grown is told how each try to let the file system grow ended.
+	// grown receives the result of each attempt to grow the file system; nil: it has grown.
 	grown func(error)
 	// serving is told when clients begin or cease to be served.
 	serving func(bool)

@@ -161,7 +161,7 @@ var settingDefinitions = []SettingDefinition{
 		Name: SettingRWXVolumeAllowedClients, DisplayName: "RWX Volume Allowed Clients", Category: SettingCategoryGeneral,
 		Type: SettingTypeString, Default: ShareClientsNodes, rule: checkShareClients, values: "`nodes`, `any`, addresses, networks", Effect: SettingEffectAtOnce,
 		Description: "Who may mount shared volumes over NFS, separated by commas: nodes (the cluster's nodes), addresses, networks as 192.0.2.0/24; or any, which limits nothing. " +
-			"With nodes alone no shared volume is published to a node whose daemon has not reported the node's addresses yet; with addresses or networks beside it those are believed to be complete. " +
+			"If only nodes is given, no shared volume is published to a node until its daemon has reported the node's addresses; if addresses or networks are given too, they are taken as complete. " +
 			"A change reaches running shares within two minutes, and cuts off clients that it no longer allows, also those that have a share mounted.",
 	},
 	{

@@ -21,7 +21,7 @@ const daemonGrace = time.Minute
 //	NodeNotAnswering                   at once: what is on the node may be lost
 //	ManagerPodMissing, ...Down         after daemonGrace: no daemon looks at the disks
 //	KubernetesNodePressure             never: the daemon lives, and sees its disks
-//	KubeletNotReady                    never: what runs on the node goes on
+//	KubeletNotReady                    never: what runs on the node keeps running
 //
 // The scheduler needs none of this: it takes no disk of a node that is not ready,
 // whatever the reason.

@@ -33,7 +33,7 @@ func TestADiskInMemory(t *testing.T) {
 		room := types.FindCondition(conditions, types.ConditionSchedulable)
 		assert.Equal(t, longhorn.ConditionFalse, room.Status)
 		assert.Equal(t, "DiskInMemory", room.Reason)
-		assert.Contains(t, room.Message, "gets no more replicas: its file system (tmpfs) is in memory")
+		assert.Contains(t, room.Message, "gets no new replicas: its file system (tmpfs) is in memory")
 	})
 }
 

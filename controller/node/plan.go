@@ -239,8 +239,8 @@ func hasRoom(in Input, name string, status longhorn.DiskStatus, ready bool) long
 	}, in.Settings)
 	if ok && disk.InMemory(status.FSType) { // of an earlier release, which let it in
 		ok, reason = false, disk.ReasonDiskInMemory
-		message = fmt.Sprintf("Disk %s(%s) on node %s gets no more replicas: its file system (%s) is in memory, and a restart of the node loses all replicas on it. "+
-			"Those that are there are served; move them to other disks by evictionRequested", name, status.DiskPath, in.Node.Name, status.FSType)
+		message = fmt.Sprintf("Disk %s(%s) on node %s gets no new replicas: its file system (%s) is in memory, and a restart of the node loses all replicas on it. "+
+			"Its replicas are still served; set evictionRequested to move them to other disks", name, status.DiskPath, in.Node.Name, status.FSType)
 	}
 	c := longhorn.Condition{Type: types.ConditionSchedulable, Status: longhorn.ConditionFalse, Reason: reason, Message: message}
 	if ok {

@@ -128,7 +128,7 @@ func (m *Monitor) isSilent(ctx context.Context, in readyInput) (silent bool, aga
 }
 
 // serves tells whether a node lives, serves shares, and answers, though its kubelet reports for a while that it is not ready: a container runtime or a
-// network plugin restarts, and what runs goes on. A kubelet that does not report (Ready is Unknown) is believed to be dead, as Kubernetes does. again,
+// network plugin restarts, and what runs keeps running. A kubelet that does not report (Ready is Unknown) is believed to be dead, as Kubernetes does. again,
 // if positive, is when to ask again.
 func (m *Monitor) serves(ctx context.Context, in readyInput) (serves bool, again time.Duration) {
 	if in.KubeNode == nil || len(in.Shares) == 0 || !saysNotReady(in.KubeNode) {

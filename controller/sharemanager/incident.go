@@ -89,7 +89,7 @@ func (in Input) learn(p *Plan) {
 	}
 }
 
-// learnMore takes in what the pod says later: its server cannot record its clients any more, or one that could not has been replaced in the pod.
+// learnMore handles later reports of the pod: its server can no longer record its clients, or a server that could not was replaced in the pod.
 func (in Input) learnMore(p *Plan) {
 	said := *in.Recovery
 	if said.Incident == "" || said.Incident == in.Share.Status.IncidentID {

@@ -70,7 +70,7 @@ type Plan struct {
 	After time.Duration
 
 	lost string  // what to tell people of a loss of recovery data; "": there was none
-	told []Event // of what the pod said beside that
+	told []Event // about everything else that the pod reported
 }
 
 // Deletion of the pod that the plan looked at, and why. Now: nobody waits for its end, which its node cannot confirm, or which it would not

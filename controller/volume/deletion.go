@@ -23,7 +23,7 @@ type Deletion struct {
 }
 
 // removalWait is how long a volume waits for a deleted replica. A disk that is not ready, or a daemon that is missing, may keep the
-// replica for days, and whoever deleted the volume must not wait so long: the replica stays deleting without the volume.
+// replica for days, and the client that deleted the volume must not wait that long: the replica stays deleting without the volume.
 const removalWait = time.Minute
 
 // planDeletion stops the engine, deletes it, and only when it is gone deletes the

@@ -237,7 +237,7 @@ func (c *capacities) ask(ctx context.Context, s segment, sizes answers) *csipb.G
 	return answer
 }
 
-// publish writes the object if the driver's answer is another than it says; have is nil where there is none.
+// publish writes the object if the driver's answer differs from it; have is nil if the object does not exist.
 func (c *capacities) publish(ctx context.Context, s segment, have *storagev1.CSIStorageCapacity, sizes answers) (err error) {
 	answer := c.ask(ctx, s, sizes)
 	if answer == nil {

@@ -157,7 +157,7 @@ func (o NFSOptions) WithMountOptions(options []string) (with NFSOptions, refused
 	return o, refused
 }
 
-// replace puts an option of an NFS mount in place of those of its group; false: it is none, or one that a share cannot have.
+// replace puts an option of an NFS mount in place of those of its group; false: it is not an option of the NFS client, or a share cannot have it.
 func (o *NFSOptions) replace(option string) bool {
 	name, value, _ := strings.Cut(option, "=")
 	group, known := groupOf(name)
