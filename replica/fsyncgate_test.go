@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/longhorn-lep/longhorn-manager/membership"
-	"github.com/longhorn-lep/longhorn-manager/replica/fsys"
 	"github.com/longhorn-lep/longhorn-manager/replica/fsys/memfs"
 )
 
@@ -117,22 +116,6 @@ func TestAnOpeningMakesDurableWhatAKilledProcessWrote(t *testing.T) {
 		r = openReplica(t, f, memDir, testSpec("uid-1", 16*mib), otherBoot)
 		assert.Equal(t, stampBlock(2), readBlock(t, admit(t, r, 2, "s2")))
 	}
-}
-
-func TestAReplicaThatStaysCachedIsRefusedUnlessItWasClosedInOrder(t *testing.T) {
-	f, r := newMemReplica(t, 16*mib)
-	spec := testSpec("uid-1", 16*mib)
-	f.KeepCached(dataName)
-	require.NoError(t, r.Close(t.Context()))
-	r = openReplica(t, f, memDir, spec, testBoot)
-	_, err := r.Admit(t.Context(), 1, "s")
-	require.NoError(t, err)
-	f.Kill()
-	_, err = Open(f, memDir, spec, Options{BootID: testBoot})
-	require.ErrorIs(t, err, fsys.ErrCached)
-	var refused *RefusedError
-	require.ErrorAs(t, err, &refused)
-	assert.Equal(t, IOError, refused.Reason)
 }
 
 // The only member of a volume is trusted again when its marks are cleared: reads return what the disk has by then.

@@ -27,6 +27,8 @@ type Options struct {
 	ReadOnly bool
 	// OnChange, if set, is called after State changed, with no lock held. It must not block.
 	OnChange func()
+	// OnProgress, if set, is called while an opening goes on that takes long, each time the disk has done a part of it. It must not block.
+	OnProgress func()
 	// Log receives what a person should know; nil discards it.
 	Log *logrus.Entry
 	// Pace is that of the disk, which its replicas share; nil: the replica has one of its own.
@@ -159,7 +161,7 @@ func (r *Replica) abandon() error {
 // confirm makes durable what was read, before anything relies on it. The process that had the replica before may have been killed
 // between a step and its sync: then the kernel shows what a loss of power takes back. Or one of its syncs failed: then the kernel shows
 // what the disk does not have, and no further sync changes that. So unless the replica was closed in order, the intent map is written
-// again as it was read, and the data is dropped from the cache.
+// again as it was read, and the data is dropped from the cache (dropcache.go).
 func (r *Replica) confirm(parent fsys.Dir) error {
 	steps := []func() error{parent.Sync, r.dir.Sync}
 	if r.meta.Clean {
@@ -170,31 +172,6 @@ func (r *Replica) confirm(parent fsys.Dir) error {
 	for _, step := range steps {
 		if err := step(); err != nil {
 			return refuse(r.dirPath, IOError, "%w", err)
-		}
-	}
-	return nil
-}
-
-// dropCache makes reads of the data return what the disk has, or fails. The kernel may still report an error from before this opening: the
-// replica may lack writes then, but what it has is known all the same as soon as nothing is cached.
-func (r *Replica) dropCache() error {
-	data := r.out.File // an error from before is not the end of this opening
-	lost := data.Datasync()
-	if lost != nil {
-		if err := data.Datasync(); err != nil {
-			return err
-		}
-	}
-	if err := data.DropCache(); err != nil {
-		return err
-	}
-	if err := r.errors.WriteError(); err != nil {
-		lost = err
-	}
-	if lost != nil {
-		r.cacheKept = false
-		if r.opts.Log != nil {
-			r.opts.Log.WithError(lost).Warn("Writes of before this opening are lost")
 		}
 	}
 	return nil

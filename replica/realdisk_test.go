@@ -188,3 +188,75 @@ func TestARealKernelThatLosesZeroesHasNoReadReturnTheBytesFromBefore(t *testing.
 	assert.NotZero(t, refused)
 	assert.Error(t, r.State().Failure)
 }
+
+// A program that reads the data at the moment of an opening keeps a part of it in the cache.
+func TestARealKernelThatKeepsPagesInUseShowsThemForGood(t *testing.T) {
+	if !mountns.Own(t) {
+		return
+	}
+	image, point := badDisk(t)
+	dir, spec := filepath.Join(point, "r"), testSpec("uid-1", 64*mib)
+	require.NoError(t, Create(fsys.Host{}, dir, spec))
+	r := openReplica(t, fsys.Host{}, dir, spec, testBoot)
+	s := admit(t, r, 1, "s")
+	markAll(t, s)
+	written := bytes.Repeat([]byte{7}, pieceBytes)
+	everyPiece(func(off int64) { require.NoError(t, s.WriteAt(t.Context(), written, off, false)) })
+	over := badMoment(t, image, badFrom)
+	require.Error(t, s.Flush(t.Context()))
+	over()
+	require.NoError(t, s.Close())
+	require.NoError(t, r.Close(t.Context()))
+
+	isUsed := func(off int64) bool { return off/pieceBytes%4 == 1 }
+	free := usePieces(t, filepath.Join(dir, dataName), isUsed)
+	r, err := Open(fsys.Host{}, dir, spec, Options{BootID: testBoot, Distrust: true})
+	free()
+	require.NoError(t, err)
+	defer r.Close(t.Context())
+	s = admit(t, r, 2, "s2")
+	evict(t, filepath.Join(dir, dataName))
+	lost := 0
+	everyPiece(func(off int64) {
+		got := make([]byte, pieceBytes)
+		require.NoError(t, s.ReadAt(t.Context(), got, off))
+		switch isWritten := bytes.Equal(got, written); {
+		case isUsed(off):
+			assert.True(t, isWritten, "the piece at %d stayed in the cache, and is not on the disk", off)
+		case !isWritten:
+			lost++
+		}
+	})
+	assert.NotZero(t, lost, "nothing was lost, so this test shows nothing")
+	later := bytes.Repeat([]byte{8}, pieceBytes)
+	everyPiece(func(off int64) { require.NoError(t, s.WriteAt(t.Context(), later, off, false)) })
+	require.NoError(t, s.Flush(t.Context()))
+	evict(t, filepath.Join(dir, dataName))
+	everyPiece(func(off int64) {
+		got := make([]byte, pieceBytes)
+		require.NoError(t, s.ReadAt(t.Context(), got, off))
+		assert.True(t, bytes.Equal(got, later), "the piece at %d was written and flushed, and is not on the disk", off)
+	})
+}
+
+// usePieces has pieces of a file in use until free is called.
+func usePieces(t *testing.T, path string, isUsed func(off int64) bool) (free func()) {
+	t.Helper()
+	f, err := os.Open(path)
+	require.NoError(t, err)
+	defer f.Close()
+	var maps [][]byte
+	everyPiece(func(off int64) {
+		if isUsed(off) {
+			b, err := unix.Mmap(int(f.Fd()), off, pieceBytes, unix.PROT_READ, unix.MAP_SHARED|unix.MAP_POPULATE)
+			require.NoError(t, err)
+			maps = append(maps, b)
+		}
+	})
+	return func() {
+		t.Helper()
+		for _, b := range maps {
+			require.NoError(t, unix.Munmap(b))
+		}
+	}
+}

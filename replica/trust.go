@@ -23,8 +23,8 @@ import (
 //
 // What a replica has is another question than what it may lack. After a failed sync the kernel shows bytes that the disk does not have,
 // to every later opening of the same boot. So only a replica that was closed in order is opened with its cache: then every sync succeeded,
-// and nothing was written since. Any other opening drops the data from the cache and checks that it is gone (confirm), or is refused:
-// a file that a program keeps locked in memory cannot be opened. From then on reads return what the disk has, whichever process was killed or failed
+// and nothing was written since. Any other opening drops the data from the cache, and makes durable what stays cached (dropcache.go).
+// From then on reads return what the disk has, whichever process was killed or failed
 // before. That is also why the last clearing makes a single member trusted again, although it was compared with no other: what it reads
 // cannot change later, and no other replica has what it may lack.
 

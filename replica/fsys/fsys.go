@@ -13,8 +13,6 @@ var (
 	// ErrNotRegular says that a name is something else than what was asked for: a symbolic link, a device, another file
 	// system's root, a directory where a file was wanted.
 	ErrNotRegular = errors.New("not a plain file or directory of this file system")
-	// ErrCached says that the kernel keeps a part of a file in its cache although it was asked to drop the file.
-	ErrCached = errors.New("the kernel does not drop the file from its cache")
 )
 
 // FS gives access to directories by absolute path.
@@ -25,6 +23,9 @@ type FS interface {
 
 // ID tells one file or directory from all others that exist at the same time.
 type ID struct{ Device, Inode uint64 }
+
+// Range is a part of a file, in bytes.
+type Range struct{ Off, Length int64 }
 
 // Mode says for what a file is opened.
 type Mode int
@@ -92,6 +93,8 @@ type File interface {
 	// WriteBack writes out all that was written by now, and waits for that. It makes nothing durable, and does not wait for what is
 	// written meanwhile.
 	WriteBack() error
+	// WriteBackPart is WriteBack for a range.
+	WriteBackPart(r Range) error
 	// Unwritten is how much the kernel has of the file that it has not written out, in bytes, rounded up to whole pages. It does not wait.
 	// EOPNOTSUPP where the kernel does not tell (Linux before 6.5).
 	Unwritten() (int64, error)
@@ -99,9 +102,15 @@ type File interface {
 	// matter who wrote it; then the file may read as before that write. It does not wait. The syncs and WriteBack tell the same of
 	// their opening: each opening tells each error once, so a caller with several goroutines must see to it that all hear it.
 	WriteError() error
-	// DropCache makes the kernel drop what it has cached of the file, and checks that it did: the next reads return what the disk has.
-	// Changes must have been synced before. The error wraps ErrCached when a part stays cached.
-	DropCache() error
+	// DropCache makes the kernel drop what it has cached of the file. It returns the parts of the ranges, sorted, that stayed cached,
+	// because a program uses or locks them: these may read as something that the disk does not have. All other parts of the ranges read
+	// as the disk has them. What lies outside of the ranges is dropped too, but not checked. Changes must have been synced before, and
+	// none may come meanwhile. It calls progress now and then, for it may take long.
+	DropCache(ranges []Range, progress func()) (kept []Range, err error)
+	// WriteThrough makes the disk have what the cache shows of ranges that DropCache has kept: it writes them past the cache, and reads
+	// the disk to make sure. A write through the cache would not do: where a failed write-out has left an extent of ext4 unwritten, the
+	// kernel writes the same page again with success, and reads zeroes later. A hole stays one. A sync must follow.
+	WriteThrough(ranges []Range, progress func()) error
 	// Datasync makes the content durable, Sync also all there is to know of the file.
 	Datasync() error
 	Sync() error

@@ -2,7 +2,6 @@ package fsys
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"time"
 	"unsafe"
@@ -10,77 +9,150 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// dropPauses are the pauses between the attempts to drop a file: a page that is in use at the moment of the call stays, and a program that
-// reads the file, such as a backup of the disk, has read further by the next attempt.
-var dropPauses = []time.Duration{time.Millisecond, 10 * time.Millisecond, 50 * time.Millisecond, 200 * time.Millisecond, 500 * time.Millisecond}
+// dropPauses are the pauses between the attempts to drop a file. A page that is in use at the moment of the call stays cached. A program
+// that reads the file, such as a backup of the disk, has read further by the next attempt.
+var dropPauses = []time.Duration{time.Millisecond, 10 * time.Millisecond, 50 * time.Millisecond, 200 * time.Millisecond}
 
-func (f *hostFile) DropCache() error {
+func (f *hostFile) DropCache(ranges []Range, progress func()) (kept []Range, err error) {
+	drop := func() error {
+		return f.call("drop the cache of", func(fd int) error { return unix.Fadvise(fd, 0, 0, unix.FADV_DONTNEED) })
+	}
+	cached := func(ranges []Range) ([]Range, error) { return f.cachedIn(ranges, progress) }
+	return keptByAll(ranges, drop, cached, time.Sleep)
+}
+
+// keptByAll returns what stays cached in all attempts to drop a file: each attempt asks only about what the attempts before have left. A
+// page that was not cached once reads as the disk has it from then on. Changes were synced, so the kernel can only have read that page from
+// the disk since. So a program that goes on reading the file, and fills the cache again, does not count.
+func keptByAll(
+	ranges []Range, drop func() error, cachedIn func([]Range) ([]Range, error), pause func(time.Duration),
+) (kept []Range, err error) {
+	kept = ranges
 	for try := 0; ; try++ {
-		err := f.call("drop the cache of", func(fd int) error { return unix.Fadvise(fd, 0, 0, unix.FADV_DONTNEED) })
-		if err != nil {
-			return err
+		if err := drop(); err != nil {
+			return nil, err
 		}
-		cached, err := f.cachedPages()
-		switch {
-		case err != nil:
-			return err
-		case cached == 0:
-			return nil
-		case try == len(dropPauses):
-			return fmt.Errorf("drop the cache of %s: %w: %d pages are left", f.name(), ErrCached, cached)
+		kept, err = cachedIn(kept)
+		if err != nil || len(kept) == 0 || try == len(dropPauses) {
+			return kept, err
 		}
-		time.Sleep(dropPauses[try])
+		pause(dropPauses[try])
 	}
 }
 
-// cachedPages is how many pages of the file the kernel has in its cache. A file system in memory has no disk that could differ, and so 0.
-func (f *hostFile) cachedPages() (int64, error) {
+// cachedIn lists the parts of ranges that the kernel has in its cache. A file system in memory has no disk that could differ, and so none.
+func (f *hostFile) cachedIn(ranges []Range, progress func()) (found []Range, err error) {
 	var on unix.Statfs_t
 	if err := f.call("stat the file system of", func(fd int) error { return unix.Fstatfs(fd, &on) }); err != nil {
-		return 0, err
+		return nil, err
 	}
 	if on.Type == unix.TMPFS_MAGIC || on.Type == unix.RAMFS_MAGIC {
-		return 0, nil
+		return nil, nil
 	}
+	for _, r := range ranges {
+		found, err = f.addCached(found, r)
+		if errors.Is(err, unix.ENOSYS) {
+			return f.residentIn(ranges, progress)
+		}
+		if err != nil {
+			return nil, err
+		}
+		progress()
+	}
+	return found, nil
+}
+
+// addCached adds the cached parts of a range to those that were found. The kernel counts the cached pages of a range, in a time that
+// depends on that count: so a range of which only a part is cached is divided until the parts are known.
+func (f *hostFile) addCached(found []Range, r Range) ([]Range, error) {
+	cached, err := f.cachedPages(r)
+	pages := pagesOf(r.Length)
+	switch {
+	case err != nil || cached == 0:
+		return found, err
+	case cached >= pages:
+		return addRange(found, r), nil
+	}
+	half := pages / 2 * int64(os.Getpagesize())
+	if found, err = f.addCached(found, Range{r.Off, half}); err != nil {
+		return found, err
+	}
+	return f.addCached(found, Range{r.Off + half, r.Length - half})
+}
+
+// cachedPages counts the cached pages of a range; ENOSYS on Linux before 6.5.
+func (f *hostFile) cachedPages(r Range) (int64, error) {
 	var pages unix.Cachestat_t
 	err := f.call("ask for the cached pages of", func(fd int) error {
-		return unix.Cachestat(uint(fd), &unix.CachestatRange{}, &pages, 0)
+		return unix.Cachestat(uint(fd), &unix.CachestatRange{Off: uint64(r.Off), Len: uint64(r.Length)}, &pages, 0)
 	})
-	if errors.Is(err, unix.ENOSYS) {
-		return f.residentPages()
-	}
 	return int64(pages.Cache), err
+}
+
+func pagesOf(length int64) int64 {
+	page := int64(os.Getpagesize())
+	return (length + page - 1) / page
+}
+
+// addRange adds a range to others, which lie before it.
+func addRange(ranges []Range, r Range) []Range {
+	if n := len(ranges); n > 0 && ranges[n-1].Off+ranges[n-1].Length == r.Off {
+		ranges[n-1].Length += r.Length
+		return ranges
+	}
+	return append(ranges, r)
 }
 
 // residentWindow is how much of a file is mapped at once.
 const residentWindow = 1 << 30
 
-// residentPages is cachedPages for kernels without cachestat (Linux before 6.5). mincore tells the truth to the owner of a file only, and
-// calls all pages of other files cached.
-func (f *hostFile) residentPages() (cached int64, err error) {
-	size, err := f.Size()
-	for off := int64(0); off < size && err == nil; off += residentWindow {
-		err = f.call("ask for the resident pages of", func(fd int) error {
-			found, err := resident(fd, off, int(min(residentWindow, size-off)))
-			cached += found
-			return err
-		})
-	}
-	return cached, err
-}
-
-func resident(fd int, off int64, length int) (found int64, err error) {
-	b, err := unix.Mmap(fd, off, length, unix.PROT_READ, unix.MAP_SHARED)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, unix.Munmap(b)) }()
-	pages := make([]byte, (length+os.Getpagesize()-1)/os.Getpagesize())
-	if _, _, errno := unix.Syscall(unix.SYS_MINCORE, uintptr(unsafe.Pointer(&b[0])), uintptr(length), uintptr(unsafe.Pointer(&pages[0]))); errno != 0 {
-		return 0, errno
-	}
-	for _, p := range pages {
-		found += int64(p & 1)
+// residentIn is cachedIn for kernels without cachestat (Linux before 6.5). mincore looks at each page of a range, cached or not, which takes
+// about 15 s for each TiB. It tells the truth to the owner of a file only, and calls all pages of other files cached.
+func (f *hostFile) residentIn(ranges []Range, progress func()) (found []Range, err error) {
+	for _, r := range ranges {
+		for end := r.Off + r.Length; r.Off < end; r.Off += residentWindow {
+			var pages []byte
+			err := f.call("ask for the resident pages of", func(fd int) (err error) {
+				pages, err = resident(fd, r.Off, int(min(residentWindow, end-r.Off)))
+				return err
+			})
+			if err != nil {
+				return nil, err
+			}
+			found = addResident(found, pages, r.Off, end)
+			progress()
+		}
 	}
 	return found, nil
+}
+
+// addResident adds the pages of a window that are resident.
+func addResident(found []Range, pages []byte, off, end int64) []Range {
+	page := int64(os.Getpagesize())
+	for i, p := range pages {
+		if p&1 != 0 {
+			at := off + int64(i)*page
+			found = addRange(found, Range{at, min(page, end-at)})
+		}
+	}
+	return found
+}
+
+// resident returns a byte for each page of a part of a file; its lowest bit says that the page is cached. A file system that cannot map a
+// file (ENODEV) does not use the page cache for it. The mapping is private: some file systems allow no other for files that they do not
+// cache.
+func resident(fd int, off int64, length int) (pages []byte, err error) {
+	b, err := unix.Mmap(fd, off, length, unix.PROT_READ, unix.MAP_PRIVATE)
+	switch {
+	case errors.Is(err, unix.ENODEV):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, unix.Munmap(b)) }()
+	pages = make([]byte, pagesOf(int64(length)))
+	if _, _, errno := unix.Syscall(unix.SYS_MINCORE, uintptr(unsafe.Pointer(&b[0])), uintptr(length), uintptr(unsafe.Pointer(&pages[0]))); errno != 0 {
+		return nil, errno
+	}
+	return pages, nil
 }

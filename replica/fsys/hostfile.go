@@ -106,9 +106,11 @@ func (f *hostFile) AllocatedBytes() (int64, error) {
 	return st.Blocks * 512, err
 }
 
-func (f *hostFile) WriteBack() error {
+func (f *hostFile) WriteBack() error { return f.WriteBackPart(Range{}) } // no length: to the end of the file
+
+func (f *hostFile) WriteBackPart(r Range) error {
 	const all = unix.SYNC_FILE_RANGE_WAIT_BEFORE | unix.SYNC_FILE_RANGE_WRITE | unix.SYNC_FILE_RANGE_WAIT_AFTER
-	return f.call("write back", func(fd int) error { return unix.SyncFileRange(fd, 0, 0, all) })
+	return f.call("write back", func(fd int) error { return unix.SyncFileRange(fd, r.Off, r.Length, all) })
 }
 
 func (f *hostFile) Unwritten() (int64, error) {

@@ -8,8 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -42,8 +44,8 @@ type pageCache struct {
 	heard   int        // guarded by telling; the last of these that some opening was told
 }
 
-// What is noted in a journal: the beginning of a sync, its end with success or without, and an eviction; or the
-// content of a page.
+// What is noted in a journal: the beginning of a sync, its end with success or without; that a page was dropped; or
+// the content of a page.
 const (
 	noteSync, noteSynced, noteFailed, noteDropped = 's', 'c', 'l', 'e'
 	notePage, noteHole                            = 'd', 'z'
@@ -96,7 +98,7 @@ func (c *pageCache) replay(in *bufio.Reader) (n int64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	if note != notePage && note != noteHole {
+	if note != notePage && note != noteHole && note != noteDropped {
 		c.apply(note)
 		return 1, nil
 	}
@@ -114,7 +116,9 @@ func (c *pageCache) replay(in *bufio.Reader) (n int64, err error) {
 	}
 	at := int64(binary.LittleEndian.Uint64(off[:]))
 	delete(c.lost, at)
-	c.dirty[at] = page
+	if note != noteDropped {
+		c.dirty[at] = page
+	}
 	return n, nil
 }
 
@@ -134,8 +138,6 @@ func (c *pageCache) apply(note byte) {
 			}
 		}
 		c.writes = map[int64][]byte{}
-	case noteDropped:
-		c.lost = map[int64][]byte{}
 	}
 }
 
@@ -157,6 +159,9 @@ func (c *pageCache) changeLocked(f fsys.File, off, length int64) error {
 			continue
 		}
 		page, isLost := c.lost[at]
+		if isLost && bytes.Equal(page, zeroPage) {
+			continue // as ext4 does, which leaves the extent unwritten
+		}
 		if !isLost {
 			page = make([]byte, pageBytes)
 			if err := f.ReadAt(page[:min(pageBytes, size-at)], at); err != nil {
@@ -178,20 +183,61 @@ func (c *pageCache) changeLocked(f fsys.File, off, length int64) error {
 	return err
 }
 
-// dropLocked makes what was lost read as the disk has it.
-func (c *pageCache) dropLocked(f fsys.File) (pages int, err error) {
+// dropLocked makes what was lost read as the disk has it, except for the pages that stay.
+func (c *pageCache) dropLocked(f fsys.File, stays func(at int64) bool) (pages int, err error) {
 	size, err := f.Size()
 	if err != nil || len(c.lost) == 0 {
 		return 0, err
 	}
+	var notes []byte
 	for at, page := range c.lost {
+		if stays(at) {
+			continue
+		}
 		if at < size {
 			err = errors.Join(err, f.WriteAt(page[:min(pageBytes, size-at)], at))
 		}
+		delete(c.lost, at)
+		notes = binary.LittleEndian.AppendUint64(append(notes, noteDropped), uint64(at))
+		pages++
 	}
-	pages = len(c.lost)
-	return pages, errors.Join(err, f.Datasync(), c.note(noteDropped))
+	err = errors.Join(err, f.Datasync())
+	_, noteErr := c.journal.Write(notes)
+	return pages, errors.Join(err, noteErr)
 }
+
+// writtenThroughLocked notes that the disk has what is read of ranges.
+func (c *pageCache) writtenThroughLocked(ranges []fsys.Range) error {
+	var notes []byte
+	for at := range c.lost {
+		if isIn(at, ranges) {
+			delete(c.lost, at)
+			notes = binary.LittleEndian.AppendUint64(append(notes, noteDropped), uint64(at))
+		}
+	}
+	_, err := c.journal.Write(notes)
+	return err
+}
+
+func isIn(at int64, ranges []fsys.Range) bool {
+	return slices.ContainsFunc(ranges, func(r fsys.Range) bool { return r.Off <= at && at < r.Off+r.Length })
+}
+
+// stayingLocked lists the pages in ranges that a drop has left, sorted.
+func (c *pageCache) stayingLocked(ranges []fsys.Range) (staying []fsys.Range) {
+	all := maps.Clone(c.lost)
+	maps.Copy(all, c.dirty)
+	maps.Copy(all, c.writes)
+	for _, at := range slices.Sorted(maps.Keys(all)) {
+		if isIn(at, ranges) {
+			staying = append(staying, fsys.Range{Off: at, Length: pageBytes})
+		}
+	}
+	return staying
+}
+
+// none is said of pages of which none stays in a cache that is dropped.
+func none(int64) bool { return false }
 
 // toldAtOpening is up to which failure a new opening tells none: one that no opening was told of is told by the next.
 func (c *pageCache) toldAtOpening() int {
@@ -207,6 +253,8 @@ func (c *pageCache) toldAtOpening() int {
 type caches struct {
 	dir  string // where the journals are
 	boot string
+	// inUse tells whether a page is in use at the moment at which a replica's process has its file dropped; then the page stays.
+	inUse func(at int64) bool
 
 	mu    sync.Mutex
 	known map[string]*pageCache // guarded by mu
@@ -240,7 +288,7 @@ func (cs *caches) of(path string, f fsys.File, created bool, reopen func() (fsys
 		return nil, err
 	}
 	if booted {
-		if _, err := c.dropLocked(own); err != nil {
+		if _, err := c.dropLocked(own, none); err != nil {
 			return nil, err
 		}
 		c.dirty = map[int64][]byte{}
@@ -292,7 +340,7 @@ func (cs *caches) drop() (pages int, err error) {
 	defer cs.mu.Unlock()
 	for key, c := range cs.known {
 		c.mu.Lock()
-		n, dropErr := c.dropLocked(cs.files[key])
+		n, dropErr := c.dropLocked(cs.files[key], none)
 		c.mu.Unlock()
 		pages += n
 		if errors.Is(dropErr, syscall.ENOSPC) {

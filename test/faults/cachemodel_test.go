@@ -29,6 +29,22 @@ func cachedFile(t *testing.T, root string, mode fsys.Mode) (*syncFaultsFile, *sy
 	return f.(*syncFaultsFile), s
 }
 
+var wholePage = []fsys.Range{{Length: pageBytes}}
+
+// keptInUse opens the file as the next process does, and has its first page stay in the cache that is dropped.
+func keptInUse(t *testing.T, n *node) *syncFaultsFile {
+	t.Helper()
+	f, _ := cachedFile(t, n.dir, fsys.ReadWrite)
+	f.inUse = func(at int64) bool { return at == 0 }
+	kept, err := f.DropCache([]fsys.Range{{Off: pageBytes, Length: pageBytes}}, func() {})
+	require.NoError(t, err)
+	require.Empty(t, kept, "nothing was asked about it")
+	kept, err = f.DropCache(wholePage, func() {})
+	require.NoError(t, err)
+	require.Equal(t, wholePage, kept)
+	return f
+}
+
 func TestWhatAFailedSyncLostIsReadUntilItIsDropped(t *testing.T) {
 	old, fresh, later := bytes.Repeat([]byte{1}, pageBytes), bytes.Repeat([]byte{2}, pageBytes), bytes.Repeat([]byte{3}, pageBytes)
 	for name, tc := range map[string]struct {
@@ -47,9 +63,28 @@ func TestWhatAFailedSyncLostIsReadUntilItIsDropped(t *testing.T) {
 		"another process, which drops it": {func(t *testing.T, n *node, _ *syncFaultsFile, _ *syncFaults) *syncFaultsFile {
 			f, _ := cachedFile(t, n.dir, fsys.ReadWrite)
 			require.NoError(t, f.Datasync())
-			require.NoError(t, f.DropCache())
+			kept, err := f.DropCache(wholePage, func() {})
+			require.NoError(t, err)
+			require.Empty(t, kept)
 			return f
 		}, old},
+		"another process, which cannot drop it": {func(t *testing.T, n *node, _ *syncFaultsFile, _ *syncFaults) *syncFaultsFile {
+			return keptInUse(t, n)
+		}, fresh},
+		"another process, which cannot drop it, and a loss of power": {func(t *testing.T, n *node, _ *syncFaultsFile, _ *syncFaults) *syncFaultsFile {
+			keptInUse(t, n)
+			require.NoError(t, n.boot())
+			f, _ := cachedFile(t, n.dir, fsys.ReadWrite)
+			return f
+		}, old},
+		"another process, which cannot drop it, writes it through, and a loss of power": {func(t *testing.T, n *node, _ *syncFaultsFile, _ *syncFaults) *syncFaultsFile {
+			f := keptInUse(t, n)
+			require.NoError(t, f.WriteThrough(wholePage, func() {}))
+			require.NoError(t, f.Datasync())
+			require.NoError(t, n.boot())
+			f, _ = cachedFile(t, n.dir, fsys.ReadWrite)
+			return f
+		}, fresh},
 		"a loss of power": {func(t *testing.T, n *node, _ *syncFaultsFile, _ *syncFaults) *syncFaultsFile {
 			require.NoError(t, n.boot())
 			f, _ := cachedFile(t, n.dir, fsys.ReadWrite)
@@ -57,9 +92,13 @@ func TestWhatAFailedSyncLostIsReadUntilItIsDropped(t *testing.T) {
 		}, old},
 		"it is written again, synced and dropped": {func(t *testing.T, _ *node, f *syncFaultsFile, _ *syncFaults) *syncFaultsFile {
 			require.NoError(t, f.WriteAt(later, 0))
-			require.ErrorIs(t, f.DropCache(), fsys.ErrCached)
+			kept, err := f.DropCache(wholePage, func() {})
+			require.NoError(t, err)
+			require.NotEmpty(t, kept)
 			require.NoError(t, f.Datasync())
-			require.NoError(t, f.DropCache())
+			kept, err = f.DropCache(wholePage, func() {})
+			require.NoError(t, err)
+			require.Empty(t, kept)
 			return f
 		}, later},
 		"it is written again, and power is lost": {func(t *testing.T, n *node, f *syncFaultsFile, _ *syncFaults) *syncFaultsFile {

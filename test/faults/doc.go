@@ -33,8 +33,8 @@
 // were none; among very many also of copies that were gone on with, for a part of the volume.
 //
 // A sync that fails loses what it was to write out as a kernel does (cache_test.go): that reads as it was written,
-// also for the processes that come next, until the node's caches are dropped. At the end all caches are dropped
-// before the replicas are compared. Marks and the record of what was changed are kept so too. What was acknowledged
+// also for the processes that come next, until the node's caches are dropped. When a replica is opened about half of
+// these pages are in use, and stay. At the end all caches are dropped before the replicas are compared. Marks and the record of what was changed are kept so too. What was acknowledged
 // and not flushed may be gone after a sync of data failed, as after a loss of power.
 //
 // A node loses its power by itself: its file system is shut down without being written out, and mounted again under another boot id.

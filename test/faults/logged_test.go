@@ -19,6 +19,7 @@ var (
 	saidLacks      = regexp.MustCompile(`msg="Replica gets what was changed while it was away" .*regions=(\d+) `)
 	saidGoesOn     = regexp.MustCompile(`msg="Replica gets what an interrupted copy has left" .*regions=(\d+) `)
 	saidDropped    = regexp.MustCompile(`msg="(Caches were dropped as ordered|A file was dropped from the cache)" pages=[1-9]`)
+	saidStayed     = regexp.MustCompile(`msg="Pages that were lost stayed in the cache" pages=[1-9]`)
 	saidFailedSync = regexp.MustCompile(`msg="A sync fails as ordered"`)
 )
 
@@ -40,6 +41,9 @@ func (v *volume) countLogged() error {
 			defer v.mu.Unlock()
 			if saidDropped.MatchString(line) {
 				v.seen.dropped++
+			}
+			if saidStayed.MatchString(line) {
+				v.seen.stayed++
 			}
 			if !strings.HasSuffix(line, " volume="+v.name+"\n") {
 				return

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -80,6 +81,7 @@ func serveNode(dir, image string) error {
 	if err != nil {
 		return err
 	}
+	files.caches.inUse = func(int64) bool { return rand.IntN(2) == 0 }
 	i, err := instance.New(instance.Options{
 		Root: dir, DataListen: "127.0.0.1:0", ToolSocket: filepath.Join(dir, "nbd.sock"), GRPCSocket: filepath.Join(dir, "grpc.sock"),
 		DeviceDir: filepath.Join(dir, "dev"), Version: "test", Log: logrus.NewEntry(log),
@@ -107,7 +109,10 @@ func newSyncFaults(dir string, log *logrus.Entry) (*syncFaults, error) {
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
-	cs := &caches{dir: filepath.Join(dir, "cache"), boot: strings.TrimSpace(string(boot)), known: map[string]*pageCache{}, files: map[string]fsys.File{}}
+	cs := &caches{
+		dir: filepath.Join(dir, "cache"), boot: strings.TrimSpace(string(boot)), inUse: none,
+		known: map[string]*pageCache{}, files: map[string]fsys.File{},
+	}
 	if err := os.MkdirAll(cs.dir, 0o700); err != nil {
 		return nil, err
 	}

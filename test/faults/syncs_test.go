@@ -68,7 +68,7 @@ func (d *syncFaultsDir) OpenFile(name string, mode fsys.Mode) (fsys.File, error)
 	if err != nil || failing[name] == "" {
 		return f, err
 	}
-	s := &syncFaultsFile{File: f, orders: d.faults.orders, log: d.faults.log.WithField("volume", volumeOf(filepath.Join(d.path, name))), fails: failing[name], slow: name == dataName}
+	s := &syncFaultsFile{File: f, orders: d.faults.orders, log: d.faults.log.WithField("volume", volumeOf(filepath.Join(d.path, name))), fails: failing[name], slow: name == dataName, inUse: d.faults.caches.inUse}
 	if name == metaTempName { // it is not used after a sync that failed
 		return s, nil
 	}
@@ -91,6 +91,7 @@ type syncFaultsFile struct {
 	fails  string     // the kind of fault
 	slow   bool       // its syncs can be slow
 	cache  *pageCache // nil: none is kept
+	inUse  func(at int64) bool
 
 	failed atomic.Bool // as ordered, in this opening
 	told   int         // guarded by cache.telling; the last failure that was told
@@ -101,6 +102,14 @@ func (f *syncFaultsFile) Sync() error     { return f.sync(f.File.Sync) }
 
 func (f *syncFaultsFile) WriteBack() error {
 	if err := f.File.WriteBack(); err != nil {
+		return err
+	}
+	return f.WriteError()
+}
+
+// WriteBackPart implements fsys.File.
+func (f *syncFaultsFile) WriteBackPart(r fsys.Range) error {
+	if err := f.File.WriteBackPart(r); err != nil {
 		return err
 	}
 	return f.WriteError()
@@ -144,21 +153,31 @@ func (f *syncFaultsFile) ZeroRange(off, length int64) error {
 	return f.change(off, length, func() error { return f.File.ZeroRange(off, length) })
 }
 
-// DropCache implements fsys.File.
-func (f *syncFaultsFile) DropCache() error {
-	if f.cache != nil {
-		f.cache.mu.Lock()
-		defer f.cache.mu.Unlock()
-		if len(f.cache.dirty)+len(f.cache.writes) > 0 {
-			return fmt.Errorf("drop what is dirty: %w", fsys.ErrCached)
-		}
-		pages, err := f.cache.dropLocked(f.File)
-		if err != nil {
-			return err
-		}
-		f.log.WithField("pages", pages).Info("A file was dropped from the cache")
+// DropCache implements fsys.File. Pages that are in use stay.
+func (f *syncFaultsFile) DropCache(ranges []fsys.Range, progress func()) ([]fsys.Range, error) {
+	kept, err := f.File.DropCache(ranges, progress)
+	if err != nil || f.cache == nil {
+		return kept, err
 	}
-	return f.File.DropCache()
+	f.cache.mu.Lock()
+	defer f.cache.mu.Unlock()
+	pages, err := f.cache.dropLocked(f.File, f.inUse)
+	staying := f.cache.stayingLocked(ranges)
+	f.log.WithField("pages", pages).Info("A file was dropped from the cache")
+	if len(staying) > 0 {
+		f.log.WithField("pages", len(staying)).Info("Pages that were lost stayed in the cache")
+	}
+	return append(kept, staying...), err
+}
+
+// WriteThrough implements fsys.File.
+func (f *syncFaultsFile) WriteThrough(ranges []fsys.Range, progress func()) error {
+	if err := f.File.WriteThrough(ranges, progress); err != nil || f.cache == nil {
+		return err
+	}
+	f.cache.mu.Lock()
+	defer f.cache.mu.Unlock()
+	return f.cache.writtenThroughLocked(ranges)
 }
 
 func (f *syncFaultsFile) sync(do func() error) error {

@@ -66,6 +66,7 @@ type tally struct {
 	wiped                    int // discards and zeroes that were acknowledged
 	slowSyncs, failedSyncs   int // as ordered
 	dropped                  int // caches that had what their disk did not have
+	stayed                   int // openings at which a part of that stayed cached, in regions that were marked
 	growths                  int // sizes that were asked for
 	expanded                 int // sizes that were offered
 	looked                   int // members whose metadata was read when more was offered
@@ -92,6 +93,7 @@ func (t *tally) add(o tally) {
 	t.slowSyncs += o.slowSyncs
 	t.failedSyncs += o.failedSyncs
 	t.dropped += o.dropped
+	t.stayed += o.stayed
 	t.growths += o.growths
 	t.expanded += o.expanded
 	t.looked += o.looked
@@ -104,10 +106,10 @@ func (t *tally) add(o tally) {
 func (t tally) String() string {
 	return fmt.Sprintf("%d starts of an engine, %d of them copied a part of the regions, %d epochs, %d rebuilds asked for, %d of part of the regions, %d of the rest of a copy, %d marks cleared, "+
 		"%d replicas too slow, %d power losses, %d disks hung, %d long writes, %d writes without space, %d ends in order that left marks, "+
-		"%d volumes used by their devices, %d blocks cleared, %d syncs slow, %d failed, %d caches dropped with what was lost, %d larger sizes asked for, %d offered, %d members looked at, "+
+		"%d volumes used by their devices, %d blocks cleared, %d syncs slow, %d failed, %d caches dropped with what was lost, %d openings at which some of that stayed, %d larger sizes asked for, %d offered, %d members looked at, "+
 		"%d looks at a replica that could not grow, %d replicas moved",
 		t.starts, t.partial, t.epochs, t.rebuilds, t.deltas, t.goneOn, t.cleared, t.slow, t.powerLosses, t.freezes, t.floods, t.refused, t.leftMarks,
-		t.devices, t.wiped, t.slowSyncs, t.failedSyncs, t.dropped, t.growths, t.expanded, t.looked, t.ungrown, t.moved)
+		t.devices, t.wiped, t.slowSyncs, t.failedSyncs, t.dropped, t.stayed, t.growths, t.expanded, t.looked, t.ungrown, t.moved)
 }
 
 // run is one start of the engine.

@@ -1,7 +1,7 @@
 package memfs
 
 import (
-	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"syscall"
@@ -13,7 +13,8 @@ import (
 //
 //	clean   reads return what the disk has
 //	dirty   written, and not synced. Reads return what was written. A Crash may lose it
-//	lost    its write-out failed. Reads return what was written, but the disk has what was there before, and no sync writes it again
+//	lost    its write-out failed. Reads return what was written, but the disk has what was there before, and no sync writes it again.
+//	        When it is written again it is dirty, if the disk has anything there. Else it stays lost: ext4 leaves its extent unwritten
 //
 // A failure to write out is reported once per opening, by the first sync, WriteBack, WriteError, PunchHole or ZeroRange of that opening.
 // An opening that is made later reports it only if no other opening has before. Then nothing tells lost sectors from clean ones until
@@ -49,16 +50,22 @@ func (f *FS) Evict(file string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.root.each("/", file, func(n *fileNode) {
-		n.evict()
+		n.evict(func(int64) bool { return true })
 		n.heard = n.errors
 	})
 }
 
-// KeepCached makes DropCache of a file fail with ErrCached and drop nothing, as for a file that another program has locked in memory.
-func (f *FS) KeepCached(file string) {
+// KeepCached makes DropCache of a file keep a part of it, as when another program has that part locked in memory.
+func (f *FS) KeepCached(file string, part fsys.Range) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.kept = append(f.kept, file)
+	f.kept = append(f.kept, keptPart{file: file, part: part})
+}
+
+// keptPart is a part of a file that DropCache does not drop.
+type keptPart struct {
+	file string
+	part fsys.Range
 }
 
 // each calls do for the files of a name beneath a directory.
@@ -83,11 +90,14 @@ func (n *fileNode) lose() {
 	n.errors++
 }
 
-func (n *fileNode) evict() {
+// evict drops the sectors that goes is true for.
+func (n *fileNode) evict(goes func(sector int64) bool) {
 	for i := range n.lost {
-		keep(n.content, i, n.durableBytes[i])
+		if goes(i) {
+			keep(n.content, i, n.durableBytes[i])
+			delete(n.lost, i)
+		}
 	}
-	n.lost = map[int64]bool{}
 }
 
 // toldAtOpening is up to which error a new opening reports none.
@@ -152,6 +162,9 @@ func (f *file) WriteBack() error {
 	return f.writeErrorLocked()
 }
 
+// WriteBackPart reports what WriteBack would.
+func (f *file) WriteBackPart(fsys.Range) error { return f.WriteBack() }
+
 // Unwritten is not told, as by a kernel before 6.5.
 func (f *file) Unwritten() (int64, error) { return 0, syscall.EOPNOTSUPP }
 
@@ -163,14 +176,58 @@ func (f *file) WriteError() error {
 	return f.writeErrorLocked()
 }
 
-func (f *file) DropCache() error {
+func (f *file) DropCache(ranges []fsys.Range, progress func()) (kept []fsys.Range, err error) {
 	if err := f.enter("dropcache"); err != nil {
+		return nil, err
+	}
+	defer f.fs.mu.Unlock()
+	progress()
+	f.node.evict(func(i int64) bool { return !f.keepsLocked(i) })
+	for _, i := range f.node.cached() {
+		if f.keepsLocked(i) && isIn(i, ranges) {
+			kept = append(kept, fsys.Range{Off: i * sectorBytes, Length: sectorBytes})
+		}
+	}
+	return kept, nil
+}
+
+// WriteThrough makes sectors dirty that were lost. A sync makes them durable.
+func (f *file) WriteThrough(ranges []fsys.Range, progress func()) error {
+	if err := f.enter("writethrough"); err != nil {
 		return err
 	}
 	defer f.fs.mu.Unlock()
-	if slices.ContainsFunc(f.fs.kept, f.isNamed) || len(f.node.unsynced) > 0 {
-		return fmt.Errorf("drop %s: %w", f.path, fsys.ErrCached)
+	progress()
+	for i := range f.node.lost {
+		if isIn(i, ranges) {
+			delete(f.node.lost, i)
+			f.node.unsynced[i] = true
+		}
 	}
-	f.node.evict()
 	return nil
+}
+
+// keepsLocked tells whether a sector stays cached: it is dirty, or KeepCached said so.
+func (f *file) keepsLocked(i int64) bool {
+	return f.node.unsynced[i] || slices.ContainsFunc(f.fs.kept, func(k keptPart) bool {
+		return f.isNamed(k.file) && isIn(i, []fsys.Range{k.part})
+	})
+}
+
+// cached lists the sectors that can be in the cache, sorted.
+func (n *fileNode) cached() []int64 {
+	all := maps.Clone(n.lost)
+	for i := range n.content {
+		all[i] = true
+	}
+	for i := range n.unsynced {
+		all[i] = true
+	}
+	return slices.Sorted(maps.Keys(all))
+}
+
+func isIn(i int64, ranges []fsys.Range) bool {
+	return slices.ContainsFunc(ranges, func(r fsys.Range) bool {
+		return i*sectorBytes < r.Off+r.Length && r.Off < (i+1)*sectorBytes
+	})
 }

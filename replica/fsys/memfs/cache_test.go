@@ -75,6 +75,24 @@ func TestWhatWasLostAndIsWrittenAgainIsSynced(t *testing.T) {
 	assert.EqualValues(t, 2, firstByte(t, must(d.OpenFile("a", fsys.ReadOnly))(t)))
 }
 
+// ext4 writes the page again, but leaves its extent unwritten.
+func TestWhatWasLostOverAHoleStaysLostUntilItIsWrittenThrough(t *testing.T) {
+	f, d, a := twice(t)
+	no(t, a.WriteAt(bytes.Repeat([]byte{3}, 1024), 512))
+	f.FailSync("a", 1)
+	require.Error(t, a.Sync())
+	no(t, a.WriteAt(bytes.Repeat([]byte{4}, 1024), 512))
+	no(t, a.Sync())
+	no(t, a.WriteThrough([]fsys.Range{{Off: 1024, Length: 512}}, func() {}))
+	no(t, a.Sync())
+	got := make([]byte, 3*512)
+	no(t, a.ReadAt(got, 0))
+	assert.Equal(t, []byte{2, 4, 4}, []byte{got[0], got[512], got[1024]})
+	f.Evict("a")
+	no(t, must(d.OpenFile("a", fsys.ReadOnly))(t).ReadAt(got, 0))
+	assert.Equal(t, []byte{1, 0, 4}, []byte{got[0], got[512], got[1024]})
+}
+
 func TestAnErrorIsReportedOncePerOpening(t *testing.T) {
 	f, d, a := twice(t)
 	b := must(d.OpenFile("a", fsys.ReadWrite))(t)
@@ -99,11 +117,26 @@ func TestTheNthSyncFails(t *testing.T) {
 }
 
 func TestDropCacheDropsWhatIsClean(t *testing.T) {
+	_, _, a := twice(t)
+	all := []fsys.Range{{Length: 1 << 20}}
+	assert.Equal(t, []fsys.Range{{Length: 512}}, must(a.DropCache(all, func() {}))(t), "it is dirty")
+	assert.Empty(t, must(a.DropCache(nil, func() {}))(t), "nothing was asked about")
+	no(t, a.Sync())
+	assert.Empty(t, must(a.DropCache(all, func() {}))(t))
+}
+
+func TestDropCacheKeepsThePartsThatAreInUse(t *testing.T) {
 	f, d, a := twice(t)
-	require.ErrorIs(t, a.DropCache(), fsys.ErrCached, "it is dirty")
+	no(t, a.WriteAt(bytes.Repeat([]byte{2}, 1024), 512))
 	f.LoseUnsynced("a")
-	no(t, a.DropCache())
-	assert.EqualValues(t, 1, firstByte(t, must(d.OpenFile("a", fsys.ReadOnly))(t)))
-	f.KeepCached("/d/a")
-	require.ErrorIs(t, a.DropCache(), fsys.ErrCached)
+	f.KeepCached("/d/a", fsys.Range{Off: 512, Length: 1024})
+	b := must(d.OpenFile("a", fsys.ReadOnly))(t)
+	kept := must(a.DropCache([]fsys.Range{{Length: 1024}}, func() {}))(t)
+	assert.Equal(t, []fsys.Range{{Off: 512, Length: 512}}, kept, "of what was asked about")
+	got := make([]byte, 3*512)
+	no(t, b.ReadAt(got, 0))
+	assert.Equal(t, []byte{1, 2, 2}, []byte{got[0], got[512], got[1024]})
+	f.Evict("a")
+	no(t, b.ReadAt(got, 0))
+	assert.Equal(t, []byte{1, 0, 0}, []byte{got[0], got[512], got[1024]})
 }

@@ -108,8 +108,11 @@ func (n *fileNode) put(p []byte, off int64) {
 			*s = *old
 		}
 		c := copy(s[off%sectorBytes:], p)
-		n.content[i], n.unsynced[i] = s, true
-		delete(n.lost, i)
+		n.content[i] = s
+		if !n.lost[i] || n.durableBytes[i] != nil {
+			n.unsynced[i] = true
+			delete(n.lost, i)
+		}
 		p, off = p[c:], off+int64(c)
 	}
 }

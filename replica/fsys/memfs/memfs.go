@@ -34,7 +34,7 @@ type Op struct {
 	// N counts the steps from 1.
 	N int
 	// Kind is one of create mkdir rename exchange unlink rmdir write truncate punch zero writeback datasync sync dropcache
-	// syncdir.
+	// writethrough syncdir.
 	Kind string
 	// Name is the last element of the name that it concerns.
 	Name string
@@ -53,9 +53,9 @@ type FS struct {
 	full bool
 	// noExchange is true when names cannot be exchanged.
 	noExchange bool
-	// failing has the syncs that are to fail, and kept the files of which the cache is not dropped.
+	// failing has the syncs that are to fail, and kept the parts of files that stay cached.
 	failing []failingSync
-	kept    []string
+	kept    []keptPart
 	// before is asked before each step; an error makes the step fail with no effect.
 	before func(Op) error
 }

@@ -1,0 +1,63 @@
+package fsys
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+
+	"golang.org/x/sys/unix"
+)
+
+// directPiece bounds one transfer past the cache.
+const directPiece = 256 << 10
+
+// ErrNotWrittenThrough says that a file system has not put on the disk what was written past the cache.
+var ErrNotWrittenThrough = errors.New("what was written past the cache is not on the disk")
+
+func (f *hostFile) WriteThrough(ranges []Range, progress func()) error {
+	both, err := unix.Mmap(-1, 0, 2*directPiece, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE) // aligned, as the kernel wants it
+	if err != nil {
+		return fmt.Errorf("allocate buffers: %w", err)
+	}
+	defer func() { _ = unix.Munmap(both) }()
+	shown, disk := both[:directPiece], both[directPiece:]
+	for _, r := range ranges {
+		for end := r.Off + r.Length; r.Off < end; r.Off += directPiece {
+			n := min(directPiece, end-r.Off)
+			if err := f.writePieceThrough(shown[:n], disk[:n], r.Off); err != nil {
+				return err
+			}
+			progress()
+		}
+	}
+	return nil
+}
+
+// writePieceThrough fills both buffers. A program that reads all of a file has the kernel cache its holes, too; those equal the disk.
+func (f *hostFile) writePieceThrough(shown, disk []byte, off int64) error {
+	if err := f.ReadAt(shown, off); err != nil {
+		return err
+	}
+	data, err := f.NextData(off)
+	if err != nil || data >= off+int64(len(shown)) && len(bytes.TrimLeft(shown, "\x00")) == 0 {
+		return err
+	}
+	return f.call("write past the cache of", func(fd int) error {
+		direct, err := unix.Open(fmt.Sprintf("/proc/thread-self/fd/%d", fd), unix.O_RDWR|unix.O_DIRECT|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = unix.Close(direct) }()
+		if _, err := all(shown, off, io.ErrUnexpectedEOF, func(p []byte, off int64) (int, error) { return unix.Pwrite(direct, p, off) }); err != nil {
+			return err
+		}
+		if _, err := all(disk, off, io.ErrUnexpectedEOF, func(p []byte, off int64) (int, error) { return unix.Pread(direct, p, off) }); err != nil {
+			return err
+		}
+		if !bytes.Equal(shown, disk) {
+			return fmt.Errorf("%w: %d bytes at %d", ErrNotWrittenThrough, len(shown), off)
+		}
+		return nil
+	})
+}
