@@ -14,8 +14,9 @@ import (
 )
 
 const (
-	// diskPatience is how long a caller waits for an operation on a disk that has begun; it is longer than the times that an operation
-	// has by itself (releaseTimeout, replicaCloseTimeout). A disk with an operation that is older counts as one that does not respond.
+	// diskPatience is how long a caller waits for an operation on a disk that has begun, or for the next part of one that reports its
+	// progress; it is longer than the times that an operation has by itself (releaseTimeout, replicaCloseTimeout). A disk with an operation
+	// that is older counts as one that does not respond.
 	diskPatience = 20 * time.Second
 	// diskWait is how long a caller waits for the replica's name and for a place on its disk. Both together are less than the daemon
 	// gives a call (app.dataPlane).
@@ -51,9 +52,11 @@ type diskLane struct {
 // diskCall is an operation under way.
 type diskCall struct {
 	replica, what string
-	since         time.Time
 	overdue       chan struct{} // closed when it is late
-	late          bool          // guarded by the mu of diskCalls
+	// guarded by the mu of diskCalls:
+	since time.Time // it began, or the disk has last done a part of it
+	timer *time.Timer
+	late  bool
 }
 
 func newDiskCalls(changed func()) *diskCalls {
@@ -106,9 +109,9 @@ func (c *diskCalls) unuse(disk string, lane *diskLane) {
 func (c *diskCalls) begin(disk string, lane *diskLane, replica, what string) (call *diskCall, end func()) {
 	call = &diskCall{replica: replica, what: what, since: time.Now(), overdue: make(chan struct{})}
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	lane.calls[call] = struct{}{}
-	c.mu.Unlock()
-	timer := time.AfterFunc(c.patience, func() {
+	call.timer = time.AfterFunc(c.patience, func() {
 		c.mu.Lock()
 		_, call.late = lane.calls[call]
 		c.mu.Unlock()
@@ -116,14 +119,28 @@ func (c *diskCalls) begin(disk string, lane *diskLane, replica, what string) (ca
 		c.changed()
 	})
 	return call, func() {
-		timer.Stop()
 		c.mu.Lock()
+		call.timer.Stop()
 		delete(lane.calls, call)
 		late := call.late
 		c.mu.Unlock()
 		c.unuse(disk, lane)
 		if late {
 			c.changed()
+		}
+	}
+}
+
+// progressed says that a disk has done a part of what it was asked to do with a replica: it has its time again for the rest.
+func (c *diskCalls) progressed(replica string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, lane := range c.disks {
+		for call := range lane.calls {
+			if call.replica == replica && call.timer.Stop() { // one that is late already stays so until it ends
+				call.since = time.Now()
+				call.timer.Reset(c.patience)
+			}
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -295,4 +296,32 @@ func TestADiskIsAskedByFewAtATime(t *testing.T) {
 	l()
 	leave[1]()
 	assert.Empty(t, c.disks)
+}
+
+func TestAnOperationThatMakesProgressIsNotLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newDiskCalls(func() {})
+		_, end := c.begin("/disk", c.use("/disk"), "r", "start")
+		for range 10 {
+			time.Sleep(diskPatience - time.Second)
+			c.progressed("r")
+			c.progressed("another")
+		}
+		assert.NoError(t, c.refusal("/disk", "r"), "it has been under way for long, and went on all the time")
+		time.Sleep(diskPatience)
+		synctest.Wait()
+		assert.Error(t, c.refusal("/disk", "r"), "it does not go on")
+		c.progressed("r")
+		assert.Error(t, c.refusal("/disk", "r"), "its caller has left")
+		end()
+		assert.NoError(t, c.refusal("/disk", "r"))
+
+		_, end = c.begin("/disk", c.use("/disk"), "r", "start")
+		time.Sleep(diskPatience / 2)
+		c.progressed("another")
+		time.Sleep(diskPatience / 2)
+		synctest.Wait()
+		assert.Error(t, c.refusal("/disk", "r"), "another replica went on")
+		end()
+	})
 }

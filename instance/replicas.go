@@ -207,7 +207,10 @@ func (h *replicaHost) options(s *proto.ReplicaSpec) replica.Options {
 		pace = replica.NewPace()
 		h.paces[s.GetDiskUuid()] = pace
 	}
-	return replica.Options{BootID: h.boot, Distrust: distrusted, OnChange: h.changes.notify, Pace: pace, Log: h.logOf(s)}
+	return replica.Options{
+		BootID: h.boot, Distrust: distrusted, OnChange: h.changes.notify, OnProgress: func() { h.calls.progressed(s.GetName()) },
+		Pace: pace, Log: h.logOf(s),
+	}
 }
 
 // distrust remembers of a replica that was closed whether it may have lost writes although the machine runs on. A disk that fails may
