@@ -7,34 +7,38 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/replica/fsys"
 )
 
-// After a failed sync the kernel shows bytes that the disk does not have. An opening that relies on what it reads first makes the two
-// equal (dropCache):
+// After a failed sync the kernel shows bytes that the disk does not have. An opening that relies on what it reads first
+// makes the two equal (dropCache):
 //
-//  1. the marked regions are written out in pieces, and the data is synced. From here on the kernel has nothing that it still will write out
+//  1. the marked regions are written out in pieces, and the data is synced. From here on the kernel has nothing that it
+//     still will write out
 //  2. the kernel drops all of the data from its cache, and is asked what it has kept of the marked regions
-//  3. what it has kept, because a program reads or locks it at this moment, is written as it reads, past the cache, and synced
+//  3. what it has kept, because a program reads or locks it at this moment, is written as it reads, past the cache, and
+//     synced
 //
 // Only marked regions are asked about, because in all others the cache equals the disk:
 //
-//   - A region is marked durably before it is changed, by whatever change: writes, zeroes, trims, copies of a rebuild. Where the mark cannot
-//     be made durable nothing is changed.
-//   - A mark is cleared after a flush that succeeded, and after a second opening of the data has reported no failure (clearIntents). A failure
-//     from before both openings concerns marked regions, and for these the steps above were done in the opening.
-//   - What the kernel shows of the map has a mark wherever the disk's has one, but for those that were cleared so. A map that could not be
-//     written out has more of them.
+//   - A region is marked durably before it is changed, by whatever change: writes, zeroes, trims, copies of a rebuild.
+//     Where the mark cannot be made durable nothing is changed.
+//   - A mark is cleared after a flush that succeeded, and after a second opening of the data has reported no failure
+//     (clearIntents). A failure from before both openings concerns marked regions, and for these the steps above were
+//     done in the opening.
+//   - What the kernel shows of the map has a mark wherever the disk's has one, but for those that were cleared so. A
+//     map that could not be written out has more of them.
 //   - A replica that was closed in order has had no failure since it was opened, and no marks are left.
 //
 // Releases that cleared marks without asking a second opening are an exception (docs/DATAPLANE.md).
 //
-// Step 3 makes the disk have what the cache shows. In a marked region either is right, sector by sector: it is what the disk had, or a
-// later change that nobody was told is durable. Whether the other members have that change is the question that marks answer. So trust
-// does not depend on this: a replica that may lack changes lacks those which the kernel has dropped.
+// Step 3 makes the disk have what the cache shows. In a marked region either is right, sector by sector: it is what the
+// disk had, or a later change that nobody was told is durable. Whether the other members have that change is the
+// question that marks answer. So trust does not depend on this: a replica that may lack changes lacks those which the
+// kernel has dropped.
 
 // errStaysCached says that a part of the data stays cached, and could not be made equal to the disk.
 var errStaysCached = errors.New("the kernel does not drop the data from its cache")
 
-// dropCache makes reads of the data return what the disk has, or fails. The kernel may still report an error from before this opening: the
-// replica may lack writes then, but what it has is known all the same.
+// dropCache makes reads of the data return what the disk has, or fails. The kernel may still report an error from
+// before this opening: the replica may lack writes then, but what it has is known all the same.
 func (r *Replica) dropCache() error {
 	data, marked := r.out.File, r.markedRanges() // an error from before is not the end of this opening
 	lost := r.syncInPieces(data, marked)
@@ -68,7 +72,8 @@ func (r *Replica) dropCache() error {
 	return nil
 }
 
-// markedRanges are the marked regions, with those that follow each other in one range. Beyond the replica's size nothing was written.
+// markedRanges are the marked regions, with those that follow each other in one range. Beyond the replica's size
+// nothing was written.
 func (r *Replica) markedRanges() []fsys.Range {
 	ranges := []fsys.Range{}
 	for _, i := range r.intents.marked() {
@@ -86,10 +91,12 @@ func (r *Replica) markedRanges() []fsys.Range {
 	return ranges
 }
 
-// writePiece is how much is written out before the host hears that the disk has answered. A slow disk has many seeks to do for it.
+// writePiece is how much is written out before the host hears that the disk has answered. A slow disk has many seeks to
+// do for it.
 const writePiece = 4 << 20
 
-// syncInPieces is Datasync for data that has nothing to be written out beyond the ranges. All of it is written, whatever fails.
+// syncInPieces is Datasync for data that has nothing to be written out beyond the ranges. All of it is written,
+// whatever fails.
 func (r *Replica) syncInPieces(data fsys.File, ranges []fsys.Range) (err error) {
 	for _, p := range ranges {
 		for end := p.Off + p.Length; p.Off < end; p.Off += writePiece {

@@ -168,9 +168,10 @@ func TestAnOpeningReportsProgressForEachPieceThatIsWrittenOut(t *testing.T) {
 	assert.LessOrEqual(t, most, 2, "calls of the disk without a report: a piece, or the sync and the drop")
 }
 
-// The rule that only marked regions are asked about, against random histories of one boot: writes, zeroes, flushes, marks that are cleared
-// as an engine does it, write-outs that fail in syncs and between them, kills and closings, and parts of the data that are in use at each
-// opening. After each opening nothing is cached that the disk lacks, marked or not.
+// The rule that only marked regions are asked about, against random histories of one boot: writes, zeroes, flushes,
+// marks that are cleared as an engine does it, write-outs that fail in syncs and between them, kills and closings, and
+// parts of the data that are in use at each opening. After each opening nothing is cached that the disk lacks, marked
+// or not.
 func TestNoOpeningLeavesAnythingCachedThatTheDiskLacks(t *testing.T) {
 	writtenAgain := 0
 	for seed := range uint64(300) {
@@ -280,7 +281,8 @@ func (h *cacheHistory) step() {
 		h.fs.FailSync(file, 1+h.rng.IntN(2))
 	case 11:
 		if err := h.r.out.File.WriteBack(); err != nil { // another call of the same opening hears of it first
-			h.clear() // and that call has not yet ended the replica
+			h.flush() // and that call has not yet ended the replica
+			h.clear()
 			h.r.fail(err)
 		}
 	case 12:

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// dropPauses are the pauses between the attempts to drop a file. A page that is in use at the moment of the call stays cached. A program
-// that reads the file, such as a backup of the disk, has read further by the next attempt.
+// dropPauses are the pauses between the attempts to drop a file. A page that is in use at the moment of the call stays
+// cached. A program that reads the file, such as a backup of the disk, has read further by the next attempt.
 var dropPauses = []time.Duration{time.Millisecond, 10 * time.Millisecond, 50 * time.Millisecond, 200 * time.Millisecond}
 
 func (f *hostFile) DropCache(ranges []Range, progress func()) (kept []Range, err error) {
@@ -21,9 +21,10 @@ func (f *hostFile) DropCache(ranges []Range, progress func()) (kept []Range, err
 	return keptByAll(ranges, drop, cached, time.Sleep)
 }
 
-// keptByAll returns what stays cached in all attempts to drop a file: each attempt asks only about what the attempts before have left. A
-// page that was not cached once reads as the disk has it from then on. Changes were synced, so the kernel can only have read that page from
-// the disk since. So a program that goes on reading the file, and fills the cache again, does not count.
+// keptByAll returns what stays cached in all attempts to drop a file: each attempt asks only about what the attempts
+// before have left. A page that was not cached once reads as the disk has it from then on. Changes were synced, so the
+// kernel can only have read that page from the disk since. So a program that goes on reading the file, and fills the
+// cache again, does not count.
 func keptByAll(
 	ranges []Range, drop func() error, cachedIn func([]Range) ([]Range, error), pause func(time.Duration),
 ) (kept []Range, err error) {
@@ -40,7 +41,8 @@ func keptByAll(
 	}
 }
 
-// cachedIn lists the parts of ranges that the kernel has in its cache. A file system in memory has no disk that could differ, and so none.
+// cachedIn lists the parts of ranges that the kernel has in its cache. A file system in memory has no disk that could
+// differ, and so none.
 func (f *hostFile) cachedIn(ranges []Range, progress func()) (found []Range, err error) {
 	var on unix.Statfs_t
 	if err := f.call("stat the file system of", func(fd int) error { return unix.Fstatfs(fd, &on) }); err != nil {
@@ -62,8 +64,8 @@ func (f *hostFile) cachedIn(ranges []Range, progress func()) (found []Range, err
 	return found, nil
 }
 
-// addCached adds the cached parts of a range to those that were found. The kernel counts the cached pages of a range, in a time that
-// depends on that count: so a range of which only a part is cached is divided until the parts are known.
+// addCached adds the cached parts of a range to those that were found. The kernel counts the cached pages of a range,
+// in a time that depends on that count: so a range of which only a part is cached is divided until the parts are known.
 func (f *hostFile) addCached(found []Range, r Range) ([]Range, error) {
 	cached, err := f.cachedPages(r)
 	pages := pagesOf(r.Length)
@@ -106,8 +108,9 @@ func addRange(ranges []Range, r Range) []Range {
 // residentWindow is how much of a file is mapped at once.
 const residentWindow = 1 << 30
 
-// residentIn is cachedIn for kernels without cachestat (Linux before 6.5). mincore looks at each page of a range, cached or not, which takes
-// about 15 s for each TiB. It tells the truth to the owner of a file only, and calls all pages of other files cached.
+// residentIn is cachedIn for kernels without cachestat (Linux before 6.5). mincore looks at each page of a range,
+// cached or not, which takes about 15 s for each TiB. It tells the truth to the owner of a file only, and calls all
+// pages of other files cached.
 func (f *hostFile) residentIn(ranges []Range, progress func()) (found []Range, err error) {
 	for _, r := range ranges {
 		for end := r.Off + r.Length; r.Off < end; r.Off += residentWindow {
@@ -138,9 +141,9 @@ func addResident(found []Range, pages []byte, off, end int64) []Range {
 	return found
 }
 
-// resident returns a byte for each page of a part of a file; its lowest bit says that the page is cached. A file system that cannot map a
-// file (ENODEV) does not use the page cache for it. The mapping is private: some file systems allow no other for files that they do not
-// cache.
+// resident returns a byte for each page of a part of a file; its lowest bit says that the page is cached. A file system
+// that cannot map a file (ENODEV) does not use the page cache for it. The mapping is private: some file systems allow
+// no other for files that they do not cache.
 func resident(fd int, off int64, length int) (pages []byte, err error) {
 	b, err := unix.Mmap(fd, off, length, unix.PROT_READ, unix.MAP_PRIVATE)
 	switch {

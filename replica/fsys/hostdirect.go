@@ -34,7 +34,8 @@ func (f *hostFile) WriteThrough(ranges []Range, progress func()) error {
 	return nil
 }
 
-// writePieceThrough fills both buffers. A program that reads all of a file has the kernel cache its holes, too; those equal the disk.
+// writePieceThrough fills both buffers. A program that reads all of a file has the kernel cache its holes, too; those
+// equal the disk.
 func (f *hostFile) writePieceThrough(shown, disk []byte, off int64) error {
 	if err := f.ReadAt(shown, off); err != nil {
 		return err
