@@ -120,11 +120,22 @@ func (v *volume) moveOn(o membership.Object, r *run, e *proto.EngineState) {
 	case settled && inForce.Has(to) && inForce.Has(from):
 		v.removeMember(t.from)
 	case settled && inForce.Has(to):
-		v.mu.Lock()
-		v.placed[t.from.number].leaving = true
-		v.mu.Unlock()
-		v.deleteReplica(t)
+		if v.leaves(t) {
+			v.deleteReplica(t)
+		}
 	}
+}
+
+// leaves notes that the first replica of a transfer has left the epoch, unless a call that came late has just ended the
+// transfer.
+func (v *volume) leaves(t *transferring) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.moving != t {
+		return false
+	}
+	v.placed[t.from.number].leaving = true
+	return true
 }
 
 // deleteReplica ends a transfer: the copy that left the epoch is deleted.
