@@ -35,23 +35,54 @@ func (s session) Abort(_ context.Context, volume string) error {
 	return s.abort(k)
 }
 
-// abort ends a device. What is under way on it fails first, so the operation that has op is soon done with it; when that takes longer,
-// abort returns ErrServed and removes what is left of the device later, for no call will ask again.
+// abort ends a device. What is under way on it fails first, so the operation that has op is soon done with it. When that takes longer,
+// abort returns ErrServed. When the kernel cannot be had to disconnect the device, abort returns that error. In both cases
+// it removes what is left of the device later, because no call may ask again.
 func (l *Local) abort(k *kept) error {
 	l.removeNode(k)
 	if err := k.cut(); err != nil {
+		if k.nbd != nil { // a FUSE connection's number says too little to be used later
+			l.removeLater(k)
+		}
 		return err
 	}
 	if !k.lock(abortPatience) {
-		go func() {
-			k.op <- struct{}{}
-			if err := l.removeOnce(k); err != nil {
-				l.opts.Log.WithError(err).WithField("device", k.held.Path).Error("A device was not aborted in order")
-			}
-		}()
+		l.removeLater(k)
 		return fmt.Errorf("%s: %w", k.held.Volume, ErrServed)
 	}
 	return l.removeOnce(k)
+}
+
+// The pauses between attempts to remove a device that could not be aborted.
+const (
+	removeSoon = 10 * time.Millisecond
+	removeLate = 5 * time.Second
+)
+
+// removeLater has one goroutine remove a device that could not be aborted, as soon as that can be.
+func (l *Local) removeLater(k *kept) {
+	l.mu.Lock()
+	again := k.removing
+	k.removing = true
+	l.mu.Unlock()
+	if again {
+		return
+	}
+	l.later.run(func(ctx context.Context) {
+		for pause := removeSoon; k.nbd != nil && k.nbd.disconnect() != nil; pause = min(2*pause, removeLate) {
+			if !pauseFor(ctx, pause) {
+				return
+			}
+		}
+		select {
+		case k.op <- struct{}{}:
+		case <-ctx.Done():
+			return
+		}
+		if err := l.removeOnce(k); err != nil {
+			l.opts.Log.WithError(err).WithField("device", k.held.Path).Error("A device was not aborted in order")
+		}
+	})
 }
 
 // removeOnce removes a device unless it was removed before. The caller has op; removeOnce gives it back.

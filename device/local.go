@@ -28,7 +28,8 @@ type Options struct {
 
 // Local keeps devices in this process.
 type Local struct {
-	opts Options
+	opts  Options
+	later *background
 
 	mu      sync.Mutex
 	devices map[string]*kept // guarded by mu; by volume
@@ -95,6 +96,8 @@ type kept struct {
 	nbd  *nbdDevice // of KindNBD, which has neither conn nor loop
 	// phase is where the device is in its life; one that is being made is not listed.
 	phase phase
+	// removing says that a goroutine removes the device, because an Abort could not. It is guarded by Local.mu.
+	removing bool
 	// turn counts the changes of who serves, so that an operation can tell that the process which asked for it serves no more.
 	turn int
 }
@@ -109,7 +112,7 @@ const (
 
 var _ Keeper = (*Local)(nil)
 
-// NewLocal returns a Keeper in this process.
+// NewLocal returns a Keeper in this process. The caller must Close it at the end.
 func NewLocal(opts Options) *Local {
 	if opts.DeviceDir == "" {
 		opts.DeviceDir = "/dev/longhorn"
@@ -120,7 +123,13 @@ func NewLocal(opts Options) *Local {
 	if opts.Log == nil {
 		opts.Log = silent()
 	}
-	return &Local{opts: opts, devices: map[string]*kept{}}
+	return &Local{opts: opts, later: newBackground(), devices: map[string]*kept{}}
+}
+
+// Close removes all devices at once, as AbortAll does, and ends what the Local repeats in the background.
+func (l *Local) Close() {
+	l.AbortAll()
+	l.later.end()
 }
 
 func silent() *logrus.Entry {

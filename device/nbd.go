@@ -27,11 +27,13 @@ type nbdDevice struct {
 	blockNode
 	link   nbdLink
 	device kernel.Device
+	later  *background
 
 	mu     sync.Mutex
 	socket int  // guarded by mu; the kernel's end, to shut it down by; -1 when closed
 	parked int  // guarded by mu; the other end while no process serves; -1 else
-	cut    bool // guarded by mu; disconnected for ever
+	cut    bool // guarded by mu; it gets no connection any more
+	ended  bool // guarded by mu; disconnected, so the number may be that of another device, of the same volume too
 	// connection counts the sockets; guarded by mu.
 	connection int
 }
@@ -43,7 +45,8 @@ type nbdLink interface {
 	EndWithUsers(d kernel.Device, ends bool) error
 	Resize(d kernel.Device, sizeBytes int64) error
 	Limit(d kernel.Device) error
-	IsConfigured(d kernel.Device) bool
+	// IsConfigured tells whether the kernel has the device. An error says that it is not known.
+	IsConfigured(d kernel.Device) (bool, error)
 	Number(d kernel.Device) (uint64, error)
 	Size(d kernel.Device) (int64, error)
 }
@@ -81,7 +84,7 @@ func (l *Local) makeNBD(k *kept, socket int) error {
 	}
 	d := &nbdDevice{
 		blockNode: blockNode{path: filepath.Join(l.opts.LoopDir, fmt.Sprintf("nbd%d", configured.Index)), held: -1},
-		link:      l.opts.NBD, device: configured, socket: own, parked: -1,
+		link:      l.opts.NBD, device: configured, later: l.later, socket: own, parked: -1,
 	}
 	l.mu.Lock()
 	k.nbd = d
@@ -105,7 +108,10 @@ func (d *nbdDevice) prepare(path string) (err error) {
 	if d.dev, err = d.link.Number(d.device); err != nil {
 		return err
 	}
-	if !d.link.IsConfigured(d.device) {
+	switch is, err := d.link.IsConfigured(d.device); {
+	case err != nil:
+		return err
+	case !is:
 		return fmt.Errorf("%s: %w: the kernel does not name the owners of devices (before Linux 5.14)", d.path, ErrNoNBD)
 	}
 	if err = d.makeNode(); err != nil {
@@ -114,16 +120,29 @@ func (d *nbdDevice) prepare(path string) (err error) {
 	return makeNode(path, d.dev)
 }
 
-// disconnect makes all that is done on the device fail, now and later. It waits for neither users nor a server.
+// disconnect makes all that is done on the device fail, now and later. It waits for neither users nor a server. When it
+// returns an error the kernel may have the device still, which has no connection and gets none: then what is done on it
+// fails within kernel.deadTimeout, and disconnect must be repeated.
 func (d *nbdDevice) disconnect() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.cut = true
 	d.endConnectionLocked()
-	if !d.link.IsConfigured(d.device) {
+	if d.ended {
 		return nil
 	}
-	return d.link.Disconnect(d.device)
+	if err := d.link.Disconnect(d.device); err != nil {
+		return err
+	}
+	d.ended = true
+	return nil
+}
+
+// isGone tells whether the kernel is known to have the device no longer. Where that cannot be found out, for example
+// because no descriptor is left, the device counts as there: its users wait for what would be given up otherwise.
+func (d *nbdDevice) isGone() bool {
+	is, err := d.link.IsConfigured(d.device)
+	return err == nil && !is
 }
 
 // endConnectionLocked ends what is left of the connection: what the kernel sends or waits for there fails.
@@ -172,7 +191,8 @@ func (d *nbdDevice) connect(socket, parked int, may func() bool) error {
 		d.endConnectionLocked()
 		return err
 	}
-	go d.connectAgain(d.connection)
+	number := d.connection
+	d.later.run(func(ctx context.Context) { d.connectAgain(ctx, number) })
 	return nil
 }
 
@@ -186,9 +206,11 @@ func closeAll(fds ...int) {
 
 // connectAgain asks the kernel for a connection's sake until it must have seen the end of the one before. A question
 // that fails is asked again: whether an earlier one was heard is not known.
-func (d *nbdDevice) connectAgain(number int) {
+func (d *nbdDevice) connectAgain(ctx context.Context, number int) {
 	for pause := reconnectSoon; pause < reconnectLate; {
-		time.Sleep(pause) // the kernel has nothing to wait on
+		if !pauseFor(ctx, pause) { // the kernel has nothing to wait on
+			return
+		}
 		asked, err := d.ask(number)
 		if !asked {
 			return
@@ -203,7 +225,7 @@ func (d *nbdDevice) connectAgain(number int) {
 func (d *nbdDevice) ask(number int) (asked bool, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.connection != number || d.socket < 0 || d.cut || !d.link.IsConfigured(d.device) {
+	if d.connection != number || d.socket < 0 || d.cut || d.isGone() {
 		return false, nil
 	}
 	return true, d.link.Reconnect(d.device, d.socket)
@@ -217,7 +239,7 @@ const (
 
 // park has the requests of a device that no process serves wait, unless it is another's turn already. When that
 // fails because descriptors or memory are short, another goroutine repeats it until it succeeds, the device has
-// another turn, or the device is gone.
+// another turn, the device is known to be gone, or the Local ends.
 func (l *Local) park(k *kept, turn int) {
 	err := k.nbd.park(l.isTurn(k, turn))
 	if !isWorthAgain(err) {
@@ -225,15 +247,17 @@ func (l *Local) park(k *kept, turn int) {
 	}
 	log := l.opts.Log.WithField("device", k.held.Path)
 	log.WithError(err).Error("Requests of a device without a server fail soon: it could not be parked, which is tried again")
-	go func() {
-		for pause := parkSoon; isWorthAgain(err) && k.nbd.link.IsConfigured(k.nbd.device); pause = min(2*pause, parkLate) {
-			time.Sleep(pause)
+	l.later.run(func(ctx context.Context) {
+		for pause := parkSoon; isWorthAgain(err) && !k.nbd.isGone(); pause = min(2*pause, parkLate) {
+			if !pauseFor(ctx, pause) {
+				return
+			}
 			err = k.nbd.park(l.isTurn(k, turn))
 		}
 		if err == nil {
 			log.Info("Requests of a device without a server wait")
 		}
-	}()
+	})
 }
 
 func isWorthAgain(err error) bool {
@@ -325,7 +349,7 @@ func (d *nbdDevice) grow(wanted int64) (int64, error) {
 //  3. ask proceed: the last moment at which all can stay as it is
 //  4. have the device end with its last user, and close it: the kernel disconnects it if nobody else has it open, after it has written
 //     back what came since 2
-//  5. if it is configured still, others have it open: it shall not end with its last user any more. These may have gone by then, and the
+//  5. unless it is known to be gone, others have it open: it must no longer end with its last user. These may have gone by then, and the
 //     device with them
 //  6. call gone
 //
@@ -347,16 +371,16 @@ func (d *nbdDevice) detach(proceed func() error, gone func()) (syncErr, err erro
 	err = d.endWithUsers()
 	claim.close()
 	<-claim.ended
-	if d.link.IsConfigured(d.device) {
+	if !d.isGone() {
 		stays := errors.Join(err, d.link.EndWithUsers(d.device, false))
-		if d.link.IsConfigured(d.device) {
+		if !d.isGone() {
 			return syncErr, errors.Join(fmt.Errorf("%s is open: %w", d.path, engine.ErrInUse), stays)
 		}
 	}
 	gone()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.cut = true
+	d.cut, d.ended = true, true
 	d.endConnectionLocked()
 	return syncErr, nil
 }

@@ -26,10 +26,12 @@ type fakeKernel struct {
 	asked  map[uint32]int // guarded by mu; commands to reconnect, by device
 	uses   map[uint32]int // guarded by mu; the socket that it uses
 	gone   bool           // guarded by mu; no device is there
+	blind  error          // guarded by mu; why sysfs cannot be read
+	ended  map[uint32]int // guarded by mu; commands to disconnect that were accepted, by device
 }
 
 func newFakeKernel() *fakeKernel {
-	return &fakeKernel{asked: map[uint32]int{}, uses: map[uint32]int{}}
+	return &fakeKernel{asked: map[uint32]int{}, uses: map[uint32]int{}, ended: map[uint32]int{}}
 }
 
 func (f *fakeKernel) Reconnect(d kernel.Device, socket int) error {
@@ -52,13 +54,21 @@ func (f *fakeKernel) set(change func()) {
 	change()
 }
 
-func (f *fakeKernel) IsConfigured(kernel.Device) bool {
+func (f *fakeKernel) IsConfigured(kernel.Device) (bool, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return !f.gone
+	return !f.gone && f.blind == nil, f.blind
 }
 
-func (f *fakeKernel) Disconnect(kernel.Device) error         { return nil }
+func (f *fakeKernel) Disconnect(d kernel.Device) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.blind == nil {
+		f.ended[d.Index]++
+	}
+	return f.blind
+}
+
 func (f *fakeKernel) EndWithUsers(kernel.Device, bool) error { return nil }
 func (f *fakeKernel) Resize(kernel.Device, int64) error      { return nil }
 func (f *fakeKernel) Limit(kernel.Device) error              { return nil }
@@ -81,11 +91,12 @@ func (f *fakeKernel) isUsing(d *nbdDevice, socket int) bool {
 func keepNBD(t *testing.T, f *fakeKernel, devices int) *Local {
 	t.Helper()
 	l := NewLocal(Options{DeviceDir: t.TempDir(), LoopDir: t.TempDir(), Node: "n"})
+	t.Cleanup(l.later.end)
 	for i := range devices {
 		v := fmt.Sprintf("vol-%d", i)
 		d := &nbdDevice{
 			blockNode: blockNode{path: filepath.Join(l.opts.LoopDir, "nbd"+v), held: -1}, link: f,
-			device: kernel.Device{Index: uint32(i), ID: l.nbdID(v)}, socket: socketTo(t), parked: -1,
+			device: kernel.Device{Index: uint32(i), ID: l.nbdID(v)}, later: l.later, socket: socketTo(t), parked: -1,
 		}
 		l.devices[v] = &kept{op: oneAtATime(), conn: -1, phase: keeping, nbd: d, held: Held{
 			Spec: Spec{Volume: v, SizeBytes: 1 << 20, Kind: KindNBD, Owner: owner(1)}, Path: filepath.Join(l.opts.DeviceDir, v), Served: true,
@@ -254,6 +265,69 @@ func TestADeviceIsParkedUntilThatHoldsOrItIsGone(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A process without descriptors cannot read sysfs. That says nothing of the device, whose users would get errors.
+func TestADeviceIsParkedThoughItIsNotKnownWhetherItIsThere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeKernel()
+		f.refuse, f.blind = unix.EMFILE, unix.EMFILE
+		l := keepNBD(t, f, 1)
+		d := l.devices["vol-0"].nbd
+		l.ServerEnded()
+		time.Sleep(time.Minute)
+		tried := f.count(d)
+		f.set(func() {
+			f.refuse = nil
+			f.late = tried + 4 // it has not seen the end of the connection before yet
+		})
+		time.Sleep(2 * reconnectLate)
+		assertParked(t, f, d)
+		f.set(func() { f.blind = nil })
+		disconnectAll(l)
+		l.Close()
+	})
+}
+
+// The Local owns what it repeats: nothing of that is left when it has ended.
+func TestAttemptsToParkEndWithTheKeeper(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeKernel()
+		f.refuse = unix.EMFILE
+		l := keepNBD(t, f, 1)
+		d := l.devices["vol-0"].nbd
+		l.ServerEnded()
+		l.later.end()
+		tried := f.count(d)
+		time.Sleep(time.Minute)
+		assert.Equal(t, tried, f.count(d))
+		l.park(l.devices["vol-0"], l.devices["vol-0"].turn)
+		time.Sleep(time.Minute)
+		assert.Equal(t, tried+1, f.count(d), "after the end nothing is repeated")
+	})
+}
+
+// An Abort that could not disconnect a device must not count as done, and is finished without another call.
+func TestAnAbortThatCouldNotDisconnectIsRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeKernel()
+		f.blind = unix.EMFILE
+		l := keepNBD(t, f, 1)
+		d := l.devices["vol-0"].nbd
+		for range 3 {
+			assert.ErrorIs(t, l.Abort(t.Context(), "vol-0"), unix.EMFILE)
+		}
+		time.Sleep(time.Minute)
+		assert.NotNil(t, l.find("vol-0"), "it may be there")
+		socket, _ := d.ends()
+		assert.Equal(t, -1, socket, "its users are served")
+		f.set(func() { f.blind = nil })
+		time.Sleep(2 * removeLate)
+		assert.Nil(t, l.find("vol-0"))
+		assert.Equal(t, 1, f.ended[d.device.Index])
+		require.NoError(t, d.disconnect())
+		assert.Equal(t, 1, f.ended[d.device.Index], "the number may be that of the volume's next device")
+	})
 }
 
 // A device that its engine leaves is adoptable when its requests wait, not before.

@@ -160,7 +160,7 @@ func Run(ctx context.Context, opts Options) error {
 
 // run is one serving process after the other.
 func (h *holder) run(ctx context.Context) error {
-	defer h.devices.AbortAll()
+	defer h.devices.Close()
 	for {
 		end, err := h.serve(ctx)
 		if err != nil {

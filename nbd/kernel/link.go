@@ -62,8 +62,9 @@ type Device struct {
 // Link configures devices. It keeps its way to the kernel open: to open another one needs descriptors, and a change
 // of the network namespace, for each command.
 type Link struct {
-	dial  func() (*genetlink.Conn, error)
-	sysfs string // the directory of block devices
+	dial     func() (*genetlink.Conn, error)
+	sysfs    string // the directory of block devices
+	readFile func(path string) ([]byte, error)
 
 	mu     sync.Mutex
 	conn   *genetlink.Conn  // guarded by mu; nil: dial first
@@ -73,7 +74,7 @@ type Link struct {
 // Open returns a Link, if the kernel has the module. The interface is seen in the machine's first network namespace alone, of which netNS is
 // the file; "": the caller is in it.
 func Open(netNS string) (*Link, error) {
-	l := &Link{sysfs: "/sys/block", dial: func() (*genetlink.Conn, error) {
+	l := &Link{sysfs: "/sys/block", readFile: os.ReadFile, dial: func() (*genetlink.Conn, error) {
 		if netNS == "" {
 			return genetlink.Dial(nil)
 		}
@@ -216,7 +217,13 @@ func (l *Link) Limit(d Device) error {
 	return err
 }
 
+// reconfigure changes a device. The kernel refuses the change if the number belongs to a device with another ID. It does
+// not refuse where the number belongs to a device without any ID, as those of nbd-client are: so sysfs is read first.
+// Where sysfs cannot be read the kernel decides.
 func (l *Link) reconfigure(d Device, what string, encode func(*netlink.AttributeEncoder)) error {
+	if is, err := l.IsConfigured(d); err == nil && !is {
+		return fmt.Errorf("%s of nbd%d: it is not the device %q: %w", what, d.Index, d.ID, unix.EINVAL)
+	}
 	_, err := l.do(cmdReconfigure, netlink.Acknowledge, func(ae *netlink.AttributeEncoder) {
 		ae.Uint32(attrIndex, d.Index)
 		ae.String(attrBackend, d.ID)
@@ -255,16 +262,24 @@ func (l *Link) Reconnect(d Device, socket int) error {
 // The kernel's command to disconnect has a number only, and no ID: the device of another program may have the number
 // by then. So the device is first told to stay when its last user goes, which the kernel refuses if the ID is another
 // one. From then on the number is free only after a disconnection, and no program but this one disconnects the
-// device.
+// device. A device without an ID takes any ID, so sysfs must show the ID after that. Where sysfs cannot be read,
+// nothing is disconnected, and the caller must try again.
 func (l *Link) Disconnect(d Device) error {
 	err := l.EndWithUsers(d, false)
 	if errors.Is(err, unix.EINVAL) {
 		return nil // it is gone, or another program's, or was disconnected before and is open still
 	}
-	if err == nil {
+	is, unknown := l.IsConfigured(d)
+	switch {
+	case unknown == nil && !is:
+		return nil
+	case err == nil && unknown == nil:
 		_, err = l.do(cmdDisconnect, netlink.Acknowledge, func(ae *netlink.AttributeEncoder) { ae.Uint32(attrIndex, d.Index) })
+		if is, e := l.IsConfigured(d); e == nil && !is {
+			return nil
+		}
 	}
-	if err != nil && l.IsConfigured(d) {
+	if err = errors.Join(err, unknown); err != nil {
 		return fmt.Errorf("disconnect nbd%d: %w", d.Index, err)
 	}
 	return nil
@@ -272,10 +287,27 @@ func (l *Link) Disconnect(d Device) error {
 
 func (l *Link) dir(d Device) string { return filepath.Join(l.sysfs, fmt.Sprintf("nbd%d", d.Index)) }
 
-// IsConfigured tells whether a device is there: connected, or still open.
-func (l *Link) IsConfigured(d Device) bool {
-	b, err := os.ReadFile(filepath.Join(l.dir(d), "backend"))
-	return err == nil && strings.TrimSuffix(string(b), "\n") == d.ID
+// IsConfigured tells whether a device is there: connected, or still open. An error says that it is not known: the caller
+// must not take the device for gone, for example because this process had no descriptor left to look.
+func (l *Link) IsConfigured(d Device) (bool, error) {
+	id, found, err := l.backend(filepath.Join(l.dir(d), "backend"))
+	if err != nil {
+		return false, fmt.Errorf("find out whether nbd%d is configured: %w", d.Index, err)
+	}
+	return found && id == d.ID, nil
+}
+
+// backend reads the ID in a device's file in sysfs. The file is there as long as a device with an ID is configured; one
+// that goes while it is open fails with ENODEV.
+func (l *Link) backend(file string) (id string, found bool, err error) {
+	b, err := l.readFile(file)
+	switch {
+	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENODEV):
+		return "", false, nil
+	case err != nil:
+		return "", false, err
+	}
+	return strings.TrimSuffix(string(b), "\n"), true, nil
 }
 
 // Number returns the major and minor number of a device.
@@ -304,23 +336,27 @@ func (l *Link) Size(d Device) (int64, error) {
 	return sectors * 512, nil
 }
 
-// Configured lists the devices whose ID begins so.
+// Configured lists the devices whose ID begins so. With an error, it lists those that could be read.
 func (l *Link) Configured(prefix string) ([]Device, error) {
-	files, err := filepath.Glob(filepath.Join(l.sysfs, "nbd*", "backend"))
+	disks, err := os.ReadDir(l.sysfs) // not filepath.Glob, which lists nothing where it has no descriptor left
 	if err != nil {
 		return nil, fmt.Errorf("list NBD devices: %w", err)
 	}
 	var found []Device
-	for _, file := range files {
-		b, err := os.ReadFile(file)
-		id := strings.TrimSuffix(string(b), "\n")
-		if err != nil || !strings.HasPrefix(id, prefix) {
+	var unread error
+	for _, disk := range disks {
+		number, isNBD := strings.CutPrefix(disk.Name(), "nbd")
+		index, err := strconv.ParseUint(number, 10, 32)
+		if !isNBD || err != nil {
 			continue
 		}
-		index, err := strconv.ParseUint(strings.TrimPrefix(filepath.Base(filepath.Dir(file)), "nbd"), 10, 32)
-		if err == nil {
+		id, is, err := l.backend(filepath.Join(l.sysfs, disk.Name(), "backend"))
+		if err != nil {
+			unread = errors.Join(unread, fmt.Errorf("list NBD devices: %w", err))
+		}
+		if is && strings.HasPrefix(id, prefix) {
 			found = append(found, Device{Index: uint32(index), ID: id})
 		}
 	}
-	return found, nil
+	return found, unread
 }

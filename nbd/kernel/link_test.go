@@ -38,7 +38,7 @@ func fake(t *testing.T, err error) (*Link, *[]command) {
 		data, err := ae.Encode()
 		return []genetlink.Message{{Data: data}}, err
 	}
-	l := &Link{sysfs: t.TempDir(), dial: func() (*genetlink.Conn, error) {
+	l := &Link{sysfs: t.TempDir(), readFile: os.ReadFile, dial: func() (*genetlink.Conn, error) {
 		return genltest.Dial(genltest.ServeFamily(family, answer)), nil
 	}}
 	return l, &sent
@@ -108,6 +108,7 @@ func TestReconfigurations(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			l, sent := fake(t, nil)
+			configure(t, l, d)
 			require.NoError(t, tc.do(l))
 			require.Len(t, *sent, 1)
 			assert.EqualValues(t, 3, (*sent)[0].number)
@@ -137,16 +138,104 @@ func TestTheDeviceOfAnotherProgramIsNotDisconnected(t *testing.T) {
 	assert.EqualValues(t, 2, (*sent)[1].number)
 	assert.Equal(t, map[uint16]any{1: uint32(3)}, (*sent)[1].attrs)
 	l, sent = fake(t, unix.EINVAL) // the number is another's by now
-	configure(t, l, Device{Index: 3, ID: "another program"})
+	configure(t, l, d)
 	require.NoError(t, l.Disconnect(d))
 	require.Len(t, *sent, 1)
 	assert.EqualValues(t, 3, (*sent)[0].number)
+}
+
+// The kernel takes any ID for a device that has none. So only sysfs tells whose the number is.
+func TestADeviceWithoutAnIDIsNeverChanged(t *testing.T) {
+	d := Device{Index: 3, ID: "longhorn:n/v"}
+	for name, do := range map[string]func(*Link) error{
+		"Reconnect":    func(l *Link) error { return l.Reconnect(d, 9) },
+		"Resize":       func(l *Link) error { return l.Resize(d, 4096) },
+		"EndWithUsers": func(l *Link) error { return l.EndWithUsers(d, true) },
+	} {
+		l, sent := fake(t, nil)
+		require.NoError(t, os.MkdirAll(l.dir(d), 0o700))
+		assert.ErrorIs(t, do(l), unix.EINVAL, name)
+		assert.Empty(t, *sent, name)
+	}
+	for name, becomes := range map[string]func(t *testing.T, l *Link){
+		"it has none":            func(t *testing.T, l *Link) { require.NoError(t, os.Remove(filepath.Join(l.dir(d), "backend"))) },
+		"another program's":      func(t *testing.T, l *Link) { configure(t, l, Device{Index: 3, ID: "another program"}) },
+		"sysfs cannot be read":   func(_ *testing.T, l *Link) { l.readFile = fails(unix.ENFILE) },
+		"it went as it was read": func(_ *testing.T, l *Link) { l.readFile = fails(unix.ENODEV) },
+	} {
+		for _, when := range []string{"before", "meanwhile"} {
+			t.Run(name+", "+when, func(t *testing.T) {
+				l, sent := fake(t, nil)
+				configure(t, l, d)
+				if when == "before" {
+					becomes(t, l)
+				} else {
+					dial := l.dial
+					l.dial = func() (*genetlink.Conn, error) {
+						becomes(t, l)
+						return dial()
+					}
+				}
+				err := l.Disconnect(d)
+				assert.Equal(t, name == "sysfs cannot be read", err != nil, "%v", err)
+				for _, c := range *sent {
+					assert.NotEqualValues(t, cmdDisconnect, c.number, "another program's device is disconnected")
+				}
+			})
+		}
+	}
+}
+
+// fails returns a reader of files that never succeeds.
+func fails(err error) func(string) ([]byte, error) {
+	return func(path string) ([]byte, error) { return nil, &os.PathError{Op: "open", Path: path, Err: err} }
+}
+
+func TestADeviceIsGoneOnlyIfSysfsSaysSo(t *testing.T) {
+	d := Device{Index: 3, ID: "longhorn:n/v"}
+	reads := func(id string) func(string) ([]byte, error) {
+		return func(string) ([]byte, error) { return []byte(id), nil }
+	}
+	for name, tc := range map[string]struct {
+		read func(string) ([]byte, error)
+		want bool
+		err  error
+	}{
+		"its ID → it is there":                        {reads("longhorn:n/v\n"), true, nil},
+		"another ID → gone":                           {reads("longhorn:n/w\n"), false, nil},
+		"no ID → gone":                                {reads("\n"), false, nil},
+		"no such file → gone":                         {fails(unix.ENOENT), false, nil},
+		"the file went while it was open → gone":      {fails(unix.ENODEV), false, nil},
+		"no descriptor left in the process → unknown": {fails(unix.EMFILE), false, unix.EMFILE},
+		"no descriptor left in the node → unknown":    {fails(unix.ENFILE), false, unix.ENFILE},
+		"no memory → unknown":                         {fails(unix.ENOMEM), false, unix.ENOMEM},
+		"interrupted → unknown":                       {fails(unix.EINTR), false, unix.EINTR},
+		"not allowed → unknown":                       {fails(unix.EACCES), false, unix.EACCES},
+		"it cannot be read → unknown":                 {fails(unix.EIO), false, unix.EIO},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l, _ := fake(t, nil)
+			l.readFile = tc.read
+			is, err := l.IsConfigured(d)
+			assert.Equal(t, tc.want, is)
+			assert.ErrorIs(t, err, tc.err)
+			require.NoError(t, os.MkdirAll(l.dir(d), 0o700))
+			found, err := l.Configured("longhorn:n/v")
+			assert.Equal(t, tc.want, len(found) == 1)
+			assert.ErrorIs(t, err, tc.err)
+		})
+	}
+	l, _ := fake(t, nil)
+	l.sysfs = filepath.Join(l.sysfs, "missing")
+	_, err := l.Configured("longhorn:n/")
+	assert.Error(t, err, "no directory to list")
 }
 
 // Each command would need descriptors, and a thread in another network namespace, to reach the kernel again.
 func TestCommandsShareAWayToTheKernel(t *testing.T) {
 	d := Device{Index: 3, ID: "longhorn:n/v"}
 	l, sent := fake(t, nil)
+	configure(t, l, d)
 	dial, dials := l.dial, 0
 	l.dial = func() (*genetlink.Conn, error) {
 		dials++
@@ -172,6 +261,7 @@ func TestAWayThatFailedIsNotUsedAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := Device{Index: 3, ID: "longhorn:n/v"}
 			l, _ := fake(t, nil)
+			configure(t, l, d)
 			require.NoError(t, l.Reconnect(d, 9))
 			bad, _ := fake(t, tc.answer)
 			conn, err := bad.dial()
@@ -194,6 +284,9 @@ func TestWhatTheKernelRefuses(t *testing.T) {
 	d := Device{Index: 3, ID: "longhorn:n/v"}
 	l, _ := fake(t, unix.EINVAL)
 	assert.ErrorIs(t, l.Reconnect(d, 9), unix.EINVAL)
+	configure(t, l, d)
+	assert.ErrorIs(t, l.Reconnect(d, 9), unix.EINVAL)
+	require.NoError(t, os.RemoveAll(l.dir(d)))
 	assert.NoError(t, l.Disconnect(d), "a device that is not there")
 	configure(t, l, d)
 	assert.NoError(t, l.Disconnect(d), "a device that was disconnected and is open still")
