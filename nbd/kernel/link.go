@@ -67,7 +67,7 @@ type Link struct {
 	readFile func(path string) ([]byte, error)
 
 	mu     sync.Mutex
-	conn   *genetlink.Conn  // guarded by mu; nil: dial first
+	conn   *genetlink.Conn  // guarded by mu; nil: dial first. No answer to an earlier command is left in it.
 	family genetlink.Family // guarded by mu; as conn knows it
 }
 
@@ -128,12 +128,27 @@ func (l *Link) do(command uint8, flags netlink.HeaderFlags, encode func(*netlink
 		if err == nil {
 			return replies, nil
 		}
-		l.hangUpLocked()
-		if !wasOpen || !errors.Is(err, unix.ENOENT) {
+		answer, isAnswer := answerOf(err)
+		if !isAnswer || answer == unix.ENOENT {
+			l.hangUpLocked()
+		}
+		if !wasOpen || answer != unix.ENOENT {
 			return nil, err
 		}
 		wasOpen = false // the kernel did nothing: since conn was opened, the module was loaded again, and has another number
 	}
+}
+
+// answerOf returns the error number with which the kernel answered a command. The answer has been read then, so conn has
+// nothing left of it and serves the next command: another conn would need descriptors, of which a refusal may say that they
+// are short. Where a system call failed, or the answer is none to the command, there is no such number.
+func answerOf(err error) (unix.Errno, bool) {
+	var op *netlink.OpError
+	if !errors.As(err, &op) {
+		return 0, false
+	}
+	no, is := op.Err.(unix.Errno) // the error of a system call is an *os.SyscallError
+	return no, is
 }
 
 // reach opens the way to the kernel's NBD client unless it is open.

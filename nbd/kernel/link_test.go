@@ -1,6 +1,8 @@
 package kernel
 
 import (
+	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -248,25 +250,43 @@ func TestCommandsShareAWayToTheKernel(t *testing.T) {
 	assert.Equal(t, 1, dials)
 }
 
-// A way on which a command failed may have an answer left. A module that was loaded again has another number.
-func TestAWayThatFailedIsNotUsedAgain(t *testing.T) {
+// A connection on which the kernel refused a command has no answer left, and is used again: another one would need
+// descriptors. A connection that failed may have an answer left. A module that was loaded again has another number.
+func TestAConnectionIsUsedAgainUnlessItFailed(t *testing.T) {
 	for name, tc := range map[string]struct {
 		answer error
-		dials  int
+		dials  int // by the command, and by the next one
+		next   int
 		fails  bool
 	}{
-		"the module was loaded again → the command is given again": {unix.ENOENT, 2, false},
-		"refused → the next command has another way":               {unix.EBUSY, 1, true},
+		"the module was loaded again → the command is given again":     {unix.ENOENT, 2, 2, false},
+		"refused, busy → the connection stays":                         {unix.EBUSY, 1, 1, true},
+		"refused, another device → the connection stays":               {unix.EINVAL, 1, 1, true},
+		"refused, no buffers → the connection stays":                   {unix.ENOBUFS, 1, 1, true},
+		"refused, no descriptor → the connection stays":                {unix.EMFILE, 1, 1, true},
+		"sending failed → the next command has another connection":     {os.NewSyscallError("sendmsg", unix.ENOBUFS), 1, 2, true},
+		"an answer was lost → the next command has another connection": {os.NewSyscallError("recvmsg", unix.ENOBUFS), 1, 2, true},
+		"no whole answer → the next command has another connection":    {io.ErrUnexpectedEOF, 1, 2, true},
+		"failed with ENOENT → the command is not given again":          {os.NewSyscallError("recvmsg", unix.ENOENT), 1, 2, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := Device{Index: 3, ID: "longhorn:n/v"}
 			l, _ := fake(t, nil)
 			configure(t, l, d)
 			require.NoError(t, l.Reconnect(d, 9))
-			bad, _ := fake(t, tc.answer)
-			conn, err := bad.dial()
-			require.NoError(t, err)
-			l.conn = conn // as it has become
+			answer := tc.answer
+			l.conn = genltest.Dial(genltest.ServeFamily(genetlink.Family{ID: 30, Version: 1, Name: familyName},
+				func(genetlink.Message, netlink.Message) ([]genetlink.Message, error) {
+					defer func() { answer = nil }() // once
+					var no syscall.Errno
+					switch {
+					case answer == nil:
+						return nil, nil
+					case !errors.As(answer, new(*os.SyscallError)) && errors.As(answer, &no):
+						return nil, genltest.Error(int(no))
+					}
+					return nil, answer
+				}))
 			dial, dials := l.dial, 1
 			l.dial = func() (*genetlink.Conn, error) {
 				dials++
@@ -275,7 +295,7 @@ func TestAWayThatFailedIsNotUsedAgain(t *testing.T) {
 			assert.Equal(t, tc.fails, l.Reconnect(d, 9) != nil)
 			assert.Equal(t, tc.dials, dials)
 			assert.NoError(t, l.Reconnect(d, 9))
-			assert.Equal(t, 2, dials)
+			assert.Equal(t, tc.next, dials)
 		})
 	}
 }
