@@ -66,6 +66,10 @@ type Config struct {
 	Connect func(ctx context.Context, m Member) (Replica, error)
 	// Frontend offers the volume as a device; nil for none. It belongs to this engine alone.
 	Frontend Frontend
+	// HasUsers says that the frontend takes over a device whose users may still wait to have synced what they wrote to an
+	// engine before. The start fails with ReasonWritesLost where a part of that may be missing: else their next sync would
+	// succeed without it. The caller must end the device then.
+	HasUsers bool
 	// OnChange is called after each change of the State, from the engine's goroutines; it must not block. May be nil.
 	OnChange func()
 	Log      *logrus.Entry // nil: nothing is logged

@@ -44,6 +44,7 @@ type disk struct {
 	clean      bool             //
 	cacheKept  bool             //
 	readsDisk  bool             //
+	writesLost bool             //
 	rebuilding bool             //
 	marks      map[int64]bool   //
 	base       membership.Epoch // of one that was left out
@@ -244,7 +245,7 @@ func (d *disk) control(op uint16, payload []byte) ([]byte, error) {
 	case membership.OpState:
 		return json.Marshal(membership.State{
 			UID: d.uid, SizeBytes: d.size, Generation: d.generation, Epoch: d.epoch, RegionBytes: d.region, Clean: d.clean,
-			CacheKept: d.cacheKept, Rebuilding: d.rebuilding, Base: d.base, ReadsDisk: d.readsDisk,
+			CacheKept: d.cacheKept, Rebuilding: d.rebuilding, Base: d.base, ReadsDisk: d.readsDisk, WritesLost: d.writesLost,
 		})
 	case membership.OpRecordEpoch:
 		prior := d.epoch

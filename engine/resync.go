@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -31,6 +32,8 @@ const (
 // kept, sector by sector. What a machine lost with its power may be missing in what it kept in memory only; so the source is a
 // replica that has lost nothing, if there is one. A member that may have lost something is written whatever it reads (resync): after a
 // failed sync its kernel may show what its disk does not have. A member that fails is left behind, and the rest begins again.
+//
+// Where users of an engine before wait (Config.HasUsers), a source that has lost writes ends the start: see errWritesLost.
 func (e *Engine) equalize(members candidates) *failure {
 	m := e.mirror
 	for {
@@ -38,25 +41,44 @@ func (e *Engine) equalize(members candidates) *failure {
 			return interrupted(e.ctx)
 		}
 		ro := m.roster.Load()
-		err := m.equalizeOnce(e.ctx, ro, members, e.log)
-		if err == nil {
+		err := e.equalizeOnce(ro, members)
+		switch {
+		case err == nil:
 			return nil
-		}
-		if e.ctx.Err() != nil || m.roster.Load() == ro {
+		case errors.Is(err, errWritesLost):
+			return &failure{reason: ReasonWritesLost, err: err}
+		case e.ctx.Err() != nil || m.roster.Load() == ro:
 			return &failure{reason: ReasonResyncFailed, err: fmt.Errorf("make replicas equal: %w", err)}
 		}
 	}
 }
 
-func (m *mirror) equalizeOnce(ctx context.Context, ro *roster, members candidates, log *logrus.Entry) error {
+// errWritesLost ends the start of an engine that would take over a device whose users may rely on lost writes:
+//
+//	a user writes, a member cannot write it out, the process ends before the engine has failed, and its successor starts
+//
+// The users wait meanwhile, and would be answered by the successor as if nothing had happened: their next sync would succeed,
+// and what they wrote before would be missing. So the successor must not serve them, as an engine that loses its last member
+// does not. No mark is cleared before: the marks are why a further successor finds the same.
+//
+// This needs a source that is known to have lost something (membership.State.WritesLost) and marked regions: what was changed
+// in any other region was flushed by all members.
+var errWritesLost = errors.New("writes were lost that users of the kept device may rely on")
+
+func (e *Engine) equalizeOnce(ro *roster, members candidates) error {
+	m := e.mirror
 	marked, err := m.marked(ro)
 	if err != nil || marked.count() == 0 {
 		return err
 	}
 	r := newResync(m, ro, members)
-	log.WithFields(logrus.Fields{"regions": marked.count(), "source": ro.serving[r.source].name}).Info("Making replicas equal after an unclean stop")
+	source := ro.serving[r.source].name
+	if e.cfg.HasUsers && r.lost {
+		return fmt.Errorf("%w: no replica has everything, and replica %s was restarted with its machine or has a disk that failed", errWritesLost, source)
+	}
+	e.log.WithFields(logrus.Fields{"regions": marked.count(), "source": source}).Info("Making replicas equal after an unclean stop")
 	if r.isNeeded() {
-		if err := r.copyRuns(ctx, marked.runs()); err != nil {
+		if err := r.copyRuns(e.ctx, marked.runs()); err != nil {
 			return err
 		}
 	}
@@ -76,6 +98,8 @@ type resync struct {
 	source int
 	// rewrite says of each serving member whether it is written although it reads as the source.
 	rewrite []bool
+	// lost says that the source is known to lack something that was written.
+	lost bool
 }
 
 func newResync(m *mirror, ro *roster, members candidates) *resync {
@@ -87,6 +111,7 @@ func newResync(m *mirror, ro *roster, members candidates) *resync {
 		}
 	}
 	r.source = chooseSource(states)
+	r.lost = states[r.source].WritesLost
 	for i, s := range states {
 		r.rewrite[i] = isRewritten(s, i == r.source)
 	}
@@ -106,15 +131,17 @@ func isRewritten(s membership.State, isSource bool) bool {
 func (r *resync) isNeeded() bool { return len(r.ro.serving) > 1 || r.rewrite[r.source] }
 
 // chooseSource returns the member that the others are made equal to: the first that was closed cleanly, else the first
-// whose machine has lost nothing, else the first.
+// that has lost nothing, else the first that does not know, else the first.
 func chooseSource(states []membership.State) int {
 	best, rank := 0, 0
 	for i, s := range states {
 		r := 0
 		switch {
 		case s.Clean:
-			r = 2
+			r = 3
 		case s.CacheKept:
+			r = 2
+		case !s.WritesLost:
 			r = 1
 		}
 		if r > rank {

@@ -1,12 +1,15 @@
 package engine
 
 import (
+	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/longhorn-lep/longhorn-manager/membership"
+	"github.com/longhorn-lep/longhorn-manager/nbd"
 	"github.com/longhorn-lep/longhorn-manager/nbd/faulty"
 )
 
@@ -87,6 +90,91 @@ func TestTheOnlyMemberOfAnEarlierReleaseIsWrittenWhatItReads(t *testing.T) {
 		assert.Equal(t, pattern(7, testRegion), d.bytes(t, testRegion, testRegion))
 		require.NoError(t, e.Stop(t.Context()))
 	}
+}
+
+// Users of a kept device are served again only by an engine that has all they wrote, or does not know of a loss.
+func TestAKeptDeviceIsNotServedWithoutWhatItsUsersWrote(t *testing.T) {
+	kept := func(d *disk) { d.cacheKept = true }
+	clean := func(d *disk) { d.clean = true }
+	lost := func(d *disk) { d.writesLost, d.readsDisk = true, true }
+	unknown := func(*disk) {}
+	for _, tc := range []struct {
+		name     string
+		a, b     func(*disk)
+		away     string // a replica that does not answer
+		unmarked bool
+		lost     bool
+	}{
+		{name: "both have everything → served", a: kept, b: kept},
+		{name: "closed in order → served", a: clean, b: clean},
+		{name: "one has everything → served, from it", a: lost, b: kept},
+		{name: "one was closed in order → served, from it", a: lost, b: clean},
+		{name: "both have lost writes → not served", a: lost, b: lost, lost: true},
+		{name: "the one that has everything is away → not served", a: lost, b: kept, away: "b", lost: true},
+		{name: "the one that has lost writes is away → served", a: lost, b: kept, away: "a"},
+		{name: "both have lost writes, and nothing is marked → served: all was flushed", a: lost, b: lost, unmarked: true},
+		{name: "it is not known whether one has everything → served, from it", a: lost, b: unknown},
+		{name: "nothing is known, as of replicas of an earlier release → served", a: unknown, b: unknown},
+	} {
+		for _, hasUsers := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, has users: %t", tc.name, hasUsers), func(t *testing.T) {
+				r := newRig(t, "a", "b")
+				r.recorded = membership.NewEpoch(1, 1, []string{"a", "b"})
+				tc.a(r.disk("a"))
+				tc.b(r.disk("b"))
+				for i, d := range r.disks {
+					d.fill(t, byte(i+1), testRegion, testRegion)
+				}
+				if !tc.unmarked {
+					r.disk("a").mark(1)
+					r.disk("b").mark(1)
+				}
+				if tc.away != "" {
+					r.disk(tc.away).refuse = errors.New("nobody there")
+				}
+				users := func(c *Config) { c.HasUsers = hasUsers }
+				if !tc.lost || !hasUsers {
+					e, _ := r.run(2, users)
+					if !tc.unmarked && tc.away == "" {
+						r.sameBytes()
+					}
+					require.NoError(t, e.Stop(t.Context()))
+					return
+				}
+				for generation := int64(2); generation < 4; generation++ { // as often as a process ends before the device
+					e, changed := r.start(generation, users)
+					r.serve(e)
+					s := r.await(e, changed, "end of the start", settled)
+					require.Equal(t, ReasonWritesLost, s.Reason, s.Message)
+					assert.Contains(t, s.Message, "replica a was restarted")
+					assert.Error(t, e.Backend().Flush(t.Context()))
+					require.NoError(t, e.StopForce(t.Context()))
+					assert.Equal(t, []int64{1}, r.disk("a").marked(), "a further start must find the same")
+					assert.Zero(t, puts(r.disk("b"), testRegion))
+					r.recorded = r.api.latest(r.recorded)
+				}
+				e, _ := r.run(4) // without the device
+				require.NoError(t, e.Stop(t.Context()))
+			})
+		}
+	}
+}
+
+// A source that fails while the others are made equal to it leaves them with a part of what it had.
+func TestAKeptDeviceIsNotServedWhenTheMemberThatHasEverythingFails(t *testing.T) {
+	r := newRig(t, "a", "b")
+	r.recorded = membership.NewEpoch(1, 1, []string{"a", "b"})
+	r.disk("a").writesLost, r.disk("b").cacheKept = true, true
+	for i, d := range r.disks {
+		d.fill(t, byte(i+1), testRegion, testRegion)
+		d.mark(1)
+	}
+	r.disk("b").io.Inject(faulty.Rule{Match: faulty.Of(faulty.Read), Err: nbd.EIO})
+	e, changed := r.start(2, func(c *Config) { c.HasUsers = true })
+	r.serve(e)
+	s := r.await(e, changed, "end of the start", settled)
+	assert.Equal(t, ReasonWritesLost, s.Reason, s.Message)
+	require.NoError(t, e.StopForce(t.Context()))
 }
 
 // puts counts the writes and zeroes that a disk got at an offset.

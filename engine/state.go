@@ -30,6 +30,7 @@ const (
 	ReasonFenced         = "Fenced"         // a replica has admitted a higher generation
 	ReasonMemberFailed   = "MemberFailed"   // the connection to the last member ended
 	ReasonResyncFailed   = "ResyncFailed"   // marked regions could not be made equal
+	ReasonWritesLost     = "WritesLost"     // no member has all that the users of a kept device have written
 	ReasonFrontendFailed = "FrontendFailed" // the device could not be made
 	ReasonInterrupted    = "Interrupted"    // stopped while starting, or by force
 )

@@ -12,6 +12,7 @@ const (
 	engineFenced         = "Fenced"
 	engineMemberFailed   = "MemberFailed"
 	engineResyncFailed   = "ResyncFailed"
+	engineWritesLost     = "WritesLost"
 	engineFrontendFailed = "FrontendFailed"
 	engineInterrupted    = "Interrupted"
 )
@@ -39,6 +40,9 @@ var engineAdvice = map[cause]advice{
 	{KindEngine, types.ConditionInstanceCreation, engineFenced}:               {Warning, "the engine of volume {volume} was shut out by a later start", []Step{itself}, false},
 	{KindEngine, types.ConditionInstanceCreation, engineMemberFailed}:         {Broken, "the engine of volume {volume} lost its last replica while it ran", []Step{bringBack, seeCopies}, false},
 	{KindEngine, types.ConditionInstanceCreation, engineResyncFailed}:         {Broken, "the engine of volume {volume} could not make the copies equal at its start", []Step{seeCopies, dpLog}, false},
+	{KindEngine, types.ConditionInstanceCreation, engineWritesLost}: {Broken, "the users of the device of volume {volume} get errors: writes were lost while its process was replaced", []Step{
+		{"The volume starts again by itself, with a new device: restart the pods that use it", ""}, dpLog,
+	}, false},
 	{KindEngine, types.ConditionInstanceCreation, engineFrontendFailed}: {Broken, "the block device of volume {volume} could not be made on node {node}", []Step{
 		{"Ask the node itself what it lacks", "kubectl -n {ns} exec {daemon} -- longhorn-manager doctor"}, dpLog,
 	}, false},

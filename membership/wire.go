@@ -67,6 +67,10 @@ type State struct {
 	// was closed cleanly, or has no mark, or its machine has not been restarted and its disk has neither failed nor gone
 	// away since. Among equals such a replica is the better source.
 	CacheKept bool `json:"cacheKept"`
+	// WritesLost is true when what was written before this session may be missing because of something that the replica knows
+	// of: its machine was restarted, or its disk failed. CacheKept is false then. If both are false the replica does not know:
+	// it has no boot id, or is of a release that does not send WritesLost.
+	WritesLost bool `json:"writesLost,omitempty"`
 	// ReadsDisk is true when reads return nothing that the replica's disk may lack because of a failure before this session. Releases
 	// that do not send it may show what only the kernel's cache has.
 	ReadsDisk bool `json:"readsDisk,omitempty"`

@@ -85,7 +85,8 @@ func (s *Session) state() membership.State {
 	return membership.State{
 		UID: r.meta.UID, SizeBytes: r.Size(), Generation: r.meta.Generation, Epoch: r.meta.Epoch, RegionBytes: r.regionBytes,
 		BootID: s.lastBootID, Clean: s.wasClean, CacheKept: r.cacheKept, Rebuilding: r.meta.Rebuilding, Base: r.baseLocked(),
-		ReadsDisk: true, // see Replica.confirm
+		ReadsDisk:  true, // see Replica.confirm
+		WritesLost: !r.cacheKept && r.opts.BootID != "",
 	}
 }
 
