@@ -62,7 +62,7 @@ func newDisk(name string) *disk {
 	return &disk{
 		name: name, uid: "uid-" + name, size: testSize, data: data, io: faulty.Wrap(data, clock.RealClock{}),
 		region: testRegion, marks: map[int64]bool{}, controls: map[uint16]int{}, controlErr: map[uint16]error{},
-		away: map[string]membership.Epoch{}, cleared: map[int64]bool{},
+		away: map[string]membership.Epoch{}, cleared: map[int64]bool{}, readsDisk: true,
 	}
 }
 

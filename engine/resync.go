@@ -120,11 +120,19 @@ func newResync(m *mirror, ro *roster, members candidates) *resync {
 
 // isRewritten tells whether a member is written even where it reads as the source does:
 //
-//	closed cleanly, or has lost nothing   no: it reads what its disk has or will have
-//	may have lost something               yes
-//	the same, and is the source           only if it does not say that it reads its disk: its content wins, and must be on its disk, too
+//	closed cleanly                          no: it reads what its disk has
+//	does not say that it reads its disk     yes: after a failed sync it may read what only its kernel's cache has, and a comparison
+//	                                        would compare that. It may not know of the failure, so CacheKept does not count
+//	has lost nothing                        no: it reads what its disk has or will have
+//	may have lost something                 yes, unless it is the source: its content wins, and is on its disk
 func isRewritten(s membership.State, isSource bool) bool {
-	return !s.Clean && !s.CacheKept && !(isSource && s.ReadsDisk)
+	switch {
+	case s.Clean:
+		return false
+	case !s.ReadsDisk:
+		return true
+	}
+	return !s.CacheKept && !isSource
 }
 
 // isNeeded tells whether there is anything to compare or to write.

@@ -20,12 +20,15 @@ func TestIsRewritten(t *testing.T) {
 		source bool
 		want   bool
 	}{
-		{"closed cleanly → no", membership.State{Clean: true}, false, false},
-		{"lost nothing → no", membership.State{CacheKept: true}, false, false},
-		{"lost nothing, the source → no", membership.State{CacheKept: true}, true, false},
-		{"may have lost something → yes", membership.State{}, false, true},
-		{"may have lost something, reads its disk → yes", membership.State{ReadsDisk: true}, false, true},
-		{"may have lost something, the source, reads its disk → no", membership.State{ReadsDisk: true}, true, false},
+		{"closed cleanly → no", membership.State{Clean: true, ReadsDisk: true}, false, false},
+		{"closed cleanly, of an earlier release → no", membership.State{Clean: true}, false, false},
+		{"lost nothing → no", membership.State{CacheKept: true, ReadsDisk: true}, false, false},
+		{"lost nothing, the source → no", membership.State{CacheKept: true, ReadsDisk: true}, true, false},
+		{"lost nothing as far as an earlier release knows → yes", membership.State{CacheKept: true}, false, true},
+		{"the same, the source → yes", membership.State{CacheKept: true}, true, true},
+		{"may have lost something → yes", membership.State{ReadsDisk: true}, false, true},
+		{"may have lost something, of an earlier release → yes", membership.State{}, false, true},
+		{"may have lost something, the source → no", membership.State{ReadsDisk: true}, true, false},
 		{"may have lost something, the source, of an earlier release → yes", membership.State{}, true, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -36,8 +39,9 @@ func TestIsRewritten(t *testing.T) {
 
 // What a member of an earlier release shows after a failed sync its disk may not have. So that it reads as the source does says nothing.
 func TestAMemberThatMayHaveLostWritesIsWrittenThoughItReadsEqual(t *testing.T) {
-	kept := func(d *disk) { d.cacheKept = true }
-	lost := func(*disk) {}
+	kept := func(d *disk) { d.cacheKept, d.readsDisk = true, true }
+	earlier := func(d *disk) { d.cacheKept, d.readsDisk = true, false } // a release that does not know better
+	lost := func(d *disk) { d.readsDisk = false }
 	readsDisk := func(d *disk) { d.readsDisk = true }
 	for _, tc := range []struct {
 		name  string
@@ -48,6 +52,8 @@ func TestAMemberThatMayHaveLostWritesIsWrittenThoughItReadsEqual(t *testing.T) {
 		{"one has lost nothing → the other is written", kept, lost, false, map[string]int{"a": 0, "b": 1}},
 		{"one has lost nothing → the hole of the other is made again", kept, lost, true, map[string]int{"a": 0, "b": 1}},
 		{"both have lost nothing → none is written", kept, kept, false, map[string]int{"a": 0, "b": 0}},
+		{"one is of an earlier release → it is written", kept, earlier, false, map[string]int{"a": 0, "b": 1}},
+		{"both are of an earlier release → both are written", earlier, earlier, false, map[string]int{"a": 1, "b": 1}},
 		{"both may have lost something → both are written", lost, lost, false, map[string]int{"a": 1, "b": 1}},
 		{"both may have lost something, the source reads its disk → the other is written", readsDisk, lost, false, map[string]int{"a": 0, "b": 1}},
 	} {

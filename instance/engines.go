@@ -147,15 +147,7 @@ func mayReplace(old *hostedEngine, s *proto.EngineSpec) (bool, error) {
 func (h *engineHost) launch(s *proto.EngineSpec, adopts bool) *hostedEngine {
 	log := h.log.WithFields(logrus.Fields{logfields.Engine: s.GetName(), logfields.Volume: s.GetVolume()})
 	e := &hostedEngine{spec: s, adopts: adopts, socket: newSocketFrontend(s.GetFrontend() == proto.Frontend_FRONTEND_SOCKET)}
-	cfg := engine.Config{
-		Name: s.GetName(), Volume: s.GetVolume(), Generation: s.GetGeneration(), Session: s.GetSession(),
-		SizeBytes: s.GetSizeBytes(), Recorded: epochFromWire(s.GetEpoch()), OnChange: h.changes.notify, Log: h.log,
-		QuietPeriod: h.quietPeriod, SlowAfter: h.slowAfter, KeepEvery: h.keepEvery, HasUsers: adopts,
-		Connect: func(ctx context.Context, m engine.Member) (engine.Replica, error) { return h.connect(ctx, s, m) },
-	}
-	for _, m := range s.GetMembers() {
-		cfg.Members = append(cfg.Members, h.member(s, m))
-	}
+	cfg := h.config(s, adopts)
 	switch s.GetFrontend() {
 	case proto.Frontend_FRONTEND_BLOCK:
 		owner := device.Owner{Engine: s.GetName(), Generation: s.GetGeneration(), Session: s.GetSession()}
@@ -167,6 +159,20 @@ func (h *engineHost) launch(s *proto.EngineSpec, adopts bool) *hostedEngine {
 	}
 	e.engine = engine.Start(cfg)
 	return e
+}
+
+// config is what an engine needs to know, without its frontend. The users of a device that it adopts were served before.
+func (h *engineHost) config(s *proto.EngineSpec, adopts bool) engine.Config {
+	cfg := engine.Config{
+		Name: s.GetName(), Volume: s.GetVolume(), Generation: s.GetGeneration(), Session: s.GetSession(),
+		SizeBytes: s.GetSizeBytes(), Recorded: epochFromWire(s.GetEpoch()), OnChange: h.changes.notify, Log: h.log,
+		QuietPeriod: h.quietPeriod, SlowAfter: h.slowAfter, KeepEvery: h.keepEvery, HasUsers: adopts,
+		Connect: func(ctx context.Context, m engine.Member) (engine.Replica, error) { return h.connect(ctx, s, m) },
+	}
+	for _, m := range s.GetMembers() {
+		cfg.Members = append(cfg.Members, h.member(s, m))
+	}
+	return cfg
 }
 
 // expandTimeout bounds an expansion. It asks each member for its state, and the kernel for a larger device.

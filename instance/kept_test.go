@@ -146,6 +146,13 @@ func TestWhoMayTakeAKeptDeviceOver(t *testing.T) {
 	}
 }
 
+func TestAnEngineThatTakesADeviceOverHasUsers(t *testing.T) {
+	n := newNode(t, 1)
+	for _, adopts := range []bool{false, true} {
+		assert.Equal(t, adopts, n.engines.config(cluster{n}.engineSpec(4, nil), adopts).HasUsers)
+	}
+}
+
 // Nothing else would end it: its users would wait for ever.
 func TestADeviceEndsWithTheEngineThatWasToTakeItOver(t *testing.T) {
 	n, k := nodeThatKeeps(t)
