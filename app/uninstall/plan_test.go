@@ -1,6 +1,7 @@
 package uninstall
 
 import (
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -85,7 +86,9 @@ func TestWhatIsRefused(t *testing.T) {
 		want   string
 	}{
 		{"no data → goes on", world{}.with(nodes, named("a")), false, ""},
-		{"volumes → refused, and named", world{}.with(volumes, volume("w"), volume("v")), false, "there is data: volume v, volume w" + rest},
+		{"volumes → refused, and named", world{}.with(volumes, volume("w"), volume("v")), false, "there is data:\n  volume v\n  volume w\n" + rest[2:]},
+		{"many volumes → ten are named", world{}.with(volumes, numbered(12)...), false, "there is data:\n" +
+			"  volume v-01\n  volume v-02\n  volume v-03\n  volume v-04\n  volume v-05\n  volume v-06\n  volume v-07\n  volume v-08\n  volume v-09\n  volume v-10\n  and 2 more\n" + rest[2:]},
 		{"a volume that is being deleted → refused", world{}.with(volumes, deleted(volume("v"), time.Hour)), false, "there is data: volume v" + rest},
 		{"a volume with its replica → named once", world{}.with(volumes, volume("v")).with(replicas, replica("v-r-1", "v", "a")), false, "there is data: volume v" + rest},
 		{"a replica whose volume is gone → refused", world{}.with(replicas, replica("v-r-1", "v", "a")), false, "there is data: replica v-r-1" + rest},
@@ -106,6 +109,14 @@ func TestWhatIsRefused(t *testing.T) {
 			}
 		})
 	}
+}
+
+func numbered(n int) []Object {
+	var all []Object
+	for i := range n {
+		all = append(all, volume(fmt.Sprintf("v-%02d", i+1)))
+	}
+	return all
 }
 
 func TestWhatIsInstalledElsewhereIsRefused(t *testing.T) {

@@ -37,8 +37,8 @@ func (s State) refusal() string {
 		return ""
 	}
 	slices.Sort(names)
-	return fmt.Sprintf("there is data: %s. To delete it for ever, set setting %s to true, "+
-		"or, where the settings are gone, give the uninstaller the argument --delete-volumes", strings.Join(names, ", "), types.SettingDeletingConfirmation)
+	return fmt.Sprintf("there is data:%sTo delete it for ever, set setting %s to true, "+
+		"or, where the settings are gone, give the uninstaller the argument --delete-volumes", listed(names, ". "), types.SettingDeletingConfirmation)
 }
 
 // misplaced says where else the installation is. What is not of a namespace, such as the
@@ -69,9 +69,26 @@ func aftermath(removed []string) string {
 	return "this run had removed " + some(removed) + "; apply deploy/longhorn.yaml again to have it back"
 }
 
+// most is how many names a message has.
+const most = 10
+
+// listed are names in a message: one name with end behind it, or the first of several, one a line.
+func listed(names []string, end string) string {
+	if len(names) == 1 {
+		return " " + names[0] + end
+	}
+	var b strings.Builder
+	for _, name := range names[:min(len(names), most)] {
+		b.WriteString("\n  " + name)
+	}
+	if more := len(names) - most; more > 0 {
+		fmt.Fprintf(&b, "\n  and %d more", more)
+	}
+	return b.String() + "\n"
+}
+
 // some are the first of many names.
 func some(names []string) string {
-	const most = 10
 	if more := len(names) - most; more > 0 {
 		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), more)
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -80,7 +81,7 @@ func Run(ctx context.Context, o Options) error {
 }
 
 func waiting(p Plan) string {
-	return p.Stage + ": waiting for the end of " + some(p.Waits)
+	return strings.TrimSuffix(p.Stage+": waiting for the end of"+listed(p.Waits, ""), "\n")
 }
 
 // round observes, plans, and acts once. Before it removes finalizers it looks at all once more.
