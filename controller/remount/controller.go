@@ -122,6 +122,8 @@ func (c *Controller) handle(ctx context.Context, v *longhorn.Volume, request, wr
 	switch {
 	case !isAsking(v, request, written, c.deps.Clock.Now()), r.Request == request && len(r.Pods) == 0:
 		return queue.Result{}, nil
+	case r.Request != request && isForgotten(v, request, c.deps.Clock.Now()):
+		return queue.Result{}, c.write(ctx, v, recorded{request, []kubetypes.UID{}})
 	case r.Request != request:
 		in, err := c.gather(ctx, v, request)
 		if err != nil {

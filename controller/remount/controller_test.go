@@ -190,6 +190,22 @@ func TestARequestThatIsOldIsNotRecordedEither(t *testing.T) {
 	f.ExpectWrites()
 }
 
+// An earlier release wrote the request and no record. The volume was detached since, and its pods of now started long after.
+func TestAVeryOldRequestWithoutARecordConcernsNoPod(t *testing.T) {
+	f := newFixture(t, remounted(func(v *longhorn.Volume) { v.Status.State, v.Status.Robustness = "attaching", "unknown" }), pod("a"))
+	f.Clock.SetTime(requested.Add(24 * time.Hour))
+	f.record()
+	assert.Equal(t, recorded{types.Timestamp(requested), []kubetypes.UID{}}, recordOf(must(f.deps.Volumes.GetRO("vol"))))
+	f.Overwrite(remounted(func(v *longhorn.Volume) {
+		v.Annotations = must(f.deps.Volumes.GetRO("vol")).Annotations
+		attachedAfter(24 * time.Hour)(v)
+	}))
+	f.CatchUp()
+	f.mustSync(queue.Result{})
+	f.ExpectWrites()
+	f.expectEvents()
+}
+
 func must[T any](o T, err error) T {
 	if err != nil {
 		panic(err)

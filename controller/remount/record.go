@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
+	"time"
 
 	kubetypes "k8s.io/apimachinery/pkg/types"
 
@@ -15,7 +16,7 @@ import (
 // (types.AnnotationRemountPods), so that a later leader acts on the same pods and on no others:
 //
 //	recorded                  the controller
-//	another request, or none  records the pods that exist now
+//	another request, or none  records the pods that exist now; none where the request is old: these may have started after it
 //	this request, with pods   waits until the volume is served, restarts these pods, and records that none is left
 //	this request, no pods     has nothing to do: replacements stay, and so do pods that a setting spared
 //
@@ -32,6 +33,13 @@ func recordOf(v *longhorn.Volume) recorded {
 		return recorded{}
 	}
 	return r
+}
+
+// isForgotten tells whether a request without a record is so old that no pod of now can be believed to have been there when it was
+// written, as one that an earlier release wrote and acted on. Of a shared volume the pods' start is compared (holdsOldMount).
+func isForgotten(v *longhorn.Volume, request string, now time.Time) bool {
+	requested, err := time.Parse(time.RFC3339, request)
+	return !types.IsShared(v) && err == nil && now.Sub(requested) > maxAge
 }
 
 // annotated is a copy of the volume with the record.
