@@ -145,7 +145,7 @@ func (d *daemon) settingControllers() []maker {
 		func(store *datastore.Datastore) (runner, error) {
 			deps := setting.Deps{Env: d.env, Namespace: d.namespace, Settings: store.Settings, Defaults: store.DefaultSettings, Pods: store.Pods}
 			if !d.oldManifests {
-				deps.Classes = store.PriorityClasses
+				deps.Classes, deps.ConfigMaps = store.PriorityClasses, store.DefaultSettings
 			}
 			return setting.New(deps)
 		},

@@ -143,7 +143,7 @@ func TestNamesAgree(t *testing.T) {
 		".path.matches(r'" + types.SystemPathPattern + "')", ".path.matches(r'" + types.UncleanPathPattern + "')", "tag.matches(r'" + types.TagPattern + "')",
 		"path: " + types.RuntimeDirectory + "\n", "--instance-manager-socket=" + types.InstanceManagerSocket() + "\n",
 		"resourceNames: [" + types.DefaultSettingsConfigMap + ", " + types.StorageClassConfigMap + "]\n",
-		"name: " + types.StorageClassTemplate + "\n", "resourceNames: [" + types.StorageClassTemplate + "]\n", "resourceNames: [" + types.StorageClassConfigMap + "]\n", "  " + types.StorageClassKey + ": |\n",
+		"name: " + types.StorageClassTemplate + "\n", "resourceNames: [" + types.StorageClassTemplate + ", " + types.DefaultResourceConfigMap + "]\n", "resourceNames: [" + types.StorageClassConfigMap + "]\n", "  " + types.StorageClassKey + ": |\n",
 		"resourceNames: [" + types.APITLSSecret + "]\n", "resourceNames: [" + types.APICAConfigMap + "]\n", "audience: " + types.APIAudience + "\n",
 		"--manager-url=https://" + types.APIService + ":9500/v1\n",
 	} {

@@ -178,7 +178,7 @@ func TestWhatTheLeaderMayDo(t *testing.T) {
 		"longhorn-system /configmaps: create",
 		"longhorn-system /configmaps=longhorn-backend-ca: get update patch",
 		"longhorn-system /configmaps=longhorn-default-setting,longhorn-storageclass: get list watch",
-		"longhorn-system /configmaps=longhorn-default-storageclass: get",
+		"longhorn-system /configmaps=longhorn-default-storageclass,longhorn-default-resource: get",
 		"longhorn-system /configmaps=longhorn-share-clients: get list watch update patch",
 		"longhorn-system /configmaps=longhorn-storageclass: update patch",
 		"longhorn-system /events: list watch create patch",

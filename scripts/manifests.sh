@@ -20,7 +20,7 @@ rendered() {
 	echo "---"
 	cat deploy/namespace.yaml
 	for template in deploy/chart/templates/*.yaml; do
-		[ "$template" = deploy/chart/templates/80-settings.yaml ] || rendered "$template" # empty without settings, which Helm calls an error
+		[ "$template" = deploy/chart/templates/80-settings.yaml ] || rendered "$template" # the leader creates it: applying it would remove what an operator applied before
 	done
 } >"$out.new"
 mv "$out.new" "$out"

@@ -29,6 +29,9 @@ const (
 	// DefaultSettingsConfigMap holds values of settings, as YAML under DefaultSettingsKey.
 	DefaultSettingsConfigMap = "longhorn-default-setting"
 	DefaultSettingsKey       = "default-setting.yaml"
+	// DefaultResourceConfigMap has Longhorn's default backup target, as YAML under DefaultResourceKey. This product has no backups.
+	DefaultResourceConfigMap = "longhorn-default-resource"
+	DefaultResourceKey       = "default-resource.yaml"
 	// StorageClassConfigMap holds the StorageClass that the manager keeps, as YAML under
 	// StorageClassKey.
 	StorageClassConfigMap = "longhorn-storageclass"

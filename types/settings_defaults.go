@@ -54,6 +54,20 @@ func ReadDefaultSettings(cm *corev1.ConfigMap) (DefaultSettings, []error) {
 	return d, problems
 }
 
+// CheckDefaultResource tells that a backup target in the ConfigMap DefaultResourceConfigMap has no effect.
+func CheckDefaultResource(cm *corev1.ConfigMap) error {
+	entries, err := yamlMap(cm.Data[DefaultResourceKey])
+	if err != nil {
+		return fmt.Errorf("key %s is not a YAML map: %w", DefaultResourceKey, err)
+	}
+	for _, name := range []string{"backup-target", "backup-target-credential-secret"} {
+		if value, _ := entries[name].(string); value != "" {
+			return fmt.Errorf("%s with value %q has no effect: backups are not offered", name, value)
+		}
+	}
+	return nil
+}
+
 // Pending tells whether a Setting still waits for its value; s is nil where the Setting is
 // not made yet.
 func (d DefaultSettings) Pending(name SettingName, s *longhorn.Setting) bool {

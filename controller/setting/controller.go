@@ -40,6 +40,12 @@ type PodStore interface {
 	queue.Events
 }
 
+// ConfigMaps reads ConfigMaps from the API server and creates them.
+type ConfigMaps interface {
+	Live(ctx context.Context, name string) (*corev1.ConfigMap, error)
+	Create(ctx context.Context, cm *corev1.ConfigMap) (*corev1.ConfigMap, error)
+}
+
 // PriorityClasses reads PriorityClasses from the API server.
 type PriorityClasses interface {
 	Live(ctx context.Context, name string) (*schedulingv1.PriorityClass, error)
@@ -53,6 +59,8 @@ type Deps struct {
 	Settings  Store
 	Defaults  ConfigMapStore
 	Pods      PodStore
+	// ConfigMaps may be nil: then no ConfigMap is created.
+	ConfigMaps ConfigMaps
 	// Classes may be nil: then any class is taken to be there.
 	Classes PriorityClasses
 }
@@ -66,6 +74,8 @@ type Controller struct {
 	queue *queue.Queue[key]
 	// told is what was said last about the ConfigMap; only sync uses it, of which one runs at a time.
 	told told
+	// toldResource is the same about the ConfigMap longhorn-default-resource.
+	toldResource told
 	// refusals are the API server's words for settings that it does not take, by name.
 	refusals queue.Refusals[string]
 }
@@ -144,8 +154,8 @@ func (c *Controller) sync(ctx context.Context, k key) (queue.Result, error) {
 	}
 	defaults, problems := types.ReadDefaultSettings(cm)
 	if k.configMap {
-		c.tell(cm, problems)
-		return queue.Result{}, nil
+		c.told = c.tell(c.told, cm, problems)
+		return c.keepConfigMaps(ctx, cm)
 	}
 	s, err := c.deps.Settings.Get(k.setting)
 	if apierrors.IsNotFound(err) {
@@ -196,20 +206,19 @@ func orEmpty(s *longhorn.Setting) *longhorn.Setting {
 	return s
 }
 
-// tell sends the problems of the ConfigMap as its Events, once until they change.
-func (c *Controller) tell(cm *corev1.ConfigMap, problems []error) {
+// tell sends the problems of a ConfigMap as its Events, once until they change. It returns what it has told.
+func (c *Controller) tell(was told, cm *corev1.ConfigMap, problems []error) told {
 	if cm == nil {
-		c.told = told{}
-		return
+		return told{}
 	}
 	now := told{uid: cm.UID}
 	for _, p := range problems {
 		now.problems = append(now.problems, p.Error())
-		if c.told.uid != cm.UID || !slices.Contains(c.told.problems, p.Error()) {
+		if was.uid != cm.UID || !slices.Contains(was.problems, p.Error()) {
 			c.deps.Recorder.Event(cm, corev1.EventTypeWarning, types.EventDefaultSettingInvalid, p.Error())
 		}
 	}
-	c.told = now
+	return now
 }
 
 func (c *Controller) apply(ctx context.Context, s *longhorn.Setting, p Plan) error {

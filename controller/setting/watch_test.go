@@ -71,7 +71,7 @@ func TestProblemsAreToldAnewOfAnotherConfigMap(t *testing.T) {
 		cm   *corev1.ConfigMap
 		want bool
 	}{{first, true}, {first, false}, {second, true}, {second, false}, {nil, false}, {second, true}} {
-		c.tell(tc.cm, []error{errors.New("nix")})
+		c.told = c.tell(c.told, tc.cm, []error{errors.New("nix")})
 		assert.Equal(t, tc.want, len(h.Recorder.Take()) > 0)
 	}
 }

@@ -31,6 +31,19 @@ func TestNumbersOfAValuesFileAreWrittenWithoutExponents(t *testing.T) {
 	assert.Contains(t, out, `      staleReplicaTimeout: "10000000"`)
 }
 
+// Without values the ConfigMap is part of the release and has no data: an upgrade leaves what people wrote there.
+func TestTheConfigMapOfSettingsHasDataOnlyWithValues(t *testing.T) {
+	for values, want := range map[string]bool{"{}": false, "{defaultSettings: {default-replica-count: 2}}": true} {
+		out, err := render(t, values)
+		require.NoError(t, err, out)
+		_, after, found := strings.Cut(out, "# Source: longhorn/templates/80-settings.yaml\n")
+		require.True(t, found, values)
+		text, _, _ := strings.Cut(after, "\n---\n")
+		assert.Contains(t, text, "\n  name: longhorn-default-setting\n", values)
+		assert.Equal(t, want, strings.Contains(text, "\ndata:\n"), "%s: %s", values, text)
+	}
+}
+
 func TestTheChartTakesTheNamesThatLonghornsChartGivesSettings(t *testing.T) {
 	given := map[string]any{}
 	for _, name := range types.Settings() {
