@@ -139,7 +139,7 @@ func TestNamesAgree(t *testing.T) {
 	text, err := os.ReadFile("longhorn.yaml")
 	require.NoError(t, err)
 	for _, want := range []string{
-		"namespace: " + types.Namespace + "\n", "name: " + types.DriverName + "\n", "name: " + types.APIService + "\n",
+		"namespace: " + types.Namespace + "\n", "name: " + types.DriverName + "\n", "name: " + types.APIService + "\n", "name: " + types.PageService + "\n",
 		".path.matches(r'" + types.SystemPathPattern + "')", ".path.matches(r'" + types.UncleanPathPattern + "')", "tag.matches(r'" + types.TagPattern + "')",
 		"path: " + types.RuntimeDirectory + "\n", "--instance-manager-socket=" + types.InstanceManagerSocket() + "\n",
 		"resourceNames: [" + types.DefaultSettingsConfigMap + ", " + types.StorageClassConfigMap + "]\n",

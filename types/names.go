@@ -51,6 +51,8 @@ const (
 	ShareHealthPort = 9600
 	// APIService is the Service in front of all daemons.
 	APIService = "longhorn-backend"
+	// PageService is the Service of the web page, which the same daemons serve.
+	PageService = "longhorn-frontend"
 	// APIAudience is what the tokens are for that the REST API takes.
 	APIAudience = "longhorn-backend"
 	// APITLSSecret holds the daemons' certificate, which the leader makes, and APICAConfigMap what clients need to know of it: the

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"slices"
 	"time"
 
 	"github.com/longhorn-lep/longhorn-manager/types"
@@ -63,7 +64,7 @@ func newPair(namespace string, now time.Time) (pair, error) {
 	template := &x509.Certificate{
 		SerialNumber: serial(), Subject: pkix.Name{CommonName: name},
 		NotBefore: now.Add(-backdated), NotAfter: now.Add(certificateLife),
-		DNSNames: []string{name, name + "." + namespace, name + "." + namespace + ".svc", name + "." + namespace + ".svc.cluster.local"},
+		DNSNames: slices.Concat(namesOf(name, namespace), namesOf(types.PageService, namespace)),
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
 	signed, err := x509.CreateCertificate(rand.Reader, template, caTemplate, key.Public(), caKey)
@@ -167,4 +168,10 @@ func parse(text []byte) ([]*x509.Certificate, error) {
 		all, text = append(all, c), rest
 	}
 	return all, nil
+}
+
+// namesOf are the names by which pods reach a Service.
+func namesOf(service, namespace string) []string {
+	name := service + "." + namespace
+	return []string{service, name, name + ".svc", name + ".svc.cluster.local"}
 }
