@@ -84,7 +84,8 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return fmt.Errorf("enabling the orderly end of attacher and resizer: %w", err)
 	}
-	conn, err := grpc.NewClient("unix://"+o.Endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithUnaryInterceptor(plainErrors))
+	turns := newTurns()
+	conn, err := grpc.NewClient("unix://"+o.Endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithChainUnaryInterceptor(plainErrors, turns.intercept))
 	if err != nil {
 		return fmt.Errorf("connecting to driver at %s: %w", o.Endpoint, err)
 	}
@@ -93,11 +94,11 @@ func Run(ctx context.Context, o Options) error {
 		Kube: o.Kube, Namespace: o.Namespace, Name: LeaseName(o.DriverName), Identity: o.Identity,
 		Duration: leaseDuration, Log: o.Log,
 	}
-	return election.Run(ctx, campaign, func(ctx context.Context) error { return work(ctx, o, conn) })
+	return election.Run(ctx, campaign, func(ctx context.Context) error { return work(ctx, o, conn, turns) })
 }
 
 // work runs provisioner, attacher and resizer until ctx ends.
-func work(ctx context.Context, o Options, conn *grpc.ClientConn) error {
+func work(ctx context.Context, o Options, conn *grpc.ClientConn, turns *turns) error {
 	offered, err := capabilitiesOf(ctx, conn)
 	if err != nil {
 		return err
@@ -117,7 +118,7 @@ func work(ctx context.Context, o Options, conn *grpc.ClientConn) error {
 		recorder: recorder,
 		log:      o.Log,
 	})
-	lone := newUnattached(o, factory, conn, events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: o.DriverName}))
+	lone := newUnattached(o, factory, conn, turns, events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: o.DriverName}))
 	attachments := newAttachController(o, factory, conn, lone, multiWriter)
 	resizes, err := newResizeController(ctx, o, factory, conn)
 	if err != nil {
@@ -216,12 +217,13 @@ func newAttachController(o Options, factory informers.SharedInformerFactory, con
 	)
 }
 
-func newUnattached(o Options, factory informers.SharedInformerFactory, conn *grpc.ClientConn, recorder record.EventRecorder) *unattached {
+func newUnattached(o Options, factory informers.SharedInformerFactory, conn *grpc.ClientConn, turns *turns, recorder record.EventRecorder) *unattached {
 	return &unattached{
 		lister: attacher.NewVolumeLister(conn, 0), kube: o.Kube, driver: csipb.NewControllerClient(conn), driverName: o.DriverName,
 		attachments: factory.Storage().V1().VolumeAttachments().Lister(),
 		volumes:     factory.Core().V1().PersistentVolumes().Lister(),
 		csiNodes:    factory.Storage().V1().CSINodes().Lister(),
+		turns:       turns,
 		recorder:    recorder, clock: clock.RealClock{}, log: o.Log,
 	}
 }

@@ -44,6 +44,8 @@ type publication struct{ volume, node string }
 //	no VolumeAttachment for unattachedWait, nor in the     an Event, ControllerUnpublishVolume
 //	API server now, and its node is not using it
 //	the API server does not answer                         nothing, until it does
+//	a VolumeAttachment is created meanwhile                its publication comes before the last look at the API server,
+//	                                                       which then shows it, or after the unpublication (turns.go)
 //
 // The driver's list of publications comes from the attacher, which compares it with the VolumeAttachments that exist.
 type unattached struct {
@@ -56,6 +58,7 @@ type unattached struct {
 	attachments storagelisters.VolumeAttachmentLister
 	volumes     corelisters.PersistentVolumeLister
 	csiNodes    storagelisters.CSINodeLister
+	turns       *turns // keeps the attacher from publishing a volume while it is unpublished
 	recorder    record.EventRecorder
 	clock       clock.PassiveClock
 	log         *logrus.Entry
@@ -149,6 +152,11 @@ func (u *unattached) unpublish(ctx context.Context, due []publication) error {
 func (u *unattached) unpublishOne(ctx context.Context, p publication) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
+	release, err := u.turns.take(ctx, p)
+	if err != nil {
+		return err
+	}
+	defer release()
 	uses, err := u.isInUse(ctx, p)
 	if err != nil || uses {
 		return err

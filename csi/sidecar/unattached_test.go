@@ -78,7 +78,7 @@ func newAttachedWorld(t *testing.T, objects ...runtime.Object) *attachedWorld {
 	w.unattached = &unattached{
 		lister: w.driver, kube: w.kube, driver: publishingDriver{of: w.driver}, driverName: driverName,
 		attachments: storagelisters.NewVolumeAttachmentLister(w.cache), volumes: corelisters.NewPersistentVolumeLister(volumes),
-		csiNodes: storagelisters.NewCSINodeLister(nodes), recorder: w.events, clock: w.clock, log: quiet(),
+		csiNodes: storagelisters.NewCSINodeLister(nodes), turns: newTurns(), recorder: w.events, clock: w.clock, log: quiet(),
 	}
 	return w
 }
