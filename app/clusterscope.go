@@ -115,7 +115,9 @@ func (d *daemon) volumeControllers(workloads *datastore.Workloads) []maker {
 func (d *daemon) nodeControllers(workloads *datastore.Workloads) []maker {
 	return []maker{
 		func(store *datastore.Datastore) (runner, error) {
-			deps := node.MonitorDeps{Env: d.env, Nodes: store.Nodes, KubeNodes: store.KubeNodes, Pods: store.Pods, Answers: reach.Any}
+			deps := node.MonitorDeps{
+				Env: d.env, Nodes: store.Nodes, KubeNodes: store.KubeNodes, Pods: store.Pods, Engines: store.Engines, Replicas: store.Replicas, Answers: reach.Any,
+			}
 			if !d.oldManifests {
 				deps.Leases = store.NodeLeases
 			}

@@ -27,6 +27,15 @@ var nodeAdvice = map[cause]advice{
 		{"See why the DaemonSet has no pod there; a taint of the node is the most frequent cause", "kubectl -n {ns} describe daemonset longhorn-manager"},
 		describeKubeNode,
 	}, false},
+	{KindNode, types.ConditionRemovable, types.ReasonManagerPodMissing}: {Info, "node {node} cannot be deleted yet: its daemon may come back", []Step{
+		{"Bring longhorn-manager back to the node, or wait five minutes, if the node is to go", "kubectl -n {ns} describe daemonset longhorn-manager"},
+	}, false},
+	{KindNode, types.ConditionRemovable, types.ReasonNodeInUse}: {Info, "node {node} cannot be deleted while a volume is used on it", []Step{
+		{"Delete the pods that use volumes there, if the node is to go", "kubectl get pods -A -o wide --field-selector spec.nodeName={node}"},
+	}, false},
+	{KindNode, types.ConditionRemovable, types.ReasonLastReplica}: {Info, "node {node} cannot be deleted: it has the last good copy of a volume", []Step{
+		{"Bring longhorn-manager back to the node, and have the volume copied to another one", "kubectl -n {ns} describe daemonset longhorn-manager"},
+	}, false},
 	{KindNode, types.ConditionReady, types.ReasonManagerPodDown}: {Warning, "the pod of longhorn-manager on node {node} is not ready: volumes are served, and nothing new is done there", []Step{
 		seeDaemon, {"See what it says", "kubectl -n {ns} logs {daemon} --tail=50"},
 	}, false},

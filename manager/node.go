@@ -104,7 +104,7 @@ func (m *Manager) UpdateNode(ctx context.Context, name string, update NodeUpdate
 }
 
 // DeleteNode removes a node whose Kubernetes node was removed. While the API server still
-// shows the Kubernetes node, DeleteNode refuses with ErrConflict. The leader does the same
+// shows the Kubernetes node, DeleteNode refuses with ErrConflict, unless the daemon has left that node for good (condition Removable). The leader does the same
 // unasked: this is for users who do not want to rely on that.
 func (m *Manager) DeleteNode(ctx context.Context, name string) error {
 	err := m.retry(ctx, func() error {
@@ -113,10 +113,10 @@ func (m *Manager) DeleteNode(ctx context.Context, name string) error {
 			return err
 		}
 		switch _, err := m.deps.KubeNodes.Live(ctx, name); {
-		case err == nil:
+		case err == nil && !types.IsNodeRemovable(n):
 			return conflict("node %s cannot be deleted while its Kubernetes node is there: it would be registered again without its disks and tags;"+
 				" it goes by itself when its Kubernetes node is removed", name)
-		case !apierrors.IsNotFound(err):
+		case err != nil && !apierrors.IsNotFound(err):
 			return fmt.Errorf("read Kubernetes node %s: %w", name, err)
 		}
 		return m.deps.Nodes.Delete(ctx, name, datastore.Preconditions{UID: n.UID, ResourceVersion: n.ResourceVersion})

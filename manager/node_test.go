@@ -12,6 +12,7 @@ import (
 
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
 func TestNodeShowsTheAddressOfItsManagerPod(t *testing.T) {
@@ -244,6 +245,16 @@ func TestADiskThatIsNotReadyIsTakenAwayFromUnderItsReplicas(t *testing.T) {
 	})
 }
 
+// lacksDaemon has a node without the pod of its daemon, and what the leader says of its deletion.
+func lacksDaemon(removable longhorn.ConditionStatus) func(*longhorn.Node) {
+	return func(n *longhorn.Node) {
+		n.Status.Conditions = []longhorn.Condition{
+			{Type: types.ConditionReady, Status: longhorn.ConditionFalse, Reason: types.ReasonManagerPodMissing},
+			{Type: types.ConditionRemovable, Status: removable},
+		}
+	}
+}
+
 func TestDeleteNode(t *testing.T) {
 	t.Run("its Kubernetes node is gone → deleted, its replicas are not", func(t *testing.T) {
 		b := newBench(t, build.ReadyNode("node-1", "uuid-1"), build.PlacedReplica("vol-r-1", "vol", "node-1", "uuid-1"))
@@ -256,6 +267,17 @@ func TestDeleteNode(t *testing.T) {
 		wantProblem(t, err, ErrConflict, "node node-1 cannot be deleted while its Kubernetes node is there: it would be registered again without its disks and tags;"+
 			" it goes by itself when its Kubernetes node is removed")
 		b.ExpectWrites()
+	})
+	t.Run("its daemon's pod is missing, and the leader keeps the node → refused", func(t *testing.T) {
+		b := newBench(t, build.ReadyNode("node-1", "uuid-1", lacksDaemon(longhorn.ConditionFalse)), build.KubeNode("node-1"))
+		wantProblem(t, b.DeleteNode(t.Context(), "node-1"), ErrConflict, "node node-1 cannot be deleted while its Kubernetes node is there: it would be registered again without its disks and tags;"+
+			" it goes by itself when its Kubernetes node is removed")
+		b.ExpectWrites()
+	})
+	t.Run("its daemon has left for good → deleted", func(t *testing.T) {
+		b := newBench(t, build.ReadyNode("node-1", "uuid-1", lacksDaemon(longhorn.ConditionTrue)), build.KubeNode("node-1"))
+		require.NoError(t, b.DeleteNode(t.Context(), "node-1"))
+		b.ExpectWrites("delete nodes/node-1")
 	})
 	t.Run("the server does not answer about the Kubernetes node → nothing is deleted", func(t *testing.T) {
 		b := newBench(t, build.ReadyNode("node-1", "uuid-1"))

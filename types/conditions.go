@@ -72,7 +72,7 @@ const (
 	ConditionSatisfied = "Satisfied"
 	// Engine and replica: the last attempt to start.
 	ConditionInstanceCreation = "InstanceCreation"
-	// Replica: it is deleted; False while it is kept all the same.
+	// Replica: it is deleted; False while it is kept all the same. Node that lacks its daemon's pod: whether it may be deleted.
 	ConditionRemovable = "Removable"
 	// InstanceManager.
 	ConditionPodReady = "PodReady"
@@ -106,6 +106,8 @@ const (
 	ReasonKernelCheckFailed      = "CheckKernelConfigFailed"
 	ReasonKernelTooOld           = "KernelTooOld"
 	ReasonKernelNBDClientNotUsed = "KernelNBDClientNotUsed"
+	// Node Removable: an engine or a share runs on it. The others are ManagerPodMissing and LastReplica.
+	ReasonNodeInUse = "NodeInUse"
 	// Node DefaultDisksConfig: the annotation breaks a rule, the label has a value that
 	// means nothing, or the default disk could not be made. They are the Events' reasons too.
 	ReasonDefaultDisksConfigInvalid     = "DefaultDisksConfigInvalid"

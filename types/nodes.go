@@ -102,3 +102,9 @@ func KubeletAddresses(n *corev1.Node) []string {
 func IsNodeNotReady(n *longhorn.Node) bool {
 	return n != nil && nodeReadyReason(n) == ReasonKubernetesNodeNotReady
 }
+
+// IsNodeRemovable tells whether a Node may be deleted although its Kubernetes node is there: its daemon has left for good, as the leader
+// says. The policy longhorn-keep-disks has the same rule.
+func IsNodeRemovable(n *longhorn.Node) bool {
+	return nodeReadyReason(n) == ReasonManagerPodMissing && IsConditionTrue(n.Status.Conditions, ConditionRemovable)
+}

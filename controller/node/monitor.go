@@ -49,14 +49,17 @@ type MonitorDeps struct {
 	Nodes     MonitoredNodes
 	KubeNodes MonitoredKubeNodes
 	Pods      MonitoredPods
+	// Engines and Replicas say what keeps a node from being deleted; nil: the condition Removable is left alone.
+	Engines  EngineLister
+	Replicas ReplicaLister
 	// Leases are those of nodes that serve shares; nil: they may not be watched.
 	Leases MonitoredLeases
 	// Answers tells whether any of these addresses (host:port) answers, were it by refusing.
 	Answers func(ctx context.Context, addresses []string) bool
 }
 
-// Monitor keeps the Ready condition of every node, and the conditions of the disks of a
-// node that is away. It runs in the leader.
+// Monitor keeps the conditions Ready and Removable of every node, and the conditions of the
+// disks of a node that is away. It runs in the leader.
 type Monitor struct {
 	deps  MonitorDeps
 	queue *queue.Queue[string] // of nodes' names
@@ -126,6 +129,14 @@ func (m *Monitor) sync(ctx context.Context, name string) (queue.Result, error) {
 		var disks []longhorn.Condition
 		node.Status.DiskStatus, disks = markAway(name, before.DiskStatus, now)
 		flipped = append(flipped, disks...)
+	}
+	if m.deps.Engines != nil && m.deps.Replicas != nil {
+		removal, err := m.gatherRemoval(node, in.Shares)
+		if err != nil {
+			return queue.Result{}, err
+		}
+		node.Status.Conditions, again = removable(removal, now)
+		result.RequeueAfter = soonest(result.RequeueAfter, again)
 	}
 	if equality.Semantic.DeepEqual(*before, node.Status) {
 		return result, nil

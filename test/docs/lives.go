@@ -114,13 +114,14 @@ var notRun = map[string]string{
 
 // notRunInline are commands in the text of the pages for users that are in no block, each with the reason.
 var notRunInline = map[string]string{
-	"kubectl delete -f deploy/longhorn.yaml": never,
-	"kubectl create":                         "it says what fails",
-	"kubectl -n longhorn-system delete lhv":  "it has no name: the text says of which volume",
-	"kubectl get events":                     "it stands for the right that it needs",
-	"kubectl describe pvc":                   "it has no name: any claim",
-	"kubectl get lhn":                        "it stands for the table that it prints",
-	"kubectl longhorn explain node NODE":     "NODE stands for a node; blocks explain one by its name",
+	"kubectl delete -f deploy/longhorn.yaml":     never,
+	"kubectl create":                             "it says what fails",
+	"kubectl -n longhorn-system delete lhv":      "it has no name: the text says of which volume",
+	"kubectl -n longhorn-system delete lhn NODE": "NODE stands for a node that its daemon has left; controller/node, manager and test/policy have the rule",
+	"kubectl get events":                         "it stands for the right that it needs",
+	"kubectl describe pvc":                       "it has no name: any claim",
+	"kubectl get lhn":                            "it stands for the table that it prints",
+	"kubectl longhorn explain node NODE":         "NODE stands for a node; blocks explain one by its name",
 	"kubectl taint node NODE node.kubernetes.io/out-of-service=nodeshutdown:NoExecute": "TestNodeIsCutOff",
 	"helm uninstall":                "it stands for the command of the block",
 	"helm install --take-ownership": "it stands for the whole command; Helm's own flag",
