@@ -72,6 +72,8 @@ type Deps struct {
 type Controller struct {
 	deps  Deps
 	queue *queue.Queue[string] // of one key: whether a copy is the last depends on all nodes
+	// refusals are the API server's words for budgets that it does not take, by the budget's name.
+	refusals queue.Refusals[string]
 }
 
 const everything = "all"
@@ -148,7 +150,7 @@ func (c *Controller) gather(how any) (Input, error) {
 // A write that the cache does not show yet comes again as a conflict or as an object that exists,
 // which the queue takes for a stale cache.
 func (c *Controller) apply(ctx context.Context, in Input, p Plan) error {
-	kept := c.keep(ctx, p)
+	kept := c.keep(ctx, in, p)
 	failures := []error{kept, c.mark(ctx, p.Marks), c.detach(ctx, in)}
 	statuses := p.Statuses
 	if kept == nil {
@@ -163,21 +165,33 @@ func (c *Controller) apply(ctx context.Context, in Input, p Plan) error {
 	return errors.Join(append(failures, c.tell(ctx, statuses))...)
 }
 
-func (c *Controller) keep(ctx context.Context, p Plan) error {
+func (c *Controller) keep(ctx context.Context, in Input, p Plan) error {
 	var failures []error
 	for _, b := range p.Create {
-		if _, err := c.deps.Budgets.Create(ctx, b); err != nil {
+		_, err := c.deps.Budgets.Create(ctx, b)
+		if err = c.tried(in, b, err); err != nil {
 			failures = append(failures, fmt.Errorf("make disruption budget %s: %w", b.Name, err))
 			continue
 		}
 		queue.Log(ctx).WithField(logfields.Key, b.Name).Info("Made a disruption budget")
 	}
 	for _, b := range p.Update {
-		if _, err := c.deps.Budgets.Update(ctx, b); err != nil {
+		_, err := c.deps.Budgets.Update(ctx, b)
+		if err = c.tried(in, b, err); err != nil {
 			failures = append(failures, fmt.Errorf("mend disruption budget %s: %w", b.Name, err))
 		}
 	}
 	return errors.Join(failures...)
+}
+
+// tried marks a refusal of a budget, and records its Event of the instance manager once: a drain of its node is not held back without it.
+func (c *Controller) tried(in Input, b *policyv1.PodDisruptionBudget, err error) error {
+	err = queue.OfChild(err)
+	i := slices.IndexFunc(in.Managers, func(m *longhorn.InstanceManager) bool { return metav1.IsControlledBy(b, m) })
+	if i >= 0 && c.refusals.Tried(b.Name, err, c.deps.Clock.Now()) {
+		c.deps.Recorder.Event(in.Managers[i], corev1.EventTypeWarning, types.ReasonChildRefused, queue.ChildRefusal(err))
+	}
+	return err
 }
 
 func (c *Controller) mark(ctx context.Context, replicas []*longhorn.Replica) error {

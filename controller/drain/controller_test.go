@@ -4,15 +4,18 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
@@ -307,6 +310,17 @@ func TestAWriteThatFailsStopsNoOther(t *testing.T) {
 		h.Fail("update", "volumeattachments", refused)
 		require.ErrorIs(t, sync(t, c), refused)
 		h.ExpectWrites("create "+budgetB, "update replicas/v-r-b", "update volumeattachments/w", statusA)
+	})
+	t.Run("a budget is refused → an Event of the instance manager, once", func(t *testing.T) {
+		h, c := begin(t, world(stopped("v", "b"), cordoned("a", testutil.Now)), byHand, setting)
+		quota := apierrors.NewForbidden(schema.GroupResource{Group: "policy", Resource: "poddisruptionbudgets"}, "x", errors.New("exceeded quota"))
+		h.Fail("create", "poddisruptionbudgets", quota, quota)
+		for range 2 {
+			require.ErrorIs(t, sync(t, c), quota)
+		}
+		said := strings.Join(h.Recorder.Take(), "\n")
+		assert.Equal(t, 1, strings.Count(said, "Warning ChildRefused "+types.InstanceManagerName("b")+": create "), said)
+		assert.Contains(t, said, "exceeded quota")
 	})
 	t.Run("one of two budgets is not made → the other is, and none is deleted", func(t *testing.T) {
 		h, c := begin(t, world(stopped("v", "b", "c"), cordoned("a", testutil.Now), withBudgets("a")), byHand, setting)

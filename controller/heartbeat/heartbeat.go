@@ -142,6 +142,7 @@ func (h *Heartbeat) keep(ctx context.Context, promises bool) error {
 			if lease, err = h.newLease(); err != nil {
 				return err
 			}
+			// A refusal is for the log alone: without the lease the node's shares are served, and only move later when the node dies.
 			h.lease, err = h.deps.Leases.Create(ctx, lease)
 			return err
 		case err != nil:

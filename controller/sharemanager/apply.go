@@ -10,6 +10,7 @@ import (
 
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
 	"github.com/longhorn-lep/longhorn-manager/datastore"
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/types"
 	"github.com/longhorn-lep/longhorn-manager/util/logfields"
 )
@@ -18,9 +19,10 @@ import (
 // Service, whose address only the status remembers. A crash between two steps is harmless: the next sync finds what was done and decides anew.
 func (c *Controller) apply(ctx context.Context, in Input, p Plan) error {
 	if p.CreateService != nil {
-		if err := c.createService(ctx, p.CreateService); err != nil {
-			return staleIfExists(fmt.Errorf("make the Service of the share: %w", err))
+		if err := staleIfExists(c.createService(ctx, p.CreateService)); err != nil {
+			return fmt.Errorf("make the Service of the share: %w", c.serviceRefused(ctx, in, err))
 		}
+		c.refusals.Forget(in.Share.Name)
 	}
 	if !equality.Semantic.DeepEqual(in.Share.Status, p.Status) {
 		u := in.Share.DeepCopy()
@@ -61,6 +63,29 @@ func (c *Controller) apply(ctx context.Context, in Input, p Plan) error {
 	}
 	log.WithField(logfields.Node, in.Pod.Spec.NodeName).WithField(logfields.Reason, p.DeletePod.Why).Info("Deleted the pod that served the volume")
 	return nil
+}
+
+// serviceRefused shows in the condition Ready of the share, and as an Event of the volume, that the API server does not take the
+// Service: users of the volume wait until somebody changes what refuses it. It returns err.
+func (c *Controller) serviceRefused(ctx context.Context, in Input, err error) error {
+	err = queue.OfChild(err)
+	if !c.refusals.Tried(in.Share.Name, err, c.Clock.Now()) {
+		return err
+	}
+	words := queue.ChildRefusal(err)
+	shown := Plan{Status: *in.Share.Status.DeepCopy()} // it alone remembers the address of the Service before
+	shown.is(longhorn.ShareManagerStateStarting, types.ReasonShareDelayed, "its Service cannot be made: "+words, in.Now)
+	u := in.Share.DeepCopy()
+	u.Status = shown.Status
+	if _, failed := c.Shares.UpdateStatus(ctx, u); failed != nil {
+		c.refusals.Forget(in.Share.Name) // so that the next attempt shows it
+		queue.Log(ctx).WithError(failed).Warn("Cannot show that the API server refuses the Service of a share")
+		return err
+	}
+	if in.Volume != nil {
+		c.Recorder.Event(in.Volume, corev1.EventTypeWarning, types.ReasonChildRefused, words)
+	}
+	return err
 }
 
 // createService makes it with another address if another Service has its address by now.

@@ -2,6 +2,7 @@ package sharemanager
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
 
@@ -293,6 +295,27 @@ func TestTheListIsMadeWithoutAnEvent(t *testing.T) {
 	}
 	cancel()
 	require.NoError(t, <-ended)
+}
+
+func TestARefusedListIsAnEventOfTheSettingOnce(t *testing.T) {
+	h := testutil.New(t)
+	store := h.Datastore(datastore.Options{})
+	c, err := NewClients(ClientsDeps{
+		Env: h.Env(), Namespace: types.Namespace, ConfigMap: store.ShareClients, Nodes: store.Nodes, KubeNodes: store.KubeNodes,
+		Settings: store.Settings, Setting: store.Setting,
+	})
+	require.NoError(t, err)
+	h.EndWithTest(c.Run)
+	quota := apierrors.NewForbidden(corev1.Resource("configmaps"), types.ShareClientsConfigMap, errors.New("exceeded quota"))
+	h.Fail("create", "configmaps", quota, quota)
+	for range 2 {
+		_, err := c.sync(t.Context(), types.ShareClientsConfigMap)
+		require.ErrorIs(t, err, quota)
+	}
+	said := h.Recorder.Take()
+	require.Len(t, said, 1)
+	assert.Contains(t, said[0], "Warning ChildRefused rwx-volume-allowed-clients: create ")
+	assert.Contains(t, said[0], "exceeded quota")
 }
 
 func TestWhatWakesTheList(t *testing.T) {

@@ -32,6 +32,8 @@ type ClientsDeps struct {
 type Clients struct {
 	deps  ClientsDeps
 	queue *queue.Queue[string] // of one key, the ConfigMap's name
+	// refusals are the API server's words for the ConfigMap, by its name.
+	refusals queue.Refusals[string]
 }
 
 // NewClients registers the handlers; nothing happens before Run.
@@ -107,11 +109,22 @@ func (c *Clients) sync(ctx context.Context, name string) (queue.Result, error) {
 	default:
 		return queue.Result{}, nil
 	}
-	if err != nil {
+	if err = c.tried(name, err); err != nil {
 		return queue.Result{}, fmt.Errorf("write the list of who may mount shared volumes: %w", err)
 	}
 	queue.Log(ctx).Info("Wrote the list of who may mount shared volumes")
 	return queue.Result{}, nil
+}
+
+// tried marks a refusal of the ConfigMap, without which no pod of a share starts, and records its Event once. The setting that says who is
+// in the list exists before the ConfigMap does, so the Event is of the setting.
+func (c *Clients) tried(name string, err error) error {
+	err = queue.OfChild(err)
+	if c.refusals.Tried(name, err, c.deps.Clock.Now()) {
+		setting := &longhorn.Setting{ObjectMeta: metav1.ObjectMeta{Namespace: c.deps.Namespace, Name: string(types.SettingRWXVolumeAllowedClients)}}
+		c.deps.Recorder.Event(setting, corev1.EventTypeWarning, types.ReasonChildRefused, queue.ChildRefusal(err))
+	}
+	return err
 }
 
 func (c *Clients) gather() (ClientsInput, error) {

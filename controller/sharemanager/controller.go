@@ -121,7 +121,9 @@ type Controller struct {
 	turns unready
 	// unmade is of pods that the API server did not take.
 	unmade unmade
-	asked  asked
+	// refusals are the API server's words for Services that it does not take, by the share's name.
+	refusals queue.Refusals[string]
+	asked    asked
 }
 
 // New registers the controller's handlers; nothing happens before Run.
@@ -278,6 +280,7 @@ func (c *Controller) letGo(ctx context.Context, name string) (queue.Result, erro
 	without := withTicket(va, name, "")
 	c.turns.since(name, nil, c.Clock.Now())
 	c.unmade.tried(name, nil, c.Clock.Now())
+	c.refusals.Forget(name)
 	c.asked.forget(name)
 	if err != nil || without == nil {
 		return queue.Result{}, err

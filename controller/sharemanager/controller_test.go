@@ -3,6 +3,7 @@ package sharemanager
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -392,6 +393,34 @@ func TestADeletedServiceComesBackWithItsAddress(t *testing.T) {
 	s, err = c.Shares.Get("vol")
 	require.NoError(t, err)
 	assert.Equal(t, longhorn.ShareManagerStateRunning, s.Status.State)
+}
+
+func TestARefusedServiceIsShownOnce(t *testing.T) {
+	h, c := start(t)
+	deleteService(t, h, c)
+	h.Recorder.Take()
+	quota := apierrors.NewForbidden(corev1.Resource("services"), "vol", errors.New("exceeded quota"))
+	h.Fail("create", "services", quota, quota)
+	syncs(t, h, c, quota)
+	h.CatchUp()
+	s, err := c.Shares.Get("vol")
+	require.NoError(t, err)
+	ready := types.FindCondition(s.Status.Conditions, types.ConditionReady)
+	assert.Equal(t, types.ReasonShareDelayed, ready.Reason)
+	assert.Contains(t, ready.Message, "its Service cannot be made: ")
+	assert.Contains(t, ready.Message, "exceeded quota")
+	assert.Equal(t, "nfs://10.0.0.9/vol", s.Status.Endpoint, "nothing else remembers the address")
+	syncs(t, h, c, quota)
+	said := strings.Join(h.Recorder.Take(), "\n")
+	assert.Equal(t, 1, strings.Count(said, "Warning ChildRefused vol: create services vol: "), said)
+	h.CatchUp()
+	syncs(t, h, c, nil)
+	h.CatchUp()
+	syncs(t, h, c, nil)
+	h.CatchUp()
+	s, err = c.Shares.Get("vol")
+	require.NoError(t, err)
+	assert.NotContains(t, types.FindCondition(s.Status.Conditions, types.ConditionReady).Message, "exceeded quota")
 }
 
 func TestAServiceWhoseAddressIsTakenGetsAnother(t *testing.T) {
