@@ -297,6 +297,7 @@ func TestOfACauseAndItsConsequencesTheCauseIsFirst(t *testing.T) {
 	w.happens(pod, "FailedAttachVolume", `AttachVolume.Attach failed for volume "pv-1" : it is on n1`, 0)
 	w.lose(3, types.ReasonDiskUnmounted, "m")
 	w.ticket("n2", types.ReasonAttachedElsewhere, "it is on n1")
+	w.asked("pv-1", "n2")
 	w.nodeSays(2, types.ConditionReady, longhorn.ConditionFalse, types.ReasonKubernetesNodeNotReady, "m")
 	var order []string
 	for _, f := range w.ask(t, "claim shop data") {

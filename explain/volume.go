@@ -228,6 +228,7 @@ func ofTickets(s *Snapshot, v *longhorn.Volume) []Finding {
 		p["volume"] = v.Name
 		o := Object{Kind: KindTicket, Name: id, Node: t.NodeID}
 		found = append(found, ofConditions(o, p, va.Status.AttachmentTicketStatuses[id].Conditions)...)
+		found = append(found, withoutHolder(s, v, t, o, p)...)
 		if n := s.node(t.NodeID); types.IsShared(v) && t.Type == longhorn.AttacherTypeCSI && n != nil {
 			nfs := types.FindCondition(n.Status.Conditions, types.ConditionNFSClientInstalled)
 			if f, bad := ofCondition(Object{Kind: KindNode, Name: n.Name}, p, nfs); bad {

@@ -122,6 +122,13 @@ func (w *world) ticket(node string, reason, message string) {
 	w.va.Status.AttachmentTicketStatuses = map[string]longhorn.AttachmentTicketStatus{"t": s}
 }
 
+// asked has Kubernetes ask for a PersistentVolume on a node.
+func (w *world) asked(pv, node string) {
+	a := &storagev1.VolumeAttachment{}
+	a.Name, a.Spec.Attacher, a.Spec.NodeName, a.Spec.Source.PersistentVolumeName = "csi-"+pv+"-"+node, types.DriverName, node, &pv
+	w.KubeAttachments = append(w.KubeAttachments, a)
+}
+
 // share makes the volume a shared one whose share is in a state.
 func (w *world) share(state longhorn.ShareManagerState, reason, message string) *longhorn.ShareManager {
 	w.v.Spec.AccessMode = longhorn.AccessModeReadWriteMany
