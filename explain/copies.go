@@ -31,12 +31,33 @@ func degraded(s *Snapshot, v *longhorn.Volume, o Object, p place) []Finding {
 	if missing := v.Spec.NumberOfReplicas - len(s.replicasOf(v.Name)); missing > 0 {
 		f.Why = append(f.Why, fmt.Sprintf("replicas that do not exist yet: %d", missing))
 	}
-	f.Next = p.steps([]Step{{"Wait if a rebuild runs or is due; otherwise mend what the lines above name", "kubectl -n {ns} get lhe {volume}-e-0 -o jsonpath='{.status.rebuildStatus}'"}})
+	f.Next = append(degradedSteps(s, v, e, p), p.steps([]Step{{"Wait if a rebuild runs or is due; otherwise mend what the lines above name", "kubectl -n {ns} get lhe {volume}-e-0 -o jsonpath='{.status.rebuildStatus}'"}})...)
 	if rebuildLimit(s) == 0 {
 		f.Why = append(f.Why, fmt.Sprintf("setting %s is 0, so nothing is rebuilt", types.SettingConcurrentReplicaRebuildPerNodeLimit))
 		f.Next = p.steps([]Step{{"Allow rebuilds", fmt.Sprintf(`kubectl -n {ns} patch lhs %s --type merge -p '{"value":""}'`, types.SettingConcurrentReplicaRebuildPerNodeLimit)}})
 	}
 	return []Finding{f}
+}
+
+// degradedSteps are the steps by what the missing good copies lack: a place, or the node or disk where they are. Where the condition
+// Scheduled says that there is no place, its finding has the steps for that.
+func degradedSteps(s *Snapshot, v *longhorn.Volume, e *longhorn.Engine, p place) []Step {
+	var steps []Step
+	lacksPlace := v.Spec.NumberOfReplicas > len(s.replicasOf(v.Name))
+	for _, r := range s.replicasOf(v.Name) {
+		switch {
+		case types.IsGoodCopy(e, r) || r.DeletionTimestamp != nil:
+		case r.Spec.NodeID == "":
+			lacksPlace = true
+		case !s.isReachable(r):
+			steps = append(steps, Step{fmt.Sprintf("Bring back node %s or its disk, or wait until another replica takes the place of %s", r.Spec.NodeID, r.Name), "kubectl longhorn explain node " + r.Spec.NodeID})
+		}
+	}
+	scheduled := types.FindCondition(v.Status.Conditions, types.ConditionScheduled)
+	if said := placementSteps(s, v, scheduled.Reason, p); len(said) > 0 || !lacksPlace || len(rejections(s, v, "")) == 0 {
+		return p.steps(steps)
+	}
+	return append(p.steps(steps), placementSteps(s, v, types.ReasonReplicaSchedulingFailure, p)...)
 }
 
 func rebuildLimit(s *Snapshot) int64 {

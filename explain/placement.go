@@ -57,8 +57,8 @@ func rejections(s *Snapshot, v *longhorn.Volume, node string) []scheduler.Reject
 	return u.Rejections
 }
 
-// placementSteps are the steps for what most often keeps replicas from having a place: there are fewer nodes than replicas, no disk has
-// the tags, or there is no room.
+// placementSteps are the steps for what most often keeps replicas from having a place: there are fewer nodes than replicas, nodes are
+// cordoned or closed, no disk has the tags, there is no room, or replicas are kept apart.
 func placementSteps(s *Snapshot, v *longhorn.Volume, reason string, p place) []Step {
 	if reason != types.ReasonReplicaSchedulingFailure && reason != types.ReasonDegradedAvailability && reason != types.ReasonEvictionFailed {
 		return nil
@@ -73,6 +73,7 @@ func placementSteps(s *Snapshot, v *longhorn.Volume, reason string, p place) []S
 			fmt.Sprintf(`kubectl -n {ns} patch lhv {volume} --type merge -p '{"spec":{"numberOfReplicas":%d}}'`, max(1, nodes)),
 		})
 	}
+	steps = append(steps, closedSteps(s)...)
 	lacks := rejections(s, v, "")
 	has := func(reason string) bool {
 		return slices.ContainsFunc(lacks, func(r scheduler.Rejection) bool { return r.Reason == reason })
@@ -92,7 +93,55 @@ func placementSteps(s *Snapshot, v *longhorn.Volume, reason string, p place) []S
 			`kubectl -n {ns} get lhs replica-soft-anti-affinity replica-zone-soft-anti-affinity replica-disk-soft-anti-affinity`,
 		})
 	}
+	for _, r := range s.replicasOf(v.Name) {
+		if r.Spec.EvictionRequested && r.Spec.NodeID != "" {
+			steps = append(steps, Step{
+				fmt.Sprintf("Replica %s must leave node %s: or take that eviction back, at the node or the disk (evictionRequested: false)", r.Name, r.Spec.NodeID),
+				"kubectl -n {ns} edit lhn " + r.Spec.NodeID,
+			})
+			break
+		}
+	}
 	return p.steps(steps)
+}
+
+// closedSteps are the steps for nodes and disks that people have closed: cordoned nodes, and nodes and disks that get no new replicas.
+func closedSteps(s *Snapshot) []Step {
+	var cordoned, closed, disks []string
+	for _, n := range s.Nodes {
+		switch {
+		case n.DeletionTimestamp != nil || n.Spec.EvictionRequested || !types.IsConditionTrue(n.Status.Conditions, types.ConditionReady):
+		case types.IsNodeCordoned(n):
+			cordoned = append(cordoned, n.Name)
+		case !n.Spec.AllowScheduling:
+			closed = append(closed, n.Name)
+		case len(n.Spec.Disks) > 0 && !hasOpenDisk(n):
+			disks = append(disks, n.Name)
+		}
+	}
+	var steps []Step
+	if len(cordoned) > 0 {
+		steps = append(steps, Step{"Cordoned nodes get no new replicas: " + strings.Join(cordoned, ", ") + ". Uncordon one when its maintenance is over", "kubectl uncordon " + cordoned[0]})
+	}
+	if len(closed) > 0 {
+		steps = append(steps, Step{
+			"Nodes that are closed to new replicas: " + strings.Join(closed, ", ") + ". Let one have replicas",
+			"kubectl -n {ns} patch lhn " + closed[0] + ` --type merge -p '{"spec":{"allowScheduling":true}}'`,
+		})
+	}
+	if len(disks) > 0 {
+		steps = append(steps, Step{"Nodes whose disks are all closed to new replicas: " + strings.Join(disks, ", ") + ". Let a disk have replicas (allowScheduling)", "kubectl -n {ns} edit lhn " + disks[0]})
+	}
+	return steps
+}
+
+func hasOpenDisk(n *longhorn.Node) bool {
+	for _, d := range n.Spec.Disks {
+		if d.AllowScheduling && !d.EvictionRequested {
+			return true
+		}
+	}
+	return false
 }
 
 func nodeWith(list []scheduler.Rejection, reason string) string {
@@ -103,7 +152,7 @@ func nodeWith(list []scheduler.Rejection, reason string) string {
 func usableNodes(s *Snapshot) int {
 	count := 0
 	for _, n := range s.Nodes {
-		if types.IsConditionTrue(n.Status.Conditions, types.ConditionReady) && n.Spec.AllowScheduling && len(n.Spec.Disks) > 0 && n.DeletionTimestamp == nil {
+		if types.IsConditionTrue(n.Status.Conditions, types.ConditionReady) && n.Spec.AllowScheduling && hasOpenDisk(n) && n.DeletionTimestamp == nil && !types.IsNodeCordoned(n) {
 			count++
 		}
 	}
