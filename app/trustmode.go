@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/longhorn-lep/longhorn-manager/app/trust"
+	"github.com/longhorn-lep/longhorn-manager/controller/queue"
 	"github.com/longhorn-lep/longhorn-manager/datastore"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/types"
@@ -57,17 +58,20 @@ const (
 	definitionsInterval = 2 * time.Second
 )
 
-// decideTrustedNetwork is the function of that name, done again while the definition of settings is of an earlier release, which knows no
-// such setting. If that stays so, the cluster is led without the setting, and the API wants credentials.
+// decideTrustedNetwork is the function of that name, done again while the API server refuses the setting: the definition of settings is of an
+// earlier release, which knows no such setting, or a quota, a policy or a webhook refuses it. If that stays so, the cluster is led without the
+// setting, and the API wants credentials: nothing else waits for the setting. There is no object yet that an Event could be about; the
+// controller of settings tries again, and its Event is about the ConfigMap longhorn-default-setting.
 func (d *daemon) decideTrustedNetwork(ctx context.Context, store *datastore.Datastore) error {
 	end := d.env.Clock.Now().Add(definitionsPatience)
 	for {
 		err := decideTrustedNetwork(ctx, store, d.namespace, d.env.Log)
-		if !apierrors.IsInvalid(err) {
+		if queue.ChildRefusal(queue.OfChild(err)) == "" {
 			return err
 		}
 		if !d.env.Clock.Now().Before(end) {
-			d.env.Log.WithError(err).Warn("The definitions are of an earlier version, so the REST API wants credentials; apply this version's manifest")
+			d.env.Log.WithError(err).Warn("The API server refuses the setting " + string(types.SettingRESTTrustedNetwork) +
+				", so the REST API wants credentials; if the definitions are of an earlier version, apply this version's manifest")
 			return nil
 		}
 		select {

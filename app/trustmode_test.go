@@ -141,18 +141,21 @@ func TestADaemonServesNoTLSBeforeTheLeaderMadeACertificate(t *testing.T) {
 // TestTheModeWaitsForTheDefinitions: the definition of settings refuses names that it does not know, and is changed a moment after the
 // daemons of this release start, or never.
 func TestTheModeWaitsForTheDefinitions(t *testing.T) {
+	invalid := apierrors.NewInvalid(longhorn.SchemeGroupVersion.WithKind("Setting").GroupKind(), "rest-trusted-network", nil)
+	denied := apierrors.NewForbidden(longhorn.Resource("settings"), "rest-trusted-network", errors.New("denied by a policy"))
 	for _, tc := range []struct {
 		name    string
+		refusal error
 		refused int
 		made    bool
 	}{
-		{"of this release soon → made", 2, true},
-		{"of an earlier release for good → led without it", 1000, false},
+		{"of this release soon → made", invalid, 2, true},
+		{"of an earlier release for good → led without it", invalid, 1000, false},
+		{"of this release, and a policy denies the setting for good → led without it", denied, 1000, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			h := testutil.New(t)
-			invalid := apierrors.NewInvalid(longhorn.SchemeGroupVersion.WithKind("Setting").GroupKind(), "rest-trusted-network", nil)
-			h.Fail("create", "settings", slices.Repeat([]error{invalid}, tc.refused)...)
+			h.Fail("create", "settings", slices.Repeat([]error{tc.refusal}, tc.refused)...)
 			store := h.Datastore(datastore.Options{})
 			d := &daemon{namespace: types.Namespace, env: h.Env()}
 			done := make(chan error, 1)
