@@ -223,7 +223,7 @@ var refusals = map[string]struct {
 	},
 	"a setting out of bounds → the rule": {
 		"PUT", setting, `{"value":"0"}`, 422, "Unprocessable Entity",
-		`value: setting default-replica-count with invalid value "0": it is less than 1`,
+		`value: setting default-replica-count with invalid value "0": it should be greater than or equal to 1`,
 	},
 	"an unknown setting → not found": {
 		"PUT", "/v1/settings/nix", `{"value":"0"}`, 404, "Not Found", `setting "nix" does not exist`,

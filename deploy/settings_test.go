@@ -154,17 +154,17 @@ spec:
           (!variables.plain.matches('^[-+]?[0-9]+$') ? 'is not a whole number'
           : !variables.plain.matches('^[-+]?0*[0-9]{1,18}$') ? ''
           : variables.name in variables.least && int(variables.plain) < variables.least[variables.name] ?
-            'is less than ' + string(variables.least[variables.name])
+            'should be greater than or equal to ' + string(variables.least[variables.name])
           : variables.name in variables.most && int(variables.plain) > variables.most[variables.name] ?
-            'is more than ' + string(variables.most[variables.name])
+            'should be less than or equal to ' + string(variables.most[variables.name])
           : '')
         : variables.name in variables.number ?
           (variables.plain.matches('^[-+]?0[xX]|_') ? ''
           : !variables.plain.matches('^[-+]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][-+]?[0-9]{1,2})?$') ? 'is not a number'
           : variables.name in variables.least && double(variables.plain) < double(variables.least[variables.name]) ?
-            'is less than ' + string(variables.least[variables.name])
+            'should be greater than or equal to ' + string(variables.least[variables.name])
           : variables.name in variables.most && double(variables.plain) > double(variables.most[variables.name]) ?
-            'is more than ' + string(variables.most[variables.name])
+            'should be less than or equal to ' + string(variables.most[variables.name])
           : '')
         : variables.name in variables.pattern && !variables.plain.matches(variables.pattern[variables.name]) ?
           variables.patternSays[variables.name]

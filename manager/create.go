@@ -92,6 +92,10 @@ func (m *Manager) CreateVolume(ctx context.Context, req VolumeRequest) (VolumeVi
 
 // newVolume validates the request by itself.
 func (m *Manager) newVolume(req VolumeRequest) (*Volume, error) {
+	if len(req.Name) > types.MaxVolumeNameLength {
+		return nil, &Invalid{Field: "name", Value: req.Name, Rule: fmt.Sprintf("has %d characters; the length should be less than or equal to %d",
+			len(req.Name), types.MaxVolumeNameLength)}
+	}
 	if name, err := types.VolumeName(req.Name); err != nil || name != req.Name {
 		return nil, &Invalid{Field: "name", Value: req.Name, Rule: fmt.Sprintf(
 			"must be a DNS label of at most %d characters: lower-case letters, digits and '-', with a letter or digit at both ends",

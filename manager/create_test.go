@@ -27,7 +27,7 @@ func TestCreateVolumeRefusesWhatBreaksARule(t *testing.T) {
 		"a name in capitals":    {func(r *VolumeRequest) { r.Name = "Vol" }, "name", `name: "Vol" ` + nameRule},
 		"a name with a dot":     {func(r *VolumeRequest) { r.Name = "a.b" }, "name", `name: "a.b" ` + nameRule},
 		"a name with a slash":   {func(r *VolumeRequest) { r.Name = "../a" }, "name", `name: "../a" ` + nameRule},
-		"a name of 41 letters":  {func(r *VolumeRequest) { r.Name = strings.Repeat("a", 41) }, "name", `name: "` + strings.Repeat("a", 41) + `" ` + nameRule},
+		"a name of 41 letters":  {func(r *VolumeRequest) { r.Name = strings.Repeat("a", 41) }, "name", `name: "` + strings.Repeat("a", 41) + `" has 41 characters; the length should be less than or equal to 40`},
 		"a size that is a word": {func(r *VolumeRequest) { r.Size = "big" }, "size", `size: "big" must be a number of bytes, or a quantity such as 10Gi or 100G`},
 		"a size in MB":          {func(r *VolumeRequest) { r.Size = "20MB" }, "size", `size: "20MB" must be a number of bytes, or a quantity such as 10Gi or 100G`},
 		"a size of zero":        {func(r *VolumeRequest) { r.Size = "0" }, "size", `size: "0" must be greater than zero`},

@@ -139,7 +139,7 @@ func (m *Manager) checkPriorityClass(ctx context.Context, d types.SettingDefinit
 	}
 	_, err := m.deps.PriorityClasses.Live(ctx, value)
 	if apierrors.IsNotFound(err) {
-		return &Invalid{Field: "value", Rule: fmt.Sprintf("setting %s with invalid value %q: it names no PriorityClass", d.Name, value)}
+		return &Invalid{Field: "value", Rule: fmt.Sprintf("setting %s with invalid value %q: failed to get priority class %s: it does not exist", d.Name, value, value)}
 	}
 	if err != nil && !apierrors.IsForbidden(err) { // by manifests of an earlier release: the setting's status says later whether it is there
 		return fmt.Errorf("read PriorityClass %s: %w", value, err)

@@ -55,7 +55,7 @@ func TestUpdateSetting(t *testing.T) {
 	})
 	t.Run("a value out of bounds → refused", func(t *testing.T) {
 		_, err := newBench(t).UpdateSetting(t.Context(), "default-replica-count", "21")
-		wantInvalid(t, err, "value", `value: setting default-replica-count with invalid value "21": it is more than 20`)
+		wantInvalid(t, err, "value", `value: setting default-replica-count with invalid value "21": it should be less than or equal to 20`)
 	})
 	t.Run("a priority class that is there → written", func(t *testing.T) {
 		b := newBench(t, &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "ours"}})
@@ -67,7 +67,7 @@ func TestUpdateSetting(t *testing.T) {
 	t.Run("a priority class that is not there → refused", func(t *testing.T) {
 		b := newBench(t)
 		_, err := b.UpdateSetting(t.Context(), "priority-class", "ours")
-		wantInvalid(t, err, "value", `value: setting priority-class with invalid value "ours": it names no PriorityClass`)
+		wantInvalid(t, err, "value", `value: setting priority-class with invalid value "ours": failed to get priority class ours: it does not exist`)
 		b.ExpectWrites()
 	})
 	t.Run("no priority class → the built-in ones", func(t *testing.T) {

@@ -148,22 +148,23 @@ func (s PodSettings) CPURequest(allocatable corev1.ResourceList) *resource.Quant
 	return resource.NewMilliQuantity(milli, resource.DecimalSI)
 }
 
-// parseTolerations reads "key=value:Effect;key:Effect". Without a value any value is tolerated, without an effect any effect. wrong is the
-// first entry that is none, "" if all are.
-func parseTolerations(text string) (list []corev1.Toleration, wrong string) {
+// parseTolerations reads "key=value:Effect;key:Effect". Without a value any value is tolerated, without an effect any effect. The error
+// describes the first entry that is no toleration.
+func parseTolerations(text string) ([]corev1.Toleration, error) {
+	var list []corev1.Toleration
 	for _, part := range parts(text) {
-		t, ok := parseToleration(part)
-		if !ok {
-			return nil, strings.TrimSpace(part)
+		t, err := parseToleration(part)
+		if err != nil {
+			return nil, fmt.Errorf("the entry %q with %w", strings.TrimSpace(part), err)
 		}
 		list = append(list, t)
 	}
-	return list, ""
+	return list, nil
 }
 
 func checkTolerations(text string) error {
-	if _, wrong := parseTolerations(text); wrong != "" {
-		return fmt.Errorf("has the entry %q; each entry must be key=value:Effect or key:Effect with an effect of NoSchedule, PreferNoSchedule or NoExecute, and entries are separated by semicolons", wrong)
+	if _, err := parseTolerations(text); err != nil {
+		return fmt.Errorf("has %w; each entry must be key=value:Effect or key:Effect with an effect of NoSchedule, PreferNoSchedule or NoExecute, and entries are separated by semicolons", err)
 	}
 	return nil
 }

@@ -202,9 +202,9 @@ func (d SettingDefinition) checkValue(value string) error {
 		case err != nil:
 			return fmt.Errorf("is not a whole number")
 		case d.Minimum != nil && n < *d.Minimum:
-			return fmt.Errorf("is less than %d", *d.Minimum)
+			return fmt.Errorf("should be greater than or equal to %d", *d.Minimum)
 		case d.Maximum != nil && n > *d.Maximum:
-			return fmt.Errorf("is more than %d", *d.Maximum)
+			return fmt.Errorf("should be less than or equal to %d", *d.Maximum)
 		}
 	case SettingTypeFloat:
 		n, err := strconv.ParseFloat(value, 64)
@@ -212,9 +212,9 @@ func (d SettingDefinition) checkValue(value string) error {
 		case err != nil || math.IsNaN(n) || math.IsInf(n, 0):
 			return fmt.Errorf("is not a number")
 		case d.Minimum != nil && n < float64(*d.Minimum):
-			return fmt.Errorf("is less than %d", *d.Minimum)
+			return fmt.Errorf("should be greater than or equal to %d", *d.Minimum)
 		case d.Maximum != nil && n > float64(*d.Maximum):
-			return fmt.Errorf("is more than %d", *d.Maximum)
+			return fmt.Errorf("should be less than or equal to %d", *d.Maximum)
 		}
 	case SettingTypeBool:
 		if value != "true" && value != "false" {

@@ -44,7 +44,7 @@ func TestReadDefaultSettings(t *testing.T) {
 			values: map[types.SettingName]string{"replica-soft-anti-affinity": "true"},
 			problems: []string{
 				"setting default-data-path: the value must be a text, a number, true or false; put other YAML in quotes",
-				`setting default-replica-count with invalid value "21": it is more than 20`,
+				`setting default-replica-count with invalid value "21": it should be less than or equal to 20`,
 				`setting "priority-clas" does not exist`,
 			},
 		},

@@ -37,11 +37,11 @@ func TestCheckSetting(t *testing.T) {
 		want    string // the error; empty: valid
 	}{
 		{"a number in bounds → valid", "default-replica-count", "20", ""},
-		{"above the bound → refused", "default-replica-count", "21", `setting default-replica-count with invalid value "21": it is more than 20`},
-		{"below the bound → refused", "default-replica-count", "0", `setting default-replica-count with invalid value "0": it is less than 1`},
+		{"above the bound → refused", "default-replica-count", "21", `setting default-replica-count with invalid value "21": it should be less than or equal to 20`},
+		{"below the bound → refused", "default-replica-count", "0", `setting default-replica-count with invalid value "0": it should be greater than or equal to 1`},
 		{"a fraction → refused", "default-replica-count", "2.5", `setting default-replica-count with invalid value "2.5": it is not a whole number`},
 		{"a number for each engine → that of v1 is checked", "default-replica-count", `{"v1":"2","v2":"99"}`, ""},
-		{"v1 of it out of bounds → refused", "default-replica-count", `{"v1":"21"}`, `setting default-replica-count with invalid value "{\"v1\":\"21\"}": it is more than 20`},
+		{"v1 of it out of bounds → refused", "default-replica-count", `{"v1":"21"}`, `setting default-replica-count with invalid value "{\"v1\":\"21\"}": it should be less than or equal to 20`},
 		{"none for v1 → refused", "default-replica-count", `{"v2":"2"}`, `setting default-replica-count with invalid value "{\"v2\":\"2\"}": it has no value for the data engine v1`},
 		{"torn JSON → refused", "default-replica-count", `{"v1"`, `setting default-replica-count with invalid value "{\"v1\"": it is not JSON with a text for each data engine, such as {"v1":"3"}`},
 		{"JSON where engines do not differ → refused", "storage-minimal-available-percentage", `{"v1":"2"}`, `setting storage-minimal-available-percentage with invalid value "{\"v1\":\"2\"}": it is not a whole number`},
@@ -61,11 +61,11 @@ func TestCheckSetting(t *testing.T) {
 		{"for each data engine → valid", "guaranteed-instance-manager-cpu", `{"v1":"2","v2":"2"}`, ""},
 		{
 			"too much of the CPU → refused", "guaranteed-instance-manager-cpu", "40.5",
-			`setting guaranteed-instance-manager-cpu with invalid value "40.5": it is more than 40`,
+			`setting guaranteed-instance-manager-cpu with invalid value "40.5": it should be less than or equal to 40`,
 		},
 		{
 			"less than nothing of the CPU → refused", "guaranteed-instance-manager-cpu", "-0.1",
-			`setting guaranteed-instance-manager-cpu with invalid value "-0.1": it is less than 0`,
+			`setting guaranteed-instance-manager-cpu with invalid value "-0.1": it should be greater than or equal to 0`,
 		},
 		{
 			"no number → refused", "guaranteed-instance-manager-cpu", "NaN",
@@ -74,7 +74,15 @@ func TestCheckSetting(t *testing.T) {
 		{"tolerations → valid", "taint-toleration", "only=storage:NoSchedule; old:NoExecute;any;", ""},
 		{
 			"tolerations separated by commas → refused", "taint-toleration", "a=b:NoSchedule,c=d:NoSchedule",
-			`setting taint-toleration with invalid value "a=b:NoSchedule,c=d:NoSchedule": it has the entry "a=b:NoSchedule,c=d:NoSchedule"; each entry must be key=value:Effect or key:Effect with an effect of NoSchedule, PreferNoSchedule or NoExecute, and entries are separated by semicolons`,
+			`setting taint-toleration with invalid value "a=b:NoSchedule,c=d:NoSchedule": it has the entry "a=b:NoSchedule,c=d:NoSchedule" with the invalid effect "NoSchedule,c=d:NoSchedule"; each entry must be key=value:Effect or key:Effect with an effect of NoSchedule, PreferNoSchedule or NoExecute, and entries are separated by semicolons`,
+		},
+		{
+			"a toleration of a key that no taint can have → refused", "taint-toleration", "a b=c:NoSchedule",
+			`setting taint-toleration with invalid value "a b=c:NoSchedule": it has the entry "a b=c:NoSchedule" with the invalid key "a b"; each entry must be key=value:Effect or key:Effect with an effect of NoSchedule, PreferNoSchedule or NoExecute, and entries are separated by semicolons`,
+		},
+		{
+			"a toleration of a value that no taint can have → refused", "taint-toleration", "a=-:NoSchedule",
+			`setting taint-toleration with invalid value "a=-:NoSchedule": it has the entry "a=-:NoSchedule" with the invalid value "-"; each entry must be key=value:Effect or key:Effect with an effect of NoSchedule, PreferNoSchedule or NoExecute, and entries are separated by semicolons`,
 		},
 		{"labels of nodes → valid", "system-managed-components-node-selector", "disk:ssd;zone:a", ""},
 		{

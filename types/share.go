@@ -111,15 +111,16 @@ func ParseShareNodeSelector(text string) (map[string]string, error) {
 // ParseShareTolerations reads the parameter shareManagerTolerations, "key=value:Effect;key:Effect". Without a value any value is
 // tolerated, without an effect any effect. The error names the parameter, the value and the rule.
 func ParseShareTolerations(text string) ([]corev1.Toleration, error) {
-	list, wrong := parseTolerations(text)
-	if wrong != "" {
-		return nil, fmt.Errorf("%s: %q must be key=value:Effect or key:Effect, separated by ';', with an effect of NoSchedule, PreferNoSchedule or NoExecute; %q is none",
-			ParameterShareTolerations, text, wrong)
+	list, err := parseTolerations(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %q must be key=value:Effect or key:Effect, separated by ';', with an effect of NoSchedule, PreferNoSchedule or NoExecute; it has %w",
+			ParameterShareTolerations, text, err)
 	}
 	return list, nil
 }
 
-func parseToleration(text string) (corev1.Toleration, bool) {
+// parseToleration reads one entry. The error names the part of it that is wrong.
+func parseToleration(text string) (corev1.Toleration, error) {
 	taint, effect, _ := strings.Cut(text, ":")
 	key, value, hasValue := strings.Cut(strings.TrimSpace(taint), "=")
 	t := corev1.Toleration{Key: strings.TrimSpace(key), Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffect(strings.TrimSpace(effect))}
@@ -129,9 +130,15 @@ func parseToleration(text string) (corev1.Toleration, bool) {
 	switch t.Effect {
 	case "", corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute:
 	default:
-		return t, false
+		return t, fmt.Errorf("the invalid effect %q", t.Effect) // scripts look for "invalid effect"
 	}
-	return t, len(validation.IsQualifiedName(t.Key)) == 0 && len(validation.IsValidLabelValue(t.Value)) == 0
+	if len(validation.IsQualifiedName(t.Key)) > 0 {
+		return t, fmt.Errorf("the invalid key %q", t.Key)
+	}
+	if len(validation.IsValidLabelValue(t.Value)) > 0 {
+		return t, fmt.Errorf("the invalid value %q", t.Value)
+	}
+	return t, nil
 }
 
 // parts of a text that ';' separates, without empty ones.

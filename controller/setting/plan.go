@@ -111,7 +111,7 @@ func (in Input) valid() longhorn.Condition {
 	}
 	if in.ClassMissing {
 		c.Reason = types.ReasonInvalidValue
-		c.Message = fmt.Sprintf("setting %s with invalid value %q: it names no PriorityClass; pods are made with the built-in one until there is one of that name", name, inForce)
+		c.Message = fmt.Sprintf("setting %s with invalid value %q: failed to get priority class %s: it does not exist; pods are made with the built-in one until there is one of that name", name, inForce, inForce)
 		return c
 	}
 	c.Status = longhorn.ConditionTrue

@@ -89,7 +89,7 @@ func TestAPriorityClassThatIsNotThereIsTold(t *testing.T) {
 	}
 	h, status := sync()
 	assert.False(t, status.Applied)
-	h.ExpectEvents(`Warning InvalidValue priority-class: setting priority-class with invalid value "ours": it names no PriorityClass; pods are made with the built-in one until there is one of that name`)
+	h.ExpectEvents(`Warning InvalidValue priority-class: setting priority-class with invalid value "ours": failed to get priority class ours: it does not exist; pods are made with the built-in one until there is one of that name`)
 	_, status = sync(&schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "ours"}})
 	assert.True(t, status.Applied)
 }

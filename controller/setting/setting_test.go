@@ -33,7 +33,7 @@ func TestStatus(t *testing.T) {
 		{"number in bounds → in force", "default-replica-count", "2", "4", "True", "", "2", "the value 2 is in force"},
 		{
 			"number out of bounds, none before → the default", "default-replica-count", "21", "", "False", "InvalidValue", "3",
-			`setting default-replica-count with invalid value "21": it is more than 20; the value 3 stays in force`,
+			`setting default-replica-count with invalid value "21": it should be less than or equal to 20; the value 3 stays in force`,
 		},
 		{
 			"no number after a valid one → the one before", "default-replica-count", "two", "4", "False", "InvalidValue", "4",
@@ -164,7 +164,7 @@ func TestABadValueIsToldEachTimeAndItsCureOnce(t *testing.T) {
 	h.ExpectWrites()
 	set("0")
 	sync()
-	h.ExpectEvents(`Warning InvalidValue default-replica-count: setting default-replica-count with invalid value "0": it is less than 1; the value 3 stays in force`)
+	h.ExpectEvents(`Warning InvalidValue default-replica-count: setting default-replica-count with invalid value "0": it should be greater than or equal to 1; the value 3 stays in force`)
 	set("1")
 	sync()
 	h.ExpectEvents("Normal Valid default-replica-count: the value 1 is in force")

@@ -47,7 +47,7 @@ func TestParametersOf(t *testing.T) {
 
 	_, refused = parametersOf(claim("", map[string]string{"shareManagerNodeSelector": "ssd", "shareManagerTolerations": "a=b:Never"}))
 	assert.Equal(t, `shareManagerNodeSelector: "ssd" must be key:value pairs of node labels, separated by ';'; "ssd" is none; `+
-		`shareManagerTolerations: "a=b:Never" must be key=value:Effect or key:Effect, separated by ';', with an effect of NoSchedule, PreferNoSchedule or NoExecute; "a=b:Never" is none`, refused)
+		`shareManagerTolerations: "a=b:Never" must be key=value:Effect or key:Effect, separated by ';', with an effect of NoSchedule, PreferNoSchedule or NoExecute; it has the entry "a=b:Never" with the invalid effect "Never"`, refused)
 	_, refused = parametersOf(claim("", map[string]string{"shareManagerNodeSelector": "a:b;a:c"}))
 	assert.Equal(t, `shareManagerNodeSelector: "a:b;a:c" has the label "a" twice`, refused)
 	_, refused = parametersOf(claim("btrfs", map[string]string{"nfsSquash": "some"}))

@@ -51,7 +51,7 @@ func TestAPIServerRefusesWhatMakesNoSense(t *testing.T) {
 		{"one byte more → refused", object("Volume", "v-1", `spec: {size: "9223372036852678657"}`), "size must be at most 9223372036852678656 bytes"},
 		{"the largest number of 64 bits → refused", object("Volume", "v-1", `spec: {size: "9223372036854775807"}`), "size must be at most 9223372036852678656 bytes"},
 		{"name of 40 characters → accepted", object("Volume", long[:40], `spec: {size: "2097152"}`), ""},
-		{"name of 41 characters → refused", object("Volume", long, `spec: {size: "2097152"}`), "metadata.name must be at most 40 characters"},
+		{"name of 41 characters → refused", object("Volume", long, `spec: {size: "2097152"}`), "the length of metadata.name should be less than or equal to 40"},
 		{"name with a dot → refused", object("Volume", "a.b", `spec: {size: "2097152"}`), "metadata.name must be a DNS-1123 label"},
 		{"21 replicas → refused", object("Volume", "v-1", `spec: {size: "2097152", numberOfReplicas: 21}`), "numberOfReplicas"},
 		{"-1 replicas → refused", object("Volume", "v-1", `spec: {size: "2097152", numberOfReplicas: -1}`), "numberOfReplicas"},

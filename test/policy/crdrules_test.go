@@ -43,7 +43,7 @@ type crdCase struct {
 const (
 	shrinks    = "Volume : size must not shrink: only an expansion that has not begun can be taken back, down to status.size; once it has begun, replicas may have the new size"
 	growsSoon  = "Volume : size cannot grow yet: status.size is not recorded; wait until the volume controller of this release has recorded it"
-	longName   = "Volume : metadata.name must be at most 40 characters"
+	longName   = "Volume : the length of metadata.name should be less than or equal to 40"
 	isLabel    = "Volume : metadata.name must be a DNS-1123 label"
 	isSome     = "Volume spec.size: size must be greater than zero"
 	isGiven    = "Volume spec.size: size is missing: give bytes as a string, for example \"10737418240\" for 10 GiB"

@@ -103,7 +103,7 @@ func (nobody) GetGroups() []string           { return nil }
 func (nobody) GetExtra() map[string][]string { return nil }
 
 func TestWhoseValuesOfSettingsAreChecked(t *testing.T) {
-	const replicas, message = "default-replica-count", `setting default-replica-count with invalid value "99": it is more than 20`
+	const replicas, message = "default-replica-count", `setting default-replica-count with invalid value "99": it should be less than or equal to 20`
 	for _, tc := range []struct {
 		name        string
 		old, object string
