@@ -148,6 +148,7 @@ func TestTheEngineImageIsDeployedEverywhere(t *testing.T) {
 	ei := c.Data[0]
 	assert.Equal(t, map[string]bool{"node-1": true, "node-2": true, "node-3": true}, ei.NodeDeploymentMap)
 	assert.Equal(t, "deployed", ei.State)
+	assert.Equal(t, []v1.Condition{{Type: "ready", Status: "True", Message: "every node has the data plane"}}, ei.Conditions)
 	assert.Equal(t, "registry/data-plane:1", ei.Image)
 	assert.Equal(t, 1, ei.RefCount)
 	assert.Equal(t, ei, decoded[v1.EngineImage](t, do(t, b.server, "GET", strings.TrimPrefix(ei.Links["self"], "http://example.com"), "")))
@@ -176,7 +177,7 @@ func TestTagsAreThoseInUse(t *testing.T) {
 func TestWhatIsAbsentIsAnEmptyCollection(t *testing.T) {
 	b := newBench(t)
 	for _, path := range []string{
-		"recurringjobs", "backuptargets", "backupvolumes", "backups", "backingimages", "orphans", "snapshots", "systembackups", "systemrestores",
+		"recurringjobs", "backuptargets", "backupvolumes", "backups", "backingimages", "backupbackingimages", "orphans", "snapshots", "systembackups", "systemrestores",
 		"supportbundles",
 	} {
 		w := do(t, b.server, "GET", "/v1/"+path, "")

@@ -12,7 +12,7 @@ import (
 
 // absentTypes are types of Longhorn that this system lacks. Its clients list them all the same.
 var absentTypes = []string{
-	"backingImage", "backup", "backupTarget", "backupVolume", "orphan", "recurringJob", "snapshot", "snapshotCR",
+	"backingImage", "backup", "backupBackingImage", "backupTarget", "backupVolume", "orphan", "recurringJob", "snapshot", "snapshotCR",
 	"supportBundle", "systemBackup", "systemRestore",
 }
 
@@ -56,6 +56,8 @@ func engineImageOf(view manager.EngineImageView) *v1.EngineImage {
 		Name:     manager.EngineImageName, Image: view.Image, Default: true, State: "deployed",
 		RefCount: view.Volumes, NodeDeploymentMap: make(map[string]bool, len(view.Nodes)),
 	}
+	ready := v1.Condition{Type: v1.EngineImageReady, Status: "True", Message: "every node has the data plane"}
+	wire.Conditions = []v1.Condition{ready}
 	for _, node := range view.Nodes {
 		wire.NodeDeploymentMap[node] = true
 	}

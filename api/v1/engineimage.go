@@ -1,5 +1,8 @@
 package v1
 
+// EngineImageReady is the type of an engine image's condition.
+const EngineImageReady = "ready"
+
 // EngineImage is the one data plane that all nodes have. Longhorn has several of them, and its clients ask whether theirs is deployed.
 type EngineImage struct {
 	Resource
@@ -13,6 +16,8 @@ type EngineImage struct {
 	RefCount int `json:"refCount"`
 	// NodeDeploymentMap has all nodes, each with true.
 	NodeDeploymentMap map[string]bool `json:"nodeDeploymentMap"`
+	// Conditions has one entry, EngineImageReady, which is always True.
+	Conditions []Condition `json:"conditions"`
 	// The rest has no meaning here, and is empty or 0.
 	OwnerID                 string `json:"ownerID"`
 	NoRefSince              string `json:"noRefSince"`
