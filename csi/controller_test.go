@@ -3,6 +3,7 @@ package csi
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -34,6 +35,14 @@ func volumeIn(state string, node string, tickets ...Ticket) func(*Volume) {
 		for _, t := range tickets {
 			v.Tickets[t.ID] = t
 		}
+	}
+}
+
+// shareOn is a shared volume in a state, on a node.
+func shareOn(state string, node string, tickets ...Ticket) func(*Volume) {
+	return func(v *Volume) {
+		volumeIn(state, node, tickets...)(v)
+		v.AccessMode = accessModeRWX
 	}
 }
 
@@ -116,6 +125,57 @@ func TestDelete(t *testing.T) {
 		},
 		{name: "a volume that stays → deadline exceeded", given: func(f *fakeService) { f.edit(testVolume, volumeIn("detached", "")) }, code: codes.DeadlineExceeded, calls: []string{"delete pvc-1"}},
 		{name: "already deleting → only waited for", given: func(f *fakeService) { f.edit(testVolume, volumeIn("deleting", "")) }, code: codes.DeadlineExceeded},
+		{
+			name: "a share that leaves its node after five seconds → deleted then, not before",
+			given: func(f *fakeService) {
+				f.edit(testVolume, shareOn("attached", "n1"))
+				start := time.Now()
+				f.looked = func(f *fakeService, name string) {
+					switch since := time.Since(start); {
+					case since < 5*time.Second && slices.Contains(f.made(), "delete pvc-1"):
+						panic("deleted while the share was on its node")
+					case since >= 8*time.Second && slices.Contains(f.made(), "delete pvc-1"):
+						f.remove(name)
+					case since >= 5*time.Second:
+						f.edit(name, shareOn("detached", ""))
+					case since >= 2*time.Second:
+						f.edit(name, shareOn("detaching", "n1"))
+					}
+				}
+			},
+			code: codes.OK, calls: []string{"delete pvc-1"},
+		},
+		{name: "a share that stays on its node → aborted, not deleted", given: func(f *fakeService) { f.edit(testVolume, shareOn("attached", "n1")) }, code: codes.Aborted},
+		{name: "a share that comes to its node → aborted, not deleted", given: func(f *fakeService) { f.edit(testVolume, shareOn("attaching", "n1")) }, code: codes.Aborted},
+		{name: "a share that does not leave its node → aborted, not deleted", given: func(f *fakeService) { f.edit(testVolume, shareOn("detaching", "n1")) }, code: codes.Aborted},
+		{
+			name: "a share that is published while it is waited for → refused, not deleted",
+			given: func(f *fakeService) {
+				f.edit(testVolume, shareOn("attached", "n1"))
+				after(5*time.Second, shareOn("attached", "n1", ticketOn("n2", true)))(f)
+			},
+			code: codes.FailedPrecondition,
+		},
+		{
+			name: "a share whose node is away for good → deletion is asked for",
+			given: func(f *fakeService) {
+				f.edit(testVolume, func(v *Volume) { shareOn("detaching", "n1")(v); v.Faulted = true })
+			},
+			code: codes.DeadlineExceeded, calls: []string{"delete pvc-1"},
+		},
+		{
+			name: "a share that is gone while it is waited for → done",
+			given: func(f *fakeService) {
+				f.edit(testVolume, shareOn("detaching", "n1"))
+				start := time.Now()
+				f.looked = func(f *fakeService, name string) {
+					if time.Since(start) >= 5*time.Second {
+						f.remove(name)
+					}
+				}
+			},
+			code: codes.OK,
+		},
 		{name: "published → refused", given: func(f *fakeService) { f.edit(testVolume, volumeIn("attached", "n1", ticketOn("n1", true))) }, code: codes.FailedPrecondition},
 	}
 	for _, c := range cases {

@@ -58,7 +58,9 @@ func (c *controller) create(ctx context.Context, r VolumeRequest) error {
 }
 
 // delete removes the volume and waits until it is gone. It refuses a volume that a node
-// holds through this driver: its pod may still be writing.
+// holds through this driver: its pod may still be writing. It asks for the deletion of a
+// shared volume only when the share has left its node: until then the share's server has
+// the volume mounted, and may still write.
 func (c *controller) delete(ctx context.Context, name string) error {
 	v, err := c.volumes.Volume(ctx, name)
 	if errors.Is(err, ErrNotFound) {
@@ -67,9 +69,16 @@ func (c *controller) delete(ctx context.Context, name string) error {
 	if err != nil {
 		return about(err, "looking for volume "+name, name)
 	}
-	for _, t := range v.Tickets {
-		if t.Type == attacherType && t.Satisfied {
-			return status.Errorf(codes.FailedPrecondition, "deleting volume %s: it is published to node %s", name, t.NodeID)
+	if err := checkUnpublished(v); err != nil {
+		return err
+	}
+	if isServed(v) {
+		v, err = c.awaitShareLeft(ctx, v)
+		if errors.Is(err, ErrNotFound) {
+			return nil
+		}
+		if err != nil {
+			return err
 		}
 	}
 	if v.State != stateDeleting {
@@ -86,6 +95,16 @@ func (c *controller) delete(ctx context.Context, name string) error {
 		return status.Errorf(codes.DeadlineExceeded, "deleting volume %s: it is still there", name)
 	}
 	return err
+}
+
+// checkUnpublished refuses to delete a volume that this driver published to a node.
+func checkUnpublished(v Volume) error {
+	for _, t := range v.Tickets {
+		if t.Type == attacherType && t.Satisfied {
+			return status.Errorf(codes.FailedPrecondition, "deleting volume %s: it is published to node %s", v.Name, t.NodeID)
+		}
+	}
+	return nil
 }
 
 // errWaitOver: the volume did not come to the awaited state in time.

@@ -1,6 +1,9 @@
 package csi
 
 import (
+	"context"
+	"errors"
+
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
@@ -38,6 +41,30 @@ func checkMode(v Volume, as capability) error {
 			"publishing volume %s: its claim is for a block volume, but its access mode is %s, and NFS has no block devices", v.Name, v.AccessMode)
 	}
 	return nil
+}
+
+// isServed tells whether the volume is on the node of its share, on its way there, or not yet away from there. A faulted volume
+// that stays detaching is not served: its node is away and may never return, and deletion is the only way out.
+func isServed(v Volume) bool {
+	if !v.isShared() || v.State == stateDetaching && v.Faulted {
+		return false
+	}
+	switch v.State {
+	case stateAttaching, stateAttached, stateDetaching:
+		return true
+	}
+	return false
+}
+
+// awaitShareLeft returns when the share has left its node. Aborted: it has not in time, and the caller asks again.
+func (c *controller) awaitShareLeft(ctx context.Context, v Volume) (Volume, error) {
+	last, err := c.await(ctx, v.Name, func(v Volume) (bool, error) {
+		return !isServed(v), checkUnpublished(v)
+	})
+	if errors.Is(err, errWaitOver) {
+		return last, status.Errorf(codes.Aborted, "deleting volume %s: its share has not left node %s yet (%s); the data is deleted after that", last.Name, last.NodeID, last.State)
+	}
+	return last, err
 }
 
 // shareNotServed is the answer after waiting in vain for a share.

@@ -5,6 +5,7 @@ import v1 "github.com/longhorn-lep/longhorn-manager/api/v1"
 // Words of the manager's REST API, as they stand on the wire.
 const (
 	stateCreating  = "creating"
+	stateAttaching = "attaching"
 	stateAttached  = "attached"
 	stateDetached  = "detached"
 	stateDetaching = "detaching"
