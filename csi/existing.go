@@ -9,6 +9,8 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
 // checkExisting tells whether a volume is one that the request could have created. If it is, the request is a repetition, and
@@ -43,7 +45,7 @@ func differencesOf(v Volume, r VolumeRequest) []string {
 		}
 	}
 	if v.SizeBytes != r.SizeBytes {
-		differ("size", sizeText(v.SizeBytes), sizeText(r.SizeBytes))
+		differ("size", types.ExactSizeText(v.SizeBytes), types.ExactSizeText(r.SizeBytes))
 	}
 	differ("accessMode", cmp.Or(v.AccessMode, accessModeRWO), cmp.Or(r.AccessMode, accessModeRWO))
 	known(paramNumberOfReplicas, count(v.Asked.NumberOfReplicas), count(r.NumberOfReplicas))

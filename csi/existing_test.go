@@ -41,7 +41,7 @@ func TestCreateOfAnExistingVolume(t *testing.T) {
 				v.AccessMode, v.Asked = "", VolumeRequest{NumberOfReplicas: 2, DiskSelector: []string{"ssd", "fast"}, NodeSelector: []string{"storage"}}
 			},
 		},
-		{name: "another size", volume: func(v *Volume) { v.SizeBytes = 66 << 20 }, want: "size is 66Mi, not 64Mi"},
+		{name: "another size", volume: func(v *Volume) { v.SizeBytes = 66 << 20 }, want: "size is 66 MiB, not 64 MiB"},
 		{name: "another access mode", volume: func(v *Volume) { v.AccessMode = "rwx" }, want: "accessMode is rwx, not rwo"},
 		{name: "no access mode is rwo", volume: func(v *Volume) { v.AccessMode = "" }, request: func(r *VolumeRequest) { r.AccessMode = "rwx" }, want: "accessMode is rwo, not rwx"},
 		{name: "another number of replicas", volume: func(v *Volume) { v.Asked.NumberOfReplicas = 3 }, want: "numberOfReplicas is 3, not 2"},
@@ -100,15 +100,6 @@ func TestCreateVolumeTwice(t *testing.T) {
 		replicas string
 	}{{multiNode, "2"}, {singleWriter, "2"}, {writer, "3"}} {
 		assert.Equal(t, codes.AlreadyExists, status.Code(ask(c.mode, c.replicas)), "%s, %s replicas", c.mode, c.replicas)
-	}
-}
-
-func TestSizeText(t *testing.T) {
-	for bytes, want := range map[int64]string{
-		0: "0 bytes", 1023: "1023 bytes", 1 << 10: "1Ki", 64 << 20: "64Mi", 5 << 40: "5Ti", 1<<40 + 2<<20: "1.00 TiB (1099513724928 bytes)",
-		64<<20 + 1: "64.00 MiB (67108865 bytes)", 1500: "1.46 KiB (1500 bytes)", 1<<63 - 1: "8.00 EiB (9223372036854775807 bytes)",
-	} {
-		assert.Equal(t, want, sizeText(bytes))
 	}
 }
 

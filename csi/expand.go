@@ -24,7 +24,7 @@ func expandedSize(r *csipb.CapacityRange, c capability) (int64, error) {
 		return size, err
 	}
 	if most := types.MaximumFilesystemSize(c.fsType); size > most {
-		return 0, errOutOfRange{fmt.Sprintf("capacity range: %s are more than an %s file system can have, which is %s", sizeText(size), c.fsType, sizeText(most))}
+		return 0, errOutOfRange{fmt.Sprintf("capacity range: %s are more than an %s file system can have, which is %s", types.ExactSizeText(size), c.fsType, types.ExactSizeText(most))}
 	}
 	return size, nil
 }
@@ -45,10 +45,10 @@ func (c *controller) expand(ctx context.Context, name string, size, limit int64)
 	case v.State == stateDeleting:
 		return v, status.Errorf(codes.NotFound, "volume %s: it is being deleted", name)
 	case limit > 0 && v.SizeBytes > limit:
-		return v, status.Errorf(codes.OutOfRange, "expanding volume %s: it has %s, more than the limit %s", name, sizeText(v.SizeBytes), sizeText(limit))
+		return v, status.Errorf(codes.OutOfRange, "expanding volume %s: it has %s, more than the limit %s", name, types.ExactSizeText(v.SizeBytes), types.ExactSizeText(limit))
 	case v.SizeBytes < size:
 		if err := c.volumes.Expand(ctx, name, size); errors.Is(err, ErrInsufficientStorage) {
-			return v, status.Error(codes.OutOfRange, about(err, fmt.Sprintf("expanding volume %s to %s", name, sizeText(size)), name).Error())
+			return v, status.Error(codes.OutOfRange, about(err, fmt.Sprintf("expanding volume %s to %s", name, types.ExactSizeText(size)), name).Error())
 		} else if err != nil {
 			return v, about(err, "expanding volume "+name, name)
 		}
@@ -66,7 +66,7 @@ func (c *controller) expand(ctx context.Context, name string, size, limit int64)
 	case errors.Is(err, errInfeasible):
 		return v, c.giveUp(ctx, v)
 	case errors.Is(err, errWaitOver):
-		return v, status.Errorf(codes.DeadlineExceeded, "expanding volume %s to %s: not done in time: %s", name, sizeText(size), v.ExpansionMessage)
+		return v, status.Errorf(codes.DeadlineExceeded, "expanding volume %s to %s: not done in time: %s", name, types.ExactSizeText(size), v.ExpansionMessage)
 	}
 	return v, err
 }
@@ -86,5 +86,5 @@ func (c *controller) giveUp(ctx context.Context, v Volume) error {
 		return status.Errorf(codes.Aborted, "expanding volume %s: %s; taking that back: %v", v.Name, v.ExpansionMessage, err)
 	}
 	c.log.WithFields(logrus.Fields{"volume": v.Name, "reason": v.ExpansionReason}).Info("Took back an expansion that does not fit")
-	return status.Errorf(codes.OutOfRange, "expanding volume %s to %s: %s", v.Name, sizeText(v.SizeBytes), v.ExpansionMessage)
+	return status.Errorf(codes.OutOfRange, "expanding volume %s to %s: %s", v.Name, types.ExactSizeText(v.SizeBytes), v.ExpansionMessage)
 }

@@ -128,18 +128,18 @@ func volumeSize(r *csipb.CapacityRange, fsType string) (int64, error) {
 		return 0, fmt.Errorf("capacity range: required %d and limit %d must not be negative", required, limit)
 	}
 	if limit > 0 && limit < required {
-		return 0, fmt.Errorf("capacity range: the limit %s is less than the required %s", sizeText(limit), sizeText(required))
+		return 0, fmt.Errorf("capacity range: the limit %s is less than the required %s", types.ExactSizeText(limit), types.ExactSizeText(required))
 	}
 	size := max(required, minimumSize)
 	if fsType == types.FSTypeXFS {
 		size = max(size, minimumXFSSize)
 	}
 	if size > maximumSize {
-		return 0, errOutOfRange{fmt.Sprintf("capacity range: the required %s are more than the largest possible size, %s", sizeText(required), sizeText(maximumSize))}
+		return 0, errOutOfRange{fmt.Sprintf("capacity range: the required %s are more than the largest possible size, %s", types.ExactSizeText(required), types.ExactSizeText(maximumSize))}
 	}
 	size = (size + sizeUnit - 1) / sizeUnit * sizeUnit
 	if limit > 0 && size > limit {
-		return 0, errOutOfRange{fmt.Sprintf("capacity range: the smallest possible size is %s, which is more than the limit %s", sizeText(size), sizeText(limit))}
+		return 0, errOutOfRange{fmt.Sprintf("capacity range: the smallest possible size is %s, which is more than the limit %s", types.ExactSizeText(size), types.ExactSizeText(limit))}
 	}
 	return size, nil
 }

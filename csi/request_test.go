@@ -137,13 +137,13 @@ func TestVolumeSize(t *testing.T) {
 		{name: "one byte more is rounded up", required: 64*mib + 1, want: 66 * mib},
 		{name: "xfs gets what it needs", required: 64 * mib, fsType: "xfs", want: 300 * mib},
 		{name: "a limit that is met is no matter", required: 64 * mib, limit: 64 * mib, want: 64 * mib},
-		{name: "rounding past the limit is out of range", required: 64*mib + 1, limit: 65 * mib, err: "the smallest possible size is 66Mi, which is more than the limit 65Mi"},
-		{name: "xfs past the limit is out of range", required: 64 * mib, limit: 100 * mib, fsType: "xfs", err: "300Mi"},
-		{name: "a limit below the requirement is refused", required: 64 * mib, limit: 32 * mib, err: "the limit 32Mi is less than the required 64Mi"},
+		{name: "rounding past the limit is out of range", required: 64*mib + 1, limit: 65 * mib, err: "the smallest possible size is 66 MiB, which is more than the limit 65 MiB"},
+		{name: "xfs past the limit is out of range", required: 64 * mib, limit: 100 * mib, fsType: "xfs", err: "300 MiB"},
+		{name: "a limit below the requirement is refused", required: 64 * mib, limit: 32 * mib, err: "the limit 32 MiB is less than the required 64 MiB"},
 		{name: "a negative size is refused", required: -1, err: "must not be negative"},
 		{name: "the largest multiple of the unit stays", required: 9223372036852678656, want: 9223372036852678656},
-		{name: "one byte more is out of range", required: 9223372036852678657, err: "capacity range: the required 8.00 EiB (9223372036852678657 bytes) are more than the largest possible size, 8.00 EiB (9223372036852678656 bytes)"},
-		{name: "the largest number is out of range", required: 1<<63 - 1, err: "the required 8.00 EiB (9223372036854775807 bytes) are more than"},
+		{name: "one byte more is out of range", required: 9223372036852678657, err: "capacity range: the required 8 EiB (9223372036852678657 bytes) are more than the largest possible size, 8 EiB (9223372036852678656 bytes)"},
+		{name: "the largest number is out of range", required: 1<<63 - 1, err: "the required 8 EiB (9223372036854775807 bytes) are more than"},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {

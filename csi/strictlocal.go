@@ -8,6 +8,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/longhorn-lep/longhorn-manager/csi/sidecar"
+
+	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
 // checkFirstNode refuses a strict-local volume that has no place where its first pod will run: its data cannot be elsewhere, and
@@ -24,7 +26,7 @@ func (c *controller) checkFirstNode(ctx context.Context, r VolumeRequest) error 
 		return about(err, "asking for the capacity of node "+r.FirstNode, r.FirstNode)
 	case size < r.SizeBytes:
 		return status.Errorf(codes.ResourceExhausted, "volume %s: node %s has no place for its %s: the largest possible strict-local volume there is %s",
-			r.Name, r.FirstNode, sizeText(r.SizeBytes), sizeText(size))
+			r.Name, r.FirstNode, types.ExactSizeText(r.SizeBytes), types.ExactSizeText(size))
 	}
 	return nil
 }

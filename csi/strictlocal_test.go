@@ -67,7 +67,7 @@ func TestCreateChecksTheNodeOfTheFirstPod(t *testing.T) {
 		{name: "room there → created", locality: "strict-local", topology: firstNode("n1"), size: 1 << 30},
 		{
 			name: "no room there → refused, for Kubernetes to choose another node", locality: "strict-local", topology: firstNode("n1"), size: 2 << 30, code: codes.ResourceExhausted,
-			text: "volume pvc-1: node n1 has no place for its 2Gi: the largest possible strict-local volume there is 1Gi",
+			text: "volume pvc-1: node n1 has no place for its 2 GiB: the largest possible strict-local volume there is 1 GiB",
 		},
 		{name: "no node yet → created, and placed where it is attached", locality: "strict-local", size: 2 << 30},
 		{name: "its data may be elsewhere → created", locality: "best-effort", topology: firstNode("n1"), size: 2 << 30},

@@ -3,7 +3,6 @@ package explain
 import (
 	"errors"
 	"fmt"
-	"math"
 	"sort"
 	"strconv"
 	"strings"
@@ -35,9 +34,9 @@ func tooLarge(s *Snapshot, c *corev1.PersistentVolumeClaim, class *storagev1.Sto
 	units := int64(sort.Search(int(int64(spec.Size)/sizeUnit), func(units int) bool {
 		return noRoomFor(s, cluster, spec, (int64(units)+1)*sizeUnit) != nil
 	}))
-	asks := fmt.Sprintf("claim {claim} asks for %s with %d replicas, ", SizeText(int64(spec.Size)), spec.NumberOfReplicas)
+	asks := fmt.Sprintf("claim {claim} asks for %s with %d replicas, ", types.SizeText(int64(spec.Size)), spec.NumberOfReplicas)
 	if units > 0 {
-		return a.say(Warning, "ClaimPending", asks+"and the largest volume that fits is "+roundedDown(units*sizeUnit), nil,
+		return a.say(Warning, "ClaimPending", asks+"and the largest volume that fits is "+types.SizeTextDown(units*sizeUnit), nil,
 			Step{"Delete the claim and create a smaller one, or add disks: the claim is retried automatically", "kubectl longhorn status"}), true
 	}
 	var why []string
@@ -94,22 +93,4 @@ func words(list string) []string {
 		}
 	}
 	return parts
-}
-
-// SizeText writes a size in the largest unit of which it has one, with one place after the point.
-func SizeText(n int64) string { return sizeText(n, math.Round) }
-
-// roundedDown is SizeText of a size that people may ask for: what it says is never more than there is.
-func roundedDown(n int64) string { return sizeText(n, math.Floor) }
-
-func sizeText(n int64, round func(float64) float64) string {
-	units := []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB"}
-	value, i := float64(n), 0
-	for value >= 1024 && i < len(units)-1 {
-		value, i = value/1024, i+1
-	}
-	if i == 0 {
-		return fmt.Sprintf("%d B", n)
-	}
-	return fmt.Sprintf("%.1f %s", round(value*10)/10, units[i])
 }

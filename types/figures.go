@@ -2,6 +2,7 @@ package types
 
 import (
 	"fmt"
+	"math"
 	"regexp"
 	"strconv"
 )
@@ -9,7 +10,33 @@ import (
 var binaryUnits = []string{"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"}
 
 // SizeText is a size for people: the bytes below 1 KiB, else a number of binary units with two places at most.
-func SizeText(bytes int64) string {
+func SizeText(bytes int64) string { return sizeText(bytes, math.Round) }
+
+// SizeTextDown is SizeText of a size that people may request: the text never says more than there is.
+func SizeTextDown(bytes int64) string { return sizeText(bytes, math.Floor) }
+
+// ExactSizeText is SizeText for a message that compares sizes: a size that SizeText rounds is followed by its bytes.
+func ExactSizeText(bytes int64) string {
+	if isExact(bytes) {
+		return SizeText(bytes)
+	}
+	return fmt.Sprintf("%s (%d bytes)", SizeText(bytes), bytes)
+}
+
+// isExact tells whether SizeText says all of a size: it is a whole number of hundredths of the unit.
+func isExact(bytes int64) bool {
+	unit := int64(1)
+	for range binaryUnits {
+		if size := bytes / unit; size > -1<<10 && size < 1<<10 {
+			break
+		}
+		unit <<= 10
+	}
+	// Two is the only prime that a hundred and the unit share, twice: hundredths are whole where quarters are.
+	return unit == 1 || bytes%(unit/4) == 0
+}
+
+func sizeText(bytes int64, round func(float64) float64) string {
 	if bytes == 1 {
 		return "1 byte"
 	}
@@ -20,8 +47,7 @@ func SizeText(bytes int64) string {
 	for (value >= 1<<10 || value <= -1<<10) && unit < len(binaryUnits)-1 {
 		value, unit = value/(1<<10), unit+1
 	}
-	rounded, _ := strconv.ParseFloat(strconv.FormatFloat(value, 'f', 2, 64), 64) // drops zeros at the end
-	return strconv.FormatFloat(rounded, 'f', -1, 64) + " " + binaryUnits[unit]
+	return strconv.FormatFloat(round(value*100)/100, 'f', -1, 64) + " " + binaryUnits[unit]
 }
 
 // figure is a number that stands alone, not one in a name or an address.

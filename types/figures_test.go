@@ -16,6 +16,22 @@ func TestSizesHaveUnits(t *testing.T) {
 	}
 }
 
+func TestASizeThatMayBeRequestedIsRoundedDown(t *testing.T) {
+	for bytes, want := range map[int64]string{0: "0 bytes", 1 << 10: "1 KiB", 2<<30 - 1: "1.99 GiB", 1<<30 + 380<<20: "1.37 GiB", 10 << 20: "10 MiB", math.MaxInt64: "8 EiB"} {
+		assert.Equal(t, want, SizeTextDown(bytes))
+	}
+}
+
+func TestARoundedSizeIsFollowedByItsBytes(t *testing.T) {
+	for bytes, want := range map[int64]string{
+		0: "0 bytes", 1: "1 byte", 1023: "1023 bytes", 1 << 10: "1 KiB", 1536: "1.5 KiB", 64 << 20: "64 MiB", 5 << 40: "5 TiB",
+		64<<20 + 1: "64 MiB (67108865 bytes)", 1500: "1.46 KiB (1500 bytes)", 1<<40 + 2<<20: "1 TiB (1099513724928 bytes)",
+		1<<60 + 1<<58: "1.25 EiB", 1<<60 + 1<<57: "1.13 EiB (1297036692682702848 bytes)", math.MaxInt64: "8 EiB (9223372036854775807 bytes)",
+	} {
+		assert.Equal(t, want, ExactSizeText(bytes))
+	}
+}
+
 func TestMessagesThatDifferInFiguresAlone(t *testing.T) {
 	for _, tc := range []struct {
 		name, a, b string

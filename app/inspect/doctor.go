@@ -186,7 +186,7 @@ func examineDisk(f NodeFacts) Check {
 	case !fits:
 		check.Severity, check.Message, check.Next = explain.Warning, message, room
 	default:
-		check.Message = fmt.Sprintf("%s has %s free of %s (%s)", r.Path, explain.SizeText(r.StorageAvailable), explain.SizeText(r.StorageMaximum), r.FSType)
+		check.Message = fmt.Sprintf("%s has %s free of %s (%s)", r.Path, types.SizeText(r.StorageAvailable), types.SizeText(r.StorageMaximum), r.FSType)
 	}
 	return check
 }

@@ -102,7 +102,7 @@ func (s Status) Print(out io.Writer) error {
 	fmt.Fprintln(w, "NODE\tREADY\tSCHEDULABLE\tDISKS\tFREE\tSIZE\tPROMISED")
 	for _, n := range s.Nodes {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%d/%d\t%s\t%s\t%s\n", n.Name, yes(n.Ready), yes(n.Schedulable), n.ReadyDisks, n.Disks,
-			explain.SizeText(n.StorageAvailable), explain.SizeText(n.StorageMaximum), explain.SizeText(n.StorageScheduled))
+			types.SizeText(n.StorageAvailable), types.SizeText(n.StorageMaximum), types.SizeText(n.StorageScheduled))
 	}
 	fmt.Fprintln(w, "\nVOLUME\tSTATE\tROBUSTNESS\tCOPIES\tSIZE\tNODE")
 	for _, v := range s.Volumes {
@@ -110,7 +110,7 @@ func (s Status) Print(out io.Writer) error {
 		if v.GoodCopies != nil {
 			good = strconv.Itoa(*v.GoodCopies)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s/%d\t%s\t%s\n", v.Name, v.State, v.Robustness, good, v.Copies, explain.SizeText(v.Size), v.Node)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s/%d\t%s\t%s\n", v.Name, v.State, v.Robustness, good, v.Copies, types.SizeText(v.Size), v.Node)
 	}
 	fmt.Fprintln(w)
 	printSummary(w, s.Findings, s.Unseen)

@@ -63,7 +63,7 @@ func TestStatusCountsAndTellsWhatIsWrong(t *testing.T) {
 	if err := status.Print(&out); err != nil {
 		t.Fatal(err)
 	}
-	for _, text := range []string{"n1     yes", "0/1", "v", "1/2", "1.0 GiB", "disk disk-1 on node n1", "is read-only", "volume v has 1 of 2 good copies", "explain volume|node|disk NAME"} {
+	for _, text := range []string{"n1     yes", "0/1", "v", "1/2", "1 GiB", "disk disk-1 on node n1", "is read-only", "volume v has 1 of 2 good copies", "explain volume|node|disk NAME"} {
 		if !strings.Contains(out.String(), text) {
 			t.Errorf("the table lacks %q:\n%s", text, out.String())
 		}

@@ -66,7 +66,7 @@ func badClaims(ctx context.Context, t *testing.T, c *cluster.Cluster, ns string)
 		},
 		{
 			"more bytes than 64 bits can count → out of range", "10e", "10E", "longhorn",
-			[]string{"capacity range: the required 8.00 EiB (9223372036854775807 bytes) are more than the largest possible size"},
+			[]string{"capacity range: the required 8 EiB (9223372036854775807 bytes) are more than the largest possible size"},
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
