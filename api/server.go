@@ -112,6 +112,9 @@ func (s *Server) handler() *http.ServeMux {
 			if err != nil {
 				return reply{}, err
 			}
+			if err := checkQuery(route, r); err != nil {
+				return reply{}, err
+			}
 			return route.answer(r)
 		}))
 	}
