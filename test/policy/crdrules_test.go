@@ -48,6 +48,7 @@ const (
 	isSome     = "Volume spec.size: size must be greater than zero"
 	isGiven    = "Volume spec.size: size is missing: give bytes as a string, for example \"10737418240\" for 10 GiB"
 	isMost     = "Volume spec.size: size must be at most 9223372036852678656 bytes"
+	noneLater  = "Volume spec.numberOfReplicas: numberOfReplicas must be 1 to 20: 0 stands for the setting default-replica-count only in a new volume"
 	notShared  = "Volume spec.accessMode: accessMode must not be rwx with dataLocality strict-local: a shared volume is used on many nodes"
 	letter     = "Volume : metadata.name must begin with a letter where accessMode is rwx: the Service of a shared volume has the volume's name"
 	letterToo  = "Volume : accessMode cannot change to rwx: metadata.name must begin with a letter where accessMode is rwx: the Service of a shared volume has the volume's name"
@@ -98,6 +99,12 @@ var crdCases = []crdCase{
 	{rule: oneLocal, name: "strict-local, the number left to us → accepted", object: of("v", "size: '2097152', numberOfReplicas: 0, dataLocality: strict-local", "")},
 	{rule: oneLocal, name: "best-effort with three → accepted", object: of("v", "size: '2097152', numberOfReplicas: 3, dataLocality: best-effort", "")},
 	{rule: oneLocal, name: "strict-local with two → refused", object: of("v", "size: '2097152', numberOfReplicas: 2, dataLocality: strict-local", ""), refused: true},
+
+	{rule: noneLater, name: "0 in a new volume → accepted", object: of("v", "size: '2097152', numberOfReplicas: 0", "")},
+	{rule: noneLater, name: "0, which the controller replaces → accepted", old: of("v", "size: '2097152', numberOfReplicas: 0", ""), object: ofSize(sector2M, "")},
+	{rule: noneLater, name: "something else of a volume that has 0 → accepted", old: of("v", "size: '2097152', numberOfReplicas: 0", ""), object: of("v", "size: '2097152', numberOfReplicas: 0, staleReplicaTimeout: 5", "")},
+	{rule: noneLater, name: "3 to 1 → accepted", old: ofSize(sector2M, ""), object: of("v", "size: '2097152', numberOfReplicas: 1", "")},
+	{rule: noneLater, name: "3 to 0 → refused", old: ofSize(sector2M, ""), object: of("v", "size: '2097152', numberOfReplicas: 0", ""), refused: true},
 
 	{rule: notShared, name: "shared, best-effort → accepted", object: of("v", "size: '2097152', accessMode: rwx, dataLocality: best-effort", "")},
 	{rule: notShared, name: "shared, no locality → accepted", object: of("v", "size: '2097152', accessMode: rwx", "")},

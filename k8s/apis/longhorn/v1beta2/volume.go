@@ -96,6 +96,7 @@ const DataEngineV1 DataEngine = "v1"
 // VolumeSpec is what the user asks of a volume.
 // +kubebuilder:validation:XValidation:rule="!has(self.dataLocality) || self.dataLocality != 'strict-local' || !has(self.accessMode) || self.accessMode != 'rwx'",fieldPath=".accessMode",message="accessMode must not be rwx with dataLocality strict-local: a shared volume is used on many nodes"
 // +kubebuilder:validation:XValidation:rule="!has(self.dataLocality) || self.dataLocality != 'strict-local' || !has(self.numberOfReplicas) || self.numberOfReplicas <= 1",fieldPath=".numberOfReplicas",message="numberOfReplicas must be 1 with dataLocality strict-local: the one replica is on the node where the volume is attached"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.numberOfReplicas) || oldSelf.numberOfReplicas == 0 || !has(self.numberOfReplicas) || self.numberOfReplicas > 0",fieldPath=".numberOfReplicas",message="numberOfReplicas must be 1 to 20: 0 stands for the setting default-replica-count only in a new volume"
 // +kubebuilder:validation:XValidation:rule="has(self.size)",fieldPath=".size",reason=FieldValueRequired,message="size is missing: give bytes as a string, for example \"10737418240\" for 10 GiB"
 type VolumeSpec struct {
 	// Size in bytes; it must be given. The volume controller rounds it up to a multiple of 2 MiB. It may grow. It may shrink only
