@@ -3,11 +3,13 @@ package explain
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/types"
+	"github.com/longhorn-lep/longhorn-manager/util/mount"
 )
 
 // eventIgnoredParameters is the reason of the Event about parameters of a StorageClass that the driver does not know.
@@ -137,6 +139,12 @@ func ofPV(s *Snapshot, pv *corev1.PersistentVolume) []Finding {
 		say(Broken, "VolumeDeleted", "volume {volume} of PersistentVolume {pv} is being deleted, with its data", finalizers(v.Finalizers),
 			Step{"The deletion cannot be taken back: copy the data from a running pod now, or restore it from a backup into a new volume", "kubectl longhorn explain volume {volume}"})
 	}
+	if ignored := ignoredMountOptions(s, pv); len(ignored) > 0 && !deleted {
+		say(Warning, "MountOptionsIgnored", "shared volume {volume} is mounted without mountOptions "+strings.Join(ignored, ", ")+" of PersistentVolume {pv}",
+			[]string{"a shared volume is mounted over NFS version 4, which has no such option"},
+			Step{"Remove the options from the PersistentVolume", "kubectl edit pv {pv}"},
+			Step{"Options of the kernel's NFS client belong in the parameter nfsOptions of the StorageClass; it acts on new claims", ""})
+	}
 	if pv.Status.Phase == corev1.VolumeFailed {
 		say(Warning, "PersistentVolumeFailed", "PersistentVolume {pv} could not be deleted", nonempty(pv.Status.Message), Step{"Correct what the message names; the deletion is retried automatically", "kubectl describe pv {pv}"})
 	}
@@ -144,6 +152,17 @@ func ofPV(s *Snapshot, pv *corev1.PersistentVolume) []Finding {
 		say(Warning, "Deleting", "PersistentVolume {pv} is being deleted, and goes when its claim is deleted", finalizers(pv.Finalizers), Step{"See its claim", "kubectl describe pv {pv}"})
 	}
 	return append(found, ofKubeAttachments(s, pv, o, p)...)
+}
+
+// ignoredMountOptions are the mount options of a shared volume's PersistentVolume that nodes leave out. New claims with such options are
+// refused; a PersistentVolume that an earlier release or a user created may have them.
+func ignoredMountOptions(s *Snapshot, pv *corev1.PersistentVolume) []string {
+	v := volumeOf(s, pv)
+	if v == nil || v.Spec.AccessMode != longhorn.AccessModeReadWriteMany {
+		return nil
+	}
+	_, ignored := mount.DefaultNFSOptions.WithMountOptions(pv.Spec.MountOptions)
+	return ignored
 }
 
 func nonempty(text string) []string {

@@ -79,6 +79,16 @@ func TestAClaimIsFollowedToItsVolumeAndItsPods(t *testing.T) {
 			object: "persistent volume pv-1", severity: Broken, reason: "VolumeDeleted", what: "is being deleted, with its data", command: "explain volume v",
 		},
 		{
+			name: "a shared volume with mountOptions of a device → they are ignored", ask: "claim shop data",
+			change: func(w *world) {
+				_, pv, _ := w.claimed()
+				w.v.Spec.AccessMode = longhorn.AccessModeReadWriteMany
+				pv.Spec.MountOptions = []string{"discard", "noatime", "data=ordered"}
+			},
+			object: "persistent volume pv-1", severity: Warning, reason: "MountOptionsIgnored",
+			what: "shared volume v is mounted without mountOptions discard, data=ordered of PersistentVolume pv-1", command: "kubectl edit pv pv-1",
+		},
+		{
 			name: "the PersistentVolume is gone → the claim has lost it", ask: "claim shop data",
 			change: func(w *world) { w.claimed(); w.PersistentVolumes = nil },
 			object: "claim shop/data", severity: Broken, reason: "PersistentVolumeMissing", what: "claim shop/data has lost PersistentVolume pv-1", command: "get lhv",
@@ -421,7 +431,7 @@ func TestWhyAClaimWaitsIsNotReadFromEventsAlone(t *testing.T) {
 			name: "it asks for more than there is → the largest volume that fits", ask: "claim shop data",
 			change: func(w *world) { w.pendingClaim("5Ti") },
 			object: "claim shop/data", severity: Warning, reason: "ClaimPending",
-			what: "claim shop/data asks for 5.0 TiB with 3 replicas, and the largest volume that fits is ", command: "kubectl longhorn status",
+			what: "claim shop/data asks for 5 TiB with 3 replicas, and the largest volume that fits is ", command: "kubectl longhorn status",
 		},
 		{
 			name: "no disk has the tag → each disk", ask: "claim shop data",
@@ -429,7 +439,7 @@ func TestWhyAClaimWaitsIsNotReadFromEventsAlone(t *testing.T) {
 				w.pendingClaim("1Gi")
 				w.Classes[0].Parameters = map[string]string{"numberOfReplicas": "1", "diskSelector": "fast"}
 			},
-			object: "claim shop/data", severity: Warning, reason: "ClaimPending", what: "1.0 GiB with 1 replicas, and no volume of StorageClass longhorn fits",
+			object: "claim shop/data", severity: Warning, reason: "ClaimPending", what: "1 GiB with 1 replicas, and no volume of StorageClass longhorn fits",
 			why: "node n1 disk disk-1: tags not fulfilled", command: "kubectl longhorn status",
 		},
 		{
@@ -505,10 +515,18 @@ func TestTheNearestWordIsOffered(t *testing.T) {
 	}
 }
 
-func TestASizeThatMayBeAskedForIsRoundedDown(t *testing.T) {
-	for n, want := range map[int64]string{0: "0 B", 1023: "1023 B", 1024: "1.0 KiB", 1<<30 + 380<<20: "1.3 GiB", 2<<30 - 1: "1.9 GiB", 10 << 20: "10.0 MiB", 5 << 40: "5.0 TiB"} {
-		if got := roundedDown(n); got != want {
-			t.Errorf("%d is %q, want %q", n, got, want)
+func TestMountOptionsThatActAreNotReported(t *testing.T) {
+	for name, change := range map[string]func(*world, *corev1.PersistentVolume){
+		"a volume with a device": func(_ *world, pv *corev1.PersistentVolume) { pv.Spec.MountOptions = []string{"discard"} },
+		"options of NFS, shared": func(w *world, pv *corev1.PersistentVolume) {
+			w.v.Spec.AccessMode, pv.Spec.MountOptions = longhorn.AccessModeReadWriteMany, []string{"hard", "noatime"}
+		},
+	} {
+		w := newWorld()
+		_, pv, _ := w.claimed()
+		change(w, pv)
+		if ignored := ignoredMountOptions(&w.Snapshot, pv); len(ignored) > 0 {
+			t.Errorf("%s: it says that %v are ignored", name, ignored)
 		}
 	}
 }
