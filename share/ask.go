@@ -16,13 +16,15 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// recoveryService says what became of the recovery data of the last server, and whether the file system fills its device.
+// recoveryService says what became of the recovery data of the last server, whether the file system fills its device, and whether the kernel
+// limits clients.
 type recoveryService struct {
 	proto.UnimplementedShareServer
 
-	mu       sync.Mutex
-	answer   *proto.RecoveryReply // nil: not known yet; guarded by mu, and never changed once it is there
-	notGrown string               // guarded by mu
+	mu         sync.Mutex
+	answer     *proto.RecoveryReply // nil: not known yet; guarded by mu, and never changed once it is there
+	notGrown   string               // guarded by mu
+	notLimited string               // guarded by mu
 }
 
 // found must be called before clients are served, and again with each later loss.
@@ -33,7 +35,7 @@ func (s *recoveryService) found(r types.ShareRecovery) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	answer.NotGrown = s.notGrown
+	answer.NotGrown, answer.NotLimited = s.notGrown, s.notLimited
 	s.answer = answer
 }
 
@@ -41,13 +43,34 @@ func (s *recoveryService) found(r types.ShareRecovery) {
 func (s *recoveryService) grown(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.notGrown = ""
-	if err != nil {
-		s.notGrown = err.Error()
+	s.notGrown = textOf(err)
+	s.renewLocked()
+}
+
+// limited takes in whether the kernel limits clients as the list says.
+func (s *recoveryService) limited(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.notLimited = textOf(err)
+	s.renewLocked()
+}
+
+// renewLocked replaces the answer, if there is one, where it says something else than was taken in.
+func (s *recoveryService) renewLocked() {
+	was := s.answer
+	if was == nil || was.NotGrown == s.notGrown && was.NotLimited == s.notLimited {
+		return
 	}
-	if was := s.answer; was != nil && was.NotGrown != s.notGrown {
-		s.answer = &proto.RecoveryReply{IncidentId: was.IncidentId, Reason: was.Reason, Message: was.Message, FoundAtUnix: was.FoundAtUnix, NotGrown: s.notGrown}
+	s.answer = &proto.RecoveryReply{
+		IncidentId: was.IncidentId, Reason: was.Reason, Message: was.Message, FoundAtUnix: was.FoundAtUnix, NotGrown: s.notGrown, NotLimited: s.notLimited,
 	}
+}
+
+func textOf(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
 }
 
 // Recovery implements the gRPC method.
@@ -92,9 +115,9 @@ const (
 
 // recoveryOf reads the answer of a share manager that may be of any release, or broken. A loss counts whatever is said of it.
 func recoveryOf(r *proto.RecoveryReply) types.ShareRecovery {
-	notGrown := cut(r.GetNotGrown(), maxMessage)
+	notGrown, notLimited := cut(r.GetNotGrown(), maxMessage), cut(r.GetNotLimited(), maxMessage)
 	if r.GetIncidentId() == "" {
-		return types.ShareRecovery{NotGrown: notGrown}
+		return types.ShareRecovery{NotGrown: notGrown, NotLimited: notLimited}
 	}
 	reason := r.GetReason()
 	if reason != types.ReasonRecoveryDataUnusable {
@@ -102,6 +125,7 @@ func recoveryOf(r *proto.RecoveryReply) types.ShareRecovery {
 	}
 	return types.ShareRecovery{
 		Incident: cut(r.GetIncidentId(), maxIncident), Reason: reason, Message: cut(r.GetMessage(), maxMessage), FoundAt: time.Unix(r.GetFoundAtUnix(), 0), NotGrown: notGrown,
+		NotLimited: notLimited,
 	}
 }
 

@@ -42,11 +42,13 @@ const clientsTable = "longhorn-share-clients"
 type doorkeeper struct {
 	file   string
 	limit  func([]netip.Prefix) error
+	told   func(error) // what the kernel answered last, nil: it limits clients as asked; called at each reading; may be nil
 	log    *logrus.Entry
 	now    func() time.Duration
 	read   time.Duration // when it was read last; 0: never
 	text   string        // the list that was read last
 	closed bool          // to all clients, where there was no list yet
+	kernel error         // what limit returned last
 	failed string        // what was told last; "": nothing is wrong
 }
 
@@ -70,9 +72,12 @@ func (d *doorkeeper) look() {
 		err = d.follow(text)
 	}
 	if err != nil && d.text == "" && !d.closed {
-		refusal := d.limit([]netip.Prefix{})
+		refusal := d.ask([]netip.Prefix{})
 		d.closed = refusal == nil
 		err = errors.Join(err, refusal)
+	}
+	if d.told != nil {
+		d.told(d.kernel)
 	}
 	switch {
 	case err == nil:
@@ -81,6 +86,12 @@ func (d *doorkeeper) look() {
 		d.failed = err.Error()
 		d.log.WithError(err).Warn("Who may mount the share is as before; where no list was there before, no client may")
 	}
+}
+
+// ask has the kernel limit the clients, and keeps its answer.
+func (d *doorkeeper) ask(networks []netip.Prefix) error {
+	d.kernel = d.limit(networks)
+	return d.kernel
 }
 
 // readClients reads the list. ShareClientsAny is one only where the file beside it says that a person wants it.
@@ -104,7 +115,7 @@ func (d *doorkeeper) follow(text string) error {
 	if err != nil {
 		return fmt.Errorf("file %s: %w", d.file, err)
 	}
-	if err := d.limit(networks); err != nil {
+	if err := d.ask(networks); err != nil {
 		return err
 	}
 	d.text = text

@@ -64,6 +64,8 @@ func TestTheDoorkeeperFollowsItsFile(t *testing.T) {
 	now := time.Hour
 	d := newDoorkeeper(Options{ClientsFile: filepath.Join(t.TempDir(), "clients"), Log: quiet()})
 	d.now = func() time.Duration { return now }
+	var kernel error
+	d.told = func(err error) { kernel = err }
 	d.limit = func(n []netip.Prefix) error { asked = append(asked, n); return refusal }
 	step := func(why, text string, want ...[]netip.Prefix) {
 		t.Helper()
@@ -82,8 +84,10 @@ func TestTheDoorkeeperFollowsItsFile(t *testing.T) {
 	one, two := networks("10.0.0.1/32"), networks("10.0.0.1/32", "10.0.0.2/32")
 	refusal = errors.New("no nftables")
 	step("there is no file", "", nobody)
+	assert.Equal(t, refusal, kernel, "not even to close the port")
 	refusal = nil
 	step("there still is none, and the kernel agrees", "", nobody)
+	assert.NoError(t, kernel)
 	step("there still is none", "")
 	step("it is empty", " ")
 	step("a leader of an earlier release does not know one node, and opens all", "any")
@@ -99,8 +103,10 @@ func TestTheDoorkeeperFollowsItsFile(t *testing.T) {
 	refusal = errors.New("no nftables")
 	step("the kernel refuses", "10.0.0.1 10.0.0.2", two)
 	step("it is asked again", "", two)
+	assert.Equal(t, refusal, kernel)
 	refusal = nil
 	step("it agrees", "", two)
+	assert.NoError(t, kernel)
 	step("at rest again", "")
 	step("an earlier leader opens all", "any")
 	step("the list is back", "10.0.0.1", one)

@@ -73,6 +73,9 @@ func TestTheAnswerOfAShareFollowsWhatItFindsLater(t *testing.T) {
 		return recoveryOf(r)
 	}
 	assert.Equal(t, types.ShareRecovery{NotGrown: os.ErrPermission.Error()}, ask())
+	s.limited(os.ErrInvalid)
+	assert.Equal(t, types.ShareRecovery{NotGrown: os.ErrPermission.Error(), NotLimited: os.ErrInvalid.Error()}, ask())
+	s.limited(nil)
 	s.grown(nil)
 	assert.Equal(t, types.ShareRecovery{}, ask())
 	s.found(types.ShareRecovery{Incident: "one", Reason: types.ReasonRecoveryDataUnusable, Message: "full", FoundAt: time.Unix(7, 0)})

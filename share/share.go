@@ -72,6 +72,7 @@ func serve(ctx context.Context, o Options, v *volume, health *healthService) err
 		return fmt.Errorf("writing the NFS server's configuration: %w", err)
 	}
 	door := newDoorkeeper(o)
+	door.told = health.recovery.limited
 	door.look()
 	if err := showOneSource(o.NFSPort); err != nil {
 		o.Log.WithError(err).Warn("Clients that are seen at another address when the share moves lose their locks then")

@@ -62,7 +62,7 @@ const (
 	// Volume: it was asked to grow; False until users get the size, with what holds it up. Replica: it was asked to grow; False while it
 	// cannot. ShareManager: False while the file system does not fill its device. The condition is absent where that never was so.
 	ConditionExpanded = "Expanded"
-	// ShareManager: its pod is told to let only listed clients mount the volume. It does where its kernel has nftables; its log says where that fails.
+	// ShareManager: its pod is told to let only listed clients mount the volume. It does where its kernel has nftables; the share says where the kernel refuses.
 	ConditionClientsLimited = "ClientsLimited"
 	// Engine: an epoch that the engine proposes breaks the rules of membership, and is not recorded.
 	ConditionEpochRefused = "EpochRefused"
@@ -177,11 +177,12 @@ const (
 	ReasonShareNotStarted       = "NotStarted"
 	ReasonShareForeignPod       = "ForeignPod"
 	// ShareManager ClientsLimited. AddressesNotKnown is also of a VolumeAttachment ticket of a shared volume: at which addresses the share sees the
-	// ticket's node is not known yet.
+	// ticket's node is not known yet. KernelDoesNotLimitClients: the kernel of the share's node did not take the list, as one without nftables.
 	ReasonClientsAllowedBySetting = "AllowedBySetting"
 	ReasonClientsNotKnown         = "AddressesNotKnown"
 	ReasonClientsNotListed        = "NotListedYet"
 	ReasonClientsOlderPod         = "PodOfEarlierRelease"
+	ReasonClientsNotLimited       = "KernelDoesNotLimitClients"
 	// ShareManager ClientStateKept. NoClientsBefore: no server served the volume since it was last stopped. RecoveryDataKept: the server
 	// found what the one before it had recorded of its clients. RecoveryDataMissing: it did not. RecoveryDataUnusable: nor can it
 	// record anything on the volume for the next one.

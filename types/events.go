@@ -28,6 +28,8 @@ const (
 	EventClientStateLost = "ClientStateLost"
 	// EventClientStateNotRecorded: the server of the volume cannot record its clients, which lose their open files and locks when it ends.
 	EventClientStateNotRecorded = "ClientStateNotRecorded"
+	// EventClientsNotLimited: the kernel of the share's node does not limit clients to those listed.
+	EventClientsNotLimited = "ClientsNotLimited"
 	// About a volume that shall grow.
 	EventSucceededExpansion = "SucceededExpansion"
 	EventFailedExpansion    = "FailedExpansion"

@@ -52,6 +52,8 @@ type ShareRecovery struct {
 	FoundAt time.Time
 	// NotGrown is why the file system does not fill its device; "": it does, or that is not known.
 	NotGrown string
+	// NotLimited is why the kernel does not limit clients as the list says; "": it does, or that is not known.
+	NotLimited string
 }
 
 // Parameters of a StorageClass that a share manager reads, from the PersistentVolume of its volume.

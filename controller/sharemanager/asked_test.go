@@ -9,6 +9,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	corev1 "k8s.io/api/core/v1"
+
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
@@ -67,6 +69,32 @@ func TestAFileSystemThatCouldNotGrowIsTold(t *testing.T) {
 	assert.Empty(t, plan(s.Input).Events, "once")
 	s.says(types.ShareRecovery{})
 	assert.Empty(t, types.FindCondition(plan(s.Input).Status.Conditions, types.ConditionExpanded).Reason, "it has grown")
+}
+
+func TestAKernelThatDoesNotLimitClientsIsReported(t *testing.T) {
+	listed := map[string]string{types.ShareClientsKey: "192.0.2.1/32"}
+	s := serves().after("pod").says(types.ShareRecovery{NotLimited: "no nftables"})
+	s.Clients = listed
+	s.Pod.Spec.Volumes = append(s.Pod.Spec.Volumes, corev1.Volume{Name: clientsVolume})
+	limited := func(p Plan) longhorn.Condition { return types.FindCondition(p.Status.Conditions, types.ConditionClientsLimited) }
+	p := plan(s.Input)
+	c := limited(p)
+	assert.Equal(t, longhorn.ConditionFalse, c.Status)
+	assert.Equal(t, types.ReasonClientsNotLimited, c.Reason)
+	assert.Equal(t, "the kernel of node "+s.Pod.Spec.NodeName+" does not limit clients to those listed: no nftables", c.Message)
+	require.Len(t, p.Events, 1)
+	assert.Equal(t, types.EventClientsNotLimited, p.Events[0].Reason)
+
+	s.Share.Status, s.Recovery = p.Status, nil
+	p = plan(s.Input)
+	assert.Equal(t, c, limited(p), "between two answers the last one counts")
+	assert.Empty(t, p.Events, "once")
+	s.says(types.ShareRecovery{})
+	assert.Equal(t, longhorn.ConditionTrue, limited(plan(s.Input)).Status, "the kernel took the list")
+
+	s.says(types.ShareRecovery{NotLimited: "no nftables"})
+	s.Clients = map[string]string{types.ShareClientsKey: types.ShareClientsAny, types.ShareClientsReasonKey: types.ReasonClientsAllowedBySetting}
+	assert.Equal(t, types.ReasonClientsAllowedBySetting, limited(plan(s.Input)).Reason, "a setting lets any client in")
 }
 
 // A pod that has answered is asked now and then, and one that does not answer then is left alone.

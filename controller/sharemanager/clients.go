@@ -242,6 +242,31 @@ func openness(data map[string]string) string {
 	return cmp.Or(data[types.ShareClientsMessageKey], types.ShareClientsAny)
 }
 
+// clients takes in whether only listed clients may mount the volume; was is the condition before.
+func (p *Plan) clients(in Input, was longhorn.Condition) {
+	c := in.enforced(clientsLimited(in.Pod, in.Clients), was)
+	p.Status.Conditions, _ = types.SetCondition(p.Status.Conditions, c, in.Now)
+	if c.Reason == types.ReasonClientsNotLimited && was.Reason != c.Reason {
+		p.told = append(p.told, Event{corev1.EventTypeWarning, types.EventClientsNotLimited, "Any pod that reaches the share may mount the volume: " + c.Message})
+	}
+}
+
+// enforced is the condition c, or that the kernel of the pod's node does not do what the list says. The pod is asked now and then: between
+// two answers the last one counts.
+func (in Input) enforced(c, was longhorn.Condition) longhorn.Condition {
+	switch {
+	case c.Status != longhorn.ConditionTrue || in.Pod == nil:
+		return c
+	case in.Recovery == nil && in.wasAsked() && was.Reason == types.ReasonClientsNotLimited:
+		return was
+	case in.Recovery == nil || in.Recovery.NotLimited == "":
+		return c
+	}
+	c.Status, c.Reason = longhorn.ConditionFalse, types.ReasonClientsNotLimited
+	c.Message = "the kernel of node " + in.Pod.Spec.NodeName + " does not limit clients to those listed: " + in.Recovery.NotLimited
+	return c
+}
+
 // clientsLimited says whether the pod, or the next one where there is none, has a list that limits its clients.
 func clientsLimited(pod *corev1.Pod, data map[string]string) longhorn.Condition {
 	c := longhorn.Condition{Type: types.ConditionClientsLimited, Status: longhorn.ConditionFalse}

@@ -123,7 +123,7 @@ func plan(in Input) Plan {
 	in.learn(&p)
 	// A leader that has just begun does not see the list at once: then the condition stays.
 	if in.Clients != nil || types.FindCondition(p.Status.Conditions, types.ConditionClientsLimited).Status == longhorn.ConditionUnknown {
-		p.Status.Conditions, _ = types.SetCondition(p.Status.Conditions, clientsLimited(in.Pod, in.Clients), in.Now)
+		p.clients(in, types.FindCondition(p.Status.Conditions, types.ConditionClientsLimited))
 	}
 	p.Events = append(eventsOf(in.Share.Status, p.Status), p.lossEvents()...)
 	return p

@@ -73,7 +73,10 @@ type RecoveryReply struct {
 	FoundAtUnix int64 `protobuf:"varint,4,opt,name=found_at_unix,json=foundAtUnix,proto3" json:"found_at_unix,omitempty"`
 	// Why the file system does not fill its device; empty: it does, or the share manager is
 	// of a release that does not say.
-	NotGrown      string `protobuf:"bytes,5,opt,name=not_grown,json=notGrown,proto3" json:"not_grown,omitempty"`
+	NotGrown string `protobuf:"bytes,5,opt,name=not_grown,json=notGrown,proto3" json:"not_grown,omitempty"`
+	// Why the kernel does not limit clients as the list says; empty: it does, or the share
+	// manager is of a release that does not say.
+	NotLimited    string `protobuf:"bytes,6,opt,name=not_limited,json=notLimited,proto3" json:"not_limited,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -143,19 +146,28 @@ func (x *RecoveryReply) GetNotGrown() string {
 	return ""
 }
 
+func (x *RecoveryReply) GetNotLimited() string {
+	if x != nil {
+		return x.NotLimited
+	}
+	return ""
+}
+
 var File_share_proto_share_proto protoreflect.FileDescriptor
 
 const file_share_proto_share_proto_rawDesc = "" +
 	"\n" +
 	"\x17share/proto/share.proto\x12\x11longhorn.share.v1\"\x11\n" +
-	"\x0fRecoveryRequest\"\xa3\x01\n" +
+	"\x0fRecoveryRequest\"\xc4\x01\n" +
 	"\rRecoveryReply\x12\x1f\n" +
 	"\vincident_id\x18\x01 \x01(\tR\n" +
 	"incidentId\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x18\n" +
 	"\amessage\x18\x03 \x01(\tR\amessage\x12\"\n" +
 	"\rfound_at_unix\x18\x04 \x01(\x03R\vfoundAtUnix\x12\x1b\n" +
-	"\tnot_grown\x18\x05 \x01(\tR\bnotGrown2Y\n" +
+	"\tnot_grown\x18\x05 \x01(\tR\bnotGrown\x12\x1f\n" +
+	"\vnot_limited\x18\x06 \x01(\tR\n" +
+	"notLimited2Y\n" +
 	"\x05Share\x12P\n" +
 	"\bRecovery\x12\".longhorn.share.v1.RecoveryRequest\x1a .longhorn.share.v1.RecoveryReplyB<Z:github.com/longhorn-lep/longhorn-manager/share/proto;protob\x06proto3"
 
