@@ -76,7 +76,9 @@ func TestAKernelThatDoesNotLimitClientsIsReported(t *testing.T) {
 	s := serves().after("pod").says(types.ShareRecovery{NotLimited: "no nftables"})
 	s.Clients = listed
 	s.Pod.Spec.Volumes = append(s.Pod.Spec.Volumes, corev1.Volume{Name: clientsVolume})
-	limited := func(p Plan) longhorn.Condition { return types.FindCondition(p.Status.Conditions, types.ConditionClientsLimited) }
+	limited := func(p Plan) longhorn.Condition {
+		return types.FindCondition(p.Status.Conditions, types.ConditionClientsLimited)
+	}
 	p := plan(s.Input)
 	c := limited(p)
 	assert.Equal(t, longhorn.ConditionFalse, c.Status)
