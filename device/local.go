@@ -112,7 +112,7 @@ const (
 
 var _ Keeper = (*Local)(nil)
 
-// NewLocal returns a Keeper in this process. The caller must Close it at the end.
+// NewLocal returns a Keeper in this process. The caller must Close it at the end, unless the process ends then.
 func NewLocal(opts Options) *Local {
 	if opts.DeviceDir == "" {
 		opts.DeviceDir = "/dev/longhorn"
