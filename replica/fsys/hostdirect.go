@@ -50,6 +50,9 @@ func (f *hostFile) writePieceThrough(shown, disk []byte, off int64) error {
 			return err
 		}
 		defer func() { _ = unix.Close(direct) }()
+		if err := passesCache(direct); err != nil {
+			return err
+		}
 		if _, err := all(shown, off, io.ErrUnexpectedEOF, func(p []byte, off int64) (int, error) { return unix.Pwrite(direct, p, off) }); err != nil {
 			return err
 		}
@@ -61,4 +64,26 @@ func (f *hostFile) writePieceThrough(shown, disk []byte, off int64) error {
 		}
 		return nil
 	})
+}
+
+// passesCache returns an error where the kernel opens a file for direct writes, but has the cache do them, the reads too:
+// so does ext4 with files that it encrypts, and with those whose data goes through its journal.
+func passesCache(direct int) error {
+	var file unix.Statx_t
+	if err := unix.Statx(direct, "", unix.AT_EMPTY_PATH, unix.STATX_DIOALIGN, &file); err != nil {
+		return err
+	}
+	if !isDirect(file) {
+		return fmt.Errorf("%w: the file system has the cache do direct writes", ErrNotWrittenThrough)
+	}
+	return nil
+}
+
+// isDirect tells whether direct writes of a file pass the cache. A file system that does not tell (those of Linux before
+// 6.1, and some later) is believed, but for encrypted files.
+func isDirect(file unix.Statx_t) bool {
+	if file.Mask&unix.STATX_DIOALIGN != 0 {
+		return file.Dio_offset_align != 0
+	}
+	return file.Attributes&unix.STATX_ATTR_ENCRYPTED == 0
 }
