@@ -93,21 +93,10 @@ func (n *node) admitsTrusted(generation int64, want bool, cleared ...int64) {
 
 // The disk takes nothing any more, not even the record that writes were lost; when it works again the process still knows.
 func TestAReplicaThatCouldNotRecordItsLossesIsNotTrusted(t *testing.T) {
-	ctx := t.Context()
-	disks := memfs.New()
-	disks.MkdirAll("/disk/replicas")
-	text, err := disk.EncodeConfig(disk.NewConfig("disk", diskUUID))
-	require.NoError(t, err)
-	dir, err := disks.OpenDir("/disk")
-	require.NoError(t, err)
-	file, err := dir.OpenFile(disk.ConfigFileName, fsys.CreateNew)
-	require.NoError(t, err)
-	require.NoError(t, file.WriteAt(text, 0))
-	log, _ := logtest.NewNullLogger()
-	g := newDiskGuard(disks, logrus.NewEntry(log))
-	h := newReplicaHost(g, "boot", newChanges(), logrus.NewEntry(log))
+	ctx, disks := t.Context(), newDiskInMemory(t)
+	h := newHostOf(disks)
 	spec := (&node{number: 1}).replicaSpec()
-	_, err = h.create(t.Context(), spec)
+	_, err := h.create(t.Context(), spec)
 	require.NoError(t, err)
 	kept := func(generation int64) bool {
 		t.Helper()
@@ -133,5 +122,61 @@ func TestAReplicaThatCouldNotRecordItsLossesIsNotTrusted(t *testing.T) {
 	require.NoError(t, h.remove(ctx, spec))
 	assert.Empty(t, h.distrusted, "remembered after its removal")
 	h.shutdown(ctx)
-	g.await(time.Minute)
+	h.disks.await(time.Minute)
+}
+
+// newDiskInMemory has a disk at /disk.
+func newDiskInMemory(t *testing.T) *memfs.FS {
+	t.Helper()
+	disks := memfs.New()
+	disks.MkdirAll("/disk/replicas")
+	text, err := disk.EncodeConfig(disk.NewConfig("disk", diskUUID))
+	require.NoError(t, err)
+	dir, err := disks.OpenDir("/disk")
+	require.NoError(t, err)
+	file, err := dir.OpenFile(disk.ConfigFileName, fsys.CreateNew)
+	require.NoError(t, err)
+	require.NoError(t, file.WriteAt(text, 0))
+	return disks
+}
+
+func newHostOf(disks *memfs.FS) *replicaHost {
+	log, _ := logtest.NewNullLogger()
+	return newReplicaHost(newDiskGuard(disks, logrus.NewEntry(log)), "boot", newChanges(), logrus.NewEntry(log))
+}
+
+// The kernel tells a write-out that failed once: to an opening that is refused, and that the disk keeps from recording it.
+func TestALossThatOnlyARefusedOpeningHeardOfIsRemembered(t *testing.T) {
+	ctx, disks := t.Context(), newDiskInMemory(t)
+	h := newHostOf(disks)
+	spec := (&node{number: 1}).replicaSpec()
+	_, err := h.create(ctx, spec)
+	require.NoError(t, err)
+	_, err = h.start(ctx, spec)
+	require.NoError(t, err)
+	session, err := h.find(spec.GetName()).replica.Admit(ctx, 1, "session")
+	require.NoError(t, err)
+	require.NoError(t, session.WriteAt(ctx, make([]byte, 512), 0, false))
+	disks.Kill()
+	h.shutdown(ctx)
+	h.disks.await(time.Minute)
+	disks.LoseUnsynced("data.img")
+
+	h = newHostOf(disks)
+	disks.Before(func(op memfs.Op) error {
+		if op.Kind == "exchange" || op.Kind == "rename" {
+			return syscall.EIO
+		}
+		return nil
+	})
+	state, err := h.start(ctx, spec)
+	require.NoError(t, err)
+	require.Equal(t, proto.Phase_PHASE_ERROR, state.GetPhase(), "the replica serves, and has not recorded what it lost")
+	disks.Before(nil)
+	_, err = h.start(ctx, spec)
+	require.NoError(t, err)
+	require.NotNil(t, h.find(spec.GetName()).replica)
+	assert.False(t, h.find(spec.GetName()).replica.State().CacheKept, "a replica that lost writes is trusted")
+	h.shutdown(ctx)
+	h.disks.await(time.Minute)
 }

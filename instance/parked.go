@@ -175,6 +175,7 @@ func (h *replicaHost) fenceParked(ctx context.Context, name string, fence int64)
 	return h.disks.onDisk(p.spec, func(d *replica.Disk) error {
 		r, err := d.Open(p.spec.GetDirectory(), specOf(p.spec), h.options(p.spec))
 		if err != nil {
+			h.distrustRefused(p.spec, err)
 			return err
 		}
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), replicaCloseTimeout)

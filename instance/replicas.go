@@ -190,6 +190,7 @@ func (h *replicaHost) open(s *proto.ReplicaSpec) *hosted {
 	opts := h.options(s)
 	t, err := h.disks.open(s, opts, h.evict)
 	if err != nil {
+		h.distrustRefused(s, err)
 		opts.Log.WithError(err).Warn("Replica refused")
 		return &hosted{spec: s, refused: err}
 	}
@@ -226,6 +227,17 @@ func (h *replicaHost) distrust(e *hosted) {
 	} else {
 		h.distrusted[e.spec.GetUid()] = struct{}{}
 	}
+}
+
+// distrustRefused is distrust for an opening that was refused. The kernel tells once that writes were lost; no later opening hears of it.
+func (h *replicaHost) distrustRefused(s *proto.ReplicaSpec, err error) {
+	var refused *replica.RefusedError
+	if !errors.As(err, &refused) || !refused.WritesLost {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.distrusted[s.GetUid()] = struct{}{}
 }
 
 // evict closes a replica that has lost its disk, which lets the file system go, and leaves why. When requests to that disk do not end

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/longhorn-lep/longhorn-manager/nbd"
 	"github.com/longhorn-lep/longhorn-manager/replica/fsys"
 )
 
@@ -43,7 +44,7 @@ func (r *Replica) dropCache() error {
 	data, marked := r.out.File, r.markedRanges() // an error from before is not the end of this opening
 	lost := r.syncInPieces(data, marked)
 	if lost != nil {
-		if err := data.Datasync(); err != nil {
+		if err := errors.Join(r.hearOfLoss(lost), data.Datasync()); err != nil {
 			return err
 		}
 	}
@@ -61,13 +62,28 @@ func (r *Replica) dropCache() error {
 		}
 	}
 	if err := r.errors.WriteError(); err != nil {
-		lost = err
+		return r.hearOfLoss(err)
 	}
-	if lost != nil {
-		r.cacheKept = false
-		if r.opts.Log != nil {
-			r.opts.Log.WithError(lost).Warn("Writes of before this opening are lost")
-		}
+	return nil
+}
+
+// hearOfLoss records that writes of before this opening are lost. The kernel has told it for the last time, and this
+// opening may be refused yet, or its process killed: then the next one must know. A disk without space is asked again
+// when an engine is admitted.
+func (r *Replica) hearOfLoss(cause error) error {
+	r.mu.Lock()
+	again, recorded := r.heardOfLoss, r.meta.BootID == ""
+	r.cacheKept, r.heardOfLoss = false, true
+	r.mu.Unlock()
+	if !again && r.opts.Log != nil {
+		r.opts.Log.WithError(cause).Warn("Writes of before this opening are lost")
+	}
+	if recorded {
+		return nil
+	}
+	err := r.update(func(m *Meta) { m.BootID = "" })
+	if err != nil && (!errors.Is(err, nbd.ENOSPC) || errors.Is(err, errUncertain)) {
+		return fmt.Errorf("record that writes are lost: %w", err)
 	}
 	return nil
 }

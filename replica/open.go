@@ -73,7 +73,9 @@ type Replica struct {
 	mu        sync.Mutex
 	meta      Meta // guarded by mu; changed under updating too
 	cacheKept bool // guarded by mu; see State
-	renewing  bool // guarded by mu; a rebuild was begun in this opening, so when it ends all of the data is of this boot
+	// heardOfLoss says that the opening heard of writes of before that are lost. Guarded by mu.
+	heardOfLoss bool
+	renewing    bool // guarded by mu; a rebuild was begun in this opening, so when it ends all of the data is of this boot
 	// unreadable says that something could neither be read nor be marked. Guarded by mu.
 	unreadable bool
 	current    *Session           // guarded by mu; the one admitted, until it is closed
@@ -86,8 +88,8 @@ type Replica struct {
 	closed      bool // guarded by mu
 }
 
-// Open opens a replica that Create made, and takes its lock. It changes nothing, but makes durable what it has read, and drops from the
-// kernel's cache what the disk may not have. One that is smaller
+// Open opens a replica that Create made, and takes its lock. It changes nothing, but makes durable what it has read, drops from the
+// kernel's cache what the disk may not have, and records it when it hears that writes are lost. One that is smaller
 // than want is grown then; where there is no space for that it is opened all the same, and State tells. The replica does
 // not need the Disk any more, but does not watch it either: a caller that learns that the disk is gone must call Lose. An error is a
 // *RefusedError.
@@ -146,6 +148,10 @@ func openIn(parent fsys.Dir, dir, name string, want Spec, opts Options) (*Replic
 	}
 	if err != nil {
 		_ = r.lane.run(context.Background(), call{what: "close", work: r.abandon})
+		var refused *RefusedError
+		if errors.As(err, &refused) {
+			refused.WritesLost = r.heardOfLoss
+		}
 		return nil, err
 	}
 	return r, nil

@@ -81,6 +81,9 @@ type RefusedError struct {
 	Reason Reason
 	Dir    string
 	Err    error // the cause; may be nil
+	// WritesLost says that the opening heard of lost writes, which the disk may have refused to record: later openings
+	// must be told (Options.Distrust).
+	WritesLost bool
 }
 
 // Error names the directory, the reason and the cause.

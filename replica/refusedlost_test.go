@@ -1,0 +1,66 @@
+package replica
+
+import (
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/longhorn-lep/longhorn-manager/replica/fsys/memfs"
+)
+
+// The kernel tells once that writes were lost. An opening that is told, and is refused then, must not be the only one that knows.
+func TestAnOpeningThatIsRefusedDoesNotHideThatWritesAreLost(t *testing.T) {
+	spec := testSpec("uid-1", 16*mib)
+	for _, kind := range []string{"datasync", "dropcache"} {
+		t.Run(kind, func(t *testing.T) {
+			f, r := newMemReplica(t, 16*mib)
+			s := admit(t, r, 1, "s")
+			require.NoError(t, s.WriteAt(t.Context(), stampBlock(1), 0, true))
+			require.NoError(t, s.WriteAt(t.Context(), stampBlock(2), 0, false))
+			f.Kill()
+			f.LoseUnsynced(dataName)
+			syncs := 0
+			f.Before(func(op memfs.Op) error {
+				if op.Name != dataName || op.Kind != kind {
+					return nil
+				}
+				if syncs++; kind == "datasync" && syncs < 2 {
+					return nil
+				}
+				return syscall.EIO
+			})
+			_, err := Open(f, memDir, spec, Options{BootID: testBoot})
+			f.Before(nil)
+			require.ErrorIs(t, err, syscall.EIO)
+			var refused *RefusedError
+			require.ErrorAs(t, err, &refused)
+			require.True(t, refused.WritesLost)
+			f.Kill()
+			r = openReplica(t, f, memDir, spec, testBoot)
+			s = admit(t, r, 2, "s2")
+			expectKept(t, s, false)
+		})
+	}
+}
+
+// What the disk does not record is told to the caller.
+func TestALossThatCannotBeRecordedIsToldWithTheRefusal(t *testing.T) {
+	f, r := newMemReplica(t, 16*mib)
+	s := admit(t, r, 1, "s")
+	require.NoError(t, s.WriteAt(t.Context(), stampBlock(1), 0, false))
+	f.Kill()
+	f.LoseUnsynced(dataName)
+	f.Before(func(op memfs.Op) error {
+		if strings.HasPrefix(op.Name, metaName) {
+			return syscall.EIO
+		}
+		return nil
+	})
+	_, err := Open(f, memDir, testSpec("uid-1", 16*mib), Options{BootID: testBoot})
+	f.Before(nil)
+	var refused *RefusedError
+	require.ErrorAs(t, err, &refused)
+	require.True(t, refused.WritesLost)
+}
