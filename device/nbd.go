@@ -32,7 +32,7 @@ type nbdDevice struct {
 	mu     sync.Mutex
 	socket int  // guarded by mu; the kernel's end, to shut it down by; -1 when closed
 	parked int  // guarded by mu; the other end while no process serves; -1 else
-	cut    bool // guarded by mu; it gets no connection any more
+	cut    bool // guarded by mu; it no longer gets a connection
 	ended  bool // guarded by mu; disconnected, so the number may be that of another device, of the same volume too
 	// connection counts the sockets; guarded by mu.
 	connection int

@@ -24,7 +24,7 @@ import (
 //   - A mark is cleared after a flush that succeeded, and after a second opening of the data has reported no failure
 //     (clearIntents). A failure from before both openings concerns marked regions, and for these the steps above were
 //     done in the opening.
-//   - What the kernel shows of the map has a mark wherever the disk's has one, but for those that were cleared so. A
+//   - What the kernel shows of the map has a mark wherever the disk's has one, except for marks that were cleared in this way. A
 //     map that could not be written out has more of them.
 //   - A replica that was closed in order has had no failure since it was opened, and no marks are left.
 //

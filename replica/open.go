@@ -27,7 +27,7 @@ type Options struct {
 	ReadOnly bool
 	// OnChange, if set, is called after State changed, with no lock held. It must not block.
 	OnChange func()
-	// OnProgress, if set, is called while an opening goes on that takes long, each time the disk has done a part of it. It must not block.
+	// OnProgress, if set, is called during a long opening, each time the disk has done a part of it. It must not block.
 	OnProgress func()
 	// Log receives what a person should know; nil discards it.
 	Log *logrus.Entry

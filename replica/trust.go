@@ -21,7 +21,7 @@ import (
 //	                      (Options.Distrust)
 //	the disk was lost     the host remembers it
 //	an opening hears that writes were lost
-//	                      "" before it goes on. If the disk refuses that, the opening is refused, and the host remembers it
+//	                      "" before it continues. If the disk refuses that, the opening is refused, and the host remembers it
 //
 // What a replica has is another question than what it may lack. After a failed sync the kernel shows bytes that the disk does not have,
 // to every later opening of the same boot. So only a replica that was closed in order is opened with its cache: then every sync succeeded,

@@ -141,7 +141,7 @@ func (l *Link) do(command uint8, flags netlink.HeaderFlags, encode func(*netlink
 
 // answerOf returns the error number with which the kernel answered a command. The answer has been read then, so conn has
 // nothing left of it and serves the next command: another conn would need descriptors, of which a refusal may say that they
-// are short. Where a system call failed, or the answer is none to the command, there is no such number.
+// are short. A failed system call has no such number, nor has an answer to something else.
 func answerOf(err error) (unix.Errno, bool) {
 	var op *netlink.OpError
 	if !errors.As(err, &op) {

@@ -80,7 +80,7 @@ func passesCache(direct int) error {
 }
 
 // isDirect tells whether direct writes of a file pass the cache. A file system that does not tell (those of Linux before
-// 6.1, and some later) is believed, but for encrypted files.
+// 6.1, and some later) is believed, except about encrypted files.
 func isDirect(file unix.Statx_t) bool {
 	if file.Mask&unix.STATX_DIOALIGN != 0 {
 		return file.Dio_offset_align != 0
