@@ -31,7 +31,7 @@ func degraded(s *Snapshot, v *longhorn.Volume, o Object, p place) []Finding {
 	if missing := v.Spec.NumberOfReplicas - len(s.replicasOf(v.Name)); missing > 0 {
 		f.Why = append(f.Why, fmt.Sprintf("replicas that do not exist yet: %d", missing))
 	}
-	f.Next = append(degradedSteps(s, v, e, p), p.steps([]Step{{"Wait if a rebuild runs or is due; otherwise mend what the lines above name", "kubectl -n {ns} get lhe {volume}-e-0 -o jsonpath='{.status.rebuildStatus}'"}})...)
+	f.Next = append(degradedSteps(s, v, e, p), p.steps([]Step{{"Wait if a rebuild runs or is due; otherwise fix what the lines above name", "kubectl -n {ns} get lhe {volume}-e-0 -o jsonpath='{.status.rebuildStatus}'"}})...)
 	if rebuildLimit(s) == 0 {
 		f.Why = append(f.Why, fmt.Sprintf("setting %s is 0, so nothing is rebuilt", types.SettingConcurrentReplicaRebuildPerNodeLimit))
 		f.Next = p.steps([]Step{{"Allow rebuilds", fmt.Sprintf(`kubectl -n {ns} patch lhs %s --type merge -p '{"value":""}'`, types.SettingConcurrentReplicaRebuildPerNodeLimit)}})

@@ -49,18 +49,7 @@ func TestARealKernelWhoseDirectWritesGoToTheCacheIsNotBelieved(t *testing.T) {
 	point := filepath.Join(mountImage(t, "ext4", image, diskBytes, "-O", "^has_journal,encrypt"), "encrypted")
 	require.NoError(t, os.Mkdir(point, 0o700))
 	encrypt(t, point)
-	dir, spec := filepath.Join(point, "r"), testSpec("uid-1", 64*mib)
-	require.NoError(t, Create(fsys.Host{}, dir, spec))
-	r := openReplica(t, fsys.Host{}, dir, spec, testBoot)
-	s := admit(t, r, 1, "s")
-	markAll(t, s)
-	written := bytes.Repeat([]byte{7}, pieceBytes)
-	everyPiece(func(off int64) { require.NoError(t, s.WriteAt(t.Context(), written, off, false)) })
-	over := badMoment(t, image, badFrom)
-	require.Error(t, s.Flush(t.Context()))
-	over()
-	require.NoError(t, s.Close())
-	require.NoError(t, r.Close(t.Context()))
+	dir, spec, _ := closeWithLostWrites(t, image, point)
 
 	free := usePieces(t, filepath.Join(dir, dataName), func(int64) bool { return true })
 	_, err := Open(fsys.Host{}, dir, spec, Options{BootID: testBoot, Distrust: true})
@@ -68,8 +57,8 @@ func TestARealKernelWhoseDirectWritesGoToTheCacheIsNotBelieved(t *testing.T) {
 	require.ErrorIs(t, err, fsys.ErrNotWrittenThrough, "it would read zeroes when the kernel has dropped what it shows")
 	require.ErrorIs(t, err, errStaysCached)
 
-	r = openReplica(t, fsys.Host{}, dir, spec, testBoot) // nothing uses the data any more
-	s = admit(t, r, 2, "s2")
+	r := openReplica(t, fsys.Host{}, dir, spec, testBoot) // nothing uses the data any more
+	s := admit(t, r, 2, "s2")
 	shown := readAll(t, s)
 	evict(t, filepath.Join(dir, dataName))
 	assert.True(t, bytes.Equal(shown, readAll(t, s)), "what was read has changed")

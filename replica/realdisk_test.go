@@ -80,28 +80,35 @@ func markAll(t *testing.T, s *Session) {
 	require.NoError(t, s.Flush(t.Context()))
 }
 
-func TestARealKernelShowsNoReopenedReplicaWhatItsDiskLacks(t *testing.T) {
-	if !mountns.Own(t) {
-		return
-	}
-	image, point := badDisk(t)
-	dir, spec := filepath.Join(point, "r"), testSpec("uid-1", 64*mib)
+// closeWithLostWrites returns a replica, closed, of which a part of what was written could not be written out.
+func closeWithLostWrites(t *testing.T, image, point string) (dir string, spec Spec, written []byte) {
+	t.Helper()
+	dir, spec = filepath.Join(point, "r"), testSpec("uid-1", 64*mib)
 	require.NoError(t, Create(fsys.Host{}, dir, spec))
 	r := openReplica(t, fsys.Host{}, dir, spec, testBoot)
 	s := admit(t, r, 1, "s")
 	markAll(t, s)
-	written := bytes.Repeat([]byte{7}, pieceBytes)
+	written = bytes.Repeat([]byte{7}, pieceBytes)
 	everyPiece(func(off int64) { require.NoError(t, s.WriteAt(t.Context(), written, off, false)) })
 	over := badMoment(t, image, badFrom)
 	require.Error(t, s.Flush(t.Context()))
 	over()
 	require.NoError(t, s.Close())
 	require.NoError(t, r.Close(t.Context()))
+	return dir, spec, written
+}
+
+func TestARealKernelShowsNoReopenedReplicaWhatItsDiskLacks(t *testing.T) {
+	if !mountns.Own(t) {
+		return
+	}
+	image, point := badDisk(t)
+	dir, spec, written := closeWithLostWrites(t, image, point)
 
 	r, err := Open(fsys.Host{}, dir, spec, Options{BootID: testBoot, Distrust: true})
 	require.NoError(t, err)
 	defer r.Close(t.Context())
-	s = admit(t, r, 2, "s2")
+	s := admit(t, r, 2, "s2")
 	first, lost := map[int64][]byte{}, 0
 	everyPiece(func(off int64) {
 		first[off] = make([]byte, pieceBytes)
@@ -195,18 +202,7 @@ func TestARealKernelThatKeepsPagesInUseShowsThemForGood(t *testing.T) {
 		return
 	}
 	image, point := badDisk(t)
-	dir, spec := filepath.Join(point, "r"), testSpec("uid-1", 64*mib)
-	require.NoError(t, Create(fsys.Host{}, dir, spec))
-	r := openReplica(t, fsys.Host{}, dir, spec, testBoot)
-	s := admit(t, r, 1, "s")
-	markAll(t, s)
-	written := bytes.Repeat([]byte{7}, pieceBytes)
-	everyPiece(func(off int64) { require.NoError(t, s.WriteAt(t.Context(), written, off, false)) })
-	over := badMoment(t, image, badFrom)
-	require.Error(t, s.Flush(t.Context()))
-	over()
-	require.NoError(t, s.Close())
-	require.NoError(t, r.Close(t.Context()))
+	dir, spec, written := closeWithLostWrites(t, image, point)
 
 	isUsed := func(off int64) bool { return off/pieceBytes%4 == 1 }
 	free := usePieces(t, filepath.Join(dir, dataName), isUsed)
@@ -214,7 +210,7 @@ func TestARealKernelThatKeepsPagesInUseShowsThemForGood(t *testing.T) {
 	free()
 	require.NoError(t, err)
 	defer r.Close(t.Context())
-	s = admit(t, r, 2, "s2")
+	s := admit(t, r, 2, "s2")
 	evict(t, filepath.Join(dir, dataName))
 	lost := 0
 	everyPiece(func(off int64) {
