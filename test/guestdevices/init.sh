@@ -24,10 +24,10 @@ cd /mnt
 	for module in fs/fuse/fuse.ko drivers/block/loop.ko drivers/block/nbd.ko; do
 		insmod "$modules/$module" || echo "insmod $module failed"
 	done
-	timeout -k 2 400 ./device.test -test.v -test.timeout 390s -test.run 'TestAbort|Stops|OfAnNBD|HoldsAFile|Grows|TakenOver|Discards' &&
-		timeout -k 2 800 ./holder.test -test.v -test.timeout 790s \
+	timeout -k 2 240 ./device.test -test.v -test.timeout 230s -test.run 'TestAbort|Stops|OfAnNBD|HoldsAFile|Grows|TakenOver|Discards' &&
+		timeout -k 2 360 ./holder.test -test.v -test.timeout 350s \
 			-test.run 'TestUsersOfADevice|TestAFileSystemSurvives|TestTheNextHolderEnds' &&
-		timeout -k 2 240 ./device.test -test.run '^$' -test.bench BesideAFlush -test.benchtime 300x &&
+		timeout -k 2 120 ./device.test -test.run '^$' -test.bench BesideAFlush -test.benchtime 300x &&
 		echo GUEST PASSED
 ) >/mnt/out.txt 2>&1 </dev/null
 echo o >/proc/sysrq-trigger
