@@ -307,10 +307,10 @@ func TestAnOperationThatMakesProgressIsNotLate(t *testing.T) {
 			c.progressed("r")
 			c.progressed("another")
 		}
-		assert.NoError(t, c.refusal("/disk", "r"), "it has been under way for long, and went on all the time")
+		assert.NoError(t, c.refusal("/disk", "r"), "it runs for a long time, but makes progress")
 		time.Sleep(diskPatience)
 		synctest.Wait()
-		assert.Error(t, c.refusal("/disk", "r"), "it does not go on")
+		assert.Error(t, c.refusal("/disk", "r"), "it makes no progress")
 		c.progressed("r")
 		assert.Error(t, c.refusal("/disk", "r"), "its caller has left")
 		end()
