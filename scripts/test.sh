@@ -45,6 +45,7 @@ page() {
 
 # unit runs four packages at a time: every other one mostly waits. What is not under the race detector goes beside. The histories under faults
 # come last, alone: there a replica fails that does not answer for a tenth of a second, so it is never rebuilt while it gets no processor.
+# The packages that take longest are named first, for they start in this order.
 unit() {
 	local failed=0
 	page
@@ -54,7 +55,7 @@ unit() {
 	beside dist/alerts.log go -C test/alerts test -timeout 15m ./...
 	beside dist/explore.log plain -v -run TestEveryReachableState ./membership/explore
 	FUZZTIME=5s FUZZJOBS=1 beside dist/fuzz.log scripts/fuzz.sh ./disk ./controller/node/defaults
-	go test -race -p 4 -timeout 15m $(go list ./... | grep -vE '/test/(e2e|faults)$') || failed=1
+	go test -race -p 4 -timeout 15m ./share ./instance $(go list ./... | grep -vE '/test/(e2e|faults)$') || failed=1
 	besides || failed=1
 	go test -race -timeout 15m ./test/faults || failed=1
 	echo "test: the unit tests ended after $SECONDS s"
@@ -131,7 +132,8 @@ e2e) e2e ;;
 long) long ;;
 shares) shares ;;
 all)
-	unit # not "unit && e2e": that would switch "set -e" off inside
+	beside dist/images.log images # what is made the first time only, and slowly: e2e makes them again of that
+	unit                          # not "unit && e2e": that would switch "set -e" off inside
 	e2e
 	;;
 *) echo "usage: scripts/test.sh [unit|e2e|long|shares]" >&2 && exit 2 ;;
