@@ -53,13 +53,13 @@ func (l *Local) abort(k *kept) error {
 	return l.removeOnce(k)
 }
 
-// The pauses between attempts to remove a device that could not be aborted.
+// The pauses between attempts to remove a device that could not be removed at once.
 const (
 	removeSoon = 10 * time.Millisecond
 	removeLate = 5 * time.Second
 )
 
-// removeLater has one goroutine remove a device that could not be aborted, as soon as that can be.
+// removeLater has one goroutine remove a device that could not be removed at once, as soon as that can be.
 func (l *Local) removeLater(k *kept) {
 	l.mu.Lock()
 	again := k.removing
@@ -80,7 +80,7 @@ func (l *Local) removeLater(k *kept) {
 			return
 		}
 		if err := l.removeOnce(k); err != nil {
-			l.opts.Log.WithError(err).WithField("device", k.held.Path).Error("A device was not aborted in order")
+			l.opts.Log.WithError(err).WithField("device", k.held.Path).Error("A device was not removed in order")
 		}
 	})
 }
@@ -106,14 +106,19 @@ func (k *kept) lock(patience time.Duration) bool {
 	}
 }
 
-// remove ends a device, in use or not. The caller has op.
+// remove ends a device, in use or not. The caller has op. A device that the kernel cannot be had to disconnect stays
+// known, so that its volume gets no second one, and is removed later.
 func (l *Local) remove(k *kept) error {
 	err := k.cut()
 	l.removeNode(k)
 	if k.nbd != nil {
+		if err != nil {
+			l.removeLater(k)
+			return err
+		}
 		k.nbd.release()
 		l.forget(k)
-		return err
+		return nil
 	}
 	if _, inUse := k.loop.detach(func() error { return nil }, func() {}); inUse != nil {
 		l.opts.Log.WithError(inUse).WithField("device", k.held.Path).Warn("Device aborted while it was in use")

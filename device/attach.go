@@ -58,8 +58,7 @@ func (s session) attach(spec Spec, make func(*kept) error) (Held, error) {
 	l.devices[spec.Volume] = k
 	l.mu.Unlock()
 	if err := make(k); err != nil {
-		l.forget(k)
-		return Held{}, err
+		return Held{}, errors.Join(err, l.giveUp(k))
 	}
 	l.mu.Lock()
 	ended := k.turn > 0
@@ -70,6 +69,15 @@ func (s session) attach(spec Spec, make func(*kept) error) (Held, error) {
 		return Held{}, errors.Join(ErrEnded, l.remove(k))
 	}
 	return held, nil
+}
+
+// giveUp removes what is left of a device that could not be made.
+func (l *Local) giveUp(k *kept) error {
+	if k.nbd != nil {
+		return l.remove(k)
+	}
+	l.forget(k)
+	return nil
 }
 
 func oneAtATime() chan struct{} { return make(chan struct{}, 1) }

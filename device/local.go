@@ -96,7 +96,7 @@ type kept struct {
 	nbd  *nbdDevice // of KindNBD, which has neither conn nor loop
 	// phase is where the device is in its life; one that is being made is not listed.
 	phase phase
-	// removing says that a goroutine removes the device, because an Abort could not. It is guarded by Local.mu.
+	// removing says that a goroutine removes the device, because that could not be done at once. It is guarded by Local.mu.
 	removing bool
 	// turn counts the changes of who serves, so that an operation can tell that the process which asked for it serves no more.
 	turn int

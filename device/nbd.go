@@ -71,7 +71,7 @@ func (l *Local) RemoveLostNBD() {
 	}
 }
 
-// makeNBD makes all parts of a device of a socket, or none.
+// makeNBD makes all parts of a device of a socket. When it fails and k has an nbdDevice, that must be removed.
 func (l *Local) makeNBD(k *kept, socket int) error {
 	own, err := fuse.Dup(socket) // at a number that is closed before the device is, see lowestConnFD
 	if err != nil {
@@ -90,8 +90,6 @@ func (l *Local) makeNBD(k *kept, socket int) error {
 	k.nbd = d
 	l.mu.Unlock()
 	if err := d.prepare(k.held.Path); err != nil {
-		err = errors.Join(err, d.disconnect())
-		d.release()
 		return err
 	}
 	if err := d.link.Limit(configured); err != nil {

@@ -330,6 +330,52 @@ func TestAnAbortThatCouldNotDisconnectIsRepeated(t *testing.T) {
 	})
 }
 
+// A device that could not be made, and not be disconnected either, may be in the kernel: it must not be forgotten.
+func TestADeviceThatCouldNotBeMadeIsRemoved(t *testing.T) {
+	errTest := errors.New("no node")
+	for _, c := range []struct {
+		name string
+		make func(s session) error // what it returns to make
+		err  error
+	}{
+		{"it fails when the kernel has the device", func(session) error { return errTest }, errTest},
+		{"the process that asked ends meanwhile", func(s session) error {
+			go s.ServerEnded()
+			synctest.Wait()
+			return nil
+		}, ErrEnded},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFakeKernel()
+				f.blind = unix.EMFILE
+				l := keepNBD(t, f, 1)
+				d := l.devices["vol-0"].nbd
+				delete(l.devices, "vol-0")
+				s, spec := l.Session().(session), Spec{Volume: "vol-0", SizeBytes: 1 << 20, Kind: KindNBD, Owner: owner(1)}
+				attach := func() error {
+					_, err := s.attach(spec, func(k *kept) error {
+						l.mu.Lock()
+						k.nbd = d
+						l.mu.Unlock()
+						return c.make(s)
+					})
+					return err
+				}
+				err := attach()
+				assert.ErrorIs(t, err, c.err)
+				assert.ErrorIs(t, err, unix.EMFILE)
+				s = l.Session().(session)
+				assert.ErrorIs(t, attach(), ErrServed, "a second device of the volume")
+				f.set(func() { f.blind = nil })
+				time.Sleep(2 * removeLate)
+				assert.Nil(t, l.find("vol-0"))
+				assert.Equal(t, 1, f.ended[d.device.Index])
+			})
+		})
+	}
+}
+
 // A device that its engine leaves is adoptable when its requests wait, not before.
 func TestADeviceThatIsLeftIsParkedBeforeItIsAdoptable(t *testing.T) {
 	f := newFakeKernel()

@@ -68,7 +68,7 @@ type world struct {
 	// lastGrown is how the last growth ended, as is reported.
 	lastGrown atomic.Pointer[error]
 	served    []bool
-	clients   atomic.Bool  // of an earlier server are known
+	clients   bool         // of an earlier server are known
 	skipped   atomic.Int64 // time in which this process stood still
 }
 
@@ -111,7 +111,7 @@ func newWorld() *world {
 			}
 			return nil
 		},
-		awaits: func() bool { return w.clients.Load() },
+		awaits: func() bool { return w.clients },
 		size:   func() (int64, error) { return w.sized.Load(), nil },
 		grown:  func(err error) { w.lastGrown.Store(&err) },
 		grow: func() error {
@@ -216,32 +216,32 @@ func TestSupervisor(t *testing.T) {
 func TestAServerIsHeldStillForItsClients(t *testing.T) {
 	for _, c := range []struct {
 		name    string
+		clients bool
 		during  func(w *world)
 		signals []syscall.Signal
 	}{
 		{
-			"it has clients to wait for → it is held still for a while", func(*world) { time.Sleep(time.Minute) },
+			"it has clients to wait for → it is held still for a while", true, func(*world) { time.Sleep(time.Minute) },
 			[]syscall.Signal{syscall.SIGSTOP, syscall.SIGCONT, syscall.SIGTERM},
 		},
-		{"the volume fails meanwhile → it is killed as it is", func(w *world) {
+		{"the volume fails meanwhile → it is killed as it is", true, func(w *world) {
 			time.Sleep(2 * time.Second)
 			err := error(syscall.EIO)
 			w.failing.Store(&err)
 			time.Sleep(2 * time.Second)
 		}, []syscall.Signal{syscall.SIGSTOP, syscall.SIGKILL}},
-		{"it has none → it is not", func(w *world) {
-			w.clients.Store(false)
+		{"it has none → it is not", false, func(*world) {
 			time.Sleep(time.Minute)
 		}, []syscall.Signal{syscall.SIGTERM}},
 		{
-			"all is to end meanwhile → it goes on, to end in order", func(*world) { time.Sleep(2 * time.Second) },
+			"all is to end meanwhile → it goes on, to end in order", true, func(*world) { time.Sleep(2 * time.Second) },
 			[]syscall.Signal{syscall.SIGSTOP, syscall.SIGCONT, syscall.SIGTERM},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld()
-				w.clients.Store(true)
+				w.clients = c.clients
 				request := time.Second
 				if err := w.during(t, func() { c.during(w) }); err != nil {
 					request = 0 // as serve does
