@@ -10,6 +10,7 @@ import (
 
 	v1 "github.com/longhorn-lep/longhorn-manager/api/v1"
 	"github.com/longhorn-lep/longhorn-manager/manager"
+	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
 // decodeInput reads the body of an action. It refuses a key that the action does not have: the key may be a typing error, and the
@@ -63,28 +64,20 @@ func keysOf(t reflect.Type) []string {
 	return keys
 }
 
-// unsupported are fields of Longhorn's volumes that ask for what this system lacks, with
-// the values that ask for nothing. If REST ignored other values it would create, for
-// example, a volume that its owner believes encrypted. Fields that only adjust what this system lacks, such as how a backup is
-// compressed, are not here: REST ignores them.
-var unsupported = []struct {
-	key      string
-	harmless []string // JSON
-}{
-	{"encrypted", []string{"false"}},
-	{"migratable", []string{"false"}},
-	{"standby", []string{"false"}},
-	{"fromBackup", []string{`""`}},
-	{"backingImage", []string{`""`}},
-	{"baseImage", []string{`""`}},
-	{"dataSource", []string{`""`}},
-	{"dataLayout", []string{`""`}},
-	{"topologyRequirement", []string{"[]"}},
-	{"recurringJobSelector", []string{"[]"}},
-	{"recurringJobs", []string{"[]"}},
-	{"offlineRebuilding", []string{`""`, `"ignored"`, `"disabled"`}},
-	{"disableFrontend", []string{"false"}},
-}
+// lacking are fields of Longhorn's volumes for what this system does not offer, with the values that ask for nothing, as text. If REST
+// ignored other values it would create, for example, a volume that its owner believes encrypted. StorageClasses have the same ones.
+var lacking = func() map[string][]string {
+	fields := map[string][]string{"disableFrontend": {"false"}, "topologyRequirement": {"[]"}} // no class has these
+	for _, p := range types.ClassParameters {
+		if !p.Offered {
+			fields[p.Name] = p.Neutral
+		}
+	}
+	for _, settable := range keysOf(reflect.TypeFor[v1.VolumeCreate]()) {
+		delete(fields, settable)
+	}
+	return fields
+}()
 
 // formerFields are fields of volumes that earlier releases of Longhorn had, or that only adjust what this system lacks.
 var formerFields = []string{"baseImage", "recurringJobs", "engineImage", "currentEngineImage", "ublkQueueDepth", "ublkNumberOfQueue"}
@@ -95,17 +88,26 @@ func checkUnsupported(body []byte) error {
 	if err != nil {
 		return err
 	}
-	for _, u := range unsupported {
+	for _, field := range slices.Sorted(maps.Keys(lacking)) {
 		for _, key := range slices.Sorted(maps.Keys(keys)) {
-			value := strings.TrimSpace(string(keys[key]))
-			// In any case: the decoder takes the keys that are offered so, too.
-			if !strings.EqualFold(key, u.key) || value == "null" || slices.Contains(u.harmless, value) {
+			if !strings.EqualFold(key, field) { // in any case: the decoder takes the keys that are offered so, too
 				continue
 			}
-			return &manager.Invalid{Field: u.key, Value: value, Rule: "is not offered yet; leave it out, or give " + strings.Join(u.harmless, " or ")}
+			if value := textOf(keys[key]); value != "" && !slices.Contains(lacking[field], value) {
+				return &manager.Invalid{Field: field, Value: value, Rule: strings.Join(append([]string{"is not offered yet; leave it out"}, lacking[field]...), ", or give ")}
+			}
 		}
 	}
 	return nil
+}
+
+// textOf is a JSON value as a StorageClass has it: a string without quotes, any other without spaces at its ends. Null is "".
+func textOf(value json.RawMessage) string {
+	var text string
+	if err := json.Unmarshal(value, &text); err != nil {
+		text = string(value)
+	}
+	return strings.TrimSpace(text)
 }
 
 // checkDiskKeys refuses keys that a disk in the body of a diskUpdate does not have. Clients send disks back as they read them.

@@ -2,10 +2,14 @@ package api
 
 import (
 	"encoding/json"
+	"fmt"
+	"net/http/httptest"
+	"os"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"sigs.k8s.io/yaml"
 
 	v1 "github.com/longhorn-lep/longhorn-manager/api/v1"
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
@@ -66,4 +70,34 @@ func TestFieldsOfVolumesKeptElsewhereAreNeutral(t *testing.T) {
 		"restoreVolumeRecurringJob":"ignored","revisionCounterDisabled":true,"snapshotDataIntegrity":"ignored","snapshotMaxCount":250,"snapshotMaxSize":"0",
 		"staleReplicaTimeout":2880,"unmapMarkSnapChainRemoved":"ignored","standby":false,"recurringJobSelector":[],"engineImage":"","ublkQueueDepth":0}`)
 	assert.Equal(t, 201, w.Code, w.Body)
+}
+
+// TestFieldsForWhatIsLacking has REST's side of a table: what asks for nothing is accepted, and nothing that asks for something is dropped.
+func TestFieldsForWhatIsLacking(t *testing.T) {
+	text, err := os.ReadFile("testdata/neutral.yaml")
+	require.NoError(t, err)
+	var fields []struct {
+		Field   string
+		Nothing []any
+		Asks    any
+	}
+	require.NoError(t, yaml.Unmarshal(text, &fields))
+	require.NotEmpty(t, fields)
+	create := func(t *testing.T, field string, value any) *httptest.ResponseRecorder {
+		t.Helper()
+		body, err := json.Marshal(map[string]any{"name": "a", "size": "1Gi", field: value})
+		require.NoError(t, err)
+		return do(t, newBench(t, threeNodes()...).server, "POST", "/v1/volumes", string(body))
+	}
+	for _, f := range fields {
+		t.Run(f.Field, func(t *testing.T) {
+			for _, value := range append(f.Nothing, nil) {
+				w := create(t, f.Field, value)
+				assert.Equal(t, 201, w.Code, w.Body)
+			}
+			w := create(t, f.Field, f.Asks)
+			assert.Equal(t, 422, w.Code)
+			assert.Contains(t, decoded[v1.Error](t, w).Message, fmt.Sprintf("%s: %q is not offered yet; leave it out", f.Field, fmt.Sprint(f.Asks)))
+		})
+	}
 }

@@ -71,7 +71,7 @@ var refusals = map[string]struct {
 	},
 	"from a backup → not made empty": {
 		"POST", volumes, `{"name":"vol","size":"1Gi","fromBackup":"s3://b"}`, 422, "Unprocessable Entity",
-		`fromBackup: "\"s3://b\"" is not offered yet; leave it out, or give ""`,
+		`fromBackup: "s3://b" is not offered yet; leave it out`,
 	},
 	"an unknown tag → does not exist": {
 		"POST", volumes, `{"name":"vol","size":"1Gi","nodeSelector":["gpu"]}`, 422, "Unprocessable Entity",

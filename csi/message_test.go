@@ -8,6 +8,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
 // TestAClaimThatDoesNotFitIsRefusedInOneSentence: the manager repeats its summary in front of the details, and names the volume.
@@ -49,13 +51,6 @@ func TestAbout(t *testing.T) {
 	}
 }
 
-func TestWithoutEffect(t *testing.T) {
-	assert.Equal(t, []string{`colour ("blue")`, `snapshotMaxCount ("7")`}, withoutEffect(map[string]string{
-		"numberOfReplicas": "2", "fstype": "xfs", "backupCompressionMethod": "gzip", "colour": "blue", "snapshotMaxCount": "7",
-		"csi.storage.k8s.io/pvc/name": "data", "encrypted": "true", // refused elsewhere
-	}))
-}
-
 // TestAStorageClassOfLonghornsUsersIsAccepted: parameters that ask for nothing, as one has them in a cluster of Longhorn.
 func TestAStorageClassOfLonghornsUsersIsAccepted(t *testing.T) {
 	params := map[string]string{
@@ -65,5 +60,5 @@ func TestAStorageClassOfLonghornsUsersIsAccepted(t *testing.T) {
 		"replicaZoneSoftAntiAffinity": "ignored", "restoreVolumeRecurringJob": "ignored", "snapshotDataIntegrity": "ignored", "staleReplicaTimeout": "2880",
 	}
 	assert.NoError(t, CheckParameters(params))
-	assert.Empty(t, withoutEffect(params))
+	assert.Empty(t, types.ParametersWithoutEffect(params))
 }

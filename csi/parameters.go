@@ -3,7 +3,6 @@ package csi
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -29,9 +28,6 @@ const (
 	paramExclusive                   = "exclusive"
 	paramNFSOptions                  = "nfsOptions"
 )
-
-// reservedPrefix begins the keys that belong to the side-cars, not to the driver.
-const reservedPrefix = "csi.storage.k8s.io/"
 
 const (
 	defaultFSType              = types.FSTypeExt4
@@ -74,7 +70,7 @@ func parseParameters(params map[string]string) (parameters, error) {
 	var wrong []string
 	for _, key := range keys {
 		value := strings.TrimSpace(params[key])
-		if value == "" || strings.HasPrefix(key, reservedPrefix) {
+		if value == "" || strings.HasPrefix(key, types.ReservedParameterPrefix) {
 			continue
 		}
 		if err := p.read(key, value); err != nil {
@@ -110,22 +106,6 @@ func (p *parameters) read(key, value string) error {
 		return fmt.Errorf("parameter %s: value %q %w", key, value, err)
 	}
 	return nil
-}
-
-// withoutEffect lists, sorted, the parameters of a StorageClass that ask for something and that the driver accepts without
-// acting on them.
-func withoutEffect(params map[string]string) []string {
-	var list []string
-	for key, value := range params {
-		if strings.HasPrefix(key, reservedPrefix) {
-			continue
-		}
-		if hasEffect, err := types.CheckClassParameter(key, value); err == nil && !hasEffect {
-			list = append(list, fmt.Sprintf("%s (%q)", key, value))
-		}
-	}
-	slices.Sort(list)
-	return list
 }
 
 // checkMkfs checks the options of mkfs against the type of the file system to be made; the

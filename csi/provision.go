@@ -12,6 +12,8 @@ import (
 	"github.com/sirupsen/logrus"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
 // controller is the core of the controller service. Its methods must be called with
@@ -156,7 +158,7 @@ func volumeContext(params map[string]string, r VolumeRequest) map[string]string 
 	if result == nil {
 		result = map[string]string{}
 	}
-	maps.DeleteFunc(result, func(key, _ string) bool { return strings.HasPrefix(key, reservedPrefix) })
+	maps.DeleteFunc(result, func(key, _ string) bool { return strings.HasPrefix(key, types.ReservedParameterPrefix) })
 	result[paramShare] = strconv.FormatBool(r.AccessMode == accessModeRWX)
 	result[paramExclusive] = strconv.FormatBool(r.AccessMode == accessModeRWOP)
 	return result

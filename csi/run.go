@@ -133,7 +133,7 @@ func RunController(ctx context.Context, o ControllerOptions) error {
 		return err
 	}
 	o.Sidecar.Endpoint, o.Sidecar.DriverName = path, o.DriverName
-	o.Sidecar.CheckParameters, o.Sidecar.WithoutEffect = CheckParameters, withoutEffect
+	o.Sidecar.CheckParameters, o.Sidecar.WithoutEffect = CheckParameters, types.ParametersWithoutEffect
 	group, groupCtx := errgroup.WithContext(ctx)
 	// The side-cars stop first: they would have to ask again about a call that is cut off.
 	serverCtx, stopServer := context.WithCancel(context.WithoutCancel(ctx))

@@ -80,12 +80,24 @@ func ofBound(s *Snapshot, c *corev1.PersistentVolumeClaim) []Finding {
 		found = append(found, deletingClaim(s, c))
 	}
 	found = append(found, ofClaimConditions(c, a)...)
+	return append(found, ofIgnoredParameters(s, c, a)...)
+}
+
+// ofIgnoredParameters names parameters of the claim's class that ask for something and have no effect. The Event says what was so when the
+// volume was made; when it is gone the class still shows them.
+func ofIgnoredParameters(s *Snapshot, c *corev1.PersistentVolumeClaim, a claimFinding) []Finding {
+	severity, why := Warning, ""
 	if e := lastEvent(s, referenceOf(c), func(e *corev1.Event) bool { return e.Reason == eventIgnoredParameters }); e != nil {
-		found = append(found, a.say(Warning, e.Reason, "claim {claim} has a volume without some of the parameters of StorageClass {class}", []string{e.Message},
-			Step{"Correct their names: parameters of a StorageClass cannot be changed, so delete the StorageClass and create it again", "kubectl get storageclass {class} -o yaml"},
-			Step{"If the volume must have them, change the volume, or delete the claim and create it again", "kubectl -n {ns} get lhv"}))
+		why = e.Message
+	} else if class := classOf(s, c); class != nil && class.Provisioner == types.DriverName {
+		severity, why = Info, strings.Join(types.ParametersWithoutEffect(class.Parameters), ", ")
 	}
-	return found
+	if why == "" {
+		return nil
+	}
+	return []Finding{a.say(severity, eventIgnoredParameters, "claim {claim} has a volume without some of the parameters of StorageClass {class}", []string{why},
+		Step{"Correct their names: parameters of a StorageClass cannot be changed, so delete the StorageClass and create it again", "kubectl get storageclass {class} -o yaml"},
+		Step{"If the volume must have them, change the volume, or delete the claim and create it again", "kubectl -n {ns} get lhv"})}
 }
 
 // ofClaimConditions explains what Kubernetes itself says of an expansion or a change of a claim.

@@ -208,6 +208,11 @@ func TestAClaimIsFollowedToItsVolumeAndItsPods(t *testing.T) {
 			object: "claim shop/data", severity: Warning, reason: eventIgnoredParameters, what: "without some of the parameters", why: "numberOfReplica", command: "kubectl get storageclass longhorn",
 		},
 		{
+			name: "that Event is gone → the class still shows them", ask: "claim shop data",
+			change: func(w *world) { w.claimed(); w.Classes[0].Parameters = map[string]string{"snapshotMaxCount": "7"} },
+			object: "claim shop/data", severity: Info, reason: eventIgnoredParameters, what: "without some of the parameters", why: `snapshotMaxCount ("7")`, command: "kubectl get storageclass longhorn",
+		},
+		{
 			name: "the claim cannot grow → what Kubernetes says", ask: "claim shop data",
 			change: func(w *world) {
 				c, _, _ := w.claimed()

@@ -81,7 +81,7 @@ var ClassParameters = []ClassParameter{
 	{Name: "unmapMarkSnapChainRemoved", Values: ignoredOrSwitch, Neutral: ignoredOrSwitch},
 	{Name: "restoreVolumeRecurringJob", Values: ignoredOrSwitch, Neutral: ignoredOrSwitch},
 	{Name: "backupCompressionMethod", Values: []string{"none", "lz4", "gzip"}, Neutral: []string{"none", "lz4", "gzip"}},
-	{Name: "backupBlockSize", Neutral: []string{"2097152", "16777216", "2Mi", "16Mi"}, Moot: true},
+	{Name: "backupBlockSize", Neutral: []string{"0", "2097152", "16777216", "2Mi", "16Mi"}, Moot: true},
 	{Name: "backupTargetName", Neutral: []string{"default"}, Moot: true},
 	{Name: "freezeFilesystemForSnapshot", Values: ignoredOrSwitch, Neutral: ignoredOrOff, Moot: true},
 	{Name: "snapshotDataIntegrity", Values: []string{"ignored", "disabled", "enabled", "fast-check"}, Neutral: ignoredOrOff, Moot: true},
@@ -130,6 +130,25 @@ func CheckClassParameter(name, value string) (hasEffect bool, err error) {
 		err = fmt.Errorf("parameter %s: value %q %w", name, value, err)
 	}
 	return hasEffect, err
+}
+
+// ReservedParameterPrefix begins the parameters of a StorageClass that belong to the side-cars, not to the driver.
+const ReservedParameterPrefix = "csi.storage.k8s.io/"
+
+// ParametersWithoutEffect lists, sorted, the parameters of a StorageClass that ask for something and that the driver accepts
+// without acting on them, each with its value.
+func ParametersWithoutEffect(params map[string]string) []string {
+	var list []string
+	for key, value := range params {
+		if strings.HasPrefix(key, ReservedParameterPrefix) {
+			continue
+		}
+		if hasEffect, err := CheckClassParameter(key, value); err == nil && !hasEffect {
+			list = append(list, fmt.Sprintf("%s (%q)", key, value))
+		}
+	}
+	slices.Sort(list)
+	return list
 }
 
 func (p ClassParameter) check(value string) (hasEffect bool, err error) {

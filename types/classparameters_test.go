@@ -1,10 +1,13 @@
 package types
 
 import (
+	"fmt"
+	"os"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"sigs.k8s.io/yaml"
 )
 
 // TestCheckClassParameter: each value of a parameter that the driver does not act on, and what becomes of it.
@@ -129,4 +132,34 @@ func TestClassParameters(t *testing.T) {
 		assert.Equal(t, canBeRefused, p.AsksFor != "", "%s: a refusal, and nothing else, says what is not offered", p.Name)
 	}
 	assert.Equal(t, len(ClassParameters), len(ClassParameterNames()))
+}
+
+// TestNeutralValuesOfAClass has the classes' side of a table: a value that asks for something is refused, or its author hears that it has
+// no effect.
+func TestNeutralValuesOfAClass(t *testing.T) {
+	text, err := os.ReadFile("../api/testdata/neutral.yaml")
+	require.NoError(t, err)
+	var fields []struct {
+		Field   string
+		Nothing []any
+		Asks    any
+	}
+	require.NoError(t, yaml.Unmarshal(text, &fields))
+	require.NotEmpty(t, fields)
+	for _, f := range fields {
+		for _, value := range f.Nothing {
+			hasEffect, err := CheckClassParameter(f.Field, fmt.Sprint(value))
+			assert.NoError(t, err)
+			assert.True(t, hasEffect, "%s=%v asks for nothing, so nothing is to be said of it", f.Field, value)
+		}
+		hasEffect, err := CheckClassParameter(f.Field, fmt.Sprint(f.Asks))
+		assert.False(t, hasEffect && err == nil, "%s=%v is dropped in silence", f.Field, f.Asks)
+	}
+}
+
+func TestParametersWithoutEffect(t *testing.T) {
+	assert.Equal(t, []string{`colour ("blue")`, `snapshotMaxCount ("7")`}, ParametersWithoutEffect(map[string]string{
+		"numberOfReplicas": "2", "fstype": "xfs", "backupCompressionMethod": "gzip", "colour": "blue", "snapshotMaxCount": "7",
+		"csi.storage.k8s.io/pvc/name": "data", "encrypted": "true", // refused elsewhere
+	}))
 }

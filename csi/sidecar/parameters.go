@@ -7,12 +7,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/longhorn-lep/longhorn-manager/types"
 	"github.com/longhorn-lep/longhorn-manager/util/spelling"
 )
 
 // reservedPrefix begins the keys of a StorageClass's parameters that are for the
 // provisioner; they are not passed on to the driver.
-const reservedPrefix = "csi.storage.k8s.io/"
+const reservedPrefix = types.ReservedParameterPrefix
 
 const (
 	keyFSType = reservedPrefix + "fstype"

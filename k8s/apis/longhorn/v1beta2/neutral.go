@@ -2,13 +2,16 @@ package v1beta2
 
 // NeutralVolumeSpec has the fields of Longhorn's Volume for what this release does not offer, so that a Volume that is kept in Git can be
 // applied as it is. Each accepts the values that ask for nothing and refuses any other: a volume that silently is not encrypted, or not
-// restored from its backup, is worse than none. A release that offers one of them finds no wish of an earlier time. No controller reads
-// or writes them.
+// restored from its backup, is worse than none. How a backup would be compressed, and the like, asks for nothing while there are no backups.
+// No controller reads or writes these fields. REST and StorageClasses have the same rules: api/testdata/neutral.yaml.
 type NeutralVolumeSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self == ''",message="backingImage must be empty or left out: backing images are not offered"
 	// +optional
 	BackingImage string `json:"backingImage,omitempty"`
-	// +kubebuilder:validation:XValidation:rule="self in ['', 'lz4', 'none']",message="backupCompressionMethod must be lz4, none or left out: backups are not offered"
+	// +kubebuilder:validation:XValidation:rule="self in ['0', '2097152', '16777216']",message="backupBlockSize must be \"2097152\", \"16777216\" or left out: backups are not offered"
+	// +optional
+	BackupBlockSize Bytes `json:"backupBlockSize,omitempty"`
+	// +kubebuilder:validation:XValidation:rule="self in ['', 'none', 'lz4', 'gzip']",message="backupCompressionMethod must be none, lz4, gzip or left out"
 	// +optional
 	BackupCompressionMethod string `json:"backupCompressionMethod,omitempty"`
 	// +kubebuilder:validation:XValidation:rule="self in ['', 'default']",message="backupTargetName must be default or left out: backups are not offered"
@@ -17,9 +20,12 @@ type NeutralVolumeSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self in ['', 'v1']",message="backendStoreDriver must be v1 or left out"
 	// +optional
 	BackendStoreDriver string `json:"backendStoreDriver,omitempty"`
-	// +kubebuilder:validation:XValidation:rule="self == ''",message="cloneMode must be empty or left out: clones are not offered"
+	// +kubebuilder:validation:XValidation:rule="self in ['', 'full-copy', 'linked-clone']",message="cloneMode must be full-copy, linked-clone or left out"
 	// +optional
 	CloneMode string `json:"cloneMode,omitempty"`
+	// +kubebuilder:validation:XValidation:rule="self == ''",message="dataLayout must be empty or left out: it is not offered"
+	// +optional
+	DataLayout string `json:"dataLayout,omitempty"`
 	// +kubebuilder:validation:XValidation:rule="self == ''",message="dataSource must be empty or left out: clones are not offered"
 	// +optional
 	DataSource string `json:"dataSource,omitempty"`
@@ -50,7 +56,10 @@ type NeutralVolumeSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self == 0",message="rebuildConcurrentSyncLimit must be 0 or left out: it is not offered"
 	// +optional
 	RebuildConcurrentSyncLimit int `json:"rebuildConcurrentSyncLimit,omitempty"`
-	// +kubebuilder:validation:XValidation:rule="self in ['', 'ignored', 'disabled']",message="restoreVolumeRecurringJob must be ignored, disabled or left out: recurring jobs are not offered"
+	// +kubebuilder:validation:XValidation:rule="self == 0",message="replicaRebuildingBandwidthLimit must be 0 or left out: it is not offered"
+	// +optional
+	ReplicaRebuildingBandwidthLimit int64 `json:"replicaRebuildingBandwidthLimit,omitempty"`
+	// +kubebuilder:validation:XValidation:rule="self in ['', 'ignored', 'enabled', 'disabled']",message="restoreVolumeRecurringJob must be ignored, enabled, disabled or left out"
 	// +optional
 	RestoreVolumeRecurringJob string `json:"restoreVolumeRecurringJob,omitempty"`
 	// +kubebuilder:validation:XValidation:rule="self in ['', 'ignored', 'disabled']",message="snapshotDataIntegrity must be ignored, disabled or left out: snapshots are not offered"
@@ -66,7 +75,13 @@ type NeutralVolumeSpec struct {
 	// +kubebuilder:validation:XValidation:rule="!self",message="Standby must be false or left out: standby volumes are not offered"
 	// +optional
 	Standby bool `json:"Standby,omitempty"`
-	// +kubebuilder:validation:XValidation:rule="self in ['', 'ignored', 'disabled']",message="unmapMarkSnapChainRemoved must be ignored, disabled or left out: snapshots are not offered"
+	// +kubebuilder:validation:XValidation:rule="self == 0",message="ublkNumberOfQueue must be 0 or left out: it is not offered"
+	// +optional
+	UblkNumberOfQueue int `json:"ublkNumberOfQueue,omitempty"`
+	// +kubebuilder:validation:XValidation:rule="self == 0",message="ublkQueueDepth must be 0 or left out: it is not offered"
+	// +optional
+	UblkQueueDepth int `json:"ublkQueueDepth,omitempty"`
+	// +kubebuilder:validation:XValidation:rule="self in ['', 'ignored', 'enabled', 'disabled']",message="unmapMarkSnapChainRemoved must be ignored, enabled, disabled or left out"
 	// +optional
 	UnmapMarkSnapChainRemoved string `json:"unmapMarkSnapChainRemoved,omitempty"`
 }
