@@ -73,7 +73,8 @@ func settingsPolicy() string {
 # A value that breaks a rule of its setting is refused, in the words in which REST and the ConfigMap's Event say it. An empty
 # value means the default. A setting that is not listed here is left alone: another release may know it. So are the daemons,
 # which check values themselves: one of another release may have other rules. What CEL cannot say, the condition Valid does:
-# the entries of lists, a path that is one of the system's, JSON that is not as Longhorn writes it, numbers of more than 18 digits.
+# the entries of a list one with another, a path that is not in its shortest form, JSON that is not as Longhorn writes it, numbers of more
+# than 18 digits.
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy
 metadata:
@@ -133,6 +134,19 @@ spec:
 	list("most", bound(func(d types.SettingDefinition) *int64 { return d.Maximum }))
 	list("pattern", func(d types.SettingDefinition) (string, bool) { return celText(d.Pattern), d.Pattern != "" })
 	list("patternSays", func(d types.SettingDefinition) (string, bool) { return celText(d.PatternSays), d.Pattern != "" })
+	list("never", func(d types.SettingDefinition) (string, bool) { return celText(d.Never), d.Never != "" })
+	list("neverSays", func(d types.SettingDefinition) (string, bool) { return celText(d.NeverSays), d.Never != "" })
+	entries := func(text func(types.EntryRule) string) func(types.SettingDefinition) (string, bool) {
+		return func(d types.SettingDefinition) (string, bool) {
+			if d.Entries == nil {
+				return "", false
+			}
+			return text(*d.Entries), true
+		}
+	}
+	list("separator", entries(func(e types.EntryRule) string { return celText(e.Separator) }))
+	list("entry", entries(func(e types.EntryRule) string { return celText(e.Pattern) }))
+	list("entrySays", entries(func(e types.EntryRule) string { return celQuoted(e.Says) }))
 	b.WriteString(`    # plain is the value for the data engine v1, where it is written as Longhorn does: {"v1":"3","v2":"3"}.
     - name: isEngines
       expression: >-
@@ -141,6 +155,12 @@ spec:
       expression: >-
         !variables.isEngines ? variables.value
         : variables.value.matches(r'^[{]"v1":"[^"\\]+"(,"v[2-9]":"[^"\\]*")*[}]$') ? variables.value.split('"')[3] : ''
+    # strays are the entries of a list that are none.
+    - name: strays
+      expression: >-
+        variables.name in variables.entry ?
+          variables.plain.split(variables.separator[variables.name]).map(e, e.trim()).filter(e, e != '' && !e.matches(variables.entry[variables.name]))
+        : []
     - name: wrong
       expression: >-
         variables.plain == '' ? ''
@@ -168,6 +188,10 @@ spec:
           : '')
         : variables.name in variables.pattern && !variables.plain.matches(variables.pattern[variables.name]) ?
           variables.patternSays[variables.name]
+        : variables.name in variables.never && !variables.plain.matches('//|/[.]') && variables.plain.matches(variables.never[variables.name]) ?
+          variables.neverSays[variables.name]
+        : size(variables.strays) > 0 ?
+          variables.entrySays[variables.name].replace('%q', '"' + variables.strays[0].replace('\\', '\\\\').replace('"', '\\"') + '"')
         : ''
   validations:
     - expression: "variables.wrong == ''"
@@ -188,6 +212,9 @@ spec:
 
 // celText is a CEL literal of a text without quotes.
 func celText(text string) string { return "r'" + text + "'" }
+
+// celQuoted is one of a text without double quotes.
+func celQuoted(text string) string { return `r"` + text + `"` }
 
 // schemaBegin is where the part of the schema begins that is made.
 const schemaBegin = "    \"settings\": {\n      \"$comment\": \"Made of package types, the registry of settings and the parameters of StorageClasses, to the end of the file, by: " + made + "\",\n"
@@ -290,7 +317,8 @@ var sampled = map[types.SettingType][]string{
 	types.SettingTypeFloat: {"0", "-1", "+3", "1.5", ".5", "5.", "1e1", "1e99", "NaN", "Inf", "0x10", "3 ", "3Gi", "1_0"},
 	types.SettingTypeString: {
 		"allways-allow", "Disabled", `a "b" \c`, "/mnt/disk", "mnt/disk", "/", "/etc/x", "https://longhorn.example.com", "ftp://x", "https://x/y", "my-class",
-		"My Class", "a..b", "key=value:NoSchedule", "key=value", "key:value", "apps/StatefulSet", "a/b/c", "nodes", "nodes,192.0.2.0/24", "192.0.2.0/33",
+		"My Class", "a..b", "/etc/../mnt/x", "//etc", "/var/lib/longhorn/", "key=value:NoSchedule", "key=value", "key:value", "apps/StatefulSet", "a/b/c", "nodes", "nodes,192.0.2.0/24", "192.0.2.0/33",
+		"nodes, any", "2001:db8::/32 , ::1", "a/b = c : NoExecute; d", "key=value:Never;x", "key : value ; a/b:", "key:v;key:w", "; ;",
 	},
 }
 

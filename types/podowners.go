@@ -13,6 +13,11 @@ import (
 // them: GROUP/KIND, separated by semicolons, as apps/ReplicaSet. Kinds of the core group are written without a group.
 type PodOwners []string
 
+var podOwnerEntries = EntryRule{
+	Separator: ";", Pattern: `^([^/ ,]+/)?[^/ ,]+$`,
+	Says: "has the entry %q; each entry must be GROUP/KIND, as apps/StatefulSet, and entries are separated by semicolons",
+}
+
 // ParsePodOwners reads such a list; an empty text is an empty list.
 func ParsePodOwners(text string) (PodOwners, error) {
 	var owners PodOwners
@@ -26,7 +31,7 @@ func ParsePodOwners(text string) (PodOwners, error) {
 			kind = group
 		}
 		if grouped && group == "" || kind == "" || strings.ContainsAny(kind, "/ ,") || strings.ContainsAny(group, " ,") {
-			return nil, fmt.Errorf("has the entry %q; each entry must be GROUP/KIND, as apps/StatefulSet, and entries are separated by semicolons", part)
+			return nil, fmt.Errorf(podOwnerEntries.Says, part)
 		}
 		owners = append(owners, part)
 	}

@@ -2,6 +2,7 @@ package types
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -148,25 +149,52 @@ func (s PodSettings) CPURequest(allocatable corev1.ResourceList) *resource.Quant
 	return resource.NewMilliQuantity(milli, resource.DecimalSI)
 }
 
+// qualified and labelValue match what Kubernetes takes for a label or a taint, and longer texts.
+const (
+	qualified  = `([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?`
+	labelValue = `([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?`
+)
+
+var (
+	tolerationEntries = EntryRule{
+		Separator: ";", Pattern: `^` + qualified + `\s*(=\s*` + labelValue + `\s*)?(:\s*(NoSchedule|PreferNoSchedule|NoExecute)?)?$`,
+		Says: "has the entry %q; each entry must be key=value:Effect or key:Effect with an effect of NoSchedule, PreferNoSchedule or NoExecute, and entries are separated by semicolons",
+	}
+	nodeSelectorEntries = EntryRule{
+		Separator: ";", Pattern: `^` + qualified + `\s*:\s*` + labelValue + `$`,
+		Says: "has the entry %q; each entry must be key:value, a label of nodes, and entries are separated by semicolons",
+	}
+)
+
 // parseTolerations reads "key=value:Effect;key:Effect". Without a value any value is tolerated, without an effect any effect. The error
-// describes the first entry that is no toleration.
+// is a badEntry, of the first entry that is no toleration.
 func parseTolerations(text string) ([]corev1.Toleration, error) {
 	var list []corev1.Toleration
 	for _, part := range parts(text) {
 		t, err := parseToleration(part)
 		if err != nil {
-			return nil, fmt.Errorf("the entry %q with %w", strings.TrimSpace(part), err)
+			return nil, &badEntry{strings.TrimSpace(part), err}
 		}
 		list = append(list, t)
 	}
 	return list, nil
 }
 
+// badEntry is an entry of a list that is none; err is what is wrong with it, as the object of a sentence.
+type badEntry struct {
+	entry string
+	err   error
+}
+
+func (e *badEntry) Error() string { return fmt.Sprintf("the entry %q with %v", e.entry, e.err) }
+
 func checkTolerations(text string) error {
-	if _, err := parseTolerations(text); err != nil {
-		return fmt.Errorf("has %w; each entry must be key=value:Effect or key:Effect with an effect of NoSchedule, PreferNoSchedule or NoExecute, and entries are separated by semicolons", err)
+	_, err := parseTolerations(text)
+	var bad *badEntry
+	if errors.As(err, &bad) {
+		return fmt.Errorf(tolerationEntries.Says+"; this one has %w", bad.entry, bad.err)
 	}
-	return nil
+	return err
 }
 
 // parseNodeSelector reads "key:value;key2:value2". Nothing is no selector.
@@ -176,7 +204,7 @@ func parseNodeSelector(text string) (map[string]string, error) {
 		key, value, found := strings.Cut(part, ":")
 		key, value = strings.TrimSpace(key), strings.TrimSpace(value)
 		if !found || len(validation.IsQualifiedName(key)) > 0 || len(validation.IsValidLabelValue(value)) > 0 {
-			return nil, fmt.Errorf("has the entry %q; each entry must be key:value, a label of nodes, and entries are separated by semicolons", strings.TrimSpace(part))
+			return nil, fmt.Errorf(nodeSelectorEntries.Says, strings.TrimSpace(part))
 		}
 		if _, twice := selector[key]; twice {
 			return nil, fmt.Errorf("has the label %q twice", key)

@@ -70,9 +70,23 @@ type SettingDefinition struct {
 	// rule, as the admission policy and the chart's schema cannot, goes by it, and says PatternSays of a value that does not match:
 	// "it <PatternSays>".
 	Pattern, PatternSays string
+	// Never is a regular expression that no valid value matches if it is a path in its shortest form; empty: none is known. It is used as
+	// Pattern is.
+	Never, NeverSays string
+	// Entries is the rule of each entry of a setting that is a list; nil: it is no list. It is used as Pattern is.
+	Entries *EntryRule
 	// rule adds a rule beyond type, options and bounds; nil: there is none. values says, for the documentation, which values it allows.
 	rule   func(value string) error
 	values string
+}
+
+// EntryRule is the rule of the entries of a list. Spaces around an entry do not count. What goes by it says nothing of empty entries.
+type EntryRule struct {
+	Separator string
+	// Pattern is a regular expression that every valid entry matches.
+	Pattern string
+	// Says follows "it " where an entry does not match, with the entry in place of %q. An error of the setting's own rule begins so.
+	Says string
 }
 
 // Settings lists the names of all settings, sorted.

@@ -89,7 +89,8 @@ var settingDefinitions = []SettingDefinition{
 	},
 	{
 		Name: SettingDefaultDataPath, DisplayName: "Default Data Path", Category: SettingCategoryGeneral,
-		Type: SettingTypeString, Default: "/var/lib/longhorn", rule: CheckDiskPath, Pattern: "^/", PatternSays: errPathRelative.Error(), values: "an absolute path below `/`", Effect: SettingEffectNewDisks,
+		Type: SettingTypeString, Default: "/var/lib/longhorn", rule: CheckDiskPath, values: "an absolute path below `/`", Effect: SettingEffectNewDisks,
+		Pattern: "^/", PatternSays: errPathRelative.Error(), Never: SystemPathPattern, NeverSays: errPathSystem.Error(),
 		Description: "The directory on a new node that becomes its default disk. Existing disks are not touched.",
 	},
 	{
@@ -143,7 +144,7 @@ var settingDefinitions = []SettingDefinition{
 	},
 	{
 		Name: SettingAutoDeletePodBlacklist, DisplayName: "Black List for Auto Delete Pod When The Volume Is Detached Unexpectedly",
-		Category: SettingCategoryGeneral, Type: SettingTypeString, Default: "", rule: checkPodOwners, values: "`GROUP/KIND;GROUP/KIND`", Effect: SettingEffectAtOnce,
+		Category: SettingCategoryGeneral, Type: SettingTypeString, Default: "", rule: checkPodOwners, Entries: &podOwnerEntries, values: "`GROUP/KIND;GROUP/KIND`", Effect: SettingEffectAtOnce,
 		Description: "Kinds of controllers whose pods are never restarted so, as apps/StatefulSet;apps/DaemonSet. The pods of a Deployment belong to an apps/ReplicaSet.",
 	},
 	{
@@ -159,7 +160,7 @@ var settingDefinitions = []SettingDefinition{
 	},
 	{
 		Name: SettingRWXVolumeAllowedClients, DisplayName: "RWX Volume Allowed Clients", Category: SettingCategoryGeneral,
-		Type: SettingTypeString, Default: ShareClientsNodes, rule: checkShareClients, values: "`nodes`, `any`, addresses, networks", Effect: SettingEffectAtOnce,
+		Type: SettingTypeString, Default: ShareClientsNodes, rule: checkShareClients, Entries: &shareClientEntries, values: "`nodes`, `any`, addresses, networks", Effect: SettingEffectAtOnce,
 		Description: "Who may mount shared volumes over NFS, separated by commas: nodes (the cluster's nodes), addresses, networks as 192.0.2.0/24; or any, which limits nothing. " +
 			"If only nodes is given, no shared volume is published to a node until its daemon has reported the node's addresses; if addresses or networks are given too, they are taken as complete. " +
 			"A change reaches running shares within two minutes, and cuts off clients that it no longer allows, also those that have a share mounted.",
@@ -269,12 +270,12 @@ var settingDefinitions = []SettingDefinition{
 	},
 	{
 		Name: SettingTaintToleration, DisplayName: "Kubernetes Taint Toleration", Category: SettingCategoryDangerZone,
-		Type: SettingTypeString, Default: "", rule: checkTolerations, values: "`key=value:Effect;key:Effect`", Effect: SettingEffectNewPods,
+		Type: SettingTypeString, Default: "", rule: checkTolerations, Entries: &tolerationEntries, values: "`key=value:Effect;key:Effect`", Effect: SettingEffectNewPods,
 		Description: "Taints of nodes that the pods of shared volumes tolerate, besides those that their StorageClass names. Instance managers tolerate every taint. The daemons' and CSI pods' are values of the Helm chart.",
 	},
 	{
 		Name: SettingSystemManagedNodeSelector, DisplayName: "System Managed Components Node Selector", Category: SettingCategoryDangerZone,
-		Type: SettingTypeString, Default: "", rule: checkNodeSelector, values: "`key:value;key:value`", Effect: SettingEffectNewPods,
+		Type: SettingTypeString, Default: "", rule: checkNodeSelector, Entries: &nodeSelectorEntries, values: "`key:value;key:value`", Effect: SettingEffectNewPods,
 		Description: "Labels that a node must have to get the pod of a shared volume; for a label that its StorageClass names too, the StorageClass counts. " +
 			"Instance managers are wherever a daemon is, for they serve the data that lies there: the chart's value manager.nodeSelector says where that is.",
 	},

@@ -74,15 +74,15 @@ func TestCheckSetting(t *testing.T) {
 		{"tolerations → valid", "taint-toleration", "only=storage:NoSchedule; old:NoExecute;any;", ""},
 		{
 			"tolerations separated by commas → refused", "taint-toleration", "a=b:NoSchedule,c=d:NoSchedule",
-			`setting taint-toleration with invalid value "a=b:NoSchedule,c=d:NoSchedule": it has the entry "a=b:NoSchedule,c=d:NoSchedule" with the invalid effect "NoSchedule,c=d:NoSchedule"; each entry must be key=value:Effect or key:Effect with an effect of NoSchedule, PreferNoSchedule or NoExecute, and entries are separated by semicolons`,
+			`setting taint-toleration with invalid value "a=b:NoSchedule,c=d:NoSchedule": it has the entry "a=b:NoSchedule,c=d:NoSchedule"; each entry must be key=value:Effect or key:Effect with an effect of NoSchedule, PreferNoSchedule or NoExecute, and entries are separated by semicolons; this one has the invalid effect "NoSchedule,c=d:NoSchedule"`,
 		},
 		{
 			"a toleration of a key that no taint can have → refused", "taint-toleration", "a b=c:NoSchedule",
-			`setting taint-toleration with invalid value "a b=c:NoSchedule": it has the entry "a b=c:NoSchedule" with the invalid key "a b"; each entry must be key=value:Effect or key:Effect with an effect of NoSchedule, PreferNoSchedule or NoExecute, and entries are separated by semicolons`,
+			`setting taint-toleration with invalid value "a b=c:NoSchedule": it has the entry "a b=c:NoSchedule"; each entry must be key=value:Effect or key:Effect with an effect of NoSchedule, PreferNoSchedule or NoExecute, and entries are separated by semicolons; this one has the invalid key "a b"`,
 		},
 		{
 			"a toleration of a value that no taint can have → refused", "taint-toleration", "a=-:NoSchedule",
-			`setting taint-toleration with invalid value "a=-:NoSchedule": it has the entry "a=-:NoSchedule" with the invalid value "-"; each entry must be key=value:Effect or key:Effect with an effect of NoSchedule, PreferNoSchedule or NoExecute, and entries are separated by semicolons`,
+			`setting taint-toleration with invalid value "a=-:NoSchedule": it has the entry "a=-:NoSchedule"; each entry must be key=value:Effect or key:Effect with an effect of NoSchedule, PreferNoSchedule or NoExecute, and entries are separated by semicolons; this one has the invalid value "-"`,
 		},
 		{"labels of nodes → valid", "system-managed-components-node-selector", "disk:ssd;zone:a", ""},
 		{

@@ -43,6 +43,11 @@ type ShareClients struct {
 	Networks []netip.Prefix
 }
 
+var shareClientEntries = EntryRule{
+	Separator: ",", Pattern: "^(" + ShareClientsNodes + "|" + ShareClientsAny + "|[0-9A-Fa-f:.]+(/[0-9]{1,3})?)$",
+	Says: "must be " + ShareClientsNodes + ", " + ShareClientsAny + ", addresses and networks, separated by ','; %q is none of them",
+}
+
 // ParseShareClients reads the value of SettingRWXVolumeAllowedClients: words and networks with commas between them. An error is a clause that follows
 // the value.
 func ParseShareClients(value string) (ShareClients, error) {
@@ -56,7 +61,7 @@ func ParseShareClients(value string) (ShareClients, error) {
 		default:
 			network, err := ParseShareClient(word)
 			if err != nil {
-				return c, fmt.Errorf("must be %s, %s, addresses and networks, separated by ','; %q is none of them", ShareClientsNodes, ShareClientsAny, word)
+				return c, fmt.Errorf(shareClientEntries.Says, word)
 			}
 			c.Networks = append(c.Networks, network)
 		}

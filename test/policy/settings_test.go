@@ -29,17 +29,17 @@ func settingOf(name, value string) string {
 	return "{apiVersion: longhorn.io/v1beta2, kind: Setting, metadata: {name: " + name + ", namespace: storage}, value: " + strconv.Quote(value) + "}"
 }
 
-// leftToTheController are settings with a rule that CEL cannot say, or says only in part.
-var leftToTheController = []string{
-	"default-data-path", // whether a path is one of the system's
-	"blacklist-for-auto-delete-pod-when-volume-detached-unexpectedly", "rwx-volume-allowed-clients", // lists
-	"system-managed-components-node-selector", "taint-toleration",
+// leftToTheController are values with a rule that the policy does not have.
+var leftToTheController = map[string][]string{
+	"default-data-path":                       {"//etc", "/etc/../mnt/x"}, // paths that are not in their shortest form
+	"rwx-volume-allowed-clients":              {"192.0.2.0/33", "a..b", "nodes, any", "; ;"},
+	"system-managed-components-node-selector": {"key:v;key:w"}, // one label twice
 }
 
 // isLeft tells whether a value that breaks a rule may pass the policy.
 func isLeft(setting, value string) bool {
 	const digits = 18
-	return slices.Contains(leftToTheController, setting) ||
+	return slices.Contains(leftToTheController[setting], value) ||
 		len(strings.TrimLeft(value, "+-0123456789")) == 0 && len(value) > digits ||
 		strings.HasPrefix(value, "{") && !strings.HasPrefix(value, `{"v1":"`) || // JSON that is not as Longhorn writes it
 		value == `{"v1":""}` || value == `{"v1":"a\"b"}` ||
