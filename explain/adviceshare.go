@@ -36,11 +36,11 @@ var shareAdvice = map[cause]advice{
 	{KindShareManager, types.ConditionClientsLimited, types.ReasonClientsAllowedBySetting}: {Info, "whoever reaches the share of volume {volume} may mount it: a setting says so", []Step{
 		{"Where pods are not to mount it by themselves, allow the nodes alone", `kubectl -n {ns} patch lhs rwx-volume-allowed-clients --type merge -p '{"value":"nodes"}'`},
 	}, false},
-	{KindShareManager, types.ConditionClientsLimited, types.ReasonClientsNotKnown}: {Warning, "whoever reaches the share of volume {volume} may mount it: the addresses of some nodes are not known", []Step{
+	{KindShareManager, types.ConditionClientsLimited, types.ReasonClientsNotKnown}: {Warning, "whoever reaches the share of volume {volume} may mount it if its pod is of an earlier release: the addresses of some nodes are not known", []Step{
 		{"See why the daemons of these nodes do not run", "kubectl longhorn status"},
 		{"Or name the networks of the nodes in setting rwx-volume-allowed-clients", "kubectl -n {ns} describe lhs rwx-volume-allowed-clients"},
 	}, false},
-	{KindShareManager, types.ConditionClientsLimited, types.ReasonClientsNotListed}: {Info, "whoever reaches the share of volume {volume} may mount it: the list of clients is being made", []Step{
+	{KindShareManager, types.ConditionClientsLimited, types.ReasonClientsNotListed}: {Warning, "no client may mount the share of volume {volume} yet: the list of clients is being made", []Step{
 		{"Nothing is to be done, unless it stays so", "kubectl -n {ns} get configmap longhorn-share-clients -o yaml"},
 	}, false},
 	{KindShareManager, types.ConditionClientsLimited, types.ReasonClientsOlderPod}: {Info, "whoever reaches the share of volume {volume} may mount it: its pod is of an earlier release", []Step{

@@ -292,6 +292,20 @@ func TestVolumesThatCannotBeUsedAreExplained(t *testing.T) {
 			object: "share manager v", severity: Broken, reason: types.ReasonShareNotStarted, what: "another one is tried", why: "ErrImagePull", command: "describe lhv v",
 		},
 		{
+			name: "the list of clients is not made → nobody is let in", ask: "volume v",
+			change: func(w *world) {
+				w.clients(types.ReasonClientsNotListed, "the list of clients is not made yet")
+			},
+			object: "share manager v", severity: Warning, reason: types.ReasonClientsNotListed, what: "no client may mount", why: "not made yet", command: "get configmap longhorn-share-clients",
+		},
+		{
+			name: "a list of an earlier release lets anyone in → where that is so", ask: "volume v",
+			change: func(w *world) {
+				w.clients(types.ReasonClientsNotKnown, "the addresses of node n2 are not known")
+			},
+			object: "share manager v", severity: Warning, reason: types.ReasonClientsNotKnown, what: "if its pod is of an earlier release", why: "node n2", command: "kubectl longhorn status",
+		},
+		{
 			name: "a pod on a node without NFS client waits for the share → the client", ask: "volume v",
 			change: func(w *world) {
 				w.v.Spec.AccessMode = longhorn.AccessModeReadWriteMany

@@ -139,6 +139,14 @@ func (w *world) share(state longhorn.ShareManagerState, reason, message string) 
 	return sm
 }
 
+// clients has the volume served by a share that does not limit its clients as it should.
+func (w *world) clients(reason, message string) {
+	sm := w.share(longhorn.ShareManagerStateRunning, "", "")
+	sm.Status.Conditions = nil
+	condition(&sm.Status.Conditions, types.ConditionReady, longhorn.ConditionTrue, "", "")
+	condition(&sm.Status.Conditions, types.ConditionClientsLimited, longhorn.ConditionFalse, reason, message)
+}
+
 // ask explains what words name: "all", "volume v", "node n1", "disk n1 disk-1", "claim ns name".
 func (w *world) ask(t *testing.T, words string) []Finding {
 	t.Helper()
