@@ -74,6 +74,15 @@ func TestTheChartTakesTheNamesThatLonghornsChartGivesSettings(t *testing.T) {
 	assert.Contains(t, out, "defaultReplicaCont")
 }
 
+func TestTheChartRefusesParametersThatAreNone(t *testing.T) {
+	out, err := render(t, "{storageClass: {parameters: {numberOfReplica: 2}}}")
+	require.Error(t, err)
+	assert.Contains(t, out, "numberOfReplica")
+	out, err = render(t, "{storageClass: {parameters: {numberOfReplicas: 2, csi.storage.k8s.io/fstype: xfs}}}")
+	require.NoError(t, err, out)
+	assert.Contains(t, out, `      numberOfReplicas: "2"`)
+}
+
 func TestTheChartTakesAnImageByItsDigest(t *testing.T) {
 	digest := "sha256:" + strings.Repeat("0123456789abcdef", 4)
 	want := "registry.example/longhorn:v1@" + digest
