@@ -26,6 +26,9 @@ const (
 	// ReasonDiskInMemory: the disk's file system is in memory, so a restart of the node loses all
 	// replicas on it. A new disk is not ready for it; one that was used before gets no more replicas.
 	ReasonDiskInMemory = "DiskInMemory"
+	// ReasonDiskOnOverlay: the disk lies on overlayfs, which does not tell of writes that failed. A new disk is not ready for
+	// it; one that was used before is used on, because its volumes may have no other place.
+	ReasonDiskOnOverlay = "DiskOnOverlay"
 	// ReasonDuplicateUUID: another disk of the node has the same disk UUID.
 	ReasonDuplicateUUID = "DuplicateUUID"
 	// ReasonDiskMoved: the disk is in use at another path of the node, under another name.
@@ -208,6 +211,8 @@ func checkAlone(all []*candidate, reject rejectFunc) {
 			reject(c, ReasonDiskReadOnly, gistReadOnly)
 		case missing && InMemory(c.record.FSType):
 			reject(c, ReasonDiskInMemory, gistInMemory(c))
+		case missing && OnOverlay(c.record.FSType):
+			reject(c, ReasonDiskOnOverlay, gistOnOverlay(c))
 		case missing:
 			// A new disk: its file is made if the other passes find nothing.
 		case c.record.ConfigErr != nil:

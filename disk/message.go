@@ -51,6 +51,11 @@ func gistInMemory(c *candidate) string {
 		"Mount a file system of a device there, or take the disk out of the node's disks", c.record.FSType)
 }
 
+func gistOnOverlay(c *candidate) string {
+	return fmt.Sprintf("its file system (%s) does not tell of writes that failed, so replicas there could lose acknowledged data unseen. "+
+		"Mount a file system of a device there, or take the disk out of the node's disks", c.record.FSType)
+}
+
 func gistReplicas(c *candidate) string {
 	if !errors.Is(c.record.ReplicasErr, ErrReplicasMissing) {
 		return c.record.ReplicasErr.Error() + "; move it aside, or unmount it"

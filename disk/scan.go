@@ -217,6 +217,12 @@ func InMemory(fsType string) bool {
 	return false
 }
 
+// OnOverlay tells whether a file system of that type, as Record has it, is overlayfs. The kernel tells nothing there of the
+// file beneath, neither cached pages nor failed write-outs (docs/DATAPLANE.md, "What the cache shows and the disk lacks").
+func OnOverlay(fsType string) bool {
+	return fsType == "overlay" || fsType == fmt.Sprintf("0x%x", unix.OVERLAYFS_SUPER_MAGIC)
+}
+
 func fsidText(words [2]int32) string {
 	return fmt.Sprintf("%012x", uint64(uint32(words[0]))<<32|uint64(uint32(words[1])))
 }

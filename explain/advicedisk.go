@@ -34,6 +34,9 @@ var diskAdvice = map[cause]advice{
 	{KindDisk, types.ConditionSchedulable, disk.ReasonDiskInMemory}: {Warning, "disk {disk} of node {node} is in memory: a restart of the node loses all replicas on it, and it gets no new ones", []Step{
 		{"Move its replicas to other disks", `kubectl -n {ns} patch lhn {node} --type merge -p '{"spec":{"disks":{"{disk}":{"allowScheduling":false,"evictionRequested":true}}}}'`},
 	}, false},
+	{KindDisk, types.ConditionReady, disk.ReasonDiskOnOverlay}: {Broken, "disk {disk} of node {node} is on overlayfs, which does not tell of writes that failed, so it gets no replicas", []Step{
+		{"Mount a file system of a device at the path, or take the disk out of the node's spec", "kubectl -n {ns} edit lhn {node}"},
+	}, false},
 	{KindDisk, types.ConditionReady, disk.ReasonDuplicateUUID}: {Broken, "disk {disk} of node {node} has the UUID of another disk: one is a copy of the other, and neither can be told apart safely", []Step{
 		{"Find out which is the original, and unmount the other, or take it out of the node's spec", "kubectl -n {ns} edit lhn {node}"},
 		{"If the copy shall be a disk of its own, remove its UUID file and its replicas first, on the node", "head {path}/longhorn-disk.cfg"},

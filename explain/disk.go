@@ -39,6 +39,10 @@ func ofDisk(s *Snapshot, n *longhorn.Node, name string) []Finding {
 			found = append(found, f)
 		}
 	}
+	if ready && disk.OnOverlay(status.FSType) { // of an earlier release, which let it in
+		say(Warning, disk.ReasonDiskOnOverlay, "disk {disk} of node {node} is on overlayfs, which does not tell of writes that failed: its replicas could lose data unseen", nil,
+			Step{"Add a disk with a file system of a device, then move the replicas there", `kubectl -n {ns} patch lhn {node} --type merge -p '{"spec":{"disks":{"{disk}":{"allowScheduling":false,"evictionRequested":true}}}}'`})
+	}
 	switch {
 	case spec.EvictionRequested:
 		say(Info, "EvictionRequested", "all replicas are to leave disk {disk} of node {node}, for its evictionRequested is true", nil,

@@ -38,6 +38,11 @@ func TestWhatNoConditionSaysIsExplained(t *testing.T) {
 			object: "disk disk-1 on node n1", severity: Warning, reason: "ReadyUnknown", what: "it is not known whether disk disk-1", command: "app=longhorn-manager",
 		},
 		{
+			name: "a disk on overlayfs that an earlier release let in", ask: "disk n1 disk-1",
+			change: func(w *world) { w.disk(1, func(_ *longhorn.DiskSpec, s *longhorn.DiskStatus) { s.FSType = "overlay" }) },
+			object: "disk disk-1 on node n1", severity: Warning, reason: "DiskOnOverlay", what: "could lose data unseen", command: "evictionRequested",
+		},
+		{
 			name: "a disk whose node has no data plane", ask: "disk n1 disk-1", change: func(w *world) { w.InstanceManagers = w.InstanceManagers[1:] },
 			object: "instance manager " + types.InstanceManagerName("n1"), severity: Broken, reason: "InstanceManagerMissing", what: "has no instance manager", command: "get pods",
 		},

@@ -37,6 +37,27 @@ func TestADiskInMemory(t *testing.T) {
 	})
 }
 
+func TestADiskOnOverlay(t *testing.T) {
+	onOverlay := func(r *disk.Record) { r.FSType = "overlay" }
+	t.Run("that is new → not ready", func(t *testing.T) {
+		p := plan(input(func(in *Input) {
+			in.Node.Status.DiskStatus = nil
+			in.Records["disk-1"] = found(withoutFile, onOverlay)
+		}), testutil.Now)
+		assert.Empty(t, p.CreateConfigs, "nothing is written there")
+		ready := types.FindCondition(p.Status.DiskStatus["disk-1"].Conditions, types.ConditionReady)
+		assert.Equal(t, longhorn.ConditionFalse, ready.Status)
+		assert.Equal(t, "DiskOnOverlay", ready.Reason)
+		assert.Contains(t, ready.Message, "its file system (overlay) does not tell of writes that failed")
+	})
+	t.Run("that an earlier release let in → used on: its volumes may have no other place", func(t *testing.T) {
+		p := plan(input(func(in *Input) { in.Records["disk-1"] = found(onOverlay) }), testutil.Now)
+		conditions := p.Status.DiskStatus["disk-1"].Conditions
+		assert.True(t, types.IsConditionTrue(conditions, types.ConditionReady))
+		assert.True(t, types.IsConditionTrue(conditions, types.ConditionSchedulable))
+	})
+}
+
 func TestASmallDiskIsNotFull(t *testing.T) {
 	p := plan(input(func(in *Input) {
 		in.Records["disk-1"] = found(available(99*mib), func(r *disk.Record) { r.StorageMaximum = 100 * mib })
