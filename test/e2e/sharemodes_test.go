@@ -26,6 +26,7 @@ func (s *share) besideEachOther(_ context.Context, t *testing.T) {
 		{"its node is evicted → the copy that came to it leaves under it", s.dataFollow},
 		{"a Deployment with the same claim rolls → all its pods wrote", s.deploymentRolls},
 		{"a volume of one pod becomes shared, then read-only → it keeps its data", s.changesModes},
+		{"a node joins without addresses → no pod without rights reaches the share", s.noStranger},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
