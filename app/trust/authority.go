@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 
+	"github.com/longhorn-lep/longhorn-manager/controller/queue"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
@@ -37,6 +38,7 @@ type Authority struct {
 	Recorder record.EventRecorder
 	Log      *logrus.Entry
 
+	refusals queue.Refusals[string]
 	told     bool      // an Event said that the mode is on
 	toldWhen time.Time // when the last one said so
 }
@@ -46,8 +48,12 @@ func (a *Authority) Run(ctx context.Context) error {
 	ticker := a.Clock.NewTicker(publishEvery)
 	defer ticker.Stop()
 	for {
-		if err := a.Publish(ctx); err != nil && ctx.Err() == nil {
+		err := a.Publish(ctx)
+		if err != nil && ctx.Err() == nil {
 			a.Log.WithError(err).Error("The REST API's certificates could not be brought up to date")
+		}
+		if a.refusals.Tried(a.Namespace, err, a.Clock.Now()) {
+			a.Recorder.Event(a.setting(), corev1.EventTypeWarning, types.ReasonChildRefused, "REST clients cannot trust the daemons: "+queue.ChildRefusal(err))
 		}
 		a.tell()
 		select {
@@ -102,7 +108,7 @@ func (a *Authority) keepSecret(ctx context.Context) (map[string][]byte, error) {
 	if err == nil {
 		a.Log.Info("Changed the certificates of the REST API")
 	}
-	return data, err
+	return data, queue.OfChild(err)
 }
 
 func (a *Authority) keepConfigMap(ctx context.Context, data map[string]string) error {
@@ -110,14 +116,14 @@ func (a *Authority) keepConfigMap(ctx context.Context, data map[string]string) e
 	published, err := configMaps.Get(ctx, types.APICAConfigMap, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		_, err = configMaps.Create(ctx, &corev1.ConfigMap{ObjectMeta: a.meta(types.APICAConfigMap), Data: data}, metav1.CreateOptions{})
-		return err
+		return queue.OfChild(err)
 	}
 	if err != nil || maps.Equal(published.Data, data) {
 		return err
 	}
 	published.Data = data
 	_, err = configMaps.Update(ctx, published, metav1.UpdateOptions{})
-	return err
+	return queue.OfChild(err)
 }
 
 func (a *Authority) meta(name string) metav1.ObjectMeta {
@@ -127,12 +133,16 @@ func (a *Authority) meta(name string) metav1.ObjectMeta {
 	}
 }
 
-// tell says by Events of the setting that the mode is on, again and again, and once that it is off.
-func (a *Authority) tell() {
-	about := &corev1.ObjectReference{
+// setting is what Events are about: the setting of who is trusted.
+func (a *Authority) setting() *corev1.ObjectReference {
+	return &corev1.ObjectReference{
 		APIVersion: longhorn.SchemeGroupVersion.String(), Kind: "Setting", Namespace: a.Namespace, Name: string(types.SettingRESTTrustedNetwork),
 	}
-	now := a.Clock.Now()
+}
+
+// tell says by Events that the mode is on, again and again, and once that it is off.
+func (a *Authority) tell() {
+	about, now := a.setting(), a.Clock.Now()
 	switch on := a.Trusted(); {
 	case on && (!a.told || now.Sub(a.toldWhen) >= warnEvery):
 		a.Recorder.Event(about, corev1.EventTypeWarning, types.EventTrustedNetwork,

@@ -1,8 +1,10 @@
 package trust
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -12,8 +14,12 @@ import (
 	"github.com/sirupsen/logrus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/record"
 	clocktesting "k8s.io/utils/clock/testing"
 
@@ -172,4 +178,32 @@ func TestATokenIsReadAgain(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, nil, 0o600))
 	_, err = token()
 	require.ErrorIs(t, err, errEmptyToken)
+}
+
+// TestARefusedCertificateIsAnEventOnce: without the Secret no client can ask the REST API, so its refusal must not stay in a log.
+func TestARefusedCertificateIsAnEventOnce(t *testing.T) {
+	for _, resource := range []string{"secrets", "configmaps"} {
+		t.Run(resource, func(t *testing.T) {
+			b := newBench()
+			tries := make(chan struct{}, 10)
+			b.kube.PrependReactor("create", resource, func(clienttesting.Action) (bool, runtime.Object, error) {
+				tries <- struct{}{}
+				return true, nil, apierrors.NewForbidden(corev1.Resource(resource), "x", errors.New("exceeded quota"))
+			})
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			go func() { ended <- b.Run(ctx) }()
+			<-tries
+			e := <-b.events
+			assert.Contains(t, e, "Warning ChildRefused REST clients cannot trust the daemons: ")
+			assert.Contains(t, e, "exceeded quota")
+			for len(tries) == 0 {
+				b.clock.Step(publishEvery)
+				time.Sleep(time.Millisecond) // the fake clock's ticker drops what nobody waits for
+			}
+			cancel()
+			require.NoError(t, <-ended)
+			assert.Empty(t, b.events, "the same words are told once")
+		})
+	}
 }

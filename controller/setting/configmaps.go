@@ -13,6 +13,9 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
+// configMapKey begins the keys of ConfigMaps among the refusals, which are by the names of settings otherwise.
+const configMapKey = "ConfigMap "
+
 // configMapsAgain is how soon the controller looks again at longhorn-default-resource, which it does not watch.
 const configMapsAgain = 5 * time.Minute
 
@@ -46,14 +49,20 @@ func (c *Controller) keepConfigMaps(ctx context.Context, defaults *corev1.Config
 	return again, nil
 }
 
-// createConfigMap creates a ConfigMap whose key has no text. One that exists meanwhile stays as it is.
+// createConfigMap creates a ConfigMap whose key has no text. One that exists meanwhile stays as it is. A refusal is an Event of the
+// ConfigMap that is not there.
 func (c *Controller) createConfigMap(ctx context.Context, name, key string) error {
-	_, err := c.deps.ConfigMaps.Create(ctx, &corev1.ConfigMap{
+	cm := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: name, Namespace: c.deps.Namespace, Labels: map[string]string{types.InstallationLabel: types.InstallationValue},
 		},
 		Data: map[string]string{key: ""},
-	})
+	}
+	_, err := c.deps.ConfigMaps.Create(ctx, cm)
+	err = queue.OfChild(err)
+	if c.refusals.Tried(configMapKey+name, err, c.deps.Clock.Now()) {
+		c.deps.Recorder.Event(cm, corev1.EventTypeWarning, types.ReasonChildRefused, queue.ChildRefusal(err))
+	}
 	switch {
 	case apierrors.IsAlreadyExists(err):
 		return nil

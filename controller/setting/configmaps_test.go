@@ -1,6 +1,7 @@
 package setting
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -84,4 +85,19 @@ func TestManifestsOfAnEarlierReleaseDoNotLetTheResourceBeRead(t *testing.T) {
 	require.NoError(t, err)
 	assert.Zero(t, again.RequeueAfter)
 	h.ExpectWrites()
+}
+
+func TestARefusedConfigMapIsAnEventOnce(t *testing.T) {
+	h, d, c := newController(t)
+	c.deps.ConfigMaps = d.DefaultSettings
+	refused := apierrors.NewForbidden(corev1.Resource("configmaps"), "longhorn-default-setting", errors.New("exceeded quota"))
+	h.Fail("create", "configmaps", refused, refused)
+	for range 2 {
+		_, err := c.sync(t.Context(), key{configMap: true})
+		require.ErrorIs(t, err, refused)
+	}
+	h.ExpectEvents(`Warning ChildRefused longhorn-default-setting: create configmaps longhorn-default-setting: configmaps "longhorn-default-setting" is forbidden: exceeded quota`)
+	_, err := c.sync(t.Context(), key{configMap: true})
+	require.NoError(t, err)
+	h.ExpectEvents()
 }

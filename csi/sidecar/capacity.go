@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -23,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/kubernetes"
 	storagelisters "k8s.io/client-go/listers/storage/v1"
+	"k8s.io/client-go/tools/record"
 )
 
 // capacityInterval is how often the driver is asked how large volumes may be. Kubernetes schedules by figures that are so old.
@@ -57,8 +59,16 @@ type capacities struct {
 	namespace  string
 	classes    storagelisters.StorageClassLister
 	csiNodes   storagelisters.CSINodeLister
+	recorder   record.EventRecorder
 	log        *logrus.Entry
+
+	// told is what the last Event of each class said.
+	told map[string]string
 }
+
+// eventCapacityNotPublished is the reason of the Event of a StorageClass whose figures cannot be published: until they are,
+// Kubernetes finds no node for pods that wait for a volume of the class.
+const eventCapacityNotPublished = "CapacityNotPublished"
 
 // run publishes until ctx ends. What fails is tried again at the next turn.
 func (c *capacities) run(ctx context.Context) {
@@ -92,6 +102,7 @@ func (c *capacities) sync(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("list storage capacities: %w", err)
 	}
+	var errs []error
 	surplus := map[string]*storagev1.CSIStorageCapacity{}
 	for i := range list.Items {
 		surplus[list.Items[i].Name] = &list.Items[i]
@@ -101,21 +112,54 @@ func (c *capacities) sync(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		sizes := answers{}
-		for _, s := range wanted {
-			if err := c.publish(ctx, s, surplus[s.name()], sizes); err != nil {
-				return err
-			}
-			delete(surplus, s.name())
+		failed := c.publishAll(ctx, wanted, surplus)
+		c.tell(failed)
+		for _, f := range failed {
+			errs = append(errs, f.err)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(surplus)) {
 		err := c.kube.StorageV1().CSIStorageCapacities(c.namespace).Delete(ctx, name, metav1.DeleteOptions{})
 		if err != nil && !apierrors.IsNotFound(err) {
-			return fmt.Errorf("delete storage capacity %s: %w", name, err)
+			errs = append(errs, fmt.Errorf("delete storage capacity %s: %w", name, err))
 		}
 	}
-	return nil
+	return errors.Join(errs...)
+}
+
+// failure is why the figures of a class are not published.
+type failure struct {
+	class *storagev1.StorageClass
+	err   error
+}
+
+// publishAll publishes the figures of segments, takes their objects out of surplus, and returns the first failure of each class.
+func (c *capacities) publishAll(ctx context.Context, wanted []segment, surplus map[string]*storagev1.CSIStorageCapacity) []failure {
+	sizes := answers{}
+	var failed []failure
+	for _, s := range wanted {
+		err := c.publish(ctx, s, surplus[s.name()], sizes)
+		delete(surplus, s.name())
+		if err != nil && !slices.ContainsFunc(failed, func(f failure) bool { return f.class.Name == s.class.Name }) {
+			failed = append(failed, failure{s.class, err})
+		}
+	}
+	return failed
+}
+
+// tell sends an Event for each class whose figures the API server does not take, once until its words change.
+func (c *capacities) tell(failed []failure) {
+	told := map[string]string{}
+	for _, f := range failed {
+		if status := apierrors.APIStatus(nil); !errors.As(f.err, &status) {
+			continue // of the network, or the end of the call's time
+		}
+		words := f.err.Error()
+		if told[f.class.Name] = words; c.told[f.class.Name] != words {
+			c.recorder.Event(f.class, corev1.EventTypeWarning, eventCapacityNotPublished, words)
+		}
+	}
+	c.told = told
 }
 
 func (c *capacities) labels() map[string]string {

@@ -2,6 +2,7 @@ package sidecar
 
 import (
 	"context"
+	"errors"
 	"math"
 	"testing"
 
@@ -14,11 +15,14 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	storagelisters "k8s.io/client-go/listers/storage/v1"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/ptr"
 )
 
@@ -67,7 +71,7 @@ func capacitiesOver(t *testing.T, m *measured, isOn bool, classes ...*storagev1.
 	}
 	kube := fake.NewClientset(objects...)
 	return &capacities{
-		kube: kube, driver: m, driverName: driverName, namespace: "ns", log: quiet(),
+		kube: kube, driver: m, driverName: driverName, namespace: "ns", recorder: record.NewFakeRecorder(10), log: quiet(),
 		classes: storagelisters.NewStorageClassLister(classIndex), csiNodes: storagelisters.NewCSINodeLister(nodeIndex),
 	}, kube
 }
@@ -189,4 +193,30 @@ func TestAClassThatIsRefusedGetsItsPodsANode(t *testing.T) {
 		assert.EqualValues(t, math.MaxInt64, object.Capacity.Value())
 		assert.Nil(t, object.MaximumVolumeSize)
 	}
+}
+
+// TestARefusedFigureIsAnEventOfItsClassOnce: the figures of other classes are published all the same.
+func TestARefusedFigureIsAnEventOfItsClassOnce(t *testing.T) {
+	c, kube := capacitiesOver(t, &measured{sizes: map[string]int64{"": 7}}, true, capacityClass("bad", driverName, "disabled"), capacityClass("good", driverName, "disabled"))
+	events := c.recorder.(*record.FakeRecorder).Events
+	words := "exceeded quota"
+	kube.PrependReactor("create", "csistoragecapacities", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		o := action.(clienttesting.CreateAction).GetObject().(*storagev1.CSIStorageCapacity)
+		if o.StorageClassName != "bad" || words == "" {
+			return false, nil, nil
+		}
+		return true, nil, apierrors.NewForbidden(storagev1.Resource("csistoragecapacities"), o.Name, errors.New(words))
+	})
+	for range 2 {
+		require.ErrorContains(t, c.sync(t.Context()), "exceeded quota")
+	}
+	assert.Equal(t, map[string]string{"good host-n1": "7", "good host-n2": "7"}, published(t, kube))
+	require.Len(t, events, 1)
+	e := <-events
+	assert.Contains(t, e, "Warning CapacityNotPublished publish storage capacity ")
+	assert.Contains(t, e, "exceeded quota")
+	words = ""
+	require.NoError(t, c.sync(t.Context()))
+	assert.Len(t, published(t, kube), 4)
+	assert.Empty(t, events)
 }

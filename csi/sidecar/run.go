@@ -135,7 +135,7 @@ func work(ctx context.Context, o Options, conn *grpc.ClientConn, turns *turns) e
 	}
 	published := &capacities{
 		kube: o.Kube, driver: csipb.NewControllerClient(conn), driverName: o.DriverName, namespace: o.Namespace,
-		classes: factory.Storage().V1().StorageClasses().Lister(), csiNodes: factory.Storage().V1().CSINodes().Lister(), log: o.Log,
+		classes: factory.Storage().V1().StorageClasses().Lister(), csiNodes: factory.Storage().V1().CSINodes().Lister(), recorder: recorder, log: o.Log,
 	}
 
 	var workers sync.WaitGroup
