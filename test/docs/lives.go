@@ -127,6 +127,7 @@ var notRunInline = map[string]string{
 	"helm install --take-ownership": "it stands for the whole command; Helm's own flag",
 	"kubectl -n longhorn-uninstall logs -f job/longhorn-uninstall":                             "it ends when the Job does; the block reads the log then",
 	"kubectl -n longhorn-uninstall delete job longhorn-uninstall":                              "after a refusal; TestUninstall has one, and deletes the Job",
+	"kubectl -n longhorn-uninstall get pods":                                                   "where the uninstaller does not start",
 	"kubectl -n longhorn-system delete daemonset longhorn-manager --cascade=foreground":        "TestUninstall, with the manager gone",
 	"kubectl -n longhorn-system get volumes,engines,replicas.longhorn.io -o yaml > saved.yaml": "it reads; the namespace has to be Terminating",
 }
