@@ -126,6 +126,7 @@ func TestTheDoorkeeperFollowsItsFile(t *testing.T) {
 type door struct {
 	t              *testing.T
 	server, client string
+	accepted       chan net.Conn // the server's ends
 }
 
 const doorPort = 2049
@@ -137,7 +138,7 @@ func newDoor(t *testing.T) door {
 		mountns.Missing(t, "root")
 	}
 	id := strconv.Itoa(os.Getpid())
-	d := door{t, "lh-door-" + id, "lh-caller-" + id}
+	d := door{t, "lh-door-" + id, "lh-caller-" + id, make(chan net.Conn, 100)}
 	for _, name := range []string{d.server, d.client} {
 		run(t, "ip", "netns", "add", name)
 		t.Cleanup(func() { run(t, "ip", "netns", "delete", name) })
@@ -166,12 +167,21 @@ func newDoor(t *testing.T) door {
 				if err != nil {
 					return
 				}
+				d.accepted <- conn
 				go func() { _, _ = io.Copy(conn, conn) }()
 			}
 		}()
 		return nil
 	})
 	return d
+}
+
+// reset ends the first connection, as the end of a server's process does.
+func (d door) reset() {
+	d.t.Helper()
+	conn := (<-d.accepted).(*net.TCPConn)
+	require.NoError(d.t, conn.SetLinger(0))
+	require.NoError(d.t, conn.Close())
 }
 
 func (d door) in(name string, act func() error) {
