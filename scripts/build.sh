@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds bin/longhorn-manager (static, all roles, with the web page) and bin/devcluster.
+# Builds bin/longhorn-manager (static, all roles, with the web page), bin/ganesha-wake.so, which the image has beside it, and bin/devcluster.
 # Usage: scripts/build.sh [manager|devcluster]     (PAGE=none: without the page, where there is no npm)
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -18,6 +18,8 @@ if [ "$what" != devcluster ]; then
 	[ "${PAGE:-}" = none ] || scripts/ui.sh
 	step bin/longhorn-manager env CGO_ENABLED=0 go build -trimpath \
 		-ldflags "-s -w -X github.com/longhorn-lep/longhorn-manager/app.Version=$version" -o bin/longhorn-manager .
+	command -v gcc >/dev/null || { echo "build: gcc is missing; run scripts/setup" >&2; exit 1; }
+	gcc -O2 -Wall -Wextra -Werror -shared -fPIC -o bin/ganesha-wake.so share/wake/wake.c
 fi
 if [ "$what" != manager ]; then
 	echo "build: bin/devcluster contains Kubernetes; the first time takes several minutes"

@@ -88,9 +88,10 @@ build_with_buildah() {
 }
 
 [ -x "$binary" ] || fail "$binary is missing; run make build"
+[ -s bin/ganesha-wake.so ] || fail "bin/ganesha-wake.so is missing; run make build"
 mkdir -p dist "$(dirname "$cache")"
 builder=${BUILDER:-$(choose_builder)}
-sum=$(cat <(sha256sum <"$binary") <(sha256sum <deploy/Dockerfile) <(sha256sum <"$0") <(echo "$builder") | sha256sum)
+sum=$(cat <(sha256sum <"$binary") <(sha256sum <bin/ganesha-wake.so) <(sha256sum <deploy/Dockerfile) <(sha256sum <"$0") <(echo "$builder") | sha256sum)
 if [ -s "$out" ] && [ "$(cat "$out.sum" 2>/dev/null)" = "$sum" ]; then
 	say "$out is up to date"
 	exit 0
@@ -98,10 +99,11 @@ fi
 
 start=$SECONDS
 say "building $name with $builder"
-context=$(mktemp -d) # nothing but the binary: the repository may be large
+context=$(mktemp -d) # nothing but what is copied: the repository may be large
 trap 'rm -rf "$context"' EXIT
 mkdir "$context/bin"
 cp "$binary" "$context/bin/longhorn-manager"
+cp bin/ganesha-wake.so "$context/bin/"
 rm -f "$out.new" "$out.sum"
 case $builder in
 docker | podman)

@@ -13,7 +13,7 @@
 //	recovery directory              .longhorn-share on the volume, hidden from clients
 //	      ▼
 //	configuration ► ganesha.nfsd ► it answers for /VOLUME ► ready (gRPC health)
-//	      │                ▲       has it clients to wait for? it is held still for 4 s (step.go)
+//	      │                ▲       has it clients to wait for? it looks each 0.1 s whether they are back (wake.go)
 //	      ▼                │
 //	each 1 s: the server answers?    no: SIGKILL, and a new one (defaultTiming has the numbers)
 //	each 3 s: the volume answers?    no: the end, with an error
@@ -43,6 +43,8 @@
 //
 // A volume that does not answer for 30 s is an error, too. Its server is not killed
 // before: it could not end, nor a new one do better.
+//
+// Who asks while no server listens is not refused, so that it asks again soon (refusals.go).
 //
 // Only listed clients may begin a connection (clients.go), where the kernel has nftables.
 //

@@ -32,7 +32,9 @@ const (
 	clientEnv = "LONGHORN_TEST_SHARE_CLIENT"
 	// removeEnv has the name of something in the root of the share vol that this program then removes, as a client of NFSv4.0.
 	removeEnv = "LONGHORN_TEST_SHARE_REMOVE"
-	patience  = time.Minute
+	// returningEnv has the name of an NFS client that this program then is, until it has claimed its state.
+	returningEnv = "LONGHORN_TEST_SHARE_RETURNING"
+	patience     = time.Minute
 )
 
 func TestMain(m *testing.M) {
@@ -50,6 +52,11 @@ func TestMain(m *testing.M) {
 		fmt.Fprint(os.Stdout, removeFromRoot(os.Getenv(removeEnv)))
 	case os.Getenv(clientEnv) != "":
 		if err := beClient(os.Getenv(clientEnv), endedSettle+3*endedRound); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+	case os.Getenv(returningEnv) != "":
+		if err := beReturning(os.Getenv(returningEnv)); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}

@@ -71,6 +71,15 @@ func TestSoberLog(t *testing.T) {
 			[]string{head + "f :CLIENT ID :DEBUG :addr=x\n", "z\n"},
 		},
 		{
+			"a look that finds what the last one did → is not passed on",
+			[]string{strings.Repeat("M "+head+"nfs_try_lift_grace :STATE :EVENT :complete(0)\n", 2), "M " + head + "nfs_try_lift_grace :STATE :EVENT :complete(1)\n"},
+			head + "nfs_try_lift_grace :STATE :EVENT :complete(0)\n" + head + "nfs_try_lift_grace :STATE :EVENT :complete(1)\n",
+			[]string{
+				head + "nfs_try_lift_grace :STATE :EVENT :complete(0)\n", head + "nfs_try_lift_grace :STATE :EVENT :complete(0)\n",
+				head + "nfs_try_lift_grace :STATE :EVENT :complete(1)\n",
+			},
+		},
+		{
 			"text like chatter within a line → is passed on",
 			[]string{"M " + head + "f :STATE :WARN :name :CLIENT ID :DEBUG :x\n"},
 			head + "f :STATE :WARN :name :CLIENT ID :DEBUG :x\n",

@@ -63,9 +63,9 @@ type Options struct {
 	Lease, Grace time.Duration
 	// RuntimeDirectory holds what is of this process alone.
 	RuntimeDirectory string
-	// Program is the NFS server; "": ganesha.nfsd on the path.
-	Program string
-	Log     *logrus.Entry
+	// Program is the NFS server; "": ganesha.nfsd on the path. WakeLibrary is preloaded into it, where the file is there; "": WakeLibrary.
+	Program, WakeLibrary string
+	Log                  *logrus.Entry
 }
 
 // normalize checks the options, and returns them with what follows from others.
@@ -75,6 +75,9 @@ func (o Options) normalize() (Options, error) {
 	}
 	if o.Program == "" {
 		o.Program = "ganesha.nfsd"
+	}
+	if o.WakeLibrary == "" {
+		o.WakeLibrary = WakeLibrary
 	}
 	o.ReadOnly = o.ReadOnly || slices.Contains(o.MountOptions, optionReadOnly)
 	if o.ReadOnly && !slices.Contains(o.MountOptions, optionReadOnly) {

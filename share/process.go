@@ -19,9 +19,6 @@ type server interface {
 	// terminate asks the server to end in order, kill ends it.
 	terminate() error
 	kill() error
-	// hold stops the server and release lets it go on. One that is held can be killed, and does nothing else.
-	hold() error
-	release() error
 }
 
 // ganesha is an NFS-Ganesha.
@@ -32,14 +29,22 @@ type ganesha struct {
 }
 
 // startGanesha starts one that ends with this process, whatever ends that: nothing would
-// look after it. log reads what it writes, and is closed when it has ended.
-func startGanesha(ctx context.Context, o Options, configurationFile string, log *sober) (*ganesha, error) {
+// look after it. hear receives each line of its log.
+func startGanesha(ctx context.Context, o Options, configurationFile, mark string, hear func([]byte)) (*ganesha, error) {
 	// The end of the context does not end it: the supervisor does, in order.
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), o.Program,
 		"-F", "-L", "STDOUT", "-f", configurationFile, "-p", filepath.Join(o.RuntimeDirectory, "ganesha.pid"))
-	cmd.Stdout, cmd.Stderr = log, log
 	cmd.Env = append(os.Environ(), "MALLOC_ARENA_MAX=2") // one for each of its threads would keep what each once needed
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	wake, err := newWaking(cmd, o.WakeLibrary, o.Log)
+	if err != nil {
+		return nil, err
+	}
+	log := newSober(os.Stdout, mark, func(line []byte) {
+		hear(line)
+		wake.hear(line)
+	})
+	cmd.Stdout, cmd.Stderr = log, log
 	g := &ganesha{done: make(chan struct{})}
 	started := make(chan error)
 	go func() {
@@ -56,7 +61,11 @@ func startGanesha(ctx context.Context, o Options, configurationFile string, log 
 		}
 		log.close()
 	}()
-	if err := <-started; err != nil {
+	err = <-started
+	if wake != nil {
+		go wake.run(o.Grace+o.Lease, g.done)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("starting %s: %w", o.Program, err)
 	}
 	return g, nil
@@ -74,10 +83,6 @@ func (g *ganesha) why() error {
 func (g *ganesha) terminate() error { return g.signal(syscall.SIGTERM) }
 
 func (g *ganesha) kill() error { return g.signal(syscall.SIGKILL) }
-
-func (g *ganesha) hold() error { return g.signal(syscall.SIGSTOP) }
-
-func (g *ganesha) release() error { return g.signal(syscall.SIGCONT) }
 
 func (g *ganesha) signal(s os.Signal) error {
 	if err := g.process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {

@@ -53,17 +53,6 @@ func isNoDirectory(path string) bool {
 	return errors.Is(err, os.ErrNotExist) || err == nil && !info.IsDir()
 }
 
-// awaitsClients tells whether a server that starts finds records of clients, and so waits for these. It takes as long as the volume does.
-func awaitsClients(recovery string) bool {
-	records, err := os.Open(filepath.Join(recovery, recordsName, linkName))
-	if err != nil {
-		return false
-	}
-	defer records.Close()
-	names, err := records.Readdirnames(1)
-	return err == nil && len(names) > 0
-}
-
 // newIncident names the loss of the last server's records. Whether that server had clients is not known here.
 func newIncident(reason, message string) types.ShareRecovery {
 	return types.ShareRecovery{Incident: uuid.NewString(), Reason: reason, Message: message, FoundAt: time.Now()}

@@ -74,15 +74,3 @@ func TestIncidentsHaveNamesOfTheirOwn(t *testing.T) {
 	assert.NotEqual(t, first.Incident, second.Incident)
 	assert.False(t, first.FoundAt.IsZero())
 }
-
-func TestWhoAwaitsClients(t *testing.T) {
-	recovery := t.TempDir()
-	assert.False(t, awaitsClients(recovery), "no server has run")
-	in := filepath.Join(recovery, recordsName, "node0.abcdef")
-	require.NoError(t, os.MkdirAll(in, 0o700))
-	assert.False(t, awaitsClients(recovery), "the directory is not in force")
-	require.NoError(t, os.Symlink(filepath.Base(in), filepath.Join(recovery, recordsName, linkName)))
-	assert.False(t, awaitsClients(recovery), "it has no record")
-	require.NoError(t, os.Mkdir(filepath.Join(in, "::ffff:10.0.0.1-(26:Linux NFSv4.2 one)"), 0o700))
-	assert.True(t, awaitsClients(recovery))
-}

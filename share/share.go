@@ -79,6 +79,9 @@ func serve(ctx context.Context, o Options, v *volume, health *healthService) err
 	} else if err := adoptRecords(v.recovery); err != nil {
 		o.Log.WithError(err).Warn("Some clients of the last server may lose their locks")
 	}
+	if err := dropRefusals(o.NFSPort); err != nil {
+		o.Log.WithError(err).Warn("Clients that find no server wait for 3 s before they try again, instead of 1 s")
+	}
 	timing := defaultTiming(o.Lease)
 	p := newProber(o.NFSPort, timing.limit)
 	ended := newDepartures(v.recovery, o.Log)
@@ -92,11 +95,10 @@ func serve(ctx context.Context, o Options, v *volume, health *healthService) err
 			if !o.ReadOnly {
 				v.within(abandonPatience, spare.giveUp)
 			}
-			return startGanesha(ctx, o, configuration, newSober(os.Stdout, mark, func(line []byte) { ended.hear(line); records.hear(line) }))
+			return startGanesha(ctx, o, configuration, mark, func(line []byte) { ended.hear(line); records.hear(line) })
 		},
 		lookup: func(ctx context.Context) error { _, err := p.lookup(ctx, o.Volume); return err },
 		null:   p.null,
-		awaits: func() bool { return awaitsClients(v.recovery) },
 		check:  v.check, size: v.size, grow: v.grow,
 		grown:   health.recovery.grown,
 		serving: health.set, log: o.Log,

@@ -14,7 +14,8 @@ type sober struct {
 	hear    func(line []byte) // is told each line with the mark, without it
 	lines   chan []byte       // to be passed on
 	rest    []byte
-	quieted bool // the last line of the server's own was chatter
+	quieted bool   // the last line of the server's own was chatter
+	looked  []byte // what the last look for clients found
 }
 
 const (
@@ -58,7 +59,7 @@ func (s *sober) line(line []byte) {
 	line, isMarked := bytes.CutPrefix(line, s.mark)
 	if isMarked {
 		s.hear(line)
-		s.quieted = isChatter(line)
+		s.quieted = isChatter(line) || s.isAsBefore(line)
 	}
 	if s.quieted || isChatter(line) {
 		return
@@ -67,6 +68,18 @@ func (s *sober) line(line []byte) {
 	case s.lines <- line:
 	default:
 	}
+}
+
+// isAsBefore tells whether a line says that a look for clients found what the one before did: there are ten in a second (wake.go).
+func (s *sober) isAsBefore(line []byte) bool {
+	m := origin.FindSubmatch(line)
+	if m == nil || string(m[1]) != "nfs_try_lift_grace" {
+		return false
+	}
+	found := line[len(m[0]):]
+	same := bytes.Equal(found, s.looked)
+	s.looked = found
+	return same
 }
 
 // origin is the head of a line of Ganesha's own: which function says it, of which component, how grave it is.

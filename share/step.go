@@ -46,28 +46,7 @@ type timing struct {
 	// doubles up to maxBackoff; deaths of them within window are too many.
 	young, backoff, maxBackoff, window time.Duration
 	deaths                             int
-	// A server with clients to wait for is held still until hold after its first answer; the first one of this process
-	// from opening after it, so that nodes learn where it is.
-	opening, hold time.Duration
 }
-
-// What the hold of a server is made of: Ganesha 4.3 looks when it starts, and then each half lease, in whole seconds and at
-// most each maxLook, whether the clients that it waits for have claimed their state. Until then it refuses to open
-// and lock. A client of Linux asks again 0.1, 0.3, 0.7, 1.5, 3.1, 6.3, 12.7 s after it was refused first; so the one
-// that comes early waits longest. Requests that a stopped server finds when it goes on were refused by nobody.
-//
-//	s after the first answer  0         4.2            7 (look)
-//	clients come              ├──┬──┬────┼───┬──┬───────┼──
-//	held still                ╞══════════╡              │
-//	they claim their state               ├────┐         │
-//	refused, asked again                      ├─┴─┴──┴──┼──┴ done: after 7.3 to 7.8
-//
-// What is left, lead, is for claiming state. It is less than the 3.1 s after which a client that was refused asks again, so
-// that this is after the look, also where the server is slow to begin.
-const (
-	maxLook = 10 * time.Second
-	lead    = 2800 * time.Millisecond
-)
 
 // defaultTiming has all the numbers of a server that hangs:
 //
@@ -85,7 +64,6 @@ func defaultTiming(lease time.Duration) timing {
 		round: 3 * time.Second, lease: lease, silences: 2, lookups: 4, slower: 4,
 		starting: 30 * time.Second, patience: 30 * time.Second,
 		young: 10 * time.Second, backoff: 500 * time.Millisecond, maxBackoff: 4 * time.Second, window: time.Minute, deaths: 5,
-		opening: 400 * time.Millisecond, hold: max(0, min((lease/2).Truncate(time.Second), maxLook)-lead),
 	}
 }
 
@@ -103,9 +81,6 @@ const (
 	// actCheck reads from the volume, actWrite writes to it, too; told by checked.
 	actCheck
 	actWrite
-	// actHold stops the server, actRelease lets it go on.
-	actHold
-	actRelease
 )
 
 // watch is what the supervisor knows of a share. Its methods are told what happened and
@@ -117,8 +92,6 @@ const (
 //	no server ──actStart──► started ──answer──► answered ──actKill──► killed
 //	   ▲                       └───── too late ────────────────────────►│
 //	   └──────────────────────────────────────────────── exited ────────┘
-//
-// One that waits for clients is held still for a while after its first answer, and asked nothing then.
 //
 // A server that does not answer is killed only when the volume was written after its
 // first silence, it was silent to a question after that, and for longer than a slow volume
@@ -136,10 +109,6 @@ type watch struct {
 	deaths                       []time.Duration
 	barren                       int // servers in succession that died without an answer
 	youngDeaths                  int // in succession
-
-	awaits         bool          // clients of the server before
-	answeredAt     time.Duration // first
-	held, released bool
 
 	probing    bool
 	asked      act // the question under way, or the last one
@@ -187,20 +156,10 @@ func (w *watch) step(now time.Duration) ([]act, error) {
 	switch {
 	case !w.running && now >= w.restartAt:
 		w.running, w.answered, w.probing, w.killed, w.silences, w.lookups = true, false, false, false, 0, 0
-		w.awaits, w.held, w.released = false, false, false
 		w.started, w.nextProbe = now, now+w.t.early
 		w.number++
 		acts = append(acts, actStart)
 	case !w.running || w.killed:
-	case w.held:
-		if now >= w.answeredAt+w.t.hold {
-			w.held, w.released, w.nextProbe = false, true, now+w.t.early
-			w.silences, w.lookups = 0, 0 // of before it was held
-			acts = append(acts, actRelease)
-		}
-	case w.willHold(now) && now >= w.holdFrom():
-		w.held = true
-		acts = append(acts, actHold)
 	case !w.answered && now-w.started > w.t.starting:
 		acts = append(acts, w.kill(now))
 	case !w.probing && now >= w.nextProbe:
@@ -223,10 +182,6 @@ func (w *watch) due(now time.Duration) time.Duration {
 	}
 	switch {
 	case !w.running || w.killed:
-	case w.held:
-		due = min(due, w.answeredAt+w.t.hold)
-	case w.willHold(now):
-		due = min(due, w.holdFrom(), w.nextProbe)
 	case !w.probing:
 		due = min(due, w.nextProbe)
 	}
@@ -234,27 +189,6 @@ func (w *watch) due(now time.Duration) time.Duration {
 		due = min(due, w.nextCheck)
 	}
 	return max(due, now)
-}
-
-// awaiting is told that the server of a number has clients to wait for.
-func (w *watch) awaiting(number int) {
-	if number == w.number && w.running {
-		w.awaits = true
-	}
-}
-
-// willHold tells whether the server is to be held still, and it is not too late for that.
-func (w *watch) willHold(now time.Duration) bool {
-	return w.awaits && w.answered && !w.probing && !w.held && !w.released && now < w.answeredAt+w.t.hold
-}
-
-// holdFrom is when the server is held still from. Nodes end connections to a former pod when the one of this process has answered, so they are
-// given time to ask it; who was served by this pod before needs none.
-func (w *watch) holdFrom() time.Duration {
-	if w.number == 1 {
-		return w.answeredAt + w.t.opening
-	}
-	return w.answeredAt
 }
 
 func (w *watch) kill(now time.Duration) act {
@@ -278,7 +212,7 @@ func (w *watch) exited(now time.Duration) error {
 	} else {
 		w.youngDeaths = 0
 	}
-	w.running, w.answered, w.probing, w.killed, w.held = false, false, false, false, false
+	w.running, w.answered, w.probing, w.killed = false, false, false, false
 	if len(w.deaths) >= w.t.deaths || w.barren >= w.t.deaths {
 		return fmt.Errorf("%w: %d times within %s, %d times without an answer", ErrServerDies, len(w.deaths), w.t.window, w.barren)
 	}
@@ -296,9 +230,6 @@ func (w *watch) probed(now time.Duration, number int, err error) []act {
 		w.silences = 0
 		return nil
 	case err == nil:
-		if !w.answered {
-			w.answeredAt = now
-		}
 		w.answered, w.silences, w.lookups, w.barren, w.wantWrite = true, 0, 0, 0, false
 		w.nextProbe = now + w.t.question
 		return nil

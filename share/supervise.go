@@ -18,10 +18,8 @@ type supervisor struct {
 	// take as long as the volume does.
 	lookup, null func(context.Context) error
 	check        func(write bool) error
-	// awaits tells whether a server that starts now has clients to wait for.
-	awaits func() bool
-	size   func() (int64, error)
-	grow   func() error
+	size         func() (int64, error)
+	grow         func() error
 	// grown receives the result of each attempt to grow the file system; nil: it has grown.
 	grown func(error)
 	// serving is told when clients begin or cease to be served.
@@ -117,7 +115,6 @@ func (s *supervisor) do(ctx context.Context, acts []act) error {
 				return err // another try would end alike
 			}
 			s.server = server
-			s.lookForClients(ctx)
 		case actKill:
 			s.log.WithError(s.silence).Warn("The NFS server does not answer and is killed")
 			if err := s.server.kill(); err != nil {
@@ -129,15 +126,6 @@ func (s *supervisor) do(ctx context.Context, acts []act) error {
 			s.probe(ctx, s.null)
 		case actCheck, actWrite:
 			s.look(ctx, a == actWrite)
-		case actHold:
-			s.log.WithField("for", s.watch.t.hold).Info("The NFS server has clients to wait for: it is held still, so that none asks before all can go on")
-			if err := s.server.hold(); err != nil {
-				return err
-			}
-		case actRelease:
-			if err := s.server.release(); err != nil {
-				return err
-			}
 		}
 	}
 	return nil
@@ -152,20 +140,6 @@ func (s *supervisor) aside(ctx context.Context, f func() news) {
 		case <-ctx.Done():
 		}
 	}()
-}
-
-// lookForClients finds out whether the server that has just started has clients to wait for.
-func (s *supervisor) lookForClients(ctx context.Context) {
-	number := s.watch.number
-	s.aside(ctx, func() news {
-		awaits := s.awaits()
-		return func(time.Duration) ([]act, error) {
-			if awaits {
-				s.watch.awaiting(number)
-			}
-			return nil, nil
-		}
-	})
 }
 
 func (s *supervisor) probe(ctx context.Context, ask func(context.Context) error) {
@@ -247,11 +221,6 @@ func (s *supervisor) tell(served bool) {
 func (s *supervisor) stop(request, kill time.Duration) {
 	if s.server == nil {
 		return
-	}
-	if s.watch.held && request > 0 {
-		if err := s.server.release(); err != nil {
-			s.log.WithError(err).Error("The NFS server that is held still cannot go on")
-		}
 	}
 	if request > 0 && s.server.terminate() == nil && s.hasEnded(request) {
 		return

@@ -36,18 +36,6 @@ func (f *fakeServer) terminate() error {
 	return nil
 }
 
-func (f *fakeServer) hold() error {
-	f.signals = append(f.signals, syscall.SIGSTOP)
-	f.hangs.Store(true)
-	return nil
-}
-
-func (f *fakeServer) release() error {
-	f.signals = append(f.signals, syscall.SIGCONT)
-	f.hangs.Store(false)
-	return nil
-}
-
 func (f *fakeServer) kill() error {
 	f.signals = append(f.signals, syscall.SIGKILL)
 	if !f.stuck {
@@ -68,7 +56,6 @@ type world struct {
 	// lastGrown is how the last growth ended, as is reported.
 	lastGrown atomic.Pointer[error]
 	served    []bool
-	clients   bool         // of an earlier server are known
 	skipped   atomic.Int64 // time in which this process stood still
 }
 
@@ -111,9 +98,8 @@ func newWorld() *world {
 			}
 			return nil
 		},
-		awaits: func() bool { return w.clients },
-		size:   func() (int64, error) { return w.sized.Load(), nil },
-		grown:  func(err error) { w.lastGrown.Store(&err) },
+		size:  func() (int64, error) { return w.sized.Load(), nil },
+		grown: func(err error) { w.lastGrown.Store(&err) },
 		grow: func() error {
 			w.grown.Add(1)
 			return nil
@@ -208,48 +194,6 @@ func TestSupervisor(t *testing.T) {
 				assert.ErrorIs(t, err, c.err)
 				assert.Len(t, w.servers, c.servers)
 				assert.Equal(t, c.served, w.served)
-			})
-		})
-	}
-}
-
-func TestAServerIsHeldStillForItsClients(t *testing.T) {
-	for _, c := range []struct {
-		name    string
-		clients bool
-		during  func(w *world)
-		signals []syscall.Signal
-	}{
-		{
-			"it has clients to wait for → it is held still for a while", true, func(*world) { time.Sleep(time.Minute) },
-			[]syscall.Signal{syscall.SIGSTOP, syscall.SIGCONT, syscall.SIGTERM},
-		},
-		{"the volume fails meanwhile → it is killed as it is", true, func(w *world) {
-			time.Sleep(2 * time.Second)
-			err := error(syscall.EIO)
-			w.failing.Store(&err)
-			time.Sleep(2 * time.Second)
-		}, []syscall.Signal{syscall.SIGSTOP, syscall.SIGKILL}},
-		{"it has none → it is not", false, func(*world) {
-			time.Sleep(time.Minute)
-		}, []syscall.Signal{syscall.SIGTERM}},
-		{
-			"all is to end meanwhile → it goes on, to end in order", true, func(*world) { time.Sleep(2 * time.Second) },
-			[]syscall.Signal{syscall.SIGSTOP, syscall.SIGCONT, syscall.SIGTERM},
-		},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld()
-				w.clients = c.clients
-				request := time.Second
-				if err := w.during(t, func() { c.during(w) }); err != nil {
-					request = 0 // as serve does
-				}
-				w.stop(request, time.Second)
-				require.Len(t, w.servers, 1)
-				assert.Equal(t, c.signals, w.servers[0].signals)
-				assert.Equal(t, []bool{true, false}, w.served)
 			})
 		})
 	}
