@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -77,6 +78,78 @@ func TestAReplicaThatIsKilledAfterAFailedSyncIsNotTrusted(t *testing.T) {
 	f.Kill()
 	r = openReplica(t, f, memDir, testSpec("uid-1", 16*mib), testBoot)
 	expectKept(t, admit(t, r, 2, "s2"), false)
+}
+
+// The disk fails first to replace the metadata, which loses no write, and then to write out data, which does. The second failure is
+// recorded as well, although the first is the one that the replica shows.
+func TestALossAfterAnUncertainReplacementOfTheMetadataIsRecorded(t *testing.T) {
+	for name, stop := range map[string]func(*testing.T, *Replica){
+		"killed → not trusted":          func(*testing.T, *Replica) {},
+		"closed in order → not trusted": func(t *testing.T, r *Replica) { require.NoError(t, r.Close(t.Context())) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f, r := newMemReplica(t, 16*mib)
+				s := admit(t, r, 1, "s")
+				require.NoError(t, s.WriteAt(t.Context(), stampBlock(1), 0, true))
+				require.NoError(t, s.WriteAt(t.Context(), stampBlock(2), 0, false))
+				began, goOn := make(chan struct{}), make(chan struct{})
+				f.Before(func(op memfs.Op) error {
+					switch {
+					case op.Kind == "datasync" && op.Name == dataName:
+						close(began)
+						<-goOn
+					case op.Kind == "syncdir":
+						return syscall.EIO
+					}
+					return nil
+				})
+				f.FailSync(dataName, 1)
+				flushed := make(chan error, 1)
+				go func() { flushed <- s.Flush(t.Context()) }()
+				<-began
+				require.ErrorIs(t, record(s, membership.NewEpoch(1, 1, []string{r.name})), errUncertain)
+				synctest.Wait()
+				assert.True(t, r.State().CacheKept, "no write is lost yet")
+				f.Before(nil) // from now on the disk takes the record
+				close(goOn)
+				require.ErrorIs(t, <-flushed, syscall.EIO)
+				synctest.Wait() // the loss is recorded while the replica is open
+				stop(t, r)
+				f.Kill()
+				r = openReplica(t, f, memDir, testSpec("uid-1", 16*mib), testBoot)
+				s = admit(t, r, 2, "s2")
+				require.Equal(t, stampBlock(1), readBlock(t, s), "the write is lost")
+				expectKept(t, s, false)
+				assert.True(t, askState(t, s).WritesLost)
+			})
+		})
+	}
+}
+
+// To record a loss may fail as well. That is a failure of its own, and must not make the replica record it again without end.
+func TestADiskThatRefusesTheRecordOfALossIsAskedOnceBeforeTheClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, r := newMemReplica(t, 16*mib)
+		s := admit(t, r, 1, "s")
+		require.NoError(t, s.WriteAt(t.Context(), stampBlock(1), 0, false))
+		asked := 0
+		f.Before(func(op memfs.Op) error {
+			if op.Kind != "write" || op.Name != metaTempName {
+				return nil
+			}
+			if asked++; asked > 10 {
+				return nil // so that the test ends
+			}
+			return syscall.EIO
+		})
+		f.FailSync(dataName, 1)
+		require.ErrorIs(t, s.Flush(t.Context()), syscall.EIO)
+		synctest.Wait()
+		assert.Equal(t, 1, asked)
+		require.NoError(t, r.Close(t.Context()))
+		assert.Equal(t, 2, asked)
+	})
 }
 
 // The write-out in the background fails while no process has the replica. The kernel reports that to the next opening.

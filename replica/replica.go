@@ -65,13 +65,13 @@ func (r *Replica) fail(cause error) {
 	if errors.Is(cause, ErrFailed) {
 		return
 	}
-	if !r.end(cause, false) {
-		return
-	}
-	if r.opts.Log != nil {
+	counts, loss := r.end(cause, false)
+	if counts && r.opts.Log != nil {
 		r.opts.Log.WithError(cause).Error("A write to the disk did not work, the replica serves nothing any more")
 	}
-	r.forgetSoon()
+	if counts || loss {
+		r.forgetSoon()
+	}
 }
 
 // Lose ends service because the disk's path does not lead any more to the disk that the replica is on, or because its files are not there
@@ -80,21 +80,22 @@ func (r *Replica) fail(cause error) {
 // there, neither metadata nor marks, so the replica stays as after a crash. It does not wait; its opener must still Close the replica,
 // which gives the disk free.
 func (r *Replica) Lose(cause *DiskLostError) {
-	if r.end(cause, true) && r.opts.Log != nil {
+	if counts, _ := r.end(cause, true); counts && r.opts.Log != nil {
 		r.opts.Log.WithError(cause).Error("The disk is gone, the replica serves nothing any more")
 	}
 }
 
-// end ends sessions and views, and tells whether the cause is the one that counts: the first, or the loss of the disk.
-func (r *Replica) end(cause error, lost bool) bool {
+// end ends sessions and views. counts tells whether the cause is the one that is kept: the first, or the loss of the disk. loss tells
+// whether it is the first that may have lost writes, which need not be the one that is kept.
+func (r *Replica) end(cause error, lost bool) (counts, loss bool) {
 	r.mu.Lock()
 	r.hasFailed.Store(true)
-	counts := r.failure == nil || lost && !r.lost
+	counts = r.failure == nil || lost && !r.lost
 	if counts {
 		r.failure, r.lost = cause, lost
 	}
 	if !errors.Is(cause, errUncertain) { // when it is the metadata that is uncertain, no write was lost
-		r.cacheKept = false
+		loss, r.cacheKept = r.cacheKept, false
 	}
 	if r.current != nil {
 		r.current.end(fmt.Errorf("%w: %w", ErrFailed, cause))
@@ -106,7 +107,7 @@ func (r *Replica) end(cause error, lost bool) bool {
 	if counts {
 		r.changed()
 	}
-	return counts
+	return counts, loss
 }
 
 // Close ends sessions and views, waits for their requests, makes all durable, records that the replica was closed in order if

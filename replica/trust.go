@@ -98,11 +98,12 @@ func (r *Replica) forgetSoon() {
 }
 
 // forgetBoot records that writes were lost although the machine ran on, so that the replica is not preferred as a source. The
-// disk may refuse that too; then the next opening does not know, unless Options.Distrust tells it. When it is the metadata that is
-// uncertain, nothing was lost. The caller is in the lane.
+// disk may refuse that too; then the next opening does not know, unless Options.Distrust tells it. When only the metadata is uncertain,
+// nothing was lost. A later failure may have lost writes all the same, so cacheKept decides and not the first failure. The caller is in
+// the lane.
 func (r *Replica) forgetBoot() {
 	r.mu.Lock()
-	needless := r.lost || errors.Is(r.failure, errUncertain) || r.meta.BootID == ""
+	needless := r.lost || r.cacheKept || r.meta.BootID == ""
 	r.mu.Unlock()
 	if needless {
 		return
