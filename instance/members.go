@@ -50,8 +50,11 @@ func (h *engineHost) removeReplica(r *proto.EngineMemberRequest) error {
 
 // connect opens a member: one that this process has by direct call, any other over the network. Both pass the same gate, and both
 // tell alike when it is shut, at once or while the engine runs: the error wraps engine.ErrFenced.
+//
+// A replica that was opened here only after the member was described is reached over the network too. The engine takes such a member
+// for one whose connection it can cut; a direct session cannot be cut, and a disk that hangs would hold its requests for ever.
 func (h *engineHost) connect(ctx context.Context, s *proto.EngineSpec, m engine.Member) (engine.Replica, error) {
-	if r, ok := h.replicas.local(m.Name, s.GetVolume(), s.GetSecret()); ok {
+	if r, ok := h.replicas.local(m.Name, s.GetVolume(), s.GetSecret()); ok && m.Local {
 		session, err := r.Admit(ctx, s.GetGeneration(), s.GetSession())
 		if err != nil {
 			return nil, asFenced(err)

@@ -136,3 +136,36 @@ func TestAfterAFenceTheOlderEngineAcknowledgesNothing(t *testing.T) {
 		})
 	}
 }
+
+// A replica is opened between the moment at which a member is described and the one at which it is connected.
+func TestAMemberIsConnectedAsItWasDescribed(t *testing.T) {
+	n := newNode(t, 1)
+	n.createReplica()
+	s := cluster{n}.engineSpec(1, nil)
+	h := n.Instance.engines
+	for _, tc := range []struct {
+		name     string
+		open     bool // when the member is described
+		canBeCut bool
+	}{
+		{"not open here, and opened since → over the network, can be cut", false, true},
+		{"open here → by direct call, cannot be cut", true, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			require.NoError(t, n.stopReplica(0))
+			if tc.open {
+				n.startReplica()
+			}
+			described := h.member(s, s.GetMembers()[0])
+			require.Equal(t, tc.open, described.Local)
+			if !tc.open {
+				n.startReplica()
+			}
+			r, err := h.connect(t.Context(), s, described)
+			require.NoError(t, err)
+			_, canBeCut := r.(interface{ Cut(error) })
+			assert.Equal(t, tc.canBeCut, canBeCut)
+			require.NoError(t, r.Close())
+		})
+	}
+}
