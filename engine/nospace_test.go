@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -34,4 +35,24 @@ func TestACopyThatIsFullLikeItsSourceIsNoMember(t *testing.T) {
 	r.add(e, "b")
 	r.await(e, changed, "member", rebuilt("b"))
 	r.sameBytes()
+}
+
+// One member stores a write and the other is full. While the full one is about to be expelled, the first fails. The full one is the last
+// then, and stays. So the write is refused, and does not wait for an epoch without the full one, which never comes.
+func TestAWriteIsJudgedAgainWhenMembersFailMeanwhile(t *testing.T) {
+	r := newRig(t, "a", "b")
+	e, changed := r.run(1)
+	r.disk("b").io.Inject(faulty.Rule{Match: faulty.Touching(faulty.Write, testRegion, 1), Times: 1, Err: nbd.ENOSPC})
+	failed := e.mirror.failed
+	e.mirror.failed = func(m *member, err error) {
+		if m.name == "b" {
+			failed(e.mirror.roster.Load().find("a"), errSlow)
+		}
+		failed(m, err)
+	}
+	answered := make(chan error, 1)
+	go func() { answered <- e.Backend().WriteAt(context.Background(), pattern(2, 4096), testRegion, false) }()
+	require.ErrorIs(t, r.answer(answered), nbd.ENOSPC)
+	s := r.await(e, changed, "epoch", inEpoch("b"))
+	r.expectModes(s, map[string]string{"a": ModeERR, "b": ModeRW})
 }
