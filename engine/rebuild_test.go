@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -389,6 +390,29 @@ func TestCrashDuringARebuild(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A write waits for each replica that lacks it until no epoch lists that replica. None ever lists one that fails while it is being rebuilt.
+func TestAWriteIsAcknowledgedWhenAMemberAndTheReplicaBeingRebuiltFailIt(t *testing.T) {
+	r := newRig(t, "a", "b", "c")
+	r.recorded = membership.NewEpoch(1, 1, []string{"a", "b"})
+	for _, name := range []string{"a", "b"} {
+		r.disk(name).fill(t, 1, 0, testSize)
+	}
+	g := faulty.NewGate()
+	t.Cleanup(g.Open)
+	r.disk("c").io.Inject(faulty.Rule{Match: faulty.Touching(faulty.Write, 6*testRegion, 1), Gate: g})
+	e, changed := r.run(2)
+	r.add(e, "c")
+	<-g.Arrived()
+	for _, name := range []string{"b", "c"} {
+		r.disk(name).io.Inject(faulty.Rule{Match: faulty.Touching(faulty.Write, testRegion, 1), Times: 1, Err: nbd.EIO})
+	}
+	answered := make(chan error, 1)
+	go func() { answered <- e.Backend().WriteAt(context.Background(), pattern(2, 4096), testRegion, false) }()
+	require.NoError(t, r.answer(answered))
+	s := r.await(e, changed, "epoch", inEpoch("a"))
+	r.expectModes(s, map[string]string{"a": ModeRW, "b": ModeERR, "c": ModeERR})
 }
 
 // From the proposal on the object may list the new member, so nothing may be acknowledged without it.
