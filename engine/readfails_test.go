@@ -2,6 +2,8 @@ package engine
 
 import (
 	"context"
+	"fmt"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -84,4 +86,51 @@ func TestAMemberThatCannotReadProvesNoOtherSlow(t *testing.T) {
 	require.NoError(t, r.answer(read))
 	assert.Equal(t, pattern(1, 8192), got)
 	r.stepUntil(func() bool { return inEpoch("b")(e.State()) })
+}
+
+// Members may differ after a change that none of them had space for. A read that fails there is not tried elsewhere, because later reads
+// could answer differently. But a member whose connection is lost answers no later read.
+func TestAReadOfAnUnevenRegionGoesElsewhereOnlyWhenItsMemberIsLost(t *testing.T) {
+	for _, lost := range []bool{false, true} {
+		t.Run(fmt.Sprintf("lost: %t", lost), func(t *testing.T) {
+			r := newRig(t, "a", "b")
+			var loses atomic.Bool
+			r.wrap = func(d *disk, s *session) Replica {
+				if d.name == "a" {
+					return &lostByRead{session: s, loses: &loses}
+				}
+				return s
+			}
+			e, changed := r.run(1)
+			b := e.Backend()
+			for name, stored := range map[string]int{"a": 512, "b": 1024} {
+				r.disk(name).io.Inject(faulty.Rule{Match: faulty.Of(faulty.Write), Times: 1, Tear: stored, Err: nbd.ENOSPC})
+			}
+			require.ErrorIs(t, b.WriteAt(t.Context(), pattern(2, 4096), 0, false), nbd.ENOSPC)
+			got := make([]byte, 4096)
+			if !lost {
+				r.disk("a").io.Inject(faulty.Rule{Match: faulty.Of(faulty.Read), Times: 1, Err: nbd.EIO})
+				require.ErrorIs(t, b.ReadAt(t.Context(), got, 0), nbd.EIO)
+				assert.True(t, inEpoch("a", "b")(e.State()))
+				return
+			}
+			loses.Store(true)
+			require.NoError(t, b.ReadAt(t.Context(), got, 0))
+			assert.Equal(t, r.disk("b").bytes(t, 0, 4096), got)
+			r.await(e, changed, "epoch", inEpoch("b"))
+		})
+	}
+}
+
+// lostByRead loses its connection with a read.
+type lostByRead struct {
+	*session
+	loses *atomic.Bool
+}
+
+func (l *lostByRead) ReadAt(ctx context.Context, p []byte, off int64) error {
+	if l.loses.Load() {
+		_ = l.session.Close()
+	}
+	return l.session.ReadAt(ctx, p, off)
 }
