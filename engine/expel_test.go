@@ -427,6 +427,60 @@ func TestResyncGoesOnWithoutAMemberThatFails(t *testing.T) {
 	}
 }
 
+// A member fails after it was flushed, while the others are flushed still. The epoch in force lists it, so no mark is cleared before
+// another epoch is recorded.
+func TestResyncClearsNoMarkWhenAMemberFailsDuringTheFlush(t *testing.T) {
+	r := newRig(t, "a", "b", "c")
+	r.recorded = membership.NewEpoch(1, 1, []string{"a", "b", "c"})
+	for _, d := range r.disks {
+		d.fill(t, d.name[0], 0, testSize)
+		d.mark(2)
+		d.cacheKept = true
+	}
+	flushed, started := make(chan struct{}), make(chan struct{})
+	var e *Engine
+	r.wrap = func(d *disk, s *session) Replica {
+		var once sync.Once
+		switch d.name {
+		case "b":
+			return &flushing{session: s, flushed: func() { once.Do(func() { close(flushed) }) }}
+		case "c":
+			return &flushing{session: s, flushed: func() {
+				<-flushed
+				<-started
+				once.Do(func() { e.mirror.failed(e.mirror.roster.Load().find("b"), errSlow) })
+			}}
+		}
+		return s
+	}
+	r.api.onWrite = func(epoch membership.Epoch) {
+		if epoch.Counter == 2 {
+			assert.Equal(t, []int64{2}, r.disk("a").marked(), "marks were cleared while an epoch listed a member that has failed")
+		}
+	}
+	var changed chan struct{}
+	e, changed = r.start(2)
+	close(started)
+	r.serve(e)
+	s := r.await(e, changed, "running engine", settled)
+	assert.Equal(t, PhaseRunning, s.Phase, s.Message)
+	assert.True(t, inEpoch("a", "c")(s), "got %+v", s)
+	assert.Empty(t, r.disk("a").marked())
+	assert.Equal(t, r.disk("a").bytes(t, 2*testRegion, testRegion), r.disk("c").bytes(t, 2*testRegion, testRegion))
+}
+
+// flushing says that it was flushed before the flush is answered.
+type flushing struct {
+	*session
+	flushed func()
+}
+
+func (f *flushing) Flush(ctx context.Context) error {
+	err := f.session.Flush(ctx)
+	f.flushed()
+	return err
+}
+
 // Writers go on while members are lost one after the other; every acknowledged write is on those that are left.
 func TestWritersGoOnWhileMembersAreLost(t *testing.T) {
 	for _, wire := range []bool{false, true} {
