@@ -39,7 +39,11 @@ func TestAMarkOfACopyStaysOverAChangeThatOutlastsTheFlush(t *testing.T) {
 	c.io.Inject(faulty.Rule{Match: faulty.Touching(faulty.Write, 2*testRegion, 1), Gate: next})
 	written := make(chan error, 1)
 	go func() { written <- e.Backend().WriteAt(t.Context(), pattern(2, 4096), testRegion, false) }()
-	require.Eventually(t, func() bool { return e.mirror.regions.dirtyNow().has(1) }, time.Minute, time.Millisecond, "the change has begun")
+	begun := func() bool {
+		dirty, _ := e.mirror.regions.dirtyNow()
+		return dirty.has(1)
+	}
+	require.Eventually(t, begun, time.Minute, time.Millisecond, "the change has begun")
 	copying.Open()
 	<-flush.Arrived()
 	<-writing.Arrived()

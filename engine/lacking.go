@@ -54,7 +54,7 @@ func (e *Engine) askLacking(target *member, base membership.Epoch) (bitmap, erro
 		return nil, nil
 	}
 	m := e.mirror
-	union, count := m.regions.dirtyNow(), m.regions.count()
+	union, count := m.regions.dirtyNow()
 	var mu sync.Mutex
 	known := false
 	err := m.onServing(m.roster.Load(), func(b *member) error {

@@ -37,7 +37,8 @@ func (d *disk) regionsGiven() []int64 {
 func (r *rig) isClean(e *Engine) func() bool {
 	return func() bool {
 		marked := slices.ContainsFunc(r.disks, func(d *disk) bool { return len(d.marked()) > 0 })
-		return !marked && e.mirror.regions.dirtyNow().count() == 0
+		dirty, _ := e.mirror.regions.dirtyNow()
+		return !marked && dirty.count() == 0
 	}
 }
 

@@ -111,11 +111,12 @@ func (r *regions) joined(indexes []int64) {
 	}
 }
 
-// dirtyNow returns the regions that were changed and are not cleared.
-func (r *regions) dirtyNow() bitmap {
+// dirtyNow returns the regions that were changed and are not cleared, and how many regions there are. Both are of one moment, because
+// the volume may grow at any time, and a bitmap has no room for the regions that come then.
+func (r *regions) dirtyNow() (dirty bitmap, count int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.Clone(r.dirty)
+	return slices.Clone(r.dirty), int64(r.regions)
 }
 
 // isUneven says whether healthy members may differ in a range.
