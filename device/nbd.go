@@ -36,6 +36,8 @@ type nbdDevice struct {
 	ended  bool // guarded by mu; disconnected, so the number may be that of another device, of the same volume too
 	// connection counts the sockets; guarded by mu.
 	connection int
+	// detaching counts the attempts to detach the device; guarded by mu.
+	detaching int
 }
 
 // nbdLink is what a device needs of a kernel.Link.
@@ -348,7 +350,7 @@ func (d *nbdDevice) grow(wanted int64) (int64, error) {
 //  4. have the device end with its last user, and close it: the kernel disconnects it if nobody else has it open, after it has written
 //     back what came since 2
 //  5. unless it is known to be gone, others have it open: it must no longer end with its last user. These may have gone by then, and the
-//     device with them
+//     device with them. Where the kernel does not accept that, it is repeated in the background
 //  6. call gone
 //
 // Between 4 and 6 another program of the machine may be given the device's number; its node is there until 6.
@@ -370,7 +372,7 @@ func (d *nbdDevice) detach(proceed func() error, gone func()) (syncErr, err erro
 	claim.close()
 	<-claim.ended
 	if !d.isGone() {
-		stays := errors.Join(err, d.link.EndWithUsers(d.device, false))
+		stays := errors.Join(err, d.outliveUsers())
 		if !d.isGone() {
 			return syncErr, errors.Join(fmt.Errorf("%s is open: %w", d.path, engine.ErrInUse), stays)
 		}
@@ -390,7 +392,47 @@ func (d *nbdDevice) endWithUsers() error {
 	if d.cut {
 		return errCut
 	}
+	d.detaching++
 	return d.link.EndWithUsers(d.device, true)
+}
+
+// The pauses between attempts to have a device outlive its users.
+const (
+	outliveSoon = 10 * time.Millisecond
+	outliveLate = 5 * time.Second
+)
+
+// outliveUsers undoes endWithUsers. If the kernel does not accept that, because memory is short for example, the device is
+// still in use and would end with the next user that closes it. So another goroutine repeats it until the kernel accepts
+// it, the device is cut or gone, another attempt to detach it has begun, or the Local ends.
+func (d *nbdDevice) outliveUsers() error {
+	d.mu.Lock()
+	attempt := d.detaching
+	d.mu.Unlock()
+	asked, err := d.askToOutlive(attempt)
+	if err == nil {
+		return nil
+	}
+	d.later.run(func(ctx context.Context) {
+		for pause := outliveSoon; asked && err != nil; pause = min(2*pause, outliveLate) {
+			if !pauseFor(ctx, pause) {
+				return
+			}
+			asked, err = d.askToOutlive(attempt)
+		}
+	})
+	return err
+}
+
+// askToOutlive asks the kernel once to have the device outlive its users, unless that is of no use, or would be in the
+// way of another attempt to detach it.
+func (d *nbdDevice) askToOutlive(attempt int) (asked bool, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.cut || d.detaching != attempt || d.isGone() {
+		return false, nil
+	}
+	return true, d.link.EndWithUsers(d.device, false)
 }
 
 // NodeName makes of a node's name what Options.Node may be.

@@ -3,6 +3,7 @@ package device
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/longhorn-lep/longhorn-manager/engine"
 	"github.com/longhorn-lep/longhorn-manager/nbd/kernel"
 )
 
@@ -28,10 +30,16 @@ type fakeKernel struct {
 	gone   bool           // guarded by mu; no device is there
 	blind  error          // guarded by mu; why sysfs cannot be read
 	ended  map[uint32]int // guarded by mu; commands to disconnect that were accepted, by device
+
+	endsWithUsers map[uint32]bool // guarded by mu; the device ends when its last user closes it
+	outlives      map[uint32]int  // guarded by mu; commands to have a device outlive its users
+	keepsEnd      error           // guarded by mu; what such a command answers
 }
 
 func newFakeKernel() *fakeKernel {
-	return &fakeKernel{asked: map[uint32]int{}, uses: map[uint32]int{}, ended: map[uint32]int{}}
+	return &fakeKernel{
+		asked: map[uint32]int{}, uses: map[uint32]int{}, ended: map[uint32]int{}, endsWithUsers: map[uint32]bool{}, outlives: map[uint32]int{},
+	}
 }
 
 func (f *fakeKernel) Reconnect(d kernel.Device, socket int) error {
@@ -69,16 +77,41 @@ func (f *fakeKernel) Disconnect(d kernel.Device) error {
 	return f.blind
 }
 
-func (f *fakeKernel) EndWithUsers(kernel.Device, bool) error { return nil }
-func (f *fakeKernel) Resize(kernel.Device, int64) error      { return nil }
-func (f *fakeKernel) Limit(kernel.Device) error              { return nil }
-func (f *fakeKernel) Number(kernel.Device) (uint64, error)   { return 0, nil }
-func (f *fakeKernel) Size(d kernel.Device) (int64, error)    { return 0, nil }
+func (f *fakeKernel) EndWithUsers(d kernel.Device, ends bool) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !ends {
+		f.outlives[d.Index]++
+		if f.keepsEnd != nil {
+			return f.keepsEnd
+		}
+	}
+	f.endsWithUsers[d.Index] = ends
+	return nil
+}
+
+func (f *fakeKernel) Resize(kernel.Device, int64) error    { return nil }
+func (f *fakeKernel) Limit(kernel.Device) error            { return nil }
+func (f *fakeKernel) Number(kernel.Device) (uint64, error) { return 0, nil }
+func (f *fakeKernel) Size(d kernel.Device) (int64, error)  { return 0, nil }
 
 func (f *fakeKernel) count(d *nbdDevice) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.asked[d.device.Index]
+}
+
+// endsWith tells whether a device ends with its users.
+func (f *fakeKernel) endsWith(d *nbdDevice) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.endsWithUsers[d.device.Index]
+}
+
+func (f *fakeKernel) outlivesAsked(d *nbdDevice) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.outlives[d.device.Index]
 }
 
 func (f *fakeKernel) isUsing(d *nbdDevice, socket int) bool {
@@ -459,4 +492,58 @@ func TestAServerThatEndsWhileItAdoptsADeviceDoesNotKeepIt(t *testing.T) {
 	assert.ErrorIs(t, <-adopted, ErrEnded)
 	<-ended
 	assertParked(t, f, k.nbd)
+}
+
+// A device that others have open is told to end with its last user, and then not to. If the kernel does not accept the second, the next
+// program that closes the device would end it under its users.
+func TestADeviceThatIsInUseOutlivesItsUsersThoughTheKernelRefusesThatFirst(t *testing.T) {
+	for _, tc := range []struct {
+		name     string
+		end      func(*fakeKernel, *Local)
+		outlives bool
+	}{
+		{"the kernel accepts it → asked no more", func(f *fakeKernel, _ *Local) { f.set(func() { f.keepsEnd = nil }) }, true},
+		{"the device is gone → asked no more", func(f *fakeKernel, _ *Local) { f.set(func() { f.gone = true }) }, false},
+		{"the device is aborted → asked no more", func(_ *fakeKernel, l *Local) { disconnectAll(l) }, false},
+		{"the keeper ends → asked no more", func(_ *fakeKernel, l *Local) { l.later.end() }, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFakeKernel()
+				f.keepsEnd = unix.ENOMEM
+				l := keepNBD(t, f, 1)
+				d := l.devices["vol-0"].nbd
+				require.NoError(t, os.WriteFile(d.path, nil, 0o600)) // something to open
+				err := l.Session().Detach(t.Context(), "vol-0", owner(1))
+				assert.ErrorIs(t, err, engine.ErrInUse)
+				assert.ErrorIs(t, err, unix.ENOMEM)
+				asked := f.outlivesAsked(d)
+				time.Sleep(4 * outliveLate)
+				assert.Greater(t, f.outlivesAsked(d), asked+3, "it is not repeated")
+				tc.end(f, l)
+				time.Sleep(2 * outliveLate)
+				asked = f.outlivesAsked(d)
+				time.Sleep(time.Minute)
+				assert.Equal(t, asked, f.outlivesAsked(d), "it is repeated for ever")
+				assert.Equal(t, !tc.outlives, f.endsWith(d))
+			})
+		})
+	}
+}
+
+// Another attempt to detach the device has it end with its users again. What is left of the attempt before must not undo that.
+func TestAnotherAttemptToDetachADeviceEndsTheOneBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeKernel()
+		f.keepsEnd = unix.ENOMEM
+		d := keepNBD(t, f, 1).devices["vol-0"].nbd
+		require.NoError(t, d.endWithUsers())
+		require.ErrorIs(t, d.outliveUsers(), unix.ENOMEM)
+		require.NoError(t, d.endWithUsers())
+		f.set(func() { f.keepsEnd = nil })
+		time.Sleep(2 * outliveLate)
+		assert.True(t, f.endsWith(d))
+		require.NoError(t, d.outliveUsers())
+		assert.False(t, f.endsWith(d))
+	})
 }
