@@ -5,6 +5,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -63,22 +64,25 @@ func TestAFlushMakesRoom(t *testing.T) {
 }
 
 func TestWritersThatWaitForRoomAreLetGoWithTheirSession(t *testing.T) {
-	f, r, s := boundedReplica(t)
-	asked, release := hang(t, f, "writeback", dataName)
-	for i := range int64(4) {
-		require.NoError(t, s.WriteAt(t.Context(), make([]byte, 4096), i*4096, false))
-	}
-	<-asked
-	waits := make(chan error, 1)
-	go func() { waits <- s.WriteAt(t.Context(), stampBlock(9), 0, false) }()
-	next := admit(t, r, 2, "two") // the write-out of what is written already holds no admission up
-	assert.ErrorIs(t, <-waits, syscall.ESHUTDOWN, "the write")
-	release()
-	got := make([]byte, 512)
-	require.NoError(t, next.ReadAt(t.Context(), got, 0))
-	assert.Zero(t, got[0], "it was written all the same")
-	require.NoError(t, next.Close())
-	require.NoError(t, s.Close())
+	synctest.Test(t, func(t *testing.T) {
+		f, r, s := boundedReplica(t)
+		asked, release := hang(t, f, "writeback", dataName)
+		for i := range int64(4) {
+			require.NoError(t, s.WriteAt(t.Context(), make([]byte, 4096), i*4096, false))
+		}
+		<-asked
+		waits := make(chan error, 1)
+		go func() { waits <- s.WriteAt(t.Context(), stampBlock(9), 0, false) }()
+		synctest.Wait()               // it waits for room, inside the gate
+		next := admit(t, r, 2, "two") // the write-out of what is written already holds no admission up
+		assert.ErrorIs(t, <-waits, syscall.ESHUTDOWN, "the write")
+		release()
+		got := make([]byte, 512)
+		require.NoError(t, next.ReadAt(t.Context(), got, 0))
+		assert.Zero(t, got[0], "it was written all the same")
+		require.NoError(t, next.Close())
+		require.NoError(t, s.Close())
+	})
 }
 
 func TestAWriteOutThatFailsEndsTheReplica(t *testing.T) {
