@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -144,6 +145,43 @@ func TestTheEndOfARebuildOfAnEarlierOpeningMakesNothingGood(t *testing.T) {
 	require.NoError(t, record(s, membership.NewEpoch(5, 1, []string{"vol-r-1"})))
 	expectKept(t, s, true)
 	expectKept(t, o.open(Options{BootID: testBoot}), true)
+}
+
+// The epoch that ends a rebuild waits for another call, and a write-out fails meanwhile. What the rebuild wrote may be lost with it, so the
+// metadata must not name this boot even for a moment: the process may be killed in it.
+func TestTheEndOfARebuildMakesNothingGoodAfterAFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, r := newMemReplica(t, 16*mib)
+		mark(t, admit(t, r, 1, "s"))
+		require.NoError(t, r.Close(t.Context()))
+		r, err := Open(f, memDir, testSpec("uid-1", 16*mib), Options{BootID: testBoot, Distrust: true})
+		require.NoError(t, err)
+		s := admit(t, r, 2, "s2")
+		beginRebuild(t, s)
+		r.lane.places <- struct{}{} // another call has the lane
+		recorded := make(chan error, 1)
+		go func() { recorded <- record(s, membership.NewEpoch(2, 1, []string{r.name})) }()
+		synctest.Wait()
+		r.fail(syscall.EIO)
+		synctest.Wait() // the record of the loss comes after the epoch
+		exchanges := 0
+		f.Before(func(op memfs.Op) error {
+			if op.Kind == "exchange" {
+				if exchanges++; exchanges > 1 {
+					return memfs.ErrCrashed // before the loss is recorded
+				}
+			}
+			return nil
+		})
+		<-r.lane.places
+		require.NoError(t, <-recorded)
+		synctest.Wait()
+		f.Before(nil)
+		f.Kill()
+		r = openReplica(t, f, memDir, testSpec("uid-1", 16*mib), testBoot)
+		require.False(t, r.State().Rebuilding)
+		expectKept(t, admit(t, r, 3, "s3"), false)
+	})
 }
 
 // What the caller knows of a disk is not forgotten with the opening: the metadata has it from the admission on.
