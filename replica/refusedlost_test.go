@@ -64,3 +64,27 @@ func TestALossThatCannotBeRecordedIsToldWithTheRefusal(t *testing.T) {
 	require.ErrorAs(t, err, &refused)
 	require.True(t, refused.WritesLost)
 }
+
+// A disk without space does not keep a replica from being opened. But where it is not known whether the disk has the record, no metadata of
+// the replica is believed, so the opening is refused whatever the disk says.
+func TestAnOpeningIsRefusedWhenItIsNotKnownWhetherALossIsRecorded(t *testing.T) {
+	f, r := newMemReplica(t, 16*mib)
+	s := admit(t, r, 1, "s")
+	require.NoError(t, s.WriteAt(t.Context(), stampBlock(1), 0, false))
+	f.Kill()
+	f.LoseUnsynced(dataName)
+	exchanged := false
+	f.Before(func(op memfs.Op) error {
+		exchanged = exchanged || op.Kind == "exchange"
+		if exchanged && op.Kind == "syncdir" {
+			return syscall.ENOSPC
+		}
+		return nil
+	})
+	_, err := Open(f, memDir, testSpec("uid-1", 16*mib), Options{BootID: testBoot})
+	f.Before(nil)
+	require.ErrorIs(t, err, errUncertain)
+	var refused *RefusedError
+	require.ErrorAs(t, err, &refused)
+	require.True(t, refused.WritesLost)
+}
