@@ -68,8 +68,9 @@ func (r *Replica) dropCache() error {
 }
 
 // hearOfLoss records that writes of before this opening are lost. The kernel has told it for the last time, and this
-// opening may be refused yet, or its process killed: then the next one must know. A disk without space is asked again
-// when an engine is admitted.
+// opening may be refused yet, or its process killed: then the next one must know. A disk without space does not get the
+// opening refused. A refusal would not tell the next process either, and an admission needs the same space: it stores
+// the record together with the engine's generation, or lets no engine in.
 func (r *Replica) hearOfLoss(cause error) error {
 	r.mu.Lock()
 	again, recorded := r.heardOfLoss, r.meta.BootID == ""

@@ -88,3 +88,38 @@ func TestAnOpeningIsRefusedWhenItIsNotKnownWhetherALossIsRecorded(t *testing.T) 
 	require.ErrorAs(t, err, &refused)
 	require.True(t, refused.WritesLost)
 }
+
+// A full disk without a spare does not take the record that writes are lost. The replica can be read by tools. No engine is let in before
+// the record is there, because the disk does not take the engine's generation either.
+func TestAReplicaWhoseFullDiskTakesNoRecordOfALossLetsNoEngineIn(t *testing.T) {
+	spec := testSpec("uid-1", 16*mib)
+	f, r := newMemReplica(t, 16*mib)
+	s := admit(t, r, 1, "s")
+	require.NoError(t, s.WriteAt(t.Context(), stampBlock(1), 0, true))
+	require.NoError(t, s.WriteAt(t.Context(), stampBlock(2), 0, false))
+	require.NoError(t, r.dir.Unlink(metaTempName)) // as a replica of the first release
+	require.NoError(t, r.dir.Sync())
+	f.Kill()
+	f.LoseUnsynced(dataName)
+	f.Before(func(op memfs.Op) error {
+		if op.Kind == "write" && op.Name == metaTempName {
+			return syscall.ENOSPC
+		}
+		return nil
+	})
+	r = openReplica(t, f, memDir, spec, testBoot)
+	require.False(t, r.State().CacheKept)
+	v, err := r.View()
+	require.NoError(t, err)
+	require.NoError(t, v.ReadAt(t.Context(), make([]byte, 512), 0))
+	require.NoError(t, v.Close())
+	for generation, session := range map[int64]string{1: "s", 2: "s2"} { // also the engine that was in
+		_, err := r.Admit(t.Context(), generation, session)
+		require.ErrorIs(t, err, syscall.ENOSPC)
+	}
+	f.Before(nil) // something was freed
+	expectKept(t, admit(t, r, 2, "s2"), false)
+	f.Kill()
+	r = openReplica(t, f, memDir, spec, testBoot)
+	expectKept(t, admit(t, r, 3, "s3"), false)
+}

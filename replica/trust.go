@@ -21,7 +21,8 @@ import (
 //	                      (Options.Distrust)
 //	the disk was lost     the host remembers it
 //	an opening hears that writes were lost
-//	                      "" before it continues. If the disk refuses that, the opening is refused, and the host remembers it
+//	                      "" before it continues. If the disk refuses that, the opening is refused, and the host remembers it.
+//	                      If it only lacks the space, the next admission needs that too, and records it
 //
 // What a replica has is another question than what it may lack. After a failed sync the kernel shows bytes that the disk does not have,
 // to every later opening of the same boot. So only a replica that was closed in order is opened with its cache: then every sync succeeded,
