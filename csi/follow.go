@@ -32,8 +32,8 @@ const (
 	followHope = 5 * time.Minute
 	// followPatience bounds the question to one share's server.
 	followPatience = 2 * time.Second
-	// followRoom is how long after a server's answer connections are ended. A server that waits for clients is held still shortly after its first
-	// answers (package share), and one that comes back before that is refused and waits for longer than one that comes later.
+	// followRoom is how long after a server's answer connections are ended. A server of an earlier release that waits for clients is held still
+	// shortly after its first answers, and a client that comes back before that is refused and waits for longer than one that comes later.
 	followRoom = 700 * time.Millisecond
 )
 

@@ -102,7 +102,7 @@ func (m *movingNetwork) Connections(server netip.AddrPort) (map[flow.Flow]netip.
 	return m.fakeNetwork.Connections(server)
 }
 
-// A server that has just begun to answer refuses who comes back at once, so what is ended is what leads elsewhere a moment later.
+// A server of an earlier release that has just begun to answer refuses who comes back at once, so what is ended is what leads elsewhere a moment later.
 func TestANewServerIsGivenTimeBeforeItsClientsAreSentThere(t *testing.T) {
 	oldPod, newPod := netip.MustParseAddrPort("10.1.0.4:2049"), netip.MustParseAddrPort("10.1.1.4:2049")
 	share := netip.MustParseAddrPort("10.96.0.9:2049")
