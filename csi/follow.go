@@ -50,6 +50,8 @@ const (
 // A connection is ended only when an NFS server has answered at another pod than the one that the connection leads to. A share has one pod at a
 // time, whose name is the volume's, so a node's Service rules never lead to two of them, and a server that stands still answers nothing. While none
 // answers, nothing is ended: what the client begins then is refused as long as the Service leads nowhere, and a client that was refused waits ever longer.
+//
+// A share that serves anew is also touched (touch.go).
 type follower struct {
 	// servers lists the addresses of the shares that are mounted on this node.
 	servers func() ([]netip.Addr, error)
@@ -58,6 +60,8 @@ type follower struct {
 	now     func() time.Time
 	shares  map[netip.Addr]*pursuit // those that are mounted
 	failed  string                  // that listing or asking was told to fail with; "": it works
+	touch   func(server netip.Addr) // has the kernel's client come back; it must not block
+	news    chan struct{}           // a server has ended; it holds one
 }
 
 // pursuit is what a follower knows of one share.
@@ -65,6 +69,7 @@ type pursuit struct {
 	next   time.Time // when it is asked again; zero: it was never asked
 	silent time.Time // since when it gives no answer; zero: it gave one
 	err    error     // that following it failed with
+	line   *line     // to the server that answered last; nil: there is none
 }
 
 // newFollower watches the shares that are staged by this driver: the kubelet has a directory for each.
@@ -73,13 +78,15 @@ func newFollower(o NodeOptions, mounts *mount.System) *follower {
 	return &follower{
 		servers: func() ([]netip.Addr, error) { return mounts.Servers(staged) },
 		network: nodeNetwork(filepath.Join(o.HostProc, "1/ns/net")), log: o.Log, now: time.Now,
+		touch: newToucher(mounts, staged, o.Log).touch, news: make(chan struct{}, 1),
 	}
 }
 
 // shareNetwork is the node's network. nodeNetwork is the real one.
 type shareNetwork interface {
-	// Serving returns the pod's address that an NFS server has just answered at.
-	Serving(ctx context.Context, server netip.AddrPort) (netip.AddrPort, error)
+	// Serving returns the pod's address that an NFS server has just answered at, and the connection, which ends with the server. When the error is
+	// flow.ErrNoPeer the server has answered, and there is a connection too.
+	Serving(ctx context.Context, server netip.AddrPort) (netip.AddrPort, net.Conn, error)
 	// Connections lists those to a share, with the pods' addresses that they lead to, also those that are being made. One whose pod is not known is
 	// left out.
 	Connections(server netip.AddrPort) (map[flow.Flow]netip.AddrPort, error)
@@ -90,13 +97,15 @@ type shareNetwork interface {
 func (f *follower) run(ctx context.Context) error {
 	timer := time.NewTimer(followRound)
 	defer timer.Stop()
+	defer f.keep(nil)
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-timer.C:
-			timer.Reset(f.look(ctx))
+		case <-f.news:
 		}
+		timer.Reset(f.look(ctx))
 	}
 }
 
@@ -109,7 +118,7 @@ func (f *follower) look(ctx context.Context) time.Duration {
 	}
 	var each sync.WaitGroup
 	for server, p := range f.shares {
-		if !p.next.After(f.now()) {
+		if !p.next.After(f.now()) || p.line.hasEnded() {
 			each.Go(func() { f.ask(ctx, server, p) })
 		}
 	}
@@ -129,12 +138,17 @@ func (f *follower) keep(servers []netip.Addr) {
 	for _, server := range servers {
 		shares[server] = cmp.Or(f.shares[server], &pursuit{})
 	}
+	for server, p := range f.shares {
+		if shares[server] == nil {
+			p.line.close()
+		}
+	}
 	f.shares = shares
 }
 
 // ask follows a share and plans when to do so again.
 func (f *follower) ask(ctx context.Context, server netip.Addr, p *pursuit) {
-	answered, err := f.follow(ctx, netip.AddrPortFrom(server, types.NFSPort))
+	answered, err := f.follow(ctx, netip.AddrPortFrom(server, types.NFSPort), p)
 	now := f.now()
 	p.err, p.next = err, now.Add(followRound)
 	switch {
@@ -142,6 +156,8 @@ func (f *follower) ask(ctx context.Context, server netip.Addr, p *pursuit) {
 		p.silent = time.Time{}
 		return
 	case p.silent.IsZero():
+		p.line.close()
+		p.line = nil
 		p.silent = now
 	}
 	if now.Sub(p.silent) < followHope {
@@ -163,14 +179,20 @@ func (f *follower) tell(err error) {
 
 // follow ends the connections to a share that lead to another pod than the one that serves it. A share that nobody serves now is no error, nor is a
 // network whose kernel does not know where connections lead.
-func (f *follower) follow(ctx context.Context, server netip.AddrPort) (answered bool, err error) {
-	serving, err := f.network.Serving(ctx, server)
+func (f *follower) follow(ctx context.Context, server netip.AddrPort, p *pursuit) (answered bool, err error) {
+	serving, conn, err := f.network.Serving(ctx, server)
 	if err != nil {
 		f.log.WithError(err).WithField("server", server).Debug("The share's server gives no answer, or its pod is not known")
-		if errors.Is(err, flow.ErrNoPeer) {
-			return true, nil
+		if !errors.Is(err, flow.ErrNoPeer) {
+			return false, nil
 		}
-		return false, nil
+		if f.isAnew(p, netip.AddrPort{}, conn) {
+			f.touch(server.Addr())
+		}
+		return true, nil
+	}
+	if f.isAnew(p, serving, conn) {
+		defer f.touch(server.Addr()) // when the connections to the former pod have ended
 	}
 	former, err := f.toOthers(server, serving)
 	if err != nil || len(former) == 0 {
@@ -206,15 +228,19 @@ func (f *follower) toOthers(server, serving netip.AddrPort) (map[flow.Flow]netip
 type nodeNetwork string
 
 // Serving implements shareNetwork.
-func (n nodeNetwork) Serving(ctx context.Context, server netip.AddrPort) (pod netip.AddrPort, err error) {
+func (n nodeNetwork) Serving(ctx context.Context, server netip.AddrPort) (pod netip.AddrPort, conn net.Conn, err error) {
 	ctx, cancel := context.WithTimeout(ctx, followPatience)
 	defer cancel()
-	err = netns.In(string(n), func() error {
-		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", server.String()) // one address: the socket is made in this thread
+	err = netns.In(string(n), func() (err error) {
+		conn, err = (&net.Dialer{}).DialContext(ctx, "tcp", server.String()) // one address: the socket is made in this thread
 		if err != nil {
 			return err
 		}
-		defer conn.Close()
+		defer func() {
+			if err != nil && !errors.Is(err, flow.ErrNoPeer) {
+				_ = conn.Close()
+			}
+		}()
 		deadline, _ := ctx.Deadline()
 		if err := conn.SetDeadline(deadline); err != nil {
 			return err
@@ -226,7 +252,7 @@ func (n nodeNetwork) Serving(ctx context.Context, server netip.AddrPort) (pod ne
 		pod, err = flow.Flow{Local: netip.AddrPortFrom(local.Addr().Unmap(), local.Port()), Remote: server}.Peer()
 		return err
 	})
-	return pod, err
+	return pod, conn, err
 }
 
 // Connections implements shareNetwork.

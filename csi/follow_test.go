@@ -31,8 +31,8 @@ type fakeNetwork struct {
 	broken                 []flow.Flow
 }
 
-func (f *fakeNetwork) Serving(context.Context, netip.AddrPort) (netip.AddrPort, error) {
-	return f.serving, f.silent
+func (f *fakeNetwork) Serving(context.Context, netip.AddrPort) (netip.AddrPort, net.Conn, error) {
+	return f.serving, nil, f.silent
 }
 
 func (f *fakeNetwork) Connections(netip.AddrPort) (map[flow.Flow]netip.AddrPort, error) {
@@ -44,12 +44,15 @@ func (f *fakeNetwork) Break(c flow.Flow) error {
 	return f.stuck
 }
 
+// untouched is a touch that nothing hears of.
+func untouched(netip.Addr) {}
+
 // standing is a clock that stands still.
 func standing() time.Time { return time.Unix(1e9, 0) }
 
 // lookAnew looks at all shares, as if the time of each had come.
 func lookAnew(t *testing.T, f *follower) time.Duration {
-	f.shares = nil
+	f.keep(nil)
 	return f.look(t.Context())
 }
 
@@ -77,7 +80,7 @@ func TestConnectionsToTheFormerPodAreEnded(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				logger, hook := logtest.NewNullLogger()
-				f := &follower{servers: func() ([]netip.Addr, error) { return []netip.Addr{share.Addr()}, nil }, network: &c.network, log: logrus.NewEntry(logger), now: standing}
+				f := &follower{servers: func() ([]netip.Addr, error) { return []netip.Addr{share.Addr()}, nil }, network: &c.network, log: logrus.NewEntry(logger), now: standing, touch: untouched}
 				began := time.Now()
 				assert.Equal(t, c.again, f.look(t.Context()))
 				assert.ElementsMatch(t, c.want, c.network.broken)
@@ -118,8 +121,8 @@ func TestANewServerIsGivenTimeBeforeItsClientsAreSentThere(t *testing.T) {
 	logger, _ := logtest.NewNullLogger()
 	synctest.Test(t, func(t *testing.T) {
 		n := network()
-		f := &follower{network: n, log: logrus.NewEntry(logger)}
-		answered, err := f.follow(t.Context(), share)
+		f := &follower{network: n, log: logrus.NewEntry(logger), touch: untouched}
+		answered, err := f.follow(t.Context(), share, &pursuit{})
 		assert.True(t, answered)
 		require.NoError(t, err)
 		assert.Equal(t, []flow.Flow{begun}, n.broken)
@@ -128,10 +131,10 @@ func TestANewServerIsGivenTimeBeforeItsClientsAreSentThere(t *testing.T) {
 	})
 	synctest.Test(t, func(t *testing.T) {
 		n := network()
-		f := &follower{network: n, log: logrus.NewEntry(logger)}
+		f := &follower{network: n, log: logrus.NewEntry(logger), touch: untouched}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		_, err := f.follow(ctx, share)
+		_, err := f.follow(ctx, share, &pursuit{})
 		require.NoError(t, err)
 		assert.Empty(t, n.broken, "the plugin ends")
 	})
@@ -145,15 +148,15 @@ type askedNetwork struct {
 	silent map[string]bool
 }
 
-func (a *askedNetwork) Serving(_ context.Context, server netip.AddrPort) (netip.AddrPort, error) {
+func (a *askedNetwork) Serving(_ context.Context, server netip.AddrPort) (netip.AddrPort, net.Conn, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	name := server.Addr().String()
 	a.asked = append(a.asked, name)
 	if a.silent[name] {
-		return netip.AddrPort{}, errors.New("no answer")
+		return netip.AddrPort{}, nil, errors.New("no answer")
 	}
-	return server, nil
+	return server, nil, nil
 }
 
 // A share that is down for days costs a node with many others no more than one that serves.
@@ -165,7 +168,7 @@ func TestOnlyAShareThatGivesNoAnswerIsAskedOften(t *testing.T) {
 	network := &askedNetwork{silent: map[string]bool{down: true}}
 	f := &follower{
 		servers: func() ([]netip.Addr, error) { return mounted, nil },
-		network: network, log: logrus.NewEntry(logger), now: func() time.Time { return now },
+		network: network, log: logrus.NewEntry(logger), now: func() time.Time { return now }, touch: untouched,
 	}
 	questions := func(of string, during time.Duration) (count int) {
 		network.asked = nil
@@ -196,7 +199,7 @@ func TestOnlyAShareThatGivesNoAnswerIsAskedOften(t *testing.T) {
 func TestWhatFailsAllTheTimeIsToldOnce(t *testing.T) {
 	logger, hook := logtest.NewNullLogger()
 	boom := errors.New("boom")
-	f := &follower{servers: func() ([]netip.Addr, error) { return nil, boom }, log: logrus.NewEntry(logger), now: standing}
+	f := &follower{servers: func() ([]netip.Addr, error) { return nil, boom }, log: logrus.NewEntry(logger), now: standing, touch: untouched}
 	lookAnew(t, f)
 	lookAnew(t, f)
 	assert.Len(t, hook.Entries, 1)
@@ -239,8 +242,9 @@ func TestANodeFollowsItsShare(t *testing.T) {
 	logger, hook := logtest.NewNullLogger()
 	f := &follower{
 		servers: func() ([]netip.Addr, error) { return []netip.Addr{servicenet.Service.Addr()}, nil },
-		network: nodeNetwork(n.File), log: logrus.NewEntry(logger), now: standing,
+		network: nodeNetwork(n.File), log: logrus.NewEntry(logger), now: standing, touch: untouched,
 	}
+	t.Cleanup(func() { f.keep(nil) })
 	lookAnew(t, f)
 	assert.Empty(t, hook.Entries, "no other pod serves")
 	_, err := client.Write([]byte("x"))
@@ -278,7 +282,8 @@ func TestANodeFollowsItsShareFromADeadNode(t *testing.T) {
 	}, time.Minute, time.Millisecond)
 	n.Lead(1)
 	logger, hook := logtest.NewNullLogger()
-	f := &follower{servers: func() ([]netip.Addr, error) { return []netip.Addr{servicenet.Service.Addr()}, nil }, network: network, log: logrus.NewEntry(logger), now: standing}
+	f := &follower{servers: func() ([]netip.Addr, error) { return []netip.Addr{servicenet.Service.Addr()}, nil }, network: network, log: logrus.NewEntry(logger), now: standing, touch: untouched}
+	t.Cleanup(func() { f.keep(nil) })
 	assert.Equal(t, followRound, f.look(t.Context()))
 	require.ErrorIs(t, <-ended, unix.ECONNABORTED)
 	assert.Len(t, hook.Entries, 1)

@@ -46,10 +46,11 @@ func labelForShares(ctx context.Context, t *testing.T, c *cluster.Cluster) {
 	}
 }
 
-// appending makes records durable, each in its pod's own file, and tells in /tmp/acks which are, and when.
+// appending makes records durable, each in its pod's own file, and tells in /tmp/acks which are, and when. While /tmp/pause is there it does nothing.
 const appending = `
 n=0
 while true; do
+  while [ -e /tmp/pause ]; do sleep 0.1; done
   n=$((n + 1))
   if printf '%s\n' "$n" | dd of="/data/$HOSTNAME" oflag=append conv=notrunc,fsync status=none; then
     echo "$EPOCHREALTIME $n" >>/tmp/acks
@@ -93,6 +94,7 @@ func TestSharedVolume(t *testing.T) {
 		{"a lock of one pod keeps the other out", s.lock},
 		{"beside each other", s.besideEachOther},
 		{"its server is killed → it starts again in its pod", s.serverIsKilled},
+		{"its server is killed while a node is idle → it starts again in its pod", s.serverIsKilledBesideAnIdleNode},
 		{"its server hangs → it starts again in its pod", s.serverHangs},
 		{"its pod is deleted → another one serves", s.podIsDeleted},
 		{"its node is drained → it moves", s.nodeIsDrained},
@@ -284,12 +286,17 @@ func (s *share) through(ctx context.Context, t *testing.T, timeout time.Duration
 func (s *share) waitAcked(ctx context.Context, t *testing.T, timeout time.Duration) {
 	t.Helper()
 	for _, pod := range []string{"one", "two"} {
-		cluster.Eventually(ctx, t, timeout, "pod "+pod+" writes", func(ctx context.Context) error {
-			_, err := s.c.Kubectl(ctx, "-n", s.namespace, "exec", pod, "--", "bash", "-ec",
-				"before=$(wc -l </tmp/acks); for i in {1..20}; do sleep 0.5; [ $(wc -l </tmp/acks) -le $((before + 2)) ] || exit 0; done; exit 1")
-			return err
-		})
+		s.waitAckedBy(ctx, t, pod, timeout)
 	}
+}
+
+func (s *share) waitAckedBy(ctx context.Context, t *testing.T, pod string, timeout time.Duration) {
+	t.Helper()
+	cluster.Eventually(ctx, t, timeout, "pod "+pod+" writes", func(ctx context.Context) error {
+		_, err := s.c.Kubectl(ctx, "-n", s.namespace, "exec", pod, "--", "bash", "-ec",
+			"before=$(wc -l </tmp/acks); for i in {1..20}; do sleep 0.5; [ $(wc -l </tmp/acks) -le $((before + 2)) ] || exit 0; done; exit 1")
+		return err
+	})
 }
 
 // acked are the times and numbers of a pod's records that are durable.

@@ -24,6 +24,18 @@ func (s *share) serverIsKilled(ctx context.Context, t *testing.T) {
 	assert.Equal(t, uid, now, "its pod stays")
 }
 
+// serverIsKilledBesideAnIdleNode: the kernel of an idle node would come back only when it renews its lease, and pod one would wait for it.
+func (s *share) serverIsKilledBesideAnIdleNode(ctx context.Context, t *testing.T) {
+	s.exec(ctx, t, "two", "touch /tmp/pause; before=-1; while [ $(wc -l </tmp/acks) -ne $before ]; do before=$(wc -l </tmp/acks); sleep 0.5; done")
+	began := time.Now()
+	s.signal(ctx, t, "KILL")
+	s.waitAckedBy(ctx, t, "one", time.Minute)
+	t.Logf("pod one: the longest time without an acknowledgement was %v", s.longestGap(ctx, t, "one", began).Round(time.Millisecond))
+	s.exec(ctx, t, "two", "rm /tmp/pause")
+	s.waitAcked(ctx, t, time.Minute)
+	s.expectServed(ctx, t)
+}
+
 func (s *share) serverHangs(ctx context.Context, t *testing.T) {
 	s.through(ctx, t, 90*time.Second, func() { s.signal(ctx, t, "STOP") })
 }

@@ -23,6 +23,20 @@ func (s *System) Servers(dir string) ([]netip.Addr, error) {
 	return slices.Compact(servers), nil
 }
 
+// MountOf is where an NFS file system of a server is mounted below a directory, the first of several; "": nowhere. It reads the mount table alone.
+func (s *System) MountOf(dir string, server netip.Addr) (string, error) {
+	table, err := s.files.Table()
+	if err != nil {
+		return "", fmt.Errorf("reading the mount table: %w", err)
+	}
+	for _, e := range table {
+		if of, ok := e.server(); ok && of == server && strings.HasPrefix(e.Path, strings.TrimSuffix(dir, "/")+"/") {
+			return e.Path, nil
+		}
+	}
+	return "", nil
+}
+
 // server is the one of an Export.Source.
 func (e Entry) server() (netip.Addr, bool) {
 	host, _, ok := strings.Cut(e.Source, ":/")
