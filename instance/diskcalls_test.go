@@ -240,7 +240,7 @@ func TestNoRebuildBeginsOnADiskThatDoesNotRespond(t *testing.T) {
 	require.Equal(t, reasonDiskNotResponding, reason(err), err)
 	spec := &proto.EngineSpec{Volume: volume, Secret: secret, Generation: 1, Session: "one"}
 	local := func() (engine.Replica, error) {
-		return n.engines.connect(t.Context(), spec, engine.Member{Name: n.replicaName()})
+		return n.engines.connect(t.Context(), spec, engine.Member{Name: n.replicaName(), Local: true})
 	}
 	remote := func() (engine.Replica, error) { return n.dialEngine("1/one") }
 	begin := func(connect func() (engine.Replica, error)) error {
