@@ -24,14 +24,16 @@ import (
 )
 
 const (
-	// followRound is how often a node asks each of its shares, and followSoon how long after an answer that did not come it asks that share again. The
-	// next server's grace period, in which clients must be back, is at least 7 s, and ends then if they are.
+	// followRound is how often a node asks each of its shares, and followSoon how often one that gave no answer. The next server's grace period
+	// ends when all clients are back.
 	followRound = 2 * time.Second
 	followSoon  = 300 * time.Millisecond
 	// followHope is for how long a share that gives no answer is asked so often. It may give none for days, and its clients' kernels then try seldom.
 	followHope = 5 * time.Minute
-	// followPatience bounds the question to one share's server.
+	// followPatience bounds the question to one share's server. While no server listens there, nothing answers, and the kernel asks again after
+	// 1 s: so a share that has just ceased to answer is asked anew each followSoon, for followHaste.
 	followPatience = 2 * time.Second
+	followHaste    = 30 * time.Second
 	// followRoom is how long after a server's answer connections are ended. A server of an earlier release that waits for clients is held still
 	// shortly after its first answers, and a client that comes back before that is refused and waits for longer than one that comes later.
 	followRoom = 700 * time.Millisecond
@@ -84,7 +86,7 @@ func newFollower(o NodeOptions, mounts *mount.System) *follower {
 
 // shareNetwork is the node's network. nodeNetwork is the real one.
 type shareNetwork interface {
-	// Serving returns the pod's address that an NFS server has just answered at, and the connection, which ends with the server. When the error is
+	// Serving returns, before ctx ends, the pod's address that an NFS server has just answered at, and the connection, which ends with the server. When the error is
 	// flow.ErrNoPeer the server has answered, and there is a connection too.
 	Serving(ctx context.Context, server netip.AddrPort) (netip.AddrPort, net.Conn, error)
 	// Connections lists those to a share, with the pods' addresses that they lead to, also those that are being made. One whose pod is not known is
@@ -148,7 +150,12 @@ func (f *follower) keep(servers []netip.Addr) {
 
 // ask follows a share and plans when to do so again.
 func (f *follower) ask(ctx context.Context, server netip.Addr, p *pursuit) {
-	answered, err := f.follow(ctx, netip.AddrPortFrom(server, types.NFSPort), p)
+	began := f.now()
+	patience := followPatience
+	if p.line.hasEnded() || !p.silent.IsZero() && began.Sub(p.silent) < followHaste {
+		patience = followSoon
+	}
+	answered, err := f.follow(ctx, netip.AddrPortFrom(server, types.NFSPort), p, patience)
 	now := f.now()
 	p.err, p.next = err, now.Add(followRound)
 	switch {
@@ -161,7 +168,7 @@ func (f *follower) ask(ctx context.Context, server netip.Addr, p *pursuit) {
 		p.silent = now
 	}
 	if now.Sub(p.silent) < followHope {
-		p.next = now.Add(followSoon)
+		p.next = began.Add(followSoon)
 	}
 }
 
@@ -179,8 +186,10 @@ func (f *follower) tell(err error) {
 
 // follow ends the connections to a share that lead to another pod than the one that serves it. A share that nobody serves now is no error, nor is a
 // network whose kernel does not know where connections lead.
-func (f *follower) follow(ctx context.Context, server netip.AddrPort, p *pursuit) (answered bool, err error) {
-	serving, conn, err := f.network.Serving(ctx, server)
+func (f *follower) follow(ctx context.Context, server netip.AddrPort, p *pursuit, patience time.Duration) (answered bool, err error) {
+	asking, done := context.WithTimeout(ctx, patience)
+	defer done()
+	serving, conn, err := f.network.Serving(asking, server)
 	if err != nil {
 		f.log.WithError(err).WithField("server", server).Debug("The share's server gives no answer, or its pod is not known")
 		if !errors.Is(err, flow.ErrNoPeer) {
@@ -229,8 +238,6 @@ type nodeNetwork string
 
 // Serving implements shareNetwork.
 func (n nodeNetwork) Serving(ctx context.Context, server netip.AddrPort) (pod netip.AddrPort, conn net.Conn, err error) {
-	ctx, cancel := context.WithTimeout(ctx, followPatience)
-	defer cancel()
 	err = netns.In(string(n), func() (err error) {
 		conn, err = (&net.Dialer{}).DialContext(ctx, "tcp", server.String()) // one address: the socket is made in this thread
 		if err != nil {

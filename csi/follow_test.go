@@ -122,7 +122,7 @@ func TestANewServerIsGivenTimeBeforeItsClientsAreSentThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := network()
 		f := &follower{network: n, log: logrus.NewEntry(logger), touch: untouched}
-		answered, err := f.follow(t.Context(), share, &pursuit{})
+		answered, err := f.follow(t.Context(), share, &pursuit{}, followPatience)
 		assert.True(t, answered)
 		require.NoError(t, err)
 		assert.Equal(t, []flow.Flow{begun}, n.broken)
@@ -134,7 +134,7 @@ func TestANewServerIsGivenTimeBeforeItsClientsAreSentThere(t *testing.T) {
 		f := &follower{network: n, log: logrus.NewEntry(logger), touch: untouched}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		_, err := f.follow(ctx, share, &pursuit{})
+		_, err := f.follow(ctx, share, &pursuit{}, followPatience)
 		require.NoError(t, err)
 		assert.Empty(t, n.broken, "the plugin ends")
 	})

@@ -14,12 +14,23 @@ step() { # step NAME COMMAND...
 	"$@"
 	echo "build: $name done in $((SECONDS - start)) s"
 }
+# library makes what is preloaded into the image's NFS server. That server does not start if it needs a newer libc than the image's.
+library() {
+	command -v gcc >/dev/null || { echo "build: gcc is missing; run scripts/setup" >&2; exit 1; }
+	gcc -O2 -Wall -Wextra -Werror -shared -fPIC -o bin/ganesha-wake.so share/wake/wake.c
+	local newest
+	newest=$(objdump -T bin/ganesha-wake.so | grep -oE 'GLIBC_[0-9.]+' | sort -uV | tail -1)
+	if [ "$(printf '%s\n' "$newest" GLIBC_2.34 | sort -V | tail -1)" != GLIBC_2.34 ]; then
+		echo "build: bin/ganesha-wake.so needs $newest, and the image has an older libc" >&2
+		exit 1
+	fi
+}
+
 if [ "$what" != devcluster ]; then
+	library
 	[ "${PAGE:-}" = none ] || scripts/ui.sh
 	step bin/longhorn-manager env CGO_ENABLED=0 go build -trimpath \
 		-ldflags "-s -w -X github.com/longhorn-lep/longhorn-manager/app.Version=$version" -o bin/longhorn-manager .
-	command -v gcc >/dev/null || { echo "build: gcc is missing; run scripts/setup" >&2; exit 1; }
-	gcc -O2 -Wall -Wextra -Werror -shared -fPIC -o bin/ganesha-wake.so share/wake/wake.c
 fi
 if [ "$what" != manager ]; then
 	echo "build: bin/devcluster contains Kubernetes; the first time takes several minutes"

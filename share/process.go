@@ -62,7 +62,10 @@ func startGanesha(ctx context.Context, o Options, configurationFile, mark string
 		log.close()
 	}()
 	err = <-started
-	if wake != nil {
+	switch {
+	case err != nil && wake != nil:
+		wake.abandon()
+	case wake != nil:
 		go wake.run(o.Grace+o.Lease, g.done)
 	}
 	if err != nil {

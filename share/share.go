@@ -31,6 +31,9 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
+	if err := dropRefusals(o.NFSPort); err != nil { // first: clients find this pod before the volume is here
+		o.Log.WithError(err).Warn("Clients that find no server wait for 3 s before they try again, instead of 1 s")
+	}
 	if err := os.MkdirAll(o.RuntimeDirectory, 0o700); err != nil {
 		return fmt.Errorf("making the runtime directory: %w", err)
 	}
@@ -79,17 +82,19 @@ func serve(ctx context.Context, o Options, v *volume, health *healthService) err
 	} else if err := adoptRecords(v.recovery); err != nil {
 		o.Log.WithError(err).Warn("Some clients of the last server may lose their locks")
 	}
-	if err := dropRefusals(o.NFSPort); err != nil {
-		o.Log.WithError(err).Warn("Clients that find no server wait for 3 s before they try again, instead of 1 s")
-	}
 	timing := defaultTiming(o.Lease)
 	p := newProber(o.NFSPort, timing.limit)
 	ended := newDepartures(v.recovery, o.Log)
 	records := &recording{since: time.Now(), tell: health.recovery.found, log: o.Log}
 	spare := ballast{recovery: v.recovery, log: o.Log}
-	s := &supervisor{
+	var s *supervisor
+	s = &supervisor{
 		watch: watch{t: timing}, now: sinceBoot,
 		start: func() (server, error) {
+			o := o
+			if s.watch.barren > 0 {
+				o.WakeLibrary = os.DevNull // the last server never answered: nothing that can be left out must be why
+			}
 			ended.serverStarts()
 			records.serverStarts()
 			if !o.ReadOnly {

@@ -59,9 +59,9 @@ func (s *sober) line(line []byte) {
 	line, isMarked := bytes.CutPrefix(line, s.mark)
 	if isMarked {
 		s.hear(line)
-		s.quieted = isChatter(line) || s.isAsBefore(line)
+		s.quieted = isChatter(line)
 	}
-	if s.quieted || isChatter(line) {
+	if s.quieted || isChatter(line) || isMarked && s.isAsBefore(line) {
 		return
 	}
 	select {

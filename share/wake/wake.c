@@ -16,6 +16,17 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+/* It runs with the libc of the image, which may be older than that of the machine that built it: newer headers have atoi() call a
+ * function that an older libc lacks, and then Ganesha would not start. */
+static int number_of(const char *digits)
+{
+	int n = 0;
+
+	for (; *digits >= '0' && *digits <= '9'; digits++)
+		n = 10 * n + (*digits - '0');
+	return n;
+}
+
 static void *look(void *arg)
 {
 	int fd = (int)(intptr_t)arg;
@@ -42,7 +53,7 @@ __attribute__((constructor)) static void begin(void)
 
 	if (!number)
 		return;
-	fd = atoi(number);
+	fd = number_of(number);
 	unsetenv("LONGHORN_WAKE_FD");
 	unsetenv("LD_PRELOAD");
 	fcntl(fd, F_SETFD, FD_CLOEXEC);
