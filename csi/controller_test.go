@@ -244,6 +244,15 @@ func TestPublish(t *testing.T) {
 			code: codes.Aborted, message: "state is detaching",
 		},
 		{
+			name: "a person took its ticket while it was in use here, so it detaches without end → a ticket, and it stays",
+			volume: func(v *Volume) {
+				volumeIn("detaching", "n1")(v)
+				v.Ready, v.NotReadyMessage = false, "volume is not detached but detaching"
+			},
+			given: []func(*fakeService){after(time.Second, func(v *Volume) { volumeIn("attached", "n1", mine)(v); v.Ready = true })},
+			code:  codes.OK, calls: []string{"attach pvc-1 n1"}, left: true,
+		},
+		{
 			name:   "strict-local, its data on another node → failed precondition at once, naming that node",
 			volume: func(v *Volume) { volumeIn("detached", "")(v); v.StrictLocalNodes = []string{"n2"} },
 			code:   codes.FailedPrecondition, calls: []string{"detach pvc-1 "}, message: `its data is on node "n2"`,

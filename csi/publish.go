@@ -107,8 +107,10 @@ func isSatisfied(v Volume, id, node string) bool {
 }
 
 // checkAttachable refuses to ask for what cannot be had soon. A volume that another node holds
-// is not "not ready": that node may let it go at any moment, so publish waits for it. It does not
-// wait where a strict-local volume has its data on another node.
+// is not "not ready": that node may let it go at any moment, so publish waits for it. So it is with
+// one that is being detached from this node: where a person took all tickets from a volume in use,
+// only a new ticket has it attached again. publish does not wait where a strict-local volume has
+// its data on another node.
 func checkAttachable(v Volume, node string, asked bool) error {
 	if v.State == stateDeleting {
 		return status.Errorf(codes.NotFound, "volume %s: it is being deleted", v.Name)
@@ -116,8 +118,8 @@ func checkAttachable(v Volume, node string, asked bool) error {
 	if text := types.StrictLocalRefusal(v.Name, node, v.StrictLocalNodes); text != "" {
 		return status.Errorf(codes.FailedPrecondition, "publishing: %s", text)
 	}
-	elsewhere := v.NodeID != "" && (v.NodeID != node || v.isShared())
-	if v.Faulted || !v.Ready && !asked && !elsewhere {
+	isSomewhere := v.NodeID != ""
+	if v.Faulted || !v.Ready && !asked && !isSomewhere {
 		return notReady(v)
 	}
 	return nil

@@ -55,7 +55,11 @@ func (s *Snapshot) claimOf(pv *corev1.PersistentVolume) *corev1.PersistentVolume
 // ofChain explains what a claim and its PersistentVolume rest on, from the volume to the pods. Either may be nil.
 func ofChain(s *Snapshot, c *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume) []Finding {
 	var found []Finding
-	if v := volumeOf(s, pv); v != nil {
+	v := volumeOf(s, pv)
+	if v == nil && pv == nil && c != nil && c.Spec.VolumeName == "" && c.UID != "" {
+		v = named(s.Volumes, "pvc-"+string(c.UID)) // the name that the provisioner gives
+	}
+	if v != nil {
 		found = append(ofVolume(s, v), ofUsedNodes(s, v, waitingOn(s, c))...)
 	}
 	if pv != nil {

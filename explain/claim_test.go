@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -551,5 +552,16 @@ func TestWhatHelpsARefusedClaimFollowsItsMessage(t *testing.T) {
 				t.Errorf("for %q it advises %q, want %q", message, step.Text, want[i])
 			}
 		}
+	}
+}
+
+// A node without an NFS client is no matter of a volume that is not shared, whatever other volumes the cluster has.
+func TestAClaimThatIsNotSharedNeedsNoNFSClient(t *testing.T) {
+	w := newWorld()
+	w.claimed()
+	w.nodeSays(1, types.ConditionNFSClientInstalled, longhorn.ConditionFalse, types.ReasonNFSClientNotFound, "no NFSv4 client loaded")
+	w.Volumes = append(w.Volumes, build.Volume("other", func(v *longhorn.Volume) { v.Spec.AccessMode = longhorn.AccessModeReadWriteMany }))
+	for _, f := range w.ask(t, "claim shop data") {
+		assert.NotEqual(t, types.ReasonNFSClientNotFound, f.Reason)
 	}
 }

@@ -352,6 +352,14 @@ func TestClaimsAreExplained(t *testing.T) {
 			object: claim, severity: Warning, reason: "ClaimPending", what: "waits for its volume", why: "size must be greater", command: "kubectl -n shop describe pvc data",
 		},
 		{
+			name: "its volume is there and lacks something → what the volume lacks", ask: "claim shop data",
+			change: pending(func(w *world, c *corev1.PersistentVolumeClaim) {
+				c.UID, w.v.Name = "u1", "pvc-u1"
+				w.volumeSays(types.ConditionChildRefused, longhorn.ConditionTrue, "Forbidden", "exceeded quota: no-more")
+			}),
+			object: "volume pvc-u1", severity: Broken, reason: "Forbidden", what: "API server refuses", why: "exceeded quota", command: "get resourcequota",
+		},
+		{
 			name: "the class waits for a pod → use it in one", ask: "claim shop data",
 			change: pending(func(w *world, _ *corev1.PersistentVolumeClaim) {
 				mode := storagev1.VolumeBindingWaitForFirstConsumer

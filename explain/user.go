@@ -152,7 +152,7 @@ func ofUsedNodes(s *Snapshot, v *longhorn.Volume, used []string) []Finding {
 			continue
 		}
 		for _, f := range append(ofNode(s, n), ofInstanceManager(s, n)...) {
-			if f.Severity != Info {
+			if f.Severity != Info && (f.Reason != types.ReasonNFSClientNotFound || types.IsShared(v)) {
 				found = append(found, f)
 			}
 		}
