@@ -5,6 +5,10 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
+// takeOutDisk disables a disk first: one that may be scheduled must not be taken out.
+const takeOutDisk = `kubectl -n {ns} patch lhn {node} --type merge -p '{"spec":{"disks":{"{disk}":{"allowScheduling":false}}}}' && ` +
+	`kubectl -n {ns} patch lhn {node} --type merge -p '{"spec":{"disks":{"{disk}":null}}}'`
+
 var (
 	mountDisk  = Step{"On the node, see what is mounted there, and mount the disk's file system", "findmnt -T {path}; mount {path}"}
 	kernelLog  = Step{"On the node, see what the kernel says of the device", "dmesg --level=err,warn | tail -50"}
@@ -29,20 +33,22 @@ var diskAdvice = map[cause]advice{
 		kernelLog, {"Check the file system while it is not mounted, then mount it for writing", "mount -o remount,rw {path}"}, removeDisk,
 	}, false},
 	{KindDisk, types.ConditionReady, disk.ReasonDiskInMemory}: {Broken, "disk {disk} of node {node} is in memory: a restart of the node would lose all replicas on it, so it gets none", []Step{
-		{"Mount a file system of a device at the path, or take the disk out of the node's spec", "kubectl -n {ns} edit lhn {node}"},
+		{"Mount a file system of a device at the path", "findmnt -T {path}"},
+		{"Or take the disk out of the node's spec", takeOutDisk},
 	}, false},
 	{KindDisk, types.ConditionSchedulable, disk.ReasonDiskInMemory}: {Warning, "disk {disk} of node {node} is in memory: a restart of the node loses all replicas on it, and it gets no new ones", []Step{
 		{"Move its replicas to other disks", `kubectl -n {ns} patch lhn {node} --type merge -p '{"spec":{"disks":{"{disk}":{"allowScheduling":false,"evictionRequested":true}}}}'`},
 	}, false},
 	{KindDisk, types.ConditionReady, disk.ReasonDiskOnOverlay}: {Broken, "disk {disk} of node {node} is on overlayfs, which does not tell of writes that failed, so it gets no replicas", []Step{
-		{"Mount a file system of a device at the path, or take the disk out of the node's spec", "kubectl -n {ns} edit lhn {node}"},
+		{"Mount a file system of a device at the path", "findmnt -T {path}"},
+		{"Or take the disk out of the node's spec", takeOutDisk},
 	}, false},
 	{KindDisk, types.ConditionReady, disk.ReasonDuplicateUUID}: {Broken, "disk {disk} of node {node} has the UUID of another disk: one is a copy of the other, and neither can be told apart safely", []Step{
 		{"Find out which is the original, and unmount the other, or take it out of the node's spec", "kubectl -n {ns} edit lhn {node}"},
 		{"If the copy shall be a disk of its own, remove its UUID file and its replicas first, on the node", "head {path}/longhorn-disk.cfg"},
 	}, false},
 	{KindDisk, types.ConditionReady, disk.ReasonDiskMoved}: {Info, "disk {disk} of node {node} is at another path now, and used there", []Step{
-		{"Take the old entry out of the node's spec", `kubectl -n {ns} patch lhn {node} --type merge -p '{"spec":{"disks":{"{disk}":null}}}'`},
+		{"Take the old entry out of the node's spec", takeOutDisk},
 	}, false},
 	{KindDisk, types.ConditionReady, types.ReasonDiskNotResponding}: {Broken, "disk {disk} of node {node} hangs: it neither answers nor fails", []Step{
 		kernelLog, {"Check cabling, controller or the storage network. Replicas on it fail meanwhile and are rebuilt elsewhere", ""},

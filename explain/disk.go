@@ -84,7 +84,7 @@ func sharedFilesystem(n *longhorn.Node, name string, f Finding, p place) Finding
 	}
 	takeOut := Step{"Take one of the two entries out of the node's spec", "kubectl -n {ns} edit lhn {node}"}
 	if n.Status.DiskStatus[name].DiskUUID == "" {
-		takeOut = Step{"Take this entry out of the node's spec: it has no replicas", `kubectl -n {ns} patch lhn {node} --type merge -p '{"spec":{"disks":{"{disk}":null}}}'`}
+		takeOut = Step{"Take this entry out of the node's spec: it has no replicas", takeOutDisk}
 	}
 	f.Next = p.steps([]Step{takeOut, {"Or, if it is to be a disk of its own, mount another file system at its path", "findmnt -T {path}"}})
 	return f

@@ -68,7 +68,7 @@ func TestUpdateDisksRefusesWhatBreaksARule(t *testing.T) {
 		field string
 		text  string
 	}{
-		"a system's directory":    {map[string]DiskSpec{"d": {Path: "/etc/kubernetes//manifests/"}}, "disks.d.path", `disks.d.path: "/etc/kubernetes/manifests" is a directory of the system; give a disk a directory of its own, such as one below /mnt or /var/lib/longhorn`},
+		"a system's directory":    {map[string]DiskSpec{"d": {Path: "/etc/kubernetes//manifests/"}}, "disks.d.path", `disks.d.path: "/etc/kubernetes/manifests" is a directory of the system; give a disk a file system of its own, mounted for example at /mnt/disk1`},
 		"an empty tag":            {map[string]DiskSpec{"d": {Path: "/data", Tags: []string{"a", ""}}}, "disks.d.tags[1]", `disks.d.tags[1]: at least one error encountered while validating tags: "" is no tag: a tag must not be empty`},
 		"a relative path":         {map[string]DiskSpec{"d": {Path: "data"}}, "disks.d.path", `disks.d.path: "data" must be an absolute path`},
 		"a block device":          {map[string]DiskSpec{"d": {Path: "/d", Type: "block"}}, "disks.d.diskType", `disks.d.diskType: "block" must be filesystem`},

@@ -24,7 +24,7 @@ var systemPath = regexp.MustCompile(SystemPathPattern)
 // Why a path is none for a disk, each a clause that follows the path.
 var (
 	errPathRelative = errors.New("must be an absolute path")
-	errPathSystem   = errors.New("is a directory of the system; give a disk a directory of its own, such as one below /mnt or /var/lib/longhorn")
+	errPathSystem   = errors.New("is a directory of the system; give a disk a file system of its own, mounted for example at /mnt/disk1")
 )
 
 // CheckDiskPath tells why a directory cannot be a disk's, whatever lies there. The error

@@ -56,7 +56,7 @@ func TestCheckSetting(t *testing.T) {
 		{"no option → refused, with the options", "replica-auto-balance", "most", `setting replica-auto-balance with invalid value "most": it is none of disabled, least-effort, best-effort`},
 		{"an absolute path → valid", "default-data-path", "/mnt/a", ""},
 		{"a relative path → refused", "default-data-path", "mnt/a", `setting default-data-path with invalid value "mnt/a": it must be an absolute path`},
-		{"the root directory in disguise → refused", "default-data-path", "/a/..", `setting default-data-path with invalid value "/a/..": it is a directory of the system; give a disk a directory of its own, such as one below /mnt or /var/lib/longhorn`},
+		{"the root directory in disguise → refused", "default-data-path", "/a/..", `setting default-data-path with invalid value "/a/..": it is a directory of the system; give a disk a file system of its own, mounted for example at /mnt/disk1`},
 		{"a part of the CPU → valid", "guaranteed-instance-manager-cpu", "12.5", ""},
 		{"for each data engine → valid", "guaranteed-instance-manager-cpu", `{"v1":"2","v2":"2"}`, ""},
 		{

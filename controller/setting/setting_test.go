@@ -54,7 +54,7 @@ func TestStatus(t *testing.T) {
 		},
 		{
 			"a directory of the system → the one before", "default-data-path", "/", "/mnt/a", "False", "InvalidValue", "/mnt/a",
-			`setting default-data-path with invalid value "/": it is a directory of the system; give a disk a directory of its own, such as one below /mnt or /var/lib/longhorn; the value /mnt/a stays in force`,
+			`setting default-data-path with invalid value "/": it is a directory of the system; give a disk a file system of its own, mounted for example at /mnt/disk1; the value /mnt/a stays in force`,
 		},
 	}
 	for _, c := range cases {

@@ -31,7 +31,7 @@ const (
 	keepDisks  = "longhorn-keep-disks"
 	diskRules  = "longhorn-disk-rules"
 	notATag    = `" is no tag: up to 63 letters, digits, "-", "_" or ".", with a letter or digit at both ends, and perhaps a DNS name and "/" before them`
-	notASystem = `" is a directory of the system; give a disk a directory of its own, such as one below /mnt or /var/lib/longhorn`
+	notASystem = `" is a directory of the system; give a disk a file system of its own, mounted for example at /mnt/disk1`
 	notShort   = `" must be in its shortest form, without "//", "." or ".." and without a "/" at its end`
 )
 
