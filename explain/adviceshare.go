@@ -48,7 +48,8 @@ var shareAdvice = map[cause]advice{
 	}, false},
 	{KindShareManager, types.ConditionClientsLimited, types.ReasonClientsNotLimited}: {Warning, "any pod that reaches the share of volume {volume} may mount it: the kernel of its node does not limit clients", []Step{
 		{"Load the module nf_tables on the node, or give it a kernel that has nftables; the share tries again by itself", "kubectl longhorn explain volume {volume}"},
-		{"Until then, keep foreign pods away from port 2049 by a NetworkPolicy", "kubectl -n {ns} get networkpolicy"}, seeShareLog,
+		{"Until then, keep foreign pods away from port 2049 by a NetworkPolicy", "kubectl -n {ns} get networkpolicy"},
+		seeShareLog,
 	}, false},
 	{KindShareManager, types.ConditionExpanded, types.ReasonFilesystemNotGrown}: {Warning, "volume {volume} has its size, and its file system does not fill it", []Step{
 		{"When clients may wait, delete the pod of the share: the next one lets the file system grow unmounted", "kubectl -n {ns} delete pod {pod}"}, seeShareLog,

@@ -147,7 +147,7 @@ func answerOf(err error) (unix.Errno, bool) {
 	if !errors.As(err, &op) {
 		return 0, false
 	}
-	no, is := op.Err.(unix.Errno) // the error of a system call is an *os.SyscallError
+	no, is := op.Err.(unix.Errno) //nolint:errorlint // the error of a system call is an *os.SyscallError, which is no answer
 	return no, is
 }
 
