@@ -251,7 +251,9 @@ func (m *Manager) removeReplica(ctx context.Context, volume, replica string) (*V
 }
 
 // checkReplicaSpare refuses the removal of a replica while no other one is good, by what the API
-// server has now, and can be opened and reached; or while the leader has found that.
+// server has now, and can be opened and reached; or while the leader has found that. A volume that
+// never had an epoch, and is to be attached nowhere, was never written: each of its replicas may go.
+// Where the engine is missing that is not known.
 func (m *Manager) checkReplicaSpare(ctx context.Context, v *Volume, r *Replica) error {
 	refusal := conflict("replica %s has the last good copy of volume %s (no other healthy replica available): it cannot be deleted;"+
 		" to delete the volume, run kubectl -n %s delete volumes.longhorn.io %s", r.Name, v.Name, v.Namespace, v.Name)
@@ -288,7 +290,7 @@ func (m *Manager) checkReplicaSpare(ctx context.Context, v *Volume, r *Replica) 
 		if err != nil {
 			return err
 		}
-		if len(types.GoodCopies(live, others)) > 0 {
+		if live.Status.Epoch == nil && live.Spec.NodeID == "" || len(types.GoodCopies(live, others)) > 0 {
 			return nil
 		}
 	}

@@ -231,6 +231,15 @@ func TestRemoveReplica(t *testing.T) {
 		"two good ones, detached → removed": {objs: served(2, stopped)},
 		"the only one → refused":            {objs: served(1), problem: refused},
 		"the only one, detached → refused":  {objs: served(1, stopped), problem: refused},
+		"the only one of a volume that was never attached → removed": {
+			objs: served(1, stopped, func(e *longhorn.Engine, _ []*longhorn.Replica) { e.Spec.NodeID, e.Status.Epoch = "", nil }),
+		},
+		"the same, about to be attached → refused": {
+			objs: served(1, stopped, func(e *longhorn.Engine, _ []*longhorn.Replica) { e.Status.Epoch = nil }), problem: refused,
+		},
+		"the same without its engine → refused": {
+			objs: slices.DeleteFunc(served(1), func(o runtime.Object) bool { _, is := o.(*longhorn.Engine); return is }), problem: refused,
+		},
 		"the other one is not served → refused": {
 			objs: served(2, func(e *longhorn.Engine, _ []*longhorn.Replica) {
 				e.Status.ReplicaModeMap["r-2"] = longhorn.ReplicaModeERR
