@@ -89,8 +89,12 @@ func closeWithLostWrites(t *testing.T, image, point string) (dir string, spec Sp
 	s := admit(t, r, 1, "s")
 	markAll(t, s)
 	written = bytes.Repeat([]byte{7}, pieceBytes)
-	everyPiece(func(off int64) { require.NoError(t, s.WriteAt(t.Context(), written, off, false)) })
-	over := badMoment(t, image, badFrom)
+	over := badMoment(t, image, badFrom) // before anything is written, for the kernel may write it out at any time
+	everyPiece(func(off int64) {
+		if err := s.WriteAt(t.Context(), written, off, false); err != nil {
+			require.ErrorIs(t, err, ErrFailed, "the replica has heard of a failed write-out already")
+		}
+	})
 	require.Error(t, s.Flush(t.Context()))
 	over()
 	require.NoError(t, s.Close())
