@@ -31,7 +31,7 @@ const (
 	// followHope is for how long a share that gives no answer is asked so often. It may give none for days, and its clients' kernels then try seldom.
 	followHope = 5 * time.Minute
 	// followPatience bounds the question to one share's server. While no server listens there, nothing answers, and the kernel asks again after
-	// 1 s: so a share that has just ceased to answer is asked anew each followSoon, for followHaste.
+	// 1 s: so a share that stopped answering a moment ago is asked again every followSoon, for followHaste.
 	followPatience = 2 * time.Second
 	followHaste    = 30 * time.Second
 	// followRoom is how long after a server's answer connections are ended. A server of an earlier release that waits for clients is held still
@@ -53,7 +53,7 @@ const (
 // time, whose name is the volume's, so a node's Service rules never lead to two of them, and a server that stands still answers nothing. While none
 // answers, nothing is ended: what the client begins then is refused as long as the Service leads nowhere, and a client that was refused waits ever longer.
 //
-// A share that serves anew is also touched (touch.go).
+// When a new server of a share answers, the follower also has this node's client return to it (touch.go).
 type follower struct {
 	// servers lists the addresses of the shares that are mounted on this node.
 	servers func() ([]netip.Addr, error)
@@ -71,7 +71,7 @@ type pursuit struct {
 	next   time.Time // when it is asked again; zero: it was never asked
 	silent time.Time // since when it gives no answer; zero: it gave one
 	err    error     // that following it failed with
-	line   *line     // to the server that answered last; nil: there is none
+	line   *line     // to the server that answered last; nil if no connection is kept
 }
 
 // newFollower watches the shares that are staged by this driver: the kubelet has a directory for each.

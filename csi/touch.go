@@ -11,9 +11,9 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/mount"
 )
 
-// The kernel's NFS client of a mount that nobody uses learns that its server began anew when it renews its lease: after two thirds of that, 10 s.
-// Until it is back the server's grace period goes on, and all other clients wait. So the node keeps a connection to each server, which ends with the
-// server, asks for the next one at once, and then asks the kernel for something that only the server knows.
+// If nobody uses a mount, the kernel's NFS client notices a restart of the server only when it renews its lease, after up to 10 s. Until this
+// client has returned, the server's grace period continues and all other clients wait. So the node keeps a connection to each server, which breaks
+// when the server ends. Then the node looks for the next server at once, and calls statfs on the mount, which makes the client return.
 //
 //	the connection ends ──► a question each followSoon ──► an answer ──► statfs of the mount ──► the kernel's client claims its state
 
@@ -43,8 +43,8 @@ func (l *line) watch(news chan<- struct{}) {
 	}
 }
 
-// isAnew takes over the connection to the server that has just answered, and tells whether it is another one than that of before: its connection
-// has ended, it gave no answer meanwhile, or another pod serves.
+// isAnew keeps the connection to the server that has just answered. It returns true if this is a new server: the connection to the last one
+// has ended, there was a time without an answer, or another pod serves.
 func (f *follower) isAnew(p *pursuit, pod netip.AddrPort, conn net.Conn) bool {
 	isFirst := p.next.IsZero()
 	if p.line != nil && !p.line.hasEnded() && p.line.pod == pod {
@@ -85,7 +85,7 @@ func newToucher(mounts *mount.System, dir string, log *logrus.Entry) *toucher {
 func (t *toucher) touch(server netip.Addr) {
 	path, err := t.mounts.MountOf(t.dir, server)
 	if err != nil || path == "" {
-		return // it is not mounted any more
+		return // it is no longer mounted
 	}
 	select {
 	case <-t.free:
@@ -95,7 +95,7 @@ func (t *toucher) touch(server netip.Addr) {
 	go func() {
 		defer func() { t.free <- struct{}{} }()
 		if err := t.mounts.Answers(path); err != nil {
-			t.log.WithError(err).WithField("server", server).Debug("A share that serves anew was touched")
+			t.log.WithError(err).WithField("server", server).Debug("The mount of a restarted share gave no answer")
 		}
 	}()
 }

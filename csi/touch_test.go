@@ -21,7 +21,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/mount"
 )
 
-// linedNetwork has a server that ends when it is told to.
+// linedNetwork has a server that the test can end.
 type linedNetwork struct {
 	fakeNetwork
 	mu      sync.Mutex

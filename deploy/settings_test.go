@@ -155,7 +155,7 @@ spec:
       expression: >-
         !variables.isEngines ? variables.value
         : variables.value.matches(r'^[{]"v1":"[^"\\]+"(,"v[2-9]":"[^"\\]*")*[}]$') ? variables.value.split('"')[3] : ''
-    # strays are the entries of a list that are none.
+    # strays are the invalid entries of a list.
     - name: strays
       expression: >-
         variables.name in variables.entry ?

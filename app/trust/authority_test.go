@@ -203,7 +203,7 @@ func TestARefusedCertificateIsAnEventOnce(t *testing.T) {
 			}
 			cancel()
 			require.NoError(t, <-ended)
-			assert.Empty(t, b.events, "the same words are told once")
+			assert.Empty(t, b.events, "the same refusal gives one Event")
 		})
 	}
 }
