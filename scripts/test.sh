@@ -117,12 +117,12 @@ long() {
 	LONG_ROUNDS=6 cluster -timeout 3h -run 'TestPowerIsLost|TestUpdateOfAnOlderRelease'
 }
 
-# shares has the server of a shared volume fail by the dozen, and measures shares; it takes some hours. The fourth failure (decisions/0014 says
-# what it shows) has to be asked for: pods may wait for good after it.
+# shares has the server of a shared volume fail by the dozen, and measures shares; it takes some hours. One failure (kubeletstops; decisions/0014
+# says what it shows) has to be asked for: pods may wait for good after it.
 shares() {
 	images
 	echo "test: shared volumes whose servers fail, many of them at once, and with many small files"
-	LONG_SHARE=${LONG_SHARE:-30,20,20,0} LONG_CLAIMS=${LONG_CLAIMS:-50} LONG_FILES=${LONG_FILES:-100000} \
+	LONG_SHARE=${LONG_SHARE:-kills=30,halts=20,idle=10,drains=10,deaths=20,leaderdeaths=10,clientdeaths=20,cuts=20,stops=20} LONG_CLAIMS=${LONG_CLAIMS:-50} LONG_FILES=${LONG_FILES:-100000} \
 		cluster -timeout 12h -run '^TestSharedVolume(Series|ManyClaims|Files)$'
 }
 

@@ -9,9 +9,9 @@
 //	LONGHORN_E2E=keep      the clusters stay up, and the next run with keep takes them as they are
 //	LONGHORN_E2E_NAME=e2e  begins the names of the clusters, so that two runs can go on side by side
 //	LONG_ROUNDS=1          how often the power is lost in each way
-//	LONG_SHARE=30,20,20,0  how often a shared volume's server is killed, its node dies, its pod stands still, its pod and kubelet do
-//	LONG_CLAIMS=50         how many shared claims are made at once
-//	LONG_FILES=100000      how many small files are on a shared volume
+//	LONG_SHARE=kills=30,deaths=20   how often a shared volume's server fails in which ways; shareseries_test.go has the words
+//	LONG_CLAIMS=50                  how many shared claims are made at once
+//	LONG_FILES=100000               how many small files are on a shared volume
 //
 // Without one of the last three, its test is skipped: they are long, and give figures (lines with FIGURES).
 package e2e
@@ -82,7 +82,7 @@ func turnOfKernels(t *testing.T) {
 func TestMain(m *testing.M) {
 	flag.Parse()
 	code := m.Run()
-	for _, s := range []*shared{threeNodes, guests, sharing, apiOnly} {
+	for _, s := range []*shared{threeNodes, guests, sharing, series, apiOnly} {
 		if !s.attempted || mode == "keep" {
 			continue
 		}

@@ -49,8 +49,12 @@ func (s *share) podIsDeleted(ctx context.Context, t *testing.T) {
 	})
 }
 
-// nodeIsDrained evicts the share's pod, as kubectl drain does, and nothing else: others' pods have tests of their own.
 func (s *share) nodeIsDrained(ctx context.Context, t *testing.T) {
+	s.through(ctx, t, 3*time.Minute, func() { s.drainNode(ctx, t) })
+}
+
+// drainNode evicts the share's pod, as kubectl drain does, and nothing else: others' pods have tests of their own.
+func (s *share) drainNode(ctx context.Context, t *testing.T) {
 	uid, err := s.podUID(ctx)
 	require.NoError(t, err)
 	node := s.status(ctx, t).CurrentNode
@@ -60,10 +64,8 @@ func (s *share) nodeIsDrained(ctx context.Context, t *testing.T) {
 		_, err := s.c.Kubectl(ctx, "uncordon", node)
 		assert.NoError(t, err)
 	})
-	s.through(ctx, t, 3*time.Minute, func() {
-		s.c.Must(ctx, t, "drain", node, "--ignore-daemonsets", "--delete-emptydir-data", "--pod-selector="+types.LabelShareManager, "--timeout=120s")
-		s.waitRunning(ctx, t, uid, 3*time.Minute)
-	})
+	s.c.Must(ctx, t, "drain", node, "--ignore-daemonsets", "--delete-emptydir-data", "--pod-selector="+types.LabelShareManager, "--timeout=120s")
+	s.waitRunning(ctx, t, uid, 3*time.Minute)
 	assert.NotEqual(t, node, s.status(ctx, t).CurrentNode)
 }
 

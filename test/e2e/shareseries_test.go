@@ -24,6 +24,7 @@ import (
 //	/data/HOSTNAME.register  the last number that five divides
 //	/tmp/acks                <time> <number>, after it is durable
 //	/data/lock               HOSTNAME got <turn>, HOSTNAME has <turn>, HOSTNAME end <turn>: written by the pod that has the file's lock
+//	/tmp/grants              when this pod got the lock, a line each
 //	/tmp/failed              everything that failed
 //
 // What a server that was replaced writes late makes the register smaller, or tears the row of records. Two pods that have the lock at the
@@ -40,6 +41,7 @@ contend() {
     case $rc in
     0)
       turn=$((turn + 1))
+      echo "$EPOCHREALTIME" >>/tmp/grants
       say got $turn
       for ((i = RANDOM % 8 + 4; i > 0; i--)); do
         pause 1
@@ -90,44 +92,95 @@ func numbersOf(t *testing.T, variable string, kinds ...string) []int {
 // shareSeries is a share whose server fails again and again.
 type shareSeries struct {
 	*share
-	kinds []string // in the order in which they were first seen
-	gaps  map[string][]time.Duration
+	kinds  []string // in the order in which they were first seen
+	gaps   map[string][]time.Duration
+	failed time.Time // when the server failed last
 }
+
+func (s *shareSeries) failsNow() { s.failed = time.Now() }
 
 // pods that use the share of a series.
 var sharers = []string{"one", "two"}
 
-// TestSharedVolumeSeries: a shared volume's server fails, in four ways, as often as LONG_SHARE says for each. After each failure every
+// aFailure is a way in which the server of a series fails.
+type aFailure struct {
+	word string // that LONG_SHARE has for it
+	name string
+	fail func(s *shareSeries, ctx context.Context, t *testing.T)
+	lock func(s *shareSeries, ctx context.Context, t *testing.T)
+}
+
+// allFailures are all ways, in the order in which a series goes through them.
+var allFailures = []aFailure{
+	{"kills", "its server is killed", (*shareSeries).killServer, (*shareSeries).checkLock},
+	{"halts", "its server's process is halted (SIGSTOP)", (*shareSeries).haltServer, (*shareSeries).checkLock},
+	{"idle", "its server is killed while a third node is idle", (*shareSeries).killServerBesideIdle, (*shareSeries).checkLock},
+	{"drains", "its node is drained", (*shareSeries).drainNode, (*shareSeries).checkLock},
+	{"deaths", "its node dies", (*shareSeries).killNode, (*shareSeries).checkLock},
+	{"leaderdeaths", "its node dies, which also leads", (*shareSeries).killLeader, (*shareSeries).checkLock},
+	{"clientdeaths", "its node dies, and a pod on that node that uses it", (*shareSeries).killNodeOfClient, (*shareSeries).checkLock},
+	{"cuts", "its node is cut off, with a pod that takes the lock", (*shareSeries).cutNode, (*shareSeries).checkLock},
+	{"stops", "its pod stands still", (*shareSeries).stopPod, (*shareSeries).checkLock},
+	{"kubeletstops", "its pod and its node's kubelet stand still, and go on", (*shareSeries).stopPodAndKubelet, (*shareSeries).sayLock},
+}
+
+// timesOf reads how often each failure is asked for: "kills=30,deaths=20".
+func timesOf(text string) (map[string]int, error) {
+	times := map[string]int{}
+	for field := range strings.SplitSeq(text, ",") {
+		word, number, _ := strings.Cut(field, "=")
+		n, err := strconv.Atoi(number)
+		if err != nil || n < 0 || !slices.ContainsFunc(allFailures, func(f aFailure) bool { return f.word == word }) {
+			return nil, fmt.Errorf("LONG_SHARE=%s: %q is not WORD=TIMES with one of the words of allFailures", text, field)
+		}
+		times[word] = n
+	}
+	return times, nil
+}
+
+func TestTimesOf(t *testing.T) {
+	times, err := timesOf("kills=30,cuts=2")
+	require.NoError(t, err)
+	assert.Equal(t, map[string]int{"kills": 30, "cuts": 2}, times)
+	for _, text := range []string{"", "30,20", "kills", "kills=x", "kills=-1", "kicks=1", "kills=1,"} {
+		_, err := timesOf(text)
+		assert.Error(t, err, "%q", text)
+	}
+}
+
+// series is a cluster for long runs alone: three nodes have an NFS client, so that one can die or be cut off while two look on.
+var series = &shared{install: true, options: named("-series", cluster.Options{
+	Nodes: 2, Guests: 3,
+	Images: []string{"dist/longhorn-manager.tar", "dist/workload.tar"},
+})}
+
+// TestSharedVolumeSeries: a shared volume's server fails, in many ways, as often as LONG_SHARE says for each. After each failure every
 // record that was made durable is there, two pods never had the lock at a time, and no pod was restarted. At the end it says how long
 // pods could write nothing.
 func TestSharedVolumeSeries(t *testing.T) {
-	counts := numbersOf(t, "LONG_SHARE", "kills of the server", "deaths of its node", "stops of its pod", "stops of its pod and its node's kubelet")
+	text := os.Getenv("LONG_SHARE")
+	if text == "" {
+		t.Skip("LONG_SHARE is not set: a long run that gives figures")
+	}
+	times, err := timesOf(text)
+	require.NoError(t, err)
 	total := 0
-	for _, n := range counts {
+	for _, n := range times {
 		total += n
 	}
 	t.Parallel()
 	turnOfKernels(t)
-	ctx, c := sharing.get(t)
+	ctx, c := series.get(t)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 15*time.Minute+time.Duration(total)*5*time.Minute)
 	t.Cleanup(cancel)
 	s := &shareSeries{share: newShare(ctx, t, c, "e2e-share-series", contending), gaps: map[string][]time.Duration{}}
 	defer s.report(t)
-	for i, kind := range []struct {
-		name string
-		fail func(ctx context.Context, t *testing.T)
-		lock func(ctx context.Context, t *testing.T)
-	}{
-		{"its server is killed", s.killServer, s.checkLock},
-		{"its node dies", s.killNode, s.checkLock},
-		{"its pod stands still", s.stopPod, s.checkLock},
-		{"its pod and its node's kubelet stand still, and go on", s.stopPodAndKubelet, s.sayLock},
-	} {
-		for n := range counts[i] {
-			ok := t.Run(fmt.Sprintf("%s, %d of %d", kind.name, n+1, counts[i]), func(t *testing.T) {
+	for _, f := range allFailures {
+		for n := range times[f.word] {
+			ok := t.Run(fmt.Sprintf("%s, %d of %d", f.name, n+1, times[f.word]), func(t *testing.T) {
 				c.DumpIfFailed(t)
-				s.round(ctx, t, kind.name, kind.fail)
-				kind.lock(ctx, t)
+				s.round(ctx, t, f)
+				f.lock(s, ctx, t)
 			})
 			if !ok {
 				return // what follows would be tested on what that left
@@ -160,19 +213,19 @@ func newShareOf(ctx context.Context, t *testing.T, c *cluster.Cluster, ns, class
 	return s
 }
 
-// round has the server fail once while the pods write and contend.
-func (s *shareSeries) round(ctx context.Context, t *testing.T, kind string, fail func(context.Context, *testing.T)) {
+// round has the server fail once while the pods write and contend. What prepares a failure says with failsNow when it comes.
+func (s *shareSeries) round(ctx context.Context, t *testing.T, f aFailure) {
 	s.waitAcked(ctx, t, time.Minute)
-	began := time.Now()
-	fail(ctx, t)
+	s.failsNow()
+	f.fail(s, ctx, t)
 	s.waitAcked(ctx, t, 3*time.Minute)
 	waitHealthy(ctx, t, s.c, s.volume, 5*time.Minute)
-	if !slices.Contains(s.kinds, kind) {
-		s.kinds = append(s.kinds, kind)
+	if !slices.Contains(s.kinds, f.name) {
+		s.kinds = append(s.kinds, f.name)
 	}
 	for _, pod := range sharers {
-		gap := s.gapAfter(ctx, t, pod, began)
-		s.gaps[kind] = append(s.gaps[kind], gap)
+		gap := s.gapAfter(ctx, t, pod, s.failed)
+		s.gaps[f.name] = append(s.gaps[f.name], gap)
 		t.Logf("pod %s wrote nothing for %v", pod, gap.Round(time.Millisecond))
 	}
 	s.checkPods(ctx, t)

@@ -20,22 +20,6 @@ func (s *shareSeries) killServer(ctx context.Context, t *testing.T) {
 	s.signal(ctx, t, "KILL")
 }
 
-// killNode cuts the power of the server's node, and switches it on again once another node serves.
-func (s *shareSeries) killNode(ctx context.Context, t *testing.T) {
-	uid, err := s.podUID(ctx)
-	require.NoError(t, err)
-	node := s.status(ctx, t).CurrentNode
-	t.Cleanup(func() { startNode(t, s.c, node) })
-	_, err = s.c.Devcluster(ctx, "stop-node", node, "--power-loss")
-	require.NoError(t, err)
-	s.waitRunning(ctx, t, uid, 2*time.Minute)
-	assert.NotEqual(t, node, s.status(ctx, t).CurrentNode)
-	s.waitAcked(ctx, t, 2*time.Minute)
-	_, err = s.c.Devcluster(ctx, "start-node", node)
-	require.NoError(t, err)
-	s.waitNodeWhole(ctx, t, node)
-}
-
 // waitNodeWhole waits until a node can take a share again.
 func (s *shareSeries) waitNodeWhole(ctx context.Context, t *testing.T, node string) {
 	t.Helper()

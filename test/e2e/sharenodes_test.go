@@ -1,0 +1,196 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/longhorn-lep/longhorn-manager/test/e2e/cluster"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// third is the node of a series that dies or is cut off with the pod of the same name.
+const third, thirdPod = "guest-3", "three"
+
+// grabbing takes the lock of contending and lets go of it, again and again. It writes nothing to the volume, so that it needs no disk.
+//
+//	/tmp/grants   when it got the lock, a line each
+const grabbing = `
+exec 8<> <(:)
+exec 9>>/data/lock
+while true; do
+  if flock -n 9; then
+    echo "$EPOCHREALTIME" >>/tmp/grants
+    flock -u 9
+  fi
+  read -r -t 0.1 -u 8 || true
+done
+`
+
+// placeOn has the share's pod run on a node of one's choice; later ones may run on that and on the nodes of this machine's kernel.
+func (s *shareSeries) placeOn(ctx context.Context, t *testing.T, node string) {
+	t.Helper()
+	defer labelForShares(ctx, t, s.c)
+	for _, other := range without(s.c.Nodes(), node) {
+		s.c.Must(ctx, t, "label", "node", other, "e2e/shares-")
+	}
+	s.c.Must(ctx, t, "label", "node", node, "e2e/shares=yes", "--overwrite")
+	if s.status(ctx, t).CurrentNode != node {
+		uid, err := s.podUID(ctx)
+		require.NoError(t, err)
+		s.c.Must(ctx, t, "-n", types.Namespace, "delete", "pod", types.ShareManagerPodName(s.volume), "--wait=false")
+		s.waitRunning(ctx, t, uid, 3*time.Minute)
+	}
+	require.Equal(t, node, s.status(ctx, t).CurrentNode)
+	s.waitAcked(ctx, t, time.Minute)
+	waitHealthy(ctx, t, s.c, s.volume, 5*time.Minute)
+}
+
+// startThird has a pod on the third node run a script with the volume, until the test ends it.
+func (s *shareSeries) startThird(ctx context.Context, t *testing.T, script string) {
+	t.Helper()
+	startPodOn(ctx, t, s.c, third, s.namespace, thirdPod, "shared", script)
+	s.c.Must(ctx, t, "-n", s.namespace, "wait", "--for=condition=Ready", "pod/"+thirdPod, "--timeout=240s")
+}
+
+// killNode has the share on a node that does not lead, and kills that.
+func (s *shareSeries) killNode(ctx context.Context, t *testing.T) {
+	leads, err := leader(ctx, s.c)
+	require.NoError(t, err)
+	s.placeOn(ctx, t, without([]string{"node-1", "node-2"}, leads)[0])
+	s.dies(ctx, t)
+}
+
+// killLeader has the share on the node that leads, and kills that.
+func (s *shareSeries) killLeader(ctx context.Context, t *testing.T) {
+	leads, err := leader(ctx, s.c)
+	require.NoError(t, err)
+	s.placeOn(ctx, t, leads)
+	now, err := leader(ctx, s.c)
+	require.NoError(t, err)
+	if now != leads {
+		t.Logf("the leader moved from %s to %s, away from the share: the node that dies does not lead", leads, now)
+	}
+	s.dies(ctx, t)
+}
+
+// killNodeOfClient has the share on a node with a pod that uses it and has files open, and kills that.
+func (s *shareSeries) killNodeOfClient(ctx context.Context, t *testing.T) {
+	s.placeOn(ctx, t, third)
+	s.startThird(ctx, t, appending)
+	s.waitAckedBy(ctx, t, thirdPod, time.Minute)
+	s.dies(ctx, t)
+	deletePod(ctx, t, s.c, s.namespace, thirdPod)
+}
+
+// dies cuts the power of the server's node, and switches it on again once another node serves.
+func (s *shareSeries) dies(ctx context.Context, t *testing.T) {
+	t.Helper()
+	uid, err := s.podUID(ctx)
+	require.NoError(t, err)
+	node := s.status(ctx, t).CurrentNode
+	t.Cleanup(func() { startNode(t, s.c, node) })
+	s.failsNow()
+	_, err = s.c.Devcluster(ctx, "stop-node", node, "--power-loss")
+	require.NoError(t, err)
+	s.waitRunning(ctx, t, uid, 2*time.Minute)
+	assert.NotEqual(t, node, s.status(ctx, t).CurrentNode)
+	s.waitAcked(ctx, t, 2*time.Minute)
+	_, err = s.c.Devcluster(ctx, "start-node", node)
+	require.NoError(t, err)
+	s.waitNodeWhole(ctx, t, node)
+}
+
+// cutFor is how long a node is cut off.
+const cutFor = time.Minute
+
+// cutNode cuts the server's node off from all, with a pod there that takes and gives back the lock without need of a disk. The former server must
+// not grant it any more once the next one has.
+func (s *shareSeries) cutNode(ctx context.Context, t *testing.T) {
+	s.placeOn(ctx, t, third)
+	s.startThird(ctx, t, grabbing)
+	cluster.Eventually(ctx, t, time.Minute, "the pod gets the lock", func(ctx context.Context) error {
+		_, err := s.c.Kubectl(ctx, "-n", s.namespace, "exec", thirdPod, "--", "test", "-s", "/tmp/grants")
+		return err
+	})
+	uid, err := s.podUID(ctx)
+	require.NoError(t, err)
+	heal := func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+		defer cancel()
+		_, err := s.c.Devcluster(ctx, "heal", third)
+		assert.NoError(t, err)
+	}
+	t.Cleanup(heal)
+	s.failsNow()
+	_, err = s.c.Devcluster(ctx, "cut", third)
+	require.NoError(t, err)
+	cut := time.Now()
+	s.waitRunning(ctx, t, uid, 2*time.Minute)
+	s.waitAcked(ctx, t, 2*time.Minute)
+	until(ctx, t, cut.Add(cutFor))
+	grants := s.grantsOnNode(ctx, t)
+	heal()
+	s.waitNodeWhole(ctx, t, third)
+	var first time.Time
+	for _, pod := range sharers {
+		for _, at := range timesIn(s.exec(ctx, t, pod, "cat /tmp/grants")) {
+			if at.After(cut) && (first.IsZero() || at.Before(first)) {
+				first = at
+			}
+		}
+	}
+	last := grants[len(grants)-1]
+	t.Logf("the last lock of the former server came %v after the node was cut off, the first of the next one %v after it",
+		last.Sub(cut).Round(time.Millisecond), first.Sub(cut).Round(time.Millisecond))
+	assert.False(t, first.IsZero(), "nobody got the lock from the next server")
+	assert.True(t, last.Before(first), "the former server granted the lock after the next one had")
+	deletePod(ctx, t, s.c, s.namespace, thirdPod)
+}
+
+// grantsOnNode are the times at which the third pod got the lock. The API server does not reach its node, so the file is read in the pod's root.
+func (s *shareSeries) grantsOnNode(ctx context.Context, t *testing.T) []time.Time {
+	t.Helper()
+	out := s.c.MustOnNode(ctx, t, third, "bash", "-c", `for p in /proc/[0-9]*; do if [ -s $p/root/tmp/grants ]; then cat $p/root/tmp/grants; exit; fi; done; exit 1`)
+	grants := timesIn(out)
+	require.NotEmpty(t, grants)
+	return grants
+}
+
+// timesIn are the times of a text, a line each as EPOCHREALTIME has them, sorted. All kernels of the cluster have this machine's clock.
+func timesIn(text string) (times []time.Time) {
+	for line := range strings.Lines(text) {
+		if seconds, err := strconv.ParseFloat(strings.TrimSpace(line), 64); err == nil && strings.HasSuffix(line, "\n") {
+			times = append(times, time.UnixMicro(int64(seconds*1e6)))
+		}
+	}
+	slices.SortFunc(times, time.Time.Compare)
+	return times
+}
+
+// haltServer stops the server's process; the share manager kills it.
+func (s *shareSeries) haltServer(ctx context.Context, t *testing.T) {
+	s.signal(ctx, t, "STOP")
+}
+
+// killServerBesideIdle kills the server while a third node has the share mounted and asks for nothing.
+func (s *shareSeries) killServerBesideIdle(ctx context.Context, t *testing.T) {
+	s.startThird(ctx, t, "exec 7</data; exec sleep infinity")
+	s.waitClients(ctx, t, len(sharers)+1)
+	s.failsNow()
+	s.killServer(ctx, t)
+	s.waitAcked(ctx, t, time.Minute)
+	deletePod(ctx, t, s.c, s.namespace, thirdPod)
+}
+
+// TestTimesIn: a line that is being written does not count.
+func TestTimesIn(t *testing.T) {
+	assert.Equal(t, []time.Time{time.UnixMicro(1500000), time.UnixMicro(2500000)}, timesIn(fmt.Sprintf("%s\n%s\n%s", "2.5", "1.500000", "3.1")))
+}
