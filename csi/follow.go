@@ -3,10 +3,8 @@ package csi
 import (
 	"cmp"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net"
 	"net/netip"
@@ -17,6 +15,7 @@ import (
 
 	"github.com/sirupsen/logrus"
 
+	"github.com/longhorn-lep/longhorn-manager/share/nfsclient"
 	"github.com/longhorn-lep/longhorn-manager/types"
 	"github.com/longhorn-lep/longhorn-manager/util/flow"
 	"github.com/longhorn-lep/longhorn-manager/util/mount"
@@ -252,7 +251,7 @@ func (n nodeNetwork) Serving(ctx context.Context, server netip.AddrPort) (pod ne
 		if err := conn.SetDeadline(deadline); err != nil {
 			return err
 		}
-		if err := askNFS(conn); err != nil {
+		if err := nfsclient.Null(conn); err != nil {
 			return fmt.Errorf("asking %s: %w", server, err)
 		}
 		local := conn.LocalAddr().(*net.TCPAddr).AddrPort()
@@ -282,35 +281,3 @@ func (n nodeNetwork) Connections(server netip.AddrPort) (map[flow.Flow]netip.Add
 
 // Break implements shareNetwork.
 func (n nodeNetwork) Break(f flow.Flow) error { return netns.In(string(n), f.Break) }
-
-// The call that every NFS server answers, whoever asks (RFC 5531, 9; RFC 7530, 16.1), and the beginning of its answer. The words that follow, at
-// least nullRest, are a verifier and a status, which do not matter here.
-var (
-	nullCall = []uint32{
-		1<<31 | 40, nullXID, 0 /* call */, 2 /* version of RPC */, 100003 /* NFS */, 4, 0, /* the null procedure */
-		0, 0, /* no credentials */
-		0, 0, /* no verifier */
-	}
-	nullReply = []uint32{nullXID, 1 /* reply */, 0 /* accepted */}
-)
-
-const (
-	nullXID  = 0x6c6f6e67
-	nullRest = 3
-)
-
-func askNFS(conn io.ReadWriter) error {
-	if err := binary.Write(conn, binary.BigEndian, nullCall); err != nil {
-		return err
-	}
-	answer := make([]uint32, 1+len(nullReply)+nullRest)
-	if err := binary.Read(conn, binary.BigEndian, answer); err != nil {
-		return err
-	}
-	for i, want := range nullReply {
-		if answer[1+i] != want {
-			return errors.New("the answer is not that of an NFS server")
-		}
-	}
-	return nil
-}

@@ -17,7 +17,7 @@ step() { # step NAME COMMAND...
 # library makes what is preloaded into the image's NFS server. That server does not start if it needs a newer libc than the image's.
 library() {
 	command -v gcc >/dev/null || { echo "build: gcc is missing; run scripts/setup" >&2; exit 1; }
-	gcc -O2 -Wall -Wextra -Werror -shared -fPIC -o bin/ganesha-wake.so share/wake/wake.c
+	gcc -O2 -Wall -Wextra -Werror -shared -fPIC -o bin/ganesha-wake.so share/ganesha/wake/wake.c
 	local newest
 	newest=$(objdump -T bin/ganesha-wake.so | grep -oE 'GLIBC_[0-9.]+' | sort -uV | tail -1)
 	if [ "$(printf '%s\n' "$newest" GLIBC_2.34 | sort -V | tail -1)" != GLIBC_2.34 ]; then

@@ -2,6 +2,7 @@ package share
 
 import (
 	"net"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -65,4 +66,27 @@ func TestAShareManagerThatCannotTellHasLostNothing(t *testing.T) {
 	got, err := AskRecovery(t.Context(), listener.Addr().String())
 	require.NoError(t, err)
 	assert.Equal(t, types.ShareRecovery{}, got)
+}
+
+func TestTheAnswerOfAShareFollowsWhatItFindsLater(t *testing.T) {
+	var s recoveryService
+	_, err := s.Recovery(t.Context(), nil)
+	require.Error(t, err, "nothing is known yet")
+	s.grown(os.ErrPermission)
+	s.found(types.ShareRecovery{})
+	ask := func() types.ShareRecovery {
+		t.Helper()
+		r, err := s.Recovery(t.Context(), nil)
+		require.NoError(t, err)
+		return recoveryOf(r)
+	}
+	assert.Equal(t, types.ShareRecovery{NotGrown: os.ErrPermission.Error()}, ask())
+	s.limited(os.ErrInvalid)
+	assert.Equal(t, types.ShareRecovery{NotGrown: os.ErrPermission.Error(), NotLimited: os.ErrInvalid.Error()}, ask())
+	s.limited(nil)
+	s.grown(nil)
+	assert.Equal(t, types.ShareRecovery{}, ask())
+	s.found(types.ShareRecovery{Incident: "one", Reason: types.ReasonRecoveryDataUnusable, Message: "full", FoundAt: time.Unix(7, 0)})
+	s.grown(os.ErrPermission)
+	assert.Equal(t, types.ShareRecovery{Incident: "one", Reason: types.ReasonRecoveryDataUnusable, Message: "full", FoundAt: time.Unix(7, 0), NotGrown: os.ErrPermission.Error()}, ask())
 }

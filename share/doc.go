@@ -13,7 +13,7 @@
 //	recovery directory              .longhorn-share on the volume, hidden from clients
 //	      ▼
 //	configuration ► ganesha.nfsd ► it answers for /VOLUME ► ready (gRPC health)
-//	      │                ▲       has it clients to wait for? it looks each 0.1 s whether they are back (wake.go)
+//	      │                ▲       has it clients to wait for? it looks each 0.1 s whether they are back (ganesha/wake.go)
 //	      ▼                │
 //	each 1 s: the server answers?    no: SIGKILL, and a new one (defaultTiming has the numbers)
 //	each 3 s: the volume answers?    no: the end, with an error
@@ -29,9 +29,9 @@
 // the client is seen with; one that comes from another address after a move is not known,
 // and loses its locks.
 //
-// The records of clients that have ended are removed here, as Ganesha does not (ended.go).
+// The records of clients that have ended are removed here, as Ganesha does not (ganesha/ended.go).
 //
-// If the records of the server before this one are not there, the leader is told, on the health port (records.go).
+// If the records of the server before this one are not there, the leader is told, on the health port (ganesha/records.go).
 // Whether that server had clients is not known here.
 //
 // Two share managers of a volume: the volume's engine has moved to the successor's node,
@@ -44,9 +44,12 @@
 // A volume that does not answer for 30 s is an error, too. Its server is not killed
 // before: it could not end, nor a new one do better.
 //
-// Who asks while no server listens is not refused, so that it asks again soon (refusals.go).
+// Who asks while no server listens is not refused, so that it asks again soon (firewall/refusals.go).
 //
-// Only listed clients may begin a connection (clients.go), where the kernel has nftables.
+// Only listed clients may begin a connection (firewall/clients.go), where the kernel has nftables.
+//
+// What depends on Ganesha and its release is in share/ganesha, the rules of the pod's network are in share/firewall, and share/nfsclient asks the
+// server for answers.
 //
 // It must not know Kubernetes objects: which pod runs where, and when, is others' business.
 package share

@@ -20,7 +20,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/longhorn-lep/longhorn-manager/internal/testutil/mountns"
+	"github.com/longhorn-lep/longhorn-manager/share/ganesha"
+	"github.com/longhorn-lep/longhorn-manager/share/nfsclient"
 )
 
 const (
@@ -42,7 +43,7 @@ func TestMain(m *testing.M) {
 	case os.Getenv(roleEnv) != "":
 		os.Exit(beRole(os.Getenv(roleEnv)))
 	case os.Getenv(lookupEnv) != "":
-		handle, err := newProber(2049, patience).lookup(context.Background(), os.Getenv(lookupEnv))
+		handle, err := nfsclient.NewProber(2049, patience).Lookup(context.Background(), os.Getenv(lookupEnv))
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
@@ -51,7 +52,7 @@ func TestMain(m *testing.M) {
 	case os.Getenv(removeEnv) != "":
 		fmt.Fprint(os.Stdout, removeFromRoot(os.Getenv(removeEnv)))
 	case os.Getenv(clientEnv) != "":
-		if err := beClient(os.Getenv(clientEnv), endedSettle+3*endedRound); err != nil {
+		if err := beClient(os.Getenv(clientEnv), ganesha.RecordLife); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -115,16 +116,6 @@ type role struct {
 	ended chan struct{}
 }
 
-// needs skips a test where commands are missing.
-func needs(t *testing.T, commands ...string) {
-	t.Helper()
-	for _, command := range commands {
-		if _, err := exec.LookPath(command); err != nil {
-			mountns.Missing(t, command+" (scripts/setup installs it)")
-		}
-	}
-}
-
 func startRole(t *testing.T, dir, device string, change func(*Options)) *role {
 	t.Helper()
 	return startRoleAs(t, dir, device, change, 0)
@@ -176,6 +167,7 @@ func (r *role) await(text string, times int) {
 const (
 	sayServed    = "Clients are served"
 	sayUnserved  = "Clients are not served"
+	sayGraceOver = "NOT IN GRACE"
 	sayNoRecords = "No records of an earlier server's clients"
 )
 

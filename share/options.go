@@ -10,6 +10,7 @@ import (
 
 	"github.com/sirupsen/logrus"
 
+	"github.com/longhorn-lep/longhorn-manager/share/ganesha"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
@@ -63,7 +64,7 @@ type Options struct {
 	Lease, Grace time.Duration
 	// RuntimeDirectory holds what is of this process alone.
 	RuntimeDirectory string
-	// Program is the NFS server; "": ganesha.nfsd on the path. WakeLibrary is preloaded into it, where the file is there; "": WakeLibrary.
+	// Program is the NFS server; "": ganesha.nfsd on the path. WakeLibrary is preloaded into it, where the file is there; "": ganesha.WakeLibrary.
 	Program, WakeLibrary string
 	Log                  *logrus.Entry
 }
@@ -77,7 +78,7 @@ func (o Options) normalize() (Options, error) {
 		o.Program = "ganesha.nfsd"
 	}
 	if o.WakeLibrary == "" {
-		o.WakeLibrary = WakeLibrary
+		o.WakeLibrary = ganesha.WakeLibrary
 	}
 	o.ReadOnly = o.ReadOnly || slices.Contains(o.MountOptions, optionReadOnly)
 	if o.ReadOnly && !slices.Contains(o.MountOptions, optionReadOnly) {

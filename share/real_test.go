@@ -17,13 +17,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/mountns"
+	"github.com/longhorn-lep/longhorn-manager/share/ganesha"
 )
 
 // own prepares a test with real servers: in its own mount namespace, which the roles
 // share, each in a network of its own.
 func own(t *testing.T) bool {
 	t.Helper()
-	needs(t, "ganesha.nfsd", "nfs-cp", "nfs-cat", "nfs-ls", "losetup", "nsenter", "ip", "mkfs.ext4", "mkfs.xfs", "blkid")
+	mountns.Needs(t, "ganesha.nfsd", "nfs-cp", "nfs-cat", "nfs-ls", "losetup", "nsenter", "ip", "mkfs.ext4", "mkfs.xfs", "blkid")
 	return mountns.Own(t)
 }
 
@@ -147,8 +148,8 @@ func TestClientsDoNotReachTheRecoveryData(t *testing.T) {
 	require.NoError(t, os.Mkdir(mounted, 0o700))
 	require.NoError(t, os.Mkdir(elsewhere, 0o700))
 	run(t, "mount", device, mounted)
-	require.NoError(t, os.RemoveAll(filepath.Join(mounted, recoveryName, "v4recov")))
-	require.NoError(t, os.Symlink(elsewhere, filepath.Join(mounted, recoveryName, "v4recov")))
+	require.NoError(t, os.RemoveAll(filepath.Join(mounted, ganesha.RecoveryName, "v4recov")))
+	require.NoError(t, os.Symlink(elsewhere, filepath.Join(mounted, ganesha.RecoveryName, "v4recov")))
 	run(t, "umount", mounted)
 	r = startRole(t, dir, device, nil)
 	r.await(sayServed, 1)
@@ -192,7 +193,7 @@ func TestAServerEndsWithItsShareManager(t *testing.T) {
 	require.NoError(t, r.cmd.Process.Kill())
 	r.end()
 	require.Eventually(t, func() bool { return syscall.Kill(server, 0) != nil || isZombie(server) }, patience, 20*time.Millisecond)
-	for _, mounted := range []string{filepath.Join(r.o.target(), recoveryName), filepath.Join(r.o.RuntimeDirectory, "recovery"), r.o.target(), r.o.ExportRoot} {
+	for _, mounted := range []string{filepath.Join(r.o.target(), ganesha.RecoveryName), filepath.Join(r.o.RuntimeDirectory, "recovery"), r.o.target(), r.o.ExportRoot} {
 		require.Eventually(t, func() bool { return unix.Unmount(mounted, 0) == nil }, patience, 20*time.Millisecond, // threads of a zombie may still end
 			"%s stays in use", mounted)
 	}

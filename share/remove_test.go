@@ -10,28 +10,20 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/longhorn-lep/longhorn-manager/share/ganesha"
+	"github.com/longhorn-lep/longhorn-manager/share/nfsclient"
 )
 
 // removeFromRoot removes a name from the root of the share vol or, of two with a colon between them, renames the first. It says how that ended.
 func removeFromRoot(name string) string {
-	const opRemove, opRename, opSaveFH = 28, 29, 32
-	act := words{}.put(opRemove).opaque(name)
+	const opLookup, opPutRootFH, opRemove, opRename, opSaveFH = 15, 24, 28, 29, 32
+	act := nfsclient.Words{}.Put(opRemove).Opaque(name)
 	if from, to, ok := strings.Cut(name, ":"); ok {
-		act = words{}.put(opRename).opaque(from).opaque(to)
+		act = nfsclient.Words{}.Put(opRename).Opaque(from).Opaque(to)
 	}
-	credential := words{}.put(0).opaque("test").put(0, 0, 0)
-	record, err := newProber(2049, patience).call(context.Background(), words{}.put(1, rpcCall, rpcVersion, nfsProgram, nfsVersion, procCompound, authSys).
-		opaque(string(credential)).put(authNone, 0).opaque("").put(0, 4, opPutRootFH, opLookup).opaque("vol").put(opSaveFH).add(act).framed())
-	r := &reader{rest: record}
-	if err == nil {
-		err = accepted(r, 1)
-	}
-	if err != nil {
-		return err.Error()
-	}
-	if status := r.word(); status != 0 {
-		err = statusError(status)
-	}
+	_, err := nfsclient.NewProber(2049, patience).Compound(context.Background(), 0, 4,
+		nfsclient.Words{}.Put(opPutRootFH, opLookup).Opaque("vol").Put(opSaveFH).Add(act))
 	if err != nil {
 		return err.Error()
 	}
@@ -59,16 +51,16 @@ func TestEmptyingAShareEnds(t *testing.T) {
 		return out
 	}
 	const notEmpty = "NFS status 66"
-	assert.Equal(t, notEmpty, remove(recoveryName+":other"))
+	assert.Equal(t, notEmpty, remove(ganesha.RecoveryName+":other"))
 	r.write("file", "data")
 	require.NoError(t, os.Mkdir(filepath.Join(r.o.target(), "plain"), 0o700))
-	assert.Equal(t, notEmpty, remove(recoveryName))
-	assert.NotEqual(t, statusDelay.Error(), remove("plain:"+recoveryName))
+	assert.Equal(t, notEmpty, remove(ganesha.RecoveryName))
+	assert.NotEqual(t, nfsclient.StatusDelay.Error(), remove("plain:"+ganesha.RecoveryName))
 	assert.Equal(t, "done", remove("plain"))
 	assert.NotContains(t, r.out.String(), "Attempt to remove", "a client could fill the log with it")
 	assert.Contains(t, r.client("nfs-ls", url("")), "file")
-	assert.NotContains(t, r.client("nfs-ls", url("")), recoveryName, "clients do not see it")
-	_, err = r.inside("", "nfs-ls", url(recoveryName))
+	assert.NotContains(t, r.client("nfs-ls", url("")), ganesha.RecoveryName, "clients do not see it")
+	_, err = r.inside("", "nfs-ls", url(ganesha.RecoveryName))
 	require.Error(t, err)
 	assert.Equal(t, "done", remove("file"))
 	handle := r.handle()
@@ -78,12 +70,12 @@ func TestEmptyingAShareEnds(t *testing.T) {
 	mounted := t.TempDir()
 	device := loopDevice(t, image)
 	run(t, "mount", device, mounted)
-	require.NoError(t, os.WriteFile(filepath.Join(mounted, recoveryName, coverName, "foreign"), []byte("text"), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(mounted, ganesha.RecoveryName, ganesha.CoverName, "foreign"), []byte("text"), 0o600))
 	run(t, "umount", mounted)
 	r = startRole(t, t.TempDir(), device, func(o *Options) { o.ExportRoot = r.o.ExportRoot })
 	r.await(sayServed, 1)
 	assert.Equal(t, handle, r.handle(), "the file handle of the root")
-	assert.Equal(t, notEmpty, remove(recoveryName))
-	assert.Contains(t, strings.Fields(r.client("nfs-ls", url(recoveryName))), "foreign")
+	assert.Equal(t, notEmpty, remove(ganesha.RecoveryName))
+	assert.Contains(t, strings.Fields(r.client("nfs-ls", url(ganesha.RecoveryName))), "foreign")
 	r.terminate()
 }

@@ -10,6 +10,10 @@ import (
 
 	"github.com/google/uuid"
 	"golang.org/x/sys/unix"
+
+	"github.com/longhorn-lep/longhorn-manager/share/firewall"
+	"github.com/longhorn-lep/longhorn-manager/share/ganesha"
+	"github.com/longhorn-lep/longhorn-manager/share/nfsclient"
 )
 
 // How long the parts of an end may take. Together they are less than the 30 s that a pod
@@ -31,7 +35,7 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	if err := dropRefusals(o.NFSPort); err != nil { // first: clients find this pod before the volume is here
+	if err := firewall.DropRefusals(o.NFSPort); err != nil { // first: clients find this pod before the volume is here
 		o.Log.WithError(err).Warn("Clients that find no server wait for 3 s before they try again, instead of 1 s")
 	}
 	if err := os.MkdirAll(o.RuntimeDirectory, 0o700); err != nil {
@@ -68,48 +72,46 @@ func Run(ctx context.Context, o Options) error {
 
 // serve runs the server on a volume that is mounted.
 func serve(ctx context.Context, o Options, v *volume, health *healthService) error {
-	configuration := filepath.Join(o.RuntimeDirectory, "ganesha.conf")
-	mark := uuid.NewString()
-	if err := os.WriteFile(configuration, []byte(ganeshaConfiguration(o, v.recovery, mark, v.cover())), 0o600); err != nil {
+	config := o.serverConfig(v)
+	if err := os.WriteFile(config.File, []byte(config.Text()), 0o600); err != nil {
 		v.closeWithin(unmountPatience)
 		return fmt.Errorf("writing the NFS server's configuration: %w", err)
 	}
-	door := newDoorkeeper(o)
-	door.told = health.recovery.limited
-	door.look()
-	if err := showOneSource(o.NFSPort); err != nil {
+	door := firewall.NewDoorkeeper(o.ClientsFile, o.NFSPort, sinceBoot, health.recovery.limited, o.Log)
+	door.Look()
+	if err := firewall.ShowOneSource(o.NFSPort); err != nil {
 		o.Log.WithError(err).Warn("Clients that are seen at another address when the share moves lose their locks then")
-	} else if err := adoptRecords(v.recovery); err != nil {
+	} else if err := ganesha.AdoptRecords(v.recovery, firewall.Source4, firewall.Source6); err != nil {
 		o.Log.WithError(err).Warn("Some clients of the last server may lose their locks")
 	}
 	timing := defaultTiming(o.Lease)
-	p := newProber(o.NFSPort, timing.limit)
-	ended := newDepartures(v.recovery, o.Log)
-	records := &recording{since: time.Now(), tell: health.recovery.found, log: o.Log}
-	spare := ballast{recovery: v.recovery, log: o.Log}
+	p := nfsclient.NewProber(o.NFSPort, timing.limit)
+	ended := ganesha.NewDepartures(v.recovery, o.Log)
+	records := ganesha.NewRecording(health.recovery.found, o.Log)
+	spare := ganesha.Ballast{Recovery: v.recovery, Log: o.Log}
 	var s *supervisor
 	s = &supervisor{
 		watch: watch{t: timing}, now: sinceBoot,
 		start: func() (server, error) {
-			o := o
+			c := config
 			if s.watch.barren > 0 {
-				o.WakeLibrary = os.DevNull // the last server never answered: nothing that can be left out must be why
+				c.WakeLibrary = os.DevNull // the last server never answered: nothing that can be left out must be why
 			}
-			ended.serverStarts()
-			records.serverStarts()
+			ended.ServerStarts()
+			records.ServerStarts()
 			if !o.ReadOnly {
-				v.within(abandonPatience, spare.giveUp)
+				v.within(abandonPatience, spare.GiveUp)
 			}
-			return startGanesha(ctx, o, configuration, mark, func(line []byte) { ended.hear(line); records.hear(line) })
+			return ganesha.Start(ctx, c, func(line []byte) { ended.Hear(line); records.Hear(line) })
 		},
-		lookup: func(ctx context.Context) error { _, err := p.lookup(ctx, o.Volume); return err },
-		null:   p.null,
+		lookup: func(ctx context.Context) error { _, err := p.Lookup(ctx, o.Volume); return err },
+		null:   p.Null,
 		check:  v.check, size: v.size, grow: v.grow,
 		grown:   health.recovery.grown,
 		serving: health.set, log: o.Log,
 	}
 	reap := reaper()
-	s.each = func() { reap(); door.look(); records.report(time.Now()) }
+	s.each = func() { reap(); door.Look(); records.Report(time.Now()) }
 	if o.ReadOnly {
 		s.grow = func() error { return nil }
 	}
@@ -121,13 +123,13 @@ func serve(ctx context.Context, o Options, v *volume, health *healthService) err
 	departed := make(chan struct{})
 	go func() {
 		defer close(departed)
-		ended.run(running)
+		ended.Run(running)
 	}()
 	spared := make(chan struct{})
 	go func() {
 		defer close(spared)
 		if !o.ReadOnly {
-			spare.run(running)
+			spare.Run(running)
 		}
 	}()
 	err := s.run(ctx)
@@ -148,6 +150,16 @@ func serve(ctx context.Context, o Options, v *volume, health *healthService) err
 		v.within(abandonPatience, v.abandon)
 	}
 	return err
+}
+
+// serverConfig is what each server of this process is started with, with a mark that no client knows.
+func (o Options) serverConfig(v *volume) ganesha.Config {
+	return ganesha.Config{
+		Volume: o.Volume, Path: o.target(), Port: o.NFSPort, Squash: o.Squash, ReadOnly: o.ReadOnly || o.ClientsReadOnly, Lease: o.Lease, Grace: o.Grace,
+		Recovery: v.recovery, Cover: v.cover(), Mark: uuid.NewString(),
+		File: filepath.Join(o.RuntimeDirectory, "ganesha.conf"), PIDFile: filepath.Join(o.RuntimeDirectory, "ganesha.pid"),
+		Program: o.Program, WakeLibrary: o.WakeLibrary, Log: o.Log,
+	}
 }
 
 // closeWithin flushes and unmounts everything, but does not wait longer than limit.

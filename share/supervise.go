@@ -5,7 +5,19 @@ import (
 	"time"
 
 	"github.com/sirupsen/logrus"
+
+	"github.com/longhorn-lep/longhorn-manager/share/nfsclient"
 )
+
+// server is a running NFS server.
+type server interface {
+	// Ended is closed when the server has ended and is reaped; Why is why, from then on.
+	Ended() <-chan struct{}
+	Why() error
+	// Terminate asks the server to end in order, Kill ends it.
+	Terminate() error
+	Kill() error
+}
 
 // supervisor keeps a server running and looks after it and its volume.
 type supervisor struct {
@@ -54,7 +66,7 @@ func (s *supervisor) run(ctx context.Context) error {
 		var told news
 		var ended <-chan struct{}
 		if s.server != nil {
-			ended = s.server.ended()
+			ended = s.server.Ended()
 		}
 		stopping := false
 		select {
@@ -101,7 +113,7 @@ func (s *supervisor) react(ctx context.Context, now time.Duration, told news) er
 
 // gone is the news that the server has ended.
 func (s *supervisor) gone(now time.Duration) ([]act, error) {
-	s.log.WithError(s.server.why()).Warn("The NFS server has ended")
+	s.log.WithError(s.server.Why()).Warn("The NFS server has ended")
 	s.server = nil
 	return nil, s.watch.exited(now)
 }
@@ -117,7 +129,7 @@ func (s *supervisor) do(ctx context.Context, acts []act) error {
 			s.server = server
 		case actKill:
 			s.log.WithError(s.silence).Warn("The NFS server does not answer and is killed")
-			if err := s.server.kill(); err != nil {
+			if err := s.server.Kill(); err != nil {
 				return err
 			}
 		case actLookup:
@@ -147,7 +159,7 @@ func (s *supervisor) probe(ctx context.Context, ask func(context.Context) error)
 	s.aside(ctx, func() news {
 		err := ask(ctx)
 		return func(now time.Duration) ([]act, error) {
-			if s.watch.answered && isBusy(err) {
+			if s.watch.answered && nfsclient.IsBusy(err) {
 				err = nil
 			}
 			s.silence = err
@@ -222,10 +234,10 @@ func (s *supervisor) stop(request, kill time.Duration) {
 	if s.server == nil {
 		return
 	}
-	if request > 0 && s.server.terminate() == nil && s.hasEnded(request) {
+	if request > 0 && s.server.Terminate() == nil && s.hasEnded(request) {
 		return
 	}
-	if err := s.server.kill(); err != nil {
+	if err := s.server.Kill(); err != nil {
 		s.log.WithError(err).Error("The NFS server cannot be killed")
 	}
 	if !s.hasEnded(kill) {
@@ -235,7 +247,7 @@ func (s *supervisor) stop(request, kill time.Duration) {
 
 func (s *supervisor) hasEnded(limit time.Duration) bool {
 	select {
-	case <-s.server.ended():
+	case <-s.server.Ended():
 		return true
 	case <-time.After(limit):
 		return false

@@ -12,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/longhorn-lep/longhorn-manager/share/nfsclient"
 )
 
 // fakeServer ends when it is told to.
@@ -25,10 +27,10 @@ type fakeServer struct {
 	busy     atomic.Bool // it answers a lookup with NFS4ERR_DELAY
 }
 
-func (f *fakeServer) ended() <-chan struct{} { return f.done }
-func (f *fakeServer) why() error             { return errors.New("it was told to") }
+func (f *fakeServer) Ended() <-chan struct{} { return f.done }
+func (f *fakeServer) Why() error             { return errors.New("it was told to") }
 
-func (f *fakeServer) terminate() error {
+func (f *fakeServer) Terminate() error {
 	f.signals = append(f.signals, syscall.SIGTERM)
 	if !f.stubborn {
 		close(f.done)
@@ -36,7 +38,7 @@ func (f *fakeServer) terminate() error {
 	return nil
 }
 
-func (f *fakeServer) kill() error {
+func (f *fakeServer) Kill() error {
 	f.signals = append(f.signals, syscall.SIGKILL)
 	if !f.stuck {
 		close(f.done)
@@ -75,7 +77,7 @@ func newWorld() *world {
 			time.Sleep(2 * time.Second)
 			return errTest
 		case f.busy.Load():
-			return fmt.Errorf("asking: %w", statusDelay)
+			return fmt.Errorf("asking: %w", nfsclient.StatusDelay)
 		}
 		return ask(ctx)
 	}
@@ -134,12 +136,12 @@ func TestSupervisor(t *testing.T) {
 		{"all is well → one server", func(*world) { time.Sleep(time.Minute) }, nil, 1, []bool{true, false}},
 		{"the server dies → another one", func(w *world) {
 			time.Sleep(time.Minute)
-			_ = w.current.Load().kill()
+			_ = w.current.Load().Kill()
 			time.Sleep(time.Minute)
 		}, nil, 2, []bool{true, false, true, false}},
 		{"the server dies young → another one, and it is one death", func(w *world) {
 			time.Sleep(2 * time.Second)
-			_ = w.current.Load().kill()
+			_ = w.current.Load().Kill()
 			time.Sleep(time.Minute)
 		}, nil, 2, []bool{true, false, true, false}},
 		{"the server hangs → it is killed, another one", func(w *world) {

@@ -14,6 +14,7 @@ import (
 	"github.com/sirupsen/logrus"
 	"golang.org/x/sys/unix"
 
+	"github.com/longhorn-lep/longhorn-manager/share/ganesha"
 	"github.com/longhorn-lep/longhorn-manager/types"
 	"github.com/longhorn-lep/longhorn-manager/util/logfields"
 	"github.com/longhorn-lep/longhorn-manager/util/mount"
@@ -218,12 +219,9 @@ func (v *volume) check(write bool) error {
 	return nil
 }
 
-// writtenName is the file of write, in the recovery directory.
-const writtenName = "written"
-
 // write makes a file and removes it. A full file system is no failure.
 func (v *volume) write() error {
-	name := filepath.Join(v.recovery, writtenName)
+	name := filepath.Join(v.recovery, ganesha.WrittenName)
 	f, err := os.OpenFile(name, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
 	if err == nil {
 		err = errors.Join(f.Sync(), f.Close(), os.Remove(name))

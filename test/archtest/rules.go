@@ -68,8 +68,8 @@ var rules = []rule{
 	{"csi/sidecar", []string{"types", "util/..."}, "the loops speak CSI and Kubernetes; our own objects are the driver's business"},
 	{
 		"csi/...",
-		[]string{"api/client", "api/v1", "types", "k8s/apis/...", "util/..."},
-		"the driver talks to the REST API like any client: no datastore, no controllers, no clientset",
+		[]string{"api/client", "api/v1", "share/nfsclient", "types", "k8s/apis/...", "util/..."},
+		"the driver talks to the REST API like any client: no datastore, no controllers, no clientset; it asks NFS servers for answers as the share manager does",
 	},
 	{
 		"datastore/...",
@@ -100,7 +100,9 @@ var rules = []rule{
 		"a replica owns bytes on a disk and trusts no engine",
 	},
 	{"nbd/...", []string{"nbd/...", "util/..."}, "the protocol is published; nothing of ours belongs in it"},
-	{"share/...", []string{"types", "util/..."}, "the process in a share-manager pod has no API access"},
+	{"share", []string{"types", "util/..."}, "the process in a share-manager pod has no API access"},
+	{"share/nfsclient", nil, "the wire of NFS is published; nothing of ours belongs in it"},
+	{"share/...", []string{"types", "util/..."}, "what a share manager is made of: the parts know neither it nor each other"},
 
 	// What both halves stand on.
 	{"scheduler/...", []string{"k8s/apis/...", "types"}, "placement is values in, values out"},

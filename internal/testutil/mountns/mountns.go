@@ -52,3 +52,13 @@ func Missing(t *testing.T, what string) {
 	}
 	t.Skipf("needs %s", what)
 }
+
+// Needs skips a test where commands are missing; in CI it fails the test.
+func Needs(t *testing.T, commands ...string) {
+	t.Helper()
+	for _, command := range commands {
+		if _, err := exec.LookPath(command); err != nil {
+			Missing(t, command+" (scripts/setup installs it)")
+		}
+	}
+}

@@ -1,4 +1,4 @@
-package share
+package ganesha
 
 import (
 	"bytes"
@@ -37,17 +37,19 @@ const (
 	endedMemory = time.Minute
 	// endedRound is the time between two looks.
 	endedRound = time.Second
+	// RecordLife is how long after a client's end its record is gone at the latest, if the volume answers.
+	RecordLife = endedSettle + 3*endedRound
 )
 
-// departures are the clients that have ended, as the server's log says.
-type departures struct {
+// Departures are the clients that have ended, as the server's log says.
+type Departures struct {
 	records string // directory of the records
 	log     *logrus.Entry
 	// remove takes a client's record away, and returns the directories that it was in.
 	remove func(client string) []string
 	// returned has a value when the record of a client that is back is to be made again.
 	returned chan struct{}
-	looked   time.Time // last; of the goroutine of run
+	looked   time.Time // last; of the goroutine of Run
 
 	mu sync.Mutex
 	// clients are guarded by mu. Their names are those of their records.
@@ -63,14 +65,15 @@ type departure struct {
 	told bool     // that its record cannot be made again
 }
 
-func newDepartures(recovery string, log *logrus.Entry) *departures {
-	d := &departures{records: filepath.Join(recovery, recordsName), log: log, returned: make(chan struct{}, 1), clients: map[string]*departure{}}
+// NewDepartures removes records beneath a recovery directory.
+func NewDepartures(recovery string, log *logrus.Entry) *Departures {
+	d := &Departures{records: filepath.Join(recovery, RecordsName), log: log, returned: make(chan struct{}, 1), clients: map[string]*departure{}}
 	d.remove = d.removeRecord
 	return d
 }
 
-// hear is told each line of the server's own. It waits for nothing.
-func (d *departures) hear(line []byte) {
+// Hear is told each line of the server's own. It waits for nothing.
+func (d *Departures) Hear(line []byte) {
 	if !bytes.Contains(line, []byte("_clid_")) {
 		return
 	}
@@ -94,8 +97,8 @@ func (d *departures) hear(line []byte) {
 	}
 }
 
-// serverStarts forgets whose record was still to go: the server that starts will read it, and drops it at the end of its grace period.
-func (d *departures) serverStarts() {
+// ServerStarts forgets whose record was still to go: the server that starts will read it, and drops it at the end of its grace period.
+func (d *Departures) ServerStarts() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for name, one := range d.clients {
@@ -105,8 +108,8 @@ func (d *departures) serverStarts() {
 	}
 }
 
-// run removes the records of clients that have ended, until ctx ends. It waits for the volume.
-func (d *departures) run(ctx context.Context) {
+// Run removes the records of clients that have ended, until ctx ends. It waits for the volume.
+func (d *Departures) Run(ctx context.Context) {
 	ticker := time.NewTicker(endedRound)
 	defer ticker.Stop()
 	defer d.makeAgain()
@@ -123,7 +126,7 @@ func (d *departures) run(ctx context.Context) {
 }
 
 // look removes the records whose time has come, one by one: whoever comes back before its turn keeps its record.
-func (d *departures) look() {
+func (d *Departures) look() {
 	now := time.Now()
 	isLate := !d.looked.IsZero() && now.Sub(d.looked) > 2*endedRound
 	d.looked = now
@@ -138,7 +141,7 @@ func (d *departures) look() {
 }
 
 // settleAnew gives all records their time again: this process stood still, and what the server says meanwhile is not read yet.
-func (d *departures) settleAnew(now time.Time) {
+func (d *Departures) settleAnew(now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, one := range d.clients {
@@ -149,7 +152,7 @@ func (d *departures) settleAnew(now time.Time) {
 }
 
 // takeDue is a client whose record shall go now; nil: there is none. What is long over is forgotten.
-func (d *departures) takeDue(now time.Time) (string, *departure) {
+func (d *Departures) takeDue(now time.Time) (string, *departure) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for name, one := range d.clients {
@@ -165,7 +168,7 @@ func (d *departures) takeDue(now time.Time) (string, *departure) {
 }
 
 // removed is told that a client's record is gone.
-func (d *departures) removed(name string, one *departure, from []string) {
+func (d *Departures) removed(name string, one *departure, from []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	one.from = from
@@ -176,7 +179,7 @@ func (d *departures) removed(name string, one *departure, from []string) {
 }
 
 // makeAgain makes the records of those that came back after theirs had gone. What fails is tried again.
-func (d *departures) makeAgain() {
+func (d *Departures) makeAgain() {
 	d.mu.Lock()
 	back := map[string]*departure{}
 	for name, one := range d.clients {
@@ -198,7 +201,7 @@ func (d *departures) makeAgain() {
 }
 
 // forget is told that a client has its record again.
-func (d *departures) forget(name string, one *departure) {
+func (d *Departures) forget(name string, one *departure) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.clients[name] == one {
@@ -208,7 +211,7 @@ func (d *departures) forget(name string, one *departure) {
 
 // removeRecord takes a record out of each directory of records: in a grace period there are two. One that is not empty stays: it is a piece of
 // another name.
-func (d *departures) removeRecord(name string) (from []string) {
+func (d *Departures) removeRecord(name string) (from []string) {
 	entries, err := os.ReadDir(d.records)
 	if err != nil {
 		return nil
@@ -229,7 +232,7 @@ func (d *departures) removeRecord(name string) (from []string) {
 }
 
 // makeRecord makes a record in directories, of those that are still there.
-func (d *departures) makeRecord(name string, in []string) error {
+func (d *Departures) makeRecord(name string, in []string) error {
 	var errs []error
 	for _, dir := range in {
 		if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil && !errors.Is(err, os.ErrExist) && !errors.Is(err, os.ErrNotExist) {

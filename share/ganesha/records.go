@@ -1,4 +1,4 @@
-package share
+package ganesha
 
 import (
 	"errors"
@@ -13,12 +13,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// linkName is Ganesha's link to the directory of the records in force. Ganesha makes it at the end of its first grace period, and
-// replaces it by rename at the end of each later one.
-const linkName = "node0"
-
-// lostRecords says why the records of the last server's clients are not beneath a recovery directory; "": they are, or nothing is
-// known against it. It must be called before dropForeign, and before Ganesha starts. made: the recovery directory was missing.
+// LostRecords says why the records of the last server's clients are not beneath a recovery directory; "": they are, or nothing is
+// known against it. It must be called before DropForeign, and before Ganesha starts. made: the recovery directory was missing.
 //
 //	made    v4recov                    node0               what it means
 //	yes                                                    lost: every share manager makes the directory before it serves
@@ -29,20 +25,20 @@ const linkName = "node0"
 //	no      cannot be read                                 not known
 //
 // Records of single clients that are missing are not seen: that of a client that ends is removed (ended.go).
-func lostRecords(recovery string, made bool) string {
+func LostRecords(recovery string, made bool) string {
 	if made {
-		return fmt.Sprintf("directory %s was not on the volume", recoveryName)
+		return fmt.Sprintf("directory %s was not on the volume", RecoveryName)
 	}
-	records := filepath.Join(recovery, recordsName)
+	records := filepath.Join(recovery, RecordsName)
 	if isNoDirectory(records) {
-		return fmt.Sprintf("directory %s/%s was not on the volume", recoveryName, recordsName)
+		return fmt.Sprintf("directory %s/%s was not on the volume", RecoveryName, RecordsName)
 	}
 	target, err := os.Readlink(filepath.Join(records, linkName))
 	switch {
 	case errors.Is(err, unix.EINVAL), err == nil && !recordsLink.MatchString(target):
-		return fmt.Sprintf("%s/%s/%s was not the link that the NFS server makes", recoveryName, recordsName, linkName)
+		return fmt.Sprintf("%s/%s/%s was not the link that the NFS server makes", RecoveryName, RecordsName, linkName)
 	case err == nil && isNoDirectory(filepath.Join(records, target)):
-		return fmt.Sprintf("directory %s/%s/%s was not on the volume", recoveryName, recordsName, target)
+		return fmt.Sprintf("directory %s/%s/%s was not on the volume", RecoveryName, RecordsName, target)
 	}
 	return ""
 }
@@ -53,7 +49,7 @@ func isNoDirectory(path string) bool {
 	return errors.Is(err, os.ErrNotExist) || err == nil && !info.IsDir()
 }
 
-// newIncident names the loss of the last server's records. Whether that server had clients is not known here.
-func newIncident(reason, message string) types.ShareRecovery {
+// NewIncident names the loss of the last server's records. Whether that server had clients is not known here.
+func NewIncident(reason, message string) types.ShareRecovery {
 	return types.ShareRecovery{Incident: uuid.NewString(), Reason: reason, Message: message, FoundAt: time.Now()}
 }

@@ -1,19 +1,16 @@
 package share
 
 import (
-	"flag"
 	"io"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/sirupsen/logrus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-)
 
-var update = flag.Bool("update", false, "write the golden files anew")
+	"github.com/longhorn-lep/longhorn-manager/share/ganesha"
+)
 
 func quiet() *logrus.Entry {
 	log := logrus.New()
@@ -26,37 +23,6 @@ func valid() Options {
 	return Options{
 		Volume: "pvc-1", Device: "/dev/longhorn/pvc-1", FSType: "ext4", ExportRoot: "/export", NFSPort: 2049, HealthListen: ":9600",
 		Squash: SquashNone, Lease: 15 * time.Second, Grace: 20 * time.Second, RuntimeDirectory: "/run/longhorn-share", Log: quiet(), ClientsFile: "/etc/longhorn-share/clients",
-	}
-}
-
-func TestConfiguration(t *testing.T) {
-	for _, c := range []struct {
-		golden string
-		change func(*Options)
-		cover  coverAccess
-	}{
-		{"plain.conf", func(*Options) {}, coverHidden},
-		{"squashed.conf", func(o *Options) {
-			o.Squash, o.NFSPort = SquashAll, 20490
-			o.Lease, o.Grace = 30*time.Second, time.Minute
-		}, coverVisible},
-		{"readers.conf", func(o *Options) { o.ClientsReadOnly = true }, coverHidden},
-		{"readonly.conf", func(o *Options) { o.ReadOnly, o.Squash = true, SquashRoot }, noCover},
-	} {
-		t.Run(c.golden, func(t *testing.T) {
-			o := valid()
-			c.change(&o)
-			o, err := o.normalize()
-			require.NoError(t, err)
-			got := ganeshaConfiguration(o, "/run/longhorn-share/recovery", "MARK", c.cover)
-			file := filepath.Join("testdata", c.golden)
-			if *update {
-				require.NoError(t, os.WriteFile(file, []byte(got), 0o600))
-			}
-			want, err := os.ReadFile(file)
-			require.NoError(t, err)
-			assert.Equal(t, string(want), got)
-		})
 	}
 }
 
@@ -103,4 +69,25 @@ func TestReadOnlyAndItsMountOptionGoTogether(t *testing.T) {
 	require.NoError(t, err)
 	assert.True(t, o.ReadOnly)
 	assert.Equal(t, []string{"ro"}, o.MountOptions)
+}
+
+// Clients only read where the volume does, or where they are meant to.
+func TestWhatTheServerIsStartedWith(t *testing.T) {
+	for _, c := range []struct {
+		readOnly, clientsReadOnly, want bool
+	}{{false, false, false}, {true, false, true}, {false, true, true}} {
+		o := valid()
+		o.ReadOnly, o.ClientsReadOnly = c.readOnly, c.clientsReadOnly
+		o, err := o.normalize()
+		require.NoError(t, err)
+		got := o.serverConfig(newVolume(o))
+		assert.Equal(t, c.want, got.ReadOnly, "%+v", c)
+		assert.NotEmpty(t, got.Mark)
+		got.Mark, got.Log = "", nil
+		assert.Equal(t, ganesha.Config{
+			Volume: "pvc-1", Path: "/export/pvc-1", Port: 2049, Squash: SquashNone, ReadOnly: c.want, Lease: 15 * time.Second, Grace: 20 * time.Second,
+			Recovery: "/run/longhorn-share/recovery", File: "/run/longhorn-share/ganesha.conf", PIDFile: "/run/longhorn-share/ganesha.pid",
+			Program: "ganesha.nfsd", WakeLibrary: ganesha.WakeLibrary,
+		}, got)
+	}
 }

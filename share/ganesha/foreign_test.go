@@ -1,4 +1,4 @@
-package share
+package ganesha
 
 import (
 	"io/fs"
@@ -84,6 +84,9 @@ func TestWhatIsForeignIsDroppedFromTheRecoveryData(t *testing.T) {
 		{name: "a file that another release keeps there → stays", fill: func(t *testing.T, dir string) {
 			require.NoError(t, os.WriteFile(filepath.Join(dir, "later"), nil, 0o600))
 		}, want: append([]string{"later"}, kept...)},
+		{name: "the ballast → stays", fill: func(t *testing.T, dir string) {
+			require.NoError(t, os.MkdirAll(filepath.Join(dir, ballastName, "00"), 0o700))
+		}, want: append([]string{"ballast/", "ballast/00/"}, kept...)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -92,7 +95,7 @@ func TestWhatIsForeignIsDroppedFromTheRecoveryData(t *testing.T) {
 			require.NoError(t, os.WriteFile(filepath.Join(dir, client, "\x01handle"), nil, 0o600))
 			require.NoError(t, os.Symlink("node0.ABCDEF", filepath.Join(dir, "v4recov/node0")))
 			c.fill(t, dir)
-			require.NoError(t, dropForeign(dir))
+			require.NoError(t, DropForeign(dir))
 			assert.ElementsMatch(t, c.want, tree(t, dir))
 			assert.Equal(t, []string{"empty/", "file"}, tree(t, elsewhere), "what a link led to stays")
 		})
@@ -115,15 +118,15 @@ func TestRecordsWithoutNumberAreSetAsideForTheClients(t *testing.T) {
 	}
 	links(beside, 0, maxRecords+1)
 	links(records, 0, maxRecords-1) // with their own directory as many as there may be
-	require.NoError(t, dropForeign(dir), "nobody reads what is beside the records")
+	require.NoError(t, DropForeign(dir), "nobody reads what is beside the records")
 	links(records, maxRecords-1, maxRecords)
-	require.ErrorIs(t, dropForeign(dir), errTooMany)
-	require.NoError(t, setAside(dir))
+	require.ErrorIs(t, DropForeign(dir), ErrTooMany)
+	require.NoError(t, SetAside(dir))
 	require.NoDirExists(t, filepath.Join(dir, "v4recov"))
 	aside, err := filepath.Glob(filepath.Join(dir, "cover/v4recov-*/node0.ABCDEF/0"))
 	require.NoError(t, err)
 	require.Len(t, aside, 1)
-	require.NoError(t, dropForeign(dir), "the next server begins anew")
+	require.NoError(t, DropForeign(dir), "the next server begins anew")
 }
 
 // nested is a directory that has so many in each other, and the cover beside it.

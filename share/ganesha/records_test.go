@@ -1,4 +1,4 @@
-package share
+package ganesha
 
 import (
 	"os"
@@ -13,14 +13,14 @@ func TestLostRecords(t *testing.T) {
 	const current = "node0.ABCDEF"
 	records := func(t *testing.T, dir string, names ...string) {
 		t.Helper()
-		require.NoError(t, os.Mkdir(filepath.Join(dir, recordsName), 0o700))
+		require.NoError(t, os.Mkdir(filepath.Join(dir, RecordsName), 0o700))
 		for _, name := range names {
-			require.NoError(t, os.Mkdir(filepath.Join(dir, recordsName, name), 0o700))
+			require.NoError(t, os.Mkdir(filepath.Join(dir, RecordsName, name), 0o700))
 		}
 	}
 	link := func(t *testing.T, dir, target string) {
 		t.Helper()
-		require.NoError(t, os.Symlink(target, filepath.Join(dir, recordsName, linkName)))
+		require.NoError(t, os.Symlink(target, filepath.Join(dir, RecordsName, linkName)))
 	}
 	for _, c := range []struct {
 		name string
@@ -31,13 +31,13 @@ func TestLostRecords(t *testing.T) {
 		{name: "the recovery directory was missing → lost", made: true, fill: func(*testing.T, string) {}, want: "directory .longhorn-share was not on the volume"},
 		{name: "no directory of records → lost", fill: func(*testing.T, string) {}, want: "directory .longhorn-share/v4recov was not on the volume"},
 		{name: "a file in its place → lost", fill: func(t *testing.T, dir string) {
-			require.NoError(t, os.WriteFile(filepath.Join(dir, recordsName), nil, 0o600))
+			require.NoError(t, os.WriteFile(filepath.Join(dir, RecordsName), nil, 0o600))
 		}, want: "directory .longhorn-share/v4recov was not on the volume"},
 		{name: "a link in its place, be it to records → lost", fill: func(t *testing.T, dir string) {
 			elsewhere := t.TempDir()
 			records(t, elsewhere, current)
 			link(t, elsewhere, current)
-			require.NoError(t, os.Symlink(filepath.Join(elsewhere, recordsName), filepath.Join(dir, recordsName)))
+			require.NoError(t, os.Symlink(filepath.Join(elsewhere, RecordsName), filepath.Join(dir, RecordsName)))
 		}, want: "directory .longhorn-share/v4recov was not on the volume"},
 		{name: "no grace period has ended → kept", fill: func(t *testing.T, dir string) { records(t, dir, current) }},
 		{name: "the link leads to records → kept", fill: func(t *testing.T, dir string) {
@@ -63,13 +63,13 @@ func TestLostRecords(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			dir := t.TempDir()
 			c.fill(t, dir)
-			assert.Equal(t, c.want, lostRecords(dir, c.made))
+			assert.Equal(t, c.want, LostRecords(dir, c.made))
 		})
 	}
 }
 
 func TestIncidentsHaveNamesOfTheirOwn(t *testing.T) {
-	first, second := newIncident("Reason", "why"), newIncident("Reason", "why")
+	first, second := NewIncident("Reason", "why"), NewIncident("Reason", "why")
 	assert.NotEmpty(t, first.Incident)
 	assert.NotEqual(t, first.Incident, second.Incident)
 	assert.False(t, first.FoundAt.IsZero())

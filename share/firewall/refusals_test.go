@@ -1,4 +1,4 @@
-package share
+package firewall
 
 import (
 	"net"
@@ -33,8 +33,8 @@ func TestWhoFindsNoServerIsNotRefused(t *testing.T) {
 	for _, to := range addresses {
 		require.ErrorIs(t, dial(d.client, to, nobody), syscall.ECONNREFUSED, "the test's network tells %s", to)
 	}
-	d.in(d.server, func() error { return dropRefusals(nobody) })
-	d.in(d.server, func() error { return dropRefusals(nobody) }) // another process of the same pod
+	d.in(d.server, func() error { return DropRefusals(nobody) })
+	d.in(d.server, func() error { return DropRefusals(nobody) }) // another process of the same pod
 	for _, to := range addresses {
 		err := dial(d.client, to, nobody)
 		var timeout net.Error
@@ -44,7 +44,7 @@ func TestWhoFindsNoServerIsNotRefused(t *testing.T) {
 	}
 	assert.ErrorIs(t, dial(d.server, "127.0.0.1", nobody), syscall.ECONNREFUSED, "from this machine")
 
-	d.in(d.server, func() error { return dropRefusals(doorPort) })
+	d.in(d.server, func() error { return DropRefusals(doorPort) })
 	d.reset()
 	require.NoError(t, conn.SetDeadline(time.Now().Add(patience)))
 	_, err := conn.Read(make([]byte, 1))

@@ -1,4 +1,4 @@
-package share
+package firewall
 
 import (
 	"errors"
@@ -7,15 +7,15 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"testing"
 	"time"
 
-	"github.com/google/nftables"
+	"github.com/sirupsen/logrus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/mountns"
 	"github.com/longhorn-lep/longhorn-manager/types"
@@ -62,10 +62,10 @@ func TestTheDoorkeeperFollowsItsFile(t *testing.T) {
 	var asked [][]netip.Prefix
 	var refusal error
 	now := time.Hour
-	d := newDoorkeeper(Options{ClientsFile: filepath.Join(t.TempDir(), "clients"), Log: quiet()})
-	d.now = func() time.Duration { return now }
 	var kernel error
-	d.told = func(err error) { kernel = err }
+	told, logger := func(err error) { kernel = err }, logrus.New()
+	logger.SetOutput(io.Discard)
+	d := NewDoorkeeper(filepath.Join(t.TempDir(), "clients"), doorPort, func() time.Duration { return now }, told, logrus.NewEntry(logger))
 	d.limit = func(n []netip.Prefix) error { asked = append(asked, n); return refusal }
 	step := func(why, text string, want ...[]netip.Prefix) {
 		t.Helper()
@@ -73,7 +73,7 @@ func TestTheDoorkeeperFollowsItsFile(t *testing.T) {
 			require.NoError(t, os.WriteFile(d.file, []byte(text), 0o600))
 		}
 		asked, now = nil, now+clientsRound
-		d.look()
+		d.Look()
 		assert.Equal(t, want, asked, why)
 	}
 	reason := func(text string) {
@@ -113,7 +113,7 @@ func TestTheDoorkeeperFollowsItsFile(t *testing.T) {
 	reason(types.ReasonClientsAllowedBySetting)
 	require.NoError(t, os.WriteFile(d.file, []byte("any"), 0o600))
 	asked = nil
-	d.look()
+	d.Look()
 	assert.Empty(t, asked, "it is not due")
 	step("a person opens all", "", nil)
 	step("the list is back", "10.0.0.1", one)
@@ -129,11 +129,20 @@ type door struct {
 	accepted       chan net.Conn // the server's ends
 }
 
-const doorPort = 2049
+const (
+	doorPort = 2049
+	patience = time.Minute
+)
+
+func run(t *testing.T, command string, args ...string) {
+	t.Helper()
+	out, err := exec.Command(command, args...).CombinedOutput()
+	require.NoError(t, err, "%s %v: %s", command, args, out)
+}
 
 func newDoor(t *testing.T) door {
 	t.Helper()
-	needs(t, "ip")
+	mountns.Needs(t, "ip")
 	if os.Getuid() != 0 {
 		mountns.Missing(t, "root")
 	}
@@ -296,7 +305,7 @@ func TestOnlyListedClientsAreLetIn(t *testing.T) {
 func TestTheDoorComesBeforeTheOneSource(t *testing.T) {
 	d := newDoor(t)
 	d.limit(networks("192.0.2.1/32", "fd00:2::1/128"))
-	d.in(d.server, func() error { return showOneSource(doorPort) })
+	d.in(d.server, func() error { return ShowOneSource(doorPort) })
 	one := d.call("192.0.2.1")
 	d.call("fd00:2::1")
 	d.refused("192.0.2.2")
@@ -318,55 +327,4 @@ func TestALongListFitsTheKernel(t *testing.T) {
 	d.limit(append(long, networks("192.0.2.1/32")...))
 	d.call("192.0.2.1")
 	d.refused("192.0.2.2")
-}
-
-// TestAShareRefusesStrangers: the process brings the list to the kernel, at its start and later.
-func TestAShareRefusesStrangers(t *testing.T) {
-	if !own(t) {
-		return
-	}
-	dir := t.TempDir()
-	file := filepath.Join(dir, "clients")
-	require.NoError(t, os.WriteFile(file, []byte("192.0.2.9"), 0o600))
-	r := startRole(t, dir, loopDevice(t, newImage(t, 64<<20)), nil)
-	r.await("Only listed clients may mount the share", 1)
-	r.await(sayServed, 1)
-	r.wantRules("192.0.2.9")
-	require.NoError(t, os.WriteFile(file, []byte("192.0.2.9\n192.0.2.1"), 0o600))
-	r.await("Only listed clients may mount the share", 2)
-	r.wantRules("192.0.2.1", "192.0.2.9")
-	r.write("file", "data") // from its own network
-	r.wantRead("file", "data")
-	r.terminate()
-}
-
-// wantRules wants these hosts in the set of the role's network.
-func (r *role) wantRules(hosts ...string) {
-	r.t.Helper()
-	var got []string
-	require.NoError(r.t, netns.In(fmt.Sprintf("/proc/%d/ns/net", r.cmd.Process.Pid), func() error {
-		var err error
-		got, err = listedHosts()
-		return err
-	}))
-	assert.ElementsMatch(r.t, hosts, got)
-}
-
-// listedHosts are the IPv4 addresses in the set of this network.
-func listedHosts() ([]string, error) {
-	c, err := nftables.New()
-	if err != nil {
-		return nil, err
-	}
-	table := &nftables.Table{Family: nftables.TableFamilyINet, Name: clientsTable}
-	set, err := c.GetSetByName(table, fmt.Sprintf("hosts%d", unix.NFPROTO_IPV4))
-	if err != nil {
-		return nil, err
-	}
-	elements, err := c.GetSetElements(set)
-	var hosts []string
-	for _, e := range elements {
-		hosts = append(hosts, net.IP(e.Key).String())
-	}
-	return hosts, err
 }

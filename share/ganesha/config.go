@@ -1,18 +1,22 @@
-package share
+package ganesha
 
 import (
 	"strings"
 	"text/template"
 	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
 // squashWords are Ganesha's.
-var squashWords = map[Squash]string{SquashNone: "No_Root_Squash", SquashRoot: "Root_Squash", SquashAll: "All_Squash"}
+var squashWords = map[types.NFSSquash]string{types.NFSSquashNone: "No_Root_Squash", types.NFSSquashRoot: "Root_Squash", types.NFSSquashAll: "All_Squash"}
 
-// configuration is what Ganesha reads. What it says of Ganesha 4.3:
+// configuration is what Ganesha reads. What it says:
 //
 //   - Versions other than NFSv4, the lock manager, quotas and UDP would each open a port.
-//   - No lists of clients: all come from one address (onesource.go).
+//   - No lists of clients: all come from one address (package firewall).
 //   - Numeric owners: there is no user database here, and AUTH_SYS sends numbers anyway.
 //   - Nobody is 65534, as on Linux; Ganesha's own choice is 4294967294, which has no name.
 //   - MDCACHE: an entry takes about 3 KiB. Above the high-water mark a new one takes the place of
@@ -21,7 +25,7 @@ var squashWords = map[Squash]string{SquashNone: "No_Root_Squash", SquashRoot: "R
 //   - Logging: warnings, and what happens to grace periods. DBUS, DISP, INIT and NFS_CB
 //     complain at each start that there is no message bus, no port mapper and no Kerberos,
 //     which are not wanted, and TIRPC of each client that closes its connection. What CLIENTID
-//     says when clients come and go is for departures (ended.go), and is not shown. It has
+//     says when clients come and go is for Departures (ended.go), and is not shown. It has
 //     addresses as clients write them, so each line begins with a mark that they do not know.
 var configuration = template.Must(template.New("ganesha.conf").Funcs(template.FuncMap{
 	"seconds": func(d time.Duration) int64 { return int64(d / time.Second) },
@@ -109,27 +113,49 @@ EXPORT {
 }
 {{end}}`))
 
-// coverAccess is what clients may do with the empty directory that is mounted over the recovery directory.
-type coverAccess string
+// CoverAccess is what clients may do with the empty directory that is mounted over the recovery directory.
+type CoverAccess string
 
 const (
-	noCover      coverAccess = ""     // none is mounted
-	coverHidden  coverAccess = "NONE" // they see none
-	coverVisible coverAccess = "RW"   // it has something that they may want to delete
+	CoverNone    CoverAccess = ""     // none is mounted
+	CoverHidden  CoverAccess = "NONE" // they see none
+	CoverVisible CoverAccess = "RW"   // it has something that they may want to delete
 )
 
-// ganeshaConfiguration is the text of Ganesha's configuration file. recovery is where
-// Ganesha keeps what it must know of its clients after a restart, and mark what its lines in the log begin with.
-func ganeshaConfiguration(o Options, recovery, mark string, cover coverAccess) string {
+// Config is what a server is started with.
+type Config struct {
+	// Volume is the name under which clients mount the share, and Path where its file system is.
+	Volume, Path string
+	Port         int
+	Squash       types.NFSSquash
+	// ReadOnly: clients only read.
+	ReadOnly bool
+	// Lease is how long a client's state lives without a sign of life, and Grace how long
+	// clients have to claim theirs after the server began anew.
+	Lease, Grace time.Duration
+	// Recovery is the directory where Ganesha keeps what it must know of its clients after a restart.
+	Recovery string
+	Cover    CoverAccess
+	// Mark is what the server's lines in the log begin with. No client may know it.
+	Mark string
+	// File has the configuration, as Text gives it, and PIDFile takes the number of the process.
+	File, PIDFile string
+	// Program is the NFS server. WakeLibrary is preloaded into it, where the file is there.
+	Program, WakeLibrary string
+	Log                  *logrus.Entry
+}
+
+// Text is the text of Ganesha's configuration file.
+func (c Config) Text() string {
 	access := "RW"
-	if o.ReadOnly || o.ClientsReadOnly {
+	if c.ReadOnly {
 		access = "RO"
 	}
 	var text strings.Builder
 	err := configuration.Execute(&text, map[string]any{
-		"Mark": mark, "NFSPort": o.NFSPort, "Lease": o.Lease, "Grace": o.Grace, "Recovery": recovery,
-		"Path": o.target(), "Volume": o.Volume, "Squash": squashWords[o.Squash], "Access": access,
-		"Cover": cover, "Recovery_": recoveryName,
+		"Mark": c.Mark, "NFSPort": c.Port, "Lease": c.Lease, "Grace": c.Grace, "Recovery": c.Recovery,
+		"Path": c.Path, "Volume": c.Volume, "Squash": squashWords[c.Squash], "Access": access,
+		"Cover": c.Cover, "Recovery_": RecoveryName,
 	})
 	if err != nil {
 		panic("BUG: the template of Ganesha's configuration: " + err.Error())

@@ -1,0 +1,54 @@
+package share
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/longhorn-lep/longhorn-manager/share/ganesha"
+)
+
+// fill takes all inodes of a file system but those of the ballast.
+func fill(t *testing.T, dir string) {
+	t.Helper()
+	for i := 0; ; i++ {
+		err := unix.Mkdir(filepath.Join(dir, "filler"+strings.Repeat("x", i%7)+time.Duration(i).String()), 0o700)
+		if err != nil {
+			require.ErrorIs(t, err, unix.ENOSPC)
+			return
+		}
+	}
+}
+
+// The server of a share records its clients although the file system is full.
+func TestAServerOnAFullFileSystemRecordsItsClients(t *testing.T) {
+	if !own(t) {
+		return
+	}
+	image := newImage(t, 64<<20)
+	dir := t.TempDir()
+	r := startRole(t, dir, loopDevice(t, image), nil)
+	r.await(sayServed, 1)
+	records := filepath.Join(dir, "run", "recovery")
+	ganesha.Ballast{Recovery: records, Log: quiet()}.Keep()
+	require.DirExists(t, filepath.Join(records, "ballast", "00"))
+	r.write("file", "data")
+	fill(t, r.o.target())
+	r.terminate()
+	elsewhere := t.TempDir()
+	again := startRole(t, elsewhere, loopDevice(t, image), func(o *Options) { o.ExportRoot = r.o.ExportRoot })
+	again.await("room that was kept for the records of clients is given up", 1)
+	again.await(sayServed, 1)
+	again.wantRead("file", "data")
+	assert.NotContains(t, again.out.String(), "No space left on device")
+	assert.NotContains(t, again.out.String(), "cannot record its clients")
+	recorded, err := filepath.Glob(filepath.Join(elsewhere, "run", "recovery", ganesha.RecordsName, "node0.*", "*"))
+	require.NoError(t, err)
+	assert.NotEmpty(t, recorded)
+	again.terminate()
+}

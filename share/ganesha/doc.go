@@ -1,0 +1,13 @@
+// Package ganesha has all that depends on NFS-Ganesha and its release (version.go): how it is configured and started, what its log says, and what
+// it keeps of its clients on the volume.
+//
+//	config.go, process.go    the configuration; a server in a process of its own
+//	sober.go                 its log: each of its lines is heard, few are passed on
+//	ended.go, recording.go   what the log says of clients that have ended, and of those that cannot be recorded
+//	layout.go                the names of what is on the volume
+//	records.go, adopt.go     whether the last server's records of its clients are there, and at which address these are seen
+//	foreign.go, ballast.go   what someone else put there goes; room for the records stays
+//	wake.go, wake/           the server looks each 0.1 s whether its clients are back
+//
+// It decides nothing about a server's life and does not mount anything: package share does.
+package ganesha

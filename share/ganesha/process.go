@@ -1,0 +1,88 @@
+package ganesha
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"syscall"
+)
+
+// Server is an NFS-Ganesha.
+type Server struct {
+	process *os.Process
+	done    chan struct{}
+	err     error // set before done is closed
+}
+
+// Start starts one that ends with this process, whatever ends that: nothing would
+// look after it. hear receives each line of its log.
+func Start(ctx context.Context, c Config, hear func([]byte)) (*Server, error) {
+	// The end of the context does not end it: the supervisor does, in order.
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), c.Program,
+		"-F", "-L", "STDOUT", "-f", c.File, "-p", c.PIDFile)
+	cmd.Env = append(os.Environ(), "MALLOC_ARENA_MAX=2") // one for each of its threads would keep what each once needed
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	wake, err := newWaking(cmd, c.WakeLibrary, c.Log)
+	if err != nil {
+		return nil, err
+	}
+	log := newSober(os.Stdout, c.Mark, func(line []byte) {
+		hear(line)
+		wake.hear(line)
+	})
+	cmd.Stdout, cmd.Stderr = log, log
+	s := &Server{done: make(chan struct{})}
+	started := make(chan error)
+	go func() {
+		// The signal comes at the end of the thread that started the server, so that
+		// thread stays.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		s.process = cmd.Process
+		started <- err
+		if err == nil {
+			s.err = cmd.Wait()
+			close(s.done)
+		}
+		log.close()
+	}()
+	err = <-started
+	switch {
+	case err != nil && wake != nil:
+		wake.abandon()
+	case wake != nil:
+		go wake.run(c.Grace+c.Lease, s.done)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("starting %s: %w", c.Program, err)
+	}
+	return s, nil
+}
+
+// Ended is closed when the server has ended and is reaped.
+func (s *Server) Ended() <-chan struct{} { return s.done }
+
+// Why is why it has ended, from then on.
+func (s *Server) Why() error {
+	if s.err == nil {
+		return errors.New("it ended by itself")
+	}
+	return s.err
+}
+
+// Terminate asks it to end in order.
+func (s *Server) Terminate() error { return s.signal(syscall.SIGTERM) }
+
+// Kill ends it.
+func (s *Server) Kill() error { return s.signal(syscall.SIGKILL) }
+
+func (s *Server) signal(signal os.Signal) error {
+	if err := s.process.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("sending %s to the NFS server: %w", signal, err)
+	}
+	return nil
+}
