@@ -81,6 +81,21 @@ func TestAShareIsServedThroughTheDeathsOfItsServer(t *testing.T) {
 	again.terminate()
 	wantNothingMounted(t, dir)
 	wantNothingMounted(t, elsewhere)
+	wantGrowingEpochs(t, 4, r.out.String()+again.out.String())
+}
+
+// wantGrowingEpochs: each server has a greater epoch than the one before, however soon it started.
+func wantGrowingEpochs(t *testing.T, servers int, logs string) {
+	t.Helper()
+	started := regexp.MustCompile(`epoch ([0-9a-f]{8}) .*nfs-ganesha Starting`).FindAllStringSubmatch(logs, -1)
+	require.Len(t, started, servers)
+	last := uint64(0)
+	for _, m := range started {
+		epoch, err := strconv.ParseUint(m[1], 16, 32)
+		require.NoError(t, err)
+		assert.Greater(t, epoch, last)
+		last = epoch
+	}
 }
 
 // TestTheFirstProcessOfAContainer: a share manager alone in its name spaces, as in a pod.

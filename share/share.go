@@ -89,6 +89,7 @@ func serve(ctx context.Context, o Options, v *volume, health *healthService) err
 	ended := ganesha.NewDepartures(v.recovery, o.Log)
 	records := ganesha.NewRecording(health.recovery.found, o.Log)
 	spare := ganesha.Ballast{Recovery: v.recovery, Log: o.Log}
+	epochs := newEpochs(v)
 	var s *supervisor
 	s = &supervisor{
 		watch: watch{t: timing}, now: sinceBoot,
@@ -102,6 +103,7 @@ func serve(ctx context.Context, o Options, v *volume, health *healthService) err
 			if !o.ReadOnly {
 				v.within(abandonPatience, spare.GiveUp)
 			}
+			c.Epoch = epochs.next()
 			return ganesha.Start(ctx, c, func(line []byte) { ended.Hear(line); records.Hear(line) })
 		},
 		lookup: func(ctx context.Context) error { _, err := p.Lookup(ctx, o.Volume); return err },

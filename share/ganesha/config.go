@@ -138,6 +138,8 @@ type Config struct {
 	Cover    CoverAccess
 	// Mark is what the server's lines in the log begin with. No client may know it.
 	Mark string
+	// Epoch is the server's, from Epochs.
+	Epoch uint32
 	// File has the configuration, as Text gives it, and PIDFile takes the number of the process.
 	File, PIDFile string
 	// Program is the NFS server. WakeLibrary is preloaded into it, where the file is there.

@@ -34,7 +34,7 @@ func SetAside(recovery string) error {
 // without a share made it: Ganesha would list and remove directories where a link leads, this process would write to a device or wait
 // for a pipe, and what is not a directory in place of one would keep the records of all later servers from being kept.
 func DropForeign(recovery string) error {
-	for _, name := range []string{WrittenName, RecordsName, filepath.Join(RecordsName, linkName)} {
+	for _, name := range []string{WrittenName, EpochName, LostName, RecordsName, filepath.Join(RecordsName, linkName)} {
 		path := filepath.Join(recovery, name)
 		info, err := os.Lstat(path)
 		switch {
@@ -42,6 +42,8 @@ func DropForeign(recovery string) error {
 			continue
 		case err != nil:
 			return fmt.Errorf("looking at the recovery data: %w", err)
+		case (name == EpochName || name == LostName) && info.Mode().IsRegular():
+			continue
 		case name == RecordsName && info.IsDir(), filepath.Base(name) == linkName && info.Mode().Type() == os.ModeSymlink:
 			continue
 		}

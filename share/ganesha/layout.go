@@ -12,6 +12,8 @@ import "regexp"
 //	│       └── ADDRESS-(LENGTH:NAME)/      the record of one client; a long name is in directories within directories
 //	├── ballast/                            room for records
 //	├── cover/                              CoverName
+//	├── epoch                               EpochName
+//	├── lost                                LostName
 //	└── written                             WrittenName
 const (
 	// RecoveryName is the directory that holds what the server must know of its clients after a restart.
@@ -22,6 +24,11 @@ const (
 	CoverName = "cover"
 	// WrittenName is the file that the share manager writes to see whether the volume takes writes.
 	WrittenName = "written"
+
+	// EpochName is the file with the epoch of the last server, in digits.
+	EpochName = "epoch"
+	// LostName is the file with the last generation of the volume's engine for which records of lost clients were removed, in digits.
+	LostName = "lost"
 
 	// linkName is Ganesha's link to the directory of the records in force. Ganesha makes it at the end of its first grace period, and
 	// replaces it by rename at the end of each later one.

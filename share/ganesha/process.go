@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"strconv"
 	"syscall"
 )
 
@@ -22,7 +23,7 @@ type Server struct {
 func Start(ctx context.Context, c Config, hear func([]byte)) (*Server, error) {
 	// The end of the context does not end it: the supervisor does, in order.
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), c.Program,
-		"-F", "-L", "STDOUT", "-f", c.File, "-p", c.PIDFile)
+		"-F", "-L", "STDOUT", "-f", c.File, "-p", c.PIDFile, "-E", strconv.FormatUint(uint64(c.Epoch), 10))
 	cmd.Env = append(os.Environ(), "MALLOC_ARENA_MAX=2") // one for each of its threads would keep what each once needed
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	wake, err := newWaking(cmd, c.WakeLibrary, c.Log)

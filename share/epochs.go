@@ -1,0 +1,42 @@
+package share
+
+import (
+	"time"
+
+	"github.com/longhorn-lep/longhorn-manager/share/ganesha"
+)
+
+// epochs gives each server of this process an epoch, also while the volume does not answer.
+type epochs struct {
+	v     *volume
+	known ganesha.Epochs
+	busy  chan struct{} // has a value while the volume is asked
+	last  uint32        // that next returned
+}
+
+func newEpochs(v *volume) *epochs {
+	return &epochs{v: v, known: ganesha.Epochs{Recovery: v.recovery}, busy: make(chan struct{}, 1)}
+}
+
+// next returns a greater epoch than that of the server before, and makes it durable. A volume that does not answer in time holds no server up: then the
+// epoch is greater than those of this process.
+func (e *epochs) next() uint32 {
+	now := time.Now()
+	answered := make(chan uint32, 1)
+	e.v.within(abandonPatience, func() {
+		e.busy <- struct{}{} // an earlier question may still wait for the volume
+		defer func() { <-e.busy }()
+		next, err := e.known.Next(now)
+		if err != nil {
+			e.v.log.WithError(err).Warn("The epoch of the NFS server is not on the volume: a server on another node with a wrong clock could take the same one")
+		}
+		answered <- next
+	})
+	select {
+	case next := <-answered:
+		e.last = max(e.last+1, next)
+	default:
+		e.last = max(e.last+1, uint32(now.Unix()))
+	}
+	return e.last
+}
