@@ -1,16 +1,14 @@
 package ganesha
 
 import (
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
-	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
 // DropLost removes the records of clients that cannot come back, so that the next server does not wait for them: a client that died with its node
@@ -18,7 +16,7 @@ import (
 // a client that has come back since may hold locks by then. So the generation of the volume's engine is durable on the volume before the first
 // record goes, and for that generation nothing is removed a second time, whoever asks.
 //
-// isLost decides by the name that a client gives itself. DropLost returns the names of those whose records are gone, also when it returns an error.
+// isLost decides by the name that a client gives itself; a record whose client's name cannot be read stays. DropLost returns the names of those whose records are gone, also when it returns an error.
 func DropLost(recovery string, generation int64, isLost func(client string) bool) (dropped []string, err error) {
 	path := filepath.Join(recovery, LostName)
 	last, err := readNumber(path)
@@ -34,7 +32,7 @@ func DropLost(recovery string, generation int64, isLost func(client string) bool
 	}
 	lost := map[string]string{} // names of clients, by those of their records
 	for _, e := range entries {
-		if name, ok := clientOf(e.Name()); ok && e.IsDir() && isLost(name) {
+		if name, ok := types.NFSClientOfRecord(e.Name()); ok && e.IsDir() && isLost(name) {
 			lost[e.Name()] = name
 		}
 	}
@@ -61,7 +59,7 @@ func DropLost(recovery string, generation int64, isLost func(client string) bool
 func Clients(recovery string) (names []string, err error) {
 	_, entries, err := recordsInForce(recovery)
 	for _, e := range entries {
-		if name, ok := clientOf(e.Name()); ok {
+		if name, ok := types.NFSClientOfRecord(e.Name()); ok {
 			names = append(names, name)
 		}
 	}
@@ -84,29 +82,6 @@ func recordsInForce(recovery string) (dir string, entries []os.DirEntry, err err
 		return "", nil, fmt.Errorf("reading the records of clients: %w", err)
 	}
 	return dir, entries, nil
-}
-
-// nameInRecord is the end of a record's name: the length of the client's name, and that.
-var nameInRecord = regexp.MustCompile(`^\((\d+):(.*)\)$`)
-
-// clientOf is the name by which a client calls itself, as its record has it. Ganesha writes a name with a slash, such as "Linux NFSv4.2 ID/node-1", in
-// hexadecimal digits after 0x; a client whose name begins so itself is taken for the other one, by Ganesha as well. ok is false for a name that is in
-// pieces, or that has another length than the record says: a client chooses its name.
-func clientOf(record string) (name string, ok bool) {
-	parts := recordOfClient.FindStringSubmatch(record)
-	if parts == nil {
-		return "", false
-	}
-	m := nameInRecord.FindStringSubmatch(parts[2])
-	if m == nil || m[1] != strconv.Itoa(len(m[2])) {
-		return "", false
-	}
-	digits, isHex := strings.CutPrefix(m[2], "0x")
-	if !isHex {
-		return m[2], true
-	}
-	decoded, err := hex.DecodeString(digits)
-	return string(decoded), err == nil
 }
 
 func syncDirectory(path string) error {
