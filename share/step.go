@@ -83,29 +83,46 @@ const (
 	actWrite
 )
 
+// phase is where a server is in its life.
+//
+//	          actStart              lookup answered           lookup not answered
+//	stopped ───────────► starting ──────────────────► serving ◄──────────────────► silent
+//	   ▲                    │                                    lookup answered      │
+//	   │ exited, from any   │ too late: actKill                       hangs: actKill  │
+//	   │ phase              ▼                                                         │
+//	   └───────────────── killed ◄────────────────────────────────────────────────────┘
+type phase int
+
+const (
+	// stopped: no server runs.
+	stopped phase = iota
+	// starting: a server runs and has not answered a lookup yet.
+	starting
+	// serving: the server answered the last lookup.
+	serving
+	// silent: the server has answered before, and not the last lookup.
+	silent
+	// killed: the server was killed and has not ended yet.
+	killed
+)
+
+// hasAnswered tells whether the server has answered a lookup since it started. One that was killed does not count.
+func (p phase) hasAnswered() bool { return p == serving || p == silent }
+
 // watch is what the supervisor knows of a share. Its methods are told what happened and
 // when, in time since some fixed moment, and decide; they do nothing themselves.
-//
-//	            exited                          exited
-//	   ┌───────────────────────┐      ┌──────────────────────┐
-//	   ▼                       │      ▼                      │
-//	no server ──actStart──► started ──answer──► answered ──actKill──► killed
-//	   ▲                       └───── too late ────────────────────────►│
-//	   └──────────────────────────────────────────────── exited ────────┘
 //
 // A server that does not answer is killed only when the volume was written after its
 // first silence, it was silent to a question after that, and for longer than a slow volume
 // explains: a server that waits for its volume does not hang.
 type watch struct {
-	t        timing
-	last     time.Duration // of the last awake; 0: none
-	running  bool
-	answered bool
+	t     timing
+	last  time.Duration // of the last awake; 0: none
+	phase phase
 	// number is that of the server, so that news of a former one is known as such.
 	number int
 
 	started, killedAt, restartAt time.Duration
-	killed                       bool
 	deaths                       []time.Duration
 	barren                       int // servers in succession that died without an answer
 	youngDeaths                  int // in succession
@@ -139,7 +156,7 @@ func (w *watch) awake(now time.Duration) error {
 // step decides what is to be done now.
 func (w *watch) step(now time.Duration) ([]act, error) {
 	switch {
-	case w.killed && now-w.killedAt > w.t.patience:
+	case w.phase == killed && now-w.killedAt > w.t.patience:
 		return nil, fmt.Errorf("%w for %s", ErrServerStuck, now-w.killedAt)
 	case w.checking && now-w.checkSince > w.t.patience:
 		return nil, fmt.Errorf("%w for %s", ErrVolumeHangs, now-w.checkSince)
@@ -153,36 +170,47 @@ func (w *watch) step(now time.Duration) ([]act, error) {
 			acts = append(acts, actCheck)
 		}
 	}
-	switch {
-	case !w.running && now >= w.restartAt:
-		w.running, w.answered, w.probing, w.killed, w.silences, w.lookups = true, false, false, false, 0, 0
-		w.started, w.nextProbe = now, now+w.t.early
-		w.number++
-		acts = append(acts, actStart)
-	case !w.running || w.killed:
-	case !w.answered && now-w.started > w.t.starting:
-		acts = append(acts, w.kill(now))
-	case !w.probing && now >= w.nextProbe:
-		w.probing, w.probeSince = true, now
-		if w.lookups > 0 && w.asked == actLookup {
-			w.asked = actNull
-		} else {
-			w.asked = actLookup
+	switch w.phase {
+	case stopped:
+		if now >= w.restartAt {
+			w.phase, w.probing, w.silences, w.lookups = starting, false, 0, 0
+			w.started, w.nextProbe = now, now+w.t.early
+			w.number++
+			acts = append(acts, actStart)
 		}
-		acts = append(acts, w.asked)
+	case starting:
+		if now-w.started > w.t.starting {
+			return append(acts, w.kill(now)), nil
+		}
+		acts = append(acts, w.question(now)...)
+	case serving, silent:
+		acts = append(acts, w.question(now)...)
+	case killed:
 	}
 	return acts, nil
+}
+
+// question asks the server, if that is due: for the export, or after a lookup without an answer for any answer.
+func (w *watch) question(now time.Duration) []act {
+	if w.probing || now < w.nextProbe {
+		return nil
+	}
+	w.probing, w.probeSince = true, now
+	if w.phase == silent && w.asked == actLookup {
+		w.asked = actNull
+	} else {
+		w.asked = actLookup
+	}
+	return []act{w.asked}
 }
 
 // due is when the next step must be at the latest.
 func (w *watch) due(now time.Duration) time.Duration {
 	due := now + w.t.pulse
-	if !w.running {
-		due = min(due, w.restartAt)
-	}
 	switch {
-	case !w.running || w.killed:
-	case !w.probing:
+	case w.phase == stopped:
+		due = min(due, w.restartAt)
+	case w.phase != killed && !w.probing:
 		due = min(due, w.nextProbe)
 	}
 	if !w.checking {
@@ -192,15 +220,21 @@ func (w *watch) due(now time.Duration) time.Duration {
 }
 
 func (w *watch) kill(now time.Duration) act {
-	w.killed, w.killedAt = true, now
+	w.countBarren()
+	w.phase, w.killedAt = killed, now
 	return actKill
+}
+
+// countBarren counts a server that ends, or is killed, before its first answer.
+func (w *watch) countBarren() {
+	if w.phase == starting {
+		w.barren++
+	}
 }
 
 // exited is told when a server has ended.
 func (w *watch) exited(now time.Duration) error {
-	if !w.answered {
-		w.barren++
-	}
+	w.countBarren()
 	w.deaths = append(w.deaths, now)
 	for now-w.deaths[0] > w.t.window {
 		w.deaths = w.deaths[1:]
@@ -212,7 +246,7 @@ func (w *watch) exited(now time.Duration) error {
 	} else {
 		w.youngDeaths = 0
 	}
-	w.running, w.answered, w.probing, w.killed = false, false, false, false
+	w.phase, w.probing = stopped, false
 	if len(w.deaths) >= w.t.deaths || w.barren >= w.t.deaths {
 		return fmt.Errorf("%w: %d times within %s, %d times without an answer", ErrServerDies, len(w.deaths), w.t.window, w.barren)
 	}
@@ -221,7 +255,7 @@ func (w *watch) exited(now time.Duration) error {
 
 // probed is told how a question to the server of a number ended.
 func (w *watch) probed(now time.Duration, number int, err error) []act {
-	if number != w.number || !w.running || w.killed {
+	if number != w.number || w.phase == stopped || w.phase == killed {
 		return nil
 	}
 	w.probing, w.nextProbe = false, now+w.t.early
@@ -230,13 +264,13 @@ func (w *watch) probed(now time.Duration, number int, err error) []act {
 		w.silences = 0
 		return nil
 	case err == nil:
-		w.answered, w.silences, w.lookups, w.barren, w.wantWrite = true, 0, 0, 0, false
+		w.phase, w.silences, w.lookups, w.barren, w.wantWrite = serving, 0, 0, 0, false
 		w.nextProbe = now + w.t.question
 		return nil
-	case !w.answered:
+	case w.phase == starting:
 		return nil
-	}
-	if w.lookups == 0 {
+	case w.phase == serving:
+		w.phase = silent
 		w.silentFrom, w.wroteAt, w.slowest, w.wantWrite, w.nextCheck = w.probeSince, 0, 0, true, now
 	}
 	w.silences++
@@ -279,6 +313,6 @@ func (w *watch) checked(now time.Duration, err error) error {
 
 // serving tells whether clients are served, as far as is known: a server that is silent while the volume takes writes serves none.
 func (w *watch) serving(now time.Duration) bool {
-	isSilent := w.lookups > 0 && w.wroteAt != 0
-	return w.running && w.answered && !w.killed && !isSilent && (!w.checking || now-w.checkSince <= 2*w.t.round)
+	isServed := w.phase == serving || w.phase == silent && w.wroteAt == 0
+	return isServed && (!w.checking || now-w.checkSince <= 2*w.t.round)
 }

@@ -159,11 +159,11 @@ func (s *supervisor) probe(ctx context.Context, ask func(context.Context) error)
 	s.aside(ctx, func() news {
 		err := ask(ctx)
 		return func(now time.Duration) ([]act, error) {
-			if s.watch.answered && nfsclient.IsBusy(err) {
+			if s.watch.phase.hasAnswered() && nfsclient.IsBusy(err) {
 				err = nil
 			}
 			s.silence = err
-			if err != nil && s.watch.answered {
+			if err != nil && s.watch.phase.hasAnswered() {
 				s.log.WithError(err).Warn("The NFS server gave no answer")
 			}
 			return s.watch.probed(now, number, err), nil
