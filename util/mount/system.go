@@ -167,7 +167,7 @@ func (s *System) FormatAndMount(f Filesystem) error {
 		}
 		return s.checkBlank(f.Device, held)
 	}})
-	err = mounter.FormatAndMountSensitiveWithFormatOptions(f.Device, f.Target, f.Type, mountOptions(f), nil, f.MkfsOptions)
+	err = mounter.FormatAndMountSensitiveWithFormatOptions(f.Device, f.Target, f.Type, mountOptions(f), nil, mkfsOptions(f.Type, f.MkfsOptions))
 	if refused != nil {
 		return refused
 	}

@@ -102,7 +102,7 @@ func TestFormatAndMount(t *testing.T) {
 		{
 			name: "a blank device → made and mounted", files: &fakeFiles{inodes: block}, fsType: "ext4", mkfs: []string{"-i", "8192"},
 			answers: []answer{{exit: 2}, {}},
-			want:    []string{probe, "mkfs.ext4 -i 8192 -F -m0 " + device}, mounted: []string{"noatime", "defaults"},
+			want:    []string{probe, "mkfs.ext4 -O ^orphan_file,^metadata_csum_seed -i 8192 -F -m0 " + device}, mounted: []string{"noatime", "defaults"},
 		},
 		{
 			name: "the wanted file system → checked and mounted", files: &fakeFiles{inodes: block}, fsType: "ext4",
