@@ -75,12 +75,17 @@ type pursuit struct {
 
 // newFollower watches the shares that are staged by this driver: the kubelet has a directory for each.
 func newFollower(o NodeOptions, mounts *mount.System) *follower {
-	staged := filepath.Join(o.KubeletDir, "plugins/kubernetes.io/csi", o.DriverName)
+	staged := stagedBelow(o)
 	return &follower{
 		servers: func() ([]netip.Addr, error) { return mounts.Servers(staged) },
 		network: nodeNetwork(filepath.Join(o.HostProc, "1/ns/net")), log: o.Log, now: time.Now,
 		touch: newToucher(mounts, staged, o.Log).touch, news: make(chan struct{}, 1),
 	}
+}
+
+// stagedBelow is where the kubelet has this driver's volumes staged.
+func stagedBelow(o NodeOptions) string {
+	return filepath.Join(o.KubeletDir, "plugins/kubernetes.io/csi", o.DriverName)
 }
 
 // shareNetwork is the node's network. nodeNetwork is the real one.

@@ -70,7 +70,9 @@ func RunNode(ctx context.Context, o NodeOptions) error {
 		return err
 	}
 	mounts := mount.New().WithNFS(mount.NodeNFS{Proc: filepath.Join(o.HostProc, "1")})
-	driver := &nodeServer{nodeID: o.NodeID, core: &node{mounts: mounts, devices: o.DeviceDirectory, log: o.Log, serviceAddress: lookUpService(ctx, resolverFile)}}
+	driver := &nodeServer{nodeID: o.NodeID, core: &node{
+		mounts: mounts, devices: o.DeviceDirectory, log: o.Log, serviceAddress: lookUpService(ctx, resolverFile), beforeNFS: newClientID(o, mounts).beforeMount,
+	}}
 	listener, err := listenUnix(ctx, path)
 	if err != nil {
 		return err

@@ -123,6 +123,9 @@ func (n *node) stageShareAt(s staging, export mount.Export) error {
 	if len(s.share.ignored) > 0 {
 		n.log.WithFields(logrus.Fields{"volume": s.volume, "options": s.share.ignored}).Warn("Mounting a shared volume without mount options that NFS does not have")
 	}
+	if n.beforeNFS != nil {
+		n.beforeNFS()
+	}
 	err = n.mounts.MountNFS(export, s.path, s.share.options)
 	switch {
 	case errors.Is(err, mount.ErrNoNFSClient):

@@ -59,6 +59,8 @@ type node struct {
 	log     *logrus.Entry
 	// serviceAddress is the present address of a share's Service; nil: nobody knows.
 	serviceAddress func(volume string) (netip.Addr, error)
+	// beforeNFS is called before each mount of a share; nil: nothing is.
+	beforeNFS func()
 }
 
 // staging is a checked request to stage.

@@ -58,7 +58,7 @@ func TestAKernelWithoutIdentifiers(t *testing.T) {
 	assert.Equal(t, "theirs", got, "that of the module is older")
 
 	k = sysfs(t, map[string]string{ofModule: "\n"})
-	_, err := k.Identifier()
+	_, err = k.Identifier()
 	assert.ErrorIs(t, err, ErrUnsupported)
 	_, err = k.Set("ours")
 	assert.ErrorIs(t, err, ErrUnsupported)

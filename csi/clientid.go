@@ -1,0 +1,156 @@
+package csi
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/longhorn-lep/longhorn-manager/types"
+	"github.com/longhorn-lep/longhorn-manager/util/mount"
+	"github.com/longhorn-lep/longhorn-manager/util/nfsclient"
+)
+
+// Servers know the node's NFS client by a name that the kernel makes when the first mount of a server is made (types/nfsclient.go), and which stays as
+// long as a mount of that server does. So the identifier in it is set just before a share is mounted, by the process that mounts. That process
+// does not know the cluster: the node's daemon leaves a file with the identifier to set, and reads in another one which identifier holds.
+//
+//	daemon ── wanted ──► plugin ──► sysfs of the node's network ──► names of later clients
+//	daemon ◄── held ──── plugin
+//
+//	shares mounted   held before   identifier now   held after
+//	none             any           X                X
+//	some             X             X                X
+//	some             anything else X                "", not known: a client may have another name
+//
+// The last row is that of a plugin that is updated while shares are mounted, of an administrator who changes the identifier, and of a mount that
+// could not wait for the daemon. It ends with the first mount beside which there is none. A server that is asked whose client is whose is told too
+// little then, and never something wrong.
+const (
+	// wantedPatience is how long the first mount waits for a daemon that has not said yet what is wanted: both start when the node does. One of
+	// an earlier release never says it. Nothing waits a second time.
+	wantedPatience = 5 * time.Second
+	wantedRound    = 100 * time.Millisecond
+)
+
+// clientID keeps the identifier of the node's NFS client. It only informs: no mount fails by it.
+type clientID struct {
+	kernel nfsclient.Kernel
+	// dir is types.NFSClientDirectory of the node, as this process sees it.
+	dir string
+	// load loads the kernel's client.
+	load func() error
+	// isUsed tells whether a share is mounted on this node.
+	isUsed   func() (bool, error)
+	patience time.Duration
+	log      *logrus.Entry
+
+	mu     sync.Mutex
+	waited bool   // guarded by mu, as is told
+	told   string // what was last said of a failure or of the identifier
+}
+
+func newClientID(o NodeOptions, mounts *mount.System) *clientID {
+	init := filepath.Join(o.HostProc, "1")
+	staged := stagedBelow(o)
+	return &clientID{
+		kernel: nfsclient.Kernel{Root: filepath.Join(init, "root")}, dir: filepath.Join(init, "root", types.NFSClientDirectory),
+		load: mount.NodeNFS{Proc: init}.Load, patience: wantedPatience, log: o.Log,
+		isUsed: func() (bool, error) {
+			servers, err := mounts.Servers(staged)
+			return len(servers) > 0, err
+		},
+	}
+}
+
+// beforeMount is called before each mount of a share.
+func (c *clientID) beforeMount() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	holds, err := c.set()
+	if err == nil && holds != "" && !types.IsNFSClientID(holds) {
+		err = fmt.Errorf("the identifier %q of the node's NFS client cannot be told apart in a client's name", holds)
+	}
+	if err != nil {
+		holds = ""
+	}
+	err = errors.Join(err, c.note(holds))
+	switch {
+	case err != nil && c.told != err.Error():
+		c.told = err.Error()
+		c.log.WithError(err).Warn("Mounting shares while it is not known which identifier their servers know this node by")
+	case err == nil && c.told != holds:
+		c.told = holds
+		c.log.WithField("identifier", holds).Info("Servers of shares know this node's NFS client by an identifier")
+	}
+}
+
+// set returns the identifier that the next client's name has, after setting it where there is none.
+func (c *clientID) set() (string, error) {
+	holds, err := c.kernel.Identifier()
+	if errors.Is(err, nfsclient.ErrUnsupported) {
+		if loading := c.load(); loading != nil {
+			return "", loading
+		}
+		holds, err = c.kernel.Identifier() // loading it may set one, as the administrator configured it
+	}
+	if err != nil || holds != "" {
+		return holds, err
+	}
+	wanted, err := c.wanted()
+	if err != nil {
+		return "", err
+	}
+	return c.kernel.Set(wanted)
+}
+
+// wanted is what the daemon wants to be set. The first call waits for it.
+func (c *clientID) wanted() (string, error) {
+	for end := time.Now().Add(c.patience); ; time.Sleep(wantedRound) {
+		data, err := os.ReadFile(filepath.Join(c.dir, types.NFSClientWanted))
+		id := strings.TrimSpace(string(data))
+		if err == nil && types.IsNFSClientID(id) {
+			return id, nil
+		}
+		if !c.waited && time.Now().Before(end) {
+			continue
+		}
+		c.waited = true
+		if err == nil {
+			err = fmt.Errorf("it says %q", id)
+		}
+		return "", fmt.Errorf("the node's daemon has not said which identifier its NFS client shall have: %w", err)
+	}
+}
+
+// note records for the daemon which identifier the clients of all shares have when the next one is made with that which holds.
+func (c *clientID) note(holds string) error {
+	path := filepath.Join(c.dir, types.NFSClientHeld)
+	before, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("read which identifier the NFS client had: %w", err)
+	}
+	isNoted := err == nil && string(before) == holds
+	if isNoted {
+		return nil
+	}
+	if used, err := c.isUsed(); err != nil || used {
+		holds = ""
+	}
+	if err := os.MkdirAll(c.dir, 0o750); err != nil {
+		return fmt.Errorf("record the NFS client's identifier: %w", err)
+	}
+	if err := os.WriteFile(path+".new", []byte(holds), 0o600); err != nil {
+		return fmt.Errorf("record the NFS client's identifier: %w", err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		return fmt.Errorf("record the NFS client's identifier: %w", err)
+	}
+	return nil
+}
