@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 
 	"github.com/longhorn-lep/longhorn-manager/controller/engine"
 	"github.com/longhorn-lep/longhorn-manager/controller/heartbeat"
@@ -12,6 +13,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/controller/replica"
 	"github.com/longhorn-lep/longhorn-manager/controller/upgrade"
 	"github.com/longhorn-lep/longhorn-manager/datastore"
+	"github.com/longhorn-lep/longhorn-manager/types"
 	"github.com/longhorn-lep/longhorn-manager/util/mountwatch"
 )
 
@@ -50,6 +52,7 @@ func (d *daemon) newNodeScope() (*nodeScope, error) {
 		Settings: store.Settings, Setting: store.Setting, Disks: hostDisks,
 		Claims: store.Leases, WatchMounts: mountwatch.Watch, Environment: hostDisks.Environment,
 		DefaultSettings: store.DefaultSettings, DataPlane: d.plane.Node,
+		NFSClient: node.HostNFSClient{Directory: filepath.Join(d.hostRoot, types.NFSClientDirectory)}.Identify,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("node controller: %w", err)

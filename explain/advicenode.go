@@ -57,6 +57,11 @@ var nodeAdvice = map[cause]advice{
 	{KindNode, types.ConditionNFSClientInstalled, types.ReasonNFSClientNotFound}: {Info, "node {node} has no NFS client: no volume with access mode ReadWriteMany can be mounted there", []Step{
 		{"On the node, load the client, and name it in /etc/modules-load.d for the next start", "modprobe nfsv4"},
 	}, false},
+	{KindNode, types.ConditionNFSClientIDUnique, types.ReasonNFSClientIDShared}: {Warning, "shares cannot tell node {node} from another node whose NFS client has the same identifier", []Step{
+		{"See which identifier each node has", "kubectl -n {ns} get lhn -o custom-columns=NAME:.metadata.name,NFSCLIENTID:.status.nfsClientID"},
+		{"On all but one of these nodes, remove what sets the identifier (nfs_client/identifier below /sys/fs/nfs/net, or nfs4_unique_id of the module nfs); the node gets one of its own", ""},
+		{"Then drain and restart these nodes: a client keeps its name for as long as it exists", "kubectl drain {node} --ignore-daemonsets --delete-emptydir-data"},
+	}, false},
 	{KindNode, types.ConditionNFSClientInstalled, types.ReasonKernelCheckFailed}: {Info, "it is not known whether node {node} has an NFS client", []Step{runDoctor}, false},
 	{KindNode, types.ConditionDeviceSuccession, types.ReasonKernelTooOld}: {Info, "volumes on node {node} lose their device when the process that serves them ends", []Step{
 		{"Give the node Linux 6.9 or later, or the kernel's module nbd with Linux 5.14 or later", "uname -r"},

@@ -31,6 +31,8 @@ const (
 	ConditionDeviceSuccession = "DeviceSuccession"
 	// Node: what new block devices are made with. For information.
 	ConditionKernelNBDClient = "KernelNBDClient"
+	// Node: False while another node reports the same identifier of its NFS client. The condition is absent where that never was so.
+	ConditionNFSClientIDUnique = "NFSClientIDUnique"
 	// Volume: every replica has a place, or those that have one are enough for a new volume.
 	ConditionScheduled = "Scheduled"
 	// Volume: the data cannot be served as it is; the message says why and what helps.
@@ -106,6 +108,7 @@ const (
 	ReasonKernelCheckFailed      = "CheckKernelConfigFailed"
 	ReasonKernelTooOld           = "KernelTooOld"
 	ReasonKernelNBDClientNotUsed = "KernelNBDClientNotUsed"
+	ReasonNFSClientIDShared      = "NFSClientIDShared"
 	// Node Removable: an engine or a share runs on it. The others are ManagerPodMissing and LastReplica.
 	ReasonNodeInUse = "NodeInUse"
 	// Node DefaultDisksConfig: the annotation breaks a rule, the label has a value that

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sirupsen/logrus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -73,6 +74,8 @@ type Deps struct {
 	WatchMounts func(ctx context.Context, changed func()) error
 	// Environment looks at the node's mounts and kernel. nil: it is not looked at.
 	Environment func() Environment
+	// NFSClient asks for an identifier of the node's NFS client, and returns the one that holds; "": not known. nil: nothing is asked for.
+	NFSClient func(wanted string) (string, error)
 	// DataPlane is what the node's instance manager says. nil: it is not asked.
 	DataPlane func() DataPlane
 }
@@ -169,7 +172,7 @@ func (c *Controller) sync(ctx context.Context, name string) (queue.Result, error
 	if err != nil || given.written {
 		return queue.Result{RequeueAfter: scanInterval}, err
 	}
-	in, err := c.gather(node)
+	in, err := c.gather(node, log)
 	if err != nil {
 		return queue.Result{}, err
 	}
@@ -210,7 +213,7 @@ func soonest(times ...time.Duration) time.Duration {
 	return least
 }
 
-func (c *Controller) gather(node *longhorn.Node) (Input, error) {
+func (c *Controller) gather(node *longhorn.Node, log *logrus.Entry) (Input, error) {
 	kubeNode, err := c.deps.KubeNodes.GetRO(node.Name)
 	if err != nil && !apierrors.IsNotFound(err) {
 		return Input{}, err
@@ -230,6 +233,14 @@ func (c *Controller) gather(node *longhorn.Node) (Input, error) {
 	if c.deps.Environment != nil {
 		e := c.deps.Environment()
 		in.Environment = &e
+	}
+	if c.deps.NFSClient != nil {
+		// Nobody else ever has the UID: neither a node of the same name later, nor a renamed one.
+		id, err := c.deps.NFSClient(string(node.UID))
+		if err != nil {
+			log.WithError(err).Debug("The identifier of the node's NFS client is not known")
+		}
+		in.NFSClientID = &id
 	}
 	if c.deps.DataPlane != nil {
 		in.DataPlane = c.deps.DataPlane()

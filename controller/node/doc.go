@@ -4,15 +4,15 @@
 // Two controllers write one status, each its own part of it:
 //
 //	Controller, in the daemon of the node        Monitor, in the leader
-//	  conditions[Schedulable,                      conditions[Ready]
-//	    DefaultDisksConfig, DefaultNodeTags,
+//	  conditions[Schedulable,                      conditions[Ready, Removable,
+//	    DefaultDisksConfig, DefaultNodeTags,         NFSClientIDUnique]
 //	    MountPropagation,
 //	    KernelModulesLoaded,
 //	    NFSClientInstalled,
 //	    DeviceSuccession,
 //	    KernelNBDClient]
-//	  diskStatus, region, zone                     diskStatus[*].conditions[Ready, Schedulable]
-//	                                               of a node that is away: reason NodeNotReady
+//	  diskStatus, region, zone, addresses,         diskStatus[*].conditions[Ready, Schedulable]
+//	  nfsClientID                                  of a node that is away: reason NodeNotReady
 //
 // Only the leader writes Ready, although a healthy daemon could: Ready rests on the
 // Kubernetes node and the daemon's pod alone, which the leader sees, and it matters most

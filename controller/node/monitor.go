@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
 	"github.com/longhorn-lep/longhorn-manager/datastore"
@@ -19,6 +20,7 @@ import (
 type MonitoredNodes interface {
 	queue.Events
 	Get(name string) (*longhorn.Node, error)
+	List(selector labels.Selector) ([]*longhorn.Node, error)
 	UpdateStatus(ctx context.Context, obj *longhorn.Node) (*longhorn.Node, error)
 	IsStale(obj *longhorn.Node) bool
 }
@@ -58,8 +60,8 @@ type MonitorDeps struct {
 	Answers func(ctx context.Context, addresses []string) bool
 }
 
-// Monitor keeps the conditions Ready and Removable of every node, and the conditions of the
-// disks of a node that is away. It runs in the leader.
+// Monitor keeps the conditions Ready, Removable and NFSClientIDUnique of every node, and the
+// conditions of the disks of a node that is away. It runs in the leader.
 type Monitor struct {
 	deps  MonitorDeps
 	queue *queue.Queue[string] // of nodes' names
@@ -78,6 +80,7 @@ func NewMonitor(deps MonitorDeps) (*Monitor, error) {
 	}
 	err := m.queue.Watch(
 		queue.Watch{Events: deps.Nodes, Handler: queue.Handler(m.queue, queue.Name[*longhorn.Node])},
+		queue.Watch{Events: deps.Nodes, Handler: queue.Changes(m.queue, m.sharersOfClientID)},
 		queue.Watch{Events: deps.KubeNodes, Handler: queue.Handler(m.queue, queue.Name[*corev1.Node])},
 		queue.Watch{Events: deps.Pods, Handler: queue.Handler(m.queue, nodeOfDaemon)},
 	)
@@ -120,8 +123,13 @@ func (m *Monitor) sync(ctx context.Context, name string) (queue.Result, error) {
 	condition, again := readiness(in, now)
 	result := queue.Result{RequeueAfter: soonest(look, ask, again)}
 
+	nodes, err := m.deps.Nodes.List(labels.Everything())
+	if err != nil {
+		return queue.Result{}, err
+	}
 	before := node.Status.DeepCopy()
 	node.Status.Conditions, _ = types.SetCondition(before.Conditions, condition, now)
+	node.Status.Conditions = clientIDUnique(node, nodes, now)
 	flipped := types.FlippedConditions(before.Conditions, node.Status.Conditions)
 	away, again := nodeAway(types.FindCondition(node.Status.Conditions, types.ConditionReady), now)
 	result.RequeueAfter = soonest(result.RequeueAfter, again)

@@ -29,6 +29,8 @@ type Input struct {
 	DataPlane DataPlane
 	// Environment is nil if it was not looked at: then its conditions stay.
 	Environment *Environment
+	// NFSClientID is the identifier of the node's NFS client; nil if it was not looked at: then the status keeps the last one.
+	NFSClientID *string
 }
 
 // Claim tells whether an accepted disk is this node's in the whole cluster too.
@@ -65,6 +67,9 @@ func plan(in Input, now time.Time) Plan {
 		for _, c := range environmentConditions(in.Node.Name, *in.Environment) {
 			p.Status.Conditions, _ = types.SetCondition(p.Status.Conditions, c, now)
 		}
+	}
+	if in.NFSClientID != nil {
+		p.Status.NFSClientID = *in.NFSClientID
 	}
 	if in.DataPlane.Answers {
 		p.Status.Conditions, _ = types.SetCondition(p.Status.Conditions, deviceSuccession(in.Node.Name, in.DataPlane), now)

@@ -113,6 +113,11 @@ type NodeStatus struct {
 	// +listType=atomic
 	// +optional
 	Addresses []string `json:"addresses,omitempty"`
+	// NFSClientID is the identifier by which servers know the node's NFS client: it is in the names of all clients of shared volumes that the node has
+	// now. Empty: there are none, or they have no identifier, or not all the same, or that is not known.
+	// +kubebuilder:validation:MaxLength=63
+	// +optional
+	NFSClientID string `json:"nfsClientID,omitempty"`
 }
 
 // +genclient
