@@ -23,3 +23,14 @@ func TestTheCSIControllerCanLeaveANode(t *testing.T) {
 	require.NotEmpty(t, d.Spec.Template.Spec.Affinity.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution)
 	assert.Equal(t, "kubernetes.io/hostname", d.Spec.Template.Spec.Affinity.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution[0].PodAffinityTerm.TopologyKey)
 }
+
+// TestTheCSIPluginHasAHostNameOfItsOwn: servers know a node's NFS client by the host name of the process that mounts, and by an identifier where the
+// kernel has one. With the names of the machines, which may be the same twice, two nodes would be one client where it has none.
+func TestTheCSIPluginHasAHostNameOfItsOwn(t *testing.T) {
+	all := ofKind[appsv1.DaemonSet](t, "DaemonSet")
+	i := slices.IndexFunc(all, func(d appsv1.DaemonSet) bool { return d.Name == "longhorn-csi-plugin" })
+	require.GreaterOrEqual(t, i, 0)
+	pod := all[i].Spec.Template.Spec
+	assert.False(t, pod.HostNetwork, "a pod in the host's network has the host's name")
+	assert.Empty(t, pod.Hostname, "the pods of a DaemonSet would all have it")
+}

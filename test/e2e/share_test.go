@@ -91,6 +91,7 @@ func TestSharedVolume(t *testing.T) {
 		run  func(ctx context.Context, t *testing.T)
 	}{
 		{"two pods on two nodes see each other's files", s.seeEachOther},
+		{"its server has a record of each node's client, which names the node", s.clientsNameTheirNodes},
 		{"a lock of one pod keeps the other out", s.lock},
 		{"beside each other", s.besideEachOther},
 		{"its server is killed → it starts again in its pod", s.serverIsKilled},
