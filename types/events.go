@@ -45,6 +45,9 @@ const (
 	// EventPodSettingRefused is about an InstanceManager or a shared volume whose pod cannot be made as a setting says.
 	EventPodSettingRefused = "PodSettingRefused"
 
+	// EventNodeWronglyDown is about a node that the leader called down and that lived.
+	EventNodeWronglyDown = "NodeWronglyDown"
+
 	// EventTrustedNetwork is about SettingRESTTrustedNetwork: the REST API asks for no credential, or asks again.
 	EventTrustedNetwork = "TrustedNetwork"
 

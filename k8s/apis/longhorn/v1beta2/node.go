@@ -118,6 +118,24 @@ type NodeStatus struct {
 	// +kubebuilder:validation:MaxLength=63
 	// +optional
 	NFSClientID string `json:"nfsClientID,omitempty"`
+
+	// Silence is set while the leader's own questions say that the node is down: it served shares, and neither the leader nor the
+	// witness reaches it. It is nil once the node answers, and where Kubernetes alone says that the node is not ready.
+	// +optional
+	Silence *NodeSilence `json:"silence,omitempty"`
+}
+
+// NodeSilence is how the leader found that a node is down. It holds for the boot that it names.
+type NodeSilence struct {
+	// FoundAt (RFC 3339) is when the leader found that.
+	FoundAt string `json:"foundAt"`
+	// Witness is the node whose daemon did not reach this node either; empty: no witness could be asked. Only a verdict with a witness proves
+	// that clients on this node cannot speak to the former server of a share.
+	// +optional
+	Witness string `json:"witness,omitempty"`
+	// BootID is that of the Kubernetes node when it fell silent (status.nodeInfo.bootID).
+	// +optional
+	BootID string `json:"bootID,omitempty"`
 }
 
 // +genclient

@@ -1,0 +1,41 @@
+package types
+
+import (
+	"net/netip"
+
+	corev1 "k8s.io/api/core/v1"
+
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+)
+
+// LifeAddresses are where something on a node answers if the node lives, as host:port: the health ports of its share managers, its kubelet and
+// its instance manager. Accepting a connection is as good as refusing it. None for a Kubernetes node that is not there (nil): the
+// other addresses may be somebody else's by now.
+func LifeAddresses(n *corev1.Node, pods []*corev1.Pod, managers []*longhorn.InstanceManager) []string {
+	if n == nil {
+		return nil
+	}
+	var addresses []string
+	for _, pod := range pods {
+		if address := ShareHealthAddress(pod); address != "" && pod.Spec.NodeName == n.Name {
+			addresses = append(addresses, address)
+		}
+	}
+	addresses = append(addresses, KubeletAddresses(n)...)
+	for _, im := range managers {
+		ip, err := netip.ParseAddr(im.Status.IP)
+		if err == nil && im.Spec.NodeID == n.Name && im.Status.Port > 0 && im.Status.Port < 1<<16 {
+			addresses = append(addresses, netip.AddrPortFrom(ip, uint16(im.Status.Port)).String())
+		}
+	}
+	return addresses
+}
+
+// ShareHealthAddress is the health port of a share manager's pod, as host:port; "" where the pod is none, has ended or has no address yet.
+func ShareHealthAddress(pod *corev1.Pod) string {
+	ip, err := netip.ParseAddr(pod.Status.PodIP)
+	if err != nil || !IsSharePod(pod) {
+		return ""
+	}
+	return netip.AddrPortFrom(ip, ShareHealthPort).String()
+}
