@@ -1,0 +1,322 @@
+package liveness
+
+import (
+	"context"
+	"sync"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/longhorn-lep/longhorn-manager/controller/queue"
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
+	"github.com/longhorn-lep/longhorn-manager/util/logfields"
+)
+
+// NodeStore holds the Nodes of the whole cluster.
+type NodeStore interface {
+	GetRO(name string) (*longhorn.Node, error)
+	List(selector labels.Selector) ([]*longhorn.Node, error)
+}
+
+// KubeNodeStore holds all Kubernetes nodes.
+type KubeNodeStore interface {
+	GetRO(name string) (*corev1.Node, error)
+	Live(ctx context.Context, name string) (*corev1.Node, error)
+}
+
+// PodStore holds at least the pods of daemons and share managers.
+type PodStore interface {
+	queue.Events
+	ByIndex(index, value string) ([]*corev1.Pod, error)
+}
+
+// LeaseStore holds the Leases of nodes (types.NodeLeaseName).
+type LeaseStore interface {
+	queue.Events
+	Live(ctx context.Context, name string) (*coordinationv1.Lease, error)
+}
+
+// Indexed finds objects by an index of package datastore.
+type Indexed[T any] interface {
+	ByIndex(index, value string) ([]T, error)
+}
+
+// Questions are asked on connections that stay open. *healthprobe.Prober satisfies it.
+type Questions interface {
+	// Ask must return at once; answered is called, once at most, when the answer comes, however late.
+	Ask(address string, answered func())
+	// Keep closes the connections to all other addresses.
+	Keep(addresses map[string]bool)
+	// Renew has the next question to an address open a new connection.
+	Renew(address string)
+	// Close must wait for questions that are still open.
+	Close()
+}
+
+// Deps are what a Detector works with; the stores are of the whole cluster.
+type Deps struct {
+	queue.Env
+
+	Node        string // the leader's own, which is not asked
+	Nodes       NodeStore
+	KubeNodes   KubeNodeStore
+	Pods        PodStore
+	Managers    Indexed[*longhorn.InstanceManager]
+	Attachments Indexed[*longhorn.VolumeAttachment]
+	Replicas    Indexed[*longhorn.Replica]
+	// Leases are those of nodes of an earlier release; nil: they may not be watched, so none counts.
+	Leases    LeaseStore
+	Setting   types.SettingValues
+	Questions Questions
+	// Answers tells whether any of these addresses (host:port) answers, were it by refusing. It must return when ctx ends.
+	Answers func(ctx context.Context, addresses []string) bool
+	// Testify asks the daemon of the node witness, at an IP address, whether it reaches the other node: ErrEarlierRelease if it cannot know.
+	Testify func(ctx context.Context, witness, address, node string) (reaches bool, err error)
+}
+
+// Detector keeps the verdicts on nodes that serve shares. Make it with New, then Run it.
+type Detector struct {
+	deps     Deps
+	renewals *renewals
+	changed  []func(node string)
+	work     sync.WaitGroup // judgements
+
+	mu      sync.Mutex // guards what follows
+	looked  bool       // the verdicts of an earlier leader are taken over
+	shares  map[string]share
+	asked   map[string]bool // addresses
+	heard   map[string]bool // addresses that have answered this process
+	fresh   map[string]bool // addresses that have answered since the last tick
+	count   *count
+	judging map[string]bool
+	down    map[string]*fallen
+	doubts  map[string]doubt
+	reasons map[string]string // why there is no verdict on a silent node, as was logged
+}
+
+// share is a pod that is asked.
+type share struct{ node, address string }
+
+// New registers the handlers; nothing is asked before Run.
+func New(d Deps) (*Detector, error) {
+	det := &Detector{
+		deps: d, renewals: newRenewals(d.Clock), count: newCount(standard),
+		shares: map[string]share{}, asked: map[string]bool{}, heard: map[string]bool{}, fresh: map[string]bool{},
+		judging: map[string]bool{}, down: map[string]*fallen{}, doubts: map[string]doubt{}, reasons: map[string]string{},
+	}
+	watches := []queue.Watch{{Events: d.Pods, Handler: det.podHandler()}}
+	if d.Leases != nil {
+		watches = append(watches, queue.Watch{Events: d.Leases, Handler: det.renewals.handler()})
+	}
+	for _, w := range watches {
+		if _, err := w.Events.AddHandler(w.Handler); err != nil {
+			return nil, err
+		}
+	}
+	return det, nil
+}
+
+// OnChange has f called with each node of which Silence changes. It must be called before Run; f must return at once.
+func (d *Detector) OnChange(f func(node string)) { d.changed = append(d.changed, f) }
+
+// Silence is the verdict on a node; nil: it is not known to be down. Until isKnown, what an earlier leader wrote stands.
+func (d *Detector) Silence(node string) (s *longhorn.NodeSilence, isKnown bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if f := d.down[node]; f != nil {
+		s = f.silence.DeepCopy()
+	}
+	return s, d.looked
+}
+
+// isSuspect tells whether a node is down, or silent: it is no witness.
+func (d *Detector) isSuspect(node string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.down[node] != nil || d.count.isSilent(node)
+}
+
+// Run asks until ctx ends, and returns when all judgements have ended.
+func (d *Detector) Run(ctx context.Context) error {
+	defer d.deps.Questions.Close()
+	defer d.work.Wait()
+	if err := d.takeOver(); err != nil {
+		return err
+	}
+	ticker := d.deps.Clock.NewTicker(standard.interval)
+	defer ticker.Stop()
+	for {
+		d.tick(ctx)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C():
+		}
+	}
+}
+
+// podHandler keeps the list of shares.
+func (d *Detector) podHandler() cache.ResourceEventHandler {
+	set := func(obj any, isGone bool) {
+		if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+			obj = gone.Obj
+		}
+		pod, ok := obj.(*corev1.Pod)
+		if !ok || pod.Labels[types.LabelShareManager] == "" {
+			return
+		}
+		address := types.ShareHealthAddress(pod)
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if isGone || address == "" || pod.Spec.NodeName == "" || pod.Spec.NodeName == d.deps.Node {
+			delete(d.shares, pod.Name)
+			return
+		}
+		d.shares[pod.Name] = share{pod.Spec.NodeName, address}
+	}
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(obj any) { set(obj, false) },
+		UpdateFunc: func(_, obj any) { set(obj, false) },
+		DeleteFunc: func(obj any) { set(obj, true) },
+	}
+}
+
+// tick counts, asks the next questions and starts the judgements that are due. It waits for nothing.
+func (d *Detector) tick(ctx context.Context) {
+	now := d.deps.Clock.Now()
+	isOn := d.deps.Setting.Bool(types.SettingRWXVolumeFastFailover)
+	d.mu.Lock()
+	rounds := d.roundsLocked(isOn)
+	for _, node := range d.count.tick(now, rounds) {
+		if d.down[node] == nil && !d.judging[node] && !d.count.isBarred(node, d.bootOf(node), now) {
+			d.judging[node] = true
+			epoch := d.count.begin(node, now)
+			d.work.Go(func() { d.judge(ctx, node, epoch) })
+		}
+	}
+	back := d.againLocked(ctx, now)
+	doubtful := d.doubtfulLocked(now)
+	asked := d.asked
+	d.mu.Unlock()
+
+	for _, node := range back {
+		d.isBack(node)
+	}
+	for node, b := range doubtful {
+		d.tellBar(node, b)
+	}
+	d.deps.Questions.Keep(asked)
+	for address := range asked {
+		d.deps.Questions.Ask(address, func() { d.hear(address) })
+	}
+}
+
+// roundsLocked takes in what was answered since the last tick, and what is asked from now on.
+func (d *Detector) roundsLocked(isOn bool) map[string][]round {
+	rounds, asked := map[string][]round{}, map[string]bool{}
+	if isOn {
+		for _, s := range d.shares {
+			asked[s.address] = true
+			rounds[s.node] = append(rounds[s.node], round{heard: d.heard[s.address], answered: d.fresh[s.address]})
+			if f := d.down[s.node]; f != nil && d.fresh[s.address] {
+				f.answered = true
+			}
+		}
+	}
+	for address := range d.heard {
+		if !asked[address] {
+			delete(d.heard, address)
+		}
+	}
+	clear(d.fresh)
+	d.asked = asked
+	return rounds
+}
+
+func (d *Detector) hear(address string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.asked[address] {
+		d.heard[address], d.fresh[address] = true, true
+	}
+}
+
+// judge finds out what is with a silent node, and concludes.
+func (d *Detector) judge(ctx context.Context, node string, epoch int) {
+	f, bootID := d.investigate(ctx, node)
+	out := verdict(f)
+	if ctx.Err() != nil {
+		return
+	}
+	now := d.deps.Clock.Now()
+	d.mu.Lock()
+	delete(d.judging, node)
+	isDown := false
+	switch {
+	case out.lives || d.hasAnsweredLocked(node):
+		d.count.lives(node)
+		delete(d.reasons, node)
+		defer d.renew(node)
+	case out.down && d.count.mayFall(node, bootID, epoch, now):
+		isDown = true
+		d.down[node] = newFallen(now, out.witness, bootID)
+		d.down[node].next = now.Add(recheckSoon)
+		delete(d.reasons, node)
+	}
+	isNews := out.why != "" && d.reasons[node] != out.why
+	if out.why != "" {
+		d.reasons[node] = out.why
+	}
+	d.mu.Unlock()
+	log := d.deps.Log.WithField(logfields.Node, node)
+	if isNews {
+		log.WithField(logfields.Reason, out.why).Warn("Node is silent, and there is no verdict on it")
+	}
+	if isDown {
+		log.WithField("witness", out.witness).Warn("Node is down: it answers no question and no connection")
+		d.tell(node)
+	}
+}
+
+// hasAnsweredLocked tells whether an answer came since the last tick.
+func (d *Detector) hasAnsweredLocked(node string) bool {
+	for _, s := range d.shares {
+		if s.node == node && d.fresh[s.address] {
+			return true
+		}
+	}
+	return false
+}
+
+// renew has a node's shares asked on new connections: TCP waits ever longer before it sends again on one that was cut off.
+func (d *Detector) renew(node string) {
+	d.mu.Lock()
+	var addresses []string
+	for _, s := range d.shares {
+		if s.node == node && !d.fresh[s.address] {
+			addresses = append(addresses, s.address)
+		}
+	}
+	d.mu.Unlock()
+	for _, address := range addresses {
+		d.deps.Questions.Renew(address)
+	}
+}
+
+func (d *Detector) tell(node string) {
+	for _, f := range d.changed {
+		f(node)
+	}
+}
+
+// bootOf is the boot of a node that Kubernetes knows; "": it knows none.
+func (d *Detector) bootOf(node string) string {
+	n, err := d.deps.KubeNodes.GetRO(node)
+	if err != nil {
+		return ""
+	}
+	return n.Status.NodeInfo.BootID
+}
