@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -28,12 +29,20 @@ import (
 // as the leader, and refuses it.
 const nodeHeader = "X-Longhorn-Node"
 
-const actionTrim = "trimFilesystem"
+// The actions. The second is no action of the API's resources: the leader alone asks for it (witness.go).
+const (
+	actionTrim  = "trimFilesystem"
+	actionReach = "reach"
+)
 
 // IsForNode tells whether a request is one that a NodeHandler answers.
 func IsForNode(r *http.Request) bool {
-	return r.Method == http.MethodPost && r.Header.Get(nodeHeader) != "" && r.URL.Query().Get("action") == actionTrim
+	return r.Method == http.MethodPost && r.Header.Get(nodeHeader) != "" && slices.Contains([]string{actionTrim, actionReach}, r.URL.Query().Get("action"))
 }
+
+// MarkNode marks an answer as one of a daemon that knows requests of IsForNode. It must be called before a Guard answers, too: a refusal is
+// not to be taken for the answer of an earlier release.
+func MarkNode(w http.ResponseWriter, node string) { w.Header().Set(nodeHeader, node) }
 
 // Trimmer trims file systems on this node. Its errors are those of package manager.
 type Trimmer interface {
@@ -41,19 +50,23 @@ type Trimmer interface {
 	Trim(ctx context.Context, volume string) (isDone bool, err error)
 }
 
+// NodeDeps are what the daemon of a node answers with.
+type NodeDeps struct {
+	Trimmer Trimmer
+	Reacher Reacher
+	Log     *logrus.Entry
+}
+
 // NewNodeHandler answers the requests of which IsForNode is true, for the daemon of a node. A Guard must stand before it.
-func NewNodeHandler(node string, trimmer Trimmer, log *logrus.Entry) http.Handler {
-	s := &Server{log: log}
+func NewNodeHandler(node string, d NodeDeps) http.Handler {
+	s := &Server{log: d.Log}
 	mux := http.NewServeMux()
-	answer := func(r *http.Request) (reply, error) {
-		if named := r.Header.Get(nodeHeader); named != node {
-			return reply{}, &refusal{http.StatusMisdirectedRequest, fmt.Sprintf("this is the daemon of node %q, not of node %.100q", node, named)}
-		}
+	trim := func(r *http.Request) (reply, error) {
 		volume := r.PathValue("id")
 		if len(validation.IsDNS1123Subdomain(volume)) > 0 { // as "../sda1", which would be a device beside those of volumes
 			return reply{}, &refusal{http.StatusNotFound, fmt.Sprintf("volume %.100q does not exist", volume)}
 		}
-		isDone, err := trimmer.Trim(r.Context(), volume)
+		isDone, err := d.Trimmer.Trim(r.Context(), volume)
 		switch {
 		case err != nil:
 			return reply{}, err
@@ -65,10 +78,22 @@ func NewNodeHandler(node string, trimmer Trimmer, log *logrus.Entry) http.Handle
 	nothing := func(r *http.Request) (reply, error) {
 		return reply{}, &refusal{http.StatusNotFound, "there is nothing at " + r.URL.Path}
 	}
-	mux.HandleFunc("POST /v1/volumes/{id}", s.handle(answer))
+	forNode := func(action string, answer func(*http.Request) (reply, error)) http.HandlerFunc {
+		return s.handle(func(r *http.Request) (reply, error) {
+			if named := r.Header.Get(nodeHeader); named != node {
+				return reply{}, &refusal{http.StatusMisdirectedRequest, fmt.Sprintf("this is the daemon of node %q, not of node %.100q", node, named)}
+			}
+			if r.URL.Query().Get("action") != action {
+				return nothing(r)
+			}
+			return answer(r)
+		})
+	}
+	mux.HandleFunc("POST /v1/volumes/{id}", forNode(actionTrim, trim))
+	mux.HandleFunc("POST /v1/nodes/{id}", forNode(actionReach, reachedBy(d.Reacher)))
 	mux.HandleFunc("/", s.handle(nothing))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set(nodeHeader, node)
+		MarkNode(w, node)
 		mux.ServeHTTP(w, r)
 	})
 }
@@ -108,12 +133,10 @@ func (p *Peers) TrimFilesystem(ctx context.Context, node, address, volume string
 }
 
 func (p *Peers) post(ctx context.Context, node, url string) (bool, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, nil)
+	r, err := requestToNode(ctx, node, url)
 	if err != nil {
-		return false, fmt.Errorf("make a request to the daemon of node %s: %w", node, err)
+		return false, err
 	}
-	r.Header.Set(nodeHeader, node)
-	r.Header.Set(forwardedHeader, "true") // what a daemon of an earlier release goes by
 	if credential, _ := ctx.Value(credentialKey{}).(string); credential != "" {
 		r.Header.Set("Authorization", credential)
 	}
@@ -124,6 +147,17 @@ func (p *Peers) post(ctx context.Context, node, url string) (bool, error) {
 	}
 	defer func() { _ = response.Body.Close() }()
 	return outcomeOf(node, response)
+}
+
+// requestToNode is a request that the daemon of a node answers, without a credential.
+func requestToNode(ctx context.Context, node, url string) (*http.Request, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, nil)
+	if err != nil {
+		return nil, fmt.Errorf("make a request to the daemon of node %s: %w", node, err)
+	}
+	r.Header.Set(nodeHeader, node)
+	r.Header.Set(forwardedHeader, "true") // what a daemon of an earlier release goes by
+	return r, nil
 }
 
 // outcomeOf is what a daemon's answer means.

@@ -56,8 +56,8 @@ func daemonOf(node, address string) *corev1.Pod {
 	})
 }
 
-// trimming is a leader whose Peers reach the daemon of node-1, at whatever address, as handler answers.
-func trimming(t *testing.T, daemon http.Handler, objs ...runtime.Object) *bench {
+// peersOf are Peers that reach a daemon, at whatever address.
+func peersOf(t *testing.T, daemon http.Handler) *Peers {
 	t.Helper()
 	node := httptest.NewTLSServer(daemon)
 	t.Cleanup(node.Close)
@@ -70,6 +70,13 @@ func trimming(t *testing.T, daemon http.Handler, objs ...runtime.Object) *bench 
 		},
 	}})
 	peers.http.Transport = peers.transport
+	return peers
+}
+
+// trimming is a leader whose Peers reach the daemon of node-1, at whatever address, as handler answers.
+func trimming(t *testing.T, daemon http.Handler, objs ...runtime.Object) *bench {
+	t.Helper()
+	peers := peersOf(t, daemon)
 	b := newBench(t, objs...)
 	deps := manager.DepsOf(b.Datastore(datastore.Options{}), b.workloads, hastyClock{b.Clock}, b.Log)
 	deps.Daemons = peers
@@ -97,7 +104,7 @@ func TestTheNodesDaemonTrims(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			tr, daemonAccess := c.trimmer, &accessOf{}
 			b := newBench(t)
-			daemon := NewGuard(daemonAccess, never, NewNodeHandler("node-1", &tr, b.Log), b.Log)
+			daemon := NewGuard(daemonAccess, never, NewNodeHandler("node-1", NodeDeps{Trimmer: &tr, Log: b.Log}), b.Log)
 			b = trimming(t, daemon, attachedAt("192.0.2.1")...)
 			w := do(t, NewGuard(&accessOf{}, never, b.server, b.Log), "POST", trimVol, "", "Authorization: Bearer "+c.token)
 			require.Equal(t, c.status, w.Code, w.Body)
@@ -199,7 +206,7 @@ func TestADaemonThatCannotTrimIsNamed(t *testing.T) {
 			`the daemon of node "node-1" cannot do that: it is of an earlier release, or has only just begun; try again when all daemons are of this release`,
 		},
 		"of another node": {
-			NewNodeHandler("node-2", &trimmer{isDone: true}, newBench(t).Log),
+			NewNodeHandler("node-2", NodeDeps{Trimmer: &trimmer{isDone: true}, Log: newBench(t).Log}),
 			`the daemon of node "node-1" refuses: this is the daemon of node "node-2", not of node "node-1"`,
 		},
 		"cut off": {
@@ -234,7 +241,7 @@ func TestWhatIsForANodeIsAnsweredThere(t *testing.T) {
 		assert.Equal(t, want, w.Body.String(), request)
 	}
 	tr := &trimmer{isDone: true}
-	h := NewNodeHandler("node-1", tr, newBench(t).Log)
+	h := NewNodeHandler("node-1", NodeDeps{Trimmer: tr, Log: newBench(t).Log})
 	for _, path := range []string{
 		"/v1/nodes/vol?action=trimFilesystem", "/v1/volumes?action=trimFilesystem", "/v1/volumes/vol/x?action=trimFilesystem",
 		"/v1/volumes/..%2fsda1?action=trimFilesystem", "/v1/volumes/%2e%2e?action=trimFilesystem", "/v1/volumes/a%2fb?action=trimFilesystem",

@@ -12,6 +12,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/controller/engine/abandon"
 	"github.com/longhorn-lep/longhorn-manager/controller/forcedeletion"
 	"github.com/longhorn-lep/longhorn-manager/controller/node"
+	"github.com/longhorn-lep/longhorn-manager/controller/node/liveness"
 	"github.com/longhorn-lep/longhorn-manager/controller/outage"
 	"github.com/longhorn-lep/longhorn-manager/controller/relocation"
 	"github.com/longhorn-lep/longhorn-manager/controller/remount"
@@ -113,15 +114,17 @@ func (d *daemon) volumeControllers(workloads *datastore.Workloads) []maker {
 
 // nodeControllers are those of nodes, and of what becomes of pods whose node is down.
 func (d *daemon) nodeControllers(workloads *datastore.Workloads) []maker {
+	var detector *liveness.Detector
 	return []maker{
+		func(store *datastore.Datastore) (_ runner, err error) {
+			detector, err = d.newDetector(store)
+			return detector, err
+		},
 		func(store *datastore.Datastore) (runner, error) {
-			deps := node.MonitorDeps{
-				Env: d.env, Nodes: store.Nodes, KubeNodes: store.KubeNodes, Pods: store.Pods, Engines: store.Engines, Replicas: store.Replicas, Answers: reach.Any,
-			}
-			if !d.oldManifests {
-				deps.Leases = store.NodeLeases
-			}
-			return node.NewMonitor(deps)
+			return node.NewMonitor(node.MonitorDeps{
+				Env: d.env, Nodes: store.Nodes, KubeNodes: store.KubeNodes, Pods: store.Pods, Engines: store.Engines, Replicas: store.Replicas,
+				Liveness: detector, Answers: reach.Any,
+			})
 		},
 		func(store *datastore.Datastore) (runner, error) {
 			return node.NewDeparture(node.DepartureDeps{Env: d.env, Nodes: store.Nodes, KubeNodes: store.KubeNodes, InstanceManagers: store.InstanceManagers})

@@ -17,6 +17,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 	"github.com/longhorn-lep/longhorn-manager/ui"
 	"github.com/longhorn-lep/longhorn-manager/util/devusers"
+	"github.com/longhorn-lep/longhorn-manager/util/reach"
 )
 
 func daemonCommand() *cli.Command {
@@ -47,6 +48,8 @@ type daemon struct {
 	image           string
 	devices         string // of instance managers; "": their default
 	clients         *clients
+	own             *clients // of the daemon's own account, also while clients are the leader's
+	audience        string   // of the REST API's tokens
 	env             queue.Env
 	registry        *prometheus.Registry
 	plane           *dataPlane
@@ -70,8 +73,9 @@ func runDaemon(ctx context.Context, c *cli.Command) error {
 	}
 	d := &daemon{
 		node: c.String("node-id"), namespace: c.String("namespace"), hostRoot: c.String("host-root"),
-		image: c.String("instance-manager-image"), devices: c.String("devices"), clients: clients, env: queue.Env{Clock: clock.RealClock{}, Log: log},
+		image: c.String("instance-manager-image"), devices: c.String("devices"), clients: clients, own: clients, env: queue.Env{Clock: clock.RealClock{}, Log: log},
 		leads: newLeadership(c.String("node-id"), c.String("pod-ip")), ownAccount: c.String("kubeconfig") != "",
+		audience: c.String("api-audience"),
 	}
 	if err := awaitOwnCluster(ctx, clients.metadata, d.namespace, d.env.Clock, log); err != nil {
 		return err
@@ -87,7 +91,7 @@ func runDaemon(ctx context.Context, c *cli.Command) error {
 	}
 	defer d.plane.close()
 	d.plane.users = d.deviceUsers
-	return d.run(ctx, c.String("listen"), c.String("api-audience"))
+	return d.run(ctx, c.String("listen"))
 }
 
 // deviceUsers looks on the host for the users of an engine's device.
@@ -97,7 +101,7 @@ func (d *daemon) deviceUsers(engine string) []string {
 
 // run runs this node's part, and the cluster's part while this daemon leads. The part that ends
 // first ends the others: a daemon does all of its work or none.
-func (d *daemon) run(ctx context.Context, listen, audience string) error {
+func (d *daemon) run(ctx context.Context, listen string) error {
 	node, err := d.newNodeScope()
 	if err != nil {
 		return err
@@ -110,7 +114,7 @@ func (d *daemon) run(ctx context.Context, listen, audience string) error {
 		return err
 	}
 	trusted := func() bool { return isTrustedNetwork(node.store) }
-	reviews := trust.NewReviews(d.clients.kube, d.namespace, audience, d.env.Clock)
+	reviews := trust.NewReviews(d.clients.kube, d.namespace, d.audience, d.env.Clock)
 	trims := d.newTrims(node.store)
 	defer trims.Close()
 	d.rest = newRESTAPI(d.leads, d.registry, node.healthy, restAccess{
@@ -118,7 +122,10 @@ func (d *daemon) run(ctx context.Context, listen, audience string) error {
 		scrapers: trust.Either{First: reviews, Second: trust.NewReviews(d.clients.kube, d.namespace, "", d.env.Clock)},
 		identity: trust.NewIdentity(d.clients.kube, d.namespace, trusted, d.env.Clock),
 		trusted:  trusted, clock: d.env.Clock,
-	}, page, api.NewNodeHandler(d.node, trims, d.env.Log), d.env.Log)
+	}, page, api.NewNodeHandler(d.node, api.NodeDeps{
+		Trimmer: trims, Log: d.env.Log,
+		Reacher: witness{kubeNodes: node.store.KubeNodes, pods: node.store.Pods, managers: node.store.InstanceManagers, answers: reach.Any},
+	}), d.env.Log)
 
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.Go(func() error { return ended("node controllers", node.run(groupCtx)) })

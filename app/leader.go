@@ -31,6 +31,12 @@ func newLeadership(node, podIP string) *leadership {
 	return l
 }
 
+// node is this daemon's.
+func (l *leadership) node() string {
+	node, _, _ := strings.Cut(l.identity, "/")
+	return node
+}
+
 func (l *leadership) isLeader() bool { return l.leader.Load() == l.identity }
 
 // url is where the leader serves the REST API, and whether a leader is known.

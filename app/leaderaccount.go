@@ -30,6 +30,7 @@ var errTermOver = errors.New("this daemon leads no more")
 type accountTokens struct {
 	kube               kubernetes.Interface
 	namespace, account string
+	audience           string // who takes the tokens; "": the API server
 	clock              clock.Clock
 
 	mu    sync.Mutex
@@ -50,7 +51,7 @@ func (a *accountTokens) get(ctx context.Context) (string, error) {
 	}
 	seconds := int64(tokenLife / time.Second)
 	r, err := a.kube.CoreV1().ServiceAccounts(a.namespace).CreateToken(ctx, a.account, &authenticationv1.TokenRequest{
-		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds},
+		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds, Audiences: a.audiences()},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		return "", fmt.Errorf("ask for a token of account %s: %w", a.account, err)
@@ -59,6 +60,13 @@ func (a *accountTokens) get(ctx context.Context) (string, error) {
 	// From the clock here: the API server's may differ, and may give a token longer than asked for.
 	a.until = a.clock.Now().Add(tokenLife / 2)
 	return a.token, nil
+}
+
+func (a *accountTokens) audiences() []string {
+	if a.audience == "" {
+		return nil
+	}
+	return []string{a.audience}
 }
 
 // forget makes the next request ask for a new token, if this is the one that was refused.

@@ -88,6 +88,27 @@ func TestTheLeaderHasItsOwnAccount(t *testing.T) {
 	assert.Equal(t, []string{"Bearer token-1", "Bearer token-1", "Bearer token-2", "Bearer token-2", "Bearer token-3"}, seen)
 }
 
+// What it asks daemons is asked with a token that is good for the REST API alone.
+func TestATokenIsForItsAudience(t *testing.T) {
+	for _, audience := range []string{"", "longhorn-backend"} {
+		kube := fake.NewClientset()
+		kube.PrependReactor("create", "serviceaccounts", func(a clienttesting.Action) (bool, runtime.Object, error) {
+			request := a.(clienttesting.CreateAction).GetObject().(*authenticationv1.TokenRequest).DeepCopy()
+			if audience == "" {
+				assert.Empty(t, request.Spec.Audiences)
+			} else {
+				assert.Equal(t, []string{audience}, request.Spec.Audiences)
+			}
+			request.Status.Token = "token"
+			return true, request, nil
+		})
+		tokens := accountTokens{kube: kube, namespace: "storage", account: types.LeaderAccount, audience: audience, clock: testclock.NewFakeClock(time.Now())}
+		token, err := tokens.get(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, "token", token)
+	}
+}
+
 // A request that was sent with the token before is refused when that has long been replaced: the new one stays.
 func TestALateRefusalOfAnOldTokenKeepsTheNewOne(t *testing.T) {
 	arrived, refuse := make(chan struct{}), make(chan struct{})

@@ -81,10 +81,7 @@ func (d *daemon) newNodeScope() (*nodeScope, error) {
 	if err != nil {
 		return nil, fmt.Errorf("replica controller: %w", err)
 	}
-	beats, err := heartbeat.New(heartbeat.Deps{Env: d.env, Node: d.node, Pods: store.Pods, Leases: store.Leases, Nodes: store.Nodes, Settings: store.Settings, Setting: store.Setting})
-	if err != nil {
-		return nil, fmt.Errorf("heartbeat: %w", err)
-	}
+	beats := heartbeat.New(heartbeat.Deps{Env: d.env, Node: d.node, Leases: store.Leases})
 	upgrades := upgrade.New(upgrade.Deps{
 		Env: d.env, Node: d.node, Version: Version,
 		Engines: store.Engines, Replicas: store.Replicas, Volumes: store.Volumes, InstanceManagers: store.InstanceManagers,

@@ -87,6 +87,9 @@ func (r *restAPI) handler() (http.Handler, *api.Forwarder) {
 	guard := api.NewGuard(r.access.reviews, r.access.trusted, r, r.log)
 	scraped := api.NewGuard(r.access.scrapers, r.access.trusted, r, r.log)
 	guards := http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if api.IsForNode(req) {
+			api.MarkNode(w, r.leads.node())
+		}
 		if req.URL.Path == pathMetrics {
 			scraped.ServeHTTP(w, req)
 			return

@@ -117,6 +117,12 @@ func TestADaemonAnswersNobodyUnasked(t *testing.T) {
 			assert.Equal(t, 403, status("DELETE", "https://h/v1/volumes/vol", "reader"))
 		}
 		assert.Equal(t, 503, status("GET", "https://h/v1/volumes", "reader"), "there is no server yet, or no leader")
+		r := httptest.NewRequestWithContext(t.Context(), "POST", "https://h/v1/nodes/silent?action=reach", nil)
+		r.Header.Set("X-Longhorn-Node", "node-1")
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, r)
+		assert.Equal(t, 401, w.Code)
+		assert.Equal(t, "node-1", w.Header().Get("X-Longhorn-Node"), "a refusal is not an earlier release's answer")
 		trusted = true
 		assert.Equal(t, 200, status("GET", "http://h/metrics", ""))
 		forwarder.Close()

@@ -101,7 +101,7 @@ type Datastore struct {
 	PriorityClasses *Store[*schedulingv1.PriorityClass]
 	// CSIDrivers are never watched: read them with Live.
 	CSIDrivers *Store[*storagev1.CSIDriver]
-	// NodeLeases are those by which nodes that serve shares say that they live.
+	// NodeLeases are those by which nodes with a daemon of an earlier release say that they live while they serve shares.
 	NodeLeases *Store[*coordinationv1.Lease]
 	// Events are watched only while somebody reads them.
 	Events *Events

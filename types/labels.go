@@ -12,7 +12,7 @@ const (
 	LabelDataEngine      = "longhorn.io/data-engine"
 	// LabelShareManager has the volume's name, on the pod and the Service of a share manager.
 	LabelShareManager = "longhorn.io/share-manager"
-	// LabelNodeLease has the node's name, on the Lease by which a node that serves shares says that it lives.
+	// LabelNodeLease has the node's name, on the Lease by which a node with a daemon of an earlier release says that it lives.
 	LabelNodeLease = "longhorn.io/node-lease"
 
 	// ManagedByManager is the value of LabelManagedBy on all that the daemon made.

@@ -7,7 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Times of a node's lease. A node that serves shares renews it so often; one that has not for so long is asked whether it lives.
+// Times of the lease of a node whose daemon is of an earlier release. It renews the lease so often while the node serves shares; a renewal that is
+// no older than NodeLeaseSilence shows that the node lives. Daemons of this release hold no such lease.
 const (
 	NodeLeaseRenewal = 2 * time.Second
 	NodeLeaseSilence = 4 * time.Second
@@ -15,7 +16,7 @@ const (
 
 const nodeLeasePrefix = "node-"
 
-// NodeLeaseName is the name of the Lease by which a node says that it lives while it serves shares.
+// NodeLeaseName is the name of the Lease by which a node with a daemon of an earlier release says that it lives while it serves shares.
 func NodeLeaseName(node string) string { return nodeLeasePrefix + node }
 
 // NodeOfLease is the node whose Lease this is, by its label; "": it is no node's.

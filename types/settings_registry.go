@@ -121,7 +121,7 @@ var settingDefinitions = []SettingDefinition{
 		Type: SettingTypeString, Default: string(PodDeletionNone), Effect: SettingEffectAtOnce,
 		Options: []string{string(PodDeletionNone), string(PodDeletionOfStatefulSets), string(PodDeletionOfDeployments), string(PodDeletionOfBothWorkloads)},
 		Description: "Which pods with a volume are deleted by force when their node is down, so that their controllers make others elsewhere. Only pods that Kubernetes is deleting already, and whose grace is over; " +
-			"and only while Kubernetes hears nothing of the node, it does not answer and does not renew its lease. Kubernetes then lets go of the volume itself, after six minutes.",
+			"and only while Kubernetes hears nothing of the node, and neither it nor a shared volume that it serves answers. Kubernetes then lets go of the volume itself, after six minutes.",
 	},
 	{
 		Name: SettingNodeDrainPolicy, DisplayName: "Node Drain Policy", Category: SettingCategoryGeneral,
@@ -156,7 +156,7 @@ var settingDefinitions = []SettingDefinition{
 		Name: SettingRWXVolumeFastFailover, DisplayName: "RWX Volume Fast Failover", Category: SettingCategoryGeneral,
 		Type: SettingTypeBool, Default: "true", Effect: SettingEffectAtOnce,
 		Description: "Move the servers of shared volumes a few seconds after their node has died. Otherwise they move when Kubernetes says that the node is not ready, after 40 s or more. " +
-			"A node that serves shared volumes renews a lease every two seconds for that. Longhorn's default is false.",
+			"The leader asks each share manager twice a second for that. Longhorn's default is false.",
 	},
 	{
 		Name: SettingRWXVolumeAllowedClients, DisplayName: "RWX Volume Allowed Clients", Category: SettingCategoryGeneral,

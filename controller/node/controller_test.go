@@ -326,7 +326,8 @@ func TestMonitorWritesReadyAlone(t *testing.T) {
 		}))
 	d := h.Datastore(datastore.Options{})
 	m, err := NewMonitor(MonitorDeps{
-		Nodes: d.Nodes, KubeNodes: d.KubeNodes, Pods: d.Pods, Env: h.Env(),
+		Liveness: &foundSilent{},
+		Nodes:    d.Nodes, KubeNodes: d.KubeNodes, Pods: d.Pods, Env: h.Env(),
 	})
 	require.NoError(t, err)
 	h.EndWithTest(m.Run)
@@ -371,7 +372,8 @@ func TestMonitorMarksTheDisksOfANodeThatIsAway(t *testing.T) {
 	h := testutil.New(t, kubeNode.DeepCopy(), daemon(), build.ReadyNode("node-1", uuid1))
 	d := h.Datastore(datastore.Options{})
 	m, err := NewMonitor(MonitorDeps{
-		Nodes: d.Nodes, KubeNodes: d.KubeNodes, Pods: d.Pods, Env: h.Env(),
+		Liveness: &foundSilent{},
+		Nodes:    d.Nodes, KubeNodes: d.KubeNodes, Pods: d.Pods, Env: h.Env(),
 	})
 	require.NoError(t, err)
 	h.EndWithTest(m.Run)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -38,10 +37,12 @@ type MonitoredPods interface {
 	ByIndex(index, value string) ([]*corev1.Pod, error)
 }
 
-// MonitoredLeases holds the leases of nodes (types.NodeLeaseName).
-type MonitoredLeases interface {
-	queue.Events
-	Live(ctx context.Context, name string) (*coordinationv1.Lease, error)
+// Liveness says which nodes that serve shares are down. *liveness.Detector satisfies it.
+type Liveness interface {
+	// Silence is the verdict on a node; nil: it is not known to be down. Until isKnown, what an earlier leader wrote stands.
+	Silence(node string) (s *longhorn.NodeSilence, isKnown bool)
+	// OnChange has f called with each node of which that changes.
+	OnChange(f func(node string))
 }
 
 // MonitorDeps are what a Monitor works with; the stores are of the whole cluster.
@@ -54,8 +55,7 @@ type MonitorDeps struct {
 	// Engines and Replicas say what keeps a node from being deleted; nil: the condition Removable is left alone.
 	Engines  EngineLister
 	Replicas ReplicaLister
-	// Leases are those of nodes that serve shares; nil: they may not be watched.
-	Leases MonitoredLeases
+	Liveness Liveness
 	// Answers tells whether any of these addresses (host:port) answers, were it by refusing.
 	Answers func(ctx context.Context, addresses []string) bool
 }
@@ -65,19 +65,14 @@ type MonitorDeps struct {
 type Monitor struct {
 	deps  MonitorDeps
 	queue *queue.Queue[string] // of nodes' names
-	beats *beats
 }
 
 // NewMonitor makes a Monitor; it works when Run is called.
 func NewMonitor(deps MonitorDeps) (*Monitor, error) {
-	m := &Monitor{deps: deps, beats: newBeats(deps.Clock)}
+	m := &Monitor{deps: deps}
 	// A node that does not answer keeps a worker for a second.
 	m.queue = queue.New(queue.Options[string]{Name: "node-monitor", Env: deps.Env, Workers: 4, Sync: m.sync})
-	if deps.Leases != nil {
-		if err := m.queue.Watch(queue.Watch{Events: deps.Leases, Handler: m.beats.handler(m.queue.Add)}); err != nil {
-			return nil, err
-		}
-	}
+	deps.Liveness.OnChange(m.queue.Add)
 	err := m.queue.Watch(
 		queue.Watch{Events: deps.Nodes, Handler: queue.Handler(m.queue, queue.Name[*longhorn.Node])},
 		queue.Watch{Events: deps.Nodes, Handler: queue.Changes(m.queue, m.sharersOfClientID)},
@@ -116,12 +111,12 @@ func (m *Monitor) sync(ctx context.Context, name string) (queue.Result, error) {
 	if err != nil {
 		return queue.Result{}, err
 	}
-	var look, ask time.Duration
-	in.Silent, look = m.isSilent(ctx, in)
+	in.Silent, in.Silence = m.silence(node)
+	var ask time.Duration
 	in.Serves, ask = m.serves(ctx, in)
 	now := m.deps.Clock.Now()
 	condition, again := readiness(in, now)
-	result := queue.Result{RequeueAfter: soonest(look, ask, again)}
+	result := queue.Result{RequeueAfter: soonest(ask, again)}
 
 	nodes, err := m.deps.Nodes.List(labels.Everything())
 	if err != nil {
@@ -130,6 +125,10 @@ func (m *Monitor) sync(ctx context.Context, name string) (queue.Result, error) {
 	before := node.Status.DeepCopy()
 	node.Status.Conditions, _ = types.SetCondition(before.Conditions, condition, now)
 	node.Status.Conditions = clientIDUnique(node, nodes, now)
+	node.Status.Silence = nil
+	if condition.Reason == types.ReasonNodeNotAnswering || condition.Reason == types.ReasonKubernetesNodeNotReady {
+		node.Status.Silence = in.Silence
+	}
 	flipped := types.FlippedConditions(before.Conditions, node.Status.Conditions)
 	away, again := nodeAway(types.FindCondition(node.Status.Conditions, types.ConditionReady), now)
 	result.RequeueAfter = soonest(result.RequeueAfter, again)

@@ -18,11 +18,12 @@ const kubeletGrace = 15 * time.Second
 // readyInput is what the Ready condition of a node rests on.
 type readyInput struct {
 	Node     string
-	KubeNode *corev1.Node  // nil: there is none
-	Daemons  []*corev1.Pod // the daemon's pods on that node
-	Shares   []*corev1.Pod // that serve, or are about to
-	Silent   bool          // it serves shares, and does not answer (silence.go)
-	Serves   bool          // it serves shares, and answers though its kubelet says that it is not ready (silence.go)
+	KubeNode *corev1.Node          // nil: there is none
+	Daemons  []*corev1.Pod         // the daemon's pods on that node
+	Shares   []*corev1.Pod         // that serve, or are about to
+	Silent   bool                  // it served shares, and does not answer (silence.go)
+	Silence  *longhorn.NodeSilence // how that was found; nil: by a leader of an earlier release
+	Serves   bool                  // it serves shares, and answers though its kubelet says that it is not ready (silence.go)
 }
 
 // readiness decides a node's Ready condition and, if positive, when to decide again.
@@ -31,7 +32,7 @@ type readyInput struct {
 //	KubernetesNodeGone      the Kubernetes node was removed
 //	KubernetesNodeNotReady  the kubelet does not answer, or says so for 15 s
 //	KubeletNotReady         it says so, and the node serves shares and answers
-//	NodeNotAnswering        it serves shares, has not renewed its lease, and does not answer
+//	NodeNotAnswering        it served shares, and answers neither questions nor connections
 //	ManagerPodMissing       no pod of the daemon is on the node
 //	ManagerPodDown          there is one, and it is not ready
 //	KubernetesNodePressure  the node lacks memory, disk, process ids or network
@@ -51,7 +52,7 @@ func readiness(in readyInput, now time.Time) (longhorn.Condition, time.Duration)
 		return notReady(types.ReasonKubernetesNodeNotReady, "Kubernetes node %s is not ready: %s", in.Node, kubelet), 0
 	}
 	if in.Silent {
-		return notReady(types.ReasonNodeNotAnswering, "node %s has not renewed its lease for %v and does not answer", in.Node, types.NodeLeaseSilence), again
+		return notReady(types.ReasonNodeNotAnswering, "node %s does not answer%s", in.Node, seenBy(in.Silence)), again
 	}
 	if reason, message := daemonDown(in); reason != "" {
 		return notReady(reason, "%s", message), again
@@ -64,6 +65,17 @@ func readiness(in readyInput, now time.Time) (longhorn.Condition, time.Duration)
 	return longhorn.Condition{
 		Type: types.ConditionReady, Status: longhorn.ConditionTrue, Message: "Node " + in.Node + " is ready",
 	}, again
+}
+
+// seenBy says who found that a node does not answer.
+func seenBy(s *longhorn.NodeSilence) string {
+	switch {
+	case s == nil:
+		return ""
+	case s.Witness == "":
+		return " the leader; no other node could be asked, as there is none or its release cannot tell"
+	}
+	return " the leader, nor node " + s.Witness
 }
 
 func notReady(reason, format string, args ...any) longhorn.Condition {

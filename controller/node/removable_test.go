@@ -93,7 +93,7 @@ func TestANodeIsRemovableOnlyAfterItsDaemonWasMissingAllTheTime(t *testing.T) {
 	kubeNode, daemon := build.KubeNode("n"), build.Pod("longhorn-manager-1", "n", func(p *corev1.Pod) { p.Labels[types.LabelApp] = types.AppManager })
 	h := testutil.New(t, kubeNode, build.ReadyNode("n", "u"))
 	d := h.Datastore(datastore.Options{})
-	m, err := NewMonitor(MonitorDeps{Nodes: d.Nodes, KubeNodes: d.KubeNodes, Pods: d.Pods, Env: h.Env(), Engines: d.Engines, Replicas: d.Replicas})
+	m, err := NewMonitor(MonitorDeps{Liveness: &foundSilent{}, Nodes: d.Nodes, KubeNodes: d.KubeNodes, Pods: d.Pods, Env: h.Env(), Engines: d.Engines, Replicas: d.Replicas})
 	require.NoError(t, err)
 	h.EndWithTest(m.Run)
 	look := func(after time.Duration) *longhorn.Node {

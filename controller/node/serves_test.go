@@ -56,7 +56,8 @@ func TestANodeWhoseKubeletIsNotReadyIsDownWhenItsSharesAreSilent(t *testing.T) {
 			d := h.Datastore(datastore.Options{})
 			asked := 0
 			m, err := NewMonitor(MonitorDeps{
-				Nodes: d.Nodes, KubeNodes: d.KubeNodes, Pods: d.Pods, Env: h.Env(), Leases: d.NodeLeases,
+				Liveness: &foundSilent{},
+				Nodes:    d.Nodes, KubeNodes: d.KubeNodes, Pods: d.Pods, Env: h.Env(),
 				Answers: func(_ context.Context, addresses []string) bool {
 					asked++
 					assert.Equal(t, []string{"10.1.0.7:9600", "10.0.0.1:10250"}, addresses)

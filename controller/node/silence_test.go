@@ -1,174 +1,106 @@
 package node
 
 import (
-	"context"
-	"errors"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/cache"
-	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/longhorn-lep/longhorn-manager/datastore"
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil"
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-func nodeLease(node, holder string, renewed time.Time) *coordinationv1.Lease {
-	return &coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Namespace: types.Namespace, Name: types.NodeLeaseName(node), Labels: map[string]string{types.LabelNodeLease: node}},
-		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder, RenewTime: &metav1.MicroTime{Time: renewed}},
+// foundSilent is what package liveness says.
+type foundSilent struct {
+	silence map[string]*longhorn.NodeSilence
+	unknown bool
+	changed func(string)
+}
+
+func (f *foundSilent) Silence(node string) (*longhorn.NodeSilence, bool) {
+	if f.unknown {
+		return nil, false
+	}
+	return f.silence[node], true
+}
+
+func (f *foundSilent) OnChange(changed func(string)) { f.changed = changed }
+
+func TestASilentNodeIsDown(t *testing.T) {
+	silence := &longhorn.NodeSilence{FoundAt: "2030-01-02T03:04:05Z", Witness: "node-2", BootID: "boot"}
+	alone := &longhorn.NodeSilence{FoundAt: "2030-01-02T03:04:05Z", BootID: "boot"}
+	for name, c := range map[string]struct {
+		kubelet *corev1.Node // nil: it was removed
+		found   *longhorn.NodeSilence
+		unknown bool
+		written *longhorn.NodeSilence // by an earlier leader, with the reason NodeNotAnswering
+		earlier bool                  // by a leader of an earlier release
+		reason  string
+		message string
+		status  *longhorn.NodeSilence
+	}{
+		"it is not silent → ready":                                {kubelet: kubelet("True", 0), message: "Node node-1 is ready"},
+		"it is silent → down, with the witness":                   {kubelet: kubelet("True", 0), found: silence, reason: "NodeNotAnswering", message: "node node-1 does not answer the leader, nor node node-2", status: silence},
+		"no witness → down, and that is said":                     {kubelet: kubelet("True", 0), found: alone, reason: "NodeNotAnswering", message: "node node-1 does not answer the leader; no other node could be asked, as there is none or its release cannot tell", status: alone},
+		"its kubelet has called itself not ready a moment ago":    {kubelet: kubelet("False", time.Second), found: silence, reason: "NodeNotAnswering", message: "node node-1 does not answer the leader, nor node node-2", status: silence},
+		"Kubernetes says it, too → Kubernetes' word, and silence": {kubelet: kubelet("Unknown", 0), found: silence, reason: "KubernetesNodeNotReady", message: "Kubernetes node node-1 is not ready: m (R)", status: silence},
+		"Kubernetes alone says it → no silence":                   {kubelet: kubelet("Unknown", 0), reason: "KubernetesNodeNotReady", message: "Kubernetes node node-1 is not ready: m (R)"},
+		"it was removed → gone":                                   {found: silence, reason: "KubernetesNodeGone", message: "Kubernetes node node-1 is gone"},
+		"it answers again → ready":                                {kubelet: kubelet("True", 0), written: silence, message: "Node node-1 is ready"},
+		"a new leader has not looked yet → as it was":             {kubelet: kubelet("True", 0), unknown: true, written: silence, reason: "NodeNotAnswering", message: "node node-1 does not answer the leader, nor node node-2", status: silence},
+		"the same after an earlier release's leader → as it was":  {kubelet: kubelet("True", 0), unknown: true, earlier: true, reason: "NodeNotAnswering", message: "node node-1 does not answer"},
+		"it was ready, a new leader has not looked yet → ready":   {kubelet: kubelet("True", 0), unknown: true, message: "Node node-1 is ready"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := build.ReadyNode("node-1", uuid1)
+			if c.written != nil || c.earlier {
+				n.Status.Silence = c.written
+				n.Status.Conditions, _ = types.SetCondition(n.Status.Conditions, notReady(types.ReasonNodeNotAnswering, "m"), testutil.Now)
+			}
+			h := testutil.New(t, n, daemon())
+			if c.kubelet != nil {
+				h.Seed(c.kubelet)
+			}
+			d := h.Datastore(datastore.Options{})
+			m, err := NewMonitor(MonitorDeps{
+				Nodes: d.Nodes, KubeNodes: d.KubeNodes, Pods: d.Pods, Env: h.Env(),
+				Liveness: &foundSilent{silence: map[string]*longhorn.NodeSilence{"node-1": c.found}, unknown: c.unknown},
+			})
+			require.NoError(t, err)
+			h.EndWithTest(m.Run)
+			_, err = m.sync(t.Context(), "node-1")
+			require.NoError(t, err)
+			h.CatchUp()
+			got, err := d.Nodes.Get("node-1")
+			require.NoError(t, err)
+			ready := types.FindCondition(got.Status.Conditions, types.ConditionReady)
+			assert.Equal(t, c.reason, ready.Reason)
+			assert.Equal(t, c.message, ready.Message)
+			assert.Equal(t, c.reason != "", types.IsNodeDown(got))
+			assert.Equal(t, c.status, got.Status.Silence)
+		})
 	}
 }
 
-func TestWhenALeaseIsLate(t *testing.T) {
-	clock := clocktesting.NewFakePassiveClock(time.Now())
-	b := newBeats(clock)
-	var added []string
-	h := b.handler(func(node string) { added = append(added, node) })
-	pass := func(d time.Duration) { clock.SetTime(clock.Now().Add(d)) }
-	expectAdded := func(want ...string) {
-		t.Helper()
-		assert.Equal(t, want, added)
-		added = nil
-	}
-	expectDue := func(left time.Duration, held bool) {
-		t.Helper()
-		gotLeft, gotHeld := b.due("n")
-		assert.Equal(t, left, gotLeft)
-		assert.Equal(t, held, gotHeld)
-	}
-	long := clock.Now().Add(-time.Hour) // its clock is an hour behind
-	expectDue(0, false)
-
-	h.OnAdd(nodeLease("n", "n", long), true)
-	expectAdded("n")
-	expectDue(4*time.Second, true)
-	pass(3 * time.Second)
-	expectDue(time.Second, true)
-	h.OnUpdate(nil, nodeLease("n", "n", long))
-	expectAdded()
-	expectDue(time.Second, true) // shown again, not renewed
-
-	h.OnUpdate(nil, nodeLease("n", "n", long.Add(2*time.Second)))
-	expectAdded()
-	expectDue(4*time.Second, true)
-	pass(4 * time.Second)
-	expectDue(0, true)
-	pass(time.Minute)
-	expectDue(0, true)
-	h.OnUpdate(nil, nodeLease("n", "n", long.Add(4*time.Second)))
-	expectAdded("n") // it was late: the node is looked at
-	expectDue(4*time.Second, true)
-
-	h.OnUpdate(nil, nodeLease("n", "", long.Add(6*time.Second)))
-	expectAdded("n")
-	expectDue(0, false)
-	h.OnUpdate(nil, nodeLease("n", "n", long.Add(8*time.Second)))
-	expectAdded("n")
-	h.OnDelete(cache.DeletedFinalStateUnknown{Obj: nodeLease("n", "n", long)})
-	expectAdded("n")
-	expectDue(0, false)
-
-	other := nodeLease("n", "n", long)
-	other.Name = "longhorn-manager"
-	h.OnAdd(other, false)
-	expectAdded()
-	expectDue(0, false)
-}
-
-func TestANodeThatServesSharesIsDownWhenItIsSilent(t *testing.T) {
-	share := build.Pod(types.ShareManagerPodName("vol"), "node-1", func(p *corev1.Pod) {
-		p.Labels = types.ShareManagerSelector("vol")
-		p.Status.Phase, p.Status.PodIP = corev1.PodRunning, "10.1.0.7"
-	})
-	kubeNode := build.KubeNode("node-1", func(n *corev1.Node) {
-		n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "fd00::1"}, {Type: corev1.NodeHostName, Address: "node-1"}}
-	})
-	lease := nodeLease("node-1", "", time.Time{}) // given back
-	h := testutil.New(t, kubeNode.DeepCopy(), daemon(), share, build.ReadyNode("node-1", uuid1), lease)
+// What has not changed is not written: a verdict stands for long.
+func TestAStandingSilenceIsWrittenOnce(t *testing.T) {
+	h := testutil.New(t, kubelet("True", 0), daemon(), build.ReadyNode("node-1", uuid1))
 	d := h.Datastore(datastore.Options{})
-	answers, asked := true, 0
-	m, err := NewMonitor(MonitorDeps{
-		Nodes: d.Nodes, KubeNodes: d.KubeNodes, Pods: d.Pods, Env: h.Env(), Leases: d.NodeLeases,
-		Answers: func(_ context.Context, addresses []string) bool {
-			asked++
-			assert.Equal(t, []string{"10.1.0.7:9600", "[fd00::1]:10250"}, addresses)
-			return answers
-		},
-	})
+	live := &foundSilent{silence: map[string]*longhorn.NodeSilence{"node-1": {FoundAt: "2030-01-02T03:04:05Z", Witness: "node-2"}}}
+	m, err := NewMonitor(MonitorDeps{Nodes: d.Nodes, KubeNodes: d.KubeNodes, Pods: d.Pods, Env: h.Env(), Liveness: live})
 	require.NoError(t, err)
 	h.EndWithTest(m.Run)
-	sync := func(reason string, again time.Duration) {
-		t.Helper()
-		h.CatchUp()
-		result, err := m.sync(t.Context(), "node-1")
-		require.NoError(t, err)
-		h.CatchUp()
-		n, _ := d.Nodes.Get("node-1")
-		assert.Equal(t, reason, types.FindCondition(n.Status.Conditions, types.ConditionReady).Reason)
-		assert.Equal(t, reason == types.ReasonNodeNotAnswering, types.IsNodeDown(n))
-		assert.Equal(t, again, result.RequeueAfter)
-	}
-	renewUnseen := func() { h.Overwrite(nodeLease("node-1", "node-1", h.Clock.Now())) }
-	renew := func() {
-		renewUnseen()
-		lease, err := d.NodeLeases.Live(t.Context(), types.NodeLeaseName("node-1"))
-		require.NoError(t, err)
-		m.beats.see(lease, m.queue.Add)
-	}
-
-	answers = false
-	sync("", 0) // no lease: nobody asks
-	renew()
-	sync("", 4*time.Second)
-	h.Clock.Step(4*time.Second - time.Millisecond)
-	sync("", time.Millisecond)
-	assert.Zero(t, asked)
-
-	answers = true
-	h.Clock.Step(time.Millisecond)
-	sync("", 2*time.Second) // its daemon restarts
-	assert.Equal(t, 1, asked)
-	answers = false
-	sync(types.ReasonNodeNotAnswering, 2*time.Second)
-	answers = true
-	sync("", 2*time.Second)
-	answers = false
-	sync(types.ReasonNodeNotAnswering, 2*time.Second)
-	renew()
-	sync("", 4*time.Second)
-
-	// This leader was cut off: it was not told of a renewal, and got no answer.
-	h.Clock.Step(4 * time.Second)
-	renewUnseen()
-	sync("", 2*time.Second)
-	sync("", 4*time.Second)
-	h.Clock.Step(4 * time.Second)
-	h.Fail("get", "leases", errors.New("no route to host"))
-	sync("", 2*time.Second)
-	sync(types.ReasonNodeNotAnswering, 2*time.Second)
-	renew()
-	sync("", 4*time.Second)
-
-	h.Clock.Step(4 * time.Second)
-	asked = 0
-	h.Overwrite(build.KubeNode("node-1", func(n *corev1.Node) {
-		n.Status.Conditions[0] = corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Reason: "R", Message: "m"}
-	}))
+	require.NotNil(t, live.changed, "a verdict would not be written")
+	_, err = m.sync(t.Context(), "node-1")
+	require.NoError(t, err)
+	h.ExpectWrites("update nodes/node-1/status")
 	h.CatchUp()
 	_, err = m.sync(t.Context(), "node-1")
 	require.NoError(t, err)
-	assert.Zero(t, asked, "Kubernetes has said it already")
-	h.Overwrite(build.KubeNode("node-1"))
-	share.Status.PodIP = ""
-	h.Overwrite(share)
-	sync("", 2*time.Second) // there is no address to ask
-	assert.Zero(t, asked)
+	h.ExpectWrites()
 }

@@ -1,0 +1,87 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// Before the leader calls a node down that is silent, it asks the daemon of another node, the witness, whether that one reaches the node:
+//
+//	leader: Peers ──► daemon of the witness: Guard (update of the Node) ──► NodeHandler ──► Reacher
+//
+// The request names the silent node, never an address: the witness reads from the API server where that node can be asked, so nobody
+// can have a daemon try addresses of their choice. Who may ask is who may update the Node.
+//
+// A daemon of an earlier release takes the request for one that was passed on to it as the leader, and refuses it (503) without the
+// header; one that leads has no such action. It is no witness then.
+
+// Reacher tells whether this node reaches another one. Its errors are those of package manager.
+type Reacher interface {
+	// Reaches must return within a second. The name is one that a node may have.
+	Reaches(ctx context.Context, node string) (bool, error)
+}
+
+// ErrEarlierRelease: the daemon does not know what it was asked for.
+var ErrEarlierRelease = errors.New("the daemon is of an earlier release")
+
+// reached is a witness's answer.
+type reached struct {
+	Reached *bool `json:"reached"`
+}
+
+func reachedBy(reacher Reacher) func(*http.Request) (reply, error) {
+	return func(r *http.Request) (reply, error) {
+		node := r.PathValue("id")
+		if len(validation.IsDNS1123Subdomain(node)) > 0 {
+			return reply{}, &refusal{http.StatusNotFound, fmt.Sprintf("node %.100q does not exist", node)}
+		}
+		reaches, err := reacher.Reaches(r.Context(), node)
+		if err != nil {
+			return reply{}, err
+		}
+		return reply{http.StatusOK, reached{&reaches}}, nil
+	}
+}
+
+// Reaches asks the daemon of the node witness, at an IP address, whether it reaches the other node. token is the leader's. An error means that
+// nothing is known: ErrEarlierRelease, or that the daemon could not be asked, refuses, or could not find out.
+func (p *Peers) Reaches(ctx context.Context, witness, address, token, node string) (bool, error) {
+	self := resourceURL("https://"+net.JoinHostPort(address, fmt.Sprint(types.APIPort))+"/v1", "nodes", node)
+	r, err := requestToNode(ctx, witness, self+"?action="+actionReach)
+	if err != nil {
+		return false, err
+	}
+	r.Header.Set("Authorization", "Bearer "+token)
+	response, err := p.http.Do(r)
+	if err != nil {
+		return false, fmt.Errorf("ask the daemon of node %s whether it reaches node %s: %w", witness, node, err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	marked := response.Header.Get(nodeHeader)
+	switch {
+	case marked == "" && (response.StatusCode == http.StatusServiceUnavailable || response.StatusCode == http.StatusNotFound):
+		return false, ErrEarlierRelease
+	case response.StatusCode != http.StatusOK || marked != witness:
+		return false, fmt.Errorf("the daemon of node %s, asked whether it reaches node %s, answers with status %d as node %q", witness, node, response.StatusCode, marked)
+	}
+	var said reached
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxBody))
+	if err == nil {
+		err = json.Unmarshal(body, &said)
+	}
+	if err != nil || said.Reached == nil {
+		return false, fmt.Errorf("the daemon of node %s does not say whether it reaches node %s: %w", witness, node, errors.Join(err, errNoAnswer))
+	}
+	return *said.Reached, nil
+}
+
+var errNoAnswer = errors.New("the answer has no field \"reached\"")

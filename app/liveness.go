@@ -1,0 +1,92 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+
+	"github.com/longhorn-lep/longhorn-manager/api"
+	"github.com/longhorn-lep/longhorn-manager/controller/node/liveness"
+	"github.com/longhorn-lep/longhorn-manager/datastore"
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/manager"
+	"github.com/longhorn-lep/longhorn-manager/types"
+	"github.com/longhorn-lep/longhorn-manager/util/healthprobe"
+	"github.com/longhorn-lep/longhorn-manager/util/reach"
+)
+
+// newDetector finds nodes that are down for the leader. It asks the daemons of other nodes with the leader's account, as a client of the
+// REST API: they check its token, and its right to update Nodes.
+func (d *daemon) newDetector(store *datastore.Datastore) (*liveness.Detector, error) {
+	tokens := &accountTokens{kube: d.own.kube, namespace: d.namespace, account: types.LeaderAccount, audience: d.audience, clock: d.env.Clock}
+	deps := liveness.Deps{
+		Env: d.env, Node: d.node, Nodes: store.Nodes, KubeNodes: store.KubeNodes, Pods: store.Pods, Managers: store.InstanceManagers,
+		Attachments: store.VolumeAttachments, Replicas: store.Replicas, Setting: store.Setting,
+		Questions: healthprobe.New(), Answers: reach.Any,
+		Testify: func(ctx context.Context, witness, address, node string) (bool, error) {
+			token, err := tokens.get(ctx)
+			if err != nil {
+				return false, err
+			}
+			reaches, err := d.rest.peers.Reaches(ctx, witness, address, token, node)
+			if errors.Is(err, api.ErrEarlierRelease) {
+				err = liveness.ErrEarlierRelease
+			}
+			return reaches, err
+		},
+	}
+	if !d.oldManifests {
+		deps.Leases = store.NodeLeases
+	}
+	return liveness.New(deps)
+}
+
+// witness tells the leader whether this node reaches another one (api.Reacher). The daemon's caches hold this node's objects alone, so it
+// reads the other node's from the API server.
+type witness struct {
+	kubeNodes interface {
+		Live(ctx context.Context, name string) (*corev1.Node, error)
+	}
+	pods interface {
+		ListLive(ctx context.Context, opts metav1.ListOptions) ([]*corev1.Pod, error)
+	}
+	managers interface {
+		Live(ctx context.Context, name string) (*longhorn.InstanceManager, error)
+	}
+	answers func(ctx context.Context, addresses []string) bool
+}
+
+// Reaches implements api.Reacher.
+func (w witness) Reaches(ctx context.Context, node string) (bool, error) {
+	n, err := w.kubeNodes.Live(ctx, node)
+	if apierrors.IsNotFound(err) {
+		return false, &manager.Problem{Class: manager.ErrNotFound, Text: fmt.Sprintf("node %q does not exist", node)}
+	}
+	if err != nil {
+		return false, err
+	}
+	pods, err := w.pods.ListLive(ctx, metav1.ListOptions{
+		LabelSelector: types.LabelShareManager, FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node).String(),
+	})
+	if err != nil {
+		return false, err
+	}
+	var managers []*longhorn.InstanceManager
+	im, err := w.managers.Live(ctx, types.InstanceManagerName(node))
+	switch {
+	case err == nil:
+		managers = append(managers, im)
+	case !apierrors.IsNotFound(err):
+		return false, err
+	}
+	addresses := types.LifeAddresses(n, pods, managers)
+	if len(addresses) == 0 {
+		return false, &manager.Problem{Class: manager.ErrUnavailable, Text: fmt.Sprintf("node %q has no address to ask", node)}
+	}
+	return liveness.Answers(ctx, addresses, w.answers), nil
+}
