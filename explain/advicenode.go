@@ -19,8 +19,8 @@ var nodeAdvice = map[cause]advice{
 		describeKubeNode,
 		{"Bring the node back: check its power, its network and the kubelet (systemctl status kubelet on the node). Its replicas come back with what they have", ""},
 	}, false},
-	{KindNode, types.ConditionReady, types.ReasonNodeNotAnswering}: {Broken, "node {node} is silent: it serves shares, has not renewed its lease, and does not answer", []Step{
-		{"See when the lease was renewed last", "kubectl -n {ns} get lease node-{node} -o yaml"},
+	{KindNode, types.ConditionReady, types.ReasonNodeNotAnswering}: {Broken, "node {node} is silent: it served shares, and answers neither the leader nor another node", []Step{
+		{"See when that was found, and which node was the witness", "kubectl -n {ns} get lhn {node} -o jsonpath={.status.silence}"},
 		{"Check the node's network and load; its shares move to other nodes meanwhile", ""},
 	}, false},
 	{KindNode, types.ConditionReady, types.ReasonManagerPodMissing}: {Warning, "no pod of longhorn-manager is on node {node}: volumes are served, and nothing new is done there", []Step{

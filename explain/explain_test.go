@@ -125,11 +125,11 @@ func TestNodesAreExplained(t *testing.T) {
 			what: "node n1 is not ready", why: "kubelet stopped posting", command: "kubectl describe node n1",
 		},
 		{
-			name: "the node serves shares and is silent → its lease", ask: "node n1",
+			name: "the node served shares and is silent → who found it", ask: "node n1",
 			change: func(w *world) {
-				w.nodeSays(1, types.ConditionReady, longhorn.ConditionFalse, types.ReasonNodeNotAnswering, "node n1 has not renewed its lease for 4s")
+				w.nodeSays(1, types.ConditionReady, longhorn.ConditionFalse, types.ReasonNodeNotAnswering, "node n1 does not answer the leader, nor node n2")
 			},
-			object: "node n1", severity: Broken, reason: types.ReasonNodeNotAnswering, what: "node n1 is silent", why: "lease", command: "get lease node-n1",
+			object: "node n1", severity: Broken, reason: types.ReasonNodeNotAnswering, what: "node n1 is silent", why: "nor node n2", command: "get lhn n1 -o jsonpath={.status.silence}",
 		},
 		{
 			name: "no daemon is there → volumes are served all the same", ask: "node n1",

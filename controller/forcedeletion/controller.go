@@ -123,12 +123,12 @@ func (c *Controller) sync(ctx context.Context, node string) (queue.Result, error
 		delete(c.beats, node)
 		return queue.Result{}, nil
 	}
-	pods, after, err := c.candidates(ctx, node, policy)
+	pods, shares, after, err := c.candidates(ctx, n, policy)
 	if err != nil || len(pods) == 0 {
 		return queue.Result{RequeueAfter: after}, err
 	}
 	for i := range pods {
-		down, left, err := c.isDownNow(ctx, node) // before each: the node may come back in between
+		down, left, err := c.isDownNow(ctx, node, shares) // before each: the node may come back in between
 		if err != nil {
 			return queue.Result{}, err
 		}
@@ -148,30 +148,34 @@ type user struct {
 	volumes []string
 }
 
-// candidates are the pods of a node that may be deleted if it is down, by namespace and name; after is when to look again.
-func (c *Controller) candidates(ctx context.Context, node string, policy types.PodDeletionPolicy) (users []user, after time.Duration, err error) {
-	pods, err := c.deps.Workloads.Pods(ctx, metav1.NamespaceAll, node)
+// candidates are the pods of a node that may be deleted if it is down, by namespace and name; after is when to look again. shares are the
+// share managers' pods on it, which answer if it lives.
+func (c *Controller) candidates(ctx context.Context, n *longhorn.Node, policy types.PodDeletionPolicy) (users []user, shares []*corev1.Pod, after time.Duration, err error) {
+	pods, err := c.deps.Workloads.Pods(ctx, metav1.NamespaceAll, n.Name)
 	if err != nil {
-		return nil, 0, err
+		return nil, nil, 0, err
 	}
 	after = again
 	for _, pod := range pods {
+		if pod.Namespace == n.Namespace && types.IsSharePod(&pod) {
+			shares = append(shares, &pod)
+		}
 		may, left := mayDelete(&pod, policy, c.deps.Clock.Now())
 		if left > 0 {
 			after = min(after, left)
 		}
-		if !may || pod.Spec.NodeName != node {
+		if !may || pod.Spec.NodeName != n.Name {
 			continue
 		}
 		volumes, err := c.volumesOf(&pod)
 		if err != nil {
-			return nil, 0, err
+			return nil, nil, 0, err
 		}
 		if len(volumes) > 0 {
 			users = append(users, user{pod, volumes})
 		}
 	}
-	return users, after, nil
+	return users, shares, after, nil
 }
 
 // volumesOf are the volumes of ours that a pod uses.
@@ -194,7 +198,7 @@ func (c *Controller) volumesOf(pod *corev1.Pod) ([]string, error) {
 }
 
 // isDownNow asks all witnesses; after is when to ask again where the node may live.
-func (c *Controller) isDownNow(ctx context.Context, node string) (down bool, after time.Duration, err error) {
+func (c *Controller) isDownNow(ctx context.Context, node string, shares []*corev1.Pod) (down bool, after time.Duration, err error) {
 	w := Witnesses{}
 	if w.Node, err = c.deps.Nodes.Live(ctx, node); err != nil && !apierrors.IsNotFound(err) {
 		return false, 0, fmt.Errorf("read node %s: %w", node, err)
@@ -222,9 +226,9 @@ func (c *Controller) isDownNow(ctx context.Context, node string) (down bool, aft
 	if left > 0 {
 		after = left
 	}
-	addresses := types.KubeletAddresses(w.KubeNode)
+	addresses := types.LifeAddresses(w.KubeNode, shares, nil)
 	// A node without an address cannot be asked, and may live.
-	w.Answers = len(addresses) == 0 || c.deps.Answers(ctx, addresses)
+	w.Answers = len(types.KubeletAddresses(w.KubeNode)) == 0 || c.deps.Answers(ctx, addresses)
 	return isDown(w), after, nil
 }
 

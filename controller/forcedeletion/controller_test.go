@@ -167,13 +167,36 @@ func TestALeaseThatStaysAsItIsIsLateInTime(t *testing.T) {
 	assert.Len(t, f.deleted, 1)
 }
 
-// A node without an address cannot be asked.
+// A node without an address cannot be asked; its shares' alone do not count.
 func TestANodeWithoutAnAddressIsNotTakenForDown(t *testing.T) {
 	silent := kubelet(corev1.ConditionUnknown)
 	silent.Status.Addresses = nil
-	f := newFixture(t, types.PodDeletionOfStatefulSets, notReady(types.ReasonKubernetesNodeNotReady), silent, podOf("StatefulSet"))
+	f := newFixture(t, types.PodDeletionOfStatefulSets, notReady(types.ReasonKubernetesNodeNotReady), silent, podOf("StatefulSet"), share(types.Namespace))
 	f.mustSync()
 	assert.Empty(t, f.deleted)
+}
+
+// share is the pod of a share manager on the node.
+func share(namespace string) *corev1.Pod {
+	return build.Pod(types.ShareManagerPodName("vol"), "node-1", func(p *corev1.Pod) {
+		p.Namespace, p.Labels, p.Status.PodIP = namespace, types.ShareManagerSelector("vol"), "10.1.0.7"
+	})
+}
+
+// A node whose daemon is of this release holds no lease: what its shares answer shows that it lives.
+func TestTheSharesOfANodeAreAskedToo(t *testing.T) {
+	for namespace, asked := range map[string]int{types.Namespace: 1, "default": 0} {
+		f := newFixture(t, types.PodDeletionOfStatefulSets, append(down(), podOf("StatefulSet"), share(namespace))...)
+		f.mustSync()
+		n := 0
+		for _, address := range f.asked {
+			if address == "10.1.0.7:9600" {
+				n++
+			}
+		}
+		assert.Equal(t, asked, n, "a pod in namespace %s", namespace)
+		assert.Greater(t, len(f.asked), n, "the kubelet")
+	}
 }
 
 func TestANodeThatComesBackInBetweenKeepsItsOtherPods(t *testing.T) {

@@ -14,9 +14,10 @@ import (
 type Witnesses struct {
 	Node     *longhorn.Node // nil: there is none
 	KubeNode *corev1.Node   // nil: there is none
-	// LeaseLate: the node does not hold the lease of nodes that serve shares, or has not renewed it in time.
+	// LeaseLate: no daemon of an earlier release, which renews a lease while its node serves shares, has renewed the node's in time. A daemon of
+	// this release holds none; its node is asked instead.
 	LeaseLate bool
-	// Answers: the machine answers at the address of its kubelet.
+	// Answers: the machine answers at the address of its kubelet, or a share on it does.
 	Answers bool
 }
 
