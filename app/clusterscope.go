@@ -11,6 +11,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/controller/drain"
 	"github.com/longhorn-lep/longhorn-manager/controller/engine/abandon"
 	"github.com/longhorn-lep/longhorn-manager/controller/forcedeletion"
+	"github.com/longhorn-lep/longhorn-manager/controller/handover"
 	"github.com/longhorn-lep/longhorn-manager/controller/node"
 	"github.com/longhorn-lep/longhorn-manager/controller/node/liveness"
 	"github.com/longhorn-lep/longhorn-manager/controller/outage"
@@ -125,6 +126,9 @@ func (d *daemon) nodeControllers(workloads *datastore.Workloads) []maker {
 				Env: d.env, Nodes: store.Nodes, KubeNodes: store.KubeNodes, Pods: store.Pods, Engines: store.Engines, Replicas: store.Replicas,
 				Liveness: detector, Answers: reach.Any,
 			})
+		},
+		func(store *datastore.Datastore) (runner, error) {
+			return handover.New(handover.Deps{Env: d.env, Node: d.node, Nodes: store.Nodes, Pods: store.Pods, Setting: store.Setting}), nil
 		},
 		func(store *datastore.Datastore) (runner, error) {
 			return node.NewDeparture(node.DepartureDeps{Env: d.env, Nodes: store.Nodes, KubeNodes: store.KubeNodes, InstanceManagers: store.InstanceManagers})

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"strings"
@@ -9,8 +10,11 @@ import (
 	"time"
 
 	"github.com/sirupsen/logrus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/longhorn-lep/longhorn-manager/controller/handover"
 	"github.com/longhorn-lep/longhorn-manager/types"
 	"github.com/longhorn-lep/longhorn-manager/util/election"
 )
@@ -22,11 +26,12 @@ const leaseDuration = 8 * time.Second
 // <node>/<pod IP>, so that every daemon knows where to forward to.
 type leadership struct {
 	identity string
-	leader   atomic.Value // string: the identity of the leader, "" while there is none
+	leader   atomic.Value  // string: the identity of the leader, "" while there is none
+	patience time.Duration // for a successor, when this daemon hands over
 }
 
 func newLeadership(node, podIP string) *leadership {
-	l := &leadership{identity: node + "/" + podIP}
+	l := &leadership{identity: node + "/" + podIP, patience: successorPatience}
 	l.leader.Store("")
 	return l
 }
@@ -48,10 +53,41 @@ func (l *leadership) url() (string, bool) {
 	return "https://" + net.JoinHostPort(ip, fmt.Sprint(types.APIPort)), true
 }
 
-// run stands for election until ctx ends, and runs lead while elected. An error means
-// that the Lease was lost or lead has failed: the process must then end, for nothing
-// else makes a new attempt.
+// run stands for election until ctx ends, and runs lead while elected. When lead returns handover.ErrHandOver, another daemon gets the time
+// to be elected first. Any other error means that the Lease was lost or lead has failed: the process must then end, for nothing else makes a
+// new attempt.
 func (l *leadership) run(ctx context.Context, kube kubernetes.Interface, namespace string, log *logrus.Entry, lead func(context.Context) error) error {
+	for {
+		err := l.campaign(ctx, kube, namespace, log, lead)
+		if !errors.Is(err, handover.ErrHandOver) {
+			return err
+		}
+		l.awaitSuccessor(ctx, kube, namespace)
+	}
+}
+
+// Another daemon looks each two seconds or so whether there is a leader. If none has come, this one stands again.
+const (
+	successorPatience = 10 * time.Second
+	successorInterval = 500 * time.Millisecond
+)
+
+// awaitSuccessor returns when another daemon leads, or none has been elected for a while.
+func (l *leadership) awaitSuccessor(ctx context.Context, kube kubernetes.Interface, namespace string) {
+	ctx, cancel := context.WithTimeout(ctx, l.patience)
+	defer cancel()
+	// What it ends with does not matter: the campaign that follows finds out who leads.
+	_ = wait.PollUntilContextCancel(ctx, successorInterval, true, func(ctx context.Context) (bool, error) {
+		lease, err := kube.CoordinationV1().Leases(namespace).Get(ctx, types.LeaderLease, metav1.GetOptions{})
+		if err != nil || lease.Spec.HolderIdentity == nil {
+			return false, nil
+		}
+		return *lease.Spec.HolderIdentity != "" && *lease.Spec.HolderIdentity != l.identity, nil
+	})
+}
+
+// campaign stands for election once.
+func (l *leadership) campaign(ctx context.Context, kube kubernetes.Interface, namespace string, log *logrus.Entry, lead func(context.Context) error) error {
 	defer l.leader.Store("")
 	return election.Run(ctx, election.Options{
 		Kube: kube, Namespace: namespace, Name: types.LeaderLease, Identity: l.identity, Duration: leaseDuration, Log: log,

@@ -1,0 +1,66 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/longhorn-lep/longhorn-manager/controller/handover"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// A leader that hands over lets another daemon lead, and stands for election again.
+func TestALeaderThatHandsOverStandsAgain(t *testing.T) {
+	kube := fake.NewClientset()
+	first, second := newLeadership("node-1", "10.0.0.1"), newLeadership("node-2", "10.0.0.2")
+	first.patience, second.patience = time.Hour, time.Hour
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	led := make(chan string, 9)
+	handsOver := func(name string) func(context.Context) error {
+		return func(ctx context.Context) error {
+			led <- name
+			if name == "second" {
+				assert.Eventually(t, func() bool { return first.leader.Load() == second.identity || ctx.Err() != nil }, time.Minute, time.Millisecond,
+					"the first knows its successor")
+			}
+			return fmt.Errorf("cluster: %w", handover.ErrHandOver)
+		}
+	}
+	ends := make(chan error, 2)
+	go func() { ends <- first.run(ctx, kube, "storage", quiet(), handsOver("first")) }()
+	await := func() string {
+		select {
+		case who := <-led:
+			return who
+		case <-time.After(time.Minute):
+			require.Fail(t, "nobody leads")
+			return ""
+		}
+	}
+	assert.Equal(t, "first", await())
+	go func() { ends <- second.run(ctx, kube, "storage", quiet(), handsOver("second")) }()
+	assert.Equal(t, "second", await(), "the first waits for a successor")
+	assert.Equal(t, "first", await(), "the second waits for a successor")
+	cancel()
+	require.NoError(t, <-ends)
+	require.NoError(t, <-ends)
+	assert.False(t, first.isLeader())
+	lease, err := kube.CoordinationV1().Leases("storage").Get(t.Context(), types.LeaderLease, metav1.GetOptions{})
+	require.NoError(t, err)
+	assert.Empty(t, *lease.Spec.HolderIdentity, "the lease is given back")
+}
+
+// What fails otherwise ends the process.
+func TestALeaderThatFailsStandsNoMore(t *testing.T) {
+	failed := errors.New("cluster controllers")
+	l := newLeadership("node-1", "10.0.0.1")
+	require.ErrorIs(t, l.run(t.Context(), fake.NewClientset(), "storage", quiet(), func(context.Context) error { return failed }), failed)
+}
