@@ -30,7 +30,9 @@ type candidate struct {
 	Member
 	replica Replica // nil if refused
 	state   membership.State
-	err     error // why refused
+	// answered is when it had sent its state.
+	answered time.Time
+	err      error // why refused
 }
 
 type candidates []*candidate
@@ -119,6 +121,7 @@ func (e *Engine) ask(ctx context.Context, c *candidate) (err error) {
 	if err != nil {
 		return fmt.Errorf("ask for the state: %w", err)
 	}
+	c.answered = e.cfg.Clock.Now()
 	if c.state, err = decodeState(reply); err != nil {
 		return fmt.Errorf("read the state: %w", err)
 	}

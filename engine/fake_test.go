@@ -49,8 +49,10 @@ type disk struct {
 	marks      map[int64]bool   //
 	base       membership.Epoch // of one that was left out
 	away       map[string]membership.Epoch
-	cleared    map[int64]bool   // marks that were cleared while others were away
-	current    *session         //
+	cleared    map[int64]bool // marks that were cleared while others were away
+	current    *session       //
+	asked      []bool         // questions whether the generation is in force, and whether each was limited
+	lastAsked  *membership.LastAsked
 	controls   map[uint16]int   // how often each operation came
 	refuse     error            // what admit answers, if set
 	controlErr map[uint16]error // what an operation answers, if set
@@ -246,7 +248,15 @@ func (d *disk) control(op uint16, payload []byte) ([]byte, error) {
 		return json.Marshal(membership.State{
 			UID: d.uid, SizeBytes: d.size, Generation: d.generation, Epoch: d.epoch, RegionBytes: d.region, Clean: d.clean,
 			CacheKept: d.cacheKept, Rebuilding: d.rebuilding, Base: d.base, ReadsDisk: d.readsDisk, WritesLost: d.writesLost,
+			LastAsked: d.lastAsked,
 		})
+	case membership.OpInForce:
+		var question membership.InForce
+		if err := json.Unmarshal(payload, &question); err != nil {
+			return nil, err
+		}
+		d.asked = append(d.asked, question.Limited)
+		return nil, nil
 	case membership.OpRecordEpoch:
 		prior := d.epoch
 		d.epoch = membership.Epoch{}

@@ -103,13 +103,14 @@ type member struct {
 	readErrors atomic.Int64
 	hanging    atomic.Int32 // reads in it that take long; others go elsewhere meanwhile
 
+	asking   chan struct{} // has one place: the question whether the generation is in force is under way
 	dropOnce sync.Once
 	dropped  chan struct{} // closed when it has failed: the connection is to be closed
 	gone     chan struct{} // closed when no epoch lists it any more; under Engine.mu
 }
 
 func newMember(name string, local bool, r Replica) *member {
-	m := &member{Replica: r, name: name, local: local, dropped: make(chan struct{}), gone: make(chan struct{})}
+	m := &member{Replica: r, name: name, local: local, asking: make(chan struct{}, 1), dropped: make(chan struct{}), gone: make(chan struct{})}
 	m.async, _ = r.(asyncWriter)
 	return m
 }

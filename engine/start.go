@@ -35,6 +35,7 @@ func (e *Engine) start() *failure {
 		return opened.refusal(e.cfg.Recorded, err)
 	}
 	members := opened.only(epoch)
+	e.learnPredecessor(members)
 	e.tasks.Go(func() { opened.closeOthers(epoch) })
 	if f := e.layOut(members, func() { e.showMembers(epoch, opened) }); f != nil {
 		return f

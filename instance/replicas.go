@@ -36,6 +36,7 @@ type replicaHost struct {
 	hosted     map[string]*hosted          // guarded by mu
 	parked     map[string]*parked          // guarded by mu; never a name that is in hosted
 	distrusted map[string]struct{}         // guarded by mu; uids, see distrust
+	asked      map[string]*replica.Asked   // guarded by mu; of each replica, by UID, since it was first opened
 	paces      map[string]*replica.Pace    // guarded by mu; of each disk, by UUID, since a replica of it was first opened
 	stuck      map[string]*proto.DiskState // guarded by mu; by replica, see lookForStuck
 	stopping   bool                        // guarded by mu
@@ -53,6 +54,7 @@ func newReplicaHost(disks *diskGuard, boot string, c *changes, log *logrus.Entry
 	h := &replicaHost{
 		disks: disks, boot: boot, changes: c, log: log, calls: newDiskCalls(c.notify), closeTimeout: replicaCloseTimeout, stuckEvery: stuckInterval, decoy: make([]byte, 32),
 		hosted: map[string]*hosted{}, parked: map[string]*parked{}, distrusted: map[string]struct{}{}, paces: map[string]*replica.Pace{},
+		asked: map[string]*replica.Asked{},
 	}
 	_, _ = rand.Read(h.decoy) // never fails
 	return h
@@ -208,9 +210,14 @@ func (h *replicaHost) options(s *proto.ReplicaSpec) replica.Options {
 		pace = replica.NewPace()
 		h.paces[s.GetDiskUuid()] = pace
 	}
+	asked := h.asked[s.GetUid()]
+	if asked == nil {
+		asked = replica.NewAsked()
+		h.asked[s.GetUid()] = asked
+	}
 	return replica.Options{
 		BootID: h.boot, Distrust: distrusted, OnChange: h.changes.notify, OnProgress: func() { h.calls.progressed(s.GetName()) },
-		Pace: pace, Log: h.logOf(s),
+		Pace: pace, Asked: asked, Log: h.logOf(s),
 	}
 }
 
@@ -359,6 +366,7 @@ func (h *replicaHost) removeNamed(ctx context.Context, s *proto.ReplicaSpec) err
 	}
 	h.mu.Lock()
 	delete(h.distrusted, s.GetUid())
+	delete(h.asked, s.GetUid())
 	h.mu.Unlock()
 	h.logOf(s).Info("Replica directory removed")
 	return nil

@@ -36,7 +36,25 @@ const (
 	// OpAway has a member record which marks it clears, from now on, for a replica that is being rebuilt and answered OpLackAll with
 	// the same epoch; that of the member. Request Away, reply empty; EINVAL if it cannot. A release without it answers ENOTSUP.
 	OpAway uint16 = 8
+	// OpInForce asks a member whether the generation of this connection is in force there. Request InForce, reply empty; an error is no
+	// confirmation. The replica answers without its disk, and remembers in memory when it was asked (State.LastAsked). A release without it
+	// answers ENOTSUP.
+	OpInForce uint16 = 9
 )
+
+// InForce is the request of OpInForce.
+type InForce struct {
+	// Limited says that whoever asks stops by itself to act for this generation, a fixed time after the question, unless all members confirm it.
+	// A question without it makes the replica forget the questions of this generation before: their age proves nothing any more.
+	Limited bool `json:"limited"`
+}
+
+// LastAsked says when the engine of an earlier generation last asked a replica OpInForce with InForce.Limited.
+type LastAsked struct {
+	Generation int64 `json:"generation"`
+	// AgoMillis is measured by the replica's clock, which runs while the machine sleeps.
+	AgoMillis int64 `json:"agoMillis"`
+}
 
 // Away names a replica that is no member, and its base: the last epoch that it was a member of, or the one of OpLackAll.
 type Away struct {
@@ -80,6 +98,9 @@ type State struct {
 	// Base is the last epoch that the replica was a member of, or the one of OpLackAll. Where its content differs from a member's it has the region marked, or the
 	// region was changed since that epoch. Zero when that is not known.
 	Base Epoch `json:"base,omitzero"`
+	// LastAsked is of the last generation before this session's that asked. Absent when the replica does not know: no generation asked, the
+	// replica's process was started since, or it is of a release without OpInForce.
+	LastAsked *LastAsked `json:"lastAsked,omitempty"`
 }
 
 // Regions is a set of regions of RegionBytes each, by index, sorted. On the wire it is a bitmap, so that its length is bounded by

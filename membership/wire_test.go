@@ -54,3 +54,19 @@ func TestBadRegionsAreRefused(t *testing.T) {
 		assert.Error(t, json.Unmarshal([]byte(text), &r), "%s was decoded as %v", strings.TrimSpace(text), r.Indexes)
 	}
 }
+
+// What earlier releases send and take stays as it is.
+func TestTheLastQuestionOnTheWire(t *testing.T) {
+	b, err := json.Marshal(State{LastAsked: &LastAsked{Generation: 5, AgoMillis: 2500}})
+	require.NoError(t, err)
+	assert.Contains(t, string(b), `"lastAsked":{"generation":5,"agoMillis":2500}`)
+	b, err = json.Marshal(State{})
+	require.NoError(t, err)
+	assert.NotContains(t, string(b), "lastAsked")
+	b, err = json.Marshal(InForce{Limited: true})
+	require.NoError(t, err)
+	assert.JSONEq(t, `{"limited":true}`, string(b))
+	var s State
+	require.NoError(t, json.Unmarshal([]byte(`{"uid":"u","lastAsked":null,"novel":1}`), &s))
+	assert.Nil(t, s.LastAsked)
+}

@@ -160,6 +160,7 @@ func (r *Replica) install(generation int64, session string, before Meta) (*Sessi
 		s.lastBootID = before.BootID
 	}
 	r.current = s
+	r.opts.Asked.admitted(generation) // no request of an older session is under way any more
 	for v := range r.views {
 		v.end(ErrInUse)
 	}

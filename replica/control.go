@@ -28,6 +28,14 @@ func (s *Session) Control(ctx context.Context, op uint16, payload []byte) ([]byt
 	case membership.OpIntents:
 		defer leave()
 		return marshal(membership.Regions{Indexes: s.replica.intents.marked()})
+	case membership.OpInForce:
+		defer leave()
+		var question membership.InForce
+		if err := unmarshal(payload, &question); err != nil {
+			return nil, err
+		}
+		s.replica.opts.Asked.heard(s.generation, question.Limited)
+		return nil, nil
 	}
 	var reply []byte
 	c, err := s.asked(op, payload, &reply)
@@ -87,6 +95,7 @@ func (s *Session) state() membership.State {
 		BootID: s.lastBootID, Clean: s.wasClean, CacheKept: r.cacheKept, Rebuilding: r.meta.Rebuilding, Base: r.baseLocked(),
 		ReadsDisk:  true, // see Replica.confirm
 		WritesLost: !r.cacheKept && r.opts.BootID != "",
+		LastAsked:  r.opts.Asked.before(s.generation),
 	}
 }
 

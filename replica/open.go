@@ -33,6 +33,8 @@ type Options struct {
 	Log *logrus.Entry
 	// Pace is that of the disk, which its replicas share; nil: the replica has one of its own.
 	Pace *Pace
+	// Asked remembers over several openings when engines asked; nil: the replica remembers it for this opening.
+	Asked *Asked
 	// Clock tells since when the disk has not answered; nil is the real one.
 	Clock clock.Clock
 }
@@ -110,6 +112,9 @@ func openIn(parent fsys.Dir, dir, name string, want Spec, opts Options) (*Replic
 	}
 	if opts.Pace == nil {
 		opts.Pace = NewPace()
+	}
+	if opts.Asked == nil {
+		opts.Asked = NewAsked()
 	}
 	d, m, err := identify(parent, dir, name, want)
 	if err != nil {
