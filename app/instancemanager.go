@@ -85,9 +85,11 @@ func runInstanceManager(ctx context.Context, c *cli.Command) error {
 		DataListen: c.String("data-listen"),
 		GRPCSocket: c.String("grpc-socket"),
 		ToolSocket: c.String("tool-socket"),
-		DeviceDir:  c.String("device-dir"),
-		Version:    Version,
-		Log:        log.WithField(logfields.Node, c.String("node-id")),
+		// No flag: a holder of an earlier release starts this process, too, and one of this release starts earlier ones.
+		GenerationsSocket: types.GenerationsSocketBeside(c.String("grpc-socket")),
+		DeviceDir:         c.String("device-dir"),
+		Version:           Version,
+		Log:               log.WithField(logfields.Node, c.String("node-id")),
 	}
 	kept, err := holder.Connect()
 	switch {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -33,6 +34,8 @@ type Frontend struct {
 	mu     sync.Mutex
 	held   *Held   // guarded by mu; the device, nil while there is none
 	server service // guarded by mu; serves the device
+
+	number atomic.Uint64 // of held; apart from mu, which is held for long
 }
 
 // service answers the requests of a device.
@@ -82,6 +85,7 @@ func (f *Frontend) Start(ctx context.Context, volume string, sizeBytes int64, b 
 		return "", err
 	}
 	f.held, f.server = &held, server
+	f.number.Store(held.Dev)
 	f.opts.Log.WithFields(logrus.Fields{"device": held.Path, "loop": held.Loop}).Info(done)
 	return held.Path, nil
 }
@@ -216,6 +220,9 @@ func (f *Frontend) Size() int64 {
 	return f.held.SizeBytes
 }
 
+// Device is the major and minor number of the device, as in st_rdev, and in st_dev of a file system on it; 0 while there is none.
+func (f *Frontend) Device() uint64 { return f.number.Load() }
+
 // endService ends the service of a device that could not be made.
 func endService(ctx context.Context, server service) error {
 	server.Stop()
@@ -251,6 +258,7 @@ func (f *Frontend) Stop(ctx context.Context) error {
 		}
 		f.opts.Log.WithField("device", f.held.Path).Info("Device removed")
 		f.held = nil
+		f.number.Store(0)
 	}
 	if f.server != nil {
 		if err := awaitEnd(ctx, f.server); err != nil {
@@ -269,6 +277,7 @@ func (f *Frontend) Abort(ctx context.Context) error {
 	if f.held != nil {
 		err = f.opts.Keeper.Abort(ctx, f.held.Volume)
 		f.held = nil
+		f.number.Store(0)
 	}
 	if f.server != nil && err == nil {
 		err = awaitEnd(ctx, f.server)
@@ -297,6 +306,7 @@ func (f *Frontend) Leave(ctx context.Context) error {
 	}
 	f.opts.Log.WithField("device", f.held.Path).Info("Device left to a successor")
 	f.held, f.server = nil, nil
+	f.number.Store(0)
 	return nil
 }
 

@@ -43,7 +43,8 @@ type hostedEngine struct {
 	spec   *proto.EngineSpec
 	engine *engine.Engine
 	socket *socketFrontend
-	adopts bool // it takes over a kept device, once it serves
+	device func() uint64 // number of the block device; 0 while there is none
+	adopts bool          // it takes over a kept device, once it serves
 }
 
 func newEngineHost(r *replicaHost, c *changes, opts Options, log *logrus.Entry) *engineHost {
@@ -146,14 +147,15 @@ func mayReplace(old *hostedEngine, s *proto.EngineSpec) (bool, error) {
 
 func (h *engineHost) launch(s *proto.EngineSpec, adopts bool) *hostedEngine {
 	log := h.log.WithFields(logrus.Fields{logfields.Engine: s.GetName(), logfields.Volume: s.GetVolume()})
-	e := &hostedEngine{spec: s, adopts: adopts, socket: newSocketFrontend(s.GetFrontend() == proto.Frontend_FRONTEND_SOCKET)}
+	e := &hostedEngine{spec: s, adopts: adopts, device: func() uint64 { return 0 }, socket: newSocketFrontend(s.GetFrontend() == proto.Frontend_FRONTEND_SOCKET)}
 	cfg := h.config(s, adopts)
 	switch s.GetFrontend() {
 	case proto.Frontend_FRONTEND_BLOCK:
 		owner := device.Owner{Engine: s.GetName(), Generation: s.GetGeneration(), Session: s.GetSession()}
-		cfg.Frontend = device.NewFrontend(device.FrontendOptions{
+		frontend := device.NewFrontend(device.FrontendOptions{
 			Keeper: h.keeper, Owner: owner, Predecessor: s.GetPredecessorSession(), Log: log,
 		})
+		cfg.Frontend, e.device = frontend, frontend.Device
 	case proto.Frontend_FRONTEND_SOCKET:
 		cfg.Frontend = e.socket
 	}

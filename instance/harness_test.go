@@ -108,7 +108,8 @@ func (n *node) toolSocket() string { return filepath.Join(n.root, "run/nbd.sock"
 func (n *node) options() Options {
 	return Options{
 		Root: n.root, DataListen: "127.0.0.1:0", ToolSocket: n.toolSocket(), GRPCSocket: filepath.Join(n.root, "run/grpc.sock"),
-		DeviceDir: filepath.Join(n.root, "dev"), QuietPeriod: n.quietPeriod, Keeper: n.keeper, Version: "test",
+		GenerationsSocket: filepath.Join(n.root, "run/share/generations.sock"),
+		DeviceDir:         filepath.Join(n.root, "dev"), QuietPeriod: n.quietPeriod, Keeper: n.keeper, Version: "test",
 	}
 }
 

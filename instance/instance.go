@@ -33,6 +33,9 @@ type Options struct {
 	// ToolSocket and GRPCSocket are paths of unix sockets, made for this user alone. A file GRPCSocket.lock beside it keeps a
 	// second process away.
 	ToolSocket, GRPCSocket string
+	// GenerationsSocket is the path of the socket on which share managers ask (proto.Generations), in a directory that is made for it; "":
+	// there is none. Where it cannot be made, they serve as if this were an earlier release.
+	GenerationsSocket string
 	// DeviceDir is where block devices are made; /dev/longhorn if empty. It belongs to this process: what dead ones left there
 	// is removed.
 	DeviceDir string
@@ -84,8 +87,10 @@ type Instance struct {
 	dataListener           net.Listener
 	toolListener           net.Listener
 	grpcListener           net.Listener
+	generationsListener    net.Listener // nil: there is none
 	dataServer, toolServer *nbd.Server
 	grpcServer             *grpc.Server
+	generationsServer      *grpc.Server
 }
 
 // New takes the sockets, so that an address already in use is an error here. After success the caller must call Run.
@@ -143,6 +148,8 @@ func New(opts Options) (*Instance, error) {
 	i.toolServer = nbd.NewServer(&toolExporter{replicas: i.replicas, engines: i.engines}, nbd.ServerOptions{Log: i.log})
 	i.grpcServer = grpc.NewServer()
 	proto.RegisterInstanceManagerServer(i.grpcServer, &service{instance: i})
+	i.generationsServer = grpc.NewServer(generationsOptions()...)
+	proto.RegisterGenerationsServer(i.generationsServer, &generations{engines: i.engines})
 	return i, nil
 }
 
@@ -178,11 +185,12 @@ func (i *Instance) listen() (err error) {
 	if i.grpcListener, err = listenUnix(i.opts.GRPCSocket); err != nil {
 		return fmt.Errorf("listen for the daemon: %w", err)
 	}
+	i.listenForShares()
 	return nil
 }
 
 func (i *Instance) closeListeners() {
-	for _, l := range []net.Listener{i.dataListener, i.toolListener, i.grpcListener} {
+	for _, l := range []net.Listener{i.dataListener, i.toolListener, i.grpcListener, i.generationsListener} {
 		if l != nil {
 			_ = l.Close()
 		}
@@ -206,7 +214,7 @@ func (i *Instance) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var serving sync.WaitGroup
-	failures := make(chan error, 5)
+	failures := make(chan error, 6)
 	serve := func(what string, run func() error) {
 		serving.Go(func() {
 			if err := run(); err != nil {
@@ -218,13 +226,10 @@ func (i *Instance) Run(ctx context.Context) error {
 	base := context.WithoutCancel(ctx) // the servers end in shutdown, in its order
 	serve("engines", func() error { return i.dataServer.Serve(base, i.dataListener) })
 	serve("tools", func() error { return i.toolServer.Serve(base, i.toolListener) })
-	serve("the daemon", func() error {
-		err := i.grpcServer.Serve(i.grpcListener)
-		if errors.Is(err, grpc.ErrServerStopped) {
-			return nil // the end came before the beginning
-		}
-		return err
-	})
+	serve("the daemon", func() error { return serveGRPC(i.grpcServer, i.grpcListener) })
+	if i.generationsListener != nil {
+		serve("share managers", func() error { return serveGRPC(i.generationsServer, i.generationsListener) })
+	}
 	serve("the watch of requests", func() error { return i.replicas.watchStuck(ctx) })
 	guard := &mountGuard{deviceDir: i.engines.deviceDir, log: i.log}
 	serve("the watch of mounts", func() error {
@@ -247,6 +252,14 @@ func (i *Instance) Run(ctx context.Context) error {
 	}
 }
 
+func serveGRPC(s *grpc.Server, l net.Listener) error {
+	err := s.Serve(l)
+	if errors.Is(err, grpc.ErrServerStopped) {
+		return nil // the end came before the beginning
+	}
+	return err
+}
+
 // shutdown ends everything in the order in which one uses the other: engines flush to replicas, local and remote, so they go
 // first; replicas then have no users; the sockets go last, so that the daemon can watch.
 func (i *Instance) shutdown(ctx context.Context) {
@@ -261,6 +274,7 @@ func (i *Instance) shutdown(ctx context.Context) {
 			i.log.WithError(err).Warn("Cut connections that did not end")
 		}
 	}
+	i.generationsServer.Stop()
 	i.grpcServer.Stop()
 }
 

@@ -130,6 +130,17 @@ func ShareTicketID(volume string) string { return "share-manager-controller-" + 
 // InstanceManagerSocket is the gRPC socket of a node's instance manager.
 func InstanceManagerSocket() string { return path.Join(RuntimeDirectory, "instance-manager.sock") }
 
+// ShareDirectory, on every node, holds what the node's share managers may use of the data plane. A pod sees nothing else of RuntimeDirectory.
+func ShareDirectory() string { return path.Join(RuntimeDirectory, "share") }
+
+// GenerationsSocket is where share managers ask a node's instance manager whether their volume's engine is in force.
+func GenerationsSocket() string { return GenerationsSocketBeside(InstanceManagerSocket()) }
+
+// GenerationsSocketBeside is the one of an instance manager whose gRPC socket is elsewhere.
+func GenerationsSocketBeside(instanceManager string) string {
+	return path.Join(path.Dir(instanceManager), "share", "generations.sock")
+}
+
 // ToolSocket is the NBD socket on which a node's instance manager offers exports to tools.
 func ToolSocket() string { return path.Join(RuntimeDirectory, "nbd.sock") }
 

@@ -128,6 +128,187 @@ func (Frontend) EnumDescriptor() ([]byte, []int) {
 	return file_instance_proto_instance_proto_rawDescGZIP(), []int{1}
 }
 
+type InForceReply_Verdict int32
+
+const (
+	// Neither yes nor no: ask again.
+	InForceReply_UNCONFIRMED InForceReply_Verdict = 0
+	InForceReply_IN_FORCE    InForceReply_Verdict = 1
+	// The device's engine is gone for good. Stop at once.
+	InForceReply_NOT_IN_FORCE InForceReply_Verdict = 2
+	// A member is of a release that does not know the question; all other members have heard it.
+	InForceReply_CANNOT_TELL InForceReply_Verdict = 3
+)
+
+// Enum value maps for InForceReply_Verdict.
+var (
+	InForceReply_Verdict_name = map[int32]string{
+		0: "UNCONFIRMED",
+		1: "IN_FORCE",
+		2: "NOT_IN_FORCE",
+		3: "CANNOT_TELL",
+	}
+	InForceReply_Verdict_value = map[string]int32{
+		"UNCONFIRMED":  0,
+		"IN_FORCE":     1,
+		"NOT_IN_FORCE": 2,
+		"CANNOT_TELL":  3,
+	}
+)
+
+func (x InForceReply_Verdict) Enum() *InForceReply_Verdict {
+	p := new(InForceReply_Verdict)
+	*p = x
+	return p
+}
+
+func (x InForceReply_Verdict) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (InForceReply_Verdict) Descriptor() protoreflect.EnumDescriptor {
+	return file_instance_proto_instance_proto_enumTypes[2].Descriptor()
+}
+
+func (InForceReply_Verdict) Type() protoreflect.EnumType {
+	return &file_instance_proto_instance_proto_enumTypes[2]
+}
+
+func (x InForceReply_Verdict) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use InForceReply_Verdict.Descriptor instead.
+func (InForceReply_Verdict) EnumDescriptor() ([]byte, []int) {
+	return file_instance_proto_instance_proto_rawDescGZIP(), []int{1, 0}
+}
+
+type InForceRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Volume string                 `protobuf:"bytes,1,opt,name=volume,proto3" json:"volume,omitempty"`
+	// The device that the caller has mounted: st_dev of its file system. An engine that serves the volume by another device is none of the
+	// caller's.
+	Device uint64 `protobuf:"varint,2,opt,name=device,proto3" json:"device,omitempty"`
+	// The caller stops serving 4 s after this question, unless it is answered with IN_FORCE. The members remember when they heard such a
+	// question, and forget it at one that is not limited.
+	Limited       bool `protobuf:"varint,3,opt,name=limited,proto3" json:"limited,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InForceRequest) Reset() {
+	*x = InForceRequest{}
+	mi := &file_instance_proto_instance_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InForceRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InForceRequest) ProtoMessage() {}
+
+func (x *InForceRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_instance_proto_instance_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InForceRequest.ProtoReflect.Descriptor instead.
+func (*InForceRequest) Descriptor() ([]byte, []int) {
+	return file_instance_proto_instance_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *InForceRequest) GetVolume() string {
+	if x != nil {
+		return x.Volume
+	}
+	return ""
+}
+
+func (x *InForceRequest) GetDevice() uint64 {
+	if x != nil {
+		return x.Device
+	}
+	return 0
+}
+
+func (x *InForceRequest) GetLimited() bool {
+	if x != nil {
+		return x.Limited
+	}
+	return false
+}
+
+type InForceReply struct {
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Verdict    InForceReply_Verdict   `protobuf:"varint,1,opt,name=verdict,proto3,enum=longhorn.instance.v1.InForceReply_Verdict" json:"verdict,omitempty"`
+	Generation int64                  `protobuf:"varint,2,opt,name=generation,proto3" json:"generation,omitempty"` // of the engine
+	// How long ago the engine before this one was last asked with a limit, by the memory of one member. Absent: it is not known, and never
+	// will be. Present and 5 s or more: nothing that engine's server may still do reaches a client.
+	PredecessorAgeMillis *int64 `protobuf:"varint,3,opt,name=predecessor_age_millis,json=predecessorAgeMillis,proto3,oneof" json:"predecessor_age_millis,omitempty"`
+	unknownFields        protoimpl.UnknownFields
+	sizeCache            protoimpl.SizeCache
+}
+
+func (x *InForceReply) Reset() {
+	*x = InForceReply{}
+	mi := &file_instance_proto_instance_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InForceReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InForceReply) ProtoMessage() {}
+
+func (x *InForceReply) ProtoReflect() protoreflect.Message {
+	mi := &file_instance_proto_instance_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InForceReply.ProtoReflect.Descriptor instead.
+func (*InForceReply) Descriptor() ([]byte, []int) {
+	return file_instance_proto_instance_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *InForceReply) GetVerdict() InForceReply_Verdict {
+	if x != nil {
+		return x.Verdict
+	}
+	return InForceReply_UNCONFIRMED
+}
+
+func (x *InForceReply) GetGeneration() int64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+func (x *InForceReply) GetPredecessorAgeMillis() int64 {
+	if x != nil && x.PredecessorAgeMillis != nil {
+		return *x.PredecessorAgeMillis
+	}
+	return 0
+}
+
 type Empty struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -136,7 +317,7 @@ type Empty struct {
 
 func (x *Empty) Reset() {
 	*x = Empty{}
-	mi := &file_instance_proto_instance_proto_msgTypes[0]
+	mi := &file_instance_proto_instance_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -148,7 +329,7 @@ func (x *Empty) String() string {
 func (*Empty) ProtoMessage() {}
 
 func (x *Empty) ProtoReflect() protoreflect.Message {
-	mi := &file_instance_proto_instance_proto_msgTypes[0]
+	mi := &file_instance_proto_instance_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -161,7 +342,7 @@ func (x *Empty) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Empty.ProtoReflect.Descriptor instead.
 func (*Empty) Descriptor() ([]byte, []int) {
-	return file_instance_proto_instance_proto_rawDescGZIP(), []int{0}
+	return file_instance_proto_instance_proto_rawDescGZIP(), []int{2}
 }
 
 type InfoRequest struct {
@@ -172,7 +353,7 @@ type InfoRequest struct {
 
 func (x *InfoRequest) Reset() {
 	*x = InfoRequest{}
-	mi := &file_instance_proto_instance_proto_msgTypes[1]
+	mi := &file_instance_proto_instance_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -184,7 +365,7 @@ func (x *InfoRequest) String() string {
 func (*InfoRequest) ProtoMessage() {}
 
 func (x *InfoRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_instance_proto_instance_proto_msgTypes[1]
+	mi := &file_instance_proto_instance_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -197,7 +378,7 @@ func (x *InfoRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InfoRequest.ProtoReflect.Descriptor instead.
 func (*InfoRequest) Descriptor() ([]byte, []int) {
-	return file_instance_proto_instance_proto_rawDescGZIP(), []int{1}
+	return file_instance_proto_instance_proto_rawDescGZIP(), []int{3}
 }
 
 type WatchRequest struct {
@@ -208,7 +389,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_instance_proto_instance_proto_msgTypes[2]
+	mi := &file_instance_proto_instance_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -220,7 +401,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_instance_proto_instance_proto_msgTypes[2]
+	mi := &file_instance_proto_instance_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -233,7 +414,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_instance_proto_instance_proto_rawDescGZIP(), []int{2}
+	return file_instance_proto_instance_proto_rawDescGZIP(), []int{4}
 }
 
 type InfoReply struct {
@@ -261,7 +442,7 @@ type InfoReply struct {
 
 func (x *InfoReply) Reset() {
 	*x = InfoReply{}
-	mi := &file_instance_proto_instance_proto_msgTypes[3]
+	mi := &file_instance_proto_instance_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -273,7 +454,7 @@ func (x *InfoReply) String() string {
 func (*InfoReply) ProtoMessage() {}
 
 func (x *InfoReply) ProtoReflect() protoreflect.Message {
-	mi := &file_instance_proto_instance_proto_msgTypes[3]
+	mi := &file_instance_proto_instance_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -286,7 +467,7 @@ func (x *InfoReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InfoReply.ProtoReflect.Descriptor instead.
 func (*InfoReply) Descriptor() ([]byte, []int) {
-	return file_instance_proto_instance_proto_rawDescGZIP(), []int{3}
+	return file_instance_proto_instance_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *InfoReply) GetUuid() string {
@@ -384,7 +565,7 @@ type ReplicaSpec struct {
 
 func (x *ReplicaSpec) Reset() {
 	*x = ReplicaSpec{}
-	mi := &file_instance_proto_instance_proto_msgTypes[4]
+	mi := &file_instance_proto_instance_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -396,7 +577,7 @@ func (x *ReplicaSpec) String() string {
 func (*ReplicaSpec) ProtoMessage() {}
 
 func (x *ReplicaSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_instance_proto_instance_proto_msgTypes[4]
+	mi := &file_instance_proto_instance_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -409,7 +590,7 @@ func (x *ReplicaSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicaSpec.ProtoReflect.Descriptor instead.
 func (*ReplicaSpec) Descriptor() ([]byte, []int) {
-	return file_instance_proto_instance_proto_rawDescGZIP(), []int{4}
+	return file_instance_proto_instance_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ReplicaSpec) GetName() string {
@@ -487,7 +668,7 @@ type ReplicaRef struct {
 
 func (x *ReplicaRef) Reset() {
 	*x = ReplicaRef{}
-	mi := &file_instance_proto_instance_proto_msgTypes[5]
+	mi := &file_instance_proto_instance_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -499,7 +680,7 @@ func (x *ReplicaRef) String() string {
 func (*ReplicaRef) ProtoMessage() {}
 
 func (x *ReplicaRef) ProtoReflect() protoreflect.Message {
-	mi := &file_instance_proto_instance_proto_msgTypes[5]
+	mi := &file_instance_proto_instance_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -512,7 +693,7 @@ func (x *ReplicaRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicaRef.ProtoReflect.Descriptor instead.
 func (*ReplicaRef) Descriptor() ([]byte, []int) {
-	return file_instance_proto_instance_proto_rawDescGZIP(), []int{5}
+	return file_instance_proto_instance_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ReplicaRef) GetName() string {
@@ -550,7 +731,7 @@ type ReplicaState struct {
 
 func (x *ReplicaState) Reset() {
 	*x = ReplicaState{}
-	mi := &file_instance_proto_instance_proto_msgTypes[6]
+	mi := &file_instance_proto_instance_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -562,7 +743,7 @@ func (x *ReplicaState) String() string {
 func (*ReplicaState) ProtoMessage() {}
 
 func (x *ReplicaState) ProtoReflect() protoreflect.Message {
-	mi := &file_instance_proto_instance_proto_msgTypes[6]
+	mi := &file_instance_proto_instance_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -575,7 +756,7 @@ func (x *ReplicaState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicaState.ProtoReflect.Descriptor instead.
 func (*ReplicaState) Descriptor() ([]byte, []int) {
-	return file_instance_proto_instance_proto_rawDescGZIP(), []int{6}
+	return file_instance_proto_instance_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ReplicaState) GetName() string {
@@ -680,7 +861,7 @@ type Epoch struct {
 
 func (x *Epoch) Reset() {
 	*x = Epoch{}
-	mi := &file_instance_proto_instance_proto_msgTypes[7]
+	mi := &file_instance_proto_instance_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -692,7 +873,7 @@ func (x *Epoch) String() string {
 func (*Epoch) ProtoMessage() {}
 
 func (x *Epoch) ProtoReflect() protoreflect.Message {
-	mi := &file_instance_proto_instance_proto_msgTypes[7]
+	mi := &file_instance_proto_instance_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -705,7 +886,7 @@ func (x *Epoch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Epoch.ProtoReflect.Descriptor instead.
 func (*Epoch) Descriptor() ([]byte, []int) {
-	return file_instance_proto_instance_proto_rawDescGZIP(), []int{7}
+	return file_instance_proto_instance_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Epoch) GetGeneration() int64 {
@@ -743,7 +924,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_instance_proto_instance_proto_msgTypes[8]
+	mi := &file_instance_proto_instance_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -755,7 +936,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_instance_proto_instance_proto_msgTypes[8]
+	mi := &file_instance_proto_instance_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -768,7 +949,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_instance_proto_instance_proto_rawDescGZIP(), []int{8}
+	return file_instance_proto_instance_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Member) GetName() string {
@@ -821,7 +1002,7 @@ type EngineSpec struct {
 
 func (x *EngineSpec) Reset() {
 	*x = EngineSpec{}
-	mi := &file_instance_proto_instance_proto_msgTypes[9]
+	mi := &file_instance_proto_instance_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -833,7 +1014,7 @@ func (x *EngineSpec) String() string {
 func (*EngineSpec) ProtoMessage() {}
 
 func (x *EngineSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_instance_proto_instance_proto_msgTypes[9]
+	mi := &file_instance_proto_instance_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -846,7 +1027,7 @@ func (x *EngineSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EngineSpec.ProtoReflect.Descriptor instead.
 func (*EngineSpec) Descriptor() ([]byte, []int) {
-	return file_instance_proto_instance_proto_rawDescGZIP(), []int{9}
+	return file_instance_proto_instance_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *EngineSpec) GetName() string {
@@ -930,7 +1111,7 @@ type EpochRecord struct {
 
 func (x *EpochRecord) Reset() {
 	*x = EpochRecord{}
-	mi := &file_instance_proto_instance_proto_msgTypes[10]
+	mi := &file_instance_proto_instance_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -942,7 +1123,7 @@ func (x *EpochRecord) String() string {
 func (*EpochRecord) ProtoMessage() {}
 
 func (x *EpochRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_instance_proto_instance_proto_msgTypes[10]
+	mi := &file_instance_proto_instance_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -955,7 +1136,7 @@ func (x *EpochRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EpochRecord.ProtoReflect.Descriptor instead.
 func (*EpochRecord) Descriptor() ([]byte, []int) {
-	return file_instance_proto_instance_proto_rawDescGZIP(), []int{10}
+	return file_instance_proto_instance_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *EpochRecord) GetName() string {
@@ -992,7 +1173,7 @@ type EngineRef struct {
 
 func (x *EngineRef) Reset() {
 	*x = EngineRef{}
-	mi := &file_instance_proto_instance_proto_msgTypes[11]
+	mi := &file_instance_proto_instance_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1004,7 +1185,7 @@ func (x *EngineRef) String() string {
 func (*EngineRef) ProtoMessage() {}
 
 func (x *EngineRef) ProtoReflect() protoreflect.Message {
-	mi := &file_instance_proto_instance_proto_msgTypes[11]
+	mi := &file_instance_proto_instance_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1017,7 +1198,7 @@ func (x *EngineRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EngineRef.ProtoReflect.Descriptor instead.
 func (*EngineRef) Descriptor() ([]byte, []int) {
-	return file_instance_proto_instance_proto_rawDescGZIP(), []int{11}
+	return file_instance_proto_instance_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *EngineRef) GetName() string {
@@ -1052,7 +1233,7 @@ type EngineExpandRequest struct {
 
 func (x *EngineExpandRequest) Reset() {
 	*x = EngineExpandRequest{}
-	mi := &file_instance_proto_instance_proto_msgTypes[12]
+	mi := &file_instance_proto_instance_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1064,7 +1245,7 @@ func (x *EngineExpandRequest) String() string {
 func (*EngineExpandRequest) ProtoMessage() {}
 
 func (x *EngineExpandRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_instance_proto_instance_proto_msgTypes[12]
+	mi := &file_instance_proto_instance_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1077,7 +1258,7 @@ func (x *EngineExpandRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EngineExpandRequest.ProtoReflect.Descriptor instead.
 func (*EngineExpandRequest) Descriptor() ([]byte, []int) {
-	return file_instance_proto_instance_proto_rawDescGZIP(), []int{12}
+	return file_instance_proto_instance_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *EngineExpandRequest) GetName() string {
@@ -1113,7 +1294,7 @@ type EngineMemberRequest struct {
 
 func (x *EngineMemberRequest) Reset() {
 	*x = EngineMemberRequest{}
-	mi := &file_instance_proto_instance_proto_msgTypes[13]
+	mi := &file_instance_proto_instance_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1125,7 +1306,7 @@ func (x *EngineMemberRequest) String() string {
 func (*EngineMemberRequest) ProtoMessage() {}
 
 func (x *EngineMemberRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_instance_proto_instance_proto_msgTypes[13]
+	mi := &file_instance_proto_instance_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1138,7 +1319,7 @@ func (x *EngineMemberRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EngineMemberRequest.ProtoReflect.Descriptor instead.
 func (*EngineMemberRequest) Descriptor() ([]byte, []int) {
-	return file_instance_proto_instance_proto_rawDescGZIP(), []int{13}
+	return file_instance_proto_instance_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *EngineMemberRequest) GetName() string {
@@ -1185,7 +1366,7 @@ type MemberState struct {
 
 func (x *MemberState) Reset() {
 	*x = MemberState{}
-	mi := &file_instance_proto_instance_proto_msgTypes[14]
+	mi := &file_instance_proto_instance_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1197,7 +1378,7 @@ func (x *MemberState) String() string {
 func (*MemberState) ProtoMessage() {}
 
 func (x *MemberState) ProtoReflect() protoreflect.Message {
-	mi := &file_instance_proto_instance_proto_msgTypes[14]
+	mi := &file_instance_proto_instance_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1210,7 +1391,7 @@ func (x *MemberState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberState.ProtoReflect.Descriptor instead.
 func (*MemberState) Descriptor() ([]byte, []int) {
-	return file_instance_proto_instance_proto_rawDescGZIP(), []int{14}
+	return file_instance_proto_instance_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *MemberState) GetName() string {
@@ -1290,7 +1471,7 @@ type EngineState struct {
 
 func (x *EngineState) Reset() {
 	*x = EngineState{}
-	mi := &file_instance_proto_instance_proto_msgTypes[15]
+	mi := &file_instance_proto_instance_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1302,7 +1483,7 @@ func (x *EngineState) String() string {
 func (*EngineState) ProtoMessage() {}
 
 func (x *EngineState) ProtoReflect() protoreflect.Message {
-	mi := &file_instance_proto_instance_proto_msgTypes[15]
+	mi := &file_instance_proto_instance_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1315,7 +1496,7 @@ func (x *EngineState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EngineState.ProtoReflect.Descriptor instead.
 func (*EngineState) Descriptor() ([]byte, []int) {
-	return file_instance_proto_instance_proto_rawDescGZIP(), []int{15}
+	return file_instance_proto_instance_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *EngineState) GetName() string {
@@ -1428,7 +1609,7 @@ type DiskState struct {
 
 func (x *DiskState) Reset() {
 	*x = DiskState{}
-	mi := &file_instance_proto_instance_proto_msgTypes[16]
+	mi := &file_instance_proto_instance_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1440,7 +1621,7 @@ func (x *DiskState) String() string {
 func (*DiskState) ProtoMessage() {}
 
 func (x *DiskState) ProtoReflect() protoreflect.Message {
-	mi := &file_instance_proto_instance_proto_msgTypes[16]
+	mi := &file_instance_proto_instance_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1453,7 +1634,7 @@ func (x *DiskState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiskState.ProtoReflect.Descriptor instead.
 func (*DiskState) Descriptor() ([]byte, []int) {
-	return file_instance_proto_instance_proto_rawDescGZIP(), []int{16}
+	return file_instance_proto_instance_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *DiskState) GetPath() string {
@@ -1489,7 +1670,7 @@ type State struct {
 
 func (x *State) Reset() {
 	*x = State{}
-	mi := &file_instance_proto_instance_proto_msgTypes[17]
+	mi := &file_instance_proto_instance_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1501,7 +1682,7 @@ func (x *State) String() string {
 func (*State) ProtoMessage() {}
 
 func (x *State) ProtoReflect() protoreflect.Message {
-	mi := &file_instance_proto_instance_proto_msgTypes[17]
+	mi := &file_instance_proto_instance_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1514,7 +1695,7 @@ func (x *State) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use State.ProtoReflect.Descriptor instead.
 func (*State) Descriptor() ([]byte, []int) {
-	return file_instance_proto_instance_proto_rawDescGZIP(), []int{17}
+	return file_instance_proto_instance_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *State) GetInfo() *InfoReply {
@@ -1549,7 +1730,23 @@ var File_instance_proto_instance_proto protoreflect.FileDescriptor
 
 const file_instance_proto_instance_proto_rawDesc = "" +
 	"\n" +
-	"\x1dinstance/proto/instance.proto\x12\x14longhorn.instance.v1\"\a\n" +
+	"\x1dinstance/proto/instance.proto\x12\x14longhorn.instance.v1\"Z\n" +
+	"\x0eInForceRequest\x12\x16\n" +
+	"\x06volume\x18\x01 \x01(\tR\x06volume\x12\x16\n" +
+	"\x06device\x18\x02 \x01(\x04R\x06device\x12\x18\n" +
+	"\alimited\x18\x03 \x01(\bR\alimited\"\x97\x02\n" +
+	"\fInForceReply\x12D\n" +
+	"\averdict\x18\x01 \x01(\x0e2*.longhorn.instance.v1.InForceReply.VerdictR\averdict\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x02 \x01(\x03R\n" +
+	"generation\x129\n" +
+	"\x16predecessor_age_millis\x18\x03 \x01(\x03H\x00R\x14predecessorAgeMillis\x88\x01\x01\"K\n" +
+	"\aVerdict\x12\x0f\n" +
+	"\vUNCONFIRMED\x10\x00\x12\f\n" +
+	"\bIN_FORCE\x10\x01\x12\x10\n" +
+	"\fNOT_IN_FORCE\x10\x02\x12\x0f\n" +
+	"\vCANNOT_TELL\x10\x03B\x19\n" +
+	"\x17_predecessor_age_millis\"\a\n" +
 	"\x05Empty\"\r\n" +
 	"\vInfoRequest\"\x0e\n" +
 	"\fWatchRequest\"\xcc\x02\n" +
@@ -1711,7 +1908,9 @@ const file_instance_proto_instance_proto_rawDesc = "" +
 	"\fEngineExpand\x12).longhorn.instance.v1.EngineExpandRequest\x1a\x1b.longhorn.instance.v1.Empty\x12J\n" +
 	"\n" +
 	"EngineStop\x12\x1f.longhorn.instance.v1.EngineRef\x1a\x1b.longhorn.instance.v1.Empty\x12J\n" +
-	"\x05Watch\x12\".longhorn.instance.v1.WatchRequest\x1a\x1b.longhorn.instance.v1.State0\x01B?Z=github.com/longhorn-lep/longhorn-manager/instance/proto;protob\x06proto3"
+	"\x05Watch\x12\".longhorn.instance.v1.WatchRequest\x1a\x1b.longhorn.instance.v1.State0\x012b\n" +
+	"\vGenerations\x12S\n" +
+	"\aInForce\x12$.longhorn.instance.v1.InForceRequest\x1a\".longhorn.instance.v1.InForceReplyB?Z=github.com/longhorn-lep/longhorn-manager/instance/proto;protob\x06proto3"
 
 var (
 	file_instance_proto_instance_proto_rawDescOnce sync.Once
@@ -1725,76 +1924,82 @@ func file_instance_proto_instance_proto_rawDescGZIP() []byte {
 	return file_instance_proto_instance_proto_rawDescData
 }
 
-var file_instance_proto_instance_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_instance_proto_instance_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_instance_proto_instance_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_instance_proto_instance_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_instance_proto_instance_proto_goTypes = []any{
 	(Phase)(0),                  // 0: longhorn.instance.v1.Phase
 	(Frontend)(0),               // 1: longhorn.instance.v1.Frontend
-	(*Empty)(nil),               // 2: longhorn.instance.v1.Empty
-	(*InfoRequest)(nil),         // 3: longhorn.instance.v1.InfoRequest
-	(*WatchRequest)(nil),        // 4: longhorn.instance.v1.WatchRequest
-	(*InfoReply)(nil),           // 5: longhorn.instance.v1.InfoReply
-	(*ReplicaSpec)(nil),         // 6: longhorn.instance.v1.ReplicaSpec
-	(*ReplicaRef)(nil),          // 7: longhorn.instance.v1.ReplicaRef
-	(*ReplicaState)(nil),        // 8: longhorn.instance.v1.ReplicaState
-	(*Epoch)(nil),               // 9: longhorn.instance.v1.Epoch
-	(*Member)(nil),              // 10: longhorn.instance.v1.Member
-	(*EngineSpec)(nil),          // 11: longhorn.instance.v1.EngineSpec
-	(*EpochRecord)(nil),         // 12: longhorn.instance.v1.EpochRecord
-	(*EngineRef)(nil),           // 13: longhorn.instance.v1.EngineRef
-	(*EngineExpandRequest)(nil), // 14: longhorn.instance.v1.EngineExpandRequest
-	(*EngineMemberRequest)(nil), // 15: longhorn.instance.v1.EngineMemberRequest
-	(*MemberState)(nil),         // 16: longhorn.instance.v1.MemberState
-	(*EngineState)(nil),         // 17: longhorn.instance.v1.EngineState
-	(*DiskState)(nil),           // 18: longhorn.instance.v1.DiskState
-	(*State)(nil),               // 19: longhorn.instance.v1.State
+	(InForceReply_Verdict)(0),   // 2: longhorn.instance.v1.InForceReply.Verdict
+	(*InForceRequest)(nil),      // 3: longhorn.instance.v1.InForceRequest
+	(*InForceReply)(nil),        // 4: longhorn.instance.v1.InForceReply
+	(*Empty)(nil),               // 5: longhorn.instance.v1.Empty
+	(*InfoRequest)(nil),         // 6: longhorn.instance.v1.InfoRequest
+	(*WatchRequest)(nil),        // 7: longhorn.instance.v1.WatchRequest
+	(*InfoReply)(nil),           // 8: longhorn.instance.v1.InfoReply
+	(*ReplicaSpec)(nil),         // 9: longhorn.instance.v1.ReplicaSpec
+	(*ReplicaRef)(nil),          // 10: longhorn.instance.v1.ReplicaRef
+	(*ReplicaState)(nil),        // 11: longhorn.instance.v1.ReplicaState
+	(*Epoch)(nil),               // 12: longhorn.instance.v1.Epoch
+	(*Member)(nil),              // 13: longhorn.instance.v1.Member
+	(*EngineSpec)(nil),          // 14: longhorn.instance.v1.EngineSpec
+	(*EpochRecord)(nil),         // 15: longhorn.instance.v1.EpochRecord
+	(*EngineRef)(nil),           // 16: longhorn.instance.v1.EngineRef
+	(*EngineExpandRequest)(nil), // 17: longhorn.instance.v1.EngineExpandRequest
+	(*EngineMemberRequest)(nil), // 18: longhorn.instance.v1.EngineMemberRequest
+	(*MemberState)(nil),         // 19: longhorn.instance.v1.MemberState
+	(*EngineState)(nil),         // 20: longhorn.instance.v1.EngineState
+	(*DiskState)(nil),           // 21: longhorn.instance.v1.DiskState
+	(*State)(nil),               // 22: longhorn.instance.v1.State
 }
 var file_instance_proto_instance_proto_depIdxs = []int32{
-	0,  // 0: longhorn.instance.v1.ReplicaState.phase:type_name -> longhorn.instance.v1.Phase
-	9,  // 1: longhorn.instance.v1.ReplicaState.epoch:type_name -> longhorn.instance.v1.Epoch
-	1,  // 2: longhorn.instance.v1.EngineSpec.frontend:type_name -> longhorn.instance.v1.Frontend
-	9,  // 3: longhorn.instance.v1.EngineSpec.epoch:type_name -> longhorn.instance.v1.Epoch
-	10, // 4: longhorn.instance.v1.EngineSpec.members:type_name -> longhorn.instance.v1.Member
-	9,  // 5: longhorn.instance.v1.EpochRecord.epoch:type_name -> longhorn.instance.v1.Epoch
-	10, // 6: longhorn.instance.v1.EngineMemberRequest.member:type_name -> longhorn.instance.v1.Member
-	0,  // 7: longhorn.instance.v1.EngineState.phase:type_name -> longhorn.instance.v1.Phase
-	16, // 8: longhorn.instance.v1.EngineState.members:type_name -> longhorn.instance.v1.MemberState
-	9,  // 9: longhorn.instance.v1.EngineState.proposed_epoch:type_name -> longhorn.instance.v1.Epoch
-	9,  // 10: longhorn.instance.v1.EngineState.epoch:type_name -> longhorn.instance.v1.Epoch
-	9,  // 11: longhorn.instance.v1.EngineState.shown_epoch:type_name -> longhorn.instance.v1.Epoch
-	5,  // 12: longhorn.instance.v1.State.info:type_name -> longhorn.instance.v1.InfoReply
-	8,  // 13: longhorn.instance.v1.State.replicas:type_name -> longhorn.instance.v1.ReplicaState
-	17, // 14: longhorn.instance.v1.State.engines:type_name -> longhorn.instance.v1.EngineState
-	18, // 15: longhorn.instance.v1.State.disks:type_name -> longhorn.instance.v1.DiskState
-	3,  // 16: longhorn.instance.v1.InstanceManager.Info:input_type -> longhorn.instance.v1.InfoRequest
-	6,  // 17: longhorn.instance.v1.InstanceManager.ReplicaCreate:input_type -> longhorn.instance.v1.ReplicaSpec
-	6,  // 18: longhorn.instance.v1.InstanceManager.ReplicaStart:input_type -> longhorn.instance.v1.ReplicaSpec
-	7,  // 19: longhorn.instance.v1.InstanceManager.ReplicaStop:input_type -> longhorn.instance.v1.ReplicaRef
-	6,  // 20: longhorn.instance.v1.InstanceManager.ReplicaRemove:input_type -> longhorn.instance.v1.ReplicaSpec
-	11, // 21: longhorn.instance.v1.InstanceManager.EngineStart:input_type -> longhorn.instance.v1.EngineSpec
-	12, // 22: longhorn.instance.v1.InstanceManager.EngineRecordEpoch:input_type -> longhorn.instance.v1.EpochRecord
-	15, // 23: longhorn.instance.v1.InstanceManager.EngineAddReplica:input_type -> longhorn.instance.v1.EngineMemberRequest
-	15, // 24: longhorn.instance.v1.InstanceManager.EngineRemoveReplica:input_type -> longhorn.instance.v1.EngineMemberRequest
-	14, // 25: longhorn.instance.v1.InstanceManager.EngineExpand:input_type -> longhorn.instance.v1.EngineExpandRequest
-	13, // 26: longhorn.instance.v1.InstanceManager.EngineStop:input_type -> longhorn.instance.v1.EngineRef
-	4,  // 27: longhorn.instance.v1.InstanceManager.Watch:input_type -> longhorn.instance.v1.WatchRequest
-	5,  // 28: longhorn.instance.v1.InstanceManager.Info:output_type -> longhorn.instance.v1.InfoReply
-	8,  // 29: longhorn.instance.v1.InstanceManager.ReplicaCreate:output_type -> longhorn.instance.v1.ReplicaState
-	8,  // 30: longhorn.instance.v1.InstanceManager.ReplicaStart:output_type -> longhorn.instance.v1.ReplicaState
-	2,  // 31: longhorn.instance.v1.InstanceManager.ReplicaStop:output_type -> longhorn.instance.v1.Empty
-	2,  // 32: longhorn.instance.v1.InstanceManager.ReplicaRemove:output_type -> longhorn.instance.v1.Empty
-	17, // 33: longhorn.instance.v1.InstanceManager.EngineStart:output_type -> longhorn.instance.v1.EngineState
-	2,  // 34: longhorn.instance.v1.InstanceManager.EngineRecordEpoch:output_type -> longhorn.instance.v1.Empty
-	2,  // 35: longhorn.instance.v1.InstanceManager.EngineAddReplica:output_type -> longhorn.instance.v1.Empty
-	2,  // 36: longhorn.instance.v1.InstanceManager.EngineRemoveReplica:output_type -> longhorn.instance.v1.Empty
-	2,  // 37: longhorn.instance.v1.InstanceManager.EngineExpand:output_type -> longhorn.instance.v1.Empty
-	2,  // 38: longhorn.instance.v1.InstanceManager.EngineStop:output_type -> longhorn.instance.v1.Empty
-	19, // 39: longhorn.instance.v1.InstanceManager.Watch:output_type -> longhorn.instance.v1.State
-	28, // [28:40] is the sub-list for method output_type
-	16, // [16:28] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	2,  // 0: longhorn.instance.v1.InForceReply.verdict:type_name -> longhorn.instance.v1.InForceReply.Verdict
+	0,  // 1: longhorn.instance.v1.ReplicaState.phase:type_name -> longhorn.instance.v1.Phase
+	12, // 2: longhorn.instance.v1.ReplicaState.epoch:type_name -> longhorn.instance.v1.Epoch
+	1,  // 3: longhorn.instance.v1.EngineSpec.frontend:type_name -> longhorn.instance.v1.Frontend
+	12, // 4: longhorn.instance.v1.EngineSpec.epoch:type_name -> longhorn.instance.v1.Epoch
+	13, // 5: longhorn.instance.v1.EngineSpec.members:type_name -> longhorn.instance.v1.Member
+	12, // 6: longhorn.instance.v1.EpochRecord.epoch:type_name -> longhorn.instance.v1.Epoch
+	13, // 7: longhorn.instance.v1.EngineMemberRequest.member:type_name -> longhorn.instance.v1.Member
+	0,  // 8: longhorn.instance.v1.EngineState.phase:type_name -> longhorn.instance.v1.Phase
+	19, // 9: longhorn.instance.v1.EngineState.members:type_name -> longhorn.instance.v1.MemberState
+	12, // 10: longhorn.instance.v1.EngineState.proposed_epoch:type_name -> longhorn.instance.v1.Epoch
+	12, // 11: longhorn.instance.v1.EngineState.epoch:type_name -> longhorn.instance.v1.Epoch
+	12, // 12: longhorn.instance.v1.EngineState.shown_epoch:type_name -> longhorn.instance.v1.Epoch
+	8,  // 13: longhorn.instance.v1.State.info:type_name -> longhorn.instance.v1.InfoReply
+	11, // 14: longhorn.instance.v1.State.replicas:type_name -> longhorn.instance.v1.ReplicaState
+	20, // 15: longhorn.instance.v1.State.engines:type_name -> longhorn.instance.v1.EngineState
+	21, // 16: longhorn.instance.v1.State.disks:type_name -> longhorn.instance.v1.DiskState
+	6,  // 17: longhorn.instance.v1.InstanceManager.Info:input_type -> longhorn.instance.v1.InfoRequest
+	9,  // 18: longhorn.instance.v1.InstanceManager.ReplicaCreate:input_type -> longhorn.instance.v1.ReplicaSpec
+	9,  // 19: longhorn.instance.v1.InstanceManager.ReplicaStart:input_type -> longhorn.instance.v1.ReplicaSpec
+	10, // 20: longhorn.instance.v1.InstanceManager.ReplicaStop:input_type -> longhorn.instance.v1.ReplicaRef
+	9,  // 21: longhorn.instance.v1.InstanceManager.ReplicaRemove:input_type -> longhorn.instance.v1.ReplicaSpec
+	14, // 22: longhorn.instance.v1.InstanceManager.EngineStart:input_type -> longhorn.instance.v1.EngineSpec
+	15, // 23: longhorn.instance.v1.InstanceManager.EngineRecordEpoch:input_type -> longhorn.instance.v1.EpochRecord
+	18, // 24: longhorn.instance.v1.InstanceManager.EngineAddReplica:input_type -> longhorn.instance.v1.EngineMemberRequest
+	18, // 25: longhorn.instance.v1.InstanceManager.EngineRemoveReplica:input_type -> longhorn.instance.v1.EngineMemberRequest
+	17, // 26: longhorn.instance.v1.InstanceManager.EngineExpand:input_type -> longhorn.instance.v1.EngineExpandRequest
+	16, // 27: longhorn.instance.v1.InstanceManager.EngineStop:input_type -> longhorn.instance.v1.EngineRef
+	7,  // 28: longhorn.instance.v1.InstanceManager.Watch:input_type -> longhorn.instance.v1.WatchRequest
+	3,  // 29: longhorn.instance.v1.Generations.InForce:input_type -> longhorn.instance.v1.InForceRequest
+	8,  // 30: longhorn.instance.v1.InstanceManager.Info:output_type -> longhorn.instance.v1.InfoReply
+	11, // 31: longhorn.instance.v1.InstanceManager.ReplicaCreate:output_type -> longhorn.instance.v1.ReplicaState
+	11, // 32: longhorn.instance.v1.InstanceManager.ReplicaStart:output_type -> longhorn.instance.v1.ReplicaState
+	5,  // 33: longhorn.instance.v1.InstanceManager.ReplicaStop:output_type -> longhorn.instance.v1.Empty
+	5,  // 34: longhorn.instance.v1.InstanceManager.ReplicaRemove:output_type -> longhorn.instance.v1.Empty
+	20, // 35: longhorn.instance.v1.InstanceManager.EngineStart:output_type -> longhorn.instance.v1.EngineState
+	5,  // 36: longhorn.instance.v1.InstanceManager.EngineRecordEpoch:output_type -> longhorn.instance.v1.Empty
+	5,  // 37: longhorn.instance.v1.InstanceManager.EngineAddReplica:output_type -> longhorn.instance.v1.Empty
+	5,  // 38: longhorn.instance.v1.InstanceManager.EngineRemoveReplica:output_type -> longhorn.instance.v1.Empty
+	5,  // 39: longhorn.instance.v1.InstanceManager.EngineExpand:output_type -> longhorn.instance.v1.Empty
+	5,  // 40: longhorn.instance.v1.InstanceManager.EngineStop:output_type -> longhorn.instance.v1.Empty
+	22, // 41: longhorn.instance.v1.InstanceManager.Watch:output_type -> longhorn.instance.v1.State
+	4,  // 42: longhorn.instance.v1.Generations.InForce:output_type -> longhorn.instance.v1.InForceReply
+	30, // [30:43] is the sub-list for method output_type
+	17, // [17:30] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_instance_proto_instance_proto_init() }
@@ -1802,15 +2007,16 @@ func file_instance_proto_instance_proto_init() {
 	if File_instance_proto_instance_proto != nil {
 		return
 	}
+	file_instance_proto_instance_proto_msgTypes[1].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_instance_proto_instance_proto_rawDesc), len(file_instance_proto_instance_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   18,
+			NumEnums:      3,
+			NumMessages:   20,
 			NumExtensions: 0,
-			NumServices:   1,
+			NumServices:   2,
 		},
 		GoTypes:           file_instance_proto_instance_proto_goTypes,
 		DependencyIndexes: file_instance_proto_instance_proto_depIdxs,

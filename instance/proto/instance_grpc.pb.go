@@ -634,3 +634,115 @@ var InstanceManager_ServiceDesc = grpc.ServiceDesc{
 	},
 	Metadata: "instance/proto/instance.proto",
 }
+
+const (
+	Generations_InForce_FullMethodName = "/longhorn.instance.v1.Generations/InForce"
+)
+
+// GenerationsClient is the client API for Generations service.
+//
+// For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
+//
+// What a share manager's pod may ask about the volume that it has mounted. It has a socket of its own, which offers nothing else: the pod must
+// not control the data plane.
+type GenerationsClient interface {
+	// InForce says whether the engine that serves a device is the one whose writes all members of the volume accept. It returns at the
+	// latest when the deadline of the call ends; a call without one has a few seconds.
+	InForce(ctx context.Context, in *InForceRequest, opts ...grpc.CallOption) (*InForceReply, error)
+}
+
+type generationsClient struct {
+	cc grpc.ClientConnInterface
+}
+
+func NewGenerationsClient(cc grpc.ClientConnInterface) GenerationsClient {
+	return &generationsClient{cc}
+}
+
+func (c *generationsClient) InForce(ctx context.Context, in *InForceRequest, opts ...grpc.CallOption) (*InForceReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(InForceReply)
+	err := c.cc.Invoke(ctx, Generations_InForce_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// GenerationsServer is the server API for Generations service.
+// All implementations must embed UnimplementedGenerationsServer
+// for forward compatibility.
+//
+// What a share manager's pod may ask about the volume that it has mounted. It has a socket of its own, which offers nothing else: the pod must
+// not control the data plane.
+type GenerationsServer interface {
+	// InForce says whether the engine that serves a device is the one whose writes all members of the volume accept. It returns at the
+	// latest when the deadline of the call ends; a call without one has a few seconds.
+	InForce(context.Context, *InForceRequest) (*InForceReply, error)
+	mustEmbedUnimplementedGenerationsServer()
+}
+
+// UnimplementedGenerationsServer must be embedded to have
+// forward compatible implementations.
+//
+// NOTE: this should be embedded by value instead of pointer to avoid a nil
+// pointer dereference when methods are called.
+type UnimplementedGenerationsServer struct{}
+
+func (UnimplementedGenerationsServer) InForce(context.Context, *InForceRequest) (*InForceReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method InForce not implemented")
+}
+func (UnimplementedGenerationsServer) mustEmbedUnimplementedGenerationsServer() {}
+func (UnimplementedGenerationsServer) testEmbeddedByValue()                     {}
+
+// UnsafeGenerationsServer may be embedded to opt out of forward compatibility for this service.
+// Use of this interface is not recommended, as added methods to GenerationsServer will
+// result in compilation errors.
+type UnsafeGenerationsServer interface {
+	mustEmbedUnimplementedGenerationsServer()
+}
+
+func RegisterGenerationsServer(s grpc.ServiceRegistrar, srv GenerationsServer) {
+	// If the following call panics, it indicates UnimplementedGenerationsServer was
+	// embedded by pointer and is nil.  This will cause panics if an
+	// unimplemented method is ever invoked, so we test this at initialization
+	// time to prevent it from happening at runtime later due to I/O.
+	if t, ok := srv.(interface{ testEmbeddedByValue() }); ok {
+		t.testEmbeddedByValue()
+	}
+	s.RegisterService(&Generations_ServiceDesc, srv)
+}
+
+func _Generations_InForce_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(InForceRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(GenerationsServer).InForce(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Generations_InForce_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(GenerationsServer).InForce(ctx, req.(*InForceRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+// Generations_ServiceDesc is the grpc.ServiceDesc for Generations service.
+// It's only intended for direct use with grpc.RegisterService,
+// and not to be introspected or modified (even as a copy)
+var Generations_ServiceDesc = grpc.ServiceDesc{
+	ServiceName: "longhorn.instance.v1.Generations",
+	HandlerType: (*GenerationsServer)(nil),
+	Methods: []grpc.MethodDesc{
+		{
+			MethodName: "InForce",
+			Handler:    _Generations_InForce_Handler,
+		},
+	},
+	Streams:  []grpc.StreamDesc{},
+	Metadata: "instance/proto/instance.proto",
+}
