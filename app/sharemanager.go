@@ -2,6 +2,8 @@ package app
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"os"
 	"runtime/debug"
 	"strings"
@@ -9,7 +11,10 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/longhorn-lep/longhorn-manager/instance/client"
+	"github.com/longhorn-lep/longhorn-manager/instance/proto"
 	"github.com/longhorn-lep/longhorn-manager/share"
+	"github.com/longhorn-lep/longhorn-manager/share/firewall"
 	"github.com/longhorn-lep/longhorn-manager/types"
 	"github.com/longhorn-lep/longhorn-manager/util/logfields"
 )
@@ -34,6 +39,7 @@ func shareManagerCommand() *cli.Command {
 			&cli.IntFlag{Name: "nfs-port", Value: 2049, Usage: "port of the NFS server"},
 			&cli.StringFlag{Name: "health-listen", Value: ":9600", Usage: "host:port of the gRPC health service"},
 			&cli.StringFlag{Name: "clients-file", Value: types.ShareClientsDirectory + "/" + types.ShareClientsKey, Usage: "file with the addresses that may mount the share; without it, only this machine may"},
+			&cli.StringFlag{Name: "generations-socket", Value: types.GenerationsSocket(), Usage: "where to ask the node's instance manager whether the volume's engine is in force"},
 			&cli.StringFlag{Name: "squash", Value: string(share.SquashNone), Usage: "which users of clients are nobody: none, root or all"},
 			&cli.BoolFlag{Name: "read-only", Usage: "write nothing to the volume"},
 			&cli.BoolFlag{Name: "clients-read-only", Usage: "clients only read; the server makes the file system and keeps its records on the volume"},
@@ -57,8 +63,14 @@ func runShareManager(ctx context.Context, c *cli.Command) error {
 	if device == "" {
 		device = types.DeviceDirectory + "/" + volume
 	}
+	generations, err := client.NewGenerations(c.String("generations-socket"))
+	if err != nil {
+		return err
+	}
+	defer generations.Close()
 	return share.Run(ctx, share.Options{
-		Volume: volume, Device: device,
+		InForce: inForce(generations, volume),
+		Volume:  volume, Device: device,
 		FSType: c.String("fs-type"), MkfsParams: strings.Fields(c.String("mkfs-params")), MountOptions: listOf(c.String("mount-options")),
 		ExportRoot: c.String("export-root"), NFSPort: c.Int("nfs-port"), HealthListen: c.String("health-listen"),
 		ClientsFile: c.String("clients-file"),
@@ -66,6 +78,32 @@ func runShareManager(ctx context.Context, c *cli.Command) error {
 		Lease: c.Duration("lease"), Grace: c.Duration("grace"), RuntimeDirectory: c.String("runtime-directory"),
 		Log: log.WithField(logfields.Volume, volume),
 	})
+}
+
+// verdicts are the instance manager's words in a share's.
+var verdicts = map[proto.InForceReply_Verdict]firewall.Verdict{
+	proto.InForceReply_UNCONFIRMED:  firewall.Unconfirmed,
+	proto.InForceReply_IN_FORCE:     firewall.Yes,
+	proto.InForceReply_NOT_IN_FORCE: firewall.No,
+	proto.InForceReply_CANNOT_TELL:  firewall.CannotTell,
+}
+
+// inForce asks the node's instance manager. A verdict that a later release gives and this one does not know is neither yes nor no.
+func inForce(g *client.Generations, volume string) func(ctx context.Context, device uint64, limited bool) (firewall.Verdict, error) {
+	return func(ctx context.Context, device uint64, limited bool) (firewall.Verdict, error) {
+		reply, err := g.InForce(ctx, &proto.InForceRequest{Volume: volume, Device: device, Limited: limited})
+		switch {
+		case errors.Is(err, client.ErrNotOffered):
+			return firewall.NotOffered, err
+		case err != nil:
+			return firewall.Unanswered, err
+		}
+		verdict, known := verdicts[reply.GetVerdict()]
+		if !known {
+			return firewall.Unconfirmed, fmt.Errorf("the instance manager answers %s", reply.GetVerdict())
+		}
+		return verdict, nil
+	}
 }
 
 // listOf splits a comma-separated list; empty parts are none.

@@ -1,6 +1,7 @@
 package share
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/sirupsen/logrus"
 
+	"github.com/longhorn-lep/longhorn-manager/share/firewall"
 	"github.com/longhorn-lep/longhorn-manager/share/ganesha"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
@@ -66,7 +68,10 @@ type Options struct {
 	RuntimeDirectory string
 	// Program is the NFS server; "": ganesha.nfsd on the path. WakeLibrary is preloaded into it, where the file is there; "": ganesha.WakeLibrary.
 	Program, WakeLibrary string
-	Log                  *logrus.Entry
+	// InForce asks whether the engine that serves a device, given by its number, is in force; see firewall.Question. nil: nothing can be
+	// asked, and the port is open as if the instance manager were of an earlier release.
+	InForce func(ctx context.Context, device uint64, limited bool) (firewall.Verdict, error) `json:"-"`
+	Log     *logrus.Entry
 }
 
 // normalize checks the options, and returns them with what follows from others.

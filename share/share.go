@@ -84,6 +84,11 @@ func serve(ctx context.Context, o Options, v *volume, health *healthService) err
 	} else if err := ganesha.AdoptRecords(v.recovery, firewall.Source4, firewall.Source6); err != nil {
 		o.Log.WithError(err).Warn("Some clients of the last server may lose their locks")
 	}
+	port, err := guardPort(ctx, o, o.target())
+	if err != nil {
+		v.closeWithin(unmountPatience)
+		return err
+	}
 	timing := defaultTiming(o.Lease)
 	p := nfsclient.NewProber(o.NFSPort, timing.limit)
 	ended := ganesha.NewDepartures(v.recovery, o.Log)
@@ -92,7 +97,7 @@ func serve(ctx context.Context, o Options, v *volume, health *healthService) err
 	epochs := newEpochs(v)
 	var s *supervisor
 	s = &supervisor{
-		watch: watch{t: timing}, now: sinceBoot,
+		watch: watch{t: timing}, now: sinceBoot, failed: port.failed,
 		start: func() (server, error) {
 			c := config
 			if s.watch.barren > 0 {
@@ -134,18 +139,21 @@ func serve(ctx context.Context, o Options, v *volume, health *healthService) err
 			spare.Run(running)
 		}
 	}()
-	err := s.run(ctx)
+	err = s.run(ctx)
 	stop() // what a server says of clients while it ends is of no use
 	v.within(abandonPatience, func() { <-departed; <-spared })
 	// A volume that failed, or that another share manager may have by now, gets no flush
 	// from here: it would be refused below, or wait for long. What clients were promised
 	// to be on disk is there already; the rest they send again to a new server.
-	orderly := err == nil || errors.Is(err, ErrServerDies)
+	orderly := (err == nil || errors.Is(err, ErrServerDies)) && !port.muted()
 	request := requestPatience
-	if err != nil {
+	if err != nil || !orderly {
 		request = 0
 	}
 	s.stop(request, killPatience)
+	if err := port.end(s.isStopped()); err != nil {
+		o.Log.WithError(err).Warn("The rules for the NFS port stay")
+	}
 	if orderly {
 		v.closeWithin(unmountPatience)
 	} else {

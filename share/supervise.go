@@ -40,6 +40,9 @@ type supervisor struct {
 	each func()
 	log  *logrus.Entry
 
+	// failed receives why clients can no longer be served; nil: nothing else than this supervisor knows.
+	failed <-chan error
+
 	server    server
 	news      chan news
 	sizeBytes int64 // that the file system was grown to
@@ -70,6 +73,8 @@ func (s *supervisor) run(ctx context.Context) error {
 		}
 		stopping := false
 		select {
+		case err := <-s.failed:
+			return err
 		case <-ctx.Done():
 			stopping = true
 		case <-timer.C:
@@ -242,6 +247,19 @@ func (s *supervisor) stop(request, kill time.Duration) {
 	}
 	if !s.hasEnded(kill) {
 		s.log.Error("The NFS server was killed and has not ended: it waits for the volume")
+	}
+}
+
+// isStopped tells whether there is no server.
+func (s *supervisor) isStopped() bool {
+	if s.server == nil {
+		return true
+	}
+	select {
+	case <-s.server.Ended():
+		return true
+	default:
+		return false
 	}
 }
 

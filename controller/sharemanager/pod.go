@@ -22,6 +22,8 @@ const (
 	readersOnly = "--clients-read-only"
 	// stopGrace is what a pod gets to end its server and to unmount the volume.
 	stopGrace = 30 * time.Second
+	// generationsVolume of the pod has the socket on which it asks whether its volume's engine is in force, and nothing else.
+	generationsVolume = "generations"
 	// clientsVolume of the pod says who may mount the share.
 	clientsVolume = "clients"
 	// priorityClass, where the setting asks for none, keeps the pod from being preempted by the workloads that it serves.
@@ -89,6 +91,9 @@ func newPod(in Input) *corev1.Pod {
 				{Name: "dev", VolumeSource: corev1.VolumeSource{
 					HostPath: &corev1.HostPathVolumeSource{Path: "/dev", Type: new(corev1.HostPathDirectory)},
 				}},
+				{Name: generationsVolume, VolumeSource: corev1.VolumeSource{ // an instance manager of an earlier release makes no such directory
+					HostPath: &corev1.HostPathVolumeSource{Path: types.ShareDirectory(), Type: new(corev1.HostPathDirectoryOrCreate)},
+				}},
 				{Name: clientsVolume, VolumeSource: corev1.VolumeSource{
 					ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: types.ShareClientsConfigMap}, Optional: new(true)},
 				}},
@@ -124,7 +129,8 @@ func container(in Input) corev1.Container {
 		VolumeMounts: []corev1.VolumeMount{
 			// It sees the tmpfs that may lie beneath /dev, and devices that come later.
 			{Name: "dev", MountPath: "/dev", MountPropagation: new(corev1.MountPropagationHostToContainer)},
-			// An image of an earlier release does not look at it.
+			// An image of an earlier release looks at neither.
+			{Name: generationsVolume, MountPath: types.ShareDirectory(), ReadOnly: true},
 			{Name: clientsVolume, MountPath: types.ShareClientsDirectory, ReadOnly: true},
 		},
 	}

@@ -18,7 +18,7 @@ func TestTheLeaderMakesThePodsOfSharesAlone(t *testing.T) {
 	p := policies(t)["longhorn-leader-scope"]
 	const (
 		notShares = "it must have the labels and the name of a share, and its ShareManager as its only owner"
-		secrets   = "must have neither an account nor Secrets, of its node /dev alone, and of ConfigMaps its clients alone: the leader makes the pods of shares alone"
+		secrets   = "must have neither an account nor Secrets, of its node /dev and /run/longhorn/share alone, and of ConfigMaps its clients alone: the leader makes the pods of shares alone"
 		role      = "must be a share manager, in networks and processes of its own, on a node that the scheduler chooses"
 		service   = "must be of type ClusterIP, have no external addresses, and select the pod of its share"
 	)
@@ -46,6 +46,7 @@ func TestTheLeaderMakesThePodsOfSharesAlone(t *testing.T) {
 		{"with a Secret → refused", "pod", "  volumes:\n", "  volumes:\n  - {name: s, secret: {secretName: k}}\n", secrets},
 		{"with a projected token → refused", "pod", "  volumes:\n", "  volumes:\n  - {name: s, projected: {sources: []}}\n", secrets},
 		{"with another directory of the node → refused", "pod", "      path: /dev\n", "      path: /etc/kubernetes\n", secrets},
+		{"with the directory that also has the socket of the data plane → refused", "pod", "      path: /run/longhorn/share\n", "      path: /run/longhorn\n", secrets},
 		{"with another ConfigMap → refused", "pod", "      name: longhorn-share-clients\n", "      name: kube-root-ca.crt\n", secrets},
 		{"with a Secret in its environment → refused", "pod", "  - args:", "  - env: [{name: S, valueFrom: {secretKeyRef: {name: k, key: k}}}]\n    args:", secrets},
 		{"with all of a Secret in its environment → refused", "pod", "  - args:", "  - envFrom: [{secretRef: {name: k}}]\n    args:", secrets},

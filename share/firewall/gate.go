@@ -1,0 +1,177 @@
+package firewall
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/binaryutil"
+	"github.com/google/nftables/expr"
+)
+
+// gateTable comes before all others: what it drops, no connection tracking and no other table sees.
+const gateTable = "longhorn-share-gate"
+
+// gateLife is how long a question that was confirmed opens the port, from before it was asked.
+const gateLife = 4 * time.Second
+
+// slots is how many questions the kernel knows: the one under way, and the last one that was confirmed.
+const slots = 2
+
+// gate lets packets of a port through, for connections that are established too, only while a question is confirmed and not too old. The
+// kernel keeps the time, so a process that stands still closes the port like one that gets no answer.
+//
+//	before a question       the slot's element is armed: from here on the kernel counts
+//	the answer is yes       the slot is confirmed
+//	packet                  passes if one slot is armed and confirmed
+//
+// A process that pauses between the answer and the confirmation confirms a slot whose time is over, and opens nothing. So no step of the
+// process has to be in time.
+//
+// Packets of this machine to itself pass always. What does not pass gets no answer, no reset either: a client sends it again, and has lost
+// nothing when the port opens again.
+type gate struct {
+	port int
+	life time.Duration
+}
+
+// open without limit is a slot of its own.
+const withoutLimit = slots
+
+func (g gate) key() []byte { return binaryutil.BigEndian.PutUint16(uint16(g.port)) }
+
+func (g gate) table() *nftables.Table {
+	return &nftables.Table{Family: nftables.TableFamilyINet, Name: gateTable}
+}
+
+// set is one of a slot's two sets. Each holds the port or nothing.
+func (g gate) set(kind string, slot int) *nftables.Set {
+	return &nftables.Set{Table: g.table(), Name: fmt.Sprintf("%s%d", kind, slot), KeyType: nftables.TypeInetService, HasTimeout: true}
+}
+
+func (g gate) armed(slot int) *nftables.Set     { return g.set("armed", slot) }
+func (g gate) confirmed(slot int) *nftables.Set { return g.set("confirmed", slot) }
+
+// change does something in one step.
+func (g gate) change(what string, do func(c *nftables.Conn) error) error {
+	c, err := nftables.New()
+	if err != nil {
+		return fmt.Errorf("reaching nftables: %w", err)
+	}
+	if err := do(c); err != nil {
+		return fmt.Errorf("%s port %d: %w", what, g.port, err)
+	}
+	if err := c.Flush(); err != nil {
+		return fmt.Errorf("%s port %d by nftables: %w", what, g.port, err)
+	}
+	return nil
+}
+
+// install adds the rules in place of those of an earlier process of this pod. The port is closed then.
+func (g gate) install() error {
+	return g.change("guarding", func(c *nftables.Conn) error {
+		c.AddTable(g.table()) // so that there is one to delete
+		c.DelTable(g.table())
+		table := c.AddTable(g.table())
+		var passes [slots + 1][2]*nftables.Set
+		for slot := range passes {
+			passes[slot] = [2]*nftables.Set{g.armed(slot), g.confirmed(slot)}
+			for _, set := range passes[slot] {
+				set.Table = table
+				if err := c.AddSet(set, nil); err != nil {
+					return err
+				}
+			}
+		}
+		for _, way := range []struct {
+			name  string
+			hook  *nftables.ChainHook
+			port  uint32
+			local []expr.Any
+		}{
+			{"in", nftables.ChainHookPrerouting, destinationPort, isFrom(itself)},
+			{"out", nftables.ChainHookOutput, sourcePort, isTo(itself)},
+		} {
+			chain := c.AddChain(&nftables.Chain{
+				Name: way.name, Table: table, Type: nftables.ChainTypeFilter, Hooknum: way.hook, Priority: nftables.ChainPriorityRaw,
+			})
+			rule := func(parts ...[]expr.Any) {
+				c.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: join(parts...)})
+			}
+			accept, drop := []expr.Any{&expr.Verdict{Kind: expr.VerdictAccept}}, []expr.Any{&expr.Verdict{Kind: expr.VerdictDrop}}
+			rule(way.local, accept)
+			for _, pair := range passes {
+				rule(isTCP(), []expr.Any{header(way.port, 2), isIn(pair[0]), isIn(pair[1])}, accept)
+			}
+			rule(isTCP(), hasPort(way.port, g.port), drop)
+		}
+		return nil
+	})
+}
+
+// isIn matches what was loaded last against a set.
+func isIn(s *nftables.Set) expr.Any {
+	return &expr.Lookup{SourceRegister: 1, SetName: s.Name, SetID: s.ID}
+}
+
+// arm begins the time of a slot, which is not confirmed from here on.
+func (g gate) arm(slot int) error {
+	return g.change("arming", func(c *nftables.Conn) error {
+		c.FlushSet(g.confirmed(slot))
+		c.FlushSet(g.armed(slot))
+		return c.SetAddElements(g.armed(slot), []nftables.SetElement{{Key: g.key(), Timeout: g.life}})
+	})
+}
+
+// confirm opens the port for what is left of a slot's time.
+func (g gate) confirm(slot int) error {
+	return g.change("opening", func(c *nftables.Conn) error {
+		return c.SetAddElements(g.confirmed(slot), []nftables.SetElement{{Key: g.key()}})
+	})
+}
+
+// open opens the port without limit.
+func (g gate) open() error {
+	return g.change("opening", func(c *nftables.Conn) error {
+		for _, set := range []*nftables.Set{g.armed(withoutLimit), g.confirmed(withoutLimit)} {
+			if err := c.SetAddElements(set, []nftables.SetElement{{Key: g.key()}}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// limit has a port that is open without limit close after the time of a slot.
+func (g gate) limit(slot int) error {
+	return g.change("limiting", func(c *nftables.Conn) error {
+		for _, s := range []int{slot, withoutLimit} {
+			c.FlushSet(g.armed(s))
+			c.FlushSet(g.confirmed(s))
+		}
+		if err := c.SetAddElements(g.armed(slot), []nftables.SetElement{{Key: g.key(), Timeout: g.life}}); err != nil {
+			return err
+		}
+		return c.SetAddElements(g.confirmed(slot), []nftables.SetElement{{Key: g.key()}})
+	})
+}
+
+// close closes the port at once.
+func (g gate) close() error {
+	return g.change("closing", func(c *nftables.Conn) error {
+		for slot := range slots + 1 {
+			c.FlushSet(g.armed(slot))
+			c.FlushSet(g.confirmed(slot))
+		}
+		return nil
+	})
+}
+
+// remove takes the rules away: the port is open as if they had never been.
+func (g gate) remove() error {
+	return g.change("freeing", func(c *nftables.Conn) error {
+		c.AddTable(g.table())
+		c.DelTable(g.table())
+		return nil
+	})
+}

@@ -1,0 +1,137 @@
+package firewall
+
+import (
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/google/nftables"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// guard installs a gate in the server's network. Its slots last for long, so that nothing in a test has to be in time.
+func (d door) guard(life time.Duration) gate {
+	d.t.Helper()
+	g := gate{port: doorPort, life: life}
+	d.in(d.server, g.install)
+	return g
+}
+
+// mute waits until what is sent over a connection gets no answer.
+func (d door) mute(conn net.Conn) {
+	d.t.Helper()
+	deadline := time.Now().Add(patience)
+	for {
+		require.False(d.t, time.Now().After(deadline), "it is answered still")
+		require.NoError(d.t, conn.SetDeadline(time.Now().Add(500*time.Millisecond)))
+		_, err := conn.Write([]byte("hello"))
+		require.NoError(d.t, err)
+		if _, err = io.ReadFull(conn, make([]byte, 5)); err != nil {
+			return
+		}
+	}
+}
+
+// heard waits for what was sent while the port was closed: the kernels send it again.
+func (d door) heard(conn net.Conn) {
+	d.t.Helper()
+	require.NoError(d.t, conn.SetDeadline(time.Now().Add(patience)))
+	answer := make([]byte, 5)
+	_, err := io.ReadFull(conn, answer)
+	require.NoError(d.t, err)
+	assert.Equal(d.t, "hello", string(answer))
+}
+
+// elements is how many a set has.
+func (d door) elements(s *nftables.Set) int {
+	d.t.Helper()
+	var found []nftables.SetElement
+	d.in(d.server, func() error {
+		c, err := nftables.New()
+		if err != nil {
+			return err
+		}
+		found, err = c.GetSetElements(s)
+		return err
+	})
+	return len(found)
+}
+
+// A port opens by a question that was armed and confirmed, and closes when its time is over or at once; connections that are established
+// stand still and lose nothing.
+func TestTheGateOpensAndCloses(t *testing.T) {
+	d := newDoor(t)
+	before := d.call("192.0.2.1")
+	g := d.guard(time.Hour)
+	d.mute(before)
+	d.refused("192.0.2.2")
+	d.refused("fd00:2::2")
+	d.in(d.server, func() error { // Ganesha's supervisor
+		conn, err := net.Dial("tcp", "127.0.0.1:2049")
+		if err == nil {
+			d.echo(conn)
+			err = conn.Close()
+		}
+		return err
+	})
+	d.in(d.server, func() error { return g.arm(0) })
+	d.refused("192.0.2.2")
+	d.in(d.server, func() error { return g.confirm(0) })
+	d.heard(before)
+	six := d.call("fd00:2::1")
+
+	// The next question is under way, and is then confirmed; the port stays open.
+	d.in(d.server, func() error { return g.arm(1) })
+	d.echo(six)
+	d.in(d.server, func() error { return g.confirm(1) })
+	d.in(d.server, func() error { return g.arm(0) })
+	d.echo(six)
+	d.in(d.server, func() error { return g.arm(1) })
+	d.mute(six)
+	d.in(d.server, func() error { return g.confirm(1) })
+	d.heard(six)
+
+	d.in(d.server, g.close)
+	d.mute(six)
+	d.in(d.server, g.open)
+	d.heard(six)
+	d.in(d.server, func() error { return g.limit(0) })
+	d.echo(six)
+	assert.Zero(t, d.elements(g.armed(withoutLimit)))
+	assert.Equal(t, 1, d.elements(g.armed(0)))
+	d.in(d.server, g.close)
+	d.mute(six)
+	d.in(d.server, g.remove)
+	d.heard(six)
+}
+
+// The process does nothing more after a "yes": the kernel closes the port. It confirms late, after a pause: that opens nothing.
+func TestTheKernelClosesThePortOfAProcessThatStandsStill(t *testing.T) {
+	d := newDoor(t)
+	g := d.guard(2 * time.Second)
+	d.in(d.server, func() error { return g.arm(0) })
+	d.in(d.server, func() error { return g.confirm(0) })
+	conn := d.call("192.0.2.1")
+	d.mute(conn)
+	assert.Zero(t, d.elements(g.armed(0)))
+
+	d.in(d.server, func() error { return g.arm(1) })
+	require.Eventually(t, func() bool { return d.elements(g.armed(1)) == 0 }, patience, 10*time.Millisecond)
+	d.in(d.server, func() error { return g.confirm(1) })
+	d.silent(conn)
+	d.in(d.server, g.open)
+	d.heard(conn)
+}
+
+// A port that was open without limit has one from then on.
+func TestALimitEndsByItself(t *testing.T) {
+	d := newDoor(t)
+	g := d.guard(time.Second)
+	d.in(d.server, g.open)
+	conn := d.call("192.0.2.1")
+	require.Eventually(t, func() bool { return d.elements(g.armed(withoutLimit)) == 1 }, patience, time.Millisecond)
+	d.in(d.server, func() error { return g.limit(0) })
+	d.mute(conn)
+}

@@ -1,0 +1,159 @@
+package firewall
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/sirupsen/logrus"
+)
+
+// Question asks whether the volume's engine is in force. limited says that the port closes by itself 4 s after the question, unless the answer
+// is Yes. The error is for messages. It must return soon after ctx ends.
+type Question func(ctx context.Context, limited bool) (Verdict, error)
+
+// Gatekeeper has the NFS port of this network open only while the volume's engine is in force: docs/DATAPLANE.md, "Whether a generation is in
+// force". A server whose node is cut off would go on granting locks and answering reads out of its cache, for which it needs no disk.
+type Gatekeeper struct {
+	gate gate
+	ask  Question
+	now  func() time.Duration
+	log  *logrus.Entry
+
+	muted atomic.Bool
+	fault string // what the kernel refused last; "": nothing
+}
+
+// NewGatekeeper closes a port of this network, until Run opens it. now is the time since some fixed moment that goes on while this process is
+// stopped. An error says that the kernel cannot limit the port, which is open as before: then no question may be asked, because members would take
+// the questions for proof that the port is limited.
+func NewGatekeeper(port int, ask Question, now func() time.Duration, log *logrus.Entry) (*Gatekeeper, error) {
+	k := &Gatekeeper{gate: gate{port: port, life: gateLife}, ask: ask, now: now, log: log}
+	if err := k.gate.install(); err != nil {
+		return nil, errors.Join(err, k.gate.remove())
+	}
+	k.muted.Store(true)
+	return k, nil
+}
+
+// Muted tells whether the port is closed, as far as this process knows.
+func (k *Gatekeeper) Muted() bool { return k.muted.Load() }
+
+// Remove opens the port for good. The server must have ended.
+func (k *Gatekeeper) Remove() error { return k.gate.remove() }
+
+// reply is the answer to the question of a number.
+type reply struct {
+	number  int
+	verdict Verdict
+	err     error
+}
+
+// Run asks and opens and closes the port, until ctx ends, when it returns nil, or until the port was closed for too long (ErrMuted). It leaves
+// the port as it is: what is open closes when its time is over.
+func (k *Gatekeeper) Run(ctx context.Context) error {
+	rule, replies := newMuteRule(k.now()), make(chan reply)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var reason error
+	for {
+		now := k.now()
+		acts, err := rule.step(now)
+		if err = errors.Join(err, k.do(ctx, rule, acts, replies)); err != nil {
+			return err
+		}
+		k.tell(!rule.isOpen(now), rule.verdict, reason)
+		timer := time.NewTimer(rule.due(now) - now)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		case <-timer.C:
+		case r := <-replies:
+			timer.Stop()
+			now := k.now()
+			if acts, err = rule.step(now); err != nil { // this process may have stood still since
+				return err
+			}
+			reason = r.err
+			if err := k.do(ctx, rule, append(acts, rule.answer(now, r.number, r.verdict)...), replies); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// do acts, and tells the rule what the kernel refused. An error says that the port may be open and must not be.
+func (k *Gatekeeper) do(ctx context.Context, rule *muteRule, acts []muteAct, replies chan<- reply) error {
+	var failed error
+	for _, a := range acts {
+		var err error
+		switch a.deed {
+		case doArm:
+			err = k.gate.arm(a.slot)
+		case doConfirm:
+			err = k.gate.confirm(a.slot)
+		case doOpen:
+			err = k.gate.open()
+		case doLimit:
+			err = k.gate.limit(a.slot)
+		case doClose:
+			err = k.gate.close()
+		case doAsk:
+			k.begin(ctx, rule.number, rule.limited, failed, replies)
+		}
+		switch {
+		case err != nil && a.deed == doClose:
+			return err
+		case err != nil:
+			rule.refused(a.deed)
+		}
+		failed = errors.Join(failed, err)
+	}
+	k.refused(failed)
+	return nil
+}
+
+// begin asks aside. A question whose slot could not be armed is not asked: the port must be limited when members hear that it is.
+func (k *Gatekeeper) begin(ctx context.Context, number int, limited bool, failed error, replies chan<- reply) {
+	go func() {
+		r := reply{number: number, verdict: Unanswered, err: failed}
+		if failed == nil {
+			asking, cancel := context.WithTimeout(ctx, questionLimit)
+			defer cancel()
+			r.verdict, r.err = k.ask(asking, limited)
+		}
+		select {
+		case replies <- r:
+		case <-ctx.Done():
+		}
+	}()
+}
+
+// refused tells once what the kernel refused.
+func (k *Gatekeeper) refused(err error) {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	if text != "" && text != k.fault {
+		k.log.WithError(err).Warn("The NFS port cannot be opened or closed as it should; it closes by itself")
+	}
+	k.fault = text
+}
+
+// tell says once when clients are no longer served, and when they are again.
+func (k *Gatekeeper) tell(muted bool, last Verdict, reason error) {
+	if k.muted.Swap(muted) == muted {
+		return
+	}
+	switch log := k.log.WithField("verdict", last.String()); {
+	case muted && reason != nil:
+		log.WithError(reason).Warn("The NFS port is closed to clients until the volume's engine is in force")
+	case muted:
+		log.Warn("The NFS port is closed to clients until the volume's engine is in force")
+	default:
+		log.Info("The NFS port is open to clients")
+	}
+}

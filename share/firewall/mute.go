@@ -1,0 +1,223 @@
+package firewall
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// ErrMuted means that clients could not be served for so long that another share manager shall try: no question was answered with yes.
+var ErrMuted = errors.New("the volume's engine was not confirmed to be in force")
+
+// Verdict is the answer to the question whether the volume's engine is in force.
+type Verdict int
+
+const (
+	// Unanswered: no answer came in time, or it was neither yes nor no.
+	Unanswered Verdict = iota
+	// NotOffered: there is nothing that could answer. The instance manager is of an earlier release.
+	NotOffered
+	// Unconfirmed: it was neither yes nor no.
+	Unconfirmed
+	// Yes: the engine is in force at all members of the volume.
+	Yes
+	// No: the engine is gone for good.
+	No
+	// CannotTell: a member is of an earlier release. All others have heard the question.
+	CannotTell
+)
+
+func (v Verdict) String() string {
+	switch v {
+	case NotOffered:
+		return "the instance manager cannot be asked"
+	case Unconfirmed:
+		return "not confirmed by all members"
+	case Yes:
+		return "in force"
+	case No:
+		return "not in force"
+	case CannotTell:
+		return "a member cannot tell"
+	}
+	return "no answer"
+}
+
+const (
+	// questionEvery is the time between two questions, and questionSoon that after one that did not open a closed port.
+	questionEvery = time.Second
+	questionSoon  = 200 * time.Millisecond
+	// questionLimit is how long an answer may take.
+	questionLimit = 2 * time.Second
+	// mutePulse is the longest time between two steps, and muteGap the one after which the answers of before count no more.
+	mutePulse = 250 * time.Millisecond
+	muteGap   = 2 * time.Second
+	// muteEnds is how long a port may be closed.
+	muteEnds = 15 * time.Second
+	// silentStart is after how long a process counts as one that cannot be asked whose socket was there and never answered: an earlier release
+	// that took the place of a later one leaves the socket.
+	silentStart = 10 * time.Second
+)
+
+// muteDeed is what is to be done with the gate.
+type muteDeed int
+
+const (
+	doArm     muteDeed = iota + 1 // the slot of the next question
+	doAsk                         // the question; told by answer
+	doConfirm                     // the slot of the question
+	doOpen                        // without limit
+	doLimit                       // what is open without limit closes after the time of the slot
+	doClose                       // at once
+)
+
+// muteAct is a deed and the slot that it is about.
+type muteAct struct {
+	deed muteDeed
+	slot int
+}
+
+// muteRule decides when the port is open. Its methods are told what happened and when, in time since some fixed moment that goes on while
+// the process is stopped, and decide; they do nothing themselves.
+//
+//	asked with limit       yes            open for 4 s from before the question
+//	                       no             closed at once
+//	                       cannot tell    asked again without limit; what is open closes when its time is over
+//	                       else           what is open closes when its time is over
+//	                       not offered    open without limit, if nothing has ever answered; else as no answer
+//	asked without limit    cannot tell    open without limit: the members that remember questions have heard that they have no limit
+//	                       yes            all members are of this release by now: open for 4 s, and asked with limit from now on
+//	                       no             closed at once, and asked with limit from now on
+//	                       else           as before
+//
+// The members must know before the port has no limit: else a successor takes the age of a question for proof that this server is mute.
+type muteRule struct {
+	limited  bool
+	open     bool // without limit
+	slot     int  // of the question under way, or the next one
+	answered bool // a verdict has come from this node's instance manager
+
+	began, last time.Duration
+	until       time.Duration // the port is open until then, as far as this process knows
+	closedAt    time.Duration // when it was seen to be closed; where it is open, when it was seen last
+	asking      bool
+	number      int // of the question, so that an answer that is too late is known as such
+	asked       time.Duration
+	next        time.Duration
+	verdict     Verdict // the last one
+}
+
+func newMuteRule(now time.Duration) *muteRule {
+	return &muteRule{limited: true, began: now, last: now, closedAt: now, next: now}
+}
+
+// isOpen tells whether clients are served, as far as the process knows.
+func (m *muteRule) isOpen(now time.Duration) bool { return m.open || now < m.until }
+
+// step must be called at each mutePulse at least, and before answer.
+func (m *muteRule) step(now time.Duration) ([]muteAct, error) {
+	var acts []muteAct
+	if now-m.last > muteGap && m.limited {
+		m.until, m.asking, m.next = 0, false, now
+		m.number++ // what comes yet is the answer to a question of before
+		acts = append(acts, muteAct{deed: doClose})
+	}
+	m.last = now
+	if m.isOpen(now) {
+		m.closedAt = now
+	}
+	if now-m.closedAt >= muteEnds {
+		return acts, fmt.Errorf("%w for %s: %s", ErrMuted, muteEnds, m.verdict)
+	}
+	if m.asking || now < m.next {
+		return acts, nil
+	}
+	m.asking, m.asked = true, now
+	m.number++
+	if m.limited {
+		acts = append(acts, muteAct{doArm, m.slot})
+	}
+	return append(acts, muteAct{deed: doAsk}), nil
+}
+
+// due is when the next step must be at the latest.
+func (m *muteRule) due(now time.Duration) time.Duration {
+	if m.asking {
+		return now + mutePulse
+	}
+	return max(now, min(now+mutePulse, m.next))
+}
+
+// answer is told how the question of a number ended.
+func (m *muteRule) answer(now time.Duration, number int, v Verdict) []muteAct {
+	if !m.asking || number != m.number {
+		return nil
+	}
+	m.asking, m.verdict = false, v
+	if v != Unanswered && v != NotOffered {
+		m.answered = true
+	}
+	slot, wasLimited := m.slot, m.limited
+	deed := m.decide(now, v)
+	switch {
+	case m.limited != wasLimited:
+		m.next = now
+	case m.isOpen(now):
+		m.next = max(now, m.asked+questionEvery)
+	default:
+		m.next = now + questionSoon
+	}
+	if deed == 0 {
+		return nil
+	}
+	return []muteAct{{deed, slot}}
+}
+
+// decide returns what follows from a verdict; 0: nothing.
+func (m *muteRule) decide(now time.Duration, v Verdict) muteDeed {
+	old := v == NotOffered || v == Unanswered && now-m.began >= silentStart
+	switch {
+	case v == No:
+		m.limited, m.open, m.until = true, false, 0
+		return doClose
+	case old && !m.answered:
+		return m.openWide()
+	case v == CannotTell && m.limited:
+		m.limited = false
+	case v == CannotTell:
+		return m.openWide()
+	case v == Yes && m.limited:
+		m.until = max(m.until, m.asked+gateLife)
+		m.slot = (m.slot + 1) % slots
+		return doConfirm
+	case v == Yes && m.open:
+		m.limited, m.open, m.until = true, false, now+gateLife
+		m.slot = (m.slot + 1) % slots
+		return doLimit
+	case v == Yes:
+		m.limited = true
+	}
+	return 0
+}
+
+// openWide opens the port without limit, once.
+func (m *muteRule) openWide() muteDeed {
+	m.limited = false
+	if m.open {
+		return 0
+	}
+	m.open = true
+	return doOpen
+}
+
+// refused is told that the kernel refused something: the port is as it was before.
+func (m *muteRule) refused(d muteDeed) {
+	switch d {
+	case doConfirm:
+		m.until = 0
+	case doOpen:
+		m.open = false
+	case doLimit:
+		m.limited, m.open, m.until = false, true, 0
+	}
+}

@@ -1,0 +1,221 @@
+package firewall
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// ruled plays time and answers to a rule.
+type ruled struct {
+	*muteRule
+	t   *testing.T
+	now time.Duration
+}
+
+const muteStart = time.Hour
+
+func newRuled(t *testing.T) *ruled {
+	return &ruled{newMuteRule(muteStart), t, muteStart}
+}
+
+var (
+	askedWithLimit = func(slot int) []muteAct { return []muteAct{{doArm, slot}, {deed: doAsk}} }
+	askedWithout   = []muteAct{{deed: doAsk}}
+)
+
+// at lets time pass, in steps of a pulse, and wants these acts of the last step.
+func (r *ruled) at(after time.Duration, want ...muteAct) {
+	r.t.Helper()
+	for r.now+mutePulse < muteStart+after {
+		r.now += mutePulse
+		acts, err := r.step(r.now)
+		require.NoError(r.t, err)
+		require.Empty(r.t, acts, "at %s", r.now-muteStart)
+	}
+	r.now = muteStart + after
+	acts, err := r.step(r.now)
+	require.NoError(r.t, err)
+	assert.Equal(r.t, want, acts, "at %s", after)
+}
+
+// hears an answer to the question under way, and wants these acts.
+func (r *ruled) hears(v Verdict, want ...muteAct) {
+	r.t.Helper()
+	assert.Equal(r.t, want, r.answer(r.now, r.number, v), "at %s: %s", r.now-muteStart, v)
+}
+
+func (r *ruled) wantOpen(open bool) {
+	r.t.Helper()
+	assert.Equal(r.t, open, r.isOpen(r.now), "at %s", r.now-muteStart)
+}
+
+func TestThePortIsOpenFor4sFromAQuestionThatIsConfirmed(t *testing.T) {
+	r := newRuled(t)
+	r.at(0, askedWithLimit(0)...)
+	r.wantOpen(false)
+	r.at(300 * time.Millisecond)
+	r.hears(Yes, muteAct{doConfirm, 0})
+	r.wantOpen(true)
+	r.at(time.Second, askedWithLimit(1)...)
+	r.at(2900 * time.Millisecond)
+	r.hears(Unanswered)
+	r.at(2900*time.Millisecond, askedWithLimit(1)...) // the confirmed slot is not touched
+	r.at(3900 * time.Millisecond)
+	r.wantOpen(true)
+	r.at(4 * time.Second)
+	r.wantOpen(false)
+	r.hears(Unconfirmed)
+	r.at(4*time.Second+questionSoon, askedWithLimit(1)...)
+	r.hears(Yes, muteAct{doConfirm, 1})
+	r.wantOpen(true)
+	r.at(5*time.Second+questionSoon, askedWithLimit(0)...)
+	r.hears(No, muteAct{deed: doClose})
+	r.wantOpen(false)
+}
+
+func TestAnAnswerToAnEarlierQuestionIsNone(t *testing.T) {
+	r := newRuled(t)
+	r.at(0, askedWithLimit(0)...)
+	r.hears(Yes, muteAct{doConfirm, 0})
+	assert.Empty(t, r.answer(r.now, r.number, Yes), "no question is under way")
+	r.at(time.Second, askedWithLimit(1)...)
+	old := r.number
+	r.now += muteGap + time.Millisecond
+	acts, err := r.step(r.now)
+	require.NoError(t, err)
+	assert.Equal(t, append([]muteAct{{deed: doClose}}, askedWithLimit(1)...), acts, "the process stood still")
+	r.wantOpen(false)
+	assert.Empty(t, r.answer(r.now, old, Yes))
+	r.wantOpen(false)
+	r.hears(Yes, muteAct{doConfirm, 1})
+	r.wantOpen(true)
+	r.now += muteGap
+	acts, err = r.step(r.now)
+	require.NoError(t, err)
+	assert.Equal(t, askedWithLimit(0), acts, "2 s are no gap")
+}
+
+func TestAPortThatIsClosedFor15sEndsTheShareManager(t *testing.T) {
+	for name, first := range map[string]Verdict{"never open": Unconfirmed, "open once": Yes} {
+		t.Run(name, func(t *testing.T) {
+			r := newRuled(t)
+			r.at(0, askedWithLimit(0)...)
+			r.answer(r.now, r.number, first)
+			closes := r.now
+			if first == Yes {
+				closes += gateLife
+			}
+			for {
+				r.now += mutePulse
+				_, err := r.step(r.now)
+				r.answer(r.now, r.number, Unconfirmed)
+				if err != nil {
+					require.ErrorIs(t, err, ErrMuted)
+					assert.InDelta(t, muteEnds, r.now-closes, float64(2*mutePulse))
+					return
+				}
+				require.Less(t, r.now-closes, muteEnds+time.Second)
+			}
+		})
+	}
+}
+
+func TestAShareBesideEarlierReleases(t *testing.T) {
+	t.Run("the instance manager cannot be asked, until a later one can", func(t *testing.T) {
+		r := newRuled(t)
+		r.at(0, askedWithLimit(0)...)
+		r.hears(NotOffered, muteAct{deed: doOpen})
+		r.wantOpen(true)
+		r.at(0, askedWithout...)
+		r.hears(NotOffered)
+		r.at(time.Second, askedWithout...)
+		r.hears(Unanswered)
+		r.at(2*time.Second, askedWithout...)
+		r.hears(Unconfirmed)
+		r.wantOpen(true)
+		r.at(3*time.Second, askedWithout...)
+		r.hears(Yes, muteAct{doLimit, 0})
+		r.at(3*time.Second, askedWithLimit(1)...)
+		r.hears(NotOffered)
+		r.at(4*time.Second, askedWithLimit(1)...)
+		r.at(7 * time.Second)
+		r.wantOpen(false) // once it has answered, its silence is no answer
+	})
+	t.Run("a member cannot tell: the others hear that there is no limit before there is none", func(t *testing.T) {
+		r := newRuled(t)
+		r.at(0, askedWithLimit(0)...)
+		r.hears(CannotTell)
+		r.wantOpen(false)
+		r.at(0, askedWithout...)
+		r.hears(Unconfirmed)
+		r.wantOpen(false)
+		r.at(questionSoon, askedWithout...)
+		r.hears(CannotTell, muteAct{deed: doOpen})
+		r.wantOpen(true)
+		r.at(time.Second+questionSoon, askedWithout...)
+		r.hears(No, muteAct{deed: doClose})
+		r.wantOpen(false)
+		r.at(time.Second+questionSoon, askedWithLimit(0)...)
+	})
+	t.Run("a member of an earlier release joins: what is open closes when its time is over", func(t *testing.T) {
+		r := newRuled(t)
+		r.at(0, askedWithLimit(0)...)
+		r.hears(Yes, muteAct{doConfirm, 0})
+		r.at(time.Second, askedWithLimit(1)...)
+		r.hears(CannotTell)
+		r.at(time.Second, askedWithout...)
+		r.at(4 * time.Second)
+		r.wantOpen(false)
+		r.hears(Yes) // it has left again
+		r.wantOpen(false)
+		r.at(4*time.Second, askedWithLimit(1)...)
+		r.hears(Yes, muteAct{doConfirm, 1})
+		r.wantOpen(true)
+	})
+	t.Run("the socket is there and nothing has ever answered: an earlier release took the place of a later one", func(t *testing.T) {
+		r := newRuled(t)
+		for at := time.Duration(0); at < silentStart; at += questionSoon {
+			r.at(at, askedWithLimit(0)...)
+			r.hears(Unanswered)
+			r.wantOpen(false)
+		}
+		r.at(silentStart, askedWithLimit(0)...)
+		r.hears(Unanswered, muteAct{deed: doOpen})
+		r.wantOpen(true)
+	})
+	t.Run("one that has answered is silent: no limit is taken away", func(t *testing.T) {
+		r := newRuled(t)
+		r.at(0, askedWithLimit(0)...)
+		r.hears(Unconfirmed)
+		for at := questionSoon; at < silentStart+time.Second; at += questionSoon {
+			r.at(at, askedWithLimit(0)...)
+			r.hears(NotOffered)
+			r.wantOpen(false)
+		}
+	})
+}
+
+// What the kernel refuses has not happened.
+func TestWhatTheKernelRefuses(t *testing.T) {
+	r := newRuled(t)
+	r.at(0, askedWithLimit(0)...)
+	r.hears(Yes, muteAct{doConfirm, 0})
+	r.refused(doConfirm)
+	r.wantOpen(false)
+
+	r = newRuled(t)
+	r.at(0, askedWithLimit(0)...)
+	r.hears(NotOffered, muteAct{deed: doOpen})
+	r.refused(doOpen)
+	r.wantOpen(false)
+	r.at(0, askedWithout...)
+	r.hears(NotOffered, muteAct{deed: doOpen})
+	r.at(time.Second, askedWithout...)
+	r.hears(Yes, muteAct{doLimit, 0})
+	r.refused(doLimit)
+	r.wantOpen(true)
+	r.at(time.Second, askedWithout...) // it has no limit, and does not say that it has
+}

@@ -1,0 +1,64 @@
+package share
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/longhorn-lep/longhorn-manager/share/firewall"
+)
+
+// guard keeps the NFS port closed while the volume's engine is not in force. The zero value guards nothing.
+type guard struct {
+	keeper *firewall.Gatekeeper // nil: the kernel or the instance manager cannot
+	failed chan error           // receives why clients can no longer be served
+	stop   context.CancelFunc
+	ended  chan struct{}
+}
+
+// guardPort closes the port and begins to ask. It must be called before the server starts, and with the file system mounted: its device says
+// which engine is meant. A later engine of the volume on this node has another device.
+func guardPort(ctx context.Context, o Options, target string) (guard, error) {
+	if o.InForce == nil {
+		return guard{}, nil
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(target, &st); err != nil {
+		return guard{}, fmt.Errorf("looking for the device of %s: %w", target, err)
+	}
+	ask := func(ctx context.Context, limited bool) (firewall.Verdict, error) {
+		return o.InForce(ctx, st.Dev, limited)
+	}
+	keeper, err := firewall.NewGatekeeper(o.NFSPort, ask, sinceBoot, o.Log)
+	if err != nil {
+		o.Log.WithError(err).Warn("Clients are served though it is not known whether the volume has moved; after a move their locks are not given away early")
+		return guard{}, nil
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // it guards the server while that ends, too
+	g := guard{keeper: keeper, failed: make(chan error, 1), stop: cancel, ended: make(chan struct{})}
+	go func() {
+		defer close(g.ended)
+		if err := keeper.Run(ctx); err != nil {
+			g.failed <- err
+		}
+	}()
+	return g, nil
+}
+
+// muted tells whether no client is served: another share manager may have the volume by now.
+func (g guard) muted() bool { return g.keeper != nil && g.keeper.Muted() }
+
+// end leaves the port as it was found. The server must have ended; else the port stays as it is, and closes.
+func (g guard) end(serverEnded bool) error {
+	if g.keeper == nil {
+		return nil
+	}
+	g.stop()
+	<-g.ended
+	if !serverEnded {
+		return errors.New("the NFS server has not ended, so its port is closed")
+	}
+	return g.keeper.Remove()
+}
