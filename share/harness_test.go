@@ -35,7 +35,9 @@ const (
 	removeEnv = "LONGHORN_TEST_SHARE_REMOVE"
 	// returningEnv has the name of an NFS client that this program then is, until it has claimed its state.
 	returningEnv = "LONGHORN_TEST_SHARE_RETURNING"
-	patience     = time.Minute
+	// verdictEnv has the name of a file whose text answers whether the role's engine is in force; without it nothing can be asked.
+	verdictEnv = "LONGHORN_TEST_SHARE_VERDICT"
+	patience   = time.Minute
 )
 
 func TestMain(m *testing.M) {
@@ -78,6 +80,7 @@ func beRole(options string) int {
 	}
 	if err == nil {
 		o.Log = logrus.NewEntry(logrus.New())
+		o.InForce = verdictIn(os.Getenv(verdictEnv))
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 		defer stop()
 		err = Run(ctx, o)

@@ -1,0 +1,112 @@
+package share
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/nftables"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/longhorn-lep/longhorn-manager/share/firewall"
+	"github.com/longhorn-lep/longhorn-manager/util/netns"
+)
+
+// verdictIn answers with the text of a file, if it was asked for the device that is in the text, too; nil: there is no file.
+func verdictIn(file string) func(context.Context, uint64, bool) (firewall.Verdict, error) {
+	if file == "" {
+		return nil
+	}
+	return func(_ context.Context, device uint64, _ bool) (firewall.Verdict, error) {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return firewall.Unanswered, err
+		}
+		switch string(text) {
+		case fmt.Sprint("yes ", device):
+			return firewall.Yes, nil
+		case "no":
+			return firewall.No, nil
+		}
+		return firewall.Unanswered, errors.New("another device")
+	}
+}
+
+const (
+	sayOpen   = "The NFS port is open to clients"
+	sayClosed = "The NFS port is closed to clients"
+)
+
+// A share manager asks for the device that it has mounted, opens the port when it hears yes, and ends when it hears nothing else than no for
+// long. It does not flush: the volume may be another share manager's by then.
+func TestAShareThatIsNotInForceEnds(t *testing.T) {
+	if !own(t) {
+		return
+	}
+	file := filepath.Join(t.TempDir(), "verdict")
+	t.Setenv(verdictEnv, file)
+	device := loopDevice(t, newImage(t, 64<<20))
+	var st unix.Stat_t
+	require.NoError(t, unix.Stat(device, &st))
+	answer := func(text string) {
+		require.NoError(t, os.WriteFile(file+".new", []byte(text), 0o600))
+		require.NoError(t, os.Rename(file+".new", file))
+	}
+	answer(fmt.Sprint("yes ", st.Rdev))
+	r := startRole(t, t.TempDir(), device, nil)
+	r.await(sayOpen, 1)
+	r.await(sayServed, 1)
+	answer("no")
+	r.await(sayClosed, 1)
+	r.write("file", "data") // from its own network, as the share manager asks its server
+	answer(fmt.Sprint("yes ", st.Rdev))
+	r.await(sayOpen, 2)
+	answer("no")
+	assert.Equal(t, 1, r.end())
+	assert.Contains(t, r.out.String(), firewall.ErrMuted.Error())
+	assert.Equal(t, 2, strings.Count(r.out.String(), sayClosed))
+}
+
+// In order: the port is free again when the server has ended.
+func TestAShareLeavesNoGate(t *testing.T) {
+	if !own(t) {
+		return
+	}
+	file := filepath.Join(t.TempDir(), "verdict")
+	t.Setenv(verdictEnv, file)
+	device := loopDevice(t, newImage(t, 64<<20))
+	var st unix.Stat_t
+	require.NoError(t, unix.Stat(device, &st))
+	require.NoError(t, os.WriteFile(file, []byte(fmt.Sprint("yes ", st.Rdev)), 0o600))
+	r := startRole(t, t.TempDir(), device, nil)
+	r.await(sayServed, 1)
+	network, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", r.cmd.Process.Pid))
+	require.NoError(t, err)
+	defer network.Close()
+	in := fmt.Sprintf("/proc/self/fd/%d", network.Fd())
+	assert.True(t, hasGate(t, in))
+	r.terminate()
+	assert.False(t, hasGate(t, in))
+}
+
+func hasGate(t *testing.T, network string) (found bool) {
+	t.Helper()
+	require.NoError(t, netns.In(network, func() error {
+		c, err := nftables.New()
+		if err != nil {
+			return err
+		}
+		tables, err := c.ListTables()
+		for _, table := range tables {
+			found = found || table.Name == "longhorn-share-gate"
+		}
+		return err
+	}))
+	return found
+}
